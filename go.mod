@@ -1,0 +1,8 @@
+module github.com/allcast/allcast
+
+go 1.26
+
+require (
+	github.com/alecthomas/kong v1.16.1
+	pgregory.net/rapid v1.3.0
+)

@@ -1,0 +1,239 @@
+package node
+
+import (
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// maxEarly bounds the messages kept for calls this rank has not made yet. Peers
+// have at most Config.InFlight calls under way and send a handful of barrier
+// messages for each before they need us.
+const maxEarly = 1 << 16
+
+// comm is one communicator.
+type comm struct {
+	id        uint32
+	rank      int
+	members   []int       // comm rank -> world rank
+	fromWorld map[int]int // and back
+	layout    protocol.Layout
+	est       *protocol.Estimator
+
+	nextSeq uint64
+	calls   []*call // not ended, oldest first
+	slots   []*opState
+	live    []*opState      // those in slots, oldest first
+	freeAt  []protocol.Time // when a slot's last user's datagrams are gone
+	lastSeq []int64         // a slot's last user; -1: none
+	early   map[uint64][]earlyMsg
+	nEarly  int
+	broken  *verdict
+	scratch []*opState
+}
+
+// call is one Start: one round or several.
+type call struct {
+	req     uint64
+	plan    []*protocol.Geometry
+	seq     uint64 // of its first round
+	round   int    // the round that runs or comes next
+	running bool
+	startAt protocol.Time
+	spent   Spent
+	trace   *trace
+	failed  *Error // waiting for its operation to be quiet
+}
+
+// Spent is how long a call was in each phase, summed over its rounds.
+type Spent struct {
+	Barrier, Multicast, Fetch, Handshake protocol.Time
+}
+
+func (s *Spent) add(t protocol.Times) {
+	s.Barrier += t.Barrier - t.Start
+	s.Handshake += t.Done - t.Have
+	if t.Fetch == 0 {
+		t.Fetch = t.Have
+	}
+	s.Multicast += t.Fetch - t.Barrier
+	s.Fetch += t.Have - t.Fetch
+}
+
+// opState is one round in flight.
+type opState struct {
+	op       *protocol.Op
+	seq      uint64
+	call     *call
+	done     bool          // its buffers are the user's again,
+	complete protocol.Time // since then
+}
+
+type earlyMsg struct {
+	from int
+	msg  protocol.Msg
+}
+
+type verdict struct {
+	culprit int
+	reason  Reason
+	seq     uint64
+}
+
+// find returns the operation seq if it is open here.
+func (c *comm) find(seq uint64) *opState {
+	if st := c.slots[c.layout.Slot(seq)]; st != nil && st.seq == seq {
+		return st
+	}
+	return nil
+}
+
+// running returns the open operations, safe against changes meanwhile.
+func (c *comm) running() []*opState {
+	c.scratch = append(c.scratch[:0], c.live...)
+	return c.scratch
+}
+
+// advance starts what may start: of the oldest calls the next round each, when
+// its slot is free and the datagrams of the slot's last user are gone.
+func (n *Node) advance(now protocol.Time, c *comm) {
+	for i := 0; i < len(c.calls) && i < n.cfg.InFlight; i++ {
+		k := c.calls[i]
+		if k.running {
+			continue
+		}
+		slot := c.layout.Slot(k.seq + uint64(k.round))
+		if c.slots[slot] == nil && now >= c.freeAt[slot] {
+			n.begin(now, c, k)
+		}
+	}
+}
+
+func (n *Node) begin(now protocol.Time, c *comm, k *call) {
+	seq := k.seq + uint64(k.round)
+	st := &opState{seq: seq, call: k}
+	st.op = protocol.NewOp(protocol.Config{
+		Geometry: k.plan[k.round], Rank: c.rank, Comm: c.id, Seq: seq, Est: c.est,
+		Flow: n.cfg.Flow, Pool: n.pool, Batch: n.cfg.Batch, Overhead: n.cfg.Overhead,
+	})
+	slot := c.layout.Slot(seq)
+	c.slots[slot] = st
+	c.lastSeq[slot] = int64(seq)
+	c.live = append(c.live, st)
+	k.running = true
+	n.out = append(n.out, Action{Kind: Open, Comm: c.id, Seq: seq, Req: k.req, Geometry: k.plan[k.round]})
+	n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvStart}, n.steps[:0]))
+	early := c.early[seq]
+	delete(c.early, seq)
+	c.nEarly -= len(early)
+	for i := range early {
+		n.deliver(now, c, early[i].from, &early[i].msg)
+	}
+}
+
+// deliver hands a message to its operation, or keeps it for one to come.
+func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
+	if c.broken != nil {
+		return
+	}
+	if st := c.find(m.Seq); st != nil {
+		n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvMsg, From: from, Msg: m}, n.steps[:0]))
+		return
+	}
+	if int64(m.Seq) <= c.lastSeq[c.layout.Slot(m.Seq)] || m.Kind != protocol.MsgBarrier {
+		n.stats.Stale++
+		return
+	}
+	if c.nEarly == maxEarly {
+		n.breakBy(now, c, verdict{culprit: c.members[from], reason: Protocol, seq: m.Seq}, -1)
+		return
+	}
+	c.early[m.Seq] = append(c.early[m.Seq], earlyMsg{from, *m})
+	c.nEarly++
+}
+
+// do turns an operation's actions into the node's.
+func (n *Node) do(now protocol.Time, c *comm, st *opState, acts []protocol.Action) {
+	n.steps = nil // acts may use it, and do may come back here
+	for i := range acts {
+		a := &acts[i]
+		switch a.Kind {
+		case protocol.ActSend:
+			n.send(c.members[a.To], &a.Msg)
+		case protocol.ActMulticast:
+			n.out = append(n.out, Action{Kind: Multicast, Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.op.Geometry()})
+		case protocol.ActRead:
+			n.out = append(n.out, Action{Kind: Read, To: c.members[a.To], Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.op.Geometry()})
+		case protocol.ActComplete:
+			n.completed(now, c, st)
+		case protocol.ActClosed:
+			n.closed(now, c, st)
+		case protocol.ActMismatch:
+			n.breakBy(now, c, verdict{culprit: c.members[a.To], reason: Mismatch, seq: st.seq}, -1)
+			return
+		}
+	}
+	n.steps = acts[:0]
+}
+
+func (n *Node) send(to int, m *protocol.Msg) {
+	n.out = append(n.out, Action{Kind: Send, To: to, Msg: *m})
+}
+
+func (n *Node) completed(now protocol.Time, c *comm, st *opState) {
+	st.complete, st.done = now, true
+	k := st.call
+	k.running = false
+	k.spent.add(st.op.Times())
+	n.out = append(n.out, Action{Kind: Release, Comm: c.id, Seq: st.seq})
+	if k.round++; k.round < len(k.plan) {
+		n.advance(now, c)
+		return
+	}
+	n.end(c, k, nil)
+	n.advance(now, c)
+}
+
+// end takes a call off the list and reports it.
+func (n *Node) end(c *comm, k *call, err *Error) {
+	for i := range c.calls {
+		if c.calls[i] == k {
+			c.calls = append(c.calls[:i], c.calls[i+1:]...)
+			break
+		}
+	}
+	n.out = append(n.out, Action{Kind: Done, Req: k.req, Comm: c.id, Seq: k.seq, Err: err, Spent: k.spent})
+}
+
+func (n *Node) closed(now protocol.Time, c *comm, st *opState) {
+	n.stats.add(st.op.Stats())
+	slot := c.layout.Slot(st.seq)
+	c.slots[slot] = nil
+	c.freeAt[slot] = st.complete + n.cfg.Lifetime
+	for i := range c.live {
+		if c.live[i] == st {
+			c.live = append(c.live[:i], c.live[i+1:]...)
+			break
+		}
+	}
+	n.out = append(n.out, Action{Kind: Closed, Comm: c.id, Seq: st.seq})
+	n.advance(now, c)
+}
+
+// timer is when this communicator wants attention.
+func (c *comm) timer(deadline protocol.Time, inFlight int) protocol.Time {
+	at := protocol.Never
+	for _, st := range c.live {
+		at = min(at, st.op.Timer())
+	}
+	for i, k := range c.calls {
+		if !k.running && i < inFlight {
+			slot := c.layout.Slot(k.seq + uint64(k.round))
+			if c.slots[slot] == nil {
+				at = min(at, c.freeAt[slot])
+			}
+		}
+		if deadline > 0 {
+			at = min(at, k.deadlineAt(deadline))
+		}
+	}
+	return at
+}

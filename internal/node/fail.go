@@ -1,0 +1,99 @@
+package node
+
+import "github.com/allcast/allcast/internal/protocol"
+
+// breakBy breaks a communicator and tells its other members, except the one
+// that told us.
+func (n *Node) breakBy(now protocol.Time, c *comm, v verdict, from int) {
+	if c.broken != nil {
+		return
+	}
+	phase := protocol.Queued
+	if st := c.find(v.seq); st != nil {
+		phase = st.op.Phase()
+	}
+	m := protocol.Msg{
+		Kind: protocol.MsgAbort, Comm: c.id, Seq: v.seq, Rank: uint32(int32(v.culprit)),
+		Phase: phase, Reason: uint8(v.reason),
+	}
+	for _, r := range protocol.AppendPeers(nil, c.rank, len(c.members)) {
+		if w := c.members[r]; w != from && !n.live.dead[w] {
+			n.send(w, &m)
+		}
+	}
+	n.breakComm(c, v)
+}
+
+// breakComm fails every call that has not completed. Operations that only
+// lingered are forgotten: whoever needed them learns of the failure too.
+func (n *Node) breakComm(c *comm, v verdict) {
+	if c.broken != nil {
+		return
+	}
+	c.broken = &v
+	for _, k := range append([]*call(nil), c.calls...) {
+		n.failCall(c, k)
+	}
+	for _, st := range c.live {
+		if st.done {
+			st.op.Fail()
+			n.out = append(n.out, Action{Kind: Closed, Comm: c.id, Seq: st.seq})
+		}
+	}
+}
+
+// failCall ends a call with the communicator's verdict, at once if it touches no
+// buffer, or when it is quiet.
+func (n *Node) failCall(c *comm, k *call) {
+	g := k.plan[min(k.round, len(k.plan)-1)]
+	err := &Error{
+		Comm: c.id, Seq: k.seq, Op: g.Kind(), Phase: protocol.Queued,
+		Culprit: c.broken.culprit, Reason: c.broken.reason, Missing: "everything",
+	}
+	if !k.running {
+		n.end(c, k, err)
+		return
+	}
+	st := c.find(k.seq + uint64(k.round))
+	err.Phase, err.Missing = st.op.Phase(), st.op.Missing()
+	st.op.Fail()
+	k.failed = err
+	n.out = append(n.out, Action{Kind: Quiesce, Comm: c.id, Seq: st.seq})
+}
+
+// Quiesced learns that nothing can touch a failed operation's buffers any more.
+func (n *Node) Quiesced(comm uint32, seq uint64) {
+	c := n.comms[comm]
+	if c == nil {
+		return
+	}
+	if st := c.find(seq); st != nil && st.call.failed != nil {
+		err := st.call.failed
+		st.call.failed = nil
+		n.end(c, st.call, err)
+	}
+}
+
+// PeerLost learns that the connection to a world rank is gone.
+func (n *Node) PeerLost(now protocol.Time, rank int) { n.declare(now, rank, -1) }
+
+// declare takes a process for lost, passes it on, and breaks its communicators.
+func (n *Node) declare(now protocol.Time, rank, from int) {
+	if rank < 0 || rank >= n.cfg.Size || n.live.dead[rank] {
+		return
+	}
+	n.live.dead[rank] = true
+	m := protocol.Msg{Kind: protocol.MsgDead, Rank: uint32(rank)}
+	for _, r := range protocol.AppendPeers(nil, n.cfg.Rank, n.cfg.Size) {
+		if r != from && !n.live.dead[r] {
+			n.send(r, &m)
+		}
+	}
+	for _, c := range n.order {
+		if _, member := c.fromWorld[rank]; member {
+			n.breakComm(c, verdict{culprit: rank, reason: Lost})
+		}
+	}
+	n.out = append(n.out, Action{Kind: Drop, To: rank})
+	n.live.retarget(now)
+}

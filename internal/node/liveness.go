@@ -1,0 +1,83 @@
+package node
+
+import "github.com/allcast/allcast/internal/protocol"
+
+// liveness watches the left neighbour on the ring of living processes, and
+// keeps the right one informed. A process that is alive but has made no call is
+// not silent; only one without heartbeats is.
+type liveness struct {
+	rank, size int
+	dead       []bool
+	left       int // whom we watch; -1: nobody is left
+	right      int // who watches us
+	heardAt    protocol.Time
+	beatAt     protocol.Time // when we last sent a heartbeat
+	stepAt     protocol.Time // when we last looked
+	every      protocol.Time
+}
+
+func newLiveness(now protocol.Time, cfg *Config) liveness {
+	l := liveness{
+		rank: cfg.Rank, size: cfg.Size, dead: make([]bool, cfg.Size),
+		beatAt: now, stepAt: now, every: max(1, cfg.Timeout/4),
+	}
+	l.left, l.right = -1, -1
+	l.retarget(now)
+	return l
+}
+
+// retarget finds the nearest living neighbours; a new one gets full time.
+func (l *liveness) retarget(now protocol.Time) {
+	left, right := l.neighbour(-1), l.neighbour(1)
+	if left != l.left {
+		l.left, l.heardAt = left, now
+	}
+	if right != l.right {
+		l.right = right
+		l.beatAt = now - l.every // tell it soon
+	}
+}
+
+func (l *liveness) neighbour(dir int) int {
+	for i := 1; i < l.size; i++ {
+		if r := (l.rank + dir*i + l.size) % l.size; !l.dead[r] {
+			return r
+		}
+	}
+	return -1
+}
+
+func (l *liveness) heard(now protocol.Time, from int) {
+	if from == l.left {
+		l.heardAt = now
+	}
+}
+
+// nextAt is when there is something to send or to notice.
+func (l *liveness) nextAt(timeout protocol.Time) protocol.Time {
+	if l.left < 0 || timeout <= 0 {
+		return protocol.Never
+	}
+	return min(l.beatAt+l.every, l.heardAt+timeout)
+}
+
+// beat sends a heartbeat when one is due, and declares a silent neighbour lost.
+func (n *Node) beat(now protocol.Time) {
+	l := &n.live
+	if l.left < 0 || n.cfg.Timeout <= 0 {
+		return
+	}
+	// We look at least once every l.every. If much more has passed, it is we
+	// who were stopped: what our neighbour sent meanwhile may still be unread.
+	if now-l.stepAt > 2*l.every {
+		l.heardAt = max(l.heardAt, now-n.cfg.Timeout/2)
+	}
+	l.stepAt = now
+	if now-l.beatAt >= l.every {
+		l.beatAt = now
+		n.send(l.right, &protocol.Msg{Kind: protocol.MsgHeartbeat})
+	}
+	if now-l.heardAt >= n.cfg.Timeout {
+		n.declare(now, l.left, -1)
+	}
+}

@@ -1,0 +1,294 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// Config describes a process and what its fabric is like.
+type Config struct {
+	Rank, Size int           // in the world
+	Timeout    protocol.Time // silence after which a rank is lost
+	Deadline   protocol.Time // for a call; 0: none
+	Lifetime   protocol.Time // how long a datagram can stay in the network
+	Flow       protocol.Flow
+	Room       uint64 // FlowCredit: datagrams that the receive queues hold
+	Batch      uint32
+	Overhead   int
+	Limits     protocol.Limits
+	Layout     protocol.Layout
+	InFlight   int // calls that run at once on a communicator
+}
+
+// ActionKind says what a driver has to do.
+type ActionKind uint8
+
+// Actions.
+const (
+	Send      ActionKind = iota // To, Msg
+	Open                        // Comm, Seq, Req, Geometry: a round of Req begins; from here on let its buffers be written and read
+	Multicast                   // Comm, Seq, Sub, PSN, N
+	Read                        // To, Comm, Seq, Sub, PSN, N
+	Release                     // Comm, Seq: the round no longer touches its buffers, nor does anyone
+	Quiesce                     // Comm, Seq: let nothing touch the buffers any more, then call Quiesced
+	Done                        // Req, Err, Spent: a call has ended
+	Closed                      // Comm, Seq: the operation is forgotten
+	Drop                        // To: a peer is dead, forget its connection
+)
+
+// An Action is for the driver to carry out, in order. Ranks are world ranks.
+type Action struct {
+	Kind     ActionKind
+	To       int
+	Comm     uint32
+	Seq      uint64
+	Sub      int
+	PSN, N   uint32
+	Msg      protocol.Msg
+	Req      uint64
+	Err      *Error
+	Spent    Spent
+	Geometry *protocol.Geometry
+}
+
+// Stats counts what a Node saw.
+type Stats struct {
+	protocol.Stats
+	Stale uint64 // datagrams and messages for no open operation
+}
+
+// A Node is one process. Its methods must not be called concurrently.
+type Node struct {
+	cfg   Config
+	comms map[uint32]*comm
+	order []*comm // in order of creation: nothing may depend on a map's order
+	pool  *protocol.Pool
+	live  liveness
+	out   []Action
+	spare []Action // what Actions returned last
+	steps []protocol.Action // scratch
+	stats Stats
+}
+
+// New returns a node at time now, with no communicator.
+func New(now protocol.Time, cfg Config) *Node {
+	if cfg.InFlight < 1 {
+		cfg.InFlight = 16
+	}
+	// Two slots at least stay free for operations that linger.
+	cfg.InFlight = int(min(uint64(cfg.InFlight), max(1, cfg.Layout.Slots()/2)))
+	n := &Node{cfg: cfg, comms: map[uint32]*comm{}, pool: protocol.NewPool(cfg.Room)}
+	n.live = newLiveness(now, &cfg)
+	return n
+}
+
+// AddComm makes a communicator of the given world ranks; its rank i is
+// members[i]. All members add it before any of them starts a call on it.
+func (n *Node) AddComm(id uint32, members []int) error {
+	c := &comm{id: id, members: members, layout: n.cfg.Layout, rank: -1, fromWorld: make(map[int]int, len(members))}
+	for i, w := range members {
+		if w < 0 || w >= n.cfg.Size {
+			return fmt.Errorf("communicator %d: rank %d is not in the world of %d", id, w, n.cfg.Size)
+		}
+		if _, twice := c.fromWorld[w]; twice {
+			return fmt.Errorf("communicator %d: rank %d twice", id, w)
+		}
+		c.fromWorld[w] = i
+		if w == n.cfg.Rank {
+			c.rank = i
+		}
+	}
+	if c.rank < 0 {
+		return fmt.Errorf("communicator %d: rank %d is not a member", id, n.cfg.Rank)
+	}
+	if n.comms[id] != nil {
+		return fmt.Errorf("communicator %d exists", id)
+	}
+	c.est = protocol.NewEstimator(n.cfg.Limits)
+	c.slots = make([]*opState, n.cfg.Layout.Slots())
+	c.freeAt = make([]protocol.Time, len(c.slots))
+	c.lastSeq = make([]int64, len(c.slots))
+	for i := range c.lastSeq {
+		c.lastSeq[i] = -1
+	}
+	c.early = map[uint64][]earlyMsg{}
+	n.comms[id] = c
+	n.order = append(n.order, c)
+	for _, w := range members {
+		if n.live.dead[w] {
+			n.breakComm(c, verdict{culprit: w, reason: Lost})
+			break
+		}
+	}
+	return nil
+}
+
+// Start begins a call; req comes back with Done. plan is protocol.Plan's.
+func (n *Node) Start(now protocol.Time, comm uint32, req uint64, plan []*protocol.Geometry) error {
+	c := n.comms[comm]
+	if c == nil {
+		return fmt.Errorf("%w: %d", ErrComm, comm)
+	}
+	if plan[0].Size() != len(c.members) {
+		return fmt.Errorf("%w: %d, the communicator has %d", ErrSize, plan[0].Size(), len(c.members))
+	}
+	k := &call{req: req, plan: plan, seq: c.nextSeq, startAt: now}
+	c.nextSeq += uint64(len(plan))
+	c.calls = append(c.calls, k)
+	if c.broken != nil {
+		n.failCall(c, k)
+		return nil
+	}
+	n.advance(now, c)
+	return nil
+}
+
+// Actions returns what there is to do and forgets it. The slice is valid
+// until the next call of Actions.
+func (n *Node) Actions() []Action {
+	out := n.out
+	n.out, n.spare = n.spare[:0], out
+	return out
+}
+
+// Stats returns the counters of all operations so far.
+func (n *Node) Stats() Stats {
+	s := n.stats
+	for _, c := range n.order {
+		for _, st := range c.slots {
+			if st != nil {
+				s.add(st.op.Stats())
+			}
+		}
+	}
+	return s
+}
+
+func (s *Stats) add(o protocol.Stats) {
+	s.Repaired += o.Repaired
+	s.Late += o.Late
+	s.Duplicates += o.Duplicates
+	s.Foreign += o.Foreign
+}
+
+// A Place says where a datagram's payload belongs.
+type Place struct {
+	Seq uint64
+	Off int64
+}
+
+// Chunk takes a datagram of a communicator's subgroup. If ok, its payload
+// belongs where the Place says, before anything else happens.
+func (n *Node) Chunk(now protocol.Time, comm uint32, sub int, imm uint32, length int) (p Place, ok bool) {
+	c := n.comms[comm]
+	if c == nil {
+		n.stats.Stale++
+		return Place{}, false
+	}
+	slot, psn := c.layout.Split(imm)
+	st := c.slots[slot]
+	if st == nil {
+		n.stats.Stale++
+		return Place{}, false
+	}
+	off, v, steps := st.op.Chunk(now, sub, psn, length, n.steps[:0])
+	if len(steps) > 0 {
+		n.do(now, c, st, steps)
+	}
+	return Place{Seq: st.seq, Off: off}, v == protocol.Placed
+}
+
+// Sent learns that chunks of an operation have left its send buffer.
+func (n *Node) Sent(now protocol.Time, comm uint32, seq uint64, chunks uint32) {
+	n.step(now, comm, seq, protocol.Event{Kind: protocol.EvSent, N: chunks})
+}
+
+// ReadDone learns that a read has ended well.
+func (n *Node) ReadDone(now protocol.Time, comm uint32, seq uint64, sub int, psn, chunks uint32) {
+	n.step(now, comm, seq, protocol.Event{Kind: protocol.EvRead, Sub: sub, PSN: psn, N: chunks})
+}
+
+func (n *Node) step(now protocol.Time, comm uint32, seq uint64, ev protocol.Event) {
+	c := n.comms[comm]
+	if c == nil {
+		return
+	}
+	if st := c.find(seq); st != nil {
+		n.do(now, c, st, st.op.Step(now, ev, n.steps[:0]))
+	}
+}
+
+// Message takes a reliable message from a world rank.
+func (n *Node) Message(now protocol.Time, from int, m *protocol.Msg) {
+	n.live.heard(now, from)
+	if n.live.dead[from] {
+		return // declared lost: too late to change its mind
+	}
+	switch m.Kind {
+	case protocol.MsgHeartbeat:
+		return
+	case protocol.MsgDead:
+		n.declare(now, int(m.Rank), from)
+		return
+	}
+	c := n.comms[m.Comm]
+	if c == nil {
+		n.stats.Stale++
+		return
+	}
+	r, member := c.fromWorld[from]
+	if !member {
+		n.stats.Stale++
+		return
+	}
+	switch m.Kind {
+	case protocol.MsgAbort:
+		n.breakBy(now, c, verdict{culprit: int(int32(m.Rank)), reason: Reason(m.Reason), seq: m.Seq}, from)
+	case protocol.MsgWhy:
+		n.explain(c, from, m)
+	case protocol.MsgBecause:
+		n.traced(now, c, from, m)
+	default:
+		n.deliver(now, c, r, m)
+	}
+}
+
+// Abort breaks a communicator on all ranks, at the user's request.
+func (n *Node) Abort(now protocol.Time, comm uint32) error {
+	c := n.comms[comm]
+	if c == nil {
+		return fmt.Errorf("%w: %d", ErrComm, comm)
+	}
+	n.breakBy(now, c, verdict{culprit: n.cfg.Rank, reason: Aborted}, -1)
+	return nil
+}
+
+// Timer is to be called at the time that NextTimer returned, or later.
+func (n *Node) Timer(now protocol.Time) {
+	n.beat(now)
+	for _, c := range n.order {
+		if c.broken != nil {
+			continue
+		}
+		n.advance(now, c)
+		for _, st := range c.running() {
+			if st.op.Timer() <= now {
+				n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvTimer}, n.steps[:0]))
+			}
+		}
+		n.checkDeadlines(now, c)
+	}
+}
+
+// NextTimer is when Timer wants to be called.
+func (n *Node) NextTimer() protocol.Time {
+	at := n.live.nextAt(n.cfg.Timeout)
+	for _, c := range n.order {
+		if c.broken != nil {
+			continue
+		}
+		at = min(at, c.timer(n.cfg.Deadline, n.cfg.InFlight))
+	}
+	return at
+}

@@ -1,0 +1,248 @@
+package protocol
+
+// Credit keeps a slow receiver from being overrun. All chunks of an Op have a
+// place in one order, the merged order of its chains (chains.position). A rank
+// grants places up to what it has consumed (placed, or known to have been sent
+// and not arrived) plus the room it lends to the Op; the least grant of all
+// ranks is found on the control tree and handed back; a sender sends only
+// chunks whose place is below it.
+//
+// Never overrun: at most `grant` places are sent in all, so at most grant minus
+// consumed are on their way to any rank, which is no more than it lent.
+//
+// Never stuck: let everything sent be consumed everywhere, T chunks. The first
+// unsent place p is at most T, and every rank's grant is above T because it
+// lends at least one place, so p may be sent. Its sender is active, because
+// places grow along each chain. Lost tails do not stop this: a datagram proves
+// what was sent before it, and a sender that is stalled, or was its chain's
+// last, announces what it has sent on the reliable path (MsgMark).
+
+// A Pool is a process's room for datagrams not yet consumed, shared by all
+// operations of all its communicators.
+type Pool struct {
+	size uint64
+	lent uint64
+	ops  uint64
+}
+
+// NewPool returns a pool with room for size datagrams.
+func NewPool(size uint64) *Pool { return &Pool{size: max(1, size)} }
+
+// Lent is how much room operations hold now.
+func (p *Pool) Lent() uint64 { return p.lent }
+
+// join lends to a new operation: half of what is free, so that the next one
+// finds something too, and always at least one place. Otherwise an operation
+// that cannot finish before another one could hold all and wait for ever.
+func (p *Pool) join() uint64 {
+	p.ops++
+	n := uint64(1)
+	if p.size > p.lent {
+		n = max(1, (p.size-p.lent)/2)
+	}
+	p.lent += n
+	return n
+}
+
+// more lends further places to an operation that holds some.
+func (p *Pool) more(held uint64) uint64 {
+	share := max(1, p.size/p.ops)
+	if held >= share {
+		return 0
+	}
+	var free uint64
+	if p.size > p.lent {
+		free = p.size - p.lent
+	}
+	n := min(share-held, free)
+	if n == 0 && held == 0 {
+		n = 1
+	}
+	p.lent += n
+	return n
+}
+
+func (p *Pool) giveBack(n uint64) { p.lent -= n }
+
+// grants is one Op's credit.
+type grants struct {
+	on       bool
+	joined   bool   // we are counted in the pool
+	own      uint64 // what we grant
+	consumed uint64 // what we had consumed when we last looked
+	child    []uint64
+	upTold   uint64 // what our parent knows of our subtree
+	all      uint64 // what all grant: places below it may be sent
+	quantum  uint64 // smaller changes are not worth a message
+	movedAt  Time   // when all grew last
+	marked   bool   // we announced what we have sent,
+	markSent uint32 // this much of it,
+	markPred bool   // and this of those before us
+}
+
+// joinPool sets what we grant to begin with.
+func (o *Op) joinPool() {
+	c := &o.cr
+	c.on = o.cfg.Flow == FlowCredit && o.g.size > 1
+	c.all = o.g.total
+	// Children may leave the barrier, and grant, before we do.
+	c.child = make([]uint64, len(o.tree.children))
+	if !c.on {
+		return
+	}
+	c.joined = true
+	c.own = o.cfg.Pool.join()
+	c.quantum = max(1, o.cfg.Pool.size/16)
+	c.all = c.own
+}
+
+// barrierGrant takes over the least initial grant, which the barrier found.
+func (o *Op) barrierGrant(now Time, grant uint64) {
+	c := &o.cr
+	if !c.on {
+		return
+	}
+	c.all, c.upTold, c.movedAt = grant, grant, now
+	for i := range c.child {
+		c.child[i] = max(c.child[i], grant)
+	}
+}
+
+// credit cuts a batch of n chunks to what may be sent now.
+func (o *Op) credit(n uint32) uint32 {
+	if !o.cr.on || o.cr.all >= o.g.total {
+		return n
+	}
+	i := o.g.index[o.rank]
+	k, j := int(o.g.chains.of[i]), o.g.chains.before[i]+uint64(o.snd.handed)
+	for n > 0 && o.g.chains.position(k, j+uint64(n)-1) >= o.cr.all {
+		n /= 2
+	}
+	return n
+}
+
+// consumedMore grants more when enough was consumed since we last looked.
+func (o *Op) consumedMore(now Time, out []Action) []Action {
+	c := &o.cr
+	if !c.on || !c.joined {
+		return out
+	}
+	consumed := uint64(o.snd.done)
+	for i := range o.recv {
+		consumed += o.recv[i].consumed
+	}
+	if consumed-c.consumed < c.quantum && consumed < o.g.total {
+		return out
+	}
+	// A datagram may prove more to have been sent than we granted only if we
+	// granted less than the least, which cannot be; but do not go below zero.
+	used := min(consumed, c.own) - min(c.consumed, c.own)
+	o.cfg.Pool.giveBack(used)
+	c.consumed = consumed
+	if consumed >= o.g.total {
+		o.leavePool()
+		c.own = o.g.total
+	} else {
+		held := c.own - min(consumed, c.own)
+		c.own += o.cfg.Pool.more(held)
+	}
+	return o.reduceGrants(now, out)
+}
+
+// leavePool returns what the Op still holds.
+func (o *Op) leavePool() {
+	c := &o.cr
+	if c.joined {
+		c.joined = false
+		o.cfg.Pool.giveBack(c.own - min(c.consumed, c.own))
+		o.cfg.Pool.ops--
+	}
+}
+
+// reduceGrants passes the least grant of our subtree up, or, at the top, down.
+func (o *Op) reduceGrants(now Time, out []Action) []Action {
+	c := &o.cr
+	if o.phase < Multicast || o.phase >= Closed {
+		return out
+	}
+	least := min(c.own, o.g.total)
+	for _, g := range c.child {
+		least = min(least, g)
+	}
+	if least <= c.upTold || (least-c.upTold < c.quantum && least < o.g.total) {
+		return out
+	}
+	c.upTold = least
+	if o.tree.parent >= 0 {
+		return o.send(out, o.tree.parent, Msg{Kind: MsgGrantUp, Grant: least})
+	}
+	return o.granted(now, least, out)
+}
+
+// granted takes the least grant of all and passes it down.
+func (o *Op) granted(now Time, grant uint64, out []Action) []Action {
+	c := &o.cr
+	if !c.on || grant <= c.all {
+		return out
+	}
+	c.all, c.movedAt = min(grant, o.g.total), now
+	for _, child := range o.tree.children {
+		out = o.send(out, child, Msg{Kind: MsgGrant, Grant: c.all})
+	}
+	return o.pump(now, out)
+}
+
+// markAt is when a sender whom credit does not reach announces what it has
+// sent: chunks lost at the end of a block are otherwise never counted as
+// consumed.
+func (o *Op) markAt() Time {
+	c, s := &o.cr, &o.snd
+	if !c.on || c.all >= o.g.total || s.total == 0 || s.done != s.handed {
+		return Never
+	}
+	if c.marked && c.markSent == s.done && c.markPred == s.predSent {
+		return Never // they know, and the path is reliable
+	}
+	if s.blocked || (s.finished() && s.succ < 0) {
+		return max(c.movedAt, o.barrierAt) + 2*o.cfg.Est.alpha
+	}
+	return Never
+}
+
+func (o *Op) mark(out []Action) []Action {
+	o.cr.marked, o.cr.markSent, o.cr.markPred = true, o.snd.done, o.snd.predSent
+	m := Msg{Kind: MsgMark, Rank: uint32(o.rank), Flag: o.snd.predSent, Counts: append([]uint32(nil), o.snd.cursor...)}
+	return o.spread(m, -1, out)
+}
+
+// spread sends along the control tree, away from where a message came from.
+func (o *Op) spread(m Msg, from int, out []Action) []Action {
+	if o.tree.parent >= 0 && o.tree.parent != from {
+		out = o.send(out, o.tree.parent, m)
+	}
+	for _, c := range o.tree.children {
+		if c != from {
+			out = o.send(out, c, m)
+		}
+	}
+	return out
+}
+
+// marked learns from such an announcement.
+func (o *Op) marked(now Time, from int, m *Msg, out []Action) []Action {
+	out = o.spread(*m, from, out)
+	if int(m.Rank) >= o.g.size || o.g.index[m.Rank] < 0 || len(m.Counts) != o.g.subs {
+		return out
+	}
+	i := int(o.g.index[m.Rank])
+	behind := int32(1)
+	if m.Flag {
+		behind = 0
+	}
+	for sub := range o.recv {
+		r := &o.recv[sub]
+		r.note(i, min(m.Counts[sub], o.g.base[sub][i+1]-o.g.base[sub][i]))
+		r.infer(i, behind)
+	}
+	return o.consumedMore(now, out)
+}

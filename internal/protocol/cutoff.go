@@ -1,0 +1,83 @@
+package protocol
+
+// Estimator holds what was learned about a network: one per communicator,
+// outliving its operations. It answers "how long until what is not here yet
+// must be taken for lost": N/B + alpha (Section III-C).
+type Estimator struct {
+	rate    float64 // B: bytes per nanosecond received, as measured
+	alpha   Time    // slack for noise, reordering and queues
+	latency Time    // of an activation, from the end of a chunk to the successor's first; 0: not measured yet
+	limits  Limits
+}
+
+// Limits bound what an Estimator may learn.
+type Limits struct {
+	LinkRate float64 // bytes per nanosecond of the link; 0: unknown
+	Alpha    Time    // to begin with
+	MinAlpha Time
+	MaxAlpha Time
+}
+
+// NewEstimator starts from what the fabric knows about itself.
+func NewEstimator(l Limits) *Estimator {
+	if l.MinAlpha <= 0 {
+		l.MinAlpha = 5 * Microsecond
+	}
+	if l.MaxAlpha < l.MinAlpha {
+		l.MaxAlpha = max(l.MinAlpha, Second)
+	}
+	l.Alpha = min(max(l.Alpha, l.MinAlpha), l.MaxAlpha)
+	rate := l.LinkRate
+	if rate <= 0 {
+		rate = 0.125 // 1 Gbit/s, until something was measured
+	}
+	return &Estimator{rate: rate, alpha: l.Alpha, limits: l}
+}
+
+// Alpha is the current slack.
+func (e *Estimator) Alpha() Time { return e.alpha }
+
+// Rate is the receive rate learned, in bytes per nanosecond.
+func (e *Estimator) Rate() float64 { return e.rate }
+
+// Slack is N/B + alpha.
+func (e *Estimator) Slack(bytes int64) Time {
+	return Time(float64(bytes)/e.rate) + e.alpha
+}
+
+// Received learns B from bytes that took a span to come in by multicast.
+func (e *Estimator) Received(bytes int64, took Time) {
+	if bytes <= 0 || took <= 0 {
+		return
+	}
+	e.rate += (float64(bytes)/float64(took) - e.rate) / 4
+}
+
+// Late learns that something taken for lost was only late.
+func (e *Estimator) Late() { e.alpha = min(2*e.alpha, e.limits.MaxAlpha) }
+
+// Clean learns that an operation needed no slack at all.
+func (e *Estimator) Clean() { e.alpha = max(e.alpha-e.alpha/16, e.limits.MinAlpha) }
+
+// Latency learns how long a reliable message takes, from a barrier: too long if
+// the peer was late, too short if it was early, so only a first guess.
+func (e *Estimator) Latency(sample Time) {
+	if e.latency == 0 {
+		e.latency = sample
+	} else {
+		e.latency += (sample - e.latency) / 8
+	}
+}
+
+// Handover learns from the gap that a receiver saw between the last chunk of one
+// rank and the first of its successor, when an unbroken stream has a chunk every
+// chunkTime. A gap means that the activation came too late; no gap may mean too
+// early, which shows only as a queue somewhere, so the guess shrinks slowly until
+// the next gap. All ranks see all handovers, so each profits from those before it.
+func (e *Estimator) Handover(gap, chunkTime Time) {
+	if late := gap - chunkTime; late > chunkTime/8 {
+		e.latency += min(late, 4*chunkTime+e.latency) / 8
+	} else {
+		e.latency = max(1, e.latency-chunkTime/16)
+	}
+}

@@ -1,0 +1,46 @@
+package protocol
+
+// EventKind says what happened.
+type EventKind uint8
+
+// Events.
+const (
+	EvStart EventKind = iota // the receives are posted: enter the barrier
+	EvMsg                    // From, Msg: a reliable message arrived
+	EvSent                   // N multicast chunks have left the send buffer, in order
+	EvRead                   // Sub, PSN, N: a read ended, its bytes are in place
+	EvTimer                  // the time that Op.Timer asked for has come
+)
+
+// An Event is what the driver tells an Op. Datagrams have an entry of their own,
+// Op.Chunk.
+type Event struct {
+	Kind   EventKind
+	From   int
+	Msg    *Msg
+	Sub    int
+	PSN, N uint32
+}
+
+// ActionKind says what to do.
+type ActionKind uint8
+
+// Actions.
+const (
+	ActSend      ActionKind = iota // To, Msg: send on the reliable path
+	ActMulticast                   // Sub, PSN, N: multicast these chunks of our block, in order
+	ActRead                        // To, Sub, PSN, N: read these chunks of one owner from To's receive buffer into ours
+	ActComplete                    // the buffers are the user's again
+	ActClosed                      // nothing more will come from this Op
+	ActMismatch                    // To, Msg: that rank called something else, namely Msg.Call
+)
+
+// An Action is what an Op asks of its driver. All of it must be carried out
+// before the Op's next step; Msg's slices are the driver's to keep.
+type Action struct {
+	Kind   ActionKind
+	To     int
+	Sub    int
+	PSN, N uint32
+	Msg    Msg
+}

@@ -1,0 +1,117 @@
+package protocol
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Stats counts what an Op did.
+type Stats struct {
+	Repaired   uint64 // chunks placed by reads
+	Late       uint64 // datagrams for chunks that had been asked for
+	Duplicates uint64
+	Foreign    uint64
+}
+
+// Stats returns the Op's counters.
+func (o *Op) Stats() Stats {
+	s := Stats{Repaired: o.repaired}
+	for i := range o.recv {
+		s.Late += o.recv[i].late
+		s.Duplicates += o.recv[i].duplicates
+		s.Foreign += o.recv[i].foreign
+	}
+	return s
+}
+
+// Times are the moments at which an Op changed phase, 0 for those not reached.
+type Times struct {
+	Start, Barrier, Fetch, Have, Done Time
+}
+
+// Times returns when the Op reached its phases.
+func (o *Op) Times() Times { return Times{o.startAt, o.barrierAt, o.fetchAt, o.haveAt, o.doneAt} }
+
+// Phase is where the Op is.
+func (o *Op) Phase() Phase { return o.phase }
+
+// Geometry is what the Op works on.
+func (o *Op) Geometry() *Geometry { return o.g }
+
+// WaitingOn names the rank that has to act next for this Op to go on, as far as
+// this rank can tell; itself, if it only waits for its own fabric.
+func (o *Op) WaitingOn() int {
+	switch o.phase {
+	case Barrier:
+		return o.bar.peer(o.bar.round)
+	case Multicast, Fetch:
+		if !o.snd.finished() {
+			return o.sendWaitsOn()
+		}
+		if o.asked > 0 {
+			return o.left
+		}
+		for sub := range o.recv {
+			r := &o.recv[sub]
+			if psn := r.bits.NextClear(0, r.bits.Len()); psn < r.bits.Len() {
+				return o.g.Owner(sub, psn)
+			}
+		}
+	case Handshake:
+		if !o.snd.finished() {
+			return o.sendWaitsOn()
+		}
+		return o.right
+	}
+	return o.rank
+}
+
+func (o *Op) sendWaitsOn() int {
+	switch {
+	case !o.snd.active:
+		return o.snd.pred
+	case o.snd.blocked && o.tree.parent >= 0:
+		return o.tree.parent
+	case o.snd.blocked:
+		for i, g := range o.cr.child {
+			if g <= o.cr.all {
+				return o.tree.children[i]
+			}
+		}
+	}
+	return o.rank
+}
+
+// Missing describes the chunks that are not here, owner by owner, for people.
+func (o *Op) Missing() string {
+	const most = 8
+	var b strings.Builder
+	ranges := 0
+	for sub := range o.recv {
+		r := &o.recv[sub]
+		for at, end := uint32(0), r.bits.Len(); ; {
+			at = r.bits.NextClear(at, end)
+			if at == end {
+				break
+			}
+			i := o.g.sender(sub, at)
+			stop := min(r.bits.NextSet(at, end), o.g.base[sub][i+1])
+			if ranges++; ranges <= most {
+				lo, _ := part(o.g.chunks[i], sub, o.g.subs)
+				first := lo + at - o.g.base[sub][i]
+				if b.Len() > 0 {
+					b.WriteString(", ")
+				}
+				fmt.Fprintf(&b, "rank %d chunks %d-%d", o.g.senders[i], first, first+stop-at-1)
+			}
+			at = stop
+		}
+	}
+	if ranges > most {
+		fmt.Fprintf(&b, ", and %d more ranges", ranges-most)
+	}
+	if ranges == 0 {
+		return "nothing"
+	}
+	return b.String()
+}

@@ -1,0 +1,59 @@
+package protocol
+
+// MsgKind tells reliable messages apart.
+type MsgKind uint8
+
+// Messages of one operation.
+const (
+	MsgBarrier   MsgKind = 1 + iota // Round, Grant, Digest, Call
+	MsgActivate                     // your turn: the sender is about to finish, all before it have
+	MsgChainSent                    // your turn: the sender and all before it in the chain have sent all
+	MsgSentUp                       // my subtree of the control tree has sent all
+	MsgAllSent                      // everybody has
+	MsgFetch                        // Sub, Ranges: chunks I miss
+	MsgAvail                        // Sub, Ranges: chunks you asked for that can be read from me now
+	MsgFinal                        // I have everything and will read nothing more from you
+	MsgGrantUp                      // Grant: the least in my subtree
+	MsgGrant                        // Grant: the least of all
+	MsgMark                         // Rank, Flag, Counts: what a stalled sender has sent so far, by subgroup
+)
+
+// Messages between processes (package node).
+const (
+	MsgHeartbeat MsgKind = 32 + iota
+	MsgDead              // Rank: declared lost
+	MsgAbort             // Rank, Phase, Reason: the communicator is broken, and why
+	MsgWhy               // what are you waiting for in this operation?
+	MsgBecause           // State, Rank: the answer
+)
+
+// A Range is n consecutive chunks of one subgroup.
+type Range struct {
+	PSN, N uint32
+}
+
+// A CallInfo is enough of a call to tell people what a peer asked for.
+type CallInfo struct {
+	Kind  Kind
+	Root  uint32
+	Bytes uint64 // summed over all ranks
+}
+
+// A Msg is one reliable message. Which fields count depends on Kind.
+type Msg struct {
+	Kind   MsgKind
+	Comm   uint32
+	Seq    uint64
+	Round  uint8
+	Grant  uint64
+	Digest uint64
+	Call   CallInfo
+	Sub    uint16
+	Ranges []Range
+	Rank   uint32
+	Flag   bool
+	Counts []uint32
+	Phase  Phase
+	Reason uint8
+	State  uint8
+}

@@ -1,0 +1,313 @@
+package protocol
+
+// Config is what an Op needs to know.
+type Config struct {
+	Geometry *Geometry
+	Rank     int
+	Comm     uint32 // stamped on messages
+	Seq      uint64 // the Op's place in its communicator's order of calls
+	Est      *Estimator
+	Flow     Flow
+	Pool     *Pool  // FlowCredit
+	Batch    uint32 // chunks handed to the fabric at a time: the paper's doorbell batch
+	Overhead int    // bytes the fabric adds to a chunk on the wire
+}
+
+// An Op is one collective on one rank. See the package comment.
+type Op struct {
+	cfg         Config
+	g           *Geometry
+	rank        int
+	left, right int
+	phase       Phase
+
+	bar   barrier
+	snd   sender
+	recv  []Receiver
+	fetch []fetcher
+	tree  sentTree
+	cr    grants
+
+	roundAt    Time    // when our last barrier message left
+	roundTrip  Time    // how long barrier partners took to answer, summed
+	rounds     Time    // over so many
+	blockEnd   []Time  // per chain: when the last block ended,
+	blockOf    []int32 // and the position of its sender
+	barrierAt  Time
+	progressAt Time
+	allSentAt  Time
+	cutAt      Time
+	fetchAt    Time
+	startAt    Time
+	haveAt     Time
+	doneAt     Time
+
+	asked       uint32 // missing chunks that our left neighbour was asked for
+	idleCutoffs int    // cutoffs since the last progress
+	lateSeen    bool   // alpha was raised since the last cutoff
+	repaired    uint64
+	haveAll     bool
+	finalSent   bool
+	finalGot    bool
+}
+
+// NewOp returns an Op that waits for EvStart.
+func NewOp(cfg Config) *Op {
+	g, n := cfg.Geometry, cfg.Geometry.size
+	if cfg.Batch == 0 {
+		cfg.Batch = 16
+	}
+	o := &Op{
+		cfg: cfg, g: g, rank: cfg.Rank,
+		left: (cfg.Rank + n - 1) % n, right: (cfg.Rank + 1) % n,
+		snd: newSender(g, cfg.Rank), tree: newSentTree(cfg.Rank, n),
+		recv: make([]Receiver, g.subs), fetch: make([]fetcher, g.subs),
+	}
+	if cfg.Est.limits.LinkRate > 0 {
+		o.blockEnd, o.blockOf = make([]Time, g.Chains()), make([]int32, g.Chains())
+	}
+	for s := range o.recv {
+		o.recv[s] = newReceiver(g, s, cfg.Rank)
+	}
+	return o
+}
+
+// Step tells the Op what happened and appends what to do to out.
+func (o *Op) Step(now Time, ev Event, out []Action) []Action {
+	if o.phase >= Closed {
+		return out
+	}
+	switch ev.Kind {
+	case EvStart:
+		o.startAt = now
+		o.phase = Barrier
+		o.joinPool()
+		o.bar = newBarrier(o.rank, o.g.size, o.cr.all)
+		return o.barrierStep(now, out)
+	case EvMsg:
+		return o.message(now, ev.From, ev.Msg, out)
+	case EvSent:
+		return o.settle(now, o.sent(now, ev.N, out))
+	case EvRead:
+		return o.read(now, ev.Sub, Range{ev.PSN, ev.N}, out)
+	case EvTimer:
+		return o.timer(now, out)
+	}
+	return out
+}
+
+// Chunk is the step for a datagram that carries chunk psn of subgroup sub. If
+// the verdict is Placed, the driver puts the payload at offset off of the receive
+// buffer before anything else. Ordinary chunks cause no action.
+func (o *Op) Chunk(now Time, sub int, psn uint32, length int, out []Action) (int64, Verdict, []Action) {
+	if o.phase < Barrier || o.phase >= Closed || sub >= len(o.recv) {
+		return 0, Foreign, out
+	}
+	r := &o.recv[sub]
+	late := r.late
+	off, v := r.Accept(psn, length)
+	if r.late != late {
+		if !o.lateSeen {
+			o.lateSeen = true
+			o.cfg.Est.Late()
+		}
+		if v == Placed {
+			o.asked--
+		}
+	}
+	if v != Placed {
+		return 0, v, out
+	}
+	o.progressAt, o.idleCutoffs = now, 0
+	if o.blockEnd != nil {
+		o.handedOver(now, sub)
+	}
+	if o.fetch[sub].wanting > 0 {
+		out = o.gained(sub, Range{psn, 1}, out)
+	}
+	if o.cr.joined {
+		out = o.consumedMore(now, out)
+	}
+	if r.missing == 0 {
+		out = o.settle(now, out)
+	}
+	return off, v, out
+}
+
+func (o *Op) send(out []Action, to int, m Msg) []Action {
+	m.Comm, m.Seq = o.cfg.Comm, o.cfg.Seq
+	return append(out, Action{Kind: ActSend, To: to, Msg: m})
+}
+
+func (o *Op) message(now Time, from int, m *Msg, out []Action) []Action {
+	switch m.Kind {
+	case MsgBarrier:
+		if m.Digest != o.g.digest {
+			return append(out, Action{Kind: ActMismatch, To: from, Msg: *m})
+		}
+		if o.phase != Barrier || !o.bar.accepts(from, int(m.Round)) {
+			return out
+		}
+		if int(m.Round) == o.bar.round && o.bar.sent {
+			o.roundTrip += now - o.roundAt
+			o.rounds++
+		}
+		o.bar.hear(int(m.Round), m.Grant)
+		return o.barrierStep(now, out)
+	case MsgActivate, MsgChainSent:
+		if from != o.snd.pred {
+			return out
+		}
+		o.snd.predSent = o.snd.predSent || m.Kind == MsgChainSent
+		o.snd.active = true
+		if o.phase >= Multicast {
+			out = o.handOver(o.pump(now, out))
+		}
+	case MsgSentUp:
+		if o.tree.waiting > 0 {
+			o.tree.waiting--
+			out = o.announce(now, out)
+		}
+	case MsgAllSent:
+		if from == o.tree.parent && !o.tree.all {
+			out = o.allSent(now, out)
+		}
+	case MsgFetch:
+		if from == o.right && o.phase < Lingering {
+			out = o.asksUs(m, out)
+		}
+	case MsgAvail:
+		if from == o.left && o.phase < Lingering {
+			out = o.available(m, out)
+		}
+	case MsgFinal:
+		if from == o.right {
+			o.finalGot = true
+		}
+	case MsgGrantUp:
+		if !o.cr.on {
+			return out
+		}
+		for i, c := range o.tree.children {
+			if c == from {
+				o.cr.child[i] = max(o.cr.child[i], m.Grant)
+			}
+		}
+		out = o.reduceGrants(now, out)
+	case MsgGrant:
+		if from == o.tree.parent {
+			out = o.granted(now, m.Grant, out)
+		}
+	case MsgMark:
+		out = o.marked(now, from, m, out)
+	}
+	return o.settle(now, out)
+}
+
+func (o *Op) barrierStep(now Time, out []Action) []Action {
+	for {
+		to, round, ok := o.bar.next()
+		if !ok {
+			break
+		}
+		o.roundAt = now
+		out = o.send(out, to, Msg{
+			Kind: MsgBarrier, Round: uint8(round), Grant: o.bar.grant, Digest: o.g.digest,
+			Call: o.g.call(),
+		})
+	}
+	if !o.bar.done() {
+		return out
+	}
+	o.phase, o.barrierAt = Multicast, now
+	if o.rounds > 0 {
+		o.cfg.Est.Latency(o.roundTrip / o.rounds)
+	}
+	o.barrierGrant(now, o.bar.grant)
+	o.snd.active = o.snd.active || o.snd.pred < 0
+	out = o.handOver(o.pump(now, out))
+	out = o.announce(now, out)
+	if o.cr.on {
+		out = o.reduceGrants(now, out)
+	}
+	return o.settle(now, out)
+}
+
+func (g *Geometry) call() CallInfo {
+	var sum uint64
+	for _, n := range g.shape.Counts {
+		sum += uint64(n)
+	}
+	return CallInfo{Kind: g.shape.Kind, Root: uint32(g.shape.Root), Bytes: sum}
+}
+
+// settle moves the Op along as far as what it knows allows.
+func (o *Op) settle(now Time, out []Action) []Action {
+	if o.phase < Multicast || o.phase >= Closed {
+		return out
+	}
+	if !o.haveAll && o.missing() == 0 {
+		o.haveAll, o.haveAt = true, now
+		var bytes int64
+		for i := range o.recv {
+			bytes += o.recv[i].bytes
+		}
+		if o.fetchAt == 0 {
+			o.cfg.Est.Received(bytes, now-o.barrierAt)
+			o.cfg.Est.Clean()
+		}
+	}
+	if o.haveAll && !o.finalSent {
+		o.finalSent = true
+		if o.g.size > 1 {
+			out = o.send(out, o.left, Msg{Kind: MsgFinal})
+		}
+	}
+	if o.haveAll && o.phase < Handshake {
+		o.phase = Handshake
+	}
+	if o.phase == Handshake && o.snd.finished() && (o.finalGot || o.g.size == 1) {
+		o.phase, o.doneAt = Lingering, now
+		out = append(out, Action{Kind: ActComplete})
+	}
+	// Others may still need us to relay; after that the Op is of no use to anyone.
+	if o.phase == Lingering && o.tree.all && o.cr.all >= o.g.total && !o.cr.joined {
+		o.phase = Closed
+		out = append(out, Action{Kind: ActClosed})
+	}
+	return out
+}
+
+// Timer is when the Op wants EvTimer, Never if it does not.
+func (o *Op) Timer() Time {
+	if o.phase < Multicast || o.phase >= Closed {
+		return Never
+	}
+	at := min(o.cutoffAt(), o.markAt())
+	if s := &o.snd; s.active && s.handed < s.total && !s.blocked && s.handed-s.done < 2*o.cfg.Batch {
+		at = min(at, s.nextAt)
+	}
+	return at
+}
+
+func (o *Op) timer(now Time, out []Action) []Action {
+	if o.phase < Multicast {
+		return out
+	}
+	out = o.pump(now, out)
+	if now >= o.markAt() {
+		out = o.mark(out)
+	}
+	if now >= o.cutoffAt() {
+		out = o.cutoff(now, out)
+	}
+	return out
+}
+
+// Fail ends the Op at once; nothing it holds is used again.
+func (o *Op) Fail() {
+	if o.phase < Closed {
+		o.leavePool()
+		o.phase = Failed
+	}
+}

@@ -1,0 +1,164 @@
+package protocol
+
+import "math"
+
+// sender is the fast path's send side: one rank's block, cut into batches that
+// go round-robin over the subgroups.
+type sender struct {
+	total, handed, done uint32
+	sub                 int      // next subgroup to serve
+	cursor              []uint32 // chunks handed over, by subgroup
+
+	pred, succ int  // in the chain; -1: none
+	active     bool // it is our turn
+	predSent   bool // all before us in the chain have sent all
+	activated  bool // our successor knows that it is its turn
+	chainSent  bool // and that we have finished
+	nextAt     Time // pacing: no batch before this
+	blocked    bool // out of credit
+}
+
+func newSender(g *Geometry, rank int) sender {
+	s := sender{cursor: make([]uint32, g.subs)}
+	s.pred, s.succ = g.neighbours(rank)
+	if i := g.index[rank]; i >= 0 && g.size > 1 {
+		s.total = g.chunks[i]
+	}
+	s.predSent = s.pred < 0
+	return s
+}
+
+func (s *sender) finished() bool { return s.done == s.total }
+
+// lead is how many chunks before our end the successor is activated, so that
+// its first chunk follows our last without a gap: what the link sends while
+// the activation travels.
+func (o *Op) lead() uint32 {
+	if o.cfg.Est.latency <= 0 || o.cfg.Est.limits.LinkRate <= 0 || o.snd.total == 0 {
+		return 0
+	}
+	// Whole chunks only: round up or down so that it is right on average along
+	// the chain. What one activation is early fills what the next is late.
+	part := float64(o.g.chains.pos[o.g.index[o.rank]]) * 0.6180339887
+	part -= math.Floor(part)
+	return uint32(min(float64(o.cfg.Est.latency)/o.chunkTime()+part, float64(o.snd.total)))
+}
+
+// handedOver watches the stream for the end of one block and the beginning of
+// its successor's.
+func (o *Op) handedOver(now Time, sub int) {
+	r := &o.recv[sub]
+	c := &o.g.chains
+	k := c.of[r.at]
+	if sub == 0 && r.nth == 1 {
+		if p := c.pos[r.at]; p > 0 && o.blockEnd[k] > 0 && o.blockOf[k] == p-1 {
+			o.cfg.Est.Handover(now-o.blockEnd[k], Time(o.chunkTime()))
+		}
+	}
+	if sub == o.g.subs-1 && r.nth == o.g.base[sub][r.at+1]-o.g.base[sub][r.at] {
+		o.blockEnd[k], o.blockOf[k] = now, c.pos[r.at]
+	}
+}
+
+// chunkTime is how long one chunk of ours takes on the wire: with M roots
+// sending at once, each paces itself at B/M.
+func (o *Op) chunkTime() float64 {
+	wire := float64(o.g.chunk + int64(o.cfg.Overhead))
+	return wire * float64(max(1, o.g.Chains())) / o.cfg.Est.limits.LinkRate
+}
+
+// pump hands over as many batches as turn, pace, credit and the fabric's queue
+// allow.
+func (o *Op) pump(now Time, out []Action) []Action {
+	s := &o.snd
+	s.blocked = false
+	lead := o.lead()
+	for s.active && s.handed < s.total && s.handed-s.done < 2*o.cfg.Batch && now >= s.nextAt {
+		psn, n := o.batch(lead)
+		if n = o.credit(n); n == 0 {
+			s.blocked = true
+			break
+		}
+		out = append(out, Action{Kind: ActMulticast, Sub: s.sub, PSN: psn, N: n})
+		s.cursor[s.sub] += n
+		s.handed += n
+		s.sub = (s.sub + 1) % o.g.subs
+		if o.g.Chains() > 1 && o.cfg.Est.limits.LinkRate > 0 {
+			s.nextAt = max(now, s.nextAt) + Time(o.chunkTime()*float64(n))
+		}
+	}
+	return out
+}
+
+// batch picks the next chunks of the next subgroup that has any left.
+func (o *Op) batch(lead uint32) (psn, n uint32) {
+	s := &o.snd
+	for {
+		base, size := o.g.Block(s.sub, o.rank)
+		if left := size - s.cursor[s.sub]; left > 0 {
+			n = min(o.cfg.Batch, left)
+			// End a batch where the successor is due: its completion is the signal.
+			if rest := s.total - s.handed; rest > lead && rest-n < lead {
+				n = rest - lead
+			}
+			return base + s.cursor[s.sub], n
+		}
+		s.sub = (s.sub + 1) % o.g.subs
+	}
+}
+
+// sent learns that n chunks have left the send buffer.
+func (o *Op) sent(now Time, n uint32, out []Action) []Action {
+	s := &o.snd
+	s.done = min(s.done+n, s.handed)
+	out = o.pump(now, out)
+	out = o.handOver(out)
+	out = o.consumedMore(now, out)
+	return o.announce(now, out)
+}
+
+// handOver passes the turn on. A rank does so only when all before it in the
+// chain have finished, so that whoever sees a chunk of ours knows that all but
+// our predecessor have sent all (Receiver.infer).
+func (o *Op) handOver(out []Action) []Action {
+	s := &o.snd
+	if s.succ < 0 || !s.predSent || !s.active {
+		return out
+	}
+	if s.finished() && !s.chainSent {
+		s.activated, s.chainSent = true, true
+		return o.send(out, s.succ, Msg{Kind: MsgChainSent})
+	}
+	if !s.activated && s.total-s.done <= o.lead() {
+		s.activated = true
+		return o.send(out, s.succ, Msg{Kind: MsgActivate})
+	}
+	return out
+}
+
+// announce tells the control tree when our subtree has sent all.
+func (o *Op) announce(now Time, out []Action) []Action {
+	t := &o.tree
+	t.own = t.own || (o.phase >= Multicast && o.snd.finished())
+	if !t.own || t.waiting > 0 || t.up {
+		return out
+	}
+	t.up = true
+	if t.parent >= 0 {
+		return o.send(out, t.parent, Msg{Kind: MsgSentUp})
+	}
+	return o.allSent(now, out)
+}
+
+// allSent learns for certain that everything was sent, and passes it on.
+func (o *Op) allSent(now Time, out []Action) []Action {
+	o.tree.all = true
+	o.allSentAt = now
+	for _, c := range o.tree.children {
+		out = o.send(out, c, Msg{Kind: MsgAllSent})
+	}
+	for i := range o.recv {
+		o.recv[i].noteAll()
+	}
+	return o.consumedMore(now, out)
+}

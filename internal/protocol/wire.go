@@ -1,0 +1,159 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Messages on the wire, little endian:
+//
+//	kind u8, comm u32, seq u64, then by kind the fields listed at its name.
+//
+// Counted lists carry a u16 count. The limits keep a peer from making us
+// allocate more than a message's own length.
+const (
+	msgHeader = 13
+	// MaxRanges is how many ranges fit one Fetch or Avail.
+	MaxRanges = 512
+	// MaxMsg is the length of the longest message.
+	MaxMsg = msgHeader + 4 + 8*max(MaxRanges, MaxSubgroups)
+)
+
+// ErrWire marks a message that could not be decoded.
+var ErrWire = errors.New("malformed message")
+
+// AppendMsg appends m's encoding to b.
+func AppendMsg(b []byte, m *Msg) []byte {
+	le := binary.LittleEndian
+	b = append(b, byte(m.Kind))
+	b = le.AppendUint32(b, m.Comm)
+	b = le.AppendUint64(b, m.Seq)
+	switch m.Kind {
+	case MsgBarrier:
+		b = append(b, m.Round)
+		b = le.AppendUint64(b, m.Grant)
+		b = le.AppendUint64(b, m.Digest)
+		b = append(b, byte(m.Call.Kind))
+		b = le.AppendUint32(b, m.Call.Root)
+		b = le.AppendUint64(b, m.Call.Bytes)
+	case MsgFetch, MsgAvail:
+		b = le.AppendUint16(b, m.Sub)
+		b = le.AppendUint16(b, uint16(len(m.Ranges)))
+		for _, r := range m.Ranges {
+			b = le.AppendUint32(b, r.PSN)
+			b = le.AppendUint32(b, r.N)
+		}
+	case MsgGrantUp, MsgGrant:
+		b = le.AppendUint64(b, m.Grant)
+	case MsgMark:
+		b = le.AppendUint32(b, m.Rank)
+		b = append(b, b2u(m.Flag))
+		b = le.AppendUint16(b, uint16(len(m.Counts)))
+		for _, n := range m.Counts {
+			b = le.AppendUint32(b, n)
+		}
+	case MsgDead:
+		b = le.AppendUint32(b, m.Rank)
+	case MsgAbort:
+		b = le.AppendUint32(b, m.Rank)
+		b = append(b, byte(m.Phase), m.Reason)
+	case MsgBecause:
+		b = le.AppendUint32(b, m.Rank)
+		b = append(b, m.State)
+	}
+	return b
+}
+
+func b2u(v bool) byte {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+// ParseMsg decodes exactly one message.
+func ParseMsg(b []byte) (Msg, error) {
+	d := decoder{b: b}
+	m := Msg{Kind: MsgKind(d.u8()), Comm: d.u32(), Seq: d.u64()}
+	switch m.Kind {
+	case MsgBarrier:
+		m.Round, m.Grant, m.Digest = d.u8(), d.u64(), d.u64()
+		m.Call = CallInfo{Kind: Kind(d.u8()), Root: d.u32(), Bytes: d.u64()}
+	case MsgFetch, MsgAvail:
+		m.Sub = d.u16()
+		if n := d.count(8, MaxRanges); n > 0 {
+			m.Ranges = make([]Range, n)
+			for i := range m.Ranges {
+				m.Ranges[i] = Range{PSN: d.u32(), N: d.u32()}
+			}
+		}
+	case MsgGrantUp, MsgGrant:
+		m.Grant = d.u64()
+	case MsgMark:
+		m.Rank = d.u32()
+		m.Flag = d.flag()
+		if n := d.count(4, MaxSubgroups); n > 0 {
+			m.Counts = make([]uint32, n)
+			for i := range m.Counts {
+				m.Counts[i] = d.u32()
+			}
+		}
+	case MsgDead:
+		m.Rank = d.u32()
+	case MsgAbort:
+		m.Rank, m.Phase, m.Reason = d.u32(), Phase(d.u8()), d.u8()
+	case MsgBecause:
+		m.Rank, m.State = d.u32(), d.u8()
+	case MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFinal, MsgHeartbeat, MsgWhy:
+	default:
+		return Msg{}, fmt.Errorf("%w: unknown kind %d", ErrWire, m.Kind)
+	}
+	if d.bad {
+		return Msg{}, fmt.Errorf("%w: kind %d cut short or out of range at %d bytes", ErrWire, m.Kind, len(b))
+	}
+	if len(d.b) != 0 {
+		return Msg{}, fmt.Errorf("%w: kind %d has %d bytes too many", ErrWire, m.Kind, len(d.b))
+	}
+	return m, nil
+}
+
+// decoder takes fields off b; once something does not fit, all that follows is zero.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+var zeros [8]byte
+
+func (d *decoder) take(n int) []byte {
+	if len(d.b) < n {
+		d.bad, d.b = true, nil
+		return zeros[:n]
+	}
+	v := d.b[:n]
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) u8() uint8   { return d.take(1)[0] }
+func (d *decoder) u16() uint16 { return binary.LittleEndian.Uint16(d.take(2)) }
+func (d *decoder) u32() uint32 { return binary.LittleEndian.Uint32(d.take(4)) }
+func (d *decoder) u64() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
+
+// flag takes a bool; other values than 0 and 1 have no meaning yet.
+func (d *decoder) flag() bool {
+	v := d.u8()
+	d.bad = d.bad || v > 1
+	return v == 1
+}
+
+// count takes the length of a list, whose entries must all be there.
+func (d *decoder) count(size, most int) int {
+	n := int(d.u16())
+	if n > most || n*size > len(d.b) {
+		d.bad = true
+		return 0
+	}
+	return n
+}

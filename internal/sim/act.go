@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// do carries out one action of a node.
+func (h *host) do(a *node.Action) {
+	w := h.w
+	switch a.Kind {
+	case node.Send:
+		k := w.pools.packet()
+		k.kind, k.lane, k.src, k.dst = pktMessage, laneControl, h.id, a.To
+		k.msg = protocol.AppendMsg(k.msg[:0], &a.Msg)
+		k.size = int64(len(k.msg)) + rcHeader
+		h.inject(k)
+	case node.Open:
+		c := w.calls[a.Req]
+		m := c.mem[c.rankOf(h.id)]
+		if a.Geometry == c.plan[0] {
+			m.copyOwn()
+		}
+		h.regions[opKey{a.Comm, a.Seq}] = &region{mem: m, geo: a.Geometry, open: true}
+		h.lastReg = nil
+		w.lingering++
+	case node.Multicast:
+		h.multicast(a)
+	case node.Read:
+		k := w.pools.packet()
+		k.kind, k.lane, k.src, k.dst = pktRead, laneControl, h.id, a.To
+		k.comm, k.seq, k.sub, k.psn, k.n = a.Comm, a.Seq, a.Sub, a.PSN, a.N
+		k.size = readHeader
+		h.inject(k)
+	case node.Release:
+		h.revoke(a)
+	case node.Quiesce:
+		h.revoke(a)
+		w.failures++
+		h.node.Quiesced(a.Comm, a.Seq)
+	case node.Done:
+		h.done(a)
+	case node.Closed:
+		w.lingering--
+	case node.Drop:
+	}
+}
+
+// revoke takes a round's buffers away from the fabric.
+func (h *host) revoke(a *node.Action) {
+	key := opKey{a.Comm, a.Seq}
+	h.regions[key].open = false
+	delete(h.regions, key)
+	h.lastReg = nil
+}
+
+func (h *host) inject(k *packet) {
+	if k.dst == h.id {
+		h.w.violate("rank %d sent to itself", h.id)
+		h.w.pools.release(k)
+		return
+	}
+	h.w.enqueue(&h.w.links[h.w.g.HostUp(h.id)], k, nil)
+}
+
+func (h *host) multicast(a *node.Action) {
+	w := h.w
+	r := h.regions[opKey{a.Comm, a.Seq}]
+	for i := range a.N {
+		k := w.pools.packet()
+		k.kind, k.lane, k.src, k.dst = pktChunk, laneBulk, h.id, -1
+		k.comm, k.seq, k.sub, k.psn, k.n = a.Comm, a.Seq, a.Sub, a.PSN+i, a.N
+		k.imm = w.layout.Imm(a.Seq, k.psn)
+		k.tree = w.trees[a.Sub%len(w.trees)]
+		k.off, k.at, k.bytes = r.geo.Locate(a.Sub, k.psn)
+		k.from, k.last = r, i == a.N-1
+		k.size = int64(k.bytes) + udHeader
+		k.cell = w.cellOf(r, a.Sub, k.psn)
+		w.enqueue(&w.links[w.g.HostUp(h.id)], k, nil)
+	}
+}
+
+// leaves is the NIC starting to send a packet: it reads the payload now. It
+// reports false if the packet has nothing to carry any more.
+func (w *world) leaves(id int, k *packet) bool {
+	h := w.hosts[id]
+	if h.dead {
+		return false
+	}
+	if k.from != nil {
+		if !k.from.open {
+			if w.failures == 0 {
+				w.violate("rank %d sent from a buffer that was free", id)
+			}
+			return false
+		}
+		k.from.mem.load(&k.pay, k.off, k.at, k.bytes, k.kind == pktChunk)
+	}
+	h.sent += k.size
+	w.capture(k)
+	return true
+}
+
+// done notes how a call ended on this rank and takes its buffers away.
+func (h *host) done(a *node.Action) {
+	w := h.w
+	c := w.calls[a.Req]
+	rank := c.rankOf(h.id)
+	m := c.mem[rank]
+	if a.Err == nil && !m.verify() {
+		w.wrong++
+	}
+	m.poison()
+	c.ranks[rank] = outcome{ended: true, at: w.now, err: a.Err, spent: a.Spent}
+	c.ended++
+	w.pending--
+	if a.Err != nil {
+		c.failed = true
+		w.failures++
+	}
+}
+
+func (c *collective) rankOf(host int) int {
+	if c.members[host%len(c.members)] == host {
+		return host % len(c.members)
+	}
+	for i, w := range c.members {
+		if w == host {
+			return i
+		}
+	}
+	return -1
+}
+
+// cellOf numbers a chunk for the accounting, which follows the first call only.
+func (w *world) cellOf(r *region, sub int, psn uint32) int {
+	if w.ownerReads == nil {
+		return -1
+	}
+	off, _, _ := r.geo.Locate(sub, psn)
+	return r.mem.c.cell(off)
+}

@@ -1,0 +1,125 @@
+// Package sim runs many nodes over a simulated network in virtual time.
+//
+// The nodes are the real protocol code (internal/node, internal/protocol);
+// only the network, the clock and the hosts' memory are simulated. A run is
+// single-threaded and everything random in it comes from one seed, so the same
+// Config gives the same Result, bit for bit (Result.WallMS aside).
+package sim
+
+import (
+	"io"
+	"time"
+
+	"github.com/allcast/allcast/internal/topology"
+)
+
+// Config describes one simulated collective.
+type Config struct {
+	Op       string          // "broadcast" or "allgather"
+	Algo     string          // "mcast"
+	Topology *topology.Graph // one rank per host, rank i on host i
+
+	Bytes   int64   // what one rank sends
+	Counts  []int64 // allgather with a size per rank; overrides Bytes
+	Root    int     // broadcast only
+	InPlace bool    // the send buffer is the rank's block of the receive buffer
+
+	Chains    int    // M; more than the op can use is clamped
+	Subgroups int    // S; likewise
+	ChainBy   string // "rank" or "rack"
+	Chunk     int    // payload bytes of one datagram
+	PSNBits   int    // bits of the immediate that number chunks; 0: the protocol's default
+
+	Rate      float64       // of a host link, bit/s
+	Latency   time.Duration // of one link, its switch included
+	Queue     int64         // bytes a switch port queues before it drops; 0: lossless, with back-pressure
+	RecvQueue int64         // bytes a host queues before it drops; 0: unbounded
+	RecvCost  time.Duration // host time for each chunk received
+	Flow      string        // "none" or "credit"
+
+	Loss      float64 // a multicast datagram is dropped at one receiver, independently
+	LossAll   float64 // likewise, and reliable packets are delayed as by a retransmission
+	Reorder   float64 // a datagram is displaced by up to 16 places
+	Duplicate float64 // a datagram arrives twice
+	Stalls    []Stall
+	Crashes   []Crash
+	Noise     time.Duration // mean delay before a host reacts to a reliable message
+
+	Timeout  time.Duration // a silent rank is declared lost after this long
+	Deadline time.Duration // the operation is aborted after this long; 0: never
+	Seed     uint64
+
+	Pcap io.Writer // when set, every packet that leaves a host is recorded
+}
+
+// A Stall stops a host's processor: its NIC still queues what arrives.
+type Stall struct {
+	Rank int
+	At   time.Duration
+	For  time.Duration
+}
+
+// A Crash stops a host for good. A silent one just vanishes from the network;
+// otherwise its peers' connections are reset, as when only the process dies.
+type Crash struct {
+	Rank  int
+	At    time.Duration
+	Reset bool
+}
+
+// Phases is where the time of the rank that completed last went.
+type Phases struct {
+	Barrier   float64 `json:"barrier_us"`
+	Multicast float64 `json:"multicast_us"`
+	Fetch     float64 `json:"fetch_us"`
+	Handshake float64 `json:"handshake_us"`
+}
+
+// RankError is how the operation ended on a rank that did not complete it.
+type RankError struct {
+	Rank    int    `json:"rank"`
+	Culprit int    `json:"culprit"`
+	Op      string `json:"op"`
+	Phase   string `json:"phase"`
+	Missing string `json:"missing"`
+	Reason  string `json:"reason"`
+}
+
+// Result is what a run measured. Times are microseconds of virtual time.
+type Result struct {
+	Op        string `json:"op"`
+	Algo      string `json:"algo"`
+	Nodes     int    `json:"nodes"`
+	Topology  string `json:"topology"`
+	Bytes     int64  `json:"bytes"`
+	Seed      uint64 `json:"seed"`
+	Chains    int    `json:"chains"`
+	Subgroups int    `json:"subgroups"`
+	Chunk     int    `json:"chunk"`
+	Flow      string `json:"flow"`
+
+	TimeUS           float64 `json:"time_us"`
+	BoundUS          float64 `json:"bound_us"`
+	LinkBytes        int64   `json:"link_bytes"`
+	LinkBytesBound   int64   `json:"link_bytes_bound"`
+	PayloadLinkBytes int64   `json:"payload_link_bytes"`
+	MaxCrossings     int     `json:"max_crossings"`
+	SentBytes        int64   `json:"sent_bytes"` // by the busiest rank, headers included
+
+	ChunksTotal     int64 `json:"chunks_total"` // chunks the ranks had to receive
+	DroppedChunks   int64 `json:"dropped_chunks"`
+	DuplicateChunks int64 `json:"duplicate_chunks"`
+	RepairedChunks  int64 `json:"repaired_chunks"`
+	LateChunks      int64 `json:"late_chunks"`
+	RootFetches     int64 `json:"fetches_served_by_root"` // chunks read from the rank that owns them
+	MaxOwnerReads   int   `json:"max_owner_reads"`        // how often the most-read chunk was read from its owner
+
+	Verified  bool   `json:"verified"`
+	Wrong     int    `json:"wrong"`               // ranks whose data was wrong
+	Violation string `json:"violation,omitempty"` // a broken rule, such as a buffer touched after it was free
+
+	Events int64       `json:"events"`
+	WallMS float64     `json:"wall_ms"`
+	Phases Phases      `json:"phases"`
+	Errors []RankError `json:"errors"`
+}

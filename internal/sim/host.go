@@ -1,0 +1,308 @@
+package sim
+
+import (
+	"math"
+
+	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// outcome is how a collective ended on one rank.
+type outcome struct {
+	ended bool
+	at    int64
+	err   *node.Error
+	spent node.Spent
+}
+
+type opKey struct {
+	comm uint32
+	seq  uint64
+}
+
+// host is one machine: a NIC that the network reaches, a processor that may
+// be stopped, and a node. Its two sides are independent: datagrams queue for the
+// receive workers, everything else for the control thread.
+type host struct {
+	w    *world
+	id   int
+	node *node.Node
+	dead bool
+
+	stalled   int64   // the processor is stopped until then
+	datagrams fifo    // received, waiting for a receive worker
+	datBytes  int64   // their bytes
+	workUntil int64   // the receive worker is busy until then
+	wakeAt    int64   // when evWake comes; never: not
+	control   []event // messages and completions that arrived while stopped
+	timerAt   int64   // when evTimer comes; never: not
+	timerDue  bool    // it came while stopped
+	ctlAt     int64   // with noise: when the last message is handled
+	inOrder   map[int]int64
+
+	regions map[opKey]*region
+	last    opKey // the region looked up last
+	lastReg *region
+	sent    int64
+}
+
+const never = math.MaxInt64
+
+func ns(ps int64) protocol.Time { return protocol.Time(ps / 1000) }
+
+func ps(t protocol.Time) int64 {
+	if t > never/1000 {
+		return never
+	}
+	return int64(t) * 1000
+}
+
+// arrived takes a packet off the wire.
+func (h *host) arrived(k *packet) {
+	if h.dead {
+		h.w.pools.release(k)
+		return
+	}
+	if k.kind == pktChunk {
+		h.datagram(k)
+		return
+	}
+	at := h.w.now
+	if p := h.w.cfg.LossAll; p > 0 {
+		// Each loss costs the sender a timeout; what follows on the same
+		// connection waits for it.
+		for h.w.rng.Float64() < p {
+			at += h.w.retransmit
+		}
+	}
+	if n := h.w.noise; n > 0 && k.kind == pktMessage {
+		at = max(at+int64(h.w.rng.ExpFloat64()*float64(n)), h.ctlAt)
+		h.ctlAt = at
+	}
+	conn := k.src*lanes + int(k.lane)
+	if before, ok := h.inOrder[conn]; ok && before > h.w.now {
+		at = max(at, before)
+	}
+	if at > h.w.now {
+		h.inOrder[conn] = at
+		h.w.push(at, evDeliver, int32(h.id), k)
+		return
+	}
+	h.reliable(k)
+}
+
+// datagram decides the fate of a multicast datagram at this receiver.
+func (h *host) datagram(k *packet) {
+	w := h.w
+	if p := w.loss; p > 0 && w.rng.Float64() < p {
+		w.dropped++
+		w.pools.release(k)
+		return
+	}
+	if w.cfg.Duplicate > 0 && w.rng.Float64() < w.cfg.Duplicate {
+		k.refs++
+		w.push(w.now+w.places(), evDeliver, int32(h.id), k)
+	}
+	if w.cfg.Reorder > 0 && w.rng.Float64() < w.cfg.Reorder {
+		w.push(w.now+w.places(), evDeliver, int32(h.id), k)
+		return
+	}
+	h.receive(k)
+}
+
+// receive queues a datagram for the receive worker.
+func (h *host) receive(k *packet) {
+	w := h.w
+	if w.recvCost == 0 && w.now >= h.stalled && h.datagrams.len() == 0 {
+		h.chunk(k)
+		return
+	}
+	if w.cfg.RecvQueue > 0 && h.datBytes+k.size > w.cfg.RecvQueue {
+		w.dropped++
+		w.pools.release(k)
+		return
+	}
+	h.datagrams.push(queued{pkt: k})
+	h.datBytes += k.size
+	if h.datagrams.len() == 1 {
+		h.workUntil = max(w.now, h.stalled) + w.recvCost
+		h.wakeBy(h.workUntil)
+	}
+}
+
+// wakeBy sees that wake is called at a time, at the latest.
+func (h *host) wakeBy(at int64) {
+	if at < h.wakeAt {
+		h.wakeAt = at
+		h.w.push(at, evWake, int32(h.id), nil)
+	}
+}
+
+// wake is the receive worker being done with one datagram, or the processor
+// running again.
+func (h *host) wake() {
+	w := h.w
+	if w.now >= h.wakeAt {
+		h.wakeAt = never
+	}
+	if h.dead || w.now < h.stalled {
+		return // stopped once more: the end of that stall wakes us
+	}
+	for _, e := range h.control {
+		if e.kind == evSent {
+			h.batchSent(e.pkt)
+		} else {
+			h.message(e.pkt)
+		}
+	}
+	h.control = h.control[:0]
+	for h.datagrams.len() > 0 && w.now >= h.workUntil {
+		k := h.datagrams.pop().pkt
+		h.datBytes -= k.size
+		h.chunk(k)
+		if w.recvCost > 0 {
+			h.workUntil = w.now + w.recvCost
+		}
+	}
+	if h.datagrams.len() > 0 {
+		h.wakeBy(max(h.workUntil, w.now))
+	}
+	if h.timerDue {
+		h.timerDue = false
+		h.node.Timer(ns(w.now))
+		h.act()
+	}
+	h.rearm()
+}
+
+// chunk hands a datagram to the node and its payload to where the node says.
+func (h *host) chunk(k *packet) {
+	p, ok := h.node.Chunk(ns(h.w.now), k.comm, k.sub, k.imm, k.bytes)
+	if ok {
+		if r := h.region(opKey{k.comm, p.Seq}); r != nil && r.open {
+			r.mem.place(p.Off, &k.pay)
+		} else {
+			h.w.violate("rank %d placed a chunk after its buffers were free", h.id)
+		}
+	}
+	h.w.pools.release(k)
+	h.act()
+}
+
+func (h *host) region(key opKey) *region {
+	if h.lastReg == nil || h.last != key {
+		h.last, h.lastReg = key, h.regions[key]
+	}
+	return h.lastReg
+}
+
+// reliable takes a packet of the reliable path, in order. Reads are served and
+// finished by the NIC: a stopped processor does not hold them up.
+func (h *host) reliable(k *packet) {
+	switch k.kind {
+	case pktRead:
+		h.serve(k)
+	case pktResponse:
+		h.readData(k)
+	default:
+		if h.w.now < h.stalled {
+			h.control = append(h.control, event{kind: evDeliver, pkt: k})
+			return
+		}
+		h.message(k)
+	}
+}
+
+func (h *host) message(k *packet) {
+	m, err := protocol.ParseMsg(k.msg)
+	if err != nil {
+		h.w.violate("rank %d sent a message that does not decode: %v", k.src, err)
+	} else {
+		h.node.Message(ns(h.w.now), k.src, &m)
+	}
+	h.w.pools.release(k)
+	h.act()
+}
+
+// serve answers a one-sided read, chunk by chunk.
+func (h *host) serve(q *packet) {
+	w := h.w
+	r := h.regions[opKey{q.comm, q.seq}]
+	if r == nil || !r.open {
+		w.pools.release(q) // refused: the reader's own failure is on its way
+		return
+	}
+	for i := range q.n {
+		k := w.pools.packet()
+		k.kind, k.lane, k.src, k.dst = pktResponse, laneBulk, h.id, q.src
+		k.comm, k.seq, k.sub, k.psn, k.n = q.comm, q.seq, q.sub, q.psn, q.n
+		k.off, _, k.bytes = r.geo.Locate(q.sub, q.psn+i)
+		k.last, k.from = i == q.n-1, r
+		k.size = int64(k.bytes) + responseHeader
+		k.cell = w.cellOf(r, q.sub, q.psn+i)
+		if w.ownerReads != nil && r.geo.Owner(q.sub, q.psn+i) == r.mem.rank {
+			w.rootFetches++
+			w.ownerReads[k.cell]++
+			w.maxOwnerReads = max(w.maxOwnerReads, int(w.ownerReads[k.cell]))
+		}
+		w.enqueue(&w.links[w.g.HostUp(h.id)], k, nil)
+	}
+	w.pools.release(q)
+}
+
+func (h *host) readData(k *packet) {
+	r := h.regions[opKey{k.comm, k.seq}]
+	switch {
+	case r != nil && r.open:
+		r.mem.place(k.off, &k.pay)
+		if k.last {
+			h.node.ReadDone(ns(h.w.now), k.comm, k.seq, k.sub, k.psn, k.n)
+		}
+	case h.w.failures == 0:
+		h.w.violate("rank %d had a read under way when its buffers were free", h.id)
+	}
+	h.w.pools.release(k)
+	h.act()
+}
+
+func (h *host) batchSent(k *packet) {
+	h.node.Sent(ns(h.w.now), k.comm, k.seq, k.n)
+	h.w.pools.release(k)
+	h.act()
+}
+
+// act carries out what the node wants, and sees that it is called again in time.
+func (h *host) act() {
+	for {
+		acts := h.node.Actions()
+		if len(acts) == 0 {
+			return
+		}
+		for i := range acts {
+			h.do(&acts[i])
+		}
+		h.rearm()
+	}
+}
+
+func (h *host) rearm() {
+	at := ps(h.node.NextTimer())
+	if at < h.timerAt {
+		h.timerAt = max(at, h.w.now)
+		h.w.push(h.timerAt, evTimer, int32(h.id), nil)
+	}
+}
+
+func (h *host) timer() {
+	if h.dead || h.w.now != h.timerAt {
+		return // an earlier one took its place
+	}
+	h.timerAt = never
+	if h.w.now < h.stalled {
+		h.timerDue = true
+		return
+	}
+	h.node.Timer(ns(h.w.now))
+	h.act()
+	h.rearm()
+}

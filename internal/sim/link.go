@@ -1,0 +1,207 @@
+package sim
+
+import (
+	"github.com/allcast/allcast/internal/topology"
+)
+
+// inputBuffer is how much of a lane a switch buffers for each link that leads
+// into it on a lossless network; when it is full, the link stops.
+const inputBuffer = 256 << 10
+
+// queued is a packet waiting for a link, and the buffer it occupies meanwhile.
+type queued struct {
+	pkt *packet
+	hop *hop // nil at a host
+}
+
+type fifo struct {
+	q    []queued
+	head int
+}
+
+func (f *fifo) len() int { return len(f.q) - f.head }
+
+func (f *fifo) push(x queued) { f.q = append(f.q, x) }
+
+func (f *fifo) pop() queued {
+	x := f.q[f.head]
+	f.q[f.head] = queued{}
+	if f.head++; f.head == len(f.q) {
+		f.q, f.head = f.q[:0], 0
+	} else if f.head > 1024 && f.head > len(f.q)/2 {
+		n := copy(f.q, f.q[f.head:])
+		clear(f.q[n:])
+		f.q, f.head = f.q[:n], 0
+	}
+	return x
+}
+
+// link is one direction of a cable: its output queues at one end, the input
+// buffer at the other.
+type link struct {
+	id      topology.LinkID
+	to      topology.NodeID
+	toHost  bool
+	host    int32 // whose uplink this is; -1: a switch's
+	waking  bool  // evLink is on its way
+	until   int64 // busy sending until then
+	psByte  float64
+	latency int64
+	wait    [lanes]fifo
+	waiting [lanes]int64 // bytes
+	held    [lanes]int64 // bytes in the input buffer at the other end
+
+	bytes   int64
+	payload int64
+}
+
+// enqueue puts a packet on a link's queue and sends what can be sent.
+func (w *world) enqueue(l *link, k *packet, h *hop) {
+	if w.cfg.Queue > 0 && l.host < 0 && k.kind == pktChunk && l.waiting[k.lane]+k.size > w.cfg.Queue {
+		// A full queue drops datagrams. Reliable packets wait instead: their
+		// retransmissions would bring them here a little later.
+		w.dropped++
+		w.leave(k, h)
+		w.pools.release(k)
+		return
+	}
+	l.wait[k.lane].push(queued{k, h})
+	l.waiting[k.lane] += k.size
+	w.send(l)
+}
+
+// send starts the next packet of a link, if there is one, the link is free and
+// the other end has room.
+func (w *world) send(l *link) {
+	if w.now < l.until {
+		if !l.waking && l.wait[laneControl].len()+l.wait[laneBulk].len() > 0 {
+			l.waking = true
+			w.push(l.until, evLink, int32(l.id), nil)
+		}
+		return
+	}
+	for lane := range l.wait {
+		f := &l.wait[lane]
+		if f.len() == 0 {
+			continue
+		}
+		k := f.q[f.head].pkt
+		if w.cfg.Queue == 0 && !l.toHost && l.held[lane]+k.size > inputBuffer {
+			continue // room is made when a packet leaves the switch: see leave
+		}
+		x := f.pop()
+		l.waiting[lane] -= k.size
+		w.transmit(l, k, x.hop)
+		break
+	}
+	if l.wait[laneControl].len()+l.wait[laneBulk].len() > 0 && l.until > w.now && !l.waking {
+		l.waking = true
+		w.push(l.until, evLink, int32(l.id), nil)
+	}
+}
+
+func (w *world) transmit(l *link, k *packet, h *hop) {
+	if l.host >= 0 && !w.leaves(int(l.host), k) {
+		w.pools.release(k)
+		return
+	}
+	l.until = w.now + int64(float64(k.size)*l.psByte+0.5)
+	if w.cfg.Queue == 0 && !l.toHost {
+		l.held[k.lane] += k.size
+	}
+	l.bytes += k.size
+	if k.kind == pktChunk || k.kind == pktResponse {
+		l.payload += int64(k.bytes)
+		if k.cell >= 0 {
+			w.crossings.note(int(l.id), k.cell)
+		}
+	}
+	if l.host >= 0 && k.kind == pktChunk && k.last {
+		k.refs++
+		w.push(l.until, evSent, l.host, k)
+	}
+	w.push(l.until+l.latency, evArrive, int32(l.id), k)
+	w.leave(k, h)
+}
+
+// leave gives back the buffer of the link a packet came over, once the last
+// copy is on its way.
+func (w *world) leave(k *packet, h *hop) {
+	if h == nil {
+		return
+	}
+	if h.left--; h.left > 0 {
+		return
+	}
+	in := &w.links[h.in]
+	w.pools.hops = append(w.pools.hops, h)
+	if w.cfg.Queue == 0 {
+		in.held[k.lane] -= k.size
+		w.send(in)
+	}
+}
+
+// arrive handles a packet at the end of a link.
+func (w *world) arrive(l *link, k *packet) {
+	if l.toHost {
+		w.hosts[l.to].arrived(k)
+		return
+	}
+	if k.kind != pktChunk {
+		w.enqueue(&w.links[w.g.Next(l.to, k.dst, k.src)], k, w.pools.hop(k, l.id, 1))
+		return
+	}
+	back := w.g.Reverse(l.id)
+	out := k.tree.Ports[l.to]
+	n := 0
+	for _, p := range out {
+		if p != back {
+			n++
+		}
+	}
+	h := w.pools.hop(k, l.id, max(n, 1))
+	if n == 0 {
+		w.leave(k, h)
+		w.pools.release(k)
+		return
+	}
+	k.refs += n - 1
+	for _, p := range out {
+		if p != back {
+			w.enqueue(&w.links[p], k, h)
+		}
+	}
+}
+
+// crossings counts how often each chunk crossed each link direction: one bit
+// for the first time, a map for the rare rest.
+type crossings struct {
+	bits  []uint64
+	words int
+	more  map[[2]int]int
+	most  int
+}
+
+func newCrossings(links, cells int) *crossings {
+	c := &crossings{words: (cells + 63) / 64, more: map[[2]int]int{}}
+	c.bits = make([]uint64, links*c.words)
+	return c
+}
+
+func (c *crossings) note(link, cell int) {
+	if c == nil {
+		return
+	}
+	w, m := &c.bits[link*c.words+cell/64], uint64(1)<<(cell%64)
+	if *w&m == 0 {
+		*w |= m
+		c.most = max(c.most, 1)
+		return
+	}
+	key := [2]int{link, cell}
+	if c.more[key] == 0 {
+		c.more[key] = 1
+	}
+	c.more[key]++
+	c.most = max(c.most, c.more[key])
+}

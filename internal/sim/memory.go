@@ -1,0 +1,231 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"sort"
+
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// moveLimit is up to how many bytes of receive buffers, over all ranks, payload
+// is really moved; beyond that each chunk is one tag that tells it from others.
+const moveLimit = 192 << 20
+
+// payload is what a packet carries.
+type payload struct {
+	data []byte
+	tag  uint32
+}
+
+// memory is one rank's buffers of one collective. When the call has ended, all
+// of it is overwritten: whoever still reads from it spreads garbage that the
+// readers' own verification finds, and whoever still writes to it is found by
+// intact.
+type memory struct {
+	c    *collective
+	rank int // in the communicator
+	// bytes, or one tag a chunk
+	send, recv         []byte
+	sendTags, recvTags []uint32
+}
+
+// region is a round's view of a memory: what the fabric may touch.
+type region struct {
+	mem  *memory
+	geo  *protocol.Geometry
+	open bool
+}
+
+func newMemory(c *collective, rank int) *memory {
+	m := &memory{c: c, rank: rank}
+	own := c.counts[rank]
+	if c.move {
+		m.recv = make([]byte, c.displs[len(c.counts)])
+		if c.inPlace {
+			c.fill(m.recv[c.displs[rank]:][:own], rank)
+		} else {
+			m.send = make([]byte, own)
+			c.fill(m.send, rank)
+		}
+		return m
+	}
+	m.recvTags = make([]uint32, c.cells[len(c.counts)])
+	block := m.recvTags[c.cells[rank]:c.cells[rank+1]]
+	if !c.inPlace {
+		m.sendTags = make([]uint32, len(block))
+		block = m.sendTags
+	}
+	for i := range block {
+		block[i] = c.tag(c.cells[rank] + i)
+	}
+	return m
+}
+
+// copyOwn puts the rank's own block in place, as every library does first.
+func (m *memory) copyOwn() {
+	if m.c.inPlace {
+		return
+	}
+	copy(m.recv[min(m.c.displs[m.rank], int64(len(m.recv))):], m.send)
+	copy(m.recvTags[min(m.c.cells[m.rank], len(m.recvTags)):], m.sendTags)
+}
+
+// load reads n bytes at off of the receive buffer, or for a multicast what lies
+// at the same place of the send buffer.
+func (m *memory) load(p *payload, off, at int64, n int, own bool) {
+	own = own && !m.c.inPlace
+	switch {
+	case m.c.move && own:
+		p.data = append(p.data[:0], m.send[at:at+int64(n)]...)
+	case m.c.move:
+		p.data = append(p.data[:0], m.recv[off:off+int64(n)]...)
+	case own:
+		p.tag = m.sendTags[at/int64(m.c.chunk)]
+	default:
+		p.tag = m.recvTags[m.c.cell(off)]
+	}
+}
+
+func (m *memory) place(off int64, p *payload) {
+	if m.c.move {
+		copy(m.recv[off:off+int64(len(p.data))], p.data)
+	} else {
+		m.recvTags[m.c.cell(off)] = p.tag
+	}
+}
+
+// verify compares the receive buffer with what all ranks contributed.
+func (m *memory) verify() bool {
+	if m.c.move {
+		return bytes.Equal(m.recv, m.c.want())
+	}
+	for i, t := range m.recvTags {
+		if t != m.c.tag(i) {
+			return false
+		}
+	}
+	return true
+}
+
+const (
+	poisonByte = 0xa5
+	poisonTag  = 0
+)
+
+func (m *memory) poison() {
+	fillBytes(m.send)
+	fillBytes(m.recv)
+	clear(m.sendTags)
+	clear(m.recvTags)
+}
+
+func fillBytes(b []byte) {
+	for i := range b {
+		b[i] = poisonByte
+	}
+}
+
+// intact reports whether nobody wrote since poison.
+func (m *memory) intact() bool {
+	for _, b := range [][]byte{m.send, m.recv} {
+		for _, x := range b {
+			if x != poisonByte {
+				return false
+			}
+		}
+	}
+	for _, b := range [][]uint32{m.sendTags, m.recvTags} {
+		for _, x := range b {
+			if x != poisonTag {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// collective is one call on all ranks of a communicator.
+type collective struct {
+	req     uint64
+	comm    uint32
+	members []int
+	counts  []int64
+	displs  []int64 // len(counts)+1
+	cells   []int   // first chunk of each block, numbered over all blocks
+	chunk   int
+	inPlace bool
+	uniform bool // all ranks contribute equally much
+	move    bool
+	seed    uint64
+	expect  []byte
+	plan    []*protocol.Geometry
+	mem     []*memory
+
+	ended  int
+	ranks  []outcome
+	failed bool
+}
+
+func newCollective(req uint64, comm uint32, members []int, plan []*protocol.Geometry, s protocol.Shape, inPlace bool, seed uint64) *collective {
+	c := &collective{
+		req: req, comm: comm, members: members, plan: plan, counts: s.Counts, chunk: s.Chunk,
+		inPlace: inPlace || s.Kind == protocol.Broadcast, seed: seed ^ req*0x9e3779b97f4a7c15,
+		ranks: make([]outcome, len(members)),
+	}
+	c.displs, c.cells = make([]int64, len(s.Counts)+1), make([]int, len(s.Counts)+1)
+	c.uniform = s.Counts[0] > 0
+	for i, n := range s.Counts {
+		c.uniform = c.uniform && n == s.Counts[0]
+		c.displs[i+1] = c.displs[i] + n
+		c.cells[i+1] = c.cells[i] + int((n+int64(s.Chunk)-1)/int64(s.Chunk))
+	}
+	c.move = c.displs[len(s.Counts)] <= moveLimit/int64(len(members))
+	c.mem = make([]*memory, len(members))
+	for i := range c.mem {
+		c.mem[i] = newMemory(c, i)
+	}
+	return c
+}
+
+// fill writes what rank contributes.
+func (c *collective) fill(b []byte, rank int) {
+	r := rand.NewPCG(c.seed, uint64(rank))
+	for len(b) >= 8 {
+		binary.LittleEndian.PutUint64(b, r.Uint64())
+		b = b[8:]
+	}
+	for i := range b {
+		b[i] = byte(r.Uint64())
+	}
+}
+
+func (c *collective) want() []byte {
+	if c.expect == nil {
+		c.expect = make([]byte, c.displs[len(c.counts)])
+		for r, n := range c.counts {
+			c.fill(c.expect[c.displs[r]:][:n], r)
+		}
+	}
+	return c.expect
+}
+
+// tag identifies a chunk; never poisonTag.
+func (c *collective) tag(cell int) uint32 {
+	x := (uint64(cell) + c.seed) * 0x9e3779b97f4a7c15
+	x ^= x >> 29
+	x *= 0xbf58476d1ce4e5b9
+	return uint32(x>>32) | 1
+}
+
+// cell is the chunk at an offset of the receive buffer.
+func (c *collective) cell(off int64) int {
+	r := 0
+	if c.uniform {
+		r = int(off / c.counts[0])
+	} else {
+		r = sort.Search(len(c.counts), func(i int) bool { return c.displs[i+1] > off })
+	}
+	return c.cells[r] + int((off-c.displs[r])/int64(c.chunk))
+}

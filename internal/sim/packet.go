@@ -1,0 +1,100 @@
+package sim
+
+import "github.com/allcast/allcast/internal/topology"
+
+// Header bytes, as on InfiniBand. UD multicast: LRH 8, GRH 40, BTH 12, DETH 8,
+// immediate 4, ICRC 4, VCRC 2. RC: LRH 8, BTH 12, ICRC 4, VCRC 2; a read request
+// adds RETH 16, a read response AETH 4.
+const (
+	udHeader       = 78
+	rcHeader       = 26
+	readHeader     = rcHeader + 16
+	responseHeader = rcHeader + 4
+)
+
+type packetKind uint8
+
+const (
+	pktChunk    packetKind = iota // a multicast datagram
+	pktMessage                    // a reliable message
+	pktRead                       // a request to read n chunks
+	pktResponse                   // one chunk of the answer
+)
+
+// Virtual lanes of a link: control goes first and is never behind bulk.
+const (
+	laneControl = iota
+	laneBulk
+	lanes
+)
+
+// packet is one packet on the network; copies that a switch makes share it.
+type packet struct {
+	refs  int
+	kind  packetKind
+	lane  uint8
+	last  bool // the last of its batch or read
+	src   int
+	dst   int
+	size  int64 // on the wire
+	bytes int   // of payload
+	tree  *topology.Tree
+
+	comm uint32
+	seq  uint64
+	sub  int
+	psn  uint32
+	n    uint32 // chunks of the batch or read it belongs to
+	imm  uint32
+	msg  []byte
+
+	// The payload is read from its source when the NIC starts to send it.
+	from *region
+	off  int64 // there: of the source's receive buffer
+	at   int64 // and of its send buffer
+	pay  payload
+	cell int // which chunk of the collective it is, for accounting; -1: none
+}
+
+// hop is a packet inside a switch: it occupies the input buffer of the link it
+// came over until the last copy starts to leave.
+type hop struct {
+	pkt  *packet
+	in   topology.LinkID
+	left int
+}
+
+// free lists keep the simulator from allocating for every packet.
+type pools struct {
+	packets []*packet
+	hops    []*hop
+}
+
+func (p *pools) packet() *packet {
+	if n := len(p.packets); n > 0 {
+		k := p.packets[n-1]
+		p.packets = p.packets[:n-1]
+		msg, data := k.msg[:0], k.pay.data[:0]
+		*k = packet{refs: 1, cell: -1, msg: msg}
+		k.pay.data = data
+		return k
+	}
+	return &packet{refs: 1, cell: -1}
+}
+
+func (p *pools) release(k *packet) {
+	if k.refs--; k.refs == 0 {
+		k.from = nil
+		p.packets = append(p.packets, k)
+	}
+}
+
+func (p *pools) hop(k *packet, in topology.LinkID, left int) *hop {
+	if n := len(p.hops); n > 0 {
+		h := p.hops[n-1]
+		p.hops = p.hops[:n-1]
+		*h = hop{k, in, left}
+		return h
+	}
+	return &hop{k, in, left}
+}

@@ -1,0 +1,265 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/pcap"
+	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/topology"
+)
+
+// world is a running simulation.
+type world struct {
+	cfg    Config
+	g      *topology.Graph
+	layout protocol.Layout
+	rng    *rand.Rand
+	now    int64
+	heap   eventHeap
+	events int64
+	pools  pools
+	links  []link
+	trees  []*topology.Tree
+	hosts  []*host
+	calls  map[uint64]*collective
+	starts []start
+	pcap   *pcap.Writer
+	packet uint32
+
+	loss       float64 // of datagrams, from either option
+	recvCost   int64
+	noise      int64
+	retransmit int64
+	slotTime   int64 // of one chunk on a host link
+
+	pending   int // calls not ended, over living ranks
+	lingering int // rounds not closed
+	failures  int
+	wrong     int
+	dropped   int64
+	broken    string // the first rule that was found broken
+
+	crossings     *crossings
+	ownerReads    []uint16 // by chunk: reads served by its owner
+	rootFetches   int64
+	maxOwnerReads int
+}
+
+// start is a call that a host makes at some time.
+type start struct {
+	at   int64
+	host int
+	c    *collective
+}
+
+func newWorld(cfg Config) (*world, error) {
+	layout, err := protocol.NewLayout(cfg.PSNBits)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	flow, err := protocol.ParseFlow(cfg.Flow)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	g := cfg.Topology
+	w := &world{
+		cfg: cfg, g: g, layout: layout, rng: rand.New(rand.NewPCG(cfg.Seed, 0xa11ca57)), calls: map[uint64]*collective{},
+		loss: 1 - (1-cfg.Loss)*(1-cfg.LossAll), recvCost: cfg.RecvCost.Nanoseconds() * 1000, noise: cfg.Noise.Nanoseconds() * 1000,
+	}
+	w.links = make([]link, len(g.Links))
+	for i, l := range g.Links {
+		w.links[i] = link{
+			id: topology.LinkID(i), to: l.To, toHost: g.IsHost(l.To), host: -1,
+			psByte: 8e12 / (cfg.Rate * l.Multiple), latency: cfg.Latency.Nanoseconds() * 1000,
+		}
+		if g.IsHost(l.From) {
+			w.links[i].host = int32(l.From)
+		}
+	}
+	for s := range min(max(1, cfg.Subgroups), g.Trees()) {
+		w.trees = append(w.trees, g.Tree(s))
+	}
+	w.slotTime = int64(float64(cfg.Chunk+udHeader) * 8e12 / cfg.Rate)
+	path := w.longestPath()
+	// A reliable sender notices a loss after a few round trips.
+	w.retransmit = 4*path + 20*w.slotTime
+	for i := range g.Hosts {
+		w.hosts = append(w.hosts, &host{
+			w: w, id: i, timerAt: never, wakeAt: never, regions: map[opKey]*region{}, inOrder: map[int]int64{},
+			node: node.New(0, w.nodeConfig(i, flow, path)),
+		})
+	}
+	if cfg.Pcap != nil {
+		if w.pcap, err = pcap.NewWriter(cfg.Pcap); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// nodeConfig is what a fabric would tell its node about itself.
+func (w *world) nodeConfig(rank int, flow protocol.Flow, path int64) node.Config {
+	room := uint64(8192) // the paper's receive queue, in datagrams
+	if w.cfg.RecvQueue > 0 {
+		room = max(1, uint64(w.cfg.RecvQueue)/uint64(w.cfg.Chunk+udHeader))
+	}
+	// Longer than a datagram displaced by 16 places can be under way.
+	alpha := ns(2*path + 32*w.slotTime)
+	return node.Config{
+		Rank: rank, Size: w.g.Hosts, Timeout: protocol.Time(w.cfg.Timeout.Nanoseconds()),
+		Deadline: protocol.Time(w.cfg.Deadline.Nanoseconds()), Lifetime: 16 * alpha,
+		Flow: flow, Room: room, Batch: 16, Overhead: udHeader, Layout: w.layout,
+		Limits: protocol.Limits{LinkRate: w.cfg.Rate / 8e9, Alpha: alpha, MinAlpha: alpha / 4, MaxAlpha: 1000 * alpha},
+	}
+}
+
+func (w *world) push(at int64, kind eventKind, id int32, pkt *packet) { w.heap.push(at, kind, id, pkt) }
+
+// places is the delay that displaces a datagram by 1 to 16 places in a stream
+// at line rate.
+func (w *world) places() int64 { return (1 + w.rng.Int64N(16)) * w.slotTime }
+
+func (w *world) longestPath() int64 {
+	hops := 0
+	for _, to := range []int{1, w.g.Hosts / 2, w.g.Hosts - 1} {
+		hops = max(hops, w.g.Hops(0, to%w.g.Hosts))
+	}
+	return int64(hops) * w.cfg.Latency.Nanoseconds() * 1000
+}
+
+// violate notes a broken rule of the contract between node and fabric.
+func (w *world) violate(format string, args ...any) {
+	if w.broken == "" {
+		w.broken = fmt.Sprintf(format, args...)
+	}
+}
+
+// call schedules a collective on all ranks of its communicator.
+func (w *world) call(c *collective, at func(rank int) int64) {
+	w.calls[c.req] = c
+	for _, h := range c.members {
+		w.starts = append(w.starts, start{at(h), h, c})
+		w.push(at(h), evStart, int32(len(w.starts)-1), nil)
+		w.pending++
+	}
+}
+
+// loop runs until every call has ended and nobody lingers, or until limit.
+func (w *world) loop(limit int64) {
+	for len(w.heap.ev) > 0 {
+		if w.pending == 0 && (w.lingering == 0 || w.failures > 0) {
+			return
+		}
+		e := w.heap.pop()
+		if e.at > limit {
+			return
+		}
+		w.now = e.at
+		w.events++
+		switch e.kind {
+		case evArrive:
+			w.arrive(&w.links[e.id], e.pkt)
+		case evLink:
+			w.links[e.id].waking = false
+			w.send(&w.links[e.id])
+		case evSent:
+			h := w.hosts[e.id]
+			switch {
+			case h.dead:
+				w.pools.release(e.pkt)
+			case w.now < h.stalled:
+				h.control = append(h.control, e)
+			default:
+				h.batchSent(e.pkt)
+			}
+		case evDeliver:
+			h := w.hosts[e.id]
+			switch {
+			case h.dead:
+				w.pools.release(e.pkt)
+			case e.pkt.kind == pktChunk:
+				h.receive(e.pkt)
+			default:
+				h.reliable(e.pkt)
+			}
+		case evTimer:
+			w.hosts[e.id].timer()
+		case evWake:
+			w.hosts[e.id].wake()
+		case evStart:
+			w.begin(w.starts[e.id])
+		case evStall:
+			w.stall(w.cfg.Stalls[e.id])
+		case evCrash:
+			w.crash(w.cfg.Crashes[e.id])
+		}
+	}
+}
+
+func (w *world) begin(s start) {
+	h := w.hosts[s.host]
+	if h.dead {
+		return
+	}
+	if w.now < h.stalled {
+		w.push(h.stalled, evStart, int32(len(w.starts)), nil)
+		w.starts = append(w.starts, s)
+		return
+	}
+	if err := h.node.Start(ns(w.now), s.c.comm, s.c.req, s.c.plan); err != nil {
+		w.violate("rank %d could not start: %v", s.host, err)
+	}
+	h.act()
+	h.rearm()
+}
+
+func (w *world) stall(s Stall) {
+	h := w.hosts[s.Rank]
+	h.stalled = max(h.stalled, w.now+s.For.Nanoseconds()*1000)
+	h.wakeBy(h.stalled)
+}
+
+func (w *world) crash(c Crash) {
+	h := w.hosts[c.Rank]
+	if h.dead {
+		return
+	}
+	h.dead = true
+	for _, c := range w.calls {
+		if r := c.rankOf(h.id); r >= 0 && !c.ranks[r].ended {
+			w.pending--
+		}
+	}
+	w.failures++
+	if !c.Reset {
+		return
+	}
+	for _, p := range protocol.AppendPeers(nil, c.Rank, w.g.Hosts) {
+		if peer := w.hosts[p]; !peer.dead {
+			peer.node.PeerLost(ns(w.now), c.Rank)
+			peer.act()
+			peer.rearm()
+		}
+	}
+}
+
+// capture records a packet that leaves a host.
+func (w *world) capture(k *packet) {
+	if w.pcap == nil {
+		return
+	}
+	at := w.now / 1000
+	w.packet++
+	switch k.kind {
+	case pktChunk:
+		w.pcap.Datagram(at, k.src, k.sub, k.imm, w.packet, k.pay.data, k.bytes)
+	case pktMessage:
+		w.pcap.Message(at, k.src, k.dst, w.packet, k.msg, len(k.msg))
+	case pktRead:
+		w.pcap.ReadRequest(at, k.src, k.dst, w.packet, uint64(k.psn), k.n*uint32(w.cfg.Chunk))
+	case pktResponse:
+		w.pcap.ReadResponse(at, k.src, k.dst, w.packet, k.pay.data, k.bytes)
+	}
+}

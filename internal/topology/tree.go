@@ -1,0 +1,94 @@
+package topology
+
+// Tree is a multicast tree: bidirectional and shared by all sources, as
+// InfiniBand's are. A datagram that reaches a switch over link in leaves it on
+// all of the switch's ports but Reverse(in), so it crosses each cable at most
+// once and every host but the source gets one copy.
+type Tree struct {
+	// Top is the one switch above all hosts: a spine or core, or the leaf if
+	// all hosts are below the same one.
+	Top NodeID
+	// Ports lists each node's outgoing links of the tree, hosts' included. It
+	// is empty for a node that is not in the tree.
+	Ports [][]LinkID
+
+	links int
+}
+
+// Links returns how many link directions a datagram from host src crosses to
+// reach all others. It is the same for every source: each port of the tree
+// leads to a host, so every cable is crossed, in one of its directions.
+func (t *Tree) Links(int) int { return t.links }
+
+// Trees returns how many trees with different tops there are.
+func (g *Graph) Trees() int {
+	switch {
+	case g.Racks() == 1:
+		return 1
+	case g.pods == 1:
+		return g.spines
+	default:
+		return g.spines * g.cores
+	}
+}
+
+// Tree builds the multicast tree of subgroup sub, spanning all hosts. Trees of
+// different subgroups go over different spines first (in each pod the one with
+// the same index, as only those have cores in common), so that they share no
+// link between switches; then over different cores above the same spines; and
+// after Trees of them they come again. Callers keep the tree: it is built anew
+// each time, as a cache would make the graph mutable.
+func (g *Graph) Tree(sub int) *Tree {
+	top, cables := g.treeCables(sub)
+	t := &Tree{Top: top, Ports: make([][]LinkID, g.nodes), links: len(cables)}
+
+	// All ports lie in one block, node by node: a switch that replicates reads
+	// consecutive memory.
+	degree := make([]int, g.nodes)
+	for _, l := range cables {
+		degree[g.Links[l].From]++
+		degree[g.Links[l].To]++
+	}
+	block := make([]LinkID, 2*len(cables))
+	for n, d := range degree {
+		t.Ports[n], block = block[:0:d], block[d:]
+	}
+	for _, l := range cables {
+		lower, upper := g.Links[l].From, g.Links[l].To
+		t.Ports[lower] = append(t.Ports[lower], l)
+		t.Ports[upper] = append(t.Ports[upper], g.Reverse(l))
+	}
+	return t
+}
+
+// treeCables returns the top and the upward links of a subgroup's tree, level by
+// level, and no level that is not needed to join the hosts.
+func (g *Graph) treeCables(sub int) (top NodeID, cables []LinkID) {
+	n := g.Trees()
+	sub = (sub%n + n) % n // whatever sub is, the answer is a tree
+
+	top = NodeID(g.leaf0)
+	if g.Hosts == 1 {
+		return top, nil // nobody to reach
+	}
+	cables = make([]LinkID, 0, g.Hosts+g.Racks()+g.pods)
+	for h := range g.Hosts {
+		cables = append(cables, up(h))
+	}
+	if g.Racks() == 1 {
+		return top, cables
+	}
+	spine, core := sub%g.spines, sub/g.spines
+	top = NodeID(g.spineNode(0, spine))
+	for leaf := range g.Racks() {
+		cables = append(cables, up(g.spineCable(leaf, spine)))
+	}
+	if g.pods == 1 {
+		return top, cables
+	}
+	top = NodeID(g.coreNode(spine, core))
+	for pod := range g.pods {
+		cables = append(cables, up(g.coreCable(pod, spine, core)))
+	}
+	return top, cables
+}
