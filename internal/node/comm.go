@@ -1,6 +1,8 @@
 package node
 
 import (
+	"fmt"
+
 	"github.com/allcast/allcast/internal/protocol"
 )
 
@@ -14,16 +16,15 @@ type comm struct {
 	id        uint32
 	rank      int
 	members   []int       // comm rank -> world rank
-	fromWorld map[int]int // and back
+	fromWorld map[int]int // and back; nil: they are the same
 	layout    protocol.Layout
 	est       *protocol.Estimator
 
 	nextSeq uint64
-	calls   []*call // not ended, oldest first
-	slots   []*opState
-	live    []*opState      // those in slots, oldest first
-	freeAt  []protocol.Time // when a slot's last user's datagrams are gone
-	lastSeq []int64         // a slot's last user; -1: none
+	calls   []*call    // not ended, oldest first
+	slots   []*opState // by slot, until drained
+	live    []*opState // not closed, oldest first
+	lastSeq []int64    // a slot's last user; -1: none
 	early   map[uint64][]earlyMsg
 	nEarly  int
 	broken  *verdict
@@ -60,11 +61,10 @@ func (s *Spent) add(t protocol.Times) {
 
 // opState is one round in flight.
 type opState struct {
-	op       *protocol.Op
-	seq      uint64
-	call     *call
-	done     bool          // its buffers are the user's again,
-	complete protocol.Time // since then
+	op   *protocol.Op
+	seq  uint64
+	call *call
+	done bool // its buffers are the user's again
 }
 
 type earlyMsg struct {
@@ -76,6 +76,38 @@ type verdict struct {
 	culprit int
 	reason  Reason
 	seq     uint64
+}
+
+// index checks the members and makes fromWorld. A communicator of everybody in
+// order needs none, which matters when ten thousand nodes are simulated.
+func (c *comm) index(size int) error {
+	same := true
+	for i, w := range c.members {
+		if w < 0 || w >= size {
+			return fmt.Errorf("rank %d is not in the world of %d", w, size)
+		}
+		same = same && i == w
+	}
+	if same {
+		return nil
+	}
+	c.fromWorld = make(map[int]int, len(c.members))
+	for i, w := range c.members {
+		if _, twice := c.fromWorld[w]; twice {
+			return fmt.Errorf("rank %d is there twice", w)
+		}
+		c.fromWorld[w] = i
+	}
+	return nil
+}
+
+// rankOf is the rank of a process in this communicator.
+func (c *comm) rankOf(world int) (rank int, member bool) {
+	if c.fromWorld == nil {
+		return world, world < len(c.members)
+	}
+	rank, member = c.fromWorld[world]
+	return rank, member
 }
 
 // find returns the operation seq if it is open here.
@@ -93,7 +125,7 @@ func (c *comm) running() []*opState {
 }
 
 // advance starts what may start: of the oldest calls the next round each, when
-// its slot is free and the datagrams of the slot's last user are gone.
+// its slot is free.
 func (n *Node) advance(now protocol.Time, c *comm) {
 	for i := 0; i < len(c.calls) && i < n.cfg.InFlight; i++ {
 		k := c.calls[i]
@@ -101,7 +133,7 @@ func (n *Node) advance(now protocol.Time, c *comm) {
 			continue
 		}
 		slot := c.layout.Slot(k.seq + uint64(k.round))
-		if c.slots[slot] == nil && now >= c.freeAt[slot] {
+		if c.slots[slot] == nil {
 			n.begin(now, c, k)
 		}
 	}
@@ -165,7 +197,7 @@ func (n *Node) do(now protocol.Time, c *comm, st *opState, acts []protocol.Actio
 		case protocol.ActComplete:
 			n.completed(now, c, st)
 		case protocol.ActClosed:
-			n.closed(now, c, st)
+			n.closed(c, st)
 		case protocol.ActMismatch:
 			n.breakBy(now, c, verdict{culprit: c.members[a.To], reason: Mismatch, seq: st.seq}, -1)
 			return
@@ -179,7 +211,7 @@ func (n *Node) send(to int, m *protocol.Msg) {
 }
 
 func (n *Node) completed(now protocol.Time, c *comm, st *opState) {
-	st.complete, st.done = now, true
+	st.done = true
 	k := st.call
 	k.running = false
 	k.spent.add(st.op.Times())
@@ -203,11 +235,8 @@ func (n *Node) end(c *comm, k *call, err *Error) {
 	n.out = append(n.out, Action{Kind: Done, Req: k.req, Comm: c.id, Seq: k.seq, Err: err, Spent: k.spent})
 }
 
-func (n *Node) closed(now protocol.Time, c *comm, st *opState) {
+func (n *Node) closed(c *comm, st *opState) {
 	n.stats.add(st.op.Stats())
-	slot := c.layout.Slot(st.seq)
-	c.slots[slot] = nil
-	c.freeAt[slot] = st.complete + n.cfg.Lifetime
 	for i := range c.live {
 		if c.live[i] == st {
 			c.live = append(c.live[:i], c.live[i+1:]...)
@@ -215,23 +244,16 @@ func (n *Node) closed(now protocol.Time, c *comm, st *opState) {
 		}
 	}
 	n.out = append(n.out, Action{Kind: Closed, Comm: c.id, Seq: st.seq})
-	n.advance(now, c)
 }
 
 // timer is when this communicator wants attention.
-func (c *comm) timer(deadline protocol.Time, inFlight int) protocol.Time {
+func (c *comm) timer(deadline protocol.Time) protocol.Time {
 	at := protocol.Never
 	for _, st := range c.live {
 		at = min(at, st.op.Timer())
 	}
-	for i, k := range c.calls {
-		if !k.running && i < inFlight {
-			slot := c.layout.Slot(k.seq + uint64(k.round))
-			if c.slots[slot] == nil {
-				at = min(at, c.freeAt[slot])
-			}
-		}
-		if deadline > 0 {
+	if deadline > 0 {
+		for _, k := range c.calls {
 			at = min(at, k.deadlineAt(deadline))
 		}
 	}

@@ -18,11 +18,16 @@
 // Every call ends. A process watches its left neighbour on the ring of all living
 // processes: silence for Config.Timeout, or a closed connection, and it is
 // declared lost. The news spreads along ring and barrier edges, each process
-// passing it on once. It reaches every survivor: take the survivors that are
-// connected by those edges; if they are not all there is, going left on the ring
-// from them one comes to a rank outside, which must be dead, and the survivor
-// right of it is watching it. A communicator that lost a member is broken: each
-// call on it that has not completed fails with an [Error] that names a rank that
+// passing it on once; and whoever gets a new neighbour on the ring of the living
+// tells it all the deaths it knows. So it reaches every survivor, however many
+// died at once: a survivor whose left neighbour is dead notices, goes on to the
+// next, and ends up watching the nearest living one, which it then tells; that
+// one learns who its right neighbour is now and tells it in turn what it knows.
+// Along the ring of the living all news passes in both directions. (Ring and
+// barrier edges alone are not enough: with five ranks of which 0 and 3 die, rank 4
+// has no living peer, would go on sending its heartbeats to 0, and be taken for
+// dead by 1.) A communicator that lost a member is broken: each call on it that
+// has not completed fails with an [Error] that names a rank that
 // really failed, and so does every later call. Completed calls stay completed.
 //
 // A call that passes its deadline asks the rank it waits for what that one waits

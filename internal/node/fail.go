@@ -1,6 +1,10 @@
 package node
 
-import "github.com/allcast/allcast/internal/protocol"
+import (
+	"slices"
+
+	"github.com/allcast/allcast/internal/protocol"
+)
 
 // breakBy breaks a communicator and tells its other members, except the one
 // that told us.
@@ -79,21 +83,37 @@ func (n *Node) PeerLost(now protocol.Time, rank int) { n.declare(now, rank, -1) 
 
 // declare takes a process for lost, passes it on, and breaks its communicators.
 func (n *Node) declare(now protocol.Time, rank, from int) {
-	if rank < 0 || rank >= n.cfg.Size || n.live.dead[rank] {
+	l := &n.live
+	if rank < 0 || rank >= n.cfg.Size || l.dead[rank] {
 		return
 	}
-	n.live.dead[rank] = true
-	m := protocol.Msg{Kind: protocol.MsgDead, Rank: uint32(rank)}
-	for _, r := range protocol.AppendPeers(nil, n.cfg.Rank, n.cfg.Size) {
-		if r != from && !n.live.dead[r] {
-			n.send(r, &m)
-		}
+	l.dead[rank] = true
+	l.deaths = append(l.deaths, rank)
+	left, right := l.left, l.right
+	l.retarget(now)
+	n.tell(l.deaths[len(l.deaths)-1:], append(protocol.AppendPeers(nil, n.cfg.Rank, n.cfg.Size), left, right), from)
+	if l.left != left {
+		n.tell(l.deaths, []int{l.left}, -1)
+	}
+	if l.right != right {
+		n.tell(l.deaths, []int{l.right}, -1)
 	}
 	for _, c := range n.order {
-		if _, member := c.fromWorld[rank]; member {
+		if _, member := c.rankOf(rank); member {
 			n.breakComm(c, verdict{culprit: rank, reason: Lost})
 		}
 	}
 	n.out = append(n.out, Action{Kind: Drop, To: rank})
-	n.live.retarget(now)
+}
+
+// tell passes deaths on to living peers, except the one we have it from.
+func (n *Node) tell(deaths, peers []int, from int) {
+	for i, p := range peers {
+		if p < 0 || p == from || n.live.dead[p] || slices.Contains(peers[:i], p) {
+			continue
+		}
+		for _, d := range deaths {
+			n.send(p, &protocol.Msg{Kind: protocol.MsgDead, Rank: uint32(d)})
+		}
+	}
 }

@@ -8,8 +8,9 @@ import "github.com/allcast/allcast/internal/protocol"
 type liveness struct {
 	rank, size int
 	dead       []bool
-	left       int // whom we watch; -1: nobody is left
-	right      int // who watches us
+	deaths     []int // the dead, in the order we learned of them
+	left       int   // whom we watch; -1: nobody is left
+	right      int   // who watches us
 	heardAt    protocol.Time
 	beatAt     protocol.Time // when we last sent a heartbeat
 	stepAt     protocol.Time // when we last looked
@@ -19,10 +20,11 @@ type liveness struct {
 func newLiveness(now protocol.Time, cfg *Config) liveness {
 	l := liveness{
 		rank: cfg.Rank, size: cfg.Size, dead: make([]bool, cfg.Size),
-		beatAt: now, stepAt: now, every: max(1, cfg.Timeout/4),
+		stepAt: now, every: max(1, cfg.Timeout/4),
 	}
 	l.left, l.right = -1, -1
 	l.retarget(now)
+	l.beatAt = now // nobody is impatient yet
 	return l
 }
 

@@ -11,7 +11,6 @@ type Config struct {
 	Rank, Size int           // in the world
 	Timeout    protocol.Time // silence after which a rank is lost
 	Deadline   protocol.Time // for a call; 0: none
-	Lifetime   protocol.Time // how long a datagram can stay in the network
 	Flow       protocol.Flow
 	Room       uint64 // FlowCredit: datagrams that the receive queues hold
 	Batch      uint32
@@ -33,7 +32,7 @@ const (
 	Release                     // Comm, Seq: the round no longer touches its buffers, nor does anyone
 	Quiesce                     // Comm, Seq: let nothing touch the buffers any more, then call Quiesced
 	Done                        // Req, Err, Spent: a call has ended
-	Closed                      // Comm, Seq: the operation is forgotten
+	Closed                      // Comm, Seq: nobody needs the operation any more; call Drained when none of its datagrams can come any more
 	Drop                        // To: a peer is dead, forget its connection
 )
 
@@ -66,7 +65,7 @@ type Node struct {
 	pool  *protocol.Pool
 	live  liveness
 	out   []Action
-	spare []Action // what Actions returned last
+	spare []Action          // what Actions returned last
 	steps []protocol.Action // scratch
 	stats Stats
 }
@@ -76,7 +75,7 @@ func New(now protocol.Time, cfg Config) *Node {
 	if cfg.InFlight < 1 {
 		cfg.InFlight = 16
 	}
-	// Two slots at least stay free for operations that linger.
+	// Half of the slots stay free for operations that linger or drain.
 	cfg.InFlight = int(min(uint64(cfg.InFlight), max(1, cfg.Layout.Slots()/2)))
 	n := &Node{cfg: cfg, comms: map[uint32]*comm{}, pool: protocol.NewPool(cfg.Room)}
 	n.live = newLiveness(now, &cfg)
@@ -86,20 +85,12 @@ func New(now protocol.Time, cfg Config) *Node {
 // AddComm makes a communicator of the given world ranks; its rank i is
 // members[i]. All members add it before any of them starts a call on it.
 func (n *Node) AddComm(id uint32, members []int) error {
-	c := &comm{id: id, members: members, layout: n.cfg.Layout, rank: -1, fromWorld: make(map[int]int, len(members))}
-	for i, w := range members {
-		if w < 0 || w >= n.cfg.Size {
-			return fmt.Errorf("communicator %d: rank %d is not in the world of %d", id, w, n.cfg.Size)
-		}
-		if _, twice := c.fromWorld[w]; twice {
-			return fmt.Errorf("communicator %d: rank %d twice", id, w)
-		}
-		c.fromWorld[w] = i
-		if w == n.cfg.Rank {
-			c.rank = i
-		}
+	c := &comm{id: id, members: members, layout: n.cfg.Layout}
+	if err := c.index(n.cfg.Size); err != nil {
+		return fmt.Errorf("communicator %d: %w", id, err)
 	}
-	if c.rank < 0 {
+	var member bool
+	if c.rank, member = c.rankOf(n.cfg.Rank); !member {
 		return fmt.Errorf("communicator %d: rank %d is not a member", id, n.cfg.Rank)
 	}
 	if n.comms[id] != nil {
@@ -107,7 +98,6 @@ func (n *Node) AddComm(id uint32, members []int) error {
 	}
 	c.est = protocol.NewEstimator(n.cfg.Limits)
 	c.slots = make([]*opState, n.cfg.Layout.Slots())
-	c.freeAt = make([]protocol.Time, len(c.slots))
 	c.lastSeq = make([]int64, len(c.slots))
 	for i := range c.lastSeq {
 		c.lastSeq[i] = -1
@@ -156,10 +146,8 @@ func (n *Node) Actions() []Action {
 func (n *Node) Stats() Stats {
 	s := n.stats
 	for _, c := range n.order {
-		for _, st := range c.slots {
-			if st != nil {
-				s.add(st.op.Stats())
-			}
+		for _, st := range c.live {
+			s.add(st.op.Stats())
 		}
 	}
 	return s
@@ -187,11 +175,11 @@ func (n *Node) Chunk(now protocol.Time, comm uint32, sub int, imm uint32, length
 		return Place{}, false
 	}
 	slot, psn := c.layout.Split(imm)
-	st := c.slots[slot]
-	if st == nil {
+	if int(slot) >= len(c.slots) || c.slots[slot] == nil {
 		n.stats.Stale++
 		return Place{}, false
 	}
+	st := c.slots[slot]
 	off, v, steps := st.op.Chunk(now, sub, psn, length, n.steps[:0])
 	if len(steps) > 0 {
 		n.do(now, c, st, steps)
@@ -207,6 +195,21 @@ func (n *Node) Sent(now protocol.Time, comm uint32, seq uint64, chunks uint32) {
 // ReadDone learns that a read has ended well.
 func (n *Node) ReadDone(now protocol.Time, comm uint32, seq uint64, sub int, psn, chunks uint32) {
 	n.step(now, comm, seq, protocol.Event{Kind: protocol.EvRead, Sub: sub, PSN: psn, N: chunks})
+}
+
+// Drained learns that no datagram of a closed operation can arrive any more,
+// neither from the network nor from a receive queue: its slot may be used again.
+func (n *Node) Drained(now protocol.Time, comm uint32, seq uint64) {
+	c := n.comms[comm]
+	if c == nil {
+		return
+	}
+	if st := c.find(seq); st != nil && st.op.Phase() == protocol.Closed {
+		c.slots[c.layout.Slot(seq)] = nil
+		if c.broken == nil {
+			n.advance(now, c)
+		}
+	}
 }
 
 func (n *Node) step(now protocol.Time, comm uint32, seq uint64, ev protocol.Event) {
@@ -237,7 +240,7 @@ func (n *Node) Message(now protocol.Time, from int, m *protocol.Msg) {
 		n.stats.Stale++
 		return
 	}
-	r, member := c.fromWorld[from]
+	r, member := c.rankOf(from)
 	if !member {
 		n.stats.Stale++
 		return
@@ -271,7 +274,6 @@ func (n *Node) Timer(now protocol.Time) {
 		if c.broken != nil {
 			continue
 		}
-		n.advance(now, c)
 		for _, st := range c.running() {
 			if st.op.Timer() <= now {
 				n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvTimer}, n.steps[:0]))
@@ -288,7 +290,7 @@ func (n *Node) NextTimer() protocol.Time {
 		if c.broken != nil {
 			continue
 		}
-		at = min(at, c.timer(n.cfg.Deadline, n.cfg.InFlight))
+		at = min(at, c.timer(n.cfg.Deadline))
 	}
 	return at
 }

@@ -83,7 +83,7 @@ type grants struct {
 // joinPool sets what we grant to begin with.
 func (o *Op) joinPool() {
 	c := &o.cr
-	c.on = o.cfg.Flow == FlowCredit && o.g.size > 1
+	c.on = o.cfg.Flow == FlowCredit && o.g.size > 1 && o.g.total > 0
 	c.all = o.g.total
 	// Children may leave the barrier, and grant, before we do.
 	c.child = make([]uint64, len(o.tree.children))
@@ -131,7 +131,9 @@ func (o *Op) consumedMore(now Time, out []Action) []Action {
 	for i := range o.recv {
 		consumed += o.recv[i].consumed
 	}
-	if consumed-c.consumed < c.quantum && consumed < o.g.total {
+	// Look again when a quantum was consumed, or at once if less than that is
+	// left for senders to send: an operation may hold very little.
+	if consumed == c.consumed || (consumed-c.consumed < c.quantum && consumed+c.quantum <= c.own && consumed < o.g.total) {
 		return out
 	}
 	// A datagram may prove more to have been sent than we granted only if we
@@ -169,7 +171,7 @@ func (o *Op) reduceGrants(now Time, out []Action) []Action {
 	for _, g := range c.child {
 		least = min(least, g)
 	}
-	if least <= c.upTold || (least-c.upTold < c.quantum && least < o.g.total) {
+	if least <= c.upTold || (least-c.upTold < c.quantum && c.consumed+c.quantum <= c.upTold && least < o.g.total) {
 		return out
 	}
 	c.upTold = least
@@ -235,14 +237,21 @@ func (o *Op) marked(now Time, from int, m *Msg, out []Action) []Action {
 		return out
 	}
 	i := int(o.g.index[m.Rank])
+	for sub := range o.recv {
+		o.recv[sub].note(i, min(m.Counts[sub], o.g.base[sub][i+1]-o.g.base[sub][i]))
+	}
+	o.infer(i, m.Flag)
+	return o.consumedMore(now, out)
+}
+
+// infer learns in all subgroups that sender i had its turn, and whether all
+// before it in the chain have finished.
+func (o *Op) infer(i int, finished bool) {
 	behind := int32(1)
-	if m.Flag {
+	if finished {
 		behind = 0
 	}
 	for sub := range o.recv {
-		r := &o.recv[sub]
-		r.note(i, min(m.Counts[sub], o.g.base[sub][i+1]-o.g.base[sub][i]))
-		r.infer(i, behind)
+		o.recv[sub].infer(i, behind)
 	}
-	return o.consumedMore(now, out)
 }

@@ -45,14 +45,15 @@
 //     datagram, which was sent by then, or by a read; a read is only asked for
 //     after its owner announced the chunk as sent. So every datagram of X had been
 //     handed to the network by then.
-//   - r enters Y's barrier only when X is closed on r and the fabric's maximum
-//     datagram lifetime has passed since X completed there (package node). By then
-//     no datagram of X is in the network or in r's receive queue.
+//   - r enters Y's barrier only when X is closed on r and the fabric has said that
+//     X is drained there (package node): that no datagram sent before X completed
+//     on r can still arrive, be it from the network or from r's receive queue. A
+//     fabric whose datagrams carry a token per operation drops those of X by it; one
+//     without waits for the network's maximum packet lifetime and then for its
+//     receive queue to have been emptied once.
 //   - Before r enters Y's barrier, r has no Op in that slot and drops what names
 //     it; and nobody sends chunks of Y before r has entered.
 //
 // So a chunk that names slot s while Y is open on r was sent for Y. An aborted Op
 // never frees its slot: its communicator is broken and takes no further calls.
-// Fabrics with room for it carry a token per operation as well, so that the
-// lifetime is not the only thing the argument rests on.
 package protocol

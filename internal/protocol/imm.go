@@ -42,8 +42,12 @@ func NewLayout(psnBits int) (Layout, error) {
 	return Layout{uint8(psnBits)}, nil
 }
 
+// maxSlots bounds the tables that are indexed by slot. More would only make a
+// slot's reuse rarer still.
+const maxSlots = 1024
+
 // Slots is how many operations can be told apart at once.
-func (l Layout) Slots() uint64 { return 1 << (32 - l.bits) }
+func (l Layout) Slots() uint64 { return min(uint64(1)<<(32-l.bits), maxSlots) }
 
 // Capacity is how many chunks one slot can number.
 func (l Layout) Capacity() int64 { return 1 << l.bits }
@@ -54,5 +58,5 @@ func (l Layout) Slot(seq uint64) uint32 { return uint32(seq % l.Slots()) }
 // Imm is the immediate of chunk psn of operation seq.
 func (l Layout) Imm(seq uint64, psn uint32) uint32 { return l.Slot(seq)<<l.bits | psn }
 
-// Split takes an immediate apart.
+// Split takes an immediate apart. A stranger's may name a slot beyond Slots.
 func (l Layout) Split(imm uint32) (slot, psn uint32) { return imm >> l.bits, imm & (1<<l.bits - 1) }

@@ -160,6 +160,8 @@ func (o *Op) message(now Time, from int, m *Msg, out []Action) []Action {
 		}
 		o.snd.predSent = o.snd.predSent || m.Kind == MsgChainSent
 		o.snd.active = true
+		o.infer(int(o.g.index[o.rank]), o.snd.predSent)
+		out = o.consumedMore(now, out)
 		if o.phase >= Multicast {
 			out = o.handOver(o.pump(now, out))
 		}

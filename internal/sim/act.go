@@ -42,6 +42,8 @@ func (h *host) do(a *node.Action) {
 		h.done(a)
 	case node.Closed:
 		w.lingering--
+		w.drains = append(w.drains, drain{host: h.id, key: opKey{a.Comm, a.Seq}})
+		w.push(w.now+w.lifetime+32*w.slotTime, evDrain, int32(len(w.drains)-1), nil)
 	case node.Drop:
 	}
 }
@@ -97,6 +99,7 @@ func (w *world) leaves(id int, k *packet) bool {
 		k.from.mem.load(&k.pay, k.off, k.at, k.bytes, k.kind == pktChunk)
 	}
 	h.sent += k.size
+	k.born = w.now
 	w.capture(k)
 	return true
 }

@@ -13,6 +13,7 @@ const (
 	evStart                    // host id makes its calls
 	evStall                    // host id stops for a while
 	evCrash                    // host id stops for good
+	evDrain                    // what drains[id] waits for has left the network
 )
 
 // event is one thing to happen. at is virtual time in picoseconds, fine enough

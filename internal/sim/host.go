@@ -29,15 +29,18 @@ type host struct {
 	node *node.Node
 	dead bool
 
-	stalled   int64   // the processor is stopped until then
-	datagrams fifo    // received, waiting for a receive worker
-	datBytes  int64   // their bytes
-	workUntil int64   // the receive worker is busy until then
-	wakeAt    int64   // when evWake comes; never: not
-	control   []event // messages and completions that arrived while stopped
-	timerAt   int64   // when evTimer comes; never: not
-	timerDue  bool    // it came while stopped
-	ctlAt     int64   // with noise: when the last message is handled
+	stalled   int64         // the processor is stopped until then
+	datagrams fifo          // received, waiting for a receive worker
+	datBytes  int64         // their bytes
+	workUntil int64         // the receive worker is busy until then
+	wakeAt    int64         // when evWake comes; never: not
+	taken     uint64        // datagrams taken off the queue so far
+	drains    []drain       // operations that wait for the queue, oldest first
+	control   []event       // messages and completions that arrived while stopped
+	calls     []*collective // to be made when it runs again
+	timerAt   int64         // when evTimer comes; never: not
+	timerDue  bool          // it came while stopped
+	ctlAt     int64         // with noise: when the last message is handled
 	inOrder   map[int]int64
 
 	regions map[opKey]*region
@@ -94,7 +97,7 @@ func (h *host) arrived(k *packet) {
 // datagram decides the fate of a multicast datagram at this receiver.
 func (h *host) datagram(k *packet) {
 	w := h.w
-	if p := w.loss; p > 0 && w.rng.Float64() < p {
+	if p := w.loss; w.now-k.born > w.lifetime || (p > 0 && w.rng.Float64() < p) {
 		w.dropped++
 		w.pools.release(k)
 		return
@@ -145,8 +148,12 @@ func (h *host) wake() {
 	if w.now >= h.wakeAt {
 		h.wakeAt = never
 	}
-	if h.dead || w.now < h.stalled {
-		return // stopped once more: the end of that stall wakes us
+	if h.dead {
+		return
+	}
+	if w.now < h.stalled {
+		h.wakeBy(h.stalled)
+		return
 	}
 	for _, e := range h.control {
 		if e.kind == evSent {
@@ -156,10 +163,16 @@ func (h *host) wake() {
 		}
 	}
 	h.control = h.control[:0]
+	for _, c := range h.calls {
+		h.start(c)
+	}
+	h.calls = h.calls[:0]
 	for h.datagrams.len() > 0 && w.now >= h.workUntil {
 		k := h.datagrams.pop().pkt
 		h.datBytes -= k.size
+		h.taken++
 		h.chunk(k)
+		h.drained()
 		if w.recvCost > 0 {
 			h.workUntil = w.now + w.recvCost
 		}
@@ -172,6 +185,41 @@ func (h *host) wake() {
 		h.node.Timer(ns(w.now))
 		h.act()
 	}
+	h.rearm()
+}
+
+// drain is a closed operation whose slot is not free yet: datagrams for it may
+// be among the first upto that the receive queue has ever held.
+type drain struct {
+	host int
+	key  opKey
+	upto uint64
+}
+
+// settled is a closed operation whose datagrams have left the network: what is
+// queued here now may still be among them.
+func (h *host) settled(d drain) {
+	d.upto = h.taken + uint64(h.datagrams.len())
+	h.drains = append(h.drains, d)
+	h.drained()
+}
+
+// drained tells the node what the receive queue no longer holds.
+func (h *host) drained() {
+	for len(h.drains) > 0 && h.drains[0].upto <= h.taken {
+		d := h.drains[0]
+		h.drains = h.drains[1:]
+		h.node.Drained(ns(h.w.now), d.key.comm, d.key.seq)
+		h.act()
+	}
+}
+
+// start makes a call.
+func (h *host) start(c *collective) {
+	if err := h.node.Start(ns(h.w.now), c.comm, c.req, c.plan); err != nil {
+		h.w.violate("rank %d could not start: %v", h.id, err)
+	}
+	h.act()
 	h.rearm()
 }
 

@@ -37,6 +37,7 @@ type packet struct {
 	src   int
 	dst   int
 	size  int64 // on the wire
+	born  int64 // when it left its host
 	bytes int   // of payload
 	tree  *topology.Tree
 

@@ -33,6 +33,8 @@ type world struct {
 	noise      int64
 	retransmit int64
 	slotTime   int64 // of one chunk on a host link
+	lifetime   int64 // a datagram that is older when it arrives is dropped
+	drains     []drain
 
 	pending   int // calls not ended, over living ranks
 	lingering int // rounds not closed
@@ -83,6 +85,9 @@ func newWorld(cfg Config) (*world, error) {
 	}
 	w.slotTime = int64(float64(cfg.Chunk+udHeader) * 8e12 / cfg.Rate)
 	path := w.longestPath()
+	// Switches drop what is older than a limit, as InfiniBand's do. It is far
+	// above what a full buffer at every hop would take to empty.
+	w.lifetime = 4*path + int64(64*inputBuffer*8e12/cfg.Rate)
 	// A reliable sender notices a loss after a few round trips.
 	w.retransmit = 4*path + 20*w.slotTime
 	for i := range g.Hosts {
@@ -109,8 +114,8 @@ func (w *world) nodeConfig(rank int, flow protocol.Flow, path int64) node.Config
 	alpha := ns(2*path + 32*w.slotTime)
 	return node.Config{
 		Rank: rank, Size: w.g.Hosts, Timeout: protocol.Time(w.cfg.Timeout.Nanoseconds()),
-		Deadline: protocol.Time(w.cfg.Deadline.Nanoseconds()), Lifetime: 16 * alpha,
-		Flow: flow, Room: room, Batch: 16, Overhead: udHeader, Layout: w.layout,
+		Deadline: protocol.Time(w.cfg.Deadline.Nanoseconds()),
+		Flow:     flow, Room: room, Batch: 16, Overhead: udHeader, Layout: w.layout,
 		Limits: protocol.Limits{LinkRate: w.cfg.Rate / 8e9, Alpha: alpha, MinAlpha: alpha / 4, MaxAlpha: 1000 * alpha},
 	}
 }
@@ -148,6 +153,9 @@ func (w *world) call(c *collective, at func(rank int) int64) {
 
 // loop runs until every call has ended and nobody lingers, or until limit.
 func (w *world) loop(limit int64) {
+	for _, h := range w.hosts {
+		h.rearm() // also those that make no call are alive
+	}
 	for len(w.heap.ev) > 0 {
 		if w.pending == 0 && (w.lingering == 0 || w.failures > 0) {
 			return
@@ -194,6 +202,10 @@ func (w *world) loop(limit int64) {
 			w.stall(w.cfg.Stalls[e.id])
 		case evCrash:
 			w.crash(w.cfg.Crashes[e.id])
+		case evDrain:
+			if h := w.hosts[w.drains[e.id].host]; !h.dead {
+				h.settled(w.drains[e.id])
+			}
 		}
 	}
 }
@@ -203,16 +215,12 @@ func (w *world) begin(s start) {
 	if h.dead {
 		return
 	}
-	if w.now < h.stalled {
-		w.push(h.stalled, evStart, int32(len(w.starts)), nil)
-		w.starts = append(w.starts, s)
+	if w.now < h.stalled || len(h.calls) > 0 {
+		h.calls = append(h.calls, s.c) // a stopped processor makes no calls, and keeps their order
+		h.wakeBy(h.stalled)
 		return
 	}
-	if err := h.node.Start(ns(w.now), s.c.comm, s.c.req, s.c.plan); err != nil {
-		w.violate("rank %d could not start: %v", s.host, err)
-	}
-	h.act()
-	h.rearm()
+	h.start(s.c)
 }
 
 func (w *world) stall(s Stall) {
