@@ -1,0 +1,54 @@
+# Everything a contributor runs. `make help` lists it.
+
+GO            ?= go
+FUZZTIME      ?= 10s
+BENCH         ?= .
+TESTFLAGS     ?=
+LINT_VERSION  := v2.14.0
+
+# Tools are built once, outside the repository.
+TOOLS ?= $(HOME)/.cache/allcast-ci
+LINT  := $(TOOLS)/golangci-lint-$(LINT_VERSION)/golangci-lint
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Show the main job: Broadcast and Allgather over multicast, verified
+	$(GO) run ./cmd/allcast demo
+
+.PHONY: build
+build: ## Build the command into bin/
+	$(GO) build -o bin/ ./cmd/allcast
+
+.PHONY: test
+test: ## Run all tests with the race detector (needs gcc)
+	$(GO) test -race -timeout 20m $(TESTFLAGS) ./...
+
+.PHONY: lint
+lint: $(LINT) ## Check format, style, and who may import whom
+	$(GO) vet ./...
+	$(LINT) fmt --diff ./...
+	$(LINT) run ./...
+
+.PHONY: fmt
+fmt: $(LINT) ## Format the code
+	$(LINT) fmt ./...
+
+.PHONY: fuzz
+fuzz: ## Fuzz every target for FUZZTIME (10s)
+	GO="$(GO)" bash .ci/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: ## Run the benchmarks that match BENCH, with allocations
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin
+
+$(LINT):
+	GOBIN=$(dir $(LINT)) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
