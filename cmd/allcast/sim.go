@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/allcast/allcast/internal/sim"
+)
+
+type simCmd struct {
+	Broadcast simBroadcastCmd `cmd:"" help:"One rank sends to all."`
+	Allgather simAllgatherCmd `cmd:"" help:"Every rank sends to all."`
+}
+
+func (simCmd) Help() string {
+	return `The protocol is the real one; the network, the clock and the hosts' memory are simulated. Everything random comes from one seed: the same flags give the same output, wall_ms aside.
+
+Example:
+  allcast sim broadcast --topology fat-tree3:4096,32 --bytes 8M --rate 200gbit`
+}
+
+// topologyForms is what --topology takes. topology.Parse lists them too, but it
+// is not asked when the flag is missing.
+const topologyForms = "star:HOSTS, fat-tree:HOSTS,LEAVES,SPINES, fat-tree3:HOSTS,RADIX"
+
+// runSim runs one configuration once for each algorithm, and prints the results.
+func (a *app) runSim(cfg sim.Config, algos []string, pcapPath string) error {
+	capture, err := createPcap(pcapPath)
+	if err != nil {
+		return usagef("--pcap: %v", err)
+	}
+	defer capture.discard()
+	if capture != nil {
+		cfg.Pcap = capture
+	}
+	var results []*sim.Result
+	for _, algo := range algos {
+		cfg.Algo = algo
+		r, err := a.simulateOne(cfg)
+		if cerr := capture.failed(); cerr != nil {
+			return cerr // the simulator's own error, if any, only repeats it
+		}
+		if err != nil {
+			return err
+		}
+		results = append(results, r)
+		if a.json {
+			if err := a.printJSON(r); err != nil {
+				return err
+			}
+		}
+	}
+	if err := capture.commit(); err != nil {
+		return err
+	}
+	if !a.json {
+		if err := simTable(results).print(a.stdout); err != nil {
+			return err
+		}
+	}
+	return a.verdict(results)
+}
+
+// simulateOne runs one simulation. Some configurations only the simulator can
+// tell to be senseless; they are the user's to mend all the same.
+func (a *app) simulateOne(cfg sim.Config) (*sim.Result, error) {
+	r, err := a.simulate(cfg)
+	if errors.Is(err, sim.ErrConfig) {
+		return nil, usagef("%v", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.Errors == nil {
+		r.Errors = []sim.RankError{} // [] in JSON: a reader can always iterate
+	}
+	return r, nil
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/allcast/allcast/internal/model"
+	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/sim"
+	"github.com/allcast/allcast/internal/topology"
+	"github.com/allcast/allcast/internal/units"
+)
+
+// config checks the flags and makes the simulator's configuration of them. Its
+// errors are usage errors that say what is valid.
+func (f *simFlags) config(op string) (sim.Config, error) {
+	g, err := topology.Parse(f.Topology)
+	if err != nil {
+		return sim.Config{}, usagef("--topology: %v", err)
+	}
+	for _, check := range []func() error{
+		func() error { return f.checkAlgos(op) },
+		f.checkNumbers,
+		f.checkDurations,
+		f.checkQueues,
+		func() error { return f.checkFaults(g.Hosts) },
+	} {
+		if err := check(); err != nil {
+			return sim.Config{}, err
+		}
+	}
+	cfg := sim.Config{
+		Op:        op,
+		Topology:  g,
+		InPlace:   f.InPlace,
+		Chains:    f.Chains,
+		Subgroups: f.Subgroups,
+		ChainBy:   f.ChainBy,
+		Chunk:     int(f.Chunk),
+		PSNBits:   f.PSNBits,
+		Rate:      float64(f.Rate),
+		Latency:   f.Latency,
+		Queue:     int64(f.Queue),
+		RecvQueue: int64(f.RecvQueue),
+		RecvCost:  f.RecvCost,
+		Flow:      f.Flow,
+		Loss:      float64(f.Loss),
+		LossAll:   float64(f.LossAll),
+		Reorder:   float64(f.Reorder),
+		Duplicate: float64(f.Duplicate),
+		Noise:     f.Noise,
+		Timeout:   f.Timeout,
+		Deadline:  f.Deadline,
+		Seed:      f.Seed,
+	}
+	for _, s := range f.Stall {
+		cfg.Stalls = append(cfg.Stalls, sim.Stall{Rank: s.Rank, At: s.At, For: s.For})
+	}
+	for _, c := range f.Crash {
+		cfg.Crashes = append(cfg.Crashes, sim.Crash{Rank: c.Rank, At: c.At})
+	}
+	return cfg, nil
+}
+
+func (f *simFlags) checkAlgos(op string) error {
+	algos := sim.Algorithms[op]
+	valid := strings.Join(algos, ", ")
+	if len(f.Algo) == 0 {
+		return usagef("--algo: no algorithm; valid for %s: %s", op, valid)
+	}
+	for _, name := range f.Algo {
+		if !slices.Contains(algos, name) {
+			return usagef("--algo: unknown algorithm %q; valid for %s: %s", name, op, valid)
+		}
+	}
+	if f.Pcap != "" && len(f.Algo) > 1 {
+		return usagef("--pcap records one algorithm, but --algo names %d", len(f.Algo))
+	}
+	return nil
+}
+
+func (f *simFlags) checkNumbers() error {
+	switch {
+	case f.Chains < 1:
+		return usagef("--chains %d: want 1 or more", f.Chains)
+	case f.Subgroups < 1:
+		return usagef("--subgroups %d: want 1 or more", f.Subgroups)
+	case f.Chunk < 1 || f.Chunk > model.MaxChunk:
+		return usagef("--chunk %v: want 1 to %v", f.Chunk, units.Size(model.MaxChunk))
+	}
+	if _, err := protocol.NewLayout(f.PSNBits); err != nil {
+		return usagef("--psn-bits: %v", err)
+	}
+	return nil
+}
+
+// maxDuration bounds every time on the command line. The simulator counts
+// picoseconds in 63 bits, which is a hundred days, and multiplies some of them.
+const maxDuration = time.Hour
+
+func (f *simFlags) checkDurations() error {
+	type named struct {
+		flag  string
+		value time.Duration
+	}
+	all := []named{
+		{"latency", f.Latency},
+		{"recv-cost", f.RecvCost},
+		{"noise", f.Noise},
+		{"timeout", f.Timeout},
+		{"deadline", f.Deadline},
+	}
+	for _, s := range f.Stall {
+		all = append(all, named{"stall", s.At}, named{"stall", s.For})
+	}
+	for _, c := range f.Crash {
+		all = append(all, named{"crash", c.At})
+	}
+	for _, d := range all {
+		if d.value < 0 || d.value > maxDuration {
+			return usagef("--%s: %v is out of range; want 0s to %v", d.flag, d.value, maxDuration)
+		}
+	}
+	if f.Timeout == 0 {
+		return usagef("--timeout %v: want more than 0s", f.Timeout)
+	}
+	return nil
+}
+
+// checkQueues refuses queues through which no chunk would ever pass.
+func (f *simFlags) checkQueues() error {
+	if f.Queue != 0 && int64(f.Queue) < int64(f.Chunk) {
+		return usagef("--queue %v holds no chunk of %v: want lossless or a size of at least that", f.Queue, f.Chunk)
+	}
+	if f.RecvQueue != 0 && int64(f.RecvQueue) < int64(f.Chunk) {
+		return usagef("--recv-queue %v holds no chunk of %v: want unbounded or a size of at least that", f.RecvQueue, f.Chunk)
+	}
+	return nil
+}
+
+func (f *simFlags) checkFaults(hosts int) error {
+	for _, s := range f.Stall {
+		if err := checkRank("stall", s.Rank, hosts); err != nil {
+			return err
+		}
+	}
+	for _, c := range f.Crash {
+		if err := checkRank("crash", c.Rank, hosts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkRank(flag string, rank, hosts int) error {
+	if rank < 0 || rank >= hosts {
+		return usagef("--%s: no rank %d on this network; want 0 to %d", flag, rank, hosts-1)
+	}
+	return nil
+}

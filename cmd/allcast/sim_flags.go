@@ -1,0 +1,40 @@
+package main
+
+import (
+	"time"
+
+	"github.com/allcast/allcast/internal/units"
+)
+
+// simFlags are common to all operations: the network, the schedule, the faults.
+type simFlags struct {
+	Topology string   `required:"" placeholder:"SPEC" help:"Network: star:8, fat-tree:HOSTS,LEAVES,SPINES (fat-tree:188,12,6 is the paper's testbed) or fat-tree3:HOSTS,RADIX."`
+	Algo     []string `default:"mcast" placeholder:"LIST" help:"Algorithms to compare, separated by commas: mcast (default mcast)."`
+
+	Rate      units.Rate    `default:"100gbit" placeholder:"RATE" help:"Rate of a host's link (default 100gbit); links between switches run at the multiple that makes the tree non-blocking."`
+	Latency   time.Duration `default:"500ns" placeholder:"D" help:"Latency of a link, its switch included (default 500ns)."`
+	Queue     switchQueue   `default:"lossless" placeholder:"lossless|SIZE" help:"What a switch port queues before it drops (default lossless, with back-pressure)."`
+	RecvQueue hostQueue     `default:"unbounded" placeholder:"unbounded|SIZE" help:"What a host queues before it drops (default unbounded)."`
+	RecvCost  time.Duration `default:"0s" placeholder:"D" help:"Host time for each chunk received (default 0s)."`
+	Flow      string        `default:"none" enum:"none,credit" placeholder:"none|credit" help:"Flow control: none, or credit, which does not overrun a slow receiver (default none)."`
+
+	Chains    int        `default:"1" placeholder:"M" help:"Broadcast chains, that is roots that send at a time (default 1); more than the operation can use is clamped."`
+	ChainBy   string     `default:"rank" enum:"rank,rack" placeholder:"rank|rack" help:"How ranks are dealt to chains (default rank)."`
+	Subgroups int        `default:"1" placeholder:"S" help:"Multicast trees, each with its part of every buffer (default 1); more than the operation can use is clamped."`
+	Chunk     units.Size `default:"4K" placeholder:"SIZE" help:"Payload of one datagram (default 4K)."`
+	PSNBits   int        `name:"psn-bits" default:"0" placeholder:"N" help:"Bits of the immediate that number chunks, ${psn_bits}."`
+	InPlace   bool       `name:"inplace" help:"Send from the rank's own block of the receive buffer."`
+
+	Loss      units.Probability `default:"0" placeholder:"P" help:"A multicast datagram is dropped at one receiver, independently."`
+	LossAll   units.Probability `default:"0" placeholder:"P" help:"Likewise, and reliable traffic is delayed as by a retransmission."`
+	Reorder   units.Probability `default:"0" placeholder:"P" help:"A datagram is displaced by up to 16 places."`
+	Duplicate units.Probability `default:"0" placeholder:"P" help:"A datagram arrives twice."`
+	Stall     []units.Stall     `sep:"none" placeholder:"RANK@TIME+D" help:"Stop a rank's processor at TIME for D; may be repeated."`
+	Crash     []units.Crash     `sep:"none" placeholder:"RANK@TIME" help:"Stop a rank for good at TIME; may be repeated."`
+	Noise     time.Duration     `default:"0s" placeholder:"D" help:"Mean delay before a host reacts to a reliable message (default 0s)."`
+
+	Timeout  time.Duration `default:"10s" placeholder:"D" help:"A silent rank is declared lost after this long (default 10s)."`
+	Deadline time.Duration `default:"0s" placeholder:"D" help:"Abort the operation after this long (default 0s, never)."`
+	Seed     uint64        `default:"1" placeholder:"S" help:"What everything random comes from (default 1)."`
+	Pcap     string        `placeholder:"FILE" help:"Record every packet that leaves a host, for Wireshark."`
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/allcast/allcast/internal/sim"
+)
+
+// maxErrorLines keeps a failure on thousands of ranks readable; --json has all.
+const maxErrorLines = 8
+
+// simTable is a row a field, under its JSON name, and a column an algorithm.
+func simTable(results []*sim.Result) *table {
+	t := &table{left: true}
+	if len(results) == 0 {
+		return t
+	}
+	r := results[0]
+	t.note("%s on %s (%d ranks), simulated, seed %d, flow control %s.", r.Op, r.Topology, r.Nodes, r.Seed, r.Flow)
+	t.note("bytes is N of the paper: what one rank sends. Times are us of virtual time.")
+	for _, f := range simFields {
+		row := []any{f.name}
+		for _, r := range results {
+			row = append(row, f.value(r))
+		}
+		t.row(append(row, f.meaning)...)
+	}
+	return t
+}
+
+var simFields = []struct {
+	name    string
+	value   func(*sim.Result) any
+	meaning string
+}{
+	{"algo", func(r *sim.Result) any { return r.Algo }, ""},
+	{"bytes", func(r *sim.Result) any { return r.Bytes }, "what one rank sends"},
+	{"chains", func(r *sim.Result) any { return r.Chains }, "as used"},
+	{"subgroups", func(r *sim.Result) any { return r.Subgroups }, "as used"},
+	{"chunk", func(r *sim.Result) any { return r.Chunk }, "payload of a datagram"},
+	{"time_us", func(r *sim.Result) any { return r.TimeUS }, "first rank's start to last rank's completion"},
+	{"bound_us", func(r *sim.Result) any { return r.BoundUS }, "the busiest host port at full rate, and one path's latency"},
+	{"  barrier_us", func(r *sim.Result) any { return r.Phases.Barrier }, "phases of the rank that completed last"},
+	{"  multicast_us", func(r *sim.Result) any { return r.Phases.Multicast }, ""},
+	{"  fetch_us", func(r *sim.Result) any { return r.Phases.Fetch }, ""},
+	{"  handshake_us", func(r *sim.Result) any { return r.Phases.Handshake }, ""},
+	{"link_bytes", func(r *sim.Result) any { return r.LinkBytes }, "everything, on all link directions"},
+	{"link_bytes_bound", func(r *sim.Result) any { return r.LinkBytesBound }, "payload, on a minimal tree"},
+	{"payload_link_bytes", func(r *sim.Result) any { return r.PayloadLinkBytes }, "payload, as it went"},
+	{"max_crossings", func(r *sim.Result) any { return r.MaxCrossings }, "of one link direction, by the most-repeated payload byte"},
+	{"sent_bytes", func(r *sim.Result) any { return r.SentBytes }, "by the busiest rank, headers included"},
+	{"chunks_total", func(r *sim.Result) any { return r.ChunksTotal }, "to be received, on all ranks"},
+	{"dropped_chunks", func(r *sim.Result) any { return r.DroppedChunks }, ""},
+	{"duplicate_chunks", func(r *sim.Result) any { return r.DuplicateChunks }, ""},
+	{"repaired_chunks", func(r *sim.Result) any { return r.RepairedChunks }, "fetched from the left neighbour"},
+	{"late_chunks", func(r *sim.Result) any { return r.LateChunks }, "arrived after they were asked for"},
+	{"fetches_served_by_root", func(r *sim.Result) any { return r.RootFetches }, "chunks read from the rank that owns them"},
+	{"verified", func(r *sim.Result) any { return yesNo(r.Verified) }, "every byte of every receive buffer"},
+	{"wrong", func(r *sim.Result) any { return r.Wrong }, "ranks whose data was not what was sent"},
+	{"events", func(r *sim.Result) any { return r.Events }, "simulated"},
+	{"wall_ms", func(r *sim.Result) any { return r.WallMS }, "real time"},
+}
+
+// verdict tells people what went wrong and gives the worst status of all results.
+func (a *app) verdict(results []*sim.Result) error {
+	status := statusOK
+	for _, r := range results {
+		status = worse(status, a.verdictOf(r))
+	}
+	if status != statusOK {
+		return statusError(status)
+	}
+	return nil
+}
+
+// verdictOf looks for wrong data first: it is the worst, also when other ranks
+// have failed properly.
+func (a *app) verdictOf(r *sim.Result) int {
+	status := statusOK
+	if len(r.Errors) > 0 {
+		status = statusFailed
+		a.message("%s (%s) failed on %d of %d ranks:", r.Op, r.Algo, len(r.Errors), r.Nodes)
+		for i, e := range r.Errors {
+			if i == maxErrorLines {
+				a.message("  ... and %d more; --json lists all", len(r.Errors)-i)
+				break
+			}
+			a.message("  %s", rankErrorLine(e))
+		}
+	}
+	switch {
+	case r.Violation != "":
+		status = statusWrong
+		a.message("%s (%s) broke a rule: %s", r.Op, r.Algo, r.Violation)
+	case r.Wrong > 0 || len(r.Errors) == 0 && !r.Verified:
+		status = statusWrong
+		a.message("%s (%s) left wrong data on %d of %d ranks", r.Op, r.Algo, r.Wrong, r.Nodes)
+	}
+	return status
+}
+
+func rankErrorLine(e sim.RankError) string {
+	line := fmt.Sprintf("rank %d in %s: %s", e.Rank, e.Phase, e.Reason)
+	if e.Culprit >= 0 {
+		line += fmt.Sprintf("; culprit rank %d", e.Culprit)
+	}
+	if e.Missing != "" {
+		line += "; missing " + e.Missing
+	}
+	return line
+}

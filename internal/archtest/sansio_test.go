@@ -1,0 +1,83 @@
+package archtest
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sansIO are the packages without goroutines, sockets, clocks and randomness.
+// The linter keeps them from importing any (depguard in .golangci.yml), but
+// goroutines and channels need no import.
+var sansIO = []string{"protocol", "node", "p2p"}
+
+func TestSansIOHasNoGoroutines(t *testing.T) {
+	checked := 0
+	for _, name := range sansIO {
+		root := filepath.Join("..", name)
+		if _, err := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
+			continue // not written yet
+		}
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			checked++
+			files := token.NewFileSet()
+			file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			for at, what := range concurrency(file) {
+				t.Errorf("%s: %s: threads belong to the engine", files.Position(at), what)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if checked == 0 {
+		t.Error("no file was checked: have the packages moved?")
+	}
+}
+
+// concurrency finds everything in a file that starts or waits for a goroutine.
+func concurrency(file *ast.File) map[token.Pos]string {
+	found := map[token.Pos]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			found[n.Pos()] = "a go statement"
+		case *ast.SelectStmt:
+			found[n.Pos()] = "a select statement"
+		case *ast.ChanType:
+			found[n.Pos()] = "a channel"
+		}
+		return true
+	})
+	return found
+}
+
+// The check itself must find what it looks for.
+func TestConcurrencyIsFound(t *testing.T) {
+	const source = `package p
+func f() {
+	c := make(chan int)
+	go f()
+	select { case <-c: }
+}`
+	file, err := parser.ParseFile(token.NewFileSet(), "p.go", source, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := concurrency(file); len(found) != 3 {
+		t.Errorf("found %v, want a channel, a go and a select statement", found)
+	}
+}

@@ -1,0 +1,81 @@
+package units
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Size is a number of bytes, never negative.
+type Size int64
+
+const sizeValid = "a whole number of bytes with an optional binary suffix, such as 4096, 4K or 4KiB, 8M, 1G"
+
+// The suffixes from the largest down, so that String finds the shortest form.
+var sizeSuffixes = []struct {
+	short, long string
+	shift       uint
+}{
+	{"G", "GiB", 30},
+	{"M", "MiB", 20},
+	{"K", "KiB", 10},
+}
+
+// ParseSize reads a size.
+func ParseSize(s string) (Size, error) {
+	digits, shift := s, uint(0)
+	for _, x := range sizeSuffixes {
+		if d, ok := cutSuffix(s, x.long, x.short); ok {
+			digits, shift = d, x.shift
+			break
+		}
+	}
+	if !isDigits(digits) {
+		return 0, &SyntaxError{Kind: "size", Text: s, Valid: sizeValid}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n > math.MaxInt64>>shift {
+		return 0, &SyntaxError{Kind: "size", Text: s, Why: "above 2^63-1 bytes", Valid: sizeValid}
+	}
+	return Size(n << shift), nil
+}
+
+// String writes the size with the largest suffix that loses nothing.
+func (n Size) String() string {
+	for _, x := range sizeSuffixes {
+		if n != 0 && n%(1<<x.shift) == 0 {
+			return strconv.FormatInt(int64(n>>x.shift), 10) + x.short
+		}
+	}
+	return strconv.FormatInt(int64(n), 10)
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (n *Size) UnmarshalText(text []byte) (err error) {
+	*n, err = ParseSize(string(text))
+	return err
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (n Size) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+
+// cutSuffix removes the first of the suffixes that s ends with.
+func cutSuffix(s string, suffixes ...string) (string, bool) {
+	for _, x := range suffixes {
+		if head, ok := strings.CutSuffix(s, x); ok {
+			return head, true
+		}
+	}
+	return s, false
+}
+
+// isDigits reports whether s is one or more ASCII digits: strconv alone would
+// also take a sign.
+func isDigits(s string) bool {
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
