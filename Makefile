@@ -46,6 +46,10 @@ fuzz: ## Fuzz every target for FUZZTIME (10s)
 bench: ## Run the benchmarks that match BENCH, with allocations
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
+.PHONY: docs
+docs: ## Measure again what the tables in docs/ show
+	$(GO) run ./internal/tools/docs
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf bin

@@ -58,9 +58,6 @@ func (o *Op) WaitingOn() int {
 			}
 		}
 	case Handshake:
-		if !o.snd.finished() {
-			return o.sendWaitsOn()
-		}
 		return o.right
 	}
 	return o.rank

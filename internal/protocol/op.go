@@ -249,7 +249,7 @@ func (o *Op) settle(now Time, out []Action) []Action {
 		return out
 	}
 	if !o.haveAll && o.missing() == 0 {
-		o.haveAll, o.haveAt = true, now
+		o.haveAll = true
 		var bytes int64
 		for i := range o.recv {
 			bytes += o.recv[i].bytes
@@ -265,10 +265,10 @@ func (o *Op) settle(now Time, out []Action) []Action {
 			out = o.send(out, o.left, Msg{Kind: MsgFinal})
 		}
 	}
-	if o.haveAll && o.phase < Handshake {
-		o.phase = Handshake
+	if o.haveAll && o.snd.finished() && o.phase < Handshake {
+		o.phase, o.haveAt = Handshake, now
 	}
-	if o.phase == Handshake && o.snd.finished() && (o.finalGot || o.g.size == 1) {
+	if o.phase == Handshake && (o.finalGot || o.g.size == 1) {
 		o.phase, o.doneAt = Lingering, now
 		out = append(out, Action{Kind: ActComplete})
 	}
