@@ -125,22 +125,26 @@ func (c *comm) running() []*opState {
 }
 
 // advance starts what may start: of the oldest calls the next round each, when
-// its slot is free.
+// its slot is free. What runs stays within one turn of the slots, counted from
+// the oldest: a slot's users then come in order, and no rank can hold a slot for
+// a later operation that another rank holds for an earlier one.
 func (n *Node) advance(now protocol.Time, c *comm) {
 	for i := 0; i < len(c.calls) && i < n.cfg.InFlight; i++ {
 		k := c.calls[i]
-		if k.running {
-			continue
+		if k.next()-c.calls[0].next() >= c.layout.Slots() {
+			return
 		}
-		slot := c.layout.Slot(k.seq + uint64(k.round))
-		if c.slots[slot] == nil {
+		if !k.running && c.slots[c.layout.Slot(k.next())] == nil {
 			n.begin(now, c, k)
 		}
 	}
 }
 
+// next is the round of the call that runs or comes next.
+func (k *call) next() uint64 { return k.seq + uint64(k.round) }
+
 func (n *Node) begin(now protocol.Time, c *comm, k *call) {
-	seq := k.seq + uint64(k.round)
+	seq := k.next()
 	st := &opState{seq: seq, call: k}
 	st.op = protocol.NewOp(protocol.Config{
 		Geometry: k.plan[k.round], Rank: c.rank, Comm: c.id, Seq: seq, Est: c.est,
@@ -164,6 +168,8 @@ func (n *Node) begin(now protocol.Time, c *comm, k *call) {
 // deliver hands a message to its operation, or keeps it for one to come.
 func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 	if c.broken != nil {
+		// It may not have heard, or not known the communicator when it did.
+		n.send(c.members[from], c.broken.message(c.id))
 		return
 	}
 	if st := c.find(m.Seq); st != nil {
@@ -175,7 +181,7 @@ func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 		return
 	}
 	if c.nEarly == maxEarly {
-		n.breakBy(now, c, verdict{culprit: c.members[from], reason: Protocol, seq: m.Seq}, -1)
+		n.breakBy(c, verdict{culprit: c.members[from], reason: Protocol, seq: m.Seq}, -1)
 		return
 	}
 	c.early[m.Seq] = append(c.early[m.Seq], earlyMsg{from, *m})
@@ -199,7 +205,7 @@ func (n *Node) do(now protocol.Time, c *comm, st *opState, acts []protocol.Actio
 		case protocol.ActClosed:
 			n.closed(c, st)
 		case protocol.ActMismatch:
-			n.breakBy(now, c, verdict{culprit: c.members[a.To], reason: Mismatch, seq: st.seq}, -1)
+			n.breakBy(c, verdict{culprit: c.members[a.To], reason: Mismatch, seq: st.seq}, -1)
 			return
 		}
 	}
@@ -213,7 +219,7 @@ func (n *Node) send(to int, m *protocol.Msg) {
 func (n *Node) completed(now protocol.Time, c *comm, st *opState) {
 	st.done = true
 	k := st.call
-	k.running = false
+	k.running, k.trace = false, nil
 	k.spent.add(st.op.Times())
 	n.out = append(n.out, Action{Kind: Release, Comm: c.id, Seq: st.seq})
 	if k.round++; k.round < len(k.plan) {
@@ -252,10 +258,8 @@ func (c *comm) timer(deadline protocol.Time) protocol.Time {
 	for _, st := range c.live {
 		at = min(at, st.op.Timer())
 	}
-	if deadline > 0 {
-		for _, k := range c.calls {
-			at = min(at, k.deadlineAt(deadline))
-		}
+	if deadline > 0 && len(c.calls) > 0 {
+		at = min(at, c.calls[0].deadlineAt(deadline))
 	}
 	return at
 }

@@ -31,7 +31,9 @@
 // really failed, and so does every later call. Completed calls stay completed.
 //
 // A call that passes its deadline asks the rank it waits for what that one waits
-// for, and so on, until the rank is found that everybody waits for (trace.go).
+// for, and so on, until one is found that has not made the call or does not answer
+// (trace.go). If there is none, nobody failed and the deadline was too short: the
+// error then names no rank.
 //
 // Before a failed call is reported, the driver is asked to quiesce it: to stop
 // sending from its buffers, reading into them, and letting others read from them.

@@ -8,24 +8,22 @@ import (
 
 // breakBy breaks a communicator and tells its other members, except the one
 // that told us.
-func (n *Node) breakBy(now protocol.Time, c *comm, v verdict, from int) {
+func (n *Node) breakBy(c *comm, v verdict, from int) {
 	if c.broken != nil {
 		return
 	}
-	phase := protocol.Queued
-	if st := c.find(v.seq); st != nil {
-		phase = st.op.Phase()
-	}
-	m := protocol.Msg{
-		Kind: protocol.MsgAbort, Comm: c.id, Seq: v.seq, Rank: uint32(int32(v.culprit)),
-		Phase: phase, Reason: uint8(v.reason),
-	}
 	for _, r := range protocol.AppendPeers(nil, c.rank, len(c.members)) {
 		if w := c.members[r]; w != from && !n.live.dead[w] {
-			n.send(w, &m)
+			n.send(w, v.message(c.id))
 		}
 	}
 	n.breakComm(c, v)
+}
+
+func (v *verdict) message(comm uint32) *protocol.Msg {
+	return &protocol.Msg{
+		Kind: protocol.MsgAbort, Comm: comm, Seq: v.seq, Rank: uint32(int32(v.culprit)), Reason: uint8(v.reason),
+	}
 }
 
 // breakComm fails every call that has not completed. Operations that only
@@ -58,7 +56,7 @@ func (n *Node) failCall(c *comm, k *call) {
 		n.end(c, k, err)
 		return
 	}
-	st := c.find(k.seq + uint64(k.round))
+	st := c.find(k.next())
 	err.Phase, err.Missing = st.op.Phase(), st.op.Missing()
 	st.op.Fail()
 	k.failed = err
@@ -103,7 +101,11 @@ func (n *Node) declare(now protocol.Time, rank, from int) {
 			n.breakComm(c, verdict{culprit: rank, reason: Lost})
 		}
 	}
-	n.out = append(n.out, Action{Kind: Drop, To: rank})
+	// Should it only have been slow, it learns that it is out, and blames nobody.
+	if rank != n.cfg.Rank {
+		n.send(rank, &protocol.Msg{Kind: protocol.MsgDead, Rank: uint32(rank)})
+		n.out = append(n.out, Action{Kind: Drop, To: rank})
+	}
 }
 
 // tell passes deaths on to living peers, except the one we have it from.

@@ -247,7 +247,7 @@ func (n *Node) Message(now protocol.Time, from int, m *protocol.Msg) {
 	}
 	switch m.Kind {
 	case protocol.MsgAbort:
-		n.breakBy(now, c, verdict{culprit: int(int32(m.Rank)), reason: Reason(m.Reason), seq: m.Seq}, from)
+		n.breakBy(c, verdict{culprit: int(int32(m.Rank)), reason: Reason(m.Reason), seq: m.Seq}, from)
 	case protocol.MsgWhy:
 		n.explain(c, from, m)
 	case protocol.MsgBecause:
@@ -258,12 +258,12 @@ func (n *Node) Message(now protocol.Time, from int, m *protocol.Msg) {
 }
 
 // Abort breaks a communicator on all ranks, at the user's request.
-func (n *Node) Abort(now protocol.Time, comm uint32) error {
+func (n *Node) Abort(comm uint32) error {
 	c := n.comms[comm]
 	if c == nil {
 		return fmt.Errorf("%w: %d", ErrComm, comm)
 	}
-	n.breakBy(now, c, verdict{culprit: n.cfg.Rank, reason: Aborted}, -1)
+	n.breakBy(c, verdict{culprit: n.cfg.Rank, reason: Aborted}, -1)
 	return nil
 }
 
@@ -279,7 +279,7 @@ func (n *Node) Timer(now protocol.Time) {
 				n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvTimer}, n.steps[:0]))
 			}
 		}
-		n.checkDeadlines(now, c)
+		n.checkDeadline(now, c)
 	}
 }
 

@@ -25,80 +25,86 @@ func (k *call) deadlineAt(deadline protocol.Time) protocol.Time {
 	return k.startAt + deadline
 }
 
-// checkDeadlines starts a search for each call that took too long, and ends one
-// that gets no answer.
-func (n *Node) checkDeadlines(now protocol.Time, c *comm) {
-	if n.cfg.Deadline <= 0 {
+// checkDeadline starts a search when the oldest call took too long, and ends one
+// that gets no answer. Later calls may well be waiting for the oldest.
+func (n *Node) checkDeadline(now protocol.Time, c *comm) {
+	if n.cfg.Deadline <= 0 || len(c.calls) == 0 || c.broken != nil {
 		return
 	}
-	for _, k := range append([]*call(nil), c.calls...) {
-		if c.broken != nil {
-			return
+	k := c.calls[0]
+	switch {
+	case now < k.deadlineAt(n.cfg.Deadline):
+	case k.trace != nil:
+		// Everybody waits for it, and it does not even say why.
+		n.breakBy(c, verdict{culprit: c.members[k.trace.target], reason: Deadline, seq: k.next()}, -1)
+	default:
+		k.trace = &trace{timeout: n.cfg.Deadline}
+		if n.cfg.Timeout > 0 {
+			k.trace.timeout = min(k.trace.timeout, n.cfg.Timeout)
 		}
-		if now < k.deadlineAt(n.cfg.Deadline) {
-			continue
-		}
-		if k.trace != nil {
-			n.breakBy(now, c, verdict{culprit: c.members[k.trace.target], reason: Lost, seq: k.seq}, -1)
-			return
-		}
-		k.trace = &trace{timeout: max(n.cfg.Timeout, 1)}
-		target := c.rank
-		if st := c.find(k.seq + uint64(k.round)); st != nil && st.call == k {
-			target = st.op.WaitingOn()
-		}
-		n.ask(now, c, k, target)
+		n.ask(now, c, k, c.waitingOn())
 	}
+}
+
+// waitingOn is the rank that our oldest call waits for; ourselves if it waits
+// for nobody.
+func (c *comm) waitingOn() int {
+	if len(c.calls) > 0 && c.calls[0].running {
+		return c.find(c.calls[0].next()).op.WaitingOn()
+	}
+	return c.rank
 }
 
 // ask goes on with the search at target.
 func (n *Node) ask(now protocol.Time, c *comm, k *call, target int) {
 	t := k.trace
-	t.hops++
-	switch {
-	case target == c.rank && t.hops == 1:
-		n.breakBy(now, c, verdict{culprit: n.cfg.Rank, reason: Deadline, seq: k.seq}, -1)
-		return
-	case target == c.rank || t.hops > 2*len(c.members):
-		// They wait in a circle, or things moved while we asked.
-		n.breakBy(now, c, verdict{culprit: NoRank, reason: Deadline, seq: k.seq}, -1)
+	if t.hops++; target == c.rank || t.hops > 2*len(c.members) {
+		// We are at it ourselves, or things moved while we asked.
+		n.breakBy(c, verdict{culprit: NoRank, reason: Deadline, seq: k.next()}, -1)
 		return
 	}
 	t.target, t.askedAt = target, now
-	n.send(c.members[target], &protocol.Msg{Kind: protocol.MsgWhy, Comm: c.id, Seq: k.seq + uint64(k.round)})
+	n.send(c.members[target], &protocol.Msg{Kind: protocol.MsgWhy, Comm: c.id, Seq: k.next()})
 }
 
 // explain answers what we wait for.
 func (n *Node) explain(c *comm, from int, m *protocol.Msg) {
+	if c.broken != nil {
+		n.send(from, c.broken.message(c.id))
+		return
+	}
 	a := protocol.Msg{Kind: protocol.MsgBecause, Comm: c.id, Seq: m.Seq, State: complete}
-	if st := c.find(m.Seq); st != nil && !st.done {
-		a.State = waiting
-		w := st.op.WaitingOn()
-		a.Rank = uint32(w)
-		if w == c.rank {
-			a.State = busy
-		}
-	} else if st == nil && int64(m.Seq) > c.lastSeq[c.layout.Slot(m.Seq)] {
+	st := c.find(m.Seq)
+	switch {
+	case st != nil && st.done:
+	case st != nil:
+		a.State, a.Rank = waiting, uint32(st.op.WaitingOn())
+	case m.Seq >= c.nextSeq:
 		a.State = notCalled
+	case int64(m.Seq) > c.lastSeq[c.layout.Slot(m.Seq)]: // called, but not its turn yet
+		a.State, a.Rank = waiting, uint32(c.waitingOn())
+	}
+	if a.State == waiting && int(a.Rank) == c.rank {
+		a.State = busy
 	}
 	n.send(from, &a)
 }
 
 // traced goes on with the search after an answer.
 func (n *Node) traced(now protocol.Time, c *comm, from int, m *protocol.Msg) {
-	for _, k := range c.calls {
-		t := k.trace
-		if c.broken != nil || t == nil || k.seq+uint64(k.round) != m.Seq || c.members[t.target] != from {
-			continue
-		}
-		switch {
-		case m.State == waiting && int(m.Rank) < len(c.members):
-			n.ask(now, c, k, int(m.Rank))
-		case m.State == notCalled || m.State == busy:
-			n.breakBy(now, c, verdict{culprit: from, reason: Deadline, seq: m.Seq}, -1)
-		default:
-			n.breakBy(now, c, verdict{culprit: NoRank, reason: Deadline, seq: m.Seq}, -1)
-		}
+	if c.broken != nil || len(c.calls) == 0 {
 		return
+	}
+	k := c.calls[0]
+	if k.trace == nil || k.next() != m.Seq || c.members[k.trace.target] != from {
+		return
+	}
+	switch {
+	case m.State == waiting && int(m.Rank) < len(c.members):
+		n.ask(now, c, k, int(m.Rank))
+	case m.State == notCalled:
+		n.breakBy(c, verdict{culprit: from, reason: Deadline, seq: m.Seq}, -1)
+	default: // it works on it, or is done: nobody failed, the deadline was too short
+		n.breakBy(c, verdict{culprit: NoRank, reason: Deadline, seq: m.Seq}, -1)
 	}
 }

@@ -2,20 +2,26 @@ package protocol
 
 // Credit keeps a slow receiver from being overrun. All chunks of an Op have a
 // place in one order, the merged order of its chains (chains.position). A rank
-// grants places up to what it has consumed (placed, or known to have been sent
-// and not arrived) plus the room it lends to the Op; the least grant of all
+// grants places up to what it has consumed (placed, or sent and no longer on
+// their way to it) plus the room it lends to the Op; the least grant of all
 // ranks is found on the control tree and handed back; a sender sends only
 // chunks whose place is below it.
 //
 // Never overrun: at most `grant` places are sent in all, so at most grant minus
-// consumed are on their way to any rank, which is no more than it lent.
+// consumed are on their way to any rank, which is no more than it lent. A pool
+// lends more than it has only when more operations are in flight than it has room
+// for, as each is owed one place; and datagrams that overtake others, or come
+// twice, are not accounted for.
 //
 // Never stuck: let everything sent be consumed everywhere, T chunks. The first
 // unsent place p is at most T, and every rank's grant is above T because it
 // lends at least one place, so p may be sent. Its sender is active, because
 // places grow along each chain. Lost tails do not stop this: a datagram proves
 // what was sent before it, and a sender that is stalled, or was its chain's
-// last, announces what it has sent on the reliable path (MsgMark).
+// last, announces what it has sent on the reliable path (MsgMark). Such an
+// announcement overtakes the datagrams in our receive queue, so what it covers
+// counts as consumed only once the queue must be past it: after as many datagrams
+// as it holds were taken, or none for alpha.
 
 // A Pool is a process's room for datagrams not yet consumed, shared by all
 // operations of all its communicators.
@@ -23,7 +29,12 @@ type Pool struct {
 	size uint64
 	lent uint64
 	ops  uint64
+
+	taken   uint64 // datagrams taken from the receive queues, ever
+	takenAt Time   // the last
 }
+
+func (p *Pool) take(now Time) { p.taken, p.takenAt = p.taken+1, now }
 
 // NewPool returns a pool with room for size datagrams.
 func NewPool(size uint64) *Pool { return &Pool{size: max(1, size)} }
@@ -31,14 +42,15 @@ func NewPool(size uint64) *Pool { return &Pool{size: max(1, size)} }
 // Lent is how much room operations hold now.
 func (p *Pool) Lent() uint64 { return p.lent }
 
-// join lends to a new operation: half of what is free, so that the next one
-// finds something too, and always at least one place. Otherwise an operation
+// join lends to a new operation of total chunks: at most an eighth of what is
+// free, so that the next ones find something too (it gets its share as soon as it
+// consumes), and always at least one place. Otherwise an operation
 // that cannot finish before another one could hold all and wait for ever.
-func (p *Pool) join() uint64 {
+func (p *Pool) join(total uint64) uint64 {
 	p.ops++
 	n := uint64(1)
 	if p.size > p.lent {
-		n = max(1, (p.size-p.lent)/2)
+		n = max(1, min(total, (p.size-p.lent)/8))
 	}
 	p.lent += n
 	return n
@@ -78,6 +90,26 @@ type grants struct {
 	marked   bool   // we announced what we have sent,
 	markSent uint32 // this much of it,
 	markPred bool   // and this of those before us
+
+	noted      bool // something was announced as sent that we may not have consumed,
+	notedAt    Time // then,
+	notedTaken uint64
+}
+
+// noted remembers that the reliable path told us of chunks that were sent.
+func (o *Op) noted(now Time) {
+	o.idleCutoffs = 0 // there may be something to fetch now
+	if c := &o.cr; c.joined {
+		c.noted, c.notedAt, c.notedTaken = true, now, o.cfg.Pool.taken
+	}
+}
+
+// passAt is when what was announced counts as consumed, if no datagram comes.
+func (o *Op) passAt() Time {
+	if !o.cr.noted {
+		return Never
+	}
+	return max(o.cr.notedAt, o.cfg.Pool.takenAt) + o.cfg.Est.alpha
 }
 
 // joinPool sets what we grant to begin with.
@@ -91,7 +123,7 @@ func (o *Op) joinPool() {
 		return
 	}
 	c.joined = true
-	c.own = o.cfg.Pool.join()
+	c.own = o.cfg.Pool.join(o.g.total)
 	c.quantum = max(1, o.cfg.Pool.size/16)
 	c.all = c.own
 }
@@ -127,6 +159,12 @@ func (o *Op) consumedMore(now Time, out []Action) []Action {
 	if !c.on || !c.joined {
 		return out
 	}
+	if c.noted && (o.cfg.Pool.taken-c.notedTaken >= o.cfg.Pool.size || now >= o.passAt()) {
+		c.noted = false
+		for i := range o.recv {
+			o.recv[i].passAll()
+		}
+	}
 	consumed := uint64(o.snd.done)
 	for i := range o.recv {
 		consumed += o.recv[i].consumed
@@ -155,7 +193,7 @@ func (o *Op) consumedMore(now Time, out []Action) []Action {
 func (o *Op) leavePool() {
 	c := &o.cr
 	if c.joined {
-		c.joined = false
+		c.joined, c.noted = false, false
 		o.cfg.Pool.giveBack(c.own - min(c.consumed, c.own))
 		o.cfg.Pool.ops--
 	}
@@ -240,18 +278,22 @@ func (o *Op) marked(now Time, from int, m *Msg, out []Action) []Action {
 	for sub := range o.recv {
 		o.recv[sub].note(i, min(m.Counts[sub], o.g.base[sub][i+1]-o.g.base[sub][i]))
 	}
-	o.infer(i, m.Flag)
-	return o.consumedMore(now, out)
+	o.noteChain(now, i, m.Flag)
+	return out
 }
 
-// infer learns in all subgroups that sender i had its turn, and whether all
-// before it in the chain have finished.
-func (o *Op) infer(i int, finished bool) {
-	behind := int32(1)
+// noteChain learns on the reliable path that sender i has had its turn, and
+// whether all before it in the chain have finished.
+func (o *Op) noteChain(now Time, i int, finished bool) {
+	c := &o.g.chains
+	last := int(c.pos[i]) - 1
 	if finished {
-		behind = 0
+		last++
 	}
-	for sub := range o.recv {
-		o.recv[sub].infer(i, behind)
+	for _, m := range c.members[c.of[i]][:max(last, 0)] {
+		for sub := range o.recv {
+			o.recv[sub].finished(m)
+		}
 	}
+	o.noted(now)
 }

@@ -6,7 +6,9 @@ package protocol
 type Estimator struct {
 	rate    float64 // B: bytes per nanosecond received, as measured
 	alpha   Time    // slack for noise, reordering and queues
-	latency Time    // of an activation, from the end of a chunk to the successor's first; 0: not measured yet
+	message Time    // how long a reliable message takes between barrier partners; 0: not measured yet
+	latency Time    // how long an activation takes, from the end of a chunk to the successor's first
+	lateAt  Time    // when alpha was raised last
 	limits  Limits
 }
 
@@ -31,7 +33,7 @@ func NewEstimator(l Limits) *Estimator {
 	if rate <= 0 {
 		rate = 0.125 // 1 Gbit/s, until something was measured
 	}
-	return &Estimator{rate: rate, alpha: l.Alpha, limits: l}
+	return &Estimator{rate: rate, alpha: l.Alpha, lateAt: -l.MaxAlpha, limits: l}
 }
 
 // Alpha is the current slack.
@@ -42,19 +44,27 @@ func (e *Estimator) Rate() float64 { return e.rate }
 
 // Slack is N/B + alpha.
 func (e *Estimator) Slack(bytes int64) Time {
-	return Time(float64(bytes)/e.rate) + e.alpha
+	return Time(min(float64(bytes)/e.rate, float64(maxSlack))) + e.alpha
 }
+
+// maxSlack keeps a rate learned on a very bad day from stopping the clock.
+const maxSlack = 60 * Second
 
 // Received learns B from bytes that took a span to come in by multicast.
 func (e *Estimator) Received(bytes int64, took Time) {
-	if bytes <= 0 || took <= 0 {
-		return
+	if bytes <= 0 || took <= 16*e.message {
+		return // the time of a short one is latency, not rate
 	}
 	e.rate += (float64(bytes)/float64(took) - e.rate) / 4
 }
 
-// Late learns that something taken for lost was only late.
-func (e *Estimator) Late() { e.alpha = min(2*e.alpha, e.limits.MaxAlpha) }
+// Late learns that something taken for lost was only late. One congestion
+// makes many chunks of many operations late, and counts once.
+func (e *Estimator) Late(now Time) {
+	if now-e.lateAt >= e.alpha {
+		e.alpha, e.lateAt = min(2*e.alpha, e.limits.MaxAlpha), now
+	}
+}
 
 // Clean learns that an operation needed no slack at all.
 func (e *Estimator) Clean() { e.alpha = max(e.alpha-e.alpha/16, e.limits.MinAlpha) }
@@ -62,10 +72,10 @@ func (e *Estimator) Clean() { e.alpha = max(e.alpha-e.alpha/16, e.limits.MinAlph
 // Latency learns how long a reliable message takes, from a barrier: too long if
 // the peer was late, too short if it was early, so only a first guess.
 func (e *Estimator) Latency(sample Time) {
-	if e.latency == 0 {
-		e.latency = sample
+	if e.message == 0 {
+		e.message, e.latency = sample, sample
 	} else {
-		e.latency += (sample - e.latency) / 8
+		e.message += (sample - e.message) / 8
 	}
 }
 
@@ -74,10 +84,16 @@ func (e *Estimator) Latency(sample Time) {
 // chunkTime. A gap means that the activation came too late; no gap may mean too
 // early, which shows only as a queue somewhere, so the guess shrinks slowly until
 // the next gap. All ranks see all handovers, so each profits from those before it.
+// Some gaps no activation can close, such as those of blocks that take less time
+// than a message: so the guess stays near what a message takes.
 func (e *Estimator) Handover(gap, chunkTime Time) {
 	if late := gap - chunkTime; late > chunkTime/8 {
-		e.latency += min(late, 4*chunkTime+e.latency) / 8
+		e.latency = min(e.latency+late/8, e.message+2*chunkTime)
 	} else {
 		e.latency = max(1, e.latency-chunkTime/16)
 	}
 }
+
+// Overlap learns that a rank's first chunk came before its predecessor's last:
+// the activation was much too early, or that last chunk was lost.
+func (e *Estimator) Overlap(chunkTime Time) { e.latency = max(1, e.latency-chunkTime/4) }

@@ -33,7 +33,6 @@ func (o *Op) cutoffAt() Time {
 // cutoff asks the left neighbour for every chunk that was sent and is not here.
 func (o *Op) cutoff(now Time, out []Action) []Action {
 	o.cutAt = now
-	o.lateSeen = false
 	o.idleCutoffs++
 	for sub := range o.recv {
 		out = o.ask(sub, out)
@@ -101,10 +100,13 @@ func (o *Op) asksUs(m *Msg, out []Action) []Action {
 	sub := int(m.Sub)
 	r, f := &o.recv[sub], &o.fetch[sub]
 	var have []Range
+	var done uint32
 	for _, q := range m.Ranges {
-		if q.PSN >= r.bits.Len() || q.N > r.bits.Len()-q.PSN {
+		// In order and without overlap, so that the answer is no longer than the bitmap.
+		if q.PSN < done || q.PSN >= r.bits.Len() || q.N > r.bits.Len()-q.PSN {
 			continue
 		}
+		done = q.PSN + q.N
 		have = o.runs(have, r.bits, sub, q)
 		for at, end := q.PSN, q.PSN+q.N; ; {
 			at = r.bits.NextClear(at, end)

@@ -96,6 +96,8 @@ func Plan(s Shape, l Layout) ([]*Geometry, error) {
 	perRound := most
 	if senders > 0 {
 		perRound = min(most, l.Capacity()/senders*int64(s.Subgroups))
+		// Chunks are counted in 32 bits, over all subgroups too.
+		perRound = max(1, min(perRound, math.MaxInt32/senders))
 	}
 	rounds := int64(1)
 	if most > 0 {

@@ -32,7 +32,7 @@ type Op struct {
 	roundTrip  Time    // how long barrier partners took to answer, summed
 	rounds     Time    // over so many
 	blockEnd   []Time  // per chain: when the last block ended,
-	blockOf    []int32 // and the position of its sender
+	blockOf    []int32 // and the position of its sender, from 1
 	barrierAt  Time
 	progressAt Time
 	allSentAt  Time
@@ -44,7 +44,6 @@ type Op struct {
 
 	asked       uint32 // missing chunks that our left neighbour was asked for
 	idleCutoffs int    // cutoffs since the last progress
-	lateSeen    bool   // alpha was raised since the last cutoff
 	repaired    uint64
 	haveAll     bool
 	finalSent   bool
@@ -67,7 +66,7 @@ func NewOp(cfg Config) *Op {
 		o.blockEnd, o.blockOf = make([]Time, g.Chains()), make([]int32, g.Chains())
 	}
 	for s := range o.recv {
-		o.recv[s] = newReceiver(g, s, cfg.Rank)
+		o.recv[s] = newReceiver(g, s, cfg.Rank, cfg.Flow == FlowCredit)
 	}
 	return o
 }
@@ -104,13 +103,13 @@ func (o *Op) Chunk(now Time, sub int, psn uint32, length int, out []Action) (int
 		return 0, Foreign, out
 	}
 	r := &o.recv[sub]
+	if o.cr.on {
+		o.cfg.Pool.take(now)
+	}
 	late := r.late
 	off, v := r.Accept(psn, length)
 	if r.late != late {
-		if !o.lateSeen {
-			o.lateSeen = true
-			o.cfg.Est.Late()
-		}
+		o.cfg.Est.Late(now)
 		if v == Placed {
 			o.asked--
 		}
@@ -160,14 +159,12 @@ func (o *Op) message(now Time, from int, m *Msg, out []Action) []Action {
 		}
 		o.snd.predSent = o.snd.predSent || m.Kind == MsgChainSent
 		o.snd.active = true
-		o.infer(int(o.g.index[o.rank]), o.snd.predSent)
-		out = o.consumedMore(now, out)
+		o.noteChain(now, int(o.g.index[o.rank]), o.snd.predSent)
 		if o.phase >= Multicast {
 			out = o.handOver(o.pump(now, out))
 		}
 	case MsgSentUp:
-		if o.tree.waiting > 0 {
-			o.tree.waiting--
+		if o.tree.hear(from) {
 			out = o.announce(now, out)
 		}
 	case MsgAllSent:
@@ -285,7 +282,7 @@ func (o *Op) Timer() Time {
 	if o.phase < Multicast || o.phase >= Closed {
 		return Never
 	}
-	at := min(o.cutoffAt(), o.markAt())
+	at := min(o.cutoffAt(), o.markAt(), o.passAt())
 	if s := &o.snd; s.active && s.handed < s.total && !s.blocked && s.handed-s.done < 2*o.cfg.Batch {
 		at = min(at, s.nextAt)
 	}
@@ -300,10 +297,13 @@ func (o *Op) timer(now Time, out []Action) []Action {
 	if now >= o.markAt() {
 		out = o.mark(out)
 	}
+	if now >= o.passAt() {
+		out = o.consumedMore(now, out)
+	}
 	if now >= o.cutoffAt() {
 		out = o.cutoff(now, out)
 	}
-	return out
+	return o.settle(now, out)
 }
 
 // Fail ends the Op at once; nothing it holds is used again.

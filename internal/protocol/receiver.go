@@ -25,22 +25,29 @@ type Receiver struct {
 	// sent[i] is how many of sender i's chunks in this subgroup are known to have
 	// been sent. A datagram proves it for those before it: a rank sends in order.
 	sent []uint32
+	// seen[i] is how many of them no longer occupy our receive queue: they were
+	// placed, or a later datagram overtook them. What we know only from the reliable
+	// path may still be waiting there. For credit; nil without.
+	seen []uint32
 	full []int32 // per chain: members before this position are known to have sent all
 
 	at         int    // sender of the chunk placed last,
 	nth        uint32 // and which of its chunks in this subgroup, from 1
 	missing    uint32 // chunks not placed
 	bytes      int64  // placed by datagrams
-	consumed   uint64 // chunks placed or known to have been sent and not here
+	consumed   uint64 // the sum of seen
 	late       uint64
 	duplicates uint64
 	foreign    uint64
 }
 
-func newReceiver(g *Geometry, sub, rank int) Receiver {
+func newReceiver(g *Geometry, sub, rank int, credit bool) Receiver {
 	r := Receiver{
 		g: g, sub: sub, own: int(g.index[rank]), bits: NewBitmap(g.PSNs(sub)),
 		sent: make([]uint32, len(g.senders)), full: make([]int32, len(g.chains.members)),
+	}
+	if credit {
+		r.seen = make([]uint32, len(g.senders))
 	}
 	psn, n := g.Block(sub, rank)
 	r.missing = g.PSNs(sub) - r.bits.SetRange(psn, n)
@@ -76,39 +83,55 @@ func (r *Receiver) Accept(psn uint32, length int) (off int64, v Verdict) {
 	r.missing--
 	r.bytes += int64(want)
 	r.at, r.nth = i, psn-r.g.base[r.sub][i]+1
-	if r.nth > r.sent[i] {
-		r.note(i, r.nth)
-		r.infer(i, 1)
-	}
+	r.saw(i, r.nth)
 	return off, Placed
+}
+
+// saw learns from the n-th chunk of sender i that those before it were sent, and
+// that all but the two members before i in its chain have finished: a rank
+// activates its successor only once its own predecessor has sent all.
+func (r *Receiver) saw(i int, n uint32) {
+	r.note(i, n)
+	r.pass(i, n)
+	c := &r.g.chains
+	k := c.of[i]
+	for p := r.full[k]; p < c.pos[i]-1; p++ {
+		m := c.members[k][p]
+		r.finished(m)
+		r.pass(m, r.sent[m])
+		r.full[k] = p + 1
+	}
 }
 
 // note learns that the first n chunks of sender i were sent. What we send
 // ourselves is known better by the sender.
 func (r *Receiver) note(i int, n uint32) {
 	if n > r.sent[i] && i != r.own {
-		r.consumed += uint64(n - r.sent[i])
 		r.sent[i] = n
 	}
 }
 
-// infer learns from sender i being active what the chain before it has done: a
-// rank activates its successor only once its own predecessor has sent all, so
-// all but the last behind members before it have.
-func (r *Receiver) infer(i int, behind int32) {
-	c := &r.g.chains
-	k := c.of[i]
-	for p := r.full[k]; p < c.pos[i]-behind; p++ {
-		m := c.members[k][p]
-		r.note(m, r.g.base[r.sub][m+1]-r.g.base[r.sub][m])
-		r.full[k] = p + 1
+// finished learns that sender i has sent all.
+func (r *Receiver) finished(i int) { r.note(i, r.g.base[r.sub][i+1]-r.g.base[r.sub][i]) }
+
+// pass counts the first n chunks of sender i as no longer in our receive queue.
+func (r *Receiver) pass(i int, n uint32) {
+	if r.seen != nil && n > r.seen[i] && i != r.own {
+		r.consumed += uint64(n - r.seen[i])
+		r.seen[i] = n
+	}
+}
+
+// passAll does so for all that is known to have been sent.
+func (r *Receiver) passAll() {
+	for i, n := range r.sent {
+		r.pass(i, n)
 	}
 }
 
 // noteAll learns that everything was sent.
 func (r *Receiver) noteAll() {
-	b := r.g.base[r.sub]
 	for i := range r.sent {
-		r.note(i, b[i+1]-b[i])
+		r.finished(i)
 	}
 }

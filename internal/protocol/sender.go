@@ -51,12 +51,16 @@ func (o *Op) handedOver(now Time, sub int) {
 	c := &o.g.chains
 	k := c.of[r.at]
 	if sub == 0 && r.nth == 1 {
-		if p := c.pos[r.at]; p > 0 && o.blockEnd[k] > 0 && o.blockOf[k] == p-1 {
+		switch p := c.pos[r.at]; {
+		case p == 0:
+		case o.blockOf[k] == p: // the block before it, counted from 1, has ended
 			o.cfg.Est.Handover(now-o.blockEnd[k], Time(o.chunkTime()))
+		default:
+			o.cfg.Est.Overlap(Time(o.chunkTime()))
 		}
 	}
 	if sub == o.g.subs-1 && r.nth == o.g.base[sub][r.at+1]-o.g.base[sub][r.at] {
-		o.blockEnd[k], o.blockOf[k] = now, c.pos[r.at]
+		o.blockEnd[k], o.blockOf[k] = now, c.pos[r.at]+1
 	}
 }
 
@@ -153,12 +157,13 @@ func (o *Op) announce(now Time, out []Action) []Action {
 // allSent learns for certain that everything was sent, and passes it on.
 func (o *Op) allSent(now Time, out []Action) []Action {
 	o.tree.all = true
-	o.allSentAt = now
+	o.allSentAt, o.idleCutoffs = now, 0
 	for _, c := range o.tree.children {
 		out = o.send(out, c, Msg{Kind: MsgAllSent})
 	}
 	for i := range o.recv {
 		o.recv[i].noteAll()
 	}
-	return o.consumedMore(now, out)
+	o.noted(now)
+	return out
 }

@@ -1,6 +1,9 @@
 package protocol
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // parent and appendChildren define the static control tree of a communicator: a
 // binomial tree over the barrier's core, with the folded ranks below their
@@ -64,14 +67,26 @@ func AppendPeers(to []int, rank, size int) []int {
 type sentTree struct {
 	parent   int
 	children []int
-	waiting  int  // children not heard of
-	own      bool // we have sent all
-	up       bool // our parent was told
-	all      bool // everything was sent, as we know for certain
+	waiting  int    // children not heard of
+	heard    []bool // by child
+	own      bool   // we have sent all
+	up       bool   // our parent was told
+	all      bool   // everything was sent, as we know for certain
 }
 
 func newSentTree(rank, size int) sentTree {
 	t := sentTree{parent: parent(rank, size), children: appendChildren(nil, rank, size)}
-	t.waiting = len(t.children)
+	t.waiting, t.heard = len(t.children), make([]bool, len(t.children))
 	return t
+}
+
+// hear notes that a child's subtree has sent all.
+func (t *sentTree) hear(child int) bool {
+	i := slices.Index(t.children, child)
+	if i < 0 || t.heard[i] {
+		return false
+	}
+	t.heard[i] = true
+	t.waiting--
+	return true
 }

@@ -83,10 +83,11 @@ func (h *host) arrived(k *packet) {
 		h.ctlAt = at
 	}
 	conn := k.src*lanes + int(k.lane)
-	if before, ok := h.inOrder[conn]; ok && before > h.w.now {
-		at = max(at, before)
+	before, ok := h.inOrder[conn]
+	if ok = ok && before >= h.w.now; ok {
+		at = max(at, before) // and after it, also when it is due at this instant
 	}
-	if at > h.w.now {
+	if ok || at > h.w.now {
 		h.inOrder[conn] = at
 		h.w.push(at, evDeliver, int32(h.id), k)
 		return

@@ -66,6 +66,10 @@ func check(t *testing.T, cfg Config) string {
 	case r.MaxOwnerReads > 1:
 		return fmt.Sprintf("a chunk was read from its owner %d times", r.MaxOwnerReads)
 	}
+	tidy := cfg.Loss == 0 && cfg.LossAll == 0 && cfg.Reorder == 0 && cfg.Duplicate == 0 && cfg.Queue == 0
+	if tidy && cfg.Flow == "credit" && r.DroppedChunks > 0 {
+		return fmt.Sprintf("credit overran a receiver: %d chunks dropped", r.DroppedChunks)
+	}
 	for _, e := range r.Errors {
 		if !crashed[e.Culprit] {
 			return fmt.Sprintf("rank %d blames rank %d, which lives: %+v", e.Rank, e.Culprit, e)
