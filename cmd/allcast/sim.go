@@ -9,6 +9,10 @@ import (
 type simCmd struct {
 	Broadcast simBroadcastCmd `cmd:"" help:"One rank sends to all."`
 	Allgather simAllgatherCmd `cmd:"" help:"Every rank sends to all."`
+
+	ReduceScatter simReduceScatterCmd `cmd:"" help:"Every rank gets its block of the sum."`
+	Allreduce     simAllreduceCmd     `cmd:"" help:"Every rank gets the whole sum."`
+	Barrier       simBarrierCmd       `cmd:"" help:"Every rank waits for all."`
 }
 
 func (simCmd) Help() string {

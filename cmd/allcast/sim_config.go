@@ -39,6 +39,8 @@ func (f *simFlags) config(op string) (sim.Config, error) {
 		ChainBy:   f.ChainBy,
 		Chunk:     int(f.Chunk),
 		PSNBits:   f.PSNBits,
+		Radix:     f.Radix,
+		Segment:   int64(f.Segment),
 		Rate:      float64(f.Rate),
 		Latency:   f.Latency,
 		Queue:     int64(f.Queue),
@@ -63,19 +65,21 @@ func (f *simFlags) config(op string) (sim.Config, error) {
 	return cfg, nil
 }
 
+// checkAlgos takes --algo apart. Without it, the operation's first one runs.
 func (f *simFlags) checkAlgos(op string) error {
-	algos := sim.Algorithms[op]
-	valid := strings.Join(algos, ", ")
-	if len(f.Algo) == 0 {
-		return usagef("--algo: no algorithm; valid for %s: %s", op, valid)
+	known := sim.Algorithms[op]
+	valid := strings.Join(known, ", ")
+	f.algos = known[:1]
+	if f.Algo != nil {
+		f.algos = strings.Split(*f.Algo, ",")
 	}
-	for _, name := range f.Algo {
-		if !slices.Contains(algos, name) {
+	for _, name := range f.algos {
+		if !slices.Contains(known, name) {
 			return usagef("--algo: unknown algorithm %q; valid for %s: %s", name, op, valid)
 		}
 	}
-	if f.Pcap != "" && len(f.Algo) > 1 {
-		return usagef("--pcap records one algorithm, but --algo names %d", len(f.Algo))
+	if f.Pcap != "" && len(f.algos) > 1 {
+		return usagef("--pcap records one algorithm, but --algo names %d", len(f.algos))
 	}
 	return nil
 }
@@ -86,6 +90,8 @@ func (f *simFlags) checkNumbers() error {
 		return usagef("--chains %d: want 1 or more", f.Chains)
 	case f.Subgroups < 1:
 		return usagef("--subgroups %d: want 1 or more", f.Subgroups)
+	case f.Radix < 2:
+		return usagef("--radix %d: want 2 or more", f.Radix)
 	case f.Chunk < 1 || f.Chunk > model.MaxChunk:
 		return usagef("--chunk %v: want 1 to %v", f.Chunk, units.Size(model.MaxChunk))
 	}

@@ -8,8 +8,9 @@ import (
 
 // simFlags are common to all operations: the network, the schedule, the faults.
 type simFlags struct {
-	Topology string   `required:"" placeholder:"SPEC" help:"Network: star:8, fat-tree:HOSTS,LEAVES,SPINES (fat-tree:188,12,6 is the paper's testbed) or fat-tree3:HOSTS,RADIX."`
-	Algo     []string `default:"mcast" placeholder:"LIST" help:"Algorithms to compare, separated by commas: mcast (default mcast)."`
+	Topology string `required:"" placeholder:"SPEC" help:"Network: star:8, fat-tree:HOSTS,LEAVES,SPINES (fat-tree:188,12,6 is the paper's testbed) or fat-tree3:HOSTS,RADIX."`
+	algos    []string
+	Algo     *string `placeholder:"LIST" help:"Algorithms to compare, separated by commas. broadcast: mcast (default), binomial, knomial, binary, chain, scatter-allgather; allgather: mcast (default), ring, linear, recursive-doubling, bruck; reduce-scatter and allreduce: ring (default), recursive-halving."`
 
 	Rate      units.Rate    `default:"100gbit" placeholder:"RATE" help:"Rate of a host's link (default 100gbit); links between switches run at the multiple that makes the tree non-blocking."`
 	Latency   time.Duration `default:"500ns" placeholder:"D" help:"Latency of a link, its switch included (default 500ns)."`
@@ -22,6 +23,8 @@ type simFlags struct {
 	ChainBy   string     `default:"rank" enum:"rank,rack" placeholder:"rank|rack" help:"How ranks are dealt to chains (default rank)."`
 	Subgroups int        `default:"1" placeholder:"S" help:"Multicast trees, each with its part of every buffer (default 1); more than the operation can use is clamped."`
 	Chunk     units.Size `default:"4K" placeholder:"SIZE" help:"Payload of one datagram (default 4K)."`
+	Radix     int        `default:"4" placeholder:"K" help:"Of knomial trees (default 4)."`
+	Segment   units.Size `default:"0" placeholder:"SIZE" help:"Point-to-point algorithms send in pieces of this size (default: whole blocks; 64K for chain and binary)."`
 	PSNBits   int        `name:"psn-bits" default:"0" placeholder:"N" help:"Bits of the immediate that number chunks, ${psn_bits}."`
 	InPlace   bool       `name:"inplace" help:"Send from the rank's own block of the receive buffer."`
 

@@ -44,6 +44,7 @@ var simFields = []struct {
 	{"  multicast_us", func(r *sim.Result) any { return r.Phases.Multicast }, ""},
 	{"  fetch_us", func(r *sim.Result) any { return r.Phases.Fetch }, ""},
 	{"  handshake_us", func(r *sim.Result) any { return r.Phases.Handshake }, ""},
+	{"  transfer_us", func(r *sim.Result) any { return r.Phases.Transfer }, "of a point-to-point algorithm"},
 	{"link_bytes", func(r *sim.Result) any { return r.LinkBytes }, "everything, on all link directions"},
 	{"link_bytes_bound", func(r *sim.Result) any { return r.LinkBytesBound }, "payload, on a minimal tree"},
 	{"payload_link_bytes", func(r *sim.Result) any { return r.PayloadLinkBytes }, "payload, as it went"},

@@ -14,16 +14,18 @@ import (
 // What the flags mean to the simulator, with all of them and with none.
 func TestSimConfig(t *testing.T) {
 	defaults := sim.Config{
-		Op: "broadcast", Algo: "mcast", Bytes: 65536, Chains: 1, Subgroups: 1, ChainBy: "rank", Chunk: 4096,
+		Op: "broadcast", Algo: "mcast", Bytes: 65536, Chains: 1, Subgroups: 1, ChainBy: "rank", Chunk: 4096, Radix: 4,
 		Rate: 100e9, Latency: 500, Flow: "none", Timeout: 10 * time.Second, Seed: 1,
 	}
 	gather := defaults
 	gather.Op = "allgather"
+	reduce := defaults
+	reduce.Op, reduce.Algo, reduce.Bytes = "reduce-scatter", "recursive-halving", 4096
 	vector := gather
 	vector.Counts, vector.Bytes = []int64{1 << 20, 0, 7}, 1<<20
 	all := sim.Config{
 		Op: "broadcast", Algo: "mcast", Bytes: 8 << 20, Root: 2, InPlace: true,
-		Chains: 4, Subgroups: 3, ChainBy: "rack", Chunk: 1024, PSNBits: 20,
+		Chains: 4, Subgroups: 3, ChainBy: "rack", Chunk: 1024, PSNBits: 20, Radix: 8, Segment: 32 << 10,
 		Rate: 2.5e9, Latency: 2 * time.Microsecond, Queue: 65536, RecvQueue: 4 << 20, RecvCost: 100, Flow: "credit",
 		Loss: 0.01, LossAll: 0.001, Reorder: 0.05, Duplicate: 1,
 		Stalls:  []sim.Stall{{Rank: 1, At: time.Millisecond, For: 10 * time.Millisecond}, {Rank: 2, At: 0, For: 1}},
@@ -37,9 +39,10 @@ func TestSimConfig(t *testing.T) {
 		{"sim broadcast --topology star:3", defaults},
 		{"sim broadcast --topology star:3 --queue lossless --recv-queue unbounded", defaults},
 		{"sim allgather --topology star:3", gather},
+		{"sim reduce-scatter --topology star:3 --bytes 4K --algo recursive-halving", reduce},
 		{"sim allgather --topology star:3 --counts 1M,0,7", vector},
 		{"sim broadcast --topology star:3 --algo mcast --bytes 8M --root 2 --inplace --chains 4 --subgroups 3 --chain-by rack " +
-			"--chunk 1K --psn-bits 20 --rate 2.5gbit --latency 2us --queue 64K --recv-queue 4M --recv-cost 100ns --flow credit " +
+			"--chunk 1K --psn-bits 20 --radix 8 --segment 32K --rate 2.5gbit --latency 2us --queue 64K --recv-queue 4M --recv-cost 100ns --flow credit " +
 			"--loss 1% --loss-all 0.1% --reorder 0.05 --duplicate 100% --stall 1@1ms+10ms --stall 2@0+1ns --crash 0@100us --crash 1@1s " +
 			"--noise 3us --timeout 1s --deadline 1m --seed 18446744073709551615", all},
 	} {

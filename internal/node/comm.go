@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 
+	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
@@ -31,10 +32,25 @@ type comm struct {
 	scratch []*opState
 }
 
-// call is one Start: one round or several.
+// operation is what a round runs: a protocol.Op or a p2p.Op.
+type operation interface {
+	Step(now protocol.Time, ev protocol.Event, out []protocol.Action) []protocol.Action
+	Timer() protocol.Time
+	Phase() protocol.Phase
+	Times() protocol.Times
+	Stats() protocol.Stats
+	Fail()
+	WaitingOn() int
+	Missing() string
+}
+
+// call is one Start: one round or several, or a point-to-point plan.
 type call struct {
 	req     uint64
+	kind    protocol.Kind
+	rounds  int
 	plan    []*protocol.Geometry
+	p2p     *p2p.Plan
 	seq     uint64 // of its first round
 	round   int    // the round that runs or comes next
 	running bool
@@ -61,7 +77,9 @@ func (s *Spent) add(t protocol.Times) {
 
 // opState is one round in flight.
 type opState struct {
-	op   *protocol.Op
+	op   operation
+	mc   *protocol.Op // op, if it is one
+	pp   *p2p.Op      // likewise
 	seq  uint64
 	call *call
 	done bool // its buffers are the user's again
@@ -146,16 +164,24 @@ func (k *call) next() uint64 { return k.seq + uint64(k.round) }
 func (n *Node) begin(now protocol.Time, c *comm, k *call) {
 	seq := k.next()
 	st := &opState{seq: seq, call: k}
-	st.op = protocol.NewOp(protocol.Config{
-		Geometry: k.plan[k.round], Rank: c.rank, Comm: c.id, Seq: seq, Est: c.est,
-		Flow: n.cfg.Flow, Pool: n.pool, Batch: n.cfg.Batch, Overhead: n.cfg.Overhead,
-	})
+	open := Action{Kind: Open, Comm: c.id, Seq: seq, Req: k.req, Plan: k.p2p}
+	if k.p2p != nil {
+		st.pp = p2p.NewOp(p2p.Config{Plan: k.p2p, Comm: c.id, Seq: seq})
+		st.op = st.pp
+	} else {
+		open.Geometry = k.plan[k.round]
+		st.mc = protocol.NewOp(protocol.Config{
+			Geometry: open.Geometry, Rank: c.rank, Comm: c.id, Seq: seq, Est: c.est,
+			Flow: n.cfg.Flow, Pool: n.pool, Batch: n.cfg.Batch, Overhead: n.cfg.Overhead,
+		})
+		st.op = st.mc
+	}
 	slot := c.layout.Slot(seq)
 	c.slots[slot] = st
 	c.lastSeq[slot] = int64(seq)
 	c.live = append(c.live, st)
 	k.running = true
-	n.out = append(n.out, Action{Kind: Open, Comm: c.id, Seq: seq, Req: k.req, Geometry: k.plan[k.round]})
+	n.out = append(n.out, open)
 	n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvStart}, n.steps[:0]))
 	early := c.early[seq]
 	delete(c.early, seq)
@@ -176,7 +202,7 @@ func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 		n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvMsg, From: from, Msg: m}, n.steps[:0]))
 		return
 	}
-	if int64(m.Seq) <= c.lastSeq[c.layout.Slot(m.Seq)] || m.Kind != protocol.MsgBarrier {
+	if int64(m.Seq) <= c.lastSeq[c.layout.Slot(m.Seq)] || (m.Kind != protocol.MsgBarrier && m.Kind != protocol.MsgReady) {
 		n.stats.Stale++
 		return
 	}
@@ -197,9 +223,11 @@ func (n *Node) do(now protocol.Time, c *comm, st *opState, acts []protocol.Actio
 		case protocol.ActSend:
 			n.send(c.members[a.To], &a.Msg)
 		case protocol.ActMulticast:
-			n.out = append(n.out, Action{Kind: Multicast, Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.op.Geometry()})
+			n.out = append(n.out, Action{Kind: Multicast, Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.mc.Geometry()})
 		case protocol.ActRead:
-			n.out = append(n.out, Action{Kind: Read, To: c.members[a.To], Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.op.Geometry()})
+			n.out = append(n.out, Action{Kind: Read, To: c.members[a.To], Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.mc.Geometry()})
+		case protocol.ActPut:
+			n.out = append(n.out, Action{Kind: Put, To: c.members[a.To], Comm: c.id, Seq: st.seq, PSN: a.PSN, Off: a.Off, Len: a.Len})
 		case protocol.ActComplete:
 			n.completed(now, c, st)
 		case protocol.ActClosed:
@@ -222,7 +250,7 @@ func (n *Node) completed(now protocol.Time, c *comm, st *opState) {
 	k.running, k.trace = false, nil
 	k.spent.add(st.op.Times())
 	n.out = append(n.out, Action{Kind: Release, Comm: c.id, Seq: st.seq})
-	if k.round++; k.round < len(k.plan) {
+	if k.round++; k.round < k.rounds {
 		n.advance(now, c)
 		return
 	}

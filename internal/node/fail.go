@@ -47,9 +47,8 @@ func (n *Node) breakComm(c *comm, v verdict) {
 // failCall ends a call with the communicator's verdict, at once if it touches no
 // buffer, or when it is quiet.
 func (n *Node) failCall(c *comm, k *call) {
-	g := k.plan[min(k.round, len(k.plan)-1)]
 	err := &Error{
-		Comm: c.id, Seq: k.seq, Op: g.Kind(), Phase: protocol.Queued,
+		Comm: c.id, Seq: k.seq, Op: k.kind, Phase: protocol.Queued,
 		Culprit: c.broken.culprit, Reason: c.broken.reason, Missing: "everything",
 	}
 	if !k.running {

@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 
+	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
@@ -26,9 +27,10 @@ type ActionKind uint8
 // Actions.
 const (
 	Send      ActionKind = iota // To, Msg
-	Open                        // Comm, Seq, Req, Geometry: a round of Req begins; from here on let its buffers be written and read
+	Open                        // Comm, Seq, Req, Geometry or Plan: a round of Req begins; from here on let its buffers be written and read
 	Multicast                   // Comm, Seq, Sub, PSN, N
 	Read                        // To, Comm, Seq, Sub, PSN, N
+	Put                         // To, Comm, Seq, PSN, Off, Len: send a range of the buffer, as the PSN-th to To; then call Sent with 1
 	Release                     // Comm, Seq: the round no longer touches its buffers, nor does anyone
 	Quiesce                     // Comm, Seq: let nothing touch the buffers any more, then call Quiesced
 	Done                        // Req, Err, Spent: a call has ended
@@ -44,11 +46,13 @@ type Action struct {
 	Seq      uint64
 	Sub      int
 	PSN, N   uint32
+	Off, Len int64
 	Msg      protocol.Msg
 	Req      uint64
 	Err      *Error
 	Spent    Spent
 	Geometry *protocol.Geometry
+	Plan     *p2p.Plan
 }
 
 // Stats counts what a Node saw.
@@ -123,15 +127,32 @@ func (n *Node) Start(now protocol.Time, comm uint32, req uint64, plan []*protoco
 	if plan[0].Size() != len(c.members) {
 		return fmt.Errorf("%w: %d, the communicator has %d", ErrSize, plan[0].Size(), len(c.members))
 	}
-	k := &call{req: req, plan: plan, seq: c.nextSeq, startAt: now}
-	c.nextSeq += uint64(len(plan))
+	n.start(now, c, &call{req: req, kind: plan[0].Kind(), plan: plan, rounds: len(plan)})
+	return nil
+}
+
+// StartPlan begins a call that runs point to point; p is this rank's plan.
+func (n *Node) StartPlan(now protocol.Time, comm uint32, req uint64, p *p2p.Plan) error {
+	c := n.comms[comm]
+	if c == nil {
+		return fmt.Errorf("%w: %d", ErrComm, comm)
+	}
+	if p.Size != len(c.members) || p.Rank != c.rank {
+		return fmt.Errorf("%w: rank %d of %d, the communicator has %d and we are %d", ErrSize, p.Rank, p.Size, len(c.members), c.rank)
+	}
+	n.start(now, c, &call{req: req, kind: p.Kind, p2p: p, rounds: 1})
+	return nil
+}
+
+func (n *Node) start(now protocol.Time, c *comm, k *call) {
+	k.seq, k.startAt = c.nextSeq, now
+	c.nextSeq += uint64(k.rounds)
 	c.calls = append(c.calls, k)
 	if c.broken != nil {
 		n.failCall(c, k)
-		return nil
+		return
 	}
 	n.advance(now, c)
-	return nil
 }
 
 // Actions returns what there is to do and forgets it. The slice is valid
@@ -160,10 +181,31 @@ func (s *Stats) add(o protocol.Stats) {
 	s.Foreign += o.Foreign
 }
 
-// A Place says where a datagram's payload belongs.
+// A Place says where a payload belongs in the receive buffer.
 type Place struct {
-	Seq uint64
-	Off int64
+	Seq    uint64
+	Off    int64
+	Reduce bool // add it to what is there
+}
+
+// Data takes the nth piece of an operation that a peer sent with Put. If ok, it
+// belongs where the Place says, before anything else happens.
+func (n *Node) Data(now protocol.Time, from int, comm uint32, seq uint64, nth uint32, length int64) (p Place, ok bool) {
+	n.live.heard(now, from)
+	c := n.comms[comm]
+	if c == nil {
+		n.stats.Stale++
+		return Place{}, false
+	}
+	r, member := c.rankOf(from)
+	st := c.find(seq)
+	if !member || st == nil || st.pp == nil {
+		n.stats.Stale++
+		return Place{}, false
+	}
+	recv, ok, steps := st.pp.Data(now, r, nth, length, n.steps[:0])
+	n.do(now, c, st, steps)
+	return Place{Seq: seq, Off: recv.Off, Reduce: recv.Reduce}, ok
 }
 
 // Chunk takes a datagram of a communicator's subgroup. If ok, its payload
@@ -175,12 +217,12 @@ func (n *Node) Chunk(now protocol.Time, comm uint32, sub int, imm uint32, length
 		return Place{}, false
 	}
 	slot, psn := c.layout.Split(imm)
-	if int(slot) >= len(c.slots) || c.slots[slot] == nil {
+	if int(slot) >= len(c.slots) || c.slots[slot] == nil || c.slots[slot].mc == nil {
 		n.stats.Stale++
 		return Place{}, false
 	}
 	st := c.slots[slot]
-	off, v, steps := st.op.Chunk(now, sub, psn, length, n.steps[:0])
+	off, v, steps := st.mc.Chunk(now, sub, psn, length, n.steps[:0])
 	if len(steps) > 0 {
 		n.do(now, c, st, steps)
 	}

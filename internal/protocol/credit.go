@@ -104,12 +104,16 @@ func (o *Op) noted(now Time) {
 	}
 }
 
-// passAt is when what was announced counts as consumed, if no datagram comes.
+// passAt is when what was announced counts as consumed.
 func (o *Op) passAt() Time {
-	if !o.cr.noted {
+	c, p := &o.cr, o.cfg.Pool
+	switch {
+	case !c.noted:
 		return Never
+	case p.taken-c.notedTaken >= p.size:
+		return c.notedAt // the queue is past it, whoever's datagrams they were
 	}
-	return max(o.cr.notedAt, o.cfg.Pool.takenAt) + o.cfg.Est.alpha
+	return max(c.notedAt, p.takenAt) + o.cfg.Est.alpha
 }
 
 // joinPool sets what we grant to begin with.
@@ -159,7 +163,7 @@ func (o *Op) consumedMore(now Time, out []Action) []Action {
 	if !c.on || !c.joined {
 		return out
 	}
-	if c.noted && (o.cfg.Pool.taken-c.notedTaken >= o.cfg.Pool.size || now >= o.passAt()) {
+	if now >= o.passAt() {
 		c.noted = false
 		for i := range o.recv {
 			o.recv[i].passAll()

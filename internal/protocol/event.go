@@ -33,6 +33,7 @@ const (
 	ActComplete                    // the buffers are the user's again
 	ActClosed                      // nothing more will come from this Op
 	ActMismatch                    // To, Msg: that rank called something else, namely Msg.Call
+	ActPut                         // To, PSN, Off, Len: send a range of our buffer on the reliable path, as the PSN-th to To
 )
 
 // An Action is what an Op asks of its driver. All of it must be carried out
@@ -42,5 +43,7 @@ type Action struct {
 	To     int
 	Sub    int
 	PSN, N uint32
+	Off    int64
+	Len    int64
 	Msg    Msg
 }

@@ -11,18 +11,21 @@ import (
 // Kind is what a collective does.
 type Kind uint8
 
-// The collectives that ride on multicast.
+// Collectives. The first two ride on multicast; all of them have point-to-point
+// plans (package p2p).
 const (
 	Broadcast Kind = 1 + iota
 	Allgather
+	ReduceScatter
+	Allreduce
+	BarrierCall
 )
 
+var kindNames = [...]string{Broadcast: "broadcast", Allgather: "allgather", ReduceScatter: "reduce-scatter", Allreduce: "allreduce", BarrierCall: "barrier"}
+
 func (k Kind) String() string {
-	switch k {
-	case Broadcast:
-		return "broadcast"
-	case Allgather:
-		return "allgather"
+	if k > 0 && int(k) < len(kindNames) {
+		return kindNames[k]
 	}
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }

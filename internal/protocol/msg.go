@@ -16,6 +16,7 @@ const (
 	MsgGrantUp                      // Grant: the least in my subtree
 	MsgGrant                        // Grant: the least of all
 	MsgMark                         // Rank, Flag, Counts: what a stalled sender has sent so far, by subgroup
+	MsgReady                        // Digest, Call: you may send to me (package p2p)
 )
 
 // Messages between processes (package node).

@@ -13,12 +13,13 @@ const (
 	Multicast
 	Fetch
 	Handshake
+	Transfer // of a point-to-point plan (package p2p)
 	Lingering
 	Closed
 	Failed
 )
 
-var phaseNames = [...]string{"queued", "barrier", "multicast", "fetch", "handshake", "lingering", "closed", "failed"}
+var phaseNames = [...]string{"queued", "barrier", "multicast", "fetch", "handshake", "transfer", "lingering", "closed", "failed"}
 
 func (p Phase) String() string {
 	if int(p) < len(phaseNames) {

@@ -77,7 +77,7 @@ func (o *Op) pump(now Time, out []Action) []Action {
 	s := &o.snd
 	s.blocked = false
 	lead := o.lead()
-	for s.active && s.handed < s.total && s.handed-s.done < 2*o.cfg.Batch && now >= s.nextAt {
+	for o.phase >= Multicast && s.active && s.handed < s.total && s.handed-s.done < 2*o.cfg.Batch && now >= s.nextAt {
 		psn, n := o.batch(lead)
 		if n = o.credit(n); n == 0 {
 			s.blocked = true

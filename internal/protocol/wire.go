@@ -33,10 +33,9 @@ func AppendMsg(b []byte, m *Msg) []byte {
 	case MsgBarrier:
 		b = append(b, m.Round)
 		b = le.AppendUint64(b, m.Grant)
-		b = le.AppendUint64(b, m.Digest)
-		b = append(b, byte(m.Call.Kind))
-		b = le.AppendUint32(b, m.Call.Root)
-		b = le.AppendUint64(b, m.Call.Bytes)
+		b = appendCall(b, m)
+	case MsgReady:
+		b = appendCall(b, m)
 	case MsgFetch, MsgAvail:
 		b = le.AppendUint16(b, m.Sub)
 		b = le.AppendUint16(b, uint16(len(m.Ranges)))
@@ -65,6 +64,13 @@ func AppendMsg(b []byte, m *Msg) []byte {
 	return b
 }
 
+func appendCall(b []byte, m *Msg) []byte {
+	b = binary.LittleEndian.AppendUint64(b, m.Digest)
+	b = append(b, byte(m.Call.Kind))
+	b = binary.LittleEndian.AppendUint32(b, m.Call.Root)
+	return binary.LittleEndian.AppendUint64(b, m.Call.Bytes)
+}
+
 func b2u(v bool) byte {
 	if v {
 		return 1
@@ -78,8 +84,10 @@ func ParseMsg(b []byte) (Msg, error) {
 	m := Msg{Kind: MsgKind(d.u8()), Comm: d.u32(), Seq: d.u64()}
 	switch m.Kind {
 	case MsgBarrier:
-		m.Round, m.Grant, m.Digest = d.u8(), d.u64(), d.u64()
-		m.Call = CallInfo{Kind: Kind(d.u8()), Root: d.u32(), Bytes: d.u64()}
+		m.Round, m.Grant = d.u8(), d.u64()
+		d.call(&m)
+	case MsgReady:
+		d.call(&m)
 	case MsgFetch, MsgAvail:
 		m.Sub = d.u16()
 		if n := d.count(8, MaxRanges); n > 0 {
@@ -140,6 +148,11 @@ func (d *decoder) u8() uint8   { return d.take(1)[0] }
 func (d *decoder) u16() uint16 { return binary.LittleEndian.Uint16(d.take(2)) }
 func (d *decoder) u32() uint32 { return binary.LittleEndian.Uint32(d.take(4)) }
 func (d *decoder) u64() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
+
+func (d *decoder) call(m *Msg) {
+	m.Digest = d.u64()
+	m.Call = CallInfo{Kind: Kind(d.u8()), Root: d.u32(), Bytes: d.u64()}
+}
 
 // flag takes a bool; other values than 0 and 1 have no meaning yet.
 func (d *decoder) flag() bool {

@@ -18,7 +18,7 @@ func (h *host) do(a *node.Action) {
 	case node.Open:
 		c := w.calls[a.Req]
 		m := c.mem[c.rankOf(h.id)]
-		if a.Geometry == c.plan[0] {
+		if a.Plan != nil || a.Geometry == c.plan[0] {
 			m.copyOwn()
 		}
 		h.regions[opKey{a.Comm, a.Seq}] = &region{mem: m, geo: a.Geometry, open: true}
@@ -32,6 +32,8 @@ func (h *host) do(a *node.Action) {
 		k.comm, k.seq, k.sub, k.psn, k.n = a.Comm, a.Seq, a.Sub, a.PSN, a.N
 		k.size = readHeader
 		h.inject(k)
+	case node.Put:
+		h.sendRange(a)
 	case node.Release:
 		h.revoke(a)
 	case node.Quiesce:
@@ -82,6 +84,34 @@ func (h *host) multicast(a *node.Action) {
 	}
 }
 
+// sendRange sends a range of the buffer to one rank, in packets that hold at
+// most one chunk.
+func (h *host) sendRange(a *node.Action) {
+	w := h.w
+	r := h.regions[opKey{a.Comm, a.Seq}]
+	c := r.mem.c
+	for off, end := a.Off, a.Off+a.Len; ; {
+		k := w.pools.packet()
+		k.kind, k.lane, k.src, k.dst = pktPut, laneBulk, h.id, a.To
+		k.comm, k.seq, k.psn, k.n, k.all = a.Comm, a.Seq, a.PSN, 1, a.Len
+		k.off, k.from = off, r
+		if off < end {
+			k.bytes = int(min(c.cut(off), end) - off)
+			if w.ownerReads != nil && !c.reduces {
+				k.cell = c.cell(off)
+			}
+		}
+		off += int64(k.bytes)
+		k.last = off >= end
+		k.size = int64(k.bytes) + putHeader
+		last := k.last
+		h.inject(k)
+		if last {
+			return
+		}
+	}
+}
+
 // leaves is the NIC starting to send a packet: it reads the payload now. It
 // reports false if the packet has nothing to carry any more.
 func (w *world) leaves(id int, k *packet) bool {
@@ -96,7 +126,9 @@ func (w *world) leaves(id int, k *packet) bool {
 			}
 			return false
 		}
-		k.from.mem.load(&k.pay, k.off, k.at, k.bytes, k.kind == pktChunk)
+		if k.bytes > 0 {
+			k.from.mem.load(&k.pay, k.off, k.at, k.bytes, k.kind == pktChunk)
+		}
 	}
 	h.sent += k.size
 	k.born = w.now

@@ -15,11 +15,11 @@ import (
 
 // Config describes one simulated collective.
 type Config struct {
-	Op       string          // "broadcast" or "allgather"
-	Algo     string          // "mcast"
+	Op       string          // "broadcast", "allgather", "reduce-scatter", "allreduce" or "barrier"
+	Algo     string          // one of Algorithms(Op)
 	Topology *topology.Graph // one rank per host, rank i on host i
 
-	Bytes   int64   // what one rank sends
+	Bytes   int64   // what one rank sends; in a reduce-scatter, what one rank receives
 	Counts  []int64 // allgather with a size per rank; overrides Bytes
 	Root    int     // broadcast only
 	InPlace bool    // the send buffer is the rank's block of the receive buffer
@@ -29,6 +29,8 @@ type Config struct {
 	ChainBy   string // "rank" or "rack"
 	Chunk     int    // payload bytes of one datagram
 	PSNBits   int    // bits of the immediate that number chunks; 0: the protocol's default
+	Radix     int    // of knomial; 0: 4
+	Segment   int64  // point-to-point algorithms pipeline in pieces of this size; 0: the algorithm's default
 
 	Rate      float64       // of a host link, bit/s
 	Latency   time.Duration // of one link, its switch included
@@ -73,6 +75,7 @@ type Phases struct {
 	Multicast float64 `json:"multicast_us"`
 	Fetch     float64 `json:"fetch_us"`
 	Handshake float64 `json:"handshake_us"`
+	Transfer  float64 `json:"transfer_us,omitempty"` // point-to-point algorithms have no other
 }
 
 // RankError is how the operation ended on a rank that did not complete it.

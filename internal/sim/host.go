@@ -20,6 +20,12 @@ type opKey struct {
 	seq  uint64
 }
 
+type putKey struct {
+	opKey
+	src int
+	nth uint32
+}
+
 // host is one machine: a NIC that the network reaches, a processor that may
 // be stopped, and a node. Its two sides are independent: datagrams queue for the
 // receive workers, everything else for the control thread.
@@ -43,6 +49,7 @@ type host struct {
 	ctlAt     int64         // with noise: when the last message is handled
 	inOrder   map[int]int64
 
+	puts    map[putKey][]*packet // sends of others that have not all arrived
 	regions map[opKey]*region
 	last    opKey // the region looked up last
 	lastReg *region
@@ -217,7 +224,13 @@ func (h *host) drained() {
 
 // start makes a call.
 func (h *host) start(c *collective) {
-	if err := h.node.Start(ns(h.w.now), c.comm, c.req, c.plan); err != nil {
+	var err error
+	if c.plan != nil {
+		err = h.node.Start(ns(h.w.now), c.comm, c.req, c.plan)
+	} else {
+		err = h.node.StartPlan(ns(h.w.now), c.comm, c.req, c.p2p(c.rankOf(h.id)))
+	}
+	if err != nil {
 		h.w.violate("rank %d could not start: %v", h.id, err)
 	}
 	h.act()
@@ -229,7 +242,7 @@ func (h *host) chunk(k *packet) {
 	p, ok := h.node.Chunk(ns(h.w.now), k.comm, k.sub, k.imm, k.bytes)
 	if ok {
 		if r := h.region(opKey{k.comm, p.Seq}); r != nil && r.open {
-			r.mem.place(p.Off, &k.pay)
+			r.mem.place(p.Off, &k.pay, false)
 		} else {
 			h.w.violate("rank %d placed a chunk after its buffers were free", h.id)
 		}
@@ -253,6 +266,13 @@ func (h *host) reliable(k *packet) {
 		h.serve(k)
 	case pktResponse:
 		h.readData(k)
+	case pktPut:
+		key := putKey{opKey{k.comm, k.seq}, k.src, k.psn}
+		h.puts[key] = append(h.puts[key], k)
+		if !k.last {
+			return
+		}
+		fallthrough
 	default:
 		if h.w.now < h.stalled {
 			h.control = append(h.control, event{kind: evDeliver, pkt: k})
@@ -263,6 +283,10 @@ func (h *host) reliable(k *packet) {
 }
 
 func (h *host) message(k *packet) {
+	if k.kind == pktPut {
+		h.put(k)
+		return
+	}
 	m, err := protocol.ParseMsg(k.msg)
 	if err != nil {
 		h.w.violate("rank %d sent a message that does not decode: %v", k.src, err)
@@ -270,6 +294,26 @@ func (h *host) message(k *packet) {
 		h.node.Message(ns(h.w.now), k.src, &m)
 	}
 	h.w.pools.release(k)
+	h.act()
+}
+
+// put hands a send that has arrived to the node, and its pieces to where the
+// node says.
+func (h *host) put(last *packet) {
+	key := putKey{opKey{last.comm, last.seq}, last.src, last.psn}
+	p, ok := h.node.Data(ns(h.w.now), last.src, last.comm, last.seq, last.psn, last.all)
+	r := h.region(key.opKey)
+	if ok && (r == nil || !r.open) {
+		h.w.violate("rank %d got data after its buffers were free", h.id)
+	}
+	first := h.puts[key][0].off
+	for _, k := range h.puts[key] {
+		if ok && k.bytes > 0 && r != nil && r.open {
+			r.mem.place(p.Off+k.off-first, &k.pay, p.Reduce)
+		}
+		h.w.pools.release(k)
+	}
+	delete(h.puts, key)
 	h.act()
 }
 
@@ -303,7 +347,7 @@ func (h *host) readData(k *packet) {
 	r := h.regions[opKey{k.comm, k.seq}]
 	switch {
 	case r != nil && r.open:
-		r.mem.place(k.off, &k.pay)
+		r.mem.place(k.off, &k.pay, false)
 		if k.last {
 			h.node.ReadDone(ns(h.w.now), k.comm, k.seq, k.sub, k.psn, k.n)
 		}

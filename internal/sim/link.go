@@ -110,13 +110,13 @@ func (w *world) transmit(l *link, k *packet, h *hop) {
 		l.held[k.lane] += k.size
 	}
 	l.bytes += k.size
-	if k.kind == pktChunk || k.kind == pktResponse {
+	if k.bytes > 0 {
 		l.payload += int64(k.bytes)
 		if k.cell >= 0 {
 			w.crossings.note(int(l.id), k.cell)
 		}
 	}
-	if l.host >= 0 && k.kind == pktChunk && k.last {
+	if l.host >= 0 && (k.kind == pktChunk || k.kind == pktPut) && k.last {
 		k.refs++
 		w.push(l.until, evSent, l.host, k)
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sort"
 
+	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
@@ -40,6 +41,10 @@ type region struct {
 
 func newMemory(c *collective, rank int) *memory {
 	m := &memory{c: c, rank: rank}
+	if c.reduces {
+		m.reduceInput()
+		return m
+	}
 	own := c.counts[rank]
 	if c.move {
 		m.recv = make([]byte, c.displs[len(c.counts)])
@@ -63,8 +68,28 @@ func newMemory(c *collective, rank int) *memory {
 	return m
 }
 
+// reduceInput makes buffers for a reduction: the input, as large as all blocks,
+// and a copy of it that turns into the result.
+func (m *memory) reduceInput() {
+	c := m.c
+	if c.move {
+		m.send, m.recv = make([]byte, c.total()), make([]byte, c.total())
+		c.fill(m.send, m.rank)
+		return
+	}
+	m.sendTags, m.recvTags = make([]uint32, c.cells[len(c.counts)]), make([]uint32, c.cells[len(c.counts)])
+	for i := range m.sendTags {
+		m.sendTags[i] = c.input(m.rank, i)
+	}
+}
+
 // copyOwn puts the rank's own block in place, as every library does first.
 func (m *memory) copyOwn() {
+	if m.c.reduces {
+		copy(m.recv, m.send)
+		copy(m.recvTags, m.sendTags)
+		return
+	}
 	if m.c.inPlace {
 		return
 	}
@@ -88,21 +113,34 @@ func (m *memory) load(p *payload, off, at int64, n int, own bool) {
 	}
 }
 
-func (m *memory) place(off int64, p *payload) {
-	if m.c.move {
+func (m *memory) place(off int64, p *payload, reduce bool) {
+	switch {
+	case m.c.move && reduce:
+		for i, x := range p.data {
+			m.recv[off+int64(i)] += x
+		}
+	case m.c.move:
 		copy(m.recv[off:off+int64(len(p.data))], p.data)
-	} else {
+	case reduce:
+		m.recvTags[m.c.cell(off)] += p.tag
+	default:
 		m.recvTags[m.c.cell(off)] = p.tag
 	}
 }
 
-// verify compares the receive buffer with what all ranks contributed.
+// verify compares the result with what all ranks contributed. After a
+// Reduce-Scatter only the own block is one.
 func (m *memory) verify() bool {
-	if m.c.move {
-		return bytes.Equal(m.recv, m.c.want())
+	c := m.c
+	first, last := 0, len(c.counts)
+	if c.kind == protocol.ReduceScatter {
+		first, last = m.rank, m.rank+1
 	}
-	for i, t := range m.recvTags {
-		if t != m.c.tag(i) {
+	if c.move {
+		return bytes.Equal(m.recv[c.displs[first]:c.displs[last]], c.want()[c.displs[first]:c.displs[last]])
+	}
+	for i := c.cells[first]; i < c.cells[last]; i++ {
+		if m.recvTags[i] != c.wantTag(i) {
 			return false
 		}
 	}
@@ -155,12 +193,16 @@ type collective struct {
 	displs  []int64 // len(counts)+1
 	cells   []int   // first chunk of each block, numbered over all blocks
 	chunk   int
+	kind    protocol.Kind
 	inPlace bool
+	reduces bool
 	uniform bool // all ranks contribute equally much
 	move    bool
 	seed    uint64
 	expect  []byte
-	plan    []*protocol.Geometry
+	sums    []uint32
+	plan    []*protocol.Geometry     // multicast, or
+	p2p     func(rank int) *p2p.Plan // point to point
 	mem     []*memory
 
 	ended  int
@@ -170,7 +212,8 @@ type collective struct {
 
 func newCollective(req uint64, comm uint32, members []int, plan []*protocol.Geometry, s protocol.Shape, inPlace bool, seed uint64) *collective {
 	c := &collective{
-		req: req, comm: comm, members: members, plan: plan, counts: s.Counts, chunk: s.Chunk,
+		req: req, comm: comm, members: members, plan: plan, counts: s.Counts, chunk: s.Chunk, kind: s.Kind,
+		reduces: s.Kind == protocol.ReduceScatter || s.Kind == protocol.Allreduce,
 		inPlace: inPlace || s.Kind == protocol.Broadcast, seed: seed ^ req*0x9e3779b97f4a7c15,
 		ranks: make([]outcome, len(members)),
 	}
@@ -181,7 +224,7 @@ func newCollective(req uint64, comm uint32, members []int, plan []*protocol.Geom
 		c.displs[i+1] = c.displs[i] + n
 		c.cells[i+1] = c.cells[i] + int((n+int64(s.Chunk)-1)/int64(s.Chunk))
 	}
-	c.move = c.displs[len(s.Counts)] <= moveLimit/int64(len(members))
+	c.move = c.total() <= moveLimit/int64(len(members))
 	c.mem = make([]*memory, len(members))
 	for i := range c.mem {
 		c.mem[i] = newMemory(c, i)
@@ -201,9 +244,22 @@ func (c *collective) fill(b []byte, rank int) {
 	}
 }
 
+func (c *collective) total() int64 { return c.displs[len(c.counts)] }
+
 func (c *collective) want() []byte {
-	if c.expect == nil {
-		c.expect = make([]byte, c.displs[len(c.counts)])
+	switch {
+	case c.expect != nil:
+	case c.reduces:
+		c.expect = make([]byte, c.total())
+		in := make([]byte, c.total())
+		for r := range c.counts {
+			c.fill(in, r)
+			for i, x := range in {
+				c.expect[i] += x
+			}
+		}
+	default:
+		c.expect = make([]byte, c.total())
 		for r, n := range c.counts {
 			c.fill(c.expect[c.displs[r]:][:n], r)
 		}
@@ -219,13 +275,41 @@ func (c *collective) tag(cell int) uint32 {
 	return uint32(x>>32) | 1
 }
 
+// input is the tag of a chunk of a rank's input to a reduction.
+func (c *collective) input(rank, cell int) uint32 { return c.tag(cell*len(c.counts) + rank) }
+
+// wantTag is the tag that a chunk of the result must have.
+func (c *collective) wantTag(cell int) uint32 {
+	if !c.reduces {
+		return c.tag(cell)
+	}
+	if c.sums == nil {
+		c.sums = make([]uint32, c.cells[len(c.counts)])
+		for i := range c.sums {
+			for r := range c.counts {
+				c.sums[i] += c.input(r, i)
+			}
+		}
+	}
+	return c.sums[cell]
+}
+
+// blockAt is the block that holds an offset of the receive buffer.
+func (c *collective) blockAt(off int64) int {
+	if c.uniform {
+		return int(off / c.counts[0])
+	}
+	return sort.Search(len(c.counts), func(i int) bool { return c.displs[i+1] > off })
+}
+
+// cut is where the chunk at an offset ends.
+func (c *collective) cut(off int64) int64 {
+	r := c.blockAt(off)
+	return min(off+int64(c.chunk)-(off-c.displs[r])%int64(c.chunk), c.displs[r+1])
+}
+
 // cell is the chunk at an offset of the receive buffer.
 func (c *collective) cell(off int64) int {
-	r := 0
-	if c.uniform {
-		r = int(off / c.counts[0])
-	} else {
-		r = sort.Search(len(c.counts), func(i int) bool { return c.displs[i+1] > off })
-	}
+	r := c.blockAt(off)
 	return c.cells[r] + int((off-c.displs[r])/int64(c.chunk))
 }

@@ -10,6 +10,7 @@ const (
 	rcHeader       = 26
 	readHeader     = rcHeader + 16
 	responseHeader = rcHeader + 4
+	putHeader      = rcHeader + 24 // communicator, operation, which send, length
 )
 
 type packetKind uint8
@@ -19,6 +20,7 @@ const (
 	pktMessage                    // a reliable message
 	pktRead                       // a request to read n chunks
 	pktResponse                   // one chunk of the answer
+	pktPut                        // a piece of a point-to-point send
 )
 
 // Virtual lanes of a link: control goes first and is never behind bulk.
@@ -46,6 +48,7 @@ type packet struct {
 	sub  int
 	psn  uint32
 	n    uint32 // chunks of the batch or read it belongs to
+	all  int64  // bytes of the send it belongs to
 	imm  uint32
 	msg  []byte
 

@@ -2,22 +2,29 @@ package sim
 
 import (
 	"fmt"
+
+	"github.com/allcast/allcast/internal/protocol"
 )
 
 // result gathers what a run of one collective measured.
 func (w *world) result(c *collective) *Result {
-	g := c.plan[0]
 	r := &Result{
 		Op: w.cfg.Op, Algo: w.cfg.Algo, Nodes: w.g.Hosts, Topology: w.g.Name, Bytes: w.cfg.Bytes, Seed: w.cfg.Seed,
-		Chains: max(1, g.Chains()), Subgroups: g.Subgroups(), Chunk: c.chunk, Flow: w.cfg.Flow,
+		Chunk: c.chunk, Flow: w.cfg.Flow,
 		MaxCrossings: w.crossings.most, RootFetches: w.rootFetches, MaxOwnerReads: w.maxOwnerReads,
 		DroppedChunks: w.dropped, Events: w.events, Errors: []RankError{},
+	}
+	if c.plan != nil {
+		r.Chains, r.Subgroups = max(1, c.plan[0].Chains()), c.plan[0].Subgroups()
 	}
 	for i := range w.links {
 		r.LinkBytes += w.links[i].bytes
 		r.PayloadLinkBytes += w.links[i].payload
 	}
-	r.LinkBytesBound = c.displs[len(c.counts)] * int64(w.trees[0].Links(0))
+	r.LinkBytesBound = c.total() * int64(w.trees[0].Links(0))
+	if c.kind == protocol.Allreduce {
+		r.LinkBytesBound *= 2 // up and down
+	}
 	for _, h := range w.hosts {
 		r.SentBytes = max(r.SentBytes, h.sent)
 		s := h.node.Stats()
@@ -48,7 +55,10 @@ func (w *world) bound(r *Result, c *collective) {
 	if len(c.counts) == 1 {
 		return
 	}
-	port := max(most, all-least) // sending, or receiving what the others send
+	port := max(most, all-least) // sending, or receiving what the others send; for a reduction the other way round
+	if c.kind == protocol.Allreduce && w.cfg.Algo != "inc" {
+		port = 2 * all * int64(len(c.counts)-1) / int64(len(c.counts))
+	}
 	r.BoundUS = float64(port)*8e6/w.cfg.Rate + float64(w.longestPath())/1e6
 }
 
@@ -80,7 +90,13 @@ func (w *world) outcomes(r *Result, c *collective) {
 		o := c.ranks[last]
 		r.TimeUS = float64(o.at) / 1e6
 		us := func(t int64) float64 { return float64(t) / 1e3 }
-		r.Phases = Phases{us(int64(o.spent.Barrier)), us(int64(o.spent.Multicast)), us(int64(o.spent.Fetch)), us(int64(o.spent.Handshake))}
+		r.Phases = Phases{
+			Barrier: us(int64(o.spent.Barrier)), Multicast: us(int64(o.spent.Multicast)),
+			Fetch: us(int64(o.spent.Fetch)), Handshake: us(int64(o.spent.Handshake)),
+		}
+		if c.plan == nil {
+			r.Phases = Phases{Transfer: us(int64(o.spent.Multicast))}
+		}
 	}
 	if w.broken == "" && !intact {
 		w.broken = "a buffer was written after it was free"

@@ -3,18 +3,30 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
 // ErrConfig marks a Config that makes no sense.
 var ErrConfig = errors.New("bad simulation")
 
-// Algorithms lists what can be simulated, by operation.
+// Algorithms lists what can be simulated, by operation; the first is the default.
 var Algorithms = map[string][]string{
-	"broadcast": {"mcast"},
-	"allgather": {"mcast"},
+	"broadcast":      {"mcast", "binomial", "knomial", "binary", "chain", "scatter-allgather"},
+	"allgather":      {"mcast", "ring", "linear", "recursive-doubling", "bruck"},
+	"reduce-scatter": {"ring", "recursive-halving"},
+	"allreduce":      {"ring", "recursive-halving"},
+	"barrier":        {"dissemination"},
+}
+
+var kinds = map[string]protocol.Kind{
+	"broadcast": protocol.Broadcast, "allgather": protocol.Allgather, "reduce-scatter": protocol.ReduceScatter,
+	"allreduce": protocol.Allreduce, "barrier": protocol.BarrierCall,
 }
 
 // Run carries out one simulated collective. It returns an error for a Config
@@ -29,10 +41,6 @@ func Run(cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := protocol.Plan(shape, w.layout)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
-	}
 	members := make([]int, cfg.Topology.Hosts)
 	for i := range members {
 		members[i] = i
@@ -42,7 +50,10 @@ func Run(cfg Config) (*Result, error) {
 			return nil, err
 		}
 	}
-	c := newCollective(1, 0, members, plan, shape, cfg.InPlace, cfg.Seed)
+	c, err := w.collective(shape, members)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
 	w.crossings = newCrossings(len(w.links), c.cells[len(c.counts)])
 	w.ownerReads = make([]uint16, c.cells[len(c.counts)])
 	w.call(c, func(int) int64 { return 0 })
@@ -56,6 +67,37 @@ func Run(cfg Config) (*Result, error) {
 	r := w.result(c)
 	r.WallMS = float64(time.Since(began).Microseconds()) / 1000
 	return r, nil
+}
+
+// collective prepares the call that the Config asks for.
+func (w *world) collective(shape protocol.Shape, members []int) (*collective, error) {
+	cfg := &w.cfg
+	if cfg.Algo == "mcast" {
+		plan, err := protocol.Plan(shape, w.layout)
+		if err != nil {
+			return nil, err
+		}
+		return newCollective(1, 0, members, plan, shape, cfg.InPlace, cfg.Seed), nil
+	}
+	spec := func(rank int) p2p.Spec {
+		return p2p.Spec{
+			Kind: shape.Kind, Rank: rank, Size: len(members), Root: cfg.Root, Bytes: cfg.Bytes, Counts: shape.Counts,
+			Radix: cfg.Radix, Segment: cfg.Segment, Align: int64(cfg.Chunk),
+		}
+	}
+	if _, err := p2p.New(cfg.Algo, spec(0)); err != nil {
+		return nil, err
+	}
+	c := newCollective(1, 0, members, nil, shape, cfg.InPlace, cfg.Seed)
+	c.p2p = func(rank int) *p2p.Plan {
+		p, err := p2p.New(cfg.Algo, spec(rank))
+		if err != nil {
+			w.violate("no plan for rank %d: %v", rank, err)
+			p = &p2p.Plan{Kind: shape.Kind, Rank: rank, Size: len(members)}
+		}
+		return p
+	}
+	return c, nil
 }
 
 // schedule lets the configured faults happen.
@@ -91,13 +133,18 @@ func (cfg Config) complete() (Config, protocol.Shape, error) {
 	}
 	cfg.defaults()
 	p := cfg.Topology.Hosts
-	kinds := map[string]protocol.Kind{"broadcast": protocol.Broadcast, "allgather": protocol.Allgather}
 	kind, ok := kinds[cfg.Op]
 	switch {
 	case !ok:
-		return bad("unknown operation %q: valid are allgather, broadcast", cfg.Op)
-	case cfg.Algo != "mcast":
-		return bad("unknown algorithm %q for %s: valid is mcast", cfg.Algo, cfg.Op)
+		return bad("unknown operation %q: valid are %s", cfg.Op, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+	case !slices.Contains(Algorithms[cfg.Op], cfg.Algo):
+		return bad("unknown algorithm %q for %s: valid are %s", cfg.Algo, cfg.Op, strings.Join(Algorithms[cfg.Op], ", "))
+	case cfg.Chunk < 1:
+		return bad("chunk of %d bytes: must be at least 1", cfg.Chunk)
+	case cfg.Radix != 0 && cfg.Radix < 2:
+		return bad("radix %d: must be at least 2", cfg.Radix)
+	case cfg.Segment < 0:
+		return bad("segment of %d bytes: must be 0 or more", cfg.Segment)
 	case cfg.Rate <= 0:
 		return bad("rate must be above 0")
 	case cfg.Latency < 0 || cfg.RecvCost < 0 || cfg.Noise < 0 || cfg.Timeout < 0 || cfg.Deadline < 0:
@@ -108,8 +155,10 @@ func (cfg Config) complete() (Config, protocol.Shape, error) {
 		return bad("a queue of %d bytes does not hold one datagram of %d", cfg.Queue, cfg.Chunk+udHeader)
 	case cfg.RecvQueue > 0 && cfg.RecvQueue < int64(cfg.Chunk+udHeader):
 		return bad("a receive queue of %d bytes does not hold one datagram of %d", cfg.RecvQueue, cfg.Chunk+udHeader)
-	case cfg.Counts != nil && (kind != protocol.Allgather || len(cfg.Counts) != p):
-		return bad("sizes per rank are for allgather and need one for each of the %d ranks", p)
+	case cfg.Root < 0 || cfg.Root >= p:
+		return bad("root %d: must be 0 to %d", cfg.Root, p-1)
+	case cfg.Counts != nil && ((kind != protocol.Allgather && kind != protocol.ReduceScatter) || len(cfg.Counts) != p):
+		return bad("sizes per rank are for allgather and reduce-scatter, and need one for each of the %d ranks", p)
 	case cfg.ChainBy != "rank" && cfg.ChainBy != "rack":
 		return bad("unknown chain placement %q: valid are rank, rack", cfg.ChainBy)
 	}
@@ -138,7 +187,7 @@ func (cfg Config) complete() (Config, protocol.Shape, error) {
 	if s.Counts == nil {
 		s.Counts = make([]int64, p)
 		for i := range s.Counts {
-			if kind == protocol.Allgather || i == cfg.Root {
+			if kind == protocol.Allgather || kind == protocol.ReduceScatter || (i == cfg.Root && kind != protocol.BarrierCall) {
 				s.Counts[i] = cfg.Bytes
 			}
 		}
@@ -154,8 +203,8 @@ func (cfg Config) complete() (Config, protocol.Shape, error) {
 }
 
 func (cfg *Config) defaults() {
-	if cfg.Algo == "" {
-		cfg.Algo = "mcast"
+	if cfg.Algo == "" && len(Algorithms[cfg.Op]) > 0 {
+		cfg.Algo = Algorithms[cfg.Op][0]
 	}
 	if cfg.Flow == "" {
 		cfg.Flow = "none"

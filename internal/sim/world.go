@@ -92,7 +92,7 @@ func newWorld(cfg Config) (*world, error) {
 	w.retransmit = 4*path + 20*w.slotTime
 	for i := range g.Hosts {
 		w.hosts = append(w.hosts, &host{
-			w: w, id: i, timerAt: never, wakeAt: never, regions: map[opKey]*region{}, inOrder: map[int]int64{},
+			w: w, id: i, timerAt: never, wakeAt: never, regions: map[opKey]*region{}, puts: map[putKey][]*packet{}, inOrder: map[int]int64{},
 			node: node.New(0, w.nodeConfig(i, flow, path)),
 		})
 	}
@@ -267,6 +267,8 @@ func (w *world) capture(k *packet) {
 		w.pcap.Message(at, k.src, k.dst, w.packet, k.msg, len(k.msg))
 	case pktRead:
 		w.pcap.ReadRequest(at, k.src, k.dst, w.packet, uint64(k.psn), k.n*uint32(w.cfg.Chunk))
+	case pktPut:
+		w.pcap.Message(at, k.src, k.dst, w.packet, k.pay.data, k.bytes)
 	case pktResponse:
 		w.pcap.ReadResponse(at, k.src, k.dst, w.packet, k.pay.data, k.bytes)
 	}

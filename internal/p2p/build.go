@@ -1,0 +1,123 @@
+package p2p
+
+import "hash/fnv"
+
+// build collects a plan.
+type build struct {
+	Spec
+	plan   *Plan
+	displs []int64 // where each block begins; one more than blocks
+}
+
+// span is a range of the buffer.
+type span struct{ off, n int64 }
+
+func newBuild(algo string, s Spec) *build {
+	b := &build{Spec: s}
+	if s.Kind == Broadcast || s.Kind == Allreduce {
+		// Algorithms that scatter cut the buffer into one block a rank.
+		b.Counts = make([]int64, s.Size)
+		units := (s.Bytes + s.Align - 1) / s.Align
+		for i := range b.Counts {
+			lo, hi := units*int64(i)/int64(s.Size)*s.Align, units*int64(i+1)/int64(s.Size)*s.Align
+			b.Counts[i] = min(hi, s.Bytes) - min(lo, s.Bytes)
+		}
+	}
+	b.displs = make([]int64, s.Size+1)
+	for i, n := range b.Counts {
+		b.displs[i+1] = b.displs[i] + n
+	}
+	b.plan = &Plan{Kind: s.Kind, Algo: algo, Rank: s.Rank, Size: s.Size, Bytes: b.displs[s.Size]}
+	b.plan.Digest = b.digest(algo)
+	return b
+}
+
+// digest is the same on all ranks that make the same call.
+func (b *build) digest(algo string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(algo))
+	var buf [8]byte
+	put := func(v int64) {
+		for i := range buf {
+			buf[i] = byte(v >> (8 * i))
+		}
+		h.Write(buf[:])
+	}
+	for _, v := range []int64{int64(b.Kind), int64(b.Size), int64(b.Root), b.Bytes, int64(b.Radix), b.Segment, b.Align} {
+		put(v)
+	}
+	for _, n := range b.Counts {
+		put(n)
+	}
+	return h.Sum64()
+}
+
+func (b *build) block(i int) span {
+	i = ((i % b.Size) + b.Size) % b.Size
+	return span{b.displs[i], b.Counts[i]}
+}
+
+// whole is the buffer as one span.
+func (b *build) whole() span { return span{0, b.displs[b.Size]} }
+
+// blocks is the span of blocks [lo, hi), which do not wrap.
+func (b *build) blocks(lo, hi int) span { return span{b.displs[lo], b.displs[hi] - b.displs[lo]} }
+
+// circle is the spans of n blocks from i on, which may wrap: one or two.
+func (b *build) circle(i, n int) []span {
+	i = ((i % b.Size) + b.Size) % b.Size
+	if i+n <= b.Size {
+		return []span{b.blocks(i, i+n)}
+	}
+	return []span{b.blocks(i, b.Size), b.blocks(0, i+n-b.Size)}
+}
+
+// pieces cuts a span into segments. An empty one is one empty piece, so that
+// every step exchanges something and orders what follows.
+func (b *build) pieces(s span) []span {
+	seg := b.Segment
+	if seg > 0 {
+		seg = max(seg/b.Align, 1) * b.Align
+	}
+	if seg == 0 || s.n <= seg {
+		return []span{s}
+	}
+	var out []span
+	for at := int64(0); at < s.n; at += seg {
+		out = append(out, span{s.off + at, min(seg, s.n-at)})
+	}
+	return out
+}
+
+// done is how many receives the plan has so far: what a send added now waits
+// for if it needs all of them.
+func (b *build) done() int { return len(b.plan.Recvs) }
+
+func (b *build) send(to int, s span, after int) {
+	b.plan.Sends = append(b.plan.Sends, Send{Off: s.off, Len: s.n, To: int32(to), After: int32(after)})
+}
+
+func (b *build) recv(from int, s span, reduce bool) {
+	b.plan.Recvs = append(b.plan.Recvs, Recv{Off: s.off, Len: s.n, From: int32(from), Reduce: reduce})
+}
+
+// exchange sends and receives lists of spans with segments, all sends after
+// everything received before.
+func (b *build) exchange(to int, out []span, from int, in []span, reduce bool) {
+	after := b.done()
+	for _, s := range out {
+		for _, p := range b.pieces(s) {
+			b.send(to, p, after)
+		}
+	}
+	for _, s := range in {
+		for _, p := range b.pieces(s) {
+			b.recv(from, p, reduce)
+		}
+	}
+}
+
+// relative numbers ranks from the root.
+func (b *build) relative() int { return (b.Rank - b.Root + b.Size) % b.Size }
+
+func (b *build) absolute(v int) int { return (v + b.Root) % b.Size }

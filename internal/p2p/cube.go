@@ -1,0 +1,76 @@
+package p2p
+
+import "math/bits"
+
+// Recursive algorithms work on the largest power of two of ranks, the core; rank
+// core+i is folded into rank i, which acts for both.
+
+func (b *build) core() int { return 1 << (bits.Len(uint(b.Size)) - 1) }
+
+// cube is the spans of the blocks that the core ranks [lo, lo+n) act for.
+func (b *build) cube(lo, n int) []span {
+	core := b.core()
+	out := []span{b.blocks(lo, lo+n)}
+	if f := min(lo+n+core, b.Size); f > lo+core {
+		out = append(out, b.blocks(lo+core, f))
+	}
+	return out
+}
+
+// doublingAllgather exchanges what two halves of a growing cube have.
+func doublingAllgather(b *build) { b.doubling([]span{b.block(b.Rank)}) }
+
+// doubling gathers; fold is what a folded rank contributes before it.
+func (b *build) doubling(fold []span) {
+	core, r := b.core(), b.Rank
+	if r >= core {
+		b.exchange(r-core, fold, r-core, []span{b.whole()}, false)
+		return
+	}
+	if fold != nil && r+core < b.Size {
+		b.exchange(r+core, nil, r+core, []span{b.block(r + core)}, false)
+	}
+	for d := 1; d < core; d *= 2 {
+		lo := r &^ (d - 1)
+		b.exchange(r^d, b.cube(lo, d), r^d, b.cube(lo^d, d), false)
+	}
+	if r+core < b.Size {
+		b.exchange(r+core, []span{b.whole()}, r+core, nil, false)
+	}
+}
+
+// halvingReduceScatter adds up halves of a shrinking cube.
+func halvingReduceScatter(b *build) { b.halving(true) }
+
+// halving reduces; scatter says whether folded ranks get their block.
+func (b *build) halving(scatter bool) {
+	core, r := b.core(), b.Rank
+	if r >= core {
+		var in []span
+		if scatter {
+			in = []span{b.block(r)}
+		}
+		b.exchange(r-core, []span{b.whole()}, r-core, in, false)
+		return
+	}
+	if r+core < b.Size {
+		b.exchange(r+core, nil, r+core, []span{b.whole()}, true)
+	}
+	for d := core / 2; d >= 1; d /= 2 {
+		lo := r &^ (d - 1)
+		b.exchange(r^d, b.cube(lo^d, d), r^d, b.cube(lo, d), true)
+	}
+	if scatter && r+core < b.Size {
+		b.exchange(r+core, []span{b.block(r + core)}, r+core, nil, false)
+	}
+}
+
+// halvingAllreduce leaves a folded rank's block with its partner in between.
+func halvingAllreduce(b *build) {
+	b.halving(false)
+	if b.Rank >= b.core() {
+		b.exchange(b.Rank-b.core(), nil, b.Rank-b.core(), []span{b.whole()}, false)
+		return
+	}
+	b.doubling(nil)
+}

@@ -1,0 +1,186 @@
+package p2p
+
+import (
+	"fmt"
+
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// maxPuts is how many sends are handed to the fabric at a time: enough to keep a
+// link busy, few enough for other operations to get their turn.
+const maxPuts = 8
+
+// Config is what an Op needs to know.
+type Config struct {
+	Plan *Plan
+	Comm uint32
+	Seq  uint64
+}
+
+// An Op runs a Plan on one rank. A rank tells those it receives from that it is
+// ready; they send as soon as their plan allows. It is done when all has
+// arrived and all has left: nobody reads another's buffer, so nothing more is
+// needed.
+type Op struct {
+	cfg   Config
+	plan  *Plan
+	phase protocol.Phase
+
+	from    map[int32]*stream // peers we receive from
+	ready   map[int32]bool    // peers that may be sent to
+	order   map[int32]uint32  // sends so far, by peer
+	got     []bool            // by receive
+	prefix  int               // the first so many receives are complete
+	left    int               // receives to come
+	next    int               // next send
+	flying  int               // sends handed over and not done
+	times   protocol.Times
+	foreign uint64
+}
+
+// stream is the receives from one peer, in order.
+type stream struct {
+	recvs []int32
+	next  int
+}
+
+// NewOp returns an Op that waits for EvStart.
+func NewOp(cfg Config) *Op {
+	o := &Op{
+		cfg: cfg, plan: cfg.Plan, from: map[int32]*stream{}, ready: map[int32]bool{}, order: map[int32]uint32{},
+		got: make([]bool, len(cfg.Plan.Recvs)), left: len(cfg.Plan.Recvs),
+	}
+	for i, r := range cfg.Plan.Recvs {
+		s := o.from[r.From]
+		if s == nil {
+			s = &stream{}
+			o.from[r.From] = s
+		}
+		s.recvs = append(s.recvs, int32(i))
+	}
+	return o
+}
+
+// Step tells the Op what happened and appends what to do to out.
+func (o *Op) Step(now protocol.Time, ev protocol.Event, out []protocol.Action) []protocol.Action {
+	if o.phase >= protocol.Closed {
+		return out
+	}
+	switch ev.Kind {
+	case protocol.EvStart:
+		o.phase = protocol.Transfer
+		o.times.Start, o.times.Barrier = now, now
+		told := map[int32]bool{}
+		for _, r := range o.plan.Recvs {
+			if !told[r.From] {
+				told[r.From] = true
+				out = append(out, protocol.Action{Kind: protocol.ActSend, To: int(r.From), Msg: o.msg()})
+			}
+		}
+	case protocol.EvMsg:
+		if ev.Msg.Kind != protocol.MsgReady {
+			return out
+		}
+		if ev.Msg.Digest != o.plan.Digest {
+			return append(out, protocol.Action{Kind: protocol.ActMismatch, To: ev.From, Msg: *ev.Msg})
+		}
+		o.ready[int32(ev.From)] = true
+	case protocol.EvSent:
+		o.flying -= int(ev.N)
+	}
+	return o.settle(now, o.pump(out))
+}
+
+func (o *Op) msg() protocol.Msg {
+	return protocol.Msg{
+		Kind: protocol.MsgReady, Comm: o.cfg.Comm, Seq: o.cfg.Seq, Digest: o.plan.Digest,
+		Call: protocol.CallInfo{Kind: o.plan.Kind, Bytes: uint64(o.plan.Bytes)},
+	}
+}
+
+// Data takes the nth piece that a peer sent us, of length bytes. If ok, it belongs
+// where the Recv says, before anything else happens.
+func (o *Op) Data(now protocol.Time, from int, nth uint32, length int64, out []protocol.Action) (Recv, bool, []protocol.Action) {
+	s := o.from[int32(from)]
+	if o.phase != protocol.Transfer || s == nil || int(nth) >= len(s.recvs) {
+		o.foreign++
+		return Recv{}, false, out
+	}
+	i := s.recvs[nth]
+	r := o.plan.Recvs[i]
+	if o.got[i] || r.Len != length {
+		o.foreign++
+		return Recv{}, false, out
+	}
+	o.got[i] = true
+	o.left--
+	for o.prefix < len(o.got) && o.got[o.prefix] {
+		o.prefix++
+	}
+	return r, true, o.settle(now, o.pump(out))
+}
+
+// pump hands over the sends whose time has come, in order.
+func (o *Op) pump(out []protocol.Action) []protocol.Action {
+	for o.phase == protocol.Transfer && o.next < len(o.plan.Sends) && o.flying < maxPuts {
+		s := &o.plan.Sends[o.next]
+		if int(s.After) > o.prefix || !o.ready[s.To] {
+			break
+		}
+		out = append(out, protocol.Action{
+			Kind: protocol.ActPut, To: int(s.To), PSN: o.order[s.To], Off: s.Off, Len: s.Len,
+		})
+		o.order[s.To]++
+		o.next++
+		o.flying++
+	}
+	return out
+}
+
+func (o *Op) settle(now protocol.Time, out []protocol.Action) []protocol.Action {
+	if o.phase != protocol.Transfer || o.left > 0 || o.next < len(o.plan.Sends) || o.flying > 0 {
+		return out
+	}
+	o.phase = protocol.Closed
+	o.times.Have, o.times.Done = now, now
+	return append(out, protocol.Action{Kind: protocol.ActComplete}, protocol.Action{Kind: protocol.ActClosed})
+}
+
+// Timer is never: nothing here depends on time.
+func (o *Op) Timer() protocol.Time { return protocol.Never }
+
+// Phase is where the Op is.
+func (o *Op) Phase() protocol.Phase { return o.phase }
+
+// Times returns when the Op reached its phases.
+func (o *Op) Times() protocol.Times { return o.times }
+
+// Stats returns the Op's counters.
+func (o *Op) Stats() protocol.Stats { return protocol.Stats{Foreign: o.foreign} }
+
+// Fail ends the Op at once.
+func (o *Op) Fail() {
+	if o.phase < protocol.Closed {
+		o.phase = protocol.Failed
+	}
+}
+
+// WaitingOn names the rank that has to act next for this Op to go on.
+func (o *Op) WaitingOn() int {
+	if o.prefix < len(o.got) && (o.next == len(o.plan.Sends) || int(o.plan.Sends[o.next].After) > o.prefix) {
+		return int(o.plan.Recvs[o.prefix].From)
+	}
+	if o.next < len(o.plan.Sends) && !o.ready[o.plan.Sends[o.next].To] {
+		return int(o.plan.Sends[o.next].To)
+	}
+	return o.plan.Rank
+}
+
+// Missing describes what has not arrived, for people.
+func (o *Op) Missing() string {
+	if o.left == 0 {
+		return "nothing"
+	}
+	r := o.plan.Recvs[o.prefix]
+	return fmt.Sprintf("%d of %d pieces, first bytes %d-%d from rank %d", o.left, len(o.got), r.Off, r.Off+r.Len-1, r.From)
+}

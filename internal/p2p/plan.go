@@ -1,0 +1,148 @@
+// Package p2p holds the point-to-point collectives that today's libraries use,
+// as plans: data that says who sends which range of a buffer to whom, after what.
+// One executor (Op) runs all of them over the reliable side of a network. Like
+// package protocol it knows no clock, socket or goroutine.
+//
+// A plan works on one buffer per rank: the receive buffer of a Broadcast or an
+// Allgather; for a reduction a copy of the rank's input, which turns into the
+// result. Reductions happen on arrival: what is in the buffer op= what came.
+//
+// # Order of summation
+//
+// ring: block b is summed along the ring beginning at rank b+1 and ending at b,
+// which holds it: x(b) + (x(b-1) + ( ... + x(b+1))). recursive-halving: pairs at
+// distance core/2 first, then core/4 and so on; ranks beyond the largest power
+// of two are added to their partners before that. In both each block is summed in
+// one place, so an Allreduce gives the same bits on all ranks.
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// Kind is what a plan achieves.
+type Kind = protocol.Kind
+
+// Collectives.
+const (
+	Broadcast     = protocol.Broadcast
+	Allgather     = protocol.Allgather
+	ReduceScatter = protocol.ReduceScatter
+	Allreduce     = protocol.Allreduce
+	Barrier       = protocol.BarrierCall
+)
+
+// Send is a range that goes to another rank once the first After receives of
+// the plan are complete.
+type Send struct {
+	Off, Len int64
+	To       int32
+	After    int32
+}
+
+// Recv is a range that comes from another rank. The n-th receive from a rank
+// matches the n-th send of that rank to us.
+type Recv struct {
+	Off, Len int64
+	From     int32
+	Reduce   bool
+}
+
+// A Plan is what one rank does: its sends in order, its receives in order.
+type Plan struct {
+	Kind   Kind
+	Algo   string
+	Rank   int
+	Size   int
+	Bytes  int64 // of the buffer
+	Digest uint64
+	Sends  []Send
+	Recvs  []Recv
+}
+
+// Spec says what is wanted. Counts are the blocks of the buffer, one a rank; for
+// Broadcast and Allreduce Bytes is its size.
+type Spec struct {
+	Kind    Kind
+	Rank    int
+	Size    int
+	Root    int
+	Bytes   int64
+	Counts  []int64
+	Radix   int   // of knomial; 0: 4
+	Segment int64 // pipelined algorithms send in pieces of this size; 0: whole blocks, or a default for chain and binary
+	Align   int64 // pieces begin at multiples of this within a block; 0: 1
+}
+
+// ErrSpec marks a Spec that makes no sense.
+var ErrSpec = errors.New("bad collective")
+
+type builder func(b *build)
+
+var algorithms = map[Kind]map[string]builder{
+	Broadcast: {
+		"binomial": binomial, "knomial": knomial, "binary": binary, "chain": chain, "scatter-allgather": scatterAllgather,
+	},
+	Allgather: {
+		"ring": ringAllgather, "linear": linearAllgather, "recursive-doubling": doublingAllgather, "bruck": bruck,
+	},
+	ReduceScatter: {"ring": ringReduceScatter, "recursive-halving": halvingReduceScatter},
+	Allreduce:     {"ring": ringAllreduce, "recursive-halving": halvingAllreduce},
+	Barrier:       {"dissemination": dissemination},
+}
+
+// Algorithms lists the algorithms for a kind, sorted.
+func Algorithms(k Kind) []string {
+	var names []string
+	for n := range algorithms[k] {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// New makes the plan of one rank.
+func New(algo string, s Spec) (*Plan, error) {
+	build, ok := algorithms[s.Kind][algo]
+	if !ok {
+		return nil, fmt.Errorf("%w: unknown algorithm %q for %v: valid are %s", ErrSpec, algo, s.Kind, strings.Join(Algorithms(s.Kind), ", "))
+	}
+	if err := s.complete(); err != nil {
+		return nil, err
+	}
+	b := newBuild(algo, s)
+	if s.Size > 1 {
+		build(b)
+	}
+	return b.plan, nil
+}
+
+func (s *Spec) complete() error {
+	if s.Radix == 0 {
+		s.Radix = 4
+	}
+	s.Align = max(s.Align, 1)
+	switch {
+	case s.Size < 1 || s.Rank < 0 || s.Rank >= s.Size:
+		return fmt.Errorf("%w: rank %d of %d", ErrSpec, s.Rank, s.Size)
+	case s.Kind == Broadcast && (s.Root < 0 || s.Root >= s.Size):
+		return fmt.Errorf("%w: root %d: must be 0 to %d", ErrSpec, s.Root, s.Size-1)
+	case s.Radix < 2:
+		return fmt.Errorf("%w: radix %d: must be at least 2", ErrSpec, s.Radix)
+	case s.Bytes < 0 || s.Segment < 0:
+		return fmt.Errorf("%w: sizes must be 0 or more", ErrSpec)
+	case (s.Kind == Allgather || s.Kind == ReduceScatter) && len(s.Counts) != s.Size:
+		return fmt.Errorf("%w: %d sizes for %d ranks", ErrSpec, len(s.Counts), s.Size)
+	}
+	for _, n := range s.Counts {
+		if n < 0 {
+			return fmt.Errorf("%w: sizes must be 0 or more", ErrSpec)
+		}
+	}
+	return nil
+}

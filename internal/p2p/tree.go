@@ -1,0 +1,103 @@
+package p2p
+
+// defaultSegment is what chain and binary are pipelined with.
+const defaultSegment = 64 << 10
+
+// tree sends the whole buffer down a tree, segment by segment: each goes on to
+// all children as soon as it is there.
+func (b *build) tree(parent int, children []int) {
+	for i, p := range b.pieces(b.whole()) {
+		after := 0
+		if parent >= 0 {
+			b.recv(b.absolute(parent), p, false)
+			after = i + 1
+		}
+		for _, c := range children {
+			b.send(b.absolute(c), p, after)
+		}
+	}
+}
+
+// knomialTree is the parent and children of v in the k-nomial tree: digits base
+// k, the parent has the lowest non-zero one cleared. Largest subtrees come first.
+func knomialTree(v, size, k int) (parent int, children []int) {
+	parent = -1
+	level := 1
+	for level < size {
+		if v/level%k != 0 {
+			parent = v - v/level%k*level
+			break
+		}
+		level *= k
+	}
+	for level /= k; level >= 1; level /= k {
+		for d := 1; d < k; d++ {
+			if c := v + d*level; c < size {
+				children = append(children, c)
+			}
+		}
+	}
+	return parent, children
+}
+
+func binomial(b *build) {
+	b.tree(knomialTree(b.relative(), b.Size, 2))
+}
+
+func knomial(b *build) {
+	b.tree(knomialTree(b.relative(), b.Size, b.Radix))
+}
+
+func binary(b *build) {
+	if b.Segment == 0 {
+		b.Segment = defaultSegment
+	}
+	v := b.relative()
+	parent := (v+1)/2 - 1
+	var children []int
+	for _, c := range []int{2*v + 1, 2*v + 2} {
+		if c < b.Size {
+			children = append(children, c)
+		}
+	}
+	b.tree(parent, children)
+}
+
+func chain(b *build) {
+	if b.Segment == 0 {
+		b.Segment = defaultSegment
+	}
+	v := b.relative()
+	var children []int
+	if v+1 < b.Size {
+		children = []int{v + 1}
+	}
+	b.tree(v-1, children)
+}
+
+// scatterAllgather is van de Geijn's Broadcast: the root scatters blocks down a
+// binomial tree, then a ring gathers them. Blocks are numbered from the root.
+func scatterAllgather(b *build) {
+	v := b.relative()
+	parent, children := knomialTree(v, b.Size, 2)
+	if parent >= 0 {
+		for _, p := range b.pieces(b.blocks(v, min(v+subtree(v, b.Size), b.Size))) {
+			b.recv(b.absolute(parent), p, false)
+		}
+	}
+	after := b.done()
+	for _, c := range children {
+		for _, p := range b.pieces(b.blocks(c, min(c+subtree(c, b.Size), b.Size))) {
+			b.send(b.absolute(c), p, after)
+		}
+	}
+	b.ring(v, func(u int) int { return b.absolute(u) })
+}
+
+// subtree is how many ranks are below v in a binomial tree, v included.
+func subtree(v, size int) int {
+	if v == 0 {
+		return size
+	}
+	return v & -v
+}

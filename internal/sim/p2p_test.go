@@ -1,0 +1,40 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Every algorithm, verified against a plain reference: the bytes that the ranks
+// contributed, or their sum.
+func TestEveryAlgorithm(t *testing.T) {
+	for op, algos := range Algorithms {
+		for _, algo := range algos {
+			t.Run(op+"/"+algo, func(t *testing.T) {
+				t.Parallel()
+				sizes := []int64{0, 1, 1000, 4096, 20_001}
+				for p := 1; p <= 40; p++ {
+					for _, bytes := range []int64{sizes[p%5], sizes[(p+3)%5]} {
+						for _, segment := range []int64{0, 2000} {
+							cfg := base(t, op, fmt.Sprintf("star:%d", p), bytes)
+							cfg.Algo, cfg.Chunk, cfg.Segment, cfg.Root = algo, 1000, segment, p/3
+							if p%5 == 0 && (op == "allgather" || op == "reduce-scatter") {
+								cfg.Counts = make([]int64, p)
+								for i := range cfg.Counts {
+									cfg.Counts[i] = bytes * int64(i%3)
+								}
+							}
+							r, err := Run(cfg)
+							if err != nil {
+								t.Fatal(err)
+							}
+							if !r.Verified || r.Algo != algo {
+								t.Fatalf("%s of %d bytes on %d ranks, segment %d: not verified: %d wrong, %q, %+v", r.Algo, bytes, p, segment, r.Wrong, r.Violation, r.Errors)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
