@@ -13,6 +13,7 @@ type simCmd struct {
 	ReduceScatter simReduceScatterCmd `cmd:"" help:"Every rank gets its block of the sum."`
 	Allreduce     simAllreduceCmd     `cmd:"" help:"Every rank gets the whole sum."`
 	Barrier       simBarrierCmd       `cmd:"" help:"Every rank waits for all."`
+	Both          simBothCmd          `cmd:"" name:"allgather+reduce-scatter" help:"Both at the same time, as in a training step."`
 }
 
 func (simCmd) Help() string {

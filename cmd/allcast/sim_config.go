@@ -34,7 +34,6 @@ func (f *simFlags) config(op string) (sim.Config, error) {
 		Op:        op,
 		Topology:  g,
 		InPlace:   f.InPlace,
-		Chains:    f.Chains,
 		Subgroups: f.Subgroups,
 		ChainBy:   f.ChainBy,
 		Chunk:     int(f.Chunk),
@@ -55,6 +54,9 @@ func (f *simFlags) config(op string) (sim.Config, error) {
 		Timeout:   f.Timeout,
 		Deadline:  f.Deadline,
 		Seed:      f.Seed,
+	}
+	if f.Chains != nil {
+		cfg.Chains = *f.Chains
 	}
 	for _, s := range f.Stall {
 		cfg.Stalls = append(cfg.Stalls, sim.Stall{Rank: s.Rank, At: s.At, For: s.For})
@@ -86,8 +88,8 @@ func (f *simFlags) checkAlgos(op string) error {
 
 func (f *simFlags) checkNumbers() error {
 	switch {
-	case f.Chains < 1:
-		return usagef("--chains %d: want 1 or more", f.Chains)
+	case f.Chains != nil && *f.Chains < 1:
+		return usagef("--chains %d: want 1 or more", *f.Chains)
 	case f.Subgroups < 1:
 		return usagef("--subgroups %d: want 1 or more", f.Subgroups)
 	case f.Radix < 2:

@@ -10,7 +10,7 @@ import (
 type simFlags struct {
 	Topology string `required:"" placeholder:"SPEC" help:"Network: star:8, fat-tree:HOSTS,LEAVES,SPINES (fat-tree:188,12,6 is the paper's testbed) or fat-tree3:HOSTS,RADIX."`
 	algos    []string
-	Algo     *string `placeholder:"LIST" help:"Algorithms to compare, separated by commas. broadcast: mcast (default), binomial, knomial, binary, chain, scatter-allgather; allgather: mcast (default), ring, linear, recursive-doubling, bruck; reduce-scatter and allreduce: ring (default), recursive-halving."`
+	Algo     *string `placeholder:"LIST" help:"Algorithms to compare, separated by commas. broadcast: mcast (default), binomial, knomial, binary, chain, scatter-allgather; allgather: mcast (default), ring, linear, recursive-doubling, bruck; reduce-scatter and allreduce: ring (default), recursive-halving, inc (in the network); allgather+reduce-scatter: mcast+inc (default), ring+ring, mcast+ring, ring+inc."`
 
 	Rate      units.Rate    `default:"100gbit" placeholder:"RATE" help:"Rate of a host's link (default 100gbit); links between switches run at the multiple that makes the tree non-blocking."`
 	Latency   time.Duration `default:"500ns" placeholder:"D" help:"Latency of a link, its switch included (default 500ns)."`
@@ -19,7 +19,7 @@ type simFlags struct {
 	RecvCost  time.Duration `default:"0s" placeholder:"D" help:"Host time for each chunk received (default 0s)."`
 	Flow      string        `default:"none" enum:"none,credit" placeholder:"none|credit" help:"Flow control: none, or credit, which does not overrun a slow receiver (default none)."`
 
-	Chains    int        `default:"1" placeholder:"M" help:"Broadcast chains, that is roots that send at a time (default 1); more than the operation can use is clamped."`
+	Chains    *int       `placeholder:"M" help:"Broadcast chains, that is roots that send at a time (default 1, and all ranks at a paced rate in allgather+reduce-scatter); more than the operation can use is clamped."`
 	ChainBy   string     `default:"rank" enum:"rank,rack" placeholder:"rank|rack" help:"How ranks are dealt to chains (default rank)."`
 	Subgroups int        `default:"1" placeholder:"S" help:"Multicast trees, each with its part of every buffer (default 1); more than the operation can use is clamped."`
 	Chunk     units.Size `default:"4K" placeholder:"SIZE" help:"Payload of one datagram (default 4K)."`

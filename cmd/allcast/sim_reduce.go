@@ -37,6 +37,18 @@ func (simBarrierCmd) Help() string {
 
 func (c *simBarrierCmd) Run(a *app) error { return c.run(a, "barrier", 0) }
 
+type simBothCmd struct {
+	Bytes units.Size `default:"64K" placeholder:"SIZE" help:"What each rank sends in the allgather and receives in the reduce-scatter (default 64K)."`
+	simFlags
+}
+
+func (simBothCmd) Help() string {
+	return `Example:
+  allcast sim allgather+reduce-scatter --topology star:8 --bytes 1M --algo mcast+inc,ring+ring,mcast+ring,ring+inc`
+}
+
+func (c *simBothCmd) Run(a *app) error { return c.run(a, "allgather+reduce-scatter", c.Bytes) }
+
 // run is the whole of an operation that has no flags of its own but a size.
 func (f *simFlags) run(a *app, op string, bytes units.Size) error {
 	cfg, err := f.config(op)

@@ -14,7 +14,7 @@ import (
 // What the flags mean to the simulator, with all of them and with none.
 func TestSimConfig(t *testing.T) {
 	defaults := sim.Config{
-		Op: "broadcast", Algo: "mcast", Bytes: 65536, Chains: 1, Subgroups: 1, ChainBy: "rank", Chunk: 4096, Radix: 4,
+		Op: "broadcast", Algo: "mcast", Bytes: 65536, Subgroups: 1, ChainBy: "rank", Chunk: 4096, Radix: 4,
 		Rate: 100e9, Latency: 500, Flow: "none", Timeout: 10 * time.Second, Seed: 1,
 	}
 	gather := defaults

@@ -51,6 +51,7 @@ type call struct {
 	rounds  int
 	plan    []*protocol.Geometry
 	p2p     *p2p.Plan
+	inc     *p2p.Reduction
 	seq     uint64 // of its first round
 	round   int    // the round that runs or comes next
 	running bool
@@ -80,6 +81,7 @@ type opState struct {
 	op   operation
 	mc   *protocol.Op // op, if it is one
 	pp   *p2p.Op      // likewise
+	inc  *p2p.IncOp   // likewise
 	seq  uint64
 	call *call
 	done bool // its buffers are the user's again
@@ -164,11 +166,15 @@ func (k *call) next() uint64 { return k.seq + uint64(k.round) }
 func (n *Node) begin(now protocol.Time, c *comm, k *call) {
 	seq := k.next()
 	st := &opState{seq: seq, call: k}
-	open := Action{Kind: Open, Comm: c.id, Seq: seq, Req: k.req, Plan: k.p2p}
-	if k.p2p != nil {
+	open := Action{Kind: Open, Comm: c.id, Seq: seq, Req: k.req}
+	switch {
+	case k.p2p != nil:
 		st.pp = p2p.NewOp(p2p.Config{Plan: k.p2p, Comm: c.id, Seq: seq})
 		st.op = st.pp
-	} else {
+	case k.inc != nil:
+		st.inc = p2p.NewIncOp(k.inc)
+		st.op = st.inc
+	default:
 		open.Geometry = k.plan[k.round]
 		st.mc = protocol.NewOp(protocol.Config{
 			Geometry: open.Geometry, Rank: c.rank, Comm: c.id, Seq: seq, Est: c.est,
@@ -226,6 +232,8 @@ func (n *Node) do(now protocol.Time, c *comm, st *opState, acts []protocol.Actio
 			n.out = append(n.out, Action{Kind: Multicast, Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.mc.Geometry()})
 		case protocol.ActRead:
 			n.out = append(n.out, Action{Kind: Read, To: c.members[a.To], Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.mc.Geometry()})
+		case protocol.ActReduce:
+			n.out = append(n.out, Action{Kind: Reduce, Comm: c.id, Seq: st.seq, Off: a.Off, Len: a.Len})
 		case protocol.ActPut:
 			n.out = append(n.out, Action{Kind: Put, To: c.members[a.To], Comm: c.id, Seq: st.seq, PSN: a.PSN, Off: a.Off, Len: a.Len})
 		case protocol.ActComplete:

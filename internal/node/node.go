@@ -27,9 +27,10 @@ type ActionKind uint8
 // Actions.
 const (
 	Send      ActionKind = iota // To, Msg
-	Open                        // Comm, Seq, Req, Geometry or Plan: a round of Req begins; from here on let its buffers be written and read
+	Open                        // Comm, Seq, Req, and Geometry if it is multicast: a round of Req begins; from here on let its buffers be written and read
 	Multicast                   // Comm, Seq, Sub, PSN, N
 	Read                        // To, Comm, Seq, Sub, PSN, N
+	Reduce                      // Comm, Seq, Off, Len: send a range of the buffer up the reduction tree, chunk by chunk; then call Sent with 1
 	Put                         // To, Comm, Seq, PSN, Off, Len: send a range of the buffer, as the PSN-th to To; then call Sent with 1
 	Release                     // Comm, Seq: the round no longer touches its buffers, nor does anyone
 	Quiesce                     // Comm, Seq: let nothing touch the buffers any more, then call Quiesced
@@ -52,7 +53,6 @@ type Action struct {
 	Err      *Error
 	Spent    Spent
 	Geometry *protocol.Geometry
-	Plan     *p2p.Plan
 }
 
 // Stats counts what a Node saw.
@@ -144,6 +144,19 @@ func (n *Node) StartPlan(now protocol.Time, comm uint32, req uint64, p *p2p.Plan
 	return nil
 }
 
+// StartReduction begins a call that the network carries out.
+func (n *Node) StartReduction(now protocol.Time, comm uint32, req uint64, r *p2p.Reduction) error {
+	c := n.comms[comm]
+	if c == nil {
+		return fmt.Errorf("%w: %d", ErrComm, comm)
+	}
+	if r.Size != len(c.members) || r.Rank != c.rank {
+		return fmt.Errorf("%w: rank %d of %d, the communicator has %d and we are %d", ErrSize, r.Rank, r.Size, len(c.members), c.rank)
+	}
+	n.start(now, c, &call{req: req, kind: r.Kind, inc: r, rounds: 1})
+	return nil
+}
+
 func (n *Node) start(now protocol.Time, c *comm, k *call) {
 	k.seq, k.startAt = c.nextSeq, now
 	c.nextSeq += uint64(k.rounds)
@@ -227,6 +240,25 @@ func (n *Node) Chunk(now protocol.Time, comm uint32, sub int, imm uint32, length
 		n.do(now, c, st, steps)
 	}
 	return Place{Seq: st.seq, Off: off}, v == protocol.Placed
+}
+
+// Result takes a piece of what the network has reduced for us. If ok, it
+// belongs at its offset: added to what is there in a Reduce-Scatter, instead of it
+// in an Allreduce.
+func (n *Node) Result(now protocol.Time, comm uint32, seq uint64, off, length int64) (ok bool) {
+	c := n.comms[comm]
+	if c == nil {
+		n.stats.Stale++
+		return false
+	}
+	st := c.find(seq)
+	if st == nil || st.inc == nil {
+		n.stats.Stale++
+		return false
+	}
+	ok, steps := st.inc.Result(now, off, length, n.steps[:0])
+	n.do(now, c, st, steps)
+	return ok
 }
 
 // Sent learns that chunks of an operation have left its send buffer.

@@ -33,6 +33,7 @@ const (
 	ActComplete                    // the buffers are the user's again
 	ActClosed                      // nothing more will come from this Op
 	ActMismatch                    // To, Msg: that rank called something else, namely Msg.Call
+	ActReduce                      // Off, Len: send this range of our buffer, chunk by chunk, up the reduction tree
 	ActPut                         // To, PSN, Off, Len: send a range of our buffer on the reliable path, as the PSN-th to To
 )
 

@@ -100,7 +100,8 @@ func (o *Op) batch(lead uint32) (psn, n uint32) {
 	for {
 		base, size := o.g.Block(s.sub, o.rank)
 		if left := size - s.cursor[s.sub]; left > 0 {
-			n = min(o.cfg.Batch, left)
+			// Many roots at once would meet in bursts: each sends fewer at a time.
+			n = min(max(1, o.cfg.Batch/uint32(o.g.Chains())), left)
 			// End a batch where the successor is due: its completion is the signal.
 			if rest := s.total - s.handed; rest > lead && rest-n < lead {
 				n = rest - lead

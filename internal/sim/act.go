@@ -18,12 +18,15 @@ func (h *host) do(a *node.Action) {
 	case node.Open:
 		c := w.calls[a.Req]
 		m := c.mem[c.rankOf(h.id)]
-		if a.Plan != nil || a.Geometry == c.plan[0] {
+		if c.plan == nil || a.Geometry == c.plan[0] {
 			m.copyOwn()
 		}
 		h.regions[opKey{a.Comm, a.Seq}] = &region{mem: m, geo: a.Geometry, open: true}
 		h.lastReg = nil
 		w.lingering++
+		if c.plan == nil && c.p2p == nil {
+			w.reductions[opKey{a.Comm, a.Seq}] = c
+		}
 	case node.Multicast:
 		h.multicast(a)
 	case node.Read:
@@ -32,6 +35,8 @@ func (h *host) do(a *node.Action) {
 		k.comm, k.seq, k.sub, k.psn, k.n = a.Comm, a.Seq, a.Sub, a.PSN, a.N
 		k.size = readHeader
 		h.inject(k)
+	case node.Reduce:
+		h.reduce(a)
 	case node.Put:
 		h.sendRange(a)
 	case node.Release:
@@ -127,6 +132,7 @@ func (w *world) leaves(id int, k *packet) bool {
 			return false
 		}
 		if k.bytes > 0 {
+			k.from.sent(k)
 			k.from.mem.load(&k.pay, k.off, k.at, k.bytes, k.kind == pktChunk)
 		}
 	}

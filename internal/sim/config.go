@@ -24,7 +24,7 @@ type Config struct {
 	Root    int     // broadcast only
 	InPlace bool    // the send buffer is the rank's block of the receive buffer
 
-	Chains    int    // M; more than the op can use is clamped
+	Chains    int    // M; more than the op can use is clamped; 0: 1, or P where a reduction runs at the same time
 	Subgroups int    // S; likewise
 	ChainBy   string // "rank" or "rack"
 	Chunk     int    // payload bytes of one datagram
@@ -88,6 +88,15 @@ type RankError struct {
 	Reason  string `json:"reason"`
 }
 
+// Part is one of several collectives that ran at once: its time, and the payload
+// that crossed the boundary of its busiest rank (Figure 3).
+type Part struct {
+	Op       string  `json:"op"`
+	TimeUS   float64 `json:"time_us"`
+	Sent     int64   `json:"boundary_sent_bytes"`
+	Received int64   `json:"boundary_received_bytes"`
+}
+
 // Result is what a run measured. Times are microseconds of virtual time.
 type Result struct {
 	Op        string `json:"op"`
@@ -116,6 +125,8 @@ type Result struct {
 	LateChunks      int64 `json:"late_chunks"`
 	RootFetches     int64 `json:"fetches_served_by_root"` // chunks read from the rank that owns them
 	MaxOwnerReads   int   `json:"max_owner_reads"`        // how often the most-read chunk was read from its owner
+
+	Parts []Part `json:"parts,omitempty"` // of several collectives at once
 
 	Verified  bool   `json:"verified"`
 	Wrong     int    `json:"wrong"`               // ranks whose data was wrong

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
@@ -225,10 +226,15 @@ func (h *host) drained() {
 // start makes a call.
 func (h *host) start(c *collective) {
 	var err error
-	if c.plan != nil {
+	switch {
+	case c.plan != nil:
 		err = h.node.Start(ns(h.w.now), c.comm, c.req, c.plan)
-	} else {
+	case c.p2p != nil:
 		err = h.node.StartPlan(ns(h.w.now), c.comm, c.req, c.p2p(c.rankOf(h.id)))
+	default:
+		err = h.node.StartReduction(ns(h.w.now), c.comm, c.req, &p2p.Reduction{
+			Kind: c.kind, Rank: c.rankOf(h.id), Size: len(c.members), Counts: c.counts, Chunk: c.chunk,
+		})
 	}
 	if err != nil {
 		h.w.violate("rank %d could not start: %v", h.id, err)
@@ -242,6 +248,7 @@ func (h *host) chunk(k *packet) {
 	p, ok := h.node.Chunk(ns(h.w.now), k.comm, k.sub, k.imm, k.bytes)
 	if ok {
 		if r := h.region(opKey{k.comm, p.Seq}); r != nil && r.open {
+			r.took(k)
 			r.mem.place(p.Off, &k.pay, false)
 		} else {
 			h.w.violate("rank %d placed a chunk after its buffers were free", h.id)
@@ -283,8 +290,12 @@ func (h *host) reliable(k *packet) {
 }
 
 func (h *host) message(k *packet) {
-	if k.kind == pktPut {
+	switch k.kind {
+	case pktPut:
 		h.put(k)
+		return
+	case pktResult:
+		h.result(k)
 		return
 	}
 	m, err := protocol.ParseMsg(k.msg)
@@ -309,6 +320,7 @@ func (h *host) put(last *packet) {
 	first := h.puts[key][0].off
 	for _, k := range h.puts[key] {
 		if ok && k.bytes > 0 && r != nil && r.open {
+			r.took(k)
 			r.mem.place(p.Off+k.off-first, &k.pay, p.Reduce)
 		}
 		h.w.pools.release(k)
@@ -347,6 +359,7 @@ func (h *host) readData(k *packet) {
 	r := h.regions[opKey{k.comm, k.seq}]
 	switch {
 	case r != nil && r.open:
+		r.took(k)
 		r.mem.place(k.off, &k.pay, false)
 		if k.last {
 			h.node.ReadDone(ns(h.w.now), k.comm, k.seq, k.sub, k.psn, k.n)

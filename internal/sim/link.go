@@ -36,6 +36,50 @@ func (f *fifo) pop() queued {
 	return x
 }
 
+// fairQueue serves the operations that share a NIC in turn.
+type fairQueue struct {
+	keys []opKey
+	ops  []fifo
+	next int
+	n    int
+}
+
+func (f *fairQueue) push(x queued) {
+	f.n++
+	key := opKey{x.pkt.comm, x.pkt.seq}
+	for i := range f.keys {
+		if f.keys[i] == key {
+			f.ops[i].push(x)
+			return
+		}
+	}
+	for i := range f.keys {
+		if f.ops[i].len() == 0 { // its operation may well be over
+			f.keys[i] = key
+			f.ops[i].push(x)
+			return
+		}
+	}
+	f.keys = append(f.keys, key)
+	f.ops = append(f.ops, fifo{})
+	f.ops[len(f.ops)-1].push(x)
+}
+
+// turn is the operation to be served next.
+func (f *fairQueue) turn() *fifo {
+	for f.ops[f.next].len() == 0 {
+		f.next = (f.next + 1) % len(f.ops)
+	}
+	return &f.ops[f.next]
+}
+
+func (f *fairQueue) pop() queued {
+	x := f.turn().pop()
+	f.n--
+	f.next = (f.next + 1) % len(f.ops)
+	return x
+}
+
 // link is one direction of a cable: its output queues at one end, the input
 // buffer at the other.
 type link struct {
@@ -48,6 +92,7 @@ type link struct {
 	psByte  float64
 	latency int64
 	wait    [lanes]fifo
+	fair    *fairQueue   // takes the place of the bulk lane at hosts
 	waiting [lanes]int64 // bytes
 	held    [lanes]int64 // bytes in the input buffer at the other end
 
@@ -65,36 +110,63 @@ func (w *world) enqueue(l *link, k *packet, h *hop) {
 		w.pools.release(k)
 		return
 	}
-	l.wait[k.lane].push(queued{k, h})
+	if l.fair != nil && k.lane == laneBulk {
+		l.fair.push(queued{k, h})
+	} else {
+		l.wait[k.lane].push(queued{k, h})
+	}
 	l.waiting[k.lane] += k.size
 	w.send(l)
+}
+
+// idle reports whether nothing waits for the link.
+func (l *link) idle() bool {
+	return l.waiting[laneControl]+l.waiting[laneBulk] == 0
+}
+
+// first is the queue of a lane that is served next; nil if the lane is empty.
+func (l *link) first(lane int) *fifo {
+	switch {
+	case l.waiting[lane] == 0:
+		return nil
+	case lane == laneBulk && l.fair != nil:
+		return l.fair.turn()
+	}
+	return &l.wait[lane]
+}
+
+func (l *link) pop(lane int) queued {
+	if lane == laneBulk && l.fair != nil {
+		return l.fair.pop()
+	}
+	return l.wait[lane].pop()
 }
 
 // send starts the next packet of a link, if there is one, the link is free and
 // the other end has room.
 func (w *world) send(l *link) {
 	if w.now < l.until {
-		if !l.waking && l.wait[laneControl].len()+l.wait[laneBulk].len() > 0 {
+		if !l.waking && !l.idle() {
 			l.waking = true
 			w.push(l.until, evLink, int32(l.id), nil)
 		}
 		return
 	}
-	for lane := range l.wait {
-		f := &l.wait[lane]
-		if f.len() == 0 {
+	for lane := range lanes {
+		f := l.first(lane)
+		if f == nil {
 			continue
 		}
 		k := f.q[f.head].pkt
 		if w.cfg.Queue == 0 && !l.toHost && l.held[lane]+k.size > inputBuffer {
 			continue // room is made when a packet leaves the switch: see leave
 		}
-		x := f.pop()
+		x := l.pop(lane)
 		l.waiting[lane] -= k.size
 		w.transmit(l, k, x.hop)
 		break
 	}
-	if l.wait[laneControl].len()+l.wait[laneBulk].len() > 0 && l.until > w.now && !l.waking {
+	if !l.idle() && l.until > w.now && !l.waking {
 		l.waking = true
 		w.push(l.until, evLink, int32(l.id), nil)
 	}
@@ -116,7 +188,7 @@ func (w *world) transmit(l *link, k *packet, h *hop) {
 			w.crossings.note(int(l.id), k.cell)
 		}
 	}
-	if l.host >= 0 && (k.kind == pktChunk || k.kind == pktPut) && k.last {
+	if l.host >= 0 && k.last && k.kind != pktResponse {
 		k.refs++
 		w.push(l.until, evSent, l.host, k)
 	}
@@ -133,8 +205,13 @@ func (w *world) leave(k *packet, h *hop) {
 	if h.left--; h.left > 0 {
 		return
 	}
-	in := &w.links[h.in]
+	at, cell, from := h.at, h.cell, h.in
 	w.pools.hops = append(w.pools.hops, h)
+	if from == topology.NoLink {
+		w.freeSum(at, opKey{k.comm, k.seq}, cell)
+		return
+	}
+	in := &w.links[from]
 	if w.cfg.Queue == 0 {
 		in.held[k.lane] -= k.size
 		w.send(in)
@@ -147,7 +224,11 @@ func (w *world) arrive(l *link, k *packet) {
 		w.hosts[l.to].arrived(k)
 		return
 	}
-	if k.kind != pktChunk {
+	if k.kind == pktSum {
+		w.aggregate(l.to, k, w.pools.hop(k, l.id, 1))
+		return
+	}
+	if k.tree == nil {
 		w.enqueue(&w.links[w.g.Next(l.to, k.dst, k.src)], k, w.pools.hop(k, l.id, 1))
 		return
 	}

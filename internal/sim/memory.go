@@ -39,6 +39,11 @@ type region struct {
 	open bool
 }
 
+// sent and took count payload at the boundary of the host.
+func (r *region) sent(k *packet) { r.mem.c.sent[r.mem.rank] += int64(k.bytes) }
+
+func (r *region) took(k *packet) { r.mem.c.received[r.mem.rank] += int64(k.bytes) }
+
 func newMemory(c *collective, rank int) *memory {
 	m := &memory{c: c, rank: rank}
 	if c.reduces {
@@ -201,13 +206,17 @@ type collective struct {
 	seed    uint64
 	expect  []byte
 	sums    []uint32
+	turn    []int // of each chunk in a reduction by the network, and back
+	inTurn  []int
 	plan    []*protocol.Geometry     // multicast, or
 	p2p     func(rank int) *p2p.Plan // point to point
 	mem     []*memory
 
-	ended  int
-	ranks  []outcome
-	failed bool
+	ended    int
+	ranks    []outcome
+	sent     []int64 // payload by rank, across its NIC
+	received []int64
+	failed   bool
 }
 
 func newCollective(req uint64, comm uint32, members []int, plan []*protocol.Geometry, s protocol.Shape, inPlace bool, seed uint64) *collective {
@@ -215,7 +224,7 @@ func newCollective(req uint64, comm uint32, members []int, plan []*protocol.Geom
 		req: req, comm: comm, members: members, plan: plan, counts: s.Counts, chunk: s.Chunk, kind: s.Kind,
 		reduces: s.Kind == protocol.ReduceScatter || s.Kind == protocol.Allreduce,
 		inPlace: inPlace || s.Kind == protocol.Broadcast, seed: seed ^ req*0x9e3779b97f4a7c15,
-		ranks: make([]outcome, len(members)),
+		ranks: make([]outcome, len(members)), sent: make([]int64, len(members)), received: make([]int64, len(members)),
 	}
 	c.displs, c.cells = make([]int64, len(s.Counts)+1), make([]int, len(s.Counts)+1)
 	c.uniform = s.Counts[0] > 0

@@ -21,6 +21,8 @@ const (
 	pktRead                       // a request to read n chunks
 	pktResponse                   // one chunk of the answer
 	pktPut                        // a piece of a point-to-point send
+	pktSum                        // a chunk on its way up the reduction tree
+	pktResult                     // and down again
 )
 
 // Virtual lanes of a link: control goes first and is never behind bulk.
@@ -64,8 +66,10 @@ type packet struct {
 // came over until the last copy starts to leave.
 type hop struct {
 	pkt  *packet
-	in   topology.LinkID
+	in   topology.LinkID // NoLink: a sum, which occupies an aggregator
 	left int
+	at   topology.NodeID
+	cell int // of the sum
 }
 
 // free lists keep the simulator from allocating for every packet.
@@ -97,8 +101,14 @@ func (p *pools) hop(k *packet, in topology.LinkID, left int) *hop {
 	if n := len(p.hops); n > 0 {
 		h := p.hops[n-1]
 		p.hops = p.hops[:n-1]
-		*h = hop{k, in, left}
+		*h = hop{pkt: k, in: in, left: left}
 		return h
 	}
-	return &hop{k, in, left}
+	return &hop{pkt: k, in: in, left: left}
+}
+
+func (p *pools) sumHop(k *packet, at topology.NodeID, cell, left int) *hop {
+	h := p.hop(k, topology.NoLink, left)
+	h.at, h.cell = at, cell
+	return h
 }

@@ -6,13 +6,17 @@ import (
 	"github.com/allcast/allcast/internal/protocol"
 )
 
-// result gathers what a run of one collective measured.
-func (w *world) result(c *collective) *Result {
+// result gathers what a run measured. Of several collectives at once, times are
+// those of the last to end, and what is counted per chunk is not.
+func (w *world) result(calls []*collective) *Result {
+	c := calls[0]
 	r := &Result{
 		Op: w.cfg.Op, Algo: w.cfg.Algo, Nodes: w.g.Hosts, Topology: w.g.Name, Bytes: w.cfg.Bytes, Seed: w.cfg.Seed,
-		Chunk: c.chunk, Flow: w.cfg.Flow,
-		MaxCrossings: w.crossings.most, RootFetches: w.rootFetches, MaxOwnerReads: w.maxOwnerReads,
-		DroppedChunks: w.dropped, Events: w.events, Errors: []RankError{},
+		Chunk: c.chunk, Flow: w.cfg.Flow, RootFetches: w.rootFetches, MaxOwnerReads: w.maxOwnerReads,
+		DroppedChunks: w.dropped, Events: w.events, Verified: true, Errors: []RankError{},
+	}
+	if w.crossings != nil {
+		r.MaxCrossings = w.crossings.most
 	}
 	if c.plan != nil {
 		r.Chains, r.Subgroups = max(1, c.plan[0].Chains()), c.plan[0].Subgroups()
@@ -21,10 +25,6 @@ func (w *world) result(c *collective) *Result {
 		r.LinkBytes += w.links[i].bytes
 		r.PayloadLinkBytes += w.links[i].payload
 	}
-	r.LinkBytesBound = c.total() * int64(w.trees[0].Links(0))
-	if c.kind == protocol.Allreduce {
-		r.LinkBytesBound *= 2 // up and down
-	}
 	for _, h := range w.hosts {
 		r.SentBytes = max(r.SentBytes, h.sent)
 		s := h.node.Stats()
@@ -32,19 +32,61 @@ func (w *world) result(c *collective) *Result {
 		r.RepairedChunks += int64(s.Repaired)
 		r.LateChunks += int64(s.Late)
 	}
-	w.bound(r, c)
-	w.outcomes(r, c)
+	var port int64
+	for _, c := range calls {
+		r.LinkBytesBound += w.leastLinkBytes(c)
+		n := w.busiestPort(r, c)
+		if len(calls) > 1 {
+			// One sends what the other receives, so together a port carries all blocks.
+			n = c.total() + int64(c.cells[len(c.counts)])*w.header(c)
+		}
+		port = max(port, n)
+		w.outcomes(r, c)
+		if len(calls) > 1 {
+			r.Parts = append(r.Parts, w.part(c))
+		}
+	}
+	if w.g.Hosts > 1 {
+		r.BoundUS = float64(port)*8e6/w.cfg.Rate + float64(w.longestPath())/1e6
+	}
 	return r
 }
 
-// bound is the least time possible: what the busiest host port has to carry,
-// headers included, and the latency of one path.
-func (w *world) bound(r *Result, c *collective) {
+func (w *world) leastLinkBytes(c *collective) int64 {
+	n := c.total() * int64(w.trees[0].Links(0))
+	if c.kind == protocol.Allreduce {
+		n *= 2 // up and down
+	}
+	return n
+}
+
+// header is what a packet of a collective's payload carries besides it.
+func (w *world) header(c *collective) int64 {
+	if c.plan != nil {
+		return udHeader
+	}
+	return putHeader
+}
+
+// part is what one of several collectives measured.
+func (w *world) part(c *collective) Part {
+	p := Part{Op: c.kind.String()}
+	for i, o := range c.ranks {
+		p.TimeUS = max(p.TimeUS, float64(o.at)/1e6)
+		p.Sent = max(p.Sent, c.sent[i])
+		p.Received = max(p.Received, c.received[i])
+	}
+	return p
+}
+
+// busiestPort is what the busiest host port has to carry, headers included,
+// whatever the algorithm: the bound on the time.
+func (w *world) busiestPort(r *Result, c *collective) int64 {
 	var all, most int64
 	least := int64(-1)
 	for i, n := range c.counts {
 		chunks := int64(c.cells[i+1] - c.cells[i])
-		wire := n + chunks*udHeader
+		wire := n + chunks*w.header(c)
 		all += wire
 		most = max(most, wire)
 		if least < 0 || wire < least {
@@ -52,14 +94,10 @@ func (w *world) bound(r *Result, c *collective) {
 		}
 		r.ChunksTotal += chunks * int64(len(c.counts)-1)
 	}
-	if len(c.counts) == 1 {
-		return
-	}
-	port := max(most, all-least) // sending, or receiving what the others send; for a reduction the other way round
 	if c.kind == protocol.Allreduce && w.cfg.Algo != "inc" {
-		port = 2 * all * int64(len(c.counts)-1) / int64(len(c.counts))
+		return 2 * all * int64(len(c.counts)-1) / int64(len(c.counts))
 	}
-	r.BoundUS = float64(port)*8e6/w.cfg.Rate + float64(w.longestPath())/1e6
+	return max(most, all-least) // sending, or receiving what the others send; for a reduction the other way round
 }
 
 func (w *world) outcomes(r *Result, c *collective) {
@@ -86,7 +124,7 @@ func (w *world) outcomes(r *Result, c *collective) {
 			}
 		}
 	}
-	if last >= 0 {
+	if last >= 0 && float64(c.ranks[last].at)/1e6 > r.TimeUS {
 		o := c.ranks[last]
 		r.TimeUS = float64(o.at) / 1e6
 		us := func(t int64) float64 { return float64(t) / 1e3 }
@@ -105,6 +143,6 @@ func (w *world) outcomes(r *Result, c *collective) {
 		w.broken = "operations lingered for ever"
 	}
 	r.Violation = w.broken
-	r.Verified = w.wrong == 0 && w.broken == "" && len(r.Errors) == 0
+	r.Verified = r.Verified && w.wrong == 0 && w.broken == "" && len(r.Errors) == 0
 	r.Wrong = w.wrong
 }

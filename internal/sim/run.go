@@ -19,10 +19,14 @@ var ErrConfig = errors.New("bad simulation")
 var Algorithms = map[string][]string{
 	"broadcast":      {"mcast", "binomial", "knomial", "binary", "chain", "scatter-allgather"},
 	"allgather":      {"mcast", "ring", "linear", "recursive-doubling", "bruck"},
-	"reduce-scatter": {"ring", "recursive-halving"},
-	"allreduce":      {"ring", "recursive-halving"},
+	"reduce-scatter": {"ring", "recursive-halving", "inc"},
+	"allreduce":      {"ring", "recursive-halving", "inc"},
 	"barrier":        {"dissemination"},
+	bothAtOnce:       {"mcast+inc", "ring+ring", "mcast+ring", "ring+inc"},
 }
+
+// bothAtOnce is the pair of collectives of an FSDP step (Appendix B).
+const bothAtOnce = "allgather+reduce-scatter"
 
 var kinds = map[string]protocol.Kind{
 	"broadcast": protocol.Broadcast, "allgather": protocol.Allgather, "reduce-scatter": protocol.ReduceScatter,
@@ -33,7 +37,7 @@ var kinds = map[string]protocol.Kind{
 // that makes no sense; how the collective itself ended is in the Result.
 func Run(cfg Config) (*Result, error) {
 	began := time.Now()
-	cfg, shape, err := cfg.complete()
+	cfg, parts, err := cfg.complete()
 	if err != nil {
 		return nil, err
 	}
@@ -50,13 +54,20 @@ func Run(cfg Config) (*Result, error) {
 			return nil, err
 		}
 	}
-	c, err := w.collective(shape, members)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	var calls []*collective
+	for i, p := range parts {
+		c, err := w.collective(uint64(i+1), p, members)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+		calls = append(calls, c)
+		w.call(c, func(int) int64 { return 0 })
 	}
-	w.crossings = newCrossings(len(w.links), c.cells[len(c.counts)])
-	w.ownerReads = make([]uint16, c.cells[len(c.counts)])
-	w.call(c, func(int) int64 { return 0 })
+	if len(calls) == 1 {
+		cells := calls[0].cells[len(calls[0].counts)]
+		w.crossings = newCrossings(len(w.links), cells)
+		w.ownerReads = make([]uint16, cells)
+	}
 	w.schedule()
 	w.loop(w.limit())
 	if w.pcap != nil {
@@ -64,20 +75,31 @@ func Run(cfg Config) (*Result, error) {
 			return nil, fmt.Errorf("writing the capture: %w", err)
 		}
 	}
-	r := w.result(c)
+	r := w.result(calls)
 	r.WallMS = float64(time.Since(began).Microseconds()) / 1000
 	return r, nil
 }
 
-// collective prepares the call that the Config asks for.
-func (w *world) collective(shape protocol.Shape, members []int) (*collective, error) {
-	cfg := &w.cfg
-	if cfg.Algo == "mcast" {
+// part is one of the collectives that run at the same time.
+type part struct {
+	algo  string
+	shape protocol.Shape
+}
+
+// collective prepares a call.
+func (w *world) collective(req uint64, p part, members []int) (*collective, error) {
+	cfg, shape := &w.cfg, p.shape
+	if p.algo == "mcast" {
 		plan, err := protocol.Plan(shape, w.layout)
 		if err != nil {
 			return nil, err
 		}
-		return newCollective(1, 0, members, plan, shape, cfg.InPlace, cfg.Seed), nil
+		return newCollective(req, 0, members, plan, shape, cfg.InPlace, cfg.Seed), nil
+	}
+	if p.algo == "inc" {
+		c := newCollective(req, 0, members, nil, shape, cfg.InPlace, cfg.Seed)
+		c.takeTurns()
+		return c, nil
 	}
 	spec := func(rank int) p2p.Spec {
 		return p2p.Spec{
@@ -85,17 +107,17 @@ func (w *world) collective(shape protocol.Shape, members []int) (*collective, er
 			Radix: cfg.Radix, Segment: cfg.Segment, Align: int64(cfg.Chunk),
 		}
 	}
-	if _, err := p2p.New(cfg.Algo, spec(0)); err != nil {
+	if _, err := p2p.New(p.algo, spec(0)); err != nil {
 		return nil, err
 	}
-	c := newCollective(1, 0, members, nil, shape, cfg.InPlace, cfg.Seed)
+	c := newCollective(req, 0, members, nil, shape, cfg.InPlace, cfg.Seed)
 	c.p2p = func(rank int) *p2p.Plan {
-		p, err := p2p.New(cfg.Algo, spec(rank))
+		plan, err := p2p.New(p.algo, spec(rank))
 		if err != nil {
 			w.violate("no plan for rank %d: %v", rank, err)
-			p = &p2p.Plan{Kind: shape.Kind, Rank: rank, Size: len(members)}
+			plan = &p2p.Plan{Kind: shape.Kind, Rank: rank, Size: len(members)}
 		}
-		return p
+		return plan
 	}
 	return c, nil
 }
@@ -124,19 +146,18 @@ func (w *world) limit() int64 {
 }
 
 // complete fills in defaults and checks.
-func (cfg Config) complete() (Config, protocol.Shape, error) {
-	bad := func(format string, args ...any) (Config, protocol.Shape, error) {
-		return cfg, protocol.Shape{}, fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
+func (cfg Config) complete() (Config, []part, error) {
+	bad := func(format string, args ...any) (Config, []part, error) {
+		return cfg, nil, fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
 	}
 	if cfg.Topology == nil {
 		return bad("no topology")
 	}
 	cfg.defaults()
 	p := cfg.Topology.Hosts
-	kind, ok := kinds[cfg.Op]
 	switch {
-	case !ok:
-		return bad("unknown operation %q: valid are %s", cfg.Op, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+	case Algorithms[cfg.Op] == nil:
+		return bad("unknown operation %q: valid are %s", cfg.Op, strings.Join(slices.Sorted(maps.Keys(Algorithms)), ", "))
 	case !slices.Contains(Algorithms[cfg.Op], cfg.Algo):
 		return bad("unknown algorithm %q for %s: valid are %s", cfg.Algo, cfg.Op, strings.Join(Algorithms[cfg.Op], ", "))
 	case cfg.Chunk < 1:
@@ -157,7 +178,7 @@ func (cfg Config) complete() (Config, protocol.Shape, error) {
 		return bad("a receive queue of %d bytes does not hold one datagram of %d", cfg.RecvQueue, cfg.Chunk+udHeader)
 	case cfg.Root < 0 || cfg.Root >= p:
 		return bad("root %d: must be 0 to %d", cfg.Root, p-1)
-	case cfg.Counts != nil && ((kind != protocol.Allgather && kind != protocol.ReduceScatter) || len(cfg.Counts) != p):
+	case cfg.Counts != nil && ((cfg.Op != "allgather" && cfg.Op != "reduce-scatter") || len(cfg.Counts) != p):
 		return bad("sizes per rank are for allgather and reduce-scatter, and need one for each of the %d ranks", p)
 	case cfg.ChainBy != "rank" && cfg.ChainBy != "rack":
 		return bad("unknown chain placement %q: valid are rank, rack", cfg.ChainBy)
@@ -180,6 +201,17 @@ func (cfg Config) complete() (Config, protocol.Shape, error) {
 			return bad("crash of rank %d: ranks are 0 to %d, times 0 or more", c.Rank, p-1)
 		}
 	}
+	var parts []part
+	algos := strings.Split(cfg.Algo, "+")
+	for i, op := range strings.Split(cfg.Op, "+") {
+		parts = append(parts, part{algo: algos[i], shape: cfg.shape(kinds[op])})
+	}
+	return cfg, parts, nil
+}
+
+// shape is one collective of the Config.
+func (cfg *Config) shape(kind protocol.Kind) protocol.Shape {
+	p := cfg.Topology.Hosts
 	s := protocol.Shape{
 		Kind: kind, Root: cfg.Root, Counts: cfg.Counts, Chunk: cfg.Chunk,
 		Chains: cfg.Chains, Subgroups: cfg.Subgroups,
@@ -199,12 +231,20 @@ func (cfg Config) complete() (Config, protocol.Shape, error) {
 		}
 		s.Groups = cfg.Topology.ByRack(ranks)
 	}
-	return cfg, s, nil
+	return s
 }
 
 func (cfg *Config) defaults() {
 	if cfg.Algo == "" && len(Algorithms[cfg.Op]) > 0 {
 		cfg.Algo = Algorithms[cfg.Op][0]
+	}
+	if cfg.Chains == 0 {
+		cfg.Chains = 1
+		if cfg.Op == bothAtOnce {
+			// Everybody sends at once, at 1/P of the rate: no root's turn takes the
+			// sending side away from the reduction (Appendix B, equation 2).
+			cfg.Chains = cfg.Topology.Hosts
+		}
 	}
 	if cfg.Flow == "" {
 		cfg.Flow = "none"

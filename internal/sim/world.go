@@ -24,9 +24,12 @@ type world struct {
 	trees  []*topology.Tree
 	hosts  []*host
 	calls  map[uint64]*collective
-	starts []start
-	pcap   *pcap.Writer
-	packet uint32
+	inc    *incTree
+
+	reductions map[opKey]*collective // by operation
+	starts     []start
+	pcap       *pcap.Writer
+	packet     uint32
 
 	loss       float64 // of datagrams, from either option
 	recvCost   int64
@@ -67,7 +70,8 @@ func newWorld(cfg Config) (*world, error) {
 	}
 	g := cfg.Topology
 	w := &world{
-		cfg: cfg, g: g, layout: layout, rng: rand.New(rand.NewPCG(cfg.Seed, 0xa11ca57)), calls: map[uint64]*collective{},
+		cfg: cfg, g: g, layout: layout, rng: rand.New(rand.NewPCG(cfg.Seed, 0xa11ca57)), calls: map[uint64]*collective{}, reductions: map[opKey]*collective{},
+		inc:  newIncTree(g),
 		loss: 1 - (1-cfg.Loss)*(1-cfg.LossAll), recvCost: cfg.RecvCost.Nanoseconds() * 1000, noise: cfg.Noise.Nanoseconds() * 1000,
 	}
 	w.links = make([]link, len(g.Links))
@@ -77,7 +81,7 @@ func newWorld(cfg Config) (*world, error) {
 			psByte: 8e12 / (cfg.Rate * l.Multiple), latency: cfg.Latency.Nanoseconds() * 1000,
 		}
 		if g.IsHost(l.From) {
-			w.links[i].host = int32(l.From)
+			w.links[i].host, w.links[i].fair = int32(l.From), &fairQueue{}
 		}
 	}
 	for s := range min(max(1, cfg.Subgroups), g.Trees()) {
@@ -267,7 +271,7 @@ func (w *world) capture(k *packet) {
 		w.pcap.Message(at, k.src, k.dst, w.packet, k.msg, len(k.msg))
 	case pktRead:
 		w.pcap.ReadRequest(at, k.src, k.dst, w.packet, uint64(k.psn), k.n*uint32(w.cfg.Chunk))
-	case pktPut:
+	case pktPut, pktSum:
 		w.pcap.Message(at, k.src, k.dst, w.packet, k.pay.data, k.bytes)
 	case pktResponse:
 		w.pcap.ReadResponse(at, k.src, k.dst, w.packet, k.pay.data, k.bytes)

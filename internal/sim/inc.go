@@ -1,0 +1,257 @@
+package sim
+
+import (
+	"sort"
+
+	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/topology"
+)
+
+// aggregators is how many chunks a switch adds up at a time.
+const aggregators = 64
+
+// incTree is the reduction tree: the ports of a multicast tree with a direction,
+// through another top than the multicast's where there is one.
+type incTree struct {
+	tree     *topology.Tree
+	up       []topology.LinkID       // by node: towards the top; none at the top
+	children []int                   // by switch: ports that lead down
+	lone     [][]int                 // by host: the switches on its way up whose port towards it leads to no other host
+	nodes    []map[opKey]*aggregator // by switch
+}
+
+// aggregator is the part of a switch that adds up one reduction. All ranks send
+// in the same order, each leaving out its own block; so it takes chunks only from
+// a window that begins at the first one it has not passed on. A rank that runs
+// ahead waits outside the window and cannot take the buffers that those before
+// it need: the first chunk of the window is always taken, from everybody.
+type aggregator struct {
+	base int            // chunks whose turn is before it have been passed on
+	sums map[int]*sum   // by chunk
+	gone map[int]bool   // by turn: passed on, beyond base
+	wait map[int][]*hop // by turn: beyond the window
+}
+
+// sum is one chunk being added up.
+type sum struct {
+	pkt  *packet
+	have int
+}
+
+func newIncTree(g *topology.Graph) *incTree {
+	t := &incTree{tree: g.Tree(g.Trees() - 1), up: make([]topology.LinkID, g.Nodes()), children: make([]int, g.Nodes()), lone: make([][]int, g.Hosts), nodes: make([]map[opKey]*aggregator, g.Nodes())}
+	hosts := make([]int, g.Nodes())
+	var walk func(n topology.NodeID, up topology.LinkID)
+	walk = func(n topology.NodeID, up topology.LinkID) {
+		t.up[n] = up
+		if g.IsHost(n) {
+			hosts[n] = 1
+			return
+		}
+		for _, p := range t.tree.Ports[n] {
+			if p != up {
+				child := g.Links[p].To
+				walk(child, g.Reverse(p))
+				hosts[n] += hosts[child]
+				t.children[n]++
+			}
+		}
+	}
+	walk(t.tree.Top, topology.NoLink)
+	for h := range g.Hosts {
+		for n := topology.NodeID(h); hosts[n] == 1 && t.up[n] != topology.NoLink; {
+			n = g.Links[t.up[n]].To
+			t.lone[h] = append(t.lone[h], int(n))
+		}
+	}
+	for i := range t.nodes {
+		t.nodes[i] = map[opKey]*aggregator{}
+	}
+	return t
+}
+
+// expects is how many contributions to a chunk of owner's block a switch gets.
+// The owner itself sends one only for the first chunk.
+func (t *incTree) expects(n topology.NodeID, owner int, first bool) int {
+	e := t.children[n]
+	if owner < 0 || first {
+		return e
+	}
+	for _, s := range t.lone[owner] {
+		if s == int(n) {
+			e--
+		}
+	}
+	return e
+}
+
+// reduce sends a range up the tree, in chunks; an empty one says that we are
+// ready to receive the block that begins there.
+func (h *host) reduce(a *node.Action) {
+	w := h.w
+	r := h.regions[opKey{a.Comm, a.Seq}]
+	c := r.mem.c
+	for off, end := a.Off, a.Off+a.Len; ; {
+		k := w.pools.packet()
+		k.kind, k.lane, k.src, k.dst = pktSum, laneBulk, h.id, -1
+		k.comm, k.seq, k.n = a.Comm, a.Seq, 1
+		k.off, k.from = off, r
+		k.all = min(c.cut(off), c.total()) - off // the chunk's length, also when ours is empty
+		if off < end {
+			k.bytes = int(min(c.cut(off), end) - off)
+		}
+		off += int64(k.bytes)
+		k.last = off >= end
+		k.size = int64(k.bytes) + putHeader
+		last := k.last
+		h.inject(k)
+		if last {
+			return
+		}
+	}
+}
+
+// aggregate takes a chunk that came to a switch on its way up.
+func (w *world) aggregate(n topology.NodeID, k *packet, h *hop) {
+	key := opKey{k.comm, k.seq}
+	c := w.reductions[key]
+	a := w.inc.nodes[n][key]
+	if a == nil {
+		a = &aggregator{sums: map[int]*sum{}, gone: map[int]bool{}, wait: map[int][]*hop{}}
+		w.inc.nodes[n][key] = a
+		w.advance(n, a, c)
+	}
+	if turn := c.turn[c.cell(k.off)]; turn >= a.base+aggregators {
+		a.wait[turn] = append(a.wait[turn], h)
+		return
+	}
+	w.add(n, a, c, k)
+	w.leave(k, h)
+	w.pools.release(k)
+}
+
+// advance moves the window past chunks that never come here: those to which only
+// their owner is below this switch.
+func (w *world) advance(n topology.NodeID, a *aggregator, c *collective) {
+	for a.base < len(c.inTurn) {
+		if owner, first := c.ownerOf(c.inTurn[a.base]); w.inc.expects(n, owner, first) > 0 {
+			return
+		}
+		a.base++
+	}
+}
+
+// takeTurns numbers the chunks in the order in which ranks send them up.
+func (c *collective) takeTurns() {
+	n := c.cells[len(c.counts)]
+	c.turn, c.inTurn = make([]int, n), make([]int, 0, n)
+	for at := 0; len(c.inTurn) < n; at++ {
+		for b := range c.counts {
+			if cell := c.cells[b] + at; cell < c.cells[b+1] {
+				c.turn[cell] = len(c.inTurn)
+				c.inTurn = append(c.inTurn, cell)
+			}
+		}
+	}
+}
+
+// ownerOf is whose block a chunk belongs to, -1 if everybody gets it, and whether
+// it is the block's first.
+func (c *collective) ownerOf(cell int) (owner int, first bool) {
+	if c.kind != protocol.ReduceScatter {
+		return -1, false
+	}
+	owner = sort.Search(len(c.counts), func(i int) bool { return c.cells[i+1] > cell })
+	return owner, cell == c.cells[owner]
+}
+
+// add adds a contribution, and passes the sum on when it is complete.
+func (w *world) add(n topology.NodeID, a *aggregator, c *collective, k *packet) {
+	cell := c.cell(k.off)
+	s := a.sums[cell]
+	if s == nil {
+		p := w.pools.packet()
+		p.kind, p.lane, p.src, p.dst = pktSum, laneBulk, k.src, -1
+		p.comm, p.seq, p.off, p.all, p.bytes = k.comm, k.seq, k.off, k.all, int(k.all)
+		p.size = k.all + putHeader
+		if c.move {
+			p.pay.data = append(p.pay.data[:0], make([]byte, k.all)...)
+		}
+		s = &sum{pkt: p}
+		a.sums[cell] = s
+	}
+	if k.bytes > 0 && c.move {
+		for i, x := range k.pay.data[:k.bytes] {
+			s.pkt.pay.data[i] += x
+		}
+	}
+	if k.bytes > 0 {
+		s.pkt.pay.tag += k.pay.tag
+	}
+	s.have++
+	if owner, first := c.ownerOf(cell); s.have == w.inc.expects(n, owner, first) {
+		w.passSum(n, cell, s, owner)
+	}
+}
+
+// passSum sends a complete sum up, or from the top to whom it belongs. Its
+// buffer is free when it leaves.
+func (w *world) passSum(n topology.NodeID, cell int, s *sum, owner int) {
+	p := s.pkt
+	if up := w.inc.up[n]; up != topology.NoLink {
+		w.enqueue(&w.links[up], p, w.pools.sumHop(p, n, cell, 1))
+		return
+	}
+	p.kind = pktResult
+	if owner >= 0 {
+		p.dst = owner
+		w.enqueue(&w.links[w.g.Next(n, owner, p.src)], p, w.pools.sumHop(p, n, cell, 1))
+		return
+	}
+	p.tree = w.inc.tree
+	out := p.tree.Ports[n]
+	h := w.pools.sumHop(p, n, cell, len(out))
+	p.refs += len(out) - 1
+	for _, l := range out {
+		w.enqueue(&w.links[l], p, h)
+	}
+}
+
+// freeSum makes room for chunks that wait: the sum of a chunk has left.
+func (w *world) freeSum(n topology.NodeID, key opKey, cell int) {
+	a, c := w.inc.nodes[n][key], w.reductions[key]
+	delete(a.sums, cell)
+	a.gone[c.turn[cell]] = true
+	was := a.base
+	for a.gone[a.base] {
+		delete(a.gone, a.base)
+		a.base++
+		w.advance(n, a, c)
+	}
+	for in := was + aggregators; in < a.base+aggregators; in++ {
+		waiting := a.wait[in]
+		delete(a.wait, in)
+		for _, h := range waiting {
+			k := h.pkt
+			w.add(n, a, c, k)
+			w.leave(k, h)
+			w.pools.release(k)
+		}
+	}
+}
+
+// result takes a sum that arrived at its host.
+func (h *host) result(k *packet) {
+	ok := h.node.Result(ns(h.w.now), k.comm, k.seq, k.off, int64(k.bytes))
+	r := h.region(opKey{k.comm, k.seq})
+	switch {
+	case ok && r != nil && r.open:
+		r.took(k)
+		r.mem.place(k.off, &k.pay, r.mem.c.kind == protocol.ReduceScatter)
+	case ok:
+		h.w.violate("rank %d got a sum after its buffers were free", h.id)
+	}
+	h.w.pools.release(k)
+	h.act()
+}
