@@ -178,9 +178,12 @@ func (n *Node) begin(now protocol.Time, c *comm, k *call) {
 		open.Geometry = k.plan[k.round]
 		st.mc = protocol.NewOp(protocol.Config{
 			Geometry: open.Geometry, Rank: c.rank, Comm: c.id, Seq: seq, Est: c.est,
-			Flow: n.cfg.Flow, Pool: n.pool, Batch: n.cfg.Batch, Overhead: n.cfg.Overhead,
+			Flow: n.cfg.Flow, Pool: n.pool, Batch: n.cfg.Batch, Overhead: n.cfg.Overhead, Others: &n.others,
 		})
 		st.op = st.mc
+	}
+	if st.mc == nil {
+		n.others++
 	}
 	slot := c.layout.Slot(seq)
 	c.slots[slot] = st
@@ -254,6 +257,9 @@ func (n *Node) send(to int, m *protocol.Msg) {
 
 func (n *Node) completed(now protocol.Time, c *comm, st *opState) {
 	st.done = true
+	if st.mc == nil {
+		n.others--
+	}
 	k := st.call
 	k.running, k.trace = false, nil
 	k.spent.add(st.op.Times())

@@ -56,6 +56,9 @@ func (n *Node) failCall(c *comm, k *call) {
 		return
 	}
 	st := c.find(k.next())
+	if st.mc == nil {
+		n.others--
+	}
 	err.Phase, err.Missing = st.op.Phase(), st.op.Missing()
 	st.op.Fail()
 	k.failed = err

@@ -63,15 +63,16 @@ type Stats struct {
 
 // A Node is one process. Its methods must not be called concurrently.
 type Node struct {
-	cfg   Config
-	comms map[uint32]*comm
-	order []*comm // in order of creation: nothing may depend on a map's order
-	pool  *protocol.Pool
-	live  liveness
-	out   []Action
-	spare []Action          // what Actions returned last
-	steps []protocol.Action // scratch
-	stats Stats
+	cfg    Config
+	comms  map[uint32]*comm
+	order  []*comm // in order of creation: nothing may depend on a map's order
+	pool   *protocol.Pool
+	others int // operations under way that are not multicast
+	live   liveness
+	out    []Action
+	spare  []Action          // what Actions returned last
+	steps  []protocol.Action // scratch
+	stats  Stats
 }
 
 // New returns a node at time now, with no communicator.

@@ -11,6 +11,7 @@ type Config struct {
 	Pool     *Pool  // FlowCredit
 	Batch    uint32 // chunks handed to the fabric at a time: the paper's doorbell batch
 	Overhead int    // bytes the fabric adds to a chunk on the wire
+	Others   *int   // how many operations of other kinds this process has under way; may be nil
 }
 
 // An Op is one collective on one rank. See the package comment.

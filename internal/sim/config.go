@@ -16,7 +16,7 @@ import (
 // Config describes one simulated collective.
 type Config struct {
 	Op       string          // "broadcast", "allgather", "reduce-scatter", "allreduce" or "barrier"
-	Algo     string          // one of Algorithms(Op)
+	Algo     string          // one of Algorithms[Op], or "auto"
 	Topology *topology.Graph // one rank per host, rank i on host i
 
 	Bytes   int64   // what one rank sends; in a reduce-scatter, what one rank receives
@@ -50,6 +50,8 @@ type Config struct {
 	Timeout  time.Duration // a silent rank is declared lost after this long
 	Deadline time.Duration // the operation is aborted after this long; 0: never
 	Seed     uint64
+
+	reason string // why auto chose Algo
 
 	Pcap io.Writer // when set, every packet that leaves a host is recorded
 }
@@ -109,6 +111,7 @@ type Result struct {
 	Subgroups int    `json:"subgroups"`
 	Chunk     int    `json:"chunk"`
 	Flow      string `json:"flow"`
+	Auto      string `json:"auto,omitempty"` // why auto chose Algo
 
 	TimeUS           float64 `json:"time_us"`
 	BoundUS          float64 `json:"bound_us"`

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allcast/allcast/internal/model"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/protocol"
 )
@@ -158,7 +159,9 @@ func (cfg Config) complete() (Config, []part, error) {
 	switch {
 	case Algorithms[cfg.Op] == nil:
 		return bad("unknown operation %q: valid are %s", cfg.Op, strings.Join(slices.Sorted(maps.Keys(Algorithms)), ", "))
-	case !slices.Contains(Algorithms[cfg.Op], cfg.Algo):
+	case cfg.Algo == "auto" && cfg.Op == bothAtOnce:
+		return bad("auto chooses for one operation at a time: name a pair, %s", strings.Join(Algorithms[cfg.Op], ", "))
+	case cfg.Algo != "auto" && !slices.Contains(Algorithms[cfg.Op], cfg.Algo):
 		return bad("unknown algorithm %q for %s: valid are %s", cfg.Algo, cfg.Op, strings.Join(Algorithms[cfg.Op], ", "))
 	case cfg.Chunk < 1:
 		return bad("chunk of %d bytes: must be at least 1", cfg.Chunk)
@@ -201,12 +204,44 @@ func (cfg Config) complete() (Config, []part, error) {
 			return bad("crash of rank %d: ranks are 0 to %d, times 0 or more", c.Rank, p-1)
 		}
 	}
+	if cfg.Algo == "auto" {
+		if err := cfg.choose(); err != nil {
+			return bad("%v", err)
+		}
+	}
 	var parts []part
 	algos := strings.Split(cfg.Algo, "+")
 	for i, op := range strings.Split(cfg.Op, "+") {
 		parts = append(parts, part{algo: algos[i], shape: cfg.shape(kinds[op])})
 	}
 	return cfg, parts, nil
+}
+
+// choose lets the cost model pick what to run.
+func (cfg *Config) choose() error {
+	n := cfg.Bytes
+	for _, c := range cfg.Counts {
+		n = max(n, c)
+	}
+	hops := 0
+	for _, to := range []int{1, cfg.Topology.Hosts / 2, cfg.Topology.Hosts - 1} {
+		hops = max(hops, cfg.Topology.Hops(0, to%cfg.Topology.Hosts))
+	}
+	c, err := model.Choose(cfg.Op, cfg.Topology.Hosts, n, model.Net{
+		Rate: cfg.Rate / 8e9, Latency: float64(cfg.Latency.Nanoseconds()), Hops: hops, Chunk: int64(cfg.Chunk),
+		Datagram: udHeader, Packet: putHeader, Multicast: true, Inc: true,
+	})
+	if err != nil {
+		return err
+	}
+	cfg.Algo, cfg.reason = c.Algo, c.Reason
+	if c.Chains > 0 {
+		cfg.Chains = c.Chains
+	}
+	if c.Segment > 0 {
+		cfg.Segment = c.Segment
+	}
+	return nil
 }
 
 // shape is one collective of the Config.

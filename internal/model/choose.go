@@ -1,0 +1,229 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// Net is what the cost model knows about a network.
+type Net struct {
+	Rate      float64 // of a host's link, bytes per nanosecond
+	Latency   float64 // of one link, nanoseconds
+	Hops      int     // links of the longest path
+	Chunk     int64   // payload of a packet
+	Datagram  int64   // header bytes of a multicast datagram
+	Packet    int64   // header bytes of a reliable packet
+	Multicast bool    // the network replicates
+	Inc       bool    // and reduces
+}
+
+// Estimate is what an algorithm is expected to cost.
+type Estimate struct {
+	Algo    string
+	Chains  int     // mcast
+	Segment int64   // pipelined point-to-point algorithms
+	NS      float64 // time
+	Sent    float64 // bytes that the busiest rank injects
+}
+
+// Choice is what to run and why.
+type Choice struct {
+	Estimate
+	Reason string
+	All    []Estimate // candidates, fastest first
+}
+
+// closeEnough is how much slower than the fastest an algorithm may be expected to
+// be if it spares the network traffic: what is not injected is free for others.
+const closeEnough = 1.05
+
+// Choose picks an algorithm for an operation of p ranks and n bytes (what one rank
+// sends; in a Reduce-Scatter, receives).
+func Choose(op string, p int, n int64, net Net) (Choice, error) {
+	c := costs{Net: net, p: p, n: n}
+	var all []Estimate
+	switch op {
+	case "broadcast":
+		all = c.broadcast()
+	case "allgather":
+		all = c.allgather()
+	case "reduce-scatter":
+		all = c.reduceScatter()
+	case "allreduce":
+		all = c.allreduce()
+	case "barrier":
+		all = []Estimate{{Algo: "dissemination", NS: c.rounds() * c.far()}}
+	default:
+		return Choice{}, fmt.Errorf("no cost model for %q: there is one for broadcast, allgather, reduce-scatter, allreduce, barrier", op)
+	}
+	slices.SortStableFunc(all, func(a, b Estimate) int { return cmp.Compare(a.NS, b.NS) })
+	pick := all[0]
+	for _, e := range all {
+		if e.NS <= closeEnough*all[0].NS && e.Sent < pick.Sent {
+			pick = e
+		}
+	}
+	ch := Choice{Estimate: pick, All: all}
+	ch.Reason = fmt.Sprintf("%s: %.1f us expected", pick.Algo, pick.NS/1e3)
+	switch {
+	case pick.Algo != all[0].Algo:
+		ch.Reason += fmt.Sprintf("; %s would take %.1f us, but the busiest rank would inject %.1f times as much", all[0].Algo, all[0].NS/1e3, all[0].Sent/max(pick.Sent, 1))
+	case len(all) > 1:
+		ch.Reason += fmt.Sprintf("; next %s with %.1f us", all[1].Algo, all[1].NS/1e3)
+	}
+	return ch, nil
+}
+
+// costs are the formulas: latency and rate, as everywhere, with store-and-forward
+// of single packets, since the networks of interest are fast enough for it to show.
+type costs struct {
+	Net
+	p int
+	n int64
+}
+
+// wire is how long n bytes occupy a link, with headers.
+func (c *costs) wire(n float64, header int64) float64 {
+	return (n + math.Ceil(n/float64(c.Chunk))*float64(header)) / c.Rate
+}
+
+func (c *costs) ser(n float64) float64 { return c.wire(n, c.Packet) }
+
+// far and near are how long a small message takes across the network and to a
+// neighbour.
+func (c *costs) far() float64  { return float64(c.Hops) * c.Latency }
+func (c *costs) near() float64 { return 2 * c.Latency }
+
+// first is how long the first packet of n bytes takes across h links, beyond the
+// time it occupies the sender's.
+func (c *costs) first(n float64, h int) float64 {
+	return float64(h)*c.Latency + float64(h-1)*c.ser(min(n, float64(c.Chunk)))
+}
+
+// rounds is log2 of p, rounded up.
+func (c *costs) rounds() float64 { return float64(bits.Len(uint(c.p - 1))) }
+
+func (c *costs) powerOfTwo() bool { return c.p&(c.p-1) == 0 }
+
+// barrier is the cost of the RNR barrier: half of its partners are near.
+func (c *costs) barrier() float64 {
+	k := float64(bits.Len(uint(c.p)) - 1)
+	t := k * (c.near() + c.far()) / 2
+	if !c.powerOfTwo() {
+		t += 2 * c.far()
+	}
+	return t
+}
+
+func (c *costs) multicast(blocks float64, chains int, sent float64) Estimate {
+	n := float64(c.n)
+	return Estimate{
+		Algo: "mcast", Chains: chains, Sent: sent,
+		NS: c.barrier() + blocks*c.wire(n, c.Datagram) + c.first(n, c.Hops) + c.near(),
+	}
+}
+
+// segments are the pieces worth trying with pipelined algorithms.
+func (c *costs) segments(n float64) []float64 {
+	s := []float64{n}
+	for k := float64(c.Chunk); k < n; k *= 4 {
+		s = append(s, k)
+	}
+	return s
+}
+
+func (c *costs) broadcast() []Estimate {
+	n, p := float64(c.n), float64(c.p)
+	var all []Estimate
+	if c.Multicast {
+		all = append(all, c.multicast(1, 1, n))
+	}
+	for _, t := range []struct {
+		algo  string
+		radix float64
+	}{{"binomial", 2}, {"knomial", 4}} {
+		// The root serves its children one after the other, the last one last.
+		depth, sends := 0.0, 0.0
+		for level := 1.0; level < p; level *= t.radix {
+			depth++
+			sends += min(t.radix-1, math.Ceil(p/level)-1)
+		}
+		all = append(all, Estimate{Algo: t.algo, NS: c.far() + depth*c.first(n, c.Hops) + max(sends, depth)*c.ser(n), Sent: sends * n})
+	}
+	for _, s := range c.segments(n) {
+		depth := math.Floor(math.Log2(p))
+		all = append(all,
+			Estimate{Algo: "binary", Segment: int64(s), NS: c.far() + depth*(c.first(s, c.Hops)+2*c.ser(s)) + 2*c.ser(n-s), Sent: 2 * n},
+			Estimate{Algo: "chain", Segment: int64(s), NS: c.far() + (p-1)*(c.first(s, 2)+c.ser(s)) + c.ser(n-s), Sent: n})
+	}
+	all = append(all, Estimate{
+		Algo: "scatter-allgather", Sent: 2 * n,
+		NS: c.far() + c.rounds()*c.first(n/p, c.Hops) + c.ser(n) + (p-1)*(c.first(n/p, 2)+c.ser(n/p)),
+	})
+	return all
+}
+
+func (c *costs) allgather() []Estimate {
+	n, p := float64(c.n), float64(c.p)
+	all := []Estimate{{Algo: "linear", NS: c.far() + c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}}
+	if c.Multicast {
+		// All at once, paced, or one after the other, which costs a turn each.
+		all = append(all, c.multicast(p-1, c.p, n))
+		one := c.multicast(p, 1, n)
+		one.NS += p * max(0, c.near()+c.ser(min(n, float64(c.Chunk)))-c.ser(n))
+		all = append(all, one)
+	}
+	all = append(all, c.rings("ring", c.far(), p-1)...)
+	gather := Estimate{Algo: "bruck", NS: c.far() + c.rounds()*c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}
+	all = append(all, gather)
+	gather.Algo = "recursive-doubling"
+	if !c.powerOfTwo() {
+		gather.NS += 2*c.first(n, c.Hops) + c.ser(n) + c.ser(n*p)
+		gather.Sent += n * p
+	}
+	return append(all, gather)
+}
+
+// rings is a ring of so many steps, with every segment worth trying.
+func (c *costs) rings(algo string, start, steps float64) []Estimate {
+	n := float64(c.n)
+	var all []Estimate
+	for _, s := range c.segments(n) {
+		step := max(c.ser(n), c.first(s, 2)+c.ser(s))
+		all = append(all, Estimate{Algo: algo, Segment: int64(s), NS: start + steps*step + c.first(s, c.Hops), Sent: steps * n})
+	}
+	return all
+}
+
+func (c *costs) reduceScatter() []Estimate {
+	n, p := float64(c.n), float64(c.p)
+	all := c.rings("ring", c.far(), p-1)
+	half := Estimate{Algo: "recursive-halving", NS: c.far() + c.rounds()*c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}
+	if !c.powerOfTwo() {
+		half.NS += 2*c.first(n, c.Hops) + c.ser(n) + c.ser(n*p)
+	}
+	all = append(all, half)
+	if c.Inc {
+		all = append(all, Estimate{Algo: "inc", NS: c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n})
+	}
+	return all
+}
+
+func (c *costs) allreduce() []Estimate {
+	n, p := float64(c.n), float64(c.p)
+	block := costs{Net: c.Net, p: c.p, n: int64(math.Ceil(n/p/float64(c.Chunk))) * c.Chunk}
+	block.n = min(block.n, c.n)
+	all := block.rings("ring", c.far(), 2*(p-1))
+	half := Estimate{Algo: "recursive-halving", NS: c.far() + 2*c.rounds()*c.first(n/p, c.Hops) + 2*c.ser(n)*(p-1)/p, Sent: 2 * n}
+	if !c.powerOfTwo() {
+		half.NS += 2*c.first(n, c.Hops) + 2*c.ser(n)
+	}
+	all = append(all, half)
+	if c.Inc {
+		all = append(all, Estimate{Algo: "inc", NS: c.first(n, c.Hops) + c.ser(n), Sent: n})
+	}
+	return all
+}
