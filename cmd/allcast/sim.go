@@ -14,6 +14,7 @@ type simCmd struct {
 	Allreduce     simAllreduceCmd     `cmd:"" help:"Every rank gets the whole sum."`
 	Barrier       simBarrierCmd       `cmd:"" help:"Every rank waits for all."`
 	Both          simBothCmd          `cmd:"" name:"allgather+reduce-scatter" help:"Both at the same time, as in a training step."`
+	FSDP          simFSDPCmd          `cmd:"" name:"fsdp" help:"A training step of a fully sharded model."`
 }
 
 func (simCmd) Help() string {

@@ -76,8 +76,8 @@ func (f *simFlags) checkAlgos(op string) error {
 		f.algos = strings.Split(*f.Algo, ",")
 	}
 	for _, name := range f.algos {
-		if !slices.Contains(known, name) {
-			return usagef("--algo: unknown algorithm %q; valid for %s: %s", name, op, valid)
+		if !slices.Contains(known, name) && name != "auto" {
+			return usagef("--algo: unknown algorithm %q; valid for %s: %s, auto", name, op, valid)
 		}
 	}
 	if f.Pcap != "" && len(f.algos) > 1 {

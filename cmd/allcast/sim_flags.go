@@ -10,7 +10,7 @@ import (
 type simFlags struct {
 	Topology string `required:"" placeholder:"SPEC" help:"Network: star:8, fat-tree:HOSTS,LEAVES,SPINES (fat-tree:188,12,6 is the paper's testbed) or fat-tree3:HOSTS,RADIX."`
 	algos    []string
-	Algo     *string `placeholder:"LIST" help:"Algorithms to compare, separated by commas. broadcast: mcast (default), binomial, knomial, binary, chain, scatter-allgather; allgather: mcast (default), ring, linear, recursive-doubling, bruck; reduce-scatter and allreduce: ring (default), recursive-halving, inc (in the network); allgather+reduce-scatter: mcast+inc (default), ring+ring, mcast+ring, ring+inc."`
+	Algo     *string `placeholder:"LIST" help:"Algorithms to compare, separated by commas; auto picks one and says why. broadcast: mcast (default), binomial, knomial, binary, chain, scatter-allgather; allgather: mcast (default), ring, linear, recursive-doubling, bruck; reduce-scatter and allreduce: ring (default), recursive-halving, inc (in the network); allgather+reduce-scatter: mcast+inc (default), ring+ring, mcast+ring, ring+inc."`
 
 	Rate      units.Rate    `default:"100gbit" placeholder:"RATE" help:"Rate of a host's link (default 100gbit); links between switches run at the multiple that makes the tree non-blocking."`
 	Latency   time.Duration `default:"500ns" placeholder:"D" help:"Latency of a link, its switch included (default 500ns)."`

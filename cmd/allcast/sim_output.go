@@ -18,6 +18,11 @@ func simTable(results []*sim.Result) *table {
 	r := results[0]
 	t.note("%s on %s (%d ranks), simulated, seed %d, flow control %s.", r.Op, r.Topology, r.Nodes, r.Seed, r.Flow)
 	t.note("bytes is N of the paper: what one rank sends. Times are us of virtual time.")
+	for _, r := range results {
+		if r.Auto != "" {
+			t.note("auto chose %s.", r.Auto)
+		}
+	}
 	for _, f := range simFields {
 		row := []any{f.name}
 		for _, r := range results {

@@ -25,7 +25,7 @@ func TestUsageErrors(t *testing.T) {
 		{star + "--algo ring", "valid for broadcast: mcast"},
 		{star + "--algo mcast,linear", "valid for broadcast: mcast"},
 		{star + "--algo=", "valid for broadcast: mcast"},
-		{"sim allgather --topology star:8 --algo auto", "valid for allgather: mcast"},
+		{"sim allgather --topology star:8 --algo inc", "valid for allgather: mcast"},
 		{star + "--chains 0", "1 or more"},
 		{star + "--chains -1", "1 or more"},
 		{star + "--chains many", "int"},

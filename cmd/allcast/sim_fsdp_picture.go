@@ -1,0 +1,9 @@
+package main
+
+import (
+	"io"
+
+	"github.com/allcast/allcast/internal/sim"
+)
+
+func drawSteps(_ io.Writer, _ []*sim.FSDPResult) error { return nil }
