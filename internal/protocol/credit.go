@@ -188,7 +188,8 @@ func (o *Op) consumedMore(now Time, out []Action) []Action {
 		c.own = o.g.total
 	} else {
 		held := c.own - min(consumed, c.own)
-		c.own += o.cfg.Pool.more(held)
+		// What was proved to be sent beyond what we granted was never lent.
+		c.own = max(c.own, consumed) + o.cfg.Pool.more(held)
 	}
 	return o.reduceGrants(now, out)
 }

@@ -62,7 +62,7 @@ func (e *Estimator) Received(bytes int64, took Time) {
 // makes many chunks of many operations late, and counts once.
 func (e *Estimator) Late(now Time) {
 	if now-e.lateAt >= e.alpha {
-		e.alpha, e.lateAt = min(2*e.alpha, e.limits.MaxAlpha), now
+		e.alpha, e.lateAt = e.alpha+min(e.alpha, e.limits.MaxAlpha-e.alpha), now
 	}
 }
 

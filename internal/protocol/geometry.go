@@ -30,6 +30,9 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
+// maxRounds bounds the plan of a call: what needs more has absurd parameters.
+const maxRounds = 1 << 16
+
 // MaxSubgroups bounds S, and with it what a message can make us allocate.
 const MaxSubgroups = 1024
 
@@ -105,6 +108,9 @@ func Plan(s Shape, l Layout) ([]*Geometry, error) {
 	rounds := int64(1)
 	if most > 0 {
 		rounds = (most + perRound - 1) / perRound
+	}
+	if rounds > maxRounds {
+		return nil, fmt.Errorf("%w: %d bytes take %d rounds of %d chunks; use larger chunks or more PSN bits", ErrShape, at, rounds, perRound*senders)
 	}
 	plan := make([]*Geometry, 0, rounds)
 	for k := range rounds {
@@ -212,7 +218,10 @@ func (g *Geometry) hash() uint64 {
 		h.Write(b[:])
 	}
 	put(int64(g.shape.Kind))
-	put(int64(g.shape.Root))
+	if g.shape.Kind == Broadcast {
+		put(int64(g.shape.Root))
+	}
+	put(g.bytes) // of this round: it depends on the layout
 	put(g.chunk)
 	put(int64(g.subs))
 	put(g.skip)

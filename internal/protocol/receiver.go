@@ -88,7 +88,7 @@ func (r *Receiver) Accept(psn uint32, length int) (off int64, v Verdict) {
 }
 
 // saw learns from the n-th chunk of sender i that those before it were sent, and
-// that all but the two members before i in its chain have finished: a rank
+// that all before its direct predecessor in the chain have finished: a rank
 // activates its successor only once its own predecessor has sent all.
 func (r *Receiver) saw(i int, n uint32) {
 	r.note(i, n)

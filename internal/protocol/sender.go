@@ -130,7 +130,7 @@ func (o *Op) sent(now Time, n uint32, out []Action) []Action {
 
 // handOver passes the turn on. A rank does so only when all before it in the
 // chain have finished, so that whoever sees a chunk of ours knows that all but
-// our predecessor have sent all (Receiver.infer).
+// our predecessor have sent all (Receiver.saw).
 func (o *Op) handOver(out []Action) []Action {
 	s := &o.snd
 	if s.succ < 0 || !s.predSent || !s.active {

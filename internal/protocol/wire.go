@@ -16,7 +16,7 @@ const (
 	msgHeader = 13
 	// MaxRanges is how many ranges fit one Fetch or Avail.
 	MaxRanges = 512
-	// MaxMsg is the length of the longest message.
+	// MaxMsg is no shorter than any message.
 	MaxMsg = msgHeader + 4 + 8*max(MaxRanges, MaxSubgroups)
 )
 

@@ -45,7 +45,7 @@ type Config struct {
 	Duplicate float64 // a datagram arrives twice
 	Stalls    []Stall
 	Crashes   []Crash
-	Noise     time.Duration // mean delay before a host reacts to a reliable message
+	Noise     time.Duration // mean delay before a host reacts to a reliable message or a send that has arrived
 
 	Timeout  time.Duration // a silent rank is declared lost after this long
 	Deadline time.Duration // the operation is aborted after this long; 0: never

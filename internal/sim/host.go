@@ -86,7 +86,7 @@ func (h *host) arrived(k *packet) {
 			at += h.w.retransmit
 		}
 	}
-	if n := h.w.noise; n > 0 && k.kind == pktMessage {
+	if n := h.w.noise; n > 0 && (k.kind == pktMessage || (k.kind == pktPut && k.last)) {
 		at = max(at+int64(h.w.rng.ExpFloat64()*float64(n)), h.ctlAt)
 		h.ctlAt = at
 	}

@@ -13,9 +13,15 @@ import (
 )
 
 func main() {
-	if err := phases("docs/phases.md"); err != nil {
-		fmt.Fprintln(os.Stderr, "docs:", err)
-		os.Exit(1)
+	pages := []struct {
+		file string
+		make func(string) error
+	}{{"docs/phases.md", phases}, {"docs/collectives.md", collectives}}
+	for _, p := range pages {
+		if err := p.make(p.file); err != nil {
+			fmt.Fprintln(os.Stderr, "docs:", p.file, err)
+			os.Exit(1)
+		}
 	}
 }
 

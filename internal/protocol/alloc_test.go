@@ -1,0 +1,95 @@
+package protocol
+
+import (
+	"testing"
+)
+
+// receiving is a leaf in its multicast phase and the chunks it is to receive.
+type receiving struct {
+	o     *Op
+	out   []Action
+	chunk int
+	psn   uint32
+}
+
+func newReceiving(t testing.TB, chunks int64, cfg Config) *receiving {
+	t.Helper()
+	const chunk = 4096
+	cfg.Geometry, cfg.Rank, cfg.Pool = oneRound(t, broadcast(2, 0, chunks*chunk, chunk, 1)), 1, NewPool(1024)
+	cfg.Est = NewEstimator(Limits{LinkRate: 25, Alpha: 10 * Microsecond})
+	r := &receiving{o: NewOp(cfg), out: make([]Action, 0, 16), chunk: chunk}
+	r.o.Step(1, Event{Kind: EvStart}, nil)
+	r.o.Step(1, Event{Kind: EvMsg, Msg: &Msg{Kind: MsgBarrier, Round: 1, Grant: 1 << 40, Digest: r.o.g.Digest()}}, nil)
+	if r.o.Phase() != Multicast {
+		t.Fatalf("phase %v", r.o.Phase())
+	}
+	return r
+}
+
+// next receives the next chunk.
+func (r *receiving) next() {
+	_, v, out := r.o.Chunk(Time(2+r.psn), 0, r.psn, r.chunk, r.out[:0])
+	if v != Placed {
+		panic("this was to be the next chunk")
+	}
+	r.out = out
+	r.psn++
+}
+
+// Nothing on the receive path allocates, chunk by chunk.
+func TestReceivePathDoesNotAllocate(t *testing.T) {
+	// AllocsPerRun rounds down, so a run is many chunks; it makes one run more than asked.
+	const chunks, runs = 100, 51 * 100
+	check := func(name string, f func()) {
+		t.Helper()
+		n := testing.AllocsPerRun(50, func() {
+			for range chunks {
+				f()
+			}
+		})
+		if n != 0 {
+			t.Errorf("%s: %v allocations per %d chunks", name, n, chunks)
+		}
+	}
+	g := oneRound(t, allgather(8, 4096*runs, 4096, 2, 1))
+	r, psn := newReceiver(g, 0, 7, true), uint32(0)
+	check("Receiver.Accept", func() {
+		r.Accept(psn, 4096)
+		psn++
+	})
+	check("Receiver.Accept, duplicates", func() { r.Accept(3, 4096) })
+	check("Receiver.Accept, foreign", func() { r.Accept(3, 17) })
+
+	plain := newReceiving(t, 2*runs, Config{})
+	check("Op.Chunk", func() { plain.next() })
+	credit := newReceiving(t, 2*runs, Config{Flow: FlowCredit})
+	check("Op.Chunk with credit", func() { credit.next() })
+	check("Op.Chunk, foreign", func() { plain.o.Chunk(1, 0, 1<<30, 5, nil) })
+	check("Op.Timer", func() { plain.o.Timer() })
+
+	// Chunks that were asked for and come late, all but those that a read will place.
+	late := newReceiving(t, 2*runs, Config{})
+	late.o.Chunk(1, 0, 2*runs-1, late.chunk, nil)
+	late.o.Step(late.o.Timer(), Event{Kind: EvTimer}, nil)
+	check("Op.Chunk, late", func() { late.next() })
+
+	b := NewBitmap(1 << 20)
+	at := uint32(0)
+	check("Bitmap", func() {
+		b.Set(at)
+		b.SetRange(at, 100)
+		b.Count(at, 100)
+		b.ClearRange(at, 50)
+		at = b.NextClear(b.NextSet(0, b.Len()), b.Len())
+	})
+	buf := make([]byte, 0, MaxMsg)
+	m := Msg{Kind: MsgFetch, Ranges: make([]Range, 8)}
+	check("AppendMsg", func() { buf = AppendMsg(buf[:0], &m) })
+	m = Msg{Kind: MsgGrantUp, Grant: 7}
+	buf = AppendMsg(buf[:0], &m)
+	check("ParseMsg", func() {
+		if _, err := ParseMsg(buf); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

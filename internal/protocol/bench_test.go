@@ -1,0 +1,140 @@
+package protocol
+
+import (
+	"testing"
+)
+
+func BenchmarkReceiverAccept(b *testing.B) {
+	for name, s := range map[string]Shape{
+		"broadcast":  broadcast(8, 0, 4096<<16, 4096, 1),
+		"allgather":  allgather(64, 4096<<10, 4096, 4, 1),
+		"allgatherv": unequal(64, 4096<<10),
+	} {
+		b.Run(name, func(b *testing.B) {
+			g := oneRound(b, s)
+			n := g.PSNs(0)
+			var r Receiver
+			b.ReportAllocs()
+			b.SetBytes(4096)
+			for i := 0; b.Loop(); i++ {
+				psn := uint32(i) % n
+				if psn == 0 {
+					b.StopTimer()
+					r = newReceiver(g, 0, 7, false)
+					b.StartTimer()
+				}
+				r.Accept(psn, 4096)
+			}
+		})
+	}
+}
+
+func unequal(p int, bytes int64) Shape {
+	s := allgather(p, bytes, 4096, 4, 1)
+	for i := range s.Counts {
+		s.Counts[i] += 4096 * int64(i)
+	}
+	return s
+}
+
+func BenchmarkOpChunk(b *testing.B) {
+	for _, flow := range []Flow{FlowNone, FlowCredit} {
+		b.Run(flow.String(), func(b *testing.B) {
+			const chunks = 1 << 16
+			var r *receiving
+			b.ReportAllocs()
+			b.SetBytes(4096)
+			for i := 0; b.Loop(); i++ {
+				if i%chunks == 0 {
+					b.StopTimer()
+					r = newReceiving(b, chunks, Config{Flow: flow})
+					b.StartTimer()
+				}
+				r.next()
+			}
+		})
+	}
+}
+
+func BenchmarkOpSend(b *testing.B) {
+	const chunks = 1 << 16
+	g := oneRound(b, broadcast(2, 0, 4096*chunks, 4096, 4))
+	out := make([]Action, 0, 64)
+	var o *Op
+	left := 0
+	b.ReportAllocs()
+	b.SetBytes(4096)
+	for b.Loop() {
+		if left == 0 {
+			b.StopTimer()
+			left = chunks
+			o = NewOp(Config{Geometry: g, Est: NewEstimator(Limits{})})
+			o.Step(1, Event{Kind: EvStart}, nil)
+			o.Step(1, Event{Kind: EvMsg, From: 1, Msg: &Msg{Kind: MsgBarrier, Round: 1, Digest: g.Digest()}}, nil)
+			b.StartTimer()
+		}
+		left--
+		out = o.Step(1, Event{Kind: EvSent, N: 1}, out[:0])
+	}
+}
+
+func BenchmarkBitmap(b *testing.B) {
+	const n = 1 << 20
+	m := NewBitmap(n)
+	b.Run("Set", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := uint32(0); b.Loop(); i++ {
+			m.Set(i % n)
+		}
+	})
+	b.Run("NextClear in a full MiB", func(b *testing.B) {
+		m.SetRange(0, n)
+		b.ReportAllocs()
+		for b.Loop() {
+			if m.NextClear(0, n) != n {
+				b.Fatal("it is not full")
+			}
+		}
+	})
+	b.Run("Count", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			m.Count(3, n-5)
+		}
+	})
+}
+
+func BenchmarkMsg(b *testing.B) {
+	for name, m := range map[string]Msg{
+		"GrantUp": {Kind: MsgGrantUp, Grant: 1 << 20},
+		"Barrier": {Kind: MsgBarrier, Round: 3, Digest: 1 << 60},
+		"Fetch":   {Kind: MsgFetch, Ranges: make([]Range, 64)},
+	} {
+		buf := AppendMsg(nil, &m)
+		b.Run("Append "+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				buf = AppendMsg(buf[:0], &m)
+			}
+		})
+		b.Run("Parse "+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := ParseMsg(buf); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkPlan(b *testing.B) {
+	s := allgather(1024, 64<<10, 4096, 4, 4)
+	l := mustLayout(b, 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Plan(s, l); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package protocol
+
+import (
+	"testing"
+)
+
+// drain lets everything happen but datagrams for one rank, until nothing else
+// can, timers of the other ranks included.
+func (w *world) drain(c *cluster, deaf int) {
+	for range 100_000 {
+		var next *lane
+		for _, l := range c.ready {
+			if l.kind != laneGram || l.at.rank != deaf {
+				next = l
+				break
+			}
+		}
+		if next != nil {
+			c.happen(next)
+			continue
+		}
+		at, who := Never, (*member)(nil)
+		for _, m := range c.ranks {
+			if due := m.op.Timer(); m.rank != deaf && m.started && !m.closed && due < at {
+				at, who = due, m
+			}
+		}
+		if who == nil || at > w.now+Second {
+			return
+		}
+		w.now = max(w.now, at)
+		c.tick(who)
+	}
+	w.t.Fatalf("no end:\n%s", dump([]*cluster{c}))
+}
+
+// A receive worker that is stopped while the rest of its process lives must not
+// be sent more than it has room for: that is what credit is for. In particular,
+// a mark that overtakes the datagrams it speaks of does not make room for more.
+func TestCreditDoesNotOverrunASlowWorker(t *testing.T) {
+	const room = 8
+	for _, deaf := range []int{1, 2, 3} {
+		s := broadcast(4, 0, 256, 1, 1)
+		w := newWorld(t, 1, 4, Limits{Alpha: 10 * Microsecond}, room)
+		c := w.open(oneRound(t, s), newMemory(w.rng, s.Counts), network{}, Config{Flow: FlowCredit, Batch: 4})
+		w.drain(c, deaf)
+		if n := len(c.ranks[deaf].grams.items); n > room {
+			t.Errorf("rank %d: %d datagrams wait for its worker, it has room for %d", deaf, n, room)
+		}
+		w.run(c)
+		w.empty()
+	}
+}
+
+// What was announced as sent counts as consumed once as many datagrams as the
+// queue holds were taken from it, whoever's they were: an operation whose chunk
+// was lost must not wait until all others are silent.
+func TestMarkPassesWhileOthersReceive(t *testing.T) {
+	pool := NewPool(8)
+	o := started(t, broadcast(2, 0, 100, 1, 1), 1, Config{Flow: FlowCredit, Pool: pool})
+	hear(o, 0,
+		Msg{Kind: MsgBarrier, Round: 1, Grant: 4, Digest: o.g.Digest()},
+		Msg{Kind: MsgMark, Rank: 0, Counts: []uint32{1}},
+	)
+	now := Time(1)
+	for range 100 {
+		now += o.cfg.Est.Alpha() / 2
+		pool.take(now) // another operation's
+		if o.Timer() <= now {
+			o.Step(now, Event{Kind: EvTimer}, nil)
+		}
+	}
+	if o.cr.consumed != 1 {
+		t.Errorf("after 100 datagrams, with room for 8, a lost one still occupies its place")
+	}
+}

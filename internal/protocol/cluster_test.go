@@ -1,0 +1,185 @@
+package protocol
+
+import (
+	"bytes"
+	"math/rand/v2"
+)
+
+// A cluster is one collective on all its ranks, driven to its end without a
+// network model: whatever is pending may happen next, in any order that the
+// fabrics' contracts allow. What must hold meanwhile is in cluster_check_test.go.
+type cluster struct {
+	w     *world
+	g     *Geometry
+	net   network
+	mem   *memory
+	ranks []*member
+	open  int        // of them, those not closed
+	ready []*lane    // those with something pending
+	state [][]uint8  // [subgroup][PSN]: unsent, handed over or left
+	peers [][]int    // whom a rank may send messages to
+	reads [][]uint32 // [subgroup][PSN]: times the owner itself was read from
+	room  int        // when set: more datagrams must never wait at a rank
+	log   func(string, ...any)
+}
+
+// world is what clusters share: time, chance, and what a process keeps.
+type world struct {
+	t     tb
+	rng   *rand.Rand
+	now   Time
+	tick  Time // at most so much time passes between two events
+	hosts []host
+	slow  int  // rank that seldom gets to do anything; -1: none
+	deaf  bool // it is slow only to take datagrams
+	calm  bool // timers wait until nothing else is pending: no cutoff before its time
+}
+
+type host struct {
+	est  *Estimator
+	pool *Pool
+}
+
+// network says what happens to datagrams; each receiver's copy has its own fate.
+type network struct {
+	loss, duplicate, reorder float64
+	drop                     func(to, sub int, psn uint32) bool // when set, instead of loss
+}
+
+// member is one rank of a cluster: its Op and what its driver knows.
+type member struct {
+	rank     int
+	op       *Op
+	started  bool
+	complete bool
+	closed   bool
+	final    bool          // its right neighbour's Final was delivered
+	phase    Phase         // after its last step
+	placed   [][]bool      // [subgroup][PSN]
+	reading  [][]bool      // likewise
+	missing  int           // chunks not placed
+	handed   uint32        // chunks of its own handed to the fabric,
+	told     uint32        // and those of them that the Op knows have left
+	inbox    map[int]*lane // by sender
+	grams    lane
+	nic      lane
+	sent     lane
+	fetch    lane
+	start    lane
+}
+
+type laneKind uint8
+
+const (
+	laneStart laneKind = iota
+	laneMsg            // reliable messages from one rank, in order
+	laneGram           // datagrams
+	laneNIC            // chunks to send
+	laneSent           // chunks that have left, to be told
+	laneRead           // reads to carry out
+)
+
+// A lane is a queue of one kind of things that can happen at a rank.
+type lane struct {
+	kind  laneKind
+	at    *member
+	from  int
+	items []item
+	index int  // in ready, if there are items
+	since Time // there are, or the last was taken
+}
+
+type item struct {
+	msg     []byte
+	sub     int
+	psn, n  uint32
+	payload []byte
+}
+
+func newWorld(t tb, seed uint64, size int, limits Limits, room uint64) *world {
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 0)), now: 1, tick: 200, slow: -1}
+	for range size {
+		w.hosts = append(w.hosts, host{NewEstimator(limits), NewPool(room)})
+	}
+	return w
+}
+
+// memory is the users' buffers: what each rank sends and where it receives.
+type memory struct {
+	send, recv [][]byte
+	want       []byte
+}
+
+func newMemory(rng *rand.Rand, counts []int64) *memory {
+	m := &memory{}
+	for _, n := range counts {
+		block := make([]byte, n)
+		for i := range block {
+			block[i] = byte(rng.Uint32())
+		}
+		m.send = append(m.send, block)
+		m.want = append(m.want, block...)
+	}
+	at := 0
+	for _, block := range m.send {
+		recv := bytes.Repeat([]byte{0xee}, len(m.want))
+		at += copy(recv[at:], block)
+		m.recv = append(m.recv, recv)
+	}
+	return m
+}
+
+// open makes an operation on all ranks, none of which has started it.
+func (w *world) open(g *Geometry, mem *memory, net network, cfg Config) *cluster {
+	c := &cluster{w: w, g: g, net: net, mem: mem, log: func(string, ...any) {}}
+	for sub := range g.Subgroups() {
+		c.state = append(c.state, make([]uint8, g.PSNs(sub)))
+		c.reads = append(c.reads, make([]uint32, g.PSNs(sub)))
+	}
+	for r := range g.Size() {
+		cfg.Geometry, cfg.Rank, cfg.Est, cfg.Pool = g, r, w.hosts[r].est, w.hosts[r].pool
+		m := &member{rank: r, op: NewOp(cfg), inbox: map[int]*lane{}}
+		m.grams, m.nic = lane{kind: laneGram, at: m}, lane{kind: laneNIC, at: m}
+		m.sent, m.fetch = lane{kind: laneSent, at: m}, lane{kind: laneRead, at: m}
+		m.start = lane{kind: laneStart, at: m}
+		for sub := range g.Subgroups() {
+			placed := make([]bool, g.PSNs(sub))
+			psn, n := g.Block(sub, r)
+			for i := range n {
+				placed[psn+i] = true
+			}
+			m.placed = append(m.placed, placed)
+			m.reading = append(m.reading, make([]bool, g.PSNs(sub)))
+			m.missing += len(placed) - int(n)
+		}
+		c.ranks = append(c.ranks, m)
+		c.open++
+		c.push(&m.start, item{})
+		peers := AppendPeers(nil, r, g.Size())
+		pred, succ := g.neighbours(r)
+		c.peers = append(c.peers, append(peers, pred, succ))
+	}
+	return c
+}
+
+func (c *cluster) push(l *lane, it item) {
+	if len(l.items) == 0 {
+		l.index, l.since = len(c.ready), c.w.now
+		c.ready = append(c.ready, l)
+	}
+	l.items = append(l.items, it)
+}
+
+// take removes the i-th item of a lane.
+func (c *cluster) take(l *lane, i int) item {
+	it := l.items[i]
+	l.since = c.w.now
+	copy(l.items[i:], l.items[i+1:])
+	if l.items = l.items[:len(l.items)-1]; len(l.items) == 0 {
+		last := len(c.ready) - 1
+		c.ready[l.index] = c.ready[last]
+		c.ready[l.index].index = l.index
+		c.ready = c.ready[:last]
+	}
+	return it
+}

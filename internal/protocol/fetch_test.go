@@ -1,0 +1,114 @@
+package protocol
+
+import (
+	"slices"
+	"testing"
+)
+
+// said collects the ranges of all messages of a kind.
+func said(acts []Action, kind MsgKind) (ranges []Range, messages int) {
+	for _, a := range acts {
+		if a.Kind == ActSend && a.Msg.Kind == kind {
+			ranges = append(ranges, a.Msg.Ranges...)
+			messages++
+		}
+	}
+	return ranges, messages
+}
+
+// What is asked for and offered may span owners; what is offered is cut so that
+// each piece is one contiguous read, and so are the reads.
+func TestRangesAreCutAtOwners(t *testing.T) {
+	s := allgather(4, 9, 4, 1, 1) // 3 chunks a rank, each with a short tail
+	o := paperOp(t, s, 2)
+	for _, psn := range []uint32{0, 1, 2, 3, 4, 5} {
+		_, _, length := o.g.Locate(0, psn)
+		o.Chunk(1, 0, psn, length, nil)
+	}
+	got, _ := said(hear(o, 3, Msg{Kind: MsgFetch, Ranges: []Range{{1, 7}}}), MsgAvail)
+	if want := []Range{{1, 2}, {3, 3}, {6, 2}}; !slices.Equal(got, want) {
+		t.Errorf("offered %v, want %v", got, want)
+	}
+
+	o = paperOp(t, s, 2)
+	hear(o, 0, Msg{Kind: MsgAllSent})
+	o.Step(o.Timer(), Event{Kind: EvTimer}, nil)
+	var reads []Range
+	for _, a := range hear(o, 1, Msg{Kind: MsgAvail, Ranges: []Range{{1, 11}}}) {
+		reads = append(reads, Range{a.PSN, a.N})
+	}
+	if want := []Range{{1, 2}, {3, 3}, {9, 3}}; !slices.Equal(reads, want) {
+		t.Errorf("reads %v, want %v", reads, want)
+	}
+}
+
+// A long gap is offered and read in pieces, which travel on along the ring.
+func TestLongRangesAreCut(t *testing.T) {
+	o := paperOp(t, broadcast(3, 0, 3*maxRead+5, 1, 1), 0)
+	want := []Range{{0, maxRead}, {maxRead, maxRead}, {2 * maxRead, maxRead}, {3 * maxRead, 5}}
+	if got, _ := said(hear(o, 1, Msg{Kind: MsgFetch, Ranges: []Range{{0, 3*maxRead + 5}}}), MsgAvail); !slices.Equal(got, want) {
+		t.Errorf("offered %v, want %v", got, want)
+	}
+}
+
+// More gaps than one message holds: several messages, none too long.
+func TestManyGaps(t *testing.T) {
+	const gaps = 2*MaxRanges + 10
+	s := broadcast(3, 0, 2*gaps, 1, 1)
+	o := paperOp(t, s, 1)
+	for i := range uint32(gaps) {
+		o.Chunk(1, 0, 2*i+1, 1, nil)
+	}
+	asked, messages := said(o.Step(o.Timer(), Event{Kind: EvTimer}, nil), MsgFetch)
+	if len(asked) != gaps || messages != 3 {
+		t.Fatalf("%d gaps asked for in %d messages, want %d in 3", len(asked), messages, gaps)
+	}
+	for i, q := range asked {
+		if want := (Range{2 * uint32(i), 1}); q != want {
+			t.Fatalf("gap %d: %v, want %v", i, q, want)
+		}
+	}
+	root := paperOp(t, s, 0)
+	var acts []Action
+	for len(asked) > 0 {
+		n := min(len(asked), MaxRanges)
+		acts = append(acts, hear(root, 1, Msg{Kind: MsgFetch, Ranges: asked[:n]})...)
+		asked = asked[n:]
+	}
+	if offered, messages := said(acts, MsgAvail); len(offered) != gaps || messages != 3 {
+		t.Errorf("%d gaps offered in %d messages", len(offered), messages)
+	}
+}
+
+// The cutoff moves with progress, so that a slow sender is not taken for a lossy
+// network; without progress it backs off.
+func TestCutoffMoves(t *testing.T) {
+	const chunk, alpha = 1000, 10 * Microsecond
+	o := NewOp(Config{
+		Geometry: oneRound(t, broadcast(2, 0, 10*chunk, chunk, 1)), Rank: 1,
+		Est: NewEstimator(Limits{LinkRate: 1, Alpha: alpha, MaxAlpha: Second}),
+	})
+	o.Step(0, Event{Kind: EvStart}, nil)
+	o.Step(100, Event{Kind: EvMsg, Msg: &Msg{Kind: MsgBarrier, Round: 1, Digest: o.g.Digest()}}, nil)
+	expect := func(when string, want Time) {
+		t.Helper()
+		if got := o.Timer(); got != want {
+			t.Errorf("%s: cutoff at %d, want %d", when, got, want)
+		}
+	}
+	expect("after the barrier, for 10 chunks", 100+10*chunk+alpha)
+	o.Chunk(5000, 0, 0, chunk, nil)
+	expect("after a chunk, for 9", 5000+9*chunk+alpha)
+	first := o.Timer()
+	o.Step(first, Event{Kind: EvTimer}, nil)
+	expect("after a cutoff in vain, twice as long", first+2*(9*chunk+alpha))
+	second := o.Timer()
+	o.Step(second, Event{Kind: EvTimer}, nil)
+	expect("and again", second+4*(9*chunk+alpha))
+	o.Chunk(second+7, 0, 1, chunk, nil)
+	expect("after progress as before", second+7+8*chunk+alpha)
+	o.Step(second+9, Event{Kind: EvMsg, Msg: &Msg{Kind: MsgAllSent}}, nil)
+	expect("when all is sent, alpha alone", second+9+alpha)
+	o.Step(o.Timer(), Event{Kind: EvTimer}, nil)
+	expect("when all was asked for", Never)
+}

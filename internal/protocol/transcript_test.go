@@ -1,0 +1,171 @@
+package protocol
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// Transcripts: testdata/op_*.txt is one Op and what it is told and answers;
+// testdata/world_*.txt is all ranks of a collective in lockstep. To write the
+// answers anew: go test -run Transcript -rewrite, and read the difference.
+func TestTranscripts(t *testing.T) {
+	for _, c := range []struct {
+		prefix string
+		run    func(*testing.T, string)
+	}{{"op", runOpScript}, {"world", runWorldScript}} {
+		files, err := filepath.Glob(filepath.Join("testdata", c.prefix+"_*.txt"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no %s transcripts: %v", c.prefix, err)
+		}
+		for _, path := range files {
+			t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) { c.run(t, path) })
+		}
+	}
+}
+
+// args reads a command's arguments, with defaults.
+type args struct {
+	t *testing.T
+	d *datadriven.TestData
+}
+
+func (a args) integer(key string, otherwise int) int {
+	v := otherwise
+	a.d.MaybeScanArgs(a.t, key, &v)
+	return v
+}
+
+func (a args) text(key, otherwise string) string {
+	v := otherwise
+	a.d.MaybeScanArgs(a.t, key, &v)
+	return v
+}
+
+func (a args) span(key string, otherwise Time) Time {
+	s := a.text(key, "")
+	if s == "" {
+		return otherwise
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		a.d.Fatalf(a.t, "%s: %v", key, err)
+	}
+	return Time(d)
+}
+
+// spans reads "3" or "3-5" or a list of such in parentheses.
+func (a args) spans(key string) (rs []Range) {
+	arg, ok := a.d.Arg(key)
+	if !ok {
+		return nil
+	}
+	for _, v := range arg.Vals {
+		var first, last uint32
+		if n, err := fmt.Sscanf(v, "%d-%d", &first, &last); n == 1 {
+			last = first
+		} else if err != nil {
+			a.d.Fatalf(a.t, "%s: %q is no range", key, v)
+		}
+		rs = append(rs, Range{first, last - first + 1})
+	}
+	return rs
+}
+
+// op makes an Op's geometry and configuration from a command's arguments.
+func (a args) op() (*Geometry, Config) {
+	p := a.integer("p", 2)
+	s := allgather(p, int64(a.integer("bytes", 8)), a.integer("chunk", 4), a.integer("m", 1), a.integer("s", 1))
+	if a.text("kind", "allgather") == "broadcast" {
+		s = broadcast(p, a.integer("root", 0), int64(a.integer("bytes", 8)), a.integer("chunk", 4), a.integer("s", 1))
+	}
+	if arg, ok := a.d.Arg("sizes"); ok {
+		for i := range s.Counts {
+			arg.Scan(a.t, i, &s.Counts[i])
+		}
+	}
+	cfg := Config{Comm: 1, Seq: 1, Batch: uint32(a.integer("batch", 16)), Pool: NewPool(uint64(a.integer("room", 8)))}
+	if a.d.HasArg("credit") {
+		cfg.Flow = FlowCredit
+	}
+	return oneRound(a.t, s), cfg
+}
+
+func (a args) estimator() *Estimator {
+	return NewEstimator(Limits{LinkRate: float64(a.integer("rate", 0)), Alpha: a.span("alpha", 10*Microsecond), MaxAlpha: Second})
+}
+
+func psns(psn, n uint32) string {
+	if n == 1 {
+		return fmt.Sprintf("PSN %d", psn)
+	}
+	return fmt.Sprintf("PSN %d-%d", psn, psn+n-1)
+}
+
+// inSub names a subgroup where there are several.
+func inSub(g *Geometry, sub int) string {
+	if g.Subgroups() == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" of subgroup %d", sub)
+}
+
+var msgNames = map[MsgKind]string{
+	MsgBarrier: "Barrier", MsgActivate: "Activate", MsgChainSent: "ChainSent", MsgSentUp: "SentUp", MsgAllSent: "AllSent",
+	MsgFetch: "Fetch", MsgAvail: "Avail", MsgFinal: "Final", MsgGrantUp: "GrantUp", MsgGrant: "Grant", MsgMark: "Mark",
+}
+
+func showMsg(g *Geometry, flow Flow, m *Msg) string {
+	s := msgNames[m.Kind]
+	switch m.Kind {
+	case MsgBarrier:
+		s += fmt.Sprintf(" round %d", m.Round)
+		if flow == FlowCredit {
+			s += fmt.Sprintf(", grant %d", m.Grant)
+		}
+	case MsgFetch, MsgAvail:
+		var all []string
+		for _, q := range m.Ranges {
+			all = append(all, psns(q.PSN, q.N))
+		}
+		s += " " + strings.Join(all, ", ") + inSub(g, int(m.Sub))
+	case MsgGrantUp, MsgGrant:
+		s += fmt.Sprintf(" %d", m.Grant)
+	case MsgMark:
+		s += fmt.Sprintf(" rank %d has sent %v", m.Rank, m.Counts)
+		if m.Flag {
+			s += ", and all before it"
+		}
+	}
+	return s
+}
+
+func showAction(g *Geometry, flow Flow, a *Action) string {
+	switch a.Kind {
+	case ActSend:
+		return fmt.Sprintf("to %d: %s", a.To, showMsg(g, flow, &a.Msg))
+	case ActMulticast:
+		return "multicast " + psns(a.PSN, a.N) + inSub(g, a.Sub)
+	case ActRead:
+		off, length := g.Span(a.Sub, a.PSN, a.N)
+		return fmt.Sprintf("read %s%s from %d: %d bytes at %d", psns(a.PSN, a.N), inSub(g, a.Sub), a.To, length, off)
+	case ActComplete:
+		return "complete"
+	case ActClosed:
+		return "closed"
+	case ActMismatch:
+		return fmt.Sprintf("mismatch: rank %d called %v of %d bytes in all, root %d", a.To, a.Msg.Call.Kind, a.Msg.Call.Bytes, a.Msg.Call.Root)
+	}
+	return fmt.Sprintf("action %d", a.Kind)
+}
+
+func showTime(t Time) string {
+	if t == Never {
+		return "never"
+	}
+	return time.Duration(t).String()
+}

@@ -1,0 +1,149 @@
+package protocol
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+var msgKinds = []MsgKind{
+	MsgBarrier, MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFetch, MsgAvail, MsgFinal, MsgGrantUp, MsgGrant, MsgMark, MsgReady,
+	MsgHeartbeat, MsgDead, MsgAbort, MsgWhy, MsgBecause,
+}
+
+// drawMsg draws a message of a kind with the fields that count for it.
+func drawMsg(t *rapid.T, kind MsgKind) Msg {
+	u8, u32, u64 := rapid.Uint8(), rapid.Uint32(), rapid.Uint64()
+	m := Msg{Kind: kind, Comm: u32.Draw(t, "comm"), Seq: u64.Draw(t, "seq")}
+	switch kind {
+	case MsgBarrier:
+		m.Round, m.Grant = u8.Draw(t, "round"), u64.Draw(t, "grant")
+		fallthrough
+	case MsgReady:
+		m.Digest = u64.Draw(t, "digest")
+		m.Call = CallInfo{Kind(u8.Draw(t, "kind")), u32.Draw(t, "root"), u64.Draw(t, "bytes")}
+	case MsgFetch, MsgAvail:
+		m.Sub = rapid.Uint16().Draw(t, "subgroup")
+		for range rapid.SampledFrom([]int{0, 1, 2, 7, MaxRanges}).Draw(t, "ranges") {
+			m.Ranges = append(m.Ranges, Range{u32.Draw(t, "PSN"), u32.Draw(t, "N")})
+		}
+	case MsgGrantUp, MsgGrant:
+		m.Grant = u64.Draw(t, "grant")
+	case MsgMark:
+		m.Rank, m.Flag = u32.Draw(t, "rank"), rapid.Bool().Draw(t, "flag")
+		for range rapid.SampledFrom([]int{0, 1, 2, 7, MaxSubgroups}).Draw(t, "counts") {
+			m.Counts = append(m.Counts, u32.Draw(t, "count"))
+		}
+	case MsgDead:
+		m.Rank = u32.Draw(t, "rank")
+	case MsgAbort:
+		m.Rank, m.Phase, m.Reason = u32.Draw(t, "rank"), Phase(u8.Draw(t, "phase")), u8.Draw(t, "reason")
+	case MsgBecause:
+		m.Rank, m.State = u32.Draw(t, "rank"), u8.Draw(t, "state")
+	}
+	return m
+}
+
+func TestMsgRoundTrip(t *testing.T) {
+	for _, kind := range msgKinds {
+		rapid.Check(t, func(t *rapid.T) {
+			m := drawMsg(t, kind)
+			prefix := []byte("before")
+			b := AppendMsg(prefix, &m)
+			if !bytes.HasPrefix(b, prefix) {
+				t.Fatalf("it does not append")
+			}
+			b = b[len(prefix):]
+			if len(b) > MaxMsg {
+				t.Fatalf("%d bytes, the longest is said to have %d", len(b), MaxMsg)
+			}
+			got, err := ParseMsg(b)
+			if err != nil || !reflect.DeepEqual(got, m) {
+				t.Fatalf("%+v came back as %+v, %v", m, got, err)
+			}
+			// Neither less nor more is a message.
+			cut := rapid.IntRange(0, len(b)-1).Draw(t, "cut")
+			if _, err := ParseMsg(b[:cut]); !errors.Is(err, ErrWire) {
+				t.Fatalf("%d of %d bytes: %v", cut, len(b), err)
+			}
+			if _, err := ParseMsg(append(b, 0)); !errors.Is(err, ErrWire) {
+				t.Fatalf("a byte too many: %v", err)
+			}
+		})
+	}
+}
+
+// The kinds are the wire format: they must not move.
+func TestMsgKindsAreFixed(t *testing.T) {
+	for i, want := range []MsgKind{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 32, 33, 34, 35, 36} {
+		if msgKinds[i] != want {
+			t.Errorf("kind %d is %d, want %d", i, msgKinds[i], want)
+		}
+	}
+}
+
+func TestParseMsgRefuses(t *testing.T) {
+	header := func(kind MsgKind, rest ...byte) []byte {
+		return append(AppendMsg(nil, &Msg{Kind: kind})[:msgHeader], rest...)
+	}
+	for name, b := range map[string][]byte{
+		"nothing":                       nil,
+		"kind 0":                        header(0),
+		"a kind between the two blocks": header(MsgHeartbeat - 1),
+		"a kind beyond":                 header(MsgBecause + 1),
+		"a flag that is neither":        header(MsgMark, 0, 0, 0, 0, 2, 0, 0),
+		"more ranges than are there":    header(MsgFetch, 0, 0, 1, 0, 1, 2, 3),
+		"more ranges than allowed":      append(header(MsgAvail, 0, 0, 1, 2), make([]byte, 8*(MaxRanges+1))...),
+		"more counts than allowed":      append(header(MsgMark, 0, 0, 0, 0, 0, 1, 4), make([]byte, 4*(MaxSubgroups+1))...),
+	} {
+		if m, err := ParseMsg(b); !errors.Is(err, ErrWire) {
+			t.Errorf("%s: %+v, %v", name, m, err)
+		}
+	}
+}
+
+// A parsed message owns its lists: the receive buffer is used again.
+func TestParsedMsgDoesNotAlias(t *testing.T) {
+	m := Msg{Kind: MsgFetch, Ranges: []Range{{1, 2}, {3, 4}}}
+	b := AppendMsg(nil, &m)
+	got, err := ParseMsg(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range b {
+		b[i] = 0xff
+	}
+	if !reflect.DeepEqual(got, m) {
+		t.Errorf("it changed with the buffer: %+v", got)
+	}
+}
+
+func FuzzParseMsg(f *testing.F) {
+	for _, kind := range msgKinds {
+		m := Msg{Kind: kind, Comm: 7, Seq: 1 << 40, Round: 3, Grant: 99, Digest: 0xdeadbeef, Rank: 5, Flag: true, Sub: 2}
+		m.Call = CallInfo{Allgather, 0, 1 << 30}
+		m.Ranges, m.Counts = []Range{{0, 1}, {1 << 31, 64}}, []uint32{0, 5, 1 << 31}
+		b := AppendMsg(nil, &m)
+		f.Add(b)
+		f.Add(b[:len(b)-1])
+		f.Add(append(b, 0))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := ParseMsg(b)
+		if err != nil {
+			if !errors.Is(err, ErrWire) || !reflect.DeepEqual(m, Msg{}) {
+				t.Fatalf("%+v, %v", m, err)
+			}
+			return
+		}
+		if again := AppendMsg(nil, &m); !bytes.Equal(again, b) {
+			t.Fatalf("%x parses as %+v, which is written %x", b, m, again)
+		}
+		if len(m.Ranges) > MaxRanges || len(m.Counts) > MaxSubgroups || len(b) > MaxMsg {
+			t.Fatalf("%d ranges, %d counts, %d bytes", len(m.Ranges), len(m.Counts), len(b))
+		}
+	})
+}
