@@ -85,6 +85,8 @@ type opState struct {
 	seq  uint64
 	call *call
 	done bool // its buffers are the user's again
+
+	closed bool // the driver was told
 }
 
 type earlyMsg struct {
@@ -284,6 +286,10 @@ func (n *Node) end(c *comm, k *call, err *Error) {
 }
 
 func (n *Node) closed(c *comm, st *opState) {
+	if st.closed {
+		return // the communicator broke meanwhile, and closed it
+	}
+	st.closed = true
 	n.stats.add(st.op.Stats())
 	for i := range c.live {
 		if c.live[i] == st {

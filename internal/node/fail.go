@@ -37,7 +37,8 @@ func (n *Node) breakComm(c *comm, v verdict) {
 		n.failCall(c, k)
 	}
 	for _, st := range c.live {
-		if st.done {
+		if st.done && !st.closed {
+			st.closed = true
 			st.op.Fail()
 			n.out = append(n.out, Action{Kind: Closed, Comm: c.id, Seq: st.seq})
 		}

@@ -14,6 +14,9 @@ type span struct{ off, n int64 }
 
 func newBuild(algo string, s Spec) *build {
 	b := &build{Spec: s}
+	if s.Kind == Barrier {
+		b.Counts = nil // it moves nothing
+	}
 	if s.Kind == Broadcast || s.Kind == Allreduce {
 		// Algorithms that scatter cut the buffer into one block a rank.
 		b.Counts = make([]int64, s.Size)

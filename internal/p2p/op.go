@@ -182,5 +182,8 @@ func (o *Op) Missing() string {
 		return "nothing"
 	}
 	r := o.plan.Recvs[o.prefix]
+	if r.Len == 0 {
+		return fmt.Sprintf("%d of %d pieces, first an empty one from rank %d", o.left, len(o.got), r.From)
+	}
 	return fmt.Sprintf("%d of %d pieces, first bytes %d-%d from rank %d", o.left, len(o.got), r.Off, r.Off+r.Len-1, r.From)
 }

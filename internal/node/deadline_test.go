@@ -1,0 +1,184 @@
+package node
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+func withDeadline(cfg Config, d protocol.Time) Config {
+	cfg.Deadline = d
+	return cfg
+}
+
+// A rank never makes a call. All others find it by asking who waits for whom,
+// also for calls that wait behind the first ones, and so does the rank itself.
+func TestDeadlineFindsWhoNeverCalled(t *testing.T) {
+	for p := 2; p <= 9; p++ {
+		for absent := range p {
+			cfg := withDeadline(testConfig(), 5*ms)
+			cfg.InFlight = 2
+			c := world(t, p, cfg)
+			done := c.call(0, allgather(p, 5, 4))
+			c.until("the first call", func() bool { return c.ended(done) })
+			others := slices.Delete(upTo(p), absent, absent+1)
+			var jobs []*job
+			for range 4 {
+				jobs = append(jobs, c.job(0, allgather(p, 5, 4)).on(others...))
+			}
+			began := c.now
+			c.until("the end of all calls", func() bool { return c.ended(jobs...) })
+			if took := c.now - began; took < cfg.Deadline || took > cfg.Deadline+ms {
+				t.Errorf("%d ranks, without %d: the calls ended after %d", p, absent, took)
+			}
+			c.finish()
+			jobs[0].on(absent)
+			c.allRight(done)
+			c.allFailed(absent, []Reason{Deadline}, jobs...)
+		}
+	}
+}
+
+// The ranks make their calls at different times: the first to lose patience asks
+// ranks that have not.
+func TestDeadlineAtDifferentTimes(t *testing.T) {
+	const p = 7
+	for absent := range p {
+		for first := range p {
+			c := world(t, p, withDeadline(testConfig(), 5*ms))
+			j := c.job(0, allgather(p, 5, 4))
+			for i := range p {
+				if r := (first + i) % p; r != absent {
+					j.on(r)
+					c.runFor(300 * us)
+				}
+			}
+			c.finish()
+			c.allFailed(absent, []Reason{Deadline}, j)
+		}
+	}
+}
+
+// A rank that is silent is found, by its silence or because it does not answer,
+// whichever comes first.
+func TestDeadlineOfASilentRank(t *testing.T) {
+	for p := 2; p <= 6; p++ {
+		for victim := range p {
+			for _, deadline := range []protocol.Time{ms, 9 * ms, 10 * ms, 50 * ms} {
+				c := world(t, p, withDeadline(testConfig(), deadline))
+				c.kill(false, victim)
+				others := slices.Delete(upTo(p), victim, victim+1)
+				j := c.job(0, allgather(p, 5, 4)).on(others...)
+				c.finish()
+				c.allFailed(victim, []Reason{Lost, Deadline}, j)
+			}
+		}
+	}
+}
+
+// Nobody watches anybody, and still the deadline finds the rank.
+func TestDeadlineWithoutHeartbeats(t *testing.T) {
+	cfg := withDeadline(testConfig(), 5*ms)
+	cfg.Timeout = 0
+	c := world(t, 5, cfg)
+	j := c.job(0, allgather(5, 5, 4)).on(0, 1, 3, 4)
+	c.finish()
+	c.allFailed(2, []Reason{Deadline}, j)
+	// It need not even answer.
+	for victim := range 5 {
+		c := world(t, 5, cfg)
+		c.kill(false, victim)
+		j := c.job(0, allgather(5, 5, 4)).on(slices.Delete(upTo(5), victim, victim+1)...)
+		c.finish()
+		c.allFailed(victim, []Reason{Deadline}, j)
+	}
+}
+
+// A call that cannot even begin, because its fabric does not say that the slot's
+// last user is drained, waits for nobody; nor do those who wait for it know better.
+func TestDeadlineWhileTheSlotIsNotFree(t *testing.T) {
+	for late := range 3 {
+		c := world(t, 3, withDeadline(psnBits(testConfig(), 31), 5*ms))
+		c.hosts[late].drains.held = true
+		good := []*job{c.call(0, allgather(3, 5, 4)), c.call(0, allgather(3, 5, 4))}
+		stuck := c.call(0, allgather(3, 5, 4))
+		c.finish()
+		c.allRight(good...)
+		c.allFailed(NoRank, []Reason{Deadline}, stuck)
+	}
+}
+
+// Rank 1 waits for a chunk of rank 0, which was lost, and takes it for lost only
+// after the deadline; rank 0 waits for rank 1 to have it. Nobody failed.
+func TestDeadlineOfACircle(t *testing.T) {
+	for p := 2; p <= 5; p++ {
+		c := world(t, p, withDeadline(patient(testConfig()), 5*ms))
+		c.fate = func(to int, _ *item) fate {
+			if to == 1 {
+				return dropped
+			}
+			return goesOn
+		}
+		j := c.call(0, broadcast(p, 0, 5, 4))
+		c.finish()
+		for r, s := range j.shares {
+			if s.err != nil && (s.err.Culprit != NoRank || s.err.Reason != Deadline) || s.err == nil && r < 2 {
+				t.Errorf("%d ranks, rank %d: %v", p, r, s.err)
+			}
+		}
+	}
+}
+
+// Calls that end in time never meet their deadline, however long ago that is,
+// and nobody asks anything.
+func TestDeadlineNotOfCallsInTime(t *testing.T) {
+	c := world(t, 5, withDeadline(testConfig(), 5*ms))
+	for range 10 {
+		jobs := []*job{c.call(0, allgather(5, 30, 4)), c.call(0, broadcast(5, 3, 100, 4))}
+		c.runFor(12 * ms)
+		c.allRight(jobs...)
+	}
+	c.finish()
+	for _, h := range c.hosts {
+		if n := h.sends[protocol.MsgWhy] + h.sends[protocol.MsgBecause]; n > 0 {
+			t.Errorf("rank %d asked and answered %d times", h.id, n)
+		}
+	}
+}
+
+// tooShort runs a call with a deadline that may be too short for it. Everybody
+// made the call and works on it: no rank is at fault, whatever the moment, also
+// between rounds.
+func tooShort(t *testing.T, deadline protocol.Time) (well bool) {
+	t.Helper()
+	c := world(t, 4, withDeadline(psnBits(testConfig(), 5), deadline))
+	j := c.call(0, allgather(4, 300, 4)) // 10 rounds
+	c.finish()
+	for r, s := range j.shares {
+		if s.err != nil && (s.err.Culprit != NoRank || s.err.Reason != Deadline) {
+			t.Errorf("deadline %d ns, rank %d: %v", deadline, r, s.err)
+		}
+		well = well || s.err == nil
+	}
+	return well
+}
+
+func TestDeadlineTooShortBlamesNobody(t *testing.T) {
+	t.Parallel()
+	ended := map[bool]int{}
+	for deadline := 50 * us; deadline < 3*ms; deadline += 40 * us {
+		ended[tooShort(t, deadline)]++
+	}
+	if ended[true] == 0 || ended[false] == 0 {
+		t.Errorf("ended well, or not: %v; the test tests too little", ended)
+	}
+}
+
+// Who does not answer within a very short deadline has not failed: only silence
+// for Timeout says that.
+func TestDeadlineShorterThanARoundTripBlamesNobody(t *testing.T) {
+	for _, deadline := range []protocol.Time{1, us, 5 * us, 10 * us, 20 * us} {
+		tooShort(t, deadline)
+	}
+}

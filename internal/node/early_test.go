@@ -1,0 +1,138 @@
+package node
+
+import (
+	"math/bits"
+	"slices"
+	"testing"
+
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// Some ranks make several calls before others make their first.
+func TestEarlyBarrierMessagesAreKept(t *testing.T) {
+	for p := 2; p <= 6; p++ {
+		for late := range p {
+			c := world(t, p, testConfig())
+			others := slices.Delete(upTo(p), late, late+1)
+			var jobs []*job
+			for i := range 4 {
+				jobs = append(jobs, c.job(0, allgather(p, int64(5+i), 4)).on(others...))
+			}
+			c.runFor(5 * ms)
+			n := c.hosts[late].node
+			if folded := late >= 1<<(bits.Len(uint(p))-1); n.comms[0].nEarly < 4 && !folded { // those are only answered
+				t.Fatalf("%d ranks: rank %d keeps %d messages for 4 calls", p, late, n.comms[0].nEarly)
+			}
+			for _, j := range jobs {
+				j.on(late)
+			}
+			c.finish()
+			c.allRight(jobs...)
+			if co := n.comms[0]; co.nEarly != 0 || len(co.early) != 0 || n.Stats().Stale != 0 {
+				t.Fatalf("%d ranks: rank %d still keeps %d messages, and dropped %d", p, late, co.nEarly, n.Stats().Stale)
+			}
+		}
+	}
+}
+
+// Messages also come early for calls that were made and wait for their turn or
+// for a slot.
+func TestEarlyForACallThatWaits(t *testing.T) {
+	cfg := psnBits(testConfig(), 30) // four slots, two calls in flight
+	c := world(t, 3, cfg)
+	c.hosts[0].drains.held = true
+	var jobs []*job
+	for range 9 {
+		jobs = append(jobs, c.call(0, allgather(3, 5, 4)))
+	}
+	c.until("messages for a call whose slot is not free", func() bool { return c.hosts[0].node.comms[0].nEarly >= 2 && c.ended(jobs[:4]...) })
+	c.hosts[0].drains.held = false
+	c.finish()
+	c.allRight(jobs...)
+	for _, h := range c.hosts {
+		if n := h.node.comms[0].nEarly; n != 0 || h.node.Stats().Stale != 0 {
+			t.Errorf("rank %d still keeps %d messages, and dropped %d", h.id, n, h.node.Stats().Stale)
+		}
+	}
+}
+
+// Only barrier messages can come early; nobody sends others before we have
+// entered. And nothing is kept for the past.
+func TestEarlyOnlyBarriersOfTheFuture(t *testing.T) {
+	c := world(t, 2, testConfig())
+	j := c.call(0, allgather(2, 5, 4))
+	c.finish()
+	c.allRight(j)
+	h := c.hosts[0]
+	send := func(m protocol.Msg) {
+		t.Helper()
+		stale := h.node.Stats().Stale
+		h.node.Message(c.now, 1, &m)
+		if h.act() || h.node.comms[0].nEarly != 0 || h.node.Stats().Stale != stale+1 {
+			t.Errorf("message %+v: kept %d, stale %d", m, h.node.comms[0].nEarly, h.node.Stats().Stale-stale)
+		}
+	}
+	for kind := protocol.MsgActivate; kind <= protocol.MsgMark; kind++ {
+		send(protocol.Msg{Kind: kind, Seq: 1})
+	}
+	send(protocol.Msg{Kind: protocol.MsgBarrier, Seq: 0})         // complete
+	send(protocol.Msg{Kind: protocol.MsgBarrier, Seq: 1<<64 - 1}) // a number that no call gets
+	send(protocol.Msg{Kind: protocol.MsgBarrier, Comm: 5, Seq: 1})
+	send(protocol.Msg{Kind: protocol.MsgWhy, Comm: 5})
+	c.finish()
+}
+
+// A member of the world is not yet a member of a communicator.
+func TestEarlyFromAStranger(t *testing.T) {
+	c := newCluster(t, 3, testConfig())
+	c.comm(4, 1, 0)
+	h := c.hosts[0]
+	for _, kind := range []protocol.MsgKind{protocol.MsgBarrier, protocol.MsgAbort, protocol.MsgWhy, protocol.MsgBecause} {
+		stale := h.node.Stats().Stale
+		h.node.Message(c.now, 2, &protocol.Msg{Kind: kind, Comm: 4, Reason: uint8(Aborted)})
+		if h.act() || h.node.comms[4].nEarly != 0 || h.node.comms[4].broken != nil || h.node.Stats().Stale != stale+1 {
+			t.Errorf("message kind %d of a stranger had an effect", kind)
+		}
+	}
+}
+
+// What is kept is bounded: a peer that goes beyond is at fault.
+func TestEarlyIsBounded(t *testing.T) {
+	c := world(t, 3, testConfig())
+	h := c.hosts[0]
+	running := c.job(0, allgather(3, 5, 4)).on(0)
+	m := protocol.Msg{Kind: protocol.MsgBarrier}
+	for sent := 0; h.node.comms[0].broken == nil; sent++ {
+		if sent > maxEarly {
+			t.Fatalf("%d messages are kept", h.node.comms[0].nEarly)
+		}
+		m.Seq++
+		h.node.Message(c.now, 2, &m)
+	}
+	h.act()
+	c.finish()
+	later := c.call(0, allgather(3, 5, 4))
+	c.finish()
+	c.allFailed(2, []Reason{Protocol}, running, later)
+}
+
+// It is the one who sent too much that is at fault, not who comes next.
+func TestEarlyFloodBlamesTheFlooder(t *testing.T) {
+	c := world(t, 3, testConfig())
+	h := c.hosts[0]
+	m := protocol.Msg{Kind: protocol.MsgBarrier, Seq: 5}
+	for range maxEarly {
+		m.Seq++
+		h.node.Message(c.now, 2, &m)
+	}
+	h.act()
+	j := c.job(0, allgather(3, 5, 4)).on(1, 2) // which sends rank 0 its barrier messages
+	c.runFor(ms)
+	j.on(0)
+	c.until("the end", func() bool { return c.ended(j) })
+	for r, s := range j.shares {
+		if s.err != nil && (s.err.Reason != Protocol || s.err.Culprit != 2) {
+			t.Errorf("rank %d: %v", r, s.err)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package node
+
+import "testing"
+
+// Whatever comes over the multicast path that is no chunk of an open operation is
+// counted, not placed and not answered; and it does no harm.
+func TestForeignChunks(t *testing.T) {
+	const p, chunk = 3, 8
+	c := world(t, p, patient(testConfig()))
+	c.fate = keepOps(0)
+	shape := allgather(p, 20, chunk) // 8, 8 and 4 bytes
+	shape.Subgroups = 2              // one and two of them
+	j := c.call(0, shape)
+	c.runFor(ms)
+	layout, h := c.cfg.Layout, c.hosts[1]
+	for _, tc := range []struct {
+		name   string
+		comm   uint32
+		sub    int
+		imm    uint32
+		length int
+	}{
+		{"another communicator", 1, 0, layout.Imm(0, 0), chunk},
+		{"an empty slot", 0, 0, layout.Imm(1, 0), chunk},
+		{"the last slot", 0, 0, 1<<32 - 1, chunk},
+		{"a subgroup that there is not", 0, 2, layout.Imm(0, 0), chunk},
+		{"a subgroup far out", 0, 1 << 40, layout.Imm(0, 0), chunk},
+		{"a PSN beyond the subgroup's", 0, 0, layout.Imm(0, p), chunk},
+		{"a PSN far out", 0, 1, layout.Imm(0, 1<<24-1), chunk},
+		{"too long", 0, 0, layout.Imm(0, 0), chunk + 1},
+		{"too short", 0, 0, layout.Imm(0, 0), chunk - 1},
+		{"empty", 0, 0, layout.Imm(0, 0), 0},
+		{"a full chunk for a short tail", 0, 1, layout.Imm(0, 1), chunk},
+		{"a short tail for a full chunk", 0, 1, layout.Imm(0, 0), 4},
+	} {
+		before := h.counted()
+		if p, ok := h.node.Chunk(c.now, tc.comm, tc.sub, tc.imm, tc.length); ok {
+			t.Errorf("%s: placed at %+v", tc.name, p)
+		}
+		if h.act() {
+			t.Errorf("%s: caused actions", tc.name)
+		}
+		if got := h.counted() - before; got != 1 {
+			t.Errorf("%s: counted %d times", tc.name, got)
+		}
+	}
+	// Our own chunk is one that we have.
+	if _, ok := h.node.Chunk(c.now, 0, 0, layout.Imm(0, 1), chunk); ok || h.node.Stats().Duplicates != 1 {
+		t.Errorf("our own chunk: placed %v, stats %+v", ok, h.node.Stats())
+	}
+	c.release(nil)
+	c.finish()
+	c.allRight(j)
+}
+
+// With few PSN bits there are more slots in an immediate than a node has.
+func TestChunkWithASlotBeyondTheTable(t *testing.T) {
+	c := world(t, 2, psnBits(testConfig(), 4))
+	before := c.hosts[0].counted()
+	if _, ok := c.hosts[0].node.Chunk(c.now, 0, 0, 1<<32-1, 1); ok || c.hosts[0].counted() != before+1 {
+		t.Errorf("placed %v, counted %d", ok, c.hosts[0].counted()-before)
+	}
+}
+
+// A duplicate, and a datagram that comes after a read of it has begun.
+func TestDuplicateAndLateChunks(t *testing.T) {
+	c := world(t, 2, testConfig())
+	var copies []item
+	c.fate = func(_ int, d *item) fate {
+		copies = append(copies, *d)
+		if d.psn == 1 {
+			return isKept
+		}
+		return goesOn
+	}
+	c.hosts[1].reads.held = true
+	j := c.call(0, broadcast(2, 0, 12, 4))
+	c.until("a read", func() bool { return len(c.hosts[1].reads.items) > 0 })
+	for i := range copies {
+		if c.hosts[1].chunk(&copies[i]) {
+			t.Errorf("chunk %d was placed", copies[i].psn)
+		}
+		c.hosts[1].act()
+	}
+	if s := c.hosts[1].node.Stats(); s.Duplicates != 2 || s.Late != 1 || s.Repaired != 0 || s.Foreign != 0 || s.Stale != 0 {
+		t.Errorf("stats %+v", s)
+	}
+	c.hosts[1].reads.held = false
+	c.kept = nil
+	c.finish()
+	c.allRight(j)
+	if s := c.hosts[1].node.Stats(); s.Duplicates != 2 || s.Late != 1 || s.Repaired != 1 {
+		t.Errorf("after the operation: stats %+v", s)
+	}
+}

@@ -1,0 +1,172 @@
+package node
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// FuzzNode gives a node messages, datagrams and news that no correct peer may
+// ever send, in any order, while its driver does its part. Whatever that is, each
+// call ends exactly once, at the latest when its communicator is aborted, and all
+// that was lent comes back.
+func FuzzNode(f *testing.F) {
+	barrier := protocol.Msg{Kind: protocol.MsgBarrier, Digest: fuzzPlan(f)[0].Digest(), Round: 1, Grant: 9}
+	var seed []byte
+	for _, m := range []protocol.Msg{
+		barrier,
+		{Kind: protocol.MsgDead, Rank: 2},
+		{Kind: protocol.MsgAbort, Rank: 7, Reason: 77},
+		{Kind: protocol.MsgBecause, State: waiting, Rank: 1},
+		{Kind: protocol.MsgWhy, Seq: 3},
+		{Kind: protocol.MsgFinal},
+		{Kind: protocol.MsgAllSent},
+		{Kind: protocol.MsgFetch, Ranges: []protocol.Range{{PSN: 1, N: 2}}},
+		{Kind: protocol.MsgAvail, Ranges: []protocol.Range{{PSN: 1, N: 2}}},
+		{Kind: protocol.MsgMark, Rank: 1, Counts: []uint32{1}},
+	} {
+		b := protocol.AppendMsg(nil, &m)
+		one := append([]byte{0, 2, byte(len(b))}, b...)
+		f.Add(append(append([]byte{5, 6}, one...), 6, 2, 200, 2, 200, 6))
+		seed = append(append(seed, one...), 6)
+	}
+	f.Add(append([]byte{5, 5}, seed...))
+	f.Add([]byte{5, 1, 0, 0, 0, 0, 0, 0, 4, 2, 255, 3, 0, 4, 0, 6})
+	f.Fuzz(func(t *testing.T, in []byte) {
+		z := newFuzzed(t)
+		for len(in) > 0 {
+			in = z.step(in[0], in[1:])
+			z.act()
+		}
+		z.end()
+	})
+}
+
+func fuzzPlan(t tb) []*protocol.Geometry {
+	plan, err := protocol.Plan(allgather(4, 10, 4), testConfig().Layout)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return plan
+}
+
+// fuzzed is a node and a driver that only does what it must.
+type fuzzed struct {
+	t       *testing.T
+	n       *Node
+	now     protocol.Time
+	plan    []*protocol.Geometry
+	started uint64
+	ended   map[uint64]int
+	todo    []Action // Multicast, Read, Quiesce, Closed
+}
+
+func newFuzzed(t *testing.T) *fuzzed {
+	t.Helper()
+	cfg := psnBits(testConfig(), 30)
+	cfg.Rank, cfg.Size, cfg.Flow, cfg.Room, cfg.Deadline = 3, 4, protocol.FlowCredit, 4, 3*ms
+	z := &fuzzed{t: t, n: New(0, cfg), plan: fuzzPlan(t), ended: map[uint64]int{}}
+	for id, members := range [][]int{{0, 1, 2, 3}, {3, 1, 0, 2}} {
+		if err := z.n.AddComm(uint32(id), members); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return z
+}
+
+// step takes what happens next from the input and returns the rest of it.
+func (z *fuzzed) step(what byte, in []byte) []byte {
+	arg := make([]byte, 7)
+	switch what % 7 {
+	case 0:
+		n := copy(arg[:2], in)
+		in = in[n:]
+		length := min(int(arg[1]), len(in))
+		if m, err := protocol.ParseMsg(in[:length]); err == nil {
+			z.n.Message(z.now, int(arg[0]%3), &m)
+		}
+		return in[length:]
+	case 1:
+		n := copy(arg, in)
+		z.n.Chunk(z.now, uint32(arg[0]%3), int(arg[1]), binary.LittleEndian.Uint32(arg[2:]), int(arg[6]))
+		return in[n:]
+	case 2:
+		n := copy(arg[:1], in)
+		z.now += protocol.Time(arg[0]) * 20 * us
+		if z.now >= z.n.NextTimer() {
+			z.n.Timer(z.now)
+		}
+		return in[n:]
+	case 3:
+		n := copy(arg[:1], in)
+		z.n.PeerLost(z.now, int(arg[0]%3))
+		return in[n:]
+	case 4:
+		n := copy(arg[:1], in)
+		z.abort(uint32(arg[0] % 2))
+		return in[n:]
+	case 5:
+		if err := z.n.Start(z.now, uint32(z.started%2), z.started, z.plan); err != nil {
+			z.t.Fatal(err)
+		}
+		z.started++
+	default:
+		z.carryOut()
+	}
+	return in
+}
+
+func (z *fuzzed) abort(comm uint32) {
+	if err := z.n.Abort(comm); err != nil {
+		z.t.Fatal(err)
+	}
+}
+
+func (z *fuzzed) act() {
+	for acts := z.n.Actions(); len(acts) > 0; acts = z.n.Actions() {
+		for _, a := range acts {
+			switch a.Kind {
+			case Done:
+				if z.ended[a.Req]++; z.ended[a.Req] > 1 {
+					z.t.Fatalf("request %d ended again: %v", a.Req, a.Err)
+				}
+			case Multicast, Read, Quiesce, Closed:
+				z.todo = append(z.todo, a)
+			}
+		}
+	}
+}
+
+func (z *fuzzed) carryOut() {
+	todo := z.todo
+	z.todo = nil
+	for _, a := range todo {
+		switch a.Kind {
+		case Multicast:
+			z.n.Sent(z.now, a.Comm, a.Seq, a.N)
+		case Read:
+			z.n.ReadDone(z.now, a.Comm, a.Seq, a.Sub, a.PSN, a.N)
+		case Quiesce:
+			z.n.Quiesced(a.Comm, a.Seq)
+		case Closed:
+			z.n.Drained(z.now, a.Comm, a.Seq)
+		}
+		z.act()
+	}
+}
+
+func (z *fuzzed) end() {
+	z.abort(0)
+	z.abort(1)
+	z.act()
+	z.carryOut()
+	for req := range z.started {
+		if z.ended[req] != 1 {
+			z.t.Fatalf("request %d ended %d times", req, z.ended[req])
+		}
+	}
+	if n := z.n.pool.Lent(); n != 0 {
+		z.t.Fatalf("%d places did not come back", n)
+	}
+}

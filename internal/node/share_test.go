@@ -1,0 +1,100 @@
+package node
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// Communicators with different members in different orders share their
+// processes' rooms for datagrams, which are far too small for all of them. All
+// complete, and all of the room comes back (checked by finish).
+func TestCommunicatorsShareThePool(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		cfg := testConfig()
+		cfg.Flow, cfg.Room = protocol.FlowCredit, 1+seed%5
+		c := newCluster(t, 6, cfg)
+		c.rng = rand.New(rand.NewPCG(seed, 3))
+		if seed%2 == 1 {
+			c.loss, c.duplicate = 0.1, 0.05
+		}
+		c.comm(1, 0, 1, 2, 3, 4, 5)
+		c.comm(2, 5, 3, 1)
+		c.comm(3, 2, 0)
+		c.comm(4, 4, 5, 0, 2)
+		c.comm(5, 3)
+		for i := range uint32(15) {
+			id := 1 + i%5
+			p := len(c.comms[id])
+			s := allgather(p, int64(7*i), 5)
+			s.Chains, s.Subgroups = 1+int(i)%p, 1+int(i)%3
+			if i%4 == 0 {
+				s = broadcast(p, int(i)%p, 150, 5)
+			}
+			j := c.job(id, s)
+			for _, m := range c.comms[id] {
+				c.hosts[m].later(j)
+			}
+		}
+		c.finish()
+		c.allRight(c.jobs...)
+	}
+}
+
+// An operation that cannot go on holds what it was lent, and nothing else waits
+// for that: here the datagrams of one communicator do not come through.
+func TestAStuckOperationDoesNotStarveOthers(t *testing.T) {
+	cfg := patient(testConfig())
+	cfg.Flow, cfg.Room = protocol.FlowCredit, 1
+	c := newCluster(t, 3, cfg)
+	c.comm(0, 0, 1, 2)
+	c.comm(1, 2, 1, 0)
+	c.fate = keepOps(0, 1)
+	stuck := []*job{c.call(0, allgather(3, 40, 4)), c.call(0, allgather(3, 40, 4))}
+	free := []*job{c.call(0, allgather(3, 40, 4)), c.call(1, allgather(3, 40, 4)), c.call(1, broadcast(3, 1, 100, 4))}
+	c.until("the others", func() bool { return c.ended(free...) })
+	if c.hosts[0].node.pool.Lent() == 0 {
+		t.Error("the stuck operations hold no room: the test tests nothing")
+	}
+	c.fate = nil
+	c.release(nil)
+	c.finish()
+	c.allRight(append(stuck, free...)...)
+}
+
+// What a failed operation was lent comes back too, also that of one that only
+// waits in its barrier, and that of one that lingers.
+func TestPoolComesBackAfterAFailure(t *testing.T) {
+	for k := range 90 {
+		cfg := testConfig()
+		cfg.Flow, cfg.Room = protocol.FlowCredit, 3
+		c := newCluster(t, 4, cfg)
+		c.comm(0, upTo(4)...)
+		c.comm(1, 0, 1)
+		c.fate = func(to int, d *item) fate {
+			if k%3 > 0 && to != 2 && d.psn%3 == 2 {
+				return dropped
+			}
+			return goesOn
+		}
+		bad := []*job{c.call(0, allgather(4, 30, 4)), c.call(0, broadcast(4, 2, 30, 4))}
+		bad = append(bad, c.job(0, allgather(4, 1, 1)).on(0, 1, 3))
+		for range 3 * k {
+			c.step()
+		}
+		c.kill(k%2 == 0, 2)
+		good := c.call(1, allgather(2, 50, 4))
+		c.finish() // which looks at the pools
+		c.allRight(good)
+		for _, j := range bad {
+			for r, s := range j.shares {
+				if r != 2 && s.err != nil && (s.err.Culprit != 2 || s.err.Reason != Lost) {
+					t.Fatalf("killed after %d events, rank %d: %v", 3*k, r, s.err)
+				}
+			}
+		}
+		c.allFailed(2, []Reason{Lost}, bad[2])
+	}
+}

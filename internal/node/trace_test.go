@@ -1,0 +1,175 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// Rank 1 is still in an earlier round because rank 2 misses a chunk, while rank 0
+// waits for it in the next. It has made the call, and is not to blame.
+func TestTraceOfAnEarlierRound(t *testing.T) {
+	c := world(t, 3, withDeadline(psnBits(patient(testConfig()), 4), 5*ms))
+	c.fate = func(to int, d *item) fate {
+		if to == 2 && d.seq == 1 {
+			return dropped
+		}
+		return goesOn
+	}
+	j := c.job(0, broadcast(3, 0, 3*16, 1)).on(0)
+	c.runFor(ms) // so that rank 0 asks first
+	j.on(1, 2)
+	c.until("rank 0 being ahead", func() bool { return len(j.shares[0].rounds) == 3 })
+	c.finish()
+	for r, s := range j.shares {
+		if s.err == nil || s.err.Reason != Deadline || s.err.Culprit != NoRank {
+			t.Errorf("rank %d: %v", r, s.err)
+		}
+	}
+}
+
+// The answer comes when the round that it is about is over on rank 2, which then
+// asks again about the next one. Rank 0 did answer, and is not to blame.
+func TestTraceOfARoundThatIsOver(t *testing.T) {
+	cfg := withDeadline(psnBits(patient(testConfig()), 4), 5*ms)
+	cfg.Timeout = 2 * ms
+	c := world(t, 3, cfg)
+	c.fate = func(to int, _ *item) fate {
+		if to == 2 {
+			return isKept
+		}
+		return goesOn
+	}
+	j := c.job(0, broadcast(3, 0, 3*16, 1)).on(2)
+	c.runFor(4900 * us) // so that only rank 2 asks
+	j.on(0, 1)
+	c.until("the question", func() bool { return c.hosts[2].sends[protocol.MsgWhy] == 1 })
+	c.hosts[2].inbox[0].held = true
+	c.release(nil)
+	c.until("the next round", func() bool { return len(j.shares[2].rounds) == 2 })
+	c.hosts[2].inbox[0].held = false
+	c.finish()
+	for r, s := range j.shares {
+		if s.err == nil || s.err.Reason != Deadline || s.err.Culprit != NoRank {
+			t.Errorf("rank %d: %v", r, s.err)
+		}
+	}
+}
+
+// The same with a call that waits behind another one on rank 1.
+func TestTraceOfACallThatWaits(t *testing.T) {
+	cfg := withDeadline(patient(testConfig()), 5*ms)
+	cfg.InFlight = 1
+	c := world(t, 3, cfg)
+	c.fate = func(to int, d *item) fate {
+		if to == 2 && d.seq == 0 {
+			return dropped
+		}
+		return goesOn
+	}
+	jobs := []*job{c.job(0, broadcast(3, 0, 5, 4)).on(0), c.job(0, broadcast(3, 0, 5, 4)).on(0)}
+	c.runFor(ms) // so that rank 0 asks first
+	for _, j := range jobs {
+		j.on(1, 2)
+	}
+	c.until("rank 0 being ahead", func() bool { return len(jobs[1].shares[0].rounds) == 1 })
+	c.finish()
+	for _, j := range jobs {
+		for r, s := range j.shares {
+			if s.err != nil && (s.err.Reason != Deadline || s.err.Culprit != NoRank) {
+				t.Errorf("rank %d: %v", r, s.err)
+			}
+		}
+	}
+	if jobs[0].shares[0].err != nil || jobs[1].shares[0].err == nil {
+		t.Errorf("rank 0: %v, %v", jobs[0].shares[0].err, jobs[1].shares[0].err)
+	}
+}
+
+// A rank that was asked may know already why it all ended, from someone who has
+// not told the asker yet. It says so instead of looking guilty.
+func TestTraceOfABrokenCommunicator(t *testing.T) {
+	for _, called := range []bool{true, false} {
+		c := world(t, 2, withDeadline(patient(testConfig()), 5*ms))
+		c.fate = keepOps(0)
+		j := c.job(0, broadcast(2, 0, 5, 4)).on(0)
+		if called {
+			j.on(1)
+		}
+		c.runFor(ms)
+		c.abort(1, 0)
+		c.clear(c.hosts[0].inbox[1]) // as if that went another, longer way
+		c.finish()
+		c.allFailed(1, []Reason{Aborted}, j)
+	}
+}
+
+// Rank 1 asks rank 0 why it is late and is then stopped for longer than it would
+// wait for an answer. When it runs again the answer is there, unread: rank 0 is
+// not to blame, rank 2 is, which did not make the call.
+func TestTraceByARankThatWasStopped(t *testing.T) {
+	for _, timeout := range []protocol.Time{10 * ms, 0} {
+		cfg := withDeadline(testConfig(), 2*ms)
+		cfg.Timeout = timeout
+		c := world(t, 3, cfg)
+		j := c.job(0, allgather(3, 5, 4)).on(1)
+		c.runFor(1900 * us)
+		j.on(0)
+		c.until("the question", func() bool { return c.hosts[1].sends[protocol.MsgWhy] == 1 })
+		c.freeze(1, 4*ms)
+		c.finish()
+		c.allFailed(2, []Reason{Deadline}, j)
+	}
+}
+
+// Answers that nobody asked for, from the wrong rank, about another call, or
+// that make no sense.
+func TestTraceIgnoresWrongAnswers(t *testing.T) {
+	c := world(t, 3, withDeadline(testConfig(), 5*ms))
+	h := c.hosts[1]
+	answer := func(from int, m protocol.Msg) {
+		t.Helper()
+		m.Kind = protocol.MsgBecause
+		h.node.Message(c.now, from, &m)
+		if h.node.comms[0].broken != nil || h.act() {
+			t.Errorf("an answer of rank %d had an effect: %+v", from, m)
+		}
+	}
+	answer(0, protocol.Msg{State: notCalled}) // no call
+	j := c.job(0, allgather(3, 5, 4)).on(0, 1)
+	answer(0, protocol.Msg{State: notCalled}) // nobody asked
+	c.until("the question", func() bool { return h.sends[protocol.MsgWhy] == 1 })
+	answer(2, protocol.Msg{State: notCalled})         // asked rank 0
+	answer(0, protocol.Msg{State: notCalled, Seq: 1}) // asked about 0
+	c.finish()
+	c.allFailed(2, []Reason{Deadline}, j)
+}
+
+// Whoever leads the search astray, it ends.
+func TestTraceEnds(t *testing.T) {
+	for _, m := range []protocol.Msg{
+		{State: waiting, Rank: 1 << 31},
+		{State: waiting, Rank: 4},
+		{State: 99},
+		{State: complete},
+		{State: busy},
+		{State: waiting, Rank: 1},
+		{State: waiting, Rank: 3},
+	} {
+		c := world(t, 4, withDeadline(testConfig(), 5*ms))
+		h := c.hosts[0]
+		j := c.job(0, allgather(4, 5, 4)).on(0)
+		c.until("the question", func() bool { return h.sends[protocol.MsgWhy] == 1 })
+		m.Kind = protocol.MsgBecause
+		for range 20 {
+			for r := 1; r < 4; r++ {
+				h.node.Message(c.now, r, &m)
+			}
+			h.act()
+		}
+		c.until("the end", func() bool { return c.ended(j) })
+		if e := j.shares[0].err; e == nil || e.Reason != Deadline || e.Culprit != NoRank {
+			t.Errorf("%+v: %v", m, e)
+		}
+	}
+}
