@@ -67,16 +67,18 @@ func (c *simFSDPCmd) Run(a *app) error {
 	if err := a.printSteps(results); err != nil {
 		return err
 	}
-	status := statusOK
+	return a.stepVerdict(results)
+}
+
+// stepVerdict judges steps as single collectives are judged.
+func (a *app) stepVerdict(results []*sim.FSDPResult) error {
+	var judged []*sim.Result
 	for _, r := range results {
-		status = worse(status, a.verdictOf(&sim.Result{
+		judged = append(judged, &sim.Result{
 			Op: r.Op, Algo: r.Algo, Nodes: r.Nodes, Verified: r.Verified, Wrong: r.Wrong, Violation: r.Violation, Errors: r.Errors,
-		}))
+		})
 	}
-	if status != statusOK {
-		return statusError(status)
-	}
-	return nil
+	return a.verdict(judged)
 }
 
 // config checks the flags.

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"time"
+	"fmt"
 
 	"github.com/allcast/allcast/internal/sim"
 )
@@ -74,7 +74,5 @@ var stepFields = []struct {
 	{"wall_ms", func(l stepLine) any { return l.WallMS }, "real time"},
 }
 
-// ms writes microseconds for people.
-func ms(us float64) string {
-	return time.Duration(us * 1e3).Round(10 * time.Microsecond).String()
-}
+// ms writes microseconds for people, with a fixed point so that columns compare.
+func ms(us float64) string { return fmt.Sprintf("%.2f ms", us/1e3) }

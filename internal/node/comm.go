@@ -239,6 +239,8 @@ func (n *Node) do(now protocol.Time, c *comm, st *opState, acts []protocol.Actio
 			n.out = append(n.out, Action{Kind: Read, To: c.members[a.To], Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.mc.Geometry()})
 		case protocol.ActReduce:
 			n.out = append(n.out, Action{Kind: Reduce, Comm: c.id, Seq: st.seq, Off: a.Off, Len: a.Len})
+		case protocol.ActApply:
+			n.out = append(n.out, Action{Kind: Apply, To: c.members[a.To], Comm: c.id, Seq: st.seq, PSN: a.PSN, Off: a.Off, Len: a.Len})
 		case protocol.ActPut:
 			n.out = append(n.out, Action{Kind: Put, To: c.members[a.To], Comm: c.id, Seq: st.seq, PSN: a.PSN, Off: a.Off, Len: a.Len})
 		case protocol.ActComplete:

@@ -32,6 +32,7 @@ const (
 	Read                        // To, Comm, Seq, Sub, PSN, N
 	Reduce                      // Comm, Seq, Off, Len: send a range of the buffer up the reduction tree, chunk by chunk; then call Sent with 1
 	Put                         // To, Comm, Seq, PSN, Off, Len: send a range of the buffer, as the PSN-th to To; then call Sent with 1
+	Apply                       // To, Comm, Seq, PSN, Off: add what Data had you hold, the PSN-th from To, at Off
 	Release                     // Comm, Seq: the round no longer touches its buffers, nor does anyone
 	Quiesce                     // Comm, Seq: let nothing touch the buffers any more, then call Quiesced
 	Done                        // Req, Err, Spent: a call has ended
@@ -200,6 +201,7 @@ type Place struct {
 	Seq    uint64
 	Off    int64
 	Reduce bool // add it to what is there
+	Hold   bool // but not before Apply names it
 }
 
 // Data takes the nth piece of an operation that a peer sent with Put. If ok, it
@@ -219,7 +221,7 @@ func (n *Node) Data(now protocol.Time, from int, comm uint32, seq uint64, nth ui
 	}
 	recv, ok, steps := st.pp.Data(now, r, nth, length, n.steps[:0])
 	n.do(now, c, st, steps)
-	return Place{Seq: seq, Off: recv.Off, Reduce: recv.Reduce}, ok
+	return Place{Seq: seq, Off: recv.Off, Reduce: recv.Reduce, Hold: recv.Hold}, ok
 }
 
 // Chunk takes a datagram of a communicator's subgroup. If ok, its payload
@@ -237,6 +239,9 @@ func (n *Node) Chunk(now protocol.Time, comm uint32, sub int, imm uint32, length
 	}
 	st := c.slots[slot]
 	off, v, steps := st.mc.Chunk(now, sub, psn, length, n.steps[:0])
+	if v == protocol.Foreign && st.mc.Phase() >= protocol.Closed {
+		n.stats.Stale++
+	}
 	if len(steps) > 0 {
 		n.do(now, c, st, steps)
 	}

@@ -34,6 +34,11 @@ func (n *Node) checkDeadline(now protocol.Time, c *comm) {
 	k := c.calls[0]
 	switch {
 	case now < k.deadlineAt(n.cfg.Deadline):
+	case k.trace != nil && now-k.deadlineAt(n.cfg.Deadline) > k.trace.timeout/2:
+		// We look much later than we wanted to: it is we who were stopped, and the
+		// answer may be among what we have not read.
+		k.trace.hops--
+		n.ask(now, c, k, k.trace.target)
 	case k.trace != nil:
 		// Everybody waits for it, and it does not even say why.
 		n.breakBy(c, verdict{culprit: c.members[k.trace.target], reason: Deadline, seq: k.next()}, -1)

@@ -29,7 +29,8 @@ type Op struct {
 	from    map[int32]*stream // peers we receive from
 	ready   map[int32]bool    // peers that may be sent to
 	order   map[int32]uint32  // sends so far, by peer
-	got     []bool            // by receive
+	got     []bool            // by receive: it is in place
+	held    map[int]uint32    // by receive: it is there, the so-manieth of its peer, but not its turn
 	prefix  int               // the first so many receives are complete
 	left    int               // receives to come
 	next    int               // next send
@@ -48,7 +49,7 @@ type stream struct {
 func NewOp(cfg Config) *Op {
 	o := &Op{
 		cfg: cfg, plan: cfg.Plan, from: map[int32]*stream{}, ready: map[int32]bool{}, order: map[int32]uint32{},
-		got: make([]bool, len(cfg.Plan.Recvs)), left: len(cfg.Plan.Recvs),
+		got: make([]bool, len(cfg.Plan.Recvs)), held: map[int]uint32{}, left: len(cfg.Plan.Recvs),
 	}
 	for i, r := range cfg.Plan.Recvs {
 		s := o.from[r.From]
@@ -99,7 +100,8 @@ func (o *Op) msg() protocol.Msg {
 }
 
 // Data takes the nth piece that a peer sent us, of length bytes. If ok, it belongs
-// where the Recv says, before anything else happens.
+// where the Recv says, before anything else happens; or, if Recv.Hold is set, when
+// ActApply names it.
 func (o *Op) Data(now protocol.Time, from int, nth uint32, length int64, out []protocol.Action) (Recv, bool, []protocol.Action) {
 	s := o.from[int32(from)]
 	if o.phase != protocol.Transfer || s == nil || int(nth) >= len(s.recvs) {
@@ -108,16 +110,37 @@ func (o *Op) Data(now protocol.Time, from int, nth uint32, length int64, out []p
 	}
 	i := s.recvs[nth]
 	r := o.plan.Recvs[i]
-	if o.got[i] || r.Len != length {
+	if _, held := o.held[int(i)]; held || o.got[i] || r.Len != length {
 		o.foreign++
 		return Recv{}, false, out
 	}
+	if r.Reduce && int(i) > o.prefix {
+		o.held[int(i)] = nth
+		r.Hold = true
+		return r, true, out
+	}
 	o.got[i] = true
 	o.left--
-	for o.prefix < len(o.got) && o.got[o.prefix] {
-		o.prefix++
+	return r, true, o.settle(now, o.pump(o.apply(out)))
+}
+
+// apply moves past what is in place, and lets in what was held for its turn.
+func (o *Op) apply(out []protocol.Action) []protocol.Action {
+	for ; o.prefix < len(o.got); o.prefix++ {
+		if o.got[o.prefix] {
+			continue
+		}
+		nth, held := o.held[o.prefix]
+		if !held {
+			break
+		}
+		delete(o.held, o.prefix)
+		o.got[o.prefix] = true
+		o.left--
+		r := o.plan.Recvs[o.prefix]
+		out = append(out, protocol.Action{Kind: protocol.ActApply, To: int(r.From), PSN: nth, Off: r.Off, Len: r.Len})
 	}
-	return r, true, o.settle(now, o.pump(out))
+	return out
 }
 
 // pump hands over the sends whose time has come, in order.

@@ -13,7 +13,9 @@
 // which holds it: x(b) + (x(b-1) + ( ... + x(b+1))). recursive-halving: pairs at
 // distance core/2 first, then core/4 and so on; ranks beyond the largest power
 // of two are added to their partners before that. In both each block is summed in
-// one place, so an Allreduce gives the same bits on all ranks.
+// one place, so an Allreduce gives the same bits on all ranks. And it is summed in
+// the plan's order, whatever arrives first: a piece that comes before its turn is
+// held, so that floats give the same bits in every run.
 package p2p
 
 import (
@@ -51,6 +53,7 @@ type Recv struct {
 	Off, Len int64
 	From     int32
 	Reduce   bool
+	Hold     bool // in Op.Data's answer: keep it until ActApply, it is not its turn
 }
 
 // A Plan is what one rank does: its sends in order, its receives in order.

@@ -34,6 +34,7 @@ const (
 	ActClosed                      // nothing more will come from this Op
 	ActMismatch                    // To, Msg: that rank called something else, namely Msg.Call
 	ActReduce                      // Off, Len: send this range of our buffer, chunk by chunk, up the reduction tree
+	ActApply                       // To, PSN, Off, Len: add the PSN-th piece from To, which was held, to this range
 	ActPut                         // To, PSN, Off, Len: send a range of our buffer on the reliable path, as the PSN-th to To
 )
 

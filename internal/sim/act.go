@@ -37,6 +37,8 @@ func (h *host) do(a *node.Action) {
 		h.inject(k)
 	case node.Reduce:
 		h.reduce(a)
+	case node.Apply:
+		h.placePut(putKey{opKey{a.Comm, a.Seq}, a.To, a.PSN}, a.Off, true, true)
 	case node.Put:
 		h.sendRange(a)
 	case node.Release:
@@ -158,6 +160,9 @@ func (h *host) done(a *node.Action) {
 	if a.Err != nil {
 		c.failed = true
 		w.failures++
+	}
+	if w.step != nil {
+		w.step.returned(h.id, c)
 	}
 }
 

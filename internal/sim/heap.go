@@ -14,6 +14,7 @@ const (
 	evStall                    // host id stops for a while
 	evCrash                    // host id stops for good
 	evDrain                    // what drains[id] waits for has left the network
+	evStep                     // a training step goes on
 )
 
 // event is one thing to happen. at is virtual time in picoseconds, fine enough

@@ -313,6 +313,14 @@ func (h *host) message(k *packet) {
 func (h *host) put(last *packet) {
 	key := putKey{opKey{last.comm, last.seq}, last.src, last.psn}
 	p, ok := h.node.Data(ns(h.w.now), last.src, last.comm, last.seq, last.psn, last.all)
+	if !ok || !p.Hold {
+		h.placePut(key, p.Off, p.Reduce, ok)
+	}
+	h.act()
+}
+
+// placePut puts the pieces of a send in place, or drops them.
+func (h *host) placePut(key putKey, off int64, reduce, ok bool) {
 	r := h.region(key.opKey)
 	if ok && (r == nil || !r.open) {
 		h.w.violate("rank %d got data after its buffers were free", h.id)
@@ -321,12 +329,11 @@ func (h *host) put(last *packet) {
 	for _, k := range h.puts[key] {
 		if ok && k.bytes > 0 && r != nil && r.open {
 			r.took(k)
-			r.mem.place(p.Off+k.off-first, &k.pay, p.Reduce)
+			r.mem.place(off+k.off-first, &k.pay, reduce)
 		}
 		h.w.pools.release(k)
 	}
 	delete(h.puts, key)
-	h.act()
 }
 
 // serve answers a one-sided read, chunk by chunk.

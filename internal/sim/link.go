@@ -158,7 +158,7 @@ func (w *world) send(l *link) {
 			continue
 		}
 		k := f.q[f.head].pkt
-		if w.cfg.Queue == 0 && !l.toHost && l.held[lane]+k.size > inputBuffer {
+		if w.cfg.Queue == 0 && !l.toHost && l.held[lane]+k.size > w.buffer {
 			continue // room is made when a packet leaves the switch: see leave
 		}
 		x := l.pop(lane)

@@ -25,6 +25,8 @@ type world struct {
 	hosts  []*host
 	calls  map[uint64]*collective
 	inc    *incTree
+	step   *trainingStep // nil: single collectives
+	buffer int64         // inputBuffer, or what holds a few very large chunks
 
 	reductions map[opKey]*collective // by operation
 	starts     []start
@@ -71,7 +73,7 @@ func newWorld(cfg Config) (*world, error) {
 	g := cfg.Topology
 	w := &world{
 		cfg: cfg, g: g, layout: layout, rng: rand.New(rand.NewPCG(cfg.Seed, 0xa11ca57)), calls: map[uint64]*collective{}, reductions: map[opKey]*collective{},
-		inc:  newIncTree(g),
+		inc: newIncTree(g), buffer: max(inputBuffer, 4*int64(cfg.Chunk+udHeader)),
 		loss: 1 - (1-cfg.Loss)*(1-cfg.LossAll), recvCost: cfg.RecvCost.Nanoseconds() * 1000, noise: cfg.Noise.Nanoseconds() * 1000,
 	}
 	w.links = make([]link, len(g.Links))
@@ -91,7 +93,7 @@ func newWorld(cfg Config) (*world, error) {
 	path := w.longestPath()
 	// Switches drop what is older than a limit, as InfiniBand's do. It is far
 	// above what a full buffer at every hop would take to empty.
-	w.lifetime = 4*path + int64(64*inputBuffer*8e12/cfg.Rate)
+	w.lifetime = 4*path + int64(64*float64(w.buffer)*8e12/cfg.Rate)
 	// A reliable sender notices a loss after a few round trips.
 	w.retransmit = 4*path + 20*w.slotTime
 	for i := range g.Hosts {
@@ -210,6 +212,8 @@ func (w *world) loop(limit int64) {
 			if h := w.hosts[w.drains[e.id].host]; !h.dead {
 				h.settled(w.drains[e.id])
 			}
+		case evStep:
+			w.step.happened(int(e.id))
 		}
 	}
 }

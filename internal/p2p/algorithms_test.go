@@ -1,0 +1,135 @@
+package p2p_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/allcast/allcast/internal/p2p"
+)
+
+// The algorithms that users know by name.
+func TestAlgorithms(t *testing.T) {
+	for kind, want := range map[p2p.Kind][]string{
+		p2p.Broadcast:     {"binary", "binomial", "chain", "knomial", "scatter-allgather"},
+		p2p.Allgather:     {"bruck", "linear", "recursive-doubling", "ring"},
+		p2p.ReduceScatter: {"recursive-halving", "ring"},
+		p2p.Allreduce:     {"recursive-halving", "ring"},
+		p2p.Barrier:       {"dissemination"},
+		0:                 nil,
+	} {
+		if got := p2p.Algorithms(kind); !slices.Equal(got, want) {
+			t.Errorf("%v: %v, want %v", kind, got, want)
+		}
+	}
+}
+
+// Every algorithm against the plain reference, for P = 1..40 and sizes 0, 1, odd
+// and large, whole and in segments, whatever the network's order.
+func TestEveryAlgorithm(t *testing.T) {
+	everyAlgorithm(t, func(x subject) {
+		t, kind, algo := x.T, x.kind, x.algo
+		seed := uint64(0)
+		for size := 1; size <= 40; size++ {
+			for i, c := range variants(kind, algo, size) {
+				if size > 12 && (i+size)%3 > 0 {
+					continue // all of them would take minutes with the race detector
+				}
+				seed++
+				c.verify(t, seed, false)
+			}
+		}
+	})
+}
+
+func variants(kind p2p.Kind, algo string, size int) (all []call) {
+	base := call{algo, p2p.Spec{Kind: kind, Size: size}}
+	if kind == p2p.Barrier {
+		return slices.Repeat([]call{base}, 5)
+	}
+	radices := []int{0}
+	if algo == "knomial" {
+		radices = []int{0, 2, 3, 4, 5}
+	}
+	large := int64(3001)
+	if blockwise(kind) {
+		large = 701
+	}
+	for i, n := range []int64{0, 1, 37, large} {
+		for j, segment := range []int64{0, 1 + n/3, 300} {
+			for _, radix := range radices {
+				c := base.sized(n)
+				c.Segment, c.Radix, c.Align = segment, radix, int64(8*(j%2))
+				if kind == p2p.Broadcast {
+					c.Root = (i*size/3 + j*size/2) % size
+				}
+				all = append(all, c)
+			}
+		}
+	}
+	if blockwise(kind) {
+		for _, segment := range []int64{0, 10} {
+			for _, counts := range ragged(size) {
+				c := base
+				c.Counts, c.Segment = counts, segment
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// ragged is counts that differ from rank to rank, with zeros.
+func ragged(size int) [][]int64 {
+	stairs, last, one := make([]int64, size), make([]int64, size), make([]int64, size)
+	for i := range size {
+		stairs[i] = int64(i%4) * 11
+	}
+	last[size-1] = 101
+	one[size/2] = 1
+	return [][]int64{stairs, last, one}
+}
+
+// Every root of a Broadcast.
+func TestEveryRoot(t *testing.T) {
+	for _, algo := range p2p.Algorithms(p2p.Broadcast) {
+		t.Run(algo, func(t *testing.T) {
+			t.Parallel()
+			for _, size := range []int{2, 3, 7, 8, 12, 33} {
+				for root := range size {
+					c := call{algo, p2p.Spec{Kind: p2p.Broadcast, Size: size, Root: root, Bytes: 129, Segment: 20, Radix: 3}}
+					c.verify(t, uint64(root), false)
+				}
+			}
+		})
+	}
+}
+
+// Buffers above the 64 KiB with which chain and binary are pipelined of
+// themselves.
+func TestLargeBuffers(t *testing.T) {
+	everyAlgorithm(t, func(x subject) {
+		t, kind, algo := x.T, x.kind, x.algo
+		for _, size := range []int{2, 5, 16, 23} {
+			n := int64(200_001)
+			if blockwise(kind) {
+				n /= int64(size)
+			}
+			c := call{algo, p2p.Spec{Kind: kind, Size: size, Root: size - 1}}.sized(n)
+			c.verify(t, uint64(size), false)
+		}
+	})
+}
+
+// A fabric with several connections between two ranks may let pieces overtake
+// each other: they are numbered, so that does no harm.
+func TestPiecesOvertake(t *testing.T) {
+	everyAlgorithm(t, func(x subject) {
+		t, kind, algo := x.T, x.kind, x.algo
+		for size := 2; size <= 17; size++ {
+			c := call{algo, p2p.Spec{Kind: kind, Size: size, Segment: 9}}.sized(100)
+			for seed := range uint64(10) {
+				c.verify(t, seed, true)
+			}
+		}
+	})
+}

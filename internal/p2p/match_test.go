@@ -1,0 +1,122 @@
+package p2p_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/allcast/allcast/internal/p2p"
+)
+
+// matched pairs the sends of all ranks with the receives of all ranks.
+type matched struct {
+	plans []*p2p.Plan
+	// sender is, by rank and receive, whose which send it matches; nth, by rank
+	// and send, which it is of those to the same peer.
+	sender [][]sendID
+	nth    [][]int
+}
+
+type sendID struct{ rank, i int }
+
+// match fails if the n-th send of a to b is not the n-th receive of b from a.
+func match(plans []*p2p.Plan) (*matched, error) {
+	m := &matched{plans: plans}
+	size := len(plans)
+	sends := make([][]int, size*size)
+	for a, p := range plans {
+		nth := make([]int, len(p.Sends))
+		for i, s := range p.Sends {
+			if s.To < 0 || int(s.To) >= size || int(s.To) == a {
+				return nil, fmt.Errorf("rank %d sends to %d", a, s.To)
+			}
+			pair := a*size + int(s.To)
+			nth[i] = len(sends[pair])
+			sends[pair] = append(sends[pair], i)
+		}
+		m.nth = append(m.nth, nth)
+	}
+	for b, p := range plans {
+		from := make([]sendID, len(p.Recvs))
+		for j, r := range p.Recvs {
+			if r.From < 0 || int(r.From) >= size || int(r.From) == b {
+				return nil, fmt.Errorf("rank %d receives from %d", b, r.From)
+			}
+			pair := int(r.From)*size + b
+			if len(sends[pair]) == 0 {
+				return nil, fmt.Errorf("rank %d receives %+v, which nobody sends", b, r)
+			}
+			i := sends[pair][0]
+			sends[pair] = sends[pair][1:]
+			if s := plans[r.From].Sends[i]; s.Off != r.Off || s.Len != r.Len {
+				return nil, fmt.Errorf("rank %d sends %+v, rank %d receives %+v", r.From, s, b, r)
+			}
+			from[j] = sendID{int(r.From), i}
+		}
+		m.sender = append(m.sender, from)
+	}
+	for pair, left := range sends {
+		if len(left) > 0 {
+			return nil, fmt.Errorf("%d sends of rank %d to rank %d are not received", len(left), pair/size, pair%size)
+		}
+	}
+	return m, nil
+}
+
+// waits is how many receives a send really waits for: sends go in order, so
+// those of the ones before it count as well.
+func waits(p *p2p.Plan) []int {
+	w, most := make([]int, len(p.Sends)), 0
+	for i, s := range p.Sends {
+		most = max(most, int(s.After))
+		w[i] = most
+	}
+	return w
+}
+
+func TestPlansMatch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawCall(t, 40)
+		plans := make([]*p2p.Plan, c.Size)
+		for r := range plans {
+			plans[r] = planOf(t, c, r)
+			checkRanges(t, c, plans[r])
+		}
+		if _, err := match(plans); err != nil {
+			t.Fatalf("%v: %v", c, err)
+		}
+	})
+}
+
+func planOf(t *rapid.T, c call, rank int) *p2p.Plan {
+	c.Rank = rank
+	p, err := p2p.New(c.algo, c.Spec)
+	if err != nil {
+		t.Fatalf("%v: %v", c, err)
+	}
+	return p
+}
+
+// checkRanges looks at one rank's plan by itself.
+func checkRanges(t *rapid.T, c call, p *p2p.Plan) {
+	if p.Kind != c.Kind || p.Algo != c.algo || p.Size != c.Size || p.Bytes != c.total() {
+		t.Fatalf("%v: rank %d: the plan is for %v/%s, %d ranks, %d bytes", c, p.Rank, p.Kind, p.Algo, p.Size, p.Bytes)
+	}
+	for _, s := range p.Sends {
+		if s.After < 0 || int(s.After) > len(p.Recvs) {
+			t.Fatalf("%v: rank %d: %+v waits for more than the %d receives there are", c, p.Rank, s, len(p.Recvs))
+		}
+		if s.Off < 0 || s.Len < 0 || s.Off+s.Len > p.Bytes {
+			t.Fatalf("%v: rank %d: %+v is outside of the buffer of %d bytes", c, p.Rank, s, p.Bytes)
+		}
+	}
+	for _, r := range p.Recvs {
+		if r.Off < 0 || r.Len < 0 || r.Off+r.Len > p.Bytes {
+			t.Fatalf("%v: rank %d: %+v is outside of the buffer of %d bytes", c, p.Rank, r, p.Bytes)
+		}
+		if r.Reduce && !reduces(c.Kind) {
+			t.Fatalf("%v: rank %d: %+v reduces", c, p.Rank, r)
+		}
+	}
+}

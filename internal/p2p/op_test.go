@@ -1,0 +1,225 @@
+package p2p_test
+
+import (
+	"testing"
+
+	"github.com/allcast/allcast/internal/p2p"
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// solo is one rank's Op without its peers.
+type solo struct {
+	*p2p.Op
+	plan *p2p.Plan
+	acts []protocol.Action
+}
+
+func newSolo(plan *p2p.Plan) *solo {
+	return &solo{Op: p2p.NewOp(p2p.Config{Plan: plan, Comm: 3, Seq: 7}), plan: plan}
+}
+
+func (s *solo) start() { s.acts = s.Step(1, protocol.Event{Kind: protocol.EvStart}, s.acts) }
+
+func (s *solo) ready(from int) {
+	m := protocol.Msg{Kind: protocol.MsgReady, Comm: 3, Seq: 7, Digest: s.plan.Digest}
+	s.acts = s.Step(1, protocol.Event{Kind: protocol.EvMsg, From: from, Msg: &m}, s.acts)
+}
+
+// heard tells the Op that what it handed over has left, until it hands over no more.
+func (s *solo) heard() {
+	told := 0
+	for n := s.count(protocol.ActPut); n > told; n = s.count(protocol.ActPut) {
+		s.acts = s.Step(1, protocol.Event{Kind: protocol.EvSent, N: uint32(n - told)}, s.acts)
+		told = n
+	}
+}
+
+func (s *solo) count(kind protocol.ActionKind) (n int) {
+	for _, a := range s.acts {
+		if a.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// refuses fails the test if a piece is taken, or has any effect.
+func (s *solo) refuses(t *testing.T, why string, from int, nth uint32, length int64) {
+	t.Helper()
+	before := s.Stats().Foreign
+	r, ok, acts := s.Data(1, from, nth, length, nil)
+	if ok || r != (p2p.Recv{}) || len(acts) > 0 {
+		t.Errorf("%v/%s rank %d, %s: piece %d of rank %d, %d long, is taken as %+v with actions %v",
+			s.plan.Kind, s.plan.Algo, s.plan.Rank, why, nth, from, length, r, acts)
+	}
+	if s.Stats().Foreign != before+1 {
+		t.Errorf("%v/%s rank %d, %s: not counted as foreign", s.plan.Kind, s.plan.Algo, s.plan.Rank, why)
+	}
+}
+
+func (s *solo) takes(t *testing.T, from int, nth uint32, want p2p.Recv) {
+	t.Helper()
+	var (
+		r  p2p.Recv
+		ok bool
+	)
+	if r, ok, s.acts = s.Data(1, from, nth, want.Len, s.acts); !ok || r != want {
+		t.Fatalf("%v/%s rank %d: piece %d of rank %d is %+v (%v), want %+v", s.plan.Kind, s.plan.Algo, s.plan.Rank, nth, from, r, ok, want)
+	}
+}
+
+// Data that does not belong is never taken: not before the start, not from
+// strangers, not a second time, not of another length, not after the end.
+func TestWrongData(t *testing.T) {
+	everyAlgorithm(t, func(x subject) {
+		t, kind, algo := x.T, x.kind, x.algo
+		const size = 11
+		for rank := range size {
+			c := call{algo, p2p.Spec{Kind: kind, Size: size, Root: 4, Segment: 3}}.sized(7)
+			s := newSolo(c.plan(t, rank))
+			recvs := s.plan.Recvs
+			if len(recvs) > 0 {
+				s.refuses(t, "before the start", int(recvs[0].From), 0, recvs[0].Len)
+			}
+			s.start()
+			number := map[int32]uint32{}
+			for _, r := range recvs {
+				number[r.From]++
+			}
+			for from := range size {
+				if n, ok := number[int32(from)]; ok {
+					s.refuses(t, "a piece too many", from, n, 3)
+				} else {
+					s.refuses(t, "a stranger", from, 0, 3)
+				}
+				s.refuses(t, "far too many", from, 1<<32-1, 3)
+				s.ready(from)
+				s.ready(from) // twice does no harm
+			}
+			for _, from := range []int{-1, size, 1 << 20} {
+				s.refuses(t, "no rank at all", from, 0, 3)
+			}
+			nth := map[int32]uint32{}
+			for _, r := range recvs {
+				n := nth[r.From]
+				nth[r.From]++
+				s.refuses(t, "too long", int(r.From), n, r.Len+1)
+				s.refuses(t, "too short", int(r.From), n, r.Len-1)
+				s.takes(t, int(r.From), n, r)
+				s.refuses(t, "a duplicate", int(r.From), n, r.Len)
+			}
+			s.heard()
+			if s.Phase() != protocol.Closed || s.count(protocol.ActComplete) != 1 || s.count(protocol.ActClosed) != 1 {
+				t.Fatalf("%v: rank %d is %v, it misses %s", c, rank, s.Phase(), s.Missing())
+			}
+			if n := s.count(protocol.ActPut); n != len(s.plan.Sends) {
+				t.Errorf("%v: rank %d sent %d pieces, want %d", c, rank, n, len(s.plan.Sends))
+			}
+			for _, r := range recvs {
+				s.refuses(t, "after the end", int(r.From), 0, r.Len)
+			}
+		}
+	})
+}
+
+// A number that is a rank only in its lower 32 bits is no rank.
+func TestDataFromNoRank(t *testing.T) {
+	s := newSolo(call{"ring", p2p.Spec{Kind: p2p.Allgather, Size: 4}}.sized(10).plan(t, 1))
+	s.start()
+	s.refuses(t, "no rank at all", 1<<32, 0, 10)
+}
+
+// An Op that failed takes nothing and does nothing more.
+func TestFailedOp(t *testing.T) {
+	everyAlgorithm(t, func(x subject) {
+		t, kind, algo := x.T, x.kind, x.algo
+		c := call{algo, p2p.Spec{Kind: kind, Size: 5}}.sized(10)
+		s := newSolo(c.plan(t, 1))
+		s.start()
+		s.Fail()
+		s.acts = nil
+		for from := range 5 {
+			s.ready(from)
+		}
+		for _, r := range s.plan.Recvs {
+			s.refuses(t, "after the failure", int(r.From), 0, r.Len)
+		}
+		if s.Phase() != protocol.Failed || len(s.acts) > 0 {
+			t.Errorf("%v: a failed Op is %v and does %v", c, s.Phase(), s.acts)
+		}
+	})
+}
+
+// A rank tells those it receives from that it is ready, each once, with enough
+// to find a mismatch (it may tell those it sends to as well, so that they find
+// one); and sends to nobody who has not said so.
+func TestReady(t *testing.T) {
+	everyAlgorithm(t, func(x subject) {
+		t, kind, algo := x.T, x.kind, x.algo
+		c := call{algo, p2p.Spec{Kind: kind, Size: 9, Segment: 3}}.sized(10)
+		for rank := range c.Size {
+			s := newSolo(c.plan(t, rank))
+			for from := range c.Size {
+				if from%2 == 0 {
+					s.ready(from) // may come before our own start
+				}
+			}
+			if len(s.acts) > 0 || s.Phase() != protocol.Queued {
+				t.Fatalf("%v: rank %d does %v before its start", c, rank, s.acts)
+			}
+			s.start()
+			checkReady(t, c, s)
+		}
+	})
+}
+
+func checkReady(t *testing.T, c call, s *solo) {
+	t.Helper()
+	peer, told := map[int]bool{}, map[int]bool{}
+	for _, snd := range s.plan.Sends {
+		peer[int(snd.To)] = true
+	}
+	for _, r := range s.plan.Recvs {
+		peer[int(r.From)] = true
+	}
+	for _, a := range s.acts {
+		switch a.Kind {
+		case protocol.ActSend:
+			m := a.Msg
+			if !peer[a.To] || told[a.To] || m.Kind != protocol.MsgReady || m.Comm != 3 || m.Seq != 7 ||
+				m.Digest != s.plan.Digest || m.Call.Kind != c.Kind || m.Call.Bytes != uint64(s.plan.Bytes) {
+				t.Errorf("%v: rank %d tells rank %d %+v", c, s.plan.Rank, a.To, m)
+			}
+			told[a.To] = true
+		case protocol.ActPut:
+			if a.To%2 != 0 {
+				t.Errorf("%v: rank %d sends to rank %d, which is not ready", c, s.plan.Rank, a.To)
+			}
+		}
+	}
+	for _, r := range s.plan.Recvs {
+		if !told[int(r.From)] {
+			t.Errorf("%v: rank %d does not tell rank %d that it is ready", c, s.plan.Rank, r.From)
+		}
+	}
+}
+
+// Messages of other kinds, and of other operations' Ops, are nothing to us.
+func TestOtherMessages(t *testing.T) {
+	s := newSolo(call{"linear", p2p.Spec{Kind: p2p.Allgather, Size: 4}}.sized(10).plan(t, 1))
+	s.start()
+	s.acts = nil
+	for kind := range protocol.MsgKind(64) {
+		if kind == protocol.MsgReady {
+			continue
+		}
+		m := protocol.Msg{Kind: kind, Digest: s.plan.Digest}
+		s.acts = s.Step(2, protocol.Event{Kind: protocol.EvMsg, From: 2, Msg: &m}, s.acts)
+	}
+	for _, kind := range []protocol.EventKind{protocol.EvRead, protocol.EvTimer} {
+		s.acts = s.Step(2, protocol.Event{Kind: kind}, s.acts)
+	}
+	if len(s.acts) > 0 || s.Phase() != protocol.Transfer || s.Timer() != protocol.Never {
+		t.Errorf("the Op does %v and is %v", s.acts, s.Phase())
+	}
+}

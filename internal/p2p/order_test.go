@@ -1,0 +1,112 @@
+package p2p_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/allcast/allcast/internal/p2p"
+)
+
+// sums runs a reduction on terms instead of numbers: the result of a byte is
+// how it was summed.
+func (c call) sums(t *testing.T, seed uint64) [][]string {
+	t.Helper()
+	bufs := make([][]string, c.Size)
+	for r := range bufs {
+		bufs[r] = slices.Repeat([]string{fmt.Sprint(r)}, int(c.total()))
+	}
+	w := newCluster(seed, c.plans(t), bufs, func(have, came string) string { return "(" + have + "+" + came + ")" })
+	w.run(forever)
+	if err := w.check(); err != nil {
+		t.Fatalf("%v, seed %d: %v", c, seed, err)
+	}
+	for r := range w.results {
+		lo, hi := c.wanted(r)
+		w.results[r] = w.results[r][lo:hi]
+	}
+	return w.results
+}
+
+// An Allreduce gives the same bits on all ranks: each block is summed in one
+// place.
+func TestAllreduceIsTheSameOnAllRanks(t *testing.T) {
+	for _, algo := range p2p.Algorithms(p2p.Allreduce) {
+		t.Run(algo, func(t *testing.T) {
+			t.Parallel()
+			for size := 1; size <= 17; size++ {
+				c := call{algo, p2p.Spec{Kind: p2p.Allreduce, Size: size, Bytes: int64(2 * size)}}
+				for seed := range uint64(5) {
+					sums := c.sums(t, seed)
+					for r, got := range sums {
+						if !slices.Equal(got, sums[0]) {
+							t.Fatalf("%v, seed %d: rank %d has\n%v, rank 0\n%v", c, seed, r, got, sums[0])
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// The documented order of summation does not depend on what the network delivers
+// first: floats give the same bits in every run.
+func TestOrderOfSummation(t *testing.T) {
+	everyAlgorithm(t, func(x subject) {
+		t, kind, algo := x.T, x.kind, x.algo
+		if !reduces(kind) {
+			return
+		}
+		for size := 2; size <= 17; size++ {
+			c := call{algo, p2p.Spec{Kind: kind, Size: size}}.sized(int64(size))
+			want := c.sums(t, 0)
+			for seed := uint64(1); seed < 20; seed++ {
+				for r, got := range c.sums(t, seed) {
+					if i := differ(got, want[r]); i >= 0 {
+						t.Fatalf("%v: rank %d sums byte %d as\n%s with seed %d and as\n%s with seed 0", c, r, i, got[i], seed, want[r][i])
+					}
+				}
+			}
+		}
+	})
+}
+
+func differ(a, b []string) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// The ring's order as the package's comment has it:
+// x(b) + (x(b-1) + ( ... + x(b+1))).
+func TestOrderOfTheRing(t *testing.T) {
+	for _, kind := range []p2p.Kind{p2p.ReduceScatter, p2p.Allreduce} {
+		for size := 1; size <= 17; size++ {
+			c := call{"ring", p2p.Spec{Kind: kind, Size: size}}.sized(1)
+			if kind == p2p.Allreduce {
+				c.Bytes = int64(size)
+			}
+			for r, got := range c.sums(t, uint64(size)) {
+				if kind == p2p.ReduceScatter && got[0] != ringSum(r, size) {
+					t.Errorf("%v: rank %d sums as %s, want %s", c, r, got[0], ringSum(r, size))
+				}
+				for b := 0; kind == p2p.Allreduce && b < size; b++ {
+					if got[b] != ringSum(b, size) {
+						t.Errorf("%v: block %d is summed as %s, want %s", c, b, got[b], ringSum(b, size))
+					}
+				}
+			}
+		}
+	}
+}
+
+func ringSum(b, size int) string {
+	s := fmt.Sprint((b + 1) % size)
+	for i := 2; i <= size; i++ {
+		s = fmt.Sprintf("(%d+%s)", (b+i)%size, s)
+	}
+	return s
+}

@@ -1,0 +1,106 @@
+package p2p_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/allcast/allcast/internal/p2p"
+)
+
+// When a rank stops, each rank that does not end waits for a rank that does
+// not end either, and so on up to the one that stopped.
+func TestWaitingOnLeadsToWhoStopped(t *testing.T) {
+	everyAlgorithm(t, func(x subject) {
+		t, kind, algo := x.T, x.kind, x.algo
+		for size := 2; size <= 14; size++ {
+			c := call{algo, p2p.Spec{Kind: kind, Size: size, Root: size / 3, Segment: 4}}.sized(10)
+			for stop := range size {
+				seed := uint64(stop)
+				bufs, _ := c.inputs(seed)
+				w := newCluster(seed, c.plans(t), bufs, sum)
+				w.run(w.rng.IntN(10 * size))
+				w.frozen[stop] = true
+				w.run(forever)
+				if len(w.errs) > 0 {
+					t.Fatalf("%v, seed %d: %v", c, seed, w.errs[0])
+				}
+				checkWaiting(t, c, w, stop)
+			}
+		}
+	})
+}
+
+func checkWaiting(t *testing.T, c call, w *cluster[byte], stop int) {
+	t.Helper()
+	for r := range w.ops {
+		at, path := r, []int{r}
+		for !w.closed[r] && at != stop {
+			at = w.ops[at].WaitingOn()
+			if path = append(path, at); len(path) > c.Size || w.closed[at] {
+				t.Fatalf("%v: rank %d stopped, but the ranks that wait for each other are %v", c, stop, path)
+			}
+		}
+	}
+}
+
+// Whoever waits for nobody but its own fabric says so.
+func TestWaitingOnItself(t *testing.T) {
+	everyAlgorithm(t, func(x subject) {
+		t, kind, algo := x.T, x.kind, x.algo
+		c := call{algo, p2p.Spec{Kind: kind, Size: 7}}.sized(10)
+		for rank := range c.Size {
+			s := newSolo(c.plan(t, rank))
+			s.start()
+			for from := range c.Size {
+				s.ready(from)
+			}
+			nth := map[int32]uint32{}
+			for _, r := range s.plan.Recvs {
+				s.takes(t, int(r.From), nth[r.From], r)
+				nth[r.From]++
+			}
+			if s.WaitingOn() != rank || s.Missing() != "nothing" {
+				t.Errorf("%v: rank %d has all, but waits for rank %d and misses %s", c, rank, s.WaitingOn(), s.Missing())
+			}
+			s.heard()
+			if s.WaitingOn() != rank {
+				t.Errorf("%v: rank %d is %v, but waits for rank %d", c, rank, s.Phase(), s.WaitingOn())
+			}
+		}
+	})
+}
+
+// What people read about a ring that got its first block and not the next.
+func TestMissing(t *testing.T) {
+	s := newSolo(call{"ring", p2p.Spec{Kind: p2p.Allgather, Size: 4}}.sized(10).plan(t, 1))
+	s.start()
+	for _, want := range []string{
+		"3 of 3 pieces, first bytes 0-9 from rank 0",
+		"2 of 3 pieces, first bytes 30-39 from rank 0",
+		"1 of 3 pieces, first bytes 20-29 from rank 0",
+	} {
+		if got := s.Missing(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		n := 3 - int(want[0]-'0')
+		s.takes(t, 0, uint32(n), s.plan.Recvs[n])
+	}
+	if got := s.Missing(); got != "nothing" {
+		t.Errorf("%q when all is there", got)
+	}
+}
+
+// A piece without bytes has no first and last one; a barrier has only such.
+func TestMissingWithoutBytes(t *testing.T) {
+	everyAlgorithm(t, func(x subject) {
+		t, kind, algo := x.T, x.kind, x.algo
+		c := call{algo, p2p.Spec{Kind: kind, Size: 3}}.sized(0)
+		s := newSolo(c.plan(t, 1))
+		s.start()
+		got := s.Missing()
+		if m := regexp.MustCompile(`\d+--\d+`).FindString(got); m != "" || !strings.Contains(got, "from rank ") {
+			t.Errorf("%v: %q", c, got)
+		}
+	})
+}

@@ -1,0 +1,156 @@
+package reduce
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestPath tells what the other tests compared.
+func TestPath(t *testing.T) {
+	t.Logf("this machine works on %q; the tests compare %q", Path(), paths())
+	on("go", func() {
+		if Path() != "go" {
+			t.Errorf("switched off, the path is still %q", Path())
+		}
+	})
+}
+
+// shape is where buffers lie: how many elements, and how far from an aligned
+// address.
+type shape struct{ n, dst, src int }
+
+func drawShape(t *rapid.T) shape {
+	return shape{
+		n:   rapid.OneOf(rapid.IntRange(0, 140), rapid.IntRange(0, 3000)).Draw(t, "n"),
+		dst: rapid.IntRange(0, 33).Draw(t, "dst offset"),
+		src: rapid.IntRange(0, 33).Draw(t, "src offset"),
+	}
+}
+
+// Every path gives the same bytes, writes nothing around dst, and leaves src.
+func TestIntoPathsAgree(t *testing.T) {
+	for _, typ := range allTypes() {
+		t.Run(typ.String(), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				op := rapid.SampledFrom(allOps()).Draw(t, "op")
+				r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+				at := drawShape(t)
+				size := at.n * typ.Size()
+				before, src := make([]byte, size+100), make([]byte, size+100)
+				fill(r, before[at.dst:][:size], typ)
+				fill(r, src[at.src:][:size], typ)
+				kept := slices.Clone(src)
+
+				results := map[string][]byte{}
+				for _, path := range paths() {
+					dst := slices.Clone(before)
+					on(path, func() {
+						if err := Into(dst[at.dst:][:size], src[at.src:][:size], typ, op); err != nil {
+							t.Fatal(err)
+						}
+					})
+					results[path] = dst
+					if !bytes.Equal(src, kept) {
+						t.Fatalf("%s: src changed", path)
+					}
+					if !bytes.Equal(dst[:at.dst], before[:at.dst]) || !bytes.Equal(dst[at.dst+size:], before[at.dst+size:]) {
+						t.Fatalf("%s: wrote outside of dst", path)
+					}
+				}
+				agree(t, results)
+			})
+		})
+	}
+}
+
+func agree(t *rapid.T, results map[string][]byte) {
+	for path, got := range results {
+		if want := results["go"]; !bytes.Equal(got, want) {
+			i := 0
+			for got[i] == want[i] {
+				i++
+			}
+			t.Fatalf("byte %d of %d: %s gives %#x, go gives %#x", i, len(got), path, got[i], want[i])
+		}
+	}
+}
+
+// dst and src may be the same memory.
+func TestIntoItself(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, typ := range allTypes() {
+		for _, op := range allOps() {
+			for _, n := range []int{0, 1, 7, 33, 300} {
+				src := make([]byte, n*typ.Size())
+				fill(r, src, typ)
+				for _, path := range paths() {
+					apart, same := slices.Clone(src), slices.Clone(src)
+					on(path, func() {
+						mustInto(t, apart, src, typ, op)
+						mustInto(t, same, same, typ, op)
+					})
+					if !bytes.Equal(apart, same) {
+						t.Errorf("%s: %v %v of %d: into itself differs", path, typ, op, n)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The assembly is called with pieces: no byte is left out, none done twice.
+func TestIntoPieces(t *testing.T) {
+	const step = 256 << 10
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, typ := range []Type{F32, F16, U8} {
+		before, src := make([]byte, 4*step), make([]byte, 4*step)
+		fill(r, before, typ)
+		fill(r, src, typ)
+		for _, size := range []int{step + 8, 2*step - 8, 2 * step, 2*step + 8, 3*step + 24} {
+			fast, plain := slices.Clone(before[:size]), slices.Clone(before[:size])
+			mustInto(t, fast, src[:size], typ, Sum)
+			on("go", func() { mustInto(t, plain, src[:size], typ, Sum) })
+			if !bytes.Equal(fast, plain) {
+				t.Errorf("%v: %d bytes: the paths differ", typ, size)
+			}
+			mustFinish(t, fast, typ, 3)
+			on("go", func() { mustFinish(t, plain, typ, 3) })
+			if !bytes.Equal(fast, plain) {
+				t.Errorf("%v: %d bytes: the averages differ", typ, size)
+			}
+		}
+	}
+}
+
+// The data path does not allocate.
+func TestNoAllocations(t *testing.T) {
+	dst, src, acc := make([]byte, 4096), make([]byte, 4096), make([]float32, 2048)
+	for _, path := range paths() {
+		for _, typ := range allTypes() {
+			on(path, func() {
+				if n := testing.AllocsPerRun(10, func() {
+					_ = Into(dst, src, typ, Sum)
+					_ = Into(dst[1:65], src[3:67], typ, Max) // not aligned
+					_ = Into(dst[:8], src[:8], typ, Prod)
+				}); n != 0 {
+					t.Errorf("%s: %v: %v allocations", path, typ, n)
+				}
+			})
+		}
+		on(path, func() {
+			if n := testing.AllocsPerRun(10, func() {
+				Widen(acc, src, F16)
+				Accumulate(acc, src, BF16, Sum)
+				FinishAcc(acc, Avg, 2)
+				Round(dst, acc, F16)
+				_ = Finish(dst, F32, Avg, 2)
+			}); n != 0 {
+				t.Errorf("%s: %v allocations with an accumulator", path, n)
+			}
+		})
+	}
+}

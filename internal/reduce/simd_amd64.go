@@ -1,0 +1,119 @@
+//go:build !purego
+
+package reduce
+
+// simd is the probe's result, and the off-switch of the tests.
+var simd = probe()
+
+// Path names the code that does the work: "go", or "avx2" for assembly.
+func Path() string {
+	if simd {
+		return "avx2"
+	}
+	return "go"
+}
+
+const (
+	// smallest is what the assembly can work on: a vector. Below it is not worth a call.
+	smallest = 32
+
+	// piece bounds the time in assembly, some tens of microseconds: the scheduler
+	// cannot interrupt it, and a collection of garbage would wait.
+	piece = 256 << 10
+)
+
+func simdInto(dst, src []byte, t Type, op Op) bool {
+	if !simd || len(dst) < smallest {
+		return false
+	}
+	k := intoKernels[t][op]
+	if k == nil {
+		return false
+	}
+	for len(dst) > 0 {
+		n := next(len(dst))
+		k(&dst[0], &src[0], n)
+		dst, src = dst[n:], src[n:]
+	}
+	return true
+}
+
+// next is the length of the next piece of n bytes, such that none is too small.
+func next(n int) int {
+	if n < 2*piece {
+		return n
+	}
+	return piece
+}
+
+func simdDivide(buf []byte, t Type, n int) bool {
+	if !simd || len(buf) < smallest {
+		return false
+	}
+	switch n32, n64 := float32(n), float64(n); t {
+	case F32:
+		inPieces(buf, func(p *byte, k int) { f32Div(p, &n32, k) })
+	case F64:
+		inPieces(buf, func(p *byte, k int) { f64Div(p, &n64, k) })
+	case F16:
+		inPieces(buf, func(p *byte, k int) { f16Div(p, &n32, k) })
+	case BF16:
+		inPieces(buf, func(p *byte, k int) { bf16Div(p, &n32, k) })
+	default:
+		return false // integers are divided in Go
+	}
+	return true
+}
+
+func inPieces(buf []byte, f func(p *byte, n int)) {
+	for len(buf) > 0 {
+		n := next(len(buf))
+		f(&buf[0], n)
+		buf = buf[n:]
+	}
+}
+
+func simdWiden(acc []float32, src []byte, t Type) bool {
+	if !simd || len(src) < smallest {
+		return false
+	}
+	for len(src) > 0 {
+		n := next(len(src))
+		if t == F16 {
+			f16Widen(&acc[0], &src[0], n)
+		} else {
+			bf16Widen(&acc[0], &src[0], n)
+		}
+		acc, src = acc[n/2:], src[n:]
+	}
+	return true
+}
+
+func simdAccumulate(acc []float32, src []byte, t Type, op Op) bool {
+	if !simd || len(src) < smallest {
+		return false
+	}
+	k := accKernels[t][op]
+	for len(src) > 0 {
+		n := next(len(src))
+		k(&acc[0], &src[0], n)
+		acc, src = acc[n/2:], src[n:]
+	}
+	return true
+}
+
+func simdRound(dst []byte, acc []float32, t Type) bool {
+	if !simd || len(dst) < smallest {
+		return false
+	}
+	for len(dst) > 0 {
+		n := next(len(dst))
+		if t == F16 {
+			f16Round(&dst[0], &acc[0], n)
+		} else {
+			bf16Round(&dst[0], &acc[0], n)
+		}
+		dst, acc = dst[n:], acc[n/2:]
+	}
+	return true
+}

@@ -1,0 +1,123 @@
+package sim
+
+// call makes a rank's next call on a communicator. The first rank to come makes
+// the buffers of all: there are never more than a few collectives' at a time.
+func (s *trainingStep) call(rank, on int) {
+	w, r := s.w, &s.ranks[rank]
+	nth := r.asked[on]
+	c := s.calls[on][nth]
+	if c == nil {
+		var err error
+		if c, err = w.collective(uint64(nth*comms+on+1), s.parts[on], s.members); err != nil {
+			w.violate("no collective %d: %v", nth, err) // the first one could be made, and all are alike
+			return
+		}
+		c.comm = uint32(on)
+		s.calls[on][nth], w.calls[c.req] = c, c
+	}
+	r.asked[on]++
+	r.called[on] = w.now
+	w.starts = append(w.starts, start{w.now, rank, c})
+	w.push(w.now, evStart, int32(len(w.starts)-1), nil)
+	w.pending++
+}
+
+// finish sees to it that a collective that has ended everywhere is taken away when
+// no packet of it can be left in the network.
+func (s *trainingStep) finish(c *collective) {
+	if !c.failed {
+		s.complete++
+	}
+	s.retire = append(s.retire, c)
+	s.w.push(s.w.now+s.w.lifetime+32*s.w.slotTime, evStep, int32(len(s.ranks)+len(s.retire)-1), nil)
+}
+
+// drop looks for the last time whether anybody wrote to buffers that were free,
+// and forgets them.
+func (s *trainingStep) drop(c *collective) {
+	w := s.w
+	if c.mem == nil {
+		return
+	}
+	for i, m := range c.mem {
+		if !m.intact() {
+			w.violate("a buffer of rank %d was written after it was free", i)
+		}
+	}
+	c.mem, c.plan, c.p2p, c.expect, c.sums, c.turn, c.inTurn = nil, nil, nil, nil, nil, nil, nil
+	delete(w.calls, c.req)
+	for key, other := range w.reductions {
+		if other == c {
+			delete(w.reductions, key)
+			for _, n := range w.inc.nodes {
+				delete(n, key)
+			}
+		}
+	}
+}
+
+// result gathers what the step measured.
+func (s *trainingStep) result(cfg *FSDPConfig) *FSDPResult {
+	w := s.w
+	for _, c := range s.retire {
+		s.drop(c)
+	}
+	out := &FSDPResult{
+		Op: "fsdp", Algo: cfg.Algo, Nodes: w.g.Hosts, Topology: w.g.Name, Layers: s.layers, LayerBytes: cfg.LayerBytes,
+		ShardBytes: cfg.Bytes, Prefetch: s.prefetch, Chunk: cfg.Chunk, Segment: cfg.Segment, Collectives: s.complete,
+		Wrong: w.wrong, Events: w.events, Seed: cfg.Seed, Errors: []RankError{}, Timeline: s.spans,
+	}
+	last := 0
+	for i := range s.ranks {
+		if s.ranks[i].ended > s.ranks[last].ended {
+			last = i
+		}
+		if !s.ranks[i].over {
+			out.Errors = append(out.Errors, s.failure(i))
+		}
+		up := w.g.HostUp(i)
+		out.SentBytes = max(out.SentBytes, w.links[up].bytes)
+		out.ReceivedBytes = max(out.ReceivedBytes, w.links[w.g.Reverse(up)].bytes)
+		out.RepairedChunks += int64(w.hosts[i].node.Stats().Repaired)
+	}
+	if w.lingering > 0 && w.failures == 0 {
+		w.violate("operations lingered for ever")
+	}
+	out.Violation = w.broken
+	out.Verified = w.wrong == 0 && w.broken == "" && len(out.Errors) == 0 && s.complete == len(s.calls[gather])+len(s.calls[scatter])
+	s.times(out, &s.ranks[last])
+	return out
+}
+
+// times are those of the rank that ended last; a step that failed has none.
+func (s *trainingStep) times(out *FSDPResult, r *rankStep) {
+	if !r.over {
+		return
+	}
+	us := func(ps int64) float64 { return float64(ps) / 1e6 }
+	compute := 3 * int64(s.layers) * s.forward
+	out.StepUS, out.ComputeUS = us(r.ended), us(compute)
+	out.ExposedAllgatherUS, out.ExposedReduceScatterUS = us(r.waited), us(r.ended-r.computed)
+	out.BackwardUS = us(r.ended - r.turned)
+	out.AllgatherUS, out.ReduceScatterUS = us(r.busy[gather]), us(r.busy[scatter])
+	if r.ended > 0 {
+		out.BubblePct = 100 * float64(r.ended-compute) / float64(r.ended)
+	}
+}
+
+// failure says what a rank that did not end its step was doing.
+func (s *trainingStep) failure(rank int) RankError {
+	for _, calls := range s.calls {
+		for _, c := range calls {
+			if c == nil || c.ranks[rank].err == nil {
+				continue
+			}
+			e := c.ranks[rank].err
+			return RankError{
+				Rank: rank, Culprit: e.Culprit, Op: e.Op.String(), Phase: e.Phase.String(),
+				Missing: e.Missing, Reason: e.Reason.String(),
+			}
+		}
+	}
+	return RankError{Rank: rank, Culprit: -1, Op: "fsdp", Phase: "unknown", Missing: "unknown", Reason: "the step never ended"}
+}

@@ -1,0 +1,230 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/allcast/allcast/internal/topology"
+)
+
+func fsdpBase(t *testing.T, topo, algo string) FSDPConfig {
+	t.Helper()
+	g, err := topology.Parse(topo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return FSDPConfig{
+		Config: Config{Topology: g, Algo: algo, Rate: 100e9, Latency: 500 * time.Nanosecond, Seed: 1},
+		Layers: 3, LayerBytes: 256 << 10, Compute: 50 * time.Microsecond, Prefetch: 1,
+	}
+}
+
+func step(t *testing.T, cfg FSDPConfig) *FSDPResult {
+	t.Helper()
+	r, err := RunFSDP(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Verified || r.Algo != cfg.Algo || r.Collectives != 3*cfg.Layers-1 {
+		t.Fatalf("%s on %s: verified %v, %d of %d collectives, wrong on %d, violation %q, errors %+v",
+			cfg.Algo, cfg.Topology.Name, r.Verified, r.Collectives, 3*cfg.Layers-1, r.Wrong, r.Violation, r.Errors)
+	}
+	if sum := r.ComputeUS + r.ExposedAllgatherUS + r.ExposedReduceScatterUS; math.Abs(sum-r.StepUS) > 1e-6*r.StepUS {
+		t.Errorf("%s: compute and what is exposed are %.3f us, the step %.3f", cfg.Algo, sum, r.StepUS)
+	}
+	return r
+}
+
+func TestFSDPVerified(t *testing.T) {
+	for _, topo := range []string{"star:1", "star:4", "star:8", "fat-tree:9,3,2"} {
+		for _, algo := range FSDPAlgorithms() {
+			for _, prefetch := range []int{0, 1, 3} {
+				for _, layers := range []int{1, 3} {
+					cfg := fsdpBase(t, topo, algo)
+					cfg.Prefetch, cfg.Layers, cfg.LayerBytes, cfg.Chunk = prefetch, layers, 30001, 1000
+					checkTimeline(t, cfg, step(t, cfg))
+				}
+			}
+		}
+	}
+}
+
+// checkTimeline holds rank 0's timeline against what a step is.
+func checkTimeline(t *testing.T, cfg FSDPConfig, r *FSDPResult) {
+	t.Helper()
+	find := func(kind string, layer int, backward bool) *Span {
+		for i, s := range r.Timeline {
+			if s.Kind == kind && s.Layer == layer && s.Backward == backward {
+				return &r.Timeline[i]
+			}
+		}
+		t.Fatalf("%s: no %s of layer %d, backward %v, in %+v", cfg.Algo, kind, layer, backward, r.Timeline)
+		return nil
+	}
+	if want := 5*cfg.Layers - 1; len(r.Timeline) != want {
+		t.Fatalf("%s: %d spans, want %d: %+v", cfg.Algo, len(r.Timeline), want, r.Timeline)
+	}
+	var computes []*Span // in order of use
+	for i := range 2 * cfg.Layers {
+		layer, backward := i, i >= cfg.Layers
+		if backward {
+			layer = 2*cfg.Layers - 1 - i
+		}
+		c := find("compute", layer, backward)
+		if i > 0 && c.Start < computes[i-1].End {
+			t.Errorf("%s: layer %d computed before the one before it", cfg.Algo, layer)
+		}
+		if i != cfg.Layers {
+			g := find("allgather", layer, backward)
+			if c.Start < g.End {
+				t.Errorf("%s: layer %d computed at %.3f, gathered at %.3f", cfg.Algo, layer, c.Start, g.End)
+			}
+			if ahead := i - cfg.Prefetch - 1; ahead >= 0 && g.Start < computes[ahead].End {
+				t.Errorf("%s: prefetch %d, but the gather for use %d began before use %d ended", cfg.Algo, cfg.Prefetch, i, ahead)
+			}
+		}
+		if backward {
+			if s := find("reduce-scatter", layer, true); s.Start < c.End {
+				t.Errorf("%s: gradients of layer %d sent before they were there", cfg.Algo, layer)
+			}
+		}
+		computes = append(computes, c)
+	}
+}
+
+func TestFSDPSameSeedSameStep(t *testing.T) {
+	text := func() string {
+		cfg := fsdpBase(t, "fat-tree:8,4,2", "mcast+inc")
+		cfg.Reorder, cfg.Loss, cfg.Noise = 0.05, 0.01, 2*time.Microsecond
+		r := step(t, cfg)
+		r.WallMS = 0
+		b, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	if a, b := text(), text(); a != b {
+		t.Errorf("two runs differ:\n%s\n%s", a, b)
+	}
+}
+
+// With compute far above communication, only the first Allgather and the last
+// Reduce-Scatter are exposed.
+func TestFSDPComputeBound(t *testing.T) {
+	for _, algo := range FSDPAlgorithms() {
+		cfg := fsdpBase(t, "star:8", algo)
+		cfg.Layers, cfg.Compute = 4, time.Millisecond
+		r := step(t, cfg)
+		wire := float64(cfg.LayerBytes) * 8e6 / cfg.Rate
+		if r.ExposedAllgatherUS > 1.2*wire || r.ExposedReduceScatterUS > 1.2*wire {
+			t.Errorf("%s: exposed %.1f and %.1f us, one of them takes %.1f at line rate", algo, r.ExposedAllgatherUS, r.ExposedReduceScatterUS, wire)
+		}
+		if r.BubblePct > 1 {
+			t.Errorf("%s: bubbles of %.2f %%", algo, r.BubblePct)
+		}
+	}
+}
+
+// With communication far above compute, backward is Allgather and Reduce-Scatter at
+// once, and by rings takes 2 - 2/P times as long (Appendix B).
+func TestFSDPCommunicationBound(t *testing.T) {
+	for _, p := range []int{4, 8} {
+		run := func(algo string) *FSDPResult {
+			cfg := fsdpBase(t, fmt.Sprintf("star:%d", p), algo)
+			cfg.Layers, cfg.LayerBytes, cfg.Compute, cfg.Latency = 6, 1<<20, time.Microsecond, 100*time.Nanosecond
+			return step(t, cfg)
+		}
+		rings, net := run("ring+ring"), run("mcast+inc")
+		// L-1 Allgathers beside L Reduce-Scatters: rings share the link, the others
+		// only leave one Reduce-Scatter over at the end.
+		n, f := 6.0, 1-1/float64(p)
+		want := (2*n - 1) * f / (n - 1 + f)
+		if s := rings.BackwardUS / net.BackwardUS; s < 0.93*want || s > 1.07*want {
+			t.Errorf("P=%d: backward %.1f us by rings and %.1f in the network: speed-up %.3f, want %.3f", p, rings.BackwardUS, net.BackwardUS, s, want)
+		} else {
+			t.Logf("P=%d: speed-up of backward %.3f, want %.3f", p, s, want)
+		}
+	}
+}
+
+// Coarse chunks are a scale model: a step does not depend on them.
+func TestFSDPChunks(t *testing.T) {
+	for _, algo := range FSDPAlgorithms() {
+		run := func(chunk int) float64 {
+			cfg := fsdpBase(t, "fat-tree:8,4,2", algo)
+			cfg.Layers, cfg.LayerBytes, cfg.Compute, cfg.Chunk = 2, 1<<20, 50*time.Microsecond, chunk
+			return step(t, cfg).StepUS
+		}
+		fine, coarse := run(4<<10), run(16<<10)
+		t.Logf("%s: %.1f us with chunks of 4K, %.1f with 16K", algo, fine, coarse)
+		if math.Abs(coarse/fine-1) > 0.04 {
+			t.Errorf("%s: %.1f us with chunks of 4K, %.1f with 16K", algo, fine, coarse)
+		}
+	}
+}
+
+// Verified is earned: one wrong bit in one rank's input, or a write to one buffer
+// after its collective, and it is gone.
+func TestFSDPFindsWrongData(t *testing.T) {
+	for _, algo := range FSDPAlgorithms() {
+		cfg := fsdpBase(t, "star:4", algo)
+		s, err := cfg.prepare()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.calls[gather][0].mem[1].send[7] ^= 1
+		s.w.loop(s.w.limit())
+		if r := s.result(&cfg); r.Verified || r.Wrong == 0 || r.Violation != "" {
+			t.Errorf("%s: verified %v, wrong on %d ranks, violation %q", algo, r.Verified, r.Wrong, r.Violation)
+		}
+	}
+	cfg := fsdpBase(t, "star:4", "mcast+inc")
+	s, err := cfg.prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.w.loop(s.w.limit())
+	last := s.calls[scatter][cfg.Layers-1]
+	last.mem[2].recv[0]++
+	if r := s.result(&cfg); r.Verified || r.Violation == "" {
+		t.Errorf("a buffer was written after its collective: verified %v, violation %q", r.Verified, r.Violation)
+	}
+}
+
+// A run that is cut short is not verified, and says who did not end.
+func TestFSDPCutShort(t *testing.T) {
+	cfg := fsdpBase(t, "star:4", "ring+ring")
+	s, err := cfg.prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.w.loop(100e6)
+	if r := s.result(&cfg); r.Verified || len(r.Errors) != 4 || r.StepUS != 0 {
+		t.Errorf("verified %v, step %.1f us, errors %+v", r.Verified, r.StepUS, r.Errors)
+	}
+}
+
+func TestFSDPBadConfigs(t *testing.T) {
+	for name, change := range map[string]func(*FSDPConfig){
+		"no topology":   func(c *FSDPConfig) { c.Topology = nil },
+		"no layers":     func(c *FSDPConfig) { c.Layers = 0 },
+		"no bytes":      func(c *FSDPConfig) { c.LayerBytes = 0 },
+		"compute":       func(c *FSDPConfig) { c.Compute = -1 },
+		"prefetch":      func(c *FSDPConfig) { c.Prefetch = -1 },
+		"pair":          func(c *FSDPConfig) { c.Algo = "mcast" },
+		"hours":         func(c *FSDPConfig) { c.Compute = time.Hour },
+		"slow":          func(c *FSDPConfig) { c.Rate = 1 },
+		"stalled ranks": func(c *FSDPConfig) { c.Stalls = []Stall{{}} },
+	} {
+		cfg := fsdpBase(t, "star:4", "ring+ring")
+		change(&cfg)
+		if r, err := RunFSDP(cfg); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: %v, %+v", name, err, r)
+		}
+	}
+}
