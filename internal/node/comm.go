@@ -7,10 +7,10 @@ import (
 	"github.com/allcast/allcast/internal/protocol"
 )
 
-// maxEarly bounds the messages kept for calls this rank has not made yet. Peers
-// have at most Config.InFlight calls under way and send a handful of barrier
-// messages for each before they need us.
-const maxEarly = 1 << 16
+// maxEarly bounds the messages of one peer that are kept for calls this rank has
+// not made yet. A peer has at most Config.InFlight calls under way and sends a
+// handful of barrier messages for each before it needs us.
+const maxEarly = 1 << 15
 
 // comm is one communicator.
 type comm struct {
@@ -27,7 +27,8 @@ type comm struct {
 	live    []*opState // not closed, oldest first
 	lastSeq []int64    // a slot's last user; -1: none
 	early   map[uint64][]earlyMsg
-	nEarly  int
+	nEarly  int         // how many,
+	earlyOf map[int]int // and by peer
 	broken  *verdict
 	scratch []*opState
 }
@@ -196,8 +197,9 @@ func (n *Node) begin(now protocol.Time, c *comm, k *call) {
 	n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvStart}, n.steps[:0]))
 	early := c.early[seq]
 	delete(c.early, seq)
-	c.nEarly -= len(early)
 	for i := range early {
+		c.nEarly--
+		c.earlyOf[early[i].from]--
 		n.deliver(now, c, early[i].from, &early[i].msg)
 	}
 }
@@ -217,12 +219,13 @@ func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 		n.stats.Stale++
 		return
 	}
-	if c.nEarly == maxEarly {
+	if c.earlyOf[from] == maxEarly {
 		n.breakBy(c, verdict{culprit: c.members[from], reason: Protocol, seq: m.Seq}, -1)
 		return
 	}
 	c.early[m.Seq] = append(c.early[m.Seq], earlyMsg{from, *m})
 	c.nEarly++
+	c.earlyOf[from]++
 }
 
 // do turns an operation's actions into the node's.

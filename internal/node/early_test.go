@@ -104,7 +104,7 @@ func TestEarlyIsBounded(t *testing.T) {
 	m := protocol.Msg{Kind: protocol.MsgBarrier}
 	for sent := 0; h.node.comms[0].broken == nil; sent++ {
 		if sent > maxEarly {
-			t.Fatalf("%d messages are kept", h.node.comms[0].nEarly)
+			t.Fatalf("%d messages are kept", sent)
 		}
 		m.Seq++
 		h.node.Message(c.now, 2, &m)

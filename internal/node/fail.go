@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/allcast/allcast/internal/protocol"
@@ -61,6 +62,9 @@ func (n *Node) failCall(c *comm, k *call) {
 		n.others--
 	}
 	err.Phase, err.Missing = st.op.Phase(), st.op.Missing()
+	if more := k.rounds - k.round - 1; more > 0 {
+		err.Missing += fmt.Sprintf(", and %d more rounds", more)
+	}
 	st.op.Fail()
 	k.failed = err
 	n.out = append(n.out, Action{Kind: Quiesce, Comm: c.id, Seq: st.seq})

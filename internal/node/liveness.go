@@ -41,6 +41,9 @@ func (l *liveness) retarget(now protocol.Time) {
 }
 
 func (l *liveness) neighbour(dir int) int {
+	if l.dead[l.rank] {
+		return -1 // we are out: nobody talks to us any more, and nobody listens
+	}
 	for i := 1; i < l.size; i++ {
 		if r := (l.rank + dir*i + l.size) % l.size; !l.dead[r] {
 			return r

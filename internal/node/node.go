@@ -108,7 +108,7 @@ func (n *Node) AddComm(id uint32, members []int) error {
 	for i := range c.lastSeq {
 		c.lastSeq[i] = -1
 	}
-	c.early = map[uint64][]earlyMsg{}
+	c.early, c.earlyOf = map[uint64][]earlyMsg{}, map[int]int{}
 	n.comms[id] = c
 	n.order = append(n.order, c)
 	for _, w := range members {

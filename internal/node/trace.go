@@ -1,6 +1,10 @@
 package node
 
-import "github.com/allcast/allcast/internal/protocol"
+import (
+	"cmp"
+
+	"github.com/allcast/allcast/internal/protocol"
+)
 
 // States that a rank can answer MsgWhy with.
 const (
@@ -43,10 +47,8 @@ func (n *Node) checkDeadline(now protocol.Time, c *comm) {
 		// Everybody waits for it, and it does not even say why.
 		n.breakBy(c, verdict{culprit: c.members[k.trace.target], reason: Deadline, seq: k.next()}, -1)
 	default:
-		k.trace = &trace{timeout: n.cfg.Deadline}
-		if n.cfg.Timeout > 0 {
-			k.trace.timeout = min(k.trace.timeout, n.cfg.Timeout)
-		}
+		// Silence is judged by Timeout, however short the deadline is.
+		k.trace = &trace{timeout: cmp.Or(n.cfg.Timeout, n.cfg.Deadline)}
 		n.ask(now, c, k, c.waitingOn())
 	}
 }

@@ -15,7 +15,7 @@ type Stats struct {
 
 // Stats returns the Op's counters.
 func (o *Op) Stats() Stats {
-	s := Stats{Repaired: o.repaired}
+	s := Stats{Repaired: o.repaired, Foreign: o.foreign}
 	for i := range o.recv {
 		s.Late += o.recv[i].late
 		s.Duplicates += o.recv[i].duplicates
@@ -95,11 +95,11 @@ func (o *Op) Missing() string {
 			stop := min(r.bits.NextSet(at, end), o.g.base[sub][i+1])
 			if ranges++; ranges <= most {
 				lo, _ := part(o.g.chunks[i], sub, o.g.subs)
-				first := lo + at - o.g.base[sub][i]
+				first := int64(lo+at-o.g.base[sub][i]) + o.g.skip/o.g.chunk
 				if b.Len() > 0 {
 					b.WriteString(", ")
 				}
-				fmt.Fprintf(&b, "rank %d chunks %d-%d", o.g.senders[i], first, first+stop-at-1)
+				fmt.Fprintf(&b, "rank %d chunks %d-%d", o.g.senders[i], first, first+int64(stop-at)-1)
 			}
 			at = stop
 		}

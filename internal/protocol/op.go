@@ -46,6 +46,7 @@ type Op struct {
 	asked       uint32 // missing chunks that our left neighbour was asked for
 	idleCutoffs int    // cutoffs since the last progress
 	repaired    uint64
+	foreign     uint64 // datagrams for no subgroup of ours
 	haveAll     bool
 	finalSent   bool
 	finalGot    bool
@@ -101,6 +102,9 @@ func (o *Op) Step(now Time, ev Event, out []Action) []Action {
 // buffer before anything else. Ordinary chunks cause no action.
 func (o *Op) Chunk(now Time, sub int, psn uint32, length int, out []Action) (int64, Verdict, []Action) {
 	if o.phase < Barrier || o.phase >= Closed || sub >= len(o.recv) {
+		if o.phase < Closed {
+			o.foreign++
+		}
 		return 0, Foreign, out
 	}
 	r := &o.recv[sub]

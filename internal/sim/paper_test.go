@@ -198,7 +198,7 @@ func TestCrash(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	cfg := base(t, "allgather", "star:8", 1<<20)
-	cfg.Deadline = 5 * time.Millisecond
+	cfg.Deadline, cfg.Timeout = 5*time.Millisecond, 100*time.Millisecond
 	cfg.Stalls = []Stall{{Rank: 3, At: 0, For: time.Second}}
 	r := mustRun(t, cfg)
 	if len(r.Errors) == 0 {
