@@ -54,10 +54,6 @@ func newTrainingStep(w *world, cfg *FSDPConfig, parts []part) *trainingStep {
 	}
 	s.calls[gather] = make([]*collective, 2*s.layers-1)
 	s.calls[scatter] = make([]*collective, s.layers)
-	// Multicasts that share a receiver's link with rings back up to their roots, and
-	// all hosts' buffers then empty through one link; a switch's limit on a
-	// packet's age is far above that too.
-	w.lifetime += 8 * int64(w.g.Hosts) * int64(float64(w.buffer)*8e12/cfg.Rate)
 	return s
 }
 

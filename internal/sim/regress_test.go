@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -135,7 +134,7 @@ func TestDeadlineBetweenRounds(t *testing.T) {
 		cfg.Timeout, cfg.Deadline = 10*time.Millisecond, 2*time.Millisecond
 		for _, e := range mustRun(t, cfg).Errors {
 			if e.Culprit != -1 {
-				t.Fatal(fmt.Sprintf("seed %d: nobody failed, but %+v", seed, e))
+				t.Fatalf("seed %d: nobody failed, but %+v", seed, e)
 			}
 		}
 	}

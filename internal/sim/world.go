@@ -91,9 +91,9 @@ func newWorld(cfg Config) (*world, error) {
 	}
 	w.slotTime = int64(float64(cfg.Chunk+udHeader) * 8e12 / cfg.Rate)
 	path := w.longestPath()
-	// Switches drop what is older than a limit, as InfiniBand's do. It is far
-	// above what a full buffer at every hop would take to empty.
-	w.lifetime = 4*path + int64(64*float64(w.buffer)*8e12/cfg.Rate)
+	// Switches drop what is older than a limit, as InfiniBand's do: about a second,
+	// far above what full buffers at every hop take to empty.
+	w.lifetime = 1e12
 	// A reliable sender notices a loss after a few round trips.
 	w.retransmit = 4*path + 20*w.slotTime
 	for i := range g.Hosts {
