@@ -26,7 +26,7 @@ type Op struct {
 	plan  *Plan
 	phase protocol.Phase
 
-	from    map[int32]*stream // peers we receive from
+	from    map[int32][]int32 // by peer: the receives from it, in order
 	ready   map[int32]bool    // peers that may be sent to
 	order   map[int32]uint32  // sends so far, by peer
 	got     []bool            // by receive: it is in place
@@ -39,25 +39,14 @@ type Op struct {
 	foreign uint64
 }
 
-// stream is the receives from one peer, in order.
-type stream struct {
-	recvs []int32
-	next  int
-}
-
 // NewOp returns an Op that waits for EvStart.
 func NewOp(cfg Config) *Op {
 	o := &Op{
-		cfg: cfg, plan: cfg.Plan, from: map[int32]*stream{}, ready: map[int32]bool{}, order: map[int32]uint32{},
+		cfg: cfg, plan: cfg.Plan, from: map[int32][]int32{}, ready: map[int32]bool{}, order: map[int32]uint32{},
 		got: make([]bool, len(cfg.Plan.Recvs)), held: map[int]uint32{}, left: len(cfg.Plan.Recvs),
 	}
 	for i, r := range cfg.Plan.Recvs {
-		s := o.from[r.From]
-		if s == nil {
-			s = &stream{}
-			o.from[r.From] = s
-		}
-		s.recvs = append(s.recvs, int32(i))
+		o.from[r.From] = append(o.from[r.From], int32(i))
 	}
 	return o
 }
@@ -103,12 +92,12 @@ func (o *Op) msg() protocol.Msg {
 // where the Recv says, before anything else happens; or, if Recv.Hold is set, when
 // ActApply names it.
 func (o *Op) Data(now protocol.Time, from int, nth uint32, length int64, out []protocol.Action) (Recv, bool, []protocol.Action) {
-	s := o.from[int32(from)]
-	if o.phase != protocol.Transfer || s == nil || int(nth) >= len(s.recvs) {
+	recvs := o.from[int32(from)]
+	if o.phase != protocol.Transfer || int(nth) >= len(recvs) {
 		o.foreign++
 		return Recv{}, false, out
 	}
-	i := s.recvs[nth]
+	i := recvs[nth]
 	r := o.plan.Recvs[i]
 	if _, held := o.held[int(i)]; held || o.got[i] || r.Len != length {
 		o.foreign++

@@ -78,8 +78,10 @@ func TestTsharkCutPackets(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	args := []string{"-T", "fields", "-E", "separator=/s", "-E", "occurrence=f"}
-	for _, f := range []string{"frame.time_relative", "frame.len", "frame.cap_len", "ip.checksum.status", "ip.len",
-		"infiniband.bth.opcode", "infiniband.bth.psn", "infiniband.immdt"} {
+	for _, f := range []string{
+		"frame.time_relative", "frame.len", "frame.cap_len", "ip.checksum.status", "ip.len",
+		"infiniband.bth.opcode", "infiniband.bth.psn", "infiniband.immdt",
+	} {
 		args = append(args, "-e", f)
 	}
 	want := []string{
