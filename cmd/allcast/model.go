@@ -1,7 +1,11 @@
 package main
 
 type modelCmd struct {
-	PSN modelPSNCmd `cmd:"" name:"psn" help:"PSN bits against bitmap and buffer size, and the memory footprint (Fig. 7, Sec. III-D)."`
+	Traffic modelTrafficCmd `cmd:"" help:"Block-link traversals of Allgather and Broadcast, by algorithm (Fig. 2)."`
+	PSN     modelPSNCmd     `cmd:"" name:"psn" help:"PSN bits against bitmap and buffer size, and the memory footprint (Fig. 7, Sec. III-D)."`
+	Speedup modelSpeedupCmd `cmd:"" help:"Concurrent Allgather and Reduce-Scatter: shares, bytes and speed-up (Fig. 3, App. B)."`
 }
 
-func (modelCmd) Help() string { return "Example:\n  allcast model psn --chunk 4K" }
+func (modelCmd) Help() string {
+	return "Example:\n  allcast model traffic --topology fat-tree3:1024,32"
+}

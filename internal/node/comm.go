@@ -215,7 +215,15 @@ func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 		n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvMsg, From: from, Msg: m}, n.steps[:0]))
 		return
 	}
-	if int64(m.Seq) <= c.lastSeq[c.layout.Slot(m.Seq)] || (m.Kind != protocol.MsgBarrier && m.Kind != protocol.MsgReady) {
+	// Calls that a peer can have under way are near those that we have made.
+	greets := (m.Kind == protocol.MsgBarrier || m.Kind == protocol.MsgReady) && m.Seq < c.nextSeq+2*c.layout.Slots()
+	if greets && int64(m.Seq) <= c.lastSeq[c.layout.Slot(m.Seq)] {
+		// Nobody can have finished a call that another one only now makes: they
+		// made different ones.
+		n.breakBy(c, verdict{culprit: c.members[from], reason: Mismatch, seq: m.Seq}, -1)
+		return
+	}
+	if !greets {
 		n.stats.Stale++
 		return
 	}

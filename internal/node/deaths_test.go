@@ -122,12 +122,12 @@ func TestAnotherDiesMeanwhile(t *testing.T) {
 		if a == b {
 			continue
 		}
-		for after := range 20 {
+		for after := range 12 {
 			c := world(t, p, testConfig())
 			j := c.call(0, allgather(p, 5, 4))
 			c.runFor(100 * us)
 			c.kill(after%2 == 0, a)
-			c.runFor(protocol.Time(after) * c.cfg.Timeout / 12)
+			c.runFor(protocol.Time(after) * c.cfg.Timeout / 8)
 			c.kill(after%3 == 0, b)
 			c.spread(a, b)
 			c.finish()

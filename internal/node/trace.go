@@ -16,15 +16,21 @@ const (
 
 // trace is the search for the rank that a late call waits for.
 type trace struct {
-	target  int // whom we asked, a rank of the communicator
-	hops    int
-	askedAt protocol.Time
-	timeout protocol.Time
+	target int // whom we asked, a rank of the communicator
+	hops   int
+	ticks  int // how often we looked for an answer since
+	tickAt protocol.Time
+	every  protocol.Time
 }
+
+// looks is how often we look for an answer, in equal parts of the timeout. To
+// look only once, at its end, would not do: had we been stopped ourselves
+// meanwhile, the answer might be among what we have not read.
+const looks = 4
 
 func (k *call) deadlineAt(deadline protocol.Time) protocol.Time {
 	if k.trace != nil {
-		return k.trace.askedAt + k.trace.timeout
+		return k.trace.tickAt + k.trace.every
 	}
 	return k.startAt + deadline
 }
@@ -38,17 +44,15 @@ func (n *Node) checkDeadline(now protocol.Time, c *comm) {
 	k := c.calls[0]
 	switch {
 	case now < k.deadlineAt(n.cfg.Deadline):
-	case k.trace != nil && now-k.deadlineAt(n.cfg.Deadline) > k.trace.timeout/2:
-		// We look much later than we wanted to: it is we who were stopped, and the
-		// answer may be among what we have not read.
-		k.trace.hops--
-		n.ask(now, c, k, k.trace.target)
 	case k.trace != nil:
-		// Everybody waits for it, and it does not even say why.
-		n.breakBy(c, verdict{culprit: c.members[k.trace.target], reason: Deadline, seq: k.next()}, -1)
+		k.trace.tickAt = now
+		if k.trace.ticks++; k.trace.ticks >= looks {
+			// Everybody waits for it, and it does not even say why.
+			n.breakBy(c, verdict{culprit: c.members[k.trace.target], reason: Deadline, seq: k.next()}, -1)
+		}
 	default:
 		// Silence is judged by Timeout, however short the deadline is.
-		k.trace = &trace{timeout: cmp.Or(n.cfg.Timeout, n.cfg.Deadline)}
+		k.trace = &trace{every: max(cmp.Or(n.cfg.Timeout, n.cfg.Deadline)/looks, 1)}
 		n.ask(now, c, k, c.waitingOn())
 	}
 }
@@ -70,7 +74,7 @@ func (n *Node) ask(now protocol.Time, c *comm, k *call, target int) {
 		n.breakBy(c, verdict{culprit: NoRank, reason: Deadline, seq: k.next()}, -1)
 		return
 	}
-	t.target, t.askedAt = target, now
+	t.target, t.tickAt, t.ticks = target, now, 0
 	n.send(c.members[target], &protocol.Msg{Kind: protocol.MsgWhy, Comm: c.id, Seq: k.next()})
 }
 

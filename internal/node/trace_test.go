@@ -107,18 +107,40 @@ func TestTraceOfABrokenCommunicator(t *testing.T) {
 // Rank 1 asks rank 0 why it is late and is then stopped for longer than it would
 // wait for an answer. When it runs again the answer is there, unread: rank 0 is
 // not to blame, rank 2 is, which did not make the call.
-func TestTraceByARankThatWasStopped(t *testing.T) {
-	for _, timeout := range []protocol.Time{10 * ms, 0} {
-		cfg := withDeadline(testConfig(), 2*ms)
-		cfg.Timeout = timeout
-		c := world(t, 3, cfg)
-		j := c.job(0, allgather(3, 5, 4)).on(1)
-		c.runFor(1900 * us)
-		j.on(0)
-		c.until("the question", func() bool { return c.hosts[1].sends[protocol.MsgWhy] == 1 })
-		c.freeze(1, 4*ms)
-		c.finish()
-		c.allFailed(2, []Reason{Deadline}, j)
+func TestTraceByARankThatWasStopped(t *testing.T) { stoppedTrace(t, 10*ms, 4*ms) }
+
+// The same without heartbeats, for which there is no other sign of having been
+// stopped than that it is later than it should be; be it ever so little.
+func TestTraceByARankThatWasStoppedWithoutHeartbeats(t *testing.T) {
+	for _, stop := range []protocol.Time{2010 * us, 2100 * us, 2500 * us, 3 * ms, 4 * ms, 40 * ms} {
+		stoppedTrace(t, 0, stop)
+	}
+}
+
+// It was stopped for so long that it is out itself. It blames itself or who really
+// is to blame, but still not rank 0.
+func TestTraceByARankThatIsOut(t *testing.T) {
+	for _, stop := range []protocol.Time{10 * ms, 10100 * us, 11 * ms, 12 * ms, 14 * ms, 20 * ms} {
+		stoppedTrace(t, 10*ms, stop)
+	}
+}
+
+func stoppedTrace(t *testing.T, timeout, stop protocol.Time) {
+	t.Helper()
+	cfg := withDeadline(testConfig(), 2*ms)
+	cfg.Timeout = timeout
+	c := world(t, 3, cfg)
+	j := c.job(0, allgather(3, 5, 4)).on(1)
+	c.runFor(1900 * us)
+	j.on(0)
+	c.until("the question", func() bool { return c.hosts[1].sends[protocol.MsgWhy] == 1 })
+	c.freeze(1, stop)
+	c.finish()
+	for r, s := range j.shares {
+		out := timeout > 0 && stop >= timeout && s.err.Culprit == 1 && s.err.Reason == Lost
+		if !out && (s.err.Culprit != 2 || s.err.Reason != Deadline) {
+			t.Errorf("timeout %d, stopped for %d, rank %d: %v", timeout, stop, r, s.err)
+		}
 	}
 }
 

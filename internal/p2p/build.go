@@ -30,7 +30,7 @@ func newBuild(algo string, s Spec) *build {
 	for i, n := range b.Counts {
 		b.displs[i+1] = b.displs[i] + n
 	}
-	b.plan = &Plan{Kind: s.Kind, Algo: algo, Rank: s.Rank, Size: s.Size, Bytes: b.displs[s.Size]}
+	b.plan = &Plan{Kind: s.Kind, Algo: algo, Rank: s.Rank, Size: s.Size, Root: s.Root, Bytes: b.displs[s.Size]}
 	b.plan.Digest = b.digest(algo)
 	return b
 }

@@ -36,7 +36,9 @@ type IncOp struct {
 	at     int64 // and where in the block
 	most   int64 // the largest block
 	flying int
-	due    int64 // bytes of results to come
+	due    int64            // bytes of results to come
+	lo, hi int64            // where they belong
+	got    *protocol.Bitmap // by chunk
 	times  protocol.Times
 }
 
@@ -50,6 +52,11 @@ func NewIncOp(r *Reduction) *IncOp {
 			o.due += n
 		}
 	}
+	o.hi = o.displs[len(r.Counts)]
+	if r.Kind == ReduceScatter {
+		o.lo, o.hi = o.displs[r.Rank], o.displs[r.Rank+1]
+	}
+	o.got = protocol.NewBitmap(uint32((o.hi - o.lo + int64(r.Chunk) - 1) / int64(r.Chunk)))
 	if r.Size == 1 {
 		o.most = 0
 	}
@@ -73,11 +80,11 @@ func (o *IncOp) Step(now protocol.Time, ev protocol.Event, out []protocol.Action
 
 // Result takes a piece of the sum that arrived at offset off.
 func (o *IncOp) Result(now protocol.Time, off, length int64, out []protocol.Action) (ok bool, _ []protocol.Action) {
-	lo, hi := int64(0), o.displs[len(o.red.Counts)]
-	if o.red.Kind == ReduceScatter {
-		lo, hi = o.displs[o.red.Rank], o.displs[o.red.Rank+1]
+	chunk := int64(o.red.Chunk)
+	if o.phase != protocol.Transfer || off < o.lo || off >= o.hi || (off-o.lo)%chunk != 0 || length != min(chunk, o.hi-off) {
+		return false, out
 	}
-	if o.phase != protocol.Transfer || length < 1 || off < lo || length > hi-off || length > o.due {
+	if !o.got.Set(uint32((off - o.lo) / chunk)) {
 		return false, out
 	}
 	o.due -= length

@@ -17,10 +17,10 @@ type Config struct {
 	Seq  uint64
 }
 
-// An Op runs a Plan on one rank. A rank tells those it receives from that it is
-// ready; they send as soon as their plan allows. It is done when all has
-// arrived and all has left: nobody reads another's buffer, so nothing more is
-// needed.
+// An Op runs a Plan on one rank. A rank tells those it deals with that it is
+// ready, and what it was called with; they send as soon as their plan allows. It
+// is done when all has arrived and all has left: nobody reads another's buffer, so
+// nothing more is needed.
 type Op struct {
 	cfg   Config
 	plan  *Plan
@@ -53,6 +53,10 @@ func NewOp(cfg Config) *Op {
 
 // Step tells the Op what happened and appends what to do to out.
 func (o *Op) Step(now protocol.Time, ev protocol.Event, out []protocol.Action) []protocol.Action {
+	// A mismatch counts also when we are done: the other one is waiting for ever.
+	if ev.Kind == protocol.EvMsg && ev.Msg.Kind == protocol.MsgReady && ev.Msg.Digest != o.plan.Digest && o.phase != protocol.Failed {
+		return append(out, protocol.Action{Kind: protocol.ActMismatch, To: ev.From, Msg: *ev.Msg})
+	}
 	if o.phase >= protocol.Closed {
 		return out
 	}
@@ -60,19 +64,10 @@ func (o *Op) Step(now protocol.Time, ev protocol.Event, out []protocol.Action) [
 	case protocol.EvStart:
 		o.phase = protocol.Transfer
 		o.times.Start, o.times.Barrier = now, now
-		told := map[int32]bool{}
-		for _, r := range o.plan.Recvs {
-			if !told[r.From] {
-				told[r.From] = true
-				out = append(out, protocol.Action{Kind: protocol.ActSend, To: int(r.From), Msg: o.msg()})
-			}
-		}
+		out = o.greet(out)
 	case protocol.EvMsg:
 		if ev.Msg.Kind != protocol.MsgReady {
 			return out
-		}
-		if ev.Msg.Digest != o.plan.Digest {
-			return append(out, protocol.Action{Kind: protocol.ActMismatch, To: ev.From, Msg: *ev.Msg})
 		}
 		o.ready[int32(ev.From)] = true
 	case protocol.EvSent:
@@ -81,10 +76,30 @@ func (o *Op) Step(now protocol.Time, ev protocol.Event, out []protocol.Action) [
 	return o.settle(now, o.pump(out))
 }
 
+// greet tells those we receive from that they may send, and those we send to
+// what we were called with: two ranks that both think they are the root would
+// otherwise never hear of each other.
+func (o *Op) greet(out []protocol.Action) []protocol.Action {
+	told := map[int32]bool{}
+	tell := func(peer int32) {
+		if !told[peer] {
+			told[peer] = true
+			out = append(out, protocol.Action{Kind: protocol.ActSend, To: int(peer), Msg: o.msg()})
+		}
+	}
+	for _, r := range o.plan.Recvs {
+		tell(r.From)
+	}
+	for _, s := range o.plan.Sends {
+		tell(s.To)
+	}
+	return out
+}
+
 func (o *Op) msg() protocol.Msg {
 	return protocol.Msg{
 		Kind: protocol.MsgReady, Comm: o.cfg.Comm, Seq: o.cfg.Seq, Digest: o.plan.Digest,
-		Call: protocol.CallInfo{Kind: o.plan.Kind, Bytes: uint64(o.plan.Bytes)},
+		Call: protocol.CallInfo{Kind: o.plan.Kind, Root: uint32(o.plan.Root), Bytes: uint64(o.plan.Bytes)},
 	}
 }
 
@@ -92,7 +107,10 @@ func (o *Op) msg() protocol.Msg {
 // where the Recv says, before anything else happens; or, if Recv.Hold is set, when
 // ActApply names it.
 func (o *Op) Data(now protocol.Time, from int, nth uint32, length int64, out []protocol.Action) (Recv, bool, []protocol.Action) {
-	recvs := o.from[int32(from)]
+	var recvs []int32
+	if from >= 0 && from < o.plan.Size {
+		recvs = o.from[int32(from)]
+	}
 	if o.phase != protocol.Transfer || int(nth) >= len(recvs) {
 		o.foreign++
 		return Recv{}, false, out

@@ -62,6 +62,7 @@ type Plan struct {
 	Algo   string
 	Rank   int
 	Size   int
+	Root   int
 	Bytes  int64 // of the buffer
 	Digest uint64
 	Sends  []Send
