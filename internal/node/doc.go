@@ -23,8 +23,9 @@
 // died at once: a survivor whose left neighbour is dead notices, goes on to the
 // next, and ends up watching the nearest living one, which it then tells; that
 // one learns who its right neighbour is now and tells it in turn what it knows.
-// Along the ring of the living all news passes in both directions. (Ring and
-// barrier edges alone are not enough: with five ranks of which 0 and 3 die, rank 4
+// Along the ring of the living all news passes in both directions; the barrier
+// edges only make it faster. (The edges of the ring of all and of the barrier
+// alone are not enough: with five ranks of which 0 and 3 die, rank 4
 // has no living peer, would go on sending its heartbeats to 0, and be taken for
 // dead by 1.) A communicator that lost a member is broken: each call on it that
 // has not completed fails with an [Error] that names a rank that

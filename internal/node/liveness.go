@@ -14,6 +14,7 @@ type liveness struct {
 	heardAt    protocol.Time
 	beatAt     protocol.Time // when we last sent a heartbeat
 	stepAt     protocol.Time // when we last looked
+	doubtAt    protocol.Time // when we first found it silent; 0: it is not
 	every      protocol.Time
 }
 
@@ -32,7 +33,7 @@ func newLiveness(now protocol.Time, cfg *Config) liveness {
 func (l *liveness) retarget(now protocol.Time) {
 	left, right := l.neighbour(-1), l.neighbour(1)
 	if left != l.left {
-		l.left, l.heardAt = left, now
+		l.left, l.heardAt, l.doubtAt = left, now, 0
 	}
 	if right != l.right {
 		l.right = right
@@ -54,7 +55,7 @@ func (l *liveness) neighbour(dir int) int {
 
 func (l *liveness) heard(now protocol.Time, from int) {
 	if from == l.left {
-		l.heardAt = now
+		l.heardAt, l.doubtAt = now, 0
 	}
 }
 
@@ -63,7 +64,7 @@ func (l *liveness) nextAt(timeout protocol.Time) protocol.Time {
 	if l.left < 0 || timeout <= 0 {
 		return protocol.Never
 	}
-	return min(l.beatAt+l.every, l.heardAt+timeout)
+	return min(l.beatAt+l.every, max(l.heardAt+timeout, l.doubtAt+l.every/4))
 }
 
 // beat sends a heartbeat when one is due, and declares a silent neighbour lost.
@@ -72,17 +73,19 @@ func (n *Node) beat(now protocol.Time) {
 	if l.left < 0 || n.cfg.Timeout <= 0 {
 		return
 	}
-	// We look at least once every l.every. If much more has passed, it is we
-	// who were stopped: what our neighbour sent meanwhile may still be unread.
-	if now-l.stepAt > 2*l.every {
-		l.heardAt = max(l.heardAt, now-n.cfg.Timeout/2)
-	}
+	late := now-l.stepAt > l.every/2 // when in doubt, we look sooner than that
 	l.stepAt = now
 	if now-l.beatAt >= l.every {
 		l.beatAt = now
 		n.send(l.right, &protocol.Msg{Kind: protocol.MsgHeartbeat})
 	}
-	if now-l.heardAt >= n.cfg.Timeout {
+	// Look twice, and in time: if it is we who were stopped, what our neighbour
+	// sent meanwhile is unread the first time, and was read the second.
+	switch {
+	case now-l.heardAt < n.cfg.Timeout:
+	case l.doubtAt == 0 || late:
+		l.doubtAt = now
+	case now-l.doubtAt >= l.every/4:
 		n.declare(now, l.left, -1)
 	}
 }

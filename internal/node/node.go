@@ -10,8 +10,8 @@ import (
 // Config describes a process and what its fabric is like.
 type Config struct {
 	Rank, Size int           // in the world
-	Timeout    protocol.Time // silence after which a rank is lost
-	Deadline   protocol.Time // for a call; 0: none
+	Timeout    protocol.Time // silence after which a rank is lost; 0: never, and no heartbeats
+	Deadline   protocol.Time // for a call, from Start on, waiting for its turn included; 0: none
 	Flow       protocol.Flow
 	Room       uint64 // FlowCredit: datagrams that the receive queues hold
 	Batch      uint32
@@ -36,7 +36,7 @@ const (
 	Release                     // Comm, Seq: the round no longer touches its buffers, nor does anyone
 	Quiesce                     // Comm, Seq: let nothing touch the buffers any more, then call Quiesced
 	Done                        // Req, Err, Spent: a call has ended
-	Closed                      // Comm, Seq: nobody needs the operation any more; call Drained when none of its datagrams can come any more
+	Closed                      // Comm, Seq: nobody needs the operation any more; call Drained when none of its datagrams can come any more. One that was quiesced never closes, its communicator is broken
 	Drop                        // To: a peer is dead, forget its connection
 )
 
