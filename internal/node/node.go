@@ -135,27 +135,24 @@ func (n *Node) Start(now protocol.Time, comm uint32, req uint64, plan []*protoco
 
 // StartPlan begins a call that runs point to point; p is this rank's plan.
 func (n *Node) StartPlan(now protocol.Time, comm uint32, req uint64, p *p2p.Plan) error {
-	c := n.comms[comm]
-	if c == nil {
-		return fmt.Errorf("%w: %d", ErrComm, comm)
-	}
-	if p.Size != len(c.members) || p.Rank != c.rank {
-		return fmt.Errorf("%w: rank %d of %d, the communicator has %d and we are %d", ErrSize, p.Rank, p.Size, len(c.members), c.rank)
-	}
-	n.start(now, c, &call{req: req, kind: p.Kind, p2p: p, rounds: 1})
-	return nil
+	return n.startAs(now, comm, p.Rank, p.Size, &call{req: req, kind: p.Kind, p2p: p, rounds: 1})
 }
 
 // StartReduction begins a call that the network carries out.
 func (n *Node) StartReduction(now protocol.Time, comm uint32, req uint64, r *p2p.Reduction) error {
+	return n.startAs(now, comm, r.Rank, r.Size, &call{req: req, kind: r.Kind, inc: r, rounds: 1})
+}
+
+// startAs begins a call that was prepared for one rank of so many.
+func (n *Node) startAs(now protocol.Time, comm uint32, rank, size int, k *call) error {
 	c := n.comms[comm]
 	if c == nil {
 		return fmt.Errorf("%w: %d", ErrComm, comm)
 	}
-	if r.Size != len(c.members) || r.Rank != c.rank {
-		return fmt.Errorf("%w: rank %d of %d, the communicator has %d and we are %d", ErrSize, r.Rank, r.Size, len(c.members), c.rank)
+	if size != len(c.members) || rank != c.rank {
+		return fmt.Errorf("%w: rank %d of %d, the communicator has %d and we are %d", ErrSize, rank, size, len(c.members), c.rank)
 	}
-	n.start(now, c, &call{req: req, kind: r.Kind, inc: r, rounds: 1})
+	n.start(now, c, k)
 	return nil
 }
 

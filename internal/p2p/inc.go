@@ -29,8 +29,8 @@ const incBatch = 32
 
 // IncOp runs a Reduction on one rank.
 type IncOp struct {
+	life
 	red    *Reduction
-	phase  protocol.Phase
 	displs []int64
 	block  int   // whose chunk comes next,
 	at     int64 // and where in the block
@@ -39,7 +39,6 @@ type IncOp struct {
 	due    int64            // bytes of results to come
 	lo, hi int64            // where they belong
 	got    *protocol.Bitmap // by chunk
-	times  protocol.Times
 }
 
 // NewIncOp returns an IncOp that waits for EvStart.
@@ -70,8 +69,7 @@ func (o *IncOp) Step(now protocol.Time, ev protocol.Event, out []protocol.Action
 	}
 	switch ev.Kind {
 	case protocol.EvStart:
-		o.phase = protocol.Transfer
-		o.times.Start, o.times.Barrier = now, now
+		o.begin(now)
 	case protocol.EvSent:
 		o.flying -= int(ev.N)
 	}
@@ -116,29 +114,11 @@ func (o *IncOp) settle(now protocol.Time, out []protocol.Action) []protocol.Acti
 	if o.phase != protocol.Transfer || o.due > 0 || o.at < o.most || o.flying > 0 {
 		return out
 	}
-	o.phase = protocol.Closed
-	o.times.Have, o.times.Done = now, now
-	return append(out, protocol.Action{Kind: protocol.ActComplete}, protocol.Action{Kind: protocol.ActClosed})
+	return o.end(now, out)
 }
-
-// Timer is never.
-func (o *IncOp) Timer() protocol.Time { return protocol.Never }
-
-// Phase is where the Op is.
-func (o *IncOp) Phase() protocol.Phase { return o.phase }
-
-// Times returns when the Op reached its phases.
-func (o *IncOp) Times() protocol.Times { return o.times }
 
 // Stats returns the Op's counters.
 func (o *IncOp) Stats() protocol.Stats { return protocol.Stats{} }
-
-// Fail ends the Op at once.
-func (o *IncOp) Fail() {
-	if o.phase < protocol.Closed {
-		o.phase = protocol.Failed
-	}
-}
 
 // WaitingOn is the rank itself: the switches do not say whom they wait for.
 func (o *IncOp) WaitingOn() int { return o.red.Rank }

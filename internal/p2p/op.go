@@ -22,9 +22,9 @@ type Config struct {
 // is done when all has arrived and all has left: nobody reads another's buffer, so
 // nothing more is needed.
 type Op struct {
-	cfg   Config
-	plan  *Plan
-	phase protocol.Phase
+	life
+	cfg  Config
+	plan *Plan
 
 	from    map[int32][]int32 // by peer: the receives from it, in order
 	ready   map[int32]bool    // peers that may be sent to
@@ -35,7 +35,6 @@ type Op struct {
 	left    int               // receives to come
 	next    int               // next send
 	flying  int               // sends handed over and not done
-	times   protocol.Times
 	foreign uint64
 }
 
@@ -62,8 +61,7 @@ func (o *Op) Step(now protocol.Time, ev protocol.Event, out []protocol.Action) [
 	}
 	switch ev.Kind {
 	case protocol.EvStart:
-		o.phase = protocol.Transfer
-		o.times.Start, o.times.Barrier = now, now
+		o.begin(now)
 		out = o.greet(out)
 	case protocol.EvMsg:
 		if ev.Msg.Kind != protocol.MsgReady {
@@ -171,29 +169,11 @@ func (o *Op) settle(now protocol.Time, out []protocol.Action) []protocol.Action 
 	if o.phase != protocol.Transfer || o.left > 0 || o.next < len(o.plan.Sends) || o.flying > 0 {
 		return out
 	}
-	o.phase = protocol.Closed
-	o.times.Have, o.times.Done = now, now
-	return append(out, protocol.Action{Kind: protocol.ActComplete}, protocol.Action{Kind: protocol.ActClosed})
+	return o.end(now, out)
 }
-
-// Timer is never: nothing here depends on time.
-func (o *Op) Timer() protocol.Time { return protocol.Never }
-
-// Phase is where the Op is.
-func (o *Op) Phase() protocol.Phase { return o.phase }
-
-// Times returns when the Op reached its phases.
-func (o *Op) Times() protocol.Times { return o.times }
 
 // Stats returns the Op's counters.
 func (o *Op) Stats() protocol.Stats { return protocol.Stats{Foreign: o.foreign} }
-
-// Fail ends the Op at once.
-func (o *Op) Fail() {
-	if o.phase < protocol.Closed {
-		o.phase = protocol.Failed
-	}
-}
 
 // WaitingOn names the rank that has to act next for this Op to go on.
 func (o *Op) WaitingOn() int {
