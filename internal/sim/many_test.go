@@ -22,7 +22,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		return
 	}
-	for s := uint64(1); s <= uint64(*seeds/manyShare); s++ {
+	for s := uint64(1); s <= fewer(uint64(*seeds/manyShare)); s++ {
 		if msg := manyAtOnce(s); msg != "" {
 			t.Fatalf("seed %d: %s\nreplay: go test ./internal/sim -run TestManyAtOnce -seed %d", s, msg, s)
 		}

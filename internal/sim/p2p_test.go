@@ -14,7 +14,7 @@ func TestEveryAlgorithm(t *testing.T) {
 				t.Parallel()
 				sizes := []int64{0, 1, 1000, 4096, 20_001}
 				for p := 1; p <= 40; p++ {
-					if raceDetector && p > 17 && p%8 != 0 {
+					if raceDetector && p > 9 && p%12 != 4 {
 						continue // the run without the race detector has them all
 					}
 					for _, bytes := range []int64{sizes[p%5], sizes[(p+3)%5]} {

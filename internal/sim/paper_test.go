@@ -53,7 +53,7 @@ func slow(t testing.TB) {
 // fewer is how many of n cases run with the race detector; without it, all.
 func fewer(n uint64) uint64 {
 	if raceDetector {
-		return n / 10
+		return n / 5
 	}
 	return n
 }
