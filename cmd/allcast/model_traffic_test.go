@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Figure 2, with the counts of paper/claims.md.
+// Figure 2, with the counts of docs/claims.md.
 func TestModelTraffic(t *testing.T) {
 	o := execute(t, fine, fields("model traffic --topology fat-tree3:1024,32")...)
 	if o.status != statusOK {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Where the authors' code falls short of their paper (claims.md), and ours must not.
+// Where the authors' code falls short of their paper (docs/claims.md), and ours must not.
 func TestAuthorsMistakes(t *testing.T) {
 	t.Run("1: a loss that is not the tail, with a short last chunk", func(t *testing.T) {
 		for lost := range uint32(4) {

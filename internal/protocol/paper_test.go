@@ -6,7 +6,7 @@ import (
 )
 
 // The paper, claim by claim, as far as one Op can show it. What needs a network,
-// times or counters of switches is checked by the simulator. claims.md numbers the
+// times or counters of switches is checked by the simulator. docs/claims.md numbers the
 // claims (C4, C5, C6) and the mistakes of the authors' code.
 
 func TestPaperSectionIIIA(t *testing.T) {

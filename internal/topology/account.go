@@ -3,7 +3,7 @@ package topology
 // The traffic of an Allgather in block-link traversals: how often a block (one
 // rank's send buffer) crosses a link direction, over all blocks and links. The
 // paper's Figure 2 compares these; its authors' script miscounts them (see
-// paper/claims.md), so ours are checked against routes walked on the graph.
+// docs/claims.md), so ours are checked against routes walked on the graph.
 
 // TreeTraversals is the count of the multicast Allgather: each block crosses
 // each cable of the tree once. It is the same for all subgroups' trees.

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The numbers of the paper's Figure 2 as counted on the graph (paper/claims.md),
+// The numbers of the paper's Figure 2 as counted on the graph (docs/claims.md),
 // and those of its testbed.
 func TestTraversals(t *testing.T) {
 	for _, c := range []struct {
