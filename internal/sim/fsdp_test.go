@@ -133,6 +133,7 @@ func TestFSDPComputeBound(t *testing.T) {
 // With communication far above compute, backward is Allgather and Reduce-Scatter at
 // once, and by rings takes 2 - 2/P times as long (Appendix B).
 func TestFSDPCommunicationBound(t *testing.T) {
+	slow(t)
 	for _, p := range []int{4, 8} {
 		run := func(algo string) *FSDPResult {
 			cfg := fsdpBase(t, fmt.Sprintf("star:%d", p), algo)
@@ -154,6 +155,7 @@ func TestFSDPCommunicationBound(t *testing.T) {
 
 // Coarse chunks are a scale model: a step does not depend on them.
 func TestFSDPChunks(t *testing.T) {
+	slow(t)
 	for _, algo := range FSDPAlgorithms() {
 		run := func(chunk int) float64 {
 			cfg := fsdpBase(t, "fat-tree:8,4,2", algo)
