@@ -1,0 +1,192 @@
+// Package fabric is what a real network must offer: unreliable multicast of
+// datagrams that carry a 32-bit immediate (UD), and reliable, ordered traffic with
+// single peers (RC) including one-sided reads of a registered buffer. Package
+// engine runs nodes over it; fabric/ip offers it on UDP and TCP.
+package fabric
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Header is in front of every datagram.
+type Header struct {
+	Token uint64 // of the operation: who does not know the job's key cannot guess it
+	Comm  uint32
+	Imm   uint32 // slot and PSN (protocol.Layout)
+}
+
+// HeaderSize is the size of an encoded Header.
+const HeaderSize = 16
+
+// Put encodes h to b, little endian.
+func (h Header) Put(b []byte) {
+	_ = b[HeaderSize-1]
+	binary.LittleEndian.PutUint64(b, h.Token)
+	binary.LittleEndian.PutUint32(b[8:], h.Comm)
+	binary.LittleEndian.PutUint32(b[12:], h.Imm)
+}
+
+// ParseHeader decodes what Put encoded.
+func ParseHeader(b []byte) Header {
+	_ = b[HeaderSize-1]
+	return Header{
+		Token: binary.LittleEndian.Uint64(b),
+		Comm:  binary.LittleEndian.Uint32(b[8:]),
+		Imm:   binary.LittleEndian.Uint32(b[12:]),
+	}
+}
+
+// Caps is what the multicast side of a fabric can do on this machine.
+type Caps struct {
+	Chunk    int // largest payload of one datagram, without Header
+	Batch    int // datagrams that one Send takes at most: a super-packet; at least 1
+	Room     int // datagrams of Chunk bytes that a receive queue holds, by what the kernel charges
+	Overhead int // bytes that the network adds to a payload on the wire, Header included
+}
+
+// Multicast is the unreliable side: one group a subgroup.
+type Multicast interface {
+	Caps() Caps
+	Subgroups() int
+	Sender(sub int) Sender     // for one goroutine at a time
+	Receiver(sub int) Receiver // likewise
+	Close() error              // makes all Receive calls return ErrClosed
+}
+
+// A Batch is datagrams to send, in order. All payloads but the last have the
+// same length, and the last is no longer.
+type Batch struct {
+	Headers  []Header
+	Payloads [][]byte
+}
+
+// A Sender multicasts.
+type Sender interface {
+	// Send hands a batch of at most Caps.Batch datagrams to the network, straight from
+	// the payloads' memory, which is free again when it returns. It does not reach
+	// ourselves.
+	Send(b *Batch) error
+}
+
+// A Receiver takes datagrams from one subgroup's queue.
+type Receiver interface {
+	// Receive waits until there are datagrams, hands all that are there to the sink,
+	// calls Sink.Idle, and returns. It also returns, after Sink.Idle, when Wake was
+	// called since the last Receive returned. It allocates nothing.
+	Receive(s Sink) error
+	// Wake makes a Receive that waits return, or else the next one. Any goroutine
+	// may call it.
+	Wake()
+	Stats() ReceiverStats
+}
+
+// ReceiverStats counts what a Receiver saw.
+type ReceiverStats struct {
+	Datagrams uint64 // received
+	Dropped   uint64 // by a full queue, as far as the kernel tells, or by an injected fault
+	Malformed uint64 // too short to be ours
+	Calls     uint64 // system calls that returned datagrams
+}
+
+// A Sink is where a Receiver's datagrams go: the worker that owns the bitmap.
+type Sink interface {
+	// Expect fills slots with the memory where the payloads of the next datagrams most
+	// likely belong, in order, and returns how many. The Receiver may write to them
+	// until it calls Arrived or Chunk; what they held does not matter.
+	Expect(slots [][]byte) int
+	// Arrived says that datagrams with these headers have filled the first slots of
+	// the last Expect, each exactly. The sink answers how many of them, from the
+	// first on, are where they belong. The Receiver then moves the payloads of
+	// the others out of the slots and hands them to Chunk.
+	Arrived(h []Header) int
+	// Chunk takes one datagram, whose payload is not in a slot. It is valid until
+	// Chunk returns.
+	Chunk(h Header, payload []byte)
+	// Idle says that the queue is empty for now.
+	Idle()
+}
+
+// An OpKey names an operation of a communicator.
+type OpKey struct {
+	Comm uint32
+	Seq  uint64
+}
+
+// A Piece is what a Put carries: the Nth range that the sender sends to this peer
+// in operation Op, Len bytes long.
+type Piece struct {
+	Op  OpKey
+	Nth uint32
+	Len int64
+}
+
+// A Range is what is read from a peer's registered buffer: Len bytes from Off on.
+// ID comes back with the answer.
+type Range struct {
+	Op  OpKey
+	ID  uint64
+	Off int64
+	Len int64
+}
+
+// Reliable is the reliable side. Peers are world ranks. Connections are made
+// when first needed. Nothing here blocks but Close.
+type Reliable interface {
+	// Send delivers a message, after all that was sent to this peer before. It copies
+	// msg.
+	Send(to int, msg []byte)
+	// Put delivers data, straight from its memory; Handler.PutDone says that it is
+	// free again, which happens soon also when the peer is lost. len(data) == p.Len.
+	Put(to int, p Piece, data []byte)
+	// Read asks for a range of the peer's registered buffer; the answer comes to
+	// Handler.ReadData. A read that the peer refuses has no answer.
+	Read(to int, r Range)
+	// Register lets peers read a buffer until Unregister returns.
+	Register(op OpKey, buf []byte)
+	Unregister(op OpKey)
+	// Cancel sees that puts of an operation end soon: those not begun never begin.
+	// Handler.PutDone is still called for each.
+	Cancel(op OpKey)
+	// Drop forgets a peer: what is queued for it is sent if that is possible soon, and
+	// its connections are closed. It is not reported as lost.
+	Drop(to int)
+	Stats() map[int]PeerStats
+	// Close sends what is queued, says goodbye to all peers, and waits for it to
+	// arrive, for a bounded time.
+	Close() error
+}
+
+// PeerStats counts the traffic with one peer, our headers included.
+type PeerStats struct {
+	Sent, Received uint64 // bytes
+}
+
+// A Handler is told what comes from peers. Its methods are called by the
+// fabric's goroutines, for one peer in order, and must not block for long.
+type Handler interface {
+	Message(from int, msg []byte)                     // msg is valid until it returns
+	Data(from int, p Piece, off int64, b *Buffer)     // a part of a piece: bytes from off on. The parts of a piece come in order; an empty piece has one empty part. The handler releases b
+	PutDone(to int, p Piece)                          // see Reliable.Put
+	ReadData(from int, r Range, off int64, b *Buffer) // a part of what a Read asked for, off bytes after r.Off; in order. The handler releases b
+	Lost(peer int, err error)                         // its connection is gone, or cannot be made; once a peer. A peer that said goodbye counts too
+}
+
+// A Buffer is memory of the fabric that holds received bytes until it is released.
+type Buffer struct {
+	B    []byte
+	Free func(*Buffer) // nil: garbage collection does
+}
+
+// Release gives the buffer back.
+func (b *Buffer) Release() {
+	if b.Free != nil {
+		b.Free(b)
+	}
+}
+
+// Errors.
+var (
+	ErrClosed  = errors.New("fabric closed")
+	ErrGoodbye = errors.New("the peer has left")
+)
