@@ -1,6 +1,6 @@
 module github.com/allcast/allcast
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/alecthomas/kong v1.16.1
@@ -8,4 +8,8 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require github.com/pmezard/go-difflib v1.0.0 // indirect
+require (
+	github.com/pmezard/go-difflib v1.0.0 // indirect
+	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)

@@ -43,6 +43,12 @@ const closeEnough = 1.05
 // Choose picks an algorithm for an operation of p ranks and n bytes (what one rank
 // sends; in a Reduce-Scatter, receives).
 func Choose(op string, p int, n int64, net Net) (Choice, error) {
+	switch {
+	case p < 1 || n < 0:
+		return Choice{}, fmt.Errorf("%d bytes on %d ranks: there must be a rank, and sizes must be 0 or more", n, p)
+	case net.Chunk < 1 || !(net.Rate > 0) || !(net.Latency >= 0):
+		return Choice{}, fmt.Errorf("a network with chunks of %d bytes, a rate of %v and a latency of %v makes no sense", net.Chunk, net.Rate, net.Latency)
+	}
 	c := costs{Net: net, p: p, n: n}
 	var all []Estimate
 	switch op {
@@ -108,6 +114,28 @@ func (c *costs) rounds() float64 { return float64(bits.Len(uint(c.p - 1))) }
 
 func (c *costs) powerOfTwo() bool { return c.p&(c.p-1) == 0 }
 
+// Recursive algorithms work on the largest power of two of ranks. Those beyond are
+// folded into the first ones, which act for two, so rank 0 is the busiest.
+func (c *costs) core() int { return 1 << (bits.Len(uint(c.p)) - 1) }
+
+// cubes is how many blocks rank 0's side of the cube has at all distances together,
+// the first one being of so many ranks.
+func (c *costs) cubes(first int) (blocks float64) {
+	core := c.core()
+	for n := first; n < core*first; n *= 2 {
+		blocks += float64(n + min(n, c.p-core))
+	}
+	return blocks
+}
+
+// folded is what has to be sent to a rank that was folded: all blocks.
+func (c *costs) folded() float64 {
+	if c.powerOfTwo() {
+		return 0
+	}
+	return float64(c.p)
+}
+
 // barrier is the cost of the RNR barrier: half of its partners are near.
 func (c *costs) barrier() float64 {
 	k := float64(bits.Len(uint(c.p)) - 1)
@@ -156,11 +184,11 @@ func (c *costs) broadcast() []Estimate {
 	for _, s := range c.segments(n) {
 		depth := math.Floor(math.Log2(p))
 		all = append(all,
-			Estimate{Algo: "binary", Segment: int64(s), NS: c.far() + depth*(c.first(s, c.Hops)+2*c.ser(s)) + 2*c.ser(n-s), Sent: 2 * n},
-			Estimate{Algo: "chain", Segment: int64(s), NS: c.far() + (p-1)*(c.first(s, 2)+c.ser(s)) + c.ser(n-s), Sent: n})
+			Estimate{Algo: "binary", Segment: int64(s), NS: c.far() + depth*(c.first(s, c.Hops)+2*c.ser(s)) + 2*c.ser(n-s), Sent: min(2, p-1) * n},
+			Estimate{Algo: "chain", Segment: int64(s), NS: c.far() + (p-1)*(c.first(s, 2)+c.ser(s)) + c.ser(n-s), Sent: min(1, p-1) * n})
 	}
 	all = append(all, Estimate{
-		Algo: "scatter-allgather", Sent: 2 * n,
+		Algo: "scatter-allgather", Sent: 2 * n * (p - 1) / p,
 		NS: c.far() + c.rounds()*c.first(n/p, c.Hops) + c.ser(n) + (p-1)*(c.first(n/p, 2)+c.ser(n/p)),
 	})
 	return all
@@ -179,10 +207,9 @@ func (c *costs) allgather() []Estimate {
 	all = append(all, c.rings("ring", c.far(), p-1)...)
 	gather := Estimate{Algo: "bruck", NS: c.far() + c.rounds()*c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}
 	all = append(all, gather)
-	gather.Algo = "recursive-doubling"
+	gather.Algo, gather.Sent = "recursive-doubling", n*(c.cubes(1)+c.folded())
 	if !c.powerOfTwo() {
 		gather.NS += 2*c.first(n, c.Hops) + c.ser(n) + c.ser(n*p)
-		gather.Sent += n * p
 	}
 	return append(all, gather)
 }
@@ -204,6 +231,7 @@ func (c *costs) reduceScatter() []Estimate {
 	half := Estimate{Algo: "recursive-halving", NS: c.far() + c.rounds()*c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}
 	if !c.powerOfTwo() {
 		half.NS += 2*c.first(n, c.Hops) + c.ser(n) + c.ser(n*p)
+		half.Sent = p * n // a folded rank hands over all it has
 	}
 	all = append(all, half)
 	if c.Inc {
@@ -217,7 +245,7 @@ func (c *costs) allreduce() []Estimate {
 	block := costs{Net: c.Net, p: c.p, n: int64(math.Ceil(n/p/float64(c.Chunk))) * c.Chunk}
 	block.n = min(block.n, c.n)
 	all := block.rings("ring", c.far(), 2*(p-1))
-	half := Estimate{Algo: "recursive-halving", NS: c.far() + 2*c.rounds()*c.first(n/p, c.Hops) + 2*c.ser(n)*(p-1)/p, Sent: 2 * n}
+	half := Estimate{Algo: "recursive-halving", NS: c.far() + 2*c.rounds()*c.first(n/p, c.Hops) + 2*c.ser(n)*(p-1)/p, Sent: n / p * (c.cubes(2) + c.folded())}
 	if !c.powerOfTwo() {
 		half.NS += 2*c.first(n, c.Hops) + 2*c.ser(n)
 	}

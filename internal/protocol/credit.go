@@ -36,6 +36,13 @@ type Pool struct {
 
 func (p *Pool) take(now Time) { p.taken, p.takenAt = p.taken+1, now }
 
+// Took learns of datagrams taken from the receive queues that no operation saw.
+func (p *Pool) Took(now Time, n uint64) {
+	if n > 0 {
+		p.taken, p.takenAt = p.taken+n, now
+	}
+}
+
 // NewPool returns a pool with room for size datagrams.
 func NewPool(size uint64) *Pool { return &Pool{size: max(1, size)} }
 

@@ -1,0 +1,167 @@
+package allcast
+
+import (
+	"context"
+
+	"github.com/allcast/allcast/internal/engine"
+	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/reduce"
+)
+
+// A CallOption says how one operation is to be carried out. It must be the same on
+// all ranks.
+type CallOption func(*engine.Call)
+
+// WithAlgorithm picks the algorithm: one of Algorithms, or "auto".
+func WithAlgorithm(name string) CallOption { return func(c *engine.Call) { c.Algo = name } }
+
+// WithChains lets so many ranks multicast at once (1). With more than there are
+// ranks that send, it is that many.
+func WithChains(n int) CallOption { return func(c *engine.Call) { c.Chains = n } }
+
+// WithSubgroups spreads the operation over so many multicast groups (1), of those
+// that Options.Subgroups has opened.
+func WithSubgroups(n int) CallOption { return func(c *engine.Call) { c.Subgroups = n } }
+
+// WithChunk sets the payload of a datagram; it is at most what fits the network.
+func WithChunk(bytes int) CallOption { return func(c *engine.Call) { c.Chunk = bytes } }
+
+// WithSegment sets the size of the pieces in which pipelined point-to-point
+// algorithms send.
+func WithSegment(bytes int64) CallOption { return func(c *engine.Call) { c.Segment = bytes } }
+
+// WithRadix sets the radix of the knomial Broadcast (4).
+func WithRadix(k int) CallOption { return func(c *engine.Call) { c.Radix = k } }
+
+// start begins a call of the given size, which decides the algorithm.
+func (c *Comm) start(k engine.Call, bytes int64, opts []CallOption) (*Request, error) {
+	if c == nil {
+		return nil, invalid("a nil communicator")
+	}
+	if c.closed.Load() {
+		return nil, public(engine.ErrClosed)
+	}
+	for _, o := range opts {
+		o(&k)
+	}
+	if k.Chains < 0 || k.Subgroups < 0 || k.Chunk < 0 || k.Segment < 0 || k.Radix < 0 {
+		return nil, invalid("chains %d, subgroups %d, chunk %d, segment %d, radix %d: none may be negative", k.Chains, k.Subgroups, k.Chunk, k.Segment, k.Radix)
+	}
+	algo, err := c.choose(k.Kind, k.Algo, bytes)
+	if err != nil {
+		return nil, err
+	}
+	k.Algo = algo
+	r, err := c.job.Start(c.id, k)
+	if err != nil {
+		return nil, public(err)
+	}
+	return &Request{r}, nil
+}
+
+// wait is the second half of a blocking call.
+func wait(ctx context.Context, r *Request, err error) error {
+	if err != nil {
+		return err
+	}
+	return r.Wait(ctx)
+}
+
+// StartBroadcast begins to send root's buf to everybody's; all have the same
+// length.
+func (c *Comm) StartBroadcast(buf []byte, root int, opts ...CallOption) (*Request, error) {
+	return c.start(engine.Call{Kind: protocol.Broadcast, Root: root, Recv: buf}, int64(len(buf)), opts)
+}
+
+// Broadcast sends root's buf to everybody's; all have the same length.
+func (c *Comm) Broadcast(ctx context.Context, buf []byte, root int, opts ...CallOption) error {
+	r, err := c.StartBroadcast(buf, root, opts...)
+	return wait(ctx, r, err)
+}
+
+// StartAllgather begins to collect everybody's send in everybody's recv, in the
+// order of ranks; see Allgather.
+func (c *Comm) StartAllgather(send, recv []byte, opts ...CallOption) (*Request, error) {
+	if c == nil || len(recv)%len(c.members) != 0 {
+		return nil, invalid("a receive buffer of %d bytes cannot be divided among the ranks", len(recv))
+	}
+	counts := make([]int, len(c.members))
+	for i := range counts {
+		counts[i] = len(recv) / len(counts)
+	}
+	return c.StartAllgatherv(send, recv, counts, opts...)
+}
+
+// Allgather collects everybody's send in everybody's recv, in the order of ranks.
+// recv is Size times as long as send. If send is nil, or is our part of recv, it
+// works in place.
+func (c *Comm) Allgather(ctx context.Context, send, recv []byte, opts ...CallOption) error {
+	r, err := c.StartAllgather(send, recv, opts...)
+	return wait(ctx, r, err)
+}
+
+// StartAllgatherv begins an Allgather of blocks that differ in size; see
+// Allgatherv.
+func (c *Comm) StartAllgatherv(send, recv []byte, counts []int, opts ...CallOption) (*Request, error) {
+	k := engine.Call{Kind: protocol.Allgather, Send: send, Recv: recv, Counts: make([]int64, len(counts))}
+	var most int64
+	for i, n := range counts {
+		k.Counts[i] = int64(n)
+		most = max(most, int64(n))
+	}
+	return c.start(k, most, opts)
+}
+
+// Allgatherv is an Allgather to which rank i contributes counts[i] bytes. All ranks
+// give the same counts.
+func (c *Comm) Allgatherv(ctx context.Context, send, recv []byte, counts []int, opts ...CallOption) error {
+	r, err := c.StartAllgatherv(send, recv, counts, opts...)
+	return wait(ctx, r, err)
+}
+
+// StartReduceScatter begins to combine everybody's send and to leave each rank its
+// block; see ReduceScatter.
+func (c *Comm) StartReduceScatter(send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) (*Request, error) {
+	if c == nil || len(send) != len(recv)*len(c.members) {
+		return nil, invalid("a send buffer of %d bytes for a receive buffer of %d: want as many times as there are ranks", len(send), len(recv))
+	}
+	k := engine.Call{Kind: protocol.ReduceScatter, Send: send, Recv: recv, Counts: make([]int64, len(c.members)), Type: reduce.Type(t), Op: reduce.Op(op)}
+	for i := range k.Counts {
+		k.Counts[i] = int64(len(recv))
+	}
+	return c.start(k, int64(len(recv)), opts)
+}
+
+// ReduceScatter combines everybody's send, element by element, and leaves block i
+// of the result to rank i. send is Size times as long as recv, which may be our
+// part of it.
+func (c *Comm) ReduceScatter(ctx context.Context, send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) error {
+	r, err := c.StartReduceScatter(send, recv, t, op, opts...)
+	return wait(ctx, r, err)
+}
+
+// StartAllreduce begins to combine everybody's send in everybody's recv; see
+// Allreduce.
+func (c *Comm) StartAllreduce(send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) (*Request, error) {
+	k := engine.Call{Kind: protocol.Allreduce, Send: send, Recv: recv, Type: reduce.Type(t), Op: reduce.Op(op)}
+	return c.start(k, int64(len(recv)), opts)
+}
+
+// Allreduce combines everybody's send, element by element, in everybody's recv,
+// with the same bits on all ranks. If send is nil or the same as recv, it works in
+// place.
+func (c *Comm) Allreduce(ctx context.Context, send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) error {
+	r, err := c.StartAllreduce(send, recv, t, op, opts...)
+	return wait(ctx, r, err)
+}
+
+// StartBarrier begins a Barrier.
+func (c *Comm) StartBarrier(opts ...CallOption) (*Request, error) {
+	return c.start(engine.Call{Kind: protocol.BarrierCall}, 0, opts)
+}
+
+// Barrier returns when all ranks have called it.
+func (c *Comm) Barrier(ctx context.Context, opts ...CallOption) error {
+	r, err := c.StartBarrier(opts...)
+	return wait(ctx, r, err)
+}

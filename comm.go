@@ -1,0 +1,107 @@
+package allcast
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/allcast/allcast/internal/engine"
+	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/world"
+)
+
+// A Comm is a group of ranks that communicate. Its methods may be called from
+// several goroutines, but the operations on it must begin in the same order on all
+// its ranks.
+type Comm struct {
+	job     *job
+	id      uint32
+	name    string // the same on all members, and no other communicator's
+	rank    int
+	members []int // world ranks
+	splits  atomic.Uint64
+	closed  atomic.Bool
+}
+
+// job is what all communicators of a process share.
+type job struct {
+	*world.World
+	tuning  tuning
+	timeout time.Duration
+	mu      sync.Mutex
+	nextID  uint32
+}
+
+// Join meets the other ranks of the job and returns the communicator of all of
+// them. All ranks call it; it fails on all of them if one does not come, or came
+// with other options.
+func Join(ctx context.Context, o Options) (*Comm, error) {
+	cfg, tune, err := o.settle(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	w, err := world.Join(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("allcast: join as rank %d of %d: %w", cfg.Rank, cfg.Size, err)
+	}
+	j := &job{World: w, tuning: tune, timeout: cfg.Timeout, nextID: 1}
+	c := &Comm{job: j, id: engine.World, name: "world", rank: cfg.Rank, members: make([]int, cfg.Size)}
+	for i := range c.members {
+		c.members[i] = i
+	}
+	if w.NoMulticast != "" && cfg.Size > 1 && !o.NoMulticast && cfg.Rank == 0 {
+		cfg.Log.Warn("multicast does not work here: point-to-point algorithms are used instead, and the same bytes cross the network many times. \"allcast doctor\" tells what to do",
+			"reason", w.NoMulticast)
+	}
+	if cfg.Key == nil && cfg.Size > 1 && !w.Loopback && cfg.Rank == 0 {
+		cfg.Log.Warn("no ALLCAST_KEY is set: the job is open to whoever can reach it")
+	}
+	// The first barrier tells whether everybody got this far.
+	if err := c.Barrier(ctx); err != nil {
+		_ = w.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Rank is our rank in this communicator.
+func (c *Comm) Rank() int { return c.rank }
+
+// Size is the number of ranks.
+func (c *Comm) Size() int { return len(c.members) }
+
+// WorldRank is what a rank of this communicator is called in errors and Stats: its
+// rank in the communicator that Join returned.
+func (c *Comm) WorldRank(rank int) int { return c.members[rank] }
+
+// Multicast reports whether the network's multicast works, and if not, why.
+func (c *Comm) Multicast() (works bool, reason string) {
+	return c.job.NoMulticast == "", c.job.NoMulticast
+}
+
+// Abort ends all operations of this communicator, on all its ranks, with an
+// error that matches ErrAborted. The communicator is of no use afterwards.
+func (c *Comm) Abort() error { return public(c.job.Abort(c.id)) }
+
+// Close ends the use of a communicator. Closing the one that Join returned leaves
+// the job, and with it all others: it waits for the other ranks to close it too,
+// for Options.Timeout at most, so that nobody leaves while others still need
+// it. Operations that have not ended by then fail.
+func (c *Comm) Close() error {
+	if c.closed.Swap(true) || c.id != engine.World {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.job.timeout)
+	defer cancel()
+	// How it ends does not matter: either all are here, or there is nobody to wait for.
+	if r, err := c.job.Start(c.id, engine.Call{Kind: protocol.BarrierCall, Algo: "dissemination"}); err == nil {
+		select {
+		case <-r.Done():
+		case <-ctx.Done():
+		}
+	}
+	return c.job.Close()
+}

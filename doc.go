@@ -1,0 +1,32 @@
+// Package allcast is collective communication over network multicast: Broadcast
+// and Allgather in which every byte crosses every network link once, and the
+// point-to-point collectives that go with them.
+//
+// A program started once a rank, by torchrun, mpirun, srun or "allcast run",
+// joins the others and calls collectives, the same ones in the same order on every rank:
+//
+//	comm, err := allcast.Join(ctx, allcast.Options{})
+//	if err != nil { ... }
+//	defer comm.Close()
+//	err = comm.Allgather(ctx, mine, all)
+//
+// # Buffers
+//
+// Buffers belong to Allcast from the call until it is done. A context given to a
+// call or to Wait ends the waiting only: the operation goes on, and its buffers
+// stay Allcast's until Request.Done is closed. To end the operation itself, on all
+// ranks, use Comm.Abort.
+//
+// # Failure
+//
+// Every call ends. If a rank dies, hangs for longer than Options.Timeout, or is
+// called differently from the others, each rank that has not completed gets a
+// *RankError that names the rank that failed. The communicator is then of no more
+// use.
+//
+// # Algorithms
+//
+// Each call picks its algorithm by operation, size and number of ranks, or takes the
+// one that WithAlgorithm, Options.Tuning or ALLCAST_TUNING names. Where the network has no
+// working multicast, this is logged, and point-to-point algorithms run instead.
+package allcast

@@ -1,0 +1,275 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/p2p"
+	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/reduce"
+)
+
+// Multicast is the algorithm that package protocol is.
+const Multicast = "mcast"
+
+// Errors of Start.
+var (
+	ErrNoMulticast = errors.New("multicast does not work here")
+	ErrCall        = errors.New("bad call")
+)
+
+// A Call is a collective that this rank takes part in. Everything but the
+// buffers' contents and addresses is the same on all ranks.
+type Call struct {
+	Kind   protocol.Kind
+	Algo   string
+	Root   int     // Broadcast
+	Counts []int64 // bytes by rank: Allgather, Reduce-Scatter
+	Send   []byte  // Allgather: our block; reductions: the input. nil: it is in Recv already
+	Recv   []byte  // the receive buffer; of a Broadcast the buffer
+
+	Type reduce.Type // reductions
+	Op   reduce.Op
+
+	Chains, Subgroups, Chunk int // mcast; 0: the default
+	Radix                    int
+	Segment                  int64
+}
+
+// A Request is a call under way.
+type Request struct {
+	done chan struct{}
+	err  error
+	info Info
+}
+
+// Info says how a call was carried out.
+type Info struct {
+	Algo              string
+	Chains, Subgroups int
+	Chunk             int
+	Chunks            uint64 // in all
+}
+
+// Done is closed when the call has ended and the buffers are the caller's again.
+func (r *Request) Done() <-chan struct{} { return r.done }
+
+// Err is how the call ended; nil before it has.
+func (r *Request) Err() error {
+	select {
+	case <-r.done:
+		return r.err
+	default:
+		return nil
+	}
+}
+
+// Info says how the call is carried out.
+func (r *Request) Info() Info { return r.info }
+
+// call is a Call that was prepared.
+type call struct {
+	Call
+	comm uint32
+	rank int
+	size int
+	req  *Request
+	plan []*protocol.Geometry
+	p2p  *p2p.Plan
+	mem  *[]byte // what the operation works on
+	own  int64   // Reduce-Scatter: where our block begins in mem
+}
+
+// Start begins a call. Calls on a communicator begin in the same order on all
+// ranks. After an error nothing has begun, on this rank.
+func (e *Engine) Start(comm uint32, c Call) (*Request, error) {
+	e.mu.Lock()
+	g := e.comms[comm]
+	e.mu.Unlock()
+	if g == nil {
+		return nil, fmt.Errorf("%w: %d", node.ErrComm, comm)
+	}
+	k := &call{Call: c, comm: comm, rank: g.rank, size: len(g.members), req: &Request{done: make(chan struct{})}}
+	if err := e.prepare(k); err != nil {
+		return nil, err
+	}
+	t := newTask(taskCall)
+	t.call = k
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closing.Load() {
+		return nil, ErrClosed // later, nobody would look at it
+	}
+	e.tasks.push(t)
+	return k.req, nil
+}
+
+// prepare makes the plan and puts our contribution where it belongs.
+func (e *Engine) prepare(k *call) error {
+	if err := k.check(); err != nil {
+		return err
+	}
+	k.req.info.Algo = k.Algo
+	if k.Algo == Multicast {
+		if err := e.planMulticast(k); err != nil {
+			return err
+		}
+	} else if err := k.planP2P(); err != nil {
+		return err
+	}
+	mem := k.Recv
+	k.mem = &mem
+	switch k.Kind {
+	case protocol.Allgather:
+		at := sum(k.Counts[:k.rank])
+		place(k.Recv[at:at+k.Counts[k.rank]], k.Send)
+	case protocol.ReduceScatter:
+		// The sums of all blocks pass through here; only ours is the caller's.
+		mem = make([]byte, sum(k.Counts))
+		copy(mem, k.Send)
+		k.own = sum(k.Counts[:k.rank])
+	case protocol.Allreduce:
+		place(k.Recv, k.Send)
+	}
+	return nil
+}
+
+func (k *call) check() error {
+	n := int64(len(k.Recv))
+	switch k.Kind {
+	case protocol.Broadcast:
+		if k.Root < 0 || k.Root >= k.size {
+			return fmt.Errorf("%w: root %d: must be 0 to %d", ErrCall, k.Root, k.size-1)
+		}
+		return nil
+	case protocol.BarrierCall:
+		return nil
+	case protocol.Allgather, protocol.ReduceScatter:
+		if len(k.Counts) != k.size {
+			return fmt.Errorf("%w: %d counts for %d ranks", ErrCall, len(k.Counts), k.size)
+		}
+		var total int64
+		for r, c := range k.Counts {
+			if c < 0 || total+c < total {
+				return fmt.Errorf("%w: count of rank %d is %d", ErrCall, r, c)
+			}
+			total += c
+		}
+		own := k.Counts[k.rank]
+		if k.Kind == protocol.Allgather {
+			if n != total {
+				return fmt.Errorf("%w: receive buffer of %d bytes for %d", ErrCall, n, total)
+			}
+			if k.Send != nil && int64(len(k.Send)) != own {
+				return fmt.Errorf("%w: send buffer of %d bytes for %d", ErrCall, len(k.Send), own)
+			}
+			return nil
+		}
+		if n != own {
+			return fmt.Errorf("%w: receive buffer of %d bytes for %d", ErrCall, n, own)
+		}
+		if int64(len(k.Send)) != total {
+			return fmt.Errorf("%w: send buffer of %d bytes for %d", ErrCall, len(k.Send), total)
+		}
+	case protocol.Allreduce:
+		if k.Send != nil && len(k.Send) != len(k.Recv) {
+			return fmt.Errorf("%w: send buffer of %d bytes, receive buffer of %d", ErrCall, len(k.Send), len(k.Recv))
+		}
+	default:
+		return fmt.Errorf("%w: unknown kind %v", ErrCall, k.Kind)
+	}
+	// A reduction: whole elements.
+	if k.Type.Size() == 0 {
+		return fmt.Errorf("%w: unknown element type %v", ErrCall, k.Type)
+	}
+	for _, c := range append([]int64{n}, k.Counts...) {
+		if c%int64(k.Type.Size()) != 0 {
+			return fmt.Errorf("%w: %d bytes are not a whole number of %v", ErrCall, c, k.Type)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) planMulticast(k *call) error {
+	if k.Kind != protocol.Broadcast && k.Kind != protocol.Allgather {
+		return fmt.Errorf("%w: %v has no algorithm %q: valid are %v", ErrCall, k.Kind, k.Algo, p2p.Algorithms(k.Kind))
+	}
+	mc := e.cfg.Multicast
+	if mc == nil && k.size > 1 {
+		return ErrNoMulticast
+	}
+	s := protocol.Shape{Kind: k.Kind, Root: k.Root, Counts: k.Counts, Chunk: k.Chunk, Chains: max(1, k.Chains), Subgroups: max(1, k.Subgroups)}
+	if k.Kind == protocol.Broadcast {
+		s.Counts = make([]int64, k.size)
+		s.Counts[k.Root] = int64(len(k.Recv))
+	}
+	if mc != nil {
+		s.Subgroups = min(s.Subgroups, mc.Subgroups())
+		if s.Chunk <= 0 || s.Chunk > e.caps.Chunk {
+			s.Chunk = e.caps.Chunk
+		}
+	}
+	s.Chunk = max(1, s.Chunk)
+	var err error
+	if k.plan, err = protocol.Plan(s, e.layout); err != nil {
+		return fmt.Errorf("%w: %w", ErrCall, err)
+	}
+	i := &k.req.info
+	i.Chunk, i.Chains, i.Subgroups = s.Chunk, k.plan[0].Chains(), k.plan[0].Subgroups()
+	for _, g := range k.plan {
+		i.Chunks += g.Chunks()
+	}
+	return nil
+}
+
+func (k *call) planP2P() error {
+	s := p2p.Spec{
+		Kind: k.Kind, Rank: k.rank, Size: k.size, Root: k.Root, Counts: k.Counts, Radix: k.Radix, Segment: k.Segment,
+		Bytes: int64(len(k.Recv)),
+	}
+	reduces := k.Kind == protocol.ReduceScatter || k.Kind == protocol.Allreduce
+	if reduces {
+		s.Align = int64(k.Type.Size())
+	}
+	if k.Kind == protocol.BarrierCall {
+		s.Bytes = 0
+	}
+	var err error
+	if k.p2p, err = p2p.New(k.Algo, s); err != nil {
+		return fmt.Errorf("%w: %w", ErrCall, err)
+	}
+	if reduces {
+		// Ranks that mean different numbers must find out.
+		k.p2p.Digest = (k.p2p.Digest ^ uint64(k.Type)<<8 ^ uint64(k.Op)) * 0x100000001b3
+	}
+	return nil
+}
+
+// finish turns what the operation worked on into what the caller wants.
+func (k *call) finish() error {
+	if k.Kind != protocol.ReduceScatter && k.Kind != protocol.Allreduce {
+		return nil
+	}
+	result := (*k.mem)[k.own : k.own+int64(len(k.Recv))]
+	if err := reduce.Finish(result, k.Type, k.Op, k.size); err != nil {
+		return err
+	}
+	place(k.Recv, result)
+	return nil
+}
+
+// place copies src to dst unless it is there.
+func place(dst, src []byte) {
+	if len(src) > 0 && unsafe.SliceData(dst) != unsafe.SliceData(src) {
+		copy(dst, src)
+	}
+}
+
+func sum(n []int64) (s int64) {
+	for _, c := range n {
+		s += c
+	}
+	return s
+}

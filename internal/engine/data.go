@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/reduce"
+)
+
+// read is a read of the slow path.
+type read struct {
+	op     *operation
+	peer   int
+	sub    int
+	psn, n uint32
+	off    int64
+	length int64
+}
+
+// read asks the receive worker to keep off the chunks, then the peer for them.
+func (e *Engine) read(op *operation, a *node.Action) {
+	e.readIDs++
+	r := &read{op: op, peer: a.To, sub: a.Sub, psn: a.PSN, n: a.N}
+	r.off, r.length = op.geo.Span(a.Sub, a.PSN, a.N)
+	e.reads[e.readIDs] = r
+	t := newTask(cmdClaim)
+	t.lane, t.id, t.psn, t.n = op.lanes[a.Sub], e.readIDs, a.PSN, a.N
+	e.recvs[a.Sub].command(t, true)
+}
+
+func (e *Engine) claimed(id uint64) {
+	if r := e.reads[id]; r != nil {
+		e.rel.Read(r.peer, fabric.Range{Op: r.op.key, ID: id, Off: r.off, Len: r.length})
+	}
+}
+
+// readData puts what was read in its place.
+func (e *Engine) readData(now protocol.Time, t *task) {
+	defer t.buf.Release()
+	r := e.reads[t.rng.ID]
+	n := int64(len(t.buf.B))
+	if r == nil || r.peer != t.peer || r.op.key != t.rng.Op || t.off < 0 || t.off+n > r.length {
+		return
+	}
+	copy((*r.op.call.mem)[r.off+t.off:], t.buf.B)
+	if t.off+n < r.length {
+		return
+	}
+	delete(e.reads, t.rng.ID)
+	e.node.ReadDone(now, r.op.key.Comm, r.op.key.Seq, r.sub, r.psn, r.n)
+	e.repaired.Add(uint64(r.length))
+}
+
+type pieceKey struct {
+	op   fabric.OpKey
+	peer int
+	nth  uint32
+}
+
+// piece is a put that is coming in.
+type piece struct {
+	op     *operation
+	where  node.Place
+	refuse bool   // nobody wants it
+	held   []byte // for later; nil: it is placed as it comes
+}
+
+// data takes a part of a piece.
+func (e *Engine) data(now protocol.Time, t *task) {
+	defer t.buf.Release()
+	key := pieceKey{t.piece.Op, t.peer, t.piece.Nth}
+	op := e.ops[key.op]
+	if op == nil {
+		delete(e.pieces, key)
+		e.missed.Add(1)
+		return
+	}
+	p := e.pieces[key]
+	if t.off == 0 {
+		where, ok := e.node.Expect(t.peer, key.op.Comm, key.op.Seq, key.nth, t.piece.Len)
+		p = &piece{op: op, where: where, refuse: !ok}
+		if where.Hold {
+			p.held = make([]byte, t.piece.Len)
+		}
+		e.pieces[key] = p
+	}
+	n := int64(len(t.buf.B))
+	if p == nil || t.off+n > t.piece.Len {
+		return
+	}
+	switch {
+	case p.refuse:
+	case p.held != nil:
+		copy(p.held[t.off:], t.buf.B)
+	default:
+		op.take(p.where.Off+t.off, t.buf.B, p.where.Reduce)
+	}
+	if t.off+n < t.piece.Len {
+		return
+	}
+	where, ok := e.node.Data(now, t.peer, key.op.Comm, key.op.Seq, key.nth, t.piece.Len)
+	switch {
+	case !ok || p.refuse:
+		delete(e.pieces, key)
+	case where.Hold:
+		// Until its turn comes: Apply.
+	default:
+		if p.held != nil {
+			op.take(where.Off, p.held, where.Reduce)
+		}
+		delete(e.pieces, key)
+	}
+}
+
+// apply takes a piece whose turn has come.
+func (e *Engine) apply(key pieceKey, off int64) {
+	if p := e.pieces[key]; p != nil {
+		p.op.take(off, p.held, true)
+		delete(e.pieces, key)
+	}
+}
+
+// take puts bytes in place or adds them to what is there.
+func (op *operation) take(off int64, b []byte, add bool) {
+	dst := (*op.call.mem)[off : off+int64(len(b))]
+	if !add {
+		copy(dst, b)
+		return
+	}
+	// Parts hold whole elements: pieces do, and parts of them begin at multiples of
+	// far more than an element.
+	if err := reduce.Into(dst, b, op.call.Type, op.call.Op); err != nil {
+		panic("engine: " + err.Error())
+	}
+}

@@ -1,0 +1,322 @@
+package engine
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// Config is what an Engine runs on.
+type Config struct {
+	Rank, Size int
+	Multicast  fabric.Multicast // nil: the network has none
+	Reliable   func(fabric.Handler) (fabric.Reliable, error)
+	Secret     []byte        // of the job, for tokens
+	Timeout    time.Duration // silence after which a rank is lost
+	Deadline   time.Duration // for a call; 0: none
+	PSNBits    int           // 0: protocol.DefaultPSNBits
+	Pin        []int         // processors that workers are bound to; nil: none
+	Log        *slog.Logger  // nil: none
+}
+
+// ErrClosed is what calls get once Close was called.
+var ErrClosed = errors.New("closed")
+
+// An Engine is one process's part of a job.
+type Engine struct {
+	cfg    Config
+	log    *slog.Logger
+	start  time.Time
+	layout protocol.Layout
+	node   *node.Node
+	rel    fabric.Reliable
+	caps   fabric.Caps
+	tokens *tokens
+
+	tasks      *queue
+	recvs      []*receiver
+	send       *sender
+	flushAfter uint32
+
+	// Of the control loop.
+	ops      map[fabric.OpKey]*operation
+	calls    map[uint64]*call
+	reqs     uint64
+	reads    map[uint64]*read
+	readIDs  uint64
+	pieces   map[pieceKey]*piece
+	names    map[uint32]string           // of communicators
+	failing  map[fabric.OpKey]*operation // with puts under way
+	msg      []byte
+	stopped  bool
+	whenIdle func()
+
+	mu       sync.Mutex
+	comms    map[uint32]*group
+	closing  atomic.Bool
+	wg       sync.WaitGroup // workers
+	loopEnd  chan struct{}
+	once     sync.Once
+	pinned   atomic.Int32
+	failed   atomic.Uint64 // sends that the network refused
+	missed   atomic.Uint64
+	repaired atomic.Uint64 // bytes
+}
+
+// group is what the callers' side needs to know of a communicator.
+type group struct {
+	rank    int
+	members []int
+}
+
+// New starts an engine.
+func New(cfg Config) (*Engine, error) {
+	layout, err := protocol.NewLayout(cfg.PSNBits)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		cfg: cfg, log: cfg.Log, start: time.Now(), layout: layout, tokens: newTokens(cfg.Secret), tasks: newQueue(),
+		ops: map[fabric.OpKey]*operation{}, calls: map[uint64]*call{}, reads: map[uint64]*read{}, pieces: map[pieceKey]*piece{}, failing: map[fabric.OpKey]*operation{},
+		comms: map[uint32]*group{}, names: map[uint32]string{}, loopEnd: make(chan struct{}),
+	}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	nc := node.Config{
+		Rank: cfg.Rank, Size: cfg.Size, Timeout: protocol.Time(cfg.Timeout), Deadline: protocol.Time(cfg.Deadline),
+		Layout: layout,
+		// Processes of one machine wait for each other's time slices: a few milliseconds
+		// pass before silence means loss. It is learned from there.
+		Limits: protocol.Limits{Alpha: 4 * protocol.Millisecond, MinAlpha: protocol.Millisecond, MaxAlpha: protocol.Second},
+	}
+	if cfg.Multicast != nil {
+		e.caps = cfg.Multicast.Caps()
+		nc.Flow, nc.Room = protocol.FlowCredit, uint64(max(1, e.caps.Room))
+		nc.Batch, nc.Overhead = uint32(2*max(1, e.caps.Batch)), e.caps.Overhead
+		e.flushAfter = uint32(max(1, min(e.caps.Room/8, 4*e.caps.Batch)))
+	}
+	e.node = node.New(0, nc)
+	// There before any peer can reach us: a message for a communicator that is not
+	// known is lost.
+	if err := e.addComm(World, "world", e.everybody()); err != nil {
+		return nil, err
+	}
+	if e.rel, err = cfg.Reliable((*handler)(e)); err != nil {
+		return nil, err
+	}
+	if mc := cfg.Multicast; mc != nil {
+		e.send = newSender(e, mc)
+		e.wg.Add(1 + mc.Subgroups())
+		go e.send.run()
+		for sub := range mc.Subgroups() {
+			r := newReceiver(e, sub, mc.Receiver(sub))
+			e.recvs = append(e.recvs, r)
+			go r.run()
+		}
+	}
+	go e.loop()
+	return e, nil
+}
+
+// now is the node's clock.
+func (e *Engine) now() protocol.Time { return protocol.Time(time.Since(e.start)) }
+
+// loop is the control loop.
+func (e *Engine) loop() {
+	defer close(e.loopEnd)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for !e.stopped {
+		worked := false
+		for t := e.tasks.take(); t != nil; {
+			next := t.next
+			e.handle(t)
+			t.free()
+			t, worked = next, true
+		}
+		e.act()
+		at := e.node.NextTimer()
+		if now := e.now(); at <= now {
+			e.node.Timer(now)
+			e.act()
+			continue
+		} else if worked || !e.tasks.sleep() {
+			continue
+		} else if at == protocol.Never {
+			<-e.tasks.wake
+			continue
+		} else {
+			timer.Reset(time.Duration(at - now))
+		}
+		select {
+		case <-e.tasks.wake:
+		case <-timer.C:
+		}
+		e.tasks.sleeping.Store(false)
+	}
+}
+
+func (e *Engine) handle(t *task) {
+	now := e.now()
+	switch t.kind {
+	case taskCall:
+		e.begin(now, t.call)
+	case taskDo:
+		t.do()
+	case taskMessage:
+		e.node.Message(now, t.peer, &t.msg)
+	case taskData:
+		e.data(now, t)
+	case taskPutDone:
+		e.putDone(now, t.piece.Op)
+	case taskRead:
+		e.readData(now, t)
+	case taskLost:
+		switch {
+		case e.closing.Load():
+		case errors.Is(t.err, fabric.ErrGoodbye):
+			e.log.Info("a rank has left", "rank", t.peer)
+		default:
+			e.log.Warn("lost a rank", "rank", t.peer, "err", t.err)
+		}
+		e.node.PeerLost(now, t.peer)
+	case taskReport:
+		e.reported(now, t.rep)
+	case taskSent:
+		if !t.op.gone {
+			e.node.Sent(now, t.op.key.Comm, t.op.key.Seq, t.n)
+		}
+	case taskClaimed:
+		e.claimed(t.id)
+	case taskQuiet:
+		e.quiet(t.op)
+	default:
+	}
+	e.act()
+}
+
+// reported tells the node what a receive worker placed.
+func (e *Engine) reported(now protocol.Time, r *report) {
+	for _, k := range r.runs {
+		if !k.op.gone {
+			e.node.Chunks(now, k.op.key.Comm, k.op.key.Seq, r.sub, k.psn, k.n)
+			e.act()
+		}
+	}
+	e.node.Ignored(now, r.comm, r.ignored)
+	r.free()
+}
+
+// do runs a function in the control loop and waits for it. It reports false if the
+// loop has ended.
+func (e *Engine) do(f func()) bool {
+	done := make(chan struct{})
+	t := newTask(taskDo)
+	t.do = func() { f(); close(done) }
+	e.tasks.push(t)
+	select {
+	case <-done:
+		return true
+	case <-e.loopEnd:
+		return false
+	}
+}
+
+// World is the communicator of all ranks, which is always there.
+const World = 0
+
+func (e *Engine) everybody() []int {
+	all := make([]int, e.cfg.Size)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// AddComm makes a communicator of world ranks, in the order of its ranks. No two
+// communicators of a process have the same id, no two of a job the same name:
+// those of processes that have nothing else in common still share the network.
+// All members add it before one of them uses it.
+func (e *Engine) AddComm(id uint32, name string, members []int) (err error) {
+	if !e.do(func() { err = e.addComm(id, name, members); e.act() }) {
+		return ErrClosed
+	}
+	return err
+}
+
+func (e *Engine) addComm(id uint32, name string, members []int) error {
+	if err := e.node.AddComm(id, members); err != nil {
+		return err
+	}
+	e.names[id] = name
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.comms[id] = &group{rank: slices.Index(members, e.cfg.Rank), members: members}
+	return nil
+}
+
+// Abort breaks a communicator on all ranks.
+func (e *Engine) Abort(comm uint32) (err error) {
+	if !e.do(func() { err = e.node.Abort(comm); e.act() }) {
+		return ErrClosed
+	}
+	return err
+}
+
+// Caps is what the multicast side can do; zero if there is none.
+func (e *Engine) Caps() fabric.Caps { return e.caps }
+
+// sendFailed counts a multicast that the network refused, and says so once.
+func (e *Engine) sendFailed(err error) {
+	if e.failed.Add(1) == 1 {
+		e.log.Error("multicast could not be sent; what is missing will be fetched", "err", err)
+	}
+}
+
+// Close ends the engine. Calls that have not ended fail with ErrClosed, once
+// nothing touches their buffers any more.
+func (e *Engine) Close() error {
+	e.once.Do(e.close)
+	return nil
+}
+
+func (e *Engine) close() {
+	e.mu.Lock()
+	e.closing.Store(true)
+	var comms []uint32
+	for id := range e.comms {
+		comms = append(comms, id)
+	}
+	e.mu.Unlock()
+	// Let nothing begin any more; what runs is broken here and at the others.
+	idle := make(chan struct{})
+	e.do(func() {
+		if len(e.calls) == 0 {
+			close(idle)
+			return
+		}
+		for _, id := range comms {
+			_ = e.node.Abort(id) // it exists
+		}
+		e.act()
+		e.whenIdle = func() { close(idle) }
+		e.checkIdle()
+	})
+	<-idle
+	_ = e.rel.Close()
+	if mc := e.cfg.Multicast; mc != nil {
+		_ = mc.Close()
+		e.send.cmds.push(newTask(cmdStop))
+	}
+	e.wg.Wait()
+	e.do(func() { e.stopped = true })
+	<-e.loopEnd
+}

@@ -1,0 +1,232 @@
+package engine
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// lane is an operation at a receive worker.
+type lane struct {
+	*protocol.Lane
+	op  *operation
+	mem *atomic.Pointer[[]byte] // the receive buffer, nil when it is the user's again
+}
+
+// A receiver is the receive worker of one subgroup. It implements fabric.Sink.
+type receiver struct {
+	e    *Engine
+	sub  int
+	rx   fabric.Receiver
+	cmds *queue
+	ops  map[uint64]*lane // by token
+	last *lane            // of the last datagram,
+	next uint32           // and the chunk after it
+	rep  *report
+
+	guess   *lane // of the last Expect,
+	guessed uint32
+	copied  atomic.Uint64 // chunks that were not received in place
+	placed  atomic.Uint64
+}
+
+// flushAfter bounds how many chunks a worker places before it reports them: often
+// enough for credit to flow while data keeps coming.
+func (w *receiver) flushAfter() uint32 { return w.e.flushAfter }
+
+func newReceiver(e *Engine, sub int, rx fabric.Receiver) *receiver {
+	return &receiver{e: e, sub: sub, rx: rx, cmds: newQueue(), ops: map[uint64]*lane{}}
+}
+
+func (w *receiver) run() {
+	defer w.e.wg.Done()
+	w.e.pin()
+	for {
+		err := w.rx.Receive(w)
+		w.drain()
+		switch {
+		case errors.Is(err, fabric.ErrClosed):
+			return
+		case err != nil:
+			w.e.log.Error("receiving multicast failed; what is lost will be fetched", "subgroup", w.sub, "err", err)
+			return
+		}
+	}
+}
+
+// command gives the worker something to do, at once if asked to, else before it
+// looks at another datagram.
+func (w *receiver) command(t *task, now bool) {
+	w.cmds.push(t)
+	if now {
+		w.rx.Wake()
+	}
+}
+
+func (w *receiver) drain() {
+	for t := w.cmds.take(); t != nil; {
+		next := t.next
+		w.obey(t)
+		t = next
+	}
+}
+
+func (w *receiver) obey(t *task) {
+	switch t.kind {
+	case cmdOpen:
+		w.ops[t.lane.op.token] = t.lane
+	case cmdClose:
+		w.forget(t.lane)
+	case cmdClaim:
+		t.lane.Claim(t.psn, t.n)
+		w.flush() // what came before is known before the read begins
+		ack := newTask(taskClaimed)
+		ack.op, ack.id = t.lane.op, t.id
+		w.e.tasks.push(ack)
+	case cmdQuiet:
+		w.forget(t.lane)
+		ack := newTask(taskQuiet)
+		ack.op = t.lane.op
+		w.e.tasks.push(ack)
+	default:
+	}
+	t.free()
+}
+
+func (w *receiver) forget(l *lane) {
+	delete(w.ops, l.op.token)
+	if w.last == l {
+		w.last = nil
+	}
+	if w.guess == l {
+		w.guess = nil
+	}
+}
+
+// find returns the lane of a datagram.
+func (w *receiver) find(token uint64) *lane {
+	if w.last != nil && w.last.op.token == token {
+		return w.last
+	}
+	if l := w.ops[token]; l != nil {
+		return l
+	}
+	// The operation may have been opened since: it was, before we said in the barrier
+	// that we are ready.
+	w.drain()
+	return w.ops[token]
+}
+
+// Expect implements fabric.Sink: the chunks after the last one.
+func (w *receiver) Expect(slots [][]byte) int {
+	w.guess, w.guessed = w.last, w.next
+	if w.last == nil {
+		return 0
+	}
+	p := w.last.mem.Load()
+	if p == nil {
+		return 0
+	}
+	n := 0
+	for n < len(slots) {
+		off, length, ok := w.last.Free(w.next + uint32(n))
+		if !ok {
+			break
+		}
+		slots[n] = (*p)[off : off+int64(length) : off+int64(length)]
+		n++
+		if length != len(slots[0]) {
+			break // the end of a block: the last of its super-packet
+		}
+	}
+	return n
+}
+
+// Arrived implements fabric.Sink.
+func (w *receiver) Arrived(h []fabric.Header) int {
+	l := w.guess
+	if l == nil {
+		return 0
+	}
+	for i := range h {
+		psn := w.guessed + uint32(i)
+		if h[i].Token != l.op.token || h[i].Imm != w.e.layout.Imm(l.op.key.Seq, psn) {
+			return i
+		}
+		_, length, ok := l.Free(psn)
+		if !ok {
+			return i
+		}
+		l.Accept(psn, length)
+		w.note(l, psn)
+	}
+	return len(h)
+}
+
+// Chunk implements fabric.Sink.
+func (w *receiver) Chunk(h fabric.Header, payload []byte) {
+	r := w.report()
+	l := w.find(h.Token)
+	if l == nil {
+		r.ignored.Stale++
+		return
+	}
+	slot, psn := w.e.layout.Split(h.Imm)
+	p := l.mem.Load()
+	if slot != w.e.layout.Slot(l.op.key.Seq) || h.Comm != l.op.key.Comm || p == nil {
+		r.ignored.Stale++
+		return
+	}
+	off, v := l.Accept(psn, len(payload))
+	switch v {
+	case protocol.Placed:
+		copy((*p)[off:], payload)
+		w.copied.Add(1)
+		w.note(l, psn)
+	case protocol.Duplicate:
+		r.ignored.Duplicates++
+	case protocol.Late:
+		r.ignored.Late++
+		r.comm = l.op.key.Comm
+	case protocol.Foreign:
+		r.ignored.Foreign++
+	}
+}
+
+// note adds a placed chunk to the report.
+func (w *receiver) note(l *lane, psn uint32) {
+	w.last, w.next = l, psn+1
+	w.placed.Add(1)
+	r := w.report()
+	r.chunks++
+	if k := len(r.runs) - 1; k >= 0 && r.runs[k].op == l.op && r.runs[k].psn+r.runs[k].n == psn {
+		r.runs[k].n++
+	} else {
+		r.runs = append(r.runs, run{l.op, psn, 1})
+	}
+	if len(r.runs) == maxRuns || r.chunks >= w.flushAfter() {
+		w.flush()
+	}
+}
+
+func (w *receiver) report() *report {
+	if w.rep == nil {
+		w.rep = reports.Get().(*report)
+		w.rep.sub = w.sub
+	}
+	return w.rep
+}
+
+// Idle implements fabric.Sink.
+func (w *receiver) Idle() { w.flush() }
+
+func (w *receiver) flush() {
+	if w.rep == nil {
+		return
+	}
+	t := newTask(taskReport)
+	t.rep, w.rep = w.rep, nil
+	w.e.tasks.push(t)
+}

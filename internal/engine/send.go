@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"sync/atomic"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// A sender is the send worker: it multicasts what the control loop says, straight
+// from the users' buffers.
+type sender struct {
+	e     *Engine
+	tx    []fabric.Sender // by subgroup
+	max   int
+	cmds  *queue
+	batch fabric.Batch
+	bytes atomic.Uint64 // handed to the network, headers included
+	sent  atomic.Uint64 // chunks
+}
+
+func newSender(e *Engine, mc fabric.Multicast) *sender {
+	s := &sender{e: e, cmds: newQueue(), max: max(1, mc.Caps().Batch)}
+	for sub := range mc.Subgroups() {
+		s.tx = append(s.tx, mc.Sender(sub))
+	}
+	s.batch.Headers = make([]fabric.Header, 0, s.max)
+	s.batch.Payloads = make([][]byte, 0, s.max)
+	return s
+}
+
+func (s *sender) run() {
+	defer s.e.wg.Done()
+	s.e.pin()
+	for {
+		t := s.cmds.take()
+		if t == nil {
+			if s.cmds.sleep() {
+				<-s.cmds.wake
+			}
+			continue
+		}
+		for t != nil {
+			next := t.next
+			switch t.kind {
+			case cmdMulticast:
+				s.multicast(t)
+			case cmdQuiet:
+				ack := newTask(taskQuiet)
+				ack.op = t.op
+				s.e.tasks.push(ack)
+			case cmdStop:
+				return
+			default:
+			}
+			t.free()
+			t = next
+		}
+	}
+}
+
+// multicast sends chunks [psn, psn+n) of our block, as few super-packets as
+// possible. A short chunk ends its super-packet: the kernel cuts one into equal
+// pieces, only the last may be shorter.
+func (s *sender) multicast(t *task) {
+	op, done := t.op, t.n
+	p := op.mem.Load()
+	for psn, left := t.psn, t.n; left > 0 && p != nil && !op.cancelled.Load(); {
+		b := &s.batch
+		b.Headers, b.Payloads = b.Headers[:0], b.Payloads[:0]
+		var bytes int
+		for len(b.Headers) < s.max && left > 0 {
+			off, _, length := op.geo.Locate(t.sub, psn)
+			b.Headers = append(b.Headers, fabric.Header{Token: op.token, Comm: op.key.Comm, Imm: s.e.layout.Imm(op.key.Seq, psn)})
+			b.Payloads = append(b.Payloads, (*p)[off:off+int64(length)])
+			bytes += length + fabric.HeaderSize
+			psn++
+			left--
+			if length != len(b.Payloads[0]) {
+				break
+			}
+		}
+		if err := s.tx[t.sub].Send(b); err != nil {
+			// What is not sent is missing at the others, and they fetch it.
+			s.e.sendFailed(err)
+		}
+		s.bytes.Add(uint64(bytes))
+		s.sent.Add(uint64(len(b.Headers)))
+	}
+	clear(s.batch.Payloads)
+	ack := newTask(taskSent)
+	ack.op, ack.n = op, done
+	s.e.tasks.push(ack)
+}

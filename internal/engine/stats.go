@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/node"
+)
+
+// Stats counts what an Engine did since it was made.
+type Stats struct {
+	node.Stats
+	McastBytes    uint64 // multicast, headers included
+	McastChunks   uint64
+	Placed        uint64 // chunks received by multicast
+	Copied        uint64 // of these, not received in place
+	Dropped       uint64 // datagrams that a full receive queue, or an injected fault, dropped here
+	RepairedBytes uint64 // fetched
+	Refused       uint64 // multicasts that the network refused to send
+	Peers         map[int]fabric.PeerStats
+}
+
+// SentBytes is everything that was handed to the network, our headers included.
+func (s *Stats) SentBytes() uint64 {
+	n := s.McastBytes
+	for _, p := range s.Peers {
+		n += p.Sent
+	}
+	return n
+}
+
+// Stats returns the counters.
+func (e *Engine) Stats() (s Stats) {
+	e.do(func() { s.Stats = e.node.Stats() })
+	s.RepairedBytes, s.Refused = e.repaired.Load(), e.failed.Load()
+	if e.send != nil {
+		s.McastBytes, s.McastChunks = e.send.bytes.Load(), e.send.sent.Load()
+	}
+	for _, r := range e.recvs {
+		s.Placed += r.placed.Load()
+		s.Copied += r.copied.Load()
+		s.Dropped += r.rx.Stats().Dropped
+	}
+	s.Peers = e.rel.Stats()
+	return s
+}

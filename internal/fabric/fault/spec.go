@@ -1,0 +1,55 @@
+// Package fault makes the multicast side of any fabric lose, duplicate and
+// reorder datagrams, for tests: the same faults from the same seed.
+package fault
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/allcast/allcast/internal/units"
+)
+
+// A Spec says which faults to inject. The zero Spec injects none.
+type Spec struct {
+	Drop, Dup, Reorder float64 // probabilities, for each datagram at each receiver
+	Seed               uint64
+}
+
+// Parse reads what ALLCAST_FAULT holds: drop=1%,dup=1%,reorder=5%,seed=7.
+func Parse(s string) (Spec, error) {
+	var spec Spec
+	if s == "" {
+		return spec, nil
+	}
+	for _, field := range strings.Split(s, ",") {
+		name, value, ok := strings.Cut(strings.TrimSpace(field), "=")
+		if !ok {
+			return Spec{}, fmt.Errorf("%q: want name=value: drop, dup, reorder or seed, as in drop=1%%,dup=1%%,reorder=5%%,seed=7", field)
+		}
+		var err error
+		var p units.Probability
+		switch name {
+		case "drop", "dup", "reorder":
+			p, err = units.ParseProbability(value)
+		case "seed":
+			spec.Seed, err = strconv.ParseUint(value, 10, 64)
+		default:
+			return Spec{}, fmt.Errorf("unknown fault %q: want drop, dup, reorder or seed", name)
+		}
+		if err != nil {
+			return Spec{}, fmt.Errorf("%s: %w", name, err)
+		}
+		switch name {
+		case "drop":
+			spec.Drop = float64(p)
+		case "dup":
+			spec.Dup = float64(p)
+		case "reorder":
+			spec.Reorder = float64(p)
+		}
+	}
+	return spec, nil
+}
+
+func (s Spec) none() bool { return s.Drop == 0 && s.Dup == 0 && s.Reorder == 0 }

@@ -1,0 +1,119 @@
+package model_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/allcast/allcast/internal/model"
+	"github.com/allcast/allcast/internal/p2p"
+)
+
+func testNet() model.Net {
+	return model.Net{Rate: 12.5, Latency: 500, Hops: 4, Chunk: 4096, Datagram: 78, Packet: 50, Multicast: true, Inc: true}
+}
+
+var chooseKinds = map[string]p2p.Kind{
+	"broadcast": p2p.Broadcast, "allgather": p2p.Allgather, "reduce-scatter": p2p.ReduceScatter, "allreduce": p2p.Allreduce, "barrier": p2p.Barrier,
+}
+
+// What makes no sense is an error, and takes no time.
+func TestChooseBadInput(t *testing.T) {
+	change := func(f func(*model.Net)) model.Net {
+		n := testNet()
+		f(&n)
+		return n
+	}
+	for what, x := range map[string]struct {
+		op  string
+		p   int
+		n   int64
+		net model.Net
+	}{
+		"operation": {"frobnicate", 4, 10, testNet()},
+		"ranks":     {"broadcast", 0, 10, testNet()},
+		"size":      {"broadcast", 4, -1, testNet()},
+		"chunk":     {"allgather", 4, 10, change(func(n *model.Net) { n.Chunk = 0 })},
+		"chunk < 0": {"allgather", 4, 10, change(func(n *model.Net) { n.Chunk = -1 })},
+		"rate":      {"allgather", 4, 10, change(func(n *model.Net) { n.Rate = 0 })},
+		"no rate":   {"allgather", 4, 10, change(func(n *model.Net) { n.Rate = math.NaN() })},
+		"latency":   {"allgather", 4, 10, change(func(n *model.Net) { n.Latency = -1 })},
+	} {
+		if c, err := model.Choose(x.op, x.p, x.n, x.net); err == nil {
+			t.Errorf("%s: %+v", what, c)
+		}
+	}
+}
+
+// Every estimate is a number, candidates come fastest first, what is chosen is
+// nearly the fastest, and the reason names it. Nothing is chosen that the network
+// does not have.
+func TestChoose(t *testing.T) {
+	for op := range chooseKinds {
+		for p := 1; p <= 40; p++ {
+			for _, n := range []int64{0, 1, 64, 4096, 4097, 1 << 20, 1 << 34} {
+				net := testNet()
+				net.Multicast, net.Inc = p%2 == 0, p%3 == 0
+				c, err := model.Choose(op, p, n, net)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, e := range c.All {
+					if math.IsNaN(e.NS) || math.IsInf(e.NS, 0) || e.NS < 0 || e.Sent < 0 || (i > 0 && e.NS < c.All[i-1].NS) {
+						t.Fatalf("%s of %d bytes on %d ranks: %+v", op, n, p, c.All)
+					}
+					if (e.Algo == "mcast" && !net.Multicast) || (e.Algo == "inc" && !net.Inc) {
+						t.Fatalf("%s: %s on %+v", op, e.Algo, net)
+					}
+				}
+				if c.NS > 1.05*c.All[0].NS || !strings.HasPrefix(c.Reason, c.Algo+": ") || strings.Contains(c.Reason, "NaN") {
+					t.Fatalf("%s of %d bytes on %d ranks: %+v", op, n, p, c)
+				}
+			}
+		}
+	}
+}
+
+// What the busiest rank is said to inject is what the plans send.
+func TestChooseSent(t *testing.T) {
+	const n = 4096 * 60
+	for op, kind := range chooseKinds {
+		for p := 1; p <= 24; p++ {
+			c, err := model.Choose(op, p, n, testNet())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range c.All {
+				if e.Algo == "mcast" || e.Algo == "inc" {
+					continue
+				}
+				want := float64(injected(t, kind, e, p, n))
+				// Blocks of an uneven cut differ by a chunk.
+				if slack := float64(p) * 2 * 4096; math.Abs(e.Sent-want) > slack {
+					t.Errorf("%s/%s on %d ranks: %.2f n, the plans send %.2f n", op, e.Algo, p, e.Sent/n, want/n)
+				}
+			}
+		}
+	}
+}
+
+// injected is what the busiest rank of a plan sends.
+func injected(t *testing.T, kind p2p.Kind, e model.Estimate, p int, n int64) (most int64) {
+	t.Helper()
+	s := p2p.Spec{Kind: kind, Size: p, Bytes: n, Segment: e.Segment, Align: 4096, Counts: make([]int64, p)}
+	for i := range s.Counts {
+		s.Counts[i] = n
+	}
+	for s.Rank = range p {
+		plan, err := p2p.New(e.Algo, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := int64(0)
+		for _, x := range plan.Sends {
+			sent += x.Len
+		}
+		most = max(most, sent)
+	}
+	return most
+}

@@ -1,0 +1,72 @@
+package world
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// place finds the interface to use and our address on it: the one that was named,
+// or the one over which rank 0 was reached.
+func (j *joining) place() error {
+	towards := j.session.LocalAddr().Unmap()
+	all, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInterface, err)
+	}
+	not, exclude := strings.CutPrefix(j.Interface, "^")
+	var names []string
+	var second *joining // an interface that would do
+	for i := range all {
+		ifi := &all[i]
+		names = append(names, ifi.Name)
+		if ifi.Flags&net.FlagUp == 0 || (exclude && ifi.Name == not) || (!exclude && j.Interface != "" && ifi.Name != j.Interface) {
+			continue
+		}
+		addr, here := pick(ifi, towards)
+		switch {
+		case !addr.IsValid():
+		case here:
+			j.ifi, j.local = ifi, addr
+			return nil
+		case second == nil && ifi.Flags&net.FlagLoopback == 0 || ifi.Name == j.Interface:
+			second = &joining{ifi: ifi, local: addr}
+		}
+	}
+	if second != nil && j.Interface != "" {
+		j.ifi, j.local = second.ifi, second.local
+		return nil
+	}
+	if j.Interface != "" {
+		return fmt.Errorf("%w: %q is not there, is down, or has no address of the right kind: there are %s", ErrInterface, j.Interface, strings.Join(names, ", "))
+	}
+	return fmt.Errorf("%w: none has the address %v, over which rank 0 was reached: name one with ALLCAST_IFNAME: %s", ErrInterface, towards, strings.Join(names, ", "))
+}
+
+// pick returns an interface's address of the same IP version, that very one if it
+// has it.
+func pick(ifi *net.Interface, want netip.Addr) (addr netip.Addr, here bool) {
+	list, err := ifi.Addrs()
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	for _, a := range list {
+		p, err := netip.ParsePrefix(a.String())
+		if err != nil {
+			continue
+		}
+		got := p.Addr().Unmap()
+		if got.WithZone("") == want.WithZone("") {
+			return want, true
+		}
+		// Any address of 127/8 is on the loopback interface.
+		if want.IsLoopback() && got.IsLoopback() && got.Is4() == want.Is4() {
+			return want, true
+		}
+		if !addr.IsValid() && got.Is4() == want.Is4() && !got.IsLinkLocalUnicast() {
+			addr = got
+		}
+	}
+	return addr, false
+}

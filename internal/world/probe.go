@@ -1,0 +1,133 @@
+package world
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// probeTime bounds how long the ranks try whether multicast arrives. Switches that
+// snoop on group membership need a moment to learn of a new group.
+const (
+	probeTime  = 2 * time.Second
+	probeEvery = 20 * time.Millisecond
+	probeComm  = 1<<32 - 1
+)
+
+// probe sees whether everybody hears everybody, on every subgroup, with datagrams
+// of full size.
+func (j *joining) probe(ctx context.Context) (why string, err error) {
+	token := binary.LittleEndian.Uint64(j.secret[len(j.secret)-16:])
+	subs := j.mc.Subgroups()
+	p := &prober{token: token, heard: make([]atomic.Bool, j.Size*subs), size: j.Size}
+	p.left.Store(int64((j.Size - 1) * subs))
+	p.all = make(chan struct{})
+	stop := make(chan struct{})
+	ended := make(chan struct{}, subs+1)
+	for sub := range subs {
+		go func() {
+			defer func() { ended <- struct{}{} }()
+			rx := j.mc.Receiver(sub)
+			s := &probeSink{p: p, sub: sub, self: j.Rank}
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if rx.Receive(s) != nil {
+					return
+				}
+			}
+		}()
+	}
+	go func() {
+		defer func() { ended <- struct{}{} }()
+		tick := time.NewTicker(probeEvery)
+		defer tick.Stop()
+		payload := make([]byte, j.mc.Caps().Chunk)
+		b := fabric.Batch{Headers: []fabric.Header{{Token: token, Comm: probeComm, Imm: uint32(j.Rank)}}, Payloads: [][]byte{payload}}
+		for {
+			for sub := range subs {
+				_ = j.mc.Sender(sub).Send(&b) // whoever does not hear it will say so
+			}
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	timer := time.NewTimer(probeTime)
+	defer timer.Stop()
+	select {
+	case <-p.all:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	// The others may not have heard us yet: go on sending until they have said.
+	var mine probeCard
+	for r := range j.Size {
+		for sub := range subs {
+			if r != j.Rank && !p.heard[r*subs+sub].Load() {
+				mine.Deaf = append(mine.Deaf, r)
+				break
+			}
+		}
+	}
+	cards, err := exchange(ctx, j.session, mine)
+	close(stop)
+	for sub := range subs {
+		j.mc.Receiver(sub).Wake()
+	}
+	for range subs + 1 {
+		<-ended
+	}
+	if err != nil {
+		return "", err
+	}
+	for r, c := range cards {
+		if len(c.Deaf) > 0 {
+			return fmt.Sprintf("rank %d did not hear rank %d within %v (interface %s, datagrams of %d bytes)", r, c.Deaf[0], probeTime, j.ifi.Name, j.mc.Caps().Chunk), nil
+		}
+	}
+	return "", nil
+}
+
+type probeCard struct {
+	Deaf []int // whom we did not hear
+}
+
+type prober struct {
+	token uint64
+	size  int
+	heard []atomic.Bool // by rank and subgroup
+	left  atomic.Int64
+	all   chan struct{}
+}
+
+// probeSink takes the probes of one subgroup.
+type probeSink struct {
+	p    *prober
+	sub  int
+	self int
+}
+
+func (s *probeSink) Expect([][]byte) int         { return 0 }
+func (s *probeSink) Arrived([]fabric.Header) int { return 0 }
+func (s *probeSink) Idle()                       {}
+
+func (s *probeSink) Chunk(h fabric.Header, _ []byte) {
+	r := int(h.Imm)
+	if h.Token != s.p.token || h.Comm != probeComm || r >= s.p.size || r == s.self {
+		return
+	}
+	subs := len(s.p.heard) / s.p.size
+	if !s.p.heard[r*subs+s.sub].Swap(true) && s.p.left.Add(-1) == 0 {
+		close(s.p.all)
+	}
+}

@@ -1,0 +1,258 @@
+// Package world brings the ranks of a job together: it finds out who they are,
+// agrees on what their network can do, tries whether multicast really arrives, and
+// starts the engine.
+package world
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/allcast/allcast/internal/engine"
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/fault"
+	"github.com/allcast/allcast/internal/fabric/ip"
+	"github.com/allcast/allcast/internal/rendezvous"
+)
+
+// Config says how to join. See the fields of allcast.Options.
+type Config struct {
+	Rank, Size  int
+	Addr        string // of rank 0's rendezvous
+	Key         []byte
+	Version     string
+	Interface   string // name, ^name for any but it, "": the one towards rank 0
+	Timeout     time.Duration
+	JoinTimeout time.Duration
+	Deadline    time.Duration
+	Subgroups   int
+	Chunk       int // 0: the largest that fits
+	TTL, DSCP   int
+	RecvBuffer  int
+	Plain       bool   // no GSO and GRO
+	NoMulticast string // set: do not try, for this reason
+	PSNBits     int
+	Pin         []int
+	Fault       fault.Spec
+	Log         *slog.Logger
+}
+
+// A World is a job that was joined.
+type World struct {
+	*engine.Engine
+	Rank, Size  int
+	NoMulticast string // why there is none; "": there is
+	Features    ip.Features
+	Interface   string
+	Local       netip.Addr
+	Loopback    bool // all traffic stays on this machine
+}
+
+// card is what a rank tells the others about itself.
+type card struct {
+	Addr      string // where it listens
+	Chunk     int    // largest that fits its interface
+	Subgroups int
+	V6        bool
+	Error     string // why it cannot go on
+	NoMcast   string // why it has no multicast
+	Asked     int    // chunk that was asked for
+}
+
+// Join meets the others and starts the engine.
+func Join(ctx context.Context, cfg Config) (*World, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s, err := rendezvous.Join(ctx, rendezvous.Config{
+		Rank: cfg.Rank, Size: cfg.Size, Addr: cfg.Addr, Key: cfg.Key, Timeout: cfg.JoinTimeout, Version: cfg.Version,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	j := &joining{Config: cfg, session: s}
+	w, err := j.join(ctx)
+	if err != nil {
+		j.undo()
+	}
+	return w, err
+}
+
+type joining struct {
+	Config
+	session *rendezvous.Session
+	ifi     *net.Interface
+	local   netip.Addr
+	secret  []byte
+	ln      net.Listener
+	mc      *ip.Multicast
+}
+
+func (j *joining) undo() {
+	if j.ln != nil {
+		_ = j.ln.Close()
+	}
+	if j.mc != nil {
+		_ = j.mc.Close()
+	}
+}
+
+func (j *joining) join(ctx context.Context) (*World, error) {
+	var mine card
+	mine.Asked = j.Chunk
+	err := j.place()
+	if err == nil {
+		j.ln, err = ip.Listen(j.local)
+	}
+	if err != nil {
+		mine.Error = err.Error()
+	} else {
+		mine.Addr, mine.V6 = j.ln.Addr().String(), j.local.Is6() && !j.local.Is4In6()
+		mine.Chunk, mine.Subgroups, mine.NoMcast = ip.MaxPayload(j.ifi.MTU, mine.V6), max(1, j.Subgroups), j.NoMulticast
+	}
+	cards, err := exchange(ctx, j.session, mine)
+	if err != nil {
+		return nil, err
+	}
+	addrs, chunk, why, err := agree(cards)
+	if err != nil {
+		return nil, err
+	}
+	j.derive()
+	if j.Size > 1 {
+		if why == "" {
+			why, err = j.openMulticast(ctx, chunk)
+		}
+		if err == nil && why == "" {
+			why, err = j.probe(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+	} else if why == "" {
+		why = "there is only one rank"
+	}
+	if why != "" && j.mc != nil {
+		_ = j.mc.Close()
+		j.mc = nil
+	}
+	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: why, Interface: j.ifi.Name, Local: j.local, Loopback: j.local.IsLoopback()}
+	ec := engine.Config{
+		Rank: j.Rank, Size: j.Size, Secret: j.secret, Timeout: j.Timeout, Deadline: j.Deadline, PSNBits: j.PSNBits, Pin: j.Pin, Log: j.Log,
+		Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
+			return ip.NewTCP(ip.TCPConfig{
+				Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local, Log: j.Log,
+			}, h)
+		},
+	}
+	if j.mc != nil {
+		w.Features = j.mc.Features()
+		ec.Multicast = fault.Wrap(j.mc, j.Fault, j.Rank)
+	}
+	if w.Engine, err = engine.New(ec); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// derive makes the job's secret from its key and the session's seed.
+func (j *joining) derive() {
+	seed := j.session.Seed()
+	mac := hmac.New(sha256.New, j.Key)
+	mac.Write(seed[:])
+	j.secret = mac.Sum([]byte("allcast job "))
+}
+
+// exchange gives everybody a card and gets everybody's.
+func exchange[T any](ctx context.Context, s *rendezvous.Session, mine T) ([]T, error) {
+	blob, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := s.Exchange(ctx, blob)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, len(blobs))
+	for r, b := range blobs {
+		if err := json.Unmarshal(b, &all[r]); err != nil {
+			return nil, fmt.Errorf("rank %d sent a card that does not decode: %w", r, err)
+		}
+	}
+	return all, nil
+}
+
+// agree finds what suits everybody; all ranks come to the same result.
+func agree(cards []card) (addrs []string, chunk int, noMcast string, err error) {
+	chunk = cards[0].Chunk
+	for r, c := range cards {
+		switch {
+		case c.Error != "":
+			return nil, 0, "", fmt.Errorf("rank %d cannot take part: %s", r, c.Error)
+		case c.V6 != cards[0].V6:
+			return nil, 0, "", fmt.Errorf("rank %d uses another IP version than rank 0: set MASTER_ADDR or the interface so that all use the same", r)
+		case c.Subgroups != cards[0].Subgroups || c.Asked != cards[0].Asked:
+			return nil, 0, "", fmt.Errorf("rank %d was started with other options than rank 0 (%d and %d subgroups, chunks of %d and %d bytes): use the same on all ranks",
+				r, c.Subgroups, cards[0].Subgroups, c.Asked, cards[0].Asked)
+		case c.NoMcast != "" && noMcast == "":
+			noMcast = c.NoMcast
+		}
+		chunk = min(chunk, c.Chunk)
+		addrs = append(addrs, c.Addr)
+	}
+	if a := cards[0].Asked; a > chunk && len(cards) > 1 && noMcast == "" {
+		return nil, 0, "", fmt.Errorf("a chunk of %d bytes does not fit the network: at most %d do", a, chunk)
+	} else if a > 0 {
+		chunk = min(a, chunk)
+	}
+	return addrs, chunk, noMcast, nil
+}
+
+// openMulticast opens the groups; where a port is taken on some machine, others
+// are tried.
+func (j *joining) openMulticast(ctx context.Context, chunk int) (why string, err error) {
+	seed := binary.LittleEndian.Uint64(j.secret[len(j.secret)-8:])
+	for try := range uint64(3) {
+		var mine card
+		var openErr error
+		j.mc, openErr = ip.OpenMulticast(ip.McastConfig{
+			Interface: j.ifi, Local: j.local, Groups: ip.GroupsFor(seed+try, max(1, j.Subgroups), j.local.Is6()),
+			Chunk: chunk, TTL: j.TTL, DSCP: j.DSCP, RecvBuffer: j.RecvBuffer, Plain: j.Plain,
+		})
+		if openErr != nil {
+			j.mc, mine.NoMcast = nil, openErr.Error()
+		}
+		cards, err := exchange(ctx, j.session, mine)
+		if err != nil {
+			return "", err
+		}
+		var failed []string
+		for r, c := range cards {
+			if c.NoMcast != "" {
+				failed = append(failed, fmt.Sprintf("rank %d: %s", r, c.NoMcast))
+			}
+		}
+		if len(failed) == 0 {
+			return "", nil
+		}
+		why = strings.Join(failed[:min(3, len(failed))], "; ")
+		if j.mc != nil {
+			_ = j.mc.Close()
+			j.mc = nil
+		}
+	}
+	return why, nil
+}
+
+// ErrInterface marks an interface that cannot be used.
+var ErrInterface = errors.New("no usable network interface")

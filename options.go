@@ -1,0 +1,194 @@
+package allcast
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric/fault"
+	"github.com/allcast/allcast/internal/rendezvous"
+	"github.com/allcast/allcast/internal/units"
+	"github.com/allcast/allcast/internal/world"
+)
+
+// Version is what ranks compare when they meet: they must all run the same.
+const Version = "0.4.0"
+
+// Options say how to join a job. The zero value takes everything from the
+// environment: rank, size and address from the variables that torchrun, Open MPI,
+// PMI or Slurm set, the rest from ALLCAST_KEY, ALLCAST_IFNAME, ALLCAST_TUNING,
+// ALLCAST_TIMEOUT, ALLCAST_DEBUG and ALLCAST_FAULT. What is set here counts more.
+type Options struct {
+	// Rank, Size and Addr (host:port of rank 0) describe the job, if Size is not 0.
+	Rank, Size int
+	Addr       string
+
+	// Key authenticates the ranks to each other. It is the same on all of them, and at
+	// least 16 bytes.
+	Key []byte
+
+	// Interface names the network interface to use, "^name" any but that one. By
+	// default it is the one over which rank 0 is reached.
+	Interface string
+
+	// Timeout is how long a rank may be silent before it is declared lost (10 s).
+	Timeout time.Duration
+
+	// JoinTimeout is how long Join waits for all ranks (60 s).
+	JoinTimeout time.Duration
+
+	// Deadline, if not 0, bounds every operation from its start on.
+	Deadline time.Duration
+
+	// Subgroups is how many multicast groups to open (1): operations may spread over
+	// so many trees and receive workers.
+	Subgroups int
+
+	// Chunk is the payload of a datagram; 0 is the largest that fits the network.
+	Chunk int
+
+	// TTL and DSCP of multicast datagrams. TTL 0: 1 on loopback, 16 elsewhere.
+	TTL, DSCP int
+
+	// ReceiveBuffer is the socket buffer to ask for, in bytes (8 MiB).
+	ReceiveBuffer int
+
+	// PlainSockets turns segmentation offload (UDP_SEGMENT, UDP_GRO) off.
+	PlainSockets bool
+
+	// NoMulticast does without multicast.
+	NoMulticast bool
+
+	// Tuning picks algorithms by operation and size: see ALLCAST_TUNING in the manual.
+	Tuning string
+
+	// Processors that workers are bound to; none by default.
+	Pin []int
+
+	// Logger gets what people should know. By default warnings go to standard
+	// error, more with ALLCAST_DEBUG.
+	Logger *slog.Logger
+
+	fault string
+}
+
+// ErrOptions marks options or variables that make no sense.
+var ErrOptions = errors.New("bad options")
+
+func optionError(format string, args ...any) error {
+	return fmt.Errorf("allcast: %w: %w", ErrOptions, fmt.Errorf(format, args...))
+}
+
+// settle completes the options from the environment.
+func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tuning, error) {
+	var none world.Config
+	cfg := world.Config{
+		Rank: o.Rank, Size: o.Size, Addr: o.Addr, Key: o.Key, Interface: o.Interface, Timeout: o.Timeout, JoinTimeout: o.JoinTimeout,
+		Deadline: o.Deadline, Subgroups: o.Subgroups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP, RecvBuffer: o.ReceiveBuffer,
+		Plain: o.PlainSockets, Pin: o.Pin, Log: o.Logger, Version: Version,
+	}
+	if o.NoMulticast {
+		cfg.NoMulticast = "it was turned off"
+	}
+	if o.Size == 0 {
+		env, found, err := rendezvous.FromEnv(lookup)
+		if err != nil {
+			return none, nil, fmt.Errorf("allcast: %w", err)
+		}
+		if !found {
+			return none, nil, optionError("no rank variables in the environment: start the program with torchrun, mpirun, srun or \"allcast run -n RANKS -- PROGRAM\", or set Options.Rank, Size and Addr")
+		}
+		cfg.Rank, cfg.Size, cfg.Addr = env.Rank, env.Size, env.Addr
+	}
+	get := func(name string) string { v, _ := lookup(name); return v }
+	if cfg.Key == nil {
+		var err error
+		if cfg.Key, err = rendezvous.Key(lookup); err != nil {
+			return none, nil, fmt.Errorf("allcast: %w", err)
+		}
+	}
+	if cfg.Interface == "" {
+		cfg.Interface = get("ALLCAST_IFNAME")
+	}
+	if cfg.Log == nil {
+		log, err := logger(get("ALLCAST_DEBUG"), cfg.Rank)
+		if err != nil {
+			return none, nil, err
+		}
+		cfg.Log = log
+	}
+	if v := get("ALLCAST_TIMEOUT"); v != "" && cfg.Timeout == 0 {
+		d, err := time.ParseDuration(v)
+		if err != nil || d <= 0 {
+			return none, nil, optionError("ALLCAST_TIMEOUT=%q: want a duration such as 10s", v)
+		}
+		cfg.Timeout = d
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 10 * time.Second
+	}
+	spec := o.fault
+	if spec == "" {
+		spec = get("ALLCAST_FAULT")
+	}
+	var err error
+	if cfg.Fault, err = fault.Parse(spec); err != nil {
+		return none, nil, optionError("ALLCAST_FAULT: %w", err)
+	}
+	name, spec := "Options.Tuning", o.Tuning
+	if spec == "" {
+		name, spec = "ALLCAST_TUNING", get("ALLCAST_TUNING")
+	}
+	tune, err := parseTuning(spec)
+	if err != nil {
+		return none, nil, optionError("%s: %w", name, err)
+	}
+	return cfg, tune, check(cfg)
+}
+
+func check(c world.Config) error {
+	switch {
+	case c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size:
+		return optionError("rank %d of %d", c.Rank, c.Size)
+	case c.Size > 1 && c.Addr == "":
+		return optionError("no address of rank 0: set Options.Addr or MASTER_ADDR and MASTER_PORT")
+	case c.Key != nil && len(c.Key) < 16:
+		return optionError("a key of %d bytes: want at least 16", len(c.Key))
+	case c.Timeout < 0 || c.JoinTimeout < 0 || c.Deadline < 0:
+		return optionError("a negative duration")
+	case c.Subgroups < 0 || c.Subgroups > maxSubgroups:
+		return optionError("%d subgroups: want 1 to %d", c.Subgroups, maxSubgroups)
+	case c.Chunk < 0 || c.TTL < 0 || c.TTL > 255 || c.DSCP < 0 || c.DSCP > 63 || c.RecvBuffer < 0:
+		return optionError("chunk %d, TTL %d, DSCP %d, receive buffer %d: want at least 0, 0 to 255, 0 to 63, at least 0", c.Chunk, c.TTL, c.DSCP, c.RecvBuffer)
+	}
+	return nil
+}
+
+// maxSubgroups is how many groups a process opens at most: each has a socket and a
+// worker.
+const maxSubgroups = 64
+
+func logger(level string, rank int) (*slog.Logger, error) {
+	l := slog.LevelWarn
+	switch level {
+	case "", "warn":
+	case "info":
+		l = slog.LevelInfo
+	case "debug":
+		l = slog.LevelDebug
+	case "trace":
+		l = slog.LevelDebug - 4
+	default:
+		return nil, optionError("ALLCAST_DEBUG=%q: want warn, info, debug or trace", level)
+	}
+	h := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})
+	return slog.New(h).With("allcast", "rank "+fmt.Sprint(rank)), nil
+}
+
+// size reads a size as people write it.
+func size(s string) (int64, error) {
+	n, err := units.ParseSize(s)
+	return int64(n), err
+}

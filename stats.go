@@ -1,0 +1,36 @@
+package allcast
+
+// Stats counts what this process did since it joined, on all its communicators.
+type Stats struct {
+	SentBytes       uint64 // handed to the network, our headers included
+	McastBytes      uint64 // of these, by multicast
+	ReceivedChunks  uint64 // by multicast
+	CopiedChunks    uint64 // of these, not received where they belong
+	RepairedBytes   uint64 // fetched because multicast did not deliver them
+	RepairedChunks  uint64
+	LateChunks      uint64 // came by multicast after they had been asked for
+	DuplicateChunks uint64
+	ForeignChunks   uint64 // strangers' and old datagrams: ignored
+	DroppedChunks   uint64 // by our full receive queue, or by ALLCAST_FAULT
+	Peers           map[int]PeerStats
+}
+
+// PeerStats counts the reliable traffic with one rank of the world.
+type PeerStats struct {
+	SentBytes, ReceivedBytes uint64
+}
+
+// Stats returns the counters.
+func (c *Comm) Stats() Stats {
+	e := c.job.Engine.Stats()
+	s := Stats{
+		SentBytes: e.SentBytes(), McastBytes: e.McastBytes, ReceivedChunks: e.Placed, CopiedChunks: e.Copied,
+		RepairedBytes: e.RepairedBytes, RepairedChunks: e.Repaired, LateChunks: e.Late,
+		DuplicateChunks: e.Duplicates, ForeignChunks: e.Foreign + e.Stale, DroppedChunks: e.Dropped,
+		Peers: map[int]PeerStats{},
+	}
+	for r, p := range e.Peers {
+		s.Peers[r] = PeerStats{SentBytes: p.Sent, ReceivedBytes: p.Received}
+	}
+	return s
+}
