@@ -47,7 +47,7 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 	if err != nil {
 		return nil, fmt.Errorf("allcast: join as rank %d of %d: %w", cfg.Rank, cfg.Size, err)
 	}
-	j := &job{World: w, tuning: tune, timeout: cfg.Timeout, nextID: 1}
+	j := &job{World: w, tuning: tune, timeout: cfg.Timeout, nextID: engine.FirstComm}
 	c := &Comm{job: j, id: engine.World, name: "world", rank: cfg.Rank, members: make([]int, cfg.Size)}
 	for i := range c.members {
 		c.members[i] = i
@@ -97,7 +97,7 @@ func (c *Comm) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.job.timeout)
 	defer cancel()
 	// How it ends does not matter: either all are here, or there is nobody to wait for.
-	if r, err := c.job.Start(c.id, engine.Call{Kind: protocol.BarrierCall, Algo: "dissemination"}); err == nil {
+	if r, err := c.job.Start(engine.Exit, engine.Call{Kind: protocol.BarrierCall, Algo: "dissemination"}); err == nil {
 		select {
 		case <-r.Done():
 		case <-ctx.Done():

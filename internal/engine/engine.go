@@ -106,8 +106,10 @@ func New(cfg Config) (*Engine, error) {
 	e.node = node.New(0, nc)
 	// There before any peer can reach us: a message for a communicator that is not
 	// known is lost.
-	if err := e.addComm(World, "world", e.everybody()); err != nil {
-		return nil, err
+	for id, name := range []string{World: "world", Exit: "exit"} {
+		if err := e.addComm(uint32(id), name, e.everybody()); err != nil {
+			return nil, err
+		}
 	}
 	if e.rel, err = cfg.Reliable((*handler)(e)); err != nil {
 		return nil, err
@@ -145,8 +147,7 @@ func (e *Engine) loop() {
 		e.act()
 		at := e.node.NextTimer()
 		if now := e.now(); at <= now {
-			e.node.Timer(now)
-			e.act()
+			e.timer(now)
 			continue
 		} else if worked || !e.tasks.sleep() {
 			continue
@@ -162,6 +163,16 @@ func (e *Engine) loop() {
 		}
 		e.tasks.sleeping.Store(false)
 	}
+}
+
+// timer lets the node look at the clock. What waits in a receive queue because its
+// worker has not had its turn on a busy machine is not lost.
+func (e *Engine) timer(now protocol.Time) {
+	if slices.ContainsFunc(e.recvs, func(r *receiver) bool { return r.rx.Pending() }) {
+		e.node.Queued(now)
+	}
+	e.node.Timer(now)
+	e.act()
 }
 
 func (e *Engine) handle(t *task) {
@@ -230,8 +241,13 @@ func (e *Engine) do(f func()) bool {
 	}
 }
 
-// World is the communicator of all ranks, which is always there.
-const World = 0
+// Communicators of all ranks, which are always there. Exit is for leaving: who
+// leaves while others go on is not mistaken for one who made another call.
+const (
+	World = iota
+	Exit
+	FirstComm // ids from here on are free
+)
 
 func (e *Engine) everybody() []int {
 	all := make([]int, e.cfg.Size)

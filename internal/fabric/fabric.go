@@ -78,6 +78,8 @@ type Receiver interface {
 	// Wake makes a Receive that waits return, or else the next one. Any goroutine
 	// may call it.
 	Wake()
+	// Pending reports whether datagrams wait in the queue. Any goroutine may call it.
+	Pending() bool
 	Stats() ReceiverStats
 }
 

@@ -127,7 +127,7 @@ func (c *comm) index(size int) error {
 // rankOf is the rank of a process in this communicator.
 func (c *comm) rankOf(world int) (rank int, member bool) {
 	if c.fromWorld == nil {
-		return world, world < len(c.members)
+		return world, world >= 0 && world < len(c.members)
 	}
 	rank, member = c.fromWorld[world]
 	return rank, member
@@ -175,7 +175,7 @@ func (n *Node) begin(now protocol.Time, c *comm, k *call) {
 		st.pp = p2p.NewOp(p2p.Config{Plan: k.p2p, Comm: c.id, Seq: seq})
 		st.op = st.pp
 	case k.inc != nil:
-		st.inc = p2p.NewIncOp(k.inc)
+		st.inc = p2p.NewIncOp(k.inc).Numbered(c.id, seq)
 		st.op = st.inc
 	default:
 		open.Geometry = k.plan[k.round]
@@ -212,6 +212,10 @@ func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 		return
 	}
 	if st := c.find(m.Seq); st != nil {
+		if st.greetedOtherwise(m) {
+			n.breakBy(c, verdict{culprit: c.members[from], reason: Mismatch, seq: m.Seq}, -1)
+			return
+		}
 		n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvMsg, From: from, Msg: m}, n.steps[:0]))
 		return
 	}
@@ -234,6 +238,19 @@ func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 	c.early[m.Seq] = append(c.early[m.Seq], earlyMsg{from, *m})
 	c.nEarly++
 	c.earlyOf[from]++
+}
+
+// greetedOtherwise reports whether a peer began the operation in a way that this
+// one does not: one of them multicasts, the other does not. Neither would ever
+// answer the other.
+func (st *opState) greetedOtherwise(m *protocol.Msg) bool {
+	if st.op.Phase() == protocol.Failed {
+		return false
+	}
+	if st.mc != nil {
+		return m.Kind == protocol.MsgReady
+	}
+	return m.Kind == protocol.MsgBarrier
 }
 
 // do turns an operation's actions into the node's.

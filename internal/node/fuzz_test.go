@@ -2,8 +2,10 @@ package node
 
 import (
 	"encoding/binary"
+	"errors"
 	"testing"
 
+	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
@@ -25,10 +27,13 @@ func FuzzNode(f *testing.F) {
 		{Kind: protocol.MsgFetch, Ranges: []protocol.Range{{PSN: 1, N: 2}}},
 		{Kind: protocol.MsgAvail, Ranges: []protocol.Range{{PSN: 1, N: 2}}},
 		{Kind: protocol.MsgMark, Rank: 1, Counts: []uint32{1}},
+		{Kind: protocol.MsgReady, Digest: fuzzRing(f, 3).Digest},
 	} {
 		b := protocol.AppendMsg(nil, &m)
 		one := append([]byte{0, 2, byte(len(b))}, b...)
 		f.Add(append(append([]byte{5, 6}, one...), 6, 2, 200, 2, 200, 6))
+		f.Add(append(append([]byte{7, 6}, one...), 6, 9, 2, 0, 0, 0, 5, 6, 9, 2, 0, 0, 1, 5, 6))
+		f.Add(append(append([]byte{8, 8, 6}, one...), 6, 10, 0, 0, 8, 4, 6))
 		seed = append(append(seed, one...), 6)
 	}
 	f.Add(append([]byte{5, 5}, seed...))
@@ -59,7 +64,7 @@ type fuzzed struct {
 	plan    []*protocol.Geometry
 	started uint64
 	ended   map[uint64]int
-	todo    []Action // Multicast, Read, Quiesce, Closed
+	todo    []Action // Multicast, Read, Put, Reduce, Quiesce, Closed
 }
 
 func newFuzzed(t *testing.T) *fuzzed {
@@ -78,7 +83,7 @@ func newFuzzed(t *testing.T) *fuzzed {
 // step takes what happens next from the input and returns the rest of it.
 func (z *fuzzed) step(what byte, in []byte) []byte {
 	arg := make([]byte, 7)
-	switch what % 7 {
+	switch what % 11 {
 	case 0:
 		n := copy(arg[:2], in)
 		in = in[n:]
@@ -111,10 +116,46 @@ func (z *fuzzed) step(what byte, in []byte) []byte {
 			z.t.Fatal(err)
 		}
 		z.started++
+	case 7, 8:
+		z.startOther(what%11 == 8)
+	case 9:
+		n := copy(arg[:5], in)
+		z.n.Data(z.now, int(int8(arg[0])), uint32(arg[1]%3), uint64(arg[2]), uint32(arg[3]), int64(arg[4]))
+		return in[n:]
+	case 10:
+		n := copy(arg[:4], in)
+		z.n.Result(z.now, uint32(arg[0]%3), uint64(arg[1]), int64(int8(arg[2])), int64(int8(arg[3])))
+		return in[n:]
 	default:
 		z.carryOut()
 	}
 	return in
+}
+
+// fuzzRing is a plan of four ranks.
+func fuzzRing(t tb, rank int) *p2p.Plan {
+	p, err := p2p.New("ring", p2p.Spec{Kind: p2p.Allreduce, Rank: rank, Size: 4, Bytes: 20})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return p
+}
+
+// startOther begins a call that does not multicast: a plan, or a reduction.
+func (z *fuzzed) startOther(inc bool) {
+	comm := uint32(z.started % 2)
+	rank := z.n.comms[comm].rank
+	err := z.n.StartPlan(z.now, comm, z.started, fuzzRing(z.t, rank))
+	if inc {
+		z.started++
+		err = errors.Join(err, z.n.StartReduction(z.now, comm, z.started, &p2p.Reduction{
+			Kind: p2p.ReduceScatter, Rank: rank, Size: 4, Counts: []int64{8, 8, 8, 8}, Chunk: 4,
+		}))
+	}
+	if err != nil {
+		z.t.Fatal(err)
+	}
+	z.started++
 }
 
 func (z *fuzzed) abort(comm uint32) {
@@ -131,7 +172,7 @@ func (z *fuzzed) act() {
 				if z.ended[a.Req]++; z.ended[a.Req] > 1 {
 					z.t.Fatalf("request %d ended again: %v", a.Req, a.Err)
 				}
-			case Multicast, Read, Quiesce, Closed:
+			case Multicast, Read, Put, Reduce, Quiesce, Closed:
 				z.todo = append(z.todo, a)
 			}
 		}
@@ -145,6 +186,8 @@ func (z *fuzzed) carryOut() {
 		switch a.Kind {
 		case Multicast:
 			z.n.Sent(z.now, a.Comm, a.Seq, a.N)
+		case Put, Reduce:
+			z.n.Sent(z.now, a.Comm, a.Seq, 1)
 		case Read:
 			z.n.ReadDone(z.now, a.Comm, a.Seq, a.Sub, a.PSN, a.N)
 		case Quiesce:
@@ -168,5 +211,8 @@ func (z *fuzzed) end() {
 	}
 	if n := z.n.pool.Lent(); n != 0 {
 		z.t.Fatalf("%d places did not come back", n)
+	}
+	if n := z.n.others; n != 0 {
+		z.t.Fatalf("%d operations are counted that have ended", n)
 	}
 }

@@ -140,6 +140,9 @@ func (n *Node) StartPlan(now protocol.Time, comm uint32, req uint64, p *p2p.Plan
 
 // StartReduction begins a call that the network carries out.
 func (n *Node) StartReduction(now protocol.Time, comm uint32, req uint64, r *p2p.Reduction) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
 	return n.startAs(now, comm, r.Rank, r.Size, &call{req: req, kind: r.Kind, inc: r, rounds: 1})
 }
 
@@ -301,6 +304,10 @@ func (n *Node) step(now protocol.Time, comm uint32, seq uint64, ev protocol.Even
 
 // Message takes a reliable message from a world rank.
 func (n *Node) Message(now protocol.Time, from int, m *protocol.Msg) {
+	if from < 0 || from >= n.cfg.Size {
+		n.stats.Stale++
+		return
+	}
 	n.live.heard(now, from)
 	if n.live.dead[from] {
 		return // declared lost: too late to change its mind

@@ -30,6 +30,9 @@ func (o *Op) cutoffAt() Time {
 	return max(o.barrierAt, o.progressAt, o.allSentAt, o.cutAt) + slack
 }
 
+// Queued learns that datagrams wait to be received: that counts as progress.
+func (o *Op) Queued(now Time) { o.progressAt = max(o.progressAt, now) }
+
 // cutoff asks the left neighbour for every chunk that was sent and is not here.
 func (o *Op) cutoff(now Time, out []Action) []Action {
 	o.cutAt = now

@@ -1,0 +1,295 @@
+package allcast_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/allcast/allcast"
+)
+
+// sizes are those at which chunks, segments and blocks end.
+var sizes = []int{0, 1, 4095, 4096, 4097, 1<<20 + 13}
+
+// each runs a test for several numbers of ranks and every algorithm of an
+// operation.
+func each(t *testing.T, op string, o allcast.Options, f func(ctx context.Context, c *allcast.Comm, algo string) error) {
+	t.Helper()
+	for _, size := range []int{1, 2, 3, 5, 8} {
+		t.Run(fmt.Sprintf("P=%d", size), func(t *testing.T) {
+			ranks(t, size, o, func(ctx context.Context, c *allcast.Comm) error {
+				for _, algo := range allcast.Algorithms(op) {
+					if err := f(ctx, c, algo); err != nil {
+						return fmt.Errorf("%s by %s: %w", op, algo, err)
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// ran waits for a request and sees that it ran what was asked for.
+func ran(ctx context.Context, r *allcast.Request, err error, algo string) error {
+	if err != nil {
+		return err
+	}
+	if err := r.Wait(ctx); err != nil {
+		return err
+	}
+	if got := r.Info().Algorithm; got != algo {
+		return fmt.Errorf("%s ran", got)
+	}
+	return nil
+}
+
+func gathered(seed uint64, size, n int) []byte {
+	var want []byte
+	for r := range size {
+		want = append(want, pattern(seed, r, n)...)
+	}
+	return want
+}
+
+func TestAllgather(t *testing.T) {
+	each(t, "allgather", allcast.Options{}, func(ctx context.Context, c *allcast.Comm, algo string) error {
+		for i, n := range sizes {
+			want := gathered(uint64(i), c.Size(), n)
+			got := make([]byte, c.Size()*n)
+			r, err := c.StartAllgather(pattern(uint64(i), c.Rank(), n), got, allcast.WithAlgorithm(algo))
+			if err := ran(ctx, r, err, algo); err != nil {
+				return fmt.Errorf("%d bytes: %w", n, err)
+			}
+			if !bytes.Equal(got, want) {
+				return fmt.Errorf("%d bytes: wrong data", n)
+			}
+			// In place.
+			got = make([]byte, c.Size()*n)
+			copy(got[c.Rank()*n:], pattern(uint64(i), c.Rank(), n))
+			if err := c.Allgather(ctx, nil, got, allcast.WithAlgorithm(algo)); err != nil {
+				return err
+			}
+			if !bytes.Equal(got, want) {
+				return fmt.Errorf("%d bytes in place: wrong data", n)
+			}
+		}
+		return nil
+	})
+}
+
+func TestAllgatherv(t *testing.T) {
+	each(t, "allgather", allcast.Options{}, func(ctx context.Context, c *allcast.Comm, algo string) error {
+		counts := make([]int, c.Size())
+		var want []byte
+		for r := range counts {
+			counts[r] = (r * 7919) % 20011
+			want = append(want, pattern(1, r, counts[r])...)
+		}
+		got := make([]byte, len(want))
+		if err := c.Allgatherv(ctx, pattern(1, c.Rank(), counts[c.Rank()]), got, counts, allcast.WithAlgorithm(algo)); err != nil {
+			return err
+		}
+		if !bytes.Equal(got, want) {
+			return fmt.Errorf("counts %v: wrong data", counts)
+		}
+		return nil
+	})
+}
+
+func TestShapesOfMulticast(t *testing.T) {
+	for _, size := range []int{2, 3, 5, 8} {
+		t.Run(fmt.Sprintf("P=%d", size), func(t *testing.T) {
+			ranks(t, size, allcast.Options{Subgroups: 4}, func(ctx context.Context, c *allcast.Comm) error {
+				for chains := 1; chains <= 3; chains++ {
+					for subs := 1; subs <= 4; subs++ {
+						for i, n := range sizes {
+							opts := []allcast.CallOption{allcast.WithAlgorithm("mcast"), allcast.WithChains(chains), allcast.WithSubgroups(subs)}
+							got := make([]byte, size*n)
+							if err := c.Allgather(ctx, pattern(uint64(i), c.Rank(), n), got, opts...); err != nil {
+								return err
+							}
+							if !bytes.Equal(got, gathered(uint64(i), size, n)) {
+								return fmt.Errorf("allgather of %d bytes, %d chains, %d subgroups: wrong data", n, chains, subs)
+							}
+							buf := make([]byte, n)
+							root := (i + chains) % size
+							if c.Rank() == root {
+								copy(buf, pattern(uint64(i), root, n))
+							}
+							if err := c.Broadcast(ctx, buf, root, opts...); err != nil {
+								return err
+							}
+							if !bytes.Equal(buf, pattern(uint64(i), root, n)) {
+								return fmt.Errorf("broadcast of %d bytes, %d subgroups: wrong data", n, subs)
+							}
+						}
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestBroadcast(t *testing.T) {
+	each(t, "broadcast", allcast.Options{}, func(ctx context.Context, c *allcast.Comm, algo string) error {
+		for i, n := range sizes {
+			root := i % c.Size()
+			buf := make([]byte, n)
+			if c.Rank() == root {
+				copy(buf, pattern(uint64(i), root, n))
+			}
+			r, err := c.StartBroadcast(buf, root, allcast.WithAlgorithm(algo))
+			if err := ran(ctx, r, err, algo); err != nil {
+				return fmt.Errorf("%d bytes: %w", n, err)
+			}
+			if !bytes.Equal(buf, pattern(uint64(i), root, n)) {
+				return fmt.Errorf("%d bytes from %d: wrong data", n, root)
+			}
+		}
+		return nil
+	})
+}
+
+// numbers are float32 whose sums over few ranks are exact, so that every order of
+// summation gives the same.
+func numbers(seed uint64, rank, n int) []float32 {
+	b := pattern(seed, rank, 2*n)
+	f := make([]float32, n)
+	for i := range f {
+		f[i] = float32(int16(binary.LittleEndian.Uint16(b[2*i:])))
+	}
+	return f
+}
+
+func TestReduceScatter(t *testing.T) {
+	each(t, "reduce-scatter", allcast.Options{}, func(ctx context.Context, c *allcast.Comm, algo string) error {
+		for i, n := range []int{0, 1, 1023, 1 << 18} {
+			want := make([]float32, n)
+			for r := range c.Size() {
+				for k, x := range numbers(uint64(i), r, n*c.Size())[c.Rank()*n:][:n] {
+					want[k] += x
+				}
+			}
+			send := numbers(uint64(i), c.Rank(), n*c.Size())
+			got := make([]float32, n)
+			if err := allcast.ReduceScatterSlice(ctx, c, send, got, allcast.Sum, allcast.WithAlgorithm(algo)); err != nil {
+				return err
+			}
+			if !bytes.Equal(allcast.Bytes(got), allcast.Bytes(want)) {
+				return fmt.Errorf("%d elements: wrong data", n)
+			}
+			// In place: into our part of the input.
+			part := send[c.Rank()*n : (c.Rank()+1)*n]
+			if err := allcast.ReduceScatterSlice(ctx, c, send, part, allcast.Average, allcast.WithAlgorithm(algo)); err != nil {
+				return err
+			}
+			for k := range want {
+				if part[k] != want[k]/float32(c.Size()) {
+					return fmt.Errorf("%d elements in place: wrong average at %d", n, k)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func TestAllreduce(t *testing.T) {
+	each(t, "allreduce", allcast.Options{}, func(ctx context.Context, c *allcast.Comm, algo string) error {
+		for i, n := range []int{0, 1, 1023, 1<<18 + 1} {
+			sum, most := make([]float32, n), make([]float32, n)
+			for k := range most {
+				most[k] = float32(math.Inf(-1))
+			}
+			for r := range c.Size() {
+				for k, x := range numbers(uint64(i), r, n) {
+					sum[k] += x
+					most[k] = max(most[k], x)
+				}
+			}
+			mine := numbers(uint64(i), c.Rank(), n)
+			got := make([]float32, n)
+			if err := allcast.AllreduceSlice(ctx, c, mine, got, allcast.Sum, allcast.WithAlgorithm(algo)); err != nil {
+				return err
+			}
+			if !bytes.Equal(allcast.Bytes(got), allcast.Bytes(sum)) {
+				return fmt.Errorf("%d elements: wrong sum", n)
+			}
+			if err := allcast.AllreduceSlice(ctx, c, nil, mine, allcast.Max, allcast.WithAlgorithm(algo)); err != nil {
+				return err
+			}
+			if !bytes.Equal(allcast.Bytes(mine), allcast.Bytes(most)) {
+				return fmt.Errorf("%d elements in place: wrong maximum", n)
+			}
+		}
+		return nil
+	})
+}
+
+func TestManyInFlight(t *testing.T) {
+	const comms, flight, n = 8, 4, 100_003
+	ranks(t, 4, allcast.Options{Subgroups: 2}, func(ctx context.Context, world *allcast.Comm) error {
+		type pending struct {
+			r    *allcast.Request
+			got  []byte
+			seed uint64
+		}
+		var all []pending
+		for k := range comms {
+			c, err := world.Dup(ctx)
+			if err != nil {
+				return err
+			}
+			for i := range flight {
+				p := pending{got: make([]byte, world.Size()*n), seed: uint64(k*flight + i)}
+				p.r, err = c.StartAllgather(pattern(p.seed, c.Rank(), n), p.got, allcast.WithAlgorithm("mcast"), allcast.WithSubgroups(1+i%2), allcast.WithChains(1+k%3))
+				if err != nil {
+					return err
+				}
+				all = append(all, p)
+			}
+		}
+		for _, p := range all {
+			if err := p.r.Wait(ctx); err != nil {
+				return err
+			}
+			if !bytes.Equal(p.got, gathered(p.seed, world.Size(), n)) {
+				return fmt.Errorf("operation %d: wrong data", p.seed)
+			}
+		}
+		return nil
+	})
+}
+
+func TestSplit(t *testing.T) {
+	ranks(t, 7, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+		color := world.Rank() % 3
+		if color == 2 {
+			color = allcast.NoColor
+		}
+		// Backwards, so that ranks differ from those of the world.
+		c, err := world.Split(ctx, color, -world.Rank())
+		if err != nil || c == nil {
+			if color != allcast.NoColor {
+				return fmt.Errorf("color %d: %v, %w", color, c, err)
+			}
+			return err
+		}
+		// Both halves split again, and get the same ids: their datagrams must not mix.
+		if c, err = c.Dup(ctx); err != nil {
+			return err
+		}
+		const n = 50_000
+		got := make([]byte, n*c.Size())
+		if err := c.Allgather(ctx, pattern(uint64(color), c.Rank(), n), got, allcast.WithAlgorithm("mcast")); err != nil {
+			return err
+		}
+		if !bytes.Equal(got, gathered(uint64(color), c.Size(), n)) {
+			return fmt.Errorf("color %d: wrong data", color)
+		}
+		return nil
+	})
+}
