@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"time"
 
@@ -71,7 +72,7 @@ type Options struct {
 	// error, more with ALLCAST_DEBUG.
 	Logger *slog.Logger
 
-	fault string
+	listener net.Listener // tests: of rank 0
 }
 
 // ErrOptions marks options or variables that make no sense.
@@ -87,7 +88,7 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 	cfg := world.Config{
 		Rank: o.Rank, Size: o.Size, Addr: o.Addr, Key: o.Key, Interface: o.Interface, Timeout: o.Timeout, JoinTimeout: o.JoinTimeout,
 		Deadline: o.Deadline, Subgroups: o.Subgroups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP, RecvBuffer: o.ReceiveBuffer,
-		Plain: o.PlainSockets, Pin: o.Pin, Log: o.Logger, Version: Version,
+		Plain: o.PlainSockets, Pin: o.Pin, Log: o.Logger, Version: Version, Listener: o.listener,
 	}
 	if o.NoMulticast {
 		cfg.NoMulticast = "it was turned off"
@@ -129,12 +130,8 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
 	}
-	spec := o.fault
-	if spec == "" {
-		spec = get("ALLCAST_FAULT")
-	}
 	var err error
-	if cfg.Fault, err = fault.Parse(spec); err != nil {
+	if cfg.Fault, err = fault.Parse(get("ALLCAST_FAULT")); err != nil {
 		return none, nil, optionError("ALLCAST_FAULT: %w", err)
 	}
 	name, spec := "Options.Tuning", o.Tuning

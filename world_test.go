@@ -13,29 +13,24 @@ import (
 	"github.com/allcast/allcast"
 )
 
-// freeAddr is an address on loopback that nobody listens on.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
 // ranks runs f as every rank of a job, in goroutines of this process.
 func ranks(t testing.TB, size int, o allcast.Options, f func(ctx context.Context, c *allcast.Comm) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	o.Size, o.Addr = size, freeAddr(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Size, o.Addr = size, l.Addr().String()
 	errs := make([]error, size)
 	var wg sync.WaitGroup
 	for r := range size {
 		wg.Go(func() {
 			o := o
-			o.Rank = r
+			if o.Rank = r; r == 0 {
+				o = o.On(l)
+			}
 			c, err := allcast.Join(ctx, o)
 			if err != nil {
 				errs[r] = err

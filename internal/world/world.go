@@ -44,6 +44,7 @@ type Config struct {
 	Pin         []int
 	Fault       fault.Spec
 	Log         *slog.Logger
+	Listener    net.Listener // rank 0: where the others come to; nil: at Addr
 }
 
 // A World is a job that was joined.
@@ -73,8 +74,13 @@ func Join(ctx context.Context, cfg Config) (*World, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.JoinTimeout == 0 {
+		cfg.JoinTimeout = time.Minute
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.JoinTimeout)
+	defer cancel()
 	s, err := rendezvous.Join(ctx, rendezvous.Config{
-		Rank: cfg.Rank, Size: cfg.Size, Addr: cfg.Addr, Key: cfg.Key, Timeout: cfg.JoinTimeout, Version: cfg.Version,
+		Rank: cfg.Rank, Size: cfg.Size, Addr: cfg.Addr, Key: cfg.Key, Timeout: cfg.JoinTimeout, Version: cfg.Version, Listener: cfg.Listener,
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,174 @@
+package allcast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/allcast/allcast"
+)
+
+// local runs ranks as goroutines of one process, which is enough to show how things
+// are called; a job has a process a rank, and leaves Options empty.
+func local(size int, f func(ctx context.Context, c *allcast.Comm) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	var wg sync.WaitGroup
+	for rank := range size {
+		wg.Go(func() {
+			o := allcast.Options{Rank: rank, Size: size, Addr: l.Addr().String()}
+			if rank == 0 {
+				o = o.On(l)
+			}
+			c, err := allcast.Join(ctx, o)
+			if err == nil {
+				err = errors.Join(f(ctx, c), c.Close())
+			}
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A program as "allcast run -n 8 -- PROGRAM", torchrun, mpirun or srun start it.
+func ExampleJoin() {
+	ctx := context.Background()
+	comm, err := allcast.Join(ctx, allcast.Options{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	defer func() { _ = comm.Close() }()
+	fmt.Fprintf(os.Stdout, "I am rank %d of %d\n", comm.Rank(), comm.Size())
+}
+
+func ExampleComm_Allgather() {
+	local(3, func(ctx context.Context, c *allcast.Comm) error {
+		all := make([]byte, 3*2)
+		mine := fmt.Appendf(nil, "r%d", c.Rank())
+		if err := c.Allgather(ctx, mine, all); err != nil {
+			return err
+		}
+		if c.Rank() == 2 {
+			fmt.Fprintf(os.Stdout, "%s\n", all)
+		}
+		return nil
+	})
+	// Output: r0r1r2
+}
+
+func ExampleComm_Allgatherv() {
+	local(3, func(ctx context.Context, c *allcast.Comm) error {
+		counts := []int{1, 0, 3}
+		all := make([]byte, 4)
+		mine := [][]byte{[]byte("x"), nil, []byte("abc")}[c.Rank()]
+		if err := c.Allgatherv(ctx, mine, all, counts); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			fmt.Fprintf(os.Stdout, "%s\n", all)
+		}
+		return nil
+	})
+	// Output: xabc
+}
+
+func ExampleComm_Broadcast() {
+	local(3, func(ctx context.Context, c *allcast.Comm) error {
+		buf := make([]byte, 5)
+		if c.Rank() == 1 {
+			copy(buf, "hello")
+		}
+		if err := c.Broadcast(ctx, buf, 1, allcast.WithAlgorithm("mcast")); err != nil {
+			return err
+		}
+		if c.Rank() == 2 {
+			fmt.Fprintf(os.Stdout, "%s\n", buf)
+		}
+		return nil
+	})
+	// Output: hello
+}
+
+func ExampleAllreduceSlice() {
+	local(4, func(ctx context.Context, c *allcast.Comm) error {
+		mine, sum := []float32{1, float32(c.Rank())}, make([]float32, 2)
+		if err := allcast.AllreduceSlice(ctx, c, mine, sum, allcast.Sum); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			fmt.Fprintln(os.Stdout, sum)
+		}
+		return nil
+	})
+	// Output: [4 6]
+}
+
+func ExampleReduceScatterSlice() {
+	local(2, func(ctx context.Context, c *allcast.Comm) error {
+		all, mine := []int64{1, 2, 3, 4}, make([]int64, 2)
+		if err := allcast.ReduceScatterSlice(ctx, c, all, mine, allcast.Sum); err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			fmt.Fprintln(os.Stdout, mine)
+		}
+		return nil
+	})
+	// Output: [6 8]
+}
+
+// An operation goes on while the program computes.
+func ExampleRequest_Wait() {
+	local(2, func(ctx context.Context, c *allcast.Comm) error {
+		all := make([]byte, 2)
+		r, err := c.StartAllgather([]byte{byte('a' + c.Rank())}, all)
+		if err != nil {
+			return err
+		}
+		// Compute here; all belongs to Allcast until r is done.
+		if err := r.Wait(ctx); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			fmt.Fprintf(os.Stdout, "%s\n", all)
+		}
+		return nil
+	})
+	// Output: ab
+}
+
+// Ranks of the same color get a communicator of their own.
+func ExampleComm_Split() {
+	local(4, func(ctx context.Context, c *allcast.Comm) error {
+		half, err := c.Split(ctx, c.Rank()%2, c.Rank())
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 3 {
+			fmt.Fprintf(os.Stdout, "rank %d of the world is rank %d of %d\n", c.Rank(), half.Rank(), half.Size())
+		}
+		return nil
+	})
+	// Output: rank 3 of the world is rank 1 of 2
+}
+
+// A failure names the rank that failed.
+func ExampleRankError() {
+	err := error(&allcast.RankError{Rank: 5, Op: "allgather", Phase: "multicast"})
+	var failed *allcast.RankError
+	if errors.As(err, &failed) {
+		fmt.Fprintln(os.Stdout, "rank", failed.Rank, "failed")
+	}
+	// Output: rank 5 failed
+}

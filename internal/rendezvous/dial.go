@@ -1,0 +1,147 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"time"
+)
+
+const (
+	dialTime  = 5 * time.Second // for one attempt: names may lead elsewhere at the next
+	firstWait = 10 * time.Millisecond
+	longWait  = 500 * time.Millisecond
+)
+
+// joinRank looks for rank 0 until it is found and has decided.
+func joinRank(ctx context.Context, cfg Config) (*Session, error) {
+	start := time.Now()
+	expired := cfg.expired
+	if expired == nil {
+		timer := time.NewTimer(cfg.Timeout)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	seek, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	defer cancel()
+
+	var last error // of the attempts, the last that says something
+	for wait := firstWait; ; wait = min(2*wait, longWait) {
+		l, err := knock(seek, cfg)
+		if err == nil {
+			s, again, err := l.await(ctx, cfg, expired)
+			if err == nil || !again {
+				return s, err
+			}
+			last = err
+		} else {
+			if errors.Is(err, ErrKey) {
+				return nil, fmt.Errorf("rendezvous: rank %d at rank 0's address %s: %w", cfg.Rank, cfg.Addr, err)
+			}
+			if last == nil || seek.Err() == nil {
+				last = err
+			}
+		}
+		// Ranks that were started together shall not knock together for ever.
+		pause := time.NewTimer(wait/2 + rand.N(wait))
+		select {
+		case <-pause.C:
+		case <-seek.Done():
+			pause.Stop()
+			since := start.Format("15:04:05")
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("rendezvous: rank %d, trying to reach rank 0 at %s since %s: %w (last: %w)",
+					cfg.Rank, cfg.Addr, since, context.Cause(ctx), last)
+			}
+			return nil, lostAt(cfg, since, last)
+		}
+	}
+}
+
+func lostAt(cfg Config, since string, last error) error {
+	return &RankError{
+		Rank: 0,
+		text: fmt.Sprintf("rank %d could not reach rank 0 at %s, tried since %s for %v: %v",
+			cfg.Rank, cfg.Addr, since, forPeople(cfg.Timeout), last),
+		causes: []error{ErrTimeout, ErrLost, last},
+	}
+}
+
+// knock connects to rank 0 and says hello.
+func knock(ctx context.Context, cfg Config) (*leaf, error) {
+	d := net.Dialer{Timeout: dialTime}
+	conn, err := d.DialContext(ctx, "tcp", cfg.Addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := greetRoot(ctx, cfg, conn); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return newLeaf(cfg, conn), nil
+}
+
+func greetRoot(ctx context.Context, cfg Config, conn net.Conn) error {
+	// TCP connects a socket to itself when it dials its own port.
+	if conn.LocalAddr().String() == conn.RemoteAddr().String() {
+		return errors.New("nobody listens there yet")
+	}
+	tune(conn)
+	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := authRank(conn, cfg.Key); err != nil {
+		if errors.Is(err, errStranger) {
+			return fmt.Errorf("what answers at %v is not rank 0 of a job", conn.RemoteAddr())
+		}
+		return err
+	}
+	h := hello{rank: cfg.Rank, size: cfg.Size, version: cfg.Version, program: cfg.Program}
+	if _, err := conn.Write(h.frame()); err != nil {
+		return err
+	}
+	if !stop() {
+		return context.Cause(ctx) // it has set, or will set, a deadline in the past
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+// await is the time between the hello and rank 0's decision. again means that
+// the connection ended without one.
+func (l *leaf) await(ctx context.Context, cfg Config, expired <-chan time.Time) (s *Session, again bool, err error) {
+	select {
+	case f := <-l.frames:
+		if f.typ != frameWelcome || len(f.payload) != seedSize {
+			l.close()
+			return nil, false, lostRoot(ErrProtocol, "rank 0 at %s: %v: no welcome", cfg.Addr, ErrProtocol)
+		}
+		return newSession(l, [seedSize]byte(f.payload)), false, nil
+	case <-l.dead:
+		return nil, !l.told, l.err
+	case <-ctx.Done():
+		l.leave(leaveFrame(reasonOf(ctx)))
+		return nil, false, fmt.Errorf("rendezvous: rank %d, waiting for all ranks at rank 0's address %s: %w", cfg.Rank, cfg.Addr, context.Cause(ctx))
+	case <-expired:
+	}
+	// Rank 0 knows who is missing, and tells everybody now.
+	_ = l.conn.SetWriteDeadline(time.Now().Add(cfg.grace))
+	_, _ = l.conn.Write(leaveFrame(leftDeadline))
+	timer := time.NewTimer(cfg.grace)
+	defer timer.Stop()
+	select {
+	case <-l.dead:
+		if l.told {
+			return nil, false, l.err
+		}
+	case <-l.frames: // all came in this very moment, but rank 0 was told that this one goes
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	l.leave(nil)
+	return nil, false, fmt.Errorf("rendezvous: rank %d reached rank 0 at %s, but not all ranks came in %v: %w",
+		cfg.Rank, cfg.Addr, forPeople(cfg.Timeout), ErrTimeout)
+}

@@ -1,0 +1,142 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// exchange collects the blobs, concatenates them once and writes that to all.
+func (h *hub) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, error) {
+	blobs := make([][]byte, h.size)
+	given := make([]bool, h.size)
+	blobs[0], given[0] = blob, true
+	for have := 1; have < h.size; {
+		ev, err := h.next(ctx)
+		switch {
+		case errors.Is(err, ErrClosed):
+			return nil, fmt.Errorf("rendezvous: %w", err)
+		case err != nil:
+			v := h.gaveUp(0, reasonOf(ctx), given, seq)
+			v.cause = err
+			return nil, h.fail(v)
+		case h.peers[ev.peer.rank] != ev.peer:
+			continue // of a process that came and left before all came
+		}
+		b, v := h.take(ev, seq, given)
+		if v != nil {
+			return nil, h.fail(v)
+		}
+		blobs[ev.peer.rank], given[ev.peer.rank] = b, true
+		have++
+	}
+	f := allFrame(seq, blobs)
+	if v := h.deliver(ctx, f, seq); v != nil {
+		if ctx.Err() != nil { // so the peers are not to blame
+			v = h.gaveUp(0, reasonOf(ctx), given, seq)
+		}
+		v.cause = context.Cause(ctx)
+		return nil, h.fail(v)
+	}
+	_, all, err := decodeAll(slices.Clone(f[frameHeader:]), h.size) // the caller may write into it
+	return all, err
+}
+
+// next is the next event, until ctx ends or the session is closed. What has
+// arrived counts: no rank that gave its blob in time is called late.
+func (h *hub) next(ctx context.Context) (event, error) {
+	var err error
+	select {
+	case ev := <-h.events:
+		return ev, nil
+	case <-h.done:
+		return event{}, ErrClosed
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	select {
+	case ev := <-h.events:
+		return ev, nil
+	default:
+		return event{}, err
+	}
+}
+
+// take returns the blob of an event, or what the event means instead.
+func (h *hub) take(ev event, seq uint32, given []bool) ([]byte, *verdict) {
+	p := ev.peer
+	v := &verdict{kind: verdictLost, size: h.size, ranks: []int{p.rank}}
+	switch {
+	case ev.err != nil:
+		v.text = fmt.Sprintf("exchange %d: %s", seq, ended(p, ev.err))
+		return nil, v
+	case ev.frame.typ == frameLeave:
+		why, err := decodeLeave(ev.frame.payload)
+		if err != nil {
+			v.text = fmt.Sprintf("exchange %d: %s", seq, ended(p, err))
+			return nil, v
+		}
+		return nil, h.gaveUp(p.rank, why, given, seq)
+	}
+	n, blob, err := decodeBlob(ev.frame.payload)
+	if err == nil && (n != seq || given[p.rank]) {
+		err = fmt.Errorf("%w: exchange %d of this rank meets exchange %d", ErrProtocol, seq, n)
+	}
+	if err != nil {
+		v.text = fmt.Sprintf("exchange %d: %s", seq, ended(p, err))
+		return nil, v
+	}
+	return blob, nil
+}
+
+// gaveUp is the verdict when a rank goes: it is to blame, unless it was patient
+// and others are late.
+func (h *hub) gaveUp(rank int, why reason, given []bool, seq uint32) *verdict {
+	v := &verdict{kind: verdictLost, size: h.size, ranks: []int{rank}}
+	v.text = fmt.Sprintf("exchange %d: rank %d %v", seq, rank, why)
+	var late []int
+	for r, ok := range given {
+		if !ok {
+			late = append(late, r)
+		}
+	}
+	if why != leftDeadline || !given[rank] || late == nil {
+		return v
+	}
+	v.kind, v.ranks = verdictMissing, late
+	v.text += fmt.Sprintf(": %d of %d ranks came; missing: %s", h.size-len(v.ranks), h.size, rankList(v.ranks))
+	return v
+}
+
+// deliver writes f to all peers at a time: a slow one delays only itself.
+func (h *hub) deliver(ctx context.Context, f []byte, seq uint32) *verdict {
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		first *verdict
+	)
+	for _, p := range h.peers[1:] {
+		wg.Go(func() {
+			if err := writeUntil(ctx, p.conn, f); err != nil {
+				p.broken.Store(true)
+				mu.Lock()
+				defer mu.Unlock()
+				if first == nil {
+					text := fmt.Sprintf("exchange %d: %s", seq, ended(p, err))
+					first = &verdict{kind: verdictLost, size: h.size, ranks: []int{p.rank}, text: text}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+func (h *hub) fail(v *verdict) error {
+	h.farewell(v.frame())
+	return v.err()
+}
+
+func (h *hub) close() { h.farewell(leaveFrame(leftClosed)) }

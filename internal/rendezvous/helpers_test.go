@@ -1,0 +1,122 @@
+package rendezvous
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// world is a job whose ranks are goroutines.
+type world struct {
+	t    *testing.T
+	addr string
+	root Config // of rank 0
+}
+
+// watched are the tests that look for leaks at their end. None is parallel.
+var watched = map[*testing.T]bool{}
+
+// newWorld has an ephemeral port on loopback. When the test ends nothing of this
+// package may be running.
+func newWorld(t *testing.T, size int) *world {
+	t.Helper()
+	if !watched[t] { // the check of a second world would find the first
+		watched[t] = true
+		t.Cleanup(func() { checkLeaks(t) })
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	addr := l.Addr().String()
+	w := &world{t: t, addr: addr}
+	w.root = w.config(0, size)
+	w.root.Listener = l
+	return w
+}
+
+func (w *world) config(rank, size int) Config {
+	// Long enough never to happen: tests that want a timeout make one.
+	return Config{Rank: rank, Size: size, Addr: w.addr, Version: "v1", Timeout: time.Minute, grace: 20 * time.Second}
+}
+
+// configs are those of ranks 0 to size-1.
+func (w *world) configs() []Config {
+	cfgs := []Config{w.root}
+	for rank := 1; rank < w.root.Size; rank++ {
+		cfgs = append(cfgs, w.config(rank, w.root.Size))
+	}
+	return cfgs
+}
+
+type joined struct {
+	*Session
+	err error
+}
+
+// join runs Join for all configurations at a time.
+func (w *world) join(cfgs ...Config) []joined {
+	out := make([]joined, len(cfgs))
+	var wg sync.WaitGroup
+	for i, cfg := range cfgs {
+		wg.Go(func() { out[i].Session, out[i].err = Join(w.t.Context(), cfg) })
+	}
+	wg.Wait()
+	for _, j := range out {
+		if j.Session != nil {
+			w.t.Cleanup(func() { _ = j.Close() })
+		}
+	}
+	return out
+}
+
+// all is a job that works.
+func (w *world) all() []joined {
+	w.t.Helper()
+	out := w.join(w.configs()...)
+	for i, j := range out {
+		if j.err != nil {
+			w.t.Fatalf("rank %d: %v", i, j.err)
+		}
+	}
+	return out
+}
+
+// exchange runs Exchange on all sessions at a time and returns the errors.
+func exchange(ctx context.Context, js []joined) []error {
+	errs := make([]error, len(js))
+	var wg sync.WaitGroup
+	for i, j := range js {
+		wg.Go(func() { _, errs[i] = j.Exchange(ctx, []byte{byte(i)}) })
+	}
+	wg.Wait()
+	return errs
+}
+
+// checkLeaks waits for goroutines of this package to end: one that has done its
+// last step may still be on the way out.
+func checkLeaks(t *testing.T) {
+	t.Helper()
+	buf := make([]byte, 1<<20)
+	var left []string
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
+		left = left[:0]
+		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+			if strings.Contains(g, "rendezvous.(*") && !strings.Contains(g, "checkLeaks") {
+				left = append(left, g)
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+	}
+	t.Errorf("goroutines left:\n%s", strings.Join(left, "\n\n"))
+}
+
+func testKey(b byte) []byte { return bytes.Repeat([]byte{b}, 16) }

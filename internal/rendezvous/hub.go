@@ -1,0 +1,129 @@
+package rendezvous
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// peer is a rank as rank 0 sees it.
+type peer struct {
+	rank   int
+	conn   net.Conn
+	broken atomic.Bool // in the middle of a frame: no verdict can follow
+}
+
+// event is what a peer did: a frame, or the end of its connection.
+type event struct {
+	peer  *peer
+	frame frame
+	err   error
+}
+
+// hub is rank 0's part of the star. One goroutine a peer reads, all the time, so
+// that a death is known when it happens; whoever is in Join or Exchange consumes.
+type hub struct {
+	size   int
+	grace  time.Duration
+	peers  []*peer // by rank; [0] is nil
+	extra  []*peer // that cannot be in the job but shall hear why
+	events chan event
+
+	ending  sync.Once
+	done    chan struct{} // closed: nobody consumes events any more
+	readers sync.WaitGroup
+}
+
+func newHub(cfg Config) *hub {
+	return &hub{
+		size:   cfg.Size,
+		grace:  cfg.grace,
+		peers:  make([]*peer, cfg.Size),
+		events: make(chan event, cfg.Size),
+		done:   make(chan struct{}),
+	}
+}
+
+func (h *hub) add(a arrival) *peer {
+	p := &peer{rank: a.hello.rank, conn: a.conn}
+	h.readers.Go(func() { h.read(p) })
+	return p
+}
+
+func (h *hub) read(p *peer) {
+	lim := fromRank()
+	for {
+		f, err := readFrame(p.conn, lim)
+		select {
+		case h.events <- event{p, f, err}:
+		case <-h.done:
+			// What arrives and is not read would turn Close into a reset, which
+			// can overtake the verdict.
+			_, _ = io.Copy(io.Discard, p.conn)
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// farewell says the last frame to everybody and closes the connections when the
+// peers have closed theirs, or have not in time.
+func (h *hub) farewell(last []byte) {
+	h.ending.Do(func() {
+		close(h.done)
+		deadline := time.Now().Add(h.grace)
+		var writers sync.WaitGroup
+		all := slices.Concat(h.extra, h.peers)
+		for _, p := range all {
+			if p == nil {
+				continue
+			}
+			_ = p.conn.SetDeadline(deadline)
+			if p.broken.Load() {
+				_ = p.conn.Close()
+				continue
+			}
+			writers.Go(func() {
+				_, _ = p.conn.Write(last)
+				closeWrite(p.conn)
+			})
+		}
+		writers.Wait()
+		h.readers.Wait()
+		for _, p := range all {
+			if p != nil {
+				_ = p.conn.Close()
+			}
+		}
+	})
+}
+
+func (h *hub) localAddr() netip.Addr {
+	var local netip.Addr
+	for _, p := range h.peers {
+		if p == nil {
+			continue
+		}
+		if a := addrOf(p.conn.LocalAddr()); !local.IsValid() || local.IsLoopback() {
+			local = a
+		}
+	}
+	return local
+}
+
+// ended describes the end of a peer's connection.
+func ended(p *peer, err error) string {
+	who := fmt.Sprintf("rank %d at %v", p.rank, p.conn.RemoteAddr())
+	if errors.Is(err, io.EOF) {
+		return who + " closed its connection without a word"
+	}
+	return fmt.Sprintf("%s: %v", who, err)
+}

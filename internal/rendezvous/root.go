@@ -1,0 +1,235 @@
+package rendezvous
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// root is rank 0 in Join.
+type root struct {
+	cfg   Config
+	hub   *hub
+	gate  *gate
+	came  int // peers that are here
+	start time.Time
+	left  map[int]string // ranks that came and are not here any more
+}
+
+func joinRoot(ctx context.Context, cfg Config) (*Session, error) {
+	d, err := open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	r := &root{cfg: cfg, hub: newHub(cfg), gate: newGate(d, cfg.Key), start: time.Now(), left: map[int]string{}}
+	defer r.gate.close()
+
+	expired := cfg.expired
+	if expired == nil {
+		timer := time.NewTimer(cfg.Timeout)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	if v := r.gather(ctx, expired); v != nil {
+		if conflicts[v.kind] != nil {
+			r.linger(ctx, expired)
+		}
+		return nil, r.hub.fail(v)
+	}
+	seed := newSeed()
+	if v := r.welcome(seed); v != nil {
+		return nil, r.hub.fail(v)
+	}
+	return newSession(r.hub, seed), nil
+}
+
+// gather returns nil when all ranks are here.
+func (r *root) gather(ctx context.Context, expired <-chan time.Time) *verdict {
+	for r.came < r.cfg.Size-1 {
+		select {
+		case a := <-r.gate.arrivals:
+			v := r.settle(ctx, a.hello.rank)
+			if v == nil {
+				v = r.check(a)
+			}
+			if v != nil {
+				r.refuse(a)
+				return v
+			}
+			r.hub.peers[a.hello.rank] = r.hub.add(a)
+			r.came++
+			r.saw(a)
+		case ev := <-r.hub.events:
+			if v := r.depart(ev); v != nil {
+				return v
+			}
+		case <-expired:
+			return r.missing(fmt.Sprintf("rank 0 waited %v", forPeople(r.cfg.Timeout)))
+		case <-ctx.Done():
+			why := fmt.Sprintf("rank 0 was cancelled after %v", forPeople(time.Since(r.start)))
+			v := &verdict{kind: verdictLost, size: r.cfg.Size, ranks: []int{0}, text: why}
+			if reasonOf(ctx) == leftDeadline {
+				v = r.missing(why)
+			}
+			v.cause = context.Cause(ctx)
+			return v
+		}
+	}
+	return nil
+}
+
+// settle is for a process that comes in place of one that ended: the end of the
+// first may be noticed a moment later than the arrival of the second.
+func (r *root) settle(ctx context.Context, rank int) *verdict {
+	if rank >= r.cfg.Size || r.hub.peers[rank] == nil {
+		return nil
+	}
+	timer := time.NewTimer(settleTime)
+	defer timer.Stop()
+	for r.hub.peers[rank] != nil {
+		select {
+		case ev := <-r.hub.events:
+			if v := r.depart(ev); v != nil {
+				return v
+			}
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+func (r *root) saw(a arrival) {
+	if r.cfg.seen != nil {
+		r.cfg.seen(a.hello.rank)
+	}
+}
+
+func (r *root) check(a arrival) *verdict {
+	h, from := a.hello, a.conn.RemoteAddr()
+	conflict := func(k verdictKind, ranks []int, format string, args ...any) *verdict {
+		return &verdict{kind: k, size: r.cfg.Size, ranks: ranks, text: conflicts[k].Error() + ": " + fmt.Sprintf(format, args...)}
+	}
+	both := []int{0, h.rank}
+	switch {
+	case h.version != r.cfg.Version:
+		return conflict(verdictVersion, both, "rank %d at %v runs %q, rank 0 runs %q", h.rank, from, h.version, r.cfg.Version)
+	case h.program != r.cfg.Program && h.program != "" && r.cfg.Program != "":
+		return conflict(verdictProgram, both, "rank %d at %v runs %q, rank 0 runs %q", h.rank, from, h.program, r.cfg.Program)
+	case h.size != r.cfg.Size:
+		return conflict(verdictSize, both, "rank %d at %v says %d ranks, rank 0 says %d", h.rank, from, h.size, r.cfg.Size)
+	case h.rank == 0:
+		return conflict(verdictDuplicate, []int{0}, "%v says it is rank 0, which %v is", from, a.conn.LocalAddr())
+	case r.hub.peers[h.rank] != nil:
+		return conflict(verdictDuplicate, []int{h.rank}, "%v and %v both say they are rank %d",
+			r.hub.peers[h.rank].conn.RemoteAddr(), from, h.rank)
+	}
+	return nil
+}
+
+// refuse keeps a connection for the verdict, within reason.
+func (r *root) refuse(a arrival) {
+	r.saw(a)
+	if len(r.hub.extra) >= r.cfg.Size+maxPending {
+		_ = a.conn.Close()
+		return
+	}
+	r.hub.extra = append(r.hub.extra, r.hub.add(a))
+}
+
+// depart takes a rank that went before all came off the list: it may be started
+// again. One that waited long enough ends the waiting of all.
+func (r *root) depart(ev event) *verdict {
+	p := ev.peer
+	if r.hub.peers[p.rank] != p {
+		return nil
+	}
+	why := "without a word"
+	if ev.frame.typ == frameLeave {
+		if reason, err := decodeLeave(ev.frame.payload); err == nil {
+			if reason == leftDeadline {
+				return r.missing(fmt.Sprintf("rank %d %v", p.rank, reason))
+			}
+			why = "as it " + reason.String()
+		}
+	}
+	r.left[p.rank] = fmt.Sprintf("rank %d came from %v and left %s", p.rank, p.conn.RemoteAddr(), why)
+	r.hub.peers[p.rank] = nil
+	r.came--
+	_ = p.conn.Close() // ends its reader, if it is not the end that was read
+	return nil
+}
+
+func (r *root) missing(who string) *verdict {
+	v := &verdict{kind: verdictMissing, size: r.cfg.Size}
+	gone := ""
+	for rank, p := range r.hub.peers {
+		if rank == 0 || p != nil {
+			continue
+		}
+		v.ranks = append(v.ranks, rank)
+		if s := r.left[rank]; s != "" && len(gone) < maxText/4 {
+			gone += "; " + s
+		}
+	}
+	more, keys := r.gate.report()
+	v.keys = keys
+	v.text = fmt.Sprintf("%s: %d of %d ranks came; missing: %s", who, r.came+1, r.cfg.Size, rankList(v.ranks)) + gone + more
+	return v
+}
+
+// linger waits a moment for the ranks that have not come yet, so that they hear
+// what is wrong instead of finding nobody.
+func (r *root) linger(ctx context.Context, expired <-chan time.Time) {
+	seen := map[int]bool{}
+	for _, p := range slices.Concat(r.hub.extra, r.hub.peers) {
+		if p != nil {
+			seen[p.rank] = true
+		}
+	}
+	timer := time.NewTimer(r.cfg.grace)
+	defer timer.Stop()
+	for {
+		all := true
+		for rank := 1; rank < r.cfg.Size && all; rank++ {
+			all = seen[rank]
+		}
+		if all {
+			return
+		}
+		select {
+		case a := <-r.gate.arrivals:
+			seen[a.hello.rank] = true
+			r.refuse(a)
+		case <-r.hub.events:
+		case <-expired:
+			return
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *root) welcome(seed [seedSize]byte) *verdict {
+	f := welcomeFrame(seed)
+	for _, p := range r.hub.peers[1:] {
+		// A few bytes into an empty buffer: this waits for nobody.
+		err := p.conn.SetWriteDeadline(time.Now().Add(handshakeTime))
+		if err == nil {
+			_, err = p.conn.Write(f)
+		}
+		if err == nil {
+			err = p.conn.SetWriteDeadline(time.Time{})
+		}
+		if err != nil {
+			p.broken.Store(true)
+			return &verdict{kind: verdictLost, size: r.cfg.Size, ranks: []int{p.rank}, text: ended(p, err)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package rendezvous
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+	"unicode"
+)
+
+// verdict is why there is no job, as rank 0 found it and all ranks are told.
+type verdict struct {
+	kind  verdictKind
+	keys  bool // connections were refused for their key
+	size  int
+	ranks []int
+	text  string
+	cause error // only the rank where it happened has it
+}
+
+type verdictKind byte
+
+const (
+	verdictMissing verdictKind = 1 + iota
+	verdictLost                // ranks[0] failed
+	verdictVersion
+	verdictProgram
+	verdictDuplicate
+	verdictSize
+)
+
+var conflicts = map[verdictKind]error{
+	verdictVersion:   ErrVersion,
+	verdictProgram:   ErrProgram,
+	verdictDuplicate: ErrDuplicate,
+	verdictSize:      ErrSize,
+}
+
+// err is the verdict as an error, the same on every rank but for the cause.
+func (v *verdict) err() error {
+	var more []error
+	if v.cause != nil {
+		more = append(more, v.cause)
+	}
+	switch v.kind {
+	case verdictMissing:
+		e := &MissingError{Size: v.size, Missing: v.ranks, text: v.text, causes: append(more, ErrTimeout)}
+		if v.keys {
+			e.causes = append(e.causes, ErrKey)
+		}
+		return e
+	case verdictLost:
+		return &RankError{Rank: v.ranks[0], text: v.text, causes: append(more, ErrLost)}
+	}
+	return &ConflictError{Ranks: v.ranks, text: v.text, cause: conflicts[v.kind]}
+}
+
+const verdictHeader = 10
+
+func (v *verdict) frame() []byte {
+	text := v.text
+	if len(text) > maxText {
+		text = text[:maxText]
+	}
+	b := newFrame(frameVerdict, verdictHeader+4*len(v.ranks)+len(text))
+	b = append(b, byte(v.kind), 0)
+	if v.keys {
+		b[len(b)-1] = 1
+	}
+	b = binary.LittleEndian.AppendUint32(b, uint32(v.size))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(v.ranks)))
+	for _, r := range v.ranks {
+		b = binary.LittleEndian.AppendUint32(b, uint32(r))
+	}
+	return sealFrame(append(b, text...))
+}
+
+func decodeVerdict(p []byte) (verdict, error) {
+	bad := fmt.Errorf("%w: verdict", ErrProtocol)
+	if len(p) < verdictHeader {
+		return verdict{}, bad
+	}
+	v := verdict{kind: verdictKind(p[0]), keys: p[1] == 1}
+	size, n := binary.LittleEndian.Uint32(p[2:]), binary.LittleEndian.Uint32(p[6:])
+	p = p[verdictHeader:]
+	if v.kind < verdictMissing || v.kind > verdictSize || size > MaxSize || int64(n) > int64(len(p)/4) {
+		return verdict{}, bad
+	}
+	if v.kind == verdictLost && n == 0 {
+		return verdict{}, bad
+	}
+	v.size = int(size)
+	for ; n > 0; n-- {
+		// A conflict may quote a number that is no rank here.
+		r := binary.LittleEndian.Uint32(p)
+		if r > math.MaxInt32 {
+			return verdict{}, bad
+		}
+		v.ranks = append(v.ranks, int(r))
+		p = p[4:]
+	}
+	if len(p) > maxText {
+		return verdict{}, bad
+	}
+	// It ends on somebody's terminal.
+	v.text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, string(p))
+	return v, nil
+}

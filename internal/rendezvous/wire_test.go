@@ -1,0 +1,155 @@
+package rendezvous
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"testing"
+)
+
+func TestRankList(t *testing.T) {
+	var many []int
+	for i := range 40 {
+		many = append(many, 2*i)
+	}
+	for want, ranks := range map[string][]int{
+		"":           nil,
+		"3, 5":       {3, 5},
+		"3, 4":       {3, 4},
+		"1-3, 7-9":   {1, 2, 3, 7, 8, 9},
+		"0, 2, 3, 5": {0, 2, 3, 5},
+		"0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, ... (40 in all)": many,
+	} {
+		if got := rankList(ranks); got != want {
+			t.Errorf("%v: %q, want %q", ranks, got, want)
+		}
+	}
+}
+
+// FuzzDecode gives bytes to every decoder. What one of them takes must be what
+// its encoder writes.
+func FuzzDecode(f *testing.F) {
+	const size = 3
+	v := verdict{kind: verdictMissing, keys: true, size: size, ranks: []int{1, 2}, text: "who"}
+	for _, b := range [][]byte{
+		hello{1, size, "v1", "p"}.frame(), welcomeFrame([seedSize]byte{1}), v.frame(), leaveFrame(leftDeadline),
+		blobFrame(7, []byte("blob")), allFrame(7, [][]byte{{1}, nil, {2, 3}}), []byte("GET / HTTP/1.1\r\n\r\n"),
+	} {
+		f.Add(b)
+	}
+	lims := []limits{fromRank(), fromRoot(size), helloLimits()}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, lim := range lims {
+			fr, err := readFrame(bytes.NewReader(b), lim)
+			if err != nil {
+				if !errors.Is(err, ErrProtocol) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Fatal(err)
+				}
+				continue
+			}
+			if again := reencode(fr, size); again != nil && !bytes.Equal(again, b[:len(again)]) {
+				t.Fatalf("read %x\nwrote %x", b, again)
+			}
+		}
+	})
+}
+
+// reencode is nil if the payload does not decode.
+func reencode(f frame, size int) []byte {
+	switch f.typ {
+	case frameHello:
+		if h, err := decodeHello(f.payload); err == nil {
+			return h.frame()
+		}
+	case frameVerdict:
+		if v, err := decodeVerdict(f.payload); err == nil {
+			_ = v.err().Error()
+			// Bytes that are not text are replaced.
+			if frame := v.frame(); bytes.HasSuffix(f.payload, []byte(v.text)) && f.payload[1] < 2 {
+				return frame
+			}
+		}
+	case frameLeave:
+		if r, err := decodeLeave(f.payload); err == nil {
+			return leaveFrame(r)
+		}
+	case frameBlob:
+		if seq, blob, err := decodeBlob(f.payload); err == nil {
+			return blobFrame(seq, blob)
+		}
+	case frameAll:
+		if seq, blobs, err := decodeAll(f.payload, size); err == nil {
+			return allFrame(seq, blobs)
+		}
+	}
+	return nil
+}
+
+func TestReadFrameLimits(t *testing.T) {
+	long := blobFrame(1, make([]byte, MaxBlob+1))
+	if _, err := readFrame(bytes.NewReader(long), fromRank()); !errors.Is(err, ErrProtocol) {
+		t.Error("too long a blob:", err)
+	}
+	if _, err := readFrame(bytes.NewReader(long[:len(long)-MaxBlob]), limits{frameBlob: 1 << 30}); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error("cut blob:", err)
+	}
+	if _, err := readFrame(bytes.NewReader(leaveFrame(leftClosed)), limits{}); !errors.Is(err, ErrProtocol) {
+		t.Error("type that is not allowed:", err)
+	}
+}
+
+func TestAuth(t *testing.T) {
+	a, b := bytes.Repeat([]byte{1}, 16), bytes.Repeat([]byte{2}, 16)
+	for _, c := range []struct {
+		name       string
+		root, rank []byte
+		good       bool
+	}{
+		{"none", nil, nil, true},
+		{"same", a, bytes.Clone(a), true},
+		{"different", a, b, false},
+		{"root only", a, nil, false},
+		{"rank only", nil, a, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x, y := net.Pipe()
+			got := make(chan error, 1)
+			go func() {
+				got <- authRoot(x, c.root)
+				_ = x.Close()
+			}()
+			rank := authRank(y, c.rank)
+			_ = y.Close()
+			root := <-got
+			if c.good && (root != nil || rank != nil) {
+				t.Errorf("root %v, rank %v", root, rank)
+			}
+			if !c.good && (!errors.Is(root, ErrKey) || !errors.Is(rank, ErrKey)) {
+				t.Errorf("root %v, rank %v", root, rank)
+			}
+		})
+	}
+}
+
+// What rank 0 proved to a rank does not prove anything to rank 0.
+func TestAuthReflection(t *testing.T) {
+	key := bytes.Repeat([]byte{1}, 16)
+	x, y := net.Pipe()
+	got := make(chan error, 1)
+	go func() { got <- authRoot(x, key) }()
+	p := newPreamble(key)
+	if _, err := y.Write(p[:]); err != nil {
+		t.Fatal(err)
+	}
+	reply := make([]byte, preambleSize+proofSize)
+	if _, err := io.ReadFull(y, reply); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := y.Write(reply[preambleSize:]); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; !errors.Is(err, ErrKey) {
+		t.Error(err)
+	}
+}
