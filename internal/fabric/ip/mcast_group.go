@@ -1,0 +1,51 @@
+package ip
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// Ports of groups: above the registered ones that are in wide use, and below
+// Linux's ephemeral range (32768 to 60999), where any socket could sit.
+const (
+	mcastFirstPort = 20000
+	mcastPorts     = 32768 - mcastFirstPort
+)
+
+// GroupsFor derives n groups from a seed that the ranks share, such as the job's
+// key. Addresses and ports all differ, so a kernel or switch that mixes up
+// one of them still keeps subgroups apart.
+//
+// IPv4 groups are organisation-local (239.192.0.0/14, RFC 2365). IPv6 groups are
+// transient and site-local (ff15::/16, RFC 4291) with an identifier from the
+// range for dynamic assignment (RFC 3307); only its 32 bits reach the Ethernet address.
+func GroupsFor(seed uint64, n int, v6 bool) []netip.AddrPort {
+	h := mcastMix(seed)
+	groups := make([]netip.AddrPort, n)
+	for i := range groups {
+		port := uint16(mcastFirstPort + (h>>40+uint64(i))%mcastPorts)
+		groups[i] = netip.AddrPortFrom(mcastGroup(h, uint32(i), v6), port)
+	}
+	return groups
+}
+
+func mcastGroup(h uint64, i uint32, v6 bool) netip.Addr {
+	if v6 {
+		a := [16]byte{0xff, 0x15}
+		binary.BigEndian.PutUint32(a[8:], uint32(h>>32))
+		binary.BigEndian.PutUint32(a[12:], 1<<31|(uint32(h)+i))
+		return netip.AddrFrom16(a)
+	}
+	const base, bits = 239<<24 | 192<<16, 18
+	var a [4]byte
+	binary.BigEndian.PutUint32(a[:], base|(uint32(h)+i)&(1<<bits-1))
+	return netip.AddrFrom4(a)
+}
+
+// mcastMix is the finaliser of SplitMix64: all bits of the seed reach all bits.
+func mcastMix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

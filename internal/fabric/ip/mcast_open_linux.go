@@ -1,0 +1,112 @@
+package ip
+
+import (
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// openMulticast opens the sockets in the way that stood the self-test.
+func openMulticast(p *mcastPlan) (*Multicast, error) {
+	t, err := udpSelfTest(p)
+	if err != nil {
+		return nil, err
+	}
+	m := &Multicast{}
+	f := Features{
+		Sockets: mcastLinux,
+		GSO:     t.gso == "", GSOReason: t.gso,
+		GRO: t.gro == "", GROReason: t.gro,
+		Filter:           true,
+		RecvBufferWanted: p.RecvBuffer,
+		ChargeSingle:     t.single, ChargeBatch: t.batch,
+	}
+	senders := make([]*udpSender, 0, len(p.Groups))
+	for _, g := range p.Groups {
+		s, r, err := udpOpenGroup(p, g, &f)
+		if s != nil {
+			m.closers = append(m.closers, s)
+		}
+		if r != nil {
+			m.closers = append(m.closers, r)
+		}
+		if err != nil {
+			_ = m.Close() // the first error matters
+			return nil, err
+		}
+		senders = append(senders, s)
+		m.senders = append(m.senders, s)
+		m.receivers = append(m.receivers, r)
+	}
+	slices.Reverse(m.closers)
+	batch := 1
+	if f.GSO {
+		batch = mcastBatch(p.Chunk)
+	}
+	m.caps = fabric.Caps{
+		Chunk:    p.Chunk,
+		Batch:    batch,
+		Room:     mcastRoom(f.RecvBufferGot, t.charge(p)),
+		Overhead: mcastOverhead(p.v6),
+	}
+	m.features = func() Features {
+		now := f
+		for _, s := range senders {
+			if why := s.noGSO.Load(); why != nil {
+				now.GSO, now.GSOReason = false, *why
+			}
+		}
+		return now
+	}
+	return m, nil
+}
+
+// udpOpenGroup opens the two sockets of a group. On an error it returns what is open.
+func udpOpenGroup(p *mcastPlan, g netip.AddrPort, f *Features) (*udpSender, *udpReceiver, error) {
+	fd, own, err := udpSendSocket(p, p.TTL)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := newUDPSender(p, g, fd, f.GSO, f.GRO)
+	if err != nil {
+		return nil, nil, err
+	}
+	var noFilter error
+	fd, err = udpReceiveSocket(p, g, func(fd int) error {
+		// Ranks on one machine share the group.
+		if err := udpSetOptions(fd, []udpOption{{"SO_REUSEADDR", unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}}); err != nil {
+			return err
+		}
+		b, err := udpSetBuffer(fd, p.RecvBuffer)
+		if err != nil {
+			return err
+		}
+		f.RecvBufferGot, f.RecvBufferForced = b.got, b.forced
+		if f.GRO {
+			if err := udpSetOptions(fd, []udpOption{udpGROOn}); err != nil {
+				return err
+			}
+		}
+		noFilter = udpAttachFilter(fd, own)
+		return nil
+	})
+	if err != nil {
+		return s, nil, err
+	}
+	r, err := newUDPReceiver(p, g, fd)
+	if err != nil {
+		return s, nil, err
+	}
+	if noFilter != nil {
+		f.Filter, f.FilterReason = false, noFilter.Error()
+		r.own = newUDPName(p, own)
+	} else {
+		r.filtered = s.filtered
+	}
+	return s, r, nil
+}
+
+var udpGROOn = udpOption{"UDP_GRO", unix.SOL_UDP, unix.UDP_GRO, 1}

@@ -1,0 +1,128 @@
+package ip
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+const (
+	mcastRecvBuffer = 8 << 20
+	mcastTTL        = 16 // across a few routers: a fat-tree has at most six hops
+)
+
+// mcastPlan is a McastConfig that was checked, with the defaults filled in.
+type mcastPlan struct {
+	McastConfig
+	v6 bool
+}
+
+// newMcastPlan checks everything that can be known without a socket, because the
+// kernel's answers to it are poor (EINVAL) or missing (silence).
+func newMcastPlan(cfg McastConfig) (*mcastPlan, error) {
+	p := &mcastPlan{McastConfig: cfg}
+	if cfg.Interface == nil {
+		return nil, errors.New("multicast: no interface chosen; name one, so that nothing leaves by the default route")
+	}
+	p.Local = cfg.Local.Unmap()
+	p.v6 = p.Local.Is6()
+	if err := p.checkInterface(); err != nil {
+		return nil, err
+	}
+	if err := p.checkGroups(); err != nil {
+		return nil, err
+	}
+	if err := p.checkSizes(); err != nil {
+		return nil, err
+	}
+	if p.TTL == 0 {
+		p.TTL = mcastTTL
+		if p.loopback() {
+			p.TTL = 1
+		}
+	}
+	if p.RecvBuffer == 0 {
+		p.RecvBuffer = mcastRecvBuffer
+	}
+	return p, nil
+}
+
+func (p *mcastPlan) loopback() bool { return p.Interface.Flags&net.FlagLoopback != 0 }
+
+func (p *mcastPlan) checkInterface() error {
+	ifc := p.Interface
+	if ifc.Flags&net.FlagUp == 0 {
+		return fmt.Errorf("multicast: interface %s is down; bring it up (ip link set %s up) or choose another", ifc.Name, ifc.Name)
+	}
+	// Linux does not flag lo, but it carries multicast between local sockets.
+	if ifc.Flags&(net.FlagMulticast|net.FlagLoopback) == 0 {
+		return fmt.Errorf("multicast: interface %s does not do multicast; choose another, or allow it (ip link set %s multicast on)", ifc.Name, ifc.Name)
+	}
+	addrs, err := ifc.Addrs()
+	if err != nil {
+		return fmt.Errorf("multicast: addresses of interface %s: %w", ifc.Name, err)
+	}
+	for _, a := range addrs {
+		n, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		on, ok := netip.AddrFromSlice(n.IP)
+		if !ok {
+			continue
+		}
+		if on.Unmap() == p.Local.WithZone("") {
+			return nil
+		}
+		// All of 127.0.0.0/8 is ours, not only the address that is shown.
+		if p.loopback() && p.Local.Is4() && n.Contains(p.Local.AsSlice()) {
+			return nil
+		}
+	}
+	return fmt.Errorf("multicast: %v is not an address of interface %s, which has %v; choose one of these or another interface", p.Local, ifc.Name, addrs)
+}
+
+func (p *mcastPlan) checkGroups() error {
+	if len(p.Groups) == 0 {
+		return errors.New("multicast: no groups; there must be one a subgroup")
+	}
+	seen := make(map[netip.AddrPort]bool)
+	for _, g := range p.Groups {
+		switch {
+		case !g.Addr().IsMulticast():
+			return fmt.Errorf("multicast: %v is not a multicast group; take one of 239.0.0.0/8 or ff00::/8", g)
+		case g.Addr().Is6() != p.v6:
+			return fmt.Errorf("multicast: group %v and our address %v are not of the same IP version", g, p.Local)
+		case g.Port() == 0:
+			return fmt.Errorf("multicast: group %v has no port", g)
+		case seen[g]:
+			return fmt.Errorf("multicast: group %v is there twice; each subgroup needs its own", g)
+		}
+		seen[g] = true
+	}
+	return nil
+}
+
+func (p *mcastPlan) checkSizes() error {
+	fits := MaxPayload(p.Interface.MTU, p.v6)
+	switch {
+	case fits == 0:
+		return fmt.Errorf("multicast: the MTU of interface %s is %d, too small for any payload", p.Interface.Name, p.Interface.MTU)
+	case p.Chunk == 0:
+		p.Chunk = fits
+	case p.Chunk < 0 || p.Chunk > fits:
+		return fmt.Errorf("multicast: a chunk of %d bytes does not fit interface %s: its MTU of %d takes at most %d; agree on a smaller chunk or raise the MTU",
+			p.Chunk, p.Interface.Name, p.Interface.MTU, fits)
+	}
+	if p.TTL < 0 || p.TTL > 255 {
+		return fmt.Errorf("multicast: a TTL of %d; it must be from 1 to 255", p.TTL)
+	}
+	if p.DSCP < 0 || p.DSCP > 63 {
+		return fmt.Errorf("multicast: a DSCP of %d; it must be from 0 to 63", p.DSCP)
+	}
+	if p.RecvBuffer < 0 || p.RecvBuffer > 1<<30 {
+		return fmt.Errorf("multicast: a receive buffer of %d bytes; it must be from 1 to 2^30", p.RecvBuffer)
+	}
+	return nil
+}

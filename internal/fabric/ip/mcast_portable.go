@@ -1,0 +1,53 @@
+package ip
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// openPortable opens plain sockets, as the standard library has them on every system:
+// one datagram a call, and a copy on both sides.
+func openPortable(p *mcastPlan) (*Multicast, error) {
+	ports := make(map[uint16]bool)
+	m := &Multicast{}
+	buffer := p.RecvBuffer
+	for _, g := range p.Groups {
+		// The standard library binds to the wildcard address, so only ports tell groups apart.
+		if ports[g.Port()] {
+			return nil, fmt.Errorf("multicast: port %d is there twice; here each subgroup needs its own", g.Port())
+		}
+		ports[g.Port()] = true
+		s, err := newPortableSender(p, g)
+		if err != nil {
+			_ = m.Close() // the first error matters
+			return nil, err
+		}
+		m.closers = append([]io.Closer{s}, m.closers...)
+		r, err := newPortableReceiver(p, g, s.own)
+		if err != nil {
+			_ = m.Close() // the first error matters
+			return nil, err
+		}
+		m.closers = append([]io.Closer{r}, m.closers...)
+		m.senders = append(m.senders, s)
+		m.receivers = append(m.receivers, r)
+		buffer = r.buffer
+	}
+	size := p.Chunk + fabric.HeaderSize + udpHeader + mcastIPHeader(p.v6)
+	m.caps = fabric.Caps{
+		Chunk:    p.Chunk,
+		Batch:    1,
+		Room:     mcastRoom(buffer, mcastFrameCharge(size)),
+		Overhead: mcastOverhead(p.v6),
+	}
+	const none = "plain sockets"
+	f := Features{
+		Sockets:   mcastPortable,
+		GSOReason: none, GROReason: none, FilterReason: none,
+		RecvBufferWanted: p.RecvBuffer, RecvBufferGot: buffer,
+	}
+	m.features = func() Features { return f }
+	return m, nil
+}

@@ -1,0 +1,113 @@
+package ip
+
+import "github.com/allcast/allcast/internal/fabric"
+
+// mcastScatter is the memory that one receive call is spread over: header, slot,
+// header, slot, ..., and then the stage, which takes whatever is left, so that
+// nothing is ever cut off. The slots are where the sink expects the payloads; when
+// it was right, they are in place and nothing is copied.
+type mcastScatter struct {
+	slots   [][]byte        // of the last Expect
+	room    [][]byte        // what slots is cut from
+	heads   []byte          // fabric.HeaderSize bytes a slot
+	headers []fabric.Header // decoded
+	// Twice the size of a super-packet. The kernel fills from the middle on; what must
+	// be moved out of slots goes right in front of the middle, so that it
+	// and what follows are in one piece without moving that as well.
+	stage []byte
+}
+
+func newMcastScatter(batch int) *mcastScatter {
+	return &mcastScatter{
+		room:    make([][]byte, batch),
+		heads:   make([]byte, batch*fabric.HeaderSize),
+		headers: make([]fabric.Header, batch),
+		stage:   make([]byte, 2*mcastStage),
+	}
+}
+
+// expect asks the sink for slots.
+func (v *mcastScatter) expect(s fabric.Sink) {
+	n := s.Expect(v.room)
+	v.slots = v.room[:max(0, min(n, len(v.room)))]
+}
+
+// forget lets go of the slots: they are the user's memory.
+func (v *mcastScatter) forget() {
+	clear(v.slots)
+	v.slots = v.slots[:0]
+}
+
+func (v *mcastScatter) head(i int) []byte {
+	return v.heads[i*fabric.HeaderSize:][:fabric.HeaderSize:fabric.HeaderSize]
+}
+
+func (v *mcastScatter) overflow() []byte { return v.stage[mcastStage:] }
+
+// deliver hands the n bytes that were received to the sink: datagrams of seg bytes
+// each, the last of them maybe shorter. It says how many there were, and how many
+// were too short to have a header.
+func (v *mcastScatter) deliver(s fabric.Sink, n, seg int) (good, malformed int) {
+	if n == 0 {
+		return 0, 1 // an empty datagram
+	}
+	if seg <= 0 || seg > n {
+		seg = n
+	}
+	// How many fill their slots? If one does not, those behind it are not where their
+	// slots are either.
+	filled := 0
+	for off := 0; filled < len(v.slots) && off < n; filled++ {
+		size := min(seg, n-off)
+		if size != fabric.HeaderSize+len(v.slots[filled]) {
+			break
+		}
+		v.headers[filled] = fabric.ParseHeader(v.head(filled))
+		off += size
+	}
+	taken := 0
+	if filled > 0 {
+		taken = max(0, min(s.Arrived(v.headers[:filled]), filled))
+	}
+	good = taken
+	// All others leave the slots before the first is handed over: the place of one may
+	// be the slot where another is now ([5,6,7] gets [6,7,5]).
+	for rest := v.gather(min(n, taken*seg), n); len(rest) > 0; {
+		d := rest[:min(seg, len(rest))]
+		rest = rest[len(d):]
+		if len(d) < fabric.HeaderSize {
+			malformed++
+			continue
+		}
+		good++
+		s.Chunk(fabric.ParseHeader(d), d[fabric.HeaderSize:])
+	}
+	return good, malformed
+}
+
+// gather returns the bytes from start to n in one piece, in the stage.
+func (v *mcastScatter) gather(start, n int) []byte {
+	spread := len(v.slots) * fabric.HeaderSize
+	for _, s := range v.slots {
+		spread += len(s)
+	}
+	if start >= spread {
+		return v.stage[mcastStage+start-spread : mcastStage+n-spread]
+	}
+	end := min(n, spread)
+	first := mcastStage - (end - start)
+	at := first
+	pos := 0 // in the stream, of the region we are at
+	for i, s := range v.slots {
+		at += mcastCopyFrom(v.stage[at:mcastStage], v.head(i), start-pos)
+		pos += fabric.HeaderSize
+		at += mcastCopyFrom(v.stage[at:mcastStage], s, start-pos)
+		pos += len(s)
+	}
+	return v.stage[first : mcastStage+n-end]
+}
+
+// mcastCopyFrom copies src from index from on, which may be before or behind it.
+func mcastCopyFrom(dst, src []byte, from int) int {
+	return copy(dst, src[max(0, min(from, len(src))):])
+}

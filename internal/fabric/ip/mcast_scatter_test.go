@@ -1,0 +1,100 @@
+package ip
+
+import (
+	"bytes"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// mcastGuesser gives slots of any length and takes any number of what arrives.
+type mcastGuesser struct {
+	slots [][]byte
+	takes int
+	got   [][]byte // whole datagrams, in order
+}
+
+func (g *mcastGuesser) Expect(slots [][]byte) int { return copy(slots, g.slots) }
+
+func (g *mcastGuesser) Arrived(hs []fabric.Header) int {
+	n := min(g.takes, len(hs)) // -1 means none, too
+	for i, h := range hs[:max(0, n)] {
+		g.add(h, g.slots[i])
+	}
+	return n
+}
+
+func (g *mcastGuesser) Chunk(h fabric.Header, payload []byte) {
+	g.add(h, payload)
+	// The sink may put the payload anywhere, also where others were received.
+	for _, s := range g.slots {
+		clear(s)
+	}
+}
+
+func (g *mcastGuesser) Idle() {}
+
+func (g *mcastGuesser) add(h fabric.Header, payload []byte) {
+	d := make([]byte, fabric.HeaderSize+len(payload))
+	h.Put(d)
+	copy(d[fabric.HeaderSize:], payload)
+	g.got = append(g.got, d)
+}
+
+// Whatever was sent and whatever the sink guessed, the sink gets every datagram once,
+// in order and intact.
+func TestScatterAnything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const most = 5
+		seg := rapid.IntRange(0, 60).Draw(t, "segment")
+		n := rapid.IntRange(0, 6*60).Draw(t, "bytes")
+		g := &mcastGuesser{takes: rapid.IntRange(-1, most+1).Draw(t, "takes")}
+		for range rapid.IntRange(0, most).Draw(t, "slots") {
+			size := rapid.OneOf(rapid.Just(max(0, seg-fabric.HeaderSize)), rapid.IntRange(0, 60)).Draw(t, "slot")
+			g.slots = append(g.slots, make([]byte, size))
+		}
+		stream := make([]byte, n)
+		for i := range stream {
+			stream[i] = byte(i + 1)
+		}
+		v := newMcastScatter(most)
+		v.expect(g)
+		// As the kernel does.
+		rest := stream
+		for i, s := range v.slots {
+			rest = rest[copy(v.head(i), rest):]
+			rest = rest[copy(s, rest):]
+		}
+		copy(v.overflow(), rest)
+
+		good, malformed := v.deliver(g, n, seg)
+		v.forget()
+		var want [][]byte
+		short := 0
+		if n == 0 {
+			short = 1
+		}
+		for rest := stream; len(rest) > 0; {
+			size := len(rest)
+			if seg > 0 {
+				size = min(seg, size)
+			}
+			if size < fabric.HeaderSize {
+				short++
+			} else {
+				want = append(want, rest[:size])
+			}
+			rest = rest[size:]
+		}
+		if good != len(want) || malformed != short || len(g.got) != len(want) {
+			t.Fatalf("%d good, %d malformed, %d handed over; want %d and %d", good, malformed, len(g.got), len(want), short)
+		}
+		for i := range want {
+			if !bytes.Equal(g.got[i], want[i]) {
+				t.Fatalf("datagram %d of %d: %v, not %v", i, len(want), g.got[i], want[i])
+			}
+		}
+	})
+}

@@ -1,0 +1,72 @@
+package ip
+
+import "github.com/allcast/allcast/internal/fabric"
+
+const (
+	// MaxChunk is the largest payload of a datagram: what fits a jumbo frame (an MTU
+	// of 9000) over IPv4. Loopback would take more, but then no two chunks would fit
+	// a super-packet.
+	MaxChunk = 9000 - ipv4Header - udpHeader - fabric.HeaderSize
+
+	ipv4Header = 20
+	ipv6Header = 40
+	udpHeader  = 8
+	ethernet   = 14 + 4 // header and checksum; neither preamble nor gap nor VLAN tag
+
+	// The lengths in the IPv4 header and in the UDP header have 16 bits, and the
+	// kernel checks a super-packet as if it was one datagram. IPv6 would have room for
+	// 20 bytes more; one limit for both keeps batches alike.
+	mcastMaxSuper = 65535 - ipv4Header - udpHeader
+	// UDP_MAX_SEGMENTS of the kernels before 6.9; later ones take 128.
+	mcastMaxSegments = 64
+	// More than any datagram or super-packet has.
+	mcastStage = 1 << 16
+)
+
+// MaxPayload is the largest chunk whose datagram fits a path MTU, at most
+// MaxChunk; 0 if none does.
+func MaxPayload(mtu int, v6 bool) int {
+	return max(0, min(mtu-mcastIPHeader(v6)-udpHeader-fabric.HeaderSize, MaxChunk))
+}
+
+func mcastIPHeader(v6 bool) int {
+	if v6 {
+		return ipv6Header
+	}
+	return ipv4Header
+}
+
+// mcastBatch is how many datagrams with a payload of chunk bytes make a super-packet.
+func mcastBatch(chunk int) int {
+	return max(1, min(mcastMaxSuper/(fabric.HeaderSize+chunk), mcastMaxSegments))
+}
+
+// mcastOverhead is what a payload carries besides itself on an Ethernet. Loopback has
+// no Ethernet around it; it counts as if, so that numbers can be compared.
+func mcastOverhead(v6 bool) int {
+	return ethernet + mcastIPHeader(v6) + udpHeader + fabric.HeaderSize
+}
+
+// mcastFrameCharge estimates what a kernel charges a socket for a datagram of
+// this size that a network card received: drivers put a frame in a buffer of a
+// power of two, which also holds the headroom and the descriptor of its fragments
+// (NET_SKB_PAD and skb_shared_info, together below 400 bytes), and struct sk_buff
+// comes on top. 2304 bytes for an MTU of 1500 is what most drivers charge.
+func mcastFrameCharge(frame int) int {
+	size := 512
+	for size < frame+ethernet+400 {
+		size *= 2
+	}
+	return size + 256
+}
+
+// mcastRoom is how many datagrams fit a receive buffer, by what one is charged.
+//
+// A quarter of the buffer cannot be counted on: the kernel gives back what was
+// read in portions of up to a quarter of the buffer while the queue is not empty
+// (udp_rmem_release), so chunks that were read, and for which others have got credit,
+// are still charged. A sixteenth is reserve for what nobody has planned: strangers'
+// datagrams, and duplicates.
+func mcastRoom(buffer, charge int) int {
+	return max(1, (buffer-buffer/4-buffer/16)/max(1, charge))
+}

@@ -1,0 +1,203 @@
+package ip
+
+import (
+	"net"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+func TestMulticastRoundtrip(t *testing.T) {
+	mcastEach(t, func(t *testing.T, v mcastVariant) {
+		t.Helper()
+		a, b := mcastPair(t, v)
+		caps := a.Caps()
+		t.Logf("%+v\n%v", caps, a.Features())
+		for sub := range a.Subgroups() {
+			const chunks = 20
+			data := mcastData(caps.Chunk, chunks)
+			data = data[:len(data)-caps.Chunk/2] // the tail is shorter
+			sink := newMcastSink(caps.Chunk, chunks)
+			mcastSend(t, a.Sender(sub), data, caps.Chunk, caps.Batch, mcastRange(0, chunks)...)
+			mcastUntil(t, b.Receiver(sub), sink, chunks)
+			mcastSame(t, sink.buf[:len(data)], data)
+			st := b.Receiver(sub).Stats()
+			if st.Datagrams != chunks || st.Dropped != 0 || st.Malformed != 0 || sink.idle == 0 {
+				t.Errorf("stats %+v, idle %d times", st, sink.idle)
+			}
+		}
+	})
+}
+
+// Ranks that have accelerations and ranks that have not understand each other.
+func TestMulticastMixed(t *testing.T) {
+	cfg := mcastLoopback(t, 1, false)
+	var all []*Multicast
+	for _, v := range mcastVariants[:3] {
+		all = append(all, v.open(t, cfg))
+	}
+	const chunks = 15
+	for i, from := range all {
+		caps := from.Caps()
+		data := mcastData(caps.Chunk, chunks)
+		mcastSend(t, from.Sender(0), data, caps.Chunk, caps.Batch, mcastRange(0, chunks)...)
+		for j, to := range all {
+			if i == j {
+				continue
+			}
+			sink := newMcastSink(caps.Chunk, chunks)
+			sink.guess = mcastRange(0, chunks)
+			mcastUntil(t, to.Receiver(0), sink, chunks)
+			mcastSame(t, sink.buf, data)
+		}
+	}
+}
+
+func TestMulticastScatter(t *testing.T) {
+	cases := []struct {
+		name        string
+		send, guess []uint32
+		direct      int // of 7 in one super-packet
+		directPlain int // of 7 that come one by one, where a wrong one is corrected
+		tail        int // bytes that the last chunk is short of
+	}{
+		{"right", mcastRange(0, 7), mcastRange(0, 7), 7, 7, 0},
+		{"none", mcastRange(0, 7), nil, 0, 0, 0},
+		{"less", mcastRange(0, 7), mcastRange(0, 3), 3, 3, 0},
+		{"wrong", mcastRange(0, 7), mcastRange(7, 14), 0, 0, 0},
+		{"permuted", []uint32{1, 2, 3, 4, 5, 6, 0}, mcastRange(0, 7), 0, 1, 0},
+		{"swapped", []uint32{0, 1, 3, 2, 4, 5, 6}, mcastRange(0, 7), 2, 6, 0},
+		{"tail", mcastRange(0, 7), mcastRange(0, 7), 6, 6, 100},
+	}
+	for _, v := range mcastVariants[:2] {
+		t.Run(v.name, func(t *testing.T) {
+			for _, c := range cases {
+				t.Run(c.name, func(t *testing.T) {
+					a, b := mcastPair(t, v)
+					chunk := a.Caps().Chunk
+					data := mcastData(chunk, 14)
+					if c.tail > 0 {
+						data = data[:7*chunk-c.tail]
+					}
+					sink := newMcastSink(chunk, 14)
+					sink.guess = slices.Clone(c.guess)
+					mcastSend(t, a.Sender(0), data, chunk, a.Caps().Batch, c.send...)
+					mcastUntil(t, b.Receiver(0), sink, 7)
+					size := min(len(data), 7*chunk)
+					mcastSame(t, sink.buf[:size], data[:size])
+					want := c.direct
+					if a.Caps().Batch == 1 {
+						want = c.directPlain
+					}
+					if sink.direct != want {
+						t.Errorf("%d chunks were where they belong, not %d", sink.direct, want)
+					}
+				})
+			}
+		})
+	}
+}
+
+// Our own datagrams do not reach us, nor do they count as lost.
+func TestMulticastOwn(t *testing.T) {
+	mcastEach(t, func(t *testing.T, v mcastVariant) {
+		t.Helper()
+		a, b := mcastPair(t, v)
+		caps := a.Caps()
+		data := mcastData(caps.Chunk, 50)
+		for range 4 {
+			mcastSend(t, a.Sender(0), data, caps.Chunk, caps.Batch, mcastRange(1, 50)...)
+		}
+		mcastSend(t, b.Sender(0), data, caps.Chunk, 1, 0)
+		sink := newMcastSink(caps.Chunk, 50)
+		mcastUntil(t, a.Receiver(0), sink, 1)
+		st := a.Receiver(0).Stats()
+		if st.Datagrams != 1 || st.Dropped != 0 || len(sink.got) != 1 || sink.got[0] != 1 {
+			t.Errorf("got %v, stats %+v", sink.got, st)
+		}
+		if f := a.Features(); f.Filter && st.Calls != 1 {
+			t.Errorf("%d calls for one datagram", st.Calls)
+		}
+	})
+}
+
+func TestMulticastMalformed(t *testing.T) {
+	cfg := mcastLoopback(t, 1, false)
+	for _, v := range mcastVariants[:3] {
+		t.Run(v.name, func(t *testing.T) {
+			cfg.Groups = mcastNextGroups(1, false)
+			m := v.open(t, cfg)
+			p, err := newMcastPlan(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stranger, err := newPortableSender(p, cfg.Groups[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = stranger.Close() })
+			for n := range fabric.HeaderSize + 1 {
+				if _, err := stranger.conn.WriteTo(make([]byte, n), net.UDPAddrFromAddrPort(cfg.Groups[0])); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sink := newMcastSink(p.Chunk, 1)
+			sink.guess = []uint32{0}
+			for sink.foreign == 0 {
+				if err := m.Receiver(0).Receive(sink); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if st := m.Receiver(0).Stats(); st.Malformed != fabric.HeaderSize || st.Datagrams != 1 {
+				t.Errorf("stats %+v", st)
+			}
+		})
+	}
+}
+
+func TestMulticastBadBatch(t *testing.T) {
+	mcastEach(t, func(t *testing.T, v mcastVariant) {
+		t.Helper()
+		m := v.open(t, mcastLoopback(t, 1, v.v6))
+		s := m.Sender(0)
+		chunk := m.Caps().Chunk
+		h := make([]fabric.Header, 200)
+		for name, b := range map[string]*fabric.Batch{
+			"payloads missing": {Headers: h[:1]},
+			"too large":        {Headers: h[:1], Payloads: [][]byte{make([]byte, chunk+1)}},
+			"too many":         {Headers: h, Payloads: make([][]byte, len(h))},
+			"grows":            {Headers: h[:2], Payloads: [][]byte{make([]byte, 1), make([]byte, 2)}},
+		} {
+			if err := s.Send(b); err == nil {
+				t.Errorf("%s: no error", name)
+			}
+		}
+		if err := s.Send(&fabric.Batch{}); err != nil {
+			t.Errorf("nothing to send: %v", err)
+		}
+	})
+}
+
+// Opening and closing leaves no goroutine behind: there never was one.
+func TestMulticastLeavesNothing(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 5 {
+		for _, v := range mcastVariants[:3] {
+			m, err := v.try(mcastLoopback(t, 3, false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Close(); err != nil {
+				t.Fatalf("a second Close: %v", err)
+			}
+		}
+	}
+	if after := runtime.NumGoroutine(); after > before {
+		t.Errorf("%d goroutines before, %d after", before, after)
+	}
+}

@@ -1,0 +1,116 @@
+package ip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// link makes our connection to the peer, lets write have it, and watches it: the
+// peer says nothing on it but goodbye, so the end of the peer shows at once, also
+// when we have nothing to send.
+func (p *peer) link(ctx context.Context) {
+	c, err := p.dial(ctx)
+	if err != nil {
+		p.outEnded(err)
+		return
+	}
+	p.mu.Lock()
+	if p.state == peerGone {
+		p.mu.Unlock()
+		_ = c.Close()
+		p.outEnded(fabric.ErrClosed)
+		return
+	}
+	p.out = c
+	p.t.conns.Add(1)
+	p.kick()
+	p.mu.Unlock()
+	p.outEnded(p.watch(c))
+}
+
+// watch reads until the connection ends.
+func (p *peer) watch(c *net.TCPConn) error {
+	var b [framePrefix]byte
+	if _, err := io.ReadFull(c, b[:]); err != nil {
+		if errors.Is(err, io.EOF) {
+			return errors.New("the peer closed our connection")
+		}
+		return err
+	}
+	if h, err := frameParse(b[:]); err != nil || h.kind != frameGoodbye {
+		return fmt.Errorf("%w: on a connection that we send on", errFrame)
+	}
+	p.heardBye()
+	_, _ = c.Read(b[:])
+	return fabric.ErrGoodbye
+}
+
+// dial tries until the timeout; the peer may be slow.
+func (p *peer) dial(ctx context.Context) (*net.TCPConn, error) {
+	const first, most = 5 * time.Millisecond, 200 * time.Millisecond
+	begin := time.Now()
+	ctx, cancel := context.WithDeadline(ctx, begin.Add(p.t.cfg.Timeout))
+	defer cancel()
+	for pause := first; ; pause = min(2*pause, most) {
+		c, err := p.try(ctx)
+		switch {
+		case err == nil:
+			return c, nil
+		case errors.Is(err, errAuthLeft):
+			return nil, fabric.ErrGoodbye
+		case errors.Is(err, errAuth):
+			p.t.log.Warn("connect", "peer", p.rank, "err", err)
+			return nil, fmt.Errorf("connect: %w", err)
+		case errors.Is(err, syscall.ECONNREFUSED) && (time.Since(begin) > tcpRefused || p.leaves()):
+			return nil, fmt.Errorf("connect: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("connect: %w", err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// leaves says that we have not much time for the peer.
+func (p *peer) leaves() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state != peerOpen
+}
+
+// try dials once.
+func (p *peer) try(ctx context.Context) (*net.TCPConn, error) {
+	t := p.t
+	d := net.Dialer{KeepAlive: -1} // tune sets it
+	d.SetMultipathTCP(false)
+	if t.cfg.Local.IsValid() {
+		d.LocalAddr = &net.TCPAddr{IP: t.cfg.Local.AsSlice(), Zone: t.cfg.Local.Zone()}
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.handshake())
+	defer cancel()
+	nc, err := d.DialContext(ctx, "tcp", t.cfg.Addrs[p.rank])
+	if err != nil {
+		return nil, err
+	}
+	c := nc.(*net.TCPConn)
+	t.tune(c)
+	// A deadline in the past ends the handshake when the context does.
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	err = t.self.dial(c, p.rank)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}

@@ -1,0 +1,73 @@
+package ip
+
+import "github.com/allcast/allcast/internal/fabric"
+
+// peerItem is something to send: encoded frames, a piece, or the answer to a read.
+type peerItem struct {
+	kind      frameKind // frameMessage: the arena's bytes, frameData, frameAnswer; frameNone: nothing any more
+	cancelled bool      // guarded by peer.mu
+	from, to  int
+	piece     fabric.Piece
+	data      []byte
+	rng       fabric.Range
+}
+
+// peerQueue is what waits to be sent, in order. Its memory is used again and
+// again: a peer has two of them, one that is filled and one that is being sent.
+type peerQueue struct {
+	items []peerItem
+	arena []byte // small frames, encoded when they are queued
+}
+
+// peerKeep is how much memory an empty queue keeps.
+const (
+	peerKeepBytes = 1 << 20
+	peerKeepItems = 1 << 12
+)
+
+// frame queues a header and its payload. Neighbours become one item, and so one
+// element of a writev.
+func (q *peerQueue) frame(h *frameHeader, payload []byte) {
+	from := len(q.arena)
+	q.arena = append(frameAppend(q.arena, h), payload...)
+	if n := len(q.items); n > 0 && q.items[n-1].kind == frameMessage {
+		q.items[n-1].to = len(q.arena)
+		return
+	}
+	q.items = append(q.items, peerItem{kind: frameMessage, from: from, to: len(q.arena)})
+}
+
+// cancel marks the pieces of an operation and says whether there were any.
+func (q *peerQueue) cancel(op fabric.OpKey) bool {
+	found := false
+	for i := range q.items {
+		if it := &q.items[i]; it.kind == frameData && it.piece.Op == op {
+			it.cancelled, found = true, true
+		}
+	}
+	return found
+}
+
+// take turns pieces to nothing, all or only those that are cancelled, and appends
+// them to done.
+func (q *peerQueue) take(done []fabric.Piece, all bool) []fabric.Piece {
+	for i := range q.items {
+		if it := &q.items[i]; it.kind == frameData && (all || it.cancelled) {
+			done = append(done, it.piece)
+			it.kind, it.data = frameNone, nil
+		}
+	}
+	return done
+}
+
+// reset empties the queue.
+func (q *peerQueue) reset() {
+	clear(q.items) // lets go of users' buffers
+	q.items, q.arena = q.items[:0], q.arena[:0]
+	if cap(q.arena) > peerKeepBytes {
+		q.arena = nil
+	}
+	if cap(q.items) > peerKeepItems {
+		q.items = nil
+	}
+}

@@ -1,0 +1,262 @@
+package ip
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+const (
+	peerVec   = 128 // elements of one writev
+	peerHeads = 48  // headers of data and answers in it
+)
+
+// peerWriter is the goroutine that sends to a peer. It gathers what is queued
+// to one writev of about frameMaxPart bytes.
+type peerWriter struct {
+	p *peer
+
+	at  int   // the item of p.cur that is next
+	off int64 // how much of it is sent
+
+	vec     [][]byte
+	bufs    net.Buffers // what is left of vec
+	size    int
+	heads   [peerHeads][frameMaxHeader]byte
+	nheads  int
+	scratch []byte // copies of registered memory
+	done    []fabric.Piece
+}
+
+// run works until the network is closed. It also outlives its connection, to tell
+// the handler of puts that come too late.
+func (w *peerWriter) run() {
+	for range w.p.wake {
+		for w.step() {
+		}
+		if w.p.over() {
+			w.notify()
+			return
+		}
+	}
+}
+
+// over says that there is nothing to wait for any more.
+func (p *peer) over() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state == peerGone && p.t.closed.Load()
+}
+
+// step sends one batch and says whether there may be more.
+func (w *peerWriter) step() bool {
+	p := w.p
+	p.mu.Lock()
+	out := p.out
+	if p.cut {
+		p.cut = false
+		p.flying = p.cur.take(p.q.take(p.flying, false), false)
+	}
+	if w.at > 0 && w.at == len(p.cur.items) {
+		p.cur.reset() // lets go of users' buffers
+		w.at, w.off = 0, 0
+	}
+	more, bye := false, false
+	switch {
+	case p.state == peerGone || p.dead:
+		p.flying = p.cur.take(p.q.take(p.flying, true), true)
+		p.cur.reset()
+		p.q.reset()
+		w.at, w.off, p.answers = 0, 0, 0
+	case out == nil:
+	case w.at < len(p.cur.items):
+		more = true
+	case len(p.q.items) > 0:
+		p.cur, p.q = p.q, p.cur
+		more = true
+	case p.state == peerLeaving && !p.said:
+		p.said, bye = true, true
+	}
+	p.mu.Unlock()
+	w.notify()
+	switch {
+	case bye:
+		w.vec = append(w.vec[:0], frameAppend(w.heads[0][:0], &frameHeader{kind: frameGoodbye}))
+		err := w.flush(out)
+		if err == nil {
+			err = out.CloseWrite()
+		}
+		if err != nil {
+			p.outEnded(err)
+		}
+	case more:
+		w.fill()
+		if err := w.flush(out); err != nil {
+			p.outEnded(err)
+		}
+	}
+	return more
+}
+
+// notify tells of the puts that are done.
+func (w *peerWriter) notify() {
+	p := w.p
+	p.mu.Lock()
+	w.done, p.flying = p.flying, w.done[:0]
+	p.mu.Unlock()
+	for _, piece := range w.done {
+		p.t.h.PutDone(p.rank, piece)
+	}
+}
+
+// fill gathers a batch from p.cur. Only write changes it, but for the mark of
+// items that are cancelled.
+func (w *peerWriter) fill() {
+	p := w.p
+	w.vec, w.size, w.nheads, w.scratch = w.vec[:0], 0, 0, w.scratch[:0]
+	for w.at < len(p.cur.items) && w.size < frameMaxPart && len(w.vec)+2 <= peerVec && w.nheads < peerHeads {
+		it := &p.cur.items[w.at]
+		ended := true
+		switch it.kind {
+		case frameMessage:
+			w.add(p.cur.arena[it.from:it.to])
+		case frameData:
+			ended = w.data(it)
+		case frameAnswer:
+			var full bool
+			if ended, full = w.answer(it); full {
+				return
+			}
+		}
+		if ended {
+			w.at++
+			w.off = 0
+		}
+	}
+}
+
+func (w *peerWriter) add(b []byte) {
+	w.vec = append(w.vec, b)
+	w.size += len(b)
+}
+
+func (w *peerWriter) head(h *frameHeader) {
+	w.add(frameAppend(w.heads[w.nheads][:0], h))
+	w.nheads++
+}
+
+// data adds the next part of a piece and says whether it was the last.
+func (w *peerWriter) data(it *peerItem) bool {
+	p := w.p
+	n := min(it.piece.Len-w.off, frameMaxPart)
+	ended := w.off+n == it.piece.Len
+	p.mu.Lock()
+	if it.cancelled {
+		n, ended = -1, true
+	}
+	if ended {
+		p.flying = append(p.flying, it.piece)
+		it.kind = frameNone
+	}
+	p.mu.Unlock()
+	if n < 0 {
+		return true
+	}
+	w.head(&frameHeader{
+		kind: frameData, n: int(n), op: it.piece.Op, nth: it.piece.Nth, len: it.piece.Len, part: w.off,
+	})
+	if n > 0 {
+		w.add(it.data[w.off : w.off+n])
+	}
+	w.off += n
+	return ended
+}
+
+// answer adds the next part of an answer, copied, and says whether it was the last,
+// or whether there is no room for the copy.
+func (w *peerWriter) answer(it *peerItem) (ended, full bool) {
+	p, r := w.p, &it.rng
+	if w.scratch == nil {
+		w.scratch = make([]byte, 0, frameMaxPart)
+	}
+	n := int(min(r.Len-w.off, frameMaxPart))
+	at := len(w.scratch)
+	if at+n > cap(w.scratch) {
+		return false, true
+	}
+	b := w.scratch[at : at+n]
+	ended = true
+	if p.t.copyOut(b, r, w.off) {
+		w.scratch = w.scratch[:at+n]
+		w.head(&frameHeader{
+			kind: frameAnswer, n: n, op: r.Op, id: r.ID, off: r.Off, len: r.Len, part: w.off,
+		})
+		w.add(b)
+		w.off += int64(n)
+		ended = w.off == r.Len
+	}
+	if ended {
+		p.mu.Lock()
+		p.answers--
+		p.mu.Unlock()
+	}
+	return ended, false
+}
+
+// flush writes the batch. Every write must take something within the timeout. A
+// write that touches cancelled pieces is interrupted and goes on from a copy.
+func (w *peerWriter) flush(c *net.TCPConn) error {
+	p := w.p
+	for w.bufs = w.vec; len(w.bufs) > 0; {
+		p.mu.Lock()
+		cut := p.cut
+		var err error
+		if cut {
+			p.cut = false
+		} else {
+			err = c.SetWriteDeadline(time.Now().Add(p.t.cfg.Timeout))
+		}
+		p.mu.Unlock()
+		if cut {
+			w.spill()
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		n, err := w.bufs.WriteTo(c)
+		p.sent.Add(uint64(n))
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			p.mu.Lock()
+			again := n > 0 || p.cut
+			p.mu.Unlock()
+			if again {
+				continue
+			}
+			return fmt.Errorf("it took nothing for %v: %w", p.t.cfg.Timeout, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spill copies what is left of the batch, so that its pieces are done, and those
+// that are cancelled with them.
+func (w *peerWriter) spill() {
+	p := w.p
+	var b []byte
+	for _, v := range w.bufs {
+		b = append(b, v...)
+	}
+	w.bufs = net.Buffers{b}
+	p.mu.Lock()
+	p.flying = p.cur.take(p.q.take(p.flying, false), false)
+	p.mu.Unlock()
+	w.notify()
+}

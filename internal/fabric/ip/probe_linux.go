@@ -1,0 +1,207 @@
+package ip
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// How long a datagram may take from one socket to another on this machine, in
+// milliseconds. It takes microseconds; a machine that starts a hundred ranks at
+// once may be busy.
+const udpTestWait = 1000
+
+// udpTest is what a self-test found out: why GSO and GRO are off (empty: on), and
+// what a queue is charged for a chunk.
+type udpTest struct {
+	gso, gro      string
+	single, batch int
+}
+
+// charge is the worst layout's: a root that is short of credit sends single
+// datagrams. From a network card they come in other buffers than from
+// this machine, where the test was made.
+func (t udpTest) charge(p *mcastPlan) int {
+	c := max(t.single, t.batch)
+	if !p.loopback() {
+		c = max(c, mcastFrameCharge(p.Chunk+fabric.HeaderSize+udpHeader+mcastIPHeader(p.v6)))
+	}
+	return c
+}
+
+// udpProbe is a sending and a receiving socket for the self-test. It uses the first
+// group with another port, and a TTL of 0: the kernel gives such a datagram to
+// local members of the group and never to the network.
+type udpProbe struct {
+	p      *mcastPlan
+	tx, rx int
+	name   *udpName
+	out    []byte
+	in     []byte
+	cut    udpSegment
+	cuts   udpGRO
+}
+
+func udpSelfTest(p *mcastPlan) (udpTest, error) {
+	t := &udpProbe{p: p, tx: -1, rx: -1, out: make([]byte, mcastStage), in: make([]byte, mcastStage)}
+	defer t.close()
+	if err := t.open(); err != nil {
+		return udpTest{}, err
+	}
+	return t.run()
+}
+
+func (t *udpProbe) open() error {
+	var err error
+	if t.tx, _, err = udpSendSocket(t.p, 0); err != nil {
+		return err
+	}
+	// Port 0: one that the kernel picks, and alone, because SO_REUSEADDR is not set. Other
+	// ranks do the same at the same time.
+	group := t.p.Groups[0].Addr()
+	t.rx, err = udpReceiveSocket(t.p, netip.AddrPortFrom(group, 0), func(fd int) error {
+		_, err := udpSetBuffer(fd, t.p.RecvBuffer)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	name, err := udpSockname(t.rx)
+	t.name = newUDPName(t.p, name)
+	return err
+}
+
+func (t *udpProbe) close() {
+	for _, fd := range []int{t.tx, t.rx} {
+		if fd >= 0 {
+			_ = unix.Close(fd) // nothing is left in it
+		}
+	}
+}
+
+// run tries a single datagram, which must work; then what may be off.
+func (t *udpProbe) run() (udpTest, error) {
+	var res udpTest
+	var err error
+	if res.single, err = t.exchange(1, false); err != nil {
+		return res, fmt.Errorf("multicast does not work on %s: %w", t.p.Interface.Name, err)
+	}
+	batch := mcastBatch(t.p.Chunk)
+	switch {
+	case t.p.Plain:
+		res.gso, res.gro = mcastPlain, mcastPlain
+	case batch == 1:
+		res.gso, res.gro = "no two chunks fit a super-packet", "no two chunks fit a super-packet"
+	default:
+		if res.gso = t.tryGSO(batch); res.gso != "" {
+			res.gro = "without GSO it cannot be tested"
+		} else {
+			res.batch, res.gro = t.tryGRO(batch)
+		}
+	}
+	return res, nil
+}
+
+// tryGSO sends a super-packet that is received as datagrams. It returns what went wrong.
+func (t *udpProbe) tryGSO(batch int) string {
+	if _, err := t.exchange(batch, false); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// tryGRO receives super-packets as they are, of all sizes: for which of them a chunk
+// is charged the most depends on how the kernel rounds up.
+func (t *udpProbe) tryGRO(batch int) (most int, wrong string) {
+	if err := udpSetOptions(t.rx, []udpOption{udpGROOn}); err != nil {
+		return 0, err.Error()
+	}
+	for n := 2; n <= batch; n++ {
+		charge, err := t.exchange(n, true)
+		if err != nil {
+			return 0, err.Error()
+		}
+		most = max(most, charge)
+	}
+	return most, ""
+}
+
+// exchange sends n datagrams in one message and receives them, in one piece or one
+// by one. It checks that they are what was sent, and returns what the
+// queue was charged a datagram before it was read.
+func (t *udpProbe) exchange(n int, whole bool) (int, error) {
+	size := fabric.HeaderSize + t.p.Chunk
+	total := n * size
+	if n > 1 && t.p.Chunk > 1 {
+		total-- // the last is shorter: the cut must be where it was asked for
+	}
+	t.fill(size, total)
+	before, _, err := udpMemInfo(t.rx)
+	if err != nil {
+		before = 0
+	}
+	if err := t.send(size, total); err != nil {
+		return 0, err
+	}
+	charge := 0
+	for got, first := 0, true; got < total; first = false {
+		if err := t.await(); err != nil {
+			return 0, err
+		}
+		if first {
+			if now, _, err := udpMemInfo(t.rx); err == nil {
+				charge = int(now - before)
+			}
+		}
+		k, cut, err := t.receive()
+		if err != nil {
+			return 0, err
+		}
+		if err := t.check(t.out[got:total], k, cut, size, whole); err != nil {
+			return 0, err
+		}
+		got += k
+	}
+	if charge <= 0 {
+		charge = mcastFrameCharge(size) * n // a kernel before 4.12 does not tell
+	}
+	if !whole {
+		n = 1 // one by one: how many were there when we looked is not known
+	}
+	return (charge + n - 1) / n, nil
+}
+
+// fill makes datagrams that differ from each other and from those of other tests.
+func (t *udpProbe) fill(size, total int) {
+	r := rand.NewPCG(rand.Uint64(), rand.Uint64())
+	x := r.Uint64()
+	for i := range t.out[:total] {
+		t.out[i] = byte(x>>(i%8*8)) + byte(i) + byte(i/size)*31
+	}
+}
+
+func (t *udpProbe) check(sent []byte, k, cut, size int, whole bool) error {
+	want := min(size, len(sent))
+	if whole {
+		want = len(sent)
+	}
+	switch {
+	case k == want:
+	case whole && k == size:
+		return errors.New("a super-packet arrives cut up")
+	default:
+		return fmt.Errorf("the self-test sent %d bytes and received %d", want, k)
+	}
+	if whole && cut != size {
+		return fmt.Errorf("the kernel cuts a super-packet at %d bytes, not %d", cut, size)
+	}
+	if string(t.in[:k]) != string(sent[:k]) {
+		return errors.New("what the self-test received is not what it sent")
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+// Package ip is the fabric on IP networks: UDP multicast for the unreliable side, TCP
+// for the reliable one. It needs no hardware and no privileges.
+package ip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// TCPConfig is what the reliable side needs to know.
+type TCPConfig struct {
+	Rank, Size int
+	Listener   net.Listener  // made by Listen before, so that its address could be told to the others
+	Addrs      []string      // of all ranks, host:port
+	Secret     []byte        // key of the job; connections are authenticated with it in both directions
+	Timeout    time.Duration // a peer that takes nothing for so long is lost; 0: 10 s
+	Local      netip.Addr    // outgoing connections are bound to it, if it is valid
+	Log        *slog.Logger  // may be nil
+}
+
+const (
+	tcpTimeout   = 10 * time.Second
+	tcpHandshake = 5 * time.Second // at most, for one attempt
+	// tcpRefused is how long a refusal to connect is not believed. The listeners are there
+	// before their addresses are known, so a refusal means that the process is gone.
+	tcpRefused = time.Second
+	tcpGoodbye = 2 * time.Second // Close waits no longer
+	peerFlush  = time.Second     // what a dropped or leaving peer gets to take what is queued
+	// peerGrace is how long we read on when we cannot write any more: what the peer said
+	// before, a verdict perhaps, comes before the news of its loss.
+	peerGrace = 500 * time.Millisecond
+)
+
+// TCP is the reliable side: fabric.Reliable over TCP connections, each used in
+// one direction: what a rank sends goes over the connection that it dialled, so
+// two ranks that dial each other at the same time need no tie-break. The other
+// direction carries only the goodbye of a rank that has never sent anything, and
+// the end of file that tells of its death.
+//
+// Handler's methods are called for one peer in order, but PutDone, which may come
+// at the same time as another. They may call anything but Close.
+type TCP struct {
+	cfg   TCPConfig
+	self  authSelf
+	h     fabric.Handler
+	log   *slog.Logger
+	peers []*peer
+
+	ctx    context.Context // ends what still dials
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	closed atomic.Bool
+	ended  chan struct{} // Close has done its work
+
+	pending tcpPending
+	memory  sync.Pool // *[frameMaxPart]byte
+
+	regMu sync.RWMutex // held to read while a registered buffer is read
+	reg   map[fabric.OpKey][]byte
+
+	conns     atomic.Int64
+	strangers atomic.Uint64
+	refused   atomic.Uint64
+}
+
+var _ fabric.Reliable = (*TCP)(nil)
+
+// Listen makes the listener of a rank on any free port, of one address if local is
+// valid.
+func Listen(local netip.Addr) (net.Listener, error) {
+	addr := ":0"
+	if local.IsValid() {
+		addr = netip.AddrPortFrom(local, 0).String()
+	}
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false) // its sockets know fewer options
+	l, err := lc.Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for peers: %w", err)
+	}
+	return l, nil
+}
+
+// NewTCP starts to accept connections of peers. It owns cfg.Listener from then on.
+func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
+	switch {
+	case cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size:
+		return nil, fmt.Errorf("rank %d of %d", cfg.Rank, cfg.Size)
+	case len(cfg.Addrs) != cfg.Size:
+		return nil, fmt.Errorf("%d addresses for %d ranks", len(cfg.Addrs), cfg.Size)
+	case cfg.Listener == nil:
+		return nil, errors.New("no listener")
+	case len(cfg.Secret) == 0:
+		return nil, errors.New("no job key")
+	case cfg.Timeout < 0:
+		return nil, fmt.Errorf("timeout %v", cfg.Timeout)
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = tcpTimeout
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	t := &TCP{
+		cfg: cfg, h: h,
+		self:  authSelf{rank: cfg.Rank, size: cfg.Size, secret: cfg.Secret},
+		log:   cfg.Log.With("rank", cfg.Rank),
+		peers: make([]*peer, cfg.Size),
+		reg:   make(map[fabric.OpKey][]byte),
+		ended: make(chan struct{}),
+	}
+	t.memory.New = func() any { return new([frameMaxPart]byte) }
+	t.pending.limit = 2*cfg.Size + 64
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	for i := range t.peers {
+		if i != cfg.Rank {
+			t.peers[i] = newPeer(t, i)
+		}
+	}
+	t.wg.Go(t.accept)
+	return t, nil
+}
+
+// peer returns a peer; anything else is a mistake of the caller.
+func (t *TCP) peer(rank int) *peer {
+	if rank < 0 || rank >= len(t.peers) || rank == t.cfg.Rank {
+		panic(fmt.Sprintf("fabric/ip: rank %d of %d has no peer %d", t.cfg.Rank, t.cfg.Size, rank))
+	}
+	return t.peers[rank]
+}
+
+// Send implements fabric.Reliable. msg is not longer than MaxMessage.
+func (t *TCP) Send(to int, msg []byte) {
+	if len(msg) > MaxMessage {
+		panic(fmt.Sprintf("fabric/ip: message of %d bytes", len(msg)))
+	}
+	t.peer(to).frame(&frameHeader{kind: frameMessage, n: len(msg)}, msg)
+}
+
+// Put implements fabric.Reliable.
+func (t *TCP) Put(to int, p fabric.Piece, data []byte) {
+	if int64(len(data)) != p.Len {
+		panic(fmt.Sprintf("fabric/ip: piece of %d bytes with %d", p.Len, len(data)))
+	}
+	t.peer(to).put(p, data)
+}
+
+// Read implements fabric.Reliable.
+func (t *TCP) Read(to int, r fabric.Range) {
+	t.peer(to).frame(&frameHeader{kind: frameRead, op: r.Op, id: r.ID, off: r.Off, len: r.Len}, nil)
+}
+
+// Register implements fabric.Reliable.
+func (t *TCP) Register(op fabric.OpKey, buf []byte) {
+	t.regMu.Lock()
+	defer t.regMu.Unlock()
+	t.reg[op] = buf
+}
+
+// Unregister implements fabric.Reliable. It waits for at most one copy a peer.
+func (t *TCP) Unregister(op fabric.OpKey) {
+	t.regMu.Lock()
+	defer t.regMu.Unlock()
+	delete(t.reg, op)
+}
+
+// copyOut fills b with registered memory, the bytes of r from part on, if a peer may
+// read it.
+func (t *TCP) copyOut(b []byte, r *fabric.Range, part int64) bool {
+	t.regMu.RLock()
+	defer t.regMu.RUnlock()
+	buf, ok := t.reg[r.Op]
+	if !ok || r.Off > int64(len(buf)) || r.Len > int64(len(buf))-r.Off {
+		t.refused.Add(1)
+		return false
+	}
+	copy(b, buf[r.Off+part:])
+	return true
+}
+
+// Cancel implements fabric.Reliable. Also a put that has begun ends soon, between
+// two of its parts.
+func (t *TCP) Cancel(op fabric.OpKey) {
+	for _, p := range t.peers {
+		if p != nil {
+			p.cancel(op)
+		}
+	}
+}
+
+// Drop implements fabric.Reliable. Nothing that the peer sends is handed to the
+// handler any more.
+func (t *TCP) Drop(to int) { t.peer(to).drop(peerFlush) }
+
+// Stats implements fabric.Reliable: the peers that there was traffic with.
+func (t *TCP) Stats() map[int]fabric.PeerStats {
+	m := make(map[int]fabric.PeerStats)
+	for _, p := range t.peers {
+		if p == nil {
+			continue
+		}
+		if s := (fabric.PeerStats{Sent: p.sent.Load(), Received: p.recvd.Load()}); s != (fabric.PeerStats{}) {
+			m[p.rank] = s
+		}
+	}
+	return m
+}
+
+// Connections is how many authenticated connections are open, in both directions.
+func (t *TCP) Connections() int { return int(t.conns.Load()) }
+
+// Strangers counts connections that did not prove to be of a peer.
+func (t *TCP) Strangers() uint64 { return t.strangers.Load() }
+
+// Refused counts reads of peers that were not answered, or not to the end.
+func (t *TCP) Refused() uint64 { return t.refused.Load() }
+
+// Close implements fabric.Reliable. What peers still send is read and thrown away,
+// so that no reset destroys what we have sent. The handler is not called any
+// more when it returns.
+func (t *TCP) Close() error {
+	if t.closed.Swap(true) {
+		<-t.ended
+		return nil
+	}
+	defer close(t.ended)
+	err := t.cfg.Listener.Close()
+	t.pending.close()
+	for _, p := range t.peers {
+		if p != nil {
+			p.drop(tcpGoodbye)
+		}
+	}
+	t.wg.Wait()
+	t.cancel()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	return err
+}

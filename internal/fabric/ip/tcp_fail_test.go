@@ -1,0 +1,325 @@
+package ip
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// tcpFake is a peer that a test plays by hand: it speaks the handshake and then does
+// what the test wants.
+type tcpFake struct {
+	self authSelf
+	l    net.Listener
+}
+
+// newTCPFake makes two ranks, of which 0 takes a fake for 1.
+func newTCPFake(t *testing.T, change func(*TCPConfig, *tcpRec)) (*tcpWorld, *tcpFake) {
+	t.Helper()
+	l, err := Listen(tcpV4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	f := &tcpFake{self: authSelf{rank: 1, size: 2, secret: tcpSecret}, l: l}
+	w := newTCPWorld(t, 2, tcpV4, func(cfg *TCPConfig, rec *tcpRec) {
+		cfg.Addrs = slices.Clone(cfg.Addrs)
+		cfg.Addrs[1] = l.Addr().String()
+		if change != nil {
+			change(cfg, rec)
+		}
+	})
+	return w, f
+}
+
+// accept takes the connection of a rank.
+func (f *tcpFake) accept(t *testing.T) *net.TCPConn {
+	t.Helper()
+	c, err := f.l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if _, err := f.self.accept(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := authReady(c, authOK); err != nil {
+		t.Fatal(err)
+	}
+	return c.(*net.TCPConn)
+}
+
+// dial makes a connection to rank 0.
+func (f *tcpFake) dial(t *testing.T, w *tcpWorld) *net.TCPConn {
+	t.Helper()
+	c, err := net.Dial("tcp", w.addrs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := f.self.dial(c, 0); err != nil {
+		t.Fatal(err)
+	}
+	return c.(*net.TCPConn)
+}
+
+func tcpFrame(h frameHeader, payload string) []byte {
+	h.n = len(payload)
+	return append(frameAppend(nil, &h), payload...)
+}
+
+// A peer that dies is lost, whichever side dialled, also when nobody sends.
+func TestTCPDeath(t *testing.T) {
+	t.Run("ours", func(t *testing.T) {
+		w, f := newTCPFake(t, nil)
+		w.ranks[0].Send(1, []byte("hello"))
+		c := f.accept(t)
+		_ = c.SetLinger(0) // as a crash with unread bytes does
+		_ = c.Close()
+		if err := w.recs[0].waitLost(t, 1); errors.Is(err, fabric.ErrGoodbye) {
+			t.Error(err)
+		}
+	})
+	t.Run("theirs", func(t *testing.T) {
+		w, f := newTCPFake(t, nil)
+		c := f.dial(t, w)
+		_, _ = c.Write(tcpFrame(frameHeader{kind: frameMessage}, "last words"))
+		_ = c.Close()
+		if err := w.recs[0].waitLost(t, 1); errors.Is(err, fabric.ErrGoodbye) {
+			t.Error(err)
+		}
+		w.recs[0].waitMsg(t, 1, "last words")
+	})
+	t.Run("goodbye", func(t *testing.T) {
+		w, f := newTCPFake(t, nil)
+		c := f.dial(t, w)
+		_, _ = c.Write(tcpFrame(frameHeader{kind: frameGoodbye}, ""))
+		if err := w.recs[0].waitLost(t, 1); !errors.Is(err, fabric.ErrGoodbye) {
+			t.Error(err)
+		}
+	})
+	t.Run("in a frame", func(t *testing.T) {
+		w, f := newTCPFake(t, nil)
+		c := f.dial(t, w)
+		b := tcpFrame(frameHeader{kind: frameData, len: 100}, strings.Repeat("x", 50))
+		_, _ = c.Write(b[:len(b)-10])
+		_ = c.Close()
+		if err := w.recs[0].waitLost(t, 1); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Error(err)
+		}
+		if len(w.recs[0].pieces[1]) != 0 {
+			t.Error("half a part was delivered")
+		}
+	})
+}
+
+// What a peer said before it went comes first, although our own connection to it
+// broke before.
+func TestTCPVerdictBeforeLoss(t *testing.T) {
+	w, f := newTCPFake(t, nil)
+	w.ranks[0].Send(1, []byte("hello"))
+	ours, theirs := f.accept(t), f.dial(t, w)
+	_ = ours.SetLinger(0)
+	_ = ours.Close()
+	_, _ = theirs.Write(tcpFrame(frameHeader{kind: frameMessage}, "verdict"))
+	_, _ = theirs.Write(tcpFrame(frameHeader{kind: frameGoodbye}, ""))
+	if err := w.recs[0].waitLost(t, 1); !errors.Is(err, fabric.ErrGoodbye) {
+		t.Error(err)
+	}
+	if !slices.Contains(w.recs[0].msgs[1], "verdict") {
+		t.Error("the verdict is lost")
+	}
+}
+
+// A peer that does not take what we send is lost, and its puts are done.
+func TestTCPStalled(t *testing.T) {
+	for _, both := range []bool{false, true} {
+		t.Run(fmt.Sprintf("connected both ways %v", both), func(t *testing.T) {
+			w, f := newTCPFake(t, func(cfg *TCPConfig, _ *tcpRec) { cfg.Timeout = 300 * time.Millisecond })
+			data := make([]byte, 256*frameMaxPart) // more than the kernel buffers
+			for i := range uint32(3) {
+				w.ranks[0].Put(1, fabric.Piece{Nth: i, Len: int64(len(data))}, data)
+			}
+			f.accept(t)
+			if both {
+				f.dial(t, w)
+			}
+			t.Log(w.recs[0].waitLost(t, 1))
+			rec := w.recs[0]
+			rec.wait(t, "puts done", func() bool { return len(rec.done[1]) == 3 })
+			w.ranks[0].Put(1, fabric.Piece{Nth: 3}, nil)
+			rec.wait(t, "a late put done", func() bool { return len(rec.done[1]) == 4 })
+		})
+	}
+}
+
+// A cancelled put ends although the peer takes nothing, and the connection lives on.
+func TestTCPCancel(t *testing.T) {
+	w, f := newTCPFake(t, nil)
+	rec := w.recs[0]
+	gone, stays := fabric.OpKey{Seq: 1}, fabric.OpKey{Seq: 2}
+	data := make([]byte, 256*frameMaxPart)
+	w.ranks[0].Put(1, fabric.Piece{Op: gone, Nth: 1, Len: int64(len(data))}, data)
+	c := f.accept(t)
+	fr := newFrameReader(c)
+	if h, err := fr.next(); err != nil || h.op != gone || fr.skip(h.n) != nil {
+		t.Fatal(h, err)
+	}
+	w.ranks[0].Put(1, fabric.Piece{Op: stays, Nth: 2, Len: 3}, []byte("abc"))
+	w.ranks[0].Put(1, fabric.Piece{Op: gone, Nth: 3, Len: int64(len(data))}, data)
+	w.ranks[0].Cancel(gone)
+	rec.wait(t, "cancelled puts done", func() bool {
+		n := 0
+		for _, p := range rec.done[1] {
+			if p.Op == gone {
+				n++
+			}
+		}
+		return n == 2
+	})
+	for i := range data { // races with a writer that still touches it
+		data[i] = 1
+	}
+	for {
+		h, err := fr.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.op == stays {
+			break
+		}
+		if h.nth != 1 || fr.skip(h.n) != nil {
+			t.Fatal(h)
+		}
+	}
+	rec.wait(t, "the other put done", func() bool { return len(rec.done[1]) == 3 })
+}
+
+// Puts that wait for a connection can be cancelled too.
+func TestTCPCancelDialling(t *testing.T) {
+	w, f := newTCPFake(t, nil) // which does not accept yet
+	op := fabric.OpKey{Seq: 1}
+	w.ranks[0].Put(1, fabric.Piece{Op: op, Len: 1}, []byte("x"))
+	w.ranks[0].Cancel(op)
+	w.recs[0].wait(t, "put done", func() bool { return len(w.recs[0].done[1]) == 1 })
+	w.ranks[0].Send(1, []byte("hello"))
+	if h, err := newFrameReader(f.accept(t)).next(); err != nil || h.kind != frameMessage {
+		t.Error(h, err)
+	}
+}
+
+// Nobody listens there any more.
+func TestTCPRefusedDial(t *testing.T) {
+	w, f := newTCPFake(t, func(cfg *TCPConfig, _ *tcpRec) { cfg.Timeout = 200 * time.Millisecond })
+	_ = f.l.Close()
+	w.ranks[0].Put(1, fabric.Piece{Len: 1}, []byte("x"))
+	if err := w.recs[0].waitLost(t, 1); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Error(err)
+	}
+	w.recs[0].wait(t, "put done", func() bool { return len(w.recs[0].done[1]) == 1 })
+}
+
+// A half-open peer: the kernel accepts, nobody answers.
+func TestTCPMute(t *testing.T) {
+	w, _ := newTCPFake(t, func(cfg *TCPConfig, _ *tcpRec) { cfg.Timeout = 200 * time.Millisecond })
+	w.ranks[0].Send(1, []byte("x"))
+	if err := w.recs[0].waitLost(t, 1); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+// Close is bounded also when a peer takes nothing, or does not even accept.
+func TestTCPCloseBounded(t *testing.T) {
+	t.Run("stalled", func(t *testing.T) {
+		w, f := newTCPFake(t, nil)
+		data := make([]byte, 256*frameMaxPart)
+		w.ranks[0].Put(1, fabric.Piece{Len: int64(len(data))}, data)
+		f.accept(t)
+		if err := w.ranks[0].Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(w.recs[0].done[1]); n != 1 {
+			t.Errorf("%d puts done", n)
+		}
+	})
+	t.Run("dialling", func(t *testing.T) {
+		w, _ := newTCPFake(t, nil)
+		w.ranks[0].Send(1, []byte("x"))
+		if err := w.ranks[0].Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The last message before Drop arrives, then the goodbye; the dropped peer is not
+// lost, and nothing more goes to it or comes from it.
+func TestTCPDrop(t *testing.T) {
+	for _, talk := range []string{"none", "ours", "theirs", "both"} {
+		t.Run(talk, func(t *testing.T) {
+			w := newTCPWorld(t, 2, tcpV4, nil)
+			if talk == "ours" || talk == "both" {
+				w.ranks[0].Send(1, []byte("hello"))
+				w.recs[1].waitMsg(t, 0, "hello")
+			}
+			if talk == "theirs" || talk == "both" {
+				w.ranks[1].Send(0, []byte("hello"))
+				w.recs[0].waitMsg(t, 1, "hello")
+			}
+			w.ranks[0].Send(1, []byte("verdict"))
+			w.ranks[0].Drop(1)
+			w.ranks[0].Send(1, []byte("too late"))
+			w.ranks[0].Put(1, fabric.Piece{Len: 1}, []byte("x"))
+			if err := w.recs[1].waitLost(t, 0); !errors.Is(err, fabric.ErrGoodbye) {
+				t.Error(err)
+			}
+			if m := w.recs[1].msgs[0]; m[len(m)-1] != "verdict" {
+				t.Error(m)
+			}
+			rec := w.recs[0]
+			rec.wait(t, "late put done", func() bool { return len(rec.done[1]) == 1 })
+			w.close(t)
+			if len(rec.lost) != 0 {
+				t.Error(rec.lost)
+			}
+		})
+	}
+}
+
+// A dropped peer that only listened to us hears it as well, on its own connection.
+func TestTCPDropSilent(t *testing.T) {
+	w := newTCPWorld(t, 2, tcpV4, nil)
+	w.ranks[1].Send(0, []byte("hello"))
+	w.recs[0].waitMsg(t, 1, "hello")
+	w.ranks[0].Drop(1)
+	if err := w.recs[1].waitLost(t, 0); !errors.Is(err, fabric.ErrGoodbye) {
+		t.Error(err)
+	}
+}
+
+// A verdict gets through although the dropped peer has filled our connection and we
+// have not read it.
+func TestTCPDropUnread(t *testing.T) {
+	w := newTCPWorld(t, 2, tcpV4, func(cfg *TCPConfig, rec *tcpRec) { rec.hold = cfg.Rank == 0 })
+	data := make([]byte, 128*frameMaxPart)
+	w.ranks[1].Put(0, fabric.Piece{Len: int64(len(data))}, data)
+	rec := w.recs[0]
+	rec.wait(t, "as many parts as may be", func() bool { return len(rec.held) == peerBuffers })
+	w.ranks[0].Send(1, []byte("verdict"))
+	w.ranks[0].Drop(1)
+	if err := w.recs[1].waitLost(t, 0); !errors.Is(err, fabric.ErrGoodbye) {
+		t.Error(err)
+	}
+	if !slices.Contains(w.recs[1].msgs[0], "verdict") {
+		t.Error("the verdict is lost")
+	}
+	w.recs[1].wait(t, "put done", func() bool { return len(w.recs[1].done[0]) == 1 })
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package ip
+
+const tcpRace = false

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package ip
+
+import (
+	"net"
+	"time"
+)
+
+// tcpUserTimeout does nothing: keep-alive and the write deadline must do.
+func tcpUserTimeout(*net.TCPConn, time.Duration) error { return nil }

@@ -1,0 +1,264 @@
+package ip
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// tcpFamilies are the loopbacks.
+var tcpFamilies = []netip.Addr{tcpV4, tcpV6}
+
+// Everybody sends to everybody, messages and pieces mixed, and all comes in order.
+func TestTCPOrder(t *testing.T) {
+	const ranks, rounds = 5, 60
+	sizes := []int{0, 1, 1000, frameMaxPart - 1, frameMaxPart, frameMaxPart + 1, 3*frameMaxPart + 17}
+	for _, local := range tcpFamilies {
+		t.Run(local.String(), func(t *testing.T) {
+			w := newTCPWorld(t, ranks, local, nil)
+			var want []string
+			var pieces []fabric.Piece
+			var data [][]byte
+			for i := range rounds {
+				want = append(want, fmt.Sprintf("msg %d", i))
+				if i%4 == 0 {
+					n := sizes[i/4%len(sizes)]
+					p := fabric.Piece{Op: fabric.OpKey{Comm: 7, Seq: uint64(i)}, Nth: uint32(i), Len: int64(n)}
+					pieces, data = append(pieces, p), append(data, tcpFill(n, byte(i)))
+					want = append(want, fmt.Sprintf("piece %d", i))
+				}
+			}
+			var wg sync.WaitGroup
+			for r, me := range w.ranks {
+				wg.Go(func() {
+					for to := range ranks {
+						if to == r {
+							continue
+						}
+						k := 0
+						for i := range rounds {
+							me.Send(to, fmt.Appendf(nil, "msg %d", i))
+							if i%4 == 0 {
+								me.Put(to, pieces[k], data[k])
+								k++
+							}
+						}
+					}
+				})
+			}
+			wg.Wait()
+			for r, rec := range w.recs {
+				for from := range ranks {
+					if from == r {
+						continue
+					}
+					rec.wait(t, "all from a peer", func() bool {
+						return len(rec.order[from]) == len(want) && len(rec.done[from]) == len(pieces)
+					})
+					rec.mu.Lock()
+					for i, got := range rec.order[from] {
+						if got != want[i] {
+							t.Errorf("rank %d from %d: %d is %q, want %q", r, from, i, got, want[i])
+						}
+					}
+					for i, p := range pieces {
+						if !bytes.Equal(rec.pieces[from][p], data[i]) {
+							t.Errorf("rank %d from %d: piece %d differs", r, from, i)
+						}
+						if rec.done[from][i] != p {
+							t.Errorf("rank %d to %d: done %+v, want %+v", r, from, rec.done[from][i], p)
+						}
+					}
+					rec.mu.Unlock()
+				}
+				if n := w.ranks[r].Connections(); n != 2*(ranks-1) {
+					t.Errorf("rank %d: %d connections", r, n)
+				}
+			}
+			s := w.ranks[0].Stats()[1]
+			if o := w.ranks[1].Stats()[0]; s.Sent != o.Received || s.Received != o.Sent || s.Sent == 0 {
+				t.Errorf("0 counts %+v with 1, which counts %+v", s, o)
+			}
+		})
+	}
+}
+
+// Connections are made when they are needed, and only those.
+func TestTCPLazy(t *testing.T) {
+	w := newTCPWorld(t, 4, tcpV4, nil)
+	w.ranks[0].Send(2, []byte("hello"))
+	w.recs[2].waitMsg(t, 0, "hello")
+	for r, want := range []int{1, 0, 1, 0} {
+		if n := w.ranks[r].Connections(); n != want {
+			t.Errorf("rank %d has %d connections, want %d", r, n, want)
+		}
+	}
+}
+
+func TestTCPRead(t *testing.T) {
+	for _, local := range tcpFamilies {
+		t.Run(local.String(), func(t *testing.T) {
+			w := newTCPWorld(t, 2, local, nil)
+			op := fabric.OpKey{Comm: 3, Seq: 9}
+			buf := tcpFill(2*frameMaxPart+100, 5)
+			w.ranks[1].Register(op, buf)
+			size := int64(len(buf))
+			good := []fabric.Range{
+				{Op: op, ID: 1, Len: size},
+				{Op: op, ID: 2, Off: 17, Len: 1},
+				{Op: op, ID: 3, Off: size},
+				{Op: op, ID: 4, Off: frameMaxPart, Len: frameMaxPart + 1},
+				{Op: op, ID: 5},
+			}
+			bad := []fabric.Range{
+				{Op: op, ID: 6, Len: size + 1},
+				{Op: op, ID: 7, Off: size, Len: 1},
+				{Op: op, ID: 8, Off: size + 1},
+				{Op: op, ID: 9, Off: 1, Len: 1<<63 - 2},
+				{Op: fabric.OpKey{Comm: 3, Seq: 8}, ID: 10, Len: 1},
+			}
+			for i := range good {
+				w.ranks[0].Read(1, good[i])
+				w.ranks[0].Read(1, bad[i])
+			}
+			rec := w.recs[0]
+			rec.wait(t, "answers", func() bool { return len(rec.reads[1]) == len(good) })
+			for _, r := range good {
+				if got := rec.reads[1][r]; !bytes.Equal(got, buf[r.Off:r.Off+r.Len]) {
+					t.Errorf("%+v: %d wrong bytes", r, len(got))
+				}
+			}
+			// The answers came in order, so what is refused was refused by now.
+			w.ranks[0].Send(1, []byte("last"))
+			w.recs[1].waitMsg(t, 0, "last")
+			if n := w.ranks[1].Refused(); n != uint64(len(bad)) {
+				t.Errorf("%d reads refused, want %d", n, len(bad))
+			}
+		})
+	}
+}
+
+// After Unregister nothing reads the buffer: the race detector sees it if something
+// does.
+func TestTCPUnregister(t *testing.T) {
+	w := newTCPWorld(t, 3, tcpV4, nil)
+	buf := tcpFill(3*frameMaxPart, 1)
+	for seq := range uint64(16) {
+		op := fabric.OpKey{Seq: seq}
+		w.ranks[0].Register(op, buf)
+		for i := range uint64(4) {
+			w.ranks[1].Read(0, fabric.Range{Op: op, ID: i, Len: int64(len(buf))})
+			w.ranks[2].Read(0, fabric.Range{Op: op, ID: i, Len: int64(len(buf))})
+		}
+		if seq%2 == 0 {
+			rec := w.recs[1]
+			rec.wait(t, "an answer", func() bool { return len(rec.reads[0]) > int(seq)/2 })
+		}
+		w.ranks[0].Unregister(op)
+		for i := range buf {
+			buf[i]++
+		}
+	}
+}
+
+// Handlers may use the fabric.
+func TestTCPFromHandler(t *testing.T) {
+	const bounces = 200
+	var w *tcpWorld
+	ready := make(chan struct{})
+	w = newTCPWorld(t, 2, tcpV4, func(cfg *TCPConfig, rec *tcpRec) {
+		me := cfg.Rank
+		rec.on = func(from int, msg []byte) {
+			<-ready
+			if len(msg) < bounces {
+				w.ranks[me].Send(from, append(msg[:len(msg):len(msg)], 'x'))
+			}
+		}
+	})
+	close(ready)
+	w.ranks[0].Send(1, nil)
+	rec := w.recs[bounces%2^1]
+	rec.wait(t, "the last bounce", func() bool {
+		m := rec.msgs[bounces%2]
+		return len(m) > 0 && len(m[len(m)-1]) == bounces
+	})
+}
+
+// What is queued arrives although we close right away, and then the goodbye.
+func TestTCPCloseDelivers(t *testing.T) {
+	for _, local := range tcpFamilies {
+		t.Run(local.String(), func(t *testing.T) {
+			w := newTCPWorld(t, 3, local, nil)
+			data := tcpFill(5*frameMaxPart, 3)
+			p := fabric.Piece{Nth: 1, Len: int64(len(data))}
+			w.ranks[0].Send(1, []byte("first"))
+			w.ranks[0].Put(1, p, data)
+			w.ranks[0].Send(1, []byte("last"))
+			w.ranks[2].Send(0, []byte("hello")) // which only hears from 0 on its own connection
+			w.recs[0].waitMsg(t, 2, "hello")
+			if err := w.ranks[0].Close(); err != nil {
+				t.Fatal(err)
+			}
+			w.ranks[0].Send(1, []byte("too late"))
+			w.ranks[0].Put(1, p, data)
+			if n := len(w.recs[0].done[1]); n != 1 {
+				t.Errorf("%d puts done", n)
+			}
+			for _, r := range []int{1, 2} {
+				if err := w.recs[r].waitLost(t, 0); !errors.Is(err, fabric.ErrGoodbye) {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+			if !bytes.Equal(w.recs[1].pieces[0][p], data) || w.recs[1].msgs[0][1] != "last" {
+				t.Error("not all has come")
+			}
+			if len(w.recs[0].lost) != 0 {
+				t.Errorf("who closes is told: %v", w.recs[0].lost)
+			}
+			if err := w.ranks[0].Close(); err != nil {
+				t.Fatal("second Close:", err)
+			}
+		})
+	}
+}
+
+// A handler that keeps buffers stops the peer, and nothing else.
+func TestTCPBackpressure(t *testing.T) {
+	w := newTCPWorld(t, 3, tcpV4, func(_ *TCPConfig, rec *tcpRec) { rec.hold = true })
+	data := tcpFill(40*frameMaxPart, 9)
+	p := fabric.Piece{Len: int64(len(data))}
+	w.ranks[0].Put(1, p, data)
+	rec := w.recs[1]
+	rec.wait(t, "as many parts as may be", func() bool { return len(rec.held) == peerBuffers })
+	w.ranks[2].Send(1, []byte("hello"))
+	rec.waitMsg(t, 2, "hello")
+	rec.mu.Lock()
+	if len(rec.held) != peerBuffers {
+		t.Errorf("%d buffers are held", len(rec.held))
+	}
+	rec.hold = false
+	held := rec.held
+	rec.held = nil
+	rec.mu.Unlock()
+	for _, b := range held {
+		b.Release()
+	}
+	rec.wait(t, "the piece", func() bool { return int64(len(rec.pieces[0][p])) == p.Len })
+	if !bytes.Equal(rec.pieces[0][p], data) {
+		t.Error("wrong bytes")
+	}
+}
+
+// Close ends also when the handler never releases a buffer.
+func TestTCPCloseHeld(t *testing.T) {
+	w := newTCPWorld(t, 2, tcpV4, func(_ *TCPConfig, rec *tcpRec) { rec.hold = true })
+	data := make([]byte, 64*frameMaxPart)
+	w.ranks[0].Put(1, fabric.Piece{Len: int64(len(data))}, data)
+	rec := w.recs[1]
+	rec.wait(t, "as many parts as may be", func() bool { return len(rec.held) == peerBuffers })
+}

@@ -1,0 +1,262 @@
+package ip
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// tcpRec is a handler that keeps what it is told.
+type tcpRec struct {
+	mu      sync.Mutex
+	changed chan struct{}
+
+	msgs   map[int][]string
+	order  map[int][]string // messages and ends of pieces, as they came
+	pieces map[int]map[fabric.Piece][]byte
+	reads  map[int]map[fabric.Range][]byte
+	done   map[int][]fabric.Piece
+	lost   map[int][]error
+	bad    []string
+
+	hold bool // keep buffers instead of releasing them
+	held []*fabric.Buffer
+	on   func(from int, msg []byte)
+}
+
+func newTCPRec() *tcpRec {
+	return &tcpRec{
+		changed: make(chan struct{}),
+		msgs:    map[int][]string{}, order: map[int][]string{}, done: map[int][]fabric.Piece{}, lost: map[int][]error{},
+		pieces: map[int]map[fabric.Piece][]byte{}, reads: map[int]map[fabric.Range][]byte{},
+	}
+}
+
+func (r *tcpRec) change(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+func (r *tcpRec) Message(from int, msg []byte) {
+	r.change(func() {
+		r.msgs[from] = append(r.msgs[from], string(msg))
+		r.order[from] = append(r.order[from], string(msg))
+	})
+	if r.on != nil {
+		r.on(from, msg)
+	}
+}
+
+func (r *tcpRec) Data(from int, p fabric.Piece, off int64, b *fabric.Buffer) {
+	r.change(func() {
+		if r.pieces[from] == nil {
+			r.pieces[from] = map[fabric.Piece][]byte{}
+		}
+		had := r.pieces[from][p]
+		if int64(len(had)) != off {
+			r.bad = append(r.bad, fmt.Sprintf("part at %d of %+v, had %d", off, p, len(had)))
+		}
+		had = append(had, b.B...)
+		if had == nil {
+			had = []byte{}
+		}
+		r.pieces[from][p] = had
+		if int64(len(had)) == p.Len {
+			r.order[from] = append(r.order[from], fmt.Sprintf("piece %d", p.Nth))
+		}
+		r.keep(b)
+	})
+}
+
+func (r *tcpRec) ReadData(from int, q fabric.Range, off int64, b *fabric.Buffer) {
+	r.change(func() {
+		if r.reads[from] == nil {
+			r.reads[from] = map[fabric.Range][]byte{}
+		}
+		had := r.reads[from][q]
+		if int64(len(had)) != off {
+			r.bad = append(r.bad, fmt.Sprintf("part at %d of %+v, had %d", off, q, len(had)))
+		}
+		r.reads[from][q] = append(had, b.B...)
+		r.order[from] = append(r.order[from], fmt.Sprintf("read %d", q.ID))
+		r.keep(b)
+	})
+}
+
+func (r *tcpRec) keep(b *fabric.Buffer) {
+	if r.hold {
+		r.held = append(r.held, b)
+		return
+	}
+	b.Release()
+}
+
+func (r *tcpRec) PutDone(to int, p fabric.Piece) {
+	r.change(func() { r.done[to] = append(r.done[to], p) })
+}
+
+func (r *tcpRec) Lost(peer int, err error) {
+	r.change(func() { r.lost[peer] = append(r.lost[peer], err) })
+}
+
+// wait waits until ok, which is called with r locked.
+func (r *tcpRec) wait(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	limit := time.After(30 * time.Second)
+	for {
+		r.mu.Lock()
+		is, changed := ok(), r.changed
+		r.mu.Unlock()
+		if is {
+			return
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			t.Fatalf("never: %s\n%s", what, tcpStacks())
+		}
+	}
+}
+
+// waitLost returns the error that a peer was lost with.
+func (r *tcpRec) waitLost(t *testing.T, peer int) error {
+	t.Helper()
+	r.wait(t, fmt.Sprintf("peer %d lost", peer), func() bool { return len(r.lost[peer]) > 0 })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost[peer][0]
+}
+
+func (r *tcpRec) waitMsg(t *testing.T, from int, msg string) {
+	t.Helper()
+	r.wait(t, fmt.Sprintf("%q from %d", msg, from), func() bool { return slices.Contains(r.msgs[from], msg) })
+}
+
+// check fails for what never may be.
+func (r *tcpRec) check(t *testing.T) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.bad {
+		t.Error(b)
+	}
+	for peer, errs := range r.lost {
+		if len(errs) > 1 {
+			t.Errorf("peer %d was lost %d times: %v", peer, len(errs), errs)
+		}
+	}
+}
+
+var (
+	tcpV4     = netip.MustParseAddr("127.0.0.1")
+	tcpV6     = netip.MustParseAddr("::1")
+	tcpSecret = []byte("the key of a job, thirty-two byt")
+)
+
+// tcpWorld is ranks in one process.
+type tcpWorld struct {
+	ranks []*TCP
+	recs  []*tcpRec
+	addrs []string
+}
+
+// newTCPWorld starts n ranks; change may alter their configurations.
+func newTCPWorld(t *testing.T, n int, local netip.Addr, change func(*TCPConfig, *tcpRec)) *tcpWorld {
+	t.Helper()
+	w := &tcpWorld{}
+	ls := make([]net.Listener, n)
+	for i := range ls {
+		l, err := Listen(local)
+		if err != nil {
+			if local.Is6() {
+				t.Skip("no IPv6 loopback:", err)
+			}
+			t.Fatal(err)
+		}
+		ls[i] = l
+		w.addrs = append(w.addrs, l.Addr().String())
+	}
+	t.Cleanup(func() { w.close(t) })
+	for i := range ls {
+		cfg := TCPConfig{Rank: i, Size: n, Listener: ls[i], Addrs: w.addrs, Secret: tcpSecret, Local: local}
+		rec := newTCPRec()
+		if change != nil {
+			change(&cfg, rec)
+		}
+		r, err := NewTCP(cfg, rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.ranks, w.recs = append(w.ranks, r), append(w.recs, rec)
+	}
+	return w
+}
+
+// close closes all ranks at the same time and looks for what is left.
+func (w *tcpWorld) close(t *testing.T) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, r := range w.ranks {
+		wg.Go(func() {
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+			if n := r.Connections(); n != 0 {
+				t.Errorf("rank %d has %d connections after Close", r.cfg.Rank, n)
+			}
+		})
+	}
+	wg.Wait()
+	for _, r := range w.recs {
+		r.check(t)
+	}
+	// A goroutine that Close has waited for may still be on its last instructions.
+	s := tcpStacks()
+	for end := time.Now().Add(5 * time.Second); s != "" && time.Now().Before(end); s = tcpStacks() {
+		runtime.Gosched()
+	}
+	if s != "" {
+		t.Errorf("goroutines are left:\n%s", s)
+	}
+}
+
+// tcpStacks is the goroutines of the reliable side.
+func tcpStacks() string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	var out []string
+	for _, g := range strings.Split(string(buf), "\n\n") {
+		for _, line := range strings.Split(g, "\n") {
+			if strings.HasPrefix(line, "created by") {
+				break
+			}
+			// Tests of this package that run in the goroutine are not meant.
+			if strings.Contains(line, ".(*peer") || strings.Contains(line, ".(*TCP).accept") || strings.Contains(line, ".(*TCP).greet") {
+				out = append(out, g)
+				break
+			}
+		}
+	}
+	return strings.Join(out, "\n\n")
+}
+
+// tcpFill is n bytes that differ by seed and place.
+func tcpFill(n int, seed byte) []byte {
+	b := bytes.Repeat([]byte{seed}, n)
+	for i := range b {
+		b[i] += byte(i) ^ byte(i>>8) ^ byte(i>>16)
+	}
+	return b
+}

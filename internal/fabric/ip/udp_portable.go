@@ -1,0 +1,184 @@
+package ip
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// udpPortableSender puts header and payload together and sends them.
+type udpPortableSender struct {
+	group  netip.AddrPort
+	own    netip.AddrPort
+	chunk  int
+	conn   *net.UDPConn
+	buf    []byte
+	closed atomic.Bool
+}
+
+func mcastNetwork(v6 bool) string {
+	if v6 {
+		return "udp6"
+	}
+	return "udp4"
+}
+
+func newPortableSender(p *mcastPlan, group netip.AddrPort) (*udpPortableSender, error) {
+	local := &net.UDPAddr{IP: p.Local.AsSlice()}
+	if p.v6 && p.Local.IsLinkLocalUnicast() {
+		local.Zone = p.Interface.Name
+	}
+	conn, err := net.ListenUDP(mcastNetwork(p.v6), local)
+	if err != nil {
+		return nil, fmt.Errorf("multicast: send from %v: %w", p.Local, err)
+	}
+	if p.v6 {
+		c := ipv6.NewPacketConn(conn)
+		err = errors.Join(c.SetMulticastInterface(p.Interface), c.SetMulticastLoopback(true),
+			c.SetMulticastHopLimit(p.TTL))
+		if p.DSCP != 0 {
+			err = errors.Join(err, c.SetTrafficClass(p.DSCP<<2))
+		}
+		if group.Addr().IsLinkLocalMulticast() || group.Addr().IsInterfaceLocalMulticast() {
+			group = netip.AddrPortFrom(group.Addr().WithZone(p.Interface.Name), group.Port())
+		}
+	} else {
+		c := ipv4.NewPacketConn(conn)
+		err = errors.Join(c.SetMulticastInterface(p.Interface), c.SetMulticastLoopback(true), c.SetMulticastTTL(p.TTL))
+		if p.DSCP != 0 {
+			err = errors.Join(err, c.SetTOS(p.DSCP<<2))
+		}
+	}
+	if err != nil {
+		_ = conn.Close() // the first error matters
+		return nil, fmt.Errorf("multicast: send by interface %s: %w", p.Interface.Name, err)
+	}
+	own, _ := netip.ParseAddrPort(conn.LocalAddr().String())
+	return &udpPortableSender{
+		group: group, own: mcastPlainName(own), chunk: p.Chunk, conn: conn,
+		buf: make([]byte, fabric.HeaderSize+p.Chunk),
+	}, nil
+}
+
+// mcastPlainName is an address and port without what differs by where it comes from.
+func mcastPlainName(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+}
+
+// Send implements fabric.Sender.
+func (s *udpPortableSender) Send(b *fabric.Batch) error {
+	if len(b.Headers) == 0 {
+		return nil
+	}
+	if err := mcastCheckBatch(b, mcastMaxSegments, s.chunk); err != nil {
+		return err
+	}
+	for i, h := range b.Headers {
+		h.Put(s.buf)
+		n := fabric.HeaderSize + copy(s.buf[fabric.HeaderSize:], b.Payloads[i])
+		if _, err := s.conn.WriteToUDPAddrPort(s.buf[:n], s.group); err != nil {
+			if s.closed.Load() {
+				return fabric.ErrClosed
+			}
+			return fmt.Errorf("multicast to %v: %w", s.group, err)
+		}
+	}
+	return nil
+}
+
+// Close makes a Send that waits return.
+func (s *udpPortableSender) Close() error {
+	s.closed.Store(true)
+	return s.conn.Close()
+}
+
+// udpPortableReceiver hands on one datagram after the other.
+type udpPortableReceiver struct {
+	mcastWaker
+	group  netip.AddrPort
+	own    netip.AddrPort
+	conn   *net.UDPConn
+	buf    []byte
+	buffer int         // socket's, in bytes
+	ready  func() bool // there is something in the queue
+	closed atomic.Bool
+
+	datagrams, malformed, calls atomic.Uint64
+}
+
+func newPortableReceiver(p *mcastPlan, group, own netip.AddrPort) (*udpPortableReceiver, error) {
+	conn, err := net.ListenMulticastUDP(mcastNetwork(p.v6), p.Interface, net.UDPAddrFromAddrPort(group))
+	if err != nil {
+		return nil, fmt.Errorf("multicast: join %v on %s: %w; check that the interface is up and does multicast", group, p.Interface.Name, err)
+	}
+	r := &udpPortableReceiver{group: group, own: own, conn: conn, buf: make([]byte, mcastStage)}
+	r.reader = conn
+	r.buffer = mcastSetReadBuffer(conn, p.RecvBuffer)
+	r.ready = mcastReady(conn)
+	return r, nil
+}
+
+// mcastSetReadBuffer asks for a buffer, and for half of it when the system says no, as
+// BSD's do above kern.ipc.maxsockbuf. It returns what was not refused.
+func mcastSetReadBuffer(conn *net.UDPConn, want int) int {
+	const least = 64 << 10
+	for ; want > least; want /= 2 {
+		if conn.SetReadBuffer(want) == nil {
+			return mcastReadBuffer(conn, want)
+		}
+	}
+	return mcastReadBuffer(conn, least)
+}
+
+// Receive implements fabric.Receiver.
+func (r *udpPortableReceiver) Receive(s fabric.Sink) error {
+	for i := 0; i < udpPortableBurst && (i == 0 || r.ready()); i++ {
+		n, from, err := r.conn.ReadFromUDPAddrPort(r.buf)
+		switch {
+		case err == nil:
+		case r.closed.Load():
+			return fabric.ErrClosed
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			r.seen() // a Wake: take what is there, then return
+			continue
+		default:
+			return fmt.Errorf("multicast from %v: %w", r.group, err)
+		}
+		r.calls.Add(1)
+		switch {
+		case mcastPlainName(from) == r.own:
+		case n < fabric.HeaderSize:
+			r.malformed.Add(1)
+		default:
+			r.datagrams.Add(1)
+			s.Chunk(fabric.ParseHeader(r.buf), r.buf[fabric.HeaderSize:n])
+		}
+	}
+	s.Idle()
+	return nil
+}
+
+const udpPortableBurst = 64
+
+// Stats implements fabric.Receiver. What a full queue drops nobody tells.
+func (r *udpPortableReceiver) Stats() fabric.ReceiverStats {
+	return fabric.ReceiverStats{Datagrams: r.datagrams.Load(), Malformed: r.malformed.Load(), Calls: r.calls.Load()}
+}
+
+// Close makes a Receive that waits return.
+func (r *udpPortableReceiver) Close() error {
+	r.closed.Store(true)
+	return r.conn.Close()
+}
+
+// Pending implements fabric.Receiver. Where nobody can tell, what waits may be taken
+// for lost, and comes as a duplicate.
+func (r *udpPortableReceiver) Pending() bool { return mcastReady(r.conn)() }

@@ -1,0 +1,46 @@
+//go:build unix
+
+package ip
+
+import (
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// mcastReadBuffer reads back how large a socket's buffer is.
+func mcastReadBuffer(conn *net.UDPConn, asked int) int {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return asked
+	}
+	got := asked
+	_ = raw.Control(func(fd uintptr) { // fails only when closed
+		if n, err := syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF); err == nil {
+			got = n
+		}
+	})
+	return got
+}
+
+// mcastReady makes a function that says whether a socket has something to read, which the
+// standard library cannot ask without waiting.
+func mcastReady(conn *net.UDPConn) func() bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return func() bool { return false }
+	}
+	ready := false
+	fds := make([]unix.PollFd, 1)
+	ask := func(fd uintptr) {
+		fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+		n, err := unix.Poll(fds, 0)
+		ready = err == nil && n > 0
+	}
+	return func() bool {
+		ready = false
+		_ = raw.Control(ask) // fails only when closed
+		return ready
+	}
+}

@@ -1,0 +1,211 @@
+package ip
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// udpBurst is how many system calls a Receive makes at most, so that its worker comes
+// to its other work also under load.
+const udpBurst = 64
+
+// udpGRO is the control message that says where a super-packet is to be cut.
+type udpGRO struct {
+	head unix.Cmsghdr
+	size int32
+	_    int32
+}
+
+// udpReceiver takes datagrams and super-packets from a socket. All memory that a
+// system call needs is made once.
+type udpReceiver struct {
+	mcastWaker
+	group  netip.AddrPort
+	file   *os.File
+	raw    syscall.RawConn
+	read   func(fd uintptr) bool // r.receive, made once
+	closed atomic.Bool
+
+	// Of one call.
+	sink    fabric.Sink
+	wait    bool
+	n       int
+	errno   syscall.Errno
+	scatter *mcastScatter
+	iov     []unix.Iovec
+	msg     unix.Msghdr
+	control udpGRO
+	from    udpName
+	own     *udpName // of our sender; nil when the kernel filters
+
+	filtered  *atomic.Uint64 // see udpSender; nil when the kernel does not filter
+	datagrams atomic.Uint64
+	malformed atomic.Uint64
+	calls     atomic.Uint64
+	dropped   atomic.Uint64
+}
+
+func newUDPReceiver(p *mcastPlan, group netip.AddrPort, fd int) (*udpReceiver, error) {
+	batch := mcastBatch(p.Chunk)
+	r := &udpReceiver{
+		group:   group,
+		scatter: newMcastScatter(batch),
+		iov:     make([]unix.Iovec, 2*batch+1),
+	}
+	r.read = r.receive
+	var err error
+	r.file, r.raw, err = udpFile(fd, "multicast receiver")
+	r.reader = r.file
+	return r, err
+}
+
+// Receive implements fabric.Receiver.
+func (r *udpReceiver) Receive(s fabric.Sink) error {
+	r.sink = s
+	r.wait = true
+	for range udpBurst {
+		err := r.raw.Read(r.read)
+		switch {
+		case err == nil:
+		case r.closed.Load():
+			return fabric.ErrClosed
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			r.seen()
+			r.wait = false // take what is there, then return
+			continue
+		default:
+			return fmt.Errorf("multicast from %v: %w", r.group, err)
+		}
+		if r.errno == unix.EAGAIN {
+			break
+		}
+		if r.errno != 0 {
+			return fmt.Errorf("multicast from %v: %w", r.group, r.errno)
+		}
+		r.wait = false
+		r.deliver(s)
+	}
+	s.Idle()
+	return nil
+}
+
+// receive is called by the poller with the socket. The slots are asked for
+// here, because only now something is believed to be there; the call does not block, so
+// when it brought nothing the kernel has not kept them. It says false to be called
+// again when there is something.
+func (r *udpReceiver) receive(fd uintptr) bool {
+	r.scatter.expect(r.sink)
+	r.aim()
+	var n uintptr
+	for {
+		r.msg.Namelen = unix.SizeofSockaddrInet6
+		r.msg.SetControllen(int(unsafe.Sizeof(r.control)))
+		n, _, r.errno = unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), 0)
+		if r.errno != unix.EINTR {
+			break
+		}
+	}
+	r.n = int(n)
+	if r.errno == 0 {
+		return true
+	}
+	r.release()
+	return r.errno != unix.EAGAIN || !r.wait
+}
+
+// aim points the message at the slots and the stage.
+func (r *udpReceiver) aim() {
+	i := 0
+	for k, slot := range r.scatter.slots {
+		head := r.scatter.head(k)
+		r.iov[i].Base = &head[0]
+		r.iov[i].SetLen(len(head))
+		r.iov[i+1].Base = unsafe.SliceData(slot)
+		r.iov[i+1].SetLen(len(slot))
+		i += 2
+	}
+	rest := r.scatter.overflow()
+	r.iov[i].Base = &rest[0]
+	r.iov[i].SetLen(len(rest))
+	r.msg.Iov = &r.iov[0]
+	r.msg.SetIovlen(i + 1)
+	r.msg.Control = (*byte)(unsafe.Pointer(&r.control))
+	if r.own != nil {
+		r.msg.Name = r.from.pointer()
+	}
+}
+
+func (r *udpReceiver) deliver(s fabric.Sink) {
+	r.calls.Add(1)
+	defer r.release()
+	if r.own != nil && r.own.same(&r.from) {
+		return
+	}
+	seg := 0
+	if int(r.msg.Controllen) >= unix.CmsgLen(4) && r.control.head.Level == unix.SOL_UDP && r.control.head.Type == unix.UDP_GRO {
+		seg = int(r.control.size)
+	}
+	good, malformed := r.scatter.deliver(s, r.n, seg)
+	r.datagrams.Add(uint64(good))
+	if malformed > 0 {
+		r.malformed.Add(uint64(malformed))
+	}
+}
+
+// release lets go of the user's memory.
+func (r *udpReceiver) release() {
+	for i := range r.scatter.slots {
+		r.iov[2*i+1].Base = nil
+	}
+	r.scatter.forget()
+}
+
+// Stats implements fabric.Receiver. The kernel counts a super-packet that it dropped
+// as one.
+func (r *udpReceiver) Stats() fabric.ReceiverStats {
+	r.countDrops()
+	return fabric.ReceiverStats{
+		Datagrams: r.datagrams.Load(),
+		Dropped:   r.dropped.Load(),
+		Malformed: r.malformed.Load(),
+		Calls:     r.calls.Load(),
+	}
+}
+
+// countDrops asks the kernel. What a filter drops it counts as well: those are our own
+// packets, and we know how many we sent. The few that are still on their way make the
+// result too small for a moment, never too large; so the largest holds.
+func (r *udpReceiver) countDrops() {
+	_ = r.raw.Control(func(fd uintptr) { // fails only when closed: the last count holds
+		_, drops, err := udpMemInfo(int(fd))
+		if err != nil {
+			return
+		}
+		if r.filtered != nil {
+			drops -= uint32(r.filtered.Load()) // both wrap around
+		}
+		n := uint64(max(0, int32(drops)))
+		for {
+			old := r.dropped.Load()
+			if n <= old || r.dropped.CompareAndSwap(old, n) {
+				return
+			}
+		}
+	})
+}
+
+// Close makes a Receive that waits return.
+func (r *udpReceiver) Close() error {
+	r.countDrops()
+	r.closed.Store(true)
+	return r.file.Close()
+}

@@ -1,0 +1,189 @@
+package ip
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// udpBuffer is what became of a receive buffer's size.
+type udpBuffer struct {
+	got    int
+	forced bool
+}
+
+func udpSocket(v6 bool) (int, error) {
+	domain := unix.AF_INET
+	if v6 {
+		domain = unix.AF_INET6
+	}
+	fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("multicast: socket: %w", err)
+	}
+	return fd, nil
+}
+
+// udpOption is a socket option with a number for a value.
+type udpOption struct {
+	name              string
+	level, opt, value int
+}
+
+func udpSetOptions(fd int, options []udpOption) error {
+	for _, o := range options {
+		if err := unix.SetsockoptInt(fd, o.level, o.opt, o.value); err != nil {
+			return fmt.Errorf("multicast: set %s to %d: %w", o.name, o.value, err)
+		}
+	}
+	return nil
+}
+
+// udpSendSocket makes a socket that multicasts from our address and a port of its
+// own, by our interface and no other, and returns its name.
+func udpSendSocket(p *mcastPlan, ttl int) (fd int, name netip.AddrPort, err error) {
+	fd, err = udpSocket(p.v6)
+	if err != nil {
+		return -1, name, err
+	}
+	defer func() {
+		if err != nil {
+			_ = unix.Close(fd) // the first error matters
+		}
+	}()
+	if err = udpSetOptions(fd, udpSendOptions(p, ttl)); err != nil {
+		return -1, name, err
+	}
+	if !p.v6 {
+		// By index, because many interfaces may share an address.
+		m := unix.IPMreqn{Ifindex: int32(p.Interface.Index)}
+		if err = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &m); err != nil {
+			return -1, name, fmt.Errorf("multicast: send by interface %s (IP_MULTICAST_IF): %w", p.Interface.Name, err)
+		}
+	}
+	if err = unix.Bind(fd, udpSockaddr(p, netip.AddrPortFrom(p.Local, 0))); err != nil {
+		return -1, name, fmt.Errorf("multicast: send from %v on %s: %w", p.Local, p.Interface.Name, err)
+	}
+	name, err = udpSockname(fd)
+	return fd, name, err
+}
+
+func udpSendOptions(p *mcastPlan, ttl int) []udpOption {
+	// Nobody should send to this socket; if somebody does, it shall not cost much.
+	options := []udpOption{{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, 1}}
+	if p.v6 {
+		return append(options,
+			udpOption{"IPV6_MULTICAST_IF", unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, p.Interface.Index},
+			udpOption{"IPV6_MULTICAST_LOOP", unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_LOOP, 1},
+			udpOption{"IPV6_MULTICAST_HOPS", unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, ttl},
+			udpOption{"IPV6_MTU_DISCOVER", unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DONT},
+			udpOption{"IPV6_TCLASS", unix.IPPROTO_IPV6, unix.IPV6_TCLASS, p.DSCP << 2})
+	}
+	return append(options,
+		// Other ranks may run on this machine; our own socket has a filter.
+		udpOption{"IP_MULTICAST_LOOP", unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1},
+		udpOption{"IP_MULTICAST_TTL", unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, ttl},
+		// A router (ipmr) drops a super-packet that carries DF: it looks larger than the MTU.
+		udpOption{"IP_MTU_DISCOVER", unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT},
+		udpOption{"IP_TOS", unix.IPPROTO_IP, unix.IP_TOS, p.DSCP << 2})
+}
+
+// udpReceiveSocket makes a socket that receives what is sent to a group on our
+// interface. Before it is bound, prepare may set what must hold from the
+// first datagram on.
+func udpReceiveSocket(p *mcastPlan, group netip.AddrPort, prepare func(fd int) error) (fd int, err error) {
+	fd, err = udpSocket(p.v6)
+	if err != nil {
+		return -1, err
+	}
+	defer func() {
+		if err != nil {
+			_ = unix.Close(fd) // the first error matters
+		}
+	}()
+	// Without this, a socket also gets what is sent to groups that others on this machine
+	// have joined. The IPv6 option is of Linux 4.20; bound to the group we do not depend on it.
+	if p.v6 {
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0)
+	} else if err = udpSetOptions(fd, []udpOption{{"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0}}); err != nil {
+		return -1, err
+	}
+	if err = prepare(fd); err != nil {
+		return -1, err
+	}
+	if err = unix.Bind(fd, udpSockaddr(p, group)); err != nil {
+		return -1, fmt.Errorf("multicast: bind to %v: %w; if another program has taken the port, choose another", group, err)
+	}
+	if err = udpJoin(p, fd, group.Addr()); err != nil {
+		return -1, err
+	}
+	return fd, nil
+}
+
+func udpJoin(p *mcastPlan, fd int, group netip.Addr) error {
+	var err error
+	if p.v6 {
+		m := unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(p.Interface.Index)}
+		err = unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, &m)
+	} else {
+		m := unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(p.Interface.Index)}
+		err = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &m)
+	}
+	if err == nil {
+		return nil
+	}
+	advice := "check that the interface is up and does multicast (ip -d link show)"
+	switch {
+	case errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
+		advice = "raise net.ipv4.igmp_max_memberships (groups a socket may join) and net.core.optmem_max"
+	case errors.Is(err, unix.ENODEV):
+		advice = "the interface is gone or has no address of this IP version"
+	}
+	return fmt.Errorf("multicast: join %v on %s: %w; %s", group, p.Interface.Name, err, advice)
+}
+
+// udpSetBuffer sizes a receive buffer. Who has CAP_NET_ADMIN may exceed rmem_max; for
+// others the kernel clamps without a word, so the size is read back.
+func udpSetBuffer(fd, want int) (udpBuffer, error) {
+	forced := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, want) == nil
+	if !forced {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, want); err != nil {
+			return udpBuffer{}, fmt.Errorf("multicast: set SO_RCVBUF to %d: %w", want, err)
+		}
+	}
+	got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err != nil {
+		return udpBuffer{}, fmt.Errorf("multicast: read SO_RCVBUF back: %w", err)
+	}
+	return udpBuffer{got: got, forced: forced}, nil
+}
+
+// udpMemInfo asks what a socket's queue holds by the kernel's count
+// (SK_MEMINFO_RMEM_ALLOC), and what it has dropped (SK_MEMINFO_DROPS).
+func udpMemInfo(fd int) (queued, drops uint32, err error) {
+	var info [unix.SK_MEMINFO_DROPS + 1]uint32
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return 0, 0, fmt.Errorf("multicast: read SO_MEMINFO: %w", errno)
+	}
+	return info[unix.SK_MEMINFO_RMEM_ALLOC], info[unix.SK_MEMINFO_DROPS], nil
+}
+
+// udpFile hands a socket to Go's poller. A file, not a net.Conn: its errors come
+// without an allocation.
+func udpFile(fd int, name string) (*os.File, syscall.RawConn, error) {
+	f := os.NewFile(uintptr(fd), name)
+	raw, err := f.SyscallConn()
+	if err != nil {
+		_ = f.Close() // the first error matters
+		return nil, nil, fmt.Errorf("multicast: poll a socket: %w", err)
+	}
+	return f, raw, nil
+}
