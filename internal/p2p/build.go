@@ -20,10 +20,12 @@ func newBuild(algo string, s Spec) *build {
 	if s.Kind == Broadcast || s.Kind == Allreduce {
 		// Algorithms that scatter cut the buffer into one block a rank.
 		b.Counts = make([]int64, s.Size)
-		units := (s.Bytes + s.Align - 1) / s.Align
+		units, size := (s.Bytes+s.Align-1)/s.Align, int64(s.Size)
+		begin := func(i int64) int64 { // units*i/size, without a product that may not fit
+			return min((units/size*i+units%size*i/size)*s.Align, s.Bytes)
+		}
 		for i := range b.Counts {
-			lo, hi := units*int64(i)/int64(s.Size)*s.Align, units*int64(i+1)/int64(s.Size)*s.Align
-			b.Counts[i] = min(hi, s.Bytes) - min(lo, s.Bytes)
+			b.Counts[i] = begin(int64(i)+1) - begin(int64(i))
 		}
 	}
 	b.displs = make([]int64, s.Size+1)
@@ -37,20 +39,20 @@ func newBuild(algo string, s Spec) *build {
 
 // digest is the same on all ranks that make the same call.
 func (b *build) digest(algo string) uint64 {
+	return digest(algo, b.Counts, int64(b.Kind), int64(b.Size), int64(b.Root), b.Bytes, int64(b.Radix), b.Segment, b.Align, int64(b.Type))
+}
+
+func digest(algo string, counts []int64, params ...int64) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(algo))
 	var buf [8]byte
-	put := func(v int64) {
-		for i := range buf {
-			buf[i] = byte(v >> (8 * i))
+	for _, list := range [][]int64{params, counts} {
+		for _, v := range list {
+			for i := range buf {
+				buf[i] = byte(v >> (8 * i))
+			}
+			h.Write(buf[:])
 		}
-		h.Write(buf[:])
-	}
-	for _, v := range []int64{int64(b.Kind), int64(b.Size), int64(b.Root), b.Bytes, int64(b.Radix), b.Segment, b.Align} {
-		put(v)
-	}
-	for _, n := range b.Counts {
-		put(n)
 	}
 	return h.Sum64()
 }

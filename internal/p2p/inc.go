@@ -16,12 +16,55 @@ import (
 // Reduce-Scatter a rank sends up the blocks of the others and adds its own locally;
 // of its own block it sends only the first chunk, empty, which tells the tree that
 // it is ready to receive.
+//
+// The network adds up whatever it gets. So that ranks which called different
+// things find out all the same, each tells its right neighbour in the ring what it
+// called, and nobody ends before it has heard of its left one.
 type Reduction struct {
 	Kind   Kind
 	Rank   int
 	Size   int
-	Counts []int64 // blocks; for an Allreduce one that everybody gets
+	Counts []int64 // blocks; an Allreduce takes them for one that everybody gets
 	Chunk  int
+	Type   uint64 // as in Spec
+}
+
+// blocks are what is cut into chunks.
+func (r *Reduction) blocks() []int64 {
+	if r.Kind != Allreduce {
+		return r.Counts
+	}
+	sum := int64(0)
+	for _, n := range r.Counts {
+		sum += n
+	}
+	return []int64{sum}
+}
+
+// Check says what is wrong with a Reduction.
+func (r *Reduction) Check() error {
+	switch {
+	case r.Kind != ReduceScatter && r.Kind != Allreduce:
+		return fmt.Errorf("%w: the network does not carry out %v: it does reduce-scatter and allreduce", ErrSpec, r.Kind)
+	case r.Size < 1 || r.Rank < 0 || r.Rank >= r.Size:
+		return fmt.Errorf("%w: rank %d of %d", ErrSpec, r.Rank, r.Size)
+	case r.Chunk < 1:
+		return fmt.Errorf("%w: chunk of %d bytes: must be at least 1", ErrSpec, r.Chunk)
+	case len(r.Counts) == 0 || (r.Kind == ReduceScatter && len(r.Counts) != r.Size):
+		return fmt.Errorf("%w: %d sizes for %d ranks", ErrSpec, len(r.Counts), r.Size)
+	}
+	sum, err := sumOf(r.Counts)
+	if err == nil && sum/int64(r.Chunk) >= maxChunks {
+		err = fmt.Errorf("%w: %d bytes are more than %d chunks of %d", ErrSpec, sum, int64(maxChunks), r.Chunk)
+	}
+	return err
+}
+
+// maxChunks is what a bitmap can number.
+const maxChunks = 1 << 31
+
+func (r *Reduction) digest() uint64 {
+	return digest("inc", r.blocks(), int64(r.Kind), int64(r.Size), int64(r.Chunk), int64(r.Type))
 }
 
 // incBatch is how many chunks are handed to the fabric at a time.
@@ -31,6 +74,11 @@ const incBatch = 32
 type IncOp struct {
 	life
 	red    *Reduction
+	comm   uint32
+	seq    uint64
+	counts []int64 // of blocks
+	digest uint64
+	heard  bool // the left neighbour in the ring has greeted
 	displs []int64
 	block  int   // whose chunk comes next,
 	at     int64 // and where in the block
@@ -41,17 +89,18 @@ type IncOp struct {
 	got    *protocol.Bitmap // by chunk
 }
 
-// NewIncOp returns an IncOp that waits for EvStart.
+// NewIncOp returns an IncOp that waits for EvStart. The Reduction must pass Check.
 func NewIncOp(r *Reduction) *IncOp {
-	o := &IncOp{red: r, displs: make([]int64, len(r.Counts)+1)}
-	for i, n := range r.Counts {
+	counts := r.blocks()
+	o := &IncOp{red: r, counts: counts, digest: r.digest(), heard: r.Size == 1, displs: make([]int64, len(counts)+1)}
+	for i, n := range counts {
 		o.displs[i+1] = o.displs[i] + n
 		o.most = max(o.most, n)
 		if r.Size > 1 && (r.Kind == Allreduce || i == r.Rank) {
 			o.due += n
 		}
 	}
-	o.hi = o.displs[len(r.Counts)]
+	o.hi = o.displs[len(counts)]
 	if r.Kind == ReduceScatter {
 		o.lo, o.hi = o.displs[r.Rank], o.displs[r.Rank+1]
 	}
@@ -62,18 +111,43 @@ func NewIncOp(r *Reduction) *IncOp {
 	return o
 }
 
+// Numbered gives the Op the identity that its message carries.
+func (o *IncOp) Numbered(comm uint32, seq uint64) *IncOp {
+	o.comm, o.seq = comm, seq
+	return o
+}
+
+// left and right are the neighbours in the ring.
+func (o *IncOp) left() int  { return (o.red.Rank + o.red.Size - 1) % o.red.Size }
+func (o *IncOp) right() int { return (o.red.Rank + 1) % o.red.Size }
+
 // Step tells the Op what happened and appends what to do to out.
 func (o *IncOp) Step(now protocol.Time, ev protocol.Event, out []protocol.Action) []protocol.Action {
+	if o.mismatched(&ev, o.digest) {
+		return append(out, protocol.Action{Kind: protocol.ActMismatch, To: ev.From, Msg: *ev.Msg})
+	}
 	if o.phase >= protocol.Closed {
 		return out
 	}
 	switch ev.Kind {
 	case protocol.EvStart:
 		o.begin(now)
+		if o.red.Size > 1 {
+			out = append(out, protocol.Action{Kind: protocol.ActSend, To: o.right(), Msg: o.msg()})
+		}
+	case protocol.EvMsg:
+		o.heard = o.heard || (ev.Msg.Kind == protocol.MsgReady && ev.From == o.left())
 	case protocol.EvSent:
 		o.flying -= int(ev.N)
 	}
 	return o.settle(now, o.pump(out))
+}
+
+func (o *IncOp) msg() protocol.Msg {
+	return protocol.Msg{
+		Kind: protocol.MsgReady, Comm: o.comm, Seq: o.seq, Digest: o.digest,
+		Call: protocol.CallInfo{Kind: o.red.Kind, Bytes: uint64(o.displs[len(o.counts)])},
+	}
 }
 
 // Result takes a piece of the sum that arrived at offset off.
@@ -93,10 +167,10 @@ func (o *IncOp) Result(now protocol.Time, off, length int64, out []protocol.Acti
 func (o *IncOp) pump(out []protocol.Action) []protocol.Action {
 	for o.phase == protocol.Transfer && o.at < o.most && o.flying < incBatch {
 		i, at := o.block, o.at
-		if o.block++; o.block == len(o.red.Counts) {
+		if o.block++; o.block == len(o.counts) {
 			o.block, o.at = 0, o.at+int64(o.red.Chunk)
 		}
-		n := min(o.red.Counts[i]-at, int64(o.red.Chunk))
+		n := min(o.counts[i]-at, int64(o.red.Chunk))
 		own := o.red.Kind == ReduceScatter && i == o.red.Rank
 		if n <= 0 || (own && at > 0) {
 			continue
@@ -111,7 +185,7 @@ func (o *IncOp) pump(out []protocol.Action) []protocol.Action {
 }
 
 func (o *IncOp) settle(now protocol.Time, out []protocol.Action) []protocol.Action {
-	if o.phase != protocol.Transfer || o.due > 0 || o.at < o.most || o.flying > 0 {
+	if o.phase != protocol.Transfer || o.due > 0 || o.at < o.most || o.flying > 0 || !o.heard {
 		return out
 	}
 	return o.end(now, out)
@@ -120,8 +194,9 @@ func (o *IncOp) settle(now protocol.Time, out []protocol.Action) []protocol.Acti
 // Stats returns the Op's counters.
 func (o *IncOp) Stats() protocol.Stats { return protocol.Stats{} }
 
-// WaitingOn is the rank itself: the switches do not say whom they wait for.
-func (o *IncOp) WaitingOn() int { return o.red.Rank }
+// WaitingOn is the left neighbour: the switches do not say whom they wait for,
+// but who asks around the ring comes to the rank that has not made the call.
+func (o *IncOp) WaitingOn() int { return o.left() }
 
 // Missing describes what has not arrived, for people.
 func (o *IncOp) Missing() string {

@@ -13,18 +13,19 @@ func incUp(t *testing.T, r *p2p.Reduction) (*p2p.IncOp, []protocol.Action) {
 	t.Helper()
 	op := p2p.NewIncOp(r)
 	var all []protocol.Action
-	acts := op.Step(1, protocol.Event{Kind: protocol.EvStart}, nil)
-	for len(acts) > 0 && acts[0].Kind == protocol.ActReduce {
-		n := 0
-		for _, a := range acts {
+	for ev := (protocol.Event{Kind: protocol.EvStart}); ; {
+		n := uint32(0)
+		for _, a := range op.Step(1, ev, nil) {
 			if a.Kind == protocol.ActReduce {
 				all = append(all, a)
 				n++
 			}
 		}
-		acts = op.Step(1, protocol.Event{Kind: protocol.EvSent, N: uint32(n)}, nil)
+		if n == 0 {
+			return op, all
+		}
+		ev = protocol.Event{Kind: protocol.EvSent, N: n}
 	}
-	return op, all
 }
 
 // A rank sends up the P - 1 blocks of the others once, in Reduce-Scatter, and
@@ -86,6 +87,8 @@ func TestIncResults(t *testing.T) {
 		t.Error("a result is taken before the start")
 	}
 	op, _ := incUp(t, r)
+	_, hello := greeting(t, &p2p.Reduction{Kind: r.Kind, Rank: 0, Size: r.Size, Counts: r.Counts, Chunk: r.Chunk})
+	op.Step(1, protocol.Event{Kind: protocol.EvMsg, From: 0, Msg: &hello}, nil)
 	refuse := func(why string, off, length int64) {
 		t.Helper()
 		if ok, acts := op.Result(1, off, length, nil); ok || len(acts) > 0 {

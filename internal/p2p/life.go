@@ -20,6 +20,12 @@ func (l *life) end(now protocol.Time, out []protocol.Action) []protocol.Action {
 	return append(out, protocol.Action{Kind: protocol.ActComplete}, protocol.Action{Kind: protocol.ActClosed})
 }
 
+// mismatched reports whether a rank tells us that it called something else. That
+// counts also when we are done: the other one is waiting for ever.
+func (l *life) mismatched(ev *protocol.Event, digest uint64) bool {
+	return ev.Kind == protocol.EvMsg && ev.Msg.Kind == protocol.MsgReady && ev.Msg.Digest != digest && l.phase != protocol.Failed
+}
+
 // Timer is never: nothing here depends on time.
 func (l *life) Timer() protocol.Time { return protocol.Never }
 

@@ -19,15 +19,18 @@ type Config struct {
 
 // An Op runs a Plan on one rank. A rank tells those it deals with that it is
 // ready, and what it was called with; they send as soon as their plan allows. It
-// is done when all has arrived and all has left: nobody reads another's buffer, so
-// nothing more is needed.
+// is done when all has arrived and all has left, since nobody reads another's
+// buffer, and all it deals with have greeted: data may overtake a greeting, and
+// nobody is to end well with data of a rank that called something else.
 type Op struct {
 	life
 	cfg  Config
 	plan *Plan
 
 	from    map[int32][]int32 // by peer: the receives from it, in order
-	ready   map[int32]bool    // peers that may be sent to
+	peers   []int32           // those we deal with,
+	ready   map[int32]bool    // which of them have greeted, and may be sent to,
+	unheard int               // and how many have not
 	order   map[int32]uint32  // sends so far, by peer
 	got     []bool            // by receive: it is in place
 	held    map[int]uint32    // by receive: it is there, the so-manieth of its peer, but not its turn
@@ -46,14 +49,26 @@ func NewOp(cfg Config) *Op {
 	}
 	for i, r := range cfg.Plan.Recvs {
 		o.from[r.From] = append(o.from[r.From], int32(i))
+		o.meet(r.From)
 	}
+	for _, s := range cfg.Plan.Sends {
+		o.meet(s.To)
+	}
+	o.unheard = len(o.peers)
 	return o
+}
+
+// meet notes a peer. Those we receive from come first: they wait for our word.
+func (o *Op) meet(peer int32) {
+	if _, met := o.ready[peer]; !met {
+		o.ready[peer] = false
+		o.peers = append(o.peers, peer)
+	}
 }
 
 // Step tells the Op what happened and appends what to do to out.
 func (o *Op) Step(now protocol.Time, ev protocol.Event, out []protocol.Action) []protocol.Action {
-	// A mismatch counts also when we are done: the other one is waiting for ever.
-	if ev.Kind == protocol.EvMsg && ev.Msg.Kind == protocol.MsgReady && ev.Msg.Digest != o.plan.Digest && o.phase != protocol.Failed {
+	if o.mismatched(&ev, o.plan.Digest) {
 		return append(out, protocol.Action{Kind: protocol.ActMismatch, To: ev.From, Msg: *ev.Msg})
 	}
 	if o.phase >= protocol.Closed {
@@ -67,7 +82,10 @@ func (o *Op) Step(now protocol.Time, ev protocol.Event, out []protocol.Action) [
 		if ev.Msg.Kind != protocol.MsgReady {
 			return out
 		}
-		o.ready[int32(ev.From)] = true
+		if heard, peer := o.ready[int32(ev.From)]; peer && !heard {
+			o.ready[int32(ev.From)] = true
+			o.unheard--
+		}
 	case protocol.EvSent:
 		o.flying -= int(ev.N)
 	}
@@ -78,18 +96,8 @@ func (o *Op) Step(now protocol.Time, ev protocol.Event, out []protocol.Action) [
 // what we were called with: two ranks that both think they are the root would
 // otherwise never hear of each other.
 func (o *Op) greet(out []protocol.Action) []protocol.Action {
-	told := map[int32]bool{}
-	tell := func(peer int32) {
-		if !told[peer] {
-			told[peer] = true
-			out = append(out, protocol.Action{Kind: protocol.ActSend, To: int(peer), Msg: o.msg()})
-		}
-	}
-	for _, r := range o.plan.Recvs {
-		tell(r.From)
-	}
-	for _, s := range o.plan.Sends {
-		tell(s.To)
+	for _, p := range o.peers {
+		out = append(out, protocol.Action{Kind: protocol.ActSend, To: int(p), Msg: o.msg()})
 	}
 	return out
 }
@@ -101,27 +109,41 @@ func (o *Op) msg() protocol.Msg {
 	}
 }
 
-// Data takes the nth piece that a peer sent us, of length bytes. If ok, it belongs
-// where the Recv says, before anything else happens; or, if Recv.Hold is set, when
-// ActApply names it.
-func (o *Op) Data(now protocol.Time, from int, nth uint32, length int64, out []protocol.Action) (Recv, bool, []protocol.Action) {
+// Expect says where the nth piece from a peer belongs, if it is length bytes long:
+// with Hold, not before ActApply names it.
+func (o *Op) Expect(from int, nth uint32, length int64) (Recv, bool) {
+	_, r, ok := o.expect(from, nth, length)
+	return r, ok
+}
+
+func (o *Op) expect(from int, nth uint32, length int64) (i int, r Recv, ok bool) {
 	var recvs []int32
 	if from >= 0 && from < o.plan.Size {
 		recvs = o.from[int32(from)]
 	}
 	if o.phase != protocol.Transfer || int(nth) >= len(recvs) {
+		return 0, Recv{}, false
+	}
+	i = int(recvs[nth])
+	r = o.plan.Recvs[i]
+	if _, held := o.held[i]; held || o.got[i] || r.Len != length {
+		return 0, Recv{}, false
+	}
+	r.Hold = r.Reduce && i > o.prefix
+	return i, r, true
+}
+
+// Data takes the nth piece that a peer sent us, of length bytes. If ok, it belongs
+// where the Recv says, before anything else happens; or, if Recv.Hold is set, when
+// ActApply names it.
+func (o *Op) Data(now protocol.Time, from int, nth uint32, length int64, out []protocol.Action) (Recv, bool, []protocol.Action) {
+	i, r, ok := o.expect(from, nth, length)
+	if !ok {
 		o.foreign++
 		return Recv{}, false, out
 	}
-	i := recvs[nth]
-	r := o.plan.Recvs[i]
-	if _, held := o.held[int(i)]; held || o.got[i] || r.Len != length {
-		o.foreign++
-		return Recv{}, false, out
-	}
-	if r.Reduce && int(i) > o.prefix {
-		o.held[int(i)] = nth
-		r.Hold = true
+	if r.Hold {
+		o.held[i] = nth
 		return r, true, out
 	}
 	o.got[i] = true
@@ -166,7 +188,7 @@ func (o *Op) pump(out []protocol.Action) []protocol.Action {
 }
 
 func (o *Op) settle(now protocol.Time, out []protocol.Action) []protocol.Action {
-	if o.phase != protocol.Transfer || o.left > 0 || o.next < len(o.plan.Sends) || o.flying > 0 {
+	if o.phase != protocol.Transfer || o.left > 0 || o.next < len(o.plan.Sends) || o.flying > 0 || o.unheard > 0 {
 		return out
 	}
 	return o.end(now, out)
@@ -182,6 +204,13 @@ func (o *Op) WaitingOn() int {
 	}
 	if o.next < len(o.plan.Sends) && !o.ready[o.plan.Sends[o.next].To] {
 		return int(o.plan.Sends[o.next].To)
+	}
+	if o.left == 0 && o.next == len(o.plan.Sends) {
+		for _, p := range o.peers {
+			if !o.ready[p] {
+				return int(p)
+			}
+		}
 	}
 	return o.plan.Rank
 }

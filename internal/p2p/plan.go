@@ -21,6 +21,7 @@ package p2p
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -81,6 +82,10 @@ type Spec struct {
 	Radix   int   // of knomial; 0: 4
 	Segment int64 // pipelined algorithms send in pieces of this size; 0: whole blocks, or a default for chain and binary
 	Align   int64 // pieces begin at multiples of this within a block; 0: 1
+
+	// Type is what else must be the same on all ranks, such as a number for the
+	// element type and the operator of a reduction. It is only compared.
+	Type uint64
 }
 
 // ErrSpec marks a Spec that makes no sense.
@@ -116,6 +121,12 @@ func New(algo string, s Spec) (*Plan, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: unknown algorithm %q for %v: valid are %s", ErrSpec, algo, s.Kind, strings.Join(Algorithms(s.Kind), ", "))
 	}
+	if algo != "knomial" {
+		s.Radix = 0 // nobody looks at it: no reason to call it a mismatch
+	}
+	if s.Segment == 0 && (algo == "chain" || algo == "binary") {
+		s.Segment = defaultSegment // without one they would not be pipelined
+	}
 	if err := s.complete(); err != nil {
 		return nil, err
 	}
@@ -126,11 +137,16 @@ func New(algo string, s Spec) (*Plan, error) {
 	return b.plan, nil
 }
 
+// maxPieces bounds a plan: segments that cut a buffer into more are a mistake.
+const maxPieces = 1 << 24
+
+// complete fills in defaults, clears what the kind does not use, and checks.
 func (s *Spec) complete() error {
 	if s.Radix == 0 {
 		s.Radix = 4
 	}
 	s.Align = max(s.Align, 1)
+	blocks := s.Kind == Allgather || s.Kind == ReduceScatter
 	switch {
 	case s.Size < 1 || s.Rank < 0 || s.Rank >= s.Size:
 		return fmt.Errorf("%w: rank %d of %d", ErrSpec, s.Rank, s.Size)
@@ -140,13 +156,40 @@ func (s *Spec) complete() error {
 		return fmt.Errorf("%w: radix %d: must be at least 2", ErrSpec, s.Radix)
 	case s.Bytes < 0 || s.Segment < 0:
 		return fmt.Errorf("%w: sizes must be 0 or more", ErrSpec)
-	case (s.Kind == Allgather || s.Kind == ReduceScatter) && len(s.Counts) != s.Size:
+	case blocks && len(s.Counts) != s.Size:
 		return fmt.Errorf("%w: %d sizes for %d ranks", ErrSpec, len(s.Counts), s.Size)
 	}
-	for _, n := range s.Counts {
-		if n < 0 {
-			return fmt.Errorf("%w: sizes must be 0 or more", ErrSpec)
-		}
+	sum, err := sumOf(s.Counts)
+	if err != nil {
+		return err
+	}
+	if s.Kind != Broadcast {
+		s.Root = 0
+	}
+	switch {
+	case blocks || s.Kind == Barrier:
+		s.Bytes = 0
+	case s.Bytes > math.MaxInt64-s.Align:
+		return fmt.Errorf("%w: %d bytes in units of %d are too many", ErrSpec, s.Bytes, s.Align)
+	default:
+		sum = s.Bytes
+	}
+	if s.Segment > 0 && sum/max(s.Segment, s.Align) > maxPieces {
+		return fmt.Errorf("%w: segments of %d bytes cut %d bytes into more than %d pieces", ErrSpec, s.Segment, sum, maxPieces)
 	}
 	return nil
+}
+
+// sumOf adds up the sizes of blocks.
+func sumOf(counts []int64) (sum int64, err error) {
+	for _, n := range counts {
+		switch {
+		case n < 0:
+			return 0, fmt.Errorf("%w: sizes must be 0 or more", ErrSpec)
+		case n > math.MaxInt64-sum:
+			return 0, fmt.Errorf("%w: the sizes add up to more than %d bytes", ErrSpec, int64(math.MaxInt64))
+		}
+		sum += n
+	}
+	return sum, nil
 }

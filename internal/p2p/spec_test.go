@@ -117,3 +117,41 @@ func TestPlanIsAFunctionOfItsSpec(t *testing.T) {
 		}
 	})
 }
+
+// Sizes that do not fit a machine are errors, and neither panics nor hours of work.
+func TestAbsurdSpecs(t *testing.T) {
+	const huge = 1<<63 - 1
+	for _, c := range []struct {
+		algo string
+		spec p2p.Spec
+	}{
+		{"binomial", p2p.Spec{Kind: p2p.Broadcast, Size: 4, Bytes: huge, Align: 8}},
+		{"binomial", p2p.Spec{Kind: p2p.Broadcast, Size: 4, Bytes: 8, Align: huge}},
+		{"chain", p2p.Spec{Kind: p2p.Broadcast, Size: 4, Bytes: 1 << 50, Segment: 1}},
+		{"chain", p2p.Spec{Kind: p2p.Broadcast, Size: 4, Bytes: 1 << 50}},
+		{"ring", p2p.Spec{Kind: p2p.Allgather, Size: 2, Counts: []int64{huge, 1}}},
+		{"ring", p2p.Spec{Kind: p2p.ReduceScatter, Size: 3, Counts: []int64{huge, huge, 2}}},
+	} {
+		if _, err := p2p.New(c.algo, c.spec); !errors.Is(err, p2p.ErrSpec) {
+			t.Errorf("%s %+v: error %v", c.algo, c.spec, err)
+		}
+	}
+	p, err := p2p.New("knomial", p2p.Spec{Kind: p2p.Broadcast, Size: 4, Bytes: 1, Radix: huge})
+	if err != nil || len(p.Sends) != 3 {
+		t.Errorf("a flat tree: plan %+v, error %v", p, err)
+	}
+}
+
+// The blocks of a buffer that is cut differ by at most one unit, however large it is.
+func TestLargeBufferIsCutEvenly(t *testing.T) {
+	const size, units = 1000, 1<<52 + 7
+	p, err := p2p.New("ring", p2p.Spec{Kind: p2p.Allreduce, Size: size, Bytes: units * 8, Align: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range p.Sends {
+		if s.Len < units/size*8 || s.Len > (units/size+1)*8 {
+			t.Fatalf("a block of %d bytes", s.Len)
+		}
+	}
+}

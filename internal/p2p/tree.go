@@ -31,10 +31,8 @@ func knomialTree(v, size, k int) (parent int, children []int) {
 		level *= k
 	}
 	for level /= k; level >= 1; level /= k {
-		for d := 1; d < k; d++ {
-			if c := v + d*level; c < size {
-				children = append(children, c)
-			}
+		for d := 1; d < k && v+d*level < size; d++ {
+			children = append(children, v+d*level)
 		}
 	}
 	return parent, children
@@ -49,9 +47,6 @@ func knomial(b *build) {
 }
 
 func binary(b *build) {
-	if b.Segment == 0 {
-		b.Segment = defaultSegment
-	}
 	v := b.relative()
 	parent := (v+1)/2 - 1
 	var children []int
@@ -64,9 +59,6 @@ func binary(b *build) {
 }
 
 func chain(b *build) {
-	if b.Segment == 0 {
-		b.Segment = defaultSegment
-	}
 	v := b.relative()
 	var children []int
 	if v+1 < b.Size {

@@ -91,31 +91,34 @@ func (h *host) multicast(a *node.Action) {
 	}
 }
 
-// sendRange sends a range of the buffer to one rank, in packets that hold at
-// most one chunk.
+// sendRange sends a range of the buffer to one rank.
 func (h *host) sendRange(a *node.Action) {
-	w := h.w
+	h.cut(a, func(k *packet, c *collective) {
+		k.kind, k.dst, k.psn, k.all = pktPut, a.To, a.PSN, a.Len
+		if k.bytes > 0 && h.w.ownerReads != nil && !c.reduces {
+			k.cell = c.cell(k.off)
+		}
+		h.inject(k)
+	})
+}
+
+// cut makes packets of a range of the buffer, each with at most one chunk. An empty
+// range is one empty packet.
+func (h *host) cut(a *node.Action, send func(*packet, *collective)) {
 	r := h.regions[opKey{a.Comm, a.Seq}]
 	c := r.mem.c
-	for off, end := a.Off, a.Off+a.Len; ; {
-		k := w.pools.packet()
-		k.kind, k.lane, k.src, k.dst = pktPut, laneBulk, h.id, a.To
-		k.comm, k.seq, k.psn, k.n, k.all = a.Comm, a.Seq, a.PSN, 1, a.Len
+	for off, end, more := a.Off, a.Off+a.Len, true; more; {
+		k := h.w.pools.packet()
+		k.lane, k.src, k.comm, k.seq, k.n = laneBulk, h.id, a.Comm, a.Seq, 1
 		k.off, k.from = off, r
 		if off < end {
 			k.bytes = int(min(c.cut(off), end) - off)
-			if w.ownerReads != nil && !c.reduces {
-				k.cell = c.cell(off)
-			}
 		}
-		off += int64(k.bytes)
-		k.last = off >= end
 		k.size = int64(k.bytes) + putHeader
-		last := k.last
-		h.inject(k)
-		if last {
-			return
-		}
+		off += int64(k.bytes)
+		more = off < end
+		k.last = !more
+		send(k, c)
 	}
 }
 

@@ -33,3 +33,22 @@ func TestBothAtOnce(t *testing.T) {
 		run("ring+inc")
 	}
 }
+
+// No pair is faster than its bound, also where headers are most of the traffic.
+func TestBothAtOnceKeepTheBound(t *testing.T) {
+	for _, topo := range []string{"star:1", "star:2", "star:3", "fat-tree:4,2,1"} {
+		for _, algo := range Algorithms[bothAtOnce] {
+			for _, chunk := range []int{1, 64, 4096} {
+				cfg := base(t, bothAtOnce, topo, 200*int64(chunk))
+				cfg.Algo, cfg.Chunk, cfg.Latency, cfg.Chains = algo, chunk, 0, 0
+				r, err := Run(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !r.Verified || r.TimeUS < r.BoundUS {
+					t.Errorf("%s on %s, chunks of %d: verified %v, %.1f us, bound %.1f", algo, topo, chunk, r.Verified, r.TimeUS, r.BoundUS)
+				}
+			}
+		}
+	}
+}

@@ -47,10 +47,7 @@ type rankStep struct {
 func newTrainingStep(w *world, cfg *FSDPConfig, parts []part) *trainingStep {
 	s := &trainingStep{
 		w: w, parts: parts, layers: cfg.Layers, prefetch: cfg.Prefetch, forward: cfg.Compute.Nanoseconds() * 1000,
-		members: make([]int, w.g.Hosts), ranks: make([]rankStep, w.g.Hosts),
-	}
-	for i := range s.members {
-		s.members[i] = i
+		members: everybody(w.g.Hosts), ranks: make([]rankStep, w.g.Hosts),
 	}
 	s.calls[gather] = make([]*collective, 2*s.layers-1)
 	s.calls[scatter] = make([]*collective, s.layers)

@@ -23,14 +23,27 @@ type incTree struct {
 
 // aggregator is the part of a switch that adds up one reduction. All ranks send
 // in the same order, each leaving out its own block; so it takes chunks only from
-// a window that begins at the first one it has not passed on. A rank that runs
-// ahead waits outside the window and cannot take the buffers that those before
-// it need: the first chunk of the window is always taken, from everybody.
+// a window that begins at the first one it has not passed on. What is beyond the
+// window waits where it is, at its host or in the switch below, and not in a buffer
+// of the link. So a rank that runs ahead can take neither the buffers that those
+// before it need, since the first chunk of the window is always taken, from
+// everybody; nor those of other reductions, since each has a window of its own:
+// any number of them go on at once, in whatever order ranks began them.
 type aggregator struct {
-	base int            // chunks whose turn is before it have been passed on
-	sums map[int]*sum   // by chunk
-	gone map[int]bool   // by turn: passed on, beyond base
-	wait map[int][]*hop // by turn: beyond the window
+	base  int              // chunks whose turn is before it have been passed on
+	sums  map[int]*sum     // by chunk
+	gone  map[int]bool     // by turn: passed on, beyond base
+	wait  map[int][]parked // by turn: beyond the window
+	ready map[int]bool     // at the top, by owner: it has sent its first chunk
+	early map[int][]int    // at the top, by owner: chunks added up before that
+}
+
+// parked is a packet that waits until the switch at the other end of a link can
+// take it.
+type parked struct {
+	l *link
+	k *packet
+	h *hop
 }
 
 // sum is one chunk being added up.
@@ -86,47 +99,42 @@ func (t *incTree) expects(n topology.NodeID, owner int, first bool) int {
 	return e
 }
 
-// reduce sends a range up the tree, in chunks; an empty one says that we are
-// ready to receive the block that begins there.
+// reduce sends a range up the tree; an empty one says that we are ready to
+// receive the block that begins there.
 func (h *host) reduce(a *node.Action) {
-	w := h.w
-	r := h.regions[opKey{a.Comm, a.Seq}]
-	c := r.mem.c
-	for off, end := a.Off, a.Off+a.Len; ; {
-		k := w.pools.packet()
-		k.kind, k.lane, k.src, k.dst = pktSum, laneBulk, h.id, -1
-		k.comm, k.seq, k.n = a.Comm, a.Seq, 1
-		k.off, k.from = off, r
-		k.all = min(c.cut(off), c.total()) - off // the chunk's length, also when ours is empty
-		if off < end {
-			k.bytes = int(min(c.cut(off), end) - off)
-		}
-		off += int64(k.bytes)
-		k.last = off >= end
-		k.size = int64(k.bytes) + putHeader
-		last := k.last
-		h.inject(k)
-		if last {
-			return
-		}
+	h.cut(a, func(k *packet, c *collective) {
+		k.kind, k.dst = pktSum, -1
+		k.all = c.cut(k.off) - k.off // the chunk's length, also when ours is empty
+		h.w.sendUp(&h.w.links[h.w.g.HostUp(h.id)], k, nil)
+	})
+}
+
+// sendUp puts a chunk on a link towards the top, when the switch at the other end
+// can take it.
+func (w *world) sendUp(l *link, k *packet, h *hop) {
+	key := opKey{k.comm, k.seq}
+	c, a := w.reductions[key], w.aggregator(l.to, key)
+	if turn := c.turn[c.cell(k.off)]; turn >= a.base+aggregators {
+		a.wait[turn] = append(a.wait[turn], parked{l, k, h})
+		return
 	}
+	w.enqueue(l, k, h)
+}
+
+func (w *world) aggregator(n topology.NodeID, key opKey) *aggregator {
+	a := w.inc.nodes[n][key]
+	if a == nil {
+		a = &aggregator{sums: map[int]*sum{}, gone: map[int]bool{}, wait: map[int][]parked{}, ready: map[int]bool{}, early: map[int][]int{}}
+		w.inc.nodes[n][key] = a
+		w.advance(n, a, w.reductions[key])
+	}
+	return a
 }
 
 // aggregate takes a chunk that came to a switch on its way up.
 func (w *world) aggregate(n topology.NodeID, k *packet, h *hop) {
 	key := opKey{k.comm, k.seq}
-	c := w.reductions[key]
-	a := w.inc.nodes[n][key]
-	if a == nil {
-		a = &aggregator{sums: map[int]*sum{}, gone: map[int]bool{}, wait: map[int][]*hop{}}
-		w.inc.nodes[n][key] = a
-		w.advance(n, a, c)
-	}
-	if turn := c.turn[c.cell(k.off)]; turn >= a.base+aggregators {
-		a.wait[turn] = append(a.wait[turn], h)
-		return
-	}
-	w.add(n, a, c, k)
+	w.add(n, w.aggregator(n, key), w.reductions[key], k)
 	w.leave(k, h)
 	w.pools.release(k)
 }
@@ -191,22 +199,32 @@ func (w *world) add(n topology.NodeID, a *aggregator, c *collective, k *packet) 
 	}
 	s.have++
 	if owner, first := c.ownerOf(cell); s.have == w.inc.expects(n, owner, first) {
-		w.passSum(n, cell, s, owner)
+		w.passSum(n, a, cell, owner, first)
 	}
 }
 
-// passSum sends a complete sum up, or from the top to whom it belongs. Its
-// buffer is free when it leaves.
-func (w *world) passSum(n topology.NodeID, cell int, s *sum, owner int) {
-	p := s.pkt
+// passSum sends a complete sum up, or from the top to whom it belongs, if that
+// one is ready. Its buffer is free when it leaves.
+func (w *world) passSum(n topology.NodeID, a *aggregator, cell, owner int, first bool) {
+	p := a.sums[cell].pkt
 	if up := w.inc.up[n]; up != topology.NoLink {
-		w.enqueue(&w.links[up], p, w.pools.sumHop(p, n, cell, 1))
+		w.sendUp(&w.links[up], p, w.pools.sumHop(p, n, cell, 1))
+		return
+	}
+	if owner >= 0 && !first && !a.ready[owner] {
+		a.early[owner] = append(a.early[owner], cell)
 		return
 	}
 	p.kind = pktResult
 	if owner >= 0 {
 		p.dst = owner
 		w.enqueue(&w.links[w.g.Next(n, owner, p.src)], p, w.pools.sumHop(p, n, cell, 1))
+		a.ready[owner] = true
+		early := a.early[owner]
+		delete(a.early, owner)
+		for _, e := range early {
+			w.passSum(n, a, e, owner, false)
+		}
 		return
 	}
 	p.tree = w.inc.tree
@@ -232,11 +250,8 @@ func (w *world) freeSum(n topology.NodeID, key opKey, cell int) {
 	for in := was + aggregators; in < a.base+aggregators; in++ {
 		waiting := a.wait[in]
 		delete(a.wait, in)
-		for _, h := range waiting {
-			k := h.pkt
-			w.add(n, a, c, k)
-			w.leave(k, h)
-			w.pools.release(k)
+		for _, x := range waiting {
+			w.enqueue(x.l, x.k, x.h)
 		}
 	}
 }

@@ -143,7 +143,7 @@ func (l *link) pop(lane int) queued {
 }
 
 // send starts the next packet of a link, if there is one, the link is free and
-// the other end has room.
+// the other end has room. Packets that have nothing to carry any more take no time.
 func (w *world) send(l *link) {
 	if w.now < l.until {
 		if !l.waking && !l.idle() {
@@ -152,19 +152,22 @@ func (w *world) send(l *link) {
 		}
 		return
 	}
-	for lane := range lanes {
+	for lane := 0; lane < lanes; {
 		f := l.first(lane)
 		if f == nil {
+			lane++
 			continue
 		}
 		k := f.q[f.head].pkt
 		if w.cfg.Queue == 0 && !l.toHost && l.held[lane]+k.size > w.buffer {
-			continue // room is made when a packet leaves the switch: see leave
+			lane++ // room is made when a packet leaves the switch: see leave
+			continue
 		}
 		x := l.pop(lane)
 		l.waiting[lane] -= k.size
-		w.transmit(l, k, x.hop)
-		break
+		if w.transmit(l, k, x.hop) {
+			break
+		}
 	}
 	if !l.idle() && l.until > w.now && !l.waking {
 		l.waking = true
@@ -172,10 +175,11 @@ func (w *world) send(l *link) {
 	}
 }
 
-func (w *world) transmit(l *link, k *packet, h *hop) {
+// transmit puts a packet on the wire, or reports false if it need not go.
+func (w *world) transmit(l *link, k *packet, h *hop) bool {
 	if l.host >= 0 && !w.leaves(int(l.host), k) {
 		w.pools.release(k)
-		return
+		return false
 	}
 	l.until = w.now + int64(float64(k.size)*l.psByte+0.5)
 	if w.cfg.Queue == 0 && !l.toHost {
@@ -194,6 +198,7 @@ func (w *world) transmit(l *link, k *packet, h *hop) {
 	}
 	w.push(l.until+l.latency, evArrive, int32(l.id), k)
 	w.leave(k, h)
+	return true
 }
 
 // leave gives back the buffer of the link a packet came over, once the last

@@ -35,16 +35,15 @@ func (w *world) result(calls []*collective) *Result {
 	var port int64
 	for _, c := range calls {
 		r.LinkBytesBound += w.leastLinkBytes(c)
-		n := w.busiestPort(r, c)
-		if len(calls) > 1 {
-			// One sends what the other receives, so together a port carries all blocks.
-			n = c.total() + int64(c.cells[len(c.counts)])*w.header(c)
-		}
-		port = max(port, n)
+		r.ChunksTotal += c.toReceive()
+		port = max(port, w.busiestPort(c))
 		w.outcomes(r, c)
 		if len(calls) > 1 {
 			r.Parts = append(r.Parts, w.part(c))
 		}
+	}
+	if len(calls) == 2 {
+		port = w.busiestPortOfBoth(calls[0], calls[1])
 	}
 	if w.g.Hosts > 1 {
 		r.BoundUS = float64(port)*8e6/w.cfg.Rate + float64(w.longestPath())/1e6
@@ -58,6 +57,23 @@ func (w *world) leastLinkBytes(c *collective) int64 {
 		n *= 2 // up and down
 	}
 	return n
+}
+
+// toReceive is how many chunks all ranks together have to receive.
+func (c *collective) toReceive() int64 {
+	chunks, p := int64(c.cells[len(c.counts)]), int64(len(c.members))
+	inc := c.plan == nil && c.p2p == nil
+	switch {
+	case p == 1:
+		return 0
+	case inc && c.kind == protocol.ReduceScatter:
+		return chunks // each its own block
+	case inc:
+		return chunks * p
+	case c.kind == protocol.Allreduce:
+		return 2 * chunks * (p - 1) // first to be added, then the result
+	}
+	return chunks * (p - 1)
 }
 
 // header is what a packet of a collective's payload carries besides it.
@@ -79,20 +95,38 @@ func (w *world) part(c *collective) Part {
 	return p
 }
 
+// wire is what a block takes on a link, headers included.
+func (w *world) wire(c *collective, block int) int64 {
+	return c.counts[block] + int64(c.cells[block+1]-c.cells[block])*w.header(c)
+}
+
+// busiestPortOfBoth is what the busiest host port has to carry of an Allgather and
+// a Reduce-Scatter at once: one sends what the other receives.
+func (w *world) busiestPortOfBoth(gather, scatter *collective) (port int64) {
+	var gathered, scattered int64
+	for i := range gather.counts {
+		gathered += w.wire(gather, i)
+		scattered += w.wire(scatter, i)
+	}
+	for i := range gather.counts {
+		g, s := w.wire(gather, i), w.wire(scatter, i)
+		port = max(port, g+scattered-s, gathered-g+s)
+	}
+	return port
+}
+
 // busiestPort is what the busiest host port has to carry, headers included,
 // whatever the algorithm: the bound on the time.
-func (w *world) busiestPort(r *Result, c *collective) int64 {
+func (w *world) busiestPort(c *collective) int64 {
 	var all, most int64
 	least := int64(-1)
-	for i, n := range c.counts {
-		chunks := int64(c.cells[i+1] - c.cells[i])
-		wire := n + chunks*w.header(c)
+	for i := range c.counts {
+		wire := w.wire(c, i)
 		all += wire
 		most = max(most, wire)
 		if least < 0 || wire < least {
 			least = wire
 		}
-		r.ChunksTotal += chunks * int64(len(c.counts)-1)
 	}
 	if c.kind == protocol.Allreduce && w.cfg.Algo != "inc" {
 		return 2 * all * int64(len(c.counts)-1) / int64(len(c.counts))

@@ -46,10 +46,7 @@ func Run(cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	members := make([]int, cfg.Topology.Hosts)
-	for i := range members {
-		members[i] = i
-	}
+	members := everybody(cfg.Topology.Hosts)
 	for _, h := range w.hosts {
 		if err := h.node.AddComm(0, members); err != nil {
 			return nil, err
@@ -81,6 +78,15 @@ func Run(cfg Config) (*Result, error) {
 	return r, nil
 }
 
+// everybody is the communicator of n hosts in order.
+func everybody(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
 // part is one of the collectives that run at the same time.
 type part struct {
 	algo  string
@@ -98,6 +104,9 @@ func (w *world) collective(req uint64, p part, members []int) (*collective, erro
 		return newCollective(req, 0, members, plan, shape, cfg.InPlace, cfg.Seed), nil
 	}
 	if p.algo == "inc" {
+		if !slices.Equal(members, everybody(w.g.Hosts)) {
+			return nil, fmt.Errorf("%w: the network reduces for all hosts in order, not for %d of %d", ErrConfig, len(members), w.g.Hosts)
+		}
 		c := newCollective(req, 0, members, nil, shape, cfg.InPlace, cfg.Seed)
 		c.takeTurns()
 		return c, nil

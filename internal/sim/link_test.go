@@ -1,0 +1,51 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// When a communicator breaks, what its operations had queued at a NIC is dropped.
+// What others have queued there must not wait for somebody to wake the link.
+func TestDroppedPacketsDoNotStopTheLink(t *testing.T) {
+	cfg := base(t, "allgather", "star:4", 0)
+	cfg.Queue = 1 << 20 // a switch that drops does not wake links when it has room
+	cfg.Crashes = []Crash{{Rank: 3, At: 20 * time.Microsecond, Reset: true}}
+	cfg, _, err := cfg.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWorld(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls []*collective
+	for id, members := range [][]int{everybody(4), everybody(3)} {
+		for _, m := range members {
+			if err := w.hosts[m].node.AddComm(uint32(id), members); err != nil {
+				t.Fatal(err)
+			}
+		}
+		shape := equal(len(members), 1<<20, cfg.Chunk)
+		shape.Kind = protocol.Allgather
+		c, err := w.collective(uint64(id+1), part{algo: "linear", shape: shape}, members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.comm = uint32(id)
+		calls = append(calls, c)
+		w.call(c, func(int) int64 { return 0 })
+	}
+	w.schedule()
+	w.loop(w.limit())
+	if msg := judge(w, calls); msg != "" {
+		t.Fatal(msg)
+	}
+	for r, o := range calls[1].ranks {
+		if o.err != nil || o.at > 1e9 {
+			t.Errorf("rank %d: %v after %v us", r, o.err, float64(o.at)/1e6)
+		}
+	}
+}
