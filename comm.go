@@ -97,7 +97,7 @@ func (c *Comm) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.job.timeout)
 	defer cancel()
 	// How it ends does not matter: either all are here, or there is nobody to wait for.
-	if r, err := c.job.Start(engine.Exit, engine.Call{Kind: protocol.BarrierCall, Algo: "dissemination"}); err == nil {
+	if r, err := c.job.Start(engine.Exit, engine.Call{Kind: protocol.BarrierCall, Algo: barrierAlgo}); err == nil {
 		select {
 		case <-r.Done():
 		case <-ctx.Done():

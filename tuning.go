@@ -126,9 +126,15 @@ func (c *Comm) firstThatWorks(k protocol.Kind, r rule, bytes int64) (string, err
 	return "", &NoMulticastError{Reason: c.job.NoMulticast}
 }
 
+// barrierAlgo needs the fewest connections: those that multicast needs as well.
+const barrierAlgo = "recursive-doubling"
+
 // cheapest asks the cost model. What it assumes of an IP network is coarse, but the
 // same on all ranks.
 func (c *Comm) cheapest(k protocol.Kind, bytes int64) (string, error) {
+	if k == protocol.BarrierCall {
+		return barrierAlgo, nil
+	}
 	chunk := int64(c.job.Caps().Chunk)
 	if chunk == 0 {
 		chunk = 1460

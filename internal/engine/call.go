@@ -232,6 +232,7 @@ func (k *call) planP2P() error {
 	reduces := k.Kind == protocol.ReduceScatter || k.Kind == protocol.Allreduce
 	if reduces {
 		s.Align = int64(k.Type.Size())
+		s.Type = uint64(k.Type)<<8 | uint64(k.Op) // ranks that mean different numbers must find out
 	}
 	if k.Kind == protocol.BarrierCall {
 		s.Bytes = 0
@@ -239,10 +240,6 @@ func (k *call) planP2P() error {
 	var err error
 	if k.p2p, err = p2p.New(k.Algo, s); err != nil {
 		return fmt.Errorf("%w: %w", ErrCall, err)
-	}
-	if reduces {
-		// Ranks that mean different numbers must find out.
-		k.p2p.Digest = (k.p2p.Digest ^ uint64(k.Type)<<8 ^ uint64(k.Op)) * 0x100000001b3
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ func TestAlgorithms(t *testing.T) {
 		p2p.Allgather:     {"bruck", "linear", "recursive-doubling", "ring"},
 		p2p.ReduceScatter: {"recursive-halving", "ring"},
 		p2p.Allreduce:     {"recursive-halving", "ring"},
-		p2p.Barrier:       {"dissemination"},
+		p2p.Barrier:       {"dissemination", "recursive-doubling"},
 		0:                 nil,
 	} {
 		if got := p2p.Algorithms(kind); !slices.Equal(got, want) {

@@ -74,3 +74,23 @@ func halvingAllreduce(b *build) {
 	}
 	b.doubling(nil)
 }
+
+// doublingBarrier is the pattern of the RNR barrier: it needs no connections that a
+// multicast collective would not need anyway.
+func doublingBarrier(b *build) {
+	core, r := b.core(), b.Rank
+	none := []span{{}}
+	if r >= core {
+		b.exchange(r-core, none, r-core, none, false)
+		return
+	}
+	if r+core < b.Size {
+		b.exchange(r+core, nil, r+core, none, false)
+	}
+	for d := 1; d < core; d *= 2 {
+		b.exchange(r^d, none, r^d, none, false)
+	}
+	if r+core < b.Size {
+		b.exchange(r+core, none, r+core, nil, false)
+	}
+}

@@ -102,7 +102,7 @@ var algorithms = map[Kind]map[string]builder{
 	},
 	ReduceScatter: {"ring": ringReduceScatter, "recursive-halving": halvingReduceScatter},
 	Allreduce:     {"ring": ringAllreduce, "recursive-halving": halvingAllreduce},
-	Barrier:       {"dissemination": dissemination},
+	Barrier:       {"dissemination": dissemination, "recursive-doubling": doublingBarrier},
 }
 
 // Algorithms lists the algorithms for a kind, sorted.

@@ -22,7 +22,7 @@ var Algorithms = map[string][]string{
 	"allgather":      {"mcast", "ring", "linear", "recursive-doubling", "bruck"},
 	"reduce-scatter": {"ring", "recursive-halving", "inc"},
 	"allreduce":      {"ring", "recursive-halving", "inc"},
-	"barrier":        {"dissemination"},
+	"barrier":        {"dissemination", "recursive-doubling"},
 	bothAtOnce:       {"mcast+inc", "ring+ring", "mcast+ring", "ring+inc"},
 }
 
