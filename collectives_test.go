@@ -9,10 +9,19 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 // sizes are those at which chunks, segments and blocks end.
-var sizes = []int{0, 1, 4095, 4096, 4097, 1<<20 + 13}
+var sizes = []int{0, 1, 4095, 4096, 4097, large(1<<20) + 13}
+
+// large is a size that is cut short when the race detector makes everything slow.
+func large(n int) int {
+	if testenv.Race {
+		return n / 8
+	}
+	return n
+}
 
 // each runs a test for several numbers of ranks and every algorithm of an
 // operation.
@@ -167,7 +176,7 @@ func numbers(seed uint64, rank, n int) []float32 {
 
 func TestReduceScatter(t *testing.T) {
 	each(t, "reduce-scatter", allcast.Options{}, func(ctx context.Context, c *allcast.Comm, algo string) error {
-		for i, n := range []int{0, 1, 1023, 1 << 18} {
+		for i, n := range []int{0, 1, 1023, large(1 << 18)} {
 			want := make([]float32, n)
 			for r := range c.Size() {
 				for k, x := range numbers(uint64(i), r, n*c.Size())[c.Rank()*n:][:n] {
@@ -199,7 +208,7 @@ func TestReduceScatter(t *testing.T) {
 
 func TestAllreduce(t *testing.T) {
 	each(t, "allreduce", allcast.Options{}, func(ctx context.Context, c *allcast.Comm, algo string) error {
-		for i, n := range []int{0, 1, 1023, 1<<18 + 1} {
+		for i, n := range []int{0, 1, 1023, large(1<<18) + 1} {
 			sum, most := make([]float32, n), make([]float32, n)
 			for k := range most {
 				most[k] = float32(math.Inf(-1))

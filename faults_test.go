@@ -25,7 +25,7 @@ func TestFaults(t *testing.T) {
 			t.Setenv("ALLCAST_FAULT", tt.spec)
 			var dropped, repaired atomic.Uint64
 			ranks(t, 8, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
-				const n = 1 << 20
+				n := large(1 << 20)
 				for i := range uint64(5) {
 					got := make([]byte, n*c.Size())
 					if err := c.Allgather(ctx, pattern(i, c.Rank(), n), got, allcast.WithAlgorithm("mcast")); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 // reductions runs several reductions of some bytes by the network, the i-th on communicator
@@ -58,7 +59,7 @@ func TestReductionsAtOnce(t *testing.T) {
 	)
 	for _, kind := range []protocol.Kind{protocol.ReduceScatter, protocol.Allreduce} {
 		for _, topo := range []string{"star:2", "star:5", "fat-tree:6,3,2"} {
-			if raceDetector && topo != "star:2" {
+			if testenv.Race && topo != "star:2" {
 				continue // the run without the race detector has them all
 			}
 			for name, at := range map[string]func(call, rank int) int64{

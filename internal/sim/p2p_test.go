@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"testing"
+
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 // Every algorithm, verified against a plain reference: the bytes that the ranks
@@ -14,7 +16,7 @@ func TestEveryAlgorithm(t *testing.T) {
 				t.Parallel()
 				sizes := []int64{0, 1, 1000, 4096, 20_001}
 				for p := 1; p <= 40; p++ {
-					if raceDetector && p > 9 && p%12 != 4 {
+					if testenv.Race && p > 9 && p%12 != 4 {
 						continue // the run without the race detector has them all
 					}
 					for _, bytes := range []int64{sizes[p%5], sizes[(p+3)%5]} {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allcast/allcast/internal/testenv"
 	"github.com/allcast/allcast/internal/topology"
 )
 
@@ -45,14 +46,14 @@ func mustVerify(t testing.TB, cfg Config) *Result {
 
 func slow(t testing.TB) {
 	t.Helper()
-	if raceDetector {
+	if testenv.Race {
 		t.Skip("the race detector makes this run minutes long; make test runs it without")
 	}
 }
 
 // fewer is how many of n cases run with the race detector; without it, all.
 func fewer(n uint64) uint64 {
-	if raceDetector {
+	if testenv.Race {
 		return n / 5
 	}
 	return n
@@ -167,7 +168,7 @@ func TestChainsAndSubgroupsWithLoss(t *testing.T) {
 // Any P, M and S.
 func TestEveryShape(t *testing.T) {
 	for p := 1; p <= 40; p++ {
-		if raceDetector && p > 9 && p%8 != 5 {
+		if testenv.Race && p > 9 && p%8 != 5 {
 			continue // the run without the race detector has them all
 		}
 		for m := 1; m <= p; m += 1 + p/5 {

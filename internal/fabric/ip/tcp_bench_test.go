@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 // tcpEcho is a handler that counts, and sends every message back if it has a TCP.
@@ -68,7 +69,7 @@ func TestTCPAllocs(t *testing.T) {
 		round()
 	}
 	// The receiver's memory comes from a pool, which the collector empties.
-	if n := testing.AllocsPerRun(200, round); n >= 1 && !tcpRace {
+	if n := testing.AllocsPerRun(200, round); n >= 1 && !testenv.Race {
 		t.Errorf("%v allocations a round", n)
 	}
 }

@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/testenv"
+)
+
+const (
+	benchChunk = 8956
+	benchBatch = 7
+)
+
+// bare is an engine without a fabric, whose control loop is the benchmark itself.
+func bare(t testing.TB) *Engine {
+	t.Helper()
+	layout, err := protocol.NewLayout(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Engine{layout: layout, tasks: newQueue(), flushAfter: 28, tokens: newTokens([]byte("k"))}
+}
+
+func (e *Engine) discard() {
+	for t := e.tasks.take(); t != nil; {
+		next := t.next
+		if t.rep != nil {
+			t.rep.free()
+		}
+		t.free()
+		t = next
+	}
+}
+
+// bigBroadcast is an operation from rank 0 of 2, of n chunks.
+func bigBroadcast(t testing.TB, n int) *operation {
+	t.Helper()
+	mem := make([]byte, benchChunk) // all chunks land in the first: only the path counts
+	layout, _ := protocol.NewLayout(0)
+	plan, err := protocol.Plan(protocol.Shape{Kind: protocol.Broadcast, Counts: []int64{int64(n) * benchChunk, 0}, Chunk: benchChunk, Chains: 1, Subgroups: 1}, layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	op := &operation{token: 7, geo: plan[0]}
+	op.mem.Store(&mem)
+	return op
+}
+
+// BenchmarkReceiveWorker is what a datagram costs a receive worker, report included:
+// received in place, and copied there.
+func BenchmarkReceiveWorker(b *testing.B) {
+	e := bare(b)
+	w := newReceiver(e, 0, nil)
+	const chunks = 1 << 20
+	var op *operation
+	var l *lane
+	open := func() {
+		op = bigBroadcast(b, chunks)
+		mem := make([]byte, 0)
+		mem = append(mem, make([]byte, benchChunk)...)
+		op.mem.Store(&mem)
+		l = &lane{Lane: protocol.NewLane(op.geo, 0, 1), op: op, mem: &op.mem}
+		w.ops[op.token] = l
+		w.last, w.next = l, 0
+	}
+	b.Run("in place", func(b *testing.B) {
+		open()
+		h := make([]fabric.Header, benchBatch)
+		psn := uint32(0)
+		b.ReportAllocs()
+		for i := 0; i < b.N; i += benchBatch {
+			if psn+benchBatch > chunks {
+				b.StopTimer()
+				open()
+				psn = 0
+				b.StartTimer()
+			}
+			w.guess, w.guessed = l, psn
+			for k := range h {
+				h[k] = fabric.Header{Token: op.token, Imm: e.layout.Imm(0, psn+uint32(k))}
+			}
+			if w.Arrived(h) != benchBatch {
+				b.Fatal("not where they belong")
+			}
+			psn += benchBatch
+			if psn%(4*benchBatch) == 0 {
+				w.Idle()
+				e.discard()
+			}
+		}
+	})
+	b.Run("duplicate", func(b *testing.B) {
+		open()
+		payload := make([]byte, benchChunk)
+		h := fabric.Header{Token: op.token, Imm: e.layout.Imm(0, 0)}
+		w.Chunk(h, payload)
+		b.ReportAllocs()
+		for b.Loop() {
+			w.Chunk(h, payload)
+		}
+		w.Idle()
+		e.discard()
+	})
+}
+
+type nowhere struct{ datagrams int }
+
+func (n *nowhere) Send(b *fabric.Batch) error {
+	n.datagrams += len(b.Headers)
+	return nil
+}
+
+// BenchmarkSendWorker is what a datagram costs the send worker.
+func BenchmarkSendWorker(b *testing.B) {
+	e := bare(b)
+	op := bigBroadcast(b, benchBatch)
+	mem := make([]byte, benchBatch*benchChunk)
+	op.mem.Store(&mem)
+	s := &sender{e: e, tx: []fabric.Sender{&nowhere{}}, max: benchBatch, cmds: newQueue()}
+	s.batch.Headers = make([]fabric.Header, 0, s.max)
+	s.batch.Payloads = make([][]byte, 0, s.max)
+	b.ReportAllocs()
+	for i := 0; i < b.N; i += benchBatch {
+		t := newTask(cmdMulticast)
+		t.op, t.n = op, benchBatch
+		s.multicast(t)
+		t.free()
+		e.discard()
+	}
+}
+
+// TestWorkersAllocateNothing is the benchmarks as a check.
+func TestWorkersAllocateNothing(t *testing.T) {
+	if testenv.Race {
+		t.Skip("the race detector makes pools lose what they hold")
+	}
+	e := bare(t)
+	w := newReceiver(e, 0, nil)
+	op := bigBroadcast(t, 1<<16)
+	w.ops[op.token] = &lane{Lane: protocol.NewLane(op.geo, 0, 1), op: op, mem: &op.mem}
+	w.last = w.ops[op.token]
+	h := make([]fabric.Header, benchBatch)
+	psn := uint32(0)
+	batch := func() {
+		w.guess, w.guessed = w.last, psn
+		for k := range h {
+			h[k] = fabric.Header{Token: op.token, Imm: e.layout.Imm(0, psn+uint32(k))}
+		}
+		if w.Arrived(h) != benchBatch {
+			t.Fatal("not where they belong")
+		}
+		psn += benchBatch
+		w.Idle()
+		e.discard()
+	}
+	batch()
+	// A garbage collection may empty the pools in between, so a few are let pass.
+	if n := testing.AllocsPerRun(1000, batch); n >= 1 {
+		t.Errorf("%g allocations for %d datagrams", n, benchBatch)
+	}
+}

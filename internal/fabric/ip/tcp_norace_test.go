@@ -1,5 +1,0 @@
-//go:build !race
-
-package ip
-
-const tcpRace = false

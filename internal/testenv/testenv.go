@@ -1,0 +1,2 @@
+// Package testenv tells tests what they run under.
+package testenv
