@@ -180,9 +180,9 @@ func (k *call) check() error {
 	default:
 		return fmt.Errorf("%w: unknown kind %v", ErrCall, k.Kind)
 	}
-	// A reduction: whole elements.
-	if k.Type.Size() == 0 {
-		return fmt.Errorf("%w: unknown element type %v", ErrCall, k.Type)
+	// A reduction: of whole elements, and one that there is.
+	if err := reduce.Into(nil, nil, k.Type, k.Op); err != nil {
+		return fmt.Errorf("%w: %w", ErrCall, err)
 	}
 	for _, c := range append([]int64{n}, k.Counts...) {
 		if c%int64(k.Type.Size()) != 0 {
