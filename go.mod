@@ -9,7 +9,10 @@ require (
 )
 
 require (
-	github.com/pmezard/go-difflib v1.0.0 // indirect
+	github.com/cilium/ebpf v0.22.0 // indirect
+	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
+	github.com/vishvananda/netlink v1.3.1 // indirect
+	github.com/vishvananda/netns v0.0.5 // indirect
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 )

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric/fault"
@@ -20,7 +23,8 @@ const Version = "0.4.0"
 // Options say how to join a job. The zero value takes everything from the
 // environment: rank, size and address from the variables that torchrun, Open MPI,
 // PMI or Slurm set, the rest from ALLCAST_KEY, ALLCAST_IFNAME, ALLCAST_TUNING,
-// ALLCAST_TIMEOUT, ALLCAST_DEBUG and ALLCAST_FAULT. What is set here counts more.
+// ALLCAST_GROUPS, ALLCAST_TIMEOUT, ALLCAST_DEBUG and ALLCAST_FAULT. What is set here
+// counts more.
 type Options struct {
 	// Rank, Size and Addr (host:port of rank 0) describe the job, if Size is not 0.
 	Rank, Size int
@@ -46,6 +50,11 @@ type Options struct {
 	// Subgroups is how many multicast groups to open (1): operations may spread over
 	// so many trees and receive workers.
 	Subgroups int
+
+	// Groups are the multicast groups to use, one a subgroup at least, where the
+	// network forwards only those that it was set up for. By default they are
+	// derived from the job's key.
+	Groups []netip.AddrPort
 
 	// Chunk is the payload of a datagram; 0 is the largest that fits the network.
 	Chunk int
@@ -88,7 +97,7 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 	cfg := world.Config{
 		Rank: o.Rank, Size: o.Size, Addr: o.Addr, Key: o.Key, Interface: o.Interface, Timeout: o.Timeout, JoinTimeout: o.JoinTimeout,
 		Deadline: o.Deadline, Subgroups: o.Subgroups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP, RecvBuffer: o.ReceiveBuffer,
-		Plain: o.PlainSockets, Pin: o.Pin, Log: o.Logger, Version: Version, Listener: o.listener,
+		Groups: o.Groups, Plain: o.PlainSockets, Pin: o.Pin, Log: o.Logger, Version: Version, Listener: o.listener,
 	}
 	if o.NoMulticast {
 		cfg.NoMulticast = "it was turned off"
@@ -131,6 +140,11 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 		cfg.Timeout = 10 * time.Second
 	}
 	var err error
+	if v := get("ALLCAST_GROUPS"); v != "" && cfg.Groups == nil {
+		if cfg.Groups, err = parseGroups(v); err != nil {
+			return none, nil, optionError("ALLCAST_GROUPS=%q: %w", v, err)
+		}
+	}
 	if cfg.Fault, err = fault.Parse(get("ALLCAST_FAULT")); err != nil {
 		return none, nil, optionError("ALLCAST_FAULT: %w", err)
 	}
@@ -157,6 +171,10 @@ func check(c world.Config) error {
 		return optionError("a negative duration")
 	case c.Subgroups < 0 || c.Subgroups > maxSubgroups:
 		return optionError("%d subgroups: want 1 to %d", c.Subgroups, maxSubgroups)
+	case c.Groups != nil && max(1, c.Subgroups) > len(c.Groups):
+		return optionError("%d subgroups, and only %d multicast groups given (ALLCAST_GROUPS): give one for each", max(1, c.Subgroups), len(c.Groups))
+	case slices.ContainsFunc(c.Pin, func(cpu int) bool { return cpu < 0 }):
+		return optionError("processors %v: none may be negative", c.Pin)
 	case c.Chunk < 0 || c.TTL < 0 || c.TTL > 255 || c.DSCP < 0 || c.DSCP > 63 || c.RecvBuffer < 0:
 		return optionError("chunk %d, TTL %d, DSCP %d, receive buffer %d: want at least 0, 0 to 255, 0 to 63, at least 0", c.Chunk, c.TTL, c.DSCP, c.RecvBuffer)
 	}
@@ -166,6 +184,23 @@ func check(c world.Config) error {
 // maxSubgroups is how many groups a process opens at most: each has a socket and a
 // worker.
 const maxSubgroups = 64
+
+// parseGroups reads "239.1.2.3:20000,239.1.2.4:20001".
+func parseGroups(list string) (groups []netip.AddrPort, err error) {
+	for f := range strings.SplitSeq(list, ",") {
+		g, err := netip.ParseAddrPort(f)
+		switch {
+		case err != nil || g.Port() == 0:
+			return nil, fmt.Errorf("%q is not ADDRESS:PORT", f)
+		case !g.Addr().IsMulticast():
+			return nil, fmt.Errorf("%v is not a multicast address", g.Addr())
+		case slices.Contains(groups, g):
+			return nil, fmt.Errorf("%v is there twice", g)
+		}
+		groups = append(groups, g)
+	}
+	return groups, nil
+}
 
 func logger(level string, rank int) (*slog.Logger, error) {
 	l := slog.LevelWarn

@@ -13,8 +13,12 @@ type cli struct {
 	JSON bool `name:"json" help:"Print one JSON object a line on stdout, and nothing else there."`
 
 	Demo    demoCmd    `cmd:"" help:"The main job in one go: Broadcast and Allgather over multicast, verified."`
+	Run     runCmd     `cmd:"" help:"Start local ranks of any program."`
+	Perf    perfCmd    `cmd:"" help:"Measure and verify a collective on the real network."`
+	Doctor  doctorCmd  `cmd:"" help:"What this machine and network can do, and how to mend what they cannot."`
 	Sim     simCmd     `cmd:"" help:"Run a collective on a simulated network, in virtual time."`
 	Model   modelCmd   `cmd:"" help:"The paper's models."`
+	Lab     labCmd     `cmd:"" help:"A real network on one machine, with counters at every port (Linux, root)."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 
@@ -23,7 +27,9 @@ func (cli) Help() string {
 
 Exit status: 0 done and verified; 1 the job failed; 2 usage or bad input; 3 data was wrong.
 
-Example:
+Examples:
+  allcast demo
+  allcast perf allgather --ranks 8 --algo mcast,ring
   allcast sim allgather --topology fat-tree:188,12,6 --bytes 64K --rate 56gbit`
 }
 
@@ -59,6 +65,6 @@ func (a *app) run(args []string) (status int) {
 	if err != nil {
 		return a.fail(parseFailure(err))
 	}
-	a.json = c.JSON
+	a.json, a.args = c.JSON, args
 	return a.fail(ctx.Run(a))
 }

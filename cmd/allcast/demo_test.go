@@ -1,67 +1,58 @@
 package main
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/allcast/allcast/internal/sim"
+	"github.com/allcast/allcast"
 )
 
-func TestDemo(t *testing.T) {
-	o := execute(t, fine, "demo")
-	if o.status != statusOK || len(o.configs) != 4 {
-		t.Fatalf("status %d, %d simulations, want 0 and 4: %s", o.status, len(o.configs), o.stderr)
-	}
-	for i, want := range []struct {
-		op   string
-		loss float64
-	}{{"broadcast", 0}, {"broadcast", 0.01}, {"allgather", 0}, {"allgather", 0.01}} {
-		got := o.configs[i]
-		if got.Op != want.op || got.Loss != want.loss || got.Bytes != 1<<20 || got.Topology.Name != "fat-tree:16,4,2" {
-			t.Errorf("run %d is %s of %d bytes with loss %g on %s, want %+v", i, got.Op, got.Bytes, got.Loss, got.Topology.Name, want)
-		}
-	}
-	for _, want := range []string{"Simulated", "what one rank sends", "15.00 (ring)", "4.00 (binomial)", "yes"} {
-		if !strings.Contains(o.stdout, want) {
-			t.Errorf("the table does not say %q:\n%s", want, o.stdout)
-		}
-	}
-}
-
 func TestDemoJSON(t *testing.T) {
-	o := execute(t, fine, fields("demo --ranks 5 --json")...)
-	lines := o.objects(t)
-	if len(lines) != 4 {
-		t.Fatalf("%d lines, want 4", len(lines))
-	}
+	lines := jsonOf(t, "demo --ranks 2 --json")
+	sent := map[string]float64{}
 	for _, l := range lines {
-		if l["simulated"] != true || l["nodes"] != 5.0 || l["verified"] != true {
+		if l["verified"] != true || l["wrong"] != 0. || l["bytes"] != float64(demoBytes) || l["ranks"] != 2. {
 			t.Errorf("%v", l)
 		}
+		sent[l["op"].(string)+" "+l["algo"].(string)] = l["sent_bytes"].(float64)
 	}
-	if lines[0]["p2p_sent_bytes"] != 3.0*(1<<20) || lines[3]["p2p_sent_bytes"] != 4.0*(1<<20) {
-		t.Errorf("without multicast %v and %v bytes, want 3M and 4M", lines[0]["p2p_sent_bytes"], lines[3]["p2p_sent_bytes"])
-	}
-}
-
-// The network must exist for any number of ranks, also one that fills no leaf.
-func TestDemoRanks(t *testing.T) {
-	for _, ranks := range []int{2, 3, 4, 5, 7, 8, 9, 15, 17, 100, 255, demoMaxRanks} {
-		args := append(fields("demo --json --ranks"), strconv.Itoa(ranks))
-		if o := execute(t, fine, args...); o.status != statusOK || o.configs[0].Topology.Hosts != ranks {
-			t.Errorf("%d ranks: status %d: %s", ranks, o.status, o.stderr)
+	for _, op := range []string{"broadcast", "allgather"} {
+		for _, algo := range allcast.Algorithms(op) {
+			if sent[op+" "+algo] < demoBytes {
+				t.Errorf("%s by %s: the busiest rank sent %.0f bytes", op, algo, sent[op+" "+algo])
+			}
 		}
 	}
 }
 
-func TestDemoWrong(t *testing.T) {
-	o := execute(t, func(cfg sim.Config) (*sim.Result, error) {
-		r, err := fine(cfg)
-		r.Verified = cfg.Op != "allgather" || cfg.Loss == 0
-		return r, err
-	}, "demo")
-	if o.status != statusWrong {
-		t.Errorf("status %d, want %d", o.status, statusWrong)
+func TestDemoTable(t *testing.T) {
+	var out, errs strings.Builder
+	a := &app{stdout: &out, stderr: &errs}
+	rows := []demoRow{demoTestRow("mcast", 1<<20, 100), demoTestRow("ring", 7<<20, 200)}
+	if err := a.demoReport(rows, false); err != nil || errs.Len() != 0 {
+		t.Fatal(err, errs.String())
+	}
+	for _, want := range []string{"8 processes", "what one rank sends", "ring     0.20      7.00     7.00x", "yes", "\nAllgather at 8 ranks: with ring"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table does not say %q:\n%s", want, out.String())
+		}
+	}
+	rows[1].Verified = false
+	out.Reset()
+	if err := a.demoReport(rows, true); err != nil || !strings.Contains(out.String(), " no\n") || !strings.Contains(errs.String(), "wrong") {
+		t.Errorf("%v: %s%s", err, out.String(), errs.String())
+	}
+}
+
+func demoTestRow(algo string, sent int64, us float64) demoRow {
+	return demoRow{&perfResult{Op: "allgather", Algo: algo, Ranks: 8, SentBytes: sent, Time: perfTimes{P50: us}}, true}
+}
+
+// The last line says what was measured, whichever is faster.
+func TestDemoGain(t *testing.T) {
+	for ringTime, want := range map[float64]string{200: "took 2.00 times as long", 50: "was faster here, in 0.50 of the time"} {
+		if got := demoGain([]demoRow{demoTestRow("mcast", 1<<20, 100), demoTestRow("ring", 7<<20, ringTime)}); !strings.Contains(got, want) || !strings.Contains(got, "7.00 times as much") {
+			t.Error(got)
+		}
 	}
 }

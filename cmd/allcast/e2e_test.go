@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
-// allcast runs the command as main does, on the real simulator.
-func allcast(args string) outcome {
+// command runs the command as main does, on the real simulator.
+func command(args string) outcome {
 	var stdout, stderr bytes.Buffer
 	status := run(fields(args), &stdout, &stderr)
 	return outcome{status: status, stdout: stdout.String(), stderr: stderr.String()}
@@ -19,7 +18,7 @@ func allcast(args string) outcome {
 // one runs a simulation with --json and returns its result.
 func one(t *testing.T, status int, args string) map[string]any {
 	t.Helper()
-	o := allcast(args + " --json")
+	o := command(args + " --json")
 	lines := o.objects(t)
 	if o.status != status || len(lines) != 1 {
 		t.Fatalf("allcast %s: status %d and %d lines, want %d and 1\n%s", args, o.status, len(lines), status, o.stderr)
@@ -88,12 +87,5 @@ func TestRealPcap(t *testing.T) {
 	capture, err := os.ReadFile(path)
 	if magic := []byte{0x4d, 0x3c, 0xb2, 0xa1}; err != nil || !bytes.HasPrefix(capture, magic) || len(capture) < 1000 {
 		t.Errorf("%d bytes that are no capture with nanoseconds: %v", len(capture), err)
-	}
-}
-
-func TestRealDemo(t *testing.T) {
-	o := allcast("demo")
-	if o.status != statusOK || strings.Count(o.stdout, "yes") != 4 {
-		t.Errorf("status %d\n%s%s", o.status, o.stdout, o.stderr)
 	}
 }

@@ -23,4 +23,5 @@ type app struct {
 	stdout, stderr io.Writer
 	simulate       func(sim.Config) (*sim.Result, error) // sim.Run; tests put their own here
 	json           bool
+	args           []string // as given: ranks of our own get the same
 }

@@ -84,7 +84,7 @@ func checkUsage(t *testing.T, cases []usageCase) {
 func TestRealTrafficIsTheModels(t *testing.T) {
 	const bytes = 1000
 	for _, topology := range []string{"star:16", "fat-tree:33,4,3", "fat-tree3:64,8", "fat-tree:188,12,6", "fat-tree3:256,16"} {
-		for _, want := range allcast("model traffic --topology " + topology + " --json").objects(t) {
+		for _, want := range command("model traffic --topology " + topology + " --json").objects(t) {
 			op, algo := want["op"].(string), want["algo"].(string)
 			got := one(t, statusOK, "sim "+op+" --topology "+topology+" --algo "+algo+" --bytes 1000")
 			if links := want["block_links"].(float64); got["payload_link_bytes"] != links*bytes || got["verified"] != true {

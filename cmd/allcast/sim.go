@@ -29,17 +29,22 @@ Example:
 const topologyForms = "star:HOSTS, fat-tree:HOSTS,LEAVES,SPINES, fat-tree3:HOSTS,RADIX"
 
 // runSim runs one configuration once for each algorithm, and prints the results.
-func (a *app) runSim(cfg sim.Config, algos []string, pcapPath string) error {
-	capture, err := createPcap(pcapPath)
+func (a *app) runSim(cfg sim.Config, f *simFlags) error {
+	capture, err := createPcap(f.Pcap)
 	if err != nil {
 		return usagef("--pcap: %v", err)
 	}
 	defer capture.discard()
+	page, err := createPage(f.HTML)
+	if err != nil {
+		return usagef("--html: %v", err)
+	}
+	defer page.discard()
 	if capture != nil {
 		cfg.Pcap = capture
 	}
 	var results []*sim.Result
-	for _, algo := range algos {
+	for _, algo := range f.algos {
 		cfg.Algo = algo
 		r, err := a.simulateOne(cfg)
 		if cerr := capture.failed(); cerr != nil {
@@ -55,7 +60,12 @@ func (a *app) runSim(cfg sim.Config, algos []string, pcapPath string) error {
 			}
 		}
 	}
-	if err := capture.commit(); err != nil {
+	if page != nil {
+		if err := a.drawLinks(page, cfg, results); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(capture.commit(), page.commit()); err != nil {
 		return err
 	}
 	if !a.json {

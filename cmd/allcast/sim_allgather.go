@@ -44,5 +44,5 @@ func (c *simAllgatherCmd) Run(a *app) error {
 		}
 		cfg.Bytes = slices.Max(cfg.Counts) // what the result reports: the most that one rank sends
 	}
-	return a.runSim(cfg, c.algos, c.Pcap)
+	return a.runSim(cfg, &c.simFlags)
 }

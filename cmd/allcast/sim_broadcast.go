@@ -24,5 +24,5 @@ func (c *simBroadcastCmd) Run(a *app) error {
 	}
 	cfg.Bytes = int64(c.Bytes)
 	cfg.Root = c.Root
-	return a.runSim(cfg, c.algos, c.Pcap)
+	return a.runSim(cfg, &c.simFlags)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/allcast/allcast/internal/model"
 	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/report"
 	"github.com/allcast/allcast/internal/sim"
 	"github.com/allcast/allcast/internal/topology"
 	"github.com/allcast/allcast/internal/units"
@@ -25,6 +26,7 @@ func (f *simFlags) config(op string) (sim.Config, error) {
 		f.checkDurations,
 		f.checkQueues,
 		func() error { return f.checkFaults(g.Hosts) },
+		func() error { return f.checkDrawing(g) },
 	} {
 		if err := check(); err != nil {
 			return sim.Config{}, err
@@ -50,6 +52,7 @@ func (f *simFlags) config(op string) (sim.Config, error) {
 		LossAll:   float64(f.LossAll),
 		Reorder:   float64(f.Reorder),
 		Duplicate: float64(f.Duplicate),
+		Detour:    f.Detour,
 		Noise:     f.Noise,
 		Timeout:   f.Timeout,
 		Deadline:  f.Deadline,
@@ -86,6 +89,20 @@ func (f *simFlags) checkAlgos(op string) error {
 	return nil
 }
 
+// checkDrawing refuses a network that no page shows before it is simulated.
+func (f *simFlags) checkDrawing(g *topology.Graph) error {
+	if f.HTML == "" {
+		return nil
+	}
+	if f.HTML == f.Pcap {
+		return usagef("--html and --pcap name the same file, %s", f.HTML)
+	}
+	if err := report.Drawable(g); err != nil {
+		return usagef("--html: %v", err)
+	}
+	return nil
+}
+
 func (f *simFlags) checkNumbers() error {
 	switch {
 	case f.Chains != nil && *f.Chains < 1:
@@ -115,6 +132,7 @@ func (f *simFlags) checkDurations() error {
 	all := []named{
 		{"latency", f.Latency},
 		{"recv-cost", f.RecvCost},
+		{"detour", f.Detour},
 		{"noise", f.Noise},
 		{"timeout", f.Timeout},
 		{"deadline", f.Deadline},

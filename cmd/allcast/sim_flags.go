@@ -34,10 +34,12 @@ type simFlags struct {
 	Duplicate units.Probability `default:"0" placeholder:"P" help:"A datagram arrives twice."`
 	Stall     []units.Stall     `sep:"none" placeholder:"RANK@TIME+D" help:"Stop a rank's processor at TIME for D; may be repeated."`
 	Crash     []units.Crash     `sep:"none" placeholder:"RANK@TIME" help:"Stop a rank for good at TIME; may be repeated."`
+	Detour    time.Duration     `default:"0s" placeholder:"D" help:"Operating-system noise: hosts stop for this long on average, 1% of the time (default 0s)."`
 	Noise     time.Duration     `default:"0s" placeholder:"D" help:"Mean delay before a host reacts to a reliable message (default 0s)."`
 
 	Timeout  time.Duration `default:"10s" placeholder:"D" help:"A silent rank is declared lost after this long (default 10s)."`
 	Deadline time.Duration `default:"0s" placeholder:"D" help:"Abort the operation after this long (default 0s, never)."`
 	Seed     uint64        `default:"1" placeholder:"S" help:"What everything random comes from (default 1)."`
 	Pcap     string        `placeholder:"FILE" help:"Record every packet that leaves a host, for Wireshark."`
+	HTML     string        `name:"html" placeholder:"FILE" help:"Draw the network with every link coloured by the bytes it carried, all algorithms side by side: one page that needs nothing else."`
 }

@@ -56,5 +56,5 @@ func (f *simFlags) run(a *app, op string, bytes units.Size) error {
 		return err
 	}
 	cfg.Bytes = int64(bytes)
-	return a.runSim(cfg, f.algos, f.Pcap)
+	return a.runSim(cfg, f)
 }

@@ -23,10 +23,16 @@ func parseFailure(err error) error {
 	switch {
 	case strings.HasPrefix(msg, "unknown flag"):
 		msg += "; valid: " + strings.Join(flagNames(node), ", ")
+	case strings.HasPrefix(msg, "unexpected argument") && node.Name == "perf":
+		msg += "; " + node.FullPath() + " takes one operation, and flags"
 	case strings.HasPrefix(msg, "unexpected argument") && len(node.Children) == 0:
 		msg += "; " + node.FullPath() + " takes flags only"
 	case strings.HasPrefix(msg, "unexpected argument"):
 		msg += "; valid: " + strings.Join(commandNames(node), ", ")
+	case strings.HasPrefix(msg, "expected ") && node.Name == "perf":
+		msg = node.FullPath() + " needs an operation: " + strings.Join(perfOperations, ", ")
+	case strings.HasPrefix(msg, "expected ") && node.Name == "run":
+		msg = node.FullPath() + " needs a command, as in: allcast run -n 4 -- PROGRAM ARGUMENTS"
 	case strings.HasPrefix(msg, "expected "):
 		msg = node.FullPath() + " needs one of: " + strings.Join(commandNames(node), ", ")
 	case strings.HasPrefix(msg, "missing flags") && strings.Contains(msg, "--topology"):

@@ -8,10 +8,16 @@ import (
 
 // Bad input ends with status 2, says what is valid, starts nothing and leaves stdout alone.
 func TestUsageErrors(t *testing.T) {
-	const star = "sim broadcast --topology star:8 "
+	const (
+		star = "sim broadcast --topology star:8 "
+		perf = "perf allgather "
+	)
+	for _, name := range []string{"RANK", "WORLD_SIZE"} {
+		unset(t, name)
+	}
 	for _, c := range []struct{ args, want string }{
-		{"", "demo, sim, model, version"},
-		{"frobnicate", "demo, sim, model, version"},
+		{"", "demo, run, perf, doctor, "},
+		{"frobnicate", "demo, run, perf, doctor, "},
 		{"--frobnicate", "--json"},
 		{"sim", "broadcast, allgather"},
 		{"sim reduce", "broadcast, allgather"},
@@ -76,8 +82,47 @@ func TestUsageErrors(t *testing.T) {
 		{"model psn --chunk 0", "1 to 16777216"},
 		{"model psn --llc 0", "16G"},
 		{"model psn --chunk 4kb", "4K or 4KiB"},
-		{"demo --ranks 1", "2 to 256"},
-		{"demo --ranks 257", "2 to 256"},
+		{"demo --ranks 1", "2 to 32"},
+		{"demo --ranks 33", "2 to 32"},
+		{"doctor now", "takes flags only"},
+		{"run", "--ranks"},
+		{"run -n 2", "PROGRAM ARGUMENTS"},
+		{"run -n 2 --", "PROGRAM ARGUMENTS"},
+		{"run -n 0 true", "1 to 1024"},
+		{"run -n 1025 true", "1 to 1024"},
+		{"run -n 2 -- /no/such/program", "/no/such/program"},
+		{"run -n 2 -- .", "cannot start"},
+		{"perf", "broadcast, allgather, reduce-scatter, allreduce, barrier"},
+		{"perf gather", "broadcast, allgather, reduce-scatter, allreduce, barrier"},
+		{"perf barrier allgather", "one operation"},
+		{perf + "--frobnicate", "--inplace"},
+		{perf + "--ranks 0", "1 to 1024"},
+		{perf + "--ranks 1025", "1 to 1024"},
+		{perf + "--algo binomial", "valid for allgather: mcast, bruck, linear, recursive-doubling, ring, auto"},
+		{perf + "--algo mcast,", "valid for allgather: mcast"},
+		{"perf reduce-scatter --algo inc", "valid for reduce-scatter: recursive-halving, ring"},
+		{"perf broadcast --root 8", "0 to 7"},
+		{"perf broadcast --root -1", "0 to 7"},
+		{"perf broadcast --ranks 3 --root 3", "0 to 2"},
+		{perf + "-b 4KB", "4K or 4KiB"},
+		{perf + "-b 8K -e 4K", "-b 8K is more than -e 4K"},
+		{perf + "-b 1000000G", "GiB are free"},
+		{perf + "-f 1", "2 or more"},
+		{perf + "-n 0", "1 or more"},
+		{perf + "-w -1", "0 or more"},
+		{perf + "-c 2", "0 or 1"},
+		{perf + "--chains 0", "1 or more"},
+		{perf + "--subgroups 0", "1 or more"},
+		{perf + "--chunk 0", "1 to 8956"},
+		{perf + "--chunk 9000", "1 to 8956"},
+		{"perf allreduce --dtype f8", "bf16"},
+		{"perf allreduce --reduce xor", "prod"},
+		{perf + "--fabric verbs", "not there yet"},
+		{perf + "--fabric tcp", "valid: ip"},
+		{perf + "--datapath bpf", "not there yet"},
+		{perf + "--datapath dpdk", "valid: host, auto"},
+		{perf + "--hook xdp", "not there yet"},
+		{perf + "--secure", "not there yet"},
 		{"version --verbose", "--json"},
 	} {
 		o := execute(t, fine, fields(c.args)...)
@@ -96,7 +141,7 @@ func TestUsageErrors(t *testing.T) {
 // Every command has a --help with an example, and it is neither parsed further nor run.
 func TestHelpHasExamples(t *testing.T) {
 	for _, args := range []string{
-		"", "demo", "sim", "sim broadcast", "sim allgather", "model", "model psn", "version",
+		"", "demo", "run", "perf", "doctor", "sim", "sim broadcast", "sim allgather", "model", "model psn", "version",
 	} {
 		o := execute(t, fine, fields(args+" --help")...)
 		if o.status != statusOK || o.stderr != "" || len(o.configs) != 0 {
@@ -110,7 +155,7 @@ func TestHelpHasExamples(t *testing.T) {
 
 func TestResultsThatCannotBeWritten(t *testing.T) {
 	for _, args := range []string{
-		"version", "version --json", "model psn", "model psn --json", "demo", "demo --json",
+		"version", "version --json", "model psn", "model psn --json", "doctor", "doctor --json",
 		"sim broadcast --topology star:2", "sim broadcast --topology star:2 --json",
 	} {
 		r, w := io.Pipe()

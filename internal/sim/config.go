@@ -45,6 +45,7 @@ type Config struct {
 	Duplicate float64 // a datagram arrives twice
 	Stalls    []Stall
 	Crashes   []Crash
+	Detour    time.Duration // hosts stop for this long on average, detourShare of the time: operating-system noise
 	Noise     time.Duration // mean delay before a host reacts to a reliable message or a send that has arrived
 
 	Timeout  time.Duration // a silent rank is declared lost after this long
@@ -120,6 +121,10 @@ type Result struct {
 	PayloadLinkBytes int64   `json:"payload_link_bytes"`
 	MaxCrossings     int     `json:"max_crossings"`
 	SentBytes        int64   `json:"sent_bytes"` // by the busiest rank, headers included
+
+	// ByLink is LinkBytes by topology.LinkID. It is for drawing: thousands of numbers
+	// would hide the few that people read in the JSON.
+	ByLink []uint64 `json:"-"`
 
 	ChunksTotal     int64 `json:"chunks_total"` // chunks the ranks had to receive
 	DroppedChunks   int64 `json:"dropped_chunks"`

@@ -12,6 +12,7 @@ const (
 	evWake                     // host id's processor is free again
 	evStart                    // host id makes its calls
 	evStall                    // host id stops for a while
+	evDetour                   // host id's processor does something else for a moment
 	evCrash                    // host id stops for good
 	evDrain                    // what drains[id] waits for has left the network
 	evStep                     // a training step goes on

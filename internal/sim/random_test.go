@@ -158,6 +158,9 @@ func randomConfig(s uint64) Config {
 	if one(4) {
 		cfg.Noise = time.Duration(r.IntN(5000)) * time.Nanosecond
 	}
+	if one(6) {
+		cfg.Detour = time.Duration(1+r.IntN(20)) * time.Microsecond
+	}
 	at := func() time.Duration { return time.Duration(r.ExpFloat64() * 100e3) }
 	for one(4) {
 		cfg.Stalls = append(cfg.Stalls, Stall{Rank: r.IntN(p), At: at(), For: at() / 2})
@@ -192,6 +195,7 @@ func commandLine(c Config) string {
 	opt(c.Reorder > 0, "--reorder %g", c.Reorder)
 	opt(c.Duplicate > 0, "--duplicate %g", c.Duplicate)
 	opt(c.Noise > 0, "--noise %v", c.Noise)
+	opt(c.Detour > 0, "--detour %v", c.Detour)
 	for _, s := range c.Stalls {
 		opt(true, "--stall %d@%v+%v", s.Rank, s.At, s.For)
 	}

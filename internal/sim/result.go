@@ -21,7 +21,9 @@ func (w *world) result(calls []*collective) *Result {
 	if c.plan != nil {
 		r.Chains, r.Subgroups = max(1, c.plan[0].Chains()), c.plan[0].Subgroups()
 	}
+	r.ByLink = make([]uint64, len(w.links))
 	for i := range w.links {
+		r.ByLink[i] = uint64(w.links[i].bytes)
 		r.LinkBytes += w.links[i].bytes
 		r.PayloadLinkBytes += w.links[i].payload
 	}

@@ -137,6 +137,11 @@ func (w *world) schedule() {
 	for i, s := range w.cfg.Stalls {
 		w.push(s.At.Nanoseconds()*1000, evStall, int32(i), nil)
 	}
+	if w.cfg.Detour > 0 {
+		for i := range w.hosts {
+			w.push(w.untilDetour(), evDetour, int32(i), nil)
+		}
+	}
 	for i, c := range w.cfg.Crashes {
 		w.push(c.At.Nanoseconds()*1000, evCrash, int32(i), nil)
 	}
@@ -180,7 +185,7 @@ func (cfg Config) complete() (Config, []part, error) {
 		return bad("segment of %d bytes: must be 0 or more", cfg.Segment)
 	case cfg.Rate <= 0:
 		return bad("rate must be above 0")
-	case cfg.Latency < 0 || cfg.RecvCost < 0 || cfg.Noise < 0 || cfg.Timeout < 0 || cfg.Deadline < 0:
+	case cfg.Latency < 0 || cfg.RecvCost < 0 || cfg.Noise < 0 || cfg.Detour < 0 || cfg.Timeout < 0 || cfg.Deadline < 0:
 		return bad("durations must be 0 or more")
 	case cfg.Bytes < 0 || cfg.Queue < 0 || cfg.RecvQueue < 0:
 		return bad("sizes must be 0 or more")

@@ -206,6 +206,8 @@ func (w *world) loop(limit int64) {
 			w.begin(w.starts[e.id])
 		case evStall:
 			w.stall(w.cfg.Stalls[e.id])
+		case evDetour:
+			w.detour(w.hosts[e.id])
 		case evCrash:
 			w.crash(w.cfg.Crashes[e.id])
 		case evDrain:
@@ -235,6 +237,27 @@ func (w *world) stall(s Stall) {
 	h := w.hosts[s.Rank]
 	h.stalled = max(h.stalled, w.now+s.For.Nanoseconds()*1000)
 	h.wakeBy(h.stalled)
+}
+
+// detourShare is how much of its time a processor spends on other things. Noise on
+// well-kept cluster nodes is below that; what matters is how algorithms compare.
+const detourShare = 0.01
+
+// detour stops a host for a moment, and lets it happen again. What arrives meanwhile
+// waits; its NIC goes on.
+func (w *world) detour(h *host) {
+	if h.dead {
+		return
+	}
+	mean := float64(w.cfg.Detour.Nanoseconds()) * 1000
+	h.stalled = max(h.stalled, w.now+int64(w.rng.ExpFloat64()*mean))
+	h.wakeBy(h.stalled)
+	w.push(h.stalled+w.untilDetour(), evDetour, int32(h.id), nil)
+}
+
+func (w *world) untilDetour() int64 {
+	mean := float64(w.cfg.Detour.Nanoseconds()) * 1000
+	return int64(w.rng.ExpFloat64() * mean * (1 - detourShare) / detourShare)
 }
 
 func (w *world) crash(c Crash) {

@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -21,7 +20,7 @@ const (
 // probe sees whether everybody hears everybody, on every subgroup, with datagrams
 // of full size.
 func (j *joining) probe(ctx context.Context) (why string, err error) {
-	token := binary.LittleEndian.Uint64(j.secret[len(j.secret)-16:])
+	token := j.number("probe")
 	subs := j.mc.Subgroups()
 	p := &prober{token: token, heard: make([]atomic.Bool, j.Size*subs), size: j.Size}
 	p.left.Store(int64((j.Size - 1) * subs))
@@ -122,10 +121,10 @@ func (s *probeSink) Arrived([]fabric.Header) int { return 0 }
 func (s *probeSink) Idle()                       {}
 
 func (s *probeSink) Chunk(h fabric.Header, _ []byte) {
-	r := int(h.Imm)
-	if h.Token != s.p.token || h.Comm != probeComm || r >= s.p.size || r == s.self {
+	if h.Token != s.p.token || h.Comm != probeComm || uint64(h.Imm) >= uint64(s.p.size) || int(h.Imm) == s.self {
 		return
 	}
+	r := int(h.Imm)
 	subs := len(s.p.heard) / s.p.size
 	if !s.p.heard[r*subs+s.sub].Swap(true) && s.p.left.Add(-1) == 0 {
 		close(s.p.all)

@@ -35,7 +35,8 @@ type Config struct {
 	JoinTimeout time.Duration
 	Deadline    time.Duration
 	Subgroups   int
-	Chunk       int // 0: the largest that fits
+	Groups      []netip.AddrPort // to use, at least Subgroups; nil: derived from the job's secret
+	Chunk       int              // 0: the largest that fits
 	TTL, DSCP   int
 	RecvBuffer  int
 	Plain       bool   // no GSO and GRO
@@ -67,6 +68,7 @@ type card struct {
 	Error     string // why it cannot go on
 	NoMcast   string // why it has no multicast
 	Asked     int    // chunk that was asked for
+	Groups    string // that were asked for
 }
 
 // Join meets the others and starts the engine.
@@ -77,8 +79,14 @@ func Join(ctx context.Context, cfg Config) (*World, error) {
 	if cfg.JoinTimeout == 0 {
 		cfg.JoinTimeout = time.Minute
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.JoinTimeout)
-	defer cancel()
+	if cfg.Groups != nil && max(1, cfg.Subgroups) > len(cfg.Groups) {
+		if cfg.Listener != nil {
+			_ = cfg.Listener.Close()
+		}
+		return nil, fmt.Errorf("%d subgroups, and only %d multicast groups given", max(1, cfg.Subgroups), len(cfg.Groups))
+	}
+	// It knows the timeout, and says who did not come; a context that ends at the
+	// same time would only say that it is late.
 	s, err := rendezvous.Join(ctx, rendezvous.Config{
 		Rank: cfg.Rank, Size: cfg.Size, Addr: cfg.Addr, Key: cfg.Key, Timeout: cfg.JoinTimeout, Version: cfg.Version, Listener: cfg.Listener,
 	})
@@ -86,6 +94,8 @@ func Join(ctx context.Context, cfg Config) (*World, error) {
 		return nil, err
 	}
 	defer func() { _ = s.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, cfg.JoinTimeout)
+	defer cancel()
 	j := &joining{Config: cfg, session: s}
 	w, err := j.join(ctx)
 	if err != nil {
@@ -115,7 +125,7 @@ func (j *joining) undo() {
 
 func (j *joining) join(ctx context.Context) (*World, error) {
 	var mine card
-	mine.Asked = j.Chunk
+	mine.Asked, mine.Groups = j.Chunk, groupNames(j.Groups)
 	err := j.place()
 	if err == nil {
 		j.ln, err = ip.Listen(j.local)
@@ -179,6 +189,14 @@ func (j *joining) derive() {
 	j.secret = mac.Sum([]byte("allcast job "))
 }
 
+// number is one that all ranks know. Others may see it on the network, and learn
+// nothing of the secret.
+func (j *joining) number(what string) uint64 {
+	mac := hmac.New(sha256.New, j.secret)
+	mac.Write([]byte("allcast " + what))
+	return binary.LittleEndian.Uint64(mac.Sum(nil))
+}
+
 // exchange gives everybody a card and gets everybody's.
 func exchange[T any](ctx context.Context, s *rendezvous.Session, mine T) ([]T, error) {
 	blob, err := json.Marshal(mine)
@@ -210,6 +228,8 @@ func agree(cards []card) (addrs []string, chunk int, noMcast string, err error) 
 		case c.Subgroups != cards[0].Subgroups || c.Asked != cards[0].Asked:
 			return nil, 0, "", fmt.Errorf("rank %d was started with other options than rank 0 (%d and %d subgroups, chunks of %d and %d bytes): use the same on all ranks",
 				r, c.Subgroups, cards[0].Subgroups, c.Asked, cards[0].Asked)
+		case c.Groups != cards[0].Groups:
+			return nil, 0, "", fmt.Errorf("rank %d was given other multicast groups than rank 0 (%q and %q): use the same on all ranks", r, c.Groups, cards[0].Groups)
 		case c.NoMcast != "" && noMcast == "":
 			noMcast = c.NoMcast
 		}
@@ -224,15 +244,37 @@ func agree(cards []card) (addrs []string, chunk int, noMcast string, err error) 
 	return addrs, chunk, noMcast, nil
 }
 
+func groupNames(groups []netip.AddrPort) string {
+	names := make([]string, len(groups))
+	for i, g := range groups {
+		names[i] = g.String()
+	}
+	return strings.Join(names, ",")
+}
+
+// groups picks what to open. A network that forwards given groups only leaves no
+// choice.
+func (j *joining) groups(seed uint64) []netip.AddrPort {
+	n := max(1, j.Subgroups)
+	if j.Groups != nil {
+		return j.Groups[:n]
+	}
+	return ip.GroupsFor(seed, n, j.local.Is6())
+}
+
 // openMulticast opens the groups; where a port is taken on some machine, others
 // are tried.
 func (j *joining) openMulticast(ctx context.Context, chunk int) (why string, err error) {
-	seed := binary.LittleEndian.Uint64(j.secret[len(j.secret)-8:])
-	for try := range uint64(3) {
+	seed := j.number("groups")
+	tries := uint64(3)
+	if j.Groups != nil {
+		tries = 1
+	}
+	for try := range tries {
 		var mine card
 		var openErr error
 		j.mc, openErr = ip.OpenMulticast(ip.McastConfig{
-			Interface: j.ifi, Local: j.local, Groups: ip.GroupsFor(seed+try, max(1, j.Subgroups), j.local.Is6()),
+			Interface: j.ifi, Local: j.local, Groups: j.groups(seed + try),
 			Chunk: chunk, TTL: j.TTL, DSCP: j.DSCP, RecvBuffer: j.RecvBuffer, Plain: j.Plain,
 		})
 		if openErr != nil {

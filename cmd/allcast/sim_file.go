@@ -8,12 +8,15 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"sync"
 	"syscall"
 )
 
-// pcapFile is a capture that appears under its name only when it is whole: it
-// is written beside it and renamed. A nil *pcapFile is no capture at all.
-type pcapFile struct {
+// wholeFile is a file that appears under its name only when it is whole: it is
+// written beside it and renamed. A nil *wholeFile is no file at all.
+type wholeFile struct {
+	what    string // "the capture", for messages
 	path    string
 	file    *os.File
 	buf     *bufio.Writer
@@ -22,12 +25,17 @@ type pcapFile struct {
 	signals chan os.Signal
 }
 
-// createPcap opens the capture; an empty path is none.
-func createPcap(path string) (*pcapFile, error) {
+// createPcap opens a capture; an empty path is none.
+func createPcap(path string) (*wholeFile, error) { return createWhole(path, "the capture") }
+
+// createPage opens a page, likewise.
+func createPage(path string) (*wholeFile, error) { return createWhole(path, "the page") }
+
+func createWhole(path, what string) (*wholeFile, error) {
 	if path == "" {
-		return nil, nil //nolint:nilnil // a nil capture is a valid one that records nothing
+		return nil, nil //nolint:nilnil // a nil file is a valid one that keeps nothing
 	}
-	p := &pcapFile{path: path}
+	p := &wholeFile{path: path, what: what}
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
@@ -51,32 +59,35 @@ func createPcap(path string) (*pcapFile, error) {
 	return p, nil
 }
 
-func (p *pcapFile) createTemp(perm fs.FileMode) (err error) {
+func (p *wholeFile) createTemp(perm fs.FileMode) (err error) {
 	// Not os.CreateTemp, whose files only their owner may read.
 	p.temp = fmt.Sprintf("%s.%d.tmp", p.path, os.Getpid())
 	p.file, err = os.OpenFile(p.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err == nil {
+		unfinished.add(p.temp)
+	}
 	return err
 }
 
 // Write implements io.Writer and remembers its first error.
-func (p *pcapFile) Write(b []byte) (int, error) {
+func (p *wholeFile) Write(b []byte) (int, error) {
 	n, err := p.buf.Write(b)
 	if err != nil && p.err == nil {
-		p.err = fmt.Errorf("writing the capture: %w", err)
+		p.err = fmt.Errorf("writing %s: %w", p.what, err)
 	}
 	return n, err
 }
 
 // failed returns the first error of a write.
-func (p *pcapFile) failed() error {
+func (p *wholeFile) failed() error {
 	if p == nil {
 		return nil
 	}
 	return p.err
 }
 
-// commit makes the capture appear.
-func (p *pcapFile) commit() error {
+// commit makes the file appear.
+func (p *wholeFile) commit() error {
 	if p == nil {
 		return nil
 	}
@@ -89,14 +100,15 @@ func (p *pcapFile) commit() error {
 		err = os.Rename(p.temp, p.path)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the capture: %w", err)
+		return fmt.Errorf("writing %s: %w", p.what, err)
 	}
+	unfinished.drop(p.temp)
 	p.temp = ""
 	return nil
 }
 
 // discard removes what was not committed; afterwards it does nothing.
-func (p *pcapFile) discard() {
+func (p *wholeFile) discard() {
 	if p == nil || p.file == nil {
 		return
 	}
@@ -105,30 +117,58 @@ func (p *pcapFile) discard() {
 	_ = p.file.Close() // twice after commit, harmlessly
 	if p.temp != "" {
 		_ = os.Remove(p.temp)
+		unfinished.drop(p.temp)
 	}
 	p.file = nil
 }
 
-// removeOnSignal takes the temporary file away when the user gives up on a long
+// unfinished are the temporary files of the process. Whoever handles a signal
+// removes all of them: it ends the process, and no other handler may get its turn.
+var unfinished fileSet
+
+type fileSet struct {
+	mu    sync.Mutex
+	paths []string
+}
+
+func (s *fileSet) add(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paths = append(s.paths, path)
+}
+
+func (s *fileSet) drop(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paths = slices.DeleteFunc(s.paths, func(p string) bool { return p == path })
+}
+
+func (s *fileSet) remove() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, path := range s.paths {
+		_ = os.Remove(path)
+	}
+}
+
+// removeOnSignal takes temporary files away when the user gives up on a long
 // run, then lets the signal do what it does.
-func (p *pcapFile) removeOnSignal() {
+func (p *wholeFile) removeOnSignal() {
 	p.signals = make(chan os.Signal, 1)
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		if !signal.Ignored(sig) { // as of a background job: the run goes on
 			signal.Notify(p.signals, sig)
 		}
 	}
-	go func(temp string) {
-		sig, ok := <-p.signals
+	go func(signals <-chan os.Signal) {
+		sig, ok := <-signals
 		if !ok {
 			return
 		}
-		if temp != "" {
-			_ = os.Remove(temp)
-		}
+		unfinished.remove()
 		signal.Reset(sig)
 		if self, err := os.FindProcess(os.Getpid()); err == nil {
 			_ = self.Signal(sig)
 		}
-	}(p.temp)
+	}(p.signals)
 }

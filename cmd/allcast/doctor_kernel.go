@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// kernelFindings are about group membership.
+func kernelFindings() []finding {
+	const check = "IGMP"
+	limit, ok := sysctl("net/ipv4/igmp_max_memberships")
+	if !ok {
+		return []finding{{check, findingWarn, "this system does not tell its limits", "none needed as long as the interfaces above are ok"}}
+	}
+	detail := fmt.Sprintf("at most %d groups a socket (net.ipv4.igmp_max_memberships; one is needed)", limit)
+	if version, ok := sysctl("net/ipv4/conf/all/force_igmp_version"); ok && version != 0 {
+		detail += fmt.Sprintf(", version %d forced", version)
+	}
+	if limit < 1 {
+		return []finding{{check, findingWarn, detail, "sudo sysctl -w net.ipv4.igmp_max_memberships=20"}}
+	}
+	return []finding{{check, findingOK, detail + "; switches that snoop need a querier in the network", ""}}
+}
+
+// Bits of capabilities, from linux/capability.h.
+const (
+	capNetAdmin = 12
+	capBPF      = 39
+)
+
+// privilegeFindings are about what the process may do. Nothing needs any.
+func privilegeFindings() []finding {
+	caps, ok := effectiveCapabilities()
+	if !ok {
+		return []finding{{"privileges", findingOK, "this system has no capabilities; none are needed", ""}}
+	}
+	one := func(name string, bit uint, use, fix string) finding {
+		if caps>>bit&1 == 1 {
+			return finding{name, findingOK, "there: " + use, ""}
+		}
+		return finding{name, findingMissing, "not there, and not needed: " + use, fix}
+	}
+	return []finding{
+		one("CAP_NET_ADMIN", capNetAdmin, "it makes receive buffers larger than net.core.rmem_max", "sudo setcap cap_net_admin+ep PROGRAM, or raise net.core.rmem_max"),
+		one("CAP_BPF", capBPF, "nothing uses it yet", "none needed"),
+	}
+}
+
+func effectiveCapabilities() (uint64, bool) {
+	f, err := os.Open("/proc/self/status")
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = f.Close() }()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if hex, ok := strings.CutPrefix(s.Text(), "CapEff:"); ok {
+			caps, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+			return caps, err == nil
+		}
+	}
+	return 0, false
+}
+
+// laterFindings say what this program cannot do on any machine.
+func laterFindings() []finding {
+	return []finding{
+		{"eBPF datapath", findingMissing, "not built in yet", "none: --datapath host does the work"},
+		{"verbs", findingMissing, "not built in yet", "none: --fabric ip does the work"},
+	}
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/ip"
+)
+
+// doctorPatience is how long a datagram may take from one socket to another.
+const doctorPatience = 2 * time.Second
+
+const loopbackFix = "bring loopback up (ip link set lo up) and let it multicast (ip link set lo multicast on; ip route add 239.0.0.0/8 dev lo); " +
+	"in a container or sandbox, allow UDP multicast sockets; until then use --algo auto, which does without"
+
+// loopbackFindings really sends datagrams from one set of sockets to another, as
+// two ranks would.
+func loopbackFindings() (findings []finding, works bool) {
+	const check = "multicast on loopback"
+	f, err := multicastOnLoopback()
+	if err != nil {
+		return []finding{{check, findingMissing, err.Error(), loopbackFix}}, false
+	}
+	return append([]finding{{check, findingOK, fmt.Sprintf("a datagram went from one socket to another (%s sockets)", f.Sockets), ""}},
+		featureFindings(f)...), true
+}
+
+func multicastOnLoopback() (ip.Features, error) {
+	lo, err := loopbackInterface()
+	if err != nil {
+		return ip.Features{}, err
+	}
+	cfg := ip.McastConfig{Interface: lo, Local: netip.MustParseAddr("127.0.0.1"), Groups: ip.GroupsFor(randomWord(), 1, false)}
+	from, err := ip.OpenMulticast(cfg)
+	if err != nil {
+		return ip.Features{}, err
+	}
+	defer func() { _ = from.Close() }()
+	to, err := ip.OpenMulticast(cfg)
+	if err != nil {
+		return ip.Features{}, err
+	}
+	defer func() { _ = to.Close() }()
+	return to.Features(), deliver(from, to)
+}
+
+func loopbackInterface() (*net.Interface, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i].Flags&net.FlagLoopback != 0 && all[i].Flags&net.FlagUp != 0 {
+			return &all[i], nil
+		}
+	}
+	return nil, errors.New("no loopback interface is up")
+}
+
+func randomWord() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// deliver sends a datagram of full size until it arrives.
+func deliver(from, to fabric.Multicast) error {
+	h := fabric.Header{Token: randomWord()}
+	payload := make([]byte, from.Caps().Chunk)
+	s := &doctorSink{token: h.Token, want: len(payload)}
+	rx := to.Receiver(0)
+	var late atomic.Bool
+	timer := time.AfterFunc(doctorPatience, func() { late.Store(true); rx.Wake() })
+	defer timer.Stop()
+	if err := from.Sender(0).Send(&fabric.Batch{Headers: []fabric.Header{h}, Payloads: [][]byte{payload}}); err != nil {
+		return fmt.Errorf("sending: %w", err)
+	}
+	for !s.heard {
+		if late.Load() {
+			return fmt.Errorf("a datagram of %d bytes did not arrive within %v", len(payload), doctorPatience)
+		}
+		if err := rx.Receive(s); err != nil {
+			return fmt.Errorf("receiving: %w", err)
+		}
+	}
+	return nil
+}
+
+// doctorSink waits for one datagram.
+type doctorSink struct {
+	token uint64
+	want  int
+	heard bool
+}
+
+func (s *doctorSink) Expect([][]byte) int         { return 0 }
+func (s *doctorSink) Arrived([]fabric.Header) int { return 0 }
+func (s *doctorSink) Idle()                       {}
+
+func (s *doctorSink) Chunk(h fabric.Header, payload []byte) {
+	s.heard = s.heard || h.Token == s.token && len(payload) == s.want
+}

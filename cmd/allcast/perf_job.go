@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/internal/fabric/ip"
+	"github.com/allcast/allcast/internal/launch"
+	"github.com/allcast/allcast/internal/units"
+)
+
+var perfOperations = []string{"broadcast", "allgather", "reduce-scatter", "allreduce", "barrier"}
+
+// perfMaxSubgroups is what the library opens at most; more is clamped.
+const perfMaxSubgroups = 64
+
+// perfJob is what perf was asked for, checked.
+type perfJob struct {
+	op            string
+	algos         []string
+	sizes         []int64
+	iters, warmup int
+	check         bool
+	root          int
+	chains        int
+	subgroups     int
+	chunk         int
+	inplace       bool
+	dtype         allcast.DataType
+	reduce        allcast.ReduceOp
+	overlap       bool
+}
+
+// job checks the flags. Its errors are usage errors that say what is valid.
+func (c *perfCmd) job(ranks int) (*perfJob, error) {
+	if !slices.Contains(perfOperations, c.Operation) {
+		return nil, usagef("unknown operation %q; valid: %s", c.Operation, strings.Join(perfOperations, ", "))
+	}
+	algos, err := checkAlgos(c.Operation, c.Algo)
+	if err != nil {
+		return nil, err
+	}
+	for _, check := range []func() error{c.checkLater, c.checkNumbers, func() error { return c.checkRanks(ranks) }} {
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
+	j := &perfJob{
+		op: c.Operation, algos: algos, iters: c.Iters, warmup: c.Warmup, check: c.Check == 1, root: c.Root,
+		chains: c.Chains, subgroups: min(c.Subgroups, perfMaxSubgroups), inplace: c.InPlace, overlap: c.Overlap,
+	}
+	if c.Chunk != nil {
+		j.chunk = int(*c.Chunk)
+	}
+	if j.dtype, err = allcast.ParseDataType(c.DType); err != nil {
+		return nil, usagef("--dtype: %s", strings.TrimPrefix(err.Error(), "allcast: "))
+	}
+	if j.reduce, err = allcast.ParseReduceOp(c.Reduce); err != nil {
+		return nil, usagef("--reduce: %s", strings.TrimPrefix(err.Error(), "allcast: "))
+	}
+	if j.sizes, err = c.sizes(); err != nil {
+		return nil, err
+	}
+	j.round()
+	return j, nil
+}
+
+// checkAlgos takes a list of algorithms apart.
+func checkAlgos(op, list string) ([]string, error) {
+	known := allcast.Algorithms(op)
+	algos := strings.Split(list, ",")
+	for _, name := range algos {
+		if name == "auto" || slices.Contains(known, name) {
+			continue
+		}
+		why := "unknown algorithm"
+		if name == "inc" {
+			why = "no network has in-network reduction yet, apart from the simulator's: algorithm"
+		}
+		return nil, usagef("--algo: %s %q; valid for %s: %s, auto", why, name, op, strings.Join(known, ", "))
+	}
+	return algos, nil
+}
+
+// checkLater refuses what the interface has a name for and the program no code yet.
+func (c *perfCmd) checkLater() error {
+	later := func(flag, value, valid string) error {
+		return usagef("--%s %s: not there yet; valid: %s", flag, value, valid)
+	}
+	switch {
+	case c.Fabric == "verbs":
+		return later("fabric", c.Fabric, "ip")
+	case c.Fabric != "ip":
+		return usagef("--fabric %s: unknown fabric; valid: ip", c.Fabric)
+	case c.Datapath == "bpf":
+		return later("datapath", c.Datapath, "host, auto")
+	case c.Datapath != "host" && c.Datapath != "auto":
+		return usagef("--datapath %s: unknown datapath; valid: host, auto", c.Datapath)
+	case c.Hook != "":
+		return usagef("--hook %s: hooks belong to --datapath bpf, which is not there yet", c.Hook)
+	case c.Secure:
+		return usagef("--secure: not there yet")
+	}
+	return nil
+}
+
+func (c *perfCmd) checkNumbers() error {
+	switch {
+	case c.Iters < 1:
+		return usagef("-n %d: want 1 or more iterations", c.Iters)
+	case c.Warmup < 0:
+		return usagef("-w %d: want 0 or more iterations", c.Warmup)
+	case c.Check != 0 && c.Check != 1:
+		return usagef("-c %d: want 0 or 1", c.Check)
+	case c.Factor < 2:
+		return usagef("-f %d: want 2 or more", c.Factor)
+	case c.Chains < 1:
+		return usagef("--chains %d: want 1 or more", c.Chains)
+	case c.Subgroups < 1:
+		return usagef("--subgroups %d: want 1 or more", c.Subgroups)
+	case c.Chunk != nil && (*c.Chunk < 1 || *c.Chunk > ip.MaxChunk):
+		return usagef("--chunk %v: want 1 to %v", *c.Chunk, units.Size(ip.MaxChunk))
+	}
+	return nil
+}
+
+func (c *perfCmd) checkRanks(ranks int) error {
+	if ranks < 1 || ranks > launch.MaxRanks {
+		return usagef("--ranks %d: want 1 to %d", ranks, launch.MaxRanks)
+	}
+	if c.Root < 0 || c.Root >= ranks {
+		return usagef("--root %d: no such rank; want 0 to %d", c.Root, ranks-1)
+	}
+	return nil
+}
+
+func (j *perfJob) reduces() bool { return j.op == "reduce-scatter" || j.op == "allreduce" }
+
+// meaning says what the size of this operation is.
+func (j *perfJob) meaning() string {
+	switch j.op {
+	case "reduce-scatter":
+		return "bytes is N of the paper: what one rank receives"
+	case "allreduce":
+		return "bytes is what one rank contributes, and receives"
+	case "barrier":
+		return "a Barrier moves no bytes"
+	}
+	return "bytes is N of the paper: what one rank sends"
+}
+
+func (j *perfJob) String() string {
+	s := j.op
+	if j.reduces() {
+		s = fmt.Sprintf("%s of %v, %v", s, j.dtype, j.reduce)
+	}
+	return s
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// perfOutput prints results as they come: a sweep takes a while.
+type perfOutput struct {
+	*app
+	job   *perfJob
+	quiet bool
+	ranks int
+}
+
+var perfColumns = []struct {
+	name  string
+	width int
+}{
+	{"bytes", 11},
+	{"algo", 25},
+	{"avg_us", 11},
+	{"p50_us", 11},
+	{"p99_us", 11},
+	{"algbw", 8},
+	{"busbw", 8},
+	{"sent", 11},
+	{"mcast", 11},
+	{"repaired", 10},
+	{"dropped", 8},
+	{"wrong", 6},
+	{"overlap%", 9},
+}
+
+func (o *perfOutput) columns() int {
+	if o.job.overlap {
+		return len(perfColumns)
+	}
+	return len(perfColumns) - 1
+}
+
+func (o *perfOutput) header() error {
+	if o.quiet || o.json {
+		return nil
+	}
+	verified := "each verified on all ranks"
+	if !o.job.check {
+		verified = "not verified"
+	}
+	text := []string{
+		fmt.Sprintf("# %v; %d ranks, fabric ip, datapath host; %d iterations after %d to warm up, %s.", o.job, o.ranks, o.job.iters, o.job.warmup, verified),
+		fmt.Sprintf("# %s. Times are of the slowest rank, after a barrier; algbw and busbw as in nccl-tests, 1e9 bytes/s.", o.job.meaning()),
+		"# sent, mcast: bytes that the busiest rank handed to the network per operation, our headers included.",
+		"# repaired and wrong bytes, dropped chunks: summed over ranks and iterations.",
+	}
+	var names []any
+	for _, c := range perfColumns[:o.columns()] {
+		names = append(names, c.name)
+	}
+	return o.write(strings.Join(text, "\n") + "\n" + o.line(names...))
+}
+
+func (o *perfOutput) result(r *perfResult) error {
+	switch {
+	case o.quiet:
+		return nil
+	case o.json:
+		return o.printJSON(r)
+	}
+	algo := r.Algo
+	if r.Requested != r.Algo {
+		algo += " (" + r.Requested + ")"
+	}
+	overlap := 0.
+	if r.Overlap != nil {
+		overlap = *r.Overlap
+	}
+	return o.write(o.line(r.Bytes, algo, r.Time.Avg, r.Time.P50, r.Time.P99, r.AlgBW, r.BusBW, r.SentBytes, r.McastBytes, r.RepairedBytes, r.Dropped, r.Wrong, overlap))
+}
+
+func (o *perfOutput) line(cells ...any) string {
+	var s strings.Builder
+	for i, c := range perfColumns[:o.columns()] {
+		text := fmt.Sprint(cells[i])
+		if f, ok := cells[i].(float64); ok {
+			text = fmt.Sprintf("%.2f", f)
+		}
+		fmt.Fprintf(&s, "%*s ", c.width, text)
+	}
+	return strings.TrimRight(s.String(), " ") + "\n"
+}
+
+func (o *perfOutput) write(text string) error {
+	if _, err := o.stdout.Write([]byte(text)); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	return nil
+}

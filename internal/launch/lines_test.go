@@ -1,0 +1,80 @@
+package launch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+)
+
+// Lines of many ranks come out whole, in their order.
+func TestLinesAreWhole(t *testing.T) {
+	const ranks, lines = 8, 200
+	var (
+		o   output
+		out bytes.Buffer
+		wg  sync.WaitGroup
+	)
+	for n := range ranks {
+		var in strings.Builder
+		for i := range lines {
+			fmt.Fprintf(&in, "%d %s\n", i, strings.Repeat("x", i*n))
+		}
+		wg.Go(func() {
+			o.copyLines(&out, iotest.OneByteReader(strings.NewReader(in.String())), fmt.Sprintf("[%d] ", n))
+		})
+	}
+	wg.Wait()
+	next := make([]int, ranks)
+	for l := range strings.Lines(out.String()) {
+		var n, i int
+		var text string
+		_, _ = fmt.Sscanf(l, "[%d] %d %s", &n, &i, &text)
+		if i != next[n] || len(text) != i*n {
+			t.Fatalf("line %d of rank %d, want %d: %q", i, n, next[n], l)
+		}
+		next[n]++
+	}
+	for n, got := range next {
+		if got != lines {
+			t.Errorf("%d lines of rank %d", got, n)
+		}
+	}
+}
+
+func TestEndlessLine(t *testing.T) {
+	var o output
+	var out bytes.Buffer
+	o.copyLines(&out, io.LimitReader(zeros{}, 5<<20/2), "> ")
+	for l := range strings.Lines(out.String()) {
+		if !strings.HasPrefix(l, "> ") || !strings.HasSuffix(l, "\n") || len(l) > maxLine+1<<17 {
+			t.Errorf("a line of %d bytes", len(l))
+		}
+	}
+	if n := strings.Count(out.String(), "\x00"); n != 5<<20/2 {
+		t.Errorf("%d bytes came out", n)
+	}
+}
+
+// A reader that is gone does not stop the program.
+func TestBrokenOutput(t *testing.T) {
+	var o output
+	in := strings.NewReader("a\nb\nc")
+	w := &brokenWriter{}
+	o.copyLines(w, in, "")
+	if in.Len() != 0 || w.calls != 1 {
+		t.Errorf("%d bytes unread, %d writes", in.Len(), w.calls)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+type brokenWriter struct{ calls int }
+
+func (w *brokenWriter) Write([]byte) (int, error) { w.calls++; return 0, errors.New("gone") }

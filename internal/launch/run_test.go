@@ -1,0 +1,246 @@
+package launch
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Each rank learns who it is, each line says whose it is, and a last one without an
+// end gets one.
+func TestRanksAndPrefixes(t *testing.T) {
+	r := script(3, `echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR"; echo bad >&2; printf 'port %s\n\nkey %s' $MASTER_PORT $ALLCAST_KEY`)
+	r.Env = append(os.Environ(), "RANK=7", "ALLCAST_KEY=00", "ALLCAST_KEY_FILE=/nowhere", "TORCHELASTIC_RUN_ID=x")
+	if err := r.run(t); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(r.stdout.String(), "\n"), "\n")
+	var shared string
+	for n := range 3 {
+		p := "[" + strconv.Itoa(n) + "] "
+		var mine []string
+		for _, l := range lines {
+			if rest, ok := strings.CutPrefix(l, p); ok {
+				mine = append(mine, rest)
+			}
+		}
+		s := strconv.Itoa(n)
+		if len(mine) != 4 || mine[0] != s+"/3 "+s+"/3 127.0.0.1" || mine[2] != "" || len(mine[3]) != len("key ")+64 {
+			t.Errorf("rank %d: %q", n, mine)
+			continue
+		}
+		if port, err := strconv.Atoi(strings.TrimPrefix(mine[1], "port ")); err != nil || port < firstPort || port > lastPort {
+			t.Errorf("rank %d: %q", n, mine[1])
+		}
+		if all := mine[1] + mine[3]; shared == "" {
+			shared = all
+		} else if all != shared {
+			t.Errorf("rank %d has another port or key than rank 0", n)
+		}
+	}
+	if len(lines) != 12 {
+		t.Errorf("%d lines, want 12", len(lines))
+	}
+	errs := strings.Fields(r.stderr.String())
+	slices.Sort(errs)
+	if got := strings.Join(errs, " "); got != "[0] [1] [2] bad bad bad" {
+		t.Errorf("stderr %q", r.stderr.String())
+	}
+}
+
+// A job inside a job gets a key, a port and a rank of its own.
+func TestEnvironmentIsFresh(t *testing.T) {
+	a, err := environment(nil, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := environment(append(a, "RANK=1", "X=y", "GROUP_RANK=0"), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, v := range b {
+		name, _, _ := strings.Cut(v, "=")
+		seen[name]++
+		if slices.Contains(a, v) && name != "MASTER_ADDR" && name != "MASTER_PORT" {
+			t.Errorf("%s is the outer job's", name)
+		}
+	}
+	for name, n := range seen {
+		if n != 1 {
+			t.Errorf("%s is there %d times", name, n)
+		}
+	}
+	if seen["RANK"] != 0 || seen["X"] != 1 || seen["GROUP_RANK"] != 0 {
+		t.Errorf("%v", seen)
+	}
+}
+
+// The first failure ends the others, together with what they have started, and is
+// the error.
+func TestFailureEndsTheRest(t *testing.T) {
+	r := script(3, `[ $RANK = 1 ] && { read x <fifo; exit 7; }; sleep 1000 & echo $!; echo >fifo; wait`)
+	r.Dir = t.TempDir()
+	if err := syscall.Mkfifo(r.Dir+"/fifo", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var told *RankError
+	r.Failed = func(e *RankError) { told = e }
+	err := r.run(t)
+	var e *RankError
+	if !errors.As(err, &e) || e.Rank != 1 || e.Code != 7 || e != told {
+		t.Errorf("%v, and told %v", err, told)
+	}
+	for l := range strings.Lines(r.stdout.String()) {
+		pid, err := strconv.Atoi(strings.Fields(l)[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended(t, pid)
+	}
+}
+
+// Who does not listen is killed; a signal that ends a rank is a failure.
+func TestStubborn(t *testing.T) {
+	r := script(2, `trap '' TERM; if [ $RANK = 0 ]; then echo up >fifo; while :; do sleep 1000; done; fi; read x <fifo; kill -9 $$`)
+	r.Dir = t.TempDir()
+	r.Grace = time.Millisecond
+	if err := syscall.Mkfifo(r.Dir+"/fifo", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var e *RankError
+	if err := r.run(t); !errors.As(err, &e) || e.Rank != 1 || e.Code != -1 || e.Signal != syscall.SIGKILL {
+		t.Errorf("%v", err)
+	}
+}
+
+// A rank that has ended leaves nobody behind, also when nothing failed.
+func TestLeftovers(t *testing.T) {
+	r := script(2, `sleep 1000 & echo $!`)
+	if err := r.run(t); err != nil {
+		t.Fatal(err)
+	}
+	for l := range strings.Lines(r.stdout.String()) {
+		pid, err := strconv.Atoi(strings.Fields(l)[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended(t, pid)
+	}
+}
+
+func TestSignalsAreForwarded(t *testing.T) {
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1} {
+		signals := make(chan os.Signal, 1)
+		r := script(3, `trap 'echo caught; exit 0' INT TERM HUP QUIT USR1; echo ready; while :; do sleep 1000 & wait $!; done`)
+		r.Signals = signals
+		ready := 0
+		r.onLine = func(l string) {
+			if strings.HasSuffix(l, "ready\n") {
+				if ready++; ready == 3 {
+					signals <- s
+				}
+			}
+		}
+		if err := r.run(t); err != nil || strings.Count(r.stdout.String(), "caught") != 3 {
+			t.Errorf("%v: %v\n%s", s, err, r.stdout.String())
+		}
+	}
+}
+
+// Who asks twice means it, even if the ranks do not.
+func TestSecondSignal(t *testing.T) {
+	signals := make(chan os.Signal, 2)
+	r := script(1, `trap '' INT TERM; echo ready; while :; do sleep 1000 & wait $!; done`)
+	r.Signals, r.Grace = signals, time.Millisecond
+	r.onLine = func(string) { signals <- syscall.SIGINT; signals <- syscall.SIGINT }
+	var e *RankError
+	if err := r.run(t); !errors.As(err, &e) || e.Signal != syscall.SIGKILL {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestContextEndsAll(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := script(2, `echo ready; exec sleep 1000`)
+	r.onLine = func(string) { cancel() }
+	if err := Run(ctx, r.Config); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	for _, pid := range r.pids {
+		if syscall.Kill(pid, 0) == nil {
+			t.Errorf("process %d is still there", pid)
+		}
+	}
+}
+
+func TestCannotStart(t *testing.T) {
+	for _, program := range []string{"no-such-program-anywhere", "/", t.TempDir() + "/x"} {
+		var e *StartError
+		if err := Run(t.Context(), Config{Ranks: 2, Command: []string{program}}); !errors.As(err, &e) {
+			t.Errorf("%s: %v", program, err)
+		}
+	}
+	for _, c := range []Config{{Ranks: 1}, {Ranks: 0, Command: []string{"true"}}, {Ranks: MaxRanks + 1, Command: []string{"true"}}} {
+		if err := Run(t.Context(), c); !errors.Is(err, ErrConfig) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	// Found, but not to be started: after the lookup.
+	bad := t.TempDir() + "/bad"
+	if err := os.WriteFile(bad, []byte("neither a script nor a program"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var e *StartError
+	if err := Run(t.Context(), Config{Ranks: 2, Command: []string{bad}}); !errors.As(err, &e) || e.Rank != 0 {
+		t.Errorf("%v", err)
+	}
+}
+
+// Not even a launcher that is killed leaves ranks behind.
+func TestKilledLauncher(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux kills the children of a process that was killed")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe)
+	cmd.Env = append(os.Environ(), asLauncher+"=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for lines := bufio.NewScanner(out); len(pids) < 3 && lines.Scan(); {
+		pid, err := strconv.Atoi(lines.Text())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if len(pids) != 3 {
+		t.Fatalf("%d ranks started", len(pids))
+	}
+	for _, pid := range pids {
+		ended(t, pid)
+	}
+}
