@@ -7,6 +7,7 @@ package fabric
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 )
 
 // Header is in front of every datagram.
@@ -154,6 +155,9 @@ type Reliable interface {
 	// its connections are closed. It is not reported as lost.
 	Drop(to int)
 	Stats() map[int]PeerStats
+	// Flush waits until what was sent has left this process, or the time is over. The
+	// process may end then, and it still arrives.
+	Flush(most time.Duration)
 	// Close sends what is queued, says goodbye to all peers, and waits for it to
 	// arrive, for a bounded time.
 	Close() error

@@ -284,6 +284,7 @@ func (n *Node) do(now protocol.Time, c *comm, st *opState, acts []protocol.Actio
 }
 
 func (n *Node) send(to int, m *protocol.Msg) {
+	n.met[to] = struct{}{}
 	n.out = append(n.out, Action{Kind: Send, To: to, Msg: *m})
 }
 

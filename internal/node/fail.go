@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/allcast/allcast/internal/protocol"
@@ -13,8 +14,13 @@ func (n *Node) breakBy(c *comm, v verdict, from int) {
 	if c.broken != nil {
 		return
 	}
+	told := n.acquainted()
 	for _, r := range protocol.AppendPeers(nil, c.rank, len(c.members)) {
-		if w := c.members[r]; w != from && !n.live.dead[w] {
+		told = append(told, c.members[r])
+	}
+	slices.Sort(told)
+	for _, w := range slices.Compact(told) {
+		if _, member := c.rankOf(w); member && w != from && !n.live.dead[w] {
 			n.send(w, v.message(c.id))
 		}
 	}
@@ -96,7 +102,7 @@ func (n *Node) declare(now protocol.Time, rank, from int) {
 	l.deaths = append(l.deaths, rank)
 	left, right := l.left, l.right
 	l.retarget(now)
-	n.tell(l.deaths[len(l.deaths)-1:], append(protocol.AppendPeers(nil, n.cfg.Rank, n.cfg.Size), left, right), from)
+	n.tell(l.deaths[len(l.deaths)-1:], append(protocol.AppendPeers(n.acquainted(), n.cfg.Rank, n.cfg.Size), left, right), from)
 	if l.left != left {
 		n.tell(l.deaths, []int{l.left}, -1)
 	}
@@ -113,6 +119,13 @@ func (n *Node) declare(now protocol.Time, rank, from int) {
 		n.send(rank, &protocol.Msg{Kind: protocol.MsgDead, Rank: uint32(rank)})
 		n.out = append(n.out, Action{Kind: Drop, To: rank})
 	}
+}
+
+// acquainted is everybody whom we have a connection with. They hear of a failure from
+// us also where the ring and the barrier do not need it: this process may end because
+// of it, and who sees only that would take us for the cause.
+func (n *Node) acquainted() []int {
+	return slices.Sorted(maps.Keys(n.met))
 }
 
 // tell passes deaths on to living peers, except the one we have it from.

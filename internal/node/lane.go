@@ -74,3 +74,7 @@ func (n *Node) Queued(now protocol.Time) {
 		}
 	}
 }
+
+// Heard learns that a peer is alive: something came from it that is not for the
+// node, or not yet.
+func (n *Node) Heard(now protocol.Time, from int) { n.live.heard(now, from) }

@@ -70,6 +70,7 @@ type Node struct {
 	pool   *protocol.Pool
 	others int // operations under way that are not multicast
 	live   liveness
+	met    map[int]struct{} // ranks that we have sent something: they have a connection with us
 	out    []Action
 	spare  []Action          // what Actions returned last
 	steps  []protocol.Action // scratch
@@ -83,7 +84,7 @@ func New(now protocol.Time, cfg Config) *Node {
 	}
 	// Half of the slots stay free for operations that linger or drain.
 	cfg.InFlight = int(min(uint64(cfg.InFlight), max(1, cfg.Layout.Slots()/2)))
-	n := &Node{cfg: cfg, comms: map[uint32]*comm{}, pool: protocol.NewPool(cfg.Room)}
+	n := &Node{cfg: cfg, comms: map[uint32]*comm{}, met: map[int]struct{}{}, pool: protocol.NewPool(cfg.Room)}
 	n.live = newLiveness(now, &cfg)
 	return n
 }

@@ -55,6 +55,7 @@ type receiver struct {
 	sink    fabric.Sink
 	clean   int  // so many of the next datagrams were decided on already: they pass
 	decided fate // of the one after them, unless it is pass
+	inPlace int  // so many passed, and those held have not been told
 	held    []datagram
 	spare   [][]byte
 	dropped atomic.Uint64
@@ -93,7 +94,10 @@ func (r *receiver) draw() fate {
 }
 
 // Expect implements fabric.Sink.
-func (r *receiver) Expect(slots [][]byte) int { return r.sink.Expect(slots) }
+func (r *receiver) Expect(slots [][]byte) int {
+	r.catchUp()
+	return r.sink.Expect(slots)
+}
 
 // Arrived implements fabric.Sink: datagrams stay where they are up to the first
 // that meets a fault.
@@ -105,15 +109,22 @@ func (r *receiver) Arrived(h []fabric.Header) int {
 		}
 	}
 	taken := r.sink.Arrived(h[:n])
-	for range taken {
-		r.passed()
-	}
+	// The others are in slots still, perhaps in those where what is held belongs.
+	r.inPlace += taken
 	r.clean = n - taken
 	return taken
 }
 
+// catchUp releases what those in place have passed, now that no slot is in use.
+func (r *receiver) catchUp() {
+	for ; r.inPlace > 0; r.inPlace-- {
+		r.passed()
+	}
+}
+
 // Chunk implements fabric.Sink.
 func (r *receiver) Chunk(h fabric.Header, payload []byte) {
+	r.catchUp()
 	f := r.decided
 	switch {
 	case r.clean > 0:
@@ -170,6 +181,7 @@ func (r *receiver) release(due func(*datagram) bool) {
 
 // Idle implements fabric.Sink. What nobody passes is not held for ever.
 func (r *receiver) Idle() {
+	r.catchUp()
 	if len(r.held) > 0 {
 		now := time.Now()
 		r.release(func(d *datagram) bool { return now.Sub(d.since) >= patience })

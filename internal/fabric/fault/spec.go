@@ -49,6 +49,10 @@ func Parse(s string) (Spec, error) {
 			spec.Reorder = float64(p)
 		}
 	}
+	const rounding = 1e-9
+	if spec.Drop+spec.Dup+spec.Reorder > 1+rounding {
+		return Spec{}, fmt.Errorf("drop, dup and reorder are more than 100%% together: only one of them happens to a datagram")
+	}
 	return spec, nil
 }
 

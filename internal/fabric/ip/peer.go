@@ -45,6 +45,7 @@ type peer struct {
 	dead    bool // our connection failed, or could not be made
 	deadErr error
 	cut     bool // write must stop touching cancelled pieces
+	busy    bool // the writer has something in hand
 	unlink  context.CancelFunc
 	timer   *time.Timer // makes it peerGone, or ends the grace of the reader
 	out     *net.TCPConn

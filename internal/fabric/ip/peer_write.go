@@ -81,6 +81,7 @@ func (w *peerWriter) step() bool {
 	case p.state == peerLeaving && !p.said:
 		p.said, bye = true, true
 	}
+	p.busy = more || bye
 	p.mu.Unlock()
 	w.notify()
 	switch {
