@@ -36,36 +36,38 @@ func createWhole(path, what string) (*wholeFile, error) {
 		return nil, nil //nolint:nilnil // a nil file is a valid one that keeps nothing
 	}
 	p := &wholeFile{path: path, what: what}
-	info, err := os.Stat(path)
+	p.removeOnSignal() // first: no moment is left in which a file could stay
+	if err := p.open(); err != nil {
+		p.ignoreSignals()
+		return nil, err
+	}
+	p.buf = bufio.NewWriterSize(p.file, 1<<20)
+	return p, nil
+}
+
+func (p *wholeFile) open() error {
+	info, err := os.Stat(p.path)
 	switch {
 	case err == nil && info.IsDir():
-		return nil, fmt.Errorf("%s is a directory", path)
+		return fmt.Errorf("%s is a directory", p.path)
 	case err == nil && !info.Mode().IsRegular():
 		// A pipe to Wireshark, or /dev/null: nothing to rename over.
-		p.file, err = os.OpenFile(path, os.O_WRONLY, 0)
+		p.file, err = os.OpenFile(p.path, os.O_WRONLY, 0)
 	case err == nil:
 		// Replace what a symbolic link points to, not the link.
-		if p.path, err = filepath.EvalSymlinks(path); err == nil {
+		if p.path, err = filepath.EvalSymlinks(p.path); err == nil {
 			err = p.createTemp(info.Mode().Perm())
 		}
 	case errors.Is(err, fs.ErrNotExist):
 		err = p.createTemp(0o666) // less the umask
 	}
-	if err != nil {
-		return nil, err
-	}
-	p.buf = bufio.NewWriterSize(p.file, 1<<20)
-	p.removeOnSignal()
-	return p, nil
+	return err
 }
 
 func (p *wholeFile) createTemp(perm fs.FileMode) (err error) {
 	// Not os.CreateTemp, whose files only their owner may read.
 	p.temp = fmt.Sprintf("%s.%d.tmp", p.path, os.Getpid())
-	p.file, err = os.OpenFile(p.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
-	if err == nil {
-		unfinished.add(p.temp)
-	}
+	p.file, err = unfinished.create(p.temp, perm)
 	return err
 }
 
@@ -112,8 +114,7 @@ func (p *wholeFile) discard() {
 	if p == nil || p.file == nil {
 		return
 	}
-	signal.Stop(p.signals)
-	close(p.signals)
+	p.ignoreSignals()
 	_ = p.file.Close() // twice after commit, harmlessly
 	if p.temp != "" {
 		_ = os.Remove(p.temp)
@@ -131,10 +132,14 @@ type fileSet struct {
 	paths []string
 }
 
-func (s *fileSet) add(path string) {
+func (s *fileSet) create(path string, perm fs.FileMode) (*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.paths = append(s.paths, path)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err == nil {
+		s.paths = append(s.paths, path)
+	}
+	return file, err
 }
 
 func (s *fileSet) drop(path string) {
@@ -149,6 +154,11 @@ func (s *fileSet) remove() {
 	for _, path := range s.paths {
 		_ = os.Remove(path)
 	}
+}
+
+func (p *wholeFile) ignoreSignals() {
+	signal.Stop(p.signals)
+	close(p.signals)
 }
 
 // removeOnSignal takes temporary files away when the user gives up on a long

@@ -49,3 +49,28 @@ func TestDroppedPacketsDoNotStopTheLink(t *testing.T) {
 		}
 	}
 }
+
+// Bytes by link are what the total is the sum of.
+func TestBytesByLink(t *testing.T) {
+	cfg := base(t, "allgather", "fat-tree:16,4,2", 64<<10)
+	g := cfg.Topology
+	for _, algo := range []string{"mcast", "ring"} {
+		cfg.Algo = algo
+		r, err := Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum uint64
+		for _, n := range r.ByLink {
+			sum += n
+		}
+		if len(r.ByLink) != len(g.Links) || sum != uint64(r.LinkBytes) {
+			t.Errorf("%s: %d bytes on %d links, want %d on %d", algo, sum, len(r.ByLink), r.LinkBytes, len(g.Links))
+		}
+		for h := range g.Hosts {
+			if n := r.ByLink[g.HostDown(h)]; n < 15*64<<10 {
+				t.Errorf("%s: host %d received %d bytes", algo, h, n)
+			}
+		}
+	}
+}

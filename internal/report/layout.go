@@ -1,0 +1,150 @@
+package report
+
+import (
+	"math"
+
+	"github.com/allcast/allcast/internal/topology"
+)
+
+// Sizes of a drawing, in its own units: pixels where two of them stand side by
+// side on a wide screen.
+const (
+	drawingWidth = 776.0
+	marginLeft   = 140.0 // for what the levels and directions are called
+	marginRight  = 10.0
+	marginTop    = 6.0
+	podGap       = 14.0
+	switchHeight = 16.0
+	cableHeight  = 124.0 // between two levels of switches
+	hostHeight   = 64.0  // of a host's cable
+	labelHeight  = 16.0  // of the hosts' numbers
+	directionGap = 3.0   // between the two of a cable
+
+	maxHostPitch   = 64.0
+	maxSwitchWidth = 72.0
+	digitWidth     = 6.4 // of a number in a switch
+
+	// Up to so many hosts each has a tick; then those of a leaf share one.
+	maxTicks = 256
+	// Up to so many cables between switches are drawn in full; then the lines that
+	// carry next to nothing get thinner, or they would be a wall.
+	maxFull = 400
+)
+
+// box is where a switch is drawn.
+type box struct{ x, y, w, h float64 }
+
+func (b box) bottom() float64 { return b.y + b.h }
+
+// layout says where everything is; it is the same for all runs of a page.
+type layout struct {
+	*tiers
+	boxes   []box // by node; of hosts, the field below their leaf that is theirs
+	folded  bool  // the hosts of a leaf share one bar
+	pitch   float64
+	height  float64
+	numbers bool  // of hosts are written under them
+	spans   []box // by pod: its part of the width
+	podBox  []box // empty with one pod
+}
+
+func newLayout(g *topology.Graph) *layout {
+	l := &layout{tiers: newTiers(g), boxes: make([]box, g.Nodes()), folded: g.Hosts > maxTicks}
+	l.placeLeaves()
+	l.placeHosts()
+	l.placeSpines()
+	l.placeCores()
+	for n := range l.boxes {
+		b := &l.boxes[n]
+		b.x, b.w = tenth(b.x), tenth(b.w)
+	}
+	return l
+}
+
+// rowY is the top of a level of switches; the highest is at the top.
+func (l *layout) rowY(k kind) float64 {
+	return marginTop + float64(len(l.nodes)-1-int(k))*(switchHeight+cableHeight)
+}
+
+// placeLeaves shares the width out. A pod gets it by its leaves, but not less than
+// its spines need: the last one may have few leaves under as many spines.
+func (l *layout) placeLeaves() {
+	weights, all := make([]float64, len(l.pods)), 0.0
+	for i, p := range l.pods {
+		weights[i] = max(float64(len(p.leaves)), float64(len(p.spines))/2)
+		all += weights[i]
+	}
+	left := marginLeft
+	width := drawingWidth - marginLeft - marginRight - podGap*float64(len(l.pods)-1)
+	most := float64(l.hostsPerLeaf())
+	l.pitch = math.Inf(1)
+	for i, p := range l.pods {
+		slot := width * weights[i] / all / float64(len(p.leaves))
+		l.pitch = min(l.pitch, 0.88*slot/most, maxHostPitch)
+		for j, leaf := range p.leaves {
+			l.boxes[leaf] = box{x: left + float64(j)*slot, w: slot} // its slot, for now
+		}
+		span := width * weights[i] / all
+		l.spans = append(l.spans, box{x: left, w: span})
+		left += span + podGap
+	}
+	y := l.rowY(leafNode)
+	for _, leaf := range l.nodes[leafNode] {
+		b := &l.boxes[leaf]
+		w := min(max(l.pitch*most, 14), 0.94*b.w)
+		*b = box{x: b.x + (b.w-w)/2, y: y, w: w, h: switchHeight}
+	}
+	if len(l.pods) == 1 {
+		return
+	}
+	for _, span := range l.spans {
+		l.podBox = append(l.podBox, box{
+			x: tenth(span.x - podGap/2 + 2), w: tenth(span.w + podGap - 4),
+			y: l.rowY(spineNode) - 5, h: cableHeight + 2*switchHeight + hostHeight + 12,
+		})
+	}
+}
+
+func (l *layout) placeHosts() {
+	y := l.rowY(leafNode) + switchHeight
+	for i, hosts := range l.racks {
+		leaf := l.boxes[l.nodes[leafNode][i]]
+		left := leaf.x + (leaf.w-l.pitch*float64(l.hostsPerLeaf()))/2
+		for j, h := range hosts {
+			l.boxes[h] = box{x: left + float64(j)*l.pitch, y: y, w: l.pitch, h: hostHeight}
+		}
+	}
+	l.height = y + hostHeight + 6
+	l.numbers = !l.folded && l.pitch >= digitWidth*float64(len(l.number(topology.NodeID(l.g.Hosts-1)))+1)
+	if l.numbers {
+		l.height += labelHeight
+	}
+}
+
+// placeSpines spreads those of a pod over its leaves.
+func (l *layout) placeSpines() {
+	for i, p := range l.pods {
+		l.spread(p.spines, l.spans[i].x, l.spans[i].x+l.spans[i].w, spineNode)
+	}
+}
+
+func (l *layout) placeCores() {
+	if len(l.nodes) > int(coreNode) {
+		l.spread(l.nodes[coreNode], marginLeft, drawingWidth-marginRight, coreNode)
+	}
+}
+
+func (l *layout) spread(nodes []topology.NodeID, left, right float64, k kind) {
+	slot := (right - left) / float64(len(nodes))
+	w := min(0.72*slot, maxSwitchWidth)
+	for i, n := range nodes {
+		l.boxes[n] = box{x: left + (float64(i)+0.5)*slot - w/2, y: l.rowY(k), w: w, h: switchHeight}
+	}
+}
+
+// tickWidth leaves some room between hosts, as long as there is any.
+func (l *layout) tickWidth() float64 {
+	return tenth(min(0.78*l.pitch, 12))
+}
+
+func tenth(v float64) float64 { return math.Round(v*10) / 10 }

@@ -1,0 +1,158 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/allcast/allcast/internal/topology"
+)
+
+// ErrInput marks a report that cannot be drawn as it was asked for.
+var ErrInput = errors.New("bad report")
+
+func inputError(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrInput, fmt.Errorf(format, args...))
+}
+
+// Run is what one job put on the links. What is 0 but cannot be (payload, bound,
+// time) is taken as unknown.
+type Run struct {
+	Name      string   `json:"name"`       // of the algorithm, mostly
+	Multicast bool     `json:"multicast"`  // the one that the paper's saving is the saving of
+	LinkBytes []uint64 `json:"link_bytes"` // by topology.LinkID
+
+	PayloadLinkBytes uint64  `json:"payload_link_bytes,omitempty"` // of all links' bytes, those the user gets
+	Bound            uint64  `json:"bound,omitempty"`              // payload on all links of a minimal tree
+	TimeUS           float64 `json:"time_us,omitempty"`
+	Repaired         uint64  `json:"repaired"` // chunks that the slow path brought
+	Verified         bool    `json:"verified"`
+	Note             string  `json:"note,omitempty"`
+}
+
+// Page is what is drawn. The first run is the one that others are compared to.
+type Page struct {
+	Title   string
+	Command string // that makes it again; none if empty
+	Notes   string // a sentence or two under the title
+	Op      string // "allgather"
+	Bytes   uint64 // what one rank sends
+	Graph   *topology.Graph
+	Runs    []Run
+}
+
+// Limits keep a page a size that a browser takes: an element a cable and run.
+const (
+	maxSwitchCables = 8192
+	maxLeaves       = 1024
+	maxRuns         = 16
+)
+
+// Drawable reports whether a network is small enough to be drawn, so that a
+// command can refuse before it spends minutes on what to draw.
+func Drawable(g *topology.Graph) error {
+	leaves, cables := countSwitches(g)
+	if cables > maxSwitchCables || leaves > maxLeaves {
+		return inputError("%s has %d leaves and %d cables between switches; a page shows at most %d and %d",
+			g.Name, leaves, cables, maxLeaves, maxSwitchCables)
+	}
+	return nil
+}
+
+func countSwitches(g *topology.Graph) (leaves, cables int) {
+	for n := g.Hosts; n < g.Nodes(); n++ {
+		if kindOf(g, topology.NodeID(n)) == leafNode {
+			leaves++
+		}
+	}
+	return leaves, len(g.Links)/2 - g.Hosts
+}
+
+//go:embed page.html.tmpl
+var pageText string
+
+var pageTemplate = template.Must(template.New("report").Parse(pageText))
+
+// Write draws the page. Nothing is written if it cannot be drawn.
+func (p *Page) Write(w io.Writer) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	var page bytes.Buffer
+	if err := pageTemplate.Execute(&page, p.view()); err != nil {
+		return fmt.Errorf("drawing the page: %w", err)
+	}
+	if _, err := page.WriteTo(w); err != nil {
+		return fmt.Errorf("writing the page: %w", err)
+	}
+	return nil
+}
+
+func (p *Page) check() error {
+	if p.Graph == nil {
+		return inputError("no network")
+	}
+	if err := Drawable(p.Graph); err != nil {
+		return err
+	}
+	if len(p.Runs) == 0 {
+		return inputError("no runs")
+	}
+	if len(p.Runs) > maxRuns {
+		return inputError("%d runs; a page shows at most %d", len(p.Runs), maxRuns)
+	}
+	for i := range p.Runs {
+		if err := p.Runs[i].check(p.Graph); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Run) check(g *topology.Graph) error {
+	switch {
+	case r.Name == "":
+		return inputError("a run has no name")
+	case len(r.LinkBytes) != len(g.Links):
+		return inputError("run %q has bytes for %d link directions; %s has %d", r.Name, len(r.LinkBytes), g.Name, len(g.Links))
+	case math.IsNaN(r.TimeUS) || math.IsInf(r.TimeUS, 0) || r.TimeUS < 0:
+		return inputError("run %q took %v us", r.Name, r.TimeUS)
+	}
+	var all uint64
+	for _, n := range r.LinkBytes {
+		// A cable between switches is looked at from both ends: keep twice the sum in range.
+		sum, carry := bits.Add64(all, n, 0)
+		if carry != 0 || sum > math.MaxUint64/2 {
+			return inputError("run %q has more bytes on its links than can be counted", r.Name)
+		}
+		all = sum
+	}
+	if r.PayloadLinkBytes > all {
+		return inputError("run %q has %d bytes of payload among %d on its links", r.Name, r.PayloadLinkBytes, all)
+	}
+	return nil
+}
+
+// total is all bytes on all link directions.
+func (r *Run) total() (all uint64) {
+	for _, n := range r.LinkBytes {
+		all += n
+	}
+	return all
+}
+
+// busiest is the link direction with the most bytes, the first of several.
+func (r *Run) busiest() topology.LinkID {
+	return topology.LinkID(slices.Index(r.LinkBytes, slices.Max(r.LinkBytes)))
+}
+
+// linkName says where a link direction leads.
+func linkName(g *topology.Graph, l topology.LinkID) string {
+	return g.NodeName(g.Links[l].From) + " → " + g.NodeName(g.Links[l].To)
+}
