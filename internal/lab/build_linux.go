@@ -1,0 +1,164 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/topology"
+)
+
+// builders is how many threads set the network up. Most of it waits for the one lock
+// (rtnl) that the kernel has for that; a few still gain.
+const builders = 4
+
+// builder makes a plan real.
+type builder struct {
+	plan *Plan
+	loss *lossFilter // nil: none
+	ns   []netns.NsHandle
+	nl   []*netlink.Handle
+	// The indexes of each node's interfaces, by port.
+	index [][]int
+}
+
+func newBuilder(p *Plan) *builder {
+	nodes := len(p.Nodes)
+	b := &builder{plan: p, ns: make([]netns.NsHandle, nodes), nl: make([]*netlink.Handle, nodes), index: make([][]int, nodes)}
+	for n := range b.ns {
+		b.ns[n] = netns.None()
+	}
+	return b
+}
+
+func build(ctx context.Context, p *Plan) error {
+	b := newBuilder(p)
+	defer b.close()
+	var err error
+	if b.loss, err = newLossFilter(p.Config); err != nil {
+		return err
+	}
+	// Each step needs the one before on both ends of a cable.
+	for _, step := range []func(*Node) error{b.namespace, b.cables, b.ports, b.routes} {
+		if err := each(ctx, p.Nodes, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) close() {
+	b.loss.close()
+	for n := range b.ns {
+		if b.nl[n] != nil {
+			b.nl[n].Close()
+		}
+		if b.ns[n].IsOpen() {
+			_ = b.ns[n].Close() // nothing was written
+		}
+	}
+}
+
+// each calls f for all nodes, several at a time, until one fails or ctx ends.
+func each(ctx context.Context, nodes []Node, f func(*Node) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	next := make(chan *Node)
+	var wg sync.WaitGroup
+	for range builders {
+		wg.Go(func() {
+			for n := range next {
+				if err := f(n); err != nil {
+					stop(fmt.Errorf("%s: %w", n.Name, err))
+				}
+			}
+		})
+	}
+	for i := range nodes {
+		if ctx.Err() != nil {
+			break
+		}
+		select {
+		case next <- &nodes[i]:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func (b *builder) namespace(n *Node) error {
+	name := b.plan.Namespace(n)
+	err := newNamespace(name, func() error {
+		if err := setSysctls(nodeSysctls); err != nil || n.Host {
+			return err
+		}
+		return setSysctls(switchSysctls)
+	})
+	if err != nil {
+		return err
+	}
+	return b.open(n)
+}
+
+// open gets at a namespace that is there.
+func (b *builder) open(n *Node) (err error) {
+	name := b.plan.Namespace(n)
+	if b.ns[n.ID], err = netns.GetFromPath(namespacePath(name)); err != nil {
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	if b.nl[n.ID], err = netlink.NewHandleAt(b.ns[n.ID], unix.NETLINK_ROUTE); err != nil {
+		return fmt.Errorf("netlink: %w", err)
+	}
+	return nil
+}
+
+// cables lays the cables that lead up from a node.
+func (b *builder) cables(n *Node) error {
+	for i := range n.Ports {
+		port := &n.Ports[i]
+		if !port.Up {
+			continue
+		}
+		peer := &b.plan.Nodes[port.Peer].Ports[port.PeerPort]
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU, attrs.HardwareAddr = port.Name, b.plan.Config.MTU, port.MAC
+		attrs.NumTxQueues, attrs.NumRxQueues = 1, 1 // one queue each keeps a flow in order
+		veth := netlink.NewVeth(attrs)
+		veth.PeerName, veth.PeerHardwareAddr = peer.Name, port.PeerMAC
+		veth.PeerNamespace = netlink.NsFd(b.ns[port.Peer])
+		if err := b.nl[n.ID].LinkAdd(veth); err != nil {
+			return fmt.Errorf("cable from %s to %s: %w", n.Name, b.plan.Nodes[port.Peer].Name, err)
+		}
+	}
+	return nil
+}
+
+// indexes finds a node's interfaces.
+func (b *builder) indexes(n *Node) error {
+	links, err := b.nl[n.ID].LinkList()
+	if err != nil {
+		return fmt.Errorf("list interfaces: %w", err)
+	}
+	byName := make(map[string]int, len(links))
+	for _, l := range links {
+		byName[l.Attrs().Name] = l.Attrs().Index
+	}
+	b.index[n.ID] = make([]int, len(n.Ports))
+	for i := range n.Ports {
+		if b.index[n.ID][i] = byName[n.Ports[i].Name]; b.index[n.ID][i] == 0 {
+			return fmt.Errorf("interface %s is not there", n.Ports[i].Name)
+		}
+	}
+	return nil
+}
+
+// link names a port's interface to netlink.
+func (b *builder) link(n topology.NodeID, port int) netlink.Link {
+	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: b.index[n][port]}}
+}

@@ -1,0 +1,125 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/allcast/allcast/internal/topology"
+	"github.com/allcast/allcast/internal/units"
+)
+
+// DefaultName is what a lab's namespaces begin with if nothing else is asked for.
+const DefaultName = "acl"
+
+// Config says what to build. It is what the state file keeps: with it, anybody
+// computes the same Plan.
+type Config struct {
+	Name      string            // of the lab; its namespaces are NAME-host0, NAME-leaf0, ...
+	Topology  string            // spec, see package topology
+	Rate      units.Rate        `json:",omitempty"` // of a host's link; 0: as fast as the machine
+	UpRate    units.Rate        `json:",omitempty"` // of a host's sending side; 0: Rate
+	MTU       int               // of all links
+	Queue     units.Size        // what a port with a rate queues before it drops
+	Groups    int               // multicast groups, each with a tree of its own
+	Loss      units.Probability // of a multicast datagram, at one receiver, independently
+	LossAll   units.Probability // of any packet, likewise
+	Duplicate units.Probability // of a multicast datagram
+}
+
+// Defaults of a Config's fields.
+const (
+	DefaultMTU    = 9000
+	DefaultQueue  = 8 << 20
+	DefaultGroups = 4
+)
+
+const (
+	minMTU    = 576 // what IPv4 asks of every link (RFC 791)
+	maxMTU    = 65535
+	maxGroups = 64 // that a process opens
+
+	// A queue must hold a super-packet, and tbf wants more than its burst.
+	minQueue = 1 << 18
+	maxQueue = 1 << 31
+)
+
+// ErrConfig marks a lab that makes no sense; nothing was touched.
+var ErrConfig = errors.New("bad lab")
+
+// ErrUnable marks a machine that cannot have a lab: no Linux, or no root.
+var ErrUnable = errors.New("cannot have a lab")
+
+// inputError is an ErrConfig that says only what is wrong.
+type inputError struct{ error }
+
+func (inputError) Is(target error) bool { return target == ErrConfig }
+func (e inputError) Unwrap() error      { return e.error }
+
+func configError(format string, args ...any) error {
+	return inputError{fmt.Errorf(format, args...)}
+}
+
+// An interface's name has 15 bytes, and a namespace's is a file's; neither needs more.
+var validName = regexp.MustCompile(`^[a-z][a-z0-9]{0,15}$`)
+
+// complete fills in what was left out and checks the rest.
+func (c Config) complete() (Config, error) {
+	if c.Name == "" {
+		c.Name = DefaultName
+	}
+	if c.MTU == 0 {
+		c.MTU = DefaultMTU
+	}
+	if c.Queue == 0 {
+		c.Queue = DefaultQueue
+	}
+	if c.Groups == 0 {
+		c.Groups = DefaultGroups
+	}
+	if c.UpRate == 0 {
+		c.UpRate = c.Rate
+	}
+	switch {
+	case !validName.MatchString(c.Name):
+		return c, configError("name %q: want a letter and up to 15 more small letters and digits", c.Name)
+	case c.MTU < minMTU || c.MTU > maxMTU:
+		return c, configError("MTU %d: want %d to %d", c.MTU, minMTU, maxMTU)
+	case c.Queue < minQueue || c.Queue > maxQueue:
+		return c, configError("a queue of %v: want %v to %v", c.Queue, units.Size(minQueue), units.Size(maxQueue))
+	case c.Groups < 1 || c.Groups > maxGroups:
+		return c, configError("%d multicast groups: want 1 to %d", c.Groups, maxGroups)
+	case c.Loss == 1 || c.LossAll == 1:
+		return c, configError("a loss of 100%%: nothing would arrive; take the link down instead")
+	}
+	return c, nil
+}
+
+// graph parses the topology and sees whether the kernel can switch it.
+func (c Config) graph() (*topology.Graph, error) {
+	g, err := topology.Parse(c.Topology)
+	if err != nil {
+		return nil, inputError{err}
+	}
+	if g.Nodes() > maxNodes {
+		return nil, configError("%s has %d hosts and switches: a lab has at most %d", g.Name, g.Nodes(), maxNodes)
+	}
+	ports := make([]int, g.Nodes())
+	for _, l := range g.Links {
+		ports[l.From]++
+	}
+	for n, k := range ports {
+		if id := topology.NodeID(n); k > maxPorts && !g.IsHost(id) {
+			return nil, configError("%s: %s would have %d ports, and the kernel routes multicast between at most %d interfaces (MAXVIFS): use more leaves or fewer spines",
+				g.Name, g.NodeName(id), k, maxPorts)
+		}
+	}
+	return g, nil
+}
+
+const (
+	maxPorts = 32 // MAXVIFS of linux/mroute.h
+	// Each is a namespace and each host a process; more than this does not get
+	// anything done on one machine.
+	maxNodes = 1024
+)

@@ -1,0 +1,59 @@
+package lab
+
+import (
+	"os"
+	"strconv"
+	"strings"
+)
+
+// hostEnv is what programs inside the lab are told about it.
+func (p *Plan) hostEnv(base []string) []string {
+	names := make([]string, len(p.Groups))
+	for i, g := range p.Groups {
+		names[i] = g.String()
+	}
+	return setEnv(base, "ALLCAST_IFNAME="+hostPort, "ALLCAST_GROUPS="+strings.Join(names, ","))
+}
+
+// rankEnv is what ranks are told besides.
+func (p *Plan) rankEnv(base []string) []string {
+	env := p.hostEnv(base)
+	if _, set := os.LookupEnv("GOMAXPROCS"); !set && p.Graph.Hosts > manyHosts {
+		// A Go program takes a thread and a heap's share for each processor; many of
+		// them on a machine gain nothing by it.
+		env = setEnv(env, "GOMAXPROCS=1")
+	}
+	return env
+}
+
+// manyHosts is from where on ranks are told to be small.
+const manyHosts = 32
+
+// setEnv replaces variables.
+func setEnv(base []string, vars ...string) []string {
+	set := make(map[string]bool, len(vars))
+	for _, v := range vars {
+		name, _, _ := strings.Cut(v, "=")
+		set[name] = true
+	}
+	env := make([]string, 0, len(base)+len(vars))
+	for _, v := range base {
+		if name, _, _ := strings.Cut(v, "="); !set[name] {
+			env = append(env, v)
+		}
+	}
+	return append(env, vars...)
+}
+
+// enterEnv completes the environment of a rank that enters its host: each is alone
+// there, and rank 0 is on host 0.
+func enterEnv(base []string, master string) []string {
+	return setEnv(base, "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR="+master)
+}
+
+// rankOf reads a rank's number.
+func rankOf(lookup func(string) (string, bool)) (int, bool) {
+	v, _ := lookup("RANK")
+	r, err := strconv.Atoi(v)
+	return r, err == nil && r >= 0
+}

@@ -1,0 +1,83 @@
+package lab
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+)
+
+// Hold is the holder process: it programs the multicast routes of all switches,
+// says so on ready, and stays, because they vanish with its sockets. It ends when it
+// is killed, or when leash ends before it said "stay".
+func Hold(name string, leash io.Reader, ready io.WriteCloser) error {
+	// It has a session of its own, but a signal to all processes would reach it.
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	s, err := readState(name)
+	if err != nil {
+		return err
+	}
+	plan, err := NewPlan(s.Config)
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(logPath(name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	w := &watcher{plan: plan, log: log, said: map[string]bool{}}
+	var sockets []*os.File
+	entries := plan.Entries()
+	for n := plan.Graph.Hosts; n < len(plan.Nodes); n++ {
+		node := &plan.Nodes[n]
+		var m *mroute
+		err := inNamespace(plan.Namespace(node), func() (err error) {
+			m, err = program(node, entries[n])
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", node.Name, err)
+		}
+		// A file: Go's poller waits for it without a thread. It is open as long as we are.
+		sockets = append(sockets, os.NewFile(uintptr(m.fd), "igmp"))
+		go w.watch(node, sockets[len(sockets)-1])
+	}
+	if _, err := io.WriteString(ready, "ready\n"); err != nil {
+		return err
+	}
+	if err := ready.Close(); err != nil {
+		return err
+	}
+	obey(leash)
+	runtime.KeepAlive(sockets)
+	return nil
+}
+
+// program enters a switch's multicast routes, in the namespace of the calling thread.
+func program(node *Node, entries []Entry) (*mroute, error) {
+	m, err := newMroute()
+	if err != nil {
+		return nil, err
+	}
+	for i := range node.Ports {
+		ifi, err := net.InterfaceByName(node.Ports[i].Name)
+		if err != nil {
+			return nil, fmt.Errorf("port %s: %w", node.Ports[i].Name, err)
+		}
+		if err := m.addVIF(i, ifi.Index); err != nil {
+			return nil, err
+		}
+		if err := m.hear(ifi.Index); err != nil {
+			return nil, err
+		}
+	}
+	for i := range entries {
+		if err := m.add(&entries[i]); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,71 @@
+package lab
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// IGMP messages that say who joins what (RFC 2236, RFC 3376).
+const (
+	igmpReportV1 = 0x12
+	igmpReportV2 = 0x16
+	igmpReportV3 = 0x22
+
+	// Types of an IGMPv3 report's records.
+	recordIsInclude  = 1
+	recordIsExclude  = 2
+	recordToExclude  = 4
+	recordAllowNew   = 5
+	protocolIGMP     = 2
+	upcallNoCache    = 1 // IGMPMSG_NOCACHE of linux/mroute.h
+	upcallSize       = 20
+	igmpRecordHeader = 8
+)
+
+// parseUpcall reads the kernel's message that a datagram has no multicast route. It
+// stands where an IP header would, with 0 for its protocol (struct igmpmsg).
+func parseUpcall(b []byte) (source, group netip.Addr, ok bool) {
+	if len(b) < upcallSize || b[9] != 0 || b[8] != upcallNoCache {
+		return source, group, false
+	}
+	return netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20])), true
+}
+
+// parseReport reads from an IP packet which groups a host joins.
+func parseReport(b []byte) (host netip.Addr, joined []netip.Addr) {
+	if len(b) < 20 || b[9] != protocolIGMP {
+		return host, nil
+	}
+	host = netip.AddrFrom4([4]byte(b[12:16]))
+	head := int(b[0]&15) * 4
+	if head < 20 || len(b) < head+8 {
+		return host, nil
+	}
+	m := b[head:]
+	switch m[0] {
+	case igmpReportV1, igmpReportV2:
+		return host, []netip.Addr{netip.AddrFrom4([4]byte(m[4:8]))}
+	case igmpReportV3:
+		return host, parseRecords(m[8:], int(binary.BigEndian.Uint16(m[6:8])))
+	}
+	return host, nil
+}
+
+func parseRecords(m []byte, n int) (joined []netip.Addr) {
+	for range n {
+		if len(m) < igmpRecordHeader {
+			return joined
+		}
+		sources := int(binary.BigEndian.Uint16(m[2:4]))
+		switch kind := m[0]; {
+		case kind == recordIsExclude, kind == recordToExclude, sources > 0 && (kind == recordIsInclude || kind == recordAllowNew):
+			joined = append(joined, netip.AddrFrom4([4]byte(m[4:8])))
+		}
+		size := igmpRecordHeader + 4*sources + 4*int(m[1])
+		if len(m) < size {
+			return joined
+		}
+		m = m[size:]
+	}
+	return joined
+}

@@ -1,0 +1,269 @@
+package lab_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/internal/lab"
+)
+
+// The test binary is also what the lab runs: its holder, its entrance, and ranks.
+func TestMain(m *testing.M) {
+	switch args := os.Args[1:]; {
+	case len(args) == 2 && args[0] == "hold":
+		exit(lab.Hold(args[1], os.Stdin, os.Stdout))
+	case len(args) > 4 && args[0] == "enter":
+		exit(lab.Enter(args[1], args[2], args[4:]))
+	case len(args) == 2 && args[0] == "rank":
+		exit(rank(args[1]))
+	}
+	os.Exit(m.Run())
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// rank gathers a block of every rank, with an algorithm that tells which ways the
+// bytes go.
+func rank(algo string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+	defer cancel()
+	c, err := allcast.Join(ctx, allcast.Options{NoMulticast: algo == "linear"})
+	if err != nil {
+		return err
+	}
+	const n = 10000
+	got := make([]byte, n*c.Size())
+	if err := c.Allgather(ctx, bytes.Repeat([]byte{byte(c.Rank())}, n), got, allcast.WithAlgorithm(algo)); err != nil {
+		return err
+	}
+	for r := range c.Size() {
+		if !bytes.Equal(got[r*n:(r+1)*n], bytes.Repeat([]byte{byte(r)}, n)) {
+			return fmt.Errorf("rank %d has wrong data of rank %d", c.Rank(), r)
+		}
+	}
+	return c.Close()
+}
+
+// up brings a lab up that has the test's name, and takes it down with it.
+func up(t *testing.T, cfg lab.Config) (*lab.Lab, []string) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Name = labName(t)
+	l, err := lab.Up(t.Context(), cfg, lab.Options{Self: []string{exe}, Log: t.Logf})
+	if errors.Is(err, lab.ErrUnable) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+		leftNothing(t, cfg.Name)
+	})
+	return l, []string{exe}
+}
+
+// labName is a name that no other test of this machine has at the same time.
+func labName(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("t%dx%d", os.Getpid(), len(t.Name()))
+}
+
+func leftNothing(t *testing.T, name string) {
+	t.Helper()
+	for _, pattern := range []string{"/run/netns/" + name + "-*", "/run/allcast-lab-" + name + ".*"} {
+		if left, _ := filepath.Glob(pattern); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+	if pids := holders(name); len(pids) > 0 {
+		t.Errorf("left behind: processes %v", pids)
+	}
+}
+
+// holders finds the processes of a lab by their arguments.
+func holders(name string) (pids []string) {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		text, _ := os.ReadFile(path)
+		args := strings.Split(string(text), "\x00")
+		if slices.Contains(args, name) && (slices.Contains(args, "hold") || slices.Contains(args, "enter")) {
+			pids = append(pids, path)
+		}
+	}
+	return pids
+}
+
+func run(t *testing.T, l *lab.Lab, self []string, command ...string) (*lab.Counters, string, error) {
+	t.Helper()
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	t.Setenv("TMPDIR", t.TempDir())
+	var stdout, stderr bytes.Buffer
+	c, err := l.Run(t.Context(), lab.Job{Command: command, Self: self, Stdout: &stdout, Stderr: &stderr, Log: t.Logf})
+	t.Log(stderr.String())
+	return c, stdout.String(), err
+}
+
+// Every pair of hosts talks: TCP over the spines, then multicast along a tree.
+func TestAllPairs(t *testing.T) {
+	l, self := up(t, lab.Config{Topology: "fat-tree:8,2,2"})
+	c, _, err := run(t, l, self, self[0], "rank", "linear")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spines := map[string]uint64{}
+	for _, p := range c.Ports {
+		if strings.HasPrefix(p.Switch, "spine") {
+			spines[p.Switch] += p.Rx
+		}
+	}
+	// Half of all pairs are in different racks: 2*4*4 blocks went over spines.
+	if sum := spines["spine0"] + spines["spine1"]; sum < 32*10000 || spines["spine0"] == 0 || spines["spine1"] == 0 {
+		t.Errorf("bytes into spines: %v, want 320000 in all, and some in each", spines)
+	}
+
+	c, _, err = run(t, l, self, self[0], "rank", "mcast")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 8 blocks cross the 10 cables of the tree once each, and as much again as probes
+	// and headers need.
+	if least := uint64(8 * 10 * 10000); c.McastLinkBytes < least || c.LinkBytes < c.McastLinkBytes {
+		t.Errorf("%d bytes of multicast, %d in all; want at least %d", c.McastLinkBytes, c.LinkBytes, least)
+	}
+}
+
+func TestRunEnvironment(t *testing.T) {
+	l, self := up(t, lab.Config{Topology: "star:3", Groups: 2})
+	_, out, err := run(t, l, self, "sh", "-c",
+		`echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $ALLCAST_IFNAME $ALLCAST_GROUPS ${#ALLCAST_KEY} ${MASTER_PORT:+port}`)
+	if want := "0 3 0 1 10.0.0.1 eth0 239.192.76.1:20000,239.192.76.2:20001 64 port\n"; err != nil || out != want {
+		t.Errorf("%q, %v, want %q", out, err, want)
+	}
+}
+
+// What a failed job wrote is kept.
+func TestRunFails(t *testing.T) {
+	l, self := up(t, lab.Config{Topology: "star:3"})
+	t.Setenv("TMPDIR", t.TempDir())
+	var stdout, stderr bytes.Buffer
+	_, err := l.Run(t.Context(), lab.Job{
+		Command: []string{"sh", "-c", "echo out $RANK; echo err $RANK >&2; test $RANK != 2 || exit 7; exec sleep 50"},
+		Self:    self, Stdout: &stdout, Stderr: &stderr, Log: t.Logf,
+	})
+	if err == nil || !strings.Contains(err.Error(), "rank 2 exited with status 7") {
+		t.Errorf("error %v", err)
+	}
+	if stdout.String() != "out 0\n" || !strings.Contains(stderr.String(), "[2] err 2\n") {
+		t.Errorf("stdout %q, stderr %q", stdout.String(), stderr.String())
+	}
+	logs, _ := filepath.Glob(os.Getenv("TMPDIR") + "/*/rank2.log")
+	if len(logs) != 1 {
+		t.Fatalf("logs: %v", logs)
+	}
+	if text, _ := os.ReadFile(logs[0]); !strings.Contains(string(text), "out 2\n") || !strings.Contains(string(text), "err 2\n") {
+		t.Errorf("rank 2's log is %q", text)
+	}
+}
+
+// A group that nobody made a tree for is an error, not silence.
+func TestNoTree(t *testing.T) {
+	l, self := up(t, lab.Config{Topology: "star:2"})
+	t.Setenv("ALLCAST_GROUPS", "") // the lab sets it, the next line unsets it
+	_, _, err := run(t, l, self, "env", "-u", "ALLCAST_GROUPS", self[0], "rank", "auto")
+	if err == nil || !strings.Contains(err.Error(), "no tree") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A spine's cable is cut: TCP goes another way, and back when it is mended.
+func TestSetLink(t *testing.T) {
+	l, self := up(t, lab.Config{Topology: "fat-tree:4,2,2"})
+	through := func() (uint64, uint64) {
+		t.Helper()
+		c, _, err := run(t, l, self, self[0], "rank", "linear")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var spines [2]uint64
+		for _, p := range c.Ports {
+			for i := range spines {
+				if p.Switch == fmt.Sprintf("spine%d", i) {
+					spines[i] += p.Rx
+				}
+			}
+		}
+		return spines[0], spines[1]
+	}
+	if err := l.SetLink("leaf1", "spine1", false); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := through(); a == 0 || b != 0 {
+		t.Errorf("with a cable to spine1 cut: %d and %d bytes through the spines", a, b)
+	}
+	if err := errors.Join(l.SetLink("leaf1", "spine1", true), l.SetLink("spine0", "leaf0", false)); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := through(); a != 0 || b == 0 {
+		t.Errorf("with a cable to spine0 cut: %d and %d bytes through the spines", a, b)
+	}
+	for _, bad := range [][2]string{{"leaf7", "spine0"}, {"leaf0", "nowhere"}, {"leaf0", ""}} {
+		if err := l.SetLink(bad[0], bad[1], false); !errors.Is(err, lab.ErrConfig) {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
+
+// Two labs of one name cannot be; what is not up cannot be used.
+func TestOnlyOne(t *testing.T) {
+	l, self := up(t, lab.Config{Topology: "star:2"})
+	if _, err := lab.Up(t.Context(), l.Plan.Config, lab.Options{Self: self}); err == nil || !strings.Contains(err.Error(), "there is a lab already") {
+		t.Errorf("a second one: %v", err)
+	}
+	if _, err := lab.Attach(l.Plan.Config.Name); err != nil {
+		t.Error(err)
+	}
+	if _, err := lab.Attach("nosuch"); !errors.Is(err, lab.ErrNone) {
+		t.Errorf("one that is not: %v", err)
+	}
+}
+
+// Wherever bringing it up is interrupted, nothing stays.
+func TestUpInterrupted(t *testing.T) {
+	_, self := up(t, lab.Config{Topology: "star:1"}) // skips where there is none
+	for i := range 12 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*i)*time.Millisecond)
+		name := fmt.Sprintf("i%dx%d", os.Getpid(), i)
+		l, err := lab.Up(ctx, lab.Config{Name: name, Topology: "fat-tree:16,4,2"}, lab.Options{Self: self})
+		if err == nil {
+			err = l.Down()
+		} else if ctx.Err() != nil {
+			err = nil
+		}
+		cancel()
+		if err != nil {
+			t.Error(err)
+		}
+		leftNothing(t, name)
+	}
+}

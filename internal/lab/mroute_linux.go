@@ -1,0 +1,118 @@
+package lab
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel's interface for multicast routing daemons (linux/mroute.h). There is no
+// kept library for it.
+const (
+	mrtInit   = 200 // MRT_INIT
+	mrtAddVIF = 202 // MRT_ADD_VIF
+	mrtAddMFC = 204 // MRT_ADD_MFC
+
+	viffUseIfindex = 0x8 // VIFF_USE_IFINDEX
+
+	siocGetVIFCnt = 0x89e0 // SIOCGETVIFCNT, SIOCPROTOPRIVATE
+)
+
+// mroute is a switch's multicast routing table; closing it empties the table.
+type mroute struct{ fd int }
+
+// openIGMP makes the socket through which a multicast routing table is reached, in the
+// namespace of the calling thread.
+func openIGMP() (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_IGMP)
+	if err != nil {
+		return -1, fmt.Errorf("IGMP socket: %w", err)
+	}
+	return fd, nil
+}
+
+// newMroute becomes the namespace's multicast routing daemon.
+func newMroute() (*mroute, error) {
+	fd, err := openIGMP()
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, mrtInit, 1); err != nil {
+		_ = unix.Close(fd) // the first error matters
+		return nil, fmt.Errorf("multicast routing (MRT_INIT; needs CONFIG_IP_MROUTE): %w", err)
+	}
+	return &mroute{fd}, nil
+}
+
+// addVIF makes an interface a port of the table.
+func (m *mroute) addVIF(vif, ifindex int) error {
+	var v [16]byte // struct vifctl
+	binary.NativeEndian.PutUint16(v[0:], uint16(vif))
+	v[2], v[3] = viffUseIfindex, 1 // flags; forward what has a TTL above 1
+	binary.NativeEndian.PutUint32(v[8:], uint32(ifindex))
+	if err := unix.SetsockoptString(m.fd, unix.IPPROTO_IP, mrtAddVIF, string(v[:])); err != nil {
+		return fmt.Errorf("multicast interface %d (MRT_ADD_VIF): %w", vif, err)
+	}
+	return nil
+}
+
+// add enters an (S,G) entry.
+func (m *mroute) add(e *Entry) error {
+	var c [60]byte // struct mfcctl
+	src, group := e.Source.As4(), e.Group.As4()
+	copy(c[0:], src[:])
+	copy(c[4:], group[:])
+	binary.NativeEndian.PutUint16(c[8:], uint16(e.In))
+	for _, vif := range e.Out {
+		c[10+vif] = 1 // the least TTL that goes out there
+	}
+	if err := unix.SetsockoptString(m.fd, unix.IPPROTO_IP, mrtAddMFC, string(c[:])); err != nil {
+		return fmt.Errorf("multicast entry (%v,%v) (MRT_ADD_MFC): %w", e.Source, e.Group, err)
+	}
+	return nil
+}
+
+// hear makes the socket get the reports of hosts that join groups (IGMPv3 sends them
+// to 224.0.0.22, RFC 3376) at an interface.
+func (m *mroute) hear(ifindex int) error {
+	mreq := unix.IPMreqn{Multiaddr: [4]byte{224, 0, 0, 22}, Ifindex: int32(ifindex)}
+	if err := unix.SetsockoptIPMreqn(m.fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &mreq); err != nil {
+		return fmt.Errorf("hear who joins groups: %w", err)
+	}
+	return nil
+}
+
+// vifCount is what a multicast interface has forwarded.
+type vifCount struct{ in, out, inBytes, outBytes uint64 }
+
+// countVIF reads a multicast interface's counters through any IGMP socket of its
+// namespace.
+func countVIF(fd, vif int) (vifCount, error) {
+	var r struct { // struct sioc_vif_req
+		vif                       uint16
+		icount, ocount, inb, outb uintptr
+	}
+	r.vif = uint16(vif)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), siocGetVIFCnt, uintptr(unsafe.Pointer(&r))); errno != 0 {
+		return vifCount{}, fmt.Errorf("counters of multicast interface %d: %w", vif, errno)
+	}
+	return vifCount{uint64(r.icount), uint64(r.ocount), uint64(r.inb), uint64(r.outb)}, nil
+}
+
+// ipUDP is what the kernel puts before a datagram's contents and counts with it.
+const ipUDP = 20 + 8
+
+// payload is what the datagrams of a count contain.
+func payload(packets, bytes uint64) uint64 { return bytes - min(bytes, packets*ipUDP) }
+
+// groupSet tells which groups have a tree.
+func groupSet(groups []netip.AddrPort) map[netip.Addr]bool {
+	set := make(map[netip.Addr]bool, len(groups))
+	for _, g := range groups {
+		set[g.Addr()] = true
+	}
+	return set
+}

@@ -1,0 +1,105 @@
+package lab
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/allcast/allcast/internal/topology"
+)
+
+// hostPort is the name of a host's only interface.
+const hostPort = "eth0"
+
+// Plan is all there is to know about a lab before it exists.
+type Plan struct {
+	Config Config
+	Graph  *topology.Graph
+	Nodes  []Node // by topology.NodeID
+	Groups []netip.AddrPort
+
+	below [][]topology.NodeID // by node: the leaves below it, itself if it is one
+}
+
+// Node is a host or a switch.
+type Node struct {
+	ID    topology.NodeID
+	Name  string // as people call it: host3, leaf0
+	Host  bool
+	Ports []Port // in the order of the kernel's multicast interfaces (VIFs)
+}
+
+// Port is one end of a cable.
+type Port struct {
+	Name     string // of the interface: eth0 at a host, the peer's name at a switch
+	Out      topology.LinkID
+	Multiple float64 // rate, as a multiple of a host link's
+	Up       bool    // leads away from the hosts
+
+	Addr, PeerAddr netip.Addr // the two of a /31 (RFC 3021)
+	MAC, PeerMAC   net.HardwareAddr
+
+	Peer     topology.NodeID
+	PeerPort int
+}
+
+// NewPlan lays a lab out. Its error is a mistake in the Config.
+func NewPlan(cfg Config) (*Plan, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	g, err := cfg.graph()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Topology = g.Name
+	p := &Plan{Config: cfg, Graph: g, Nodes: make([]Node, g.Nodes()), Groups: groups(cfg.Groups)}
+	for n := range p.Nodes {
+		id := topology.NodeID(n)
+		p.Nodes[n] = Node{ID: id, Name: g.NodeName(id), Host: g.IsHost(id)}
+	}
+	for c := range len(g.Links) / 2 {
+		p.connect(c)
+	}
+	p.findBelow()
+	return p, nil
+}
+
+// connect adds the ports of a cable.
+func (p *Plan) connect(c int) {
+	up := topology.LinkID(2 * c)
+	link := p.Graph.Links[up]
+	lower, upper := &p.Nodes[link.From], &p.Nodes[link.To]
+	lowerAddr, upperAddr := p.cableAddrs(c)
+	lowerMAC, upperMAC := cableMACs(c)
+	l := Port{
+		Name: upper.Name, Out: up, Multiple: link.Multiple, Up: true,
+		Addr: lowerAddr, PeerAddr: upperAddr, MAC: lowerMAC, PeerMAC: upperMAC, Peer: upper.ID, PeerPort: len(upper.Ports),
+	}
+	if lower.Host {
+		l.Name = hostPort
+	}
+	u := Port{
+		Name: lower.Name, Out: p.Graph.Reverse(up), Multiple: link.Multiple,
+		Addr: upperAddr, PeerAddr: lowerAddr, MAC: upperMAC, PeerMAC: lowerMAC, Peer: lower.ID, PeerPort: len(lower.Ports),
+	}
+	lower.Ports, upper.Ports = append(lower.Ports, l), append(upper.Ports, u)
+}
+
+// Find returns a node by its name, or by a host's number, nil if there is none.
+func (p *Plan) Find(name string) *Node {
+	for n := range p.Nodes {
+		if node := &p.Nodes[n]; node.Name == name || node.Host && node.Name == "host"+name {
+			return node
+		}
+	}
+	return nil
+}
+
+// HostAddr returns a host's address.
+func (p *Plan) HostAddr(h int) netip.Addr { return p.Nodes[h].Ports[0].Addr }
+
+// Namespace returns the name of a node's namespace.
+func (p *Plan) Namespace(n *Node) string { return p.Config.prefix() + n.Name }
+
+func (c Config) prefix() string { return c.Name + "-" }

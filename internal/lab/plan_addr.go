@@ -1,0 +1,69 @@
+package lab
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+
+	"github.com/allcast/allcast/internal/topology"
+)
+
+// Addresses. A leaf has a /24 below 10.0.0.0/9, by its number, so that the switches
+// above need one route a leaf; the cables to its hosts are /31s in it, the host's
+// address the odd one. Cables between switches are /31s from 172.16.0.0/12. They
+// all live in the lab's namespaces: that the machine itself may use the same does no harm.
+const (
+	hostNet   = 10 << 24
+	switchNet = 172<<24 | 16<<16
+	leafBits  = 24
+)
+
+// Groups are organisation-local (RFC 2365). Addresses and ports all differ; the ports
+// lie below those that the kernel hands out by itself.
+const (
+	groupNet  = 239<<24 | 192<<16 | 76<<8
+	groupPort = 20000
+)
+
+func address(a uint32) netip.Addr {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], a)
+	return netip.AddrFrom4(b)
+}
+
+func groups(n int) []netip.AddrPort {
+	list := make([]netip.AddrPort, n)
+	for i := range list {
+		list[i] = netip.AddrPortFrom(address(groupNet+uint32(i)+1), uint16(groupPort+i))
+	}
+	return list
+}
+
+// leafNet returns the prefix of all hosts of a leaf.
+func (p *Plan) leafNet(leaf topology.NodeID) netip.Prefix {
+	return netip.PrefixFrom(address(hostNet+uint32(int(leaf)-p.Graph.Hosts)<<(32-leafBits)), leafBits)
+}
+
+// cableAddrs returns the addresses of a cable's lower and upper end.
+func (p *Plan) cableAddrs(c int) (lower, upper netip.Addr) {
+	hosts := p.Graph.Hosts
+	if c >= hosts {
+		base := uint32(switchNet + 2*(c-hosts))
+		return address(base), address(base + 1)
+	}
+	leaf := p.Graph.Links[2*c].To
+	first := p.leafNet(leaf).Addr().As4()
+	// Hosts fill leaf by leaf, so those of a leaf are those that have connected to it
+	// before. A leaf has at most maxPorts of them: their addresses fit its /24.
+	base := binary.BigEndian.Uint32(first[:]) + 2*uint32(len(p.Nodes[leaf].Ports))
+	return address(base + 1), address(base)
+}
+
+// cableMACs returns the locally administered addresses of a cable's ends. Knowing
+// them beforehand, neighbours are entered by hand, and no ARP is in the counters.
+func cableMACs(c int) (lower, upper net.HardwareAddr) {
+	mac := func(end byte) net.HardwareAddr {
+		return net.HardwareAddr{0x02, 0xac, end, byte(c >> 16), byte(c >> 8), byte(c)}
+	}
+	return mac(0), mac(1)
+}

@@ -1,0 +1,93 @@
+package lab
+
+import (
+	"net/netip"
+
+	"github.com/allcast/allcast/internal/topology"
+)
+
+// Route is a unicast route of a switch: over several ports if there is a choice.
+type Route struct {
+	Dst   netip.Prefix // the zero prefix: everything else
+	Ports []int
+}
+
+// findBelow lists the leaves below each switch. Cables come level by level, so what
+// is below the lower end is known.
+func (p *Plan) findBelow() {
+	p.below = make([][]topology.NodeID, len(p.Nodes))
+	for c := range len(p.Graph.Links) / 2 {
+		l := p.Graph.Links[2*c]
+		if c < p.Graph.Hosts {
+			if len(p.below[l.To]) == 0 {
+				p.below[l.To] = []topology.NodeID{l.To}
+			}
+			continue
+		}
+		p.below[l.To] = append(p.below[l.To], p.below[l.From]...)
+	}
+}
+
+// Routes returns a switch's routes, as a routing protocol would find them when the
+// cables that cut names are down (nil: none is). A route without ports says that
+// the leaf cannot be reached, so that who tries is told, not left waiting.
+func (p *Plan) Routes(n *Node, cut func(cable int) bool) (routes []Route) {
+	if cut == nil {
+		cut = func(int) bool { return false }
+	}
+	all := p.towards(n, true, cut, func(topology.NodeID) bool { return true })
+	if len(all) > 0 {
+		routes = append(routes, Route{Ports: all})
+	}
+	for i := p.Graph.Hosts; i < len(p.Nodes); i++ {
+		leaf := topology.NodeID(i)
+		if len(p.below[i]) != 1 || p.below[i][0] != leaf {
+			continue // no leaf, or one without hosts
+		}
+		if leaf == n.ID {
+			// A host that is cut off must not be looked for above.
+			routes = append(routes, Route{Dst: p.leafNet(leaf)})
+			continue
+		}
+		if ports := p.towards(n, false, cut, func(peer topology.NodeID) bool { return p.reaches(peer, leaf, false, cut) }); len(ports) > 0 {
+			routes = append(routes, Route{Dst: p.leafNet(leaf), Ports: ports})
+			continue
+		}
+		// Only to a switch above that has a way down: from there it does not go up again.
+		ports := p.towards(n, true, cut, func(peer topology.NodeID) bool { return p.reaches(peer, leaf, true, cut) })
+		if len(ports) == 0 || len(ports) < len(all) { // else the default route says the same
+			routes = append(routes, Route{Dst: p.leafNet(leaf), Ports: ports})
+		}
+	}
+	return routes
+}
+
+// towards lists the ports that lead up, or down, to a node that will do.
+func (p *Plan) towards(n *Node, up bool, cut func(int) bool, ok func(topology.NodeID) bool) (ports []int) {
+	for i := range n.Ports {
+		if port := &n.Ports[i]; port.Up == up && !cut(cable(port.Out)) && ok(port.Peer) {
+			ports = append(ports, i)
+		}
+	}
+	return ports
+}
+
+// reaches tells whether a packet that has come to node at can get to a leaf; up says
+// that it has only gone up so far, and may go on up.
+func (p *Plan) reaches(at, leaf topology.NodeID, up bool, cut func(int) bool) bool {
+	if at == leaf {
+		return true
+	}
+	if p.Graph.IsHost(at) {
+		return false
+	}
+	for i := range p.Nodes[at].Ports {
+		port := &p.Nodes[at].Ports[i]
+		if (!port.Up || up) && !cut(cable(port.Out)) && p.reaches(port.Peer, leaf, port.Up, cut) {
+			return true
+		}
+	}
+	return false
+}
+
+func cable(l topology.LinkID) int { return int(l) / 2 }

@@ -1,0 +1,208 @@
+package lab
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/allcast/allcast/internal/topology"
+)
+
+var specs = []string{"star:1", "star:2", "star:32", "fat-tree:1,1,1", "fat-tree:5,4,3", "fat-tree:16,4,2", "fat-tree:188,12,6", "fat-tree3:16,4", "fat-tree3:30,8"}
+
+func newPlan(t *testing.T, spec string) *Plan {
+	t.Helper()
+	p, err := NewPlan(Config{Topology: spec, Groups: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestPlanPorts(t *testing.T) {
+	for _, spec := range specs {
+		p := newPlan(t, spec)
+		addrs, macs := map[netip.Addr]bool{}, map[string]bool{}
+		for n := range p.Nodes {
+			names := map[string]bool{}
+			for i, port := range p.Nodes[n].Ports {
+				peer := p.Nodes[port.Peer].Ports[port.PeerPort]
+				if peer.Peer != topology.NodeID(n) || peer.PeerPort != i || peer.Addr != port.PeerAddr || peer.PeerAddr != port.Addr {
+					t.Errorf("%s: the ends of a cable do not agree: %+v, %+v", spec, port, peer)
+				}
+				if a, b := netip.PrefixFrom(port.Addr, 31).Masked(), netip.PrefixFrom(port.PeerAddr, 31).Masked(); a != b || port.Addr == port.PeerAddr {
+					t.Errorf("%s: %v and %v are not the two of a /31", spec, port.Addr, port.PeerAddr)
+				}
+				if addrs[port.Addr] || macs[port.MAC.String()] || names[port.Name] || len(port.Name) > 15 {
+					t.Errorf("%s: an address or name twice, or too long: %+v", spec, port)
+				}
+				addrs[port.Addr], macs[port.MAC.String()], names[port.Name] = true, true, true
+			}
+		}
+		for h := range p.Graph.Hosts {
+			if leaf := p.Nodes[h].Ports[0].Peer; !p.leafNet(leaf).Contains(p.HostAddr(h)) {
+				t.Errorf("%s: host %d is not in its leaf's prefix", spec, h)
+			}
+		}
+	}
+}
+
+// Every datagram reaches every other host once, and crosses no cable twice.
+func TestPlanMulticast(t *testing.T) {
+	for _, spec := range specs {
+		p := newPlan(t, spec)
+		entries := p.Entries()
+		type key struct{ source, group netip.Addr }
+		tables := make([]map[key]*Entry, len(p.Nodes))
+		for n := range entries {
+			tables[n] = map[key]*Entry{}
+			for i := range entries[n] {
+				e := &entries[n][i]
+				if tables[n][key{e.Source, e.Group}] != nil {
+					t.Fatalf("%s: %s has two entries for (%v,%v)", spec, p.Nodes[n].Name, e.Source, e.Group)
+				}
+				tables[n][key{e.Source, e.Group}] = e
+			}
+		}
+		for i, group := range p.Groups {
+			links := p.Graph.Tree(i).Links(0)
+			for h := range p.Graph.Hosts {
+				got, crossed := make([]int, p.Graph.Hosts), 0
+				var forward func(out topology.LinkID)
+				forward = func(out topology.LinkID) {
+					if crossed++; crossed > links {
+						return
+					}
+					at := p.Graph.Links[out].To
+					if p.Graph.IsHost(at) {
+						got[at]++
+						return
+					}
+					e := tables[at][key{p.HostAddr(h), group.Addr()}]
+					if e == nil || p.Nodes[at].Ports[e.In].Out != p.Graph.Reverse(out) {
+						return // no entry, or by the wrong port
+					}
+					for _, o := range e.Out {
+						forward(p.Nodes[at].Ports[o].Out)
+					}
+				}
+				if p.Graph.Hosts > 1 {
+					forward(p.Nodes[h].Ports[0].Out)
+				}
+				for to, n := range got {
+					if want := min(1, max(to-h, h-to)); n != want {
+						t.Errorf("%s, group %d: host %d gets %d copies from host %d, want %d", spec, i, to, n, h, want)
+					}
+				}
+				if crossed != links {
+					t.Errorf("%s, group %d: host %d's datagram crosses %d links, want %d", spec, i, h, crossed, links)
+				}
+			}
+		}
+	}
+}
+
+// lookup is the kernel's: the longest prefix counts.
+func lookup(routes []Route, dst netip.Addr) (best Route, found bool) {
+	for _, r := range routes {
+		if (!r.Dst.IsValid() || r.Dst.Contains(dst)) && (!found || r.Dst.Bits() > best.Dst.Bits()) {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+// walk follows all ways that packets may take and reports the longest, -1 if some
+// end elsewhere.
+func walk(p *Plan, tables [][]Route, at topology.NodeID, dst, hops int) int {
+	if p.Graph.IsHost(at) {
+		if int(at) == dst {
+			return hops
+		}
+		return -1
+	}
+	if hops > 8 {
+		return -1
+	}
+	if p.Nodes[dst].Ports[0].Peer == at {
+		return hops + 1
+	}
+	r, _ := lookup(tables[at], p.HostAddr(dst))
+	most := -1
+	for _, i := range r.Ports {
+		n := walk(p, tables, p.Nodes[at].Ports[i].Peer, dst, hops+1)
+		if n < 0 {
+			return -1
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+func tables(p *Plan, cut func(int) bool) [][]Route {
+	list := make([][]Route, len(p.Nodes))
+	for n := p.Graph.Hosts; n < len(p.Nodes); n++ {
+		list[n] = p.Routes(&p.Nodes[n], cut)
+	}
+	return list
+}
+
+func TestPlanUnicast(t *testing.T) {
+	for _, spec := range specs {
+		p := newPlan(t, spec)
+		routes := tables(p, nil)
+		for src := range p.Graph.Hosts {
+			for dst := range p.Graph.Hosts {
+				if src == dst {
+					continue
+				}
+				if got, want := walk(p, routes, p.Nodes[src].Ports[0].Peer, dst, 1), p.Graph.Hops(src, dst); got != want {
+					t.Fatalf("%s: from host %d to %d: %d links at most, want %d", spec, src, dst, got, want)
+				}
+			}
+		}
+	}
+}
+
+// Around a cut cable, everybody still reaches everybody where there is another way.
+func TestPlanCut(t *testing.T) {
+	p := newPlan(t, "fat-tree:8,4,2")
+	for c := p.Graph.Hosts; c < len(p.Graph.Links)/2; c++ {
+		routes := tables(p, func(x int) bool { return x == c })
+		for src := range p.Graph.Hosts {
+			for dst := range p.Graph.Hosts {
+				if n := walk(p, routes, p.Nodes[src].Ports[0].Peer, dst, 1); src != dst && n != p.Graph.Hops(src, dst) {
+					t.Errorf("cable %d cut: from host %d to %d: %d", c, src, dst, n)
+				}
+			}
+		}
+	}
+	// All ways to leaf 0 cut: it is unreachable, and said to be.
+	leaf := topology.NodeID(p.Graph.Hosts)
+	routes := tables(p, func(x int) bool { return x >= p.Graph.Hosts && p.Graph.Links[2*x].From == leaf })
+	for n := p.Graph.Hosts + 1; n < len(p.Nodes); n++ {
+		if r, ok := lookup(routes[n], p.HostAddr(0)); !ok || len(r.Ports) != 0 {
+			t.Errorf("%s routes to what it cannot reach: %+v", p.Nodes[n].Name, r)
+		}
+	}
+}
+
+func TestPlanErrors(t *testing.T) {
+	for want, cfg := range map[string]Config{
+		"unknown kind":   {Topology: "ring:3"},
+		"at most 32":     {Topology: "star:33"},
+		"leaf0 would":    {Topology: "fat-tree:60,2,3"},
+		"spine0 would":   {Topology: "fat-tree:40,40,1"},
+		"at most 1024":   {Topology: "fat-tree:1024,64,2"},
+		"MTU":            {Topology: "star:2", MTU: 100},
+		"groups":         {Topology: "star:2", Groups: 65},
+		"queue":          {Topology: "star:2", Queue: 1000},
+		"name":           {Topology: "star:2", Name: "../x"},
+		"a loss of 100%": {Topology: "star:2", Loss: 1},
+	} {
+		if _, err := NewPlan(cfg); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", cfg, err, want)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package lab
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// ports gives a node's interfaces their address, neighbour and rate, and turns
+// them on.
+func (b *builder) ports(n *Node) error {
+	if err := b.indexes(n); err != nil {
+		return err
+	}
+	nl := b.nl[n.ID]
+	if err := nl.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: 1}}); err != nil {
+		return fmt.Errorf("loopback: %w", err)
+	}
+	for i := range n.Ports {
+		if err := b.port(n, i); err != nil {
+			return fmt.Errorf("port %s: %w", n.Ports[i].Name, err)
+		}
+	}
+	return nil
+}
+
+func (b *builder) port(n *Node, i int) error {
+	port, nl, link := &n.Ports[i], b.nl[n.ID], b.link(n.ID, i)
+	// A /31 has no broadcast address; netlink would make one up.
+	addr := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(port.Addr, 31)), Broadcast: net.IPv4zero}
+	if err := nl.AddrAdd(link, addr); err != nil {
+		return fmt.Errorf("address %v: %w", port.Addr, err)
+	}
+	if rate := b.plan.rate(n, port); rate > 0 {
+		if err := nl.QdiscReplace(shaper(b.index[n.ID][i], rate, b.plan.Config.Queue)); err != nil {
+			return fmt.Errorf("rate of %d bytes/s: %w", rate, err)
+		}
+	}
+	if b.loss != nil {
+		if err := b.lossy(n, i); err != nil {
+			return err
+		}
+	}
+	if err := nl.LinkSetUp(link); err != nil {
+		return fmt.Errorf("turn on: %w", err)
+	}
+	return b.neighbour(n, i)
+}
+
+// neighbour enters the other end by hand: ARP would be in the counters, and get lost
+// with the rest.
+func (b *builder) neighbour(n *Node, i int) error {
+	port := &n.Ports[i]
+	err := b.nl[n.ID].NeighSet(&netlink.Neigh{
+		LinkIndex: b.index[n.ID][i], Family: unix.AF_INET, State: netlink.NUD_PERMANENT,
+		IP: port.PeerAddr.AsSlice(), HardwareAddr: port.PeerMAC,
+	})
+	if err != nil {
+		return fmt.Errorf("neighbour %v: %w", port.PeerAddr, err)
+	}
+	return nil
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}
+}

@@ -1,0 +1,103 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// startTime returns when a process was started: the 22nd field of its stat, counted
+// after the program's name, which may contain anything.
+func startTime(pid int) (uint64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	rest := string(text[strings.LastIndexByte(string(text), ')')+1:])
+	f := strings.Fields(rest)
+	if len(f) < 20 || f[0] == "Z" { // a zombie has ended
+		return 0, os.ErrNotExist
+	}
+	return strconv.ParseUint(f[19], 10, 64)
+}
+
+// findProcess names a running process for good.
+func findProcess(pid int) (process, error) {
+	start, err := startTime(pid)
+	return process{pid, start}, err
+}
+
+func (p process) alive() bool {
+	if p.PID == 0 {
+		return false
+	}
+	start, err := startTime(p.PID)
+	return err == nil && start == p.Start
+}
+
+// end sends a signal and waits until the process is gone.
+func (p process) end(sig unix.Signal, patience time.Duration) error {
+	for limit := time.Now().Add(patience); p.alive(); time.Sleep(10 * time.Millisecond) {
+		if sig != 0 {
+			if err := unix.Kill(p.PID, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("process %d: %w", p.PID, err)
+			}
+			sig = 0
+		}
+		if time.Now().After(limit) {
+			return fmt.Errorf("process %d does not end", p.PID)
+		}
+	}
+	return nil
+}
+
+// inhabitants lists the processes inside a lab's namespaces. They are all the lab's,
+// whoever started them.
+func inhabitants(names []string) (pids []int, err error) {
+	type id struct{ dev, ino uint64 }
+	ours := make(map[id]bool, len(names))
+	var st unix.Stat_t
+	for _, n := range names {
+		if unix.Stat(namespacePath(n), &st) == nil {
+			ours[id{st.Dev, st.Ino}] = true
+		}
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		// Whoever has ended in the meantime is not there.
+		if unix.Stat("/proc/"+e.Name()+"/ns/net", &st) == nil && ours[id{st.Dev, st.Ino}] {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// evict kills everything inside a lab's namespaces.
+func evict(names []string) error {
+	for limit := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		pids, err := inhabitants(names)
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		if time.Now().After(limit) {
+			return fmt.Errorf("processes %v inside the lab do not end", pids)
+		}
+		for _, pid := range pids {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("process %d inside the lab: %w", pid, err)
+			}
+		}
+	}
+}

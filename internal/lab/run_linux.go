@@ -1,0 +1,93 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+
+	"github.com/allcast/allcast/internal/launch"
+)
+
+// Job is a command to run as one rank a host.
+type Job struct {
+	Command        []string
+	Self           []string // as in Options
+	Stdout, Stderr io.Writer
+	Log            func(format string, args ...any) // what people should know
+}
+
+// Check looks for the command, before anything is built for it.
+func (j *Job) Check() error {
+	if len(j.Command) == 0 {
+		return configError("no command to run")
+	}
+	path, err := exec.LookPath(j.Command[0])
+	if err != nil {
+		return configError("cannot start the program: %w", err)
+	}
+	j.Command = append([]string{path}, j.Command[1:]...)
+	return nil
+}
+
+// Run runs a job and returns what the ports have counted meanwhile. If it fails, the
+// ranks' logs stay; if ctx ends it, they do not.
+func (l *Lab) Run(ctx context.Context, job Job) (*Counters, error) {
+	if err := job.Check(); err != nil {
+		return nil, err
+	}
+	logs, err := newLogs(job.Stdout, job.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	l.state.Logs = logs.dir
+	if err := l.state.write(); err != nil {
+		return nil, errors.Join(err, logs.remove())
+	}
+	before, err := l.Counters()
+	if err != nil {
+		return nil, errors.Join(err, logs.remove())
+	}
+	master := l.Plan.HostAddr(0).String()
+	err = launch.Run(ctx, launch.Config{
+		Ranks:   l.Plan.Graph.Hosts,
+		Command: append(append(job.Self[:len(job.Self):len(job.Self)], "enter", l.Plan.Config.Name, master, "--"), job.Command...),
+		Env:     l.Plan.rankEnv(os.Environ()),
+		Prefix:  logPrefix,
+		Stdout:  &stream{logs, false}, Stderr: &stream{logs, true},
+		Failed: func(e *launch.RankError) { job.Log("%v: ending the other ranks", e) },
+	})
+	logs.close()
+	after, countErr := l.Counters()
+	if err == nil {
+		err = errors.Join(countErr, l.complaints())
+	}
+	if err != nil && ctx.Err() == nil {
+		job.Log("the ranks' output is in %s", logs.dir)
+		l.state.Logs = ""
+		err = errors.Join(err, l.state.write())
+	} else {
+		err = errors.Join(err, logs.remove())
+	}
+	if countErr != nil {
+		return nil, err
+	}
+	return after.Sub(before), err
+}
+
+// complaints returns what the holder has noticed.
+func (l *Lab) complaints() error {
+	text, err := os.ReadFile(logPath(l.Plan.Config.Name))
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	more := ""
+	if len(lines) > 1 {
+		more = fmt.Sprintf(" (and %d more such)", len(lines)-1)
+	}
+	return fmt.Errorf("%s%s: the groups with trees are in ALLCAST_GROUPS", lines[0], more)
+}

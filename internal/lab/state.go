@@ -1,0 +1,71 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// state is what the file about a lab says. It is written before anything else is
+// made, so that whoever finds the lab can take it down.
+type state struct {
+	Config Config
+	Owner  process // who is taking care of it, until it is up
+	Holder process // of the multicast routes
+	Logs   string  // directory of a running job's, which nobody wants if it is killed
+}
+
+// process names a process for good: its number is used again, but not with the
+// same start time.
+type process struct {
+	PID   int
+	Start uint64 // in the kernel's ticks since it booted
+}
+
+// Files of a lab.
+func statePath(name string) string { return "/run/allcast-lab-" + name + ".json" }
+func lockPath(name string) string  { return "/run/allcast-lab-" + name + ".lock" }
+func logPath(name string) string   { return "/run/allcast-lab-" + name + ".log" }
+
+// ErrNone says that there is no lab of that name.
+var ErrNone = errors.New("no lab is up")
+
+func readState(name string) (*state, error) {
+	text, err := os.ReadFile(statePath(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: bring one up with \"allcast lab up\"", ErrNone)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var s state
+	if err := json.Unmarshal(text, &s); err != nil {
+		return nil, fmt.Errorf("%s: %w", statePath(name), err)
+	}
+	return &s, nil
+}
+
+// write replaces the file at once: a reader finds the old one or the new one.
+func (s *state) write() error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	path := statePath(s.Config.Name)
+	if err := os.WriteFile(path+".new", append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+func removeFiles(name string) error {
+	var errs []error
+	for _, path := range []string{statePath(name), statePath(name) + ".new", logPath(name)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,63 @@
+package lab
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+)
+
+// watcher hears what hosts do that their network was not set up for. A join of a
+// group without a tree, or a datagram to one, goes nowhere; that should not be found
+// out by waiting.
+type watcher struct {
+	plan *Plan
+	mu   sync.Mutex
+	log  *os.File
+	said map[string]bool // each complaint once
+}
+
+// watch reads a switch's IGMP socket, on and on.
+func (w *watcher) watch(n *Node, f *os.File) {
+	groups := groupSet(w.plan.Groups)
+	buf := make([]byte, 2048)
+	for {
+		k, err := f.Read(buf)
+		if err != nil {
+			w.say("%s: reading IGMP: %v", n.Name, err)
+			return
+		}
+		if source, group, ok := parseUpcall(buf[:k]); ok {
+			w.say("%s sends to %v, which has no tree", w.who(source), group)
+			continue
+		}
+		host, joined := parseReport(buf[:k])
+		for _, g := range joined {
+			if !groups[g] && !linkLocal.Contains(g) {
+				w.say("%s joins %v, which has no tree", w.who(host), g)
+			}
+		}
+	}
+}
+
+// linkLocal are groups that never leave a link.
+var linkLocal = netip.MustParsePrefix("224.0.0.0/24")
+
+func (w *watcher) who(addr netip.Addr) string {
+	for h := range w.plan.Graph.Hosts {
+		if w.plan.HostAddr(h) == addr {
+			return w.plan.Nodes[h].Name
+		}
+	}
+	return addr.String()
+}
+
+func (w *watcher) say(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.said[line] && len(w.said) < 1000 {
+		w.said[line] = true
+		_, _ = fmt.Fprintln(w.log, line) // nobody else to tell
+	}
+}
