@@ -116,7 +116,11 @@ func TestWithoutMulticast(t *testing.T) {
 
 func TestTuning(t *testing.T) {
 	ranks(t, 3, allcast.Options{Tuning: "allgather:4K-inf:linear;allgather:bruck"}, func(ctx context.Context, c *allcast.Comm) error {
-		for n, want := range map[int]string{100: "bruck", 4096: "linear"} {
+		for _, tt := range []struct {
+			n    int
+			want string
+		}{{100, "bruck"}, {4096, "linear"}} {
+			n, want := tt.n, tt.want
 			r, err := c.StartAllgather(make([]byte, n), make([]byte, 3*n))
 			if err != nil {
 				return err
@@ -164,4 +168,39 @@ func TestIPv6(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+func TestBadProcessor(t *testing.T) {
+	_, err := allcast.Join(t.Context(), allcast.Options{Size: 1, Pin: []int{0, -100}})
+	if !errors.Is(err, allcast.ErrOptions) {
+		t.Errorf("got %v, want ErrOptions", err)
+	}
+}
+
+func TestCloseEndsWhatRuns(t *testing.T) {
+	ranks(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+		d, err := c.Dup(ctx)
+		if err != nil || c.Rank() == 1 {
+			return err // takes no part in what follows
+		}
+		p2p, err := d.StartBarrier()
+		if err != nil {
+			return err
+		}
+		mcast, err := d.StartBroadcast(make([]byte, 100_000), 0, allcast.WithAlgorithm("mcast"))
+		if err != nil {
+			return err
+		}
+		if err := c.Close(); err != nil {
+			return err
+		}
+		for _, r := range []*allcast.Request{p2p, mcast} {
+			<-r.Done()
+			// The other one may have been gone first.
+			if err := r.Err(); !errors.Is(err, allcast.ErrClosed) && !errors.Is(err, allcast.ErrRankLost) {
+				return fmt.Errorf("got %w, want ErrClosed or ErrRankLost", err)
+			}
+		}
+		return nil
+	})
 }

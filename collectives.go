@@ -82,8 +82,11 @@ func (c *Comm) Broadcast(ctx context.Context, buf []byte, root int, opts ...Call
 // StartAllgather begins to collect everybody's send in everybody's recv, in the
 // order of ranks; see Allgather.
 func (c *Comm) StartAllgather(send, recv []byte, opts ...CallOption) (*Request, error) {
-	if c == nil || len(recv)%len(c.members) != 0 {
-		return nil, invalid("a receive buffer of %d bytes cannot be divided among the ranks", len(recv))
+	if c == nil {
+		return nil, invalid("a nil communicator")
+	}
+	if len(recv)%len(c.members) != 0 {
+		return nil, invalid("a receive buffer of %d bytes cannot be divided among %d ranks", len(recv), len(c.members))
 	}
 	counts := make([]int, len(c.members))
 	for i := range counts {
@@ -122,8 +125,11 @@ func (c *Comm) Allgatherv(ctx context.Context, send, recv []byte, counts []int, 
 // StartReduceScatter begins to combine everybody's send and to leave each rank its
 // block; see ReduceScatter.
 func (c *Comm) StartReduceScatter(send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) (*Request, error) {
-	if c == nil || len(send) != len(recv)*len(c.members) {
-		return nil, invalid("a send buffer of %d bytes for a receive buffer of %d: want as many times as there are ranks", len(send), len(recv))
+	if c == nil {
+		return nil, invalid("a nil communicator")
+	}
+	if len(send) != len(recv)*len(c.members) {
+		return nil, invalid("a send buffer of %d bytes for a receive buffer of %d: want %d times as many", len(send), len(recv), len(c.members))
 	}
 	k := engine.Call{Kind: protocol.ReduceScatter, Send: send, Recv: recv, Counts: make([]int64, len(c.members)), Type: reduce.Type(t), Op: reduce.Op(op)}
 	for i := range k.Counts {

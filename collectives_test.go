@@ -25,11 +25,11 @@ func large(n int) int {
 
 // each runs a test for several numbers of ranks and every algorithm of an
 // operation.
-func each(t *testing.T, op string, o allcast.Options, f func(ctx context.Context, c *allcast.Comm, algo string) error) {
+func each(t *testing.T, op string, f func(ctx context.Context, c *allcast.Comm, algo string) error) {
 	t.Helper()
 	for _, size := range []int{1, 2, 3, 5, 8} {
 		t.Run(fmt.Sprintf("P=%d", size), func(t *testing.T) {
-			ranks(t, size, o, func(ctx context.Context, c *allcast.Comm) error {
+			ranks(t, size, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 				for _, algo := range allcast.Algorithms(op) {
 					if err := f(ctx, c, algo); err != nil {
 						return fmt.Errorf("%s by %s: %w", op, algo, err)
@@ -64,7 +64,7 @@ func gathered(seed uint64, size, n int) []byte {
 }
 
 func TestAllgather(t *testing.T) {
-	each(t, "allgather", allcast.Options{}, func(ctx context.Context, c *allcast.Comm, algo string) error {
+	each(t, "allgather", func(ctx context.Context, c *allcast.Comm, algo string) error {
 		for i, n := range sizes {
 			want := gathered(uint64(i), c.Size(), n)
 			got := make([]byte, c.Size()*n)
@@ -90,7 +90,7 @@ func TestAllgather(t *testing.T) {
 }
 
 func TestAllgatherv(t *testing.T) {
-	each(t, "allgather", allcast.Options{}, func(ctx context.Context, c *allcast.Comm, algo string) error {
+	each(t, "allgather", func(ctx context.Context, c *allcast.Comm, algo string) error {
 		counts := make([]int, c.Size())
 		var want []byte
 		for r := range counts {
@@ -144,7 +144,7 @@ func TestShapesOfMulticast(t *testing.T) {
 }
 
 func TestBroadcast(t *testing.T) {
-	each(t, "broadcast", allcast.Options{}, func(ctx context.Context, c *allcast.Comm, algo string) error {
+	each(t, "broadcast", func(ctx context.Context, c *allcast.Comm, algo string) error {
 		for i, n := range sizes {
 			root := i % c.Size()
 			buf := make([]byte, n)
@@ -175,7 +175,7 @@ func numbers(seed uint64, rank, n int) []float32 {
 }
 
 func TestReduceScatter(t *testing.T) {
-	each(t, "reduce-scatter", allcast.Options{}, func(ctx context.Context, c *allcast.Comm, algo string) error {
+	each(t, "reduce-scatter", func(ctx context.Context, c *allcast.Comm, algo string) error {
 		for i, n := range []int{0, 1, 1023, large(1 << 18)} {
 			want := make([]float32, n)
 			for r := range c.Size() {
@@ -207,7 +207,7 @@ func TestReduceScatter(t *testing.T) {
 }
 
 func TestAllreduce(t *testing.T) {
-	each(t, "allreduce", allcast.Options{}, func(ctx context.Context, c *allcast.Comm, algo string) error {
+	each(t, "allreduce", func(ctx context.Context, c *allcast.Comm, algo string) error {
 		for i, n := range []int{0, 1, 1023, large(1<<18) + 1} {
 			sum, most := make([]float32, n), make([]float32, n)
 			for k := range most {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,11 +17,9 @@ import (
 // its ranks.
 type Comm struct {
 	job     *job
-	id      uint32
-	name    string // the same on all members, and no other communicator's
+	id      uint32 // the same on all members, and no other communicator's
 	rank    int
 	members []int // world ranks
-	splits  atomic.Uint64
 	closed  atomic.Bool
 }
 
@@ -31,8 +28,7 @@ type job struct {
 	*world.World
 	tuning  tuning
 	timeout time.Duration
-	mu      sync.Mutex
-	nextID  uint32
+	splits  atomic.Uint32 // so many were begun
 }
 
 // Join meets the other ranks of the job and returns the communicator of all of
@@ -47,8 +43,8 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 	if err != nil {
 		return nil, fmt.Errorf("allcast: join as rank %d of %d: %w", cfg.Rank, cfg.Size, err)
 	}
-	j := &job{World: w, tuning: tune, timeout: cfg.Timeout, nextID: engine.FirstComm}
-	c := &Comm{job: j, id: engine.World, name: "world", rank: cfg.Rank, members: make([]int, cfg.Size)}
+	j := &job{World: w, tuning: tune, timeout: cfg.Timeout}
+	c := &Comm{job: j, id: engine.World, rank: cfg.Rank, members: make([]int, cfg.Size)}
 	for i := range c.members {
 		c.members[i] = i
 	}
@@ -59,12 +55,22 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 	if cfg.Key == nil && cfg.Size > 1 && !w.Loopback && cfg.Rank == 0 {
 		cfg.Log.Warn("no ALLCAST_KEY is set: the job is open to whoever can reach it")
 	}
-	// The first barrier tells whether everybody got this far.
-	if err := c.Barrier(ctx); err != nil {
+	// The first barrier tells whether everybody got this far. What others do with their
+	// communicator as soon as they have it must not fail it.
+	if err := j.meet(ctx); err != nil {
 		_ = w.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// meet waits for all ranks, apart from what they do on communicators.
+func (j *job) meet(ctx context.Context) error {
+	r, err := j.Start(engine.Exit, engine.Call{Kind: protocol.BarrierCall, Algo: barrierAlgo})
+	if err != nil {
+		return public(err)
+	}
+	return (&Request{r}).Wait(ctx)
 }
 
 // Rank is our rank in this communicator.
@@ -84,24 +90,24 @@ func (c *Comm) Multicast() (works bool, reason string) {
 
 // Abort ends all operations of this communicator, on all its ranks, with an
 // error that matches ErrAborted. The communicator is of no use afterwards.
-func (c *Comm) Abort() error { return public(c.job.Abort(c.id)) }
+func (c *Comm) Abort() error {
+	if c == nil {
+		return invalid("a nil communicator")
+	}
+	return public(c.job.Abort(c.id))
+}
 
 // Close ends the use of a communicator. Closing the one that Join returned leaves
 // the job, and with it all others: it waits for the other ranks to close it too,
 // for Options.Timeout at most, so that nobody leaves while others still need
 // it. Operations that have not ended by then fail.
 func (c *Comm) Close() error {
-	if c.closed.Swap(true) || c.id != engine.World {
+	if c == nil || c.closed.Swap(true) || c.id != engine.World {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.job.timeout)
 	defer cancel()
 	// How it ends does not matter: either all are here, or there is nobody to wait for.
-	if r, err := c.job.Start(engine.Exit, engine.Call{Kind: protocol.BarrierCall, Algo: barrierAlgo}); err == nil {
-		select {
-		case <-r.Done():
-		case <-ctx.Done():
-		}
-	}
+	_ = c.job.meet(ctx)
 	return c.job.Close()
 }

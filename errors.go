@@ -64,8 +64,12 @@ func public(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &e):
+		cause, ok := causes[e.Reason]
+		if !ok {
+			cause = ErrProtocol // only a peer can have made it up
+		}
 		return &RankError{
-			Rank: e.Culprit, Op: e.Op.String(), Phase: e.Phase.String(), Missing: e.Missing, cause: causes[e.Reason], reason: e.Reason.String(),
+			Rank: e.Culprit, Op: e.Op.String(), Phase: e.Phase.String(), Missing: e.Missing, cause: cause, reason: e.Reason.String(),
 		}
 	case errors.Is(err, engine.ErrClosed):
 		return fmt.Errorf("allcast: %w", ErrClosed)

@@ -117,3 +117,16 @@ func TestLeaver(t *testing.T) {
 		return nil
 	})
 }
+
+// TestAbortRightAfterJoin: what a rank does as soon as it has joined is no reason for
+// the others' Join to fail.
+func TestAbortRightAfterJoin(t *testing.T) {
+	for range 10 {
+		ranks(t, 8, allcast.Options{NoMulticast: true}, func(_ context.Context, c *allcast.Comm) error {
+			if c.Rank() == 0 {
+				return c.Abort()
+			}
+			return nil
+		})
+	}
+}

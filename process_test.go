@@ -40,7 +40,7 @@ func gatherForEver() int {
 	ctx := context.Background()
 	c, err := allcast.Join(ctx, allcast.Options{})
 	if err != nil {
-		fmt.Fprintln(os.Stdout, "join:", err)
+		_, _ = fmt.Fprintln(os.Stdout, "join:", err)
 		return 1
 	}
 	const n = 200_000
@@ -50,18 +50,18 @@ func gatherForEver() int {
 		if err := c.Allgather(ctx, pattern(i, c.Rank(), n), got, allcast.WithAlgorithm(algo)); err != nil {
 			var failed *allcast.RankError
 			if !errors.As(err, &failed) {
-				fmt.Fprintln(os.Stdout, "odd:", err)
+				_, _ = fmt.Fprintln(os.Stdout, "odd:", err)
 				return 1
 			}
-			fmt.Fprintln(os.Stdout, "failed", failed.Rank)
+			_, _ = fmt.Fprintln(os.Stdout, "failed", failed.Rank)
 			_ = c.Close()
 			return 0
 		}
 		if !bytes.Equal(got, gathered(i, c.Size(), n)) {
-			fmt.Fprintln(os.Stdout, "wrong data")
+			_, _ = fmt.Fprintln(os.Stdout, "wrong data")
 			return 3
 		}
-		fmt.Fprintln(os.Stdout, "gathered", i)
+		_, _ = fmt.Fprintln(os.Stdout, "gathered", i)
 	}
 }
 
@@ -69,16 +69,16 @@ func gatherForEver() int {
 func idle() int {
 	c, err := allcast.Join(context.Background(), allcast.Options{})
 	if err != nil {
-		fmt.Fprintln(os.Stdout, "join:", err)
+		_, _ = fmt.Fprintln(os.Stdout, "join:", err)
 		return 1
 	}
 	var before, after syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
-	fmt.Fprintln(os.Stdout, "idle")
+	_, _ = fmt.Fprintln(os.Stdout, "idle")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
 	spent := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
-	fmt.Fprintln(os.Stdout, "spent", spent.Microseconds())
+	_, _ = fmt.Fprintln(os.Stdout, "spent", spent.Microseconds())
 	_ = c.Close()
 	return 0
 }

@@ -5,7 +5,11 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
+
+	"github.com/allcast/allcast/internal/engine"
 )
 
 // NoColor is the color of ranks that Split leaves out.
@@ -13,69 +17,88 @@ const NoColor = -1
 
 // Split makes communicators of the ranks with the same color, ordered by key and
 // then by rank. All ranks of c call it. A rank with NoColor takes part, and gets
-// nil.
+// nil. If ctx ends before all ranks have come, c is aborted: the others would wait
+// for ever.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
-	if color < NoColor {
+	switch {
+	case c == nil:
+		return nil, invalid("a nil communicator")
+	case color < NoColor:
 		return nil, invalid("color %d: want 0 or more, or NoColor", color)
+	case c.closed.Load():
+		return nil, public(engine.ErrClosed)
 	}
-	c.job.mu.Lock()
-	next := c.job.nextID
-	c.job.mu.Unlock()
-
-	// Everybody's color, key, and the first id that is free there.
-	const entry = 20
-	all := make([]byte, entry*c.Size())
-	mine := all[entry*c.rank:][:entry]
-	binary.LittleEndian.PutUint64(mine, uint64(int64(color)))
-	binary.LittleEndian.PutUint64(mine[8:], uint64(int64(key)))
-	binary.LittleEndian.PutUint32(mine[16:], next)
-	n := c.splits.Add(1)
-	if err := c.Allgather(ctx, nil, all, WithAlgorithm("bruck")); err != nil {
+	sub, err := c.split(ctx, color, key)
+	if err != nil {
+		_ = c.job.Abort(c.id) // it exists, or all is closed
 		return nil, fmt.Errorf("split: %w", err)
 	}
-	type member struct{ color, key, rank int }
-	var members []member
-	var colors []int
-	var id uint32
-	for r := range c.Size() {
-		e := all[entry*r:]
-		m := member{int(int64(binary.LittleEndian.Uint64(e))), int(int64(binary.LittleEndian.Uint64(e[8:]))), r}
-		id = max(id, binary.LittleEndian.Uint32(e[16:]))
-		if m.color != NoColor {
-			colors = append(colors, m.color)
-		}
-		if m.color == color {
-			members = append(members, m)
-		}
-	}
-	slices.Sort(colors)
-	colors = slices.Compact(colors)
-	c.job.mu.Lock()
-	c.job.nextID = max(c.job.nextID, id+uint32(len(colors)))
-	c.job.mu.Unlock()
+	return sub, nil
+}
 
+// part is what a rank says of itself in a Split.
+type part struct {
+	color, key int
+	rank       int    // in the communicator that is split
+	nth        uint32 // of that process's Splits
+}
+
+func (c *Comm) split(ctx context.Context, color, key int) (*Comm, error) {
+	mine := part{color: color, key: key, nth: c.job.splits.Add(1) - 1}
+	all, err := c.collect(ctx, mine)
+	if err != nil {
+		return nil, err
+	}
+	members := slices.DeleteFunc(all, func(p part) bool { return p.color != color })
 	var sub *Comm
 	if color != NoColor {
-		slices.SortFunc(members, func(a, b member) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.rank, b.rank)) })
-		at, _ := slices.BinarySearch(colors, color)
-		sub = &Comm{job: c.job, id: id + uint32(at), name: fmt.Sprintf("%s/%d:%d", c.name, n, color)}
+		// The first of them has not used this number before, and no other process has
+		// numbers like it: no two communicators of a job have the same id, whatever
+		// else is split meanwhile.
+		first := members[0]
+		id := engine.FirstComm + uint64(first.nth)*uint64(c.job.Size) + uint64(c.members[first.rank])
+		if id >= math.MaxUint32 {
+			return nil, fmt.Errorf("allcast: no more communicators: there were %d", first.nth)
+		}
+		slices.SortFunc(members, func(a, b part) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.rank, b.rank)) })
+		sub = &Comm{job: c.job, id: uint32(id)}
 		for i, m := range members {
 			sub.members = append(sub.members, c.members[m.rank])
 			if m.rank == c.rank {
 				sub.rank = i
 			}
 		}
-		if err := c.job.AddComm(sub.id, sub.name, sub.members); err != nil {
+		if err := c.job.AddComm(sub.id, strconv.FormatUint(id, 10), sub.members); err != nil {
 			return nil, public(err)
 		}
 	}
 	// A message for a communicator that is not there yet would be lost.
 	if err := c.Barrier(ctx); err != nil {
-		return nil, fmt.Errorf("split: %w", err)
+		return nil, err
 	}
 	return sub, nil
 }
 
+// collect gets everybody's part, in the order of ranks.
+func (c *Comm) collect(ctx context.Context, mine part) ([]part, error) {
+	const entry = 20
+	le := binary.LittleEndian
+	b := make([]byte, entry*c.Size())
+	to := b[entry*c.rank:]
+	le.PutUint64(to, uint64(int64(mine.color)))
+	le.PutUint64(to[8:], uint64(int64(mine.key)))
+	le.PutUint32(to[16:], mine.nth)
+	if err := c.Allgather(ctx, nil, b, WithAlgorithm("bruck")); err != nil {
+		return nil, err
+	}
+	all := make([]part, c.Size())
+	for r := range all {
+		e := b[entry*r:]
+		all[r] = part{int(int64(le.Uint64(e))), int(int64(le.Uint64(e[8:]))), r, le.Uint32(e[16:])}
+	}
+	return all, nil
+}
+
 // Dup makes another communicator of the same ranks, whose operations are ordered
 // on their own. All ranks of c call it.
-func (c *Comm) Dup(ctx context.Context) (*Comm, error) { return c.Split(ctx, 0, c.rank) }
+func (c *Comm) Dup(ctx context.Context) (*Comm, error) { return c.Split(ctx, 0, 0) }

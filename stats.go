@@ -22,7 +22,7 @@ type PeerStats struct {
 
 // Stats returns the counters.
 func (c *Comm) Stats() Stats {
-	e := c.job.Engine.Stats()
+	e := c.job.Stats()
 	s := Stats{
 		SentBytes: e.SentBytes(), McastBytes: e.McastBytes, ReceivedChunks: e.Placed, CopiedChunks: e.Copied,
 		RepairedBytes: e.RepairedBytes, RepairedChunks: e.Repaired, LateChunks: e.Late,

@@ -15,7 +15,7 @@ type operation struct {
 	token     uint64
 	call      *call
 	geo       *protocol.Geometry // nil: point to point
-	lanes     []*lane            // by subgroup
+	lanes     []*lane            // by subgroup, nil where there is nothing to receive; nil: it does not multicast
 	mem       atomic.Pointer[[]byte]
 	cancelled atomic.Bool
 
@@ -102,15 +102,20 @@ func (e *Engine) carryOut(a *node.Action) {
 		op := e.ops[key]
 		e.forget(op)
 		for sub, l := range op.lanes {
-			e.recvs[sub].command(closing(cmdClose, l), false)
+			if l != nil {
+				e.recvs[sub].command(closing(cmdClose, l), false)
+			}
 		}
 	case node.Quiesce:
 		e.quiesce(e.ops[key])
 	case node.Done:
-		if a.Err != nil {
-			e.end(a.Req, a.Err)
-		} else {
+		switch {
+		case a.Err == nil:
 			e.end(a.Req, nil)
+		case e.closing.Load() && a.Err.Reason == node.Aborted && a.Err.Culprit == e.cfg.Rank:
+			e.end(a.Req, ErrClosed) // that is how Close ends calls
+		default:
+			e.end(a.Req, a.Err)
 		}
 	case node.Closed:
 		// Datagrams of the operation may still come, but their token is of no use any
@@ -135,9 +140,15 @@ func (e *Engine) open(key fabric.OpKey, k *call, geo *protocol.Geometry) {
 	}
 	op.token = e.tokens.of(e.names[key.Comm], key.Seq)
 	e.rel.Register(key, *k.mem)
-	for sub := range geo.Subgroups() {
+	op.lanes = make([]*lane, geo.Subgroups())
+	for sub := range op.lanes {
+		// Who receives nothing, as a root, must not be told of it: no datagram would ever
+		// make the worker look at what it was told.
+		if _, own := geo.Block(sub, k.rank); own == geo.PSNs(sub) {
+			continue
+		}
 		l := &lane{Lane: protocol.NewLane(geo, sub, k.rank), op: op, mem: &op.mem}
-		op.lanes = append(op.lanes, l)
+		op.lanes[sub] = l
 		t := newTask(cmdOpen)
 		t.lane = l
 		e.recvs[sub].command(t, false)
@@ -172,12 +183,15 @@ func (e *Engine) quiesce(op *operation) {
 	e.forget(op)
 	op.waiting = op.puts
 	if op.lanes != nil {
-		op.waiting += 1 + len(op.lanes)
+		op.waiting++
 		t := newTask(cmdQuiet)
 		t.op = op
 		e.send.cmds.push(t)
 		for sub, l := range op.lanes {
-			e.recvs[sub].command(closing(cmdQuiet, l), true)
+			if l != nil {
+				op.waiting++
+				e.recvs[sub].command(closing(cmdQuiet, l), true)
+			}
 		}
 	}
 	if op.puts > 0 {

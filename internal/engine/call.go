@@ -211,7 +211,9 @@ func (e *Engine) planMulticast(k *call) error {
 			s.Chunk = e.caps.Chunk
 		}
 	}
-	s.Chunk = max(1, s.Chunk)
+	if s.Chunk <= 0 {
+		s.Chunk = 1 << 12 // alone: nothing is sent, but rounds are counted in chunks
+	}
 	var err error
 	if k.plan, err = protocol.Plan(s, e.layout); err != nil {
 		return fmt.Errorf("%w: %w", ErrCall, err)

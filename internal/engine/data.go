@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"fmt"
+
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/protocol"
@@ -15,6 +17,7 @@ type read struct {
 	psn, n uint32
 	off    int64
 	length int64
+	asked  bool // the worker keeps off, and the peer was asked
 }
 
 // read asks the receive worker to keep off the chunks, then the peer for them.
@@ -30,6 +33,7 @@ func (e *Engine) read(op *operation, a *node.Action) {
 
 func (e *Engine) claimed(id uint64) {
 	if r := e.reads[id]; r != nil {
+		r.asked = true
 		e.rel.Read(r.peer, fabric.Range{Op: r.op.key, ID: id, Off: r.off, Len: r.length})
 	}
 }
@@ -37,9 +41,10 @@ func (e *Engine) claimed(id uint64) {
 // readData puts what was read in its place.
 func (e *Engine) readData(now protocol.Time, t *task) {
 	defer t.buf.Release()
+	e.node.Heard(now, t.peer)
 	r := e.reads[t.rng.ID]
 	n := int64(len(t.buf.B))
-	if r == nil || r.peer != t.peer || r.op.key != t.rng.Op || t.off < 0 || t.off+n > r.length {
+	if r == nil || !r.asked || r.peer != t.peer || r.op.key != t.rng.Op || t.off < 0 || t.off+n > r.length {
 		return
 	}
 	copy((*r.op.call.mem)[r.off+t.off:], t.buf.B)
@@ -59,26 +64,33 @@ type pieceKey struct {
 
 // piece is a put that is coming in.
 type piece struct {
-	op     *operation
-	where  node.Place
-	refuse bool   // nobody wants it
-	held   []byte // for later; nil: it is placed as it comes
+	op    *operation
+	where node.Place
+	held  []byte // for later; nil: it is placed as it comes
 }
 
 // data takes a part of a piece.
 func (e *Engine) data(now protocol.Time, t *task) {
 	defer t.buf.Release()
+	// What it sends next, heartbeats too, comes after all of the piece: every part
+	// says that it is alive.
+	e.node.Heard(now, t.peer)
 	key := pieceKey{t.piece.Op, t.peer, t.piece.Nth}
 	op := e.ops[key.op]
 	if op == nil {
-		delete(e.pieces, key)
 		e.missed.Add(1)
 		return
 	}
 	p := e.pieces[key]
 	if t.off == 0 {
+		// What nobody wants is not remembered, so its other parts are not wanted either.
+		delete(e.pieces, key)
 		where, ok := e.node.Expect(t.peer, key.op.Comm, key.op.Seq, key.nth, t.piece.Len)
-		p = &piece{op: op, where: where, refuse: !ok}
+		if !ok {
+			e.missed.Add(1)
+			return
+		}
+		p = &piece{op: op, where: where}
 		if where.Hold {
 			p.held = make([]byte, t.piece.Len)
 		}
@@ -89,9 +101,11 @@ func (e *Engine) data(now protocol.Time, t *task) {
 		return
 	}
 	switch {
-	case p.refuse:
 	case p.held != nil:
 		copy(p.held[t.off:], t.buf.B)
+	case p.where.Reduce && n%int64(op.call.Type.Size()) != 0:
+		e.lost(now, t.peer, fmt.Errorf("it sent what no correct peer sends: %d bytes of %v", n, op.call.Type))
+		return
 	default:
 		op.take(p.where.Off+t.off, t.buf.B, p.where.Reduce)
 	}
@@ -100,7 +114,7 @@ func (e *Engine) data(now protocol.Time, t *task) {
 	}
 	where, ok := e.node.Data(now, t.peer, key.op.Comm, key.op.Seq, key.nth, t.piece.Len)
 	switch {
-	case !ok || p.refuse:
+	case !ok:
 		delete(e.pieces, key)
 	case where.Hold:
 		// Until its turn comes: Apply.
@@ -127,8 +141,7 @@ func (op *operation) take(off int64, b []byte, add bool) {
 		copy(dst, b)
 		return
 	}
-	// Parts hold whole elements: pieces do, and parts of them begin at multiples of
-	// far more than an element.
+	// Pieces hold whole elements, and parts of them too: data has seen to it.
 	if err := reduce.Into(dst, b, op.call.Type, op.call.Op); err != nil {
 		panic("engine: " + err.Error())
 	}

@@ -55,6 +55,7 @@ type Engine struct {
 	names    map[uint32]string           // of communicators
 	failing  map[fabric.OpKey]*operation // with puts under way
 	msg      []byte
+	queuedAt protocol.Time // since when datagrams wait and none was placed; 0: it is not so
 	stopped  bool
 	whenIdle func()
 
@@ -165,10 +166,21 @@ func (e *Engine) loop() {
 	}
 }
 
+// patience is how long datagrams may wait in the receive queues without one of them
+// being placed before they count for nothing: they are strangers', or nobody takes
+// them.
+const patience = 2 * protocol.Second
+
 // timer lets the node look at the clock. What waits in a receive queue because its
 // worker has not had its turn on a busy machine is not lost.
 func (e *Engine) timer(now protocol.Time) {
-	if slices.ContainsFunc(e.recvs, func(r *receiver) bool { return r.rx.Pending() }) {
+	switch {
+	case !slices.ContainsFunc(e.recvs, func(r *receiver) bool { return !r.deaf.Load() && r.rx.Pending() }):
+		e.queuedAt = 0
+	case e.queuedAt == 0:
+		e.queuedAt = now
+		e.node.Queued(now)
+	case now-e.queuedAt < patience:
 		e.node.Queued(now)
 	}
 	e.node.Timer(now)
@@ -191,14 +203,7 @@ func (e *Engine) handle(t *task) {
 	case taskRead:
 		e.readData(now, t)
 	case taskLost:
-		switch {
-		case e.closing.Load():
-		case errors.Is(t.err, fabric.ErrGoodbye):
-			e.log.Info("a rank has left", "rank", t.peer)
-		default:
-			e.log.Warn("lost a rank", "rank", t.peer, "err", t.err)
-		}
-		e.node.PeerLost(now, t.peer)
+		e.lost(now, t.peer, t.err)
 	case taskReport:
 		e.reported(now, t.rep)
 	case taskSent:
@@ -214,8 +219,23 @@ func (e *Engine) handle(t *task) {
 	e.act()
 }
 
+// lost gives a peer up.
+func (e *Engine) lost(now protocol.Time, peer int, err error) {
+	switch {
+	case e.closing.Load():
+	case errors.Is(err, fabric.ErrGoodbye):
+		e.log.Info("a rank has left", "rank", peer)
+	default:
+		e.log.Warn("lost a rank", "rank", peer, "err", err)
+	}
+	e.node.PeerLost(now, peer)
+}
+
 // reported tells the node what a receive worker placed.
 func (e *Engine) reported(now protocol.Time, r *report) {
+	if r.chunks > 0 {
+		e.queuedAt = 0
+	}
 	for _, k := range r.runs {
 		if !k.op.gone {
 			e.node.Chunks(now, k.op.key.Comm, k.op.key.Seq, r.sub, k.psn, k.n)
@@ -229,6 +249,11 @@ func (e *Engine) reported(now protocol.Time, r *report) {
 // do runs a function in the control loop and waits for it. It reports false if the
 // loop has ended.
 func (e *Engine) do(f func()) bool {
+	select {
+	case <-e.loopEnd:
+		return false // what is pushed now would stay
+	default:
+	}
 	done := make(chan struct{})
 	t := newTask(taskDo)
 	t.do = func() { f(); close(done) }
@@ -241,8 +266,9 @@ func (e *Engine) do(f func()) bool {
 	}
 }
 
-// Communicators of all ranks, which are always there. Exit is for leaving: who
-// leaves while others go on is not mistaken for one who made another call.
+// Communicators of all ranks, which are always there. Exit is for joining and
+// leaving: who leaves while others go on is not mistaken for one who made another
+// call, and who has just joined cannot fail the joining of others.
 const (
 	World = iota
 	Exit
@@ -292,6 +318,9 @@ func (e *Engine) Caps() fabric.Caps { return e.caps }
 
 // sendFailed counts a multicast that the network refused, and says so once.
 func (e *Engine) sendFailed(err error) {
+	if errors.Is(err, fabric.ErrClosed) {
+		return
+	}
 	if e.failed.Add(1) == 1 {
 		e.log.Error("multicast could not be sent; what is missing will be fetched", "err", err)
 	}
@@ -326,11 +355,17 @@ func (e *Engine) close() {
 		e.whenIdle = func() { close(idle) }
 		e.checkIdle()
 	})
-	<-idle
-	_ = e.rel.Close()
+	// A worker that waits for the network must answer now.
 	if mc := e.cfg.Multicast; mc != nil {
 		_ = mc.Close()
+	}
+	<-idle
+	_ = e.rel.Close()
+	if e.send != nil {
 		e.send.cmds.push(newTask(cmdStop))
+	}
+	for _, r := range e.recvs {
+		r.command(newTask(cmdStop), false)
 	}
 	e.wg.Wait()
 	e.do(func() { e.stopped = true })

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/protocol"
@@ -30,6 +31,9 @@ type receiver struct {
 	guessed uint32
 	copied  atomic.Uint64 // chunks that were not received in place
 	placed  atomic.Uint64
+
+	stopped bool
+	deaf    atomic.Bool // the network gives it nothing
 }
 
 // flushAfter bounds how many chunks a worker places before it reports them: often
@@ -40,20 +44,47 @@ func newReceiver(e *Engine, sub int, rx fabric.Receiver) *receiver {
 	return &receiver{e: e, sub: sub, rx: rx, cmds: newQueue(), ops: map[uint64]*lane{}}
 }
 
+// tryAgain is how long a worker waits after the network failed.
+const tryAgain = 100 * time.Millisecond
+
+// run works until it is told to stop. When the network fails, or is closed, there
+// is still the control loop, which waits for answers.
 func (w *receiver) run() {
 	defer w.e.wg.Done()
 	w.e.pin()
-	for {
+	for said := false; !w.stopped; {
 		err := w.rx.Receive(w)
+		if err != nil {
+			w.deaf.Store(true)
+			w.flush()
+		} else if w.deaf.Load() {
+			w.deaf.Store(false)
+		}
 		w.drain()
 		switch {
+		case err == nil || w.stopped:
 		case errors.Is(err, fabric.ErrClosed):
-			return
-		case err != nil:
-			w.e.log.Error("receiving multicast failed; what is lost will be fetched", "subgroup", w.sub, "err", err)
-			return
+			w.wait(nil)
+		default:
+			if !said {
+				said = true
+				w.e.log.Error("receiving multicast failed; what is lost will be fetched", "subgroup", w.sub, "err", err)
+			}
+			w.wait(time.After(tryAgain))
 		}
 	}
+}
+
+// wait waits for commands, without the network.
+func (w *receiver) wait(end <-chan time.Time) {
+	if w.cmds.sleep() {
+		select {
+		case <-w.cmds.wake:
+		case <-end:
+		}
+		w.cmds.sleeping.Store(false)
+	}
+	w.drain()
 }
 
 // command gives the worker something to do, at once if asked to, else before it
@@ -90,6 +121,8 @@ func (w *receiver) obey(t *task) {
 		ack := newTask(taskQuiet)
 		ack.op = t.lane.op
 		w.e.tasks.push(ack)
+	case cmdStop:
+		w.stopped = true
 	default:
 	}
 	t.free()
@@ -198,7 +231,6 @@ func (w *receiver) Chunk(h fabric.Header, payload []byte) {
 // note adds a placed chunk to the report.
 func (w *receiver) note(l *lane, psn uint32) {
 	w.last, w.next = l, psn+1
-	w.placed.Add(1)
 	r := w.report()
 	r.chunks++
 	if k := len(r.runs) - 1; k >= 0 && r.runs[k].op == l.op && r.runs[k].psn+r.runs[k].n == psn {
@@ -226,6 +258,7 @@ func (w *receiver) flush() {
 	if w.rep == nil {
 		return
 	}
+	w.placed.Add(uint64(w.rep.chunks))
 	t := newTask(taskReport)
 	t.rep, w.rep = w.rep, nil
 	w.e.tasks.push(t)

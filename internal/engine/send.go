@@ -82,6 +82,7 @@ func (s *sender) multicast(t *task) {
 		if err := s.tx[t.sub].Send(b); err != nil {
 			// What is not sent is missing at the others, and they fetch it.
 			s.e.sendFailed(err)
+			continue
 		}
 		s.bytes.Add(uint64(bytes))
 		s.sent.Add(uint64(len(b.Headers)))

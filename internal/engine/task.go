@@ -29,7 +29,7 @@ const (
 	cmdClaim     // lane, id, psn, n; answered with taskClaimed
 	cmdQuiet     // lane or op; answered with taskQuiet
 	cmdMulticast // op, sub, psn, n; answered with taskSent
-	cmdStop
+	cmdStop      // at the end
 )
 
 // A task is one entry of a queue. Which fields count depends on the kind.

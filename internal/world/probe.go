@@ -9,16 +9,19 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// probeTime bounds how long the ranks try whether multicast arrives. Switches that
-// snoop on group membership need a moment to learn of a new group.
+// probeTime bounds how long the ranks try whether multicast arrives: switches that
+// snoop on group membership need a moment to learn of a new group, and many ranks on
+// few processors take their time. Who is not heard sends again, less and less often.
 const (
 	probeTime  = 2 * time.Second
-	probeEvery = 20 * time.Millisecond
+	probeRank  = 20 * time.Millisecond // more for every rank
+	probeEvery = 20 * time.Millisecond // at first
 	probeComm  = 1<<32 - 1
 )
 
-// probe sees whether everybody hears everybody, on every subgroup, with datagrams
-// of full size.
+// probe sees whether everybody hears everybody, on every subgroup. Probes of all ranks
+// cross all links, so most are small; that the agreed size gets through, some ranks
+// try for all.
 func (j *joining) probe(ctx context.Context) (why string, err error) {
 	token := j.number("probe")
 	subs := j.mc.Subgroups()
@@ -46,22 +49,25 @@ func (j *joining) probe(ctx context.Context) (why string, err error) {
 	}
 	go func() {
 		defer func() { ended <- struct{}{} }()
-		tick := time.NewTicker(probeEvery)
-		defer tick.Stop()
-		payload := make([]byte, j.mc.Caps().Chunk)
+		every := time.NewTimer(probeEvery)
+		defer every.Stop()
+		payload := make([]byte, j.probeSize())
 		b := fabric.Batch{Headers: []fabric.Header{{Token: token, Comm: probeComm, Imm: uint32(j.Rank)}}, Payloads: [][]byte{payload}}
-		for {
+		for wait := probeEvery; ; {
 			for sub := range subs {
 				_ = j.mc.Sender(sub).Send(&b) // whoever does not hear it will say so
 			}
 			select {
 			case <-stop:
 				return
-			case <-tick.C:
+			case <-every.C:
+				wait *= 2
+				every.Reset(wait)
 			}
 		}
 	}()
-	timer := time.NewTimer(probeTime)
+	limit := probeTime + time.Duration(j.Size)*probeRank
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-p.all:
@@ -91,10 +97,18 @@ func (j *joining) probe(ctx context.Context) (why string, err error) {
 	}
 	for r, c := range cards {
 		if len(c.Deaf) > 0 {
-			return fmt.Sprintf("rank %d did not hear rank %d within %v (interface %s, datagrams of %d bytes)", r, c.Deaf[0], probeTime, j.ifi.Name, j.mc.Caps().Chunk), nil
+			return fmt.Sprintf("rank %d did not hear rank %d within %v (interface %s, datagrams of %d bytes)", r, c.Deaf[0], limit, j.ifi.Name, j.mc.Caps().Chunk), nil
 		}
 	}
 	return "", nil
+}
+
+// probeSize is the payload of our probes: full for a few ranks.
+func (j *joining) probeSize() int {
+	if j.Rank == 0 || j.Rank == j.Size/2 || j.Rank == j.Size-1 {
+		return j.mc.Caps().Chunk
+	}
+	return 0
 }
 
 type probeCard struct {

@@ -1,0 +1,283 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// memNet is a fabric in memory, for tests of what real ones do only in bad moments.
+type memNet struct {
+	ranks []*memRank
+}
+
+// memRank is one rank's side of it. The reliable side calls the peer's handler at
+// once; the multicast side has a queue.
+type memRank struct {
+	net  *memNet
+	rank int
+	h    fabric.Handler
+
+	mu  sync.Mutex
+	reg map[fabric.OpKey][]byte
+
+	queue   chan memDatagram
+	wake    chan struct{}
+	closed  chan struct{}
+	once    sync.Once
+	fail    chan error  // what Receive returns next
+	deaf    atomic.Bool // nothing arrives
+	pending atomic.Bool // something always waits
+	stuck   atomic.Bool // Send waits until it is closed
+	sending chan struct{}
+}
+
+type memDatagram struct {
+	h       fabric.Header
+	payload []byte
+}
+
+func newMemNet(size int) *memNet {
+	n := &memNet{}
+	for r := range size {
+		n.ranks = append(n.ranks, &memRank{
+			net: n, rank: r, reg: map[fabric.OpKey][]byte{},
+			queue: make(chan memDatagram, 1<<12), wake: make(chan struct{}, 1), closed: make(chan struct{}),
+			fail: make(chan error, 1), sending: make(chan struct{}, 1),
+		})
+	}
+	return n
+}
+
+// engines starts one engine a rank; they are closed when the test ends.
+func (n *memNet) engines(t *testing.T) []*Engine {
+	t.Helper()
+	var all []*Engine
+	for r, m := range n.ranks {
+		e, err := New(Config{
+			Rank: r, Size: len(n.ranks), Multicast: m, Secret: []byte("secret"),
+			Reliable: func(h fabric.Handler) (fabric.Reliable, error) { m.h = h; return memReliable{m}, nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+	t.Cleanup(func() {
+		var wg sync.WaitGroup
+		for _, e := range all {
+			wg.Go(func() { _ = e.Close() })
+		}
+		wg.Wait()
+	})
+	return all
+}
+
+func (m *memRank) Caps() fabric.Caps {
+	return fabric.Caps{Chunk: 100, Batch: 4, Room: 256, Overhead: 16}
+}
+
+func (m *memRank) Subgroups() int               { return 1 }
+func (m *memRank) Sender(int) fabric.Sender     { return m }
+func (m *memRank) Receiver(int) fabric.Receiver { return m }
+func (m *memRank) Wake()                        { m.poke(m.wake) }
+func (m *memRank) Pending() bool                { return m.pending.Load() || len(m.queue) > 0 }
+func (m *memRank) Stats() fabric.ReceiverStats  { return fabric.ReceiverStats{} }
+func (m *memRank) Close() error                 { m.once.Do(func() { close(m.closed) }); return nil }
+
+func (m *memRank) poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (m *memRank) Send(b *fabric.Batch) error {
+	if m.stuck.Load() {
+		m.poke(m.sending)
+		<-m.closed
+		return fabric.ErrClosed
+	}
+	for _, to := range m.net.ranks {
+		if to == m || to.deaf.Load() {
+			continue
+		}
+		for i := range b.Headers {
+			to.queue <- memDatagram{b.Headers[i], bytes.Clone(b.Payloads[i])}
+		}
+	}
+	return nil
+}
+
+func (m *memRank) Receive(s fabric.Sink) error {
+	select {
+	case <-m.closed:
+		return fabric.ErrClosed
+	case err := <-m.fail:
+		return err
+	case d := <-m.queue:
+		s.Chunk(d.h, d.payload)
+	case <-m.wake:
+	}
+	s.Idle()
+	return nil
+}
+
+type memReliable struct{ *memRank }
+
+func (m memReliable) Send(to int, msg []byte) { m.net.ranks[to].h.Message(m.rank, msg) }
+
+func (m memReliable) Put(to int, p fabric.Piece, data []byte) {
+	m.net.ranks[to].h.Data(m.rank, p, 0, &fabric.Buffer{B: bytes.Clone(data)})
+	m.h.PutDone(to, p)
+}
+
+func (m memReliable) Read(to int, r fabric.Range) {
+	p := m.net.ranks[to]
+	p.mu.Lock()
+	b := bytes.Clone(p.reg[r.Op][r.Off : r.Off+r.Len])
+	p.mu.Unlock()
+	m.h.ReadData(to, r, 0, &fabric.Buffer{B: b})
+}
+
+func (m memReliable) Register(op fabric.OpKey, buf []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reg[op] = buf
+}
+
+func (m memReliable) Unregister(op fabric.OpKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.reg, op)
+}
+
+func (m memReliable) Cancel(fabric.OpKey)             {}
+func (m memReliable) Drop(int)                        {}
+func (m memReliable) Flush(time.Duration)             {}
+func (m memReliable) Stats() map[int]fabric.PeerStats { return nil }
+func (m memReliable) Close() error                    { return nil }
+
+// everywhere makes a call on all engines and waits for it.
+func everywhere(t *testing.T, all []*Engine, call func(rank int) Call) {
+	t.Helper()
+	reqs := make([]*Request, len(all))
+	for r, e := range all {
+		var err error
+		if reqs[r], err = e.Start(World, call(r)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for r := range reqs {
+		<-reqs[r].Done()
+		if err := reqs[r].Err(); err != nil {
+			t.Fatalf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// broadcast sends n bytes from rank 0 by multicast and compares.
+func broadcast(t *testing.T, all []*Engine, n int) {
+	t.Helper()
+	bufs := make([][]byte, len(all))
+	for r := range bufs {
+		bufs[r] = make([]byte, n)
+	}
+	for i := range bufs[0] {
+		bufs[0][i] = byte(i*7 + 1)
+	}
+	everywhere(t, all, func(r int) Call { return Call{Kind: protocol.Broadcast, Algo: Multicast, Recv: bufs[r]} })
+	for r := range bufs {
+		if !bytes.Equal(bufs[r], bufs[0]) {
+			t.Fatalf("rank %d: wrong data", r)
+		}
+	}
+}
+
+func TestBroadcastInMemory(t *testing.T) {
+	broadcast(t, newMemNet(3).engines(t), 10_001)
+}
+
+// A worker whose socket fails still has to answer: what it does not receive is
+// fetched, and operations and Close end.
+func TestReceiveFails(t *testing.T) {
+	n := newMemNet(2)
+	all := n.engines(t)
+	n.ranks[1].fail <- errors.New("out of memory")
+	n.ranks[1].deaf.Store(true)
+	broadcast(t, all, 1000)
+}
+
+// Strangers may keep a socket busy: that must not put off fetching for ever.
+func TestSomethingAlwaysWaits(t *testing.T) {
+	n := newMemNet(2)
+	all := n.engines(t)
+	n.ranks[1].pending.Store(true)
+	n.ranks[1].deaf.Store(true)
+	broadcast(t, all, 1000)
+}
+
+// A root receives nothing, so nothing wakes its receive worker; what the worker is
+// told must not pile up.
+func TestCommandsDoNotPileUp(t *testing.T) {
+	n := newMemNet(2)
+	all := n.engines(t)
+	for range 200 {
+		broadcast(t, all, 100)
+	}
+	waiting := 0
+	for k := all[0].recvs[0].cmds.head.Load(); k != nil; k = k.next {
+		waiting++
+	}
+	if waiting > 100 {
+		t.Errorf("%d commands wait for the root's receive worker", waiting)
+	}
+}
+
+// Close must end calls also when the network takes nothing any more.
+func TestCloseWhileSendIsStuck(t *testing.T) {
+	n := newMemNet(2)
+	n.ranks[0].stuck.Store(true)
+	all := n.engines(t)
+	var reqs []*Request
+	for _, e := range all {
+		r, err := e.Start(World, Call{Kind: protocol.Broadcast, Algo: Multicast, Recv: make([]byte, 1000)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reqs = append(reqs, r)
+	}
+	<-n.ranks[0].sending
+	if err := all[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-reqs[0].Done()
+	if err := reqs[0].Err(); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v, want ErrClosed", err)
+	}
+}
+
+func TestStatsAfterClose(t *testing.T) {
+	n := newMemNet(2)
+	all := n.engines(t)
+	n.ranks[1].deaf.Store(true)
+	broadcast(t, all, 1000)
+	before := all[1].Stats()
+	if err := all[1].Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if after := all[1].Stats(); after.Repaired != before.Repaired || after.Repaired == 0 {
+			t.Fatalf("%d chunks repaired before Close, %d after", before.Repaired, after.Repaired)
+		}
+	}
+	if all[1].tasks.head.Load() != nil {
+		t.Error("tasks are left for a loop that has ended")
+	}
+}
