@@ -105,9 +105,6 @@ func (c *Comm) Close() error {
 	if c == nil || c.closed.Swap(true) || c.id != engine.World {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.job.timeout)
-	defer cancel()
-	// How it ends does not matter: either all are here, or there is nobody to wait for.
-	_ = c.job.meet(ctx)
+	c.job.Leave(c.job.timeout, barrierAlgo)
 	return c.job.Close()
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
@@ -54,9 +55,21 @@ func (e *Engine) end(req uint64, err error) {
 	}
 	k.req.err = err
 	k.mem, k.Send, k.Recv = nil, nil, nil
-	close(k.req.done)
+	if err != nil && !e.closing.Load() {
+		// The caller may end because of it. Who only sees that would take us for the
+		// cause: the verdict leaves first.
+		go func() {
+			e.rel.Flush(lastWords)
+			close(k.req.done)
+		}()
+	} else {
+		close(k.req.done)
+	}
 	e.checkIdle()
 }
+
+// lastWords is how long a failure is kept back so that others hear of it.
+const lastWords = 500 * time.Millisecond
 
 func (e *Engine) checkIdle() {
 	if e.whenIdle != nil && len(e.calls) == 0 {

@@ -20,7 +20,9 @@ func bare(t testing.TB) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Engine{layout: layout, tasks: newQueue(), flushAfter: 28, tokens: newTokens([]byte("k"))}
+	e := &Engine{layout: layout, tasks: newQueue(), flushAfter: 28, tokens: newTokens([]byte("k"))}
+	e.running.Store(true) // by nobody: tasks stay
+	return e
 }
 
 func (e *Engine) discard() {

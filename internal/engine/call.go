@@ -98,11 +98,13 @@ func (e *Engine) Start(comm uint32, c Call) (*Request, error) {
 	t := newTask(taskCall)
 	t.call = k
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.closing.Load() {
+		e.mu.Unlock()
 		return nil, ErrClosed // later, nobody would look at it
 	}
 	e.tasks.push(t)
+	e.mu.Unlock()
+	e.work()
 	return k.req, nil
 }
 

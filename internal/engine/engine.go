@@ -41,6 +41,7 @@ type Engine struct {
 	tokens *tokens
 
 	tasks      *queue
+	running    atomic.Bool // somebody is at the tasks
 	recvs      []*receiver
 	send       *sender
 	flushAfter uint32
@@ -55,9 +56,13 @@ type Engine struct {
 	names    map[uint32]string           // of communicators
 	failing  map[fabric.OpKey]*operation // with puts under way
 	msg      []byte
+	clock    *time.Timer
+	clockAt  protocol.Time // when it goes off
 	queuedAt protocol.Time // since when datagrams wait and none was placed; 0: it is not so
 	stopped  bool
 	whenIdle func()
+	leaving  chan struct{} // nil: we stay
+	left     bool          // it is closed
 
 	mu       sync.Mutex
 	comms    map[uint32]*group
@@ -86,7 +91,7 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, start: time.Now(), layout: layout, tokens: newTokens(cfg.Secret), tasks: newQueue(),
 		ops: map[fabric.OpKey]*operation{}, calls: map[uint64]*call{}, reads: map[uint64]*read{}, pieces: map[pieceKey]*piece{}, failing: map[fabric.OpKey]*operation{},
-		comms: map[uint32]*group{}, names: map[uint32]string{}, loopEnd: make(chan struct{}),
+		clockAt: protocol.Never, comms: map[uint32]*group{}, names: map[uint32]string{}, loopEnd: make(chan struct{}),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -104,6 +109,7 @@ func New(cfg Config) (*Engine, error) {
 		nc.Batch, nc.Overhead = uint32(2*max(1, e.caps.Batch)), e.caps.Overhead
 		e.flushAfter = uint32(max(1, min(e.caps.Room/8, 4*e.caps.Batch)))
 	}
+	e.clock = time.AfterFunc(time.Hour, func() { e.push(newTask(taskTick)) })
 	e.node = node.New(0, nc)
 	// There before any peer can reach us: a message for a communicator that is not
 	// known is lost.
@@ -112,7 +118,10 @@ func New(cfg Config) (*Engine, error) {
 			return nil, err
 		}
 	}
+	// Peers may reach us before we know how to answer.
+	e.running.Store(true)
 	if e.rel, err = cfg.Reliable((*handler)(e)); err != nil {
+		e.clock.Stop()
 		return nil, err
 	}
 	if mc := cfg.Multicast; mc != nil {
@@ -125,46 +134,13 @@ func New(cfg Config) (*Engine, error) {
 			go r.run()
 		}
 	}
-	go e.loop()
+	e.running.Store(false)
+	e.push(newTask(taskTick))
 	return e, nil
 }
 
 // now is the node's clock.
 func (e *Engine) now() protocol.Time { return protocol.Time(time.Since(e.start)) }
-
-// loop is the control loop.
-func (e *Engine) loop() {
-	defer close(e.loopEnd)
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for !e.stopped {
-		worked := false
-		for t := e.tasks.take(); t != nil; {
-			next := t.next
-			e.handle(t)
-			t.free()
-			t, worked = next, true
-		}
-		e.act()
-		at := e.node.NextTimer()
-		if now := e.now(); at <= now {
-			e.timer(now)
-			continue
-		} else if worked || !e.tasks.sleep() {
-			continue
-		} else if at == protocol.Never {
-			<-e.tasks.wake
-			continue
-		} else {
-			timer.Reset(time.Duration(at - now))
-		}
-		select {
-		case <-e.tasks.wake:
-		case <-timer.C:
-		}
-		e.tasks.sleeping.Store(false)
-	}
-}
 
 // patience is how long datagrams may wait in the receive queues without one of them
 // being placed before they count for nothing: they are strangers', or nobody takes
@@ -214,6 +190,8 @@ func (e *Engine) handle(t *task) {
 		e.claimed(t.id)
 	case taskQuiet:
 		e.quiet(t.op)
+	case taskTick:
+		e.clockAt = protocol.Never
 	default:
 	}
 	e.act()
@@ -221,9 +199,18 @@ func (e *Engine) handle(t *task) {
 
 // lost gives a peer up.
 func (e *Engine) lost(now protocol.Time, peer int, err error) {
+	goodbye := errors.Is(err, fabric.ErrGoodbye)
+	if goodbye && e.leaving != nil {
+		// It has heard from everybody that they leave, or waits no longer. Nor do we.
+		if !e.left {
+			e.left = true
+			close(e.leaving)
+		}
+		return
+	}
 	switch {
 	case e.closing.Load():
-	case errors.Is(err, fabric.ErrGoodbye):
+	case goodbye:
 		e.log.Info("a rank has left", "rank", peer)
 	default:
 		e.log.Warn("lost a rank", "rank", peer, "err", err)
@@ -257,7 +244,7 @@ func (e *Engine) do(f func()) bool {
 	done := make(chan struct{})
 	t := newTask(taskDo)
 	t.do = func() { f(); close(done) }
-	e.tasks.push(t)
+	e.push(t)
 	select {
 	case <-done:
 		return true
@@ -326,6 +313,26 @@ func (e *Engine) sendFailed(err error) {
 	}
 }
 
+// Leave waits until all ranks want to leave, with a barrier on Exit, or one has left,
+// or for so long. Then it is time to Close.
+func (e *Engine) Leave(most time.Duration, barrier string) {
+	leaving := make(chan struct{})
+	if !e.do(func() { e.leaving = leaving }) {
+		return
+	}
+	r, err := e.Start(Exit, Call{Kind: protocol.BarrierCall, Algo: barrier})
+	if err != nil {
+		return
+	}
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select { // how the barrier ends does not matter: all are here, or there is nobody to wait for
+	case <-r.Done():
+	case <-leaving:
+	case <-timer.C:
+	}
+}
+
 // Close ends the engine. Calls that have not ended fail with ErrClosed, once
 // nothing touches their buffers any more.
 func (e *Engine) Close() error {
@@ -368,6 +375,5 @@ func (e *Engine) close() {
 		r.command(newTask(cmdStop), false)
 	}
 	e.wg.Wait()
-	e.do(func() { e.stopped = true })
-	<-e.loopEnd
+	e.do(e.stop)
 }

@@ -19,33 +19,33 @@ func (h *handler) Message(from int, msg []byte) {
 	}
 	t := newTask(taskMessage)
 	t.peer, t.msg = from, m
-	h.tasks.push(t)
+	(*Engine)(h).push(t)
 }
 
 // Data implements fabric.Handler.
 func (h *handler) Data(from int, p fabric.Piece, off int64, b *fabric.Buffer) {
 	t := newTask(taskData)
 	t.peer, t.piece, t.off, t.buf = from, p, off, b
-	h.tasks.push(t)
+	(*Engine)(h).push(t)
 }
 
 // PutDone implements fabric.Handler.
 func (h *handler) PutDone(to int, p fabric.Piece) {
 	t := newTask(taskPutDone)
 	t.peer, t.piece = to, p
-	h.tasks.push(t)
+	(*Engine)(h).push(t)
 }
 
 // ReadData implements fabric.Handler.
 func (h *handler) ReadData(from int, r fabric.Range, off int64, b *fabric.Buffer) {
 	t := newTask(taskRead)
 	t.peer, t.rng, t.off, t.buf = from, r, off, b
-	h.tasks.push(t)
+	(*Engine)(h).push(t)
 }
 
 // Lost implements fabric.Handler.
 func (h *handler) Lost(peer int, err error) {
 	t := newTask(taskLost)
 	t.peer, t.err = peer, err
-	h.tasks.push(t)
+	(*Engine)(h).push(t)
 }

@@ -30,6 +30,9 @@ func (q *queue) push(t *task) {
 	}
 }
 
+// empty reports whether there is nothing to take.
+func (q *queue) empty() bool { return q.head.Load() == nil }
+
 // take returns all tasks, oldest first, linked by next; nil if there are none.
 func (q *queue) take() *task {
 	if q.head.Load() == nil {

@@ -115,12 +115,12 @@ func (w *receiver) obey(t *task) {
 		w.flush() // what came before is known before the read begins
 		ack := newTask(taskClaimed)
 		ack.op, ack.id = t.lane.op, t.id
-		w.e.tasks.push(ack)
+		w.e.push(ack)
 	case cmdQuiet:
 		w.forget(t.lane)
 		ack := newTask(taskQuiet)
 		ack.op = t.lane.op
-		w.e.tasks.push(ack)
+		w.e.push(ack)
 	case cmdStop:
 		w.stopped = true
 	default:
@@ -261,5 +261,5 @@ func (w *receiver) flush() {
 	w.placed.Add(uint64(w.rep.chunks))
 	t := newTask(taskReport)
 	t.rep, w.rep = w.rep, nil
-	w.e.tasks.push(t)
+	w.e.push(t)
 }

@@ -47,7 +47,7 @@ func (s *sender) run() {
 			case cmdQuiet:
 				ack := newTask(taskQuiet)
 				ack.op = t.op
-				s.e.tasks.push(ack)
+				s.e.push(ack)
 			case cmdStop:
 				return
 			default:
@@ -90,5 +90,5 @@ func (s *sender) multicast(t *task) {
 	clear(s.batch.Payloads)
 	ack := newTask(taskSent)
 	ack.op, ack.n = op, done
-	s.e.tasks.push(ack)
+	s.e.push(ack)
 }

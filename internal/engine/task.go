@@ -22,6 +22,7 @@ const (
 	taskSent                    // op, n: chunks that the send worker has sent
 	taskClaimed                 // op, id: a read may be made
 	taskQuiet                   // op: a worker no longer touches its buffers
+	taskTick                    // the clock went off
 
 	// For workers.
 	cmdOpen      // lane
