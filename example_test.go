@@ -49,7 +49,7 @@ func ExampleJoin() {
 		return
 	}
 	defer func() { _ = comm.Close() }()
-	fmt.Fprintf(os.Stdout, "I am rank %d of %d\n", comm.Rank(), comm.Size())
+	fmt.Printf("I am rank %d of %d\n", comm.Rank(), comm.Size())
 }
 
 func ExampleComm_Allgather() {
@@ -60,7 +60,7 @@ func ExampleComm_Allgather() {
 			return err
 		}
 		if c.Rank() == 2 {
-			fmt.Fprintf(os.Stdout, "%s\n", all)
+			fmt.Printf("%s\n", all)
 		}
 		return nil
 	})
@@ -76,7 +76,7 @@ func ExampleComm_Allgatherv() {
 			return err
 		}
 		if c.Rank() == 0 {
-			fmt.Fprintf(os.Stdout, "%s\n", all)
+			fmt.Printf("%s\n", all)
 		}
 		return nil
 	})
@@ -93,7 +93,7 @@ func ExampleComm_Broadcast() {
 			return err
 		}
 		if c.Rank() == 2 {
-			fmt.Fprintf(os.Stdout, "%s\n", buf)
+			fmt.Printf("%s\n", buf)
 		}
 		return nil
 	})
@@ -107,7 +107,7 @@ func ExampleAllreduceSlice() {
 			return err
 		}
 		if c.Rank() == 0 {
-			fmt.Fprintln(os.Stdout, sum)
+			fmt.Println(sum)
 		}
 		return nil
 	})
@@ -121,7 +121,7 @@ func ExampleReduceScatterSlice() {
 			return err
 		}
 		if c.Rank() == 1 {
-			fmt.Fprintln(os.Stdout, mine)
+			fmt.Println(mine)
 		}
 		return nil
 	})
@@ -141,7 +141,7 @@ func ExampleRequest_Wait() {
 			return err
 		}
 		if c.Rank() == 0 {
-			fmt.Fprintf(os.Stdout, "%s\n", all)
+			fmt.Printf("%s\n", all)
 		}
 		return nil
 	})
@@ -156,7 +156,7 @@ func ExampleComm_Split() {
 			return err
 		}
 		if c.Rank() == 3 {
-			fmt.Fprintf(os.Stdout, "rank %d of the world is rank %d of %d\n", c.Rank(), half.Rank(), half.Size())
+			fmt.Printf("rank %d of the world is rank %d of %d\n", c.Rank(), half.Rank(), half.Size())
 		}
 		return nil
 	})
@@ -168,7 +168,7 @@ func ExampleRankError() {
 	err := error(&allcast.RankError{Rank: 5, Op: "allgather", Phase: "multicast"})
 	var failed *allcast.RankError
 	if errors.As(err, &failed) {
-		fmt.Fprintln(os.Stdout, "rank", failed.Rank, "failed")
+		fmt.Println("rank", failed.Rank, "failed")
 	}
 	// Output: rank 5 failed
 }

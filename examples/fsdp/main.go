@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log"
 	"math"
-	"os"
 	"time"
 
 	"github.com/allcast/allcast"
@@ -64,7 +63,7 @@ func (m *model) train(ctx context.Context) (err error) {
 		}
 		if m.comm.Rank() == 0 {
 			s := m.comm.Stats()
-			fmt.Fprintf(os.Stdout, "step %d: %v, norm %.4f, sent so far %.1f MiB, of it by multicast %.1f MiB\n",
+			fmt.Printf("step %d: %v, norm %.4f, sent so far %.1f MiB, of it by multicast %.1f MiB\n",
 				step, time.Since(start).Round(time.Microsecond), m.norm(), float64(s.SentBytes)/(1<<20), float64(s.McastBytes)/(1<<20))
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"hash/crc32"
 	"log"
 	"math/rand/v2"
-	"os"
 	"time"
 
 	"github.com/allcast/allcast"
@@ -59,7 +58,7 @@ func run(ctx context.Context, n int) error {
 	}
 	if comm.Rank() == 0 {
 		s := comm.Stats()
-		fmt.Fprintf(os.Stdout, "%d MiB to %d ranks in %v; rank 0 sent %.1f MiB; checksum %08x everywhere\n",
+		fmt.Printf("%d MiB to %d ranks in %v; rank 0 sent %.1f MiB; checksum %08x everywhere\n",
 			4*n>>20, comm.Size()-1, took.Round(time.Microsecond), float64(s.SentBytes)/(1<<20), sum[0])
 	}
 	return comm.Close()
