@@ -14,7 +14,7 @@ LINT  := $(TOOLS)/golangci-lint-$(LINT_VERSION)/golangci-lint
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Show the main job: Broadcast and Allgather over multicast, verified
@@ -50,6 +50,10 @@ bench: ## Run the benchmarks that match BENCH, with allocations
 .PHONY: docs
 docs: ## Measure again what the tables in docs/ show
 	$(GO) run ./internal/tools/docs
+
+.PHONY: figure12
+figure12: ## Measure the paper's Figure 12 in the lab (needs root, some minutes)
+	$(GO) run ./internal/tools/figure12
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -19,6 +19,10 @@ func WithAlgorithm(name string) CallOption { return func(c *engine.Call) { c.Alg
 // ranks that send, it is that many.
 func WithChains(n int) CallOption { return func(c *engine.Call) { c.Chains = n } }
 
+// WithChainsByRack makes a chain of the ranks of each rack (Options.Rack): the turn is
+// passed on to somebody near.
+func WithChainsByRack() CallOption { return func(c *engine.Call) { c.Racks = true } }
+
 // WithSubgroups spreads the operation over so many multicast groups (1), of those
 // that Options.Subgroups has opened.
 func WithSubgroups(n int) CallOption { return func(c *engine.Call) { c.Subgroups = n } }
@@ -52,11 +56,31 @@ func (c *Comm) start(k engine.Call, bytes int64, opts []CallOption) (*Request, e
 		return nil, err
 	}
 	k.Algo = algo
+	if k.Racks {
+		k.Groups = c.byRack()
+	}
 	r, err := c.job.Start(c.id, k)
 	if err != nil {
 		return nil, public(err)
 	}
 	return &Request{r}, nil
+}
+
+// byRack groups the ranks by the names of their racks, in the order of their first
+// ranks.
+func (c *Comm) byRack() (groups [][]int) {
+	at := map[string]int{}
+	for r, w := range c.members {
+		rack := c.job.Racks[w]
+		i, known := at[rack]
+		if !known {
+			i = len(groups)
+			at[rack] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], r)
+	}
+	return groups
 }
 
 // wait is the second half of a blocking call.

@@ -23,7 +23,7 @@ const Version = "0.4.0"
 // Options say how to join a job. The zero value takes everything from the
 // environment: rank, size and address from the variables that torchrun, Open MPI,
 // PMI or Slurm set, the rest from ALLCAST_KEY, ALLCAST_IFNAME, ALLCAST_TUNING,
-// ALLCAST_GROUPS, ALLCAST_TIMEOUT, ALLCAST_DEBUG and ALLCAST_FAULT. What is set here
+// ALLCAST_GROUPS, ALLCAST_RACK, ALLCAST_RATE, ALLCAST_TIMEOUT, ALLCAST_DEBUG and ALLCAST_FAULT. What is set here
 // counts more.
 type Options struct {
 	// Rank, Size and Addr (host:port of rank 0) describe the job, if Size is not 0.
@@ -37,6 +37,14 @@ type Options struct {
 	// Interface names the network interface to use, "^name" any but that one. By
 	// default it is the one over which rank 0 is reached.
 	Interface string
+
+	// Rack names what is near this rank, such as its leaf switch: WithChainsByRack makes
+	// a chain of the ranks of each rack.
+	Rack string
+
+	// Rate is what the network carries to a rank, in bits a second, if it is known. Ranks
+	// that multicast at once then pace themselves, and turns are passed on in time.
+	Rate float64
 
 	// Timeout is how long a rank may be silent before it is declared lost (10 s).
 	Timeout time.Duration
@@ -97,7 +105,7 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 	cfg := world.Config{
 		Rank: o.Rank, Size: o.Size, Addr: o.Addr, Key: o.Key, Interface: o.Interface, Timeout: o.Timeout, JoinTimeout: o.JoinTimeout,
 		Deadline: o.Deadline, Subgroups: o.Subgroups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP, RecvBuffer: o.ReceiveBuffer,
-		Groups: o.Groups, Plain: o.PlainSockets, Pin: o.Pin, Log: o.Logger, Version: Version, Listener: o.listener,
+		Groups: o.Groups, Plain: o.PlainSockets, Pin: o.Pin, Log: o.Logger, Version: Version, Listener: o.listener, Rack: o.Rack, Rate: o.Rate,
 	}
 	if o.NoMulticast {
 		cfg.NoMulticast = "it was turned off"
@@ -140,6 +148,16 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 		cfg.Timeout = 10 * time.Second
 	}
 	var err error
+	if cfg.Rack == "" {
+		cfg.Rack = get("ALLCAST_RACK")
+	}
+	if v := get("ALLCAST_RATE"); v != "" && cfg.Rate == 0 {
+		r, err := units.ParseRate(v)
+		if err != nil {
+			return none, nil, optionError("ALLCAST_RATE: %w", err)
+		}
+		cfg.Rate = float64(r)
+	}
 	if v := get("ALLCAST_GROUPS"); v != "" && cfg.Groups == nil {
 		if cfg.Groups, err = parseGroups(v); err != nil {
 			return none, nil, optionError("ALLCAST_GROUPS=%q: %w", v, err)
@@ -167,6 +185,8 @@ func check(c world.Config) error {
 		return optionError("no address of rank 0: set Options.Addr or MASTER_ADDR and MASTER_PORT")
 	case c.Key != nil && len(c.Key) < 16:
 		return optionError("a key of %d bytes: want at least 16", len(c.Key))
+	case c.Rate < 0 || len(c.Rack) > maxRack:
+		return optionError("rate %g, a rack's name of %d bytes: want 0 or more, and at most %d", c.Rate, len(c.Rack), maxRack)
 	case c.Timeout < 0 || c.JoinTimeout < 0 || c.Deadline < 0:
 		return optionError("a negative duration")
 	case c.Subgroups < 0 || c.Subgroups > maxSubgroups:
@@ -180,6 +200,9 @@ func check(c world.Config) error {
 	}
 	return nil
 }
+
+// maxRack is how long a rack's name may be: everybody gets everybody's.
+const maxRack = 256
 
 // maxSubgroups is how many groups a process opens at most: each has a socket and a
 // worker.

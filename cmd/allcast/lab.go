@@ -19,6 +19,7 @@ type labCmd struct {
 	Down     labDownCmd     `cmd:"" help:"Take it down, whatever became of who built it."`
 	Exec     labExecCmd     `cmd:"" help:"Run a command inside a host or switch."`
 	Counters labCountersCmd `cmd:"" help:"Print what the ports have counted."`
+	Report   labReportCmd   `cmd:"" help:"Draw what runs have put on each link."`
 	Link     labLinkCmd     `cmd:"" help:"Cut a cable, or mend it."`
 	Hold     labHoldCmd     `cmd:"" hidden:""`
 	Enter    labEnterCmd    `cmd:"" hidden:""`

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/lab"
+	"github.com/allcast/allcast/internal/report"
+	"github.com/allcast/allcast/internal/sim"
 	"github.com/allcast/allcast/internal/topology"
 )
 
@@ -110,6 +113,7 @@ func TestLabTraffic(t *testing.T) {
 	}
 	if perf["repaired_bytes"] == 0.0 {
 		labTree(t, g, mcast.Ports)
+		labSimulator(t, g, bytes, iters, perf["mcast_bytes"].(float64), mcast.Ports)
 	}
 	if mcast.Topology != spec || mcast.Hosts != 16 || mcast.Switches != 6 || len(mcast.Ports) != 4*6+2*4 {
 		t.Errorf("%+v", mcast)
@@ -121,6 +125,55 @@ func TestLabTraffic(t *testing.T) {
 	if r := float64(ring.LinkBytes-ring.McastLinkBytes) / (float64(mcast.LinkBytes) - probes); r < 1.5 || r > 2.1 {
 		t.Errorf("the ring puts %.2f times as many bytes on the links, want 1.5 to 2.1", r)
 	}
+}
+
+// labSimulator compares every link direction with a simulated run of the same: the
+// same payload of multicast, once what ranks tried out when they joined, and headers, are
+// taken off.
+func labSimulator(t *testing.T, g *topology.Graph, bytes, iters int64, sent float64, ports []lab.Counting) {
+	t.Helper()
+	r, err := sim.Run(sim.Config{
+		Op: "allgather", Algo: "mcast", Topology: g, Bytes: bytes, Chains: 1, Subgroups: 1, ChainBy: "rank", Chunk: 8956,
+		Rate: 10e9, Latency: time.Microsecond, Flow: "none", Timeout: 10 * time.Second, Seed: 1,
+	})
+	if err != nil || !r.Verified {
+		t.Fatalf("simulated: %v, %+v", err, r)
+	}
+	var all []report.Port
+	for _, p := range ports {
+		all = append(all, report.Port{Switch: p.Switch, Port: p.Port, Rx: p.McastRx, Tx: p.McastTx})
+	}
+	counted, err := report.FromPorts(g, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What each host sent beyond the operations is on each direction of its tree.
+	probes := make([]float64, len(g.Links))
+	for h := range g.Hosts {
+		extra := float64(counted[g.HostUp(h)]) - float64(iters)*sent
+		for _, l := range crossed(g, g.HostUp(h)) {
+			probes[l] += extra
+		}
+	}
+	for l := range g.Links {
+		got := (float64(counted[l]) - probes[l]) / sent * float64(bytes)
+		want := float64(r.PayloadByLink[l]) * float64(iters)
+		if math.Abs(got-want) > 0.5 {
+			t.Errorf("%s to %s: %.0f bytes of multicast payload, simulated %.0f", g.NodeName(g.Links[l].From), g.NodeName(g.Links[l].To), got, want)
+		}
+	}
+}
+
+// crossed is what a datagram of the first tree crosses from a link direction on, that
+// one included.
+func crossed(g *topology.Graph, in topology.LinkID) []topology.LinkID {
+	all := []topology.LinkID{in}
+	for _, l := range g.Tree(0).Ports[g.Links[in].To] {
+		if l != g.Reverse(in) {
+			all = append(all, crossed(g, l)...)
+		}
+	}
+	return all
 }
 
 // labTree checks every port, to the byte: what a host has sent is on each link direction

@@ -16,11 +16,12 @@ type perfCmd struct {
 	Max    *units.Size `name:"max" short:"e" placeholder:"MAX" help:"Largest size (default 1M)."`
 	Factor int         `short:"f" default:"4" placeholder:"FACTOR" help:"From one size to the next (default 4). After a size of 0 comes 1."`
 	Iters  int         `short:"n" default:"20" placeholder:"ITERS" help:"Iterations that are measured (default 20)."`
-	Warmup int         `short:"w" default:"5" placeholder:"WARMUP" help:"Iterations before them (default 5)."`
+	Warmup int         `short:"w" default:"0" placeholder:"WARMUP" help:"Iterations before them, not timed (default 0, so that all that crosses the network is reported)."`
 	Check  int         `short:"c" default:"1" placeholder:"0|1" help:"Verify every iteration on all ranks (default 1)."`
 
 	Root      int         `default:"0" placeholder:"R" help:"The rank that a Broadcast begins at (default 0)."`
 	Chains    int         `default:"1" placeholder:"M" help:"Ranks that multicast at a time (default 1); more than the operation can use is clamped."`
+	ChainBy   string      `default:"rank" placeholder:"rank|rack" help:"Chains of neighbouring ranks, as many as --chains says, or one a rack, by ALLCAST_RACK (default rank)."`
 	Subgroups int         `default:"1" placeholder:"S" help:"Multicast groups (default 1); more than the operation can use is clamped."`
 	Chunk     *units.Size `placeholder:"BYTES" help:"Payload of a datagram (default: the largest that fits the network)."`
 	InPlace   bool        `name:"inplace" help:"Send from the receive buffer, or receive in the send buffer."`

@@ -17,6 +17,9 @@ func (j *perfJob) call(comm *allcast.Comm, algo string, n int64) *perfCall {
 	c := &perfCall{perfJob: j, comm: comm, n: n, opts: []allcast.CallOption{
 		allcast.WithAlgorithm(algo), allcast.WithChains(j.chains), allcast.WithSubgroups(j.subgroups), allcast.WithChunk(j.chunk),
 	}}
+	if j.byRack {
+		c.opts = append(c.opts, allcast.WithChainsByRack())
+	}
 	p, r := int64(comm.Size()), int64(comm.Rank())
 	switch j.op {
 	case "broadcast":

@@ -25,6 +25,7 @@ type perfJob struct {
 	check         bool
 	root          int
 	chains        int
+	byRack        bool
 	subgroups     int
 	chunk         int
 	inplace       bool
@@ -49,7 +50,7 @@ func (c *perfCmd) job(ranks int) (*perfJob, error) {
 	}
 	j := &perfJob{
 		op: c.Operation, algos: algos, iters: c.Iters, warmup: c.Warmup, check: c.Check == 1, root: c.Root,
-		chains: c.Chains, subgroups: min(c.Subgroups, perfMaxSubgroups), inplace: c.InPlace, overlap: c.Overlap,
+		chains: c.Chains, byRack: c.ChainBy == "rack", subgroups: min(c.Subgroups, perfMaxSubgroups), inplace: c.InPlace, overlap: c.Overlap,
 	}
 	if c.Chunk != nil {
 		j.chunk = int(*c.Chunk)
@@ -118,6 +119,8 @@ func (c *perfCmd) checkNumbers() error {
 		return usagef("-f %d: want 2 or more", c.Factor)
 	case c.Chains < 1:
 		return usagef("--chains %d: want 1 or more", c.Chains)
+	case c.ChainBy != "rank" && c.ChainBy != "rack":
+		return usagef("--chain-by %q: want rank or rack", c.ChainBy)
 	case c.Subgroups < 1:
 		return usagef("--subgroups %d: want 1 or more", c.Subgroups)
 	case c.Chunk != nil && (*c.Chunk < 1 || *c.Chunk > ip.MaxChunk):

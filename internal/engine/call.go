@@ -33,7 +33,9 @@ type Call struct {
 	Type reduce.Type // reductions
 	Op   reduce.Op
 
-	Chains, Subgroups, Chunk int // mcast; 0: the default
+	Chains, Subgroups, Chunk int     // mcast; 0: the default
+	Racks                    bool    // mcast: a chain is the ranks of a rack, for who knows racks
+	Groups                   [][]int // mcast: the chains, if set
 	Radix                    int
 	Segment                  int64
 }
@@ -202,7 +204,7 @@ func (e *Engine) planMulticast(k *call) error {
 	if mc == nil && k.size > 1 {
 		return ErrNoMulticast
 	}
-	s := protocol.Shape{Kind: k.Kind, Root: k.Root, Counts: k.Counts, Chunk: k.Chunk, Chains: max(1, k.Chains), Subgroups: max(1, k.Subgroups)}
+	s := protocol.Shape{Kind: k.Kind, Root: k.Root, Counts: k.Counts, Chunk: k.Chunk, Chains: max(1, k.Chains), Subgroups: max(1, k.Subgroups), Groups: k.Groups}
 	if k.Kind == protocol.Broadcast {
 		s.Counts = make([]int64, k.size)
 		s.Counts[k.Root] = int64(len(k.Recv))

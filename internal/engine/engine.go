@@ -21,6 +21,7 @@ type Config struct {
 	Secret     []byte        // of the job, for tokens
 	Timeout    time.Duration // silence after which a rank is lost
 	Deadline   time.Duration // for a call; 0: none
+	Rate       float64       // bits a second that reach a rank; 0: unknown, nobody paces itself
 	PSNBits    int           // 0: protocol.DefaultPSNBits
 	Pin        []int         // processors that workers are bound to; nil: none
 	Log        *slog.Logger  // nil: none
@@ -101,7 +102,7 @@ func New(cfg Config) (*Engine, error) {
 		Layout: layout,
 		// Processes of one machine wait for each other's time slices: a few milliseconds
 		// pass before silence means loss. It is learned from there.
-		Limits: protocol.Limits{Alpha: 4 * protocol.Millisecond, MinAlpha: protocol.Millisecond, MaxAlpha: protocol.Second},
+		Limits: protocol.Limits{LinkRate: cfg.Rate / 8e9, Alpha: 4 * protocol.Millisecond, MinAlpha: protocol.Millisecond, MaxAlpha: protocol.Second},
 	}
 	if cfg.Multicast != nil {
 		e.caps = cfg.Multicast.Caps()

@@ -17,7 +17,7 @@ func Enter(name, master string, command []string) error {
 	if !ok {
 		return errors.New("no RANK in the environment")
 	}
-	return replace(Config{Name: name}.prefix()+"host"+strconv.Itoa(rank), command, enterEnv(os.Environ(), master))
+	return replace(Config{Name: name}.prefix()+"host"+strconv.Itoa(rank), command, enterEnv(os.Environ(), rank, os.Getenv(racksVar), master))
 }
 
 // Exec runs a command inside a host or switch, in place of this process.

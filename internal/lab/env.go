@@ -12,12 +12,16 @@ func (p *Plan) hostEnv(base []string) []string {
 	for i, g := range p.Groups {
 		names[i] = g.String()
 	}
-	return setEnv(base, "ALLCAST_IFNAME="+hostPort, "ALLCAST_GROUPS="+strings.Join(names, ","))
+	env := setEnv(base, "ALLCAST_IFNAME="+hostPort, "ALLCAST_GROUPS="+strings.Join(names, ","))
+	if p.Config.Rate > 0 {
+		env = setEnv(env, "ALLCAST_RATE="+p.Config.Rate.String())
+	}
+	return env
 }
 
 // rankEnv is what ranks are told besides.
 func (p *Plan) rankEnv(base []string) []string {
-	env := p.hostEnv(base)
+	env := setEnv(p.hostEnv(base), racksVar+"="+p.racks())
 	if _, set := os.LookupEnv("GOMAXPROCS"); !set && p.Graph.Hosts > manyHosts {
 		// A Go program takes a thread and a heap's share for each processor; many of
 		// them on a machine gain nothing by it.
@@ -47,8 +51,24 @@ func setEnv(base []string, vars ...string) []string {
 
 // enterEnv completes the environment of a rank that enters its host: each is alone
 // there, and rank 0 is on host 0.
-func enterEnv(base []string, master string) []string {
-	return setEnv(base, "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR="+master)
+func enterEnv(base []string, rank int, racks, master string) []string {
+	env := setEnv(base, "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR="+master)
+	if list := strings.Split(racks, ","); rank < len(list) && list[rank] != "" {
+		env = setEnv(env, "ALLCAST_RACK=leaf"+list[rank])
+	}
+	return env
+}
+
+// racksVar tells ranks on their way in which rack each of them is in.
+const racksVar = "ALLCAST_LAB_RACKS"
+
+// racks lists the leaf of every host.
+func (p *Plan) racks() string {
+	list := make([]string, p.Graph.Hosts)
+	for h := range list {
+		list[h] = strconv.Itoa(p.Graph.Rack(h))
+	}
+	return strings.Join(list, ",")
 }
 
 // rankOf reads a rank's number.

@@ -124,7 +124,8 @@ type Result struct {
 
 	// ByLink is LinkBytes by topology.LinkID. It is for drawing: thousands of numbers
 	// would hide the few that people read in the JSON.
-	ByLink []uint64 `json:"-"`
+	ByLink        []uint64 `json:"-"`
+	PayloadByLink []uint64 `json:"-"` // of these, payload
 
 	ChunksTotal     int64 `json:"chunks_total"` // chunks the ranks had to receive
 	DroppedChunks   int64 `json:"dropped_chunks"`

@@ -21,9 +21,9 @@ func (w *world) result(calls []*collective) *Result {
 	if c.plan != nil {
 		r.Chains, r.Subgroups = max(1, c.plan[0].Chains()), c.plan[0].Subgroups()
 	}
-	r.ByLink = make([]uint64, len(w.links))
+	r.ByLink, r.PayloadByLink = make([]uint64, len(w.links)), make([]uint64, len(w.links))
 	for i := range w.links {
-		r.ByLink[i] = uint64(w.links[i].bytes)
+		r.ByLink[i], r.PayloadByLink[i] = uint64(w.links[i].bytes), uint64(w.links[i].payload)
 		r.LinkBytes += w.links[i].bytes
 		r.PayloadLinkBytes += w.links[i].payload
 	}

@@ -44,6 +44,8 @@ type Config struct {
 	PSNBits     int
 	Pin         []int
 	Fault       fault.Spec
+	Rack        string  // of this rank
+	Rate        float64 // bits a second that reach a rank; 0: unknown
 	Log         *slog.Logger
 	Listener    net.Listener // rank 0: where the others come to; nil: at Addr
 }
@@ -56,7 +58,8 @@ type World struct {
 	Features    ip.Features
 	Interface   string
 	Local       netip.Addr
-	Loopback    bool // all traffic stays on this machine
+	Racks       []string // by rank
+	Loopback    bool     // all traffic stays on this machine
 }
 
 // card is what a rank tells the others about itself.
@@ -69,6 +72,8 @@ type card struct {
 	NoMcast   string // why it has no multicast
 	Asked     int    // chunk that was asked for
 	Groups    string // that were asked for
+	Rack      string
+	Rate      float64
 }
 
 // Join meets the others and starts the engine.
@@ -125,7 +130,7 @@ func (j *joining) undo() {
 
 func (j *joining) join(ctx context.Context) (*World, error) {
 	var mine card
-	mine.Asked, mine.Groups = j.Chunk, groupNames(j.Groups)
+	mine.Asked, mine.Groups, mine.Rack, mine.Rate = j.Chunk, groupNames(j.Groups), j.Rack, j.Rate
 	err := j.place()
 	if err == nil {
 		j.ln, err = ip.Listen(j.local)
@@ -163,8 +168,11 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		j.mc = nil
 	}
 	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: why, Interface: j.ifi.Name, Local: j.local, Loopback: j.local.IsLoopback()}
+	for _, c := range cards {
+		w.Racks = append(w.Racks, c.Rack)
+	}
 	ec := engine.Config{
-		Rank: j.Rank, Size: j.Size, Secret: j.secret, Timeout: j.Timeout, Deadline: j.Deadline, PSNBits: j.PSNBits, Pin: j.Pin, Log: j.Log,
+		Rank: j.Rank, Size: j.Size, Secret: j.secret, Timeout: j.Timeout, Deadline: j.Deadline, PSNBits: j.PSNBits, Pin: j.Pin, Log: j.Log, Rate: j.Rate,
 		Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
 			return ip.NewTCP(ip.TCPConfig{
 				Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local, Log: j.Log,
@@ -228,6 +236,8 @@ func agree(cards []card) (addrs []string, chunk int, noMcast string, err error) 
 		case c.Subgroups != cards[0].Subgroups || c.Asked != cards[0].Asked:
 			return nil, 0, "", fmt.Errorf("rank %d was started with other options than rank 0 (%d and %d subgroups, chunks of %d and %d bytes): use the same on all ranks",
 				r, c.Subgroups, cards[0].Subgroups, c.Asked, cards[0].Asked)
+		case c.Rate != cards[0].Rate:
+			return nil, 0, "", fmt.Errorf("rank %d was told another rate of the network than rank 0 (%g and %g bit/s): use the same on all ranks", r, c.Rate, cards[0].Rate)
 		case c.Groups != cards[0].Groups:
 			return nil, 0, "", fmt.Errorf("rank %d was given other multicast groups than rank 0 (%q and %q): use the same on all ranks", r, c.Groups, cards[0].Groups)
 		case c.NoMcast != "" && noMcast == "":
