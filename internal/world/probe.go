@@ -112,7 +112,7 @@ func (j *joining) probeSize() int {
 }
 
 type probeCard struct {
-	Deaf []int // whom we did not hear
+	Deaf []int `json:"d,omitempty"` // whom we did not hear
 }
 
 type prober struct {

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -62,18 +63,19 @@ type World struct {
 	Loopback    bool     // all traffic stays on this machine
 }
 
-// card is what a rank tells the others about itself.
+// card is what a rank tells the others about itself. Everybody gets everybody's, so its
+// names are short.
 type card struct {
-	Addr      string // where it listens
-	Chunk     int    // largest that fits its interface
-	Subgroups int
-	V6        bool
-	Error     string // why it cannot go on
-	NoMcast   string // why it has no multicast
-	Asked     int    // chunk that was asked for
-	Groups    string // that were asked for
-	Rack      string
-	Rate      float64
+	Addr      string  `json:"a,omitempty"` // where it listens
+	Chunk     int     `json:"c,omitempty"` // largest that fits its interface
+	Subgroups int     `json:"s,omitempty"`
+	V6        bool    `json:"v,omitempty"`
+	Error     string  `json:"e,omitempty"` // why it cannot go on
+	NoMcast   string  `json:"m,omitempty"` // why it has no multicast
+	Asked     int     `json:"k,omitempty"` // chunk that was asked for
+	Groups    uint64  `json:"g,omitempty"` // a hash of those that were asked for
+	Rack      string  `json:"r,omitempty"`
+	Rate      float64 `json:"b,omitempty"`
 }
 
 // Join meets the others and starts the engine.
@@ -130,7 +132,7 @@ func (j *joining) undo() {
 
 func (j *joining) join(ctx context.Context) (*World, error) {
 	var mine card
-	mine.Asked, mine.Groups, mine.Rack, mine.Rate = j.Chunk, groupNames(j.Groups), j.Rack, j.Rate
+	mine.Asked, mine.Groups, mine.Rack, mine.Rate = j.Chunk, groupsHash(j.Groups), j.Rack, j.Rate
 	err := j.place()
 	if err == nil {
 		j.ln, err = ip.Listen(j.local)
@@ -239,7 +241,7 @@ func agree(cards []card) (addrs []string, chunk int, noMcast string, err error) 
 		case c.Rate != cards[0].Rate:
 			return nil, 0, "", fmt.Errorf("rank %d was told another rate of the network than rank 0 (%g and %g bit/s): use the same on all ranks", r, c.Rate, cards[0].Rate)
 		case c.Groups != cards[0].Groups:
-			return nil, 0, "", fmt.Errorf("rank %d was given other multicast groups than rank 0 (%q and %q): use the same on all ranks", r, c.Groups, cards[0].Groups)
+			return nil, 0, "", fmt.Errorf("rank %d was given other multicast groups than rank 0: use the same ALLCAST_GROUPS on all ranks", r)
 		case c.NoMcast != "" && noMcast == "":
 			noMcast = c.NoMcast
 		}
@@ -254,12 +256,16 @@ func agree(cards []card) (addrs []string, chunk int, noMcast string, err error) 
 	return addrs, chunk, noMcast, nil
 }
 
-func groupNames(groups []netip.AddrPort) string {
-	names := make([]string, len(groups))
-	for i, g := range groups {
-		names[i] = g.String()
+// groupsHash tells whether ranks were given the same groups; 0: none were given.
+func groupsHash(groups []netip.AddrPort) uint64 {
+	if len(groups) == 0 {
+		return 0
 	}
-	return strings.Join(names, ",")
+	h := fnv.New64a()
+	for _, g := range groups {
+		h.Write([]byte(g.String() + ","))
+	}
+	return h.Sum64() >> 11 // exact in JSON's numbers
 }
 
 // groups picks what to open. A network that forwards given groups only leaves no
