@@ -32,6 +32,7 @@ type receiver struct {
 	copied  atomic.Uint64 // chunks that were not received in place
 	placed  atomic.Uint64
 
+	linger  linger
 	stopped bool
 	deaf    atomic.Bool // the network gives it nothing
 }
@@ -41,7 +42,7 @@ type receiver struct {
 func (w *receiver) flushAfter() uint32 { return w.e.flushAfter }
 
 func newReceiver(e *Engine, sub int, rx fabric.Receiver) *receiver {
-	return &receiver{e: e, sub: sub, rx: rx, cmds: newQueue(), ops: map[uint64]*lane{}}
+	return &receiver{e: e, sub: sub, rx: rx, cmds: newQueue(), ops: map[uint64]*lane{}, linger: newLinger(e.caps.Batch, e.caps.Room)}
 }
 
 // tryAgain is how long a worker waits after the network failed.
@@ -62,7 +63,13 @@ func (w *receiver) run() {
 		}
 		w.drain()
 		switch {
-		case err == nil || w.stopped:
+		case w.stopped:
+		case err == nil:
+			if w.last != nil {
+				if d := w.linger.next(w.placed.Load(), w.last.Missing()); d > 0 {
+					nap(d)
+				}
+			}
 		case errors.Is(err, fabric.ErrClosed):
 			w.wait(nil)
 		default:
