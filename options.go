@@ -42,8 +42,9 @@ type Options struct {
 	// a chain of the ranks of each rack.
 	Rack string
 
-	// Rate is what the network carries to a rank, in bits a second, if it is known. Ranks
-	// that multicast at once then pace themselves, and turns are passed on in time.
+	// Rate is what the network carries to a rank, in bits a second. Ranks that multicast at
+	// once then pace themselves by it, which helps where switches have little memory. By
+	// default only credit slows them down, which wastes less.
 	Rate float64
 
 	// Timeout is how long a rank may be silent before it is declared lost (10 s).

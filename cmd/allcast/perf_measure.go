@@ -96,6 +96,10 @@ func (b *perfBench) once(ctx context.Context, c *perfCall, t *tally, meanwhile f
 	t.sys += sys2 - sys
 	t.info = req.Info()
 	if c.check {
+		// Not before all are done: on a shared machine it would slow the others down.
+		if err := b.comm.Barrier(ctx); err != nil {
+			return 0, err
+		}
 		t.wrong += c.wrong(b.calls)
 	}
 	return took, nil

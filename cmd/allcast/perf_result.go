@@ -47,11 +47,19 @@ type perfTimes struct {
 	Max float64 `json:"max"`
 }
 
+// barriers is how many there are in an iteration besides the operation.
+func (j *perfJob) barriers() float64 {
+	if j.check {
+		return 2
+	}
+	return 1
+}
+
 // gather makes one result of what all ranks saw; all get it.
 func (b *perfBench) gather(ctx context.Context, c *perfCall, requested string, t *tally) (*perfResult, error) {
 	iters := float64(c.iters)
 	delta := func(f func(allcast.Stats) uint64) int64 { return int64(f(t.after) - f(t.before)) }
-	sent := float64(delta(func(s allcast.Stats) uint64 { return s.SentBytes }))/iters - b.barrier
+	sent := float64(delta(func(s allcast.Stats) uint64 { return s.SentBytes }))/iters - b.barrier*c.barriers()
 	mcast := float64(delta(func(s allcast.Stats) uint64 { return s.McastBytes })) / iters
 	most := append([]int64{int64(math.Round(max(0, sent))), int64(math.Round(mcast))}, t.times...)
 	var own int64

@@ -12,11 +12,7 @@ func (p *Plan) hostEnv(base []string) []string {
 	for i, g := range p.Groups {
 		names[i] = g.String()
 	}
-	env := setEnv(base, "ALLCAST_IFNAME="+hostPort, "ALLCAST_GROUPS="+strings.Join(names, ","))
-	if p.Config.Rate > 0 {
-		env = setEnv(env, "ALLCAST_RATE="+p.Config.Rate.String())
-	}
-	return env
+	return setEnv(base, "ALLCAST_IFNAME="+hostPort, "ALLCAST_GROUPS="+strings.Join(names, ","))
 }
 
 // rankEnv is what ranks are told besides.

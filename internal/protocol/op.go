@@ -298,7 +298,11 @@ func (o *Op) timer(now Time, out []Action) []Action {
 	if o.phase < Multicast {
 		return out
 	}
-	out = o.pump(now, out)
+	since := now
+	if s := &o.snd; s.active && !s.blocked && s.nextAt > 0 {
+		since = min(now, s.nextAt)
+	}
+	out = o.pumpSince(since, now, out)
 	if now >= o.markAt() {
 		out = o.mark(out)
 	}

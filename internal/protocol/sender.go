@@ -79,7 +79,11 @@ func (o *Op) chunkTime() float64 {
 
 // pump hands over as many batches as turn, pace, credit and the fabric's queue
 // allow.
-func (o *Op) pump(now Time, out []Action) []Action {
+func (o *Op) pump(now Time, out []Action) []Action { return o.pumpSince(now, now, out) }
+
+// pumpSince does so for a rank that would have sent since then, had its clock not gone
+// off late: what it missed it may catch up with, or late clocks would slow it down.
+func (o *Op) pumpSince(since, now Time, out []Action) []Action {
 	s := &o.snd
 	s.blocked = false
 	lead := o.lead()
@@ -94,7 +98,8 @@ func (o *Op) pump(now Time, out []Action) []Action {
 		s.handed += n
 		s.sub = (s.sub + 1) % o.g.subs
 		if o.g.Chains() > 1 && o.cfg.Est.limits.LinkRate > 0 {
-			s.nextAt = max(now, s.nextAt) + Time(o.chunkTime()*float64(n))
+			took := Time(o.chunkTime() * float64(n))
+			s.nextAt = max(since, s.nextAt, now-2*took) + took
 		}
 	}
 	return out
