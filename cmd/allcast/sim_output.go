@@ -17,7 +17,7 @@ func simTable(results []*sim.Result) *table {
 	}
 	r := results[0]
 	t.note("%s on %s (%d ranks), simulated, seed %d, flow control %s.", r.Op, r.Topology, r.Nodes, r.Seed, r.Flow)
-	t.note("bytes is N of the paper: what one rank sends. Times are us of virtual time.")
+	t.note("bytes is N of the paper: %s. Times are us of virtual time.", bytesMeaning(r.Op))
 	for _, r := range results {
 		if r.Auto != "" {
 			t.note("auto chose %s.", r.Auto)
@@ -28,9 +28,25 @@ func simTable(results []*sim.Result) *table {
 		for _, r := range results {
 			row = append(row, f.value(r))
 		}
+		if f.name == "bytes" {
+			f.meaning = bytesMeaning(r.Op)
+		}
 		t.row(append(row, f.meaning)...)
 	}
 	return t
+}
+
+// bytesMeaning is what N is for an operation.
+func bytesMeaning(op string) string {
+	switch op {
+	case "reduce-scatter":
+		return "what one rank receives"
+	case "allgather+reduce-scatter":
+		return "what one rank sends in the Allgather and receives in the Reduce-Scatter"
+	case "allreduce":
+		return "the whole vector"
+	}
+	return "what one rank sends"
 }
 
 var simFields = []struct {
@@ -39,7 +55,7 @@ var simFields = []struct {
 	meaning string
 }{
 	{"algo", func(r *sim.Result) any { return r.Algo }, ""},
-	{"bytes", func(r *sim.Result) any { return r.Bytes }, "what one rank sends"},
+	{"bytes", func(r *sim.Result) any { return r.Bytes }, ""},
 	{"chains", func(r *sim.Result) any { return r.Chains }, "as used"},
 	{"subgroups", func(r *sim.Result) any { return r.Subgroups }, "as used"},
 	{"chunk", func(r *sim.Result) any { return r.Chunk }, "payload of a datagram"},

@@ -50,17 +50,28 @@ func NewPool(size uint64) *Pool { return &Pool{size: max(1, size)} }
 func (p *Pool) Lent() uint64 { return p.lent }
 
 // join lends to a new operation of total chunks: at most an eighth of what is
-// free, so that the next ones find something too (it gets its share as soon as it
+// free, half where there is plenty, so that the next ones find something too (it gets its share as soon as it
 // consumes), and always at least one place. Otherwise an operation
 // that cannot finish before another one could hold all and wait for ever.
 func (p *Pool) join(total uint64) uint64 {
 	p.ops++
 	n := uint64(1)
 	if p.size > p.lent {
-		n = max(1, min(total, (p.size-p.lent)/8))
+		free := p.size - p.lent
+		// Where there is plenty, the first gets enough to begin at full speed.
+		n = max(1, min(total, max(free/8, min(free/2, free-min(free, plenty)))))
 	}
 	p.lent += n
 	return n
+}
+
+// plenty is room for so many datagrams that messages about fewer are not worth it.
+const plenty = 256
+
+// quantum is what must have changed to be worth a message: little where there is
+// little room, so that nobody waits for it; up to a quarter where there is plenty.
+func (p *Pool) quantum() uint64 {
+	return max(1, p.size/16, (p.size-min(p.size, plenty))/4)
 }
 
 // more lends further places to an operation that holds some.
@@ -135,7 +146,7 @@ func (o *Op) joinPool() {
 	}
 	c.joined = true
 	c.own = o.cfg.Pool.join(o.g.total)
-	c.quantum = max(1, o.cfg.Pool.size/16)
+	c.quantum = o.cfg.Pool.quantum()
 	c.all = c.own
 }
 

@@ -7,6 +7,7 @@ import (
 
 // What auto chooses must be within a tenth of the best that there is.
 func TestAutoChoosesWell(t *testing.T) {
+	t.Parallel()
 	slow(t)
 	worst := 1.0
 	for _, op := range []string{"broadcast", "allgather", "reduce-scatter", "allreduce"} {

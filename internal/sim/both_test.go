@@ -10,6 +10,7 @@ import (
 // Claim C2, Appendix B: Allgather and Reduce-Scatter at once take 2 - 2/P times
 // as long by rings as by multicast and in-network reduction.
 func TestBothAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, p := range []int{4, 8, 16} {
 		if testenv.Race && p > 4 {
 			break // the run without the race detector has them all

@@ -133,6 +133,7 @@ func TestFSDPComputeBound(t *testing.T) {
 // With communication far above compute, backward is Allgather and Reduce-Scatter at
 // once, and by rings takes 2 - 2/P times as long (Appendix B).
 func TestFSDPCommunicationBound(t *testing.T) {
+	t.Parallel()
 	slow(t)
 	for _, p := range []int{4, 8} {
 		run := func(algo string) *FSDPResult {

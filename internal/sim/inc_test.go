@@ -53,6 +53,7 @@ func reductions(t *testing.T, topo string, kind protocol.Kind, bytes int64, comm
 // earlier than others, each fill the switches with what others do not send yet.
 // What waits for its turn must not keep the other reduction's chunks out.
 func TestReductionsAtOnce(t *testing.T) {
+	t.Parallel()
 	const (
 		late  = 1e9     // long enough for all that can be sent ahead,
 		ahead = 2 << 20 // and more than that
@@ -83,6 +84,7 @@ func TestReductionsAtOnce(t *testing.T) {
 // A sum that nobody but its owner is missing from must not come down to one that
 // has not made the call: nobody would be there to take it.
 func TestReductionForALateRank(t *testing.T) {
+	t.Parallel()
 	for _, topo := range []string{"star:2", "star:4", "fat-tree:4,4,2", "fat-tree:6,3,2", "fat-tree3:16,4"} {
 		for rank := range 4 {
 			late := func(_, r int) int64 {

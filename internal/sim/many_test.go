@@ -16,6 +16,7 @@ const manyShare = 4
 // once, started at different times on different ranks, with few slots so that
 // they are reused, and every fault of TestRandom.
 func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
 	if *seed != 0 {
 		if msg := manyAtOnce(*seed); msg != "" {
 			t.Fatal(msg)

@@ -16,6 +16,7 @@ const mixedShare = 4
 // TestRandomAlgorithms is TestRandom for what does not multicast, with the same
 // faults.
 func TestRandomAlgorithms(t *testing.T) {
+	t.Parallel()
 	for s := uint64(1); s <= fewer(uint64(*seeds/mixedShare)); s++ {
 		if *seed != 0 {
 			s = *seed
@@ -77,6 +78,7 @@ func checkAlgorithm(cfg Config) string {
 // TestMixed is TestManyAtOnce with all algorithms at once: on communicator 0, of
 // everybody, also reductions by the network.
 func TestMixed(t *testing.T) {
+	t.Parallel()
 	for s := uint64(1); s <= fewer(uint64(*seeds/mixedShare)); s++ {
 		if *seed != 0 {
 			s = *seed

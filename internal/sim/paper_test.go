@@ -89,6 +89,7 @@ func TestAllgatherRunsAtLineRate(t *testing.T) {
 
 // Section III: Broadcast takes constant time.
 func TestBroadcastTakesConstantTime(t *testing.T) {
+	t.Parallel()
 	slow(t)
 	few, many := base(t, "broadcast", "fat-tree3:64,32", 8<<20), base(t, "broadcast", "fat-tree3:4096,32", 8<<20)
 	few.Rate, many.Rate = 200e9, 200e9
@@ -98,6 +99,7 @@ func TestBroadcastTakesConstantTime(t *testing.T) {
 }
 
 func TestThousandHosts(t *testing.T) {
+	t.Parallel()
 	slow(t)
 	r := mustVerify(t, base(t, "allgather", "fat-tree3:1024,32", 64<<10))
 	t.Logf("%d events, %.0f per second", r.Events, float64(r.Events)/r.WallMS*1000)
@@ -157,6 +159,7 @@ func TestCredit(t *testing.T) {
 }
 
 func TestChainsAndSubgroupsWithLoss(t *testing.T) {
+	t.Parallel()
 	for seed := uint64(1); seed <= fewer(200); seed++ {
 		cfg := base(t, "allgather", "star:13", 100_001)
 		cfg.Chains, cfg.Subgroups, cfg.Seed = 4, 3, seed
@@ -167,6 +170,7 @@ func TestChainsAndSubgroupsWithLoss(t *testing.T) {
 
 // Any P, M and S.
 func TestEveryShape(t *testing.T) {
+	t.Parallel()
 	for p := 1; p <= 40; p++ {
 		if testenv.Race && p > 9 && p%8 != 5 {
 			continue // the run without the race detector has them all

@@ -21,6 +21,7 @@ var (
 // survivor either completes or blames a rank that crashed. In no case is a
 // buffer touched after it was given back.
 func TestRandom(t *testing.T) {
+	t.Parallel()
 	if *seed != 0 {
 		cfg := randomConfig(*seed)
 		t.Logf("allcast %s", commandLine(cfg))

@@ -49,6 +49,7 @@ type peer struct {
 	unlink  context.CancelFunc
 	timer   *time.Timer // makes it peerGone, or ends the grace of the reader
 	out     *net.TCPConn
+	now     peerDirect
 	in      *peerIn
 
 	q, cur  peerQueue      // filled by callers; being sent by write
@@ -91,7 +92,11 @@ func (p *peer) frame(h *frameHeader, payload []byte) {
 	if p.state != peerOpen || p.dead {
 		return
 	}
+	idle := p.out != nil && p.state == peerOpen && !p.busy && !p.cut && len(p.q.items) == 0
 	p.q.frame(h, payload)
+	if idle && p.direct() {
+		return
+	}
 	p.start()
 }
 
