@@ -43,6 +43,10 @@ fmt: $(LINT) ## Format the code
 fuzz: ## Fuzz every target for FUZZTIME (10s)
 	GO="$(GO)" bash .ci/fuzz $(FUZZTIME)
 
+.PHONY: spin
+spin: ## Check the model of the protocol in formal/ (needs spin and gcc)
+	bash formal/check
+
 .PHONY: bench
 bench: ## Run the benchmarks that match BENCH, with allocations
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
@@ -54,6 +58,10 @@ docs: ## Measure again what the tables in docs/ show
 .PHONY: figure12
 figure12: ## Measure the paper's Figure 12 in the lab (needs root, some minutes)
 	$(GO) run ./internal/tools/figure12
+
+.PHONY: bench-peers
+bench-peers: ## Measure beside Open MPI, MPICH and bare multicast in the lab (needs root, some minutes)
+	$(GO) run ./bench/peers
 
 .PHONY: clean
 clean: ## Remove what was built

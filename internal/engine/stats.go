@@ -39,7 +39,9 @@ func (e *Engine) Stats() (s Stats) {
 	for _, r := range e.recvs {
 		s.Placed += r.placed.Load()
 		s.Copied += r.copied.Load()
-		s.Dropped += r.rx.Stats().Dropped
+		rx := r.rx.Stats()
+		s.Dropped += rx.Dropped
+		s.Foreign += rx.Malformed
 	}
 	s.Peers = e.rel.Stats()
 	return s

@@ -195,8 +195,9 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 func (j *joining) derive() {
 	seed := j.session.Seed()
 	mac := hmac.New(sha256.New, j.Key)
+	mac.Write([]byte("allcast job "))
 	mac.Write(seed[:])
-	j.secret = mac.Sum([]byte("allcast job "))
+	j.secret = mac.Sum(nil)
 }
 
 // number is one that all ranks know. Others may see it on the network, and learn
