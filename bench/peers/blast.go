@@ -1,0 +1,165 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/ip"
+)
+
+// blast is one host of the bare multicast sender: it obeys lines of text, until there are
+// none. It sends and counts, and knows of no loss.
+func blast(in io.Reader, out io.Writer) error {
+	ifi, err := net.InterfaceByName(os.Getenv("ALLCAST_IFNAME"))
+	if err != nil {
+		return err
+	}
+	addrs, err := ifi.Addrs()
+	if err != nil {
+		return err
+	}
+	if len(addrs) == 0 {
+		return errors.New("the interface has no address")
+	}
+	local, err := netip.ParsePrefix(addrs[0].String())
+	if err != nil {
+		return err
+	}
+	first, _, _ := strings.Cut(os.Getenv("ALLCAST_GROUPS"), ",")
+	group, err := netip.ParseAddrPort(first)
+	if err != nil {
+		return err
+	}
+	m, err := ip.OpenMulticast(ip.McastConfig{Interface: ifi, Local: local.Addr(), Groups: []netip.AddrPort{group}})
+	if err != nil {
+		return err
+	}
+	count := newCounter(m.Caps())
+	go func() {
+		for m.Receiver(0).Receive(count) == nil {
+		}
+	}()
+	err = obey(m, count, in, out)
+	return errors.Join(err, m.Close())
+}
+
+func obey(m fabric.Multicast, count *counter, in io.Reader, out io.Writer) error {
+	if _, err := fmt.Fprintln(out, "ready"); err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var b burst
+		answer := "ok"
+		switch {
+		case lines.Text() == "reset":
+			count.bytes.Store(0)
+			count.last.Store(0)
+		case lines.Text() == "report":
+			answer = fmt.Sprint(count.bytes.Load(), " ", count.last.Load())
+		default:
+			if _, err := fmt.Sscan(lines.Text(), &b.start, &b.rate, &b.turn, &b.turns, &b.mine, &b.stride); err != nil {
+				return fmt.Errorf("%q: %w", lines.Text(), err)
+			}
+			if err := b.send(m); err != nil {
+				return err
+			}
+		}
+		if _, err := fmt.Fprintln(out, answer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// burst is what one host sends: of turns one after the other, each of so many bytes, the
+// one with the number mine and each stride-th after it.
+type burst struct {
+	start               int64   // of the first turn, of whoever it is, on the machine's clock
+	rate                float64 // bytes/ns
+	turn                int64
+	turns, mine, stride int
+}
+
+func (b *burst) send(m fabric.Multicast) error {
+	caps := m.Caps()
+	data := make([]byte, b.turn)
+	for i := range data {
+		data[i] = byte(i) // so that it has memory
+	}
+	s := m.Sender(0)
+	for t := b.mine; t < b.turns; t += b.stride {
+		for off := int64(0); off < b.turn; {
+			due := b.start + int64(float64(int64(t)*b.turn+off)/b.rate)
+			waitUntil(due)
+			batch := fabric.Batch{}
+			for len(batch.Headers) < caps.Batch && off < b.turn {
+				k := min(int64(caps.Chunk), b.turn-off)
+				batch.Headers = append(batch.Headers, fabric.Header{})
+				batch.Payloads = append(batch.Payloads, data[off:off+k])
+				off += k
+			}
+			if err := s.Send(&batch); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// waitUntil gives the processor to receivers: they need it more than the pace needs to
+// be even. Who wakes up late catches up.
+func waitUntil(due int64) {
+	const enough = 50 * int64(time.Microsecond)
+	if d := due - now(); d > enough {
+		ts := unix.NsecToTimespec(d)
+		_ = unix.Nanosleep(&ts, nil) // woken early, it is early
+	}
+}
+
+// now is on a clock that all hosts share, being one machine.
+func now() int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // it cannot fail
+	return ts.Nano()
+}
+
+// counter counts what is received, into the same memory again and again.
+type counter struct {
+	slots [][]byte
+	chunk int
+	bytes atomic.Int64
+	last  atomic.Int64 // when
+}
+
+func newCounter(caps fabric.Caps) *counter {
+	c := &counter{chunk: caps.Chunk}
+	for range caps.Batch {
+		c.slots = append(c.slots, make([]byte, caps.Chunk))
+	}
+	return c
+}
+
+func (c *counter) Expect(slots [][]byte) int { return copy(slots, c.slots) }
+
+func (c *counter) Arrived(h []fabric.Header) int {
+	c.bytes.Add(int64(len(h) * c.chunk))
+	return len(h)
+}
+
+func (c *counter) Chunk(_ fabric.Header, payload []byte) { c.bytes.Add(int64(len(payload))) }
+
+// Idle comes after the last datagram, whenever that is.
+func (c *counter) Idle() { c.last.Store(now()) }

@@ -1,0 +1,234 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"slices"
+	"time"
+)
+
+// sample is one contestant's result at one size in one round.
+type sample struct {
+	round     int
+	time      float64 // us, median over iterations of the slowest rank's
+	cpu       float64 // us per operation and rank
+	peak      int64   // bytes, of the largest rank
+	repaired  float64 // share of all bytes
+	algorithm string  // that was used, if it was chosen
+}
+
+// key says what a sample is of.
+type key struct {
+	op   string
+	size int64
+	who  string
+}
+
+// results are all samples, one a round.
+type results struct {
+	cfg     *config
+	ranks   int
+	began   time.Time
+	load    string // of the machine, before
+	samples map[key][]sample
+	best    map[key]string // a peer's best algorithm
+	gaps    []string       // what could not be measured
+	now     int            // the round
+}
+
+// Contestants besides the peers, which have "default" and "best" after their names.
+const (
+	theLimit = "bare multicast"
+	auto     = "Allcast auto"
+	mcast    = "Allcast mcast"
+)
+
+func (r *results) missing(err error) {
+	log.Print(err)
+	r.gaps = append(r.gaps, err.Error())
+}
+
+// iterations are so many that small operations are measured often and large ones not for
+// minutes.
+func iterations(op string, n int64, ranks int) (iters, warmup int) {
+	if op == "allgather" {
+		n *= int64(ranks)
+	}
+	iters = int(min(50, max(5, (16<<20)/max(1, n))))
+	return iters, max(3, iters/10)
+}
+
+func run(ctx context.Context, cfg *config) (err error) {
+	p, err := newPlace(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	r := &results{cfg: cfg, ranks: p.ranks, began: time.Now(), load: loadAverage(), samples: make(map[key][]sample), best: make(map[key]string)}
+	var there []*peer
+	for _, m := range peers {
+		if err := m.build(ctx, p); err != nil {
+			r.missing(fmt.Errorf("%s is not compared: %w", m.name, err))
+			continue
+		}
+		there = append(there, m)
+	}
+	for _, op := range cfg.ops {
+		for _, m := range there {
+			r.tune(ctx, p, m, op)
+		}
+	}
+	// What there is after each round is written: one may not have the time for all.
+	for round := range cfg.rounds {
+		r.now = round
+		for _, op := range cfg.ops {
+			if err := r.round(ctx, p, there, op); err != nil {
+				return err
+			}
+		}
+		if err := r.write(ctx); err != nil {
+			return err
+		}
+	}
+	_, err = os.Stdout.WriteString(r.tables())
+	return err
+}
+
+// tune finds a peer's best algorithm at each size. It looks more than once, because other
+// programs of this machine may be in the way.
+func (r *results) tune(ctx context.Context, p *place, m *peer, op string) {
+	sizes := r.cfg.sizesOf(op)
+	fastest := make(map[int64]float64)
+	for _, a := range slices.Repeat(m.algorithms[op], r.cfg.tune) {
+		got, err := m.measure(ctx, p, op, a, sizes, 4)
+		if err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			r.missing(err)
+		}
+		for n, s := range got {
+			if t, ok := fastest[n]; !ok || s.time < t {
+				fastest[n] = s.time
+				r.best[key{op, n, m.name}] = a
+			}
+		}
+		log.Printf("%v: tried %s by %s, %s", time.Since(r.began).Round(time.Second/10), op, m.name, algorithmName(op, a))
+	}
+}
+
+// round measures everybody once, one after the other.
+func (r *results) round(ctx context.Context, p *place, there []*peer, op string) error {
+	sizes := r.cfg.sizesOf(op)
+	if err := r.blast(ctx, p, op, sizes); err != nil {
+		return err
+	}
+	r.progress(op, theLimit)
+	for _, n := range sizes {
+		for algo, who := range map[string]string{"auto": auto, "mcast": mcast} {
+			got, err := measureAllcast(ctx, p, op, algo, n)
+			if err != nil {
+				if ctx.Err() != nil {
+					return err
+				}
+				r.missing(err)
+				continue
+			}
+			r.add(key{op, n, who}, got)
+		}
+	}
+	r.progress(op, "Allcast")
+	for _, m := range there {
+		if err := r.peer(ctx, p, m, op, "", m.name+" default", sizes); err != nil {
+			return err
+		}
+		r.progress(op, m.name+" default")
+		for _, a := range m.algorithms[op] {
+			var sized []int64
+			for _, n := range sizes {
+				if r.best[key{op, n, m.name}] == a {
+					sized = append(sized, n)
+				}
+			}
+			if len(sized) == 0 {
+				continue
+			}
+			if err := r.peer(ctx, p, m, op, a, m.name+" best", sized); err != nil {
+				return err
+			}
+		}
+		r.progress(op, m.name+" best")
+	}
+	return ctx.Err()
+}
+
+func (r *results) progress(op, who string) {
+	log.Printf("%v: round %d, %s by %s", time.Since(r.began).Round(time.Second/10), r.now+1, op, who)
+}
+
+func (r *results) add(k key, s sample) {
+	s.round = r.now
+	r.samples[k] = append(r.samples[k], s)
+}
+
+func (r *results) peer(ctx context.Context, p *place, m *peer, op, algorithm, who string, sizes []int64) error {
+	got, err := m.measure(ctx, p, op, algorithm, sizes, 1)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		r.missing(err)
+	}
+	for n, s := range got {
+		r.add(key{op, n, who}, s)
+	}
+	return nil
+}
+
+// smallest is from where on the limit means anything: below, there is no rate, only latency.
+const smallest = 256 << 10
+
+// blast measures the limit, as a time to compare with.
+func (r *results) blast(ctx context.Context, p *place, op string, sizes []int64) error {
+	if slices.Max(sizes) < smallest {
+		return nil
+	}
+	b, err := startBlaster(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer b.stop()
+	for _, n := range sizes {
+		if n < smallest {
+			continue
+		}
+		k := key{op, n, theLimit}
+		around := 0.
+		if before := r.samples[k]; len(before) > 0 {
+			around = float64(r.received(op, n)) / before[len(before)-1].time / 1e3
+		}
+		goodput, err := b.limit(op, n, around)
+		if err != nil {
+			return err
+		}
+		if goodput == 0 {
+			r.missing(fmt.Errorf("%s %d: the bare sender loses too much at any rate", op, n))
+			continue
+		}
+		r.add(k, sample{time: float64(r.received(op, n)) / goodput / 1e3})
+	}
+	return nil
+}
+
+// received is what a rank receives in an operation.
+func (r *results) received(op string, n int64) int64 {
+	if op == "allgather" {
+		return n * int64(r.ranks-1)
+	}
+	return n
+}

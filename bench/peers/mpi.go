@@ -1,0 +1,140 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// peer is an implementation of MPI.
+type peer struct {
+	name     string
+	programs []string // compiler, launcher
+	compile  []string // flags
+	launch   func(p *place, op, algorithm string) (args, env []string)
+	// algorithms that can be forced, for 8 ranks.
+	algorithms map[string][]string
+	program    string // built
+}
+
+// peers are set up as for ranks that share processors (they yield when idle, and are not
+// bound) but not memory.
+var peers = []*peer{
+	{
+		name:     "Open MPI",
+		programs: []string{"mpicc.openmpi", "mpirun.openmpi"},
+		launch: func(p *place, op, algorithm string) (args, env []string) {
+			args = []string{
+				"--allow-run-as-root", "--leave-session-attached", "--host", p.hosts(), "--mca", "plm_rsh_agent", p.agent, "--mca", "plm_rsh_no_tree_spawn", "1",
+				"--mca", "oob_tcp_if_include", "eth0", "--mca", "btl", "tcp,self", "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", "eth0",
+				"--mca", "mpi_yield_when_idle", "1", "--bind-to", "none",
+			}
+			if algorithm != "" {
+				name := "coll_tuned_" + map[string]string{"broadcast": "bcast", "allgather": "allgather"}[op] + "_algorithm"
+				args = append(args, "--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", name, algorithm)
+			}
+			return args, nil
+		},
+		algorithms: map[string][]string{
+			"broadcast": {"1", "2", "3", "4", "5", "6", "7", "8", "9"},
+			"allgather": {"1", "2", "3", "4", "5"},
+		},
+	},
+	{
+		name:     "MPICH",
+		programs: []string{"mpicc.mpich", "mpiexec.hydra"},
+		compile:  []string{"-rdynamic"}, // UCX is to find our epoll_wait
+		launch: func(p *place, op, algorithm string) (args, env []string) {
+			args = []string{"-launcher", "ssh", "-launcher-exec", p.agent, "-iface", "eth0", "-hosts", p.hosts(), "-n", fmt.Sprint(p.ranks), "-ppn", "1"}
+			env = []string{"UCX_TLS=tcp,self", "UCX_NET_DEVICES=eth0"}
+			if algorithm != "" {
+				name := map[string]string{"broadcast": "BCAST", "allgather": "ALLGATHER"}[op]
+				env = append(env, "MPIR_CVAR_"+name+"_INTRA_ALGORITHM="+algorithm)
+			}
+			return args, env
+		},
+		algorithms: map[string][]string{
+			"broadcast": {"binomial", "scatter_recursive_doubling_allgather", "scatter_ring_allgather"},
+			"allgather": {"brucks", "recursive_doubling", "ring"},
+		},
+	},
+}
+
+// names of Open MPI's numbers.
+var numbered = map[string][]string{
+	"broadcast": {"", "linear", "chain", "pipeline", "split binary", "binary", "binomial", "knomial", "scatter-allgather", "scatter-allgather-ring"},
+	"allgather": {"", "linear", "bruck", "recursive doubling", "ring", "neighbor"},
+}
+
+func algorithmName(op, algorithm string) string {
+	for i, name := range numbered[op] {
+		if fmt.Sprint(i) == algorithm {
+			return algorithm + ", " + name
+		}
+	}
+	return algorithm
+}
+
+// build compiles our program with a peer's compiler.
+func (m *peer) build(ctx context.Context, p *place) error {
+	if err := install(ctx, m.programs...); err != nil {
+		return err
+	}
+	m.program = filepath.Join(p.dir, m.programs[0])
+	return compile(ctx, m.programs[0], append(m.compile[:len(m.compile):len(m.compile)], "-O2", "-Wall", "-Wextra", "-o", m.program, "bench/peers/mpi/perf.c")...)
+}
+
+// patience is how long one job may take.
+const patience = 90 * time.Second
+
+// measure runs an operation at several sizes, in one job.
+func (m *peer) measure(ctx context.Context, p *place, op, algorithm string, sizes []int64, share int) (map[int64]sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	args, env := m.launch(p, op, algorithm)
+	args = append([]string{"host0", "exec", m.programs[1]}, args...)
+	args = append(args, m.program, op)
+	for _, n := range sizes {
+		iters, warmup := iterations(op, n, p.ranks)
+		args = append(args, fmt.Sprintf("%d:%d:%d", n, max(3, iters/share), max(1, warmup/share)))
+	}
+	cmd := command(ctx, p.agent, args...)
+	cmd.Env = append(append(os.Environ(), "TMPDIR="+p.dir), env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	results := make(map[int64]sample, len(sizes))
+	for line := range strings.Lines(stdout.String()) {
+		var r struct {
+			Ranks int     `json:"ranks"`
+			Bytes int64   `json:"bytes"`
+			Wrong int64   `json:"wrong"`
+			Time  float64 `json:"p50_us"`
+			CPU   float64 `json:"cpu_us"`
+			Peak  int64   `json:"peak_kib"`
+		}
+		if json.Unmarshal([]byte(line), &r) != nil {
+			continue // what a launcher says
+		}
+		if r.Wrong != 0 || r.Ranks != p.ranks {
+			return nil, fmt.Errorf("%s %s: %d bytes were wrong among %d ranks", m.name, op, r.Wrong, r.Ranks)
+		}
+		results[r.Bytes] = sample{time: r.Time, cpu: r.CPU, peak: r.Peak << 10}
+	}
+	if len(results) < len(sizes) {
+		return results, fmt.Errorf("%s %s %s: %d of %d sizes: %w: %s", m.name, op, algorithm, len(results), len(sizes), err, lastLine(stderr.Bytes()))
+	}
+	return results, nil
+}
+
+func lastLine(text []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
+}
