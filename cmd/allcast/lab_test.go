@@ -8,7 +8,7 @@ import (
 // Mistakes are found before anything is built, and without root.
 func TestLabUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"lab":                                               "needs one of: run, up, down, exec, counters, link",
+		"lab":                                               "needs one of: run, up, down, exec, counters, report, link",
 		"lab run --topology ring:3 -- true":                 "unknown kind",
 		"lab run --topology star:64 -- true":                "at most 32",
 		"lab run --topology star:2":                         "needs a command, as in: allcast lab run",
@@ -21,6 +21,8 @@ func TestLabUsage(t *testing.T) {
 		"lab up --topology star:2 --name NO":                "name",
 		"lab up --topology star:2 --groups 100":             "groups",
 		"lab exec":                                          "",
+		"lab report /no/such/file --html /tmp/x.html":       "no such file",
+		"lab report":                                        "--html",
 		"lab exec host0":                                    "needs a command",
 		"lab link leaf0:spine0 sideways":                    "down",
 		"lab run --topology star:2 --queue 1 -- allcast --": "queue",
