@@ -39,6 +39,7 @@ func TestBothAtOnce(t *testing.T) {
 
 // No pair is faster than its bound, also where headers are most of the traffic.
 func TestBothAtOnceKeepTheBound(t *testing.T) {
+	slow(t)
 	for _, topo := range []string{"star:1", "star:2", "star:3", "fat-tree:4,2,1"} {
 		for _, algo := range Algorithms[bothAtOnce] {
 			for _, chunk := range []int{1, 64, 4096} {

@@ -123,6 +123,7 @@ func TestReductionOfSome(t *testing.T) {
 
 // Reductions of every size on trees of every shape.
 func TestReductionTrees(t *testing.T) {
+	slow(t)
 	for _, topo := range []string{"fat-tree:7,7,3", "fat-tree:7,2,1", "fat-tree:10,4,3", "fat-tree3:9,4", "fat-tree3:16,4", "fat-tree:1,1,1"} {
 		for _, op := range []string{"reduce-scatter", "allreduce"} {
 			for _, bytes := range []int64{0, 1, 4096, 50_001, 400_000} {

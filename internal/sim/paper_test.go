@@ -54,7 +54,7 @@ func slow(t testing.TB) {
 // fewer is how many of n cases run with the race detector; without it, all.
 func fewer(n uint64) uint64 {
 	if testenv.Race {
-		return n / 5
+		return n / 20
 	}
 	return n
 }
@@ -160,6 +160,7 @@ func TestCredit(t *testing.T) {
 
 func TestChainsAndSubgroupsWithLoss(t *testing.T) {
 	t.Parallel()
+	slow(t)
 	for seed := uint64(1); seed <= fewer(200); seed++ {
 		cfg := base(t, "allgather", "star:13", 100_001)
 		cfg.Chains, cfg.Subgroups, cfg.Seed = 4, 3, seed
