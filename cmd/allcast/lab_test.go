@@ -21,7 +21,7 @@ func TestLabUsage(t *testing.T) {
 		"lab up --topology star:2 --name NO":                "name",
 		"lab up --topology star:2 --groups 100":             "groups",
 		"lab exec":                                          "",
-		"lab report /no/such/file --html /tmp/x.html":       "no such file",
+		"lab report /no/such/file --html x.html":            "no such file",
 		"lab report":                                        "--html",
 		"lab exec host0":                                    "needs a command",
 		"lab link leaf0:spine0 sideways":                    "down",
