@@ -20,7 +20,7 @@ type operation struct {
 	mem       atomic.Pointer[[]byte]
 	cancelled atomic.Bool
 
-	// Of the control loop.
+	// Of who runs the node.
 	puts    int  // handed to the fabric and not done
 	waiting int  // answers that a failing operation waits for
 	failing bool // it is being made quiet

@@ -13,7 +13,7 @@ const (
 	benchBatch = 7
 )
 
-// bare is an engine without a fabric, whose control loop is the benchmark itself.
+// bare is an engine without a fabric, whose tasks the benchmark takes.
 func bare(t testing.TB) *Engine {
 	t.Helper()
 	layout, err := protocol.NewLayout(0)

@@ -75,5 +75,5 @@ func (e *Engine) wind(at, now protocol.Time) {
 func (e *Engine) stop() {
 	e.stopped = true
 	e.clock.Stop()
-	close(e.loopEnd)
+	close(e.over)
 }

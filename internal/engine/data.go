@@ -78,7 +78,6 @@ func (e *Engine) data(now protocol.Time, t *task) {
 	key := pieceKey{t.piece.Op, t.peer, t.piece.Nth}
 	op := e.ops[key.op]
 	if op == nil {
-		e.missed.Add(1)
 		return
 	}
 	p := e.pieces[key]
@@ -87,7 +86,6 @@ func (e *Engine) data(now protocol.Time, t *task) {
 		delete(e.pieces, key)
 		where, ok := e.node.Expect(t.peer, key.op.Comm, key.op.Seq, key.nth, t.piece.Len)
 		if !ok {
-			e.missed.Add(1)
 			return
 		}
 		p = &piece{op: op, where: where}

@@ -1,10 +1,11 @@
 // Package engine runs a node over a real fabric: it is the threads, the queues
 // and the I/O that packages node, protocol and p2p do without.
 //
-// One control loop owns the node. Everything that happens reaches it as a task on
-// a lock-free queue: calls of the application, messages and data from peers, reports
-// of the workers. It carries out the node's actions in order, and sleeps when there
-// is nothing to do.
+// One goroutine at a time runs the node (control.go). Everything that happens becomes a
+// task on a lock-free queue: calls of the application, messages and data from peers,
+// reports of the workers, the clock. Whoever brings a task does what is queued, unless
+// somebody is at it already; actions are carried out in order. When there is nothing to
+// do, nothing runs.
 //
 // Receive workers, one a subgroup, own the fast path: each has the bitmaps of its
 // subgroup for itself (protocol.Lane), places payloads, and reports runs of chunks

@@ -45,9 +45,9 @@ type Engine struct {
 	running    atomic.Bool // somebody is at the tasks
 	recvs      []*receiver
 	send       *sender
-	flushAfter uint32
+	flushAfter uint32 // chunks that a receive worker reports at the latest: credit must flow while data keeps coming
 
-	// Of the control loop.
+	// Of who runs the node.
 	ops      map[fabric.OpKey]*operation
 	calls    map[uint64]*call
 	reqs     uint64
@@ -69,11 +69,10 @@ type Engine struct {
 	comms    map[uint32]*group
 	closing  atomic.Bool
 	wg       sync.WaitGroup // workers
-	loopEnd  chan struct{}
+	over  chan struct{}
 	once     sync.Once
 	pinned   atomic.Int32
 	failed   atomic.Uint64 // sends that the network refused
-	missed   atomic.Uint64
 	repaired atomic.Uint64 // bytes
 }
 
@@ -92,7 +91,7 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, start: time.Now(), layout: layout, tokens: newTokens(cfg.Secret), tasks: newQueue(),
 		ops: map[fabric.OpKey]*operation{}, calls: map[uint64]*call{}, reads: map[uint64]*read{}, pieces: map[pieceKey]*piece{}, failing: map[fabric.OpKey]*operation{},
-		clockAt: protocol.Never, comms: map[uint32]*group{}, names: map[uint32]string{}, loopEnd: make(chan struct{}),
+		clockAt: protocol.Never, comms: map[uint32]*group{}, names: map[uint32]string{}, over: make(chan struct{}),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -234,11 +233,11 @@ func (e *Engine) reported(now protocol.Time, r *report) {
 	r.free()
 }
 
-// do runs a function in the control loop and waits for it. It reports false if the
-// loop has ended.
+// do runs a function where the node is run and waits for it. It reports false if the
+// engine has stopped.
 func (e *Engine) do(f func()) bool {
 	select {
-	case <-e.loopEnd:
+	case <-e.over:
 		return false // what is pushed now would stay
 	default:
 	}
@@ -249,7 +248,7 @@ func (e *Engine) do(f func()) bool {
 	select {
 	case <-done:
 		return true
-	case <-e.loopEnd:
+	case <-e.over:
 		return false
 	}
 }

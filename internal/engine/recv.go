@@ -37,10 +37,6 @@ type receiver struct {
 	deaf    atomic.Bool // the network gives it nothing
 }
 
-// flushAfter bounds how many chunks a worker places before it reports them: often
-// enough for credit to flow while data keeps coming.
-func (w *receiver) flushAfter() uint32 { return w.e.flushAfter }
-
 func newReceiver(e *Engine, sub int, rx fabric.Receiver) *receiver {
 	return &receiver{e: e, sub: sub, rx: rx, cmds: newQueue(), ops: map[uint64]*lane{}, linger: newLinger(e.caps.Batch, e.caps.Room)}
 }
@@ -49,7 +45,7 @@ func newReceiver(e *Engine, sub int, rx fabric.Receiver) *receiver {
 const tryAgain = 100 * time.Millisecond
 
 // run works until it is told to stop. When the network fails, or is closed, there
-// is still the control loop, which waits for answers.
+// is still the control side, which waits for answers.
 func (w *receiver) run() {
 	defer w.e.wg.Done()
 	w.e.pin()
@@ -245,7 +241,7 @@ func (w *receiver) note(l *lane, psn uint32) {
 	} else {
 		r.runs = append(r.runs, run{l.op, psn, 1})
 	}
-	if len(r.runs) == maxRuns || r.chunks >= w.flushAfter() {
+	if len(r.runs) == maxRuns || r.chunks >= w.e.flushAfter {
 		w.flush()
 	}
 }

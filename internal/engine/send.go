@@ -6,7 +6,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// A sender is the send worker: it multicasts what the control loop says, straight
+// A sender is the send worker: it multicasts what the control side says, straight
 // from the users' buffers.
 type sender struct {
 	e     *Engine

@@ -1,6 +1,7 @@
 package ip
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -104,7 +105,12 @@ func (t *TCP) greet(c net.Conn) {
 	// Ready comes after the peer is admitted, so that nothing it says is too early.
 	err = authReady(c, verdict)
 	if in == nil {
-		t.log.Warn("connection refused", "peer", from, "verdict", int(verdict))
+		// Ranks that leave at the same time meet like that.
+		level := slog.LevelWarn
+		if verdict == authLeft {
+			level = slog.LevelDebug
+		}
+		t.log.Log(context.Background(), level, "connection refused", "peer", from, "verdict", int(verdict))
 		_ = c.Close() // no reset: the dialler has said nothing that we have not read
 		return
 	}
