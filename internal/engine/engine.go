@@ -69,7 +69,7 @@ type Engine struct {
 	comms    map[uint32]*group
 	closing  atomic.Bool
 	wg       sync.WaitGroup // workers
-	over  chan struct{}
+	over     chan struct{}
 	once     sync.Once
 	pinned   atomic.Int32
 	failed   atomic.Uint64 // sends that the network refused
