@@ -143,6 +143,21 @@ func (a *account) have(n int) bool {
 	return true
 }
 
+// greeted says whether all that the plan deals with have greeted.
+func (a *account) greeted() bool {
+	for _, r := range a.plan.Recvs {
+		if !a.ready[int(r.From)] {
+			return false
+		}
+	}
+	for _, s := range a.plan.Sends {
+		if !a.ready[int(s.To)] {
+			return false
+		}
+	}
+	return true
+}
+
 func (a *account) did(acts []protocol.Action) {
 	for _, act := range acts {
 		switch act.Kind {
@@ -160,9 +175,9 @@ func (a *account) did(acts []protocol.Action) {
 			a.done = true
 		}
 	}
-	if all := a.started && a.sends == len(a.plan.Sends) && a.flying == 0 && len(a.got) == len(a.plan.Recvs); all != a.done {
-		a.t.Fatalf("%v: rank %d has sent %d (%d on their way) and received %d of %d and %d; complete: %v",
-			a.c, a.c.Rank, a.sends, a.flying, len(a.got), len(a.plan.Sends), len(a.plan.Recvs), a.done)
+	if all := a.started && a.sends == len(a.plan.Sends) && a.flying == 0 && len(a.got) == len(a.plan.Recvs) && a.greeted(); all != a.done {
+		a.t.Fatalf("%v: rank %d has sent %d (%d on their way) and received %d of %d and %d, greeted by all: %v; complete: %v",
+			a.c, a.c.Rank, a.sends, a.flying, len(a.got), len(a.plan.Sends), len(a.plan.Recvs), a.greeted(), a.done)
 	}
 	if f := a.op.Stats().Foreign; f != a.foreign {
 		a.t.Fatalf("%v: rank %d counts %d foreign pieces, want %d", a.c, a.c.Rank, f, a.foreign)
