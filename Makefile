@@ -5,6 +5,16 @@ FUZZTIME      ?= 10s
 BENCH         ?= .
 TESTFLAGS     ?=
 LINT_VERSION  := v2.14.0
+STAT_VERSION  := v0.0.0-20260908200009-22c9c6c9d4da
+
+# What bench-save runs and bench-diff compares. Benchmarks of sockets measure the
+# machine's other work as well: they are left out.
+NAME          ?= new
+OLD           ?= old
+NEW           ?= new
+BENCHTIME     ?= 100ms
+MICRO         := ./internal/protocol ./internal/p2p ./internal/node ./internal/fabric ./internal/fabric/ip ./internal/reduce
+SOCKETS       := ^Benchmark(Send|Receive|SendReceive|TCP.*)$$
 
 # Tools are built once, outside the repository.
 TOOLS ?= $(HOME)/.cache/allcast-ci
@@ -14,7 +24,7 @@ LINT  := $(TOOLS)/golangci-lint-$(LINT_VERSION)/golangci-lint
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Show the main job: Broadcast and Allgather over multicast, verified
@@ -50,6 +60,22 @@ spin: ## Check the model of the protocol in formal/ (needs spin and gcc)
 .PHONY: bench
 bench: ## Run the benchmarks that match BENCH, with allocations
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+# Six rounds of all rather than -count 6: a machine that is slow for a while then
+# shows as spread of many, not as a difference of one.
+.PHONY: bench-save
+bench-save: ## Run the micro benchmarks 6 times, into bin/bench/NAME.txt (NAME=new)
+	@mkdir -p bin/bench && rm -f bin/bench/$(NAME).tmp
+	@for round in 1 2 3 4 5 6; do \
+		echo "round $$round of 6"; \
+		$(GO) test -run '^$$' -bench '$(BENCH)' -skip '$(SOCKETS)' -benchmem -benchtime $(BENCHTIME) -count 1 -timeout 1h $(MICRO) \
+			>>bin/bench/$(NAME).tmp || { cat bin/bench/$(NAME).tmp; exit 1; }; \
+	done
+	@mv bin/bench/$(NAME).tmp bin/bench/$(NAME).txt
+
+.PHONY: bench-diff
+bench-diff: ## Compare what bench-save saved (OLD=old NEW=new), with confidence intervals
+	$(GO) run golang.org/x/perf/cmd/benchstat@$(STAT_VERSION) bin/bench/$(OLD).txt bin/bench/$(NEW).txt
 
 .PHONY: docs
 docs: ## Measure again what the tables in docs/ show

@@ -55,6 +55,7 @@ func (c *Comm) start(k engine.Call, bytes int64, opts []CallOption) (*Request, e
 	if err != nil {
 		return nil, err
 	}
+	c.logChoice(&k, algo, bytes)
 	k.Algo = algo
 	if k.Racks {
 		k.Groups = c.byRack()

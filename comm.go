@@ -2,12 +2,15 @@ package allcast
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/allcast/allcast/internal/engine"
+	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/world"
 )
@@ -29,6 +32,10 @@ type job struct {
 	tuning  tuning
 	timeout time.Duration
 	splits  atomic.Uint32 // so many were begun
+
+	measured *calibration // nil: it was not
+	log      *slog.Logger
+	server   *observe.Server // tells people what we are at
 }
 
 // Join meets the other ranks of the job and returns the communicator of all of
@@ -39,11 +46,20 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
+	inspectable, err := inspectOn(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := listenMetrics(os.LookupEnv, &cfg)
+	if err != nil {
+		return nil, err
+	}
 	w, err := world.Join(ctx, cfg)
 	if err != nil {
+		closeListener(metrics)
 		return nil, fmt.Errorf("allcast: join as rank %d of %d: %w", cfg.Rank, cfg.Size, err)
 	}
-	j := &job{World: w, tuning: tune, timeout: cfg.Timeout}
+	j := &job{World: w, tuning: tune, timeout: cfg.Timeout, log: cfg.Log}
 	c := &Comm{job: j, id: engine.World, rank: cfg.Rank, members: make([]int, cfg.Size)}
 	for i := range c.members {
 		c.members[i] = i
@@ -55,9 +71,15 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 	if cfg.Key == nil && cfg.Size > 1 && !w.Loopback && cfg.Rank == 0 {
 		cfg.Log.Warn("no ALLCAST_KEY is set: the job is open to whoever can reach it")
 	}
+	j.joined(cfg.Interface, inspectable, metrics)
 	// The first barrier tells whether everybody got this far. What others do with their
 	// communicator as soon as they have it must not fail it.
-	if err := j.meet(ctx); err != nil {
+	err = j.meet(ctx)
+	if err == nil && o.calibrates(os.LookupEnv) {
+		err = c.calibrate(ctx)
+	}
+	if err != nil {
+		j.server.Close()
 		_ = w.Close()
 		return nil, err
 	}
@@ -89,22 +111,40 @@ func (c *Comm) Multicast() (works bool, reason string) {
 }
 
 // Abort ends all operations of this communicator, on all its ranks, with an
-// error that matches ErrAborted. The communicator is of no use afterwards.
+// error that matches ErrAborted. The communicator is of no use afterwards, except to
+// Shrink.
 func (c *Comm) Abort() error {
 	if c == nil {
 		return invalid("a nil communicator")
 	}
+	if c.closed.Load() {
+		return public(engine.ErrClosed)
+	}
 	return public(c.job.Abort(c.id))
 }
 
-// Close ends the use of a communicator. Closing the one that Join returned leaves
-// the job, and with it all others: it waits for the other ranks to close it too,
-// for Options.Timeout at most, so that nobody leaves while others still need
-// it. Operations that have not ended by then fail.
+// Close ends the use of a communicator on this rank. Operations of it that are under
+// way go on, and its memory is free when they have ended. All other methods return an
+// error that matches ErrClosed from now on.
+//
+// Closing the one that Join returned leaves the job, and with it all others: it waits
+// for the other ranks to close it too, for Options.Timeout at most, so that nobody
+// leaves while others still need it. Ranks that were lost are not waited for. Operations
+// that have not ended by then fail.
 func (c *Comm) Close() error {
-	if c == nil || c.closed.Swap(true) || c.id != engine.World {
+	if c == nil || c.closed.Swap(true) {
 		return nil
 	}
+	if c.id != engine.World {
+		err := c.job.RemoveComm(c.id)
+		if errors.Is(err, engine.ErrClosed) {
+			return nil // the job was left, and with it this one
+		}
+		return public(err)
+	}
 	c.job.Leave(c.job.timeout, barrierAlgo)
-	return c.job.Close()
+	err := c.job.Close()
+	c.job.server.Close()
+	c.job.log.Info("left the job")
+	return err
 }

@@ -21,12 +21,14 @@ var (
 )
 
 // A RankError is how a call ended that could not complete. It matches one of
-// ErrRankLost, ErrAborted, ErrDeadline, ErrMismatch and ErrProtocol.
+// ErrRankLost, ErrAborted, ErrDeadline, ErrMismatch and ErrProtocol, or ErrClosed if a
+// rank has closed the communicator that another one uses.
 type RankError struct {
 	Rank    int    // the world rank that failed, -1 if no single one did
 	Op      string // what was called
 	Phase   string // where it was on this rank
 	Missing string // what had not arrived here
+	Calls   string // ErrMismatch: who called what, as far as it is known
 	cause   error
 	reason  string
 }
@@ -35,6 +37,9 @@ func (e *RankError) Error() string {
 	who := fmt.Sprintf("rank %d", e.Rank)
 	if e.Rank < 0 {
 		who = "no single rank"
+	}
+	if e.Calls != "" {
+		who += " (" + e.Calls + ")"
 	}
 	return fmt.Sprintf("allcast: %s failed in the %s phase: %s: %s; missing here: %s", e.Op, e.Phase, e.reason, who, e.Missing)
 }
@@ -55,6 +60,7 @@ func (e *NoMulticastError) Unwrap() error { return ErrNoMulticast }
 
 var causes = map[node.Reason]error{
 	node.Lost: ErrRankLost, node.Aborted: ErrAborted, node.Deadline: ErrDeadline, node.Mismatch: ErrMismatch, node.Protocol: ErrProtocol,
+	node.Left: ErrClosed,
 }
 
 // public turns an error of the engine into one of this package.
@@ -69,9 +75,9 @@ func public(err error) error {
 			cause = ErrProtocol // only a peer can have made it up
 		}
 		return &RankError{
-			Rank: e.Culprit, Op: e.Op.String(), Phase: e.Phase.String(), Missing: e.Missing, cause: cause, reason: e.Reason.String(),
+			Rank: e.Culprit, Op: e.Op.String(), Phase: e.Phase.String(), Missing: e.Missing, Calls: e.Calls(typed), cause: cause, reason: e.Reason.String(),
 		}
-	case errors.Is(err, engine.ErrClosed):
+	case errors.Is(err, engine.ErrClosed), errors.Is(err, node.ErrComm):
 		return fmt.Errorf("allcast: %w", ErrClosed)
 	case errors.Is(err, engine.ErrCall):
 		return fmt.Errorf("allcast: %w: %w", ErrInvalid, err)
@@ -80,6 +86,9 @@ func public(err error) error {
 	}
 	return fmt.Errorf("allcast: %w", err)
 }
+
+// typed puts the element type and operator of a reduction in words; see engine's plans.
+func typed(t uint16) string { return fmt.Sprintf("%v of %v", ReduceOp(t), DataType(t>>8)) }
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("allcast: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))

@@ -8,3 +8,13 @@ func (o Options) On(l net.Listener) Options {
 	o.listener = l
 	return o
 }
+
+// Vanish ends this rank as if its process had ended.
+func (c *Comm) Vanish() {
+	c.closed.Store(true)
+	_ = c.job.Close()
+	c.job.server.Close()
+}
+
+// Comms is how many communicators take up memory in this process.
+func (c *Comm) Comms() int { return c.job.Comms() }

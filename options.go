@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/fabric/fault"
 	"github.com/allcast/allcast/internal/rendezvous"
 	"github.com/allcast/allcast/internal/units"
@@ -23,8 +24,9 @@ const Version = "0.4.0"
 // Options say how to join a job. The zero value takes everything from the
 // environment: rank, size and address from the variables that torchrun, Open MPI,
 // PMI or Slurm set, the rest from ALLCAST_KEY, ALLCAST_IFNAME, ALLCAST_TUNING,
-// ALLCAST_GROUPS, ALLCAST_RACK, ALLCAST_RATE, ALLCAST_TIMEOUT, ALLCAST_DEBUG and ALLCAST_FAULT. What is set here
-// counts more.
+// ALLCAST_GROUPS, ALLCAST_RACK, ALLCAST_RATE, ALLCAST_CALIBRATE, ALLCAST_TIMEOUT, ALLCAST_DEBUG and ALLCAST_FAULT. What is set here
+// counts more. ALLCAST_METRICS, ALLCAST_INSPECT and ALLCAST_RECORDER say how the process
+// can be watched: see docs/operations.md.
 type Options struct {
 	// Rank, Size and Addr (host:port of rank 0) describe the job, if Size is not 0.
 	Rank, Size int
@@ -82,6 +84,11 @@ type Options struct {
 
 	// Tuning picks algorithms by operation and size: see ALLCAST_TUNING in the manual.
 	Tuning string
+
+	// NoCalibration leaves out that Join tries which algorithms are the fastest here for
+	// small operations, which takes some ten milliseconds: "auto" then goes by a model. It is the
+	// same on all ranks. ALLCAST_CALIBRATE=off does it too.
+	NoCalibration bool
 
 	// Processors that workers are bound to; none by default.
 	Pin []int
@@ -167,6 +174,12 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 	if cfg.Fault, err = fault.Parse(get("ALLCAST_FAULT")); err != nil {
 		return none, nil, optionError("ALLCAST_FAULT: %w", err)
 	}
+	if v := get("ALLCAST_CALIBRATE"); v != "" && v != "on" && v != "off" {
+		return none, nil, optionError("ALLCAST_CALIBRATE=%q: want on or off", v)
+	}
+	if cfg.Recorder, err = recorderDir(get("ALLCAST_RECORDER")); err != nil {
+		return none, nil, err
+	}
 	name, spec := "Options.Tuning", o.Tuning
 	if spec == "" {
 		name, spec = "ALLCAST_TUNING", get("ALLCAST_TUNING")
@@ -176,6 +189,12 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 		return none, nil, optionError("%s: %w", name, err)
 	}
 	return cfg, tune, check(cfg)
+}
+
+// calibrates says whether Join measures.
+func (o *Options) calibrates(lookup func(string) (string, bool)) bool {
+	v, _ := lookup("ALLCAST_CALIBRATE")
+	return !o.NoCalibration && v != "off"
 }
 
 func check(c world.Config) error {
@@ -235,12 +254,12 @@ func logger(level string, rank int) (*slog.Logger, error) {
 	case "debug":
 		l = slog.LevelDebug
 	case "trace":
-		l = slog.LevelDebug - 4
+		l = engine.LevelTrace
 	default:
 		return nil, optionError("ALLCAST_DEBUG=%q: want warn, info, debug or trace", level)
 	}
-	h := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})
-	return slog.New(h).With("allcast", "rank "+fmt.Sprint(rank)), nil
+	h := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l, ReplaceAttr: nameTrace})
+	return slog.New(h).With("allcast", Version, "rank", rank), nil
 }
 
 // size reads a size as people write it.

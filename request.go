@@ -21,15 +21,11 @@ func (r *Request) Err() error { return public(r.req.Err()) }
 // Wait waits for the operation and returns how it ended. If ctx ends first, Wait
 // returns its error; the operation goes on, and its buffers stay Allcast's until Done.
 func (r *Request) Wait(ctx context.Context) error {
+	r.req.Wait(ctx)
 	select {
 	case <-r.req.Done():
 		return r.Err()
 	default:
-	}
-	select {
-	case <-r.req.Done():
-		return r.Err()
-	case <-ctx.Done():
 		return ctx.Err()
 	}
 }

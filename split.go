@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 
@@ -56,24 +55,25 @@ func (c *Comm) split(ctx context.Context, color, key int) (*Comm, error) {
 		// numbers like it: no two communicators of a job have the same id, whatever
 		// else is split meanwhile.
 		first := members[0]
-		id := engine.FirstComm + uint64(first.nth)*uint64(c.job.Size) + uint64(c.members[first.rank])
-		if id >= math.MaxUint32 {
-			return nil, fmt.Errorf("allcast: no more communicators: there were %d", first.nth)
+		id, err := c.job.newID(first.nth, c.members[first.rank])
+		if err != nil {
+			return nil, err
 		}
 		slices.SortFunc(members, func(a, b part) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.rank, b.rank)) })
-		sub = &Comm{job: c.job, id: uint32(id)}
+		sub = &Comm{job: c.job, id: id}
 		for i, m := range members {
 			sub.members = append(sub.members, c.members[m.rank])
 			if m.rank == c.rank {
 				sub.rank = i
 			}
 		}
-		if err := c.job.AddComm(sub.id, strconv.FormatUint(id, 10), sub.members); err != nil {
+		if err := c.job.AddComm(sub.id, strconv.FormatUint(uint64(id), 10), sub.members); err != nil {
 			return nil, public(err)
 		}
 	}
 	// A message for a communicator that is not there yet would be lost.
 	if err := c.Barrier(ctx); err != nil {
+		_ = sub.Close() // nobody will
 		return nil, err
 	}
 	return sub, nil

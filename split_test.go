@@ -150,7 +150,8 @@ func TestNilCommunicator(t *testing.T) {
 	}
 	_, split := c.Split(t.Context(), 0, 0)
 	_, dup := c.Dup(t.Context())
-	for _, err := range []error{split, dup, c.Abort(), c.Allgather(t.Context(), nil, nil), c.Barrier(t.Context())} {
+	_, shrink := c.Shrink(t.Context())
+	for _, err := range []error{split, dup, shrink, c.Abort(), c.Allgather(t.Context(), nil, nil), c.Barrier(t.Context())} {
 		if !errors.Is(err, allcast.ErrInvalid) {
 			t.Errorf("got %v, want ErrInvalid", err)
 		}

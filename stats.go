@@ -12,6 +12,7 @@ type Stats struct {
 	DuplicateChunks uint64
 	ForeignChunks   uint64 // strangers' and old datagrams: ignored
 	DroppedChunks   uint64 // by our full receive queue, or by ALLCAST_FAULT
+	RejectedConns   uint64 // strangers' connections, and others that did not prove to be of a rank
 	Peers           map[int]PeerStats
 }
 
@@ -26,7 +27,7 @@ func (c *Comm) Stats() Stats {
 	s := Stats{
 		SentBytes: e.SentBytes(), McastBytes: e.McastBytes, ReceivedChunks: e.Placed, CopiedChunks: e.Copied,
 		RepairedBytes: e.RepairedBytes, RepairedChunks: e.Repaired, LateChunks: e.Late,
-		DuplicateChunks: e.Duplicates, ForeignChunks: e.Foreign + e.Stale, DroppedChunks: e.Dropped,
+		DuplicateChunks: e.Duplicates, ForeignChunks: e.Foreign + e.Stale, DroppedChunks: e.Dropped, RejectedConns: e.RejectedConns,
 		Peers: map[int]PeerStats{},
 	}
 	for r, p := range e.Peers {

@@ -129,11 +129,17 @@ func (c *Comm) firstThatWorks(k protocol.Kind, r rule, bytes int64) (string, err
 // barrierAlgo needs the fewest connections: those that multicast needs as well.
 const barrierAlgo = "recursive-doubling"
 
-// cheapest asks the cost model. What it assumes of an IP network is coarse, but the
-// same on all ranks.
+// cheapest asks what Join has measured, or the cost model. What that assumes of an IP
+// network is coarse, but the same on all ranks.
 func (c *Comm) cheapest(k protocol.Kind, bytes int64) (string, error) {
 	if k == protocol.BarrierCall {
 		return barrierAlgo, nil
+	}
+	if algo := c.job.measured.best(k, bytes); algo != "" {
+		if k == protocol.Broadcast && bytes >= large || k == protocol.Allgather && bytes*int64(c.Size()) >= large {
+			return engine.Multicast, nil
+		}
+		return algo, nil
 	}
 	chunk := int64(c.job.Caps().Chunk)
 	if chunk == 0 {

@@ -16,6 +16,7 @@ type cli struct {
 	Run     runCmd     `cmd:"" help:"Start local ranks of any program."`
 	Perf    perfCmd    `cmd:"" help:"Measure and verify a collective on the real network."`
 	Doctor  doctorCmd  `cmd:"" help:"What this machine and network can do, and how to mend what they cannot."`
+	Inspect inspectCmd `cmd:"" help:"What running or hanging ranks are at, and whom they wait for."`
 	Sim     simCmd     `cmd:"" help:"Run a collective on a simulated network, in virtual time."`
 	Model   modelCmd   `cmd:"" help:"The paper's models."`
 	Lab     labCmd     `cmd:"" help:"A real network on one machine, with counters at every port (Linux, root)."`

@@ -49,7 +49,7 @@ type demoRow struct {
 
 func (a *app) demoRank() error {
 	ctx := context.Background()
-	comm, err := allcast.Join(ctx, allcast.Options{})
+	comm, err := allcast.Join(ctx, allcast.Options{NoCalibration: true})
 	if err != nil {
 		return joinFailure(err)
 	}

@@ -14,7 +14,7 @@ type labRunCmd struct {
 }
 
 func (labRunCmd) Help() string {
-	return `Builds the network, runs COMMAND as one rank a host, prints what the switches' ports have counted meanwhile, and takes everything down, whatever happens. Ranks get RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, a fresh ALLCAST_KEY, ALLCAST_IFNAME and ALLCAST_GROUPS, and GOMAXPROCS=1 if there are many. What rank 0 writes to stdout is passed on, and what any writes to stderr; if a rank fails, all output is kept in files.
+	return `Builds the network, runs COMMAND as one rank a host, prints what the switches' ports have counted meanwhile, and takes everything down, whatever happens. Ranks get RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, a fresh ALLCAST_KEY, ALLCAST_IFNAME and ALLCAST_GROUPS, and GOMAXPROCS for their share of the processors. What rank 0 writes to stdout is passed on, and what any writes to stderr; if a rank fails, all output is kept in files.
 
 A super-packet has its headers counted once. With --loss, --loss-all or --duplicate the leaves cut super-packets up, so that single datagrams are lost.
 

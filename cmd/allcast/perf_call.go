@@ -7,21 +7,22 @@ import (
 // perfCall is one operation with its buffers, to be run again and again.
 type perfCall struct {
 	*perfJob
+	op         string // the job's, or one of its pair
 	comm       *allcast.Comm
 	n          int64
 	send, recv []byte
 	opts       []allcast.CallOption
 }
 
-func (j *perfJob) call(comm *allcast.Comm, algo string, n int64) *perfCall {
-	c := &perfCall{perfJob: j, comm: comm, n: n, opts: []allcast.CallOption{
+func (j *perfJob) call(comm *allcast.Comm, op, algo string, n int64) *perfCall {
+	c := &perfCall{perfJob: j, op: op, comm: comm, n: n, opts: []allcast.CallOption{
 		allcast.WithAlgorithm(algo), allcast.WithChains(j.chains), allcast.WithSubgroups(j.subgroups), allcast.WithChunk(j.chunk),
 	}}
 	if j.byRack {
 		c.opts = append(c.opts, allcast.WithChainsByRack())
 	}
 	p, r := int64(comm.Size()), int64(comm.Rank())
-	switch j.op {
+	switch op {
 	case "broadcast":
 		c.recv = make([]byte, n)
 	case "allgather":
@@ -65,7 +66,7 @@ func (c *perfCall) fill(number uint64) {
 	rank := c.comm.Rank()
 	seed := patternSeed(number, rank)
 	switch {
-	case c.reduces():
+	case c.op == "reduce-scatter" || c.op == "allreduce":
 		in := c.send
 		if in == nil {
 			in = c.recv
@@ -104,17 +105,4 @@ func (c *perfCall) wrong(number uint64) (wrong int64) {
 
 func (c *perfCall) elements() elements {
 	return elements{t: c.dtype, op: c.reduce, ranks: c.comm.Size()}
-}
-
-// volume is what nccl-tests divide by the time, and the factor that makes of it
-// what a link of the busiest rank carries.
-func (c *perfCall) volume() (bytes, factor float64) {
-	p, n := float64(c.comm.Size()), float64(c.n)
-	switch c.op {
-	case "allgather", "reduce-scatter":
-		return n * p, (p - 1) / p
-	case "allreduce":
-		return n, 2 * (p - 1) / p
-	}
-	return n, 1
 }

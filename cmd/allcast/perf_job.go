@@ -11,8 +11,6 @@ import (
 	"github.com/allcast/allcast/internal/units"
 )
 
-var perfOperations = []string{"broadcast", "allgather", "reduce-scatter", "allreduce", "barrier"}
-
 // perfMaxSubgroups is what the library opens at most; more is clamped.
 const perfMaxSubgroups = 64
 
@@ -21,7 +19,8 @@ type perfJob struct {
 	op            string
 	algos         []string
 	sizes         []int64
-	iters, warmup int
+	iters, warmup int // 0 iters: as many as OSU's method makes of a size
+	osu           bool
 	check         bool
 	root          int
 	chains        int
@@ -32,6 +31,7 @@ type perfJob struct {
 	dtype         allcast.DataType
 	reduce        allcast.ReduceOp
 	overlap       bool
+	raw           string // file for the time of every rank and iteration; "" for none
 }
 
 // job checks the flags. Its errors are usage errors that say what is valid.
@@ -49,11 +49,15 @@ func (c *perfCmd) job(ranks int) (*perfJob, error) {
 		}
 	}
 	j := &perfJob{
-		op: c.Operation, algos: algos, iters: c.Iters, warmup: c.Warmup, check: c.Check == 1, root: c.Root,
+		op: c.Operation, algos: algos, osu: c.OSU, check: c.Check == 1, root: c.Root,
 		chains: c.Chains, byRack: c.ChainBy == "rack", subgroups: min(c.Subgroups, perfMaxSubgroups), inplace: c.InPlace, overlap: c.Overlap,
 	}
+	j.schedule(c.Iters, c.Warmup)
 	if c.Chunk != nil {
 		j.chunk = int(*c.Chunk)
+	}
+	if c.Raw != nil {
+		j.raw = *c.Raw
 	}
 	if j.dtype, err = allcast.ParseDataType(c.DType); err != nil {
 		return nil, usagef("--dtype: %s", strings.TrimPrefix(err.Error(), "allcast: "))
@@ -66,23 +70,6 @@ func (c *perfCmd) job(ranks int) (*perfJob, error) {
 	}
 	j.round()
 	return j, nil
-}
-
-// checkAlgos takes a list of algorithms apart.
-func checkAlgos(op, list string) ([]string, error) {
-	known := allcast.Algorithms(op)
-	algos := strings.Split(list, ",")
-	for _, name := range algos {
-		if name == "auto" || slices.Contains(known, name) {
-			continue
-		}
-		why := "unknown algorithm"
-		if name == "inc" {
-			why = "no network has in-network reduction yet, apart from the simulator's: algorithm"
-		}
-		return nil, usagef("--algo: %s %q; valid for %s: %s, auto", why, name, op, strings.Join(known, ", "))
-	}
-	return algos, nil
 }
 
 // checkLater refuses what the interface has a name for and the program no code yet.
@@ -109,10 +96,12 @@ func (c *perfCmd) checkLater() error {
 
 func (c *perfCmd) checkNumbers() error {
 	switch {
-	case c.Iters < 1:
-		return usagef("-n %d: want 1 or more iterations", c.Iters)
-	case c.Warmup < 0:
-		return usagef("-w %d: want 0 or more iterations", c.Warmup)
+	case c.Iters != nil && *c.Iters < 1:
+		return usagef("-n %d: want 1 or more iterations", *c.Iters)
+	case c.Warmup != nil && *c.Warmup < 0:
+		return usagef("-w %d: want 0 or more iterations", *c.Warmup)
+	case c.Raw != nil && *c.Raw == "":
+		return usagef("--raw: want the name of a file")
 	case c.Check != 0 && c.Check != 1:
 		return usagef("-c %d: want 0 or 1", c.Check)
 	case c.Factor < 2:
@@ -136,16 +125,23 @@ func (c *perfCmd) checkRanks(ranks int) error {
 	if c.Root < 0 || c.Root >= ranks {
 		return usagef("--root %d: no such rank; want 0 to %d", c.Root, ranks-1)
 	}
+	if c.OSU && c.Operation == "broadcast" && ranks == 1 {
+		return usagef("--osu: times a broadcast on its leaves, and one rank has none; want 2 ranks or more")
+	}
 	return nil
 }
 
-func (j *perfJob) reduces() bool { return j.op == "reduce-scatter" || j.op == "allreduce" }
+func (j *perfJob) reduces() bool {
+	return j.op == "reduce-scatter" || j.op == "allreduce" || j.op == perfPair
+}
 
 // meaning says what the size of this operation is.
 func (j *perfJob) meaning() string {
 	switch j.op {
 	case "reduce-scatter":
 		return "bytes is N of the paper: what one rank receives"
+	case perfPair:
+		return "bytes is N of the paper: what one rank sends in the Allgather and receives in the Reduce-Scatter"
 	case "allreduce":
 		return "bytes is what one rank contributes, and receives"
 	case "barrier":

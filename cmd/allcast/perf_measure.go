@@ -10,8 +10,10 @@ import (
 // perfBench is what one rank measures with.
 type perfBench struct {
 	comm     *allcast.Comm
-	calls    uint64  // made so far, the same on all ranks
-	barrier  float64 // bytes that this rank sends in one
+	second   *allcast.Comm // for the other half of a pair; nil before the first
+	raw      *wholeFile    // nil on all ranks but 0
+	calls    uint64        // made so far, the same on all ranks
+	barrier  float64       // bytes that this rank sends in one
 	computed float64
 }
 
@@ -31,7 +33,8 @@ func newPerfBench(ctx context.Context, comm *allcast.Comm) (*perfBench, error) {
 // tally is what this rank saw of one case.
 type tally struct {
 	info      allcast.Info
-	times     []int64 // ns by iteration
+	starts    []int64 // by iteration: ns since 1970, by our clock
+	times     []int64 // by iteration: ns
 	user, sys int64   // ns
 	wrong     int64
 	before    allcast.Stats
@@ -40,24 +43,23 @@ type tally struct {
 }
 
 // run carries out one case: an operation, an algorithm and a size.
-func (b *perfBench) run(ctx context.Context, c *perfCall) (*tally, error) {
-	t := &tally{times: make([]int64, 0, c.iters)}
+func (b *perfBench) run(ctx context.Context, c *perfCase) (*tally, error) {
+	t := &tally{}
 	for range c.warmup {
-		if _, err := b.once(ctx, c, t, nil); err != nil {
+		if err := b.once(ctx, c, t, nil); err != nil {
 			return nil, err
 		}
 	}
-	t.user, t.sys = 0, 0
+	// What is verified counts, what is measured does not.
+	*t = tally{wrong: t.wrong, starts: make([]int64, 0, c.rounds), times: make([]int64, 0, c.rounds)}
 	if err := b.comm.Barrier(ctx); err != nil {
 		return nil, err
 	}
 	t.before = b.comm.Stats()
-	for range c.iters {
-		d, err := b.once(ctx, c, t, nil)
-		if err != nil {
+	for range c.rounds {
+		if err := b.once(ctx, c, t, nil); err != nil {
 			return nil, err
 		}
-		t.times = append(t.times, d.Nanoseconds())
 	}
 	t.after = b.comm.Stats()
 	if c.overlap {
@@ -70,37 +72,40 @@ func (b *perfBench) run(ctx context.Context, c *perfCall) (*tally, error) {
 
 // once is one iteration: contribute, meet, run, verify. Only the operation is timed, and
 // what is done meanwhile.
-func (b *perfBench) once(ctx context.Context, c *perfCall, t *tally, meanwhile func()) (time.Duration, error) {
-	b.calls++
+func (b *perfBench) once(ctx context.Context, c *perfCase, t *tally, meanwhile func()) error {
+	number := b.calls + 1
+	b.calls += uint64(len(c.parts))
 	if c.check {
-		c.fill(b.calls)
+		c.fill(number)
 	}
 	if err := b.comm.Barrier(ctx); err != nil {
-		return 0, err
+		return err
 	}
 	user, sys := cpuTimes()
 	begin := time.Now()
-	req, err := c.start()
+	reqs, err := c.start()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if meanwhile != nil {
 		meanwhile()
 	}
-	if err := req.Wait(ctx); err != nil {
-		return 0, err
+	if err := reqs.wait(ctx); err != nil {
+		return err
 	}
 	took := time.Since(begin)
 	user2, sys2 := cpuTimes()
 	t.user += user2 - user
 	t.sys += sys2 - sys
-	t.info = req.Info()
+	t.starts = append(t.starts, begin.UnixNano())
+	t.times = append(t.times, took.Nanoseconds())
+	t.info = reqs.info()
 	if c.check {
 		// Not before all are done: on a shared machine it would slow the others down.
 		if err := b.comm.Barrier(ctx); err != nil {
-			return 0, err
+			return err
 		}
-		t.wrong += c.wrong(b.calls)
+		t.wrong += c.wrong(number)
 	}
-	return took, nil
+	return nil
 }

@@ -47,9 +47,13 @@ func (o *perfOutput) header() error {
 	if !o.job.check {
 		verified = "not verified"
 	}
+	slowest := "rank"
+	if o.job.timed() == "leaves" {
+		slowest = "leaf"
+	}
 	text := []string{
-		fmt.Sprintf("# %v; %d ranks, fabric ip, datapath host; %d iterations after %d to warm up, %s.", o.job, o.ranks, o.job.iters, o.job.warmup, verified),
-		fmt.Sprintf("# %s. Times are of the slowest rank, after a barrier; algbw and busbw as in nccl-tests, 1e9 bytes/s.", o.job.meaning()),
+		fmt.Sprintf("# %v; %d ranks, fabric ip, datapath host; %s, %s.", o.job, o.ranks, o.job.often(), verified),
+		fmt.Sprintf("# %s. Times are of the slowest %s, after a barrier; algbw and busbw as in nccl-tests, 1e9 bytes/s.", o.job.meaning(), slowest),
 		"# sent, mcast: bytes that the busiest rank handed to the network per operation, our headers included.",
 		"# repaired and wrong bytes, dropped chunks: summed over ranks and iterations.",
 	}
@@ -85,7 +89,11 @@ func (o *perfOutput) line(cells ...any) string {
 		if f, ok := cells[i].(float64); ok {
 			text = fmt.Sprintf("%.2f", f)
 		}
-		fmt.Fprintf(&s, "%*s ", c.width, text)
+		width := c.width
+		if c.name == "algo" && o.job.op == perfPair {
+			width += 20 // recursive-doubling+recursive-halving (auto)
+		}
+		fmt.Fprintf(&s, "%*s ", width, text)
 	}
 	return strings.TrimRight(s.String(), " ") + "\n"
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// overlapTimes are what OSU's non-blocking benchmarks compute the overlap from: the
-// averages, on this rank, of computing alone and of computing during an operation.
+// overlapTimes are what OSU's non-blocking benchmarks compute the overlap from: this
+// rank's times of computing alone and of computing during an operation, all iterations together.
 type overlapTimes struct {
 	compute, both int64 // ns
 }
@@ -15,53 +15,82 @@ type overlapTimes struct {
 // during the operation. It is a fixed amount of work, not of time: what the operation
 // takes from the processor makes it longer. All ranks compute at the same time, so
 // that ranks which share a processor do so in both.
-func (b *perfBench) measureOverlap(ctx context.Context, c *perfCall, t *tally) error {
-	var pure int64
-	for _, ns := range t.times {
-		pure += ns
-	}
-	pure /= int64(len(t.times))
-	all := []int64{pure}
-	if err := b.sum(ctx, all); err != nil {
+func (b *perfBench) measureOverlap(ctx context.Context, c *perfCase, t *tally) error {
+	mean, err := b.mean(ctx, total(t.times)/int64(len(t.times)))
+	if err != nil {
 		return err
 	}
-	target := time.Duration(all[0] / int64(b.comm.Size()))
-
-	work := 1 << 10
-	for {
-		if err := b.comm.Barrier(ctx); err != nil {
-			return err
-		}
-		begin := time.Now()
-		b.compute(work)
-		took := []int64{time.Since(begin).Nanoseconds()}
-		if err := b.sum(ctx, took); err != nil {
-			return err
-		}
-		// The sum is the same on all ranks, so all go on or stop.
-		mean := max(1, took[0]/int64(b.comm.Size()))
-		if mean*4 >= target.Nanoseconds() || work > 1<<40 {
-			work = int(max(1, float64(work)*float64(target.Nanoseconds())/float64(mean)))
-			break
-		}
-		work *= 2
+	work, err := b.calibrate(ctx, mean)
+	if err != nil {
+		return err
 	}
-	for range c.iters {
-		if err := b.comm.Barrier(ctx); err != nil {
-			return err
-		}
-		begin := time.Now()
-		b.compute(work)
-		t.overlap.compute += time.Since(begin).Nanoseconds() / int64(c.iters)
-	}
-	for range c.iters {
-		d, err := b.once(ctx, c, &tally{}, func() { b.compute(work) })
+	for range c.rounds {
+		took, err := b.computeAlone(ctx, work)
 		if err != nil {
 			return err
 		}
-		t.overlap.both += d.Nanoseconds() / int64(c.iters)
+		t.overlap.compute += took
 	}
+	both := &tally{}
+	for range c.warmup + c.rounds {
+		if err := b.once(ctx, c, both, func() { b.compute(work) }); err != nil {
+			return err
+		}
+	}
+	t.overlap.both = total(both.times[c.warmup:])
+	t.wrong += both.wrong
 	return nil
+}
+
+// calibrate finds the work that takes so long.
+func (b *perfBench) calibrate(ctx context.Context, target int64) (work int, err error) {
+	work = 1 << 10
+	for enough := false; !enough; {
+		took, err := b.computeAlone(ctx, work)
+		if err != nil {
+			return 0, err
+		}
+		// The mean is the same on all ranks, so all go on or stop.
+		if took, err = b.mean(ctx, took); err != nil {
+			return 0, err
+		}
+		work, enough = nextWork(work, took, target)
+	}
+	return work, nil
+}
+
+// nextWork is what to try after some work took so long; it is enough when that was
+// long enough to go by.
+func nextWork(work int, took, target int64) (next int, enough bool) {
+	took = max(1, took)
+	if took >= target/4 || work > 1<<40 {
+		return int(max(1, float64(work)*float64(target)/float64(took))), true
+	}
+	return 2 * work, false
+}
+
+// computeAlone is how long work takes while all ranks do it.
+func (b *perfBench) computeAlone(ctx context.Context, work int) (ns int64, err error) {
+	if err := b.comm.Barrier(ctx); err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	b.compute(work)
+	return time.Since(begin).Nanoseconds(), nil
+}
+
+// mean is the average over ranks.
+func (b *perfBench) mean(ctx context.Context, v int64) (int64, error) {
+	all := []int64{v}
+	err := b.sum(ctx, all)
+	return all[0] / int64(b.comm.Size()), err
+}
+
+func total(ns []int64) (sum int64) {
+	for _, n := range ns {
+		sum += n
+	}
+	return sum
 }
 
 // compute does some arithmetic that depends on itself, and keeps the result so that

@@ -4,34 +4,54 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/allcast/allcast"
 )
 
 // perfRank takes part as one rank, and prints the results if that is rank 0.
-func (a *app) perfRank(job *perfJob) error {
+func (a *app) perfRank(rank int, job *perfJob) error {
+	var raw *wholeFile
+	if rank == 0 {
+		// First, so that it does not fail after everybody has come.
+		var err error
+		if raw, err = createRaw(job.raw); err != nil {
+			return err
+		}
+		defer raw.discard()
+	}
 	ctx := context.Background()
-	comm, err := allcast.Join(ctx, allcast.Options{Subgroups: job.subgroups, Chunk: job.chunk})
+	comm, err := allcast.Join(ctx, allcast.Options{Subgroups: job.subgroups, Chunk: job.chunk, NoCalibration: !job.chooses()})
 	if err != nil {
 		return joinFailure(err)
 	}
-	wrong, err := a.perfOn(ctx, comm, job)
+	wrong, err := a.perfOn(ctx, comm, job, raw)
 	if err != nil {
 		return leave(comm, err)
 	}
 	if err := comm.Close(); err != nil {
 		return err
 	}
+	if err := raw.commit(); err != nil {
+		return err
+	}
 	return a.perfVerdict(comm.Rank(), wrong)
 }
 
-// perfOn runs all cases of a job, and returns how many bytes were wrong.
-func (a *app) perfOn(ctx context.Context, comm *allcast.Comm, job *perfJob) (wrong int64, err error) {
+// chooses reports whether Allcast is to choose an algorithm.
+func (j *perfJob) chooses() bool {
+	return slices.ContainsFunc(j.algos, func(a string) bool { return strings.Contains(a, "auto") })
+}
+
+// perfOn runs all cases of a job, and returns how many bytes were wrong. Rank 0 writes the
+// times of all ranks to raw.
+func (a *app) perfOn(ctx context.Context, comm *allcast.Comm, job *perfJob, raw *wholeFile) (wrong int64, err error) {
 	b, err := newPerfBench(ctx, comm)
 	if err != nil {
 		return 0, err
 	}
+	b.raw = raw
 	out := &perfOutput{app: a, job: job, quiet: comm.Rank() != 0, ranks: comm.Size()}
 	if err := out.header(); err != nil {
 		return 0, err
@@ -52,12 +72,22 @@ func (a *app) perfOn(ctx context.Context, comm *allcast.Comm, job *perfJob) (wro
 }
 
 func (b *perfBench) measure(ctx context.Context, job *perfJob, algo string, n int64) (*perfResult, error) {
-	c := job.call(b.comm, algo, n)
+	c, err := b.newCase(ctx, job, algo, n)
+	if err != nil {
+		return nil, err
+	}
 	t, err := b.run(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return b.gather(ctx, c, algo, t)
+	r, err := b.gather(ctx, c, t)
+	if err != nil {
+		return nil, err
+	}
+	if job.raw != "" {
+		err = b.record(ctx, r, t)
+	}
+	return r, err
 }
 
 // perfVerdict is how the command ends when nothing has failed.

@@ -19,6 +19,8 @@ type perfResult struct {
 	Ranks          int       `json:"ranks"`
 	Bytes          int64     `json:"bytes"`
 	Iters          int       `json:"iters"`
+	Warmup         int       `json:"warmup"`
+	Timed          string    `json:"timed"` // whose times count: all, or the leaves
 	Time           perfTimes `json:"time_us"`
 	AlgBW          float64   `json:"algbw_gbps"`
 	BusBW          float64   `json:"busbw_gbps"`
@@ -56,18 +58,14 @@ func (j *perfJob) barriers() float64 {
 }
 
 // gather makes one result of what all ranks saw; all get it.
-func (b *perfBench) gather(ctx context.Context, c *perfCall, requested string, t *tally) (*perfResult, error) {
-	iters := float64(c.iters)
+func (b *perfBench) gather(ctx context.Context, c *perfCase, t *tally) (*perfResult, error) {
+	iters := float64(c.rounds)
 	delta := func(f func(allcast.Stats) uint64) int64 { return int64(f(t.after) - f(t.before)) }
 	sent := float64(delta(func(s allcast.Stats) uint64 { return s.SentBytes }))/iters - b.barrier*c.barriers()
 	mcast := float64(delta(func(s allcast.Stats) uint64 { return s.McastBytes })) / iters
-	most := append([]int64{int64(math.Round(max(0, sent))), int64(math.Round(mcast))}, t.times...)
-	var own int64
-	for _, ns := range t.times {
-		own += ns
-	}
-	total := []int64{
-		t.wrong, t.user, t.sys, own, t.overlap.compute, t.overlap.both,
+	most := append([]int64{int64(math.Round(max(0, sent))), int64(math.Round(mcast))}, b.counted(c, t)...)
+	sums := []int64{
+		t.wrong, t.user, t.sys, total(t.times), t.overlap.compute, t.overlap.both,
 		delta(func(s allcast.Stats) uint64 { return s.DroppedChunks }),
 		delta(func(s allcast.Stats) uint64 { return s.DuplicateChunks }),
 		delta(func(s allcast.Stats) uint64 { return s.CopiedChunks }),
@@ -76,42 +74,47 @@ func (b *perfBench) gather(ctx context.Context, c *perfCall, requested string, t
 	if err := b.max(ctx, most); err != nil {
 		return nil, err
 	}
-	if err := b.sum(ctx, total); err != nil {
+	if err := b.sum(ctx, sums); err != nil {
 		return nil, err
 	}
 	p := b.comm.Size()
 	r := &perfResult{
-		Op: c.op, Algo: t.info.Algorithm, Requested: requested, Fabric: "ip", Datapath: "host", Ranks: p, Bytes: c.n, Iters: c.iters,
-		Time: perfTime(most[2:]), Wrong: total[0],
-		Chains: t.info.Chains, Subgroups: t.info.Subgroups, Chunk: t.info.Chunk, ChunksTotal: t.info.Chunks * uint64(p-1) * uint64(c.iters),
-		SentBytes: most[0], McastBytes: most[1], Dropped: total[6], Duplicates: total[7], Copied: total[8], RepairedBytes: total[9],
-		UserCPU: micros(float64(total[1]) / iters / float64(p)), SysCPU: micros(float64(total[2]) / iters / float64(p)),
+		Op: c.op, Algo: t.info.Algorithm, Requested: c.requested, Fabric: "ip", Datapath: "host", Ranks: p, Bytes: c.n,
+		Iters: c.rounds, Warmup: c.warmup, Timed: c.timed(), Time: perfTime(most[2:]), Wrong: sums[0],
+		Chains: t.info.Chains, Subgroups: t.info.Subgroups, Chunk: t.info.Chunk, ChunksTotal: t.info.Chunks * uint64(p-1) * uint64(c.rounds),
+		SentBytes: most[0], McastBytes: most[1], Dropped: sums[6], Duplicates: sums[7], Copied: sums[8], RepairedBytes: sums[9],
+		UserCPU: micros(float64(sums[1]) / iters / float64(p)), SysCPU: micros(float64(sums[2]) / iters / float64(p)),
 	}
-	bytes, factor := c.volume()
+	bytes, factor := c.volume(p)
 	if r.Time.Avg > 0 {
 		r.AlgBW = bytes / (r.Time.Avg * 1e3)
 		r.BusBW = r.AlgBW * factor
 	}
-	if works, why := b.comm.Multicast(); !works && p > 1 && requested == "auto" {
+	if works, why := b.comm.Multicast(); !works && p > 1 && c.picks() {
 		r.FallbackReason = why
 	}
 	if c.overlap {
-		o := overlapPercent(float64(total[3])/iters, float64(total[4]), float64(total[5]))
+		o := overlapPercent(float64(sums[3]), float64(sums[4]), float64(sums[5]))
 		r.Overlap = &o
 	}
 	return r, nil
 }
 
+// counted are this rank's times as far as they count: the largest of all ranks' is
+// the iteration's, so 0 leaves a rank out.
+func (b *perfBench) counted(c *perfCase, t *tally) []int64 {
+	if c.timed() == "leaves" && b.comm.Rank() == c.root {
+		return make([]int64, len(t.times))
+	}
+	return t.times
+}
+
 // perfTime sums up iterations, in ns.
 func perfTime(ns []int64) perfTimes {
 	slices.Sort(ns)
-	var sum int64
-	for _, n := range ns {
-		sum += n
-	}
 	at := func(q float64) float64 { return micros(float64(ns[max(0, int(math.Ceil(q*float64(len(ns))))-1)])) }
 	return perfTimes{
-		Avg: micros(float64(sum) / float64(len(ns))), Min: at(0), P50: at(.5), P99: at(.99), Max: at(1),
+		Avg: micros(float64(total(ns)) / float64(len(ns))), Min: at(0), P50: at(.5), P99: at(.99), Max: at(1),
 	}
 }
 

@@ -69,6 +69,8 @@ func (j *perfJob) fits(ranks int) error {
 		each = n
 	case "reduce-scatter":
 		each = n * (2*p + 1)
+	case perfPair:
+		each = n * (3*p + 2)
 	case "allreduce":
 		each = 2 * n
 	}

@@ -16,9 +16,34 @@ import (
 	"github.com/allcast/allcast/internal/units"
 )
 
-// perfWorld runs a job as ranks in goroutines, which starts faster than processes,
-// and returns the errors by rank and what rank 0 printed.
+// perfWorld runs a job and returns the errors by rank and what rank 0 printed.
 func perfWorld(t *testing.T, ranks int, o allcast.Options, job *perfJob) ([]error, outcome) {
+	t.Helper()
+	o.Subgroups, o.Chunk = job.subgroups, job.chunk
+	var out bytes.Buffer
+	errs := joined(t, ranks, o, func(comm *allcast.Comm) error {
+		a := &app{stdout: io.Discard, stderr: io.Discard, json: true}
+		if comm.Rank() == 0 {
+			a.stdout = &out
+		}
+		wrong, err := a.perfOn(context.WithoutCancel(t.Context()), comm, job, nil)
+		if err == nil {
+			err = a.perfVerdict(comm.Rank(), wrong)
+		}
+		return err
+	})
+	return errs, outcome{stdout: out.String()}
+}
+
+// inWorld does something on all ranks.
+func inWorld(t *testing.T, ranks int, do func(*allcast.Comm) error) []error {
+	t.Helper()
+	return joined(t, ranks, allcast.Options{}, do)
+}
+
+// joined runs ranks in goroutines, which starts faster than processes, and returns
+// their errors.
+func joined(t *testing.T, ranks int, o allcast.Options, do func(*allcast.Comm) error) []error {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -26,9 +51,7 @@ func perfWorld(t *testing.T, ranks int, o allcast.Options, job *perfJob) ([]erro
 	}
 	o.Size, o.Addr = ranks, l.Addr().String()
 	_ = l.Close()
-	o.Subgroups, o.Chunk = job.subgroups, job.chunk
 	var (
-		out  bytes.Buffer
 		wg   sync.WaitGroup
 		errs = make([]error, ranks)
 	)
@@ -41,25 +64,17 @@ func perfWorld(t *testing.T, ranks int, o allcast.Options, job *perfJob) ([]erro
 				errs[r] = err
 				return
 			}
-			a := &app{stdout: io.Discard, stderr: io.Discard, json: true}
-			if r == 0 {
-				a.stdout = &out
-			}
-			wrong, err := a.perfOn(context.WithoutCancel(t.Context()), comm, job)
-			if err == nil {
-				err = a.perfVerdict(r, wrong)
-			}
-			errs[r] = errors.Join(err, comm.Close())
+			errs[r] = errors.Join(do(comm), comm.Close())
 		})
 	}
 	wg.Wait()
-	return errs, outcome{stdout: out.String()}
+	return errs
 }
 
 // testJob is a short one with all algorithms.
 func testJob(op string) *perfJob {
 	return &perfJob{
-		op: op, algos: append(allcast.Algorithms(op), "auto"), sizes: []int64{0, 1, 4095, 4096, 4097},
+		op: op, algos: append(perfAlgorithms(op), "auto"), sizes: []int64{0, 1, 4095, 4096, 4097},
 		iters: 2, warmup: 1, check: true, chains: 1, subgroups: 1, dtype: allcast.Uint8, reduce: allcast.Sum,
 	}
 }
@@ -243,14 +258,6 @@ func TestPerfSizes(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("-b %s -e %s -f %d: %s, want %s", c.from, c.to, c.factor, got, c.want)
-		}
-	}
-}
-
-func TestOverlapPercent(t *testing.T) {
-	for _, c := range [][4]float64{{10, 10, 10, 100}, {10, 10, 20, 0}, {10, 10, 15, 50}, {10, 10, 30, 0}, {10, 10, 9, 100}, {0, 1, 1, 0}} {
-		if got := overlapPercent(c[0], c[1], c[2]); got != c[3] {
-			t.Errorf("pure %g, compute %g, both %g: %g %%, want %g", c[0], c[1], c[2], got, c[3])
 		}
 	}
 }

@@ -15,7 +15,7 @@ type runCmd struct {
 }
 
 func (runCmd) Help() string {
-	return `Starts COMMAND once a rank on this machine, with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and a fresh ALLCAST_KEY in its environment. Each line of output begins with its rank. Signals are forwarded.
+	return `Starts COMMAND once a rank on this machine, with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, a fresh ALLCAST_KEY and, unless it is set, GOMAXPROCS for its share of the processors in its environment. Each line of output begins with its rank. Signals are forwarded.
 
 The first rank that fails ends the others: they have a second to end by themselves, then get SIGTERM, and three seconds later SIGKILL. Its exit status is that of the command; 1 if a signal ended it. Ranks read nothing from standard input.
 

@@ -25,6 +25,8 @@ func parseFailure(err error) error {
 		msg += "; valid: " + strings.Join(flagNames(node), ", ")
 	case strings.HasPrefix(msg, "unexpected argument") && node.Name == "perf":
 		msg += "; " + node.FullPath() + " takes one operation, and flags"
+	case strings.HasPrefix(msg, "unexpected argument") && node.Name == "inspect":
+		msg += "; " + node.FullPath() + " takes one process, and flags"
 	case strings.HasPrefix(msg, "unexpected argument") && len(node.Children) == 0:
 		msg += "; " + node.FullPath() + " takes flags only"
 	case strings.HasPrefix(msg, "unexpected argument"):

@@ -32,6 +32,7 @@ func (e *Engine) begin(now protocol.Time, k *call) {
 	e.reqs++
 	req := e.reqs
 	e.calls[req] = k
+	e.begun(now, k)
 	var err error
 	switch {
 	case e.closing.Load():
@@ -54,18 +55,28 @@ func (e *Engine) end(req uint64, err error) {
 		err = k.finish()
 	}
 	k.req.err = err
+	wait := e.ended(k, err)
 	k.mem, k.Send, k.Recv = nil, nil, nil
 	if err != nil && !e.closing.Load() {
 		// The caller may end because of it. Who only sees that would take us for the
 		// cause: the verdict leaves first.
 		go func() {
 			e.rel.Flush(lastWords)
-			close(k.req.done)
+			wait()
+			e.report(k.req)
 		}()
 	} else {
-		close(k.req.done)
+		e.report(k.req)
 	}
 	e.checkIdle()
+}
+
+// report ends a request, and the sleep of who waits for it.
+func (e *Engine) report(r *Request) {
+	close(r.done)
+	if e.asleep.Load() {
+		e.cfg.Poller.Kick()
+	}
 }
 
 // lastWords is how long a failure is kept back so that others hear of it.
@@ -86,19 +97,36 @@ func (e *Engine) act() {
 			return
 		}
 		for i := range acts {
-			e.carryOut(&acts[i])
+			next := &noAction
+			if i+1 < len(acts) {
+				next = &acts[i+1]
+			}
+			e.carryOut(&acts[i], next)
 		}
 	}
 }
 
-func (e *Engine) carryOut(a *node.Action) {
+var noAction node.Action
+
+// follows reports whether b goes to the same peer as a, so that a may wait for it.
+func follows(a, b *node.Action) bool {
+	return a.To == b.To && (b.Kind == node.Put || b.Kind == node.Send && b.Msg.Kind != 0)
+}
+
+func (e *Engine) carryOut(a, next *node.Action) {
 	key := fabric.OpKey{Comm: a.Comm, Seq: a.Seq}
+	e.acts(a)
 	switch a.Kind {
 	case node.Send:
 		e.msg = protocol.AppendMsg(e.msg[:0], &a.Msg)
-		e.rel.Send(a.To, e.msg)
+		if follows(a, next) {
+			e.rel.SendMore(a.To, e.msg)
+		} else {
+			e.rel.Send(a.To, e.msg)
+		}
 	case node.Open:
 		e.open(key, e.calls[a.Req], a.Geometry)
+		e.recall(key)
 	case node.Multicast:
 		t := newTask(cmdMulticast)
 		t.op, t.sub, t.psn, t.n = e.ops[key], a.Sub, a.PSN, a.N
@@ -122,6 +150,9 @@ func (e *Engine) carryOut(a *node.Action) {
 	case node.Quiesce:
 		e.quiesce(e.ops[key])
 	case node.Done:
+		if a.Err != nil {
+			e.forgetEarly(a.Comm)
+		}
 		switch {
 		case a.Err == nil:
 			e.end(a.Req, nil)
@@ -136,6 +167,10 @@ func (e *Engine) carryOut(a *node.Action) {
 		e.node.Drained(e.now(), a.Comm, a.Seq)
 	case node.Drop:
 		e.rel.Drop(a.To)
+	case node.Settled:
+		e.agreed(a)
+	case node.Removed:
+		e.removed(a.Comm)
 	case node.Reduce:
 		panic("engine: in-network reduction on a fabric that has none")
 	default:

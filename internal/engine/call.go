@@ -42,6 +42,7 @@ type Call struct {
 
 // A Request is a call under way.
 type Request struct {
+	e    *Engine
 	done chan struct{}
 	err  error
 	info Info
@@ -82,6 +83,9 @@ type call struct {
 	p2p  *p2p.Plan
 	mem  *[]byte // what the operation works on
 	own  int64   // Reduce-Scatter: where our block begins in mem
+
+	at  protocol.Time // when it began,
+	seq uint64        // and as what, for people
 }
 
 // Start begins a call. Calls on a communicator begin in the same order on all
@@ -93,7 +97,7 @@ func (e *Engine) Start(comm uint32, c Call) (*Request, error) {
 	if g == nil {
 		return nil, fmt.Errorf("%w: %d", node.ErrComm, comm)
 	}
-	k := &call{Call: c, comm: comm, rank: g.rank, size: len(g.members), req: &Request{done: make(chan struct{})}}
+	k := &call{Call: c, comm: comm, rank: g.rank, size: len(g.members), req: &Request{e: e, done: make(chan struct{})}}
 	if err := e.prepare(k); err != nil {
 		return nil, err
 	}

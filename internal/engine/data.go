@@ -5,6 +5,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/reduce"
 )
@@ -54,6 +55,7 @@ func (e *Engine) readData(now protocol.Time, t *task) {
 	delete(e.reads, t.rng.ID)
 	e.node.ReadDone(now, r.op.key.Comm, r.op.key.Seq, r.sub, r.psn, r.n)
 	e.repaired.Add(uint64(r.length))
+	e.note(observe.Event{Kind: observe.Repaired, Comm: r.op.key.Comm, Seq: r.op.key.Seq, Peer: int32(r.peer), N: r.length})
 }
 
 type pieceKey struct {
@@ -78,6 +80,7 @@ func (e *Engine) data(now protocol.Time, t *task) {
 	key := pieceKey{t.piece.Op, t.peer, t.piece.Nth}
 	op := e.ops[key.op]
 	if op == nil {
+		e.keep(now, t)
 		return
 	}
 	p := e.pieces[key]

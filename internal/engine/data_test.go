@@ -80,7 +80,8 @@ func TestPartsAreSignsOfLife(t *testing.T) {
 // silent is a network on which nobody is.
 type silent struct{ memReliable }
 
-func (silent) Send(int, []byte) {}
+func (silent) Send(int, []byte)     {}
+func (silent) SendMore(int, []byte) {}
 
 // A slot has one claimant: an answer that comes before the receive worker has
 // stepped back is not ours.

@@ -7,6 +7,9 @@
 // somebody is at it already; actions are carried out in order. When there is nothing to
 // do, nothing runs.
 //
+// Who waits for a call serves the network meanwhile, with a fabric.Poller: wait.go. The
+// first subgroup's receive worker is then no goroutine, but whoever does that.
+//
 // Receive workers, one a subgroup, own the fast path: each has the bitmaps of its
 // subgroup for itself (protocol.Lane), places payloads, and reports runs of chunks
 // when its queue is empty or enough came in. The send worker multicasts straight from

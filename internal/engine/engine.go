@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
@@ -18,6 +20,7 @@ type Config struct {
 	Rank, Size int
 	Multicast  fabric.Multicast // nil: the network has none
 	Reliable   func(fabric.Handler) (fabric.Reliable, error)
+	Poller     fabric.Poller // that they are served by, closed by Close; nil: they serve themselves
 	Secret     []byte        // of the job, for tokens
 	Timeout    time.Duration // silence after which a rank is lost
 	Deadline   time.Duration // for a call; 0: none
@@ -25,6 +28,9 @@ type Config struct {
 	PSNBits    int           // 0: protocol.DefaultPSNBits
 	Pin        []int         // processors that workers are bound to; nil: none
 	Log        *slog.Logger  // nil: none
+
+	Who    observe.State       // of this process, for who inspects it
+	Failed func(*observe.Dump) // is told of each failure, once; it may take its time; nil: nobody is
 }
 
 // ErrClosed is what calls get once Close was called.
@@ -56,6 +62,8 @@ type Engine struct {
 	pieces   map[pieceKey]*piece
 	names    map[uint32]string           // of communicators
 	failing  map[fabric.OpKey]*operation // with puts under way
+	early    early
+	agreeing agreements
 	msg      []byte
 	clock    *time.Timer
 	clockAt  protocol.Time // when it goes off
@@ -64,10 +72,12 @@ type Engine struct {
 	whenIdle func()
 	leaving  chan struct{} // nil: we stay
 	left     bool          // it is closed
+	watcher  watcher
 
 	mu       sync.Mutex
 	comms    map[uint32]*group
 	closing  atomic.Bool
+	asleep   atomic.Bool    // who serves the network waits for a call to end
 	wg       sync.WaitGroup // workers
 	over     chan struct{}
 	once     sync.Once
@@ -91,14 +101,14 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, start: time.Now(), layout: layout, tokens: newTokens(cfg.Secret), tasks: newQueue(),
 		ops: map[fabric.OpKey]*operation{}, calls: map[uint64]*call{}, reads: map[uint64]*read{}, pieces: map[pieceKey]*piece{}, failing: map[fabric.OpKey]*operation{},
-		clockAt: protocol.Never, comms: map[uint32]*group{}, names: map[uint32]string{}, over: make(chan struct{}),
+		clockAt: protocol.Never, early: newEarly(cfg.Size), comms: map[uint32]*group{}, names: map[uint32]string{}, over: make(chan struct{}),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
 	nc := node.Config{
 		Rank: cfg.Rank, Size: cfg.Size, Timeout: protocol.Time(cfg.Timeout), Deadline: protocol.Time(cfg.Deadline),
-		Layout: layout,
+		Layout: layout, Eager: eager,
 		// Processes of one machine wait for each other's time slices: a few milliseconds
 		// pass before silence means loss. It is learned from there.
 		Limits: protocol.Limits{LinkRate: cfg.Rate / 8e9, Alpha: 4 * protocol.Millisecond, MinAlpha: protocol.Millisecond, MaxAlpha: protocol.Second},
@@ -110,6 +120,7 @@ func New(cfg Config) (*Engine, error) {
 		e.flushAfter = uint32(max(1, min(e.caps.Room/8, 4*e.caps.Batch)))
 	}
 	e.clock = time.AfterFunc(time.Hour, func() { e.push(newTask(taskTick)) })
+	e.watch(&nc)
 	e.node = node.New(0, nc)
 	// There before any peer can reach us: a message for a communicator that is not
 	// known is lost.
@@ -122,6 +133,9 @@ func New(cfg Config) (*Engine, error) {
 	e.running.Store(true)
 	if e.rel, err = cfg.Reliable((*handler)(e)); err != nil {
 		e.clock.Stop()
+		if cfg.Poller != nil {
+			_ = cfg.Poller.Close()
+		}
 		return nil, err
 	}
 	if mc := cfg.Multicast; mc != nil {
@@ -131,7 +145,7 @@ func New(cfg Config) (*Engine, error) {
 		for sub := range mc.Subgroups() {
 			r := newReceiver(e, sub, mc.Receiver(sub))
 			e.recvs = append(e.recvs, r)
-			go r.run()
+			r.start()
 		}
 	}
 	e.running.Store(false)
@@ -159,12 +173,14 @@ func (e *Engine) timer(now protocol.Time) {
 	case now-e.queuedAt < patience:
 		e.node.Queued(now)
 	}
+	e.watcher.now = now
 	e.node.Timer(now)
 	e.act()
 }
 
 func (e *Engine) handle(t *task) {
 	now := e.now()
+	e.sees(now, t)
 	switch t.kind {
 	case taskCall:
 		e.begin(now, t.call)
@@ -208,12 +224,13 @@ func (e *Engine) lost(now protocol.Time, peer int, err error) {
 		}
 		return
 	}
+	e.lostPeer(peer, goodbye, err)
 	switch {
 	case e.closing.Load():
 	case goodbye:
-		e.log.Info("a rank has left", "rank", peer)
+		e.log.Info("a rank has left", "peer", peer)
 	default:
-		e.log.Warn("lost a rank", "rank", peer, "err", err)
+		e.log.Warn("lost a rank", "peer", peer, "err", err)
 	}
 	e.node.PeerLost(now, peer)
 }
@@ -285,10 +302,7 @@ func (e *Engine) addComm(id uint32, name string, members []int) error {
 	if err := e.node.AddComm(id, members); err != nil {
 		return err
 	}
-	e.names[id] = name
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.comms[id] = &group{rank: slices.Index(members, e.cfg.Rank), members: members}
+	e.register(id, name, members)
 	return nil
 }
 
@@ -324,12 +338,15 @@ func (e *Engine) Leave(most time.Duration, barrier string) {
 	if err != nil {
 		return
 	}
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select { // how the barrier ends does not matter: all are here, or there is nobody to wait for
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	select {
 	case <-r.Done():
+		if r.Err() != nil {
+			e.depart(ctx, leaving) // without those who were lost
+		}
 	case <-leaving:
-	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -372,8 +389,11 @@ func (e *Engine) close() {
 		e.send.cmds.push(newTask(cmdStop))
 	}
 	for _, r := range e.recvs {
-		r.command(newTask(cmdStop), false)
+		r.command(newTask(cmdStop), r.polled)
 	}
 	e.wg.Wait()
+	if e.cfg.Poller != nil {
+		_ = e.cfg.Poller.Close()
+	}
 	e.do(e.stop)
 }

@@ -133,6 +133,8 @@ type memReliable struct{ *memRank }
 
 func (m memReliable) Send(to int, msg []byte) { m.net.ranks[to].h.Message(m.rank, msg) }
 
+func (m memReliable) SendMore(to int, msg []byte) { m.Send(to, msg) }
+
 func (m memReliable) Put(to int, p fabric.Piece, data []byte) {
 	m.net.ranks[to].h.Data(m.rank, p, 0, &fabric.Buffer{B: bytes.Clone(data)})
 	m.h.PutDone(to, p)

@@ -33,6 +33,8 @@ type receiver struct {
 	placed  atomic.Uint64
 
 	linger  linger
+	said    bool // that the network failed
+	polled  bool // the poller serves it
 	stopped bool
 	deaf    atomic.Bool // the network gives it nothing
 }
@@ -44,12 +46,40 @@ func newReceiver(e *Engine, sub int, rx fabric.Receiver) *receiver {
 // tryAgain is how long a worker waits after the network failed.
 const tryAgain = 100 * time.Millisecond
 
+// start begins the work, with a goroutine of its own unless the poller can do it.
+func (w *receiver) start() {
+	if p := w.e.cfg.Poller; p != nil && w.sub == 0 {
+		if rx, ok := w.rx.(fabric.Polled); ok {
+			w.polled = true // it may be served before Attach returns
+			if w.polled = rx.Attach(p, w, w.failed); w.polled {
+				return
+			}
+		}
+	}
+	go w.run()
+}
+
+// failed is what the poller calls when the network failed, or is closed: there is
+// still the control side, which waits for answers.
+func (w *receiver) failed(err error) {
+	w.deaf.Store(true)
+	w.flush()
+	w.complain(err)
+	w.drain()
+}
+
+func (w *receiver) complain(err error) {
+	if !w.said && !errors.Is(err, fabric.ErrClosed) {
+		w.said = true
+		w.e.log.Error("receiving multicast failed; what is lost will be fetched", "subgroup", w.sub, "err", err)
+	}
+}
+
 // run works until it is told to stop. When the network fails, or is closed, there
 // is still the control side, which waits for answers.
 func (w *receiver) run() {
-	defer w.e.wg.Done()
 	w.e.pin()
-	for said := false; !w.stopped; {
+	for !w.stopped {
 		err := w.rx.Receive(w)
 		if err != nil {
 			w.deaf.Store(true)
@@ -69,10 +99,7 @@ func (w *receiver) run() {
 		case errors.Is(err, fabric.ErrClosed):
 			w.wait(nil)
 		default:
-			if !said {
-				said = true
-				w.e.log.Error("receiving multicast failed; what is lost will be fetched", "subgroup", w.sub, "err", err)
-			}
+			w.complain(err)
 			w.wait(time.After(tryAgain))
 		}
 	}
@@ -126,6 +153,7 @@ func (w *receiver) obey(t *task) {
 		w.e.push(ack)
 	case cmdStop:
 		w.stopped = true
+		w.e.wg.Done()
 	default:
 	}
 	t.free()
@@ -255,7 +283,15 @@ func (w *receiver) report() *report {
 }
 
 // Idle implements fabric.Sink.
-func (w *receiver) Idle() { w.flush() }
+func (w *receiver) Idle() {
+	w.flush()
+	if w.polled {
+		if w.deaf.Load() {
+			w.deaf.Store(false)
+		}
+		w.drain()
+	}
+}
 
 func (w *receiver) flush() {
 	if w.rep == nil {

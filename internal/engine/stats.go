@@ -15,6 +15,7 @@ type Stats struct {
 	Dropped       uint64 // datagrams that a full receive queue, or an injected fault, dropped here
 	RepairedBytes uint64 // fetched
 	Refused       uint64 // multicasts that the network refused to send
+	RejectedConns uint64 // connections that did not prove to be of a rank
 	Peers         map[int]fabric.PeerStats
 }
 
@@ -32,6 +33,12 @@ func (e *Engine) Stats() (s Stats) {
 	if !e.do(func() { s.Stats = e.node.Stats() }) {
 		s.Stats = e.node.Stats() // nobody else uses it any more
 	}
+	e.count(&s)
+	return s
+}
+
+// count adds what is counted outside of the node.
+func (e *Engine) count(s *Stats) {
 	s.RepairedBytes, s.Refused = e.repaired.Load(), e.failed.Load()
 	if e.send != nil {
 		s.McastBytes, s.McastChunks = e.send.bytes.Load(), e.send.sent.Load()
@@ -44,5 +51,7 @@ func (e *Engine) Stats() (s Stats) {
 		s.Foreign += rx.Malformed
 	}
 	s.Peers = e.rel.Stats()
-	return s
+	if r, ok := e.rel.(interface{ Strangers() uint64 }); ok {
+		s.RejectedConns = r.Strangers()
+	}
 }

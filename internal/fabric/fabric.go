@@ -139,8 +139,11 @@ type Reliable interface {
 	// Send delivers a message, after all that was sent to this peer before. It copies
 	// msg.
 	Send(to int, msg []byte)
+	// SendMore is Send when another Send or Put to this peer follows at once: it may wait
+	// for that one, to go with it.
+	SendMore(to int, msg []byte)
 	// Put delivers data, straight from its memory; Handler.PutDone says that it is
-	// free again, which happens soon also when the peer is lost. len(data) == p.Len.
+	// free again, before Put returns or later, also when the peer is lost. len(data) == p.Len.
 	Put(to int, p Piece, data []byte)
 	// Read asks for a range of the peer's registered buffer; the answer comes to
 	// Handler.ReadData. A read that the peer refuses has no answer.
@@ -148,7 +151,7 @@ type Reliable interface {
 	// Register lets peers read a buffer until Unregister returns.
 	Register(op OpKey, buf []byte)
 	Unregister(op OpKey)
-	// Cancel sees that puts of an operation end soon: those not begun never begin.
+	// Cancel sees that puts of an operation end soon: those not begun, nor done, never begin.
 	// Handler.PutDone is still called for each.
 	Cancel(op OpKey)
 	// Drop forgets a peer: what is queued for it is sent if that is possible soon, and
@@ -173,7 +176,7 @@ type PeerStats struct {
 type Handler interface {
 	Message(from int, msg []byte)                     // msg is valid until it returns
 	Data(from int, p Piece, off int64, b *Buffer)     // a part of a piece: bytes from off on. The parts of a piece come in order; an empty piece has one empty part. The handler releases b
-	PutDone(to int, p Piece)                          // see Reliable.Put
+	PutDone(to int, p Piece)                          // see Reliable.Put; in any order, and maybe from within Put
 	ReadData(from int, r Range, off int64, b *Buffer) // a part of what a Read asked for, off bytes after r.Off; in order. The handler releases b
 	Lost(peer int, err error)                         // its connection is gone, or cannot be made; once a peer. A peer that said goodbye counts too
 }

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 )
@@ -18,16 +19,13 @@ func (p *Plan) hostEnv(base []string) []string {
 // rankEnv is what ranks are told besides.
 func (p *Plan) rankEnv(base []string) []string {
 	env := setEnv(p.hostEnv(base), racksVar+"="+p.racks())
-	if _, set := os.LookupEnv("GOMAXPROCS"); !set && p.Graph.Hosts > manyHosts {
-		// A Go program takes a thread and a heap's share for each processor; many of
-		// them on a machine gain nothing by it.
-		env = setEnv(env, "GOMAXPROCS=1")
+	if _, set := os.LookupEnv("GOMAXPROCS"); !set {
+		// A Go program takes threads and a heap's share for each processor; as many of them as
+		// there are hosts gain nothing by it.
+		env = setEnv(env, "GOMAXPROCS="+strconv.Itoa(max(1, runtime.NumCPU()/p.Graph.Hosts)))
 	}
 	return env
 }
-
-// manyHosts is from where on ranks are told to be small.
-const manyHosts = 32
 
 // setEnv replaces variables.
 func setEnv(base []string, vars ...string) []string {

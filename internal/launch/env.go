@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +38,11 @@ func environment(base []string, ranks int) ([]string, error) {
 		}
 	}
 	size := strconv.Itoa(ranks)
+	if !slices.ContainsFunc(base, func(v string) bool { return strings.HasPrefix(v, "GOMAXPROCS=") }) {
+		// A Go program that thinks all processors are its own wakes threads on all of them,
+		// only for other ranks to wait.
+		env = append(env, "GOMAXPROCS="+strconv.Itoa(max(1, runtime.NumCPU()/ranks)))
+	}
 	return append(env, "WORLD_SIZE="+size, "LOCAL_WORLD_SIZE="+size, "MASTER_ADDR="+host,
 		"MASTER_PORT="+strconv.Itoa(port), "ALLCAST_KEY="+hex.EncodeToString(key[:])), nil
 }

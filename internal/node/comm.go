@@ -22,15 +22,23 @@ type comm struct {
 	est       *protocol.Estimator
 
 	nextSeq uint64
-	calls   []*call    // not ended, oldest first
-	slots   []*opState // by slot, until drained
-	live    []*opState // not closed, oldest first
-	lastSeq []int64    // a slot's last user; -1: none
+	calls   []*call       // not ended, oldest first
+	slots   []*opState    // by slot, until drained
+	live    []*opState    // not closed, oldest first
+	lastSeq []int64       // a slot's last user; -1: none
+	recent  [8]recentCall // what the last ones were
+	eager   []uint64      // if it was eager, its digest; else 0
+	reached []uint64      // eager: by rank, one more than the last call that we know it has begun
+	told    []uint64      // eager: by rank, one more than the last call that it knows we have begun
 	early   map[uint64][]earlyMsg
 	nEarly  int         // how many,
 	earlyOf map[int]int // and by peer
 	broken  *verdict
+	removed bool // nobody here uses it any more
 	scratch []*opState
+
+	agreements []*agreement // not over, or not called yet
+	nextAgree  uint64
 }
 
 // operation is what a round runs: a protocol.Op or a p2p.Op.
@@ -88,6 +96,22 @@ type opState struct {
 	done bool // its buffers are the user's again
 
 	closed bool // the driver was told
+
+	seen protocol.Phase // that Config.Turned was told of
+}
+
+// recentCall remembers a call for the sake of errors.
+type recentCall struct {
+	seq  uint64
+	info protocol.CallInfo
+}
+
+// calledAt says what we called, if it was not long ago.
+func (c *comm) calledAt(seq uint64) protocol.CallInfo {
+	if r := &c.recent[seq%uint64(len(c.recent))]; r.seq == seq {
+		return r.info
+	}
+	return protocol.CallInfo{}
 }
 
 type earlyMsg struct {
@@ -99,6 +123,7 @@ type verdict struct {
 	culprit int
 	reason  Reason
 	seq     uint64
+	pair    *protocol.CallPair // Mismatch
 }
 
 // index checks the members and makes fromWorld. A communicator of everybody in
@@ -172,7 +197,9 @@ func (n *Node) begin(now protocol.Time, c *comm, k *call) {
 	open := Action{Kind: Open, Comm: c.id, Seq: seq, Req: k.req}
 	switch {
 	case k.p2p != nil:
-		st.pp = p2p.NewOp(p2p.Config{Plan: k.p2p, Comm: c.id, Seq: seq})
+		cfg := p2p.Config{Plan: k.p2p, Comm: c.id, Seq: seq}
+		n.eager(c, k, &cfg)
+		st.pp = p2p.NewOp(cfg)
 		st.op = st.pp
 	case k.inc != nil:
 		st.inc = p2p.NewIncOp(k.inc).Numbered(c.id, seq)
@@ -191,6 +218,8 @@ func (n *Node) begin(now protocol.Time, c *comm, k *call) {
 	slot := c.layout.Slot(seq)
 	c.slots[slot] = st
 	c.lastSeq[slot] = int64(seq)
+	c.recent[seq%uint64(len(c.recent))] = recentCall{seq, k.info()}
+	n.noteEager(c, k, slot)
 	c.live = append(c.live, st)
 	k.running = true
 	n.out = append(n.out, open)
@@ -211,9 +240,10 @@ func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 		n.send(c.members[from], c.broken.message(c.id))
 		return
 	}
+	n.begun(now, c, from, m.Seq)
 	if st := c.find(m.Seq); st != nil {
 		if st.greetedOtherwise(m) {
-			n.breakBy(c, verdict{culprit: c.members[from], reason: Mismatch, seq: m.Seq}, -1)
+			n.mismatch(c, from, m.Seq, m.Call, st.call.info())
 			return
 		}
 		n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvMsg, From: from, Msg: m}, n.steps[:0]))
@@ -221,10 +251,13 @@ func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 	}
 	// Calls that a peer can have under way are near those that we have made.
 	greets := (m.Kind == protocol.MsgBarrier || m.Kind == protocol.MsgReady) && m.Seq < c.nextSeq+2*c.layout.Slots()
+	if greets && c.eagerlyDone(m) {
+		return
+	}
 	if greets && int64(m.Seq) <= c.lastSeq[c.layout.Slot(m.Seq)] {
 		// Nobody can have finished a call that another one only now makes: they
 		// made different ones.
-		n.breakBy(c, verdict{culprit: c.members[from], reason: Mismatch, seq: m.Seq}, -1)
+		n.mismatch(c, from, m.Seq, m.Call, c.calledAt(m.Seq))
 		return
 	}
 	if !greets {
@@ -256,10 +289,12 @@ func (st *opState) greetedOtherwise(m *protocol.Msg) bool {
 // do turns an operation's actions into the node's.
 func (n *Node) do(now protocol.Time, c *comm, st *opState, acts []protocol.Action) {
 	n.steps = nil // acts may use it, and do may come back here
+	n.turned(c, st)
 	for i := range acts {
 		a := &acts[i]
 		switch a.Kind {
 		case protocol.ActSend:
+			c.tells(a.To, st.seq)
 			n.send(c.members[a.To], &a.Msg)
 		case protocol.ActMulticast:
 			n.out = append(n.out, Action{Kind: Multicast, Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.mc.Geometry()})
@@ -276,7 +311,7 @@ func (n *Node) do(now protocol.Time, c *comm, st *opState, acts []protocol.Actio
 		case protocol.ActClosed:
 			n.closed(c, st)
 		case protocol.ActMismatch:
-			n.breakBy(c, verdict{culprit: c.members[a.To], reason: Mismatch, seq: st.seq}, -1)
+			n.mismatch(c, a.To, st.seq, a.Msg.Call, st.call.info())
 			return
 		}
 	}

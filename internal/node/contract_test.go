@@ -82,6 +82,13 @@ func (h *host) do(a *Action) {
 			c.t.Fatalf("rank %d takes rank %d for lost, which lives", h.id, a.To)
 		}
 		h.lost = append(h.lost, a.To)
+	case Settled:
+		h.agreed(a)
+	case Removed:
+		if h.node.comms[a.Comm] != nil {
+			c.t.Fatalf("rank %d: communicator %d is removed and still there", h.id, a.Comm)
+		}
+		h.removed = append(h.removed, a.Comm)
 	default:
 		c.t.Fatalf("rank %d: unknown action %d", h.id, a.Kind)
 	}
@@ -184,7 +191,7 @@ func (s *share) checkError(c *cluster, rank int) {
 		phases = []protocol.Phase{protocol.Barrier, protocol.Multicast, protocol.Fetch, protocol.Handshake}
 	}
 	if e.Comm != s.job.comm || e.Seq != s.seq || e.Op != s.job.shape.Kind || !slices.Contains(phases, e.Phase) || e.Missing == "" ||
-		e.Reason < Lost || e.Reason > Protocol || (e.Culprit != NoRank && !slices.Contains(c.comms[e.Comm], e.Culprit)) {
+		e.Reason < Lost || e.Reason > Left || (e.Culprit != NoRank && !slices.Contains(c.comms[e.Comm], e.Culprit)) {
 		c.t.Fatalf("rank %d, call %d on communicator %d: the error is wrong: %+v", rank, s.seq, s.job.comm, *e)
 	}
 }

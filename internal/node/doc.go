@@ -36,6 +36,15 @@
 // (trace.go). If there is none, nobody failed and the deadline was too short: the
 // error then names no rank.
 //
+// The survivors of a broken communicator can agree on who they are and get a new one of
+// themselves ([Node.Agree], package agree). Deaths that one of them knows of are told
+// to the others on the way; attempts are numbered like calls. A rank that was taken
+// for lost and lives learns that it is out, by being told of its own death.
+//
+// A communicator that its user has closed ([Node.RemoveComm]) is forgotten when no call
+// of it is under way and no other rank needs us to complete one. Messages for it are
+// ignored then, except that who begins something that we never will hears so.
+//
 // Before a failed call is reported, the driver is asked to quiesce it: to stop
 // sending from its buffers, reading into them, and letting others read from them.
 // A neighbour's read that is refused ends in that neighbour's own failure, never

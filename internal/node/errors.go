@@ -17,10 +17,12 @@ const (
 	Deadline                   // a call took longer than it was given
 	Mismatch                   // two ranks called different things
 	Protocol                   // a rank sent what no correct peer sends
+	Left                       // a rank has closed the communicator
 )
 
 var reasonNames = map[Reason]string{
 	Lost: "lost", Aborted: "aborted", Deadline: "deadline", Mismatch: "mismatched calls", Protocol: "protocol violation",
+	Left: "closed the communicator",
 }
 
 func (r Reason) String() string {
@@ -41,7 +43,8 @@ type Error struct {
 	Phase   protocol.Phase // where the call was on this rank
 	Culprit int            // world rank that failed, or NoRank
 	Reason  Reason
-	Missing string // what had not arrived
+	Missing string             // what had not arrived
+	Pair    *protocol.CallPair // Mismatch: the two calls, as far as they are known
 }
 
 func (e *Error) Error() string {
@@ -49,8 +52,25 @@ func (e *Error) Error() string {
 	if e.Culprit == NoRank {
 		who = "no single rank"
 	}
+	if calls := e.Calls(nil); calls != "" {
+		who += " (" + calls + ")"
+	}
 	return fmt.Sprintf("%v %d on communicator %d failed in the %v phase: %v: %s; missing: %s",
 		e.Op, e.Seq, e.Comm, e.Phase, e.Reason, who, e.Missing)
+}
+
+// Calls tells who called what, for people, if it is known; typed puts an element type in
+// words.
+func (e *Error) Calls(typed func(uint16) string) string {
+	if e.Pair == nil {
+		return ""
+	}
+	r, c := e.Pair.Ranks, e.Pair.Calls
+	s := fmt.Sprintf("rank %d called %s, rank %d called %s", r[0], c[0].Describe(typed), r[1], c[1].Describe(typed))
+	if c[0] == c[1] {
+		s += ", with other counts or options"
+	}
+	return s
 }
 
 // Usage errors of Node's methods.

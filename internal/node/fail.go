@@ -29,8 +29,51 @@ func (n *Node) breakBy(c *comm, v verdict, from int) {
 
 func (v *verdict) message(comm uint32) *protocol.Msg {
 	return &protocol.Msg{
-		Kind: protocol.MsgAbort, Comm: comm, Seq: v.seq, Rank: uint32(int32(v.culprit)), Reason: uint8(v.reason),
+		Kind: protocol.MsgAbort, Comm: comm, Seq: v.seq, Rank: uint32(int32(v.culprit)), Reason: uint8(v.reason), Pair: v.pair,
 	}
+}
+
+// aborted takes a peer's verdict. One that makes no sense says only that the peer is
+// at fault.
+func (n *Node) aborted(c *comm, from int, m *protocol.Msg) {
+	v := verdict{culprit: int(int32(m.Rank)), reason: Reason(m.Reason), seq: m.Seq, pair: m.Pair}
+	if !v.valid(c) {
+		v = verdict{culprit: from, reason: Protocol, seq: m.Seq}
+		from = -1 // it is told as well
+	}
+	n.breakBy(c, v, from)
+}
+
+// valid reports whether a verdict can have been made by a correct member.
+func (v *verdict) valid(c *comm) bool {
+	member := func(w int) bool { _, ok := c.rankOf(w); return ok }
+	if _, known := reasonNames[v.reason]; !known {
+		return false
+	}
+	if !member(v.culprit) && (v.culprit != NoRank || v.reason != Deadline) {
+		return false
+	}
+	if v.pair == nil {
+		return true
+	}
+	return v.reason == Mismatch && member(int(v.pair.Ranks[0])) && member(int(v.pair.Ranks[1]))
+}
+
+// mismatch breaks a communicator because a peer made another call than ours.
+func (n *Node) mismatch(c *comm, from int, seq uint64, theirs, ours protocol.CallInfo) {
+	pair := &protocol.CallPair{Ranks: [2]uint32{uint32(c.members[from]), uint32(n.cfg.Rank)}, Calls: [2]protocol.CallInfo{theirs, ours}}
+	n.breakBy(c, verdict{culprit: c.members[from], reason: Mismatch, seq: seq, pair: pair}, -1)
+}
+
+// info describes a call, for people.
+func (k *call) info() protocol.CallInfo {
+	switch {
+	case k.p2p != nil:
+		return k.p2p.Call()
+	case k.inc != nil:
+		return k.inc.Call()
+	}
+	return k.plan[0].Call()
 }
 
 // breakComm fails every call that has not completed. Operations that only
@@ -57,7 +100,7 @@ func (n *Node) breakComm(c *comm, v verdict) {
 func (n *Node) failCall(c *comm, k *call) {
 	err := &Error{
 		Comm: c.id, Seq: k.seq, Op: k.kind, Phase: protocol.Queued,
-		Culprit: c.broken.culprit, Reason: c.broken.reason, Missing: "everything",
+		Culprit: c.broken.culprit, Reason: c.broken.reason, Pair: c.broken.pair, Missing: "everything",
 	}
 	if !k.running {
 		n.end(c, k, err)
@@ -110,8 +153,9 @@ func (n *Node) declare(now protocol.Time, rank, from int) {
 		n.tell(l.deaths, []int{l.right}, -1)
 	}
 	for _, c := range n.order {
-		if _, member := c.rankOf(rank); member {
+		if r, member := c.rankOf(rank); member {
 			n.breakComm(c, verdict{culprit: rank, reason: Lost})
+			n.agreeDead(c, r)
 		}
 	}
 	// Should it only have been slow, it learns that it is out, and blames nobody.

@@ -28,11 +28,19 @@ func FuzzNode(f *testing.F) {
 		{Kind: protocol.MsgAvail, Ranges: []protocol.Range{{PSN: 1, N: 2}}},
 		{Kind: protocol.MsgMark, Rank: 1, Counts: []uint32{1}},
 		{Kind: protocol.MsgReady, Digest: fuzzRing(f, 3).Digest},
+		{Kind: protocol.MsgAgree, Agree: &protocol.Agree{Step: protocol.AgreeAsk, Dead: []uint64{4}}},
+		{Kind: protocol.MsgAgree, Comm: 1, Agree: &protocol.Agree{Step: protocol.AgreeState, Called: true, Dead: []uint64{1}}},
+		{Kind: protocol.MsgAgree, Agree: &protocol.Agree{Step: protocol.AgreeGone}},
+		{Kind: protocol.MsgAgree, Agree: &protocol.Agree{Step: protocol.AgreePropose, Value: &protocol.AgreeValue{ID: 9, Ranks: []uint64{15}}}},
+		{Kind: protocol.MsgAgree, Agree: &protocol.Agree{Step: protocol.AgreeCommit, Value: &protocol.AgreeValue{ID: 1, Ranks: []uint64{255}}}},
+		{Kind: protocol.MsgAgree, Agree: &protocol.Agree{Step: protocol.AgreeCommit, Value: &protocol.AgreeValue{ID: 1, Ranks: []uint64{9}}}},
+		{Kind: protocol.MsgAbort, Reason: 4, Pair: &protocol.CallPair{Ranks: [2]uint32{1, 9}}},
 	} {
 		b := protocol.AppendMsg(nil, &m)
 		one := append([]byte{0, 2, byte(len(b))}, b...)
 		f.Add(append(append([]byte{5, 6}, one...), 6, 2, 200, 2, 200, 6))
 		f.Add(append(append([]byte{7, 6}, one...), 6, 9, 2, 0, 0, 0, 5, 6, 9, 2, 0, 0, 1, 5, 6))
+		f.Add(append(append([]byte{11, 5, 11, 6}, one...), 6, 3, 0, 3, 1, 2, 200, 6))
 		f.Add(append(append([]byte{8, 8, 6}, one...), 6, 10, 0, 0, 8, 4, 6))
 		seed = append(append(seed, one...), 6)
 	}
@@ -63,6 +71,7 @@ type fuzzed struct {
 	now     protocol.Time
 	plan    []*protocol.Geometry
 	started uint64
+	asked   uint64 // agreements
 	ended   map[uint64]int
 	todo    []Action // Multicast, Read, Put, Reduce, Quiesce, Closed
 }
@@ -83,7 +92,7 @@ func newFuzzed(t *testing.T) *fuzzed {
 // step takes what happens next from the input and returns the rest of it.
 func (z *fuzzed) step(what byte, in []byte) []byte {
 	arg := make([]byte, 7)
-	switch what % 11 {
+	switch what % 12 {
 	case 0:
 		n := copy(arg[:2], in)
 		in = in[n:]
@@ -117,7 +126,12 @@ func (z *fuzzed) step(what byte, in []byte) []byte {
 		}
 		z.started++
 	case 7, 8:
-		z.startOther(what%11 == 8)
+		z.startOther(what%12 == 8)
+	case 11:
+		z.asked++
+		if err := z.n.Agree(z.now, uint32(z.asked%2), 1000+z.asked, uint32(5000+z.asked)); err != nil {
+			z.t.Fatal(err)
+		}
 	case 9:
 		n := copy(arg[:5], in)
 		z.n.Data(z.now, int(int8(arg[0])), uint32(arg[1]%3), uint64(arg[2]), uint32(arg[3]), int64(arg[4]))
@@ -168,6 +182,10 @@ func (z *fuzzed) act() {
 	for acts := z.n.Actions(); len(acts) > 0; acts = z.n.Actions() {
 		for _, a := range acts {
 			switch a.Kind {
+			case Settled:
+				if z.ended[a.Req]++; z.ended[a.Req] > 1 || a.Req <= 1000 {
+					z.t.Fatalf("agreement %d ended again: %+v", a.Req, *a.Agreed)
+				}
 			case Done:
 				if z.ended[a.Req]++; z.ended[a.Req] > 1 {
 					z.t.Fatalf("request %d ended again: %v", a.Req, a.Err)

@@ -36,6 +36,8 @@ type host struct {
 	shares                  map[uint32][]*share // calls on a communicator that have not ended, oldest first
 	lost                    []int               // the dead, in the order in which the node said so
 	sends                   [64]int             // messages by kind
+	settled                 map[uint64]*Agreed  // by request
+	removed                 []uint32
 }
 
 func newHost(c *cluster, n *Node) *host {

@@ -18,7 +18,12 @@ type Config struct {
 	Overhead   int
 	Limits     protocol.Limits
 	Layout     protocol.Layout
-	InFlight   int // calls that run at once on a communicator
+	InFlight   int   // calls that run at once on a communicator
+	Eager      int64 // point-to-point calls of at most so many bytes are eager, on all ranks alike: the driver keeps data for which Early says so
+
+	// Turned, if set, is told of every change of phase, for people to see. It must not
+	// call the node.
+	Turned func(comm uint32, seq uint64, from, to protocol.Phase)
 }
 
 // ActionKind says what a driver has to do.
@@ -38,6 +43,8 @@ const (
 	Done                        // Req, Err, Spent: a call has ended
 	Closed                      // Comm, Seq: nobody needs the operation any more; call Drained when none of its datagrams can come any more. One that was quiesced never closes, its communicator is broken
 	Drop                        // To: a peer is dead, forget its connection
+	Settled                     // Req, Comm, Agreed: an agreement has ended
+	Removed                     // Comm: nothing of it is left
 )
 
 // An Action is for the driver to carry out, in order. Ranks are world ranks.
@@ -54,6 +61,7 @@ type Action struct {
 	Err      *Error
 	Spent    Spent
 	Geometry *protocol.Geometry
+	Agreed   *Agreed
 }
 
 // Stats counts what a Node saw.
@@ -70,11 +78,16 @@ type Node struct {
 	pool   *protocol.Pool
 	others int // operations under way that are not multicast
 	live   liveness
-	met    map[int]struct{} // ranks that we have sent something: they have a connection with us
-	out    []Action
-	spare  []Action          // what Actions returned last
-	steps  []protocol.Action // scratch
-	stats  Stats
+
+	removing int // communicators that are to be forgotten
+	graves   [64]grave
+	buried   int
+
+	met   map[int]struct{} // ranks that we have sent something: they have a connection with us
+	out   []Action
+	spare []Action          // what Actions returned last
+	steps []protocol.Action // scratch
+	stats Stats
 }
 
 // New returns a node at time now, with no communicator.
@@ -124,7 +137,7 @@ func (n *Node) AddComm(id uint32, members []int) error {
 // Start begins a call; req comes back with Done. plan is protocol.Plan's.
 func (n *Node) Start(now protocol.Time, comm uint32, req uint64, plan []*protocol.Geometry) error {
 	c := n.comms[comm]
-	if c == nil {
+	if c == nil || c.removed {
 		return fmt.Errorf("%w: %d", ErrComm, comm)
 	}
 	if plan[0].Size() != len(c.members) {
@@ -150,7 +163,7 @@ func (n *Node) StartReduction(now protocol.Time, comm uint32, req uint64, r *p2p
 // startAs begins a call that was prepared for one rank of so many.
 func (n *Node) startAs(now protocol.Time, comm uint32, rank, size int, k *call) error {
 	c := n.comms[comm]
-	if c == nil {
+	if c == nil || c.removed {
 		return fmt.Errorf("%w: %d", ErrComm, comm)
 	}
 	if size != len(c.members) || rank != c.rank {
@@ -174,6 +187,7 @@ func (n *Node) start(now protocol.Time, c *comm, k *call) {
 // Actions returns what there is to do and forgets it. The slice is valid
 // until the next call of Actions.
 func (n *Node) Actions() []Action {
+	n.sweep()
 	out := n.out
 	n.out, n.spare = n.spare[:0], out
 	return out
@@ -220,6 +234,7 @@ func (n *Node) Data(now protocol.Time, from int, comm uint32, seq uint64, nth ui
 		n.stats.Stale++
 		return Place{}, false
 	}
+	n.begun(now, c, r, seq)
 	recv, ok, steps := st.pp.Data(now, r, nth, length, n.steps[:0])
 	n.do(now, c, st, steps)
 	return Place{Seq: seq, Off: recv.Off, Reduce: recv.Reduce, Hold: recv.Hold}, ok
@@ -322,7 +337,7 @@ func (n *Node) Message(now protocol.Time, from int, m *protocol.Msg) {
 	}
 	c := n.comms[m.Comm]
 	if c == nil {
-		n.stats.Stale++
+		n.unknown(from, m)
 		return
 	}
 	r, member := c.rankOf(from)
@@ -332,7 +347,9 @@ func (n *Node) Message(now protocol.Time, from int, m *protocol.Msg) {
 	}
 	switch m.Kind {
 	case protocol.MsgAbort:
-		n.breakBy(c, verdict{culprit: int(int32(m.Rank)), reason: Reason(m.Reason), seq: m.Seq}, from)
+		n.aborted(c, from, m)
+	case protocol.MsgAgree:
+		n.agreeMsg(now, c, from, m)
 	case protocol.MsgWhy:
 		n.explain(c, from, m)
 	case protocol.MsgBecause:
@@ -356,6 +373,7 @@ func (n *Node) Abort(comm uint32) error {
 func (n *Node) Timer(now protocol.Time) {
 	n.beat(now)
 	for _, c := range n.order {
+		n.agreeTimer(now, c)
 		if c.broken != nil {
 			continue
 		}
@@ -372,6 +390,9 @@ func (n *Node) Timer(now protocol.Time) {
 func (n *Node) NextTimer() protocol.Time {
 	at := n.live.nextAt(n.cfg.Timeout)
 	for _, c := range n.order {
+		for _, a := range c.agreements {
+			at = min(at, a.m.NextTimer())
+		}
 		if c.broken != nil {
 			continue
 		}

@@ -40,6 +40,9 @@ type planHost struct {
 	dead bool
 	open map[opKey]*planShare
 	held map[heldKey][]byte
+
+	early map[opKey][]func() // pieces for calls that are not made yet
+	most  int                // operations in it, at most
 }
 
 type heldKey struct {
@@ -80,7 +83,7 @@ func newPlanCluster(t *testing.T, size int, seed uint64, cfg Config) *planCluste
 	}
 	for i := range size {
 		cfg.Rank, cfg.Size = i, size
-		c.nodes = append(c.nodes, &planHost{c: c, id: i, node: New(c.now, cfg), open: map[opKey]*planShare{}, held: map[heldKey][]byte{}})
+		c.nodes = append(c.nodes, &planHost{c: c, id: i, node: New(c.now, cfg), open: map[opKey]*planShare{}, held: map[heldKey][]byte{}, early: map[opKey][]func(){}})
 	}
 	c.comm(0, upTo(size)...)
 	return c

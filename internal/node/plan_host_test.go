@@ -31,6 +31,10 @@ func (h *planHost) do(a Action) {
 		})
 	case Open:
 		h.open[key] = c.calls[a.Req].shares[h.id]
+		for _, f := range h.early[key] {
+			c.later("recall", h.id, h.id, f)
+		}
+		delete(h.early, key)
 	case Put:
 		s := h.share(key)
 		// The piece is read from the buffer when it leaves, not when it is handed over.
@@ -85,6 +89,11 @@ func (h *planHost) share(key opKey) *planShare {
 
 // piece is a Put that has arrived.
 func (h *planHost) piece(from int, key opKey, nth uint32, payload []byte) {
+	if h.open[key] == nil && h.node.Early(from, key.comm, key.seq, int64(len(payload))) {
+		h.early[key] = append(h.early[key], func() { h.piece(from, key, nth, payload) })
+		h.most = max(h.most, len(h.early))
+		return
+	}
 	p, ok := h.node.Data(h.c.now, from, key.comm, key.seq, nth, int64(len(payload)))
 	switch {
 	case !ok:

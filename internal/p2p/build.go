@@ -32,7 +32,7 @@ func newBuild(algo string, s Spec) *build {
 	for i, n := range b.Counts {
 		b.displs[i+1] = b.displs[i] + n
 	}
-	b.plan = &Plan{Kind: s.Kind, Algo: algo, Rank: s.Rank, Size: s.Size, Root: s.Root, Bytes: b.displs[s.Size]}
+	b.plan = &Plan{Kind: s.Kind, Algo: algo, Rank: s.Rank, Size: s.Size, Root: s.Root, Bytes: b.displs[s.Size], Type: s.Type}
 	b.plan.Digest = b.digest(algo)
 	return b
 }

@@ -146,7 +146,7 @@ func (o *IncOp) Step(now protocol.Time, ev protocol.Event, out []protocol.Action
 func (o *IncOp) msg() protocol.Msg {
 	return protocol.Msg{
 		Kind: protocol.MsgReady, Comm: o.comm, Seq: o.seq, Digest: o.digest,
-		Call: protocol.CallInfo{Kind: o.red.Kind, Bytes: uint64(o.displs[len(o.counts)])},
+		Call: o.red.Call(),
 	}
 }
 

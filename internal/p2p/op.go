@@ -15,13 +15,28 @@ type Config struct {
 	Plan *Plan
 	Comm uint32
 	Seq  uint64
+
+	// Ahead, if set, makes the Op eager, on all ranks or on none. It says whether a
+	// peer may be sent to that has not greeted: it keeps what comes before its call.
+	Ahead func(peer int) bool
+	// Owes says whether a peer that sends to us is to be greeted, so that it knows how
+	// far it is ahead.
+	Owes func(peer int) bool
 }
+
+// eagerPatience is how long an eager Op waits before it greets those it has not greeted:
+// two ranks that both think they receive would otherwise never hear of each other.
+const eagerPatience = 20 * protocol.Millisecond
 
 // An Op runs a Plan on one rank. A rank tells those it deals with that it is
 // ready, and what it was called with; they send as soon as their plan allows. It
 // is done when all has arrived and all has left, since nobody reads another's
 // buffer, and all it deals with have greeted: data may overtake a greeting, and
 // nobody is to end well with data of a rank that called something else.
+//
+// An eager one waits for no greeting before it sends, and does not need that of a rank
+// that it only sends to: a message each way is saved, and the wait for it. Its
+// greeting goes right before its data.
 type Op struct {
 	life
 	cfg  Config
@@ -30,7 +45,9 @@ type Op struct {
 	from    map[int32][]int32 // by peer: the receives from it, in order
 	peers   []int32           // those we deal with,
 	ready   map[int32]bool    // which of them have greeted, and may be sent to,
-	unheard int               // and how many have not
+	unheard int               // and how many have not, of those that must
+	greeted map[int32]bool    // eager: those we have greeted
+	timer   protocol.Time     // eager: when we greet the others
 	order   map[int32]uint32  // sends so far, by peer
 	got     []bool            // by receive: it is in place
 	held    map[int]uint32    // by receive: it is there, the so-manieth of its peer, but not its turn
@@ -45,18 +62,26 @@ type Op struct {
 func NewOp(cfg Config) *Op {
 	o := &Op{
 		cfg: cfg, plan: cfg.Plan, from: map[int32][]int32{}, ready: map[int32]bool{}, order: map[int32]uint32{},
-		got: make([]bool, len(cfg.Plan.Recvs)), held: map[int]uint32{}, left: len(cfg.Plan.Recvs),
+		got: make([]bool, len(cfg.Plan.Recvs)), held: map[int]uint32{}, left: len(cfg.Plan.Recvs), timer: protocol.Never,
 	}
 	for i, r := range cfg.Plan.Recvs {
 		o.from[r.From] = append(o.from[r.From], int32(i))
 		o.meet(r.From)
 	}
+	if o.eager() {
+		o.unheard = len(o.peers)
+		o.greeted = map[int32]bool{}
+	}
 	for _, s := range cfg.Plan.Sends {
 		o.meet(s.To)
 	}
-	o.unheard = len(o.peers)
+	if !o.eager() {
+		o.unheard = len(o.peers)
+	}
 	return o
 }
+
+func (o *Op) eager() bool { return o.cfg.Ahead != nil }
 
 // meet notes a peer. Those we receive from come first: they wait for our word.
 func (o *Op) meet(peer int32) {
@@ -77,14 +102,20 @@ func (o *Op) Step(now protocol.Time, ev protocol.Event, out []protocol.Action) [
 	switch ev.Kind {
 	case protocol.EvStart:
 		o.begin(now)
-		out = o.greet(out)
+		out = o.greet(now, out)
+	case protocol.EvTimer:
+		if o.timer <= now {
+			out = o.greetAll(out)
+		}
 	case protocol.EvMsg:
 		if ev.Msg.Kind != protocol.MsgReady {
 			return out
 		}
 		if heard, peer := o.ready[int32(ev.From)]; peer && !heard {
 			o.ready[int32(ev.From)] = true
-			o.unheard--
+			if _, sends := o.from[int32(ev.From)]; sends || !o.eager() {
+				o.unheard--
+			}
 		}
 	case protocol.EvSent:
 		o.flying -= int(ev.N)
@@ -95,17 +126,54 @@ func (o *Op) Step(now protocol.Time, ev protocol.Event, out []protocol.Action) [
 // greet tells those we receive from that they may send, and those we send to
 // what we were called with: two ranks that both think they are the root would
 // otherwise never hear of each other.
-func (o *Op) greet(out []protocol.Action) []protocol.Action {
+func (o *Op) greet(now protocol.Time, out []protocol.Action) []protocol.Action {
+	if !o.eager() {
+		return o.greetAll(out)
+	}
 	for _, p := range o.peers {
-		out = append(out, protocol.Action{Kind: protocol.ActSend, To: int(p), Msg: o.msg()})
+		if _, sends := o.from[p]; sends && o.cfg.Owes(int(p)) {
+			out = o.greetOne(p, out)
+		}
+	}
+	o.timer = now + eagerPatience
+	return out
+}
+
+func (o *Op) greetAll(out []protocol.Action) []protocol.Action {
+	o.timer = protocol.Never
+	for _, p := range o.peers {
+		out = o.greetOne(p, out)
 	}
 	return out
+}
+
+func (o *Op) greetOne(p int32, out []protocol.Action) []protocol.Action {
+	if o.eager() {
+		if o.greeted[p] {
+			return out
+		}
+		o.greeted[p] = true
+	}
+	return append(out, protocol.Action{Kind: protocol.ActSend, To: int(p), Msg: o.msg()})
+}
+
+// Timer is when an eager Op loses patience.
+func (o *Op) Timer() protocol.Time {
+	if o.phase != protocol.Transfer {
+		return protocol.Never
+	}
+	return o.timer
+}
+
+// may reports whether a peer may be sent to.
+func (o *Op) may(peer int32) bool {
+	return o.ready[peer] || o.eager() && o.cfg.Ahead(int(peer))
 }
 
 func (o *Op) msg() protocol.Msg {
 	return protocol.Msg{
 		Kind: protocol.MsgReady, Comm: o.cfg.Comm, Seq: o.cfg.Seq, Digest: o.plan.Digest,
-		Call: protocol.CallInfo{Kind: o.plan.Kind, Root: uint32(o.plan.Root), Bytes: uint64(o.plan.Bytes)},
+		Call: o.plan.Call(),
 	}
 }
 
@@ -174,8 +242,11 @@ func (o *Op) apply(out []protocol.Action) []protocol.Action {
 func (o *Op) pump(out []protocol.Action) []protocol.Action {
 	for o.phase == protocol.Transfer && o.next < len(o.plan.Sends) && o.flying < maxPuts {
 		s := &o.plan.Sends[o.next]
-		if int(s.After) > o.prefix || !o.ready[s.To] {
+		if int(s.After) > o.prefix || !o.may(s.To) {
 			break
+		}
+		if o.eager() {
+			out = o.greetOne(s.To, out)
 		}
 		out = append(out, protocol.Action{
 			Kind: protocol.ActPut, To: int(s.To), PSN: o.order[s.To], Off: s.Off, Len: s.Len,
@@ -202,12 +273,12 @@ func (o *Op) WaitingOn() int {
 	if o.prefix < len(o.got) && (o.next == len(o.plan.Sends) || int(o.plan.Sends[o.next].After) > o.prefix) {
 		return int(o.plan.Recvs[o.prefix].From)
 	}
-	if o.next < len(o.plan.Sends) && !o.ready[o.plan.Sends[o.next].To] {
+	if o.next < len(o.plan.Sends) && !o.may(o.plan.Sends[o.next].To) {
 		return int(o.plan.Sends[o.next].To)
 	}
 	if o.left == 0 && o.next == len(o.plan.Sends) {
 		for _, p := range o.peers {
-			if !o.ready[p] {
+			if _, sends := o.from[p]; !o.ready[p] && (sends || !o.eager()) {
 				return int(p)
 			}
 		}

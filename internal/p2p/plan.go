@@ -66,6 +66,7 @@ type Plan struct {
 	Root   int
 	Bytes  int64 // of the buffer
 	Digest uint64
+	Type   uint64 // as in Spec
 	Sends  []Send
 	Recvs  []Recv
 }

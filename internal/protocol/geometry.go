@@ -75,6 +75,7 @@ type Geometry struct {
 	total   uint64 // chunks
 	uniform bool   // all senders have equally many chunks
 	digest  uint64
+	call    CallInfo
 }
 
 // Plan divides a Shape into rounds that each fit the Layout's PSNs.
@@ -198,7 +199,7 @@ func newGeometry(s Shape, displs []int64, skip, most int64) *Geometry {
 		g.base[sub] = b
 	}
 	g.chains = newChains(g)
-	g.digest = g.hash()
+	g.digest, g.call = g.hash(), g.describe()
 	return g
 }
 
@@ -258,6 +259,9 @@ func (g *Geometry) Bytes() int64 { return g.bytes }
 
 // Chunks is the number of chunks of this round, own block included.
 func (g *Geometry) Chunks() uint64 { return g.total }
+
+// Call describes the call that this round belongs to, for people.
+func (g *Geometry) Call() CallInfo { return g.call }
 
 // Digest identifies the call that this round belongs to.
 func (g *Geometry) Digest() uint64 { return g.digest }

@@ -23,21 +23,15 @@ const (
 const (
 	MsgHeartbeat MsgKind = 32 + iota
 	MsgDead              // Rank: declared lost
-	MsgAbort             // Rank, Phase, Reason: the communicator is broken, and why
+	MsgAbort             // Rank, Phase, Reason, Pair: the communicator is broken, and why
 	MsgWhy               // what are you waiting for in this operation?
 	MsgBecause           // State, Rank: the answer
+	MsgAgree             // Agree: the survivors agree on who they are (package agree)
 )
 
 // A Range is n consecutive chunks of one subgroup.
 type Range struct {
 	PSN, N uint32
-}
-
-// A CallInfo is enough of a call to tell people what a peer asked for.
-type CallInfo struct {
-	Kind  Kind
-	Root  uint32
-	Bytes uint64 // summed over all ranks
 }
 
 // A Msg is one reliable message. Which fields count depends on Kind.
@@ -57,4 +51,6 @@ type Msg struct {
 	Phase  Phase
 	Reason uint8
 	State  uint8
+	Pair   *CallPair // of a mismatch; nil: not known
+	Agree  *Agree
 }

@@ -217,7 +217,7 @@ func (o *Op) barrierStep(now Time, out []Action) []Action {
 		o.roundAt = now
 		out = o.send(out, to, Msg{
 			Kind: MsgBarrier, Round: uint8(round), Grant: o.bar.grant, Digest: o.g.digest,
-			Call: o.g.call(),
+			Call: o.g.Call(),
 		})
 	}
 	if !o.bar.done() {
@@ -237,12 +237,12 @@ func (o *Op) barrierStep(now Time, out []Action) []Action {
 	return o.settle(now, out)
 }
 
-func (g *Geometry) call() CallInfo {
+func (g *Geometry) describe() CallInfo {
 	var sum uint64
 	for _, n := range g.shape.Counts {
 		sum += uint64(n)
 	}
-	return CallInfo{Kind: g.shape.Kind, Root: uint32(g.shape.Root), Bytes: sum}
+	return CallInfo{Kind: g.shape.Kind, Algo: mcast, Root: uint32(g.shape.Root), Bytes: sum}
 }
 
 // settle moves the Op along as far as what it knows allows.

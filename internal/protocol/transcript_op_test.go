@@ -81,7 +81,7 @@ func (s *opScript) show(acts []Action) string {
 }
 
 func (s *opScript) message(a args) *Msg {
-	m := &Msg{Comm: 1, Seq: 1, Digest: s.o.g.Digest(), Call: s.o.g.call()}
+	m := &Msg{Comm: 1, Seq: 1, Digest: s.o.g.Digest(), Call: s.o.g.Call()}
 	for kind, name := range msgNames {
 		if a.d.HasArg(strings.ToLower(name)) {
 			m.Kind = kind
@@ -100,7 +100,7 @@ func (s *opScript) message(a args) *Msg {
 		}
 	}
 	if a.d.HasArg("other-call") {
-		m.Digest, m.Call = 0, CallInfo{Broadcast, 2, 12345}
+		m.Digest, m.Call = 0, CallInfo{Kind: Broadcast, Root: 2, Bytes: 12345}
 	}
 	return m
 }

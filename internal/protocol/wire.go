@@ -56,19 +56,31 @@ func AppendMsg(b []byte, m *Msg) []byte {
 		b = le.AppendUint32(b, m.Rank)
 	case MsgAbort:
 		b = le.AppendUint32(b, m.Rank)
-		b = append(b, byte(m.Phase), m.Reason)
+		b = append(b, byte(m.Phase), m.Reason, b2u(m.Pair != nil))
+		if m.Pair != nil {
+			for i, c := range m.Pair.Calls {
+				b = le.AppendUint32(b, m.Pair.Ranks[i])
+				b = appendInfo(b, c)
+			}
+		}
 	case MsgBecause:
 		b = le.AppendUint32(b, m.Rank)
 		b = append(b, m.State)
+	case MsgAgree:
+		b = appendAgree(b, m.Agree)
 	}
 	return b
 }
 
 func appendCall(b []byte, m *Msg) []byte {
-	b = binary.LittleEndian.AppendUint64(b, m.Digest)
-	b = append(b, byte(m.Call.Kind))
-	b = binary.LittleEndian.AppendUint32(b, m.Call.Root)
-	return binary.LittleEndian.AppendUint64(b, m.Call.Bytes)
+	return appendInfo(binary.LittleEndian.AppendUint64(b, m.Digest), m.Call)
+}
+
+func appendInfo(b []byte, c CallInfo) []byte {
+	b = append(b, byte(c.Kind), byte(c.Algo))
+	b = binary.LittleEndian.AppendUint16(b, c.Type)
+	b = binary.LittleEndian.AppendUint32(b, c.Root)
+	return binary.LittleEndian.AppendUint64(b, c.Bytes)
 }
 
 func b2u(v bool) byte {
@@ -111,8 +123,16 @@ func ParseMsg(b []byte) (Msg, error) {
 		m.Rank = d.u32()
 	case MsgAbort:
 		m.Rank, m.Phase, m.Reason = d.u32(), Phase(d.u8()), d.u8()
+		if d.flag() {
+			m.Pair = &CallPair{}
+			for i := range m.Pair.Calls {
+				m.Pair.Ranks[i], m.Pair.Calls[i] = d.u32(), d.info()
+			}
+		}
 	case MsgBecause:
 		m.Rank, m.State = d.u32(), d.u8()
+	case MsgAgree:
+		m.Agree = d.agree()
 	case MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFinal, MsgHeartbeat, MsgWhy:
 	default:
 		return Msg{}, fmt.Errorf("%w: unknown kind %d", ErrWire, m.Kind)
@@ -151,7 +171,11 @@ func (d *decoder) u64() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
 
 func (d *decoder) call(m *Msg) {
 	m.Digest = d.u64()
-	m.Call = CallInfo{Kind: Kind(d.u8()), Root: d.u32(), Bytes: d.u64()}
+	m.Call = d.info()
+}
+
+func (d *decoder) info() CallInfo {
+	return CallInfo{Kind: Kind(d.u8()), Algo: Algo(d.u8()), Type: d.u16(), Root: d.u32(), Bytes: d.u64()}
 }
 
 // flag takes a bool; other values than 0 and 1 have no meaning yet.

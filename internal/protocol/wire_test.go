@@ -11,7 +11,7 @@ import (
 
 var msgKinds = []MsgKind{
 	MsgBarrier, MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFetch, MsgAvail, MsgFinal, MsgGrantUp, MsgGrant, MsgMark, MsgReady,
-	MsgHeartbeat, MsgDead, MsgAbort, MsgWhy, MsgBecause,
+	MsgHeartbeat, MsgDead, MsgAbort, MsgWhy, MsgBecause, MsgAgree,
 }
 
 // drawMsg draws a message of a kind with the fields that count for it.
@@ -24,7 +24,7 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 		fallthrough
 	case MsgReady:
 		m.Digest = u64.Draw(t, "digest")
-		m.Call = CallInfo{Kind(u8.Draw(t, "kind")), u32.Draw(t, "root"), u64.Draw(t, "bytes")}
+		m.Call = drawCall(t)
 	case MsgFetch, MsgAvail:
 		m.Sub = rapid.Uint16().Draw(t, "subgroup")
 		for range rapid.SampledFrom([]int{0, 1, 2, 7, MaxRanges}).Draw(t, "ranges") {
@@ -41,10 +41,38 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 		m.Rank = u32.Draw(t, "rank")
 	case MsgAbort:
 		m.Rank, m.Phase, m.Reason = u32.Draw(t, "rank"), Phase(u8.Draw(t, "phase")), u8.Draw(t, "reason")
+		if rapid.Bool().Draw(t, "both calls") {
+			m.Pair = &CallPair{Ranks: [2]uint32{u32.Draw(t, "rank"), u32.Draw(t, "rank")}, Calls: [2]CallInfo{drawCall(t), drawCall(t)}}
+		}
 	case MsgBecause:
 		m.Rank, m.State = u32.Draw(t, "rank"), u8.Draw(t, "state")
+	case MsgAgree:
+		m.Agree = drawAgree(t)
 	}
 	return m
+}
+
+func drawCall(t *rapid.T) CallInfo {
+	u8, u32, u64 := rapid.Uint8(), rapid.Uint32(), rapid.Uint64()
+	return CallInfo{Kind(u8.Draw(t, "kind")), Algo(u8.Draw(t, "algorithm")), rapid.Uint16().Draw(t, "type"), u32.Draw(t, "root"), u64.Draw(t, "bytes")}
+}
+
+func drawAgree(t *rapid.T) *Agree {
+	u64 := rapid.Uint64()
+	words := func() (w []uint64) {
+		for range rapid.SampledFrom([]int{0, 1, 2, maxWords}).Draw(t, "words") {
+			w = append(w, u64.Draw(t, "word"))
+		}
+		return w
+	}
+	a := &Agree{
+		Step: AgreeStep(rapid.Uint8Range(uint8(AgreeAsk), uint8(AgreeGone)).Draw(t, "step")), Ballot: u64.Draw(t, "ballot"),
+		Called: rapid.Bool().Draw(t, "called"), Hurry: rapid.Bool().Draw(t, "hurry"), Dead: words(),
+	}
+	if a.Step == AgreePropose || a.Step == AgreeCommit || rapid.Bool().Draw(t, "value") {
+		a.Value = &AgreeValue{Ballot: u64.Draw(t, "ballot"), Why: rapid.Uint8().Draw(t, "why"), ID: rapid.Uint32().Draw(t, "id"), Ranks: words()}
+	}
+	return a
 }
 
 func TestMsgRoundTrip(t *testing.T) {
@@ -78,7 +106,7 @@ func TestMsgRoundTrip(t *testing.T) {
 
 // The kinds are the wire format: they must not move.
 func TestMsgKindsAreFixed(t *testing.T) {
-	for i, want := range []MsgKind{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 32, 33, 34, 35, 36} {
+	for i, want := range []MsgKind{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 32, 33, 34, 35, 36, 37} {
 		if msgKinds[i] != want {
 			t.Errorf("kind %d is %d, want %d", i, msgKinds[i], want)
 		}
@@ -87,16 +115,19 @@ func TestMsgKindsAreFixed(t *testing.T) {
 
 func TestParseMsgRefuses(t *testing.T) {
 	header := func(kind MsgKind, rest ...byte) []byte {
-		return append(AppendMsg(nil, &Msg{Kind: kind})[:msgHeader], rest...)
+		return append(AppendMsg(nil, &Msg{Kind: kind, Agree: &Agree{}})[:msgHeader], rest...)
 	}
 	for name, b := range map[string][]byte{
 		"nothing":                       nil,
 		"kind 0":                        header(0),
 		"a kind between the two blocks": header(MsgHeartbeat - 1),
-		"a kind beyond":                 header(MsgBecause + 1),
+		"a kind beyond":                 header(MsgAgree + 1),
 		"a flag that is neither":        header(MsgMark, 0, 0, 0, 0, 2, 0, 0),
 		"more ranges than are there":    header(MsgFetch, 0, 0, 1, 0, 1, 2, 3),
 		"more ranges than allowed":      append(header(MsgAvail, 0, 0, 1, 2), make([]byte, 8*(MaxRanges+1))...),
+		"an agreement without a step":   header(MsgAgree, make([]byte, 14)...),
+		"a commit of nothing":           header(MsgAgree, append([]byte{byte(AgreeCommit)}, make([]byte, 13)...)...),
+		"more ranks than allowed":       header(MsgAgree, append([]byte{byte(AgreeAsk), 10: 0, 11: 1, 12: 1}, make([]byte, 8*(maxWords+2))...)...),
 		"more counts than allowed":      append(header(MsgMark, 0, 0, 0, 0, 0, 1, 4), make([]byte, 4*(MaxSubgroups+1))...),
 	} {
 		if m, err := ParseMsg(b); !errors.Is(err, ErrWire) {
@@ -124,7 +155,9 @@ func TestParsedMsgDoesNotAlias(t *testing.T) {
 func FuzzParseMsg(f *testing.F) {
 	for _, kind := range msgKinds {
 		m := Msg{Kind: kind, Comm: 7, Seq: 1 << 40, Round: 3, Grant: 99, Digest: 0xdeadbeef, Rank: 5, Flag: true, Sub: 2}
-		m.Call = CallInfo{Allgather, 0, 1 << 30}
+		m.Call = CallInfo{Kind: Allgather, Algo: 1, Bytes: 1 << 30}
+		m.Pair = &CallPair{Ranks: [2]uint32{1, 2}, Calls: [2]CallInfo{m.Call, {Kind: Broadcast, Root: 3}}}
+		m.Agree = &Agree{Step: AgreeCommit, Ballot: 1 << 32, Called: true, Dead: []uint64{4}, Value: &AgreeValue{ID: 9, Ranks: []uint64{3}}}
 		m.Ranges, m.Counts = []Range{{0, 1}, {1 << 31, 64}}, []uint32{0, 5, 1 << 31}
 		b := AppendMsg(nil, &m)
 		f.Add(b)

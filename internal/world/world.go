@@ -49,6 +49,8 @@ type Config struct {
 	Rate        float64 // bits a second that reach a rank; 0: unknown
 	Log         *slog.Logger
 	Listener    net.Listener // rank 0: where the others come to; nil: at Addr
+	Recorder    string       // directory for what the flight recorder holds at a failure; "": none
+	Metrics     string       // where metrics are served, for who inspects us
 }
 
 // A World is a job that was joined.
@@ -61,6 +63,7 @@ type World struct {
 	Local       netip.Addr
 	Racks       []string // by rank
 	Loopback    bool     // all traffic stays on this machine
+	Job         string   // names the job, the same on all ranks
 }
 
 // card is what a rank tells the others about itself. Everybody gets everybody's, so its
@@ -173,14 +176,23 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	for _, c := range cards {
 		w.Racks = append(w.Racks, c.Rack)
 	}
+	poller, err := ip.NewPoller()
+	if err != nil {
+		poller = nil // Go's own does it, at a price
+		j.Log.Debug("no poller of our own", "err", err)
+	}
 	ec := engine.Config{
 		Rank: j.Rank, Size: j.Size, Secret: j.secret, Timeout: j.Timeout, Deadline: j.Deadline, PSNBits: j.PSNBits, Pin: j.Pin, Log: j.Log, Rate: j.Rate,
 		Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
 			return ip.NewTCP(ip.TCPConfig{
-				Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local, Log: j.Log,
+				Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local, Log: j.Log, Poller: poller,
 			}, h)
 		},
 	}
+	if poller != nil {
+		ec.Poller = poller
+	}
+	j.observe(w, &ec)
 	if j.mc != nil {
 		w.Features = j.mc.Features()
 		ec.Multicast = fault.Wrap(j.mc, j.Fault, j.Rank)

@@ -81,6 +81,13 @@ func (r *receiver) Receive(s fabric.Sink) error {
 	return r.Receiver.Receive(r)
 }
 
+// Attach implements fabric.Polled.
+func (r *receiver) Attach(p fabric.Poller, s fabric.Sink, failed func(error)) bool {
+	r.sink = s
+	inner, ok := r.Receiver.(fabric.Polled)
+	return ok && inner.Attach(p, r, failed)
+}
+
 func (r *receiver) draw() fate {
 	switch x := r.rng.Float64(); {
 	case x < r.spec.Drop:

@@ -7,7 +7,11 @@ import (
 	"io"
 )
 
-// frameReader takes frames off a connection.
+// errAgain is what a connection that does not wait returns when nothing is there.
+var errAgain = errors.New("nothing there")
+
+// frameReader takes frames off a connection. If that returns errAgain, so does every
+// method, and the call is made again when there is more.
 type frameReader struct {
 	br   *bufio.Reader
 	want frameHeader // the part that may continue the last one; its kind is frameNone when none may
@@ -27,7 +31,7 @@ func (f *frameReader) next() (frameHeader, error) {
 	b, err := f.br.Peek(framePrefix)
 	if err != nil {
 		if len(b) > 0 {
-			err = frameCut(err)
+			err = frameCut(err) // which leaves errAgain
 		}
 		return frameHeader{}, err
 	}
@@ -78,16 +82,23 @@ func (f *frameReader) message(n int) ([]byte, error) {
 	return b, err
 }
 
-// data fills b with payload.
-func (f *frameReader) data(b []byte) error {
-	_, err := io.ReadFull(f.br, b)
-	return frameCut(err)
+// data fills b with payload and says how far it got.
+func (f *frameReader) data(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var k int
+		k, err = f.br.Read(b[n:])
+		n += k
+	}
+	if n == len(b) {
+		err = nil
+	}
+	return n, frameCut(err)
 }
 
-// skip drops n bytes of payload.
-func (f *frameReader) skip(n int) error {
-	_, err := f.br.Discard(n)
-	return frameCut(err)
+// skip drops n bytes of payload and says how far it got.
+func (f *frameReader) skip(n int) (int, error) {
+	n, err := f.br.Discard(n)
+	return n, frameCut(err)
 }
 
 // frameCut is for an end inside a frame.

@@ -37,7 +37,7 @@ func TestFrameRoundTrip(t *testing.T) {
 		if err != nil || h != want {
 			t.Fatalf("%+v, %v, want %+v", h, err, want)
 		}
-		if err := f.skip(h.n); err != nil {
+		if _, err := f.skip(h.n); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -118,7 +118,7 @@ func FuzzFrame(f *testing.F) {
 					t.Fatalf("message %x", msg)
 				}
 			} else {
-				err = r.skip(h.n)
+				_, err = r.skip(h.n)
 			}
 			if err != nil {
 				if !errors.Is(err, io.ErrUnexpectedEOF) || at+h.n <= len(in) {

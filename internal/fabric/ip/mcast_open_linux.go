@@ -70,10 +70,7 @@ func udpOpenGroup(p *mcastPlan, g netip.AddrPort, f *Features) (*udpSender, *udp
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := newUDPSender(p, g, fd, f.GSO, f.GRO)
-	if err != nil {
-		return nil, nil, err
-	}
+	s := newUDPSender(p, g, fd, f.GSO, f.GRO)
 	var noFilter error
 	fd, err = udpReceiveSocket(p, g, func(fd int) error {
 		// Ranks on one machine share the group.

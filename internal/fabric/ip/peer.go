@@ -46,6 +46,7 @@ type peer struct {
 	deadErr error
 	cut     bool // write must stop touching cancelled pieces
 	busy    bool // the writer has something in hand
+	corked  bool // what is queued waits for what follows it
 	unlink  context.CancelFunc
 	timer   *time.Timer // makes it peerGone, or ends the grace of the reader
 	out     *net.TCPConn
@@ -85,25 +86,39 @@ func (p *peer) start() {
 	p.kick()
 }
 
-// frame queues a small frame.
-func (p *peer) frame(h *frameHeader, payload []byte) {
+// frame queues a small frame, and sends it unless more is to come.
+func (p *peer) frame(h *frameHeader, payload []byte, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state != peerOpen || p.dead {
-		return
+	if p.state == peerOpen && !p.dead {
+		p.write(h, payload, more)
 	}
-	idle := p.out != nil && p.state == peerOpen && !p.busy && !p.cut && len(p.q.items) == 0
+}
+
+// write is frame, with p.mu held.
+func (p *peer) write(h *frameHeader, payload []byte, more bool) {
+	idle := p.out != nil && !p.busy && !p.cut && (len(p.q.items) == 0 || p.corked)
 	p.q.frame(h, payload)
-	if idle && p.direct() {
+	p.corked = idle && more
+	if p.corked || idle && p.direct() {
 		return
 	}
 	p.start()
 }
 
+// peerCopy is the size up to which a piece is copied to the queue: to wake the writer
+// costs more.
+const peerCopy = 64 << 10
+
 // put queues a piece. When the peer is gone only write remains, to say that it is done.
 func (p *peer) put(piece fabric.Piece, data []byte) {
+	if p.putCopy(piece, data) {
+		p.t.h.PutDone(p.rank, piece)
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.corked = false
 	switch {
 	case p.t.closed.Load():
 		return
@@ -113,6 +128,17 @@ func (p *peer) put(piece fabric.Piece, data []byte) {
 		p.q.items = append(p.q.items, peerItem{kind: frameData, piece: piece, data: data})
 	}
 	p.start()
+}
+
+// putCopy sends a small piece, or a copy of it later, and says whether it did.
+func (p *peer) putCopy(piece fabric.Piece, data []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(data) > peerCopy || len(p.q.arena)+len(data) > peerKeepBytes || p.state != peerOpen || p.dead || p.t.closed.Load() {
+		return false
+	}
+	p.write(&frameHeader{kind: frameData, n: len(data), op: piece.Op, nth: piece.Nth, len: piece.Len}, data, false)
+	return true
 }
 
 // answer queues the answer to a read; a peer that asks for too much at a time is
@@ -128,6 +154,7 @@ func (p *peer) answer(r fabric.Range) error {
 		return fmt.Errorf("%w: more than %d reads at a time", errFrame, limit)
 	}
 	p.answers++
+	p.corked = false
 	p.q.items = append(p.q.items, peerItem{kind: frameAnswer, rng: r})
 	p.start()
 	return nil
@@ -291,7 +318,7 @@ func (p *peer) heardBye() {
 }
 
 // admit takes the connection that the peer dialled.
-func (p *peer) admit(c *net.TCPConn) (*peerIn, authVerdict) {
+func (p *peer) admit(c peerConn) (*peerIn, authVerdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state != peerOpen || p.dead {
@@ -308,6 +335,7 @@ func (p *peer) admit(c *net.TCPConn) (*peerIn, authVerdict) {
 // inEnded says that the reader has ended.
 func (p *peer) inEnded(in *peerIn, err error) {
 	in.close()
+	in.ended()
 	p.t.conns.Add(-1)
 	p.mu.Lock()
 	p.in = nil

@@ -2,6 +2,7 @@ package ip
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"sync"
 
@@ -15,13 +16,25 @@ const peerBuffers = 16
 // peerIn is a connection that a peer dialled.
 type peerIn struct {
 	p    *peer
-	conn *net.TCPConn
+	conn peerConn
 	fr   *frameReader
+
+	// The frame that we are in.
+	f    frameHeader // kind frameNone: none
+	b    *peerBuffer // where its payload goes; nil: nowhere, or it is not known yet
+	got  int         // so much of the payload is here
+	skip bool        // nobody wants it
 
 	once sync.Once
 	stop chan struct{}
 	free chan *peerBuffer
 	made int
+}
+
+// peerConn is what we need of the connection.
+type peerConn interface {
+	io.ReadWriteCloser
+	CloseWrite() error
 }
 
 // peerBuffer is a fabric.Buffer with the memory of a part.
@@ -36,11 +49,8 @@ func newPeerBuffer(in *peerIn) *peerBuffer {
 	return b
 }
 
-func newPeerIn(p *peer, c *net.TCPConn) *peerIn {
-	return &peerIn{
-		p: p, conn: c, fr: newFrameReader(c),
-		stop: make(chan struct{}), free: make(chan *peerBuffer, peerBuffers),
-	}
+func newPeerIn(p *peer, c peerConn) *peerIn {
+	return &peerIn{p: p, conn: c, fr: newFrameReader(c), stop: make(chan struct{}), free: make(chan *peerBuffer, peerBuffers)}
 }
 
 // close ends the reader.
@@ -51,63 +61,89 @@ func (in *peerIn) close() {
 	})
 }
 
-// read hands to the handler what comes, until the peer says goodbye or the
-// connection ends.
+// ended gives back what the reader had in hand.
+func (in *peerIn) ended() {
+	if in.b != nil {
+		in.b.Release()
+		in.b = nil
+	}
+}
+
+// read hands to the handler what comes, until the peer says goodbye, the connection
+// ends, or, with errAgain, nothing is there.
 func (in *peerIn) read() error {
-	p, h := in.p, in.p.t.h
 	for {
-		f, err := in.fr.next()
-		if err != nil {
+		if in.f.kind == frameNone {
+			f, err := in.fr.next()
+			if err != nil {
+				return err
+			}
+			if f.kind == frameGoodbye {
+				return fabric.ErrGoodbye
+			}
+			in.p.recvd.Add(uint64(frameHeaderSize[f.kind] + f.n))
+			in.f, in.got, in.skip = f, 0, false
+			select {
+			case <-in.p.quiet:
+				in.skip = true
+			default:
+			}
+		}
+		if err := in.payload(); err != nil {
 			return err
 		}
-		p.recvd.Add(uint64(frameHeaderSize[f.kind] + f.n))
-		quiet := false
-		select {
-		case <-p.quiet:
-			quiet = true
-		default:
+		in.f.kind = frameNone
+	}
+}
+
+// payload takes the rest of the frame that we are in.
+func (in *peerIn) payload() error {
+	switch {
+	case in.skip:
+		n, err := in.fr.skip(in.f.n - in.got)
+		in.got += n
+		return err
+	case in.f.kind == frameMessage:
+		msg, err := in.fr.message(in.f.n)
+		if err == nil {
+			in.p.t.h.Message(in.p.rank, msg)
 		}
-		switch {
-		case f.kind == frameGoodbye:
-			return fabric.ErrGoodbye
-		case quiet:
-			err = in.fr.skip(f.n)
-		case f.kind == frameMessage:
-			var msg []byte
-			if msg, err = in.fr.message(f.n); err == nil {
-				h.Message(p.rank, msg)
-			}
-		case f.kind == frameRead:
-			if r := f.rng(); p.t.copyOut(nil, &r, 0) {
-				err = p.answer(r)
-			}
-		default:
-			err = in.part(&f)
+		return err
+	case in.f.kind == frameRead:
+		if r := in.f.rng(); in.p.t.copyOut(nil, &r, 0) {
+			return in.p.answer(r)
 		}
-		if err != nil {
-			return err
-		}
+		return nil
+	default:
+		return in.part()
 	}
 }
 
 // part takes a part of a piece or of an answer.
-func (in *peerIn) part(f *frameHeader) error {
-	b, err := in.buffer()
+func (in *peerIn) part() error {
+	if in.b == nil {
+		b, err := in.buffer()
+		if err != nil {
+			return err
+		}
+		if b == nil {
+			in.skip = true
+			return in.payload()
+		}
+		b.B = b.mem[:in.f.n]
+		in.b = b
+	}
+	n, err := in.fr.data(in.b.B[in.got:])
+	in.got += n
 	if err != nil {
 		return err
 	}
-	if b == nil {
-		return in.fr.skip(f.n)
-	}
-	b.B = b.mem[:f.n]
-	if err := in.fr.data(b.B); err != nil {
-		b.Release()
-		return err
-	}
-	if f.kind == frameData {
-		in.p.t.h.Data(in.p.rank, f.piece(), f.part, &b.Buffer)
+	b := in.b
+	in.b = nil
+	if in.f.kind == frameData {
+		in.p.t.h.Data(in.p.rank, in.f.piece(), in.f.part, &b.Buffer)
 	} else {
-		in.p.t.h.ReadData(in.p.rank, f.rng(), f.part, &b.Buffer)
+		in.p.t.h.ReadData(in.p.rank, in.f.rng(), in.f.part, &b.Buffer)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (w *peerWriter) run() {
 		for w.step() {
 		}
 		if w.p.over() {
-			w.notify()
+			w.step() // it may have ended only now: what is queued is done
 			return
 		}
 	}

@@ -24,6 +24,7 @@ type TCPConfig struct {
 	Secret     []byte        // key of the job; connections are authenticated with it in both directions
 	Timeout    time.Duration // a peer that takes nothing for so long is lost; 0: 10 s
 	Local      netip.Addr    // outgoing connections are bound to it, if it is valid
+	Poller     *Poller       // reads what peers send; nil: a goroutine a connection does
 	Log        *slog.Logger  // may be nil
 }
 
@@ -139,11 +140,16 @@ func (t *TCP) peer(rank int) *peer {
 }
 
 // Send implements fabric.Reliable. msg is not longer than MaxMessage.
-func (t *TCP) Send(to int, msg []byte) {
+func (t *TCP) Send(to int, msg []byte) { t.send(to, msg, false) }
+
+// SendMore implements fabric.Reliable.
+func (t *TCP) SendMore(to int, msg []byte) { t.send(to, msg, true) }
+
+func (t *TCP) send(to int, msg []byte, more bool) {
 	if len(msg) > MaxMessage {
 		panic(fmt.Sprintf("fabric/ip: message of %d bytes", len(msg)))
 	}
-	t.peer(to).frame(&frameHeader{kind: frameMessage, n: len(msg)}, msg)
+	t.peer(to).frame(&frameHeader{kind: frameMessage, n: len(msg)}, msg, more)
 }
 
 // Put implements fabric.Reliable.
@@ -156,7 +162,7 @@ func (t *TCP) Put(to int, p fabric.Piece, data []byte) {
 
 // Read implements fabric.Reliable.
 func (t *TCP) Read(to int, r fabric.Range) {
-	t.peer(to).frame(&frameHeader{kind: frameRead, op: r.Op, id: r.ID, off: r.Off, len: r.Len}, nil)
+	t.peer(to).frame(&frameHeader{kind: frameRead, op: r.Op, id: r.ID, off: r.Off, len: r.Len}, nil, false)
 }
 
 // Register implements fabric.Reliable.

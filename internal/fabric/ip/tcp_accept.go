@@ -117,6 +117,11 @@ func (t *TCP) greet(c net.Conn) {
 	if err == nil {
 		err = c.SetDeadline(time.Time{})
 	}
+	if err == nil && t.cfg.Poller != nil {
+		if err = t.poll(in, tc); err == nil {
+			return
+		}
+	}
 	if err == nil {
 		err = in.read()
 	}

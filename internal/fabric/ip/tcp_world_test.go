@@ -170,6 +170,8 @@ type tcpWorld struct {
 	ranks []*TCP
 	recs  []*tcpRec
 	addrs []string
+
+	pollers []*Poller
 }
 
 // newTCPWorld starts n ranks; change may alter their configurations.
@@ -195,6 +197,14 @@ func newTCPWorld(t *testing.T, n int, local netip.Addr, change func(*TCPConfig, 
 		if change != nil {
 			change(&cfg, rec)
 		}
+		// Ranks with a poller and without meet in all tests. A handler that keeps what it
+		// gets would keep the poller, so it must do without.
+		if p, err := NewPoller(); i%2 == 1 && !rec.hold && err == nil {
+			cfg.Poller = p
+			w.pollers = append(w.pollers, p)
+		} else if err == nil {
+			_ = p.Close()
+		}
 		r, err := NewTCP(cfg, rec)
 		if err != nil {
 			t.Fatal(err)
@@ -219,6 +229,9 @@ func (w *tcpWorld) close(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	for _, p := range w.pollers {
+		_ = p.Close()
+	}
 	for _, r := range w.recs {
 		r.check(t)
 	}

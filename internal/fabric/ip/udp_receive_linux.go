@@ -31,9 +31,14 @@ type udpReceiver struct {
 	mcastWaker
 	group  netip.AddrPort
 	file   *os.File
-	raw    syscall.RawConn
+	raw    syscall.RawConn       // of file
 	read   func(fd uintptr) bool // r.receive, made once
+	socket controller            // file's, or what Attach made of it
 	closed atomic.Bool
+
+	// Once it is attached.
+	poller *Poller
+	source atomic.Pointer[pollSource]
 
 	// Of one call.
 	sink    fabric.Sink
@@ -64,7 +69,7 @@ func newUDPReceiver(p *mcastPlan, group netip.AddrPort, fd int) (*udpReceiver, e
 	r.read = r.receive
 	var err error
 	r.file, r.raw, err = udpFile(fd, "multicast receiver")
-	r.reader = r.file
+	r.reader, r.socket = r.file, r.raw
 	return r, err
 }
 
@@ -185,7 +190,7 @@ func (r *udpReceiver) Stats() fabric.ReceiverStats {
 // packets, and we know how many we sent. The few that are still on their way make the
 // result too small for a moment, never too large; so the largest holds.
 func (r *udpReceiver) countDrops() {
-	_ = r.raw.Control(func(fd uintptr) { // fails only when closed: the last count holds
+	_ = r.socket.Control(func(fd uintptr) { // fails only when closed: the last count holds
 		_, drops, err := udpMemInfo(int(fd))
 		if err != nil {
 			return
@@ -207,5 +212,8 @@ func (r *udpReceiver) countDrops() {
 func (r *udpReceiver) Close() error {
 	r.countDrops()
 	r.closed.Store(true)
+	if s, ok := r.socket.(*rawSocket); ok {
+		return s.free() // which takes it out of the poller as well
+	}
 	return r.file.Close()
 }

@@ -3,7 +3,6 @@ package ip
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -29,10 +28,9 @@ type udpSegment struct {
 type udpSender struct {
 	group   netip.AddrPort
 	chunk   int
-	name    *udpName // of the group
-	file    *os.File
-	raw     syscall.RawConn
-	write   func(fd uintptr) bool // s.send, made once
+	name    *udpName         // of the group
+	raw     *rawSocket       // Go's poller would be woken for every packet that leaves
+	write   func(fd uintptr) // s.send, made once
 	heads   []byte
 	iov     []unix.Iovec
 	msg     unix.Msghdr
@@ -47,7 +45,7 @@ type udpSender struct {
 	splits   bool
 }
 
-func newUDPSender(p *mcastPlan, group netip.AddrPort, fd int, gso, gro bool) (*udpSender, error) {
+func newUDPSender(p *mcastPlan, group netip.AddrPort, fd int, gso, gro bool) *udpSender {
 	batch := mcastBatch(p.Chunk)
 	s := &udpSender{
 		group: group, chunk: p.Chunk, name: newUDPName(p, group), gso: gso, splits: !gro,
@@ -65,9 +63,8 @@ func newUDPSender(p *mcastPlan, group netip.AddrPort, fd int, gso, gro bool) (*u
 		s.iov[2*i].Base = &s.heads[i*fabric.HeaderSize]
 		s.iov[2*i].SetLen(fabric.HeaderSize)
 	}
-	var err error
-	s.file, s.raw, err = udpFile(fd, "multicast sender")
-	return s, err
+	s.raw = &rawSocket{fd: fd}
+	return s
 }
 
 // Send implements fabric.Sender.
@@ -128,8 +125,8 @@ func udpGSORefused(e syscall.Errno) bool {
 }
 
 // transmit sends n datagrams from the first on in one message, which reaches our own
-// receive socket as so many copies. While the socket's buffer is full it is
-// parked in the poller.
+// receive socket as so many copies. While the socket's buffer is full it
+// waits.
 func (s *udpSender) transmit(first, n int, segment bool, copies int) (syscall.Errno, error) {
 	s.msg.Iov = &s.iov[2*first]
 	s.msg.SetIovlen(2 * n)
@@ -143,11 +140,13 @@ func (s *udpSender) transmit(first, n int, segment bool, copies int) (syscall.Er
 	s.filtered.Add(uint64(copies))
 	waited := time.Duration(0)
 	for pause := 20 * time.Microsecond; ; pause *= 2 {
-		if err := s.raw.Write(s.write); err != nil {
-			if s.closed.Load() {
-				return 0, fabric.ErrClosed
-			}
-			return 0, fmt.Errorf("multicast to %v: %w", s.group, err)
+		if err := s.raw.Control(s.write); err != nil || s.closed.Load() {
+			return 0, fabric.ErrClosed
+		}
+		if s.errno == unix.EAGAIN { // the socket's buffer is full
+			s.await()
+			pause = 10 * time.Microsecond
+			continue
 		}
 		// The queue of a device is full; the kernel does not say when it has room.
 		if s.errno != unix.ENOBUFS || waited > udpPatience {
@@ -162,15 +161,23 @@ func (s *udpSender) transmit(first, n int, segment bool, copies int) (syscall.Er
 	return s.errno, nil
 }
 
-// send is called by the poller with the socket. It says false to be called again
-// when there is room.
-func (s *udpSender) send(fd uintptr) bool {
+// send sends the message, if there is room.
+func (s *udpSender) send(fd uintptr) {
 	for {
-		_, _, s.errno = unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&s.msg)), 0)
+		_, _, s.errno = unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&s.msg)), unix.MSG_DONTWAIT)
 		if s.errno != unix.EINTR {
-			return s.errno != unix.EAGAIN
+			return
 		}
 	}
+}
+
+// await waits for room, for a moment: Close does not interrupt it.
+func (s *udpSender) await() {
+	const most = 20 // ms
+	_ = s.raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		_, _ = unix.Poll(fds, most) // whatever it says, we try again
+	})
 }
 
 func (s *udpSender) explain(errno syscall.Errno) error {
@@ -200,5 +207,5 @@ func udpAdvice(errno syscall.Errno) string {
 // Close makes a Send that waits return.
 func (s *udpSender) Close() error {
 	s.closed.Store(true)
-	return s.file.Close()
+	return s.raw.free()
 }

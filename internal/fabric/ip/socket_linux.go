@@ -1,0 +1,121 @@
+package ip
+
+import (
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// rawSocket is a socket that Go's poller knows nothing of: it would be woken for
+// everything that happens to it. Calls on it never wait.
+type rawSocket struct {
+	mu sync.RWMutex
+	fd int // -1: closed
+}
+
+// controller is what has a descriptor: a syscall.RawConn, a rawSocket.
+type controller interface {
+	Control(f func(fd uintptr)) error
+}
+
+// newRawSocket makes a descriptor for a socket that has one. The caller closes the
+// old one.
+func newRawSocket(c controller) (*rawSocket, error) {
+	fd := -1
+	var err error
+	if cerr := c.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); cerr != nil {
+		return nil, cerr
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd) // the first error matters
+		return nil, err
+	}
+	return &rawSocket{fd: fd}, nil
+}
+
+// Control calls f with the descriptor, as syscall.RawConn does.
+func (s *rawSocket) Control(f func(fd uintptr)) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.fd < 0 {
+		return net.ErrClosed
+	}
+	f(uintptr(s.fd))
+	return nil
+}
+
+// Read returns errAgain when there is nothing.
+func (s *rawSocket) Read(b []byte) (int, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.fd < 0 {
+		return 0, net.ErrClosed
+	}
+	for {
+		n, errno := rawRecv(s.fd, b)
+		switch {
+		case errno == unix.EINTR:
+		case errno == unix.EAGAIN:
+			return 0, errAgain
+		case errno != 0:
+			return 0, errno
+		case n == 0 && len(b) > 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
+}
+
+// Write writes what fits.
+func (s *rawSocket) Write(b []byte) (int, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.fd < 0 {
+		return 0, net.ErrClosed
+	}
+	n, err := unix.SendmsgN(s.fd, b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	return max(0, n), err
+}
+
+// CloseWrite ends our direction.
+func (s *rawSocket) CloseWrite() error {
+	return s.shutdown(unix.SHUT_WR)
+}
+
+func (s *rawSocket) shutdown(how int) (err error) {
+	if cerr := s.Control(func(fd uintptr) { err = unix.Shutdown(int(fd), how) }); cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+// Close ends both directions. The descriptor stays until free, since somebody may
+// be waiting for it.
+func (s *rawSocket) Close() error { return s.shutdown(unix.SHUT_RDWR) }
+
+// free gives the descriptor up.
+func (s *rawSocket) free() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fd < 0 {
+		return nil
+	}
+	fd := s.fd
+	s.fd = -1
+	return unix.Close(fd)
+}
+
+// rawRecv receives without waiting, and without telling the scheduler of it: to tell
+// costs about as much as the call.
+func rawRecv(fd int, b []byte) (int, syscall.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
+	return int(n), errno
+}

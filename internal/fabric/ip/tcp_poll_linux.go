@@ -1,0 +1,39 @@
+package ip
+
+import (
+	"errors"
+	"net"
+)
+
+// poll lets the poller read a connection from now on.
+func (t *TCP) poll(in *peerIn, c *net.TCPConn) error {
+	old, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	p := in.p
+	p.mu.Lock()
+	defer p.mu.Unlock() // who closes the connection must close the new one
+	s, err := newRawSocket(old)
+	if err != nil {
+		return err
+	}
+	_ = c.Close() // the socket has two descriptors
+	in.conn, in.fr = s, newFrameReader(s)
+	t.wg.Add(1)
+	_, err = t.cfg.Poller.add(s.fd, func(src *pollSource) {
+		err := in.read()
+		if errors.Is(err, errAgain) {
+			return
+		}
+		t.cfg.Poller.remove(src)
+		p.inEnded(in, err)
+		_ = s.free()
+		t.wg.Done()
+	})
+	if err != nil {
+		_ = s.free()
+		t.wg.Done()
+	}
+	return err
+}

@@ -1,0 +1,66 @@
+package ip
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// Attach implements fabric.Polled.
+func (r *udpReceiver) Attach(p fabric.Poller, s fabric.Sink, failed func(error)) bool {
+	poller, ok := p.(*Poller)
+	if !ok {
+		return false
+	}
+	sock, err := newRawSocket(r.raw)
+	if err != nil {
+		return false
+	}
+	old := r.socket
+	r.socket, r.sink, r.wait, r.poller = sock, s, false, poller
+	try := func(fd uintptr) { r.receive(fd) } // made once
+	src, err := poller.add(sock.fd, func(*pollSource) {
+		if err := r.serve(sock, try); err != nil {
+			failed(err)
+		}
+	})
+	if err != nil {
+		r.socket = old
+		_ = sock.free()
+		return false
+	}
+	r.source.Store(src)
+	_ = r.file.Close() // the socket has two descriptors
+	return true
+}
+
+// serve hands to the sink what is there.
+func (r *udpReceiver) serve(sock *rawSocket, try func(fd uintptr)) error {
+	for range udpBurst {
+		r.errno = syscall.Errno(0)
+		if err := sock.Control(try); err != nil {
+			return fabric.ErrClosed
+		}
+		if r.errno == unix.EAGAIN {
+			break
+		}
+		if r.errno != 0 {
+			return fmt.Errorf("multicast from %v: %w", r.group, r.errno)
+		}
+		r.deliver(r.sink)
+	}
+	r.sink.Idle()
+	return nil
+}
+
+// Wake implements fabric.Receiver.
+func (r *udpReceiver) Wake() {
+	if src := r.source.Load(); src != nil {
+		r.poller.wake(src)
+		return
+	}
+	r.mcastWaker.Wake()
+}

@@ -1,0 +1,198 @@
+package node
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// remove closes a communicator on some ranks.
+func (c *cluster) remove(comm uint32, ranks ...int) {
+	c.t.Helper()
+	for _, r := range ranks {
+		if err := c.hosts[r].node.RemoveComm(comm); err != nil {
+			c.t.Fatalf("rank %d: %v", r, err)
+		}
+		c.hosts[r].act()
+	}
+}
+
+// forgotten sees that nothing of a communicator is left on any rank.
+func (c *cluster) forgotten(comm uint32) {
+	c.t.Helper()
+	for _, h := range c.hosts {
+		n := h.node
+		if n.comms[comm] != nil || n.removing != 0 || len(n.order) != len(n.comms) || !slices.Contains(h.removed, comm) {
+			c.t.Fatalf("rank %d: %d communicators, %d in order, %d to be removed; removed %v", h.id, len(n.comms), len(n.order), n.removing, h.removed)
+		}
+	}
+}
+
+// What is under way goes on; then nothing is left.
+func TestRemoveWithCallsUnderWay(t *testing.T) {
+	for steps := range 150 {
+		const p = 4
+		c := world(t, p, testConfig())
+		c.comm(7, upTo(p)...)
+		j, other := c.call(7, allgather(p, 30, 4)), c.call(0, allgather(p, 20, 4))
+		for range steps {
+			c.step()
+		}
+		c.remove(7, upTo(p)...)
+		c.finish()
+		c.allRight(j, other)
+		c.runFor(ms)
+		c.forgotten(7)
+	}
+}
+
+// Nothing can be started on it, and it cannot be removed again.
+func TestRemovedIsUnknown(t *testing.T) {
+	c := newCluster(t, 2, testConfig())
+	c.comm(7, 0, 1)
+	c.remove(7, 0, 1)
+	c.forgotten(7)
+	n := c.hosts[0].node
+	plan, err := protocol.Plan(allgather(2, 5, 4), c.cfg.Layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{n.RemoveComm(7), n.Start(c.now, 7, 1, plan), n.Agree(c.now, 7, 2, 9), n.Abort(7)} {
+		if !errors.Is(err, ErrComm) {
+			t.Errorf("got %v, want ErrComm", err)
+		}
+	}
+}
+
+// A communicator that is broken is removed when its calls have ended.
+func TestRemoveBroken(t *testing.T) {
+	const p = 3
+	c := world(t, p, testConfig())
+	c.comm(7, upTo(p)...)
+	j := c.call(7, allgather(p, 30, 4))
+	for range 10 {
+		c.step()
+	}
+	c.abort(1, 7)
+	c.remove(7, upTo(p)...)
+	c.finish()
+	c.runFor(ms)
+	for r, s := range j.shares {
+		if s.err == nil || s.err.Reason != Aborted {
+			t.Errorf("rank %d: %v", r, s.err)
+		}
+	}
+	c.forgotten(7)
+}
+
+// Who begins a call on a communicator that another rank has closed is told so. What
+// comes late is ignored.
+func TestCallOnARemovedCommunicator(t *testing.T) {
+	for _, before := range []bool{false, true} { // the call, or the closing
+		const p = 3
+		c := newCluster(t, p, testConfig())
+		c.comm(7, upTo(p)...)
+		first := c.call(7, allgather(p, 10, 4))
+		c.finish()
+		c.allRight(first)
+		c.runFor(ms)
+		j := c.job(7, allgather(p, 10, 4))
+		if before {
+			j.on(0, 2)
+			c.runFor(ms)
+		}
+		c.remove(7, 1)
+		if !before {
+			j.on(0, 2)
+		}
+		c.finish()
+		for _, r := range []int{0, 2} {
+			if e := j.shares[r].err; e == nil || e.Reason != Left || e.Culprit != 1 {
+				t.Errorf("rank %d: %v", r, e)
+			}
+		}
+		h := c.hosts[1]
+		stale := h.node.Stats().Stale
+		h.node.Message(c.now, 0, &protocol.Msg{Kind: protocol.MsgBarrier, Comm: 7, Seq: 0})
+		h.node.Message(c.now, 0, &protocol.Msg{Kind: protocol.MsgFinal, Comm: 7, Seq: 1})
+		if h.act() || h.node.Stats().Stale != stale+2 {
+			t.Errorf("late messages: %d were stale", h.node.Stats().Stale-stale)
+		}
+	}
+}
+
+// Making and removing communicators leaves nothing behind.
+func TestRemoveManyTimes(t *testing.T) {
+	const p = 3
+	c := newCluster(t, p, testConfig())
+	for id := uint32(1); id <= 500; id++ {
+		c.comm(id, upTo(p)...)
+		if id%10 == 0 {
+			c.call(id, allgather(p, 10, 4))
+		}
+		if id%7 == 0 {
+			c.shrink(id, uint64(id), upTo(p)...)
+			a := c.agreement(uint64(id), upTo(p)...)
+			c.remove(a.ID, upTo(p)...)
+		}
+		c.remove(id, upTo(p)...)
+		c.finish()
+	}
+	c.runFor(ms)
+	for _, h := range c.hosts {
+		if n := h.node; len(n.comms) != 0 || len(n.order) != 0 || n.removing != 0 {
+			t.Errorf("rank %d keeps %d communicators, %d in order", h.id, len(n.comms), len(n.order))
+		}
+	}
+}
+
+// A verdict that no correct member can have made says only that its sender is at fault.
+func TestAbortIsValidated(t *testing.T) {
+	call := protocol.CallInfo{Kind: protocol.Broadcast}
+	for name, m := range map[string]protocol.Msg{
+		"a rank beyond the world":        {Rank: 99, Reason: uint8(Lost)},
+		"a rank that is not a member":    {Rank: 2, Reason: uint8(Lost)},
+		"far out":                        {Rank: 1 << 31, Reason: uint8(Lost)},
+		"nobody is lost":                 {Rank: 1<<32 - 1, Reason: uint8(Lost)},
+		"no reason":                      {Rank: 1},
+		"a reason that there is not":     {Rank: 1, Reason: uint8(Left) + 1},
+		"calls of a rank that is not in": {Rank: 1, Reason: uint8(Mismatch), Pair: &protocol.CallPair{Ranks: [2]uint32{1, 2}, Calls: [2]protocol.CallInfo{call, call}}},
+		"calls, but no mismatch":         {Rank: 1, Reason: uint8(Lost), Pair: &protocol.CallPair{Ranks: [2]uint32{1, 0}}},
+	} {
+		c := newCluster(t, 4, testConfig())
+		c.comm(3, 0, 1, 3)
+		m.Kind, m.Comm = protocol.MsgAbort, 3
+		c.hosts[0].node.Message(c.now, 1, &m)
+		if v := c.hosts[0].node.comms[3].broken; v == nil || v.culprit != 1 || v.reason != Protocol || v.pair != nil {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
+
+// All ranks hear of both calls.
+func TestMismatchNamesBothCalls(t *testing.T) {
+	const p = 5
+	c := world(t, p, testConfig())
+	most := c.job(0, allgather(p, 10, 4)).on(0, 1, 2, 4)
+	odd := c.job(0, broadcast(p, 2, 77, 4)).on(3)
+	c.finish()
+	for r := range p {
+		s := most.shares[r]
+		if r == 3 {
+			s = odd.shares[r]
+		}
+		if s.err == nil || s.err.Reason != Mismatch || s.err.Pair == nil {
+			t.Fatalf("rank %d: %v", r, s.err)
+		}
+		i := slices.Index(s.err.Pair.Ranks[:], 3)
+		if i < 0 {
+			t.Fatalf("rank %d: %v: rank 3 is not there", r, s.err)
+		}
+		theirs, ours := s.err.Pair.Calls[i], s.err.Pair.Calls[1-i]
+		if theirs.Kind != protocol.Broadcast || theirs.Root != 2 || theirs.Bytes != 77 || ours.Kind != protocol.Allgather || ours.Bytes != 10*p || ours.Algo.String() != "mcast" {
+			t.Errorf("rank %d: %v", r, s.err)
+		}
+	}
+}

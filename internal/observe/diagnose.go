@@ -1,0 +1,208 @@
+package observe
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A View is a process of a job as it was found.
+type View struct {
+	Socket
+	State *State // nil: it did not answer
+	Err   error  // why
+}
+
+// Answers reports whether the process told what it is at.
+func (v *View) Answers() bool { return v.State != nil && v.State.Answers }
+
+// A Diagnosis says in one line what a job is at.
+type Diagnosis struct {
+	Job  string `json:"job"`
+	Rank int    `json:"rank"` // that others wait for; -1: none
+	Text string `json:"diagnosis"`
+}
+
+// end is where the search for who holds an operation up came to.
+type end struct {
+	rank int
+	how  string
+	op   Op
+	comm string
+	from []int // the ranks that the search began at
+}
+
+// Diagnose finds the rank that most others of a job wait for, by what they say.
+func Diagnose(job string, views []View) Diagnosis {
+	d := diagnosing{byRank: map[int]*View{}, ends: map[int]*end{}}
+	for i := range views {
+		d.byRank[views[i].Rank] = &views[i]
+	}
+	for _, r := range slices.Sorted(maps.Keys(d.byRank)) {
+		if v := d.byRank[r]; v.Answers() {
+			d.answering++
+			d.search(v)
+		}
+	}
+	if e := d.worst(); e != nil {
+		return Diagnosis{job, e.rank, d.describe(e)}
+	}
+	return Diagnosis{job, -1, d.quiet(views)}
+}
+
+type diagnosing struct {
+	byRank    map[int]*View
+	ends      map[int]*end
+	answering int
+}
+
+// search follows the oldest operation of each communicator of a process.
+func (d *diagnosing) search(v *View) {
+	for i := range v.State.Comms {
+		c := &v.State.Comms[i]
+		if len(c.Ops) == 0 {
+			continue
+		}
+		op := c.Ops[0]
+		rank, how := d.follow(v.Rank, c.ID, op)
+		e := d.ends[rank]
+		if e == nil {
+			e = &end{rank: rank, how: how, op: op, comm: c.Name}
+			d.ends[rank] = e
+		}
+		if rank != v.Rank && !slices.Contains(e.from, v.Rank) {
+			e.from = append(e.from, v.Rank)
+		}
+	}
+}
+
+// follow goes from who waits to whom it waits for, until somebody does not wait.
+func (d *diagnosing) follow(rank int, comm uint32, op Op) (last int, how string) {
+	seen := map[int]bool{}
+	for {
+		v := d.byRank[rank]
+		switch {
+		case seen[rank]:
+			return rank, "it and others wait for each other"
+		case v == nil:
+			return rank, "it is not a process that we can ask here"
+		case v.State == nil:
+			return rank, "it does not answer"
+		case !v.Answers():
+			return rank, "its control side is stuck"
+		}
+		seen[rank] = true
+		i := slices.IndexFunc(v.State.Comms, func(c Comm) bool { return c.ID == comm })
+		if i < 0 {
+			return rank, "it does not have this communicator"
+		}
+		c := &v.State.Comms[i]
+		at := slices.IndexFunc(c.Ops, func(o Op) bool { return o.Seq == op.Seq })
+		switch {
+		case at < 0 && c.Calls <= op.Seq:
+			return rank, "it has not made this call"
+		case at < 0:
+			return rank, "it has ended this call by now: the job is moving"
+		case c.Ops[at].WaitsOn == rank:
+			return rank, "it is at work in the " + c.Ops[at].Phase + " phase"
+		}
+		rank = c.Ops[at].WaitsOn
+	}
+}
+
+// worst is the rank that most wait for, or else one that is at work.
+func (d *diagnosing) worst() (worst *end) {
+	for _, r := range slices.Sorted(maps.Keys(d.ends)) {
+		if e := d.ends[r]; worst == nil || len(e.from) > len(worst.from) {
+			worst = e
+		}
+	}
+	return worst
+}
+
+func (d *diagnosing) describe(e *end) string {
+	var b strings.Builder
+	others := d.answering
+	if v := d.byRank[e.rank]; v != nil && v.Answers() {
+		others--
+	}
+	switch {
+	case len(e.from) == 0:
+		_, _ = fmt.Fprintf(&b, "rank %d waits for nobody else", e.rank)
+	case len(e.from) == others && others > 1:
+		_, _ = fmt.Fprintf(&b, "rank %d is what the others wait for", e.rank)
+	default:
+		_, _ = fmt.Fprintf(&b, "rank %d is what %s", e.rank, waitFor(e.from))
+	}
+	_, _ = fmt.Fprintf(&b, "; in %s %d of %s for %s; %s", e.op.Op, e.op.Seq, e.comm, Short(e.op.For), e.how)
+	if silent, heard := d.silence(e.rank); heard {
+		b.WriteString("; silent for " + Short(silent))
+	}
+	return b.String()
+}
+
+func waitFor(ranks []int) string {
+	const most = 4
+	var names []string
+	for _, r := range ranks[:min(most, len(ranks))] {
+		names = append(names, strconv.Itoa(r))
+	}
+	if more := len(ranks) - most; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	if len(ranks) == 1 {
+		return "rank " + names[0] + " waits for"
+	}
+	return "ranks " + strings.Join(names, ", ") + " wait for"
+}
+
+// silence is how long ago anybody heard from a rank.
+func (d *diagnosing) silence(rank int) (least float64, heard bool) {
+	for _, v := range d.byRank {
+		if !v.Answers() {
+			continue
+		}
+		for _, p := range v.State.Peers {
+			if p.Rank == rank && p.Heard && (!heard || p.Silent < least) {
+				least, heard = p.Silent, true
+			}
+		}
+	}
+	return least, heard
+}
+
+// quiet is what to say where nobody is in an operation.
+func (d *diagnosing) quiet(views []View) string {
+	var silent []string
+	for i := range views {
+		if !views[i].Answers() {
+			silent = append(silent, strconv.Itoa(views[i].Rank))
+			continue
+		}
+		for _, c := range views[i].State.Comms {
+			if c.Broken != "" {
+				return fmt.Sprintf("no operation is under way; communicator %s is broken: %s", c.Name, c.Broken)
+			}
+		}
+	}
+	text := "no operation is under way"
+	if d.answering == 0 {
+		text = "nobody answers"
+	} else if len(silent) > 0 {
+		text += "; no answer from rank " + strings.Join(silent, ", ")
+	}
+	return text
+}
+
+// Short writes seconds for people.
+func Short(s float64) string {
+	switch {
+	case s < 1e-3:
+		return fmt.Sprintf("%.0fus", s*1e6)
+	case s < 1:
+		return fmt.Sprintf("%.1fms", s*1e3)
+	}
+	return fmt.Sprintf("%.1fs", s)
+}

@@ -1,0 +1,83 @@
+package observe
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var sample = regexp.MustCompile(`^allcast_[a-z_]+\{([a-z_]+="([^"\\\n]|\\["\\n])*",?)+\} [0-9.e+-]+$`)
+
+func testMetrics() Metrics {
+	ts := Tallies{}
+	s := Series{"allgather", "mcast"}
+	ts.Add(s, "ok", 20*time.Microsecond)
+	ts.Add(s, "ok", 10*time.Microsecond) // on a bound: it counts there
+	ts.Add(s, "lost", 1000*time.Second)
+	ts.Add(Series{"barrier", "ring"}, "ok", 0)
+	return Metrics{
+		Job: "a\"b\\c\nd", Rank: 3, Size: 8, Version: "1", Answers: true, Tallies: ts, Peers: map[int]PeerBytes{2: {5, 6}},
+		Numbers: []Metric{{"sent_bytes_total", "Bytes.", 123}, {"operations_running", "Now.", 1}},
+	}
+}
+
+func TestMetricsText(t *testing.T) {
+	m := testMetrics()
+	var b bytes.Buffer
+	if err := m.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	for _, want := range []string{
+		`allcast_info{job="a\"b\\c\nd",rank="3",size="8",version="1"} 1`,
+		"# TYPE allcast_sent_bytes_total counter", "# TYPE allcast_operations_running gauge", "# TYPE allcast_operation_seconds histogram",
+		`allcast_sent_bytes_total{rank="3"} 123`,
+		`allcast_peer_received_bytes_total{rank="3",peer="2"} 6`,
+		`allcast_operations_total{rank="3",op="allgather",algo="mcast",outcome="ok"} 2`,
+		`allcast_operations_total{rank="3",op="allgather",algo="mcast",outcome="lost"} 1`,
+		`allcast_operation_seconds_bucket{rank="3",op="allgather",algo="mcast",le="1e-05"} 1`,
+		`allcast_operation_seconds_bucket{rank="3",op="allgather",algo="mcast",le="3e-05"} 2`,
+		`allcast_operation_seconds_bucket{rank="3",op="allgather",algo="mcast",le="100"} 2`,
+		`allcast_operation_seconds_bucket{rank="3",op="allgather",algo="mcast",le="+Inf"} 3`,
+		`allcast_operation_seconds_count{rank="3",op="allgather",algo="mcast"} 3`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no line %s", want)
+		}
+	}
+	types := map[string]bool{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if name, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			if types[name] {
+				t.Errorf("twice: %s", line)
+			}
+			types[name] = true
+		} else if !strings.HasPrefix(line, "# HELP ") && !sample.MatchString(line) {
+			t.Errorf("not a sample: %s", line)
+		}
+	}
+}
+
+func TestTalliesClone(t *testing.T) {
+	m := testMetrics()
+	c := m.Tallies.Clone()
+	s := Series{"allgather", "mcast"}
+	m.Tallies.Add(s, "ok", time.Second)
+	if c[s].Outcomes["ok"] != 2 || m.Tallies[s].Outcomes["ok"] != 3 {
+		t.Error("a copy changed with the original")
+	}
+}
+
+func TestMetricsCannotBeWritten(t *testing.T) {
+	r, w := io.Pipe()
+	_ = r.Close()
+	m := testMetrics()
+	if err := m.Write(w); !errors.Is(err, io.ErrClosedPipe) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,21 @@
+//go:build unix
+
+package observe
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// owned reports whether a file is ours.
+func owned(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Getuid()
+}
+
+// alive reports whether there is a process of this number.
+func alive(pid int) bool {
+	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}

@@ -1,0 +1,135 @@
+package observe
+
+import (
+	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+// Kind is what happened.
+type Kind uint8
+
+// Kinds, with what the fields of an Event mean. Every event has At; Comm and Seq
+// name an operation where there is one.
+const (
+	CallBegun  Kind = 1 + iota // What: protocol.Kind; N: bytes; Text: algorithm
+	CallEnded                  // What: protocol.Kind; N: nanoseconds it took; Text: algorithm
+	CallFailed                 // What: node.Reason, 0 if none; Peer: the culprit; Text: algorithm
+	Phase                      // What: the protocol.Phase that begins
+	Sent                       // What: protocol.MsgKind; Peer: to whom
+	Received                   // What: protocol.MsgKind; Peer: from whom
+	Repair                     // Peer is asked for N chunks
+	Repaired                   // Peer sent them: N bytes
+	PeerLost                   // Peer; Text: why
+	PeerLeft                   // Peer
+	Dropped                    // Peer: declared lost, its connection is forgotten
+)
+
+var kindNames = [...]string{
+	CallBegun: "begun", CallEnded: "ended", CallFailed: "failed", Phase: "phase", Sent: "sent", Received: "received",
+	Repair: "repair", Repaired: "repaired", PeerLost: "peer-lost", PeerLeft: "peer-left", Dropped: "dropped",
+}
+
+func (k Kind) String() string {
+	if int(k) < len(kindNames) && kindNames[k] != "" {
+		return kindNames[k]
+	}
+	return "unknown"
+}
+
+// An Event is one thing that happened. Times is how often in a row, At the last time.
+type Event struct {
+	At    int64 // nanoseconds on the process's clock
+	Seq   uint64
+	N     int64
+	Text  string
+	Comm  uint32
+	Peer  int32 // world rank; NoPeer: none
+	Times uint32
+	Kind  Kind
+	What  uint8
+}
+
+// NoPeer is the Peer of events that have none.
+const NoPeer = -1
+
+// Size is how many events a Recorder keeps.
+const Size = 1024
+
+// A Recorder keeps the last events. It has one user at a time, who runs the node:
+// there is no lock, and nothing is allocated.
+type Recorder struct {
+	ring [Size]Event
+	n    uint64 // events so far
+}
+
+// Add records an event, which may be a repetition of the last one.
+func (r *Recorder) Add(e *Event) {
+	if e.Kind == Sent || e.Kind == Received {
+		// Of an empty ring this is no event, and not the same as any.
+		if last := &r.ring[(r.n-1)%Size]; last.same(e) {
+			last.Times++
+			last.At = e.At
+			return
+		}
+	}
+	at := &r.ring[r.n%Size]
+	*at = *e
+	at.Times = 1
+	r.n++
+}
+
+// same reports whether two messages differ in time only. A stream of grants must not
+// push out what came before it.
+func (e *Event) same(o *Event) bool {
+	return e.Kind == o.Kind && e.What == o.What && e.Peer == o.Peer && e.Comm == o.Comm && e.Seq == o.Seq
+}
+
+// Events returns the last most events, oldest first; all that are kept if most is
+// not above 0.
+func (r *Recorder) Events(most int) []Event {
+	n := min(r.n, Size)
+	if most > 0 {
+		n = min(n, uint64(most))
+	}
+	out := make([]Event, 0, n)
+	for i := r.n - n; i < r.n; i++ {
+		out = append(out, r.ring[i%Size])
+	}
+	return out
+}
+
+// Total is how many events there were.
+func (r *Recorder) Total() uint64 { return r.n }
+
+// Detail is What in words.
+func (e *Event) Detail() string {
+	switch e.Kind {
+	case CallBegun, CallEnded:
+		return protocol.Kind(e.What).String()
+	case CallFailed:
+		if e.What == 0 {
+			return "error"
+		}
+		return node.Reason(e.What).String()
+	case Phase:
+		return protocol.Phase(e.What).String()
+	case Sent, Received:
+		return messageName(protocol.MsgKind(e.What))
+	}
+	return ""
+}
+
+var messageNames = map[protocol.MsgKind]string{
+	protocol.MsgBarrier: "barrier", protocol.MsgActivate: "activate", protocol.MsgChainSent: "chain-sent", protocol.MsgSentUp: "sent-up",
+	protocol.MsgAllSent: "all-sent", protocol.MsgFetch: "fetch", protocol.MsgAvail: "avail", protocol.MsgFinal: "final",
+	protocol.MsgGrantUp: "grant-up", protocol.MsgGrant: "grant", protocol.MsgMark: "mark", protocol.MsgReady: "ready",
+	protocol.MsgHeartbeat: "heartbeat", protocol.MsgDead: "dead", protocol.MsgAbort: "abort", protocol.MsgWhy: "why", protocol.MsgBecause: "because",
+	protocol.MsgAgree: "agree",
+}
+
+func messageName(k protocol.MsgKind) string {
+	if s, ok := messageNames[k]; ok {
+		return s
+	}
+	return "message"
+}

@@ -1,0 +1,127 @@
+package observe
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Path is where a server answers with a State.
+const Path = "/debug/allcast"
+
+// A Source is what a Server tells of. Neither method waits for long, whatever the
+// process is at.
+type Source interface {
+	State(events int) State
+	Metrics() Metrics
+}
+
+// A Server answers on any number of listeners.
+type Server struct {
+	http *http.Server
+	wg   sync.WaitGroup
+	open atomic.Int32
+}
+
+// maxConns bounds the connections of a server: whoever reaches the port may make them.
+const maxConns = 64
+
+// NewServer makes a server, which answers once it has been given a listener.
+func NewServer(src Source, log *slog.Logger) *Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		m := src.Metrics()
+		_ = m.Write(w) // who asked has gone
+	})
+	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, r *http.Request) {
+		events, err := strconv.Atoi(r.FormValue("events"))
+		if err != nil {
+			events = Size
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(src.State(events))
+	})
+	s := &Server{}
+	s.http = &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
+		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 1 << 14,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnState: s.count,
+	}
+	return s
+}
+
+func (s *Server) count(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if s.open.Add(1) > maxConns {
+			_ = c.Close()
+		}
+	case http.StateClosed, http.StateHijacked:
+		s.open.Add(-1)
+	}
+}
+
+// Serve answers on a listener until Close, which closes it.
+func (s *Server) Serve(l net.Listener) {
+	s.wg.Go(func() { _ = s.http.Serve(l) })
+}
+
+// Close ends all listeners and connections.
+func (s *Server) Close() {
+	_ = s.http.Close()
+	s.wg.Wait()
+}
+
+// An Addr is where to serve metrics; the zero value is nowhere.
+type Addr struct{ Network, Address string }
+
+func (a Addr) String() string {
+	if a.Network == "unix" {
+		return "unix:" + a.Address
+	}
+	return a.Address
+}
+
+// ParseAddr reads HOST:PORT or unix:PATH. Ranks of one machine are given the same:
+// their local rank is added to a port other than 0, and {rank} and {local_rank} are
+// replaced in a path.
+func ParseAddr(spec string, rank, local int) (Addr, error) {
+	if path, ok := strings.CutPrefix(spec, "unix:"); ok {
+		path = strings.NewReplacer("{rank}", strconv.Itoa(rank), "{local_rank}", strconv.Itoa(local)).Replace(path)
+		if path == "" || strings.ContainsAny(path, "{}") {
+			return Addr{}, fmt.Errorf("%q: want unix:/a/path, with {rank} or {local_rank} in it where ranks share a machine", spec)
+		}
+		return Addr{"unix", path}, nil
+	}
+	host, port, err := net.SplitHostPort(spec)
+	if err != nil {
+		return Addr{}, fmt.Errorf("%q: want HOST:PORT, :PORT or unix:PATH", spec)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return Addr{}, fmt.Errorf("%q: port %q: want 0 to 65535", spec, port)
+	}
+	if n != 0 {
+		n += uint64(max(0, local))
+	}
+	if n > 65535 {
+		return Addr{}, fmt.Errorf("%q: port %s and local rank %d are more than 65535", spec, port, local)
+	}
+	return Addr{"tcp", net.JoinHostPort(host, strconv.FormatUint(n, 10))}, nil
+}
+
+// Listen opens an address.
+func Listen(a Addr) (net.Listener, error) {
+	if a.Network == "unix" {
+		return listenUnix(a.Address)
+	}
+	return net.Listen(a.Network, a.Address)
+}

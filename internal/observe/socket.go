@@ -1,0 +1,165 @@
+package observe
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A Socket is where a process of this machine can be asked. What its name says is
+// known also of a process that does not answer.
+type Socket struct {
+	Path string
+	Pid  int
+	Job  string
+	Rank int
+}
+
+// ErrUnsafe marks a directory that somebody else could put sockets in.
+var ErrUnsafe = errors.New("not a directory of ours alone")
+
+const socketSuffix = ".sock"
+
+// Dirs lists where sockets of this user may be. A process and who asks it may have
+// been given different environments.
+func Dirs() (dirs []string) {
+	uid := strconv.Itoa(os.Getuid())
+	name, session := "allcast-"+uid, os.Getenv("XDG_RUNTIME_DIR")
+	if session == "" {
+		session = "/run/user/" + uid // where it usually is
+	}
+	for _, base := range []string{session, os.TempDir()} {
+		if dir := filepath.Join(base, name); filepath.IsAbs(base) && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// ownDir makes the directory for our socket: that of the session, or else a
+// temporary one.
+func ownDir() (string, error) {
+	dirs := Dirs()
+	if os.Getenv("XDG_RUNTIME_DIR") == "" {
+		dirs = dirs[len(dirs)-1:]
+	}
+	var first error
+	for _, dir := range dirs {
+		err := os.Mkdir(dir, 0o700)
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			err = checkOwn(dir)
+		}
+		if err == nil {
+			return dir, nil
+		}
+		if first == nil || errors.Is(err, ErrUnsafe) {
+			first = err
+		}
+	}
+	return "", first
+}
+
+// checkOwn refuses a directory that others can write to, or that is not ours.
+func checkOwn(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || !owned(info) {
+		return fmt.Errorf("%s: %w", dir, ErrUnsafe)
+	}
+	return nil
+}
+
+// ListenLocal opens this process's socket, and removes those of processes that ended
+// without doing so.
+func ListenLocal(job string, rank int) (net.Listener, error) {
+	dir, err := ownDir()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range socketsIn(dir) {
+		if s.Gone() {
+			_ = os.Remove(s.Path)
+		}
+	}
+	return listenUnix(filepath.Join(dir, fmt.Sprintf("%d-%s-%d%s", os.Getpid(), job, rank, socketSuffix)))
+}
+
+// listenUnix listens at a path, also where a process that is gone has left a socket.
+func listenUnix(path string) (net.Listener, error) {
+	l, err := net.Listen("unix", path)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return l, err
+	}
+	if info, e := os.Lstat(path); e != nil || info.Mode().Type() != fs.ModeSocket || !refuses(path) {
+		return nil, err
+	}
+	if err := os.Remove(path); err != nil {
+		return nil, err
+	}
+	return net.Listen("unix", path)
+}
+
+// refuses reports whether nobody listens at a socket. One that is stopped does.
+func refuses(path string) bool {
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		_ = c.Close()
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// Find lists the sockets of this user's processes, in order of job and rank.
+func Find() (all []Socket) {
+	for _, dir := range Dirs() {
+		if checkOwn(dir) != nil {
+			continue // not there, or somebody else's
+		}
+		all = append(all, socketsIn(dir)...)
+	}
+	slices.SortFunc(all, func(a, b Socket) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Pid, b.Pid))
+	})
+	return all
+}
+
+func socketsIn(dir string) (all []Socket) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if s, ok := parseSocket(e.Name()); ok {
+			s.Path = filepath.Join(dir, e.Name())
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// parseSocket reads PID-JOB-RANK.sock.
+func parseSocket(name string) (s Socket, ok bool) {
+	name, ok = strings.CutSuffix(name, socketSuffix)
+	f := strings.Split(name, "-")
+	if !ok || len(f) != 3 {
+		return s, false
+	}
+	var errPid, errRank error
+	s.Pid, errPid = strconv.Atoi(f[0])
+	s.Rank, errRank = strconv.Atoi(f[2])
+	s.Job = f[1]
+	return s, errPid == nil && errRank == nil && s.Pid > 0 && s.Rank >= 0
+}
+
+// Gone reports whether a socket's process has ended without removing it.
+func (s *Socket) Gone() bool { return !alive(s.Pid) && refuses(s.Path) }

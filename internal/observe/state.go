@@ -1,0 +1,95 @@
+package observe
+
+import "time"
+
+// A State is what a process tells of itself. Ranks are world ranks unless a field says
+// otherwise; durations are seconds.
+type State struct {
+	Job       string    `json:"job"`
+	Rank      int       `json:"rank"`
+	Size      int       `json:"size"`
+	Pid       int       `json:"pid"`
+	Host      string    `json:"host,omitempty"`
+	Program   string    `json:"program,omitempty"`
+	Version   string    `json:"version,omitempty"`
+	Interface string    `json:"interface,omitempty"`
+	Multicast string    `json:"no_multicast,omitempty"` // why there is none
+	Metrics   string    `json:"metrics,omitempty"`      // where it serves them
+	Time      time.Time `json:"time"`
+	Joined    float64   `json:"joined_s"` // so long ago
+	Answers   bool      `json:"answers"`  // what follows is known: the node is not stuck
+	Comms     []Comm    `json:"comms,omitempty"`
+	Peers     []Peer    `json:"peers,omitempty"` // those that we have heard from, or lost
+	Events    []Record  `json:"events,omitempty"`
+	Recorded  uint64    `json:"events_total,omitempty"`
+}
+
+// A Comm is a communicator.
+type Comm struct {
+	ID      uint32 `json:"id"`
+	Name    string `json:"name"`
+	Rank    int    `json:"rank"` // ours in it
+	Size    int    `json:"size"`
+	Calls   uint64 `json:"calls"` // operations numbered so far
+	Linger  int    `json:"lingering,omitempty"`
+	Broken  string `json:"broken,omitempty"` // why
+	Culprit *int   `json:"culprit,omitempty"`
+	Ops     []Op   `json:"ops,omitempty"`
+}
+
+// An Op is an operation that has not ended.
+type Op struct {
+	Op      string  `json:"op"`
+	Algo    string  `json:"algo"`
+	Phase   string  `json:"phase"`
+	Seq     uint64  `json:"seq"`
+	Round   int     `json:"round,omitempty"`
+	Rounds  int     `json:"rounds,omitempty"` // more than 1: it is carried out in several
+	Bytes   int64   `json:"bytes"`
+	For     float64 `json:"for_s"`
+	WaitsOn int     `json:"waits_for"` // our own rank: for nobody else
+	Missing string  `json:"missing"`
+}
+
+// A Peer is what we know of another process.
+type Peer struct {
+	Rank   int     `json:"rank"`
+	Heard  bool    `json:"heard"`
+	Silent float64 `json:"silent_s"` // since we last heard from it, if we ever did
+	Lost   bool    `json:"lost,omitempty"`
+}
+
+// A Record is an Event in words.
+type Record struct {
+	Ago   float64 `json:"ago_s"`
+	What  string  `json:"what"`
+	How   string  `json:"detail,omitempty"`
+	Comm  uint32  `json:"comm"`
+	Seq   uint64  `json:"seq"`
+	Peer  *int    `json:"peer,omitempty"`
+	N     int64   `json:"n,omitempty"`
+	Text  string  `json:"text,omitempty"`
+	Times uint32  `json:"times,omitempty"` // in a row, if more than once
+}
+
+// Records puts events in words, seen from a moment on the process's clock.
+func Records(events []Event, now int64) []Record {
+	out := make([]Record, len(events))
+	for i := range events {
+		e := &events[i]
+		out[i] = Record{
+			Ago: Seconds(now - e.At), What: e.Kind.String(), How: e.Detail(), Comm: e.Comm, Seq: e.Seq, N: e.N, Text: e.Text,
+		}
+		if e.Peer != NoPeer {
+			peer := int(e.Peer)
+			out[i].Peer = &peer
+		}
+		if e.Times > 1 {
+			out[i].Times = e.Times
+		}
+	}
+	return out
+}
+
+// Seconds of so many nanoseconds.
+func Seconds(ns int64) float64 { return float64(ns) / 1e9 }

@@ -1,0 +1,284 @@
+package allcast_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/internal/observe"
+)
+
+// socketDir keeps a test's sockets apart from those of other jobs. The name of
+// t.TempDir may be too long for a socket.
+func socketDir(t *testing.T) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "allcast") //nolint:usetesting // a shorter name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Setenv("XDG_RUNTIME_DIR", dir)
+	t.Setenv("TMPDIR", dir)
+}
+
+// inspect asks a rank of this process what it is at.
+func inspect(ctx context.Context, rank int) (*observe.State, error) {
+	for _, s := range observe.Find() {
+		if s.Rank == rank {
+			return observe.Ask(ctx, observe.Addr{Network: "unix", Address: s.Path}, observe.Size)
+		}
+	}
+	return nil, fmt.Errorf("rank %d was not found", rank)
+}
+
+// sharedLog collects what all ranks say.
+type sharedLog struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *sharedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *sharedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Each level says something of use, and those above it stay quiet.
+func TestLogLevels(t *testing.T) {
+	for _, c := range []struct {
+		level     slog.Level
+		want, not []string
+	}{
+		{slog.LevelWarn, []string{"operation failed", "culprit="}, []string{"msg=joined", "operation begun", "msg=phase"}},
+		{slog.LevelInfo, []string{"msg=joined", "interface=", "multicast=", "operation failed"}, []string{"operation begun", "msg=phase"}},
+		{slog.LevelDebug, []string{"msg=joined", "algorithm chosen", "the call", "the cost model", "operation begun", "operation ended"}, []string{"msg=phase"}},
+		{slog.LevelDebug - 4, []string{"operation begun", "msg=phase", "detail=multicast", "msg=received"}, nil},
+	} {
+		var log sharedLog
+		o := allcast.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: c.level}))}
+		ranks(t, 2, o, func(ctx context.Context, c *allcast.Comm) error {
+			if err := c.Broadcast(ctx, make([]byte, 1000), 0, allcast.WithAlgorithm("mcast")); err != nil {
+				return err
+			}
+			if err := c.Barrier(ctx); err != nil {
+				return err
+			}
+			if err := c.Broadcast(ctx, make([]byte, 1000+c.Rank()), 0, allcast.WithAlgorithm("mcast")); !errors.Is(err, allcast.ErrMismatch) {
+				return fmt.Errorf("different calls: %w", err)
+			}
+			return nil
+		})
+		text := log.String()
+		for _, want := range c.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%v: nothing with %q:\n%s", c.level, want, text)
+			}
+		}
+		for _, not := range c.not {
+			if strings.Contains(text, not) {
+				t.Errorf("%v: something with %q:\n%s", c.level, not, text)
+			}
+		}
+	}
+}
+
+func TestMetricsAreServed(t *testing.T) {
+	socketDir(t)
+	t.Setenv("ALLCAST_METRICS", "127.0.0.1:0")
+	ranks(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+		if err := c.Allgather(ctx, nil, make([]byte, 3000), allcast.WithAlgorithm("ring")); err != nil {
+			return err
+		}
+		var mine bytes.Buffer
+		s, err := inspect(ctx, c.Rank())
+		if err := errors.Join(err, c.WriteMetrics(&mine)); err != nil {
+			return err
+		}
+		resp, err := http.Get("http://" + s.Metrics + "/metrics")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		text, err := io.ReadAll(resp.Body)
+		for _, want := range []string{
+			fmt.Sprintf(`allcast_operations_total{rank="%d",op="allgather",algo="ring",outcome="ok"} 1`, c.Rank()),
+			fmt.Sprintf(`allcast_operations_running{rank="%d"} 0`, c.Rank()),
+			fmt.Sprintf(`allcast_lost_ranks{rank="%d"} 0`, c.Rank()),
+			fmt.Sprintf(`allcast_rejected_connections_total{rank="%d"} 0`, c.Rank()),
+			fmt.Sprintf(`allcast_repaired_bytes_total{rank="%d"} 0`, c.Rank()),
+		} {
+			if !bytes.Contains(text, []byte(want+"\n")) || !strings.Contains(mine.String(), want+"\n") {
+				err = errors.Join(err, fmt.Errorf("no line %s in\n%s\nor\n%s", want, text, mine.String()))
+			}
+		}
+		return errors.Join(err, c.Barrier(ctx))
+	})
+}
+
+// A bad variable is an error at once, not a job without what was asked for.
+func TestBadObservation(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, value string }{
+		{"ALLCAST_METRICS", "9400"},
+		{"ALLCAST_METRICS", taken.Addr().String()},
+		{"ALLCAST_METRICS", "127.0.0.1:99999"},
+		{"ALLCAST_INSPECT", "maybe"},
+		{"ALLCAST_RECORDER", file},
+		{"ALLCAST_DEBUG", "loud"},
+	} {
+		t.Run(c.name+"="+filepath.Base(c.value), func(t *testing.T) {
+			t.Setenv(c.name, c.value)
+			t.Setenv("LOCAL_RANK", "0")
+			_, err := allcast.Join(t.Context(), allcast.Options{Size: 2, Rank: 1, Addr: "127.0.0.1:1"})
+			if !errors.Is(err, allcast.ErrOptions) || !strings.Contains(err.Error(), c.name) {
+				t.Error(err)
+			}
+		})
+	}
+	t.Setenv("ALLCAST_METRICS", ":9400")
+	t.Setenv("LOCAL_RANK", "first")
+	if _, err := allcast.Join(t.Context(), allcast.Options{Size: 1}); !errors.Is(err, allcast.ErrOptions) || !strings.Contains(err.Error(), "LOCAL_RANK") {
+		t.Error(err)
+	}
+}
+
+// A failure is written down once on each rank, whatever number of calls it ends.
+func TestRecorderFiles(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("ALLCAST_RECORDER", dir)
+	ranks(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+		first := c.Broadcast(ctx, make([]byte, 1000+c.Rank()/2), 0, allcast.WithAlgorithm("mcast"))
+		second := c.Barrier(ctx)
+		if !errors.Is(first, allcast.ErrMismatch) || !errors.Is(second, allcast.ErrMismatch) {
+			return fmt.Errorf("different calls: %w, %w", first, second)
+		}
+		return nil
+	})
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%d files: %v", len(files), err)
+	}
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d observe.Dump
+		if err := json.Unmarshal(text, &d); err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("allcast-%s-rank%d-pid%d-1.json", d.Job, d.Rank, os.Getpid()); filepath.Base(path) != want {
+			t.Errorf("%s, want %s", filepath.Base(path), want)
+		}
+		if d.Failure.Op != "broadcast" || d.Failure.Reason != "mismatched calls" || d.Failure.Culprit < 0 || len(d.Events) == 0 {
+			t.Errorf("%s: %+v, %d events", path, d.Failure, len(d.Events))
+		}
+	}
+}
+
+func TestInspectSockets(t *testing.T) {
+	socketDir(t)
+	for _, on := range []bool{true, false} {
+		want := 0
+		if on {
+			want = 2
+		} else {
+			t.Setenv("ALLCAST_INSPECT", "off")
+		}
+		ranks(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+			if found := observe.Find(); len(found) != want {
+				t.Errorf("%d sockets, want %d", len(found), want)
+			}
+			return c.Barrier(ctx)
+		})
+		if found := observe.Find(); len(found) != 0 {
+			t.Errorf("left behind: %v", found)
+		}
+	}
+}
+
+// Where there is no place for a socket, jobs run all the same.
+func TestInspectNowhere(t *testing.T) {
+	none := filepath.Join(t.TempDir(), strings.Repeat("long", 50))
+	t.Setenv("XDG_RUNTIME_DIR", none)
+	t.Setenv("TMPDIR", none)
+	ranks(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error { return c.Barrier(ctx) })
+}
+
+// One rank is stopped: it does not answer, and the others name it.
+func TestInspectStoppedRank(t *testing.T) {
+	socketDir(t)
+	const size, victim = 4, 2
+	all := job(t, size, "gather", "ALLCAST_TEST_ALGO=mcast", "ALLCAST_TIMEOUT=50s")
+	for r, p := range all {
+		if !p.until("gathered") {
+			t.Fatalf("rank %d did not begin: %s", r, p.last)
+		}
+		if r != victim {
+			go func() { // it says more than a pipe holds
+				for p.out.Scan() {
+				}
+			}()
+		}
+	}
+	if err := all[victim].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	sockets := observe.Find()
+	if len(sockets) != size {
+		t.Fatalf("%d ranks were found", len(sockets))
+	}
+	named := func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		views := make([]observe.View, size)
+		var wg sync.WaitGroup
+		for i, s := range sockets {
+			wg.Go(func() {
+				views[i].Socket = s
+				views[i].State, views[i].Err = observe.Ask(ctx, observe.Addr{Network: "unix", Address: s.Path}, 10)
+			})
+		}
+		wg.Wait()
+		for i := range views {
+			if v := &views[i]; v.Answers() == (v.Rank == victim) {
+				return false // somebody is slow
+			}
+		}
+		d := observe.Diagnose(sockets[0].Job, views)
+		t.Log(d.Text)
+		return d.Rank == victim && strings.Contains(d.Text, "does not answer")
+	}
+	// The others go on until they need it.
+	if !soon(named) {
+		t.Error("the others do not name it")
+	}
+}
