@@ -89,6 +89,11 @@ figure12: ## Measure the paper's Figure 12 in the lab (needs root, some minutes)
 bench-peers: ## Measure beside Open MPI, MPICH and bare multicast in the lab (needs root, some minutes)
 	$(GO) run ./bench/peers
 
+CHAOSFLAGS ?= -time 10m
+.PHONY: chaos
+chaos: ## Kill, stop and cut off ranks at random in the lab, and check every call (needs root; CHAOSFLAGS='-time 10m -seed S -hosts 8')
+	$(GO) run ./internal/tools/chaos $(CHAOSFLAGS)
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf bin

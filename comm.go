@@ -110,6 +110,12 @@ func (c *Comm) Multicast() (works bool, reason string) {
 	return c.job.NoMulticast == "", c.job.NoMulticast
 }
 
+// Secure reports whether what ranks send to each other is sealed (Options.Secure).
+func (c *Comm) Secure() bool { return c.job.Secure }
+
+// Integrity reports whether it is checked for accidents (Options.Integrity).
+func (c *Comm) Integrity() bool { return c.job.Integrity }
+
 // Abort ends all operations of this communicator, on all its ranks, with an
 // error that matches ErrAborted. The communicator is of no use afterwards, except to
 // Shrink.

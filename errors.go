@@ -15,20 +15,22 @@ var (
 	ErrDeadline    = errors.New("deadline passed")                        // Options.Deadline
 	ErrMismatch    = errors.New("ranks made different calls")             // another operation, root, size, type or algorithm
 	ErrProtocol    = errors.New("a rank sent what no correct peer sends") //
+	ErrCorrupt     = errors.New("ranks ended with different bytes")       // Options.Integrity: somebody's memory is at fault
 	ErrClosed      = errors.New("the communicator is closed")
 	ErrInvalid     = errors.New("invalid argument")
 	ErrNoMulticast = errors.New("multicast does not work here")
 )
 
 // A RankError is how a call ended that could not complete. It matches one of
-// ErrRankLost, ErrAborted, ErrDeadline, ErrMismatch and ErrProtocol, or ErrClosed if a
+// ErrRankLost, ErrAborted, ErrDeadline, ErrMismatch, ErrProtocol and ErrCorrupt, or ErrClosed if a
 // rank has closed the communicator that another one uses.
 type RankError struct {
 	Rank    int    // the world rank that failed, -1 if no single one did
 	Op      string // what was called
 	Phase   string // where it was on this rank
 	Missing string // what had not arrived here
-	Calls   string // ErrMismatch: who called what, as far as it is known
+	Calls   string // ErrMismatch: who called what, as far as it is known; ErrCorrupt: which ranks differ
+	Differ  []int  // ErrCorrupt: the world ranks that differ
 	cause   error
 	reason  string
 }
@@ -60,7 +62,7 @@ func (e *NoMulticastError) Unwrap() error { return ErrNoMulticast }
 
 var causes = map[node.Reason]error{
 	node.Lost: ErrRankLost, node.Aborted: ErrAborted, node.Deadline: ErrDeadline, node.Mismatch: ErrMismatch, node.Protocol: ErrProtocol,
-	node.Left: ErrClosed,
+	node.Left: ErrClosed, node.Corrupt: ErrCorrupt,
 }
 
 // public turns an error of the engine into one of this package.
@@ -74,8 +76,13 @@ func public(err error) error {
 		if !ok {
 			cause = ErrProtocol // only a peer can have made it up
 		}
+		var differ []int
+		if e.Reason == node.Corrupt && e.Pair != nil {
+			differ = []int{int(e.Pair.Ranks[0]), int(e.Pair.Ranks[1])}
+		}
 		return &RankError{
-			Rank: e.Culprit, Op: e.Op.String(), Phase: e.Phase.String(), Missing: e.Missing, Calls: e.Calls(typed), cause: cause, reason: e.Reason.String(),
+			Differ: differ,
+			Rank:   e.Culprit, Op: e.Op.String(), Phase: e.Phase.String(), Missing: e.Missing, Calls: e.Calls(typed), cause: cause, reason: e.Reason.String(),
 		}
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, node.ErrComm):
 		return fmt.Errorf("allcast: %w", ErrClosed)

@@ -18,3 +18,13 @@ func (c *Comm) Vanish() {
 
 // Comms is how many communicators take up memory in this process.
 func (c *Comm) Comms() int { return c.job.Comms() }
+
+// Watched lets a test see the phases of operations as they begin, and act on them: nothing
+// else happens in this rank's control side meanwhile.
+func (o Options) Watched(f func(comm uint32, seq uint64, what string)) Options {
+	o.watch = f
+	return o
+}
+
+// Public is what callers get for an error of the engine.
+var Public = public

@@ -87,7 +87,8 @@ func TestCommunicatorsShareSocketsAndWorkers(t *testing.T) {
 		if err := world.Barrier(ctx); err != nil {
 			return err
 		}
-		if g, f := runtime.NumGoroutine(), descriptors(); world.Rank() == 0 && (g > goroutines+size || f > files+size) {
+		// A peer's writer begins when it is first needed, which may be now.
+		if g, f := runtime.NumGoroutine(), descriptors(); world.Rank() == 0 && (g > goroutines+size*size || f > files+size) {
 			t.Errorf("%d goroutines and %d descriptors with 1 communicator, %d and %d with 21", goroutines, files, g, f)
 		}
 		return world.Barrier(ctx)

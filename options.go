@@ -24,7 +24,8 @@ const Version = "0.4.0"
 // Options say how to join a job. The zero value takes everything from the
 // environment: rank, size and address from the variables that torchrun, Open MPI,
 // PMI or Slurm set, the rest from ALLCAST_KEY, ALLCAST_IFNAME, ALLCAST_TUNING,
-// ALLCAST_GROUPS, ALLCAST_RACK, ALLCAST_RATE, ALLCAST_CALIBRATE, ALLCAST_TIMEOUT, ALLCAST_DEBUG and ALLCAST_FAULT. What is set here
+// ALLCAST_GROUPS, ALLCAST_RACK, ALLCAST_RATE, ALLCAST_CALIBRATE, ALLCAST_TIMEOUT,
+// ALLCAST_SECURE, ALLCAST_INTEGRITY, ALLCAST_DEBUG and ALLCAST_FAULT. What is set here
 // counts more. ALLCAST_METRICS, ALLCAST_INSPECT and ALLCAST_RECORDER say how the process
 // can be watched: see docs/operations.md.
 type Options struct {
@@ -35,6 +36,17 @@ type Options struct {
 	// Key authenticates the ranks to each other. It is the same on all of them, and at
 	// least 16 bytes.
 	Key []byte
+
+	// Secure seals all that ranks send to each other with AES-GCM, so that nobody without
+	// the key can read or change it; see SECURITY.md. It needs a key, and is the same on
+	// all ranks. ALLCAST_SECURE=on does it too.
+	Secure bool
+
+	// Integrity finds data that changed by accident: on the way, by checksums of all that
+	// is sent; and in memory, by comparing a checksum of the result with a neighbour at
+	// the end of each Broadcast and Allgather by multicast (ErrCorrupt). It is the same on
+	// all ranks. ALLCAST_INTEGRITY=on does it too.
+	Integrity bool
 
 	// Interface names the network interface to use, "^name" any but that one. By
 	// default it is the one over which rank 0 is reached.
@@ -97,7 +109,8 @@ type Options struct {
 	// error, more with ALLCAST_DEBUG.
 	Logger *slog.Logger
 
-	listener net.Listener // tests: of rank 0
+	listener net.Listener                               // tests: of rank 0
+	watch    func(comm uint32, seq uint64, what string) // tests: is told of phases
 }
 
 // ErrOptions marks options or variables that make no sense.
@@ -114,6 +127,7 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 		Rank: o.Rank, Size: o.Size, Addr: o.Addr, Key: o.Key, Interface: o.Interface, Timeout: o.Timeout, JoinTimeout: o.JoinTimeout,
 		Deadline: o.Deadline, Subgroups: o.Subgroups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP, RecvBuffer: o.ReceiveBuffer,
 		Groups: o.Groups, Plain: o.PlainSockets, Pin: o.Pin, Log: o.Logger, Version: Version, Listener: o.listener, Rack: o.Rack, Rate: o.Rate,
+		Secure: o.Secure, Integrity: o.Integrity, Watch: o.watch,
 	}
 	if o.NoMulticast {
 		cfg.NoMulticast = "it was turned off"
@@ -177,6 +191,18 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 	if v := get("ALLCAST_CALIBRATE"); v != "" && v != "on" && v != "off" {
 		return none, nil, optionError("ALLCAST_CALIBRATE=%q: want on or off", v)
 	}
+	for _, s := range []struct {
+		name string
+		on   *bool
+	}{{"ALLCAST_SECURE", &cfg.Secure}, {"ALLCAST_INTEGRITY", &cfg.Integrity}} {
+		switch v := get(s.name); v {
+		case "", "off":
+		case "on":
+			*s.on = true
+		default:
+			return none, nil, optionError("%s=%q: want on or off", s.name, v)
+		}
+	}
 	if cfg.Recorder, err = recorderDir(get("ALLCAST_RECORDER")); err != nil {
 		return none, nil, err
 	}
@@ -205,6 +231,8 @@ func check(c world.Config) error {
 		return optionError("no address of rank 0: set Options.Addr or MASTER_ADDR and MASTER_PORT")
 	case c.Key != nil && len(c.Key) < 16:
 		return optionError("a key of %d bytes: want at least 16", len(c.Key))
+	case c.Secure && len(c.Key) == 0:
+		return optionError("nothing can be sealed (Options.Secure, ALLCAST_SECURE) without a key: set ALLCAST_KEY or ALLCAST_KEY_FILE to the same on all ranks, or start them with \"allcast run\", which makes one")
 	case c.Rate < 0 || len(c.Rack) > maxRack:
 		return optionError("rate %g, a rack's name of %d bytes: want 0 or more, and at most %d", c.Rate, len(c.Rack), maxRack)
 	case c.Timeout < 0 || c.JoinTimeout < 0 || c.Deadline < 0:

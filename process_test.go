@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/internal/lab"
 )
 
 // The test binary is also a rank of a job: what processes do to each other cannot
@@ -24,6 +25,12 @@ import (
 const asRank = "ALLCAST_TEST_AS"
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "hold" { // of a lab
+		if err := lab.Hold(os.Args[2], os.Stdin, os.Stdout); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(1)
+	}
 	switch os.Getenv(asRank) {
 	case "":
 		// Tests count what they send, and join often.
@@ -37,6 +44,12 @@ func TestMain(m *testing.M) {
 		os.Exit(idle())
 	case "survive":
 		os.Exit(survive())
+	case "rejoin":
+		os.Exit(comeBack())
+	case "enter":
+		os.Exit(enterLab())
+	case "strike":
+		os.Exit(struck())
 	}
 	os.Exit(2)
 }
@@ -108,25 +121,31 @@ func job(t *testing.T, size int, as string, env ...string) []*process {
 	_ = l.Close() // rank 0 takes it over; its address in use would be retried
 	all := make([]*process, size)
 	for r := range all {
-		p := &process{cmd: exec.Command(os.Args[0])}
-		p.cmd.Env = append(os.Environ(), append(env,
-			asRank+"="+as, fmt.Sprintf("RANK=%d", r), fmt.Sprintf("WORLD_SIZE=%d", size), "MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port))...)
-		p.cmd.Stderr = io.Discard
-		out, err := p.cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p.in, err = p.cmd.StdinPipe(); err != nil {
-			t.Fatal(err)
-		}
-		p.out = bufio.NewScanner(out)
-		if err := p.cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = p.cmd.Process.Kill(); _ = p.cmd.Wait() })
-		all[r] = p
+		all[r] = begin(t, exec.Command(os.Args[0]), append(env,
+			asRank+"="+as, fmt.Sprintf("RANK=%d", r), fmt.Sprintf("WORLD_SIZE=%d", size), "MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port)))
 	}
 	return all
+}
+
+// begin starts a process that does not outlive the test.
+func begin(t *testing.T, cmd *exec.Cmd, env []string) *process {
+	t.Helper()
+	p := &process{cmd: cmd}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stderr = io.Discard
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	p.out = bufio.NewScanner(out)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill(); _ = p.cmd.Wait() })
+	return p
 }
 
 // until reads what a process says up to a line that begins so.

@@ -11,6 +11,7 @@ type Stats struct {
 	LateChunks      uint64 // came by multicast after they had been asked for
 	DuplicateChunks uint64
 	ForeignChunks   uint64 // strangers' and old datagrams: ignored
+	CorruptChunks   uint64 // changed on the way, or forged: found by Options.Integrity or Secure, ignored
 	DroppedChunks   uint64 // by our full receive queue, or by ALLCAST_FAULT
 	RejectedConns   uint64 // strangers' connections, and others that did not prove to be of a rank
 	Peers           map[int]PeerStats
@@ -27,7 +28,7 @@ func (c *Comm) Stats() Stats {
 	s := Stats{
 		SentBytes: e.SentBytes(), McastBytes: e.McastBytes, ReceivedChunks: e.Placed, CopiedChunks: e.Copied,
 		RepairedBytes: e.RepairedBytes, RepairedChunks: e.Repaired, LateChunks: e.Late,
-		DuplicateChunks: e.Duplicates, ForeignChunks: e.Foreign + e.Stale, DroppedChunks: e.Dropped, RejectedConns: e.RejectedConns,
+		DuplicateChunks: e.Duplicates, ForeignChunks: e.Foreign + e.Stale, DroppedChunks: e.Dropped, CorruptChunks: e.Corrupt, RejectedConns: e.RejectedConns,
 		Peers: map[int]PeerStats{},
 	}
 	for r, p := range e.Peers {

@@ -20,7 +20,7 @@ type perfCmd struct {
 	Check  int         `short:"c" default:"1" placeholder:"0|1" help:"Verify every iteration on all ranks (default 1)."`
 
 	Root      int         `default:"0" placeholder:"R" help:"The rank that a Broadcast begins at (default 0)."`
-	Chains    int         `default:"1" placeholder:"M" help:"Ranks that multicast at a time (default 1); more than the operation can use is clamped."`
+	Chains    *int        `placeholder:"M" help:"Ranks that multicast at a time (default 1, beside a Reduce-Scatter all); more than the operation can use is clamped."`
 	ChainBy   string      `default:"rank" placeholder:"rank|rack" help:"Chains of neighbouring ranks, as many as --chains says, or one a rack, by ALLCAST_RACK (default rank)."`
 	Subgroups int         `default:"1" placeholder:"S" help:"Multicast groups (default 1); more than the operation can use is clamped."`
 	Chunk     *units.Size `placeholder:"BYTES" help:"Payload of a datagram (default: the largest that fits the network)."`
@@ -34,7 +34,9 @@ type perfCmd struct {
 	Fabric   string `default:"ip" placeholder:"ip" help:"The network (default ip)."`
 	Datapath string `default:"auto" placeholder:"host|auto" help:"Where datagrams are handled (default auto)."`
 	Hook     string `default:"" hidden:"" help:"Of the bpf datapath."`
-	Secure   bool   `hidden:"" help:"Encrypt."`
+
+	Secure    bool `help:"Seal all that ranks send to each other (AES-GCM), so that nobody without the key can read or change it. ALLCAST_SECURE=on does it too."`
+	Integrity bool `help:"Checksums on all that is sent, and of every result: what changed by accident, on the way or in memory, is found. ALLCAST_INTEGRITY=on does it too."`
 }
 
 func (perfCmd) Help() string {
@@ -52,7 +54,7 @@ allgather+reduce-scatter starts both without waiting, each on a communicator of 
 
 --raw has a line for each rank and measured iteration: rank,op,algo,bytes,iteration,start_ns,duration_ns. The start is in ns since 1970 by that rank's clock, after the barrier. The root of a Broadcast is in it too, with --osu as well; what --overlap and -w add is not. The file appears when the job is done.
 
-sent_bytes and mcast_bytes are what the busiest rank handed to the network per operation, our headers included. chunks_total (datagrams that multicast had to deliver), dropped_chunks, duplicate_chunks, copied_chunks, repaired_bytes and wrong (bytes) are summed over ranks and iterations. CPU times are per operation, averaged over ranks.
+sent_bytes and mcast_bytes are what the busiest rank handed to the network per operation, our headers included. chunks_total (datagrams that multicast had to deliver), dropped_chunks, duplicate_chunks, copied_chunks, corrupt_chunks (that --integrity or --secure found), repaired_bytes and wrong (bytes) are summed over ranks and iterations. CPU times are per operation, averaged over ranks.
 
 Contributions are different in every iteration, so that what is left of an earlier one is wrong. Reductions are compared with the exact result, which for sums of floats is one of whole numbers that need no rounding; products with one in float64, within 2(P-1)u of it, and averages within 2u, where u is half a unit in the last place of the type (2^-24 for f32).
 
@@ -61,6 +63,7 @@ Examples:
   allcast perf allgather+reduce-scatter --algo mcast+ring,ring+ring -b 1M
   allcast perf broadcast --osu --algo mcast,binomial -b 1K -e 1M --raw times.csv
   allcast perf reduce-scatter --dtype bf16 -b 1K -e 4M -f 8 --json
+  allcast perf allgather --secure -b 1M
   mpirun -n 4 allcast perf broadcast --algo mcast,binomial`
 }
 

@@ -31,6 +31,8 @@ type perfJob struct {
 	dtype         allcast.DataType
 	reduce        allcast.ReduceOp
 	overlap       bool
+	secure        bool
+	integrity     bool
 	raw           string // file for the time of every rank and iteration; "" for none
 }
 
@@ -50,7 +52,8 @@ func (c *perfCmd) job(ranks int) (*perfJob, error) {
 	}
 	j := &perfJob{
 		op: c.Operation, algos: algos, osu: c.OSU, check: c.Check == 1, root: c.Root,
-		chains: c.Chains, byRack: c.ChainBy == "rack", subgroups: min(c.Subgroups, perfMaxSubgroups), inplace: c.InPlace, overlap: c.Overlap,
+		chains: c.chains(ranks), byRack: c.ChainBy == "rack", subgroups: min(c.Subgroups, perfMaxSubgroups), inplace: c.InPlace, overlap: c.Overlap,
+		secure: c.Secure, integrity: c.Integrity,
 	}
 	j.schedule(c.Iters, c.Warmup)
 	if c.Chunk != nil {
@@ -88,10 +91,21 @@ func (c *perfCmd) checkLater() error {
 		return usagef("--datapath %s: unknown datapath; valid: host, auto", c.Datapath)
 	case c.Hook != "":
 		return usagef("--hook %s: hooks belong to --datapath bpf, which is not there yet", c.Hook)
-	case c.Secure:
-		return usagef("--secure: not there yet")
 	}
 	return nil
+}
+
+// chains is how many ranks multicast at a time. A root that multicasts alone has only a
+// part of its link left for the reduction beside it, which all others then wait for; so
+// all do it at once there, each with little.
+func (c *perfCmd) chains(ranks int) int {
+	switch {
+	case c.Chains != nil:
+		return *c.Chains
+	case c.Operation == perfPair:
+		return max(1, ranks)
+	}
+	return 1
 }
 
 func (c *perfCmd) checkNumbers() error {
@@ -106,8 +120,8 @@ func (c *perfCmd) checkNumbers() error {
 		return usagef("-c %d: want 0 or 1", c.Check)
 	case c.Factor < 2:
 		return usagef("-f %d: want 2 or more", c.Factor)
-	case c.Chains < 1:
-		return usagef("--chains %d: want 1 or more", c.Chains)
+	case c.Chains != nil && *c.Chains < 1:
+		return usagef("--chains %d: want 1 or more", *c.Chains)
 	case c.ChainBy != "rank" && c.ChainBy != "rack":
 		return usagef("--chain-by %q: want rank or rack", c.ChainBy)
 	case c.Subgroups < 1:
@@ -154,6 +168,12 @@ func (j *perfJob) String() string {
 	s := j.op
 	if j.reduces() {
 		s = fmt.Sprintf("%s of %v, %v", s, j.dtype, j.reduce)
+	}
+	if j.secure {
+		s += ", sealed"
+	}
+	if j.integrity {
+		s += ", with integrity checks"
 	}
 	return s
 }

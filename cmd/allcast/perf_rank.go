@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -21,8 +22,11 @@ func (a *app) perfRank(rank int, job *perfJob) error {
 		}
 		defer raw.discard()
 	}
+	if job.overlap && runtime.GOMAXPROCS(0) == 1 {
+		runtime.GOMAXPROCS(2) // while we compute, somebody must serve the network
+	}
 	ctx := context.Background()
-	comm, err := allcast.Join(ctx, allcast.Options{Subgroups: job.subgroups, Chunk: job.chunk, NoCalibration: !job.chooses()})
+	comm, err := allcast.Join(ctx, allcast.Options{Subgroups: job.subgroups, Chunk: job.chunk, NoCalibration: !job.chooses(), Secure: job.secure, Integrity: job.integrity})
 	if err != nil {
 		return joinFailure(err)
 	}

@@ -32,12 +32,15 @@ type perfResult struct {
 	Dropped        int64     `json:"dropped_chunks"`
 	Duplicates     int64     `json:"duplicate_chunks"`
 	Copied         int64     `json:"copied_chunks"`
+	Corrupt        int64     `json:"corrupt_chunks"`
 	SentBytes      int64     `json:"sent_bytes"`
 	McastBytes     int64     `json:"mcast_bytes"`
 	RepairedBytes  int64     `json:"repaired_bytes"`
 	UserCPU        float64   `json:"user_cpu_us"`
 	SysCPU         float64   `json:"sys_cpu_us"`
 	Overlap        *float64  `json:"overlap_pct"` // null: not measured
+	Secure         bool      `json:"secure"`
+	Integrity      bool      `json:"integrity"`
 	FallbackReason string    `json:"fallback_reason"`
 }
 
@@ -70,6 +73,7 @@ func (b *perfBench) gather(ctx context.Context, c *perfCase, t *tally) (*perfRes
 		delta(func(s allcast.Stats) uint64 { return s.DuplicateChunks }),
 		delta(func(s allcast.Stats) uint64 { return s.CopiedChunks }),
 		delta(func(s allcast.Stats) uint64 { return s.RepairedBytes }),
+		delta(func(s allcast.Stats) uint64 { return s.CorruptChunks }),
 	}
 	if err := b.max(ctx, most); err != nil {
 		return nil, err
@@ -82,7 +86,8 @@ func (b *perfBench) gather(ctx context.Context, c *perfCase, t *tally) (*perfRes
 		Op: c.op, Algo: t.info.Algorithm, Requested: c.requested, Fabric: "ip", Datapath: "host", Ranks: p, Bytes: c.n,
 		Iters: c.rounds, Warmup: c.warmup, Timed: c.timed(), Time: perfTime(most[2:]), Wrong: sums[0],
 		Chains: t.info.Chains, Subgroups: t.info.Subgroups, Chunk: t.info.Chunk, ChunksTotal: t.info.Chunks * uint64(p-1) * uint64(c.rounds),
-		SentBytes: most[0], McastBytes: most[1], Dropped: sums[6], Duplicates: sums[7], Copied: sums[8], RepairedBytes: sums[9],
+		SentBytes: most[0], McastBytes: most[1], Dropped: sums[6], Duplicates: sums[7], Copied: sums[8], RepairedBytes: sums[9], Corrupt: sums[10],
+		Secure: b.comm.Secure(), Integrity: b.comm.Integrity(),
 		UserCPU: micros(float64(sums[1]) / iters / float64(p)), SysCPU: micros(float64(sums[2]) / iters / float64(p)),
 	}
 	bytes, factor := c.volume(p)

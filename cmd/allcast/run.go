@@ -37,6 +37,7 @@ func (c *runCmd) Run(a *app) error {
 	}
 	return a.launch(launch.Config{
 		Ranks: c.Ranks, Command: command,
+		Procs:  2, // a program that computes must leave one to what it waits for
 		Failed: func(e *launch.RankError) { a.message("%v: ending the other ranks", e) },
 	})
 }

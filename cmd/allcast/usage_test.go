@@ -122,7 +122,6 @@ func TestUsageErrors(t *testing.T) {
 		{perf + "--datapath bpf", "not there yet"},
 		{perf + "--datapath dpdk", "valid: host, auto"},
 		{perf + "--hook xdp", "not there yet"},
-		{perf + "--secure", "not there yet"},
 		{"version --verbose", "--json"},
 	} {
 		o := execute(t, fine, fields(c.args)...)

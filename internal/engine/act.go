@@ -16,6 +16,7 @@ type operation struct {
 	token     uint64
 	call      *call
 	geo       *protocol.Geometry // nil: point to point
+	seal      *sealing           // nil: its datagrams are not sealed
 	lanes     []*lane            // by subgroup, nil where there is nothing to receive; nil: it does not multicast
 	mem       atomic.Pointer[[]byte]
 	cancelled atomic.Bool
@@ -25,6 +26,7 @@ type operation struct {
 	waiting int  // answers that a failing operation waits for
 	failing bool // it is being made quiet
 	gone    bool // the node no longer knows it
+	summing bool // somebody sums up what it received
 }
 
 // begin hands a call to the node.
@@ -73,6 +75,7 @@ func (e *Engine) end(req uint64, err error) {
 
 // report ends a request, and the sleep of who waits for it.
 func (e *Engine) report(r *Request) {
+	r.over.Store(true)
 	close(r.done)
 	if e.asleep.Load() {
 		e.cfg.Poller.Kick()
@@ -171,6 +174,8 @@ func (e *Engine) carryOut(a, next *node.Action) {
 		e.agreed(a)
 	case node.Removed:
 		e.removed(a.Comm)
+	case node.Digest:
+		e.digest(e.ops[key])
 	case node.Reduce:
 		panic("engine: in-network reduction on a fabric that has none")
 	default:
@@ -187,6 +192,7 @@ func (e *Engine) open(key fabric.OpKey, k *call, geo *protocol.Geometry) {
 		return
 	}
 	op.token = e.tokens.of(e.names[key.Comm], key.Seq)
+	op.seal = e.sealing(key, k)
 	e.rel.Register(key, *k.mem)
 	op.lanes = make([]*lane, geo.Subgroups())
 	for sub := range op.lanes {
@@ -230,6 +236,9 @@ func (e *Engine) quiesce(op *operation) {
 	op.cancelled.Store(true)
 	e.forget(op)
 	op.waiting = op.puts
+	if op.summing {
+		op.waiting++
+	}
 	if op.lanes != nil {
 		op.waiting++
 		t := newTask(cmdQuiet)

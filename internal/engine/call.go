@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/allcast/allcast/internal/node"
@@ -43,6 +44,7 @@ type Call struct {
 // A Request is a call under way.
 type Request struct {
 	e    *Engine
+	over atomic.Bool // as done, and cheaper to look at
 	done chan struct{}
 	err  error
 	info Info
@@ -75,14 +77,15 @@ func (r *Request) Info() Info { return r.info }
 // call is a Call that was prepared.
 type call struct {
 	Call
-	comm uint32
-	rank int
-	size int
-	req  *Request
-	plan []*protocol.Geometry
-	p2p  *p2p.Plan
-	mem  *[]byte // what the operation works on
-	own  int64   // Reduce-Scatter: where our block begins in mem
+	comm    uint32
+	rank    int
+	size    int
+	req     *Request
+	members []int // world ranks
+	plan    []*protocol.Geometry
+	p2p     *p2p.Plan
+	mem     *[]byte // what the operation works on
+	own     int64   // Reduce-Scatter: where our block begins in mem
 
 	at  protocol.Time // when it began,
 	seq uint64        // and as what, for people
@@ -97,7 +100,7 @@ func (e *Engine) Start(comm uint32, c Call) (*Request, error) {
 	if g == nil {
 		return nil, fmt.Errorf("%w: %d", node.ErrComm, comm)
 	}
-	k := &call{Call: c, comm: comm, rank: g.rank, size: len(g.members), req: &Request{e: e, done: make(chan struct{})}}
+	k := &call{Call: c, comm: comm, rank: g.rank, size: len(g.members), members: g.members, req: &Request{e: e, done: make(chan struct{})}}
 	if err := e.prepare(k); err != nil {
 		return nil, err
 	}

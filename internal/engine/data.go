@@ -74,9 +74,11 @@ type piece struct {
 // data takes a part of a piece.
 func (e *Engine) data(now protocol.Time, t *task) {
 	defer t.buf.Release()
-	// What it sends next, heartbeats too, comes after all of the piece: every part
-	// says that it is alive.
-	e.node.Heard(now, t.peer)
+	if !t.kept {
+		// What it sends next, heartbeats too, comes after all of the piece: every part
+		// says that it is alive.
+		e.node.Heard(now, t.peer)
+	}
 	key := pieceKey{t.piece.Op, t.peer, t.piece.Nth}
 	op := e.ops[key.op]
 	if op == nil {

@@ -12,9 +12,9 @@ import (
 // them too.
 const eager = 256 << 10
 
-// maxEarly bounds what is kept of one peer, by the node's lead on a few
-// communicators. No correct peer sends more.
-const maxEarly = 64 * eager
+// maxEarly bounds what is kept of one peer for each communicator: it is at most 8 calls
+// ahead, and sends us the result twice in one at most, in parts.
+const maxEarly = 16 * eager
 
 // early is data for operations that this rank has not begun.
 type early struct {
@@ -32,12 +32,13 @@ func (e *Engine) keep(now protocol.Time, t *task) {
 		return
 	}
 	n := len(t.buf.B)
-	if e.early.bytes[t.peer]+n > maxEarly {
+	if e.early.bytes[t.peer]+n > maxEarly*len(e.names) {
 		e.lost(now, t.peer, errors.New("it sent more than a correct peer does before we make the calls"))
 		return
 	}
 	e.early.bytes[t.peer] += n
 	k := newTask(taskData)
+	k.kept = true
 	k.peer, k.piece, k.off, k.buf = t.peer, t.piece, t.off, &fabric.Buffer{B: bytes.Clone(t.buf.B)}
 	e.early.tasks[t.piece.Op] = append(e.early.tasks[t.piece.Op], k)
 }

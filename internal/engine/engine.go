@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/seal"
 )
 
 // Config is what an Engine runs on.
@@ -21,7 +23,9 @@ type Config struct {
 	Multicast  fabric.Multicast // nil: the network has none
 	Reliable   func(fabric.Handler) (fabric.Reliable, error)
 	Poller     fabric.Poller // that they are served by, closed by Close; nil: they serve themselves
-	Secret     []byte        // of the job, for tokens
+	Secret     []byte        // of the job, for tokens and keys
+	Secure     bool          // seal datagrams
+	Integrity  bool          // find what changed: on the way, by sums in datagrams, unless they are sealed; in memory, by comparing with a neighbour
 	Timeout    time.Duration // silence after which a rank is lost
 	Deadline   time.Duration // for a call; 0: none
 	Rate       float64       // bits a second that reach a rank; 0: unknown, nobody paces itself
@@ -31,6 +35,10 @@ type Config struct {
 
 	Who    observe.State       // of this process, for who inspects it
 	Failed func(*observe.Dump) // is told of each failure, once; it may take its time; nil: nobody is
+
+	// Watch, for tests, is told of phases and of turns that are passed on, while nothing
+	// else happens here; nil: nobody is.
+	Watch func(comm uint32, seq uint64, what string)
 }
 
 // ErrClosed is what calls get once Close was called.
@@ -45,7 +53,10 @@ type Engine struct {
 	node   *node.Node
 	rel    fabric.Reliable
 	caps   fabric.Caps
+	head   int // bytes of a datagram's header
 	tokens *tokens
+	master *seal.Master // of operations' keys; nil: datagrams are not sealed
+	sums   bool         // datagrams carry sums
 
 	tasks      *queue
 	running    atomic.Bool // somebody is at the tasks
@@ -77,7 +88,10 @@ type Engine struct {
 	mu       sync.Mutex
 	comms    map[uint32]*group
 	closing  atomic.Bool
-	asleep   atomic.Bool    // who serves the network waits for a call to end
+	served   atomic.Bool    // who waits for a call serves the network
+	asleep   atomic.Bool    // and sleeps
+	spin     time.Duration  // how long it looks before that; its own
+	alone    bool           // Go runs one goroutine at a time
 	wg       sync.WaitGroup // workers
 	over     chan struct{}
 	once     sync.Once
@@ -101,20 +115,21 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, start: time.Now(), layout: layout, tokens: newTokens(cfg.Secret), tasks: newQueue(),
 		ops: map[fabric.OpKey]*operation{}, calls: map[uint64]*call{}, reads: map[uint64]*read{}, pieces: map[pieceKey]*piece{}, failing: map[fabric.OpKey]*operation{},
-		clockAt: protocol.Never, early: newEarly(cfg.Size), comms: map[uint32]*group{}, names: map[uint32]string{}, over: make(chan struct{}),
+		clockAt: protocol.Never, spin: spinMost, alone: runtime.GOMAXPROCS(0) == 1, early: newEarly(cfg.Size), comms: map[uint32]*group{}, names: map[uint32]string{}, over: make(chan struct{}),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
 	nc := node.Config{
 		Rank: cfg.Rank, Size: cfg.Size, Timeout: protocol.Time(cfg.Timeout), Deadline: protocol.Time(cfg.Deadline),
-		Layout: layout, Eager: eager,
+		Layout: layout, Eager: eager, Digest: cfg.Integrity,
 		// Processes of one machine wait for each other's time slices: a few milliseconds
 		// pass before silence means loss. It is learned from there.
 		Limits: protocol.Limits{LinkRate: cfg.Rate / 8e9, Alpha: 4 * protocol.Millisecond, MinAlpha: protocol.Millisecond, MaxAlpha: protocol.Second},
 	}
 	if cfg.Multicast != nil {
 		e.caps = cfg.Multicast.Caps()
+		e.protect()
 		nc.Flow, nc.Room = protocol.FlowCredit, uint64(max(1, e.caps.Room))
 		nc.Batch, nc.Overhead = uint32(2*max(1, e.caps.Batch)), e.caps.Overhead
 		e.flushAfter = uint32(max(1, min(e.caps.Room/8, 4*e.caps.Batch)))
@@ -208,6 +223,8 @@ func (e *Engine) handle(t *task) {
 		e.quiet(t.op)
 	case taskTick:
 		e.clockAt = protocol.Never
+	case taskDigest:
+		e.digested(now, t.op, t.id)
 	default:
 	}
 	e.act()

@@ -54,6 +54,9 @@ func (e *Engine) watch(nc *node.Config) {
 	w.trace = e.log.Enabled(context.Background(), LevelTrace)
 	nc.Turned = func(comm uint32, seq uint64, _, to protocol.Phase) {
 		e.note(observe.Event{Kind: observe.Phase, Comm: comm, Seq: seq, What: uint8(to), Peer: observe.NoPeer})
+		if e.cfg.Watch != nil {
+			e.cfg.Watch(comm, seq, to.String())
+		}
 	}
 }
 
@@ -87,6 +90,9 @@ func (e *Engine) sees(now protocol.Time, t *task) {
 
 // acts looks at an action before it is carried out.
 func (e *Engine) acts(a *node.Action) {
+	if e.cfg.Watch != nil {
+		e.watched(a)
+	}
 	switch a.Kind {
 	case node.Send:
 		if a.Msg.Kind != protocol.MsgHeartbeat {
@@ -220,7 +226,7 @@ func outcome(err error) string {
 }
 
 var outcomes = map[node.Reason]string{
-	node.Lost: "lost", node.Aborted: "aborted", node.Deadline: "deadline", node.Mismatch: "mismatch", node.Protocol: "protocol",
+	node.Lost: "lost", node.Aborted: "aborted", node.Deadline: "deadline", node.Mismatch: "mismatch", node.Protocol: "protocol", node.Corrupt: "corrupt",
 }
 
 // askFor has something found out where the node is run. It reports false if that does
@@ -344,6 +350,7 @@ func (e *Engine) Metrics() observe.Metrics {
 	add("repaired_chunks_total", s.Repaired, "Chunks fetched because multicast did not deliver them.")
 	add("late_chunks_total", s.Late, "Chunks that came by multicast after they had been asked for.")
 	add("duplicate_chunks_total", s.Duplicates, "Chunks that came twice.")
+	add("corrupt_chunks_total", s.Corrupt, "Datagrams changed on the way or forged, found by checksums or seals: ignored.")
 	add("foreign_chunks_total", s.Foreign+s.Stale, "Strangers' and old datagrams: ignored.")
 	add("operations_running", uint64(k.calls), "Operations under way.")
 	add("lost_ranks", uint64(k.lost), "Ranks that were lost.")

@@ -16,7 +16,7 @@ type linger struct {
 
 const (
 	lingerFirst = 50 * time.Microsecond
-	lingerMost  = time.Millisecond
+	lingerMost  = 4 * time.Millisecond
 )
 
 // newLinger makes one for super-packets of batch chunks and a queue of room.

@@ -14,7 +14,9 @@ import (
 
 // memNet is a fabric in memory, for tests of what real ones do only in bad moments.
 type memNet struct {
-	ranks []*memRank
+	ranks             []*memRank
+	secure, integrity bool
+	chunk             int
 }
 
 // memRank is one rank's side of it. The reliable side calls the peer's handler at
@@ -36,6 +38,9 @@ type memRank struct {
 	pending atomic.Bool // something always waits
 	stuck   atomic.Bool // Send waits until it is closed
 	sending chan struct{}
+
+	change func(*memDatagram) // on the way to this rank
+	after  func()             // a datagram was handed over
 }
 
 type memDatagram struct {
@@ -44,7 +49,7 @@ type memDatagram struct {
 }
 
 func newMemNet(size int) *memNet {
-	n := &memNet{}
+	n := &memNet{chunk: 100}
 	for r := range size {
 		n.ranks = append(n.ranks, &memRank{
 			net: n, rank: r, reg: map[fabric.OpKey][]byte{},
@@ -61,7 +66,7 @@ func (n *memNet) engines(t *testing.T) []*Engine {
 	var all []*Engine
 	for r, m := range n.ranks {
 		e, err := New(Config{
-			Rank: r, Size: len(n.ranks), Multicast: m, Secret: []byte("secret"),
+			Rank: r, Size: len(n.ranks), Multicast: m, Secret: []byte("secret"), Secure: n.secure, Integrity: n.integrity,
 			Reliable: func(h fabric.Handler) (fabric.Reliable, error) { m.h = h; return memReliable{m}, nil },
 		})
 		if err != nil {
@@ -80,7 +85,7 @@ func (n *memNet) engines(t *testing.T) []*Engine {
 }
 
 func (m *memRank) Caps() fabric.Caps {
-	return fabric.Caps{Chunk: 100, Batch: 4, Room: 256, Overhead: 16}
+	return fabric.Caps{Chunk: m.net.chunk, Batch: 4, Room: 256, Overhead: 16, Header: fabric.HeaderSize + fabric.SumSize}
 }
 
 func (m *memRank) Subgroups() int               { return 1 }
@@ -109,7 +114,11 @@ func (m *memRank) Send(b *fabric.Batch) error {
 			continue
 		}
 		for i := range b.Headers {
-			to.queue <- memDatagram{b.Headers[i], bytes.Clone(b.Payloads[i])}
+			d := memDatagram{b.Headers[i], bytes.Clone(b.Payloads[i])}
+			if to.change != nil {
+				to.change(&d)
+			}
+			to.queue <- d
 		}
 	}
 	return nil
@@ -123,6 +132,9 @@ func (m *memRank) Receive(s fabric.Sink) error {
 		return err
 	case d := <-m.queue:
 		s.Chunk(d.h, d.payload)
+		if m.after != nil {
+			m.after()
+		}
 	case <-m.wake:
 	}
 	s.Idle()

@@ -30,6 +30,8 @@ type receiver struct {
 	guess   *lane // of the last Expect,
 	guessed uint32
 	copied  atomic.Uint64 // chunks that were not received in place
+	corrupt atomic.Uint64 // datagrams that were not what was sent
+	opener  opener
 	placed  atomic.Uint64
 
 	linger  linger
@@ -185,6 +187,9 @@ func (w *receiver) find(token uint64) *lane {
 
 // Expect implements fabric.Sink: the chunks after the last one.
 func (w *receiver) Expect(slots [][]byte) int {
+	if w.e.master != nil {
+		return 0 // what is sealed is opened from where it was received
+	}
 	w.guess, w.guessed = w.last, w.next
 	if w.last == nil {
 		return 0
@@ -219,8 +224,8 @@ func (w *receiver) Arrived(h []fabric.Header) int {
 		if h[i].Token != l.op.token || h[i].Imm != w.e.layout.Imm(l.op.key.Seq, psn) {
 			return i
 		}
-		_, length, ok := l.Free(psn)
-		if !ok {
+		off, length, ok := l.Free(psn)
+		if !ok || w.e.sums && w.damaged(l, &h[i], off, length) {
 			return i
 		}
 		l.Accept(psn, length)
@@ -231,6 +236,10 @@ func (w *receiver) Arrived(h []fabric.Header) int {
 
 // Chunk implements fabric.Sink.
 func (w *receiver) Chunk(h fabric.Header, payload []byte) {
+	if w.e.sums && h.Sum != h.Checksum(payload) {
+		w.corrupt.Add(1)
+		return
+	}
 	r := w.report()
 	l := w.find(h.Token)
 	if l == nil {
@@ -243,12 +252,25 @@ func (w *receiver) Chunk(h fabric.Header, payload []byte) {
 		r.ignored.Stale++
 		return
 	}
+	if l.op.seal != nil {
+		w.open(l, *p, h, psn, payload)
+		return
+	}
 	off, v := l.Accept(psn, len(payload))
-	switch v {
-	case protocol.Placed:
+	if v == protocol.Placed {
 		copy((*p)[off:], payload)
 		w.copied.Add(1)
 		w.note(l, psn)
+		return
+	}
+	w.ignore(l, v)
+}
+
+// ignore counts a datagram that was not placed.
+func (w *receiver) ignore(l *lane, v protocol.Verdict) {
+	r := w.report()
+	switch v {
+	case protocol.Placed:
 	case protocol.Duplicate:
 		r.ignored.Duplicates++
 	case protocol.Late:
@@ -290,6 +312,14 @@ func (w *receiver) Idle() {
 			w.deaf.Store(false)
 		}
 		w.drain()
+		w.rest()
+	}
+}
+
+// rest lets some gather before the poller looks again, if nobody waits for an operation.
+func (w *receiver) rest() {
+	if w.last != nil && !w.e.served.Load() {
+		w.e.cfg.Poller.Rest(w.linger.next(w.placed.Load(), w.last.Missing()))
 	}
 }
 

@@ -14,8 +14,10 @@ type sender struct {
 	max   int
 	cmds  *queue
 	batch fabric.Batch
-	bytes atomic.Uint64 // handed to the network, headers included
-	sent  atomic.Uint64 // chunks
+
+	sealer sealer
+	bytes  atomic.Uint64 // handed to the network, headers included
+	sent   atomic.Uint64 // chunks
 }
 
 func newSender(e *Engine, mc fabric.Multicast) *sender {
@@ -67,15 +69,18 @@ func (s *sender) multicast(t *task) {
 	for psn, left := t.psn, t.n; left > 0 && p != nil && !op.cancelled.Load(); {
 		b := &s.batch
 		b.Headers, b.Payloads = b.Headers[:0], b.Payloads[:0]
+		s.sealer.out = s.sealer.out[:0]
 		var bytes int
 		for len(b.Headers) < s.max && left > 0 {
 			off, _, length := op.geo.Locate(t.sub, psn)
-			b.Headers = append(b.Headers, fabric.Header{Token: op.token, Comm: op.key.Comm, Imm: s.e.layout.Imm(op.key.Seq, psn)})
-			b.Payloads = append(b.Payloads, (*p)[off:off+int64(length)])
-			bytes += length + fabric.HeaderSize
+			h := fabric.Header{Token: op.token, Comm: op.key.Comm, Imm: s.e.layout.Imm(op.key.Seq, psn)}
+			payload := s.protect(op, t.sub, psn, &h, (*p)[off:off+int64(length)])
+			b.Headers = append(b.Headers, h)
+			b.Payloads = append(b.Payloads, payload)
+			bytes += len(payload) + s.e.head
 			psn++
 			left--
-			if length != len(b.Payloads[0]) {
+			if len(payload) != len(b.Payloads[0]) {
 				break
 			}
 		}

@@ -12,6 +12,7 @@ type Stats struct {
 	McastChunks   uint64
 	Placed        uint64 // chunks received by multicast
 	Copied        uint64 // of these, not received in place
+	Corrupt       uint64 // datagrams that were not what was sent: changed on the way, or forged
 	Dropped       uint64 // datagrams that a full receive queue, or an injected fault, dropped here
 	RepairedBytes uint64 // fetched
 	Refused       uint64 // multicasts that the network refused to send
@@ -46,6 +47,7 @@ func (e *Engine) count(s *Stats) {
 	for _, r := range e.recvs {
 		s.Placed += r.placed.Load()
 		s.Copied += r.copied.Load()
+		s.Corrupt += r.corrupt.Load()
 		rx := r.rx.Stats()
 		s.Dropped += rx.Dropped
 		s.Foreign += rx.Malformed

@@ -23,6 +23,7 @@ const (
 	taskClaimed                 // op, id: a read may be made
 	taskQuiet                   // op: a worker no longer touches its buffers
 	taskTick                    // the clock went off
+	taskDigest                  // op, id: the sum of what it received
 
 	// For workers.
 	cmdOpen      // lane
@@ -48,6 +49,7 @@ type task struct {
 	rep    *report
 	buf    *fabric.Buffer
 	piece  fabric.Piece
+	kept   bool // taskData: it came before its operation
 	rng    fabric.Range
 	msg    protocol.Msg
 	err    error

@@ -8,13 +8,19 @@ import (
 
 // Who waits for a call serves the network meanwhile, if nobody else does: what it waits
 // for then wakes nobody else first. It looks again and again for a moment before it
-// sleeps, since to be woken takes longer than most answers.
-const spin = 50 * time.Microsecond
+// sleeps, since to be woken takes longer than most answers. How long, it learns: twice
+// as long when that was worth it, half as long when it was not.
+const (
+	spinLeast = 20 * time.Microsecond
+	spinMost  = time.Millisecond
+)
 
 // Wait waits until the call has ended or ctx has.
 func (r *Request) Wait(ctx context.Context) {
-	if p := r.e.cfg.Poller; p != nil && !r.ended() && p.Lead() {
+	if p := r.e.cfg.Poller; p != nil && !r.over.Load() && p.Lead() {
+		r.e.served.Store(true)
 		r.e.serve(ctx, r)
+		r.e.served.Store(false)
 		p.Yield()
 	}
 	select {
@@ -30,32 +36,30 @@ func (e *Engine) serve(ctx context.Context, r *Request) {
 		stop := context.AfterFunc(ctx, p.Kick)
 		defer stop()
 	}
-	for until := time.Now().Add(spin); !r.ended() && ctx.Err() == nil; {
+	ended := func() bool { return r.over.Load() || ctx.Err() != nil }
+	for since := time.Now(); !ended(); {
 		if p.Poll(0) {
-			until = time.Now().Add(spin)
+			if now := time.Now(); now.Sub(since) > spinLeast {
+				e.spin = min(2*e.spin, spinMost)
+				since = now
+			}
 			continue
 		}
-		// Others on this processor may have what we wait for.
-		runtime.Gosched()
-		if time.Now().Before(until) {
+		if e.alone {
+			// Others may have what we wait for, and nobody else runs them. With more processors
+			// that would only wake a thread, to run us instead.
+			runtime.Gosched()
+		}
+		if time.Since(since) < e.spin {
 			relax()
 			continue
 		}
+		e.spin = max(e.spin/2, spinLeast)
 		e.asleep.Store(true)
-		if !r.ended() && ctx.Err() == nil {
+		if !ended() {
 			p.Poll(-1)
 		}
 		e.asleep.Store(false)
-		until = time.Now().Add(spin)
-	}
-}
-
-// ended reports whether the call has.
-func (r *Request) ended() bool {
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
+		since = time.Now()
 	}
 }

@@ -7,6 +7,7 @@ package fabric
 import (
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"time"
 )
 
@@ -15,12 +16,16 @@ type Header struct {
 	Token uint64 // of the operation: who does not know the job's key cannot guess it
 	Comm  uint32
 	Imm   uint32 // slot and PSN (protocol.Layout)
+	Sum   uint32 // checksum of the rest and the payload (Checksum), on networks that carry it (Caps.Header)
 }
 
-// HeaderSize is the size of an encoded Header.
-const HeaderSize = 16
+// HeaderSize is the size of an encoded Header without its Sum, SumSize that of the Sum.
+const (
+	HeaderSize = 16
+	SumSize    = 4
+)
 
-// Put encodes h to b, little endian.
+// Put encodes h to b, little endian, but for its Sum.
 func (h Header) Put(b []byte) {
 	_ = b[HeaderSize-1]
 	binary.LittleEndian.PutUint64(b, h.Token)
@@ -38,12 +43,40 @@ func ParseHeader(b []byte) Header {
 	}
 }
 
+// PutSum encodes h to b with its Sum.
+func (h Header) PutSum(b []byte) {
+	h.Put(b)
+	binary.LittleEndian.PutUint32(b[HeaderSize:], h.Sum)
+}
+
+// ParseSum decodes what PutSum encoded.
+func ParseSum(b []byte) Header {
+	h := ParseHeader(b)
+	h.Sum = binary.LittleEndian.Uint32(b[HeaderSize:])
+	return h
+}
+
+// Checksum is what Sum should be: CRC32C over the encoded header and the payload.
+func (h Header) Checksum(payload []byte) uint32 {
+	var b [HeaderSize]byte
+	h.Put(b[:])
+	// By hand, because what is given to crc32 would be allocated.
+	crc := ^uint32(0)
+	for _, v := range b {
+		crc = castagnoli[byte(crc)^v] ^ crc>>8
+	}
+	return crc32.Update(^crc, castagnoli, payload)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // Caps is what the multicast side of a fabric can do on this machine.
 type Caps struct {
 	Chunk    int // largest payload of one datagram, without Header
 	Batch    int // datagrams that one Send takes at most: a super-packet; at least 1
 	Room     int // datagrams of Chunk bytes that a receive queue holds, by what the kernel charges
 	Overhead int // bytes that the network adds to a payload on the wire, Header included
+	Header   int // bytes of an encoded Header: HeaderSize, and SumSize more if it carries Sum
 }
 
 // Multicast is the unreliable side: one group a subgroup.

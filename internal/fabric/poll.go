@@ -14,6 +14,9 @@ type Poller interface {
 	Poll(wait time.Duration) bool
 	// Yield ends what Lead began.
 	Yield()
+	// Rest asks the background to let something gather for so long before it looks again.
+	// Who is called by Poll calls it.
+	Rest(d time.Duration)
 	// Kick makes a Poll that waits return. Any goroutine may call it.
 	Kick()
 	// Close ends the background's part. Nobody may lead any more.

@@ -21,6 +21,7 @@ type Config struct {
 	Command []string // program and arguments
 	Env     []string // of the processes, besides what tells the rank; nil: ours
 	Dir     string   // working directory; "": ours
+	Procs   int      // GOMAXPROCS, if the environment has none: a rank's share of the processors, but at least that
 
 	// Stdout and Stderr get whole lines, one Write each, and never two at a time.
 	Stdout, Stderr io.Writer

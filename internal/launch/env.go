@@ -24,7 +24,7 @@ var replaced = []string{
 }
 
 // environment returns what all ranks get.
-func environment(base []string, ranks int) ([]string, error) {
+func environment(base []string, ranks, procs int) ([]string, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func environment(base []string, ranks int) ([]string, error) {
 	if !slices.ContainsFunc(base, func(v string) bool { return strings.HasPrefix(v, "GOMAXPROCS=") }) {
 		// A Go program that thinks all processors are its own wakes threads on all of them,
 		// only for other ranks to wait.
-		env = append(env, "GOMAXPROCS="+strconv.Itoa(max(1, runtime.NumCPU()/ranks)))
+		env = append(env, "GOMAXPROCS="+strconv.Itoa(max(1, procs, runtime.NumCPU()/ranks)))
 	}
 	return append(env, "WORLD_SIZE="+size, "LOCAL_WORLD_SIZE="+size, "MASTER_ADDR="+host,
 		"MASTER_PORT="+strconv.Itoa(port), "ALLCAST_KEY="+hex.EncodeToString(key[:])), nil

@@ -42,7 +42,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if _, err := exec.LookPath(cfg.Command[0]); err != nil {
 		return &StartError{Err: err}
 	}
-	env, err := environment(cfg.Env, cfg.Ranks)
+	env, err := environment(cfg.Env, cfg.Ranks, cfg.Procs)
 	if err != nil {
 		return err
 	}

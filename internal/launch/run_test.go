@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -58,13 +59,14 @@ func TestRanksAndPrefixes(t *testing.T) {
 	}
 }
 
-// A job inside a job gets a key, a port and a rank of its own.
+// A job inside a job gets a key, a port and a rank of its own. Its processors are the
+// share of the outer one's rank.
 func TestEnvironmentIsFresh(t *testing.T) {
-	a, err := environment(nil, 2)
+	a, err := environment(nil, 2, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := environment(append(a, "RANK=1", "X=y", "GROUP_RANK=0"), 3)
+	b, err := environment(append(a, "RANK=1", "X=y", "GROUP_RANK=0"), 3, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +74,7 @@ func TestEnvironmentIsFresh(t *testing.T) {
 	for _, v := range b {
 		name, _, _ := strings.Cut(v, "=")
 		seen[name]++
-		if slices.Contains(a, v) && name != "MASTER_ADDR" && name != "MASTER_PORT" {
+		if slices.Contains(a, v) && name != "MASTER_ADDR" && name != "MASTER_PORT" && name != "GOMAXPROCS" {
 			t.Errorf("%s is the outer job's", name)
 		}
 	}
@@ -80,6 +82,12 @@ func TestEnvironmentIsFresh(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%s is there %d times", name, n)
 		}
+	}
+	if !slices.Contains(a, fmt.Sprintf("GOMAXPROCS=%d", max(1, runtime.NumCPU()/2))) {
+		t.Errorf("no share of the processors in %v", a)
+	}
+	if c, err := environment([]string{"GOMAXPROCS=7"}, 2, 2); err != nil || !slices.Contains(c, "GOMAXPROCS=7") {
+		t.Errorf("what was set is lost: %v, %v", c, err)
 	}
 	if seen["RANK"] != 0 || seen["X"] != 1 || seen["GROUP_RANK"] != 0 {
 		t.Errorf("%v", seen)

@@ -208,7 +208,7 @@ func (n *Node) begin(now protocol.Time, c *comm, k *call) {
 		open.Geometry = k.plan[k.round]
 		st.mc = protocol.NewOp(protocol.Config{
 			Geometry: open.Geometry, Rank: c.rank, Comm: c.id, Seq: seq, Est: c.est,
-			Flow: n.cfg.Flow, Pool: n.pool, Batch: n.cfg.Batch, Overhead: n.cfg.Overhead, Others: &n.others,
+			Flow: n.cfg.Flow, Pool: n.pool, Batch: n.cfg.Batch, Overhead: n.cfg.Overhead, Others: &n.others, Digest: n.cfg.Digest,
 		})
 		st.op = st.mc
 	}
@@ -310,6 +310,11 @@ func (n *Node) do(now protocol.Time, c *comm, st *opState, acts []protocol.Actio
 			n.completed(now, c, st)
 		case protocol.ActClosed:
 			n.closed(c, st)
+		case protocol.ActDigest:
+			n.out = append(n.out, Action{Kind: Digest, Comm: c.id, Seq: st.seq, Geometry: st.mc.Geometry()})
+		case protocol.ActCorrupt:
+			n.corrupt(c, a.To, st.seq)
+			return
 		case protocol.ActMismatch:
 			n.mismatch(c, a.To, st.seq, a.Msg.Call, st.call.info())
 			return

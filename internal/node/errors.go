@@ -18,11 +18,12 @@ const (
 	Mismatch                   // two ranks called different things
 	Protocol                   // a rank sent what no correct peer sends
 	Left                       // a rank has closed the communicator
+	Corrupt                    // two ranks ended with different bytes
 )
 
 var reasonNames = map[Reason]string{
 	Lost: "lost", Aborted: "aborted", Deadline: "deadline", Mismatch: "mismatched calls", Protocol: "protocol violation",
-	Left: "closed the communicator",
+	Left: "closed the communicator", Corrupt: "corrupt data",
 }
 
 func (r Reason) String() string {
@@ -44,7 +45,7 @@ type Error struct {
 	Culprit int            // world rank that failed, or NoRank
 	Reason  Reason
 	Missing string             // what had not arrived
-	Pair    *protocol.CallPair // Mismatch: the two calls, as far as they are known
+	Pair    *protocol.CallPair // Mismatch: the two calls, as far as they are known. Corrupt: whose bytes differ
 }
 
 func (e *Error) Error() string {
@@ -66,6 +67,9 @@ func (e *Error) Calls(typed func(uint16) string) string {
 		return ""
 	}
 	r, c := e.Pair.Ranks, e.Pair.Calls
+	if e.Reason == Corrupt {
+		return fmt.Sprintf("ranks %d and %d ended with different bytes", r[0], r[1])
+	}
 	s := fmt.Sprintf("rank %d called %s, rank %d called %s", r[0], c[0].Describe(typed), r[1], c[1].Describe(typed))
 	if c[0] == c[1] {
 		s += ", with other counts or options"

@@ -50,19 +50,26 @@ func (v *verdict) valid(c *comm) bool {
 	if _, known := reasonNames[v.reason]; !known {
 		return false
 	}
-	if !member(v.culprit) && (v.culprit != NoRank || v.reason != Deadline) {
+	if !member(v.culprit) && (v.culprit != NoRank || v.reason != Deadline && v.reason != Corrupt) {
 		return false
 	}
 	if v.pair == nil {
-		return true
+		return v.reason != Corrupt
 	}
-	return v.reason == Mismatch && member(int(v.pair.Ranks[0])) && member(int(v.pair.Ranks[1]))
+	return (v.reason == Mismatch || v.reason == Corrupt) && member(int(v.pair.Ranks[0])) && member(int(v.pair.Ranks[1]))
 }
 
 // mismatch breaks a communicator because a peer made another call than ours.
 func (n *Node) mismatch(c *comm, from int, seq uint64, theirs, ours protocol.CallInfo) {
 	pair := &protocol.CallPair{Ranks: [2]uint32{uint32(c.members[from]), uint32(n.cfg.Rank)}, Calls: [2]protocol.CallInfo{theirs, ours}}
 	n.breakBy(c, verdict{culprit: c.members[from], reason: Mismatch, seq: seq, pair: pair}, -1)
+}
+
+// corrupt breaks a communicator because a neighbour and we ended with different bytes.
+// Whose memory is at fault nobody knows.
+func (n *Node) corrupt(c *comm, from int, seq uint64) {
+	pair := &protocol.CallPair{Ranks: [2]uint32{uint32(n.cfg.Rank), uint32(c.members[from])}}
+	n.breakBy(c, verdict{culprit: NoRank, reason: Corrupt, seq: seq, pair: pair}, -1)
 }
 
 // info describes a call, for people.

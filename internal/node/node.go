@@ -21,6 +21,9 @@ type Config struct {
 	InFlight   int   // calls that run at once on a communicator
 	Eager      int64 // point-to-point calls of at most so many bytes are eager, on all ranks alike: the driver keeps data for which Early says so
 
+	// Digest has ranks compare what multicast brought them: see Digest, the action.
+	Digest bool
+
 	// Turned, if set, is told of every change of phase, for people to see. It must not
 	// call the node.
 	Turned func(comm uint32, seq uint64, from, to protocol.Phase)
@@ -45,6 +48,7 @@ const (
 	Drop                        // To: a peer is dead, forget its connection
 	Settled                     // Req, Comm, Agreed: an agreement has ended
 	Removed                     // Comm: nothing of it is left
+	Digest                      // Comm, Seq, Geometry: sum up what the round received (Geometry.Spans), then call Digested
 )
 
 // An Action is for the driver to carry out, in order. Ranks are world ranks.
@@ -220,9 +224,9 @@ type Place struct {
 }
 
 // Data takes the nth piece of an operation that a peer sent with Put. If ok, it
-// belongs where the Place says, before anything else happens.
+// belongs where the Place says, before anything else happens. That the peer lives, Heard
+// is told when it comes, which may be long before.
 func (n *Node) Data(now protocol.Time, from int, comm uint32, seq uint64, nth uint32, length int64) (p Place, ok bool) {
-	n.live.heard(now, from)
 	c := n.comms[comm]
 	if c == nil {
 		n.stats.Stale++
@@ -291,6 +295,11 @@ func (n *Node) Sent(now protocol.Time, comm uint32, seq uint64, chunks uint32) {
 // ReadDone learns that a read has ended well.
 func (n *Node) ReadDone(now protocol.Time, comm uint32, seq uint64, sub int, psn, chunks uint32) {
 	n.step(now, comm, seq, protocol.Event{Kind: protocol.EvRead, Sub: sub, PSN: psn, N: chunks})
+}
+
+// Digested learns the sum that a Digest asked for.
+func (n *Node) Digested(now protocol.Time, comm uint32, seq, sum uint64) {
+	n.step(now, comm, seq, protocol.Event{Kind: protocol.EvDigest, Digest: sum})
 }
 
 // Drained learns that no datagram of a closed operation can arrive any more,

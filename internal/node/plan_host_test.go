@@ -94,6 +94,7 @@ func (h *planHost) piece(from int, key opKey, nth uint32, payload []byte) {
 		h.most = max(h.most, len(h.early))
 		return
 	}
+	h.node.Heard(h.c.now, from)
 	p, ok := h.node.Data(h.c.now, from, key.comm, key.seq, nth, int64(len(payload)))
 	switch {
 	case !ok:

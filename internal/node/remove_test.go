@@ -157,7 +157,9 @@ func TestAbortIsValidated(t *testing.T) {
 		"far out":                        {Rank: 1 << 31, Reason: uint8(Lost)},
 		"nobody is lost":                 {Rank: 1<<32 - 1, Reason: uint8(Lost)},
 		"no reason":                      {Rank: 1},
-		"a reason that there is not":     {Rank: 1, Reason: uint8(Left) + 1},
+		"a reason that there is not":     {Rank: 1, Reason: uint8(Corrupt) + 1},
+		"corrupt, but not who":           {Rank: 1<<32 - 1, Reason: uint8(Corrupt)},
+		"corrupt, one not a member":      {Rank: 1<<32 - 1, Reason: uint8(Corrupt), Pair: &protocol.CallPair{Ranks: [2]uint32{1, 2}}},
 		"calls of a rank that is not in": {Rank: 1, Reason: uint8(Mismatch), Pair: &protocol.CallPair{Ranks: [2]uint32{1, 2}, Calls: [2]protocol.CallInfo{call, call}}},
 		"calls, but no mismatch":         {Rank: 1, Reason: uint8(Lost), Pair: &protocol.CallPair{Ranks: [2]uint32{1, 0}}},
 	} {

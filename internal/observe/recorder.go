@@ -121,7 +121,7 @@ func (e *Event) Detail() string {
 
 var messageNames = map[protocol.MsgKind]string{
 	protocol.MsgBarrier: "barrier", protocol.MsgActivate: "activate", protocol.MsgChainSent: "chain-sent", protocol.MsgSentUp: "sent-up",
-	protocol.MsgAllSent: "all-sent", protocol.MsgFetch: "fetch", protocol.MsgAvail: "avail", protocol.MsgFinal: "final",
+	protocol.MsgAllSent: "all-sent", protocol.MsgFetch: "fetch", protocol.MsgAvail: "avail", protocol.MsgFinal: "final", protocol.MsgFinalSum: "final-sum",
 	protocol.MsgGrantUp: "grant-up", protocol.MsgGrant: "grant", protocol.MsgMark: "mark", protocol.MsgReady: "ready",
 	protocol.MsgHeartbeat: "heartbeat", protocol.MsgDead: "dead", protocol.MsgAbort: "abort", protocol.MsgWhy: "why", protocol.MsgBecause: "because",
 	protocol.MsgAgree: "agree",

@@ -5,11 +5,12 @@ type EventKind uint8
 
 // Events.
 const (
-	EvStart EventKind = iota // the receives are posted: enter the barrier
-	EvMsg                    // From, Msg: a reliable message arrived
-	EvSent                   // N multicast chunks have left the send buffer, in order
-	EvRead                   // Sub, PSN, N: a read ended, its bytes are in place
-	EvTimer                  // the time that Op.Timer asked for has come
+	EvStart  EventKind = iota // the receives are posted: enter the barrier
+	EvMsg                     // From, Msg: a reliable message arrived
+	EvSent                    // N multicast chunks have left the send buffer, in order
+	EvRead                    // Sub, PSN, N: a read ended, its bytes are in place
+	EvTimer                   // the time that Op.Timer asked for has come
+	EvDigest                  // Digest: the answer to ActDigest
 )
 
 // An Event is what the driver tells an Op. Datagrams have an entry of their own,
@@ -20,6 +21,7 @@ type Event struct {
 	Msg    *Msg
 	Sub    int
 	PSN, N uint32
+	Digest uint64
 }
 
 // ActionKind says what to do.
@@ -35,6 +37,8 @@ const (
 	ActMismatch                    // To, Msg: that rank called something else, namely Msg.Call
 	ActReduce                      // Off, Len: send this range of our buffer, chunk by chunk, up the reduction tree
 	ActApply                       // To, PSN, Off, Len: add the PSN-th piece from To, which was held, to this range
+	ActDigest                      // sum up what this round received (Geometry.Spans), and answer with EvDigest
+	ActCorrupt                     // To: that rank has everything too, and other bytes than we
 	ActPut                         // To, PSN, Off, Len: send a range of our buffer on the reliable path, as the PSN-th to To
 )
 

@@ -17,6 +17,7 @@ const (
 	MsgGrant                        // Grant: the least of all
 	MsgMark                         // Rank, Flag, Counts: what a stalled sender has sent so far, by subgroup
 	MsgReady                        // Digest, Call: you may send to me (package p2p)
+	MsgFinalSum                     // MsgFinal, and the Digest of what I have
 )
 
 // Messages between processes (package node).

@@ -11,6 +11,7 @@ type Config struct {
 	Pool     *Pool  // FlowCredit
 	Batch    uint32 // chunks handed to the fabric at a time: the paper's doorbell batch
 	Overhead int    // bytes the fabric adds to a chunk on the wire
+	Digest   bool   // compare what was received with a neighbour before it is the user's, the same on all ranks
 	Others   *int   // how many operations of other kinds this process has under way; may be nil
 }
 
@@ -50,6 +51,7 @@ type Op struct {
 	haveAll     bool
 	finalSent   bool
 	finalGot    bool
+	sum         digest
 }
 
 // NewOp returns an Op that waits for EvStart.
@@ -93,6 +95,9 @@ func (o *Op) Step(now Time, ev Event, out []Action) []Action {
 		return o.read(now, ev.Sub, Range{ev.PSN, ev.N}, out)
 	case EvTimer:
 		return o.timer(now, out)
+	case EvDigest:
+		o.sum.known, o.sum.ours = true, ev.Digest
+		return o.settle(now, out)
 	}
 	return out
 }
@@ -184,9 +189,10 @@ func (o *Op) message(now Time, from int, m *Msg, out []Action) []Action {
 		if from == o.left && o.phase < Lingering {
 			out = o.available(m, out)
 		}
-	case MsgFinal:
-		if from == o.right {
+	case MsgFinal, MsgFinalSum:
+		if from == o.right && !o.finalGot {
 			o.finalGot = true
+			o.sum.told, o.sum.theirs = m.Kind == MsgFinalSum, m.Digest
 		}
 	case MsgGrantUp:
 		if !o.cr.on {
@@ -261,16 +267,27 @@ func (o *Op) settle(now Time, out []Action) []Action {
 			o.cfg.Est.Clean()
 		}
 	}
-	if o.haveAll && !o.finalSent {
+	if o.haveAll && o.digests() && !o.sum.asked {
+		o.sum.asked = true
+		out = append(out, Action{Kind: ActDigest})
+	}
+	if o.haveAll && !o.finalSent && (o.sum.known || !o.digests()) {
 		o.finalSent = true
 		if o.g.size > 1 {
-			out = o.send(out, o.left, Msg{Kind: MsgFinal})
+			out = o.send(out, o.left, o.sum.message())
 		}
 	}
 	if o.haveAll && o.snd.finished() && o.phase < Handshake {
 		o.phase, o.haveAt = Handshake, now
 	}
-	if o.phase == Handshake && (o.finalGot || o.g.size == 1) {
+	if o.sum.differs() {
+		if !o.sum.said {
+			o.sum.said = true
+			out = append(out, Action{Kind: ActCorrupt, To: o.right})
+		}
+		return out // the driver ends it
+	}
+	if o.phase == Handshake && o.finalSent && (o.finalGot || o.g.size == 1) {
 		o.phase, o.doneAt = Lingering, now
 		out = append(out, Action{Kind: ActComplete})
 	}

@@ -52,6 +52,8 @@ func AppendMsg(b []byte, m *Msg) []byte {
 		for _, n := range m.Counts {
 			b = le.AppendUint32(b, n)
 		}
+	case MsgFinalSum:
+		b = le.AppendUint64(b, m.Digest)
 	case MsgDead:
 		b = le.AppendUint32(b, m.Rank)
 	case MsgAbort:
@@ -119,6 +121,8 @@ func ParseMsg(b []byte) (Msg, error) {
 				m.Counts[i] = d.u32()
 			}
 		}
+	case MsgFinalSum:
+		m.Digest = d.u64()
 	case MsgDead:
 		m.Rank = d.u32()
 	case MsgAbort:

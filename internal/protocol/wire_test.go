@@ -10,7 +10,7 @@ import (
 )
 
 var msgKinds = []MsgKind{
-	MsgBarrier, MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFetch, MsgAvail, MsgFinal, MsgGrantUp, MsgGrant, MsgMark, MsgReady,
+	MsgBarrier, MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFetch, MsgAvail, MsgFinal, MsgGrantUp, MsgGrant, MsgMark, MsgReady, MsgFinalSum,
 	MsgHeartbeat, MsgDead, MsgAbort, MsgWhy, MsgBecause, MsgAgree,
 }
 
@@ -37,6 +37,8 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 		for range rapid.SampledFrom([]int{0, 1, 2, 7, MaxSubgroups}).Draw(t, "counts") {
 			m.Counts = append(m.Counts, u32.Draw(t, "count"))
 		}
+	case MsgFinalSum:
+		m.Digest = u64.Draw(t, "digest")
 	case MsgDead:
 		m.Rank = u32.Draw(t, "rank")
 	case MsgAbort:
@@ -106,7 +108,7 @@ func TestMsgRoundTrip(t *testing.T) {
 
 // The kinds are the wire format: they must not move.
 func TestMsgKindsAreFixed(t *testing.T) {
-	for i, want := range []MsgKind{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 32, 33, 34, 35, 36, 37} {
+	for i, want := range []MsgKind{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 32, 33, 34, 35, 36, 37} {
 		if msgKinds[i] != want {
 			t.Errorf("kind %d is %d, want %d", i, msgKinds[i], want)
 		}

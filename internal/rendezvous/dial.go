@@ -76,38 +76,43 @@ func knock(ctx context.Context, cfg Config) (*leaf, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := greetRoot(ctx, cfg, conn); err != nil {
+	sealed, differs, err := greetRoot(ctx, cfg, conn)
+	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	return newLeaf(cfg, conn), nil
+	return newLeaf(cfg, sealed, differs), nil
 }
 
-func greetRoot(ctx context.Context, cfg Config, conn net.Conn) error {
+// greetRoot returns the connection as it is used from here on, and whether only one of us
+// wants to seal.
+func greetRoot(ctx context.Context, cfg Config, conn net.Conn) (net.Conn, bool, error) {
 	// TCP connects a socket to itself when it dials its own port.
 	if conn.LocalAddr().String() == conn.RemoteAddr().String() {
-		return errors.New("nobody listens there yet")
+		return nil, false, errors.New("nobody listens there yet")
 	}
 	tune(conn)
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
-		return err
+		return nil, false, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if err := authRank(conn, cfg.Key); err != nil {
+	l, err := authRank(conn, cfg.Key, cfg.Secure)
+	if err != nil {
 		if errors.Is(err, errStranger) {
-			return fmt.Errorf("what answers at %v is not rank 0 of a job", conn.RemoteAddr())
+			err = fmt.Errorf("what answers at %v is not rank 0 of a job", conn.RemoteAddr())
 		}
-		return err
+		return nil, false, err
 	}
+	sealed := l.wrap(conn)
 	h := hello{rank: cfg.Rank, size: cfg.Size, version: cfg.Version, program: cfg.Program}
-	if _, err := conn.Write(h.frame()); err != nil {
-		return err
+	if _, err := sealed.Write(h.frame()); err != nil {
+		return nil, false, err
 	}
 	if !stop() {
-		return context.Cause(ctx) // it has set, or will set, a deadline in the past
+		return nil, false, context.Cause(ctx) // it has set, or will set, a deadline in the past
 	}
-	return conn.SetDeadline(time.Time{})
+	return sealed, l.secure != cfg.Secure, conn.SetDeadline(time.Time{})
 }
 
 // await is the time between the hello and rank 0's decision. again means that
@@ -115,7 +120,8 @@ func greetRoot(ctx context.Context, cfg Config, conn net.Conn) error {
 func (l *leaf) await(ctx context.Context, cfg Config, expired <-chan time.Time) (s *Session, again bool, err error) {
 	select {
 	case f := <-l.frames:
-		if f.typ != frameWelcome || len(f.payload) != seedSize {
+		// A rank that seals takes no seed in the clear, whoever sends it.
+		if f.typ != frameWelcome || len(f.payload) != seedSize || l.differs {
 			l.close()
 			return nil, false, lostRoot(ErrProtocol, "rank 0 at %s: %v: no welcome", cfg.Addr, ErrProtocol)
 		}

@@ -15,6 +15,7 @@ var (
 	ErrDuplicate = errors.New("two ranks with one number")
 	ErrSize      = errors.New("mismatched world sizes")
 	ErrKey       = errors.New("job key missing or wrong")
+	ErrSecure    = errors.New("only some ranks seal what they send")
 	ErrLost      = errors.New("rank lost")
 	ErrClosed    = errors.New("session closed")
 	ErrProtocol  = errors.New("malformed message")
@@ -36,7 +37,7 @@ func (e *MissingError) Error() string { return "rendezvous: " + e.text }
 func (e *MissingError) Unwrap() []error { return e.causes }
 
 // A ConflictError says that ranks contradict each other. It is an ErrVersion,
-// ErrProgram, ErrDuplicate or ErrSize.
+// ErrProgram, ErrDuplicate, ErrSize or ErrSecure.
 type ConflictError struct {
 	Ranks []int // whose statements contradict, as they call themselves
 

@@ -16,14 +16,16 @@ const maxPending = 256
 
 // arrival is a connection that has the job's key and said hello.
 type arrival struct {
-	conn  net.Conn
-	hello hello
+	conn   net.Conn
+	hello  hello
+	secure bool // it wants to seal
 }
 
 // gate is where rank 0 finds out who knocks.
 type gate struct {
 	doors    doors
 	key      []byte
+	secure   bool
 	arrivals chan arrival
 	done     chan struct{}
 	wg       sync.WaitGroup
@@ -36,8 +38,8 @@ type gate struct {
 	lastWrong net.Addr
 }
 
-func newGate(d doors, key []byte) *gate {
-	g := &gate{doors: d, key: key, arrivals: make(chan arrival), done: make(chan struct{})}
+func newGate(d doors, cfg *Config) *gate {
+	g := &gate{doors: d, key: cfg.Key, secure: cfg.Secure, arrivals: make(chan arrival), done: make(chan struct{})}
 	for _, l := range d.listeners {
 		g.wg.Go(func() { g.accept(l) })
 	}
@@ -107,7 +109,7 @@ func (g *gate) leave(e *list.Element) bool {
 }
 
 func (g *gate) receive(e *list.Element, conn net.Conn) {
-	h, err := g.greet(conn)
+	a, err := g.greet(conn)
 	if !g.leave(e) {
 		return
 	}
@@ -117,29 +119,31 @@ func (g *gate) receive(e *list.Element, conn net.Conn) {
 		return
 	}
 	select {
-	case g.arrivals <- arrival{conn, h}:
+	case g.arrivals <- a:
 	case <-g.done:
 		_ = conn.Close()
 	}
 }
 
-func (g *gate) greet(conn net.Conn) (hello, error) {
+func (g *gate) greet(conn net.Conn) (arrival, error) {
 	tune(conn)
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
-		return hello{}, err
+		return arrival{}, err
 	}
-	if err := authRoot(conn, g.key); err != nil {
-		return hello{}, err
+	l, err := authRoot(conn, g.key, g.secure)
+	if err != nil {
+		return arrival{}, err
 	}
+	conn = l.wrap(conn)
 	f, err := readFrame(conn, helloLimits())
 	if err != nil {
-		return hello{}, err
+		return arrival{}, err
 	}
 	h, err := decodeHello(f.payload)
 	if err != nil {
-		return hello{}, err
+		return arrival{}, err
 	}
-	return h, conn.SetDeadline(time.Time{})
+	return arrival{conn, h, l.secure}, conn.SetDeadline(time.Time{})
 }
 
 func (g *gate) count(err error, from net.Addr) {

@@ -21,6 +21,7 @@ type Config struct {
 	Rank, Size int
 	Addr       string        // host:port of rank 0
 	Key        []byte        // the job's; nil: unauthenticated
+	Secure     bool          // seal what is said after the proofs, on all ranks or none; needs a key
 	Timeout    time.Duration // for the whole of Join; 0: 60 s
 	Version    string        // of software and protocol; must be equal on all ranks
 	Program    string        // what runs; where two ranks both say, they must say the same
@@ -53,6 +54,9 @@ func (cfg *Config) check() error {
 	}
 	if len(cfg.Key) == 0 {
 		cfg.Key = nil
+	}
+	if cfg.Secure && cfg.Key == nil {
+		return fmt.Errorf("rendezvous: %w: nothing can be sealed without one; set ALLCAST_KEY or ALLCAST_KEY_FILE to the same on all ranks", ErrKey)
 	}
 	if cfg.Size == 1 {
 		return nil

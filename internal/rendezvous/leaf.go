@@ -14,6 +14,7 @@ import (
 type leaf struct {
 	rank, size int
 	conn       net.Conn
+	differs    bool       // only one of us seals: all that is to come is a verdict
 	frames     chan frame // welcome, all
 
 	dead chan struct{} // closed by the reader, after it set err
@@ -24,9 +25,9 @@ type leaf struct {
 	done   chan struct{} // closed: this rank leaves
 }
 
-func newLeaf(cfg Config, conn net.Conn) *leaf {
+func newLeaf(cfg Config, conn net.Conn, differs bool) *leaf {
 	l := &leaf{
-		rank: cfg.Rank, size: cfg.Size, conn: conn,
+		rank: cfg.Rank, size: cfg.Size, conn: conn, differs: differs,
 		frames: make(chan frame), dead: make(chan struct{}), done: make(chan struct{}),
 	}
 	go l.read()

@@ -22,7 +22,7 @@ func joinRoot(ctx context.Context, cfg Config) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &root{cfg: cfg, hub: newHub(cfg), gate: newGate(d, cfg.Key), start: time.Now(), left: map[int]string{}}
+	r := &root{cfg: cfg, hub: newHub(cfg), gate: newGate(d, &cfg), start: time.Now(), left: map[int]string{}}
 	defer r.gate.close()
 
 	expired := cfg.expired
@@ -119,6 +119,9 @@ func (r *root) check(a arrival) *verdict {
 		return conflict(verdictVersion, both, "rank %d at %v runs %q, rank 0 runs %q", h.rank, from, h.version, r.cfg.Version)
 	case h.program != r.cfg.Program && h.program != "" && r.cfg.Program != "":
 		return conflict(verdictProgram, both, "rank %d at %v runs %q, rank 0 runs %q", h.rank, from, h.program, r.cfg.Program)
+	case a.secure != r.cfg.Secure:
+		return conflict(verdictSecure, both, "rank %d at %v was started %s --secure, rank 0 %s; use the same Options.Secure or ALLCAST_SECURE on all ranks",
+			h.rank, from, with(a.secure), with(r.cfg.Secure))
 	case h.size != r.cfg.Size:
 		return conflict(verdictSize, both, "rank %d at %v says %d ranks, rank 0 says %d", h.rank, from, h.size, r.cfg.Size)
 	case h.rank == 0:
@@ -128,6 +131,13 @@ func (r *root) check(a arrival) *verdict {
 			r.hub.peers[h.rank].conn.RemoteAddr(), from, h.rank)
 	}
 	return nil
+}
+
+func with(on bool) string {
+	if on {
+		return "with"
+	}
+	return "without"
 }
 
 // refuse keeps a connection for the verdict, within reason.

@@ -27,6 +27,7 @@ const (
 	verdictProgram
 	verdictDuplicate
 	verdictSize
+	verdictSecure
 )
 
 var conflicts = map[verdictKind]error{
@@ -34,6 +35,7 @@ var conflicts = map[verdictKind]error{
 	verdictProgram:   ErrProgram,
 	verdictDuplicate: ErrDuplicate,
 	verdictSize:      ErrSize,
+	verdictSecure:    ErrSecure,
 }
 
 // err is the verdict as an error, the same on every rank but for the cause.
@@ -83,7 +85,7 @@ func decodeVerdict(p []byte) (verdict, error) {
 	v := verdict{kind: verdictKind(p[0]), keys: p[1] == 1}
 	size, n := binary.LittleEndian.Uint32(p[2:]), binary.LittleEndian.Uint32(p[6:])
 	p = p[verdictHeader:]
-	if v.kind < verdictMissing || v.kind > verdictSize || size > MaxSize || int64(n) > int64(len(p)/4) {
+	if v.kind < verdictMissing || v.kind > verdictSecure || size > MaxSize || int64(n) > int64(len(p)/4) {
 		return verdict{}, bad
 	}
 	if v.kind == verdictLost && n == 0 {

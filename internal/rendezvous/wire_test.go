@@ -116,10 +116,11 @@ func TestAuth(t *testing.T) {
 			x, y := net.Pipe()
 			got := make(chan error, 1)
 			go func() {
-				got <- authRoot(x, c.root)
+				_, err := authRoot(x, c.root, false)
+				got <- err
 				_ = x.Close()
 			}()
-			rank := authRank(y, c.rank)
+			_, rank := authRank(y, c.rank, false)
 			_ = y.Close()
 			root := <-got
 			if c.good && (root != nil || rank != nil) {
@@ -137,8 +138,11 @@ func TestAuthReflection(t *testing.T) {
 	key := bytes.Repeat([]byte{1}, 16)
 	x, y := net.Pipe()
 	got := make(chan error, 1)
-	go func() { got <- authRoot(x, key) }()
-	p := newPreamble(key)
+	go func() {
+		_, err := authRoot(x, key, false)
+		got <- err
+	}()
+	p := newPreamble(key, false)
 	if _, err := y.Write(p[:]); err != nil {
 		t.Fatal(err)
 	}

@@ -192,6 +192,7 @@ func (h *host) message(k *packet) {
 // node says.
 func (h *host) put(last *packet) {
 	key := putKey{opKey{last.comm, last.seq}, last.src, last.psn}
+	h.node.Heard(ns(h.w.now), last.src)
 	p, ok := h.node.Data(ns(h.w.now), last.src, last.comm, last.seq, last.psn, last.all)
 	if !ok || !p.Hold {
 		h.placePut(key, p.Off, p.Reduce, ok)

@@ -23,6 +23,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric/fault"
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/rendezvous"
+	"github.com/allcast/allcast/internal/seal"
 )
 
 // Config says how to join. See the fields of allcast.Options.
@@ -30,6 +31,8 @@ type Config struct {
 	Rank, Size  int
 	Addr        string // of rank 0's rendezvous
 	Key         []byte
+	Secure      bool // seal everything; needs a key
+	Integrity   bool // find what changed on the way or in memory
 	Version     string
 	Interface   string // name, ^name for any but it, "": the one towards rank 0
 	Timeout     time.Duration
@@ -51,6 +54,8 @@ type Config struct {
 	Listener    net.Listener // rank 0: where the others come to; nil: at Addr
 	Recorder    string       // directory for what the flight recorder holds at a failure; "": none
 	Metrics     string       // where metrics are served, for who inspects us
+
+	Watch func(comm uint32, seq uint64, what string) // tests: see engine.Config
 }
 
 // A World is a job that was joined.
@@ -63,6 +68,8 @@ type World struct {
 	Local       netip.Addr
 	Racks       []string // by rank
 	Loopback    bool     // all traffic stays on this machine
+	Secure      bool     // what ranks send is sealed
+	Integrity   bool     // and checked for accidents
 	Job         string   // names the job, the same on all ranks
 }
 
@@ -79,6 +86,7 @@ type card struct {
 	Groups    uint64  `json:"g,omitempty"` // a hash of those that were asked for
 	Rack      string  `json:"r,omitempty"`
 	Rate      float64 `json:"b,omitempty"`
+	Integrity bool    `json:"i,omitempty"`
 }
 
 // Join meets the others and starts the engine.
@@ -99,6 +107,7 @@ func Join(ctx context.Context, cfg Config) (*World, error) {
 	// same time would only say that it is late.
 	s, err := rendezvous.Join(ctx, rendezvous.Config{
 		Rank: cfg.Rank, Size: cfg.Size, Addr: cfg.Addr, Key: cfg.Key, Timeout: cfg.JoinTimeout, Version: cfg.Version, Listener: cfg.Listener,
+		Secure: cfg.Secure,
 	})
 	if err != nil {
 		return nil, err
@@ -135,7 +144,7 @@ func (j *joining) undo() {
 
 func (j *joining) join(ctx context.Context) (*World, error) {
 	var mine card
-	mine.Asked, mine.Groups, mine.Rack, mine.Rate = j.Chunk, groupsHash(j.Groups), j.Rack, j.Rate
+	mine.Asked, mine.Groups, mine.Rack, mine.Rate, mine.Integrity = j.Chunk, groupsHash(j.Groups), j.Rack, j.Rate, j.Integrity
 	err := j.place()
 	if err == nil {
 		j.ln, err = ip.Listen(j.local)
@@ -144,7 +153,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		mine.Error = err.Error()
 	} else {
 		mine.Addr, mine.V6 = j.ln.Addr().String(), j.local.Is6() && !j.local.Is4In6()
-		mine.Chunk, mine.Subgroups, mine.NoMcast = ip.MaxPayload(j.ifi.MTU, mine.V6), max(1, j.Subgroups), j.NoMulticast
+		mine.Chunk, mine.Subgroups, mine.NoMcast = max(0, ip.MaxPayload(j.ifi.MTU, mine.V6)-j.tag()-j.sum()), max(1, j.Subgroups), j.NoMulticast
 	}
 	cards, err := exchange(ctx, j.session, mine)
 	if err != nil {
@@ -172,7 +181,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		_ = j.mc.Close()
 		j.mc = nil
 	}
-	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: why, Interface: j.ifi.Name, Local: j.local, Loopback: j.local.IsLoopback()}
+	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: why, Interface: j.ifi.Name, Local: j.local, Loopback: j.local.IsLoopback(), Secure: j.Secure, Integrity: j.Integrity}
 	for _, c := range cards {
 		w.Racks = append(w.Racks, c.Rack)
 	}
@@ -183,9 +192,11 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	}
 	ec := engine.Config{
 		Rank: j.Rank, Size: j.Size, Secret: j.secret, Timeout: j.Timeout, Deadline: j.Deadline, PSNBits: j.PSNBits, Pin: j.Pin, Log: j.Log, Rate: j.Rate,
+		Secure: j.Secure, Integrity: j.Integrity, Watch: j.Watch,
 		Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
 			return ip.NewTCP(ip.TCPConfig{
 				Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local, Log: j.Log, Poller: poller,
+				Secure: j.Secure, Integrity: j.Integrity,
 			}, h)
 		},
 	}
@@ -201,6 +212,21 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// tag is what sealing adds to a chunk, sum what a checksum does: what is sealed needs none.
+func (j *joining) tag() int {
+	if j.Secure {
+		return seal.TagSize
+	}
+	return 0
+}
+
+func (j *joining) sum() int {
+	if j.Integrity && !j.Secure {
+		return fabric.SumSize
+	}
+	return 0
 }
 
 // derive makes the job's secret from its key and the session's seed.
@@ -253,6 +279,9 @@ func agree(cards []card) (addrs []string, chunk int, noMcast string, err error) 
 				r, c.Subgroups, cards[0].Subgroups, c.Asked, cards[0].Asked)
 		case c.Rate != cards[0].Rate:
 			return nil, 0, "", fmt.Errorf("rank %d was told another rate of the network than rank 0 (%g and %g bit/s): use the same on all ranks", r, c.Rate, cards[0].Rate)
+		case c.Integrity != cards[0].Integrity:
+			return nil, 0, "", fmt.Errorf("rank %d was started %s integrity checks, rank 0 %s: use the same Options.Integrity or ALLCAST_INTEGRITY on all ranks",
+				r, with(c.Integrity), with(cards[0].Integrity))
 		case c.Groups != cards[0].Groups:
 			return nil, 0, "", fmt.Errorf("rank %d was given other multicast groups than rank 0: use the same ALLCAST_GROUPS on all ranks", r)
 		case c.NoMcast != "" && noMcast == "":
@@ -267,6 +296,13 @@ func agree(cards []card) (addrs []string, chunk int, noMcast string, err error) 
 		chunk = min(a, chunk)
 	}
 	return addrs, chunk, noMcast, nil
+}
+
+func with(on bool) string {
+	if on {
+		return "with"
+	}
+	return "without"
 }
 
 // groupsHash tells whether ranks were given the same groups; 0: none were given.
@@ -304,7 +340,7 @@ func (j *joining) openMulticast(ctx context.Context, chunk int) (why string, err
 		var openErr error
 		j.mc, openErr = ip.OpenMulticast(ip.McastConfig{
 			Interface: j.ifi, Local: j.local, Groups: j.groups(seed + try),
-			Chunk: chunk, TTL: j.TTL, DSCP: j.DSCP, RecvBuffer: j.RecvBuffer, Plain: j.Plain,
+			Chunk: chunk + j.tag(), TTL: j.TTL, DSCP: j.DSCP, RecvBuffer: j.RecvBuffer, Plain: j.Plain, Sums: j.sum() > 0,
 		})
 		if openErr != nil {
 			j.mc, mine.NoMcast = nil, openErr.Error()

@@ -45,6 +45,7 @@ const (
 	drop
 	double
 	hold
+	damage
 )
 
 // receiver decides the fate of every datagram.
@@ -58,6 +59,8 @@ type receiver struct {
 	inPlace int  // so many passed, and those held have not been told
 	held    []datagram
 	spare   [][]byte
+	slots   [][]byte // of the last Expect
+	scratch []byte
 	dropped atomic.Uint64
 }
 
@@ -96,6 +99,8 @@ func (r *receiver) draw() fate {
 		return double
 	case x < r.spec.Drop+r.spec.Dup+r.spec.Reorder:
 		return hold
+	case x < r.spec.Drop+r.spec.Dup+r.spec.Reorder+r.spec.Corrupt:
+		return damage
 	}
 	return pass
 }
@@ -103,15 +108,20 @@ func (r *receiver) draw() fate {
 // Expect implements fabric.Sink.
 func (r *receiver) Expect(slots [][]byte) int {
 	r.catchUp()
-	return r.sink.Expect(slots)
+	n := r.sink.Expect(slots)
+	r.slots = slots[:n]
+	return n
 }
 
 // Arrived implements fabric.Sink: datagrams stay where they are up to the first
-// that meets a fault.
+// that meets a fault. A damaged one passes, damaged where it is.
 func (r *receiver) Arrived(h []fabric.Header) int {
 	n := 0
 	for r.decided = pass; n < len(h); n++ {
-		if r.decided = r.draw(); r.decided != pass {
+		if r.decided = r.draw(); r.decided == damage {
+			r.flip(r.slots[n])
+			r.decided = pass
+		} else if r.decided != pass {
 			break
 		}
 	}
@@ -151,10 +161,34 @@ func (r *receiver) Chunk(h fabric.Header, payload []byte) {
 	case hold:
 		r.keep(h, payload)
 		return
+	case damage:
+		h, payload = r.damage(h, payload)
 	case pass:
 	}
 	r.sink.Chunk(h, payload)
 	r.passed()
+}
+
+// flip flips a bit.
+func (r *receiver) flip(b []byte) {
+	if len(b) > 0 {
+		b[r.rng.IntN(len(b))] ^= 1 << r.rng.IntN(8)
+	}
+}
+
+// damage flips a bit of a datagram, in the header now and then; the payload's memory is
+// not ours.
+func (r *receiver) damage(h fabric.Header, payload []byte) (fabric.Header, []byte) {
+	const heads = 8 // one in so many
+	if len(payload) > 0 && r.rng.IntN(heads) > 0 {
+		r.scratch = append(r.scratch[:0], payload...)
+		r.flip(r.scratch)
+		return h, r.scratch
+	}
+	var b [fabric.HeaderSize + fabric.SumSize]byte
+	h.PutSum(b[:])
+	r.flip(b[:])
+	return fabric.ParseSum(b[:]), payload
 }
 
 func (r *receiver) keep(h fabric.Header, payload []byte) {

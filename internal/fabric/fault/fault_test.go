@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"math/bits"
 	"math/rand/v2"
 	"testing"
 
@@ -74,14 +75,66 @@ func TestHeldIsReleased(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	for _, s := range []string{"", "drop=1%,dup=1%,reorder=5%,seed=7", "drop=100%", "drop=30%,dup=30%,reorder=40%"} {
+	for _, s := range []string{"", "drop=1%,dup=1%,reorder=5%,seed=7", "drop=100%", "drop=30%,dup=30%,reorder=40%", "corrupt=1%"} {
 		if _, err := Parse(s); err != nil {
 			t.Errorf("%q: %v", s, err)
 		}
 	}
-	for _, s := range []string{"drop", "lose=1%", "drop=101%", "drop=-1%", "seed=x", "drop=60%,dup=60%"} {
+	for _, s := range []string{"drop", "lose=1%", "drop=101%", "drop=-1%", "seed=x", "drop=60%,dup=60%", "drop=60%,corrupt=60%", "corrupt=x"} {
 		if _, err := Parse(s); err == nil {
 			t.Errorf("%q: no error", s)
 		}
 	}
+}
+
+// A damaged datagram differs by one bit, in place and elsewhere; memory that is not ours
+// stays as it is.
+func TestDamage(t *testing.T) {
+	s := &slots{mem: make([]byte, 4)}
+	r := &receiver{sink: s, spec: Spec{Corrupt: 1}, rng: rand.New(rand.NewPCG(1, 2))}
+	slot := make([][]byte, 2)
+	r.Expect(slot)
+	slot[0][0], slot[1][0] = 0x0f, 0xf0
+	if n := r.Arrived([]fabric.Header{{Imm: 0}, {Imm: 1}}); n != 2 {
+		t.Fatalf("%d are where they belong", n)
+	}
+	for i, was := range []byte{0x0f, 0xf0} {
+		if n := bits.OnesCount8(s.mem[i] ^ was); n != 1 {
+			t.Errorf("place %d: %d bits differ", i, n)
+		}
+	}
+	heads := 0
+	for range 200 {
+		h, payload := fabric.Header{Token: 7, Imm: 1}, []byte{1, 2, 3}
+		k := &keeper{}
+		r.sink = k
+		r.Chunk(h, payload)
+		if payload[0] != 1 || payload[1] != 2 || payload[2] != 3 {
+			t.Fatal("the payload's memory was changed")
+		}
+		n := 0
+		for i := range payload {
+			n += bits.OnesCount8(payload[i] ^ k.payload[i])
+		}
+		if k.h != h {
+			heads++
+			n++
+		}
+		if n != 1 {
+			t.Fatalf("%d differences", n)
+		}
+	}
+	if heads == 0 || heads == 200 {
+		t.Errorf("%d of 200 headers were damaged", heads)
+	}
+}
+
+type keeper struct {
+	slots
+	h       fabric.Header
+	payload []byte
+}
+
+func (k *keeper) Chunk(h fabric.Header, payload []byte) {
+	k.h, k.payload = h, append([]byte(nil), payload...)
 }

@@ -1,5 +1,5 @@
-// Package fault makes the multicast side of any fabric lose, duplicate and
-// reorder datagrams, for tests: the same faults from the same seed.
+// Package fault makes the multicast side of any fabric lose, duplicate, reorder and
+// damage datagrams, for tests: the same faults from the same seed.
 package fault
 
 import (
@@ -13,10 +13,11 @@ import (
 // A Spec says which faults to inject. The zero Spec injects none.
 type Spec struct {
 	Drop, Dup, Reorder float64 // probabilities, for each datagram at each receiver
+	Corrupt            float64 // that one of its bits is flipped
 	Seed               uint64
 }
 
-// Parse reads what ALLCAST_FAULT holds: drop=1%,dup=1%,reorder=5%,seed=7.
+// Parse reads what ALLCAST_FAULT holds: drop=1%,dup=1%,reorder=5%,corrupt=1%,seed=7.
 func Parse(s string) (Spec, error) {
 	var spec Spec
 	if s == "" {
@@ -25,17 +26,17 @@ func Parse(s string) (Spec, error) {
 	for _, field := range strings.Split(s, ",") {
 		name, value, ok := strings.Cut(strings.TrimSpace(field), "=")
 		if !ok {
-			return Spec{}, fmt.Errorf("%q: want name=value: drop, dup, reorder or seed, as in drop=1%%,dup=1%%,reorder=5%%,seed=7", field)
+			return Spec{}, fmt.Errorf("%q: want name=value: drop, dup, reorder, corrupt or seed, as in drop=1%%,dup=1%%,reorder=5%%,seed=7", field)
 		}
 		var err error
 		var p units.Probability
 		switch name {
-		case "drop", "dup", "reorder":
+		case "drop", "dup", "reorder", "corrupt":
 			p, err = units.ParseProbability(value)
 		case "seed":
 			spec.Seed, err = strconv.ParseUint(value, 10, 64)
 		default:
-			return Spec{}, fmt.Errorf("unknown fault %q: want drop, dup, reorder or seed", name)
+			return Spec{}, fmt.Errorf("unknown fault %q: want drop, dup, reorder, corrupt or seed", name)
 		}
 		if err != nil {
 			return Spec{}, fmt.Errorf("%s: %w", name, err)
@@ -47,13 +48,15 @@ func Parse(s string) (Spec, error) {
 			spec.Dup = float64(p)
 		case "reorder":
 			spec.Reorder = float64(p)
+		case "corrupt":
+			spec.Corrupt = float64(p)
 		}
 	}
 	const rounding = 1e-9
-	if spec.Drop+spec.Dup+spec.Reorder > 1+rounding {
-		return Spec{}, fmt.Errorf("drop, dup and reorder are more than 100%% together: only one of them happens to a datagram")
+	if spec.Drop+spec.Dup+spec.Reorder+spec.Corrupt > 1+rounding {
+		return Spec{}, fmt.Errorf("drop, dup, reorder and corrupt are more than 100%% together: only one of them happens to a datagram")
 	}
 	return spec, nil
 }
 
-func (s Spec) none() bool { return s.Drop == 0 && s.Dup == 0 && s.Reorder == 0 }
+func (s Spec) none() bool { return s.Drop == 0 && s.Dup == 0 && s.Reorder == 0 && s.Corrupt == 0 }

@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+
+	"github.com/allcast/allcast/internal/seal"
 )
 
 // Before anything else is said on a connection, both sides prove that they know
@@ -19,7 +22,9 @@ import (
 //	acceptor  -> one byte: the connection is ready, or why it is not
 //
 // A proof is HMAC-SHA256 with the key over the role, both nonces, both ranks and
-// the size: it cannot be used in the other role (reflected), for other ranks, or again.
+// the size: it cannot be used in the other role (reflected), for other ranks, or again. It
+// also says how what follows is protected: sealed, with keys from the key and both nonces,
+// one a direction; summed; or not at all. Ranks that disagree do not connect.
 const (
 	authMagic   = "ALLCAST"
 	authVersion = 1
@@ -59,13 +64,61 @@ var (
 type authSelf struct {
 	rank, size int
 	secret     []byte
+	protection protection
+}
+
+// protection says what becomes of a connection's bytes.
+type protection string
+
+const (
+	protectNothing protection = ""
+	protectSums    protection = ", summed"
+	protectSeal    protection = ", sealed"
+)
+
+// authLink is how the bytes of a connection are protected; nil: they are not.
+type authLink struct {
+	in, out *seal.Direction
+}
+
+// link is what the dialler makes of both nonces; the acceptor turns it around.
+func (a *authSelf) link(dialNonce, acceptNonce []byte, from, to int) authLink {
+	switch a.protection {
+	case protectSums:
+		return authLink{in: seal.Checked(), out: seal.Checked()}
+	case protectSeal:
+		m := seal.NewMaster(a.secret, slices.Concat(dialNonce, acceptNonce))
+		return authLink{
+			out: m.Direction(fmt.Sprintf("tcp, dialler %d to acceptor %d", from, to)),
+			in:  m.Direction(fmt.Sprintf("tcp, acceptor %d to dialler %d", to, from)),
+		}
+	}
+	return authLink{}
+}
+
+func (l authLink) turned() authLink { return authLink{in: l.out, out: l.in} }
+
+// reader reads what the other side sends.
+func (l authLink) reader(c io.Reader) io.Reader {
+	if l.in == nil {
+		return c
+	}
+	return seal.NewReader(l.in, c)
+}
+
+// wrap returns what is sent for these bytes.
+func (l authLink) wrap(b []byte) []byte {
+	if l.out == nil {
+		return b
+	}
+	return l.out.Append(nil, b)
 }
 
 // prove returns the proof of one role. A zero ends the role and the other fields have
 // fixed sizes, so different facts are different inputs.
 func (a *authSelf) prove(role string, dialNonce, acceptNonce []byte, from, to int) []byte {
 	m := hmac.New(sha256.New, a.secret)
-	m.Write([]byte("allcast tcp " + role + "\x00"))
+	m.Write([]byte("allcast tcp " + role + string(a.protection) + "\x00"))
 	m.Write(dialNonce)
 	m.Write(acceptNonce)
 	var b [12]byte
@@ -92,7 +145,8 @@ func authCheckPreamble(b []byte) error {
 }
 
 // dial authenticates a connection that we made to rank to.
-func (a *authSelf) dial(c io.ReadWriter, to int) error {
+func (a *authSelf) dial(c io.ReadWriter, to int) (authLink, error) {
+	var none authLink
 	le := binary.LittleEndian
 	nonce := make([]byte, authNonce)
 	rand.Read(nonce)
@@ -102,98 +156,98 @@ func (a *authSelf) dial(c io.ReadWriter, to int) error {
 	hello = le.AppendUint32(hello, uint32(a.size))
 	hello = append(hello, nonce...)
 	if _, err := c.Write(hello); err != nil {
-		return fmt.Errorf("handshake: %w", err)
+		return none, fmt.Errorf("handshake: %w", err)
 	}
 	var reply [authReplySize]byte
 	// The preamble first: who speaks something else may never send so much.
 	if _, err := io.ReadFull(c, reply[:8]); err != nil {
-		return fmt.Errorf("handshake: %w", err)
+		return none, fmt.Errorf("handshake: %w", err)
 	}
 	if err := authCheckPreamble(reply[:]); err != nil {
-		return err
+		return none, err
 	}
 	if _, err := io.ReadFull(c, reply[8:]); err != nil {
-		return fmt.Errorf("handshake: %w", err)
+		return none, fmt.Errorf("handshake: %w", err)
 	}
 	rank, size := le.Uint32(reply[12:]), le.Uint32(reply[16:])
 	switch authVerdict(le.Uint32(reply[8:])) {
 	case authOK:
 	case authWrongSize:
-		return fmt.Errorf("%w: %d, ours is %d", errAuthSize, size, a.size)
+		return none, fmt.Errorf("%w: %d, ours is %d", errAuthSize, size, a.size)
 	case authWrongRank:
-		return fmt.Errorf("%w: rank %d wanted rank %d, found rank %d", errAuthRank, a.rank, to, rank)
+		return none, fmt.Errorf("%w: rank %d wanted rank %d, found rank %d", errAuthRank, a.rank, to, rank)
 	default:
-		return fmt.Errorf("%w: verdict %d", errAuth, le.Uint32(reply[8:]))
+		return none, fmt.Errorf("%w: verdict %d", errAuth, le.Uint32(reply[8:]))
 	}
 	theirs, proof := reply[20:20+authNonce], reply[20+authNonce:]
 	if !hmac.Equal(proof, a.prove("acceptor", nonce, theirs, a.rank, to)) {
 		// Zeros tell the acceptor why we go, and nothing else.
 		_, _ = c.Write(make([]byte, authProof))
-		return errAuthKey
+		return none, errAuthKey
 	}
 	if _, err := c.Write(a.prove("dialler", nonce, theirs, a.rank, to)); err != nil {
-		return fmt.Errorf("handshake: %w", err)
+		return none, fmt.Errorf("handshake: %w", err)
 	}
 	var ready [1]byte
 	if _, err := io.ReadFull(c, ready[:]); err != nil {
-		return fmt.Errorf("handshake: %w", err)
+		return none, fmt.Errorf("handshake: %w", err)
 	}
 	switch authVerdict(ready[0]) {
 	case authOK:
-		return nil
+		return a.link(nonce, theirs, a.rank, to), nil
 	case authTwice:
-		return errAuthTwice
+		return none, errAuthTwice
 	case authLeft:
-		return errAuthLeft
+		return none, errAuthLeft
 	case authWrongKey:
-		return errAuthKey
+		return none, errAuthKey
 	}
-	return fmt.Errorf("%w: verdict %d", errAuth, ready[0])
+	return none, fmt.Errorf("%w: verdict %d", errAuth, ready[0])
 }
 
 // accept authenticates a connection that somebody made to us and says who it is.
 // The caller then says with ready whether it takes it.
-func (a *authSelf) accept(c io.ReadWriter) (from int, err error) {
+func (a *authSelf) accept(c io.ReadWriter) (from int, l authLink, err error) {
 	le := binary.LittleEndian
 	var hello [authHelloSize]byte
 	if _, err := io.ReadFull(c, hello[:8]); err != nil {
-		return 0, fmt.Errorf("handshake: %w", err)
+		return 0, l, fmt.Errorf("handshake: %w", err)
 	}
 	preamble := authCheckPreamble(hello[:])
 	if errors.Is(preamble, errAuthMagic) {
-		return 0, preamble
+		return 0, l, preamble
 	}
 	if preamble != nil {
 		_ = a.reply(c, authWrongVersion, nil, nil)
-		return 0, preamble
+		return 0, l, preamble
 	}
 	if _, err := io.ReadFull(c, hello[8:]); err != nil {
-		return 0, fmt.Errorf("handshake: %w", err)
+		return 0, l, fmt.Errorf("handshake: %w", err)
 	}
 	rank, to, size := le.Uint32(hello[8:]), le.Uint32(hello[12:]), le.Uint32(hello[16:])
 	if int64(size) != int64(a.size) {
 		_ = a.reply(c, authWrongSize, nil, nil)
-		return 0, fmt.Errorf("%w: %d, ours is %d", errAuthSize, size, a.size)
+		return 0, l, fmt.Errorf("%w: %d, ours is %d", errAuthSize, size, a.size)
 	}
 	if int64(to) != int64(a.rank) || rank >= size || rank == to {
 		_ = a.reply(c, authWrongRank, nil, nil)
-		return 0, fmt.Errorf("%w: rank %d wanted rank %d, found rank %d", errAuthRank, rank, to, a.rank)
+		return 0, l, fmt.Errorf("%w: rank %d wanted rank %d, found rank %d", errAuthRank, rank, to, a.rank)
 	}
 	from = int(rank)
 	theirs, nonce := hello[20:], make([]byte, authNonce)
 	rand.Read(nonce)
 	if err := a.reply(c, authOK, nonce, a.prove("acceptor", theirs, nonce, from, a.rank)); err != nil {
-		return 0, fmt.Errorf("handshake: %w", err)
+		return 0, l, fmt.Errorf("handshake: %w", err)
 	}
 	var proof [authProof]byte
 	if _, err := io.ReadFull(c, proof[:]); err != nil {
-		return 0, fmt.Errorf("handshake: %w", err)
+		return 0, l, fmt.Errorf("handshake: %w", err)
 	}
 	if !hmac.Equal(proof[:], a.prove("dialler", theirs, nonce, from, a.rank)) {
 		_ = authReady(c, authWrongKey)
-		return 0, errAuthKey
+		return 0, l, errAuthKey
 	}
-	return from, nil
+	return from, a.link(theirs, nonce, from, a.rank).turned(), nil
 }
 
 func (a *authSelf) reply(c io.Writer, v authVerdict, nonce, proof []byte) error {

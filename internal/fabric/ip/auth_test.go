@@ -14,12 +14,12 @@ func authRun(d, a authSelf, to int) (from int, dialErr, acceptErr error) {
 	end := make(chan struct{})
 	go func() {
 		defer close(end)
-		if from, acceptErr = a.accept(y); acceptErr == nil {
+		if from, _, acceptErr = a.accept(y); acceptErr == nil {
 			_ = authReady(y, authOK)
 		}
 		_ = y.Close()
 	}()
-	dialErr = d.dial(x, to)
+	_, dialErr = d.dial(x, to)
 	_ = x.Close()
 	<-end
 	return from, dialErr, acceptErr
@@ -33,11 +33,11 @@ func TestAuth(t *testing.T) {
 		to           int
 		dial, accept error
 	}{
-		{"good", authSelf{3, 8, key}, authSelf{5, 8, key}, 5, nil, nil},
-		{"key", authSelf{3, 8, key}, authSelf{5, 8, other}, 5, errAuthKey, errAuthKey},
-		{"size", authSelf{3, 8, key}, authSelf{5, 9, key}, 5, errAuthSize, errAuthSize},
-		{"rank", authSelf{3, 8, key}, authSelf{5, 8, key}, 4, errAuthRank, errAuthRank},
-		{"self", authSelf{5, 8, key}, authSelf{5, 8, key}, 5, errAuthRank, errAuthRank},
+		{"good", authSelf{rank: 3, size: 8, secret: key}, authSelf{rank: 5, size: 8, secret: key}, 5, nil, nil},
+		{"key", authSelf{rank: 3, size: 8, secret: key}, authSelf{rank: 5, size: 8, secret: other}, 5, errAuthKey, errAuthKey},
+		{"size", authSelf{rank: 3, size: 8, secret: key}, authSelf{rank: 5, size: 9, secret: key}, 5, errAuthSize, errAuthSize},
+		{"rank", authSelf{rank: 3, size: 8, secret: key}, authSelf{rank: 5, size: 8, secret: key}, 4, errAuthRank, errAuthRank},
+		{"self", authSelf{rank: 5, size: 8, secret: key}, authSelf{rank: 5, size: 8, secret: key}, 5, errAuthRank, errAuthRank},
 	} {
 		from, de, ae := authRun(c.d, c.a, c.to)
 		if !errors.Is(de, c.dial) || !errors.Is(ae, c.accept) || (c.accept == nil && from != c.d.rank) {
@@ -48,8 +48,8 @@ func TestAuth(t *testing.T) {
 
 // The proof of one side does not pass for the other's, nor for other ranks or nonces.
 func TestAuthProofs(t *testing.T) {
-	a := authSelf{0, 4, []byte("key")}
-	b := authSelf{0, 5, []byte("key")}
+	a := authSelf{rank: 0, size: 4, secret: []byte("key")}
+	b := authSelf{rank: 0, size: 5, secret: []byte("key")}
 	n, m := make([]byte, authNonce), bytes.Repeat([]byte{1}, authNonce)
 	seen := map[string]bool{}
 	for _, p := range [][]byte{
@@ -65,7 +65,7 @@ func TestAuthProofs(t *testing.T) {
 
 // A dialler does not believe an acceptor that has its nonce and no key.
 func TestAuthReflection(t *testing.T) {
-	self := authSelf{0, 2, []byte("key")}
+	self := authSelf{rank: 0, size: 2, secret: []byte("key")}
 	x, y := net.Pipe()
 	go func() {
 		hello := make([]byte, authHelloSize)
@@ -74,7 +74,7 @@ func TestAuthReflection(t *testing.T) {
 		_ = r.reply(y, authOK, hello[20:], make([]byte, authProof))
 		_, _ = io.Copy(io.Discard, y)
 	}()
-	if err := self.dial(x, 1); !errors.Is(err, errAuthKey) {
+	if _, err := self.dial(x, 1); !errors.Is(err, errAuthKey) {
 		t.Error(err)
 	}
 	_, _ = x.Close(), y.Close()
@@ -91,15 +91,15 @@ func TestAuthVersion(t *testing.T) {
 			_, _ = io.WriteString(y, c.say)
 			_ = y.Close()
 		}()
-		self := authSelf{0, 2, []byte("key")}
-		if err := self.dial(x, 1); !errors.Is(err, c.want) {
+		self := authSelf{rank: 0, size: 2, secret: []byte("key")}
+		if _, err := self.dial(x, 1); !errors.Is(err, c.want) {
 			t.Errorf("%q: %v", c.say, err)
 		}
 		_ = x.Close()
 	}
 	var out bytes.Buffer
-	self := authSelf{0, 2, []byte("key")}
-	_, err := self.accept(authPipe{bytes.NewReader([]byte("ALLCAST\x02...")), &out})
+	self := authSelf{rank: 0, size: 2, secret: []byte("key")}
+	_, _, err := self.accept(authPipe{bytes.NewReader([]byte("ALLCAST\x02...")), &out})
 	if !errors.Is(err, errAuthVersion) || out.Len() != authReplySize {
 		t.Error(err, out.Len())
 	}
@@ -112,7 +112,7 @@ type authPipe struct {
 
 // FuzzAuth plays a stranger against both sides. It never gets through.
 func FuzzAuth(f *testing.F) {
-	self := authSelf{1, 4, []byte("key")}
+	self := authSelf{rank: 1, size: 4, secret: []byte("key")}
 	hello := append(authPreamble(nil), 0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0)
 	hello = append(hello, make([]byte, authNonce+authProof)...)
 	f.Add(hello)
@@ -122,10 +122,10 @@ func FuzzAuth(f *testing.F) {
 	f.Add([]byte("ALLCAST\x02"))
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		if _, err := self.accept(authPipe{bytes.NewReader(in), io.Discard}); err == nil {
+		if _, _, err := self.accept(authPipe{bytes.NewReader(in), io.Discard}); err == nil {
 			t.Error("accepted")
 		}
-		if err := self.dial(authPipe{bytes.NewReader(in), io.Discard}, 0); err == nil {
+		if _, err := self.dial(authPipe{bytes.NewReader(in), io.Discard}, 0); err == nil {
 			t.Error("dialled")
 		}
 	})

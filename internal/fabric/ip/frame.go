@@ -30,6 +30,7 @@ const (
 	frameRead
 	frameAnswer
 	frameGoodbye
+	frameRecord // never sent: see peerItem
 )
 
 const (

@@ -20,6 +20,7 @@ type McastConfig struct {
 	DSCP       int
 	RecvBuffer int  // wanted socket buffer in bytes; 0: 8 MiB
 	Plain      bool // off-switch: no super-packets, neither sent (GSO) nor received (GRO)
+	Sums       bool // headers carry a checksum (fabric.Header.Sum)
 }
 
 // Multicast is the multicast side of the IP fabric: for each subgroup a socket that

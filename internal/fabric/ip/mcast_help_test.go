@@ -56,6 +56,7 @@ type mcastVariant struct {
 	v6       bool
 	plain    bool
 	portable bool
+	sums     bool
 }
 
 var mcastVariants = []mcastVariant{
@@ -65,6 +66,10 @@ var mcastVariants = []mcastVariant{
 	{name: "v6", v6: true},
 	{name: "v6-plain", v6: true, plain: true},
 	{name: "v6-portable", v6: true, portable: true},
+	{name: "v4-sums", sums: true},
+	{name: "v4-plain-sums", plain: true, sums: true},
+	{name: "v4-portable-sums", portable: true, sums: true},
+	{name: "v6-sums", v6: true, sums: true},
 }
 
 func (v mcastVariant) try(cfg McastConfig) (*Multicast, error) {
@@ -80,7 +85,7 @@ func (v mcastVariant) try(cfg McastConfig) (*Multicast, error) {
 
 func (v mcastVariant) open(t testing.TB, cfg McastConfig) *Multicast {
 	t.Helper()
-	cfg.Plain = v.plain
+	cfg.Plain, cfg.Sums = v.plain, v.sums
 	m, err := v.try(cfg)
 	if err != nil {
 		t.Fatal(err)

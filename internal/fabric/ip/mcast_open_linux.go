@@ -44,13 +44,14 @@ func openMulticast(p *mcastPlan) (*Multicast, error) {
 	slices.Reverse(m.closers)
 	batch := 1
 	if f.GSO {
-		batch = mcastBatch(p.Chunk)
+		batch = mcastBatch(p.head, p.Chunk)
 	}
 	m.caps = fabric.Caps{
 		Chunk:    p.Chunk,
 		Batch:    batch,
 		Room:     mcastRoom(f.RecvBufferGot, t.charge(p)),
-		Overhead: mcastOverhead(p.v6),
+		Overhead: mcastOverhead(p.v6, p.head),
+		Header:   p.head,
 	}
 	m.features = func() Features {
 		now := f

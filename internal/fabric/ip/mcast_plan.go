@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+
+	"github.com/allcast/allcast/internal/fabric"
 )
 
 const (
@@ -15,13 +17,14 @@ const (
 // mcastPlan is a McastConfig that was checked, with the defaults filled in.
 type mcastPlan struct {
 	McastConfig
-	v6 bool
+	v6   bool
+	head int // bytes of a datagram's header
 }
 
 // newMcastPlan checks everything that can be known without a socket, because the
 // kernel's answers to it are poor (EINVAL) or missing (silence).
 func newMcastPlan(cfg McastConfig) (*mcastPlan, error) {
-	p := &mcastPlan{McastConfig: cfg}
+	p := &mcastPlan{McastConfig: cfg, head: mcastHead(cfg.Sums)}
 	if cfg.Interface == nil {
 		return nil, errors.New("multicast: no interface chosen; name one, so that nothing leaves by the default route")
 	}
@@ -105,7 +108,7 @@ func (p *mcastPlan) checkGroups() error {
 }
 
 func (p *mcastPlan) checkSizes() error {
-	fits := MaxPayload(p.Interface.MTU, p.v6)
+	fits := max(0, MaxPayload(p.Interface.MTU, p.v6)-(p.head-fabric.HeaderSize))
 	switch {
 	case fits == 0:
 		return fmt.Errorf("multicast: the MTU of interface %s is %d, too small for any payload", p.Interface.Name, p.Interface.MTU)

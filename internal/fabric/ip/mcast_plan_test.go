@@ -30,7 +30,7 @@ func TestMaxPayload(t *testing.T) {
 		}
 	}
 	for chunk := 1; chunk <= MaxChunk; chunk++ {
-		n := mcastBatch(chunk)
+		n := mcastBatch(fabric.HeaderSize, chunk)
 		if n < 1 || n > 64 || n*(chunk+fabric.HeaderSize) > 65507 {
 			t.Fatalf("a batch of %d chunks of %d bytes", n, chunk)
 		}

@@ -35,12 +35,13 @@ func openPortable(p *mcastPlan) (*Multicast, error) {
 		m.receivers = append(m.receivers, r)
 		buffer = r.buffer
 	}
-	size := p.Chunk + fabric.HeaderSize + udpHeader + mcastIPHeader(p.v6)
+	size := p.Chunk + p.head + udpHeader + mcastIPHeader(p.v6)
 	m.caps = fabric.Caps{
 		Chunk:    p.Chunk,
 		Batch:    1,
 		Room:     mcastRoom(buffer, mcastFrameCharge(size)),
-		Overhead: mcastOverhead(p.v6),
+		Overhead: mcastOverhead(p.v6, p.head),
+		Header:   p.head,
 	}
 	const none = "plain sockets"
 	f := Features{

@@ -9,7 +9,8 @@ import "github.com/allcast/allcast/internal/fabric"
 type mcastScatter struct {
 	slots   [][]byte        // of the last Expect
 	room    [][]byte        // what slots is cut from
-	heads   []byte          // fabric.HeaderSize bytes a slot
+	size    int             // of a header
+	heads   []byte          // one a slot
 	headers []fabric.Header // decoded
 	// Twice the size of a super-packet. The kernel fills from the middle on; what must
 	// be moved out of slots goes right in front of the middle, so that it
@@ -17,10 +18,11 @@ type mcastScatter struct {
 	stage []byte
 }
 
-func newMcastScatter(batch int) *mcastScatter {
+func newMcastScatter(head, batch int) *mcastScatter {
 	return &mcastScatter{
 		room:    make([][]byte, batch),
-		heads:   make([]byte, batch*fabric.HeaderSize),
+		size:    head,
+		heads:   make([]byte, batch*head),
 		headers: make([]fabric.Header, batch),
 		stage:   make([]byte, 2*mcastStage),
 	}
@@ -39,7 +41,7 @@ func (v *mcastScatter) forget() {
 }
 
 func (v *mcastScatter) head(i int) []byte {
-	return v.heads[i*fabric.HeaderSize:][:fabric.HeaderSize:fabric.HeaderSize]
+	return v.heads[i*v.size:][:v.size:v.size]
 }
 
 func (v *mcastScatter) overflow() []byte { return v.stage[mcastStage:] }
@@ -59,10 +61,10 @@ func (v *mcastScatter) deliver(s fabric.Sink, n, seg int) (good, malformed int) 
 	filled := 0
 	for off := 0; filled < len(v.slots) && off < n; filled++ {
 		size := min(seg, n-off)
-		if size != fabric.HeaderSize+len(v.slots[filled]) {
+		if size != v.size+len(v.slots[filled]) {
 			break
 		}
-		v.headers[filled] = fabric.ParseHeader(v.head(filled))
+		v.headers[filled] = mcastParse(v.head(filled))
 		off += size
 	}
 	taken := 0
@@ -75,19 +77,19 @@ func (v *mcastScatter) deliver(s fabric.Sink, n, seg int) (good, malformed int) 
 	for rest := v.gather(min(n, taken*seg), n); len(rest) > 0; {
 		d := rest[:min(seg, len(rest))]
 		rest = rest[len(d):]
-		if len(d) < fabric.HeaderSize {
+		if len(d) < v.size {
 			malformed++
 			continue
 		}
 		good++
-		s.Chunk(fabric.ParseHeader(d), d[fabric.HeaderSize:])
+		s.Chunk(mcastParse(d[:v.size]), d[v.size:])
 	}
 	return good, malformed
 }
 
 // gather returns the bytes from start to n in one piece, in the stage.
 func (v *mcastScatter) gather(start, n int) []byte {
-	spread := len(v.slots) * fabric.HeaderSize
+	spread := len(v.slots) * v.size
 	for _, s := range v.slots {
 		spread += len(s)
 	}
@@ -100,7 +102,7 @@ func (v *mcastScatter) gather(start, n int) []byte {
 	pos := 0 // in the stream, of the region we are at
 	for i, s := range v.slots {
 		at += mcastCopyFrom(v.stage[at:mcastStage], v.head(i), start-pos)
-		pos += fabric.HeaderSize
+		pos += v.size
 		at += mcastCopyFrom(v.stage[at:mcastStage], s, start-pos)
 		pos += len(s)
 	}

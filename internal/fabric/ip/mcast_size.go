@@ -24,7 +24,7 @@ const (
 )
 
 // MaxPayload is the largest chunk whose datagram fits a path MTU, at most
-// MaxChunk; 0 if none does.
+// MaxChunk; 0 if none does. With checksums it is fabric.SumSize less.
 func MaxPayload(mtu int, v6 bool) int {
 	return max(0, min(mtu-mcastIPHeader(v6)-udpHeader-fabric.HeaderSize, MaxChunk))
 }
@@ -36,15 +36,41 @@ func mcastIPHeader(v6 bool) int {
 	return ipv4Header
 }
 
-// mcastBatch is how many datagrams with a payload of chunk bytes make a super-packet.
-func mcastBatch(chunk int) int {
-	return max(1, min(mcastMaxSuper/(fabric.HeaderSize+chunk), mcastMaxSegments))
+// mcastHead is the size of a datagram's header.
+func mcastHead(sums bool) int {
+	if sums {
+		return fabric.HeaderSize + fabric.SumSize
+	}
+	return fabric.HeaderSize
+}
+
+// mcastPut encodes a header to all of b.
+func mcastPut(b []byte, h fabric.Header) {
+	if len(b) > fabric.HeaderSize {
+		h.PutSum(b)
+	} else {
+		h.Put(b)
+	}
+}
+
+// mcastParse decodes all of b.
+func mcastParse(b []byte) fabric.Header {
+	if len(b) > fabric.HeaderSize {
+		return fabric.ParseSum(b)
+	}
+	return fabric.ParseHeader(b)
+}
+
+// mcastBatch is how many datagrams with a header of head bytes and a payload of chunk bytes
+// make a super-packet.
+func mcastBatch(head, chunk int) int {
+	return max(1, min(mcastMaxSuper/(head+chunk), mcastMaxSegments))
 }
 
 // mcastOverhead is what a payload carries besides itself on an Ethernet. Loopback has
 // no Ethernet around it; it counts as if, so that numbers can be compared.
-func mcastOverhead(v6 bool) int {
-	return ethernet + mcastIPHeader(v6) + udpHeader + fabric.HeaderSize
+func mcastOverhead(v6 bool, head int) int {
+	return ethernet + mcastIPHeader(v6) + udpHeader + head
 }
 
 // mcastFrameCharge estimates what a kernel charges a socket for a datagram of

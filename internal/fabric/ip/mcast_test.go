@@ -201,3 +201,72 @@ func TestMulticastLeavesNothing(t *testing.T) {
 		t.Errorf("%d goroutines before, %d after", before, after)
 	}
 }
+
+// sumSink keeps the headers, wherever the payloads are.
+type sumSink struct {
+	*mcastSink
+	sums map[uint32]uint32
+}
+
+func (s sumSink) Arrived(hs []fabric.Header) int {
+	for _, h := range hs {
+		s.sums[h.Imm] = h.Sum
+	}
+	return s.mcastSink.Arrived(hs)
+}
+
+func (s sumSink) Chunk(h fabric.Header, payload []byte) {
+	s.sums[h.Imm] = h.Sum
+	s.mcastSink.Chunk(h, payload)
+}
+
+// Sums arrive with their datagrams, in place and not, and cost what Caps says.
+func TestMulticastSums(t *testing.T) {
+	cfg := mcastLoopback(t, 1, false)
+	cfg.Chunk = 1000
+	plain := mcastVariants[0].open(t, cfg).Caps()
+	for _, v := range mcastVariants {
+		if !v.sums || v.v6 {
+			continue
+		}
+		t.Run(v.name, func(t *testing.T) {
+			cfg.Groups = mcastNextGroups(1, false)
+			a, b := v.open(t, cfg), v.open(t, cfg)
+			if c := a.Caps(); c.Overhead != plain.Overhead+fabric.SumSize || c.Header != plain.Header+fabric.SumSize {
+				t.Errorf("%+v, and %+v without", c, plain)
+			}
+			const chunks = 6
+			data := mcastData(1000, chunks)
+			s := sumSink{newMcastSink(1000, chunks), map[uint32]uint32{}}
+			s.guess = mcastRange(0, 3)
+			for psn := range uint32(chunks) {
+				h := fabric.Header{Token: mcastToken, Comm: 3, Imm: psn}
+				payload := data[psn*1000:][:1000]
+				h.Sum = h.Checksum(payload)
+				if err := a.Sender(0).Send(&fabric.Batch{Headers: []fabric.Header{h}, Payloads: [][]byte{payload}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for s.direct+s.copied < chunks {
+				if err := b.Receiver(0).Receive(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mcastSame(t, s.buf, data)
+			for psn := range uint32(chunks) {
+				h := fabric.Header{Token: mcastToken, Comm: 3, Imm: psn}
+				if s.sums[psn] != h.Checksum(s.slot(psn)) {
+					t.Errorf("chunk %d: the sum is %#x", psn, s.sums[psn])
+				}
+			}
+		})
+	}
+	// The largest chunk is smaller by the sum.
+	cfg.Chunk = 0
+	c := mcastVariants[0].open(t, cfg).Caps().Chunk
+	cfg.Sums = true
+	p, err := newMcastPlan(cfg)
+	if err != nil || p.Chunk != c-fabric.SumSize {
+		t.Errorf("%d, and %d without: %v", p.Chunk, c, err)
+	}
+}

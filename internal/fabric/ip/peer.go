@@ -50,6 +50,7 @@ type peer struct {
 	unlink  context.CancelFunc
 	timer   *time.Timer // makes it peerGone, or ends the grace of the reader
 	out     *net.TCPConn
+	auth    authLink // of out: who sends uses it, one at a time
 	now     peerDirect
 	in      *peerIn
 
@@ -206,7 +207,7 @@ func (p *peer) leave(bound time.Duration) {
 	p.after(bound)
 	if !p.linking && p.in != nil {
 		// The one frame that goes this way: it always fits the socket's buffer.
-		_, _ = p.in.conn.Write(frameAppend(nil, &frameHeader{kind: frameGoodbye}))
+		_, _ = p.in.conn.Write(p.in.link.wrap(frameAppend(nil, &frameHeader{kind: frameGoodbye})))
 		_ = p.in.conn.CloseWrite()
 	}
 	p.settle()
@@ -318,7 +319,7 @@ func (p *peer) heardBye() {
 }
 
 // admit takes the connection that the peer dialled.
-func (p *peer) admit(c peerConn) (*peerIn, authVerdict) {
+func (p *peer) admit(c peerConn, l authLink) (*peerIn, authVerdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state != peerOpen || p.dead {
@@ -327,7 +328,7 @@ func (p *peer) admit(c peerConn) (*peerIn, authVerdict) {
 	if p.in != nil {
 		return nil, authTwice
 	}
-	p.in = newPeerIn(p, c)
+	p.in = newPeerIn(p, c, l)
 	p.t.conns.Add(1)
 	return p.in, authOK
 }

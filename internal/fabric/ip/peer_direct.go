@@ -33,6 +33,9 @@ func (p *peer) direct() bool {
 			return true // never wait
 		}
 	}
+	if p.auth.out != nil {
+		p.q.protect(p.auth.out)
+	}
 	it := &p.q.items[0]
 	d.b, d.n = p.q.arena[it.from:it.to], 0
 	if err := d.raw.Write(d.try); err != nil || d.n <= 0 {

@@ -16,7 +16,7 @@ import (
 // peer says nothing on it but goodbye, so the end of the peer shows at once, also
 // when we have nothing to send.
 func (p *peer) link(ctx context.Context) {
-	c, err := p.dial(ctx)
+	c, link, err := p.dial(ctx)
 	if err != nil {
 		p.outEnded(err)
 		return
@@ -28,15 +28,15 @@ func (p *peer) link(ctx context.Context) {
 		p.outEnded(fabric.ErrClosed)
 		return
 	}
-	p.out = c
+	p.out, p.auth = c, link
 	p.t.conns.Add(1)
 	p.kick()
 	p.mu.Unlock()
-	p.outEnded(p.watch(c))
+	p.outEnded(p.watch(link.reader(c)))
 }
 
 // watch reads until the connection ends.
-func (p *peer) watch(c *net.TCPConn) error {
+func (p *peer) watch(c io.Reader) error {
 	var b [framePrefix]byte
 	if _, err := io.ReadFull(c, b[:]); err != nil {
 		if errors.Is(err, io.EOF) {
@@ -53,27 +53,28 @@ func (p *peer) watch(c *net.TCPConn) error {
 }
 
 // dial tries until the timeout; the peer may be slow.
-func (p *peer) dial(ctx context.Context) (*net.TCPConn, error) {
+func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 	const first, most = 5 * time.Millisecond, 200 * time.Millisecond
 	begin := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, begin.Add(p.t.cfg.Timeout))
 	defer cancel()
 	for pause := first; ; pause = min(2*pause, most) {
-		c, err := p.try(ctx)
+		var none authLink
+		c, link, err := p.try(ctx)
 		switch {
 		case err == nil:
-			return c, nil
+			return c, link, nil
 		case errors.Is(err, errAuthLeft):
-			return nil, fabric.ErrGoodbye
+			return nil, none, fabric.ErrGoodbye
 		case errors.Is(err, errAuth):
 			p.t.log.Warn("connect", "peer", p.rank, "err", err)
-			return nil, fmt.Errorf("connect: %w", err)
+			return nil, none, fmt.Errorf("connect: %w", err)
 		case errors.Is(err, syscall.ECONNREFUSED) && (time.Since(begin) > tcpRefused || p.leaves()):
-			return nil, fmt.Errorf("connect: %w", err)
+			return nil, none, fmt.Errorf("connect: %w", err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("connect: %w", err)
+			return nil, none, fmt.Errorf("connect: %w", err)
 		case <-time.After(pause):
 		}
 	}
@@ -87,7 +88,7 @@ func (p *peer) leaves() bool {
 }
 
 // try dials once.
-func (p *peer) try(ctx context.Context) (*net.TCPConn, error) {
+func (p *peer) try(ctx context.Context) (*net.TCPConn, authLink, error) {
 	t := p.t
 	d := net.Dialer{KeepAlive: -1} // tune sets it
 	d.SetMultipathTCP(false)
@@ -98,19 +99,19 @@ func (p *peer) try(ctx context.Context) (*net.TCPConn, error) {
 	defer cancel()
 	nc, err := d.DialContext(ctx, "tcp", t.cfg.Addrs[p.rank])
 	if err != nil {
-		return nil, err
+		return nil, authLink{}, err
 	}
 	c := nc.(*net.TCPConn)
 	t.tune(c)
 	// A deadline in the past ends the handshake when the context does.
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	err = t.self.dial(c, p.rank)
+	link, err := t.self.dial(c, p.rank)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
 		_ = c.Close()
-		return nil, err
+		return nil, authLink{}, err
 	}
-	return c, nil
+	return c, link, nil
 }

@@ -1,10 +1,13 @@
 package ip
 
-import "github.com/allcast/allcast/internal/fabric"
+import (
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/seal"
+)
 
 // peerItem is something to send: encoded frames, a piece, or the answer to a read.
 type peerItem struct {
-	kind      frameKind // frameMessage: the arena's bytes, frameData, frameAnswer; frameNone: nothing any more
+	kind      frameKind // frameMessage: the arena's bytes, frameData, frameAnswer; frameRecord: bytes that are protected already; frameNone: nothing any more
 	cancelled bool      // guarded by peer.mu
 	from, to  int
 	piece     fabric.Piece
@@ -17,6 +20,7 @@ type peerItem struct {
 type peerQueue struct {
 	items []peerItem
 	arena []byte // small frames, encoded when they are queued
+	other []byte // what protect made the arena of
 }
 
 // peerKeep is how much memory an empty queue keeps.
@@ -35,6 +39,15 @@ func (q *peerQueue) frame(h *frameHeader, payload []byte) {
 		return
 	}
 	q.items = append(q.items, peerItem{kind: frameMessage, from: from, to: len(q.arena)})
+}
+
+// protect makes records of the only item, which is encoded frames. They are the
+// next to be sent.
+func (q *peerQueue) protect(d *seal.Direction) {
+	it := &q.items[0]
+	q.other = d.Append(q.other[:0], q.arena[it.from:it.to])
+	q.arena, q.other = q.other, q.arena
+	it.kind, it.from, it.to = frameRecord, 0, len(q.arena)
 }
 
 // cancel marks the pieces of an operation and says whether there were any.
@@ -66,6 +79,9 @@ func (q *peerQueue) reset() {
 	q.items, q.arena = q.items[:0], q.arena[:0]
 	if cap(q.arena) > peerKeepBytes {
 		q.arena = nil
+	}
+	if cap(q.other) > peerKeepBytes {
+		q.other = nil
 	}
 	if cap(q.items) > peerKeepItems {
 		q.items = nil

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
@@ -17,6 +18,7 @@ const peerBuffers = 16
 type peerIn struct {
 	p    *peer
 	conn peerConn
+	link authLink
 	fr   *frameReader
 
 	// The frame that we are in.
@@ -49,8 +51,27 @@ func newPeerBuffer(in *peerIn) *peerBuffer {
 	return b
 }
 
-func newPeerIn(p *peer, c peerConn) *peerIn {
-	return &peerIn{p: p, conn: c, fr: newFrameReader(c), stop: make(chan struct{}), free: make(chan *peerBuffer, peerBuffers)}
+func newPeerIn(p *peer, c peerConn, l authLink) *peerIn {
+	in := &peerIn{p: p, link: l, stop: make(chan struct{}), free: make(chan *peerBuffer, peerBuffers)}
+	in.use(c)
+	return in
+}
+
+// use takes a connection that nothing was read from.
+func (in *peerIn) use(c peerConn) {
+	in.conn, in.fr = c, newFrameReader(in.link.reader(peerCounted{c, &in.p.recvd}))
+}
+
+// peerCounted counts what is read.
+type peerCounted struct {
+	io.Reader
+	n *atomic.Uint64
+}
+
+func (r peerCounted) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.n.Add(uint64(n))
+	return n, err
 }
 
 // close ends the reader.
@@ -81,7 +102,6 @@ func (in *peerIn) read() error {
 			if f.kind == frameGoodbye {
 				return fabric.ErrGoodbye
 			}
-			in.p.recvd.Add(uint64(frameHeaderSize[f.kind] + f.n))
 			in.f, in.got, in.skip = f, 0, false
 			select {
 			case <-in.p.quiet:

@@ -29,6 +29,9 @@ type peerWriter struct {
 	heads   [peerHeads][frameMaxHeader]byte
 	nheads  int
 	scratch []byte // copies of registered memory
+	raw     bool   // the batch is protected already
+	records []byte // what protect made
+	small   []byte // of these
 	done    []fabric.Piece
 }
 
@@ -86,7 +89,7 @@ func (w *peerWriter) step() bool {
 	w.notify()
 	switch {
 	case bye:
-		w.vec = append(w.vec[:0], frameAppend(w.heads[0][:0], &frameHeader{kind: frameGoodbye}))
+		w.vec, w.raw = append(w.vec[:0], frameAppend(w.heads[0][:0], &frameHeader{kind: frameGoodbye})), false
 		err := w.flush(out)
 		if err == nil {
 			err = out.CloseWrite()
@@ -118,13 +121,19 @@ func (w *peerWriter) notify() {
 // items that are cancelled.
 func (w *peerWriter) fill() {
 	p := w.p
-	w.vec, w.size, w.nheads, w.scratch = w.vec[:0], 0, 0, w.scratch[:0]
+	w.vec, w.size, w.nheads, w.scratch, w.raw = w.vec[:0], 0, 0, w.scratch[:0], false
 	for w.at < len(p.cur.items) && w.size < frameMaxPart && len(w.vec)+2 <= peerVec && w.nheads < peerHeads {
 		it := &p.cur.items[w.at]
 		ended := true
 		switch it.kind {
 		case frameMessage:
 			w.add(p.cur.arena[it.from:it.to])
+		case frameRecord:
+			// Made when nothing else was queued, so it is the first.
+			w.add(p.cur.arena[it.from:it.to])
+			w.raw = true
+			w.at++
+			return
 		case frameData:
 			ended = w.data(it)
 		case frameAnswer:
@@ -212,6 +221,7 @@ func (w *peerWriter) answer(it *peerItem) (ended, full bool) {
 // write that touches cancelled pieces is interrupted and goes on from a copy.
 func (w *peerWriter) flush(c *net.TCPConn) error {
 	p := w.p
+	w.protect()
 	for w.bufs = w.vec; len(w.bufs) > 0; {
 		p.mu.Lock()
 		cut := p.cut
@@ -245,6 +255,34 @@ func (w *peerWriter) flush(c *net.TCPConn) error {
 		}
 	}
 	return nil
+}
+
+// protect makes records of the batch, if the connection carries them: in memory of our
+// own, because what is sealed cannot be so in the users'.
+func (w *peerWriter) protect() {
+	d := w.p.auth.out
+	if d == nil || w.raw {
+		return
+	}
+	const large = 4 << 10 // what is smaller shares a record with others
+	w.records, w.small = w.records[:0], w.small[:0]
+	for _, b := range w.vec {
+		if len(b) < large {
+			w.small = append(w.small, b...)
+			continue
+		}
+		w.records = d.Append(d.Append(w.records, w.small), b)
+		w.small = w.small[:0]
+	}
+	w.records = d.Append(w.records, w.small)
+	clear(w.vec)
+	w.vec = w.vec[:0]
+	if len(w.records) > 0 { // a writev of nothing would never end
+		w.vec = append(w.vec, w.records)
+	}
+	if cap(w.records) > 2*peerKeepBytes {
+		w.records = nil // a batch is seldom so large
+	}
 }
 
 // spill copies what is left of the batch, so that its pieces are done, and those

@@ -3,6 +3,7 @@ package ip
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -38,6 +39,7 @@ type Poller struct {
 	leads   uint64
 	ticked  uint64 // leads, when the timer looked last
 	timer   *time.Timer
+	rest    time.Duration               // of the background; of who leads
 	back    atomic.Bool                 // the background has lead, but not for long
 	wanted  atomic.Int32                // so many wait for that
 	events  [pollEvents]unix.EpollEvent // of who leads
@@ -132,11 +134,21 @@ func (p *Poller) background() {
 				break
 			}
 		}
+		rest := p.rest
+		p.rest = 0
 		p.blocked.Store(true)
 		p.back.Store(false)
 		p.lead.Unlock()
+		if rest > 0 {
+			// The runtime's timers may round it up to a millisecond; the kernel's do not.
+			t := unix.NsecToTimespec(rest.Nanoseconds())
+			_ = unix.Nanosleep(&t, nil) // a signal ends it early: as good
+		}
 	}
 }
+
+// Rest implements fabric.Poller.
+func (p *Poller) Rest(d time.Duration) { p.rest = d }
 
 // pending reports whether there is something that no edge may tell of any more.
 func (p *Poller) pending() bool {
@@ -164,7 +176,10 @@ const pollTick = 500 * time.Microsecond
 
 // tick looks whether anybody leads these days.
 func (p *Poller) tick() {
-	p.lead.Lock()
+	if !p.lead.TryLock() { // somebody does, and is not to be kept
+		p.timer.Reset(pollTick)
+		return
+	}
 	defer p.lead.Unlock()
 	switch {
 	case p.closed.Load() || p.armed:
@@ -181,21 +196,31 @@ func (p *Poller) Lead() bool {
 	if p.closed.Load() {
 		return false
 	}
-	if !p.lead.TryLock() {
-		if !p.back.Load() {
-			return false
-		}
-		p.wanted.Add(1)
-		p.lead.Lock()
-		p.wanted.Add(-1)
+	if !p.lead.TryLock() && !p.relieve() {
+		return false
 	}
 	p.blocked.Store(false)
+	p.rest = 0
 	p.leads++
 	if p.armed {
 		p.arm(false)
 		p.timer.Reset(pollTick)
 	}
 	return true
+}
+
+// relieve takes over from the background, which gives way soon. Not so from others, who
+// may lead for long.
+func (p *Poller) relieve() bool {
+	p.wanted.Add(1)
+	defer p.wanted.Add(-1)
+	for p.back.Load() {
+		runtime.Gosched()
+		if p.lead.TryLock() {
+			return true
+		}
+	}
+	return p.lead.TryLock()
 }
 
 // Yield implements fabric.Poller.

@@ -28,7 +28,7 @@ func newPollPipe(t *testing.T, p *Poller) *pollPipe {
 	s := &rawSocket{fd: fds[0]}
 	c.src, err = p.add(fds[0], func(*pollSource) {
 		var b [16]byte
-		for {
+		for s.dry = false; ; {
 			n, err := s.Read(b[:])
 			if err != nil {
 				if !errors.Is(err, errAgain) {

@@ -7,8 +7,6 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/allcast/allcast/internal/fabric"
 )
 
 // How long a datagram may take from one socket to another on this machine, in
@@ -29,7 +27,7 @@ type udpTest struct {
 func (t udpTest) charge(p *mcastPlan) int {
 	c := max(t.single, t.batch)
 	if !p.loopback() {
-		c = max(c, mcastFrameCharge(p.Chunk+fabric.HeaderSize+udpHeader+mcastIPHeader(p.v6)))
+		c = max(c, mcastFrameCharge(p.Chunk+p.head+udpHeader+mcastIPHeader(p.v6)))
 	}
 	return c
 }
@@ -91,7 +89,7 @@ func (t *udpProbe) run() (udpTest, error) {
 	if res.single, err = t.exchange(1, false); err != nil {
 		return res, fmt.Errorf("multicast does not work on %s: %w", t.p.Interface.Name, err)
 	}
-	batch := mcastBatch(t.p.Chunk)
+	batch := mcastBatch(t.p.head, t.p.Chunk)
 	switch {
 	case t.p.Plain:
 		res.gso, res.gro = mcastPlain, mcastPlain
@@ -135,7 +133,7 @@ func (t *udpProbe) tryGRO(batch int) (most int, wrong string) {
 // by one. It checks that they are what was sent, and returns what the
 // queue was charged a datagram before it was read.
 func (t *udpProbe) exchange(n int, whole bool) (int, error) {
-	size := fabric.HeaderSize + t.p.Chunk
+	size := t.p.head + t.p.Chunk
 	total := n * size
 	if n > 1 && t.p.Chunk > 1 {
 		total-- // the last is shorter: the cut must be where it was asked for

@@ -13,8 +13,9 @@ import (
 // rawSocket is a socket that Go's poller knows nothing of: it would be woken for
 // everything that happens to it. Calls on it never wait.
 type rawSocket struct {
-	mu sync.RWMutex
-	fd int // -1: closed
+	mu  sync.RWMutex
+	fd  int  // -1: closed
+	dry bool // Read has taken all that was there; who reads resets it when there is more
 }
 
 // controller is what has a descriptor: a syscall.RawConn, a rawSocket.
@@ -58,6 +59,9 @@ func (s *rawSocket) Read(b []byte) (int, error) {
 	if s.fd < 0 {
 		return 0, net.ErrClosed
 	}
+	if s.dry {
+		return 0, errAgain
+	}
 	for {
 		n, errno := rawRecv(s.fd, b)
 		switch {
@@ -69,6 +73,7 @@ func (s *rawSocket) Read(b []byte) (int, error) {
 		case n == 0 && len(b) > 0:
 			return 0, io.EOF
 		default:
+			s.dry = n < len(b) // to ask again would cost a call
 			return n, nil
 		}
 	}

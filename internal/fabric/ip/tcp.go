@@ -22,6 +22,8 @@ type TCPConfig struct {
 	Listener   net.Listener  // made by Listen before, so that its address could be told to the others
 	Addrs      []string      // of all ranks, host:port
 	Secret     []byte        // key of the job; connections are authenticated with it in both directions
+	Secure     bool          // and what they carry is sealed,
+	Integrity  bool          // or carries checksums; the same on all ranks
 	Timeout    time.Duration // a peer that takes nothing for so long is lost; 0: 10 s
 	Local      netip.Addr    // outgoing connections are bound to it, if it is valid
 	Poller     *Poller       // reads what peers send; nil: a goroutine a connection does
@@ -113,7 +115,7 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 	}
 	t := &TCP{
 		cfg: cfg, h: h,
-		self:  authSelf{rank: cfg.Rank, size: cfg.Size, secret: cfg.Secret},
+		self:  authSelf{rank: cfg.Rank, size: cfg.Size, secret: cfg.Secret, protection: cfg.protection()},
 		log:   cfg.Log.With("rank", cfg.Rank),
 		peers: make([]*peer, cfg.Size),
 		reg:   make(map[fabric.OpKey][]byte),
@@ -129,6 +131,16 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 	}
 	t.wg.Go(t.accept)
 	return t, nil
+}
+
+func (c *TCPConfig) protection() protection {
+	switch {
+	case c.Secure:
+		return protectSeal
+	case c.Integrity:
+		return protectSums
+	}
+	return protectNothing
 }
 
 // peer returns a peer; anything else is a mistake of the caller.

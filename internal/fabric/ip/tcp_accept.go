@@ -86,7 +86,7 @@ func (t *TCP) accept() {
 
 // greet authenticates a connection and then reads from it.
 func (t *TCP) greet(c net.Conn) {
-	from, err := t.authenticate(c)
+	from, link, err := t.authenticate(c)
 	if !t.pending.remove(c) && err == nil {
 		err = net.ErrClosed // it had to go; a peer will try again
 	}
@@ -101,7 +101,7 @@ func (t *TCP) greet(c net.Conn) {
 		t.log.Error("the listener is not one of TCP")
 		return
 	}
-	in, verdict := t.peers[from].admit(tc)
+	in, verdict := t.peers[from].admit(tc, link)
 	// Ready comes after the peer is admitted, so that nothing it says is too early.
 	err = authReady(c, verdict)
 	if in == nil {
@@ -133,14 +133,14 @@ const tcpDrain = 4096
 
 func (t *TCP) handshake() time.Duration { return min(tcpHandshake, t.cfg.Timeout) }
 
-func (t *TCP) authenticate(c net.Conn) (int, error) {
+func (t *TCP) authenticate(c net.Conn) (int, authLink, error) {
 	if err := c.SetDeadline(time.Now().Add(t.handshake())); err != nil {
-		return 0, err
+		return 0, authLink{}, err
 	}
 	if tc, ok := c.(*net.TCPConn); ok {
 		t.tune(tc)
 	}
-	from, err := t.self.accept(c)
+	from, link, err := t.self.accept(c)
 	if errors.Is(err, errAuth) && !errors.Is(err, errAuthMagic) {
 		if tc, ok := c.(*net.TCPConn); ok {
 			// Closing with bytes unread would be a reset, which destroys the reason on its way.
@@ -148,7 +148,7 @@ func (t *TCP) authenticate(c net.Conn) (int, error) {
 			_, _ = io.CopyN(io.Discard, c, tcpDrain)
 		}
 	}
-	return from, err
+	return from, link, err
 }
 
 // strange counts and logs what was not a peer. One that speaks our protocol is

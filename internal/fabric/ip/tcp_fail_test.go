@@ -49,7 +49,7 @@ func (f *tcpFake) accept(t *testing.T) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if _, err := f.self.accept(c); err != nil {
+	if _, _, err := f.self.accept(c); err != nil {
 		t.Fatal(err)
 	}
 	if err := authReady(c, authOK); err != nil {
@@ -66,7 +66,7 @@ func (f *tcpFake) dial(t *testing.T, w *tcpWorld) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if err := f.self.dial(c, 0); err != nil {
+	if _, err := f.self.dial(c, 0); err != nil {
 		t.Fatal(err)
 	}
 	return c.(*net.TCPConn)

@@ -19,9 +19,10 @@ func (t *TCP) poll(in *peerIn, c *net.TCPConn) error {
 		return err
 	}
 	_ = c.Close() // the socket has two descriptors
-	in.conn, in.fr = s, newFrameReader(s)
+	in.use(s)
 	t.wg.Add(1)
 	_, err = t.cfg.Poller.add(s.fd, func(src *pollSource) {
+		s.dry = false
 		err := in.read()
 		if errors.Is(err, errAgain) {
 			return

@@ -58,7 +58,7 @@ func TestTCPWrongWorld(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.self.dial(nc, c.to); !errors.Is(err, c.want) {
+		if _, err := c.self.dial(nc, c.to); !errors.Is(err, c.want) {
 			t.Errorf("%d of %d to %d: %v", c.self.rank, c.self.size, c.to, err)
 		}
 		_ = nc.Close()
@@ -73,7 +73,7 @@ func TestTCPTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.self.dial(c, 0); !errors.Is(err, errAuthTwice) {
+	if _, err := f.self.dial(c, 0); !errors.Is(err, errAuthTwice) {
 		t.Error(err)
 	}
 	_ = c.Close()

@@ -165,6 +165,9 @@ var (
 	tcpSecret = []byte("the key of a job, thirty-two byt")
 )
 
+// tcpProtected is how the connections of all ranks are protected.
+var tcpProtected = protectNothing
+
 // tcpWorld is ranks in one process.
 type tcpWorld struct {
 	ranks []*TCP
@@ -192,7 +195,7 @@ func newTCPWorld(t *testing.T, n int, local netip.Addr, change func(*TCPConfig, 
 	}
 	t.Cleanup(func() { w.close(t) })
 	for i := range ls {
-		cfg := TCPConfig{Rank: i, Size: n, Listener: ls[i], Addrs: w.addrs, Secret: tcpSecret, Local: local}
+		cfg := TCPConfig{Rank: i, Size: n, Listener: ls[i], Addrs: w.addrs, Secret: tcpSecret, Local: local, Secure: tcpProtected == protectSeal, Integrity: tcpProtected == protectSums}
 		rec := newTCPRec()
 		if change != nil {
 			change(&cfg, rec)

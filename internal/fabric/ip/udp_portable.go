@@ -19,6 +19,7 @@ type udpPortableSender struct {
 	group  netip.AddrPort
 	own    netip.AddrPort
 	chunk  int
+	head   int
 	conn   *net.UDPConn
 	buf    []byte
 	closed atomic.Bool
@@ -63,8 +64,8 @@ func newPortableSender(p *mcastPlan, group netip.AddrPort) (*udpPortableSender, 
 	}
 	own, _ := netip.ParseAddrPort(conn.LocalAddr().String())
 	return &udpPortableSender{
-		group: group, own: mcastPlainName(own), chunk: p.Chunk, conn: conn,
-		buf: make([]byte, fabric.HeaderSize+p.Chunk),
+		group: group, own: mcastPlainName(own), chunk: p.Chunk, head: p.head, conn: conn,
+		buf: make([]byte, p.head+p.Chunk),
 	}, nil
 }
 
@@ -82,8 +83,8 @@ func (s *udpPortableSender) Send(b *fabric.Batch) error {
 		return err
 	}
 	for i, h := range b.Headers {
-		h.Put(s.buf)
-		n := fabric.HeaderSize + copy(s.buf[fabric.HeaderSize:], b.Payloads[i])
+		mcastPut(s.buf[:s.head], h)
+		n := s.head + copy(s.buf[s.head:], b.Payloads[i])
 		if _, err := s.conn.WriteToUDPAddrPort(s.buf[:n], s.group); err != nil {
 			if s.closed.Load() {
 				return fabric.ErrClosed
@@ -106,6 +107,7 @@ type udpPortableReceiver struct {
 	group  netip.AddrPort
 	own    netip.AddrPort
 	conn   *net.UDPConn
+	head   int
 	buf    []byte
 	buffer int         // socket's, in bytes
 	ready  func() bool // there is something in the queue
@@ -119,7 +121,7 @@ func newPortableReceiver(p *mcastPlan, group, own netip.AddrPort) (*udpPortableR
 	if err != nil {
 		return nil, fmt.Errorf("multicast: join %v on %s: %w; check that the interface is up and does multicast", group, p.Interface.Name, err)
 	}
-	r := &udpPortableReceiver{group: group, own: own, conn: conn, buf: make([]byte, mcastStage)}
+	r := &udpPortableReceiver{group: group, own: own, conn: conn, head: p.head, buf: make([]byte, mcastStage)}
 	r.reader = conn
 	r.buffer = mcastSetReadBuffer(conn, p.RecvBuffer)
 	r.ready = mcastReady(conn)
@@ -155,11 +157,11 @@ func (r *udpPortableReceiver) Receive(s fabric.Sink) error {
 		r.calls.Add(1)
 		switch {
 		case mcastPlainName(from) == r.own:
-		case n < fabric.HeaderSize:
+		case n < r.head:
 			r.malformed.Add(1)
 		default:
 			r.datagrams.Add(1)
-			s.Chunk(fabric.ParseHeader(r.buf), r.buf[fabric.HeaderSize:n])
+			s.Chunk(mcastParse(r.buf[:r.head]), r.buf[r.head:n])
 		}
 	}
 	s.Idle()

@@ -60,10 +60,10 @@ type udpReceiver struct {
 }
 
 func newUDPReceiver(p *mcastPlan, group netip.AddrPort, fd int) (*udpReceiver, error) {
-	batch := mcastBatch(p.Chunk)
+	batch := mcastBatch(p.head, p.Chunk)
 	r := &udpReceiver{
 		group:   group,
-		scatter: newMcastScatter(batch),
+		scatter: newMcastScatter(p.head, batch),
 		iov:     make([]unix.Iovec, 2*batch+1),
 	}
 	r.read = r.receive

@@ -28,6 +28,7 @@ type udpSegment struct {
 type udpSender struct {
 	group   netip.AddrPort
 	chunk   int
+	head    int
 	name    *udpName         // of the group
 	raw     *rawSocket       // Go's poller would be woken for every packet that leaves
 	write   func(fd uintptr) // s.send, made once
@@ -46,10 +47,10 @@ type udpSender struct {
 }
 
 func newUDPSender(p *mcastPlan, group netip.AddrPort, fd int, gso, gro bool) *udpSender {
-	batch := mcastBatch(p.Chunk)
+	batch := mcastBatch(p.head, p.Chunk)
 	s := &udpSender{
-		group: group, chunk: p.Chunk, name: newUDPName(p, group), gso: gso, splits: !gro,
-		heads:    make([]byte, batch*fabric.HeaderSize),
+		group: group, chunk: p.Chunk, head: p.head, name: newUDPName(p, group), gso: gso, splits: !gro,
+		heads:    make([]byte, batch*p.head),
 		iov:      make([]unix.Iovec, 2*batch),
 		filtered: new(atomic.Uint64),
 	}
@@ -60,8 +61,8 @@ func newUDPSender(p *mcastPlan, group netip.AddrPort, fd int, gso, gro bool) *ud
 	s.msg.Namelen = s.name.size
 	s.write = s.send
 	for i := range batch {
-		s.iov[2*i].Base = &s.heads[i*fabric.HeaderSize]
-		s.iov[2*i].SetLen(fabric.HeaderSize)
+		s.iov[2*i].Base = &s.heads[i*p.head]
+		s.iov[2*i].SetLen(p.head)
 	}
 	s.raw = &rawSocket{fd: fd}
 	return s
@@ -77,11 +78,11 @@ func (s *udpSender) Send(b *fabric.Batch) error {
 		return err
 	}
 	for i, h := range b.Headers {
-		h.Put(s.heads[i*fabric.HeaderSize:])
+		mcastPut(s.heads[i*s.head:][:s.head], h)
 		s.iov[2*i+1].Base = unsafe.SliceData(b.Payloads[i])
 		s.iov[2*i+1].SetLen(len(b.Payloads[i]))
 	}
-	err := s.sendAll(n, fabric.HeaderSize+len(b.Payloads[0]))
+	err := s.sendAll(n, s.head+len(b.Payloads[0]))
 	for i := range n {
 		s.iov[2*i+1].Base = nil // the user's memory
 	}

@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/seal"
+)
+
+// Datagrams are plain, summed or sealed, the same in all of a job. Sums travel in the
+// header, so that payloads are still sent from and received in the users' memory. What is
+// sealed is made in the send worker's own memory, and opened from where it was received
+// straight to where it belongs: that takes the place of the copy. A payload that is not
+// what was sent is not marked as placed, and so fetched like one that was lost.
+
+// protect prepares the engine for Config.Secure and Integrity.
+func (e *Engine) protect() {
+	e.head = max(e.caps.Header, fabric.HeaderSize)
+	if e.cfg.Secure {
+		e.master = seal.NewMaster(e.cfg.Secret, nil)
+		e.caps.Chunk -= seal.TagSize
+		e.caps.Overhead += seal.TagSize
+	}
+	e.sums = e.cfg.Integrity && !e.cfg.Secure && e.head > fabric.HeaderSize
+}
+
+// sealing is the key of an operation.
+type sealing struct {
+	*seal.Datagrams
+	members []int // world ranks
+}
+
+// sealing makes the key of an operation; nil: its datagrams are not sealed.
+func (e *Engine) sealing(key fabric.OpKey, k *call) *sealing {
+	if e.master == nil {
+		return nil
+	}
+	return &sealing{e.master.Datagrams(e.names[key.Comm], k.members, key.Seq), k.members}
+}
+
+// nonce is the one of a chunk, by who owns it.
+func (s *sealing) nonce(g *protocol.Geometry, sub int, psn, imm uint32) seal.Nonce {
+	return seal.Nonce{Sender: uint32(s.members[g.Owner(sub, psn)]), Sub: uint32(sub), Imm: imm}
+}
+
+// sealer is the send worker's memory for what it seals.
+type sealer struct {
+	seal.Scratch
+	header [fabric.HeaderSize]byte
+	out    []byte // what one batch holds
+}
+
+// protect returns a chunk's payload as it is sent, and completes its header.
+func (s *sender) protect(op *operation, sub int, psn uint32, h *fabric.Header, payload []byte) []byte {
+	switch {
+	case op.seal != nil:
+		q := &s.sealer
+		if cap(q.out) == 0 {
+			q.out = make([]byte, 0, s.max*(s.e.caps.Chunk+seal.TagSize))
+		}
+		h.Put(q.header[:])
+		from := len(q.out)
+		q.out = op.seal.Seal(&q.Scratch, q.out, op.seal.nonce(op.geo, sub, psn, h.Imm), payload, q.header[:])
+		return q.out[from:]
+	case s.e.sums:
+		h.Sum = h.Checksum(payload)
+	}
+	return payload
+}
+
+// opener is a receive worker's memory.
+type opener struct {
+	seal.Scratch
+	header [fabric.HeaderSize]byte
+}
+
+// open takes a sealed chunk. One that is there already is not looked at: whoever plays it
+// back makes us do little.
+func (w *receiver) open(l *lane, mem []byte, h fabric.Header, psn uint32, sealed []byte) {
+	length := len(sealed) - seal.TagSize
+	if off, want, free := l.Free(psn); free && want == length {
+		h.Put(w.opener.header[:])
+		if !l.op.seal.Open(&w.opener.Scratch, mem[off:off+int64(want)], l.op.seal.nonce(l.op.geo, w.sub, psn, h.Imm), sealed, w.opener.header[:]) {
+			w.corrupt.Add(1)
+			return
+		}
+		l.Accept(psn, length)
+		w.note(l, psn)
+		return
+	}
+	_, v := l.Accept(psn, length)
+	w.ignore(l, v)
+}
+
+// damaged reports whether a chunk that was received in place is not what was sent.
+func (w *receiver) damaged(l *lane, h *fabric.Header, off int64, length int) bool {
+	p := l.mem.Load()
+	return p == nil || h.Sum != h.Checksum((*p)[off:off+int64(length)])
+}
