@@ -37,7 +37,7 @@ build: ## Build the command into bin/
 .PHONY: test
 test: ## Run all tests with the race detector (needs gcc), and without it what is too long with it
 	$(GO) test -race -timeout 20m $(TESTFLAGS) ./...
-	$(GO) test -timeout 20m $(TESTFLAGS) . ./internal/engine ./internal/sim
+	$(GO) test -timeout 20m $(TESTFLAGS) . ./internal/engine ./internal/sim ./internal/model/dpa ./internal/tools/docs
 
 .PHONY: lint
 lint: $(LINT) ## Check format, style, and who may import whom
@@ -78,8 +78,8 @@ bench-diff: ## Compare what bench-save saved (OLD=old NEW=new), with confidence 
 	$(GO) run golang.org/x/perf/cmd/benchstat@$(STAT_VERSION) bin/bench/$(OLD).txt bin/bench/$(NEW).txt
 
 .PHONY: docs
-docs: ## Measure again what the tables in docs/ show
-	$(GO) run ./internal/tools/docs
+docs: ## Measure again what the tables in docs/ show (PAGES=docs/dpa.md: only that)
+	$(GO) run ./internal/tools/docs $(PAGES)
 
 .PHONY: figure12
 figure12: ## Measure the paper's Figure 12 in the lab (needs root, some minutes)

@@ -25,6 +25,7 @@ func (f *simFlags) config(op string) (sim.Config, error) {
 		f.checkNumbers,
 		f.checkDurations,
 		f.checkQueues,
+		f.checkDatapath,
 		func() error { return f.checkFaults(g.Hosts) },
 		func() error { return f.checkDrawing(g) },
 	} {
@@ -57,6 +58,9 @@ func (f *simFlags) config(op string) (sim.Config, error) {
 		Timeout:   f.Timeout,
 		Deadline:  f.Deadline,
 		Seed:      f.Seed,
+	}
+	if f.Datapath != idealDatapath {
+		cfg.Datapath = f.Datapath
 	}
 	if f.Chains != nil {
 		cfg.Chains = *f.Chains

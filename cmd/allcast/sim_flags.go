@@ -17,6 +17,7 @@ type simFlags struct {
 	Queue     switchQueue   `default:"lossless" placeholder:"lossless|SIZE" help:"What a switch port queues before it drops (default lossless, with back-pressure)."`
 	RecvQueue hostQueue     `default:"unbounded" placeholder:"unbounded|SIZE" help:"What a host queues before it drops (default unbounded)."`
 	RecvCost  time.Duration `default:"0s" placeholder:"D" help:"Host time for each chunk received (default 0s)."`
+	Datapath  string        `default:"ideal" placeholder:"SPEC" help:"Who receives chunks: ideal (default), or the NIC's accelerator as in dpa:ud,threads=16 (ud or uc; threads=1..256, queue=ENTRIES, port=CYCLES), at the pace of allcast model dpa and with a bounded receive queue."`
 	Flow      string        `default:"none" enum:"none,credit" placeholder:"none|credit" help:"Flow control: none, or credit, which does not overrun a slow receiver (default none)."`
 
 	Chains    *int       `placeholder:"M" help:"Broadcast chains, that is roots that send at a time (default 1, and all ranks at a paced rate in allgather+reduce-scatter); more than the operation can use is clamped."`

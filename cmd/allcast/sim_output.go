@@ -17,6 +17,9 @@ func simTable(results []*sim.Result) *table {
 	}
 	r := results[0]
 	t.note("%s on %s (%d ranks), simulated, seed %d, flow control %s.", r.Op, r.Topology, r.Nodes, r.Seed, r.Flow)
+	if r.Datapath != "" && r.Datapath != idealDatapath {
+		t.note("Chunks are received by %s.", r.Datapath)
+	}
 	t.note("bytes is N of the paper: %s. Times are us of virtual time.", bytesMeaning(r.Op))
 	for _, r := range results {
 		if r.Auto != "" {

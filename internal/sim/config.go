@@ -37,6 +37,7 @@ type Config struct {
 	Queue     int64         // bytes a switch port queues before it drops; 0: lossless, with back-pressure
 	RecvQueue int64         // bytes a host queues before it drops; 0: unbounded
 	RecvCost  time.Duration // host time for each chunk received
+	Datapath  string        // who receives: "" or "ideal", or what dpa.ParseDatapath takes, which sets what RecvCost and RecvQueue do
 	Flow      string        // "none" or "credit"
 
 	Loss      float64 // a multicast datagram is dropped at one receiver, independently
@@ -53,6 +54,7 @@ type Config struct {
 	Seed     uint64
 
 	reason string // why auto chose Algo
+	pace   int64  // of the datapath: ps for each chunk received
 
 	Pcap io.Writer // when set, every packet that leaves a host is recorded
 }
@@ -112,6 +114,7 @@ type Result struct {
 	Subgroups int    `json:"subgroups"`
 	Chunk     int    `json:"chunk"`
 	Flow      string `json:"flow"`
+	Datapath  string `json:"datapath"`       // "ideal", or the accelerator with all that it goes by
 	Auto      string `json:"auto,omitempty"` // why auto chose Algo
 
 	TimeUS           float64 `json:"time_us"`

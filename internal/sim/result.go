@@ -12,7 +12,7 @@ func (w *world) result(calls []*collective) *Result {
 	c := calls[0]
 	r := &Result{
 		Op: w.cfg.Op, Algo: w.cfg.Algo, Nodes: w.g.Hosts, Topology: w.g.Name, Bytes: w.cfg.Bytes, Seed: w.cfg.Seed,
-		Chunk: c.chunk, Flow: w.cfg.Flow, Auto: w.cfg.reason, RootFetches: w.rootFetches, MaxOwnerReads: w.maxOwnerReads,
+		Chunk: c.chunk, Flow: w.cfg.Flow, Datapath: w.cfg.Datapath, Auto: w.cfg.reason, RootFetches: w.rootFetches, MaxOwnerReads: w.maxOwnerReads,
 		DroppedChunks: w.dropped, Events: w.events, Verified: true, Errors: []RankError{},
 	}
 	if w.crossings != nil {

@@ -169,6 +169,9 @@ func (cfg Config) complete() (Config, []part, error) {
 		return bad("no topology")
 	}
 	cfg.defaults()
+	if err := cfg.receiveBy(); err != nil {
+		return bad("%v", err)
+	}
 	p := cfg.Topology.Hosts
 	switch {
 	case Algorithms[cfg.Op] == nil:

@@ -74,7 +74,7 @@ func newWorld(cfg Config) (*world, error) {
 	w := &world{
 		cfg: cfg, g: g, layout: layout, rng: rand.New(rand.NewPCG(cfg.Seed, 0xa11ca57)), calls: map[uint64]*collective{}, reductions: map[opKey]*collective{},
 		inc: newIncTree(g), buffer: max(inputBuffer, 4*int64(cfg.Chunk+udHeader)),
-		loss: 1 - (1-cfg.Loss)*(1-cfg.LossAll), recvCost: cfg.RecvCost.Nanoseconds() * 1000, noise: cfg.Noise.Nanoseconds() * 1000,
+		loss: 1 - (1-cfg.Loss)*(1-cfg.LossAll), recvCost: cfg.RecvCost.Nanoseconds()*1000 + cfg.pace, noise: cfg.Noise.Nanoseconds() * 1000,
 	}
 	w.links = make([]link, len(g.Links))
 	for i, l := range g.Links {

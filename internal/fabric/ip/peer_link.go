@@ -90,7 +90,7 @@ func (p *peer) leaves() bool {
 // try dials once.
 func (p *peer) try(ctx context.Context) (*net.TCPConn, authLink, error) {
 	t := p.t
-	d := net.Dialer{KeepAlive: -1} // tune sets it
+	d := net.Dialer{KeepAlive: -1} // see tune
 	d.SetMultipathTCP(false)
 	if t.cfg.Local.IsValid() {
 		d.LocalAddr = &net.TCPAddr{IP: t.cfg.Local.AsSlice(), Zone: t.cfg.Local.Zone()}

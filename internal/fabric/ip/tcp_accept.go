@@ -165,10 +165,11 @@ func (t *TCP) strange(c net.Conn, err error) {
 
 // tune sets the options of a connection.
 func (t *TCP) tune(c *net.TCPConn) {
-	idle := max(time.Second, min(5*time.Second, t.cfg.Timeout/2))
 	err := errors.Join(
 		c.SetNoDelay(true), // we collect small messages ourselves
-		c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: idle, Interval: min(idle, 2*time.Second), Count: 3}),
+		// Together with the user timeout, one unanswered probe would end a connection that
+		// has been idle for long: an outage of a moment. Who is silent, heartbeats tell.
+		c.SetKeepAlive(false),
 		tcpUserTimeout(c, t.cfg.Timeout),
 	)
 	if err != nil {

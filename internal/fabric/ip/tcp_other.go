@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// tcpUserTimeout does nothing: keep-alive and the write deadline must do.
+// tcpUserTimeout does nothing: heartbeats and the write deadline must do.
 func tcpUserTimeout(*net.TCPConn, time.Duration) error { return nil }

@@ -1,11 +1,12 @@
 // Command docs makes the measured tables under docs/: run it from the root of
-// the repository with `make docs`.
+// the repository with `make docs`. Arguments name the pages to make: all without.
 package main
 
 import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/allcast/allcast/internal/sim"
@@ -16,8 +17,11 @@ func main() {
 	pages := []struct {
 		file string
 		make func(string) error
-	}{{"docs/phases.md", phases}, {"docs/collectives.md", collectives}}
+	}{{"docs/phases.md", phases}, {"docs/collectives.md", collectives}, {"docs/dpa.md", accelerator}}
 	for _, p := range pages {
+		if len(os.Args) > 1 && !slices.Contains(os.Args[1:], p.file) {
+			continue
+		}
 		if err := p.make(p.file); err != nil {
 			fmt.Fprintln(os.Stderr, "docs:", p.file, err)
 			os.Exit(1)

@@ -1,0 +1,66 @@
+package dpa
+
+import (
+	"testing"
+
+	"github.com/allcast/allcast/internal/testenv"
+)
+
+// What the model says where the paper gives a number of threads, hits and misses. A
+// change of these is a change of docs/dpa.md: make docs.
+func TestThreadCounts(t *testing.T) {
+	if testenv.Race {
+		t.Skip("many runs: without the race detector only")
+	}
+	want := []struct{ model, port, throughput, cycles int }{
+		{2, 2, 2, 2},      // the paper: 4
+		{8, 8, 8, 4},      // 8 to 16
+		{32, 128, 16, 32}, // 128
+		{64, 128, 64, 32}, // 128
+	}
+	for i, q := range questions() {
+		n, err := fewest(q.cfg, q.enough)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.cfg.Port = FittedPort
+		port, err := fewest(q.cfg, q.enough)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := linearThreads(q.cfg.Transport, q.rate)
+		if w := want[i]; n != w.model || port != w.port || a != w.throughput || b != w.cycles {
+			t.Errorf("%s: model %d, with port %d, linear %d and %d; want %+v", q.name, n, port, a, b, w)
+		}
+	}
+}
+
+// The fitted port is the least with which 64 threads are too few for either kernel, and
+// 128 are enough.
+func TestFittedPort(t *testing.T) {
+	enough := func(tr Transport, threads int, port int64) bool {
+		cfg := small(tr)
+		cfg.Threads, cfg.Port = threads, port
+		return run(t, cfg).ChunkRate >= nextRate
+	}
+	for _, tr := range []Transport{UC, UD} {
+		if enough(tr, 64, FittedPort) || !enough(tr, 128, FittedPort) {
+			t.Errorf("%s does not need 128 threads with the fitted port", tr)
+		}
+	}
+	if !enough(UC, 64, FittedPort-1) {
+		t.Error("a smaller port would do")
+	}
+}
+
+func TestLargerChunksNeedFewerThreads(t *testing.T) {
+	cfg := experiment(UC)
+	most := 0.0
+	for _, cfg.Chunk = range []int64{1 << 10, 4 << 10, 8 << 10, 16 << 10} {
+		r := run(t, cfg)
+		if r.Throughput <= most {
+			t.Errorf("chunks of %d: %.1f GiB/s, smaller ones %.1f", cfg.Chunk, r.Throughput, most)
+		}
+		most = r.Throughput
+	}
+}

@@ -1,0 +1,95 @@
+package dpa
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Datapath is an accelerator as a host's receive side, in the simulator.
+type Datapath struct {
+	Transport Transport
+	Threads   int
+	Queue     int   // receives posted, in all
+	Port      int64 // as in Config
+}
+
+// DatapathForms is what ParseDatapath takes.
+const DatapathForms = "dpa:ud or dpa:uc, then any of ,threads=1..256 ,queue=ENTRIES ,port=CYCLES, as in dpa:ud,threads=16"
+
+// ParseDatapath reads a specification such as dpa:ud,threads=16. Without threads it is
+// one core of them; without queue, the paper's depth.
+func ParseDatapath(s string) (Datapath, error) {
+	d := Datapath{Threads: ThreadsPerCore, Queue: QueueDepth}
+	bad := func(why string) (Datapath, error) {
+		return Datapath{}, fmt.Errorf("%w: %q: %s; valid: %s", ErrConfig, s, why, DatapathForms)
+	}
+	rest, ok := strings.CutPrefix(s, "dpa:")
+	if !ok {
+		return bad("unknown datapath")
+	}
+	words := strings.Split(rest, ",")
+	d.Transport = Transport(words[0])
+	if d.Transport != UD && d.Transport != UC {
+		return bad("unknown transport")
+	}
+	seen := map[string]bool{}
+	for _, w := range words[1:] {
+		key, value, _ := strings.Cut(w, "=")
+		if seen[key] {
+			return bad(key + " twice")
+		}
+		seen[key] = true
+		if why := d.set(key, value); why != "" {
+			return bad(why)
+		}
+	}
+	return d, nil
+}
+
+// set takes one key=value; what it returns is what is wrong with it.
+func (d *Datapath) set(key, value string) string {
+	bounds, ok := map[string][2]int{"threads": {1, MaxThreads}, "queue": {1, MaxChunks}, "port": {0, MaxPort}}[key]
+	if !ok {
+		return fmt.Sprintf("unknown key %q", key)
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < bounds[0] || n > bounds[1] {
+		return fmt.Sprintf("%s: want %d to %d", key, bounds[0], bounds[1])
+	}
+	switch key {
+	case "threads":
+		d.Threads = n
+	case "queue":
+		d.Queue = n
+	case "port":
+		d.Port = int64(n)
+	}
+	return ""
+}
+
+// String is the specification with everything said.
+func (d Datapath) String() string {
+	s := fmt.Sprintf("dpa:%s,threads=%d,queue=%d", d.Transport, d.Threads, d.Queue)
+	if d.Port != 0 {
+		s += fmt.Sprintf(",port=%d", d.Port)
+	}
+	return s
+}
+
+// Pace is the time a chunk takes all workers together when there is always one to take,
+// in picoseconds: the model's pace, as one number for a simulator of many hosts.
+func (d Datapath) Pace(chunk int64) (int64, error) {
+	const each = 256 // chunks a worker: enough to see it in step with the others
+	cfg := Config{
+		Transport: d.Transport, Threads: d.Threads, Chunk: chunk, Buffer: each * int64(d.Threads) * chunk,
+		Link: MaxLink, Queue: each, Port: d.Port,
+	}
+	if err := cfg.check(); err != nil {
+		return 0, err
+	}
+	m := newMachine(cfg)
+	m.run()
+	busy := m.end - activationCycles - notifyCycles
+	return int64(float64(busy) / float64(m.processed) / ClockHz * 1e12), nil
+}

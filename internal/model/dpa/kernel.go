@@ -1,0 +1,83 @@
+package dpa
+
+// Transport is what carries the chunks, and with it the kernel.
+type Transport string
+
+// UD stages every datagram and copies it; UC writes chunks of any length in place.
+const (
+	UD Transport = "ud"
+	UC Transport = "uc"
+)
+
+type stepKind uint8
+
+const (
+	access stepKind = iota
+	poll            // of the completion queue: goes on only when there is one
+	repost          // of the receive, which makes room in the queue
+	copied          // the wait for the DMA that empties the staging slot
+)
+
+// A step is instructions, and what the thread then waits for.
+type step struct {
+	kind    stepKind
+	instr   int64
+	latency int64
+}
+
+// Appendix C is the UC kernel. Each entry is one access to memory beyond the thread's
+// own cache; the UD kernel has the copy in addition (Section V).
+var (
+	ucAccess = []stepKind{
+		poll,
+		access, // completion queue's doorbell record
+		repost, // receive queue's doorbell record
+		access, // load of the bitmap's word
+		access, // and its store
+	}
+	udAccess = []stepKind{
+		poll,
+		access, // completion queue's doorbell record
+		access, // load of the bitmap's word
+		access, // and its store
+		access, // work request of the copy
+		access, // send queue's doorbell record
+		access, // the doorbell
+		access, // completion of the copy
+		repost, // receive queue's doorbell record: the slot is free
+	}
+)
+
+// copyAfter is where in the UD kernel the copy runs: between doorbell and completion.
+const copyAfter = 7
+
+func kernel(t Transport) []step {
+	if t == UC {
+		return trace(ucAccess, ucInstructions, ucCycles)
+	}
+	steps := trace(udAccess, udInstructions, udCycles)
+	steps = append(steps, step{})
+	copy(steps[copyAfter+1:], steps[copyAfter:])
+	steps[copyAfter] = step{kind: copied}
+	return steps
+}
+
+// edge is what runs once before the loop, and once after it.
+func edge() []step {
+	kinds := make([]stepKind, edgeAccesses)
+	return trace(kinds, edgeInstructions, edgeInstructions+edgeAccesses*edgeLatency)
+}
+
+// trace spreads instructions and the cycles that they do not explain over the accesses,
+// so that both sums are exact.
+func trace(kinds []stepKind, instructions, cycles int64) []step {
+	steps := make([]step, len(kinds))
+	n := int64(len(kinds))
+	for i, k := range kinds {
+		steps[i] = step{kind: k, instr: part(instructions, n, int64(i)), latency: part(cycles-instructions, n, int64(i))}
+	}
+	return steps
+}
+
+// part is the i-th of n parts of a whole, which differ by one at most.
+func part(whole, n, i int64) int64 { return whole*(i+1)/n - whole*i/n }

@@ -1,0 +1,257 @@
+package dpa
+
+import "math"
+
+// machine is a running accelerator. Time is cycles.
+type machine struct {
+	cfg     Config
+	loop    []step
+	edge    []step
+	chunks  int64
+	wire    float64 // cycles a full chunk takes on the link
+	copying int64   // cycles a full chunk takes in the DMA
+	workers []worker
+	cores   []core
+	dma     int64 // the DMA is busy until then
+	ready   eventHeap
+
+	running   int
+	end       int64
+	processed int64
+	dropped   int64
+	short     bool // the last chunk, which may be short, was dropped
+	cycles    int64
+	waited    int64
+	idle      int64 // instructions of polls that found nothing
+}
+
+// core is what threads share. All of them reserve in order of time, so a reservation is
+// just the time until which it is taken.
+type core struct {
+	slot   int64 // no instruction issues before then
+	port   int64 // no access starts before then
+	issued int64
+}
+
+const never = math.MaxInt64
+
+type stage uint8
+
+const (
+	before stage = iota
+	inLoop
+	after
+)
+
+// worker is one hardware thread with its connection.
+type worker struct {
+	core    int
+	stage   stage
+	pc      int
+	copying bool  // it has asked for the DMA
+	arrived int64 // of its chunks, dropped ones included
+	next    int64 // when the next one arrives; never: none will
+	queued  int64 // completions to be polled
+	posted  int64 // receives
+	began   int64 // when the poll that found the current chunk did
+	waited  int64 // for the copy of the current chunk
+}
+
+func newMachine(cfg Config) *machine {
+	m := &machine{
+		cfg: cfg, loop: kernel(cfg.Transport), edge: edge(), chunks: (cfg.Buffer + cfg.Chunk - 1) / cfg.Chunk,
+		wire:    float64(wireBytes(cfg.Transport, cfg.Chunk)) * 8 / cfg.Link * ClockHz,
+		copying: int64(math.Round(float64(cfg.Chunk) / pcieBytesPerSecond * ClockHz)),
+		workers: make([]worker, cfg.Threads),
+		cores:   make([]core, (cfg.Threads+ThreadsPerCore-1)/ThreadsPerCore),
+	}
+	for i := range m.workers {
+		w := &m.workers[i]
+		*w = worker{core: i / ThreadsPerCore, posted: int64(cfg.Queue), next: m.arrival(int64(i))}
+		if w.next != never {
+			m.running++
+			m.ready.push(event{w.next + activationCycles, i})
+		}
+	}
+	return m
+}
+
+func (m *machine) run() {
+	for m.running > 0 {
+		e := m.ready.pop()
+		m.resume(&m.workers[e.worker], e)
+	}
+}
+
+// last is the length of the last chunk.
+func (m *machine) last() int64 { return m.cfg.Buffer - (m.chunks-1)*m.cfg.Chunk }
+
+// arrival is when a chunk is complete in memory and its completion in the queue.
+func (m *machine) arrival(i int64) int64 {
+	if i >= m.chunks {
+		return never
+	}
+	end := float64(i+1) * m.wire
+	if i == m.chunks-1 {
+		less := wireBytes(m.cfg.Transport, m.cfg.Chunk) - wireBytes(m.cfg.Transport, m.last())
+		end -= float64(less) * 8 / m.cfg.Link * ClockHz
+	}
+	return int64(math.Ceil(end))
+}
+
+// take lets everything arrive that is due. Only the worker itself makes room, so nothing
+// is missed by doing it late.
+func (m *machine) take(w *worker, id int, now int64) {
+	for w.next <= now {
+		w.arrived++
+		i := int64(id) + w.arrived*int64(m.cfg.Threads)
+		w.next = m.arrival(i)
+		if w.posted == 0 {
+			m.dropped++
+			m.short = m.short || i-int64(m.cfg.Threads) == m.chunks-1
+			continue
+		}
+		w.posted--
+		w.queued++
+	}
+}
+
+// over says that nothing more will come.
+func (w *worker) over() bool { return w.queued == 0 && w.next == never }
+
+// resume is a worker whose access is done: what it brought, then the next step.
+func (m *machine) resume(w *worker, e event) {
+	if w.copying {
+		w.copying = false
+		m.copy(w, e)
+		return
+	}
+	if w.pc > 0 {
+		m.finish(w, e)
+	}
+	if w.stage == after && w.pc == len(m.edge) {
+		m.running--
+		m.end = max(m.end, e.at+notifyCycles)
+		return
+	}
+	m.issue(w, e)
+}
+
+// finish carries out what the step before had to wait for.
+func (m *machine) finish(w *worker, e event) {
+	if w.stage != inLoop {
+		if w.stage == before && w.pc == len(m.edge) {
+			w.stage, w.pc = inLoop, 0
+		}
+		return
+	}
+	switch s := m.loop[w.pc-1]; s.kind {
+	case poll:
+		m.take(w, e.worker, e.at)
+		switch {
+		case w.queued > 0:
+			w.queued--
+		case w.over():
+			w.stage, w.pc = after, 0
+		default:
+			w.pc = 0
+			m.idle += s.instr
+		}
+	case repost:
+		m.take(w, e.worker, e.at)
+		w.posted++
+	}
+	if w.stage == inLoop && w.pc == len(m.loop) {
+		m.chunkDone(w, e)
+	}
+}
+
+func (m *machine) chunkDone(w *worker, e event) {
+	m.processed++
+	m.cycles += e.at - w.began - w.waited
+	m.waited += w.waited
+	w.pc, w.waited = 0, 0
+	m.take(w, e.worker, e.at)
+	if w.over() {
+		w.stage = after
+	}
+}
+
+// issue runs the instructions of the next step and starts its access.
+func (m *machine) issue(w *worker, e event) {
+	steps := m.edge
+	if w.stage == inLoop {
+		steps = m.loop
+	}
+	s := steps[w.pc]
+	w.pc++
+	if s.kind == poll {
+		w.began = e.at
+	}
+	if s.kind == copied {
+		// The DMA serves all cores: ask for it when it is this worker's time.
+		w.copying = true
+		m.ready.push(e)
+		return
+	}
+	c := &m.cores[w.core]
+	c.slot = max(c.slot, e.at) + s.instr
+	c.issued += s.instr
+	start := max(c.slot, c.port)
+	c.port = start + m.cfg.Port
+	m.ready.push(event{start + s.latency, e.worker})
+}
+
+// copy waits its turn at the DMA, and until the chunk has left staging.
+func (m *machine) copy(w *worker, e event) {
+	done := max(m.dma, e.at) + m.copying
+	m.dma = done
+	w.waited = done - e.at
+	m.ready.push(event{done, e.worker})
+}
+
+func (m *machine) result() *Result {
+	c := m.cfg
+	r := &Result{
+		Transport: c.Transport, Threads: c.Threads, Cores: len(m.cores), Chunk: c.Chunk, Buffer: c.Buffer, Link: c.Link, Queue: c.Queue, Port: c.Port,
+		Processed: m.processed, Dropped: m.dropped,
+	}
+	bytes := m.processed * c.Chunk
+	if !m.short {
+		bytes -= c.Chunk - m.last()
+	}
+	var issued int64
+	for i := range m.cores {
+		issued += m.cores[i].issued
+	}
+	for i := range m.workers {
+		r.Arrived += m.workers[i].arrived
+	}
+	seconds := float64(m.end) / ClockHz
+	slots := float64(m.end) * float64(len(m.cores))
+	r.TimeUS = seconds * 1e6
+	r.Throughput = float64(bytes) / seconds / (1 << 30)
+	r.LinkShare = float64(bytes) * 8 / seconds / c.Link
+	r.ChunkRate = float64(m.processed) / seconds
+	r.Issue = float64(issued) / slots
+	r.Idle = float64(m.idle) / slots
+	r.DropShare = float64(m.dropped) / float64(r.Arrived)
+	if m.processed > 0 {
+		r.Cycles = float64(m.cycles) / float64(m.processed)
+		r.Wait = float64(m.waited) / float64(m.processed)
+	}
+	return r
+}
+
+// Run executes one experiment.
+func Run(cfg Config) (*Result, error) {
+	if cfg.Queue == 0 {
+		cfg.Queue = QueueDepth
+	}
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	m := newMachine(cfg)
+	m.run()
+	return m.result(), nil
+}

@@ -1,0 +1,88 @@
+package dpa
+
+// The machine, as the paper and public documents describe it. Parameters says where
+// each number is from.
+const (
+	Cores          = 16
+	ThreadsPerCore = 16
+	MaxThreads     = Cores * ThreadsPerCore
+	ClockHz        = 1.8e9
+
+	// MTU is the payload of one packet, and so of a UD chunk.
+	MTU = 4096
+	// QueueDepth is how many receives a worker has posted.
+	QueueDepth = 8192
+
+	// FittedPort is the one number that is fitted, and it is off by default: see Parameters.
+	FittedPort = 30
+)
+
+// Header bytes of a packet on InfiniBand: LRH 8, GRH 40, BTH 12, ICRC 4, VCRC 2, and
+// what the operation adds.
+const (
+	baseHeader = 66
+	udHeader   = baseHeader + 12 // DETH 8, immediate 4
+	ucHeader   = baseHeader + 20 // RETH 16, immediate 4, once a chunk
+)
+
+const (
+	ucInstructions, ucCycles, ucAccesses = 66, 598, 5
+	udInstructions, udCycles, udAccesses = 113, 1084, 9
+
+	pcieBytesPerSecond = 16e9 / 8 * 16 * 128 / 130
+
+	activationCycles = 1800
+	notifyCycles     = 1800
+
+	edgeInstructions, edgeAccesses = 40, 4 // before and after the loop
+	edgeLatency                    = (ucCycles - ucInstructions) / ucAccesses
+)
+
+// Kind is how far a parameter can be trusted.
+type Kind string
+
+// Where a parameter is from.
+const (
+	Cited      Kind = "cited"            // a document says so
+	Calibrated Kind = "Table I"          // it makes the model meet Table I
+	Assumed    Kind = "assumed"          // nobody says; the note tells what hangs on it
+	Fitted     Kind = "fitted on Fig 16" // chosen to meet a figure; off unless asked for
+)
+
+// A Parameter is one number of the model and its source.
+type Parameter struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Kind   Kind   `json:"kind"`
+	Source string `json:"source"`
+}
+
+// Parameters lists every number that the model goes by.
+func Parameters() []Parameter {
+	return []Parameter{
+		{"cores, threads a core, clock", "16, 16, 1.8 GHz", Cited, "paper, Sec. II: the accelerator"},
+		{"placement", "the 16 threads of core 0 first, then core 1", Cited, "paper, Sec. VI, experimental setup"},
+		{"receive queue of a worker", "8192 entries", Cited, "paper, Sec. III-D"},
+		{"chunks to workers", "in turn", Assumed, "paper, Sec. VI, has a connection for each worker; that all get the same share is ours"},
+		{"packet payload", "4096 bytes", Cited, "paper, Sec. III-D: the MTU"},
+		{"headers", "UD 78; UC 86, and 66 for each further packet", Cited, "InfiniBand specification: LRH, GRH, BTH, DETH or RETH, immediate, CRCs"},
+		{"instructions a chunk", "UC 66, UD 113", Calibrated, "column Instructions/CQE"},
+		{"memory accesses a chunk", "UC 5, UD 9", Calibrated, "counted in App. C for UC (completion, its doorbell record, receive doorbell record, bitmap load and store); " +
+			"UD, whose kernel is not printed, adds the work request, its doorbell record, the doorbell and the copy's completion"},
+		{"cycles of an access", "UC 106 to 107, UD 107 to 108", Calibrated, "cycles less instructions, over accesses: one latency of about 107 explains both rows"},
+		{"wait for the copy", "4096 bytes at 31.5 GB/s: 234 cycles", Calibrated, "not in the cycles of Table I, which would give 6.3 GiB/s and not 5.2: 224 to 249 cycles are missing, as 5.2 is rounded. " +
+			"A worker re-posts the staging slot it has just emptied, so it must wait until the DMA has read it; the DMA moves data at the rate of PCIe 4.0 x16 (Sec. VI). " +
+			"Another story with the same sum: 2.1 us of PCIe latency once in 16 copies"},
+		{"copies at once", "1, first come first served", Assumed, "one PCIe link to the host; it binds above 29 GiB/s only"},
+		{"issue slots of a core", "1 instruction a cycle", Assumed, "the least contention that 16 threads on one core can have; it bounds Figure 16"},
+		{"who gets the slot", "first come first served, until the next access", Assumed, "cores that switch threads when one stalls; with all slots in use, turns each cycle would give the same throughput"},
+		{"latencies", "constant", Assumed, "threads fall into step and hardly meet at the slot: with latencies that vary there would be more contention"},
+		{"polling", "the kernel's first access, repeated", Assumed, "App. C polls in its loop; idle threads take slots from busy ones"},
+		{"accesses under way", "not limited", Assumed, "no document gives a limit"},
+		{"activation of a thread", "1 us", Assumed, "shows in small buffers only (Figure 14)"},
+		{"before and after the loop", "40 instructions and 4 accesses each", Assumed, "counted in App. C, roughly; shows in small buffers only"},
+		{"flag in host memory", "1 us", Cited, "paper, Sec. III-B: 1 to 3 us over PCIe; the least, as a write goes one way"},
+		{"memory port of a core (--port)", "0 cycles; 30 in the column with port", Fitted, "cycles for which an access keeps the core's other accesses from starting. " +
+			"30 is the least at which both kernels need 128 threads in Figure 16, and not 64"},
+	}
+}

@@ -1,0 +1,82 @@
+//go:build linux
+
+// Command chaos runs random operations on ranks that are killed, stopped and cut off at
+// random, and sees that every call ends in time with the right bytes, or with an error that
+// names a rank to which that really happened. See docs/chaos.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/allcast/allcast/internal/lab"
+)
+
+// config is what was asked for.
+type config struct {
+	time    time.Duration
+	seed    uint64
+	hosts   int
+	timeout time.Duration
+	name    string
+	local   bool
+	keep    bool
+	size    int // most bytes of a call
+}
+
+func main() {
+	log.SetFlags(0)
+	if len(os.Args) > 1 {
+		// This program is also what runs inside the lab.
+		switch os.Args[1] {
+		case "hold":
+			log.Fatal(lab.Hold(os.Args[2], os.Stdin, os.Stdout))
+		case "enter":
+			log.Fatal(enter(os.Args[2], os.Args[3]))
+		case "rank":
+			os.Exit(rankMain())
+		}
+	}
+	cfg, err := parse()
+	if err != nil {
+		log.Fatal(err)
+	}
+	// The first signal takes everything down; until that is done, no other may end us.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if err := run(ctx, cfg); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func parse() (*config, error) {
+	cfg := &config{}
+	flag.DurationVar(&cfg.time, "time", 10*time.Minute, "how long")
+	flag.Uint64Var(&cfg.seed, "seed", 0, "of operations and faults; 0: from the clock")
+	flag.IntVar(&cfg.hosts, "hosts", 8, "ranks")
+	flag.DurationVar(&cfg.timeout, "timeout", 4*time.Second, "silence after which a rank is lost")
+	flag.StringVar(&cfg.name, "name", "chaos", "name of the lab")
+	flag.BoolVar(&cfg.local, "local", false, "processes on loopback, without a lab: no links are cut")
+	flag.BoolVar(&cfg.keep, "keep", false, "keep what ranks wrote, also when all was well")
+	flag.IntVar(&cfg.size, "size", 4<<20, "most bytes that a call moves")
+	flag.Parse()
+	switch {
+	case flag.NArg() > 0:
+		return nil, fmt.Errorf("unknown argument %q", flag.Arg(0))
+	case cfg.hosts < fewest+1 || cfg.hosts > 32:
+		return nil, fmt.Errorf("-hosts %d: want %d to 32", cfg.hosts, fewest+1)
+	case cfg.timeout < time.Second || cfg.size < 1:
+		return nil, errors.New("want -timeout 1s or more, and -size 1 or more")
+	}
+	if cfg.seed == 0 {
+		cfg.seed = uint64(time.Now().UnixNano())
+	}
+	return cfg, nil
+}

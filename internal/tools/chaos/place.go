@@ -1,0 +1,112 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/allcast/allcast/internal/lab"
+)
+
+// place is where ranks run.
+type place struct {
+	lab  *lab.Lab // nil: on this machine
+	self string
+	dir  string // for what they write
+}
+
+func newPlace(ctx context.Context, cfg *config) (*place, error) {
+	p := &place{}
+	var err error
+	if p.self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	if p.dir, err = os.MkdirTemp("", "chaos-"); err != nil {
+		return nil, err
+	}
+	if cfg.local {
+		return p, nil
+	}
+	p.lab, err = lab.Up(ctx, lab.Config{Name: cfg.name, Topology: fmt.Sprintf("star:%d", cfg.hosts)}, lab.Options{Self: []string{p.self}})
+	if errors.Is(err, lab.ErrUnable) {
+		log.Printf("%v: on loopback instead", err)
+		p.lab, err = nil, nil
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(p.dir))
+	}
+	return p, nil
+}
+
+// close takes all down; nothing of the lab may be left.
+func (p *place) close(keep bool) error {
+	var err error
+	if p.lab != nil {
+		err = p.lab.Down()
+		left, _ := filepath.Glob("/run/netns/" + p.lab.Plan.Config.Name + "-*") // the pattern is a good one
+		if len(left) > 0 {
+			err = errors.Join(err, fmt.Errorf("namespaces were left behind: %v", left))
+		}
+	}
+	if !keep {
+		err = errors.Join(err, os.RemoveAll(p.dir))
+	}
+	return err
+}
+
+// cut cuts a rank's cable, or mends it.
+func (p *place) cut(rank int, up bool) error {
+	return p.lab.SetLink("host"+strconv.Itoa(rank), "", up)
+}
+
+// job is what all ranks of a generation are told.
+func (p *place) job(size int) ([]string, error) {
+	var key [32]byte
+	_, _ = rand.Read(key[:]) // it never fails
+	env := []string{"WORLD_SIZE=" + strconv.Itoa(size), "ALLCAST_KEY=" + hex.EncodeToString(key[:]), "ALLCAST_RECORDER=" + p.dir, "ALLCAST_DEBUG=info", "GOMAXPROCS=1"}
+	if p.lab != nil {
+		return append(env, "MASTER_PORT=29500", "MASTER_ADDR="+p.lab.Plan.HostAddr(0).String(), "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1"), nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	// Rank 0 takes it over; an address in use would be retried.
+	port := l.Addr().(*net.TCPAddr).Port
+	return append(env, "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port)), l.Close()
+}
+
+// command is a rank. The kernel kills it when we end, whatever ends us.
+func (p *place) command(rank int, env []string) *exec.Cmd {
+	cmd := exec.Command(p.self, "rank")
+	if p.lab != nil {
+		cmd = exec.Command(p.self, "enter", p.lab.Plan.Config.Name, strconv.Itoa(rank))
+	}
+	cmd.Env = append(append(os.Environ(), env...), "RANK="+strconv.Itoa(rank))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// enter goes into a host of the lab and becomes a rank there.
+func enter(name, rank string) error {
+	l, err := lab.Attach(name)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return l.Exec("host"+rank, []string{self, "rank"})
+}
