@@ -75,8 +75,10 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 	// The first barrier tells whether everybody got this far. What others do with their
 	// communicator as soon as they have it must not fail it.
 	err = j.meet(ctx)
-	if err == nil && o.calibrates(os.LookupEnv) {
-		err = c.calibrate(ctx)
+	if err == nil && w.Calibrate {
+		if err = c.calibrate(ctx); err == nil {
+			err = j.meet(ctx)
+		}
 	}
 	if err != nil {
 		j.server.Close()

@@ -98,8 +98,8 @@ type Options struct {
 	Tuning string
 
 	// NoCalibration leaves out that Join tries which algorithms are the fastest here for
-	// small operations, which takes some ten milliseconds: "auto" then goes by a model. It is the
-	// same on all ranks. ALLCAST_CALIBRATE=off does it too.
+	// small operations, which takes some ten milliseconds: "auto" then goes by a model. One
+	// rank that leaves it out is enough. ALLCAST_CALIBRATE=off does it too.
 	NoCalibration bool
 
 	// Processors that workers are bound to; none by default.
@@ -188,7 +188,11 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 	if cfg.Fault, err = fault.Parse(get("ALLCAST_FAULT")); err != nil {
 		return none, nil, optionError("ALLCAST_FAULT: %w", err)
 	}
-	if v := get("ALLCAST_CALIBRATE"); v != "" && v != "on" && v != "off" {
+	switch v := get("ALLCAST_CALIBRATE"); v {
+	case "", "on":
+		cfg.Calibrate = !o.NoCalibration
+	case "off":
+	default:
 		return none, nil, optionError("ALLCAST_CALIBRATE=%q: want on or off", v)
 	}
 	for _, s := range []struct {
@@ -215,12 +219,6 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 		return none, nil, optionError("%s: %w", name, err)
 	}
 	return cfg, tune, check(cfg)
-}
-
-// calibrates says whether Join measures.
-func (o *Options) calibrates(lookup func(string) (string, bool)) bool {
-	v, _ := lookup("ALLCAST_CALIBRATE")
-	return !o.NoCalibration && v != "off"
 }
 
 func check(c world.Config) error {

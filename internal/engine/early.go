@@ -32,6 +32,11 @@ func (e *Engine) keep(now protocol.Time, t *task) {
 		return
 	}
 	n := len(t.buf.B)
+	if int64(n) != t.piece.Len {
+		// Parts would have to be put together again; no fabric cuts one so small.
+		e.lost(now, t.peer, errors.New("it sent a small piece in parts"))
+		return
+	}
 	if e.early.bytes[t.peer]+n > maxEarly*len(e.names) {
 		e.lost(now, t.peer, errors.New("it sent more than a correct peer does before we make the calls"))
 		return

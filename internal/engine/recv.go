@@ -53,9 +53,10 @@ func (w *receiver) start() {
 	if p := w.e.cfg.Poller; p != nil && w.sub == 0 {
 		if rx, ok := w.rx.(fabric.Polled); ok {
 			w.polled = true // it may be served before Attach returns
-			if w.polled = rx.Attach(p, w, w.failed); w.polled {
+			if rx.Attach(p, w, w.failed) {
 				return
 			}
+			w.polled = false
 		}
 	}
 	go w.run()
@@ -68,6 +69,9 @@ func (w *receiver) failed(err error) {
 	w.flush()
 	w.complain(err)
 	w.drain()
+	if !errors.Is(err, fabric.ErrClosed) {
+		w.e.cfg.Poller.Rest(tryAgain)
+	}
 }
 
 func (w *receiver) complain(err error) {

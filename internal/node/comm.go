@@ -12,6 +12,10 @@ import (
 // handful of barrier messages for each before it needs us.
 const maxEarly = 1 << 15
 
+// window is how far ahead of us a rank's calls are believed: each of those between it and
+// us may be ahead of the next by lead and Config.InFlight calls.
+const window = 1 << 16
+
 // comm is one communicator.
 type comm struct {
 	id        uint32
@@ -250,7 +254,7 @@ func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 		return
 	}
 	// Calls that a peer can have under way are near those that we have made.
-	greets := (m.Kind == protocol.MsgBarrier || m.Kind == protocol.MsgReady) && m.Seq < c.nextSeq+2*c.layout.Slots()
+	greets := (m.Kind == protocol.MsgBarrier || m.Kind == protocol.MsgReady) && m.Seq < c.nextSeq+window
 	if greets && c.eagerlyDone(m) {
 		return
 	}

@@ -55,12 +55,16 @@ func (n *Node) noteEager(c *comm, k *call, slot uint32) {
 // that it is the same call.
 func (c *comm) eagerlyDone(m *protocol.Msg) bool {
 	slot := c.layout.Slot(m.Seq)
-	return c.eager != nil && m.Kind == protocol.MsgReady && int64(m.Seq) == c.lastSeq[slot] && c.eager[slot] == m.Digest
+	if c.eager == nil || m.Kind != protocol.MsgReady {
+		return false
+	}
+	// Longer ago than there are slots, nobody remembers what it was.
+	return int64(m.Seq) < c.lastSeq[slot] || int64(m.Seq) == c.lastSeq[slot] && c.eager[slot] == m.Digest
 }
 
 // begun learns that a rank has begun a call: we may be further ahead.
 func (n *Node) begun(now protocol.Time, c *comm, rank int, seq uint64) {
-	if c.reached == nil || seq < c.reached[rank] || seq >= c.nextSeq+2*c.layout.Slots() {
+	if c.reached == nil || seq < c.reached[rank] || seq >= c.nextSeq+window {
 		return
 	}
 	c.reached[rank] = seq + 1
@@ -79,5 +83,5 @@ func (n *Node) Early(from int, comm uint32, seq uint64, length int64) bool {
 		return false
 	}
 	_, member := c.rankOf(from)
-	return member && int64(seq) > c.lastSeq[c.layout.Slot(seq)] && seq < c.nextSeq+2*c.layout.Slots()
+	return member && int64(seq) > c.lastSeq[c.layout.Slot(seq)] && seq < c.nextSeq+window
 }

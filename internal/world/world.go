@@ -50,6 +50,7 @@ type Config struct {
 	Fault       fault.Spec
 	Rack        string  // of this rank
 	Rate        float64 // bits a second that reach a rank; 0: unknown
+	Calibrate   bool    // we want to measure; a rank that does not is enough to leave it
 	Log         *slog.Logger
 	Listener    net.Listener // rank 0: where the others come to; nil: at Addr
 	Recorder    string       // directory for what the flight recorder holds at a failure; "": none
@@ -68,6 +69,7 @@ type World struct {
 	Local       netip.Addr
 	Racks       []string // by rank
 	Loopback    bool     // all traffic stays on this machine
+	Calibrate   bool     // all ranks want to
 	Secure      bool     // what ranks send is sealed
 	Integrity   bool     // and checked for accidents
 	Job         string   // names the job, the same on all ranks
@@ -86,6 +88,7 @@ type card struct {
 	Groups    uint64  `json:"g,omitempty"` // a hash of those that were asked for
 	Rack      string  `json:"r,omitempty"`
 	Rate      float64 `json:"b,omitempty"`
+	Calibrate bool    `json:"q,omitempty"`
 	Integrity bool    `json:"i,omitempty"`
 }
 
@@ -144,6 +147,7 @@ func (j *joining) undo() {
 
 func (j *joining) join(ctx context.Context) (*World, error) {
 	var mine card
+	mine.Calibrate = j.Calibrate
 	mine.Asked, mine.Groups, mine.Rack, mine.Rate, mine.Integrity = j.Chunk, groupsHash(j.Groups), j.Rack, j.Rate, j.Integrity
 	err := j.place()
 	if err == nil {
@@ -182,8 +186,10 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		j.mc = nil
 	}
 	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: why, Interface: j.ifi.Name, Local: j.local, Loopback: j.local.IsLoopback(), Secure: j.Secure, Integrity: j.Integrity}
+	w.Calibrate = true
 	for _, c := range cards {
 		w.Racks = append(w.Racks, c.Rack)
+		w.Calibrate = w.Calibrate && c.Calibrate
 	}
 	poller, err := ip.NewPoller()
 	if err != nil {

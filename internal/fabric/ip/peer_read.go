@@ -1,6 +1,7 @@
 package ip
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -90,10 +91,16 @@ func (in *peerIn) ended() {
 	}
 }
 
+// errMore is that there is more to read, but others have waited long enough.
+var errMore = errors.New("more is there")
+
 // read hands to the handler what comes, until the peer says goodbye, the connection
-// ends, or, with errAgain, nothing is there.
-func (in *peerIn) read() error {
-	for {
+// ends, with errAgain nothing is there, or with errMore so many bytes were read.
+func (in *peerIn) read(most int) error {
+	for read := 0; ; read += frameMaxHeader + in.f.n {
+		if read > most {
+			return errMore
+		}
 		if in.f.kind == frameNone {
 			f, err := in.fr.next()
 			if err != nil {

@@ -136,7 +136,7 @@ func (p *Poller) background() {
 		}
 		rest := p.rest
 		p.rest = 0
-		p.blocked.Store(true)
+		p.release()
 		p.back.Store(false)
 		p.lead.Unlock()
 		if rest > 0 {
@@ -199,6 +199,10 @@ func (p *Poller) Lead() bool {
 	if !p.lead.TryLock() && !p.relieve() {
 		return false
 	}
+	if p.closed.Load() { // meanwhile
+		p.lead.Unlock()
+		return false
+	}
 	p.blocked.Store(false)
 	p.rest = 0
 	p.leads++
@@ -226,12 +230,18 @@ func (p *Poller) relieve() bool {
 // Yield implements fabric.Poller.
 func (p *Poller) Yield() {
 	p.leads++
+	p.release()
+	p.lead.Unlock()
+}
+
+// release is before lead is given up: who wakes a source rings from now on, and what was
+// woken until now is rung for.
+func (p *Poller) release() {
+	p.blocked.Store(true)
 	if p.some.Load() {
 		p.arm(true)
 		p.ring()
 	}
-	p.blocked.Store(true)
-	p.lead.Unlock()
 }
 
 // Kick implements fabric.Poller.
@@ -300,7 +310,7 @@ func (p *Poller) sleep(wait time.Duration) int {
 	}
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)), pollEvents,
 		uintptr(unsafe.Pointer(limit)), 0, 0)
-	if errno == unix.ENOSYS { // before Linux 5.11
+	if errno != 0 && errno != unix.EINTR { // before Linux 5.11, or not allowed
 		ms := -1
 		if wait > 0 {
 			ms = int(max(1, wait.Milliseconds()))
@@ -378,7 +388,9 @@ func (p *Poller) serveWoken() bool {
 	}
 	p.mu.Unlock()
 	for _, s := range list {
-		s.ready(s)
+		if !s.gone {
+			s.ready(s)
+		}
 	}
 	p.mu.Lock()
 	clear(list)

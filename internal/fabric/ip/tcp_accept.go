@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -118,12 +119,14 @@ func (t *TCP) greet(c net.Conn) {
 		err = c.SetDeadline(time.Time{})
 	}
 	if err == nil && t.cfg.Poller != nil {
-		if err = t.poll(in, tc); err == nil {
+		why := t.poll(in, tc)
+		if why == nil {
 			return
 		}
+		t.log.Warn("a connection is read without the poller", "peer", from, "err", why)
 	}
 	if err == nil {
-		err = in.read()
+		err = in.read(math.MaxInt)
 	}
 	t.peers[from].inEnded(in, err)
 }

@@ -5,6 +5,9 @@ import (
 	"net"
 )
 
+// tcpTurn is how many bytes of a connection are read before others have their turn.
+const tcpTurn = 1 << 20
+
 // poll lets the poller read a connection from now on.
 func (t *TCP) poll(in *peerIn, c *net.TCPConn) error {
 	old, err := c.SyscallConn()
@@ -18,13 +21,16 @@ func (t *TCP) poll(in *peerIn, c *net.TCPConn) error {
 	if err != nil {
 		return err
 	}
-	_ = c.Close() // the socket has two descriptors
 	in.use(s)
 	t.wg.Add(1)
 	_, err = t.cfg.Poller.add(s.fd, func(src *pollSource) {
 		s.dry = false
-		err := in.read()
-		if errors.Is(err, errAgain) {
+		err := in.read(tcpTurn)
+		switch {
+		case errors.Is(err, errAgain):
+			return
+		case errors.Is(err, errMore): // perhaps in our own buffers, which epoll does not know
+			t.cfg.Poller.wake(src)
 			return
 		}
 		t.cfg.Poller.remove(src)
@@ -33,8 +39,11 @@ func (t *TCP) poll(in *peerIn, c *net.TCPConn) error {
 		t.wg.Done()
 	})
 	if err != nil {
+		in.use(c) // nothing was read
 		_ = s.free()
 		t.wg.Done()
+		return err
 	}
-	return err
+	_ = c.Close() // the socket has two descriptors
+	return nil
 }

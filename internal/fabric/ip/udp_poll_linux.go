@@ -21,7 +21,7 @@ func (r *udpReceiver) Attach(p fabric.Poller, s fabric.Sink, failed func(error))
 	}
 	old := r.socket
 	r.socket, r.sink, r.wait, r.poller = sock, s, false, poller
-	try := func(fd uintptr) { r.receive(fd) } // made once
+	try := func(fd uintptr) { r.take(fd) } // made once
 	src, err := poller.add(sock.fd, func(*pollSource) {
 		if err := r.serve(sock, try); err != nil {
 			failed(err)
@@ -41,7 +41,9 @@ func (r *udpReceiver) Attach(p fabric.Poller, s fabric.Sink, failed func(error))
 func (r *udpReceiver) serve(sock *rawSocket, try func(fd uintptr)) error {
 	for range udpBurst {
 		r.errno = syscall.Errno(0)
+		r.scatter.expect(r.sink) // not under the socket's lock: the sink may ask it something
 		if err := sock.Control(try); err != nil {
+			r.scatter.forget()
 			return fabric.ErrClosed
 		}
 		if r.errno == unix.EAGAIN {

@@ -109,6 +109,11 @@ func (r *udpReceiver) Receive(s fabric.Sink) error {
 // again when there is something.
 func (r *udpReceiver) receive(fd uintptr) bool {
 	r.scatter.expect(r.sink)
+	return r.take(fd)
+}
+
+// take is receive, when the slots are known.
+func (r *udpReceiver) take(fd uintptr) bool {
 	r.aim()
 	var n uintptr
 	for {

@@ -13,8 +13,12 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// How long Send bears with a network that has no buffers, in sum.
-const udpPatience = time.Second
+// How long Send bears with a network that has no buffers, in sum, and with one that does
+// not take what is in the socket's. What is not sent is fetched.
+const (
+	udpPatience = time.Second
+	udpFull     = 5 * time.Second
+)
 
 // udpSegment is the control message that cuts a message in datagrams.
 type udpSegment struct {
@@ -144,8 +148,8 @@ func (s *udpSender) transmit(first, n int, segment bool, copies int) (syscall.Er
 		if err := s.raw.Control(s.write); err != nil || s.closed.Load() {
 			return 0, fabric.ErrClosed
 		}
-		if s.errno == unix.EAGAIN { // the socket's buffer is full
-			s.await()
+		if s.errno == unix.EAGAIN && waited < udpFull { // the socket's buffer is full
+			waited += s.await()
 			pause = 10 * time.Microsecond
 			continue
 		}
@@ -173,12 +177,14 @@ func (s *udpSender) send(fd uintptr) {
 }
 
 // await waits for room, for a moment: Close does not interrupt it.
-func (s *udpSender) await() {
+func (s *udpSender) await() time.Duration {
 	const most = 20 // ms
+	start := time.Now()
 	_ = s.raw.Control(func(fd uintptr) {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 		_, _ = unix.Poll(fds, most) // whatever it says, we try again
 	})
+	return time.Since(start)
 }
 
 func (s *udpSender) explain(errno syscall.Errno) error {
