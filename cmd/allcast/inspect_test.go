@@ -14,24 +14,11 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/observe"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
-// socketDir keeps a test's sockets apart from those of other jobs. The name of
-// t.TempDir may be too long for a socket.
-func socketDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "allcast") //nolint:usetesting // a shorter name
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	t.Setenv("XDG_RUNTIME_DIR", dir)
-	t.Setenv("TMPDIR", dir)
-	return dir
-}
-
 func TestInspectNobody(t *testing.T) {
-	socketDir(t)
+	testenv.SocketDir(t)
 	if o := command("inspect"); o.status != statusOK || o.stdout != "" || !strings.Contains(o.stderr, "no ranks") {
 		t.Errorf("%+v", o)
 	}
@@ -68,7 +55,7 @@ func localPort(t *testing.T) int {
 
 // A job runs; then one of its ranks is stopped, which the others tell of.
 func TestInspectJob(t *testing.T) {
-	socketDir(t)
+	testenv.SocketDir(t)
 	const size, victim = 2, 1
 	port := localPort(t)
 	cmd := process(t, "perf", "allgather", "--ranks", strconv.Itoa(size), "-b", "64K", "-n", "1000000", "-w", "0")
@@ -135,7 +122,7 @@ func inspectStopped(t *testing.T, job string, victim int) {
 
 // What is left of a process that was killed is not listed.
 func TestInspectIgnoresTheDead(t *testing.T) {
-	dir := filepath.Join(socketDir(t), fmt.Sprintf("allcast-%d", os.Getuid()))
+	dir := filepath.Join(testenv.SocketDir(t), fmt.Sprintf("allcast-%d", os.Getuid()))
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -14,18 +14,7 @@ func eagerConfig() Config {
 }
 
 // Every algorithm completes with the right data when nobody waits for a greeting.
-func TestEagerCompletes(t *testing.T) {
-	everyPlan(t, []int{1, 2, 3, 5, 8}, func(x planCase) {
-		t, kind, algo, size, seed := x.T, x.kind, x.algo, x.size, x.seed
-		c := newPlanCluster(t, size, seed, eagerConfig())
-		c.completed(c.all(c.call(0, kind, algo, 10)), c.all(c.call(0, kind, algo, 0)))
-		for _, h := range c.nodes {
-			if s := h.node.Stats(); s.Stale != 0 || s.Foreign != 0 {
-				t.Fatalf("rank %d dropped something: %+v", h.id, s)
-			}
-		}
-	})
-}
+func TestEagerCompletes(t *testing.T) { planCompletes(t, eagerConfig()) }
 
 // Ranks that are far behind get what they need, and are not left further behind than
 // lead calls on a communicator.
@@ -33,22 +22,7 @@ func TestEagerLead(t *testing.T) {
 	for seed := range uint64(60) {
 		c := newPlanCluster(t, 5, seed, eagerConfig())
 		c.comm(1, 3, 0, 4)
-		var calls []*planCall
-		for range 60 {
-			kind := planKinds[c.rng.IntN(len(planKinds))]
-			algos := planAlgorithms(kind)
-			k := c.call(uint32(c.rng.IntN(2)), kind, algos[c.rng.IntN(len(algos))], int64(c.rng.IntN(20)))
-			calls = append(calls, k)
-		}
-		for _, late := range c.rng.Perm(5) {
-			for _, k := range calls {
-				if _, member := c.nodes[late].node.comms[k.comm]; member {
-					c.on(k, late)
-				}
-			}
-			c.run()
-		}
-		c.completed(calls...)
+		c.completed(c.oneByOne(60, 2)...)
 		for _, h := range c.nodes {
 			// Each of the others is at most lead calls ahead, on both communicators; they
 			// may be ahead by different calls.

@@ -46,10 +46,13 @@ func everyPlan(t *testing.T, sizes []int, test func(planCase)) {
 
 // Every algorithm completes with the right data, whatever overtakes what, and
 // leaves the buffers alone after that.
-func TestPlanCompletes(t *testing.T) {
+func TestPlanCompletes(t *testing.T) { planCompletes(t, quietConfig()) }
+
+func planCompletes(t *testing.T, cfg Config) {
+	t.Helper()
 	everyPlan(t, []int{1, 2, 3, 5, 8}, func(x planCase) {
 		t, kind, algo, size, seed := x.T, x.kind, x.algo, x.size, x.seed
-		c := newPlanCluster(t, size, seed, quietConfig())
+		c := newPlanCluster(t, size, seed, cfg)
 		c.completed(c.all(c.call(0, kind, algo, 10)), c.all(c.call(0, kind, algo, 0)))
 		for _, h := range c.nodes {
 			if s := h.node.Stats(); s.Stale != 0 || s.Foreign != 0 {
@@ -66,23 +69,27 @@ func TestPlansAtOnce(t *testing.T) {
 		c := newPlanCluster(t, 5, seed, quietConfig())
 		c.comm(1, 3, 0, 4)
 		c.comm(2, 4, 3, 2, 1, 0)
-		var calls []*planCall
-		for range 12 {
-			kind := planKinds[c.rng.IntN(len(planKinds))]
-			algos := planAlgorithms(kind)
-			k := c.call(uint32(c.rng.IntN(3)), kind, algos[c.rng.IntN(len(algos))], int64(c.rng.IntN(20)))
-			calls = append(calls, k)
-		}
-		for _, late := range c.rng.Perm(5) {
-			for _, k := range calls {
-				if _, member := c.nodes[late].node.comms[k.comm]; member {
-					c.on(k, late)
-				}
-			}
-			c.run()
-		}
-		c.completed(calls...)
+		c.completed(c.oneByOne(12, 3)...)
 	}
+}
+
+// oneByOne draws calls on the first communicators, and lets rank after rank make all of
+// theirs, in any order of ranks: the last ones are far behind.
+func (c *planCluster) oneByOne(n, comms int) (calls []*planCall) {
+	for range n {
+		kind := planKinds[c.rng.IntN(len(planKinds))]
+		algos := planAlgorithms(kind)
+		calls = append(calls, c.call(uint32(c.rng.IntN(comms)), kind, algos[c.rng.IntN(len(algos))], int64(c.rng.IntN(20))))
+	}
+	for _, late := range c.rng.Perm(len(c.nodes)) {
+		for _, k := range calls {
+			if _, member := c.nodes[late].node.comms[k.comm]; member {
+				c.on(k, late)
+			}
+		}
+		c.run()
+	}
+	return calls
 }
 
 // Greetings that come before the call are kept for it; pieces cannot, and one that

@@ -16,20 +16,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/allcast/allcast/internal/testenv"
 )
 
-// runtimeDir gives the test a directory for sockets. t.TempDir's name may be too long
-// for one.
+// runtimeDir gives the test a directory for sockets, and returns where they will be.
 func runtimeDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "allcast") //nolint:usetesting // a shorter name
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	t.Setenv("XDG_RUNTIME_DIR", dir)
-	t.Setenv("TMPDIR", dir)
-	return filepath.Join(dir, fmt.Sprintf("allcast-%d", os.Getuid()))
+	return filepath.Join(testenv.SocketDir(t), fmt.Sprintf("allcast-%d", os.Getuid()))
 }
 
 // source is a process that says little.

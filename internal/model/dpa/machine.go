@@ -13,7 +13,7 @@ type machine struct {
 	workers []worker
 	cores   []core
 	dma     int64 // the DMA is busy until then
-	ready   eventHeap
+	ready   events
 
 	running   int
 	end       int64
