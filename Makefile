@@ -77,6 +77,10 @@ bench-save: ## Run the micro benchmarks 6 times, into bin/bench/NAME.txt (NAME=n
 bench-diff: ## Compare what bench-save saved (OLD=old NEW=new), with confidence intervals
 	$(GO) run golang.org/x/perf/cmd/benchstat@$(STAT_VERSION) bin/bench/$(OLD).txt bin/bench/$(NEW).txt
 
+.PHONY: bpf
+bpf: ## Compile the kernel's part of the receive path again (needs clang-14, llvm-14 and libbpf-dev)
+	BPF2GO_CFLAGS="-O2 -g -Wall -Werror -mcpu=v3 -I/usr/include/$$(gcc -print-multiarch)" $(GO) generate ./internal/offload/bpf
+
 .PHONY: docs
 docs: ## Measure again what the tables in docs/ show (PAGES=docs/dpa.md: only that)
 	$(GO) run ./internal/tools/docs $(PAGES)

@@ -112,6 +112,28 @@ func (c *Comm) Multicast() (works bool, reason string) {
 	return c.job.NoMulticast == "", c.job.NoMulticast
 }
 
+// Datapath is who puts received data in place, on this rank.
+type Datapath struct {
+	Name   string // "host": this process; "bpf": the kernel
+	Hook   string // where the kernel looks at packets
+	Reason string // why it is this process although the kernel was asked for (Options.Datapath)
+}
+
+func (d Datapath) String() string {
+	switch {
+	case d.Hook != "":
+		return d.Name + " (" + d.Hook + ")"
+	case d.Reason != "":
+		return d.Name + " (" + d.Reason + ")"
+	}
+	return d.Name
+}
+
+// Datapath says who puts received data in place.
+func (c *Comm) Datapath() Datapath {
+	return Datapath{Name: c.job.Datapath, Hook: c.job.Hook, Reason: c.job.NoBPF}
+}
+
 // Secure reports whether what ranks send to each other is sealed (Options.Secure).
 func (c *Comm) Secure() bool { return c.job.Secure }
 

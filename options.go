@@ -13,6 +13,7 @@ import (
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/fabric/fault"
+	"github.com/allcast/allcast/internal/offload/bpf"
 	"github.com/allcast/allcast/internal/rendezvous"
 	"github.com/allcast/allcast/internal/units"
 	"github.com/allcast/allcast/internal/world"
@@ -24,7 +25,7 @@ const Version = "0.4.0"
 // Options say how to join a job. The zero value takes everything from the
 // environment: rank, size and address from the variables that torchrun, Open MPI,
 // PMI or Slurm set, the rest from ALLCAST_KEY, ALLCAST_IFNAME, ALLCAST_TUNING,
-// ALLCAST_GROUPS, ALLCAST_RACK, ALLCAST_RATE, ALLCAST_CALIBRATE, ALLCAST_TIMEOUT,
+// ALLCAST_GROUPS, ALLCAST_DATAPATH, ALLCAST_HOOK, ALLCAST_RACK, ALLCAST_RATE, ALLCAST_CALIBRATE, ALLCAST_TIMEOUT,
 // ALLCAST_SECURE, ALLCAST_INTEGRITY, ALLCAST_DEBUG and ALLCAST_FAULT. What is set here
 // counts more. ALLCAST_METRICS, ALLCAST_INSPECT and ALLCAST_RECORDER say how the process
 // can be watched: see docs/operations.md.
@@ -91,6 +92,13 @@ type Options struct {
 	// PlainSockets turns segmentation offload (UDP_SEGMENT, UDP_GRO) off.
 	PlainSockets bool
 
+	// Datapath says who puts received chunks in place: "host" (the default), this process; "bpf",
+	// the kernel, by an eBPF program, which takes no time of the process but needs CAP_BPF;
+	// "auto", the kernel if it can. Hook is where the kernel looks at packets: "sockfilter"
+	// (the default), "tcx" or "xdp", of which the latter two need CAP_NET_ADMIN as well. Ranks
+	// may differ in both. See Comm.Alloc. ALLCAST_DATAPATH and ALLCAST_HOOK do it too.
+	Datapath, Hook string
+
 	// NoMulticast does without multicast.
 	NoMulticast bool
 
@@ -127,7 +135,7 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 		Rank: o.Rank, Size: o.Size, Addr: o.Addr, Key: o.Key, Interface: o.Interface, Timeout: o.Timeout, JoinTimeout: o.JoinTimeout,
 		Deadline: o.Deadline, Subgroups: o.Subgroups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP, RecvBuffer: o.ReceiveBuffer,
 		Groups: o.Groups, Plain: o.PlainSockets, Pin: o.Pin, Log: o.Logger, Version: Version, Listener: o.listener, Rack: o.Rack, Rate: o.Rate,
-		Secure: o.Secure, Integrity: o.Integrity, Watch: o.watch,
+		Secure: o.Secure, Integrity: o.Integrity, Watch: o.watch, Datapath: o.Datapath, Hook: o.Hook,
 	}
 	if o.NoMulticast {
 		cfg.NoMulticast = "it was turned off"
@@ -151,6 +159,12 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 	}
 	if cfg.Interface == "" {
 		cfg.Interface = get("ALLCAST_IFNAME")
+	}
+	if cfg.Datapath == "" {
+		cfg.Datapath = get("ALLCAST_DATAPATH")
+	}
+	if cfg.Hook == "" {
+		cfg.Hook = get("ALLCAST_HOOK")
 	}
 	if cfg.Log == nil {
 		log, err := logger(get("ALLCAST_DEBUG"), cfg.Rank)
@@ -231,6 +245,10 @@ func check(c world.Config) error {
 		return optionError("a key of %d bytes: want at least 16", len(c.Key))
 	case c.Secure && len(c.Key) == 0:
 		return optionError("nothing can be sealed (Options.Secure, ALLCAST_SECURE) without a key: set ALLCAST_KEY or ALLCAST_KEY_FILE to the same on all ranks, or start them with \"allcast run\", which makes one")
+	case c.Datapath != "" && c.Datapath != world.Host && c.Datapath != world.BPF && c.Datapath != world.Auto:
+		return optionError("datapath %q (Options.Datapath, ALLCAST_DATAPATH): want host, bpf or auto", c.Datapath)
+	case c.Hook != "" && (c.Datapath == "" || c.Datapath == world.Host):
+		return optionError("hook %q (Options.Hook, ALLCAST_HOOK) without the bpf datapath: set Options.Datapath or ALLCAST_DATAPATH to bpf or auto", c.Hook)
 	case c.Rate < 0 || len(c.Rack) > maxRack:
 		return optionError("rate %g, a rack's name of %d bytes: want 0 or more, and at most %d", c.Rate, len(c.Rack), maxRack)
 	case c.Timeout < 0 || c.JoinTimeout < 0 || c.Deadline < 0:
@@ -243,6 +261,9 @@ func check(c world.Config) error {
 		return optionError("processors %v: none may be negative", c.Pin)
 	case c.Chunk < 0 || c.TTL < 0 || c.TTL > 255 || c.DSCP < 0 || c.DSCP > 63 || c.RecvBuffer < 0:
 		return optionError("chunk %d, TTL %d, DSCP %d, receive buffer %d: want at least 0, 0 to 255, 0 to 63, at least 0", c.Chunk, c.TTL, c.DSCP, c.RecvBuffer)
+	}
+	if _, err := bpf.ParseHook(c.Hook); err != nil {
+		return optionError("Options.Hook, ALLCAST_HOOK: %w", err)
 	}
 	return nil
 }

@@ -32,8 +32,8 @@ type perfCmd struct {
 	Overlap   bool        `help:"Also measure how much of the operation's time is left for computing, as OSU's benchmarks do."`
 
 	Fabric   string `default:"ip" placeholder:"ip" help:"The network (default ip)."`
-	Datapath string `default:"auto" placeholder:"host|auto" help:"Where datagrams are handled (default auto)."`
-	Hook     string `default:"" hidden:"" help:"Of the bpf datapath."`
+	Datapath string `default:"" placeholder:"host|bpf|auto" help:"Who puts received data in place: host, each rank's process (default); bpf, the kernel, which needs CAP_BPF; auto, the kernel if it can. ALLCAST_DATAPATH says it too."`
+	Hook     string `default:"" placeholder:"sockfilter|tcx|xdp" help:"Where the kernel looks at packets, with --datapath bpf or auto (default sockfilter); tcx and xdp need CAP_NET_ADMIN, too. ALLCAST_HOOK says it too."`
 
 	Secure    bool `help:"Seal all that ranks send to each other (AES-GCM), so that nobody without the key can read or change it. ALLCAST_SECURE=on does it too."`
 	Integrity bool `help:"Checksums on all that is sent, and of every result: what changed by accident, on the way or in memory, is found. ALLCAST_INTEGRITY=on does it too."`
@@ -64,6 +64,7 @@ Examples:
   allcast perf broadcast --osu --algo mcast,binomial -b 1K -e 1M --raw times.csv
   allcast perf reduce-scatter --dtype bf16 -b 1K -e 4M -f 8 --json
   allcast perf allgather --secure -b 1M
+  sudo allcast perf broadcast --ranks 4 --datapath bpf --hook tcx -b 64M -n 5
   mpirun -n 4 allcast perf broadcast --algo mcast,binomial`
 }
 

@@ -11,10 +11,12 @@ type perfCall struct {
 	comm       *allcast.Comm
 	n          int64
 	send, recv []byte
+	bufs       [][]byte // all that were made,
+	err        error    // or why one was not
 	opts       []allcast.CallOption
 }
 
-func (j *perfJob) call(comm *allcast.Comm, op, algo string, n int64) *perfCall {
+func (j *perfJob) call(comm *allcast.Comm, op, algo string, n int64) (*perfCall, error) {
 	c := &perfCall{perfJob: j, op: op, comm: comm, n: n, opts: []allcast.CallOption{
 		allcast.WithAlgorithm(algo), allcast.WithChains(j.chains), allcast.WithSubgroups(j.subgroups), allcast.WithChunk(j.chunk),
 	}}
@@ -24,26 +26,45 @@ func (j *perfJob) call(comm *allcast.Comm, op, algo string, n int64) *perfCall {
 	p, r := int64(comm.Size()), int64(comm.Rank())
 	switch op {
 	case "broadcast":
-		c.recv = make([]byte, n)
+		c.recv = c.alloc(n)
 	case "allgather":
-		c.recv = make([]byte, n*p)
+		c.recv = c.alloc(n * p)
 		if !j.inplace {
-			c.send = make([]byte, n)
+			c.send = c.alloc(n)
 		}
 	case "reduce-scatter":
-		c.send = make([]byte, n*p)
-		if j.inplace {
+		c.send = c.alloc(n * p)
+		if c.err == nil && j.inplace {
 			c.recv = c.send[r*n : (r+1)*n : (r+1)*n]
 		} else {
-			c.recv = make([]byte, n)
+			c.recv = c.alloc(n)
 		}
 	case "allreduce":
-		c.recv = make([]byte, n)
+		c.recv = c.alloc(n)
 		if !j.inplace {
-			c.send = make([]byte, n)
+			c.send = c.alloc(n)
 		}
 	}
-	return c
+	return c, c.err
+}
+
+// alloc makes a buffer, unless one could not be made.
+func (c *perfCall) alloc(n int64) []byte {
+	if c.err != nil {
+		return nil
+	}
+	var b []byte
+	if b, c.err = c.comm.Alloc(int(n)); c.err == nil {
+		c.bufs = append(c.bufs, b)
+	}
+	return b
+}
+
+func (c *perfCall) free() {
+	for _, b := range c.bufs {
+		_ = c.comm.Free(b) // it is ours
+	}
+	c.bufs, c.send, c.recv = nil, nil, nil
 }
 
 // start begins the operation.

@@ -32,9 +32,22 @@ func (b *perfBench) newCase(ctx context.Context, job *perfJob, algo string, n in
 			}
 			comm = b.second
 		}
-		c.parts = append(c.parts, job.call(comm, op, algos[i], n))
+		part, err := job.call(comm, op, algos[i], n)
+		c.parts = append(c.parts, part)
+		if err != nil {
+			c.free()
+			return nil, err
+		}
 	}
 	return c, nil
+}
+
+// free gives the buffers back, once no operation uses them. After a failure they stay: the
+// process ends.
+func (c *perfCase) free() {
+	for _, p := range c.parts {
+		p.free()
+	}
 }
 
 // The halves of a pair contribute as different calls do, so that the data of one is

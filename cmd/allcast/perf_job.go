@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/launch"
+	"github.com/allcast/allcast/internal/offload/bpf"
 	"github.com/allcast/allcast/internal/units"
 )
 
@@ -33,6 +35,8 @@ type perfJob struct {
 	overlap       bool
 	secure        bool
 	integrity     bool
+	datapath      string
+	hook          string
 	raw           string // file for the time of every rank and iteration; "" for none
 }
 
@@ -53,7 +57,7 @@ func (c *perfCmd) job(ranks int) (*perfJob, error) {
 	j := &perfJob{
 		op: c.Operation, algos: algos, osu: c.OSU, check: c.Check == 1, root: c.Root,
 		chains: c.chains(ranks), byRack: c.ChainBy == "rack", subgroups: min(c.Subgroups, perfMaxSubgroups), inplace: c.InPlace, overlap: c.Overlap,
-		secure: c.Secure, integrity: c.Integrity,
+		secure: c.Secure, integrity: c.Integrity, datapath: c.Datapath, hook: c.Hook,
 	}
 	j.schedule(c.Iters, c.Warmup)
 	if c.Chunk != nil {
@@ -85,12 +89,28 @@ func (c *perfCmd) checkLater() error {
 		return later("fabric", c.Fabric, "ip")
 	case c.Fabric != "ip":
 		return usagef("--fabric %s: unknown fabric; valid: ip", c.Fabric)
-	case c.Datapath == "bpf":
-		return later("datapath", c.Datapath, "host, auto")
-	case c.Datapath != "host" && c.Datapath != "auto":
-		return usagef("--datapath %s: unknown datapath; valid: host, auto", c.Datapath)
-	case c.Hook != "":
-		return usagef("--hook %s: hooks belong to --datapath bpf, which is not there yet", c.Hook)
+	}
+	return c.checkDatapath()
+}
+
+// checkDatapath also looks at the environment, as the ranks will.
+func (c *perfCmd) checkDatapath() error {
+	if c.Datapath == "" {
+		c.Datapath = os.Getenv("ALLCAST_DATAPATH")
+	}
+	if c.Hook == "" {
+		c.Hook = os.Getenv("ALLCAST_HOOK")
+	}
+	_, err := bpf.ParseHook(c.Hook)
+	switch {
+	case !slices.Contains([]string{"", "host", "bpf", "auto"}, c.Datapath):
+		return usagef("--datapath %s: unknown datapath; valid: host, bpf, auto", c.Datapath)
+	case err != nil:
+		return usagef("--hook: %v", err)
+	case c.Hook != "" && c.Datapath != "bpf" && c.Datapath != "auto":
+		return usagef("--hook %s: hooks belong to --datapath bpf or auto", c.Hook)
+	case c.Datapath == "bpf" && (c.Secure || c.Integrity):
+		return usagef("--datapath bpf: the kernel has no key for what --secure seals, and does not check the sums of --integrity; use --datapath host")
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/allcast/allcast"
 )
 
 // perfOutput prints results as they come: a sweep takes a while.
@@ -11,6 +13,7 @@ type perfOutput struct {
 	job   *perfJob
 	quiet bool
 	ranks int
+	path  allcast.Datapath
 }
 
 var perfColumns = []struct {
@@ -52,7 +55,7 @@ func (o *perfOutput) header() error {
 		slowest = "leaf"
 	}
 	text := []string{
-		fmt.Sprintf("# %v; %d ranks, fabric ip, datapath host; %s, %s.", o.job, o.ranks, o.job.often(), verified),
+		fmt.Sprintf("# %v; %d ranks, fabric ip, datapath %v; %s, %s.", o.job, o.ranks, o.path, o.job.often(), verified),
 		fmt.Sprintf("# %s. Times are of the slowest %s, after a barrier; algbw and busbw as in nccl-tests, 1e9 bytes/s.", o.job.meaning(), slowest),
 		"# sent, mcast: bytes that the busiest rank handed to the network per operation, our headers included.",
 		"# repaired and wrong bytes, dropped chunks: summed over ranks and iterations.",

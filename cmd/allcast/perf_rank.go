@@ -26,7 +26,7 @@ func (a *app) perfRank(rank int, job *perfJob) error {
 		runtime.GOMAXPROCS(2) // while we compute, somebody must serve the network
 	}
 	ctx := context.Background()
-	comm, err := allcast.Join(ctx, allcast.Options{Subgroups: job.subgroups, Chunk: job.chunk, NoCalibration: !job.chooses(), Secure: job.secure, Integrity: job.integrity})
+	comm, err := allcast.Join(ctx, allcast.Options{Subgroups: job.subgroups, Chunk: job.chunk, NoCalibration: !job.chooses(), Secure: job.secure, Integrity: job.integrity, Datapath: job.datapath, Hook: job.hook})
 	if err != nil {
 		return joinFailure(err)
 	}
@@ -56,7 +56,7 @@ func (a *app) perfOn(ctx context.Context, comm *allcast.Comm, job *perfJob, raw 
 		return 0, err
 	}
 	b.raw = raw
-	out := &perfOutput{app: a, job: job, quiet: comm.Rank() != 0, ranks: comm.Size()}
+	out := &perfOutput{app: a, job: job, quiet: comm.Rank() != 0, ranks: comm.Size(), path: comm.Datapath()}
 	if err := out.header(); err != nil {
 		return 0, err
 	}
@@ -80,6 +80,7 @@ func (b *perfBench) measure(ctx context.Context, job *perfJob, algo string, n in
 	if err != nil {
 		return nil, err
 	}
+	defer c.free()
 	t, err := b.run(ctx, c)
 	if err != nil {
 		return nil, err

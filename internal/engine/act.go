@@ -58,6 +58,9 @@ func (e *Engine) end(req uint64, err error) {
 	}
 	k.req.err = err
 	wait := e.ended(k, err)
+	if k.area != nil {
+		k.area.Release()
+	}
 	k.mem, k.Send, k.Recv = nil, nil, nil
 	if err != nil && !e.closing.Load() {
 		// The caller may end because of it. Who only sees that would take us for the
@@ -201,7 +204,10 @@ func (e *Engine) open(key fabric.OpKey, k *call, geo *protocol.Geometry) {
 		if _, own := geo.Block(sub, k.rank); own == geo.PSNs(sub) {
 			continue
 		}
-		l := &lane{Lane: protocol.NewLane(geo, sub, k.rank), op: op, mem: &op.mem}
+		l := &lane{op: op, mem: &op.mem, placed: e.place(op, sub)}
+		if l.placed == nil {
+			l.Lane = protocol.NewLane(geo, sub, k.rank)
+		}
 		op.lanes[sub] = l
 		t := newTask(cmdOpen)
 		t.lane = l

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/protocol"
@@ -84,8 +85,9 @@ type call struct {
 	members []int // world ranks
 	plan    []*protocol.Geometry
 	p2p     *p2p.Plan
-	mem     *[]byte // what the operation works on
-	own     int64   // Reduce-Scatter: where our block begins in mem
+	mem     *[]byte     // what the operation works on
+	own     int64       // Reduce-Scatter: where our block begins in mem
+	area    fabric.Area // where the fabric places what is received; nil: nowhere
 
 	at  protocol.Time // when it began,
 	seq uint64        // and as what, for people
@@ -109,6 +111,9 @@ func (e *Engine) Start(comm uint32, c Call) (*Request, error) {
 	e.mu.Lock()
 	if e.closing.Load() {
 		e.mu.Unlock()
+		if k.area != nil {
+			k.area.Release()
+		}
 		return nil, ErrClosed // later, nobody would look at it
 	}
 	e.tasks.push(t)
@@ -144,6 +149,7 @@ func (e *Engine) prepare(k *call) error {
 	case protocol.Allreduce:
 		place(k.Recv, k.Send)
 	}
+	e.area(k)
 	return nil
 }
 

@@ -23,6 +23,7 @@ type Config struct {
 	Multicast  fabric.Multicast // nil: the network has none
 	Reliable   func(fabric.Handler) (fabric.Reliable, error)
 	Poller     fabric.Poller // that they are served by, closed by Close; nil: they serve themselves
+	Placer     fabric.Placer // that receives for Multicast, closed by Close, if there is a Poller; nil: workers here do
 	Secret     []byte        // of the job, for tokens and keys
 	Secure     bool          // seal datagrams
 	Integrity  bool          // find what changed: on the way, by sums in datagrams, unless they are sealed; in memory, by comparing with a neighbour
@@ -87,6 +88,7 @@ type Engine struct {
 
 	mu       sync.Mutex
 	comms    map[uint32]*group
+	given    map[*byte][]byte // by Alloc, without a Placer
 	closing  atomic.Bool
 	served   atomic.Bool    // who waits for a call serves the network
 	asleep   atomic.Bool    // and sleeps
@@ -131,6 +133,9 @@ func New(cfg Config) (*Engine, error) {
 		e.caps = cfg.Multicast.Caps()
 		e.protect()
 		nc.Flow, nc.Room = protocol.FlowCredit, uint64(max(1, e.caps.Room))
+		if cfg.Placer != nil {
+			nc.Room = uint64(cfg.Placer.Room())
+		}
 		nc.Batch, nc.Overhead = uint32(2*max(1, e.caps.Batch)), e.caps.Overhead
 		e.flushAfter = uint32(max(1, min(e.caps.Room/8, 4*e.caps.Batch)))
 	}
@@ -160,11 +165,19 @@ func New(cfg Config) (*Engine, error) {
 		for sub := range mc.Subgroups() {
 			r := newReceiver(e, sub, mc.Receiver(sub))
 			e.recvs = append(e.recvs, r)
+		}
+		for _, r := range e.recvs {
 			r.start()
 		}
 	}
 	e.running.Store(false)
 	e.push(newTask(taskTick))
+	if cfg.Placer != nil {
+		if err := cfg.Placer.Watch(cfg.Poller, e.look); err != nil {
+			_ = e.Close()
+			return nil, err
+		}
+	}
 	return e, nil
 }
 
@@ -180,7 +193,7 @@ const patience = 2 * protocol.Second
 // worker has not had its turn on a busy machine is not lost.
 func (e *Engine) timer(now protocol.Time) {
 	switch {
-	case !slices.ContainsFunc(e.recvs, func(r *receiver) bool { return !r.deaf.Load() && r.rx.Pending() }):
+	case !e.unseen() && !slices.ContainsFunc(e.recvs, func(r *receiver) bool { return !r.deaf.Load() && r.rx.Pending() }):
 		e.queuedAt = 0
 	case e.queuedAt == 0:
 		e.queuedAt = now
@@ -411,6 +424,9 @@ func (e *Engine) close() {
 	e.wg.Wait()
 	if e.cfg.Poller != nil {
 		_ = e.cfg.Poller.Close()
+	}
+	if e.cfg.Placer != nil {
+		_ = e.cfg.Placer.Close()
 	}
 	e.do(e.stop)
 }

@@ -11,9 +11,10 @@ import (
 
 // lane is an operation at a receive worker.
 type lane struct {
-	*protocol.Lane
-	op  *operation
-	mem *atomic.Pointer[[]byte] // the receive buffer, nil when it is the user's again
+	*protocol.Lane               // nil: placed has the bitmap
+	placed         fabric.Placed // nil: the worker places its chunks
+	op             *operation
+	mem            *atomic.Pointer[[]byte] // the receive buffer, nil when it is the user's again
 }
 
 // A receiver is the receive worker of one subgroup. It implements fabric.Sink.
@@ -26,6 +27,7 @@ type receiver struct {
 	last *lane            // of the last datagram,
 	next uint32           // and the chunk after it
 	rep  *report
+	runs []fabric.Run // of one Scan
 
 	guess   *lane // of the last Expect,
 	guessed uint32
@@ -50,7 +52,7 @@ const tryAgain = 100 * time.Millisecond
 
 // start begins the work, with a goroutine of its own unless the poller can do it.
 func (w *receiver) start() {
-	if p := w.e.cfg.Poller; p != nil && w.sub == 0 {
+	if p := w.e.cfg.Poller; p != nil && (w.sub == 0 || w.e.cfg.Placer != nil) {
 		if rx, ok := w.rx.(fabric.Polled); ok {
 			w.polled = true // it may be served before Attach returns
 			if rx.Attach(p, w, w.failed) {
@@ -147,7 +149,12 @@ func (w *receiver) obey(t *task) {
 	case cmdClose:
 		w.forget(t.lane)
 	case cmdClaim:
-		t.lane.Claim(t.psn, t.n)
+		if p := t.lane.placed; p != nil {
+			p.Claim(fabric.Run{PSN: t.psn, N: t.n})
+			w.learn(t.lane)
+		} else {
+			t.lane.Claim(t.psn, t.n)
+		}
 		w.flush() // what came before is known before the read begins
 		ack := newTask(taskClaimed)
 		ack.op, ack.id = t.lane.op, t.id
@@ -158,6 +165,9 @@ func (w *receiver) obey(t *task) {
 		ack.op = t.lane.op
 		w.e.push(ack)
 	case cmdStop:
+		for _, l := range w.ops {
+			w.forget(l)
+		}
 		w.stopped = true
 		w.e.wg.Done()
 	default:
@@ -166,6 +176,9 @@ func (w *receiver) obey(t *task) {
 }
 
 func (w *receiver) forget(l *lane) {
+	if l.placed != nil && w.ops[l.op.token] == l {
+		l.placed.Close()
+	}
 	delete(w.ops, l.op.token)
 	if w.last == l {
 		w.last = nil
@@ -256,8 +269,12 @@ func (w *receiver) Chunk(h fabric.Header, payload []byte) {
 		r.ignored.Stale++
 		return
 	}
-	if l.op.seal != nil {
+	switch {
+	case l.op.seal != nil:
 		w.open(l, *p, h, psn, payload)
+		return
+	case l.placed != nil:
+		w.take(l, *p, psn, payload)
 		return
 	}
 	off, v := l.Accept(psn, len(payload))
@@ -288,12 +305,16 @@ func (w *receiver) ignore(l *lane, v protocol.Verdict) {
 // note adds a placed chunk to the report.
 func (w *receiver) note(l *lane, psn uint32) {
 	w.last, w.next = l, psn+1
+	w.noteRun(l, psn, 1)
+}
+
+func (w *receiver) noteRun(l *lane, psn, n uint32) {
 	r := w.report()
-	r.chunks++
+	r.chunks += n
 	if k := len(r.runs) - 1; k >= 0 && r.runs[k].op == l.op && r.runs[k].psn+r.runs[k].n == psn {
-		r.runs[k].n++
+		r.runs[k].n += n
 	} else {
-		r.runs = append(r.runs, run{l.op, psn, 1})
+		r.runs = append(r.runs, run{l.op, psn, n})
 	}
 	if len(r.runs) == maxRuns || r.chunks >= w.e.flushAfter {
 		w.flush()

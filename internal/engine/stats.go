@@ -52,6 +52,9 @@ func (e *Engine) count(s *Stats) {
 		s.Dropped += rx.Dropped
 		s.Foreign += rx.Malformed
 	}
+	if e.cfg.Placer != nil {
+		s.Dropped += e.cfg.Placer.Lost()
+	}
 	s.Peers = e.rel.Stats()
 	if r, ok := e.rel.(interface{ Strangers() uint64 }); ok {
 		s.RejectedConns = r.Strangers()

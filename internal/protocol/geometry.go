@@ -306,6 +306,22 @@ func (g *Geometry) locate(sub int, psn uint32, i int) (off, inBlock int64, lengt
 	return g.displs[i] + at, g.skip + at, int(min(g.chunk, g.counts[i]-at))
 }
 
+// Blocks calls f for each rank's block of subgroup sub, in the order of their PSNs: where its
+// first chunk belongs in the receive buffer, its chunks, and the length of the last.
+func (g *Geometry) Blocks(sub int, f func(off int64, psn, n uint32, tail int)) {
+	b := g.base[sub]
+	for i := range g.senders {
+		if n := b[i+1] - b[i]; n > 0 {
+			off, _, _ := g.locate(sub, b[i], i)
+			_, _, tail := g.locate(sub, b[i+1]-1, i)
+			f(off, b[i], n, tail)
+		}
+	}
+}
+
+// Chunk is the payload of a chunk that is not the last of its block.
+func (g *Geometry) Chunk() int { return int(g.chunk) }
+
 // Span is the piece of the receive buffer that the chunks [psn, psn+n) of one
 // owner fill; only the last chunk of a block may be short.
 func (g *Geometry) Span(sub int, psn, n uint32) (off, length int64) {

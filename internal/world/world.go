@@ -22,6 +22,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/fault"
 	"github.com/allcast/allcast/internal/fabric/ip"
+	"github.com/allcast/allcast/internal/offload/bpf"
 	"github.com/allcast/allcast/internal/rendezvous"
 	"github.com/allcast/allcast/internal/seal"
 )
@@ -48,6 +49,8 @@ type Config struct {
 	PSNBits     int
 	Pin         []int
 	Fault       fault.Spec
+	Datapath    string  // Host, BPF or Auto; "": Host
+	Hook        string  // BPF: where the kernel looks at packets; "": a socket's filter
 	Rack        string  // of this rank
 	Rate        float64 // bits a second that reach a rank; 0: unknown
 	Calibrate   bool    // we want to measure; a rank that does not is enough to leave it
@@ -73,6 +76,9 @@ type World struct {
 	Secure      bool     // what ranks send is sealed
 	Integrity   bool     // and checked for accidents
 	Job         string   // names the job, the same on all ranks
+	Datapath    string   // who receives: Host or BPF
+	Hook        string   // BPF: where
+	NoBPF       string   // why it is Host although BPF was wanted
 }
 
 // card is what a rank tells the others about itself. Everybody gets everybody's, so its
@@ -134,6 +140,8 @@ type joining struct {
 	secret  []byte
 	ln      net.Listener
 	mc      *ip.Multicast
+	off     *bpf.Offload // nil: this process receives,
+	noBPF   string       // for this reason, if it should not
 }
 
 func (j *joining) undo() {
@@ -143,6 +151,7 @@ func (j *joining) undo() {
 	if j.mc != nil {
 		_ = j.mc.Close()
 	}
+	j.dropOffload("")
 }
 
 func (j *joining) join(ctx context.Context) (*World, error) {
@@ -152,6 +161,9 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	err := j.place()
 	if err == nil {
 		j.ln, err = ip.Listen(j.local)
+	}
+	if err == nil {
+		err = j.offload()
 	}
 	if err != nil {
 		mine.Error = err.Error()
@@ -168,6 +180,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		return nil, err
 	}
 	j.derive()
+	j.share(addrs)
 	if j.Size > 1 {
 		if why == "" {
 			why, err = j.openMulticast(ctx, chunk)
@@ -181,9 +194,12 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	} else if why == "" {
 		why = "there is only one rank"
 	}
-	if why != "" && j.mc != nil {
-		_ = j.mc.Close()
-		j.mc = nil
+	if why != "" {
+		if j.mc != nil {
+			_ = j.mc.Close()
+			j.mc = nil
+		}
+		j.dropOffload("there is no multicast")
 	}
 	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: why, Interface: j.ifi.Name, Local: j.local, Loopback: j.local.IsLoopback(), Secure: j.Secure, Integrity: j.Integrity}
 	w.Calibrate = true
@@ -195,6 +211,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	if err != nil {
 		poller = nil // Go's own does it, at a price
 		j.Log.Debug("no poller of our own", "err", err)
+		j.dropOffload(err.Error())
 	}
 	ec := engine.Config{
 		Rank: j.Rank, Size: j.Size, Secret: j.secret, Timeout: j.Timeout, Deadline: j.Deadline, PSNBits: j.PSNBits, Pin: j.Pin, Log: j.Log, Rate: j.Rate,
@@ -212,7 +229,16 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	j.observe(w, &ec)
 	if j.mc != nil {
 		w.Features = j.mc.Features()
-		ec.Multicast = fault.Wrap(j.mc, j.Fault, j.Rank)
+		ec.Multicast = j.mc
+		if j.off != nil {
+			ec.Placer = j.off // which has the faults
+		} else {
+			ec.Multicast = fault.Wrap(j.mc, j.Fault, j.Rank)
+		}
+	}
+	w.Datapath, w.NoBPF = Host, j.noBPF
+	if j.off != nil {
+		w.Datapath, w.Hook = BPF, string(j.hook())
 	}
 	if w.Engine, err = engine.New(ec); err != nil {
 		return nil, err
@@ -344,10 +370,15 @@ func (j *joining) openMulticast(ctx context.Context, chunk int) (why string, err
 	for try := range tries {
 		var mine card
 		var openErr error
-		j.mc, openErr = ip.OpenMulticast(ip.McastConfig{
+		mc := ip.McastConfig{
 			Interface: j.ifi, Local: j.local, Groups: j.groups(seed + try),
 			Chunk: chunk + j.tag(), TTL: j.TTL, DSCP: j.DSCP, RecvBuffer: j.RecvBuffer, Plain: j.Plain, Sums: j.sum() > 0,
-		})
+		}
+		if j.off != nil {
+			j.off.Forget() // those of the try before
+			mc.Filter = j.off.Filter
+		}
+		j.mc, openErr = ip.OpenMulticast(mc)
 		if openErr != nil {
 			j.mc, mine.NoMcast = nil, openErr.Error()
 		}

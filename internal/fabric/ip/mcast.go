@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
@@ -21,6 +22,11 @@ type McastConfig struct {
 	RecvBuffer int  // wanted socket buffer in bytes; 0: 8 MiB
 	Plain      bool // off-switch: no super-packets, neither sent (GSO) nor received (GRO)
 	Sums       bool // headers carry a checksum (fabric.Header.Sum)
+
+	// Filter, if set, is attached to each group's receive socket, group by group, instead of
+	// the filter that drops what we sent ourselves, and does that too. It counts the packets that
+	// it drops. Linux only.
+	Filter func(fd int, group, own netip.AddrPort) (dropped *atomic.Uint64, err error)
 }
 
 // Multicast is the multicast side of the IP fabric: for each subgroup a socket that

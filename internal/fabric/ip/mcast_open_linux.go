@@ -73,6 +73,7 @@ func udpOpenGroup(p *mcastPlan, g netip.AddrPort, f *Features) (*udpSender, *udp
 	}
 	s := newUDPSender(p, g, fd, f.GSO, f.GRO)
 	var noFilter error
+	filtered := s.filtered
 	fd, err = udpReceiveSocket(p, g, func(fd int) error {
 		// Ranks on one machine share the group.
 		if err := udpSetOptions(fd, []udpOption{{"SO_REUSEADDR", unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}}); err != nil {
@@ -88,6 +89,10 @@ func udpOpenGroup(p *mcastPlan, g netip.AddrPort, f *Features) (*udpSender, *udp
 				return err
 			}
 		}
+		if p.Filter != nil {
+			filtered, err = p.Filter(fd, g, own)
+			return err
+		}
 		noFilter = udpAttachFilter(fd, own)
 		return nil
 	})
@@ -102,7 +107,7 @@ func udpOpenGroup(p *mcastPlan, g netip.AddrPort, f *Features) (*udpSender, *udp
 		f.Filter, f.FilterReason = false, noFilter.Error()
 		r.own = newUDPName(p, own)
 	} else {
-		r.filtered = s.filtered
+		r.filtered = filtered
 	}
 	return s, r, nil
 }

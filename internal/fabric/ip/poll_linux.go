@@ -342,6 +342,15 @@ func (p *Poller) add(fd int, ready func(*pollSource)) (*pollSource, error) {
 	return s, nil
 }
 
+// Watch implements fabric.Watcher.
+func (p *Poller) Watch(fd int, ready func()) (wake func(), err error) {
+	s, err := p.add(fd, func(*pollSource) { ready() })
+	if err != nil {
+		return nil, err
+	}
+	return func() { p.wake(s) }, nil
+}
+
 // remove ends what add began. Who leads calls it, before the socket is closed.
 func (p *Poller) remove(s *pollSource) {
 	p.mu.Lock()

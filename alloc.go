@@ -1,0 +1,32 @@
+package allcast
+
+import (
+	"fmt"
+
+	"github.com/allcast/allcast/internal/engine"
+)
+
+// Alloc returns n bytes of cleared memory for buffers, outside of Go's heap. With the bpf
+// datapath (Options.Datapath) the kernel puts what is received straight into it, while what
+// is received in other memory is copied once; without, its pages are there before the first
+// operation needs them. It serves all communicators of the job, and stays until Free, also
+// beyond Close.
+func (c *Comm) Alloc(n int) ([]byte, error) {
+	b, err := c.job.Alloc(n)
+	if err != nil {
+		return nil, fmt.Errorf("allcast: alloc: %w", err)
+	}
+	return b, nil
+}
+
+// Free gives memory of Alloc back, all of it: buf begins where Alloc's began. No operation
+// may be using it, and nobody may touch it any more.
+func (c *Comm) Free(buf []byte) error {
+	if err := c.job.Free(buf); err != nil {
+		return fmt.Errorf("allcast: free: %w: give what Alloc returned, once", err)
+	}
+	return nil
+}
+
+// ErrNotAlloced is what Free returns for memory that is not from Alloc, or free already.
+var ErrNotAlloced = engine.ErrNotAlloced

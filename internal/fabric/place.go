@@ -1,0 +1,86 @@
+package fabric
+
+// A Placer receives outside of this process: whoever it is, the kernel or a network card,
+// puts the chunks of a Lane where they belong and notes them in a bitmap, while the process
+// does other things. What it does not know, or leaves, comes to the Sink as ever.
+type Placer interface {
+	// Room is how many chunks may be on their way to us.
+	Room() int
+	// Area prepares for a receive buffer. It may take its time. nil: chunks cannot be placed
+	// for it; they come to the Sink.
+	Area(buf []byte) Area
+	// Open lets the chunks of a lane be placed, before it returns. nil: as Area. Any
+	// goroutine may call it.
+	Open(a Area, l *Lane) Placed
+	// Watch makes the poller call ready, and says why it cannot, when chunks were placed: all
+	// of a lane, and every few.
+	Watch(p Poller, ready func()) error
+	// Lost is how many datagrams were lost on purpose, for tests.
+	Lost() uint64
+	// Wake makes the poller call ready. Any goroutine may do so.
+	Wake()
+	// Alloc returns memory that chunks are placed in directly; for other memory they are
+	// copied once. It is the caller's until Free, also beyond Close.
+	Alloc(n int) ([]byte, error)
+	// Free reports whether the memory was Alloc's.
+	Free(buf []byte) bool
+	// Close ends all. Lanes were closed before, and the Poller.
+	Close() error
+}
+
+// An Area is a receive buffer that a Placer knows.
+type Area interface {
+	// Stage is where its chunks are placed, at the same offsets, to be copied to the receive
+	// buffer; nil: they are placed there at once.
+	Stage() []byte
+	// Release ends it. All chunks of its lanes have been placed, or the lanes are closed.
+	Release()
+}
+
+// A Lane is an operation's subgroup.
+type Lane struct {
+	Sub    int
+	Token  uint64
+	Comm   uint32
+	Imm    uint32 // the operation's part of the immediate
+	Mask   uint32 // the chunk's part
+	Chunk  int
+	PSNs   uint32 // chunks, our own included
+	Own    Run    // our own
+	Blocks []Block
+}
+
+// A Block is what one rank sends to a subgroup: consecutive chunks, from Off on in the
+// receive buffer, of which only the last may be shorter than the others.
+type Block struct {
+	Off  int64
+	Run  Run
+	Tail int
+}
+
+// A Run is consecutive chunks.
+type Run struct{ PSN, N uint32 }
+
+// Placed is a lane that is open. All but Unseen belongs to one worker.
+type Placed interface {
+	// Scan appends what was placed since the last Scan.
+	Scan(runs []Run) []Run
+	// Unseen reports whether Scan would find something.
+	Unseen() bool
+	// Claim takes chunks away from the Placer, to be placed by somebody else. What it is
+	// just placing has been placed when Claim returns.
+	Claim(r Run)
+	// Take is Claim for a chunk that came to the Sink. It reports false if it is there.
+	Take(psn uint32) bool
+	// Ignored is how many datagrams were of no use since the last call.
+	Ignored() (duplicates, late, foreign uint64)
+	// Close ends it: nothing is placed any more when it returns.
+	Close()
+}
+
+// A Watcher is a Poller that can look at any descriptor.
+type Watcher interface {
+	// Watch makes the poller call ready when the descriptor can be read, and after wake. The
+	// descriptor stays open until the poller is closed.
+	Watch(fd int, ready func()) (wake func(), err error)
+}

@@ -1,0 +1,46 @@
+// Package bpf is a fabric.Placer in the Linux kernel. A program (place.c) looks at each
+// packet where one of three hooks sees it: checks which operation it belongs to, whether
+// its chunk has come already, copies the payload to its place in the receive buffer, sets
+// the chunk's bit and counts. The process is woken when all have come. It is the
+// counterpart of the paper's receive path in the network card's accelerator, but it takes
+// the host's processors: "kernel-offloaded".
+//
+// # Hooks
+//
+// sockfilter is a filter of the multicast socket. It needs CAP_BPF, works on every
+// interface, and packets have been checked by the network stack (checksums too) when they
+// reach it. tcx is where packets enter the network stack; it needs CAP_NET_ADMIN as well and Linux 6.6.
+// xdp is in the driver, before the kernel makes anything of a packet; only one process of a
+// machine can use it on an interface. With tcx and xdp the sockets have their filter too, for
+// what the hook left to them.
+//
+// # Memory
+//
+// What a program writes to is the memory of maps, which the process sees as well. Receive
+// buffers from Alloc are such memory: chunks are placed in them. For others there is a stage
+// of the same shape, and what is placed there is copied once. A program can only address an
+// entry of a map, and an offset in it that the verifier can bound, so a region is an array
+// of 1 MiB entries, which are adjacent in memory, and what crosses a border is
+// written in two parts.
+//
+// # Why nothing is written where it does not belong
+//
+// A lane is an operation's subgroup: a line of the table lanes, words of the bitmap, and
+// lines of the table blocks. The process opens and closes lanes while programs run on other
+// processors, and waits for none of them:
+//
+//   - A program reads a lane, and then the lane's token once more. The process takes the
+//     token away before it changes anything else and sets the new one at the end, and
+//     no token is used twice. So what was read is all of one operation, the packet's.
+//   - Before it writes, a program claims the chunk: it sets the bit in the upper bitmap by
+//     compare-and-swap of a word that holds the lane's generation too. It fails if the words are
+//     another lane's by now. Who wins writes the payload, and then sets the bit in the
+//     lower bitmap (done).
+//   - To close a lane, the process claims all its chunks, which nobody wins any more, and
+//     waits until those that were claimed before are done. What a program that began earlier
+//     does then can only fail. The same holds for chunks that are fetched: they are claimed,
+//     and if a program was just placing one, it has when Claim returns.
+//
+// A program that is stopped between claim and done holds all this up; it runs where the
+// kernel does not let it be stopped for long.
+package bpf

@@ -1,0 +1,33 @@
+//go:build !linux
+
+package bpf
+
+import (
+	"errors"
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// ErrUnavailable marks that the kernel, or our privileges, do not allow it.
+var ErrUnavailable = errors.New("the bpf datapath is not available")
+
+// Offload does not exist here.
+type Offload struct{ fabric.Placer }
+
+// New fails.
+func New(Config) (*Offload, error) {
+	return nil, errors.Join(ErrUnavailable, errors.New("it needs Linux: use the host datapath"))
+}
+
+// Share does nothing.
+func (o *Offload) Share() {}
+
+// Forget does nothing.
+func (o *Offload) Forget() {}
+
+// Filter fails.
+func (o *Offload) Filter(int, netip.AddrPort, netip.AddrPort) (*atomic.Uint64, error) {
+	return nil, ErrUnavailable
+}

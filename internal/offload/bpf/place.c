@@ -1,0 +1,280 @@
+//go:build ignore
+
+// The receive side of Allcast in the kernel: chunks of multicast datagrams go straight to
+// where they belong in the receive buffer, and the process hears of it when all have come.
+// See doc.go for why that is safe.
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/pkt_cls.h>
+#include <linux/udp.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "place.h"
+
+// Of enum tcx_action_base, which older headers lack.
+#define TCX_NEXT -1
+#define TCX_DROP 2
+
+char _license[] SEC("license") = "Dual MIT/GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, LANES);
+	__type(key, __u32);
+	__type(value, struct lane);
+} lanes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, WORDS);
+	__type(key, __u32);
+	__type(value, struct word);
+} words SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, BLOCKS);
+	__type(key, __u32);
+	__type(value, struct block);
+} blocks SEC(".maps");
+
+// Packets that a socket's filter took, by subgroup; and at the end what changes.
+#define RANDOM (COUNTERS - 1) // the state of random numbers
+#define SHARED (COUNTERS - 2) // not 0: other processes want our packets too
+#define LOST (COUNTERS - 3) // datagrams that were lost on purpose
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, COUNTERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+struct region {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, VALUE);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, REGIONS);
+	__type(key, __u32);
+	__array(values, struct region);
+} regions SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} events SEC(".maps");
+
+// Set when a program is loaded.
+const volatile __u16 own_port; // that we send from, in network order
+const volatile __u8 own_addr[16];
+const volatile __u8 v6;
+const volatile __u8 exact; // own_port and own_addr are known
+const volatile __u32 group; // our counter
+const volatile __u32 most = MOST; // bytes of a chunk
+const volatile __u8 whole; // a super-packet is one chunk
+const volatile __u8 second; // another program saw the packet first
+// Faults, for tests. Random numbers below the first: datagrams to lose; below the second: to
+// take twice; below the third: to leave to the process, so that others overtake them. A second
+// program does so with what the first left.
+const volatile __u32 drop_below;
+const volatile __u32 double_below;
+const volatile __u32 hold_below;
+
+enum verdict {
+	TAKEN, // nobody else needs to see it
+	UNKNOWN, // of no operation of ours
+	HELD,
+};
+
+struct parsed {
+	__u32 at, end; // of the payload
+	__u16 port, from;
+};
+
+struct pieces {
+	void *ctx;
+	__u8 *value;
+	__u32 at; // of the next piece in the packet,
+	__u32 to; // in the entry,
+	__u32 n; // and how much is left
+};
+
+struct scan {
+	void *ctx;
+	__u32 at; // of the next datagram
+	__u32 end;
+	__u32 seg;
+	__u32 left; // datagrams not taken
+	__u16 port;
+	__u16 from;
+};
+
+static __always_inline struct lane *find(__u64 token, __u16 port)
+{
+#pragma unroll
+	for (__u32 i = 0; i < PROBES; i++) {
+		__u32 k = (__u32)(token + i) & (LANES - 1);
+		struct lane *l = bpf_map_lookup_elem(&lanes, &k);
+		if (l && l->token == token && l->port == port)
+			return l;
+	}
+	return 0;
+}
+
+// consume reports whether nobody else wants a packet that was taken.
+static __always_inline int consume(void)
+{
+	__u32 k = SHARED;
+	__u64 *n = bpf_map_lookup_elem(&counters, &k);
+	return n && !*n;
+}
+
+struct search {
+	__u32 first;
+	__u32 lo, hi;
+	__u32 psn;
+};
+
+// halve looks at the middle block.
+static long halve(__u32 i, void *arg)
+{
+	struct search *s = arg;
+	if (s->hi - s->lo <= 1)
+		return 1;
+	__u32 mid = (s->lo + s->hi) / 2;
+	__u32 k = s->first + mid;
+	struct block *b = bpf_map_lookup_elem(&blocks, &k);
+	if (b && b->psn <= s->psn)
+		s->lo = mid;
+	else
+		s->hi = mid;
+	return 0;
+}
+
+// lose counts a datagram that is lost on purpose.
+static __always_inline int lose(void)
+{
+	__u32 k = LOST;
+	__u64 *n = bpf_map_lookup_elem(&counters, &k);
+	if (n)
+		__sync_fetch_and_add(n, 1);
+	return TAKEN;
+}
+
+// draw returns a random number. Two processors may draw the same: it does not matter.
+static __always_inline __u32 draw(void)
+{
+	__u32 k = RANDOM;
+	__u64 *state = bpf_map_lookup_elem(&counters, &k);
+	if (!state)
+		return ~0u;
+	*state = *state * 6364136223846793005ull + 1442695040888963407ull;
+	return *state >> 32;
+}
+
+#define CTX struct __sk_buff
+#define LOAD bpf_skb_load_bytes
+#define FN(name) skb_##name
+#include "core.h"
+#undef CTX
+#undef LOAD
+#undef FN
+
+#define CTX struct xdp_md
+#define LOAD bpf_xdp_load_bytes
+#define FN(name) xdp_##name
+#include "core.h"
+
+// segment takes one datagram of a super-packet.
+static long segment(__u32 i, void *arg)
+{
+	struct scan *s = arg;
+	if (s->at >= s->end)
+		return 1;
+	__u32 len = s->end - s->at;
+	if (len > s->seg)
+		len = s->seg;
+	if (skb_chunk(s->ctx, s->at, len, s->port, s->from) != TAKEN)
+		s->left++;
+	s->at += len;
+	return 0;
+}
+
+// scan takes the datagrams of a packet, which may be a super-packet, and says how many of
+// them somebody else must see.
+static __always_inline __u32 scan(struct __sk_buff *skb, __u32 at, __u32 end, __u16 port, __u16 from)
+{
+	__u32 seg = skb->gso_size;
+	if (whole || !seg || seg >= end - at)
+		return skb_chunk(skb, at, end - at, port, from) != TAKEN;
+	struct scan s = {.ctx = skb, .at = at, .end = end, .seg = seg, .port = port, .from = from};
+	bpf_loop(SEGMENTS, segment, &s, 0);
+	return s.left + (s.at < s.end);
+}
+
+// ours reports whether we sent the packet ourselves.
+static __always_inline int ours(struct __sk_buff *skb, __u16 port)
+{
+	if (port != own_port)
+		return 0;
+	if (v6) {
+		__u64 a[2];
+		if (bpf_skb_load_bytes_relative(skb, __builtin_offsetof(struct ipv6hdr, saddr), a, sizeof a, BPF_HDR_START_NET))
+			return 0;
+		const volatile __u64 *own = (const volatile __u64 *)own_addr;
+		return a[0] == own[0] && a[1] == own[1];
+	}
+	__u32 a;
+	if (bpf_skb_load_bytes_relative(skb, __builtin_offsetof(struct iphdr, saddr), &a, sizeof a, BPF_HDR_START_NET))
+		return 0;
+	return a == *(const volatile __u32 *)own_addr;
+}
+
+// filter is attached to a subgroup's socket. What it takes never reaches the socket's queue.
+SEC("socket")
+int filter(struct __sk_buff *skb)
+{
+	struct udphdr u;
+	if (bpf_skb_load_bytes(skb, 0, &u, sizeof u))
+		return -1;
+	if (!ours(skb, u.source) && scan(skb, sizeof u, skb->len, bpf_ntohs(u.dest), bpf_ntohs(u.source)))
+		return -1;
+	__u32 k = group;
+	__u64 *n = bpf_map_lookup_elem(&counters, &k);
+	if (n)
+		__sync_fetch_and_add(n, 1);
+	return 0;
+}
+
+SEC("tcx/ingress")
+int ingress(struct __sk_buff *skb)
+{
+	struct parsed p;
+	if (!skb_parse(skb, skb->len, &p) || scan(skb, p.at, p.end, p.port, p.from) || !consume())
+		return TCX_NEXT;
+	return TCX_DROP;
+}
+
+SEC("xdp.frags")
+int express(struct xdp_md *xdp)
+{
+	struct parsed p;
+	if (!xdp_parse(xdp, bpf_xdp_get_buff_len(xdp), &p) || xdp_chunk(xdp, p.at, p.end - p.at, p.port, p.from) != TAKEN || !consume())
+		return XDP_PASS;
+	return XDP_DROP;
+}
