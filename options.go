@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ const Version = "0.4.0"
 // Options say how to join a job. The zero value takes everything from the
 // environment: rank, size and address from the variables that torchrun, Open MPI,
 // PMI or Slurm set, the rest from ALLCAST_KEY, ALLCAST_IFNAME, ALLCAST_TUNING,
-// ALLCAST_GROUPS, ALLCAST_DATAPATH, ALLCAST_HOOK, ALLCAST_RACK, ALLCAST_RATE, ALLCAST_CALIBRATE, ALLCAST_TIMEOUT,
+// ALLCAST_GROUPS, ALLCAST_DATAPATH, ALLCAST_HOOK, ALLCAST_RECEIVE_CORES, ALLCAST_RACK, ALLCAST_RATE, ALLCAST_CALIBRATE, ALLCAST_TIMEOUT,
 // ALLCAST_SECURE, ALLCAST_INTEGRITY, ALLCAST_DEBUG and ALLCAST_FAULT. What is set here
 // counts more. ALLCAST_METRICS, ALLCAST_INSPECT and ALLCAST_RECORDER say how the process
 // can be watched: see docs/operations.md.
@@ -99,6 +100,11 @@ type Options struct {
 	// may differ in both. See Comm.Alloc. ALLCAST_DATAPATH and ALLCAST_HOOK do it too.
 	Datapath, Hook string
 
+	// ReceiveCores are processors on which the kernel is to take packets from the interface,
+	// by threads of its own (threaded NAPI), until Close; by default it does so wherever it
+	// likes. It needs root and is not for loopback. ALLCAST_RECEIVE_CORES=2,3 does it too.
+	ReceiveCores []int
+
 	// NoMulticast does without multicast.
 	NoMulticast bool
 
@@ -135,7 +141,7 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 		Rank: o.Rank, Size: o.Size, Addr: o.Addr, Key: o.Key, Interface: o.Interface, Timeout: o.Timeout, JoinTimeout: o.JoinTimeout,
 		Deadline: o.Deadline, Subgroups: o.Subgroups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP, RecvBuffer: o.ReceiveBuffer,
 		Groups: o.Groups, Plain: o.PlainSockets, Pin: o.Pin, Log: o.Logger, Version: Version, Listener: o.listener, Rack: o.Rack, Rate: o.Rate,
-		Secure: o.Secure, Integrity: o.Integrity, Watch: o.watch, Datapath: o.Datapath, Hook: o.Hook,
+		Secure: o.Secure, Integrity: o.Integrity, Watch: o.watch, Datapath: o.Datapath, Hook: o.Hook, RecvCores: o.ReceiveCores,
 	}
 	if o.NoMulticast {
 		cfg.NoMulticast = "it was turned off"
@@ -165,6 +171,15 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 	}
 	if cfg.Hook == "" {
 		cfg.Hook = get("ALLCAST_HOOK")
+	}
+	if v := get("ALLCAST_RECEIVE_CORES"); v != "" && cfg.RecvCores == nil {
+		for f := range strings.SplitSeq(v, ",") {
+			cpu, err := strconv.Atoi(f)
+			if err != nil {
+				return none, nil, optionError("ALLCAST_RECEIVE_CORES=%q: want processors such as 2,3", v)
+			}
+			cfg.RecvCores = append(cfg.RecvCores, cpu)
+		}
 	}
 	if cfg.Log == nil {
 		log, err := logger(get("ALLCAST_DEBUG"), cfg.Rank)
@@ -257,8 +272,8 @@ func check(c world.Config) error {
 		return optionError("%d subgroups: want 1 to %d", c.Subgroups, maxSubgroups)
 	case c.Groups != nil && max(1, c.Subgroups) > len(c.Groups):
 		return optionError("%d subgroups, and only %d multicast groups given (ALLCAST_GROUPS): give one for each", max(1, c.Subgroups), len(c.Groups))
-	case slices.ContainsFunc(c.Pin, func(cpu int) bool { return cpu < 0 }):
-		return optionError("processors %v: none may be negative", c.Pin)
+	case slices.ContainsFunc(slices.Concat(c.Pin, c.RecvCores), func(cpu int) bool { return cpu < 0 }):
+		return optionError("processors %v and %v: none may be negative", c.Pin, c.RecvCores)
 	case c.Chunk < 0 || c.TTL < 0 || c.TTL > 255 || c.DSCP < 0 || c.DSCP > 63 || c.RecvBuffer < 0:
 		return optionError("chunk %d, TTL %d, DSCP %d, receive buffer %d: want at least 0, 0 to 255, 0 to 63, at least 0", c.Chunk, c.TTL, c.DSCP, c.RecvBuffer)
 	}

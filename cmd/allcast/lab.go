@@ -50,15 +50,16 @@ type labFlags struct {
 	MTU       int               `name:"mtu" default:"9000" placeholder:"N" help:"MTU of all links (default 9000)."`
 	Queue     units.Size        `default:"8M" placeholder:"SIZE" help:"What a port with a rate queues before it drops (default 8M)."`
 	Groups    int               `default:"4" placeholder:"N" help:"Multicast groups, each with a tree through its own spine (default 4): as many subgroups can be used."`
-	Loss      units.Probability `default:"0" placeholder:"P" help:"A multicast datagram is dropped at one receiver, independently."`
+	Loss      units.Probability `default:"0" placeholder:"P" help:"A multicast datagram is dropped at one receiver, independently. What the kernel takes before its network stack (--hook tcx or xdp of perf) is not: use ALLCAST_FAULT there."`
 	LossAll   units.Probability `default:"0" placeholder:"P" help:"Likewise, and any other packet."`
 	Duplicate units.Probability `default:"0" placeholder:"P" help:"A multicast datagram arrives twice."`
+	Threads   bool              `help:"Hosts may take packets by threads of the kernel (ALLCAST_RECEIVE_CORES): leaf ports then cut TCP's super-packets, or veth would not."`
 }
 
 func (f *labFlags) config() lab.Config {
 	return lab.Config{
 		Name: f.Name, Topology: f.Topology, Rate: f.Rate, UpRate: f.UpRate, MTU: f.MTU, Queue: f.Queue, Groups: f.Groups,
-		Loss: f.Loss, LossAll: f.LossAll, Duplicate: f.Duplicate,
+		Loss: f.Loss, LossAll: f.LossAll, Duplicate: f.Duplicate, Threads: f.Threads,
 	}
 }
 

@@ -204,8 +204,8 @@ func (e *Engine) open(key fabric.OpKey, k *call, geo *protocol.Geometry) {
 		if _, own := geo.Block(sub, k.rank); own == geo.PSNs(sub) {
 			continue
 		}
-		l := &lane{op: op, mem: &op.mem, placed: e.place(op, sub)}
-		if l.placed == nil {
+		l := &lane{op: op, mem: &op.mem}
+		if !e.place(l, sub) {
 			l.Lane = protocol.NewLane(geo, sub, k.rank)
 		}
 		op.lanes[sub] = l

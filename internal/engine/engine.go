@@ -91,6 +91,7 @@ type Engine struct {
 	given    map[*byte][]byte // by Alloc, without a Placer
 	closing  atomic.Bool
 	served   atomic.Bool    // who waits for a call serves the network
+	bulk     atomic.Bool    // much is still to be placed by the Placer: nothing comes soon
 	asleep   atomic.Bool    // and sleeps
 	spin     time.Duration  // how long it looks before that; its own
 	alone    bool           // Go runs one goroutine at a time

@@ -18,22 +18,28 @@ func (e *Engine) area(k *call) {
 	}
 }
 
-// place lets an operation's chunks be placed; nil: they come to the worker.
-func (e *Engine) place(op *operation, sub int) fabric.Placed {
-	k := op.call
-	if k.area == nil {
-		return nil
+// place lets a lane's chunks be placed; false: they come to the worker.
+func (e *Engine) place(l *lane, sub int) bool {
+	op := l.op
+	if op.call.area == nil {
+		return false
 	}
 	g := op.geo
 	_, mask := e.layout.Split(^uint32(0))
-	l := &fabric.Lane{
+	f := &fabric.Lane{
 		Sub: sub, Token: op.token, Comm: op.key.Comm, Imm: e.layout.Imm(op.key.Seq, 0), Mask: mask, Chunk: g.Chunk(), PSNs: g.PSNs(sub),
 	}
-	l.Own.PSN, l.Own.N = g.Block(sub, k.rank)
+	f.Own.PSN, f.Own.N = g.Block(sub, op.call.rank)
 	g.Blocks(sub, func(off int64, psn, n uint32, tail int) {
-		l.Blocks = append(l.Blocks, fabric.Block{Off: off, Run: fabric.Run{PSN: psn, N: n}, Tail: tail})
+		f.Blocks = append(f.Blocks, fabric.Block{Off: off, Run: fabric.Run{PSN: psn, N: n}, Tail: tail})
 	})
-	return e.cfg.Placer.Open(k.area, l)
+	if l.placed = e.cfg.Placer.Open(op.call.area, f); l.placed == nil {
+		return false
+	}
+	if l.left = f.PSNs - f.Own.N; l.left >= manyChunks {
+		e.bulk.Store(true)
+	}
+	return true
 }
 
 // unseen reports whether chunks were placed that nobody has told us of, and sees that
@@ -55,16 +61,22 @@ func (e *Engine) unseen() bool {
 
 // look is what the poller calls when chunks were placed.
 func (e *Engine) look() {
+	bulk := false
 	for _, w := range e.recvs {
 		w.drain()
 		for _, l := range w.ops {
 			if l.placed != nil {
 				w.learn(l)
+				bulk = bulk || l.left >= manyChunks
 			}
 		}
 		w.flush()
 	}
+	e.bulk.Store(bulk)
 }
+
+// manyChunks take so long that who waits for them may as well sleep.
+const manyChunks = 256
 
 // learn takes note of what was placed.
 func (w *receiver) learn(l *lane) {
@@ -78,6 +90,7 @@ func (w *receiver) learn(l *lane) {
 			w.copyOut(l, *p, stage, r)
 		}
 		w.noteRun(l, r.PSN, r.N)
+		l.left -= r.N
 	}
 	d, late, foreign := l.placed.Ignored()
 	if d+late+foreign > 0 {

@@ -13,6 +13,7 @@ import (
 type lane struct {
 	*protocol.Lane               // nil: placed has the bitmap
 	placed         fabric.Placed // nil: the worker places its chunks
+	left           uint32        // not placed yet; what is fetched counts as such
 	op             *operation
 	mem            *atomic.Pointer[[]byte] // the receive buffer, nil when it is the user's again
 }

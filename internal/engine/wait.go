@@ -29,7 +29,7 @@ func (r *Request) Wait(ctx context.Context) {
 	}
 }
 
-// serve serves the network until the call or ctx has ended.
+// serve serves the network until the call or ctx has ended, or somebody else does better.
 func (e *Engine) serve(ctx context.Context, r *Request) {
 	p := e.cfg.Poller
 	if ctx.Done() != nil {
@@ -49,6 +49,9 @@ func (e *Engine) serve(ctx context.Context, r *Request) {
 			// Others may have what we wait for, and nobody else runs them. With more processors
 			// that would only wake a thread, to run us instead.
 			runtime.Gosched()
+		}
+		if e.bulk.Load() {
+			return // for long: Go's poller waits at a lower price, and wakes the background
 		}
 		if time.Since(since) < e.spin {
 			relax()

@@ -25,6 +25,7 @@ type Config struct {
 	Loss      units.Probability // of a multicast datagram, at one receiver, independently
 	LossAll   units.Probability // of any packet, likewise
 	Duplicate units.Probability // of a multicast datagram
+	Threads   bool              `json:",omitempty"` // hosts take packets by threads, if they ask for it (threaded NAPI)
 }
 
 // Defaults of a Config's fields.

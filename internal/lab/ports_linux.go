@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/offload/napi"
 )
 
 // ports gives a node's interfaces their address, neighbour and rate, and turns
@@ -44,10 +46,28 @@ func (b *builder) port(n *Node, i int) error {
 			return err
 		}
 	}
+	if b.plan.Config.Threads && !n.Host && b.plan.Graph.IsHost(port.Peer) {
+		if err := b.cutTCP(n, port.Name); err != nil {
+			return err
+		}
+	}
 	if err := nl.LinkSetUp(link); err != nil {
 		return fmt.Errorf("turn on: %w", err)
 	}
 	return b.neighbour(n, i)
+}
+
+// cutTCP makes a port send TCP's packets one by one. A veth that does not makes the other
+// end take what was forwarded to it at once, and not by its threads.
+func (b *builder) cutTCP(n *Node, port string) error {
+	return inNamespace(b.plan.Namespace(n), func() error {
+		for _, what := range []string{"tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation", "tx-tcp6-segmentation"} {
+			if _, err := napi.Feature(port, what, false); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // neighbour enters the other end by hand: ARP would be in the counters, and get lost

@@ -15,13 +15,8 @@ func (n *Node) Chunks(now protocol.Time, comm uint32, seq uint64, sub int, psn, 
 		n.stats.Stale += uint64(chunks)
 		return
 	}
-	g := st.mc.Geometry()
-	for i := range chunks {
-		_, _, length := g.Locate(sub, psn+i)
-		_, _, steps := st.mc.Chunk(now, sub, psn+i, length, n.steps[:0])
-		if len(steps) > 0 {
-			n.do(now, c, st, steps)
-		}
+	if steps := st.mc.Chunks(now, sub, psn, chunks, n.steps[:0]); len(steps) > 0 {
+		n.do(now, c, st, steps)
 	}
 }
 

@@ -127,20 +127,41 @@ func (o *Op) Chunk(now Time, sub int, psn uint32, length int, out []Action) (int
 	if v != Placed {
 		return 0, v, out
 	}
-	o.progressAt, o.idleCutoffs = now, 0
 	if o.blockEnd != nil {
 		o.handedOver(now, sub)
 	}
+	return off, v, o.placed(now, sub, Range{psn, 1}, out)
+}
+
+// Chunks is Chunk for consecutive chunks that somebody has placed already.
+func (o *Op) Chunks(now Time, sub int, psn, n uint32, out []Action) []Action {
+	// Who looks at single chunks: the clock at a block's first and last.
+	if o.phase < Barrier || o.phase >= Closed || sub >= len(o.recv) || o.blockEnd != nil || !o.recv[sub].acceptRun(psn, n) {
+		for i := range n {
+			_, _, length := o.g.Locate(sub, psn+i)
+			_, _, out = o.Chunk(now, sub, psn+i, length, out)
+		}
+		return out
+	}
+	if o.cr.on {
+		o.cfg.Pool.Took(now, uint64(n))
+	}
+	return o.placed(now, sub, Range{psn, n}, out)
+}
+
+// placed goes on after chunks were placed.
+func (o *Op) placed(now Time, sub int, q Range, out []Action) []Action {
+	o.progressAt, o.idleCutoffs = now, 0
 	if o.fetch[sub].wanting > 0 {
-		out = o.gained(sub, Range{psn, 1}, out)
+		out = o.gained(sub, q, out)
 	}
 	if o.cr.joined {
 		out = o.consumedMore(now, out)
 	}
-	if r.missing == 0 {
+	if o.recv[sub].missing == 0 {
 		out = o.settle(now, out)
 	}
-	return off, v, out
+	return out
 }
 
 func (o *Op) send(out []Action, to int, m Msg) []Action {

@@ -87,6 +87,25 @@ func (r *Receiver) Accept(psn uint32, length int) (off int64, v Verdict) {
 	return off, Placed
 }
 
+// acceptRun is Accept for chunks [psn, psn+n) that are all there already, if they are of
+// one sender and new, and no read was ever made; otherwise it does nothing.
+func (r *Receiver) acceptRun(psn, n uint32) bool {
+	if r.busy != nil || n == 0 || psn >= r.bits.Len() || n > r.bits.Len()-psn || r.bits.NextSet(psn, psn+n) < psn+n {
+		return false
+	}
+	i := r.g.sender(r.sub, psn)
+	if psn+n > r.g.base[r.sub][i+1] {
+		return false
+	}
+	_, length := r.g.Span(r.sub, psn, n)
+	r.bits.SetRange(psn, n)
+	r.missing -= n
+	r.bytes += length
+	r.at, r.nth = i, psn+n-r.g.base[r.sub][i]
+	r.saw(i, r.nth)
+	return true
+}
+
 // saw learns from the n-th chunk of sender i that those before it were sent, and
 // that all before its direct predecessor in the chain have finished: a rank
 // activates its successor only once its own predecessor has sent all.

@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/allcast/allcast/internal/engine"
@@ -23,6 +24,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric/fault"
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/offload/bpf"
+	"github.com/allcast/allcast/internal/offload/napi"
 	"github.com/allcast/allcast/internal/rendezvous"
 	"github.com/allcast/allcast/internal/seal"
 )
@@ -51,6 +53,7 @@ type Config struct {
 	Fault       fault.Spec
 	Datapath    string  // Host, BPF or Auto; "": Host
 	Hook        string  // BPF: where the kernel looks at packets; "": a socket's filter
+	RecvCores   []int   // processors that the kernel takes packets from our interface on; nil: where it likes
 	Rack        string  // of this rank
 	Rate        float64 // bits a second that reach a rank; 0: unknown
 	Calibrate   bool    // we want to measure; a rank that does not is enough to leave it
@@ -79,6 +82,20 @@ type World struct {
 	Datapath    string   // who receives: Host or BPF
 	Hook        string   // BPF: where
 	NoBPF       string   // why it is Host although BPF was wanted
+
+	once    sync.Once
+	undoNIC func() // nil: nothing is to be undone
+}
+
+// Close ends the engine, and gives the interface back.
+func (w *World) Close() error {
+	err := w.Engine.Close()
+	w.once.Do(func() {
+		if w.undoNIC != nil {
+			w.undoNIC()
+		}
+	})
+	return err
 }
 
 // card is what a rank tells the others about itself. Everybody gets everybody's, so its
@@ -142,6 +159,7 @@ type joining struct {
 	mc      *ip.Multicast
 	off     *bpf.Offload // nil: this process receives,
 	noBPF   string       // for this reason, if it should not
+	undoNIC func()       // ends what RecvCores began
 }
 
 func (j *joining) undo() {
@@ -152,6 +170,9 @@ func (j *joining) undo() {
 		_ = j.mc.Close()
 	}
 	j.dropOffload("")
+	if j.undoNIC != nil {
+		j.undoNIC()
+	}
 }
 
 func (j *joining) join(ctx context.Context) (*World, error) {
@@ -161,6 +182,9 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	err := j.place()
 	if err == nil {
 		j.ln, err = ip.Listen(j.local)
+	}
+	if err == nil && len(j.RecvCores) > 0 {
+		j.undoNIC, err = napi.Dedicate(j.ifi, j.RecvCores)
 	}
 	if err == nil {
 		err = j.offload()
@@ -236,7 +260,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 			ec.Multicast = fault.Wrap(j.mc, j.Fault, j.Rank)
 		}
 	}
-	w.Datapath, w.NoBPF = Host, j.noBPF
+	w.Datapath, w.NoBPF, w.undoNIC = Host, j.noBPF, j.undoNIC
 	if j.off != nil {
 		w.Datapath, w.Hook = BPF, string(j.hook())
 	}

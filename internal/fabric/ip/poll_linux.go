@@ -39,6 +39,7 @@ type Poller struct {
 	leads   uint64
 	ticked  uint64 // leads, when the timer looked last
 	timer   *time.Timer
+	late    atomic.Bool                 // the timer went off while somebody led, and waits for the end of that
 	rest    time.Duration               // of the background; of who leads
 	back    atomic.Bool                 // the background has lead, but not for long
 	wanted  atomic.Int32                // so many wait for that
@@ -138,7 +139,7 @@ func (p *Poller) background() {
 		p.rest = 0
 		p.release()
 		p.back.Store(false)
-		p.lead.Unlock()
+		p.unlock()
 		if rest > 0 {
 			// The runtime's timers may round it up to a millisecond; the kernel's do not.
 			t := unix.NsecToTimespec(rest.Nanoseconds())
@@ -177,8 +178,11 @@ const pollTick = 500 * time.Microsecond
 // tick looks whether anybody leads these days.
 func (p *Poller) tick() {
 	if !p.lead.TryLock() { // somebody does, and is not to be kept
-		p.timer.Reset(pollTick)
-		return
+		p.late.Store(true)
+		if !p.lead.TryLock() {
+			return // who gives lead up sees that
+		}
+		p.late.Store(false)
 	}
 	defer p.lead.Unlock()
 	switch {
@@ -231,7 +235,15 @@ func (p *Poller) relieve() bool {
 func (p *Poller) Yield() {
 	p.leads++
 	p.release()
+	p.unlock()
+}
+
+// unlock gives lead up.
+func (p *Poller) unlock() {
 	p.lead.Unlock()
+	if p.late.Load() && p.late.Swap(false) {
+		p.timer.Reset(pollTick)
+	}
 }
 
 // release is before lead is given up: who wakes a source rings from now on, and what was

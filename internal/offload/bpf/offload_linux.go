@@ -17,16 +17,19 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// room is how many chunks may be on their way: there is no queue that they wait in, but
-// rings of devices are finite. The process is woken after every so many, a power of two.
+// Chunks that may be on their way, both powers of two. There is no queue that they wait in: who
+// brings a packet to the network stack runs the program. Only xdp, in the driver, sees single
+// packets as fast as the device's ring takes them: rings have 256 places or more. The process is
+// woken after every quarter of that.
 const (
-	room  = 4096
-	every = room / 8
+	room    = 1024
+	roomXDP = 256
 )
 
 // Offload is fabric.Placer.
 type Offload struct {
 	cfg  Config
+	room int
 	spec *ebpf.CollectionSpec
 	maps map[string]*ebpf.Map
 	most int
@@ -64,11 +67,14 @@ var _ fabric.Placer = (*Offload)(nil)
 // New loads the programs, and attaches the one of the hook.
 func New(cfg Config) (o *Offload, err error) {
 	o = &Offload{
-		cfg: cfg, maps: map[string]*ebpf.Map{}, open: map[*lane]bool{}, most: cfg.Chunk,
+		cfg: cfg, maps: map[string]*ebpf.Map{}, open: map[*lane]bool{}, most: cfg.Chunk, room: room,
 		freeWords: spans{{0, words}}, freeBlocks: spans{{0, blocks}}, ids: spans{{0, regions}},
 	}
 	if cfg.Chunk < 1 || cfg.Chunk > most {
 		return nil, fmt.Errorf("bpf: chunks of %d bytes: must be 1 to %d", cfg.Chunk, most)
+	}
+	if cfg.Hook == XDP {
+		o.room = roomXDP
 	}
 	defer func() {
 		if err != nil {
@@ -243,7 +249,7 @@ func (o *Offload) Forget() {
 }
 
 // Room implements fabric.Placer.
-func (o *Offload) Room() int { return room }
+func (o *Offload) Room() int { return o.room }
 
 // Lost implements fabric.Placer.
 func (o *Offload) Lost() uint64 {

@@ -1,0 +1,192 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/internal/offload/napi"
+)
+
+const (
+	specVariable  = "RECEIVE_SPEC"
+	boundVariable = "RECEIVE_BOUND"
+)
+
+// spec is what one run measures.
+type spec struct {
+	Name     string
+	Plain    bool
+	Datapath string
+	Hook     string
+	Chunk    int
+	Bytes    int
+	Iters    int
+}
+
+// result is what the receiver saw, in ns and pieces.
+type result struct {
+	Wall, User, Sys, Thread, Softirq int64
+	Chunks, Repaired, Copied         int64
+	ChunkBytes                       int64
+}
+
+// cores of sender and receiver.
+var cores = [2]int{0, 1}
+
+func rank(text string) error {
+	var s spec
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return err
+	}
+	me, err := strconv.Atoi(os.Getenv("RANK"))
+	if err != nil || me > 1 {
+		return fmt.Errorf("RANK=%q: want 0 or 1", os.Getenv("RANK"))
+	}
+	if os.Getenv(boundVariable) == "" {
+		return bind(cores[me])
+	}
+	o := allcast.Options{PlainSockets: s.Plain, Datapath: s.Datapath, Hook: s.Hook, Chunk: s.Chunk, NoCalibration: true}
+	if me == 1 {
+		o.ReceiveCores = cores[1:]
+	}
+	ctx := context.Background()
+	c, err := allcast.Join(ctx, o)
+	if err != nil {
+		return err
+	}
+	r, err := measure(ctx, c, &s)
+	if err != nil {
+		return errors.Join(err, c.Abort(), c.Close())
+	}
+	if me == 0 {
+		if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+			return err
+		}
+	}
+	return c.Close()
+}
+
+// bind starts this program again, all of it on one processor.
+func bind(cpu int) error {
+	runtime.LockOSThread()
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(self, os.Args, append(os.Environ(), boundVariable+"=1"))
+}
+
+// measure broadcasts, checks the last one, and tells everybody what the receiver saw.
+func measure(ctx context.Context, c *allcast.Comm, s *spec) (*result, error) {
+	buf, err := c.Alloc(s.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	for i := range buf {
+		buf[i] = byte(c.Rank())
+	}
+	broadcast := func(n int) error {
+		for i := range n {
+			if c.Rank() == 0 {
+				buf[0] = byte(i)
+			}
+			if err := c.Broadcast(ctx, buf, 0, allcast.WithAlgorithm("mcast")); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := broadcast(2); err != nil {
+		return nil, err
+	}
+	if err := c.Barrier(ctx); err != nil {
+		return nil, err
+	}
+	before, stats := usage(), c.Stats()
+	if err := broadcast(s.Iters); err != nil {
+		return nil, err
+	}
+	r := usage()
+	after := c.Stats()
+	r.sub(&before)
+	r.Chunks, r.Repaired, r.Copied = int64(after.ReceivedChunks-stats.ReceivedChunks), int64(after.RepairedChunks-stats.RepairedChunks), int64(after.CopiedChunks-stats.CopiedChunks)
+	r.ChunkBytes = int64(s.Bytes) * int64(s.Iters) / max(1, r.Chunks+r.Repaired)
+	if buf[0] != byte(s.Iters-1) || bytes.Count(buf[1:], []byte{0}) != len(buf)-1 {
+		return nil, errors.New("wrong bytes were received")
+	}
+	all := []int64{r.Wall, r.User, r.Sys, r.Thread, r.Softirq, r.Chunks, r.Repaired, r.Copied, r.ChunkBytes}
+	if err := allcast.BroadcastSlice(ctx, c, all, 1); err != nil {
+		return nil, err
+	}
+	return &result{all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], all[8]}, nil
+}
+
+func (r *result) sub(b *result) {
+	r.Wall, r.User, r.Sys, r.Thread, r.Softirq = r.Wall-b.Wall, r.User-b.User, r.Sys-b.Sys, r.Thread-b.Thread, r.Softirq-b.Softirq
+}
+
+// usage is what this process, the kernel's threads of its interface, and all softirqs have taken.
+func usage() result {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail
+	return result{Wall: time.Now().UnixNano(), User: u.Utime.Nano(), Sys: u.Stime.Nano(), Thread: threadTime(), Softirq: softirqTime()}
+}
+
+func threadTime() (ns int64) {
+	ifis, err := net.Interfaces()
+	if err != nil {
+		return 0
+	}
+	for i := range ifis {
+		if ifis[i].Flags&(net.FlagLoopback|net.FlagUp) != net.FlagUp {
+			continue
+		}
+		pids, err := napi.Threads(&ifis[i])
+		if err != nil {
+			continue
+		}
+		for _, pid := range pids {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+			if err != nil {
+				continue
+			}
+			n, _ := strconv.ParseInt(strings.Fields(string(b))[0], 10, 64)
+			ns += n
+		}
+	}
+	return ns
+}
+
+// softirqTime is the time of softirqs that are not in such a thread, on all processors.
+func softirqTime() int64 {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(b))
+	if len(f) < 8 {
+		return 0
+	}
+	ticks, _ := strconv.ParseInt(f[7], 10, 64)
+	return ticks * int64(time.Second) / 100
+}
