@@ -81,7 +81,10 @@ type Options struct {
 	// derived from the job's key.
 	Groups []netip.AddrPort
 
-	// Chunk is the payload of a datagram; 0 is the largest that fits the network.
+	// Chunk is the payload of a datagram; 0 is the largest that fits a packet. Larger ones, up
+	// to 65491 bytes, are sent as a super-packet of several packets with one header, which takes
+	// less work a byte; where it does not arrive whole, as without GRO, it is lost, and Join says
+	// that multicast does not work.
 	Chunk int
 
 	// TTL and DSCP of multicast datagrams. TTL 0: 1 on loopback, 16 elsewhere.
@@ -169,7 +172,7 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 	if cfg.Datapath == "" {
 		cfg.Datapath = get("ALLCAST_DATAPATH")
 	}
-	if cfg.Hook == "" {
+	if cfg.Hook == "" && cfg.Datapath != "" && cfg.Datapath != world.Host {
 		cfg.Hook = get("ALLCAST_HOOK")
 	}
 	if v := get("ALLCAST_RECEIVE_CORES"); v != "" && cfg.RecvCores == nil {

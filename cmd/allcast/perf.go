@@ -23,7 +23,7 @@ type perfCmd struct {
 	Chains    *int        `placeholder:"M" help:"Ranks that multicast at a time (default 1, beside a Reduce-Scatter all); more than the operation can use is clamped."`
 	ChainBy   string      `default:"rank" placeholder:"rank|rack" help:"Chains of neighbouring ranks, as many as --chains says, or one a rack, by ALLCAST_RACK (default rank)."`
 	Subgroups int         `default:"1" placeholder:"S" help:"Multicast groups (default 1); more than the operation can use is clamped."`
-	Chunk     *units.Size `placeholder:"BYTES" help:"Payload of a datagram (default: the largest that fits the network)."`
+	Chunk     *units.Size `placeholder:"BYTES" help:"Payload of a datagram (default: the largest that fits the network). One that takes several packets is a super-packet with one header: less work, but all of it is lost with one of them."`
 	InPlace   bool        `name:"inplace" help:"Send from the receive buffer, or receive in the send buffer."`
 	DType     string      `name:"dtype" default:"f32" placeholder:"T" help:"Elements of a reduction: f32, f64, f16, bf16, i8 to i64, u8 to u64 (default f32)."`
 	Reduce    string      `default:"sum" placeholder:"OP" help:"The reduction: sum, avg, min, max or prod (default sum)."`

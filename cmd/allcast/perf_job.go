@@ -146,8 +146,8 @@ func (c *perfCmd) checkNumbers() error {
 		return usagef("--chain-by %q: want rank or rack", c.ChainBy)
 	case c.Subgroups < 1:
 		return usagef("--subgroups %d: want 1 or more", c.Subgroups)
-	case c.Chunk != nil && (*c.Chunk < 1 || *c.Chunk > ip.MaxChunk):
-		return usagef("--chunk %v: want 1 to %v", *c.Chunk, units.Size(ip.MaxChunk))
+	case c.Chunk != nil && (*c.Chunk < 1 || *c.Chunk > ip.MaxLong):
+		return usagef("--chunk %v: want 1 to %v", *c.Chunk, units.Size(ip.MaxLong))
 	}
 	return nil
 }

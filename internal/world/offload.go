@@ -47,6 +47,12 @@ func (j *joining) loadOffload() (err error) {
 		return fmt.Errorf("%w: it cannot damage datagrams on purpose: leave corrupt out of ALLCAST_FAULT", bpf.ErrUnavailable)
 	}
 	chunk := ip.MaxPayload(j.ifi.MTU, j.local.Is6() && !j.local.Is4In6())
+	if j.Chunk > chunk {
+		if j.hook() == bpf.XDP {
+			return fmt.Errorf("%w: the hook xdp sees single packets, and a chunk of %d bytes takes several: use chunks of at most %d, or another hook", bpf.ErrUnavailable, j.Chunk, chunk)
+		}
+		chunk = j.Chunk
+	}
 	j.off, err = bpf.New(bpf.Config{
 		Hook: j.hook(), Interface: j.ifi, Chunk: chunk,
 		Fault: bpf.Fault{Drop: j.Fault.Drop, Dup: j.Fault.Dup, Reorder: j.Fault.Reorder, Seed: j.Fault.Seed + uint64(j.Rank)},

@@ -199,9 +199,12 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs, chunk, why, err := agree(cards)
+	addrs, chunk, why, err := agree(cards, ip.MaxLong-j.tag()-j.sum())
 	if err != nil {
 		return nil, err
+	}
+	if chunk > mine.Chunk && j.off != nil {
+		j.off.Long()
 	}
 	j.derive()
 	j.share(addrs)
@@ -321,8 +324,9 @@ func exchange[T any](ctx context.Context, s *rendezvous.Session, mine T) ([]T, e
 	return all, nil
 }
 
-// agree finds what suits everybody; all ranks come to the same result.
-func agree(cards []card) (addrs []string, chunk int, noMcast string, err error) {
+// agree finds what suits everybody; all ranks come to the same result. A chunk that was asked
+// for may take several packets, up to long bytes.
+func agree(cards []card, long int) (addrs []string, chunk int, noMcast string, err error) {
 	chunk = cards[0].Chunk
 	for r, c := range cards {
 		switch {
@@ -346,10 +350,10 @@ func agree(cards []card) (addrs []string, chunk int, noMcast string, err error) 
 		chunk = min(chunk, c.Chunk)
 		addrs = append(addrs, c.Addr)
 	}
-	if a := cards[0].Asked; a > chunk && len(cards) > 1 && noMcast == "" {
-		return nil, 0, "", fmt.Errorf("a chunk of %d bytes does not fit the network: at most %d do", a, chunk)
+	if a := cards[0].Asked; a > long && len(cards) > 1 && noMcast == "" {
+		return nil, 0, "", fmt.Errorf("a chunk of %d bytes does not fit the network: at most %d do, %d in one packet", a, long, chunk)
 	} else if a > 0 {
-		chunk = min(a, chunk)
+		chunk = a
 	}
 	return addrs, chunk, noMcast, nil
 }
@@ -396,7 +400,7 @@ func (j *joining) openMulticast(ctx context.Context, chunk int) (why string, err
 		var openErr error
 		mc := ip.McastConfig{
 			Interface: j.ifi, Local: j.local, Groups: j.groups(seed + try),
-			Chunk: chunk + j.tag(), TTL: j.TTL, DSCP: j.DSCP, RecvBuffer: j.RecvBuffer, Plain: j.Plain, Sums: j.sum() > 0,
+			Chunk: chunk + j.tag(), Long: true, TTL: j.TTL, DSCP: j.DSCP, RecvBuffer: j.RecvBuffer, Plain: j.Plain, Sums: j.sum() > 0,
 		}
 		if j.off != nil {
 			j.off.Forget() // those of the try before

@@ -17,6 +17,7 @@ type McastConfig struct {
 	Local      netip.Addr       // our address on it; decides IPv4 or IPv6
 	Groups     []netip.AddrPort // one a subgroup
 	Chunk      int              // payload a datagram, agreed with the others; 0: MaxPayload of the interface's MTU
+	Long       bool             // Chunk may be larger than a packet, at most MaxLong: it is sent as a super-packet with one header, and lost if that does not arrive whole
 	TTL        int              // 0: 1 on loopback, else 16
 	DSCP       int
 	RecvBuffer int  // wanted socket buffer in bytes; 0: 8 MiB

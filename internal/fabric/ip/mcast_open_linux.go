@@ -1,6 +1,8 @@
 package ip
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -11,9 +13,12 @@ import (
 
 // openMulticast opens the sockets in the way that stood the self-test.
 func openMulticast(p *mcastPlan) (*Multicast, error) {
-	t, err := udpSelfTest(p)
+	t, err := udpSelfTest(p.short())
 	if err != nil {
 		return nil, err
+	}
+	if p.cut > 0 && t.gso+t.gro != "" {
+		return nil, fmt.Errorf("multicast: chunks of several packets need super-packets, sent and received: %s; use chunks of at most %d bytes", cmp.Or(t.gso, t.gro), p.cut-p.head)
 	}
 	m := &Multicast{}
 	f := Features{
@@ -49,8 +54,8 @@ func openMulticast(p *mcastPlan) (*Multicast, error) {
 	m.caps = fabric.Caps{
 		Chunk:    p.Chunk,
 		Batch:    batch,
-		Room:     mcastRoom(f.RecvBufferGot, t.charge(p)),
-		Overhead: mcastOverhead(p.v6, p.head),
+		Room:     mcastRoom(f.RecvBufferGot, t.charge(p.short())*p.packets()),
+		Overhead: mcastOverhead(p.v6, p.head, p.packets()),
 		Header:   p.head,
 	}
 	m.features = func() Features {
@@ -103,6 +108,7 @@ func udpOpenGroup(p *mcastPlan, g netip.AddrPort, f *Features) (*udpSender, *udp
 	if err != nil {
 		return s, nil, err
 	}
+	r.long = p.cut > 0
 	if noFilter != nil {
 		f.Filter, f.FilterReason = false, noFilter.Error()
 		r.own = newUDPName(p, own)

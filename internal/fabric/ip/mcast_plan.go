@@ -19,6 +19,25 @@ type mcastPlan struct {
 	McastConfig
 	v6   bool
 	head int // bytes of a datagram's header
+	cut  int // chunks are cut in packets of so many bytes; 0: each fits one
+}
+
+// packets is how many a chunk takes.
+func (p *mcastPlan) packets() int {
+	if p.cut == 0 {
+		return 1
+	}
+	return (p.head + p.Chunk + p.cut - 1) / p.cut
+}
+
+// short is the plan for chunks that fit a packet.
+func (p *mcastPlan) short() *mcastPlan {
+	if p.cut == 0 {
+		return p
+	}
+	q := *p
+	q.Chunk, q.cut = p.cut-p.head, 0
+	return &q
 }
 
 // newMcastPlan checks everything that can be known without a socket, because the
@@ -114,6 +133,12 @@ func (p *mcastPlan) checkSizes() error {
 		return fmt.Errorf("multicast: the MTU of interface %s is %d, too small for any payload", p.Interface.Name, p.Interface.MTU)
 	case p.Chunk == 0:
 		p.Chunk = fits
+	case p.Chunk > fits && p.Long && !p.Plain:
+		p.cut = p.head + fits
+		if p.head+p.Chunk > mcastMaxSuper || p.packets() > mcastMaxSegments {
+			return fmt.Errorf("multicast: a chunk of %d bytes does not fit a super-packet by interface %s, with its MTU of %d: at most %d do",
+				p.Chunk, p.Interface.Name, p.Interface.MTU, min(mcastMaxSuper, mcastMaxSegments*p.cut)-p.head)
+		}
 	case p.Chunk < 0 || p.Chunk > fits:
 		return fmt.Errorf("multicast: a chunk of %d bytes does not fit interface %s: its MTU of %d takes at most %d; agree on a smaller chunk or raise the MTU",
 			p.Chunk, p.Interface.Name, p.Interface.MTU, fits)

@@ -12,6 +12,9 @@ import (
 func openPortable(p *mcastPlan) (*Multicast, error) {
 	ports := make(map[uint16]bool)
 	m := &Multicast{}
+	if p.cut > 0 {
+		return nil, fmt.Errorf("multicast: chunks of several packets need Linux and its super-packets; use chunks of at most %d bytes", p.cut-p.head)
+	}
 	buffer := p.RecvBuffer
 	for _, g := range p.Groups {
 		// The standard library binds to the wildcard address, so only ports tell groups apart.
@@ -40,7 +43,7 @@ func openPortable(p *mcastPlan) (*Multicast, error) {
 		Chunk:    p.Chunk,
 		Batch:    1,
 		Room:     mcastRoom(buffer, mcastFrameCharge(size)),
-		Overhead: mcastOverhead(p.v6, p.head),
+		Overhead: mcastOverhead(p.v6, p.head, 1),
 		Header:   p.head,
 	}
 	const none = "plain sockets"

@@ -8,6 +8,9 @@ const (
 	// a super-packet.
 	MaxChunk = 9000 - ipv4Header - udpHeader - fabric.HeaderSize
 
+	// MaxLong is the largest payload of several packets: what fits a super-packet.
+	MaxLong = mcastMaxSuper - fabric.HeaderSize
+
 	ipv4Header = 20
 	ipv6Header = 40
 	udpHeader  = 8
@@ -67,10 +70,10 @@ func mcastBatch(head, chunk int) int {
 	return max(1, min(mcastMaxSuper/(head+chunk), mcastMaxSegments))
 }
 
-// mcastOverhead is what a payload carries besides itself on an Ethernet. Loopback has
-// no Ethernet around it; it counts as if, so that numbers can be compared.
-func mcastOverhead(v6 bool, head int) int {
-	return ethernet + mcastIPHeader(v6) + udpHeader + head
+// mcastOverhead is what a payload carries besides itself on an Ethernet, in so many packets.
+// Loopback has no Ethernet around it; it counts as if, so that numbers can be compared.
+func mcastOverhead(v6 bool, head, packets int) int {
+	return (ethernet+mcastIPHeader(v6)+udpHeader)*packets + head
 }
 
 // mcastFrameCharge estimates what a kernel charges a socket for a datagram of

@@ -51,6 +51,7 @@ type udpReceiver struct {
 	control udpGRO
 	from    udpName
 	own     *udpName // of our sender; nil when the kernel filters
+	long    bool     // a super-packet is one datagram
 
 	filtered  *atomic.Uint64 // see udpSender; nil when the kernel does not filter
 	datagrams atomic.Uint64
@@ -161,7 +162,7 @@ func (r *udpReceiver) deliver(s fabric.Sink) {
 		return
 	}
 	seg := 0
-	if int(r.msg.Controllen) >= unix.CmsgLen(4) && r.control.head.Level == unix.SOL_UDP && r.control.head.Type == unix.UDP_GRO {
+	if !r.long && int(r.msg.Controllen) >= unix.CmsgLen(4) && r.control.head.Level == unix.SOL_UDP && r.control.head.Type == unix.UDP_GRO {
 		seg = int(r.control.size)
 	}
 	good, malformed := r.scatter.deliver(s, r.n, seg)

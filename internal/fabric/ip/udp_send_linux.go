@@ -48,12 +48,13 @@ type udpSender struct {
 	// how many of them a super-packet makes there.
 	filtered *atomic.Uint64
 	splits   bool
+	cut      int // a datagram is cut in packets of so many bytes; 0: each fits one
 }
 
 func newUDPSender(p *mcastPlan, group netip.AddrPort, fd int, gso, gro bool) *udpSender {
 	batch := mcastBatch(p.head, p.Chunk)
 	s := &udpSender{
-		group: group, chunk: p.Chunk, head: p.head, name: newUDPName(p, group), gso: gso, splits: !gro,
+		group: group, chunk: p.Chunk, head: p.head, name: newUDPName(p, group), gso: gso, splits: !gro, cut: p.cut,
 		heads:    make([]byte, batch*p.head),
 		iov:      make([]unix.Iovec, 2*batch),
 		filtered: new(atomic.Uint64),
@@ -94,6 +95,14 @@ func (s *udpSender) Send(b *fabric.Batch) error {
 }
 
 func (s *udpSender) sendAll(n, size int) error {
+	if s.cut > 0 {
+		s.control.size = uint16(s.cut)
+		errno, err := s.transmit(0, n, size > s.cut, 1) // n is 1
+		if err == nil {
+			err = s.explain(errno)
+		}
+		return err
+	}
 	if n > 1 && s.gso {
 		s.control.size = uint16(size)
 		copies := 1

@@ -7,7 +7,6 @@ type Config struct {
 	Hook      Hook
 	Interface *net.Interface // that packets come by
 	Chunk     int            // bytes of one, at most
-	Whole     bool           // a super-packet is one chunk
 	Fault     Fault
 	Complain  func(error) // is told once why buffers are not written directly; nil: nobody is
 }

@@ -149,7 +149,7 @@ func (o *Offload) load(name string, constants map[string]any) (*ebpf.Program, er
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: p}
 	f := o.cfg.Fault
 	set := map[string]any{
-		"most": uint32(o.most), "whole": b2u(o.cfg.Whole),
+		"most":       uint32(o.most),
 		"drop_below": below(f.Drop), "double_below": below(f.Drop + f.Dup), "hold_below": below(f.Drop + f.Dup + f.Reorder),
 	}
 	if name == "filter" && o.cfg.Hook != SockFilter && f.Drop+f.Reorder > 0 {
@@ -213,6 +213,9 @@ func (o *Offload) attach() error {
 
 // Share says that other processes want our packets too.
 func (o *Offload) Share() { o.counters[shared].Store(1) }
+
+// Long says that a super-packet is one chunk.
+func (o *Offload) Long() { o.counters[whole].Store(1) }
 
 // Filter makes a socket the one of the next subgroup. The counter is of packets that do not
 // reach its queue.

@@ -24,6 +24,9 @@ func New(Config) (*Offload, error) {
 // Share does nothing.
 func (o *Offload) Share() {}
 
+// Long does nothing.
+func (o *Offload) Long() {}
+
 // Forget does nothing.
 func (o *Offload) Forget() {}
 

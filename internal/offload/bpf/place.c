@@ -50,6 +50,7 @@ struct {
 // Packets that a socket's filter took, by subgroup; and at the end what changes.
 #define RANDOM (COUNTERS - 1) // the state of random numbers
 #define SHARED (COUNTERS - 2) // not 0: other processes want our packets too
+#define WHOLE (COUNTERS - 4) // not 0: a super-packet is one chunk
 #define LOST (COUNTERS - 3) // datagrams that were lost on purpose
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -86,7 +87,6 @@ const volatile __u8 v6;
 const volatile __u8 exact; // own_port and own_addr are known
 const volatile __u32 group; // our counter
 const volatile __u32 most = MOST; // bytes of a chunk
-const volatile __u8 whole; // a super-packet is one chunk
 const volatile __u8 second; // another program saw the packet first
 // Faults, for tests. Random numbers below the first: datagrams to lose; below the second: to
 // take twice; below the third: to leave to the process, so that others overtake them. A second
@@ -136,12 +136,11 @@ static __always_inline struct lane *find(__u64 token, __u16 port)
 	return 0;
 }
 
-// consume reports whether nobody else wants a packet that was taken.
-static __always_inline int consume(void)
+// is reports whether a counter is not 0.
+static __always_inline int is(__u32 counter)
 {
-	__u32 k = SHARED;
-	__u64 *n = bpf_map_lookup_elem(&counters, &k);
-	return n && !*n;
+	__u64 *n = bpf_map_lookup_elem(&counters, &counter);
+	return n && *n;
 }
 
 struct search {
@@ -220,7 +219,7 @@ static long segment(__u32 i, void *arg)
 static __always_inline __u32 scan(struct __sk_buff *skb, __u32 at, __u32 end, __u16 port, __u16 from)
 {
 	__u32 seg = skb->gso_size;
-	if (whole || !seg || seg >= end - at)
+	if (!seg || seg >= end - at || is(WHOLE))
 		return skb_chunk(skb, at, end - at, port, from) != TAKEN;
 	struct scan s = {.ctx = skb, .at = at, .end = end, .seg = seg, .port = port, .from = from};
 	bpf_loop(SEGMENTS, segment, &s, 0);
@@ -265,7 +264,7 @@ SEC("tcx/ingress")
 int ingress(struct __sk_buff *skb)
 {
 	struct parsed p;
-	if (!skb_parse(skb, skb->len, &p) || scan(skb, p.at, p.end, p.port, p.from) || !consume())
+	if (!skb_parse(skb, skb->len, &p) || scan(skb, p.at, p.end, p.port, p.from) || is(SHARED))
 		return TCX_NEXT;
 	return TCX_DROP;
 }
@@ -274,7 +273,7 @@ SEC("xdp.frags")
 int express(struct xdp_md *xdp)
 {
 	struct parsed p;
-	if (!xdp_parse(xdp, bpf_xdp_get_buff_len(xdp), &p) || xdp_chunk(xdp, p.at, p.end - p.at, p.port, p.from) != TAKEN || !consume())
+	if (!xdp_parse(xdp, bpf_xdp_get_buff_len(xdp), &p) || xdp_chunk(xdp, p.at, p.end - p.at, p.port, p.from) != TAKEN || is(SHARED))
 		return XDP_PASS;
 	return XDP_DROP;
 }

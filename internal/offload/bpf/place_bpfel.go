@@ -78,7 +78,6 @@ const (
 	placeVarOwnPort     = "own_port"
 	placeVarSecond      = "second"
 	placeVarV6          = "v6"
-	placeVarWhole       = "whole"
 )
 
 // loadPlace returns the embedded CollectionSpec for place.
@@ -154,7 +153,6 @@ type placeVariableSpecs struct {
 	OwnPort     *ebpf.VariableSpec `ebpf:"own_port"`
 	Second      *ebpf.VariableSpec `ebpf:"second"`
 	V6          *ebpf.VariableSpec `ebpf:"v6"`
-	Whole       *ebpf.VariableSpec `ebpf:"whole"`
 }
 
 // placeObjects contains all objects after they have been loaded into the kernel.
@@ -210,7 +208,6 @@ type placeVariables struct {
 	OwnPort     *ebpf.Variable `ebpf:"own_port"`
 	Second      *ebpf.Variable `ebpf:"second"`
 	V6          *ebpf.Variable `ebpf:"v6"`
-	Whole       *ebpf.Variable `ebpf:"whole"`
 }
 
 // placePrograms contains all programs after they have been loaded into the kernel.
