@@ -17,6 +17,9 @@ import (
 	"time"
 )
 
+// long is a chunk that fills 7 packets of the lab's MTU, but for a few bytes.
+const long = 62_000
+
 func specs(c config) []spec {
 	all := []spec{
 		{Name: "host, plain sockets", Plain: true, Datapath: "host"},
@@ -24,6 +27,9 @@ func specs(c config) []spec {
 		{Name: "bpf, sockfilter", Datapath: "bpf", Hook: "sockfilter"},
 		{Name: "bpf, tcx", Datapath: "bpf", Hook: "tcx"},
 		{Name: "bpf, xdp", Datapath: "bpf", Hook: "xdp"},
+		{Name: "host, chunks of 7 packets", Datapath: "host", Chunk: long},
+		{Name: "bpf, sockfilter, chunks of 7 packets", Datapath: "bpf", Hook: "sockfilter", Chunk: long},
+		{Name: "bpf, tcx, chunks of 7 packets", Datapath: "bpf", Hook: "tcx", Chunk: long},
 	}
 	for i := range all {
 		all[i].Bytes, all[i].Iters = c.bytes, c.iters
