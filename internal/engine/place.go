@@ -21,7 +21,7 @@ func (e *Engine) area(k *call) {
 // place lets an operation's chunks be placed; nil: they come to the worker.
 func (e *Engine) place(op *operation, sub int) fabric.Placed {
 	k := op.call
-	if k.area == nil {
+	if k.area == nil || !e.recvs[sub].polled { // look would be in the way of its own goroutine
 		return nil
 	}
 	g := op.geo
@@ -56,6 +56,9 @@ func (e *Engine) unseen() bool {
 // look is what the poller calls when chunks were placed.
 func (e *Engine) look() {
 	for _, w := range e.recvs {
+		if !w.polled {
+			continue
+		}
 		w.drain()
 		for _, l := range w.ops {
 			if l.placed != nil {
