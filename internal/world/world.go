@@ -140,6 +140,7 @@ type joining struct {
 	secret  []byte
 	ln      net.Listener
 	mc      *ip.Multicast
+	poller  *ip.Poller   // nil: Go's own does it, at a price
 	off     *bpf.Offload // nil: this process receives,
 	noBPF   string       // for this reason, if it should not
 }
@@ -152,9 +153,22 @@ func (j *joining) undo() {
 		_ = j.mc.Close()
 	}
 	j.dropOffload("")
+	if j.poller != nil {
+		_ = j.poller.Close()
+	}
+}
+
+// poll starts what serves the sockets. It is there before anything counts on it.
+func (j *joining) poll() {
+	var err error
+	if j.poller, err = ip.NewPoller(); err != nil {
+		j.poller = nil
+		j.Log.Debug("no poller of our own", "err", err)
+	}
 }
 
 func (j *joining) join(ctx context.Context) (*World, error) {
+	j.poll()
 	var mine card
 	mine.Calibrate = j.Calibrate
 	mine.Asked, mine.Groups, mine.Rack, mine.Rate, mine.Integrity = j.Chunk, groupsHash(j.Groups), j.Rack, j.Rate, j.Integrity
@@ -199,7 +213,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 			_ = j.mc.Close()
 			j.mc = nil
 		}
-		j.dropOffload("there is no multicast")
+		j.dropOffload(noMulticast)
 	}
 	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: why, Interface: j.ifi.Name, Local: j.local, Loopback: j.local.IsLoopback(), Secure: j.Secure, Integrity: j.Integrity}
 	w.Calibrate = true
@@ -207,24 +221,18 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		w.Racks = append(w.Racks, c.Rack)
 		w.Calibrate = w.Calibrate && c.Calibrate
 	}
-	poller, err := ip.NewPoller()
-	if err != nil {
-		poller = nil // Go's own does it, at a price
-		j.Log.Debug("no poller of our own", "err", err)
-		j.dropOffload(err.Error())
-	}
 	ec := engine.Config{
 		Rank: j.Rank, Size: j.Size, Secret: j.secret, Timeout: j.Timeout, Deadline: j.Deadline, PSNBits: j.PSNBits, Pin: j.Pin, Log: j.Log, Rate: j.Rate,
 		Secure: j.Secure, Integrity: j.Integrity, Watch: j.Watch,
 		Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
 			return ip.NewTCP(ip.TCPConfig{
-				Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local, Log: j.Log, Poller: poller,
+				Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local, Log: j.Log, Poller: j.poller,
 				Secure: j.Secure, Integrity: j.Integrity,
 			}, h)
 		},
 	}
-	if poller != nil {
-		ec.Poller = poller
+	if j.poller != nil {
+		ec.Poller = j.poller
 	}
 	j.observe(w, &ec)
 	if j.mc != nil {
