@@ -72,6 +72,7 @@ var own = netip.MustParseAddrPort("127.0.0.1:9")
 func newWire(t testing.TB, cfg Config, subgroups int, gro bool) *wire {
 	t.Helper()
 	w := &wire{Offload: load(t, cfg)}
+	w.Share() // so that all packets come by the sockets, where they are counted
 	w.tx = udpSocket(t, netip.MustParseAddrPort("127.0.0.1:0"))
 	sa, err := unix.Getsockname(w.tx)
 	must(t, err)
