@@ -31,10 +31,10 @@ const (
 func newStorm(t *testing.T, cfg Config) *storm {
 	t.Helper()
 	s := &storm{wire: newWire(t, cfg, 1, false)}
-	to := &unix.SockaddrInet4{Port: int(s.groups[0].Port()), Addr: s.groups[0].Addr().As4()}
 	for seed := range uint64(2) {
 		s.wg.Go(func() {
 			r := rand.New(rand.NewPCG(seed, 1))
+			to := &unix.SockaddrInet4{Port: int(s.groups[0].Port()), Addr: s.groups[0].Addr().As4()}
 			payload := make([]byte, stormChunk)
 			for i := range payload {
 				payload[i] = 0xab
