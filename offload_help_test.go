@@ -183,4 +183,3 @@ func allocated(c *allcast.Comm) (mk maker, free func() error) {
 		return err
 	}
 }
-

@@ -15,11 +15,11 @@ type placed struct {
 	l       *lane
 	words   []word
 	blocks  span
-	first   uint32   // of words
-	settled []uint32 // chunks that need not be looked for: seen, our own or claimed
-	from    int      // words before it are settled
+	first   uint32        // of words
+	settled []uint32      // chunks that need not be looked for: seen, our own or claimed
+	from    int           // words before it are settled
 	seen    atomic.Uint64 // what was counted at the last Scan
-	ignored [3]uint64 // counted before
+	ignored [3]uint64     // counted before
 }
 
 const all = 1<<32 - 1

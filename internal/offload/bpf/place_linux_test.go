@@ -63,8 +63,14 @@ func TestPlaceBlocks(t *testing.T) {
 	const chunk = 1000
 	w := newWire(t, Config{Chunk: chunk}, 1, false)
 	for _, lengths := range [][]int{
-		{1}, {chunk}, {chunk + 1}, {chunk - 1, chunk - 1, chunk - 1}, {5 * chunk, 5 * chunk, 5*chunk - 1},
-		{3*chunk + 1, 0, 7, 2 * chunk, 40*chunk + 13}, {0, 0, 33 * chunk, 33 * chunk, 0}, {31 * chunk, 33*chunk + 5, 1, 1, 1, 64 * chunk},
+		{1},
+		{chunk},
+		{chunk + 1},
+		{chunk - 1, chunk - 1, chunk - 1},
+		{5 * chunk, 5 * chunk, 5*chunk - 1},
+		{3*chunk + 1, 0, 7, 2 * chunk, 40*chunk + 13},
+		{0, 0, 33 * chunk, 33 * chunk, 0},
+		{31 * chunk, 33*chunk + 5, 1, 1, 1, 64 * chunk},
 		{1 << 20, 1<<20 + 1, 13},
 	} {
 		l := laneOf(0, chunk, lengths...)
