@@ -16,6 +16,7 @@ import (
 
 func TestDatapathCollectives(t *testing.T) {
 	datapaths(t, func(t *testing.T, o allcast.Options) {
+		t.Helper()
 		ranks(t, 3, o, func(ctx context.Context, c *allcast.Comm) error {
 			mk, free := allocated(c)
 			return errors.Join(everything(ctx, c, mk), everything(ctx, c, onHeap), free())
@@ -25,6 +26,7 @@ func TestDatapathCollectives(t *testing.T) {
 
 func TestAlloc(t *testing.T) {
 	datapaths(t, func(t *testing.T, o allcast.Options) {
+		t.Helper()
 		var kept [2][]byte
 		comms := make([]*allcast.Comm, 2)
 		ranks(t, 2, o, func(_ context.Context, c *allcast.Comm) error {

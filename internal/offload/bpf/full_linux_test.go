@@ -28,7 +28,7 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	}
 	nothingTaken(t, w.Offload)
-	must(t, w.Offload.Close())
+	must(t, w.Close())
 	if p := w.Open(a, laneOf(0, 100, 1000)); p != nil {
 		t.Error("opened after Close")
 	}
