@@ -126,10 +126,11 @@ func TestDatapathFallsBack(t *testing.T) {
 		{"integrity", 2, allcast.Options{Integrity: true}, "sums"},
 		{"no multicast", 2, allcast.Options{NoMulticast: true}, "no multicast"},
 		{"one rank", 1, allcast.Options{}, "only one rank"},
+		{"xdp on loopback", 2, allcast.Options{Hook: "xdp"}, "hook xdp"},
 		{"ports", 2, allcast.Options{Subgroups: 2, Groups: []netip.AddrPort{group, netip.AddrPortFrom(group.Addr().Next(), group.Port())}}, "port 21234"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.o.Datapath, c.o.Hook = "auto", "sockfilter"
+			c.o.Datapath = "auto"
 			ranks(t, c.size, c.o, func(ctx context.Context, comm *allcast.Comm) error {
 				if d := comm.Datapath(); d.Name != "host" || d.Hook != "" || !strings.Contains(d.Reason, c.want) || !strings.Contains(d.String(), d.Reason) {
 					return fmt.Errorf("%+v", d)
@@ -163,12 +164,16 @@ func TestDatapathFails(t *testing.T) {
 	}{
 		{"secure", allcast.Options{Secure: true}, "Options.Secure"},
 		{"integrity", allcast.Options{Integrity: true}, "Options.Integrity"},
+		{"xdp on loopback", allcast.Options{}, "hook xdp"},
 		{"ports", allcast.Options{Subgroups: 2, Groups: []netip.AddrPort{group, netip.AddrPortFrom(group.Addr().Next(), group.Port())}}, "port 21235"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.Key = jobKey
 			opts := []allcast.Options{c.o, c.o, c.o}
 			opts[1].Datapath = "bpf"
+			if strings.HasPrefix(c.name, "xdp") {
+				opts[1].Hook = "xdp"
+			}
 			for r, err := range joinAll(t, opts, func(context.Context, *allcast.Comm) error { return nil }) {
 				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "rank 1") {
 					t.Errorf("rank %d: %v", r, err)

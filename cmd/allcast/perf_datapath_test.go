@@ -12,13 +12,23 @@ import (
 // unprivileged prepares a process without any capability.
 func unprivileged(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := process(t, args...)
 	if os.Geteuid() != 0 {
 		if caps, ok := effectiveCapabilities(); !ok || caps>>capBPF&1 == 1 {
 			t.Skip("not root, but with CAP_BPF")
 		}
-		return cmd
+		return process(t, args...)
 	}
+	return capable(t, "", args...)
+}
+
+// capable prepares a process with these capabilities only, as "+bpf,+perfmon". It needs root.
+func capable(t *testing.T, caps string, args ...string) *exec.Cmd {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to give capabilities to others")
+	}
+	cmd := process(t, args...)
+	caps = strings.TrimSuffix("-all,"+caps, ",")
 	setpriv, err := exec.LookPath("setpriv")
 	if err != nil {
 		t.Skipf("root, and no way to be less: %v", err)
@@ -41,7 +51,7 @@ func unprivileged(t *testing.T, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	less := exec.CommandContext(t.Context(), setpriv, append([]string{
-		"--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all", exe,
+		"--reuid", "65534", "--regid", "65534", "--clear-groups", "--bounding-set=" + caps, "--inh-caps=" + caps, "--ambient-caps=" + caps, exe,
 	}, args...)...)
 	less.Env = append(cmd.Env, "XDG_RUNTIME_DIR=", "TMPDIR=/tmp")
 	less.Dir = dir
@@ -62,6 +72,39 @@ func TestPerfUnprivileged(t *testing.T) {
 	l := o.objects(t)[0]
 	if why, _ := l["fallback_reason"].(string); l["datapath"] != "host" || l["hook"] != "" || l["algo"] != "mcast" || l["wrong"] != 0.0 || !strings.Contains(why, "CAP_BPF") {
 		t.Errorf("auto: %v", l)
+	}
+}
+
+// The capabilities that we name are enough, and one less is not.
+func TestPerfCapabilities(t *testing.T) {
+	if lo, err := net.InterfaceByName("lo"); err != nil || tryHook("tcx", lo) != nil {
+		t.Skip("no eBPF here")
+	}
+	for _, c := range []struct {
+		hook, caps string
+		enough     bool
+	}{
+		{"sockfilter", "+bpf,+perfmon", true},
+		{"sockfilter", "+bpf", false},
+		{"tcx", "+bpf,+perfmon,+net_admin", true},
+		{"tcx", "+bpf,+perfmon", false},
+	} {
+		args := fields("perf broadcast --ranks 2 --algo mcast -b 64K -n 2 --json --datapath bpf --hook " + c.hook)
+		o := finish(t, capable(t, c.caps, args...))
+		if c.enough && (o.status != statusOK || o.objects(t)[0]["hook"] != c.hook) {
+			t.Errorf("%s with %s: status %d, %s%s", c.hook, c.caps, o.status, o.stdout, o.stderr)
+		}
+		if !c.enough && (o.status != statusFailed || !strings.Contains(o.stderr, "CAP_BPF") || !strings.Contains(o.stderr, "CAP_PERFMON")) {
+			t.Errorf("%s with %s: status %d, %s%s", c.hook, c.caps, o.status, o.stdout, o.stderr)
+		}
+		// Nor does it break what works without: "auto" has multicast all the same.
+		if !c.enough {
+			args[len(args)-3] = "auto"
+			o := finish(t, capable(t, c.caps, args...))
+			if l := o.objects(t); o.status != statusOK || l[0]["datapath"] != "host" || l[0]["algo"] != "mcast" || l[0]["fallback_reason"] == "" {
+				t.Errorf("%s with %s, auto: status %d, %s%s", c.hook, c.caps, o.status, o.stdout, o.stderr)
+			}
+		}
 	}
 }
 
