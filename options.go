@@ -97,7 +97,7 @@ type Options struct {
 	PlainSockets bool
 
 	// Datapath says who puts received chunks in place: "host" (the default), this process; "bpf",
-	// the kernel, by an eBPF program, which takes no time of the process but needs CAP_BPF;
+	// the kernel, by an eBPF program, which takes no time of the process but needs CAP_BPF and CAP_PERFMON;
 	// "auto", the kernel if it can. Hook is where the kernel looks at packets: "sockfilter"
 	// (the default), "tcx" or "xdp", of which the latter two need CAP_NET_ADMIN as well. Ranks
 	// may differ in both. See Comm.Alloc. ALLCAST_DATAPATH and ALLCAST_HOOK do it too.

@@ -28,6 +28,7 @@ func kernelFindings() []finding {
 // Bits of capabilities, from linux/capability.h.
 const (
 	capNetAdmin = 12
+	capPerfmon  = 38
 	capBPF      = 39
 )
 
@@ -44,8 +45,9 @@ func privilegeFindings() []finding {
 		return finding{name, findingMissing, "not there, and not needed: " + use, fix}
 	}
 	return []finding{
-		one("CAP_NET_ADMIN", capNetAdmin, "it makes receive buffers larger than net.core.rmem_max", "sudo setcap cap_net_admin+ep PROGRAM, or raise net.core.rmem_max"),
-		one("CAP_BPF", capBPF, "nothing uses it yet", "none needed"),
+		one("CAP_NET_ADMIN", capNetAdmin, "it makes receive buffers larger than net.core.rmem_max, and hooks tcx and xdp of --datapath bpf need it", "sudo setcap cap_net_admin+ep PROGRAM, or raise net.core.rmem_max"),
+		one("CAP_BPF", capBPF, "--datapath bpf needs it", "sudo setcap cap_bpf,cap_perfmon+ep PROGRAM, or use --datapath host"),
+		one("CAP_PERFMON", capPerfmon, "--datapath bpf needs it", "sudo setcap cap_bpf,cap_perfmon+ep PROGRAM, or use --datapath host"),
 	}
 }
 
@@ -67,7 +69,6 @@ func effectiveCapabilities() (uint64, bool) {
 // laterFindings say what this program cannot do on any machine.
 func laterFindings() []finding {
 	return []finding{
-		{"eBPF datapath", findingMissing, "not built in yet", "none: --datapath host does the work"},
 		{"verbs", findingMissing, "not built in yet", "none: --fabric ip does the work"},
 	}
 }

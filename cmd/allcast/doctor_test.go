@@ -22,7 +22,7 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("no way to mend it: %v", l)
 		}
 	}
-	for _, check := range []string{"multicast on loopback", "receive buffer", "interface lo", "IGMP", "eBPF datapath", "verbs", "rank variables", "job key"} {
+	for _, check := range []string{"multicast on loopback", "receive buffer", "interface lo", "IGMP", "bpf datapath, sockfilter", "bpf datapath, tcx", "bpf datapath, xdp", "CAP_BPF", "CAP_PERFMON", "verbs", "rank variables", "job key"} {
 		if found[check] == nil {
 			t.Errorf("nothing about %q", check)
 		}

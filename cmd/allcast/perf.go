@@ -32,7 +32,7 @@ type perfCmd struct {
 	Overlap   bool        `help:"Also measure how much of the operation's time is left for computing, as OSU's benchmarks do."`
 
 	Fabric   string `default:"ip" placeholder:"ip" help:"The network (default ip)."`
-	Datapath string `default:"" placeholder:"host|bpf|auto" help:"Who puts received data in place: host, each rank's process (default); bpf, the kernel, which needs CAP_BPF; auto, the kernel if it can. ALLCAST_DATAPATH says it too."`
+	Datapath string `default:"" placeholder:"host|bpf|auto" help:"Who puts received data in place: host, each rank's process (default); bpf, the kernel, which needs CAP_BPF and CAP_PERFMON; auto, the kernel if it can. ALLCAST_DATAPATH says it too."`
 	Hook     string `default:"" placeholder:"sockfilter|tcx|xdp" help:"Where the kernel looks at packets, with --datapath bpf or auto (default sockfilter); tcx and xdp need CAP_NET_ADMIN, too. ALLCAST_HOOK says it too."`
 
 	Secure    bool `help:"Seal all that ranks send to each other (AES-GCM), so that nobody without the key can read or change it. ALLCAST_SECURE=on does it too."`

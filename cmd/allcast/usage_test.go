@@ -119,9 +119,13 @@ func TestUsageErrors(t *testing.T) {
 		{"perf allreduce --reduce xor", "prod"},
 		{perf + "--fabric verbs", "not there yet"},
 		{perf + "--fabric tcp", "valid: ip"},
-		{perf + "--datapath bpf", "not there yet"},
-		{perf + "--datapath dpdk", "valid: host, auto"},
-		{perf + "--hook xdp", "not there yet"},
+		{perf + "--datapath dpdk", "valid: host, bpf, auto"},
+		{perf + "--datapath bpf,host", "valid: host, bpf, auto"},
+		{perf + "--hook xdp", "--datapath bpf or auto"},
+		{perf + "--datapath host --hook tcx", "--datapath bpf or auto"},
+		{perf + "--datapath bpf --hook nic", "valid: sockfilter, tcx, xdp"},
+		{perf + "--datapath bpf --secure", "use --datapath host"},
+		{perf + "--datapath bpf --integrity", "use --datapath host"},
 		{"version --verbose", "--json"},
 	} {
 		o := execute(t, fine, fields(c.args)...)

@@ -21,7 +21,7 @@ func (e *Engine) area(k *call) {
 // place lets a lane's chunks be placed; false: they come to the worker.
 func (e *Engine) place(l *lane, sub int) bool {
 	op := l.op
-	if op.call.area == nil {
+	if op.call.area == nil || !e.recvs[sub].polled { // look would be in the way of its own goroutine
 		return false
 	}
 	g := op.geo
@@ -63,6 +63,9 @@ func (e *Engine) unseen() bool {
 func (e *Engine) look() {
 	bulk := false
 	for _, w := range e.recvs {
+		if !w.polled {
+			continue
+		}
 		w.drain()
 		for _, l := range w.ops {
 			if l.placed != nil {

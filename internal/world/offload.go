@@ -15,6 +15,8 @@ const (
 	Auto = "auto" // the kernel, if it can
 )
 
+const noMulticast = "there is no multicast"
+
 func (j *joining) hook() bpf.Hook {
 	h, _ := bpf.ParseHook(j.Hook) // it was checked
 	return h
@@ -22,7 +24,14 @@ func (j *joining) hook() bpf.Hook {
 
 // offload loads what receives in the kernel, if it is wanted.
 func (j *joining) offload() error {
-	if j.Datapath != BPF && j.Datapath != Auto || j.Size == 1 || j.NoMulticast != "" {
+	switch {
+	case j.Datapath != BPF && j.Datapath != Auto:
+		return nil
+	case j.Size == 1:
+		j.noBPF = "there is only one rank"
+		return nil
+	case j.NoMulticast != "":
+		j.noBPF = noMulticast
 		return nil
 	}
 	err := j.loadOffload()
@@ -45,6 +54,15 @@ func (j *joining) loadOffload() (err error) {
 		return fmt.Errorf("%w: the kernel does not check sums: use the host datapath with Options.Integrity", bpf.ErrUnavailable)
 	case j.Fault.Corrupt > 0:
 		return fmt.Errorf("%w: it cannot damage datagrams on purpose: leave corrupt out of ALLCAST_FAULT", bpf.ErrUnavailable)
+	case j.poller == nil:
+		return fmt.Errorf("%w: the process has no way to be woken (epoll): use the host datapath", bpf.ErrUnavailable)
+	}
+	ports := map[uint16]bool{}
+	for _, g := range j.Groups[:min(len(j.Groups), max(1, j.Subgroups))] {
+		if ports[g.Port()] {
+			return fmt.Errorf("%w: two subgroups have port %d, by which the kernel tells them apart: give each its own (Options.Groups, ALLCAST_GROUPS)", bpf.ErrUnavailable, g.Port())
+		}
+		ports[g.Port()] = true
 	}
 	chunk := ip.MaxPayload(j.ifi.MTU, j.local.Is6() && !j.local.Is4In6())
 	if j.Chunk > chunk {

@@ -157,6 +157,7 @@ type joining struct {
 	secret  []byte
 	ln      net.Listener
 	mc      *ip.Multicast
+	poller  *ip.Poller   // nil: Go's own does it, at a price
 	off     *bpf.Offload // nil: this process receives,
 	noBPF   string       // for this reason, if it should not
 	undoNIC func()       // ends what RecvCores began
@@ -173,9 +174,22 @@ func (j *joining) undo() {
 	if j.undoNIC != nil {
 		j.undoNIC()
 	}
+	if j.poller != nil {
+		_ = j.poller.Close()
+	}
+}
+
+// poll starts what serves the sockets. It is there before anything counts on it.
+func (j *joining) poll() {
+	var err error
+	if j.poller, err = ip.NewPoller(); err != nil {
+		j.poller = nil
+		j.Log.Debug("no poller of our own", "err", err)
+	}
 }
 
 func (j *joining) join(ctx context.Context) (*World, error) {
+	j.poll()
 	var mine card
 	mine.Calibrate = j.Calibrate
 	mine.Asked, mine.Groups, mine.Rack, mine.Rate, mine.Integrity = j.Chunk, groupsHash(j.Groups), j.Rack, j.Rate, j.Integrity
@@ -226,7 +240,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 			_ = j.mc.Close()
 			j.mc = nil
 		}
-		j.dropOffload("there is no multicast")
+		j.dropOffload(noMulticast)
 	}
 	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: why, Interface: j.ifi.Name, Local: j.local, Loopback: j.local.IsLoopback(), Secure: j.Secure, Integrity: j.Integrity}
 	w.Calibrate = true
@@ -234,24 +248,18 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		w.Racks = append(w.Racks, c.Rack)
 		w.Calibrate = w.Calibrate && c.Calibrate
 	}
-	poller, err := ip.NewPoller()
-	if err != nil {
-		poller = nil // Go's own does it, at a price
-		j.Log.Debug("no poller of our own", "err", err)
-		j.dropOffload(err.Error())
-	}
 	ec := engine.Config{
 		Rank: j.Rank, Size: j.Size, Secret: j.secret, Timeout: j.Timeout, Deadline: j.Deadline, PSNBits: j.PSNBits, Pin: j.Pin, Log: j.Log, Rate: j.Rate,
 		Secure: j.Secure, Integrity: j.Integrity, Watch: j.Watch,
 		Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
 			return ip.NewTCP(ip.TCPConfig{
-				Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local, Log: j.Log, Poller: poller,
+				Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local, Log: j.Log, Poller: j.poller,
 				Secure: j.Secure, Integrity: j.Integrity,
 			}, h)
 		},
 	}
-	if poller != nil {
-		ec.Poller = poller
+	if j.poller != nil {
+		ec.Poller = j.poller
 	}
 	j.observe(w, &ec)
 	if j.mc != nil {

@@ -88,7 +88,7 @@ static __noinline int FN(chunk)(CTX *ctx, __u32 at, __u32 len, __u16 port, __u16
 		return UNKNOWN; // perhaps our own: the socket's filter looks closer
 	__u32 fate = hold_below && !second ? draw() : ~0u;
 	if (fate < drop_below)
-		return lose();
+		return exact || !is(SHARED) ? lose() : HELD; // who sees it next draws again
 
 	__u32 psn = h.imm & s.mask;
 	if (h.comm != s.comm || (h.imm & ~s.mask) != s.imm || psn >= s.psns)
@@ -131,7 +131,7 @@ static __noinline int FN(chunk)(CTX *ctx, __u32 at, __u32 len, __u16 port, __u16
 			return TAKEN;
 		}
 		if (second && hold_below)
-			return draw() < drop_below ? lose() : HELD;
+			return is(SHARED) && draw() < drop_below ? lose() : HELD;
 		if (__sync_val_compare_and_swap(&w->claim, old, old | bit) == old) {
 			won = 1;
 			break;
@@ -152,7 +152,8 @@ static __noinline int FN(chunk)(CTX *ctx, __u32 at, __u32 len, __u16 port, __u16
 	return TAKEN;
 
 foreign:
-	__sync_fetch_and_add(&l->foreign, 1);
+	if (!second)
+		__sync_fetch_and_add(&l->foreign, 1);
 	return TAKEN;
 }
 

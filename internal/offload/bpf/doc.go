@@ -7,7 +7,8 @@
 //
 // # Hooks
 //
-// sockfilter is a filter of the multicast socket. It needs CAP_BPF, works on every
+// sockfilter is a filter of the multicast socket. It needs CAP_BPF, and CAP_PERFMON because
+// who has not may not compute addresses as the programs do; works on every
 // interface, and packets have been checked by the network stack (checksums too) when they
 // reach it. tcx is where packets enter the network stack; it needs CAP_NET_ADMIN as well and Linux 6.6.
 // xdp is in the driver, before the kernel makes anything of a packet; only one process of a

@@ -16,11 +16,11 @@ func explain(h Hook, err error) error {
 	advice := ""
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		advice = "; it needs CAP_BPF"
+		need, set := "CAP_BPF and CAP_PERFMON", "cap_bpf,cap_perfmon"
 		if h != SockFilter {
-			advice += " and CAP_NET_ADMIN"
+			need, set = "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN", set+",cap_net_admin"
 		}
-		advice += ": run as root, or give them to the program (setcap cap_bpf,cap_net_admin+ep PROGRAM), or use the host datapath"
+		advice = "; it needs " + need + ": run as root, or give them to the program (setcap " + set + "+ep PROGRAM), or use the host datapath"
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
 		advice = "; another program is attached there (ip link show): remove it, or use the sockfilter hook"
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, ebpf.ErrNotSupported):

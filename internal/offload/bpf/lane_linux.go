@@ -15,11 +15,11 @@ type placed struct {
 	l       *lane
 	words   []word
 	blocks  span
-	first   uint32   // of words
-	settled []uint32 // chunks that need not be looked for: seen, our own or claimed
-	from    int      // words before it are settled
-	seen    atomic.Uint64
-	ignored [3]uint64 // counted before
+	first   uint32        // of words
+	settled []uint32      // chunks that need not be looked for: seen, our own or claimed
+	from    int           // words before it are settled
+	seen    atomic.Uint64 // what was counted at the last Scan
+	ignored [3]uint64     // counted before
 }
 
 const all = 1<<32 - 1
@@ -95,23 +95,24 @@ func (o *Offload) freeLane(token uint64) *lane {
 }
 
 // Unseen implements fabric.Placed.
-func (p *placed) Unseen() bool { return p.l.placed.Load() > p.seen.Load() }
+func (p *placed) Unseen() bool { return p.l.placed.Load() != p.seen.Load() }
 
 // Scan implements fabric.Placed.
 func (p *placed) Scan(runs []fabric.Run) []fabric.Run {
-	found := 0
+	// Whoever counted a chunk has set its bit before: what is counted by now is found. The
+	// counter is not exact, as a program may count for the lane that was here before.
+	counted := p.l.placed.Load()
 	for i := p.from; i < len(p.words); i++ {
 		fresh := p.words[i].done.Load() &^ p.settled[i]
 		if fresh != 0 {
 			p.settled[i] |= fresh
-			found += bits.OnesCount32(fresh)
 			runs = appendRuns(runs, uint32(i)*32, fresh)
 		}
 		if i == p.from && p.settled[i] == all {
 			p.from++
 		}
 	}
-	p.seen.Add(uint64(found))
+	p.seen.Store(counted)
 	return runs
 }
 
@@ -146,8 +147,9 @@ func (p *placed) claim(i int, chunks uint32) uint32 {
 			return won
 		}
 		if gone := waiting &^ uint32(w.claim.Load()); gone != 0 {
-			won |= gone &^ uint32(w.claim.Or(uint64(gone)))
-			old &^= gone
+			got := gone &^ uint32(w.claim.Or(uint64(gone))) // another program may be faster
+			won |= got
+			old &^= got
 		}
 		if spins < 100 {
 			runtime.Gosched()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -42,6 +43,8 @@ type Offload struct {
 	ring     ring
 	mapped   [][]byte
 	closers  []io.Closer // programs and links
+
+	using sync.RWMutex // held while somebody works on regions, so that Close waits
 
 	wake func()
 	once sync.Once // Complain
@@ -91,7 +94,20 @@ func New(cfg Config) (o *Offload, err error) {
 	if o.ring, err = openRing(o.maps["events"]); err != nil {
 		return o, err
 	}
+	if err = o.try(); err != nil {
+		return o, err
+	}
 	return o, o.attach()
+}
+
+// try loads the sockets' program for nothing: if the kernel does not take it, we hear of it
+// before there are sockets, and whoever can do without still may.
+func (o *Offload) try() error {
+	p, err := o.load("filter", nil)
+	if err != nil {
+		return err
+	}
+	return p.Close()
 }
 
 // makeMaps makes what all programs share.
@@ -222,11 +238,16 @@ func (o *Offload) Long() { o.counters[whole].Store(1) }
 func (o *Offload) Filter(fd int, to, own netip.AddrPort) (*atomic.Uint64, error) {
 	o.mu.Lock()
 	sub := len(o.groups)
+	same := slices.ContainsFunc(o.groups, func(g group) bool { return g.group.Port() == to.Port() })
 	o.groups = append(o.groups, group{to, own})
 	o.mu.Unlock()
-	if sub >= maxGroups {
+	switch {
+	case sub >= maxGroups:
 		return nil, fmt.Errorf("bpf: more than %d subgroups", maxGroups)
+	case same: // programs know subgroups by their ports
+		return nil, fmt.Errorf("bpf: two subgroups with port %d: give each its own", to.Port())
 	}
+	o.counters[sub].Store(0) // another socket's, before Forget
 	var addr [16]uint8
 	copy(addr[:], own.Addr().AsSlice())
 	port := own.Port()>>8 | own.Port()<<8
@@ -313,6 +334,8 @@ func (o *Offload) Close() error {
 	for _, m := range o.mapped {
 		_ = unix.Munmap(m)
 	}
+	o.using.Lock()
+	defer o.using.Unlock()
 	for _, m := range o.maps {
 		_ = m.Close()
 	}

@@ -90,7 +90,7 @@ const volatile __u32 most = MOST; // bytes of a chunk
 const volatile __u8 second; // another program saw the packet first
 // Faults, for tests. Random numbers below the first: datagrams to lose; below the second: to
 // take twice; below the third: to leave to the process, so that others overtake them. A second
-// program does so with what the first left.
+// program does so with what the first left, and loses some of it if the first could not.
 const volatile __u32 drop_below;
 const volatile __u32 double_below;
 const volatile __u32 hold_below;

@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"unsafe"
@@ -31,7 +32,10 @@ func (r *region) has(buf []byte) (off uint64, ok bool) {
 
 // newRegion makes one of at least n bytes. The kernel clears it, which takes a moment.
 func (o *Offload) newRegion(n int) (*region, error) {
-	entries := max(1, (n+value-1)/value)
+	entries := max(1, (n-1)/value+1)
+	if entries > math.MaxInt32 { // entries are numbered in 32 bits
+		return nil, fmt.Errorf("bpf: memory of %d bytes for received data: %w", n, unix.ENOMEM)
+	}
 	o.mu.Lock()
 	if o.closed {
 		o.mu.Unlock()
@@ -65,6 +69,8 @@ func (o *Offload) mapRegion(id uint32, entries int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.using.RLock()
+	defer o.using.RUnlock()
 	if err := o.regions.Put(id, m); err != nil {
 		_ = unix.Munmap(mem)
 		return nil, err
@@ -74,7 +80,10 @@ func (o *Offload) mapRegion(id uint32, entries int) ([]byte, error) {
 
 // drop gives a region back to the kernel. No program writes to it when it returns.
 func (o *Offload) drop(r *region) {
-	if o.regions.Delete(r.id) == nil {
+	o.using.RLock()
+	err := o.regions.Delete(r.id) // fails after Close, when nobody writes any more
+	o.using.RUnlock()
+	if err == nil {
 		o.mu.Lock()
 		o.ids.give(r.id, 1)
 		o.mu.Unlock()

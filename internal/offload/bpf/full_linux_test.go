@@ -1,0 +1,164 @@
+package bpf
+
+import (
+	"testing"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// What does not fit is refused, and nothing of it stays.
+func TestOpenRefuses(t *testing.T) {
+	w := newWire(t, Config{Chunk: 100}, 1, false)
+	a := w.Area(w.alloc(t, 1000))
+	bad := func(change func(l *fabric.Lane)) *fabric.Lane {
+		l := laneOf(0, 100, 1000)
+		change(l)
+		return l
+	}
+	for name, l := range map[string]*fabric.Lane{
+		"no token":                 bad(func(l *fabric.Lane) { l.Token = 0 }),
+		"no chunks":                laneOf(0, 100),
+		"chunks larger than loads": laneOf(0, 101, 1000),
+		"an unknown subgroup":      laneOf(1, 100, 1000),
+		"too many words":           bad(func(l *fabric.Lane) { l.PSNs = 32*words + 1 }),
+		"too many blocks":          bad(func(l *fabric.Lane) { l.Blocks = make([]fabric.Block, blocks+1) }),
+	} {
+		if p := w.Open(a, l); p != nil {
+			t.Errorf("%s: opened", name)
+		}
+	}
+	nothingTaken(t, w.Offload)
+	must(t, w.Close())
+	if p := w.Open(a, laneOf(0, 100, 1000)); p != nil {
+		t.Error("opened after Close")
+	}
+}
+
+// nothingTaken sees that all lines of the tables are free.
+func nothingTaken(t testing.TB, o *Offload) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.open) != 0 || len(o.freeWords) != 1 || o.freeWords[0].n != words || len(o.freeBlocks) != 1 || o.freeBlocks[0].n != blocks {
+		t.Errorf("%d lanes are open; free: words %v, blocks %v", len(o.open), o.freeWords, o.freeBlocks)
+	}
+}
+
+// A token has so many places, and there are so many in all.
+func TestLanesFull(t *testing.T) {
+	w := newWire(t, Config{Chunk: 100}, 1, false)
+	mem := w.alloc(t, lanes*100)
+	a := w.Area(mem)
+	var open []fabric.Placed
+	at := func(token uint64, off int) fabric.Placed {
+		l := laneOf(0, 100, 100)
+		l.Token, l.Blocks[0].Off = token, int64(off)
+		return w.Open(a, l)
+	}
+	for i := range uint64(probes) {
+		p := at(i<<32|5, 0)
+		if p == nil {
+			t.Fatalf("no place for number %d of %d", i, probes)
+		}
+		open = append(open, p)
+	}
+	if at(1<<60|5, 0) != nil {
+		t.Error("more lanes than places")
+	}
+	open[3].Close()
+	if open[3] = at(1<<60|5, 0); open[3] == nil {
+		t.Error("no place where one was left")
+	}
+	for _, p := range open {
+		p.Close()
+	}
+	open = open[:0]
+	// All of the table, and each lane takes what is its own.
+	for i := range uint64(lanes) {
+		p := at(1<<40|i, int(i)*100)
+		if p == nil {
+			t.Fatalf("no place for lane %d of %d", i, lanes)
+		}
+		open = append(open, p)
+	}
+	if at(1<<41, 0) != nil {
+		t.Error("more lanes than there are")
+	}
+	data := randomBytes(lanes * 100)
+	for i := range uint64(lanes) {
+		w.send(t, 0, datagram(header(1<<40|i, 0), data[i*100:][:100]))
+	}
+	same(t, mem, data)
+	for _, p := range open {
+		runs(t, p, fabric.Run{PSN: 0, N: 1})
+		p.Close()
+	}
+	nothingTaken(t, w.Offload)
+}
+
+// The last words and blocks of the tables are as good as the first.
+func TestTablesExhausted(t *testing.T) {
+	w := newWire(t, Config{Chunk: 1}, 1, false)
+	n := words*32 - 32
+	mem := w.alloc(t, n+32)
+	a := w.Area(mem)
+	big, small := laneOf(0, 1, n), laneOf(0, 1, 32)
+	first := w.Open(a, big)
+	last := w.Open(a, small)
+	if first == nil || last == nil {
+		t.Fatal("no words")
+	}
+	if w.Open(a, laneOf(0, 1, 1)) != nil {
+		t.Error("more words than there are")
+	}
+	w.send(t, 0, datagram(header(big.Token, 77), []byte{7}), datagram(header(small.Token, 31), []byte{31}))
+	if mem[77] != 7 || mem[31] != 31 {
+		t.Error("not placed")
+	}
+	runs(t, first, fabric.Run{PSN: 77, N: 1})
+	runs(t, last, fabric.Run{PSN: 31, N: 1})
+	first.Close()
+	last.Close()
+	nothingTaken(t, w.Offload)
+
+	l := uniform(0, 1, blocks, 1)
+	p := w.Open(a, l)
+	if p == nil {
+		t.Fatal("no blocks")
+	}
+	if w.Open(a, laneOf(0, 1, 1)) != nil {
+		t.Error("more blocks than there are")
+	}
+	w.send(t, 0, datagram(header(l.Token, blocks-1), []byte{99}))
+	if mem[blocks-1] != 99 {
+		t.Error("not placed")
+	}
+	p.Close()
+	nothingTaken(t, w.Offload)
+}
+
+// Several lanes of one token: a subgroup each.
+func TestSubgroups(t *testing.T) {
+	w := newWire(t, Config{Chunk: 100}, 4, false)
+	mem, data := w.alloc(t, 4000), randomBytes(4000)
+	token := newToken()
+	var open []*placed
+	var laned []*fabric.Lane
+	for sub := range 4 {
+		l := laneOf(sub, 100, 1000)
+		l.Token = token
+		_, p := w.open(t, mem[sub*1000:][:1000], l)
+		open, laned = append(open, p), append(laned, l)
+	}
+	for i := range 10 {
+		for sub := range 4 {
+			w.send(t, sub, chunksOf(laned[sub], data[sub*1000:][:1000])[i])
+		}
+	}
+	same(t, mem, data)
+	for _, p := range open {
+		runs(t, p, fabric.Run{PSN: 0, N: 10})
+		ignored(t, p, 0, 0, 0)
+		p.Close()
+	}
+}

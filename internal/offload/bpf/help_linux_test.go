@@ -1,0 +1,283 @@
+package bpf
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/ip"
+)
+
+// Programs of these tests see packets of this operation's numbers.
+const (
+	testComm = 7
+	testSlot = 5 << 20
+	testMask = 1<<20 - 1
+	patience = 20 * time.Second
+)
+
+func loopback(t testing.TB) *net.Interface {
+	t.Helper()
+	ifi, err := net.InterfaceByName("lo")
+	if err != nil {
+		t.Skipf("no loopback interface: %v", err)
+	}
+	return ifi
+}
+
+// load makes an Offload, where the kernel lets us.
+func load(t testing.TB, cfg Config) *Offload {
+	t.Helper()
+	cfg.Interface = loopback(t)
+	if cfg.Hook == "" {
+		cfg.Hook = SockFilter
+	}
+	o, err := New(cfg)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) && os.Geteuid() != 0 {
+		t.Skipf("no eBPF here: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
+// A wire is an Offload with sockets on loopback: one that it filters for each subgroup, and
+// one that sends.
+type wire struct {
+	*Offload
+	tx       int
+	from     netip.AddrPort
+	groups   []netip.AddrPort
+	rx       []int
+	dropped  []*atomic.Uint64
+	sent     []uint64 // messages,
+	received []uint64 // those that reached the sockets
+}
+
+// own is what the filters take for our own address.
+var own = netip.MustParseAddrPort("127.0.0.1:9")
+
+func newWire(t testing.TB, cfg Config, subgroups int, gro bool) *wire {
+	t.Helper()
+	w := &wire{Offload: load(t, cfg)}
+	w.Share() // so that all packets come by the sockets, where they are counted
+	w.tx = udpSocket(t, netip.MustParseAddrPort("127.0.0.1:0"))
+	sa, err := unix.Getsockname(w.tx)
+	must(t, err)
+	w.from = netip.AddrPortFrom(own.Addr(), uint16(sa.(*unix.SockaddrInet4).Port))
+	must(t, unix.SetsockoptIPMreqn(w.tx, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: int32(w.cfg.Interface.Index)}))
+	must(t, unix.SetsockoptInt(w.tx, unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, 1))
+	w.groups = ip.GroupsFor(rand.Uint64(), subgroups, false)
+	for _, g := range w.groups {
+		fd := udpSocket(t, g)
+		m := &unix.IPMreqn{Multiaddr: g.Addr().As4(), Ifindex: int32(w.cfg.Interface.Index)}
+		must(t, unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, m))
+		if gro {
+			must(t, unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1))
+		}
+		n, err := w.Filter(fd, g, own)
+		must(t, err)
+		w.rx, w.dropped = append(w.rx, fd), append(w.dropped, n)
+	}
+	w.sent, w.received = make([]uint64, subgroups), make([]uint64, subgroups)
+	return w
+}
+
+func udpSocket(t testing.TB, at netip.AddrPort) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	must(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+	must(t, unix.Bind(fd, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}))
+	return fd
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// datagram is what a rank sends.
+func datagram(h fabric.Header, payload []byte) []byte {
+	b := make([]byte, fabric.HeaderSize+len(payload))
+	h.Put(b)
+	copy(b[fabric.HeaderSize:], payload)
+	return b
+}
+
+func header(token uint64, psn uint32) fabric.Header {
+	return fabric.Header{Token: token, Comm: testComm, Imm: testSlot | psn}
+}
+
+// send sends datagrams, and waits until each was taken, or reached the socket.
+func (w *wire) send(t testing.TB, sub int, datagrams ...[]byte) {
+	t.Helper()
+	for _, d := range datagrams {
+		w.transmit(t, sub, d, nil)
+	}
+	w.settle(t)
+}
+
+// transmit sends a message, as it is.
+func (w *wire) transmit(t testing.TB, sub int, b, control []byte) {
+	t.Helper()
+	to := &unix.SockaddrInet4{Port: int(w.groups[sub].Port()), Addr: w.groups[sub].Addr().As4()}
+	until(t, "room to send", func() bool {
+		err := unix.Sendmsg(w.tx, b, control, to, 0)
+		if err != nil && err != unix.EAGAIN && err != unix.ENOBUFS {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	w.sent[sub]++
+}
+
+// settle waits until nothing is on its way.
+func (w *wire) settle(t testing.TB) {
+	t.Helper()
+	for sub, fd := range w.rx {
+		until(t, "all packets", func() bool {
+			w.drain(t, sub, fd)
+			return w.received[sub]+w.dropped[sub].Load() >= w.sent[sub]
+		})
+	}
+}
+
+func (w *wire) drain(t testing.TB, sub, fd int) {
+	t.Helper()
+	for {
+		_, err := unix.Read(fd, make([]byte, 1<<16))
+		if err == unix.EAGAIN {
+			return
+		}
+		must(t, err)
+		w.received[sub]++
+	}
+}
+
+// until polls: what it waits for comes soon, but nobody says so.
+func until(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !f(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+var tokens atomic.Uint64
+
+func newToken() uint64 { return tokens.Add(1)*0x9e3779b97f4a7c15 | 1<<63 }
+
+// uniform is a lane of blocks of the same length; all chunks but the last of each block are
+// full.
+func uniform(sub, chunk, blocks, length int) *fabric.Lane {
+	lengths := make([]int, blocks)
+	for i := range lengths {
+		lengths[i] = length
+	}
+	return laneOf(sub, chunk, lengths...)
+}
+
+func laneOf(sub, chunk int, lengths ...int) *fabric.Lane {
+	l := &fabric.Lane{Sub: sub, Token: newToken(), Comm: testComm, Imm: testSlot, Mask: testMask, Chunk: chunk}
+	off := int64(0)
+	for _, n := range lengths {
+		if k := uint32((n + chunk - 1) / chunk); k > 0 {
+			l.Blocks = append(l.Blocks, fabric.Block{Off: off, Run: fabric.Run{PSN: l.PSNs, N: k}, Tail: n - int(k-1)*chunk})
+			l.PSNs += k
+		}
+		off += int64(n)
+	}
+	return l
+}
+
+// chunksOf cuts what a lane receives in datagrams.
+func chunksOf(l *fabric.Lane, data []byte) (list [][]byte) {
+	for _, b := range l.Blocks {
+		for i := range b.Run.N {
+			at, n := b.Off+int64(i)*int64(l.Chunk), l.Chunk
+			if i == b.Run.N-1 {
+				n = b.Tail
+			}
+			list = append(list, datagram(header(l.Token, b.Run.PSN+i), data[at:at+int64(n)]))
+		}
+	}
+	return list
+}
+
+func (w *wire) open(t testing.TB, buf []byte, l *fabric.Lane) (fabric.Area, *placed) {
+	t.Helper()
+	a := w.Area(buf)
+	if a == nil {
+		t.Fatal("no area")
+	}
+	p := w.Open(a, l)
+	if p == nil {
+		t.Fatal("no lane")
+	}
+	return a, p.(*placed)
+}
+
+func (w *wire) alloc(t testing.TB, n int) []byte {
+	t.Helper()
+	b, err := w.Alloc(n)
+	must(t, err)
+	t.Cleanup(func() { w.Free(b) })
+	return b
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rand.Uint32())
+	}
+	return b
+}
+
+// ignored checks what a lane has counted since the last time.
+func ignored(t testing.TB, p fabric.Placed, duplicates, late, foreign uint64) {
+	t.Helper()
+	if d, l, f := p.Ignored(); d != duplicates || l != late || f != foreign {
+		t.Errorf("%d duplicates, %d late, %d foreign, want %d, %d, %d", d, l, f, duplicates, late, foreign)
+	}
+}
+
+func same(t testing.TB, got, want []byte) {
+	t.Helper()
+	if !bytes.Equal(got, want) {
+		i := 0
+		for i < min(len(got), len(want)) && got[i] == want[i] {
+			i++
+		}
+		t.Fatalf("other bytes from %d on, of %d and %d", i, len(got), len(want))
+	}
+}
+
+func runs(t testing.TB, p fabric.Placed, want ...fabric.Run) {
+	t.Helper()
+	got := p.Scan(nil)
+	if len(got) != len(want) {
+		t.Fatalf("%v placed, want %v", got, want)
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Fatalf("%v placed, want %v", got, want)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package bpf
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// The compiled object says where each field is: Go must have it there too.
+func TestLayout(t *testing.T) {
+	spec, err := loadPlace()
+	must(t, err)
+	for name, g := range map[string]any{"lane": lane{}, "word": word{}, "block": block{}} {
+		m := spec.Maps[name+"s"]
+		s, ok := m.Value.(*btf.Struct)
+		if !ok || s.Name != name {
+			t.Fatalf("%s: values of %vs", name, m.Value)
+		}
+		typ := reflect.TypeOf(g)
+		if uint32(typ.Size()) != s.Size || m.ValueSize != s.Size {
+			t.Errorf("%s: %d bytes in Go, %d in C, %d in the map", name, typ.Size(), s.Size, m.ValueSize)
+		}
+		offsets := map[string][2]uint64{}
+		for _, f := range s.Members {
+			n, err := btf.Sizeof(f.Type)
+			must(t, err)
+			offsets[f.Name] = [2]uint64{uint64(f.Offset.Bytes()), uint64(n)}
+		}
+		seen := 0
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			field := f.Name
+			switch field {
+			case "_":
+				field = "pad"
+			case "foreignPackets":
+				field = "foreign"
+			}
+			if want, ok := offsets[field]; !ok || want != [2]uint64{uint64(f.Offset), uint64(f.Type.Size())} {
+				t.Errorf("%s.%s: at and of %d, %d bytes in Go, %v in C", name, f.Name, f.Offset, f.Type.Size(), want)
+			}
+			seen++
+		}
+		if seen != len(s.Members) {
+			t.Errorf("%s: %d fields in Go, %d in C", name, seen, len(s.Members))
+		}
+	}
+	if unsafe.Alignof(lane{}) != 8 || unsafe.Alignof(word{}) != 8 {
+		t.Error("atomics need alignment")
+	}
+}
+
+// What is a number in C is the same in Go, and in the object.
+func TestConstants(t *testing.T) {
+	text, err := os.ReadFile("place.h")
+	must(t, err)
+	more, err := os.ReadFile("place.c")
+	must(t, err)
+	for name, want := range map[string]int{
+		"LANES": lanes, "PROBES": probes, "WORDS": words, "BLOCKS": blocks, "REGIONS": regions, "VALUE": value, "MOST": most,
+		"COUNTERS": counters, "RANDOM": random, "SHARED": shared, "LOST": lost,
+	} {
+		m := regexp.MustCompile(`(?m)^#define ` + name + ` (\([^)]*\)|\d+)`).FindStringSubmatch(string(text) + string(more))
+		if m == nil {
+			t.Errorf("%s is not defined", name)
+			continue
+		}
+		if got := cNumber(t, strings.Trim(m[1], "()")); got != want {
+			t.Errorf("%s is %d in C, %d in Go", name, got, want)
+		}
+	}
+	spec, err := loadPlace()
+	must(t, err)
+	for name, want := range map[string]uint32{"lanes": lanes, "words": words, "blocks": blocks, "counters": counters, "regions": regions} {
+		if got := spec.Maps[name].MaxEntries; got != want {
+			t.Errorf("%s: %d entries in the object, %d in Go", name, got, want)
+		}
+	}
+	if got := spec.Maps["regions"].InnerMap.ValueSize; got != value {
+		t.Errorf("regions have entries of %d bytes in the object, %d in Go", got, value)
+	}
+	if lanes&(lanes-1) != 0 || value&(value-1) != 0 || room&(room-1) != 0 || roomXDP&(roomXDP-1) != 0 || maxGroups > whole {
+		t.Error("not powers of two, or counters that are two things")
+	}
+}
+
+// cNumber reads "1 << 16", "COUNTERS - 1" or "16".
+func cNumber(t *testing.T, text string) int {
+	t.Helper()
+	number := func(s string) int {
+		if s == "COUNTERS" {
+			return counters
+		}
+		n, err := strconv.Atoi(s)
+		must(t, err)
+		return n
+	}
+	if a, b, ok := strings.Cut(text, " << "); ok {
+		return number(a) << number(b)
+	}
+	if a, b, ok := strings.Cut(text, " - "); ok {
+		return number(a) - number(b)
+	}
+	return number(text)
+}

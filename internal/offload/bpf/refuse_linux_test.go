@@ -1,0 +1,149 @@
+package bpf
+
+import (
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// What is not exactly a chunk of the lane is not placed. If it has the lane's token it is
+// counted, else it is for others to see.
+func TestRefuse(t *testing.T) {
+	w := newWire(t, Config{Chunk: 100}, 2, false)
+	mem := w.alloc(t, 1000)
+	l := laneOf(0, 100, 250, 250)
+	a, p := w.open(t, mem, l)
+	long, short := make([]byte, 101), make([]byte, 99)
+	for i := range long {
+		long[i] = 0xee
+	}
+	good := long[:100]
+	other := func(change func(h *fabric.Header)) fabric.Header {
+		h := header(l.Token, 1)
+		change(&h)
+		return h
+	}
+	for name, d := range map[string][]byte{
+		"too long":             datagram(header(l.Token, 1), long),
+		"too short":            datagram(header(l.Token, 1), short),
+		"a tail that is full":  datagram(header(l.Token, 2), good),
+		"no payload":           datagram(header(l.Token, 1), nil),
+		"a chunk beyond":       datagram(header(l.Token, 6), good),
+		"the last chunk":       datagram(header(l.Token, testMask), good),
+		"another communicator": datagram(other(func(h *fabric.Header) { h.Comm++ }), good),
+		"another slot":         datagram(other(func(h *fabric.Header) { h.Imm += testMask + 1 }), good),
+		"no slot":              datagram(other(func(h *fabric.Header) { h.Imm &= testMask }), good),
+	} {
+		t.Log(name)
+		w.send(t, 0, d)
+		ignored(t, p, 0, 0, 1)
+		if w.received[0] != 0 {
+			t.Errorf("%d datagrams reached the socket", w.received[0])
+		}
+	}
+	for name, d := range map[string][]byte{
+		"another token": datagram(other(func(h *fabric.Header) { h.Token++ }), good),
+		"a free lane":   datagram(other(func(h *fabric.Header) { h.Token = 0 }), good),
+		"half a header": good[:fabric.HeaderSize-1],
+		"nothing":       {},
+	} {
+		before := w.received[0]
+		w.send(t, 0, d)
+		if w.received[0] != before+1 {
+			t.Errorf("%s did not reach the socket", name)
+		}
+	}
+	w.send(t, 1, datagram(header(l.Token, 1), good)) // another subgroup
+	if w.received[1] != 1 {
+		t.Error("a datagram of another subgroup did not reach its socket")
+	}
+	ignored(t, p, 0, 0, 0)
+	runs(t, p)
+	same(t, mem, make([]byte, 1000))
+	p.Close()
+	a.Release()
+}
+
+// What we sent ourselves never comes back.
+func TestOwnPackets(t *testing.T) {
+	w := newWire(t, Config{Chunk: 100}, 1, false)
+	fd := udpSocket(t, w.groups[0])
+	m := &unix.IPMreqn{Multiaddr: w.groups[0].Addr().As4(), Ifindex: int32(w.cfg.Interface.Index)}
+	must(t, unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, m))
+	w.Forget()
+	n, err := w.Filter(fd, w.groups[0], w.from)
+	must(t, err)
+	if w.dropped[0] != n || n.Load() != 0 {
+		t.Errorf("%d packets counted before the first", n.Load())
+	}
+	must(t, unix.Close(w.rx[0]))
+	w.rx[0] = fd
+	l := laneOf(0, 100, 100)
+	mem := w.alloc(t, 100)
+	a, p := w.open(t, mem, l)
+	w.send(t, 0, datagram(header(l.Token, 0), randomBytes(100)), datagram(header(1, 0), nil))
+	if n.Load() != 2 || w.received[0] != 0 {
+		t.Errorf("%d packets were dropped, %d reached the socket", n.Load(), w.received[0])
+	}
+	runs(t, p)
+	same(t, mem, make([]byte, 100))
+	p.Close()
+	a.Release()
+}
+
+// A chunk that came is not placed again, whatever is in it.
+func TestDuplicates(t *testing.T) {
+	w := newWire(t, Config{Chunk: 100}, 1, false)
+	l := laneOf(0, 100, 300)
+	mem, data := w.alloc(t, 300), randomBytes(300)
+	a, p := w.open(t, mem, l)
+	w.send(t, 0, chunksOf(l, data)...)
+	for range 5 {
+		w.send(t, 0, datagram(header(l.Token, 1), make([]byte, 100)))
+	}
+	same(t, mem, data)
+	ignored(t, p, 5, 0, 0)
+	p.Close()
+	a.Release()
+}
+
+// What the process has claimed is late. What it has taken is a duplicate.
+func TestClaim(t *testing.T) {
+	w := newWire(t, Config{Chunk: 10}, 1, false)
+	l := laneOf(0, 10, 1000)
+	mem, data := w.alloc(t, 1000), randomBytes(1000)
+	a, p := w.open(t, mem, l)
+	all := chunksOf(l, data)
+	w.send(t, 0, all[40:50]...)
+	p.Claim(fabric.Run{PSN: 30, N: 40})
+	if p.l.every.Load() != 1 {
+		t.Error("single chunks wake nobody")
+	}
+	runs(t, p, fabric.Run{PSN: 40, N: 10})
+	if !p.Take(5) || p.Take(5) || p.Take(45) || p.Take(30) || p.Take(1<<20) {
+		t.Error("taken twice, or not at all")
+	}
+	w.send(t, 0, all...)
+	ignored(t, p, 10+1, 30, 0)
+	runs(t, p, fabric.Run{PSN: 0, N: 5}, fabric.Run{PSN: 6, N: 24}, fabric.Run{PSN: 70, N: 30})
+	clear(data[50:60])
+	clear(data[300:400])
+	clear(data[500:700])
+	same(t, mem, data)
+	p.Claim(fabric.Run{PSN: 0, N: 1 << 31}) // more than there is
+	p.Claim(fabric.Run{PSN: 99, N: 0})
+	p.Close()
+	a.Release()
+}
+
+// Programs know subgroups by their ports.
+func TestSamePort(t *testing.T) {
+	w := newWire(t, Config{Chunk: 10}, 1, false)
+	fd := udpSocket(t, netip.AddrPortFrom(own.Addr(), 0))
+	if _, err := w.Filter(fd, netip.AddrPortFrom(own.Addr(), w.groups[0].Port()), own); err == nil {
+		t.Error("two subgroups have the same port")
+	}
+}

@@ -1,0 +1,122 @@
+package bpf
+
+import (
+	"math/bits"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// Lines are never given to two, and all come back as one piece.
+func TestSpans(t *testing.T) {
+	const size = 1000
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 50 {
+		s := spans{{0, size}}
+		taken, free := [size]bool{}, uint32(size)
+		var held []span
+		for range 2000 {
+			if r.IntN(2) == 0 && len(held) > 0 {
+				i := r.IntN(len(held))
+				h := held[i]
+				held[i] = held[len(held)-1]
+				held = held[:len(held)-1]
+				s.give(h.at, h.n)
+				free += h.n
+				for k := range h.n {
+					taken[h.at+k] = false
+				}
+			} else if n := 1 + r.Uint32N(40); true {
+				at, ok := s.take(n)
+				if !ok {
+					continue
+				}
+				held = append(held, span{at, n})
+				free -= n
+				for k := range n {
+					if taken[at+k] {
+						t.Fatalf("line %d was given twice", at+k)
+					}
+					taken[at+k] = true
+				}
+			}
+			checkSpans(t, s, free)
+		}
+		for _, h := range held {
+			s.give(h.at, h.n)
+		}
+		if len(s) != 1 || s[0] != (span{0, size}) {
+			t.Fatalf("what came back: %v", s)
+		}
+	}
+}
+
+// checkSpans sees that pieces are sorted, that there are gaps between them, and their sum.
+func checkSpans(t *testing.T, s spans, free uint32) {
+	t.Helper()
+	sum := uint32(0)
+	for i, f := range s {
+		sum += f.n
+		if f.n == 0 || i > 0 && s[i-1].at+s[i-1].n >= f.at {
+			t.Fatalf("%v", s)
+		}
+	}
+	if sum != free {
+		t.Fatalf("%d lines are free, want %d: %v", sum, free, s)
+	}
+}
+
+func TestSpansEdges(t *testing.T) {
+	s := spans{{0, 10}}
+	if _, ok := s.take(11); ok {
+		t.Error("more than there is")
+	}
+	if at, ok := s.take(10); !ok || at != 0 || len(s) != 0 {
+		t.Errorf("all: %d, %v, %v", at, ok, s)
+	}
+	if _, ok := s.take(1); ok {
+		t.Error("of nothing")
+	}
+	s.give(3, 0)
+	s.give(5, 5)
+	s.give(0, 4)
+	if _, ok := s.take(6); ok {
+		t.Error("across what is taken")
+	}
+	s.give(4, 1)
+	if len(s) != 1 || s[0] != (span{0, 10}) {
+		t.Errorf("%v", s)
+	}
+}
+
+func TestAppendRuns(t *testing.T) {
+	check := func(prefix []fabric.Run, psn, word uint32) {
+		t.Helper()
+		got := appendRuns(append([]fabric.Run(nil), prefix...), psn, word)
+		var have uint32
+		for i, r := range got {
+			if i > 0 && got[i-1].PSN+got[i-1].N >= r.PSN || r.N == 0 {
+				t.Fatalf("word %#x after %v: %v", word, prefix, got)
+			}
+			for k := range r.N {
+				if at := r.PSN + k; at >= psn {
+					have |= 1 << (at - psn)
+				}
+			}
+		}
+		if have != word {
+			t.Fatalf("word %#x after %v: %v", word, prefix, got)
+		}
+	}
+	for _, prefix := range [][]fabric.Run{nil, {{PSN: 60, N: 4}}, {{PSN: 60, N: 3}}, {{PSN: 1, N: 2}, {PSN: 32, N: 32}}} {
+		for _, word := range []uint32{0, 1, 1 << 31, all, 1<<31 | 1, 0x55555555, 0xaaaaaaaa, 0xffff0000, 0x0000ffff, 0x7ffffffe} {
+			check(prefix, 64, word)
+		}
+		for range 10000 {
+			check(prefix, 64, rand.Uint32()&rand.Uint32())
+			check(prefix, 64, rand.Uint32()|rand.Uint32())
+			check(prefix, 64, bits.RotateLeft32(all<<rand.Uint32N(32), int(rand.Uint32N(32))))
+		}
+	}
+}

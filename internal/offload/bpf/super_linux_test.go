@@ -1,0 +1,74 @@
+package bpf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// segmented is the control message that cuts a message in datagrams.
+func segmented(size int) []byte {
+	b := make([]byte, unix.CmsgSpace(2))
+	binary.NativeEndian.PutUint64(b, uint64(unix.CmsgLen(2)))
+	binary.NativeEndian.PutUint32(b[8:], unix.SOL_UDP)
+	binary.NativeEndian.PutUint32(b[12:], unix.UDP_SEGMENT)
+	binary.NativeEndian.PutUint16(b[16:], uint16(size))
+	return b
+}
+
+// A super-packet has datagrams of several lanes, of none, and a short one at the end. Sockets
+// that take super-packets see it as one, others see what it is made of.
+func TestSuperPackets(t *testing.T) {
+	for _, gro := range []bool{true, false} {
+		t.Run(fmt.Sprintf("GRO=%v", gro), func(t *testing.T) {
+			const chunk = 500
+			w := newWire(t, Config{Chunk: chunk}, 1, gro)
+			mem, data := w.alloc(t, 8000), randomBytes(8000)
+			l1, l2 := laneOf(0, chunk, 3500), laneOf(0, chunk, 3499)
+			a, p1 := w.open(t, mem[:4000], l1)
+			b, p2 := w.open(t, mem[4000:], l2)
+			c1, c2 := chunksOf(l1, data), chunksOf(l2, data[4000:])
+			super := func(list ...[]byte) {
+				var all []byte
+				for _, d := range list {
+					all = append(all, d...)
+				}
+				w.transmit(t, 0, all, segmented(chunk+fabric.HeaderSize))
+				if !gro {
+					w.sent[0] += uint64(len(list)) - 1
+				}
+				w.settle(t)
+			}
+			super(c1[0], c2[1], c1[2], c2[3], c2[6])
+			runs(t, p1, fabric.Run{PSN: 0, N: 1}, fabric.Run{PSN: 2, N: 1})
+			runs(t, p2, fabric.Run{PSN: 1, N: 1}, fabric.Run{PSN: 3, N: 1}, fabric.Run{PSN: 6, N: 1})
+			if w.received[0] != 0 {
+				t.Error("it reached the socket")
+			}
+			// One that is nobody's: then the socket gets all, or that one.
+			nobody := datagram(header(1, 0), data[:chunk])
+			super(c1[1], nobody, c2[0])
+			runs(t, p1, fabric.Run{PSN: 1, N: 1})
+			runs(t, p2, fabric.Run{PSN: 0, N: 1})
+			if w.received[0] != 1 {
+				t.Errorf("%d messages reached the socket", w.received[0])
+			}
+			if p1.Take(1) {
+				t.Error("a chunk that was placed is taken from the socket")
+			}
+			super(c1[3], c1[3], c1[4], c1[5], c1[6], c1[0])
+			ignored(t, p1, 2, 0, 0)
+			super(c2[2], c2[4], c2[5])
+			same(t, mem[:3500], data[:3500])
+			same(t, mem[4000:7499], data[4000:7499])
+			p1.Close()
+			p2.Close()
+			a.Release()
+			b.Release()
+		})
+	}
+}

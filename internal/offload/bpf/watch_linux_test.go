@@ -1,0 +1,61 @@
+package bpf
+
+import (
+	"testing"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/ip"
+)
+
+// The process is woken when all chunks have come, when it asks for it, and for each chunk
+// once it has claimed some.
+func TestWatch(t *testing.T) {
+	w := newWire(t, Config{Chunk: 10}, 1, false)
+	poller, err := ip.NewPoller()
+	must(t, err)
+	t.Cleanup(func() { _ = poller.Close() })
+	ready := make(chan struct{}, 1000)
+	must(t, w.Watch(poller, func() { ready <- struct{}{} }))
+	w.Wake()
+	<-ready
+	l := laneOf(0, 10, 100)
+	a, p := w.open(t, w.alloc(t, 100), l)
+	all := chunksOf(l, randomBytes(100))
+	w.send(t, 0, all[:9]...)
+	if len(ready) != 0 {
+		t.Error("woken for nothing")
+	}
+	w.send(t, 0, all[9])
+	<-ready
+	runs(t, p, fabric.Run{PSN: 0, N: 10})
+	p.Close()
+	a.Release()
+
+	l = laneOf(0, 10, 100)
+	a, p = w.open(t, w.alloc(t, 100), l)
+	all = chunksOf(l, randomBytes(100))
+	p.Claim(fabric.Run{PSN: 5, N: 1})
+	w.send(t, 0, all[0])
+	<-ready
+	w.send(t, 0, all[1])
+	<-ready
+	p.Close()
+	a.Release()
+
+	const quarter = room / 4 // the process is woken after so many
+	l = laneOf(0, 1, quarter+1)
+	a, p = w.open(t, w.alloc(t, quarter+1), l)
+	w.send(t, 0, chunksOf(l, make([]byte, quarter+1))[:quarter]...)
+	<-ready
+	p.Close()
+	a.Release()
+	must(t, poller.Close())
+}
+
+type noWatcher struct{ fabric.Poller }
+
+func TestWatchNot(t *testing.T) {
+	if err := load(t, Config{Chunk: 10}).Watch(noWatcher{}, nil); err == nil {
+		t.Error("a poller that cannot watch was taken")
+	}
+}

@@ -1,0 +1,288 @@
+package allcast_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/allcast/allcast"
+)
+
+func TestDatapathCollectives(t *testing.T) {
+	datapaths(t, func(t *testing.T, o allcast.Options) {
+		t.Helper()
+		ranks(t, 3, o, func(ctx context.Context, c *allcast.Comm) error {
+			mk, free := allocated(c)
+			return errors.Join(everything(ctx, c, mk), everything(ctx, c, onHeap), free())
+		})
+	})
+}
+
+func TestAlloc(t *testing.T) {
+	datapaths(t, func(t *testing.T, o allcast.Options) {
+		t.Helper()
+		var kept [2][]byte
+		comms := make([]*allcast.Comm, 2)
+		ranks(t, 2, o, func(_ context.Context, c *allcast.Comm) error {
+			for _, n := range []int{0, 1, 4096, 1<<20 + 13} {
+				b, err := c.Alloc(n)
+				if err != nil || len(b) != n || cap(b) != n || !bytes.Equal(b, make([]byte, n)) {
+					return fmt.Errorf("%d bytes: %d, %w", n, len(b), err)
+				}
+				for i := range b {
+					b[i] = 1
+				}
+				if err := c.Free(b); err != nil {
+					return err
+				}
+				if err := c.Free(b); n > 0 && !errors.Is(err, allcast.ErrNotAlloced) {
+					return fmt.Errorf("freed twice: %w", err)
+				}
+			}
+			if err := c.Free(make([]byte, 5)); !errors.Is(err, allcast.ErrNotAlloced) {
+				return fmt.Errorf("other memory: %w", err)
+			}
+			for _, n := range []int{-1, math.MinInt, math.MaxInt, 1 << 60} {
+				if _, err := c.Alloc(n); err == nil {
+					return fmt.Errorf("%d bytes", n)
+				}
+			}
+			b, err := c.Alloc(3 << 20)
+			kept[c.Rank()], comms[c.Rank()] = b, c
+			return err
+		})
+		for r, b := range kept { // the job has ended, the memory is still there
+			for i := range b {
+				b[i]++
+			}
+			if err := comms[r].Free(b); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// The kernel writes to memory of Alloc directly. All that comes for other memory is copied.
+func TestDatapathCopies(t *testing.T) {
+	for _, h := range hooks {
+		t.Run(h, func(t *testing.T) {
+			needBPF(t, h)
+			ranks(t, 3, allcast.Options{Datapath: "bpf", Hook: h}, func(ctx context.Context, c *allcast.Comm) error {
+				if d := c.Datapath(); d.Name != "bpf" || d.Hook != h || d.Reason != "" || !strings.Contains(d.String(), h) {
+					return fmt.Errorf("%+v", d)
+				}
+				gather := func(buf []byte) (received, copied uint64, err error) {
+					before := c.Stats()
+					n := len(buf) / c.Size()
+					r, err := c.StartAllgather(pattern(1, c.Rank(), n), buf, allcast.WithAlgorithm("mcast"))
+					err = equal(ran(ctx, r, err, "mcast"), buf, gathered(1, c.Size(), n))
+					// What was received is counted, but perhaps not yet by the time that is known.
+					s := c.Stats()
+					return s.ReceivedChunks - before.ReceivedChunks, s.CopiedChunks - before.CopiedChunks, err
+				}
+				const n = 100_001
+				buf, err := c.Alloc(c.Size() * n)
+				if err != nil {
+					return err
+				}
+				if received, copied, err := gather(buf); err != nil || copied != 0 || received == 0 {
+					return fmt.Errorf("memory of Alloc: %d received, %d copied, %w", received, copied, err)
+				}
+				if received, copied, err := gather(make([]byte, c.Size()*n)); err != nil || copied != received || received == 0 {
+					return fmt.Errorf("other memory: %d received, %d copied, %w", received, copied, err)
+				}
+				return c.Free(buf)
+			})
+		})
+	}
+	t.Run("host", func(t *testing.T) {
+		plainly(t)
+		ranks(t, 2, allcast.Options{}, func(_ context.Context, c *allcast.Comm) error {
+			if d := c.Datapath(); d != (allcast.Datapath{Name: "host"}) || d.String() != "host" {
+				return fmt.Errorf("%+v", d)
+			}
+			return nil
+		})
+	})
+}
+
+// Where the kernel cannot receive, "auto" is as good as "host", and says why.
+func TestDatapathFallsBack(t *testing.T) {
+	needBPF(t, "sockfilter")
+	group := netip.MustParseAddrPort("239.192.7.7:21234")
+	for _, c := range []struct {
+		name string
+		size int
+		o    allcast.Options
+		want string
+	}{
+		{"secure", 2, allcast.Options{Secure: true, Key: jobKey}, "sealed"},
+		{"integrity", 2, allcast.Options{Integrity: true}, "sums"},
+		{"no multicast", 2, allcast.Options{NoMulticast: true}, "no multicast"},
+		{"one rank", 1, allcast.Options{}, "only one rank"},
+		{"xdp on loopback", 2, allcast.Options{Hook: "xdp"}, "hook xdp"},
+		{"ports", 2, allcast.Options{Subgroups: 2, Groups: []netip.AddrPort{group, netip.AddrPortFrom(group.Addr().Next(), group.Port())}}, "port 21234"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.Datapath = "auto"
+			ranks(t, c.size, c.o, func(ctx context.Context, comm *allcast.Comm) error {
+				if d := comm.Datapath(); d.Name != "host" || d.Hook != "" || !strings.Contains(d.Reason, c.want) || !strings.Contains(d.String(), d.Reason) {
+					return fmt.Errorf("%+v", d)
+				}
+				algo := "mcast"
+				if c.o.NoMulticast {
+					algo = "ring"
+				}
+				return collectives["allgather"](ctx, comm, onHeap, 1, 50_000, algo)
+			})
+		})
+	}
+	t.Run("can", func(t *testing.T) {
+		ranks(t, 2, allcast.Options{Datapath: "auto", Hook: "tcx"}, func(_ context.Context, c *allcast.Comm) error {
+			if d := c.Datapath(); d.Name != "bpf" && d.Reason == "" {
+				return fmt.Errorf("%+v", d)
+			}
+			return nil
+		})
+	})
+}
+
+// "bpf" means bpf: else all ranks fail, and say whose fault it is.
+func TestDatapathFails(t *testing.T) {
+	needBPF(t, "sockfilter")
+	group := netip.MustParseAddrPort("239.192.7.8:21235")
+	for _, c := range []struct {
+		name string
+		o    allcast.Options
+		want string
+	}{
+		{"secure", allcast.Options{Secure: true}, "Options.Secure"},
+		{"integrity", allcast.Options{Integrity: true}, "Options.Integrity"},
+		{"xdp on loopback", allcast.Options{}, "hook xdp"},
+		{"ports", allcast.Options{Subgroups: 2, Groups: []netip.AddrPort{group, netip.AddrPortFrom(group.Addr().Next(), group.Port())}}, "port 21235"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.Key = jobKey
+			opts := []allcast.Options{c.o, c.o, c.o}
+			opts[1].Datapath = "bpf"
+			if strings.HasPrefix(c.name, "xdp") {
+				opts[1].Hook = "xdp"
+			}
+			for r, err := range joinAll(t, opts, func(context.Context, *allcast.Comm) error { return nil }) {
+				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "rank 1") {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		})
+	}
+}
+
+func TestDatapathOptions(t *testing.T) {
+	plainly(t)
+	for _, c := range []struct {
+		o    allcast.Options
+		env  [2]string
+		want string
+	}{
+		{allcast.Options{Datapath: "dpu"}, [2]string{}, "host, bpf or auto"},
+		{allcast.Options{Hook: "tcx"}, [2]string{}, "without the bpf datapath"},
+		{allcast.Options{Datapath: "host", Hook: "tcx"}, [2]string{}, "without the bpf datapath"},
+		{allcast.Options{Datapath: "bpf", Hook: "nic"}, [2]string{}, "sockfilter, tcx, xdp"},
+		{allcast.Options{}, [2]string{"ALLCAST_DATAPATH", "kernel"}, "host, bpf or auto"},
+		{allcast.Options{Datapath: "auto"}, [2]string{"ALLCAST_HOOK", "nic"}, "sockfilter, tcx, xdp"},
+	} {
+		t.Run(c.o.Datapath+c.o.Hook+c.env[1], func(t *testing.T) {
+			if c.env[0] != "" {
+				t.Setenv(c.env[0], c.env[1])
+			}
+			c.o.Size = 1
+			if comm, err := allcast.Join(t.Context(), c.o); !errors.Is(err, allcast.ErrOptions) || !strings.Contains(err.Error(), c.want) {
+				t.Error(err)
+				if comm != nil {
+					_ = comm.Close()
+				}
+			}
+		})
+	}
+}
+
+// Ranks may differ in who receives.
+func TestDatapathsTogether(t *testing.T) {
+	needBPF(t, "sockfilter")
+	needBPF(t, "tcx")
+	opts := []allcast.Options{{Datapath: "host"}, {Datapath: "bpf"}, {Datapath: "bpf", Hook: "tcx"}, {Datapath: "auto"}, {Datapath: "bpf", Hook: "tcx"}}
+	for i := range opts {
+		opts[i].Subgroups = 2
+	}
+	for r, err := range joinAll(t, opts, func(ctx context.Context, c *allcast.Comm) error {
+		mk, free := allocated(c)
+		return errors.Join(everything(ctx, c, mk), free())
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// Jobs on one machine, and communicators of one job, do not mix.
+func TestDatapathTwoJobs(t *testing.T) {
+	for _, h := range hooks {
+		t.Run(h, func(t *testing.T) {
+			needBPF(t, h)
+			var wg sync.WaitGroup
+			for job := range uint64(2) {
+				wg.Go(func() {
+					ranks(t, 3, allcast.Options{Datapath: "bpf", Hook: h}, func(ctx context.Context, world *allcast.Comm) error {
+						other, err := world.Dup(ctx)
+						if err != nil {
+							return err
+						}
+						return errors.Join(inFlight(ctx, job, world, other), other.Close())
+					})
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// inFlight has operations on several communicators under way.
+func inFlight(ctx context.Context, job uint64, comms ...*allcast.Comm) error {
+	const n = 60_001
+	for round := range uint64(5) {
+		var bufs [][]byte
+		var reqs []*allcast.Request
+		seed := func(i int) uint64 { return job<<32 | round<<8 | uint64(i) }
+		for i, c := range comms {
+			buf := make([]byte, n*c.Size())
+			if round%2 == 0 {
+				var err error
+				if buf, err = c.Alloc(len(buf)); err != nil {
+					return err
+				}
+			}
+			r, err := c.StartAllgather(pattern(seed(i), c.Rank(), n), buf, allcast.WithAlgorithm("mcast"))
+			if err != nil {
+				return err
+			}
+			bufs, reqs = append(bufs, buf), append(reqs, r)
+		}
+		for i, c := range comms {
+			if err := equal(ran(ctx, reqs[i], nil, "mcast"), bufs[i], gathered(seed(i), c.Size(), n)); err != nil {
+				return fmt.Errorf("job %d, round %d, communicator %d: %w", job, round, i, err)
+			}
+			if round%2 == 0 {
+				if err := c.Free(bufs[i]); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
