@@ -184,7 +184,7 @@ func (p *Poller) tick() {
 		}
 		p.late.Store(false)
 	}
-	defer p.lead.Unlock()
+	defer p.unlock() // on a busy machine the next tick may come before that
 	switch {
 	case p.closed.Load() || p.armed:
 	case p.leads == p.ticked:
@@ -204,7 +204,7 @@ func (p *Poller) Lead() bool {
 		return false
 	}
 	if p.closed.Load() { // meanwhile
-		p.lead.Unlock()
+		p.unlock()
 		return false
 	}
 	p.blocked.Store(false)
