@@ -65,18 +65,17 @@ func (e *Engine) end(req uint64, err error) {
 		go func() {
 			e.rel.Flush(lastWords)
 			wait()
-			e.report(k.req)
+			e.report(&k.req)
 		}()
 	} else {
-		e.report(k.req)
+		e.report(&k.req)
 	}
 	e.checkIdle()
 }
 
 // report ends a request, and the sleep of who waits for it.
 func (e *Engine) report(r *Request) {
-	r.over.Store(true)
-	close(r.done)
+	r.end()
 	if e.asleep.Load() {
 		e.cfg.Poller.Kick()
 	}

@@ -104,6 +104,7 @@ type Engine struct {
 type group struct {
 	rank    int
 	members []int
+	plans   plans
 }
 
 // New starts an engine.

@@ -23,8 +23,11 @@ func (r *Request) Wait(ctx context.Context) {
 		r.e.served.Store(false)
 		p.Yield()
 	}
+	if r.over.Load() {
+		return
+	}
 	select {
-	case <-r.done:
+	case <-r.Done():
 	case <-ctx.Done():
 	}
 }
