@@ -13,6 +13,8 @@ import (
 const (
 	spinLeast = 20 * time.Microsecond
 	spinMost  = time.Millisecond
+	// othersTurn is after how many looks in vain other goroutines have their turn.
+	othersTurn = 8
 )
 
 // Wait waits until the call has ended or ctx has.
@@ -40,6 +42,7 @@ func (e *Engine) serve(ctx context.Context, r *Request) {
 		defer stop()
 	}
 	ended := func() bool { return r.over.Load() || ctx.Err() != nil }
+	looks := 0
 	for since := time.Now(); !ended(); {
 		if p.Poll(0) {
 			if now := time.Now(); now.Sub(since) > spinLeast {
@@ -48,7 +51,7 @@ func (e *Engine) serve(ctx context.Context, r *Request) {
 			}
 			continue
 		}
-		if e.alone {
+		if looks++; e.alone && looks%othersTurn == 0 {
 			// Others may have what we wait for, and nobody else runs them. With more processors
 			// that would only wake a thread, to run us instead.
 			runtime.Gosched()
