@@ -132,7 +132,7 @@ func (e *Engine) carryOut(a, next *node.Action) {
 	case node.Multicast:
 		t := newTask(cmdMulticast)
 		t.op, t.sub, t.psn, t.n = e.ops[key], a.Sub, a.PSN, a.N
-		e.send.cmds.push(t)
+		e.send.command(t)
 	case node.Read:
 		e.read(e.ops[key], a)
 	case node.Put:
@@ -242,7 +242,7 @@ func (e *Engine) quiesce(op *operation) {
 		op.waiting++
 		t := newTask(cmdQuiet)
 		t.op = op
-		e.send.cmds.push(t)
+		e.send.command(t)
 		for sub, l := range op.lanes {
 			if l != nil {
 				op.waiting++

@@ -404,7 +404,7 @@ func (e *Engine) close() {
 	<-idle
 	_ = e.rel.Close()
 	if e.send != nil {
-		e.send.cmds.push(newTask(cmdStop))
+		close(e.send.stop)
 	}
 	for _, r := range e.recvs {
 		r.command(newTask(cmdStop), r.polled)

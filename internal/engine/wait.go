@@ -23,6 +23,9 @@ func (r *Request) Wait(ctx context.Context) {
 		r.e.served.Store(true)
 		r.e.serve(ctx, r)
 		r.e.served.Store(false)
+		if !r.e.send.idle() {
+			r.e.send.cmds.rouse() // for what we leave
+		}
 		p.Yield()
 	}
 	if r.over.Load() {
@@ -44,7 +47,8 @@ func (e *Engine) serve(ctx context.Context, r *Request) {
 	ended := func() bool { return r.over.Load() || ctx.Err() != nil }
 	looks := 0
 	for since := time.Now(); !ended(); {
-		if p.Poll(0) {
+		polled := p.Poll(0)
+		if e.send.serve() || polled {
 			if now := time.Now(); now.Sub(since) > spinLeast {
 				e.spin = min(2*e.spin, spinMost)
 				since = now
@@ -62,7 +66,7 @@ func (e *Engine) serve(ctx context.Context, r *Request) {
 		}
 		e.spin = max(e.spin/2, spinLeast)
 		e.asleep.Store(true)
-		if !ended() {
+		if !ended() && e.send.idle() {
 			p.Poll(-1)
 		}
 		e.asleep.Store(false)
