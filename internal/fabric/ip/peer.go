@@ -99,12 +99,37 @@ func (p *peer) frame(h *frameHeader, payload []byte, more bool) {
 // write is frame, with p.mu held.
 func (p *peer) write(h *frameHeader, payload []byte, more bool) {
 	idle := p.out != nil && !p.busy && !p.cut && (len(p.q.items) == 0 || p.corked)
+	var behind []byte
+	if peerGathers && idle && !more && p.auth.out == nil {
+		payload, behind = nil, payload
+	}
 	p.q.frame(h, payload)
 	p.corked = idle && more
-	if p.corked || idle && p.direct() {
+	if p.corked || idle && p.direct(behind) {
 		return
 	}
 	p.start()
+}
+
+// direct writes what is queued, and more behind it, as far as the socket takes it at
+// once, and says whether that was all; the rest is queued. p.mu is held, and the writer
+// waits for something to do. What goes wrong shows again when the writer tries.
+func (p *peer) direct(behind []byte) bool {
+	if p.auth.out != nil {
+		p.q.protect(p.auth.out)
+	}
+	it := &p.q.items[0]
+	b := p.q.arena[it.from:it.to]
+	n := p.now.send(p.out, b, behind)
+	p.sent.Add(uint64(n))
+	if n == len(b)+len(behind) {
+		p.q.reset()
+		return true
+	}
+	it.from += min(n, len(b))
+	p.q.arena = append(p.q.arena, behind[max(0, n-len(b)):]...)
+	it.to = len(p.q.arena)
+	return false
 }
 
 // peerCopy is the size up to which a piece is copied to the queue: to wake the writer
