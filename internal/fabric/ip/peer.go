@@ -98,7 +98,7 @@ func (p *peer) frame(h *frameHeader, payload []byte, more bool) {
 
 // write is frame, with p.mu held.
 func (p *peer) write(h *frameHeader, payload []byte, more bool) {
-	idle := p.out != nil && !p.busy && !p.cut && (len(p.q.items) == 0 || p.corked)
+	idle := p.idle()
 	var behind []byte
 	if peerGathers && idle && !more && p.auth.out == nil {
 		payload, behind = nil, payload
@@ -136,6 +136,17 @@ func (p *peer) direct(behind []byte) bool {
 // costs more.
 const peerCopy = 64 << 10
 
+// small reports whether a piece of n bytes is not worth the writer. What is written at
+// once is larger: only what the socket does not take is copied. p.mu is held.
+func (p *peer) small(n int) bool {
+	return n <= peerCopy || n <= frameMaxPart && peerGathers && p.auth.out == nil && p.idle()
+}
+
+// idle reports whether what is queued now may be written at once. p.mu is held.
+func (p *peer) idle() bool {
+	return p.out != nil && !p.busy && !p.cut && (len(p.q.items) == 0 || p.corked)
+}
+
 // put queues a piece. When the peer is gone only write remains, to say that it is done.
 func (p *peer) put(piece fabric.Piece, data []byte) {
 	if p.putCopy(piece, data) {
@@ -160,7 +171,7 @@ func (p *peer) put(piece fabric.Piece, data []byte) {
 func (p *peer) putCopy(piece fabric.Piece, data []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(data) > peerCopy || len(p.q.arena)+len(data) > peerKeepBytes || p.state != peerOpen || p.dead || p.t.closed.Load() {
+	if !p.small(len(data)) || len(p.q.arena)+len(data) > peerKeepBytes || p.state != peerOpen || p.dead || p.t.closed.Load() {
 		return false
 	}
 	p.write(&frameHeader{kind: frameData, n: len(data), op: piece.Op, nth: piece.Nth, len: piece.Len}, data, false)
