@@ -9,10 +9,12 @@ import (
 
 // A sender is the send worker: it multicasts what the control side says, straight
 // from the users' buffers. Who waits for a call and serves the network does its work as
-// well: to wake the worker costs more than most of it.
+// well, as long as the network takes it at once: to wake the worker costs more than
+// most of it.
 type sender struct {
 	e    *Engine
 	tx   []fabric.Sender // by subgroup
+	now  []fabric.Prompt // likewise; empty: the worker does all
 	max  int
 	cmds *queue
 	stop chan struct{}
@@ -29,6 +31,12 @@ func newSender(e *Engine, mc fabric.Multicast) *sender {
 	s := &sender{e: e, cmds: newQueue(), stop: make(chan struct{}), max: max(1, mc.Caps().Batch)}
 	for sub := range mc.Subgroups() {
 		s.tx = append(s.tx, mc.Sender(sub))
+		if p, ok := s.tx[sub].(fabric.Prompt); ok {
+			s.now = append(s.now, p)
+		}
+	}
+	if len(s.now) < len(s.tx) {
+		s.now = nil
 	}
 	s.batch.Headers = make([]fabric.Header, 0, s.max)
 	s.batch.Payloads = make([][]byte, 0, s.max)
@@ -38,7 +46,7 @@ func newSender(e *Engine, mc fabric.Multicast) *sender {
 // command gives it something to do.
 func (s *sender) command(t *task) {
 	s.cmds.add(t)
-	if !s.e.served.Load() || s.e.asleep.Load() {
+	if s.now == nil || !s.e.served.Load() || s.e.asleep.Load() {
 		s.cmds.rouse()
 	}
 }
@@ -64,12 +72,26 @@ func (s *sender) run() {
 // idle reports whether there is nothing to do.
 func (s *sender) idle() bool { return s == nil || s.cmds.empty() }
 
-// serve does what there is to do, unless somebody is at it, and says whether it did.
+// leave lets the worker do what there is to do.
+func (s *sender) leave() {
+	if !s.idle() {
+		s.cmds.rouse()
+	}
+}
+
+// serve does what there is to do, unless somebody is at it or would have to wait, and
+// says whether it did.
 func (s *sender) serve() bool {
-	if s.idle() || !s.turn.TryLock() {
+	if s.idle() || s.now == nil || !s.turn.TryLock() {
 		return false
 	}
 	defer s.turn.Unlock()
+	for _, p := range s.now {
+		if !p.Ready() {
+			s.cmds.rouse()
+			return false
+		}
+	}
 	s.obey()
 	return true
 }

@@ -23,9 +23,7 @@ func (r *Request) Wait(ctx context.Context) {
 		r.e.served.Store(true)
 		r.e.serve(ctx, r)
 		r.e.served.Store(false)
-		if !r.e.send.idle() {
-			r.e.send.cmds.rouse() // for what we leave
-		}
+		r.e.send.leave()
 		p.Yield()
 	}
 	if r.over.Load() {
@@ -66,7 +64,8 @@ func (e *Engine) serve(ctx context.Context, r *Request) {
 		}
 		e.spin = max(e.spin/2, spinLeast)
 		e.asleep.Store(true)
-		if !ended() && e.send.idle() {
+		e.send.leave()
+		if !ended() {
 			p.Poll(-1)
 		}
 		e.asleep.Store(false)
