@@ -13,17 +13,17 @@ func TestDirectQueuesTheRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { _ = l.Close() })
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { _ = c.Close() })
 	far, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer far.Close()
+	t.Cleanup(func() { _ = far.Close() })
 	p := newPeer(&TCP{}, 1)
 	p.out = c.(*net.TCPConn)
 	var want []byte
@@ -47,7 +47,7 @@ func TestDirectQueuesTheRest(t *testing.T) {
 	if _, err := io.ReadFull(far, got); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(append(got, rest...), want) {
+	if !bytes.Equal(got, want[:len(got)]) || !bytes.Equal(rest, want[len(got):]) {
 		t.Error("what was sent and what is queued are not what was to be sent")
 	}
 }
