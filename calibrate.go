@@ -12,7 +12,7 @@ import (
 
 // Which algorithm is the fastest for a small operation depends on what a message, a
 // wake-up and a multicast cost here, which no model knows. So Join tries: the
-// algorithms in question, at two sizes, some times each. From large on the network
+// algorithms in question, at two sizes, some times each. Beyond large the network
 // counts, and there multicast wins by design. Many ranks make it slow: then a model must
 // do.
 const (
@@ -21,7 +21,7 @@ const (
 	calibrateSmall = 1 << 10
 	calibrateLarge = 64 << 10  // of a Broadcast
 	calibrateAll   = 512 << 10 // of what an Allgather gathers at most
-	large          = 256 << 10 // a Broadcast from here on is multicast, an Allgather that gathers so much as well
+	large          = 256 << 10 // a Broadcast of more is multicast, and an Allgather that gathers more than calibrateAll
 )
 
 // trial is what is measured: one algorithm at one size.

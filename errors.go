@@ -67,10 +67,11 @@ var causes = map[node.Reason]error{
 
 // public turns an error of the engine into one of this package.
 func public(err error) error {
+	if err == nil {
+		return nil
+	}
 	var e *node.Error
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &e):
 		cause, ok := causes[e.Reason]
 		if !ok {

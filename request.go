@@ -22,12 +22,10 @@ func (r *Request) Err() error { return public(r.req.Err()) }
 // returns its error; the operation goes on, and its buffers stay Allcast's until Done.
 func (r *Request) Wait(ctx context.Context) error {
 	r.req.Wait(ctx)
-	select {
-	case <-r.req.Done():
-		return r.Err()
-	default:
+	if !r.req.Over() {
 		return ctx.Err()
 	}
+	return r.Err()
 }
 
 // Info says how an operation is carried out.

@@ -136,7 +136,7 @@ func (c *Comm) cheapest(k protocol.Kind, bytes int64) (string, error) {
 		return barrierAlgo, nil
 	}
 	if algo := c.job.measured.best(k, bytes); algo != "" {
-		if k == protocol.Broadcast && bytes >= large || k == protocol.Allgather && bytes*int64(c.Size()) >= large {
+		if k == protocol.Broadcast && bytes > large || k == protocol.Allgather && bytes*int64(c.Size()) > calibrateAll {
 			return engine.Multicast, nil
 		}
 		return algo, nil

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -36,7 +37,9 @@ func measureAllcast(ctx context.Context, p *place, op, algo string, n int64) (sa
 	for rank := range cmds {
 		cmd := command(ctx, p.allcast, append([]string{"lab", "exec", "--name", p.lab.Plan.Config.Name, fmt.Sprintf("host%d", rank), "--"}, perf...)...)
 		cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", p.ranks), "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
-			"MASTER_ADDR="+p.lab.Plan.HostAddr(0).String(), "MASTER_PORT=29500", "ALLCAST_KEY="+hex.EncodeToString(key))
+			"MASTER_ADDR="+p.lab.Plan.HostAddr(0).String(), "MASTER_PORT=29500", "ALLCAST_KEY="+hex.EncodeToString(key),
+			// As "allcast run" and "allcast lab run" set it: the hosts share the processors.
+			fmt.Sprintf("GOMAXPROCS=%d", max(1, runtime.NumCPU()/p.ranks)))
 		cmd.Stderr = &said[rank]
 		if rank == 0 {
 			cmd.Stdout = &stdout

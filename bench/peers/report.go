@@ -167,7 +167,7 @@ iterations after 3 to 5 to warm up. Every byte of every iteration was verified, 
 - **%s**: no protocol. One host (Broadcast) or all in turn (Allgather) send messages of that size back to back in super-packets, by a clock; the others count. Its time is
   what a rank receives in the operation over the goodput of the slowest receiver, at the highest rate with less than 0.1 %% lost, found by bisection. Receivers put all in the same
   memory, which stays in the processor's cache.
-- **Allcast**: `+"`allcast perf OP --algo auto`"+` and `+"`--algo mcast`"+`.
+- **Allcast**: `+"`allcast perf OP --algo auto`"+` and `+"`--algo mcast`"+`, with a GOMAXPROCS of a rank's share of the processors, as `+"`allcast run` and `allcast lab run`"+` set it.
 - **Open MPI** (%s): bench/peers/mpi/perf.c by `+"`mpirun --mca btl tcp,self --mca pml ob1 --mca btl_tcp_if_include eth0 --mca mpi_yield_when_idle 1 --bind-to none`"+`, one rank a host, started
   through what stands for ssh. Best: `+"`--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_OP_algorithm N`"+` for the N that was fastest at that size in a run before.
 - **MPICH** (%s): the same program by `+"`mpiexec.hydra`"+` with `+"`UCX_TLS=tcp,self UCX_NET_DEVICES=eth0`"+`. It has no option to yield while it waits; the program does it where UCX polls, since without it

@@ -68,18 +68,17 @@ func (e *Engine) end(req uint64, err error) {
 		go func() {
 			e.rel.Flush(lastWords)
 			wait()
-			e.report(k.req)
+			e.report(&k.req)
 		}()
 	} else {
-		e.report(k.req)
+		e.report(&k.req)
 	}
 	e.checkIdle()
 }
 
 // report ends a request, and the sleep of who waits for it.
 func (e *Engine) report(r *Request) {
-	r.over.Store(true)
-	close(r.done)
+	r.end()
 	if e.asleep.Load() {
 		e.cfg.Poller.Kick()
 	}
@@ -136,7 +135,7 @@ func (e *Engine) carryOut(a, next *node.Action) {
 	case node.Multicast:
 		t := newTask(cmdMulticast)
 		t.op, t.sub, t.psn, t.n = e.ops[key], a.Sub, a.PSN, a.N
-		e.send.cmds.push(t)
+		e.send.command(t)
 	case node.Read:
 		e.read(e.ops[key], a)
 	case node.Put:
@@ -249,7 +248,7 @@ func (e *Engine) quiesce(op *operation) {
 		op.waiting++
 		t := newTask(cmdQuiet)
 		t.op = op
-		e.send.cmds.push(t)
+		e.send.command(t)
 		for sub, l := range op.lanes {
 			if l != nil {
 				op.waiting++

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -45,10 +46,12 @@ type Call struct {
 // A Request is a call under way.
 type Request struct {
 	e    *Engine
-	over atomic.Bool // as done, and cheaper to look at
-	done chan struct{}
-	err  error
 	info Info
+	err  error       // how it ended,
+	over atomic.Bool // once it has
+
+	mu   sync.Mutex
+	done chan struct{} // nil: nobody has asked for it. Who waits needs none, as a rule
 }
 
 // Info says how a call was carried out.
@@ -60,15 +63,36 @@ type Info struct {
 }
 
 // Done is closed when the call has ended and the buffers are the caller's again.
-func (r *Request) Done() <-chan struct{} { return r.done }
+func (r *Request) Done() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done == nil {
+		r.done = make(chan struct{})
+		if r.over.Load() {
+			close(r.done)
+		}
+	}
+	return r.done
+}
+
+// Over reports whether the call has ended: Done without a channel.
+func (r *Request) Over() bool { return r.over.Load() }
 
 // Err is how the call ended; nil before it has.
 func (r *Request) Err() error {
-	select {
-	case <-r.done:
-		return r.err
-	default:
+	if !r.over.Load() {
 		return nil
+	}
+	return r.err
+}
+
+// end is how it ends; err is set.
+func (r *Request) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over.Store(true)
+	if r.done != nil {
+		close(r.done)
 	}
 }
 
@@ -81,8 +105,9 @@ type call struct {
 	comm    uint32
 	rank    int
 	size    int
-	req     *Request
+	req     Request
 	members []int // world ranks
+	plans   *plans
 	plan    []*protocol.Geometry
 	p2p     *p2p.Plan
 	mem     *[]byte     // what the operation works on
@@ -102,7 +127,8 @@ func (e *Engine) Start(comm uint32, c Call) (*Request, error) {
 	if g == nil {
 		return nil, fmt.Errorf("%w: %d", node.ErrComm, comm)
 	}
-	k := &call{Call: c, comm: comm, rank: g.rank, size: len(g.members), members: g.members, req: &Request{e: e, done: make(chan struct{})}}
+	k := &call{Call: c, comm: comm, rank: g.rank, size: len(g.members), members: g.members, plans: &g.plans}
+	k.req.e = e
 	if err := e.prepare(k); err != nil {
 		return nil, err
 	}
@@ -119,7 +145,7 @@ func (e *Engine) Start(comm uint32, c Call) (*Request, error) {
 	e.tasks.push(t)
 	e.mu.Unlock()
 	e.work()
-	return k.req, nil
+	return &k.req, nil
 }
 
 // prepare makes the plan and puts our contribution where it belongs.
@@ -127,12 +153,7 @@ func (e *Engine) prepare(k *call) error {
 	if err := k.check(); err != nil {
 		return err
 	}
-	k.req.info.Algo = k.Algo
-	if k.Algo == Multicast {
-		if err := e.planMulticast(k); err != nil {
-			return err
-		}
-	} else if err := k.planP2P(); err != nil {
+	if err := e.plan(k); err != nil {
 		return err
 	}
 	mem := k.Recv
@@ -150,6 +171,25 @@ func (e *Engine) prepare(k *call) error {
 		place(k.Recv, k.Send)
 	}
 	e.area(k)
+	return nil
+}
+
+// plan finds the plan for the call, or makes it.
+func (e *Engine) plan(k *call) (err error) {
+	m := k.plans.of(k)
+	if m == nil {
+		m = newPlan(k)
+		if k.Algo == Multicast {
+			err = e.planMulticast(k, m)
+		} else {
+			err = k.planP2P(m)
+		}
+		if err != nil {
+			return err
+		}
+		k.plans.keep(m)
+	}
+	k.plan, k.p2p, k.req.info = m.rounds, m.p2p, m.info
 	return nil
 }
 
@@ -209,7 +249,7 @@ func (k *call) check() error {
 	return nil
 }
 
-func (e *Engine) planMulticast(k *call) error {
+func (e *Engine) planMulticast(k *call, m *plan) error {
 	if k.Kind != protocol.Broadcast && k.Kind != protocol.Allgather {
 		return fmt.Errorf("%w: %v has no algorithm %q: valid are %v", ErrCall, k.Kind, k.Algo, p2p.Algorithms(k.Kind))
 	}
@@ -217,7 +257,7 @@ func (e *Engine) planMulticast(k *call) error {
 	if mc == nil && k.size > 1 {
 		return ErrNoMulticast
 	}
-	s := protocol.Shape{Kind: k.Kind, Root: k.Root, Counts: k.Counts, Chunk: k.Chunk, Chains: max(1, k.Chains), Subgroups: max(1, k.Subgroups), Groups: k.Groups}
+	s := protocol.Shape{Kind: k.Kind, Root: k.Root, Counts: m.call.Counts, Chunk: k.Chunk, Chains: max(1, k.Chains), Subgroups: max(1, k.Subgroups), Groups: k.Groups}
 	if k.Kind == protocol.Broadcast {
 		s.Counts = make([]int64, k.size)
 		s.Counts[k.Root] = int64(len(k.Recv))
@@ -232,24 +272,23 @@ func (e *Engine) planMulticast(k *call) error {
 		s.Chunk = 1 << 12 // alone: nothing is sent, but rounds are counted in chunks
 	}
 	var err error
-	if k.plan, err = protocol.Plan(s, e.layout); err != nil {
+	if m.rounds, err = protocol.Plan(s, e.layout); err != nil {
 		return fmt.Errorf("%w: %w", ErrCall, err)
 	}
-	i := &k.req.info
-	i.Chunk, i.Chains, i.Subgroups = s.Chunk, k.plan[0].Chains(), k.plan[0].Subgroups()
-	for _, g := range k.plan {
+	i := &m.info
+	i.Chunk, i.Chains, i.Subgroups = s.Chunk, m.rounds[0].Chains(), m.rounds[0].Subgroups()
+	for _, g := range m.rounds {
 		i.Chunks += g.Chunks()
 	}
 	return nil
 }
 
-func (k *call) planP2P() error {
+func (k *call) planP2P(m *plan) error {
 	s := p2p.Spec{
-		Kind: k.Kind, Rank: k.rank, Size: k.size, Root: k.Root, Counts: k.Counts, Radix: k.Radix, Segment: k.Segment,
+		Kind: k.Kind, Rank: k.rank, Size: k.size, Root: k.Root, Counts: m.call.Counts, Radix: k.Radix, Segment: k.Segment,
 		Bytes: int64(len(k.Recv)),
 	}
-	reduces := k.Kind == protocol.ReduceScatter || k.Kind == protocol.Allreduce
-	if reduces {
+	if k.reduces() {
 		s.Align = int64(k.Type.Size())
 		s.Type = uint64(k.Type)<<8 | uint64(k.Op) // ranks that mean different numbers must find out
 	}
@@ -257,15 +296,19 @@ func (k *call) planP2P() error {
 		s.Bytes = 0
 	}
 	var err error
-	if k.p2p, err = p2p.New(k.Algo, s); err != nil {
+	if m.p2p, err = p2p.New(k.Algo, s); err != nil {
 		return fmt.Errorf("%w: %w", ErrCall, err)
 	}
 	return nil
 }
 
+func (k *call) reduces() bool {
+	return k.Kind == protocol.ReduceScatter || k.Kind == protocol.Allreduce
+}
+
 // finish turns what the operation worked on into what the caller wants.
 func (k *call) finish() error {
-	if k.Kind != protocol.ReduceScatter && k.Kind != protocol.Allreduce {
+	if !k.reduces() {
 		return nil
 	}
 	result := (*k.mem)[k.own : k.own+int64(len(k.Recv))]

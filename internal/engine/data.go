@@ -85,6 +85,13 @@ func (e *Engine) data(now protocol.Time, t *task) {
 		e.keep(now, t)
 		return
 	}
+	if int64(len(t.buf.B)) == t.piece.Len && !op.call.reduces() {
+		// All of it at once, as most come.
+		if where, ok := e.node.Data(now, t.peer, key.op.Comm, key.op.Seq, key.nth, t.piece.Len); ok {
+			op.take(where.Off, t.buf.B, false)
+		}
+		return
+	}
 	p := e.pieces[key]
 	if t.off == 0 {
 		// What nobody wants is not remembered, so its other parts are not wanted either.

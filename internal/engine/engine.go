@@ -107,6 +107,7 @@ type Engine struct {
 type group struct {
 	rank    int
 	members []int
+	plans   plans
 }
 
 // New starts an engine.
@@ -417,7 +418,7 @@ func (e *Engine) close() {
 	<-idle
 	_ = e.rel.Close()
 	if e.send != nil {
-		e.send.cmds.push(newTask(cmdStop))
+		close(e.send.stop)
 	}
 	for _, r := range e.recvs {
 		r.command(newTask(cmdStop), r.polled)

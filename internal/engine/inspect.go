@@ -211,10 +211,11 @@ func (e *Engine) dump(k *call, ne *node.Error) (wait func()) {
 
 // outcome is how a call ended, as a label.
 func outcome(err error) string {
+	if err == nil {
+		return "ok"
+	}
 	var ne *node.Error
 	switch {
-	case err == nil:
-		return "ok"
 	case errors.As(err, &ne):
 		if s := outcomes[ne.Reason]; s != "" {
 			return s

@@ -15,13 +15,23 @@ func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
 // push adds a task and wakes the consumer if it sleeps.
 func (q *queue) push(t *task) {
+	q.add(t)
+	q.rouse()
+}
+
+// add adds a task.
+func (q *queue) add(t *task) {
 	for {
 		h := q.head.Load()
 		t.next = h
 		if q.head.CompareAndSwap(h, t) {
-			break
+			return
 		}
 	}
+}
+
+// rouse wakes the consumer if it sleeps.
+func (q *queue) rouse() {
 	if q.sleeping.Load() && q.sleeping.CompareAndSwap(true, false) {
 		select {
 		case q.wake <- struct{}{}:

@@ -1,18 +1,25 @@
 package engine
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
 
 // A sender is the send worker: it multicasts what the control side says, straight
-// from the users' buffers.
+// from the users' buffers. Who waits for a call and serves the network does its work as
+// well, as long as the network takes it at once: to wake the worker costs more than
+// most of it.
 type sender struct {
-	e     *Engine
-	tx    []fabric.Sender // by subgroup
-	max   int
-	cmds  *queue
+	e    *Engine
+	tx   []fabric.Sender // by subgroup
+	now  []fabric.Prompt // likewise; empty: the worker does all
+	max  int
+	cmds *queue
+	stop chan struct{}
+
+	turn  sync.Mutex // of who sends, which has the rest
 	batch fabric.Batch
 
 	sealer sealer
@@ -21,42 +28,88 @@ type sender struct {
 }
 
 func newSender(e *Engine, mc fabric.Multicast) *sender {
-	s := &sender{e: e, cmds: newQueue(), max: max(1, mc.Caps().Batch)}
+	s := &sender{e: e, cmds: newQueue(), stop: make(chan struct{}), max: max(1, mc.Caps().Batch)}
 	for sub := range mc.Subgroups() {
 		s.tx = append(s.tx, mc.Sender(sub))
+		if p, ok := s.tx[sub].(fabric.Prompt); ok {
+			s.now = append(s.now, p)
+		}
+	}
+	if len(s.now) < len(s.tx) {
+		s.now = nil
 	}
 	s.batch.Headers = make([]fabric.Header, 0, s.max)
 	s.batch.Payloads = make([][]byte, 0, s.max)
 	return s
 }
 
+// command gives it something to do.
+func (s *sender) command(t *task) {
+	s.cmds.add(t)
+	if s.now == nil || !s.e.served.Load() || s.e.asleep.Load() {
+		s.cmds.rouse()
+	}
+}
+
+// run works until it is told to stop.
 func (s *sender) run() {
 	defer s.e.wg.Done()
 	s.e.pin()
 	for {
-		t := s.cmds.take()
-		if t == nil {
-			if s.cmds.sleep() {
-				<-s.cmds.wake
-			}
-			continue
-		}
-		for t != nil {
-			next := t.next
-			switch t.kind {
-			case cmdMulticast:
-				s.multicast(t)
-			case cmdQuiet:
-				ack := newTask(taskQuiet)
-				ack.op = t.op
-				s.e.push(ack)
-			case cmdStop:
+		s.turn.Lock()
+		s.obey()
+		s.turn.Unlock()
+		if s.cmds.sleep() {
+			select {
+			case <-s.cmds.wake:
+			case <-s.stop:
 				return
-			default:
 			}
-			t.free()
-			t = next
 		}
+	}
+}
+
+// idle reports whether there is nothing to do.
+func (s *sender) idle() bool { return s == nil || s.cmds.empty() }
+
+// leave lets the worker do what there is to do.
+func (s *sender) leave() {
+	if !s.idle() {
+		s.cmds.rouse()
+	}
+}
+
+// serve does what there is to do, unless somebody is at it or would have to wait, and
+// says whether it did.
+func (s *sender) serve() bool {
+	if s.idle() || s.now == nil || !s.turn.TryLock() {
+		return false
+	}
+	defer s.turn.Unlock()
+	for _, p := range s.now {
+		if !p.Ready() {
+			s.cmds.rouse()
+			return false
+		}
+	}
+	s.obey()
+	return true
+}
+
+func (s *sender) obey() {
+	for t := s.cmds.take(); t != nil; {
+		next := t.next
+		switch t.kind {
+		case cmdMulticast:
+			s.multicast(t)
+		case cmdQuiet:
+			ack := newTask(taskQuiet)
+			ack.op = t.op
+			s.e.push(ack)
+		default:
+		}
+		t.free()
+		t = next
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 const (
 	spinLeast = 20 * time.Microsecond
 	spinMost  = time.Millisecond
+	// othersTurn is after how many looks in vain other goroutines have their turn.
+	othersTurn = 8
 )
 
 // Wait waits until the call has ended or ctx has.
@@ -21,10 +23,14 @@ func (r *Request) Wait(ctx context.Context) {
 		r.e.served.Store(true)
 		r.e.serve(ctx, r)
 		r.e.served.Store(false)
+		r.e.send.leave()
 		p.Yield()
 	}
+	if r.over.Load() {
+		return
+	}
 	select {
-	case <-r.done:
+	case <-r.Done():
 	case <-ctx.Done():
 	}
 }
@@ -37,15 +43,17 @@ func (e *Engine) serve(ctx context.Context, r *Request) {
 		defer stop()
 	}
 	ended := func() bool { return r.over.Load() || ctx.Err() != nil }
+	looks := 0
 	for since := time.Now(); !ended(); {
-		if p.Poll(0) {
+		polled := p.Poll(0)
+		if e.send.serve() || polled {
 			if now := time.Now(); now.Sub(since) > spinLeast {
 				e.spin = min(2*e.spin, spinMost)
 				since = now
 			}
 			continue
 		}
-		if e.alone {
+		if looks++; e.alone && looks%othersTurn == 0 {
 			// Others may have what we wait for, and nobody else runs them. With more processors
 			// that would only wake a thread, to run us instead.
 			runtime.Gosched()
@@ -59,6 +67,7 @@ func (e *Engine) serve(ctx context.Context, r *Request) {
 		}
 		e.spin = max(e.spin/2, spinLeast)
 		e.asleep.Store(true)
+		e.send.leave()
 		if !ended() {
 			p.Poll(-1)
 		}

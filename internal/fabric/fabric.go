@@ -103,6 +103,13 @@ type Sender interface {
 	Send(b *Batch) error
 }
 
+// A Prompt is a Sender that can tell whether Send would have to wait for the network:
+// who has other things to do then leaves it to somebody who can wait.
+type Prompt interface {
+	Sender
+	Ready() bool
+}
+
 // A Receiver takes datagrams from one subgroup's queue.
 type Receiver interface {
 	// Receive waits until there are datagrams, hands all that are there to the sink,

@@ -26,14 +26,16 @@ type comm struct {
 	est       *protocol.Estimator
 
 	nextSeq uint64
-	calls   []*call       // not ended, oldest first
-	slots   []*opState    // by slot, until drained
-	live    []*opState    // not closed, oldest first
-	lastSeq []int64       // a slot's last user; -1: none
-	recent  [8]recentCall // what the last ones were
-	eager   []uint64      // if it was eager, its digest; else 0
-	reached []uint64      // eager: by rank, one more than the last call that we know it has begun
-	told    []uint64      // eager: by rank, one more than the last call that it knows we have begun
+	calls   []*call                         // not ended, oldest first
+	slots   []*opState                      // by slot, until drained
+	live    []*opState                      // not closed, oldest first
+	lastSeq []int64                         // a slot's last user; -1: none
+	recent  [8]recentCall                   // what the last ones were
+	eager   []uint64                        // if it was eager, its digest; else 0
+	reached []uint64                        // eager: by rank, one more than the last call that we know it has begun
+	told    []uint64                        // eager: by rank, one more than the last call that it knows we have begun
+	ahead   func(seq uint64, peer int) bool // p2p.Config's
+	owes    func(seq uint64, peer int) bool // likewise
 	early   map[uint64][]earlyMsg
 	nEarly  int         // how many,
 	earlyOf map[int]int // and by peer

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"slices"
+
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/protocol"
 )
@@ -23,10 +25,10 @@ func (n *Node) eager(c *comm, k *call, cfg *p2p.Config) {
 	}
 	if c.reached == nil {
 		c.reached, c.told = make([]uint64, len(c.members)), make([]uint64, len(c.members))
+		c.ahead = func(seq uint64, peer int) bool { return seq < c.reached[peer]+lead }
+		c.owes = func(seq uint64, peer int) bool { return seq >= c.told[peer]+lead/2 }
 	}
-	seq := cfg.Seq
-	cfg.Ahead = func(peer int) bool { return seq < c.reached[peer]+lead }
-	cfg.Owes = func(peer int) bool { return seq >= c.told[peer]+lead/2 }
+	cfg.Ahead, cfg.Owes = c.ahead, c.owes
 }
 
 // tells notes that a rank learns from us that we have begun a call.
@@ -68,8 +70,14 @@ func (n *Node) begun(now protocol.Time, c *comm, rank int, seq uint64) {
 		return
 	}
 	c.reached[rank] = seq + 1
-	for _, st := range append([]*opState(nil), c.live...) { // it may change
-		if st.pp != nil && st.seq > seq && st.op.Phase() == protocol.Transfer {
+	waits := func(st *opState) bool {
+		return st.pp != nil && st.seq > seq && st.op.Phase() == protocol.Transfer
+	}
+	if !slices.ContainsFunc(c.live, waits) {
+		return // as nearly always
+	}
+	for _, st := range slices.Clone(c.live) { // it may change
+		if waits(st) {
 			n.do(now, c, st, st.pp.Step(now, protocol.Event{Kind: protocol.EvTimer}, n.steps[:0]))
 		}
 	}

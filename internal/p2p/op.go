@@ -18,10 +18,10 @@ type Config struct {
 
 	// Ahead, if set, makes the Op eager, on all ranks or on none. It says whether a
 	// peer may be sent to that has not greeted: it keeps what comes before its call.
-	Ahead func(peer int) bool
+	Ahead func(seq uint64, peer int) bool
 	// Owes says whether a peer that sends to us is to be greeted, so that it knows how
 	// far it is ahead.
-	Owes func(peer int) bool
+	Owes func(seq uint64, peer int) bool
 }
 
 // eagerPatience is how long an eager Op waits before it greets those it has not greeted:
@@ -42,54 +42,48 @@ type Op struct {
 	cfg  Config
 	plan *Plan
 
-	from    map[int32][]int32 // by peer: the receives from it, in order
-	peers   []int32           // those we deal with,
-	ready   map[int32]bool    // which of them have greeted, and may be sent to,
-	unheard int               // and how many have not, of those that must
-	greeted map[int32]bool    // eager: those we have greeted
-	timer   protocol.Time     // eager: when we greet the others
-	order   map[int32]uint32  // sends so far, by peer
-	got     []bool            // by receive: it is in place
-	held    map[int]uint32    // by receive: it is there, the so-manieth of its peer, but not its turn
-	prefix  int               // the first so many receives are complete
-	left    int               // receives to come
-	next    int               // next send
-	flying  int               // sends handed over and not done
+	peers   []peer         // as in the plan
+	unheard int            // peers that have not greeted, of those that must
+	timer   protocol.Time  // eager: when we greet the others
+	got     []bool         // by receive: it is in place
+	held    map[int]uint32 // by receive: it is there, the so-manieth of its peer, but not its turn
+	prefix  int            // the first so many receives are complete
+	left    int            // receives to come
+	next    int            // next send
+	flying  int            // sends handed over and not done
 	foreign uint64
+
+	// Most plans are small: what they need is here.
+	somePeers [6]peer
+	someGot   [12]bool
+}
+
+// peer is how far an Op is with one it deals with.
+type peer struct {
+	ready   bool   // it has greeted, and may be sent to
+	greeted bool   // eager: we have greeted it
+	sends   uint32 // to it so far
 }
 
 // NewOp returns an Op that waits for EvStart.
 func NewOp(cfg Config) *Op {
-	o := &Op{
-		cfg: cfg, plan: cfg.Plan, from: map[int32][]int32{}, ready: map[int32]bool{}, order: map[int32]uint32{},
-		got: make([]bool, len(cfg.Plan.Recvs)), held: map[int]uint32{}, left: len(cfg.Plan.Recvs), timer: protocol.Never,
+	o := &Op{cfg: cfg, plan: cfg.Plan, left: len(cfg.Plan.Recvs), timer: protocol.Never}
+	o.peers, o.got = o.somePeers[:], o.someGot[:]
+	if n := len(o.plan.peers); n > len(o.peers) {
+		o.peers = make([]peer, n)
 	}
-	for i, r := range cfg.Plan.Recvs {
-		o.from[r.From] = append(o.from[r.From], int32(i))
-		o.meet(r.From)
+	if o.left > len(o.got) {
+		o.got = make([]bool, o.left)
 	}
+	o.peers, o.got = o.peers[:len(o.plan.peers)], o.got[:o.left]
+	o.unheard = len(o.peers)
 	if o.eager() {
-		o.unheard = len(o.peers)
-		o.greeted = map[int32]bool{}
-	}
-	for _, s := range cfg.Plan.Sends {
-		o.meet(s.To)
-	}
-	if !o.eager() {
-		o.unheard = len(o.peers)
+		o.unheard = o.plan.senders
 	}
 	return o
 }
 
 func (o *Op) eager() bool { return o.cfg.Ahead != nil }
-
-// meet notes a peer. Those we receive from come first: they wait for our word.
-func (o *Op) meet(peer int32) {
-	if _, met := o.ready[peer]; !met {
-		o.ready[peer] = false
-		o.peers = append(o.peers, peer)
-	}
-}
 
 // Step tells the Op what happened and appends what to do to out.
 func (o *Op) Step(now protocol.Time, ev protocol.Event, out []protocol.Action) []protocol.Action {
@@ -111,9 +105,9 @@ func (o *Op) Step(now protocol.Time, ev protocol.Event, out []protocol.Action) [
 		if ev.Msg.Kind != protocol.MsgReady {
 			return out
 		}
-		if heard, peer := o.ready[int32(ev.From)]; peer && !heard {
-			o.ready[int32(ev.From)] = true
-			if _, sends := o.from[int32(ev.From)]; sends || !o.eager() {
+		if i := o.plan.contact(ev.From); i >= 0 && !o.peers[i].ready {
+			o.peers[i].ready = true
+			if i < o.plan.senders || !o.eager() {
 				o.unheard--
 			}
 		}
@@ -130,9 +124,9 @@ func (o *Op) greet(now protocol.Time, out []protocol.Action) []protocol.Action {
 	if !o.eager() {
 		return o.greetAll(out)
 	}
-	for _, p := range o.peers {
-		if _, sends := o.from[p]; sends && o.cfg.Owes(int(p)) {
-			out = o.greetOne(p, out)
+	for i := range o.plan.senders {
+		if o.cfg.Owes(o.cfg.Seq, int(o.plan.peers[i].rank)) {
+			out = o.greetOne(i, out)
 		}
 	}
 	o.timer = now + eagerPatience
@@ -141,20 +135,20 @@ func (o *Op) greet(now protocol.Time, out []protocol.Action) []protocol.Action {
 
 func (o *Op) greetAll(out []protocol.Action) []protocol.Action {
 	o.timer = protocol.Never
-	for _, p := range o.peers {
-		out = o.greetOne(p, out)
+	for i := range o.peers {
+		out = o.greetOne(i, out)
 	}
 	return out
 }
 
-func (o *Op) greetOne(p int32, out []protocol.Action) []protocol.Action {
+func (o *Op) greetOne(i int, out []protocol.Action) []protocol.Action {
 	if o.eager() {
-		if o.greeted[p] {
+		if o.peers[i].greeted {
 			return out
 		}
-		o.greeted[p] = true
+		o.peers[i].greeted = true
 	}
-	return append(out, protocol.Action{Kind: protocol.ActSend, To: int(p), Msg: o.msg()})
+	return append(out, protocol.Action{Kind: protocol.ActSend, To: int(o.plan.peers[i].rank), Msg: o.msg()})
 }
 
 // Timer is when an eager Op loses patience.
@@ -166,8 +160,8 @@ func (o *Op) Timer() protocol.Time {
 }
 
 // may reports whether a peer may be sent to.
-func (o *Op) may(peer int32) bool {
-	return o.ready[peer] || o.eager() && o.cfg.Ahead(int(peer))
+func (o *Op) may(i int) bool {
+	return o.peers[i].ready || o.eager() && o.cfg.Ahead(o.cfg.Seq, int(o.plan.peers[i].rank))
 }
 
 func (o *Op) msg() protocol.Msg {
@@ -186,8 +180,8 @@ func (o *Op) Expect(from int, nth uint32, length int64) (Recv, bool) {
 
 func (o *Op) expect(from int, nth uint32, length int64) (i int, r Recv, ok bool) {
 	var recvs []int32
-	if from >= 0 && from < o.plan.Size {
-		recvs = o.from[int32(from)]
+	if c := o.plan.contact(from); c >= 0 {
+		recvs = o.plan.peers[c].recvs
 	}
 	if o.phase != protocol.Transfer || int(nth) >= len(recvs) {
 		return 0, Recv{}, false
@@ -211,6 +205,9 @@ func (o *Op) Data(now protocol.Time, from int, nth uint32, length int64, out []p
 		return Recv{}, false, out
 	}
 	if r.Hold {
+		if o.held == nil {
+			o.held = map[int]uint32{}
+		}
 		o.held[i] = nth
 		return r, true, out
 	}
@@ -242,16 +239,20 @@ func (o *Op) apply(out []protocol.Action) []protocol.Action {
 func (o *Op) pump(out []protocol.Action) []protocol.Action {
 	for o.phase == protocol.Transfer && o.next < len(o.plan.Sends) && o.flying < maxPuts {
 		s := &o.plan.Sends[o.next]
-		if int(s.After) > o.prefix || !o.may(s.To) {
+		if int(s.After) > o.prefix {
+			break
+		}
+		to := o.plan.contact(int(s.To))
+		if !o.may(to) {
 			break
 		}
 		if o.eager() {
-			out = o.greetOne(s.To, out)
+			out = o.greetOne(to, out)
 		}
 		out = append(out, protocol.Action{
-			Kind: protocol.ActPut, To: int(s.To), PSN: o.order[s.To], Off: s.Off, Len: s.Len,
+			Kind: protocol.ActPut, To: int(s.To), PSN: o.peers[to].sends, Off: s.Off, Len: s.Len,
 		})
-		o.order[s.To]++
+		o.peers[to].sends++
 		o.next++
 		o.flying++
 	}
@@ -273,13 +274,15 @@ func (o *Op) WaitingOn() int {
 	if o.prefix < len(o.got) && (o.next == len(o.plan.Sends) || int(o.plan.Sends[o.next].After) > o.prefix) {
 		return int(o.plan.Recvs[o.prefix].From)
 	}
-	if o.next < len(o.plan.Sends) && !o.may(o.plan.Sends[o.next].To) {
-		return int(o.plan.Sends[o.next].To)
+	if o.next < len(o.plan.Sends) {
+		if to := int(o.plan.Sends[o.next].To); !o.may(o.plan.contact(to)) {
+			return to
+		}
 	}
 	if o.left == 0 && o.next == len(o.plan.Sends) {
-		for _, p := range o.peers {
-			if _, sends := o.from[p]; !o.ready[p] && (sends || !o.eager()) {
-				return int(p)
+		for i := range o.peers {
+			if !o.peers[i].ready && (i < o.plan.senders || !o.eager()) {
+				return int(o.plan.peers[i].rank)
 			}
 		}
 	}

@@ -69,6 +69,10 @@ type Plan struct {
 	Type   uint64 // as in Spec
 	Sends  []Send
 	Recvs  []Recv
+
+	peers   []contact // those it deals with,
+	senders int       // of which the first so many send to us
+	byRank  []int32   // and these, sorted
 }
 
 // Spec says what is wanted. Counts are the blocks of the buffer, one a rank; for
@@ -135,6 +139,7 @@ func New(algo string, s Spec) (*Plan, error) {
 	if s.Size > 1 {
 		build(b)
 	}
+	b.plan.contacts()
 	return b.plan, nil
 }
 

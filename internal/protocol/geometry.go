@@ -330,3 +330,11 @@ func (g *Geometry) Span(sub int, psn, n uint32) (off, length int64) {
 	last, _, tail := g.locate(sub, psn+n-1, i)
 	return off, last + int64(tail) - off
 }
+
+// onlySender is the one rank that sends, -1 if there is none or another.
+func (g *Geometry) onlySender() int {
+	if len(g.senders) != 1 {
+		return -1
+	}
+	return g.senders[0]
+}

@@ -63,7 +63,7 @@ func NewOp(cfg Config) *Op {
 	o := &Op{
 		cfg: cfg, g: g, rank: cfg.Rank,
 		left: (cfg.Rank + n - 1) % n, right: (cfg.Rank + 1) % n,
-		snd: newSender(g, cfg.Rank), tree: newSentTree(cfg.Rank, n),
+		snd: newSender(g, cfg.Rank), tree: newSentTree(cfg.Rank, n, g.onlySender()),
 		recv: make([]Receiver, g.subs), fetch: make([]fetcher, g.subs),
 	}
 	if cfg.Est.limits.LinkRate > 0 {

@@ -160,6 +160,9 @@ func (o *Op) announce(now Time, out []Action) []Action {
 		return out
 	}
 	t.up = true
+	if t.silent {
+		return out
+	}
 	if t.parent >= 0 {
 		return o.send(out, t.parent, Msg{Kind: MsgSentUp})
 	}

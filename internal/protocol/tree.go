@@ -63,20 +63,42 @@ func AppendPeers(to []int, rank, size int) []int {
 
 // sentTree is the announcement that everything has been sent: each rank tells
 // its parent once its subtree has sent all, and the top tells everyone. Two
-// messages a rank, whatever the number of chains.
+// messages a rank at most, whatever the number of chains: of a Broadcast only those
+// above the root have something to tell.
 type sentTree struct {
 	parent   int
 	children []int
 	waiting  int    // children not heard of
 	heard    []bool // by child
 	own      bool   // we have sent all
-	up       bool   // our parent was told
+	up       bool   // our parent was told, or knows
+	silent   bool   // nobody in our subtree sends, as our parent knows
 	all      bool   // everything was sent, as we know for certain
 }
 
-func newSentTree(rank, size int) sentTree {
+// newSentTree makes a rank's part of it; only is the one rank that sends, -1 if there may
+// be others.
+func newSentTree(rank, size, only int) sentTree {
 	t := sentTree{parent: parent(rank, size), children: appendChildren(nil, rank, size)}
 	t.waiting, t.heard = len(t.children), make([]bool, len(t.children))
+	if only < 0 {
+		return t
+	}
+	t.silent = true
+	below := -1 // which child the rank that sends is below of, or is
+	for r := only; r >= 0; r = parent(r, size) {
+		if r == rank {
+			t.silent = false
+			break
+		}
+		below = r
+	}
+	for i, c := range t.children {
+		if t.silent || c != below {
+			t.heard[i] = true
+			t.waiting--
+		}
+	}
 	return t
 }
 

@@ -94,3 +94,35 @@ func TestAppendPeersAppends(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// Of one rank that sends, those between it and the top tell their parents, once, and
+// wait for nobody else.
+func TestSentTreeOfOneSender(t *testing.T) {
+	for size := 1; size <= treeSizes; size++ {
+		for only := range size {
+			trees := make([]sentTree, size)
+			for rank := range trees {
+				trees[rank] = newSentTree(rank, size, only)
+			}
+			above := map[int]int{only: -1} // and whom each waits for
+			for r := only; parent(r, size) >= 0; r = parent(r, size) {
+				above[parent(r, size)] = r
+			}
+			for rank := range trees {
+				tree := &trees[rank]
+				child, on := above[rank]
+				if tree.silent == on {
+					t.Fatalf("P=%d, %d sends: rank %d is silent: %v", size, only, rank, tree.silent)
+				}
+				for _, c := range tree.children {
+					if tree.hear(c) != (on && c == child) {
+						t.Fatalf("P=%d, %d sends: rank %d waits for %d, or does not", size, only, rank, c)
+					}
+				}
+				if tree.waiting != 0 {
+					t.Fatalf("P=%d, %d sends: rank %d waits for %d more", size, only, rank, tree.waiting)
+				}
+			}
+		}
+	}
+}

@@ -98,18 +98,54 @@ func (p *peer) frame(h *frameHeader, payload []byte, more bool) {
 
 // write is frame, with p.mu held.
 func (p *peer) write(h *frameHeader, payload []byte, more bool) {
-	idle := p.out != nil && !p.busy && !p.cut && (len(p.q.items) == 0 || p.corked)
+	idle := p.idle()
+	var behind []byte
+	if peerGathers && idle && !more && p.auth.out == nil {
+		payload, behind = nil, payload
+	}
 	p.q.frame(h, payload)
 	p.corked = idle && more
-	if p.corked || idle && p.direct() {
+	if p.corked || idle && p.direct(behind) {
 		return
 	}
 	p.start()
 }
 
+// direct writes what is queued, and more behind it, as far as the socket takes it at
+// once, and says whether that was all; the rest is queued. p.mu is held, and the writer
+// waits for something to do. What goes wrong shows again when the writer tries.
+func (p *peer) direct(behind []byte) bool {
+	if p.auth.out != nil {
+		p.q.protect(p.auth.out)
+	}
+	it := &p.q.items[0]
+	b := p.q.arena[it.from:it.to]
+	n := p.now.send(p.out, b, behind)
+	p.sent.Add(uint64(n))
+	if n == len(b)+len(behind) {
+		p.q.reset()
+		return true
+	}
+	it.from += min(n, len(b))
+	p.q.arena = append(p.q.arena, behind[max(0, n-len(b)):]...)
+	it.to = len(p.q.arena)
+	return false
+}
+
 // peerCopy is the size up to which a piece is copied to the queue: to wake the writer
 // costs more.
 const peerCopy = 64 << 10
+
+// small reports whether a piece of n bytes is not worth the writer. What is written at
+// once is larger: only what the socket does not take is copied. p.mu is held.
+func (p *peer) small(n int) bool {
+	return n <= peerCopy || n <= frameMaxPart && peerGathers && p.auth.out == nil && p.idle()
+}
+
+// idle reports whether what is queued now may be written at once. p.mu is held.
+func (p *peer) idle() bool {
+	return p.out != nil && !p.busy && !p.cut && (len(p.q.items) == 0 || p.corked)
+}
 
 // put queues a piece. When the peer is gone only write remains, to say that it is done.
 func (p *peer) put(piece fabric.Piece, data []byte) {
@@ -135,7 +171,7 @@ func (p *peer) put(piece fabric.Piece, data []byte) {
 func (p *peer) putCopy(piece fabric.Piece, data []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(data) > peerCopy || len(p.q.arena)+len(data) > peerKeepBytes || p.state != peerOpen || p.dead || p.t.closed.Load() {
+	if !p.small(len(data)) || len(p.q.arena)+len(data) > peerKeepBytes || p.state != peerOpen || p.dead || p.t.closed.Load() {
 		return false
 	}
 	p.write(&frameHeader{kind: frameData, n: len(data), op: piece.Op, nth: piece.Nth, len: piece.Len}, data, false)

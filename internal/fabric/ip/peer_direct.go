@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && !linux
 
 package ip
 
@@ -17,35 +17,25 @@ type peerDirect struct {
 	n    int
 }
 
-// direct writes what is queued, as far as the socket takes it at once, and says
-// whether that was all. p.mu is held, and the writer waits for something to do. What goes
-// wrong shows again when the writer tries.
-func (p *peer) direct() bool {
-	d := &p.now
-	if d.conn != p.out {
-		raw, err := p.out.SyscallConn()
+// peerGathers is that a write takes its bytes from two places.
+const peerGathers = false
+
+// send writes b, as far as the socket takes it at once, and says how much that was.
+func (d *peerDirect) send(c *net.TCPConn, b, _ []byte) int {
+	if d.conn != c {
+		raw, err := c.SyscallConn()
 		if err != nil {
-			return false
+			return 0
 		}
-		d.conn, d.raw = p.out, raw
+		d.conn, d.raw = c, raw
 		d.try = func(fd uintptr) bool {
 			d.n, _ = syscall.Write(int(fd), d.b)
 			return true // never wait
 		}
 	}
-	if p.auth.out != nil {
-		p.q.protect(p.auth.out)
+	d.b, d.n = b, 0
+	if err := d.raw.Write(d.try); err != nil {
+		return 0
 	}
-	it := &p.q.items[0]
-	d.b, d.n = p.q.arena[it.from:it.to], 0
-	if err := d.raw.Write(d.try); err != nil || d.n <= 0 {
-		return false
-	}
-	p.sent.Add(uint64(d.n))
-	if d.n < len(d.b) {
-		it.from += d.n
-		return false
-	}
-	p.q.reset()
-	return true
+	return max(0, d.n)
 }

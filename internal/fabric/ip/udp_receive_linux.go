@@ -120,7 +120,8 @@ func (r *udpReceiver) take(fd uintptr) bool {
 	for {
 		r.msg.Namelen = unix.SizeofSockaddrInet6
 		r.msg.SetControllen(int(unsafe.Sizeof(r.control)))
-		n, _, r.errno = unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), 0)
+		// It never waits, so the scheduler need not know of it: see rawRecv.
+		n, _, r.errno = unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT)
 		if r.errno != unix.EINTR {
 			break
 		}

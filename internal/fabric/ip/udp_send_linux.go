@@ -36,6 +36,9 @@ type udpSender struct {
 	name    *udpName         // of the group
 	raw     *rawSocket       // Go's poller would be woken for every packet that leaves
 	write   func(fd uintptr) // s.send, made once
+	look    func(fd uintptr) // s.ask, likewise
+	fds     [1]unix.PollFd
+	room    bool
 	heads   []byte
 	iov     []unix.Iovec
 	msg     unix.Msghdr
@@ -64,7 +67,7 @@ func newUDPSender(p *mcastPlan, group netip.AddrPort, fd int, gso, gro bool) *ud
 	s.control.head.Type = unix.UDP_SEGMENT
 	s.msg.Name = s.name.pointer()
 	s.msg.Namelen = s.name.size
-	s.write = s.send
+	s.write, s.look = s.send, s.ask
 	for i := range batch {
 		s.iov[2*i].Base = &s.heads[i*p.head]
 		s.iov[2*i].SetLen(p.head)
@@ -183,6 +186,20 @@ func (s *udpSender) send(fd uintptr) {
 			return
 		}
 	}
+}
+
+// Ready implements fabric.Prompt: a socket that can be written to has half of its buffer
+// free.
+func (s *udpSender) Ready() bool {
+	_ = s.raw.Control(s.look) // closed: Send says so
+	return s.room
+}
+
+// ask is look, made once.
+func (s *udpSender) ask(fd uintptr) {
+	s.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}
+	n, err := unix.Poll(s.fds[:], 0)
+	s.room = err != nil || n > 0
 }
 
 // await waits for room, for a moment: Close does not interrupt it.

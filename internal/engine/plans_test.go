@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/reduce"
+)
+
+// A plan is remembered for the same call only.
+func TestPlansAreForOneCall(t *testing.T) {
+	var p plans
+	of := func(c Call) *call { return &call{Call: c} }
+	same := Call{Kind: protocol.Allgather, Algo: "ring", Counts: []int64{1, 2}, Recv: make([]byte, 3)}
+	m := newPlan(of(same))
+	p.keep(m)
+	again := same
+	again.Recv, again.Counts, again.Send = make([]byte, 3), []int64{1, 2}, make([]byte, 1)
+	if p.of(of(again)) != m {
+		t.Error("not remembered")
+	}
+	for name, change := range map[string]func(*Call){
+		"kind":      func(c *Call) { c.Kind = protocol.ReduceScatter },
+		"algorithm": func(c *Call) { c.Algo = "bruck" },
+		"root":      func(c *Call) { c.Root = 1 },
+		"counts":    func(c *Call) { c.Counts = []int64{2, 1} },
+		"bytes":     func(c *Call) { c.Recv = make([]byte, 4) },
+		"type":      func(c *Call) { c.Type = reduce.Type(2) },
+		"operator":  func(c *Call) { c.Op = reduce.Op(2) },
+		"chains":    func(c *Call) { c.Chains = 2 },
+		"subgroups": func(c *Call) { c.Subgroups = 2 },
+		"chunk":     func(c *Call) { c.Chunk = 2 },
+		"groups":    func(c *Call) { c.Groups = [][]int{{1}, {0}} },
+		"radix":     func(c *Call) { c.Radix = 2 },
+		"segment":   func(c *Call) { c.Segment = 2 },
+	} {
+		c := same
+		change(&c)
+		if p.of(of(c)) != nil {
+			t.Errorf("another %s, and it gets the same plan", name)
+		}
+	}
+	same.Counts[0] = 7 // the caller's
+	if p.of(of(again)) != m {
+		t.Error("it depends on memory of the caller's")
+	}
+}
+
+// The last ones are remembered, and large ones are not.
+func TestPlansAreFew(t *testing.T) {
+	var p plans
+	call := func(n int) *call { return &call{Call: Call{Kind: protocol.Broadcast, Recv: make([]byte, n)}} }
+	for n := range maxPlans + 1 {
+		p.keep(newPlan(call(n)))
+	}
+	for n := range maxPlans + 1 {
+		if got := p.of(call(n)) != nil; got != (n > 0) {
+			t.Errorf("plan %d is remembered: %v", n, got)
+		}
+	}
+	m := newPlan(call(100))
+	m.rounds = make([]*protocol.Geometry, maxRounds+1)
+	p.keep(m)
+	if p.of(call(100)) != nil {
+		t.Error("a large plan is remembered")
+	}
+}

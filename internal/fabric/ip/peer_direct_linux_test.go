@@ -1,0 +1,53 @@
+package ip
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+)
+
+// What a socket does not take of a frame is queued, whole and in order.
+func TestDirectQueuesTheRest(t *testing.T) {
+	l, err := Listen(tcpV4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = far.Close() })
+	p := newPeer(&TCP{}, 1)
+	p.out = c.(*net.TCPConn)
+	var want []byte
+	for i := 0; ; i++ {
+		payload := tcpFill(frameMaxPart, byte(i))
+		h := frameHeader{kind: frameData, n: len(payload), nth: uint32(i), len: int64(len(payload))}
+		want = append(frameAppend(want, &h), payload...)
+		p.q.frame(&h, nil)
+		if !p.direct(payload) {
+			break
+		}
+		if len(p.q.items) > 0 || len(p.q.arena) > 0 {
+			t.Fatalf("%d items, %d bytes are queued after all was written", len(p.q.items), len(p.q.arena))
+		}
+	}
+	rest := p.q.arena[p.q.items[0].from:p.q.items[0].to]
+	got := make([]byte, len(want)-len(rest))
+	if int(p.sent.Load()) != len(got) || len(rest) == 0 {
+		t.Fatalf("sent %d of %d bytes, %d are queued", p.sent.Load(), len(want), len(rest))
+	}
+	if _, err := io.ReadFull(far, got); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want[:len(got)]) || !bytes.Equal(rest, want[len(got):]) {
+		t.Error("what was sent and what is queued are not what was to be sent")
+	}
+}
