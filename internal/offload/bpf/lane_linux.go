@@ -75,7 +75,7 @@ func (o *Offload) Open(a fabric.Area, s *fabric.Lane) fabric.Placed {
 	l.base, l.port, l.comm, l.imm, l.mask, l.psns, l.gen = ar.off, uint32(g.group.Port()), s.Comm, s.Imm, s.Mask, s.PSNs, o.gen
 	l.words, l.blocks, l.nblocks, l.per, l.chunk, l.region = first, table, uint32(len(s.Blocks)), per, uint32(s.Chunk), ar.r.id
 	l.want, l.own = s.PSNs-s.Own.N, g.own.Port()
-	l.every.Store(uint32(o.room / 4))
+	l.every.Store(o.wakes)
 	for _, c := range []*atomic.Uint64{&l.placed, &l.duplicates, &l.late, &l.foreignPackets} {
 		c.Store(0)
 	}

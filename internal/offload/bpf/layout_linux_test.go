@@ -85,7 +85,7 @@ func TestConstants(t *testing.T) {
 	if got := spec.Maps["regions"].InnerMap.ValueSize; got != value {
 		t.Errorf("regions have entries of %d bytes in the object, %d in Go", got, value)
 	}
-	if lanes&(lanes-1) != 0 || value&(value-1) != 0 || room&(room-1) != 0 || roomXDP&(roomXDP-1) != 0 || maxGroups > whole {
+	if lanes&(lanes-1) != 0 || value&(value-1) != 0 || every&(every-1) != 0 || everyLong&(everyLong-1) != 0 || everyXDP&(everyXDP-1) != 0 || maxGroups > whole {
 		t.Error("not powers of two, or counters that are two things")
 	}
 }

@@ -18,22 +18,28 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// Chunks that may be on their way, both powers of two. There is no queue that they wait in: who
-// brings a packet to the network stack runs the program. Only xdp, in the driver, sees single
-// packets as fast as the device's ring takes them: rings have 256 places or more. The process is
-// woken after every quarter of that.
+// Chunks that may be on their way, and after how many of them the process is woken, a power of
+// two. Nothing waits in a socket's queue: who brings a packet to the network stack runs the
+// program, which takes less time than to send it. So room is large, and what a thread that was
+// kept from running lets go is fetched: to be woken for credit all the time would cost more.
+// But xdp sees single packets, of which a device's ring holds 256 or more, and no more.
 const (
-	room    = 1024
-	roomXDP = 256
+	room      = 8192
+	every     = 2048
+	roomLong  = 1024 // of several packets each
+	everyLong = 256
+	roomXDP   = 192
+	everyXDP  = 64
 )
 
 // Offload is fabric.Placer.
 type Offload struct {
-	cfg  Config
-	room int
-	spec *ebpf.CollectionSpec
-	maps map[string]*ebpf.Map
-	most int
+	cfg   Config
+	room  int
+	wakes uint32 // the process, after so many
+	spec  *ebpf.CollectionSpec
+	maps  map[string]*ebpf.Map
+	most  int
 
 	regions  *ebpf.Map
 	lanes    []lane
@@ -70,14 +76,14 @@ var _ fabric.Placer = (*Offload)(nil)
 // New loads the programs, and attaches the one of the hook.
 func New(cfg Config) (o *Offload, err error) {
 	o = &Offload{
-		cfg: cfg, maps: map[string]*ebpf.Map{}, open: map[*lane]bool{}, most: cfg.Chunk, room: room,
+		cfg: cfg, maps: map[string]*ebpf.Map{}, open: map[*lane]bool{}, most: cfg.Chunk, room: room, wakes: every,
 		freeWords: spans{{0, words}}, freeBlocks: spans{{0, blocks}}, ids: spans{{0, regions}},
 	}
 	if cfg.Chunk < 1 || cfg.Chunk > most {
 		return nil, fmt.Errorf("bpf: chunks of %d bytes: must be 1 to %d", cfg.Chunk, most)
 	}
 	if cfg.Hook == XDP {
-		o.room = roomXDP
+		o.room, o.wakes = roomXDP, everyXDP
 	}
 	defer func() {
 		if err != nil {
@@ -231,7 +237,10 @@ func (o *Offload) attach() error {
 func (o *Offload) Share() { o.counters[shared].Store(1) }
 
 // Long says that a super-packet is one chunk.
-func (o *Offload) Long() { o.counters[whole].Store(1) }
+func (o *Offload) Long() {
+	o.counters[whole].Store(1)
+	o.room, o.wakes = roomLong, everyLong
+}
 
 // Filter makes a socket the one of the next subgroup. The counter is of packets that do not
 // reach its queue.

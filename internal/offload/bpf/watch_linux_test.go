@@ -42,10 +42,10 @@ func TestWatch(t *testing.T) {
 	p.Close()
 	a.Release()
 
-	const quarter = room / 4 // the process is woken after so many
-	l = laneOf(0, 1, quarter+1)
-	a, p = w.open(t, w.alloc(t, quarter+1), l)
-	w.send(t, 0, chunksOf(l, make([]byte, quarter+1))[:quarter]...)
+	// The process is woken after so many.
+	l = laneOf(0, 1, every+1)
+	a, p = w.open(t, w.alloc(t, every+1), l)
+	w.send(t, 0, chunksOf(l, make([]byte, every+1))[:every]...)
 	<-ready
 	p.Close()
 	a.Release()
