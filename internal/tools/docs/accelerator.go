@@ -66,5 +66,5 @@ The pace is one number for all threads together: how they share a core is in it,
 
 ## Left out
 
-Caches beyond one latency, the NIC's own limits on messages a second, the arbitration between communicators, and the CPU core that the paper compares with (C12, C15).
+Caches beyond one latency, the NIC's own limits on messages a second, and the arbitration between communicators. The CPU core that the paper compares with (C12, C15) is in [offload.md](offload.md), measured.
 `
