@@ -10,7 +10,8 @@ import (
 // datapath (Options.Datapath) the kernel puts what is received straight into it, while what
 // is received in other memory is copied once; without, its pages are there before the first
 // operation needs them. It serves all communicators of the job, and stays until Free, also
-// beyond Close.
+// beyond Close. The kernel's memory comes in pieces of 1 MiB, and there can be at most 256 such
+// buffers: better a few large ones than many small ones.
 func (c *Comm) Alloc(n int) ([]byte, error) {
 	b, err := c.job.Alloc(n)
 	if err != nil {
