@@ -1,0 +1,417 @@
+//go:build verbs
+
+package verbs
+
+// #include "shim.h"
+import "C"
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+type peerState uint8
+
+const (
+	peerOpen    peerState = iota
+	peerLeaving           // dropped, or one of us said goodbye: what is queued is sent, within a bound
+	peerGone              // it has no queue pair any more
+)
+
+// peer is another rank.
+//
+// Requests complete in the order in which they were posted, and only the last one of each
+// doorbell is signalled: its completion is that of all before it.
+type peer struct {
+	r    *RC
+	rank int
+	qp   *C.struct_ibv_qp
+	qpn  uint32
+	ring ring   // receive slots
+	in   []byte // their memory
+	out  []byte // memory of the send slots
+
+	sent, recvd atomic.Uint64
+
+	mu    sync.Mutex
+	state peerState
+	told  bool // Handler.Lost was called, or never will be
+	used  bool // there was traffic
+	bye   bool // it said goodbye
+	said  bool // we did
+	timer *time.Timer
+
+	// What we send.
+	queue    []*item
+	flying   []flight // posted, or in chain
+	chain    []request
+	seq      uint32
+	free     []uint32 // send slots
+	granted  uint32   // frames that it has had room for so far,
+	frames   uint32   // and frames that we sent
+	reading  int      // reads under way
+	maxReads int
+	notes    notes
+
+	// What we receive. The goroutine's, but repost, held and posted.
+	repost     []uint32
+	posted     uint32 // receives so far
+	toldPosted uint32
+	held       int
+	part       part
+
+	// Reads of the peer's memory: read.go.
+	remotes map[fabric.OpKey]*remote
+	ready   []*directRead // that can be posted
+}
+
+// item is a frame, or a piece, that waits for room.
+type item struct {
+	f       frame
+	payload []byte // of a message: a copy
+	put     *put
+}
+
+// flight is a request under way.
+type flight struct {
+	seq  uint32
+	slot int32 // -1: none
+	put  *put
+	read *directRead
+}
+
+func newPeer(r *RC, rank int, mem []byte) *peer {
+	p := &peer{r: r, rank: rank, in: mem[:r.recvSlots*slotSize], out: mem[r.recvSlots*slotSize:], remotes: map[fabric.OpKey]*remote{}}
+	p.ring = ring{base: cu64(address(p.in)), tag: idRecv | cu64(uint64(rank)<<32), stride: slotSize, key: cu32(r.reg.lkey)}
+	for i := range r.recvSlots {
+		p.repost = append(p.repost, uint32(i))
+	}
+	for i := range r.sendSlots {
+		p.free = append(p.free, uint32(i))
+	}
+	p.posted, p.toldPosted = uint32(r.recvSlots), uint32(r.recvSlots)
+	return p
+}
+
+// Ids of requests: a bit for receives, the rank, a slot or a number.
+const (
+	idRecv = 1 << 63
+	idRank = 1<<31 - 1
+)
+
+func (p *peer) fail(op string, rc int) error {
+	return &Error{Op: op, Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Errno: syscall.Errno(-rc)}
+}
+
+// message sends a message, or lets it wait for the next one.
+func (p *peer) message(msg []byte, more bool) {
+	if len(msg) > framePayload {
+		panic("fabric/verbs: the message is too long")
+	}
+	p.mu.Lock()
+	if p.state == peerOpen {
+		f := frame{kind: frameMessage, n: len(msg)}
+		if len(p.queue) > 0 || !p.room(creditReserve) {
+			p.queue = append(p.queue, &item{f: f, payload: append([]byte(nil), msg...)})
+		} else {
+			p.encode(&f, msg, nil, nil)
+		}
+		if !more {
+			p.pump()
+		}
+	}
+	p.unlock()
+}
+
+// control sends a frame without payload. p.mu is held.
+func (p *peer) control(f frame) {
+	if p.state == peerGone {
+		return
+	}
+	p.queue = append(p.queue, &item{f: f})
+	p.pump()
+}
+
+// room reports whether a frame can be posted, beside so many that are kept for credit.
+func (p *peer) room(keep uint32) bool {
+	return len(p.free) > 0 && len(p.chain) < Batch && int32(p.granted-p.frames) > int32(keep)
+}
+
+// encode makes a frame the next request. Its payload is copied to the slot, or gathered
+// from the user's memory if there is a region. p.mu is held, and there is room.
+func (p *peer) encode(f *frame, payload []byte, user *region, of *put) {
+	i := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	slot := p.out[int(i)*slotSize:][:slotSize]
+	f.n, f.grant = len(payload), p.posted
+	p.toldPosted = p.posted
+	f.put(slot)
+	q := request{op: opSend, addr0: cu64(address(slot)), len0: frameHeader, key0: cu32(p.r.reg.lkey)}
+	if user != nil && len(payload) > 0 {
+		q.addr1, q.len1, q.key1 = cu64(address(payload)), cu32(len(payload)), cu32(user.lkey)
+	} else {
+		q.len0 += cu32(copy(slot[frameHeader:], payload))
+	}
+	p.frames++
+	p.used = true
+	p.sent.Add(uint64(frameHeader + len(payload)))
+	p.add(q, flight{slot: int32(i), put: of})
+}
+
+// add makes q the next request.
+func (p *peer) add(q request, fl flight) {
+	p.seq++
+	fl.seq = p.seq
+	q.id = cu64(uint64(p.rank)<<32 | uint64(p.seq))
+	p.chain = append(p.chain, q)
+	p.flying = append(p.flying, fl)
+}
+
+// pump makes requests of what waits, as far as there is room, and posts them with one
+// doorbell. p.mu is held.
+func (p *peer) pump() {
+	for {
+		p.fill()
+		if len(p.chain) == 0 {
+			break
+		}
+		more := len(p.chain) == Batch
+		if !p.ring1() || !more {
+			break
+		}
+	}
+	p.settle()
+}
+
+func (p *peer) fill() {
+	if p.state == peerGone {
+		return
+	}
+	for len(p.queue) > 0 {
+		it := p.queue[0]
+		keep := uint32(creditReserve)
+		if it.f.kind == frameCredit {
+			keep = 0
+		}
+		if !p.room(keep) {
+			break
+		}
+		if it.put != nil {
+			if !p.encodePut(it.put) {
+				continue // more of it
+			}
+		} else {
+			p.encode(&it.f, it.payload, nil, nil)
+		}
+		p.queue[0] = nil
+		p.queue = p.queue[1:]
+	}
+	if len(p.queue) == 0 {
+		p.queue = nil
+	}
+	p.fillReads()
+}
+
+// ring1 posts the chain. It reports whether that was possible.
+func (p *peer) ring1() bool {
+	if p.state == peerGone {
+		return false
+	}
+	p.chain[len(p.chain)-1].signalled = 1
+	p.r.doorbells.Add(1)
+	rc := post(p.qp, p.chain)
+	p.chain = p.chain[:0]
+	if rc != 0 {
+		p.lose(p.fail("post", rc))
+		return false
+	}
+	return true
+}
+
+// completed takes a completion of something that we posted.
+func (p *peer) completed(d *completion) {
+	p.mu.Lock()
+	defer p.unlock()
+	seq := uint32(d.id)
+	n := 0
+	for n < len(p.flying) && int32(seq-p.flying[n].seq) >= 0 {
+		n++
+	}
+	status := Status(d.status)
+	for i, fl := range p.flying[:n] {
+		if fl.slot >= 0 {
+			p.free = append(p.free, uint32(fl.slot))
+		}
+		ok := status == StatusSuccess || i < n-1
+		switch {
+		case fl.put != nil:
+			fl.put.flying--
+			p.ended(fl.put)
+		case fl.read != nil:
+			p.readEnded(fl.read, ok)
+		}
+	}
+	p.flying = p.flying[n:]
+	if len(p.flying) == 0 {
+		p.flying = nil
+	}
+	if status != StatusSuccess && p.state != peerGone {
+		p.lose(&Error{Op: "send", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: status, Vendor: uint32(d.vendor)})
+		return
+	}
+	p.pump()
+}
+
+// waiting reports whether something is queued or under way.
+func (p *peer) waiting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state != peerGone && (len(p.queue) > 0 || len(p.flying) > 0)
+}
+
+// drop ends what we have to do with the peer, and lets it have what is queued before.
+func (p *peer) drop(bound time.Duration) {
+	p.mu.Lock()
+	defer p.unlock()
+	p.told = true
+	p.leave(bound)
+}
+
+// leave turns to peerLeaving. p.mu is held.
+func (p *peer) leave(bound time.Duration) {
+	switch {
+	case p.state == peerLeaving && p.told:
+		p.settle()
+		return
+	case p.state != peerOpen:
+		return
+	}
+	if p.used && !p.bye {
+		p.queue = append(p.queue, &item{f: frame{kind: frameGoodbye}})
+	}
+	p.said = true
+	p.state = peerLeaving
+	p.timer = time.AfterFunc(bound, func() {
+		p.mu.Lock()
+		defer p.unlock()
+		p.vanish()
+	})
+	p.pump()
+}
+
+// settle turns from peerLeaving to peerGone when there is nothing left to do, or nobody to
+// do it for. p.mu is held.
+func (p *peer) settle() {
+	if p.state == peerLeaving && (len(p.queue) == 0 && len(p.flying) == 0 || p.bye && p.told && p.reading == 0) {
+		p.vanish()
+	}
+}
+
+// lose gives the peer up. p.mu is held.
+func (p *peer) lose(err error) {
+	if p.state == peerGone {
+		return
+	}
+	if !p.told {
+		p.told = true
+		p.notes.lost = err
+	}
+	p.vanish()
+}
+
+// heardGoodbye is lose for a peer that left in order.
+func (p *peer) heardGoodbye() {
+	p.bye = true
+	if !p.told {
+		p.told = true
+		p.notes.lost = fabric.ErrGoodbye
+	}
+	p.leave(flushBound)
+	p.settle()
+}
+
+// vanish turns to peerGone. When the queue pair is destroyed nothing touches any memory
+// any more, so all that was under way has ended. p.mu is held.
+func (p *peer) vanish() {
+	if p.state == peerGone {
+		return
+	}
+	p.state = peerGone
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	C.ibv_destroy_qp(p.qp)
+	p.qp = nil
+	flying, queue := p.flying, p.queue
+	p.flying, p.queue, p.chain = nil, nil, nil
+	for _, fl := range flying {
+		switch {
+		case fl.put != nil:
+			fl.put.flying--
+			fl.put.cancelled = true
+			p.ended(fl.put)
+		case fl.read != nil:
+			p.readEnded(fl.read, false)
+		}
+	}
+	for _, it := range queue {
+		if it.put != nil {
+			it.put.cancelled = true
+			p.ended(it.put)
+		}
+	}
+	p.readsEnd()
+	p.part.reset()
+	p.notes.gone = true
+}
+
+// notes are what the handler is told when the lock is released.
+type notes struct {
+	puts  []fabric.Piece
+	reads []readNote
+	drops []*region
+	lost  error
+	gone  bool
+}
+
+type readNote struct {
+	rng fabric.Range
+	ok  bool
+}
+
+// unlock releases p.mu and then says what there is to say.
+func (p *peer) unlock() {
+	n := p.notes
+	p.notes = notes{}
+	idle := len(p.queue) == 0 && len(p.flying) == 0
+	p.mu.Unlock()
+	for _, r := range n.drops {
+		p.r.dev.mem.drop(r)
+	}
+	for _, piece := range n.puts {
+		p.r.h.PutDone(p.rank, piece)
+	}
+	for _, rd := range n.reads {
+		p.r.direct.ReadPlaced(p.rank, rd.rng, rd.ok)
+	}
+	if n.gone {
+		p.r.revokedBy(p)
+	}
+	if n.lost != nil {
+		p.r.log.Debug("lost", "peer", p.rank, "err", n.lost)
+		p.r.h.Lost(p.rank, n.lost)
+	}
+	if idle {
+		p.r.left()
+	}
+	if n.gone {
+		p.r.gone.Done()
+	}
+}
+
+var errProtocol = errors.New("it sent what no correct peer sends")

@@ -1,0 +1,340 @@
+//go:build verbs
+
+package verbs
+
+// #include "shim.h"
+import "C"
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+const (
+	// A request that is not acknowledged is sent again after 4.096 us * 2^linkTimeout = 134
+	// ms, linkRetries times; some devices wait up to four times as long. So a twentieth of
+	// all packets may be lost, and a peer that died is found in a second or four. 7 retries
+	// would do, but some devices take 7 for "for ever".
+	linkTimeout = 15
+	linkRetries = 6
+
+	// maxReads is how many RDMA READs to one peer are under way at most; devices may allow
+	// less. Longer ones are cut: devices limit a message's length.
+	maxReads = 8
+	maxRead  = 1 << 20
+
+	// creditReserve are frames that only say what has room: they must get through when
+	// nothing else may be sent.
+	creditReserve = 2
+
+	flushBound   = time.Second     // what a dropped or leaving peer gets to take what is queued
+	goodbyeBound = 2 * time.Second // Close waits no longer
+)
+
+// RC is the reliable side: fabric.Reliable over one RC queue pair a peer.
+//
+// It has one goroutine, which takes completions and calls the handler. Whoever sends
+// posts itself, if there is room; what there is no room for is posted by that goroutine
+// when there is.
+type RC struct {
+	dev        *Device
+	rank, size int
+	sendSlots  int // of a peer
+	recvSlots  int
+	psn        uint32
+	ev         *event
+	cq         *C.struct_ibv_cq
+	reg        *region
+	mem        []byte
+	peers      []*peer
+	h          fabric.Handler
+	direct     fabric.DirectHandler
+	log        *slog.Logger
+
+	done    [Batch]completion
+	touched []*peer
+	started bool
+	ended   chan struct{} // the goroutine
+	gone    sync.WaitGroup
+	closed  atomic.Bool
+	over    chan struct{}
+
+	flushMu   sync.Mutex
+	flushCond *sync.Cond
+
+	regMu sync.Mutex
+	regs  map[fabric.OpKey]*registration
+	asked map[fabric.OpKey][]*peer // whom we asked for an operation's buffer
+
+	doorbells, refused, reads atomic.Uint64
+}
+
+var (
+	_ fabric.Reliable     = (*RC)(nil)
+	_ fabric.DirectReader = (*RC)(nil)
+	_ fabric.Allocator    = (*RC)(nil)
+)
+
+// A Card is what peers need to know to connect. It travels in the rendezvous.
+type Card struct {
+	Link  uint32   `json:"k"`
+	LID   uint32   `json:"l,omitempty"`
+	GID   string   `json:"g"`
+	MTU   uint32   `json:"m"` // as verbs count it
+	PSN   uint32   `json:"p"`
+	Slots int      `json:"s"`
+	QPs   []uint32 `json:"q"` // by rank
+}
+
+// NewRC makes queue pairs for all peers, and posts their receives.
+func NewRC(d *Device, rank, size int) (*RC, error) {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	r := &RC{
+		dev: d, rank: rank, size: size, psn: binary.LittleEndian.Uint32(b[:]) & 0xffffff,
+		// Few slots a peer where there are many: at 188 ranks it is 46 MB, at 2 less than 1.
+		recvSlots: min(max(2048/size, 8), 32), sendSlots: min(max(1024/size, 4), 16),
+		peers: make([]*peer, size), ended: make(chan struct{}), over: make(chan struct{}),
+		regs: map[fabric.OpKey]*registration{}, asked: map[fabric.OpKey][]*peer{},
+	}
+	r.flushCond = sync.NewCond(&r.flushMu)
+	d.retain()
+	if err := r.open(); err != nil {
+		r.free()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *RC) open() (err error) {
+	d := r.dev
+	others := max(1, r.size-1)
+	each := r.sendSlots + r.recvSlots
+	if entries := others * (each + maxReads); entries > int(d.attr.max_cqe) || others > int(d.attr.max_qp) {
+		return fmt.Errorf("verbs: %v: %d ranks need %d queue pairs and a completion queue of %d: it has at most %d and %d", d, r.size, others, entries, d.attr.max_qp, d.attr.max_cqe)
+	}
+	if r.ev, err = newEvent(d); err != nil {
+		return err
+	}
+	if r.cq, err = C.ac_cq(d.ctx, C.int(others*(each+maxReads)), r.ev.ch); r.cq == nil {
+		return d.errno("create a completion queue", err)
+	}
+	if r.mem, r.reg, err = d.mem.alloc(others*each*slotSize, false); err != nil {
+		return err
+	}
+	mem := r.mem
+	for rank := range r.peers {
+		if rank == r.rank {
+			continue
+		}
+		p := newPeer(r, rank, mem[:each*slotSize])
+		mem = mem[each*slotSize:]
+		r.peers[rank] = p
+		if rc := C.ac_rc_qp(d.pd, r.cq, C.int(r.sendSlots+maxReads), C.int(r.recvSlots), C.int(d.port), &p.qp); rc != 0 {
+			return d.failed("create an RC queue pair", int(rc))
+		}
+		p.qpn = uint32(p.qp.qp_num)
+		if rc := postRecv(p.qp, &p.ring, p.repost); rc != 0 {
+			return p.fail("post receives", rc)
+		}
+		p.repost = p.repost[:0]
+	}
+	return nil
+}
+
+// Card is what the others need to know.
+func (r *RC) Card() *Card {
+	raw := goGID(r.dev.gid.raw).As16()
+	c := &Card{
+		Link: uint32(r.dev.attr.link), LID: uint32(r.dev.attr.lid), GID: hex.EncodeToString(raw[:]), MTU: uint32(r.dev.attr.mtu),
+		PSN: r.psn, Slots: r.recvSlots, QPs: make([]uint32, r.size),
+	}
+	for i, p := range r.peers {
+		if p != nil {
+			c.QPs[i] = p.qpn
+		}
+	}
+	return c
+}
+
+// Connect connects to all peers, by their cards.
+func (r *RC) Connect(cards []*Card) error {
+	d := r.dev
+	for rank, p := range r.peers {
+		if p == nil {
+			continue
+		}
+		c := cards[rank]
+		switch {
+		case c == nil || len(c.QPs) != r.size:
+			return fmt.Errorf("rank %d gave no address of verbs: use the same fabric on all ranks", rank)
+		case c.Link != uint32(d.attr.link):
+			return fmt.Errorf("rank %d is on another kind of network than we are (InfiniBand and RoCE): name a device with ALLCAST_DEVICE", rank)
+		}
+		to := C.struct_ac_peer{lid: C.uint32_t(c.LID), qp: C.uint32_t(c.QPs[r.rank]), psn: C.uint32_t(c.PSN), mtu: C.uint32_t(min(c.MTU, uint32(d.attr.mtu)))}
+		gid, err := hex.DecodeString(c.GID)
+		if err != nil || len(gid) != len(to.gid) {
+			return fmt.Errorf("rank %d gave a GID that is none: %q", rank, c.GID)
+		}
+		for i := range gid {
+			to.gid[i] = C.uint8_t(gid[i])
+		}
+		p.granted = uint32(c.Slots)
+		in, out := min(maxReads, d.attr.rd_atom), min(maxReads, d.attr.init_rd_atom)
+		p.maxReads = int(out)
+		if rc := C.ac_rc_connect(p.qp, &to, C.int(d.port), C.int(d.attr.link), C.int(d.gid.index), C.uint32_t(r.psn), C.int(out), C.int(in), linkTimeout, linkRetries); rc != 0 {
+			return p.fail("connect", int(rc))
+		}
+	}
+	return nil
+}
+
+// Start begins to take what peers send.
+func (r *RC) Start(h fabric.Handler, log *slog.Logger) error {
+	direct, ok := h.(fabric.DirectHandler)
+	if !ok {
+		return errors.New("verbs: the handler takes no reads into place")
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	r.h, r.direct, r.log = h, direct, log
+	r.started = true
+	for _, p := range r.peers {
+		if p != nil {
+			r.gone.Add(1)
+		}
+	}
+	go r.loop()
+	return nil
+}
+
+// peer returns a peer; anything else is a mistake of the caller.
+func (r *RC) peer(rank int) *peer {
+	if rank < 0 || rank >= len(r.peers) || r.peers[rank] == nil {
+		panic(fmt.Sprintf("fabric/verbs: rank %d of %d has no peer %d", r.rank, r.size, rank))
+	}
+	return r.peers[rank]
+}
+
+// Send implements fabric.Reliable.
+func (r *RC) Send(to int, msg []byte) { r.peer(to).message(msg, false) }
+
+// SendMore implements fabric.Reliable.
+func (r *RC) SendMore(to int, msg []byte) { r.peer(to).message(msg, true) }
+
+// Drop implements fabric.Reliable.
+func (r *RC) Drop(to int) { r.peer(to).drop(flushBound) }
+
+// Alloc implements fabric.Allocator.
+func (r *RC) Alloc(n int) ([]byte, error) { return r.dev.mem.Alloc(n) }
+
+// Free implements fabric.Allocator.
+func (r *RC) Free(b []byte) error { return r.dev.mem.Free(b) }
+
+// Stats implements fabric.Reliable: the peers that there was traffic with.
+func (r *RC) Stats() map[int]fabric.PeerStats {
+	m := make(map[int]fabric.PeerStats)
+	for _, p := range r.peers {
+		if p == nil {
+			continue
+		}
+		if s := (fabric.PeerStats{Sent: p.sent.Load(), Received: p.recvd.Load()}); s != (fabric.PeerStats{}) {
+			m[p.rank] = s
+		}
+	}
+	return m
+}
+
+// Reads counts RDMA READs that were posted, Refused reads that did not count.
+func (r *RC) Reads() (posted, refused uint64) { return r.reads.Load(), r.refused.Load() }
+
+// Flush implements fabric.Reliable: what is acknowledged has arrived.
+func (r *RC) Flush(most time.Duration) {
+	late := false
+	timer := time.AfterFunc(most, func() {
+		r.flushMu.Lock()
+		defer r.flushMu.Unlock()
+		late = true
+		r.flushCond.Broadcast()
+	})
+	defer timer.Stop()
+	r.flushMu.Lock()
+	defer r.flushMu.Unlock()
+	for !late && r.waiting() {
+		r.flushCond.Wait()
+	}
+}
+
+// waiting reports whether something has not left. flushMu is held, so that who makes it
+// false says so later.
+func (r *RC) waiting() bool {
+	for _, p := range r.peers {
+		if p != nil && p.waiting() {
+			return true
+		}
+	}
+	return false
+}
+
+// left says that nothing waits for a peer any more.
+func (r *RC) left() {
+	r.flushMu.Lock()
+	defer r.flushMu.Unlock()
+	r.flushCond.Broadcast()
+}
+
+// Close implements fabric.Reliable. The handler is not called any more when it returns.
+func (r *RC) Close() error {
+	if r.closed.Swap(true) {
+		<-r.over
+		return nil
+	}
+	defer close(r.over)
+	if r.started {
+		for _, p := range r.peers {
+			if p != nil {
+				p.drop(goodbyeBound)
+			}
+		}
+		r.gone.Wait()
+	}
+	r.free()
+	return nil
+}
+
+// free takes down what was made.
+func (r *RC) free() {
+	if r.ev != nil {
+		r.ev.stop()
+	}
+	if r.started {
+		<-r.ended
+	}
+	for _, p := range r.peers {
+		if p != nil && p.qp != nil {
+			C.ibv_destroy_qp(p.qp)
+			p.qp = nil
+		}
+	}
+	if r.cq != nil {
+		C.ibv_destroy_cq(r.cq)
+	}
+	if r.ev != nil {
+		r.ev.destroy()
+	}
+	r.forgetAll()
+	if r.reg != nil {
+		r.dev.mem.unregister(r.reg)
+	}
+	r.dev.release()
+}
