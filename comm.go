@@ -112,6 +112,9 @@ func (c *Comm) Multicast() (works bool, reason string) {
 	return c.job.NoMulticast == "", c.job.NoMulticast
 }
 
+// Fabric is the network in use: "ip" or "verbs".
+func (c *Comm) Fabric() string { return c.job.World.Fabric }
+
 // Secure reports whether what ranks send to each other is sealed (Options.Secure).
 func (c *Comm) Secure() bool { return c.job.Secure }
 

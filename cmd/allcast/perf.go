@@ -31,7 +31,8 @@ type perfCmd struct {
 	Raw       *string     `placeholder:"FILE" help:"Also write the time of every rank and iteration to a CSV file, on rank 0's machine."`
 	Overlap   bool        `help:"Also measure how much of the operation's time is left for computing, as OSU's benchmarks do."`
 
-	Fabric   string `default:"ip" placeholder:"ip" help:"The network (default ip)."`
+	Fabric   string `default:"" placeholder:"ip|verbs" help:"The network: ip, or verbs for InfiniBand and RoCE in a program built with that tag (default: ALLCAST_FABRIC, or ip)."`
+	Device   string `default:"" placeholder:"D" help:"The verbs device and port, such as mlx5_0:1; several, separated by commas, are given to ranks in turn (default: ALLCAST_DEVICE, or the first that works)."`
 	Datapath string `default:"auto" placeholder:"host|auto" help:"Where datagrams are handled (default auto)."`
 	Hook     string `default:"" hidden:"" help:"Of the bpf datapath."`
 

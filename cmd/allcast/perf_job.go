@@ -9,6 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/launch"
 	"github.com/allcast/allcast/internal/units"
+	"github.com/allcast/allcast/internal/world"
 )
 
 // perfMaxSubgroups is what the library opens at most; more is clamped.
@@ -33,6 +34,8 @@ type perfJob struct {
 	overlap       bool
 	secure        bool
 	integrity     bool
+	fabric        string // "": as the environment says
+	device        string
 	raw           string // file for the time of every rank and iteration; "" for none
 }
 
@@ -53,7 +56,7 @@ func (c *perfCmd) job(ranks int) (*perfJob, error) {
 	j := &perfJob{
 		op: c.Operation, algos: algos, osu: c.OSU, check: c.Check == 1, root: c.Root,
 		chains: c.chains(ranks), byRack: c.ChainBy == "rack", subgroups: min(c.Subgroups, perfMaxSubgroups), inplace: c.InPlace, overlap: c.Overlap,
-		secure: c.Secure, integrity: c.Integrity,
+		secure: c.Secure, integrity: c.Integrity, fabric: c.Fabric, device: c.Device,
 	}
 	j.schedule(c.Iters, c.Warmup)
 	if c.Chunk != nil {
@@ -81,10 +84,14 @@ func (c *perfCmd) checkLater() error {
 		return usagef("--%s %s: not there yet; valid: %s", flag, value, valid)
 	}
 	switch {
-	case c.Fabric == "verbs":
-		return later("fabric", c.Fabric, "ip")
-	case c.Fabric != "ip":
-		return usagef("--fabric %s: unknown fabric; valid: ip", c.Fabric)
+	case c.Fabric == world.Verbs && !world.HasVerbs:
+		return usagef("--fabric verbs: %s", world.BuildVerbs)
+	case c.Fabric != "" && c.Fabric != world.IP && c.Fabric != world.Verbs:
+		return usagef("--fabric %s: unknown fabric; valid: ip, verbs", c.Fabric)
+	case c.Device != "" && c.Fabric == world.IP:
+		return usagef("--device %s: devices belong to --fabric verbs", c.Device)
+	case c.Secure && c.Fabric == world.Verbs:
+		return usagef("--secure: nothing can be sealed on the fabric verbs")
 	case c.Datapath == "bpf":
 		return later("datapath", c.Datapath, "host, auto")
 	case c.Datapath != "host" && c.Datapath != "auto":

@@ -26,7 +26,7 @@ func (a *app) perfRank(rank int, job *perfJob) error {
 		runtime.GOMAXPROCS(2) // while we compute, somebody must serve the network
 	}
 	ctx := context.Background()
-	comm, err := allcast.Join(ctx, allcast.Options{Subgroups: job.subgroups, Chunk: job.chunk, NoCalibration: !job.chooses(), Secure: job.secure, Integrity: job.integrity})
+	comm, err := allcast.Join(ctx, allcast.Options{Subgroups: job.subgroups, Chunk: job.chunk, NoCalibration: !job.chooses(), Secure: job.secure, Integrity: job.integrity, Fabric: job.fabric, Device: job.device})
 	if err != nil {
 		return joinFailure(err)
 	}
