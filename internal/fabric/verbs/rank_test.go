@@ -1,0 +1,131 @@
+//go:build verbs
+
+package verbs_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/allcast/allcast"
+)
+
+// asRank is what a rank process does.
+func asRank(mode string) error {
+	c, err := allcast.Join(context.Background(), allcast.Options{Subgroups: 2, NoCalibration: true})
+	if err != nil {
+		return err
+	}
+	var n int
+	switch mode {
+	case "matrix":
+		n, err = matrix(c)
+	default:
+		return fmt.Errorf("what is %q?", mode)
+	}
+	if err != nil {
+		_ = c.Close()
+		return err
+	}
+	s := c.Stats()
+	b, err := json.Marshal(&verdict{Rank: c.Rank(), Calls: n, Fabric: c.Fabric(), Received: s.ReceivedChunks, Repaired: s.RepairedChunks, RepairedBytes: s.RepairedBytes, Foreign: s.ForeignChunks})
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(os.Stdout, string(b))
+	return c.Close()
+}
+
+// verdict is what a rank says in the end.
+type verdict struct {
+	Rank, Calls            int
+	Fabric                 string
+	Received, Repaired     uint64
+	RepairedBytes, Foreign uint64
+}
+
+// sizes around what one datagram carries, and what a packet does.
+func sizes(chunk int) []int {
+	return []int{0, 1, chunk - 1, chunk, chunk + 1, 4095, 4096, 4097, 1<<20 + 13}
+}
+
+// matrix makes every call that there is a size, subgroups and chains for, and compares
+// every byte.
+func matrix(c *allcast.Comm) (calls int, err error) {
+	if ok, why := c.Multicast(); !ok {
+		return 0, fmt.Errorf("no multicast: %s", why)
+	}
+	const chunk = 4096 - 12
+	for _, n := range sizes(chunk) {
+		for _, subs := range []int{1, 2} {
+			for _, chains := range []int{1, 2} {
+				for _, op := range []string{"broadcast", "allgather"} {
+					calls++
+					if err := one(c, op, n, subs, chains, calls, chunk); err != nil {
+						return calls, fmt.Errorf("%s of %d bytes, %d subgroups, %d chains: %w", op, n, subs, chains, err)
+					}
+				}
+			}
+		}
+	}
+	return calls, nil
+}
+
+// content is what a rank contributes to a call.
+func content(n, call, rank int) []byte {
+	b := make([]byte, n)
+	x := uint32(call*7919 + rank*104729 + 1)
+	for i := range b {
+		x = x*1664525 + 1013904223
+		b[i] = byte(x >> 24)
+	}
+	return b
+}
+
+func one(c *allcast.Comm, op string, n, subs, chains, call, chunk int) error {
+	opts := []allcast.CallOption{allcast.WithAlgorithm("mcast"), allcast.WithSubgroups(subs), allcast.WithChains(chains)}
+	ctx := context.Background()
+	var got, want []byte
+	var r *allcast.Request
+	var err error
+	if op == "broadcast" {
+		root := call % c.Size()
+		want = content(n, call, root)
+		got = make([]byte, n+1)[1:] // not aligned
+		if c.Rank() == root {
+			copy(got, want)
+		}
+		r, err = c.StartBroadcast(got, root, opts...)
+	} else {
+		for rank := range c.Size() {
+			want = append(want, content(n, call, rank)...)
+		}
+		got = make([]byte, n*c.Size())
+		r, err = c.StartAllgather(content(n, call, c.Rank()), got, opts...)
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.Wait(ctx); err != nil {
+		return err
+	}
+	if i := r.Info(); i.Algorithm != "mcast" || n > 0 && i.Chunk != chunk {
+		return fmt.Errorf("%s with chunks of %d bytes ran", i.Algorithm, i.Chunk)
+	}
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("wrong data")
+	}
+	return nil
+}
+
+// parse reads what a rank said.
+func parse(out string) (v verdict, err error) {
+	out = strings.TrimSpace(out)
+	if i := strings.LastIndexByte(out, '\n'); i >= 0 {
+		out = out[i+1:]
+	}
+	return v, json.Unmarshal([]byte(out), &v)
+}
