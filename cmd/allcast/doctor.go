@@ -32,7 +32,7 @@ type finding struct {
 func (doctorCmd) Run(a *app) error {
 	loopback, works := loopbackFindings()
 	findings := loopback
-	for _, more := range []func() []finding{interfaceFindings, kernelFindings, privilegeFindings, laterFindings, environmentFindings} {
+	for _, more := range []func() []finding{interfaceFindings, kernelFindings, privilegeFindings, verbsFindings, laterFindings, environmentFindings} {
 		findings = append(findings, more()...)
 	}
 	if err := a.printFindings(findings); err != nil {

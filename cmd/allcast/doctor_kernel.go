@@ -68,6 +68,5 @@ func effectiveCapabilities() (uint64, bool) {
 func laterFindings() []finding {
 	return []finding{
 		{"eBPF datapath", findingMissing, "not built in yet", "none: --datapath host does the work"},
-		{"verbs", findingMissing, "not built in yet", "none: --fabric ip does the work"},
 	}
 }

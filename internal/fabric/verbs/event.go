@@ -34,6 +34,8 @@ type event struct {
 
 	mu    sync.Mutex
 	woken atomic.Bool // changes under mu
+
+	stopped atomic.Bool
 }
 
 // past is a deadline that has passed. Not the zero time, which means none.
@@ -85,7 +87,7 @@ func (e *event) wait() (woken bool, err error) {
 		return false, nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return true, nil
-	case errors.Is(err, os.ErrClosed):
+	case e.stopped.Load():
 		return false, fabric.ErrClosed
 	}
 	return false, err
@@ -121,7 +123,10 @@ func (e *event) pending() bool {
 }
 
 // stop makes wait return fabric.ErrClosed, for good.
-func (e *event) stop() { _ = e.f.Close() }
+func (e *event) stop() {
+	e.stopped.Store(true)
+	_ = e.f.Close()
+}
 
 // destroy frees the channel, after stop and after its completion queue.
 func (e *event) destroy() { C.ibv_destroy_comp_channel(e.ch) }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -23,6 +24,10 @@ func asRank(mode string) error {
 	switch mode {
 	case "matrix":
 		n, err = matrix(c)
+	case "large":
+		n, err = large(c)
+	case "endless":
+		return endless(c)
 	default:
 		return fmt.Errorf("what is %q?", mode)
 	}
@@ -31,7 +36,7 @@ func asRank(mode string) error {
 		return err
 	}
 	s := c.Stats()
-	b, err := json.Marshal(&verdict{Rank: c.Rank(), Calls: n, Fabric: c.Fabric(), Received: s.ReceivedChunks, Repaired: s.RepairedChunks, RepairedBytes: s.RepairedBytes, Foreign: s.ForeignChunks})
+	b, err := json.Marshal(&verdict{Rank: c.Rank(), Calls: n, Fabric: c.Fabric(), Received: s.ReceivedChunks, Repaired: s.RepairedChunks, RepairedBytes: s.RepairedBytes, Reads: s.DirectReads, Foreign: s.ForeignChunks})
 	if err != nil {
 		return err
 	}
@@ -44,11 +49,15 @@ type verdict struct {
 	Rank, Calls            int
 	Fabric                 string
 	Received, Repaired     uint64
+	Reads                  uint64
 	RepairedBytes, Foreign uint64
 }
 
+// chunk is what a datagram carries beside our header.
+const chunk = 4096 - 12
+
 // sizes around what one datagram carries, and what a packet does.
-func sizes(chunk int) []int {
+func sizes() []int {
 	return []int{0, 1, chunk - 1, chunk, chunk + 1, 4095, 4096, 4097, 1<<20 + 13}
 }
 
@@ -58,13 +67,12 @@ func matrix(c *allcast.Comm) (calls int, err error) {
 	if ok, why := c.Multicast(); !ok {
 		return 0, fmt.Errorf("no multicast: %s", why)
 	}
-	const chunk = 4096 - 12
-	for _, n := range sizes(chunk) {
+	for _, n := range sizes() {
 		for _, subs := range []int{1, 2} {
 			for _, chains := range []int{1, 2} {
 				for _, op := range []string{"broadcast", "allgather"} {
 					calls++
-					if err := one(c, op, n, subs, chains, calls, chunk); err != nil {
+					if err := one(c, op, n, subs, chains, calls); err != nil {
 						return calls, fmt.Errorf("%s of %d bytes, %d subgroups, %d chains: %w", op, n, subs, chains, err)
 					}
 				}
@@ -72,6 +80,60 @@ func matrix(c *allcast.Comm) (calls int, err error) {
 		}
 	}
 	return calls, nil
+}
+
+// large makes calls of many chunks, out of memory from Alloc and elsewhere.
+func large(c *allcast.Comm) (calls int, err error) {
+	if ok, why := c.Multicast(); !ok {
+		return 0, fmt.Errorf("no multicast: %s", why)
+	}
+	for _, subs := range []int{1, 2} {
+		for _, op := range []string{"broadcast", "allgather"} {
+			calls++
+			if err := one(c, op, 1<<20+13, subs, 2, calls); err != nil {
+				return calls, fmt.Errorf("%s, %d subgroups: %w", op, subs, err)
+			}
+		}
+	}
+	n := 300_001
+	b, err := c.Alloc(n)
+	if err != nil {
+		return calls, err
+	}
+	for range 3 {
+		calls++
+		want := content(n, calls, 0)
+		if c.Rank() == 0 {
+			copy(b, want)
+		}
+		if err := c.Broadcast(context.Background(), b, 0, allcast.WithAlgorithm("mcast")); err != nil {
+			return calls, err
+		}
+		if !bytes.Equal(b, want) {
+			return calls, errors.New("wrong data in memory of Alloc")
+		}
+	}
+	return calls, c.Free(b)
+}
+
+// endless makes calls until one fails, says how, and does not leave in order.
+func endless(c *allcast.Comm) error {
+	b := make([]byte, 100_000)
+	for i := 0; ; i++ {
+		if i == 3 {
+			_, _ = fmt.Fprintln(os.Stdout, "under way")
+		}
+		err := c.Broadcast(context.Background(), b, i%c.Size(), allcast.WithAlgorithm("mcast"))
+		var rank *allcast.RankError
+		switch {
+		case err == nil:
+			continue
+		case errors.As(err, &rank):
+			_, _ = fmt.Fprintf(os.Stdout, "rank %d: %v\n", rank.Rank, err)
+			return c.Close()
+		}
+		return err
+	}
 }
 
 // content is what a rank contributes to a call.
@@ -85,7 +147,7 @@ func content(n, call, rank int) []byte {
 	return b
 }
 
-func one(c *allcast.Comm, op string, n, subs, chains, call, chunk int) error {
+func one(c *allcast.Comm, op string, n, subs, chains, call int) error {
 	opts := []allcast.CallOption{allcast.WithAlgorithm("mcast"), allcast.WithSubgroups(subs), allcast.WithChains(chains)}
 	ctx := context.Background()
 	var got, want []byte

@@ -255,8 +255,14 @@ func (r *RC) Stats() map[int]fabric.PeerStats {
 	return m
 }
 
-// Reads counts RDMA READs that were posted, Refused reads that did not count.
-func (r *RC) Reads() (posted, refused uint64) { return r.reads.Load(), r.refused.Load() }
+// Reads counts RDMA READs that were posted.
+func (r *RC) Reads() uint64 { return r.reads.Load() }
+
+// Refused counts reads that the peer did not allow, or that do not count.
+func (r *RC) Refused() uint64 { return r.refused.Load() }
+
+// Doorbells counts how often requests were posted.
+func (r *RC) Doorbells() uint64 { return r.doorbells.Load() }
 
 // Flush implements fabric.Reliable: what is acknowledged has arrived.
 func (r *RC) Flush(most time.Duration) {

@@ -20,8 +20,10 @@ func packages(work string) error {
 		return missing("the guest is an amd64 machine, and this is %s", runtime.GOARCH)
 	}
 	want := map[string]func() bool{
-		"qemu-system-x86":   func() bool { return has("qemu-system-x86_64") },
-		"libibverbs-dev":    func() bool { return there("/usr/include/infiniband/verbs.h", "/usr/lib/x86_64-linux-gnu/librxe-rdmav34.a") },
+		"qemu-system-x86": func() bool { return has("qemu-system-x86_64") },
+		"libibverbs-dev": func() bool {
+			return there("/usr/include/infiniband/verbs.h", "/usr/lib/x86_64-linux-gnu/librxe-rdmav34.a")
+		},
 		"librdmacm-dev":     func() bool { return there("/usr/include/rdma/rdma_cma.h", "/usr/lib/x86_64-linux-gnu/librdmacm.a") },
 		"libnl-route-3-dev": func() bool { return there("/usr/lib/x86_64-linux-gnu/libnl-route-3.a") },
 		"gcc":               func() bool { return has("gcc") },
