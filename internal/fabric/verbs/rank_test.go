@@ -16,6 +16,9 @@ import (
 
 // asRank is what a rank process does.
 func asRank(mode string) error {
+	if mode == "cm" {
+		return throughCM()
+	}
 	c, err := allcast.Join(context.Background(), allcast.Options{Subgroups: 2, NoCalibration: true})
 	if err != nil {
 		return err

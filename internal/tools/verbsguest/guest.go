@@ -68,7 +68,11 @@ func tests() error {
 	if err != nil {
 		return err
 	}
-	c := exec.Command("/verbs.test", "-test.v", "-test.failfast", "-test.timeout", "200s", "-test.run", string(run))
+	limit, err := os.ReadFile("/etc/limit")
+	if err != nil {
+		return err
+	}
+	c := exec.Command("/verbs.test", "-test.v", "-test.failfast", "-test.timeout", string(limit), "-test.run", string(run))
 	c.Stdout, c.Stderr, c.Dir = os.Stdout, os.Stdout, "/tmp"
 	c.Env = []string{"ALLCAST_VERBS_GUEST=1", "ALLCAST_COMMAND=/allcast", "HOME=/tmp", "TMPDIR=/tmp", "PATH=/"}
 	return c.Run()

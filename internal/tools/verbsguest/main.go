@@ -78,7 +78,7 @@ func test(cache, run string, limit time.Duration) error {
 	}
 	step("initramfs")
 	initrd := filepath.Join(work, "initrd")
-	if err := pack(initrd, work, k, run); err != nil {
+	if err := pack(initrd, work, k, run, limit); err != nil {
 		return err
 	}
 	step("boot " + filepath.Base(k.dir))
@@ -90,7 +90,7 @@ func test(cache, run string, limit time.Duration) error {
 }
 
 // pack writes the initramfs.
-func pack(path, work string, k *kernel, run string) error {
+func pack(path, work string, k *kernel, run string, limit time.Duration) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -110,6 +110,7 @@ func pack(path, work string, k *kernel, run string) error {
 	}
 	a.text("modules/order", order)
 	a.text("etc/run", run)
+	a.text("etc/limit", max(limit-20*time.Second, limit/2).String()) // with a dump of what hangs
 	// Where a name is looked up, it is this machine's.
 	a.text("etc/hosts", "127.0.0.1 localhost\n")
 	a.end()
