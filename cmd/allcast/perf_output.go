@@ -8,9 +8,10 @@ import (
 // perfOutput prints results as they come: a sweep takes a while.
 type perfOutput struct {
 	*app
-	job   *perfJob
-	quiet bool
-	ranks int
+	job    *perfJob
+	quiet  bool
+	ranks  int
+	fabric string
 }
 
 var perfColumns = []struct {
@@ -52,7 +53,7 @@ func (o *perfOutput) header() error {
 		slowest = "leaf"
 	}
 	text := []string{
-		fmt.Sprintf("# %v; %d ranks, fabric ip, datapath host; %s, %s.", o.job, o.ranks, o.job.often(), verified),
+		fmt.Sprintf("# %v; %d ranks, fabric %s, datapath host; %s, %s.", o.job, o.ranks, o.fabric, o.job.often(), verified),
 		fmt.Sprintf("# %s. Times are of the slowest %s, after a barrier; algbw and busbw as in nccl-tests, 1e9 bytes/s.", o.job.meaning(), slowest),
 		"# sent, mcast: bytes that the busiest rank handed to the network per operation, our headers included.",
 		"# repaired and wrong bytes, dropped chunks: summed over ranks and iterations.",

@@ -56,7 +56,7 @@ func (a *app) perfOn(ctx context.Context, comm *allcast.Comm, job *perfJob, raw 
 		return 0, err
 	}
 	b.raw = raw
-	out := &perfOutput{app: a, job: job, quiet: comm.Rank() != 0, ranks: comm.Size()}
+	out := &perfOutput{app: a, job: job, quiet: comm.Rank() != 0, ranks: comm.Size(), fabric: comm.Fabric()}
 	if err := out.header(); err != nil {
 		return 0, err
 	}

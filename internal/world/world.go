@@ -214,7 +214,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		_ = j.mc.Close()
 		j.mc = nil
 	}
-	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: why, Interface: j.where, Fabric: j.Fabric, Local: j.local, Loopback: j.local.IsLoopback(), Secure: j.Secure, Integrity: j.Integrity}
+	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: why, Interface: j.where, Fabric: j.Fabric, Local: j.local, Loopback: j.local.IsLoopback() && j.verbs == nil, Secure: j.Secure, Integrity: j.Integrity}
 	w.Calibrate = true
 	for _, c := range cards {
 		w.Racks = append(w.Racks, c.Rack)

@@ -269,7 +269,9 @@ func (e *events) Data(_ int, p fabric.Piece, off int64, b *fabric.Buffer) {
 func (e *events) PutDone(_ int, p fabric.Piece)                     { e.add("put %d", p.Nth) }
 func (e *events) ReadData(int, fabric.Range, int64, *fabric.Buffer) { e.add("not this one") }
 func (e *events) ReadPlaced(_ int, r fabric.Range, ok bool)         { e.add("read %d %v", r.ID, ok) }
-func (e *events) RegisterFailed(op fabric.OpKey, err error)         { e.add("register %v: %v", op, err) }
+
+func (e *events) RegisterFailed(op fabric.OpKey, err error) { e.add("register %v: %v", op, err) }
+
 func (e *events) Lost(peer int, err error) {
 	var v *verbs.Error
 	switch {

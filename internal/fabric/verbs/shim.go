@@ -32,7 +32,6 @@ const (
 	opSendImm = C.IBV_WR_SEND_WITH_IMM
 	opRead    = C.IBV_WR_RDMA_READ
 	withImm   = C.IBV_WC_WITH_IMM
-	withGRH   = C.IBV_WC_GRH
 )
 
 // spin is how often a completion queue is looked at before we sleep: some microseconds,
