@@ -26,3 +26,12 @@ type Allocator interface {
 	Alloc(n int) ([]byte, error)
 	Free(b []byte) error
 }
+
+// CommMulticast is a Multicast that keeps communicators apart in the network: each has
+// groups of its own, so that ranks do not receive what is not for them.
+type CommMulticast interface {
+	// AddComm joins a communicator's groups; its name is the same on all its ranks. After
+	// an error what is sent to it here goes to the job's groups.
+	AddComm(id uint32, name string) error
+	RemoveComm(id uint32)
+}

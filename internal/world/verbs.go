@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/fabric/verbs"
 )
 
@@ -88,6 +89,11 @@ func (v *verbsPort) multicast(j *joining, groups []netip.AddrPort, chunk int) (f
 	cfg := verbs.McastConfig{
 		Chunk: chunk, TTL: j.TTL, DSCP: j.DSCP, Bytes: j.RecvBuffer, Sums: j.sum() > 0,
 		QKey: uint32(j.number("qkey")) & (1<<31 - 1), // with the top bit it would be a privileged one
+	}
+	if j.Groups == nil { // else the network forwards only those
+		cfg.Derive = func(comm string, sub int) netip.Addr {
+			return ip.GroupsFor(j.number("groups of "+comm), len(groups), false)[sub].Addr()
+		}
 	}
 	for _, g := range groups {
 		cfg.Groups = append(cfg.Groups, g.Addr())

@@ -148,6 +148,41 @@ func exchange(from, to *verbs.Multicast, sums bool) error {
 	return nil
 }
 
+// A communicator has a group and a queue pair of its own: who is not in it gets nothing.
+func TestCommunicators(t *testing.T) {
+	dummyNet(t)
+	cfg := verbs.McastConfig{Derive: func(comm string, sub int) netip.Addr {
+		return netip.AddrFrom4([4]byte{239, 192, comm[0], byte(sub)})
+	}}
+	from, member, other := multicast(t, cfg), multicast(t, cfg), multicast(t, cfg)
+	for range 3 { // queue pairs are used again
+		must(t, from.AddComm(77, "x"))
+		must(t, member.AddComm(77, "x"))
+		b := batch(8, 100)
+		must(t, from.Sender(0).Send(b))
+		s := &collect{}
+		receive(t, member.Receiver(0), s, 8)
+		// What all get comes after it.
+		for i := range b.Headers {
+			b.Headers[i].Comm = 1
+		}
+		must(t, from.Sender(0).Send(b))
+		s = &collect{keep: true}
+		receive(t, other.Receiver(0), s, 8)
+		for _, h := range s.heads {
+			if h.Comm != 1 {
+				t.Errorf("who is not in the communicator got %+v", h)
+			}
+		}
+		if c := from.Counters(0); c.QPs != 2 {
+			t.Errorf("%+v: want a queue pair of the job and one of the communicator", c)
+		}
+		from.RemoveComm(77)
+		member.RemoveComm(77)
+		receive(t, member.Receiver(0), &collect{}, 8)
+	}
+}
+
 // Registered memory is sent from where it is; other memory is copied.
 func TestZeroCopy(t *testing.T) {
 	dummyNet(t)

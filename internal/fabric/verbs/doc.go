@@ -4,17 +4,19 @@
 //
 // # The fast path
 //
-// A subgroup has one UD queue pair, attached to one multicast group. It sends and
-// receives, and has a completion queue for each. All communicators share it: the contract
-// (fabric.Multicast) opens groups once a job, and tells operations apart by their token,
-// as on IP. So the paper's 32-bit immediate goes where it belongs, in SEND_WITH_IMM, and
-// token and communicator travel as the first 12 bytes of the payload, gathered from a
+// A communicator has one UD queue pair a subgroup, in a multicast group of its own, so that
+// a rank does not receive what is for others. Those of a subgroup share two completion
+// queues and a staging ring (a shared receive queue), and so one receive worker: memory and
+// threads do not grow with communicators. The job's own is there from Join on; when a
+// communicator's cannot be made, its datagrams go there, where everybody listens.
+//
+// The protocol's 32-bit immediate goes where it belongs, in SEND_WITH_IMM. The operation's
+// token and the communicator travel as the first 12 bytes of the payload, gathered from a
 // header ring of ours, while the chunk behind them is gathered from the user's memory: no
-// byte of it is copied. With the token, a datagram of an operation that is over is dropped
-// by the engine whatever is still in a queue (protocol's "Why a stale chunk is never
-// accepted"); a queue pair for each communicator alone would not do that, since a
-// communicator has many operations, and would need a group, a queue pair and a staging
-// ring for each split.
+// byte of it is copied. A queue pair for each communicator alone would not do without the
+// token: a communicator has many operations, and a slot of the immediate many users. With
+// it, a datagram of an operation that is over is dropped whatever is still in a queue
+// (package protocol, "Why a stale chunk is never accepted"), and so is a stranger's.
 //
 // A batch of datagrams is posted with one doorbell, and only its last one is signalled.
 // Receives point into a staging ring; the engine places chunks out of it, and slots are
@@ -26,7 +28,9 @@
 //
 // # The slow path
 //
-// Every peer has an RC queue pair. Their numbers travel in the cards of the rendezvous.
+// Every peer has an RC queue pair: ring neighbours, barrier partners, and whomever
+// point-to-point algorithms and communicators to come need, since after the rendezvous there
+// is nobody to ask for a number. Their numbers travel in its cards.
 // Frames (frame.go) are sent into slots that the peer has posted; each frame says how many
 // it has posted by now, and nobody sends beyond that, so "receiver not ready" does not
 // happen and its timers do not matter.
@@ -36,5 +40,5 @@
 // registered: only then the bytes count. See "Who may read" there.
 //
 // A peer that died shows as RETRY_EXC_ERR of whatever was sent to it, heartbeats at the
-// latest, after about two seconds (linkTimeout, linkRetries).
+// latest, after a second or four (linkTimeout, linkRetries).
 package verbs

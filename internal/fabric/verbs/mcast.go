@@ -22,9 +22,10 @@ const (
 
 // McastConfig says which groups to open.
 type McastConfig struct {
-	Groups []netip.Addr // IPv4, one a subgroup
-	Chunk  int          // agreed with the others; 0: the largest that fits
-	TTL    int          // 0: 16
+	Groups []netip.Addr                          // IPv4, one a subgroup
+	Derive func(comm string, sub int) netip.Addr // groups of further communicators; nil: they share those of the job
+	Chunk  int                                   // agreed with the others; 0: the largest that fits
+	TTL    int                                   // 0: 16
 	DSCP   int
 	Bytes  int    // of a staging ring; 0: 1024 slots
 	Sums   bool   // headers carry a checksum
@@ -32,27 +33,30 @@ type McastConfig struct {
 	CM     bool   // join through rdma_cm also where an IP join does
 }
 
-// Multicast is the fast path: a UD queue pair a subgroup.
+// Multicast is the fast path: for each subgroup a staging ring, completion queues, and a UD
+// queue pair a communicator.
 type Multicast struct {
-	dev       *Device
-	caps      fabric.Caps
-	senders   []*sender
-	receivers []*receiver
-	groups    []*group
-	once      sync.Once
+	dev  *Device
+	cfg  McastConfig
+	caps fabric.Caps
+
+	mu     sync.Mutex
+	subs   []*subgroup
+	closed bool
 }
 
-var _ fabric.Multicast = (*Multicast)(nil)
+var (
+	_ fabric.Multicast     = (*Multicast)(nil)
+	_ fabric.CommMulticast = (*Multicast)(nil)
+)
 
-// udQP is a queue pair with where it sends to.
-type udQP struct {
-	qp             *C.struct_ibv_qp
-	ah             *C.struct_ibv_ah
-	farQP, qkey    C.uint32_t
-	sendCQ, recvCQ *C.struct_ibv_cq
-	num            uint32
-	echo           bool // it hears itself
-	postErr        C.int
+// subgroup is what one subgroup has.
+type subgroup struct {
+	*sender
+	*receiver
+	echo  bool             // queue pairs hear themselves
+	qps   map[uint32]*udQP // of communicators
+	spare []*C.struct_ibv_qp
 }
 
 // MaxChunk is the largest payload of a datagram.
@@ -74,25 +78,33 @@ func OpenMulticast(d *Device, cfg McastConfig) (*Multicast, error) {
 	if cfg.Chunk == 0 {
 		cfg.Chunk = limit
 	}
+	if cfg.TTL == 0 {
+		cfg.TTL = 16
+	}
 	// A datagram that does not fit the MTU completes without an error and never arrives.
 	if cfg.Chunk < 1 || cfg.Chunk > limit {
 		return nil, fmt.Errorf("verbs: %v: chunks of %d bytes: at most %d fit its MTU of %d", d, cfg.Chunk, limit, d.MTU())
 	}
-	if d.attr.max_sge < 2 {
-		return nil, fmt.Errorf("verbs: %v gathers from %d places: we need 2", d, d.attr.max_sge)
+	slots := ringSlots
+	if cfg.Bytes > 0 {
+		slots = cfg.Bytes / (grhSize + header(cfg.Sums) + cfg.Chunk)
+	}
+	slots = min(max(slots, ringLeast), int(d.attr.max_srq_wr), int(d.attr.max_cqe))
+	if slots < ringLeast || d.attr.max_sge < 2 || d.attr.max_qp_wr < Batch {
+		return nil, fmt.Errorf("verbs: %v has shared receive queues of %d, send queues of %d, and gathers from %d places: we need %d, %d and 2",
+			d, d.attr.max_srq_wr, d.attr.max_qp_wr, d.attr.max_sge, ringLeast, Batch)
 	}
 	d.retain()
-	m := &Multicast{dev: d}
+	m := &Multicast{dev: d, cfg: cfg}
 	for _, g := range cfg.Groups {
-		if err := m.open(&cfg, g); err != nil {
+		if err := m.open(slots, g); err != nil {
 			_ = m.Close()
 			return nil, err
 		}
 	}
-	r := m.receivers[0]
-	room := r.slots - r.slots/8
-	if r.q.echo {
-		room = r.slots / 2 // our own datagrams take slots too, for a moment
+	room := slots - slots/8
+	if m.subs[0].echo {
+		room = slots / 2 // our own datagrams take slots too, for a moment
 	}
 	m.caps = fabric.Caps{
 		Chunk: cfg.Chunk, Batch: min(Batch, max(1, room/4)), Room: room, Overhead: wireOverhead + header(cfg.Sums),
@@ -102,128 +114,113 @@ func OpenMulticast(d *Device, cfg McastConfig) (*Multicast, error) {
 }
 
 // open makes one subgroup.
-func (m *Multicast) open(cfg *McastConfig, addr netip.Addr) error {
-	d := m.dev
-	g, err := join(d, cfg, addr)
-	if err != nil {
+func (m *Multicast) open(slots int, addr netip.Addr) (err error) {
+	d, head := m.dev, header(m.cfg.Sums)
+	s := &subgroup{
+		sender:   &sender{dev: d, head: head, chunk: m.cfg.Chunk, comms: map[uint32]*udQP{}},
+		receiver: &receiver{dev: d, head: head, slots: slots}, qps: map[uint32]*udQP{},
+	}
+	m.subs = append(m.subs, s)
+	if s.sender.ev, err = newEvent(d); err != nil {
 		return err
 	}
-	m.groups = append(m.groups, g)
-	head := header(cfg.Sums)
-	slots := ringSlots
-	if cfg.Bytes > 0 {
-		slots = cfg.Bytes / (grhSize + head + cfg.Chunk)
-	}
-	slots = min(max(slots, ringLeast), int(d.attr.max_qp_wr), int(d.attr.max_cqe))
-	s := &sender{dev: d, head: head, chunk: cfg.Chunk}
-	r := &receiver{dev: d, head: head, slots: slots}
-	q := &udQP{farQP: C.uint32_t(g.qpn), qkey: C.uint32_t(g.qkey)}
-	s.q, r.q = q, q
-	m.senders, m.receivers = append(m.senders, s), append(m.receivers, r)
-	if s.ev, err = newEvent(d); err != nil {
+	if s.receiver.ev, err = newEvent(d); err != nil {
 		return err
 	}
-	if r.ev, err = newEvent(d); err != nil {
-		return err
-	}
-	if q.sendCQ, err = C.ac_cq(d.ctx, Batch, s.ev.ch); q.sendCQ == nil {
+	if s.sender.cq, err = C.ac_cq(d.ctx, Batch, s.sender.ev.ch); s.sender.cq == nil {
 		return d.errno("create a completion queue", err)
 	}
-	if q.recvCQ, err = C.ac_cq(d.ctx, C.int(slots), r.ev.ch); q.recvCQ == nil {
+	if s.receiver.cq, err = C.ac_cq(d.ctx, C.int(slots), s.receiver.ev.ch); s.receiver.cq == nil {
 		return d.errno(fmt.Sprintf("create a completion queue of %d", slots), err)
 	}
-	var echo C.int
-	if rc := C.ac_ud_qp(d.pd, q.sendCQ, q.recvCQ, Batch, C.int(slots), C.int(d.port), q.qkey, 0, &echo, &q.qp); rc != 0 {
-		return d.failed("create a UD queue pair", int(rc))
+	if s.srq, err = C.ac_srq(d.pd, C.int(slots)); s.srq == nil {
+		return d.errno(fmt.Sprintf("create a shared receive queue of %d", slots), err)
 	}
-	q.num, q.echo = uint32(q.qp.qp_num), echo != 0
-	ttl := cfg.TTL
-	if ttl == 0 {
-		ttl = 16
-	}
-	if q.ah, err = C.ac_mcast_ah(d.pd, g.raw(), C.uint32_t(g.mlid), C.int(d.port), C.int(d.attr.link), C.int(d.gid.index), C.int(ttl), C.int(cfg.DSCP<<2), C.int(g.sl)); q.ah == nil {
-		return d.errno("make an address of the group", err)
-	}
-	if err := s.open(); err != nil {
+	if err := s.sender.open(); err != nil {
 		return err
 	}
-	if err := r.open(); err != nil {
+	if err := s.receiver.open(); err != nil {
 		return err
 	}
-	return g.attach(d, q)
+	s.base, err = m.join(s, addr)
+	return err
 }
 
 // Caps is what was found.
 func (m *Multicast) Caps() fabric.Caps { return m.caps }
 
 // Subgroups is the number of groups.
-func (m *Multicast) Subgroups() int { return len(m.senders) }
+func (m *Multicast) Subgroups() int { return len(m.cfg.Groups) }
 
 // Sender sends to a subgroup.
-func (m *Multicast) Sender(sub int) fabric.Sender { return m.senders[sub] }
+func (m *Multicast) Sender(sub int) fabric.Sender { return m.subs[sub].sender }
 
 // Receiver receives what others send to a subgroup.
-func (m *Multicast) Receiver(sub int) fabric.Receiver { return m.receivers[sub] }
+func (m *Multicast) Receiver(sub int) fabric.Receiver { return m.subs[sub].receiver }
 
-// Counters counts what a subgroup's queue pair did.
+// Counters counts what a subgroup did.
 type Counters struct {
 	Sent, Doorbells, Completions uint64 // datagrams, and what a batch should have one of
 	Copied                       uint64 // datagrams that were not sent from the user's memory
 	Received, Echoes             uint64 // datagrams, and our own
 	Calls                        uint64 // into C that returned datagrams
+	QPs                          int    // queue pairs that are in use
 }
 
 // Counters of a subgroup.
 func (m *Multicast) Counters(sub int) Counters {
-	s, r := m.senders[sub], m.receivers[sub]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.subs[sub]
 	return Counters{
 		Sent: s.sent.Load(), Doorbells: s.doorbells.Load(), Completions: s.completions.Load(), Copied: s.copied.Load(),
-		Received: r.datagrams.Load(), Echoes: r.echoes.Load(), Calls: r.calls.Load(),
+		Received: s.datagrams.Load(), Echoes: s.echoes.Load(), Calls: s.calls.Load(), QPs: 1 + len(s.qps),
 	}
 }
 
 // Close makes Receive and Send return fabric.ErrClosed, waits until they have let go of
 // their memory, and leaves the groups. A Sink must not call it.
 func (m *Multicast) Close() error {
-	m.once.Do(func() {
-		for _, r := range m.receivers {
-			r.stop()
-		}
-		for _, s := range m.senders {
-			s.stop()
-		}
-		for i, g := range m.groups {
-			if i < len(m.receivers) {
-				m.free(g, m.senders[i], m.receivers[i])
-			}
-			g.leave()
-		}
-		m.dev.release()
-	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	for _, s := range m.subs {
+		s.receiver.stop()
+		s.sender.stop()
+		m.free(s)
+	}
+	m.dev.release()
 	return nil
 }
 
 // free takes one subgroup down, as far as it was made.
-func (m *Multicast) free(g *group, s *sender, r *receiver) {
-	q := r.q
-	if q.qp != nil {
-		g.detach(q)
-		C.ibv_destroy_qp(q.qp)
+func (m *Multicast) free(s *subgroup) {
+	for _, q := range s.qps {
+		s.part(q)
 	}
-	if q.ah != nil {
-		C.ibv_destroy_ah(q.ah)
+	if s.base != nil {
+		s.part(s.base)
 	}
-	for _, cq := range []*C.struct_ibv_cq{q.sendCQ, q.recvCQ} {
+	for _, qp := range s.spare {
+		C.ibv_destroy_qp(qp)
+	}
+	if s.srq != nil {
+		C.ibv_destroy_srq(s.srq)
+	}
+	for _, cq := range []*C.struct_ibv_cq{s.sender.cq, s.receiver.cq} {
 		if cq != nil {
 			C.ibv_destroy_cq(cq)
 		}
 	}
-	for _, ev := range []*event{s.ev, r.ev} {
+	for _, ev := range []*event{s.sender.ev, s.receiver.ev} {
 		if ev != nil {
 			ev.destroy()
 		}
 	}
-	for _, mem := range []*region{s.reg, r.reg} {
+	for _, mem := range []*region{s.sender.reg, s.receiver.reg} {
 		if mem != nil {
 			m.dev.mem.unregister(mem)
 		}

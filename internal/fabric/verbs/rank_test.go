@@ -29,6 +29,8 @@ func asRank(mode string) error {
 		n, err = matrix(c)
 	case "large":
 		n, err = large(c)
+	case "split":
+		n, err = split(c)
 	case "endless":
 		return endless(c)
 	default:
@@ -122,6 +124,28 @@ func large(c *allcast.Comm) (calls int, err error) {
 		}
 	}
 	return calls, c.Free(b)
+}
+
+// split makes calls on halves of the ranks, at the same time, and then on all.
+func split(c *allcast.Comm) (calls int, err error) {
+	for range 2 {
+		half, err := c.Split(context.Background(), c.Rank()%2, c.Rank())
+		if err != nil {
+			return calls, err
+		}
+		for _, comm := range []*allcast.Comm{half, half, c} {
+			for _, op := range []string{"broadcast", "allgather"} {
+				calls++
+				if err := one(comm, op, 50_000, 2, 2, calls); err != nil {
+					return calls, fmt.Errorf("%s among %d: %w", op, comm.Size(), err)
+				}
+			}
+		}
+		if err := half.Close(); err != nil {
+			return calls, err
+		}
+	}
+	return calls, nil
 }
 
 // endless makes calls until one fails, says how, and does not leave in order.

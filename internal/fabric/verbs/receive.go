@@ -2,6 +2,9 @@
 
 package verbs
 
+// #include "shim.h"
+import "C"
+
 import (
 	"encoding/binary"
 	"fmt"
@@ -14,7 +17,8 @@ import (
 // receiver takes datagrams of one group out of its staging ring.
 type receiver struct {
 	dev   *Device
-	q     *udQP
+	srq   *C.struct_ibv_srq
+	cq    *C.struct_ibv_cq
 	ev    *event
 	head  int
 	slots int
@@ -27,6 +31,8 @@ type receiver struct {
 	done  [Batch]completion
 	again [Batch]uint32 // slots to post again,
 	n     int           // so many
+
+	postErr C.int
 
 	closed, busy                        atomic.Bool
 	datagrams, malformed, calls, echoes atomic.Uint64
@@ -49,7 +55,7 @@ func (r *receiver) open() error {
 	for i := range all {
 		all[i] = uint32(i)
 	}
-	if rc := postRecv(r.q.qp, &r.ring, all); rc != 0 {
+	if rc := postShared(r.srq, &r.ring, all); rc != 0 {
 		return r.dev.failed(fmt.Sprintf("post %d receives", r.slots), rc)
 	}
 	return nil
@@ -64,8 +70,7 @@ func (r *receiver) Receive(s fabric.Sink) error {
 		if r.closed.Load() {
 			return fabric.ErrClosed
 		}
-		n, posted := receiveDatagrams(r.q, &r.ring, r.again[:r.n], &r.done)
-		r.n = 0
+		n, posted := r.take()
 		if posted != 0 || n < 0 {
 			return r.dev.failed("receive", min(n, posted))
 		}
@@ -74,7 +79,7 @@ func (r *receiver) Receive(s fabric.Sink) error {
 			got = true
 			r.calls.Add(1)
 			for i := range n {
-				r.take(s, &r.done[i])
+				r.hand(s, &r.done[i])
 			}
 			if !r.ev.woken.Load() {
 				continue
@@ -91,8 +96,8 @@ func (r *receiver) Receive(s fabric.Sink) error {
 	}
 }
 
-// take hands on one datagram.
-func (r *receiver) take(s fabric.Sink, d *completion) {
+// hand hands on one datagram.
+func (r *receiver) hand(s fabric.Sink, d *completion) {
 	i := int(d.id)
 	r.again[r.n] = uint32(i)
 	r.n++
@@ -105,7 +110,7 @@ func (r *receiver) take(s fabric.Sink, d *completion) {
 		r.malformed.Add(1)
 		return
 	}
-	if uint32(d.src_qp) == r.q.num && r.ours(m) {
+	if d.src_qp == d.qp && r.ours(m) { // each queue pair is alone in its group here
 		r.echoes.Add(1)
 		return
 	}

@@ -2,6 +2,9 @@
 
 package verbs
 
+// #include "shim.h"
+import "C"
+
 import (
 	"encoding/binary"
 	"fmt"
@@ -14,7 +17,7 @@ import (
 // sender multicasts to one group.
 type sender struct {
 	dev   *Device
-	q     *udQP
+	cq    *C.struct_ibv_cq
 	ev    *event
 	head  int
 	chunk int
@@ -24,6 +27,8 @@ type sender struct {
 
 	mu     sync.Mutex
 	closed bool
+	base   *udQP            // of the job,
+	comms  map[uint32]*udQP // and of communicators that have one
 	reqs   [Batch]request
 	done   [Batch]completion
 
@@ -67,19 +72,23 @@ func (s *sender) Send(b *fabric.Batch) error {
 	}
 	s.reqs[n-1].signalled = 1
 	s.doorbells.Add(1)
-	rc := sendDatagrams(s.q, s.reqs[:n], &s.done)
+	q := s.comms[b.Headers[0].Comm]
+	if q == nil {
+		q = s.base
+	}
+	rc := sendDatagrams(q, s.cq, s.reqs[:n], &s.done)
 	for rc == 0 {
 		if _, err := s.ev.wait(); err != nil {
 			return err
 		}
-		rc = poll(s.q.sendCQ, &s.done)
+		rc = poll(s.cq, &s.done)
 	}
 	if rc < 0 {
 		return s.dev.failed("multicast", rc)
 	}
 	s.completions.Add(uint64(rc))
 	if d := &s.done[0]; Status(d.status) != StatusSuccess {
-		return &Error{Op: "multicast", Device: s.dev.String(), QP: s.q.num, Peer: -1, Status: Status(d.status), Vendor: uint32(d.vendor)}
+		return &Error{Op: "multicast", Device: s.dev.String(), QP: q.num, Peer: -1, Status: Status(d.status), Vendor: uint32(d.vendor)}
 	}
 	s.sent.Add(uint64(n))
 	return nil

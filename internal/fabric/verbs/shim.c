@@ -31,6 +31,7 @@ int ac_query(struct ibv_context *ctx, int port, struct ac_port *out) {
 	out->rd_atom = dev.max_qp_rd_atom;
 	out->init_rd_atom = dev.max_qp_init_rd_atom;
 	out->max_qp = dev.max_qp;
+	out->max_srq_wr = dev.max_srq > 0 ? dev.max_srq_wr : 0;
 	return 0;
 }
 
@@ -53,11 +54,16 @@ struct ibv_cq *ac_cq(struct ibv_context *ctx, int entries, struct ibv_comp_chann
 	return ibv_create_cq(ctx, entries, NULL, ch, 0);
 }
 
+struct ibv_srq *ac_srq(struct ibv_pd *pd, int depth) {
+	struct ibv_srq_init_attr a = {.attr = {.max_wr = depth, .max_sge = 1}};
+	return ibv_create_srq(pd, &a);
+}
+
 // A queue pair in RTS. echo says whether it will hear what it sends itself.
-int ac_ud_qp(struct ibv_pd *pd, struct ibv_cq *send, struct ibv_cq *recv, int depth_send, int depth_recv, int port, uint32_t qkey, uint32_t psn, int *echo, struct ibv_qp **out) {
+int ac_ud_qp(struct ibv_pd *pd, struct ibv_cq *send, struct ibv_cq *recv, struct ibv_srq *srq, int depth_send, int port, uint32_t qkey, uint32_t psn, int *echo, struct ibv_qp **out) {
 	struct ibv_qp_init_attr_ex a = {
-		.send_cq = send, .recv_cq = recv, .qp_type = IBV_QPT_UD, .pd = pd,
-		.cap = {.max_send_wr = depth_send, .max_recv_wr = depth_recv, .max_send_sge = 2, .max_recv_sge = 1},
+		.send_cq = send, .recv_cq = recv, .srq = srq, .qp_type = IBV_QPT_UD, .pd = pd,
+		.cap = {.max_send_wr = depth_send, .max_send_sge = 2},
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
 		.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB,
 	};
@@ -187,7 +193,7 @@ int ac_post(struct ibv_qp *qp, const struct ac_send *s, int n, struct ibv_ah *ah
 	return -ibv_post_send(qp, wr, &bad);
 }
 
-int ac_post_recv(struct ibv_qp *qp, const struct ac_ring *r, const uint32_t *slots, int n) {
+static int post_recv(struct ibv_qp *qp, struct ibv_srq *srq, const struct ac_ring *r, const uint32_t *slots, int n) {
 	struct ibv_recv_wr wr[ac_batch], *bad;
 	struct ibv_sge sge[ac_batch];
 	for (int done = 0; done < n;) {
@@ -197,13 +203,17 @@ int ac_post_recv(struct ibv_qp *qp, const struct ac_ring *r, const uint32_t *slo
 			sge[i] = (struct ibv_sge){r->base + (uint64_t)slot * r->stride, r->stride, r->key};
 			wr[i] = (struct ibv_recv_wr){.wr_id = r->tag | slot, .next = i + 1 < k ? &wr[i + 1] : NULL, .sg_list = &sge[i], .num_sge = 1};
 		}
-		int rc = ibv_post_recv(qp, wr, &bad);
+		int rc = srq ? ibv_post_srq_recv(srq, wr, &bad) : ibv_post_recv(qp, wr, &bad);
 		if (rc)
 			return -rc;
 		done += k;
 	}
 	return 0;
 }
+
+int ac_post_recv(struct ibv_qp *qp, const struct ac_ring *r, const uint32_t *slots, int n) { return post_recv(qp, NULL, r, slots, n); }
+
+int ac_post_srq(struct ibv_srq *srq, const struct ac_ring *r, const uint32_t *slots, int n) { return post_recv(NULL, srq, r, slots, n); }
 
 static inline void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -251,8 +261,8 @@ int ac_send(struct ibv_qp *qp, const struct ac_send *s, int n, struct ibv_ah *ah
 }
 
 // Posts slots again, then looks for completions.
-int ac_receive(struct ibv_qp *qp, const struct ac_ring *r, const uint32_t *slots, int n, struct ibv_cq *cq, struct ac_done *out, int max, int spin, int arm, int *post_err) {
-	*post_err = n > 0 ? ac_post_recv(qp, r, slots, n) : 0;
+int ac_receive(struct ibv_srq *srq, const struct ac_ring *r, const uint32_t *slots, int n, struct ibv_cq *cq, struct ac_done *out, int max, int spin, int arm, int *post_err) {
+	*post_err = n > 0 ? post_recv(NULL, srq, r, slots, n) : 0;
 	return ac_poll(cq, out, max, spin, arm);
 }
 

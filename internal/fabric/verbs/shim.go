@@ -8,6 +8,8 @@ package verbs
 // #cgo nocallback ac_post
 // #cgo noescape ac_post_recv
 // #cgo nocallback ac_post_recv
+// #cgo noescape ac_post_srq
+// #cgo nocallback ac_post_srq
 // #cgo noescape ac_send
 // #cgo nocallback ac_send
 // #cgo noescape ac_poll
@@ -76,17 +78,23 @@ func poll(cq *C.struct_ibv_cq, out *[Batch]completion) int {
 	return int(C.ac_poll(cq, &out[0], Batch, spin(), 1))
 }
 
-// sendDatagrams posts a batch with one doorbell, and returns 1 if it is done already.
-func sendDatagrams(q *udQP, r []request, out *[Batch]completion) int {
-	return int(C.ac_send(q.qp, &r[0], C.int(len(r)), q.ah, q.farQP, q.qkey, q.sendCQ, &out[0], spin()))
+// postShared posts slots of a staging ring.
+func postShared(srq *C.struct_ibv_srq, r *ring, slots []uint32) int {
+	return int(C.ac_post_srq(srq, r, (*C.uint32_t)(&slots[0]), C.int(len(slots))))
 }
 
-// receiveDatagrams posts slots again and looks for completions, all in one call.
-func receiveDatagrams(q *udQP, r *ring, slots []uint32, out *[Batch]completion) (n, posted int) {
+// sendDatagrams posts a batch with one doorbell, and returns 1 if it is done already.
+func sendDatagrams(q *udQP, cq *C.struct_ibv_cq, r []request, out *[Batch]completion) int {
+	return int(C.ac_send(q.qp, &r[0], C.int(len(r)), q.ah, q.farQP, q.qkey, cq, &out[0], spin()))
+}
+
+// take posts slots again and looks for completions, all in one call.
+func (r *receiver) take() (n, posted int) {
 	var first *C.uint32_t
-	if len(slots) > 0 {
-		first = (*C.uint32_t)(&slots[0])
+	if r.n > 0 {
+		first = (*C.uint32_t)(&r.again[0])
 	}
-	n = int(C.ac_receive(q.qp, r, first, C.int(len(slots)), q.recvCQ, &out[0], Batch, spin(), 1, &q.postErr))
-	return n, int(q.postErr)
+	n = int(C.ac_receive(r.srq, &r.ring, first, C.int(r.n), r.cq, &r.done[0], Batch, spin(), 1, &r.postErr))
+	r.n = 0
+	return n, int(r.postErr)
 }

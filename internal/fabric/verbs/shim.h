@@ -38,7 +38,7 @@ struct ac_gid {
 
 struct ac_port {
 	uint32_t state, mtu, link, lid, gids, sm_lid;
-	uint32_t max_qp_wr, max_cqe, max_sge, max_mr_high, rd_atom, init_rd_atom, max_qp;
+	uint32_t max_qp_wr, max_cqe, max_sge, max_mr_high, rd_atom, init_rd_atom, max_qp, max_srq_wr;
 };
 
 struct ac_peer { // where an RC queue pair is
@@ -51,7 +51,8 @@ int ac_query(struct ibv_context *, int port, struct ac_port *out);
 int ac_gids(struct ibv_context *, struct ac_gid *out, int max);
 
 struct ibv_cq *ac_cq(struct ibv_context *, int entries, struct ibv_comp_channel *);
-int ac_ud_qp(struct ibv_pd *, struct ibv_cq *send, struct ibv_cq *recv, int depth_send, int depth_recv, int port, uint32_t qkey, uint32_t psn, int *echo, struct ibv_qp **out);
+struct ibv_srq *ac_srq(struct ibv_pd *, int depth);
+int ac_ud_qp(struct ibv_pd *, struct ibv_cq *send, struct ibv_cq *recv, struct ibv_srq *, int depth_send, int port, uint32_t qkey, uint32_t psn, int *echo, struct ibv_qp **out);
 int ac_rc_qp(struct ibv_pd *, struct ibv_cq *, int depth_send, int depth_recv, int port, struct ibv_qp **out);
 int ac_rc_connect(struct ibv_qp *, const struct ac_peer *, int port, int link, int sgid_index, uint32_t psn, int rd_atom, int dest_rd_atom, int timeout, int retries);
 int ac_qp_error(struct ibv_qp *);
@@ -64,7 +65,8 @@ int ac_post(struct ibv_qp *, const struct ac_send *, int n, struct ibv_ah *, uin
 int ac_post_recv(struct ibv_qp *, const struct ac_ring *, const uint32_t *slots, int n);
 int ac_send(struct ibv_qp *, const struct ac_send *, int n, struct ibv_ah *, uint32_t qpn, uint32_t qkey, struct ibv_cq *, struct ac_done *out, int spin);
 int ac_poll(struct ibv_cq *, struct ac_done *out, int max, int spin, int arm);
-int ac_receive(struct ibv_qp *, const struct ac_ring *, const uint32_t *slots, int n, struct ibv_cq *, struct ac_done *out, int max, int spin, int arm, int *post_err);
+int ac_post_srq(struct ibv_srq *, const struct ac_ring *, const uint32_t *slots, int n);
+int ac_receive(struct ibv_srq *, const struct ac_ring *, const uint32_t *slots, int n, struct ibv_cq *, struct ac_done *out, int max, int spin, int arm, int *post_err);
 int ac_events(struct ibv_comp_channel *);
 
 struct ac_group { // a group joined through the connection manager

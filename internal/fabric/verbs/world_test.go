@@ -149,6 +149,13 @@ func TestLoss(t *testing.T) {
 	}
 }
 
+// Communicators of a part of the ranks.
+func TestSplit(t *testing.T) {
+	for _, v := range finish(t, start(t, 4, dummyNet(t), "split")) {
+		t.Logf("%+v", v)
+	}
+}
+
 // A rank that is killed is named by all others, in bounded time.
 func TestKill(t *testing.T) {
 	devices := dummyNet(t)
