@@ -113,7 +113,7 @@ func (c *Comm) Multicast() (works bool, reason string) {
 }
 
 // Fabric is the network in use: "ip" or "verbs".
-func (c *Comm) Fabric() string { return c.job.World.Fabric }
+func (c *Comm) Fabric() string { return c.job.Fabric }
 
 // Secure reports whether what ranks send to each other is sealed (Options.Secure).
 func (c *Comm) Secure() bool { return c.job.Secure }

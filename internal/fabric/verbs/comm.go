@@ -80,7 +80,7 @@ func (m *Multicast) AddComm(id uint32, name string) error {
 		}
 		s.qps[id] = q
 		s.sender.mu.Lock()
-		s.sender.comms[id] = q
+		s.comms[id] = q
 		s.sender.mu.Unlock()
 	}
 	return nil
@@ -99,7 +99,7 @@ func (m *Multicast) RemoveComm(id uint32) {
 			continue
 		}
 		s.sender.mu.Lock() // nothing of it is being sent
-		delete(s.sender.comms, id)
+		delete(s.comms, id)
 		s.sender.mu.Unlock()
 		delete(s.qps, id)
 		s.part(q)

@@ -104,7 +104,6 @@ func (p *peer) vanish() {
 		}
 	}
 	p.readsEnd()
-	p.part.reset()
 	p.notes.gone = true
 }
 

@@ -159,7 +159,7 @@ func (p *peer) postAgain() {
 	p.posted += uint32(len(p.repost))
 	p.repost = p.repost[:0]
 	p.pump()
-	if p.state != peerGone && int(p.posted-p.toldPosted) >= p.r.recvSlots/2 {
+	if p.state != peerGone && int(p.posted-p.toldPosted) >= p.r.recvSlots/2 && (len(p.queue) == 0 || p.queue[0].f.kind != frameCredit) {
 		// Before all else that waits: it may be what everything waits for.
 		p.queue = append([]*item{{f: frame{kind: frameCredit}}}, p.queue...)
 		p.pump()

@@ -242,7 +242,11 @@ func (p *peer) completed(d *completion) {
 		n++
 	}
 	status := Status(d.status)
-	for i, fl := range p.flying[:n] {
+	done := p.flying[:n]
+	if p.flying = p.flying[n:]; len(p.flying) == 0 {
+		p.flying = nil
+	}
+	for i, fl := range done {
 		if fl.slot >= 0 {
 			p.free = append(p.free, uint32(fl.slot))
 		}
@@ -254,10 +258,6 @@ func (p *peer) completed(d *completion) {
 		case fl.read != nil:
 			p.readEnded(fl.read, ok)
 		}
-	}
-	p.flying = p.flying[n:]
-	if len(p.flying) == 0 {
-		p.flying = nil
 	}
 	if status != StatusSuccess && p.state != peerGone {
 		p.lose(&Error{Op: "send", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: status, Vendor: uint32(d.vendor)})

@@ -97,6 +97,13 @@ func (e *events) has(want string) bool {
 	return false
 }
 
+// piece is what arrived as one.
+func (e *events) piece(nth uint32) []byte {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.data[nth]
+}
+
 // end is one side of a pair.
 type end struct {
 	*verbs.RC
@@ -152,7 +159,7 @@ func TestMessagesAndPuts(t *testing.T) {
 	for i, n := range sizes {
 		b.ev.wait(t, fmt.Sprintf("data %d", i))
 		a.ev.wait(t, fmt.Sprintf("put %d", i))
-		if !bytes.Equal(b.ev.data[uint32(i)], content(n, i, 0)) {
+		if !bytes.Equal(b.ev.piece(uint32(i)), content(n, i, 0)) {
 			t.Errorf("a piece of %d bytes arrived as another", n)
 		}
 	}

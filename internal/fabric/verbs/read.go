@@ -40,6 +40,11 @@ type remote struct {
 	revoked bool          // and the peer waits for them
 }
 
+// holds reports whether the range is in the buffer.
+func (m *remote) holds(r fabric.Range) bool {
+	return r.Off >= 0 && r.Off <= m.len && r.Len <= m.len-r.Off
+}
+
 // directRead is a read under way.
 type directRead struct {
 	rng    fabric.Range
@@ -70,22 +75,29 @@ func (r *RC) ReadInto(to int, rng fabric.Range, dst []byte) {
 		return
 	}
 	rem := p.remotes[rng.Op]
-	if rem == nil {
-		rem = &remote{}
+	switch {
+	case rem == nil:
+		// What waits is in its place before anything is sent: that may fail.
+		rem = &remote{waiting: []*directRead{d}, active: 1}
+		d.rem = rem
 		p.remotes[rng.Op] = rem
 		r.regMu.Lock()
 		r.asked[rng.Op] = append(r.asked[rng.Op], p)
 		r.regMu.Unlock()
 		p.control(frame{kind: frameAsk, op: rng.Op})
-	}
-	d.rem = rem
-	rem.active++
-	if !rem.known {
+	case rem.revoked || rem.known && !rem.holds(rng):
+		r.refused.Add(1)
+		p.readOver(d, false)
+	case rem.known:
+		d.rem = rem
+		rem.active++
+		p.ready = append(p.ready, d)
+		p.pump()
+	default:
+		d.rem = rem
+		rem.active++
 		rem.waiting = append(rem.waiting, d)
-		return
 	}
-	p.ready = append(p.ready, d)
-	p.pump()
 }
 
 // Read implements fabric.Reliable. Who has ReadInto does not need it.
@@ -101,7 +113,7 @@ func (p *peer) here(f *frame) {
 	rem.waiting = nil
 	rem.known, rem.addr, rem.rkey, rem.len = true, f.id, f.rkey, f.len
 	for _, d := range waiting {
-		if f.no || d.rng.Off > rem.len || d.rng.Len > rem.len-d.rng.Off {
+		if f.no || !rem.holds(d.rng) {
 			p.r.refused.Add(1)
 			p.readOver(d, false)
 			continue
@@ -149,8 +161,8 @@ func (p *peer) readEnded(d *directRead, ok bool) {
 		p.readOver(d, false)
 	case d.off == d.rng.Len:
 		d.check = true
-		p.control(frame{kind: frameCheck, op: d.rng.Op, id: d.rng.ID})
 		d.rem.waiting = append(d.rem.waiting, d)
+		p.control(frame{kind: frameCheck, op: d.rng.Op, id: d.rng.ID})
 	}
 }
 

@@ -26,11 +26,12 @@ func main() {
 	}
 	skip := flag.Bool("skip", false, "where QEMU or a kernel cannot be had, say so and end with status 0")
 	run := flag.String("run", "", "only tests that match this")
+	race := flag.Bool("race", false, "with the race detector, which takes several times as long")
 	limit := flag.Duration("time", 4*time.Minute, "for the guest")
 	flag.Parse()
 	cache, err := os.UserCacheDir()
 	if err == nil {
-		err = test(filepath.Join(cache, "allcast-ci", "verbs"), *run, *limit)
+		err = test(filepath.Join(cache, "allcast-ci", "verbs"), *run, *race, *limit)
 	}
 	switch missing := (*missingError)(nil); {
 	case err == nil:
@@ -52,7 +53,7 @@ func (e *missingError) Error() string { return e.what }
 func missing(format string, args ...any) error { return &missingError{fmt.Sprintf(format, args...)} }
 
 // test does it all.
-func test(cache, run string, limit time.Duration) error {
+func test(cache, run string, race bool, limit time.Duration) error {
 	begin := time.Now()
 	step := func(what string) { say("[%3.0fs] %s", time.Since(begin).Seconds(), what) }
 	if err := os.MkdirAll(cache, 0o755); err != nil {
@@ -73,7 +74,7 @@ func test(cache, run string, limit time.Duration) error {
 		return err
 	}
 	step("build")
-	if err := build(work); err != nil {
+	if err := build(work, race); err != nil {
 		return err
 	}
 	step("initramfs")

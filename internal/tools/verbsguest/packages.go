@@ -81,7 +81,7 @@ func tail(out []byte) string {
 
 // build builds what runs in the guest. It has no shared libraries there, so all of it is
 // static, the provider of Soft-RoCE included.
-func build(work string) error {
+func build(work string, race bool) error {
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return fmt.Errorf("go list: %w", err)
@@ -92,6 +92,10 @@ func build(work string) error {
 		"CGO_LDFLAGS=-Wl,--start-group -l:librxe-rdmav34.a -lrdmacm -libverbs -lnl-route-3 -lnl-3 -Wl,--end-group",
 	}
 	flags := []string{"-tags", "verbs,netgo,osusergo", "-ldflags", `-s -w -linkmode external -extldflags "-static"`}
+	tests := append([]string{"test", "-c"}, flags...)
+	if race {
+		tests = append(tests, "-race")
+	}
 	for _, b := range []struct {
 		out, pkg string
 		args     []string
@@ -99,7 +103,7 @@ func build(work string) error {
 	}{
 		{"init", "./internal/tools/verbsguest", []string{"build", "-ldflags", "-s -w"}, []string{"CGO_ENABLED=0"}},
 		{"allcast", "./cmd/allcast", append([]string{"build"}, flags...), static},
-		{"verbs.test", "./internal/fabric/verbs", append([]string{"test", "-c"}, flags...), static},
+		{"verbs.test", "./internal/fabric/verbs", tests, static},
 	} {
 		args := append(b.args, "-buildvcs=false", "-o", filepath.Join(work, b.out), b.pkg)
 		c := command(dir, "go", args...)
