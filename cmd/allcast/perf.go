@@ -65,6 +65,7 @@ Examples:
   allcast perf broadcast --osu --algo mcast,binomial -b 1K -e 1M --raw times.csv
   allcast perf reduce-scatter --dtype bf16 -b 1K -e 4M -f 8 --json
   allcast perf allgather --secure -b 1M
+  mpirun -n 64 allcast perf allgather --fabric verbs --device mlx5_0:1 --algo mcast,ring -b 1M
   mpirun -n 4 allcast perf broadcast --algo mcast,binomial`
 }
 

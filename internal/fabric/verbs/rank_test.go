@@ -10,6 +10,9 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/allcast/allcast"
 )
@@ -29,6 +32,8 @@ func asRank(mode string) error {
 		n, err = matrix(c)
 	case "large":
 		n, err = large(c)
+	case "idle":
+		err = idle(c)
 	case "split":
 		n, err = split(c)
 	case "endless":
@@ -124,6 +129,32 @@ func large(c *allcast.Comm) (calls int, err error) {
 		}
 	}
 	return calls, c.Free(b)
+}
+
+// idle does nothing for a while, and sees whether that is all that is done.
+func idle(c *allcast.Comm) error {
+	const while = 2 * time.Second
+	used := func() (time.Duration, error) {
+		var u unix.Rusage
+		err := unix.Getrusage(unix.RUSAGE_SELF, &u)
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano()), err
+	}
+	if err := c.Barrier(context.Background()); err != nil {
+		return err
+	}
+	before, err := used()
+	if err != nil {
+		return err
+	}
+	time.Sleep(while)
+	after, err := used()
+	if err != nil {
+		return err
+	}
+	if after-before > while/4 {
+		return fmt.Errorf("%v of processor time in %v of doing nothing", after-before, while)
+	}
+	return c.Barrier(context.Background())
 }
 
 // split makes calls on halves of the ranks, at the same time, and then on all.

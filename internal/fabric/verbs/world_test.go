@@ -149,6 +149,11 @@ func TestLoss(t *testing.T) {
 	}
 }
 
+// Who waits for the network sleeps.
+func TestIdle(t *testing.T) {
+	finish(t, start(t, 2, dummyNet(t), "idle"))
+}
+
 // Communicators of a part of the ranks.
 func TestSplit(t *testing.T) {
 	for _, v := range finish(t, start(t, 4, dummyNet(t), "split")) {
