@@ -117,7 +117,7 @@ func Open(name string, ifindex int) (*Device, error) {
 	port := 1
 	if hasPort {
 		if port, err = strconv.Atoi(num); err != nil || port < 1 || port > 255 {
-			return nil, fmt.Errorf("device %q: want NAME or NAME:PORT, ports count from 1", name)
+			return nil, fmt.Errorf("%w: %q: want NAME or NAME:PORT, ports count from 1", ErrPort, name)
 		}
 	}
 	if !slices.Contains(all, dev) {

@@ -5,6 +5,7 @@ package verbs_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -201,13 +202,13 @@ func endless(c *allcast.Comm) error {
 
 // content is what a rank contributes to a call.
 func content(n, call, rank int) []byte {
-	b := make([]byte, n)
-	x := uint32(call*7919 + rank*104729 + 1)
-	for i := range b {
-		x = x*1664525 + 1013904223
-		b[i] = byte(x >> 24)
+	b := make([]byte, n+7)
+	x := uint64(call*7919 + rank*104729 + 1)
+	for i := 0; i < n; i += 8 {
+		x = x*6364136223846793005 + 1442695040888963407
+		binary.LittleEndian.PutUint64(b[i:], x^x>>32)
 	}
-	return b
+	return b[:n]
 }
 
 func one(c *allcast.Comm, op string, n, subs, chains, call int) error {
@@ -225,6 +226,7 @@ func one(c *allcast.Comm, op string, n, subs, chains, call int) error {
 		}
 		r, err = c.StartBroadcast(got, root, opts...)
 	} else {
+		want = make([]byte, 0, n*c.Size())
 		for rank := range c.Size() {
 			want = append(want, content(n, call, rank)...)
 		}

@@ -27,7 +27,7 @@ func main() {
 	skip := flag.Bool("skip", false, "where QEMU or a kernel cannot be had, say so and end with status 0")
 	run := flag.String("run", "", "only tests that match this")
 	race := flag.Bool("race", false, "with the race detector, which takes several times as long")
-	limit := flag.Duration("time", 4*time.Minute, "for the guest")
+	limit := flag.Duration("time", 10*time.Minute, "for the guest, which takes a minute or two where nothing else runs")
 	flag.Parse()
 	cache, err := os.UserCacheDir()
 	if err == nil {
