@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"runtime"
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -71,15 +72,21 @@ func TestFailureWaitsForReads(t *testing.T) {
 	if err := all[1].Abort(World); err != nil {
 		t.Fatal(err)
 	}
-	<-reqs[0].Done()
-	// It knows of the abort: whatever else it waited for has been asked.
-	if !all[1].do(func() {}) {
-		t.Fatal("stopped")
-	}
-	select {
-	case <-reqs[1].Done():
-		t.Fatal("the call has ended while a read may write to its buffer")
-	default:
+	// Its workers answer one after the other; the reads that were begun remain.
+	for waiting, reads := 2, 1; waiting > reads; runtime.Gosched() {
+		if !all[1].do(func() {
+			op := all[1].failing[fabric.OpKey{Comm: World}]
+			if op == nil {
+				waiting = 0
+				return
+			}
+			waiting, reads = op.waiting, op.placing
+		}) {
+			t.Fatal("stopped")
+		}
+		if waiting == 0 {
+			t.Fatal("the call has ended while a read may write to its buffer")
+		}
 	}
 	for done(); ; {
 		select {

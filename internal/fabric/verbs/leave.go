@@ -32,7 +32,6 @@ func (p *peer) leave(bound time.Duration) {
 	if p.used && !p.bye {
 		p.queue = append(p.queue, &item{f: frame{kind: frameGoodbye}})
 	}
-	p.said = true
 	p.state = peerLeaving
 	p.timer = time.AfterFunc(bound, func() {
 		p.mu.Lock()

@@ -42,7 +42,6 @@ type peer struct {
 	told  bool // Handler.Lost was called, or never will be
 	used  bool // there was traffic
 	bye   bool // it said goodbye
-	said  bool // we did
 	timer *time.Timer
 
 	// What we send.
