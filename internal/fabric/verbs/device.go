@@ -79,25 +79,40 @@ func names() ([]string, error) {
 	return all, nil
 }
 
-// List lists the first port of every device, and what is wrong with it.
+// List lists the ports of all devices, and what is wrong with them.
 func List() ([]Info, error) {
 	all, err := names()
 	if err != nil {
 		return nil, err
 	}
 	var infos []Info
-	for _, name := range all {
-		d, err := openPort(name, 1)
-		if err != nil {
-			infos = append(infos, Info{Name: name, Err: err})
-			continue
+	each(all, func(d *Device, err error) {
+		if d == nil {
+			infos = append(infos, Info{Name: "port", Err: err}) // the error names it
+			return
 		}
 		i := d.info()
-		i.Err = d.usable()
+		i.Err = err
 		infos = append(infos, i)
 		d.release()
-	}
+	})
 	return infos, nil
+}
+
+// each opens every port of every device. With an error it cannot be used; nil: not even
+// opened.
+func each(all []string, f func(d *Device, err error)) {
+	for _, name := range all {
+		ports := 1
+		for port := 1; port <= ports; port++ {
+			d, err := openPort(name, port)
+			if err == nil {
+				ports = int(d.attr.ports)
+				err = d.usable()
+			}
+			f(d, err)
+		}
+	}
 }
 
 // Open opens a port: "device:port", "device" for its first one, or "" for the one of the
@@ -137,27 +152,20 @@ func Open(name string, ifindex int) (*Device, error) {
 func pick(all []string, ifindex int) (*Device, error) {
 	var best *Device
 	var why []error
-	for _, name := range all {
-		d, err := openPort(name, 1)
-		if err == nil {
-			if err = d.usable(); err != nil {
-				d.release()
-			}
-		}
-		if err != nil {
-			why = append(why, err)
-			continue
-		}
+	each(all, func(d *Device, err error) {
 		switch {
+		case err != nil:
+			why = append(why, err)
 		case best == nil:
 			best = d
+			return
 		case int(d.gid.ifindex) == ifindex && int(best.gid.ifindex) != ifindex:
-			best.release()
-			best = d
-		default:
+			best, d = d, best
+		}
+		if d != nil {
 			d.release()
 		}
-	}
+	})
 	if best == nil {
 		return nil, fmt.Errorf("%w that can be used: %w", ErrNoDevice, errors.Join(why...))
 	}

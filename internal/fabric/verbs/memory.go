@@ -182,7 +182,7 @@ func (m *memory) Alloc(n int) ([]byte, error) {
 // Free gives back what Alloc made. Operations that still use it keep it until they end.
 func (m *memory) Free(b []byte) error {
 	m.mu.Lock()
-	r := m.blocks[address(b[:0:cap(b)])]
+	r := m.blocks[address(b)]
 	if r != nil {
 		delete(m.blocks, r.addr)
 	}

@@ -31,6 +31,7 @@ int ac_query(struct ibv_context *ctx, int port, struct ac_port *out) {
 	out->rd_atom = dev.max_qp_rd_atom;
 	out->init_rd_atom = dev.max_qp_init_rd_atom;
 	out->max_qp = dev.max_qp;
+	out->ports = dev.phys_port_cnt;
 	out->max_srq_wr = dev.max_srq > 0 ? dev.max_srq_wr : 0;
 	return 0;
 }

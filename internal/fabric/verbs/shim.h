@@ -38,7 +38,7 @@ struct ac_gid {
 
 struct ac_port {
 	uint32_t state, mtu, link, lid, gids, sm_lid;
-	uint32_t max_qp_wr, max_cqe, max_sge, max_mr_high, rd_atom, init_rd_atom, max_qp, max_srq_wr;
+	uint32_t max_qp_wr, max_cqe, max_sge, max_mr_high, rd_atom, init_rd_atom, max_qp, max_srq_wr, ports;
 };
 
 struct ac_peer { // where an RC queue pair is
