@@ -39,6 +39,7 @@
 // asked once an operation where its buffer is; and after each read, whether it was still
 // registered: only then the bytes count. See "Who may read" there.
 //
-// A peer that died shows as RETRY_EXC_ERR of whatever was sent to it, heartbeats at the
-// latest, after a second or four (linkTimeout, linkRetries).
+// A peer that died shows as RETRY_EXC_ERR of whatever was sent to it, after some seconds
+// (linkTimeout, linkRetries). A silent one is asked every second with an RDMA READ of
+// nothing, which only its device takes notice of.
 package verbs

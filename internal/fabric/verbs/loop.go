@@ -5,6 +5,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
@@ -28,6 +29,39 @@ func (r *RC) loop() {
 				return
 			}
 		}
+	}
+}
+
+// watch sees whether silent peers are still there, so that a death shows soon although
+// nothing is sent to the dead: an operation may wait for a rank that owes it something.
+func (r *RC) watch() {
+	tick := time.NewTicker(aliveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.quit:
+			return
+		case <-tick.C:
+		}
+		for _, p := range r.peers {
+			if p != nil {
+				p.mu.Lock()
+				p.alive()
+				p.unlock()
+			}
+		}
+	}
+}
+
+// alive asks a silent peer's device for nothing: an RDMA READ of 0 bytes needs neither
+// memory, nor credit, nor the peer's processor, and fails if the queue pair there is gone.
+// p.mu is held.
+func (p *peer) alive() {
+	silent := p.state == peerOpen && p.used && !p.heard && len(p.flying) == 0
+	p.heard = false
+	if silent {
+		p.add(request{op: opRead}, flight{slot: -1})
+		p.ring1()
 	}
 }
 
@@ -79,7 +113,7 @@ func (p *peer) received(d *completion) {
 	p.recvd.Add(uint64(len(m)))
 	f, payload, err := parseFrame(m)
 	p.mu.Lock()
-	p.used = true
+	p.used, p.heard = true, true
 	p.repost = append(p.repost, i)
 	if err == nil && int32(f.grant-p.granted) > 0 {
 		p.granted = f.grant

@@ -42,6 +42,7 @@ type peer struct {
 	told  bool // Handler.Lost was called, or never will be
 	used  bool // there was traffic
 	bye   bool // it said goodbye
+	heard bool // something came since watch looked last
 	timer *time.Timer
 
 	// What we send.

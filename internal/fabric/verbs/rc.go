@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// A request that is not acknowledged is sent again after 4.096 us * 2^linkTimeout = 134
+	// A request that is not acknowledged is sent again after 4.096 us * 2^linkTimeout = 268
 	// ms, linkRetries times; some devices wait up to four times as long. So a twentieth of
-	// all packets may be lost, and a peer that died is found in a second or four. 7 retries
-	// would do, but some devices take 7 for "for ever".
-	linkTimeout = 15
+	// all packets may be lost, and a peer that died is found in two seconds or eight. 7
+	// retries would do, but some devices take 7 for "for ever".
+	linkTimeout = 16
 	linkRetries = 6
 
 	// maxReads is how many RDMA READs to one peer are under way at most; devices may allow
@@ -34,6 +34,9 @@ const (
 	// creditReserve are frames that only say what has room: they must get through when
 	// nothing else may be sent.
 	creditReserve = 2
+
+	// aliveEvery is how long a peer may be silent before we see whether it is there.
+	aliveEvery = time.Second
 
 	flushBound   = time.Second     // what a dropped or leaving peer gets to take what is queued
 	goodbyeBound = 2 * time.Second // Close waits no longer
@@ -66,6 +69,7 @@ type RC struct {
 	gone    sync.WaitGroup
 	closed  atomic.Bool
 	over    chan struct{}
+	quit    chan struct{} // of watch
 
 	flushMu   sync.Mutex
 	flushCond *sync.Cond
@@ -91,7 +95,7 @@ func NewRC(d *Device, rank, size int) (*RC, error) {
 		dev: d, rank: rank, size: size, psn: binary.LittleEndian.Uint32(b[:]) & 0xffffff,
 		// Few slots a peer where there are many: at 188 ranks it is 46 MB, at 2 less than 1.
 		recvSlots: min(max(2048/size, 8), 32), sendSlots: min(max(1024/size, 4), 16),
-		peers: make([]*peer, size), ended: make(chan struct{}), over: make(chan struct{}),
+		peers: make([]*peer, size), ended: make(chan struct{}), over: make(chan struct{}), quit: make(chan struct{}),
 		regs: map[fabric.OpKey]*registration{}, asked: map[fabric.OpKey][]*peer{},
 	}
 	r.flushCond = sync.NewCond(&r.flushMu)
@@ -107,13 +111,13 @@ func (r *RC) open() (err error) {
 	d := r.dev
 	others := max(1, r.size-1)
 	each := r.sendSlots + r.recvSlots
-	if entries := others * (each + maxReads); entries > int(d.attr.max_cqe) || others > int(d.attr.max_qp) {
+	if entries := others * (each + maxReads + 1); entries > int(d.attr.max_cqe) || others > int(d.attr.max_qp) {
 		return fmt.Errorf("verbs: %v: %d ranks need %d queue pairs and a completion queue of %d: it has at most %d and %d", d, r.size, others, entries, d.attr.max_qp, d.attr.max_cqe)
 	}
 	if r.ev, err = newEvent(d); err != nil {
 		return err
 	}
-	if r.cq, err = C.ac_cq(d.ctx, C.int(others*(each+maxReads)), r.ev.ch); r.cq == nil {
+	if r.cq, err = C.ac_cq(d.ctx, C.int(others*(each+maxReads+1)), r.ev.ch); r.cq == nil {
 		return d.errno("create a completion queue", err)
 	}
 	if r.mem, r.reg, err = d.mem.alloc(others*each*slotSize, false); err != nil {
@@ -127,7 +131,7 @@ func (r *RC) open() (err error) {
 		p := newPeer(r, rank, mem[:each*slotSize])
 		mem = mem[each*slotSize:]
 		r.peers[rank] = p
-		if rc := C.ac_rc_qp(d.pd, r.cq, C.int(r.sendSlots+maxReads), C.int(r.recvSlots), C.int(d.port), &p.qp); rc != 0 {
+		if rc := C.ac_rc_qp(d.pd, r.cq, C.int(r.sendSlots+maxReads+1), C.int(r.recvSlots), C.int(d.port), &p.qp); rc != 0 {
 			return d.failed("create an RC queue pair", int(rc))
 		}
 		p.qpn = uint32(p.qp.qp_num)
@@ -156,6 +160,7 @@ func (r *RC) Start(h fabric.Handler, log *slog.Logger) error {
 		}
 	}
 	go r.loop()
+	go r.watch()
 	return nil
 }
 
@@ -202,6 +207,12 @@ func (r *RC) Reads() uint64 { return r.reads.Load() }
 // Refused counts reads that the peer did not allow, or that do not count.
 func (r *RC) Refused() uint64 { return r.refused.Load() }
 
+// Registrations counts buffers that were registered for one operation, and those that need
+// not be, since they are of Alloc or in use already.
+func (r *RC) Registrations() (made, saved uint64) {
+	return r.dev.mem.registered.Load(), r.dev.mem.reused.Load()
+}
+
 // Doorbells counts how often requests were posted.
 func (r *RC) Doorbells() uint64 { return r.doorbells.Load() }
 
@@ -247,6 +258,7 @@ func (r *RC) Close() error {
 		return nil
 	}
 	defer close(r.over)
+	close(r.quit)
 	if r.started {
 		for _, p := range r.peers {
 			if p != nil {

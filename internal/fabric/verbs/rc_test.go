@@ -197,6 +197,39 @@ func TestReads(t *testing.T) {
 	b.ev.wait(t, "message 0 11")
 }
 
+// Memory of Alloc is registered once, other memory for each operation.
+func TestRegistrations(t *testing.T) {
+	dummyNet(t)
+	a, _ := pair(t)
+	mem, err := a.Alloc(10_000)
+	must(t, err)
+	heap := make([]byte, 10_000)
+	for i := range uint64(3) {
+		op := fabric.OpKey{Seq: i}
+		a.Register(op, mem[1:i+1000])
+		a.Unregister(op)
+		if made, saved := a.Registrations(); made != i || saved != i+1 {
+			t.Errorf("%d registrations, %d saved, after %d operations", made, saved, i+1)
+		}
+		a.Register(op, heap[3:])
+		a.Unregister(op)
+	}
+	must(t, a.Free(mem))
+	if a.Free(mem) == nil {
+		t.Error("freed twice")
+	}
+}
+
+// The death of a peer that nothing is sent to shows as well.
+func TestSilentDeath(t *testing.T) {
+	dummyNet(t)
+	a, b := pair(t)
+	a.Send(1, []byte("hello"))
+	b.ev.wait(t, "message 0 5")
+	b.Die()
+	a.ev.wait(t, "lost 1: peer 1, RETRY_EXC_ERR: the peer does not answer, true")
+}
+
 // A peer that left in order said goodbye; one that did not answers no more.
 func TestGoodbyeAndDeath(t *testing.T) {
 	dummyNet(t)
