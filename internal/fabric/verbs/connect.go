@@ -19,6 +19,8 @@ type Card struct {
 	PSN   uint32   `json:"p"`
 	Slots int      `json:"s"`
 	QPs   []uint32 `json:"q"` // by rank
+	Addr  uint64   `json:"a"` // of the beacon,
+	RKey  uint32   `json:"r"` // and its key
 }
 
 // Card is what the others need to know.
@@ -26,7 +28,7 @@ func (r *RC) Card() *Card {
 	raw := goGID(r.dev.gid.raw).As16()
 	c := &Card{
 		Link: uint32(r.dev.attr.link), LID: uint32(r.dev.attr.lid), GID: hex.EncodeToString(raw[:]), MTU: uint32(r.dev.attr.mtu),
-		PSN: r.psn, Slots: r.recvSlots, QPs: make([]uint32, r.size),
+		PSN: r.psn, Slots: r.recvSlots, Addr: r.beacon.addr, RKey: r.beacon.rkey, QPs: make([]uint32, r.size),
 	}
 	for i, p := range r.peers {
 		if p != nil {
@@ -59,6 +61,7 @@ func (r *RC) Connect(cards []*Card) error {
 			to.gid[i] = C.uint8_t(gid[i])
 		}
 		p.granted = uint32(c.Slots)
+		p.beacon, p.beaconKey = c.Addr, c.RKey
 		in, out := min(maxReads, d.attr.rd_atom), min(maxReads, d.attr.init_rd_atom)
 		p.maxReads = int(out)
 		if rc := C.ac_rc_connect(p.qp, &to, C.int(d.port), C.int(d.attr.link), C.int(d.gid.index), C.uint32_t(r.psn), C.int(out), C.int(in), linkTimeout, linkRetries); rc != 0 {

@@ -40,6 +40,6 @@
 // registered: only then the bytes count. See "Who may read" there.
 //
 // A peer that died shows as RETRY_EXC_ERR of whatever was sent to it, after some seconds
-// (linkTimeout, linkRetries). A silent one is asked every second with an RDMA READ of
-// nothing, which only its device takes notice of.
+// (linkTimeout, linkRetries). Of a silent one, eight bytes are read every second, which only
+// its device takes notice of.
 package verbs

@@ -53,14 +53,17 @@ func (r *RC) watch() {
 	}
 }
 
-// alive asks a silent peer's device for nothing: an RDMA READ of 0 bytes needs neither
-// memory, nor credit, nor the peer's processor, and fails if the queue pair there is gone.
-// p.mu is held.
+// alive reads a silent peer's beacon: that needs neither credit nor the peer's processor,
+// and fails if the queue pair there is gone. A read of 0 bytes would do, but Soft-RoCE
+// refuses one that was lost on the way and is sent again. p.mu is held.
 func (p *peer) alive() {
 	silent := p.state == peerOpen && p.used && !p.heard && len(p.flying) == 0
 	p.heard = false
 	if silent {
-		p.add(request{op: opRead}, flight{slot: -1})
+		mine := p.r.beacon
+		p.add(request{
+			op: opRead, addr0: cu64(mine.addr + beaconSize), len0: beaconSize, key0: cu32(mine.lkey), remote: cu64(p.beacon), rkey: cu32(p.beaconKey),
+		}, flight{slot: -1})
 		p.ring1()
 	}
 }

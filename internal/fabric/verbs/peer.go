@@ -35,6 +35,8 @@ type peer struct {
 	in   []byte // their memory
 	out  []byte // memory of the send slots
 
+	beacon      uint64 // its address
+	beaconKey   uint32
 	sent, recvd atomic.Uint64
 
 	mu    sync.Mutex

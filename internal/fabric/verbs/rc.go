@@ -37,6 +37,7 @@ const (
 
 	// aliveEvery is how long a peer may be silent before we see whether it is there.
 	aliveEvery = time.Second
+	beaconSize = 8
 
 	flushBound   = time.Second     // what a dropped or leaving peer gets to take what is queued
 	goodbyeBound = 2 * time.Second // Close waits no longer
@@ -57,6 +58,7 @@ type RC struct {
 	cq         *C.struct_ibv_cq
 	reg        *region
 	mem        []byte
+	beacon     *region // what peers read to see whether we are there, and where we put theirs
 	peers      []*peer
 	h          fabric.Handler
 	direct     fabric.DirectHandler
@@ -121,6 +123,9 @@ func (r *RC) open() (err error) {
 		return d.errno("create a completion queue", err)
 	}
 	if r.mem, r.reg, err = d.mem.alloc(others*each*slotSize, false); err != nil {
+		return err
+	}
+	if _, r.beacon, err = d.mem.alloc(2*beaconSize, true); err != nil {
 		return err
 	}
 	mem := r.mem
@@ -292,8 +297,10 @@ func (r *RC) free() {
 		r.ev.destroy()
 	}
 	r.forgetAll()
-	if r.reg != nil {
-		r.dev.mem.unregister(r.reg)
+	for _, reg := range []*region{r.reg, r.beacon} {
+		if reg != nil {
+			r.dev.mem.unregister(reg)
+		}
 	}
 	r.dev.release()
 }
