@@ -16,6 +16,9 @@ BENCHTIME     ?= 100ms
 MICRO         := ./internal/protocol ./internal/p2p ./internal/node ./internal/fabric ./internal/fabric/ip ./internal/reduce
 SOCKETS       := ^Benchmark(Send|Receive|SendReceive|TCP.*)$$
 
+# What has code for the tag verbs.
+VERBS         := ./internal/fabric/verbs ./internal/world ./cmd/allcast
+
 # Tools are built once, outside the repository.
 TOOLS ?= $(HOME)/.cache/allcast-ci
 LINT  := $(TOOLS)/golangci-lint-$(LINT_VERSION)/golangci-lint
@@ -52,10 +55,20 @@ lint: $(LINT) ## Check format, style, and who may import whom
 	$(GO) vet ./...
 	$(LINT) fmt --diff ./...
 	$(LINT) run ./...
+	@if [ -e /usr/include/infiniband/verbs.h ] && [ -e /usr/include/rdma/rdma_cma.h ]; then \
+		echo $(LINT) run --build-tags verbs $(VERBS); $(LINT) run --build-tags verbs $(VERBS); \
+	else echo 'skipped: what is built with the tag verbs, as there are no RDMA headers'; fi
 
 .PHONY: fmt
 fmt: $(LINT) ## Format the code
 	$(LINT) fmt ./...
+
+# The guest has a kernel, a provider and devices of its own: no RDMA hardware, KVM or
+# privileges are needed. Packages that are missing are installed, as root.
+VERBSFLAGS ?=
+.PHONY: test-verbs
+test-verbs: ## Test the verbs fabric on Soft-RoCE, in a guest under QEMU (VERBSFLAGS='-run TestLoss', -skip to skip where it cannot be)
+	$(GO) run ./internal/tools/verbsguest $(VERBSFLAGS)
 
 .PHONY: fuzz
 fuzz: ## Fuzz every target for FUZZTIME (10s)

@@ -6,13 +6,17 @@ import (
 	"github.com/allcast/allcast/internal/engine"
 )
 
-// Alloc returns n bytes of cleared memory for buffers, outside of Go's heap. With the bpf
-// datapath (Options.Datapath) the kernel puts what is received straight into it, while what
-// is received in other memory is copied once; without, its pages are there before the first
-// operation needs them. It serves all communicators of the job, and stays until Free, also
-// beyond Close. The kernel's memory comes in pieces of 1 MiB, and there can be at most 256 such
-// buffers: better a few large ones than many small ones.
+// Alloc returns n bytes of cleared memory for buffers, outside of Go's heap, that suits the
+// network best. On InfiniBand and RoCE the card knows it already, so that operations need not
+// register it each time. With the bpf datapath (Options.Datapath) the kernel puts what is
+// received straight into it, while what is received in other memory is copied once. Elsewhere its
+// pages are there before the first operation needs them. It serves all communicators of the
+// job, until Free; on IP also beyond Close. The kernel's memory comes in pieces of 1 MiB, and
+// there can be at most 256 such buffers: better a few large ones than many small ones.
 func (c *Comm) Alloc(n int) ([]byte, error) {
+	if c == nil || n < 0 {
+		return nil, invalid("Alloc of %d bytes", n)
+	}
 	b, err := c.job.Alloc(n)
 	if err != nil {
 		return nil, fmt.Errorf("allcast: alloc: %w", err)
@@ -23,6 +27,9 @@ func (c *Comm) Alloc(n int) ([]byte, error) {
 // Free gives memory of Alloc back, all of it: buf begins where Alloc's began. No operation
 // may be using it, and nobody may touch it any more.
 func (c *Comm) Free(buf []byte) error {
+	if c == nil {
+		return invalid("a nil communicator")
+	}
 	if err := c.job.Free(buf); err != nil {
 		return fmt.Errorf("allcast: free: %w: give what Alloc returned, once", err)
 	}

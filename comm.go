@@ -134,6 +134,9 @@ func (c *Comm) Datapath() Datapath {
 	return Datapath{Name: c.job.Datapath, Hook: c.job.Hook, Reason: c.job.NoBPF}
 }
 
+// Fabric is the network in use: "ip" or "verbs".
+func (c *Comm) Fabric() string { return c.job.Fabric }
+
 // Secure reports whether what ranks send to each other is sealed (Options.Secure).
 func (c *Comm) Secure() bool { return c.job.Secure }
 

@@ -25,7 +25,7 @@ const Version = "0.4.0"
 
 // Options say how to join a job. The zero value takes everything from the
 // environment: rank, size and address from the variables that torchrun, Open MPI,
-// PMI or Slurm set, the rest from ALLCAST_KEY, ALLCAST_IFNAME, ALLCAST_TUNING,
+// PMI or Slurm set, the rest from ALLCAST_KEY, ALLCAST_IFNAME, ALLCAST_FABRIC, ALLCAST_DEVICE, ALLCAST_TUNING,
 // ALLCAST_GROUPS, ALLCAST_DATAPATH, ALLCAST_HOOK, ALLCAST_RECEIVE_CORES, ALLCAST_RACK, ALLCAST_RATE, ALLCAST_CALIBRATE, ALLCAST_TIMEOUT,
 // ALLCAST_SECURE, ALLCAST_INTEGRITY, ALLCAST_DEBUG and ALLCAST_FAULT. What is set here
 // counts more. ALLCAST_METRICS, ALLCAST_INSPECT and ALLCAST_RECORDER say how the process
@@ -53,6 +53,16 @@ type Options struct {
 	// Interface names the network interface to use, "^name" any but that one. By
 	// default it is the one over which rank 0 is reached.
 	Interface string
+
+	// Fabric is the network to use: "ip", or "verbs" for InfiniBand and RoCE in programs
+	// that were built with the tag "verbs". It is the same on all ranks. By default
+	// ALLCAST_FABRIC says, or it is "ip".
+	Fabric string
+
+	// Device names the verbs device and its port, such as "mlx5_0:1"; several, separated by
+	// commas, are given to ranks in turn. By default it is the one of the interface
+	// towards rank 0, or the first that works.
+	Device string
 
 	// Rack names what is near this rank, such as its leaf switch: WithChainsByRack makes
 	// a chain of the ranks of each rack.
@@ -144,7 +154,7 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 		Rank: o.Rank, Size: o.Size, Addr: o.Addr, Key: o.Key, Interface: o.Interface, Timeout: o.Timeout, JoinTimeout: o.JoinTimeout,
 		Deadline: o.Deadline, Subgroups: o.Subgroups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP, RecvBuffer: o.ReceiveBuffer,
 		Groups: o.Groups, Plain: o.PlainSockets, Pin: o.Pin, Log: o.Logger, Version: Version, Listener: o.listener, Rack: o.Rack, Rate: o.Rate,
-		Secure: o.Secure, Integrity: o.Integrity, Watch: o.watch, Datapath: o.Datapath, Hook: o.Hook, RecvCores: o.ReceiveCores,
+		Secure: o.Secure, Integrity: o.Integrity, Watch: o.watch, Fabric: o.Fabric, Device: o.Device, Datapath: o.Datapath, Hook: o.Hook, RecvCores: o.ReceiveCores,
 	}
 	if o.NoMulticast {
 		cfg.NoMulticast = "it was turned off"
@@ -168,6 +178,15 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 	}
 	if cfg.Interface == "" {
 		cfg.Interface = get("ALLCAST_IFNAME")
+	}
+	if cfg.Fabric == "" {
+		cfg.Fabric = get("ALLCAST_FABRIC")
+	}
+	if cfg.Fabric == "" {
+		cfg.Fabric = world.IP
+	}
+	if cfg.Device == "" {
+		cfg.Device = get("ALLCAST_DEVICE")
 	}
 	if cfg.Datapath == "" {
 		cfg.Datapath = get("ALLCAST_DATAPATH")
@@ -263,8 +282,16 @@ func check(c world.Config) error {
 		return optionError("a key of %d bytes: want at least 16", len(c.Key))
 	case c.Secure && len(c.Key) == 0:
 		return optionError("nothing can be sealed (Options.Secure, ALLCAST_SECURE) without a key: set ALLCAST_KEY or ALLCAST_KEY_FILE to the same on all ranks, or start them with \"allcast run\", which makes one")
+	case c.Fabric != world.IP && c.Fabric != world.Verbs:
+		return optionError("fabric %q (Options.Fabric, ALLCAST_FABRIC): want ip or verbs", c.Fabric)
+	case c.Fabric == world.Verbs && !world.HasVerbs:
+		return optionError("fabric verbs (Options.Fabric, ALLCAST_FABRIC): " + world.BuildVerbs)
+	case c.Fabric == world.Verbs && c.Secure:
+		return optionError("nothing can be sealed on the fabric verbs (Options.Secure, ALLCAST_SECURE): peers read each other's memory; use the fabric ip")
 	case c.Datapath != "" && c.Datapath != world.Host && c.Datapath != world.BPF && c.Datapath != world.Auto:
 		return optionError("datapath %q (Options.Datapath, ALLCAST_DATAPATH): want host, bpf or auto", c.Datapath)
+	case c.Datapath == world.BPF && c.Fabric == world.Verbs:
+		return optionError("the bpf datapath (Options.Datapath, ALLCAST_DATAPATH) with the fabric verbs: what comes by verbs does not pass the kernel; use host")
 	case c.Hook != "" && (c.Datapath == "" || c.Datapath == world.Host):
 		return optionError("hook %q (Options.Hook, ALLCAST_HOOK) without the bpf datapath: set Options.Datapath or ALLCAST_DATAPATH to bpf or auto", c.Hook)
 	case c.Rate < 0 || len(c.Rack) > maxRack:

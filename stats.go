@@ -8,6 +8,7 @@ type Stats struct {
 	CopiedChunks    uint64 // of these, not received where they belong
 	RepairedBytes   uint64 // fetched because multicast did not deliver them
 	RepairedChunks  uint64
+	DirectReads     uint64 // on the fabric verbs: RDMA READs that this took
 	LateChunks      uint64 // came by multicast after they had been asked for
 	DuplicateChunks uint64
 	ForeignChunks   uint64 // strangers' and old datagrams: ignored
@@ -27,7 +28,7 @@ func (c *Comm) Stats() Stats {
 	e := c.job.Stats()
 	s := Stats{
 		SentBytes: e.SentBytes(), McastBytes: e.McastBytes, ReceivedChunks: e.Placed, CopiedChunks: e.Copied,
-		RepairedBytes: e.RepairedBytes, RepairedChunks: e.Repaired, LateChunks: e.Late,
+		RepairedBytes: e.RepairedBytes, RepairedChunks: e.Repaired, DirectReads: e.DirectReads, LateChunks: e.Late,
 		DuplicateChunks: e.Duplicates, ForeignChunks: e.Foreign + e.Stale, DroppedChunks: e.Dropped, CorruptChunks: e.Corrupt, RejectedConns: e.RejectedConns,
 		Peers: map[int]PeerStats{},
 	}

@@ -147,7 +147,9 @@ func oneCore(c config, all []spec, got [][]result) (string, error) {
 	var b strings.Builder
 	b.WriteString("\nOne core against a link of 200 Gbit/s, as the paper has it (C12: an accelerator's core with 16 threads is 25 % ahead of a CPU core; C15: one CPU core with a datagram datapath does not reach the link's rate):\n\n")
 	b.WriteString("| core | GB/s | of the link |\n|---|---|---|\n")
-	line := func(name string, rate float64) { fmt.Fprintf(&b, "| %s | %.2f | %.0f %% |\n", name, rate, 100*rate*8e9/link) }
+	line := func(name string, rate float64) {
+		fmt.Fprintf(&b, "| %s | %.2f | %.0f %% |\n", name, rate, 100*rate*8e9/link)
+	}
 	for i := range all {
 		line("measured here: "+all[i].Name, median(got[i], func(r *result) float64 { return float64(c.bytes) * float64(c.iters) / float64(r.Wall) }))
 	}

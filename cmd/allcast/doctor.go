@@ -32,7 +32,7 @@ type finding struct {
 func (doctorCmd) Run(a *app) error {
 	loopback, works := loopbackFindings()
 	findings := loopback
-	for _, more := range []func() []finding{interfaceFindings, kernelFindings, privilegeFindings, datapathFindings, laterFindings, environmentFindings} {
+	for _, more := range []func() []finding{interfaceFindings, kernelFindings, privilegeFindings, datapathFindings, verbsFindings, environmentFindings} {
 		findings = append(findings, more()...)
 	}
 	if err := a.printFindings(findings); err != nil {

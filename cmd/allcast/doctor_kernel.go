@@ -65,10 +65,3 @@ func effectiveCapabilities() (uint64, bool) {
 	}
 	return 0, false
 }
-
-// laterFindings say what this program cannot do on any machine.
-func laterFindings() []finding {
-	return []finding{
-		{"verbs", findingMissing, "not built in yet", "none: --fabric ip does the work"},
-	}
-}

@@ -31,7 +31,8 @@ type perfCmd struct {
 	Raw       *string     `placeholder:"FILE" help:"Also write the time of every rank and iteration to a CSV file, on rank 0's machine."`
 	Overlap   bool        `help:"Also measure how much of the operation's time is left for computing, as OSU's benchmarks do."`
 
-	Fabric   string `default:"ip" placeholder:"ip" help:"The network (default ip)."`
+	Fabric   string `default:"" placeholder:"ip|verbs" help:"The network: ip, or verbs for InfiniBand and RoCE in a program built with that tag (default: ALLCAST_FABRIC, or ip)."`
+	Device   string `default:"" placeholder:"D" help:"The verbs device and port, such as mlx5_0:1; several, separated by commas, are given to ranks in turn (default: ALLCAST_DEVICE, or the first that works)."`
 	Datapath string `default:"" placeholder:"host|bpf|auto" help:"Who puts received data in place: host, each rank's process (default); bpf, the kernel, which needs CAP_BPF and CAP_PERFMON; auto, the kernel if it can. ALLCAST_DATAPATH says it too."`
 	Hook     string `default:"" placeholder:"sockfilter|tcx|xdp" help:"Where the kernel looks at packets, with --datapath bpf or auto (default sockfilter); tcx and xdp need CAP_NET_ADMIN, too. ALLCAST_HOOK says it too."`
 
@@ -65,6 +66,7 @@ Examples:
   allcast perf reduce-scatter --dtype bf16 -b 1K -e 4M -f 8 --json
   allcast perf allgather --secure -b 1M
   sudo allcast perf broadcast --ranks 4 --datapath bpf --hook tcx -b 64M -n 5
+  mpirun -n 64 allcast perf allgather --fabric verbs --device mlx5_0:1 --algo mcast,ring -b 1M
   mpirun -n 4 allcast perf broadcast --algo mcast,binomial`
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/allcast/allcast/internal/launch"
 	"github.com/allcast/allcast/internal/offload/bpf"
 	"github.com/allcast/allcast/internal/units"
+	"github.com/allcast/allcast/internal/world"
 )
 
 // perfMaxSubgroups is what the library opens at most; more is clamped.
@@ -37,6 +38,8 @@ type perfJob struct {
 	integrity     bool
 	datapath      string
 	hook          string
+	fabric        string // "": as the environment says
+	device        string
 	raw           string // file for the time of every rank and iteration; "" for none
 }
 
@@ -49,7 +52,7 @@ func (c *perfCmd) job(ranks int) (*perfJob, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, check := range []func() error{c.checkLater, c.checkNumbers, func() error { return c.checkRanks(ranks) }} {
+	for _, check := range []func() error{c.checkFabric, c.checkNumbers, func() error { return c.checkRanks(ranks) }} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -57,7 +60,7 @@ func (c *perfCmd) job(ranks int) (*perfJob, error) {
 	j := &perfJob{
 		op: c.Operation, algos: algos, osu: c.OSU, check: c.Check == 1, root: c.Root,
 		chains: c.chains(ranks), byRack: c.ChainBy == "rack", subgroups: min(c.Subgroups, perfMaxSubgroups), inplace: c.InPlace, overlap: c.Overlap,
-		secure: c.Secure, integrity: c.Integrity, datapath: c.Datapath, hook: c.Hook,
+		secure: c.Secure, integrity: c.Integrity, fabric: c.Fabric, device: c.Device, datapath: c.Datapath, hook: c.Hook,
 	}
 	j.schedule(c.Iters, c.Warmup)
 	if c.Chunk != nil {
@@ -79,16 +82,17 @@ func (c *perfCmd) job(ranks int) (*perfJob, error) {
 	return j, nil
 }
 
-// checkLater refuses what the interface has a name for and the program no code yet.
-func (c *perfCmd) checkLater() error {
-	later := func(flag, value, valid string) error {
-		return usagef("--%s %s: not there yet; valid: %s", flag, value, valid)
-	}
+// checkFabric refuses what this program was not built with, and what does not go together.
+func (c *perfCmd) checkFabric() error {
 	switch {
-	case c.Fabric == "verbs":
-		return later("fabric", c.Fabric, "ip")
-	case c.Fabric != "ip":
-		return usagef("--fabric %s: unknown fabric; valid: ip", c.Fabric)
+	case c.Fabric == world.Verbs && !world.HasVerbs:
+		return usagef("--fabric verbs: %s", world.BuildVerbs)
+	case c.Fabric != "" && c.Fabric != world.IP && c.Fabric != world.Verbs:
+		return usagef("--fabric %s: unknown fabric; valid: ip, verbs", c.Fabric)
+	case c.Device != "" && c.Fabric == world.IP:
+		return usagef("--device %s: devices belong to --fabric verbs", c.Device)
+	case c.Secure && c.Fabric == world.Verbs:
+		return usagef("--secure: nothing can be sealed on the fabric verbs")
 	}
 	return c.checkDatapath()
 }
@@ -109,6 +113,8 @@ func (c *perfCmd) checkDatapath() error {
 		return usagef("--hook: %v", err)
 	case c.Hook != "" && c.Datapath != "bpf" && c.Datapath != "auto":
 		return usagef("--hook %s: hooks belong to --datapath bpf or auto", c.Hook)
+	case c.Datapath == "bpf" && c.Fabric == world.Verbs:
+		return usagef("--datapath bpf: what comes by verbs does not pass the kernel; use --datapath host, or --fabric ip")
 	case c.Datapath == "bpf" && (c.Secure || c.Integrity):
 		return usagef("--datapath bpf: the kernel has no key for what --secure seals, and does not check the sums of --integrity; use --datapath host")
 	}

@@ -10,10 +10,11 @@ import (
 // perfOutput prints results as they come: a sweep takes a while.
 type perfOutput struct {
 	*app
-	job   *perfJob
-	quiet bool
-	ranks int
-	path  allcast.Datapath
+	job    *perfJob
+	quiet  bool
+	ranks  int
+	fabric string
+	path   allcast.Datapath
 }
 
 var perfColumns = []struct {
@@ -55,7 +56,7 @@ func (o *perfOutput) header() error {
 		slowest = "leaf"
 	}
 	text := []string{
-		fmt.Sprintf("# %v; %d ranks, fabric ip, datapath %v; %s, %s.", o.job, o.ranks, o.path, o.job.often(), verified),
+		fmt.Sprintf("# %v; %d ranks, fabric %s, datapath %v; %s, %s.", o.job, o.ranks, o.fabric, o.path, o.job.often(), verified),
 		fmt.Sprintf("# %s. Times are of the slowest %s, after a barrier; algbw and busbw as in nccl-tests, 1e9 bytes/s.", o.job.meaning(), slowest),
 		"# sent, mcast: bytes that the busiest rank handed to the network per operation, our headers included.",
 		"# repaired and wrong bytes, dropped chunks: summed over ranks and iterations.",

@@ -26,7 +26,10 @@ func (a *app) perfRank(rank int, job *perfJob) error {
 		runtime.GOMAXPROCS(2) // while we compute, somebody must serve the network
 	}
 	ctx := context.Background()
-	comm, err := allcast.Join(ctx, allcast.Options{Subgroups: job.subgroups, Chunk: job.chunk, NoCalibration: !job.chooses(), Secure: job.secure, Integrity: job.integrity, Datapath: job.datapath, Hook: job.hook})
+	comm, err := allcast.Join(ctx, allcast.Options{
+		Subgroups: job.subgroups, Chunk: job.chunk, NoCalibration: !job.chooses(), Secure: job.secure, Integrity: job.integrity,
+		Fabric: job.fabric, Device: job.device, Datapath: job.datapath, Hook: job.hook,
+	})
 	if err != nil {
 		return joinFailure(err)
 	}
@@ -56,7 +59,7 @@ func (a *app) perfOn(ctx context.Context, comm *allcast.Comm, job *perfJob, raw 
 		return 0, err
 	}
 	b.raw = raw
-	out := &perfOutput{app: a, job: job, quiet: comm.Rank() != 0, ranks: comm.Size(), path: comm.Datapath()}
+	out := &perfOutput{app: a, job: job, quiet: comm.Rank() != 0, ranks: comm.Size(), fabric: comm.Fabric(), path: comm.Datapath()}
 	if err := out.header(); err != nil {
 		return 0, err
 	}

@@ -84,7 +84,7 @@ func (b *perfBench) gather(ctx context.Context, c *perfCase, t *tally) (*perfRes
 	p := b.comm.Size()
 	path := b.comm.Datapath()
 	r := &perfResult{
-		Op: c.op, Algo: t.info.Algorithm, Requested: c.requested, Fabric: "ip", Datapath: path.Name, Hook: path.Hook, Ranks: p, Bytes: c.n,
+		Op: c.op, Algo: t.info.Algorithm, Requested: c.requested, Fabric: b.comm.Fabric(), Datapath: path.Name, Hook: path.Hook, Ranks: p, Bytes: c.n,
 		Iters: c.rounds, Warmup: c.warmup, Timed: c.timed(), Time: perfTime(most[2:]), Wrong: sums[0],
 		Chains: t.info.Chains, Subgroups: t.info.Subgroups, Chunk: t.info.Chunk, ChunksTotal: t.info.Chunks * uint64(p-1) * uint64(c.rounds),
 		SentBytes: most[0], McastBytes: most[1], Dropped: sums[6], Duplicates: sums[7], Copied: sums[8], RepairedBytes: sums[9], Corrupt: sums[10],

@@ -23,6 +23,7 @@ type operation struct {
 
 	// Of who runs the node.
 	puts    int  // handed to the fabric and not done
+	placing int  // reads straight into place that have not ended
 	waiting int  // answers that a failing operation waits for
 	failing bool // it is being made quiet
 	gone    bool // the node no longer knows it
@@ -240,7 +241,7 @@ func (e *Engine) quiesce(op *operation) {
 	op.failing = true
 	op.cancelled.Store(true)
 	e.forget(op)
-	op.waiting = op.puts
+	op.waiting = op.puts + op.placing
 	if op.summing {
 		op.waiting++
 	}
@@ -256,7 +257,7 @@ func (e *Engine) quiesce(op *operation) {
 			}
 		}
 	}
-	if op.puts > 0 {
+	if op.puts+op.placing > 0 {
 		e.failing[op.key] = op
 		e.rel.Cancel(op.key)
 	}
@@ -292,4 +293,13 @@ func closing(k taskKind, l *lane) *task {
 	t := newTask(k)
 	t.lane = l
 	return t
+}
+
+// unregistered gives an operation up whose buffer the network cannot use: the others would
+// wait for it.
+func (e *Engine) unregistered(key fabric.OpKey, err error) {
+	e.log.Error("a buffer cannot be used by the network: the communicator is given up", "comm", key.Comm, "err", err)
+	if e.ops[key] != nil {
+		_ = e.node.Abort(key.Comm) // it exists
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"unsafe"
+
+	"github.com/allcast/allcast/internal/fabric"
 )
 
 // ErrNotAlloced is what Free says of other memory.
@@ -20,6 +22,9 @@ func (e *Engine) Alloc(n int) ([]byte, error) {
 	}
 	if p := e.cfg.Placer; p != nil {
 		return p.Alloc(n)
+	}
+	if a, ok := e.rel.(fabric.Allocator); ok {
+		return a.Alloc(n)
 	}
 	mem, err := mapMemory(n)
 	if err != nil {
@@ -44,6 +49,9 @@ func (e *Engine) Free(buf []byte) error {
 			return ErrNotAlloced
 		}
 		return nil
+	}
+	if a, ok := e.rel.(fabric.Allocator); ok {
+		return a.Free(buf)
 	}
 	at := unsafe.SliceData(buf[:cap(buf)])
 	e.mu.Lock()

@@ -35,8 +35,32 @@ func (e *Engine) read(op *operation, a *node.Action) {
 func (e *Engine) claimed(id uint64) {
 	if r := e.reads[id]; r != nil {
 		r.asked = true
-		e.rel.Read(r.peer, fabric.Range{Op: r.op.key, ID: id, Off: r.off, Len: r.length})
+		rng := fabric.Range{Op: r.op.key, ID: id, Off: r.off, Len: r.length}
+		if e.direct != nil {
+			r.op.placing++
+			e.direct.ReadInto(r.peer, rng, (*r.op.call.mem)[r.off:r.off+r.length])
+			return
+		}
+		e.rel.Read(r.peer, rng)
 	}
+}
+
+// readPlaced takes the end of a read that the fabric has put in place.
+func (e *Engine) readPlaced(now protocol.Time, t *task) {
+	if op := e.failing[t.rng.Op]; op != nil {
+		e.quiet(op)
+		return
+	}
+	r := e.reads[t.rng.ID]
+	if r == nil || r.op.key != t.rng.Op {
+		return
+	}
+	r.op.placing--
+	if t.n == 0 {
+		return // refused: it has no answer
+	}
+	e.node.Heard(now, t.peer)
+	e.readDone(now, t.rng.ID, r)
 }
 
 // readData puts what was read in its place.
@@ -52,7 +76,12 @@ func (e *Engine) readData(now protocol.Time, t *task) {
 	if t.off+n < r.length {
 		return
 	}
-	delete(e.reads, t.rng.ID)
+	e.readDone(now, t.rng.ID, r)
+}
+
+// readDone says that a read is in place.
+func (e *Engine) readDone(now protocol.Time, id uint64, r *read) {
+	delete(e.reads, id)
 	e.node.ReadDone(now, r.op.key.Comm, r.op.key.Seq, r.sub, r.psn, r.n)
 	e.repaired.Add(uint64(r.length))
 	e.note(observe.Event{Kind: observe.Repaired, Comm: r.op.key.Comm, Seq: r.op.key.Seq, Peer: int32(r.peer), N: r.length})

@@ -53,6 +53,7 @@ type Engine struct {
 	layout protocol.Layout
 	node   *node.Node
 	rel    fabric.Reliable
+	direct fabric.DirectReader // rel, if it can read straight into place; else nil
 	caps   fabric.Caps
 	head   int // bytes of a datagram's header
 	tokens *tokens
@@ -160,6 +161,7 @@ func New(cfg Config) (*Engine, error) {
 		}
 		return nil, err
 	}
+	e.direct, _ = e.rel.(fabric.DirectReader)
 	if mc := cfg.Multicast; mc != nil {
 		e.send = newSender(e, mc)
 		e.wg.Add(1 + mc.Subgroups())
@@ -224,6 +226,10 @@ func (e *Engine) handle(t *task) {
 		e.putDone(now, t.piece.Op)
 	case taskRead:
 		e.readData(now, t)
+	case taskPlaced:
+		e.readPlaced(now, t)
+	case taskUnregistered:
+		e.unregistered(t.piece.Op, t.err)
 	case taskLost:
 		e.lost(now, t.peer, t.err)
 	case taskReport:

@@ -43,6 +43,23 @@ func (h *handler) ReadData(from int, r fabric.Range, off int64, b *fabric.Buffer
 	(*Engine)(h).push(t)
 }
 
+// ReadPlaced implements fabric.DirectHandler.
+func (h *handler) ReadPlaced(from int, r fabric.Range, ok bool) {
+	t := newTask(taskPlaced)
+	t.peer, t.rng = from, r
+	if ok {
+		t.n = 1
+	}
+	(*Engine)(h).push(t)
+}
+
+// RegisterFailed implements fabric.DirectHandler.
+func (h *handler) RegisterFailed(op fabric.OpKey, err error) {
+	t := newTask(taskUnregistered)
+	t.piece.Op, t.err = op, err
+	(*Engine)(h).push(t)
+}
+
 // Lost implements fabric.Handler.
 func (h *handler) Lost(peer int, err error) {
 	t := newTask(taskLost)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
 )
 
@@ -90,6 +91,11 @@ func commName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 // register is what the engine has to know of a communicator.
 func (e *Engine) register(id uint32, name string, members []int) {
 	e.names[id] = name
+	if m, ok := e.cfg.Multicast.(fabric.CommMulticast); ok && id >= FirstComm {
+		if err := m.AddComm(id, name); err != nil {
+			e.log.Warn("a communicator shares the job's multicast groups", "comm", name, "err", err)
+		}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.comms[id] = &group{rank: slices.Index(members, e.cfg.Rank), members: members}
@@ -116,6 +122,9 @@ func (e *Engine) Comms() (n int) {
 
 // removed forgets a communicator.
 func (e *Engine) removed(id uint32) {
+	if m, ok := e.cfg.Multicast.(fabric.CommMulticast); ok && id >= FirstComm {
+		m.RemoveComm(id)
+	}
 	delete(e.names, id)
 	e.forgetEarly(id)
 	e.mu.Lock()

@@ -15,6 +15,7 @@ type Stats struct {
 	Corrupt       uint64 // datagrams that were not what was sent: changed on the way, or forged
 	Dropped       uint64 // datagrams that a full receive queue, or an injected fault, dropped here
 	RepairedBytes uint64 // fetched
+	DirectReads   uint64 // of these fetches, requests to read a peer's memory (RDMA READ)
 	Refused       uint64 // multicasts that the network refused to send
 	RejectedConns uint64 // connections that did not prove to be of a rank
 	Peers         map[int]fabric.PeerStats
@@ -56,6 +57,9 @@ func (e *Engine) count(s *Stats) {
 		s.Dropped += e.cfg.Placer.Lost()
 	}
 	s.Peers = e.rel.Stats()
+	if r, ok := e.rel.(interface{ Reads() uint64 }); ok {
+		s.DirectReads = r.Reads()
+	}
 	if r, ok := e.rel.(interface{ Strangers() uint64 }); ok {
 		s.RejectedConns = r.Strangers()
 	}

@@ -11,19 +11,21 @@ import (
 type taskKind uint8
 
 const (
-	taskCall    taskKind = iota // call: the application made it
-	taskDo                      // do: anything that is rare
-	taskMessage                 // peer, msg
-	taskData                    // peer, piece, off, buf
-	taskPutDone                 // peer, piece
-	taskRead                    // peer, rng, off, buf: data that was read
-	taskLost                    // peer, err
-	taskReport                  // rep: chunks that a receive worker placed
-	taskSent                    // op, n: chunks that the send worker has sent
-	taskClaimed                 // op, id: a read may be made
-	taskQuiet                   // op: a worker no longer touches its buffers
-	taskTick                    // the clock went off
-	taskDigest                  // op, id: the sum of what it received
+	taskCall         taskKind = iota // call: the application made it
+	taskDo                           // do: anything that is rare
+	taskMessage                      // peer, msg
+	taskData                         // peer, piece, off, buf
+	taskPutDone                      // peer, piece
+	taskRead                         // peer, rng, off, buf: data that was read
+	taskPlaced                       // peer, rng, n: a read that was put in place has ended, well if n is 1
+	taskUnregistered                 // piece.Op, err: its buffer could not be registered
+	taskLost                         // peer, err
+	taskReport                       // rep: chunks that a receive worker placed
+	taskSent                         // op, n: chunks that the send worker has sent
+	taskClaimed                      // op, id: a read may be made
+	taskQuiet                        // op: a worker no longer touches its buffers
+	taskTick                         // the clock went off
+	taskDigest                       // op, id: the sum of what it received
 
 	// For workers.
 	cmdOpen      // lane

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -51,5 +52,32 @@ func TestListenerOfBadConfig(t *testing.T) {
 	}
 	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the listener was open")
+	}
+}
+
+// A fabric that some rank does not have, or that others do not use, is an error that all
+// get.
+func TestFabrics(t *testing.T) {
+	if HasVerbs {
+		t.Skip("this program was built with verbs: make test-verbs")
+	}
+	for _, fabrics := range [][2]string{{IP, Verbs}, {Verbs, Verbs}} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for r := range 2 {
+			wg.Go(func() {
+				cfg := Config{Rank: r, Size: 2, Addr: l.Addr().String(), JoinTimeout: 10 * time.Second, Fabric: fabrics[r]}
+				if r == 0 {
+					cfg.Listener = l
+				}
+				if _, err := Join(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "go build -tags verbs") {
+					t.Errorf("fabrics %v, rank %d: %v", fabrics, r, err)
+				}
+			})
+		}
+		wg.Wait()
 	}
 }

@@ -27,6 +27,9 @@ func (j *joining) offload() error {
 	switch {
 	case j.Datapath != BPF && j.Datapath != Auto:
 		return nil
+	case j.Fabric == Verbs:
+		j.noBPF = "what comes by verbs does not pass the kernel"
+		return nil
 	case j.Size == 1:
 		j.noBPF = "there is only one rank"
 		return nil

@@ -98,7 +98,7 @@ func (j *joining) probe(ctx context.Context) (why string, err error) {
 	}
 	for r, c := range cards {
 		if len(c.Deaf) > 0 {
-			return fmt.Sprintf("rank %d did not hear rank %d within %v (interface %s, datagrams of %d bytes)", r, c.Deaf[0], limit, j.ifi.Name, j.mc.Caps().Chunk), nil
+			return fmt.Sprintf("rank %d did not hear rank %d within %v (interface %s, datagrams of %d bytes)", r, c.Deaf[0], limit, j.where, j.mc.Caps().Chunk), nil
 		}
 	}
 	return "", nil

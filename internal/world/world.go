@@ -38,6 +38,8 @@ type Config struct {
 	Integrity   bool // find what changed on the way or in memory
 	Version     string
 	Interface   string // name, ^name for any but it, "": the one towards rank 0
+	Fabric      string // IP or Verbs; "": IP
+	Device      string // of Verbs: "name:port", several separated by commas to be used in turn; "": found
 	Timeout     time.Duration
 	JoinTimeout time.Duration
 	Deadline    time.Duration
@@ -71,7 +73,8 @@ type World struct {
 	Rank, Size  int
 	NoMulticast string // why there is none; "": there is
 	Features    ip.Features
-	Interface   string
+	Interface   string // or device
+	Fabric      string
 	Local       netip.Addr
 	Racks       []string // by rank
 	Loopback    bool     // all traffic stays on this machine
@@ -102,6 +105,7 @@ func (w *World) Close() error {
 // names are short.
 type card struct {
 	Addr      string  `json:"a,omitempty"` // where it listens
+	Fabric    string  `json:"f,omitempty"`
 	Chunk     int     `json:"c,omitempty"` // largest that fits its interface
 	Subgroups int     `json:"s,omitempty"`
 	V6        bool    `json:"v,omitempty"`
@@ -113,12 +117,17 @@ type card struct {
 	Rate      float64 `json:"b,omitempty"`
 	Calibrate bool    `json:"q,omitempty"`
 	Integrity bool    `json:"i,omitempty"`
+
+	Verbs json.RawMessage `json:"d,omitempty"` // how its queue pairs are reached
 }
 
 // Join meets the others and starts the engine.
 func Join(ctx context.Context, cfg Config) (*World, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Fabric == "" {
+		cfg.Fabric = IP
 	}
 	if cfg.JoinTimeout == 0 {
 		cfg.JoinTimeout = time.Minute
@@ -156,7 +165,9 @@ type joining struct {
 	local   netip.Addr
 	secret  []byte
 	ln      net.Listener
-	mc      *ip.Multicast
+	mc      fabric.Multicast
+	verbs   *verbsPort   // nil: the fabric is IP
+	where   string       // interface or device, for people
 	poller  *ip.Poller   // nil: Go's own does it, at a price
 	off     *bpf.Offload // nil: this process receives,
 	noBPF   string       // for this reason, if it should not
@@ -177,6 +188,9 @@ func (j *joining) undo() {
 	if j.poller != nil {
 		_ = j.poller.Close()
 	}
+	if j.verbs != nil {
+		j.verbs.undo()
+	}
 }
 
 // poll starts what serves the sockets. It is there before anything counts on it.
@@ -189,12 +203,22 @@ func (j *joining) poll() {
 }
 
 func (j *joining) join(ctx context.Context) (*World, error) {
-	j.poll()
+	long := 0
+	if j.Fabric != Verbs {
+		j.poll()
+		long = ip.MaxLong - j.tag() - j.sum()
+	}
 	var mine card
 	mine.Calibrate = j.Calibrate
 	mine.Asked, mine.Groups, mine.Rack, mine.Rate, mine.Integrity = j.Chunk, groupsHash(j.Groups), j.Rack, j.Rate, j.Integrity
 	err := j.place()
-	if err == nil {
+	mine.Fabric = j.Fabric
+	switch {
+	case err != nil:
+	case j.Fabric == Verbs:
+		j.verbs, err = openVerbs(j)
+	default:
+		j.where = j.ifi.Name
 		j.ln, err = ip.Listen(j.local)
 	}
 	if err == nil && len(j.RecvCores) > 0 {
@@ -203,9 +227,13 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	if err == nil {
 		err = j.offload()
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		mine.Error = err.Error()
-	} else {
+	case j.verbs != nil:
+		mine.Chunk, mine.Subgroups, mine.NoMcast = j.verbs.maxChunk(j.sum() > 0), max(1, j.Subgroups), j.NoMulticast
+		mine.Verbs = j.verbs.card()
+	default:
 		mine.Addr, mine.V6 = j.ln.Addr().String(), j.local.Is6() && !j.local.Is4In6()
 		mine.Chunk, mine.Subgroups, mine.NoMcast = max(0, ip.MaxPayload(j.ifi.MTU, mine.V6)-j.tag()-j.sum()), max(1, j.Subgroups), j.NoMulticast
 	}
@@ -213,7 +241,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs, chunk, why, err := agree(cards, ip.MaxLong-j.tag()-j.sum())
+	addrs, chunk, why, err := agree(cards, long)
 	if err != nil {
 		return nil, err
 	}
@@ -222,6 +250,11 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	}
 	j.derive()
 	j.share(addrs)
+	if j.verbs != nil {
+		if err := j.connectVerbs(ctx, cards); err != nil {
+			return nil, err
+		}
+	}
 	if j.Size > 1 {
 		if why == "" {
 			why, err = j.openMulticast(ctx, chunk)
@@ -242,7 +275,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		}
 		j.dropOffload(noMulticast)
 	}
-	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: why, Interface: j.ifi.Name, Local: j.local, Loopback: j.local.IsLoopback(), Secure: j.Secure, Integrity: j.Integrity}
+	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: why, Interface: j.where, Fabric: j.Fabric, Local: j.local, Loopback: j.local.IsLoopback() && j.verbs == nil, Secure: j.Secure, Integrity: j.Integrity}
 	w.Calibrate = true
 	for _, c := range cards {
 		w.Racks = append(w.Racks, c.Rack)
@@ -251,19 +284,17 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	ec := engine.Config{
 		Rank: j.Rank, Size: j.Size, Secret: j.secret, Timeout: j.Timeout, Deadline: j.Deadline, PSNBits: j.PSNBits, Pin: j.Pin, Log: j.Log, Rate: j.Rate,
 		Secure: j.Secure, Integrity: j.Integrity, Watch: j.Watch,
-		Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
-			return ip.NewTCP(ip.TCPConfig{
-				Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local, Log: j.Log, Poller: j.poller,
-				Secure: j.Secure, Integrity: j.Integrity,
-			}, h)
-		},
 	}
-	if j.poller != nil {
-		ec.Poller = j.poller
+	if j.verbs != nil {
+		ec.Reliable = func(h fabric.Handler) (fabric.Reliable, error) { return j.verbs.reliable(h, j.Log) }
+	} else {
+		j.reliableIP(&ec, addrs)
 	}
 	j.observe(w, &ec)
 	if j.mc != nil {
-		w.Features = j.mc.Features()
+		if m, ok := j.mc.(*ip.Multicast); ok {
+			w.Features = m.Features()
+		}
 		ec.Multicast = j.mc
 		if j.off != nil {
 			ec.Placer = j.off // which has the faults
@@ -279,6 +310,19 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// reliableIP lets the engine use TCP.
+func (j *joining) reliableIP(ec *engine.Config, addrs []string) {
+	ec.Reliable = func(h fabric.Handler) (fabric.Reliable, error) {
+		return ip.NewTCP(ip.TCPConfig{
+			Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local, Log: j.Log, Poller: j.poller,
+			Secure: j.Secure, Integrity: j.Integrity,
+		}, h)
+	}
+	if j.poller != nil {
+		ec.Poller = j.poller
+	}
 }
 
 // tag is what sealing adds to a chunk, sum what a checksum does: what is sealed needs none.
@@ -340,6 +384,8 @@ func agree(cards []card, long int) (addrs []string, chunk int, noMcast string, e
 		switch {
 		case c.Error != "":
 			return nil, 0, "", fmt.Errorf("rank %d cannot take part: %s", r, c.Error)
+		case c.Fabric != cards[0].Fabric:
+			return nil, 0, "", fmt.Errorf("rank %d uses the fabric %s, rank 0 %s: use the same Options.Fabric or ALLCAST_FABRIC on all ranks", r, c.Fabric, cards[0].Fabric)
 		case c.V6 != cards[0].V6:
 			return nil, 0, "", fmt.Errorf("rank %d uses another IP version than rank 0: set MASTER_ADDR or the interface so that all use the same", r)
 		case c.Subgroups != cards[0].Subgroups || c.Asked != cards[0].Asked:
@@ -358,6 +404,7 @@ func agree(cards []card, long int) (addrs []string, chunk int, noMcast string, e
 		chunk = min(chunk, c.Chunk)
 		addrs = append(addrs, c.Addr)
 	}
+	long = max(long, chunk)
 	if a := cards[0].Asked; a > long && len(cards) > 1 && noMcast == "" {
 		return nil, 0, "", fmt.Errorf("a chunk of %d bytes does not fit the network: at most %d do, %d in one packet", a, long, chunk)
 	} else if a > 0 {
@@ -392,7 +439,27 @@ func (j *joining) groups(seed uint64) []netip.AddrPort {
 	if j.Groups != nil {
 		return j.Groups[:n]
 	}
-	return ip.GroupsFor(seed, n, j.local.Is6())
+	return ip.GroupsFor(seed, n, j.local.Is6() && j.verbs == nil)
+}
+
+// openGroups opens the groups on the fabric.
+func (j *joining) openGroups(groups []netip.AddrPort, chunk int) (fabric.Multicast, error) {
+	if j.verbs != nil {
+		return j.verbs.multicast(j, groups, chunk)
+	}
+	cfg := ip.McastConfig{
+		Interface: j.ifi, Local: j.local, Groups: groups,
+		Chunk: chunk + j.tag(), Long: true, TTL: j.TTL, DSCP: j.DSCP, RecvBuffer: j.RecvBuffer, Plain: j.Plain, Sums: j.sum() > 0,
+	}
+	if j.off != nil {
+		j.off.Forget() // those of the try before
+		cfg.Filter = j.off.Filter
+	}
+	m, err := ip.OpenMulticast(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // openMulticast opens the groups; where a port is taken on some machine, others
@@ -406,15 +473,7 @@ func (j *joining) openMulticast(ctx context.Context, chunk int) (why string, err
 	for try := range tries {
 		var mine card
 		var openErr error
-		mc := ip.McastConfig{
-			Interface: j.ifi, Local: j.local, Groups: j.groups(seed + try),
-			Chunk: chunk + j.tag(), Long: true, TTL: j.TTL, DSCP: j.DSCP, RecvBuffer: j.RecvBuffer, Plain: j.Plain, Sums: j.sum() > 0,
-		}
-		if j.off != nil {
-			j.off.Forget() // those of the try before
-			mc.Filter = j.off.Filter
-		}
-		j.mc, openErr = ip.OpenMulticast(mc)
+		j.mc, openErr = j.openGroups(j.groups(seed+try), chunk)
 		if openErr != nil {
 			j.mc, mine.NoMcast = nil, openErr.Error()
 		}

@@ -31,6 +31,21 @@ type multicast struct {
 
 func (m *multicast) Receiver(sub int) fabric.Receiver { return m.recv[sub] }
 
+// AddComm implements fabric.CommMulticast, for those that do.
+func (m *multicast) AddComm(id uint32, name string) error {
+	if c, ok := m.Multicast.(fabric.CommMulticast); ok {
+		return c.AddComm(id, name)
+	}
+	return nil
+}
+
+// RemoveComm implements fabric.CommMulticast.
+func (m *multicast) RemoveComm(id uint32) {
+	if c, ok := m.Multicast.(fabric.CommMulticast); ok {
+		c.RemoveComm(id)
+	}
+}
+
 // most is how many places a datagram is displaced at most, and patience how long it
 // is held when nothing comes that it could let pass.
 const (

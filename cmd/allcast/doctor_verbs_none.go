@@ -1,0 +1,10 @@
+//go:build !verbs
+
+package main
+
+import "github.com/allcast/allcast/internal/world"
+
+// verbsFindings say that this program does not know of devices.
+func verbsFindings() []finding {
+	return []finding{{"verbs", findingMissing, world.BuildVerbs, "none is needed: --fabric ip does the work"}}
+}

@@ -1,0 +1,104 @@
+//go:build verbs
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+)
+
+// Errors that callers decide on.
+var (
+	ErrNoDevice = errors.New("no verbs device")
+	ErrPort     = errors.New("the port cannot be used")
+)
+
+// A Status is how a work request ended: enum ibv_wc_status.
+type Status uint32
+
+// Those that mean something to us.
+const (
+	StatusSuccess  Status = 0
+	StatusFlush    Status = 5
+	StatusRetryExc Status = 12
+	StatusRNRExc   Status = 13
+)
+
+var statusNames = [...]string{
+	"SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR", "MW_BIND_ERR", "BAD_RESP_ERR",
+	"LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR", "RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR",
+	"REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR", "INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR",
+	"TM_ERR", "TM_RNDV_INCOMPLETE",
+}
+
+func (s Status) String() string {
+	name := fmt.Sprintf("status %d", uint32(s))
+	if int(s) < len(statusNames) {
+		name = statusNames[s]
+	}
+	switch s {
+	case StatusRetryExc:
+		return name + ": the peer does not answer"
+	case StatusRNRExc:
+		return name + ": the peer takes nothing"
+	}
+	return name
+}
+
+// An Error is what a verb or a work request failed with.
+type Error struct {
+	Op     string        // what was tried
+	Device string        // name:port
+	QP     uint32        // 0: none
+	Peer   int           // world rank, -1: none
+	Status Status        // of a completion,
+	Vendor uint32        // and what the vendor adds to it
+	Errno  syscall.Errno // of a call
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "verbs: %s: ", e.Device)
+	if e.QP != 0 {
+		fmt.Fprintf(&b, "QP %#x", e.QP)
+		if e.Peer >= 0 {
+			fmt.Fprintf(&b, " to rank %d", e.Peer)
+		}
+		b.WriteString(": ")
+	}
+	b.WriteString(e.Op)
+	if e.Status != StatusSuccess {
+		fmt.Fprintf(&b, ": %v", e.Status)
+		if e.Vendor != 0 {
+			fmt.Fprintf(&b, " (vendor's %#x)", e.Vendor)
+		}
+	}
+	if e.Errno != 0 {
+		fmt.Fprintf(&b, ": %v", e.Errno)
+	}
+	return b.String()
+}
+
+// Unwrap makes errors.Is find the errno.
+func (e *Error) Unwrap() error {
+	if e.Errno != 0 {
+		return e.Errno
+	}
+	return nil
+}
+
+// failed is the error of a call that returned -errno.
+func (d *Device) failed(op string, rc int) error {
+	return &Error{Op: op, Device: d.String(), Peer: -1, Errno: syscall.Errno(-rc)}
+}
+
+// errno is the error of a call that set errno.
+func (d *Device) errno(op string, err error) error {
+	e := &Error{Op: op, Device: d.String(), Peer: -1}
+	if !errors.As(err, &e.Errno) {
+		e.Errno = syscall.EIO
+	}
+	return e
+}

@@ -1,0 +1,132 @@
+//go:build verbs
+
+package verbs
+
+// #include "shim.h"
+import "C"
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// event is a completion channel in Go's poller, so that who waits for a completion is a
+// goroutine that sleeps, not a thread.
+type event struct {
+	ch  *C.struct_ibv_comp_channel
+	f   *os.File
+	raw syscall.RawConn
+
+	take func(uintptr) bool // made once: they would be allocated
+	look func(uintptr)
+	rc   C.int
+
+	lookMu sync.Mutex
+	any    bool
+
+	mu    sync.Mutex
+	woken atomic.Bool // changes under mu
+
+	stopped atomic.Bool
+}
+
+// past is a deadline that has passed. Not the zero time, which means none.
+var past = time.Unix(1, 0)
+
+func newEvent(d *Device) (*event, error) {
+	ch, err := C.ibv_create_comp_channel(d.ctx)
+	if ch == nil {
+		return nil, d.errno("create a completion channel", err)
+	}
+	// A descriptor of its own, since both sides close theirs. Blocking or not is of the
+	// file, so it holds for both.
+	fd, err := unix.FcntlInt(uintptr(ch.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
+		C.ibv_destroy_comp_channel(ch)
+		return nil, d.errno("use a completion channel", err)
+	}
+	e := &event{ch: ch, f: os.NewFile(uintptr(fd), "completions")}
+	if e.raw, err = e.f.SyscallConn(); err == nil {
+		err = e.f.SetReadDeadline(time.Time{}) // not every file can be waited for
+	}
+	if err != nil {
+		_ = e.f.Close()
+		C.ibv_destroy_comp_channel(ch)
+		return nil, d.errno("wait for a completion channel", err)
+	}
+	e.take = func(uintptr) bool {
+		e.rc = C.ac_events(e.ch)
+		return e.rc != 0
+	}
+	e.look = func(fd uintptr) {
+		p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, _ := unix.Poll(p[:], 0)
+		e.any = n > 0
+	}
+	return e, nil
+}
+
+// wait waits for an event, or for Wake, which it then reports.
+func (e *event) wait() (woken bool, err error) {
+	err = e.raw.Read(e.take)
+	switch {
+	case err == nil && e.rc < 0:
+		return false, syscall.Errno(-e.rc)
+	case err == nil:
+		return false, nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return true, nil
+	case e.stopped.Load():
+		return false, fabric.ErrClosed
+	}
+	return false, err
+}
+
+// Wake makes wait return until it is seen.
+func (e *event) Wake() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.woken.Swap(true) {
+		_ = e.f.SetReadDeadline(past) // fails only when closed, and then nothing waits
+	}
+}
+
+// seen takes a Wake, and reports whether there was one.
+func (e *event) seen() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.woken.Swap(false) {
+		return false
+	}
+	_ = e.f.SetReadDeadline(time.Time{}) // likewise
+	return true
+}
+
+// pending reports whether an event waits.
+func (e *event) pending() bool {
+	e.lookMu.Lock()
+	defer e.lookMu.Unlock()
+	e.any = false
+	_ = e.raw.Control(e.look) // fails only when closed
+	return e.any
+}
+
+// stop makes wait return fabric.ErrClosed, for good.
+func (e *event) stop() {
+	e.stopped.Store(true)
+	_ = e.f.Close()
+}
+
+// destroy frees the channel, after stop and after its completion queue.
+func (e *event) destroy() { C.ibv_destroy_comp_channel(e.ch) }

@@ -1,0 +1,109 @@
+//go:build verbs
+
+package verbs
+
+// #include "shim.h"
+// #include <stdlib.h>
+import "C"
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A group is a multicast group that was joined.
+//
+// On RoCE v2 its GID is the IPv4 address, mapped to IPv6; the network forwards it by what
+// IGMP tells it, so the interface joins the address like any program does, with a socket.
+// On InfiniBand the subnet manager makes the group, and rdma_cm asks it: it maps the
+// address to a GID and says which LID and key the group got.
+type group struct {
+	addr     netip.Addr
+	mgid     [16]byte
+	mlid     uint32
+	qkey     uint32
+	qpn      uint32
+	sl       uint32
+	socket   int // -1: none
+	cm       C.struct_ac_group
+	attached bool
+}
+
+// joinTimeout is what the subnet manager gets to answer.
+const joinTimeout = 5000 // ms
+
+func join(d *Device, cfg *McastConfig, addr netip.Addr) (*group, error) {
+	if !addr.Is4() || !addr.IsMulticast() {
+		return nil, fmt.Errorf("verbs: %v is not an IPv4 multicast address", addr)
+	}
+	g := &group{addr: addr, socket: -1, qpn: 0xffffff, qkey: cfg.QKey}
+	if d.attr.link == linkInfiniBand || cfg.CM {
+		return g, g.joinCM(d)
+	}
+	g.mgid = addr.As16()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		m := unix.IPMreqn{Multiaddr: addr.As4(), Ifindex: int32(d.gid.ifindex)}
+		if err = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &m); err != nil {
+			_ = unix.Close(fd)
+		}
+	}
+	if err != nil {
+		return nil, d.errno(fmt.Sprintf("join %v on %s", addr, d.Interface()), err)
+	}
+	g.socket = fd
+	return g, nil
+}
+
+func (g *group) joinCM(d *Device) error {
+	local, err := d.address()
+	if err != nil {
+		return err
+	}
+	name := C.CString(d.name)
+	defer C.free(unsafe.Pointer(name))
+	four := func(a netip.Addr) C.uint32_t { b := a.As4(); return C.uint32_t(binary.BigEndian.Uint32(b[:])) }
+	if rc := C.ac_cm_join(four(local), four(g.addr), name, C.int(d.port), joinTimeout, &g.cm); rc != 0 {
+		return d.failed(fmt.Sprintf("join %v through rdma_cm from %v", g.addr, local), int(rc))
+	}
+	for i := range g.mgid {
+		g.mgid[i] = byte(g.cm.mgid[i])
+	}
+	g.mlid, g.qkey, g.sl = uint32(g.cm.mlid), uint32(g.cm.qkey), uint32(g.cm.sl)
+	return nil
+}
+
+// address is an IPv4 address of the port's network interface: what rdma_cm knows it by.
+func (d *Device) address() (netip.Addr, error) {
+	if a := goGID(d.gid.raw); a.Is4In6() {
+		return a.Unmap(), nil
+	}
+	return d.ipoib()
+}
+
+func (g *group) raw() *C.uint8_t { return (*C.uint8_t)(&g.mgid[0]) }
+
+func (g *group) attach(d *Device, q *udQP) error {
+	if rc := C.ac_attach(q.qp, g.raw(), C.uint32_t(g.mlid), 1); rc != 0 {
+		return d.failed(fmt.Sprintf("attach to %v", g.addr), int(rc))
+	}
+	g.attached = true
+	return nil
+}
+
+func (g *group) detach(q *udQP) {
+	if g.attached {
+		C.ac_attach(q.qp, g.raw(), C.uint32_t(g.mlid), 0) // it goes with the queue pair at the latest
+	}
+}
+
+func (g *group) leave() {
+	if g.socket >= 0 {
+		_ = unix.Close(g.socket)
+	}
+	C.ac_cm_leave(&g.cm)
+}

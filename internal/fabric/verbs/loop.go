@@ -1,0 +1,204 @@
+//go:build verbs
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// loop takes completions until it is closed.
+func (r *RC) loop() {
+	defer close(r.ended)
+	for {
+		n := poll(r.cq, &r.done)
+		switch {
+		case n < 0:
+			r.fail(r.dev.failed("poll", n))
+			return
+		case n > 0:
+			r.take(n)
+		default:
+			if _, err := r.ev.wait(); err != nil {
+				if !errors.Is(err, fabric.ErrClosed) {
+					r.fail(err)
+				}
+				return
+			}
+		}
+	}
+}
+
+// watch sees whether silent peers are still there, so that a death shows soon although
+// nothing is sent to the dead: an operation may wait for a rank that owes it something.
+func (r *RC) watch() {
+	tick := time.NewTicker(aliveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.quit:
+			return
+		case <-tick.C:
+		}
+		for _, p := range r.peers {
+			if p != nil {
+				p.mu.Lock()
+				p.alive()
+				p.unlock()
+			}
+		}
+	}
+}
+
+// alive reads a silent peer's beacon: that needs neither credit nor the peer's processor,
+// and fails if the queue pair there is gone. A read of 0 bytes would do, but Soft-RoCE
+// refuses one that was lost on the way and is sent again. p.mu is held.
+func (p *peer) alive() {
+	silent := p.state == peerOpen && p.used && !p.heard && len(p.flying) == 0
+	p.heard = false
+	if silent {
+		mine := p.r.beacon
+		p.add(request{
+			op: opRead, addr0: cu64(mine.addr + beaconSize), len0: beaconSize, key0: cu32(mine.lkey), remote: cu64(p.beacon), rkey: cu32(p.beaconKey),
+		}, flight{slot: -1})
+		p.ring1()
+	}
+}
+
+// fail gives all peers up: we can no longer tell what they send.
+func (r *RC) fail(err error) {
+	for _, p := range r.peers {
+		if p != nil {
+			p.mu.Lock()
+			p.lose(err)
+			p.unlock()
+		}
+	}
+}
+
+func (r *RC) take(n int) {
+	for i := range n {
+		d := &r.done[i]
+		p := r.peers[uint64(d.id)>>32&idRank]
+		if uint64(d.id)&idRecv == 0 {
+			p.completed(d)
+			continue
+		}
+		p.received(d)
+		if len(r.touched) == 0 || r.touched[len(r.touched)-1] != p {
+			r.touched = append(r.touched, p)
+		}
+	}
+	for i, p := range r.touched {
+		p.mu.Lock()
+		p.postAgain()
+		p.unlock()
+		r.touched[i] = nil
+	}
+	r.touched = r.touched[:0]
+}
+
+// received takes what came in one slot.
+func (p *peer) received(d *completion) {
+	i := uint32(d.id)
+	if Status(d.status) != StatusSuccess {
+		if Status(d.status) != StatusFlush {
+			p.mu.Lock()
+			p.lose(&Error{Op: "receive", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: Status(d.status), Vendor: uint32(d.vendor)})
+			p.unlock()
+		}
+		return
+	}
+	m := p.in[int(i)*slotSize:][:min(int(d.len), slotSize)]
+	p.recvd.Add(uint64(len(m)))
+	f, payload, err := parseFrame(m)
+	p.mu.Lock()
+	p.used, p.heard = true, true
+	p.repost = append(p.repost, i)
+	if err == nil && int32(f.grant-p.granted) > 0 {
+		p.granted = f.grant
+	}
+	quiet := p.state != peerOpen
+	p.unlock()
+	if err == nil && !quiet {
+		err = p.frame(&f, payload)
+	} else if err == nil {
+		p.late(&f)
+	}
+	if err != nil {
+		p.mu.Lock()
+		p.lose(fmt.Errorf("%w: %w", errProtocol, err))
+		p.unlock()
+	}
+}
+
+// late takes what comes from a peer that we have no more to do with, except to leave
+// in order.
+func (p *peer) late(f *frame) {
+	p.mu.Lock()
+	defer p.unlock()
+	switch f.kind {
+	case frameGoodbye:
+		p.bye = true
+		p.settle()
+	case frameRevoke:
+		p.revoke(f.op)
+	case frameChecked:
+		p.checked(f)
+	}
+}
+
+// frame takes a frame.
+func (p *peer) frame(f *frame, payload []byte) error {
+	switch f.kind {
+	case frameMessage:
+		p.r.h.Message(p.rank, payload)
+		return nil
+	case frameData:
+		return p.data(f, payload)
+	case frameAsk:
+		p.answer(f)
+		return nil
+	case frameRevoked:
+		p.r.revoked(p, f.op)
+		return nil
+	}
+	p.mu.Lock()
+	defer p.unlock()
+	switch f.kind {
+	case frameHere:
+		p.here(f)
+	case frameCheck:
+		p.control(frame{kind: frameChecked, op: f.op, id: f.id, no: !p.r.registered(f.op)})
+	case frameChecked:
+		p.checked(f)
+	case frameRevoke:
+		p.revoke(f.op)
+	case frameGoodbye:
+		p.heardGoodbye()
+	}
+	return nil
+}
+
+// postAgain posts the slots that were emptied, and lets the peer know if it may wait for
+// them. p.mu is held.
+func (p *peer) postAgain() {
+	if p.state == peerGone || p.held >= maxHeld || len(p.repost) == 0 {
+		return
+	}
+	if rc := postRecv(p.qp, &p.ring, p.repost); rc != 0 {
+		p.lose(p.fail("post receives", rc))
+		return
+	}
+	p.posted += uint32(len(p.repost))
+	p.repost = p.repost[:0]
+	p.pump()
+	if p.state != peerGone && int(p.posted-p.toldPosted) >= p.r.recvSlots/2 && (len(p.queue) == 0 || p.queue[0].f.kind != frameCredit) {
+		// Before all else that waits: it may be what everything waits for.
+		p.queue = append([]*item{{f: frame{kind: frameCredit}}}, p.queue...)
+		p.pump()
+	}
+}

@@ -1,0 +1,228 @@
+//go:build verbs
+
+package verbs
+
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+const (
+	grhSize   = 40 // in front of every datagram that a UD queue pair receives
+	headSize  = 12 // token and communicator; the immediate has a place of its own
+	ringSlots = 1024
+	ringLeast = 64
+)
+
+// McastConfig says which groups to open.
+type McastConfig struct {
+	Groups []netip.Addr                          // IPv4, one a subgroup
+	Derive func(comm string, sub int) netip.Addr // groups of further communicators; nil: they share those of the job
+	Chunk  int                                   // agreed with the others; 0: the largest that fits
+	TTL    int                                   // 0: 16
+	DSCP   int
+	Bytes  int    // of a staging ring; 0: 1024 slots
+	Sums   bool   // headers carry a checksum
+	QKey   uint32 // the same on all ranks
+	CM     bool   // join through rdma_cm also where an IP join does
+}
+
+// Multicast is the fast path: for each subgroup a staging ring, completion queues, and a UD
+// queue pair a communicator.
+type Multicast struct {
+	dev  *Device
+	cfg  McastConfig
+	caps fabric.Caps
+
+	mu     sync.Mutex
+	subs   []*subgroup
+	closed bool
+}
+
+var (
+	_ fabric.Multicast     = (*Multicast)(nil)
+	_ fabric.CommMulticast = (*Multicast)(nil)
+)
+
+// subgroup is what one subgroup has.
+type subgroup struct {
+	*sender
+	*receiver
+	echo  bool             // queue pairs hear themselves
+	qps   map[uint32]*udQP // of communicators
+	spare []*C.struct_ibv_qp
+}
+
+// MaxChunk is the largest payload of a datagram.
+func (d *Device) MaxChunk(sums bool) int { return d.MTU() - header(sums) }
+
+func header(sums bool) int {
+	if sums {
+		return headSize + fabric.SumSize
+	}
+	return headSize
+}
+
+// What RoCE v2 puts around a payload: Ethernet, IPv4, UDP, BTH, DETH, immediate, ICRC.
+const wireOverhead = 18 + 20 + 8 + 12 + 8 + 4 + 4
+
+// OpenMulticast joins the groups.
+func OpenMulticast(d *Device, cfg McastConfig) (*Multicast, error) {
+	limit := d.MaxChunk(cfg.Sums)
+	if cfg.Chunk == 0 {
+		cfg.Chunk = limit
+	}
+	if cfg.TTL == 0 {
+		cfg.TTL = 16
+	}
+	// A datagram that does not fit the MTU completes without an error and never arrives.
+	if cfg.Chunk < 1 || cfg.Chunk > limit {
+		return nil, fmt.Errorf("verbs: %v: chunks of %d bytes: at most %d fit its MTU of %d", d, cfg.Chunk, limit, d.MTU())
+	}
+	slots := ringSlots
+	if cfg.Bytes > 0 {
+		slots = cfg.Bytes / (grhSize + header(cfg.Sums) + cfg.Chunk)
+	}
+	slots = min(max(slots, ringLeast), int(d.attr.max_srq_wr), int(d.attr.max_cqe))
+	if slots < ringLeast || d.attr.max_sge < 2 || d.attr.max_qp_wr < Batch {
+		return nil, fmt.Errorf("verbs: %v has shared receive queues of %d, send queues of %d, and gathers from %d places: we need %d, %d and 2",
+			d, d.attr.max_srq_wr, d.attr.max_qp_wr, d.attr.max_sge, ringLeast, Batch)
+	}
+	d.retain()
+	m := &Multicast{dev: d, cfg: cfg}
+	for _, g := range cfg.Groups {
+		if err := m.open(slots, g); err != nil {
+			_ = m.Close()
+			return nil, err
+		}
+	}
+	room := slots - slots/8
+	if m.subs[0].echo {
+		room = slots / 2 // our own datagrams take slots too, for a moment
+	}
+	m.caps = fabric.Caps{
+		Chunk: cfg.Chunk, Batch: min(Batch, max(1, room/4)), Room: room, Overhead: wireOverhead + header(cfg.Sums),
+		Header: header(cfg.Sums) + 4, // with the immediate
+	}
+	return m, nil
+}
+
+// open makes one subgroup.
+func (m *Multicast) open(slots int, addr netip.Addr) (err error) {
+	d, head := m.dev, header(m.cfg.Sums)
+	s := &subgroup{
+		sender:   &sender{dev: d, head: head, chunk: m.cfg.Chunk, comms: map[uint32]*udQP{}},
+		receiver: &receiver{dev: d, head: head, slots: slots}, qps: map[uint32]*udQP{},
+	}
+	m.subs = append(m.subs, s)
+	if s.sender.ev, err = newEvent(d); err != nil {
+		return err
+	}
+	if s.receiver.ev, err = newEvent(d); err != nil {
+		return err
+	}
+	if s.sender.cq, err = C.ac_cq(d.ctx, Batch, s.sender.ev.ch); s.sender.cq == nil {
+		return d.errno("create a completion queue", err)
+	}
+	if s.receiver.cq, err = C.ac_cq(d.ctx, C.int(slots), s.receiver.ev.ch); s.receiver.cq == nil {
+		return d.errno(fmt.Sprintf("create a completion queue of %d", slots), err)
+	}
+	if s.srq, err = C.ac_srq(d.pd, C.int(slots)); s.srq == nil {
+		return d.errno(fmt.Sprintf("create a shared receive queue of %d", slots), err)
+	}
+	if err := s.sender.open(); err != nil {
+		return err
+	}
+	if err := s.receiver.open(); err != nil {
+		return err
+	}
+	s.base, err = m.join(s, addr)
+	return err
+}
+
+// Caps is what was found.
+func (m *Multicast) Caps() fabric.Caps { return m.caps }
+
+// Subgroups is the number of groups.
+func (m *Multicast) Subgroups() int { return len(m.cfg.Groups) }
+
+// Sender sends to a subgroup.
+func (m *Multicast) Sender(sub int) fabric.Sender { return m.subs[sub].sender }
+
+// Receiver receives what others send to a subgroup.
+func (m *Multicast) Receiver(sub int) fabric.Receiver { return m.subs[sub].receiver }
+
+// Counters counts what a subgroup did.
+type Counters struct {
+	Sent, Doorbells, Completions uint64 // datagrams, and what a batch should have one of
+	Copied                       uint64 // datagrams that were not sent from the user's memory
+	Received, Echoes             uint64 // datagrams, and our own
+	Calls                        uint64 // into C that returned datagrams
+	QPs                          int    // queue pairs that are in use
+}
+
+// Counters of a subgroup.
+func (m *Multicast) Counters(sub int) Counters {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.subs[sub]
+	return Counters{
+		Sent: s.sent.Load(), Doorbells: s.doorbells.Load(), Completions: s.completions.Load(), Copied: s.copied.Load(),
+		Received: s.datagrams.Load(), Echoes: s.echoes.Load(), Calls: s.calls.Load(), QPs: 1 + len(s.qps),
+	}
+}
+
+// Close makes Receive and Send return fabric.ErrClosed, waits until they have let go of
+// their memory, and leaves the groups. A Sink must not call it.
+func (m *Multicast) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	for _, s := range m.subs {
+		s.receiver.stop()
+		s.sender.stop()
+		m.free(s)
+	}
+	m.dev.release()
+	return nil
+}
+
+// free takes one subgroup down, as far as it was made.
+func (m *Multicast) free(s *subgroup) {
+	for _, q := range s.qps {
+		s.part(q)
+	}
+	if s.base != nil {
+		s.part(s.base)
+	}
+	for _, qp := range s.spare {
+		C.ibv_destroy_qp(qp)
+	}
+	if s.srq != nil {
+		C.ibv_destroy_srq(s.srq)
+	}
+	for _, cq := range []*C.struct_ibv_cq{s.sender.cq, s.receiver.cq} {
+		if cq != nil {
+			C.ibv_destroy_cq(cq)
+		}
+	}
+	for _, ev := range []*event{s.sender.ev, s.receiver.ev} {
+		if ev != nil {
+			ev.destroy()
+		}
+	}
+	for _, mem := range []*region{s.sender.reg, s.receiver.reg} {
+		if mem != nil {
+			m.dev.mem.unregister(mem)
+		}
+	}
+}

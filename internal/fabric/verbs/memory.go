@@ -1,0 +1,206 @@
+//go:build verbs
+
+package verbs
+
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// memory is what a device may read and write. To register memory means to pin its pages,
+// which takes long. What comes from alloc is registered once, when it is made. Other
+// memory is registered for as long as an operation uses it, and no longer: when Go gives
+// pages of freed objects back to the system, a device would go on with the old pages and
+// nobody would notice. Meanwhile it is pinned, so that it cannot be freed.
+type memory struct {
+	dev *Device
+
+	mu      sync.Mutex
+	regions []*region          // that can be found
+	blocks  map[uint64]*region // of alloc, by address
+
+	registered atomic.Uint64 // calls of ibv_reg_mr for users' memory
+	reused     atomic.Uint64 // registrations that a region of alloc, or of another operation, saved
+}
+
+// A region is registered memory.
+type region struct {
+	addr, size uint64
+	lkey, rkey uint32
+	mr         *C.struct_ibv_mr
+	pin        runtime.Pinner
+	block      []byte // of alloc
+	owners     int    // while there are any, it can be found
+	users      int    // requests under way, peers that may still read; none may use it when it goes
+}
+
+func (r *region) covers(addr, size uint64) bool {
+	return addr >= r.addr && size <= r.size && addr-r.addr <= r.size-size
+}
+
+// acquire registers b, or takes a region that covers it, until disown.
+func (m *memory) acquire(b []byte) (*region, error) {
+	if r := m.find(b, true); r != nil {
+		m.reused.Add(1)
+		return r, nil
+	}
+	r, err := m.register(b, true)
+	if err != nil {
+		return nil, err
+	}
+	m.registered.Add(1)
+	m.add(r)
+	return r, nil
+}
+
+func (m *memory) add(r *region) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.owners++
+	m.regions = append(m.regions, r)
+}
+
+// hold finds a region that covers b, for a request, until drop; nil: there is none.
+func (m *memory) hold(b []byte) *region { return m.find(b, false) }
+
+func (m *memory) find(b []byte, own bool) *region {
+	addr, size := address(b), uint64(len(b))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := len(m.regions) - 1; i >= 0; i-- {
+		if r := m.regions[i]; r.covers(addr, size) {
+			if own {
+				r.owners++
+			} else {
+				r.users++
+			}
+			return r
+		}
+	}
+	return nil
+}
+
+// use adds a user to a region that is known.
+func (m *memory) use(r *region) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.users++
+}
+
+// drop ends a use.
+func (m *memory) drop(r *region) { m.leave(r, 0, 1) }
+
+// disown ends what acquire began.
+func (m *memory) disown(r *region) { m.leave(r, 1, 0) }
+
+func (m *memory) leave(r *region, owners, users int) {
+	m.mu.Lock()
+	r.owners -= owners
+	r.users -= users
+	if owners > 0 && r.owners == 0 {
+		for i := range m.regions {
+			if m.regions[i] == r {
+				m.regions = append(m.regions[:i], m.regions[i+1:]...)
+				break
+			}
+		}
+	}
+	over := r.owners == 0 && r.users == 0
+	m.mu.Unlock()
+	if over {
+		m.unregister(r)
+	}
+}
+
+// register makes a region. Memory that may only be read can still be sent from.
+func (m *memory) register(b []byte, remote bool) (*region, error) {
+	r := &region{addr: address(b), size: uint64(len(b))}
+	far := C.int(0)
+	if remote {
+		far = 1
+	}
+	r.pin.Pin(unsafe.SliceData(b))
+	var err error
+	for _, write := range []C.int{1, 0} {
+		if r.mr, err = C.ac_reg(m.dev.pd, C.uint64_t(r.addr), C.uint64_t(r.size), write, far); r.mr != nil {
+			r.lkey, r.rkey = uint32(r.mr.lkey), uint32(r.mr.rkey)
+			return r, nil
+		}
+	}
+	r.pin.Unpin()
+	return nil, fmt.Errorf("%w; \"ulimit -l\" may be too low", m.dev.errno(fmt.Sprintf("register %d bytes", len(b)), err))
+}
+
+func (m *memory) unregister(r *region) {
+	C.ibv_dereg_mr(r.mr)
+	r.pin.Unpin()
+	if r.block != nil {
+		_ = unix.Munmap(r.block) // it was mapped
+		r.block = nil
+	}
+}
+
+// alloc makes memory outside of Go's heap that stays registered.
+func (m *memory) alloc(n int, remote bool) ([]byte, *region, error) {
+	b, err := unix.Mmap(-1, 0, max(n, 1), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, nil, fmt.Errorf("allocate %d bytes: %w", n, err)
+	}
+	r, err := m.register(b, remote)
+	if err != nil {
+		_ = unix.Munmap(b)
+		return nil, nil, err
+	}
+	r.block = b
+	return b[:n:n], r, nil
+}
+
+// Alloc is memory for users, registered until Free.
+func (m *memory) Alloc(n int) ([]byte, error) {
+	b, r, err := m.alloc(n, true)
+	if err != nil {
+		return nil, err
+	}
+	m.add(r)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.blocks == nil {
+		m.blocks = map[uint64]*region{}
+	}
+	m.blocks[r.addr] = r
+	return b, nil
+}
+
+// Free gives back what Alloc made. Operations that still use it keep it until they end.
+func (m *memory) Free(b []byte) error {
+	m.mu.Lock()
+	r := m.blocks[address(b)]
+	if r != nil {
+		delete(m.blocks, r.addr)
+	}
+	m.mu.Unlock()
+	if r == nil {
+		return fmt.Errorf("free: %d bytes that Alloc did not make", len(b))
+	}
+	m.disown(r)
+	return nil
+}
+
+// close gives back what users did not.
+func (m *memory) close() {
+	m.mu.Lock()
+	blocks := m.blocks
+	m.blocks = nil
+	m.mu.Unlock()
+	for _, r := range blocks {
+		m.disown(r)
+	}
+}

@@ -1,0 +1,276 @@
+//go:build verbs
+
+package verbs
+
+// #include "shim.h"
+import "C"
+
+import (
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+type peerState uint8
+
+const (
+	peerOpen    peerState = iota
+	peerLeaving           // dropped, or one of us said goodbye: what is queued is sent, within a bound
+	peerGone              // it has no queue pair any more
+)
+
+// peer is another rank.
+//
+// Requests complete in the order in which they were posted, and only the last one of each
+// doorbell is signalled: its completion is that of all before it.
+type peer struct {
+	r    *RC
+	rank int
+	qp   *C.struct_ibv_qp
+	qpn  uint32
+	ring ring   // receive slots
+	in   []byte // their memory
+	out  []byte // memory of the send slots
+
+	beacon      uint64 // its address
+	beaconKey   uint32
+	sent, recvd atomic.Uint64
+
+	mu    sync.Mutex
+	state peerState
+	told  bool // Handler.Lost was called, or never will be
+	used  bool // there was traffic
+	bye   bool // it said goodbye
+	heard bool // something came since watch looked last
+	timer *time.Timer
+
+	// What we send.
+	queue    []*item
+	flying   []flight // posted, or in chain
+	chain    []request
+	seq      uint32
+	free     []uint32 // send slots
+	granted  uint32   // frames that it has had room for so far,
+	frames   uint32   // and frames that we sent
+	reading  int      // reads under way
+	maxReads int
+	notes    notes
+
+	// What we receive. The goroutine's, but repost, held and posted.
+	repost     []uint32
+	posted     uint32 // receives so far
+	toldPosted uint32
+	held       int
+	part       part
+
+	// Reads of the peer's memory: read.go.
+	remotes map[fabric.OpKey]*remote
+	ready   []*directRead // that can be posted
+}
+
+// item is a frame, or a piece, that waits for room.
+type item struct {
+	f       frame
+	payload []byte // of a message: a copy
+	put     *put
+}
+
+// flight is a request under way.
+type flight struct {
+	seq  uint32
+	slot int32 // -1: none
+	put  *put
+	read *directRead
+}
+
+func newPeer(r *RC, rank int, mem []byte) *peer {
+	p := &peer{r: r, rank: rank, in: mem[:r.recvSlots*slotSize], out: mem[r.recvSlots*slotSize:], remotes: map[fabric.OpKey]*remote{}}
+	p.ring = ring{base: cu64(address(p.in)), tag: idRecv | cu64(uint64(rank)<<32), stride: slotSize, key: cu32(r.reg.lkey)}
+	for i := range r.recvSlots {
+		p.repost = append(p.repost, uint32(i))
+	}
+	for i := range r.sendSlots {
+		p.free = append(p.free, uint32(i))
+	}
+	p.posted, p.toldPosted = uint32(r.recvSlots), uint32(r.recvSlots)
+	return p
+}
+
+// Ids of requests: a bit for receives, the rank, a slot or a number.
+const (
+	idRecv = 1 << 63
+	idRank = 1<<31 - 1
+)
+
+func (p *peer) fail(op string, rc int) error {
+	return &Error{Op: op, Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Errno: syscall.Errno(-rc)}
+}
+
+// message sends a message, or lets it wait for the next one.
+func (p *peer) message(msg []byte, more bool) {
+	if len(msg) > framePayload {
+		panic("fabric/verbs: the message is too long")
+	}
+	p.mu.Lock()
+	if p.state == peerOpen {
+		f := frame{kind: frameMessage, n: len(msg)}
+		if len(p.queue) > 0 || !p.room(creditReserve) {
+			p.queue = append(p.queue, &item{f: f, payload: append([]byte(nil), msg...)})
+		} else {
+			p.encode(&f, msg, nil, nil)
+		}
+		if !more {
+			p.pump()
+		}
+	}
+	p.unlock()
+}
+
+// control sends a frame without payload. p.mu is held.
+func (p *peer) control(f frame) {
+	if p.state == peerGone {
+		return
+	}
+	p.queue = append(p.queue, &item{f: f})
+	p.pump()
+}
+
+// room reports whether a frame can be posted, beside so many that are kept for credit.
+func (p *peer) room(keep uint32) bool {
+	return len(p.free) > 0 && len(p.chain) < Batch && int32(p.granted-p.frames) > int32(keep)
+}
+
+// encode makes a frame the next request. Its payload is copied to the slot, or gathered
+// from the user's memory if there is a region. p.mu is held, and there is room.
+func (p *peer) encode(f *frame, payload []byte, user *region, of *put) {
+	i := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	slot := p.out[int(i)*slotSize:][:slotSize]
+	f.n, f.grant = len(payload), p.posted
+	p.toldPosted = p.posted
+	f.put(slot)
+	q := request{op: opSend, addr0: cu64(address(slot)), len0: frameHeader, key0: cu32(p.r.reg.lkey)}
+	if user != nil && len(payload) > 0 {
+		q.addr1, q.len1, q.key1 = cu64(address(payload)), cu32(len(payload)), cu32(user.lkey)
+	} else {
+		q.len0 += cu32(copy(slot[frameHeader:], payload))
+	}
+	p.frames++
+	p.used = true
+	p.sent.Add(uint64(frameHeader + len(payload)))
+	p.add(q, flight{slot: int32(i), put: of})
+}
+
+// add makes q the next request.
+func (p *peer) add(q request, fl flight) {
+	p.seq++
+	fl.seq = p.seq
+	q.id = cu64(uint64(p.rank)<<32 | uint64(p.seq))
+	p.chain = append(p.chain, q)
+	p.flying = append(p.flying, fl)
+}
+
+// pump makes requests of what waits, as far as there is room, and posts them with one
+// doorbell. p.mu is held.
+func (p *peer) pump() {
+	for {
+		p.fill()
+		if len(p.chain) == 0 {
+			break
+		}
+		more := len(p.chain) == Batch
+		if !p.ring1() || !more {
+			break
+		}
+	}
+	p.settle()
+}
+
+func (p *peer) fill() {
+	if p.state == peerGone {
+		return
+	}
+	for len(p.queue) > 0 {
+		it := p.queue[0]
+		keep := uint32(creditReserve)
+		if it.f.kind == frameCredit {
+			keep = 0
+		}
+		if !p.room(keep) {
+			break
+		}
+		if it.put != nil {
+			if !p.encodePut(it.put) {
+				continue // more of it
+			}
+		} else {
+			p.encode(&it.f, it.payload, nil, nil)
+		}
+		p.queue[0] = nil
+		p.queue = p.queue[1:]
+	}
+	if len(p.queue) == 0 {
+		p.queue = nil
+	}
+	p.fillReads()
+}
+
+// ring1 posts the chain. It reports whether that was possible.
+func (p *peer) ring1() bool {
+	if p.state == peerGone {
+		return false
+	}
+	p.chain[len(p.chain)-1].signalled = 1
+	p.r.doorbells.Add(1)
+	rc := post(p.qp, p.chain)
+	p.chain = p.chain[:0]
+	if rc != 0 {
+		p.lose(p.fail("post", rc))
+		return false
+	}
+	return true
+}
+
+// completed takes a completion of something that we posted.
+func (p *peer) completed(d *completion) {
+	p.mu.Lock()
+	defer p.unlock()
+	seq := uint32(d.id)
+	n := 0
+	for n < len(p.flying) && int32(seq-p.flying[n].seq) >= 0 {
+		n++
+	}
+	status := Status(d.status)
+	done := p.flying[:n]
+	if p.flying = p.flying[n:]; len(p.flying) == 0 {
+		p.flying = nil
+	}
+	for i, fl := range done {
+		if fl.slot >= 0 {
+			p.free = append(p.free, uint32(fl.slot))
+		}
+		ok := status == StatusSuccess || i < n-1
+		switch {
+		case fl.put != nil:
+			fl.put.flying--
+			p.ended(fl.put)
+		case fl.read != nil:
+			p.readEnded(fl.read, ok)
+		}
+	}
+	if status != StatusSuccess && p.state != peerGone {
+		p.lose(&Error{Op: "send", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: status, Vendor: uint32(d.vendor)})
+		return
+	}
+	p.pump()
+}
+
+// waiting reports whether something is queued or under way.
+func (p *peer) waiting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state != peerGone && (len(p.queue) > 0 || len(p.flying) > 0)
+}

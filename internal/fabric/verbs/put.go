@@ -1,0 +1,179 @@
+//go:build verbs
+
+package verbs
+
+import (
+	"fmt"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// putCopy is the size up to which a piece that is not registered is copied: to register it
+// takes longer.
+const putCopy = 64 << 10
+
+// put is a piece that is being sent.
+type put struct {
+	piece     fabric.Piece
+	data      []byte
+	user      *region // nil: it is copied
+	owned     bool    // registered for this piece
+	off       int64   // so much was made requests of
+	begun     bool
+	flying    int // requests under way
+	cancelled bool
+	done      bool // the handler knows, or will
+}
+
+// Put implements fabric.Reliable.
+func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
+	if int64(len(data)) != piece.Len {
+		panic(fmt.Sprintf("fabric/verbs: piece of %d bytes with %d", piece.Len, len(data)))
+	}
+	p := r.peer(to)
+	u := &put{piece: piece, data: data}
+	if len(data) > 0 {
+		u.user = r.dev.mem.hold(data)
+	}
+	if u.user == nil && len(data) > putCopy {
+		reg, err := r.dev.mem.acquire(data)
+		if err == nil {
+			u.user, u.owned = reg, true
+		} // else it is copied
+	}
+	p.mu.Lock()
+	if p.state != peerOpen {
+		u.cancelled = true
+		p.ended(u)
+	} else {
+		p.queue = append(p.queue, &item{f: frame{kind: frameData}, put: u})
+		p.pump()
+	}
+	p.unlock()
+}
+
+// encodePut makes the next part of a piece a request, and reports whether it was the last.
+// p.mu is held, and there is room.
+func (p *peer) encodePut(u *put) bool {
+	if u.cancelled {
+		p.ended(u)
+		return true
+	}
+	n := min(int64(len(u.data))-u.off, framePayload)
+	f := frame{kind: frameData, op: u.piece.Op, nth: u.piece.Nth, len: u.piece.Len, off: u.off}
+	of := u
+	if u.user == nil {
+		of = nil // copied: nothing of it is under way
+	} else {
+		u.flying++
+	}
+	u.begun = true
+	part := u.data[u.off : u.off+n]
+	u.off += n
+	p.encode(&f, part, u.user, of)
+	p.ended(u)
+	return u.off == u.piece.Len
+}
+
+// ended says that a piece is done, if it is. p.mu is held.
+func (p *peer) ended(u *put) {
+	if u.done || u.flying > 0 || u.off < u.piece.Len && !u.cancelled || !u.begun && !u.cancelled {
+		return
+	}
+	u.done = true
+	if u.user != nil {
+		if u.owned {
+			p.r.dev.mem.disown(u.user)
+		} else {
+			p.notes.drops = append(p.notes.drops, u.user)
+		}
+	}
+	p.notes.puts = append(p.notes.puts, u.piece)
+}
+
+// Cancel implements fabric.Reliable: pieces stop between two of their parts, and reads
+// that were not posted are not.
+func (r *RC) Cancel(op fabric.OpKey) {
+	for _, p := range r.peers {
+		if p != nil {
+			p.cancel(op)
+		}
+	}
+}
+
+func (p *peer) cancel(op fabric.OpKey) {
+	p.mu.Lock()
+	defer p.unlock()
+	kept := p.queue[:0]
+	for _, it := range p.queue {
+		if it.put != nil && it.put.piece.Op == op {
+			it.put.cancelled = true
+			p.ended(it.put)
+			continue
+		}
+		kept = append(kept, it)
+	}
+	clear(p.queue[len(kept):])
+	p.queue = kept
+	for _, fl := range p.flying {
+		if fl.put != nil && fl.put.piece.Op == op {
+			fl.put.cancelled = true
+		}
+	}
+	p.cancelReads(op)
+	p.pump()
+}
+
+// maxPart is what the handler gets of a piece at a time. The engine relies on small pieces
+// to come as one.
+const maxPart = 256 << 10
+
+// maxHeld is how many parts of a peer the handler holds at most; then the peer gets no more
+// room until it releases one.
+const maxHeld = 16
+
+// part is a part of a piece that is being put together.
+type part struct {
+	piece fabric.Piece
+	at    int64 // where it begins in the piece
+	buf   []byte
+	n     int
+	open  bool
+}
+
+func (a *part) reset() { *a = part{} }
+
+// data takes a frame of a piece.
+func (p *peer) data(f *frame, payload []byte) error {
+	piece := fabric.Piece{Op: f.op, Nth: f.nth, Len: f.len}
+	a := &p.part
+	begin := f.off / maxPart * maxPart
+	if f.off == begin {
+		*a = part{piece: piece, at: begin, buf: make([]byte, min(maxPart, f.len-begin)), open: true}
+	}
+	if !a.open || a.piece != piece || a.at != begin || a.at+int64(a.n) != f.off || a.n+len(payload) > len(a.buf) {
+		return fmt.Errorf("%w: a part at %d of %d", errFrame, f.off, f.len)
+	}
+	a.n += copy(a.buf[a.n:], payload)
+	if a.n < len(a.buf) {
+		return nil
+	}
+	b := &fabric.Buffer{B: a.buf, Free: func(*fabric.Buffer) { p.released() }}
+	at := a.at
+	a.reset()
+	p.mu.Lock()
+	p.held++
+	p.mu.Unlock()
+	p.r.h.Data(p.rank, piece, at, b)
+	return nil
+}
+
+// released takes a part back from the handler.
+func (p *peer) released() {
+	p.mu.Lock()
+	defer p.unlock()
+	p.held--
+	if p.held == maxHeld-1 {
+		p.postAgain()
+	}
+}

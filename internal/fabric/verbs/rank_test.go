@@ -1,0 +1,258 @@
+//go:build verbs
+
+package verbs_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast"
+)
+
+// asRank is what a rank process does.
+func asRank(mode string) error {
+	if mode == "cm" {
+		return throughCM()
+	}
+	c, err := allcast.Join(context.Background(), allcast.Options{Subgroups: 2, NoCalibration: true})
+	if err != nil {
+		return err
+	}
+	var n int
+	switch mode {
+	case "matrix":
+		n, err = matrix(c)
+	case "large":
+		n, err = large(c)
+	case "idle":
+		err = idle(c)
+	case "split":
+		n, err = split(c)
+	case "endless":
+		return endless(c)
+	default:
+		return fmt.Errorf("what is %q?", mode)
+	}
+	if err != nil {
+		_ = c.Close()
+		return err
+	}
+	s := c.Stats()
+	b, err := json.Marshal(&verdict{Rank: c.Rank(), Calls: n, Fabric: c.Fabric(), Received: s.ReceivedChunks, Repaired: s.RepairedChunks, RepairedBytes: s.RepairedBytes, Reads: s.DirectReads, Foreign: s.ForeignChunks})
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(os.Stdout, string(b))
+	return c.Close()
+}
+
+// verdict is what a rank says in the end.
+type verdict struct {
+	Rank, Calls            int
+	Fabric                 string
+	Received, Repaired     uint64
+	Reads                  uint64
+	RepairedBytes, Foreign uint64
+}
+
+// chunk is what a datagram carries beside our header.
+const chunk = 4096 - 12
+
+// sizes around what one datagram carries of the user's, and for two ranks around the
+// device's MTU too.
+func sizes(ranks int) []int {
+	s := []int{0, 1, chunk - 1, chunk, chunk + 1, 1<<20 + 13}
+	if ranks == 2 {
+		s = append(s, 4095, 4096, 4097)
+	}
+	return s
+}
+
+// matrix makes every call that there is a size, subgroups and chains for, and compares
+// every byte.
+func matrix(c *allcast.Comm) (calls int, err error) {
+	if ok, why := c.Multicast(); !ok {
+		return 0, fmt.Errorf("no multicast: %s", why)
+	}
+	for _, n := range sizes(c.Size()) {
+		for _, subs := range []int{1, 2} {
+			for _, chains := range []int{1, 2} {
+				for _, op := range []string{"broadcast", "allgather"} {
+					calls++
+					if err := one(c, op, n, subs, chains, calls); err != nil {
+						return calls, fmt.Errorf("%s of %d bytes, %d subgroups, %d chains: %w", op, n, subs, chains, err)
+					}
+				}
+			}
+		}
+	}
+	return calls, nil
+}
+
+// large makes calls of many chunks, out of memory from Alloc and elsewhere.
+func large(c *allcast.Comm) (calls int, err error) {
+	if ok, why := c.Multicast(); !ok {
+		return 0, fmt.Errorf("no multicast: %s", why)
+	}
+	for _, subs := range []int{1, 2} {
+		for _, op := range []string{"broadcast", "allgather"} {
+			calls++
+			if err := one(c, op, 1<<20+13, subs, 2, calls); err != nil {
+				return calls, fmt.Errorf("%s, %d subgroups: %w", op, subs, err)
+			}
+		}
+	}
+	n := 300_001
+	b, err := c.Alloc(n)
+	if err != nil {
+		return calls, err
+	}
+	for range 3 {
+		calls++
+		want := content(n, calls, 0)
+		if c.Rank() == 0 {
+			copy(b, want)
+		}
+		if err := c.Broadcast(context.Background(), b, 0, allcast.WithAlgorithm("mcast")); err != nil {
+			return calls, err
+		}
+		if !bytes.Equal(b, want) {
+			return calls, errors.New("wrong data in memory of Alloc")
+		}
+	}
+	return calls, c.Free(b)
+}
+
+// idle does nothing for a while, and sees whether that is all that is done.
+func idle(c *allcast.Comm) error {
+	const while = 2 * time.Second
+	used := func() (time.Duration, error) {
+		var u unix.Rusage
+		err := unix.Getrusage(unix.RUSAGE_SELF, &u)
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano()), err
+	}
+	if err := c.Barrier(context.Background()); err != nil {
+		return err
+	}
+	before, err := used()
+	if err != nil {
+		return err
+	}
+	time.Sleep(while)
+	after, err := used()
+	if err != nil {
+		return err
+	}
+	if after-before > while/4 {
+		return fmt.Errorf("%v of processor time in %v of doing nothing", after-before, while)
+	}
+	return c.Barrier(context.Background())
+}
+
+// split makes calls on halves of the ranks, at the same time, and then on all.
+func split(c *allcast.Comm) (calls int, err error) {
+	for range 2 {
+		half, err := c.Split(context.Background(), c.Rank()%2, c.Rank())
+		if err != nil {
+			return calls, err
+		}
+		for _, comm := range []*allcast.Comm{half, half, c} {
+			for _, op := range []string{"broadcast", "allgather"} {
+				calls++
+				if err := one(comm, op, 50_000, 2, 2, calls); err != nil {
+					return calls, fmt.Errorf("%s among %d: %w", op, comm.Size(), err)
+				}
+			}
+		}
+		if err := half.Close(); err != nil {
+			return calls, err
+		}
+	}
+	return calls, nil
+}
+
+// endless makes calls until one fails, says how, and does not leave in order.
+func endless(c *allcast.Comm) error {
+	b := make([]byte, 100_000)
+	for i := 0; ; i++ {
+		if i == 3 {
+			_, _ = fmt.Fprintln(os.Stdout, "under way")
+		}
+		err := c.Broadcast(context.Background(), b, i%c.Size(), allcast.WithAlgorithm("mcast"))
+		var rank *allcast.RankError
+		switch {
+		case err == nil:
+			continue
+		case errors.As(err, &rank):
+			_, _ = fmt.Fprintf(os.Stdout, "rank %d: %v\n", rank.Rank, err)
+			return c.Close()
+		}
+		return err
+	}
+}
+
+// content is what a rank contributes to a call.
+func content(n, call, rank int) []byte {
+	b := make([]byte, n+7)
+	x := uint64(call*7919 + rank*104729 + 1)
+	for i := 0; i < n; i += 8 {
+		x = x*6364136223846793005 + 1442695040888963407
+		binary.LittleEndian.PutUint64(b[i:], x^x>>32)
+	}
+	return b[:n]
+}
+
+func one(c *allcast.Comm, op string, n, subs, chains, call int) error {
+	opts := []allcast.CallOption{allcast.WithAlgorithm("mcast"), allcast.WithSubgroups(subs), allcast.WithChains(chains)}
+	ctx := context.Background()
+	var got, want []byte
+	var r *allcast.Request
+	var err error
+	if op == "broadcast" {
+		root := call % c.Size()
+		want = content(n, call, root)
+		got = make([]byte, n+1)[1:] // not aligned
+		if c.Rank() == root {
+			copy(got, want)
+		}
+		r, err = c.StartBroadcast(got, root, opts...)
+	} else {
+		want = make([]byte, 0, n*c.Size())
+		for rank := range c.Size() {
+			want = append(want, content(n, call, rank)...)
+		}
+		got = make([]byte, n*c.Size())
+		r, err = c.StartAllgather(content(n, call, c.Rank()), got, opts...)
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.Wait(ctx); err != nil {
+		return err
+	}
+	if i := r.Info(); i.Algorithm != "mcast" || n > 0 && i.Chunk != chunk {
+		return fmt.Errorf("%s with chunks of %d bytes ran", i.Algorithm, i.Chunk)
+	}
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("wrong data")
+	}
+	return nil
+}
+
+// parse reads what a rank said.
+func parse(out string) (v verdict, err error) {
+	out = strings.TrimSpace(out)
+	if i := strings.LastIndexByte(out, '\n'); i >= 0 {
+		out = out[i+1:]
+	}
+	return v, json.Unmarshal([]byte(out), &v)
+}

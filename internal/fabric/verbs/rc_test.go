@@ -1,0 +1,252 @@
+//go:build verbs
+
+package verbs_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/verbs"
+)
+
+// events is a handler that writes down what it is told.
+type events struct {
+	mu   sync.Mutex
+	all  []string
+	data map[uint32][]byte
+	more chan struct{}
+}
+
+func newEvents() *events { return &events{data: map[uint32][]byte{}, more: make(chan struct{})} }
+
+func (e *events) add(format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, fmt.Sprintf(format, args...))
+	close(e.more)
+	e.more = make(chan struct{})
+}
+
+func (e *events) Message(from int, msg []byte) { e.add("message %d %d", from, len(msg)) }
+
+func (e *events) Data(_ int, p fabric.Piece, off int64, b *fabric.Buffer) {
+	e.mu.Lock()
+	e.data[p.Nth] = append(e.data[p.Nth][:off], b.B...)
+	done := int64(len(e.data[p.Nth])) == p.Len
+	e.mu.Unlock()
+	b.Release()
+	if done {
+		e.add("data %d", p.Nth)
+	}
+}
+
+func (e *events) PutDone(_ int, p fabric.Piece)                     { e.add("put %d", p.Nth) }
+func (e *events) ReadData(int, fabric.Range, int64, *fabric.Buffer) { e.add("not this one") }
+func (e *events) ReadPlaced(_ int, r fabric.Range, ok bool)         { e.add("read %d %v", r.ID, ok) }
+
+func (e *events) RegisterFailed(op fabric.OpKey, err error) { e.add("register %v: %v", op, err) }
+
+func (e *events) Lost(peer int, err error) {
+	var v *verbs.Error
+	switch {
+	case errors.Is(err, fabric.ErrGoodbye):
+		e.add("goodbye %d", peer)
+	case errors.As(err, &v):
+		e.add("lost %d: peer %d, %v, %v", peer, v.Peer, v.Status, strings.HasPrefix(v.Device, "rxe0") && v.QP != 0)
+	default:
+		e.add("lost %d: %v", peer, err)
+	}
+}
+
+// wait waits for an event.
+func (e *events) wait(t *testing.T, want string) {
+	t.Helper()
+	late := time.After(30 * time.Second)
+	for {
+		e.mu.Lock()
+		for _, got := range e.all {
+			if got == want {
+				e.mu.Unlock()
+				return
+			}
+		}
+		all, more := e.all, e.more
+		e.mu.Unlock()
+		select {
+		case <-more:
+		case <-late:
+			t.Fatalf("no %q in %q", want, all)
+		}
+	}
+}
+
+func (e *events) has(want string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, got := range e.all {
+		if got == want {
+			return true
+		}
+	}
+	return false
+}
+
+// piece is what arrived as one.
+func (e *events) piece(nth uint32) []byte {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.data[nth]
+}
+
+// end is one side of a pair.
+type end struct {
+	*verbs.RC
+	ev  *events
+	dev *verbs.Device
+}
+
+// pair connects two ranks.
+func pair(t *testing.T) (a, b *end) {
+	t.Helper()
+	ends := make([]*end, 2)
+	cards := make([]*verbs.Card, 2)
+	for i := range ends {
+		d := open(t)
+		rc, err := verbs.NewRC(d, i, 2)
+		must(t, err)
+		t.Cleanup(func() { must(t, rc.Close()) })
+		ends[i], cards[i] = &end{rc, newEvents(), d}, rc.Card()
+	}
+	for _, e := range ends {
+		must(t, e.Connect(cards))
+	}
+	for _, e := range ends {
+		must(t, e.Start(e.ev, nil))
+	}
+	return ends[0], ends[1]
+}
+
+// Messages, small pieces and large ones, far more than there is room for at once, in both
+// directions.
+func TestMessagesAndPuts(t *testing.T) {
+	dummyNet(t)
+	a, b := pair(t)
+	const count = 300
+	for i := range count {
+		for _, e := range []*end{a, b} {
+			to := 1
+			if e == b {
+				to = 0
+			}
+			if i%3 == 0 {
+				e.SendMore(to, make([]byte, i+1))
+			}
+			e.Send(to, make([]byte, i))
+		}
+	}
+	a.ev.wait(t, fmt.Sprintf("message 1 %d", count-1))
+	b.ev.wait(t, fmt.Sprintf("message 0 %d", count-1))
+	sizes := []int{0, 1, 16 << 10, 16<<10 + 1, 256 << 10, 1<<20 + 13}
+	for i, n := range sizes {
+		a.Put(1, fabric.Piece{Nth: uint32(i), Len: int64(n)}, content(n, i, 0))
+	}
+	for i, n := range sizes {
+		b.ev.wait(t, fmt.Sprintf("data %d", i))
+		a.ev.wait(t, fmt.Sprintf("put %d", i))
+		if !bytes.Equal(b.ev.piece(uint32(i)), content(n, i, 0)) {
+			t.Errorf("a piece of %d bytes arrived as another", n)
+		}
+	}
+	if frames := 4*count/3 + 16 + 2 + 66; a.Doorbells() > uint64(frames) {
+		t.Errorf("%d doorbells for %d frames", a.Doorbells(), frames)
+	}
+}
+
+// Reads go straight to their place, count only while the buffer is registered, and end in
+// any case.
+func TestReads(t *testing.T) {
+	dummyNet(t)
+	a, b := pair(t)
+	op := fabric.OpKey{Comm: 3, Seq: 1 << 40}
+	far, near := content(3<<20, 1, 1), make([]byte, 3<<20)
+	a.Register(op, near)
+	b.Register(op, far)
+	const off, n = 12345, 2<<20 + 17
+	a.ReadInto(1, fabric.Range{Op: op, ID: 1, Off: off, Len: n}, near[off:off+n])
+	a.ev.wait(t, "read 1 true")
+	if !bytes.Equal(near[off:off+n], far[off:off+n]) || near[off-1] != 0 || near[off+n] != 0 {
+		t.Error("something else was read")
+	}
+	if a.Reads() != 3 {
+		t.Errorf("%d requests for 2 MiB and a bit, want 3", a.Reads())
+	}
+	// What is not registered any more does not count, and the connection stays.
+	b.Unregister(op)
+	a.ReadInto(1, fabric.Range{Op: op, ID: 2, Off: 0, Len: 100}, near[:100])
+	a.ev.wait(t, "read 2 false")
+	a.ReadInto(1, fabric.Range{Op: fabric.OpKey{Comm: 9}, ID: 3, Off: 0, Len: 100}, near[:100])
+	a.ev.wait(t, "read 3 false")
+	a.Unregister(op)
+	a.Send(1, []byte("still there"))
+	b.ev.wait(t, "message 0 11")
+}
+
+// Memory of Alloc is registered once, other memory for each operation.
+func TestRegistrations(t *testing.T) {
+	dummyNet(t)
+	a, _ := pair(t)
+	mem, err := a.Alloc(10_000)
+	must(t, err)
+	heap := make([]byte, 10_000)
+	for i := range uint64(3) {
+		op := fabric.OpKey{Seq: i}
+		a.Register(op, mem[1:i+1000])
+		a.Unregister(op)
+		if made, saved := a.Registrations(); made != i || saved != i+1 {
+			t.Errorf("%d registrations, %d saved, after %d operations", made, saved, i+1)
+		}
+		a.Register(op, heap[3:])
+		a.Unregister(op)
+	}
+	must(t, a.Free(mem))
+	if a.Free(mem) == nil {
+		t.Error("freed twice")
+	}
+}
+
+// The death of a peer that nothing is sent to shows as well.
+func TestSilentDeath(t *testing.T) {
+	dummyNet(t)
+	a, b := pair(t)
+	a.Send(1, []byte("hello"))
+	b.ev.wait(t, "message 0 5")
+	b.Die()
+	a.ev.wait(t, "lost 1: peer 1, RETRY_EXC_ERR: the peer does not answer, true")
+}
+
+// A peer that left in order said goodbye; one that did not answers no more.
+func TestGoodbyeAndDeath(t *testing.T) {
+	dummyNet(t)
+	a, b := pair(t)
+	a.Send(1, []byte("hello"))
+	b.ev.wait(t, "message 0 5")
+	must(t, a.Close())
+	b.ev.wait(t, "goodbye 0")
+
+	a, b = pair(t)
+	a.Send(1, []byte("hello"))
+	b.ev.wait(t, "message 0 5")
+	b.Die()
+	a.Put(1, fabric.Piece{Nth: 7, Len: 100_000}, make([]byte, 100_000))
+	a.ev.wait(t, "put 7")
+	a.ev.wait(t, "lost 1: peer 1, RETRY_EXC_ERR: the peer does not answer, true")
+	if a.ev.has("goodbye 1") {
+		t.Error("the dead said goodbye")
+	}
+}

@@ -1,0 +1,264 @@
+//go:build verbs
+
+package verbs
+
+import (
+	"fmt"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// # Who may read
+//
+// A rank that misses chunks asks its neighbour once an operation where the buffer is
+// (frameAsk, frameHere), then reads straight from it to where the chunks belong. Nobody on
+// the other side notices, so nobody there can see to it that the user has not got the
+// buffer back meanwhile: after an error that may happen at any time. Two rules take care of
+// it.
+//
+// What was read counts only after the peer has said that the buffer was still registered
+// after the read was over (frameCheck, frameChecked). So when Unregister has returned,
+// nothing that is read from then on, nor anything whose reading was not over, will be
+// taken for data: that is what "peers may read until Unregister returns" means here. A
+// device may still read from the memory; that does no harm to whoever owns it.
+//
+// The registration itself outlives Unregister until all peers that know of it have said
+// that they forgot it (frameRevoke, frameRevoked), or are gone. A read of memory that is
+// not registered any more would be an error that ends the connection, and so a living
+// rank would be taken for dead. Meanwhile the memory is pinned.
+//
+// When nothing was lost nobody has asked, and there is none of that.
+
+// remote is an operation's buffer at a peer.
+type remote struct {
+	known   bool
+	addr    uint64
+	rkey    uint32
+	len     int64
+	waiting []*directRead // for it to be known
+	active  int           // reads that are not over
+	revoked bool          // and the peer waits for them
+}
+
+// holds reports whether the range is in the buffer.
+func (m *remote) holds(r fabric.Range) bool {
+	return r.Off >= 0 && r.Off <= m.len && r.Len <= m.len-r.Off
+}
+
+// directRead is a read under way.
+type directRead struct {
+	rng    fabric.Range
+	dst    []byte
+	user   *region
+	rem    *remote
+	off    int64 // so much was made requests of
+	flying int
+	failed bool
+	check  bool // all is here; the peer is asked whether it counts
+	done   bool
+}
+
+// ReadInto implements fabric.DirectReader.
+func (r *RC) ReadInto(to int, rng fabric.Range, dst []byte) {
+	if int64(len(dst)) != rng.Len {
+		panic(fmt.Sprintf("fabric/verbs: a read of %d bytes to %d", rng.Len, len(dst)))
+	}
+	p := r.peer(to)
+	d := &directRead{rng: rng, dst: dst}
+	if len(dst) > 0 {
+		d.user = r.dev.mem.hold(dst)
+	}
+	p.mu.Lock()
+	defer p.unlock()
+	if p.state != peerOpen || d.user == nil {
+		p.readOver(d, false)
+		return
+	}
+	rem := p.remotes[rng.Op]
+	switch {
+	case rem == nil:
+		// What waits is in its place before anything is sent: that may fail.
+		rem = &remote{waiting: []*directRead{d}, active: 1}
+		d.rem = rem
+		p.remotes[rng.Op] = rem
+		r.regMu.Lock()
+		r.asked[rng.Op] = append(r.asked[rng.Op], p)
+		r.regMu.Unlock()
+		p.control(frame{kind: frameAsk, op: rng.Op})
+	case rem.revoked || rem.known && !rem.holds(rng):
+		r.refused.Add(1)
+		p.readOver(d, false)
+	case rem.known:
+		d.rem = rem
+		rem.active++
+		p.ready = append(p.ready, d)
+		p.pump()
+	default:
+		d.rem = rem
+		rem.active++
+		rem.waiting = append(rem.waiting, d)
+	}
+}
+
+// Read implements fabric.Reliable. Who has ReadInto does not need it.
+func (r *RC) Read(int, fabric.Range) { panic("fabric/verbs: use ReadInto") }
+
+// here learns where a buffer is. p.mu is held.
+func (p *peer) here(f *frame) {
+	rem := p.remotes[f.op]
+	if rem == nil || rem.known {
+		return
+	}
+	waiting := rem.waiting
+	rem.waiting = nil
+	rem.known, rem.addr, rem.rkey, rem.len = true, f.id, f.rkey, f.len
+	for _, d := range waiting {
+		if f.no || !rem.holds(d.rng) {
+			p.r.refused.Add(1)
+			p.readOver(d, false)
+			continue
+		}
+		p.ready = append(p.ready, d)
+	}
+	if f.no {
+		delete(p.remotes, f.op)
+	}
+	p.pump()
+}
+
+// fillReads makes requests of reads. p.mu is held.
+func (p *peer) fillReads() {
+	for len(p.ready) > 0 && p.reading < p.maxReads && len(p.chain) < Batch {
+		d := p.ready[0]
+		n := min(d.rng.Len-d.off, maxRead)
+		at := d.dst[d.off : d.off+n]
+		q := request{
+			op: opRead, addr0: cu64(address(at)), len0: cu32(len(at)), key0: cu32(d.user.lkey),
+			remote: cu64(d.rem.addr + uint64(d.rng.Off+d.off)), rkey: cu32(d.rem.rkey),
+		}
+		// Reads may wait for each other at the peer; a frame behind one must not overtake it
+		// in our count of what is under way, and does not: completions come in order.
+		p.add(q, flight{slot: -1, read: d})
+		p.r.reads.Add(1)
+		p.reading++
+		d.flying++
+		d.off += n
+		p.recvd.Add(uint64(n))
+		if d.off == d.rng.Len {
+			p.ready = p.ready[1:]
+		}
+	}
+}
+
+// readEnded takes the end of one request of a read. p.mu is held.
+func (p *peer) readEnded(d *directRead, ok bool) {
+	p.reading--
+	d.flying--
+	d.failed = d.failed || !ok
+	switch {
+	case d.flying > 0 || d.done:
+	case d.failed:
+		p.readOver(d, false)
+	case d.off == d.rng.Len:
+		d.check = true
+		d.rem.waiting = append(d.rem.waiting, d)
+		p.control(frame{kind: frameCheck, op: d.rng.Op, id: d.rng.ID})
+	}
+}
+
+// checked learns whether what was read counts. p.mu is held.
+func (p *peer) checked(f *frame) {
+	rem := p.remotes[f.op]
+	if rem == nil {
+		return
+	}
+	for i, d := range rem.waiting {
+		if d.check && d.rng.ID == f.id {
+			rem.waiting = append(rem.waiting[:i], rem.waiting[i+1:]...)
+			if f.no {
+				p.r.refused.Add(1)
+			}
+			p.readOver(d, !f.no)
+			return
+		}
+	}
+}
+
+// readOver ends a read. p.mu is held.
+func (p *peer) readOver(d *directRead, ok bool) {
+	if d.done {
+		return
+	}
+	d.done = true
+	if d.user != nil {
+		p.notes.drops = append(p.notes.drops, d.user)
+	}
+	p.notes.reads = append(p.notes.reads, readNote{d.rng, ok})
+	if d.rem == nil {
+		return
+	}
+	d.rem.active--
+	if d.rem.active == 0 && d.rem.revoked {
+		p.forget(d.rng.Op)
+	}
+}
+
+// revoke forgets where a buffer is, now or when the last read is over. p.mu is held.
+func (p *peer) revoke(op fabric.OpKey) {
+	rem := p.remotes[op]
+	if rem == nil || rem.active == 0 {
+		p.forget(op)
+		return
+	}
+	rem.revoked = true
+}
+
+func (p *peer) forget(op fabric.OpKey) {
+	delete(p.remotes, op)
+	p.control(frame{kind: frameRevoked, op: op})
+}
+
+// cancelReads ends reads of an operation that nothing is under way of. The others end when
+// that has ended. p.mu is held.
+func (p *peer) cancelReads(op fabric.OpKey) {
+	kept := p.ready[:0]
+	for _, d := range p.ready {
+		switch {
+		case d.rng.Op != op:
+			kept = append(kept, d)
+		case d.flying > 0:
+			d.failed = true
+		default:
+			p.readOver(d, false)
+		}
+	}
+	p.ready = kept
+	for _, fl := range p.flying {
+		if fl.read != nil && fl.read.rng.Op == op {
+			fl.read.failed = true
+		}
+	}
+	if rem := p.remotes[op]; rem != nil {
+		waiting := rem.waiting
+		rem.waiting = nil
+		for _, d := range waiting {
+			p.readOver(d, false)
+		}
+	}
+}
+
+// readsEnd ends all reads: the peer is gone. p.mu is held.
+func (p *peer) readsEnd() {
+	ready := p.ready
+	p.ready = nil
+	for _, d := range ready {
+		p.readOver(d, false)
+	}
+	for op, rem := range p.remotes {
+		delete(p.remotes, op)
+		for _, d := range rem.waiting {
+			p.readOver(d, false)
+		}
+		rem.waiting = nil
+	}
+}

@@ -1,0 +1,145 @@
+//go:build verbs
+
+package verbs
+
+import "github.com/allcast/allcast/internal/fabric"
+
+// A registration is an operation's buffer that peers may read.
+type registration struct {
+	reg     *region
+	addr    uint64
+	len     int64
+	exposed []*peer // know where it is
+	over    bool    // unregistered; waits for the exposed
+}
+
+// Register implements fabric.Reliable.
+func (r *RC) Register(op fabric.OpKey, buf []byte) {
+	g := &registration{addr: address(buf), len: int64(len(buf))}
+	if len(buf) > 0 {
+		var err error
+		if g.reg, err = r.dev.mem.acquire(buf); err != nil {
+			r.direct.RegisterFailed(op, err)
+			return
+		}
+	}
+	r.regMu.Lock()
+	defer r.regMu.Unlock()
+	r.regs[op] = g
+}
+
+// Unregister implements fabric.Reliable.
+func (r *RC) Unregister(op fabric.OpKey) {
+	r.regMu.Lock()
+	g, asked := r.regs[op], r.asked[op]
+	delete(r.asked, op)
+	var exposed []*peer
+	if g != nil {
+		g.over = true
+		if len(g.exposed) == 0 || g.reg == nil {
+			delete(r.regs, op)
+		} else {
+			exposed = append(exposed, g.exposed...)
+			r.dev.mem.use(g.reg) // until all have forgotten it
+		}
+	}
+	r.regMu.Unlock()
+	if g != nil && g.reg != nil {
+		r.dev.mem.disown(g.reg)
+	}
+	for _, p := range asked {
+		p.mu.Lock()
+		p.cancelReads(op)
+		p.unlock()
+	}
+	for _, p := range exposed {
+		p.mu.Lock()
+		gone := p.state == peerGone
+		p.control(frame{kind: frameRevoke, op: op})
+		p.unlock()
+		if gone {
+			r.revoked(p, op)
+		}
+	}
+}
+
+// registered reports whether an operation's buffer may still be read.
+func (r *RC) registered(op fabric.OpKey) bool {
+	r.regMu.Lock()
+	defer r.regMu.Unlock()
+	g := r.regs[op]
+	return g != nil && !g.over
+}
+
+// answer says where a buffer is.
+func (p *peer) answer(f *frame) {
+	r := p.r
+	here := frame{kind: frameHere, op: f.op, no: true}
+	r.regMu.Lock()
+	if g := r.regs[f.op]; g != nil && !g.over && g.reg != nil {
+		g.exposed = append(g.exposed, p)
+		here.no, here.rkey, here.id, here.len = false, g.reg.rkey, g.addr, g.len
+	}
+	r.regMu.Unlock()
+	p.mu.Lock()
+	p.control(here)
+	p.unlock()
+}
+
+// revoked says that a peer has forgotten where a buffer was.
+func (r *RC) revoked(p *peer, op fabric.OpKey) {
+	r.regMu.Lock()
+	g := r.regs[op]
+	over := false
+	if g != nil {
+		kept := g.exposed[:0]
+		for _, e := range g.exposed {
+			if e != p {
+				kept = append(kept, e)
+			}
+		}
+		g.exposed = kept
+		if over = g.over && len(kept) == 0; over {
+			delete(r.regs, op)
+		}
+	}
+	r.regMu.Unlock()
+	if over {
+		r.dev.mem.drop(g.reg)
+	}
+}
+
+// revokedBy is revoked for all that a peer knew: it is gone.
+func (r *RC) revokedBy(p *peer) {
+	r.regMu.Lock()
+	var ops []fabric.OpKey
+	for op, g := range r.regs {
+		for _, e := range g.exposed {
+			if e == p {
+				ops = append(ops, op)
+				break
+			}
+		}
+	}
+	r.regMu.Unlock()
+	for _, op := range ops {
+		r.revoked(p, op)
+	}
+}
+
+// forgetAll gives up all registrations: nobody can read any more.
+func (r *RC) forgetAll() {
+	r.regMu.Lock()
+	regs := r.regs
+	r.regs = map[fabric.OpKey]*registration{}
+	r.regMu.Unlock()
+	for _, g := range regs {
+		switch {
+		case g.reg == nil:
+		case g.over:
+			r.dev.mem.drop(g.reg)
+		default:
+			r.dev.mem.disown(g.reg)
+		}
+	}
+}

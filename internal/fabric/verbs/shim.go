@@ -1,0 +1,100 @@
+//go:build verbs
+
+package verbs
+
+// #cgo CFLAGS: -Wall -Wextra
+// #cgo LDFLAGS: -lrdmacm -libverbs
+// #cgo noescape ac_post
+// #cgo nocallback ac_post
+// #cgo noescape ac_post_recv
+// #cgo nocallback ac_post_recv
+// #cgo noescape ac_post_srq
+// #cgo nocallback ac_post_srq
+// #cgo noescape ac_send
+// #cgo nocallback ac_send
+// #cgo noescape ac_poll
+// #cgo nocallback ac_poll
+// #cgo noescape ac_receive
+// #cgo nocallback ac_receive
+// #cgo nocallback ac_events
+// #include "shim.h"
+import "C"
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+const (
+	// Batch is how many requests one doorbell posts at most, and how many completions one
+	// look takes.
+	Batch = C.ac_batch
+
+	opSend    = C.IBV_WR_SEND
+	opSendImm = C.IBV_WR_SEND_WITH_IMM
+	opRead    = C.IBV_WR_RDMA_READ
+	withImm   = C.IBV_WC_WITH_IMM
+)
+
+// spin is how often a completion queue is looked at before we sleep: some microseconds,
+// which is what a wake-up costs. With few processors others need them more.
+func spin() C.int {
+	if runtime.NumCPU() <= 2 {
+		return 0
+	}
+	return 200
+}
+
+// address is a slice's, as work requests have it. The memory is registered, which keeps it
+// where it is.
+func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
+func cu64(v uint64) C.uint64_t { return C.uint64_t(v) }
+
+func cu32[T int | uint32](v T) C.uint32_t { return C.uint32_t(v) }
+
+// Requests and completions, as C has them.
+type (
+	request    = C.struct_ac_send
+	completion = C.struct_ac_done
+	ring       = C.struct_ac_ring
+)
+
+// post posts requests with one doorbell.
+func post(qp *C.struct_ibv_qp, r []request) int {
+	return int(C.ac_post(qp, &r[0], C.int(len(r)), nil, 0, 0))
+}
+
+// postRecv posts receive slots.
+func postRecv(qp *C.struct_ibv_qp, r *ring, slots []uint32) int {
+	if len(slots) == 0 {
+		return 0
+	}
+	return int(C.ac_post_recv(qp, r, (*C.uint32_t)(&slots[0]), C.int(len(slots))))
+}
+
+// poll looks for completions; with none, the next one will make an event.
+func poll(cq *C.struct_ibv_cq, out *[Batch]completion) int {
+	return int(C.ac_poll(cq, &out[0], Batch, spin(), 1))
+}
+
+// postShared posts slots of a staging ring.
+func postShared(srq *C.struct_ibv_srq, r *ring, slots []uint32) int {
+	return int(C.ac_post_srq(srq, r, (*C.uint32_t)(&slots[0]), C.int(len(slots))))
+}
+
+// sendDatagrams posts a batch with one doorbell, and returns 1 if it is done already.
+func sendDatagrams(q *udQP, cq *C.struct_ibv_cq, r []request, out *[Batch]completion) int {
+	return int(C.ac_send(q.qp, &r[0], C.int(len(r)), q.ah, q.farQP, q.qkey, cq, &out[0], spin()))
+}
+
+// take posts slots again and looks for completions, all in one call.
+func (r *receiver) take() (n, posted int) {
+	var first *C.uint32_t
+	if r.n > 0 {
+		first = (*C.uint32_t)(&r.again[0])
+	}
+	n = int(C.ac_receive(r.srq, &r.ring, first, C.int(r.n), r.cq, &r.done[0], Batch, spin(), 1, &r.postErr))
+	r.n = 0
+	return n, int(r.postErr)
+}

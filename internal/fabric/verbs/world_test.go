@@ -1,0 +1,182 @@
+//go:build verbs
+
+package verbs_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var ports atomic.Int32
+
+// rankProcess is one of a job's.
+type rankProcess struct {
+	*exec.Cmd
+	out, err output
+}
+
+// output keeps what a process writes, and says when it wrote.
+type output struct {
+	mu   sync.Mutex
+	b    bytes.Buffer
+	more chan struct{} // closed by the next write
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.more != nil {
+		close(o.more)
+		o.more = nil
+	}
+	return o.b.Write(b)
+}
+
+func (o *output) String() string {
+	s, _ := o.look()
+	return s
+}
+
+func (o *output) look() (string, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.more == nil {
+		o.more = make(chan struct{})
+	}
+	return o.b.String(), o.more
+}
+
+// waitFor waits until a process has written something.
+func (p *rankProcess) waitFor(t *testing.T, text string) {
+	t.Helper()
+	late := time.After(time.Minute)
+	for {
+		s, more := p.out.look()
+		if strings.Contains(s, text) {
+			return
+		}
+		select {
+		case <-more:
+		case <-late:
+			t.Fatalf("no %q: %s%s", text, s, &p.err)
+		}
+	}
+}
+
+// start starts the ranks of a job. Nobody else uses ports here.
+func start(t *testing.T, ranks int, devices, mode string) []*rankProcess {
+	t.Helper()
+	port := 20000 + ports.Add(1)
+	var all []*rankProcess
+	for r := range ranks {
+		p := &rankProcess{Cmd: exec.Command(os.Args[0])}
+		p.Stdout, p.Stderr = &p.out, &p.err
+		p.Env = append(os.Environ(), "VERBS_RANK="+mode, fmt.Sprintf("RANK=%d", r), fmt.Sprintf("WORLD_SIZE=%d", ranks), "MASTER_ADDR=127.0.0.1",
+			fmt.Sprintf("MASTER_PORT=%d", port), "ALLCAST_KEY=0123456789abcdef0123456789abcdef", "ALLCAST_FABRIC=verbs", "ALLCAST_DEVICE="+devices,
+			"ALLCAST_TIMEOUT=60s") // an emulated machine may be slow; the dead are found by verbs
+		must(t, p.Start())
+		all = append(all, p)
+	}
+	t.Cleanup(func() {
+		for _, p := range all {
+			if p.ProcessState == nil {
+				_ = p.Process.Kill()
+				_ = p.Wait()
+			}
+		}
+	})
+	return all
+}
+
+// finish waits for all ranks, and returns what they said.
+func finish(t *testing.T, all []*rankProcess) []verdict {
+	t.Helper()
+	var said []verdict
+	for r, p := range all {
+		if err := p.Wait(); err != nil {
+			t.Fatalf("rank %d: %v\n%s%s", r, err, &p.out, &p.err)
+		}
+		v, err := parse(p.out.String())
+		if err != nil {
+			t.Fatalf("rank %d: %v: %s", r, err, &p.out)
+		}
+		said = append(said, v)
+	}
+	return said
+}
+
+func TestMatrix(t *testing.T) {
+	for _, net := range []struct {
+		name string
+		make func(t *testing.T) string
+	}{{"dummy", dummyNet}, {"veth", func(t *testing.T) string { t.Helper(); return vethNet(t, 0) }}} {
+		t.Run(net.name, func(t *testing.T) {
+			devices := net.make(t)
+			for _, ranks := range []int{2, 3, 4} {
+				t.Run(fmt.Sprintf("ranks=%d", ranks), func(t *testing.T) {
+					begin := time.Now()
+					for _, v := range finish(t, start(t, ranks, devices, "matrix")) {
+						if v.Fabric != "verbs" || v.Received == 0 {
+							t.Errorf("rank %d: fabric %s, %d chunks by multicast", v.Rank, v.Fabric, v.Received)
+						}
+						t.Logf("%+v, %v", v, time.Since(begin).Round(time.Millisecond))
+					}
+				})
+			}
+		})
+	}
+}
+
+// A cable that loses 5 % of all packets: what multicast does not deliver is read out of
+// the neighbour's memory.
+func TestLoss(t *testing.T) {
+	devices := vethNet(t, 5)
+	var repaired, bytes, reads uint64
+	for _, v := range finish(t, start(t, 4, devices, "large")) {
+		t.Logf("%+v", v)
+		repaired, bytes, reads = repaired+v.Repaired, bytes+v.RepairedBytes, reads+v.Reads
+	}
+	t.Logf("%d chunks of %d bytes in all were repaired by %d RDMA READs", repaired, bytes, reads)
+	if repaired == 0 || reads == 0 {
+		t.Error("nothing was repaired: was nothing lost?")
+	}
+}
+
+// Who waits for the network sleeps.
+func TestIdle(t *testing.T) {
+	finish(t, start(t, 2, dummyNet(t), "idle"))
+}
+
+// Communicators of a part of the ranks.
+func TestSplit(t *testing.T) {
+	for _, v := range finish(t, start(t, 4, dummyNet(t), "split")) {
+		t.Logf("%+v", v)
+	}
+}
+
+// A rank that is killed is named by all others, in bounded time.
+func TestKill(t *testing.T) {
+	devices := dummyNet(t)
+	all := start(t, 4, devices, "endless")
+	const victim = 2
+	all[victim].waitFor(t, "under way")
+	must(t, all[victim].Process.Kill())
+	begin := time.Now()
+	for r, p := range all {
+		err := p.Wait()
+		if r == victim {
+			continue
+		}
+		if err != nil || !strings.Contains(p.out.String(), fmt.Sprintf("rank %d: ", victim)) {
+			t.Errorf("rank %d does not name rank %d: %v\n%s%s", r, victim, err, &p.out, &p.err)
+		}
+	}
+	t.Logf("all ended %v after the kill; rank 0 said: %s%s", time.Since(begin).Round(time.Millisecond), &all[0].out, &all[0].err)
+}

@@ -1,0 +1,52 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// How the guest ends: what it writes to the debug port, and what QEMU makes of it.
+const (
+	debugPort = 0xf4
+	passed    = 1 // QEMU ends with 2*1 + 1
+	failed    = 2
+)
+
+// boot runs the guest, without KVM: a virtual machine often has a KVM that does not work.
+func boot(image, initrd string, limit time.Duration, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64",
+		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1536",
+		"-display", "none", "-nodefaults", "-serial", "stdio", "-no-reboot",
+		"-device", fmt.Sprintf("isa-debug-exit,iobase=%#x,iosize=0x04", debugPort),
+		"-kernel", image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 mitigations=off")
+	var last []string
+	cmd.Stdout = &lines{out: out, seen: func(line string) {
+		if last = append(last, line); len(last) > 20 {
+			last = last[1:]
+		}
+	}}
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	err := cmd.Run()
+	var status *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("the guest did not end within %v", limit)
+	case err == nil:
+		return errors.New("the guest ended without a verdict")
+	case errors.As(err, &status) && status.ExitCode() == 2*passed+1:
+		return nil
+	case errors.As(err, &status) && status.ExitCode() == 2*failed+1:
+		return errors.New("the tests failed in the guest")
+	}
+	return fmt.Errorf("QEMU: %w: %s", err, complaints.String())
+}

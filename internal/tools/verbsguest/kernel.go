@@ -1,0 +1,234 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// kernel is what we boot.
+type kernel struct {
+	dir     string
+	image   string
+	modules []string // to be loaded in this order
+}
+
+// wanted are the modules that the tests need; what they depend on is found. crc32_generic
+// is none of these: it is asked for by name when Soft-RoCE starts.
+var wanted = []string{"crc32_generic", "rdma_rxe", "rdma_ucm", "dummy", "veth", "sch_netem"}
+
+var imagePackage = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\d[^ ]*-amd64)\s*$`)
+
+// findKernel gets Debian's current kernel, or what was got before. The one for clouds has
+// no Soft-RoCE.
+func findKernel(cache string) (*kernel, error) {
+	if k, err := newest(cache); err == nil {
+		return k, nil
+	}
+	if !has("apt-get") || !has("dpkg-deb") {
+		return nil, missing("no kernel in %s, and no apt-get to fetch one with", cache)
+	}
+	out, err := command(cache, "apt-cache", "depends", "linux-image-amd64").Output()
+	m := imagePackage.FindSubmatch(out)
+	if err != nil || m == nil {
+		if up, err := command(cache, "apt-get", "update", "-qq").CombinedOutput(); err != nil {
+			return nil, missing("apt-get update: %v: %s", err, tail(up))
+		}
+		out, _ = command(cache, "apt-cache", "depends", "linux-image-amd64").Output() // "" is not what we look for
+		if m = imagePackage.FindSubmatch(out); m == nil {
+			return nil, missing("apt does not know Debian's linux-image-amd64")
+		}
+	}
+	name := string(m[1])
+	tmp, err := os.MkdirTemp(cache, "fetch")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(tmp) }()
+	say("fetching %s (70 MB)", name)
+	if out, err := command(tmp, "apt-get", "download", "-qq", name).CombinedOutput(); err != nil {
+		return nil, missing("apt-get download %s: %v: %s", name, err, tail(out))
+	}
+	debs, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
+	if err != nil || len(debs) != 1 {
+		return nil, fmt.Errorf("apt-get download %s left %v", name, debs)
+	}
+	root := filepath.Join(tmp, "root")
+	if out, err := command(tmp, "dpkg-deb", "-x", debs[0], root).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("dpkg-deb: %w: %s", err, tail(out))
+	}
+	// Whole, or not at all: somebody may be at it at the same time.
+	made := filepath.Join(tmp, strings.TrimPrefix(name, "linux-image-"))
+	if err := keep(root, made); err != nil {
+		return nil, err
+	}
+	final := filepath.Join(cache, filepath.Base(made))
+	if err := os.Rename(made, final); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return load(final)
+}
+
+// newest is the kernel that was got last.
+func newest(cache string) (*kernel, error) {
+	dirs, err := filepath.Glob(filepath.Join(cache, "[0-9]*"))
+	if err != nil || len(dirs) == 0 {
+		return nil, fs.ErrNotExist
+	}
+	slices.SortFunc(dirs, func(a, b string) int { return modified(a).Compare(modified(b)) })
+	return load(dirs[len(dirs)-1])
+}
+
+func modified(path string) time.Time {
+	st, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}
+	}
+	return st.ModTime()
+}
+
+func load(dir string) (*kernel, error) {
+	order, err := os.ReadFile(filepath.Join(dir, "order"))
+	if err != nil {
+		return nil, err
+	}
+	k := &kernel{dir: dir, image: filepath.Join(dir, "image")}
+	for name := range strings.FieldsSeq(string(order)) {
+		k.modules = append(k.modules, filepath.Join(dir, name))
+	}
+	return k, nil
+}
+
+// keep takes what we need out of an unpacked package.
+func keep(root, dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	images, err := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
+	if err != nil || len(images) != 1 {
+		return fmt.Errorf("%d kernels in the package", len(images))
+	}
+	image, err := os.ReadFile(images[0])
+	if err != nil {
+		return err
+	}
+	// QEMU boots the plain ELF file too, without unpacking it in the guest first.
+	if plain, err := unpack(image); err == nil {
+		image = plain
+	}
+	if err := os.WriteFile(filepath.Join(dir, "image"), image, 0o644); err != nil {
+		return err
+	}
+	order, err := order(root)
+	if err != nil {
+		return err
+	}
+	names := ""
+	for _, m := range order {
+		b, err := os.ReadFile(m)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(m)), b, 0o644); err != nil {
+			return err
+		}
+		names += filepath.Base(m) + "\n"
+	}
+	return os.WriteFile(filepath.Join(dir, "order"), []byte(names), 0o644)
+}
+
+// unpack finds the compressed kernel in a boot image.
+func unpack(image []byte) ([]byte, error) {
+	for _, c := range []struct{ magic, tool string }{{"\xfd7zXZ\x00", "xz"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"\x1f\x8b\x08", "gzip"}} {
+		for at := 0; ; {
+			i := bytes.Index(image[at:], []byte(c.magic))
+			if i < 0 {
+				break
+			}
+			at += i + 1
+			cmd := exec.Command(c.tool, "-dc")
+			cmd.Stdin = bytes.NewReader(image[at-1:])
+			out, _ := cmd.Output() // it complains of what follows
+			if bytes.HasPrefix(out, []byte(elf.ELFMAG)) {
+				return out, nil
+			}
+		}
+	}
+	return nil, errors.New("no kernel found")
+}
+
+// order lists the wanted modules, each after those that it needs.
+func order(root string) ([]string, error) {
+	files := map[string]string{}
+	err := filepath.WalkDir(filepath.Join(root, "lib", "modules"), func(path string, _ fs.DirEntry, err error) error {
+		if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok {
+			files[strings.ReplaceAll(name, "-", "_")] = path
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	var add func(name string) error
+	add = func(name string) error {
+		path, ok := files[strings.ReplaceAll(name, "-", "_")]
+		if !ok {
+			return fmt.Errorf("the kernel has no module %s", name)
+		}
+		if slices.Contains(all, path) {
+			return nil
+		}
+		needs, err := depends(path)
+		if err != nil {
+			return err
+		}
+		for _, n := range needs {
+			if err := add(n); err != nil {
+				return err
+			}
+		}
+		all = append(all, path)
+		return nil
+	}
+	for _, name := range wanted {
+		if err := add(name); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// depends reads which modules a module needs.
+func depends(path string) ([]string, error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	defer func() { _ = f.Close() }()
+	s := f.Section(".modinfo")
+	if s == nil {
+		return nil, fmt.Errorf("%s: no .modinfo", path)
+	}
+	b, err := s.Data()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for line := range strings.SplitSeq(string(b), "\x00") {
+		if list, ok := strings.CutPrefix(line, "depends="); ok && list != "" {
+			return strings.Split(list, ","), nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,117 @@
+//go:build verbs
+
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/ip"
+	"github.com/allcast/allcast/internal/fabric/verbs"
+)
+
+// HasVerbs reports whether this program was built with the fabric Verbs.
+const HasVerbs = true
+
+// verbsPort is our port, and its queue pairs.
+type verbsPort struct {
+	dev *verbs.Device
+	rc  *verbs.RC // nil: somebody else closes it
+}
+
+// openVerbs opens the device that was named, or the one that belongs to the interface
+// towards rank 0, or the first that works.
+func openVerbs(j *joining) (*verbsPort, error) {
+	name := j.Device
+	if names := strings.Split(name, ","); len(names) > 1 {
+		name = strings.TrimSpace(names[j.Rank%len(names)])
+	}
+	d, err := verbs.Open(name, j.ifi.Index)
+	if err != nil {
+		return nil, err
+	}
+	rc, err := verbs.NewRC(d, j.Rank, j.Size)
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	j.where = d.String()
+	return &verbsPort{d, rc}, nil
+}
+
+func (v *verbsPort) undo() {
+	if v.rc != nil {
+		_ = v.rc.Close()
+		v.dev.Close()
+	}
+}
+
+func (v *verbsPort) maxChunk(sums bool) int { return v.dev.MaxChunk(sums) }
+
+func (v *verbsPort) card() json.RawMessage {
+	b, err := json.Marshal(v.rc.Card())
+	if err != nil {
+		panic(err) // it is numbers
+	}
+	return b
+}
+
+// connectVerbs connects everybody. When it returns, everybody is ready for everybody.
+func (j *joining) connectVerbs(ctx context.Context, cards []card) error {
+	all := make([]*verbs.Card, len(cards))
+	for r, c := range cards {
+		if err := json.Unmarshal(c.Verbs, &all[r]); err != nil {
+			return fmt.Errorf("rank %d sent a card that does not decode: %w", r, err)
+		}
+	}
+	var mine card
+	if err := j.verbs.rc.Connect(all); err != nil {
+		mine.Error = err.Error()
+	}
+	cards, err := exchange(ctx, j.session, mine)
+	if err != nil {
+		return err
+	}
+	for r, c := range cards {
+		if c.Error != "" {
+			return fmt.Errorf("rank %d cannot take part: %s", r, c.Error)
+		}
+	}
+	return nil
+}
+
+func (v *verbsPort) multicast(j *joining, groups []netip.AddrPort, chunk int) (fabric.Multicast, error) {
+	cfg := verbs.McastConfig{
+		Chunk: chunk, TTL: j.TTL, DSCP: j.DSCP, Bytes: j.RecvBuffer, Sums: j.sum() > 0,
+		QKey: uint32(j.number("qkey")) & (1<<31 - 1), // with the top bit it would be a privileged one
+	}
+	if j.Groups == nil { // else the network forwards only those
+		cfg.Derive = func(comm string, sub int) netip.Addr {
+			return ip.GroupsFor(j.number("groups of "+comm), len(groups), false)[sub].Addr()
+		}
+	}
+	for _, g := range groups {
+		cfg.Groups = append(cfg.Groups, g.Addr())
+	}
+	m, err := verbs.OpenMulticast(v.dev, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// reliable hands the queue pairs to the engine, which closes them.
+func (v *verbsPort) reliable(h fabric.Handler, log *slog.Logger) (fabric.Reliable, error) {
+	if err := v.rc.Start(h, log); err != nil {
+		return nil, err
+	}
+	rc := v.rc
+	v.rc = nil
+	v.dev.Close() // what is left of it is the engine's
+	return rc, nil
+}
