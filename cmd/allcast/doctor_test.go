@@ -42,7 +42,7 @@ func TestDoctorTable(t *testing.T) {
 	cmd := process(t, "doctor")
 	cmd.Env = append(cmd.Env, "WORLD_SIZE=2", "ALLCAST_KEY=12")
 	o := finish(t, cmd)
-	for _, want := range []string{"not built in yet", "RANK is not", "hex digits", "fix: "} {
+	for _, want := range []string{"bpf datapath", "RANK is not", "hex digits", "fix: "} {
 		if o.status != statusOK || !strings.Contains(o.stdout, want) {
 			t.Errorf("status %d, and nothing of %q:\n%s%s", o.status, want, o.stdout, o.stderr)
 		}
