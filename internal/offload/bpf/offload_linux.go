@@ -22,12 +22,12 @@ import (
 // two. Nothing waits in a socket's queue: who brings a packet to the network stack runs the
 // program, which takes less time than to send it. So room is large, and what a thread that was
 // kept from running lets go is fetched: to be woken for credit all the time would cost more.
-// But xdp sees single packets, of which a device's ring holds 256 or more, and no more.
+// But xdp sees single packets, of which a ring holds 256 or more, and no more.
 const (
 	room      = 8192
 	every     = 2048
-	roomLong  = 1024 // of several packets each
-	everyLong = 256
+	roomLong  = 192 // a super-packet each, which takes a place of a ring
+	everyLong = 64
 	roomXDP   = 192
 	everyXDP  = 64
 )
