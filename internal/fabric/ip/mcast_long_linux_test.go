@@ -11,7 +11,7 @@ import (
 func TestLongChunk(t *testing.T) {
 	for _, chunk := range []int{MaxChunk + 1, 20_000, 2*MaxChunk + fabric.HeaderSize, 60_000, MaxLong} {
 		cfg := mcastLoopback(t, 1, false)
-		cfg.Chunk, cfg.Long = chunk, true
+		cfg.Chunk, cfg.Packet = chunk, MaxChunk
 		a, b := mcastVariants[0].open(t, cfg), mcastVariants[0].open(t, cfg)
 		caps := a.Caps()
 		const chunks = 9
@@ -28,7 +28,7 @@ func TestLongReceivesShort(t *testing.T) {
 	cfg := mcastLoopback(t, 1, false)
 	cfg.Chunk = 1000
 	a := mcastVariants[0].open(t, cfg)
-	cfg.Chunk, cfg.Long = 20_000, true
+	cfg.Chunk, cfg.Packet = 20_000, MaxChunk
 	b := mcastVariants[0].open(t, cfg)
 	if a.Caps().Batch == 1 {
 		t.Skip("no super-packets here")
@@ -43,7 +43,7 @@ func TestLongReceivesShort(t *testing.T) {
 // A chunk never ends with a full packet: GRO would put the next one behind it.
 func TestLongCut(t *testing.T) {
 	cfg := mcastLoopback(t, 1, false)
-	cfg.Long = true
+	cfg.Packet = MaxChunk
 	for cfg.Chunk = MaxChunk + 1; cfg.Chunk <= MaxLong; cfg.Chunk++ {
 		p, err := newMcastPlan(cfg)
 		if err != nil {

@@ -141,10 +141,10 @@ func (p *mcastPlan) checkSizes() error {
 		return fmt.Errorf("multicast: the MTU of interface %s is %d, too small for any payload", p.Interface.Name, p.Interface.MTU)
 	case p.Chunk == 0:
 		p.Chunk = fits
-	case p.Chunk > fits && p.Long && !p.Plain:
+	case p.Packet > 0 && p.Chunk > min(fits, p.Packet) && !p.Plain:
 		// A receiver puts packets of one size together until a shorter one comes: a chunk that ends
 		// with a full one would be put together with the next.
-		if p.cut = p.head + fits; (p.head+p.Chunk)%p.cut == 0 {
+		if p.cut = p.head + min(fits, p.Packet); (p.head+p.Chunk)%p.cut == 0 {
 			p.cut--
 		}
 		if p.head+p.Chunk > mcastMaxLong || p.packets() > mcastMaxSegments {
