@@ -217,6 +217,10 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
+	if why := j.tooLong(chunk, packet); why != "" && j.Datapath == Auto {
+		j.Log.Info("this process receives, not the kernel", "why", why)
+		j.dropOffload(why)
+	}
 	j.derive()
 	j.share(addrs)
 	if j.Size > 1 {
@@ -412,8 +416,8 @@ func (j *joining) openMulticast(ctx context.Context, chunk, packet int) (why str
 			j.off.Forget() // those of the try before
 			mc.Filter = j.off.Filter
 		}
-		if j.off != nil && j.hook() == bpf.XDP && chunk > packet {
-			openErr = fmt.Errorf("the hook xdp sees single packets, and a chunk of %d bytes takes several on some rank: use chunks of at most %d, or another hook", chunk, packet)
+		if why := j.tooLong(chunk, packet); why != "" {
+			openErr = errors.New(why)
 		} else {
 			j.mc, openErr = ip.OpenMulticast(mc)
 		}
