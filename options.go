@@ -92,7 +92,7 @@ type Options struct {
 	Groups []netip.AddrPort
 
 	// Chunk is the payload of a datagram; 0 is the largest that fits a packet. Larger ones, up
-	// to 65491 bytes, are sent as a super-packet of several packets with one header, which takes
+	// to 65453 bytes, are sent as a super-packet of several packets with one header, which takes
 	// less work a byte; where it does not arrive whole, as without GRO, it is lost, and Join says
 	// that multicast does not work.
 	Chunk int

@@ -83,11 +83,11 @@ func (b *perfBench) measure(ctx context.Context, job *perfJob, algo string, n in
 	if err != nil {
 		return nil, err
 	}
-	defer c.free()
 	t, err := b.run(ctx, c)
 	if err != nil {
-		return nil, err
+		return nil, err // of a pair, the other half may still be under way
 	}
+	c.free()
 	r, err := b.gather(ctx, c, t)
 	if err != nil {
 		return nil, err

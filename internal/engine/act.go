@@ -61,6 +61,7 @@ func (e *Engine) end(req uint64, err error) {
 	wait := e.ended(k, err)
 	if k.area != nil {
 		k.area.Release()
+		e.bulk.Store(false) // what was fetched was never placed; other calls' look says if there is more
 	}
 	k.mem, k.Send, k.Recv = nil, nil, nil
 	if err != nil && !e.closing.Load() {

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/protocol"
 )
@@ -61,7 +63,6 @@ func (e *Engine) unseen() bool {
 
 // look is what the poller calls when chunks were placed.
 func (e *Engine) look() {
-	bulk := false
 	for _, w := range e.recvs {
 		if !w.polled {
 			continue
@@ -70,12 +71,25 @@ func (e *Engine) look() {
 		for _, l := range w.ops {
 			if l.placed != nil {
 				w.learn(l)
-				bulk = bulk || l.left >= manyChunks
 			}
 		}
 		w.flush()
 	}
-	e.bulk.Store(bulk)
+	e.bulk.Store(slices.ContainsFunc(e.recvs, (*receiver).awaitsMany))
+}
+
+// awaitsMany reports whether an operation that has not ended still waits for many chunks to
+// be placed.
+func (w *receiver) awaitsMany() bool {
+	if !w.polled {
+		return false
+	}
+	for _, l := range w.ops {
+		if l.placed != nil && l.left >= manyChunks && l.mem.Load() != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // manyChunks take so long that who waits for them may as well sleep.
@@ -126,6 +140,7 @@ func (w *receiver) take(l *lane, mem []byte, psn uint32, payload []byte) {
 			}
 			copy(mem[off:], payload)
 			w.copied.Add(1)
+			l.left--
 			w.noteRun(l, psn, 1)
 			return
 		}

@@ -45,9 +45,9 @@ func (p *plans) of(k *call) *plan {
 	return nil
 }
 
-// keep remembers a plan.
+// keep remembers a plan, unless it would never be found: to compare chains takes too long.
 func (p *plans) keep(m *plan) {
-	if len(m.rounds) > maxRounds || m.p2p != nil && len(m.p2p.Sends)+len(m.p2p.Recvs) > maxPieces {
+	if m.call.Groups != nil || len(m.rounds) > maxRounds || m.p2p != nil && len(m.p2p.Sends)+len(m.p2p.Recvs) > maxPieces {
 		return
 	}
 	p.mu.Lock()

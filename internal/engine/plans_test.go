@@ -49,19 +49,23 @@ func TestPlansAreForOneCall(t *testing.T) {
 // The last ones are remembered, and large ones are not.
 func TestPlansAreFew(t *testing.T) {
 	var p plans
-	call := func(n int) *call { return &call{Call: Call{Kind: protocol.Broadcast, Recv: make([]byte, n)}} }
+	of := func(n int) *call { return &call{Call: Call{Kind: protocol.Broadcast, Recv: make([]byte, n)}} }
 	for n := range maxPlans + 1 {
-		p.keep(newPlan(call(n)))
+		p.keep(newPlan(of(n)))
 	}
 	for n := range maxPlans + 1 {
-		if got := p.of(call(n)) != nil; got != (n > 0) {
+		if got := p.of(of(n)) != nil; got != (n > 0) {
 			t.Errorf("plan %d is remembered: %v", n, got)
 		}
 	}
-	m := newPlan(call(100))
+	p.keep(newPlan(&call{Call: Call{Groups: [][]int{{0, 1}}}}))
+	if p.of(of(1)) == nil {
+		t.Error("one that is never found has taken the place of another")
+	}
+	m := newPlan(of(100))
 	m.rounds = make([]*protocol.Geometry, maxRounds+1)
 	p.keep(m)
-	if p.of(call(100)) != nil {
+	if p.of(of(100)) != nil {
 		t.Error("a large plan is remembered")
 	}
 }

@@ -84,6 +84,15 @@ func (j *joining) loadOffload() (err error) {
 	return err
 }
 
+// tooLong says why chunks cannot be received at the hook, once it is known in which packets
+// they come: those of the rank with the smallest.
+func (j *joining) tooLong(chunk, packet int) string {
+	if j.off == nil || j.hook() != bpf.XDP || chunk <= packet {
+		return ""
+	}
+	return fmt.Sprintf("the hook xdp sees single packets, and a chunk of %d bytes takes several: use chunks of at most %d, or another hook", chunk, packet)
+}
+
 // share finds out whether ranks on this machine want our packets too.
 func (j *joining) share(addrs []string) {
 	if j.off == nil {

@@ -25,7 +25,7 @@ const (
 func (j *joining) probe(ctx context.Context) (why string, err error) {
 	token := j.number("probe")
 	subs := j.mc.Subgroups()
-	p := &prober{token: token, heard: make([]atomic.Bool, j.Size*subs), size: j.Size}
+	p := &prober{token: token, heard: make([]atomic.Bool, j.Size*subs), size: j.Size, full: j.mc.Caps().Chunk}
 	p.left.Store(int64((j.Size - 1) * subs))
 	p.all = make(chan struct{})
 	stop := make(chan struct{})
@@ -52,7 +52,7 @@ func (j *joining) probe(ctx context.Context) (why string, err error) {
 		wait := probeEvery + time.Duration(j.Size)*probeRank/10
 		every := time.NewTimer(wait)
 		defer every.Stop()
-		payload := make([]byte, j.probeSize())
+		payload := make([]byte, p.payload(j.Rank))
 		b := fabric.Batch{Headers: []fabric.Header{{Token: token, Comm: probeComm, Imm: uint32(j.Rank)}}, Payloads: [][]byte{payload}}
 		for {
 			for sub := range subs {
@@ -104,15 +104,6 @@ func (j *joining) probe(ctx context.Context) (why string, err error) {
 	return "", nil
 }
 
-// probeSize is the payload of our probes: full for the first rank and the last, which
-// are the likeliest to be far apart.
-func (j *joining) probeSize() int {
-	if j.Rank == 0 || j.Rank == j.Size-1 {
-		return j.mc.Caps().Chunk
-	}
-	return 0
-}
-
 type probeCard struct {
 	Deaf []int `json:"d,omitempty"` // whom we did not hear
 }
@@ -120,9 +111,19 @@ type probeCard struct {
 type prober struct {
 	token uint64
 	size  int
+	full  int           // bytes of a chunk
 	heard []atomic.Bool // by rank and subgroup
 	left  atomic.Int64
 	all   chan struct{}
+}
+
+// payload is that of a rank's probes: full for the first and the last, which are the
+// likeliest to be far apart.
+func (p *prober) payload(rank int) int {
+	if rank == 0 || rank == p.size-1 {
+		return p.full
+	}
+	return 0
 }
 
 // probeSink takes the probes of one subgroup.
@@ -136,11 +137,14 @@ func (s *probeSink) Expect([][]byte) int         { return 0 }
 func (s *probeSink) Arrived([]fabric.Header) int { return 0 }
 func (s *probeSink) Idle()                       {}
 
-func (s *probeSink) Chunk(h fabric.Header, _ []byte) {
+func (s *probeSink) Chunk(h fabric.Header, payload []byte) {
 	if h.Token != s.p.token || h.Comm != probeComm || uint64(h.Imm) >= uint64(s.p.size) || int(h.Imm) == s.self {
 		return
 	}
 	r := int(h.Imm)
+	if len(payload) != s.p.payload(r) {
+		return // of a chunk of several packets, the first: the others have no header
+	}
 	subs := len(s.p.heard) / s.p.size
 	if !s.p.heard[r*subs+s.sub].Swap(true) && s.p.left.Add(-1) == 0 {
 		close(s.p.all)

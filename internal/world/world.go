@@ -241,12 +241,13 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs, chunk, why, err := agree(cards, long)
+	addrs, chunk, packet, why, err := agree(cards, long)
 	if err != nil {
 		return nil, err
 	}
-	if chunk > mine.Chunk && j.off != nil {
-		j.off.Long()
+	if why := j.tooLong(chunk, packet); why != "" && j.Datapath == Auto {
+		j.Log.Info("this process receives, not the kernel", "why", why)
+		j.dropOffload(why)
 	}
 	j.derive()
 	j.share(addrs)
@@ -257,7 +258,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	}
 	if j.Size > 1 {
 		if why == "" {
-			why, err = j.openMulticast(ctx, chunk)
+			why, err = j.openMulticast(ctx, chunk, packet)
 		}
 		if err == nil && why == "" {
 			why, err = j.probe(ctx)
@@ -377,40 +378,41 @@ func exchange[T any](ctx context.Context, s *rendezvous.Session, mine T) ([]T, e
 }
 
 // agree finds what suits everybody; all ranks come to the same result. A chunk that was asked
-// for may take several packets, up to long bytes.
-func agree(cards []card, long int) (addrs []string, chunk int, noMcast string, err error) {
+// for may take several packets, up to long bytes, of which each has packet of them.
+func agree(cards []card, long int) (addrs []string, chunk, packet int, noMcast string, err error) {
 	chunk = cards[0].Chunk
 	for r, c := range cards {
 		switch {
 		case c.Error != "":
-			return nil, 0, "", fmt.Errorf("rank %d cannot take part: %s", r, c.Error)
+			return nil, 0, 0, "", fmt.Errorf("rank %d cannot take part: %s", r, c.Error)
 		case c.Fabric != cards[0].Fabric:
-			return nil, 0, "", fmt.Errorf("rank %d uses the fabric %s, rank 0 %s: use the same Options.Fabric or ALLCAST_FABRIC on all ranks", r, c.Fabric, cards[0].Fabric)
+			return nil, 0, 0, "", fmt.Errorf("rank %d uses the fabric %s, rank 0 %s: use the same Options.Fabric or ALLCAST_FABRIC on all ranks", r, c.Fabric, cards[0].Fabric)
 		case c.V6 != cards[0].V6:
-			return nil, 0, "", fmt.Errorf("rank %d uses another IP version than rank 0: set MASTER_ADDR or the interface so that all use the same", r)
+			return nil, 0, 0, "", fmt.Errorf("rank %d uses another IP version than rank 0: set MASTER_ADDR or the interface so that all use the same", r)
 		case c.Subgroups != cards[0].Subgroups || c.Asked != cards[0].Asked:
-			return nil, 0, "", fmt.Errorf("rank %d was started with other options than rank 0 (%d and %d subgroups, chunks of %d and %d bytes): use the same on all ranks",
+			return nil, 0, 0, "", fmt.Errorf("rank %d was started with other options than rank 0 (%d and %d subgroups, chunks of %d and %d bytes): use the same on all ranks",
 				r, c.Subgroups, cards[0].Subgroups, c.Asked, cards[0].Asked)
 		case c.Rate != cards[0].Rate:
-			return nil, 0, "", fmt.Errorf("rank %d was told another rate of the network than rank 0 (%g and %g bit/s): use the same on all ranks", r, c.Rate, cards[0].Rate)
+			return nil, 0, 0, "", fmt.Errorf("rank %d was told another rate of the network than rank 0 (%g and %g bit/s): use the same on all ranks", r, c.Rate, cards[0].Rate)
 		case c.Integrity != cards[0].Integrity:
-			return nil, 0, "", fmt.Errorf("rank %d was started %s integrity checks, rank 0 %s: use the same Options.Integrity or ALLCAST_INTEGRITY on all ranks",
+			return nil, 0, 0, "", fmt.Errorf("rank %d was started %s integrity checks, rank 0 %s: use the same Options.Integrity or ALLCAST_INTEGRITY on all ranks",
 				r, with(c.Integrity), with(cards[0].Integrity))
 		case c.Groups != cards[0].Groups:
-			return nil, 0, "", fmt.Errorf("rank %d was given other multicast groups than rank 0: use the same ALLCAST_GROUPS on all ranks", r)
+			return nil, 0, 0, "", fmt.Errorf("rank %d was given other multicast groups than rank 0: use the same ALLCAST_GROUPS on all ranks", r)
 		case c.NoMcast != "" && noMcast == "":
 			noMcast = c.NoMcast
 		}
 		chunk = min(chunk, c.Chunk)
 		addrs = append(addrs, c.Addr)
 	}
+	packet = chunk
 	long = max(long, chunk)
 	if a := cards[0].Asked; a > long && len(cards) > 1 && noMcast == "" {
-		return nil, 0, "", fmt.Errorf("a chunk of %d bytes does not fit the network: at most %d do, %d in one packet", a, long, chunk)
+		return nil, 0, 0, "", fmt.Errorf("a chunk of %d bytes does not fit the network: at most %d do, %d in one packet", a, long, packet)
 	} else if a > 0 {
 		chunk = a
 	}
-	return addrs, chunk, noMcast, nil
+	return addrs, chunk, packet, noMcast, nil
 }
 
 func with(on bool) string {
@@ -443,28 +445,34 @@ func (j *joining) groups(seed uint64) []netip.AddrPort {
 }
 
 // openGroups opens the groups on the fabric.
-func (j *joining) openGroups(groups []netip.AddrPort, chunk int) (fabric.Multicast, error) {
+func (j *joining) openGroups(groups []netip.AddrPort, chunk, packet int) (fabric.Multicast, error) {
 	if j.verbs != nil {
 		return j.verbs.multicast(j, groups, chunk)
 	}
 	cfg := ip.McastConfig{
 		Interface: j.ifi, Local: j.local, Groups: groups,
-		Chunk: chunk + j.tag(), Long: true, TTL: j.TTL, DSCP: j.DSCP, RecvBuffer: j.RecvBuffer, Plain: j.Plain, Sums: j.sum() > 0,
+		Chunk: chunk + j.tag(), Packet: packet + j.tag(), TTL: j.TTL, DSCP: j.DSCP, RecvBuffer: j.RecvBuffer, Plain: j.Plain, Sums: j.sum() > 0,
 	}
 	if j.off != nil {
 		j.off.Forget() // those of the try before
 		cfg.Filter = j.off.Filter
 	}
+	if why := j.tooLong(chunk, packet); why != "" {
+		return nil, errors.New(why)
+	}
 	m, err := ip.OpenMulticast(cfg)
 	if err != nil {
 		return nil, err
+	}
+	if j.off != nil {
+		j.off.Long(m.Cut())
 	}
 	return m, nil
 }
 
 // openMulticast opens the groups; where a port is taken on some machine, others
 // are tried.
-func (j *joining) openMulticast(ctx context.Context, chunk int) (why string, err error) {
+func (j *joining) openMulticast(ctx context.Context, chunk, packet int) (why string, err error) {
 	seed := j.number("groups")
 	tries := uint64(3)
 	if j.Groups != nil {
@@ -473,7 +481,7 @@ func (j *joining) openMulticast(ctx context.Context, chunk int) (why string, err
 	for try := range tries {
 		var mine card
 		var openErr error
-		j.mc, openErr = j.openGroups(j.groups(seed+try), chunk)
+		j.mc, openErr = j.openGroups(j.groups(seed+try), chunk, packet)
 		if openErr != nil {
 			j.mc, mine.NoMcast = nil, openErr.Error()
 		}

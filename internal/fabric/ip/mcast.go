@@ -17,7 +17,7 @@ type McastConfig struct {
 	Local      netip.Addr       // our address on it; decides IPv4 or IPv6
 	Groups     []netip.AddrPort // one a subgroup
 	Chunk      int              // payload a datagram, agreed with the others; 0: MaxPayload of the interface's MTU
-	Long       bool             // Chunk may be larger than a packet, at most MaxLong: it is sent as a super-packet with one header, and lost if that does not arrive whole
+	Packet     int              // payload of one packet, agreed likewise; a larger Chunk, of at most MaxLong, is then sent as a super-packet with one header, and lost if that does not arrive whole. 0: Chunk must fit one
 	TTL        int              // 0: 1 on loopback, else 16
 	DSCP       int
 	RecvBuffer int  // wanted socket buffer in bytes; 0: 8 MiB
@@ -37,6 +37,7 @@ type Multicast struct {
 	senders   []fabric.Sender
 	receivers []fabric.Receiver
 	features  func() Features
+	cut       int
 	closers   []io.Closer // receivers first: they are the ones that wait
 	closeOnce sync.Once
 	closeErr  error
@@ -57,6 +58,10 @@ func OpenMulticast(cfg McastConfig) (*Multicast, error) {
 
 // Caps is what was found by the self-test.
 func (m *Multicast) Caps() fabric.Caps { return m.caps }
+
+// Cut is the size of the packets, headers of ours included, that a chunk of several is cut in;
+// 0: each fits one.
+func (m *Multicast) Cut() int { return m.cut }
 
 // Subgroups is the number of groups.
 func (m *Multicast) Subgroups() int { return len(m.senders) }

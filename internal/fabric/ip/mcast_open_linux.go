@@ -20,7 +20,7 @@ func openMulticast(p *mcastPlan) (*Multicast, error) {
 	if p.cut > 0 && t.gso+t.gro != "" {
 		return nil, fmt.Errorf("multicast: chunks of several packets need super-packets, sent and received: %s; use chunks of at most %d bytes", cmp.Or(t.gso, t.gro), p.cut-p.head)
 	}
-	m := &Multicast{}
+	m := &Multicast{cut: p.cut}
 	f := Features{
 		Sockets: mcastLinux,
 		GSO:     t.gso == "", GSOReason: t.gso,
@@ -49,7 +49,7 @@ func openMulticast(p *mcastPlan) (*Multicast, error) {
 	slices.Reverse(m.closers)
 	batch := 1
 	if f.GSO {
-		batch = mcastBatch(p.head, p.Chunk)
+		batch = p.batch()
 	}
 	m.caps = fabric.Caps{
 		Chunk:    p.Chunk,
@@ -108,7 +108,7 @@ func udpOpenGroup(p *mcastPlan, g netip.AddrPort, f *Features) (*udpSender, *udp
 	if err != nil {
 		return s, nil, err
 	}
-	r.long = p.cut > 0
+	r.cut = p.cut
 	if noFilter != nil {
 		f.Filter, f.FilterReason = false, noFilter.Error()
 		r.own = newUDPName(p, own)

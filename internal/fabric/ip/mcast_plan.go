@@ -30,6 +30,14 @@ func (p *mcastPlan) packets() int {
 	return (p.head + p.Chunk + p.cut - 1) / p.cut
 }
 
+// batch is how many chunks make a super-packet. One of several packets is one by itself.
+func (p *mcastPlan) batch() int {
+	if p.cut > 0 {
+		return 1
+	}
+	return mcastBatch(p.head, p.Chunk)
+}
+
 // short is the plan for chunks that fit a packet.
 func (p *mcastPlan) short() *mcastPlan {
 	if p.cut == 0 {
@@ -133,11 +141,15 @@ func (p *mcastPlan) checkSizes() error {
 		return fmt.Errorf("multicast: the MTU of interface %s is %d, too small for any payload", p.Interface.Name, p.Interface.MTU)
 	case p.Chunk == 0:
 		p.Chunk = fits
-	case p.Chunk > fits && p.Long && !p.Plain:
-		p.cut = p.head + fits
-		if p.head+p.Chunk > mcastMaxSuper || p.packets() > mcastMaxSegments {
+	case p.Packet > 0 && p.Chunk > min(fits, p.Packet) && !p.Plain:
+		// A receiver puts packets of one size together until a shorter one comes: a chunk that ends
+		// with a full one would be put together with the next.
+		if p.cut = p.head + min(fits, p.Packet); (p.head+p.Chunk)%p.cut == 0 {
+			p.cut--
+		}
+		if p.head+p.Chunk > mcastMaxLong || p.packets() > mcastMaxSegments {
 			return fmt.Errorf("multicast: a chunk of %d bytes does not fit a super-packet by interface %s, with its MTU of %d: at most %d do",
-				p.Chunk, p.Interface.Name, p.Interface.MTU, min(mcastMaxSuper, mcastMaxSegments*p.cut)-p.head)
+				p.Chunk, p.Interface.Name, p.Interface.MTU, min(mcastMaxLong, mcastMaxSegments*p.cut)-p.head)
 		}
 	case p.Chunk < 0 || p.Chunk > fits:
 		return fmt.Errorf("multicast: a chunk of %d bytes does not fit interface %s: its MTU of %d takes at most %d; agree on a smaller chunk or raise the MTU",

@@ -8,8 +8,9 @@ const (
 	// a super-packet.
 	MaxChunk = 9000 - ipv4Header - udpHeader - fabric.HeaderSize
 
-	// MaxLong is the largest payload of several packets: what fits a super-packet.
-	MaxLong = mcastMaxSuper - fabric.HeaderSize
+	// MaxLong is the largest payload of several packets: what fits a super-packet that devices
+	// take as it is.
+	MaxLong = mcastMaxLong - fabric.HeaderSize
 
 	ipv4Header = 20
 	ipv6Header = 40
@@ -20,6 +21,10 @@ const (
 	// kernel checks a super-packet as if it was one datagram. IPv6 would have room for
 	// 20 bytes more; one limit for both keeps batches alike.
 	mcastMaxSuper = 65535 - ipv4Header - udpHeader
+	// A device takes super-packets of less than 64 KiB (gso_max_size), with its own header, such
+	// as Ethernet's with a tag. What is larger the kernel cuts before: chunks of which batches are
+	// made arrive all the same, but one of several packets does not arrive whole.
+	mcastMaxLong = 65535 - 18 - ipv6Header - udpHeader
 	// UDP_MAX_SEGMENTS of the kernels before 6.9; later ones take 128.
 	mcastMaxSegments = 64
 	// More than any datagram or super-packet has.

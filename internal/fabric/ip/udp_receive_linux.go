@@ -51,7 +51,7 @@ type udpReceiver struct {
 	control udpGRO
 	from    udpName
 	own     *udpName // of our sender; nil when the kernel filters
-	long    bool     // a super-packet is one datagram
+	cut     int      // a super-packet of packets of so many bytes is one datagram; 0: none is
 
 	filtered  *atomic.Uint64 // see udpSender; nil when the kernel does not filter
 	datagrams atomic.Uint64
@@ -61,7 +61,7 @@ type udpReceiver struct {
 }
 
 func newUDPReceiver(p *mcastPlan, group netip.AddrPort, fd int) (*udpReceiver, error) {
-	batch := mcastBatch(p.head, p.Chunk)
+	batch := p.batch()
 	r := &udpReceiver{
 		group:   group,
 		scatter: newMcastScatter(p.head, batch),
@@ -163,8 +163,11 @@ func (r *udpReceiver) deliver(s fabric.Sink) {
 		return
 	}
 	seg := 0
-	if !r.long && int(r.msg.Controllen) >= unix.CmsgLen(4) && r.control.head.Level == unix.SOL_UDP && r.control.head.Type == unix.UDP_GRO {
+	if int(r.msg.Controllen) >= unix.CmsgLen(4) && r.control.head.Level == unix.SOL_UDP && r.control.head.Type == unix.UDP_GRO {
 		seg = int(r.control.size)
+	}
+	if seg == r.cut {
+		seg = 0
 	}
 	good, malformed := r.scatter.deliver(s, r.n, seg)
 	r.datagrams.Add(uint64(good))

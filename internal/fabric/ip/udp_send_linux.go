@@ -55,7 +55,7 @@ type udpSender struct {
 }
 
 func newUDPSender(p *mcastPlan, group netip.AddrPort, fd int, gso, gro bool) *udpSender {
-	batch := mcastBatch(p.head, p.Chunk)
+	batch := p.batch()
 	s := &udpSender{
 		group: group, chunk: p.Chunk, head: p.head, name: newUDPName(p, group), gso: gso, splits: !gro, cut: p.cut,
 		heads:    make([]byte, batch*p.head),
@@ -100,7 +100,7 @@ func (s *udpSender) Send(b *fabric.Batch) error {
 func (s *udpSender) sendAll(n, size int) error {
 	if s.cut > 0 {
 		s.control.size = uint16(s.cut)
-		errno, err := s.transmit(0, n, size > s.cut, 1) // n is 1
+		errno, err := s.transmit(0, n, size > s.cut, 1) // n is 1: see batch
 		if err == nil {
 			err = s.explain(errno)
 		}

@@ -140,10 +140,14 @@ static __noinline int FN(chunk)(CTX *ctx, __u32 at, __u32 len, __u16 port, __u16
 	if (!won)
 		return HELD;
 	if (FN(put)(ctx, at + sizeof h, s.region, d, n)) {
-		__sync_fetch_and_and(&w->claim, ~(__u64)bit);
+		// What it returns is looked at here and below, though it is known, because else both may
+		// overtake what was written: atomics whose result nobody wants are no barriers.
+		if (!(__sync_fetch_and_and(&w->claim, ~(__u64)bit) & bit))
+			return UNKNOWN;
 		return HELD;
 	}
-	__sync_fetch_and_or(&w->done, bit);
+	if (__sync_fetch_and_or(&w->done, bit) & bit)
+		return TAKEN;
 	__u64 placed = __sync_fetch_and_add(&l->placed, 1) + 1;
 	if (placed >= s.want || !(placed & (s.every - 1)))
 		bpf_ringbuf_output(&events, &s.gen, sizeof s.gen, BPF_RB_FORCE_WAKEUP);

@@ -17,7 +17,7 @@ const (
 	random = counters - 1 // the state of random numbers
 	shared = counters - 2 // whether other processes want our packets too
 	lost   = counters - 3 // datagrams, on purpose
-	whole  = counters - 4 // whether a super-packet is one chunk
+	whole  = counters - 4 // bytes of the packets of which a super-packet is one chunk
 
 	maxGroups = 64
 )

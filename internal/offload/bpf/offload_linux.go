@@ -236,10 +236,12 @@ func (o *Offload) attach() error {
 // Share says that other processes want our packets too.
 func (o *Offload) Share() { o.counters[shared].Store(1) }
 
-// Long says that a super-packet is one chunk.
-func (o *Offload) Long() {
-	o.counters[whole].Store(1)
-	o.room, o.wakes = roomLong, everyLong
+// Long says that a super-packet of packets of so many bytes is one chunk; 0: none is.
+func (o *Offload) Long(cut int) {
+	o.counters[whole].Store(uint64(cut))
+	if cut > 0 {
+		o.room, o.wakes = roomLong, everyLong
+	}
 }
 
 // Filter makes a socket the one of the next subgroup. The counter is of packets that do not

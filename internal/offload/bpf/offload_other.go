@@ -25,7 +25,7 @@ func New(Config) (*Offload, error) {
 func (o *Offload) Share() {}
 
 // Long does nothing.
-func (o *Offload) Long() {}
+func (o *Offload) Long(int) {}
 
 // Forget does nothing.
 func (o *Offload) Forget() {}

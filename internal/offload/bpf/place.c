@@ -50,7 +50,7 @@ struct {
 // Packets that a socket's filter took, by subgroup; and at the end what changes.
 #define RANDOM (COUNTERS - 1) // the state of random numbers
 #define SHARED (COUNTERS - 2) // not 0: other processes want our packets too
-#define WHOLE (COUNTERS - 4) // not 0: a super-packet is one chunk
+#define WHOLE (COUNTERS - 4) // a super-packet of packets of so many bytes is one chunk
 #define LOST (COUNTERS - 3) // datagrams that were lost on purpose
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -219,7 +219,9 @@ static long segment(__u32 i, void *arg)
 static __always_inline __u32 scan(struct __sk_buff *skb, __u32 at, __u32 end, __u16 port, __u16 from)
 {
 	__u32 seg = skb->gso_size;
-	if (!seg || seg >= end - at || is(WHOLE))
+	__u32 k = WHOLE;
+	__u64 *cut = bpf_map_lookup_elem(&counters, &k);
+	if (!seg || seg >= end - at || (cut && *cut == seg))
 		return skb_chunk(skb, at, end - at, port, from) != TAKEN;
 	struct scan s = {.ctx = skb, .at = at, .end = end, .seg = seg, .port = port, .from = from};
 	bpf_loop(SEGMENTS, segment, &s, 0);

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 
@@ -71,6 +72,9 @@ func Dedicate(ifi *net.Interface, cpus []int) (undo func(), err error) {
 		var set unix.CPUSet
 		set.Set(cpus[i%len(cpus)])
 		if err == nil {
+			err = isThread(pid)
+		}
+		if err == nil {
 			err = unix.SchedSetaffinity(pid, &set)
 		}
 	}
@@ -79,6 +83,16 @@ func Dedicate(ifi *net.Interface, cpus []int) (undo func(), err error) {
 		return nil, fmt.Errorf("receive cores of %s, processors %v: %w", ifi.Name, cpus, err)
 	}
 	return undo, nil
+}
+
+// isThread sees that a process is one of the kernel's threads that take packets: what is
+// called so in a container that numbers processes itself may be anything.
+func isThread(pid int) error {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil || !strings.HasPrefix(string(name), "napi/") {
+		return fmt.Errorf("process %d is no such thread here: in a container, share the host's processes", pid)
+	}
+	return nil
 }
 
 // Threads are the process ids of the kernel's threads that take packets from an interface.

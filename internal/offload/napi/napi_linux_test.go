@@ -100,3 +100,10 @@ func TestFeature(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// What the kernel calls a thread is another process where numbers differ.
+func TestIsThread(t *testing.T) {
+	if err := isThread(os.Getpid()); err == nil || !strings.Contains(err.Error(), "container") {
+		t.Errorf("this process: %v", err)
+	}
+}
