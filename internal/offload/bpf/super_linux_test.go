@@ -62,7 +62,17 @@ func TestSuperPackets(t *testing.T) {
 			}
 			super(c1[3], c1[3], c1[4], c1[5], c1[6], c1[0])
 			ignored(t, p1, 2, 0, 0)
-			super(c2[2], c2[4], c2[5])
+			// One that was cut short: what is left of its last chunk is counted, and not placed.
+			super(c2[2], c2[4][:100])
+			ignored(t, p2, 0, 0, 1)
+			same(t, mem[4000+4*chunk:4000+5*chunk], make([]byte, chunk))
+			// Cut within a header, it is for the socket to count.
+			before := w.received[0]
+			super(c2[5], c2[4][:7])
+			if w.received[0] != before+1 {
+				t.Errorf("%d messages reached the socket, want 1", w.received[0]-before)
+			}
+			super(c2[4])
 			same(t, mem[:3500], data[:3500])
 			same(t, mem[4000:7499], data[4000:7499])
 			p1.Close()
