@@ -51,9 +51,10 @@ func newReceiver(e *Engine, sub int, rx fabric.Receiver) *receiver {
 // tryAgain is how long a worker waits after the network failed.
 const tryAgain = 100 * time.Millisecond
 
-// start begins the work, with a goroutine of its own unless the poller can do it.
+// start begins the work, with a goroutine of its own unless the poller can do it: for the first
+// subgroup, and for all if no two goroutines would run at once, or none has much to do.
 func (w *receiver) start() {
-	if p := w.e.cfg.Poller; p != nil && (w.sub == 0 || w.e.cfg.Placer != nil) {
+	if p := w.e.cfg.Poller; p != nil && (w.sub == 0 || w.e.cfg.Placer != nil || w.e.alone) {
 		if rx, ok := w.rx.(fabric.Polled); ok {
 			w.polled = true // it may be served before Attach returns
 			if rx.Attach(p, w, w.failed) {
