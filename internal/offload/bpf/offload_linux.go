@@ -26,8 +26,8 @@ import (
 const (
 	room      = 8192
 	every     = 2048
-	roomLong  = 192 // a super-packet each, which takes a place of a ring
-	everyLong = 64
+	roomLong  = 1024 // of several packets each
+	everyLong = 256
 	roomXDP   = 192
 	everyXDP  = 64
 )
