@@ -20,20 +20,8 @@ import (
 
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/internal/observe"
+	"github.com/allcast/allcast/internal/testenv"
 )
-
-// socketDir keeps a test's sockets apart from those of other jobs. The name of
-// t.TempDir may be too long for a socket.
-func socketDir(t *testing.T) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "allcast") //nolint:usetesting // a shorter name
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	t.Setenv("XDG_RUNTIME_DIR", dir)
-	t.Setenv("TMPDIR", dir)
-}
 
 // inspect asks a rank of this process what it is at.
 func inspect(ctx context.Context, rank int) (*observe.State, error) {
@@ -103,7 +91,7 @@ func TestLogLevels(t *testing.T) {
 }
 
 func TestMetricsAreServed(t *testing.T) {
-	socketDir(t)
+	testenv.SocketDir(t)
 	t.Setenv("ALLCAST_METRICS", "127.0.0.1:0")
 	ranks(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		if err := c.Allgather(ctx, nil, make([]byte, 3000), allcast.WithAlgorithm("ring")); err != nil {
@@ -205,7 +193,7 @@ func TestRecorderFiles(t *testing.T) {
 }
 
 func TestInspectSockets(t *testing.T) {
-	socketDir(t)
+	testenv.SocketDir(t)
 	for _, on := range []bool{true, false} {
 		want := 0
 		if on {
@@ -235,7 +223,7 @@ func TestInspectNowhere(t *testing.T) {
 
 // One rank is stopped: it does not answer, and the others name it.
 func TestInspectStoppedRank(t *testing.T) {
-	socketDir(t)
+	testenv.SocketDir(t)
 	const size, victim = 4, 2
 	all := job(t, size, "gather", "ALLCAST_TEST_ALGO=mcast", "ALLCAST_TIMEOUT=50s")
 	for r, p := range all {

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/internal/offload/bpf"
@@ -52,35 +50,6 @@ func datapaths(t *testing.T, f func(t *testing.T, o allcast.Options)) {
 			f(t, allcast.Options{Datapath: "bpf", Hook: h})
 		})
 	}
-}
-
-// joinAll is ranks for ranks that differ, and that may fail.
-func joinAll(t *testing.T, opts []allcast.Options, f func(ctx context.Context, c *allcast.Comm) error) []error {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	errs := make([]error, len(opts))
-	var wg sync.WaitGroup
-	for r, o := range opts {
-		wg.Go(func() {
-			o.Rank, o.Size, o.Addr = r, len(opts), l.Addr().String()
-			if r == 0 {
-				o = o.On(l)
-			}
-			c, err := allcast.Join(ctx, o)
-			if err != nil {
-				errs[r] = err
-				return
-			}
-			errs[r] = errors.Join(f(ctx, c), c.Close())
-		})
-	}
-	wg.Wait()
-	return errs
 }
 
 // A maker makes buffers.

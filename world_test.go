@@ -16,19 +16,32 @@ import (
 // ranks runs f as every rank of a job, in goroutines of this process.
 func ranks(t testing.TB, size int, o allcast.Options, f func(ctx context.Context, c *allcast.Comm) error) {
 	t.Helper()
+	opts := make([]allcast.Options, size)
+	for r := range opts {
+		opts[r] = o
+	}
+	for r, err := range joinAll(t, opts, f) {
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// joinAll is ranks for ranks that differ, and that may fail.
+func joinAll(t testing.TB, opts []allcast.Options, f func(ctx context.Context, c *allcast.Comm) error) []error {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Size, o.Addr = size, l.Addr().String()
-	errs := make([]error, size)
+	errs := make([]error, len(opts))
 	var wg sync.WaitGroup
-	for r := range size {
+	for r, o := range opts {
 		wg.Go(func() {
-			o := o
-			if o.Rank = r; r == 0 {
+			o.Rank, o.Size, o.Addr = r, len(opts), l.Addr().String()
+			if r == 0 {
 				o = o.On(l)
 			}
 			c, err := allcast.Join(ctx, o)
@@ -40,11 +53,7 @@ func ranks(t testing.TB, size int, o allcast.Options, f func(ctx context.Context
 		})
 	}
 	wg.Wait()
-	for r, err := range errs {
-		if err != nil {
-			t.Errorf("rank %d: %v", r, err)
-		}
-	}
+	return errs
 }
 
 // pattern is what a rank contributes.
