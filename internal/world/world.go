@@ -8,14 +8,11 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,9 +21,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric/fault"
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/offload/bpf"
-	"github.com/allcast/allcast/internal/offload/napi"
 	"github.com/allcast/allcast/internal/rendezvous"
-	"github.com/allcast/allcast/internal/seal"
 )
 
 // Config says how to join. See the fields of allcast.Options.
@@ -99,26 +94,6 @@ func (w *World) Close() error {
 		}
 	})
 	return err
-}
-
-// card is what a rank tells the others about itself. Everybody gets everybody's, so its
-// names are short.
-type card struct {
-	Addr      string  `json:"a,omitempty"` // where it listens
-	Fabric    string  `json:"f,omitempty"`
-	Chunk     int     `json:"c,omitempty"` // largest that fits its interface
-	Subgroups int     `json:"s,omitempty"`
-	V6        bool    `json:"v,omitempty"`
-	Error     string  `json:"e,omitempty"` // why it cannot go on
-	NoMcast   string  `json:"m,omitempty"` // why it has no multicast
-	Asked     int     `json:"k,omitempty"` // chunk that was asked for
-	Groups    uint64  `json:"g,omitempty"` // a hash of those that were asked for
-	Rack      string  `json:"r,omitempty"`
-	Rate      float64 `json:"b,omitempty"`
-	Calibrate bool    `json:"q,omitempty"`
-	Integrity bool    `json:"i,omitempty"`
-
-	Verbs json.RawMessage `json:"d,omitempty"` // how its queue pairs are reached
 }
 
 // Join meets the others and starts the engine.
@@ -208,36 +183,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		j.poll()
 		long = ip.MaxLong - j.tag() - j.sum()
 	}
-	var mine card
-	mine.Calibrate = j.Calibrate
-	mine.Asked, mine.Groups, mine.Rack, mine.Rate, mine.Integrity = j.Chunk, groupsHash(j.Groups), j.Rack, j.Rate, j.Integrity
-	err := j.place()
-	mine.Fabric = j.Fabric
-	switch {
-	case err != nil:
-	case j.Fabric == Verbs:
-		j.verbs, err = openVerbs(j)
-	default:
-		j.where = j.ifi.Name
-		j.ln, err = ip.Listen(j.local)
-	}
-	if err == nil && len(j.RecvCores) > 0 {
-		j.undoNIC, err = napi.Dedicate(j.ifi, j.RecvCores)
-	}
-	if err == nil {
-		err = j.offload()
-	}
-	switch {
-	case err != nil:
-		mine.Error = err.Error()
-	case j.verbs != nil:
-		mine.Chunk, mine.Subgroups, mine.NoMcast = j.verbs.maxChunk(j.sum() > 0), max(1, j.Subgroups), j.NoMulticast
-		mine.Verbs = j.verbs.card()
-	default:
-		mine.Addr, mine.V6 = j.ln.Addr().String(), j.local.Is6() && !j.local.Is4In6()
-		mine.Chunk, mine.Subgroups, mine.NoMcast = max(0, ip.MaxPayload(j.ifi.MTU, mine.V6)-j.tag()-j.sum()), max(1, j.Subgroups), j.NoMulticast
-	}
-	cards, err := exchange(ctx, j.session, mine)
+	cards, err := exchange(ctx, j.session, j.open())
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +222,12 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		}
 		j.dropOffload(noMulticast)
 	}
-	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: why, Interface: j.where, Fabric: j.Fabric, Local: j.local, Loopback: j.local.IsLoopback() && j.verbs == nil, Secure: j.Secure, Integrity: j.Integrity}
+	return j.start(cards, addrs, why)
+}
+
+// start starts the engine on what was opened.
+func (j *joining) start(cards []card, addrs []string, noMcast string) (*World, error) {
+	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: noMcast, Interface: j.where, Fabric: j.Fabric, Local: j.local, Loopback: j.local.IsLoopback() && j.verbs == nil, Secure: j.Secure, Integrity: j.Integrity}
 	w.Calibrate = true
 	for _, c := range cards {
 		w.Racks = append(w.Racks, c.Rack)
@@ -307,6 +258,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	if j.off != nil {
 		w.Datapath, w.Hook = BPF, string(j.hook())
 	}
+	var err error
 	if w.Engine, err = engine.New(ec); err != nil {
 		return nil, err
 	}
@@ -326,21 +278,6 @@ func (j *joining) reliableIP(ec *engine.Config, addrs []string) {
 	}
 }
 
-// tag is what sealing adds to a chunk, sum what a checksum does: what is sealed needs none.
-func (j *joining) tag() int {
-	if j.Secure {
-		return seal.TagSize
-	}
-	return 0
-}
-
-func (j *joining) sum() int {
-	if j.Integrity && !j.Secure {
-		return fabric.SumSize
-	}
-	return 0
-}
-
 // derive makes the job's secret from its key and the session's seed.
 func (j *joining) derive() {
 	seed := j.session.Seed()
@@ -356,155 +293,6 @@ func (j *joining) number(what string) uint64 {
 	mac := hmac.New(sha256.New, j.secret)
 	mac.Write([]byte("allcast " + what))
 	return binary.LittleEndian.Uint64(mac.Sum(nil))
-}
-
-// exchange gives everybody a card and gets everybody's.
-func exchange[T any](ctx context.Context, s *rendezvous.Session, mine T) ([]T, error) {
-	blob, err := json.Marshal(mine)
-	if err != nil {
-		return nil, err
-	}
-	blobs, err := s.Exchange(ctx, blob)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]T, len(blobs))
-	for r, b := range blobs {
-		if err := json.Unmarshal(b, &all[r]); err != nil {
-			return nil, fmt.Errorf("rank %d sent a card that does not decode: %w", r, err)
-		}
-	}
-	return all, nil
-}
-
-// agree finds what suits everybody; all ranks come to the same result. A chunk that was asked
-// for may take several packets, up to long bytes, of which each has packet of them.
-func agree(cards []card, long int) (addrs []string, chunk, packet int, noMcast string, err error) {
-	chunk = cards[0].Chunk
-	for r, c := range cards {
-		switch {
-		case c.Error != "":
-			return nil, 0, 0, "", fmt.Errorf("rank %d cannot take part: %s", r, c.Error)
-		case c.Fabric != cards[0].Fabric:
-			return nil, 0, 0, "", fmt.Errorf("rank %d uses the fabric %s, rank 0 %s: use the same Options.Fabric or ALLCAST_FABRIC on all ranks", r, c.Fabric, cards[0].Fabric)
-		case c.V6 != cards[0].V6:
-			return nil, 0, 0, "", fmt.Errorf("rank %d uses another IP version than rank 0: set MASTER_ADDR or the interface so that all use the same", r)
-		case c.Subgroups != cards[0].Subgroups || c.Asked != cards[0].Asked:
-			return nil, 0, 0, "", fmt.Errorf("rank %d was started with other options than rank 0 (%d and %d subgroups, chunks of %d and %d bytes): use the same on all ranks",
-				r, c.Subgroups, cards[0].Subgroups, c.Asked, cards[0].Asked)
-		case c.Rate != cards[0].Rate:
-			return nil, 0, 0, "", fmt.Errorf("rank %d was told another rate of the network than rank 0 (%g and %g bit/s): use the same on all ranks", r, c.Rate, cards[0].Rate)
-		case c.Integrity != cards[0].Integrity:
-			return nil, 0, 0, "", fmt.Errorf("rank %d was started %s integrity checks, rank 0 %s: use the same Options.Integrity or ALLCAST_INTEGRITY on all ranks",
-				r, with(c.Integrity), with(cards[0].Integrity))
-		case c.Groups != cards[0].Groups:
-			return nil, 0, 0, "", fmt.Errorf("rank %d was given other multicast groups than rank 0: use the same ALLCAST_GROUPS on all ranks", r)
-		case c.NoMcast != "" && noMcast == "":
-			noMcast = c.NoMcast
-		}
-		chunk = min(chunk, c.Chunk)
-		addrs = append(addrs, c.Addr)
-	}
-	packet = chunk
-	long = max(long, chunk)
-	if a := cards[0].Asked; a > long && len(cards) > 1 && noMcast == "" {
-		return nil, 0, 0, "", fmt.Errorf("a chunk of %d bytes does not fit the network: at most %d do, %d in one packet", a, long, packet)
-	} else if a > 0 {
-		chunk = a
-	}
-	return addrs, chunk, packet, noMcast, nil
-}
-
-func with(on bool) string {
-	if on {
-		return "with"
-	}
-	return "without"
-}
-
-// groupsHash tells whether ranks were given the same groups; 0: none were given.
-func groupsHash(groups []netip.AddrPort) uint64 {
-	if len(groups) == 0 {
-		return 0
-	}
-	h := fnv.New64a()
-	for _, g := range groups {
-		h.Write([]byte(g.String() + ","))
-	}
-	return h.Sum64() >> 11 // exact in JSON's numbers
-}
-
-// groups picks what to open. A network that forwards given groups only leaves no
-// choice.
-func (j *joining) groups(seed uint64) []netip.AddrPort {
-	n := max(1, j.Subgroups)
-	if j.Groups != nil {
-		return j.Groups[:n]
-	}
-	return ip.GroupsFor(seed, n, j.local.Is6() && j.verbs == nil)
-}
-
-// openGroups opens the groups on the fabric.
-func (j *joining) openGroups(groups []netip.AddrPort, chunk, packet int) (fabric.Multicast, error) {
-	if j.verbs != nil {
-		return j.verbs.multicast(j, groups, chunk)
-	}
-	cfg := ip.McastConfig{
-		Interface: j.ifi, Local: j.local, Groups: groups,
-		Chunk: chunk + j.tag(), Packet: packet + j.tag(), TTL: j.TTL, DSCP: j.DSCP, RecvBuffer: j.RecvBuffer, Plain: j.Plain, Sums: j.sum() > 0,
-	}
-	if j.off != nil {
-		j.off.Forget() // those of the try before
-		cfg.Filter = j.off.Filter
-	}
-	if why := j.tooLong(chunk, packet); why != "" {
-		return nil, errors.New(why)
-	}
-	m, err := ip.OpenMulticast(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if j.off != nil {
-		j.off.Long(m.Cut())
-	}
-	return m, nil
-}
-
-// openMulticast opens the groups; where a port is taken on some machine, others
-// are tried.
-func (j *joining) openMulticast(ctx context.Context, chunk, packet int) (why string, err error) {
-	seed := j.number("groups")
-	tries := uint64(3)
-	if j.Groups != nil {
-		tries = 1
-	}
-	for try := range tries {
-		var mine card
-		var openErr error
-		j.mc, openErr = j.openGroups(j.groups(seed+try), chunk, packet)
-		if openErr != nil {
-			j.mc, mine.NoMcast = nil, openErr.Error()
-		}
-		cards, err := exchange(ctx, j.session, mine)
-		if err != nil {
-			return "", err
-		}
-		var failed []string
-		for r, c := range cards {
-			if c.NoMcast != "" {
-				failed = append(failed, fmt.Sprintf("rank %d: %s", r, c.NoMcast))
-			}
-		}
-		if len(failed) == 0 {
-			return "", nil
-		}
-		why = strings.Join(failed[:min(3, len(failed))], "; ")
-		if j.mc != nil {
-			_ = j.mc.Close()
-			j.mc = nil
-		}
-	}
-	return why, nil
 }
 
 // ErrInterface marks an interface that cannot be used.
