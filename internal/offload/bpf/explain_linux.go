@@ -16,6 +16,7 @@ func explain(h Hook, err error) error {
 	advice := ""
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		err = unix.EPERM // what the library guesses, a limit on locked memory, is not it
 		need, set := "CAP_BPF and CAP_PERFMON", "cap_bpf,cap_perfmon"
 		if h != SockFilter {
 			need, set = "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN", set+",cap_net_admin"
