@@ -8,6 +8,7 @@ import (
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/model"
+	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/protocol"
 )
@@ -147,6 +148,7 @@ func (c *Comm) cheapest(k protocol.Kind, bytes int64) (string, error) {
 	}
 	pick, err := model.Choose(k.String(), max(2, c.Size()), bytes, model.Net{
 		Rate: 1, Latency: 10e3, Hops: 2, Chunk: chunk, Datagram: int64(c.job.Caps().Overhead), Packet: 66, Multicast: c.job.NoMulticast == "",
+		Eager: node.EagerLimit,
 	})
 	if err != nil {
 		return "", err

@@ -93,6 +93,9 @@ type burst struct {
 	turns, mine, stride int
 }
 
+// sendPatience is how long a rank waits for a network that has no room.
+const sendPatience = 5 * time.Second
+
 func (b *burst) send(m fabric.Multicast) error {
 	caps := m.Caps()
 	data := make([]byte, b.turn)
@@ -111,7 +114,7 @@ func (b *burst) send(m fabric.Multicast) error {
 				batch.Payloads = append(batch.Payloads, data[off:off+k])
 				off += k
 			}
-			if err := s.Send(&batch); err != nil {
+			if err := fabric.SendAll(s, &batch, sendPatience); err != nil {
 				return err
 			}
 		}

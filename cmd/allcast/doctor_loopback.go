@@ -79,7 +79,7 @@ func deliver(from, to fabric.Multicast) error {
 	var late atomic.Bool
 	timer := time.AfterFunc(doctorPatience, func() { late.Store(true); rx.Wake() })
 	defer timer.Stop()
-	if err := from.Sender(0).Send(&fabric.Batch{Headers: []fabric.Header{h}, Payloads: [][]byte{payload}}); err != nil {
+	if err := fabric.SendAll(from.Sender(0), &fabric.Batch{Headers: []fabric.Header{h}, Payloads: [][]byte{payload}}, time.Second); err != nil {
 		return fmt.Errorf("sending: %w", err)
 	}
 	for !s.heard {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
@@ -17,17 +18,21 @@ type operation struct {
 	call      *call
 	geo       *protocol.Geometry // nil: point to point
 	seal      *sealing           // nil: its datagrams are not sealed
-	lanes     []*lane            // by subgroup, nil where there is nothing to receive; nil: it does not multicast
+	landings  []*landing         // by subgroup, nil where there is nothing to receive; nil: it does not multicast
+	pieces    *pieces            // nil: it multicasts
 	mem       atomic.Pointer[[]byte]
 	cancelled atomic.Bool
+	pins      pins // those who read its data from connections
 
 	// Of who runs the node.
-	puts    int  // handed to the fabric and not done
-	placing int  // reads straight into place that have not ended
-	waiting int  // answers that a failing operation waits for
-	failing bool // it is being made quiet
-	gone    bool // the node no longer knows it
-	summing bool // somebody sums up what it received
+	offloaded   bool // the kernel receives for all its subgroups
+	registering bool // its buffer is being registered: it is not open before
+	joining     bool // its communicator's groups are being joined: likewise
+	puts        int  // handed to the fabric and not done
+	placing     int  // reads straight into place that have not ended
+	waiting     int  // answers that a failing operation waits for
+	gone        bool // the node no longer knows it
+	summing     bool // somebody sums up what it received
 }
 
 // begin hands a call to the node.
@@ -35,6 +40,7 @@ func (e *Engine) begin(now protocol.Time, k *call) {
 	e.reqs++
 	req := e.reqs
 	e.calls[req] = k
+	k.id = req
 	e.begun(now, k)
 	var err error
 	switch {
@@ -50,13 +56,30 @@ func (e *Engine) begin(now protocol.Time, k *call) {
 	}
 }
 
+// finishAtOnce is how large a result may be that is finished where the node is run.
+const finishAtOnce = 64 << 10
+
+// complete ends a call that went well, once its result is what the caller wants.
+func (e *Engine) complete(req uint64) {
+	k := e.calls[req]
+	switch {
+	case !k.finishes():
+		e.end(req, nil)
+	case len(k.Recv) <= finishAtOnce:
+		e.end(req, k.finish())
+	default:
+		go func() {
+			t := newTask(taskFinished)
+			t.id, t.err = req, k.finish()
+			e.push(t)
+		}()
+	}
+}
+
 // end reports a call.
 func (e *Engine) end(req uint64, err error) {
 	k := e.calls[req]
 	delete(e.calls, req)
-	if err == nil {
-		err = k.finish()
-	}
 	k.req.err = err
 	wait := e.ended(k, err)
 	if k.area != nil {
@@ -70,17 +93,18 @@ func (e *Engine) end(req uint64, err error) {
 		go func() {
 			e.rel.Flush(lastWords)
 			wait()
-			e.report(&k.req)
+			e.report(k)
 		}()
 	} else {
-		e.report(&k.req)
+		e.report(k)
 	}
 	e.checkIdle()
 }
 
-// report ends a request, and the sleep of who waits for it.
-func (e *Engine) report(r *Request) {
-	r.end()
+// report ends a request, and the sleep of who waits for it. Its memory may be freed from now on.
+func (e *Engine) report(k *call) {
+	e.blocks.unuse(k.uses)
+	k.req.end()
 	if e.asleep.Load() {
 		e.cfg.Poller.Kick()
 	}
@@ -132,28 +156,23 @@ func (e *Engine) carryOut(a, next *node.Action) {
 			e.rel.Send(a.To, e.msg)
 		}
 	case node.Open:
-		e.open(key, e.calls[a.Req], a.Geometry)
-		e.recall(key)
+		if a.Geometry != nil {
+			e.openMulticast(key, e.calls[a.Req], a)
+		} else {
+			e.openPieces(key, e.calls[a.Req], a.Inbox)
+		}
 	case node.Multicast:
 		t := newTask(cmdMulticast)
-		t.op, t.sub, t.psn, t.n = e.ops[key], a.Sub, a.PSN, a.N
+		t.op, t.sub, t.psn, t.n, t.id = e.ops[key], a.Sub, a.PSN, a.N, uint64(a.N)
 		e.send.command(t)
 	case node.Read:
 		e.read(e.ops[key], a)
 	case node.Put:
 		op := e.ops[key]
 		op.puts++
-		e.rel.Put(a.To, fabric.Piece{Op: key, Nth: a.PSN, Len: a.Len}, (*op.call.mem)[a.Off:a.Off+a.Len])
-	case node.Apply:
-		e.apply(pieceKey{key, a.To, a.PSN}, a.Off)
+		e.rel.Put(a.To, fabric.Piece{Op: key, Nth: a.PSN, Len: a.Len}, op.pieces.source(a.To, a.PSN, a.Off, a.Len, a.Input))
 	case node.Release:
-		op := e.ops[key]
-		e.forget(op)
-		for sub, l := range op.lanes {
-			if l != nil {
-				e.recvs[sub].command(closing(cmdClose, l), false)
-			}
-		}
+		e.release(e.ops[key])
 	case node.Quiesce:
 		e.quiesce(e.ops[key])
 	case node.Done:
@@ -162,7 +181,7 @@ func (e *Engine) carryOut(a, next *node.Action) {
 		}
 		switch {
 		case a.Err == nil:
-			e.end(a.Req, nil)
+			e.complete(a.Req)
 		case e.closing.Load() && a.Err.Reason == node.Aborted && a.Err.Culprit == e.cfg.Rank:
 			e.end(a.Req, ErrClosed) // that is how Close ends calls
 		default:
@@ -187,32 +206,84 @@ func (e *Engine) carryOut(a, next *node.Action) {
 	}
 }
 
-// open lets an operation's buffers be written and read.
-func (e *Engine) open(key fabric.OpKey, k *call, geo *protocol.Geometry) {
-	op := &operation{key: key, call: k, geo: geo}
+// openPieces lets an operation's pieces come and go.
+func (e *Engine) openPieces(key fabric.OpKey, k *call, inbox *p2p.Inbox) {
+	op := &operation{key: key, call: k, pieces: newPieces(k, inbox, &e.scratch)}
+	e.ops[key] = op
+	e.transfers.add(op)
+	e.node.Opened(e.now(), key.Comm, key.Seq, false)
+	e.recall(op)
+}
+
+// openMulticast lets an operation's buffers be written and read.
+func (e *Engine) openMulticast(key fabric.OpKey, k *call, a *node.Action) {
+	op := &operation{key: key, call: k, geo: a.Geometry}
 	op.mem.Store(k.mem)
 	e.ops[key] = op
-	if geo == nil || k.size == 1 {
+	if k.size == 1 {
+		e.opened(op)
 		return
 	}
 	op.token = e.tokens.of(e.names[key.Comm], key.Seq)
 	op.seal = e.sealing(key, k)
-	e.rel.Register(key, *k.mem)
-	op.lanes = make([]*lane, geo.Subgroups())
-	for sub := range op.lanes {
-		// Who receives nothing, as a root, must not be told of it: no datagram would ever
-		// make the worker look at what it was told.
-		if _, own := geo.Block(sub, k.rank); own == geo.PSNs(sub) {
+	op.landings = make([]*landing, len(a.Placements))
+	op.offloaded = e.cfg.Placer != nil
+	for sub, p := range a.Placements {
+		// A worker that receives nothing for it, as a root's, must not be told of it: no datagram
+		// would ever make the worker look at what it was told.
+		if !p.Receives() {
 			continue
 		}
-		l := &lane{op: op, mem: &op.mem}
-		if !e.place(l, sub) {
-			l.Lane = protocol.NewLane(geo, sub, k.rank)
-		}
-		op.lanes[sub] = l
+		l := &landing{op: op, place: p, mem: &op.mem, left: p.Len() - p.Own().N}
+		p.Data = l
+		op.offloaded = e.offload(l) && op.offloaded
+		op.landings[sub] = l
 		t := newTask(cmdOpen)
-		t.lane = l
+		t.landing = l
 		e.recvs[sub].command(t, false)
+	}
+	op.registering = !e.rel.Register(key, *k.mem)
+	op.joining = e.joining[key.Comm]
+	e.opened(op)
+}
+
+// opened tells the node that an operation is open, once it is.
+func (e *Engine) opened(op *operation) {
+	if !op.registering && !op.joining {
+		e.node.Opened(e.now(), op.key.Comm, op.key.Seq, op.offloaded)
+	}
+}
+
+// registered takes the end of a registration. An operation whose buffer the network cannot use is
+// given up: the others would wait for it.
+func (e *Engine) registered(key fabric.OpKey, err error) {
+	if op := e.failing[key]; op != nil {
+		e.quiet(op)
+		return
+	}
+	op := e.ops[key]
+	if op == nil {
+		return
+	}
+	op.registering = false
+	if err != nil {
+		e.log.Error("a buffer cannot be used by the network: the communicator is aborted", "comm", key.Comm, "err", err)
+		_ = e.node.Abort(key.Comm) // it exists
+		return
+	}
+	e.opened(op)
+}
+
+// release gives an operation's buffers back: all of it is complete.
+func (e *Engine) release(op *operation) {
+	e.forget(op)
+	for _, l := range op.landings {
+		if l != nil {
+			e.recvs[l.place.Sub].command(closing(cmdClose, l), false)
+		}
+	}
+	if op.pieces != nil {
+		op.pieces.release()
 	}
 }
 
@@ -222,44 +293,39 @@ func (e *Engine) forget(op *operation) {
 	op.gone = true
 	op.mem.Store(nil)
 	delete(e.ops, op.key)
-	if op.lanes != nil {
+	if op.landings != nil {
 		e.rel.Unregister(op.key)
+		e.reads.forget(op)
 	}
-	for id, r := range e.reads {
-		if r.op == op {
-			delete(e.reads, id)
-		}
-	}
-	for k := range e.pieces {
-		if k.op == op.key {
-			delete(e.pieces, k)
-		}
+	if op.pieces != nil {
+		e.transfers.remove(op)
 	}
 }
 
 // quiesce sees that nothing touches a failed operation's buffers any more.
 func (e *Engine) quiesce(op *operation) {
-	op.failing = true
 	op.cancelled.Store(true)
 	e.forget(op)
+	e.failing[op.key] = op
 	op.waiting = op.puts + op.placing
-	if op.summing {
-		op.waiting++
+	for _, busy := range []bool{op.registering, op.summing, op.pins.close()} {
+		if busy {
+			op.waiting++
+		}
 	}
-	if op.lanes != nil {
+	if op.landings != nil {
 		op.waiting++
 		t := newTask(cmdQuiet)
 		t.op = op
 		e.send.command(t)
-		for sub, l := range op.lanes {
+		for _, l := range op.landings {
 			if l != nil {
 				op.waiting++
-				e.recvs[sub].command(closing(cmdQuiet, l), true)
+				e.recvs[l.place.Sub].command(closing(cmdQuiet, l), true)
 			}
 		}
 	}
 	if op.puts+op.placing > 0 {
-		e.failing[op.key] = op
 		e.rel.Cancel(op.key)
 	}
 	e.settled(op)
@@ -272,35 +338,29 @@ func (e *Engine) quiet(op *operation) {
 }
 
 func (e *Engine) settled(op *operation) {
-	if op.failing && op.waiting == 0 {
-		op.failing = false
+	if e.failing[op.key] == op && op.waiting == 0 {
 		delete(e.failing, op.key)
+		if op.pieces != nil {
+			op.pieces.release()
+		}
 		e.node.Quiesced(op.key.Comm, op.key.Seq)
 	}
 }
 
-func (e *Engine) putDone(now protocol.Time, key fabric.OpKey) {
-	if op := e.failing[key]; op != nil {
+func (e *Engine) putDone(now protocol.Time, to int, p fabric.Piece) {
+	if op := e.failing[p.Op]; op != nil {
 		e.quiet(op)
 		return
 	}
-	if op := e.ops[key]; op != nil {
+	if op := e.ops[p.Op]; op != nil {
 		op.puts--
-		e.node.Sent(now, key.Comm, key.Seq, 1)
+		op.pieces.sent(to, p.Nth)
+		e.node.Sent(now, p.Op.Comm, p.Op.Seq, 1)
 	}
 }
 
-func closing(k taskKind, l *lane) *task {
+func closing(k taskKind, l *landing) *task {
 	t := newTask(k)
-	t.lane = l
+	t.landing = l
 	return t
-}
-
-// unregistered gives an operation up whose buffer the network cannot use: the others would
-// wait for it.
-func (e *Engine) unregistered(key fabric.OpKey, err error) {
-	e.log.Error("a buffer cannot be used by the network: the communicator is given up", "comm", key.Comm, "err", err)
-	if e.ops[key] != nil {
-		_ = e.node.Abort(key.Comm) // it exists
-	}
 }

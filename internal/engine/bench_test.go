@@ -2,6 +2,7 @@ package engine
 
 import (
 	"testing"
+	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/protocol"
@@ -29,7 +30,7 @@ func (e *Engine) discard() {
 	for t := e.tasks.take(); t != nil; {
 		next := t.next
 		if t.rep != nil {
-			t.rep.free()
+			freeReport(t.rep)
 		}
 		t.free()
 		t = next
@@ -50,6 +51,22 @@ func bigBroadcast(t testing.TB, n int) *operation {
 	return op
 }
 
+// benchLanding is bigBroadcast at rank 1's receive worker.
+func benchLanding(t testing.TB, n int) *landing {
+	t.Helper()
+	op := bigBroadcast(t, n)
+	o := protocol.NewOp(protocol.Config{Geometry: op.geo, Rank: 1, Est: protocol.NewEstimator(protocol.Limits{})})
+	l := &landing{op: op, place: o.Placements()[0], mem: &op.mem, left: uint32(n)}
+	l.place.Data = l
+	return l
+}
+
+// primed opens a landing whose worker expects its second chunk next.
+func (w *receiver) primed(l *landing) {
+	w.in.Open(l.op.token, l.place)
+	w.in.Place(l.place, protocol.Range{N: 1})
+}
+
 // BenchmarkReceiveWorker is what a datagram costs a receive worker, report included:
 // received in place, and copied there.
 func BenchmarkReceiveWorker(b *testing.B) {
@@ -57,29 +74,25 @@ func BenchmarkReceiveWorker(b *testing.B) {
 	w := newReceiver(e, 0, nil)
 	const chunks = 1 << 20
 	var op *operation
-	var l *lane
 	open := func() {
-		op = bigBroadcast(b, chunks)
-		mem := make([]byte, 0)
-		mem = append(mem, make([]byte, benchChunk)...)
-		op.mem.Store(&mem)
-		l = &lane{Lane: protocol.NewLane(op.geo, 0, 1), op: op, mem: &op.mem}
-		w.ops[op.token] = l
-		w.last, w.next = l, 0
+		l := benchLanding(b, chunks)
+		op = l.op
+		w.primed(l)
 	}
+	slots := make([]protocol.Slot, benchBatch)
 	b.Run("in place", func(b *testing.B) {
 		open()
 		h := make([]fabric.Header, benchBatch)
-		psn := uint32(0)
+		psn := uint32(1)
 		b.ReportAllocs()
 		for i := 0; i < b.N; i += benchBatch {
 			if psn+benchBatch > chunks {
 				b.StopTimer()
 				open()
-				psn = 0
+				psn = 1
 				b.StartTimer()
 			}
-			w.guess, w.guessed = l, psn
+			w.in.Expect(slots)
 			for k := range h {
 				h[k] = fabric.Header{Token: op.token, Imm: e.layout.Imm(0, psn+uint32(k))}
 			}
@@ -87,7 +100,7 @@ func BenchmarkReceiveWorker(b *testing.B) {
 				b.Fatal("not where they belong")
 			}
 			psn += benchBatch
-			if psn%(4*benchBatch) == 0 {
+			if psn%(4*benchBatch) == 1 {
 				w.Idle()
 				e.discard()
 			}
@@ -109,10 +122,13 @@ func BenchmarkReceiveWorker(b *testing.B) {
 
 type nowhere struct{ datagrams int }
 
-func (n *nowhere) Send(b *fabric.Batch) error {
+func (n *nowhere) Send(b *fabric.Batch) (int, error) {
 	n.datagrams += len(b.Headers)
-	return nil
+	return len(b.Headers), nil
 }
+
+func (n *nowhere) Completed() uint64   { return uint64(n.datagrams) }
+func (n *nowhere) Await(time.Duration) {}
 
 // BenchmarkSendWorker is what a datagram costs the send worker.
 func BenchmarkSendWorker(b *testing.B) {
@@ -120,7 +136,7 @@ func BenchmarkSendWorker(b *testing.B) {
 	op := bigBroadcast(b, benchBatch)
 	mem := make([]byte, benchBatch*benchChunk)
 	op.mem.Store(&mem)
-	s := &sender{e: e, tx: []fabric.Sender{&nowhere{}}, max: benchBatch, cmds: newQueue()}
+	s := &sender{e: e, tx: []fabric.Sender{&nowhere{}}, posted: make([]uint64, 1), max: benchBatch, cmds: newQueue()}
 	s.batch.Headers = make([]fabric.Header, 0, s.max)
 	s.batch.Payloads = make([][]byte, 0, s.max)
 	b.ReportAllocs()
@@ -140,13 +156,14 @@ func TestWorkersAllocateNothing(t *testing.T) {
 	}
 	e := bare(t)
 	w := newReceiver(e, 0, nil)
-	op := bigBroadcast(t, 1<<16)
-	w.ops[op.token] = &lane{Lane: protocol.NewLane(op.geo, 0, 1), op: op, mem: &op.mem}
-	w.last = w.ops[op.token]
+	l := benchLanding(t, 1<<16)
+	op := l.op
+	w.primed(l)
 	h := make([]fabric.Header, benchBatch)
-	psn := uint32(0)
+	slots := make([]protocol.Slot, benchBatch)
+	psn := uint32(1)
 	batch := func() {
-		w.guess, w.guessed = w.last, psn
+		w.in.Expect(slots)
 		for k := range h {
 			h[k] = fabric.Header{Token: op.token, Imm: e.layout.Imm(0, psn+uint32(k))}
 		}

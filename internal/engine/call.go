@@ -102,17 +102,18 @@ func (r *Request) Info() Info { return r.info }
 // call is a Call that was prepared.
 type call struct {
 	Call
-	comm    uint32
-	rank    int
-	size    int
-	req     Request
-	members []int // world ranks
-	plans   *plans
-	plan    []*protocol.Geometry
-	p2p     *p2p.Plan
-	mem     *[]byte     // what the operation works on
-	own     int64       // Reduce-Scatter: where our block begins in mem
-	area    fabric.Area // where the fabric places what is received; nil: nowhere
+	comm  uint32
+	rank  int
+	size  int
+	req   Request
+	group *group
+	plan  []*protocol.Geometry
+	p2p   *p2p.Plan
+	mem   *[]byte     // the receive buffer
+	own   int64       // Reduce-Scatter: where our block begins in the send buffer
+	area  fabric.Area // where the fabric places what is received; nil: nowhere
+	uses  []*block    // memory of Alloc that it uses
+	id    uint64      // of the node's call
 
 	at  protocol.Time // when it began,
 	seq uint64        // and as what, for people
@@ -127,11 +128,12 @@ func (e *Engine) Start(comm uint32, c Call) (*Request, error) {
 	if g == nil {
 		return nil, fmt.Errorf("%w: %d", node.ErrComm, comm)
 	}
-	k := &call{Call: c, comm: comm, rank: g.rank, size: len(g.members), members: g.members, plans: &g.plans}
+	k := &call{Call: c, comm: comm, rank: g.rank, size: len(g.members), group: g}
 	k.req.e = e
 	if err := e.prepare(k); err != nil {
 		return nil, err
 	}
+	k.uses = e.blocks.use(k.Send, k.Recv)
 	t := newTask(taskCall)
 	t.call = k
 	e.mu.Lock()
@@ -140,6 +142,7 @@ func (e *Engine) Start(comm uint32, c Call) (*Request, error) {
 		if k.area != nil {
 			k.area.Release()
 		}
+		e.blocks.unuse(k.uses)
 		return nil, ErrClosed // later, nobody would look at it
 	}
 	e.tasks.push(t)
@@ -161,14 +164,16 @@ func (e *Engine) prepare(k *call) error {
 	switch k.Kind {
 	case protocol.Allgather:
 		at := sum(k.Counts[:k.rank])
-		place(k.Recv[at:at+k.Counts[k.rank]], k.Send)
+		copyTo(k.Recv[at:at+k.Counts[k.rank]], k.Send)
 	case protocol.ReduceScatter:
-		// The sums of all blocks pass through here; only ours is the caller's.
-		mem = make([]byte, sum(k.Counts))
-		copy(mem, k.Send)
 		k.own = sum(k.Counts[:k.rank])
+		if k.size == 1 {
+			copyTo(k.Recv, k.Send)
+		}
 	case protocol.Allreduce:
-		place(k.Recv, k.Send)
+		if k.size == 1 {
+			copyTo(k.Recv, k.Send)
+		}
 	}
 	e.area(k)
 	return nil
@@ -176,7 +181,7 @@ func (e *Engine) prepare(k *call) error {
 
 // plan finds the plan for the call, or makes it.
 func (e *Engine) plan(k *call) (err error) {
-	m := k.plans.of(k)
+	m := k.group.plans.of(k)
 	if m == nil {
 		m = newPlan(k)
 		if k.Algo == Multicast {
@@ -187,7 +192,7 @@ func (e *Engine) plan(k *call) (err error) {
 		if err != nil {
 			return err
 		}
-		k.plans.keep(m)
+		k.group.plans.keep(m)
 	}
 	k.plan, k.p2p, k.req.info = m.rounds, m.p2p, m.info
 	return nil
@@ -306,21 +311,14 @@ func (k *call) reduces() bool {
 	return k.Kind == protocol.ReduceScatter || k.Kind == protocol.Allreduce
 }
 
-// finish turns what the operation worked on into what the caller wants.
-func (k *call) finish() error {
-	if !k.reduces() {
-		return nil
-	}
-	result := (*k.mem)[k.own : k.own+int64(len(k.Recv))]
-	if err := reduce.Finish(result, k.Type, k.Op, k.size); err != nil {
-		return err
-	}
-	place(k.Recv, result)
-	return nil
-}
+// finishes reports whether the result still has to be made what the caller wants.
+func (k *call) finishes() bool { return k.reduces() && k.Op == reduce.Avg }
 
-// place copies src to dst unless it is there.
-func place(dst, src []byte) {
+// finish makes it so.
+func (k *call) finish() error { return reduce.Finish(k.Recv, k.Type, k.Op, k.size) }
+
+// copyTo copies src to dst unless it is there.
+func copyTo(dst, src []byte) {
 	if len(src) > 0 && unsafe.SliceData(dst) != unsafe.SliceData(src) {
 		copy(dst, src)
 	}

@@ -67,8 +67,26 @@ func (e *Engine) round() (n int) {
 func (e *Engine) wind(at, now protocol.Time) {
 	if at < e.clockAt && !e.stopped {
 		e.clockAt = at
+		e.due.Store(int64(at))
 		e.clock.Reset(time.Duration(at - now))
 	}
+}
+
+// tick looks at the clock, if it is time. A goroutine that serves the network calls it: while that
+// sleeps in the kernel, the runtime may take twenty milliseconds to notice that its timer is due.
+func (e *Engine) tick() {
+	if e.due.Load() <= int64(e.now()) {
+		e.push(newTask(taskTick))
+	}
+}
+
+// untilTick is how long that is from now; negative: for ever.
+func (e *Engine) untilTick() time.Duration {
+	due := e.due.Load()
+	if due == int64(protocol.Never) {
+		return -1
+	}
+	return max(time.Microsecond, time.Duration(due-int64(e.now())))
 }
 
 // stop ends it: what comes now is thrown away.

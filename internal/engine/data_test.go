@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -35,14 +37,16 @@ func TestHalfAnElement(t *testing.T) {
 
 func TestUnwantedPiecesAreNotRemembered(t *testing.T) {
 	e, h, _ := reducing(t)
+	key := fabric.OpKey{Comm: World}
 	for nth := range uint32(1000) {
-		h.Data(1, fabric.Piece{Op: fabric.OpKey{Comm: World}, Nth: 7 + nth, Len: 1 << 40}, 0, &fabric.Buffer{B: make([]byte, 4)})
+		h.Data(1, fabric.Piece{Op: key, Nth: 7 + nth, Len: 1 << 40}, 0, &fabric.Buffer{B: make([]byte, 4)})
 	}
-	e.do(func() {
-		if len(e.pieces) > 0 {
-			t.Errorf("%d pieces are remembered", len(e.pieces))
-		}
-	})
+	p := e.transfers.find(key).pieces
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.arriving)+len(p.held) > 0 {
+		t.Errorf("%d pieces are remembered", len(p.arriving)+len(p.held))
+	}
 }
 
 func TestPartsAreSignsOfLife(t *testing.T) {
@@ -59,14 +63,11 @@ func TestPartsAreSignsOfLife(t *testing.T) {
 	defer func() { _ = e.Close() }()
 	const ms = protocol.Millisecond
 	e.do(func() {
-		piece := fabric.Piece{Op: fabric.OpKey{Comm: World}, Len: 1 << 40}
 		for now := 10 * ms; now < 5000*ms; now += 10 * ms {
-			switch now / ms % 200 {
-			case 0:
-				e.data(now, &task{peer: 1, piece: piece, off: int64(now), buf: &fabric.Buffer{B: make([]byte, 4)}})
-			case 100:
-				e.readData(now, &task{peer: 1, buf: &fabric.Buffer{B: make([]byte, 4)}})
+			if now/ms%200 == 0 {
+				e.signs[1].Store(int64(now))
 			}
+			e.hear()
 			e.node.Timer(now)
 		}
 		for _, a := range e.node.Actions() {
@@ -75,6 +76,14 @@ func TestPartsAreSignsOfLife(t *testing.T) {
 			}
 		}
 	})
+	before := e.signs[1].Load()
+	h := (*handler)(e)
+	h.Data(1, fabric.Piece{Op: fabric.OpKey{Comm: World}, Len: 1 << 40}, 4, &fabric.Buffer{B: make([]byte, 4)})
+	data := e.signs[1].Load()
+	h.ReadData(1, fabric.ReadID{}, 0, &fabric.Buffer{B: make([]byte, 4)})
+	if read := e.signs[1].Load(); data == before || read == data {
+		t.Errorf("signs of life at %d, after data at %d, after an answer at %d", before, data, read)
+	}
 }
 
 // silent is a network on which nobody is.
@@ -89,14 +98,60 @@ func TestAnswersBeforeTheQuestion(t *testing.T) {
 	e := newMemNet(2).engines(t)[0]
 	mem := make([]byte, 100)
 	op := &operation{key: fabric.OpKey{Comm: World}, call: &call{mem: &mem}}
-	e.do(func() {
-		e.reads[1] = &read{op: op, peer: 1, length: 100}
-		answer := make([]byte, 10)
-		answer[0] = 1
-		e.readData(0, &task{peer: 1, rng: fabric.Range{Op: op.key, ID: 1, Len: 100}, buf: &fabric.Buffer{B: answer}})
-		delete(e.reads, 1)
-	})
-	if mem[0] != 0 {
-		t.Error("it was placed")
+	answer := func() {
+		(*handler)(e).ReadData(1, fabric.ReadID{Op: op.key, ID: 1}, 0, &fabric.Buffer{B: []byte{1, 2, 3}})
 	}
+	if answer(); mem[0] != 0 {
+		t.Error("it was placed before it was asked for")
+	}
+	e.reads.add(&read{id: 1, op: op, peer: 1, spans: []fabric.Span{{Off: 0, Len: 10}}, size: 10})
+	if answer(); mem[0] != 1 {
+		t.Error("it was not placed after it was asked for")
+	}
+	// An operation that has failed is not written to any more.
+	e.reads.add(&read{id: 1, op: op, peer: 1, spans: []fabric.Span{{Off: 0, Len: 10}}, size: 10})
+	op.pins.close()
+	mem[0] = 0
+	if answer(); mem[0] != 0 {
+		t.Error("it was placed after the operation had failed")
+	}
+}
+
+// An answer goes to the spans that were asked for, whatever parts it comes in.
+func TestAnswersAreScattered(t *testing.T) {
+	for _, part := range []int{1, 3, 7, 30} {
+		mem := make([]byte, 100)
+		g := oneChunk(t, len(mem))
+		op := &operation{call: &call{mem: &mem}}
+		l := &landing{op: op, place: g}
+		r := &read{op: op, landing: l, spans: []fabric.Span{{Off: 5, Len: 10}, {Off: 40, Len: 1}, {Off: 90, Len: 10}}, size: 21}
+		sent := make([]byte, r.size)
+		for i := range sent {
+			sent[i] = byte(i + 1)
+		}
+		for off := 0; off < len(sent); off += part {
+			last, ok := r.answered(int64(off), sent[off:min(off+part, len(sent))])
+			if !ok || last != (off+part >= len(sent)) {
+				t.Fatalf("parts of %d: at %d last %v, ok %v", part, off, last, ok)
+			}
+		}
+		if _, ok := r.answered(r.size, []byte{1}); ok {
+			t.Error("more than was asked for is taken")
+		}
+		got := slices.Concat(mem[5:15], mem[40:41], mem[90:])
+		if !bytes.Equal(got, sent) || mem[4]|mem[15]|mem[39]|mem[41]|mem[89] != 0 {
+			t.Errorf("parts of %d: %v", part, mem)
+		}
+	}
+}
+
+// oneChunk is the placement of a broadcast of one chunk.
+func oneChunk(t *testing.T, n int) *protocol.Placement {
+	t.Helper()
+	layout, _ := protocol.NewLayout(0)
+	plan, err := protocol.Plan(protocol.Shape{Kind: protocol.Broadcast, Counts: []int64{int64(n), 0}, Chunk: n, Chains: 1, Subgroups: 1}, layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return protocol.NewOp(protocol.Config{Geometry: plan[0], Rank: 1, Est: protocol.NewEstimator(protocol.Limits{})}).Placements()[0]
 }

@@ -43,7 +43,7 @@ func (op *operation) sum(mem []byte) uint64 {
 // digested takes the sum.
 func (e *Engine) digested(now protocol.Time, op *operation, sum uint64) {
 	op.summing = false
-	if op.failing {
+	if e.failing[op.key] == op {
 		e.quiet(op)
 		return
 	}

@@ -15,12 +15,14 @@ type memDirect struct {
 	hold chan func() // takes what ends a read, instead of it ending; nil: it ends at once
 }
 
-func (m memDirect) ReadInto(to int, r fabric.Range, dst []byte) {
+func (m memDirect) ReadInto(to int, r fabric.ReadRequest, buf []byte) {
 	p := m.net.ranks[to]
 	p.mu.Lock()
-	copy(dst, p.reg[r.Op][r.Off:r.Off+r.Len])
+	for _, s := range r.Spans {
+		copy(buf[s.Off:], p.reg[r.Op][s.Off:s.Off+s.Len])
+	}
 	p.mu.Unlock()
-	done := func() { m.h.(fabric.DirectHandler).ReadPlaced(to, r, m.hold == nil) }
+	done := func() { m.h.(fabric.DirectHandler).ReadPlaced(to, r.ReadID, m.hold == nil) }
 	if m.hold == nil {
 		done()
 		return
@@ -102,30 +104,102 @@ func TestFailureWaitsForReads(t *testing.T) {
 	}
 }
 
-// What cannot be registered cannot be used: the call fails everywhere.
-func TestRegisterFails(t *testing.T) {
-	hold := make(chan func(), 100) // so that it cannot complete before
-	all := directEngines(t, hold)
-	var reqs []*Request
-	for _, e := range all {
-		r, err := e.Start(World, Call{Kind: protocol.Broadcast, Algo: Multicast, Recv: make([]byte, 1000)})
+// memLate is memReliable on a network that takes its time to register memory.
+type memLate struct {
+	memReliable
+	begun chan fabric.OpKey
+}
+
+func (m memLate) Register(op fabric.OpKey, buf []byte) bool {
+	m.memReliable.Register(op, buf)
+	m.begun <- op
+	return false
+}
+
+// lateEngines starts two engines whose first one registers memory when the test says so.
+func lateEngines(t *testing.T) ([]*Engine, chan fabric.OpKey) {
+	t.Helper()
+	n := newMemNet(2)
+	begun := make(chan fabric.OpKey, 10)
+	var all []*Engine
+	for r, m := range n.ranks {
+		e, err := New(Config{Rank: r, Size: 2, Multicast: m, Secret: []byte("secret"), Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
+			if m.h = h; r == 0 {
+				return memLate{memReliable{m}, begun}, nil
+			}
+			return memReliable{m}, nil
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		reqs = append(reqs, r)
+		t.Cleanup(func() { _ = e.Close() })
+		all = append(all, e)
 	}
-	(*handler)(all[0]).RegisterFailed(fabric.OpKey{Comm: World}, fabric.ErrClosed)
-	for _, r := range reqs {
-		for ended := false; !ended; {
-			select {
-			case done := <-hold:
-				done()
-			case <-r.Done():
-				ended = true
-			}
+	return all, begun
+}
+
+func startBroadcasts(t *testing.T, all []*Engine, bufs [][]byte) (reqs []*Request) {
+	t.Helper()
+	for r, e := range all {
+		req, err := e.Start(World, Call{Kind: protocol.Broadcast, Algo: Multicast, Recv: bufs[r]})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if r.Err() == nil {
+		reqs = append(reqs, req)
+	}
+	return reqs
+}
+
+// A rank enters the barrier of an operation when its buffer is registered, and not before. What
+// others send meanwhile is kept.
+func TestRegistersLater(t *testing.T) {
+	all, begun := lateEngines(t)
+	bufs := [][]byte{bytes.Repeat([]byte{7}, 1000), make([]byte, 1000)}
+	reqs := startBroadcasts(t, all, bufs)
+	key := <-begun
+	for _, e := range all {
+		e.do(func() {}) // what is queued is done
+		if e.Stats().McastChunks > 0 {
+			t.Error("somebody sent before all were ready")
+		}
+	}
+	(*handler)(all[0]).Registered(key, nil)
+	for r, req := range reqs {
+		if <-req.Done(); req.Err() != nil || !bytes.Equal(bufs[r], bufs[0]) {
+			t.Errorf("rank %d: %v", r, req.Err())
+		}
+	}
+}
+
+// Memory that cannot be registered cannot be used: the call fails everywhere.
+func TestRegisterFails(t *testing.T) {
+	all, begun := lateEngines(t)
+	reqs := startBroadcasts(t, all, [][]byte{make([]byte, 1000), make([]byte, 1000)})
+	(*handler)(all[0]).Registered(<-begun, fabric.ErrClosed)
+	for _, r := range reqs {
+		if <-r.Done(); r.Err() == nil {
 			t.Error("it did not fail")
 		}
+	}
+}
+
+// An operation that fails while its memory is being registered ends when that has ended.
+func TestFailsWhileItRegisters(t *testing.T) {
+	all, begun := lateEngines(t)
+	reqs := startBroadcasts(t, all, [][]byte{make([]byte, 1000), make([]byte, 1000)})
+	key := <-begun
+	if err := all[1].Abort(World); err != nil {
+		t.Fatal(err)
+	}
+	<-reqs[1].Done()
+	for busy := false; !busy; runtime.Gosched() {
+		all[0].do(func() { busy = all[0].failing[key] != nil && all[0].failing[key].waiting == 1 })
+	}
+	if reqs[0].Over() {
+		t.Error("it has ended while the network may use its memory")
+	}
+	(*handler)(all[0]).Registered(key, nil)
+	if <-reqs[0].Done(); reqs[0].Err() == nil {
+		t.Error("it did not fail")
 	}
 }

@@ -5,25 +5,28 @@ import (
 	"errors"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
-// eager is the size up to which point-to-point calls do not wait for the others to make
-// them too.
-const eager = 256 << 10
-
 // maxEarly bounds what is kept of one peer for each communicator: it is at most 8 calls
 // ahead, and sends us the result twice in one at most, in parts.
-const maxEarly = 16 * eager
+const maxEarly = 16 * node.EagerLimit
 
 // early is data for operations that this rank has not begun.
 type early struct {
-	tasks map[fabric.OpKey][]*task
-	bytes []int // by peer
+	pieces map[fabric.OpKey][]earlyPiece
+	bytes  []int // by peer
+}
+
+type earlyPiece struct {
+	peer  int
+	piece fabric.Piece
+	data  []byte
 }
 
 func newEarly(size int) early {
-	return early{tasks: map[fabric.OpKey][]*task{}, bytes: make([]int, size)}
+	return early{pieces: map[fabric.OpKey][]earlyPiece{}, bytes: make([]int, size)}
 }
 
 // keep keeps data for an operation that will begin, if there will be one.
@@ -42,34 +45,30 @@ func (e *Engine) keep(now protocol.Time, t *task) {
 		return
 	}
 	e.early.bytes[t.peer] += n
-	k := newTask(taskData)
-	k.kept = true
-	k.peer, k.piece, k.off, k.buf = t.peer, t.piece, t.off, &fabric.Buffer{B: bytes.Clone(t.buf.B)}
-	e.early.tasks[t.piece.Op] = append(e.early.tasks[t.piece.Op], k)
+	e.early.pieces[t.piece.Op] = append(e.early.pieces[t.piece.Op], earlyPiece{t.peer, t.piece, bytes.Clone(t.buf.B)})
 }
 
-// recall hands over what was kept for an operation that begins.
-func (e *Engine) recall(key fabric.OpKey) {
-	if len(e.early.tasks) == 0 {
+// recall hands over what was kept for an operation that has begun.
+func (e *Engine) recall(op *operation) {
+	if len(e.early.pieces) == 0 {
 		return
 	}
-	for _, t := range e.early.tasks[key] {
-		e.early.bytes[t.peer] -= len(t.buf.B)
-		e.tasks.push(t)
+	for _, p := range e.early.pieces[op.key] {
+		e.early.bytes[p.peer] -= len(p.data)
+		e.receive(op, p.peer, p.piece, 0, &fabric.Buffer{B: p.data})
 	}
-	delete(e.early.tasks, key)
+	delete(e.early.pieces, op.key)
 }
 
 // forgetEarly is for a communicator that broke.
 func (e *Engine) forgetEarly(comm uint32) {
-	for key, tasks := range e.early.tasks {
+	for key, pieces := range e.early.pieces {
 		if key.Comm != comm {
 			continue
 		}
-		for _, t := range tasks {
-			e.early.bytes[t.peer] -= len(t.buf.B)
-			t.free()
+		for _, p := range pieces {
+			e.early.bytes[p.peer] -= len(p.data)
 		}
-		delete(e.early.tasks, key)
+		delete(e.early.pieces, key)
 	}
 }

@@ -66,31 +66,38 @@ type Engine struct {
 	send       *sender
 	flushAfter uint32 // chunks that a receive worker reports at the latest: credit must flow while data keeps coming
 
+	reads     reads
+	transfers transfers      // open operations that run point to point
+	scratch   scratch        // for their sums
+	signs     []atomic.Int64 // by rank: when data last came from it, by the node's clock
+
 	// Of who runs the node.
 	ops      map[fabric.OpKey]*operation
 	calls    map[uint64]*call
 	reqs     uint64
-	reads    map[uint64]*read
 	readIDs  uint64
-	pieces   map[pieceKey]*piece
 	names    map[uint32]string           // of communicators
-	failing  map[fabric.OpKey]*operation // with puts under way
+	failing  map[fabric.OpKey]*operation // that are being made quiet
+	joining  map[uint32]bool             // communicators whose multicast groups are being joined
 	early    early
 	agreeing agreements
 	msg      []byte
 	clock    *time.Timer
-	clockAt  protocol.Time // when it goes off
-	queuedAt protocol.Time // since when datagrams wait and none was placed; 0: it is not so
+	clockAt  protocol.Time   // when it goes off
+	queuedAt protocol.Time   // since when datagrams wait and none was placed; 0: it is not so
+	heardAt  []protocol.Time // by rank: of signs, what the node knows
 	stopped  bool
 	whenIdle func()
 	leaving  chan struct{} // nil: we stay
 	left     bool          // it is closed
 	watcher  watcher
 
+	blocks blocks // of Alloc
+
 	mu       sync.Mutex
 	comms    map[uint32]*group
-	given    map[*byte][]byte // by Alloc, without a Placer
 	closing  atomic.Bool
+	due      atomic.Int64   // clockAt, for those who serve the network
 	served   atomic.Bool    // who waits for a call serves the network
 	bulk     atomic.Bool    // much is still to be placed by the Placer: nothing comes soon
 	asleep   atomic.Bool    // and sleeps
@@ -108,7 +115,33 @@ type Engine struct {
 type group struct {
 	rank    int
 	members []int
+	ranks   map[int]int // by world rank; nil: they are the same
 	plans   plans
+}
+
+func newGroup(self int, members []int) *group {
+	g := &group{rank: slices.Index(members, self), members: members}
+	for i, w := range members {
+		if i != w {
+			g.ranks = make(map[int]int, len(members))
+			break
+		}
+	}
+	if g.ranks != nil {
+		for i, w := range members {
+			g.ranks[w] = i
+		}
+	}
+	return g
+}
+
+// rankOf is the rank of a process in the communicator.
+func (g *group) rankOf(world int) (rank int, member bool) {
+	if g.ranks == nil {
+		return world, world >= 0 && world < len(g.members)
+	}
+	rank, member = g.ranks[world]
+	return rank, member
 }
 
 // New starts an engine.
@@ -119,7 +152,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, start: time.Now(), layout: layout, tokens: newTokens(cfg.Secret), tasks: newQueue(),
-		ops: map[fabric.OpKey]*operation{}, calls: map[uint64]*call{}, reads: map[uint64]*read{}, pieces: map[pieceKey]*piece{}, failing: map[fabric.OpKey]*operation{},
+		ops: map[fabric.OpKey]*operation{}, calls: map[uint64]*call{}, failing: map[fabric.OpKey]*operation{},
+		reads: reads{open: map[uint64]*read{}}, transfers: transfers{open: map[fabric.OpKey]*operation{}}, signs: make([]atomic.Int64, cfg.Size),
+		heardAt: make([]protocol.Time, cfg.Size), joining: map[uint32]bool{},
 		clockAt: protocol.Never, spin: spinMost, alone: runtime.GOMAXPROCS(0) == 1, early: newEarly(cfg.Size), comms: map[uint32]*group{}, names: map[uint32]string{}, over: make(chan struct{}),
 	}
 	if e.log == nil {
@@ -127,21 +162,21 @@ func New(cfg Config) (*Engine, error) {
 	}
 	nc := node.Config{
 		Rank: cfg.Rank, Size: cfg.Size, Timeout: protocol.Time(cfg.Timeout), Deadline: protocol.Time(cfg.Deadline),
-		Layout: layout, Eager: eager, Digest: cfg.Integrity,
-		// Processes of one machine wait for each other's time slices: a few milliseconds
-		// pass before silence means loss. It is learned from there.
-		Limits: protocol.Limits{LinkRate: cfg.Rate / 8e9, Alpha: 4 * protocol.Millisecond, MinAlpha: protocol.Millisecond, MaxAlpha: protocol.Second},
+		Layout: layout, Eager: node.EagerLimit, Digest: cfg.Integrity,
+		Limits: protocol.Limits{LinkRate: cfg.Rate / 8e9, Alpha: firstAlpha, MinAlpha: minAlpha, MaxAlpha: protocol.Second},
 	}
+	e.scratch.alloc = e.allocPlain
 	if cfg.Multicast != nil {
 		e.caps = cfg.Multicast.Caps()
 		e.protect()
 		nc.Flow, nc.Room = protocol.FlowCredit, uint64(max(1, e.caps.Room))
 		if cfg.Placer != nil {
-			nc.Room = uint64(cfg.Placer.Room())
+			nc.Offload = uint64(cfg.Placer.Room())
 		}
 		nc.Batch, nc.Overhead = uint32(2*max(1, e.caps.Batch)), e.caps.Overhead
 		e.flushAfter = uint32(max(1, min(e.caps.Room/8, 4*e.caps.Batch)))
 	}
+	e.due.Store(int64(protocol.Never))
 	e.clock = time.AfterFunc(time.Hour, func() { e.push(newTask(taskTick)) })
 	e.watch(&nc)
 	e.node = node.New(0, nc)
@@ -185,6 +220,13 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
+// Slack before silence means loss, until the job's own round trips are known, and at least. A worker
+// that has not had its turn on a busy machine needs no slack: see timer.
+const (
+	firstAlpha = protocol.Millisecond
+	minAlpha   = 50 * protocol.Microsecond
+)
+
 // now is the node's clock.
 func (e *Engine) now() protocol.Time { return protocol.Time(time.Since(e.start)) }
 
@@ -196,8 +238,9 @@ const patience = 2 * protocol.Second
 // timer lets the node look at the clock. What waits in a receive queue because its
 // worker has not had its turn on a busy machine is not lost.
 func (e *Engine) timer(now protocol.Time) {
+	e.hear()
 	switch {
-	case !e.unseen() && !slices.ContainsFunc(e.recvs, func(r *receiver) bool { return !r.deaf.Load() && r.rx.Pending() }):
+	case !e.unseen() && !slices.ContainsFunc(e.recvs, (*receiver).pending):
 		e.queuedAt = 0
 	case e.queuedAt == 0:
 		e.queuedAt = now
@@ -208,6 +251,17 @@ func (e *Engine) timer(now protocol.Time) {
 	e.watcher.now = now
 	e.node.Timer(now)
 	e.act()
+}
+
+// hear tells the node of ranks that data came from.
+func (e *Engine) hear() {
+	for rank := range e.signs {
+		if at := protocol.Time(e.signs[rank].Load()); at > e.heardAt[rank] {
+			e.heardAt[rank] = at
+			e.node.Heard(at, rank)
+			e.watcher.heard[rank] = max(e.watcher.heard[rank], at)
+		}
+	}
 }
 
 func (e *Engine) handle(t *task) {
@@ -222,30 +276,39 @@ func (e *Engine) handle(t *task) {
 		e.node.Message(now, t.peer, &t.msg)
 	case taskData:
 		e.data(now, t)
+	case taskPieces:
+		e.node.Pieces(now, t.peer, t.op.key.Comm, t.op.key.Seq, int(t.id), int(t.n))
 	case taskPutDone:
-		e.putDone(now, t.piece.Op)
-	case taskRead:
-		e.readData(now, t)
-	case taskPlaced:
+		e.putDone(now, t.peer, t.piece)
+	case taskReadDone:
+		e.readDone(now, t.read)
+	case taskReadPlaced:
 		e.readPlaced(now, t)
-	case taskUnregistered:
-		e.unregistered(t.piece.Op, t.err)
+	case taskRegistered:
+		e.registered(t.piece.Op, t.err)
 	case taskLost:
 		e.lost(now, t.peer, t.err)
 	case taskReport:
-		e.reported(now, t.rep)
+		if t.rep.Chunks > 0 {
+			e.queuedAt = 0
+		}
+		e.node.Received(now, t.rep, t.n == 1)
+		freeReport(t.rep)
 	case taskSent:
 		if !t.op.gone {
 			e.node.Sent(now, t.op.key.Comm, t.op.key.Seq, t.n)
 		}
 	case taskClaimed:
-		e.claimed(t.id)
+		e.claimed(now, t.read)
 	case taskQuiet:
 		e.quiet(t.op)
 	case taskTick:
 		e.clockAt = protocol.Never
+		e.due.Store(int64(protocol.Never))
 	case taskDigest:
 		e.digested(now, t.op, t.id)
+	case taskFinished:
+		e.end(t.id, t.err)
 	default:
 	}
 	e.act()
@@ -271,21 +334,6 @@ func (e *Engine) lost(now protocol.Time, peer int, err error) {
 		e.log.Warn("lost a rank", "peer", peer, "err", err)
 	}
 	e.node.PeerLost(now, peer)
-}
-
-// reported tells the node what a receive worker placed.
-func (e *Engine) reported(now protocol.Time, r *report) {
-	if r.chunks > 0 {
-		e.queuedAt = 0
-	}
-	for _, k := range r.runs {
-		if !k.op.gone {
-			e.node.Chunks(now, k.op.key.Comm, k.op.key.Seq, r.sub, k.psn, k.n)
-			e.act()
-		}
-	}
-	e.node.Ignored(now, r.comm, r.ignored)
-	r.free()
 }
 
 // do runs a function where the node is run and waits for it. It reports false if the
@@ -330,6 +378,7 @@ func (e *Engine) everybody() []int {
 // those of processes that have nothing else in common still share the network.
 // All members add it before one of them uses it.
 func (e *Engine) AddComm(id uint32, name string, members []int) (err error) {
+	e.join(id, name)
 	if !e.do(func() { err = e.addComm(id, name, members); e.act() }) {
 		return ErrClosed
 	}
@@ -422,6 +471,7 @@ func (e *Engine) close() {
 		_ = mc.Close()
 	}
 	<-idle
+	e.scratch.close()
 	_ = e.rel.Close()
 	if e.send != nil {
 		close(e.send.stop)

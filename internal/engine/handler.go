@@ -24,6 +24,12 @@ func (h *handler) Message(from int, msg []byte) {
 
 // Data implements fabric.Handler.
 func (h *handler) Data(from int, p fabric.Piece, off int64, b *fabric.Buffer) {
+	e := (*Engine)(h)
+	e.sign(from)
+	if op := e.transfers.find(p.Op); op != nil {
+		e.receive(op, from, p, off, b)
+		return
+	}
 	t := newTask(taskData)
 	t.peer, t.piece, t.off, t.buf = from, p, off, b
 	(*Engine)(h).push(t)
@@ -37,25 +43,24 @@ func (h *handler) PutDone(to int, p fabric.Piece) {
 }
 
 // ReadData implements fabric.Handler.
-func (h *handler) ReadData(from int, r fabric.Range, off int64, b *fabric.Buffer) {
-	t := newTask(taskRead)
-	t.peer, t.rng, t.off, t.buf = from, r, off, b
-	(*Engine)(h).push(t)
+func (h *handler) ReadData(from int, id fabric.ReadID, off int64, b *fabric.Buffer) {
+	(*Engine)(h).sign(from)
+	(*Engine)(h).answer(from, id, off, b)
 }
 
 // ReadPlaced implements fabric.DirectHandler.
-func (h *handler) ReadPlaced(from int, r fabric.Range, ok bool) {
-	t := newTask(taskPlaced)
-	t.peer, t.rng = from, r
+func (h *handler) ReadPlaced(from int, id fabric.ReadID, ok bool) {
+	t := newTask(taskReadPlaced)
+	t.peer, t.readID = from, id
 	if ok {
 		t.n = 1
 	}
 	(*Engine)(h).push(t)
 }
 
-// RegisterFailed implements fabric.DirectHandler.
-func (h *handler) RegisterFailed(op fabric.OpKey, err error) {
-	t := newTask(taskUnregistered)
+// Registered implements fabric.Handler.
+func (h *handler) Registered(op fabric.OpKey, err error) {
+	t := newTask(taskRegistered)
 	t.piece.Op, t.err = op, err
 	(*Engine)(h).push(t)
 }

@@ -75,7 +75,7 @@ func (e *Engine) sees(now protocol.Time, t *task) {
 	w := &e.watcher
 	w.now = now
 	switch t.kind {
-	case taskMessage, taskData, taskRead:
+	case taskMessage, taskData:
 		if t.peer >= 0 && t.peer < len(w.heard) {
 			w.heard[t.peer] = max(1, now)
 		}

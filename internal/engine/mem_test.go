@@ -36,7 +36,8 @@ type memRank struct {
 	fail    chan error  // what Receive returns next
 	deaf    atomic.Bool // nothing arrives
 	pending atomic.Bool // something always waits
-	stuck   atomic.Bool // Send waits until it is closed
+	stuck   atomic.Bool // Send has no room until it is closed
+	sent    uint64      // datagrams
 	sending chan struct{}
 
 	change func(*memDatagram) // on the way to this rank
@@ -103,11 +104,24 @@ func (m *memRank) poke(c chan struct{}) {
 	}
 }
 
-func (m *memRank) Send(b *fabric.Batch) error {
+func (m *memRank) Completed() uint64 { return m.sent }
+
+func (m *memRank) Await(d time.Duration) {
+	select {
+	case <-m.closed:
+	case <-time.After(d):
+	}
+}
+
+func (m *memRank) Send(b *fabric.Batch) (int, error) {
 	if m.stuck.Load() {
 		m.poke(m.sending)
-		<-m.closed
-		return fabric.ErrClosed
+		select {
+		case <-m.closed:
+			return 0, fabric.ErrClosed
+		default:
+			return 0, fabric.ErrBusy
+		}
 	}
 	for _, to := range m.net.ranks {
 		if to == m || to.deaf.Load() {
@@ -121,7 +135,8 @@ func (m *memRank) Send(b *fabric.Batch) error {
 			to.queue <- d
 		}
 	}
-	return nil
+	m.sent += uint64(len(b.Headers))
+	return len(b.Headers), nil
 }
 
 func (m *memRank) Receive(s fabric.Sink) error {
@@ -152,18 +167,22 @@ func (m memReliable) Put(to int, p fabric.Piece, data []byte) {
 	m.h.PutDone(to, p)
 }
 
-func (m memReliable) Read(to int, r fabric.Range) {
+func (m memReliable) Read(to int, r fabric.ReadRequest) {
 	p := m.net.ranks[to]
 	p.mu.Lock()
-	b := bytes.Clone(p.reg[r.Op][r.Off : r.Off+r.Len])
+	var b []byte
+	for _, s := range r.Spans {
+		b = append(b, p.reg[r.Op][s.Off:s.Off+s.Len]...)
+	}
 	p.mu.Unlock()
-	m.h.ReadData(to, r, 0, &fabric.Buffer{B: b})
+	m.h.ReadData(to, r.ReadID, 0, &fabric.Buffer{B: b})
 }
 
-func (m memReliable) Register(op fabric.OpKey, buf []byte) {
+func (m memReliable) Register(op fabric.OpKey, buf []byte) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reg[op] = buf
+	return true
 }
 
 func (m memReliable) Unregister(op fabric.OpKey) {

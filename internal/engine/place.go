@@ -4,14 +4,15 @@ import (
 	"slices"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
-// A fabric.Placer puts chunks in place outside of the process. Then a receive worker has
-// nothing to do with them but to learn from the bitmap which are there, when it is woken,
-// and to tell the node: all that follows is as ever. A chunk that comes to the worker all the
-// same is claimed by it before it is placed. For what is sealed or summed there is no Placer:
-// it does not know keys, and sums take it too long.
+// A fabric.Placer puts chunks in place outside of the process. A receive worker then learns from the
+// words that both share which chunks are there, when it is woken, and reports them: all that follows
+// is the same. A chunk that comes to the worker although a Placer is there is claimed by the worker
+// before it is placed. There is no Placer for sealed or summed datagrams: it knows no keys, and sums
+// take it too long.
 
 // area prepares for the receive buffer of a call.
 func (e *Engine) area(k *call) {
@@ -20,25 +21,31 @@ func (e *Engine) area(k *call) {
 	}
 }
 
-// place lets a lane's chunks be placed; false: they come to the worker.
-func (e *Engine) place(l *lane, sub int) bool {
-	op := l.op
-	if op.call.area == nil || !e.recvs[sub].polled { // look would be in the way of its own goroutine
+// offload lets the Placer receive for a landing, and reports whether it does.
+func (e *Engine) offload(l *landing) bool {
+	op, p := l.op, l.place
+	if op.call.area == nil || !e.recvs[p.Sub].polled { // look would be in the way of its own goroutine
 		return false
 	}
-	g := op.geo
+	g, own := op.geo, p.Own()
 	_, mask := e.layout.Split(^uint32(0))
 	f := &fabric.Lane{
-		Sub: sub, Token: op.token, Comm: op.key.Comm, Imm: e.layout.Imm(op.key.Seq, 0), Mask: mask, Chunk: g.Chunk(), PSNs: g.PSNs(sub),
+		Sub: p.Sub, Token: op.token, Comm: op.key.Comm, Imm: e.layout.Imm(op.key.Seq, 0), Mask: mask,
+		Chunk: g.Chunk(), PSNs: p.Len(), Own: fabric.Run{PSN: own.PSN, N: own.N},
 	}
-	f.Own.PSN, f.Own.N = g.Block(sub, op.call.rank)
-	g.Blocks(sub, func(off int64, psn, n uint32, tail int) {
+	g.Blocks(p.Sub, func(off int64, psn, n uint32, tail int) {
 		f.Blocks = append(f.Blocks, fabric.Block{Off: off, Run: fabric.Run{PSN: psn, N: n}, Tail: tail})
 	})
-	if l.placed = e.cfg.Placer.Open(op.call.area, f); l.placed == nil {
+	if l.kernel = e.cfg.Placer.Open(op.call.area, f); l.kernel == nil {
 		return false
 	}
-	if l.left = f.PSNs - f.Own.N; l.left >= manyChunks {
+	words := place.Shared(l.kernel.Words(), p.Len())
+	if op.call.area.Stage() != nil {
+		l.staged = words
+	} else {
+		p.Map = words
+	}
+	if l.left >= manyChunks {
 		e.bulk.Store(true)
 	}
 	return true
@@ -51,8 +58,8 @@ func (e *Engine) unseen() bool {
 		return false
 	}
 	for _, op := range e.ops {
-		for _, l := range op.lanes {
-			if l != nil && l.placed != nil && l.placed.Unseen() {
+		for _, l := range op.landings {
+			if l != nil && l.kernel != nil && l.kernel.Counted() != l.seen.Load() {
 				e.cfg.Placer.Wake()
 				return true
 			}
@@ -68,82 +75,77 @@ func (e *Engine) look() {
 			continue
 		}
 		w.drain()
-		for _, l := range w.ops {
-			if l.placed != nil {
+		w.in.Each(func(p *protocol.Placement) {
+			if l := p.Data.(*landing); l.kernel != nil {
 				w.learn(l)
 			}
-		}
-		w.flush()
+		})
+		w.flush(false)
 	}
 	e.bulk.Store(slices.ContainsFunc(e.recvs, (*receiver).awaitsMany))
 }
 
 // awaitsMany reports whether an operation that has not ended still waits for many chunks to
 // be placed.
-func (w *receiver) awaitsMany() bool {
+func (w *receiver) awaitsMany() (many bool) {
 	if !w.polled {
 		return false
 	}
-	for _, l := range w.ops {
-		if l.placed != nil && l.left >= manyChunks && l.mem.Load() != nil {
-			return true
-		}
-	}
-	return false
+	w.in.Each(func(p *protocol.Placement) {
+		l := p.Data.(*landing)
+		many = many || l.kernel != nil && l.left >= manyChunks && l.mem.Load() != nil
+	})
+	return many
 }
 
-// manyChunks take so long that who waits for them may as well sleep.
+// manyChunks take so long that a goroutine that waits for them may as well sleep.
 const manyChunks = 256
 
-// learn takes note of what was placed.
-func (w *receiver) learn(l *lane) {
-	p := l.mem.Load()
-	if p == nil {
+// learn takes note of what the kernel has placed.
+func (w *receiver) learn(l *landing) {
+	mem := l.mem.Load()
+	if mem == nil {
 		return
 	}
-	w.runs = l.placed.Scan(w.runs[:0])
-	for _, r := range w.runs {
-		if stage := l.op.call.area.Stage(); stage != nil {
-			w.copyOut(l, *p, stage, r)
-		}
-		w.noteRun(l, r.PSN, r.N)
-		l.left -= r.N
+	w.flush(false)
+	counted := l.kernel.Counted()
+	if l.staged == nil {
+		w.in.Learn(l.place)
+	} else {
+		stage := l.op.call.area.Stage()
+		l.staged.Fresh(func(psn, n uint32) { w.unstage(l, *mem, stage, protocol.Range{PSN: psn, N: n}) })
 	}
-	d, late, foreign := l.placed.Ignored()
-	if d+late+foreign > 0 {
-		r := w.report()
-		r.ignored.Duplicates += d
-		r.ignored.Late += late
-		r.ignored.Foreign += foreign
-		r.comm = l.op.key.Comm
-	}
+	duplicates, late, foreign := l.kernel.Ignored()
+	w.in.Ignore(l.place, protocol.Duplicate, duplicates)
+	w.in.Ignore(l.place, protocol.Late, late)
+	w.in.Ignore(l.place, protocol.Foreign, foreign)
+	l.seen.Store(counted)
+	w.flush(true)
 }
 
-// copyOut copies chunks from where they were placed.
-func (w *receiver) copyOut(l *lane, mem, stage []byte, r fabric.Run) {
-	w.copied.Add(uint64(r.N))
-	l.op.geo.Blocks(w.sub, func(_ int64, psn, n uint32, _ int) {
-		first, end := max(psn, r.PSN), min(psn+n, r.PSN+r.N)
-		if first < end {
-			off, length := l.op.geo.Span(w.sub, first, end-first)
-			copy(mem[off:off+length], stage[off:off+length])
-		}
-	})
-}
-
-// take takes a chunk that was not placed: it came too early, or was left to us.
-func (w *receiver) take(l *lane, mem []byte, psn uint32, payload []byte) {
-	if psn < l.op.geo.PSNs(w.sub) {
-		if off, _, want := l.op.geo.Locate(w.sub, psn); want == len(payload) {
-			if !l.placed.Take(psn) {
-				return // it came with others of which not all were taken
+// unstage copies chunks from where the kernel has placed them, unless they have come another way.
+func (w *receiver) unstage(l *landing, mem, stage []byte, q protocol.Range) {
+	p := l.place
+	for at, end := q.PSN, q.PSN+q.N; at < end; {
+		stop := p.NextFree(at, end)
+		for ; at < stop; at++ {
+			v := protocol.Duplicate
+			if p.ForRead(at) {
+				v = protocol.Late
 			}
-			copy(mem[off:], payload)
-			w.copied.Add(1)
-			l.left--
-			w.noteRun(l, psn, 1)
-			return
+			w.in.Ignore(p, v, 1)
 		}
+		if stop = p.NextTaken(at, end); stop == at {
+			continue
+		}
+		l.op.geo.Blocks(p.Sub, func(_ int64, psn, n uint32, _ int) {
+			if first, last := max(psn, at), min(psn+n, stop); first < last {
+				off, length := l.op.geo.Span(p.Sub, first, last-first)
+				copy(mem[off:off+length], stage[off:off+length])
+			}
+		})
+		w.copied.Add(uint64(stop - at))
+		w.in.Place(p, protocol.Range{PSN: at, N: stop - at})
+		at = stop
 	}
-	w.ignore(l, protocol.Foreign)
 }

@@ -4,27 +4,33 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/place"
+	"github.com/allcast/allcast/internal/protocol"
 )
 
-// unplaced is a lane in which nothing is placed; chunks that come to the worker are its.
-type unplaced struct{ fabric.Placed }
+// unplaced is a lane in which the kernel places nothing; chunks that come to the worker are its.
+type unplaced struct{ words []place.Word }
 
-func (unplaced) Scan(runs []fabric.Run) []fabric.Run  { return runs }
-func (unplaced) Ignored() (dup, late, foreign uint64) { return 0, 0, 0 }
-func (unplaced) Take(uint32) bool                     { return true }
+func (u unplaced) Words() []place.Word                  { return u.words }
+func (u unplaced) Counted() uint64                      { return 0 }
+func (u unplaced) Hurry()                               {}
+func (u unplaced) Ignored() (dup, late, foreign uint64) { return 0, 0, 0 }
+func (u unplaced) Close()                               {}
 
-// Who waits does not look while much is still to be placed, but what was fetched, or came
-// to the worker, never will be: it must not count once the operation has ended, or has it.
+// A goroutine that waits does not look while much is still to be placed. But chunks that were
+// fetched, or came to the worker, never will be: they must not count once the operation has ended,
+// or has them.
 func TestBulkEnds(t *testing.T) {
 	e := bare(t)
 	w := newReceiver(e, 0, nil)
 	w.polled = true
 	e.recvs = []*receiver{w}
-	op := bigBroadcast(t, manyChunks)
+	l := benchLanding(t, manyChunks)
+	l.kernel = unplaced{make([]place.Word, place.Words(manyChunks))}
+	l.place.Map = place.Shared(l.kernel.Words(), manyChunks)
 	mem := make([]byte, manyChunks*benchChunk)
-	op.mem.Store(&mem)
-	l := &lane{op: op, mem: &op.mem, placed: unplaced{}, left: manyChunks}
-	w.ops[op.token] = l
+	l.op.mem.Store(&mem)
+	w.in.Open(l.op.token, l.place)
 	look := func(want bool) {
 		t.Helper()
 		if e.look(); e.bulk.Load() != want {
@@ -32,11 +38,62 @@ func TestBulkEnds(t *testing.T) {
 		}
 	}
 	look(true)
-	w.take(l, mem, 0, mem[:benchChunk])
+	w.Chunk(fabric.Header{Token: l.op.token, Imm: e.layout.Imm(0, 0)}, mem[:benchChunk])
 	look(false)
 	l.left = manyChunks // fetched instead
 	look(true)
-	op.mem.Store(nil) // the operation has ended; the worker does not know yet
+	l.op.mem.Store(nil) // the operation has ended; the worker does not know yet
 	look(false)
 	e.discard()
 }
+
+// Chunks that the kernel has put in a stage are copied, unless they have come another way.
+func TestUnstage(t *testing.T) {
+	e := bare(t)
+	w := newReceiver(e, 0, nil)
+	const chunks = 40
+	l := benchLanding(t, chunks)
+	words := make([]place.Word, place.Words(chunks))
+	kernel := place.Shared(words, chunks)
+	l.kernel, l.staged = unplaced{words}, place.Shared(words, chunks)
+	mem, stage := make([]byte, chunks*benchChunk), make([]byte, chunks*benchChunk)
+	for i := range stage {
+		stage[i] = byte(i / benchChunk)
+	}
+	l.op.call = &call{area: staged(stage)}
+	l.op.mem.Store(&mem)
+	w.in.Open(l.op.token, l.place)
+	r := &read{landing: l, ranges: []protocol.Range{{PSN: 3, N: 2}}}
+	w.claim(r)                                                                           // 3 and 4 are fetched
+	w.Chunk(fabric.Header{Token: l.op.token, Imm: e.layout.Imm(0, 7)}, mem[:benchChunk]) // 7 came to the worker
+	kernel.Finish(1, 35)
+	w.learn(l)
+	for psn := range uint32(chunks) {
+		placed := psn >= 1 && psn < 36 && psn != 3 && psn != 4
+		if l.place.InPlace(psn) != placed {
+			t.Errorf("chunk %d in place: %v", psn, !placed)
+		}
+		if want := byte(psn); placed && psn != 7 && mem[psn*benchChunk] != want {
+			t.Errorf("chunk %d was not copied", psn)
+		}
+	}
+	if mem[3*benchChunk]|mem[7*benchChunk] != 0 {
+		t.Error("chunks were copied that had come another way")
+	}
+	var ignored protocol.Ignored
+	for task := e.tasks.take(); task != nil; task = task.next {
+		if task.rep != nil {
+			ignored.Late += task.rep.Ignored.Late
+			ignored.Duplicates += task.rep.Ignored.Duplicates
+		}
+	}
+	if ignored.Late != 2 || ignored.Duplicates != 1 {
+		t.Errorf("%+v", ignored)
+	}
+}
+
+// staged is an area whose chunks are placed in a stage.
+type staged []byte
+
+func (s staged) Stage() []byte { return s }
+func (s staged) Release()      {}

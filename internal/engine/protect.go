@@ -34,7 +34,7 @@ func (e *Engine) sealing(key fabric.OpKey, k *call) *sealing {
 	if e.master == nil {
 		return nil
 	}
-	return &sealing{e.master.Datagrams(e.names[key.Comm], k.members, key.Seq), k.members}
+	return &sealing{e.master.Datagrams(e.names[key.Comm], k.group.members, key.Seq), k.group.members}
 }
 
 // nonce is the one of a chunk, by who owns it.
@@ -73,26 +73,23 @@ type opener struct {
 	header [fabric.HeaderSize]byte
 }
 
-// open takes a sealed chunk. One that is there already is not looked at: whoever plays it
-// back makes us do little.
-func (w *receiver) open(l *lane, mem []byte, h fabric.Header, psn uint32, sealed []byte) {
-	length := len(sealed) - seal.TagSize
-	if off, want, free := l.Free(psn); free && want == length {
-		h.Put(w.opener.header[:])
-		if !l.op.seal.Open(&w.opener.Scratch, mem[off:off+int64(want)], l.op.seal.nonce(l.op.geo, w.sub, psn, h.Imm), sealed, w.opener.header[:]) {
-			w.corrupt.Add(1)
-			return
-		}
-		l.Accept(psn, length)
-		w.note(l, psn)
+// sealedLength is the length of a chunk that is sealed in a payload of so many bytes.
+func sealedLength(payload int) int { return payload - seal.TagSize }
+
+// open opens a sealed chunk to where it belongs. One that is there already is not opened: whoever
+// plays it back makes us do little.
+func (w *receiver) open(p *protocol.Placement, dst []byte, h fabric.Header, psn uint32, sealed []byte) {
+	op := p.Data.(*landing).op
+	h.Put(w.opener.header[:])
+	if !op.seal.Open(&w.opener.Scratch, dst, op.seal.nonce(op.geo, w.sub, psn, h.Imm), sealed, w.opener.header[:]) {
+		w.corrupt.Add(1)
 		return
 	}
-	_, v := l.Accept(psn, length)
-	w.ignore(l, v)
+	w.in.Place(p, protocol.Range{PSN: psn, N: 1})
 }
 
-// damaged reports whether a chunk that was received in place is not what was sent.
-func (w *receiver) damaged(l *lane, h *fabric.Header, off int64, length int) bool {
-	p := l.mem.Load()
-	return p == nil || h.Sum != h.Checksum((*p)[off:off+int64(length)])
+// damaged reports whether a chunk that was received in its slot is not what was sent.
+func (w *receiver) damaged(h *fabric.Header, s protocol.Slot) bool {
+	mem := w.in.Guess().Data.(*landing).mem.Load()
+	return mem == nil || h.Sum != h.Checksum((*mem)[s.Off:s.Off+int64(s.Len)])
 }

@@ -2,36 +2,39 @@ package engine
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
-// lane is an operation at a receive worker.
-type lane struct {
-	*protocol.Lane               // nil: placed has the bitmap
-	placed         fabric.Placed // nil: the worker places its chunks
-	left           uint32        // not placed yet; what is fetched counts as such
-	op             *operation
-	mem            *atomic.Pointer[[]byte] // the receive buffer, nil when it is the user's again
+// landing is where chunks of one subgroup of an operation go. It is Placement.Data.
+type landing struct {
+	op    *operation
+	place *protocol.Placement
+	mem   *atomic.Pointer[[]byte] // the receive buffer, nil when it is the user's again
+	left  uint32                  // chunks that the worker has not reported
+
+	kernel fabric.Placed // nil: only the worker places chunks
+	closed bool          // it no longer does
+	staged *place.Map    // chunks that the kernel has placed in a stage; nil: it places them where they belong
+	seen   atomic.Uint64 // chunks that the kernel had counted when the worker looked last
 }
 
-// A receiver is the receive worker of one subgroup. It implements fabric.Sink.
+// A receiver is the receive worker of one subgroup: a protocol.Intake and its I/O. It implements
+// fabric.Sink.
 type receiver struct {
 	e    *Engine
 	sub  int
 	rx   fabric.Receiver
 	cmds *queue
-	ops  map[uint64]*lane // by token
-	last *lane            // of the last datagram,
-	next uint32           // and the chunk after it
-	rep  *report
-	runs []fabric.Run // of one Scan
+	in   *protocol.Intake
 
-	guess   *lane // of the last Expect,
-	guessed uint32
+	slots []protocol.Slot // of the last Expect
+
 	copied  atomic.Uint64 // chunks that were not received in place
 	corrupt atomic.Uint64 // datagrams that were not what was sent
 	opener  opener
@@ -42,10 +45,27 @@ type receiver struct {
 	polled  bool // the poller serves it
 	stopped bool
 	deaf    atomic.Bool // the network gives it nothing
+	busy    atomic.Bool // it has taken datagrams that it has not reported
 }
 
 func newReceiver(e *Engine, sub int, rx fabric.Receiver) *receiver {
-	return &receiver{e: e, sub: sub, rx: rx, cmds: newQueue(), ops: map[uint64]*lane{}, linger: newLinger(e.caps.Batch, e.caps.Room)}
+	return &receiver{
+		e: e, sub: sub, rx: rx, cmds: newQueue(), linger: newLinger(e.caps.Batch, e.caps.Room),
+		in:    protocol.NewIntake(sub, e.layout, e.flushAfter, newReport),
+		slots: make([]protocol.Slot, max(1, e.caps.Batch)),
+	}
+}
+
+var reports = sync.Pool{New: func() any {
+	return &protocol.Report{Runs: make([]protocol.PlacedRun, 0, protocol.MaxRuns)}
+}}
+
+func newReport() *protocol.Report { return reports.Get().(*protocol.Report) }
+
+func freeReport(r *protocol.Report) {
+	clear(r.Runs)
+	*r = protocol.Report{Runs: r.Runs[:0]}
+	reports.Put(r)
 }
 
 // tryAgain is how long a worker waits after the network failed.
@@ -70,7 +90,7 @@ func (w *receiver) start() {
 // still the control side, which waits for answers.
 func (w *receiver) failed(err error) {
 	w.deaf.Store(true)
-	w.flush()
+	w.flush(false)
 	w.complain(err)
 	w.drain()
 	if !errors.Is(err, fabric.ErrClosed) {
@@ -81,7 +101,7 @@ func (w *receiver) failed(err error) {
 func (w *receiver) complain(err error) {
 	if !w.said && !errors.Is(err, fabric.ErrClosed) {
 		w.said = true
-		w.e.log.Error("receiving multicast failed; what is lost will be fetched", "subgroup", w.sub, "err", err)
+		w.e.log.Error("receiving multicast failed; lost chunks will be fetched", "subgroup", w.sub, "err", err)
 	}
 }
 
@@ -93,7 +113,7 @@ func (w *receiver) run() {
 		err := w.rx.Receive(w)
 		if err != nil {
 			w.deaf.Store(true)
-			w.flush()
+			w.flush(false)
 		} else if w.deaf.Load() {
 			w.deaf.Store(false)
 		}
@@ -101,10 +121,8 @@ func (w *receiver) run() {
 		switch {
 		case w.stopped:
 		case err == nil:
-			if w.last != nil {
-				if d := w.linger.next(w.placed.Load(), w.last.Missing()); d > 0 {
-					nap(d)
-				}
+			if d := w.pause(); d > 0 {
+				nap(d)
 			}
 		case errors.Is(err, fabric.ErrClosed):
 			w.wait(nil)
@@ -113,6 +131,15 @@ func (w *receiver) run() {
 			w.wait(time.After(tryAgain))
 		}
 	}
+}
+
+// pause is how long to let datagrams gather before the worker looks again.
+func (w *receiver) pause() time.Duration {
+	p := w.in.Last()
+	if p == nil {
+		return 0
+	}
+	return w.linger.next(w.placed.Load(), p.Data.(*landing).left)
 }
 
 // wait waits for commands, without the network.
@@ -147,29 +174,21 @@ func (w *receiver) drain() {
 func (w *receiver) obey(t *task) {
 	switch t.kind {
 	case cmdOpen:
-		w.ops[t.lane.op.token] = t.lane
+		w.in.Open(t.landing.op.token, t.landing.place)
 	case cmdClose:
-		w.forget(t.lane)
+		w.forget(t.landing)
 	case cmdClaim:
-		if p := t.lane.placed; p != nil {
-			p.Claim(fabric.Run{PSN: t.psn, N: t.n})
-			w.learn(t.lane)
-		} else {
-			t.lane.Claim(t.psn, t.n)
-		}
-		w.flush() // what came before is known before the read begins
+		w.claim(t.read)
 		ack := newTask(taskClaimed)
-		ack.op, ack.id = t.lane.op, t.id
+		ack.read = t.read
 		w.e.push(ack)
 	case cmdQuiet:
-		w.forget(t.lane)
+		w.forget(t.landing)
 		ack := newTask(taskQuiet)
-		ack.op = t.lane.op
+		ack.op = t.landing.op
 		w.e.push(ack)
 	case cmdStop:
-		for _, l := range w.ops {
-			w.forget(l)
-		}
+		w.in.Each(func(p *protocol.Placement) { w.forget(p.Data.(*landing)) })
 		w.stopped = true
 		w.e.wg.Done()
 	default:
@@ -177,163 +196,133 @@ func (w *receiver) obey(t *task) {
 	t.free()
 }
 
-func (w *receiver) forget(l *lane) {
-	if l.placed != nil && w.ops[l.op.token] == l {
-		l.placed.Close()
+// claim claims chunks for a read. What was placed before is known before the read begins.
+func (w *receiver) claim(r *read) {
+	l := r.landing
+	if l.kernel != nil {
+		l.kernel.Hurry()
 	}
-	delete(w.ops, l.op.token)
-	if w.last == l {
-		w.last = nil
+	for busy := true; busy; {
+		if r.won, busy = w.in.Claim(l.place, r.ranges, r.won); busy {
+			nap(time.Microsecond) // a program in the kernel writes one of them just now
+		}
 	}
-	if w.guess == l {
-		w.guess = nil
+	for _, q := range r.won {
+		l.left -= q.N
 	}
+	if l.kernel != nil {
+		w.learn(l)
+	}
+	w.flush(false)
 }
 
-// find returns the lane of a datagram.
-func (w *receiver) find(token uint64) *lane {
-	if w.last != nil && w.last.op.token == token {
-		return w.last
+func (w *receiver) forget(l *landing) {
+	if l.kernel != nil && !l.closed {
+		l.closed = true
+		l.kernel.Close()
 	}
-	if l := w.ops[token]; l != nil {
-		return l
-	}
-	// The operation may have been opened since: it was, before we said in the barrier
-	// that we are ready.
-	w.drain()
-	return w.ops[token]
+	w.in.Close(l.place)
 }
 
 // Expect implements fabric.Sink: the chunks after the last one.
 func (w *receiver) Expect(slots [][]byte) int {
 	if w.e.master != nil {
-		return 0 // what is sealed is opened from where it was received
+		return 0 // sealed chunks are opened from where they were received
 	}
-	w.guess, w.guessed = w.last, w.next
-	if w.last == nil {
+	p, n := w.in.Expect(w.slots[:min(len(slots), len(w.slots))])
+	if n == 0 {
 		return 0
 	}
-	p := w.last.mem.Load()
-	if p == nil {
+	mem := p.Data.(*landing).mem.Load()
+	if mem == nil {
 		return 0
 	}
-	n := 0
-	for n < len(slots) {
-		off, length, ok := w.last.Free(w.next + uint32(n))
-		if !ok {
-			break
-		}
-		slots[n] = (*p)[off : off+int64(length) : off+int64(length)]
-		n++
-		if length != len(slots[0]) {
-			break // the end of a block: the last of its super-packet
-		}
+	for i, s := range w.slots[:n] {
+		slots[i] = (*mem)[s.Off : s.Off+int64(s.Len) : s.Off+int64(s.Len)]
 	}
 	return n
 }
 
 // Arrived implements fabric.Sink.
 func (w *receiver) Arrived(h []fabric.Header) int {
-	l := w.guess
-	if l == nil {
-		return 0
+	w.take()
+	n := 0
+	for n < len(h) && w.in.Fits(n, h[n].Token, h[n].Imm) && !(w.e.sums && w.damaged(&h[n], w.slots[n])) {
+		n++
 	}
-	for i := range h {
-		psn := w.guessed + uint32(i)
-		if h[i].Token != l.op.token || h[i].Imm != w.e.layout.Imm(l.op.key.Seq, psn) {
-			return i
-		}
-		off, length, ok := l.Free(psn)
-		if !ok || w.e.sums && w.damaged(l, &h[i], off, length) {
-			return i
-		}
-		l.Accept(psn, length)
-		w.note(l, psn)
-	}
-	return len(h)
+	w.in.Arrived(n)
+	w.report()
+	return n
 }
 
 // Chunk implements fabric.Sink.
 func (w *receiver) Chunk(h fabric.Header, payload []byte) {
+	w.take()
 	if w.e.sums && h.Sum != h.Checksum(payload) {
 		w.corrupt.Add(1)
 		return
 	}
-	r := w.report()
-	l := w.find(h.Token)
-	if l == nil {
-		r.ignored.Stale++
+	if !w.in.Knows(h.Token) {
+		// The operation may have been opened since: it was, before we said in the barrier
+		// that we are ready.
+		w.drain()
+	}
+	length := len(payload)
+	if w.e.master != nil {
+		length = sealedLength(length)
+	}
+	p, psn, off, v := w.in.Judge(h.Token, h.Comm, h.Imm, length)
+	if p == nil {
+		w.in.Ignore(nil, v, 1)
 		return
 	}
-	slot, psn := w.e.layout.Split(h.Imm)
-	p := l.mem.Load()
-	if slot != w.e.layout.Slot(l.op.key.Seq) || h.Comm != l.op.key.Comm || p == nil {
-		r.ignored.Stale++
-		return
-	}
+	l := p.Data.(*landing)
+	mem := l.mem.Load()
 	switch {
+	case mem == nil:
+		w.in.Ignore(nil, protocol.Stale, 1)
+	case v == protocol.Duplicate && l.kernel != nil:
+		// The kernel left a super-packet to us of which it had taken some.
+	case v != protocol.Placed:
+		w.in.Ignore(p, v, 1)
 	case l.op.seal != nil:
-		w.open(l, *p, h, psn, payload)
-		return
-	case l.placed != nil:
-		w.take(l, *p, psn, payload)
-		return
-	}
-	off, v := l.Accept(psn, len(payload))
-	if v == protocol.Placed {
-		copy((*p)[off:], payload)
+		w.open(p, (*mem)[off:off+int64(length)], h, psn, payload)
+	case p.IsShared() && !p.Take(psn): // the kernel was faster
+	default:
+		if l.kernel != nil {
+			l.kernel.Hurry()
+		}
+		copy((*mem)[off:], payload)
 		w.copied.Add(1)
-		w.note(l, psn)
-		return
+		w.in.Place(p, protocol.Range{PSN: psn, N: 1})
 	}
-	w.ignore(l, v)
+	w.report()
 }
 
-// ignore counts a datagram that was not placed.
-func (w *receiver) ignore(l *lane, v protocol.Verdict) {
-	r := w.report()
-	switch v {
-	case protocol.Placed:
-	case protocol.Duplicate:
-		r.ignored.Duplicates++
-	case protocol.Late:
-		r.ignored.Late++
-		r.comm = l.op.key.Comm
-	case protocol.Foreign:
-		r.ignored.Foreign++
+// take notes that datagrams were taken off the queue.
+func (w *receiver) take() {
+	if !w.busy.Load() {
+		w.busy.Store(true)
 	}
 }
 
-// note adds a placed chunk to the report.
-func (w *receiver) note(l *lane, psn uint32) {
-	w.last, w.next = l, psn+1
-	w.noteRun(l, psn, 1)
-}
+// pending reports whether datagrams wait for the worker, or it is at work on some. Any goroutine may
+// call it.
+func (w *receiver) pending() bool { return !w.deaf.Load() && (w.busy.Load() || w.rx.Pending()) }
 
-func (w *receiver) noteRun(l *lane, psn, n uint32) {
-	r := w.report()
-	r.chunks += n
-	if k := len(r.runs) - 1; k >= 0 && r.runs[k].op == l.op && r.runs[k].psn+r.runs[k].n == psn {
-		r.runs[k].n += n
-	} else {
-		r.runs = append(r.runs, run{l.op, psn, n})
+// report hands over what there is to report, if that is enough.
+func (w *receiver) report() {
+	if w.in.Due() {
+		w.flush(false)
 	}
-	if len(r.runs) == maxRuns || r.chunks >= w.e.flushAfter {
-		w.flush()
-	}
-}
-
-func (w *receiver) report() *report {
-	if w.rep == nil {
-		w.rep = reports.Get().(*report)
-		w.rep.sub = w.sub
-	}
-	return w.rep
 }
 
 // Idle implements fabric.Sink.
 func (w *receiver) Idle() {
-	w.flush()
+	w.flush(false)
+	if w.busy.Load() {
+		w.busy.Store(false)
+	}
 	if w.polled {
 		if w.deaf.Load() {
 			w.deaf.Store(false)
@@ -345,17 +334,25 @@ func (w *receiver) Idle() {
 
 // rest lets some gather before the poller looks again, if nobody waits for an operation.
 func (w *receiver) rest() {
-	if w.last != nil && !w.e.served.Load() {
-		w.e.cfg.Poller.Rest(w.linger.next(w.placed.Load(), w.last.Missing()))
+	if !w.e.served.Load() {
+		w.e.cfg.Poller.Rest(w.pause())
 	}
 }
 
-func (w *receiver) flush() {
-	if w.rep == nil {
+// flush hands over what there is to report. Offloaded says that the kernel took the datagrams.
+func (w *receiver) flush(offloaded bool) {
+	r := w.in.Flush()
+	if r == nil {
 		return
 	}
-	w.placed.Add(uint64(w.rep.chunks))
+	w.placed.Add(uint64(r.Chunks))
+	for i := range r.Runs {
+		r.Runs[i].Data.(*landing).left -= r.Runs[i].N
+	}
 	t := newTask(taskReport)
-	t.rep, w.rep = w.rep, nil
+	t.rep = r
+	if offloaded {
+		t.n = 1
+	}
 	w.e.push(t)
 }

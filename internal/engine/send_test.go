@@ -1,63 +1,154 @@
 package engine
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// prompt is a network that has room, or not.
-type prompt struct {
-	nowhere
-	ready bool
+// scripted is a network that takes so many datagrams, and completes them when it is told to.
+type scripted struct {
+	room      int // datagrams that it takes before it is busy; negative: any number
+	took      int
+	completed uint64
+	awaited   int
 }
 
-func (p *prompt) Ready() bool { return p.ready }
+func (s *scripted) Send(b *fabric.Batch) (int, error) {
+	n := len(b.Headers)
+	if s.room < 0 {
+		s.took += n
+		return n, nil
+	}
+	n = min(n, s.room)
+	s.room -= n
+	s.took += n
+	if n < len(b.Headers) {
+		return n, fabric.ErrBusy
+	}
+	return n, nil
+}
 
-// Who serves the network multicasts without waking the worker, but what would wait is the
-// worker's, as is everything when nobody serves.
-func TestWhoServesSends(t *testing.T) {
+func (s *scripted) Completed() uint64   { return s.completed }
+func (s *scripted) Await(time.Duration) { s.awaited++ }
+
+// sendBench is a sender on a scripted network, with an operation of one batch.
+func sendBench(t *testing.T) (s *sender, tx *scripted, command func(*operation) bool) {
+	t.Helper()
 	e := bare(t)
-	tx := &prompt{ready: true}
-	s := &sender{e: e, tx: []fabric.Sender{tx}, now: []fabric.Prompt{tx}, max: benchBatch, cmds: newQueue()}
-	op := bigBroadcast(t, benchBatch)
-	mem := make([]byte, benchBatch*benchChunk)
-	op.mem.Store(&mem)
-	command := func() (woken bool) {
+	tx = &scripted{room: -1}
+	s = &sender{e: e, tx: []fabric.Sender{tx}, posted: make([]uint64, 1), max: benchBatch, cmds: newQueue()}
+	t.Cleanup(e.discard)
+	return s, tx, func(op *operation) (woken bool) {
 		s.cmds.sleeping.Store(true)
 		task := newTask(cmdMulticast)
-		task.op, task.n = op, benchBatch
+		task.op, task.n, task.id = op, benchBatch, benchBatch
 		s.command(task)
 		return s.woken()
 	}
+}
 
-	if !command() {
-		t.Error("nobody serves, and the worker is not woken")
+func sendOp(t *testing.T) *operation {
+	t.Helper()
+	op := bigBroadcast(t, benchBatch)
+	mem := make([]byte, benchBatch*benchChunk)
+	op.mem.Store(&mem)
+	return op
+}
+
+// A goroutine that serves the network multicasts without waking the worker, but the worker
+// sends when nobody serves, or when the goroutine sleeps.
+func TestServeSends(t *testing.T) {
+	s, tx, command := sendBench(t)
+	op := sendOp(t)
+	tx.completed = 1 << 20
+	if !command(op) {
+		t.Error("nobody serves, and the worker was not woken")
 	}
-	s.obey()
-	e.served.Store(true)
-	if command() {
-		t.Error("who serves sends, and the worker is woken")
+	s.work()
+	s.e.served.Store(true)
+	if command(op) {
+		t.Error("a goroutine serves, and the worker was woken")
 	}
-	if !s.serve() || tx.datagrams != 2*benchBatch || !s.idle() {
-		t.Errorf("%d datagrams after two batches", tx.datagrams)
+	if !s.serve() || tx.took != 2*benchBatch || !s.idle() {
+		t.Errorf("the network got %d datagrams of two batches", tx.took)
 	}
 	if s.serve() {
-		t.Error("it did something, and there was nothing to do")
+		t.Error("serve did something, and there was nothing to do")
 	}
+	s.e.asleep.Store(true)
+	if !command(op) {
+		t.Error("the goroutine that serves sleeps, and the worker was not woken")
+	}
+	s.work()
+}
 
-	tx.ready = false
-	command()
-	if s.serve() || !s.woken() || s.idle() {
-		t.Error("the network has no room, and it is not left to the worker")
+// serve never waits for the network: it leaves the rest of a batch to the worker, which goes on
+// at the first datagram that was not taken.
+func TestServeDoesNotBlock(t *testing.T) {
+	s, tx, command := sendBench(t)
+	op := sendOp(t)
+	tx.room, tx.completed = 3, 1<<20
+	s.e.served.Store(true)
+	command(op)
+	if s.serve(); tx.took != 3 || tx.awaited > 0 {
+		t.Fatalf("the network took %d datagrams and was waited for %d times; want 3 and 0", tx.took, tx.awaited)
 	}
-	s.obey()
-	e.asleep.Store(true)
-	if !command() {
-		t.Error("who serves sleeps, and the worker is not woken")
+	if !s.woken() || s.idle() {
+		t.Fatal("the network is busy, and the worker was not woken")
 	}
-	s.obey()
-	e.discard()
+	tx.room = -1
+	if !s.work() || tx.took != benchBatch {
+		t.Fatalf("the network got %d of %d datagrams", tx.took, benchBatch)
+	}
+	if got := s.replies(); !slices.Equal(got, []taskKind{taskSent}) {
+		t.Errorf("replies %v", got)
+	}
+}
+
+// A command is answered when the network no longer needs its memory, and in order: an operation
+// is quiet only after what it sent before has completed.
+func TestSendAcknowledges(t *testing.T) {
+	s, tx, command := sendBench(t)
+	op := sendOp(t)
+	command(op)
+	quiet := newTask(cmdQuiet)
+	quiet.op = op
+	s.command(quiet)
+	tx.completed = benchBatch - 1
+	if s.work() || len(s.replies()) > 0 {
+		t.Fatal("answered while the network reads the memory")
+	}
+	tx.completed = benchBatch
+	if !s.work() {
+		t.Fatal("not answered, and the network is done")
+	}
+	if got := s.replies(); !slices.Equal(got, []taskKind{taskSent, taskQuiet}) {
+		t.Errorf("replies %v", got)
+	}
+}
+
+// A cancelled operation is quiet although the network has no room.
+func TestSendCancelled(t *testing.T) {
+	s, tx, command := sendBench(t)
+	op := sendOp(t)
+	tx.room = 0
+	command(op)
+	quiet := newTask(cmdQuiet)
+	quiet.op = op
+	s.command(quiet)
+	if s.work() {
+		t.Fatal("it sent to a network without room")
+	}
+	op.cancelled.Store(true)
+	if !s.work() || tx.took != 0 {
+		t.Fatalf("a cancelled operation sent %d datagrams", tx.took)
+	}
+	if got := s.replies(); !slices.Equal(got, []taskKind{taskSent, taskQuiet}) {
+		t.Errorf("replies %v", got)
+	}
 }
 
 // woken reports whether the worker was woken since the last time.
@@ -68,4 +159,12 @@ func (s *sender) woken() bool {
 	default:
 		return false
 	}
+}
+
+// replies takes the answers to commands.
+func (s *sender) replies() (kinds []taskKind) {
+	for t := s.e.tasks.take(); t != nil; t = t.next {
+		kinds = append(kinds, t.kind)
+	}
+	return kinds
 }

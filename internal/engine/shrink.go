@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"slices"
 	"strconv"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -72,6 +71,7 @@ func (e *Engine) agreed(a *node.Action) {
 	delete(e.agreeing, a.Req)
 	if g := a.Agreed; g.ID != 0 {
 		e.register(g.ID, commName(g.ID), g.Members)
+		e.joinLater(g.ID)
 	}
 	w.end = a.Agreed
 	if a.Agreed.Members == nil && !e.closing.Load() {
@@ -88,17 +88,58 @@ func (e *Engine) agreed(a *node.Action) {
 // commName is the name of a communicator whose id no other one of the job ever has.
 func commName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 
-// register is what the engine has to know of a communicator.
-func (e *Engine) register(id uint32, name string, members []int) {
-	e.names[id] = name
+// join joins the multicast groups of a communicator, where each has its own. It may take long.
+func (e *Engine) join(id uint32, name string) {
 	if m, ok := e.cfg.Multicast.(fabric.CommMulticast); ok && id >= FirstComm {
 		if err := m.AddComm(id, name); err != nil {
 			e.log.Warn("a communicator shares the job's multicast groups", "comm", name, "err", err)
 		}
 	}
+}
+
+// joinLater is join for a communicator that is there already. Its operations wait for it.
+func (e *Engine) joinLater(id uint32) {
+	if _, ok := e.cfg.Multicast.(fabric.CommMulticast); !ok {
+		return
+	}
+	e.joining[id] = true
+	name := e.names[id]
+	go func() {
+		e.join(id, name)
+		t := newTask(taskDo)
+		t.do = func() { e.joined(id) }
+		e.push(t)
+	}()
+}
+
+// joined lets the operations begin that waited for their communicator's groups.
+func (e *Engine) joined(id uint32) {
+	delete(e.joining, id)
+	if _, known := e.names[id]; !known {
+		e.part(id) // it was closed meanwhile
+		return
+	}
+	for key, op := range e.ops {
+		if key.Comm == id && op.joining {
+			op.joining = false
+			e.opened(op)
+		}
+	}
+}
+
+// part leaves the groups of a communicator.
+func (e *Engine) part(id uint32) {
+	if m, ok := e.cfg.Multicast.(fabric.CommMulticast); ok && id >= FirstComm {
+		go m.RemoveComm(id)
+	}
+}
+
+// register is what the engine has to know of a communicator.
+func (e *Engine) register(id uint32, name string, members []int) {
+	e.names[id] = name
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.comms[id] = &group{rank: slices.Index(members, e.cfg.Rank), members: members}
+	e.comms[id] = newGroup(e.cfg.Rank, members)
 }
 
 // RemoveComm ends the use of a communicator on this process. Calls under way go on;
@@ -122,10 +163,10 @@ func (e *Engine) Comms() (n int) {
 
 // removed forgets a communicator.
 func (e *Engine) removed(id uint32) {
-	if m, ok := e.cfg.Multicast.(fabric.CommMulticast); ok && id >= FirstComm {
-		m.RemoveComm(id)
-	}
 	delete(e.names, id)
+	if !e.joining[id] {
+		e.part(id)
+	}
 	e.forgetEarly(id)
 	e.mu.Lock()
 	delete(e.comms, id)

@@ -4,35 +4,36 @@ import (
 	"sync"
 
 	"github.com/allcast/allcast/internal/fabric"
-	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
 type taskKind uint8
 
 const (
-	taskCall         taskKind = iota // call: the application made it
-	taskDo                           // do: anything that is rare
-	taskMessage                      // peer, msg
-	taskData                         // peer, piece, off, buf
-	taskPutDone                      // peer, piece
-	taskRead                         // peer, rng, off, buf: data that was read
-	taskPlaced                       // peer, rng, n: a read that was put in place has ended, well if n is 1
-	taskUnregistered                 // piece.Op, err: its buffer could not be registered
-	taskLost                         // peer, err
-	taskReport                       // rep: chunks that a receive worker placed
-	taskSent                         // op, n: chunks that the send worker has sent
-	taskClaimed                      // op, id: a read may be made
-	taskQuiet                        // op: a worker no longer touches its buffers
-	taskTick                         // the clock went off
-	taskDigest                       // op, id: the sum of what it received
+	taskCall       taskKind = iota // call: the application made it
+	taskDo                         // do: anything that is rare
+	taskMessage                    // peer, msg
+	taskData                       // peer, piece, off, buf: of an operation that was not open
+	taskPieces                     // op, peer, id, n: so many of its receives are complete, and so many are not
+	taskPutDone                    // peer, piece
+	taskReadDone                   // read: it is in place
+	taskReadPlaced                 // peer, readID, n: a read that the fabric puts in place has ended, well if n is 1
+	taskRegistered                 // piece.Op, err: its buffer was registered, or not
+	taskLost                       // peer, err
+	taskReport                     // rep, n: what a receive worker did; n is 1 if the kernel received
+	taskSent                       // op, n: chunks that the send worker has sent
+	taskClaimed                    // read: it may be made
+	taskQuiet                      // op: somebody no longer touches its buffers
+	taskTick                       // the clock went off
+	taskDigest                     // op, id: the sum of what it received
+	taskFinished                   // id, err: the result of a call is what its caller wants
 
 	// For workers.
-	cmdOpen      // lane
-	cmdClose     // lane
-	cmdClaim     // lane, id, psn, n; answered with taskClaimed
-	cmdQuiet     // lane or op; answered with taskQuiet
-	cmdMulticast // op, sub, psn, n; answered with taskSent
+	cmdOpen      // landing
+	cmdClose     // landing
+	cmdClaim     // read; answered with taskClaimed
+	cmdQuiet     // landing or op; answered with taskQuiet
+	cmdMulticast // op, sub, psn, n, id: n again, which stays; answered with taskSent
 	cmdStop      // at the end
 )
 
@@ -46,16 +47,18 @@ type task struct {
 	id     uint64
 	off    int64
 	op     *operation
-	lane   *lane
 	call   *call
-	rep    *report
+	rep    *protocol.Report
 	buf    *fabric.Buffer
 	piece  fabric.Piece
-	kept   bool // taskData: it came before its operation
-	rng    fabric.Range
+	readID fabric.ReadID
 	msg    protocol.Msg
-	err    error
-	do     func()
+
+	landing *landing
+	read    *read
+
+	err error
+	do  func()
 }
 
 var tasks = sync.Pool{New: func() any { return new(task) }}
@@ -69,29 +72,4 @@ func newTask(k taskKind) *task {
 func (t *task) free() {
 	*t = task{}
 	tasks.Put(t)
-}
-
-// run is consecutive chunks of one operation's subgroup.
-type run struct {
-	op     *operation
-	psn, n uint32
-}
-
-// A report is what a receive worker did since the last one.
-type report struct {
-	sub     int
-	runs    []run
-	chunks  uint32
-	ignored node.Ignored
-	comm    uint32 // of what was ignored, as far as it is known
-}
-
-const maxRuns = 64
-
-var reports = sync.Pool{New: func() any { return &report{runs: make([]run, 0, maxRuns)} }}
-
-func (r *report) free() {
-	clear(r.runs)
-	*r = report{runs: r.runs[:0]}
-	reports.Put(r)
 }

@@ -45,6 +45,7 @@ func (e *Engine) serve(ctx context.Context, r *Request) {
 	ended := func() bool { return r.over.Load() || ctx.Err() != nil }
 	looks := 0
 	for since := time.Now(); !ended(); {
+		e.tick()
 		polled := p.Poll(0)
 		if e.send.serve() || polled {
 			if now := time.Now(); now.Sub(since) > spinLeast {
@@ -69,7 +70,7 @@ func (e *Engine) serve(ctx context.Context, r *Request) {
 		e.asleep.Store(true)
 		e.send.leave()
 		if !ended() {
-			p.Poll(-1)
+			p.Poll(e.untilTick())
 		}
 		e.asleep.Store(false)
 		since = time.Now()

@@ -95,20 +95,47 @@ type Batch struct {
 	Payloads [][]byte
 }
 
-// A Sender multicasts.
+// A Sender multicasts. One goroutine at a time uses it.
 type Sender interface {
-	// Send hands a batch of at most Caps.Batch datagrams to the network, straight from
-	// the payloads' memory, which is free again when it returns. It does not reach
-	// ourselves.
-	Send(b *Batch) error
+	// Send hands datagrams of a batch (at most Caps.Batch) to the network, from the first on, and
+	// returns how many the network took. It never blocks: if the network has no room for all of
+	// them, the error is ErrBusy. With any other error, the rest of the batch cannot be sent. The
+	// datagrams do not reach this process itself. The network may read the payloads' memory until
+	// Completed counts them.
+	Send(b *Batch) (n int, err error)
+	// Completed is how many datagrams, of all that Send took since the Sender was made, no longer
+	// need their payloads' memory. Datagrams complete in order; after Close, all have.
+	Completed() uint64
+	// Await blocks until Send may have room again or Completed may have grown, for at most d.
+	Await(d time.Duration)
 }
 
-// A Prompt is a Sender that can tell whether Send would have to wait for the network:
-// who has other things to do then leaves it to somebody who can wait.
-type Prompt interface {
-	Sender
-	Ready() bool
+// SendAll sends a whole batch, and blocks until its memory is free again or the network has had no
+// room for the time given.
+func SendAll(s Sender, b *Batch, patience time.Duration) error {
+	const slice = 20 * time.Millisecond
+	want := s.Completed()
+	for waited := time.Duration(0); ; {
+		n, err := s.Send(b)
+		want += uint64(n)
+		if n < len(b.Headers) {
+			b = &Batch{Headers: b.Headers[n:], Payloads: b.Payloads[n:]}
+		} else {
+			b = &nothing
+		}
+		switch {
+		case err != nil && !errors.Is(err, ErrBusy), waited > patience:
+			return err
+		case err == nil && s.Completed() >= want:
+			return nil
+		}
+		start := time.Now()
+		s.Await(slice)
+		waited += time.Since(start)
+	}
 }
+
+var nothing Batch
 
 // A Receiver takes datagrams from one subgroup's queue.
 type Receiver interface {
@@ -164,13 +191,31 @@ type Piece struct {
 	Len int64
 }
 
-// A Range is what is read from a peer's registered buffer: Len bytes from Off on.
-// ID comes back with the answer.
-type Range struct {
-	Op  OpKey
-	ID  uint64
-	Off int64
-	Len int64
+// A Span is a part of a buffer.
+type Span struct{ Off, Len int64 }
+
+// A ReadID names a read. No two reads of an operation have the same ID.
+type ReadID struct {
+	Op OpKey
+	ID uint64
+}
+
+// A ReadRequest asks for parts of a peer's registered buffer, at most MaxSpans of them. The answer
+// is their bytes in this order.
+type ReadRequest struct {
+	ReadID
+	Spans []Span
+}
+
+// MaxSpans is how many parts one read covers at most.
+const MaxSpans = 512
+
+// Len is the size of the answer.
+func (r *ReadRequest) Len() (n int64) {
+	for _, s := range r.Spans {
+		n += s.Len
+	}
+	return n
 }
 
 // Reliable is the reliable side. Peers are world ranks. Connections are made
@@ -185,11 +230,12 @@ type Reliable interface {
 	// Put delivers data, straight from its memory; Handler.PutDone says that it is
 	// free again, before Put returns or later, also when the peer is lost. len(data) == p.Len.
 	Put(to int, p Piece, data []byte)
-	// Read asks for a range of the peer's registered buffer; the answer comes to
-	// Handler.ReadData. A read that the peer refuses has no answer.
-	Read(to int, r Range)
-	// Register lets peers read a buffer until Unregister returns.
-	Register(op OpKey, buf []byte)
+	// Read asks for parts of the peer's registered buffer; the answer comes to
+	// Handler.ReadData. A read that the peer refuses has no answer. It copies r.Spans.
+	Read(to int, r ReadRequest)
+	// Register lets peers read a buffer until Unregister returns. It reports whether they
+	// can now. If not, Handler.Registered says later that they can, or why not.
+	Register(op OpKey, buf []byte) (ready bool)
 	Unregister(op OpKey)
 	// Cancel sees that puts of an operation end soon: those not begun, nor done, never begin.
 	// Handler.PutDone is still called for each.
@@ -214,11 +260,22 @@ type PeerStats struct {
 // A Handler is told what comes from peers. Its methods are called by the
 // fabric's goroutines, for one peer in order, and must not block for long.
 type Handler interface {
-	Message(from int, msg []byte)                     // msg is valid until it returns
-	Data(from int, p Piece, off int64, b *Buffer)     // a part of a piece: bytes from off on. The parts of a piece come in order; an empty piece has one empty part. The handler releases b
-	PutDone(to int, p Piece)                          // see Reliable.Put; in any order, and maybe from within Put
-	ReadData(from int, r Range, off int64, b *Buffer) // a part of what a Read asked for, off bytes after r.Off; in order. The handler releases b
-	Lost(peer int, err error)                         // its connection is gone, or cannot be made; once a peer. A peer that said goodbye counts too
+	// Message is valid until it returns.
+	Message(from int, msg []byte)
+	// Data is a part of a piece: bytes from off on. The parts of a piece come in order; an
+	// empty piece has one empty part. The handler releases b.
+	Data(from int, p Piece, off int64, b *Buffer)
+	// PutDone ends a Put; in any order, and maybe from within Put.
+	PutDone(to int, p Piece)
+	// ReadData is a part of the answer to a Read: bytes from off on, in order. The handler
+	// releases b.
+	ReadData(from int, id ReadID, off int64, b *Buffer)
+	// Registered ends a Register that was not ready. With an error, nothing can be read or
+	// sent for the operation.
+	Registered(op OpKey, err error)
+	// Lost says that the peer's connection is gone or cannot be made, once per peer. A peer
+	// that said goodbye counts too.
+	Lost(peer int, err error)
 }
 
 // A Buffer is memory of the fabric that holds received bytes until it is released.
@@ -236,6 +293,7 @@ func (b *Buffer) Release() {
 
 // Errors.
 var (
+	ErrBusy    = errors.New("the network has no room now")
 	ErrClosed  = errors.New("fabric closed")
 	ErrGoodbye = errors.New("the peer has left")
 )

@@ -1,8 +1,10 @@
 package fabric
 
-// A Placer receives outside of this process: whoever it is, the kernel or a network card,
-// puts the chunks of a Lane where they belong and notes them in a bitmap, while the process
-// does other things. What it does not know, or leaves, comes to the Sink as ever.
+import "github.com/allcast/allcast/internal/place"
+
+// A Placer receives outside of this process: the kernel or a network card puts the chunks of a
+// Lane where they belong and notes them in words that the process sees (package place), while the
+// process does other things. Chunks that it does not know, or leaves, come to the Sink as ever.
 type Placer interface {
 	// Room is how many chunks may be on their way to us.
 	Room() int
@@ -61,17 +63,15 @@ type Block struct {
 // A Run is consecutive chunks.
 type Run struct{ PSN, N uint32 }
 
-// Placed is a lane that is open. All but Unseen belongs to one worker.
+// Placed is a lane that is open. All but Counted belongs to one worker.
 type Placed interface {
-	// Scan appends what was placed since the last Scan.
-	Scan(runs []Run) []Run
-	// Unseen reports whether Scan would find something.
-	Unseen() bool
-	// Claim takes chunks away from the Placer, to be placed by somebody else. What it is
-	// just placing has been placed when Claim returns.
-	Claim(r Run)
-	// Take is Claim for a chunk that came to the Sink. It reports false if it is there.
-	Take(psn uint32) bool
+	// Words is the state of the lane's chunks. Our own are in place.
+	Words() []place.Word
+	// Counted is how many chunks were placed, or more: whoever counted one has noted it before.
+	// Any goroutine may call it.
+	Counted() uint64
+	// Hurry wakes the process for every chunk from now on.
+	Hurry()
 	// Ignored is how many datagrams were of no use since the last call.
 	Ignored() (duplicates, late, foreign uint64)
 	// Close ends it: nothing is placed any more when it returns.

@@ -18,6 +18,7 @@ type Net struct {
 	Packet    int64   // header bytes of a reliable packet
 	Multicast bool    // the network replicates
 	Inc       bool    // and reduces
+	Eager     int64   // point-to-point calls on buffers of at most so many bytes send without waiting for a greeting
 }
 
 // Estimate is what an algorithm is expected to cost.
@@ -103,6 +104,15 @@ func (c *costs) ser(n float64) float64 { return c.wire(n, c.Packet) }
 func (c *costs) far() float64  { return float64(c.Hops) * c.Latency }
 func (c *costs) near() float64 { return 2 * c.Latency }
 
+// greet is how long ranks wait for each other's greeting before they send, in a call that works on
+// a buffer of so many bytes.
+func (c *costs) greet(buffer float64) float64 {
+	if buffer <= float64(c.Eager) {
+		return 0
+	}
+	return c.far()
+}
+
 // first is how long the first packet of n bytes takes across h links, beyond the
 // time it occupies the sender's.
 func (c *costs) first(n float64, h int) float64 {
@@ -141,7 +151,7 @@ func (c *costs) barrier() float64 {
 	k := float64(bits.Len(uint(c.p)) - 1)
 	t := k * (c.near() + c.far()) / 2
 	if !c.powerOfTwo() {
-		t += 2 * c.far()
+		t += c.far() // ranks beyond the core fold into it; their release overlaps the first chunks
 	}
 	return t
 }
@@ -179,24 +189,26 @@ func (c *costs) broadcast() []Estimate {
 			depth++
 			sends += min(t.radix-1, math.Ceil(p/level)-1)
 		}
-		all = append(all, Estimate{Algo: t.algo, NS: c.far() + depth*c.first(n, c.Hops) + max(sends, depth)*c.ser(n), Sent: sends * n})
+		// Half of the levels stay near.
+		hop := (c.first(n, c.Hops) + c.first(n, 2)) / 2
+		all = append(all, Estimate{Algo: t.algo, NS: c.greet(n) + depth*hop + max(sends, depth)*c.ser(n), Sent: sends * n})
 	}
 	for _, s := range c.segments(n) {
 		depth := math.Floor(math.Log2(p))
 		all = append(all,
-			Estimate{Algo: "binary", Segment: int64(s), NS: c.far() + depth*(c.first(s, c.Hops)+2*c.ser(s)) + 2*c.ser(n-s), Sent: min(2, p-1) * n},
-			Estimate{Algo: "chain", Segment: int64(s), NS: c.far() + (p-1)*(c.first(s, 2)+c.ser(s)) + c.ser(n-s), Sent: min(1, p-1) * n})
+			Estimate{Algo: "binary", Segment: int64(s), NS: c.greet(n) + depth*(c.first(s, c.Hops)+2*c.ser(s)) + 2*c.ser(n-s), Sent: min(2, p-1) * n},
+			Estimate{Algo: "chain", Segment: int64(s), NS: c.greet(n) + (p-1)*(c.first(s, 2)+c.ser(s)) + c.ser(n-s), Sent: min(1, p-1) * n})
 	}
 	all = append(all, Estimate{
 		Algo: "scatter-allgather", Sent: 2 * n * (p - 1) / p,
-		NS: c.far() + c.rounds()*c.first(n/p, c.Hops) + c.ser(n) + (p-1)*(c.first(n/p, 2)+c.ser(n/p)),
+		NS: c.greet(n) + c.rounds()*c.first(n/p, c.Hops) + c.ser(n) + (p-1)*(c.first(n/p, 2)+c.ser(n/p)),
 	})
 	return all
 }
 
 func (c *costs) allgather() []Estimate {
 	n, p := float64(c.n), float64(c.p)
-	all := []Estimate{{Algo: "linear", NS: c.far() + c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}}
+	all := []Estimate{{Algo: "linear", NS: c.greet(n*p) + c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}}
 	if c.Multicast {
 		// All at once, paced, or one after the other, which costs a turn each.
 		all = append(all, c.multicast(p-1, c.p, n))
@@ -204,8 +216,8 @@ func (c *costs) allgather() []Estimate {
 		one.NS += p * max(0, c.near()+c.ser(min(n, float64(c.Chunk)))-c.ser(n))
 		all = append(all, one)
 	}
-	all = append(all, c.rings("ring", c.far(), p-1)...)
-	gather := Estimate{Algo: "bruck", NS: c.far() + c.rounds()*c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}
+	all = append(all, c.rings("ring", c.greet(n*p), p-1)...)
+	gather := Estimate{Algo: "bruck", NS: c.greet(n*p) + c.rounds()*c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}
 	all = append(all, gather)
 	gather.Algo, gather.Sent = "recursive-doubling", n*(c.cubes(1)+c.folded())
 	if !c.powerOfTwo() {
@@ -227,8 +239,8 @@ func (c *costs) rings(algo string, start, steps float64) []Estimate {
 
 func (c *costs) reduceScatter() []Estimate {
 	n, p := float64(c.n), float64(c.p)
-	all := c.rings("ring", c.far(), p-1)
-	half := Estimate{Algo: "recursive-halving", NS: c.far() + c.rounds()*c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}
+	all := c.rings("ring", c.greet(n*p), p-1)
+	half := Estimate{Algo: "recursive-halving", NS: c.greet(n*p) + c.rounds()*c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}
 	if !c.powerOfTwo() {
 		half.NS += 2*c.first(n, c.Hops) + c.ser(n) + c.ser(n*p)
 		half.Sent = p * n // a folded rank hands over all it has
@@ -244,8 +256,8 @@ func (c *costs) allreduce() []Estimate {
 	n, p := float64(c.n), float64(c.p)
 	block := costs{Net: c.Net, p: c.p, n: int64(math.Ceil(n/p/float64(c.Chunk))) * c.Chunk}
 	block.n = min(block.n, c.n)
-	all := block.rings("ring", c.far(), 2*(p-1))
-	half := Estimate{Algo: "recursive-halving", NS: c.far() + 2*c.rounds()*c.first(n/p, c.Hops) + 2*c.ser(n)*(p-1)/p, Sent: n / p * (c.cubes(2) + c.folded())}
+	all := block.rings("ring", c.greet(n), 2*(p-1))
+	half := Estimate{Algo: "recursive-halving", NS: c.greet(n) + 2*c.rounds()*c.first(n/p, c.Hops) + 2*c.ser(n)*(p-1)/p, Sent: n / p * (c.cubes(2) + c.folded())}
 	if !c.powerOfTwo() {
 		half.NS += 2*c.first(n, c.Hops) + 2*c.ser(n)
 	}

@@ -79,9 +79,11 @@ type call struct {
 // Spent is how long a call was in each phase, summed over its rounds.
 type Spent struct {
 	Barrier, Multicast, Fetch, Handshake protocol.Time
+	Cutoff                               protocol.Time // the longest first cutoff of a round
 }
 
 func (s *Spent) add(t protocol.Times) {
+	s.Cutoff = max(s.Cutoff, t.Cutoff)
 	s.Barrier += t.Barrier - t.Start
 	s.Handshake += t.Done - t.Have
 	if t.Fetch == 0 {
@@ -99,6 +101,7 @@ type opState struct {
 	inc  *p2p.IncOp   // likewise
 	seq  uint64
 	call *call
+	open bool // the driver has said Opened
 	done bool // its buffers are the user's again
 
 	closed bool // the driver was told
@@ -207,6 +210,7 @@ func (n *Node) begin(now protocol.Time, c *comm, k *call) {
 		n.eager(c, k, &cfg)
 		st.pp = p2p.NewOp(cfg)
 		st.op = st.pp
+		open.Inbox = p2p.NewInbox(k.p2p)
 	case k.inc != nil:
 		st.inc = p2p.NewIncOp(k.inc).Numbered(c.id, seq)
 		st.op = st.inc
@@ -214,9 +218,10 @@ func (n *Node) begin(now protocol.Time, c *comm, k *call) {
 		open.Geometry = k.plan[k.round]
 		st.mc = protocol.NewOp(protocol.Config{
 			Geometry: open.Geometry, Rank: c.rank, Comm: c.id, Seq: seq, Est: c.est,
-			Flow: n.cfg.Flow, Pool: n.pool, Batch: n.cfg.Batch, Overhead: n.cfg.Overhead, Others: &n.others, Digest: n.cfg.Digest,
+			Flow: n.cfg.Flow, Pool: n.pool, Offload: n.kernel, Batch: n.cfg.Batch, Overhead: n.cfg.Overhead, Others: &n.others, Digest: n.cfg.Digest,
 		})
 		st.op = st.mc
+		open.Placements = st.mc.Placements()
 	}
 	if st.mc == nil {
 		n.others++
@@ -229,7 +234,21 @@ func (n *Node) begin(now protocol.Time, c *comm, k *call) {
 	c.live = append(c.live, st)
 	k.running = true
 	n.out = append(n.out, open)
-	n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvStart}, n.steps[:0]))
+}
+
+// Opened learns that the buffers of a round can be written and read: the answer to Open. Offloaded
+// says that the kernel receives for all of its subgroups, not the process.
+func (n *Node) Opened(now protocol.Time, comm uint32, seq uint64, offloaded bool) {
+	c := n.comms[comm]
+	if c == nil {
+		return
+	}
+	st := c.find(seq)
+	if st == nil || st.open || c.broken != nil {
+		return
+	}
+	st.open = true
+	n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvStart, Offloaded: offloaded}, n.steps[:0]))
 	early := c.early[seq]
 	delete(c.early, seq)
 	for i := range early {
@@ -247,7 +266,8 @@ func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 		return
 	}
 	n.begun(now, c, from, m.Seq)
-	if st := c.find(m.Seq); st != nil {
+	st := c.find(m.Seq)
+	if st != nil && st.open {
 		if st.greetedOtherwise(m) {
 			n.mismatch(c, from, m.Seq, m.Call, st.call.info())
 			return
@@ -257,10 +277,10 @@ func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 	}
 	// Calls that a peer can have under way are near those that we have made.
 	greets := (m.Kind == protocol.MsgBarrier || m.Kind == protocol.MsgReady) && m.Seq < c.nextSeq+window
-	if greets && c.eagerlyDone(m) {
+	if st == nil && greets && c.eagerlyDone(m) {
 		return
 	}
-	if greets && int64(m.Seq) <= c.lastSeq[c.layout.Slot(m.Seq)] {
+	if st == nil && greets && int64(m.Seq) <= c.lastSeq[c.layout.Slot(m.Seq)] {
 		// Nobody can have finished a call that another one only now makes: they
 		// made different ones.
 		n.mismatch(c, from, m.Seq, m.Call, c.calledAt(m.Seq))
@@ -305,13 +325,11 @@ func (n *Node) do(now protocol.Time, c *comm, st *opState, acts []protocol.Actio
 		case protocol.ActMulticast:
 			n.out = append(n.out, Action{Kind: Multicast, Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.mc.Geometry()})
 		case protocol.ActRead:
-			n.out = append(n.out, Action{Kind: Read, To: c.members[a.To], Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.mc.Geometry()})
+			n.out = append(n.out, Action{Kind: Read, To: c.members[a.To], Comm: c.id, Seq: st.seq, Sub: a.Sub, Ranges: a.Ranges})
 		case protocol.ActReduce:
 			n.out = append(n.out, Action{Kind: Reduce, Comm: c.id, Seq: st.seq, Off: a.Off, Len: a.Len})
-		case protocol.ActApply:
-			n.out = append(n.out, Action{Kind: Apply, To: c.members[a.To], Comm: c.id, Seq: st.seq, PSN: a.PSN, Off: a.Off, Len: a.Len})
 		case protocol.ActPut:
-			n.out = append(n.out, Action{Kind: Put, To: c.members[a.To], Comm: c.id, Seq: st.seq, PSN: a.PSN, Off: a.Off, Len: a.Len})
+			n.out = append(n.out, Action{Kind: Put, To: c.members[a.To], Comm: c.id, Seq: st.seq, PSN: a.PSN, Off: a.Off, Len: a.Len, Input: a.Input})
 		case protocol.ActComplete:
 			n.completed(now, c, st)
 		case protocol.ActClosed:

@@ -23,9 +23,12 @@ type region struct {
 	geo     *protocol.Geometry
 	state   regionState
 	took    protocol.Time // first when it was opened, then how long until its buffers were free
+	opened  bool
 	closed  bool
 	drained bool
-	left    map[[2]uint32]bool // subgroup and PSN that were multicast
+	// Where its chunks belong, by subgroup.
+	placements []*protocol.Placement
+	left       map[[2]uint32]bool // subgroup and PSN that were multicast
 }
 
 // act carries out what the node wants, and holds it to its contract.
@@ -57,13 +60,16 @@ func (h *host) do(a *Action) {
 		if members := c.comms[a.Comm]; members[(slices.Index(members, h.id)+len(members)-1)%len(members)] != a.To {
 			c.t.Fatalf("rank %d reads from %d, which is not its left neighbour", h.id, a.To)
 		}
-		c.push(&h.reads, item{to: a.To, comm: a.Comm, seq: a.Seq, sub: a.Sub, psn: a.PSN, n: a.N})
+		c.push(&h.claims, item{to: a.To, comm: a.Comm, seq: a.Seq, sub: a.Sub, ranges: a.Ranges})
 	case Release:
 		r := h.region(a, isOpen)
 		r.state, r.took = released, c.now-r.took
+		h.workers.close(r.placements)
 	case Quiesce:
 		c.hurt = true
-		h.region(a, isOpen).state = revoked
+		r := h.region(a, isOpen)
+		r.state = revoked
+		h.workers.close(r.placements)
 		c.push(&h.quiet, item{comm: a.Comm, seq: a.Seq})
 	case Closed:
 		r := h.region(a, released)
@@ -123,10 +129,12 @@ func (h *host) open(a *Action) {
 	if r := h.inSlot[slot]; r != nil && !r.drained {
 		c.t.Fatalf("rank %d opens operation %d in a slot that is not drained", h.id, a.Seq)
 	}
-	r := &region{share: s, geo: a.Geometry, took: c.now, left: map[[2]uint32]bool{}}
+	r := &region{share: s, geo: a.Geometry, took: c.now, left: map[[2]uint32]bool{}, placements: a.Placements}
 	h.inSlot[slot], h.ops[opKey{a.Comm, a.Seq}] = r, r
 	s.rounds = append(s.rounds, r)
 	h.undrained[a.Comm]++
+	h.workers.open(a.Placements)
+	c.push(&h.opens, item{comm: a.Comm, seq: a.Seq})
 }
 
 func (h *host) multicast(a *Action) {
@@ -187,7 +195,7 @@ func (s *share) checkSpent(c *cluster, rank int, p *Spent) {
 
 func (s *share) checkError(c *cluster, rank int) {
 	e, phases := s.err, []protocol.Phase{protocol.Queued}
-	if n := len(s.rounds); n > 0 && s.rounds[n-1].state == quiet {
+	if n := len(s.rounds); n > 0 && s.rounds[n-1].state == quiet && s.rounds[n-1].opened {
 		phases = []protocol.Phase{protocol.Barrier, protocol.Multicast, protocol.Fetch, protocol.Handshake}
 	}
 	if e.Comm != s.job.comm || e.Seq != s.seq || e.Op != s.job.shape.Kind || !slices.Contains(phases, e.Phase) || e.Missing == "" ||

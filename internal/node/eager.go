@@ -14,6 +14,9 @@ import (
 // that happens.
 const lead = 8
 
+// EagerLimit is the size up to which point-to-point calls should be eager (Config.Eager).
+const EagerLimit = 256 << 10
+
 func (n *Node) isEager(k *call) bool {
 	return k.p2p != nil && n.cfg.Eager > 0 && k.p2p.Bytes <= n.cfg.Eager
 }
@@ -91,5 +94,8 @@ func (n *Node) Early(from int, comm uint32, seq uint64, length int64) bool {
 		return false
 	}
 	_, member := c.rankOf(from)
+	if st := c.find(seq); st != nil && !st.open {
+		return member && st.pp != nil
+	}
 	return member && int64(seq) > c.lastSeq[c.layout.Slot(seq)] && seq < c.nextSeq+window
 }

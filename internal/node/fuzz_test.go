@@ -73,14 +73,16 @@ type fuzzed struct {
 	started uint64
 	asked   uint64 // agreements
 	ended   map[uint64]int
-	todo    []Action // Multicast, Read, Put, Reduce, Quiesce, Closed
+	todo    []Action // Open, Multicast, Read, Put, Reduce, Quiesce, Closed
+	workers intakes
+	open    map[opKey]Action
 }
 
 func newFuzzed(t *testing.T) *fuzzed {
 	t.Helper()
 	cfg := psnBits(testConfig(), 30)
 	cfg.Rank, cfg.Size, cfg.Flow, cfg.Room, cfg.Deadline = 3, 4, protocol.FlowCredit, 4, 3*ms
-	z := &fuzzed{t: t, n: New(0, cfg), plan: fuzzPlan(t), ended: map[uint64]int{}}
+	z := &fuzzed{t: t, n: New(0, cfg), plan: fuzzPlan(t), ended: map[uint64]int{}, workers: newIntakes(cfg.Layout), open: map[opKey]Action{}}
 	for id, members := range [][]int{{0, 1, 2, 3}, {3, 1, 0, 2}} {
 		if err := z.n.AddComm(uint32(id), members); err != nil {
 			t.Fatal(err)
@@ -103,7 +105,10 @@ func (z *fuzzed) step(what byte, in []byte) []byte {
 		return in[length:]
 	case 1:
 		n := copy(arg, in)
-		z.n.Chunk(z.now, uint32(arg[0]%3), int(arg[1]), binary.LittleEndian.Uint32(arg[2:]), int(arg[6]))
+		z.workers.take(uint32(arg[0]%3), int(arg[1]), binary.LittleEndian.Uint32(arg[2:]), int(arg[6]), nil)
+		if r := z.workers.sub(int(arg[1])).Flush(); r != nil {
+			z.n.Received(z.now, r, arg[0]&4 != 0)
+		}
 		return in[n:]
 	case 2:
 		n := copy(arg[:1], in)
@@ -134,7 +139,7 @@ func (z *fuzzed) step(what byte, in []byte) []byte {
 		}
 	case 9:
 		n := copy(arg[:5], in)
-		z.n.Data(z.now, int(int8(arg[0])), uint32(arg[1]%3), uint64(arg[2]), uint32(arg[3]), int64(arg[4]))
+		z.piece(int(int8(arg[0])), opKey{uint32(arg[1] % 3), uint64(arg[2])}, uint32(arg[3]), int64(arg[4]))
 		return in[n:]
 	case 10:
 		n := copy(arg[:4], in)
@@ -190,7 +195,16 @@ func (z *fuzzed) act() {
 				if z.ended[a.Req]++; z.ended[a.Req] > 1 {
 					z.t.Fatalf("request %d ended again: %v", a.Req, a.Err)
 				}
-			case Multicast, Read, Put, Reduce, Quiesce, Closed:
+			case Open:
+				z.workers.open(a.Placements)
+				z.open[opKey{a.Comm, a.Seq}] = a
+				z.todo = append(z.todo, a)
+			case Release:
+				z.forget(opKey{a.Comm, a.Seq})
+			case Quiesce:
+				z.forget(opKey{a.Comm, a.Seq})
+				z.todo = append(z.todo, a)
+			case Multicast, Read, Put, Reduce, Closed:
 				z.todo = append(z.todo, a)
 			}
 		}
@@ -201,13 +215,24 @@ func (z *fuzzed) carryOut() {
 	todo := z.todo
 	z.todo = nil
 	for _, a := range todo {
+		key := opKey{a.Comm, a.Seq}
+		open, isOpen := z.open[key]
 		switch a.Kind {
+		case Open:
+			z.n.Opened(z.now, a.Comm, a.Seq, a.Seq%2 == 1)
 		case Multicast:
 			z.n.Sent(z.now, a.Comm, a.Seq, a.N)
 		case Put, Reduce:
 			z.n.Sent(z.now, a.Comm, a.Seq, 1)
 		case Read:
-			z.n.ReadDone(z.now, a.Comm, a.Seq, a.Sub, a.PSN, a.N)
+			if isOpen {
+				p := open.Placements[a.Sub]
+				won, _ := z.workers.sub(a.Sub).Claim(p, a.Ranges, nil)
+				for _, q := range won {
+					p.Finish(q.PSN, q.N)
+				}
+				z.n.ReadDone(z.now, a.Comm, a.Seq, a.Sub, won)
+			}
 		case Quiesce:
 			z.n.Quiesced(a.Comm, a.Seq)
 		case Closed:
@@ -215,6 +240,32 @@ func (z *fuzzed) carryOut() {
 		}
 		z.act()
 	}
+}
+
+func (z *fuzzed) forget(key opKey) {
+	z.workers.close(z.open[key].Placements)
+	delete(z.open, key)
+}
+
+// piece is a put of a peer that has arrived.
+func (z *fuzzed) piece(from int, key opKey, nth uint32, length int64) {
+	z.n.Early(from, key.comm, key.seq, length)
+	in := z.open[key].Inbox
+	if in == nil {
+		return
+	}
+	rank, member := z.n.comms[key.comm].rankOf(from)
+	if !member {
+		rank = from
+	}
+	if i, _, _, ok := in.Take(rank, nth, length); ok {
+		in.Arrived(i)
+		for i := in.Next(); i >= 0; i = in.Next() {
+			in.Arrived(i)
+		}
+	}
+	prefix, left := in.Progress()
+	z.n.Pieces(z.now, from, key.comm, key.seq, prefix, left)
 }
 
 func (z *fuzzed) end() {

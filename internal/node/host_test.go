@@ -26,7 +26,9 @@ type host struct {
 
 	inbox                   []*lane // by sender
 	grams, nic, sent, reads lane
+	opens, reports, claims  lane
 	quiet, drains           lane
+	workers                 intakes
 	calls                   map[uint32]*lane
 	flying                  map[opKey]int // datagrams on their way here
 	ops                     map[opKey]*region
@@ -44,6 +46,7 @@ func newHost(c *cluster, n *Node) *host {
 	h := &host{
 		c: c, id: n.cfg.Rank, node: n, timerAt: n.NextTimer(), calls: map[uint32]*lane{}, flying: map[opKey]int{},
 		ops: map[opKey]*region{}, inSlot: map[opKey]*region{}, undrained: map[uint32]int{}, nextSeq: map[uint32]uint64{}, shares: map[uint32][]*share{},
+		workers: newIntakes(n.cfg.Layout),
 	}
 	for from := range n.cfg.Size {
 		h.inbox = append(h.inbox, &lane{kind: laneMsg, at: h, from: from})
@@ -51,11 +54,12 @@ func newHost(c *cluster, n *Node) *host {
 	h.grams, h.nic = lane{kind: laneGram, at: h}, lane{kind: laneNIC, at: h}
 	h.sent, h.reads = lane{kind: laneSent, at: h}, lane{kind: laneRead, at: h}
 	h.quiet, h.drains = lane{kind: laneQuiet, at: h}, lane{kind: laneDrain, at: h}
+	h.opens, h.reports, h.claims = lane{kind: laneOpen, at: h}, lane{kind: laneReport, at: h}, lane{kind: laneClaim, at: h}
 	return h
 }
 
 func (h *host) lanes() []*lane {
-	all := append([]*lane{&h.grams, &h.nic, &h.sent, &h.reads, &h.quiet, &h.drains}, h.inbox...)
+	all := append([]*lane{&h.grams, &h.nic, &h.sent, &h.reads, &h.opens, &h.reports, &h.claims, &h.quiet, &h.drains}, h.inbox...)
 	for _, id := range slices.Sorted(maps.Keys(h.calls)) { // nothing may depend on a map's order
 		all = append(all, h.calls[id])
 	}
@@ -106,24 +110,61 @@ func (h *host) message(from int, it item) {
 	h.node.Message(h.c.now, from, &m)
 }
 
-// chunk hands a datagram to the node and its payload to where the node says.
+// chunk hands a datagram to the receive worker, which reports at once.
 func (h *host) chunk(it *item) bool {
-	p, ok := h.node.Chunk(h.c.now, it.comm, it.sub, it.imm, len(it.payload))
-	if !ok {
-		return false
-	}
+	placed := h.workers.take(it.comm, it.sub, it.imm, len(it.payload), func(p *protocol.Placement, psn uint32, off int64) {
+		h.place(it, p, psn, off)
+	})
+	h.node.Received(h.c.now, h.workers.sub(it.sub).Flush(), false)
+	return placed
+}
+
+// place puts a payload where the worker says.
+func (h *host) place(it *item, p *protocol.Placement, psn uint32, off int64) {
 	r := h.ops[opKey{it.comm, p.Seq}]
 	switch {
 	case r == nil || r.state != isOpen:
 		h.c.t.Fatalf("rank %d places a chunk in operation %d, which is not open", h.id, p.Seq)
-	case p.Seq != it.seq:
-		h.c.t.Fatalf("rank %d places a chunk of operation %d in operation %d", h.id, it.seq, p.Seq)
+	case p.Seq != it.seq || psn != it.psn:
+		h.c.t.Fatalf("rank %d places chunk %d of operation %d in operation %d, as %d", h.id, it.psn, it.seq, p.Seq, psn)
 	}
-	if off, _, _ := r.geo.Locate(it.sub, it.psn); off != p.Off {
-		h.c.t.Fatalf("rank %d: chunk %d of subgroup %d goes to %d, want %d", h.id, it.psn, it.sub, p.Off, off)
+	if want, _, _ := r.geo.Locate(it.sub, it.psn); off != want {
+		h.c.t.Fatalf("rank %d: chunk %d of subgroup %d goes to %d, want %d", h.id, it.psn, it.sub, off, want)
 	}
-	copy(r.share.recv[p.Off:], it.payload)
-	return true
+	copy(r.share.recv[off:], it.payload)
+}
+
+// datagram hands a datagram to the receive worker, which reports when it gets to it.
+func (h *host) datagram(it *item) {
+	if h.c.rng == nil {
+		h.chunk(it)
+		return
+	}
+	h.workers.take(it.comm, it.sub, it.imm, len(it.payload), func(p *protocol.Placement, psn uint32, off int64) {
+		h.place(it, p, psn, off)
+	})
+	if len(h.grams.items) == 0 || h.c.rng.IntN(4) == 0 {
+		for _, sub := range slices.Sorted(maps.Keys(h.workers.subs)) {
+			h.flush(sub)
+		}
+	}
+}
+
+func (h *host) flush(sub int) {
+	if r := h.workers.sub(sub).Flush(); r != nil {
+		h.c.push(&h.reports, item{report: r})
+	}
+}
+
+// claim lets the receive worker claim chunks for a read.
+func (h *host) claim(it item) {
+	r := h.ops[it.op()]
+	if r.state != isOpen {
+		return
+	}
+	it.ranges, _ = h.workers.sub(it.sub).Claim(r.placements[it.sub], it.ranges, nil)
+	h.flush(it.sub)
+	h.c.push(&h.reads, it)
 }
 
 // leave is a chunk leaving the send buffer, in as many copies as arrive.
@@ -164,15 +205,18 @@ func (h *host) leave(it item) {
 func (h *host) read(it item) {
 	c := h.c
 	own, peer := h.ops[it.op()], c.hosts[it.to].ops[it.op()]
-	if own.state != isOpen || peer == nil || peer.state != isOpen || c.hosts[it.to].dead {
-		if !c.hurt {
-			c.t.Fatalf("rank %d reads from rank %d in operation %d, but a buffer is free", h.id, it.to, it.seq)
+	for _, q := range it.ranges {
+		if own.state != isOpen || peer == nil || peer.state != isOpen || c.hosts[it.to].dead {
+			if !c.hurt {
+				c.t.Fatalf("rank %d reads from rank %d in operation %d, but a buffer is free", h.id, it.to, it.seq)
+			}
+			return // refused: the reader's own failure is on its way
 		}
-		return // refused: the reader's own failure is on its way
+		off, n := own.geo.Span(it.sub, q.PSN, q.N)
+		copy(own.share.recv[off:off+n], peer.share.recv[off:off+n])
+		own.placements[it.sub].Finish(q.PSN, q.N)
 	}
-	off, n := own.geo.Span(it.sub, it.psn, it.n)
-	copy(own.share.recv[off:off+n], peer.share.recv[off:off+n])
-	h.node.ReadDone(c.now, it.comm, it.seq, it.sub, it.psn, it.n)
+	h.node.ReadDone(c.now, it.comm, it.seq, it.sub, it.ranges)
 }
 
 // fill writes what a rank contributes to a job.

@@ -5,17 +5,20 @@ import "github.com/allcast/allcast/internal/protocol"
 type laneKind uint8
 
 const (
-	laneCall  laneKind = iota // calls to make on one communicator, in order
-	laneMsg                   // reliable messages from one rank, in order
-	laneGram                  // datagrams
-	laneNIC                   // chunks to multicast
-	laneSent                  // chunks that have left, to be told
-	laneRead                  // reads to carry out
-	laneQuiet                 // failed operations that the fabric has let go of
-	laneDrain                 // closed operations whose datagrams are gone
+	laneCall   laneKind = iota // calls to make on one communicator, in order
+	laneMsg                    // reliable messages from one rank, in order
+	laneGram                   // datagrams
+	laneNIC                    // chunks to multicast
+	laneSent                   // chunks that have left, to be told
+	laneOpen                   // rounds whose buffers are being prepared
+	laneReport                 // reports of receive workers
+	laneClaim                  // reads to be claimed
+	laneRead                   // reads to carry out
+	laneQuiet                  // failed operations that the fabric has let go of
+	laneDrain                  // closed operations whose datagrams are gone
 )
 
-var laneNames = [...]string{"calls", "messages", "datagrams", "multicasts", "sent chunks", "reads", "quiesced operations", "drained operations"}
+var laneNames = [...]string{"calls", "messages", "datagrams", "multicasts", "sent chunks", "openings", "reports", "claims", "reads", "quiesced operations", "drained operations"}
 
 func (k laneKind) String() string { return laneNames[k] }
 
@@ -40,6 +43,8 @@ type item struct {
 	seq     uint64
 	sub     int
 	psn, n  uint32
+	ranges  []protocol.Range
+	report  *protocol.Report
 	imm     uint32
 	payload []byte
 }
@@ -144,12 +149,22 @@ func (c *cluster) happen(l *lane) {
 		if c.rng != nil && c.rng.Float64() < c.duplicate {
 			c.push(l, it)
 		}
-		h.chunk(&it)
+		h.datagram(&it)
 	case laneNIC:
 		h.leave(c.take(l, 0))
 	case laneSent:
 		it := c.take(l, 0)
 		h.node.Sent(c.now, it.comm, it.seq, it.n)
+	case laneOpen:
+		it := c.take(l, 0)
+		if r := h.ops[it.op()]; r.state == isOpen { // it may have failed meanwhile
+			r.took, r.opened = c.now, true
+		}
+		h.node.Opened(c.now, it.comm, it.seq, false)
+	case laneReport:
+		h.node.Received(c.now, c.take(l, 0).report, false)
+	case laneClaim:
+		h.claim(c.take(l, 0))
 	case laneRead:
 		h.read(c.take(l, 0))
 	case laneQuiet:

@@ -13,7 +13,8 @@ type Config struct {
 	Timeout    protocol.Time // silence after which a rank is lost; 0: never, and no heartbeats
 	Deadline   protocol.Time // for a call, from Start on, waiting for its turn included; 0: none
 	Flow       protocol.Flow
-	Room       uint64 // FlowCredit: datagrams that the receive queues hold
+	Room       uint64 // FlowCredit: datagrams that the process's receive queues hold
+	Offload    uint64 // FlowCredit: datagrams that may be on their way to operations for which the kernel receives
 	Batch      uint32
 	Overhead   int
 	Limits     protocol.Limits
@@ -35,14 +36,13 @@ type ActionKind uint8
 // Actions.
 const (
 	Send      ActionKind = iota // To, Msg
-	Open                        // Comm, Seq, Req, and Geometry if it is multicast: a round of Req begins; from here on let its buffers be written and read
+	Open                        // Comm, Seq, Req, and Geometry and Placements if it is multicast, Inbox if it is point to point: a round of Req begins. Let its buffers be written and read, then call Opened
 	Multicast                   // Comm, Seq, Sub, PSN, N
-	Read                        // To, Comm, Seq, Sub, PSN, N
+	Read                        // To, Comm, Seq, Sub, Ranges: claim these chunks (protocol.Intake), read those that were won, then call ReadDone
 	Reduce                      // Comm, Seq, Off, Len: send a range of the buffer up the reduction tree, chunk by chunk; then call Sent with 1
-	Put                         // To, Comm, Seq, PSN, Off, Len: send a range of the buffer, as the PSN-th to To; then call Sent with 1
-	Apply                       // To, Comm, Seq, PSN, Off: add what Data had you hold, the PSN-th from To, at Off
+	Put                         // To, Comm, Seq, PSN, Off, Len, Input: send a range of the buffer, as the PSN-th to To; then call Sent with 1
 	Release                     // Comm, Seq: the round no longer touches its buffers, nor does anyone
-	Quiesce                     // Comm, Seq: let nothing touch the buffers any more, then call Quiesced
+	Quiesce                     // Comm, Seq: let nothing touch the buffers any more, then call Quiesced. The round may not be Opened yet, and need not be any more
 	Done                        // Req, Err, Spent: a call has ended
 	Closed                      // Comm, Seq: nobody needs the operation any more; call Drained when none of its datagrams can come any more. One that was quiesced never closes, its communicator is broken
 	Drop                        // To: a peer is dead, forget its connection
@@ -60,12 +60,17 @@ type Action struct {
 	Sub      int
 	PSN, N   uint32
 	Off, Len int64
+	Ranges   []protocol.Range
 	Msg      protocol.Msg
 	Req      uint64
 	Err      *Error
 	Spent    Spent
 	Geometry *protocol.Geometry
 	Agreed   *Agreed
+
+	Placements []*protocol.Placement // by subgroup
+	Inbox      *p2p.Inbox
+	Input      bool // of a reduction: from its input
 }
 
 // Stats counts what a Node saw.
@@ -80,7 +85,8 @@ type Node struct {
 	comms  map[uint32]*comm
 	order  []*comm // in order of creation: nothing may depend on a map's order
 	pool   *protocol.Pool
-	others int // operations under way that are not multicast
+	kernel *protocol.Pool // of operations for which the kernel receives
+	others int            // operations under way that are not multicast
 	live   liveness
 
 	removing int // communicators that are to be forgotten
@@ -101,7 +107,7 @@ func New(now protocol.Time, cfg Config) *Node {
 	}
 	// Half of the slots stay free for operations that linger or drain.
 	cfg.InFlight = int(min(uint64(cfg.InFlight), max(1, cfg.Layout.Slots()/2)))
-	n := &Node{cfg: cfg, comms: map[uint32]*comm{}, met: map[int]struct{}{}, pool: protocol.NewPool(cfg.Room)}
+	n := &Node{cfg: cfg, comms: map[uint32]*comm{}, met: map[int]struct{}{}, pool: protocol.NewPool(cfg.Room), kernel: protocol.NewPool(cfg.Offload)}
 	n.live = newLiveness(now, &cfg)
 	return n
 }
@@ -215,57 +221,21 @@ func (s *Stats) add(o protocol.Stats) {
 	s.Foreign += o.Foreign
 }
 
-// A Place says where a payload belongs in the receive buffer.
-type Place struct {
-	Seq    uint64
-	Off    int64
-	Reduce bool // add it to what is there
-	Hold   bool // but not before Apply names it
-}
-
-// Data takes the nth piece of an operation that a peer sent with Put. If ok, it
-// belongs where the Place says, before anything else happens. That the peer lives, Heard
-// is told when it comes, which may be long before.
-func (n *Node) Data(now protocol.Time, from int, comm uint32, seq uint64, nth uint32, length int64) (p Place, ok bool) {
+// Pieces learns from the Inbox of an operation how far it is, after a peer's piece: the first prefix
+// receives are complete, and left are not. That the peer lives, Heard is told when the piece comes,
+// which may be long before.
+func (n *Node) Pieces(now protocol.Time, from int, comm uint32, seq uint64, prefix, left int) {
 	c := n.comms[comm]
 	if c == nil {
-		n.stats.Stale++
-		return Place{}, false
+		return
 	}
 	r, member := c.rankOf(from)
 	st := c.find(seq)
 	if !member || st == nil || st.pp == nil {
-		n.stats.Stale++
-		return Place{}, false
+		return
 	}
 	n.begun(now, c, r, seq)
-	recv, ok, steps := st.pp.Data(now, r, nth, length, n.steps[:0])
-	n.do(now, c, st, steps)
-	return Place{Seq: seq, Off: recv.Off, Reduce: recv.Reduce, Hold: recv.Hold}, ok
-}
-
-// Chunk takes a datagram of a communicator's subgroup. If ok, its payload
-// belongs where the Place says, before anything else happens.
-func (n *Node) Chunk(now protocol.Time, comm uint32, sub int, imm uint32, length int) (p Place, ok bool) {
-	c := n.comms[comm]
-	if c == nil {
-		n.stats.Stale++
-		return Place{}, false
-	}
-	slot, psn := c.layout.Split(imm)
-	if int(slot) >= len(c.slots) || c.slots[slot] == nil || c.slots[slot].mc == nil {
-		n.stats.Stale++
-		return Place{}, false
-	}
-	st := c.slots[slot]
-	off, v, steps := st.mc.Chunk(now, sub, psn, length, n.steps[:0])
-	if v == protocol.Foreign && st.mc.Phase() >= protocol.Closed {
-		n.stats.Stale++
-	}
-	if len(steps) > 0 {
-		n.do(now, c, st, steps)
-	}
-	return Place{Seq: st.seq, Off: off}, v == protocol.Placed
+	n.do(now, c, st, st.pp.Received(now, prefix, left, n.steps[:0]))
 }
 
 // Result takes a piece of what the network has reduced for us. If ok, it
@@ -292,9 +262,10 @@ func (n *Node) Sent(now protocol.Time, comm uint32, seq uint64, chunks uint32) {
 	n.step(now, comm, seq, protocol.Event{Kind: protocol.EvSent, N: chunks})
 }
 
-// ReadDone learns that a read has ended well.
-func (n *Node) ReadDone(now protocol.Time, comm uint32, seq uint64, sub int, psn, chunks uint32) {
-	n.step(now, comm, seq, protocol.Event{Kind: protocol.EvRead, Sub: sub, PSN: psn, N: chunks})
+// ReadDone learns that a read has ended, and which of its chunks are in place by it: those that the
+// claim before it won.
+func (n *Node) ReadDone(now protocol.Time, comm uint32, seq uint64, sub int, placed []protocol.Range) {
+	n.step(now, comm, seq, protocol.Event{Kind: protocol.EvRead, Sub: sub, Ranges: placed})
 }
 
 // Digested learns the sum that a Digest asked for.

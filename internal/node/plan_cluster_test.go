@@ -39,6 +39,7 @@ type planHost struct {
 	node *Node
 	dead bool
 	open map[opKey]*planShare
+	in   map[opKey]*p2p.Inbox
 	held map[heldKey][]byte
 
 	early map[opKey][]func() // pieces for calls that are not made yet
@@ -47,8 +48,7 @@ type planHost struct {
 
 type heldKey struct {
 	opKey
-	from int
-	nth  uint32
+	recv int // its number in the plan
 }
 
 // planCall is a collective that ranks may call, each in its own way.
@@ -63,6 +63,7 @@ type planCall struct {
 type planShare struct {
 	call  *planCall
 	rank  int // in the communicator
+	plan  *p2p.Plan
 	buf   []byte
 	ended bool
 	err   *Error
@@ -83,7 +84,7 @@ func newPlanCluster(t *testing.T, size int, seed uint64, cfg Config) *planCluste
 	}
 	for i := range size {
 		cfg.Rank, cfg.Size = i, size
-		c.nodes = append(c.nodes, &planHost{c: c, id: i, node: New(c.now, cfg), open: map[opKey]*planShare{}, held: map[heldKey][]byte{}, early: map[opKey][]func(){}})
+		c.nodes = append(c.nodes, &planHost{c: c, id: i, node: New(c.now, cfg), open: map[opKey]*planShare{}, in: map[opKey]*p2p.Inbox{}, held: map[heldKey][]byte{}, early: map[opKey][]func(){}})
 	}
 	c.comm(0, upTo(size)...)
 	return c
@@ -257,6 +258,7 @@ func (h *planHost) start(k *planCall, rank int) error {
 	if err != nil {
 		return err
 	}
+	k.shares[h.id].plan = plan
 	return h.node.StartPlan(h.c.now, k.comm, k.req, plan)
 }
 

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"slices"
+
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/protocol"
 )
@@ -30,7 +32,8 @@ func (h *planHost) do(a Action) {
 			c.nodes[a.To].act()
 		})
 	case Open:
-		h.open[key] = c.calls[a.Req].shares[h.id]
+		h.open[key], h.in[key] = c.calls[a.Req].shares[h.id], a.Inbox
+		h.node.Opened(c.now, a.Comm, a.Seq, false)
 		for _, f := range h.early[key] {
 			c.later("recall", h.id, h.id, f)
 		}
@@ -47,23 +50,15 @@ func (h *planHost) do(a Action) {
 			h.node.Sent(c.now, a.Comm, a.Seq, 1)
 			h.act()
 		})
-	case Apply:
-		k := heldKey{key, a.To, a.PSN}
-		payload, ok := h.held[k]
-		if !ok || int64(len(payload)) != a.Len {
-			c.t.Fatalf("rank %d applies %+v, which it does not hold", h.id, k)
-		}
-		delete(h.held, k)
-		add(h.share(key).buf[a.Off:], payload)
 	case Reduce:
 		h.reduce(a)
 	case Release:
 		h.share(key)
-		delete(h.open, key)
+		h.forget(key)
 	case Quiesce:
 		c.hurt = true
 		h.share(key)
-		delete(h.open, key)
+		h.forget(key)
 		c.later("quiet", h.id, h.id, func() { h.node.Quiesced(a.Comm, a.Seq); h.act() })
 	case Closed:
 		c.later("drain", h.id, h.id, func() { h.node.Drained(c.now, a.Comm, a.Seq); h.act() })
@@ -87,6 +82,11 @@ func (h *planHost) share(key opKey) *planShare {
 	return s
 }
 
+func (h *planHost) forget(key opKey) {
+	delete(h.open, key)
+	delete(h.in, key)
+}
+
 // piece is a Put that has arrived.
 func (h *planHost) piece(from int, key opKey, nth uint32, payload []byte) {
 	if h.open[key] == nil && h.node.Early(from, key.comm, key.seq, int64(len(payload))) {
@@ -95,20 +95,42 @@ func (h *planHost) piece(from int, key opKey, nth uint32, payload []byte) {
 		return
 	}
 	h.node.Heard(h.c.now, from)
-	p, ok := h.node.Data(h.c.now, from, key.comm, key.seq, nth, int64(len(payload)))
-	switch {
-	case !ok:
-		if !h.c.hurt {
-			h.c.t.Fatalf("rank %d does not take piece %d of rank %d", h.id, nth, from)
-		}
-	case p.Hold:
-		h.held[heldKey{key, from, nth}] = payload
-	case p.Reduce:
-		add(h.share(key).buf[p.Off:], payload)
-	default:
-		copy(h.share(key).buf[p.Off:], payload)
+	if !h.takes(from, key, nth, payload) && !h.c.hurt {
+		h.c.t.Fatalf("rank %d does not take piece %d of rank %d", h.id, nth, from)
 	}
 	h.act()
+}
+
+// takes places, adds or keeps a piece, and reports whether it was expected.
+func (h *planHost) takes(from int, key opKey, nth uint32, payload []byte) bool {
+	in := h.in[key]
+	if in == nil {
+		return false
+	}
+	rank := slices.Index(h.c.comms[key.comm], from)
+	i, r, hold, ok := in.Take(rank, nth, int64(len(payload)))
+	if !ok {
+		return false
+	}
+	buf := h.share(key).buf
+	switch {
+	case hold:
+		h.held[heldKey{key, i}] = payload
+	case r.Reduce:
+		add(buf[r.Off:], payload)
+	default:
+		copy(buf[r.Off:], payload)
+	}
+	in.Arrived(i)
+	for i := in.Next(); i >= 0; i = in.Next() {
+		k := heldKey{key, i}
+		add(buf[h.share(key).plan.Recvs[i].Off:], h.held[k])
+		delete(h.held, k)
+		in.Arrived(i)
+	}
+	prefix, left := in.Progress()
+	h.node.Pieces(h.c.now, from, key.comm, key.seq, prefix, left)
+	return true
 }
 
 func add(to, from []byte) {

@@ -23,12 +23,16 @@ func TestUnknownCommunicator(t *testing.T) {
 	}
 	// What a driver says of operations that there are not is no reason to panic.
 	n.Sent(c.now, 3, 0, 1)
-	n.ReadDone(c.now, 3, 0, 0, 0, 1)
+	n.ReadDone(c.now, 3, 0, 0, nil)
+	n.Opened(c.now, 3, 0, false)
+	n.Pieces(c.now, 1, 3, 0, 1, 0)
 	n.Drained(c.now, 3, 0)
 	n.Quiesced(3, 0)
 	c.comm(3, 0, 1)
 	n.Sent(c.now, 3, 0, 1)
-	n.ReadDone(c.now, 3, 0, 0, 0, 1)
+	n.ReadDone(c.now, 3, 0, 0, nil)
+	n.Opened(c.now, 3, 0, false)
+	n.Pieces(c.now, 1, 3, 0, 1, 0)
 	n.Drained(c.now, 3, 0)
 	n.Quiesced(3, 0)
 	if c.hosts[0].act() {

@@ -18,6 +18,7 @@ type cluster[T any] struct {
 	pick  picker
 	plans []*p2p.Plan
 	ops   []*p2p.Op
+	in    []*p2p.Inbox
 	bufs  [][]T
 	add   func(have, came T) T
 	loose bool // pieces between two ranks overtake each other
@@ -27,7 +28,7 @@ type cluster[T any] struct {
 	msgs   [][]protocol.Msg    // by pair: messages on their way
 	handed [][]protocol.Action // by pair: puts handed over
 	flight [][]flying[T]       // by pair: puts on their way
-	held   map[[3]int][]T      // from, to, nth: pieces that came before their turn
+	held   map[[2]int][]T      // rank, receive: pieces that came before their turn
 	sent   []uint32            // by rank: departures that the Op has not heard of
 
 	started, frozen, complete, closed []bool
@@ -81,6 +82,7 @@ func newCluster[T any](seed uint64, plans []*p2p.Plan, bufs [][]T, add func(have
 	c.pick = schedules[c.rng.IntN(len(schedules))].pick(c.rng, p)
 	for r, plan := range plans {
 		c.ops = append(c.ops, p2p.NewOp(p2p.Config{Plan: plan, Comm: 3, Seq: 7}))
+		c.in = append(c.in, p2p.NewInbox(plan))
 		c.todo = append(c.todo, event{start, r, r})
 	}
 	return c
@@ -136,21 +138,34 @@ func (c *cluster[T]) step(ev event) {
 }
 
 func (c *cluster[T]) arrives(from, to int, f flying[T]) {
-	recv, ok, acts := c.ops[to].Data(c.now, from, f.nth, int64(len(f.data)), nil)
-	switch {
-	case !ok:
-		c.failf("rank %d did not take piece %d of rank %d, %d long", to, f.nth, from, len(f.data))
-	case recv.Len != int64(len(f.data)) || int(recv.From) != from:
-		c.failf("rank %d took piece %d of rank %d, %d long, as %+v", to, f.nth, from, len(f.data), recv)
-	case c.complete[to]:
+	if c.complete[to] {
 		c.failf("rank %d got data after its buffer was free", to)
-	case recv.Hold:
-		if c.held == nil {
-			c.held = map[[3]int][]T{}
+		return
+	}
+	recvs := c.plans[to].Recvs
+	acts, ok := deliver(c.ops[to], c.in[to], c.now, from, f.nth, int64(len(f.data)), func(i int, r *p2p.Recv, hold bool) {
+		switch {
+		case *r != recvs[i] || int(r.From) != from:
+			c.failf("rank %d took piece %d of rank %d, %d long, as %+v", to, f.nth, from, len(f.data), *r)
+		case hold:
+			if c.held == nil {
+				c.held = map[[2]int][]T{}
+			}
+			c.held[[2]int{to, i}] = f.data
+		default:
+			c.place(to, r.Off, f.data, r.Reduce)
 		}
-		c.held[[3]int{from, to, int(f.nth)}] = f.data
-	default:
-		c.place(to, recv.Off, f.data, recv.Reduce)
+	}, func(i int) {
+		data, held := c.held[[2]int{to, i}]
+		if !held || int64(len(data)) != recvs[i].Len {
+			c.failf("rank %d applies receive %d, which it does not hold", to, i)
+			return
+		}
+		delete(c.held, [2]int{to, i})
+		c.place(to, recvs[i].Off, data, true)
+	})
+	if !ok {
+		c.failf("rank %d did not take piece %d of rank %d, %d long", to, f.nth, from, len(f.data))
 	}
 	c.act(to, acts)
 }
@@ -173,15 +188,6 @@ func (c *cluster[T]) act(rank int, acts []protocol.Action) {
 		case protocol.ActSend:
 			c.msgs[pair] = append(c.msgs[pair], a.Msg)
 			c.todo = append(c.todo, event{message, rank, a.To})
-		case protocol.ActApply:
-			key := [3]int{a.To, rank, int(a.PSN)}
-			data, held := c.held[key]
-			if !held || int64(len(data)) != a.Len {
-				c.failf("rank %d applies piece %d of rank %d, which it does not hold", rank, a.PSN, a.To)
-				continue
-			}
-			delete(c.held, key)
-			c.place(rank, a.Off, data, true)
 		case protocol.ActPut:
 			c.handed[pair] = append(c.handed[pair], a)
 			c.todo = append(c.todo, event{depart, rank, a.To})
@@ -216,7 +222,7 @@ func (c *cluster[T]) check() error {
 		if !c.complete[r] || !c.closed[r] || op.Phase() != protocol.Closed {
 			c.failf("rank %d does not end: it is %v, waits for rank %d and misses %s", r, op.Phase(), op.WaitingOn(), op.Missing())
 		}
-		if f := op.Stats().Foreign; f != 0 {
+		if f := c.in[r].Foreign(); f != 0 {
 			c.failf("rank %d counts %d foreign pieces", r, f)
 		}
 	}

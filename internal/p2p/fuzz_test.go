@@ -69,6 +69,7 @@ type account struct {
 	c       call
 	plan    *p2p.Plan
 	op      *p2p.Op
+	in      *p2p.Inbox
 	started bool
 	got     map[int]bool // by receive
 	ready   map[int]bool // by peer
@@ -81,7 +82,7 @@ type account struct {
 func newAccount(t *testing.T, c call) *account {
 	t.Helper()
 	p := c.plan(t, c.Rank)
-	return &account{t: t, c: c, plan: p, op: p2p.NewOp(p2p.Config{Plan: p}), got: map[int]bool{}, ready: map[int]bool{}}
+	return &account{t: t, c: c, plan: p, op: p2p.NewOp(p2p.Config{Plan: p}), in: p2p.NewInbox(p), got: map[int]bool{}, ready: map[int]bool{}}
 }
 
 func (a *account) message(from int, wrong bool) {
@@ -105,15 +106,25 @@ func (a *account) data(from int, nth uint32, in *tape) {
 	if in.next()%4 > 0 {
 		length = want.Len // else hardly any is right
 	}
-	fits := receive >= 0 && a.started && !a.done && !a.got[receive] && want.Len == length
-	want.Hold = want.Reduce && !a.have(receive) // sums are made in the plan's order
-	r, ok, acts := a.op.Data(1, from, nth, length, nil)
-	if ok != fits || ok && r != want {
-		a.t.Fatalf("%v: rank %d: piece %d of %d, %d long, is taken: %v, as %+v, want %v, %+v", a.c, a.c.Rank, nth, from, length, ok, r, fits, want)
+	if !a.started || a.done {
+		return // no driver asks
 	}
-	if ok {
+	fits := receive >= 0 && !a.got[receive] && want.Len == length
+	wantHold := want.Reduce && !a.have(receive) // sums are made in the plan's order
+	acts, ok := deliver(a.op, a.in, 1, from, nth, length, func(i int, r *p2p.Recv, hold bool) {
+		if i != receive || *r != want || hold != wantHold {
+			a.t.Fatalf("%v: rank %d: piece %d of %d is %d, %+v, held %v; want %d, %+v, %v", a.c, a.c.Rank, nth, from, i, *r, hold, receive, want, wantHold)
+		}
 		a.got[receive] = true
-	} else {
+	}, func(i int) {
+		if !a.have(i + 1) {
+			a.t.Fatalf("%v: rank %d applies %d before its turn", a.c, a.c.Rank, i)
+		}
+	})
+	if ok != fits {
+		a.t.Fatalf("%v: rank %d: piece %d of %d, %d long, is taken: %v, want %v", a.c, a.c.Rank, nth, from, length, ok, fits)
+	}
+	if !ok {
 		a.foreign++
 	}
 	a.did(acts)
@@ -179,7 +190,7 @@ func (a *account) did(acts []protocol.Action) {
 		a.t.Fatalf("%v: rank %d has sent %d (%d on their way) and received %d of %d and %d, greeted by all: %v; complete: %v",
 			a.c, a.c.Rank, a.sends, a.flying, len(a.got), len(a.plan.Sends), len(a.plan.Recvs), a.greeted(), a.done)
 	}
-	if f := a.op.Stats().Foreign; f != a.foreign {
+	if f := a.in.Foreign(); f != a.foreign {
 		a.t.Fatalf("%v: rank %d counts %d foreign pieces, want %d", a.c, a.c.Rank, f, a.foreign)
 	}
 	if w := a.op.WaitingOn(); w < 0 || w >= a.c.Size {

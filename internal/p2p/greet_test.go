@@ -26,7 +26,7 @@ func TestEndsWhenAllHaveGreeted(t *testing.T) {
 			late := map[int]bool{}
 			for i, n := range numbers(s.plan) {
 				r := s.plan.Recvs[i]
-				s.takes(t, int(r.From), n, r)
+				s.takes(t, int(r.From), n, r, false)
 				if !sendsTo[r.From] {
 					late[int(r.From)] = true
 				}

@@ -42,20 +42,15 @@ type Op struct {
 	cfg  Config
 	plan *Plan
 
-	peers   []peer         // as in the plan
-	unheard int            // peers that have not greeted, of those that must
-	timer   protocol.Time  // eager: when we greet the others
-	got     []bool         // by receive: it is in place
-	held    map[int]uint32 // by receive: it is there, the so-manieth of its peer, but not its turn
-	prefix  int            // the first so many receives are complete
-	left    int            // receives to come
-	next    int            // next send
-	flying  int            // sends handed over and not done
-	foreign uint64
+	peers   []peer        // as in the plan
+	unheard int           // peers that have not greeted, of those that must
+	timer   protocol.Time // eager: when we greet the others
+	prefix  int           // the first so many receives are complete
+	left    int           // receives to come
+	next    int           // next send
+	flying  int           // sends handed over and not done
 
-	// Most plans are small: what they need is here.
-	somePeers [6]peer
-	someGot   [12]bool
+	somePeers [6]peer // most plans are small
 }
 
 // peer is how far an Op is with one it deals with.
@@ -68,14 +63,11 @@ type peer struct {
 // NewOp returns an Op that waits for EvStart.
 func NewOp(cfg Config) *Op {
 	o := &Op{cfg: cfg, plan: cfg.Plan, left: len(cfg.Plan.Recvs), timer: protocol.Never}
-	o.peers, o.got = o.somePeers[:], o.someGot[:]
+	o.peers = o.somePeers[:]
 	if n := len(o.plan.peers); n > len(o.peers) {
 		o.peers = make([]peer, n)
 	}
-	if o.left > len(o.got) {
-		o.got = make([]bool, o.left)
-	}
-	o.peers, o.got = o.peers[:len(o.plan.peers)], o.got[:o.left]
+	o.peers = o.peers[:len(o.plan.peers)]
 	o.unheard = len(o.peers)
 	if o.eager() {
 		o.unheard = o.plan.senders
@@ -171,68 +163,14 @@ func (o *Op) msg() protocol.Msg {
 	}
 }
 
-// Expect says where the nth piece from a peer belongs, if it is length bytes long:
-// with Hold, not before ActApply names it.
-func (o *Op) Expect(from int, nth uint32, length int64) (Recv, bool) {
-	_, r, ok := o.expect(from, nth, length)
-	return r, ok
-}
-
-func (o *Op) expect(from int, nth uint32, length int64) (i int, r Recv, ok bool) {
-	var recvs []int32
-	if c := o.plan.contact(from); c >= 0 {
-		recvs = o.plan.peers[c].recvs
+// Received learns how far the Inbox is: the first prefix receives are complete, and left are not.
+// Reports may overtake each other.
+func (o *Op) Received(now protocol.Time, prefix, left int, out []protocol.Action) []protocol.Action {
+	if o.phase != protocol.Transfer {
+		return out
 	}
-	if o.phase != protocol.Transfer || int(nth) >= len(recvs) {
-		return 0, Recv{}, false
-	}
-	i = int(recvs[nth])
-	r = o.plan.Recvs[i]
-	if _, held := o.held[i]; held || o.got[i] || r.Len != length {
-		return 0, Recv{}, false
-	}
-	r.Hold = r.Reduce && i > o.prefix
-	return i, r, true
-}
-
-// Data takes the nth piece that a peer sent us, of length bytes. If ok, it belongs
-// where the Recv says, before anything else happens; or, if Recv.Hold is set, when
-// ActApply names it.
-func (o *Op) Data(now protocol.Time, from int, nth uint32, length int64, out []protocol.Action) (Recv, bool, []protocol.Action) {
-	i, r, ok := o.expect(from, nth, length)
-	if !ok {
-		o.foreign++
-		return Recv{}, false, out
-	}
-	if r.Hold {
-		if o.held == nil {
-			o.held = map[int]uint32{}
-		}
-		o.held[i] = nth
-		return r, true, out
-	}
-	o.got[i] = true
-	o.left--
-	return r, true, o.settle(now, o.pump(o.apply(out)))
-}
-
-// apply moves past what is in place, and lets in what was held for its turn.
-func (o *Op) apply(out []protocol.Action) []protocol.Action {
-	for ; o.prefix < len(o.got); o.prefix++ {
-		if o.got[o.prefix] {
-			continue
-		}
-		nth, held := o.held[o.prefix]
-		if !held {
-			break
-		}
-		delete(o.held, o.prefix)
-		o.got[o.prefix] = true
-		o.left--
-		r := o.plan.Recvs[o.prefix]
-		out = append(out, protocol.Action{Kind: protocol.ActApply, To: int(r.From), PSN: nth, Off: r.Off, Len: r.Len})
-	}
-	return out
+	o.prefix, o.left = max(o.prefix, prefix), min(o.left, left)
+	return o.settle(now, o.pump(out))
 }
 
 // pump hands over the sends whose time has come, in order.
@@ -250,7 +188,7 @@ func (o *Op) pump(out []protocol.Action) []protocol.Action {
 			out = o.greetOne(to, out)
 		}
 		out = append(out, protocol.Action{
-			Kind: protocol.ActPut, To: int(s.To), PSN: o.peers[to].sends, Off: s.Off, Len: s.Len,
+			Kind: protocol.ActPut, To: int(s.To), PSN: o.peers[to].sends, Off: s.Off, Len: s.Len, Input: s.Input,
 		})
 		o.peers[to].sends++
 		o.next++
@@ -267,11 +205,11 @@ func (o *Op) settle(now protocol.Time, out []protocol.Action) []protocol.Action 
 }
 
 // Stats returns the Op's counters.
-func (o *Op) Stats() protocol.Stats { return protocol.Stats{Foreign: o.foreign} }
+func (o *Op) Stats() protocol.Stats { return protocol.Stats{} }
 
 // WaitingOn names the rank that has to act next for this Op to go on.
 func (o *Op) WaitingOn() int {
-	if o.prefix < len(o.got) && (o.next == len(o.plan.Sends) || int(o.plan.Sends[o.next].After) > o.prefix) {
+	if o.prefix < len(o.plan.Recvs) && (o.next == len(o.plan.Sends) || int(o.plan.Sends[o.next].After) > o.prefix) {
 		return int(o.plan.Recvs[o.prefix].From)
 	}
 	if o.next < len(o.plan.Sends) {
@@ -296,7 +234,7 @@ func (o *Op) Missing() string {
 	}
 	r := o.plan.Recvs[o.prefix]
 	if r.Len == 0 {
-		return fmt.Sprintf("%d of %d pieces, first an empty one from rank %d", o.left, len(o.got), r.From)
+		return fmt.Sprintf("%d of %d pieces, first an empty one from rank %d", o.left, len(o.plan.Recvs), r.From)
 	}
-	return fmt.Sprintf("%d of %d pieces, first bytes %d-%d from rank %d", o.left, len(o.got), r.Off, r.Off+r.Len-1, r.From)
+	return fmt.Sprintf("%d of %d pieces, first bytes %d-%d from rank %d", o.left, len(o.plan.Recvs), r.Off, r.Off+r.Len-1, r.From)
 }

@@ -10,12 +10,14 @@ import (
 // solo is one rank's Op without its peers.
 type solo struct {
 	*p2p.Op
-	plan *p2p.Plan
-	acts []protocol.Action
+	in      *p2p.Inbox
+	plan    *p2p.Plan
+	acts    []protocol.Action
+	applied []int // receives that were held until their turn
 }
 
 func newSolo(plan *p2p.Plan) *solo {
-	return &solo{Op: p2p.NewOp(p2p.Config{Plan: plan, Comm: 3, Seq: 7}), plan: plan}
+	return &solo{Op: p2p.NewOp(p2p.Config{Plan: plan, Comm: 3, Seq: 7}), in: p2p.NewInbox(plan), plan: plan}
 }
 
 func (s *solo) start() { s.acts = s.Step(1, protocol.Event{Kind: protocol.EvStart}, s.acts) }
@@ -43,33 +45,35 @@ func (s *solo) count(kind protocol.ActionKind) (n int) {
 	return n
 }
 
-// refuses fails the test if a piece is taken, or has any effect.
+// refuses fails the test if a piece is taken.
 func (s *solo) refuses(t *testing.T, why string, from int, nth uint32, length int64) {
 	t.Helper()
-	before := s.Stats().Foreign
-	r, ok, acts := s.Data(1, from, nth, length, nil)
-	if ok || r != (p2p.Recv{}) || len(acts) > 0 {
-		t.Errorf("%v/%s rank %d, %s: piece %d of rank %d, %d long, is taken as %+v with actions %v",
-			s.plan.Kind, s.plan.Algo, s.plan.Rank, why, nth, from, length, r, acts)
+	before := s.in.Foreign()
+	if i, r, _, ok := s.in.Take(from, nth, length); ok {
+		t.Errorf("%v/%s rank %d, %s: piece %d of rank %d, %d long, is taken as %d, %+v",
+			s.plan.Kind, s.plan.Algo, s.plan.Rank, why, nth, from, length, i, r)
 	}
-	if s.Stats().Foreign != before+1 {
+	if s.in.Foreign() != before+1 {
 		t.Errorf("%v/%s rank %d, %s: not counted as foreign", s.plan.Kind, s.plan.Algo, s.plan.Rank, why)
 	}
 }
 
-func (s *solo) takes(t *testing.T, from int, nth uint32, want p2p.Recv) {
+func (s *solo) takes(t *testing.T, from int, nth uint32, want p2p.Recv, wantHold bool) {
 	t.Helper()
-	var (
-		r  p2p.Recv
-		ok bool
-	)
-	if r, ok, s.acts = s.Data(1, from, nth, want.Len, s.acts); !ok || r != want {
-		t.Fatalf("%v/%s rank %d: piece %d of rank %d is %+v (%v), want %+v", s.plan.Kind, s.plan.Algo, s.plan.Rank, nth, from, r, ok, want)
+	acts, ok := deliver(s.Op, s.in, 1, from, nth, want.Len, func(_ int, r *p2p.Recv, hold bool) {
+		if *r != want || hold != wantHold {
+			t.Fatalf("%v/%s rank %d: piece %d of rank %d is %+v, held %v; want %+v, %v",
+				s.plan.Kind, s.plan.Algo, s.plan.Rank, nth, from, *r, hold, want, wantHold)
+		}
+	}, func(i int) { s.applied = append(s.applied, i) })
+	if !ok {
+		t.Fatalf("%v/%s rank %d: piece %d of rank %d is refused", s.plan.Kind, s.plan.Algo, s.plan.Rank, nth, from)
 	}
+	s.acts = append(s.acts, acts...)
 }
 
-// Data that does not belong is never taken: not before the start, not from
-// strangers, not a second time, not of another length, not after the end.
+// Data that does not belong is never taken: not from strangers, not a second time, not of another
+// length, not after the end.
 func TestWrongData(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo
@@ -78,9 +82,6 @@ func TestWrongData(t *testing.T) {
 			c := call{algo, p2p.Spec{Kind: kind, Size: size, Root: 4, Segment: 3}}.sized(7)
 			s := newSolo(c.plan(t, rank))
 			recvs := s.plan.Recvs
-			if len(recvs) > 0 {
-				s.refuses(t, "before the start", int(recvs[0].From), 0, recvs[0].Len)
-			}
 			s.start()
 			number := map[int32]uint32{}
 			for _, r := range recvs {
@@ -105,7 +106,7 @@ func TestWrongData(t *testing.T) {
 				nth[r.From]++
 				s.refuses(t, "too long", int(r.From), n, r.Len+1)
 				s.refuses(t, "too short", int(r.From), n, r.Len-1)
-				s.takes(t, int(r.From), n, r)
+				s.takes(t, int(r.From), n, r, false)
 				s.refuses(t, "a duplicate", int(r.From), n, r.Len)
 			}
 			s.heard()
@@ -141,8 +142,8 @@ func TestFailedOp(t *testing.T) {
 		for from := range 5 {
 			s.ready(from)
 		}
-		for _, r := range s.plan.Recvs {
-			s.refuses(t, "after the failure", int(r.From), 0, r.Len)
+		for i := range s.plan.Recvs {
+			s.acts = s.Received(2, i+1, len(s.plan.Recvs)-i-1, s.acts)
 		}
 		if s.Phase() != protocol.Failed || len(s.acts) > 0 {
 			t.Errorf("%v: a failed Op is %v and does %v", c, s.Phase(), s.acts)

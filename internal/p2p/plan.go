@@ -3,9 +3,9 @@
 // One executor (Op) runs all of them over the reliable side of a network. Like
 // package protocol it knows no clock, socket or goroutine.
 //
-// A plan works on one buffer per rank: the receive buffer of a Broadcast or an
-// Allgather; for a reduction a copy of the rank's input, which turns into the
-// result. Reductions happen on arrival: what is in the buffer op= what came.
+// A plan works on one buffer per rank: the receive buffer of a Broadcast or an Allgather; for a
+// reduction the rank's input, which turns into the result (but see ownership.go). Reductions happen
+// on arrival: the buffer's content op= the piece that came.
 //
 // # Order of summation
 //
@@ -46,6 +46,7 @@ type Send struct {
 	Off, Len int64
 	To       int32
 	After    int32
+	Input    bool // of a reduction: nothing was added to the range before
 }
 
 // Recv is a range that comes from another rank. The n-th receive from a rank
@@ -53,8 +54,8 @@ type Send struct {
 type Recv struct {
 	Off, Len int64
 	From     int32
-	Reduce   bool
-	Hold     bool // in Op.Data's answer: keep it until ActApply, it is not its turn
+	Reduce   bool // add it to what is there
+	First    bool // of a reduction: nothing was added to the range before
 }
 
 // A Plan is what one rank does: its sends in order, its receives in order.
@@ -69,6 +70,9 @@ type Plan struct {
 	Type   uint64 // as in Spec
 	Sends  []Send
 	Recvs  []Recv
+
+	// Partials are, in a reduction, the ranges that are sums when they are sent on, sorted and apart.
+	Partials []Partial
 
 	peers   []contact // those it deals with,
 	senders int       // of which the first so many send to us
@@ -140,6 +144,7 @@ func New(algo string, s Spec) (*Plan, error) {
 		build(b)
 	}
 	b.plan.contacts()
+	b.plan.ownership()
 	return b.plan, nil
 }
 

@@ -1,16 +1,18 @@
 package p2p
 
 // ring gathers: in step s, rank v passes block v-s on to its right and gets block
-// v-s-1 from its left. A segment goes on as soon as it is there.
-func (b *build) ring(v int, rank func(int) int) {
+// v-s-1 from its left. A segment goes on as soon as it is there. If the receives before
+// the first step end with block v, its segments go on as soon as each of them is there.
+func (b *build) ring(v int, rank func(int) int, follows bool) {
 	left, right := rank((v+b.Size-1)%b.Size), rank((v+1)%b.Size)
 	before := b.done()
 	for s := range b.Size - 1 {
 		first := b.done()
-		for i, p := range b.pieces(b.block(v - s)) {
+		pieces := b.pieces(b.block(v - s))
+		for i, p := range pieces {
 			after := before
-			if s > 0 {
-				after = first - len(b.pieces(b.block(v-s))) + i + 1
+			if s > 0 || follows {
+				after = first - len(pieces) + i + 1
 			}
 			b.send(right, p, after)
 		}
@@ -20,7 +22,7 @@ func (b *build) ring(v int, rank func(int) int) {
 	}
 }
 
-func ringAllgather(b *build) { b.ring(b.Rank, func(v int) int { return v }) }
+func ringAllgather(b *build) { b.ring(b.Rank, func(v int) int { return v }, false) }
 
 // ringReduceScatter: in step s, rank r adds what comes for block r-2-s and
 // passes on block r-1-s, which it completed the step before.
@@ -44,7 +46,7 @@ func ringReduceScatter(b *build) {
 
 func ringAllreduce(b *build) {
 	ringReduceScatter(b)
-	ringAllgather(b)
+	b.ring(b.Rank, func(v int) int { return v }, true)
 }
 
 // linearAllgather sends the own block to everybody.

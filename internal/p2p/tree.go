@@ -83,7 +83,7 @@ func scatterAllgather(b *build) {
 			b.send(b.absolute(c), p, after)
 		}
 	}
-	b.ring(v, func(u int) int { return b.absolute(u) })
+	b.ring(v, b.absolute, false)
 }
 
 // subtree is how many ranks are below v in a binomial tree, v included.

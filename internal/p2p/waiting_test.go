@@ -57,7 +57,7 @@ func TestWaitingOnItself(t *testing.T) {
 			}
 			nth := map[int32]uint32{}
 			for _, r := range s.plan.Recvs {
-				s.takes(t, int(r.From), nth[r.From], r)
+				s.takes(t, int(r.From), nth[r.From], r, false)
 				nth[r.From]++
 			}
 			if s.WaitingOn() != rank || s.Missing() != "nothing" {
@@ -84,7 +84,7 @@ func TestMissing(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		n := 3 - int(want[0]-'0')
-		s.takes(t, 0, uint32(n), s.plan.Recvs[n])
+		s.takes(t, 0, uint32(n), s.plan.Recvs[n], false)
 	}
 	if got := s.Missing(); got != "nothing" {
 		t.Errorf("%q when all is there", got)

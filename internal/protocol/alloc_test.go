@@ -52,13 +52,45 @@ func TestReceivePathDoesNotAllocate(t *testing.T) {
 		}
 	}
 	g := oneRound(t, allgather(8, 4096*runs, 4096, 2, 1))
-	r, psn := newReceiver(g, 0, 7, true), uint32(0)
-	check("Receiver.Accept", func() {
-		r.Accept(psn, 4096)
+	l, report := mustLayout(t, 0), &Report{Runs: make([]PlacedRun, 0, MaxRuns)}
+	in := NewIntake(0, l, 28, func() *Report { return report })
+	in.Open(5, newPlacement(g, 0, 7, 3, 9))
+	psn, slots := uint32(0), make([]Slot, 8)
+	take := func(psn uint32, length int) {
+		if p, psn, _, v := in.Judge(5, 3, l.Imm(9, psn), length); v == Placed {
+			in.Place(p, Range{psn, 1})
+		} else {
+			in.Ignore(p, v, 1)
+		}
+		if in.Due() {
+			r := in.Flush()
+			*r = Report{Runs: r.Runs[:0]}
+		}
+	}
+	check("Intake, one by one", func() {
+		take(psn, 4096)
 		psn++
 	})
-	check("Receiver.Accept, duplicates", func() { r.Accept(3, 4096) })
-	check("Receiver.Accept, foreign", func() { r.Accept(3, 17) })
+	check("Intake, duplicates", func() { take(3, 4096) })
+	check("Intake, foreign", func() { take(3, 17) })
+	check("Intake, super-packets", func() {
+		if psn%8 != 0 {
+			psn++
+			return
+		}
+		_, n := in.Expect(slots)
+		for i := range n {
+			if !in.Fits(i, 5, l.Imm(9, psn+uint32(i))) {
+				n = i
+			}
+		}
+		in.Arrived(n)
+		psn++
+		if in.Due() {
+			r := in.Flush()
+			*r = Report{Runs: r.Runs[:0]}
+		}
+	})
 
 	plain := newReceiving(t, 2*runs, Config{})
 	check("Op.Chunk", func() { plain.next() })

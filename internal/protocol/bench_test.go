@@ -1,32 +1,71 @@
 package protocol
 
 import (
+	"fmt"
 	"testing"
 )
 
-func BenchmarkReceiverAccept(b *testing.B) {
+// BenchmarkIntake is what a datagram costs a receive worker, without the copy of its payload: one
+// by one, and eight at a time where they were expected.
+func BenchmarkIntake(b *testing.B) {
 	for name, s := range map[string]Shape{
 		"broadcast":  broadcast(8, 0, 4096<<16, 4096, 1),
 		"allgather":  allgather(64, 4096<<10, 4096, 4, 1),
 		"allgatherv": unequal(64, 4096<<10),
 	} {
-		b.Run(name, func(b *testing.B) {
-			g := oneRound(b, s)
-			n := g.PSNs(0)
-			var r Receiver
-			b.ReportAllocs()
-			b.SetBytes(4096)
-			for i := 0; b.Loop(); i++ {
-				psn := uint32(i) % n
-				if psn == 0 {
-					b.StopTimer()
-					r = newReceiver(g, 0, 7, false)
-					b.StartTimer()
-				}
-				r.Accept(psn, 4096)
-			}
-		})
+		for _, batch := range []int{1, 8} {
+			b.Run(fmt.Sprintf("%s/%d", name, batch), func(b *testing.B) { benchIntake(b, oneRound(b, s), batch) })
+		}
 	}
+}
+
+func benchIntake(b *testing.B, g *Geometry, batch int) {
+	b.Helper()
+	l, report := mustLayout(b, 0), &Report{Runs: make([]PlacedRun, 0, MaxRuns)}
+	n := g.PSNs(0) / uint32(batch) * uint32(batch)
+	slots := make([]Slot, batch)
+	var in *Intake
+	b.ReportAllocs()
+	b.SetBytes(4096)
+	for i := 0; b.Loop(); i++ {
+		psn := uint32(i) % n
+		if psn == 0 {
+			b.StopTimer()
+			in = NewIntake(0, l, 28, func() *Report { return report })
+			in.Open(5, newPlacement(g, 0, 7, 3, 9))
+			b.StartTimer()
+		}
+		if psn%uint32(batch) == 0 {
+			if k := expected(in, l, slots, psn); k < batch {
+				// Our own, or the first: one by one.
+				for j := k; j < batch; j++ {
+					if p, psn, _, v := in.Judge(5, 3, l.Imm(9, psn+uint32(j)), 4096); v == Placed {
+						in.Place(p, Range{psn, 1})
+					}
+				}
+			}
+			if in.Due() {
+				r := in.Flush()
+				*r = Report{Runs: r.Runs[:0]}
+			}
+		}
+	}
+}
+
+// expected lets datagrams from psn on arrive where they are expected, and returns how many did.
+func expected(in *Intake, l Layout, slots []Slot, psn uint32) int {
+	if len(slots) == 1 {
+		return 0
+	}
+	_, n := in.Expect(slots)
+	for i := range n {
+		if !in.Fits(i, 5, l.Imm(9, psn+uint32(i))) {
+			n = i
+			break
+		}
+	}
+	in.Arrived(n)
+	return n
 }
 
 func unequal(p int, bytes int64) Shape {

@@ -1,13 +1,8 @@
 package protocol
 
-import (
-	"math/bits"
-	"sync/atomic"
-)
+import "math/bits"
 
-// A Bitmap notes which chunks are there. One goroutine sets bits; others may
-// read them meanwhile, so words are accessed atomically (which costs nothing
-// for loads and little for an uncontended set).
+// A Bitmap is a set of chunks.
 type Bitmap struct {
 	words []uint64
 	n     uint32
@@ -22,37 +17,37 @@ func NewBitmap(n uint32) *Bitmap {
 func (b *Bitmap) Len() uint32 { return b.n }
 
 // Has reports whether bit i is set.
-func (b *Bitmap) Has(i uint32) bool {
-	return atomic.LoadUint64(&b.words[i/64])&(1<<(i%64)) != 0
-}
+func (b *Bitmap) Has(i uint32) bool { return b.words[i/64]&(1<<(i%64)) != 0 }
 
 // Set sets bit i and reports whether it was clear.
 func (b *Bitmap) Set(i uint32) bool {
 	w, m := &b.words[i/64], uint64(1)<<(i%64)
-	if atomic.LoadUint64(w)&m != 0 {
-		return false
-	}
-	return atomic.OrUint64(w, m)&m == 0
+	old := *w
+	*w |= m
+	return old&m == 0
 }
 
 // SetRange sets bits [i, i+n) and returns how many of them were clear.
 func (b *Bitmap) SetRange(i, n uint32) (fresh uint32) {
 	b.each(i, n, func(w *uint64, m uint64) {
-		fresh += uint32(bits.OnesCount64(m &^ atomic.OrUint64(w, m)))
+		fresh += uint32(bits.OnesCount64(m &^ *w))
+		*w |= m
 	})
 	return fresh
 }
 
-// ClearRange clears bits [i, i+n).
-func (b *Bitmap) ClearRange(i, n uint32) {
-	b.each(i, n, func(w *uint64, m uint64) { atomic.AndUint64(w, ^m) })
+// ClearRange clears bits [i, i+n) and returns how many of them were set.
+func (b *Bitmap) ClearRange(i, n uint32) (cleared uint32) {
+	b.each(i, n, func(w *uint64, m uint64) {
+		cleared += uint32(bits.OnesCount64(m & *w))
+		*w &^= m
+	})
+	return cleared
 }
 
 // Count returns how many of the bits [i, i+n) are set.
 func (b *Bitmap) Count(i, n uint32) (set uint32) {
-	b.each(i, n, func(w *uint64, m uint64) {
-		set += uint32(bits.OnesCount64(atomic.LoadUint64(w) & m))
-	})
+	b.each(i, n, func(w *uint64, m uint64) { set += uint32(bits.OnesCount64(*w & m)) })
 	return set
 }
 
@@ -73,7 +68,7 @@ func (b *Bitmap) NextSet(i, end uint32) uint32 { return b.next(i, end, 0) }
 
 func (b *Bitmap) next(i, end uint32, flip uint64) uint32 {
 	for i < end {
-		w := (atomic.LoadUint64(&b.words[i/64]) ^ flip) >> (i % 64)
+		w := (b.words[i/64] ^ flip) >> (i % 64)
 		if w != 0 {
 			return min(i+uint32(bits.TrailingZeros64(w)), end)
 		}

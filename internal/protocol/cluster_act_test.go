@@ -60,14 +60,19 @@ func (c *cluster) act(m *member, a *Action) {
 		}
 	case ActRead:
 		from := c.ranks[a.To]
-		for psn := a.PSN; psn < a.PSN+a.N; psn++ {
-			if m.placed[a.Sub][psn] || m.reading[a.Sub][psn] || !from.placed[a.Sub][psn] {
-				c.w.t.Fatalf("rank %d reads PSN %d of subgroup %d: placed %v, under read %v, there at rank %d %v",
-					m.rank, psn, a.Sub, m.placed[a.Sub][psn], m.reading[a.Sub][psn], a.To, from.placed[a.Sub][psn])
+		for _, q := range a.Ranges {
+			for psn := q.PSN; psn < q.PSN+q.N; psn++ {
+				if m.placed[a.Sub][psn] || m.reading[a.Sub][psn] || m.wanted[a.Sub][psn] || !from.placed[a.Sub][psn] {
+					c.w.t.Fatalf("rank %d reads PSN %d of subgroup %d: placed %v, under read %v, to be %v, there at rank %d %v",
+						m.rank, psn, a.Sub, m.placed[a.Sub][psn], m.reading[a.Sub][psn], m.wanted[a.Sub][psn], a.To, from.placed[a.Sub][psn])
+				}
+				m.wanted[a.Sub][psn] = true
 			}
-			m.reading[a.Sub][psn] = true
 		}
-		c.push(&m.fetch, item{sub: a.Sub, psn: a.PSN, n: a.N})
+		if n := len(m.claims.items) + len(m.fetch.items) + 1; n > maxReads {
+			c.w.t.Fatalf("rank %d has %d reads under way", m.rank, n)
+		}
+		c.push(&m.claims, item{sub: a.Sub, ranges: a.Ranges})
 	case ActComplete:
 		c.checkComplete(m)
 		m.complete = true
@@ -82,14 +87,17 @@ func (c *cluster) act(m *member, a *Action) {
 	}
 }
 
-// datagram is a chunk arriving.
+// datagram is a chunk arriving at a receive worker.
 func (c *cluster) datagram(m *member, it item) {
 	if m.closed {
 		return // the driver has forgotten the Op
 	}
-	off, v, acts := m.op.Chunk(c.w.now, it.sub, it.psn, len(it.payload), nil)
+	in := m.intakes[it.sub]
+	p, psn, off, v := in.Judge(clusterToken, m.op.cfg.Comm, c.w.layout.Imm(m.op.cfg.Seq, it.psn), len(it.payload))
 	placed, reading := m.placed[it.sub][it.psn], m.reading[it.sub][it.psn]
 	switch {
+	case psn != it.psn:
+		c.w.t.Fatalf("rank %d takes PSN %d for %d", m.rank, it.psn, psn)
 	case v == Placed && (placed || reading || m.complete):
 		c.w.t.Fatalf("rank %d places PSN %d of subgroup %d: placed %v, under read %v, complete %v", m.rank, it.psn, it.sub, placed, reading, m.complete)
 	case v == Placed:
@@ -98,30 +106,95 @@ func (c *cluster) datagram(m *member, it item) {
 			c.w.t.Fatalf("rank %d places PSN %d of subgroup %d at %d, want %d", m.rank, it.psn, it.sub, off, want)
 		}
 		copy(c.mem.recv[m.rank][off:], it.payload)
+		in.Place(p, Range{psn, 1})
 		m.placed[it.sub][it.psn] = true
 		m.missing--
-	case v == Duplicate && !placed, v == Late && !reading, v == Foreign:
+	case v == Duplicate && !placed, v == Late && !reading && !placed, v == Foreign, v == Stale:
 		c.w.t.Fatalf("rank %d, PSN %d of subgroup %d: verdict %d, placed %v, under read %v", m.rank, it.psn, it.sub, v, placed, reading)
+	default:
+		in.Ignore(p, v, 1)
 	}
-	c.do(m, acts)
+	if in.Due() {
+		c.flush(m, it.sub)
+	}
+	if len(m.grams.items) == 0 {
+		for sub := range m.intakes {
+			c.flush(m, sub)
+		}
+	}
+}
+
+// flush hands over what a receive worker has to report. The Op hears of it later.
+func (c *cluster) flush(m *member, sub int) {
+	if r := m.intakes[sub].Flush(); r != nil {
+		c.push(&m.reports, item{sub: sub, report: r})
+	}
+}
+
+// heard is a report reaching the Op.
+func (c *cluster) heard(m *member, it item) {
+	if m.closed {
+		return
+	}
+	for _, run := range it.report.Runs {
+		for i := range run.N {
+			if m.reported[it.sub][run.PSN+i] {
+				c.w.t.Fatalf("rank %d: PSN %d of subgroup %d is reported twice", m.rank, run.PSN+i, it.sub)
+			}
+			m.reported[it.sub][run.PSN+i] = true
+			m.unknown--
+		}
+		c.do(m, m.op.Placed(c.w.now, it.sub, run.Range, nil))
+	}
+	if it.report.Ignored.Late > 0 {
+		m.op.cfg.Est.Late(c.w.now)
+	}
+}
+
+// claim is a receive worker claiming chunks for a read.
+func (c *cluster) claim(m *member, it item) {
+	in := m.intakes[it.sub]
+	won, busy := in.Claim(m.op.arrived[it.sub].Placement, it.ranges, nil)
+	if busy {
+		c.w.t.Fatalf("rank %d: somebody else writes", m.rank)
+	}
+	for _, q := range it.ranges {
+		for psn := q.PSN; psn < q.PSN+q.N; psn++ {
+			m.wanted[it.sub][psn] = false
+		}
+	}
+	for _, q := range won {
+		for psn := q.PSN; psn < q.PSN+q.N; psn++ {
+			if m.placed[it.sub][psn] || m.reading[it.sub][psn] {
+				c.w.t.Fatalf("rank %d claims PSN %d of subgroup %d: placed %v, under read %v", m.rank, psn, it.sub, m.placed[it.sub][psn], m.reading[it.sub][psn])
+			}
+			m.reading[it.sub][psn] = true
+		}
+	}
+	c.flush(m, it.sub)
+	c.push(&m.fetch, item{sub: it.sub, ranges: won})
 }
 
 // read is a one-sided read being carried out.
 func (c *cluster) read(m *member, it item) {
 	from := c.ranks[m.op.left]
-	if from.complete || m.complete {
-		c.w.t.Fatalf("rank %d reads from rank %d: one of them has given its buffer back", m.rank, from.rank)
-	}
-	off, length := c.g.Span(it.sub, it.psn, it.n)
-	copy(c.mem.recv[m.rank][off:off+length], c.mem.recv[from.rank][off:off+length])
-	for psn := it.psn; psn < it.psn+it.n; psn++ {
-		m.placed[it.sub][psn], m.reading[it.sub][psn] = true, false
-		m.missing--
-		if c.g.Owner(it.sub, psn) == from.rank {
-			if c.reads[it.sub][psn]++; c.reads[it.sub][psn] > 1 {
-				c.w.t.Fatalf("PSN %d of subgroup %d was read %d times from its owner", psn, it.sub, c.reads[it.sub][psn])
+	for _, q := range it.ranges {
+		if from.complete || m.complete {
+			c.w.t.Fatalf("rank %d reads from rank %d: one of them has given its buffer back", m.rank, from.rank)
+		}
+		off, length := c.g.Span(it.sub, q.PSN, q.N)
+		copy(c.mem.recv[m.rank][off:off+length], c.mem.recv[from.rank][off:off+length])
+		m.op.arrived[it.sub].Finish(q.PSN, q.N)
+		for psn := q.PSN; psn < q.PSN+q.N; psn++ {
+			m.placed[it.sub][psn], m.reading[it.sub][psn], m.reported[it.sub][psn] = true, false, true
+			m.missing--
+			m.unknown--
+			if c.g.Owner(it.sub, psn) == from.rank {
+				if c.reads[it.sub][psn]++; c.reads[it.sub][psn] > 1 {
+					c.w.t.Fatalf("PSN %d of subgroup %d was read %d times from its owner", psn, it.sub, c.reads[it.sub][psn])
+				}
 			}
 		}
 	}
-	c.step(m, Event{Kind: EvRead, Sub: it.sub, PSN: it.psn, N: it.n})
+	c.step(m, Event{Kind: EvRead, Sub: it.sub, Ranges: it.ranges})
 }

@@ -96,18 +96,28 @@ func (c *cluster) checkComplete(m *member) {
 	switch {
 	case m.complete:
 		c.w.t.Fatalf("rank %d completes twice", m.rank)
-	case m.missing > 0 || len(m.fetch.items) > 0:
-		c.w.t.Fatalf("rank %d completes with %d chunks missing and %d reads under way", m.rank, m.missing, len(m.fetch.items))
+	case m.missing > 0 || m.reads() > 0:
+		c.w.t.Fatalf("rank %d completes with %d chunks missing and %d reads under way", m.rank, m.missing, m.reads())
 	case !c.allLeft(m.rank) || m.handed != m.told:
 		c.w.t.Fatalf("rank %d completes before its sends have", m.rank)
 	case len(c.ranks) > 1 && !m.final:
 		c.w.t.Fatalf("rank %d completes without its right neighbour's Final", m.rank)
 	}
 	right := c.ranks[(m.rank+1)%len(c.ranks)]
-	if len(right.fetch.items) > 0 {
+	if right.reads() > 0 {
 		c.w.t.Fatalf("rank %d completes while rank %d reads from it", m.rank, right.rank)
 	}
 	c.sameBytes(m)
+}
+
+// reads is how many reads of a rank are under way and will place something.
+func (m *member) reads() (n int) {
+	for _, it := range m.fetch.items {
+		if len(it.ranges) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *cluster) sameBytes(m *member) {
@@ -130,19 +140,22 @@ func (c *cluster) invariants(m *member) {
 		c.w.t.Fatalf("rank %d goes back from %v to %v", m.rank, m.phase, o.Phase())
 	}
 	m.phase = o.Phase()
-	if int(o.missing()) != m.missing {
-		c.w.t.Fatalf("rank %d counts %d missing, it is %d", m.rank, o.missing(), m.missing)
+	if int(o.missing()) != m.unknown {
+		c.w.t.Fatalf("rank %d counts %d missing, it was not told of %d", m.rank, o.missing(), m.unknown)
 	}
 	var asked uint32
-	for sub := range o.recv {
-		if r := &o.recv[sub]; r.asked != nil {
-			for psn := range r.bits.Len() {
-				if r.asked.Has(psn) && !r.bits.Has(psn) {
-					asked++
+	for sub := range o.arrived {
+		a := &o.arrived[sub]
+		for psn := range a.Len() {
+			if a.asked != nil && a.asked.Has(psn) {
+				asked++
+				if m.reported[sub][psn] {
+					c.w.t.Fatalf("rank %d, PSN %d of subgroup %d: asked for, and it was told that it is here", m.rank, psn, sub)
 				}
-				if r.busy.Has(psn) != m.reading[sub][psn] {
-					c.w.t.Fatalf("rank %d, PSN %d of subgroup %d: busy %v, under read %v", m.rank, psn, sub, r.busy.Has(psn), m.reading[sub][psn])
-				}
+			}
+			free := !m.placed[sub][psn] && !m.reading[sub][psn]
+			if a.InPlace(psn) != m.placed[sub][psn] || a.Free(psn) != free {
+				c.w.t.Fatalf("rank %d, PSN %d of subgroup %d: in place %v, free %v; want %v, %v", m.rank, psn, sub, a.InPlace(psn), a.Free(psn), m.placed[sub][psn], free)
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func TestMarkPassesWhileOthersReceive(t *testing.T) {
 	now := Time(1)
 	for range 100 {
 		now += o.cfg.Est.Alpha() / 2
-		pool.take(now) // another operation's
+		pool.Took(now, 1) // another operation's
 		if o.Timer() <= now {
 			o.Step(now, Event{Kind: EvTimer}, nil)
 		}

@@ -136,8 +136,12 @@ func (c *cluster) happen(l *lane) {
 		}
 		m.told += n
 		c.step(m, Event{Kind: EvSent, N: n})
+	case laneReport:
+		c.heard(m, c.take(l, 0))
+	case laneClaim:
+		c.claim(m, c.take(l, 0))
 	case laneRead:
-		c.read(m, c.take(l, 0))
+		c.read(m, c.take(l, c.w.rng.IntN(len(l.items))))
 	}
 }
 

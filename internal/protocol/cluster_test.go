@@ -3,7 +3,11 @@ package protocol
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 )
+
+// clusterToken is that of a cluster's datagrams.
+const clusterToken = 0xa11ca57
 
 // A cluster is one collective on all its ranks, driven to its end without a
 // network model: whatever is pending may happen next, in any order that the
@@ -25,14 +29,15 @@ type cluster struct {
 
 // world is what clusters share: time, chance, and what a process keeps.
 type world struct {
-	t     tb
-	rng   *rand.Rand
-	now   Time
-	tick  Time // at most so much time passes between two events
-	hosts []host
-	slow  int  // rank that seldom gets to do anything; -1: none
-	deaf  bool // it is slow only to take datagrams
-	calm  bool // timers wait until nothing else is pending: no cutoff before its time
+	t      tb
+	rng    *rand.Rand
+	now    Time
+	tick   Time // at most so much time passes between two events
+	hosts  []host
+	layout Layout
+	slow   int  // rank that seldom gets to do anything; -1: none
+	deaf   bool // it is slow only to take datagrams
+	calm   bool // timers wait until nothing else is pending: no cutoff before its time
 }
 
 type host struct {
@@ -55,15 +60,21 @@ type member struct {
 	closed   bool
 	final    bool          // its right neighbour's Final was delivered
 	phase    Phase         // after its last step
-	placed   [][]bool      // [subgroup][PSN]
-	reading  [][]bool      // likewise
+	placed   [][]bool      // [subgroup][PSN]: in place
+	reading  [][]bool      // likewise: claimed for a read
+	wanted   [][]bool      // likewise: of a read that is to be claimed
+	reported [][]bool      // likewise: the Op knows
 	missing  int           // chunks not placed
+	unknown  int           // chunks that the Op has not heard of
+	intakes  []*Intake     // by subgroup
 	handed   uint32        // chunks of its own handed to the fabric,
 	told     uint32        // and those of them that the Op knows have left
 	inbox    map[int]*lane // by sender
 	grams    lane
+	reports  lane
 	nic      lane
 	sent     lane
+	claims   lane
 	fetch    lane
 	start    lane
 }
@@ -71,12 +82,14 @@ type member struct {
 type laneKind uint8
 
 const (
-	laneStart laneKind = iota
-	laneMsg            // reliable messages from one rank, in order
-	laneGram           // datagrams
-	laneNIC            // chunks to send
-	laneSent           // chunks that have left, to be told
-	laneRead           // reads to carry out
+	laneStart  laneKind = iota
+	laneMsg             // reliable messages from one rank, in order
+	laneGram            // datagrams
+	laneNIC             // chunks to send
+	laneSent            // chunks that have left, to be told
+	laneReport          // reports of receive workers
+	laneClaim           // reads to be claimed
+	laneRead            // reads to carry out
 )
 
 // A lane is a queue of one kind of things that can happen at a rank.
@@ -92,12 +105,14 @@ type lane struct {
 type item struct {
 	msg     []byte
 	sub     int
-	psn, n  uint32
+	psn     uint32
+	ranges  []Range
+	report  *Report
 	payload []byte
 }
 
 func newWorld(t tb, seed uint64, size int, limits Limits, room uint64) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 0)), now: 1, tick: 200, slow: -1}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 0)), now: 1, tick: 200, slow: -1, layout: mustLayout(t, 0)}
 	for range size {
 		w.hosts = append(w.hosts, host{NewEstimator(limits), NewPool(room)})
 	}
@@ -141,6 +156,7 @@ func (w *world) open(g *Geometry, mem *memory, net network, cfg Config) *cluster
 		m := &member{rank: r, op: NewOp(cfg), inbox: map[int]*lane{}}
 		m.grams, m.nic = lane{kind: laneGram, at: m}, lane{kind: laneNIC, at: m}
 		m.sent, m.fetch = lane{kind: laneSent, at: m}, lane{kind: laneRead, at: m}
+		m.reports, m.claims = lane{kind: laneReport, at: m}, lane{kind: laneClaim, at: m}
 		m.start = lane{kind: laneStart, at: m}
 		for sub := range g.Subgroups() {
 			placed := make([]bool, g.PSNs(sub))
@@ -150,8 +166,13 @@ func (w *world) open(g *Geometry, mem *memory, net network, cfg Config) *cluster
 			}
 			m.placed = append(m.placed, placed)
 			m.reading = append(m.reading, make([]bool, g.PSNs(sub)))
+			m.wanted = append(m.wanted, make([]bool, g.PSNs(sub)))
+			m.reported = append(m.reported, slices.Clone(placed))
 			m.missing += len(placed) - int(n)
+			m.intakes = append(m.intakes, NewIntake(sub, w.layout, uint32(1+w.rng.IntN(8)), func() *Report { return &Report{} }))
+			m.intakes[sub].Open(clusterToken, m.op.arrived[sub].Placement)
 		}
+		m.unknown = m.missing
 		c.ranks = append(c.ranks, m)
 		c.open++
 		c.push(&m.start, item{})

@@ -34,9 +34,7 @@ type Pool struct {
 	takenAt Time   // the last
 }
 
-func (p *Pool) take(now Time) { p.taken, p.takenAt = p.taken+1, now }
-
-// Took learns of datagrams taken from the receive queues that no operation saw.
+// Took learns of datagrams taken from the receive queues.
 func (p *Pool) Took(now Time, n uint64) {
 	if n > 0 {
 		p.taken, p.takenAt = p.taken+n, now
@@ -131,7 +129,7 @@ func (o *Op) passAt() Time {
 	case p.taken-c.notedTaken >= p.size:
 		return c.notedAt // the queue is past it, whoever's datagrams they were
 	}
-	return max(c.notedAt, p.takenAt) + o.cfg.Est.alpha
+	return max(c.notedAt, p.takenAt) + o.cfg.Est.Alpha()
 }
 
 // joinPool sets what we grant to begin with.
@@ -183,13 +181,13 @@ func (o *Op) consumedMore(now Time, out []Action) []Action {
 	}
 	if now >= o.passAt() {
 		c.noted = false
-		for i := range o.recv {
-			o.recv[i].passAll()
+		for i := range o.arrived {
+			o.arrived[i].passAll()
 		}
 	}
 	consumed := uint64(o.snd.done)
-	for i := range o.recv {
-		consumed += o.recv[i].consumed
+	for i := range o.arrived {
+		consumed += o.arrived[i].consumed
 	}
 	// Look again when a quantum was consumed, or at once if less than that is
 	// left for senders to send: an operation may hold very little.
@@ -267,7 +265,7 @@ func (o *Op) markAt() Time {
 		return Never // they know, and the path is reliable
 	}
 	if s.blocked || (s.finished() && s.succ < 0) {
-		return max(c.movedAt, o.barrierAt) + 2*o.cfg.Est.alpha
+		return max(c.movedAt, o.barrierAt) + 2*o.cfg.Est.Alpha()
 	}
 	return Never
 }
@@ -298,8 +296,8 @@ func (o *Op) marked(now Time, from int, m *Msg, out []Action) []Action {
 		return out
 	}
 	i := int(o.g.index[m.Rank])
-	for sub := range o.recv {
-		o.recv[sub].note(i, min(m.Counts[sub], o.g.base[sub][i+1]-o.g.base[sub][i]))
+	for sub := range o.arrived {
+		o.arrived[sub].note(i, min(m.Counts[sub], o.g.base[sub][i+1]-o.g.base[sub][i]))
 	}
 	o.noteChain(now, i, m.Flag)
 	return out
@@ -314,8 +312,8 @@ func (o *Op) noteChain(now Time, i int, finished bool) {
 		last++
 	}
 	for _, m := range c.members[c.of[i]][:max(last, 0)] {
-		for sub := range o.recv {
-			o.recv[sub].finished(m)
+		for sub := range o.arrived {
+			o.arrived[sub].finished(m)
 		}
 	}
 	o.noted(now)

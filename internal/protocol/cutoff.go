@@ -3,19 +3,23 @@ package protocol
 // Estimator holds what was learned about a network: one per communicator,
 // outliving its operations. It answers "how long until what is not here yet
 // must be taken for lost": N/B + alpha (Section III-C).
+//
+// Alpha is what a message and its answer take, with a margin for how much that varies. Each chunk
+// that was taken for lost and then came adds to it; operations without one reduce that again.
 type Estimator struct {
 	rate    float64 // B: bytes per nanosecond received, as measured
-	alpha   Time    // slack for noise, reordering and queues
-	message Time    // how long a reliable message takes between barrier partners; 0: not measured yet
+	message Time    // how long a reliable message takes; 0: not measured yet
+	dev     Time    // mean deviation of that
+	extra   Time    // part of alpha that was learned from late chunks
 	latency Time    // how long an activation takes, from the end of a chunk to the successor's first
-	lateAt  Time    // when alpha was raised last
+	lateAt  Time    // when a chunk was last late
 	limits  Limits
 }
 
 // Limits bound what an Estimator may learn.
 type Limits struct {
 	LinkRate float64 // bytes per nanosecond of the link; 0: unknown
-	Alpha    Time    // to begin with
+	Alpha    Time    // until something was measured
 	MinAlpha Time
 	MaxAlpha Time
 }
@@ -33,18 +37,24 @@ func NewEstimator(l Limits) *Estimator {
 	if rate <= 0 {
 		rate = 0.125 // 1 Gbit/s, until something was measured
 	}
-	return &Estimator{rate: rate, alpha: l.Alpha, lateAt: -l.MaxAlpha, limits: l}
+	return &Estimator{rate: rate, lateAt: -l.MaxAlpha, limits: l}
 }
 
 // Alpha is the current slack.
-func (e *Estimator) Alpha() Time { return e.alpha }
+func (e *Estimator) Alpha() Time {
+	alpha := e.limits.Alpha
+	if e.message > 0 {
+		alpha = max(2*e.message+2*e.dev, e.limits.MinAlpha)
+	}
+	return min(alpha+e.extra, e.limits.MaxAlpha)
+}
 
 // Rate is the receive rate learned, in bytes per nanosecond.
 func (e *Estimator) Rate() float64 { return e.rate }
 
 // Slack is N/B + alpha.
 func (e *Estimator) Slack(bytes int64) Time {
-	return Time(min(float64(bytes)/e.rate, float64(maxSlack))) + e.alpha
+	return Time(min(float64(bytes)/e.rate, float64(maxSlack))) + e.Alpha()
 }
 
 // maxSlack keeps a rate learned on a very bad day from stopping the clock.
@@ -61,23 +71,32 @@ func (e *Estimator) Received(bytes int64, took Time) {
 // Late learns that something taken for lost was only late. One congestion
 // makes many chunks of many operations late, and counts once.
 func (e *Estimator) Late(now Time) {
-	if now-e.lateAt >= e.alpha {
-		e.alpha, e.lateAt = e.alpha+min(e.alpha, e.limits.MaxAlpha-e.alpha), now
+	if alpha := e.Alpha(); now-e.lateAt >= alpha {
+		e.extra, e.lateAt = e.extra+min(alpha, e.limits.MaxAlpha-alpha), now
 	}
 }
 
 // Clean learns that an operation needed no slack at all.
-func (e *Estimator) Clean() { e.alpha = max(e.alpha-e.alpha/16, e.limits.MinAlpha) }
+func (e *Estimator) Clean() { e.extra -= e.extra / 16 }
 
-// Latency learns how long a reliable message takes, from a barrier: too long if
-// the peer was late, too short if it was early, so only a first guess.
+// Latency learns how long a reliable message takes, from a barrier: too long if the peer was late,
+// too short if it was early. A sample that is much longer than those before it, because the peer had
+// other things to do, counts for twice as long at most.
 func (e *Estimator) Latency(sample Time) {
+	sample = max(1, sample)
 	if e.message == 0 {
-		e.message, e.latency = sample, sample
-	} else {
-		e.message += (sample - e.message) / 8
+		e.latency = sample
+		e.message = min(sample, max(1, e.limits.Alpha/2)) // a first peer may be late by any time
+		e.dev = e.message / 2
+		return
 	}
+	diff := min(sample-e.message, e.message)
+	e.message += diff / 8
+	e.dev += (max(diff, -diff) - e.dev) / 4
 }
+
+// RoundTrip learns from a message that was answered at once.
+func (e *Estimator) RoundTrip(sample Time) { e.Latency(max(1, sample/2)) }
 
 // Handover learns from the gap that a receiver saw between the last chunk of one
 // rank and the first of its successor, when an unbroken stream has a chunk every

@@ -87,7 +87,7 @@ func TestEstimatorLearnsTheRate(t *testing.T) {
 
 // With N/B and alpha in round numbers: 1 MB at 1 byte/ns is 1 ms.
 func TestSlackIsNOverBPlusAlpha(t *testing.T) {
-	e := NewEstimator(Limits{LinkRate: 1, Alpha: 50 * Microsecond, MaxAlpha: Second})
+	e := NewEstimator(Limits{LinkRate: 1, Alpha: 50 * Microsecond, MinAlpha: 50 * Microsecond, MaxAlpha: Second})
 	if got, want := e.Slack(1_000_000), Millisecond+50*Microsecond; got != want {
 		t.Errorf("%d, want %d", got, want)
 	}

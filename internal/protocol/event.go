@@ -5,23 +5,25 @@ type EventKind uint8
 
 // Events.
 const (
-	EvStart  EventKind = iota // the receives are posted: enter the barrier
+	EvStart  EventKind = iota // Offloaded: the receives are posted: enter the barrier
 	EvMsg                     // From, Msg: a reliable message arrived
 	EvSent                    // N multicast chunks have left the send buffer, in order
-	EvRead                    // Sub, PSN, N: a read ended, its bytes are in place
+	EvRead                    // Sub, Ranges: a read ended, and these of its chunks are in place by it
 	EvTimer                   // the time that Op.Timer asked for has come
 	EvDigest                  // Digest: the answer to ActDigest
 )
 
-// An Event is what the driver tells an Op. Datagrams have an entry of their own,
-// Op.Chunk.
+// An Event is what the driver tells an Op. Chunks that datagrams brought have an entry of their
+// own, Op.Placed.
 type Event struct {
-	Kind   EventKind
-	From   int
-	Msg    *Msg
-	Sub    int
-	PSN, N uint32
-	Digest uint64
+	Kind      EventKind
+	From      int
+	Msg       *Msg
+	Sub       int
+	N         uint32
+	Ranges    []Range
+	Digest    uint64
+	Offloaded bool // the kernel receives, not the process
 }
 
 // ActionKind says what to do.
@@ -31,15 +33,14 @@ type ActionKind uint8
 const (
 	ActSend      ActionKind = iota // To, Msg: send on the reliable path
 	ActMulticast                   // Sub, PSN, N: multicast these chunks of our block, in order
-	ActRead                        // To, Sub, PSN, N: read these chunks of one owner from To's receive buffer into ours
+	ActRead                        // To, Sub, Ranges: claim these chunks and read them from To's receive buffer into ours; answered with EvRead. A range is of one owner
 	ActComplete                    // the buffers are the user's again
 	ActClosed                      // nothing more will come from this Op
 	ActMismatch                    // To, Msg: that rank called something else, namely Msg.Call
 	ActReduce                      // Off, Len: send this range of our buffer, chunk by chunk, up the reduction tree
-	ActApply                       // To, PSN, Off, Len: add the PSN-th piece from To, which was held, to this range
 	ActDigest                      // sum up what this round received (Geometry.Spans), and answer with EvDigest
 	ActCorrupt                     // To: that rank has everything too, and other bytes than we
-	ActPut                         // To, PSN, Off, Len: send a range of our buffer on the reliable path, as the PSN-th to To
+	ActPut                         // To, PSN, Off, Len, Input: send a range of our buffer on the reliable path, as the PSN-th to To
 )
 
 // An Action is what an Op asks of its driver. All of it must be carried out
@@ -51,5 +52,7 @@ type Action struct {
 	PSN, N uint32
 	Off    int64
 	Len    int64
+	Ranges []Range
+	Input  bool // of a reduction's input, to which nothing was added
 	Msg    Msg
 }

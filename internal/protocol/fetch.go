@@ -1,14 +1,26 @@
 package protocol
 
-// maxRead is how many chunks one read covers. Short enough for a repaired piece
-// to travel on along the ring while the next one is read.
-const maxRead = 64
+// The slow path. A rank asks its left neighbour for chunks that were sent and are not here. The
+// neighbour offers each of them as soon as it has it. The rank remembers what was offered, and
+// reads it in long requests of which only a few are under way, however much was lost.
+const (
+	// readBytes is what one read covers: enough to be worth a message, little enough for repaired
+	// chunks to travel on along the ring while the next ones are read. It also covers at most
+	// MaxRanges chunks, so that however they are scattered they are few enough pieces of memory.
+	readBytes = 256 << 10
+	// maxReads is how many reads of an Op are under way at most: while one is answered, the next
+	// is on its way, and the receive worker claims a third.
+	maxReads = 4
+)
 
 // fetcher is the slow path of one subgroup.
 type fetcher struct {
-	want    *Bitmap // what our right neighbour asked for and we do not have; nil before the first
+	want    *Bitmap // chunks that our right neighbour asked for and we do not have; nil before the first
 	wanting uint32  // how many
-	reading uint32  // chunks under read
+	offered *Bitmap // chunks that our left neighbour has had for us, of those we asked for; nil before the first
+	unread  *Bitmap // of these, chunks that no read was started for; likewise
+	offers  uint32  // how many
+	next    uint32  // where the next read begins to look
 }
 
 // cutoffAt is when what is missing is taken for lost: N/B + alpha after the last
@@ -16,12 +28,13 @@ type fetcher struct {
 // known to have been sent. It moves with progress, so that a pause for credit or a
 // late activation is not mistaken for a loss, and backs off without it.
 func (o *Op) cutoffAt() Time {
-	if o.missing() == 0 || (o.phase != Multicast && o.phase != Fetch) || o.missing() == o.askedFor() {
+	missing := o.missing()
+	if missing == 0 || (o.phase != Multicast && o.phase != Fetch) || missing == o.asked {
 		return Never
 	}
 	rest := int64(0)
 	if !o.tree.all {
-		rest = int64(o.missing()) * o.g.chunk
+		rest = int64(missing) * o.g.chunk
 	}
 	slack := o.cfg.Est.Slack(rest)
 	if o.idleCutoffs > 0 {
@@ -30,29 +43,37 @@ func (o *Op) cutoffAt() Time {
 	return max(o.barrierAt, o.progressAt, o.allSentAt, o.cutAt) + slack
 }
 
-// Queued learns that datagrams wait to be received: that counts as progress.
-func (o *Op) Queued(now Time) { o.progressAt = max(o.progressAt, now) }
+// Queued learns that datagrams wait to be received: that counts as progress, and what was announced
+// as sent may be among them.
+func (o *Op) Queued(now Time) {
+	o.progressAt = max(o.progressAt, now)
+	if c := &o.cr; c.noted {
+		c.notedAt = max(c.notedAt, now)
+	}
+}
 
 // cutoff asks the left neighbour for every chunk that was sent and is not here.
 func (o *Op) cutoff(now Time, out []Action) []Action {
 	o.cutAt = now
 	o.idleCutoffs++
-	for sub := range o.recv {
+	for sub := range o.arrived {
 		out = o.ask(sub, out)
 	}
-	if o.askedFor() > 0 && o.phase == Multicast {
-		o.phase, o.fetchAt = Fetch, now
+	if o.asked > 0 && o.phase == Multicast {
+		o.phase, o.fetchAt, o.askedAt = Fetch, now, now
 	}
 	return out
 }
 
+// ask asks for the chunks of one subgroup. Those that somebody is writing just now are not asked
+// for: they are in place soon.
 func (o *Op) ask(sub int, out []Action) []Action {
-	r := &o.recv[sub]
-	if r.missing == 0 {
+	a := &o.arrived[sub]
+	if a.missing == 0 {
 		return out
 	}
-	if r.asked == nil {
-		r.asked, r.busy = NewBitmap(r.bits.Len()), NewBitmap(r.bits.Len())
+	if a.asked == nil {
+		a.asked = NewBitmap(a.Len())
 	}
 	var ranges []Range
 	flush := func() {
@@ -61,26 +82,22 @@ func (o *Op) ask(sub int, out []Action) []Action {
 			ranges = nil
 		}
 	}
-	for i, n := range r.sent {
-		if i == r.own {
+	for i, n := range a.sent {
+		if i == a.ownIndex {
 			continue
 		}
-		at := o.g.base[sub][i]
-		end := at + n
-		for {
-			at = r.bits.NextClear(at, end)
-			if at == end {
+		for at, end := o.g.base[sub][i], o.g.base[sub][i]+n; ; {
+			if at = a.NextFree(at, end); at == end {
 				break
 			}
-			stop := r.bits.NextSet(at, end)
+			stop := a.NextTaken(at, end)
 			for at < stop {
-				at = r.asked.NextClear(at, stop)
-				upto := r.asked.NextSet(at, stop)
+				at = a.asked.NextClear(at, stop)
+				upto := a.asked.NextSet(at, stop)
 				if at < upto {
-					r.asked.SetRange(at, upto-at)
-					ranges = append(ranges, Range{at, upto - at})
+					a.asked.SetRange(at, upto-at)
 					o.asked += upto - at
-					if len(ranges) == MaxRanges {
+					if ranges = append(ranges, Range{at, upto - at}); len(ranges) == MaxRanges {
 						flush()
 					}
 				}
@@ -92,54 +109,39 @@ func (o *Op) ask(sub int, out []Action) []Action {
 	return out
 }
 
-// asksUs serves a Fetch of our right neighbour: what we have can be read at
-// once, the rest as soon as we have it. To wait until all of it is there would
-// deadlock: with three ranks that each miss the other two blocks, each waits for
-// its left neighbour round the ring.
+// asksUs serves a Fetch of our right neighbour: it can read at once what is in place here, and the
+// rest as soon as it is. To wait until all of it is there would deadlock: with three ranks that
+// each miss the other two blocks, each waits for its left neighbour round the ring.
 func (o *Op) asksUs(m *Msg, out []Action) []Action {
-	if int(m.Sub) >= len(o.recv) {
+	if int(m.Sub) >= len(o.arrived) {
 		return out
 	}
 	sub := int(m.Sub)
-	r, f := &o.recv[sub], &o.fetch[sub]
+	a, f := &o.arrived[sub], &o.fetch[sub]
 	var have []Range
 	var done uint32
 	for _, q := range m.Ranges {
 		// In order and without overlap, so that the answer is no longer than the bitmap.
-		if q.PSN < done || q.PSN >= r.bits.Len() || q.N > r.bits.Len()-q.PSN {
+		if q.PSN < done || q.PSN >= a.Len() || q.N > a.Len()-q.PSN {
 			continue
 		}
 		done = q.PSN + q.N
-		have = o.runs(have, r.bits, sub, q)
-		for at, end := q.PSN, q.PSN+q.N; ; {
-			at = r.bits.NextClear(at, end)
-			if at == end {
-				break
+		for at, end := q.PSN, q.PSN+q.N; at < end; {
+			// A chunk may be placed while we look: its report comes later and offers it.
+			if stop := a.NextMissing(at, end); stop > at {
+				have = append(have, Range{at, stop - at})
+				at = stop
+				continue
 			}
+			stop := a.NextInPlace(at, end)
 			if f.want == nil {
-				f.want = NewBitmap(r.bits.Len())
+				f.want = NewBitmap(a.Len())
 			}
-			if f.want.Set(at) {
-				f.wanting++
-			}
-			at++
+			f.wanting += f.want.SetRange(at, stop-at)
+			at = stop
 		}
 	}
 	return o.offer(sub, have, out)
-}
-
-// runs appends the maximal runs of set bits within q, cut so that each can be
-// read with one contiguous read: at owners' borders and at maxRead.
-func (o *Op) runs(to []Range, b *Bitmap, sub int, q Range) []Range {
-	for at, end := q.PSN, q.PSN+q.N; ; {
-		at = b.NextSet(at, end)
-		if at == end {
-			return to
-		}
-		stop := min(b.NextClear(at, end), o.g.base[sub][o.g.sender(sub, at)+1], at+maxRead)
-		to = append(to, Range{at, stop - at})
-		at = stop
-	}
 }
 
 func (o *Op) offer(sub int, have []Range, out []Action) []Action {
@@ -152,69 +154,125 @@ func (o *Op) offer(sub int, have []Range, out []Action) []Action {
 }
 
 // gained tells our right neighbour about chunks it asked for and we now have.
-func (o *Op) gained(sub int, q Range, out []Action) []Action {
+func (o *Op) gained(sub int, gained []Range, out []Action) []Action {
 	f := &o.fetch[sub]
 	if f.wanting == 0 {
 		return out
 	}
-	have := o.runs(nil, f.want, sub, q)
-	for _, h := range have {
-		f.want.ClearRange(h.PSN, h.N)
-		f.wanting -= h.N
+	var have []Range
+	for _, q := range gained {
+		for at, end := q.PSN, q.PSN+q.N; ; {
+			if at = f.want.NextSet(at, end); at == end {
+				break
+			}
+			stop := f.want.NextClear(at, end)
+			f.wanting -= f.want.ClearRange(at, stop-at)
+			have = append(have, Range{at, stop - at})
+			at = stop
+		}
 	}
 	return o.offer(sub, have, out)
 }
 
-// available starts reads for what the left neighbour now has and we still miss.
-func (o *Op) available(m *Msg, out []Action) []Action {
-	if int(m.Sub) >= len(o.recv) {
+// available remembers chunks that the left neighbour now has, and reads them in turn.
+func (o *Op) available(now Time, m *Msg, out []Action) []Action {
+	if int(m.Sub) >= len(o.arrived) {
 		return out
 	}
-	sub := int(m.Sub)
-	r, f := &o.recv[sub], &o.fetch[sub]
+	a, f := &o.arrived[m.Sub], &o.fetch[m.Sub]
+	if a.asked == nil {
+		return out
+	}
+	if o.askedAt > 0 {
+		o.cfg.Est.RoundTrip(now - o.askedAt) // the first answer came at once
+		o.askedAt = 0
+	}
 	for _, q := range m.Ranges {
-		if r.asked == nil || q.PSN >= r.bits.Len() || q.N > r.bits.Len()-q.PSN {
+		if q.PSN >= a.Len() || q.N > a.Len()-q.PSN {
 			continue
 		}
-		for at, end := q.PSN, q.PSN+q.N; at < end; {
-			if r.bits.Has(at) || r.busy.Has(at) || !r.asked.Has(at) {
-				at++
-				continue
+		for at, end := q.PSN, q.PSN+q.N; ; {
+			if at = a.asked.NextSet(at, end); at == end {
+				break
 			}
-			owner := o.g.base[sub][o.g.sender(sub, at)+1]
-			stop := at + 1
-			for stop < min(end, owner, at+maxRead) && !r.bits.Has(stop) && !r.busy.Has(stop) && r.asked.Has(stop) {
-				stop++
+			if f.offered == nil {
+				f.offered, f.unread = NewBitmap(a.Len()), NewBitmap(a.Len())
 			}
-			r.busy.SetRange(at, stop-at)
-			f.reading += stop - at
-			out = append(out, Action{Kind: ActRead, To: o.left, Sub: sub, PSN: at, N: stop - at})
+			stop := min(a.asked.NextClear(at, end), max(at+1, f.offered.NextSet(at, end)))
+			if !f.offered.Has(at) { // none of them was
+				f.offered.SetRange(at, stop-at)
+				f.offers += f.unread.SetRange(at, stop-at)
+			}
 			at = stop
 		}
+	}
+	return o.pumpReads(out)
+}
+
+// pumpReads starts reads of what was offered, as many as may be under way.
+func (o *Op) pumpReads(out []Action) []Action {
+	for range o.fetch {
+		f := &o.fetch[o.fetchSub]
+		for f.offers > 0 && o.reads < maxReads {
+			ranges, n := o.nextRead(o.fetchSub)
+			if n == 0 {
+				break
+			}
+			o.reads++
+			out = append(out, Action{Kind: ActRead, To: o.left, Sub: o.fetchSub, Ranges: ranges})
+		}
+		if o.reads == maxReads {
+			return out
+		}
+		o.fetchSub = (o.fetchSub + 1) % len(o.fetch)
 	}
 	return out
 }
 
-// read learns that a read has ended and its bytes are in place.
-func (o *Op) read(now Time, sub int, q Range, out []Action) []Action {
-	r, f := &o.recv[sub], &o.fetch[sub]
-	n := r.bits.SetRange(q.PSN, q.N)
-	r.busy.ClearRange(q.PSN, q.N)
-	f.reading -= q.N
-	r.missing -= n
-	o.asked -= n
-	o.repaired += uint64(n)
-	o.progressAt, o.idleCutoffs = now, 0
-	out = o.gained(sub, q, out)
-	return o.settle(now, out)
+// nextRead takes as many offered chunks as one read covers, n in all. Each range is of one owner,
+// so that it is one piece of the receive buffer.
+func (o *Op) nextRead(sub int) (ranges []Range, n uint32) {
+	a, f := &o.arrived[sub], &o.fetch[sub]
+	most := uint32(min(max(1, readBytes/o.g.chunk), MaxRanges))
+	for f.offers > 0 && n < most {
+		at := f.unread.NextSet(f.next, a.Len())
+		if at == a.Len() {
+			f.next = 0
+			continue
+		}
+		end := min(f.unread.NextClear(at, a.Len()), o.g.base[sub][o.g.sender(sub, at)+1], at+most-n)
+		free := a.NextFree(at, end) // those before it have come meanwhile
+		f.next = a.NextTaken(free, end)
+		f.offers -= f.unread.ClearRange(at, f.next-at)
+		if free < f.next {
+			ranges = append(ranges, Range{free, f.next - free})
+			n += f.next - free
+		}
+	}
+	return ranges, n
+}
+
+// read learns that a read has ended, and which chunks it has put in place.
+func (o *Op) read(now Time, sub int, ranges []Range, out []Action) []Action {
+	a := &o.arrived[sub]
+	o.reads--
+	var n uint32
+	for _, q := range ranges {
+		n += q.N
+		o.asked -= a.asked.ClearRange(q.PSN, q.N)
+	}
+	if n > 0 {
+		a.missing -= n
+		o.repaired += uint64(n)
+		o.progressAt, o.idleCutoffs = now, 0
+		out = o.gained(sub, ranges, out)
+	}
+	return o.settle(now, o.pumpReads(out))
 }
 
 func (o *Op) missing() (n uint32) {
-	for i := range o.recv {
-		n += o.recv[i].missing
+	for i := range o.arrived {
+		n += o.arrived[i].missing
 	}
 	return n
 }
-
-// askedFor is how many of the missing chunks were asked of the left neighbour.
-func (o *Op) askedFor() uint32 { return o.asked }

@@ -16,9 +16,20 @@ func said(acts []Action, kind MsgKind) (ranges []Range, messages int) {
 	return ranges, messages
 }
 
-// What is asked for and offered may span owners; what is offered is cut so that
-// each piece is one contiguous read, and so are the reads.
-func TestRangesAreCutAtOwners(t *testing.T) {
+// reads are the ranges of all reads, and how many reads there are.
+func reads(acts []Action) (ranges []Range, n int) {
+	for _, a := range acts {
+		if a.Kind == ActRead {
+			ranges = append(ranges, a.Ranges...)
+			n++
+		}
+	}
+	return ranges, n
+}
+
+// A Fetch and an Avail may span owners. A read covers many ranges, each of one owner, so that it is
+// one piece of the receive buffer.
+func TestReadsAreCutAtOwners(t *testing.T) {
 	s := allgather(4, 9, 4, 1, 1) // 3 chunks a rank, each with a short tail
 	o := paperOp(t, s, 2)
 	for _, psn := range []uint32{0, 1, 2, 3, 4, 5} {
@@ -26,28 +37,71 @@ func TestRangesAreCutAtOwners(t *testing.T) {
 		o.Chunk(1, 0, psn, length, nil)
 	}
 	got, _ := said(hear(o, 3, Msg{Kind: MsgFetch, Ranges: []Range{{1, 7}}}), MsgAvail)
-	if want := []Range{{1, 2}, {3, 3}, {6, 2}}; !slices.Equal(got, want) {
+	if want := []Range{{1, 7}}; !slices.Equal(got, want) {
 		t.Errorf("offered %v, want %v", got, want)
 	}
 
 	o = paperOp(t, s, 2)
 	hear(o, 0, Msg{Kind: MsgAllSent})
 	o.Step(o.Timer(), Event{Kind: EvTimer}, nil)
-	var reads []Range
-	for _, a := range hear(o, 1, Msg{Kind: MsgAvail, Ranges: []Range{{1, 11}}}) {
-		reads = append(reads, Range{a.PSN, a.N})
-	}
-	if want := []Range{{1, 2}, {3, 3}, {9, 3}}; !slices.Equal(reads, want) {
-		t.Errorf("reads %v, want %v", reads, want)
+	ranges, n := reads(hear(o, 1, Msg{Kind: MsgAvail, Ranges: []Range{{1, 11}}}))
+	if want := []Range{{1, 2}, {3, 3}, {9, 3}}; n != 1 || !slices.Equal(ranges, want) {
+		t.Errorf("%d reads of %v, want one of %v", n, ranges, want)
 	}
 }
 
-// A long gap is offered and read in pieces, which travel on along the ring.
-func TestLongRangesAreCut(t *testing.T) {
-	o := paperOp(t, broadcast(3, 0, 3*maxRead+5, 1, 1), 0)
-	want := []Range{{0, maxRead}, {maxRead, maxRead}, {2 * maxRead, maxRead}, {3 * maxRead, 5}}
-	if got, _ := said(hear(o, 1, Msg{Kind: MsgFetch, Ranges: []Range{{0, 3*maxRead + 5}}}), MsgAvail); !slices.Equal(got, want) {
-		t.Errorf("offered %v, want %v", got, want)
+// However much is offered, few reads are under way; what was offered is not forgotten, and the next
+// read begins where the last one ended.
+func TestReadsAreBounded(t *testing.T) {
+	const chunk, perRead = 64 << 10, readBytes / (64 << 10)
+	const chunks = (maxReads + 2) * perRead
+	o := paperOp(t, broadcast(2, 0, chunks*chunk, chunk, 1), 1)
+	hear(o, 0, Msg{Kind: MsgAllSent})
+	o.Step(o.Timer(), Event{Kind: EvTimer}, nil)
+	pending := hear(o, 0, Msg{Kind: MsgAvail, Ranges: []Range{{0, chunks}}})
+	if ranges, n := reads(pending); n != maxReads || ranges[0] != (Range{0, perRead}) {
+		t.Fatalf("%d reads of %v, want %d", n, ranges, maxReads)
+	}
+	for read := 0; o.missing() > 0; read++ {
+		a := pending[0]
+		if want := []Range{{uint32(read) * perRead, perRead}}; !slices.Equal(a.Ranges, want) {
+			t.Fatalf("read %d is of %v, want %v", read, a.Ranges, want)
+		}
+		pending = append(pending[1:], o.readDone(5, 0, o.claim(&a), nil)...)
+		if _, n := reads(pending); n > maxReads {
+			t.Fatalf("%d reads under way", n)
+		}
+	}
+}
+
+// A read covers many short gaps, and skips chunks that came meanwhile.
+func TestReadsCoverGaps(t *testing.T) {
+	const chunks = 4 * MaxRanges
+	o := paperOp(t, broadcast(2, 0, chunks, 1, 1), 1)
+	for psn := uint32(1); psn < chunks; psn += 2 {
+		o.Chunk(1, 0, psn, 1, nil)
+	}
+	hear(o, 0, Msg{Kind: MsgAllSent})
+	o.Step(o.Timer(), Event{Kind: EvTimer}, nil)
+	o.Chunk(9, 0, 4, 1, nil) // late
+	ranges, n := reads(hear(o, 0, Msg{Kind: MsgAvail, Ranges: []Range{{0, chunks}}}))
+	if n != chunks/2/MaxRanges || len(ranges) != chunks/2-1 || slices.Contains(ranges, Range{4, 1}) {
+		t.Errorf("%d reads of %d gaps, want %d of %d", n, len(ranges), chunks/2/MaxRanges, chunks/2-1)
+	}
+}
+
+// A read whose chunks have all come meanwhile makes room for the next one.
+func TestReadThatWinsNothing(t *testing.T) {
+	o := paperOp(t, broadcast(2, 0, 8, 1, 1), 1)
+	hear(o, 0, Msg{Kind: MsgAllSent})
+	o.Step(o.Timer(), Event{Kind: EvTimer}, nil)
+	a := hear(o, 0, Msg{Kind: MsgAvail, Ranges: []Range{{0, 3}}})[0]
+	for psn := range uint32(3) {
+		o.Chunk(3, 0, psn, 1, nil)
+	}
+	won := o.claim(&a)
+	if o.readDone(4, 0, won, nil); len(won) != 0 || o.reads != 0 || o.repaired != 0 || o.missing() != 5 {
+		t.Errorf("won %v, %d reads under way, %d repaired, %d missing", won, o.reads, o.repaired, o.missing())
 	}
 }
 
@@ -86,7 +140,7 @@ func TestCutoffMoves(t *testing.T) {
 	const chunk, alpha = 1000, 10 * Microsecond
 	o := NewOp(Config{
 		Geometry: oneRound(t, broadcast(2, 0, 10*chunk, chunk, 1)), Rank: 1,
-		Est: NewEstimator(Limits{LinkRate: 1, Alpha: alpha, MaxAlpha: Second}),
+		Est: NewEstimator(Limits{LinkRate: 1, Alpha: alpha, MinAlpha: alpha, MaxAlpha: Second}),
 	})
 	o.Step(0, Event{Kind: EvStart}, nil)
 	o.Step(100, Event{Kind: EvMsg, Msg: &Msg{Kind: MsgBarrier, Round: 1, Digest: o.g.Digest()}}, nil)

@@ -54,13 +54,18 @@ func (v *victim) do(acts []Action) {
 				v.t.Fatalf("it multicasts in phase %v", v.o.phase)
 			}
 			v.handed += a.N
-			v.mark(v.out[a.Sub], a, "multicasts")
+			v.mark(v.out[a.Sub], a.Sub, Range{a.PSN, a.N}, "multicasts")
 		case ActRead:
-			if v.complete || slices.Contains(v.placed[a.Sub][a.PSN:a.PSN+a.N], true) {
-				v.t.Fatalf("it reads what it has: %+v", *a)
+			for _, q := range a.Ranges {
+				if v.complete || slices.Contains(v.placed[a.Sub][q.PSN:q.PSN+q.N], true) {
+					v.t.Fatalf("it reads what it has: %+v", *a)
+				}
+				v.mark(v.reading[a.Sub], a.Sub, q, "reads")
 			}
-			v.mark(v.reading[a.Sub], a, "reads")
-			v.reads = append(v.reads, *a)
+			a.Ranges = v.o.claim(a)
+			if v.reads = append(v.reads, *a); len(v.reads) > maxReads {
+				v.t.Fatalf("%d reads under way", len(v.reads))
+			}
 		case ActComplete:
 			for sub := range v.placed {
 				if slices.Contains(v.placed[sub], false) {
@@ -77,10 +82,10 @@ func (v *victim) do(acts []Action) {
 	}
 }
 
-func (v *victim) mark(bits []bool, a *Action, verb string) {
-	for psn := a.PSN; psn < a.PSN+a.N; psn++ {
+func (v *victim) mark(bits []bool, sub int, q Range, verb string) {
+	for psn := q.PSN; psn < q.PSN+q.N; psn++ {
 		if bits[psn] {
-			v.t.Fatalf("it %s PSN %d of subgroup %d twice", verb, psn, a.Sub)
+			v.t.Fatalf("it %s PSN %d of subgroup %d twice", verb, psn, sub)
 		}
 		bits[psn] = true
 	}
@@ -102,10 +107,12 @@ func (v *victim) chunk(sub int, psn uint32, length int) {
 func (v *victim) readEnds(i int) {
 	a := v.reads[i]
 	v.reads = append(v.reads[:i], v.reads[i+1:]...)
-	for psn := a.PSN; psn < a.PSN+a.N; psn++ {
-		v.placed[a.Sub][psn], v.reading[a.Sub][psn] = true, false
+	for _, q := range a.Ranges {
+		for psn := q.PSN; psn < q.PSN+q.N; psn++ {
+			v.placed[a.Sub][psn], v.reading[a.Sub][psn] = true, false
+		}
 	}
-	v.step(Event{Kind: EvRead, Sub: a.Sub, PSN: a.PSN, N: a.N})
+	v.do(v.o.readDone(v.now, a.Sub, a.Ranges, nil))
 }
 
 // msg is a message that a peer might send, with values that are nearly right.

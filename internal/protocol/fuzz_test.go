@@ -49,7 +49,7 @@ func FuzzGeometry(f *testing.F) {
 
 // Whatever arrives: it is placed inside the buffer, or not at all; where its PSN
 // belongs; and once.
-func FuzzReceiver(f *testing.F) {
+func FuzzArrivals(f *testing.F) {
 	for _, b := range shapeSeeds {
 		f.Add(b, []byte{0, 0, 0, 0, 1, 0, 1, 0, 255, 255, 3, 0, 2, 0, 255, 0})
 	}
@@ -62,7 +62,7 @@ func FuzzReceiver(f *testing.F) {
 		}
 		g := plan[in.below(len(plan))]
 		sub, rank := in.below(g.Subgroups()), in.below(g.Size())
-		r := newReceiver(g, sub, rank, true)
+		r := track(g, sub, rank, true)
 		own, n := g.Block(sub, rank)
 		placed := map[uint32]bool{}
 		for d := tape(datagrams); len(d) > 0; {
@@ -73,7 +73,7 @@ func FuzzReceiver(f *testing.F) {
 			if psn < g.PSNs(sub) && length >= 0 {
 				_, _, length = g.Locate(sub, psn) // nothing interesting happens otherwise
 			}
-			off, v := r.Accept(psn, length)
+			off, v := r.accept(psn, length)
 			if v != Placed {
 				continue
 			}

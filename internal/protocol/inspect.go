@@ -7,30 +7,32 @@ import (
 
 // Stats counts what an Op did.
 type Stats struct {
-	Repaired   uint64 // chunks placed by reads
-	Late       uint64 // datagrams for chunks that had been asked for
-	Duplicates uint64
-	Foreign    uint64
+	Repaired uint64 // chunks placed by reads
+	Late     uint64 // chunks that came by datagram after they had been asked for
+	// Datagrams, or pieces of point-to-point operations, that placed nothing.
+	Duplicates, Foreign uint64
 }
 
 // Stats returns the Op's counters.
 func (o *Op) Stats() Stats {
-	s := Stats{Repaired: o.repaired, Foreign: o.foreign}
-	for i := range o.recv {
-		s.Late += o.recv[i].late
-		s.Duplicates += o.recv[i].duplicates
-		s.Foreign += o.recv[i].foreign
+	s := Stats{Repaired: o.repaired}
+	for i := range o.arrived {
+		s.Late += o.arrived[i].late
 	}
 	return s
 }
 
-// Times are the moments at which an Op changed phase, 0 for those not reached.
+// Times are the moments at which an Op changed phase, 0 for those not reached, and how long after
+// the barrier it would have taken everything for lost.
 type Times struct {
 	Start, Barrier, Fetch, Have, Done Time
+	Cutoff                            Time
 }
 
 // Times returns when the Op reached its phases.
-func (o *Op) Times() Times { return Times{o.startAt, o.barrierAt, o.fetchAt, o.haveAt, o.doneAt} }
+func (o *Op) Times() Times {
+	return Times{o.startAt, o.barrierAt, o.fetchAt, o.haveAt, o.doneAt, o.firstCutoff}
+}
 
 // Phase is where the Op is.
 func (o *Op) Phase() Phase { return o.phase }
@@ -51,9 +53,9 @@ func (o *Op) WaitingOn() int {
 		if o.asked > 0 {
 			return o.left
 		}
-		for sub := range o.recv {
-			r := &o.recv[sub]
-			if psn := r.bits.NextClear(0, r.bits.Len()); psn < r.bits.Len() {
+		for sub := range o.arrived {
+			a := &o.arrived[sub]
+			if psn := a.NextMissing(0, a.Len()); psn < a.Len() {
 				return o.g.Owner(sub, psn)
 			}
 		}
@@ -84,15 +86,15 @@ func (o *Op) Missing() string {
 	const most = 8
 	var b strings.Builder
 	ranges := 0
-	for sub := range o.recv {
-		r := &o.recv[sub]
-		for at, end := uint32(0), r.bits.Len(); ; {
-			at = r.bits.NextClear(at, end)
+	for sub := range o.arrived {
+		a := &o.arrived[sub]
+		for at, end := uint32(0), a.Len(); ; {
+			at = a.NextMissing(at, end)
 			if at == end {
 				break
 			}
 			i := o.g.sender(sub, at)
-			stop := min(r.bits.NextSet(at, end), o.g.base[sub][i+1])
+			stop := min(a.NextInPlace(at, end), o.g.base[sub][i+1])
 			if ranges++; ranges <= most {
 				lo, _ := part(o.g.chunks[i], sub, o.g.subs)
 				first := int64(lo+at-o.g.base[sub][i]) + o.g.skip/o.g.chunk

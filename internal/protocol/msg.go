@@ -31,9 +31,7 @@ const (
 )
 
 // A Range is n consecutive chunks of one subgroup.
-type Range struct {
-	PSN, N uint32
-}
+type Range struct{ PSN, N uint32 }
 
 // A Msg is one reliable message. Which fields count depends on Kind.
 type Msg struct {

@@ -8,7 +8,8 @@ type Config struct {
 	Seq      uint64 // the Op's place in its communicator's order of calls
 	Est      *Estimator
 	Flow     Flow
-	Pool     *Pool  // FlowCredit
+	Pool     *Pool  // FlowCredit: room where the process receives,
+	Offload  *Pool  // and where the kernel does
 	Batch    uint32 // chunks handed to the fabric at a time: the paper's doorbell batch
 	Overhead int    // bytes the fabric adds to a chunk on the wire
 	Digest   bool   // compare what was received with a neighbour before it is the user's, the same on all ranks
@@ -23,15 +24,15 @@ type Op struct {
 	left, right int
 	phase       Phase
 
-	bar   barrier
-	snd   sender
-	recv  []Receiver
-	fetch []fetcher
-	tree  sentTree
-	cr    grants
+	bar     barrier
+	snd     sender
+	arrived []arrivals
+	fetch   []fetcher
+	tree    sentTree
+	cr      grants
 
 	roundAt    Time    // when our last barrier message left
-	roundTrip  Time    // how long barrier partners took to answer, summed
+	waited     Time    // how long barrier partners' messages took after that, summed
 	rounds     Time    // over so many
 	blockEnd   []Time  // per chain: when the last block ended,
 	blockOf    []int32 // and the position of its sender, from 1
@@ -44,10 +45,13 @@ type Op struct {
 	haveAt     Time
 	doneAt     Time
 
-	asked       uint32 // missing chunks that our left neighbour was asked for
+	firstCutoff Time   // N/B + alpha after the barrier
+	asked       uint32 // missing chunks that our left neighbour was asked for,
+	askedAt     Time   // and when it was first, until it answers
+	reads       int    // under way
+	fetchSub    int    // subgroup that reads next
 	idleCutoffs int    // cutoffs since the last progress
 	repaired    uint64
-	foreign     uint64 // datagrams for no subgroup of ours
 	haveAll     bool
 	finalSent   bool
 	finalGot    bool
@@ -64,15 +68,25 @@ func NewOp(cfg Config) *Op {
 		cfg: cfg, g: g, rank: cfg.Rank,
 		left: (cfg.Rank + n - 1) % n, right: (cfg.Rank + 1) % n,
 		snd: newSender(g, cfg.Rank), tree: newSentTree(cfg.Rank, n, g.onlySender()),
-		recv: make([]Receiver, g.subs), fetch: make([]fetcher, g.subs),
+		arrived: make([]arrivals, g.subs), fetch: make([]fetcher, g.subs),
 	}
 	if cfg.Est.limits.LinkRate > 0 {
 		o.blockEnd, o.blockOf = make([]Time, g.Chains()), make([]int32, g.Chains())
 	}
-	for s := range o.recv {
-		o.recv[s] = newReceiver(g, s, cfg.Rank, cfg.Flow == FlowCredit)
+	for s := range o.arrived {
+		o.arrived[s] = newArrivals(g, newPlacement(g, s, cfg.Rank, cfg.Comm, cfg.Seq), cfg.Rank, cfg.Flow == FlowCredit)
 	}
 	return o
+}
+
+// Placements says where the chunks of each subgroup belong. The driver may replace their Maps
+// before EvStart.
+func (o *Op) Placements() []*Placement {
+	all := make([]*Placement, len(o.arrived))
+	for s := range all {
+		all[s] = o.arrived[s].Placement
+	}
+	return all
 }
 
 // Step tells the Op what happened and appends what to do to out.
@@ -82,6 +96,9 @@ func (o *Op) Step(now Time, ev Event, out []Action) []Action {
 	}
 	switch ev.Kind {
 	case EvStart:
+		if ev.Offloaded {
+			o.cfg.Pool = o.cfg.Offload
+		}
 		o.startAt = now
 		o.phase = Barrier
 		o.joinPool()
@@ -92,7 +109,7 @@ func (o *Op) Step(now Time, ev Event, out []Action) []Action {
 	case EvSent:
 		return o.settle(now, o.sent(now, ev.N, out))
 	case EvRead:
-		return o.read(now, ev.Sub, Range{ev.PSN, ev.N}, out)
+		return o.read(now, ev.Sub, ev.Ranges, out)
 	case EvTimer:
 		return o.timer(now, out)
 	case EvDigest:
@@ -102,63 +119,40 @@ func (o *Op) Step(now Time, ev Event, out []Action) []Action {
 	return out
 }
 
-// Chunk is the step for a datagram that carries chunk psn of subgroup sub. If
-// the verdict is Placed, the driver puts the payload at offset off of the receive
-// buffer before anything else. Ordinary chunks cause no action.
-func (o *Op) Chunk(now Time, sub int, psn uint32, length int, out []Action) (int64, Verdict, []Action) {
-	if o.phase < Barrier || o.phase >= Closed || sub >= len(o.recv) {
-		if o.phase < Closed {
-			o.foreign++
-		}
-		return 0, Foreign, out
-	}
-	r := &o.recv[sub]
-	if o.cr.on {
-		o.cfg.Pool.take(now)
-	}
-	late := r.late
-	off, v := r.Accept(psn, length)
-	if r.late != late {
-		o.cfg.Est.Late(now)
-		if v == Placed {
-			o.asked--
-		}
-	}
-	if v != Placed {
-		return 0, v, out
-	}
-	if o.blockEnd != nil {
-		o.handedOver(now, sub)
-	}
-	return off, v, o.placed(now, sub, Range{psn, 1}, out)
-}
-
-// Chunks is Chunk for consecutive chunks that somebody has placed already.
-func (o *Op) Chunks(now Time, sub int, psn, n uint32, out []Action) []Action {
-	// Who looks at single chunks: the clock at a block's first and last.
-	if o.phase < Barrier || o.phase >= Closed || sub >= len(o.recv) || o.blockEnd != nil || !o.recv[sub].acceptRun(psn, n) {
-		for i := range n {
-			_, _, length := o.g.Locate(sub, psn+i)
-			_, _, out = o.Chunk(now, sub, psn+i, length, out)
-		}
+// Placed is the step for chunks of a subgroup that datagrams have brought and a receive worker has
+// put in place. Each chunk is reported once. Ordinary chunks cause no action.
+func (o *Op) Placed(now Time, sub int, q Range, out []Action) []Action {
+	if o.phase < Barrier || o.phase >= Closed {
 		return out
 	}
+	a := &o.arrived[sub]
 	if o.cr.on {
-		o.cfg.Pool.Took(now, uint64(n))
+		o.cfg.Pool.Took(now, uint64(q.N))
 	}
-	return o.placed(now, sub, Range{psn, n}, out)
-}
-
-// placed goes on after chunks were placed.
-func (o *Op) placed(now Time, sub int, q Range, out []Action) []Action {
+	if a.asked != nil {
+		if n := a.asked.ClearRange(q.PSN, q.N); n > 0 {
+			o.asked -= n
+			a.late += uint64(n)
+			o.cfg.Est.Late(now)
+		}
+	}
+	for at, end := q.PSN, q.PSN+q.N; at < end; {
+		i := o.g.sender(sub, at)
+		stop := min(end, o.g.base[sub][i+1])
+		a.came(i, Range{at, stop - at})
+		if o.blockEnd != nil {
+			o.handedOver(now, sub, i, Range{at, stop - at})
+		}
+		at = stop
+	}
 	o.progressAt, o.idleCutoffs = now, 0
 	if o.fetch[sub].wanting > 0 {
-		out = o.gained(sub, q, out)
+		out = o.gained(sub, []Range{q}, out)
 	}
 	if o.cr.joined {
 		out = o.consumedMore(now, out)
 	}
-	if o.recv[sub].missing == 0 {
+	if a.missing == 0 {
 		out = o.settle(now, out)
 	}
 	return out
@@ -179,7 +173,7 @@ func (o *Op) message(now Time, from int, m *Msg, out []Action) []Action {
 			return out
 		}
 		if int(m.Round) == o.bar.round && o.bar.sent {
-			o.roundTrip += now - o.roundAt
+			o.waited += now - o.roundAt
 			o.rounds++
 		}
 		o.bar.hear(int(m.Round), m.Grant)
@@ -208,7 +202,7 @@ func (o *Op) message(now Time, from int, m *Msg, out []Action) []Action {
 		}
 	case MsgAvail:
 		if from == o.left && o.phase < Lingering {
-			out = o.available(m, out)
+			out = o.available(now, m, out)
 		}
 	case MsgFinal, MsgFinalSum:
 		if from == o.right && !o.finalGot {
@@ -252,8 +246,9 @@ func (o *Op) barrierStep(now Time, out []Action) []Action {
 	}
 	o.phase, o.barrierAt = Multicast, now
 	if o.rounds > 0 {
-		o.cfg.Est.Latency(o.roundTrip / o.rounds)
+		o.cfg.Est.Latency(o.waited / o.rounds)
 	}
+	o.firstCutoff = o.cfg.Est.Slack(int64(o.missing()) * o.g.chunk)
 	o.barrierGrant(now, o.bar.grant)
 	o.snd.active = o.snd.active || o.snd.pred < 0
 	out = o.handOver(o.pump(now, out))
@@ -280,8 +275,8 @@ func (o *Op) settle(now Time, out []Action) []Action {
 	if !o.haveAll && o.missing() == 0 {
 		o.haveAll = true
 		var bytes int64
-		for i := range o.recv {
-			bytes += o.recv[i].bytes
+		for i := range o.arrived {
+			bytes += o.arrived[i].bytes
 		}
 		if o.fetchAt == 0 {
 			o.cfg.Est.Received(bytes, now-o.barrierAt)

@@ -22,7 +22,7 @@ func TestPaperSectionIIIC(t *testing.T) {
 		// 1000 chunks of 1000 bytes at 1 byte/ns, all missing: 1 ms, and alpha.
 		o := NewOp(Config{
 			Geometry: oneRound(t, broadcast(2, 0, 1_000_000, 1000, 1)), Rank: 1,
-			Est: NewEstimator(Limits{LinkRate: 1, Alpha: 70 * Microsecond, MaxAlpha: Second}),
+			Est: NewEstimator(Limits{LinkRate: 1, Alpha: 70 * Microsecond, MinAlpha: 70 * Microsecond, MaxAlpha: Second}),
 		})
 		o.Step(0, Event{Kind: EvStart}, nil)
 		o.Step(5000, Event{Kind: EvMsg, Msg: &Msg{Kind: MsgBarrier, Round: 1, Digest: o.g.Digest()}}, nil)
@@ -44,12 +44,9 @@ func TestPaperSectionIIIC(t *testing.T) {
 			o.Chunk(1, 0, psn, 8, nil)
 		}
 		o.Step(o.Timer(), Event{Kind: EvTimer}, nil)
-		var reads []Range
-		for _, a := range hear(o, 2, Msg{Kind: MsgAvail, Ranges: []Range{{0, 10}}}) {
-			reads = append(reads, Range{a.PSN, a.N})
-		}
-		if want := []Range{{2, 1}, {6, 2}}; !slices.Equal(reads, want) {
-			t.Errorf("reads %v, want %v", reads, want)
+		got, n := reads(hear(o, 2, Msg{Kind: MsgAvail, Ranges: []Range{{0, 10}}}))
+		if want := []Range{{2, 1}, {6, 2}}; n != 1 || !slices.Equal(got, want) {
+			t.Errorf("%d reads of %v, want one of %v", n, got, want)
 		}
 	})
 	t.Run("recursion ends at the Broadcast root", func(t *testing.T) {
@@ -121,9 +118,9 @@ func TestPaperSectionIV(t *testing.T) {
 	})
 	t.Run("each subgroup has a bitmap of its own", func(t *testing.T) {
 		o := paperOp(t, allgather(4, 80, 8, 1, 3), 0)
-		for sub := range o.recv {
-			if o.recv[sub].bits.Len() != o.g.PSNs(sub) || o.recv[sub].sub != sub {
-				t.Errorf("subgroup %d: %d bits for %d PSNs", sub, o.recv[sub].bits.Len(), o.g.PSNs(sub))
+		for sub := range o.arrived {
+			if o.arrived[sub].Len() != o.g.PSNs(sub) || o.arrived[sub].Sub != sub {
+				t.Errorf("subgroup %d: %d bits for %d PSNs", sub, o.arrived[sub].Len(), o.g.PSNs(sub))
 			}
 		}
 	})

@@ -3,6 +3,9 @@ package protocol
 import (
 	"slices"
 	"testing"
+	"unsafe"
+
+	"github.com/allcast/allcast/internal/place"
 )
 
 // The paper, claim by claim, as far as one Op can show it. What needs a network,
@@ -64,9 +67,9 @@ func TestPaperSectionIIIA(t *testing.T) {
 func TestPaperSectionIIIB(t *testing.T) {
 	t.Run("out of order: the PSN determines the offset", func(t *testing.T) {
 		g := oneRound(t, broadcast(2, 0, 80, 8, 1))
-		r := newReceiver(g, 0, 1, false)
+		r := track(g, 0, 1, false)
 		for _, psn := range []uint32{7, 0, 9, 3, 1, 8, 2, 6, 5, 4} {
-			if off, v := r.Accept(psn, 8); v != Placed || off != 8*int64(psn) {
+			if off, v := r.accept(psn, 8); v != Placed || off != 8*int64(psn) {
 				t.Errorf("PSN %d: verdict %d at %d", psn, v, off)
 			}
 		}
@@ -76,17 +79,17 @@ func TestPaperSectionIIIB(t *testing.T) {
 	})
 	t.Run("a dropped chunk does not shift those behind it", func(t *testing.T) {
 		g := oneRound(t, broadcast(2, 0, 80, 8, 1))
-		r := newReceiver(g, 0, 1, false)
+		r := track(g, 0, 1, false)
 		for psn := range uint32(10) {
 			if psn == 4 {
 				continue
 			}
-			if off, _ := r.Accept(psn, 8); off != 8*int64(psn) {
+			if off, _ := r.accept(psn, 8); off != 8*int64(psn) {
 				t.Errorf("PSN %d at %d", psn, off)
 			}
 		}
-		if r.missing != 1 || r.bits.NextClear(0, 10) != 4 {
-			t.Errorf("missing %d, the first is %d", r.missing, r.bits.NextClear(0, 10))
+		if r.missing != 1 || r.NextMissing(0, 10) != 4 {
+			t.Errorf("missing %d, the first is %d", r.missing, r.NextMissing(0, 10))
 		}
 	})
 	t.Run("the buffer is released when all chunks are received", func(t *testing.T) {
@@ -134,12 +137,14 @@ func TestPaperSectionIIID(t *testing.T) {
 	})
 	t.Run("the bitmap is the only state that grows with the buffer", func(t *testing.T) {
 		o := paperOp(t, broadcast(2, 0, 1<<30, 4096, 1), 1)
-		r := &o.recv[0]
-		if got := len(r.bits.words) * 8; got != 1<<30/4096/8 {
+		a := &o.arrived[0]
+		// One bit for each chunk in place, as in the paper, one for those claimed, one for reads,
+		// and a generation for programs in the kernel.
+		if got := place.Words(a.Len()) * int(unsafe.Sizeof(place.Word{})); got != 4*(1<<30/4096/8) {
 			t.Errorf("%d bytes of bitmap", got)
 		}
-		if len(r.sent) != 1 || r.busy != nil || r.asked != nil || o.fetch[0].want != nil {
-			t.Errorf("other state is there before anything was lost: %+v", r)
+		if len(a.sent) != 1 || a.asked != nil || o.fetch[0].want != nil || o.fetch[0].offered != nil {
+			t.Errorf("other state is there before anything was lost: %+v", a)
 		}
 	})
 }
@@ -154,7 +159,7 @@ func paperOp(t *testing.T, s Shape, rank int) *Op {
 // leaveBarrier returns also what the Op does when it leaves.
 func leaveBarrier(t *testing.T, s Shape, rank int) (o *Op, acts []Action) {
 	t.Helper()
-	o = NewOp(Config{Geometry: oneRound(t, s), Rank: rank, Est: NewEstimator(Limits{Alpha: 10 * Microsecond, MaxAlpha: Second})})
+	o = NewOp(Config{Geometry: oneRound(t, s), Rank: rank, Est: NewEstimator(Limits{Alpha: 10 * Microsecond, MinAlpha: 10 * Microsecond, MaxAlpha: Second})})
 	acts = o.Step(1, Event{Kind: EvStart}, nil)
 	for o.Phase() == Barrier {
 		round := o.bar.round

@@ -29,7 +29,12 @@ func checkRange(t tb, o *Op, a *Action) {
 		if a.To != o.left {
 			t.Fatalf("rank %d reads from rank %d, its left neighbour is %d", o.rank, a.To, o.left)
 		}
-		checkOneOwner(t, o, a.Sub, Range{a.PSN, a.N})
+		if len(a.Ranges) == 0 || len(a.Ranges) > MaxRanges {
+			t.Fatalf("rank %d reads %d ranges at once", o.rank, len(a.Ranges))
+		}
+		for _, q := range a.Ranges {
+			checkOneOwner(t, o, a.Sub, q)
+		}
 	}
 }
 
@@ -46,9 +51,6 @@ func checkRanges(t tb, o *Op, a *Action) {
 		if q.N == 0 || uint64(q.PSN)+uint64(q.N) > uint64(o.g.PSNs(sub)) {
 			t.Fatalf("rank %d: kind %d with PSN %d-%d of %d", o.rank, a.Msg.Kind, q.PSN, q.PSN+q.N-1, o.g.PSNs(sub))
 		}
-		if a.Msg.Kind == MsgAvail {
-			checkOneOwner(t, o, sub, q)
-		}
 	}
 	if want := o.left; a.Msg.Kind == MsgFetch && a.To != want {
 		t.Fatalf("rank %d asks rank %d, its left neighbour is %d", o.rank, a.To, want)
@@ -60,7 +62,7 @@ func checkRanges(t tb, o *Op, a *Action) {
 
 // checkOneOwner checks that a range can be read with one contiguous read.
 func checkOneOwner(t tb, o *Op, sub int, q Range) {
-	if q.N == 0 || q.N > maxRead || uint64(q.PSN)+uint64(q.N) > uint64(o.g.PSNs(sub)) {
+	if q.N == 0 || int64(q.N) > max(1, readBytes/o.g.chunk) || uint64(q.PSN)+uint64(q.N) > uint64(o.g.PSNs(sub)) {
 		t.Fatalf("rank %d: PSN %d-%d of %d in one read", o.rank, q.PSN, q.PSN+q.N-1, o.g.PSNs(sub))
 	}
 	if a, b := o.g.Owner(sub, q.PSN), o.g.Owner(sub, q.PSN+q.N-1); a != b {

@@ -45,13 +45,12 @@ func (o *Op) lead() uint32 {
 }
 
 // handedOver watches the stream for the end of one block and the beginning of
-// its successor's.
-func (o *Op) handedOver(now Time, sub int) {
-	r := &o.recv[sub]
+// its successor's, in the chunks of one sender that have come.
+func (o *Op) handedOver(now Time, sub, sender int, q Range) {
 	c := &o.g.chains
-	k := c.of[r.at]
-	if sub == 0 && r.nth == 1 {
-		switch p := c.pos[r.at]; {
+	k := c.of[sender]
+	if sub == 0 && q.PSN == o.g.base[sub][sender] {
+		switch p := c.pos[sender]; {
 		case p == 0:
 		case o.blockOf[k] == p: // the block before it, counted from 1, has ended
 			o.cfg.Est.Handover(now-o.blockEnd[k], Time(o.chunkTime()))
@@ -59,8 +58,8 @@ func (o *Op) handedOver(now Time, sub int) {
 			o.cfg.Est.Overlap(Time(o.chunkTime()))
 		}
 	}
-	if sub == o.g.subs-1 && r.nth == o.g.base[sub][r.at+1]-o.g.base[sub][r.at] {
-		o.blockEnd[k], o.blockOf[k] = now, c.pos[r.at]+1
+	if sub == o.g.subs-1 && q.PSN+q.N == o.g.base[sub][sender+1] {
+		o.blockEnd[k], o.blockOf[k] = now, c.pos[sender]+1
 	}
 }
 
@@ -135,7 +134,7 @@ func (o *Op) sent(now Time, n uint32, out []Action) []Action {
 
 // handOver passes the turn on. A rank does so only when all before it in the
 // chain have finished, so that whoever sees a chunk of ours knows that all but
-// our predecessor have sent all (Receiver.saw).
+// our predecessor have sent all (arrivals.saw).
 func (o *Op) handOver(out []Action) []Action {
 	s := &o.snd
 	if s.succ < 0 || !s.predSent || !s.active {
@@ -176,8 +175,8 @@ func (o *Op) allSent(now Time, out []Action) []Action {
 	for _, c := range o.tree.children {
 		out = o.send(out, c, Msg{Kind: MsgAllSent})
 	}
-	for i := range o.recv {
-		o.recv[i].noteAll()
+	for i := range o.arrived {
+		o.arrived[i].noteAll()
 	}
 	o.noted(now)
 	return out

@@ -15,12 +15,15 @@ import (
 //	msg       from= and the kind of message in lower case, with round= upto= ranges=(..) sub= rank= counts=(..) before
 //	chunk     psn=N or N-M, sub= len=: datagrams
 //	sent      n=: chunks that have left the send buffer
-//	read      psn= sub=: a read has ended
+//	claim     psn= sub=: the receive worker claims chunks for a read
+//	read      psn= sub=: a read has ended, of what was claimed before if anything was
 //	wait      for=DURATION, or until the Op's timer: time passes, the timer fires if due
 //	state
 type opScript struct {
-	o   *Op
-	now Time
+	o       *Op
+	now     Time
+	won     []Range           // by the last claim
+	ignored [Stale + 1]uint64 // datagrams that placed nothing, by verdict
 }
 
 func runOpScript(t *testing.T, path string) {
@@ -37,7 +40,7 @@ func (s *opScript) command(a args) string {
 	case "new":
 		g, cfg := a.op()
 		cfg.Geometry, cfg.Rank, cfg.Est = g, a.integer("rank", 0), a.estimator()
-		s.o, s.now = NewOp(cfg), 0
+		*s = opScript{o: NewOp(cfg)}
 		return s.describe()
 	case "start":
 		return s.step(Event{Kind: EvStart})
@@ -48,8 +51,20 @@ func (s *opScript) command(a args) string {
 	case "sent":
 		return s.step(Event{Kind: EvSent, N: uint32(a.integer("n", 1))})
 	case "read":
-		q := a.spans("psn")[0]
-		return s.step(Event{Kind: EvRead, Sub: a.integer("sub", 0), PSN: q.PSN, N: q.N})
+		sub := a.integer("sub", 0)
+		if s.won == nil {
+			s.won = s.o.claim(&Action{Sub: sub, Ranges: a.spans("psn")})
+		}
+		won := s.won
+		s.won = nil
+		return s.show(s.o.readDone(s.now, sub, won, nil))
+	case "claim":
+		s.won = s.o.claim(&Action{Sub: a.integer("sub", 0), Ranges: a.spans("psn")})
+		var out []string
+		for _, q := range s.won {
+			out = append(out, "claimed "+psns(q.PSN, q.N))
+		}
+		return strings.Join(out, "\n")
 	case "wait":
 		if len(a.d.CmdArgs) > 0 {
 			s.now += a.span("for", 0)
@@ -116,9 +131,11 @@ func (s *opScript) chunks(a args) string {
 				_, _, length = s.o.g.Locate(sub, psn)
 			}
 			off, v, acts := s.o.Chunk(s.now, sub, psn, a.integer("len", length), nil)
-			line := fmt.Sprintf("PSN %d: %s", psn, []string{"placed", "duplicate", "late", "foreign"}[v])
+			line := fmt.Sprintf("PSN %d: %s", psn, []string{"placed", "duplicate", "late", "foreign", "stale"}[v])
 			if v == Placed {
 				line += fmt.Sprintf(" at %d", off)
+			} else {
+				s.ignored[v]++
 			}
 			if lines = append(lines, line); len(acts) > 0 {
 				lines = append(lines, s.show(acts))
@@ -158,8 +175,9 @@ func (s *opScript) state() string {
 	if o.cr.on {
 		line += fmt.Sprintf("\ngrants %d, all grant %d, consumed %d, lent %d", o.cr.own, o.cr.all, o.cr.consumed, o.cfg.Pool.Lent())
 	}
-	if st := o.Stats(); st != (Stats{}) {
-		line += fmt.Sprintf("\nrepaired %d, late %d, duplicates %d, foreign %d", st.Repaired, st.Late, st.Duplicates, st.Foreign)
+	if st := o.Stats(); st != (Stats{}) || s.ignored != [Stale + 1]uint64{} {
+		line += fmt.Sprintf("\nrepaired %d, late %d, duplicates %d, foreign %d",
+			st.Repaired, st.Late+s.ignored[Late], s.ignored[Duplicate], s.ignored[Foreign])
 	}
 	return line
 }

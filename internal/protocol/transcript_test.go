@@ -96,7 +96,8 @@ func (a args) op() (*Geometry, Config) {
 }
 
 func (a args) estimator() *Estimator {
-	return NewEstimator(Limits{LinkRate: float64(a.integer("rate", 0)), Alpha: a.span("alpha", 10*Microsecond), MaxAlpha: Second})
+	alpha := a.span("alpha", 10*Microsecond)
+	return NewEstimator(Limits{LinkRate: float64(a.integer("rate", 0)), Alpha: alpha, MinAlpha: alpha, MaxAlpha: Second})
 }
 
 func psns(psn, n uint32) string {
@@ -151,8 +152,12 @@ func showAction(g *Geometry, flow Flow, a *Action) string {
 	case ActMulticast:
 		return "multicast " + psns(a.PSN, a.N) + inSub(g, a.Sub)
 	case ActRead:
-		off, length := g.Span(a.Sub, a.PSN, a.N)
-		return fmt.Sprintf("read %s%s from %d: %d bytes at %d", psns(a.PSN, a.N), inSub(g, a.Sub), a.To, length, off)
+		var parts []string
+		for _, q := range a.Ranges {
+			off, length := g.Span(a.Sub, q.PSN, q.N)
+			parts = append(parts, fmt.Sprintf("%s: %d bytes at %d", psns(q.PSN, q.N), length, off))
+		}
+		return fmt.Sprintf("read%s from %d: %s", inSub(g, a.Sub), a.To, strings.Join(parts, ", "))
 	case ActComplete:
 		return "complete"
 	case ActClosed:

@@ -74,7 +74,8 @@ func (s *worldScript) command(a args) (out []string) {
 		now := s.reads
 		s.reads = nil
 		for _, h := range now {
-			out = append(out, s.do(h.from, s.ops[h.from].Step(s.now, Event{Kind: EvRead, Sub: h.a.Sub, PSN: h.a.PSN, N: h.a.N}, nil))...)
+			o := s.ops[h.from]
+			out = append(out, s.do(h.from, o.readDone(s.now, h.a.Sub, o.claim(&h.a), nil))...)
 		}
 	case "wait":
 		at := Never

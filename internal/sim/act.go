@@ -16,29 +16,13 @@ func (h *host) do(a *node.Action) {
 		k.size = int64(len(k.msg)) + rcHeader
 		h.inject(k)
 	case node.Open:
-		c := w.calls[a.Req]
-		m := c.mem[c.rankOf(h.id)]
-		if c.plan == nil || a.Geometry == c.plan[0] {
-			m.copyOwn()
-		}
-		h.regions[opKey{a.Comm, a.Seq}] = &region{mem: m, geo: a.Geometry, open: true}
-		h.lastReg = nil
-		w.lingering++
-		if c.plan == nil && c.p2p == nil {
-			w.reductions[opKey{a.Comm, a.Seq}] = c
-		}
+		h.open(a)
 	case node.Multicast:
 		h.multicast(a)
 	case node.Read:
-		k := w.pools.packet()
-		k.kind, k.lane, k.src, k.dst = pktRead, laneControl, h.id, a.To
-		k.comm, k.seq, k.sub, k.psn, k.n = a.Comm, a.Seq, a.Sub, a.PSN, a.N
-		k.size = readHeader
-		h.inject(k)
+		h.read(&read{to: a.To, key: opKey{a.Comm, a.Seq}, sub: a.Sub, ranges: a.Ranges})
 	case node.Reduce:
 		h.reduce(a)
-	case node.Apply:
-		h.placePut(putKey{opKey{a.Comm, a.Seq}, a.To, a.PSN}, a.Off, true, true)
 	case node.Put:
 		h.sendRange(a)
 	case node.Release:
@@ -53,14 +37,51 @@ func (h *host) do(a *node.Action) {
 		w.lingering--
 		w.drains = append(w.drains, drain{host: h.id, key: opKey{a.Comm, a.Seq}})
 		w.push(w.now+w.lifetime+32*w.slotTime, evDrain, int32(len(w.drains)-1), nil)
+	case node.Digest:
+		r := h.regions[opKey{a.Comm, a.Seq}]
+		h.node.Digested(ns(w.now), a.Comm, a.Seq, r.mem.digest(a.Geometry))
 	case node.Drop:
+	}
+}
+
+// open lets the buffers of a round be written and read.
+func (h *host) open(a *node.Action) {
+	w, key := h.w, opKey{a.Comm, a.Seq}
+	c := w.calls[a.Req]
+	m := c.mem[c.rankOf(h.id)]
+	if c.plan == nil || a.Geometry == c.plan[0] {
+		m.copyOwn()
+	}
+	h.regions[key] = &region{mem: m, geo: a.Geometry, placements: a.Placements, inbox: a.Inbox, open: true}
+	h.lastReg = nil
+	for _, p := range a.Placements {
+		h.worker(p.Sub).Open(h.token(a.Comm, w.layout.Slot(a.Seq)), p)
+	}
+	w.lingering++
+	if c.plan == nil && c.p2p == nil {
+		w.reductions[key] = c
+	}
+	h.node.Opened(ns(w.now), a.Comm, a.Seq, false)
+	early := h.early[key]
+	delete(h.early, key)
+	for _, last := range early {
+		h.put(last)
 	}
 }
 
 // revoke takes a round's buffers away from the fabric.
 func (h *host) revoke(a *node.Action) {
 	key := opKey{a.Comm, a.Seq}
-	h.regions[key].open = false
+	r := h.regions[key]
+	r.open = false
+	for _, p := range r.placements {
+		h.worker(p.Sub).Close(p)
+	}
+	for _, held := range r.held {
+		for _, k := range held {
+			h.w.pools.release(k)
+		}
+	}
 	delete(h.regions, key)
 	h.lastReg = nil
 }
@@ -94,7 +115,7 @@ func (h *host) multicast(a *node.Action) {
 // sendRange sends a range of the buffer to one rank.
 func (h *host) sendRange(a *node.Action) {
 	h.cut(a, func(k *packet, c *collective) {
-		k.kind, k.dst, k.psn, k.all = pktPut, a.To, a.PSN, a.Len
+		k.kind, k.dst, k.psn, k.all, k.input = pktPut, a.To, a.PSN, a.Len, a.Input
 		if k.bytes > 0 && h.w.ownerReads != nil && !c.reduces {
 			k.cell = c.cell(k.off)
 		}
@@ -138,7 +159,7 @@ func (w *world) leaves(id int, k *packet) bool {
 		}
 		if k.bytes > 0 {
 			k.from.sent(k)
-			k.from.mem.load(&k.pay, k.off, k.at, k.bytes, k.kind == pktChunk)
+			k.from.mem.load(&k.pay, k.off, k.at, k.bytes, k.kind == pktChunk, k.input)
 		}
 	}
 	h.sent += k.size

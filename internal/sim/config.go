@@ -37,6 +37,9 @@ type Config struct {
 	Queue     int64         // bytes a switch port queues before it drops; 0: lossless, with back-pressure
 	RecvQueue int64         // bytes a host queues before it drops; 0: unbounded
 	RecvCost  time.Duration // host time for each chunk received
+	Gather    time.Duration // receive workers let datagrams gather for so long, and take several at once
+	Late      time.Duration // receive workers and control threads hear of each other's work so much later, on average
+	Digest    bool          // ranks compare what they received with a neighbour
 	Datapath  string        // who receives: "" or "ideal", or what dpa.ParseDatapath takes, which sets what RecvCost and RecvQueue do
 	Flow      string        // "none" or "credit"
 
@@ -119,6 +122,8 @@ type Result struct {
 
 	TimeUS           float64 `json:"time_us"`
 	BoundUS          float64 `json:"bound_us"`
+	RecoveryUS       float64 `json:"recovery_us"` // from when the last datagram arrived, or would have, to the end
+	CutoffUS         float64 `json:"cutoff_us"`   // the longest that a rank waited for at first: N/B + alpha after its barrier
 	LinkBytes        int64   `json:"link_bytes"`
 	LinkBytesBound   int64   `json:"link_bytes_bound"`
 	PayloadLinkBytes int64   `json:"payload_link_bytes"`

@@ -16,6 +16,8 @@ const (
 	evCrash                    // host id stops for good
 	evDrain                    // what drains[id] waits for has left the network
 	evStep                     // a training step goes on
+	evReport                   // the oldest report of host id's receive workers reaches its control thread
+	evClaim                    // host id's receive worker claims chunks for its oldest read
 )
 
 // event is one thing to happen. at is virtual time in picoseconds, fine enough

@@ -50,10 +50,17 @@ type host struct {
 	ctlAt     int64         // with noise: when the last message is handled
 	inOrder   map[int]int64
 
+	workers []*protocol.Intake // by subgroup
+	reports []*protocol.Report // on their way to the control thread, oldest first
+	claims  []*read            // on their way to a receive worker, oldest first
+	slots   [superPacket]protocol.Slot
+
 	puts    map[putKey][]*packet // sends of others that have not all arrived
+	early   map[opKey][]*packet  // their last packets, of operations that have not begun here
 	regions map[opKey]*region
 	last    opKey // the region looked up last
 	lastReg *region
+	acting  bool // act is under way
 	sent    int64
 }
 
@@ -120,22 +127,6 @@ func (h *host) start(c *collective) {
 		h.w.violate("rank %d could not start: %v", h.id, err)
 	}
 	h.act()
-	h.rearm()
-}
-
-// chunk hands a datagram to the node and its payload to where the node says.
-func (h *host) chunk(k *packet) {
-	p, ok := h.node.Chunk(ns(h.w.now), k.comm, k.sub, k.imm, k.bytes)
-	if ok {
-		if r := h.region(opKey{k.comm, p.Seq}); r != nil && r.open {
-			r.took(k)
-			r.mem.place(p.Off, &k.pay, false)
-		} else {
-			h.w.violate("rank %d placed a chunk after its buffers were free", h.id)
-		}
-	}
-	h.w.pools.release(k)
-	h.act()
 }
 
 func (h *host) region(key opKey) *region {
@@ -188,75 +179,69 @@ func (h *host) message(k *packet) {
 	h.act()
 }
 
-// put hands a send that has arrived to the node, and its pieces to where the
-// node says.
+// put takes a send that has arrived: it asks the operation's Inbox where its pieces belong.
 func (h *host) put(last *packet) {
 	key := putKey{opKey{last.comm, last.seq}, last.src, last.psn}
 	h.node.Heard(ns(h.w.now), last.src)
-	p, ok := h.node.Data(ns(h.w.now), last.src, last.comm, last.seq, last.psn, last.all)
-	if !ok || !p.Hold {
-		h.placePut(key, p.Off, p.Reduce, ok)
-	}
-	h.act()
-}
-
-// placePut puts the pieces of a send in place, or drops them.
-func (h *host) placePut(key putKey, off int64, reduce, ok bool) {
-	r := h.region(key.opKey)
-	if ok && (r == nil || !r.open) {
-		h.w.violate("rank %d got data after its buffers were free", h.id)
-	}
-	first := h.puts[key][0].off
-	for _, k := range h.puts[key] {
-		if ok && k.bytes > 0 && r != nil && r.open {
-			r.took(k)
-			r.mem.place(off+k.off-first, &k.pay, reduce)
-		}
-		h.w.pools.release(k)
-	}
-	delete(h.puts, key)
-}
-
-// serve answers a one-sided read, chunk by chunk.
-func (h *host) serve(q *packet) {
-	w := h.w
-	r := h.regions[opKey{q.comm, q.seq}]
-	if r == nil || !r.open {
-		w.pools.release(q) // refused: the reader's own failure is on its way
+	r := h.regions[key.opKey]
+	if r == nil && h.node.Early(last.src, last.comm, last.seq, last.all) {
+		h.early[key.opKey] = append(h.early[key.opKey], last)
 		return
 	}
-	for i := range q.n {
-		k := w.pools.packet()
-		k.kind, k.lane, k.src, k.dst = pktResponse, laneBulk, h.id, q.src
-		k.comm, k.seq, k.sub, k.psn, k.n = q.comm, q.seq, q.sub, q.psn, q.n
-		k.off, _, k.bytes = r.geo.Locate(q.sub, q.psn+i)
-		k.last, k.from = i == q.n-1, r
-		k.size = int64(k.bytes) + responseHeader
-		k.cell = w.cellOf(r, q.sub, q.psn+i)
-		if w.ownerReads != nil && r.geo.Owner(q.sub, q.psn+i) == r.mem.rank {
-			w.rootFetches++
-			w.ownerReads[k.cell]++
-			w.maxOwnerReads = max(w.maxOwnerReads, int(w.ownerReads[k.cell]))
-		}
-		w.enqueue(&w.links[w.g.HostUp(h.id)], k, nil)
+	pieces := h.puts[key]
+	delete(h.puts, key)
+	if r == nil || r.inbox == nil {
+		h.drop(pieces)
+		return
 	}
-	w.pools.release(q)
+	i, recv, hold, ok := r.inbox.Take(r.mem.c.rankOf(last.src), last.psn, last.all)
+	switch {
+	case !ok:
+		h.drop(pieces)
+		return
+	case hold:
+		if r.held == nil {
+			r.held = map[int][]*packet{}
+		}
+		r.held[i] = pieces
+	default:
+		h.placePut(r, recv, pieces)
+	}
+	r.inbox.Arrived(i)
+	for i := r.inbox.Next(); i >= 0; i = r.inbox.Next() {
+		pieces := r.held[i]
+		delete(r.held, i)
+		h.placePut(r, r.inbox.Recv(i), pieces)
+		r.inbox.Arrived(i)
+	}
+	prefix, left := r.inbox.Progress()
+	h.node.Pieces(ns(h.w.now), last.src, last.comm, last.seq, prefix, left)
+	h.act()
 }
 
-func (h *host) readData(k *packet) {
-	r := h.regions[opKey{k.comm, k.seq}]
+// placePut puts the pieces of a send in place, or adds them to what is there.
+func (h *host) placePut(r *region, recv *p2p.Recv, pieces []*packet) {
+	how := put
 	switch {
-	case r != nil && r.open:
-		r.took(k)
-		r.mem.place(k.off, &k.pay, false)
-		if k.last {
-			h.node.ReadDone(ns(h.w.now), k.comm, k.seq, k.sub, k.psn, k.n)
-		}
-	case h.w.failures == 0:
-		h.w.violate("rank %d had a read under way when its buffers were free", h.id)
+	case recv.First:
+		how = addToInput
+	case recv.Reduce:
+		how = add
 	}
-	h.w.pools.release(k)
-	h.act()
+	first := pieces[0].off
+	for _, k := range pieces {
+		if k.bytes > 0 {
+			r.took(k)
+			r.mem.place(recv.Off+k.off-first, &k.pay, how)
+		}
+	}
+	h.drop(pieces)
+}
+
+func (h *host) drop(pieces []*packet) {
+	for _, k := range pieces {
+		h.w.pools.release(k)
+	}
 }
 
 func (h *host) batchSent(k *packet) {
@@ -265,18 +250,24 @@ func (h *host) batchSent(k *packet) {
 	h.act()
 }
 
-// act carries out what the node wants, and sees that it is called again in time.
+// act carries out what the node wants. The caller has changed what the node knows, so its timer may
+// have moved even if it wants nothing.
 func (h *host) act() {
+	if h.acting {
+		return // who is at it sees what is new
+	}
+	h.acting = true
 	for {
 		acts := h.node.Actions()
 		if len(acts) == 0 {
-			return
+			break
 		}
 		for i := range acts {
 			h.do(&acts[i])
 		}
-		h.rearm()
 	}
+	h.acting = false
+	h.rearm()
 }
 
 func (h *host) rearm() {
@@ -296,7 +287,14 @@ func (h *host) timer() {
 		h.timerDue = true
 		return
 	}
+	h.lookAtClock()
+}
+
+// lookAtClock lets the node see the time. What waits in the receive queue is not lost.
+func (h *host) lookAtClock() {
+	if h.datagrams.len() > 0 {
+		h.node.Queued(ns(h.w.now))
+	}
 	h.node.Timer(ns(h.w.now))
 	h.act()
-	h.rearm()
 }

@@ -263,7 +263,11 @@ func (h *host) result(k *packet) {
 	switch {
 	case ok && r != nil && r.open:
 		r.took(k)
-		r.mem.place(k.off, &k.pay, r.mem.c.kind == protocol.ReduceScatter)
+		how := put
+		if r.mem.c.kind == protocol.ReduceScatter {
+			how = add
+		}
+		r.mem.place(k.off, &k.pay, how)
 	case ok:
 		h.w.violate("rank %d got a sum after its buffers were free", h.id)
 	}

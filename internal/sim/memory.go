@@ -32,11 +32,15 @@ type memory struct {
 	sendTags, recvTags []uint32
 }
 
-// region is a round's view of a memory: what the fabric may touch.
+// region is a round's view of a memory: what the fabric may touch, and the types of the protocol
+// that say where data belongs.
 type region struct {
-	mem  *memory
-	geo  *protocol.Geometry
-	open bool
+	mem        *memory
+	geo        *protocol.Geometry
+	placements []*protocol.Placement // multicast, by subgroup
+	inbox      *p2p.Inbox            // point to point
+	held       map[int][]*packet     // by receive: pieces that came before their turn
+	open       bool
 }
 
 // sent and took count payload at the boundary of the host.
@@ -73,13 +77,14 @@ func newMemory(c *collective, rank int) *memory {
 	return m
 }
 
-// reduceInput makes buffers for a reduction: the input, as large as all blocks,
-// and a copy of it that turns into the result.
+// reduceInput makes buffers for a reduction: the input, as large as all blocks, and memory for sums
+// of all of them, which holds rubbish until something is received.
 func (m *memory) reduceInput() {
 	c := m.c
 	if c.move {
 		m.send, m.recv = make([]byte, c.total()), make([]byte, c.total())
 		c.fill(m.send, m.rank)
+		fillBytes(m.recv)
 		return
 	}
 	m.sendTags, m.recvTags = make([]uint32, c.cells[len(c.counts)]), make([]uint32, c.cells[len(c.counts)])
@@ -88,11 +93,14 @@ func (m *memory) reduceInput() {
 	}
 }
 
-// copyOwn puts the rank's own block in place, as every library does first.
+// copyOwn puts the rank's own block in place, as every library does first. The input of a reduction
+// stays where it is, but for those that the network carries out.
 func (m *memory) copyOwn() {
 	if m.c.reduces {
-		copy(m.recv, m.send)
-		copy(m.recvTags, m.sendTags)
+		if m.c.p2p == nil || len(m.c.members) == 1 {
+			copy(m.recv, m.send)
+			copy(m.recvTags, m.sendTags)
+		}
 		return
 	}
 	if m.c.inPlace {
@@ -103,10 +111,14 @@ func (m *memory) copyOwn() {
 }
 
 // load reads n bytes at off of the receive buffer, or for a multicast what lies
-// at the same place of the send buffer.
-func (m *memory) load(p *payload, off, at int64, n int, own bool) {
+// at the same place of the send buffer. A reduction's input is all of its send buffer.
+func (m *memory) load(p *payload, off, at int64, n int, own, input bool) {
 	own = own && !m.c.inPlace
 	switch {
+	case input && m.c.move:
+		p.data = append(p.data[:0], m.send[off:off+int64(n)]...)
+	case input:
+		p.tag = m.sendTags[m.c.cell(off)]
 	case m.c.move && own:
 		p.data = append(p.data[:0], m.send[at:at+int64(n)]...)
 	case m.c.move:
@@ -118,8 +130,26 @@ func (m *memory) load(p *payload, off, at int64, n int, own bool) {
 	}
 }
 
-func (m *memory) place(off int64, p *payload, reduce bool) {
+// placing is what to do with a payload: put it in place, add it to what is there, or add it to the
+// input, which is the first sum.
+type placing uint8
+
+const (
+	put placing = iota
+	add
+	addToInput
+)
+
+func (m *memory) place(off int64, p *payload, how placing) {
+	reduce := how != put
 	switch {
+	case m.c.move && how == addToInput:
+		for i, x := range p.data {
+			m.recv[off+int64(i)] = m.send[off+int64(i)] + x
+		}
+	case how == addToInput:
+		cell := m.c.cell(off)
+		m.recvTags[cell] = m.sendTags[cell] + p.tag
 	case m.c.move && reduce:
 		for i, x := range p.data {
 			m.recv[off+int64(i)] += x

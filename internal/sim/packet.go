@@ -53,6 +53,9 @@ type packet struct {
 	all  int64  // bytes of the send it belongs to
 	imm  uint32
 	msg  []byte
+	read *read // that a request or a response belongs to
+
+	input bool // of a reduction: from its input
 
 	// The payload is read from its source when the NIC starts to send it.
 	from *region
@@ -92,7 +95,7 @@ func (p *pools) packet() *packet {
 
 func (p *pools) release(k *packet) {
 	if k.refs--; k.refs == 0 {
-		k.from = nil
+		k.from, k.read = nil, nil
 		p.packets = append(p.packets, k)
 	}
 }

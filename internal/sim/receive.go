@@ -1,8 +1,14 @@
 package sim
 
+import "github.com/allcast/allcast/internal/protocol"
+
+// superPacket is how many datagrams of one sender reach a receive worker as one, at most.
+const superPacket = 8
+
 // datagram decides the fate of a multicast datagram at this receiver.
 func (h *host) datagram(k *packet) {
 	w := h.w
+	w.lastArrival = w.now // also of those that are lost here
 	if p := w.loss; w.now-k.born > w.lifetime || (p > 0 && w.rng.Float64() < p) {
 		w.dropped++
 		w.pools.release(k)
@@ -22,8 +28,9 @@ func (h *host) datagram(k *packet) {
 // receive queues a datagram for the receive worker.
 func (h *host) receive(k *packet) {
 	w := h.w
-	if w.recvCost == 0 && w.now >= h.stalled && h.datagrams.len() == 0 {
+	if w.recvCost == 0 && w.gather == 0 && w.now >= h.stalled && h.datagrams.len() == 0 {
 		h.chunk(k)
+		h.flush()
 		return
 	}
 	if w.cfg.RecvQueue > 0 && h.datBytes+k.size > w.cfg.RecvQueue {
@@ -34,7 +41,7 @@ func (h *host) receive(k *packet) {
 	h.datagrams.push(queued{pkt: k})
 	h.datBytes += k.size
 	if h.datagrams.len() == 1 {
-		h.workUntil = max(w.now, h.stalled) + w.recvCost
+		h.workUntil = max(w.now+w.gather, h.stalled) + w.recvCost
 		h.wakeBy(h.workUntil)
 	}
 }
@@ -47,7 +54,7 @@ func (h *host) wakeBy(at int64) {
 	}
 }
 
-// wake is the receive worker being done with one datagram, or the processor
+// wake is the receive worker being done with a datagram or a batch of them, or the processor
 // running again.
 func (h *host) wake() {
 	w := h.w
@@ -61,26 +68,27 @@ func (h *host) wake() {
 		h.wakeBy(h.stalled)
 		return
 	}
-	for _, e := range h.control {
-		if e.kind == evSent {
+	control := h.control
+	h.control = nil
+	for _, e := range control {
+		switch e.kind {
+		case evSent:
 			h.batchSent(e.pkt)
-		} else {
+		case evReport, evClaim:
+			h.worked(e.kind)
+		default:
 			h.message(e.pkt)
 		}
 	}
-	h.control = h.control[:0]
 	for _, c := range h.calls {
 		h.start(c)
 	}
 	h.calls = h.calls[:0]
 	for h.datagrams.len() > 0 && w.now >= h.workUntil {
-		k := h.datagrams.pop().pkt
-		h.datBytes -= k.size
-		h.taken++
-		h.chunk(k)
+		n := h.take()
 		h.drained()
 		if w.recvCost > 0 {
-			h.workUntil = w.now + w.recvCost
+			h.workUntil = w.now + int64(n)*w.recvCost
 		}
 	}
 	if h.datagrams.len() > 0 {
@@ -88,10 +96,146 @@ func (h *host) wake() {
 	}
 	if h.timerDue {
 		h.timerDue = false
-		h.node.Timer(ns(w.now))
-		h.act()
+		h.lookAtClock()
 	}
 	h.rearm()
+}
+
+// take takes the next datagrams off the queue, and says how many.
+func (h *host) take() int {
+	batch := []*packet{h.pop()}
+	for h.w.gather > 0 && h.datagrams.len() > 0 && len(batch) < superPacket {
+		if k := h.datagrams.q[h.datagrams.head].pkt; k.src != batch[0].src || k.sub != batch[0].sub {
+			break
+		}
+		batch = append(batch, h.pop())
+	}
+	if len(batch) > 1 {
+		h.scatter(batch)
+	} else {
+		h.chunk(batch[0])
+	}
+	h.flush()
+	return len(batch)
+}
+
+func (h *host) pop() *packet {
+	k := h.datagrams.pop().pkt
+	h.datBytes -= k.size
+	h.taken++
+	return k
+}
+
+// worker is the receive worker of a subgroup.
+func (h *host) worker(sub int) *protocol.Intake {
+	for len(h.workers) <= sub {
+		h.workers = append(h.workers, protocol.NewIntake(len(h.workers), h.w.layout, h.w.reportAfter, h.w.report))
+	}
+	return h.workers[sub]
+}
+
+// token names an operation in datagrams by its communicator and slot. The engine's are unique, so
+// that nothing of the past is ever taken for something new; here only the slot's draining keeps an
+// old datagram out of the next operation.
+func (h *host) token(comm, slot uint32) uint64 { return uint64(comm)<<32 | uint64(slot) }
+
+// chunk lets the receive worker decide about one datagram, and puts its payload where that says.
+func (h *host) chunk(k *packet) {
+	in := h.worker(k.sub)
+	slot, _ := h.w.layout.Split(k.imm)
+	p, psn, off, v := in.Judge(h.token(k.comm, slot), k.comm, k.imm, k.bytes)
+	if v == protocol.Placed {
+		if r := h.region(opKey{k.comm, p.Seq}); r != nil && r.open {
+			r.took(k)
+			r.mem.place(off, &k.pay, put)
+		} else {
+			h.w.violate("rank %d placed a chunk after its buffers were free", h.id)
+		}
+		in.Place(p, protocol.Range{PSN: psn, N: 1})
+	} else {
+		in.Ignore(p, v, 1)
+	}
+	h.w.pools.release(k)
+}
+
+// scatter is chunk for several datagrams that arrive as one: the network writes their payloads to
+// where the worker expects the next chunks, before anybody knows which they are. A guess that was
+// wrong leaves rubbish there.
+func (h *host) scatter(batch []*packet) {
+	in := h.worker(batch[0].sub)
+	p, n := in.Expect(h.slots[:len(batch)])
+	filled := 0
+	for filled < n && batch[filled].bytes == h.slots[filled].Len {
+		if r := h.region(opKey{p.Comm, p.Seq}); r != nil && r.open {
+			r.mem.place(h.slots[filled].Off, &batch[filled].pay, put)
+		} else {
+			h.w.violate("rank %d received to a buffer that was free", h.id)
+		}
+		filled++
+	}
+	taken := 0
+	for taken < filled {
+		k := batch[taken]
+		slot, _ := h.w.layout.Split(k.imm)
+		if !in.Fits(taken, h.token(k.comm, slot), k.imm) {
+			break
+		}
+		h.region(opKey{p.Comm, p.Seq}).took(k)
+		taken++
+	}
+	in.Arrived(taken)
+	for _, k := range batch[:taken] {
+		h.w.pools.release(k)
+	}
+	for _, k := range batch[taken:] {
+		h.chunk(k)
+	}
+}
+
+// flush reports what workers have placed, when the queue is empty or enough has come.
+func (h *host) flush() {
+	for _, in := range h.workers {
+		if h.datagrams.len() == 0 || in.Due() {
+			h.report(in)
+		}
+	}
+}
+
+// report lets the control thread know what a worker has placed.
+func (h *host) report(in *protocol.Intake) {
+	if r := in.Flush(); r != nil {
+		h.reports = append(h.reports, r)
+		h.later(evReport)
+	}
+}
+
+// later lets the receive worker and the control thread hear of each other: at once, or when the
+// scheduler lets them.
+func (h *host) later(kind eventKind) {
+	w := h.w
+	if w.late == 0 {
+		h.worked(kind)
+		return
+	}
+	w.push(w.now+int64(w.rng.ExpFloat64()*float64(w.late)), kind, int32(h.id), nil)
+}
+
+// worked takes the oldest report or claim.
+func (h *host) worked(kind eventKind) {
+	if h.dead {
+		return
+	}
+	if kind == evClaim {
+		r := h.claims[0]
+		h.claims = h.claims[1:]
+		h.claim(r)
+		return
+	}
+	r := h.reports[0]
+	h.reports = h.reports[1:]
+	h.node.Received(ns(h.w.now), r, false)
+	h.w.recycle(r)
+	h.act()
 }
 
 // drain is a closed operation whose slot is not free yet: datagrams for it may

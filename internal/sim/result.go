@@ -44,6 +44,9 @@ func (w *world) result(calls []*collective) *Result {
 			r.Parts = append(r.Parts, w.part(c))
 		}
 	}
+	if w.lastArrival > 0 {
+		r.RecoveryUS = max(0, r.TimeUS-float64(w.lastArrival)/1e6)
+	}
 	if len(calls) == 2 {
 		port = w.busiestPortOfBoth(calls[0], calls[1])
 	}
@@ -153,6 +156,7 @@ func (w *world) outcomes(r *Result, c *collective) {
 				Missing: o.err.Missing, Reason: o.err.Reason.String(),
 			})
 		}
+		r.CutoffUS = max(r.CutoffUS, float64(o.spent.Cutoff)/1e3)
 		if o.ended {
 			intact = intact && c.mem[i].intact()
 			if last < 0 || o.at > c.ranks[last].at {

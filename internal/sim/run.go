@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/model"
+	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/protocol"
 )
@@ -188,7 +189,7 @@ func (cfg Config) complete() (Config, []part, error) {
 		return bad("segment of %d bytes: must be 0 or more", cfg.Segment)
 	case cfg.Rate <= 0:
 		return bad("rate must be above 0")
-	case cfg.Latency < 0 || cfg.RecvCost < 0 || cfg.Noise < 0 || cfg.Detour < 0 || cfg.Timeout < 0 || cfg.Deadline < 0:
+	case cfg.Latency < 0 || cfg.RecvCost < 0 || cfg.Gather < 0 || cfg.Late < 0 || cfg.Noise < 0 || cfg.Detour < 0 || cfg.Timeout < 0 || cfg.Deadline < 0:
 		return bad("durations must be 0 or more")
 	case cfg.Bytes < 0 || cfg.Queue < 0 || cfg.RecvQueue < 0:
 		return bad("sizes must be 0 or more")
@@ -246,7 +247,7 @@ func (cfg *Config) choose() error {
 	}
 	c, err := model.Choose(cfg.Op, cfg.Topology.Hosts, n, model.Net{
 		Rate: cfg.Rate / 8e9, Latency: float64(cfg.Latency.Nanoseconds()), Hops: hops, Chunk: int64(cfg.Chunk),
-		Datagram: udHeader, Packet: putHeader, Multicast: true, Inc: true,
+		Datagram: udHeader, Packet: putHeader, Multicast: true, Inc: true, Eager: node.EagerLimit,
 	})
 	if err != nil {
 		return err

@@ -35,11 +35,17 @@ type world struct {
 
 	loss       float64 // of datagrams, from either option
 	recvCost   int64
+	gather     int64 // how long receive workers let datagrams gather
+	late       int64 // how long receive workers and control threads take to hear of each other, on average
 	noise      int64
 	retransmit int64
 	slotTime   int64 // of one chunk on a host link
 	lifetime   int64 // a datagram that is older when it arrives is dropped
 	drains     []drain
+
+	reportAfter uint32 // chunks of a report
+	idleReports []*protocol.Report
+	lastArrival int64 // when a datagram last reached a host, or was lost there
 
 	pending   int // calls not ended, over living ranks
 	lingering int // rounds not closed
@@ -75,6 +81,7 @@ func newWorld(cfg Config) (*world, error) {
 		cfg: cfg, g: g, layout: layout, rng: rand.New(rand.NewPCG(cfg.Seed, 0xa11ca57)), calls: map[uint64]*collective{}, reductions: map[opKey]*collective{},
 		inc: newIncTree(g), buffer: max(inputBuffer, 4*int64(cfg.Chunk+udHeader)),
 		loss: 1 - (1-cfg.Loss)*(1-cfg.LossAll), recvCost: cfg.RecvCost.Nanoseconds()*1000 + cfg.pace, noise: cfg.Noise.Nanoseconds() * 1000,
+		gather: cfg.Gather.Nanoseconds() * 1000, late: cfg.Late.Nanoseconds() * 1000,
 	}
 	w.links = make([]link, len(g.Links))
 	for i, l := range g.Links {
@@ -90,6 +97,7 @@ func newWorld(cfg Config) (*world, error) {
 		w.trees = append(w.trees, g.Tree(s))
 	}
 	w.slotTime = int64(float64(cfg.Chunk+udHeader) * 8e12 / cfg.Rate)
+	w.reportAfter = uint32(max(1, min(w.room()/8, 64)))
 	path := w.longestPath()
 	// Switches drop what is older than a limit, as InfiniBand's do: about a second,
 	// far above what full buffers at every hop take to empty.
@@ -98,7 +106,7 @@ func newWorld(cfg Config) (*world, error) {
 	w.retransmit = 4*path + 20*w.slotTime
 	for i := range g.Hosts {
 		w.hosts = append(w.hosts, &host{
-			w: w, id: i, timerAt: never, wakeAt: never, regions: map[opKey]*region{}, puts: map[putKey][]*packet{}, inOrder: map[int]int64{},
+			w: w, id: i, timerAt: never, wakeAt: never, regions: map[opKey]*region{}, puts: map[putKey][]*packet{}, early: map[opKey][]*packet{}, inOrder: map[int]int64{},
 			node: node.New(0, w.nodeConfig(i, flow, path)),
 		})
 	}
@@ -110,18 +118,38 @@ func newWorld(cfg Config) (*world, error) {
 	return w, nil
 }
 
+// room is how many datagrams a receive queue holds.
+func (w *world) room() uint64 {
+	if w.cfg.RecvQueue > 0 {
+		return max(1, uint64(w.cfg.RecvQueue)/uint64(w.cfg.Chunk+udHeader))
+	}
+	return 8192 // the paper's
+}
+
+// report makes an empty report.
+func (w *world) report() *protocol.Report {
+	if n := len(w.idleReports); n > 0 {
+		r := w.idleReports[n-1]
+		w.idleReports = w.idleReports[:n-1]
+		return r
+	}
+	return &protocol.Report{Runs: make([]protocol.PlacedRun, 0, protocol.MaxRuns)}
+}
+
+func (w *world) recycle(r *protocol.Report) {
+	clear(r.Runs)
+	*r = protocol.Report{Runs: r.Runs[:0]}
+	w.idleReports = append(w.idleReports, r)
+}
+
 // nodeConfig is what a fabric would tell its node about itself.
 func (w *world) nodeConfig(rank int, flow protocol.Flow, path int64) node.Config {
-	room := uint64(8192) // the paper's receive queue, in datagrams
-	if w.cfg.RecvQueue > 0 {
-		room = max(1, uint64(w.cfg.RecvQueue)/uint64(w.cfg.Chunk+udHeader))
-	}
 	// Longer than a datagram displaced by 16 places can be under way.
 	alpha := ns(2*path + 32*w.slotTime)
 	return node.Config{
 		Rank: rank, Size: w.g.Hosts, Timeout: protocol.Time(w.cfg.Timeout.Nanoseconds()),
 		Deadline: protocol.Time(w.cfg.Deadline.Nanoseconds()),
-		Flow:     flow, Room: room, Batch: 16, Overhead: udHeader, Layout: w.layout,
+		Flow:     flow, Room: w.room(), Batch: 16, Overhead: udHeader, Layout: w.layout, Eager: node.EagerLimit, Digest: w.cfg.Digest,
 		Limits: protocol.Limits{LinkRate: w.cfg.Rate / 8e9, Alpha: alpha, MinAlpha: alpha / 4, MaxAlpha: 1000 * alpha},
 	}
 }
@@ -214,6 +242,12 @@ func (w *world) loop(limit int64) {
 			if h := w.hosts[w.drains[e.id].host]; !h.dead {
 				h.settled(w.drains[e.id])
 			}
+		case evReport, evClaim:
+			if h := w.hosts[e.id]; w.now < h.stalled {
+				h.control = append(h.control, e)
+			} else {
+				h.worked(e.kind)
+			}
 		case evStep:
 			w.step.happened(int(e.id))
 		}
@@ -279,7 +313,6 @@ func (w *world) crash(c Crash) {
 		if peer := w.hosts[p]; !peer.dead {
 			peer.node.PeerLost(ns(w.now), c.Rank)
 			peer.act()
-			peer.rearm()
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (j *joining) probe(ctx context.Context) (why string, err error) {
 		b := fabric.Batch{Headers: []fabric.Header{{Token: token, Comm: probeComm, Imm: uint32(j.Rank)}}, Payloads: [][]byte{payload}}
 		for {
 			for sub := range subs {
-				_ = j.mc.Sender(sub).Send(&b) // whoever does not hear it will say so
+				_ = fabric.SendAll(j.mc.Sender(sub), &b, probeEvery) // whoever does not hear it will say so
 			}
 			select {
 			case <-stop:

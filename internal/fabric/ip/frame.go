@@ -15,12 +15,13 @@ import (
 //	kind u8, zero u8[3], payload length u32, then by kind
 //	  message:  nothing
 //	  data:     comm u32, nth u32, seq u64, length of the piece u64, offset in it u64
-//	  read:     comm u32, zero u32, seq u64, id u64, offset u64, length u64
-//	  answer:   as read, then the offset in the range u64
+//	  read:     comm u32, zero u32, seq u64, id u64
+//	  answer:   as read, then length of the answer u64, offset in it u64
 //	  goodbye:  nothing
 //
-// and the payload. A piece, and what answers a read, come as consecutive frames;
-// one that was cancelled just stops between two of them.
+// and the payload. That of a read is a list of spans, each offset u64 and length u32. A piece,
+// and the answer to a read, come as consecutive frames; one that was cancelled just stops
+// between two of them.
 type frameKind uint8
 
 const (
@@ -35,7 +36,8 @@ const (
 
 const (
 	framePrefix    = 8
-	frameMaxHeader = framePrefix + 48
+	frameMaxHeader = framePrefix + 40
+	frameSpan      = 12 // bytes of a span
 	// frameMaxPart bounds the payload of data and answers, and with it what a frame
 	// makes the receiver hold.
 	frameMaxPart = 256 << 10
@@ -43,14 +45,18 @@ const (
 	MaxMessage = 16 << 10
 )
 
-// Every message of the protocol must fit.
-const _ = uint(MaxMessage - protocol.MaxMsg)
+// Every message of the protocol must fit, and every read: both are handed out from inside the
+// reader's buffer.
+const (
+	_ = uint(MaxMessage - protocol.MaxMsg)
+	_ = uint(MaxMessage - fabric.MaxSpans*frameSpan)
+)
 
 var frameHeaderSize = [...]int{
 	frameMessage: framePrefix,
 	frameData:    framePrefix + 32,
-	frameRead:    framePrefix + 40,
-	frameAnswer:  framePrefix + 48,
+	frameRead:    framePrefix + 24,
+	frameAnswer:  framePrefix + 40,
 	frameGoodbye: framePrefix,
 }
 
@@ -64,8 +70,7 @@ type frameHeader struct {
 	op   fabric.OpKey
 	nth  uint32 // data: of the piece
 	id   uint64 // read, answer
-	off  int64  // read, answer: of the range
-	len  int64  // of the whole piece or range
+	len  int64  // of the whole piece or answer
 	part int64  // data, answer: where the payload belongs in it
 }
 
@@ -73,8 +78,31 @@ func (h *frameHeader) piece() fabric.Piece {
 	return fabric.Piece{Op: h.op, Nth: h.nth, Len: h.len}
 }
 
-func (h *frameHeader) rng() fabric.Range {
-	return fabric.Range{Op: h.op, ID: h.id, Off: h.off, Len: h.len}
+func (h *frameHeader) read() fabric.ReadID { return fabric.ReadID{Op: h.op, ID: h.id} }
+
+// frameAppendSpans appends the payload of a read.
+func frameAppendSpans(b []byte, spans []fabric.Span) []byte {
+	for _, s := range spans {
+		b = binary.LittleEndian.AppendUint64(b, uint64(s.Off))
+		b = binary.LittleEndian.AppendUint32(b, uint32(s.Len))
+	}
+	return b
+}
+
+// frameParseSpans decodes the payload of a read. All offsets and ends are in range.
+func frameParseSpans(b []byte) ([]fabric.Span, error) {
+	if len(b) == 0 || len(b)%frameSpan != 0 {
+		return nil, fmt.Errorf("%w: a read of %d bytes", errFrame, len(b))
+	}
+	spans := make([]fabric.Span, 0, len(b)/frameSpan)
+	for ; len(b) > 0; b = b[frameSpan:] {
+		s := fabric.Span{Off: int64(binary.LittleEndian.Uint64(b)), Len: int64(binary.LittleEndian.Uint32(b[8:]))}
+		if s.Off < 0 || s.Len > math.MaxInt64-s.Off {
+			return nil, fmt.Errorf("%w: range %d+%d", errFrame, s.Off, s.Len)
+		}
+		spans = append(spans, s)
+	}
+	return spans, nil
 }
 
 // frameAppend appends the encoding of h to b.
@@ -94,9 +122,8 @@ func frameAppend(b []byte, h *frameHeader) []byte {
 		b = le.AppendUint32(b, 0)
 		b = le.AppendUint64(b, h.op.Seq)
 		b = le.AppendUint64(b, h.id)
-		b = le.AppendUint64(b, uint64(h.off))
-		b = le.AppendUint64(b, uint64(h.len))
 		if h.kind == frameAnswer {
+			b = le.AppendUint64(b, uint64(h.len))
 			b = le.AppendUint64(b, uint64(h.part))
 		}
 	}
@@ -125,6 +152,8 @@ func frameParse(b []byte) (frameHeader, error) {
 	switch h.kind {
 	case frameMessage:
 		limit = MaxMessage
+	case frameRead:
+		limit = fabric.MaxSpans * frameSpan
 	case frameData, frameAnswer:
 		limit = frameMaxPart
 	}
@@ -143,14 +172,13 @@ func frameParse(b []byte) (frameHeader, error) {
 		}
 		h.op = fabric.OpKey{Comm: le.Uint32(b), Seq: le.Uint64(b[8:])}
 		h.id = le.Uint64(b[16:])
-		h.off, h.len = int64(le.Uint64(b[24:])), int64(le.Uint64(b[32:]))
 		if h.kind == frameAnswer {
-			h.part = int64(le.Uint64(b[40:]))
+			h.len, h.part = int64(le.Uint64(b[24:])), int64(le.Uint64(b[32:]))
 		}
 	}
 	switch {
-	case h.off < 0 || h.len < 0 || h.part < 0 || h.len > math.MaxInt64-h.off:
-		return h, fmt.Errorf("%w: range %d+%d, part at %d", errFrame, h.off, h.len, h.part)
+	case h.len < 0 || h.part < 0:
+		return h, fmt.Errorf("%w: %d bytes, part at %d", errFrame, h.len, h.part)
 	case h.kind != frameData && h.kind != frameAnswer:
 	case h.part > h.len || int64(h.n) > h.len-h.part, h.n == 0 && h.len > 0:
 		return h, fmt.Errorf("%w: %d bytes at %d of %d", errFrame, h.n, h.part, h.len)

@@ -15,7 +15,7 @@ func BenchmarkFrame(b *testing.B) {
 	}{
 		{"Message", frameHeader{kind: frameMessage, n: 64}},
 		{"Data", frameHeader{kind: frameData, n: frameMaxPart, op: op, nth: 3, len: 1 << 30}},
-		{"Read", frameHeader{kind: frameRead, op: op, id: 5, off: 4096, len: 1 << 20}},
+		{"Read", frameHeader{kind: frameRead, op: op, id: 5, n: frameSpan}},
 	} {
 		buf := frameAppend(nil, &c.h)
 		b.Run("Append "+c.name, func(b *testing.B) {

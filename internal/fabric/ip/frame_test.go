@@ -14,9 +14,9 @@ var frameSamples = []frameHeader{
 	{kind: frameMessage},
 	{kind: frameData, n: 3, op: fabric.OpKey{Comm: 1, Seq: 2}, nth: 3, len: 3},
 	{kind: frameData, op: fabric.OpKey{Comm: 1, Seq: 2}},
-	{kind: frameRead, op: fabric.OpKey{Comm: 1 << 31, Seq: 1 << 63}, id: 5, off: 6, len: 1 << 40},
-	{kind: frameAnswer, n: 1, op: fabric.OpKey{Comm: 4, Seq: 5}, id: 6, off: 7, len: 2},
-	{kind: frameAnswer, n: 1, op: fabric.OpKey{Comm: 4, Seq: 5}, id: 6, off: 7, len: 2, part: 1},
+	{kind: frameRead, n: 3 * frameSpan, op: fabric.OpKey{Comm: 1 << 31, Seq: 1 << 63}, id: 5},
+	{kind: frameAnswer, n: 1, op: fabric.OpKey{Comm: 4, Seq: 5}, id: 6, len: 2},
+	{kind: frameAnswer, n: 1, op: fabric.OpKey{Comm: 4, Seq: 5}, id: 6, len: 2, part: 1},
 	{kind: frameGoodbye},
 }
 
@@ -104,7 +104,7 @@ func FuzzFrame(f *testing.F) {
 			if !bytes.HasPrefix(in[at:], b) {
 				t.Fatalf("%+v is %x, was %x", h, b, in[at:])
 			}
-			if h.n > frameMaxPart || h.off < 0 || h.len < 0 || h.off+h.len < 0 || h.part < 0 || h.part+int64(h.n) > max(h.len, MaxMessage) {
+			if h.n > frameMaxPart || h.len < 0 || h.part < 0 || h.part+int64(h.n) > max(h.len, MaxMessage) {
 				t.Fatalf("%+v", h)
 			}
 			if h.part > 0 && (last.kind != h.kind || last.part+int64(last.n) != h.part) {
@@ -116,6 +116,11 @@ func FuzzFrame(f *testing.F) {
 				var msg []byte
 				if msg, err = r.message(h.n); err == nil && !bytes.Equal(msg, in[at:at+h.n]) {
 					t.Fatalf("message %x", msg)
+				}
+			} else if h.kind == frameRead {
+				var list []byte
+				if list, err = r.message(h.n); err == nil {
+					checkSpans(t, list)
 				}
 			} else {
 				_, err = r.skip(h.n)
@@ -129,4 +134,24 @@ func FuzzFrame(f *testing.F) {
 			at += h.n
 		}
 	})
+}
+
+// checkSpans checks that a list of spans is refused or comes back as it was.
+func checkSpans(t *testing.T, list []byte) {
+	t.Helper()
+	spans, err := frameParseSpans(list)
+	if err != nil {
+		if !errors.Is(err, errFrame) {
+			t.Fatal(err)
+		}
+		return
+	}
+	if b := frameAppendSpans(nil, spans); !bytes.Equal(b, list) {
+		t.Fatalf("%v is %x, was %x", spans, b, list)
+	}
+	for _, s := range spans {
+		if s.Off < 0 || s.Len < 0 || s.Off+s.Len < 0 {
+			t.Fatalf("%+v", s)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package ip
 
 import (
 	"testing"
+	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
@@ -36,7 +37,7 @@ func TestMulticastAllocates(t *testing.T) {
 		s, r := x.Sender(0), y.Receiver(0)
 		rounds := 0
 		n := testing.AllocsPerRun(100, func() {
-			if err := s.Send(batch); err != nil {
+			if err := fabric.SendAll(s, batch, time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			for rounds++; sink.n < rounds*caps.Batch; {
@@ -74,7 +75,7 @@ func BenchmarkSend(b *testing.B) {
 		b.SetBytes(int64(caps.Chunk * caps.Batch))
 		s := x.Sender(0)
 		for b.Loop() {
-			if err := s.Send(batch); err != nil {
+			if err := fabric.SendAll(s, batch, time.Minute); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -92,7 +93,7 @@ func BenchmarkSendReceive(b *testing.B) {
 		s, r := x.Sender(0), y.Receiver(0)
 		n := 0
 		for b.Loop() {
-			if err := s.Send(batch); err != nil {
+			if err := fabric.SendAll(s, batch, time.Minute); err != nil {
 				b.Fatal(err)
 			}
 			for n += caps.Batch; sink.n < n; {
@@ -119,7 +120,7 @@ func BenchmarkReceive(b *testing.B) {
 			if queued == sink.n {
 				b.StopTimer()
 				for range min(caps.Room/caps.Batch, b.N-i) {
-					if err := s.Send(batch); err != nil {
+					if err := fabric.SendAll(s, batch, time.Minute); err != nil {
 						b.Fatal(err)
 					}
 					queued += caps.Batch

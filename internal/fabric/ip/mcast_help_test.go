@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
@@ -203,7 +204,7 @@ func mcastSend(t testing.TB, s fabric.Sender, data []byte, chunk, most int, psns
 			b.Payloads = append(b.Payloads, data[off:min(off+chunk, len(data))])
 		}
 		psns = psns[len(b.Headers):]
-		if err := s.Send(&b); err != nil {
+		if err := fabric.SendAll(s, &b, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
@@ -170,11 +171,11 @@ func TestMulticastBadBatch(t *testing.T) {
 			"too many":         {Headers: h, Payloads: make([][]byte, len(h))},
 			"grows":            {Headers: h[:2], Payloads: [][]byte{make([]byte, 1), make([]byte, 2)}},
 		} {
-			if err := s.Send(b); err == nil {
+			if _, err := s.Send(b); err == nil {
 				t.Errorf("%s: no error", name)
 			}
 		}
-		if err := s.Send(&fabric.Batch{}); err != nil {
+		if _, err := s.Send(&fabric.Batch{}); err != nil {
 			t.Errorf("nothing to send: %v", err)
 		}
 	})
@@ -243,7 +244,7 @@ func TestMulticastSums(t *testing.T) {
 				h := fabric.Header{Token: mcastToken, Comm: 3, Imm: psn}
 				payload := data[psn*1000:][:1000]
 				h.Sum = h.Checksum(payload)
-				if err := a.Sender(0).Send(&fabric.Batch{Headers: []fabric.Header{h}, Payloads: [][]byte{payload}}); err != nil {
+				if err := fabric.SendAll(a.Sender(0), &fabric.Batch{Headers: []fabric.Header{h}, Payloads: [][]byte{payload}}, time.Minute); err != nil {
 					t.Fatal(err)
 				}
 			}

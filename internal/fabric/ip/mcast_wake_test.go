@@ -99,7 +99,7 @@ func TestCloseUnblocks(t *testing.T) {
 		}
 		waiting.Wait()
 		b := &fabric.Batch{Headers: make([]fabric.Header, 1), Payloads: make([][]byte, 1)}
-		if err := m.Sender(0).Send(b); err != fabric.ErrClosed {
+		if _, err := m.Sender(0).Send(b); err != fabric.ErrClosed {
 			t.Errorf("Send: %v", err)
 		}
 	})

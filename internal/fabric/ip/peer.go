@@ -3,7 +3,6 @@ package ip
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -54,9 +53,8 @@ type peer struct {
 	now     peerDirect
 	in      *peerIn
 
-	q, cur  peerQueue      // filled by callers; being sent by write
-	flying  []fabric.Piece // pieces whose last byte is with write, or done, and whose PutDone is due
-	answers int            // queued answers to reads
+	q, cur peerQueue      // filled by callers; being sent by write
+	flying []fabric.Piece // pieces whose last byte is with write, or done, and whose PutDone is due
 }
 
 func newPeer(t *TCP, rank int) *peer {
@@ -178,23 +176,17 @@ func (p *peer) putCopy(piece fabric.Piece, data []byte) bool {
 	return true
 }
 
-// answer queues the answer to a read; a peer that asks for too much at a time is
-// not a correct one.
-func (p *peer) answer(r fabric.Range) error {
-	const limit = 1 << 16
+// answer queues the answer to a read. Nothing bounds how many are queued: a peer bounds its
+// reads itself, and a limit here could only end the connection of a correct one.
+func (p *peer) answer(r fabric.ReadRequest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state != peerOpen || p.dead {
-		return nil
+		return
 	}
-	if p.answers == limit {
-		return fmt.Errorf("%w: more than %d reads at a time", errFrame, limit)
-	}
-	p.answers++
 	p.corked = false
-	p.q.items = append(p.q.items, peerItem{kind: frameAnswer, rng: r})
+	p.q.items = append(p.q.items, peerItem{kind: frameAnswer, read: r, size: r.Len()})
 	p.start()
-	return nil
 }
 
 // cancel makes write give up the pieces of an operation, now if it is sending one.

@@ -12,7 +12,8 @@ type peerItem struct {
 	from, to  int
 	piece     fabric.Piece
 	data      []byte
-	rng       fabric.Range
+	read      fabric.ReadRequest
+	size      int64 // of its answer
 }
 
 // peerQueue is what waits to be sent, in order. Its memory is used again and

@@ -137,10 +137,15 @@ func (in *peerIn) payload() error {
 		}
 		return err
 	case in.f.kind == frameRead:
-		if r := in.f.rng(); in.p.t.copyOut(nil, &r, 0) {
-			return in.p.answer(r)
+		b, err := in.fr.message(in.f.n)
+		if err != nil {
+			return err
 		}
-		return nil
+		r := fabric.ReadRequest{ReadID: in.f.read()}
+		if r.Spans, err = frameParseSpans(b); err == nil && in.p.t.copyOut(nil, &r, 0) {
+			in.p.answer(r)
+		}
+		return err
 	default:
 		return in.part()
 	}
@@ -170,7 +175,7 @@ func (in *peerIn) part() error {
 	if in.f.kind == frameData {
 		in.p.t.h.Data(in.p.rank, in.f.piece(), in.f.part, &b.Buffer)
 	} else {
-		in.p.t.h.ReadData(in.p.rank, in.f.rng(), in.f.part, &b.Buffer)
+		in.p.t.h.ReadData(in.p.rank, in.f.read(), in.f.part, &b.Buffer)
 	}
 	return nil
 }

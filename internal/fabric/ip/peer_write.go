@@ -74,7 +74,7 @@ func (w *peerWriter) step() bool {
 		p.flying = p.cur.take(p.q.take(p.flying, true), true)
 		p.cur.reset()
 		p.q.reset()
-		w.at, w.off, p.answers = 0, 0, 0
+		w.at, w.off = 0, 0
 	case out == nil:
 	case w.at < len(p.cur.items):
 		more = true
@@ -189,30 +189,23 @@ func (w *peerWriter) data(it *peerItem) bool {
 // answer adds the next part of an answer, copied, and says whether it was the last,
 // or whether there is no room for the copy.
 func (w *peerWriter) answer(it *peerItem) (ended, full bool) {
-	p, r := w.p, &it.rng
+	r := &it.read
 	if w.scratch == nil {
 		w.scratch = make([]byte, 0, frameMaxPart)
 	}
-	n := int(min(r.Len-w.off, frameMaxPart))
+	n := int(min(it.size-w.off, frameMaxPart))
 	at := len(w.scratch)
 	if at+n > cap(w.scratch) {
 		return false, true
 	}
 	b := w.scratch[at : at+n]
 	ended = true
-	if p.t.copyOut(b, r, w.off) {
+	if w.p.t.copyOut(b, r, w.off) {
 		w.scratch = w.scratch[:at+n]
-		w.head(&frameHeader{
-			kind: frameAnswer, n: n, op: r.Op, id: r.ID, off: r.Off, len: r.Len, part: w.off,
-		})
+		w.head(&frameHeader{kind: frameAnswer, n: n, op: r.Op, id: r.ID, len: it.size, part: w.off})
 		w.add(b)
 		w.off += int64(n)
-		ended = w.off == r.Len
-	}
-	if ended {
-		p.mu.Lock()
-		p.answers--
-		p.mu.Unlock()
+		ended = w.off == it.size
 	}
 	return ended, false
 }

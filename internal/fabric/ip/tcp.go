@@ -173,15 +173,20 @@ func (t *TCP) Put(to int, p fabric.Piece, data []byte) {
 }
 
 // Read implements fabric.Reliable.
-func (t *TCP) Read(to int, r fabric.Range) {
-	t.peer(to).frame(&frameHeader{kind: frameRead, op: r.Op, id: r.ID, off: r.Off, len: r.Len}, nil, false)
+func (t *TCP) Read(to int, r fabric.ReadRequest) {
+	if len(r.Spans) == 0 || len(r.Spans) > fabric.MaxSpans {
+		panic(fmt.Sprintf("fabric/ip: a read of %d spans", len(r.Spans)))
+	}
+	spans := frameAppendSpans(make([]byte, 0, len(r.Spans)*frameSpan), r.Spans)
+	t.peer(to).frame(&frameHeader{kind: frameRead, n: len(spans), op: r.Op, id: r.ID}, spans, false)
 }
 
 // Register implements fabric.Reliable.
-func (t *TCP) Register(op fabric.OpKey, buf []byte) {
+func (t *TCP) Register(op fabric.OpKey, buf []byte) (ready bool) {
 	t.regMu.Lock()
 	defer t.regMu.Unlock()
 	t.reg[op] = buf
+	return true
 }
 
 // Unregister implements fabric.Reliable. It waits for at most one copy a peer.
@@ -192,16 +197,21 @@ func (t *TCP) Unregister(op fabric.OpKey) {
 }
 
 // copyOut fills b with registered memory, the bytes of r from part on, if a peer may
-// read it.
-func (t *TCP) copyOut(b []byte, r *fabric.Range, part int64) bool {
+// read all of it.
+func (t *TCP) copyOut(b []byte, r *fabric.ReadRequest, part int64) bool {
 	t.regMu.RLock()
 	defer t.regMu.RUnlock()
 	buf, ok := t.reg[r.Op]
-	if !ok || r.Off > int64(len(buf)) || r.Len > int64(len(buf))-r.Off {
-		t.refused.Add(1)
-		return false
+	for _, s := range r.Spans {
+		if !ok || s.Off > int64(len(buf)) || s.Len > int64(len(buf))-s.Off {
+			t.refused.Add(1)
+			return false
+		}
+		if skip := min(part, s.Len); len(b) > 0 {
+			part -= skip
+			b = b[copy(b, buf[s.Off+skip:s.Off+s.Len]):]
+		}
 	}
-	copy(b, buf[r.Off+part:])
 	return true
 }
 

@@ -22,10 +22,12 @@ func (e *tcpEcho) Message(from int, msg []byte) {
 	}
 	e.msgs <- struct{}{}
 }
-func (e *tcpEcho) Data(_ int, _ fabric.Piece, _ int64, b *fabric.Buffer)     { b.Release() }
-func (e *tcpEcho) ReadData(_ int, _ fabric.Range, _ int64, b *fabric.Buffer) { b.Release() }
-func (e *tcpEcho) PutDone(int, fabric.Piece)                                 { e.done <- struct{}{} }
-func (e *tcpEcho) Lost(int, error)                                           {}
+func (e *tcpEcho) Data(_ int, _ fabric.Piece, _ int64, b *fabric.Buffer) { b.Release() }
+func (e *tcpEcho) Registered(fabric.OpKey, error)                        {}
+
+func (e *tcpEcho) ReadData(_ int, _ fabric.ReadID, _ int64, b *fabric.Buffer) { b.Release() }
+func (e *tcpEcho) PutDone(int, fabric.Piece)                                  { e.done <- struct{}{} }
+func (e *tcpEcho) Lost(int, error)                                            {}
 
 // newTCPPair is two ranks; the second sends messages back.
 func newTCPPair(t testing.TB) (*TCP, *tcpEcho) {

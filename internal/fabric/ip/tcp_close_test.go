@@ -32,7 +32,7 @@ func TestTCPCloseRace(t *testing.T) {
 						me.Put(to, fabric.Piece{Op: op, Nth: uint32(i), Len: int64(n)}, data[:n])
 						puts[r]++
 					case 5:
-						me.Read(to, fabric.Range{Op: fabric.OpKey{Seq: uint64(to)}, ID: uint64(i), Len: int64(rnd.IntN(len(data)))})
+						me.Read(to, fabric.ReadRequest{ReadID: fabric.ReadID{Op: fabric.OpKey{Seq: uint64(to)}, ID: uint64(i)}, Spans: []fabric.Span{{Len: int64(rnd.IntN(len(data)))}}})
 					case 6:
 						me.Cancel(op)
 					case 7:

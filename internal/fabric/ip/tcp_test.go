@@ -112,29 +112,39 @@ func TestTCPRead(t *testing.T) {
 			buf := tcpFill(2*frameMaxPart+100, 5)
 			w.ranks[1].Register(op, buf)
 			size := int64(len(buf))
-			good := []fabric.Range{
-				{Op: op, ID: 1, Len: size},
-				{Op: op, ID: 2, Off: 17, Len: 1},
-				{Op: op, ID: 3, Off: size},
-				{Op: op, ID: 4, Off: frameMaxPart, Len: frameMaxPart + 1},
-				{Op: op, ID: 5},
+			good := [][]fabric.Span{
+				{{Off: 0, Len: size}},
+				{{Off: 17, Len: 1}},
+				{{Off: size, Len: 0}},
+				{{Off: frameMaxPart, Len: frameMaxPart + 1}},
+				{{Off: 0, Len: 0}},
+				{{Off: 9, Len: 1}, {Off: 0, Len: 3}, {Off: size - 1, Len: 1}, {Off: 100, Len: frameMaxPart}, {Off: 5, Len: 0}, {Off: 200, Len: 2}},
 			}
-			bad := []fabric.Range{
-				{Op: op, ID: 6, Len: size + 1},
-				{Op: op, ID: 7, Off: size, Len: 1},
-				{Op: op, ID: 8, Off: size + 1},
-				{Op: op, ID: 9, Off: 1, Len: 1<<63 - 2},
-				{Op: fabric.OpKey{Comm: 3, Seq: 8}, ID: 10, Len: 1},
+			bad := [][]fabric.Span{
+				{{Off: 0, Len: size + 1}},
+				{{Off: size, Len: 1}},
+				{{Off: size + 1, Len: 0}},
+				{{Off: 1<<63 - 1 - 1<<32, Len: 1<<32 - 1}},
+				{{Off: 0, Len: 1}, {Off: size, Len: 1}, {Off: 0, Len: 1}},
+				{{Off: 0, Len: 1}}, // of another operation
 			}
 			for i := range good {
-				w.ranks[0].Read(1, good[i])
-				w.ranks[0].Read(1, bad[i])
+				w.ranks[0].Read(1, fabric.ReadRequest{ReadID: fabric.ReadID{Op: op, ID: uint64(i)}, Spans: good[i]})
+				r := fabric.ReadRequest{ReadID: fabric.ReadID{Op: op, ID: uint64(100 + i)}, Spans: bad[i]}
+				if i == len(good)-1 {
+					r.Op.Seq++
+				}
+				w.ranks[0].Read(1, r)
 			}
 			rec := w.recs[0]
 			rec.wait(t, "answers", func() bool { return len(rec.reads[1]) == len(good) })
-			for _, r := range good {
-				if got := rec.reads[1][r]; !bytes.Equal(got, buf[r.Off:r.Off+r.Len]) {
-					t.Errorf("%+v: %d wrong bytes", r, len(got))
+			for i, spans := range good {
+				var want []byte
+				for _, s := range spans {
+					want = append(want, buf[s.Off:s.Off+s.Len]...)
+				}
+				if got := rec.reads[1][fabric.ReadID{Op: op, ID: uint64(i)}]; !bytes.Equal(got, want) {
+					t.Errorf("%v: %d bytes, not %d, or wrong ones", spans, len(got), len(want))
 				}
 			}
 			// The answers came in order, so what is refused was refused by now.
@@ -147,6 +157,30 @@ func TestTCPRead(t *testing.T) {
 	}
 }
 
+// However many reads a peer has under way, it is a correct one: all are answered.
+func TestTCPManyReads(t *testing.T) {
+	const reads = 100_000
+	w := newTCPWorld(t, 2, tcpV4, nil)
+	op := fabric.OpKey{Seq: 1}
+	buf := tcpFill(reads, 1)
+	w.ranks[1].Register(op, buf)
+	for i := range uint64(reads) {
+		w.ranks[0].Read(1, fabric.ReadRequest{ReadID: fabric.ReadID{Op: op, ID: i}, Spans: []fabric.Span{{Off: int64(i), Len: 1}}})
+	}
+	rec := w.recs[0]
+	rec.wait(t, "all answers", func() bool { return len(rec.reads[1]) == reads || len(rec.lost) > 0 })
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if len(rec.lost) > 0 {
+		t.Fatalf("a correct peer was lost: %v", rec.lost)
+	}
+	for id, got := range rec.reads[1] {
+		if len(got) != 1 || got[0] != buf[id.ID] {
+			t.Fatalf("read %d: %v", id.ID, got)
+		}
+	}
+}
+
 // After Unregister nothing reads the buffer: the race detector sees it if something
 // does.
 func TestTCPUnregister(t *testing.T) {
@@ -156,8 +190,9 @@ func TestTCPUnregister(t *testing.T) {
 		op := fabric.OpKey{Seq: seq}
 		w.ranks[0].Register(op, buf)
 		for i := range uint64(4) {
-			w.ranks[1].Read(0, fabric.Range{Op: op, ID: i, Len: int64(len(buf))})
-			w.ranks[2].Read(0, fabric.Range{Op: op, ID: i, Len: int64(len(buf))})
+			r := fabric.ReadRequest{ReadID: fabric.ReadID{Op: op, ID: i}, Spans: []fabric.Span{{Off: 0, Len: int64(len(buf))}}}
+			w.ranks[1].Read(0, r)
+			w.ranks[2].Read(0, r)
 		}
 		if seq%2 == 0 {
 			rec := w.recs[1]

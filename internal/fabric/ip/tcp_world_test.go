@@ -23,7 +23,7 @@ type tcpRec struct {
 	msgs   map[int][]string
 	order  map[int][]string // messages and ends of pieces, as they came
 	pieces map[int]map[fabric.Piece][]byte
-	reads  map[int]map[fabric.Range][]byte
+	reads  map[int]map[fabric.ReadID][]byte
 	done   map[int][]fabric.Piece
 	lost   map[int][]error
 	bad    []string
@@ -37,7 +37,7 @@ func newTCPRec() *tcpRec {
 	return &tcpRec{
 		changed: make(chan struct{}),
 		msgs:    map[int][]string{}, order: map[int][]string{}, done: map[int][]fabric.Piece{}, lost: map[int][]error{},
-		pieces: map[int]map[fabric.Piece][]byte{}, reads: map[int]map[fabric.Range][]byte{},
+		pieces: map[int]map[fabric.Piece][]byte{}, reads: map[int]map[fabric.ReadID][]byte{},
 	}
 }
 
@@ -80,10 +80,10 @@ func (r *tcpRec) Data(from int, p fabric.Piece, off int64, b *fabric.Buffer) {
 	})
 }
 
-func (r *tcpRec) ReadData(from int, q fabric.Range, off int64, b *fabric.Buffer) {
+func (r *tcpRec) ReadData(from int, q fabric.ReadID, off int64, b *fabric.Buffer) {
 	r.change(func() {
 		if r.reads[from] == nil {
-			r.reads[from] = map[fabric.Range][]byte{}
+			r.reads[from] = map[fabric.ReadID][]byte{}
 		}
 		had := r.reads[from][q]
 		if int64(len(had)) != off {
@@ -101,6 +101,10 @@ func (r *tcpRec) keep(b *fabric.Buffer) {
 		return
 	}
 	b.Release()
+}
+
+func (r *tcpRec) Registered(op fabric.OpKey, err error) {
+	r.change(func() { r.bad = append(r.bad, fmt.Sprintf("%+v was registered later: %v", op, err)) })
 }
 
 func (r *tcpRec) PutDone(to int, p fabric.Piece) {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
@@ -22,6 +23,7 @@ type udpPortableSender struct {
 	head   int
 	conn   *net.UDPConn
 	buf    []byte
+	sent   uint64 // datagrams
 	closed atomic.Bool
 }
 
@@ -75,25 +77,48 @@ func mcastPlainName(a netip.AddrPort) netip.AddrPort {
 }
 
 // Send implements fabric.Sender.
-func (s *udpPortableSender) Send(b *fabric.Batch) error {
+func (s *udpPortableSender) Send(b *fabric.Batch) (int, error) {
 	if len(b.Headers) == 0 {
-		return nil
+		return 0, nil
 	}
 	if err := mcastCheckBatch(b, mcastMaxSegments, s.chunk); err != nil {
-		return err
+		return 0, err
 	}
 	for i, h := range b.Headers {
 		mcastPut(s.buf[:s.head], h)
 		n := s.head + copy(s.buf[s.head:], b.Payloads[i])
-		if _, err := s.conn.WriteToUDPAddrPort(s.buf[:n], s.group); err != nil {
-			if s.closed.Load() {
-				return fabric.ErrClosed
-			}
-			return fmt.Errorf("multicast to %v: %w", s.group, err)
+		if err := s.write(s.buf[:n]); err != nil {
+			s.sent += uint64(i)
+			return i, err
 		}
 	}
-	return nil
+	s.sent += uint64(len(b.Headers))
+	return len(b.Headers), nil
 }
+
+// write sends one datagram. Go's sockets wait for room; a deadline bounds that.
+func (s *udpPortableSender) write(b []byte) error {
+	_ = s.conn.SetWriteDeadline(time.Now().Add(udpPortableWait)) // closed: the write says so
+	_, err := s.conn.WriteToUDPAddrPort(b, s.group)
+	switch {
+	case err == nil:
+		return nil
+	case s.closed.Load():
+		return fabric.ErrClosed
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fabric.ErrBusy
+	}
+	return fmt.Errorf("multicast to %v: %w", s.group, err)
+}
+
+// udpPortableWait is how long a Send may wait for room: Go's sockets cannot be asked.
+const udpPortableWait = time.Millisecond
+
+// Completed implements fabric.Sender: the kernel copies what it takes.
+func (s *udpPortableSender) Completed() uint64 { return s.sent }
+
+// Await implements fabric.Sender: Send itself waits a little.
+func (s *udpPortableSender) Await(time.Duration) {}
 
 // Close makes a Send that waits return.
 func (s *udpPortableSender) Close() error {

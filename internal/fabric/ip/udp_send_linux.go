@@ -13,11 +13,10 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// How long Send bears with a network that has no buffers, in sum, and with one that does
-// not take what is in the socket's. What is not sent is fetched.
+// Pauses of Await while a device's queue is full: the kernel does not say when it has room.
 const (
-	udpPatience = time.Second
-	udpFull     = 5 * time.Second
+	udpFirstPause = 20 * time.Microsecond
+	udpLongPause  = 5 * time.Millisecond
 )
 
 // udpSegment is the control message that cuts a message in datagrams.
@@ -36,9 +35,11 @@ type udpSender struct {
 	name    *udpName         // of the group
 	raw     *rawSocket       // Go's poller would be woken for every packet that leaves
 	write   func(fd uintptr) // s.send, made once
-	look    func(fd uintptr) // s.ask, likewise
+	look    func(fd uintptr) // s.poll, likewise
 	fds     [1]unix.PollFd
-	room    bool
+	poll    time.Duration // how long look waits
+	pause   time.Duration // of the next Await, while a device's queue is full; 0: it is not
+	sent    uint64        // datagrams
 	heads   []byte
 	iov     []unix.Iovec
 	msg     unix.Msghdr
@@ -67,7 +68,7 @@ func newUDPSender(p *mcastPlan, group netip.AddrPort, fd int, gso, gro bool) *ud
 	s.control.head.Type = unix.UDP_SEGMENT
 	s.msg.Name = s.name.pointer()
 	s.msg.Namelen = s.name.size
-	s.write, s.look = s.send, s.ask
+	s.write, s.look = s.send, s.waitForRoom
 	for i := range batch {
 		s.iov[2*i].Base = &s.heads[i*p.head]
 		s.iov[2*i].SetLen(p.head)
@@ -77,34 +78,37 @@ func newUDPSender(p *mcastPlan, group netip.AddrPort, fd int, gso, gro bool) *ud
 }
 
 // Send implements fabric.Sender.
-func (s *udpSender) Send(b *fabric.Batch) error {
+func (s *udpSender) Send(b *fabric.Batch) (int, error) {
 	n := len(b.Headers)
 	if n == 0 {
-		return nil
+		return 0, nil
 	}
 	if err := mcastCheckBatch(b, len(s.iov)/2, s.chunk); err != nil {
-		return err
+		return 0, err
 	}
 	for i, h := range b.Headers {
 		mcastPut(s.heads[i*s.head:][:s.head], h)
 		s.iov[2*i+1].Base = unsafe.SliceData(b.Payloads[i])
 		s.iov[2*i+1].SetLen(len(b.Payloads[i]))
 	}
-	err := s.sendAll(n, s.head+len(b.Payloads[0]))
+	took, err := s.sendAll(n, s.head+len(b.Payloads[0]))
 	for i := range n {
 		s.iov[2*i+1].Base = nil // the user's memory
 	}
-	return err
+	s.sent += uint64(took)
+	return took, err
 }
 
-func (s *udpSender) sendAll(n, size int) error {
+// Completed implements fabric.Sender: the kernel copies what it takes.
+func (s *udpSender) Completed() uint64 { return s.sent }
+
+func (s *udpSender) sendAll(n, size int) (took int, err error) {
 	if s.cut > 0 {
 		s.control.size = uint16(s.cut)
-		errno, err := s.transmit(0, n, size > s.cut, 1) // n is 1: see batch
-		if err == nil {
-			err = s.explain(errno)
+		if err := s.transmit(0, n, size > s.cut, 1); err != nil { // n is 1: see batch
+			return 0, s.explain(err)
 		}
-		return err
+		return n, nil
 	}
 	if n > 1 && s.gso {
 		s.control.size = uint16(size)
@@ -112,39 +116,34 @@ func (s *udpSender) sendAll(n, size int) error {
 		if s.splits {
 			copies = n
 		}
-		errno, err := s.transmit(0, n, true, copies)
-		if errno == 0 {
-			return err
+		err := s.transmit(0, n, true, copies)
+		if err == nil {
+			return n, nil
 		}
-		if !udpGSORefused(errno) {
-			return s.explain(errno)
+		if !udpGSORefused(err) {
+			return 0, s.explain(err)
 		}
 		// A route by a device that cannot checksum or encrypts gets super-packets
 		// refused (EIO), a smaller MTU too (EINVAL, EMSGSIZE). Single datagrams still work.
-		why := fmt.Sprintf("switched off while running: %v", errno)
+		why := fmt.Sprintf("switched off while running: %v", err)
 		s.noGSO.Store(&why)
 		s.gso = false
 	}
 	for i := range n {
-		errno, err := s.transmit(i, 1, false, 1)
-		if err == nil {
-			err = s.explain(errno)
-		}
-		if err != nil {
-			return err
+		if err := s.transmit(i, 1, false, 1); err != nil {
+			return i, s.explain(err)
 		}
 	}
-	return nil
+	return n, nil
 }
 
-func udpGSORefused(e syscall.Errno) bool {
-	return e == unix.EIO || e == unix.EINVAL || e == unix.EMSGSIZE || e == unix.EOPNOTSUPP
+func udpGSORefused(err error) bool {
+	return err == unix.EIO || err == unix.EINVAL || err == unix.EMSGSIZE || err == unix.EOPNOTSUPP
 }
 
 // transmit sends n datagrams from the first on in one message, which reaches our own
-// receive socket as so many copies. While the socket's buffer is full it
-// waits.
-func (s *udpSender) transmit(first, n int, segment bool, copies int) (syscall.Errno, error) {
+// receive socket as so many copies.
+func (s *udpSender) transmit(first, n int, segment bool, copies int) error {
 	s.msg.Iov = &s.iov[2*first]
 	s.msg.SetIovlen(2 * n)
 	s.msg.Control = nil
@@ -155,27 +154,15 @@ func (s *udpSender) transmit(first, n int, segment bool, copies int) (syscall.Er
 	}
 	// Before it is sent: a drop is ours when it is counted, at the latest.
 	s.filtered.Add(uint64(copies))
-	waited := time.Duration(0)
-	for pause := 20 * time.Microsecond; ; pause *= 2 {
-		if err := s.raw.Control(s.write); err != nil || s.closed.Load() {
-			return 0, fabric.ErrClosed
-		}
-		if s.errno == unix.EAGAIN && waited < udpFull { // the socket's buffer is full
-			waited += s.await()
-			pause = 10 * time.Microsecond
-			continue
-		}
-		// The queue of a device is full; the kernel does not say when it has room.
-		if s.errno != unix.ENOBUFS || waited > udpPatience {
-			break
-		}
-		time.Sleep(pause)
-		waited += pause
+	if err := s.raw.Control(s.write); err != nil || s.closed.Load() {
+		return fabric.ErrClosed
 	}
-	if s.errno != 0 {
-		s.filtered.Add(-uint64(copies))
+	if s.errno == 0 {
+		s.pause = 0
+		return nil
 	}
-	return s.errno, nil
+	s.filtered.Add(-uint64(copies))
+	return s.errno
 }
 
 // send sends the message, if there is room.
@@ -188,34 +175,34 @@ func (s *udpSender) send(fd uintptr) {
 	}
 }
 
-// Ready implements fabric.Prompt: a socket that can be written to has half of its buffer
-// free.
-func (s *udpSender) Ready() bool {
+// Await implements fabric.Sender. A socket that can be written to has half of its buffer free.
+func (s *udpSender) Await(d time.Duration) {
+	if s.pause > 0 {
+		time.Sleep(min(s.pause, d))
+		s.pause = min(2*s.pause, udpLongPause)
+		return
+	}
+	s.poll = d
 	_ = s.raw.Control(s.look) // closed: Send says so
-	return s.room
 }
 
-// ask is look, made once.
-func (s *udpSender) ask(fd uintptr) {
+// waitForRoom is look, made once.
+func (s *udpSender) waitForRoom(fd uintptr) {
 	s.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}
-	n, err := unix.Poll(s.fds[:], 0)
-	s.room = err != nil || n > 0
+	_, _ = unix.Poll(s.fds[:], int(s.poll.Milliseconds())) // whatever it says, Send tries again
 }
 
-// await waits for room, for a moment: Close does not interrupt it.
-func (s *udpSender) await() time.Duration {
-	const most = 20 // ms
-	start := time.Now()
-	_ = s.raw.Control(func(fd uintptr) {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		_, _ = unix.Poll(fds, most) // whatever it says, we try again
-	})
-	return time.Since(start)
-}
-
-func (s *udpSender) explain(errno syscall.Errno) error {
-	if errno == 0 {
-		return nil
+// explain makes an error of what the kernel said.
+func (s *udpSender) explain(err error) error {
+	errno, ok := err.(syscall.Errno)
+	switch {
+	case !ok:
+		return err
+	case errno == unix.EAGAIN:
+		return fabric.ErrBusy
+	case errno == unix.ENOBUFS:
+		s.pause = max(s.pause, udpFirstPause)
+		return fabric.ErrBusy
 	}
 	return fmt.Errorf("multicast to %v: %w%s", s.group, errno, udpAdvice(errno))
 }
@@ -229,8 +216,6 @@ func udpAdvice(errno syscall.Errno) string {
 	case unix.ENETUNREACH, unix.EHOSTUNREACH:
 		return "; no route for multicast by this interface: for IPv6 on loopback add one " +
 			"(ip -6 route add local ff00::/8 dev lo table local) or use IPv4"
-	case unix.ENOBUFS:
-		return "; the interface's queue stays full: is its link up?"
 	case unix.ENODEV, unix.ENXIO, unix.ENETDOWN:
 		return "; the interface is gone or down"
 	}

@@ -118,13 +118,13 @@ static __noinline int FN(chunk)(CTX *ctx, __u32 at, __u32 len, __u16 port, __u16
 	int won = 0;
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
-		__u64 old = *(volatile __u64 *)&w->claim;
+		__u64 old = *(volatile __u64 *)&w->claimed;
 		if (old >> 32 != s.gen)
 			return UNKNOWN; // the operation has ended
 		if (old & bit) {
 			if (second)
 				return TAKEN;
-			if (w->late & bit)
+			if (w->read & bit)
 				__sync_fetch_and_add(&l->late, 1);
 			else
 				__sync_fetch_and_add(&l->duplicates, 1);
@@ -132,7 +132,7 @@ static __noinline int FN(chunk)(CTX *ctx, __u32 at, __u32 len, __u16 port, __u16
 		}
 		if (second && hold_below)
 			return is(SHARED) && draw() < drop_below ? lose() : HELD;
-		if (__sync_val_compare_and_swap(&w->claim, old, old | bit) == old) {
+		if (__sync_val_compare_and_swap(&w->claimed, old, old | bit) == old) {
 			won = 1;
 			break;
 		}
@@ -142,7 +142,7 @@ static __noinline int FN(chunk)(CTX *ctx, __u32 at, __u32 len, __u16 port, __u16
 	if (FN(put)(ctx, at + sizeof h, s.region, d, n)) {
 		// What it returns is looked at here and below, though it is known, because else both may
 		// overtake what was written: atomics whose result nobody wants are no barriers.
-		if (!(__sync_fetch_and_and(&w->claim, ~(__u64)bit) & bit))
+		if (!(__sync_fetch_and_and(&w->claimed, ~(__u64)bit) & bit))
 			return UNKNOWN;
 		return HELD;
 	}

@@ -49,11 +49,15 @@ func TestLanesFull(t *testing.T) {
 	w := newWire(t, Config{Chunk: 100}, 1, false)
 	mem := w.alloc(t, lanes*100)
 	a := w.Area(mem)
-	var open []fabric.Placed
-	at := func(token uint64, off int) fabric.Placed {
+	var open []*follower
+	at := func(token uint64, off int) *follower {
 		l := laneOf(0, 100, 100)
 		l.Token, l.Blocks[0].Off = token, int64(off)
-		return w.Open(a, l)
+		p := w.Open(a, l)
+		if p == nil {
+			return nil
+		}
+		return follow(p, l)
 	}
 	for i := range uint64(probes) {
 		p := at(i<<32|5, 0)
@@ -108,6 +112,7 @@ func TestTablesExhausted(t *testing.T) {
 	if first == nil || last == nil {
 		t.Fatal("no words")
 	}
+	ours, theirs := follow(first, big), follow(last, small)
 	if w.Open(a, laneOf(0, 1, 1)) != nil {
 		t.Error("more words than there are")
 	}
@@ -115,8 +120,8 @@ func TestTablesExhausted(t *testing.T) {
 	if mem[77] != 7 || mem[31] != 31 {
 		t.Error("not placed")
 	}
-	runs(t, first, fabric.Run{PSN: 77, N: 1})
-	runs(t, last, fabric.Run{PSN: 31, N: 1})
+	runs(t, ours, fabric.Run{PSN: 77, N: 1})
+	runs(t, theirs, fabric.Run{PSN: 31, N: 1})
 	first.Close()
 	last.Close()
 	nothingTaken(t, w.Offload)
@@ -142,7 +147,7 @@ func TestSubgroups(t *testing.T) {
 	w := newWire(t, Config{Chunk: 100}, 4, false)
 	mem, data := w.alloc(t, 4000), randomBytes(4000)
 	token := newToken()
-	var open []*placed
+	var open []*follower
 	var laned []*fabric.Lane
 	for sub := range 4 {
 		l := laneOf(sub, 100, 1000)

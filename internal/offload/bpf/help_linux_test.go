@@ -16,6 +16,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/ip"
+	"github.com/allcast/allcast/internal/place"
 )
 
 // Programs of these tests see packets of this operation's numbers.
@@ -221,7 +222,52 @@ func chunksOf(l *fabric.Lane, data []byte) (list [][]byte) {
 	return list
 }
 
-func (w *wire) open(t testing.TB, buf []byte, l *fabric.Lane) (fabric.Area, *placed) {
+// follower is a lane and what its process has seen of it, as a receive worker keeps it.
+type follower struct {
+	*placed
+	*place.Map
+	seen uint64
+}
+
+func follow(p fabric.Placed, l *fabric.Lane) *follower {
+	return &follower{p.(*placed), place.Shared(p.Words(), l.PSNs), 0}
+}
+
+// unseen reports whether scan would find something.
+func (f *follower) unseen() bool { return f.Counted() != f.seen }
+
+// scan returns what the kernel has placed since the last time.
+func (f *follower) scan() (runs []fabric.Run) {
+	f.seen = f.Counted()
+	f.Fresh(func(psn, n uint32) {
+		if k := len(runs) - 1; k >= 0 && runs[k].PSN+runs[k].N == psn {
+			runs[k].N += n
+		} else {
+			runs = append(runs, fabric.Run{PSN: psn, N: n})
+		}
+	})
+	return runs
+}
+
+// claim claims chunks for a read.
+func (f *follower) claim(psn, n uint32) {
+	f.Hurry()
+	for f.Claim(psn, n, func(uint32, uint32) {}) {
+		runtime.Gosched()
+	}
+}
+
+// take claims a chunk for the process, which places it.
+func (f *follower) take(psn uint32) bool {
+	f.Hurry()
+	if !f.Take(psn) {
+		return false
+	}
+	f.Finish(psn, 1)
+	return true
+}
+
+func (w *wire) open(t testing.TB, buf []byte, l *fabric.Lane) (fabric.Area, *follower) {
 	t.Helper()
 	a := w.Area(buf)
 	if a == nil {
@@ -231,7 +277,7 @@ func (w *wire) open(t testing.TB, buf []byte, l *fabric.Lane) (fabric.Area, *pla
 	if p == nil {
 		t.Fatal("no lane")
 	}
-	return a, p.(*placed)
+	return a, follow(p, l)
 }
 
 func (w *wire) alloc(t testing.TB, n int) []byte {
@@ -269,9 +315,9 @@ func same(t testing.TB, got, want []byte) {
 	}
 }
 
-func runs(t testing.TB, p fabric.Placed, want ...fabric.Run) {
+func runs(t testing.TB, p *follower, want ...fabric.Run) {
 	t.Helper()
-	got := p.Scan(nil)
+	got := p.scan()
 	if len(got) != len(want) {
 		t.Fatalf("%v placed, want %v", got, want)
 	}

@@ -1,25 +1,22 @@
 package bpf
 
 import (
-	"math/bits"
 	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/place"
 )
 
 // placed is fabric.Placed.
 type placed struct {
 	o       *Offload
 	l       *lane
-	words   []word
+	words   []place.Word
 	blocks  span
-	first   uint32        // of words
-	settled []uint32      // chunks that need not be looked for: seen, our own or claimed
-	from    int           // words before it are settled
-	seen    atomic.Uint64 // what was counted at the last Scan
-	ignored [3]uint64     // counted before
+	first   uint32    // of words
+	ignored [3]uint64 // counted before
 }
 
 const all = 1<<32 - 1
@@ -50,20 +47,14 @@ func (o *Offload) Open(a fabric.Area, s *fabric.Lane) fabric.Placed {
 		return nil
 	}
 	o.gen++
-	p := &placed{o: o, l: l, words: o.words[first : first+n], blocks: span{table, uint32(len(s.Blocks))}, first: first, settled: make([]uint32, n)}
-	for i := range s.Own.N {
-		psn := s.Own.PSN + i
-		p.settled[psn/32] |= 1 << (psn % 32)
-	}
+	p := &placed{o: o, l: l, words: o.words[first : first+n], blocks: span{table, uint32(len(s.Blocks))}, first: first}
 	for i := range p.words {
 		w := &p.words[i]
-		w.done.Store(0)
-		w.late.Store(0)
-		w.claim.Store(uint64(o.gen)<<32 | uint64(p.settled[i]))
+		w.Done.Store(0)
+		w.Read.Store(0)
+		w.Claimed.Store(uint64(o.gen) << 32)
 	}
-	if rest := s.PSNs % 32; rest > 0 {
-		p.settled[n-1] |= all << rest
-	}
+	place.Shared(p.words, s.PSNs).Finish(s.Own.PSN, s.Own.N)
 	per := s.Blocks[0].Run.N
 	for i, b := range s.Blocks {
 		o.blocks[table+uint32(i)] = block{off: uint64(b.Off), psn: b.Run.PSN, n: b.Run.N, tail: uint32(b.Tail)}
@@ -94,98 +85,15 @@ func (o *Offload) freeLane(token uint64) *lane {
 	return nil
 }
 
-// Unseen implements fabric.Placed.
-func (p *placed) Unseen() bool { return p.l.placed.Load() != p.seen.Load() }
+// Words implements fabric.Placed.
+func (p *placed) Words() []place.Word { return p.words }
 
-// Scan implements fabric.Placed.
-func (p *placed) Scan(runs []fabric.Run) []fabric.Run {
-	// Whoever counted a chunk has set its bit before: what is counted by now is found. The
-	// counter is not exact, as a program may count for the lane that was here before.
-	counted := p.l.placed.Load()
-	for i := p.from; i < len(p.words); i++ {
-		fresh := p.words[i].done.Load() &^ p.settled[i]
-		if fresh != 0 {
-			p.settled[i] |= fresh
-			runs = appendRuns(runs, uint32(i)*32, fresh)
-		}
-		if i == p.from && p.settled[i] == all {
-			p.from++
-		}
-	}
-	p.seen.Store(counted)
-	return runs
-}
+// Counted implements fabric.Placed. It is not exact: a program may count for the lane that was
+// here before.
+func (p *placed) Counted() uint64 { return p.l.placed.Load() }
 
-// appendRuns appends the bits of a word.
-func appendRuns(runs []fabric.Run, psn, word uint32) []fabric.Run {
-	for word != 0 {
-		skip := uint32(bits.TrailingZeros32(word))
-		n := uint32(bits.TrailingZeros32(^(word >> skip)))
-		at := psn + skip
-		if k := len(runs) - 1; k >= 0 && runs[k].PSN+runs[k].N == at {
-			runs[k].N += n
-		} else {
-			runs = append(runs, fabric.Run{PSN: at, N: n})
-		}
-		if skip+n == 32 {
-			break
-		}
-		word &^= (1<<n - 1) << skip
-	}
-	return runs
-}
-
-// claim takes chunks of a word, and returns those that we have now and that nobody had.
-func (p *placed) claim(i int, chunks uint32) uint32 {
-	w := &p.words[i]
-	old := uint32(w.claim.Or(uint64(chunks)))
-	won := chunks &^ old
-	// A program may be about to place the others, or about to give up.
-	for spins := 0; ; spins++ {
-		waiting := chunks & old &^ p.settled[i] &^ w.done.Load()
-		if waiting == 0 {
-			return won
-		}
-		if gone := waiting &^ uint32(w.claim.Load()); gone != 0 {
-			got := gone &^ uint32(w.claim.Or(uint64(gone))) // another program may be faster
-			won |= got
-			old &^= got
-		}
-		if spins < 100 {
-			runtime.Gosched()
-		} else {
-			time.Sleep(10 * time.Microsecond)
-		}
-	}
-}
-
-// Claim implements fabric.Placed.
-func (p *placed) Claim(r fabric.Run) {
-	p.l.every.Store(1) // from now on, every chunk counts
-	for i, end := r.PSN, uint64(r.PSN)+uint64(r.N); uint64(i) < end && int(i/32) < len(p.words); {
-		k := int(i / 32)
-		chunks := uint32(all) << (i % 32)
-		if last := uint64(k+1) * 32; last > end {
-			chunks &= all >> (last - end)
-		}
-		won := p.claim(k, chunks)
-		p.words[k].late.Or(won)
-		p.settled[k] |= won
-		i = uint32(k+1) * 32
-	}
-}
-
-// Take implements fabric.Placed.
-func (p *placed) Take(psn uint32) bool {
-	k := int(psn / 32)
-	if k >= len(p.words) {
-		return false
-	}
-	p.l.every.Store(1)
-	won := p.claim(k, 1<<(psn%32))
-	p.settled[k] |= won
-	return won != 0
-}
+// Hurry implements fabric.Placed.
+func (p *placed) Hurry() { p.l.every.Store(1) }
 
 // Ignored implements fabric.Placed.
 func (p *placed) Ignored() (duplicates, late, foreign uint64) {
@@ -198,13 +106,33 @@ func (p *placed) Ignored() (duplicates, late, foreign uint64) {
 // Close implements fabric.Placed.
 func (p *placed) Close() {
 	p.l.token.Store(0)
-	for i := range p.words {
-		p.claim(i, all)
-	}
+	p.claimAll()
 	o := p.o
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.open, p.l)
 	o.freeWords.give(p.first, uint32(len(p.words)))
 	o.freeBlocks.give(p.blocks.at, p.blocks.n)
+}
+
+// claimAll claims all chunks, so that no program can, and waits for programs that have claimed
+// some before to write them.
+func (p *placed) claimAll() {
+	for i := range p.words {
+		w := &p.words[i]
+		// Chunks that the process has claimed, for reads too, are nobody's concern here.
+		mine := w.Read.Load()
+		for spins := 0; ; spins++ {
+			free := ^uint32(w.Claimed.Or(all))
+			mine |= free
+			if ^(mine | w.Done.Load()) == 0 {
+				break
+			}
+			if spins < 100 {
+				runtime.Gosched()
+			} else {
+				time.Sleep(10 * time.Microsecond)
+			}
+		}
+	}
 }

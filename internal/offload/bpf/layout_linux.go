@@ -1,6 +1,10 @@
 package bpf
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/allcast/allcast/internal/place"
+)
 
 // What place.h has in C.
 const (
@@ -34,11 +38,8 @@ type lane struct {
 	placed, duplicates, late, foreignPackets atomic.Uint64
 }
 
-type word struct {
-	claim atomic.Uint64
-	done  atomic.Uint32
-	late  atomic.Uint32
-}
+// A word is the state of 32 chunks.
+type word = place.Word
 
 type block struct {
 	off          uint64

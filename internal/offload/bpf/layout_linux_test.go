@@ -35,7 +35,7 @@ func TestLayout(t *testing.T) {
 		seen := 0
 		for i := range typ.NumField() {
 			f := typ.Field(i)
-			field := f.Name
+			field := strings.ToLower(f.Name[:1]) + f.Name[1:]
 			switch field {
 			case "_":
 				field = "pad"

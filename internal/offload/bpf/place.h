@@ -42,11 +42,11 @@ struct lane {
 	__u64 foreign;
 };
 
-// A word knows of 32 chunks.
+// A word is the state of 32 chunks, which package place explains.
 struct word {
-	__u64 claim; // the lane's gen in the upper half; chunks that somebody places or has placed
-	__u32 done; // chunks that were placed here, by a program
-	__u32 late; // chunks that the process has claimed, to fetch them
+	__u64 claimed; // the lane's gen in the upper half; chunks that are claimed or in place
+	__u32 done; // chunks in place
+	__u32 read; // chunks that the process has claimed for a read
 };
 
 // A block is what one rank sends to a subgroup.

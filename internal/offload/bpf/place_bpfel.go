@@ -49,10 +49,10 @@ type placeLane struct {
 }
 
 type placeWord struct {
-	_     structs.HostLayout
-	Claim uint64
-	Done  uint32
-	Late  uint32
+	_       structs.HostLayout
+	Claimed uint64
+	Done    uint32
+	Read    uint32
 }
 
 // Names of all BPF objects in the ELF.

@@ -1,11 +1,8 @@
 package bpf
 
 import (
-	"math/bits"
 	"math/rand/v2"
 	"testing"
-
-	"github.com/allcast/allcast/internal/fabric"
 )
 
 // Lines are never given to two, and all come back as one piece.
@@ -87,36 +84,5 @@ func TestSpansEdges(t *testing.T) {
 	s.give(4, 1)
 	if len(s) != 1 || s[0] != (span{0, 10}) {
 		t.Errorf("%v", s)
-	}
-}
-
-func TestAppendRuns(t *testing.T) {
-	check := func(prefix []fabric.Run, psn, word uint32) {
-		t.Helper()
-		got := appendRuns(append([]fabric.Run(nil), prefix...), psn, word)
-		var have uint32
-		for i, r := range got {
-			if i > 0 && got[i-1].PSN+got[i-1].N >= r.PSN || r.N == 0 {
-				t.Fatalf("word %#x after %v: %v", word, prefix, got)
-			}
-			for k := range r.N {
-				if at := r.PSN + k; at >= psn {
-					have |= 1 << (at - psn)
-				}
-			}
-		}
-		if have != word {
-			t.Fatalf("word %#x after %v: %v", word, prefix, got)
-		}
-	}
-	for _, prefix := range [][]fabric.Run{nil, {{PSN: 60, N: 4}}, {{PSN: 60, N: 3}}, {{PSN: 1, N: 2}, {PSN: 32, N: 32}}} {
-		for _, word := range []uint32{0, 1, 1 << 31, all, 1<<31 | 1, 0x55555555, 0xaaaaaaaa, 0xffff0000, 0x0000ffff, 0x7ffffffe} {
-			check(prefix, 64, word)
-		}
-		for range 10000 {
-			check(prefix, 64, rand.Uint32()&rand.Uint32())
-			check(prefix, 64, rand.Uint32()|rand.Uint32())
-			check(prefix, 64, bits.RotateLeft32(all<<rand.Uint32N(32), int(rand.Uint32N(32))))
-		}
 	}
 }

@@ -78,15 +78,16 @@ func TestCloseInStorm(t *testing.T) {
 				}
 				old = l
 				a := s.Area(mem)
-				p := s.Open(a, l)
-				if p == nil {
+				lane := s.Open(a, l)
+				if lane == nil {
 					t.Error("no lane")
 					return
 				}
+				p := follow(lane, l)
 				for i := k; i < len(s.tokens); i += 2 {
 					s.tokens[i].Store(l.Token)
 				}
-				until(t, "a chunk", p.Unseen) // there may be another on its way
+				until(t, "a chunk", p.unseen) // there may be another on its way
 				if round%2 == 0 {
 					stormClaim(t, s, p, mem)
 				}
@@ -105,9 +106,9 @@ func TestCloseInStorm(t *testing.T) {
 }
 
 // stormClaim takes chunks away while they come: each has been placed then, or never is.
-func stormClaim(t *testing.T, s *storm, p fabric.Placed, mem []byte) {
+func stormClaim(t *testing.T, s *storm, p *follower, mem []byte) {
 	t.Helper()
-	p.Claim(fabric.Run{PSN: 3, N: 10})
+	p.claim(3, 10)
 	for psn := range uint32(stormChunks) {
 		if psn >= 3 && psn < 13 {
 			mem[(psn+1)*stormChunk-1] ^= 0xff
@@ -160,7 +161,7 @@ func TestFreeInStorm(t *testing.T) {
 		l := laneOf(0, stormChunk, size)
 		a, p := s.open(t, mem, l)
 		s.tokens[0].Store(l.Token)
-		until(t, "a chunk", p.Unseen)
+		until(t, "a chunk", p.unseen)
 		p.Close()
 		a.Release()
 		if !s.Free(mem) {

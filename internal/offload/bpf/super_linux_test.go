@@ -57,7 +57,7 @@ func TestSuperPackets(t *testing.T) {
 			if w.received[0] != 1 {
 				t.Errorf("%d messages reached the socket", w.received[0])
 			}
-			if p1.Take(1) {
+			if p1.take(1) {
 				t.Error("a chunk that was placed is taken from the socket")
 			}
 			super(c1[3], c1[3], c1[4], c1[5], c1[6], c1[0])

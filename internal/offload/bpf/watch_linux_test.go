@@ -34,7 +34,7 @@ func TestWatch(t *testing.T) {
 	l = laneOf(0, 10, 100)
 	a, p = w.open(t, w.alloc(t, 100), l)
 	all = chunksOf(l, randomBytes(100))
-	p.Claim(fabric.Run{PSN: 5, N: 1})
+	p.claim(5, 1)
 	w.send(t, 0, all[0])
 	<-ready
 	w.send(t, 0, all[1])

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -41,23 +42,33 @@ func (w *wire) maySend(i int) bool {
 	return !w.finished(i)
 }
 
-// receiverModel is a Receiver that is too simple to be wrong.
-type receiverModel struct {
-	placed     map[uint32]bool
-	duplicates uint64
-	foreign    uint64
+// tracked is a subgroup whose datagrams are reported at once.
+type tracked struct{ arrivals }
+
+func track(g *Geometry, sub, rank int, credit bool) *tracked {
+	return &tracked{newArrivals(g, newPlacement(g, sub, rank, 0, 0), rank, credit)}
 }
 
-func TestReceiver(t *testing.T) {
+// accept takes a datagram.
+func (r *tracked) accept(psn uint32, length int) (off int64, v Verdict) {
+	off, v = r.judge(psn, length)
+	if v == Placed {
+		r.Finish(psn, 1)
+		r.came(r.g.sender(r.Sub, psn), Range{psn, 1})
+	}
+	return off, v
+}
+
+func TestArrivals(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := mustPlan(t, drawShape(t, 8, 8), mustLayout(t, 0))[0]
 		rank := rapid.IntRange(0, g.Size()-1).Draw(t, "rank")
 		sub := rapid.IntRange(0, g.Subgroups()-1).Draw(t, "subgroup")
-		r, w, m := newReceiver(g, sub, rank, rapid.Bool().Draw(t, "credit")), newWire(g), receiverModel{placed: map[uint32]bool{}}
+		r, w, placed := track(g, sub, rank, rapid.Bool().Draw(t, "credit")), newWire(g), map[uint32]bool{}
 		own, ownN := g.Block(sub, rank)
 		mine := func(psn uint32) bool { return psn >= own && psn < own+ownN }
 		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) { checkReceiver(t, &r, w, &m, ownN) },
+			"": func(t *rapid.T) { checkArrivals(t, r, w, placed, ownN) },
 			"send": func(t *rapid.T) {
 				if len(g.senders) == 0 {
 					t.Skip("nobody sends")
@@ -74,25 +85,23 @@ func TestReceiver(t *testing.T) {
 					t.Skip("not sent yet")
 				}
 				want, _, length := g.Locate(sub, psn)
-				off, v := r.Accept(psn, length)
+				off, v := r.accept(psn, length)
 				switch {
-				case m.placed[psn] || mine(psn):
-					m.duplicates++
+				case placed[psn] || mine(psn):
 					if v != Duplicate {
 						t.Fatalf("PSN %d again: verdict %d", psn, v)
 					}
 				case v != Placed || off != want:
 					t.Fatalf("PSN %d: verdict %d, offset %d, want %d", psn, v, off, want)
 				default:
-					m.placed[psn] = true
+					placed[psn] = true
 				}
 			},
 			"foreign PSN": func(t *rapid.T) {
 				psn := rapid.Uint32Min(g.PSNs(sub)).Draw(t, "PSN")
-				if _, v := r.Accept(psn, rapid.IntRange(0, 100).Draw(t, "length")); v != Foreign {
+				if _, v := r.accept(psn, rapid.IntRange(0, 100).Draw(t, "length")); v != Foreign {
 					t.Fatalf("PSN %d of %d: verdict %d", psn, g.PSNs(sub), v)
 				}
-				m.foreign++
 			},
 			"foreign length": func(t *rapid.T) {
 				if g.PSNs(sub) == 0 {
@@ -101,35 +110,26 @@ func TestReceiver(t *testing.T) {
 				psn := rapid.Uint32Range(0, g.PSNs(sub)-1).Draw(t, "PSN")
 				_, _, length := g.Locate(sub, psn)
 				wrong := length + rapid.SampledFrom([]int{-length - 1, -length, -1, 1, 1 << 20}).Draw(t, "off by")
-				if _, v := r.Accept(psn, wrong); v != Foreign {
+				if _, v := r.accept(psn, wrong); v != Foreign {
 					t.Fatalf("PSN %d with %d bytes: verdict %d", psn, wrong, v)
 				}
-				m.foreign++
 			},
 		})
 	})
 }
 
-// checkReceiver compares what a Receiver knows with the truth.
-func checkReceiver(t *rapid.T, r *Receiver, w *wire, m *receiverModel, ownN uint32) {
-	if want := r.g.PSNs(r.sub) - ownN - uint32(len(m.placed)); r.missing != want {
+// checkArrivals compares what is known of a subgroup with the truth.
+func checkArrivals(t *rapid.T, r *tracked, w *wire, placed map[uint32]bool, ownN uint32) {
+	if want := r.g.PSNs(r.Sub) - ownN - uint32(len(placed)); r.missing != want {
 		t.Fatalf("%d missing, want %d", r.missing, want)
 	}
-	if r.duplicates != m.duplicates || r.foreign != m.foreign || r.late != 0 {
-		t.Fatalf("%d duplicates, %d foreign, %d late; want %d, %d, 0", r.duplicates, r.foreign, r.late, m.duplicates, m.foreign)
-	}
-	var bytes int64
-	for psn := range m.placed {
-		_, _, length := r.g.Locate(r.sub, psn)
-		bytes += int64(length)
-	}
-	if r.bytes != bytes {
-		t.Fatalf("%d bytes placed, want %d", r.bytes, bytes)
+	if want := int64(len(placed)) * r.g.chunk; r.bytes != want {
+		t.Fatalf("%d bytes placed, want %d", r.bytes, want)
 	}
 	var sent, seen uint64
 	for i := range w.sent {
-		if r.sent[i] > w.sent[i][r.sub] {
-			t.Fatalf("sender %d is thought to have sent %d, it has sent %d", i, r.sent[i], w.sent[i][r.sub])
+		if r.sent[i] > w.sent[i][r.Sub] {
+			t.Fatalf("sender %d is thought to have sent %d, it has sent %d", i, r.sent[i], w.sent[i][r.Sub])
 		}
 		if r.seen == nil {
 			continue
@@ -137,65 +137,68 @@ func checkReceiver(t *rapid.T, r *Receiver, w *wire, m *receiverModel, ownN uint
 		if seen += uint64(r.seen[i]); r.seen[i] > r.sent[i] {
 			t.Fatalf("%d of sender %d's chunks have passed, %d are known as sent", r.seen[i], i, r.sent[i])
 		}
-		if i != r.own {
-			sent += uint64(w.sent[i][r.sub])
+		if i != r.ownIndex {
+			sent += uint64(w.sent[i][r.Sub])
 		}
 	}
 	if r.consumed != seen || r.consumed > sent {
 		t.Fatalf("consumed %d, seen %d, sent %d", r.consumed, seen, sent)
 	}
-	if r.seen != nil && r.consumed < uint64(len(m.placed)) {
-		t.Fatalf("consumed %d, placed %d", r.consumed, len(m.placed))
+	if r.seen != nil && r.consumed < uint64(len(placed)) {
+		t.Fatalf("consumed %d, placed %d", r.consumed, len(placed))
 	}
 }
 
-// A chunk that a read is about to place is not placed twice: late while the
-// read is under way, a duplicate afterwards, and noticed as late both times.
-func TestReceiverWhileReading(t *testing.T) {
+// A datagram never places a chunk that a read is about to place: it is late, also afterwards.
+func TestReadIsNotOvertaken(t *testing.T) {
 	g := oneRound(t, broadcast(2, 0, 40, 8, 1))
-	r := newReceiver(g, 0, 1, false)
-	r.asked, r.busy = NewBitmap(5), NewBitmap(5)
-	r.asked.SetRange(1, 3)
-	r.busy.SetRange(1, 2)
+	r := track(g, 0, 1, false)
+	var in Intake
+	if won, busy := in.Claim(r.Placement, []Range{{1, 2}}, nil); busy || !slices.Equal(won, []Range{{1, 2}}) {
+		t.Fatalf("claimed %v, busy %v", won, busy)
+	}
 	for _, c := range []struct {
 		psn  uint32
 		want Verdict
-		late uint64
-	}{{1, Late, 1}, {0, Placed, 1}, {2, Late, 2}, {3, Placed, 3}, {3, Duplicate, 4}, {4, Placed, 4}} {
-		if _, v := r.Accept(c.psn, 8); v != c.want || r.late != c.late {
-			t.Errorf("PSN %d: verdict %d, %d late; want %d, %d", c.psn, v, r.late, c.want, c.late)
+	}{{1, Late}, {0, Placed}, {2, Late}, {3, Placed}, {3, Duplicate}, {4, Placed}} {
+		if _, v := r.accept(c.psn, 8); v != c.want {
+			t.Errorf("PSN %d: verdict %d, want %d", c.psn, v, c.want)
 		}
 	}
-	if r.missing != 2 || r.bits.Has(1) || r.bits.Has(2) {
+	if r.missing != 2 || r.InPlace(1) || r.InPlace(2) {
 		t.Errorf("%d missing: the read places 1 and 2, not the datagrams", r.missing)
+	}
+	r.Finish(1, 2)
+	if _, v := r.accept(1, 8); v != Late {
+		t.Errorf("after the read: verdict %d", v)
 	}
 }
 
 // The tail is short; a full chunk in its place is no chunk of ours, and the other way round.
-func TestReceiverTail(t *testing.T) {
+func TestTail(t *testing.T) {
 	g := oneRound(t, broadcast(2, 0, 19, 8, 1))
-	r := newReceiver(g, 0, 1, false)
+	r := track(g, 0, 1, false)
 	for _, c := range []struct {
 		psn    uint32
 		length int
 		want   Verdict
 	}{{2, 8, Foreign}, {1, 3, Foreign}, {2, 3, Placed}, {1, 8, Placed}, {3, 8, Foreign}, {0, 8, Placed}} {
-		if _, v := r.Accept(c.psn, c.length); v != c.want {
+		if _, v := r.accept(c.psn, c.length); v != c.want {
 			t.Errorf("PSN %d, %d bytes: verdict %d, want %d", c.psn, c.length, v, c.want)
 		}
 	}
-	if r.missing != 0 || r.bytes != 19 {
-		t.Errorf("%d missing, %d bytes", r.missing, r.bytes)
+	if r.missing != 0 {
+		t.Errorf("%d missing", r.missing)
 	}
 }
 
 // What one datagram proves: its sender sent all before it, and all but the one
 // before that sender have finished. Nothing about other chains.
-func TestReceiverInfers(t *testing.T) {
+func TestInference(t *testing.T) {
 	g := oneRound(t, allgather(8, 24, 8, 2, 1)) // chains 0-3 and 4-7, 3 chunks each
-	r := newReceiver(g, 0, 0, true)
+	r := track(g, 0, 0, true)
 	psn, _ := g.Block(0, 3)
-	r.Accept(psn+1, 8)
+	r.accept(psn+1, 8)
 	want := []uint32{0, 3, 0, 2, 0, 0, 0, 0} // 0 is ourselves, 2 may still be sending
 	for i, n := range want {
 		if r.sent[i] != n || r.seen[i] != n {
@@ -212,12 +215,12 @@ func TestReceiverInfers(t *testing.T) {
 
 // What is known as sent only from the reliable path may still wait in our queue:
 // a datagram that is taken from it says nothing about those behind it.
-func TestReceiverCountsWhatWasTaken(t *testing.T) {
+func TestOnlyTakenDatagramsCount(t *testing.T) {
 	g := oneRound(t, broadcast(2, 0, 10, 1, 1))
-	r := newReceiver(g, 0, 1, true)
+	r := track(g, 0, 1, true)
 	r.note(0, 8) // a mark
 	for psn := range uint32(8) {
-		if r.Accept(psn, 1); r.consumed != uint64(psn)+1 {
+		if r.accept(psn, 1); r.consumed != uint64(psn)+1 {
 			t.Fatalf("%d datagrams taken, %d consumed", psn+1, r.consumed)
 		}
 	}

@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/p2p"
+)
+
+// pieces is the data of an operation that runs point to point. Whoever reads a piece from the
+// network puts it in place or adds it: the control side only hears how far the operation is.
+type pieces struct {
+	inbox *p2p.Inbox
+	recv  []byte // where pieces go, unless it is a reduction
+	sums  *sums  // of a reduction; else nil
+	size  int    // of an element of a reduction
+	pool  *scratch
+
+	mu       sync.Mutex
+	arriving map[int]*arriving // by rank: its piece of which not all parts have come
+	held     map[int][]byte    // by receive: pieces that came before their turn
+	sending  []sending         // of a reduction: puts under way from scratch memory
+}
+
+// arriving is a piece whose parts are coming in.
+type arriving struct {
+	i    int // the receive that it is
+	nth  uint32
+	recv *p2p.Recv
+	kept []byte // where it is kept until its turn; nil: it is placed as it comes
+	next int64  // where the next part belongs in it
+}
+
+type sending struct {
+	to  int
+	nth uint32
+	off int64
+}
+
+func newPieces(k *call, inbox *p2p.Inbox, pool *scratch) *pieces {
+	p := &pieces{inbox: inbox, recv: k.Recv, pool: pool}
+	if k.reduces() && k.size > 1 {
+		p.sums, p.size = newSums(k, k.p2p, pool), k.Type.Size()
+	}
+	return p
+}
+
+// source is the memory of a piece to send. PutDone ends its use.
+func (p *pieces) source(to int, nth uint32, off, n int64, input bool) []byte {
+	if p.sums == nil {
+		return p.recv[off : off+n]
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !input && n > 0 {
+		p.sending = append(p.sending, sending{to, nth, off})
+	}
+	return p.sums.source(off, n, input)
+}
+
+// sent learns that a put is done.
+func (p *pieces) sent(to int, nth uint32) {
+	if p.sums == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, s := range p.sending {
+		if s.to == to && s.nth == nth {
+			p.sums.sent(s.off)
+			p.sending = append(p.sending[:i], p.sending[i+1:]...)
+			return
+		}
+	}
+}
+
+// take takes a part of a piece from a rank of the communicator. It reports whether the operation has
+// got on, and how far it is; and an error if no correct rank sends such a part.
+func (p *pieces) take(from int, piece fabric.Piece, off int64, b []byte) (prefix, left int, more bool, err error) {
+	p.mu.Lock()
+	a := p.part(from, piece, off, int64(len(b)))
+	p.mu.Unlock()
+	if a == nil {
+		return 0, 0, false, nil
+	}
+	if p.sums != nil && len(b)%p.size != 0 {
+		return 0, 0, false, fmt.Errorf("it sent what no correct peer sends: %d bytes of elements of %d", len(b), p.size)
+	}
+	if a.kept != nil {
+		copy(a.kept[off:], b)
+	} else {
+		p.place(a.recv, off, b)
+	}
+	if a.next < piece.Len {
+		return 0, 0, false, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.arriving, from)
+	if a.kept != nil {
+		if p.held == nil {
+			p.held = map[int][]byte{}
+		}
+		p.held[a.i] = a.kept
+	}
+	p.inbox.Arrived(a.i)
+	for i := p.inbox.Next(); i >= 0; i = p.inbox.Next() {
+		kept := p.held[i]
+		delete(p.held, i)
+		p.mu.Unlock()
+		p.place(p.inbox.Recv(i), 0, kept)
+		p.mu.Lock()
+		p.pool.put(kept)
+		p.inbox.Arrived(i)
+	}
+	prefix, left = p.inbox.Progress()
+	return prefix, left, true, nil
+}
+
+// part finds out which piece a part is of, and remembers that it has come; nil: nobody wants it.
+// p.mu is held.
+func (p *pieces) part(from int, piece fabric.Piece, off, n int64) *arriving {
+	a := p.arriving[from]
+	if off == 0 {
+		i, recv, hold, ok := p.inbox.Take(from, piece.Nth, piece.Len)
+		if !ok {
+			return nil // nor are its other parts wanted
+		}
+		a = &arriving{i: i, nth: piece.Nth, recv: recv}
+		if hold && piece.Len > 0 {
+			a.kept = p.pool.get(int(piece.Len))
+		}
+		if n < piece.Len {
+			if p.arriving == nil {
+				p.arriving = map[int]*arriving{}
+			}
+			p.arriving[from] = a
+		}
+	}
+	if a == nil || a.nth != piece.Nth || a.next != off || off+n > piece.Len {
+		return nil
+	}
+	a.next += n
+	return a
+}
+
+// place puts bytes where they belong, or adds them to what is there.
+func (p *pieces) place(r *p2p.Recv, off int64, b []byte) {
+	if p.sums == nil {
+		copy(p.recv[r.Off+off:], b)
+		return
+	}
+	p.sums.take(p.mu.Lock, p.mu.Unlock, r, r.Off+off, b)
+}
+
+// release gives back what the operation holds. Nothing is under way any more.
+func (p *pieces) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range p.arriving {
+		if a.kept != nil {
+			p.pool.put(a.kept)
+		}
+	}
+	for _, b := range p.held {
+		p.pool.put(b)
+	}
+	p.arriving, p.held = nil, nil
+	if p.sums != nil {
+		p.sums.release()
+	}
+}

@@ -1,0 +1,52 @@
+package node
+
+import "github.com/allcast/allcast/internal/protocol"
+
+// intakes are the receive workers of a process, by subgroup. Datagrams name their operation by
+// communicator and slot, so that the slot's next user gets what comes too late.
+type intakes struct {
+	layout protocol.Layout
+	subs   map[int]*protocol.Intake
+}
+
+func newIntakes(l protocol.Layout) intakes {
+	return intakes{layout: l, subs: map[int]*protocol.Intake{}}
+}
+
+func (w *intakes) sub(i int) *protocol.Intake {
+	if w.subs[i] == nil {
+		w.subs[i] = protocol.NewIntake(i, w.layout, 1<<20, func() *protocol.Report { return &protocol.Report{} })
+	}
+	return w.subs[i]
+}
+
+func token(comm, slot uint32) uint64 { return uint64(comm)<<32 | uint64(slot) }
+
+// open lets datagrams of a round be placed.
+func (w *intakes) open(all []*protocol.Placement) {
+	for _, p := range all {
+		w.sub(p.Sub).Open(token(p.Comm, w.layout.Slot(p.Seq)), p)
+	}
+}
+
+func (w *intakes) close(all []*protocol.Placement) {
+	for _, p := range all {
+		w.sub(p.Sub).Close(p)
+	}
+}
+
+// take decides about a datagram, and calls place with where its payload belongs.
+func (w *intakes) take(comm uint32, sub int, imm uint32, length int, place func(p *protocol.Placement, psn uint32, off int64)) bool {
+	slot, _ := w.layout.Split(imm)
+	in := w.sub(sub)
+	p, psn, off, v := in.Judge(token(comm, slot), comm, imm, length)
+	if v != protocol.Placed {
+		in.Ignore(p, v, 1)
+		return false
+	}
+	if place != nil {
+		place(p, psn, off)
+	}
+	in.Place(p, protocol.Range{PSN: psn, N: 1})
+	return true
+}

@@ -1,0 +1,54 @@
+package node
+
+import "github.com/allcast/allcast/internal/protocol"
+
+// Received takes the report of a receive worker: chunks that it has put in place, each for the first
+// time, and datagrams that placed nothing. Late ones mean that the cutoff of their communicator was
+// too early. Offloaded says that the kernel took the datagrams, not the worker.
+func (n *Node) Received(now protocol.Time, r *protocol.Report, offloaded bool) {
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		c := n.comms[run.Comm]
+		if c == nil {
+			n.stats.Stale += uint64(run.N)
+			continue
+		}
+		st := c.find(run.Seq)
+		if st == nil || st.mc == nil {
+			n.stats.Stale += uint64(run.N)
+			continue
+		}
+		if steps := st.mc.Placed(now, run.Sub, run.Range, n.steps[:0]); len(steps) > 0 {
+			n.do(now, c, st, steps)
+		}
+	}
+	i := &r.Ignored
+	pool := n.pool
+	if offloaded {
+		pool = n.kernel
+	}
+	pool.Took(now, i.Duplicates+i.Late+i.Foreign+i.Stale)
+	n.stats.Duplicates += i.Duplicates
+	n.stats.Late += i.Late
+	n.stats.Foreign += i.Foreign
+	n.stats.Stale += i.Stale
+	if c := n.comms[r.Comm]; c != nil && i.Late > 0 {
+		c.est.Late(now)
+	}
+}
+
+// Queued learns that datagrams wait in the receive queues: what operations miss may
+// be among them, and is not taken for lost yet.
+func (n *Node) Queued(now protocol.Time) {
+	for _, c := range n.order {
+		for _, st := range c.live {
+			if st.mc != nil {
+				st.mc.Queued(now)
+			}
+		}
+	}
+}
+
+// Heard learns that a peer is alive: something came from it that is not for the
+// node, or not yet.
+func (n *Node) Heard(now protocol.Time, from int) { n.live.heard(now, from) }

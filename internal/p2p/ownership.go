@@ -1,0 +1,99 @@
+package p2p
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A reduction neither changes nor copies its input. A rank sends a block from there until something
+// was added to it; the first sum of a range is what arrived plus the input, and goes to memory of
+// its own. Which sends and receives that are depends on the plan alone, so it is found out once.
+
+// A Partial is a range of the buffer that holds sums of some ranks, and how often it, or a part of
+// it, is sent on.
+type Partial struct {
+	Off, Len int64
+	Sends    int
+}
+
+// ownership marks what a reduction's plan sends from the input and what it receives first, and
+// lists the ranges that are sums when they are sent on.
+func (p *Plan) ownership() {
+	if p.Kind != ReduceScatter && p.Kind != Allreduce {
+		return
+	}
+	order := make([]int, len(p.Sends))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return int(p.Sends[a].After - p.Sends[b].After) })
+	var received cover
+	next := 0
+	for i := 0; i <= len(p.Recvs); i++ {
+		for ; next < len(order) && int(p.Sends[order[next]].After) <= i; next++ {
+			s := &p.Sends[order[next]]
+			s.Input = !received.overlaps(s.Off, s.Len)
+			if !s.Input {
+				p.Partials = append(p.Partials, Partial{s.Off, s.Len, 1})
+			}
+		}
+		if i < len(p.Recvs) {
+			r := &p.Recvs[i]
+			r.First = r.Reduce && !received.overlaps(r.Off, r.Len)
+			received.add(r.Off, r.Len)
+		}
+	}
+	p.Partials = mergeOverlapping(p.Partials)
+}
+
+// mergeOverlapping sorts ranges and merges those that overlap, not those that only touch.
+func mergeOverlapping(all []Partial) []Partial {
+	slices.SortFunc(all, func(a, b Partial) int { return cmp.Compare(a.Off, b.Off) })
+	out := all[:0]
+	for _, s := range all {
+		if s.Len == 0 {
+			continue
+		}
+		if k := len(out) - 1; k >= 0 && s.Off < out[k].Off+out[k].Len {
+			out[k].Len = max(out[k].Len, s.Off+s.Len-out[k].Off)
+			out[k].Sends += s.Sends
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// cover is the ranges that were received, sorted and merged.
+type cover []span
+
+func (c cover) overlaps(off, n int64) bool {
+	i := c.after(off)
+	return n > 0 && i < len(c) && c[i].off < off+n
+}
+
+// after is the first span that ends after off.
+func (c cover) after(off int64) int {
+	i, _ := slices.BinarySearchFunc(c, off, func(s span, off int64) int {
+		if s.off+s.n > off {
+			return 1
+		}
+		return -1
+	})
+	return i
+}
+
+func (c *cover) add(off, n int64) {
+	if n == 0 {
+		return
+	}
+	// Spans that touch or overlap become one.
+	from := c.after(off - 1)
+	to := from
+	end := off + n
+	for to < len(*c) && (*c)[to].off <= end {
+		off, end = min(off, (*c)[to].off), max(end, (*c)[to].off+(*c)[to].n)
+		to++
+	}
+	*c = slices.Replace(*c, from, to, span{off, end - off})
+}
