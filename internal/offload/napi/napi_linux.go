@@ -25,9 +25,18 @@ const (
 )
 
 // Dedicate binds the threads that take packets from an interface to processors, one after
-// the other. It needs CAP_NET_ADMIN and CAP_SYS_ADMIN. Undo leaves the interface as it was, and may
-// run on any thread; if the process dies before, the interface stays as it is, which does no harm.
+// the other. It needs CAP_NET_ADMIN and CAP_SYS_ADMIN. All users of the interface, in this process
+// or in others, share its settings; its threads run on the processors of the latest user.
+//
+// The last undo restores the original settings. It does not unbind threads that the interface had
+// before. A process that dies counts as having called undo. If it was the last, the interface keeps
+// the settings until the next user calls undo. Undo may run on any thread; repeated calls do
+// nothing.
 func Dedicate(ifi *net.Interface, cpus []int) (undo func() error, err error) {
+	return dedicate(stateDir, ifi, cpus)
+}
+
+func dedicate(registry string, ifi *net.Interface, cpus []int) (undo func() error, err error) {
 	if ifi.Flags&net.FlagLoopback != 0 {
 		return nil, fmt.Errorf("receive cores: %s has none: its packets are received on the sender's processor; "+
 			"use another interface", ifi.Name)
@@ -41,22 +50,17 @@ func Dedicate(ifi *net.Interface, cpus []int) (undo func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("receive cores of %s: %w", ifi.Name, err)
 	}
-	saved, err := dev.settings()
+	s, err := join(registry, dev, func() error { return bind(ifi, cpus) })
 	if err != nil {
 		dev.close()
-		return nil, fmt.Errorf("receive cores of %s: %w", ifi.Name, err)
+		return nil, fmt.Errorf("receive cores of %s, processors %v: %w", ifi.Name, cpus, err)
 	}
-	undo = sync.OnceValue(func() error {
-		defer dev.close()
-		return dev.restore(saved)
-	})
-	if err = dev.apply(saved); err == nil {
-		err = bind(ifi, cpus)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("receive cores of %s, processors %v: %w", ifi.Name, cpus, errors.Join(err, undo()))
-	}
-	return undo, nil
+	return sync.OnceValue(func() error {
+		if err := s.leave(); err != nil {
+			return fmt.Errorf("restore %s: %w", ifi.Name, err)
+		}
+		return nil
+	}), nil
 }
 
 // bind binds an interface's threads to processors. If it fails, the threads stay where they were:

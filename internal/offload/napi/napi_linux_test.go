@@ -130,17 +130,3 @@ func TestIsThread(t *testing.T) {
 		t.Errorf("this process: %v", err)
 	}
 }
-
-func settingsOf(t *testing.T, ifi *net.Interface) settings {
-	t.Helper()
-	dev, err := openDevice(ifi)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.close()
-	s, err := dev.settings()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
