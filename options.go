@@ -115,7 +115,8 @@ type Options struct {
 
 	// ReceiveCores are processors on which the kernel is to take packets from the interface,
 	// by threads of its own (threaded NAPI), until Close; by default it does so wherever it
-	// likes. It needs root and is not for loopback. ALLCAST_RECEIVE_CORES=2,3 does it too.
+	// likes. Ranks on one host share the interface: the last one to close restores its settings.
+	// It needs root and is not for loopback. ALLCAST_RECEIVE_CORES=2,3 does it too.
 	ReceiveCores []int
 
 	// NoMulticast does without multicast.

@@ -62,7 +62,7 @@ func (b *builder) port(n *Node, i int) error {
 func (b *builder) cutTCP(n *Node, port string) error {
 	return inNamespace(b.plan.Namespace(n), func() error {
 		for _, what := range []string{"tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation", "tx-tcp6-segmentation"} {
-			if _, err := napi.Feature(port, what, false); err != nil {
+			if err := napi.Feature(port, what, false); err != nil {
 				return err
 			}
 		}

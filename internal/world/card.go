@@ -49,7 +49,7 @@ func (j *joining) open() card {
 		j.ln, err = ip.Listen(j.local)
 	}
 	if err == nil && len(j.RecvCores) > 0 {
-		j.undoNIC, err = napi.Dedicate(j.ifi, j.RecvCores)
+		err = j.dedicate()
 	}
 	if err == nil {
 		err = j.offload()
@@ -64,6 +64,20 @@ func (j *joining) open() card {
 		mine.Chunk = max(0, ip.MaxPayload(j.ifi.MTU, mine.V6)-j.tag()-j.sum())
 	}
 	return mine
+}
+
+// dedicate makes RecvCores take the packets of our interface.
+func (j *joining) dedicate() error {
+	undo, err := napi.Dedicate(j.ifi, j.RecvCores)
+	if err != nil {
+		return err
+	}
+	j.undoNIC = func() {
+		if err := undo(); err != nil {
+			j.Log.Warn("the interface keeps the settings of receive cores", "err", err)
+		}
+	}
+	return nil
 }
 
 // exchange gives everybody a card and gets everybody's.

@@ -20,45 +20,61 @@ const (
 	nameSize       = 32
 )
 
-// Feature turns a feature of an interface on or off.
-func Feature(name, what string, on bool) (undo func(), err error) {
-	index, count, err := featureIndex(name, what)
+// Feature turns a feature of an interface in the thread's network namespace on or off.
+func Feature(name, what string, on bool) error {
+	sock, err := openSocket()
 	if err != nil {
-		return nil, fmt.Errorf("feature %s: %w", what, err)
+		return fmt.Errorf("feature %s of %s: %w", what, name, err)
 	}
-	set := func(on bool) error {
-		// A header, and for each 32 features what is meant and how it shall be.
-		req := make([]uint32, 2+2*((count+31)/32))
-		req[0], req[1] = setFeatures, uint32((count+31)/32)
-		req[2+2*(index/32)] = 1 << (index % 32)
-		if on {
-			req[3+2*(index/32)] = 1 << (index % 32)
-		}
-		return ethtool(name, unsafe.Pointer(&req[0]))
+	defer func() { _ = unix.Close(sock) }()
+	return setFeature(sock, name, what, on)
+}
+
+// feature tells whether a feature is on.
+func feature(sock int, name, what string) (on bool, err error) {
+	index, count, err := featureIndex(sock, name, what)
+	if err != nil {
+		return false, fmt.Errorf("feature %s of %s: %w", what, name, err)
 	}
 	// A header, and for each 32 features: available, requested, active, never changed.
 	get := make([]uint32, 2+4*((count+31)/32))
 	get[0], get[1] = getFeatures, uint32((count+31)/32)
-	if err := ethtool(name, unsafe.Pointer(&get[0])); err != nil {
-		return nil, fmt.Errorf("feature %s: %w", what, err)
+	if err := ethtool(sock, name, unsafe.Pointer(&get[0])); err != nil {
+		return false, fmt.Errorf("feature %s of %s: %w", what, name, err)
 	}
-	if (get[2+4*(index/32)+2]>>(index%32)&1 == 1) == on {
-		return func() {}, nil
-	}
-	if err := set(on); err != nil {
-		return nil, fmt.Errorf("feature %s: %w", what, err)
-	}
-	return func() { _ = set(!on) }, nil // the interface may be gone
+	return get[2+4*(index/32)+2]>>(index%32)&1 == 1, nil
 }
 
-func featureIndex(name, what string) (index, count int, err error) {
+// setFeature turns a feature on or off, unless it already is.
+func setFeature(sock int, name, what string, on bool) error {
+	if now, err := feature(sock, name, what); err != nil || now == on {
+		return err
+	}
+	index, count, err := featureIndex(sock, name, what)
+	if err != nil {
+		return fmt.Errorf("feature %s of %s: %w", what, name, err)
+	}
+	// A header, and for each 32 features what is meant and how it shall be.
+	set := make([]uint32, 2+2*((count+31)/32))
+	set[0], set[1] = setFeatures, uint32((count+31)/32)
+	set[2+2*(index/32)] = 1 << (index % 32)
+	if on {
+		set[3+2*(index/32)] = 1 << (index % 32)
+	}
+	if err := ethtool(sock, name, unsafe.Pointer(&set[0])); err != nil {
+		return fmt.Errorf("set feature %s of %s: %w", what, name, err)
+	}
+	return nil
+}
+
+func featureIndex(sock int, name, what string) (index, count int, err error) {
 	info := struct {
 		cmd, reserved uint32
 		mask          uint64
 		count         uint32
 		_             uint32
 	}{cmd: getStringCount, mask: 1 << featureNames}
-	if err := ethtool(name, unsafe.Pointer(&info)); err != nil {
+	if err := ethtool(sock, name, unsafe.Pointer(&info)); err != nil {
 		return 0, 0, err
 	}
 	count = int(info.count)
@@ -66,7 +82,7 @@ func featureIndex(name, what string) (index, count int, err error) {
 	for i, v := range []uint32{getStrings, featureNames, info.count} {
 		binary.NativeEndian.PutUint32(names[4*i:], v)
 	}
-	if err := ethtool(name, unsafe.Pointer(&names[0])); err != nil {
+	if err := ethtool(sock, name, unsafe.Pointer(&names[0])); err != nil {
 		return 0, 0, err
 	}
 	for i := range count {
@@ -78,13 +94,13 @@ func featureIndex(name, what string) (index, count int, err error) {
 	return 0, 0, errors.New("not known to the kernel")
 }
 
-// ethtool makes a request to an interface's driver.
-func ethtool(name string, request unsafe.Pointer) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
+// openSocket opens a socket in the thread's network namespace, for ioctls.
+func openSocket() (int, error) {
+	return unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+}
+
+// ethtool makes a request to the driver of an interface in the socket's network namespace.
+func ethtool(sock int, name string, request unsafe.Pointer) error {
 	var req struct {
 		name [unix.IFNAMSIZ]byte
 		data unsafe.Pointer
@@ -92,7 +108,8 @@ func ethtool(name string, request unsafe.Pointer) error {
 	}
 	copy(req.name[:unix.IFNAMSIZ-1], name)
 	req.data = request
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req))); errno != 0 {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(sock), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
+	if errno != 0 {
 		return errno
 	}
 	return nil

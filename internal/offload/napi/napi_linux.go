@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -23,66 +25,72 @@ const (
 )
 
 // Dedicate binds the threads that take packets from an interface to processors, one after
-// the other. It needs CAP_NET_ADMIN and CAP_SYS_ADMIN. Undo leaves the interface as it was; if
-// the process dies before, the interface stays as it is, which does no harm.
-func Dedicate(ifi *net.Interface, cpus []int) (undo func(), err error) {
+// the other. It needs CAP_NET_ADMIN and CAP_SYS_ADMIN. All users of the interface, in this process
+// or in others, share its settings; its threads run on the processors of the latest user.
+//
+// The last undo restores the original settings. It does not unbind threads that the interface had
+// before. A process that dies counts as having called undo. If it was the last, the interface keeps
+// the settings until the next user calls undo. Undo may run on any thread; repeated calls do
+// nothing.
+func Dedicate(ifi *net.Interface, cpus []int) (undo func() error, err error) {
+	return dedicate(stateDir, ifi, cpus)
+}
+
+func dedicate(registry string, ifi *net.Interface, cpus []int) (undo func() error, err error) {
 	if ifi.Flags&net.FlagLoopback != 0 {
-		return nil, fmt.Errorf("receive cores: %s has none: what is sent by it is received by who sends", ifi.Name)
+		return nil, fmt.Errorf("receive cores: %s has none: its packets are received on the sender's processor; "+
+			"use another interface", ifi.Name)
 	}
-	sys, err := openSysfs()
-	if err != nil {
-		return nil, fmt.Errorf("receive cores of %s: %w; it needs CAP_SYS_ADMIN and CAP_NET_ADMIN: run as root", ifi.Name, err)
+	if len(cpus) == 0 {
+		return nil, fmt.Errorf("receive cores of %s: no processors given", ifi.Name)
 	}
-	defer func() { _ = unix.Close(sys) }()
-	path := "class/net/" + ifi.Name + "/threaded"
-	was, err := read(sys, path)
-	if err != nil {
-		return nil, fmt.Errorf("receive cores of %s: %w; threaded interfaces need Linux 5.12", ifi.Name, err)
-	}
-	keep, err := unix.Dup(sys)
+	runtime.LockOSThread() // each thread has its own network namespace
+	defer runtime.UnlockOSThread()
+	dev, err := openDevice(ifi)
 	if err != nil {
 		return nil, fmt.Errorf("receive cores of %s: %w", ifi.Name, err)
 	}
-	undone := []func(){func() {
-		_ = write(keep, path, was) // the interface may be gone
-		_ = unix.Close(keep)
-	}}
-	undo = func() {
-		for _, f := range undone {
-			f()
+	s, err := join(registry, dev, func() error { return bind(ifi, cpus) })
+	if err != nil {
+		dev.close()
+		return nil, fmt.Errorf("receive cores of %s, processors %v: %w", ifi.Name, cpus, err)
+	}
+	return sync.OnceValue(func() error {
+		if err := s.leave(); err != nil {
+			return fmt.Errorf("restore %s: %w", ifi.Name, err)
 		}
-	}
-	// A veth gives packets to its threads only if it would gather them, datagrams too; and only
-	// those that came from a socket right at its other end, or if that end cuts TCP's
-	// super-packets, as the lab's do when asked.
-	for _, what := range []string{"rx-gro", "rx-udp-gro-forwarding"} {
-		if f, err := Feature(ifi.Name, what, true); err == nil {
-			undone = append(undone, f)
-		}
-	}
-	if err := write(sys, path, "1"); err != nil {
-		undo()
-		return nil, fmt.Errorf("receive cores of %s: %w; its driver may have no threads", ifi.Name, err)
-	}
+		return nil
+	}), nil
+}
+
+// bind binds an interface's threads to processors. If it fails, the threads stay where they were:
+// other users rely on them.
+func bind(ifi *net.Interface, cpus []int) (err error) {
 	pids, err := Threads(ifi)
 	if err == nil && len(pids) == 0 {
 		err = errors.New("the kernel has made no threads for it")
 	}
+	if err != nil {
+		return err
+	}
+	before := make([]unix.CPUSet, len(pids))
 	for i, pid := range pids {
-		var set unix.CPUSet
-		set.Set(cpus[i%len(cpus)])
-		if err == nil {
-			err = isThread(pid)
+		if err = isThread(pid); err == nil {
+			err = unix.SchedGetaffinity(pid, &before[i])
 		}
 		if err == nil {
+			var set unix.CPUSet
+			set.Set(cpus[i%len(cpus)])
 			err = unix.SchedSetaffinity(pid, &set)
 		}
+		if err != nil {
+			for k, pid := range pids[:i] {
+				_ = unix.SchedSetaffinity(pid, &before[k])
+			}
+			return fmt.Errorf("bind thread %d to processor %d: %w", pid, cpus[i%len(cpus)], err)
+		}
 	}
-	if err != nil {
-		undo()
-		return nil, fmt.Errorf("receive cores of %s, processors %v: %w", ifi.Name, cpus, err)
-	}
-	return undo, nil
+	return nil
 }
 
 // isThread sees that a process is one of the kernel's threads that take packets: what is
@@ -122,42 +130,4 @@ func Threads(ifi *net.Interface) ([]int, error) {
 	}
 	slices.Sort(pids)
 	return pids, nil
-}
-
-// openSysfs opens the sysfs of our network namespace, which is not the one at /sys for who
-// has entered another.
-func openSysfs() (int, error) {
-	fs, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return -1, err
-	}
-	defer func() { _ = unix.Close(fs) }()
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, err
-	}
-	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
-}
-
-func read(dir int, path string) (string, error) {
-	fd, err := unix.Openat(dir, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	b := make([]byte, 64)
-	n, err := unix.Read(fd, b)
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimSpace(string(b[:n])), nil
-}
-
-func write(dir int, path, value string) error {
-	fd, err := unix.Openat(dir, path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	_, err = unix.Write(fd, []byte(value))
-	return err
 }

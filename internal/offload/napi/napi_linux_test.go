@@ -30,6 +30,16 @@ func veth(t *testing.T) *net.Interface {
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "right"}); err != nil {
 		t.Fatal(err)
 	}
+	ifi := setUp(t)
+	if _, err := Threads(ifi); err != nil {
+		t.Skip(err)
+	}
+	return ifi
+}
+
+// setUp turns both interfaces on and returns the left one.
+func setUp(t *testing.T) *net.Interface {
+	t.Helper()
 	for _, name := range []string{"left", "right"} {
 		l, err := netlink.LinkByName(name)
 		if err != nil {
@@ -65,7 +75,9 @@ func TestDedicate(t *testing.T) {
 			t.Errorf("thread %d may run on %d processors", pid, set.Count())
 		}
 	}
-	undo()
+	if err := undo(); err != nil {
+		t.Error(err)
+	}
 	sys, err := openSysfs()
 	if err != nil {
 		t.Fatal(err)
@@ -77,27 +89,38 @@ func TestDedicate(t *testing.T) {
 }
 
 func TestDedicateBad(t *testing.T) {
-	ifi := veth(t)
-	if _, err := Dedicate(ifi, []int{1 << 9}); err == nil || !strings.Contains(err.Error(), "left") {
-		t.Errorf("a processor that does not exist: %v", err)
-	}
-	if _, err := Dedicate(&net.Interface{Name: "lo", Flags: net.FlagLoopback}, []int{0}); err == nil || !strings.Contains(err.Error(), "lo has none") {
-		t.Errorf("loopback: %v", err)
-	}
-	if _, err := Dedicate(&net.Interface{Name: "nowhere", Index: 999}, []int{0}); err == nil || !strings.Contains(err.Error(), "nowhere") {
-		t.Errorf("no such interface: %v", err)
+	left := veth(t)
+	for _, c := range []struct {
+		ifi  *net.Interface
+		cpus []int
+		want string
+	}{
+		{left, []int{1 << 9}, "left, processors [512]"}, // does not exist
+		{left, nil, "left: no processors"},
+		{&net.Interface{Name: "lo", Flags: net.FlagLoopback}, []int{0}, "lo has none"},
+		{&net.Interface{Name: "nowhere", Index: 999}, []int{0}, "nowhere: name of interface 999: no such interface"},
+	} {
+		if _, err := Dedicate(c.ifi, c.cpus); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s, processors %v: %v, want %q", c.ifi.Name, c.cpus, err, c.want)
+		}
 	}
 }
 
 func TestFeature(t *testing.T) {
-	veth(t)
-	undo, err := Feature("left", "rx-gro", true)
-	if err != nil {
-		t.Fatal(err)
+	ifi := veth(t)
+	for _, on := range []bool{true, true, false} {
+		if err := Feature("left", "rx-gro", on); err != nil {
+			t.Fatal(err)
+		}
+		if s := settingsOf(t, ifi); s.Features["rx-gro"] != on {
+			t.Errorf("rx-gro was set to %v, settings are %+v", on, s)
+		}
 	}
-	undo()
-	if _, err := Feature("left", "rx-dreams", true); err == nil || !strings.Contains(err.Error(), "rx-dreams") {
-		t.Errorf("got %v", err)
+	for _, c := range [][2]string{{"left", "rx-dreams"}, {"nowhere", "rx-gro"}} {
+		err := Feature(c[0], c[1], true)
+		if err == nil || !strings.Contains(err.Error(), c[0]) || !strings.Contains(err.Error(), c[1]) {
+			t.Errorf("feature %s of %s: %v", c[1], c[0], err)
+		}
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Dedicate fails.
-func Dedicate(*net.Interface, []int) (undo func(), err error) {
+func Dedicate(*net.Interface, []int) (undo func() error, err error) {
 	return nil, errors.New("receive cores need Linux")
 }
 
