@@ -13,6 +13,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/observe"
+	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/seal"
 )
@@ -64,6 +65,7 @@ type Engine struct {
 	running    atomic.Bool // somebody is at the tasks
 	recvs      []*receiver
 	send       *sender
+	taken      place.Taken
 	flushAfter uint32 // chunks that a receive worker reports at the latest: credit must flow while data keeps coming
 
 	reads     reads
@@ -169,7 +171,7 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Multicast != nil {
 		e.caps = cfg.Multicast.Caps()
 		e.protect()
-		nc.Flow, nc.Room = protocol.FlowCredit, uint64(max(1, e.caps.Room))
+		nc.Flow, nc.Room, nc.Taken = protocol.FlowCredit, uint64(max(1, e.caps.Room)), &e.taken
 		if cfg.Placer != nil {
 			nc.Offload = uint64(cfg.Placer.Room())
 		}

@@ -51,7 +51,7 @@ type receiver struct {
 func newReceiver(e *Engine, sub int, rx fabric.Receiver) *receiver {
 	return &receiver{
 		e: e, sub: sub, rx: rx, cmds: newQueue(), linger: newLinger(e.caps.Batch, e.caps.Room),
-		in:    protocol.NewIntake(sub, e.layout, e.flushAfter, newReport),
+		in:    protocol.NewIntake(e.layout, e.flushAfter, &e.taken, newReport),
 		slots: make([]protocol.Slot, max(1, e.caps.Batch)),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
@@ -95,6 +96,7 @@ func newCluster(t tb, size int, cfg Config) *cluster {
 	c := &cluster{t: t, cfg: cfg, now: protocol.Second, comms: map[uint32][]int{}}
 	for i := range size {
 		cfg.Rank, cfg.Size = i, size
+		cfg.Taken = &place.Taken{}
 		c.hosts = append(c.hosts, newHost(c, New(c.now, cfg)))
 	}
 	return c

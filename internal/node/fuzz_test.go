@@ -82,7 +82,7 @@ func newFuzzed(t *testing.T) *fuzzed {
 	t.Helper()
 	cfg := psnBits(testConfig(), 30)
 	cfg.Rank, cfg.Size, cfg.Flow, cfg.Room, cfg.Deadline = 3, 4, protocol.FlowCredit, 4, 3*ms
-	z := &fuzzed{t: t, n: New(0, cfg), plan: fuzzPlan(t), ended: map[uint64]int{}, workers: newIntakes(cfg.Layout), open: map[opKey]Action{}}
+	z := &fuzzed{t: t, n: New(0, cfg), plan: fuzzPlan(t), ended: map[uint64]int{}, workers: newIntakes(cfg), open: map[opKey]Action{}}
 	for id, members := range [][]int{{0, 1, 2, 3}, {3, 1, 0, 2}} {
 		if err := z.n.AddComm(uint32(id), members); err != nil {
 			t.Fatal(err)

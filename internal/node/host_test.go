@@ -46,7 +46,7 @@ func newHost(c *cluster, n *Node) *host {
 	h := &host{
 		c: c, id: n.cfg.Rank, node: n, timerAt: n.NextTimer(), calls: map[uint32]*lane{}, flying: map[opKey]int{},
 		ops: map[opKey]*region{}, inSlot: map[opKey]*region{}, undrained: map[uint32]int{}, nextSeq: map[uint32]uint64{}, shares: map[uint32][]*share{},
-		workers: newIntakes(n.cfg.Layout),
+		workers: newIntakes(n.cfg),
 	}
 	for from := range n.cfg.Size {
 		h.inbox = append(h.inbox, &lane{kind: laneMsg, at: h, from: from})

@@ -1,21 +1,29 @@
 package node
 
-import "github.com/allcast/allcast/internal/protocol"
+import (
+	"github.com/allcast/allcast/internal/place"
+	"github.com/allcast/allcast/internal/protocol"
+)
 
 // intakes are the receive workers of a process, by subgroup. Datagrams name their operation by
 // communicator and slot, so that the slot's next user gets what comes too late.
 type intakes struct {
 	layout protocol.Layout
+	taken  *place.Taken
 	subs   map[int]*protocol.Intake
 }
 
-func newIntakes(l protocol.Layout) intakes {
-	return intakes{layout: l, subs: map[int]*protocol.Intake{}}
+func newIntakes(cfg Config) intakes {
+	w := intakes{layout: cfg.Layout, taken: cfg.Taken, subs: map[int]*protocol.Intake{}}
+	if w.taken == nil {
+		w.taken = &place.Taken{}
+	}
+	return w
 }
 
 func (w *intakes) sub(i int) *protocol.Intake {
 	if w.subs[i] == nil {
-		w.subs[i] = protocol.NewIntake(i, w.layout, 1<<20, func() *protocol.Report { return &protocol.Report{} })
+		w.subs[i] = protocol.NewIntake(w.layout, 1<<20, w.taken, func() *protocol.Report { return &protocol.Report{} })
 	}
 	return w.subs[i]
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/allcast/allcast/internal/p2p"
+	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
@@ -15,6 +16,7 @@ type Config struct {
 	Flow       protocol.Flow
 	Room       uint64 // FlowCredit: datagrams that the process's receive queues hold
 	Offload    uint64 // FlowCredit: datagrams that may be on their way to operations for which the kernel receives
+	Taken      *place.Taken // what the receive workers share; nil: there are none
 	Batch      uint32
 	Overhead   int
 	Limits     protocol.Limits
@@ -107,7 +109,7 @@ func New(now protocol.Time, cfg Config) *Node {
 	}
 	// Half of the slots stay free for operations that linger or drain.
 	cfg.InFlight = int(min(uint64(cfg.InFlight), max(1, cfg.Layout.Slots()/2)))
-	n := &Node{cfg: cfg, comms: map[uint32]*comm{}, met: map[int]struct{}{}, pool: protocol.NewPool(cfg.Room), kernel: protocol.NewPool(cfg.Offload)}
+	n := &Node{cfg: cfg, comms: map[uint32]*comm{}, met: map[int]struct{}{}, pool: protocol.NewPool(cfg.Room, cfg.Taken), kernel: protocol.NewPool(cfg.Offload, cfg.Taken)}
 	n.live = newLiveness(now, &cfg)
 	return n
 }

@@ -22,12 +22,12 @@ func (n *Node) Received(now protocol.Time, r *protocol.Report, offloaded bool) {
 			n.do(now, c, st, steps)
 		}
 	}
-	i := &r.Ignored
 	pool := n.pool
 	if offloaded {
 		pool = n.kernel
 	}
-	pool.Took(now, i.Duplicates+i.Late+i.Foreign+i.Stale)
+	pool.Took(now)
+	i := &r.Ignored
 	n.stats.Duplicates += i.Duplicates
 	n.stats.Late += i.Late
 	n.stats.Foreign += i.Foreign

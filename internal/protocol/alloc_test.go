@@ -2,6 +2,8 @@ package protocol
 
 import (
 	"testing"
+
+	"github.com/allcast/allcast/internal/place"
 )
 
 // receiving is a leaf in its multicast phase and the chunks it is to receive.
@@ -15,7 +17,7 @@ type receiving struct {
 func newReceiving(t testing.TB, chunks int64, cfg Config) *receiving {
 	t.Helper()
 	const chunk = 4096
-	cfg.Geometry, cfg.Rank, cfg.Pool = oneRound(t, broadcast(2, 0, chunks*chunk, chunk, 1)), 1, NewPool(1024)
+	cfg.Geometry, cfg.Rank, cfg.Pool = oneRound(t, broadcast(2, 0, chunks*chunk, chunk, 1)), 1, NewPool(1024, nil)
 	cfg.Est = NewEstimator(Limits{LinkRate: 25, Alpha: 10 * Microsecond})
 	r := &receiving{o: NewOp(cfg), out: make([]Action, 0, 16), chunk: chunk}
 	r.o.Step(1, Event{Kind: EvStart}, nil)
@@ -53,7 +55,7 @@ func TestReceivePathDoesNotAllocate(t *testing.T) {
 	}
 	g := oneRound(t, allgather(8, 4096*runs, 4096, 2, 1))
 	l, report := mustLayout(t, 0), &Report{Runs: make([]PlacedRun, 0, MaxRuns)}
-	in := NewIntake(0, l, 28, func() *Report { return report })
+	in := NewIntake(l, 28, &place.Taken{}, func() *Report { return report })
 	in.Open(5, newPlacement(g, 0, 7, 3, 9))
 	psn, slots := uint32(0), make([]Slot, 8)
 	take := func(psn uint32, length int) {

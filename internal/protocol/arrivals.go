@@ -18,7 +18,7 @@ type arrivals struct {
 	asked *Bitmap // chunks asked of the left neighbour that are not here; nil before the first
 
 	missing  uint32 // chunks not reported to be in place
-	bytes    int64  // placed by datagrams, about
+	received uint64 // chunks placed by datagrams
 	consumed uint64 // the sum of seen
 	late     uint64 // chunks that came by datagram after they had been asked for
 }
@@ -37,7 +37,7 @@ func newArrivals(g *Geometry, p *Placement, rank int, credit bool) arrivals {
 // came learns that datagrams have brought chunks q of sender i.
 func (a *arrivals) came(i int, q Range) {
 	a.missing -= q.N
-	a.bytes += int64(q.N) * a.g.chunk // the last one may be shorter: it is for an estimate
+	a.received += uint64(q.N)
 	a.saw(i, q.PSN+q.N-a.g.base[a.Sub][i])
 }
 

@@ -3,6 +3,8 @@ package protocol
 import (
 	"fmt"
 	"testing"
+
+	"github.com/allcast/allcast/internal/place"
 )
 
 // BenchmarkIntake is what a datagram costs a receive worker, without the copy of its payload: one
@@ -31,7 +33,7 @@ func benchIntake(b *testing.B, g *Geometry, batch int) {
 		psn := uint32(i) % n
 		if psn == 0 {
 			b.StopTimer()
-			in = NewIntake(0, l, 28, func() *Report { return report })
+			in = NewIntake(l, 28, &place.Taken{}, func() *Report { return report })
 			in.Open(5, newPlacement(g, 0, 7, 3, 9))
 			b.StartTimer()
 		}

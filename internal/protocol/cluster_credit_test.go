@@ -56,7 +56,7 @@ func TestCreditDoesNotOverrunASlowWorker(t *testing.T) {
 // queue holds were taken from it, whoever's they were: an operation whose chunk
 // was lost must not wait until all others are silent.
 func TestMarkPassesWhileOthersReceive(t *testing.T) {
-	pool := NewPool(8)
+	pool := NewPool(8, nil)
 	o := started(t, broadcast(2, 0, 100, 1, 1), 1, Config{Flow: FlowCredit, Pool: pool})
 	hear(o, 0,
 		Msg{Kind: MsgBarrier, Round: 1, Grant: 4, Digest: o.g.Digest()},
@@ -65,7 +65,8 @@ func TestMarkPassesWhileOthersReceive(t *testing.T) {
 	now := Time(1)
 	for range 100 {
 		now += o.cfg.Est.Alpha() / 2
-		pool.Took(now, 1) // another operation's
+		pool.taken.Add(1) // another operation's
+		pool.Took(now)
 		if o.Timer() <= now {
 			o.Step(now, Event{Kind: EvTimer}, nil)
 		}

@@ -83,6 +83,12 @@ func (c *cluster) tick(m *member) {
 	if m.closed || !m.started || m.op.Timer() > c.w.now {
 		return
 	}
+	if len(m.grams.items) > 0 {
+		m.op.Queued(c.w.now)
+		if m.op.Timer() > c.w.now {
+			return
+		}
+	}
 	acts := c.step(m, Event{Kind: EvTimer})
 	if len(acts) == 0 && m.op.Timer() <= c.w.now {
 		c.w.t.Fatalf("rank %d: its timer fires for ever at %d", m.rank, c.w.now)

@@ -97,7 +97,7 @@ func TestEachSingleLoss(t *testing.T) {
 func TestAlone(t *testing.T) {
 	for _, s := range []Shape{allgather(1, 0, 8, 1, 1), allgather(1, 100, 8, 3, 4), broadcast(1, 0, 17, 8, 2)} {
 		for _, flow := range []Flow{FlowNone, FlowCredit} {
-			o := NewOp(Config{Geometry: oneRound(t, s), Est: NewEstimator(Limits{}), Flow: flow, Pool: NewPool(4)})
+			o := NewOp(Config{Geometry: oneRound(t, s), Est: NewEstimator(Limits{}), Flow: flow, Pool: NewPool(4, nil)})
 			acts := o.Step(5, Event{Kind: EvStart}, nil)
 			if len(acts) != 2 || acts[0].Kind != ActComplete || acts[1].Kind != ActClosed || o.Timer() != Never {
 				t.Errorf("%v, %v: %+v", s, flow, acts)

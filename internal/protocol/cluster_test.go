@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/allcast/allcast/internal/place"
 )
 
 // clusterToken is that of a cluster's datagrams.
@@ -41,8 +43,9 @@ type world struct {
 }
 
 type host struct {
-	est  *Estimator
-	pool *Pool
+	est   *Estimator
+	pool  *Pool
+	taken *place.Taken
 }
 
 // network says what happens to datagrams; each receiver's copy has its own fate.
@@ -114,7 +117,8 @@ type item struct {
 func newWorld(t tb, seed uint64, size int, limits Limits, room uint64) *world {
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 0)), now: 1, tick: 200, slow: -1, layout: mustLayout(t, 0)}
 	for range size {
-		w.hosts = append(w.hosts, host{NewEstimator(limits), NewPool(room)})
+		taken := &place.Taken{}
+		w.hosts = append(w.hosts, host{NewEstimator(limits), NewPool(room, taken), taken})
 	}
 	return w
 }
@@ -169,7 +173,7 @@ func (w *world) open(g *Geometry, mem *memory, net network, cfg Config) *cluster
 			m.wanted = append(m.wanted, make([]bool, g.PSNs(sub)))
 			m.reported = append(m.reported, slices.Clone(placed))
 			m.missing += len(placed) - int(n)
-			m.intakes = append(m.intakes, NewIntake(sub, w.layout, uint32(1+w.rng.IntN(8)), func() *Report { return &Report{} }))
+			m.intakes = append(m.intakes, NewIntake(w.layout, uint32(1+w.rng.IntN(8)), w.hosts[r].taken, func() *Report { return &Report{} }))
 			m.intakes[sub].Open(clusterToken, m.op.arrived[sub].Placement)
 		}
 		m.unknown = m.missing

@@ -1,5 +1,7 @@
 package protocol
 
+import "github.com/allcast/allcast/internal/place"
+
 // Credit keeps a slow receiver from being overrun. All chunks of an Op have a
 // place in one order, the merged order of its chains (chains.position). A rank
 // grants places up to what it has consumed (placed, or sent and no longer on
@@ -19,9 +21,14 @@ package protocol
 // places grow along each chain. Lost tails do not stop this: a datagram proves
 // what was sent before it, and a sender that is stalled, or was its chain's
 // last, announces what it has sent on the reliable path (MsgMark). Such an
-// announcement overtakes the datagrams in our receive queue, so what it covers
-// counts as consumed only once the queue must be past it: after as many datagrams
-// as it holds were taken, or none for alpha.
+// announcement overtakes datagrams that are on their way or in our receive queue, so
+// what it covers counts as consumed only once the queue must be past it: after as
+// many datagrams as it holds were taken, or none for as long as all that were granted
+// take to come.
+//
+// A sender that is stalled gives the grant some time to come. Once an announcement was
+// needed, somebody's or its own, something is being lost: then every sender announces
+// what it sends as soon as it has left, so that nobody has to stall first.
 
 // A Pool is a process's room for datagrams not yet consumed, shared by all
 // operations of all its communicators.
@@ -30,19 +37,21 @@ type Pool struct {
 	lent uint64
 	ops  uint64
 
-	taken   uint64 // datagrams taken from the receive queues, ever
-	takenAt Time   // the last
+	taken   *place.Taken // datagrams taken from the receive queues, ever
+	takenAt Time         // when the last of those that were reported was reported
 }
 
 // Took learns of datagrams taken from the receive queues.
-func (p *Pool) Took(now Time, n uint64) {
-	if n > 0 {
-		p.taken, p.takenAt = p.taken+n, now
-	}
-}
+func (p *Pool) Took(now Time) { p.takenAt = now }
 
-// NewPool returns a pool with room for size datagrams.
-func NewPool(size uint64) *Pool { return &Pool{size: max(1, size)} }
+// NewPool returns a pool with room for size datagrams. taken is what the receive workers share; nil:
+// there are none.
+func NewPool(size uint64, taken *place.Taken) *Pool {
+	if taken == nil {
+		taken = &place.Taken{}
+	}
+	return &Pool{size: max(1, size), taken: taken}
+}
 
 // Lent is how much room operations hold now.
 func (p *Pool) Lent() uint64 { return p.lent }
@@ -103,6 +112,7 @@ type grants struct {
 	all      uint64 // what all grant: places below it may be sent
 	quantum  uint64 // smaller changes are not worth a message
 	movedAt  Time   // when all grew last
+	needed   bool   // somebody had to announce what it has sent
 	marked   bool   // we announced what we have sent,
 	markSent uint32 // this much of it,
 	markPred bool   // and this of those before us
@@ -116,7 +126,7 @@ type grants struct {
 func (o *Op) noted(now Time) {
 	o.idleCutoffs = 0 // there may be something to fetch now
 	if c := &o.cr; c.joined {
-		c.noted, c.notedAt, c.notedTaken = true, now, o.cfg.Pool.taken
+		c.noted, c.notedAt, c.notedTaken = true, now, o.cfg.Pool.taken.Count()
 	}
 }
 
@@ -126,10 +136,20 @@ func (o *Op) passAt() Time {
 	switch {
 	case !c.noted:
 		return Never
-	case p.taken-c.notedTaken >= p.size:
+	case p.taken.Count()-c.notedTaken >= p.size:
 		return c.notedAt // the queue is past it, whoever's datagrams they were
 	}
-	return max(c.notedAt, p.takenAt) + o.cfg.Est.Alpha()
+	under := c.own - min(c.own, c.consumed) // granted, and not known to have come
+	return max(c.notedAt, p.takenAt) + o.cfg.Est.Transit(int64(under)*o.wire())
+}
+
+// pass counts what was announced as consumed. Only the clock calls it: whoever looks at the clock has
+// seen before whether datagrams wait (Queued).
+func (o *Op) pass() {
+	o.cr.noted = false
+	for i := range o.arrived {
+		o.arrived[i].passAll()
+	}
 }
 
 // joinPool sets what we grant to begin with.
@@ -178,12 +198,6 @@ func (o *Op) consumedMore(now Time, out []Action) []Action {
 	c := &o.cr
 	if !c.on || !c.joined {
 		return out
-	}
-	if now >= o.passAt() {
-		c.noted = false
-		for i := range o.arrived {
-			o.arrived[i].passAll()
-		}
 	}
 	consumed := uint64(o.snd.done)
 	for i := range o.arrived {
@@ -264,14 +278,18 @@ func (o *Op) markAt() Time {
 	if c.marked && c.markSent == s.done && c.markPred == s.predSent {
 		return Never // they know, and the path is reliable
 	}
-	if s.blocked || (s.finished() && s.succ < 0) {
-		return max(c.movedAt, o.barrierAt) + 2*o.cfg.Est.Alpha()
+	since := max(c.movedAt, o.barrierAt)
+	switch {
+	case c.needed && s.active:
+		return since
+	case s.blocked || s.finished() && s.succ < 0:
+		return since + 2*o.cfg.Est.Alpha()
 	}
 	return Never
 }
 
 func (o *Op) mark(out []Action) []Action {
-	o.cr.marked, o.cr.markSent, o.cr.markPred = true, o.snd.done, o.snd.predSent
+	o.cr.needed, o.cr.marked, o.cr.markSent, o.cr.markPred = true, true, o.snd.done, o.snd.predSent
 	m := Msg{Kind: MsgMark, Rank: uint32(o.rank), Flag: o.snd.predSent, Counts: append([]uint32(nil), o.snd.cursor...)}
 	return o.spread(m, -1, out)
 }
@@ -292,6 +310,7 @@ func (o *Op) spread(m Msg, from int, out []Action) []Action {
 // marked learns from such an announcement.
 func (o *Op) marked(now Time, from int, m *Msg, out []Action) []Action {
 	out = o.spread(*m, from, out)
+	o.cr.needed = true
 	if int(m.Rank) >= o.g.size || o.g.index[m.Rank] < 0 || len(m.Counts) != o.g.subs {
 		return out
 	}

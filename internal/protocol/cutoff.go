@@ -44,7 +44,7 @@ func NewEstimator(l Limits) *Estimator {
 func (e *Estimator) Alpha() Time {
 	alpha := e.limits.Alpha
 	if e.message > 0 {
-		alpha = max(2*e.message+2*e.dev, e.limits.MinAlpha)
+		alpha = max(2*e.message+4*e.dev, e.limits.MinAlpha) // as RFC 6298 does
 	}
 	return min(alpha+e.extra, e.limits.MaxAlpha)
 }
@@ -57,15 +57,25 @@ func (e *Estimator) Slack(bytes int64) Time {
 	return Time(min(float64(bytes)/e.rate, float64(maxSlack))) + e.Alpha()
 }
 
+// Transit is how long datagrams of so many bytes may still be on their way to us after we have heard
+// that they were sent.
+func (e *Estimator) Transit(bytes int64) Time {
+	return Time(min(float64(bytes)/e.rate, float64(maxSlack))) + e.dev + e.extra + e.limits.MinAlpha/4
+}
+
 // maxSlack keeps a rate learned on a very bad day from stopping the clock.
 const maxSlack = 60 * Second
 
 // Received learns B from bytes that took a span to come in by multicast.
 func (e *Estimator) Received(bytes int64, took Time) {
-	if bytes <= 0 || took <= 16*e.message {
-		return // the time of a short one is latency, not rate
+	if bytes <= 0 || took <= 0 {
+		return
 	}
-	e.rate += (float64(bytes)/float64(took) - e.rate) / 4
+	rate := float64(bytes) / float64(took)
+	if took <= 16*e.message && rate <= e.rate {
+		return // the time of a short one is mostly latency, and the rate at least so high
+	}
+	e.rate += (rate - e.rate) / 4
 }
 
 // Late learns that something taken for lost was only late. One congestion

@@ -7,6 +7,9 @@ func (o *Op) Chunk(now Time, sub int, psn uint32, length int, out []Action) (int
 	}
 	p := o.arrived[sub].Placement
 	off, v := p.judge(psn, length)
+	if o.cfg.Pool != nil {
+		o.cfg.Pool.taken.Add(1)
+	}
 	switch v {
 	case Placed:
 		p.Finish(psn, 1)

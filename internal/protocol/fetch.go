@@ -24,23 +24,32 @@ type fetcher struct {
 }
 
 // cutoffAt is when what is missing is taken for lost: N/B + alpha after the last
-// sign of progress, N being what has not arrived; alpha alone once everything is
-// known to have been sent. It moves with progress, so that a pause for credit or a
-// late activation is not mistaken for a loss, and backs off without it.
+// sign of progress, N being what has not arrived. It moves with progress, so
+// that a pause for credit or a late activation is not mistaken for a loss, and backs
+// off without it. Once everything is known to have been sent it is sooner: that news
+// took at least as long as the last datagrams had to, so only as much as may be on its
+// way at once is waited for.
 func (o *Op) cutoffAt() Time {
 	missing := o.missing()
 	if missing == 0 || (o.phase != Multicast && o.phase != Fetch) || missing == o.asked {
 		return Never
 	}
-	rest := int64(0)
-	if !o.tree.all {
-		rest = int64(missing) * o.g.chunk
+	slack := o.cfg.Est.Slack(int64(missing) * o.wire())
+	if o.tree.all {
+		slack = o.cfg.Est.Transit(o.underWay(missing) * o.wire())
 	}
-	slack := o.cfg.Est.Slack(rest)
 	if o.idleCutoffs > 0 {
 		slack <<= min(o.idleCutoffs, 20)
 	}
 	return max(o.barrierAt, o.progressAt, o.allSentAt, o.cutAt) + slack
+}
+
+// underWay is how many of the missing chunks may be on their way.
+func (o *Op) underWay(missing uint32) int64 {
+	if o.cfg.Pool == nil {
+		return int64(missing)
+	}
+	return min(int64(missing), int64(o.cfg.Pool.size))
 }
 
 // Queued learns that datagrams wait to be received: that counts as progress, and what was announced

@@ -162,7 +162,7 @@ func TestCutoffMoves(t *testing.T) {
 	o.Chunk(second+7, 0, 1, chunk, nil)
 	expect("after progress as before", second+7+8*chunk+alpha)
 	o.Step(second+9, Event{Kind: EvMsg, Msg: &Msg{Kind: MsgAllSent}}, nil)
-	expect("when all is sent, alpha alone", second+9+alpha)
+	expect("when all is sent, what may be on its way", second+9+8*chunk+o.cfg.Est.dev+alpha/4)
 	o.Step(o.Timer(), Event{Kind: EvTimer}, nil)
 	expect("when all was asked for", Never)
 }

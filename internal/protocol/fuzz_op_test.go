@@ -210,7 +210,7 @@ func FuzzOpMessages(f *testing.F) {
 		}
 		g := plan[in.below(len(plan))]
 		ev := tape(events)
-		pool := NewPool(uint64(ev.below(40)))
+		pool := NewPool(uint64(ev.below(40)), nil)
 		cfg := Config{
 			Flow: Flow(ev.below(2)), Pool: pool, Batch: uint32(ev.below(4)),
 			Est: NewEstimator(Limits{LinkRate: float64(ev.below(3))}),

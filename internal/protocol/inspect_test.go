@@ -42,7 +42,7 @@ func TestWaitingOn(t *testing.T) {
 // holds all up.
 func TestWaitingOnCredit(t *testing.T) {
 	for _, c := range []struct{ root, peer, want int }{{0, 1, 2}, {3, 2, 2}} {
-		o := started(t, broadcast(4, c.root, 100, 1, 1), c.root, Config{Flow: FlowCredit, Pool: NewPool(8)})
+		o := started(t, broadcast(4, c.root, 100, 1, 1), c.root, Config{Flow: FlowCredit, Pool: NewPool(8, nil)})
 		for o.Phase() == Barrier {
 			hear(o, o.bar.peer(o.bar.round), Msg{Kind: MsgBarrier, Round: uint8(o.bar.round), Grant: 1, Digest: o.g.Digest()})
 		}
@@ -78,7 +78,7 @@ func TestMissingDescribes(t *testing.T) {
 
 // A failed Op is inert.
 func TestFail(t *testing.T) {
-	pool := NewPool(64)
+	pool := NewPool(64, nil)
 	o := started(t, broadcast(2, 0, 100, 1, 1), 1, Config{Flow: FlowCredit, Pool: pool})
 	hear(o, 0, Msg{Kind: MsgBarrier, Round: 1, Grant: 8, Digest: o.g.Digest()})
 	o.Chunk(1, 0, 5, 1, nil)

@@ -1,5 +1,7 @@
 package protocol
 
+import "github.com/allcast/allcast/internal/place"
+
 // An Intake is the receive worker of one subgroup, without its I/O: it decides, datagram by
 // datagram and for all operations of a process, where payloads belong, and reports which chunks
 // are in place. Its driver moves the bytes. One goroutine at a time uses it.
@@ -9,10 +11,10 @@ package protocol
 // belong. It hands over all others one by one: it asks Judge, moves the payload and calls Place, or
 // calls Ignore.
 type Intake struct {
-	sub    int
 	layout Layout
 	limit  uint32         // chunks of a report
 	fresh  func() *Report // makes an empty one
+	taken  *place.Taken
 	open   map[uint64]*Placement
 
 	last    *Placement // of the chunk placed last,
@@ -51,9 +53,10 @@ type Slot struct {
 }
 
 // NewIntake returns the Intake of a subgroup. It reports after limit chunks at the latest, so that
-// credit flows while data keeps coming; fresh makes empty reports.
-func NewIntake(sub int, l Layout, limit uint32, fresh func() *Report) *Intake {
-	return &Intake{sub: sub, layout: l, limit: max(1, limit), fresh: fresh, open: map[uint64]*Placement{}}
+// credit flows while data keeps coming; fresh makes empty reports. All Intakes of a process share
+// taken.
+func NewIntake(l Layout, limit uint32, taken *place.Taken, fresh func() *Report) *Intake {
+	return &Intake{layout: l, limit: max(1, limit), taken: taken, fresh: fresh, open: map[uint64]*Placement{}}
 }
 
 // Open lets datagrams with a token be placed.
@@ -125,6 +128,7 @@ func (in *Intake) Fits(i int, token uint64, imm uint32) bool {
 // Arrived says that the first n slots of the last Expect hold what belongs there.
 func (in *Intake) Arrived(n int) {
 	if n > 0 {
+		in.taken.Add(uint64(n))
 		in.Place(in.guess, Range{in.guessed, uint32(n)})
 	}
 }
@@ -132,13 +136,17 @@ func (in *Intake) Arrived(n int) {
 // Judge decides about one datagram. With Placed, its payload belongs at offset off of p's receive
 // buffer.
 func (in *Intake) Judge(token uint64, comm, imm uint32, length int) (p *Placement, psn uint32, off int64, v Verdict) {
+	in.taken.Add(1)
 	slot, psn := in.layout.Split(imm)
 	p = in.last
 	if p == nil || p.token != token {
 		p = in.open[token]
 	}
-	if p == nil || slot != p.slot || comm != p.Comm {
+	switch {
+	case p == nil:
 		return nil, psn, 0, Stale
+	case slot != p.slot || comm != p.Comm:
+		return p, psn, 0, Foreign
 	}
 	off, v = p.judge(psn, length)
 	return p, psn, off, v

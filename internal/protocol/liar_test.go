@@ -35,7 +35,7 @@ func TestPoolSurvivesWhatWasNotGranted(t *testing.T) {
 		},
 		"datagram": func(o *Op) { o.Chunk(1, 0, 50, 1, nil) },
 	} {
-		pool := NewPool(8)
+		pool := NewPool(8, nil)
 		o := started(t, broadcast(2, 0, 100, 1, 1), 1, Config{Flow: FlowCredit, Pool: pool})
 		hear(o, 0, Msg{Kind: MsgBarrier, Round: 1, Grant: 4, Digest: o.g.Digest()})
 		lie(o)
@@ -48,7 +48,7 @@ func TestPoolSurvivesWhatWasNotGranted(t *testing.T) {
 
 // RNR: whoever says what, nothing is multicast before our own barrier is over.
 func TestNothingIsSentBeforeTheBarrier(t *testing.T) {
-	o := started(t, allgather(4, 8, 1, 1, 1), 1, Config{Flow: FlowCredit, Pool: NewPool(4)})
+	o := started(t, allgather(4, 8, 1, 1, 1), 1, Config{Flow: FlowCredit, Pool: NewPool(4, nil)})
 	acts := hear(o, 0, Msg{Kind: MsgActivate}, Msg{Kind: MsgChainSent}, Msg{Kind: MsgGrant, Grant: 1000}, Msg{Kind: MsgAllSent})
 	acts = o.Step(1, Event{Kind: EvTimer}, acts)
 	for _, a := range acts {
@@ -116,7 +116,7 @@ func TestOffersThatNobodyAskedFor(t *testing.T) {
 // What does not fit this operation is ignored, or passed on by those who only relay.
 func TestNonsenseIsIgnored(t *testing.T) {
 	for _, flow := range []Flow{FlowNone, FlowCredit} {
-		o := started(t, allgather(4, 8, 1, 1, 1), 0, Config{Flow: flow, Pool: NewPool(4)})
+		o := started(t, allgather(4, 8, 1, 1, 1), 0, Config{Flow: flow, Pool: NewPool(4, nil)})
 		hear(o, 1, Msg{Kind: MsgBarrier, Round: 1, Grant: 1, Digest: o.g.Digest()})
 		hear(o, 2, Msg{Kind: MsgBarrier, Round: 2, Grant: 1, Digest: o.g.Digest()})
 		all := []Range{{0, 32}, {31, 2}, {32, 1}, {1 << 31, 1 << 31}, {5, 0}}

@@ -127,7 +127,7 @@ func (o *Op) Placed(now Time, sub int, q Range, out []Action) []Action {
 	}
 	a := &o.arrived[sub]
 	if o.cr.on {
-		o.cfg.Pool.Took(now, uint64(q.N))
+		o.cfg.Pool.Took(now)
 	}
 	if a.asked != nil {
 		if n := a.asked.ClearRange(q.PSN, q.N); n > 0 {
@@ -157,6 +157,9 @@ func (o *Op) Placed(now Time, sub int, q Range, out []Action) []Action {
 	}
 	return out
 }
+
+// wire is the size of a chunk on the network.
+func (o *Op) wire() int64 { return o.g.chunk + int64(o.cfg.Overhead) }
 
 func (o *Op) send(out []Action, to int, m Msg) []Action {
 	m.Comm, m.Seq = o.cfg.Comm, o.cfg.Seq
@@ -248,7 +251,7 @@ func (o *Op) barrierStep(now Time, out []Action) []Action {
 	if o.rounds > 0 {
 		o.cfg.Est.Latency(o.waited / o.rounds)
 	}
-	o.firstCutoff = o.cfg.Est.Slack(int64(o.missing()) * o.g.chunk)
+	o.firstCutoff = o.cfg.Est.Slack(int64(o.missing()) * o.wire())
 	o.barrierGrant(now, o.bar.grant)
 	o.snd.active = o.snd.active || o.snd.pred < 0
 	out = o.handOver(o.pump(now, out))
@@ -274,12 +277,12 @@ func (o *Op) settle(now Time, out []Action) []Action {
 	}
 	if !o.haveAll && o.missing() == 0 {
 		o.haveAll = true
-		var bytes int64
+		var chunks uint64
 		for i := range o.arrived {
-			bytes += o.arrived[i].bytes
+			chunks += o.arrived[i].received
 		}
 		if o.fetchAt == 0 {
-			o.cfg.Est.Received(bytes, now-o.barrierAt)
+			o.cfg.Est.Received(int64(chunks)*o.wire(), now-o.barrierAt)
 			o.cfg.Est.Clean()
 		}
 	}
@@ -340,6 +343,7 @@ func (o *Op) timer(now Time, out []Action) []Action {
 		out = o.mark(out)
 	}
 	if now >= o.passAt() {
+		o.pass()
 		out = o.consumedMore(now, out)
 	}
 	if now >= o.cutoffAt() {

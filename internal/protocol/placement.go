@@ -10,7 +10,7 @@ const (
 	Placed    Verdict = iota // its payload belongs in the receive buffer
 	Duplicate                // the chunk is there already
 	Late                     // a read of the chunk is under way and will place it
-	Foreign                  // no chunk of the operation: PSN or length do not fit
+	Foreign                  // no chunk of the operation: its communicator, immediate or length does not fit
 	Stale                    // of no operation that is open
 )
 

@@ -12,7 +12,7 @@ type tenant struct{ held uint64 }
 func TestPoolLendsWhatItHas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Uint64Range(0, 200).Draw(t, "size")
-		p := NewPool(size)
+		p := NewPool(size, nil)
 		size = max(1, size)
 		var ops []*tenant
 		pick := func(t *rapid.T) *tenant {
@@ -88,7 +88,7 @@ func checkLoan(t *rapid.T, size, lent, n, held uint64) {
 // A single operation gets a part at once, so that others find something, and all
 // of it when it consumes; a small one no more than it needs.
 func TestPoolOneOperationGetsAll(t *testing.T) {
-	p := NewPool(64)
+	p := NewPool(64, nil)
 	held := p.join(1000)
 	if held < 1 || held > 32 {
 		t.Errorf("at first: %d of 64", held)
@@ -98,7 +98,7 @@ func TestPoolOneOperationGetsAll(t *testing.T) {
 	if held += p.more(held); held != 64 {
 		t.Errorf("then: %d of 64", held)
 	}
-	if n := NewPool(1000).join(3); n != 3 {
+	if n := NewPool(1000, nil).join(3); n != 3 {
 		t.Errorf("an operation of 3 chunks got %d places", n)
 	}
 }

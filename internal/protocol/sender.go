@@ -68,12 +68,11 @@ func (o *Op) handedOver(now Time, sub, sender int, q Range) {
 // hears more than the P-1 others and each may send at B/(P-1); unless a reduction
 // runs as well, whose results need the rest (Appendix B, equation 2).
 func (o *Op) chunkTime() float64 {
-	wire := float64(o.g.chunk + int64(o.cfg.Overhead))
 	m := max(1, o.g.Chains())
 	if m == o.g.size && m > 1 && (o.cfg.Others == nil || *o.cfg.Others == 0) {
 		m--
 	}
-	return wire * float64(m) / o.cfg.Est.limits.LinkRate
+	return float64(o.wire()) * float64(m) / o.cfg.Est.limits.LinkRate
 }
 
 // pump hands over as many batches as turn, pace, credit and the fabric's queue

@@ -88,7 +88,7 @@ func (a args) op() (*Geometry, Config) {
 			arg.Scan(a.t, i, &s.Counts[i])
 		}
 	}
-	cfg := Config{Comm: 1, Seq: 1, Batch: uint32(a.integer("batch", 16)), Pool: NewPool(uint64(a.integer("room", 8)))}
+	cfg := Config{Comm: 1, Seq: 1, Batch: uint32(a.integer("batch", 16)), Pool: NewPool(uint64(a.integer("room", 8)), nil)}
 	if a.d.HasArg("credit") {
 		cfg.Flow = FlowCredit
 	}

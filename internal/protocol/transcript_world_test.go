@@ -50,7 +50,7 @@ func (s *worldScript) command(a args) (out []string) {
 		*s = worldScript{}
 		for r := range g.Size() {
 			cfg.Geometry, cfg.Rank, cfg.Est = g, r, a.estimator()
-			cfg.Pool = NewPool(cfg.Pool.size)
+			cfg.Pool = NewPool(cfg.Pool.size, nil)
 			s.ops = append(s.ops, NewOp(cfg))
 		}
 		for r := range g.Size() {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/p2p"
+	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/protocol"
 )
 
@@ -51,6 +52,7 @@ type host struct {
 	inOrder   map[int]int64
 
 	workers []*protocol.Intake // by subgroup
+	tally   place.Taken        // what they share
 	reports []*protocol.Report // on their way to the control thread, oldest first
 	claims  []*read            // on their way to a receive worker, oldest first
 	slots   [superPacket]protocol.Slot

@@ -171,6 +171,14 @@ func randomConfig(s uint64) Config {
 			cfg.Crashes = append(cfg.Crashes, Crash{Rank: r.IntN(p), At: at(), Reset: one(2)})
 		}
 	}
+	// As in an engine: datagrams come several at once, threads hear of each other late.
+	if one(2) {
+		cfg.Gather = time.Duration(r.IntN(3000)) * time.Nanosecond
+	}
+	if one(2) {
+		cfg.Late = time.Duration(r.IntN(3000)) * time.Nanosecond
+	}
+	cfg.Digest = one(3)
 	return cfg
 }
 

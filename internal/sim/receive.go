@@ -129,7 +129,7 @@ func (h *host) pop() *packet {
 // worker is the receive worker of a subgroup.
 func (h *host) worker(sub int) *protocol.Intake {
 	for len(h.workers) <= sub {
-		h.workers = append(h.workers, protocol.NewIntake(len(h.workers), h.w.layout, h.w.reportAfter, h.w.report))
+		h.workers = append(h.workers, protocol.NewIntake(h.w.layout, h.w.reportAfter, &h.tally, h.w.report))
 	}
 	return h.workers[sub]
 }

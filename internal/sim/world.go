@@ -105,10 +105,13 @@ func newWorld(cfg Config) (*world, error) {
 	// A reliable sender notices a loss after a few round trips.
 	w.retransmit = 4*path + 20*w.slotTime
 	for i := range g.Hosts {
-		w.hosts = append(w.hosts, &host{
+		h := &host{
 			w: w, id: i, timerAt: never, wakeAt: never, regions: map[opKey]*region{}, puts: map[putKey][]*packet{}, early: map[opKey][]*packet{}, inOrder: map[int]int64{},
-			node: node.New(0, w.nodeConfig(i, flow, path)),
-		})
+		}
+		cfg := w.nodeConfig(i, flow, path)
+		cfg.Taken = &h.tally
+		h.node = node.New(0, cfg)
+		w.hosts = append(w.hosts, h)
 	}
 	if cfg.Pcap != nil {
 		if w.pcap, err = pcap.NewWriter(cfg.Pcap); err != nil {

@@ -1,0 +1,241 @@
+package place
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// state is that of a chunk, in a model of a Map that is too simple to be wrong.
+type state uint8
+
+const (
+	free state = iota
+	taken
+	forRead
+	inPlace
+	inPlaceByRead
+)
+
+// A Map behaves as a list of states does, whatever is done to it.
+func TestMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := uint32(rapid.IntRange(1, 200).Draw(t, "chunks"))
+		m, model := New(n), make([]state, n)
+		chunk := func() uint32 { return uint32(rapid.IntRange(0, int(n)-1).Draw(t, "chunk")) }
+		span := func() (i, k uint32) {
+			i = chunk()
+			return i, uint32(rapid.IntRange(0, int(n-i)).Draw(t, "chunks"))
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) { compare(t, m, model) },
+			"take": func(t *rapid.T) {
+				i := chunk()
+				if won := m.Take(i); won != (model[i] == free) {
+					t.Fatalf("chunk %d in state %d is taken: %v", i, model[i], won)
+				} else if won {
+					model[i] = taken
+				}
+			},
+			"claim": func(t *rapid.T) {
+				i, k := span()
+				var want, got []uint32
+				busyWant := false
+				for at := i; at < i+k; at++ {
+					if model[at] == free {
+						want, model[at] = append(want, at), forRead
+					} else if model[at] == taken {
+						busyWant = true
+					}
+				}
+				last := uint32(0)
+				busy := m.Claim(i, k, func(at, n uint32) {
+					if n == 0 || len(got) > 0 && at <= last {
+						t.Fatalf("claims %d chunks at %d after %d", n, at, last)
+					}
+					for ; n > 0; n-- {
+						got, last = append(got, at), at
+						at++
+					}
+				})
+				if busy != busyWant || len(got) != len(want) {
+					t.Fatalf("claims %v, want %v; busy %v, want %v", got, want, busy, busyWant)
+				}
+				for x := range got {
+					if got[x] != want[x] {
+						t.Fatalf("claims %v, want %v", got, want)
+					}
+				}
+			},
+			"finish": func(t *rapid.T) {
+				i, k := span()
+				m.Finish(i, k)
+				for at := i; at < i+k; at++ {
+					if model[at] == forRead || model[at] == inPlaceByRead {
+						model[at] = inPlaceByRead
+					} else {
+						model[at] = inPlace
+					}
+				}
+			},
+		})
+	})
+}
+
+func compare(t *rapid.T, m *Map, model []state) {
+	n := uint32(len(model))
+	if m.Len() != n {
+		t.Fatalf("%d chunks, want %d", m.Len(), n)
+	}
+	next := func(i uint32, is func(state) bool) uint32 {
+		for i < n && !is(model[i]) {
+			i++
+		}
+		return i
+	}
+	for i := range n {
+		s := model[i]
+		if m.Free(i) != (s == free) || m.InPlace(i) != (s >= inPlace) || m.ForRead(i) != (s == forRead || s == inPlaceByRead) {
+			t.Fatalf("chunk %d in state %d: free %v, in place %v, for a read %v", i, s, m.Free(i), m.InPlace(i), m.ForRead(i))
+		}
+		for name, c := range map[string]struct{ got, want uint32 }{
+			"free":     {m.NextFree(i, n), next(i, func(s state) bool { return s == free })},
+			"taken":    {m.NextTaken(i, n), next(i, func(s state) bool { return s != free })},
+			"in place": {m.NextInPlace(i, n), next(i, func(s state) bool { return s >= inPlace })},
+			"missing":  {m.NextMissing(i, n), next(i, func(s state) bool { return s < inPlace })},
+		} {
+			if c.got != c.want {
+				t.Fatalf("from %d on, the next that is %s is %d, want %d", i, name, c.got, c.want)
+			}
+		}
+	}
+}
+
+// Fresh finds each chunk that somebody else has placed, once; not those that the worker has placed
+// or claimed, and not those that were there before.
+func TestFresh(t *testing.T) {
+	for n := uint32(1); n < 100; n += 7 {
+		r := rand.New(rand.NewPCG(uint64(n), 0))
+		words := make([]Word, Words(n))
+		kernel := Shared(words, n)
+		kernel.Finish(0, n/4) // our own
+		m := Shared(words, n)
+		want, got := map[uint32]bool{}, map[uint32]int{}
+		for i := n / 4; i < n; i++ {
+			switch r.IntN(4) {
+			case 0:
+				kernel.Finish(i, 1)
+				want[i] = true
+			case 1:
+				m.Finish(i, 1)
+			case 2:
+				m.Claim(i, 1, func(uint32, uint32) {})
+			}
+			if r.IntN(5) == 0 {
+				m.Fresh(func(i, k uint32) { count(got, i, k) })
+			}
+		}
+		m.Fresh(func(i, k uint32) { count(got, i, k) })
+		m.Fresh(func(i, k uint32) { t.Errorf("%d chunks: %d at %d again", n, k, i) })
+		for i := range n {
+			if (got[i] == 1) != want[i] || got[i] > 1 {
+				t.Errorf("%d chunks: chunk %d is found %d times, placed %v", n, i, got[i], want[i])
+			}
+		}
+	}
+}
+
+func count(got map[uint32]int, i, n uint32) {
+	for ; n > 0; n-- {
+		got[i]++
+		i++
+	}
+}
+
+// Programs in the kernel, the worker and a reader race for chunks. Each chunk is written by one of
+// them, and whoever sees it in place sees what was written.
+func TestRace(t *testing.T) {
+	const n, programs = 1 << 12, 3
+	words := make([]Word, Words(n))
+	worker := Shared(words, n)
+	data := make([]uint32, n) // by chunk: who wrote it, plain memory
+	var wg sync.WaitGroup
+	for p := range programs {
+		wg.Go(func() {
+			m := &Map{words: words, n: n} // as the kernel sees it: nothing is seen or not
+			r := rand.New(rand.NewPCG(uint64(p), 7))
+			for range 4 * n {
+				i := uint32(r.IntN(n))
+				if !m.Take(i) {
+					continue
+				}
+				if r.IntN(8) == 0 { // it cannot copy, and gives the claim back
+					words[i/WordBits].Claimed.And(^(uint64(1) << (i % WordBits)))
+					continue
+				}
+				data[i] = uint32(p + 1)
+				words[i/WordBits].Done.Or(1 << (i % WordBits))
+			}
+		})
+	}
+	seen := 0
+	wg.Go(func() {
+		for at := uint32(0); at < n; at += 64 {
+			var won [][2]uint32
+			for worker.Claim(at, 64, func(i, k uint32) { won = append(won, [2]uint32{i, k}) }) {
+				runtime.Gosched()
+			}
+			for _, q := range won {
+				for i := q[0]; i < q[0]+q[1]; i++ {
+					data[i] = 99
+				}
+				worker.Finish(q[0], q[1])
+				seen += int(q[1])
+			}
+			worker.Fresh(func(i, k uint32) {
+				for x := i; x < i+k; x++ {
+					if data[x] == 0 || data[x] == 99 {
+						t.Errorf("chunk %d is in place by a program, and holds %d", x, data[x])
+					}
+				}
+				seen += int(k)
+			})
+		}
+	})
+	wg.Wait()
+	worker.Fresh(func(i, k uint32) { seen += int(k) })
+	if seen != n || worker.NextMissing(0, n) != n || worker.NextFree(0, n) != n {
+		t.Errorf("%d of %d chunks were seen; the first that is missing is %d", seen, n, worker.NextMissing(0, n))
+	}
+}
+
+func BenchmarkMap(b *testing.B) {
+	const n = 1 << 20
+	b.Run("Finish 1", func(b *testing.B) {
+		m := New(n)
+		b.ReportAllocs()
+		for i := uint32(0); b.Loop(); i++ {
+			m.Finish(i%n, 1)
+		}
+	})
+	b.Run("Finish 7", func(b *testing.B) {
+		m := New(n)
+		b.ReportAllocs()
+		for i := uint32(0); b.Loop(); i += 7 {
+			m.Finish(i%(n-7), 7)
+		}
+	})
+	b.Run("NextMissing in a full MiB", func(b *testing.B) {
+		m := New(n)
+		m.Finish(0, n)
+		b.ReportAllocs()
+		for b.Loop() {
+			if m.NextMissing(0, n) != n {
+				b.Fatal("it is not full")
+			}
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/allcast/allcast/internal/topology"
+)
+
+// recoveryShare is how many simulations TestRecoveryIsBounded runs for each of -seeds.
+const recoveryShare = 5
+
+// TestRecoveryIsBounded bounds what losses cost: no operation takes longer than twice its time
+// without losses, six cutoffs, and twice the time that the repaired bytes take at line rate.
+func TestRecoveryIsBounded(t *testing.T) {
+	t.Parallel()
+	if *seed != 0 {
+		cfg := lossyConfig(*seed)
+		t.Logf("allcast %s", commandLine(cfg))
+		if msg := checkRecovery(cfg); msg != "" {
+			t.Fatal(msg)
+		}
+		return
+	}
+	const shards = 4
+	all := fewer(uint64(*seeds * recoveryShare))
+	for shard := range shards {
+		t.Run(fmt.Sprint(shard), func(t *testing.T) {
+			t.Parallel()
+			for s := uint64(shard + 1); s <= all; s += shards {
+				cfg := lossyConfig(s)
+				if msg := checkRecovery(cfg); msg != "" {
+					t.Fatalf("seed %d: %s\nreplay: go test ./internal/sim -run TestRecoveryIsBounded -seed %d\nabout:  allcast %s", s, msg, s, commandLine(cfg))
+				}
+			}
+		})
+	}
+}
+
+// lossyConfig makes a Config with losses, and no other faults, from a seed.
+func lossyConfig(s uint64) Config {
+	r := rand.New(rand.NewPCG(s, 0x1055))
+	one := func(in int) bool { return r.IntN(in) == 0 }
+	cfg := Config{Op: "allgather", Algo: "mcast", Seed: s}
+	p := 2 + r.IntN(15)
+	if one(6) {
+		p = 2 + r.IntN(39)
+	}
+	spec := fmt.Sprintf("star:%d", p)
+	if one(3) {
+		spec = fmt.Sprintf("fat-tree:%d,%d,%d", p, 1+r.IntN(p), 1+r.IntN(4))
+	}
+	g, err := topology.Parse(spec)
+	if err != nil {
+		panic(err)
+	}
+	cfg.Topology = g
+	if one(2) {
+		cfg.Op, cfg.Root = "broadcast", r.IntN(p)
+	}
+	cfg.Chunk = []int{64, 256, 1000, 4096}[r.IntN(4)]
+	cfg.Bytes = int64(r.IntN(60*cfg.Chunk) + 1)
+	if one(10) && cfg.Op == "broadcast" {
+		cfg.Bytes *= 20
+	}
+	cfg.Chains, cfg.Subgroups = 1+r.IntN(p), 1+r.IntN(8)
+	if one(2) {
+		cfg.Chains = 1
+	}
+	cfg.Rate = []float64{1e9, 56e9, 100e9, 400e9}[r.IntN(4)]
+	cfg.Latency = time.Duration(r.IntN(2000)) * time.Nanosecond
+	cfg.Flow = []string{"none", "credit"}[r.IntN(2)]
+	if cfg.Flow == "credit" && one(2) {
+		cfg.RecvQueue = int64(cfg.Chunk+udHeader) * int64(1+r.IntN(64))
+	}
+	cfg.Loss = r.Float64() * 0.3
+	return cfg
+}
+
+// checkRecovery runs cfg with and without losses, and returns what is wrong with the times.
+func checkRecovery(cfg Config) string {
+	lossy, err := Run(cfg)
+	if err != nil {
+		return err.Error()
+	}
+	cfg.Loss = 0
+	clean, err := Run(cfg)
+	if err != nil {
+		return err.Error()
+	}
+	for _, r := range []*Result{lossy, clean} {
+		if !r.Verified || r.Algo != "mcast" {
+			return fmt.Sprintf("%s, not verified: %s %+v", r.Algo, r.Violation, r.Errors)
+		}
+	}
+	if clean.RepairedChunks > 0 {
+		return fmt.Sprintf("%d chunks were repaired without a loss", clean.RepairedChunks)
+	}
+	repaired := float64(lossy.RepairedChunks) * float64(cfg.Chunk) * 8e6 / cfg.Rate
+	bound := 2*clean.TimeUS + 6*lossy.CutoffUS + 2*repaired
+	if tinyWindow(&cfg, lossy) {
+		bound *= 1.5
+	}
+	if lossy.TimeUS > bound {
+		return fmt.Sprintf("took %.3f us, %.1f times the bound of %.3f: clean %.3f, cutoff %.3f, %d repaired %.3f",
+			lossy.TimeUS, lossy.TimeUS/bound, bound, clean.TimeUS, lossy.CutoffUS, lossy.RepairedChunks, repaired)
+	}
+	return ""
+}
+
+// tinyWindow reports whether the receive queue has less than two places for each chain and subgroup.
+// A chunk that was lost then occupies its place until its sender has announced it, so that losses
+// cost more than elsewhere.
+func tinyWindow(cfg *Config, r *Result) bool {
+	return cfg.RecvQueue > 0 && cfg.RecvQueue/int64(cfg.Chunk+udHeader) < int64(2*r.Chains*r.Subgroups)
+}
+
+// A loss costs an operation on a star at most three times what it takes without one, and 100 us.
+func TestLossOnAStar(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"broadcast", "allgather"} {
+		for _, p := range []int{2, 4, 8, 16} {
+			t.Run(fmt.Sprintf("%s/%d", op, p), func(t *testing.T) {
+				t.Parallel()
+				for bytes := int64(4 << 10); bytes <= 256<<10; bytes *= 4 {
+					cfg := base(t, op, fmt.Sprintf("star:%d", p), bytes)
+					clean := mustVerify(t, cfg)
+					for _, loss := range []float64{0.01, 0.05, 0.2} {
+						for s := range fewer(50) + 1 {
+							cfg.Loss, cfg.Seed = loss, s+1
+							if r := mustVerify(t, cfg); r.TimeUS > 3*clean.TimeUS+100 {
+								t.Fatalf("%d bytes, loss %v, seed %d: %.3f us, and %.3f without loss", bytes, loss, s+1, r.TimeUS, clean.TimeUS)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// recovery_us is from when the last datagram arrived, or would have, to the end.
+func TestRecoveryIsMeasured(t *testing.T) {
+	t.Parallel()
+	cfg := base(t, "broadcast", "star:4", 64<<10)
+	clean := mustVerify(t, cfg)
+	cfg.Loss, cfg.Seed = 0.05, 1
+	lossy := mustVerify(t, cfg)
+	if lossy.RepairedChunks == 0 {
+		t.Fatal("nothing was lost")
+	}
+	// Without loss there is a handshake left; with it a cutoff, a fetch and a read as well.
+	if clean.RecoveryUS <= 0 || clean.RecoveryUS > clean.Phases.Handshake+0.001 {
+		t.Errorf("without loss: %v us, of which the handshake takes %v", clean.RecoveryUS, clean.Phases.Handshake)
+	}
+	if extra := lossy.TimeUS - clean.TimeUS; math.Abs(lossy.RecoveryUS-clean.RecoveryUS-extra) > 0.001 {
+		t.Errorf("recovery takes %v us, %v without loss; the operation %v us longer", lossy.RecoveryUS, clean.RecoveryUS, extra)
+	}
+}
