@@ -1,9 +1,8 @@
 package allcast
 
 import (
+	"errors"
 	"fmt"
-
-	"github.com/allcast/allcast/internal/engine"
 )
 
 // Alloc returns n bytes of cleared memory for buffers, outside of Go's heap, that suits the
@@ -19,22 +18,23 @@ func (c *Comm) Alloc(n int) ([]byte, error) {
 	}
 	b, err := c.job.Alloc(n)
 	if err != nil {
-		return nil, fmt.Errorf("allcast: alloc: %w", err)
+		return nil, fmt.Errorf("allcast: alloc: %w", exportError(err, c.members))
 	}
 	return b, nil
 }
 
-// Free gives memory of Alloc back, all of it: buf begins where Alloc's began. No operation
-// may be using it, and nobody may touch it any more.
+// Free gives memory of Alloc back, all of it: buf begins where Alloc's began. The caller must not touch
+// it any more. While an operation of this process uses the memory and has not returned, Free returns
+// ErrInUse, and the memory stays.
 func (c *Comm) Free(buf []byte) error {
 	if c == nil {
 		return invalid("a nil communicator")
 	}
-	if err := c.job.Free(buf); err != nil {
+	switch err := c.job.Free(buf); {
+	case errors.Is(err, ErrInUse):
+		return fmt.Errorf("allcast: free: %w: wait for it first", err)
+	case err != nil:
 		return fmt.Errorf("allcast: free: %w: give what Alloc returned, once", err)
 	}
 	return nil
 }
-
-// ErrNotAlloced is what Free returns for memory that is not from Alloc, or free already.
-var ErrNotAlloced = engine.ErrNotAlloced

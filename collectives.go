@@ -2,6 +2,7 @@ package allcast
 
 import (
 	"context"
+	"errors"
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/protocol"
@@ -43,7 +44,10 @@ func (c *Comm) start(k engine.Call, bytes int64, opts []CallOption) (*Request, e
 		return nil, invalid("a nil communicator")
 	}
 	if c.closed.Load() {
-		return nil, public(engine.ErrClosed)
+		return nil, exportError(engine.ErrClosed, nil)
+	}
+	if err := c.cancelled.Load(); err != nil {
+		return nil, err
 	}
 	for _, o := range opts {
 		o(&k)
@@ -62,9 +66,9 @@ func (c *Comm) start(k engine.Call, bytes int64, opts []CallOption) (*Request, e
 	}
 	r, err := c.job.Start(c.id, k)
 	if err != nil {
-		return nil, public(err)
+		return nil, exportError(err, c.members)
 	}
-	return &Request{r}, nil
+	return &Request{r, c}, nil
 }
 
 // byRack groups the ranks by the names of their racks, in the order of their first
@@ -84,12 +88,24 @@ func (c *Comm) byRack() (groups [][]int) {
 	return groups
 }
 
-// wait is the second half of a blocking call.
-func wait(ctx context.Context, r *Request, err error) error {
+// wait is the second half of a blocking call. If ctx ends before the operation has completed, wait
+// aborts the communicator, and returns once nothing can touch the buffers any more.
+func (c *Comm) wait(ctx context.Context, r *Request, err error) error {
 	if err != nil {
 		return err
 	}
-	return r.Wait(ctx)
+	r.req.Wait(ctx)
+	if !r.req.Over() {
+		r.req.Cancel()
+	}
+	err = r.Err()
+	var failed *RankError
+	if ctx.Err() == nil || !errors.Is(err, ErrAborted) || !errors.As(err, &failed) {
+		return err
+	}
+	failed = failed.because(ctx.Err())
+	c.cancelled.CompareAndSwap(nil, failed)
+	return failed
 }
 
 // StartBroadcast begins to send root's buf to everybody's; all have the same
@@ -100,8 +116,11 @@ func (c *Comm) StartBroadcast(buf []byte, root int, opts ...CallOption) (*Reques
 
 // Broadcast sends root's buf to everybody's; all have the same length.
 func (c *Comm) Broadcast(ctx context.Context, buf []byte, root int, opts ...CallOption) error {
+	if err := notStarted(ctx, "broadcast"); err != nil {
+		return err
+	}
 	r, err := c.StartBroadcast(buf, root, opts...)
-	return wait(ctx, r, err)
+	return c.wait(ctx, r, err)
 }
 
 // StartAllgather begins to collect everybody's send in everybody's recv, in the
@@ -124,8 +143,11 @@ func (c *Comm) StartAllgather(send, recv []byte, opts ...CallOption) (*Request, 
 // recv is Size times as long as send. If send is nil, or is our part of recv, it
 // works in place.
 func (c *Comm) Allgather(ctx context.Context, send, recv []byte, opts ...CallOption) error {
+	if err := notStarted(ctx, "allgather"); err != nil {
+		return err
+	}
 	r, err := c.StartAllgather(send, recv, opts...)
-	return wait(ctx, r, err)
+	return c.wait(ctx, r, err)
 }
 
 // StartAllgatherv begins an Allgather of blocks that differ in size; see
@@ -143,8 +165,11 @@ func (c *Comm) StartAllgatherv(send, recv []byte, counts []int, opts ...CallOpti
 // Allgatherv is an Allgather to which rank i contributes counts[i] bytes. All ranks
 // give the same counts.
 func (c *Comm) Allgatherv(ctx context.Context, send, recv []byte, counts []int, opts ...CallOption) error {
+	if err := notStarted(ctx, "allgather"); err != nil {
+		return err
+	}
 	r, err := c.StartAllgatherv(send, recv, counts, opts...)
-	return wait(ctx, r, err)
+	return c.wait(ctx, r, err)
 }
 
 // StartReduceScatter begins to combine everybody's send and to leave each rank its
@@ -167,8 +192,11 @@ func (c *Comm) StartReduceScatter(send, recv []byte, t DataType, op ReduceOp, op
 // of the result to rank i. send is Size times as long as recv, which may be our
 // part of it.
 func (c *Comm) ReduceScatter(ctx context.Context, send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) error {
+	if err := notStarted(ctx, "reduce-scatter"); err != nil {
+		return err
+	}
 	r, err := c.StartReduceScatter(send, recv, t, op, opts...)
-	return wait(ctx, r, err)
+	return c.wait(ctx, r, err)
 }
 
 // StartAllreduce begins to combine everybody's send in everybody's recv; see
@@ -182,8 +210,11 @@ func (c *Comm) StartAllreduce(send, recv []byte, t DataType, op ReduceOp, opts .
 // with the same bits on all ranks. If send is nil or the same as recv, it works in
 // place.
 func (c *Comm) Allreduce(ctx context.Context, send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) error {
+	if err := notStarted(ctx, "allreduce"); err != nil {
+		return err
+	}
 	r, err := c.StartAllreduce(send, recv, t, op, opts...)
-	return wait(ctx, r, err)
+	return c.wait(ctx, r, err)
 }
 
 // StartBarrier begins a Barrier.
@@ -193,6 +224,9 @@ func (c *Comm) StartBarrier(opts ...CallOption) (*Request, error) {
 
 // Barrier returns when all ranks have called it.
 func (c *Comm) Barrier(ctx context.Context, opts ...CallOption) error {
+	if err := notStarted(ctx, "barrier"); err != nil {
+		return err
+	}
 	r, err := c.StartBarrier(opts...)
-	return wait(ctx, r, err)
+	return c.wait(ctx, r, err)
 }

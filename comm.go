@@ -18,12 +18,20 @@ import (
 // A Comm is a group of ranks that communicate. Its methods may be called from
 // several goroutines, but the operations on it must begin in the same order on all
 // its ranks.
+//
+// A blocking operation whose context ends before it has completed aborts the communicator: all
+// operations on it that have not completed fail, on all ranks, and only Shrink and Close are of use
+// afterwards. The call returns once nothing can touch its buffers any more, with an error that
+// matches the context's and ErrAborted. If the context had ended before the call, nothing begins.
+// Request.Wait is different: its context ends the waiting only.
 type Comm struct {
 	job     *job
 	id      uint32 // the same on all members, and no other communicator's
 	rank    int
 	members []int // world ranks
 	closed  atomic.Bool
+
+	cancelled atomic.Pointer[RankError] // that a blocking call ended with whose context had ended
 }
 
 // job is what all communicators of a process share.
@@ -74,10 +82,10 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 	j.joined(cfg.Interface, inspectable, metrics)
 	// The first barrier tells whether everybody got this far. What others do with their
 	// communicator as soon as they have it must not fail it.
-	err = j.meet(ctx)
+	err = c.meet(ctx)
 	if err == nil && w.Calibrate {
 		if err = c.calibrate(ctx); err == nil {
-			err = j.meet(ctx)
+			err = c.meet(ctx)
 		}
 	}
 	if err != nil {
@@ -89,12 +97,12 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 }
 
 // meet waits for all ranks, apart from what they do on communicators.
-func (j *job) meet(ctx context.Context) error {
-	r, err := j.Start(engine.Exit, engine.Call{Kind: protocol.BarrierCall, Algo: barrierAlgo})
+func (c *Comm) meet(ctx context.Context) error {
+	r, err := c.job.Start(engine.Exit, engine.Call{Kind: protocol.BarrierCall, Algo: barrierAlgo})
 	if err != nil {
-		return public(err)
+		return exportError(err, c.members)
 	}
-	return (&Request{r}).Wait(ctx)
+	return (&Request{r, c}).Wait(ctx)
 }
 
 // Rank is our rank in this communicator.
@@ -103,8 +111,8 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is the number of ranks.
 func (c *Comm) Size() int { return len(c.members) }
 
-// WorldRank is what a rank of this communicator is called in errors and Stats: its
-// rank in the communicator that Join returned.
+// WorldRank is the rank in the communicator that Join returned of a rank of this one. Stats, logs and
+// metrics name ranks by it.
 func (c *Comm) WorldRank(rank int) int { return c.members[rank] }
 
 // Multicast reports whether the network's multicast works, and if not, why.
@@ -151,9 +159,9 @@ func (c *Comm) Abort() error {
 		return invalid("a nil communicator")
 	}
 	if c.closed.Load() {
-		return public(engine.ErrClosed)
+		return exportError(engine.ErrClosed, nil)
 	}
-	return public(c.job.Abort(c.id))
+	return exportError(c.job.Abort(c.id), c.members)
 }
 
 // Close ends the use of a communicator on this rank. Operations of it that are under
@@ -173,7 +181,7 @@ func (c *Comm) Close() error {
 		if errors.Is(err, engine.ErrClosed) {
 			return nil // the job was left, and with it this one
 		}
-		return public(err)
+		return exportError(err, c.members)
 	}
 	c.job.Leave(c.job.timeout, barrierAlgo)
 	err := c.job.Close()

@@ -12,17 +12,17 @@
 //
 // # Buffers
 //
-// Buffers belong to Allcast from the call until it is done. A context given to a
-// call or to Wait ends the waiting only: the operation goes on, and its buffers
-// stay Allcast's until Request.Done is closed. To end the operation itself, on all
-// ranks, use Comm.Abort.
+// Buffers belong to Allcast from the call until it is done. If the context of a blocking call ends,
+// the call aborts its communicator on all ranks and returns once nothing can touch its buffers any
+// more. The context of Request.Wait ends the waiting only: the operation goes on, and its buffers
+// stay Allcast's until Request.Done is closed.
 //
 // # Failure
 //
 // Every call ends. If a rank dies, hangs for longer than Options.Timeout, or is
 // called differently from the others, each rank that has not completed gets a
 // *RankError that names the rank that failed. The communicator is then of no more
-// use.
+// use, except to Comm.Shrink, which makes a new one of the ranks that live.
 //
 // # Algorithms
 //

@@ -27,4 +27,4 @@ func (o Options) Watched(f func(comm uint32, seq uint64, what string)) Options {
 }
 
 // Public is what callers get for an error of the engine.
-var Public = public
+var Public = exportError

@@ -8,7 +8,8 @@ import (
 
 // A Request is an operation under way.
 type Request struct {
-	req *engine.Request
+	req  *engine.Request
+	comm *Comm
 }
 
 // Done is closed when the operation has ended. Until then its buffers are
@@ -16,7 +17,7 @@ type Request struct {
 func (r *Request) Done() <-chan struct{} { return r.req.Done() }
 
 // Err is how the operation ended; nil as long as it has not.
-func (r *Request) Err() error { return public(r.req.Err()) }
+func (r *Request) Err() error { return exportError(r.req.Err(), r.comm.members) }
 
 // Wait waits for the operation and returns how it ended. If ctx ends first, Wait
 // returns its error; the operation goes on, and its buffers stay Allcast's until Done.

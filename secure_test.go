@@ -296,9 +296,9 @@ func TestCorruptError(t *testing.T) {
 	err := allcast.Public(&node.Error{
 		Op: protocol.Broadcast, Phase: protocol.Handshake, Culprit: node.NoRank, Reason: node.Corrupt, Missing: "nothing",
 		Pair: &protocol.CallPair{Ranks: [2]uint32{2, 3}},
-	})
+	}, []int{0, 1, 2, 3})
 	var re *allcast.RankError
-	if !errors.Is(err, allcast.ErrCorrupt) || !errors.As(err, &re) || re.Rank != -1 || !slices.Equal(re.Differ, []int{2, 3}) || !strings.Contains(err.Error(), "ranks 2 and 3") {
+	if !errors.Is(err, allcast.ErrCorrupt) || !errors.As(err, &re) || re.Rank != -1 || !slices.Equal(re.Differ, []int{2, 3}) || !strings.Contains(err.Error(), "rank 2 and rank 3") {
 		t.Error(err)
 	}
 }

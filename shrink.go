@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/allcast/allcast/internal/agree"
@@ -19,25 +20,16 @@ var ErrMissing = errors.New("a rank did not take part")
 // them. It matches ErrMissing; or ErrRankLost, if the others have taken this rank for
 // lost and gone on without it.
 type ShrinkError struct {
-	Ranks  []int // world ranks because of which
-	cause  error
-	reason string
-	ctx    error // that ours has ended, if it has
+	Ranks      []int // because of which, in the communicator that was to be shrunk
+	WorldRanks []int // the same in the world
+	cause      error
+	reason     string
+	names      string
+	ctx        error // that ours has ended, if it has
 }
 
 func (e *ShrinkError) Error() string {
-	var b strings.Builder
-	for i, r := range e.Ranks {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprint(&b, r)
-	}
-	noun := "rank"
-	if len(e.Ranks) > 1 {
-		noun = "ranks"
-	}
-	return fmt.Sprintf("allcast: shrink: %s %s %s", noun, b.String(), e.reason)
+	return fmt.Sprintf("allcast: shrink: %s %s", e.names, e.reason)
 }
 
 // Unwrap returns what kind of failure it was, and that ctx has ended if it has.
@@ -75,7 +67,7 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 	case c == nil:
 		return nil, invalid("a nil communicator")
 	case c.closed.Load():
-		return nil, public(engine.ErrClosed)
+		return nil, exportError(engine.ErrClosed, nil)
 	}
 	id, err := c.job.newID(c.job.splits.Add(1)-1, c.members[c.rank])
 	if err != nil {
@@ -83,10 +75,10 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 	}
 	a, err := c.job.Agree(ctx, c.id, id)
 	if err != nil {
-		return nil, public(err)
+		return nil, exportError(err, c.members)
 	}
 	if a.Members == nil {
-		return nil, shrinkError(ctx, a)
+		return nil, shrinkError(ctx, a, c.members)
 	}
 	sub := &Comm{job: c.job, id: a.ID, members: a.Members}
 	for i, w := range a.Members {
@@ -97,12 +89,19 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 	return sub, nil
 }
 
-func shrinkError(ctx context.Context, a *node.Agreed) error {
+func shrinkError(ctx context.Context, a *node.Agreed, members []int) error {
 	f, ok := shrinkFailures[a.Why]
 	if !ok {
 		f = shrinkFailures[agree.Closed] // only a peer can have made it up
 	}
-	return &ShrinkError{Ranks: a.Ranks, cause: f.cause, reason: f.reason, ctx: ctx.Err()}
+	e := &ShrinkError{WorldRanks: a.Ranks, cause: f.cause, reason: f.reason, ctx: ctx.Err()}
+	var names []string
+	for _, w := range a.Ranks {
+		e.Ranks = append(e.Ranks, slices.Index(members, w))
+		names = append(names, rankName(w, members))
+	}
+	e.names = strings.Join(names, ", ")
+	return e
 }
 
 // newID is an id that no other communicator of the job has: a process, given as a world

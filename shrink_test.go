@@ -86,7 +86,7 @@ func TestShrinkAfterDeaths(t *testing.T) {
 						}
 					}
 					var re *allcast.RankError
-					if !errors.As(err, &re) || re.Rank != victim {
+					if !errors.As(err, &re) || re.WorldRank != victim {
 						return fmt.Errorf("rank %d vanished: %w", victim, err)
 					}
 					next, err := c.Shrink(ctx)

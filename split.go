@@ -25,7 +25,7 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	case color < NoColor:
 		return nil, invalid("color %d: want 0 or more, or NoColor", color)
 	case c.closed.Load():
-		return nil, public(engine.ErrClosed)
+		return nil, exportError(engine.ErrClosed, nil)
 	}
 	sub, err := c.split(ctx, color, key)
 	if err != nil {
@@ -68,12 +68,16 @@ func (c *Comm) split(ctx context.Context, color, key int) (*Comm, error) {
 			}
 		}
 		if err := c.job.AddComm(sub.id, strconv.FormatUint(uint64(id), 10), sub.members); err != nil {
-			return nil, public(err)
+			return nil, exportError(err, c.members)
 		}
 	}
 	// A message for a communicator that is not there yet would be lost.
 	if err := c.Barrier(ctx); err != nil {
-		_ = sub.Close() // nobody will
+		if sub != nil {
+			// Others may have come further: they learn why it is of no use.
+			sub.closed.Store(true)
+			_ = c.job.Disown(sub.id, c.id) // it exists, or all is closed
+		}
 		return nil, err
 	}
 	return sub, nil

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/allcast/allcast"
@@ -138,6 +141,90 @@ func TestSplitGivenUp(t *testing.T) {
 		var re *allcast.RankError
 		if !errors.Is(err, allcast.ErrAborted) || !errors.As(err, &re) || re.Rank != 1 {
 			return fmt.Errorf("got %w, want that rank 1 aborted", err)
+		}
+		return nil
+	})
+}
+
+// A rank that is lost during Split is the one that all others name, also those that have their
+// communicator already and use it with a rank that has not.
+func TestSplitNamesTheLost(t *testing.T) {
+	const size, victim = 4, 2
+	for _, phase := range []string{"transfer", "put"} {
+		for nth := range int64(6) {
+			t.Run(fmt.Sprint(phase, nth), func(t *testing.T) {
+				var calls atomic.Int64
+				calls.Store(math.MinInt64) // until all have joined
+				now := make(chan struct{})
+				opts := make([]allcast.Options, size)
+				opts[victim] = opts[victim].Watched(func(comm uint32, _ uint64, what string) {
+					if comm == 0 && what == phase && calls.Add(1) == nth+1 {
+						close(now)
+					}
+				})
+				for r, err := range joinAll(t, opts, func(ctx context.Context, world *allcast.Comm) error {
+					err := world.Barrier(ctx)
+					if world.Rank() == victim {
+						calls.Store(0)
+						go func() {
+							<-now
+							world.Vanish()
+						}()
+					}
+					if err == nil {
+						err = splitUntilError(ctx, world)
+					}
+					var re *allcast.RankError
+					if world.Rank() != victim && (!errors.As(err, &re) || re.WorldRank != victim) {
+						return fmt.Errorf("rank %d vanished: %w", victim, err)
+					}
+					return nil
+				}) {
+					if err != nil {
+						t.Errorf("rank %d: %v", r, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// splitUntilError splits off pairs, and uses them.
+func splitUntilError(ctx context.Context, world *allcast.Comm) error {
+	for i := 0; ; i++ {
+		sub, err := world.Split(ctx, (world.Rank()+i)/2%2, -world.Rank())
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(sub.Barrier(ctx), sub.Close()); err != nil {
+			// Its partner names it; a rank whose pair is whole learns at the next Split.
+			return err
+		}
+	}
+}
+
+// Errors use the numbers of the communicator that the call was made on, and give those of the world
+// where they differ.
+func TestErrorsNumberRanks(t *testing.T) {
+	ranks(t, 5, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+		// World ranks 4, 3 and 1 are ranks 0, 1 and 2.
+		color := 0
+		if world.Rank()%2 == 0 && world.Rank() < 4 {
+			color = allcast.NoColor
+		}
+		c, err := world.Split(ctx, color, -world.Rank())
+		if err != nil || c == nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			return c.Abort()
+		}
+		for _, algo := range []string{"mcast", "ring"} {
+			err = c.Allgather(ctx, nil, make([]byte, 3000), allcast.WithAlgorithm(algo))
+			var re *allcast.RankError
+			if !errors.As(err, &re) || re.Rank != 1 || re.WorldRank != 3 || !strings.Contains(err.Error(), "aborted: rank 1 (world rank 3)") {
+				return fmt.Errorf("%s, aborted by rank 1: %w", algo, err)
+			}
 		}
 		return nil
 	})

@@ -62,6 +62,7 @@ const finishAtOnce = 64 << 10
 // complete ends a call that went well, once its result is what the caller wants.
 func (e *Engine) complete(req uint64) {
 	k := e.calls[req]
+	k.whole = true
 	switch {
 	case !k.finishes():
 		e.end(req, nil)

@@ -46,6 +46,7 @@ type Call struct {
 // A Request is a call under way.
 type Request struct {
 	e    *Engine
+	call *call
 	info Info
 	err  error       // how it ended,
 	over atomic.Bool // once it has
@@ -99,6 +100,18 @@ func (r *Request) end() {
 // Info says how the call is carried out.
 func (r *Request) Info() Info { return r.info }
 
+// Cancel gives up a call that has not completed: it aborts its communicator on all ranks. It returns
+// when the call has ended, so that nothing touches its buffers any more.
+func (r *Request) Cancel() {
+	r.e.do(func() {
+		if r.e.calls[r.call.id] == r.call && !r.call.whole {
+			_ = r.e.node.Cancel(r.call.comm) // it exists
+			r.e.act()
+		}
+	})
+	<-r.Done()
+}
+
 // call is a Call that was prepared.
 type call struct {
 	Call
@@ -114,6 +127,7 @@ type call struct {
 	area  fabric.Area // where the fabric places what is received; nil: nowhere
 	uses  []*block    // memory of Alloc that it uses
 	id    uint64      // of the node's call
+	whole bool        // the node's call has completed
 
 	at  protocol.Time // when it began,
 	seq uint64        // and as what, for people
@@ -129,7 +143,7 @@ func (e *Engine) Start(comm uint32, c Call) (*Request, error) {
 		return nil, fmt.Errorf("%w: %d", node.ErrComm, comm)
 	}
 	k := &call{Call: c, comm: comm, rank: g.rank, size: len(g.members), group: g}
-	k.req.e = e
+	k.req.e, k.req.call = e, k
 	if err := e.prepare(k); err != nil {
 		return nil, err
 	}

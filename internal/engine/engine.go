@@ -403,6 +403,14 @@ func (e *Engine) Abort(comm uint32) (err error) {
 	return err
 }
 
+// Disown ends the use of a communicator that could not be made everywhere, because its parent broke.
+func (e *Engine) Disown(comm, parent uint32) (err error) {
+	if !e.do(func() { err = e.node.Disown(comm, parent); e.act() }) {
+		return ErrClosed
+	}
+	return err
+}
+
 // Caps is what the multicast side can do; zero if there is none.
 func (e *Engine) Caps() fabric.Caps { return e.caps }
 

@@ -173,7 +173,7 @@ func (e *Engine) failure(k *call, ne *node.Error, err error) (wait func()) {
 			wait = e.dump(k, ne)
 			e.watcher.known[key] = wait
 		}
-		if ne.Reason == node.Aborted && ne.Culprit == e.cfg.Rank {
+		if (ne.Reason == node.Aborted || ne.Reason == node.Cancelled) && ne.Culprit == e.cfg.Rank {
 			level = slog.LevelDebug // the caller asked for it
 		}
 	}
@@ -227,7 +227,7 @@ func outcome(err error) string {
 }
 
 var outcomes = map[node.Reason]string{
-	node.Lost: "lost", node.Aborted: "aborted", node.Deadline: "deadline", node.Mismatch: "mismatch", node.Protocol: "protocol", node.Corrupt: "corrupt",
+	node.Lost: "lost", node.Aborted: "aborted", node.Deadline: "deadline", node.Mismatch: "mismatch", node.Protocol: "protocol", node.Corrupt: "corrupt", node.Cancelled: "cancelled",
 }
 
 // askFor has something found out where the node is run. It reports false if that does

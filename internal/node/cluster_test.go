@@ -224,7 +224,7 @@ func (c *cluster) dump() string {
 				fmt.Fprintf(&b, "  communicator %d call %d, round %d of %d, running %v, failed %v\n", co.id, k.seq, k.round, len(k.plan), k.running, k.failed)
 			}
 			for _, st := range co.live {
-				fmt.Fprintf(&b, "  communicator %d operation %d: %v, waits for %d, missing %s\n", co.id, st.seq, st.op.Phase(), st.op.WaitingOn(), st.op.Missing())
+				fmt.Fprintf(&b, "  communicator %d operation %d: %v, waits for %d, missing %s\n", co.id, st.seq, st.op.Phase(), st.op.WaitingOn(), st.op.Missing(nil))
 			}
 		}
 	}

@@ -56,7 +56,7 @@ type operation interface {
 	Stats() protocol.Stats
 	Fail()
 	WaitingOn() int
-	Missing() string
+	Missing(name protocol.Namer) string
 }
 
 // call is one Start: one round or several, or a point-to-point plan.
@@ -165,6 +165,15 @@ func (c *comm) rankOf(world int) (rank int, member bool) {
 	}
 	rank, member = c.fromWorld[world]
 	return rank, member
+}
+
+// name is what people call a rank of the communicator: by its number there, and in the world where
+// that differs.
+func (c *comm) name(rank int) string {
+	if w := c.members[rank]; w != rank {
+		return fmt.Sprintf("rank %d (world rank %d)", rank, w)
+	}
+	return fmt.Sprintf("rank %d", rank)
 }
 
 // find returns the operation seq if it is open here.

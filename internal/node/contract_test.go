@@ -199,7 +199,7 @@ func (s *share) checkError(c *cluster, rank int) {
 		phases = []protocol.Phase{protocol.Barrier, protocol.Multicast, protocol.Fetch, protocol.Handshake}
 	}
 	if e.Comm != s.job.comm || e.Seq != s.seq || e.Op != s.job.shape.Kind || !slices.Contains(phases, e.Phase) || e.Missing == "" ||
-		e.Reason < Lost || e.Reason > Left || (e.Culprit != NoRank && !slices.Contains(c.comms[e.Comm], e.Culprit)) {
+		e.Reason < Lost || e.Reason > Cancelled || e.Culprit < NoRank || e.Culprit >= len(c.hosts) {
 		c.t.Fatalf("rank %d, call %d on communicator %d: the error is wrong: %+v", rank, s.seq, s.job.comm, *e)
 	}
 }

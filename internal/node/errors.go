@@ -12,18 +12,19 @@ type Reason uint8
 
 // Reasons.
 const (
-	Lost     Reason = 1 + iota // a rank was silent for too long, or its connection closed
-	Aborted                    // a rank was told to abort
-	Deadline                   // a call took longer than it was given
-	Mismatch                   // two ranks called different things
-	Protocol                   // a rank sent what no correct peer sends
-	Left                       // a rank has closed the communicator
-	Corrupt                    // two ranks ended with different bytes
+	Lost      Reason = 1 + iota // a rank was silent for too long, or its connection closed
+	Aborted                     // a rank was told to abort
+	Deadline                    // a call took longer than it was given
+	Mismatch                    // two ranks called different things
+	Protocol                    // a rank sent what no correct peer sends
+	Left                        // a rank has closed the communicator
+	Corrupt                     // two ranks ended with different bytes
+	Cancelled                   // the caller of an operation has given up
 )
 
 var reasonNames = map[Reason]string{
 	Lost: "lost", Aborted: "aborted", Deadline: "deadline", Mismatch: "mismatched calls", Protocol: "protocol violation",
-	Left: "closed the communicator", Corrupt: "corrupt data",
+	Left: "closed the communicator", Corrupt: "corrupt data", Cancelled: "cancelled",
 }
 
 func (r Reason) String() string {

@@ -37,7 +37,7 @@ func (v *verdict) message(comm uint32) *protocol.Msg {
 // at fault.
 func (n *Node) aborted(c *comm, from int, m *protocol.Msg) {
 	v := verdict{culprit: int(int32(m.Rank)), reason: Reason(m.Reason), seq: m.Seq, pair: m.Pair}
-	if !v.valid(c) {
+	if !v.valid(c, n.cfg.Size) {
 		v = verdict{culprit: from, reason: Protocol, seq: m.Seq}
 		from = -1 // it is told as well
 	}
@@ -45,12 +45,14 @@ func (n *Node) aborted(c *comm, from int, m *protocol.Msg) {
 }
 
 // valid reports whether a verdict can have been made by a correct member.
-func (v *verdict) valid(c *comm) bool {
+func (v *verdict) valid(c *comm, size int) bool {
 	member := func(w int) bool { _, ok := c.rankOf(w); return ok }
 	if _, known := reasonNames[v.reason]; !known {
 		return false
 	}
-	if !member(v.culprit) && (v.culprit != NoRank || v.reason != Deadline && v.reason != Corrupt) {
+	// A communicator that was being made breaks with the one that it was made of: the culprit may be
+	// a member of that one only.
+	if v.culprit == NoRank && v.reason != Deadline && v.reason != Corrupt || v.culprit != NoRank && (v.culprit < 0 || v.culprit >= size) {
 		return false
 	}
 	if v.pair == nil {
@@ -117,13 +119,49 @@ func (n *Node) failCall(c *comm, k *call) {
 	if st.mc == nil {
 		n.others--
 	}
-	err.Phase, err.Missing = st.op.Phase(), st.op.Missing()
+	err.Phase, err.Missing = st.op.Phase(), st.op.Missing(c.name)
 	if more := k.rounds - k.round - 1; more > 0 {
 		err.Missing += fmt.Sprintf(", and %d more rounds", more)
 	}
 	st.op.Fail()
 	k.failed = err
 	n.out = append(n.out, Action{Kind: Quiesce, Comm: c.id, Seq: st.seq})
+}
+
+// Cancel breaks a communicator on all ranks, because the caller of an operation on it has given up.
+func (n *Node) Cancel(comm uint32) error { return n.breakOn(comm, Cancelled) }
+
+// Abort breaks a communicator on all ranks, at the user's request.
+func (n *Node) Abort(comm uint32) error { return n.breakOn(comm, Aborted) }
+
+func (n *Node) breakOn(comm uint32, why Reason) error {
+	c := n.comms[comm]
+	if c == nil {
+		return fmt.Errorf("%w: %d", ErrComm, comm)
+	}
+	n.breakBy(c, verdict{culprit: n.cfg.Rank, reason: why}, -1)
+	return nil
+}
+
+// Disown ends the use of a communicator that could not be made everywhere, because the one that it
+// was to be made of broke. Members that use it learn why.
+func (n *Node) Disown(comm, parent uint32) error {
+	c, p := n.comms[comm], n.comms[parent]
+	if c == nil || p == nil {
+		return fmt.Errorf("%w: %d or %d", ErrComm, comm, parent)
+	}
+	if p.broken != nil {
+		v := *p.broken
+		v.seq, v.pair = 0, nil
+		if v.reason == Corrupt || v.reason == Mismatch {
+			v.reason = Aborted // its operations were none of ours
+		}
+		if v.culprit == NoRank {
+			v.culprit = n.cfg.Rank
+		}
+		n.breakBy(c, v, -1)
+	}
+	return n.RemoveComm(comm)
 }
 
 // Quiesced learns that nothing can touch a failed operation's buffers any more.

@@ -60,7 +60,7 @@ func (c *comm) viewCall(k *call) CallView {
 		WaitingOn: c.members[c.waitingOn()], Missing: "everything",
 	}
 	if st := c.find(k.next()); k.running && st != nil {
-		v.Phase, v.WaitingOn, v.Missing = st.op.Phase(), c.members[st.op.WaitingOn()], st.op.Missing()
+		v.Phase, v.WaitingOn, v.Missing = st.op.Phase(), c.members[st.op.WaitingOn()], st.op.Missing(c.name)
 	}
 	return v
 }

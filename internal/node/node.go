@@ -14,8 +14,8 @@ type Config struct {
 	Timeout    protocol.Time // silence after which a rank is lost; 0: never, and no heartbeats
 	Deadline   protocol.Time // for a call, from Start on, waiting for its turn included; 0: none
 	Flow       protocol.Flow
-	Room       uint64 // FlowCredit: datagrams that the process's receive queues hold
-	Offload    uint64 // FlowCredit: datagrams that may be on their way to operations for which the kernel receives
+	Room       uint64       // FlowCredit: datagrams that the process's receive queues hold
+	Offload    uint64       // FlowCredit: datagrams that may be on their way to operations for which the kernel receives
 	Taken      *place.Taken // what the receive workers share; nil: there are none
 	Batch      uint32
 	Overhead   int
@@ -339,16 +339,6 @@ func (n *Node) Message(now protocol.Time, from int, m *protocol.Msg) {
 	default:
 		n.deliver(now, c, r, m)
 	}
-}
-
-// Abort breaks a communicator on all ranks, at the user's request.
-func (n *Node) Abort(comm uint32) error {
-	c := n.comms[comm]
-	if c == nil {
-		return fmt.Errorf("%w: %d", ErrComm, comm)
-	}
-	n.breakBy(c, verdict{culprit: n.cfg.Rank, reason: Aborted}, -1)
-	return nil
 }
 
 // Timer is to be called at the time that NextTimer returned, or later.

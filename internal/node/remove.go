@@ -37,7 +37,7 @@ func (n *Node) sweep() {
 		}
 		n.removing--
 		delete(n.comms, c.id)
-		n.graves[n.buried%len(n.graves)] = grave{c.id, c.nextSeq}
+		n.graves[n.buried%len(n.graves)] = grave{c.id, c.nextSeq, c.broken}
 		n.buried++
 		n.refuse(c)
 		n.out = append(n.out, Action{Kind: Removed, Comm: c.id})
@@ -84,7 +84,7 @@ func (n *Node) refuse(c *comm) {
 	}
 	for r, w := range c.members { // not in the order of a map
 		if told[r] {
-			n.hasClosed(w, c.id)
+			n.hasClosed(w, c.id, nil)
 		}
 	}
 	for _, a := range c.agreements {
@@ -108,6 +108,7 @@ func (n *Node) refuseAgreement(c *comm, a *agreement) {
 type grave struct {
 	comm    uint32
 	nextSeq uint64
+	broken  *verdict // why it was of no more use; nil: its user had no more use for it
 }
 
 // unknown takes a message for a communicator that is not there: all members make one
@@ -122,7 +123,7 @@ func (n *Node) unknown(from int, m *protocol.Msg) {
 	case protocol.MsgBarrier, protocol.MsgReady:
 		for _, g := range n.graves {
 			if g.comm == m.Comm && m.Seq >= g.nextSeq && g != (grave{}) {
-				n.hasClosed(from, m.Comm)
+				n.hasClosed(from, m.Comm, g.broken)
 				return
 			}
 		}
@@ -130,9 +131,11 @@ func (n *Node) unknown(from int, m *protocol.Msg) {
 }
 
 // hasClosed tells a peer that we take no part in a communicator any more. If it lost a
-// member, that is why, and what the peer is to hear first.
-func (n *Node) hasClosed(to int, comm uint32) {
+// member, that is why, and what the peer is to hear first; if it broke, the peer hears why.
+func (n *Node) hasClosed(to int, comm uint32, why *verdict) {
 	n.tell(n.live.deaths, []int{to}, -1)
-	v := verdict{culprit: n.cfg.Rank, reason: Left}
-	n.send(to, v.message(comm))
+	if why == nil {
+		why = &verdict{culprit: n.cfg.Rank, reason: Left}
+	}
+	n.send(to, why.message(comm))
 }

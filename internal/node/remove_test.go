@@ -153,11 +153,10 @@ func TestAbortIsValidated(t *testing.T) {
 	call := protocol.CallInfo{Kind: protocol.Broadcast}
 	for name, m := range map[string]protocol.Msg{
 		"a rank beyond the world":        {Rank: 99, Reason: uint8(Lost)},
-		"a rank that is not a member":    {Rank: 2, Reason: uint8(Lost)},
 		"far out":                        {Rank: 1 << 31, Reason: uint8(Lost)},
 		"nobody is lost":                 {Rank: 1<<32 - 1, Reason: uint8(Lost)},
 		"no reason":                      {Rank: 1},
-		"a reason that there is not":     {Rank: 1, Reason: uint8(Corrupt) + 1},
+		"a reason that there is not":     {Rank: 1, Reason: uint8(Cancelled) + 1},
 		"corrupt, but not who":           {Rank: 1<<32 - 1, Reason: uint8(Corrupt)},
 		"corrupt, one not a member":      {Rank: 1<<32 - 1, Reason: uint8(Corrupt), Pair: &protocol.CallPair{Ranks: [2]uint32{1, 2}}},
 		"calls of a rank that is not in": {Rank: 1, Reason: uint8(Mismatch), Pair: &protocol.CallPair{Ranks: [2]uint32{1, 2}, Calls: [2]protocol.CallInfo{call, call}}},
@@ -171,6 +170,48 @@ func TestAbortIsValidated(t *testing.T) {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
+}
+
+// A communicator that was being made when the one broke that it was made of breaks with it: those
+// that use it learn who really failed, who need not be a member, also if they come later.
+func TestDisown(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		c := world(t, 4, testConfig())
+		c.comm(3, 0, 1, 3)
+		c.kill(true, 2)
+		c.until("the news", func() bool { return c.learned(2) })
+		h := c.hosts[1]
+		disown := func() {
+			if err := h.node.Disown(3, 0); err != nil {
+				t.Fatal(err)
+			}
+			h.act()
+		}
+		if late {
+			disown()
+		}
+		j := c.job(3, allgather(3, 5, 4)).on(0, 3)
+		c.runFor(ms)
+		if !late {
+			disown()
+		}
+		c.finish()
+		c.allFailed(2, []Reason{Lost}, j)
+	}
+}
+
+// A call that was cancelled fails everywhere, by the rank that cancelled.
+func TestCancel(t *testing.T) {
+	c := world(t, 4, patient(testConfig()))
+	c.fate = keepOps(0)
+	j := c.call(0, allgather(4, 50, 4))
+	c.runFor(ms)
+	if err := c.hosts[2].node.Cancel(0); err != nil {
+		t.Fatal(err)
+	}
+	c.hosts[2].act()
+	c.finish()
+	c.allFailed(2, []Reason{Cancelled}, j)
 }
 
 // All ranks hear of both calls.

@@ -220,7 +220,7 @@ func (c *cluster[T]) check() error {
 	}
 	for r, op := range c.ops {
 		if !c.complete[r] || !c.closed[r] || op.Phase() != protocol.Closed {
-			c.failf("rank %d does not end: it is %v, waits for rank %d and misses %s", r, op.Phase(), op.WaitingOn(), op.Missing())
+			c.failf("rank %d does not end: it is %v, waits for rank %d and misses %s", r, op.Phase(), op.WaitingOn(), op.Missing(nil))
 		}
 		if f := c.in[r].Foreign(); f != 0 {
 			c.failf("rank %d counts %d foreign pieces", r, f)

@@ -196,7 +196,7 @@ func (a *account) did(acts []protocol.Action) {
 	if w := a.op.WaitingOn(); w < 0 || w >= a.c.Size {
 		a.t.Fatalf("%v: rank %d waits for rank %d", a.c, a.c.Rank, w)
 	}
-	if missing := a.op.Missing(); (missing == "nothing") != (len(a.got) == len(a.plan.Recvs)) {
+	if missing := a.op.Missing(nil); (missing == "nothing") != (len(a.got) == len(a.plan.Recvs)) {
 		a.t.Fatalf("%v: rank %d misses %s", a.c, a.c.Rank, missing)
 	}
 }

@@ -30,8 +30,8 @@ func TestHeldUntilItsTurn(t *testing.T) {
 					want = append(want, i)
 				}
 			}
-			if !slices.Equal(s.applied, want) || s.Missing() != "nothing" {
-				t.Fatalf("%v: rank %d applies %v, want %v; it misses %s", c, rank, s.applied, want, s.Missing())
+			if !slices.Equal(s.applied, want) || s.Missing(nil) != "nothing" {
+				t.Fatalf("%v: rank %d applies %v, want %v; it misses %s", c, rank, s.applied, want, s.Missing(nil))
 			}
 		}
 	})

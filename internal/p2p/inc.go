@@ -199,7 +199,7 @@ func (o *IncOp) Stats() protocol.Stats { return protocol.Stats{} }
 func (o *IncOp) WaitingOn() int { return o.left() }
 
 // Missing describes what has not arrived, for people.
-func (o *IncOp) Missing() string {
+func (o *IncOp) Missing(protocol.Namer) string {
 	if o.due == 0 {
 		return "nothing"
 	}

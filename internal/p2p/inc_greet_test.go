@@ -83,7 +83,7 @@ func TestIncAllreduceOfSeveralBlocks(t *testing.T) {
 		sum += a.Len
 	}
 	if sum != 25 || op.Phase() != protocol.Closed {
-		t.Errorf("%d bytes went up, the Op is %v and misses %s", sum, op.Phase(), op.Missing())
+		t.Errorf("%d bytes went up, the Op is %v and misses %s", sum, op.Phase(), op.Missing(nil))
 	}
 }
 

@@ -102,13 +102,13 @@ func TestIncResults(t *testing.T) {
 		}
 	}
 	wrong()
-	if ok, acts := op.Result(1, 30, 10, nil); !ok || len(acts) > 0 || op.Missing() != "10 bytes of the sum" {
-		t.Errorf("the second chunk: %v, %v; %s is missing", ok, acts, op.Missing())
+	if ok, acts := op.Result(1, 30, 10, nil); !ok || len(acts) > 0 || op.Missing(nil) != "10 bytes of the sum" {
+		t.Errorf("the second chunk: %v, %v; %s is missing", ok, acts, op.Missing(nil))
 	}
 	wrong()
 	ok, acts := op.Result(1, 20, 10, nil)
-	if !ok || len(acts) != 2 || acts[0].Kind != protocol.ActComplete || acts[1].Kind != protocol.ActClosed || op.Missing() != "nothing" {
-		t.Errorf("the last chunk: %v, %v; %s is missing", ok, acts, op.Missing())
+	if !ok || len(acts) != 2 || acts[0].Kind != protocol.ActComplete || acts[1].Kind != protocol.ActClosed || op.Missing(nil) != "nothing" {
+		t.Errorf("the last chunk: %v, %v; %s is missing", ok, acts, op.Missing(nil))
 	}
 	refuse("after the end", 20, 10)
 }

@@ -228,13 +228,13 @@ func (o *Op) WaitingOn() int {
 }
 
 // Missing describes what has not arrived, for people.
-func (o *Op) Missing() string {
+func (o *Op) Missing(name protocol.Namer) string {
 	if o.left == 0 {
 		return "nothing"
 	}
 	r := o.plan.Recvs[o.prefix]
 	if r.Len == 0 {
-		return fmt.Sprintf("%d of %d pieces, first an empty one from rank %d", o.left, len(o.plan.Recvs), r.From)
+		return fmt.Sprintf("%d of %d pieces, first an empty one from %s", o.left, len(o.plan.Recvs), name.Name(int(r.From)))
 	}
-	return fmt.Sprintf("%d of %d pieces, first bytes %d-%d from rank %d", o.left, len(o.plan.Recvs), r.Off, r.Off+r.Len-1, r.From)
+	return fmt.Sprintf("%d of %d pieces, first bytes %d-%d from %s", o.left, len(o.plan.Recvs), r.Off, r.Off+r.Len-1, name.Name(int(r.From)))
 }

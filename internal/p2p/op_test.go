@@ -111,7 +111,7 @@ func TestWrongData(t *testing.T) {
 			}
 			s.heard()
 			if s.Phase() != protocol.Closed || s.count(protocol.ActComplete) != 1 || s.count(protocol.ActClosed) != 1 {
-				t.Fatalf("%v: rank %d is %v, it misses %s", c, rank, s.Phase(), s.Missing())
+				t.Fatalf("%v: rank %d is %v, it misses %s", c, rank, s.Phase(), s.Missing(nil))
 			}
 			if n := s.count(protocol.ActPut); n != len(s.plan.Sends) {
 				t.Errorf("%v: rank %d sent %d pieces, want %d", c, rank, n, len(s.plan.Sends))

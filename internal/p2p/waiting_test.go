@@ -60,8 +60,8 @@ func TestWaitingOnItself(t *testing.T) {
 				s.takes(t, int(r.From), nth[r.From], r, false)
 				nth[r.From]++
 			}
-			if s.WaitingOn() != rank || s.Missing() != "nothing" {
-				t.Errorf("%v: rank %d has all, but waits for rank %d and misses %s", c, rank, s.WaitingOn(), s.Missing())
+			if s.WaitingOn() != rank || s.Missing(nil) != "nothing" {
+				t.Errorf("%v: rank %d has all, but waits for rank %d and misses %s", c, rank, s.WaitingOn(), s.Missing(nil))
 			}
 			s.heard()
 			if s.WaitingOn() != rank {
@@ -80,13 +80,13 @@ func TestMissing(t *testing.T) {
 		"2 of 3 pieces, first bytes 30-39 from rank 0",
 		"1 of 3 pieces, first bytes 20-29 from rank 0",
 	} {
-		if got := s.Missing(); got != want {
+		if got := s.Missing(nil); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		n := 3 - int(want[0]-'0')
 		s.takes(t, 0, uint32(n), s.plan.Recvs[n], false)
 	}
-	if got := s.Missing(); got != "nothing" {
+	if got := s.Missing(nil); got != "nothing" {
 		t.Errorf("%q when all is there", got)
 	}
 }
@@ -98,7 +98,7 @@ func TestMissingWithoutBytes(t *testing.T) {
 		c := call{algo, p2p.Spec{Kind: kind, Size: 3}}.sized(0)
 		s := newSolo(c.plan(t, 1))
 		s.start()
-		got := s.Missing()
+		got := s.Missing(nil)
 		if m := regexp.MustCompile(`\d+--\d+`).FindString(got); m != "" || !strings.Contains(got, "from rank ") {
 			t.Errorf("%v: %q", c, got)
 		}

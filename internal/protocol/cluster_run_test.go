@@ -190,7 +190,7 @@ func dump(cs []*cluster) string {
 			}
 			o := m.op
 			fmt.Fprintf(&b, "op %d rank %d: %v, waits for %d, sent %d/%d/%d, active %v, missing %s, asked %d, grants own %d consumed %d all %d of %d\n",
-				i, m.rank, o.Phase(), o.WaitingOn(), o.snd.done, o.snd.handed, o.snd.total, o.snd.active, o.Missing(), o.asked, o.cr.own, o.cr.consumed, o.cr.all, c.g.total)
+				i, m.rank, o.Phase(), o.WaitingOn(), o.snd.done, o.snd.handed, o.snd.total, o.snd.active, o.Missing(nil), o.asked, o.cr.own, o.cr.consumed, o.cr.all, c.g.total)
 		}
 	}
 	return b.String()

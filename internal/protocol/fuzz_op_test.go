@@ -232,7 +232,7 @@ func FuzzOpMessages(f *testing.F) {
 		if pool.Lent() != 0 || pool.ops != 0 {
 			t.Fatalf("%d places are still lent, to %d operations", pool.Lent(), pool.ops)
 		}
-		v.o.Missing()
+		v.o.Missing(nil)
 		if w := v.o.WaitingOn(); w < 0 || w >= g.Size() {
 			t.Fatalf("it waits for rank %d", w)
 		}

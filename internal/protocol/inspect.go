@@ -81,8 +81,19 @@ func (o *Op) sendWaitsOn() int {
 	return o.rank
 }
 
+// A Namer says what people call a rank of a communicator; nil: "rank 3".
+type Namer func(rank int) string
+
+// Name is what people call a rank.
+func (n Namer) Name(rank int) string {
+	if n == nil {
+		return fmt.Sprintf("rank %d", rank)
+	}
+	return n(rank)
+}
+
 // Missing describes the chunks that are not here, owner by owner, for people.
-func (o *Op) Missing() string {
+func (o *Op) Missing(name Namer) string {
 	const most = 8
 	var b strings.Builder
 	ranges := 0
@@ -101,7 +112,7 @@ func (o *Op) Missing() string {
 				if b.Len() > 0 {
 					b.WriteString(", ")
 				}
-				fmt.Fprintf(&b, "rank %d chunks %d-%d", o.g.senders[i], first, first+int64(stop-at)-1)
+				fmt.Fprintf(&b, "%s chunks %d-%d", name.Name(o.g.senders[i]), first, first+int64(stop-at)-1)
 			}
 			at = stop
 		}

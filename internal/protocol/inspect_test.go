@@ -56,7 +56,7 @@ func TestWaitingOnCredit(t *testing.T) {
 
 func TestMissingDescribes(t *testing.T) {
 	o := paperOp(t, allgather(3, 80, 8, 1, 2), 1)
-	if got, want := o.Missing(), "rank 0 chunks 0-4, rank 2 chunks 0-4, rank 0 chunks 5-9, rank 2 chunks 5-9"; got != want {
+	if got, want := o.Missing(nil), "rank 0 chunks 0-4, rank 2 chunks 0-4, rank 0 chunks 5-9, rank 2 chunks 5-9"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for sub := range 2 {
@@ -64,14 +64,14 @@ func TestMissingDescribes(t *testing.T) {
 			o.Chunk(1, sub, psn, 8, nil)
 		}
 	}
-	if got := o.Missing(); got != "nothing" {
+	if got := o.Missing(nil); got != "nothing" {
 		t.Errorf("%q", got)
 	}
 	o = paperOp(t, broadcast(2, 0, 100, 1, 1), 1)
 	for psn := uint32(0); psn < 100; psn += 2 {
 		o.Chunk(1, 0, psn, 1, nil)
 	}
-	if got := o.Missing(); !strings.HasSuffix(got, ", and 42 more ranges") || strings.Count(got, "rank 0") != 8 {
+	if got := o.Missing(nil); !strings.HasSuffix(got, ", and 42 more ranges") || strings.Count(got, "rank 0") != 8 {
 		t.Errorf("%q", got)
 	}
 }

@@ -171,7 +171,7 @@ func orNobody(rank int) string {
 
 func (s *opScript) state() string {
 	o := s.o
-	line := fmt.Sprintf("t=%s %v: missing %s; alpha %s, timer %s, waits for %d", showTime(s.now), o.Phase(), o.Missing(), showTime(o.cfg.Est.Alpha()), showTime(o.Timer()), o.WaitingOn())
+	line := fmt.Sprintf("t=%s %v: missing %s; alpha %s, timer %s, waits for %d", showTime(s.now), o.Phase(), o.Missing(nil), showTime(o.cfg.Est.Alpha()), showTime(o.Timer()), o.WaitingOn())
 	if o.cr.on {
 		line += fmt.Sprintf("\ngrants %d, all grant %d, consumed %d, lent %d", o.cr.own, o.cr.all, o.cr.consumed, o.cfg.Pool.Lent())
 	}

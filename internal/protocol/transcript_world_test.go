@@ -94,7 +94,7 @@ func (s *worldScript) command(a args) (out []string) {
 		}
 	case "state":
 		for r, o := range s.ops {
-			out = append(out, fmt.Sprintf("rank %d: %v, missing %s", r, o.Phase(), o.Missing()))
+			out = append(out, fmt.Sprintf("rank %d: %v, missing %s", r, o.Phase(), o.Missing(nil)))
 		}
 	default:
 		a.d.Fatalf(a.t, "unknown command %s", a.d.Cmd)
