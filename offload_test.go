@@ -72,37 +72,34 @@ func TestAlloc(t *testing.T) {
 func TestFreeInUse(t *testing.T) {
 	datapaths(t, func(t *testing.T, o allcast.Options) {
 		t.Helper()
-		const size, late, n = 3, 2, 50_000
-		var tried sync.WaitGroup
-		tried.Add(size - 1)
-		ranks(t, size, o, func(ctx context.Context, c *allcast.Comm) error {
-			in, err1 := c.Alloc(2 * n)
-			out, err2 := c.Alloc(size * n)
-			if err := errors.Join(err1, err2); err != nil {
-				return err
-			}
-			for _, algo := range []string{"mcast", "ring"} {
+		for _, algo := range []string{"mcast", "ring"} {
+			const size, late, n = 3, 2, 50_000
+			var tried sync.WaitGroup
+			tried.Add(size - 1)
+			ranks(t, size, o, func(ctx context.Context, c *allcast.Comm) error {
+				in, err1 := c.Alloc(2 * n)
+				out, err2 := c.Alloc(size * n)
+				if err := errors.Join(err1, err2); err != nil {
+					return err
+				}
 				copy(in[n:], pattern(1, c.Rank(), n))
-				if c.Rank() == late && algo == "mcast" {
+				if c.Rank() == late {
 					tried.Wait() // until then the others' operations cannot end
 				}
 				r, err := c.StartAllgather(in[n:], out, allcast.WithAlgorithm(algo))
 				if err != nil {
 					return err
 				}
-				if c.Rank() != late && algo == "mcast" {
+				if c.Rank() != late {
 					err1, err2 := c.Free(in), c.Free(out)
 					tried.Done()
 					if !errors.Is(err1, allcast.ErrInUse) || !errors.Is(err2, allcast.ErrInUse) {
 						return fmt.Errorf("in use: %w, %w", err1, err2)
 					}
 				}
-				if err := equal(ran(ctx, r, nil, algo), out, gathered(1, size, n)); err != nil {
-					return fmt.Errorf("%s: %w", algo, err)
-				}
-			}
-			return errors.Join(c.Free(in), c.Free(out))
-		})
+				return errors.Join(equal(ran(ctx, r, nil, algo), out, gathered(1, size, n)), c.Free(in), c.Free(out))
+			})
+		}
 	})
 }
 
