@@ -116,8 +116,8 @@ type notes struct {
 }
 
 type readNote struct {
-	rng fabric.Range
-	ok  bool
+	id fabric.ReadID
+	ok bool
 }
 
 // unlock releases p.mu and then says what there is to say.
@@ -133,7 +133,7 @@ func (p *peer) unlock() {
 		p.r.h.PutDone(p.rank, piece)
 	}
 	for _, rd := range n.reads {
-		p.r.direct.ReadPlaced(p.rank, rd.rng, rd.ok)
+		p.r.direct.ReadPlaced(p.rank, rd.id, rd.ok)
 	}
 	if n.gone {
 		p.r.revokedBy(p)
@@ -151,3 +151,6 @@ func (p *peer) unlock() {
 }
 
 var errProtocol = errors.New("it sent what no correct peer sends")
+
+// errRemoved marks a queue pair whose communicator was removed while it sent.
+var errRemoved = errors.New("the communicator was removed")
