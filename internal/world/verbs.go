@@ -31,7 +31,7 @@ func openVerbs(j *joining) (*verbsPort, error) {
 	if names := strings.Split(name, ","); len(names) > 1 {
 		name = strings.TrimSpace(names[j.Rank%len(names)])
 	}
-	d, err := verbs.Open(name, j.ifi.Index)
+	d, err := verbs.Open(name, j.ifi.Index, j.Log)
 	if err != nil {
 		return nil, err
 	}

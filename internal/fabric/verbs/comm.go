@@ -7,6 +7,8 @@ import "C"
 
 import (
 	"net/netip"
+	"slices"
+	"time"
 )
 
 // udQP is a queue pair in a group.
@@ -16,9 +18,17 @@ type udQP struct {
 	group       *group
 	farQP, qkey C.uint32_t
 	num         uint32
+	echo        bool // it hears itself
+
+	// Guarded by sender.mu.
+	flying int       // batches in flight
+	err    error     // why it has to be brought back,
+	since  time.Time // and since when
+	inRow  int       // failures since the last success
+	broken error     // why it cannot be used any more
 }
 
-// join makes a queue pair that is in a group. Those of a subgroup share completion queues
+// join makes a queue pair that is in a group. The queue pairs of a subgroup share completion queues
 // and staging ring.
 func (m *Multicast) join(s *subgroup, addr netip.Addr) (*udQP, error) {
 	d := m.dev
@@ -27,15 +37,13 @@ func (m *Multicast) join(s *subgroup, addr netip.Addr) (*udQP, error) {
 		return nil, err
 	}
 	q := &udQP{group: g, farQP: C.uint32_t(g.qpn), qkey: C.uint32_t(g.qkey)}
-	if n := len(s.spare); n > 0 {
-		q.qp, s.spare = s.spare[n-1], s.spare[:n-1]
-	} else {
+	if q.qp = s.reuse(); q.qp == nil {
 		var echo C.int
-		if rc := C.ac_ud_qp(d.pd, s.sender.cq, s.receiver.cq, s.srq, Batch, C.int(d.port), q.qkey, 0, &echo, &q.qp); rc != 0 {
+		if rc := C.ac_ud_qp(d.pd, s.sender.cq, s.receiver.cq, s.srq, C.int(s.depth*Batch), C.int(d.port), q.qkey, &echo, &q.qp); rc != 0 {
 			g.leave()
 			return nil, d.failed("create a UD queue pair", int(rc))
 		}
-		s.echo = s.echo || echo != 0
+		q.echo = echo != 0
 	}
 	q.num = uint32(q.qp.qp_num)
 	q.ah, err = C.ac_mcast_ah(d.pd, g.raw(), C.uint32_t(g.mlid), C.int(d.port), C.int(d.attr.link), C.int(d.gid.index), C.int(m.cfg.TTL), C.int(m.cfg.DSCP<<2), C.int(g.sl))
@@ -51,37 +59,96 @@ func (m *Multicast) join(s *subgroup, addr netip.Addr) (*udQP, error) {
 	return q, nil
 }
 
-// part takes a queue pair out of its group. It is kept for another one: what it has received
-// is in slots of the ring that all share, and to destroy it would lose those.
+// reuse takes a queue pair that a communicator has left; nil: there is none.
+func (s *subgroup) reuse() (qp *C.struct_ibv_qp) {
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
+	if n := len(s.spare); n > 0 {
+		qp, s.spare = s.spare[n-1], s.spare[:n-1]
+	}
+	return qp
+}
+
+// part takes a queue pair out of its group, and keeps it for another group. Nothing may be sent with
+// it any more. To destroy it would lose completions of what it has received, and with them slots of
+// the ring that all share.
 func (s *subgroup) part(q *udQP) {
 	q.group.detach(q)
 	if q.ah != nil {
 		C.ibv_destroy_ah(q.ah)
 	}
 	q.group.leave()
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
+	if q.err != nil || q.broken != nil {
+		s.dead = append(s.dead, q.qp)
+		return
+	}
 	s.spare = append(s.spare, q.qp)
 }
 
-// AddComm implements fabric.CommMulticast: the communicator gets a group and a queue pair a
-// subgroup.
-func (m *Multicast) AddComm(id uint32, name string) error {
-	if m.cfg.Derive == nil {
+// add lets a communicator use a queue pair.
+func (s *subgroup) add(id uint32, q *udQP) {
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
+	s.comms[id] = q
+}
+
+// remove makes what a communicator sends go to the job's group, and returns the queue pair that it
+// had; nil: none. Datagrams in flight are given up: nobody waits for them, as all operations of the
+// communicator have ended.
+func (s *subgroup) remove(id uint32) *udQP {
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
+	q := s.comms[id]
+	if q == nil {
 		return nil
 	}
+	delete(s.comms, id)
+	s.reap(0, false)
+	if q.flying > 0 {
+		setError(q.qp)
+		q.broken = errRemoved
+		s.endAll(q)
+		s.retire()
+	}
+	s.failing = slices.DeleteFunc(s.failing, func(f *udQP) bool { return f == q })
+	return q
+}
+
+// AddComm implements fabric.CommMulticast: the communicator gets a group and a queue pair per
+// subgroup. It holds no lock while it waits for the network.
+func (m *Multicast) AddComm(id uint32, name string) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
+	if m.closed || m.cfg.Derive == nil {
+		m.mu.Unlock()
 		return nil
+	}
+	m.adding.Add(1)
+	m.mu.Unlock()
+	defer m.adding.Done()
+	var made []*udQP
+	undo := func() {
+		for i, q := range made {
+			m.subs[i].part(q)
+		}
 	}
 	for i, s := range m.subs {
 		q, err := m.join(s, m.cfg.Derive(name, i))
 		if err != nil {
-			return err // what is not there is sent to the job's group, where all are
+			undo()
+			return err
 		}
-		s.qps[id] = q
-		s.sender.mu.Lock()
-		s.comms[id] = q
-		s.sender.mu.Unlock()
+		made = append(made, q)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		undo()
+		return nil
+	}
+	for i, s := range m.subs {
+		s.add(id, made[i])
 	}
 	return nil
 }
@@ -94,14 +161,8 @@ func (m *Multicast) RemoveComm(id uint32) {
 		return
 	}
 	for _, s := range m.subs {
-		q := s.qps[id]
-		if q == nil {
-			continue
+		if q := s.remove(id); q != nil {
+			s.part(q)
 		}
-		s.sender.mu.Lock() // nothing of it is being sent
-		delete(s.comms, id)
-		s.sender.mu.Unlock()
-		delete(s.qps, id)
-		s.part(q)
 	}
 }

@@ -9,6 +9,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -40,6 +41,7 @@ type Device struct {
 	gid  C.struct_ac_gid
 	mem  memory
 	refs atomic.Int32
+	log  *slog.Logger
 }
 
 // Info is what people want to know of a port.
@@ -116,8 +118,20 @@ func each(all []string, f func(d *Device, err error)) {
 }
 
 // Open opens a port: "device:port", "device" for its first one, or "" for the one of the
-// network interface with that index or, if there is none, the first that is active.
-func Open(name string, ifindex int) (*Device, error) {
+// network interface with that index or, if there is none, the first that is active. The device
+// reports to log what happens to it; nil: nowhere.
+func Open(name string, ifindex int, log *slog.Logger) (*Device, error) {
+	d, err := open(name, ifindex)
+	if err != nil {
+		return nil, err
+	}
+	if log != nil {
+		d.log = log
+	}
+	return d, nil
+}
+
+func open(name string, ifindex int) (*Device, error) {
 	all, err := names()
 	if err != nil {
 		return nil, err
@@ -173,7 +187,7 @@ func pick(all []string, ifindex int) (*Device, error) {
 }
 
 func openPort(name string, port int) (*Device, error) {
-	d := &Device{name: name, port: port}
+	d := &Device{name: name, port: port, log: slog.New(slog.DiscardHandler)}
 	d.refs.Store(1)
 	var n C.int
 	list, err := C.ac_devices(&n)
@@ -200,7 +214,7 @@ func openPort(name string, port int) (*Device, error) {
 		C.ibv_close_device(d.ctx)
 		return nil, d.errno("allocate a protection domain", err)
 	}
-	d.mem.dev = d
+	d.mem.dev, d.mem.pin = d, d.mem.register
 	return d, nil
 }
 

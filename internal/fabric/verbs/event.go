@@ -93,6 +93,12 @@ func (e *event) wait() (woken bool, err error) {
 	return false, err
 }
 
+// waitFor waits for an event, or for so long. Nobody uses Wake on the same event.
+func (e *event) waitFor(d time.Duration) {
+	_ = e.f.SetReadDeadline(time.Now().Add(d)) // fails only when closed
+	_ = e.raw.Read(e.take)                     // the caller looks for completions anyway
+}
+
 // Wake makes wait return until it is seen.
 func (e *event) Wake() {
 	e.mu.Lock()

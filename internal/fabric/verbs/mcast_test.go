@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/verbs"
@@ -16,7 +17,7 @@ import (
 
 func open(t *testing.T) *verbs.Device {
 	t.Helper()
-	d, err := verbs.Open("rxe0", 0)
+	d, err := verbs.Open("rxe0", 0, nil)
 	must(t, err)
 	t.Cleanup(d.Close)
 	return d
@@ -65,6 +66,11 @@ func batch(count, n int) *fabric.Batch {
 	return b
 }
 
+// send sends a batch, and waits until it has completed.
+func send(m *verbs.Multicast, b *fabric.Batch) error {
+	return fabric.SendAll(m.Sender(0), b, 10*time.Second)
+}
+
 // receive waits until a sink has so many datagrams.
 func receive(t *testing.T, rx fabric.Receiver, s *collect, n int) {
 	t.Helper()
@@ -98,7 +104,7 @@ func TestJoinThroughCM(t *testing.T) {
 
 // throughCM is what that process does.
 func throughCM() error {
-	d, err := verbs.Open("", 0)
+	d, err := verbs.Open("", 0, nil)
 	if err != nil {
 		return err
 	}
@@ -117,7 +123,7 @@ func throughCM() error {
 // exchange sends a batch and looks at what arrives.
 func exchange(from, to *verbs.Multicast, sums bool) error {
 	want := batch(verbs.Batch, from.Caps().Chunk)
-	if err := from.Sender(0).Send(want); err != nil {
+	if err := send(from, want); err != nil {
 		return err
 	}
 	got := &collect{keep: true}
@@ -157,14 +163,14 @@ func TestCommunicators(t *testing.T) {
 		must(t, from.AddComm(77, "x"))
 		must(t, member.AddComm(77, "x"))
 		b := batch(8, 100)
-		must(t, from.Sender(0).Send(b))
+		must(t, send(from, b))
 		s := &collect{}
 		receive(t, member.Receiver(0), s, 8)
 		// What all get comes after it.
 		for i := range b.Headers {
 			b.Headers[i].Comm = 1
 		}
-		must(t, from.Sender(0).Send(b))
+		must(t, send(from, b))
 		s = &collect{keep: true}
 		receive(t, other.Receiver(0), s, 8)
 		for _, h := range s.heads {
@@ -186,7 +192,7 @@ func TestZeroCopy(t *testing.T) {
 	dummyNet(t)
 	from := multicast(t, verbs.McastConfig{})
 	b := batch(2, 100)
-	must(t, from.Sender(0).Send(b))
+	must(t, send(from, b))
 	if c := from.Counters(0); c.Copied != 2 {
 		t.Errorf("%+v: two payloads were not registered", c)
 	}
@@ -200,7 +206,7 @@ func TestZeroCopy(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, m.Close()) })
 	b.Payloads[0], b.Payloads[1] = mem[1:2001], mem[2001:3001]
-	must(t, m.Sender(0).Send(b))
+	must(t, send(m, b))
 	if c := m.Counters(0); c.Copied != 0 || c.Sent != 2 {
 		t.Errorf("%+v: registered memory was copied", c)
 	}
@@ -211,7 +217,7 @@ func TestOversize(t *testing.T) {
 	dummyNet(t)
 	m := multicast(t, verbs.McastConfig{})
 	chunk := m.Caps().Chunk
-	if err := m.Sender(0).Send(batch(2, chunk+1)); err == nil || !strings.Contains(err.Error(), "vanish") {
+	if _, err := m.Sender(0).Send(batch(2, chunk+1)); err == nil || !strings.Contains(err.Error(), "vanish") {
 		t.Errorf("got %v", err)
 	}
 	if c := m.Counters(0); c.Doorbells != 0 {
@@ -230,7 +236,7 @@ func TestReceiveCost(t *testing.T) {
 	s := &collect{}
 	sent := 0
 	perRun := testing.AllocsPerRun(20, func() {
-		must(t, from.Sender(0).Send(b))
+		must(t, send(from, b))
 		sent += verbs.Batch
 		receive(t, to.Receiver(0), s, sent)
 	})
@@ -263,7 +269,7 @@ func TestWakeAndClose(t *testing.T) {
 	if err := <-got; !errors.Is(err, fabric.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
-	if err := m.Sender(0).Send(batch(1, 1)); !errors.Is(err, fabric.ErrClosed) {
+	if _, err := m.Sender(0).Send(batch(1, 1)); !errors.Is(err, fabric.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -46,11 +46,10 @@ func (e *events) Data(_ int, p fabric.Piece, off int64, b *fabric.Buffer) {
 	}
 }
 
-func (e *events) PutDone(_ int, p fabric.Piece)                     { e.add("put %d", p.Nth) }
-func (e *events) ReadData(int, fabric.Range, int64, *fabric.Buffer) { e.add("not this one") }
-func (e *events) ReadPlaced(_ int, r fabric.Range, ok bool)         { e.add("read %d %v", r.ID, ok) }
-
-func (e *events) RegisterFailed(op fabric.OpKey, err error) { e.add("register %v: %v", op, err) }
+func (e *events) PutDone(_ int, p fabric.Piece)                      { e.add("put %d", p.Nth) }
+func (e *events) ReadData(int, fabric.ReadID, int64, *fabric.Buffer) { e.add("not this one") }
+func (e *events) ReadPlaced(_ int, id fabric.ReadID, ok bool)        { e.add("read %d %v", id.ID, ok) }
+func (e *events) Registered(op fabric.OpKey, err error)              { e.add("registered %d: %v", op.Seq, err) }
 
 func (e *events) Lost(peer int, err error) {
 	var v *verbs.Error
@@ -109,6 +108,14 @@ type end struct {
 	*verbs.RC
 	ev  *events
 	dev *verbs.Device
+}
+
+// register registers a buffer, and waits until peers can read it.
+func (e *end) register(t *testing.T, op fabric.OpKey, buf []byte) {
+	t.Helper()
+	if !e.Register(op, buf) {
+		e.ev.wait(t, fmt.Sprintf("registered %d: <nil>", op.Seq))
+	}
 }
 
 // pair connects two ranks.
@@ -175,10 +182,13 @@ func TestReads(t *testing.T) {
 	a, b := pair(t)
 	op := fabric.OpKey{Comm: 3, Seq: 1 << 40}
 	far, near := content(3<<20, 1, 1), make([]byte, 3<<20)
-	a.Register(op, near)
-	b.Register(op, far)
+	a.register(t, op, near)
+	b.register(t, op, far)
+	read := func(id uint64, op fabric.OpKey, spans ...fabric.Span) {
+		a.ReadInto(1, fabric.ReadRequest{ReadID: fabric.ReadID{Op: op, ID: id}, Spans: spans}, near)
+	}
 	const off, n = 12345, 2<<20 + 17
-	a.ReadInto(1, fabric.Range{Op: op, ID: 1, Off: off, Len: n}, near[off:off+n])
+	read(1, op, fabric.Span{Off: off, Len: n})
 	a.ev.wait(t, "read 1 true")
 	if !bytes.Equal(near[off:off+n], far[off:off+n]) || near[off-1] != 0 || near[off+n] != 0 {
 		t.Error("something else was read")
@@ -188,9 +198,9 @@ func TestReads(t *testing.T) {
 	}
 	// What is not registered any more does not count, and the connection stays.
 	b.Unregister(op)
-	a.ReadInto(1, fabric.Range{Op: op, ID: 2, Off: 0, Len: 100}, near[:100])
+	read(2, op, fabric.Span{Len: 100})
 	a.ev.wait(t, "read 2 false")
-	a.ReadInto(1, fabric.Range{Op: fabric.OpKey{Comm: 9}, ID: 3, Off: 0, Len: 100}, near[:100])
+	read(3, fabric.OpKey{Comm: 9}, fabric.Span{Len: 100})
 	a.ev.wait(t, "read 3 false")
 	a.Unregister(op)
 	a.Send(1, []byte("still there"))
@@ -206,12 +216,14 @@ func TestRegistrations(t *testing.T) {
 	heap := make([]byte, 10_000)
 	for i := range uint64(3) {
 		op := fabric.OpKey{Seq: i}
-		a.Register(op, mem[1:i+1000])
+		if !a.Register(op, mem[1:i+1000]) {
+			t.Error("memory of Alloc was not ready at once")
+		}
 		a.Unregister(op)
-		if made, saved := a.Registrations(); made != i || saved != i+1 {
+		if made, _, saved := a.Registrations(); made != i || saved != i+1 {
 			t.Errorf("%d registrations, %d saved, after %d operations", made, saved, i+1)
 		}
-		a.Register(op, heap[3:])
+		a.register(t, op, heap[3:])
 		a.Unregister(op)
 	}
 	must(t, a.Free(mem))

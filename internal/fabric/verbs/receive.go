@@ -27,6 +27,9 @@ type receiver struct {
 	mem   []byte
 	from  [4]byte // our address, as the echo of our own datagrams has it
 
+	mend    func()      // of the sender: brings queue pairs back
+	mending atomic.Bool // there may be some to bring back
+
 	mu    sync.Mutex // held by Receive
 	done  [Batch]completion
 	again [Batch]uint32 // slots to post again,
@@ -75,6 +78,10 @@ func (r *receiver) Receive(s fabric.Sink) error {
 			return r.dev.failed("receive", min(n, posted))
 		}
 		r.busy.Store(n > 0)
+		if n == 0 && r.mending.Load() {
+			r.mending.Store(false)
+			r.mend()
+		}
 		if n > 0 {
 			got = true
 			r.calls.Add(1)
@@ -136,6 +143,12 @@ func (r *receiver) ours(m []byte) bool {
 		}
 	}
 	return true
+}
+
+// mendSoon makes the receive worker bring queue pairs back.
+func (r *receiver) mendSoon() {
+	r.mending.Store(true)
+	r.ev.Wake()
 }
 
 // Wake implements fabric.Receiver.

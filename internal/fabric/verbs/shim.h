@@ -52,18 +52,18 @@ int ac_gids(struct ibv_context *, struct ac_gid *out, int max);
 
 struct ibv_cq *ac_cq(struct ibv_context *, int entries, struct ibv_comp_channel *);
 struct ibv_srq *ac_srq(struct ibv_pd *, int depth);
-int ac_ud_qp(struct ibv_pd *, struct ibv_cq *send, struct ibv_cq *recv, struct ibv_srq *, int depth_send, int port, uint32_t qkey, uint32_t psn, int *echo, struct ibv_qp **out);
+int ac_ud_qp(struct ibv_pd *, struct ibv_cq *send, struct ibv_cq *recv, struct ibv_srq *, int depth_send, int port, uint32_t qkey, int *echo, struct ibv_qp **out);
 int ac_rc_qp(struct ibv_pd *, struct ibv_cq *, int depth_send, int depth_recv, int port, struct ibv_qp **out);
 int ac_rc_connect(struct ibv_qp *, const struct ac_peer *, int port, int link, int sgid_index, uint32_t psn, int rd_atom, int dest_rd_atom, int timeout, int retries);
+int ac_ud_reset(struct ibv_qp *, int port, uint32_t qkey);
 int ac_qp_error(struct ibv_qp *);
 struct ibv_ah *ac_mcast_ah(struct ibv_pd *, const uint8_t *mgid, uint32_t mlid, int port, int link, int sgid_index, int hops, int tclass, int sl);
 int ac_attach(struct ibv_qp *, const uint8_t *mgid, uint32_t mlid, int on);
 
 struct ibv_mr *ac_reg(struct ibv_pd *, uint64_t addr, uint64_t len, int write, int remote);
 
-int ac_post(struct ibv_qp *, const struct ac_send *, int n, struct ibv_ah *, uint32_t qpn, uint32_t qkey);
+int ac_post(struct ibv_qp *, const struct ac_send *, int n, struct ibv_ah *, uint32_t qpn, uint32_t qkey, int *posted);
 int ac_post_recv(struct ibv_qp *, const struct ac_ring *, const uint32_t *slots, int n);
-int ac_send(struct ibv_qp *, const struct ac_send *, int n, struct ibv_ah *, uint32_t qpn, uint32_t qkey, struct ibv_cq *, struct ac_done *out, int spin);
 int ac_poll(struct ibv_cq *, struct ac_done *out, int max, int spin, int arm);
 int ac_post_srq(struct ibv_srq *, const struct ac_ring *, const uint32_t *slots, int n);
 int ac_receive(struct ibv_srq *, const struct ac_ring *, const uint32_t *slots, int n, struct ibv_cq *, struct ac_done *out, int max, int spin, int arm, int *post_err);
