@@ -6,15 +6,18 @@ package verbs
 import "C"
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
+	"unsafe"
 )
 
 // udQP is a queue pair in a group.
 type udQP struct {
 	qp          *C.struct_ibv_qp
-	ah          *C.struct_ibv_ah // of the group
+	ah          *C.struct_ibv_ah   // of the group; guarded by sender.mu
+	oldAHs      []*C.struct_ibv_ah // requests may still use them
 	group       *group
 	farQP, qkey C.uint32_t
 	num         uint32
@@ -44,19 +47,51 @@ func (m *Multicast) join(s *subgroup, addr netip.Addr) (*udQP, error) {
 			return nil, d.failed("create a UD queue pair", int(rc))
 		}
 		q.echo = echo != 0
+		qp := q.qp
+		d.events.own(unsafe.Pointer(qp), func(err error) { s.failed(qp, err) })
 	}
 	q.num = uint32(q.qp.qp_num)
-	q.ah, err = C.ac_mcast_ah(d.pd, g.raw(), C.uint32_t(g.mlid), C.int(d.port), C.int(d.attr.link), C.int(d.gid.index), C.int(m.cfg.TTL), C.int(m.cfg.DSCP<<2), C.int(g.sl))
-	if q.ah == nil {
-		err = d.errno("make an address of the group", err)
-	} else {
+	if q.ah, err = m.addressOf(g); err == nil {
 		err = g.attach(d, q)
+	}
+	if err == nil {
+		err = g.keep(d, func() error { return m.rebind(s, q) })
 	}
 	if err != nil {
 		s.part(q)
 		return nil, err
 	}
 	return q, nil
+}
+
+// addressOf makes the address of a group.
+func (m *Multicast) addressOf(g *group) (*C.struct_ibv_ah, error) {
+	d := m.dev
+	ah, err := C.ac_mcast_ah(d.pd, g.raw(), C.uint32_t(g.mlid), C.int(d.port), C.int(d.attr.link), C.int(d.gid.index), C.int(m.cfg.TTL), C.int(m.cfg.DSCP<<2), C.int(g.sl))
+	if ah == nil {
+		return nil, d.errno("make an address of the group", err)
+	}
+	return ah, nil
+}
+
+// rebind makes a queue pair use its group as rdma_cm has joined it again: the subnet manager may have
+// given it another LID.
+func (m *Multicast) rebind(s *subgroup, q *udQP) error {
+	g := q.group
+	g.detach(q)
+	key := g.qkey
+	if g.learn(); g.qkey != key {
+		return fmt.Errorf("the group has another key: %#x instead of %#x", g.qkey, key)
+	}
+	ah, err := m.addressOf(g)
+	if err != nil {
+		return err
+	}
+	s.sender.mu.Lock()
+	q.oldAHs = append(q.oldAHs, q.ah)
+	q.ah = ah
+	s.sender.mu.Unlock()
+	return g.attach(m.dev, q)
 }
 
 // reuse takes a queue pair that a communicator has left; nil: there is none.
@@ -73,9 +108,14 @@ func (s *subgroup) reuse() (qp *C.struct_ibv_qp) {
 // it any more. To destroy it would lose completions of what it has received, and with them slots of
 // the ring that all share.
 func (s *subgroup) part(q *udQP) {
+	if k := q.group.keeper; k != nil {
+		k.stop()
+	}
 	q.group.detach(q)
-	if q.ah != nil {
-		C.ibv_destroy_ah(q.ah)
+	for _, ah := range append(q.oldAHs, q.ah) {
+		if ah != nil {
+			C.ibv_destroy_ah(ah)
+		}
 	}
 	q.group.leave()
 	s.sender.mu.Lock()
@@ -85,6 +125,24 @@ func (s *subgroup) part(q *udQP) {
 		return
 	}
 	s.spare = append(s.spare, q.qp)
+}
+
+// failed takes the failure of a queue pair that the device reports.
+func (s *subgroup) failed(qp *C.struct_ibv_qp, err error) {
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
+	for _, q := range s.comms {
+		if q.qp == qp {
+			s.fail(q, err)
+		}
+	}
+	if s.base != nil && s.base.qp == qp {
+		s.fail(s.base, err)
+	}
+	if i := slices.Index(s.spare, qp); i >= 0 {
+		s.spare = slices.Delete(s.spare, i, i+1)
+		s.dead = append(s.dead, qp)
+	}
 }
 
 // add lets a communicator use a queue pair.

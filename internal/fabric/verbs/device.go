@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 )
@@ -33,15 +34,17 @@ const (
 
 // A Device is an open port of a device.
 type Device struct {
-	name string
-	port int
-	ctx  *C.struct_ibv_context
-	pd   *C.struct_ibv_pd
-	attr C.struct_ac_port
-	gid  C.struct_ac_gid
-	mem  memory
-	refs atomic.Int32
-	log  *slog.Logger
+	name   string
+	port   int
+	ctx    *C.struct_ibv_context
+	pd     *C.struct_ibv_pd
+	attr   C.struct_ac_port
+	gid    C.struct_ac_gid
+	mem    memory
+	refs   atomic.Int32
+	log    *slog.Logger
+	events *async    // nil: nobody looks at them
+	once   sync.Once // of Close
 }
 
 // Info is what people want to know of a port.
@@ -127,6 +130,10 @@ func Open(name string, ifindex int, log *slog.Logger) (*Device, error) {
 	}
 	if log != nil {
 		d.log = log
+	}
+	if d.events, err = newAsync(d); err != nil {
+		d.release()
+		return nil, err
 	}
 	return d, nil
 }
@@ -285,10 +292,13 @@ func (d *Device) release() {
 	if d.refs.Add(-1) > 0 {
 		return
 	}
+	if d.events != nil {
+		d.events.stop()
+	}
 	d.mem.close()
 	C.ibv_dealloc_pd(d.pd)
 	C.ibv_close_device(d.ctx)
 }
 
 // Close ends the use by whoever opened it.
-func (d *Device) Close() { d.release() }
+func (d *Device) Close() { d.once.Do(d.release) }

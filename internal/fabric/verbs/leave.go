@@ -8,6 +8,7 @@ import "C"
 import (
 	"errors"
 	"time"
+	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
@@ -61,6 +62,19 @@ func (p *peer) lose(err error) {
 	p.vanish()
 }
 
+// failed takes the failure of the queue pair that the device reports.
+func (p *peer) failed(err error) {
+	var e *Error
+	if errors.As(err, &e) {
+		named := *e
+		named.QP, named.Peer = p.qpn, p.rank
+		err = &named
+	}
+	p.mu.Lock()
+	defer p.unlock()
+	p.lose(err)
+}
+
 // heardGoodbye is lose for a peer that left in order.
 func (p *peer) heardGoodbye() {
 	p.bye = true
@@ -82,6 +96,7 @@ func (p *peer) vanish() {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
+	p.r.dev.events.disown(unsafe.Pointer(p.qp))
 	C.ibv_destroy_qp(p.qp)
 	p.qp = nil
 	flying, queue := p.flying, p.queue

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
@@ -144,6 +145,9 @@ func (m *Multicast) open(slots int, addr netip.Addr) (err error) {
 	if s.srq, err = C.ac_srq(d.pd, C.int(slots)); s.srq == nil {
 		return d.errno(fmt.Sprintf("create a shared receive queue of %d", slots), err)
 	}
+	d.events.own(unsafe.Pointer(s.sender.cq), s.sender.lose)
+	d.events.own(unsafe.Pointer(s.receiver.cq), s.receiver.lose)
+	d.events.own(unsafe.Pointer(s.srq), s.receiver.lose)
 	if err := s.sender.open(); err != nil {
 		return err
 	}
@@ -228,16 +232,19 @@ func (m *Multicast) free(s *subgroup) {
 	}
 	s.sender.mu.Lock()
 	for _, qp := range append(s.spare, s.dead...) {
+		m.dev.events.disown(unsafe.Pointer(qp))
 		C.ibv_destroy_qp(qp)
 	}
 	s.endAll(nil)
 	s.retire()
 	s.sender.mu.Unlock()
 	if s.srq != nil {
+		m.dev.events.disown(unsafe.Pointer(s.srq))
 		C.ibv_destroy_srq(s.srq)
 	}
 	for _, cq := range []*C.struct_ibv_cq{s.sender.cq, s.receiver.cq} {
 		if cq != nil {
+			m.dev.events.disown(unsafe.Pointer(cq))
 			C.ibv_destroy_cq(cq)
 		}
 	}

@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -25,12 +27,22 @@ func open(t *testing.T) *verbs.Device {
 
 func multicast(t *testing.T, cfg verbs.McastConfig) *verbs.Multicast {
 	t.Helper()
+	return multicastOn(t, open(t), cfg)
+}
+
+func multicastOn(t *testing.T, d *verbs.Device, cfg verbs.McastConfig) *verbs.Multicast {
+	t.Helper()
 	cfg.Groups = []netip.Addr{netip.MustParseAddr("239.192.7.7")}
 	cfg.QKey = 0x1234567
-	m, err := verbs.OpenMulticast(open(t), cfg)
+	m, err := verbs.OpenMulticast(d, cfg)
 	must(t, err)
 	t.Cleanup(func() { must(t, m.Close()) })
 	return m
+}
+
+// byName gives communicators groups by the first byte of their names.
+func byName(comm string, sub int) netip.Addr {
+	return netip.AddrFrom4([4]byte{239, 192, comm[0], byte(sub)})
 }
 
 // collect takes datagrams.
@@ -99,12 +111,14 @@ func TestJoinThroughCM(t *testing.T) {
 		if err := p.Wait(); err != nil {
 			t.Errorf("%v: %s%s", err, &p.out, &p.err)
 		}
+		t.Logf("%s", &p.out)
 	}
 }
 
-// throughCM is what that process does.
+// throughCM is what that process does. It also loses a group, which is then joined again.
 func throughCM() error {
-	d, err := verbs.Open("", 0, nil)
+	log := &output{}
+	d, err := verbs.Open("", 0, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		return err
 	}
@@ -117,6 +131,27 @@ func throughCM() error {
 	if err := exchange(ends[0], ends[1], false); err != nil {
 		return err
 	}
+	ends[1].LoseGroup(0)
+	for late := time.After(10 * time.Second); ; {
+		s, more := log.look()
+		if strings.Contains(s, "a multicast group was joined again") {
+			break
+		}
+		select {
+		case <-more:
+		case <-late:
+			return fmt.Errorf("the group was not joined again: %s", s)
+		}
+	}
+	if err := send(ends[0], batch(10, 100)); err != nil {
+		return err
+	}
+	for got := (&collect{}); got.n < 10; {
+		if err := ends[1].Receiver(0).Receive(got); err != nil {
+			return err
+		}
+	}
+	_, _ = fmt.Fprint(os.Stdout, log)
 	return errors.Join(ends[0].Close(), ends[1].Close())
 }
 
@@ -155,9 +190,7 @@ func exchange(from, to *verbs.Multicast, sums bool) error {
 // A communicator has a group and a queue pair of its own: who is not in it gets nothing.
 func TestCommunicators(t *testing.T) {
 	dummyNet(t)
-	cfg := verbs.McastConfig{Derive: func(comm string, sub int) netip.Addr {
-		return netip.AddrFrom4([4]byte{239, 192, comm[0], byte(sub)})
-	}}
+	cfg := verbs.McastConfig{Derive: byName}
 	from, member, other := multicast(t, cfg), multicast(t, cfg), multicast(t, cfg)
 	for range 3 { // queue pairs are used again
 		must(t, from.AddComm(77, "x"))

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
@@ -163,10 +164,13 @@ func (r *RC) Start(h fabric.Handler, log *slog.Logger) error {
 	r.h, r.direct, r.log = h, direct, log
 	r.started = true
 	for _, p := range r.peers {
-		if p != nil {
-			r.gone.Add(1)
+		if p == nil {
+			continue
 		}
+		r.gone.Add(1)
+		r.dev.events.own(unsafe.Pointer(p.qp), p.failed)
 	}
+	r.dev.events.own(unsafe.Pointer(r.cq), r.fail)
 	go r.loop()
 	go r.watch()
 	return nil
@@ -311,6 +315,7 @@ func (r *RC) free() {
 		}
 	}
 	if r.cq != nil {
+		r.dev.events.disown(unsafe.Pointer(r.cq))
 		C.ibv_destroy_cq(r.cq)
 	}
 	if r.ev != nil {

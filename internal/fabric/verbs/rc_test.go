@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -108,6 +109,7 @@ type end struct {
 	*verbs.RC
 	ev  *events
 	dev *verbs.Device
+	log *output // of dev
 }
 
 // register registers a buffer, and waits until peers can read it.
@@ -124,11 +126,14 @@ func pair(t *testing.T) (a, b *end) {
 	ends := make([]*end, 2)
 	cards := make([]*verbs.Card, 2)
 	for i := range ends {
-		d := open(t)
+		log := &output{}
+		d, err := verbs.Open("rxe0", 0, slog.New(slog.NewTextHandler(log, nil)))
+		must(t, err)
+		t.Cleanup(d.Close)
 		rc, err := verbs.NewRC(d, i, 2)
 		must(t, err)
 		t.Cleanup(func() { must(t, rc.Close()) })
-		ends[i], cards[i] = &end{rc, newEvents(), d}, rc.Card()
+		ends[i], cards[i] = &end{rc, newEvents(), d, log}, rc.Card()
 	}
 	for _, e := range ends {
 		must(t, e.Connect(cards))
@@ -205,6 +210,46 @@ func TestReads(t *testing.T) {
 	a.Unregister(op)
 	a.Send(1, []byte("still there"))
 	b.ev.wait(t, "message 0 11")
+}
+
+// A fetch of many parts is one request for each, and one question whether they count.
+func TestReadsOfManySpans(t *testing.T) {
+	dummyNet(t)
+	a, b := pair(t)
+	op := fabric.OpKey{Seq: 5}
+	const spans, each, long = 200, 1000, 1<<20 + 100
+	size := spans*2*each + long
+	far, near := content(size, 1, 1), make([]byte, size)
+	a.register(t, op, near)
+	b.register(t, op, far)
+	req := fabric.ReadRequest{ReadID: fabric.ReadID{Op: op, ID: 1}}
+	want := make([]byte, size)
+	for i := range spans {
+		off := int64(2*each*i + i%7)
+		req.Spans = append(req.Spans, fabric.Span{Off: off, Len: each}, fabric.Span{Off: off})
+		copy(want[off:off+each], far[off:])
+	}
+	req.Spans = append(req.Spans, fabric.Span{Off: int64(size - long), Len: long})
+	copy(want[size-long:], far[size-long:])
+	a.ReadInto(1, req, near)
+	clear(req.Spans) // it was copied
+	a.ev.wait(t, "read 1 true")
+	if !bytes.Equal(near, want) {
+		t.Error("something else was read")
+	}
+	if a.Reads() != spans+2 || a.Checks() != 1 {
+		t.Errorf("%d requests and %d checks for %d spans, one of them longer than 1 MiB", a.Reads(), a.Checks(), spans+1)
+	}
+	// None of the parts is outside of the peer's buffer.
+	c := fabric.OpKey{Seq: 6}
+	a.register(t, c, near)
+	b.register(t, c, far[:100])
+	a.ReadInto(1, fabric.ReadRequest{ReadID: fabric.ReadID{Op: c, ID: 2}, Spans: []fabric.Span{{Len: 100}, {Off: 100, Len: 1}}}, near)
+	a.ev.wait(t, "read 2 false")
+	a.ReadInto(1, fabric.ReadRequest{ReadID: fabric.ReadID{Op: c, ID: 3}, Spans: []fabric.Span{{Off: 7}}}, near)
+	a.ev.wait(t, "read 3 true") // of nothing
+	a.Unregister(op)
+	a.Unregister(c)
 }
 
 // Memory of Alloc is registered once, other memory for each operation.

@@ -37,6 +37,7 @@ type receiver struct {
 
 	postErr C.int
 
+	fatal                               atomic.Pointer[error] // why nothing is received any more
 	closed, busy                        atomic.Bool
 	datagrams, malformed, calls, echoes atomic.Uint64
 }
@@ -72,6 +73,9 @@ func (r *receiver) Receive(s fabric.Sink) error {
 	for got := false; ; {
 		if r.closed.Load() {
 			return fabric.ErrClosed
+		}
+		if err := r.fatal.Load(); err != nil {
+			return *err
 		}
 		n, posted := r.take()
 		if posted != 0 || n < 0 {
@@ -151,13 +155,20 @@ func (r *receiver) mendSoon() {
 	r.ev.Wake()
 }
 
+// lose makes Receive fail from now on: the device reports that a queue failed.
+func (r *receiver) lose(err error) {
+	err = fmt.Errorf("multicast is not received any more: %w", err)
+	r.fatal.Store(&err)
+	r.ev.Wake()
+}
+
 // Wake implements fabric.Receiver.
 func (r *receiver) Wake() { r.ev.Wake() }
 
 // Pending implements fabric.Receiver: completions were there when we looked last, or came
 // since.
 func (r *receiver) Pending() bool {
-	return !r.closed.Load() && (r.busy.Load() || r.ev.pending())
+	return !r.closed.Load() && r.fatal.Load() == nil && (r.busy.Load() || r.ev.pending())
 }
 
 // Stats implements fabric.Receiver. What a full ring drops no device tells.

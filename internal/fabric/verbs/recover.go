@@ -105,6 +105,13 @@ func (s *sender) mended(q *udQP) {
 	s.failing = slices.DeleteFunc(s.failing, func(f *udQP) bool { return f == q })
 }
 
+// lose is giveUp for what the device reports.
+func (s *sender) lose(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.giveUp(err)
+}
+
 // giveUp ends all sending: the completion queue or the device failed. s.mu is held.
 func (s *sender) giveUp(err error) {
 	if s.fatal != nil || s.closed {

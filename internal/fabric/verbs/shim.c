@@ -149,8 +149,8 @@ int ac_rc_connect(struct ibv_qp *qp, const struct ac_peer *p, int port, int link
 	return -rc;
 }
 
-int ac_qp_error(struct ibv_qp *qp) {
-	struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
+int ac_qp_state(struct ibv_qp *qp, int state) {
+	struct ibv_qp_attr a = {.qp_state = state};
 	return -ibv_modify_qp(qp, &a, IBV_QP_STATE);
 }
 
@@ -277,6 +277,44 @@ int ac_receive(struct ibv_srq *srq, const struct ac_ring *r, const uint32_t *slo
 	*post_err = n > 0 ? post_recv(NULL, srq, r, slots, n) : 0;
 	return ac_poll(cq, out, max, spin, arm);
 }
+
+// Takes one event of a device whose descriptor does not block: 1, or 0 if there is none. The caller
+// acknowledges it.
+int ac_async_take(struct ibv_context *ctx, struct ac_async *out) {
+	memset(out, 0, sizeof(*out));
+	while (ibv_get_async_event(ctx, &out->event))
+		if (errno != EINTR)
+			return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+	out->kind = out->event.event_type;
+	switch (out->event.event_type) {
+	case IBV_EVENT_CQ_ERR:
+		out->object = out->event.element.cq;
+		break;
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		out->object = out->event.element.srq;
+		break;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_PATH_MIG:
+	case IBV_EVENT_PATH_MIG_ERR:
+		out->object = out->event.element.qp;
+		out->qp = out->event.element.qp->qp_num;
+		break;
+	case IBV_EVENT_WQ_FATAL:
+	case IBV_EVENT_DEVICE_FATAL:
+		break;
+	default: // of a port
+		out->port = out->event.element.port_num;
+	}
+	return 1;
+}
+
+void ac_async_ack(struct ac_async *e) { ibv_ack_async_event(&e->event); }
 
 // Takes all events of a channel that does not block, and says how many.
 int ac_events(struct ibv_comp_channel *ch) {

@@ -93,7 +93,10 @@ func look(cq *C.struct_ibv_cq, out *[Batch]completion, spin int, arm bool) int {
 func poll(cq *C.struct_ibv_cq, out *[Batch]completion) int { return look(cq, out, spin(), true) }
 
 // setError turns a queue pair to ERR: all its requests are flushed.
-func setError(qp *C.struct_ibv_qp) int { return int(C.ac_qp_error(qp)) }
+func setError(qp *C.struct_ibv_qp) int { return setState(qp, C.IBV_QPS_ERR) }
+
+// setState is for transitions that need no other attributes.
+func setState(qp *C.struct_ibv_qp, state C.int) int { return int(C.ac_qp_state(qp, state)) }
 
 // resetUD empties a queue pair of any state, and makes it usable again.
 func resetUD(q *udQP, port int) int { return int(C.ac_ud_reset(q.qp, C.int(port), q.qkey)) }

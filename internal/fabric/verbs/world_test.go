@@ -53,19 +53,19 @@ func (o *output) look() (string, <-chan struct{}) {
 	return o.b.String(), o.more
 }
 
-// waitFor waits until a process has written something.
-func (p *rankProcess) waitFor(t *testing.T, text string) {
+// waitFor waits until something was written.
+func (o *output) waitFor(t *testing.T, text string) {
 	t.Helper()
 	late := time.After(time.Minute)
 	for {
-		s, more := p.out.look()
+		s, more := o.look()
 		if strings.Contains(s, text) {
 			return
 		}
 		select {
 		case <-more:
 		case <-late:
-			t.Fatalf("no %q: %s%s", text, s, &p.err)
+			t.Fatalf("no %q: %s", text, s)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestKill(t *testing.T) {
 	devices := dummyNet(t)
 	all := start(t, 4, devices, "endless")
 	const victim = 2
-	all[victim].waitFor(t, "under way")
+	all[victim].out.waitFor(t, "under way")
 	must(t, all[victim].Process.Kill())
 	begin := time.Now()
 	for r, p := range all {
