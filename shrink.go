@@ -94,6 +94,14 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 			sub.rank = i
 		}
 	}
+	if c.job.OwnGroups(sub.id) {
+		// All ranks have come, so this ends soon whatever becomes of ctx. A rank that dies now breaks
+		// the new communicator, which the caller may shrink in turn.
+		ctx := context.WithoutCancel(ctx)
+		if sub.Barrier(ctx) != nil || sub.settleGroups(ctx) != nil {
+			_ = c.job.Abort(sub.id) // it exists, or all is closed
+		}
+	}
 	return sub, nil
 }
 

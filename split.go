@@ -76,6 +76,13 @@ func (c *Comm) split(ctx context.Context, color, key int) (*Comm, error) {
 		_ = sub.Close() // nobody will
 		return nil, err
 	}
+	if sub != nil && c.job.OwnGroups(sub.id) {
+		if err := sub.settleGroups(ctx); err != nil {
+			_ = c.job.Abort(sub.id) // the others may wait for us
+			_ = sub.Close()
+			return nil, err
+		}
+	}
 	return sub, nil
 }
 

@@ -102,6 +102,9 @@ func (v *verbsPort) multicast(j *joining, groups []netip.AddrPort, chunk int) (f
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Derive == nil {
+		return struct{ fabric.Multicast }{m}, nil // communicators have no groups of their own
+	}
 	return m, nil
 }
 
