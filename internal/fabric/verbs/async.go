@@ -64,7 +64,7 @@ var eventKinds = map[uint32]struct {
 	C.IBV_EVENT_PORT_ACTIVE:         {"the port is up", slog.LevelInfo, false},
 	C.IBV_EVENT_LID_CHANGE:          {"the subnet manager gave the port another LID: peers may not reach it any more", slog.LevelWarn, false},
 	C.IBV_EVENT_PKEY_CHANGE:         {"the port's partition keys have changed", slog.LevelWarn, false},
-	C.IBV_EVENT_GID_CHANGE:          {"the port's GIDs have changed: if its own is gone, peers do not reach it any more", slog.LevelWarn, false},
+	C.IBV_EVENT_GID_CHANGE:          {"the port's GIDs have changed", slog.LevelInfo, false},
 	C.IBV_EVENT_SM_CHANGE:           {"another subnet manager is in charge", slog.LevelInfo, false},
 	C.IBV_EVENT_CLIENT_REREGISTER:   {"the subnet manager has forgotten its clients: multicast groups are joined again", slog.LevelInfo, false},
 	C.IBV_EVENT_PATH_MIG:            {"a connection has moved to its other path", slog.LevelInfo, false},
@@ -126,6 +126,9 @@ func (a *async) handle(e *asyncEvent, tell []func(error)) {
 	k, known := eventKinds[e.kind]
 	if !known {
 		k.words, k.level = fmt.Sprintf("it reports event %d, which this program does not know", e.kind), slog.LevelWarn
+	}
+	if e.kind == C.IBV_EVENT_GID_CHANGE && !a.dev.hasGID() {
+		k.words, k.level = "the port has lost the GID that the job uses: peers do not reach it any more", slog.LevelError
 	}
 	attrs := []slog.Attr{slog.String("device", a.dev.name)}
 	if e.port != 0 {

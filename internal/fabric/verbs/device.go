@@ -250,6 +250,15 @@ func (d *Device) usable() error {
 	return fmt.Errorf("%w: %v has no GID", ErrPort, d)
 }
 
+// hasGID reports whether the port still has the address that was found.
+func (d *Device) hasGID() bool {
+	var table [256]C.struct_ac_gid
+	n := C.ac_gids(d.ctx, &table[0], C.int(len(table)))
+	return n >= 0 && slices.ContainsFunc(table[:n], func(g C.struct_ac_gid) bool {
+		return g.port == d.gid.port && g.index == d.gid.index && g.raw == d.gid.raw
+	})
+}
+
 func goGID(raw [16]C.uint8_t) netip.Addr {
 	var b [16]byte
 	for i := range raw {

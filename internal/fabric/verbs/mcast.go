@@ -127,7 +127,7 @@ func (m *Multicast) open(slots int, addr netip.Addr) (err error) {
 		sender:   &sender{dev: d, head: head, chunk: m.cfg.Chunk, depth: min(window, int(d.attr.max_qp_wr)/Batch, int(d.attr.max_cqe)/Batch), comms: map[uint32]*udQP{}},
 		receiver: &receiver{dev: d, head: head, slots: slots},
 	}
-	s.sender.hear, s.receiver.mend = s.receiver, s.sender.mend
+	s.hear, s.receiver.mend = s.receiver, s.sender.mend
 	m.subs = append(m.subs, s)
 	if s.sender.ev, err = newEvent(d); err != nil {
 		return err

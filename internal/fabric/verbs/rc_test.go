@@ -50,7 +50,8 @@ func (e *events) Data(_ int, p fabric.Piece, off int64, b *fabric.Buffer) {
 func (e *events) PutDone(_ int, p fabric.Piece)                      { e.add("put %d", p.Nth) }
 func (e *events) ReadData(int, fabric.ReadID, int64, *fabric.Buffer) { e.add("not this one") }
 func (e *events) ReadPlaced(_ int, id fabric.ReadID, ok bool)        { e.add("read %d %v", id.ID, ok) }
-func (e *events) Registered(op fabric.OpKey, err error)              { e.add("registered %d: %v", op.Seq, err) }
+
+func (e *events) Registered(op fabric.OpKey, err error) { e.add("registered %d: %v", op.Seq, err) }
 
 func (e *events) Lost(peer int, err error) {
 	var v *verbs.Error

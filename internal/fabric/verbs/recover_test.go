@@ -288,6 +288,12 @@ func TestPortEvents(t *testing.T) {
 	log.waitFor(t, `msg="RDMA device: the port is down: nothing is sent or received before it is up again" device=rxe0 port=1`)
 	must(t, netlink.LinkSetUp(link))
 	log.waitFor(t, `msg="RDMA device: the port is up" device=rxe0 port=1`)
+	address(t, "alone0", "10.9.0.99/24")
+	log.waitFor(t, `msg="RDMA device: the port's GIDs have changed" device=rxe0 port=1`)
+	own, err := netlink.ParseAddr("10.9.0.1/24")
+	must(t, err)
+	must(t, netlink.AddrDel(link, own))
+	log.waitFor(t, `msg="RDMA device: the port has lost the GID that the job uses: peers do not reach it any more" device=rxe0 port=1`)
 	t.Logf("%s", log)
 }
 
