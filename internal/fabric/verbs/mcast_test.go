@@ -36,9 +36,17 @@ func multicastOn(t *testing.T, d *verbs.Device, cfg verbs.McastConfig) *verbs.Mu
 	cfg.QKey = 0x1234567
 	m, err := verbs.OpenMulticast(d, cfg)
 	must(t, err)
-	t.Cleanup(func() { must(t, m.Close()) })
+	// A Receive that waits for too long returns, and receive fails.
+	late := time.AfterFunc(2*patience, m.Receiver(0).Wake)
+	t.Cleanup(func() {
+		late.Stop()
+		must(t, m.Close())
+	})
 	return m
 }
+
+// patience is how long tests wait for datagrams.
+const patience = 20 * time.Second
 
 // byName gives communicators groups by the first byte of their names.
 func byName(comm string, sub int) netip.Addr {
@@ -86,8 +94,11 @@ func send(m *verbs.Multicast, b *fabric.Batch) error {
 // receive waits until a sink has so many datagrams.
 func receive(t *testing.T, rx fabric.Receiver, s *collect, n int) {
 	t.Helper()
-	for s.n < n {
+	for begin := time.Now(); s.n < n; {
 		must(t, rx.Receive(s))
+		if s.n < n && time.Since(begin) > patience {
+			t.Fatalf("%d datagrams came, want %d", s.n, n)
+		}
 	}
 }
 
