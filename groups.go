@@ -44,7 +44,8 @@ func (c *Comm) settleGroups(ctx context.Context) error {
 	}
 	c.job.LeaveGroups(c.id)
 	if c.rank == 0 {
-		c.job.log.Warn("the multicast groups of a communicator do not work: it shares the job's groups, so that other ranks receive its data too",
+		c.job.log.Warn("the multicast groups of a communicator do not work: "+
+			"it shares the job's groups, so that other ranks receive its data too",
 			"comm", c.id, "ranks", c.Size(), "reason", strings.Join(deaf[:min(len(deaf), 5)], "; "))
 	}
 	return nil

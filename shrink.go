@@ -66,7 +66,9 @@ var shrinkFailures = map[uint8]struct {
 //
 // Ranks may die meanwhile; what then is left agrees all the same. One that dies at the
 // very end may still be among the new ranks: operations on the new communicator fail
-// then, and it can be shrunk in turn.
+// then, and it can be shrunk in turn. Where communicators have multicast groups of
+// their own, the ranks test them before Shrink returns, in bounded time that does not
+// depend on ctx.
 //
 // Close c when it is of no more use, unless it is the one that Join returned: closing
 // that leaves the job.

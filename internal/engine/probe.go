@@ -15,7 +15,7 @@ import (
 // new communicator test the groups before they use them. The receive workers own the receivers, and
 // hand datagrams of no operation to the tests under way.
 
-// probes are tests under way, and what is known of communicators.
+// probes are the tests under way.
 type probes struct {
 	n    atomic.Int32 // of open
 	mu   sync.Mutex

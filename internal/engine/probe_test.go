@@ -16,7 +16,7 @@ type groupNet struct {
 	memNet
 	mu     sync.Mutex
 	groups map[uint32][]int // ranks that are in a communicator's group
-	fails  map[int]error    // by rank: what joining a group ends with
+	fails  map[int]error    // by rank: the error of AddComm
 	deaf   map[int]bool     // ranks that join a group and hear nothing of it
 	other  int              // datagrams that reached ranks outside of their communicator
 }
@@ -98,7 +98,7 @@ func groupEngines(t *testing.T, fails map[int]error, deaf map[int]bool, deadline
 	return n, all[:groupMembers]
 }
 
-// probeAll lets all members test the groups, and returns what each did not hear.
+// probeAll lets all members test the groups, and returns the ranks that each did not hear.
 func probeAll(t *testing.T, all []*Engine) (unheard [][]int) {
 	t.Helper()
 	probes := make([]*GroupProbe, len(all))
@@ -186,7 +186,7 @@ func TestProbeWithoutGroups(t *testing.T) {
 		t.Error("a rank that is not in the groups heard everybody there")
 	}
 	if len(unheard[1]) > 0 || len(unheard[2]) > 0 {
-		t.Errorf("what that rank sends to the job's groups was not heard: %v", unheard)
+		t.Errorf("datagrams of that rank to the job's groups were not heard: %v", unheard)
 	}
 	if d := time.Since(begin); d > time.Second {
 		t.Errorf("it took %v", d)

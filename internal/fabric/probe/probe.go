@@ -36,7 +36,10 @@ type Probe struct {
 // New makes the part of one rank. The token is the same on all ranks, and nobody else knows it. Full
 // is the largest payload of a datagram.
 func New(token uint64, comm uint32, rank, size, subs, full int) *Probe {
-	p := &Probe{token: token, comm: comm, rank: rank, size: size, subs: subs, full: full, heard: make([]atomic.Bool, size*subs), all: make(chan struct{})}
+	p := &Probe{
+		token: token, comm: comm, rank: rank, size: size, subs: subs, full: full,
+		heard: make([]atomic.Bool, size*subs), all: make(chan struct{}),
+	}
 	p.left.Store(int64((size - 1) * subs))
 	if p.left.Load() == 0 {
 		close(p.all)
@@ -44,7 +47,7 @@ func New(token uint64, comm uint32, rank, size, subs, full int) *Probe {
 	return p
 }
 
-// Token is what datagrams of this test carry.
+// Token marks datagrams of this test.
 func (p *Probe) Token() uint64 { return p.token }
 
 // payload is the size of a rank's datagrams. Those of all ranks cross all links, so they are small.

@@ -15,8 +15,8 @@ import (
 	"unsafe"
 )
 
-// async takes the asynchronous events of a device: what happens to it, apart from completions. A
-// goroutine per open device reads them, logs them, and tells the owner of an object that failed.
+// async takes the asynchronous events of a device, such as a port that goes down. A goroutine per open
+// device reads them, logs them, and tells the owner of an object that failed.
 //
 // An object cannot be destroyed before its events are acknowledged, and owners may destroy objects.
 // So the goroutine finds the owner first, then acknowledges the event, then tells the owner.
@@ -46,27 +46,30 @@ const (
 	eventDeviceFatal = C.IBV_EVENT_DEVICE_FATAL
 )
 
-// eventKinds says in plain words what events mean, how bad they are, and whether their object is of
-// no use any more.
-var eventKinds = map[uint32]struct {
+// An eventKind explains a kind of event. An object with a fatal event is of no use any more.
+type eventKind struct {
 	words string
 	level slog.Level
 	fatal bool
-}{
-	C.IBV_EVENT_CQ_ERR:              {"a completion queue failed", slog.LevelError, true},
-	C.IBV_EVENT_QP_FATAL:            {"a queue pair failed", slog.LevelError, true},
-	C.IBV_EVENT_QP_REQ_ERR:          {"a queue pair got a request that it cannot carry out", slog.LevelError, true},
-	C.IBV_EVENT_QP_ACCESS_ERR:       {"a queue pair got a request for memory that it may not use", slog.LevelError, true},
-	C.IBV_EVENT_SRQ_ERR:             {"a shared receive queue failed", slog.LevelError, true},
-	C.IBV_EVENT_WQ_FATAL:            {"a work queue failed", slog.LevelError, true},
-	C.IBV_EVENT_DEVICE_FATAL:        {"the device failed", slog.LevelError, true},
-	C.IBV_EVENT_PORT_ERR:            {"the port is down: nothing is sent or received before it is up again", slog.LevelWarn, false},
-	C.IBV_EVENT_PORT_ACTIVE:         {"the port is up", slog.LevelInfo, false},
-	C.IBV_EVENT_LID_CHANGE:          {"the subnet manager gave the port another LID: peers may not reach it any more", slog.LevelWarn, false},
-	C.IBV_EVENT_PKEY_CHANGE:         {"the port's partition keys have changed", slog.LevelWarn, false},
-	C.IBV_EVENT_GID_CHANGE:          {"the port's GIDs have changed", slog.LevelInfo, false},
-	C.IBV_EVENT_SM_CHANGE:           {"another subnet manager is in charge", slog.LevelInfo, false},
-	C.IBV_EVENT_CLIENT_REREGISTER:   {"the subnet manager has forgotten its clients: multicast groups are joined again", slog.LevelInfo, false},
+}
+
+var eventKinds = map[uint32]eventKind{
+	C.IBV_EVENT_CQ_ERR:        {"a completion queue failed", slog.LevelError, true},
+	C.IBV_EVENT_QP_FATAL:      {"a queue pair failed", slog.LevelError, true},
+	C.IBV_EVENT_QP_REQ_ERR:    {"a queue pair got a request that it cannot carry out", slog.LevelError, true},
+	C.IBV_EVENT_QP_ACCESS_ERR: {"a queue pair got a request for memory that it may not use", slog.LevelError, true},
+	C.IBV_EVENT_SRQ_ERR:       {"a shared receive queue failed", slog.LevelError, true},
+	C.IBV_EVENT_WQ_FATAL:      {"a work queue failed", slog.LevelError, true},
+	C.IBV_EVENT_DEVICE_FATAL:  {"the device failed", slog.LevelError, true},
+
+	C.IBV_EVENT_PORT_ERR:          {"the port is down: nothing is sent or received for now", slog.LevelWarn, false},
+	C.IBV_EVENT_PORT_ACTIVE:       {"the port is up", slog.LevelInfo, false},
+	C.IBV_EVENT_LID_CHANGE:        {"the port has another LID: peers may not reach it any more", slog.LevelWarn, false},
+	C.IBV_EVENT_PKEY_CHANGE:       {"the port's partition keys have changed", slog.LevelWarn, false},
+	C.IBV_EVENT_GID_CHANGE:        {"the port's GIDs have changed", slog.LevelInfo, false},
+	C.IBV_EVENT_SM_CHANGE:         {"another subnet manager is in charge", slog.LevelInfo, false},
+	C.IBV_EVENT_CLIENT_REREGISTER: {"the subnet manager has forgotten its clients", slog.LevelInfo, false},
+
 	C.IBV_EVENT_PATH_MIG:            {"a connection has moved to its other path", slog.LevelInfo, false},
 	C.IBV_EVENT_PATH_MIG_ERR:        {"a connection could not move to its other path", slog.LevelWarn, false},
 	C.IBV_EVENT_COMM_EST:            {"a first packet came", slog.LevelDebug, false},
@@ -75,9 +78,15 @@ var eventKinds = map[uint32]struct {
 	C.IBV_EVENT_QP_LAST_WQE_REACHED: {"a failed queue pair takes no more receives", slog.LevelDebug, false},
 }
 
+// lostGID is a GID_CHANGE that concerns us.
+var lostGID = eventKind{"the port has lost the job's GID: peers do not reach it any more", slog.LevelError, false}
+
 // newAsync begins to take a device's events.
 func newAsync(d *Device) (*async, error) {
-	a := &async{dev: d, ended: make(chan struct{}), owners: map[unsafe.Pointer]func(error){}, failed: map[unsafe.Pointer]bool{}}
+	a := &async{
+		dev: d, ended: make(chan struct{}),
+		owners: map[unsafe.Pointer]func(error){}, failed: map[unsafe.Pointer]bool{},
+	}
 	var err error
 	if a.f, a.raw, err = pollable(int(d.ctx.async_fd), "events"); err != nil {
 		return nil, d.errno("wait for asynchronous events", err)
@@ -97,7 +106,8 @@ func (a *async) run() {
 			return // stop was called
 		}
 		if a.rc < 0 {
-			a.dev.log.Error("asynchronous events cannot be read any more", "device", a.dev.String(), "err", syscall.Errno(-a.rc))
+			err := syscall.Errno(-a.rc)
+			a.dev.log.Error("asynchronous events cannot be read any more", "device", a.dev.String(), "err", err)
 			return
 		}
 		e := asyncEvent{uint32(a.got.kind), a.got.object, uint32(a.got.qp), uint32(a.got.port)}
@@ -107,7 +117,7 @@ func (a *async) run() {
 	}
 }
 
-// find returns the owners of what an event is about.
+// find returns the owners of an event's object.
 func (a *async) find(e *asyncEvent) (tell []func(error)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +138,7 @@ func (a *async) handle(e *asyncEvent, tell []func(error)) {
 		k.words, k.level = fmt.Sprintf("it reports event %d, which this program does not know", e.kind), slog.LevelWarn
 	}
 	if e.kind == C.IBV_EVENT_GID_CHANGE && !a.dev.hasGID() {
-		k.words, k.level = "the port has lost the GID that the job uses: peers do not reach it any more", slog.LevelError
+		k = lostGID
 	}
 	attrs := []slog.Attr{slog.String("device", a.dev.name)}
 	if e.port != 0 {

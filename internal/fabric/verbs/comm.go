@@ -42,7 +42,9 @@ func (m *Multicast) join(s *subgroup, addr netip.Addr) (*udQP, error) {
 	q := &udQP{group: g, farQP: C.uint32_t(g.qpn), qkey: C.uint32_t(g.qkey)}
 	if q.qp = s.reuse(); q.qp == nil {
 		var echo C.int
-		if rc := C.ac_ud_qp(d.pd, s.sender.cq, s.receiver.cq, s.srq, C.int(s.depth*Batch), C.int(d.port), q.qkey, &echo, &q.qp); rc != 0 {
+		depth := C.int(s.depth * Batch)
+		rc := C.ac_ud_qp(d.pd, s.sender.cq, s.receiver.cq, s.srq, depth, C.int(d.port), q.qkey, &echo, &q.qp)
+		if rc != 0 {
 			g.leave()
 			return nil, d.failed("create a UD queue pair", int(rc))
 		}
@@ -67,7 +69,8 @@ func (m *Multicast) join(s *subgroup, addr netip.Addr) (*udQP, error) {
 // addressOf makes the address of a group.
 func (m *Multicast) addressOf(g *group) (*C.struct_ibv_ah, error) {
 	d := m.dev
-	ah, err := C.ac_mcast_ah(d.pd, g.raw(), C.uint32_t(g.mlid), C.int(d.port), C.int(d.attr.link), C.int(d.gid.index), C.int(m.cfg.TTL), C.int(m.cfg.DSCP<<2), C.int(g.sl))
+	ah, err := C.ac_mcast_ah(d.pd, g.raw(), C.uint32_t(g.mlid), C.int(d.port), C.int(d.attr.link), C.int(d.gid.index),
+		C.int(m.cfg.TTL), C.int(m.cfg.DSCP<<2), C.int(g.sl))
 	if ah == nil {
 		return nil, d.errno("make an address of the group", err)
 	}
@@ -105,8 +108,8 @@ func (s *subgroup) reuse() (qp *C.struct_ibv_qp) {
 }
 
 // part takes a queue pair out of its group, and keeps it for another group. Nothing may be sent with
-// it any more. To destroy it would lose completions of what it has received, and with them slots of
-// the ring that all share.
+// it any more. To destroy it would lose completions of datagrams that it has received, and with them
+// slots of the ring that all share.
 func (s *subgroup) part(q *udQP) {
 	if k := q.group.keeper; k != nil {
 		k.stop()
@@ -152,9 +155,9 @@ func (s *subgroup) add(id uint32, q *udQP) {
 	s.comms[id] = q
 }
 
-// remove makes what a communicator sends go to the job's group, and returns the queue pair that it
-// had; nil: none. Datagrams in flight are given up: nobody waits for them, as all operations of the
-// communicator have ended.
+// remove makes datagrams of a communicator go to the job's group, and returns the queue pair that the
+// communicator had; nil: none. Datagrams in flight are given up: nobody waits for them, as all
+// operations of the communicator have ended.
 func (s *subgroup) remove(id uint32) *udQP {
 	s.sender.mu.Lock()
 	defer s.sender.mu.Unlock()

@@ -121,8 +121,8 @@ func each(all []string, f func(d *Device, err error)) {
 }
 
 // Open opens a port: "device:port", "device" for its first one, or "" for the one of the
-// network interface with that index or, if there is none, the first that is active. The device
-// reports to log what happens to it; nil: nowhere.
+// network interface with that index or, if there is none, the first that is active. Events of the
+// device go to log; nil: nowhere.
 func Open(name string, ifindex int, log *slog.Logger) (*Device, error) {
 	d, err := open(name, ifindex)
 	if err != nil {

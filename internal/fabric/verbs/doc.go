@@ -48,13 +48,13 @@
 // (linkTimeout, linkRetries). Of a silent one, eight bytes are read every second, which only
 // its device takes notice of.
 //
-// # What must not block
+// # Registration
 //
 // The engine's control loop calls Register, Unregister, Put and Cancel. Pinning memory takes
 // long, so goroutines register and deregister it (register.go, put.go, memory.go). Frames to one
-// peer stay in order: what follows a piece that is being registered waits behind it.
+// peer stay in order: messages and pieces wait behind a piece that is being registered.
 //
-// # What may fail
+// # Failures
 //
 // A goroutine per open device reads its asynchronous events, and tells the owner of an object
 // that failed (async.go). A goroutine per group that rdma_cm joined sees that it stays joined

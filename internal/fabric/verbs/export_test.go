@@ -83,7 +83,7 @@ const (
 	stateSQD = 4
 )
 
-// Pause keeps a queue pair from sending what is posted. After Resume, the next Send makes it begin.
+// Pause keeps a queue pair from sending. After Resume, the next Send makes it begin.
 func (m *Multicast) Pause(sub int, comm uint32) int {
 	return setState(m.subs[sub].queue(comm).qp, stateSQD)
 }
@@ -100,7 +100,10 @@ func (m *Multicast) Overflow(sub int) int {
 	defer s.sender.mu.Unlock()
 	for range 4 * s.depth {
 		for i := range s.reqs {
-			s.reqs[i] = request{id: 1 << 40, op: opSendImm, signalled: 1, addr0: cu64(address(s.heads)), len0: cu32(s.sender.head), key0: cu32(s.sender.reg.lkey)}
+			s.reqs[i] = request{
+				id: 1 << 40, op: opSendImm, signalled: 1,
+				addr0: cu64(address(s.heads)), len0: cu32(s.sender.head), key0: cu32(s.sender.reg.lkey),
+			}
 		}
 		if _, rc := postDatagrams(s.base, s.reqs[:]); rc != 0 {
 			return rc

@@ -131,7 +131,7 @@ func (k *keeper) lost(why string) {
 	log := k.dev.log.With("device", k.dev.String(), "group", k.group.addr)
 	if k.tries == maxRejoins {
 		_ = k.f.SetReadDeadline(time.Time{}) // fails only when stopped
-		log.Error("a multicast group is lost: nothing of it arrives here any more, and its chunks will be fetched", "why", why, "tries", k.tries)
+		log.Error("a multicast group is lost for good: its chunks will be fetched", "why", why, "tries", k.tries)
 		return
 	}
 	k.tries++

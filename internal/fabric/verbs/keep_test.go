@@ -77,8 +77,10 @@ func TestRejoinGivesUp(t *testing.T) {
 	go k.run()
 	happens(groupLost)
 	line := log.until(t, "level=ERROR")
-	if !strings.Contains(line, "239.1.2.3") || !strings.Contains(line, "mlx5_0:1") || !strings.Contains(line, fmt.Sprintf("tries=%d", maxRejoins)) {
-		t.Error(line)
+	for _, want := range []string{"239.1.2.3", "mlx5_0:1", fmt.Sprintf("tries=%d", maxRejoins)} {
+		if !strings.Contains(line, want) {
+			t.Errorf("no %q in %s", want, line)
+		}
 	}
 	happens(groupJoined) // the answer was late
 	log.until(t, "joined again")

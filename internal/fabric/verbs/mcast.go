@@ -124,7 +124,10 @@ func OpenMulticast(d *Device, cfg McastConfig) (*Multicast, error) {
 func (m *Multicast) open(slots int, addr netip.Addr) (err error) {
 	d, head := m.dev, header(m.cfg.Sums)
 	s := &subgroup{
-		sender:   &sender{dev: d, head: head, chunk: m.cfg.Chunk, depth: min(window, int(d.attr.max_qp_wr)/Batch, int(d.attr.max_cqe)/Batch), comms: map[uint32]*udQP{}},
+		sender: &sender{
+			dev: d, head: head, chunk: m.cfg.Chunk, comms: map[uint32]*udQP{},
+			depth: min(window, int(d.attr.max_qp_wr)/Batch, int(d.attr.max_cqe)/Batch),
+		},
 		receiver: &receiver{dev: d, head: head, slots: slots},
 	}
 	s.hear, s.receiver.mend = s.receiver, s.sender.mend

@@ -126,7 +126,7 @@ func TestJoinThroughCM(t *testing.T) {
 	}
 }
 
-// throughCM is what that process does. It also loses a group, which is then joined again.
+// throughCM runs in that process. It also loses a group, which is then joined again.
 func throughCM() error {
 	log := &output{}
 	d, err := verbs.Open("", 0, slog.New(slog.NewTextHandler(log, nil)))

@@ -115,7 +115,7 @@ func (m *memory) use(r *region) {
 // drop ends a use.
 func (m *memory) drop(r *region) { m.later(r, 0, 1) }
 
-// disown ends what own or acquire began.
+// disown ends own or acquire.
 func (m *memory) disown(r *region) { m.later(r, 1, 0) }
 
 // disownNow is disown for a goroutine that may block: a region that nobody else needs is
@@ -228,8 +228,8 @@ func (m *memory) Alloc(n int) ([]byte, error) {
 	return b, nil
 }
 
-// Free gives back what Alloc made, also when the device is closed. Operations that still use it keep
-// it until they end.
+// Free gives memory of Alloc back, also when the device is closed. Operations that still use the
+// memory keep it until they end.
 func (m *memory) Free(b []byte) error {
 	m.mu.Lock()
 	r := m.blocks[address(b)]
@@ -244,7 +244,7 @@ func (m *memory) Free(b []byte) error {
 	return nil
 }
 
-// close takes all memory from the device. What Alloc made stays the user's until Free.
+// close takes all memory from the device. Memory of Alloc stays the user's until Free.
 func (m *memory) close() {
 	m.mu.Lock()
 	m.closed = true

@@ -27,7 +27,7 @@ type put struct {
 }
 
 // Put implements fabric.Reliable. A large piece that is not registered waits in the queue until a
-// goroutine has registered it. What is sent to the peer later waits behind it, which keeps the
+// goroutine has registered it. Later messages and pieces to the peer wait behind it, which keeps the
 // order; credit overtakes it.
 func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
 	if int64(len(data)) != piece.Len {

@@ -223,7 +223,7 @@ func (r *RC) Stats() map[int]fabric.PeerStats {
 // Reads counts RDMA READs that were posted.
 func (r *RC) Reads() uint64 { return r.reads.Load() }
 
-// Checks counts questions whether what was read counts.
+// Checks counts questions whether a read counts.
 func (r *RC) Checks() uint64 { return r.checks.Load() }
 
 // Refused counts reads that the peer did not allow, or that do not count.

@@ -4,13 +4,14 @@ package verbs
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"syscall"
 	"time"
 )
 
-// A send that fails puts its queue pair in an error state: what was posted behind it is flushed, and
-// the queue pair neither sends nor receives any more. It is brought back in three steps.
+// A send that fails puts its queue pair in an error state: later requests are flushed, and the queue
+// pair neither sends nor receives any more. It is brought back in three steps.
 //
 //  1. fail turns the queue pair to ERR, so that the device flushes all its requests on any
 //     provider. Until step 3, Send returns ErrBusy for it. Other queue pairs go on.
@@ -41,9 +42,9 @@ func (s *sender) fail(q *udQP, err error) {
 		s.breakDown(q, fmt.Errorf("verbs: %d sends in a row failed: %w", q.inRow, err))
 		return
 	}
-	s.dev.log.Warn("a multicast failed: the queue pair is reset, and lost chunks will be fetched", "device", s.dev.String(), "group", q.group.addr, "err", err)
+	s.log(q).Warn("a multicast failed: the queue pair is reset, and lost chunks will be fetched", "err", err)
 	if rc := setError(q.qp); rc != 0 {
-		s.breakDown(q, fmt.Errorf("%w, after: %w", &Error{Op: "turn to ERR", Device: s.dev.String(), QP: q.num, Peer: -1, Errno: errnoOf(rc)}, err))
+		s.breakDown(q, fmt.Errorf("%w, after: %w", s.refused("turn to ERR", q, rc), err))
 		return
 	}
 	s.hear.mendSoon()
@@ -80,11 +81,11 @@ func (s *sender) restore(q *udQP) {
 	}
 	rc := resetUD(q, s.dev.port)
 	if rc != 0 {
-		s.breakDown(q, fmt.Errorf("%w, after: %w", &Error{Op: "bring the queue pair back", Device: s.dev.String(), QP: q.num, Peer: -1, Errno: errnoOf(rc)}, q.err))
+		s.breakDown(q, fmt.Errorf("%w, after: %w", s.refused("bring the queue pair back", q, rc), q.err))
 		return
 	}
 	s.recoveries.Add(1)
-	s.dev.log.Info("a queue pair for multicast works again", "device", s.dev.String(), "qp", fmt.Sprintf("%#x", q.num), "group", q.group.addr)
+	s.log(q).Info("a queue pair for multicast works again")
 	s.endAll(q)
 	q.err = nil
 	s.mended(q)
@@ -94,7 +95,7 @@ func (s *sender) restore(q *udQP) {
 // breakDown gives a queue pair up. s.mu is held.
 func (s *sender) breakDown(q *udQP, err error) {
 	q.broken = fmt.Errorf("multicast to %v is not possible any more: %w", q.group.addr, err)
-	s.dev.log.Error("a queue pair for multicast is broken for good: all that it would send or receive will be fetched", "device", s.dev.String(), "group", q.group.addr, "err", err)
+	s.log(q).Error("a queue pair for multicast is broken for good: the group's chunks will be fetched", "err", err)
 	setError(q.qp) // where that fails, the queue pair is in RESET, or the device is gone
 	q.err = nil
 	s.endAll(q)
@@ -105,7 +106,7 @@ func (s *sender) mended(q *udQP) {
 	s.failing = slices.DeleteFunc(s.failing, func(f *udQP) bool { return f == q })
 }
 
-// lose is giveUp for what the device reports.
+// lose is giveUp for an asynchronous event.
 func (s *sender) lose(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +119,7 @@ func (s *sender) giveUp(err error) {
 		return
 	}
 	s.fatal = fmt.Errorf("multicast is not possible any more: %w", err)
-	s.dev.log.Error("all multicast of a subgroup failed for good: its chunks will be fetched", "device", s.dev.String(), "err", err)
+	s.dev.log.Error("multicast of a subgroup failed for good: chunks will be fetched", "device", s.dev.String(), "err", err)
 	for i := s.oldest; i != s.next; i++ {
 		setError(s.batches[i%uint64(s.depth)].q.qp) // if that fails, the device does nothing any more
 	}
@@ -127,4 +128,12 @@ func (s *sender) giveUp(err error) {
 	s.retire()
 }
 
-func errnoOf(rc int) syscall.Errno { return syscall.Errno(-rc) }
+// log is where failures of a queue pair are reported.
+func (s *sender) log(q *udQP) *slog.Logger {
+	return s.dev.log.With("device", s.dev.String(), "qp", fmt.Sprintf("%#x", q.num), "group", q.group.addr)
+}
+
+// refused is the error of a call for a queue pair that returned -errno.
+func (s *sender) refused(op string, q *udQP, rc int) *Error {
+	return &Error{Op: op, Device: s.dev.String(), QP: q.num, Peer: -1, Errno: syscall.Errno(-rc)}
+}

@@ -35,7 +35,7 @@ func (r *RC) Register(op fabric.OpKey, buf []byte) (ready bool) {
 	return !g.pending
 }
 
-// register does what takes long. If Unregister came first, nothing stays registered.
+// register registers the buffer, which takes long. If Unregister came first, nothing stays registered.
 func (r *RC) register(op fabric.OpKey, g *registration, buf []byte) {
 	reg, err := r.dev.mem.acquire(buf)
 	r.regMu.Lock()

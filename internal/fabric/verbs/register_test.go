@@ -80,7 +80,7 @@ func TestUnregisterEarly(t *testing.T) {
 	}
 }
 
-// A large piece waits for its registration, and what is sent later waits for the piece. A piece that
+// A large piece waits for its registration, and later frames wait for the piece. A piece that
 // is cancelled meanwhile is done when the registration is.
 func TestPutsWaitForMemory(t *testing.T) {
 	dummyNet(t)
@@ -133,7 +133,7 @@ func TestDropWhileRegistering(t *testing.T) {
 	}
 }
 
-// After Close there is no new memory. What there is stays the user's until it is freed.
+// After Close there is no new memory. Memory of Alloc stays the user's until it is freed.
 func TestAllocAfterClose(t *testing.T) {
 	dummyNet(t)
 	a, _ := pair(t)

@@ -137,7 +137,7 @@ func (s *sender) post(q *udQP, b *fabric.Batch) (int, error) {
 		if user != nil {
 			s.dev.mem.drop(user)
 		}
-		return 0, &Error{Op: "post a multicast", Device: s.dev.String(), QP: q.num, Peer: -1, Errno: errnoOf(rc)}
+		return 0, s.refused("post a multicast", q, rc)
 	}
 	s.batches[slot] = batch{q: q, n: took, user: user}
 	s.next++
@@ -150,7 +150,7 @@ func (s *sender) post(q *udQP, b *fabric.Batch) (int, error) {
 		return took, nil
 	}
 	// The request that would complete is not there: only a reset ends the batch.
-	err := &Error{Op: "post a multicast", Device: s.dev.String(), QP: q.num, Peer: -1, Errno: errnoOf(rc)}
+	err := s.refused("post a multicast", q, rc)
 	s.fail(q, err)
 	s.retire()
 	return took, err
@@ -245,7 +245,9 @@ func (s *sender) complete(d *completion) {
 		return // likewise
 	}
 	if st := Status(d.status); st != StatusSuccess {
-		s.fail(b.q, &Error{Op: "multicast", Device: s.dev.String(), QP: b.q.num, Peer: -1, Status: st, Vendor: uint32(d.vendor)})
+		err := s.refused("multicast", b.q, 0)
+		err.Status, err.Vendor = st, uint32(d.vendor)
+		s.fail(b.q, err)
 	} else {
 		b.q.inRow = 0
 	}
