@@ -31,8 +31,11 @@ func TestProbeCounts(t *testing.T) {
 func TestUnheard(t *testing.T) {
 	p := New(7, 9, 0, 5, 2, 100)
 	for _, h := range []fabric.Header{
-		{Token: 8, Comm: 9, Imm: 1}, {Token: 7, Comm: 8, Imm: 1}, {Token: 7, Comm: 9, Imm: 5},
-		{Token: 7, Comm: 9, Imm: 0}, {Token: 7, Comm: 9, Imm: 1 << 31},
+		{Token: 8, Comm: 9, Imm: 1},
+		{Token: 7, Comm: 8, Imm: 1},
+		{Token: 7, Comm: 9, Imm: 5},
+		{Token: 7, Comm: 9, Imm: 0},
+		{Token: 7, Comm: 9, Imm: 1 << 31},
 	} {
 		p.Take(0, h, nil)
 		p.Take(1, h, nil)
