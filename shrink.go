@@ -58,7 +58,9 @@ var shrinkFailures = map[uint8]struct {
 //
 // Ranks may die meanwhile; what then is left agrees all the same. One that dies at the
 // very end may still be among the new ranks: operations on the new communicator fail
-// then, and it can be shrunk in turn.
+// then, and it can be shrunk in turn. Where communicators have multicast groups of
+// their own, the ranks test them before Shrink returns, in bounded time that does not
+// depend on ctx.
 //
 // Close c when it is of no more use, unless it is the one that Join returned: closing
 // that leaves the job.
@@ -84,6 +86,14 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 	for i, w := range a.Members {
 		if w == c.members[c.rank] {
 			sub.rank = i
+		}
+	}
+	if c.job.OwnGroups(sub.id) {
+		// All ranks have come, so this ends soon whatever becomes of ctx. A rank that dies now breaks
+		// the new communicator, which the caller may shrink in turn.
+		ctx := context.WithoutCancel(ctx)
+		if sub.Barrier(ctx) != nil || sub.settleGroups(ctx) != nil {
+			_ = c.job.Abort(sub.id) // it exists, or all is closed
 		}
 	}
 	return sub, nil

@@ -17,7 +17,8 @@ const NoColor = -1
 // Split makes communicators of the ranks with the same color, ordered by key and
 // then by rank. All ranks of c call it. A rank with NoColor takes part, and gets
 // nil. If ctx ends before all ranks have come, c is aborted: the others would wait
-// for ever.
+// for ever. Where communicators have multicast groups of their own, the ranks test
+// them before Split returns, in bounded time.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	switch {
 	case c == nil:
@@ -79,6 +80,13 @@ func (c *Comm) split(ctx context.Context, color, key int) (*Comm, error) {
 			_ = c.job.Disown(sub.id, c.id) // it exists, or all is closed
 		}
 		return nil, err
+	}
+	if sub != nil && c.job.OwnGroups(sub.id) {
+		if err := sub.settleGroups(ctx); err != nil {
+			_ = c.job.Abort(sub.id) // the others may wait for us
+			_ = sub.Close()
+			return nil, err
+		}
 	}
 	return sub, nil
 }

@@ -244,7 +244,7 @@ func (e *Engine) openMulticast(key fabric.OpKey, k *call, a *node.Action) {
 		e.recvs[sub].command(t, false)
 	}
 	op.registering = !e.rel.Register(key, *k.mem)
-	op.joining = e.joining[key.Comm]
+	op.joining = e.joining[key.Comm] != nil
 	e.opened(op)
 }
 

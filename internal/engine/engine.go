@@ -69,6 +69,7 @@ type Engine struct {
 	flushAfter uint32 // chunks that a receive worker reports at the latest: credit must flow while data keeps coming
 
 	reads     reads
+	probes    probes
 	transfers transfers      // open operations that run point to point
 	scratch   scratch        // for their sums
 	signs     []atomic.Int64 // by rank: when data last came from it, by the node's clock
@@ -80,7 +81,7 @@ type Engine struct {
 	readIDs  uint64
 	names    map[uint32]string           // of communicators
 	failing  map[fabric.OpKey]*operation // that are being made quiet
-	joining  map[uint32]bool             // communicators whose multicast groups are being joined
+	joining  map[uint32]chan struct{}    // communicators whose multicast groups are being joined; closed when they are
 	early    early
 	agreeing agreements
 	msg      []byte
@@ -156,7 +157,7 @@ func New(cfg Config) (*Engine, error) {
 		cfg: cfg, log: cfg.Log, start: time.Now(), layout: layout, tokens: newTokens(cfg.Secret), tasks: newQueue(),
 		ops: map[fabric.OpKey]*operation{}, calls: map[uint64]*call{}, failing: map[fabric.OpKey]*operation{},
 		reads: reads{open: map[uint64]*read{}}, transfers: transfers{open: map[fabric.OpKey]*operation{}}, signs: make([]atomic.Int64, cfg.Size),
-		heardAt: make([]protocol.Time, cfg.Size), joining: map[uint32]bool{},
+		heardAt: make([]protocol.Time, cfg.Size), joining: map[uint32]chan struct{}{}, probes: newProbes(),
 		clockAt: protocol.Never, spin: spinMost, alone: runtime.GOMAXPROCS(0) == 1, early: newEarly(cfg.Size), comms: map[uint32]*group{}, names: map[uint32]string{}, over: make(chan struct{}),
 	}
 	if e.log == nil {

@@ -263,6 +263,9 @@ func (w *receiver) Chunk(h fabric.Header, payload []byte) {
 		return
 	}
 	if !w.in.Knows(h.Token) {
+		if w.e.probes.take(w.sub, h, payload) {
+			return
+		}
 		// The operation may have been opened since: it was, before we said in the barrier
 		// that we are ready.
 		w.drain()

@@ -93,6 +93,7 @@ func (e *Engine) join(id uint32, name string) {
 	if m, ok := e.cfg.Multicast.(fabric.CommMulticast); ok && id >= FirstComm {
 		if err := m.AddComm(id, name); err != nil {
 			e.log.Warn("a communicator shares the job's multicast groups", "comm", name, "err", err)
+			e.probes.outside(id)
 		}
 	}
 }
@@ -102,7 +103,7 @@ func (e *Engine) joinLater(id uint32) {
 	if _, ok := e.cfg.Multicast.(fabric.CommMulticast); !ok {
 		return
 	}
-	e.joining[id] = true
+	e.joining[id] = make(chan struct{})
 	name := e.names[id]
 	go func() {
 		e.join(id, name)
@@ -114,6 +115,7 @@ func (e *Engine) joinLater(id uint32) {
 
 // joined lets the operations begin that waited for their communicator's groups.
 func (e *Engine) joined(id uint32) {
+	close(e.joining[id])
 	delete(e.joining, id)
 	if _, known := e.names[id]; !known {
 		e.part(id) // it was closed meanwhile
@@ -164,9 +166,10 @@ func (e *Engine) Comms() (n int) {
 // removed forgets a communicator.
 func (e *Engine) removed(id uint32) {
 	delete(e.names, id)
-	if !e.joining[id] {
+	if e.joining[id] == nil {
 		e.part(id)
 	}
+	e.probes.forget(id)
 	e.forgetEarly(id)
 	e.mu.Lock()
 	delete(e.comms, id)

@@ -30,5 +30,7 @@ type CommMulticast interface {
 	// AddComm joins a communicator's groups, which may take long; its name is the same on all
 	// its ranks. After an error, what is sent to it here goes to the job's groups.
 	AddComm(id uint32, name string) error
+	// RemoveComm leaves them: from now on, the communicator's datagrams go to the job's groups. It
+	// may run while Close does.
 	RemoveComm(id uint32)
 }

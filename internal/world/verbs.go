@@ -31,7 +31,7 @@ func openVerbs(j *joining) (*verbsPort, error) {
 	if names := strings.Split(name, ","); len(names) > 1 {
 		name = strings.TrimSpace(names[j.Rank%len(names)])
 	}
-	d, err := verbs.Open(name, j.ifi.Index)
+	d, err := verbs.Open(name, j.ifi.Index, j.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +101,9 @@ func (v *verbsPort) multicast(j *joining, groups []netip.AddrPort, chunk int) (f
 	m, err := verbs.OpenMulticast(v.dev, cfg)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Derive == nil {
+		return struct{ fabric.Multicast }{m}, nil // communicators have no groups of their own
 	}
 	return m, nil
 }

@@ -21,6 +21,12 @@ func Wrap(m fabric.Multicast, s Spec, rank int) fabric.Multicast {
 			rng: rand.New(rand.NewPCG(s.Seed, uint64(rank)<<16|uint64(sub))),
 		})
 	}
+	if c, ok := m.(fabric.CommMulticast); ok {
+		return struct {
+			*multicast
+			fabric.CommMulticast
+		}{f, c}
+	}
 	return f
 }
 
@@ -30,21 +36,6 @@ type multicast struct {
 }
 
 func (m *multicast) Receiver(sub int) fabric.Receiver { return m.recv[sub] }
-
-// AddComm implements fabric.CommMulticast, for those that do.
-func (m *multicast) AddComm(id uint32, name string) error {
-	if c, ok := m.Multicast.(fabric.CommMulticast); ok {
-		return c.AddComm(id, name)
-	}
-	return nil
-}
-
-// RemoveComm implements fabric.CommMulticast.
-func (m *multicast) RemoveComm(id uint32) {
-	if c, ok := m.Multicast.(fabric.CommMulticast); ok {
-		c.RemoveComm(id)
-	}
-}
 
 // most is how many places a datagram is displaced at most, and patience how long it
 // is held when nothing comes that it could let pass.

@@ -12,30 +12,60 @@
 #include <rdma/rdma_cma.h>
 #include <string.h>
 
-static int joined(struct ac_group *g, int timeout_ms) {
-	struct rdma_event_channel *ch = g->channel;
-	struct pollfd p = {.fd = ch->fd, .events = POLLIN};
-	int rc;
-	do
-		rc = poll(&p, 1, timeout_ms);
-	while (rc < 0 && errno == EINTR);
-	if (rc == 0)
-		return -ETIMEDOUT;
+// Takes one event of a group: its kind, or 0 if there is none and the channel does not block.
+int ac_cm_take(struct ac_group *g) {
 	struct rdma_cm_event *e;
-	if (rc < 0 || rdma_get_cm_event(ch, &e))
-		return -errno;
-	rc = 0;
-	if (e->event == RDMA_CM_EVENT_MULTICAST_JOIN) {
+	while (rdma_get_cm_event(g->channel, &e))
+		if (errno != EINTR)
+			return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+	int kind = ac_cm_other;
+	switch (e->event) {
+	case RDMA_CM_EVENT_MULTICAST_JOIN:
+		kind = ac_cm_joined;
 		memcpy(g->mgid, e->param.ud.ah_attr.grh.dgid.raw, 16);
 		g->mlid = e->param.ud.ah_attr.dlid;
 		g->qkey = e->param.ud.qkey;
 		g->qpn = e->param.ud.qp_num;
 		g->sl = e->param.ud.ah_attr.sl;
-	} else {
-		rc = e->status < 0 ? e->status : -EHOSTUNREACH;
+		break;
+	case RDMA_CM_EVENT_MULTICAST_ERROR:
+		kind = ac_cm_lost;
+		break;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		kind = ac_cm_removed;
+		break;
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+		kind = ac_cm_moved;
+		break;
+	default:
+		break;
 	}
+	g->status = e->status;
 	rdma_ack_cm_event(e);
-	return rc;
+	return kind;
+}
+
+int ac_cm_fd(const struct ac_group *g) { return ((struct rdma_event_channel *)g->channel)->fd; }
+
+static int joined(struct ac_group *g, int timeout_ms) {
+	struct pollfd p = {.fd = ac_cm_fd(g), .events = POLLIN};
+	int rc;
+	do
+		rc = poll(&p, 1, timeout_ms);
+	while (rc < 0 && errno == EINTR);
+	if (rc <= 0)
+		return rc ? -errno : -ETIMEDOUT;
+	rc = ac_cm_take(g);
+	if (rc == ac_cm_joined)
+		return 0;
+	return rc < 0 ? rc : g->status < 0 ? g->status : -EHOSTUNREACH;
+}
+
+// Asks for a group again, whose membership has ended. An event tells the answer.
+int ac_cm_rejoin(struct ac_group *g, uint32_t group) {
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(group)};
+	rdma_leave_multicast(g->id, (struct sockaddr *)&to); // fails where nothing is left of it
+	return rdma_join_multicast(g->id, (struct sockaddr *)&to, NULL) ? -errno : 0;
 }
 
 int ac_cm_join(uint32_t local, uint32_t group, const char *device, int port, int timeout_ms, struct ac_group *out) {

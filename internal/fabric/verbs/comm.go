@@ -6,19 +6,32 @@ package verbs
 import "C"
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
+	"time"
+	"unsafe"
 )
 
 // udQP is a queue pair in a group.
 type udQP struct {
 	qp          *C.struct_ibv_qp
-	ah          *C.struct_ibv_ah // of the group
+	ah          *C.struct_ibv_ah   // of the group; guarded by sender.mu
+	oldAHs      []*C.struct_ibv_ah // requests may still use them
 	group       *group
 	farQP, qkey C.uint32_t
 	num         uint32
+	echo        bool // it hears itself
+
+	// Guarded by sender.mu.
+	flying int       // batches in flight
+	err    error     // why it has to be brought back,
+	since  time.Time // and since when
+	inRow  int       // failures since the last success
+	broken error     // why it cannot be used any more
 }
 
-// join makes a queue pair that is in a group. Those of a subgroup share completion queues
+// join makes a queue pair that is in a group. The queue pairs of a subgroup share completion queues
 // and staging ring.
 func (m *Multicast) join(s *subgroup, addr netip.Addr) (*udQP, error) {
 	d := m.dev
@@ -27,22 +40,24 @@ func (m *Multicast) join(s *subgroup, addr netip.Addr) (*udQP, error) {
 		return nil, err
 	}
 	q := &udQP{group: g, farQP: C.uint32_t(g.qpn), qkey: C.uint32_t(g.qkey)}
-	if n := len(s.spare); n > 0 {
-		q.qp, s.spare = s.spare[n-1], s.spare[:n-1]
-	} else {
+	if q.qp = s.reuse(); q.qp == nil {
 		var echo C.int
-		if rc := C.ac_ud_qp(d.pd, s.sender.cq, s.receiver.cq, s.srq, Batch, C.int(d.port), q.qkey, 0, &echo, &q.qp); rc != 0 {
+		depth := C.int(s.depth * Batch)
+		rc := C.ac_ud_qp(d.pd, s.sender.cq, s.receiver.cq, s.srq, depth, C.int(d.port), q.qkey, &echo, &q.qp)
+		if rc != 0 {
 			g.leave()
 			return nil, d.failed("create a UD queue pair", int(rc))
 		}
-		s.echo = s.echo || echo != 0
+		q.echo = echo != 0
+		qp := q.qp
+		d.events.own(unsafe.Pointer(qp), func(err error) { s.failed(qp, err) })
 	}
 	q.num = uint32(q.qp.qp_num)
-	q.ah, err = C.ac_mcast_ah(d.pd, g.raw(), C.uint32_t(g.mlid), C.int(d.port), C.int(d.attr.link), C.int(d.gid.index), C.int(m.cfg.TTL), C.int(m.cfg.DSCP<<2), C.int(g.sl))
-	if q.ah == nil {
-		err = d.errno("make an address of the group", err)
-	} else {
+	if q.ah, err = m.addressOf(g); err == nil {
 		err = g.attach(d, q)
+	}
+	if err == nil {
+		err = g.keep(d, func() error { return m.rebind(s, q) })
 	}
 	if err != nil {
 		s.part(q)
@@ -51,37 +66,150 @@ func (m *Multicast) join(s *subgroup, addr netip.Addr) (*udQP, error) {
 	return q, nil
 }
 
-// part takes a queue pair out of its group. It is kept for another one: what it has received
-// is in slots of the ring that all share, and to destroy it would lose those.
+// addressOf makes the address of a group.
+func (m *Multicast) addressOf(g *group) (*C.struct_ibv_ah, error) {
+	d := m.dev
+	ah, err := C.ac_mcast_ah(d.pd, g.raw(), C.uint32_t(g.mlid), C.int(d.port), C.int(d.attr.link), C.int(d.gid.index),
+		C.int(m.cfg.TTL), C.int(m.cfg.DSCP<<2), C.int(g.sl))
+	if ah == nil {
+		return nil, d.errno("make an address of the group", err)
+	}
+	return ah, nil
+}
+
+// rebind makes a queue pair use its group as rdma_cm has joined it again: the subnet manager may have
+// given it another LID.
+func (m *Multicast) rebind(s *subgroup, q *udQP) error {
+	g := q.group
+	g.detach(q)
+	key := g.qkey
+	if g.learn(); g.qkey != key {
+		return fmt.Errorf("the group has another key: %#x instead of %#x", g.qkey, key)
+	}
+	ah, err := m.addressOf(g)
+	if err != nil {
+		return err
+	}
+	s.sender.mu.Lock()
+	q.oldAHs = append(q.oldAHs, q.ah)
+	q.ah = ah
+	s.sender.mu.Unlock()
+	return g.attach(m.dev, q)
+}
+
+// reuse takes a queue pair that a communicator has left; nil: there is none.
+func (s *subgroup) reuse() (qp *C.struct_ibv_qp) {
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
+	if n := len(s.spare); n > 0 {
+		qp, s.spare = s.spare[n-1], s.spare[:n-1]
+	}
+	return qp
+}
+
+// part takes a queue pair out of its group, and keeps it for another group. Nothing may be sent with
+// it any more. To destroy it would lose completions of datagrams that it has received, and with them
+// slots of the ring that all share.
 func (s *subgroup) part(q *udQP) {
+	if k := q.group.keeper; k != nil {
+		k.stop()
+	}
 	q.group.detach(q)
-	if q.ah != nil {
-		C.ibv_destroy_ah(q.ah)
+	for _, ah := range append(q.oldAHs, q.ah) {
+		if ah != nil {
+			C.ibv_destroy_ah(ah)
+		}
 	}
 	q.group.leave()
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
+	if q.err != nil || q.broken != nil {
+		s.dead = append(s.dead, q.qp)
+		return
+	}
 	s.spare = append(s.spare, q.qp)
 }
 
-// AddComm implements fabric.CommMulticast: the communicator gets a group and a queue pair a
-// subgroup.
-func (m *Multicast) AddComm(id uint32, name string) error {
-	if m.cfg.Derive == nil {
+// failed takes the failure of a queue pair that the device reports.
+func (s *subgroup) failed(qp *C.struct_ibv_qp, err error) {
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
+	for _, q := range s.comms {
+		if q.qp == qp {
+			s.fail(q, err)
+		}
+	}
+	if s.base != nil && s.base.qp == qp {
+		s.fail(s.base, err)
+	}
+	if i := slices.Index(s.spare, qp); i >= 0 {
+		s.spare = slices.Delete(s.spare, i, i+1)
+		s.dead = append(s.dead, qp)
+	}
+}
+
+// add lets a communicator use a queue pair.
+func (s *subgroup) add(id uint32, q *udQP) {
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
+	s.comms[id] = q
+}
+
+// remove makes datagrams of a communicator go to the job's group, and returns the queue pair that the
+// communicator had; nil: none. Datagrams in flight are given up: nobody waits for them, as all
+// operations of the communicator have ended.
+func (s *subgroup) remove(id uint32) *udQP {
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
+	q := s.comms[id]
+	if q == nil {
 		return nil
 	}
+	delete(s.comms, id)
+	s.reap(0, false)
+	if q.flying > 0 {
+		setError(q.qp)
+		q.broken = errRemoved
+		s.endAll(q)
+		s.retire()
+	}
+	s.failing = slices.DeleteFunc(s.failing, func(f *udQP) bool { return f == q })
+	return q
+}
+
+// AddComm implements fabric.CommMulticast: the communicator gets a group and a queue pair per
+// subgroup. It holds no lock while it waits for the network.
+func (m *Multicast) AddComm(id uint32, name string) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
+	if m.closed || m.cfg.Derive == nil {
+		m.mu.Unlock()
 		return nil
+	}
+	m.adding.Add(1)
+	m.mu.Unlock()
+	defer m.adding.Done()
+	var made []*udQP
+	undo := func() {
+		for i, q := range made {
+			m.subs[i].part(q)
+		}
 	}
 	for i, s := range m.subs {
 		q, err := m.join(s, m.cfg.Derive(name, i))
 		if err != nil {
-			return err // what is not there is sent to the job's group, where all are
+			undo()
+			return err
 		}
-		s.qps[id] = q
-		s.sender.mu.Lock()
-		s.comms[id] = q
-		s.sender.mu.Unlock()
+		made = append(made, q)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		undo()
+		return nil
+	}
+	for i, s := range m.subs {
+		s.add(id, made[i])
 	}
 	return nil
 }
@@ -94,14 +222,8 @@ func (m *Multicast) RemoveComm(id uint32) {
 		return
 	}
 	for _, s := range m.subs {
-		q := s.qps[id]
-		if q == nil {
-			continue
+		if q := s.remove(id); q != nil {
+			s.part(q)
 		}
-		s.sender.mu.Lock() // nothing of it is being sent
-		delete(s.comms, id)
-		s.sender.mu.Unlock()
-		delete(s.qps, id)
-		s.part(q)
 	}
 }

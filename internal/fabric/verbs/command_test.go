@@ -102,7 +102,7 @@ func TestDeviceErrors(t *testing.T) {
 	dummyNet(t)
 	fails("mlx5_0", "no verbs device", "mlx5_0", "there are rxe0")
 	for name, want := range map[string]error{"rxe0:3": verbs.ErrPort, "rxe0:x": verbs.ErrPort, "rxe1": verbs.ErrNoDevice} {
-		if _, err := verbs.Open(name, 0); !errors.Is(err, want) {
+		if _, err := verbs.Open(name, 0, nil); !errors.Is(err, want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -9,11 +9,13 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 )
@@ -32,14 +34,17 @@ const (
 
 // A Device is an open port of a device.
 type Device struct {
-	name string
-	port int
-	ctx  *C.struct_ibv_context
-	pd   *C.struct_ibv_pd
-	attr C.struct_ac_port
-	gid  C.struct_ac_gid
-	mem  memory
-	refs atomic.Int32
+	name   string
+	port   int
+	ctx    *C.struct_ibv_context
+	pd     *C.struct_ibv_pd
+	attr   C.struct_ac_port
+	gid    C.struct_ac_gid
+	mem    memory
+	refs   atomic.Int32
+	log    *slog.Logger
+	events *async    // nil: nobody looks at them
+	once   sync.Once // of Close
 }
 
 // Info is what people want to know of a port.
@@ -116,8 +121,24 @@ func each(all []string, f func(d *Device, err error)) {
 }
 
 // Open opens a port: "device:port", "device" for its first one, or "" for the one of the
-// network interface with that index or, if there is none, the first that is active.
-func Open(name string, ifindex int) (*Device, error) {
+// network interface with that index or, if there is none, the first that is active. Events of the
+// device go to log; nil: nowhere.
+func Open(name string, ifindex int, log *slog.Logger) (*Device, error) {
+	d, err := open(name, ifindex)
+	if err != nil {
+		return nil, err
+	}
+	if log != nil {
+		d.log = log
+	}
+	if d.events, err = newAsync(d); err != nil {
+		d.release()
+		return nil, err
+	}
+	return d, nil
+}
+
+func open(name string, ifindex int) (*Device, error) {
 	all, err := names()
 	if err != nil {
 		return nil, err
@@ -173,7 +194,7 @@ func pick(all []string, ifindex int) (*Device, error) {
 }
 
 func openPort(name string, port int) (*Device, error) {
-	d := &Device{name: name, port: port}
+	d := &Device{name: name, port: port, log: slog.New(slog.DiscardHandler)}
 	d.refs.Store(1)
 	var n C.int
 	list, err := C.ac_devices(&n)
@@ -200,7 +221,7 @@ func openPort(name string, port int) (*Device, error) {
 		C.ibv_close_device(d.ctx)
 		return nil, d.errno("allocate a protection domain", err)
 	}
-	d.mem.dev = d
+	d.mem.dev, d.mem.pin = d, d.mem.register
 	return d, nil
 }
 
@@ -227,6 +248,15 @@ func (d *Device) usable() error {
 		return fmt.Errorf("%w: %v has no GID of RoCE v2 with an IPv4 address: give its network interface one", ErrPort, d)
 	}
 	return fmt.Errorf("%w: %v has no GID", ErrPort, d)
+}
+
+// hasGID reports whether the port still has the address that was found.
+func (d *Device) hasGID() bool {
+	var table [256]C.struct_ac_gid
+	n := C.ac_gids(d.ctx, &table[0], C.int(len(table)))
+	return n >= 0 && slices.ContainsFunc(table[:n], func(g C.struct_ac_gid) bool {
+		return g.port == d.gid.port && g.index == d.gid.index && g.raw == d.gid.raw
+	})
 }
 
 func goGID(raw [16]C.uint8_t) netip.Addr {
@@ -271,10 +301,13 @@ func (d *Device) release() {
 	if d.refs.Add(-1) > 0 {
 		return
 	}
+	if d.events != nil {
+		d.events.stop()
+	}
 	d.mem.close()
 	C.ibv_dealloc_pd(d.pd)
 	C.ibv_close_device(d.ctx)
 }
 
 // Close ends the use by whoever opened it.
-func (d *Device) Close() { d.release() }
+func (d *Device) Close() { d.once.Do(d.release) }

@@ -4,11 +4,11 @@
 //
 // # The fast path
 //
-// A communicator has one UD queue pair a subgroup, in a multicast group of its own, so that
-// a rank does not receive what is for others. Those of a subgroup share two completion
-// queues and a staging ring (a shared receive queue), and so one receive worker: memory and
-// threads do not grow with communicators. The job's own is there from Join on; when a
-// communicator's cannot be made, its datagrams go there, where everybody listens.
+// A communicator has one UD queue pair per subgroup, in a multicast group of its own, so that
+// a rank does not receive data for others. The queue pairs of a subgroup share two completion
+// queues and a staging ring (a shared receive queue), and therefore one receive worker: memory
+// and threads do not grow with communicators. The job's own is there from Join on. When a
+// communicator's cannot be made, its datagrams go to the job's group, where everybody listens.
 //
 // The protocol's 32-bit immediate goes where it belongs, in SEND_WITH_IMM. The operation's
 // token and the communicator travel as the first 12 bytes of the payload, gathered from a
@@ -18,12 +18,17 @@
 // it, a datagram of an operation that is over is dropped whatever is still in a queue
 // (package protocol, "Why a stale chunk is never accepted"), and so is a stranger's.
 //
-// A batch of datagrams is posted with one doorbell, and only its last one is signalled.
-// Receives point into a staging ring; the engine places chunks out of it, and slots are
-// posted again a batch at a time by the call that looks for the next completions. So a
-// batch costs one call into C, and none allocates.
+// A batch of datagrams is posted with one doorbell, and only its last one is signalled. Send
+// posts a batch while the device still has others: up to four per subgroup, each with header
+// slots and copy slots of its own. The id of a work request names its batch, so that batches of
+// several queue pairs may complete in any order. A queue pair whose send failed is brought back
+// (recover.go).
 //
-// Nobody spins without end: a worker looks at its completion queue for a bounded number of
+// Receives point into a staging ring; the engine places chunks out of it, and slots are
+// posted again a batch at a time by the call that looks for the next completions. A batch
+// therefore costs one call into C on each side, and none allocates.
+//
+// Nobody spins without end: a worker polls its completion queue for a bounded number of
 // times, then asks for a completion event and sleeps in Go's poller.
 //
 // # The slow path
@@ -35,11 +40,23 @@
 // it has posted by now, and nobody sends beyond that, so "receiver not ready" does not
 // happen and its timers do not matter.
 //
-// A fetch is an RDMA READ straight into the user's receive buffer (read.go). The peer is
-// asked once an operation where its buffer is; and after each read, whether it was still
-// registered: only then the bytes count. See "Who may read" there.
+// A fetch is RDMA READs straight into the user's receive buffer, one per part (read.go). The peer
+// is asked once per operation where its buffer is; and once after each fetch, whether the buffer
+// was still registered: only then the bytes count. See "Who may read" there.
 //
 // A peer that died shows as RETRY_EXC_ERR of whatever was sent to it, after some seconds
 // (linkTimeout, linkRetries). Of a silent one, eight bytes are read every second, which only
 // its device takes notice of.
+//
+// # Registration
+//
+// The engine's control loop calls Register, Unregister, Put and Cancel. Pinning memory takes
+// long, so goroutines register and deregister it (register.go, put.go, memory.go). Frames to one
+// peer stay in order: messages and pieces wait behind a piece that is being registered.
+//
+// # Failures
+//
+// A goroutine per open device reads its asynchronous events, and tells the owner of an object
+// that failed (async.go). A goroutine per group that rdma_cm joined sees that it stays joined
+// (keep.go).
 package verbs

@@ -46,22 +46,8 @@ func newEvent(d *Device) (*event, error) {
 	if ch == nil {
 		return nil, d.errno("create a completion channel", err)
 	}
-	// A descriptor of its own, since both sides close theirs. Blocking or not is of the
-	// file, so it holds for both.
-	fd, err := unix.FcntlInt(uintptr(ch.fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err == nil {
-		err = unix.SetNonblock(fd, true)
-	}
-	if err != nil {
-		C.ibv_destroy_comp_channel(ch)
-		return nil, d.errno("use a completion channel", err)
-	}
-	e := &event{ch: ch, f: os.NewFile(uintptr(fd), "completions")}
-	if e.raw, err = e.f.SyscallConn(); err == nil {
-		err = e.f.SetReadDeadline(time.Time{}) // not every file can be waited for
-	}
-	if err != nil {
-		_ = e.f.Close()
+	e := &event{ch: ch}
+	if e.f, e.raw, err = pollable(int(ch.fd), "completions"); err != nil {
 		C.ibv_destroy_comp_channel(ch)
 		return nil, d.errno("wait for a completion channel", err)
 	}
@@ -75,6 +61,27 @@ func newEvent(d *Device) (*event, error) {
 		e.any = n > 0
 	}
 	return e, nil
+}
+
+// pollable makes a descriptor that Go's poller waits for. It is one of its own, since libraries close
+// theirs. Whether reads block is a property of the file, so it holds for both.
+func pollable(fd int, name string) (f *os.File, raw syscall.RawConn, err error) {
+	if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		return nil, nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return nil, nil, err
+	}
+	f = os.NewFile(uintptr(fd), name)
+	if raw, err = f.SyscallConn(); err == nil {
+		err = f.SetReadDeadline(time.Time{}) // not every file can be waited for
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, err
+	}
+	return f, raw, nil
 }
 
 // wait waits for an event, or for Wake, which it then reports.
@@ -91,6 +98,12 @@ func (e *event) wait() (woken bool, err error) {
 		return false, fabric.ErrClosed
 	}
 	return false, err
+}
+
+// waitFor waits for an event, or for so long. Nobody uses Wake on the same event.
+func (e *event) waitFor(d time.Duration) {
+	_ = e.f.SetReadDeadline(time.Now().Add(d)) // fails only when closed
+	_ = e.raw.Read(e.take)                     // the caller looks for completions anyway
 }
 
 // Wake makes wait return until it is seen.

@@ -2,6 +2,11 @@
 
 package verbs
 
+import (
+	"net/netip"
+	"unsafe"
+)
+
 // Die lets peers alone without a word, as a process that is killed does.
 func (r *RC) Die() {
 	for _, p := range r.peers {
@@ -17,3 +22,102 @@ func (p *peer) die() {
 	p.told = true
 	p.vanish()
 }
+
+// Gate makes registrations of users' memory wait until open is called. With an error, they fail then.
+func (r *RC) Gate() (open func(error)) {
+	m := &r.dev.mem
+	gate := make(chan struct{})
+	var failure error
+	m.pin = func(b []byte, remote bool) (*region, error) {
+		<-gate
+		if failure != nil {
+			return nil, failure
+		}
+		return m.register(b, remote)
+	}
+	return func(err error) {
+		failure = err
+		close(gate)
+	}
+}
+
+// Settle waits until regions that nobody needs are deregistered.
+func (r *RC) Settle() { r.dev.mem.going.Wait() }
+
+// Spoil makes the device refuse registered memory, until mend is called.
+func (r *RC) Spoil(b []byte) (mend func()) {
+	reg := r.dev.mem.hold(b)
+	r.dev.mem.drop(reg)
+	right := reg.lkey
+	reg.lkey = ^right
+	return func() { reg.lkey = right }
+}
+
+// FailQueuePair reports the failure of a peer's queue pair, as the device does.
+func (r *RC) FailQueuePair(peer int) {
+	p := r.peers[peer]
+	r.dev.inject(&asyncEvent{kind: eventQPFatal, object: unsafe.Pointer(p.qp), qp: p.qpn})
+}
+
+// Fail reports the failure of the device, as the device does.
+func (d *Device) Fail() { d.inject(&asyncEvent{kind: eventDeviceFatal}) }
+
+func (d *Device) inject(e *asyncEvent) { d.events.handle(e, d.events.find(e)) }
+
+// MisplacePort makes the device refuse to bring queue pairs back, until find is called.
+func (d *Device) MisplacePort() (find func()) {
+	right := d.port
+	d.port = 99
+	return func() { d.port = right }
+}
+
+// FailQueuePair reports the failure of a queue pair, as the device does.
+func (m *Multicast) FailQueuePair(sub int, comm uint32) {
+	q := m.subs[sub].queue(comm)
+	m.dev.inject(&asyncEvent{kind: eventQPFatal, object: unsafe.Pointer(q.qp), qp: q.num})
+}
+
+// States of a queue pair.
+const (
+	stateRTS = 3
+	stateSQD = 4
+)
+
+// Pause keeps a queue pair from sending. After Resume, the next Send makes it begin.
+func (m *Multicast) Pause(sub int, comm uint32) int {
+	return setState(m.subs[sub].queue(comm).qp, stateSQD)
+}
+
+// Resume ends Pause.
+func (m *Multicast) Resume(sub int, comm uint32) int {
+	return setState(m.subs[sub].queue(comm).qp, stateRTS)
+}
+
+// Overflow makes more completions than the send side's completion queue holds.
+func (m *Multicast) Overflow(sub int) int {
+	s := m.subs[sub]
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
+	for range 4 * s.depth {
+		for i := range s.reqs {
+			s.reqs[i] = request{
+				id: 1 << 40, op: opSendImm, signalled: 1,
+				addr0: cu64(address(s.heads)), len0: cu32(s.sender.head), key0: cu32(s.sender.reg.lkey),
+			}
+		}
+		if _, rc := postDatagrams(s.base, s.reqs[:]); rc != 0 {
+			return rc
+		}
+	}
+	return 0
+}
+
+// LoseGroup ends the membership in the job's group, as the network may do.
+func (m *Multicast) LoseGroup(sub int) {
+	q := m.subs[sub].base
+	q.group.detach(q)
+	q.group.keeper.lost("a test has ended the membership")
+}
+
+// DoNotAttach makes queue pairs silently not attach to some groups.
+func DoNotAttach(to func(netip.Addr) bool) { attaches = func(a netip.Addr) bool { return !to(a) } }

@@ -30,6 +30,7 @@ type group struct {
 	sl       uint32
 	socket   int // -1: none
 	cm       C.struct_ac_group
+	keeper   *keeper // nil: none is needed
 	attached bool
 }
 
@@ -66,15 +67,24 @@ func (g *group) joinCM(d *Device) error {
 	}
 	name := C.CString(d.name)
 	defer C.free(unsafe.Pointer(name))
-	four := func(a netip.Addr) C.uint32_t { b := a.As4(); return C.uint32_t(binary.BigEndian.Uint32(b[:])) }
-	if rc := C.ac_cm_join(four(local), four(g.addr), name, C.int(d.port), joinTimeout, &g.cm); rc != 0 {
+	if rc := C.ac_cm_join(ipv4(local), ipv4(g.addr), name, C.int(d.port), joinTimeout, &g.cm); rc != 0 {
 		return d.failed(fmt.Sprintf("join %v through rdma_cm from %v", g.addr, local), int(rc))
 	}
+	g.learn()
+	return nil
+}
+
+// learn takes the address that the group got when rdma_cm joined it.
+func (g *group) learn() {
 	for i := range g.mgid {
 		g.mgid[i] = byte(g.cm.mgid[i])
 	}
 	g.mlid, g.qkey, g.sl = uint32(g.cm.mlid), uint32(g.cm.qkey), uint32(g.cm.sl)
-	return nil
+}
+
+func ipv4(a netip.Addr) C.uint32_t {
+	b := a.As4()
+	return C.uint32_t(binary.BigEndian.Uint32(b[:]))
 }
 
 // address is an IPv4 address of the port's network interface: what rdma_cm knows it by.
@@ -87,7 +97,13 @@ func (d *Device) address() (netip.Addr, error) {
 
 func (g *group) raw() *C.uint8_t { return (*C.uint8_t)(&g.mgid[0]) }
 
+// attaches, for tests, says whether queue pairs really attach to a group.
+var attaches = func(netip.Addr) bool { return true }
+
 func (g *group) attach(d *Device, q *udQP) error {
+	if !attaches(g.addr) {
+		return nil
+	}
 	if rc := C.ac_attach(q.qp, g.raw(), C.uint32_t(g.mlid), 1); rc != 0 {
 		return d.failed(fmt.Sprintf("attach to %v", g.addr), int(rc))
 	}
@@ -98,6 +114,7 @@ func (g *group) attach(d *Device, q *udQP) error {
 func (g *group) detach(q *udQP) {
 	if g.attached {
 		C.ac_attach(q.qp, g.raw(), C.uint32_t(g.mlid), 0) // it goes with the queue pair at the latest
+		g.attached = false
 	}
 }
 

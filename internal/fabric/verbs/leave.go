@@ -8,6 +8,7 @@ import "C"
 import (
 	"errors"
 	"time"
+	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
@@ -61,6 +62,19 @@ func (p *peer) lose(err error) {
 	p.vanish()
 }
 
+// failed takes the failure of the queue pair that the device reports.
+func (p *peer) failed(err error) {
+	var e *Error
+	if errors.As(err, &e) {
+		named := *e
+		named.QP, named.Peer = p.qpn, p.rank
+		err = &named
+	}
+	p.mu.Lock()
+	defer p.unlock()
+	p.lose(err)
+}
+
 // heardGoodbye is lose for a peer that left in order.
 func (p *peer) heardGoodbye() {
 	p.bye = true
@@ -82,6 +96,7 @@ func (p *peer) vanish() {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
+	p.r.dev.events.disown(unsafe.Pointer(p.qp))
 	C.ibv_destroy_qp(p.qp)
 	p.qp = nil
 	flying, queue := p.flying, p.queue
@@ -116,8 +131,8 @@ type notes struct {
 }
 
 type readNote struct {
-	rng fabric.Range
-	ok  bool
+	id fabric.ReadID
+	ok bool
 }
 
 // unlock releases p.mu and then says what there is to say.
@@ -133,7 +148,7 @@ func (p *peer) unlock() {
 		p.r.h.PutDone(p.rank, piece)
 	}
 	for _, rd := range n.reads {
-		p.r.direct.ReadPlaced(p.rank, rd.rng, rd.ok)
+		p.r.direct.ReadPlaced(p.rank, rd.id, rd.ok)
 	}
 	if n.gone {
 		p.r.revokedBy(p)
@@ -151,3 +166,6 @@ func (p *peer) unlock() {
 }
 
 var errProtocol = errors.New("it sent what no correct peer sends")
+
+// errRemoved marks a queue pair whose communicator was removed while it sent.
+var errRemoved = errors.New("the communicator was removed")

@@ -160,7 +160,7 @@ func (p *peer) frame(f *frame, payload []byte) error {
 	case frameData:
 		return p.data(f, payload)
 	case frameAsk:
-		p.answer(f)
+		p.answer(f.op)
 		return nil
 	case frameRevoked:
 		p.r.revoked(p, f.op)

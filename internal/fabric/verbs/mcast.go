@@ -7,8 +7,11 @@ import "C"
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
@@ -22,7 +25,7 @@ const (
 
 // McastConfig says which groups to open.
 type McastConfig struct {
-	Groups []netip.Addr                          // IPv4, one a subgroup
+	Groups []netip.Addr                          // IPv4, one per subgroup
 	Derive func(comm string, sub int) netip.Addr // groups of further communicators; nil: they share those of the job
 	Chunk  int                                   // agreed with the others; 0: the largest that fits
 	TTL    int                                   // 0: 16
@@ -34,15 +37,18 @@ type McastConfig struct {
 }
 
 // Multicast is the fast path: for each subgroup a staging ring, completion queues, and a UD
-// queue pair a communicator.
+// queue pair per communicator.
 type Multicast struct {
 	dev  *Device
 	cfg  McastConfig
 	caps fabric.Caps
 
+	subs []*subgroup
+
 	mu     sync.Mutex
-	subs   []*subgroup
 	closed bool
+	adding sync.WaitGroup // AddComm calls under way
+	once   sync.Once      // of Close
 }
 
 var (
@@ -54,9 +60,10 @@ var (
 type subgroup struct {
 	*sender
 	*receiver
-	echo  bool             // queue pairs hear themselves
-	qps   map[uint32]*udQP // of communicators
-	spare []*C.struct_ibv_qp
+
+	// Guarded by sender.mu.
+	spare []*C.struct_ibv_qp // left by communicators, for others to use
+	dead  []*C.struct_ibv_qp // left by communicators, in an error state
 }
 
 // MaxChunk is the largest payload of a datagram.
@@ -103,7 +110,7 @@ func OpenMulticast(d *Device, cfg McastConfig) (*Multicast, error) {
 		}
 	}
 	room := slots - slots/8
-	if m.subs[0].echo {
+	if m.subs[0].base.echo {
 		room = slots / 2 // our own datagrams take slots too, for a moment
 	}
 	m.caps = fabric.Caps{
@@ -117,9 +124,13 @@ func OpenMulticast(d *Device, cfg McastConfig) (*Multicast, error) {
 func (m *Multicast) open(slots int, addr netip.Addr) (err error) {
 	d, head := m.dev, header(m.cfg.Sums)
 	s := &subgroup{
-		sender:   &sender{dev: d, head: head, chunk: m.cfg.Chunk, comms: map[uint32]*udQP{}},
-		receiver: &receiver{dev: d, head: head, slots: slots}, qps: map[uint32]*udQP{},
+		sender: &sender{
+			dev: d, head: head, chunk: m.cfg.Chunk, comms: map[uint32]*udQP{},
+			depth: min(window, int(d.attr.max_qp_wr)/Batch, int(d.attr.max_cqe)/Batch),
+		},
+		receiver: &receiver{dev: d, head: head, slots: slots},
 	}
+	s.hear, s.receiver.mend = s.receiver, s.sender.mend
 	m.subs = append(m.subs, s)
 	if s.sender.ev, err = newEvent(d); err != nil {
 		return err
@@ -127,7 +138,8 @@ func (m *Multicast) open(slots int, addr netip.Addr) (err error) {
 	if s.receiver.ev, err = newEvent(d); err != nil {
 		return err
 	}
-	if s.sender.cq, err = C.ac_cq(d.ctx, Batch, s.sender.ev.ch); s.sender.cq == nil {
+	// After an error every request completes, not only the last one of a batch.
+	if s.sender.cq, err = C.ac_cq(d.ctx, C.int(s.depth*Batch), s.sender.ev.ch); s.sender.cq == nil {
 		return d.errno("create a completion queue", err)
 	}
 	if s.receiver.cq, err = C.ac_cq(d.ctx, C.int(slots), s.receiver.ev.ch); s.receiver.cq == nil {
@@ -136,6 +148,9 @@ func (m *Multicast) open(slots int, addr netip.Addr) (err error) {
 	if s.srq, err = C.ac_srq(d.pd, C.int(slots)); s.srq == nil {
 		return d.errno(fmt.Sprintf("create a shared receive queue of %d", slots), err)
 	}
+	d.events.own(unsafe.Pointer(s.sender.cq), s.sender.lose)
+	d.events.own(unsafe.Pointer(s.receiver.cq), s.receiver.lose)
+	d.events.own(unsafe.Pointer(s.srq), s.receiver.lose)
 	if err := s.sender.open(); err != nil {
 		return err
 	}
@@ -162,6 +177,8 @@ func (m *Multicast) Receiver(sub int) fabric.Receiver { return m.subs[sub].recei
 type Counters struct {
 	Sent, Doorbells, Completions uint64 // datagrams, and what a batch should have one of
 	Copied                       uint64 // datagrams that were not sent from the user's memory
+	InFlight                     uint64 // batches that were with the device at the same time, at most
+	Failures, Recoveries         uint64 // of queue pairs
 	Received, Echoes             uint64 // datagrams, and our own
 	Calls                        uint64 // into C that returned datagrams
 	QPs                          int    // queue pairs that are in use
@@ -169,49 +186,68 @@ type Counters struct {
 
 // Counters of a subgroup.
 func (m *Multicast) Counters(sub int) Counters {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	s := m.subs[sub]
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
 	return Counters{
+		InFlight: s.peak.Load(), Failures: s.failures.Load(), Recoveries: s.recoveries.Load(),
 		Sent: s.sent.Load(), Doorbells: s.doorbells.Load(), Completions: s.completions.Load(), Copied: s.copied.Load(),
-		Received: s.datagrams.Load(), Echoes: s.echoes.Load(), Calls: s.calls.Load(), QPs: 1 + len(s.qps),
+		Received: s.datagrams.Load(), Echoes: s.echoes.Load(), Calls: s.calls.Load(), QPs: 1 + len(s.comms),
 	}
 }
 
 // Close makes Receive and Send return fabric.ErrClosed, waits until they have let go of
 // their memory, and leaves the groups. A Sink must not call it.
 func (m *Multicast) Close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return nil
-	}
-	m.closed = true
-	for _, s := range m.subs {
-		s.receiver.stop()
-		s.sender.stop()
-		m.free(s)
-	}
-	m.dev.release()
+	m.once.Do(m.close)
 	return nil
 }
 
-// free takes one subgroup down, as far as it was made.
+func (m *Multicast) close() {
+	m.mu.Lock()
+	m.closed = true // RemoveComm has ended, or does nothing
+	m.mu.Unlock()
+	m.adding.Wait()
+	for _, s := range m.subs {
+		s.receiver.stop()
+		m.free(s)
+	}
+	m.dev.release()
+}
+
+// free takes one subgroup down, as far as it was made. When the queue pairs are gone, the device
+// reads no memory any more: all datagrams have completed.
 func (m *Multicast) free(s *subgroup) {
-	for _, q := range s.qps {
+	s.sender.mu.Lock()
+	s.sender.stop()
+	all := slices.Collect(maps.Values(s.comms))
+	if s.base != nil {
+		all = append(all, s.base)
+	}
+	for _, q := range all {
+		if q.flying > 0 {
+			setError(q.qp) // its requests use the group's address, which goes first
+		}
+	}
+	s.sender.mu.Unlock()
+	for _, q := range all {
 		s.part(q)
 	}
-	if s.base != nil {
-		s.part(s.base)
-	}
-	for _, qp := range s.spare {
+	s.sender.mu.Lock()
+	for _, qp := range append(s.spare, s.dead...) {
+		m.dev.events.disown(unsafe.Pointer(qp))
 		C.ibv_destroy_qp(qp)
 	}
+	s.endAll(nil)
+	s.retire()
+	s.sender.mu.Unlock()
 	if s.srq != nil {
+		m.dev.events.disown(unsafe.Pointer(s.srq))
 		C.ibv_destroy_srq(s.srq)
 	}
 	for _, cq := range []*C.struct_ibv_cq{s.sender.cq, s.receiver.cq} {
 		if cq != nil {
+			m.dev.events.disown(unsafe.Pointer(cq))
 			C.ibv_destroy_cq(cq)
 		}
 	}

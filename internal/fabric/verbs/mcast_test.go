@@ -6,9 +6,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/verbs"
@@ -16,7 +19,7 @@ import (
 
 func open(t *testing.T) *verbs.Device {
 	t.Helper()
-	d, err := verbs.Open("rxe0", 0)
+	d, err := verbs.Open("rxe0", 0, nil)
 	must(t, err)
 	t.Cleanup(d.Close)
 	return d
@@ -24,12 +27,30 @@ func open(t *testing.T) *verbs.Device {
 
 func multicast(t *testing.T, cfg verbs.McastConfig) *verbs.Multicast {
 	t.Helper()
+	return multicastOn(t, open(t), cfg)
+}
+
+func multicastOn(t *testing.T, d *verbs.Device, cfg verbs.McastConfig) *verbs.Multicast {
+	t.Helper()
 	cfg.Groups = []netip.Addr{netip.MustParseAddr("239.192.7.7")}
 	cfg.QKey = 0x1234567
-	m, err := verbs.OpenMulticast(open(t), cfg)
+	m, err := verbs.OpenMulticast(d, cfg)
 	must(t, err)
-	t.Cleanup(func() { must(t, m.Close()) })
+	// A Receive that waits for too long returns, and receive fails.
+	late := time.AfterFunc(2*patience, m.Receiver(0).Wake)
+	t.Cleanup(func() {
+		late.Stop()
+		must(t, m.Close())
+	})
 	return m
+}
+
+// patience is how long tests wait for datagrams.
+const patience = 20 * time.Second
+
+// byName gives communicators groups by the first byte of their names.
+func byName(comm string, sub int) netip.Addr {
+	return netip.AddrFrom4([4]byte{239, 192, comm[0], byte(sub)})
 }
 
 // collect takes datagrams.
@@ -65,11 +86,19 @@ func batch(count, n int) *fabric.Batch {
 	return b
 }
 
+// send sends a batch, and waits until it has completed.
+func send(m *verbs.Multicast, b *fabric.Batch) error {
+	return fabric.SendAll(m.Sender(0), b, 10*time.Second)
+}
+
 // receive waits until a sink has so many datagrams.
 func receive(t *testing.T, rx fabric.Receiver, s *collect, n int) {
 	t.Helper()
-	for s.n < n {
+	for begin := time.Now(); s.n < n; {
 		must(t, rx.Receive(s))
+		if s.n < n && time.Since(begin) > patience {
+			t.Fatalf("%d datagrams came, want %d", s.n, n)
+		}
 	}
 }
 
@@ -93,12 +122,14 @@ func TestJoinThroughCM(t *testing.T) {
 		if err := p.Wait(); err != nil {
 			t.Errorf("%v: %s%s", err, &p.out, &p.err)
 		}
+		t.Logf("%s", &p.out)
 	}
 }
 
-// throughCM is what that process does.
+// throughCM runs in that process. It also loses a group, which is then joined again.
 func throughCM() error {
-	d, err := verbs.Open("", 0)
+	log := &output{}
+	d, err := verbs.Open("", 0, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		return err
 	}
@@ -111,13 +142,34 @@ func throughCM() error {
 	if err := exchange(ends[0], ends[1], false); err != nil {
 		return err
 	}
+	ends[1].LoseGroup(0)
+	for late := time.After(10 * time.Second); ; {
+		s, more := log.look()
+		if strings.Contains(s, "a multicast group was joined again") {
+			break
+		}
+		select {
+		case <-more:
+		case <-late:
+			return fmt.Errorf("the group was not joined again: %s", s)
+		}
+	}
+	if err := send(ends[0], batch(10, 100)); err != nil {
+		return err
+	}
+	for got := (&collect{}); got.n < 10; {
+		if err := ends[1].Receiver(0).Receive(got); err != nil {
+			return err
+		}
+	}
+	_, _ = fmt.Fprint(os.Stdout, log)
 	return errors.Join(ends[0].Close(), ends[1].Close())
 }
 
 // exchange sends a batch and looks at what arrives.
 func exchange(from, to *verbs.Multicast, sums bool) error {
 	want := batch(verbs.Batch, from.Caps().Chunk)
-	if err := from.Sender(0).Send(want); err != nil {
+	if err := send(from, want); err != nil {
 		return err
 	}
 	got := &collect{keep: true}
@@ -149,22 +201,20 @@ func exchange(from, to *verbs.Multicast, sums bool) error {
 // A communicator has a group and a queue pair of its own: who is not in it gets nothing.
 func TestCommunicators(t *testing.T) {
 	dummyNet(t)
-	cfg := verbs.McastConfig{Derive: func(comm string, sub int) netip.Addr {
-		return netip.AddrFrom4([4]byte{239, 192, comm[0], byte(sub)})
-	}}
+	cfg := verbs.McastConfig{Derive: byName}
 	from, member, other := multicast(t, cfg), multicast(t, cfg), multicast(t, cfg)
 	for range 3 { // queue pairs are used again
 		must(t, from.AddComm(77, "x"))
 		must(t, member.AddComm(77, "x"))
 		b := batch(8, 100)
-		must(t, from.Sender(0).Send(b))
+		must(t, send(from, b))
 		s := &collect{}
 		receive(t, member.Receiver(0), s, 8)
 		// What all get comes after it.
 		for i := range b.Headers {
 			b.Headers[i].Comm = 1
 		}
-		must(t, from.Sender(0).Send(b))
+		must(t, send(from, b))
 		s = &collect{keep: true}
 		receive(t, other.Receiver(0), s, 8)
 		for _, h := range s.heads {
@@ -186,7 +236,7 @@ func TestZeroCopy(t *testing.T) {
 	dummyNet(t)
 	from := multicast(t, verbs.McastConfig{})
 	b := batch(2, 100)
-	must(t, from.Sender(0).Send(b))
+	must(t, send(from, b))
 	if c := from.Counters(0); c.Copied != 2 {
 		t.Errorf("%+v: two payloads were not registered", c)
 	}
@@ -200,7 +250,7 @@ func TestZeroCopy(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, m.Close()) })
 	b.Payloads[0], b.Payloads[1] = mem[1:2001], mem[2001:3001]
-	must(t, m.Sender(0).Send(b))
+	must(t, send(m, b))
 	if c := m.Counters(0); c.Copied != 0 || c.Sent != 2 {
 		t.Errorf("%+v: registered memory was copied", c)
 	}
@@ -211,7 +261,7 @@ func TestOversize(t *testing.T) {
 	dummyNet(t)
 	m := multicast(t, verbs.McastConfig{})
 	chunk := m.Caps().Chunk
-	if err := m.Sender(0).Send(batch(2, chunk+1)); err == nil || !strings.Contains(err.Error(), "vanish") {
+	if _, err := m.Sender(0).Send(batch(2, chunk+1)); err == nil || !strings.Contains(err.Error(), "vanish") {
 		t.Errorf("got %v", err)
 	}
 	if c := m.Counters(0); c.Doorbells != 0 {
@@ -230,7 +280,7 @@ func TestReceiveCost(t *testing.T) {
 	s := &collect{}
 	sent := 0
 	perRun := testing.AllocsPerRun(20, func() {
-		must(t, from.Sender(0).Send(b))
+		must(t, send(from, b))
 		sent += verbs.Batch
 		receive(t, to.Receiver(0), s, sent)
 	})
@@ -263,7 +313,7 @@ func TestWakeAndClose(t *testing.T) {
 	if err := <-got; !errors.Is(err, fabric.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
-	if err := m.Sender(0).Send(batch(1, 1)); !errors.Is(err, fabric.ErrClosed) {
+	if _, err := m.Sender(0).Send(batch(1, 1)); !errors.Is(err, fabric.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
 }

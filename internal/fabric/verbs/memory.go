@@ -20,24 +20,32 @@ import (
 // memory is registered for as long as an operation uses it, and no longer: when Go gives
 // pages of freed objects back to the system, a device would go on with the old pages and
 // nobody would notice. Meanwhile it is pinned, so that it cannot be freed.
+//
+// A region that nobody needs any more is deregistered by a goroutine of its own: the engine's
+// control loop must not wait for that.
 type memory struct {
 	dev *Device
+	pin func(b []byte, remote bool) (*region, error) // register, unless a test replaces it
 
 	mu      sync.Mutex
 	regions []*region          // that can be found
-	blocks  map[uint64]*region // of alloc, by address
+	blocks  map[uint64]*region // of Alloc, by address
+	closed  bool
+	going   sync.WaitGroup // deregistrations under way
 
-	registered atomic.Uint64 // calls of ibv_reg_mr for users' memory
-	reused     atomic.Uint64 // registrations that a region of alloc, or of another operation, saved
+	registered   atomic.Uint64 // calls of ibv_reg_mr for users' memory
+	deregistered atomic.Uint64 // calls of ibv_dereg_mr for it
+	reused       atomic.Uint64 // registrations that a region of Alloc, or of another operation, saved
 }
 
 // A region is registered memory.
 type region struct {
 	addr, size uint64
 	lkey, rkey uint32
-	mr         *C.struct_ibv_mr
+	mr         *C.struct_ibv_mr // nil: not any more
 	pin        runtime.Pinner
 	block      []byte // of alloc
+	counts     bool   // among registered and deregistered
 	owners     int    // while there are any, it can be found
 	users      int    // requests under way, peers that may still read; none may use it when it goes
 }
@@ -46,16 +54,25 @@ func (r *region) covers(addr, size uint64) bool {
 	return addr >= r.addr && size <= r.size && addr-r.addr <= r.size-size
 }
 
-// acquire registers b, or takes a region that covers it, until disown.
-func (m *memory) acquire(b []byte) (*region, error) {
-	if r := m.find(b, true); r != nil {
+// own finds a region that covers b, until disown; nil: there is none.
+func (m *memory) own(b []byte) *region {
+	r := m.find(b, true)
+	if r != nil {
 		m.reused.Add(1)
+	}
+	return r
+}
+
+// acquire registers b, or finds a region that covers it, until disown. It may take long.
+func (m *memory) acquire(b []byte) (*region, error) {
+	if r := m.own(b); r != nil {
 		return r, nil
 	}
-	r, err := m.register(b, true)
+	r, err := m.pin(b, true)
 	if err != nil {
 		return nil, err
 	}
+	r.counts = true
 	m.registered.Add(1)
 	m.add(r)
 	return r, nil
@@ -96,13 +113,37 @@ func (m *memory) use(r *region) {
 }
 
 // drop ends a use.
-func (m *memory) drop(r *region) { m.leave(r, 0, 1) }
+func (m *memory) drop(r *region) { m.later(r, 0, 1) }
 
-// disown ends what acquire began.
-func (m *memory) disown(r *region) { m.leave(r, 1, 0) }
+// disown ends own or acquire.
+func (m *memory) disown(r *region) { m.later(r, 1, 0) }
 
-func (m *memory) leave(r *region, owners, users int) {
+// disownNow is disown for a goroutine that may block: a region that nobody else needs is
+// deregistered when it returns.
+func (m *memory) disownNow(r *region) {
 	m.mu.Lock()
+	over := m.leave(r, 1, 0)
+	m.mu.Unlock()
+	if over {
+		m.unregister(r)
+	}
+}
+
+func (m *memory) later(r *region, owners, users int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.leave(r, owners, users) {
+		return
+	}
+	if m.closed { // by Free: whoever closes the device waits for the lock
+		m.unregister(r)
+		return
+	}
+	m.going.Go(func() { m.unregister(r) })
+}
+
+// leave reports whether nobody needs the region any more. m.mu is held.
+func (m *memory) leave(r *region, owners, users int) (over bool) {
 	r.owners -= owners
 	r.users -= users
 	if owners > 0 && r.owners == 0 {
@@ -113,11 +154,7 @@ func (m *memory) leave(r *region, owners, users int) {
 			}
 		}
 	}
-	over := r.owners == 0 && r.users == 0
-	m.mu.Unlock()
-	if over {
-		m.unregister(r)
-	}
+	return r.owners == 0 && r.users == 0
 }
 
 // register makes a region. Memory that may only be read can still be sent from.
@@ -140,11 +177,23 @@ func (m *memory) register(b []byte, remote bool) (*region, error) {
 }
 
 func (m *memory) unregister(r *region) {
-	C.ibv_dereg_mr(r.mr)
-	r.pin.Unpin()
+	m.unpin(r)
 	if r.block != nil {
 		_ = unix.Munmap(r.block) // it was mapped
 		r.block = nil
+	}
+}
+
+// unpin takes a region from the device, if the device has it.
+func (m *memory) unpin(r *region) {
+	if r.mr == nil {
+		return
+	}
+	C.ibv_dereg_mr(r.mr)
+	r.mr = nil
+	r.pin.Unpin()
+	if r.counts {
+		m.deregistered.Add(1)
 	}
 }
 
@@ -163,7 +212,7 @@ func (m *memory) alloc(n int, remote bool) ([]byte, *region, error) {
 	return b[:n:n], r, nil
 }
 
-// Alloc is memory for users, registered until Free.
+// Alloc is memory for users, registered until Free or until the device is closed.
 func (m *memory) Alloc(n int) ([]byte, error) {
 	b, r, err := m.alloc(n, true)
 	if err != nil {
@@ -179,7 +228,8 @@ func (m *memory) Alloc(n int) ([]byte, error) {
 	return b, nil
 }
 
-// Free gives back what Alloc made. Operations that still use it keep it until they end.
+// Free gives memory of Alloc back, also when the device is closed. Operations that still use the
+// memory keep it until they end.
 func (m *memory) Free(b []byte) error {
 	m.mu.Lock()
 	r := m.blocks[address(b)]
@@ -194,13 +244,15 @@ func (m *memory) Free(b []byte) error {
 	return nil
 }
 
-// close gives back what users did not.
+// close takes all memory from the device. Memory of Alloc stays the user's until Free.
 func (m *memory) close() {
 	m.mu.Lock()
-	blocks := m.blocks
-	m.blocks = nil
+	m.closed = true
 	m.mu.Unlock()
-	for _, r := range blocks {
-		m.disown(r)
+	m.going.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.blocks {
+		m.unpin(r)
 	}
 }

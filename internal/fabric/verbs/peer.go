@@ -199,7 +199,7 @@ func (p *peer) fill() {
 		if it.f.kind == frameCredit {
 			keep = 0
 		}
-		if !p.room(keep) {
+		if !p.room(keep) || it.put != nil && it.put.registering {
 			break
 		}
 		if it.put != nil {

@@ -14,18 +14,21 @@ const putCopy = 64 << 10
 
 // put is a piece that is being sent.
 type put struct {
-	piece     fabric.Piece
-	data      []byte
-	user      *region // nil: it is copied
-	owned     bool    // registered for this piece
-	off       int64   // so much was made requests of
-	begun     bool
-	flying    int // requests under way
-	cancelled bool
-	done      bool // the handler knows, or will
+	piece       fabric.Piece
+	data        []byte
+	user        *region // nil: it is copied
+	owned       bool    // registered for this piece
+	registering bool    // a goroutine does it: nothing is sent before
+	off         int64   // so much was made requests of
+	begun       bool
+	flying      int // requests under way
+	cancelled   bool
+	done        bool // the handler knows, or will
 }
 
-// Put implements fabric.Reliable.
+// Put implements fabric.Reliable. A large piece that is not registered waits in the queue until a
+// goroutine has registered it. Later messages and pieces to the peer wait behind it, which keeps the
+// order; credit overtakes it.
 func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
 	if int64(len(data)) != piece.Len {
 		panic(fmt.Sprintf("fabric/verbs: piece of %d bytes with %d", piece.Len, len(data)))
@@ -35,21 +38,33 @@ func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
 	if len(data) > 0 {
 		u.user = r.dev.mem.hold(data)
 	}
-	if u.user == nil && len(data) > putCopy {
-		reg, err := r.dev.mem.acquire(data)
-		if err == nil {
-			u.user, u.owned = reg, true
-		} // else it is copied
-	}
 	p.mu.Lock()
+	defer p.unlock()
 	if p.state != peerOpen {
 		u.cancelled = true
 		p.ended(u)
-	} else {
-		p.queue = append(p.queue, &item{f: frame{kind: frameData}, put: u})
-		p.pump()
+		return
 	}
-	p.unlock()
+	p.queue = append(p.queue, &item{f: frame{kind: frameData}, put: u})
+	if u.user == nil && len(data) > putCopy {
+		u.registering = true
+		r.work.Go(func() { p.register(u) })
+		return
+	}
+	p.pump()
+}
+
+// register registers a piece. One that cannot be registered is copied.
+func (p *peer) register(u *put) {
+	reg, err := p.r.dev.mem.acquire(u.data)
+	p.mu.Lock()
+	defer p.unlock()
+	u.registering = false
+	if err == nil {
+		u.user, u.owned = reg, true
+	}
+	p.ended(u)
+	p.pump()
 }
 
 // encodePut makes the next part of a piece a request, and reports whether it was the last.
@@ -77,7 +92,7 @@ func (p *peer) encodePut(u *put) bool {
 
 // ended says that a piece is done, if it is. p.mu is held.
 func (p *peer) ended(u *put) {
-	if u.done || u.flying > 0 || u.off < u.piece.Len && !u.cancelled || !u.begun && !u.cancelled {
+	if u.done || u.registering || u.flying > 0 || u.off < u.piece.Len && !u.cancelled || !u.begun && !u.cancelled {
 		return
 	}
 	u.done = true

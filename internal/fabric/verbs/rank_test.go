@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/internal/fabric/verbs"
 )
 
 // asRank is what a rank process does.
@@ -37,6 +39,10 @@ func asRank(mode string) error {
 		err = idle(c)
 	case "split":
 		n, err = split(c)
+	case "deaf":
+		n, err = deaf(c)
+	case "shrink":
+		n, err = shrink(c)
 	case "endless":
 		return endless(c)
 	default:
@@ -171,6 +177,75 @@ func split(c *allcast.Comm) (calls int, err error) {
 		}
 	}
 	return calls, nil
+}
+
+// deafen makes a rank hear nothing on groups that it joins from now on.
+func deafen(c *allcast.Comm, rank int) {
+	if c.Rank() == rank {
+		verbs.DoNotAttach(func(netip.Addr) bool { return true })
+	}
+}
+
+// both makes calls on a communicator, by multicast.
+func both(c *allcast.Comm, calls *int) error {
+	for _, op := range []string{"broadcast", "allgather"} {
+		*calls++
+		if err := one(c, op, 200_000, 2, 2, *calls); err != nil {
+			return fmt.Errorf("%s among %d: %w", op, c.Size(), err)
+		}
+	}
+	return nil
+}
+
+// deaf splits and doubles a communicator, with a rank that does not hear the new groups.
+func deaf(c *allcast.Comm) (calls int, err error) {
+	deafen(c, 1)
+	begin := time.Now()
+	half, err := c.Split(context.Background(), c.Rank()/2, 0)
+	if err != nil {
+		return calls, err
+	}
+	dup, err := c.Dup(context.Background())
+	if err != nil {
+		return calls, err
+	}
+	took := time.Since(begin)
+	for _, comm := range []*allcast.Comm{half, dup, c} {
+		if err := both(comm, &calls); err != nil {
+			return calls, err
+		}
+	}
+	if took > 30*time.Second {
+		return calls, fmt.Errorf("it took %v", took)
+	}
+	return calls, errors.Join(half.Close(), dup.Close())
+}
+
+// shrink goes on without a rank that ends, with another one that does not hear the new group.
+func shrink(c *allcast.Comm) (calls int, err error) {
+	const ends = 3
+	if err := c.Barrier(context.Background()); err != nil {
+		return calls, err
+	}
+	if c.Rank() == ends {
+		os.Exit(0)
+	}
+	for err == nil {
+		err = c.Barrier(context.Background())
+	}
+	var rank *allcast.RankError
+	if !errors.As(err, &rank) || rank.Rank != ends {
+		return calls, err
+	}
+	deafen(c, 1)
+	rest, err := c.Shrink(context.Background())
+	if err != nil {
+		return calls, err
+	}
+	if rest.Size() != c.Size()-1 {
+		return calls, fmt.Errorf("%d ranks are left", rest.Size())
+	}
+	return calls, errors.Join(both(rest, &calls), rest.Close())
 }
 
 // endless makes calls until one fails, says how, and does not leave in order.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
@@ -70,6 +71,8 @@ type RC struct {
 	ended   chan struct{} // the goroutine
 	gone    sync.WaitGroup
 	closed  atomic.Bool
+	work    sync.WaitGroup // goroutines that register memory
+	allocMu sync.RWMutex   // Close waits for calls of Alloc
 	over    chan struct{}
 	quit    chan struct{} // of watch
 
@@ -79,8 +82,9 @@ type RC struct {
 	regMu sync.Mutex
 	regs  map[fabric.OpKey]*registration
 	asked map[fabric.OpKey][]*peer // whom we asked for an operation's buffer
+	shut  bool                     // nothing is registered any more
 
-	doorbells, refused, reads atomic.Uint64
+	doorbells, refused, reads, checks atomic.Uint64
 }
 
 var (
@@ -160,10 +164,13 @@ func (r *RC) Start(h fabric.Handler, log *slog.Logger) error {
 	r.h, r.direct, r.log = h, direct, log
 	r.started = true
 	for _, p := range r.peers {
-		if p != nil {
-			r.gone.Add(1)
+		if p == nil {
+			continue
 		}
+		r.gone.Add(1)
+		r.dev.events.own(unsafe.Pointer(p.qp), p.failed)
 	}
+	r.dev.events.own(unsafe.Pointer(r.cq), r.fail)
 	go r.loop()
 	go r.watch()
 	return nil
@@ -186,10 +193,17 @@ func (r *RC) SendMore(to int, msg []byte) { r.peer(to).message(msg, true) }
 // Drop implements fabric.Reliable.
 func (r *RC) Drop(to int) { r.peer(to).drop(flushBound) }
 
-// Alloc implements fabric.Allocator.
-func (r *RC) Alloc(n int) ([]byte, error) { return r.dev.mem.Alloc(n) }
+// Alloc implements fabric.Allocator. After Close it returns fabric.ErrClosed.
+func (r *RC) Alloc(n int) ([]byte, error) {
+	r.allocMu.RLock()
+	defer r.allocMu.RUnlock()
+	if r.closed.Load() {
+		return nil, fabric.ErrClosed
+	}
+	return r.dev.mem.Alloc(n)
+}
 
-// Free implements fabric.Allocator.
+// Free implements fabric.Allocator, also after Close: until then the memory is the user's.
 func (r *RC) Free(b []byte) error { return r.dev.mem.Free(b) }
 
 // Stats implements fabric.Reliable: the peers that there was traffic with.
@@ -209,13 +223,17 @@ func (r *RC) Stats() map[int]fabric.PeerStats {
 // Reads counts RDMA READs that were posted.
 func (r *RC) Reads() uint64 { return r.reads.Load() }
 
+// Checks counts questions whether a read counts.
+func (r *RC) Checks() uint64 { return r.checks.Load() }
+
 // Refused counts reads that the peer did not allow, or that do not count.
 func (r *RC) Refused() uint64 { return r.refused.Load() }
 
-// Registrations counts buffers that were registered for one operation, and those that need
-// not be, since they are of Alloc or in use already.
-func (r *RC) Registrations() (made, saved uint64) {
-	return r.dev.mem.registered.Load(), r.dev.mem.reused.Load()
+// Registrations counts buffers that were registered for one operation, those of them that no longer
+// are, and those that need not be, since they are of Alloc or in use already.
+func (r *RC) Registrations() (made, ended, saved uint64) {
+	m := &r.dev.mem
+	return m.registered.Load(), m.deregistered.Load(), m.reused.Load()
 }
 
 // Doorbells counts how often requests were posted.
@@ -272,6 +290,12 @@ func (r *RC) Close() error {
 		}
 		r.gone.Wait()
 	}
+	r.regMu.Lock()
+	r.shut = true
+	r.regMu.Unlock()
+	r.work.Wait()
+	r.allocMu.Lock() // a call of Alloc that began before has ended
+	defer r.allocMu.Unlock()
 	r.free()
 	return nil
 }
@@ -291,6 +315,7 @@ func (r *RC) free() {
 		}
 	}
 	if r.cq != nil {
+		r.dev.events.disown(unsafe.Pointer(r.cq))
 		C.ibv_destroy_cq(r.cq)
 	}
 	if r.ev != nil {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -46,11 +47,11 @@ func (e *events) Data(_ int, p fabric.Piece, off int64, b *fabric.Buffer) {
 	}
 }
 
-func (e *events) PutDone(_ int, p fabric.Piece)                     { e.add("put %d", p.Nth) }
-func (e *events) ReadData(int, fabric.Range, int64, *fabric.Buffer) { e.add("not this one") }
-func (e *events) ReadPlaced(_ int, r fabric.Range, ok bool)         { e.add("read %d %v", r.ID, ok) }
+func (e *events) PutDone(_ int, p fabric.Piece)                      { e.add("put %d", p.Nth) }
+func (e *events) ReadData(int, fabric.ReadID, int64, *fabric.Buffer) { e.add("not this one") }
+func (e *events) ReadPlaced(_ int, id fabric.ReadID, ok bool)        { e.add("read %d %v", id.ID, ok) }
 
-func (e *events) RegisterFailed(op fabric.OpKey, err error) { e.add("register %v: %v", op, err) }
+func (e *events) Registered(op fabric.OpKey, err error) { e.add("registered %d: %v", op.Seq, err) }
 
 func (e *events) Lost(peer int, err error) {
 	var v *verbs.Error
@@ -109,6 +110,15 @@ type end struct {
 	*verbs.RC
 	ev  *events
 	dev *verbs.Device
+	log *output // of dev
+}
+
+// register registers a buffer, and waits until peers can read it.
+func (e *end) register(t *testing.T, op fabric.OpKey, buf []byte) {
+	t.Helper()
+	if !e.Register(op, buf) {
+		e.ev.wait(t, fmt.Sprintf("registered %d: <nil>", op.Seq))
+	}
 }
 
 // pair connects two ranks.
@@ -117,11 +127,14 @@ func pair(t *testing.T) (a, b *end) {
 	ends := make([]*end, 2)
 	cards := make([]*verbs.Card, 2)
 	for i := range ends {
-		d := open(t)
+		log := &output{}
+		d, err := verbs.Open("rxe0", 0, slog.New(slog.NewTextHandler(log, nil)))
+		must(t, err)
+		t.Cleanup(d.Close)
 		rc, err := verbs.NewRC(d, i, 2)
 		must(t, err)
 		t.Cleanup(func() { must(t, rc.Close()) })
-		ends[i], cards[i] = &end{rc, newEvents(), d}, rc.Card()
+		ends[i], cards[i] = &end{rc, newEvents(), d, log}, rc.Card()
 	}
 	for _, e := range ends {
 		must(t, e.Connect(cards))
@@ -175,10 +188,13 @@ func TestReads(t *testing.T) {
 	a, b := pair(t)
 	op := fabric.OpKey{Comm: 3, Seq: 1 << 40}
 	far, near := content(3<<20, 1, 1), make([]byte, 3<<20)
-	a.Register(op, near)
-	b.Register(op, far)
+	a.register(t, op, near)
+	b.register(t, op, far)
+	read := func(id uint64, op fabric.OpKey, spans ...fabric.Span) {
+		a.ReadInto(1, fabric.ReadRequest{ReadID: fabric.ReadID{Op: op, ID: id}, Spans: spans}, near)
+	}
 	const off, n = 12345, 2<<20 + 17
-	a.ReadInto(1, fabric.Range{Op: op, ID: 1, Off: off, Len: n}, near[off:off+n])
+	read(1, op, fabric.Span{Off: off, Len: n})
 	a.ev.wait(t, "read 1 true")
 	if !bytes.Equal(near[off:off+n], far[off:off+n]) || near[off-1] != 0 || near[off+n] != 0 {
 		t.Error("something else was read")
@@ -188,13 +204,55 @@ func TestReads(t *testing.T) {
 	}
 	// What is not registered any more does not count, and the connection stays.
 	b.Unregister(op)
-	a.ReadInto(1, fabric.Range{Op: op, ID: 2, Off: 0, Len: 100}, near[:100])
+	read(2, op, fabric.Span{Len: 100})
 	a.ev.wait(t, "read 2 false")
-	a.ReadInto(1, fabric.Range{Op: fabric.OpKey{Comm: 9}, ID: 3, Off: 0, Len: 100}, near[:100])
+	read(3, fabric.OpKey{Comm: 9}, fabric.Span{Len: 100})
 	a.ev.wait(t, "read 3 false")
 	a.Unregister(op)
 	a.Send(1, []byte("still there"))
 	b.ev.wait(t, "message 0 11")
+}
+
+// A fetch of many parts is one request for each, and one question whether they count.
+func TestReadsOfManySpans(t *testing.T) {
+	dummyNet(t)
+	a, b := pair(t)
+	op := fabric.OpKey{Seq: 5}
+	const spans, each, long = 200, 1000, 1<<20 + 100
+	size := spans*2*each + long
+	far, near := content(size, 1, 1), make([]byte, size)
+	a.register(t, op, near)
+	b.register(t, op, far)
+	req := fabric.ReadRequest{ReadID: fabric.ReadID{Op: op, ID: 1}}
+	want := make([]byte, size)
+	for i := range spans {
+		off := int64(2*each*i + i%7)
+		req.Spans = append(req.Spans, fabric.Span{Off: off, Len: each}, fabric.Span{Off: off})
+		copy(want[off:off+each], far[off:])
+	}
+	req.Spans = append(req.Spans, fabric.Span{Off: int64(size - long), Len: long})
+	copy(want[size-long:], far[size-long:])
+	a.ReadInto(1, req, near)
+	clear(req.Spans) // it was copied
+	a.ev.wait(t, "read 1 true")
+	if !bytes.Equal(near, want) {
+		t.Error("something else was read")
+	}
+	if a.Reads() != spans+2 || a.Checks() != 1 {
+		t.Errorf("%d requests and %d checks for %d spans, one longer than 1 MiB", a.Reads(), a.Checks(), spans+1)
+	}
+	// None of the parts is outside of the peer's buffer.
+	c := fabric.OpKey{Seq: 6}
+	a.register(t, c, near)
+	b.register(t, c, far[:100])
+	req = fabric.ReadRequest{ReadID: fabric.ReadID{Op: c, ID: 2}, Spans: []fabric.Span{{Len: 100}, {Off: 100, Len: 1}}}
+	a.ReadInto(1, req, near)
+	a.ev.wait(t, "read 2 false")
+	req = fabric.ReadRequest{ReadID: fabric.ReadID{Op: c, ID: 3}, Spans: []fabric.Span{{Off: 7}}}
+	a.ReadInto(1, req, near)
+	a.ev.wait(t, "read 3 true") // of nothing
+	a.Unregister(op)
+	a.Unregister(c)
 }
 
 // Memory of Alloc is registered once, other memory for each operation.
@@ -206,12 +264,14 @@ func TestRegistrations(t *testing.T) {
 	heap := make([]byte, 10_000)
 	for i := range uint64(3) {
 		op := fabric.OpKey{Seq: i}
-		a.Register(op, mem[1:i+1000])
+		if !a.Register(op, mem[1:i+1000]) {
+			t.Error("memory of Alloc was not ready at once")
+		}
 		a.Unregister(op)
-		if made, saved := a.Registrations(); made != i || saved != i+1 {
+		if made, _, saved := a.Registrations(); made != i || saved != i+1 {
 			t.Errorf("%d registrations, %d saved, after %d operations", made, saved, i+1)
 		}
-		a.Register(op, heap[3:])
+		a.register(t, op, heap[3:])
 		a.Unregister(op)
 	}
 	must(t, a.Free(mem))

@@ -40,18 +40,24 @@ type remote struct {
 	revoked bool          // and the peer waits for them
 }
 
-// holds reports whether the range is in the buffer.
-func (m *remote) holds(r fabric.Range) bool {
-	return r.Off >= 0 && r.Off <= m.len && r.Len <= m.len-r.Off
+// holds reports whether all spans are in the buffer.
+func (m *remote) holds(spans []fabric.Span) bool {
+	for _, s := range spans {
+		if s.Off > m.len || s.Len > m.len-s.Off {
+			return false
+		}
+	}
+	return true
 }
 
 // directRead is a read under way.
 type directRead struct {
-	rng    fabric.Range
-	dst    []byte
+	id     fabric.ReadID
+	spans  []fabric.Span // that are not requests yet, or only in part
+	off    int64         // so much of the first one is
+	buf    []byte
 	user   *region
 	rem    *remote
-	off    int64 // so much was made requests of
 	flying int
 	failed bool
 	check  bool // all is here; the peer is asked whether it counts
@@ -59,33 +65,41 @@ type directRead struct {
 }
 
 // ReadInto implements fabric.DirectReader.
-func (r *RC) ReadInto(to int, rng fabric.Range, dst []byte) {
-	if int64(len(dst)) != rng.Len {
-		panic(fmt.Sprintf("fabric/verbs: a read of %d bytes to %d", rng.Len, len(dst)))
+func (r *RC) ReadInto(to int, req fabric.ReadRequest, buf []byte) {
+	if len(req.Spans) > fabric.MaxSpans {
+		panic(fmt.Sprintf("fabric/verbs: a read of %d spans", len(req.Spans)))
 	}
 	p := r.peer(to)
-	d := &directRead{rng: rng, dst: dst}
-	if len(dst) > 0 {
-		d.user = r.dev.mem.hold(dst)
+	d := &directRead{id: req.ReadID, buf: buf, spans: make([]fabric.Span, 0, len(req.Spans))}
+	for _, s := range req.Spans {
+		if s.Off < 0 || s.Len < 0 || s.Off > int64(len(buf)) || s.Len > int64(len(buf))-s.Off {
+			panic(fmt.Sprintf("fabric/verbs: a read of %d bytes at %d to a buffer of %d", s.Len, s.Off, len(buf)))
+		}
+		if s.Len > 0 {
+			d.spans = append(d.spans, s)
+		}
+	}
+	if len(d.spans) > 0 {
+		d.user = r.dev.mem.hold(buf)
 	}
 	p.mu.Lock()
 	defer p.unlock()
 	if p.state != peerOpen || d.user == nil {
-		p.readOver(d, false)
+		p.readOver(d, p.state == peerOpen && len(d.spans) == 0)
 		return
 	}
-	rem := p.remotes[rng.Op]
+	rem := p.remotes[d.id.Op]
 	switch {
 	case rem == nil:
 		// What waits is in its place before anything is sent: that may fail.
 		rem = &remote{waiting: []*directRead{d}, active: 1}
 		d.rem = rem
-		p.remotes[rng.Op] = rem
+		p.remotes[d.id.Op] = rem
 		r.regMu.Lock()
-		r.asked[rng.Op] = append(r.asked[rng.Op], p)
+		r.asked[d.id.Op] = append(r.asked[d.id.Op], p)
 		r.regMu.Unlock()
-		p.control(frame{kind: frameAsk, op: rng.Op})
-	case rem.revoked || rem.known && !rem.holds(rng):
+		p.control(frame{kind: frameAsk, op: d.id.Op})
+	case rem.revoked || rem.known && !rem.holds(d.spans):
 		r.refused.Add(1)
 		p.readOver(d, false)
 	case rem.known:
@@ -101,7 +115,7 @@ func (r *RC) ReadInto(to int, rng fabric.Range, dst []byte) {
 }
 
 // Read implements fabric.Reliable. Who has ReadInto does not need it.
-func (r *RC) Read(int, fabric.Range) { panic("fabric/verbs: use ReadInto") }
+func (r *RC) Read(int, fabric.ReadRequest) { panic("fabric/verbs: use ReadInto") }
 
 // here learns where a buffer is. p.mu is held.
 func (p *peer) here(f *frame) {
@@ -113,7 +127,7 @@ func (p *peer) here(f *frame) {
 	rem.waiting = nil
 	rem.known, rem.addr, rem.rkey, rem.len = true, f.id, f.rkey, f.len
 	for _, d := range waiting {
-		if f.no || !rem.holds(d.rng) {
+		if f.no || !rem.holds(d.spans) {
 			p.r.refused.Add(1)
 			p.readOver(d, false)
 			continue
@@ -130,11 +144,12 @@ func (p *peer) here(f *frame) {
 func (p *peer) fillReads() {
 	for len(p.ready) > 0 && p.reading < p.maxReads && len(p.chain) < Batch {
 		d := p.ready[0]
-		n := min(d.rng.Len-d.off, maxRead)
-		at := d.dst[d.off : d.off+n]
+		s := d.spans[0]
+		n := min(s.Len-d.off, maxRead)
+		at := d.buf[s.Off+d.off:][:n]
 		q := request{
 			op: opRead, addr0: cu64(address(at)), len0: cu32(len(at)), key0: cu32(d.user.lkey),
-			remote: cu64(d.rem.addr + uint64(d.rng.Off+d.off)), rkey: cu32(d.rem.rkey),
+			remote: cu64(d.rem.addr + uint64(s.Off+d.off)), rkey: cu32(d.rem.rkey),
 		}
 		// Reads may wait for each other at the peer; a frame behind one must not overtake it
 		// in our count of what is under way, and does not: completions come in order.
@@ -142,9 +157,11 @@ func (p *peer) fillReads() {
 		p.r.reads.Add(1)
 		p.reading++
 		d.flying++
-		d.off += n
 		p.recvd.Add(uint64(n))
-		if d.off == d.rng.Len {
+		if d.off += n; d.off == s.Len {
+			d.spans, d.off = d.spans[1:], 0
+		}
+		if len(d.spans) == 0 {
 			p.ready = p.ready[1:]
 		}
 	}
@@ -159,10 +176,11 @@ func (p *peer) readEnded(d *directRead, ok bool) {
 	case d.flying > 0 || d.done:
 	case d.failed:
 		p.readOver(d, false)
-	case d.off == d.rng.Len:
+	case len(d.spans) == 0:
 		d.check = true
 		d.rem.waiting = append(d.rem.waiting, d)
-		p.control(frame{kind: frameCheck, op: d.rng.Op, id: d.rng.ID})
+		p.r.checks.Add(1)
+		p.control(frame{kind: frameCheck, op: d.id.Op, id: d.id.ID})
 	}
 }
 
@@ -173,7 +191,7 @@ func (p *peer) checked(f *frame) {
 		return
 	}
 	for i, d := range rem.waiting {
-		if d.check && d.rng.ID == f.id {
+		if d.check && d.id.ID == f.id {
 			rem.waiting = append(rem.waiting[:i], rem.waiting[i+1:]...)
 			if f.no {
 				p.r.refused.Add(1)
@@ -193,13 +211,13 @@ func (p *peer) readOver(d *directRead, ok bool) {
 	if d.user != nil {
 		p.notes.drops = append(p.notes.drops, d.user)
 	}
-	p.notes.reads = append(p.notes.reads, readNote{d.rng, ok})
+	p.notes.reads = append(p.notes.reads, readNote{d.id, ok})
 	if d.rem == nil {
 		return
 	}
 	d.rem.active--
 	if d.rem.active == 0 && d.rem.revoked {
-		p.forget(d.rng.Op)
+		p.forget(d.id.Op)
 	}
 }
 
@@ -224,7 +242,7 @@ func (p *peer) cancelReads(op fabric.OpKey) {
 	kept := p.ready[:0]
 	for _, d := range p.ready {
 		switch {
-		case d.rng.Op != op:
+		case d.id.Op != op:
 			kept = append(kept, d)
 		case d.flying > 0:
 			d.failed = true
@@ -234,7 +252,7 @@ func (p *peer) cancelReads(op fabric.OpKey) {
 	}
 	p.ready = kept
 	for _, fl := range p.flying {
-		if fl.read != nil && fl.read.rng.Op == op {
+		if fl.read != nil && fl.read.id.Op == op {
 			fl.read.failed = true
 		}
 	}

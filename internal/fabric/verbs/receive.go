@@ -27,6 +27,9 @@ type receiver struct {
 	mem   []byte
 	from  [4]byte // our address, as the echo of our own datagrams has it
 
+	mend    func()      // of the sender: brings queue pairs back
+	mending atomic.Bool // there may be some to bring back
+
 	mu    sync.Mutex // held by Receive
 	done  [Batch]completion
 	again [Batch]uint32 // slots to post again,
@@ -34,6 +37,7 @@ type receiver struct {
 
 	postErr C.int
 
+	fatal                               atomic.Pointer[error] // why nothing is received any more
 	closed, busy                        atomic.Bool
 	datagrams, malformed, calls, echoes atomic.Uint64
 }
@@ -70,11 +74,18 @@ func (r *receiver) Receive(s fabric.Sink) error {
 		if r.closed.Load() {
 			return fabric.ErrClosed
 		}
+		if err := r.fatal.Load(); err != nil {
+			return *err
+		}
 		n, posted := r.take()
 		if posted != 0 || n < 0 {
 			return r.dev.failed("receive", min(n, posted))
 		}
 		r.busy.Store(n > 0)
+		if n == 0 && r.mending.Load() {
+			r.mending.Store(false)
+			r.mend()
+		}
 		if n > 0 {
 			got = true
 			r.calls.Add(1)
@@ -138,13 +149,26 @@ func (r *receiver) ours(m []byte) bool {
 	return true
 }
 
+// mendSoon makes the receive worker bring queue pairs back.
+func (r *receiver) mendSoon() {
+	r.mending.Store(true)
+	r.ev.Wake()
+}
+
+// lose makes Receive fail from now on: the device reports that a queue failed.
+func (r *receiver) lose(err error) {
+	err = fmt.Errorf("multicast is not received any more: %w", err)
+	r.fatal.Store(&err)
+	r.ev.Wake()
+}
+
 // Wake implements fabric.Receiver.
 func (r *receiver) Wake() { r.ev.Wake() }
 
 // Pending implements fabric.Receiver: completions were there when we looked last, or came
 // since.
 func (r *receiver) Pending() bool {
-	return !r.closed.Load() && (r.busy.Load() || r.ev.pending())
+	return !r.closed.Load() && r.fatal.Load() == nil && (r.busy.Load() || r.ev.pending())
 }
 
 // Stats implements fabric.Receiver. What a full ring drops no device tells.

@@ -9,23 +9,54 @@ type registration struct {
 	reg     *region
 	addr    uint64
 	len     int64
+	pending bool    // a goroutine registers it
+	asking  []*peer // meanwhile, these asked where it is
 	exposed []*peer // know where it is
-	over    bool    // unregistered; waits for the exposed
+	over    bool    // unregistered; waits for the exposed, or for the goroutine
 }
 
-// Register implements fabric.Reliable.
-func (r *RC) Register(op fabric.OpKey, buf []byte) {
+// Register implements fabric.Reliable. Memory that a region covers is ready at once. Other memory is
+// registered by a goroutine, since pinning pages takes long.
+func (r *RC) Register(op fabric.OpKey, buf []byte) (ready bool) {
 	g := &registration{addr: address(buf), len: int64(len(buf))}
 	if len(buf) > 0 {
-		var err error
-		if g.reg, err = r.dev.mem.acquire(buf); err != nil {
-			r.direct.RegisterFailed(op, err)
-			return
-		}
+		g.reg = r.dev.mem.own(buf)
+		g.pending = g.reg == nil
 	}
 	r.regMu.Lock()
 	defer r.regMu.Unlock()
+	if g.pending && r.shut {
+		return true // nobody can read any more
+	}
 	r.regs[op] = g
+	if g.pending {
+		r.work.Go(func() { r.register(op, g, buf) })
+	}
+	return !g.pending
+}
+
+// register registers the buffer, which takes long. If Unregister came first, nothing stays registered.
+func (r *RC) register(op fabric.OpKey, g *registration, buf []byte) {
+	reg, err := r.dev.mem.acquire(buf)
+	r.regMu.Lock()
+	g.pending = false
+	asking := g.asking
+	g.asking = nil
+	if err != nil && r.regs[op] == g {
+		delete(r.regs, op)
+	}
+	over := g.over
+	if err == nil && !over {
+		g.reg = reg
+	}
+	r.regMu.Unlock()
+	if err == nil && over {
+		r.dev.mem.disownNow(reg)
+	}
+	for _, p := range asking {
+		p.answer(op)
+	}
+	r.h.Registered(op, err)
 }
 
 // Unregister implements fabric.Reliable.
@@ -34,18 +65,20 @@ func (r *RC) Unregister(op fabric.OpKey) {
 	g, asked := r.regs[op], r.asked[op]
 	delete(r.asked, op)
 	var exposed []*peer
+	var reg *region
 	if g != nil {
 		g.over = true
-		if len(g.exposed) == 0 || g.reg == nil {
+		reg = g.reg
+		if len(g.exposed) == 0 {
 			delete(r.regs, op)
 		} else {
 			exposed = append(exposed, g.exposed...)
-			r.dev.mem.use(g.reg) // until all have forgotten it
+			r.dev.mem.use(reg) // until all have forgotten it
 		}
 	}
 	r.regMu.Unlock()
-	if g != nil && g.reg != nil {
-		r.dev.mem.disown(g.reg)
+	if reg != nil {
+		r.dev.mem.disown(reg)
 	}
 	for _, p := range asked {
 		p.mu.Lock()
@@ -71,12 +104,16 @@ func (r *RC) registered(op fabric.OpKey) bool {
 	return g != nil && !g.over
 }
 
-// answer says where a buffer is.
-func (p *peer) answer(f *frame) {
+// answer says where a buffer is, as soon as that is known.
+func (p *peer) answer(op fabric.OpKey) {
 	r := p.r
-	here := frame{kind: frameHere, op: f.op, no: true}
+	here := frame{kind: frameHere, op: op, no: true}
 	r.regMu.Lock()
-	if g := r.regs[f.op]; g != nil && !g.over && g.reg != nil {
+	if g := r.regs[op]; g != nil && g.pending {
+		g.asking = append(g.asking, p)
+		r.regMu.Unlock()
+		return
+	} else if g != nil && !g.over && g.reg != nil {
 		g.exposed = append(g.exposed, p)
 		here.no, here.rkey, here.id, here.len = false, g.reg.rkey, g.addr, g.len
 	}
@@ -91,7 +128,7 @@ func (r *RC) revoked(p *peer, op fabric.OpKey) {
 	r.regMu.Lock()
 	g := r.regs[op]
 	over := false
-	if g != nil {
+	if g != nil && len(g.exposed) > 0 {
 		kept := g.exposed[:0]
 		for _, e := range g.exposed {
 			if e != p {

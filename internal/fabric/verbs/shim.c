@@ -60,8 +60,21 @@ struct ibv_srq *ac_srq(struct ibv_pd *pd, int depth) {
 	return ibv_create_srq(pd, &a);
 }
 
+// Takes a UD queue pair from RESET to RTS.
+static int ready(struct ibv_qp *qp, int port, uint32_t qkey) {
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = port, .qkey = qkey};
+	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR};
+	struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS};
+	int rc = ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+	if (!rc)
+		rc = ibv_modify_qp(qp, &rtr, IBV_QP_STATE);
+	if (!rc)
+		rc = ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN);
+	return rc;
+}
+
 // A queue pair in RTS. echo says whether it will hear what it sends itself.
-int ac_ud_qp(struct ibv_pd *pd, struct ibv_cq *send, struct ibv_cq *recv, struct ibv_srq *srq, int depth_send, int port, uint32_t qkey, uint32_t psn, int *echo, struct ibv_qp **out) {
+int ac_ud_qp(struct ibv_pd *pd, struct ibv_cq *send, struct ibv_cq *recv, struct ibv_srq *srq, int depth_send, int port, uint32_t qkey, int *echo, struct ibv_qp **out) {
 	struct ibv_qp_init_attr_ex a = {
 		.send_cq = send, .recv_cq = recv, .srq = srq, .qp_type = IBV_QPT_UD, .pd = pd,
 		.cap = {.max_send_wr = depth_send, .max_send_sge = 2},
@@ -78,20 +91,20 @@ int ac_ud_qp(struct ibv_pd *pd, struct ibv_cq *send, struct ibv_cq *recv, struct
 	}
 	if (!qp)
 		return -errno;
-	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = port, .qkey = qkey};
-	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR};
-	struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .sq_psn = psn};
-	int rc = ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
-	if (!rc)
-		rc = ibv_modify_qp(qp, &rtr, IBV_QP_STATE);
-	if (!rc)
-		rc = ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN);
+	int rc = ready(qp, port, qkey);
 	if (rc) {
 		ibv_destroy_qp(qp);
 		return -rc;
 	}
 	*out = qp;
 	return 0;
+}
+
+// Empties a queue pair of any state, and makes it usable again.
+int ac_ud_reset(struct ibv_qp *qp, int port, uint32_t qkey) {
+	struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
+	int rc = ibv_modify_qp(qp, &reset, IBV_QP_STATE);
+	return -(rc ? rc : ready(qp, port, qkey));
 }
 
 // A queue pair in INIT: receives can be posted.
@@ -136,8 +149,8 @@ int ac_rc_connect(struct ibv_qp *qp, const struct ac_peer *p, int port, int link
 	return -rc;
 }
 
-int ac_qp_error(struct ibv_qp *qp) {
-	struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
+int ac_qp_state(struct ibv_qp *qp, int state) {
+	struct ibv_qp_attr a = {.qp_state = state};
 	return -ibv_modify_qp(qp, &a, IBV_QP_STATE);
 }
 
@@ -162,9 +175,11 @@ struct ibv_mr *ac_reg(struct ibv_pd *pd, uint64_t addr, uint64_t len, int write,
 	return ibv_reg_mr(pd, (void *)(uintptr_t)addr, len, access);
 }
 
-int ac_post(struct ibv_qp *qp, const struct ac_send *s, int n, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey) {
-	struct ibv_send_wr wr[ac_batch], *bad;
+// Posts requests with one doorbell. posted is how many the queue took.
+int ac_post(struct ibv_qp *qp, const struct ac_send *s, int n, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, int *posted) {
+	struct ibv_send_wr wr[ac_batch], *bad = NULL;
 	struct ibv_sge sge[2 * ac_batch];
+	*posted = 0;
 	if (n > ac_batch)
 		return -E2BIG;
 	for (int i = 0; i < n; i++) {
@@ -191,7 +206,9 @@ int ac_post(struct ibv_qp *qp, const struct ac_send *s, int n, struct ibv_ah *ah
 			wr[i].wr.rdma.rkey = s[i].rkey;
 		}
 	}
-	return -ibv_post_send(qp, wr, &bad);
+	int rc = ibv_post_send(qp, wr, &bad);
+	*posted = rc ? (bad ? (int)(bad - wr) : 0) : n;
+	return -rc;
 }
 
 static int post_recv(struct ibv_qp *qp, struct ibv_srq *srq, const struct ac_ring *r, const uint32_t *slots, int n) {
@@ -255,17 +272,49 @@ int ac_poll(struct ibv_cq *cq, struct ac_done *out, int max, int spin, int arm) 
 	return poll_once(cq, out, max);
 }
 
-// Posts a batch whose last request is signalled, and looks for its completion.
-int ac_send(struct ibv_qp *qp, const struct ac_send *s, int n, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, struct ibv_cq *cq, struct ac_done *out, int spin) {
-	int rc = ac_post(qp, s, n, ah, qpn, qkey);
-	return rc ? rc : ac_poll(cq, out, 1, spin, 1);
-}
-
 // Posts slots again, then looks for completions.
 int ac_receive(struct ibv_srq *srq, const struct ac_ring *r, const uint32_t *slots, int n, struct ibv_cq *cq, struct ac_done *out, int max, int spin, int arm, int *post_err) {
 	*post_err = n > 0 ? post_recv(NULL, srq, r, slots, n) : 0;
 	return ac_poll(cq, out, max, spin, arm);
 }
+
+// Takes one event of a device whose descriptor does not block: 1, or 0 if there is none. The caller
+// acknowledges it.
+int ac_async_take(struct ibv_context *ctx, struct ac_async *out) {
+	memset(out, 0, sizeof(*out));
+	while (ibv_get_async_event(ctx, &out->event))
+		if (errno != EINTR)
+			return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+	out->kind = out->event.event_type;
+	switch (out->event.event_type) {
+	case IBV_EVENT_CQ_ERR:
+		out->object = out->event.element.cq;
+		break;
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		out->object = out->event.element.srq;
+		break;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_PATH_MIG:
+	case IBV_EVENT_PATH_MIG_ERR:
+		out->object = out->event.element.qp;
+		out->qp = out->event.element.qp->qp_num;
+		break;
+	case IBV_EVENT_WQ_FATAL:
+	case IBV_EVENT_DEVICE_FATAL:
+		break;
+	default: // of a port
+		out->port = out->event.element.port_num;
+	}
+	return 1;
+}
+
+void ac_async_ack(struct ac_async *e) { ibv_ack_async_event(&e->event); }
 
 // Takes all events of a channel that does not block, and says how many.
 int ac_events(struct ibv_comp_channel *ch) {

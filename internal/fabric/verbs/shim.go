@@ -10,8 +10,6 @@ package verbs
 // #cgo nocallback ac_post_recv
 // #cgo noescape ac_post_srq
 // #cgo nocallback ac_post_srq
-// #cgo noescape ac_send
-// #cgo nocallback ac_send
 // #cgo noescape ac_poll
 // #cgo nocallback ac_poll
 // #cgo noescape ac_receive
@@ -38,7 +36,7 @@ const (
 
 // spin is how often a completion queue is looked at before we sleep: some microseconds,
 // which is what a wake-up costs. With few processors others need them more.
-func spin() C.int {
+func spin() int {
 	if runtime.NumCPU() <= 2 {
 		return 0
 	}
@@ -62,7 +60,15 @@ type (
 
 // post posts requests with one doorbell.
 func post(qp *C.struct_ibv_qp, r []request) int {
-	return int(C.ac_post(qp, &r[0], C.int(len(r)), nil, 0, 0))
+	var took C.int
+	return int(C.ac_post(qp, &r[0], C.int(len(r)), nil, 0, 0, &took))
+}
+
+// postDatagrams posts a batch with one doorbell, and says how many of its requests the queue took.
+func postDatagrams(q *udQP, r []request) (took, rc int) {
+	var n C.int
+	rc = int(C.ac_post(q.qp, &r[0], C.int(len(r)), q.ah, q.farQP, q.qkey, &n))
+	return int(n), rc
 }
 
 // postRecv posts receive slots.
@@ -73,19 +79,31 @@ func postRecv(qp *C.struct_ibv_qp, r *ring, slots []uint32) int {
 	return int(C.ac_post_recv(qp, r, (*C.uint32_t)(&slots[0]), C.int(len(slots))))
 }
 
-// poll looks for completions; with none, the next one will make an event.
-func poll(cq *C.struct_ibv_cq, out *[Batch]completion) int {
-	return int(C.ac_poll(cq, &out[0], Batch, spin(), 1))
+// look looks for completions, once and then spin times more. With arm, and if there is none, the
+// next one makes an event.
+func look(cq *C.struct_ibv_cq, out *[Batch]completion, spin int, arm bool) int {
+	event := C.int(0)
+	if arm {
+		event = 1
+	}
+	return int(C.ac_poll(cq, &out[0], Batch, C.int(spin), event))
 }
+
+// poll looks for completions; with none, the next one will make an event.
+func poll(cq *C.struct_ibv_cq, out *[Batch]completion) int { return look(cq, out, spin(), true) }
+
+// setError turns a queue pair to ERR: all its requests are flushed.
+func setError(qp *C.struct_ibv_qp) int { return setState(qp, C.IBV_QPS_ERR) }
+
+// setState is for transitions that need no other attributes.
+func setState(qp *C.struct_ibv_qp, state C.int) int { return int(C.ac_qp_state(qp, state)) }
+
+// resetUD empties a queue pair of any state, and makes it usable again.
+func resetUD(q *udQP, port int) int { return int(C.ac_ud_reset(q.qp, C.int(port), q.qkey)) }
 
 // postShared posts slots of a staging ring.
 func postShared(srq *C.struct_ibv_srq, r *ring, slots []uint32) int {
 	return int(C.ac_post_srq(srq, r, (*C.uint32_t)(&slots[0]), C.int(len(slots))))
-}
-
-// sendDatagrams posts a batch with one doorbell, and returns 1 if it is done already.
-func sendDatagrams(q *udQP, cq *C.struct_ibv_cq, r []request, out *[Batch]completion) int {
-	return int(C.ac_send(q.qp, &r[0], C.int(len(r)), q.ah, q.farQP, q.qkey, cq, &out[0], spin()))
 }
 
 // take posts slots again and looks for completions, all in one call.
@@ -94,7 +112,7 @@ func (r *receiver) take() (n, posted int) {
 	if r.n > 0 {
 		first = (*C.uint32_t)(&r.again[0])
 	}
-	n = int(C.ac_receive(r.srq, &r.ring, first, C.int(r.n), r.cq, &r.done[0], Batch, spin(), 1, &r.postErr))
+	n = int(C.ac_receive(r.srq, &r.ring, first, C.int(r.n), r.cq, &r.done[0], Batch, C.int(spin()), 1, &r.postErr))
 	r.n = 0
 	return n, int(r.postErr)
 }

@@ -52,29 +52,42 @@ int ac_gids(struct ibv_context *, struct ac_gid *out, int max);
 
 struct ibv_cq *ac_cq(struct ibv_context *, int entries, struct ibv_comp_channel *);
 struct ibv_srq *ac_srq(struct ibv_pd *, int depth);
-int ac_ud_qp(struct ibv_pd *, struct ibv_cq *send, struct ibv_cq *recv, struct ibv_srq *, int depth_send, int port, uint32_t qkey, uint32_t psn, int *echo, struct ibv_qp **out);
+int ac_ud_qp(struct ibv_pd *, struct ibv_cq *send, struct ibv_cq *recv, struct ibv_srq *, int depth_send, int port, uint32_t qkey, int *echo, struct ibv_qp **out);
 int ac_rc_qp(struct ibv_pd *, struct ibv_cq *, int depth_send, int depth_recv, int port, struct ibv_qp **out);
 int ac_rc_connect(struct ibv_qp *, const struct ac_peer *, int port, int link, int sgid_index, uint32_t psn, int rd_atom, int dest_rd_atom, int timeout, int retries);
-int ac_qp_error(struct ibv_qp *);
+int ac_ud_reset(struct ibv_qp *, int port, uint32_t qkey);
+int ac_qp_state(struct ibv_qp *, int state);
 struct ibv_ah *ac_mcast_ah(struct ibv_pd *, const uint8_t *mgid, uint32_t mlid, int port, int link, int sgid_index, int hops, int tclass, int sl);
 int ac_attach(struct ibv_qp *, const uint8_t *mgid, uint32_t mlid, int on);
 
 struct ibv_mr *ac_reg(struct ibv_pd *, uint64_t addr, uint64_t len, int write, int remote);
 
-int ac_post(struct ibv_qp *, const struct ac_send *, int n, struct ibv_ah *, uint32_t qpn, uint32_t qkey);
+int ac_post(struct ibv_qp *, const struct ac_send *, int n, struct ibv_ah *, uint32_t qpn, uint32_t qkey, int *posted);
 int ac_post_recv(struct ibv_qp *, const struct ac_ring *, const uint32_t *slots, int n);
-int ac_send(struct ibv_qp *, const struct ac_send *, int n, struct ibv_ah *, uint32_t qpn, uint32_t qkey, struct ibv_cq *, struct ac_done *out, int spin);
 int ac_poll(struct ibv_cq *, struct ac_done *out, int max, int spin, int arm);
 int ac_post_srq(struct ibv_srq *, const struct ac_ring *, const uint32_t *slots, int n);
 int ac_receive(struct ibv_srq *, const struct ac_ring *, const uint32_t *slots, int n, struct ibv_cq *, struct ac_done *out, int max, int spin, int arm, int *post_err);
 int ac_events(struct ibv_comp_channel *);
 
+struct ac_async { // an asynchronous event
+	struct ibv_async_event event;
+	void *object; // queue pair, completion queue or receive queue; NULL: none
+	uint32_t kind, qp, port;
+};
+int ac_async_take(struct ibv_context *, struct ac_async *out);
+void ac_async_ack(struct ac_async *);
+
 struct ac_group { // a group joined through the connection manager
 	void *channel, *id;
 	uint8_t mgid[16];
 	uint32_t mlid, qkey, qpn, sl;
+	int status; // of the last event
 };
+enum { ac_cm_joined = 1, ac_cm_lost, ac_cm_removed, ac_cm_moved, ac_cm_other }; // kinds of events
 int ac_cm_join(uint32_t local, uint32_t group, const char *device, int port, int timeout_ms, struct ac_group *out);
+int ac_cm_fd(const struct ac_group *);
+int ac_cm_take(struct ac_group *);
+int ac_cm_rejoin(struct ac_group *, uint32_t group);
 void ac_cm_leave(struct ac_group *);
 
 #endif

@@ -53,19 +53,19 @@ func (o *output) look() (string, <-chan struct{}) {
 	return o.b.String(), o.more
 }
 
-// waitFor waits until a process has written something.
-func (p *rankProcess) waitFor(t *testing.T, text string) {
+// waitFor waits until something was written.
+func (o *output) waitFor(t *testing.T, text string) {
 	t.Helper()
 	late := time.After(time.Minute)
 	for {
-		s, more := p.out.look()
+		s, more := o.look()
 		if strings.Contains(s, text) {
 			return
 		}
 		select {
 		case <-more:
 		case <-late:
-			t.Fatalf("no %q: %s%s", text, s, &p.err)
+			t.Fatalf("no %q: %s", text, s)
 		}
 	}
 }
@@ -161,12 +161,62 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// warned is the warning of a communicator's first rank when its groups do not work.
+const warned = "the multicast groups of a communicator do not work"
+
+// A group that one rank does not hear is found when the communicator is made. Its ranks then share
+// the job's groups: they fetch nothing, and other ranks hear them.
+func TestSplitFindsDeafRank(t *testing.T) {
+	begin := time.Now()
+	all := start(t, 4, dummyNet(t), "deaf")
+	for _, v := range finish(t, all) {
+		t.Logf("%+v", v)
+		if v.Repaired > v.Received/10 {
+			t.Errorf("rank %d fetched %d chunks, and received %d", v.Rank, v.Repaired, v.Received)
+		}
+		if v.Rank >= 2 && v.Foreign == 0 {
+			t.Errorf("rank %d heard nothing of a communicator that shares the job's groups", v.Rank)
+		}
+	}
+	said := all[0].err.String()
+	t.Logf("%v: %s", time.Since(begin).Round(time.Millisecond), said)
+	if strings.Count(said, warned) != 2 {
+		t.Error("want a warning for each of two communicators")
+	}
+	for _, want := range []string{`"rank 1 did not hear rank 0"`, `"rank 1 did not hear rank 0 and 2 more"`} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if s := all[2].err.String(); strings.Contains(s, warned) {
+		t.Errorf("a group that works is not used: %s", s)
+	}
+}
+
+// The same for a communicator that Shrink makes.
+func TestShrinkFindsDeafRank(t *testing.T) {
+	begin := time.Now()
+	all := start(t, 4, dummyNet(t), "shrink")
+	must(t, all[3].Wait())
+	for _, v := range finish(t, all[:3]) {
+		t.Logf("%+v", v)
+		if v.Repaired > v.Received/10 {
+			t.Errorf("rank %d fetched %d chunks, and received %d", v.Rank, v.Repaired, v.Received)
+		}
+	}
+	said := all[0].err.String()
+	t.Logf("%v: %s", time.Since(begin).Round(time.Millisecond), said)
+	if strings.Count(said, warned) != 1 || !strings.Contains(said, "rank 1 did not hear rank 0 and 1 more") {
+		t.Error("want a warning that names the ranks")
+	}
+}
+
 // A rank that is killed is named by all others, in bounded time.
 func TestKill(t *testing.T) {
 	devices := dummyNet(t)
 	all := start(t, 4, devices, "endless")
 	const victim = 2
-	all[victim].waitFor(t, "under way")
+	all[victim].out.waitFor(t, "under way")
 	must(t, all[victim].Process.Kill())
 	begin := time.Now()
 	for r, p := range all {

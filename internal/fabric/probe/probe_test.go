@@ -1,0 +1,80 @@
+package probe
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// A datagram counts if all of it arrived: the first packet of several does not.
+func TestProbeCounts(t *testing.T) {
+	p := New(7, 9, 2, 4, 1, 20_000)
+	for _, c := range []struct {
+		rank  uint32
+		bytes int
+		want  bool
+	}{{0, 8956, false}, {0, 20_000, true}, {1, 8956, false}, {1, 0, true}, {3, 0, false}, {3, 20_000, true}} {
+		p.Take(0, fabric.Header{Token: 7, Comm: 9, Imm: c.rank}, make([]byte, c.bytes))
+		if got := p.heard[c.rank].Load(); got != c.want {
+			t.Errorf("%d bytes of rank %d: heard %v", c.bytes, c.rank, got)
+		}
+	}
+	select {
+	case <-p.All():
+	default:
+		t.Error("all were heard, and nobody says so")
+	}
+}
+
+// A rank counts as heard when it was heard on all subgroups. Foreign datagrams count for nothing.
+func TestUnheard(t *testing.T) {
+	p := New(7, 9, 0, 5, 2, 100)
+	for _, h := range []fabric.Header{
+		{Token: 8, Comm: 9, Imm: 1},
+		{Token: 7, Comm: 8, Imm: 1},
+		{Token: 7, Comm: 9, Imm: 5},
+		{Token: 7, Comm: 9, Imm: 0},
+		{Token: 7, Comm: 9, Imm: 1 << 31},
+	} {
+		p.Take(0, h, nil)
+		p.Take(1, h, nil)
+	}
+	p.Take(0, fabric.Header{Token: 7, Comm: 9, Imm: 1}, nil)
+	for range 2 { // more often is not more
+		p.Take(0, fabric.Header{Token: 7, Comm: 9, Imm: 2}, nil)
+		p.Take(1, fabric.Header{Token: 7, Comm: 9, Imm: 2}, nil)
+	}
+	if got := p.Unheard(); !slices.Equal(got, []int{1, 3, 4}) {
+		t.Errorf("ranks %v were not heard", got)
+	}
+	select {
+	case <-p.All():
+		t.Error("not all were heard")
+	default:
+	}
+	select {
+	case <-New(7, 9, 0, 1, 2, 100).All():
+	default:
+		t.Error("one rank has nobody to hear")
+	}
+}
+
+// A rank sends to all subgroups until it is told to stop.
+func TestSend(t *testing.T) {
+	p, q := New(7, 9, 0, 3, 2, 100), New(7, 9, 1, 3, 2, 100)
+	stop := make(chan struct{})
+	sends := 0
+	p.Send(stop, func(sub int, b *fabric.Batch) {
+		q.Take(sub, b.Headers[0], b.Payloads[0])
+		if b.Headers[0].Sum != b.Headers[0].Checksum(b.Payloads[0]) {
+			t.Error("the sum is wrong")
+		}
+		if sends++; sends == 4 {
+			close(stop)
+		}
+	})
+	if got := q.Unheard(); !slices.Equal(got, []int{2}) {
+		t.Errorf("ranks %v were not heard", got)
+	}
+}

@@ -1,0 +1,95 @@
+//go:build verbs
+
+package verbs
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lines is a log that a test reads.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
+}
+
+// until returns the first line that holds a text.
+func (l lines) until(t *testing.T, text string) string {
+	t.Helper()
+	late := time.After(10 * time.Second)
+	for {
+		select {
+		case line := <-l:
+			if strings.Contains(line, text) {
+				return line
+			}
+		case <-late:
+			t.Fatalf("nobody says %q", text)
+		}
+	}
+}
+
+// A group that cannot be joined again is given up after some tries, with an error that names it. One
+// that can be is used again.
+func TestRejoinGivesUp(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = w.Close() }()
+	log := make(lines, 100)
+	joined, bound := 0, 0
+	k := &keeper{
+		dev:   &Device{name: "mlx5_0", port: 1, log: slog.New(slog.NewTextHandler(log, nil))},
+		group: &group{addr: netip.MustParseAddr("239.1.2.3")}, f: r, wait: time.Millisecond, ended: make(chan struct{}),
+		rejoin: func() int { joined++; return 0 },
+		rebind: func() error { bound++; return nil },
+	}
+	if k.raw, err = r.SyscallConn(); err != nil {
+		t.Fatal(err)
+	}
+	fd := -1
+	if err := k.raw.Control(func(d uintptr) { fd = int(d) }); err != nil {
+		t.Fatal(err)
+	}
+	k.take = func() int {
+		var b [1]byte
+		if n, err := unix.Read(fd, b[:]); n != 1 || err != nil {
+			return 0
+		}
+		return int(b[0])
+	}
+	happens := func(kind byte) {
+		t.Helper()
+		if _, err := w.Write([]byte{kind}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	go k.run()
+	happens(groupLost)
+	line := log.until(t, "level=ERROR")
+	for _, want := range []string{"239.1.2.3", "mlx5_0:1", fmt.Sprintf("tries=%d", maxRejoins)} {
+		if !strings.Contains(line, want) {
+			t.Errorf("no %q in %s", want, line)
+		}
+	}
+	happens(groupJoined) // the answer was late
+	log.until(t, "joined again")
+	happens(groupLost)
+	log.until(t, "joining it again")
+	happens(groupJoined)
+	log.until(t, "was joined again")
+	k.stop()
+	if joined != maxRejoins+1 || bound != 2 {
+		t.Errorf("the group was asked for %d times, and bound %d times", joined, bound)
+	}
+}

@@ -1,0 +1,152 @@
+//go:build verbs
+
+package verbs_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// count counts how often an event came.
+func (e *events) count(want string) (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, got := range e.all {
+		if got == want {
+			n++
+		}
+	}
+	return n
+}
+
+// Memory is registered by a goroutine: the caller does not wait for it. A peer that asks for a buffer
+// meanwhile gets an answer when there is one.
+func TestRegisterLater(t *testing.T) {
+	dummyNet(t)
+	a, b := pair(t)
+	op := fabric.OpKey{Seq: 1}
+	far, near := content(100_000, 1, 1), make([]byte, 100_000)
+	b.register(t, op, near)
+	open := a.Gate()
+	if a.Register(op, far) {
+		t.Fatal("memory that is not registered was ready")
+	}
+	b.ReadInto(0, fabric.ReadRequest{ReadID: fabric.ReadID{Op: op, ID: 1}, Spans: []fabric.Span{{Len: 100_000}}}, near)
+	b.Send(0, []byte("hello")) // sent behind the question
+	a.ev.wait(t, "message 1 5")
+	if a.ev.has("registered 1: <nil>") || b.ev.has("read 1 false") || b.ev.has("read 1 true") {
+		t.Error("it was registered before it could be")
+	}
+	open(nil)
+	b.ev.wait(t, "read 1 true")
+	a.ev.wait(t, "registered 1: <nil>")
+	if !bytes.Equal(near, far) {
+		t.Error("something else was read")
+	}
+	a.Unregister(op)
+	b.Unregister(op)
+}
+
+// An operation that ends while its memory is being registered is told of the end once, and nothing
+// stays registered. So is one whose memory cannot be registered.
+func TestUnregisterEarly(t *testing.T) {
+	dummyNet(t)
+	a, _ := pair(t)
+	open := a.Gate()
+	op := fabric.OpKey{Seq: 1}
+	if a.Register(op, make([]byte, 100_000)) {
+		t.Fatal("memory that is not registered was ready")
+	}
+	a.Unregister(op)
+	open(nil)
+	a.ev.wait(t, "registered 1: <nil>")
+	if made, ended, _ := a.Registrations(); made != 1 || ended != 1 {
+		t.Errorf("%d registrations, and %d ended", made, ended)
+	}
+	open = a.Gate()
+	full := errors.New("out of memory")
+	a.Register(fabric.OpKey{Seq: 2}, make([]byte, 100_000))
+	open(full)
+	a.ev.wait(t, "registered 2: out of memory")
+	a.Unregister(fabric.OpKey{Seq: 2})
+	for _, e := range []string{"registered 1: <nil>", "registered 2: out of memory"} {
+		if n := a.ev.count(e); n != 1 {
+			t.Errorf("%q came %d times", e, n)
+		}
+	}
+}
+
+// A large piece waits for its registration, and later frames wait for the piece. A piece that
+// is cancelled meanwhile is done when the registration is.
+func TestPutsWaitForMemory(t *testing.T) {
+	dummyNet(t)
+	a, b := pair(t)
+	open := a.Gate()
+	const n = 256 << 10
+	op := fabric.OpKey{Seq: 9}
+	a.Put(1, fabric.Piece{Nth: 1, Len: n}, content(n, 1, 0))
+	a.Put(1, fabric.Piece{Op: op, Nth: 2, Len: n}, content(n, 2, 0))
+	a.Put(1, fabric.Piece{Nth: 3, Len: 100}, content(100, 3, 0))
+	a.Send(1, []byte("after"))
+	a.Cancel(op)
+	b.Send(0, []byte("hello"))
+	a.ev.wait(t, "message 1 5") // nothing waits at this end
+	if a.ev.has("put 1") || a.ev.has("put 2") || b.ev.has("data 3") || b.ev.has("message 0 5") {
+		t.Error("something did not wait")
+	}
+	open(nil)
+	b.ev.wait(t, "message 0 5")
+	a.ev.wait(t, "put 1")
+	a.ev.wait(t, "put 2")
+	a.ev.wait(t, "put 3")
+	b.ev.mu.Lock()
+	got := slices.Clone(b.ev.all)
+	b.ev.mu.Unlock()
+	if want := []string{"data 1", "data 3", "message 0 5"}; !slices.Equal(got, want) {
+		t.Errorf("%q came, want %q", got, want)
+	}
+	if !bytes.Equal(b.ev.piece(1), content(n, 1, 0)) {
+		t.Error("the piece arrived as another")
+	}
+	a.Settle()
+	if made, ended, _ := a.Registrations(); made != 2 || ended != 2 {
+		t.Errorf("%d registrations, and %d ended", made, ended)
+	}
+}
+
+// A piece that waits for its registration when the peer is dropped is done all the same.
+func TestDropWhileRegistering(t *testing.T) {
+	dummyNet(t)
+	a, _ := pair(t)
+	open := a.Gate()
+	a.Put(1, fabric.Piece{Nth: 1, Len: 100_000}, make([]byte, 100_000))
+	closed := make(chan error)
+	go func() { closed <- a.Close() }()
+	open(nil)
+	must(t, <-closed)
+	if !a.ev.has("put 1") {
+		t.Error("the handler was not told")
+	}
+}
+
+// After Close there is no new memory. Memory of Alloc stays the user's until it is freed.
+func TestAllocAfterClose(t *testing.T) {
+	dummyNet(t)
+	a, _ := pair(t)
+	mem, err := a.Alloc(10_000)
+	must(t, err)
+	must(t, a.Close())
+	a.dev.Close()
+	if _, err := a.Alloc(1); !errors.Is(err, fabric.ErrClosed) {
+		t.Errorf("Alloc after Close: %v", err)
+	}
+	copy(mem, content(len(mem), 1, 1))
+	must(t, a.Free(mem))
+	if a.Free(mem) == nil {
+		t.Error("freed twice")
+	}
+}
