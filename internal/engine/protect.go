@@ -88,8 +88,8 @@ func (w *receiver) open(p *protocol.Placement, dst []byte, h fabric.Header, psn 
 	w.in.Place(p, protocol.Range{PSN: psn, N: 1})
 }
 
-// damaged reports whether a chunk that was received in its slot is not what was sent.
-func (w *receiver) damaged(h *fabric.Header, s protocol.Slot) bool {
+// intact reports whether a chunk that was received in its slot is what was sent.
+func (w *receiver) intact(h *fabric.Header, s protocol.Slot) bool {
 	mem := w.in.Guess().Data.(*landing).mem.Load()
-	return mem == nil || h.Sum != h.Checksum((*mem)[s.Off:s.Off+int64(s.Len)])
+	return mem != nil && h.Sum == h.Checksum((*mem)[s.Off:s.Off+int64(s.Len)])
 }

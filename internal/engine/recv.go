@@ -247,7 +247,7 @@ func (w *receiver) Expect(slots [][]byte) int {
 func (w *receiver) Arrived(h []fabric.Header) int {
 	w.take()
 	n := 0
-	for n < len(h) && w.in.Fits(n, h[n].Token, h[n].Imm) && !(w.e.sums && w.damaged(&h[n], w.slots[n])) {
+	for n < len(h) && w.in.Fits(n, h[n].Token, h[n].Imm) && (!w.e.sums || w.intact(&h[n], w.slots[n])) {
 		n++
 	}
 	w.in.Arrived(n)

@@ -194,14 +194,14 @@ func (c *comm) running() []*opState {
 // its slot is free. What runs stays within one turn of the slots, counted from
 // the oldest: a slot's users then come in order, and no rank can hold a slot for
 // a later operation that another rank holds for an earlier one.
-func (n *Node) advance(now protocol.Time, c *comm) {
+func (n *Node) advance(c *comm) {
 	for i := 0; i < len(c.calls) && i < n.cfg.InFlight; i++ {
 		k := c.calls[i]
 		if k.next()-c.calls[0].next() >= c.layout.Slots() {
 			return
 		}
 		if !k.running && c.slots[c.layout.Slot(k.next())] == nil {
-			n.begin(now, c, k)
+			n.begin(c, k)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func (n *Node) advance(now protocol.Time, c *comm) {
 // next is the round of the call that runs or comes next.
 func (k *call) next() uint64 { return k.seq + uint64(k.round) }
 
-func (n *Node) begin(now protocol.Time, c *comm, k *call) {
+func (n *Node) begin(c *comm, k *call) {
 	seq := k.next()
 	st := &opState{seq: seq, call: k}
 	open := Action{Kind: Open, Comm: c.id, Seq: seq, Req: k.req}
@@ -257,7 +257,7 @@ func (n *Node) Opened(now protocol.Time, comm uint32, seq uint64, offloaded bool
 		return
 	}
 	st.open = true
-	n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvStart, Offloaded: offloaded}, n.steps[:0]))
+	n.do(c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvStart, Offloaded: offloaded}, n.steps[:0]))
 	early := c.early[seq]
 	delete(c.early, seq)
 	for i := range early {
@@ -281,7 +281,7 @@ func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 			n.mismatch(c, from, m.Seq, m.Call, st.call.info())
 			return
 		}
-		n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvMsg, From: from, Msg: m}, n.steps[:0]))
+		n.do(c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvMsg, From: from, Msg: m}, n.steps[:0]))
 		return
 	}
 	// Calls that a peer can have under way are near those that we have made.
@@ -322,7 +322,7 @@ func (st *opState) greetedOtherwise(m *protocol.Msg) bool {
 }
 
 // do turns an operation's actions into the node's.
-func (n *Node) do(now protocol.Time, c *comm, st *opState, acts []protocol.Action) {
+func (n *Node) do(c *comm, st *opState, acts []protocol.Action) {
 	n.steps = nil // acts may use it, and do may come back here
 	n.turned(c, st)
 	for i := range acts {
@@ -340,7 +340,7 @@ func (n *Node) do(now protocol.Time, c *comm, st *opState, acts []protocol.Actio
 		case protocol.ActPut:
 			n.out = append(n.out, Action{Kind: Put, To: c.members[a.To], Comm: c.id, Seq: st.seq, PSN: a.PSN, Off: a.Off, Len: a.Len, Input: a.Input})
 		case protocol.ActComplete:
-			n.completed(now, c, st)
+			n.completed(c, st)
 		case protocol.ActClosed:
 			n.closed(c, st)
 		case protocol.ActDigest:
@@ -361,7 +361,7 @@ func (n *Node) send(to int, m *protocol.Msg) {
 	n.out = append(n.out, Action{Kind: Send, To: to, Msg: *m})
 }
 
-func (n *Node) completed(now protocol.Time, c *comm, st *opState) {
+func (n *Node) completed(c *comm, st *opState) {
 	st.done = true
 	if st.mc == nil {
 		n.others--
@@ -371,11 +371,11 @@ func (n *Node) completed(now protocol.Time, c *comm, st *opState) {
 	k.spent.add(st.op.Times())
 	n.out = append(n.out, Action{Kind: Release, Comm: c.id, Seq: st.seq})
 	if k.round++; k.round < k.rounds {
-		n.advance(now, c)
+		n.advance(c)
 		return
 	}
 	n.end(c, k, nil)
-	n.advance(now, c)
+	n.advance(c)
 }
 
 // end takes a call off the list and reports it.

@@ -81,7 +81,7 @@ func (n *Node) begun(now protocol.Time, c *comm, rank int, seq uint64) {
 	}
 	for _, st := range slices.Clone(c.live) { // it may change
 		if waits(st) {
-			n.do(now, c, st, st.pp.Step(now, protocol.Event{Kind: protocol.EvTimer}, n.steps[:0]))
+			n.do(c, st, st.pp.Step(now, protocol.Event{Kind: protocol.EvTimer}, n.steps[:0]))
 		}
 	}
 }

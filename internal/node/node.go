@@ -193,7 +193,7 @@ func (n *Node) start(now protocol.Time, c *comm, k *call) {
 		n.failCall(c, k)
 		return
 	}
-	n.advance(now, c)
+	n.advance(c)
 }
 
 // Actions returns what there is to do and forgets it. The slice is valid
@@ -237,7 +237,7 @@ func (n *Node) Pieces(now protocol.Time, from int, comm uint32, seq uint64, pref
 		return
 	}
 	n.begun(now, c, r, seq)
-	n.do(now, c, st, st.pp.Received(now, prefix, left, n.steps[:0]))
+	n.do(c, st, st.pp.Received(now, prefix, left, n.steps[:0]))
 }
 
 // Result takes a piece of what the network has reduced for us. If ok, it
@@ -255,7 +255,7 @@ func (n *Node) Result(now protocol.Time, comm uint32, seq uint64, off, length in
 		return false
 	}
 	ok, steps := st.inc.Result(now, off, length, n.steps[:0])
-	n.do(now, c, st, steps)
+	n.do(c, st, steps)
 	return ok
 }
 
@@ -285,7 +285,7 @@ func (n *Node) Drained(now protocol.Time, comm uint32, seq uint64) {
 	if st := c.find(seq); st != nil && st.op.Phase() == protocol.Closed {
 		c.slots[c.layout.Slot(seq)] = nil
 		if c.broken == nil {
-			n.advance(now, c)
+			n.advance(c)
 		}
 	}
 }
@@ -296,7 +296,7 @@ func (n *Node) step(now protocol.Time, comm uint32, seq uint64, ev protocol.Even
 		return
 	}
 	if st := c.find(seq); st != nil {
-		n.do(now, c, st, st.op.Step(now, ev, n.steps[:0]))
+		n.do(c, st, st.op.Step(now, ev, n.steps[:0]))
 	}
 }
 
@@ -351,7 +351,7 @@ func (n *Node) Timer(now protocol.Time) {
 		}
 		for _, st := range c.running() {
 			if st.op.Timer() <= now {
-				n.do(now, c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvTimer}, n.steps[:0]))
+				n.do(c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvTimer}, n.steps[:0]))
 			}
 		}
 		n.checkDeadline(now, c)

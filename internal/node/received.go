@@ -19,7 +19,7 @@ func (n *Node) Received(now protocol.Time, r *protocol.Report, offloaded bool) {
 			continue
 		}
 		if steps := st.mc.Placed(now, run.Sub, run.Range, n.steps[:0]); len(steps) > 0 {
-			n.do(now, c, st, steps)
+			n.do(c, st, steps)
 		}
 	}
 	pool := n.pool

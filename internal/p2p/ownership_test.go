@@ -37,12 +37,12 @@ func TestOwnership(t *testing.T) {
 func checkOwnership(t *testing.T, name string, p *p2p.Plan) {
 	t.Helper()
 	received := make([]bool, p.Bytes) // after the receives so far
-	uniform := func(off, n int64) (any, all bool) {
+	uniform := func(off, n int64) (some, all bool) {
 		all = true
 		for _, r := range received[off : off+n] {
-			any, all = any || r, all && r
+			some, all = some || r, all && r
 		}
-		return any, all
+		return some, all
 	}
 	sends := make([]int, len(p.Partials))
 	inPartial := func(off, n int64) int {

@@ -45,9 +45,10 @@ func TestMap(t *testing.T) {
 				var want, got []uint32
 				busyWant := false
 				for at := i; at < i+k; at++ {
-					if model[at] == free {
+					switch model[at] {
+					case free:
 						want, model[at] = append(want, at), forRead
-					} else if model[at] == taken {
+					case taken:
 						busyWant = true
 					}
 				}

@@ -28,9 +28,9 @@ func (o *Op) claim(a *Action) (won []Range) {
 }
 
 // readDone is the end of a read whose claim won these chunks.
-func (o *Op) readDone(now Time, sub int, won []Range, out []Action) []Action {
+func (o *Op) readDone(now Time, sub int, won []Range) []Action {
 	for _, q := range won {
 		o.arrived[sub].Finish(q.PSN, q.N)
 	}
-	return o.Step(now, Event{Kind: EvRead, Sub: sub, Ranges: won}, out)
+	return o.Step(now, Event{Kind: EvRead, Sub: sub, Ranges: won}, nil)
 }

@@ -67,7 +67,7 @@ func TestReadsAreBounded(t *testing.T) {
 		if want := []Range{{uint32(read) * perRead, perRead}}; !slices.Equal(a.Ranges, want) {
 			t.Fatalf("read %d is of %v, want %v", read, a.Ranges, want)
 		}
-		pending = append(pending[1:], o.readDone(5, 0, o.claim(&a), nil)...)
+		pending = append(pending[1:], o.readDone(5, 0, o.claim(&a))...)
 		if _, n := reads(pending); n > maxReads {
 			t.Fatalf("%d reads under way", n)
 		}
@@ -100,7 +100,7 @@ func TestReadThatWinsNothing(t *testing.T) {
 		o.Chunk(3, 0, psn, 1, nil)
 	}
 	won := o.claim(&a)
-	if o.readDone(4, 0, won, nil); len(won) != 0 || o.reads != 0 || o.repaired != 0 || o.missing() != 5 {
+	if o.readDone(4, 0, won); len(won) != 0 || o.reads != 0 || o.repaired != 0 || o.missing() != 5 {
 		t.Errorf("won %v, %d reads under way, %d repaired, %d missing", won, o.reads, o.repaired, o.missing())
 	}
 }

@@ -112,7 +112,7 @@ func (v *victim) readEnds(i int) {
 			v.placed[a.Sub][psn], v.reading[a.Sub][psn] = true, false
 		}
 	}
-	v.do(v.o.readDone(v.now, a.Sub, a.Ranges, nil))
+	v.do(v.o.readDone(v.now, a.Sub, a.Ranges))
 }
 
 // msg is a message that a peer might send, with values that are nearly right.

@@ -57,7 +57,7 @@ func (s *opScript) command(a args) string {
 		}
 		won := s.won
 		s.won = nil
-		return s.show(s.o.readDone(s.now, sub, won, nil))
+		return s.show(s.o.readDone(s.now, sub, won))
 	case "claim":
 		s.won = s.o.claim(&Action{Sub: a.integer("sub", 0), Ranges: a.spans("psn")})
 		var out []string

@@ -75,7 +75,7 @@ func (s *worldScript) command(a args) (out []string) {
 		s.reads = nil
 		for _, h := range now {
 			o := s.ops[h.from]
-			out = append(out, s.do(h.from, o.readDone(s.now, h.a.Sub, o.claim(&h.a), nil))...)
+			out = append(out, s.do(h.from, o.readDone(s.now, h.a.Sub, o.claim(&h.a)))...)
 		}
 	case "wait":
 		at := Never

@@ -112,17 +112,18 @@ func FuzzFrame(f *testing.F) {
 			}
 			last = h
 			at += len(b)
-			if h.kind == frameMessage {
+			switch h.kind {
+			case frameMessage:
 				var msg []byte
 				if msg, err = r.message(h.n); err == nil && !bytes.Equal(msg, in[at:at+h.n]) {
 					t.Fatalf("message %x", msg)
 				}
-			} else if h.kind == frameRead {
+			case frameRead:
 				var list []byte
 				if list, err = r.message(h.n); err == nil {
 					checkSpans(t, list)
 				}
-			} else {
+			default:
 				_, err = r.skip(h.n)
 			}
 			if err != nil {

@@ -1,6 +1,7 @@
 package ip
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync/atomic"
@@ -138,7 +139,7 @@ func (s *udpSender) sendAll(n, size int) (took int, err error) {
 }
 
 func udpGSORefused(err error) bool {
-	return err == unix.EIO || err == unix.EINVAL || err == unix.EMSGSIZE || err == unix.EOPNOTSUPP
+	return errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
 // transmit sends n datagrams from the first on in one message, which reaches our own
@@ -194,13 +195,14 @@ func (s *udpSender) waitForRoom(fd uintptr) {
 
 // explain makes an error of what the kernel said.
 func (s *udpSender) explain(err error) error {
-	errno, ok := err.(syscall.Errno)
-	switch {
-	case !ok:
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
 		return err
-	case errno == unix.EAGAIN:
+	}
+	switch errno {
+	case unix.EAGAIN:
 		return fabric.ErrBusy
-	case errno == unix.ENOBUFS:
+	case unix.ENOBUFS:
 		s.pause = max(s.pause, udpFirstPause)
 		return fabric.ErrBusy
 	}
