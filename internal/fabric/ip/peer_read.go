@@ -71,6 +71,7 @@ type peerCounted struct {
 
 func (r peerCounted) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
+	raceReceive()
 	r.n.Add(uint64(n))
 	return n, err
 }
