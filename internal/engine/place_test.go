@@ -13,7 +13,7 @@ type unplaced struct{ words []place.Word }
 
 func (u unplaced) Words() []place.Word                  { return u.words }
 func (u unplaced) Counted() uint64                      { return 0 }
-func (u unplaced) Hurry()                               {}
+func (u unplaced) Count(uint32) bool                    { return false }
 func (u unplaced) Ignored() (dup, late, foreign uint64) { return 0, 0, 0 }
 func (u unplaced) Close()                               {}
 

@@ -199,18 +199,18 @@ func (w *receiver) obey(t *task) {
 // claim claims chunks for a read. What was placed before is known before the read begins.
 func (w *receiver) claim(r *read) {
 	l := r.landing
-	if l.kernel != nil {
-		l.kernel.Hurry()
-	}
 	for busy := true; busy; {
 		if r.won, busy = w.in.Claim(l.place, r.ranges, r.won); busy {
 			nap(time.Microsecond) // a program in the kernel writes one of them just now
 		}
 	}
+	var won uint32
 	for _, q := range r.won {
-		l.left -= q.N
+		won += q.N
 	}
+	l.left -= won
 	if l.kernel != nil {
+		l.kernel.Count(won)
 		w.learn(l)
 	}
 	w.flush(false)
@@ -292,12 +292,12 @@ func (w *receiver) Chunk(h fabric.Header, payload []byte) {
 		w.open(p, (*mem)[off:off+int64(length)], h, psn, payload)
 	case p.IsShared() && !p.Take(psn): // the kernel was faster
 	default:
-		if l.kernel != nil {
-			l.kernel.Hurry()
-		}
 		copy((*mem)[off:], payload)
 		w.copied.Add(1)
 		w.in.Place(p, protocol.Range{PSN: psn, N: 1})
+		if l.kernel != nil && l.kernel.Count(1) {
+			w.learn(l) // the kernel has placed the others, and does not wake us
+		}
 	}
 	w.report()
 }

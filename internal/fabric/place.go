@@ -67,11 +67,12 @@ type Run struct{ PSN, N uint32 }
 type Placed interface {
 	// Words is the state of the lane's chunks. Our own are in place.
 	Words() []place.Word
-	// Counted is how many chunks were placed, or more: whoever counted one has noted it before.
+	// Counted is how many chunks were placed or claimed, or more: whoever counted one has noted it before.
 	// Any goroutine may call it.
 	Counted() uint64
-	// Hurry wakes the process for every chunk from now on.
-	Hurry()
+	// Count counts chunks that the worker has claimed: nobody else places them. It reports whether all
+	// chunks that others send are counted now; nobody wakes the process then.
+	Count(n uint32) bool
 	// Ignored is how many datagrams were of no use since the last call.
 	Ignored() (duplicates, late, foreign uint64)
 	// Close ends it: nothing is placed any more when it returns.

@@ -251,19 +251,18 @@ func (f *follower) scan() (runs []fabric.Run) {
 
 // claim claims chunks for a read.
 func (f *follower) claim(psn, n uint32) {
-	f.Hurry()
-	for f.Claim(psn, n, func(uint32, uint32) {}) {
+	for f.Claim(psn, n, func(_, won uint32) { f.Count(won) }) {
 		runtime.Gosched()
 	}
 }
 
 // take claims a chunk for the process, which places it.
 func (f *follower) take(psn uint32) bool {
-	f.Hurry()
 	if !f.Take(psn) {
 		return false
 	}
 	f.Finish(psn, 1)
+	f.Count(1)
 	return true
 }
 

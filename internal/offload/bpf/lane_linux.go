@@ -66,7 +66,7 @@ func (o *Offload) Open(a fabric.Area, s *fabric.Lane) fabric.Placed {
 	l.base, l.port, l.comm, l.imm, l.mask, l.psns, l.gen = ar.off, uint32(g.group.Port()), s.Comm, s.Imm, s.Mask, s.PSNs, o.gen
 	l.words, l.blocks, l.nblocks, l.per, l.chunk, l.region = first, table, uint32(len(s.Blocks)), per, uint32(s.Chunk), ar.r.id
 	l.want, l.own = s.PSNs-s.Own.N, g.own.Port()
-	l.every.Store(o.wakes)
+	l.every = o.wakes
 	for _, c := range []*atomic.Uint64{&l.placed, &l.duplicates, &l.late, &l.foreignPackets} {
 		c.Store(0)
 	}
@@ -92,8 +92,8 @@ func (p *placed) Words() []place.Word { return p.words }
 // here before.
 func (p *placed) Counted() uint64 { return p.l.placed.Load() }
 
-// Hurry implements fabric.Placed.
-func (p *placed) Hurry() { p.l.every.Store(1) }
+// Count implements fabric.Placed.
+func (p *placed) Count(n uint32) bool { return p.l.placed.Add(uint64(n)) >= uint64(p.l.want) }
 
 // Ignored implements fabric.Placed.
 func (p *placed) Ignored() (duplicates, late, foreign uint64) {

@@ -31,8 +31,7 @@ type lane struct {
 	base                                     uint64
 	port, comm, imm, mask, psns, gen         uint32
 	words, blocks, nblocks, per, chunk       uint32
-	region, want                             uint32
-	every                                    atomic.Uint32
+	region, want, every                      uint32
 	own                                      uint16
 	_                                        [3]uint16
 	placed, duplicates, late, foreignPackets atomic.Uint64

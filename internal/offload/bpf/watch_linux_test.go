@@ -7,8 +7,8 @@ import (
 	"github.com/allcast/allcast/internal/fabric/ip"
 )
 
-// The process is woken when all chunks have come, when it asks for it, and for each chunk
-// once it has claimed some.
+// The process is woken when the last chunk comes that it has not claimed itself, after many, and when it
+// asks for it. What it takes itself wakes it no more often.
 func TestWatch(t *testing.T) {
 	w := newWire(t, Config{Chunk: 10}, 1, false)
 	poller, err := ip.NewPoller()
@@ -35,10 +35,25 @@ func TestWatch(t *testing.T) {
 	a, p = w.open(t, w.alloc(t, 100), l)
 	all = chunksOf(l, randomBytes(100))
 	p.claim(5, 1)
-	w.send(t, 0, all[0])
+	if !p.take(6) {
+		t.Error("the process cannot take a chunk that is free")
+	}
+	w.send(t, 0, all[:9]...)
+	if len(ready) != 0 {
+		t.Error("woken for nothing")
+	}
+	w.send(t, 0, all[9])
 	<-ready
-	w.send(t, 0, all[1])
-	<-ready
+	p.Close()
+	a.Release()
+
+	// The process knows when it has claimed the last chunk.
+	l = laneOf(0, 10, 100)
+	a, p = w.open(t, w.alloc(t, 100), l)
+	w.send(t, 0, chunksOf(l, randomBytes(100))[:8]...)
+	if p.Count(1) || !p.Count(1) {
+		t.Error("two chunks were left")
+	}
 	p.Close()
 	a.Release()
 

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -45,7 +44,7 @@ func TestJudge(t *testing.T) {
 		{"leaks", []event{{rank: 1, note: &note{What: sayEnd, tally: tally{Goroutines: 1}}}}, true, true},
 		{"grows", []event{{rank: 1, note: &note{What: sayTick, tally: tally{Files: 1000}}}}, false, true},
 	} {
-		r := &runner{start: time.Now(), sum: newSummary(), epochs: map[int][]int{}, closing: tt.closing}
+		r := &runner{cfg: &config{mode: modeFaults}, start: time.Now(), sum: newSummary(), epochs: map[int][]int{}, closing: tt.closing}
 		for n := range 4 {
 			r.ranks = append(r.ranks, &process{rank: n, lostAt: map[int]time.Time{}})
 		}
@@ -59,47 +58,86 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Ranks that abort must have had a reason of their own, or another rank's.
+func TestJudgeAborts(t *testing.T) {
+	const cancelled, aborted = "allcast: failed: cancelled: rank 1", "allcast: failed: aborted: rank 1"
+	says := func(what string, epoch int, text string, whom int) *note {
+		return &note{What: what, Epoch: epoch, Text: text, Ranks: []int{whom}}
+	}
+	for name, tt := range map[string]struct {
+		notes []*note // of ranks 0, 1, ...
+		bad   bool
+	}{
+		"cancelled":                      {[]*note{says(sayGivenUp, 1, cancelled, 1), says(sayCancelled, 1, cancelled, 1)}, false},
+		"aborted by a rank that cancels": {[]*note{says(sayGivenUp, 1, aborted, 1), says(sayCancelled, 1, cancelled, 1)}, false},
+		"in turn": {[]*note{says(sayGivenUp, 1, aborted, 1), says(sayGivenUp, 1, cancelled, 2), says(sayCancelled, 1, cancelled, 2)},
+			false},
+		"by a rank that only gave up": {[]*note{says(sayGivenUp, 1, cancelled, 1), says(sayGivenUp, 1, cancelled, 2),
+			says(sayCancelled, 1, cancelled, 2)}, true},
+		"by a rank that is well":   {[]*note{says(sayGivenUp, 1, aborted, 1)}, true},
+		"by no single rank":        {[]*note{says(sayGivenUp, 1, aborted, -1)}, true},
+		"in another epoch":         {[]*note{says(sayGivenUp, 1, cancelled, 1), says(sayCancelled, 2, cancelled, 1)}, true},
+		"by itself, in two epochs": {[]*note{says(sayCancelled, 1, cancelled, 0), says(sayCancelled, 2, cancelled, 1)}, false},
+	} {
+		var a aborts
+		for rank, n := range tt.notes {
+			a.add(rank, n)
+		}
+		if err := a.judge(); (err != nil) != tt.bad {
+			t.Errorf("%s: %v, want a violation: %v", name, err, tt.bad)
+		}
+	}
+}
+
 // All ranks read the same in the script, and it is about everything.
 func TestScript(t *testing.T) {
-	s := script{seed: 7, generation: 3, epoch: 2, most: 1 << 20}
-	seen := map[string]bool{}
-	for call := range uint64(2000) {
-		st := s.at(call)
-		if st != s.at(call) {
-			t.Fatalf("call %d is not the same twice", call)
+	for mode, all := range map[mode]odds{modeFaults: everything, modeCancel: everything, modeLoss: multicasts} {
+		s := script{mode: mode, seed: 7, generation: 3, epoch: 2, most: 1 << 20}
+		seen := map[string]bool{}
+		for call := range uint64(2000) {
+			st := s.at(call)
+			if st != s.at(call) {
+				t.Fatalf("%s: call %d is not the same twice", mode, call)
+			}
+			if st.size < 0 || st.size > s.most || mode == modeLoss && (st.size < s.most/8 || st.algo != "mcast" || st.part(1).algo != "mcast") {
+				t.Fatalf("%s: call %d moves %d bytes by %s", mode, call, st.size, st.algo)
+			}
+			seen[st.do] = true
 		}
-		if st.size < 0 || st.size > s.most {
-			t.Fatalf("call %d moves %d bytes", call, st.size)
-		}
-		seen[st.do] = true
-	}
-	for _, o := range often {
-		if o.do != "dup" && !seen[o.do] { // it is a split
-			t.Errorf("there is no %s", o.do)
+		for _, o := range all {
+			if o.do != "dup" && !seen[o.do] { // it is a split
+				t.Errorf("%s: there is no %s", mode, o.do)
+			}
 		}
 	}
 }
 
 // What ranks contribute differs by rank, call and epoch, so that a wrong byte shows.
-func TestFill(t *testing.T) {
-	make13 := func(s script, call uint64, rank int) []byte {
-		b := make([]byte, 13)
-		s.fill(b, call, rank)
-		return b
-	}
-	s := script{seed: 7, generation: 3}
-	base := make13(s, 5, 1)
-	other := s
-	other.epoch = 1
-	for _, b := range [][]byte{make13(s, 5, 2), make13(s, 6, 1), make13(other, 5, 1)} {
-		if slices.Equal(base, b) {
-			t.Errorf("%x twice", b)
+func TestPattern(t *testing.T) {
+	for n := range 40 {
+		filled := func(s script, call uint64, rank int) []byte {
+			b := make([]byte, n)
+			s.pattern(call, rank).fill(b)
+			return b
 		}
-	}
-	if err := same([]byte{1, 2, 3}, []byte{1, 2, 3}); err != nil {
-		t.Error(err)
-	}
-	if err := same([]byte{1, 9, 3}, []byte{1, 2, 3}); err == nil || errors.Is(err, errEnded) {
-		t.Error("a wrong byte is not seen")
+		s := script{seed: 7, generation: 3}
+		base := filled(s, 5, 1)
+		if err := s.pattern(5, 1).check(base); err != nil {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+		other := s
+		other.epoch = 1
+		for _, b := range [][]byte{filled(s, 5, 2), filled(s, 6, 1), filled(other, 5, 1)} {
+			if n >= 8 && slices.Equal(base, b) {
+				t.Errorf("%x twice", b)
+			}
+		}
+		for i := range base {
+			base[i]++
+			if s.pattern(5, 1).check(base) == nil {
+				t.Errorf("%d bytes: byte %d is wrong, and nobody sees it", n, i)
+			}
+			base[i]--
+		}
 	}
 }

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command chaos runs random operations on ranks that are killed, stopped and cut off at
-// random, and sees that every call ends in time with the right bytes, or with an error that
-// names a rank to which that really happened. See docs/chaos.md.
+// Command chaos runs random operations on ranks that are killed, stopped and cut off at random, on a
+// network that loses much, or with contexts that end. It checks that every call ends in time with the
+// right bytes, or with an error that names a rank to which that really happened. See docs/chaos.md.
 package main
 
 import (
@@ -21,6 +21,7 @@ import (
 
 // config is what was asked for.
 type config struct {
+	mode    mode
 	time    time.Duration
 	seed    uint64
 	hosts   int
@@ -57,16 +58,23 @@ func main() {
 }
 
 func parse() (*config, error) {
-	cfg := &config{}
+	cfg := &config{mode: modeFaults}
+	flag.Var(&cfg.mode, "mode", "what to try: faults, loss or cancel")
 	flag.DurationVar(&cfg.time, "time", 10*time.Minute, "how long")
 	flag.Uint64Var(&cfg.seed, "seed", 0, "of operations and faults; 0: from the clock")
-	flag.IntVar(&cfg.hosts, "hosts", 8, "ranks")
+	flag.IntVar(&cfg.hosts, "hosts", 0, "ranks; 0: 8, or 4 in mode loss")
 	flag.DurationVar(&cfg.timeout, "timeout", 4*time.Second, "silence after which a rank is lost")
 	flag.StringVar(&cfg.name, "name", "chaos", "name of the lab")
 	flag.BoolVar(&cfg.local, "local", false, "processes on loopback, without a lab: no links are cut")
 	flag.BoolVar(&cfg.keep, "keep", false, "keep what ranks wrote, also when all was well")
-	flag.IntVar(&cfg.size, "size", 4<<20, "most bytes that a call moves")
+	flag.IntVar(&cfg.size, "size", 0, "most bytes that a call moves; 0: 4 MiB, or 512 MiB in mode loss")
 	flag.Parse()
+	if cfg.hosts == 0 {
+		cfg.hosts = cfg.mode.hosts()
+	}
+	if cfg.size == 0 {
+		cfg.size = cfg.mode.size()
+	}
 	switch {
 	case flag.NArg() > 0:
 		return nil, fmt.Errorf("unknown argument %q", flag.Arg(0))

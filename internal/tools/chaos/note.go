@@ -15,24 +15,25 @@ type note struct {
 	Epoch int    `json:"epoch"` // so many Shrinks have succeeded
 	Call  uint64 `json:"call"`
 	Op    string `json:"op,omitempty"`
-	Ranks []int  `json:"ranks,omitempty"` // world ranks: who is named, or who is in
+	Ranks []int  `json:"ranks,omitempty"` // world ranks: those that are named, or the members
 	Text  string `json:"text,omitempty"`
 	tally
 }
 
 // What a note says.
 const (
-	sayJoined   = "joined"
-	sayLost     = "lost"     // a call failed: Ranks are to blame
-	sayGivenUp  = "given up" // Ranks saw a failure before we did, and have closed or aborted a communicator
-	sayEpoch    = "epoch"    // we go on with Ranks
-	sayMissing  = "missing"  // Shrink failed: Ranks did not come
-	sayExcluded = "excluded" // the others went on without us
-	sayWrong    = "wrong"    // wrong data
-	sayOdd      = "odd"      // an error that should not be
-	sayHang     = "hang"     // a call does not end
-	sayTick     = "tick"     // how far we are
-	sayEnd      = "end"      // left in good order
+	sayJoined    = "joined"
+	sayLost      = "lost"      // a call failed: Ranks are to blame
+	sayGivenUp   = "given up"  // Ranks have aborted a communicator of ours
+	sayCancelled = "cancelled" // the context of a call has ended here; Ranks are to blame for the abort
+	sayEpoch     = "epoch"     // we go on with Ranks
+	sayMissing   = "missing"   // Shrink failed: Ranks did not come
+	sayExcluded  = "excluded"  // the others went on without us
+	sayWrong     = "wrong"     // wrong data
+	sayOdd       = "odd"       // an error that should not be
+	sayHang      = "hang"      // a call does not end
+	sayTick      = "tick"      // how far we are
+	sayEnd       = "end"       // left in good order
 )
 
 // tally is what a rank has done and has.
@@ -41,6 +42,9 @@ type tally struct {
 	Bytes      uint64 `json:"bytes,omitempty"`
 	Repaired   uint64 `json:"repaired,omitempty"`
 	Comms      uint64 `json:"comms,omitempty"`
+	Cancelled  uint64 `json:"cancelled,omitempty"` // calls whose context ended before they did
+	InTime     uint64 `json:"in_time,omitempty"`   // calls that completed before their context ended
+	Unstarted  uint64 `json:"unstarted,omitempty"` // calls whose context had ended before
 	Goroutines int    `json:"goroutines,omitempty"`
 	Files      int    `json:"files,omitempty"`
 }
@@ -69,5 +73,5 @@ func say(n note) {
 	}
 	saying.Lock()
 	defer saying.Unlock()
-	_, _ = os.Stdout.Write(append(b, '\n')) // who is gone cannot be told
+	_, _ = os.Stdout.Write(append(b, '\n')) // the runner is gone
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/pprof"
@@ -17,7 +18,7 @@ import (
 	"github.com/allcast/allcast"
 )
 
-// jobVar tells ranks what to do: SEED GENERATION SUBGROUPS SIZE LIMIT.
+// jobVar tells ranks what to do: MODE SEED GENERATION SUBGROUPS SIZE LIMIT.
 const jobVar = "ALLCAST_CHAOS"
 
 // rank is one process of the job.
@@ -26,21 +27,24 @@ type rank struct {
 	trees  int
 	limit  time.Duration // of a call
 	world  *allcast.Comm
-	main   *allcast.Comm   // of those who live
+	main   *allcast.Comm   // of the ranks that live
 	pool   []*allcast.Comm // made of main
 	over   atomic.Bool     // the runner has had enough
 	call   uint64
 	op     string
-	had    tally // before we joined
+	had    tally      // before we joined
+	draw   *rand.Rand // what only this rank decides
+	marked [][]byte   // buffers whose calls have returned
 
-	calls, bytes, comms atomic.Uint64
-	began               atomic.Int64 // ticks of the watchdog since when a call runs; 0: none does
-	ticks               atomic.Int64
+	calls, bytes, comms           atomic.Uint64
+	cancelled, inTimes, unstarted atomic.Uint64 // see tally
+	began                         atomic.Int64  // ticks of the watchdog since when a call runs; 0: none does
+	ticks                         atomic.Int64
 }
 
 func rankMain() int {
 	r := &rank{}
-	if _, err := fmt.Sscan(os.Getenv(jobVar), &r.script.seed, &r.script.generation, &r.trees, &r.script.most, &r.limit); err != nil {
+	if _, err := fmt.Sscan(os.Getenv(jobVar), (*string)(&r.script.mode), &r.script.seed, &r.script.generation, &r.trees, &r.script.most, &r.limit); err != nil {
 		say(note{What: sayOdd, Text: jobVar + ": " + err.Error()})
 		return 1
 	}
@@ -72,6 +76,7 @@ func (r *rank) run(ctx context.Context) (err error) {
 	}
 	r.leave()
 	r.main = r.world
+	r.draw = rand.New(rand.NewPCG(r.script.seed^r.script.generation, uint64(r.world.Rank())))
 	r.say(sayJoined, nil, nil)
 	for {
 		err := r.work(ctx)
@@ -79,21 +84,8 @@ func (r *rank) run(ctx context.Context) (err error) {
 			r.closePool()
 			return r.end()
 		}
-		var failed *allcast.RankError
-		if !errors.As(err, &failed) {
+		if err := r.failed(err); err != nil {
 			return err
-		}
-		switch {
-		case errors.Is(err, allcast.ErrRankLost):
-			r.say(sayLost, []int{failed.Rank}, err)
-		case errors.Is(err, allcast.ErrClosed), errors.Is(err, allcast.ErrAborted):
-			r.say(sayGivenUp, []int{failed.Rank}, err)
-		default:
-			return fmt.Errorf("another error than a lost rank: %w", err)
-		}
-		// Others may wait for us in communicators that have lost nobody.
-		for _, c := range r.pool {
-			_ = c.Abort() // it may be broken
 		}
 		if ok, err := r.shrink(ctx); !ok || err != nil {
 			return err
@@ -101,7 +93,41 @@ func (r *rank) run(ctx context.Context) (err error) {
 	}
 }
 
-// shrink goes on with who lives; false: we are out.
+// failed tells the runner how a call ended, and the other ranks that we go on to Shrink. It returns an
+// error that should not be.
+func (r *rank) failed(err error) error {
+	var failed *allcast.RankError
+	known := errors.As(err, &failed)
+	switch {
+	case errors.Is(err, errPromise):
+		return err
+	case r.script.mode == modeCancel && errors.Is(err, context.DeadlineExceeded):
+		r.cancelled.Add(1)
+		named := r.world.Rank() // in a Split nothing may have begun
+		if known {
+			named = failed.WorldRank
+		}
+		r.say(sayCancelled, []int{named}, err)
+	case !known:
+		return err
+	case errors.Is(err, allcast.ErrRankLost):
+		r.say(sayLost, []int{failed.WorldRank}, err)
+	case errors.Is(err, allcast.ErrAborted):
+		r.say(sayGivenUp, []int{failed.WorldRank}, err)
+	default:
+		return fmt.Errorf("another error than a lost rank or an abort: %w", err)
+	}
+	// Others may wait for us in communicators that have lost nobody.
+	for _, c := range r.pool {
+		_ = c.Abort() // it may be broken
+	}
+	if r.script.mode == modeCancel {
+		_ = r.main.Abort() // likewise
+	}
+	return nil
+}
+
+// shrink goes on with the ranks that live; false: we are out.
 func (r *rank) shrink(ctx context.Context) (bool, error) {
 	for try := 0; ; try++ {
 		r.enter("shrink")
@@ -121,16 +147,16 @@ func (r *rank) shrink(ctx context.Context) (bool, error) {
 			r.script.epoch++
 			r.call = 0
 			r.say(sayEpoch, r.members(), nil)
-			return true, nil
+			return true, r.marks()
 		case !errors.As(err, &failed):
 			return false, err
 		case errors.Is(err, allcast.ErrRankLost):
-			r.say(sayExcluded, failed.Ranks, err)
+			r.say(sayExcluded, failed.WorldRanks, err)
 			return false, nil
 		case try == 5:
 			return false, fmt.Errorf("too many times: %w", err)
 		}
-		r.say(sayMissing, failed.Ranks, err)
+		r.say(sayMissing, failed.WorldRanks, err)
 	}
 }
 
@@ -144,6 +170,9 @@ func (r *rank) members() []int {
 
 // end leaves the job, with nothing left of it.
 func (r *rank) end() error {
+	if err := r.marks(); err != nil {
+		return err
+	}
 	t := r.tally()
 	r.enter("close")
 	if r.main != r.world {
@@ -195,6 +224,7 @@ func (r *rank) tally() tally {
 	s := r.world.Stats()
 	return tally{
 		Calls: r.calls.Load(), Bytes: r.bytes.Load(), Comms: r.comms.Load(), Repaired: s.RepairedChunks,
+		Cancelled: r.cancelled.Load(), InTime: r.inTimes.Load(), Unstarted: r.unstarted.Load(),
 		Goroutines: runtime.NumGoroutine(), Files: files(),
 	}
 }

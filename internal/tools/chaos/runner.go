@@ -39,6 +39,7 @@ type runner struct {
 	events   chan event
 	closing  bool
 	epochs   map[int][]int // members, as the first unharmed rank told
+	aborts   aborts
 	violated error
 }
 
@@ -78,7 +79,7 @@ func run(ctx context.Context, cfg *config) (err error) {
 	}
 	r := &runner{cfg: cfg, place: p, rnd: rand.New(rand.NewPCG(cfg.seed, 0)), start: time.Now(), sum: newSummary()}
 	r.until = r.start.Add(cfg.time)
-	log.Printf("seed %d, %d ranks, timeout %v, %v", cfg.seed, cfg.hosts, cfg.timeout, where(p))
+	log.Printf("mode %s, seed %d, %d ranks, timeout %v, %v", cfg.mode, cfg.seed, cfg.hosts, cfg.timeout, where(p))
 	for r.nth = 1; time.Now().Before(r.until) && ctx.Err() == nil && err == nil; r.nth++ {
 		err = r.generation(ctx)
 	}
@@ -133,7 +134,7 @@ func (r *runner) limit() time.Duration { return 5*r.cfg.timeout + 20*time.Second
 
 // generation runs a job until too few are left of it, or it had its time.
 func (r *runner) generation(ctx context.Context) error {
-	r.past, r.ranks, r.closing, r.epochs = nil, nil, false, map[int][]int{}
+	r.past, r.ranks, r.closing, r.epochs, r.aborts = nil, nil, false, map[int][]int{}, aborts{}
 	r.events = make(chan event, 1024)
 	r.sum.generations++
 	defer r.kill()
@@ -163,17 +164,25 @@ func (r *runner) generation(ctx context.Context) error {
 		}
 		if !joined && r.all(func(p *process) bool { return p.joined }) {
 			joined = true
-			next.Reset(r.pause())
+			if r.cfg.mode == modeFaults {
+				next.Reset(r.pause())
+			}
 			deadline.Reset(time.Hour)
 		}
 		if !r.closing && r.count((*process).unharmed) < fewest {
 			r.finish(deadline)
 		}
+		ended := r.closing && r.all(func(p *process) bool { return p.gone && !p.busy })
+		if ended && r.cfg.mode == modeCancel {
+			if err := r.aborts.judge(); err != nil {
+				r.violation("%w", err)
+			}
+		}
 		if r.violated != nil {
 			r.dump()
 			return r.violated
 		}
-		if r.closing && r.all(func(p *process) bool { return p.gone && !p.busy }) {
+		if ended {
 			r.sum.add(r.ranks)
 			log.Printf("generation %d ended after %v, %d ranks well; %d calls so far", r.nth, time.Since(r.start).Round(time.Second), r.count((*process).unharmed), r.sum.calls)
 			return nil
@@ -197,8 +206,11 @@ func (r *runner) begin() error {
 		return err
 	}
 	var with []string
-	if r.rnd.IntN(3) > 0 {
-		with = append(with, fmt.Sprintf("ALLCAST_FAULT=drop=%.2f%%,dup=%.2f%%,reorder=%.2f%%,seed=%d", 3*r.rnd.Float64(), 2*r.rnd.Float64(), 5*r.rnd.Float64(), r.nth))
+	if loss := r.cfg.mode.loss(r.rnd, r.nth); loss != "" {
+		with = append(with, "ALLCAST_FAULT="+loss)
+	}
+	if r.rnd.IntN(3) == 0 {
+		with = append(with, "ALLCAST_DATAPATH=auto")
 	}
 	if r.rnd.IntN(4) == 0 {
 		with = append(with, "ALLCAST_SECURE=on")
@@ -206,8 +218,9 @@ func (r *runner) begin() error {
 	if r.rnd.IntN(4) == 0 {
 		with = append(with, "ALLCAST_INTEGRITY=on")
 	}
-	with = append(with, fmt.Sprint("ALLCAST_TIMEOUT=", r.cfg.timeout), fmt.Sprintf("%s=%d %d %d %d %d", jobVar, r.cfg.seed, r.nth, 1+r.rnd.IntN(2), r.cfg.size, r.limit().Nanoseconds()))
+	with = append(with, fmt.Sprint("ALLCAST_TIMEOUT=", r.cfg.timeout), fmt.Sprintf("%s=%s %d %d %d %d %d", jobVar, r.cfg.mode, r.cfg.seed, r.nth, 1+r.rnd.IntN(2), r.cfg.size, r.limit().Nanoseconds()))
 	r.note("generation %d: %v", r.nth, with)
+	log.Printf("generation %d: %v", r.nth, with)
 	for n := range r.cfg.hosts {
 		p := &process{rank: n, cmd: r.place.command(n, append(env, with...)), lostAt: map[int]time.Time{}}
 		r.ranks = append(r.ranks, p)
@@ -327,9 +340,12 @@ func (r *runner) handle(e event) {
 		r.lost(p, n)
 	case sayGivenUp:
 		r.sum.givenUp++
-		if p.unharmed() && r.all(func(p *process) bool { return p.unharmed() }) {
+		r.aborts.add(p.rank, n)
+		if r.cfg.mode != modeCancel && p.unharmed() && r.all(func(p *process) bool { return p.unharmed() }) {
 			r.violation("rank %d: %v, and nothing has happened to anybody", p.rank, n)
 		}
+	case sayCancelled:
+		r.aborts.add(p.rank, n)
 	case sayEpoch:
 		r.epoch(p, n)
 	case sayMissing:

@@ -17,6 +17,9 @@ type summary struct {
 	bytes       uint64
 	repaired    uint64
 	comms       uint64
+	cancelled   uint64 // calls whose context ended before they did,
+	inTime      uint64 // after they had,
+	unstarted   uint64 // and before they began
 	shrinks     int
 	givenUp     int // calls that failed because another rank had given a communicator up
 	own         int // what ranks said that were cut off or stopped
@@ -43,13 +46,19 @@ func (s *summary) add(ranks []*process) {
 		s.bytes += p.last.Bytes
 		s.repaired += p.last.Repaired
 		s.comms += p.last.Comms
+		s.cancelled += p.last.Cancelled
+		s.inTime += p.last.InTime
+		s.unstarted += p.last.Unstarted
 	}
 }
 
 func (s *summary) print(w io.Writer, took time.Duration) {
 	_, _ = fmt.Fprintf(w, "%v, %d generations\n", took.Round(time.Second), s.generations)
 	_, _ = fmt.Fprintf(w, "%d calls ended well, summed over ranks; every byte of %.1f GB is right; %d chunks repaired\n", s.calls, float64(s.bytes)/1e9, s.repaired)
-	_, _ = fmt.Fprintf(w, "%d communicators split, %d shrunk, summed over ranks; %d calls ended because another rank had seen a failure first\n", s.comms, s.shrinks, s.givenUp)
+	_, _ = fmt.Fprintf(w, "%d communicators split, %d shrunk, summed over ranks; %d calls ended because another rank had given up first\n", s.comms, s.shrinks, s.givenUp)
+	if s.cancelled+s.inTime+s.unstarted > 0 {
+		_, _ = fmt.Fprintf(w, "%d calls were cancelled by their context; %d completed before it ended; %d did not start because it had\n", s.cancelled, s.inTime, s.unstarted)
+	}
 	for _, kind := range slices.Sorted(maps.Keys(s.faults)) {
 		_, _ = fmt.Fprintf(w, "%-14s %4d", kind, s.faults[kind])
 		if n := s.verdicts[kind]; n > 0 {

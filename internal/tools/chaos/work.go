@@ -3,10 +3,12 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/allcast/allcast"
 )
@@ -53,16 +55,7 @@ func (r *rank) isOver(ctx context.Context) (bool, error) {
 func (r *rank) step(ctx context.Context, st step) error {
 	switch st.do {
 	case "split":
-		if len(r.pool) == poolMost {
-			return nil
-		}
-		c, err := r.main.Split(ctx, r.main.Rank()%st.colors, int(st.root%2)*-r.main.Rank())
-		if err != nil {
-			return err
-		}
-		r.pool = append(r.pool, c)
-		r.comms.Add(1)
-		return nil
+		return r.split(ctx, st)
 	case "close":
 		if len(r.pool) == 0 {
 			return nil
@@ -70,48 +63,80 @@ func (r *rank) step(ctx context.Context, st step) error {
 		c := r.pool[0]
 		r.pool = r.pool[1:]
 		return c.Close()
+	case "burst":
+		return r.burst(ctx, st)
 	}
-	n := 1
-	if st.do == "burst" {
-		n = st.n
+	f, err := r.flight(st, 0)
+	if err != nil {
+		return err
 	}
-	pending := make([]*flight, 0, n)
+	if err = r.inTime(ctx, r.on(st), f); err == nil {
+		err = r.verify(f, st.size)
+	}
+	return errors.Join(err, r.finish(f))
+}
+
+func (r *rank) split(ctx context.Context, st step) error {
+	if len(r.pool) == poolMost {
+		return nil
+	}
+	ctx, cancel := r.whim(ctx)
+	defer cancel()
+	c, err := r.main.Split(ctx, r.main.Rank()%st.colors, int(st.root%2)*-r.main.Rank())
+	if err != nil {
+		return err
+	}
+	r.pool = append(r.pool, c)
+	r.comms.Add(1)
+	return nil
+}
+
+// burst has several calls under way.
+func (r *rank) burst(ctx context.Context, st step) error {
+	var flights []*flight
+	var pending []*allcast.Request
 	var first error
-	for i := range n {
-		one := st
-		if st.do == "burst" {
-			one.do, one.algo, one.on, one.size = "allgather", algorithms["allgather"][(st.root+uint64(i))%5], st.on+i, st.size/n
+	for i := range st.n {
+		f, err := r.flight(st.part(i), uint64(i))
+		if err != nil {
+			return err
 		}
-		f, err := r.start(one, uint64(i))
+		flights = append(flights, f)
+		req, err := f.start()
 		if err != nil {
 			first = err
 			break
 		}
-		pending = append(pending, f)
+		pending = append(pending, req)
 	}
 	// All of them, also after a failure: their buffers are theirs until then.
-	for _, f := range pending {
-		if err := f.req.Wait(ctx); err != nil {
-			if first == nil {
-				first = err
-			}
-		} else if err := f.verify(); err != nil {
-			r.say(sayWrong, nil, err)
+	for i, req := range pending {
+		if err := req.Wait(ctx); err != nil {
+			first = cmp.Or(first, err)
+		} else if err := r.verify(flights[i], st.size/st.n); err != nil {
 			return err
-		} else {
-			r.calls.Add(1)
-			r.bytes.Add(uint64(st.size))
+		}
+	}
+	for _, f := range flights {
+		if err := r.finish(f); err != nil {
+			return err
 		}
 	}
 	return first
 }
 
-// flight is a call under way.
-type flight struct {
-	req    *allcast.Request
-	verify func() error
+// verify looks at what a call has received.
+func (r *rank) verify(f *flight, size int) error {
+	if err := f.verify(); err != nil {
+		r.say(sayWrong, nil, err)
+		return err
+	}
+	r.calls.Add(1)
+	r.bytes.Add(uint64(size))
+	return nil
 }
 
+// on is the communicator of a step.
 func (r *rank) on(st step) *allcast.Comm {
 	if i := st.on % (len(r.pool) + 1); i > 0 {
 		return r.pool[i-1]
@@ -119,114 +144,45 @@ func (r *rank) on(st step) *allcast.Comm {
 	return r.main
 }
 
-// start begins a call; nth tells those of a burst apart.
-func (r *rank) start(st step, nth uint64) (*flight, error) {
-	c := r.on(st)
-	id := r.call<<2 | nth
-	opts := []allcast.CallOption{allcast.WithAlgorithm(st.algo)}
-	if st.algo == "mcast" {
-		opts = append(opts, allcast.WithChains(st.chains), allcast.WithSubgroups(min(st.trees, r.trees)))
+// whim returns a context that ends soon, at times, in mode cancel. Every rank draws for itself.
+func (r *rank) whim(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.script.mode != modeCancel || r.over.Load() || r.draw.IntN(8*r.world.Size()) > 0 {
+		return ctx, func() {}
 	}
-	switch st.do {
-	case "broadcast":
-		return r.broadcast(c, st, id, opts)
-	case "allgather":
-		return r.gather(c, evenly(c.Size(), st.size), id, func(send, recv []byte) (*allcast.Request, error) { return c.StartAllgather(send, recv, opts...) })
-	case "allgatherv":
-		counts := unevenly(c.Size(), st.size, st.root)
-		return r.gather(c, counts, id, func(send, recv []byte) (*allcast.Request, error) {
-			return c.StartAllgatherv(send, recv, counts, opts...)
-		})
-	case "reduce":
-		return r.reduce(c, st.size, id, true, opts)
-	case "allreduce":
-		return r.reduce(c, st.size, id, false, opts)
+	// As likely on every scale from a microsecond to 20 ms.
+	d := time.Duration(float64(time.Microsecond) * math.Exp(r.draw.Float64()*math.Log(20_000)))
+	if r.draw.IntN(4) == 0 {
+		d = 0 // it has ended already
 	}
-	req, err := c.StartBarrier()
-	return &flight{req, func() error { return nil }}, err
+	return context.WithTimeout(ctx, d)
 }
 
-func (r *rank) broadcast(c *allcast.Comm, st step, id uint64, opts []allcast.CallOption) (*flight, error) {
-	root := int(st.root % uint64(c.Size()))
-	want := make([]byte, st.size)
-	r.script.fill(want, id, c.WorldRank(root))
-	buf := make([]byte, st.size)
-	if c.Rank() == root {
-		copy(buf, want)
-	}
-	req, err := c.StartBroadcast(buf, root, opts...)
-	return &flight{req, func() error { return same(buf, want) }}, err
-}
-
-func (r *rank) gather(c *allcast.Comm, counts []int, id uint64, start func(send, recv []byte) (*allcast.Request, error)) (*flight, error) {
-	var want []byte
-	var mine []byte
-	for i, n := range counts {
-		b := make([]byte, n)
-		r.script.fill(b, id, c.WorldRank(i))
-		if i == c.Rank() {
-			mine = b
-		}
-		want = append(want, b...)
-	}
-	got := make([]byte, len(want))
-	req, err := start(mine, got)
-	return &flight{req, func() error { return same(got, want) }}, err
-}
-
-// reduce adds unsigned numbers, which gives the same in any order.
-func (r *rank) reduce(c *allcast.Comm, size int, id uint64, scatter bool, opts []allcast.CallOption) (*flight, error) {
-	n := size / 8 / c.Size() * c.Size() * 8
-	sum, mine := make([]byte, n), make([]byte, n)
-	for i := range c.Size() {
-		b := make([]byte, n)
-		r.script.fill(b, id, c.WorldRank(i))
-		if i == c.Rank() {
-			copy(mine, b)
-		}
-		for k := 0; k < n; k += 8 {
-			binary.LittleEndian.PutUint64(sum[k:], binary.LittleEndian.Uint64(sum[k:])+binary.LittleEndian.Uint64(b[k:]))
-		}
-	}
-	if scatter {
-		part := n / c.Size()
-		got := make([]byte, part)
-		req, err := c.StartReduceScatter(mine, got, allcast.Uint64, allcast.Sum, opts...)
-		return &flight{req, func() error { return same(got, sum[part*c.Rank():][:part]) }}, err
-	}
-	got := make([]byte, n)
-	req, err := c.StartAllreduce(mine, got, allcast.Uint64, allcast.Sum, opts...)
-	return &flight{req, func() error { return same(got, sum) }}, err
-}
-
-func same(got, want []byte) error {
-	if bytes.Equal(got, want) {
+// inTime makes a call whose context may end, and checks what is promised if it does.
+func (r *rank) inTime(ctx context.Context, c *allcast.Comm, f *flight) error {
+	whim, cancel := r.whim(ctx)
+	defer cancel()
+	err := f.call(whim)
+	var failed *allcast.RankError
+	switch {
+	case whim == ctx:
+		return err
+	case err == nil:
+		r.inTimes.Add(1)
 		return nil
+	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &failed):
+		// It had ended before the call, which has not taken its place in the order of calls.
+		r.unstarted.Add(1)
+		return f.call(ctx)
+	case !errors.Is(err, context.DeadlineExceeded):
+		return err // another rank's fault, before our context ended
+	case !errors.Is(err, allcast.ErrAborted) || failed.Op == "" || failed.Phase == "" || failed.Missing == "":
+		return fmt.Errorf("%w: a call was cancelled, operation %q, phase %q, missing %q: %w", errPromise, failed.Op, failed.Phase, failed.Missing, err)
 	}
-	bad, first := 0, -1
-	for i := range want {
-		if got[i] != want[i] {
-			if bad++; first < 0 {
-				first = i
-			}
-		}
+	if later := c.Barrier(ctx); !errors.Is(later, err) {
+		return fmt.Errorf("%w: a later call got %w, want %w", errPromise, later, err)
 	}
-	return fmt.Errorf("%d of %d bytes are wrong, the first at %d", bad, len(want), first)
+	return err
 }
 
-func evenly(ranks, size int) []int {
-	counts := make([]int, ranks)
-	for i := range counts {
-		counts[i] = size / ranks
-	}
-	return counts
-}
-
-// unevenly gives some nothing, and some more than others.
-func unevenly(ranks, size int, draw uint64) []int {
-	counts := evenly(ranks, size)
-	for i := range counts {
-		counts[i] = counts[i] / 3 * int(draw>>(2*i%62)&3)
-	}
-	return counts
-}
+// errPromise is that the library did not do what its documentation says.
+var errPromise = errors.New("a promise is broken")

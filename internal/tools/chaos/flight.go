@@ -1,0 +1,214 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/allcast/allcast"
+)
+
+// flight is one call: how to make it, its buffers, and what must be in them afterwards.
+type flight struct {
+	start  func() (*allcast.Request, error)
+	call   func(ctx context.Context) error // the same, and waits for it
+	verify func() error
+	bufs   [][]byte
+	alloc  bool // bufs are from Alloc
+}
+
+// flight prepares a call; nth tells those of a burst apart.
+func (r *rank) flight(st step, nth uint64) (*flight, error) {
+	c := r.on(st)
+	id := r.call<<2 | nth
+	opts := []allcast.CallOption{allcast.WithAlgorithm(st.algo)}
+	if st.algo == "mcast" {
+		opts = append(opts, allcast.WithChains(st.chains), allcast.WithSubgroups(min(st.trees, r.trees)))
+	}
+	if st.chunk > 0 {
+		opts = append(opts, allcast.WithChunk(st.chunk))
+	}
+	f := &flight{alloc: st.alloc}
+	var err error
+	switch st.do {
+	case "broadcast":
+		err = r.broadcast(f, c, st, id, opts)
+	case "allgather":
+		err = r.gather(f, c, evenly(c.Size(), st.size), id)
+		f.start = func() (*allcast.Request, error) { return c.StartAllgather(f.bufs[0], f.bufs[1], opts...) }
+		f.call = func(ctx context.Context) error { return c.Allgather(ctx, f.bufs[0], f.bufs[1], opts...) }
+	case "allgatherv":
+		counts := unevenly(c.Size(), st.size, st.root)
+		err = r.gather(f, c, counts, id)
+		f.start = func() (*allcast.Request, error) { return c.StartAllgatherv(f.bufs[0], f.bufs[1], counts, opts...) }
+		f.call = func(ctx context.Context) error { return c.Allgatherv(ctx, f.bufs[0], f.bufs[1], counts, opts...) }
+	case "reduce", "allreduce":
+		err = r.reduce(f, c, st, id, opts)
+	case "barrier":
+		f.start = func() (*allcast.Request, error) { return c.StartBarrier() }
+		f.call = func(ctx context.Context) error { return c.Barrier(ctx) }
+		f.verify = func() error { return nil }
+	}
+	return f, err
+}
+
+// buffer adds a buffer to a flight.
+func (r *rank) buffer(f *flight, n int) ([]byte, error) {
+	b := make([]byte, 0)
+	if !f.alloc {
+		b = make([]byte, n)
+	} else if n > 0 {
+		var err error
+		if b, err = r.world.Alloc(n); err != nil {
+			return nil, err
+		}
+	}
+	f.bufs = append(f.bufs, b)
+	return b, nil
+}
+
+func (r *rank) broadcast(f *flight, c *allcast.Comm, st step, id uint64, opts []allcast.CallOption) error {
+	root := int(st.root % uint64(c.Size()))
+	want := r.script.pattern(id, c.WorldRank(root))
+	buf, err := r.buffer(f, st.size)
+	if err != nil {
+		return err
+	}
+	if c.Rank() == root {
+		want.fill(buf)
+	}
+	f.start = func() (*allcast.Request, error) { return c.StartBroadcast(buf, root, opts...) }
+	f.call = func(ctx context.Context) error { return c.Broadcast(ctx, buf, root, opts...) }
+	f.verify = func() error { return want.check(buf) }
+	return nil
+}
+
+// gather prepares the buffers of an Allgather: what we send, and what we receive.
+func (r *rank) gather(f *flight, c *allcast.Comm, counts []int, id uint64) error {
+	all := 0
+	for _, n := range counts {
+		all += n
+	}
+	mine, err := r.buffer(f, counts[c.Rank()])
+	if err != nil {
+		return err
+	}
+	r.script.pattern(id, c.WorldRank(c.Rank())).fill(mine)
+	got, err := r.buffer(f, all)
+	f.verify = func() error {
+		at := 0
+		for i, n := range counts {
+			if err := r.script.pattern(id, c.WorldRank(i)).check(got[at : at+n]); err != nil {
+				return err
+			}
+			at += n
+		}
+		return nil
+	}
+	return err
+}
+
+// reduce adds unsigned numbers, which gives the same in any order.
+func (r *rank) reduce(f *flight, c *allcast.Comm, st step, id uint64, opts []allcast.CallOption) error {
+	n := st.size / 8 / c.Size() * c.Size() * 8
+	part, mineAt := n, 0
+	if st.do == "reduce" {
+		part = n / c.Size()
+		mineAt = part * c.Rank()
+	}
+	mine, err := r.buffer(f, n)
+	if err != nil {
+		return err
+	}
+	got, err := r.buffer(f, part)
+	if err != nil {
+		return err
+	}
+	r.script.pattern(id, c.WorldRank(c.Rank())).fill(mine)
+	f.start = func() (*allcast.Request, error) {
+		return c.StartAllreduce(mine, got, allcast.Uint64, allcast.Sum, opts...)
+	}
+	f.call = func(ctx context.Context) error {
+		return c.Allreduce(ctx, mine, got, allcast.Uint64, allcast.Sum, opts...)
+	}
+	if st.do == "reduce" {
+		f.start = func() (*allcast.Request, error) {
+			return c.StartReduceScatter(mine, got, allcast.Uint64, allcast.Sum, opts...)
+		}
+		f.call = func(ctx context.Context) error {
+			return c.ReduceScatter(ctx, mine, got, allcast.Uint64, allcast.Sum, opts...)
+		}
+	}
+	f.verify = func() error {
+		sum := make([]byte, n)
+		for i := range c.Size() {
+			p := r.script.pattern(id, c.WorldRank(i))
+			for k := 0; k < n; k += 8 {
+				binary.LittleEndian.PutUint64(sum[k:], binary.LittleEndian.Uint64(sum[k:])+p.next())
+			}
+		}
+		if !bytes.Equal(got, sum[mineAt:mineAt+part]) {
+			return errors.New("a sum is wrong")
+		}
+		return r.script.pattern(id, c.WorldRank(c.Rank())).check(mine)
+	}
+	return nil
+}
+
+// marker is what a rank writes to buffers whose call has returned.
+const marker = 0xEE
+
+// finish gives the buffers of a call back, which has returned. Whatever touches them later is found out:
+// memory of Alloc is gone, and other memory has marks that are looked at later.
+func (r *rank) finish(f *flight) error {
+	for _, b := range f.bufs {
+		if len(b) == 0 {
+			continue
+		}
+		if f.alloc {
+			if err := r.world.Free(b); err != nil {
+				return fmt.Errorf("%w: %w", errPromise, err)
+			}
+		} else if r.script.mode == modeCancel {
+			for i := range b {
+				b[i] = marker
+			}
+			r.marked = append(r.marked, b)
+		}
+	}
+	f.bufs = nil
+	return nil
+}
+
+// marks looks at buffers whose calls have returned, and forgets the oldest.
+func (r *rank) marks() error {
+	for _, b := range r.marked {
+		if bytes.Count(b, []byte{marker}) != len(b) {
+			return errors.New("a buffer was written after its call had returned")
+		}
+	}
+	const keep = 8
+	r.marked = append([][]byte(nil), r.marked[max(0, len(r.marked)-keep):]...)
+	return nil
+}
+
+func evenly(ranks, size int) []int {
+	counts := make([]int, ranks)
+	for i := range counts {
+		counts[i] = size / ranks
+	}
+	return counts
+}
+
+// unevenly gives some ranks nothing, and some more than others.
+func unevenly(ranks, size int, draw uint64) []int {
+	counts := evenly(ranks, size)
+	for i := range counts {
+		counts[i] = counts[i] / 3 * int(draw>>(2*i%62)&3)
+	}
+	return counts
+}
