@@ -134,7 +134,7 @@ type Options struct {
 	Pin []int
 
 	// Logger gets what people should know. By default warnings go to standard
-	// error, more with ALLCAST_DEBUG.
+	// error, more with ALLCAST_DEBUG. Records name ranks by their world ranks.
 	Logger *slog.Logger
 
 	listener net.Listener                               // tests: of rank 0
