@@ -21,7 +21,7 @@ import (
 )
 
 // Version is what ranks compare when they meet: they must all run the same.
-const Version = "0.5.0"
+const Version = "0.6.0"
 
 // Options say how to join a job. The zero value takes everything from the
 // environment: rank, size and address from the variables that torchrun, Open MPI,
