@@ -10,8 +10,9 @@ import (
 // register it each time. With the bpf datapath (Options.Datapath) the kernel puts what is
 // received straight into it, while what is received in other memory is copied once. Elsewhere its
 // pages are there before the first operation needs them. It serves all communicators of the
-// job, until Free, also beyond Close. The kernel's memory comes in pieces of 1 MiB, and
-// there can be at most 256 such buffers: better a few large ones than many small ones.
+// job, until Free, also after the job was left, when Alloc itself returns ErrClosed. The kernel's
+// memory comes in pieces of 1 MiB, and there can be at most 256 such buffers: better a few large
+// ones than many small ones.
 func (c *Comm) Alloc(n int) ([]byte, error) {
 	if c == nil || n < 0 {
 		return nil, invalid("Alloc of %d bytes", n)

@@ -190,7 +190,7 @@ func (c *Comm) StartReduceScatter(send, recv []byte, t DataType, op ReduceOp, op
 
 // ReduceScatter combines everybody's send, element by element, and leaves block i
 // of the result to rank i. send is Size times as long as recv, which may be our
-// part of it.
+// part of it. Otherwise send is not changed.
 func (c *Comm) ReduceScatter(ctx context.Context, send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) error {
 	if err := notStarted(ctx, "reduce-scatter"); err != nil {
 		return err
@@ -208,7 +208,7 @@ func (c *Comm) StartAllreduce(send, recv []byte, t DataType, op ReduceOp, opts .
 
 // Allreduce combines everybody's send, element by element, in everybody's recv,
 // with the same bits on all ranks. If send is nil or the same as recv, it works in
-// place.
+// place. Otherwise send is not changed.
 func (c *Comm) Allreduce(ctx context.Context, send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) error {
 	if err := notStarted(ctx, "allreduce"); err != nil {
 		return err

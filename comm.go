@@ -22,8 +22,9 @@ import (
 // A blocking operation whose context ends before it has completed aborts the communicator: all
 // operations on it that have not completed fail, on all ranks, and only Shrink and Close are of use
 // afterwards. The call returns once nothing can touch its buffers any more, with an error that
-// matches the context's and ErrAborted. If the context had ended before the call, nothing begins.
-// Request.Wait is different: its context ends the waiting only.
+// matches the context's and ErrAborted. Later operations on this rank fail at once with the same
+// error. If the context had ended before the call, nothing begins. Request.Wait is different: its
+// context ends the waiting only.
 type Comm struct {
 	job     *job
 	id      uint32 // the same on all members, and no other communicator's
@@ -111,8 +112,8 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is the number of ranks.
 func (c *Comm) Size() int { return len(c.members) }
 
-// WorldRank is the rank in the communicator that Join returned of a rank of this one. Stats, logs and
-// metrics name ranks by it.
+// WorldRank is the rank in the communicator that Join returned of a rank of this one. Stats, logs,
+// metrics and "allcast inspect" name ranks by it.
 func (c *Comm) WorldRank(rank int) int { return c.members[rank] }
 
 // Multicast reports whether the network's multicast works, and if not, why.
@@ -152,8 +153,7 @@ func (c *Comm) Secure() bool { return c.job.Secure }
 func (c *Comm) Integrity() bool { return c.job.Integrity }
 
 // Abort ends all operations of this communicator, on all its ranks, with an
-// error that matches ErrAborted. The communicator is of no use afterwards, except to
-// Shrink.
+// error that matches ErrAborted and names this rank. Afterwards only Shrink and Close are of use.
 func (c *Comm) Abort() error {
 	if c == nil {
 		return invalid("a nil communicator")

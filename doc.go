@@ -12,10 +12,21 @@
 //
 // # Buffers
 //
-// Buffers belong to Allcast from the call until it is done. If the context of a blocking call ends,
-// the call aborts its communicator on all ranks and returns once nothing can touch its buffers any
-// more. The context of Request.Wait ends the waiting only: the operation goes on, and its buffers
-// stay Allcast's until Request.Done is closed.
+// Buffers belong to Allcast from the call until it returns, or until Request.Done is closed. Then
+// nothing can touch them any more, whether the operation has completed or failed. Comm.Free of
+// memory that an operation still uses returns ErrInUse.
+//
+// # Contexts
+//
+// If the context of a blocking call ends, the call aborts its communicator on all ranks and returns
+// once nothing can touch its buffers any more. Its error matches the context's error and ErrAborted;
+// the errors on other ranks name this rank. Afterwards only Comm.Shrink and Comm.Close are of use.
+// If the operation completes first, the call returns nil and aborts nothing. If the context has
+// ended before the call, the call starts nothing and takes no place in the order of calls.
+//
+// The context of Request.Wait ends the waiting only: the operation goes on, and its buffers stay
+// Allcast's until Request.Done is closed. Comm.Split, Comm.Dup and Comm.Shrink have rules of their
+// own.
 //
 // # Failure
 //

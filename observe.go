@@ -17,7 +17,7 @@ import (
 
 // WriteMetrics writes this process's metrics in Prometheus's text format, for programs
 // with a server of their own; ALLCAST_METRICS serves them without one. It does not
-// wait for operations.
+// wait for operations. Ranks in labels are world ranks.
 func (c *Comm) WriteMetrics(w io.Writer) error {
 	if c == nil {
 		return invalid("a nil communicator")

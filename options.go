@@ -21,7 +21,7 @@ import (
 )
 
 // Version is what ranks compare when they meet: they must all run the same.
-const Version = "0.5.0"
+const Version = "0.6.0"
 
 // Options say how to join a job. The zero value takes everything from the
 // environment: rank, size and address from the variables that torchrun, Open MPI,
@@ -134,7 +134,7 @@ type Options struct {
 	Pin []int
 
 	// Logger gets what people should know. By default warnings go to standard
-	// error, more with ALLCAST_DEBUG.
+	// error, more with ALLCAST_DEBUG. Records name ranks by their world ranks.
 	Logger *slog.Logger
 
 	listener net.Listener                               // tests: of rank 0

@@ -16,9 +16,10 @@ const NoColor = -1
 
 // Split makes communicators of the ranks with the same color, ordered by key and
 // then by rank. All ranks of c call it. A rank with NoColor takes part, and gets
-// nil. If ctx ends before all ranks have come, c is aborted: the others would wait
-// for ever. Where communicators have multicast groups of their own, the ranks test
-// them before Split returns, in bounded time.
+// nil. If Split fails on one rank, for example because ctx ends or has ended there, it
+// aborts c on all ranks: the others would wait for ever. Their errors name a rank that
+// failed or gave up. Where communicators have multicast groups of their own, the ranks
+// test them before Split returns, in bounded time.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	switch {
 	case c == nil:
@@ -112,5 +113,5 @@ func (c *Comm) collect(ctx context.Context, mine part) ([]part, error) {
 }
 
 // Dup makes another communicator of the same ranks, whose operations are ordered
-// on their own. All ranks of c call it.
+// on their own. All ranks of c call it. It fails as Split does.
 func (c *Comm) Dup(ctx context.Context) (*Comm, error) { return c.Split(ctx, 0, 0) }

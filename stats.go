@@ -1,6 +1,7 @@
 package allcast
 
-// Stats counts what this process did since it joined, on all its communicators.
+// Stats counts what this process did since it joined, on all its communicators. Ranks in it are
+// those of the communicator that Join returned; see Comm.WorldRank.
 type Stats struct {
 	SentBytes       uint64 // handed to the network, our headers included
 	McastBytes      uint64 // of these, by multicast
@@ -11,11 +12,11 @@ type Stats struct {
 	DirectReads     uint64 // on the fabric verbs: RDMA READs that this took
 	LateChunks      uint64 // came by multicast after they had been asked for
 	DuplicateChunks uint64
-	ForeignChunks   uint64 // strangers' and old datagrams: ignored
-	CorruptChunks   uint64 // changed on the way, or forged: found by Options.Integrity or Secure, ignored
-	DroppedChunks   uint64 // by our full receive queue, or by ALLCAST_FAULT
-	RejectedConns   uint64 // strangers' connections, and others that did not prove to be of a rank
-	Peers           map[int]PeerStats
+	ForeignChunks   uint64            // strangers' and old datagrams: ignored
+	CorruptChunks   uint64            // changed on the way, or forged: found by Options.Integrity or Secure, ignored
+	DroppedChunks   uint64            // by our full receive queue, or by ALLCAST_FAULT
+	RejectedConns   uint64            // strangers' connections, and others that did not prove to be of a rank
+	Peers           map[int]PeerStats // by world rank
 }
 
 // PeerStats counts the reliable traffic with one rank of the world.

@@ -1,6 +1,6 @@
 /*
  * Fetch ring, final handshake and abort of one multicast collective, as in
- * internal/protocol (op.go, fetch.go, receiver.go) and internal/node (fail.go,
+ * internal/protocol (op.go, fetch.go, intake.go) and internal/node (fail.go,
  * liveness.go). README.md says what is left out.
  *
  *   -DN=3         ranks, 2 to 4
@@ -302,7 +302,7 @@ inline crash(r) {
 
 /* The steps that concern one block. */
 
-/* arrive: a datagram (Receiver.Accept). */
+/* arrive: a datagram (Intake.Judge). */
 inline arrive(r, c) {
 	if
 	:: dups > 0 -> dups-- /* and once more later */

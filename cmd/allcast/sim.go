@@ -20,6 +20,11 @@ type simCmd struct {
 func (simCmd) Help() string {
 	return `The protocol is the real one; the network, the clock and the hosts' memory are simulated. Everything random comes from one seed: the same flags give the same output, wall_ms aside.
 
+recovery_us and cutoff_us tell what losses cost. recovery_us is the time from the moment the last datagram
+reached a host, or was lost there, to the end of the operation; without losses it is about the final
+handshake. cutoff_us is the longest first cutoff of a rank: N/B + alpha after its barrier, the time after
+which missing chunks are fetched. Both are 0 without multicast.
+
 Example:
   allcast sim broadcast --topology fat-tree3:4096,32 --bytes 8M --rate 200gbit`
 }

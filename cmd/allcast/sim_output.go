@@ -69,6 +69,8 @@ var simFields = []struct {
 	{"  fetch_us", func(r *sim.Result) any { return r.Phases.Fetch }, ""},
 	{"  handshake_us", func(r *sim.Result) any { return r.Phases.Handshake }, ""},
 	{"  transfer_us", func(r *sim.Result) any { return r.Phases.Transfer }, "of a point-to-point algorithm"},
+	{"recovery_us", func(r *sim.Result) any { return r.RecoveryUS }, "after the last datagram came, or was lost"},
+	{"cutoff_us", func(r *sim.Result) any { return r.CutoffUS }, "the longest first cutoff of a rank"},
 	{"link_bytes", func(r *sim.Result) any { return r.LinkBytes }, "everything, on all link directions"},
 	{"link_bytes_bound", func(r *sim.Result) any { return r.LinkBytesBound }, "payload, on a minimal tree"},
 	{"payload_link_bytes", func(r *sim.Result) any { return r.PayloadLinkBytes }, "payload, as it went"},

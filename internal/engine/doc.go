@@ -1,27 +1,50 @@
 // Package engine runs a node over a real fabric: it is the threads, the queues
 // and the I/O that packages node, protocol and p2p do without.
 //
-// One goroutine at a time runs the node (control.go). Everything that happens becomes a
-// task on a lock-free queue: calls of the application, messages and data from peers,
-// reports of the workers, the clock. Whoever brings a task does what is queued, unless
-// somebody is at it already; actions are carried out in order. When there is nothing to
-// do, nothing runs.
+// At most one goroutine runs the node at a time (control.go). Everything that happens becomes a
+// task on a lock-free queue: calls of the application, messages from peers, reports of the
+// workers, the clock. Whoever enqueues a task also drains the queue, unless another goroutine is
+// already draining it; actions are carried out in order. When there is nothing to do, nothing runs.
+// Work that takes long runs elsewhere: registering memory, joining multicast groups, summing up or
+// averaging a large result.
 //
-// Who waits for a call serves the network meanwhile, with a fabric.Poller: wait.go. The
-// first subgroup's receive worker is then no goroutine, but whoever does that.
+// A goroutine blocked in Wait polls the network itself, with a fabric.Poller (wait.go). The first
+// subgroup's receive worker then has no goroutine of its own: whoever polls does its work.
 //
-// Receive workers, one a subgroup, own the fast path: each has the bitmaps of its
-// subgroup for itself (protocol.Lane), places payloads, and reports runs of chunks
-// when its queue is empty or enough came in. The send worker multicasts straight from
-// the user's buffers. None of them takes a lock, and all communicators and operations
-// share them, datagram by datagram.
+// # Receiving
+//
+// A receive worker per subgroup owns the fast path (recv.go). It is a protocol.Intake and its I/O:
+// the Intake decides where a payload belongs and records the chunk (package place), the worker moves
+// the bytes and hands over reports when its queue is empty or enough came in. Where the kernel
+// receives, the worker learns from the shared record what the kernel has placed (place.go).
+//
+// Data from connections never passes through the node. Whoever reads a connection puts the answer
+// of a read in place (reads.go, transfer.go), and places a piece of a point-to-point operation or
+// adds it to a sum (pieces.go, sums.go). The node hears how far the operation is.
+//
+// # Sending
+//
+// The sender multicasts straight from the users' buffers (send.go). A goroutine that polls the
+// network sends as well, but never blocks: when the network has no room, it leaves the rest to the
+// send worker.
+//
+// No worker takes a lock per datagram, and all communicators and operations share the workers,
+// datagram by datagram.
 //
 // # Who may touch a buffer
 //
-// A chunk's slot in the receive buffer belongs to its receive worker until the
-// worker's bit for it is set. A read of the slow path places a range only after the
-// worker has claimed it in its bitmap. So when an operation is complete, all bits of
-// all workers are set and none of them writes again; nothing needs to be told them
-// for the buffer to be the user's. When an operation fails, they are told, and it is
-// reported only after each has answered, and every put has ended.
+// The slot of a free chunk belongs to its receive worker. A read writes only chunks that the worker
+// has claimed for it. When an operation is complete, all its chunks are in place, and nobody writes
+// to them again: no worker has to be told before the buffer is the user's.
+//
+// A failed operation is reported only once nothing can touch its buffers (quiesce in act.go). The
+// send worker and the receive workers have answered, puts and reads by the fabric have ended, a
+// registration or a sum under way has ended, and every goroutine that was writing data of a
+// connection has left (pins.go). A caller that gives up waits for the same (Request.Cancel).
+//
+// A call counts as a user of the memory of Alloc that it was given, until its request ends. Free
+// refuses memory that has users (alloc.go).
+//
+// A reduction neither changes nor copies its input, unless it works in place. Sums that only pass
+// through this rank are made in scratch memory, which is kept for the next reduction (scratch.go).
 package engine

@@ -159,7 +159,7 @@ type ReceiverStats struct {
 	Calls     uint64 // system calls that returned datagrams
 }
 
-// A Sink is where a Receiver's datagrams go: the worker that owns the bitmap.
+// A Sink is where a Receiver's datagrams go: the receive worker of the subgroup.
 type Sink interface {
 	// Expect fills slots with the memory where the payloads of the next datagrams most
 	// likely belong, in order, and returns how many. The Receiver may write to them

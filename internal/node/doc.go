@@ -31,6 +31,11 @@
 // has not completed fails with an [Error] that names a rank that
 // really failed, and so does every later call. Completed calls stay completed.
 //
+// A user breaks a communicator on purpose with [Node.Abort], or with [Node.Cancel] when a
+// caller gives up: the error on all ranks then names the rank that did. A communicator that
+// was being made when its parent broke takes over the parent's verdict ([Node.Disown]), so
+// that members that use it already do not blame a healthy rank.
+//
 // A call that passes its deadline asks the rank it waits for what that one waits
 // for, and so on, until one is found that has not made the call or does not answer
 // (trace.go). If there is none, nobody failed and the deadline was too short: the
@@ -46,7 +51,8 @@
 // ignored then, except that who begins something that we never will hears so.
 //
 // Before a failed call is reported, the driver is asked to quiesce it: to stop
-// sending from its buffers, reading into them, and letting others read from them.
+// sending from its buffers, receiving and reading into them, and letting others read
+// from them. What cannot be recalled, such as an RDMA READ, the driver waits for.
 // A neighbour's read that is refused ends in that neighbour's own failure, never
 // in wrong data.
 package node

@@ -78,7 +78,7 @@ type PeerBytes struct{ Sent, Received uint64 }
 func (m *Metrics) Write(w io.Writer) error {
 	var b bytes.Buffer
 	rank := strconv.Itoa(m.Rank)
-	head(&b, "info", "gauge", "Who this is.")
+	head(&b, "info", "gauge", "Who this is. All ranks are world ranks.")
 	line(&b, "info", 1, "job", m.Job, "rank", rank, "size", strconv.Itoa(m.Size), "version", m.Version)
 	head(&b, "answers", "gauge", "1 if the process's control side answers, 0 if it is stuck.")
 	line(&b, "answers", float64(bit(m.Answers)), "rank", rank)
@@ -102,8 +102,10 @@ func (m *Metrics) writePeers(b *bytes.Buffer, rank string) {
 			line(b, name, float64(bytes(m.Peers[p])), "rank", rank, "peer", strconv.Itoa(p))
 		}
 	}
-	write("peer_sent_bytes_total", "Bytes sent to a rank over its connection.", func(p PeerBytes) uint64 { return p.Sent })
-	write("peer_received_bytes_total", "Bytes received from a rank over its connection.", func(p PeerBytes) uint64 { return p.Received })
+	write("peer_sent_bytes_total", "Bytes sent to a world rank over its connection.",
+		func(p PeerBytes) uint64 { return p.Sent })
+	write("peer_received_bytes_total", "Bytes received from a world rank over its connection.",
+		func(p PeerBytes) uint64 { return p.Received })
 }
 
 func (m *Metrics) writeOperations(b *bytes.Buffer, rank string) {

@@ -30,8 +30,9 @@ import "github.com/allcast/allcast/internal/place"
 // needed, somebody's or its own, something is being lost: then every sender announces
 // what it sends as soon as it has left, so that nobody has to stall first.
 
-// A Pool is a process's room for datagrams not yet consumed, shared by all
-// operations of all its communicators.
+// A Pool is a process's room for datagrams not yet consumed, shared by
+// operations of all its communicators. A process has one pool for operations that it
+// receives for itself, and one for those that the kernel receives for.
 type Pool struct {
 	size uint64
 	lent uint64

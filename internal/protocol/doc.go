@@ -8,26 +8,41 @@
 //
 // RNR barrier: all ranks are ready to receive before anyone sends (barrier.go).
 // Multicast: the active rank of each chain sends its block, then its successor
-// does (chain.go, sender.go); whatever arrives is placed by its PSN and noted in
-// a bitmap (receiver.go). Fetch: what is still missing when the cutoff passes
-// (cutoff.go) is read from the left neighbour on the ring (fetch.go). Final
+// does (chain.go, sender.go). A receive worker places each chunk by its PSN and
+// records it (intake.go, placement.go); the Op infers from these records what was
+// sent (arrivals.go). Fetch: chunks that are still missing when the cutoff passes
+// (cutoff.go) are read from the left neighbour on the ring (fetch.go). Final
 // handshake: a rank that has everything tells its left neighbour, and may return
 // once its right neighbour has told it the same. A rank then lingers without
 // buffers until it has relayed what others need (tree.go), and is closed.
 //
+// # One record of chunks
+//
+// A [Placement] is the only record of which chunks of a subgroup are free, claimed or
+// in place; package place says who may change it. The receive worker, reads of the
+// slow path and a program in the kernel write it. The Op reads it and keeps no
+// copy. It keeps only what the record does not say: which chunks senders are known to
+// have sent, and which chunks the neighbours were asked for or have offered.
+//
+// An [Intake] is the receive worker without its I/O. All drivers use it the same way:
+// they hand it datagrams one by one or in batches, hand its reports to the Op when
+// these arrive ([Op.Placed]), and let it claim chunks before they read them.
+//
 // # Why a buffer is free when the Op completes
 //
-// An Op completes on rank r when (1) every chunk is placed, (2) r's own
+// An Op completes on rank r when (1) every chunk is in place, (2) r's own
 // multicasts have left the buffer, and (3) r holds the Final of its right
 // neighbour. Nothing can then touch r's buffers:
 //
-//   - Nobody writes. A datagram is placed only in a slot whose bit is clear, and
-//     all bits are set. A read of ours writes only slots marked busy; a slot's bit
-//     is set when its read ends and not before, and a datagram for a busy slot is
-//     dropped. So "all bits are set" implies "no read is under way".
+//   - Nobody writes. A receive worker writes only to slots of free chunks, and of
+//     chunks that it has claimed and places before it does anything else. A program in
+//     the kernel writes only chunks that it has claimed. A read of ours writes only
+//     chunks that the worker has claimed for it. They are in place when the read
+//     ends, and not before. A chunk in place is never written again. So "every chunk
+//     is in place" implies "no read is under way".
 //   - Nobody reads. Only the right neighbour ever reads from r: every rank asks
-//     its left neighbour, and nobody else. It sends Final when all its bits are
-//     set, so by the same argument it has no read under way, and it starts none
+//     its left neighbour, and nobody else. It sends Final when all its chunks are in
+//     place, so by the same argument it has no read under way, and it starts none
 //     later, because it misses nothing.
 //   - Our own sends are over by (2).
 //

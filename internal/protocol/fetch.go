@@ -130,7 +130,7 @@ func (o *Op) asksUs(m *Msg, out []Action) []Action {
 	var have []Range
 	var done uint32
 	for _, q := range m.Ranges {
-		// In order and without overlap, so that the answer is no longer than the bitmap.
+		// In order and without overlap, so that the answer names no chunk twice.
 		if q.PSN < done || q.PSN >= a.Len() || q.N > a.Len()-q.PSN {
 			continue
 		}

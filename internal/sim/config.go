@@ -1,7 +1,9 @@
 // Package sim runs many nodes over a simulated network in virtual time.
 //
-// The nodes are the real protocol code (internal/node, internal/protocol);
-// only the network, the clock and the hosts' memory are simulated. A run is
+// The nodes are the real protocol code (internal/node, internal/protocol, internal/p2p), and so is
+// the code that decides where received data goes: hosts drive protocol.Intake, p2p.Inbox and the
+// record of chunks as the engine does, in batches, with late reports and with claims before reads.
+// Only the network, the clock and the hosts' memory are simulated. A run is
 // single-threaded and everything random in it comes from one seed, so the same
 // Config gives the same Result, bit for bit (Result.WallMS aside).
 package sim
@@ -120,10 +122,11 @@ type Result struct {
 	Datapath  string `json:"datapath"`       // "ideal", or the accelerator with all that it goes by
 	Auto      string `json:"auto,omitempty"` // why auto chose Algo
 
-	TimeUS           float64 `json:"time_us"`
-	BoundUS          float64 `json:"bound_us"`
-	RecoveryUS       float64 `json:"recovery_us"` // from when the last datagram arrived, or would have, to the end
-	CutoffUS         float64 `json:"cutoff_us"`   // the longest that a rank waited for at first: N/B + alpha after its barrier
+	TimeUS  float64 `json:"time_us"`
+	BoundUS float64 `json:"bound_us"`
+	// From when the last datagram reached a host, or was lost there, to the end; 0 without multicast.
+	RecoveryUS       float64 `json:"recovery_us"`
+	CutoffUS         float64 `json:"cutoff_us"` // the longest first cutoff of a rank: N/B + alpha after its barrier
 	LinkBytes        int64   `json:"link_bytes"`
 	LinkBytesBound   int64   `json:"link_bytes_bound"`
 	PayloadLinkBytes int64   `json:"payload_link_bytes"`

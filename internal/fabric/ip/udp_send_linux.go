@@ -36,7 +36,7 @@ type udpSender struct {
 	name    *udpName         // of the group
 	raw     *rawSocket       // Go's poller would be woken for every packet that leaves
 	write   func(fd uintptr) // s.send, made once
-	look    func(fd uintptr) // s.poll, likewise
+	look    func(fd uintptr) // s.waitForRoom, likewise
 	fds     [1]unix.PollFd
 	poll    time.Duration // how long look waits
 	pause   time.Duration // of the next Await, while a device's queue is full; 0: it is not
@@ -224,7 +224,7 @@ func udpAdvice(errno syscall.Errno) string {
 	return ""
 }
 
-// Close makes a Send that waits return.
+// Close makes later calls of Send return fabric.ErrClosed.
 func (s *udpSender) Close() error {
 	s.closed.Store(true)
 	return s.raw.free()

@@ -1,7 +1,7 @@
 // Package bpf is a fabric.Placer in the Linux kernel. A program (place.c) looks at each
 // packet where one of three hooks sees it: checks which operation it belongs to, whether
-// its chunk has come already, copies the payload to its place in the receive buffer, sets
-// the chunk's bit and counts. The process is woken when all have come. It is the
+// its chunk has come already, copies the payload to its place in the receive buffer, marks
+// the chunk as in place and counts. The process is woken when all have come. It is the
 // counterpart of the paper's receive path in the network card's accelerator, but it takes
 // the host's processors: "kernel-offloaded".
 //
@@ -26,22 +26,31 @@
 //
 // # Why nothing is written where it does not belong
 //
-// A lane is an operation's subgroup: a line of the table lanes, words of the bitmap, and
-// lines of the table blocks. The process opens and closes lanes while programs run on other
-// processors, and waits for none of them:
+// A lane is an operation's subgroup: a line of the table lanes, words of the table words, and
+// lines of the table blocks. The words are the record of the lane's chunks (package place), which
+// the process shares: no other record says which chunks are in place, unless there is a stage.
+// The process opens and closes lanes while programs run on other processors, and waits for
+// none of them:
 //
 //   - A program reads a lane, and then the lane's token once more. The process takes the
 //     token away before it changes anything else and sets the new one at the end, and
 //     no token is used twice. So what was read is all of one operation, the packet's.
-//   - Before it writes, a program claims the chunk: it sets the bit in the upper bitmap by
+//   - Before it writes, a program claims the chunk: it sets the chunk's bit in claimed by
 //     compare-and-swap of a word that holds the lane's generation too. It fails if the words are
-//     another lane's by now. Who wins writes the payload, and then sets the bit in the
-//     lower bitmap (done).
+//     another lane's by now. The winner writes the payload, and then sets the chunk's bit in done.
 //   - To close a lane, the process claims all its chunks, which nobody wins any more, and
 //     waits until those that were claimed before are done. What a program that began earlier
-//     does then can only fail. The same holds for chunks that are fetched: they are claimed,
-//     and if a program was just placing one, it has when Claim returns.
+//     does then can only fail. The same holds for chunks that are fetched: the receive worker
+//     claims them, and claims again while a program is just placing one (place.Map.Claim).
+//   - A chunk that the programs leave to the socket is claimed by the receive worker before it
+//     is written.
 //
 // A program that is stopped between claim and done holds all this up; it runs where the
 // kernel does not let it be stopped for long.
+//
+// # How it is tested
+//
+// TestAgainstIntake feeds the programs and protocol.Intake, the receive path of the process, the
+// same random datagrams: valid, duplicate, reordered, foreign, truncated and of operations that
+// are over. Chunks, counters and bytes must be the same.
 package bpf
