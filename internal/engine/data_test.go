@@ -130,12 +130,12 @@ func TestAnswersAreScattered(t *testing.T) {
 			sent[i] = byte(i + 1)
 		}
 		for off := 0; off < len(sent); off += part {
-			last, ok := r.answered(int64(off), sent[off:min(off+part, len(sent))])
-			if !ok || last != (off+part >= len(sent)) {
-				t.Fatalf("parts of %d: at %d last %v, ok %v", part, off, last, ok)
+			last, err := r.answered(int64(off), sent[off:min(off+part, len(sent))])
+			if err != nil || last != (off+part >= len(sent)) {
+				t.Fatalf("parts of %d: at %d last %v, %v", part, off, last, err)
 			}
 		}
-		if _, ok := r.answered(r.size, []byte{1}); ok {
+		if _, err := r.answered(r.size, []byte{1}); err == nil {
 			t.Error("more than was asked for is taken")
 		}
 		got := slices.Concat(mem[5:15], mem[40:41], mem[90:])

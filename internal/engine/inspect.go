@@ -99,7 +99,7 @@ func (e *Engine) acts(a *node.Action) {
 			e.note(observe.Event{Kind: observe.Sent, Comm: a.Msg.Comm, Seq: a.Msg.Seq, What: uint8(a.Msg.Kind), Peer: int32(a.To)})
 		}
 	case node.Read:
-		e.note(observe.Event{Kind: observe.Repair, Comm: a.Comm, Seq: a.Seq, Peer: int32(a.To), N: int64(a.N)})
+		e.note(observe.Event{Kind: observe.Repair, Comm: a.Comm, Seq: a.Seq, Peer: int32(a.To), N: int64(protocol.Chunks(a.Ranges))})
 	case node.Drop:
 		e.note(observe.Event{Kind: observe.Dropped, Peer: int32(a.To)})
 		if !e.watcher.gone[a.To] && e.leaving == nil && !e.closing.Load() {
@@ -228,6 +228,7 @@ func outcome(err error) string {
 
 var outcomes = map[node.Reason]string{
 	node.Lost: "lost", node.Aborted: "aborted", node.Deadline: "deadline", node.Mismatch: "mismatch", node.Protocol: "protocol", node.Corrupt: "corrupt", node.Cancelled: "cancelled",
+	node.Left: "closed",
 }
 
 // askFor has something found out where the node is run. It reports false if that does

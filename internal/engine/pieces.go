@@ -97,7 +97,9 @@ func (p *pieces) take(from int, piece fabric.Piece, off int64, b []byte) (prefix
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.arriving, from)
+	if p.arriving[from] == a {
+		delete(p.arriving, from)
+	}
 	if a.kept != nil {
 		if p.held == nil {
 			p.held = map[int][]byte{}

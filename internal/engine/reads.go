@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -29,7 +30,10 @@ type read struct {
 }
 
 // A read covers at most MaxRanges chunks, and so as many spans.
-const _ = uint(fabric.MaxSpans - protocol.MaxRanges)
+const (
+	_ = uint(fabric.MaxSpans - protocol.MaxRanges)
+	_ = uint(fabric.MaxReads - protocol.MaxReads)
+)
 
 // reads are those that a peer was asked for.
 type reads struct {
@@ -106,9 +110,10 @@ func (e *Engine) claimed(now protocol.Time, r *read) {
 
 // answered puts a part of an answer in place, and reports whether it was the last. Whoever reads it
 // from the network calls it.
-func (r *read) answered(off int64, b []byte) (last, ok bool) {
+func (r *read) answered(off int64, b []byte) (last bool, err error) {
 	if off != r.got || int64(len(b)) > r.size-off {
-		return false, false
+		return false, fmt.Errorf("it sent what no correct peer sends: bytes %d to %d of an answer of %d, of which it had sent %d",
+			off, off+int64(len(b)), r.size, r.got)
 	}
 	mem := *r.op.call.mem
 	for len(b) > 0 {
@@ -121,10 +126,10 @@ func (r *read) answered(off int64, b []byte) (last, ok bool) {
 		}
 	}
 	if r.got < r.size {
-		return false, true
+		return false, nil
 	}
 	r.finish()
-	return true, true
+	return true, nil
 }
 
 // finish says that the chunks are in place.

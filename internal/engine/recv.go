@@ -204,10 +204,7 @@ func (w *receiver) claim(r *read) {
 			nap(time.Microsecond) // a program in the kernel writes one of them just now
 		}
 	}
-	var won uint32
-	for _, q := range r.won {
-		won += q.N
-	}
+	won := protocol.Chunks(r.won)
 	l.left -= won
 	if l.kernel != nil {
 		l.kernel.Count(won)

@@ -87,11 +87,14 @@ func (e *Engine) answer(peer int, id fabric.ReadID, off int64, b *fabric.Buffer)
 	if r == nil || !r.op.pins.enter() {
 		return
 	}
-	last, ok := r.answered(off, b.B)
-	if last || !ok {
+	last, err := r.answered(off, b.B)
+	if last {
 		e.reads.remove(r.id)
 	}
 	e.leave(r.op)
+	if err != nil {
+		(*handler)(e).Lost(peer, err)
+	}
 	if last {
 		t := newTask(taskReadDone)
 		t.read = r

@@ -207,8 +207,13 @@ type ReadRequest struct {
 	Spans []Span
 }
 
-// MaxSpans is how many parts one read covers at most.
-const MaxSpans = 512
+const (
+	// MaxSpans is how many parts one read covers at most.
+	MaxSpans = 512
+	// MaxReads is how many reads of one operation a rank has under way with one peer at most. A peer
+	// that has more is no correct one, so that the memory that its reads take is bounded.
+	MaxReads = 16
+)
 
 // Len is the size of the answer.
 func (r *ReadRequest) Len() (n int64) {
@@ -231,7 +236,8 @@ type Reliable interface {
 	// free again, before Put returns or later, also when the peer is lost. len(data) == p.Len.
 	Put(to int, p Piece, data []byte)
 	// Read asks for parts of the peer's registered buffer; the answer comes to
-	// Handler.ReadData. A read that the peer refuses has no answer. It copies r.Spans.
+	// Handler.ReadData. A read that the peer refuses has no answer. It copies r.Spans. At most
+	// MaxReads of an operation may be under way with a peer.
 	Read(to int, r ReadRequest)
 	// Register lets peers read a buffer until Unregister returns. It reports whether they
 	// can now. If not, Handler.Registered says later that they can, or why not.

@@ -92,11 +92,17 @@ func (m *Map) ForRead(i uint32) bool {
 // Take claims a chunk for the caller, and reports false if it is not free.
 func (m *Map) Take(i uint32) bool {
 	w, bit := &m.words[i/WordBits], uint64(1)<<(i%WordBits)
-	return w.Claimed.Load()&bit == 0 && w.Claimed.Or(bit)&bit == 0
+	if w.Claimed.Load()&bit != 0 || w.Claimed.Or(bit)&bit != 0 {
+		return false
+	}
+	if m.seen != nil {
+		m.seen[i/WordBits] |= uint32(bit)
+	}
+	return true
 }
 
-// Finish says that chunks are in place. The caller has written them, and has claimed them or is
-// the only one that could.
+// Finish says that chunks are in place. The caller has written them. It has claimed them, unless only
+// the receive worker places chunks.
 func (m *Map) Finish(i, n uint32) {
 	for n > 0 {
 		k := min(WordBits-i%WordBits, n)
@@ -106,9 +112,6 @@ func (m *Map) Finish(i, n uint32) {
 			w.Claimed.Or(uint64(mask))
 		}
 		w.Done.Or(mask)
-		if m.seen != nil {
-			m.seen[i/WordBits] |= mask
-		}
 		i, n = i+k, n-k
 	}
 }

@@ -131,6 +131,7 @@ func TestFresh(t *testing.T) {
 				kernel.Finish(i, 1)
 				want[i] = true
 			case 1:
+				m.Take(i)
 				m.Finish(i, 1)
 			case 2:
 				m.Claim(i, 1, func(uint32, uint32) {})

@@ -69,7 +69,7 @@ func (c *cluster) act(m *member, a *Action) {
 				m.wanted[a.Sub][psn] = true
 			}
 		}
-		if n := len(m.claims.items) + len(m.fetch.items) + 1; n > maxReads {
+		if n := len(m.claims.items) + len(m.fetch.items) + 1; n > MaxReads {
 			c.w.t.Fatalf("rank %d has %d reads under way", m.rank, n)
 		}
 		c.push(&m.claims, item{sub: a.Sub, ranges: a.Ranges})

@@ -8,9 +8,9 @@ const (
 	// chunks to travel on along the ring while the next ones are read. It also covers at most
 	// MaxRanges chunks, so that however they are scattered they are few enough pieces of memory.
 	readBytes = 256 << 10
-	// maxReads is how many reads of an Op are under way at most: while one is answered, the next
+	// MaxReads is how many reads of an Op are under way at most: while one is answered, the next
 	// is on its way, and the receive worker claims a third.
-	maxReads = 4
+	MaxReads = 4
 )
 
 // fetcher is the slow path of one subgroup.
@@ -222,7 +222,7 @@ func (o *Op) available(now Time, m *Msg, out []Action) []Action {
 func (o *Op) pumpReads(out []Action) []Action {
 	for range o.fetch {
 		f := &o.fetch[o.fetchSub]
-		for f.offers > 0 && o.reads < maxReads {
+		for f.offers > 0 && o.reads < MaxReads {
 			ranges, n := o.nextRead(o.fetchSub)
 			if n == 0 {
 				break
@@ -230,7 +230,7 @@ func (o *Op) pumpReads(out []Action) []Action {
 			o.reads++
 			out = append(out, Action{Kind: ActRead, To: o.left, Sub: o.fetchSub, Ranges: ranges})
 		}
-		if o.reads == maxReads {
+		if o.reads == MaxReads {
 			return out
 		}
 		o.fetchSub = (o.fetchSub + 1) % len(o.fetch)
@@ -250,12 +250,14 @@ func (o *Op) nextRead(sub int) (ranges []Range, n uint32) {
 			continue
 		}
 		end := min(f.unread.NextClear(at, a.Len()), o.g.base[sub][o.g.sender(sub, at)+1], at+most-n)
-		free := a.NextFree(at, end) // those before it have come meanwhile
-		f.next = a.NextTaken(free, end)
+		// Those before it have come meanwhile. A program in the kernel may be writing some of the others,
+		// and give up: whoever claims them for the read waits for that.
+		from := a.NextMissing(at, end)
+		f.next = a.NextInPlace(from, end)
 		f.offers -= f.unread.ClearRange(at, f.next-at)
-		if free < f.next {
-			ranges = append(ranges, Range{free, f.next - free})
-			n += f.next - free
+		if from < f.next {
+			ranges = append(ranges, Range{from, f.next - from})
+			n += f.next - from
 		}
 	}
 	return ranges, n
@@ -265,9 +267,8 @@ func (o *Op) nextRead(sub int) (ranges []Range, n uint32) {
 func (o *Op) read(now Time, sub int, ranges []Range, out []Action) []Action {
 	a := &o.arrived[sub]
 	o.reads--
-	var n uint32
+	n := Chunks(ranges)
 	for _, q := range ranges {
-		n += q.N
 		o.asked -= a.asked.ClearRange(q.PSN, q.N)
 	}
 	if n > 0 {

@@ -54,13 +54,13 @@ func TestReadsAreCutAtOwners(t *testing.T) {
 // read begins where the last one ended.
 func TestReadsAreBounded(t *testing.T) {
 	const chunk, perRead = 64 << 10, readBytes / (64 << 10)
-	const chunks = (maxReads + 2) * perRead
+	const chunks = (MaxReads + 2) * perRead
 	o := paperOp(t, broadcast(2, 0, chunks*chunk, chunk, 1), 1)
 	hear(o, 0, Msg{Kind: MsgAllSent})
 	o.Step(o.Timer(), Event{Kind: EvTimer}, nil)
 	pending := hear(o, 0, Msg{Kind: MsgAvail, Ranges: []Range{{0, chunks}}})
-	if ranges, n := reads(pending); n != maxReads || ranges[0] != (Range{0, perRead}) {
-		t.Fatalf("%d reads of %v, want %d", n, ranges, maxReads)
+	if ranges, n := reads(pending); n != MaxReads || ranges[0] != (Range{0, perRead}) {
+		t.Fatalf("%d reads of %v, want %d", n, ranges, MaxReads)
 	}
 	for read := 0; o.missing() > 0; read++ {
 		a := pending[0]
@@ -68,7 +68,7 @@ func TestReadsAreBounded(t *testing.T) {
 			t.Fatalf("read %d is of %v, want %v", read, a.Ranges, want)
 		}
 		pending = append(pending[1:], o.readDone(5, 0, o.claim(&a))...)
-		if _, n := reads(pending); n > maxReads {
+		if _, n := reads(pending); n > MaxReads {
 			t.Fatalf("%d reads under way", n)
 		}
 	}

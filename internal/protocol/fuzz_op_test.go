@@ -63,7 +63,7 @@ func (v *victim) do(acts []Action) {
 				v.mark(v.reading[a.Sub], a.Sub, q, "reads")
 			}
 			a.Ranges = v.o.claim(a)
-			if v.reads = append(v.reads, *a); len(v.reads) > maxReads {
+			if v.reads = append(v.reads, *a); len(v.reads) > MaxReads {
 				v.t.Fatalf("%d reads under way", len(v.reads))
 			}
 		case ActComplete:

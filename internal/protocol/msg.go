@@ -33,6 +33,14 @@ const (
 // A Range is n consecutive chunks of one subgroup.
 type Range struct{ PSN, N uint32 }
 
+// Chunks is how many chunks ranges are.
+func Chunks(ranges []Range) (n uint32) {
+	for _, q := range ranges {
+		n += q.N
+	}
+	return n
+}
+
 // A Msg is one reliable message. Which fields count depends on Kind.
 type Msg struct {
 	Kind   MsgKind

@@ -3,6 +3,7 @@ package ip
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -53,12 +54,13 @@ type peer struct {
 	now     peerDirect
 	in      *peerIn
 
-	q, cur peerQueue      // filled by callers; being sent by write
-	flying []fabric.Piece // pieces whose last byte is with write, or done, and whose PutDone is due
+	q, cur peerQueue            // filled by callers; being sent by write
+	flying []fabric.Piece       // pieces whose last byte is with write, or done, and whose PutDone is due
+	reads  map[fabric.OpKey]int // the peer's that wait for an answer
 }
 
 func newPeer(t *TCP, rank int) *peer {
-	return &peer{t: t, rank: rank, wake: make(chan struct{}, 1), quiet: make(chan struct{})}
+	return &peer{t: t, rank: rank, wake: make(chan struct{}, 1), quiet: make(chan struct{}), reads: map[fabric.OpKey]int{}}
 }
 
 // kick makes write look again.
@@ -176,17 +178,30 @@ func (p *peer) putCopy(piece fabric.Piece, data []byte) bool {
 	return true
 }
 
-// answer queues the answer to a read. Nothing bounds how many are queued: a peer bounds its
-// reads itself, and a limit here could only end the connection of a correct one.
-func (p *peer) answer(r fabric.ReadRequest) {
+// answer queues the answer to a read.
+func (p *peer) answer(r fabric.ReadRequest) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state != peerOpen || p.dead {
-		return
+		return nil
 	}
+	if p.reads[r.Op] == fabric.MaxReads {
+		return fmt.Errorf("%w: more than %d reads of an operation at a time", errFrame, fabric.MaxReads)
+	}
+	p.reads[r.Op]++
 	p.corked = false
 	p.q.items = append(p.q.items, peerItem{kind: frameAnswer, read: r, size: r.Len()})
 	p.start()
+	return nil
+}
+
+// answered notes that an answer is about to be sent, or refused: the peer may ask again.
+func (p *peer) answered(op fabric.OpKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reads[op]--; p.reads[op] == 0 {
+		delete(p.reads, op)
+	}
 }
 
 // cancel makes write give up the pieces of an operation, now if it is sending one.

@@ -144,7 +144,7 @@ func (in *peerIn) payload() error {
 		}
 		r := fabric.ReadRequest{ReadID: in.f.read()}
 		if r.Spans, err = frameParseSpans(b); err == nil && in.p.t.copyOut(nil, &r, 0) {
-			in.p.answer(r)
+			err = in.p.answer(r)
 		}
 		return err
 	default:

@@ -141,6 +141,9 @@ func (w *peerWriter) fill() {
 			if ended, full = w.answer(it); full {
 				return
 			}
+			if ended {
+				p.answered(it.read.Op)
+			}
 		}
 		if ended {
 			w.at++

@@ -167,18 +167,20 @@ func TestTCPRead(t *testing.T) {
 	}
 }
 
-// However many reads a peer has under way, it is a correct one: all are answered.
+// A peer may have many reads under way, a few of each operation: all are answered.
 func TestTCPManyReads(t *testing.T) {
-	const reads = 100_000
+	const ops = 5000
 	w := newTCPWorld(t, 2, tcpV4, nil)
-	op := fabric.OpKey{Seq: 1}
-	buf := tcpFill(reads, 1)
-	w.ranks[1].Register(op, buf)
-	for i := range uint64(reads) {
-		w.ranks[0].Read(1, fabric.ReadRequest{ReadID: fabric.ReadID{Op: op, ID: i}, Spans: []fabric.Span{{Off: int64(i), Len: 1}}})
+	buf := tcpFill(ops*fabric.MaxReads, 1)
+	for seq := range uint64(ops) {
+		op := fabric.OpKey{Seq: seq}
+		w.ranks[1].Register(op, buf)
+		for id := seq * fabric.MaxReads; id < (seq+1)*fabric.MaxReads; id++ {
+			w.ranks[0].Read(1, fabric.ReadRequest{ReadID: fabric.ReadID{Op: op, ID: id}, Spans: []fabric.Span{{Off: int64(id), Len: 1}}})
+		}
 	}
 	rec := w.recs[0]
-	rec.wait(t, "all answers", func() bool { return len(rec.reads[1]) == reads || len(rec.lost) > 0 })
+	rec.wait(t, "all answers", func() bool { return len(rec.reads[1]) == len(buf) || len(rec.lost) > 0 })
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	if len(rec.lost) > 0 {
@@ -188,6 +190,25 @@ func TestTCPManyReads(t *testing.T) {
 		if len(got) != 1 || got[0] != buf[id.ID] {
 			t.Fatalf("read %d: %v", id.ID, got)
 		}
+	}
+}
+
+// A peer that has more reads of an operation under way than a correct one is lost: they would take
+// memory without bound. This one takes no answer, so that all of them wait.
+func TestTCPTooManyReads(t *testing.T) {
+	w := newTCPWorld(t, 2, tcpV4, func(_ *TCPConfig, r *tcpRec) { r.hold = true })
+	op := fabric.OpKey{Seq: 1}
+	buf := tcpFill(64<<20, 1)
+	w.ranks[1].Register(op, buf)
+	for id := range uint64(2 * fabric.MaxReads) {
+		w.ranks[0].Read(1, fabric.ReadRequest{ReadID: fabric.ReadID{Op: op, ID: id}, Spans: []fabric.Span{{Len: int64(len(buf))}}})
+	}
+	rec := w.recs[1]
+	rec.wait(t, "the end", func() bool { return len(rec.lost[0]) > 0 })
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if err := rec.lost[0][0]; !errors.Is(err, errFrame) {
+		t.Errorf("lost because of %v", err)
 	}
 }
 
