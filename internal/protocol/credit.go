@@ -82,17 +82,17 @@ func (p *Pool) quantum() uint64 {
 	return max(1, p.size/16, (p.size-min(p.size, plenty))/4)
 }
 
-// more lends further places to an operation that holds some.
-func (p *Pool) more(held uint64) uint64 {
+// more lends further places to an operation that holds some, and can use no more than most of them.
+func (p *Pool) more(held, most uint64) uint64 {
 	share := max(1, p.size/p.ops)
-	if held >= share {
+	if held >= min(share, most) {
 		return 0
 	}
 	var free uint64
 	if p.size > p.lent {
 		free = p.size - p.lent
 	}
-	n := min(share-held, free)
+	n := min(share-held, most-held, free)
 	if n == 0 && held == 0 {
 		n = 1
 	}
@@ -141,7 +141,10 @@ func (o *Op) passAt() Time {
 		return c.notedAt // the queue is past it, whoever's datagrams they were
 	}
 	under := c.own - min(c.own, c.consumed) // granted, and not known to have come
-	return max(c.notedAt, p.takenAt) + o.cfg.Est.Transit(int64(under)*o.wire())
+	quiet := max(c.notedAt, p.takenAt) + o.cfg.Est.Transit(int64(under)*o.wire())
+	// Another operation may take datagrams all the time, and few, because we hold the room. All that
+	// was on its way to us was lent, so it has come in the time that so much takes.
+	return min(quiet, c.notedAt+2*o.cfg.Est.Transit(int64(p.lent)*o.wire()))
 }
 
 // pass counts what was announced as consumed. Only the clock calls it: whoever looks at the clock has
@@ -220,7 +223,7 @@ func (o *Op) consumedMore(now Time, out []Action) []Action {
 	} else {
 		held := c.own - min(consumed, c.own)
 		// What was proved to be sent beyond what we granted was never lent.
-		c.own = max(c.own, consumed) + o.cfg.Pool.more(held)
+		c.own = max(c.own, consumed) + o.cfg.Pool.more(held, o.g.total-consumed)
 	}
 	return o.reduceGrants(now, out)
 }

@@ -44,8 +44,15 @@ func TestPoolLendsWhatItHas(t *testing.T) {
 			"more": func(t *rapid.T) {
 				o := pick(t)
 				before := p.Lent()
-				n := p.more(o.held)
+				most := o.held + rapid.Uint64Range(0, 100).Draw(t, "can use")
+				if most == 0 {
+					return // it has consumed everything, and leaves
+				}
+				n := p.more(o.held, most)
 				checkLoan(t, size, before, n, o.held)
+				if o.held+n > most {
+					t.Fatalf("an operation that can use %d places holds %d", most, o.held+n)
+				}
 				if o.held += n; o.held == 0 {
 					t.Fatalf("an operation that holds nothing got nothing")
 				}
@@ -95,7 +102,7 @@ func TestPoolOneOperationGetsAll(t *testing.T) {
 	}
 	p.giveBack(1)
 	held--
-	if held += p.more(held); held != 64 {
+	if held += p.more(held, 999); held != 64 {
 		t.Errorf("then: %d of 64", held)
 	}
 	if n := NewPool(1000, nil).join(3); n != 3 {

@@ -111,6 +111,68 @@ func checkRecovery(cfg Config) string {
 	return ""
 }
 
+// TestRecoveryOneAfterAnother bounds what losses cost operations that follow each other: none may keep
+// room for datagrams that the next one needs.
+func TestRecoveryOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	const calls, share = 4, 10 // it runs one in so many of -seeds
+	for s := uint64(1); s <= fewer(uint64(*seeds/share)); s++ {
+		cfg := lossyConfig(s)
+		room := 2*cfg.Chains*cfg.Subgroups + 1<<(4+s%9)
+		cfg.Flow, cfg.RecvQueue = "credit", int64(cfg.Chunk+udHeader)*int64(room)
+		one, err := Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lossy := runInARow(t, cfg, calls, int64(one.TimeUS*1e6))
+		cfg.Loss = 0
+		clean, err := Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		repaired := float64(lossy.RepairedChunks) * float64(cfg.Chunk) * 8e6 / cfg.Rate
+		bound := (calls-1)*one.TimeUS + 2*clean.TimeUS + 6*one.CutoffUS + 2*repaired
+		if lossy.TimeUS > bound {
+			t.Fatalf("seed %d, room for %d: %d calls took %.3f us, want at most %.3f; one takes %.3f, and %.3f without losses\nabout: allcast %s",
+				s, room, calls, lossy.TimeUS, bound, one.TimeUS, clean.TimeUS, commandLine(lossyConfig(s)))
+		}
+	}
+}
+
+// runInARow runs cfg's operation several times, called by all ranks with a gap between calls.
+func runInARow(t *testing.T, cfg Config, times int, gap int64) *Result {
+	t.Helper()
+	cfg, parts, err := cfg.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWorld(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := everybody(cfg.Topology.Hosts)
+	for _, h := range w.hosts {
+		if err := h.node.AddComm(0, members); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var calls []*collective
+	for i := range times {
+		c, err := w.collective(uint64(i+1), parts[0], members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls = append(calls, c)
+		w.call(c, func(int) int64 { return int64(i) * gap })
+	}
+	w.schedule()
+	w.loop(w.limit())
+	if msg := judge(w, calls); msg != "" {
+		t.Fatal(msg)
+	}
+	return w.result(calls)
+}
+
 // tinyWindow reports whether the receive queue has less than two places for each chain and subgroup.
 // A chunk that was lost then occupies its place until its sender has announced it, so that losses
 // cost more than elsewhere.
