@@ -116,7 +116,7 @@ bench-peers: ## Measure beside Open MPI, MPICH and bare multicast in the lab (ne
 
 CHAOSFLAGS ?= -time 10m
 .PHONY: chaos
-chaos: ## Kill, stop and cut off ranks at random in the lab, and check every call (needs root; CHAOSFLAGS='-time 10m -seed S -hosts 8')
+chaos: ## Kill, stop and cut off ranks at random in the lab, lose much or cancel calls, and check every call (needs root; CHAOSFLAGS='-mode faults|loss|cancel -time 10m -seed S')
 	$(GO) run ./internal/tools/chaos $(CHAOSFLAGS)
 
 .PHONY: clean
