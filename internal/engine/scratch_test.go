@@ -34,15 +34,20 @@ func (s *system) alloc(n int) ([]byte, func() error, error) {
 	}, nil
 }
 
-// withScratch runs a test of a scratch. Its clock only moves when the test sleeps.
-func withScratch(t *testing.T, f func(t *testing.T, s *scratch, sys *system)) {
+// scratchTest is a test of a scratch. Its clock only moves when the test sleeps.
+type scratchTest struct {
+	*testing.T
+	scratch
+	sys system
+}
+
+func withScratch(t *testing.T, f func(x *scratchTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		t.Helper()
-		sys := &system{t: t, inUse: map[*byte][]byte{}}
-		s := &scratch{alloc: sys.alloc}
-		defer s.close()
-		f(t, s, sys)
+		x := &scratchTest{T: t, sys: system{t: t, inUse: map[*byte][]byte{}}}
+		x.alloc = x.sys.alloc
+		defer x.close()
+		f(x)
 	})
 }
 
@@ -61,8 +66,8 @@ func same(a, b []byte) bool { return unsafe.SliceData(a) == unsafe.SliceData(b) 
 
 // Memory serves all sizes of its class, and no others.
 func TestScratchClasses(t *testing.T) {
-	withScratch(t, func(t *testing.T, s *scratch, sys *system) {
-		t.Helper()
+	withScratch(t, func(x *scratchTest) {
+		t, s, sys := x.T, &x.scratch, &x.sys
 		for _, c := range []struct{ n, size int }{
 			{1, 4096}, {4095, 4096}, {4096, 4096}, {4097, 8192}, {1<<19 + 1, 1 << 20}, {1 << 20, 1 << 20}, {3 << 20, 4 << 20},
 		} {
@@ -89,8 +94,8 @@ func TestScratchClasses(t *testing.T) {
 
 // Large memory comes from the system, once, and from the heap if the system has none.
 func TestScratchLarge(t *testing.T) {
-	withScratch(t, func(t *testing.T, s *scratch, sys *system) {
-		t.Helper()
+	withScratch(t, func(x *scratchTest) {
+		t, s, sys := x.T, &x.scratch, &x.sys
 		for range 10 {
 			s.put(s.get(5 << 20))
 		}
@@ -116,8 +121,8 @@ func TestScratchLarge(t *testing.T) {
 // Memory that nobody has used for two turns of the timer goes back to the system. Memory in use stays,
 // and one use makes it young again.
 func TestScratchAges(t *testing.T) {
-	withScratch(t, func(t *testing.T, s *scratch, sys *system) {
-		t.Helper()
+	withScratch(t, func(x *scratchTest) {
+		t, s, sys := x.T, &x.scratch, &x.sys
 		const n = 1 << scratchLarge
 		old, used, young := s.get(n), s.get(n), s.get(n)
 		s.put(old)
@@ -151,8 +156,8 @@ func TestScratchAges(t *testing.T) {
 // Close frees all that is idle, whatever its age. What is in use is freed when it comes back, and what
 // is needed after that is the heap's.
 func TestScratchCloses(t *testing.T) {
-	withScratch(t, func(t *testing.T, s *scratch, sys *system) {
-		t.Helper()
+	withScratch(t, func(x *scratchTest) {
+		t, s, sys := x.T, &x.scratch, &x.sys
 		const n = 1 << scratchLarge
 		old, young, used, small := s.get(n), s.get(n), s.get(n), s.get(100)
 		s.put(old)
