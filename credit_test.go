@@ -56,7 +56,8 @@ func TestCreditWhenTheKernelIsFull(t *testing.T) {
 				// The root never makes this call. The others open its buffers before those of the next call.
 				var full *allcast.Request
 				if c.Rank() != 0 {
-					full, err = other.StartBroadcast(make([]byte, 1<<21), 0, allcast.WithAlgorithm("mcast"), allcast.WithChunk(1))
+					whole := make([]byte, 1<<21)
+					full, err = other.StartBroadcast(whole, 0, allcast.WithAlgorithm("mcast"), allcast.WithChunk(1))
 					if err != nil {
 						return err
 					}
@@ -75,7 +76,8 @@ func TestCreditWhenTheKernelIsFull(t *testing.T) {
 				}
 				s := c.Stats()
 				if s.RepairedChunks > before.RepairedChunks+r.Info().Chunks/100 {
-					t.Errorf("rank %d: %d of %d chunks repaired, %d dropped", c.Rank(), s.RepairedChunks, r.Info().Chunks, s.DroppedChunks)
+					t.Errorf("rank %d: %d of %d chunks repaired, %d dropped",
+						c.Rank(), s.RepairedChunks, r.Info().Chunks, s.DroppedChunks)
 				}
 				// The kernel places all chunks in memory of Alloc itself. The process copies at least the first one.
 				if c.Rank() != 0 && s.CopiedChunks == before.CopiedChunks {

@@ -47,7 +47,8 @@ func (r reducing) run(t testing.TB, begin, end func()) (first, perCall uint64) {
 		series := func(n int) {
 			for i := 0; i < n && err == nil; i++ {
 				clear(recv)
-				s, failed := c.StartReduceScatter(send, recv, allcast.Float32, allcast.Sum, allcast.WithAlgorithm(r.algo))
+				algo := allcast.WithAlgorithm(r.algo)
+				s, failed := c.StartReduceScatter(send, recv, allcast.Float32, allcast.Sum, algo)
 				err = equal(ran(ctx, s, failed, r.algo), recv, sum)
 			}
 			barrier()
@@ -98,8 +99,9 @@ func TestReduceScatterAllocatesLittle(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	const size, input, limit = 8, 16 << 20, 64 << 10
 	for _, algo := range allcast.Algorithms("reduce-scatter") {
-		first, perCall := reducing{size: size, block: input / size, algo: algo, warm: 4, calls: 10}.run(t, func() {}, func() {})
-		t.Logf("%s: %d bytes of input per rank, %d allocated in the first call, %d per call after that", algo, input, first, perCall)
+		r := reducing{size: size, block: input / size, algo: algo, warm: 4, calls: 10}
+		first, perCall := r.run(t, func() {}, func() {})
+		t.Logf("%s: a rank allocates %d bytes in the first call, and %d per call after that", algo, first, perCall)
 		if perCall >= limit {
 			t.Errorf("%s: a rank allocates %d bytes per call: want less than %d", algo, perCall, limit)
 		}

@@ -51,9 +51,13 @@ func TestDataBeforeItsCall(t *testing.T) {
 	input := func(rank, call int) []byte { return bytes.Repeat([]byte{byte(16*call + rank + 1)}, n) }
 	recv := make([][][]byte, size)
 	var reqs [size][]*Request
+	kinds := []protocol.Kind{protocol.Allgather, protocol.Allreduce, protocol.Allgather, protocol.ReduceScatter}
 	start := func(rank int) {
-		for i, kind := range []protocol.Kind{protocol.Allgather, protocol.Allreduce, protocol.Allgather, protocol.ReduceScatter} {
-			c := Call{Kind: kind, Algo: "ring", Type: reduce.U8, Op: reduce.Sum, Counts: slices.Repeat([]int64{n}, size), Send: input(rank, i)}
+		for i, kind := range kinds {
+			c := Call{
+				Kind: kind, Algo: "ring", Type: reduce.U8, Op: reduce.Sum, Counts: slices.Repeat([]int64{n}, size),
+				Send: input(rank, i),
+			}
 			switch kind {
 			case protocol.Allgather:
 				c.Recv = make([]byte, size*n)
@@ -102,7 +106,8 @@ func TestEarlyDataOfAWrongPeer(t *testing.T) {
 		"too much": func(h fabric.Handler, released *atomic.Int32) (sent int32) {
 			b := make([]byte, node.EagerLimit)
 			for nth := range uint32(2*maxEarly/node.EagerLimit + 1) { // two communicators
-				h.Data(1, fabric.Piece{Op: fabric.OpKey{Comm: World}, Nth: nth, Len: int64(len(b))}, 0, counted(b, released))
+				p := fabric.Piece{Op: fabric.OpKey{Comm: World}, Nth: nth, Len: node.EagerLimit}
+				h.Data(1, p, 0, counted(b, released))
 				sent++
 			}
 			return sent
@@ -115,7 +120,8 @@ func TestEarlyDataOfAWrongPeer(t *testing.T) {
 			if sent := send(n.ranks[0].h, &released); released.Load() != sent {
 				t.Errorf("%d of %d buffers were released", released.Load(), sent)
 			}
-			r, err := e.Start(World, Call{Kind: protocol.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.U8})
+			c := Call{Kind: protocol.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.U8}
+			r, err := e.Start(World, c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -151,7 +157,8 @@ func TestDataForNoCall(t *testing.T) {
 		{1, fabric.OpKey{Comm: World, Seq: 1 << 40}, 4},
 		{1, fabric.OpKey{Comm: World, Seq: 1}, node.EagerLimit + 1},
 	} {
-		n.ranks[0].h.Data(c.peer, fabric.Piece{Op: c.op, Len: int64(c.size)}, 0, counted(make([]byte, c.size), &released))
+		b := counted(make([]byte, c.size), &released)
+		n.ranks[0].h.Data(c.peer, fabric.Piece{Op: c.op, Len: int64(c.size)}, 0, b)
 		if sent++; released.Load() != sent {
 			t.Errorf("%+v: not released", c)
 		}

@@ -39,7 +39,8 @@ func (p *piecesTest) part(from int, nth uint32, length, off int64, b []byte, wan
 	p.Helper()
 	prefix, left, more, err := p.take(from, fabric.Piece{Nth: nth, Len: length}, off, b)
 	if err != nil || more != wantMore {
-		p.Fatalf("piece %d of rank %d, %d bytes from %d on: complete %v, want %v; %v", nth, from, len(b), off, more, wantMore, err)
+		p.Fatalf("piece %d of rank %d, %d bytes from %d on: complete %v, want %v; %v",
+			nth, from, len(b), off, more, wantMore, err)
 	}
 	return prefix, left
 }
@@ -107,7 +108,8 @@ func TestPartOfAnElement(t *testing.T) {
 		for _, kept := range []uint32{0, 1} { // the second piece waits for its turn
 			p := newPiecesTest(x.T, protocol.ReduceScatter, "ring", 3, 8, &x.scratch)
 			for _, n := range []int{1, 2, 3, 5, 7} {
-				if _, _, more, err := p.take(2, fabric.Piece{Nth: kept, Len: 8}, 0, make([]byte, n)); err == nil || more {
+				_, _, more, err := p.take(2, fabric.Piece{Nth: kept, Len: 8}, 0, make([]byte, n))
+				if err == nil || more {
 					x.Errorf("%d bytes of elements of 4: no error", n)
 				}
 				p = newPiecesTest(x.T, protocol.ReduceScatter, "ring", 3, 8, &x.scratch)
@@ -154,8 +156,11 @@ func TestReleaseGivesBack(t *testing.T) {
 			p.part(4, 1, n, 0, half, false)
 			p.part(4, 1, 2*n, n/2, make([]byte, n), false)
 		},
-		"several kept":  func(p *piecesTest) { p.part(4, 1, n, 0, half, false); p.part(4, 2, n, 0, half, false) },
-		"kept and held": func(p *piecesTest) { p.part(4, 3, n, 0, half, false); p.part(4, 2, n, 0, make([]byte, n), true) },
+		"several kept": func(p *piecesTest) { p.part(4, 1, n, 0, half, false); p.part(4, 2, n, 0, half, false) },
+		"kept and held": func(p *piecesTest) {
+			p.part(4, 3, n, 0, half, false)
+			p.part(4, 2, n, 0, make([]byte, n), true)
+		},
 		"a sum on its way": func(p *piecesTest) {
 			p.part(4, 0, n, 0, make([]byte, n), true)
 			s := p.call.p2p.Sends[1]

@@ -69,7 +69,13 @@ func TestScratchClasses(t *testing.T) {
 	withScratch(t, func(x *scratchTest) {
 		t, s, sys := x.T, &x.scratch, &x.sys
 		for _, c := range []struct{ n, size int }{
-			{1, 4096}, {4095, 4096}, {4096, 4096}, {4097, 8192}, {1<<19 + 1, 1 << 20}, {1 << 20, 1 << 20}, {3 << 20, 4 << 20},
+			{1, 4096},
+			{4095, 4096},
+			{4096, 4096},
+			{4097, 8192},
+			{1<<19 + 1, 1 << 20},
+			{1 << 20, 1 << 20},
+			{3 << 20, 4 << 20},
 		} {
 			b := s.get(c.n)
 			if len(b) != c.n || cap(b) != c.size {
@@ -78,7 +84,8 @@ func TestScratchClasses(t *testing.T) {
 			s.put(b)
 			smallest, largest := s.get(c.size/2+1), s.get(c.size)
 			if !same(b, smallest) || same(b, largest) {
-				t.Errorf("%d bytes: reused for %d bytes %v, while in use %v", c.n, c.size/2+1, same(b, smallest), same(b, largest))
+				t.Errorf("%d bytes: reused for %d bytes %v, while in use %v",
+					c.n, c.size/2+1, same(b, smallest), same(b, largest))
 			}
 			s.put(smallest)
 			s.put(largest)

@@ -258,7 +258,7 @@ func wrongProgress(in *p2p.Inbox, done []bool) string {
 		}
 	}
 	if prefix, left := in.Progress(); prefix != wantPrefix || left != wantLeft {
-		return fmt.Sprintf("%d receives are complete and %d are not; want %d and %d", prefix, left, wantPrefix, wantLeft)
+		return fmt.Sprintf("%d receives are complete, %d are not; want %d and %d", prefix, left, wantPrefix, wantLeft)
 	}
 	return ""
 }

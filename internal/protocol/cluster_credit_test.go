@@ -95,7 +95,8 @@ func TestCreditFollowsTheReceiver(t *testing.T) {
 			lender, other, size = there, here, kernel
 		}
 		if grant := acts[0].Msg.Grant; grant == 0 || grant > size || grant != lender.Lent() || other.Lent() != 0 {
-			t.Errorf("offloaded %v: grants %d; lent: %d of %d, and %d by the other", offloaded, grant, lender.Lent(), size, other.Lent())
+			t.Errorf("offloaded %v: grants %d; lent: %d of %d, and %d by the other",
+				offloaded, grant, lender.Lent(), size, other.Lent())
 		}
 		// What was consumed is lent again, by the same pool.
 		hear(o, 0, Msg{Kind: MsgBarrier, Round: 1, Grant: 4, Digest: o.g.Digest()})

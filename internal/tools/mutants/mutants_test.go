@@ -49,11 +49,15 @@ func TestFirstFailure(t *testing.T) {
 	for _, c := range []struct{ name, output, want string }{
 		{"passed", "\x16=== RUN   TestA\n\x16--- PASS: TestA (0.00s)\nPASS\n", ""},
 		{
-			"failed", "\x16=== RUN   TestA\n    a_test.go:3: hm\n\x16=== NAME  TestB/1\n    b_test.go:5: seed 7: wrong\n" +
+			"failed",
+			"\x16=== RUN   TestA\n    a_test.go:3: hm\n\x16=== NAME  TestB/1\n    b_test.go:5: seed 7: wrong\n" +
 				"        replay: so\n\x16--- PASS: TestA (0.00s)\n\x16--- FAIL: TestB/1 (0.01s)\n",
 			"TestB/1: seed 7: wrong",
 		},
-		{"panicked", "\x16=== RUN   TestA\n\x16--- FAIL: TestA (0.00s)\npanic: index out of range\n", "TestA: panic: index out of range"},
+		{
+			"panicked", "\x16=== RUN   TestA\n\x16--- FAIL: TestA (0.00s)\npanic: index out of range\n",
+			"TestA: panic: index out of range",
+		},
 	} {
 		if got := firstFailure(strings.NewReader(c.output)); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
