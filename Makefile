@@ -4,6 +4,7 @@ GO            ?= go
 FUZZTIME      ?= 10s
 BENCH         ?= .
 TESTFLAGS     ?=
+MUTANTS       ?=
 LINT_VERSION  := v2.14.0
 STAT_VERSION  := v0.0.0-20260908200009-22c9c6c9d4da
 
@@ -73,6 +74,10 @@ test-verbs: ## Test the verbs fabric on Soft-RoCE, in a guest under QEMU (VERBSF
 .PHONY: fuzz
 fuzz: ## Fuzz every target for FUZZTIME (10s)
 	GO="$(GO)" bash .ci/fuzz $(FUZZTIME)
+
+.PHONY: mutants
+mutants: ## Put mistakes into the receive path, one at a time, and check that the simulator's tests catch each (MUTANTS=regexp to choose)
+	$(GO) run ./internal/tools/mutants -run '$(MUTANTS)'
 
 .PHONY: spin
 spin: ## Check the model of the protocol in formal/ (needs spin and gcc)

@@ -191,6 +191,10 @@ func TestReduceScatter(t *testing.T) {
 			if !bytes.Equal(allcast.Bytes(got), allcast.Bytes(want)) {
 				return fmt.Errorf("%d elements: wrong data", n)
 			}
+			input := numbers(uint64(i), c.Rank(), n*c.Size())
+			if !bytes.Equal(allcast.Bytes(send), allcast.Bytes(input)) {
+				return fmt.Errorf("%d elements: the input has changed", n)
+			}
 			// In place: into our part of the input.
 			part := send[c.Rank()*n : (c.Rank()+1)*n]
 			if err := allcast.ReduceScatterSlice(ctx, c, send, part, allcast.Average, allcast.WithAlgorithm(algo)); err != nil {
@@ -200,6 +204,10 @@ func TestReduceScatter(t *testing.T) {
 				if part[k] != want[k]/float32(c.Size()) {
 					return fmt.Errorf("%d elements in place: wrong average at %d", n, k)
 				}
+			}
+			copy(input[c.Rank()*n:], part)
+			if !bytes.Equal(allcast.Bytes(send), allcast.Bytes(input)) {
+				return fmt.Errorf("%d elements in place: the rest of the input has changed", n)
 			}
 		}
 		return nil
@@ -226,6 +234,9 @@ func TestAllreduce(t *testing.T) {
 			}
 			if !bytes.Equal(allcast.Bytes(got), allcast.Bytes(sum)) {
 				return fmt.Errorf("%d elements: wrong sum", n)
+			}
+			if !bytes.Equal(allcast.Bytes(mine), allcast.Bytes(numbers(uint64(i), c.Rank(), n))) {
+				return fmt.Errorf("%d elements: the input has changed", n)
 			}
 			if err := allcast.AllreduceSlice(ctx, c, nil, mine, allcast.Max, allcast.WithAlgorithm(algo)); err != nil {
 				return err

@@ -18,15 +18,20 @@ type pieces struct {
 	pool  *scratch
 
 	mu       sync.Mutex
-	arriving map[int]*arriving // by rank: its piece of which not all parts have come
-	held     map[int][]byte    // by receive: pieces that came before their turn
-	sending  []sending         // of a reduction: puts under way from scratch memory
+	arriving map[pieceID]*arriving // pieces of which not all parts have come
+	held     map[int][]byte        // by receive: pieces that came before their turn
+	sending  []sending             // of a reduction: puts under way from scratch memory
+}
+
+// pieceID names a piece: the nth from a rank.
+type pieceID struct {
+	from int
+	nth  uint32
 }
 
 // arriving is a piece whose parts are coming in.
 type arriving struct {
 	i    int // the receive that it is
-	nth  uint32
 	recv *p2p.Recv
 	kept []byte // where it is kept until its turn; nil: it is placed as it comes
 	next int64  // where the next part belongs in it
@@ -97,9 +102,7 @@ func (p *pieces) take(from int, piece fabric.Piece, off int64, b []byte) (prefix
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.arriving[from] == a {
-		delete(p.arriving, from)
-	}
+	delete(p.arriving, pieceID{from, piece.Nth})
 	if a.kept != nil {
 		if p.held == nil {
 			p.held = map[int][]byte{}
@@ -113,7 +116,9 @@ func (p *pieces) take(from int, piece fabric.Piece, off int64, b []byte) (prefix
 		p.mu.Unlock()
 		p.place(p.inbox.Recv(i), 0, kept)
 		p.mu.Lock()
-		p.pool.put(kept)
+		if kept != nil { // else it is empty
+			p.pool.put(kept)
+		}
 		p.inbox.Arrived(i)
 	}
 	prefix, left = p.inbox.Progress()
@@ -123,24 +128,25 @@ func (p *pieces) take(from int, piece fabric.Piece, off int64, b []byte) (prefix
 // part finds out which piece a part is of, and remembers that it has come; nil: nobody wants it.
 // p.mu is held.
 func (p *pieces) part(from int, piece fabric.Piece, off, n int64) *arriving {
-	a := p.arriving[from]
-	if off == 0 {
+	id := pieceID{from, piece.Nth}
+	a := p.arriving[id]
+	if a == nil && off == 0 && n <= piece.Len {
 		i, recv, hold, ok := p.inbox.Take(from, piece.Nth, piece.Len)
 		if !ok {
 			return nil // nor are its other parts wanted
 		}
-		a = &arriving{i: i, nth: piece.Nth, recv: recv}
+		a = &arriving{i: i, recv: recv}
 		if hold && piece.Len > 0 {
 			a.kept = p.pool.get(int(piece.Len))
 		}
 		if n < piece.Len {
 			if p.arriving == nil {
-				p.arriving = map[int]*arriving{}
+				p.arriving = map[pieceID]*arriving{}
 			}
-			p.arriving[from] = a
+			p.arriving[id] = a
 		}
 	}
-	if a == nil || a.nth != piece.Nth || a.next != off || off+n > piece.Len {
+	if a == nil || a.recv.Len != piece.Len || a.next != off || n > piece.Len-off {
 		return nil
 	}
 	a.next += n

@@ -75,3 +75,41 @@ func TestMarkPassesWhileOthersReceive(t *testing.T) {
 		t.Errorf("after 100 datagrams, with room for 8, a lost one still occupies its place")
 	}
 }
+
+// A rank lends the room of the path that receives: the kernel's if the kernel receives for all
+// subgroups of the operation, and else that of the process's receive queues.
+func TestCreditFollowsTheReceiver(t *testing.T) {
+	const room, kernel, total = 8, 4096, 10_000
+	for _, offloaded := range []bool{false, true} {
+		here, there := NewPool(room, nil), NewPool(kernel, nil)
+		o := NewOp(Config{
+			Geometry: oneRound(t, broadcast(2, 0, total, 1, 1)), Rank: 1, Est: NewEstimator(Limits{Alpha: Millisecond}),
+			Flow: FlowCredit, Pool: here, Offload: there,
+		})
+		acts := o.Step(1, Event{Kind: EvStart, Offloaded: offloaded}, nil)
+		if len(acts) != 1 || acts[0].Msg.Kind != MsgBarrier {
+			t.Fatalf("offloaded %v: %+v", offloaded, acts)
+		}
+		lender, other, size := here, there, uint64(room)
+		if offloaded {
+			lender, other, size = there, here, kernel
+		}
+		if grant := acts[0].Msg.Grant; grant == 0 || grant > size || grant != lender.Lent() || other.Lent() != 0 {
+			t.Errorf("offloaded %v: grants %d; lent: %d of %d, and %d by the other",
+				offloaded, grant, lender.Lent(), size, other.Lent())
+		}
+		// What was consumed is lent again, by the same pool.
+		hear(o, 0, Msg{Kind: MsgBarrier, Round: 1, Grant: 4, Digest: o.g.Digest()})
+		for psn := range uint32(total / 2) {
+			if _, v, _ := o.Chunk(2, 0, psn, 1, nil); v != Placed {
+				t.Fatalf("chunk %d: verdict %d", psn, v)
+			}
+			if ahead := o.cr.own - min(o.cr.own, o.cr.consumed); ahead > size || other.Lent() != 0 {
+				t.Fatalf("offloaded %v: %d places are lent, there is room for %d", offloaded, ahead, size)
+			}
+		}
+		if o.Fail(); here.Lent()+there.Lent() != 0 {
+			t.Errorf("offloaded %v: %d places did not come back", offloaded, here.Lent()+there.Lent())
+		}
+	}
+}

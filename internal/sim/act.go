@@ -36,7 +36,7 @@ func (h *host) do(a *node.Action) {
 	case node.Closed:
 		w.lingering--
 		w.drains = append(w.drains, drain{host: h.id, key: opKey{a.Comm, a.Seq}})
-		w.push(w.now+w.lifetime+32*w.slotTime, evDrain, int32(len(w.drains)-1), nil)
+		w.push(w.now+w.lifetime+32*w.slotTime+w.straggle, evDrain, int32(len(w.drains)-1), nil)
 	case node.Digest:
 		r := h.regions[opKey{a.Comm, a.Seq}]
 		h.node.Digested(ns(w.now), a.Comm, a.Seq, r.mem.digest(a.Geometry))

@@ -49,6 +49,7 @@ type Config struct {
 	LossAll   float64 // likewise, and reliable packets are delayed as by a retransmission
 	Reorder   float64 // a datagram is displaced by up to 16 places
 	Duplicate float64 // a datagram arrives twice
+	Straggle  float64 // a datagram is late by up to straggleAlphas alphas, and may arrive while it is fetched
 	Stalls    []Stall
 	Crashes   []Crash
 	Detour    time.Duration // hosts stop for this long on average, detourShare of the time: operating-system noise

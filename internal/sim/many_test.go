@@ -103,14 +103,35 @@ func randomShape(r *rand.Rand, p int, cfg *Config) protocol.Shape {
 	return s
 }
 
+// repaired is how many chunks all ranks have fetched.
+func (w *world) repaired() (n int64) {
+	for _, h := range w.hosts {
+		n += int64(h.node.Stats().Repaired)
+	}
+	return n
+}
+
+// toReceive is how many chunks multicast has to bring, over all ranks.
+func toReceive(calls []*collective) (n int64) {
+	for _, c := range calls {
+		if c.plan != nil {
+			n += c.toReceive()
+		}
+	}
+	return n
+}
+
 // judge says what is wrong with how the calls ended.
 func judge(w *world, calls []*collective) string {
 	dead := map[int]bool{}
 	for _, h := range w.hosts {
 		dead[h.id] = h.dead
 	}
-	if w.broken != "" || w.wrong > 0 {
-		return fmt.Sprintf("%s; wrong data on %d ranks", w.broken, w.wrong)
+	switch {
+	case w.broken != "":
+		return w.broken
+	case w.wrong > 0:
+		return fmt.Sprintf("wrong data on %d ranks", w.wrong)
 	}
 	for _, c := range calls {
 		hurt := false
@@ -131,6 +152,9 @@ func judge(w *world, calls []*collective) string {
 				return fmt.Sprintf("call %d: rank %d's buffers were touched after they were free", c.req, i)
 			}
 		}
+	}
+	if msg := needless(&w.cfg, w.dropped, w.repaired(), toReceive(calls)); msg != "" {
+		return msg
 	}
 	if w.failures == 0 && w.lingering > 0 {
 		return fmt.Sprintf("%d operations lingered for ever", w.lingering)

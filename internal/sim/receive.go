@@ -18,6 +18,10 @@ func (h *host) datagram(k *packet) {
 		k.refs++
 		w.push(w.now+w.places(), evDeliver, int32(h.id), k)
 	}
+	if w.cfg.Straggle > 0 && w.rng.Float64() < w.cfg.Straggle {
+		w.push(w.now+w.rng.Int64N(w.straggle), evDeliver, int32(h.id), k)
+		return
+	}
 	if w.cfg.Reorder > 0 && w.rng.Float64() < w.cfg.Reorder {
 		w.push(w.now+w.places(), evDeliver, int32(h.id), k)
 		return

@@ -204,7 +204,7 @@ func (cfg Config) complete() (Config, []part, error) {
 	case cfg.ChainBy != "rank" && cfg.ChainBy != "rack":
 		return bad("unknown chain placement %q: valid are rank, rack", cfg.ChainBy)
 	}
-	for _, pr := range []float64{cfg.Loss, cfg.LossAll, cfg.Reorder, cfg.Duplicate} {
+	for _, pr := range []float64{cfg.Loss, cfg.LossAll, cfg.Reorder, cfg.Duplicate, cfg.Straggle} {
 		if !(pr >= 0 && pr <= 1) {
 			return bad("probability %v: must be 0 to 1", pr)
 		}

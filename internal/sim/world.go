@@ -41,6 +41,7 @@ type world struct {
 	retransmit int64
 	slotTime   int64 // of one chunk on a host link
 	lifetime   int64 // a datagram that is older when it arrives is dropped
+	straggle   int64 // the longest delay of a datagram that straggles
 	drains     []drain
 
 	reportAfter uint32 // chunks of a report
@@ -102,6 +103,9 @@ func newWorld(cfg Config) (*world, error) {
 	// Switches drop what is older than a limit, as InfiniBand's do: about a second,
 	// far above what full buffers at every hop take to empty.
 	w.lifetime = 1e12
+	if cfg.Straggle > 0 {
+		w.straggle = straggleAlphas * w.alpha(path)
+	}
 	// A reliable sender notices a loss after a few round trips.
 	w.retransmit = 4*path + 20*w.slotTime
 	for i := range g.Hosts {
@@ -147,8 +151,7 @@ func (w *world) recycle(r *protocol.Report) {
 
 // nodeConfig is what a fabric would tell its node about itself.
 func (w *world) nodeConfig(rank int, flow protocol.Flow, path int64) node.Config {
-	// Longer than a datagram displaced by 16 places can be under way.
-	alpha := ns(2*path + 32*w.slotTime)
+	alpha := ns(w.alpha(path))
 	return node.Config{
 		Rank: rank, Size: w.g.Hosts, Timeout: protocol.Time(w.cfg.Timeout.Nanoseconds()),
 		Deadline: protocol.Time(w.cfg.Deadline.Nanoseconds()),
@@ -156,6 +159,13 @@ func (w *world) nodeConfig(rank int, flow protocol.Flow, path int64) node.Config
 		Limits: protocol.Limits{LinkRate: w.cfg.Rate / 8e9, Alpha: alpha, MinAlpha: alpha / 4, MaxAlpha: 1000 * alpha},
 	}
 }
+
+// alpha is longer than a datagram that is displaced by 16 places can be under way.
+func (w *world) alpha(path int64) int64 { return 2*path + 32*w.slotTime }
+
+// straggleAlphas is the longest delay of a datagram that straggles, in alphas. Some of these datagrams
+// arrive before the cutoff, some during the fetch, and some after it.
+const straggleAlphas = 8
 
 func (w *world) push(at int64, kind eventKind, id int32, pkt *packet) { w.heap.push(at, kind, id, pkt) }
 

@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"bytes"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/p2p"
+	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/reduce"
+)
+
+// uncopied is a network that hands a piece to its receiver without a copy. It counts the bytes that a
+// rank sends straight from its input.
+type uncopied struct {
+	memReliable
+	input []byte
+	sent  *atomic.Int64
+}
+
+func (u uncopied) Put(to int, p fabric.Piece, data []byte) {
+	if len(data) > 0 && address(data) >= address(u.input) && address(data) < address(u.input)+uintptr(len(u.input)) {
+		u.sent.Add(int64(len(data)))
+	}
+	u.net.ranks[to].h.Data(u.rank, p, 0, &fabric.Buffer{B: data})
+	u.h.PutDone(to, p)
+}
+
+// A Reduce-Scatter neither copies nor changes its input. What a rank sends first comes from the caller's
+// memory. Scratch memory is for the sums that pass through, which are less than the input, and nothing
+// else is as large as a block.
+func TestReduceScatterDoesNotCopy(t *testing.T) {
+	const size, block = 8, 1 << scratchLarge // scratch memory of that size is the system's
+	for _, algo := range p2p.Algorithms(protocol.ReduceScatter) {
+		n := newMemNet(size)
+		inputs, want := make([][]byte, size), make([]byte, size*block)
+		var sent, scratch atomic.Int64
+		all := make([]*Engine, size)
+		for r, m := range n.ranks {
+			inputs[r] = bytes.Repeat([]byte{byte(r + 1), byte(3 * r), byte(7*r + 5), 1}, size*block/4)
+			if err := reduce.Into(want, inputs[r], reduce.U8, reduce.Sum); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			reliable := func(h fabric.Handler) (fabric.Reliable, error) {
+				m.h = h
+				return uncopied{memReliable{m}, inputs[r], &sent}, nil
+			}
+			all[r], err = New(Config{Rank: r, Size: size, Secret: []byte("secret"), Reliable: reliable})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = all[r].Close() })
+			plain := all[r].scratch.alloc
+			all[r].scratch.alloc = func(n int) ([]byte, func() error, error) {
+				scratch.Add(int64(n))
+				return plain(n)
+			}
+		}
+		recv := make([][]byte, size)
+		for r := range recv {
+			recv[r] = make([]byte, block)
+		}
+		was := make([][]byte, size)
+		for r := range was {
+			was[r] = bytes.Clone(inputs[r])
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		everywhere(t, all, func(r int) Call {
+			return Call{
+				Kind: protocol.ReduceScatter, Algo: algo, Counts: slices.Repeat([]int64{block}, size),
+				Send: inputs[r], Recv: recv[r], Type: reduce.U8, Op: reduce.Sum,
+			}
+		})
+		runtime.ReadMemStats(&after)
+		for r := range all {
+			if !bytes.Equal(recv[r], want[r*block:(r+1)*block]) {
+				t.Errorf("%s: rank %d: wrong data", algo, r)
+			}
+			if !bytes.Equal(inputs[r], was[r]) {
+				t.Errorf("%s: rank %d: the input has changed", algo, r)
+			}
+		}
+		if least := int64(size * block); sent.Load() < least {
+			t.Errorf("%s: all ranks send %d bytes from their inputs, want at least a block each", algo, sent.Load())
+		}
+		if whole := int64(size * size * block); scratch.Load() >= whole {
+			t.Errorf("%s: all ranks take %d bytes of scratch memory, for inputs of %d", algo, scratch.Load(), whole)
+		}
+		if heap := after.TotalAlloc - before.TotalAlloc; heap >= block {
+			t.Errorf("%s: all ranks together allocate %d bytes, and a block has %d", algo, heap, block)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/place"
+	"github.com/allcast/allcast/internal/protocol"
+)
+
+const (
+	socketRoom = 16
+	kernelRoom = 8192
+)
+
+// limits is what keeps the kernel from receiving.
+type limits struct {
+	noArea   bool // the Placer cannot place in the receive buffer
+	refused  int  // subgroup that the Placer has no lane for; -1: none
+	unpolled int  // subgroup that the Poller does not serve; -1: none
+}
+
+// placedNet is a multicast network with a Poller and a Placer.
+type placedNet struct {
+	limits
+	closed   chan struct{} // by Close
+	unserved chan struct{} // by the Poller's Close
+	serving  sync.WaitGroup
+}
+
+func (n *placedNet) Caps() fabric.Caps {
+	return fabric.Caps{Chunk: 100, Batch: 4, Room: socketRoom, Overhead: 16, Header: fabric.HeaderSize}
+}
+
+func (n *placedNet) Subgroups() int           { return 2 }
+func (n *placedNet) Sender(int) fabric.Sender { return &nowhere{} }
+func (n *placedNet) Close() error             { close(n.closed); return nil }
+
+func (n *placedNet) Receiver(sub int) fabric.Receiver {
+	return &placedReceiver{net: n, sub: sub, wake: make(chan struct{}, 1)}
+}
+
+type placedReceiver struct {
+	net  *placedNet
+	sub  int
+	wake chan struct{}
+}
+
+func (r *placedReceiver) Pending() bool               { return false }
+func (r *placedReceiver) Stats() fabric.ReceiverStats { return fabric.ReceiverStats{} }
+
+func (r *placedReceiver) Wake() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *placedReceiver) Receive(s fabric.Sink) error {
+	select {
+	case <-r.wake:
+		s.Idle()
+		return nil
+	case <-r.net.closed:
+		return fabric.ErrClosed
+	}
+}
+
+func (r *placedReceiver) Attach(_ fabric.Poller, s fabric.Sink, _ func(error)) bool {
+	if r.sub == r.net.unpolled {
+		return false
+	}
+	r.net.serving.Go(func() {
+		for {
+			select {
+			case <-r.wake:
+				s.Idle()
+			case <-r.net.unserved:
+				return
+			}
+		}
+	})
+	return true
+}
+
+type placedPoller struct{ *placedNet }
+
+func (p placedPoller) Lead() bool              { return false }
+func (p placedPoller) Poll(time.Duration) bool { return false }
+func (p placedPoller) Yield()                  {}
+func (p placedPoller) Rest(time.Duration)      {}
+func (p placedPoller) Kick()                   {}
+
+func (p placedPoller) Close() error {
+	close(p.unserved)
+	p.serving.Wait()
+	return nil
+}
+
+type placer struct{ *placedNet }
+
+func (p placer) Close() error { return nil }
+
+func (p placer) Room() int                         { return kernelRoom }
+func (p placer) Watch(fabric.Poller, func()) error { return nil }
+func (p placer) Lost() uint64                      { return 0 }
+func (p placer) Wake()                             {}
+func (p placer) Alloc(n int) ([]byte, error)       { return make([]byte, n), nil }
+func (p placer) Free([]byte) bool                  { return true }
+
+func (p placer) Area([]byte) fabric.Area {
+	if p.noArea {
+		return nil
+	}
+	return staged(nil)
+}
+
+func (p placer) Open(_ fabric.Area, l *fabric.Lane) fabric.Placed {
+	if l.Sub == p.refused {
+		return nil
+	}
+	return unplaced{make([]place.Word, place.Words(l.PSNs))}
+}
+
+// granting is a reliable network that shows the credit in a rank's barrier message.
+type granting struct {
+	memReliable
+	grant chan uint64
+}
+
+func (g granting) Send(_ int, msg []byte) {
+	if m, err := protocol.ParseMsg(msg); err == nil && m.Kind == protocol.MsgBarrier {
+		g.grant <- m.Grant
+	}
+}
+
+func (g granting) SendMore(to int, msg []byte) { g.Send(to, msg) }
+
+// Credit follows the path that really receives. If the kernel receives for all subgroups, a rank grants
+// the kernel's room. If the process receives for one of them, the rank grants what its sockets hold.
+func TestCreditFollowsTheReceiver(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		limits limits
+		kernel bool
+	}{
+		{"kernel", limits{refused: -1, unpolled: -1}, true},
+		{"no area", limits{noArea: true, refused: -1, unpolled: -1}, false},
+		{"no lane for one subgroup", limits{refused: 1, unpolled: -1}, false},
+		{"no poller for one subgroup", limits{refused: -1, unpolled: 1}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := &placedNet{limits: c.limits, closed: make(chan struct{}), unserved: make(chan struct{})}
+			m := newMemNet(2).ranks[1]
+			grant := make(chan uint64, 1)
+			e, err := New(Config{
+				Rank: 1, Size: 2, Secret: []byte("secret"), Multicast: n, Poller: placedPoller{n}, Placer: placer{n},
+				Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
+					m.h = h
+					return granting{memReliable{m}, grant}, nil
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = e.Close() }()
+			const chunks = 10_000
+			call := Call{Kind: protocol.Broadcast, Algo: Multicast, Subgroups: 2, Recv: make([]byte, chunks*100)}
+			if _, err := e.Start(World, call); err != nil {
+				t.Fatal(err)
+			}
+			got := <-grant
+			switch {
+			case c.kernel && got <= socketRoom:
+				t.Errorf("grants %d datagrams: the kernel has room for %d", got, kernelRoom)
+			case !c.kernel && got > socketRoom:
+				t.Errorf("grants %d datagrams: the sockets hold %d", got, socketRoom)
+			}
+		})
+	}
+}
