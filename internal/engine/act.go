@@ -84,7 +84,7 @@ func (e *Engine) end(req uint64, err error) {
 	k.req.err = err
 	wait := e.ended(k, err)
 	if k.area != nil {
-		k.area.Release()
+		k.area.leave()
 		e.bulk.Store(false) // what was fetched was never placed; other calls' look says if there is more
 	}
 	k.mem, k.Send, k.Recv = nil, nil, nil

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/protocol"
@@ -124,7 +123,7 @@ type call struct {
 	p2p   *p2p.Plan
 	mem   *[]byte     // the receive buffer
 	own   int64       // Reduce-Scatter: where our block begins in the send buffer
-	area  fabric.Area // where the fabric places what is received; nil: nowhere
+	area  *sharedArea // where the fabric places what is received; nil: nowhere
 	uses  []*block    // memory of Alloc that it uses
 	id    uint64      // of the node's call
 	whole bool        // the node's call has completed
@@ -144,18 +143,17 @@ func (e *Engine) Start(comm uint32, c Call) (*Request, error) {
 	}
 	k := &call{Call: c, comm: comm, rank: g.rank, size: len(g.members), group: g}
 	k.req.e, k.req.call = e, k
+	k.uses = e.blocks.use(k.Send, k.Recv) // before anybody touches them
 	if err := e.prepare(k); err != nil {
+		e.blocks.unuse(k.uses)
 		return nil, err
 	}
-	k.uses = e.blocks.use(k.Send, k.Recv)
 	t := newTask(taskCall)
 	t.call = k
 	e.mu.Lock()
 	if e.closing.Load() {
 		e.mu.Unlock()
-		if k.area != nil {
-			k.area.Release()
-		}
+		k.area.leave()
 		e.blocks.unuse(k.uses)
 		return nil, ErrClosed // later, nobody would look at it
 	}

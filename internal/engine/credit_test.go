@@ -114,7 +114,7 @@ func (p placer) Area([]byte) fabric.Area {
 	if p.noArea {
 		return nil
 	}
-	return staged(nil)
+	return &staged{}
 }
 
 func (p placer) Open(_ fabric.Area, l *fabric.Lane) fabric.Placed {

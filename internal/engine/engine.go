@@ -65,8 +65,9 @@ type Engine struct {
 	running    atomic.Bool // somebody is at the tasks
 	recvs      []*receiver
 	send       *sender
-	taken      place.Taken
-	flushAfter uint32 // chunks that a receive worker reports at the latest: credit must flow while data keeps coming
+	taken      place.Taken // datagrams that receive workers took,
+	byKernel   place.Taken // and those that the kernel placed
+	flushAfter uint32      // chunks that a receive worker reports at the latest: credit must flow while data keeps coming
 
 	reads     reads
 	probes    probes
@@ -174,7 +175,7 @@ func New(cfg Config) (*Engine, error) {
 		e.protect()
 		nc.Flow, nc.Room, nc.Taken = protocol.FlowCredit, uint64(max(1, e.caps.Room)), &e.taken
 		if cfg.Placer != nil {
-			nc.Offload = uint64(cfg.Placer.Room())
+			nc.Offload, nc.ByKernel = uint64(cfg.Placer.Room()), &e.byKernel
 		}
 		nc.Batch, nc.Overhead = uint32(2*max(1, e.caps.Batch)), e.caps.Overhead
 		e.flushAfter = uint32(max(1, min(e.caps.Room/8, 4*e.caps.Batch)))

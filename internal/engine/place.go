@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/place"
@@ -17,7 +18,25 @@ import (
 // area prepares for the receive buffer of a call.
 func (e *Engine) area(k *call) {
 	if p := e.cfg.Placer; p != nil && k.plan != nil && k.size > 1 && (k.Kind != protocol.Broadcast || k.Root != k.rank) {
-		k.area = p.Area(k.Recv)
+		if a := p.Area(k.Recv); a != nil {
+			k.area = &sharedArea{Area: a}
+			k.area.users.Store(1)
+		}
+	}
+}
+
+// sharedArea is an Area that a call and its lanes use. A lane may be open for a while after its call has
+// ended, and a late datagram for it may still come: if it were then another call's area, the kernel
+// would write over that call's data.
+type sharedArea struct {
+	fabric.Area
+	users atomic.Int32
+}
+
+// leave ends a use. The last one releases the area.
+func (a *sharedArea) leave() {
+	if a != nil && a.users.Add(-1) == 0 {
+		a.Release()
 	}
 }
 
@@ -36,11 +55,14 @@ func (e *Engine) offload(l *landing) bool {
 	g.Blocks(p.Sub, func(off int64, psn, n uint32, tail int) {
 		f.Blocks = append(f.Blocks, fabric.Block{Off: off, Run: fabric.Run{PSN: psn, N: n}, Tail: tail})
 	})
-	if l.kernel = e.cfg.Placer.Open(op.call.area, f); l.kernel == nil {
+	area := op.call.area
+	if l.kernel = e.cfg.Placer.Open(area.Area, f); l.kernel == nil {
 		return false
 	}
+	area.users.Add(1)
+	l.area = area
 	words := place.Shared(l.kernel.Words(), p.Len())
-	if op.call.area.Stage() != nil {
+	if area.Stage() != nil {
 		l.staged = words
 	} else {
 		p.Map = words
@@ -112,14 +134,14 @@ func (w *receiver) learn(l *landing) {
 	if l.staged == nil {
 		w.in.Learn(l.place)
 	} else {
-		stage := l.op.call.area.Stage()
+		stage := l.area.Stage()
 		l.staged.Fresh(func(psn, n uint32) { w.unstage(l, *mem, stage, protocol.Range{PSN: psn, N: n}) })
 	}
 	duplicates, late, foreign := l.kernel.Ignored()
 	w.in.Ignore(l.place, protocol.Duplicate, duplicates)
 	w.in.Ignore(l.place, protocol.Late, late)
 	w.in.Ignore(l.place, protocol.Foreign, foreign)
-	l.seen.Store(counted)
+	w.e.byKernel.Add(counted - l.seen.Swap(counted))
 	w.flush(true)
 }
 

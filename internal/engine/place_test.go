@@ -60,7 +60,7 @@ func TestUnstage(t *testing.T) {
 	for i := range stage {
 		stage[i] = byte(i / benchChunk)
 	}
-	l.op.call = &call{area: staged(stage)}
+	l.op.call, l.area = &call{}, &sharedArea{Area: &staged{mem: stage}}
 	l.op.mem.Store(&mem)
 	w.in.Open(l.op.token, l.place)
 	r := &read{landing: l, ranges: []protocol.Range{{PSN: 3, N: 2}}}
@@ -92,8 +92,41 @@ func TestUnstage(t *testing.T) {
 	}
 }
 
-// staged is an area whose chunks are placed in a stage.
-type staged []byte
+// A stage is another call's only after the lanes are closed that the kernel fills it for: a datagram may
+// come after the call that it belongs to has ended.
+func TestStageOutlivesLanes(t *testing.T) {
+	e := bare(t)
+	w := newReceiver(e, 0, nil)
+	stage := &staged{}
+	area := &sharedArea{Area: stage}
+	area.users.Store(1)
+	var lanes []*landing
+	for range 2 {
+		l := benchLanding(t, 10)
+		l.kernel, l.area = unplaced{make([]place.Word, 1)}, area
+		area.users.Add(1)
+		w.in.Open(l.op.token, l.place)
+		lanes = append(lanes, l)
+	}
+	area.leave() // the call has ended
+	for i, l := range lanes {
+		if stage.released {
+			t.Errorf("released when %d of 2 lanes were closed", i)
+		}
+		w.forget(l)
+		w.forget(l)
+	}
+	if !stage.released {
+		t.Error("never released")
+	}
+	(*sharedArea)(nil).leave() // a call without one
+}
 
-func (s staged) Stage() []byte { return s }
-func (s staged) Release()      {}
+// staged is an area whose chunks are placed in a stage.
+type staged struct {
+	mem      []byte
+	released bool
+}
+
+func (s *staged) Stage() []byte { return s.mem }
+func (s *staged) Release()      { s.released = true }

@@ -62,8 +62,11 @@ func (q *queue) take() *task {
 func (q *queue) sleep() bool {
 	q.sleeping.Store(true)
 	if q.head.Load() != nil {
-		q.sleeping.Store(false)
+		q.awake()
 		return false
 	}
 	return true
 }
+
+// awake takes back what sleep announced.
+func (q *queue) awake() { q.sleeping.Store(false) }

@@ -19,6 +19,7 @@ type landing struct {
 	left  uint32                  // chunks that the worker has not reported
 
 	kernel fabric.Placed // nil: only the worker places chunks
+	area   *sharedArea   // where it places them
 	closed bool          // it no longer does
 	staged *place.Map    // chunks that the kernel has placed in a stage; nil: it places them where they belong
 	seen   atomic.Uint64 // chunks that the kernel had counted when the worker looked last
@@ -217,6 +218,7 @@ func (w *receiver) forget(l *landing) {
 	if l.kernel != nil && !l.closed {
 		l.closed = true
 		l.kernel.Close()
+		l.area.leave()
 	}
 	w.in.Close(l.place)
 }

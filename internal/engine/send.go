@@ -79,6 +79,10 @@ func (s *sender) run() {
 		}
 		s.turn.Unlock()
 		if s.cmds.sleep() {
+			if s.waiting.Load() { // another goroutine has begun something since, and cannot end it
+				s.cmds.awake()
+				continue
+			}
 			select {
 			case <-s.cmds.wake:
 			case <-s.stop:

@@ -35,7 +35,7 @@ type Area interface {
 	// Stage is where its chunks are placed, at the same offsets, to be copied to the receive
 	// buffer; nil: they are placed there at once.
 	Stage() []byte
-	// Release ends it. All chunks of its lanes have been placed, or the lanes are closed.
+	// Release ends it. Its lanes are closed.
 	Release()
 }
 

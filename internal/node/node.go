@@ -17,6 +17,7 @@ type Config struct {
 	Room       uint64       // FlowCredit: datagrams that the process's receive queues hold
 	Offload    uint64       // FlowCredit: datagrams that may be on their way to operations for which the kernel receives
 	Taken      *place.Taken // what the receive workers share; nil: there are none
+	ByKernel   *place.Taken // what the kernel has placed for the process; likewise
 	Batch      uint32
 	Overhead   int
 	Limits     protocol.Limits
@@ -109,7 +110,7 @@ func New(now protocol.Time, cfg Config) *Node {
 	}
 	// Half of the slots stay free for operations that linger or drain.
 	cfg.InFlight = int(min(uint64(cfg.InFlight), max(1, cfg.Layout.Slots()/2)))
-	n := &Node{cfg: cfg, comms: map[uint32]*comm{}, met: map[int]struct{}{}, pool: protocol.NewPool(cfg.Room, cfg.Taken), kernel: protocol.NewPool(cfg.Offload, cfg.Taken)}
+	n := &Node{cfg: cfg, comms: map[uint32]*comm{}, met: map[int]struct{}{}, pool: protocol.NewPool(cfg.Room, cfg.Taken), kernel: protocol.NewPool(cfg.Offload, cfg.ByKernel)}
 	n.live = newLiveness(now, &cfg)
 	return n
 }

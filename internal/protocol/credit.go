@@ -126,6 +126,7 @@ type grants struct {
 // noted remembers that the reliable path told us of chunks that were sent.
 func (o *Op) noted(now Time) {
 	o.idleCutoffs = 0 // there may be something to fetch now
+	o.known()
 	if c := &o.cr; c.joined {
 		c.noted, c.notedAt, c.notedTaken = true, now, o.cfg.Pool.taken.Count()
 	}

@@ -86,8 +86,8 @@ func (e *Estimator) Late(now Time) {
 	}
 }
 
-// Clean learns that an operation needed no slack at all.
-func (e *Estimator) Clean() { e.extra -= e.extra / 16 }
+// InTime learns that an operation took nothing for lost that was only late.
+func (e *Estimator) InTime() { e.extra -= e.extra / 16 }
 
 // Latency learns how long a reliable message takes, from a barrier: too long if the peer was late,
 // too short if it was early. A sample that is much longer than those before it, because the peer had

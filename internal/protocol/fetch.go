@@ -53,11 +53,29 @@ func (o *Op) underWay(missing uint32) int64 {
 }
 
 // Queued learns that datagrams wait to be received: that counts as progress, and what was announced
-// as sent may be among them.
+// as sent may be among them. But once as many datagrams were taken as the queue holds, what waited
+// when the Op last got on, or heard that chunks were sent, is not there any more: what waits now is
+// other operations', and may be so for ever.
 func (o *Op) Queued(now Time) {
+	if p := o.cfg.Pool; o.cr.on && p.taken.Count()-o.knownTaken >= p.size {
+		return
+	}
 	o.progressAt = max(o.progressAt, now)
 	if c := &o.cr; c.noted {
 		c.notedAt = max(c.notedAt, now)
+	}
+}
+
+// progress notes that chunks have come.
+func (o *Op) progress(now Time) {
+	o.progressAt, o.idleCutoffs = now, 0
+	o.known()
+}
+
+// known notes how many datagrams were taken when the Op last learned what came or was sent.
+func (o *Op) known() {
+	if o.cr.on {
+		o.knownTaken = o.cfg.Pool.taken.Count()
 	}
 }
 
@@ -274,7 +292,7 @@ func (o *Op) read(now Time, sub int, ranges []Range, out []Action) []Action {
 	if n > 0 {
 		a.missing -= n
 		o.repaired += uint64(n)
-		o.progressAt, o.idleCutoffs = now, 0
+		o.progress(now)
 		out = o.gained(sub, ranges, out)
 	}
 	return o.settle(now, o.pumpReads(out))

@@ -46,6 +46,7 @@ type Op struct {
 	doneAt     Time
 
 	firstCutoff Time   // N/B + alpha after the barrier
+	knownTaken  uint64 // datagrams taken from the receive queues when the Op last learned what came or was sent
 	asked       uint32 // missing chunks that our left neighbour was asked for,
 	askedAt     Time   // and when it was first, until it answers
 	reads       int    // under way
@@ -145,7 +146,7 @@ func (o *Op) Placed(now Time, sub int, q Range, out []Action) []Action {
 		}
 		at = stop
 	}
-	o.progressAt, o.idleCutoffs = now, 0
+	o.progress(now)
 	if o.fetch[sub].wanting > 0 {
 		out = o.gained(sub, []Range{q}, out)
 	}
@@ -248,6 +249,7 @@ func (o *Op) barrierStep(now Time, out []Action) []Action {
 		return out
 	}
 	o.phase, o.barrierAt = Multicast, now
+	o.known()
 	if o.rounds > 0 {
 		o.cfg.Est.Latency(o.waited / o.rounds)
 	}
@@ -277,13 +279,16 @@ func (o *Op) settle(now Time, out []Action) []Action {
 	}
 	if !o.haveAll && o.missing() == 0 {
 		o.haveAll = true
-		var chunks uint64
+		var chunks, late uint64
 		for i := range o.arrived {
 			chunks += o.arrived[i].received
+			late += o.arrived[i].late
 		}
 		if o.fetchAt == 0 {
 			o.cfg.Est.Received(int64(chunks)*o.wire(), now-o.barrierAt)
-			o.cfg.Est.Clean()
+		}
+		if late == 0 {
+			o.cfg.Est.InTime()
 		}
 	}
 	if o.haveAll && o.digests() && !o.sum.asked {

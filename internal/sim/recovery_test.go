@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/topology"
 )
 
@@ -171,6 +172,57 @@ func runInARow(t *testing.T, cfg Config, times int, gap int64) *Result {
 		t.Fatal(msg)
 	}
 	return w.result(calls)
+}
+
+// TestRecoveryBesideOthers loses chunks of a small operation while a large one keeps all receive queues
+// full: that may not delay the repair for longer than a full queue takes.
+func TestRecoveryBesideOthers(t *testing.T) {
+	t.Parallel()
+	const small, room = 8, 64
+	for s := range fewer(100) + 1 {
+		cfg := base(t, "broadcast", "star:4", 64)
+		cfg.Chunk, cfg.Seed, cfg.Loss = 64, s+1, 0.05
+		cfg.Flow, cfg.RecvQueue, cfg.RecvCost = "credit", room*(64+udHeader), time.Microsecond
+		cfg, _, err := cfg.complete()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := newWorld(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		members := everybody(4)
+		var calls []*collective
+		for i, chunks := range []int64{5000, small} {
+			for _, h := range w.hosts {
+				if err := h.node.AddComm(uint32(i), members); err != nil {
+					t.Fatal(err)
+				}
+			}
+			shape := protocol.Shape{Kind: protocol.Broadcast, Counts: []int64{64 * chunks, 0, 0, 0}, Chunk: 64, Chains: 1, Subgroups: 1}
+			plan, err := protocol.Plan(shape, w.layout)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := newCollective(uint64(i+1), uint32(i), members, plan, shape, false, s)
+			calls = append(calls, c)
+			w.call(c, func(int) int64 { return int64(i) * 100e6 })
+		}
+		w.schedule()
+		w.loop(w.limit())
+		if msg := judge(w, calls); msg != "" {
+			t.Fatal(msg)
+		}
+		took := func(c *collective) (us int64) {
+			for _, o := range c.ranks {
+				us = max(us, o.at/1e6)
+			}
+			return us
+		}
+		if large, us := took(calls[0]), took(calls[1])-100; us > 8*room || large < 4000 {
+			t.Fatalf("seed %d: %d chunks took %d us beside an operation that took %d us", s+1, small, us, large)
+		}
+	}
 }
 
 // tinyWindow reports whether the receive queue has less than two places for each chain and subgroup.
