@@ -49,6 +49,6 @@ func (n *Node) Queued(now protocol.Time) {
 	}
 }
 
-// Heard learns that a peer is alive: something came from it that is not for the
-// node, or not yet.
-func (n *Node) Heard(now protocol.Time, from int) { n.live.heard(now, from) }
+// Heard learns that a peer was alive at a time, which may be past: something came from it that is not
+// for the node, or not yet.
+func (n *Node) Heard(at protocol.Time, from int) { n.live.heard(at, from) }
