@@ -37,6 +37,10 @@ func (n *Node) Received(now protocol.Time, r *protocol.Report, offloaded bool) {
 	}
 }
 
+// Foreign learns how many pieces came for a point-to-point operation that its Inbox did not expect,
+// once the operation has completed or failed.
+func (n *Node) Foreign(pieces uint64) { n.stats.Foreign += pieces }
+
 // Queued learns that datagrams wait in the receive queues: what operations miss may
 // be among them, and is not taken for lost yet.
 func (n *Node) Queued(now protocol.Time) {
