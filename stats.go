@@ -12,7 +12,7 @@ type Stats struct {
 	DirectReads     uint64 // on the fabric verbs: RDMA READs that this took
 	LateChunks      uint64 // came by multicast after they had been asked for
 	DuplicateChunks uint64
-	ForeignChunks   uint64            // strangers' and old datagrams: ignored
+	ForeignChunks   uint64            // strangers' and old datagrams, and pieces that no operation expected: ignored
 	CorruptChunks   uint64            // changed on the way, or forged: found by Options.Integrity or Secure, ignored
 	DroppedChunks   uint64            // by our full receive queue, or by ALLCAST_FAULT
 	RejectedConns   uint64            // strangers' connections, and others that did not prove to be of a rank

@@ -284,7 +284,7 @@ func (e *Engine) release(op *operation) {
 		}
 	}
 	if op.pieces != nil {
-		op.pieces.release()
+		e.node.Foreign(op.pieces.release())
 	}
 }
 
@@ -342,7 +342,7 @@ func (e *Engine) settled(op *operation) {
 	if e.failing[op.key] == op && op.waiting == 0 {
 		delete(e.failing, op.key)
 		if op.pieces != nil {
-			op.pieces.release()
+			e.node.Foreign(op.pieces.release())
 		}
 		e.node.Quiesced(op.key.Comm, op.key.Seq)
 	}

@@ -49,6 +49,42 @@ func TestUnwantedPiecesAreNotRemembered(t *testing.T) {
 	}
 }
 
+// Pieces that nobody expects are counted, whether the operation completes or fails.
+func TestUnwantedPiecesAreCounted(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		n := newMemNet(2)
+		all := n.engines(t)
+		var reqs []*Request
+		for _, e := range all {
+			if e == all[1] {
+				for nth := range uint32(10) {
+					p := fabric.Piece{Op: fabric.OpKey{Comm: World}, Nth: 7 + nth, Len: 4}
+					n.ranks[0].h.Data(1, p, 0, &fabric.Buffer{B: make([]byte, 4)})
+				}
+				if fails {
+					if err := e.Abort(World); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			r, err := e.Start(World, Call{Kind: protocol.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.F32, Op: reduce.Sum})
+			if err != nil {
+				t.Fatal(err)
+			}
+			reqs = append(reqs, r)
+		}
+		for _, r := range reqs {
+			<-r.Done()
+			if (r.Err() != nil) != fails {
+				t.Fatalf("fails %v: %v", fails, r.Err())
+			}
+		}
+		if f := all[0].Stats().Foreign; f != 10 {
+			t.Errorf("fails %v: %d pieces are counted as foreign, want 10", fails, f)
+		}
+	}
+}
+
 func TestPartsAreSignsOfLife(t *testing.T) {
 	n := newMemNet(2)
 	m := n.ranks[0]

@@ -9,14 +9,25 @@ import (
 	"github.com/allcast/allcast/internal/protocol"
 )
 
-// maxEarly bounds what is kept of one peer for each communicator: it is at most 8 calls
-// ahead, and sends us the result twice in one at most, in parts.
-const maxEarly = 16 * node.EagerLimit
+const (
+	// earlyResults is how many results are kept of one peer for each communicator at most: it is at
+	// most 8 calls ahead, and sends us the result of a call at most twice.
+	earlyResults = 16
+	// earlyCost is about what a kept piece takes besides its bytes: an earlyPiece, the spare room of the
+	// slice that it is in, and an entry of the map.
+	earlyCost = 256
+)
+
+// earlyLimit bounds what is kept of one peer: for each communicator, results and the pieces that they
+// come in. An eager call has a piece for each rank and each segment, or fewer.
+func (e *Engine) earlyLimit() int {
+	return len(e.names) * earlyResults * (node.EagerLimit + (node.EagerSegments+e.cfg.Size)*earlyCost)
+}
 
 // early is data for operations that this rank has not begun.
 type early struct {
 	pieces map[fabric.OpKey][]earlyPiece
-	bytes  []int // by peer
+	kept   []int // by peer: the cost of its pieces
 }
 
 type earlyPiece struct {
@@ -25,8 +36,11 @@ type earlyPiece struct {
 	data  []byte
 }
 
+// cost is what a piece counts towards earlyLimit. An empty one is not free.
+func (p *earlyPiece) cost() int { return earlyCost + len(p.data) }
+
 func newEarly(size int) early {
-	return early{pieces: map[fabric.OpKey][]earlyPiece{}, bytes: make([]int, size)}
+	return early{pieces: map[fabric.OpKey][]earlyPiece{}, kept: make([]int, size)}
 }
 
 // keep keeps data for an operation that will begin, if there will be one.
@@ -34,18 +48,19 @@ func (e *Engine) keep(now protocol.Time, t *task) {
 	if !e.node.Early(t.peer, t.piece.Op.Comm, t.piece.Op.Seq, t.piece.Len) {
 		return
 	}
-	n := len(t.buf.B)
-	if int64(n) != t.piece.Len {
+	if int64(len(t.buf.B)) != t.piece.Len {
 		// Parts would have to be put together again; no fabric cuts one so small.
 		e.lost(now, t.peer, errors.New("it sent a small piece in parts"))
 		return
 	}
-	if e.early.bytes[t.peer]+n > maxEarly*len(e.names) {
-		e.lost(now, t.peer, errors.New("it sent more than a correct peer does before we make the calls"))
+	p := earlyPiece{peer: t.peer, piece: t.piece, data: t.buf.B}
+	if e.early.kept[p.peer]+p.cost() > e.earlyLimit() {
+		e.lost(now, p.peer, errors.New("it sent more than a correct peer does before we make the calls"))
 		return
 	}
-	e.early.bytes[t.peer] += n
-	e.early.pieces[t.piece.Op] = append(e.early.pieces[t.piece.Op], earlyPiece{t.peer, t.piece, bytes.Clone(t.buf.B)})
+	p.data = bytes.Clone(p.data)
+	e.early.kept[p.peer] += p.cost()
+	e.early.pieces[p.piece.Op] = append(e.early.pieces[p.piece.Op], p)
 }
 
 // recall hands over what was kept for an operation that has begun.
@@ -54,7 +69,7 @@ func (e *Engine) recall(op *operation) {
 		return
 	}
 	for _, p := range e.early.pieces[op.key] {
-		e.early.bytes[p.peer] -= len(p.data)
+		e.early.kept[p.peer] -= p.cost()
 		e.receive(op, p.peer, p.piece, 0, &fabric.Buffer{B: p.data})
 	}
 	delete(e.early.pieces, op.key)
@@ -67,7 +82,7 @@ func (e *Engine) forgetEarly(comm uint32) {
 			continue
 		}
 		for _, p := range pieces {
-			e.early.bytes[p.peer] -= len(p.data)
+			e.early.kept[p.peer] -= p.cost()
 		}
 		delete(e.early.pieces, key)
 	}

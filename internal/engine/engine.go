@@ -413,6 +413,14 @@ func (e *Engine) Disown(comm, parent uint32) (err error) {
 	return err
 }
 
+// Inherit breaks a communicator with the verdict of another, if that one is broken.
+func (e *Engine) Inherit(comm, from uint32) (err error) {
+	if !e.do(func() { err = e.node.Inherit(comm, from); e.act() }) {
+		return ErrClosed
+	}
+	return err
+}
+
 // Caps is what the multicast side can do; zero if there is none.
 func (e *Engine) Caps() fabric.Caps { return e.caps }
 

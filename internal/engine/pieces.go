@@ -162,8 +162,9 @@ func (p *pieces) place(r *p2p.Recv, off int64, b []byte) {
 	p.sums.take(p.mu.Lock, p.mu.Unlock, r, r.Off+off, b)
 }
 
-// release gives back what the operation holds. Nothing is under way any more.
-func (p *pieces) release() {
+// release gives back what the operation holds, and says how many pieces came that nobody expected.
+// Nothing is under way any more.
+func (p *pieces) release() (foreign uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range p.arriving {
@@ -178,4 +179,5 @@ func (p *pieces) release() {
 	if p.sums != nil {
 		p.sums.release()
 	}
+	return p.inbox.Foreign()
 }

@@ -33,8 +33,9 @@
 //
 // A user breaks a communicator on purpose with [Node.Abort], or with [Node.Cancel] when a
 // caller gives up: the error on all ranks then names the rank that did. A communicator that
-// was being made when its parent broke takes over the parent's verdict ([Node.Disown]), so
-// that members that use it already do not blame a healthy rank.
+// was being made when its parent broke takes over the parent's verdict ([Node.Disown], and
+// [Node.Inherit] where it stays in use), so that members that use it already do not blame a
+// healthy rank.
 //
 // A call that passes its deadline asks the rank it waits for what that one waits
 // for, and so on, until one is found that has not made the call or does not answer

@@ -17,8 +17,12 @@ const lead = 8
 // EagerLimit is the size up to which point-to-point calls should be eager (Config.Eager).
 const EagerLimit = 256 << 10
 
+// EagerSegments is how many segments an eager call may be sent in: a rank that has not made the call
+// keeps them one by one, and each takes memory besides its bytes.
+const EagerSegments = 256
+
 func (n *Node) isEager(k *call) bool {
-	return k.p2p != nil && n.cfg.Eager > 0 && k.p2p.Bytes <= n.cfg.Eager
+	return k.p2p != nil && n.cfg.Eager > 0 && k.p2p.Bytes <= n.cfg.Eager && k.p2p.Segments <= EagerSegments
 }
 
 // eager makes a call eager if it is to be.

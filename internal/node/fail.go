@@ -146,22 +146,36 @@ func (n *Node) breakOn(comm uint32, why Reason) error {
 // Disown ends the use of a communicator that could not be made everywhere, because the one that it
 // was to be made of broke. Members that use it learn why.
 func (n *Node) Disown(comm, parent uint32) error {
-	c, p := n.comms[comm], n.comms[parent]
-	if c == nil || p == nil {
-		return fmt.Errorf("%w: %d or %d", ErrComm, comm, parent)
-	}
-	if p.broken != nil {
-		v := *p.broken
-		v.seq, v.pair = 0, nil
-		if v.reason == Corrupt || v.reason == Mismatch {
-			v.reason = Aborted // its operations were none of ours
-		}
-		if v.culprit == NoRank {
-			v.culprit = n.cfg.Rank
-		}
-		n.breakBy(c, v, -1)
+	if err := n.Inherit(comm, parent); err != nil {
+		return err
 	}
 	return n.RemoveComm(comm)
+}
+
+// Inherit breaks a communicator with the verdict of another, if that one is broken: the members of
+// the former then learn who really failed.
+func (n *Node) Inherit(comm, from uint32) error {
+	c, f := n.comms[comm], n.comms[from]
+	if c == nil || f == nil {
+		return fmt.Errorf("%w: %d or %d", ErrComm, comm, from)
+	}
+	if f.broken != nil {
+		n.breakBy(c, f.broken.inherited(n.cfg.Rank), -1)
+	}
+	return nil
+}
+
+// inherited is a verdict as one of another communicator, on which this rank spreads it. That one has
+// had no call that was mismatched or corrupt.
+func (v *verdict) inherited(rank int) verdict {
+	w := verdict{culprit: v.culprit, reason: v.reason}
+	if w.reason == Corrupt || w.reason == Mismatch {
+		w.reason = Aborted
+	}
+	if w.culprit == NoRank && w.reason != Deadline {
+		w.culprit = rank // somebody aborts
+	}
+	return w
 }
 
 // Quiesced learns that nothing can touch a failed operation's buffers any more.

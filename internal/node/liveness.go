@@ -53,9 +53,11 @@ func (l *liveness) neighbour(dir int) int {
 	return -1
 }
 
-func (l *liveness) heard(now protocol.Time, from int) {
-	if from == l.left {
-		l.heardAt, l.doubtAt = now, 0
+// heard takes a sign of life. Data is noted when it comes and told later, so a sign may be older than
+// one that was told before it: only a newer sign says anything new.
+func (l *liveness) heard(at protocol.Time, from int) {
+	if from == l.left && at > l.heardAt {
+		l.heardAt, l.doubtAt = at, 0
 	}
 }
 

@@ -210,3 +210,33 @@ func TestNewCommunicatorOnAProcessThatIsOut(t *testing.T) {
 	c.comm(9, 1, 2, 3)
 	c.allFailed(2, []Reason{Lost}, c.call(9, allgather(3, 10, 4)))
 }
+
+// Data is a sign of life, and the driver may tell of it after a heartbeat that came later. The older
+// sign changes nothing: the peer still has its full time, and a doubt about it remains.
+func TestAnOldSignOfLifeChangesNothing(t *testing.T) {
+	cfg := testConfig()
+	cfg.Rank, cfg.Size, cfg.Timeout = 1, 2, protocol.Second
+	for _, times := range []int{0, 1, 1000} {
+		n := New(0, cfg)
+		signs := times
+		lostAt := protocol.Time(0)
+		for now := protocol.Time(0); lostAt == 0 && now < 5*protocol.Second; now += 10 * ms {
+			if now == 240*ms {
+				n.Message(now, 0, &protocol.Msg{Kind: protocol.MsgHeartbeat})
+			}
+			if now >= 240*ms && signs > 0 {
+				n.Heard(10*ms, 0)
+				signs--
+			}
+			n.Timer(now)
+			for _, a := range n.Actions() {
+				if a.Kind == Drop {
+					lostAt = now
+				}
+			}
+		}
+		if want := 240*ms + cfg.Timeout; lostAt < want || lostAt > want+cfg.Timeout/8 {
+			t.Errorf("%d old signs: lost at %d ms (0: never), want soon after %d ms", times, lostAt/ms, want/ms)
+		}
+	}
+}

@@ -83,6 +83,9 @@ func (h *planHost) share(key opKey) *planShare {
 }
 
 func (h *planHost) forget(key opKey) {
+	if in := h.in[key]; in != nil {
+		h.node.Foreign(in.Foreign())
+	}
 	delete(h.open, key)
 	delete(h.in, key)
 }

@@ -227,4 +227,7 @@ func TestPlanForeignPieces(t *testing.T) {
 	c.on(red, 2)
 	c.run()
 	c.completed(k, red)
+	if f := n.Stats().Foreign; f != 7 { // four of no rank, and the last three
+		t.Errorf("%d pieces are counted as foreign, want 7", f)
+	}
 }

@@ -37,6 +37,10 @@ func (n *Node) Received(now protocol.Time, r *protocol.Report, offloaded bool) {
 	}
 }
 
+// Foreign learns how many pieces came for a point-to-point operation that its Inbox did not expect,
+// once the operation has completed or failed.
+func (n *Node) Foreign(pieces uint64) { n.stats.Foreign += pieces }
+
 // Queued learns that datagrams wait in the receive queues: what operations miss may
 // be among them, and is not taken for lost yet.
 func (n *Node) Queued(now protocol.Time) {
@@ -49,6 +53,6 @@ func (n *Node) Queued(now protocol.Time) {
 	}
 }
 
-// Heard learns that a peer is alive: something came from it that is not for the
-// node, or not yet.
-func (n *Node) Heard(now protocol.Time, from int) { n.live.heard(now, from) }
+// Heard learns that a peer was alive at a time, which may be past: something came from it that is not
+// for the node, or not yet.
+func (n *Node) Heard(at protocol.Time, from int) { n.live.heard(at, from) }

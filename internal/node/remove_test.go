@@ -200,6 +200,62 @@ func TestDisown(t *testing.T) {
 	}
 }
 
+// The verdict of another communicator is taken over as it is, but for reasons that are about its own
+// calls. A deadline that nobody is to blame for names nobody.
+func TestInherit(t *testing.T) {
+	pair := &protocol.CallPair{Ranks: [2]uint32{1, 2}}
+	for name, x := range map[string]struct{ from, want verdict }{
+		"lost":             {verdict{culprit: 2, reason: Lost, seq: 7}, verdict{culprit: 2, reason: Lost}},
+		"deadline":         {verdict{culprit: 2, reason: Deadline, seq: 7}, verdict{culprit: 2, reason: Deadline}},
+		"nobody's fault":   {verdict{culprit: NoRank, reason: Deadline, seq: 7}, verdict{culprit: NoRank, reason: Deadline}},
+		"cancelled":        {verdict{culprit: 2, reason: Cancelled}, verdict{culprit: 2, reason: Cancelled}},
+		"mismatched calls": {verdict{culprit: 2, reason: Mismatch, pair: pair}, verdict{culprit: 2, reason: Aborted}},
+		"different bytes":  {verdict{culprit: NoRank, reason: Corrupt, pair: pair}, verdict{culprit: 1, reason: Aborted}},
+	} {
+		for _, how := range []func(*Node, uint32, uint32) error{(*Node).Disown, (*Node).Inherit} {
+			c := newCluster(t, 4, testConfig())
+			c.comm(0, 0, 1, 2, 3)
+			c.comm(3, 0, 1, 3)
+			h := c.hosts[1]
+			h.node.breakComm(h.node.comms[0], x.from)
+			j := c.job(3, allgather(3, 5, 4)).on(0, 3)
+			c.runFor(ms)
+			if err := how(h.node, 3, 0); err != nil {
+				t.Fatal(err)
+			}
+			h.act()
+			c.finish()
+			c.allFailed(x.want.culprit, []Reason{x.want.reason}, j)
+			for _, r := range []int{0, 3} {
+				if v := c.hosts[r].node.comms[3].broken; *v != x.want {
+					t.Errorf("%s: rank %d has %+v, want %+v", name, r, *v, x.want)
+				}
+			}
+		}
+	}
+}
+
+// Nothing is inherited from a communicator that is whole, nor by one that is broken already.
+func TestInheritNothing(t *testing.T) {
+	c := newCluster(t, 3, testConfig())
+	c.comm(0, 0, 1, 2)
+	c.comm(3, 0, 1, 2)
+	n := c.hosts[1].node
+	if err := n.Inherit(3, 0); err != nil || n.comms[3].broken != nil {
+		t.Errorf("inherits %+v, %v", n.comms[3].broken, err)
+	}
+	c.abort(1, 0)
+	n.breakComm(n.comms[3], verdict{culprit: 2, reason: Lost})
+	if err := n.Inherit(3, 0); err != nil || n.comms[3].broken.reason != Lost || c.hosts[1].act() {
+		t.Errorf("inherits %+v, %v", n.comms[3].broken, err)
+	}
+	for _, ids := range [][2]uint32{{3, 9}, {9, 0}} {
+		if err := n.Inherit(ids[0], ids[1]); !errors.Is(err, ErrComm) {
+			t.Errorf("%v: %v", ids, err)
+		}
+	}
+}
+
 // A call that was cancelled fails everywhere, by the rank that cancelled.
 func TestCancel(t *testing.T) {
 	c := world(t, 4, patient(testConfig()))

@@ -133,3 +133,31 @@ func TestPiecesOvertake(t *testing.T) {
 		}
 	})
 }
+
+// Plan.Segments is the same on all ranks, and bounds the pieces that a rank sends to another.
+func TestSegmentsBoundThePieces(t *testing.T) {
+	for _, kind := range kinds {
+		for _, algo := range p2p.Algorithms(kind) {
+			for size := 2; size <= 17; size++ {
+				for _, segment := range []int64{0, 1, 7, 1000} {
+					c := call{algo, p2p.Spec{Kind: kind, Size: size, Segment: segment, Align: 2}}.sized(20)
+					plans := c.plans(t)
+					for r, p := range plans {
+						to := map[int32]int64{}
+						for _, s := range p.Sends {
+							to[s.To]++
+						}
+						for peer, n := range to {
+							if most := 2 * (p.Segments + int64(size)); n > most {
+								t.Errorf("%v/%s: rank %d of %d sends rank %d %d pieces, want at most %d", kind, algo, r, size, peer, n, most)
+							}
+						}
+						if p.Segments != plans[0].Segments {
+							t.Errorf("%v/%s: %d segments on rank %d, %d on rank 0", kind, algo, p.Segments, r, plans[0].Segments)
+						}
+					}
+				}
+			}
+		}
+	}
+}

@@ -33,6 +33,9 @@ func newBuild(algo string, s Spec) *build {
 		b.displs[i+1] = b.displs[i] + n
 	}
 	b.plan = &Plan{Kind: s.Kind, Algo: algo, Rank: s.Rank, Size: s.Size, Root: s.Root, Bytes: b.displs[s.Size], Type: s.Type}
+	if seg := b.segment(); seg > 0 {
+		b.plan.Segments = b.plan.Bytes / seg
+	}
 	b.plan.Digest = b.digest(algo)
 	return b
 }
@@ -77,13 +80,18 @@ func (b *build) circle(i, n int) []span {
 	return []span{b.blocks(i, b.Size), b.blocks(0, i+n-b.Size)}
 }
 
+// segment is how long a piece is at most; 0: as long as its span.
+func (b *build) segment() int64 {
+	if b.Segment == 0 {
+		return 0
+	}
+	return max(b.Segment/b.Align, 1) * b.Align
+}
+
 // pieces cuts a span into segments. An empty one is one empty piece, so that
 // every step exchanges something and orders what follows.
 func (b *build) pieces(s span) []span {
-	seg := b.Segment
-	if seg > 0 {
-		seg = max(seg/b.Align, 1) * b.Align
-	}
+	seg := b.segment()
 	if seg == 0 || s.n <= seg {
 		return []span{s}
 	}

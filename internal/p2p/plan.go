@@ -71,6 +71,10 @@ type Plan struct {
 	Sends  []Send
 	Recvs  []Recv
 
+	// Segments is the length of the buffer in segments, rounded down, the same on all ranks; 0: blocks are
+	// sent whole. A rank sends at most 2*(Segments+Size) pieces to another.
+	Segments int64
+
 	// Partials are, in a reduction, the ranges that are sums when they are sent on, sorted and apart.
 	Partials []Partial
 

@@ -67,6 +67,7 @@ type member struct {
 	reading  [][]bool      // likewise: claimed for a read
 	wanted   [][]bool      // likewise: of a read that is to be claimed
 	reported [][]bool      // likewise: the Op knows
+	asked    [][]bool      // likewise: its left neighbour was asked for it
 	missing  int           // chunks not placed
 	unknown  int           // chunks that the Op has not heard of
 	intakes  []*Intake     // by subgroup
@@ -172,6 +173,7 @@ func (w *world) open(g *Geometry, mem *memory, net network, cfg Config) *cluster
 			m.reading = append(m.reading, make([]bool, g.PSNs(sub)))
 			m.wanted = append(m.wanted, make([]bool, g.PSNs(sub)))
 			m.reported = append(m.reported, slices.Clone(placed))
+			m.asked = append(m.asked, make([]bool, g.PSNs(sub)))
 			m.missing += len(placed) - int(n)
 			m.intakes = append(m.intakes, NewIntake(w.layout, uint32(1+w.rng.IntN(8)), w.hosts[r].taken, func() *Report { return &Report{} }))
 			m.intakes[sub].Open(clusterToken, m.op.arrived[sub].Placement)

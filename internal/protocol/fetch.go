@@ -15,7 +15,8 @@ const (
 
 // fetcher is the slow path of one subgroup.
 type fetcher struct {
-	want    *Bitmap // chunks that our right neighbour asked for and we do not have; nil before the first
+	askedUs *Bitmap // chunks that our right neighbour has asked for; nil before the first
+	want    *Bitmap // of these, chunks that we do not have; nil before the first
 	wanting uint32  // how many
 	offered *Bitmap // chunks that our left neighbour has had for us, of those we asked for; nil before the first
 	unread  *Bitmap // of these, chunks that no read was started for; likewise
@@ -139,36 +140,59 @@ func (o *Op) ask(sub int, out []Action) []Action {
 // asksUs serves a Fetch of our right neighbour: it can read at once what is in place here, and the
 // rest as soon as it is. To wait until all of it is there would deadlock: with three ranks that
 // each miss the other two blocks, each waits for its left neighbour round the ring.
+//
+// A chunk is offered once. A correct rank asks for it once: it forgets that it has asked only when the
+// chunk is in place, and then does not miss it any more. Offers arrive, so none has to be repeated. A
+// rank that asks again and again thus cannot make us queue offers that it need not read.
 func (o *Op) asksUs(m *Msg, out []Action) []Action {
 	if int(m.Sub) >= len(o.arrived) {
 		return out
 	}
 	sub := int(m.Sub)
 	a, f := &o.arrived[sub], &o.fetch[sub]
+	if f.askedUs == nil {
+		f.askedUs = NewBitmap(a.Len())
+	}
 	var have []Range
 	var done uint32
 	for _, q := range m.Ranges {
-		// In order and without overlap, so that the answer names no chunk twice.
+		// In order and without overlap, so that we look at each chunk at most once for a message.
 		if q.PSN < done || q.PSN >= a.Len() || q.N > a.Len()-q.PSN {
 			continue
 		}
 		done = q.PSN + q.N
-		for at, end := q.PSN, q.PSN+q.N; at < end; {
-			// A chunk may be placed while we look: its report comes later and offers it.
-			if stop := a.NextMissing(at, end); stop > at {
-				have = append(have, Range{at, stop - at})
-				at = stop
-				continue
+		for at, end := q.PSN, q.PSN+q.N; ; {
+			if at = f.askedUs.NextClear(at, end); at == end {
+				break
 			}
-			stop := a.NextInPlace(at, end)
-			if f.want == nil {
-				f.want = NewBitmap(a.Len())
-			}
-			f.wanting += f.want.SetRange(at, stop-at)
+			stop := f.askedUs.NextSet(at, end)
+			f.askedUs.SetRange(at, stop-at)
+			have = o.offerable(sub, at, stop, have)
 			at = stop
 		}
 	}
 	return o.offer(sub, have, out)
+}
+
+// offerable appends to have those of the chunks [at, end) that are in place here, and notes the others as
+// wanted.
+func (o *Op) offerable(sub int, at, end uint32, have []Range) []Range {
+	a, f := &o.arrived[sub], &o.fetch[sub]
+	for at < end {
+		// A chunk may be placed while we look: its report comes later and offers it.
+		if stop := a.NextMissing(at, end); stop > at {
+			have = append(have, Range{at, stop - at})
+			at = stop
+			continue
+		}
+		stop := a.NextInPlace(at, end)
+		if f.want == nil {
+			f.want = NewBitmap(a.Len())
+		}
+		f.wanting += f.want.SetRange(at, stop-at)
+		at = stop
+	}
+	return have
 }
 
 func (o *Op) offer(sub int, have []Range, out []Action) []Action {

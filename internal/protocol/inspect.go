@@ -9,7 +9,8 @@ import (
 type Stats struct {
 	Repaired uint64 // chunks placed by reads
 	Late     uint64 // chunks that came by datagram after they had been asked for
-	// Datagrams, or pieces of point-to-point operations, that placed nothing.
+	// Datagrams that placed nothing, and among the foreign ones pieces of point-to-point operations that
+	// nobody expected. The node counts both: an Op does not hear of them.
 	Duplicates, Foreign uint64
 }
 

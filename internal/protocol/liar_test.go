@@ -151,3 +151,29 @@ func TestNonsenseIsIgnored(t *testing.T) {
 		}
 	}
 }
+
+// A rank that asks again and again for scattered chunks is offered each of them once: the offers would
+// queue for it, and it need not read them.
+func TestChunksAreOfferedOnce(t *testing.T) {
+	const chunks = 8 * MaxRanges
+	o := paperOp(t, broadcast(3, 0, chunks, 1, 1), 1)
+	for psn := uint32(0); psn < chunks; psn += 2 {
+		o.Chunk(1, 0, psn, 1, nil)
+	}
+	var acts []Action
+	for range 10 {
+		acts = append(acts, hear(o, 2, Msg{Kind: MsgFetch, Ranges: []Range{{0, chunks}}})...)
+	}
+	if offered, messages := said(acts, MsgAvail); Chunks(offered) != chunks/2 || messages != 4 {
+		t.Errorf("%d chunks are offered in %d messages, want %d in 4", Chunks(offered), messages, chunks/2)
+	}
+	// Chunks that come later are offered, once, though they were asked for before.
+	acts = nil
+	for psn := uint32(1); psn < chunks; psn += 2 {
+		_, _, acts = o.Chunk(2, 0, psn, 1, acts)
+	}
+	acts = append(acts, hear(o, 2, Msg{Kind: MsgFetch, Ranges: []Range{{0, chunks}}})...)
+	if offered, _ := said(acts, MsgAvail); Chunks(offered) != chunks/2 {
+		t.Errorf("%d chunks are offered that came later, want %d", Chunks(offered), chunks/2)
+	}
+}

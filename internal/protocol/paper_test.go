@@ -143,7 +143,7 @@ func TestPaperSectionIIID(t *testing.T) {
 		if got := place.Words(a.Len()) * int(unsafe.Sizeof(place.Word{})); got != 4*(1<<30/4096/8) {
 			t.Errorf("%d bytes of bitmap", got)
 		}
-		if len(a.sent) != 1 || a.asked != nil || o.fetch[0].want != nil || o.fetch[0].offered != nil {
+		if len(a.sent) != 1 || a.asked != nil || o.fetch[0] != (fetcher{}) {
 			t.Errorf("other state is there before anything was lost: %+v", a)
 		}
 	})

@@ -82,6 +82,9 @@ func (h *host) revoke(a *node.Action) {
 			h.w.pools.release(k)
 		}
 	}
+	if r.inbox != nil {
+		h.node.Foreign(r.inbox.Foreign())
+	}
 	delete(h.regions, key)
 	h.lastReg = nil
 }

@@ -4,8 +4,35 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/testenv"
 )
+
+// Pieces that nobody expects are counted when the operation is over.
+func TestUnwantedPiecesAreCounted(t *testing.T) {
+	cfg, _, err := base(t, "allgather", "star:2", 1000).complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWorld(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := p2p.New("ring", p2p.Spec{Kind: p2p.Allgather, Size: 2, Counts: []int64{10, 10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := w.hosts[0]
+	h.regions[opKey{}] = &region{mem: &memory{c: &collective{members: []int{0, 1}}}, inbox: p2p.NewInbox(plan), open: true}
+	for nth := range uint32(3) {
+		h.put(&packet{refs: 1, kind: pktPut, src: 1, psn: 5 + nth, all: 10, last: true})
+	}
+	h.revoke(&node.Action{})
+	if f := h.node.Stats().Foreign; f != 3 {
+		t.Errorf("%d pieces are counted as foreign, want 3", f)
+	}
+}
 
 // Every algorithm, verified against a plain reference: the bytes that the ranks
 // contributed, or their sum.
