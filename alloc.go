@@ -3,25 +3,26 @@ package allcast
 import (
 	"errors"
 	"fmt"
+
+	"github.com/allcast/allcast/internal/engine"
 )
 
 // Alloc returns n bytes of cleared memory for buffers, outside of Go's heap, that suits the
 // network best. On InfiniBand and RoCE the card knows it already, so that operations need not
 // register it each time. With the bpf datapath (Options.Datapath) the kernel puts what is
 // received straight into it, while what is received in other memory is copied once. Elsewhere its
-// pages are there before the first operation needs them. It serves all communicators of the
-// job, until Free, also after the job was left, when Alloc itself returns ErrClosed. The kernel's
-// memory comes in pieces of 1 MiB, and there can be at most 256 such buffers: better a few large
-// ones than many small ones.
+// pages are there before the first operation needs them. All communicators of the job can use it
+// until Free, and it stays valid after Close. The kernel's memory comes in pieces of 1 MiB, and
+// there can be at most 256 such buffers: better a few large ones than many small ones.
 func (c *Comm) Alloc(n int) ([]byte, error) {
-	if c == nil || n < 0 {
+	switch {
+	case c == nil || n < 0:
 		return nil, invalid("Alloc of %d bytes", n)
+	case c.closed.Load():
+		return nil, exportError(engine.ErrClosed, nil)
 	}
 	b, err := c.job.Alloc(n)
-	if err != nil {
-		return nil, fmt.Errorf("allcast: alloc: %w", exportError(err, c.members))
-	}
-	return b, nil
+	return b, exportError(err, nil)
 }
 
 // Free gives memory of Alloc back, all of it: buf begins where Alloc's began. The caller must not touch
@@ -34,8 +35,10 @@ func (c *Comm) Free(buf []byte) error {
 	switch err := c.job.Free(buf); {
 	case errors.Is(err, ErrInUse):
 		return fmt.Errorf("allcast: free: %w: wait for it first", err)
-	case err != nil:
+	case errors.Is(err, ErrNotAlloced):
 		return fmt.Errorf("allcast: free: %w: give what Alloc returned, once", err)
+	case err != nil:
+		return fmt.Errorf("allcast: free: %w", err)
 	}
 	return nil
 }

@@ -99,6 +99,9 @@ func TestCancel(t *testing.T) {
 					if later := op(ctx, c, buf); later != err {
 						return fmt.Errorf("a later call got %w, want %w", later, err)
 					}
+					if later := op(over, c, buf); later != err {
+						return fmt.Errorf("a later call with the same context got %w, want %w", later, err)
+					}
 					if _, later := c.StartBarrier(); later != err {
 						return fmt.Errorf("a later start got %w, want %w", later, err)
 					}

@@ -3,6 +3,7 @@ package allcast
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/protocol"
@@ -40,13 +41,7 @@ func WithRadix(k int) CallOption { return func(c *engine.Call) { c.Radix = k } }
 
 // start begins a call of the given size, which decides the algorithm.
 func (c *Comm) start(k engine.Call, bytes int64, opts []CallOption) (*Request, error) {
-	if c == nil {
-		return nil, invalid("a nil communicator")
-	}
-	if c.closed.Load() {
-		return nil, exportError(engine.ErrClosed, nil)
-	}
-	if err := c.cancelled.Load(); err != nil {
+	if err := c.usable(); err != nil {
 		return nil, err
 	}
 	for _, o := range opts {
@@ -69,6 +64,31 @@ func (c *Comm) start(k engine.Call, bytes int64, opts []CallOption) (*Request, e
 		return nil, exportError(err, c.members)
 	}
 	return &Request{r, c}, nil
+}
+
+// usable returns why no call can begin; nil: one can.
+func (c *Comm) usable() error {
+	switch {
+	case c == nil:
+		return invalid("a nil communicator")
+	case c.closed.Load():
+		return exportError(engine.ErrClosed, nil)
+	}
+	if err := c.cancelled.Load(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// ready returns why a blocking call cannot begin; nil: it can. If ctx has ended, nothing begins.
+func (c *Comm) ready(ctx context.Context, what string) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("allcast: %s was not started: %w", what, err)
+	}
+	return nil
 }
 
 // byRack groups the ranks by the names of their racks, in the order of their first
@@ -116,7 +136,7 @@ func (c *Comm) StartBroadcast(buf []byte, root int, opts ...CallOption) (*Reques
 
 // Broadcast sends root's buf to everybody's; all have the same length.
 func (c *Comm) Broadcast(ctx context.Context, buf []byte, root int, opts ...CallOption) error {
-	if err := notStarted(ctx, "broadcast"); err != nil {
+	if err := c.ready(ctx, "broadcast"); err != nil {
 		return err
 	}
 	r, err := c.StartBroadcast(buf, root, opts...)
@@ -143,7 +163,7 @@ func (c *Comm) StartAllgather(send, recv []byte, opts ...CallOption) (*Request, 
 // recv is Size times as long as send. If send is nil, or is our part of recv, it
 // works in place.
 func (c *Comm) Allgather(ctx context.Context, send, recv []byte, opts ...CallOption) error {
-	if err := notStarted(ctx, "allgather"); err != nil {
+	if err := c.ready(ctx, "allgather"); err != nil {
 		return err
 	}
 	r, err := c.StartAllgather(send, recv, opts...)
@@ -165,7 +185,7 @@ func (c *Comm) StartAllgatherv(send, recv []byte, counts []int, opts ...CallOpti
 // Allgatherv is an Allgather to which rank i contributes counts[i] bytes. All ranks
 // give the same counts.
 func (c *Comm) Allgatherv(ctx context.Context, send, recv []byte, counts []int, opts ...CallOption) error {
-	if err := notStarted(ctx, "allgather"); err != nil {
+	if err := c.ready(ctx, "allgather"); err != nil {
 		return err
 	}
 	r, err := c.StartAllgatherv(send, recv, counts, opts...)
@@ -192,7 +212,7 @@ func (c *Comm) StartReduceScatter(send, recv []byte, t DataType, op ReduceOp, op
 // of the result to rank i. send is Size times as long as recv, which may be our
 // part of it. Otherwise send is not changed.
 func (c *Comm) ReduceScatter(ctx context.Context, send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) error {
-	if err := notStarted(ctx, "reduce-scatter"); err != nil {
+	if err := c.ready(ctx, "reduce-scatter"); err != nil {
 		return err
 	}
 	r, err := c.StartReduceScatter(send, recv, t, op, opts...)
@@ -210,7 +230,7 @@ func (c *Comm) StartAllreduce(send, recv []byte, t DataType, op ReduceOp, opts .
 // with the same bits on all ranks. If send is nil or the same as recv, it works in
 // place. Otherwise send is not changed.
 func (c *Comm) Allreduce(ctx context.Context, send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) error {
-	if err := notStarted(ctx, "allreduce"); err != nil {
+	if err := c.ready(ctx, "allreduce"); err != nil {
 		return err
 	}
 	r, err := c.StartAllreduce(send, recv, t, op, opts...)
@@ -224,7 +244,7 @@ func (c *Comm) StartBarrier(opts ...CallOption) (*Request, error) {
 
 // Barrier returns when all ranks have called it.
 func (c *Comm) Barrier(ctx context.Context, opts ...CallOption) error {
-	if err := notStarted(ctx, "barrier"); err != nil {
+	if err := c.ready(ctx, "barrier"); err != nil {
 		return err
 	}
 	r, err := c.StartBarrier(opts...)

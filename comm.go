@@ -32,7 +32,7 @@ type Comm struct {
 	members []int // world ranks
 	closed  atomic.Bool
 
-	cancelled atomic.Pointer[RankError] // that a blocking call ended with whose context had ended
+	cancelled atomic.Pointer[RankError] // error of the first blocking call whose context ended
 }
 
 // job is what all communicators of a process share.
@@ -112,8 +112,8 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is the number of ranks.
 func (c *Comm) Size() int { return len(c.members) }
 
-// WorldRank is the rank in the communicator that Join returned of a rank of this one. Stats, logs,
-// metrics and "allcast inspect" name ranks by it.
+// WorldRank returns the world rank of a rank of c: its rank in the communicator that Join returned.
+// Stats, logs, metrics and "allcast inspect" name ranks by it.
 func (c *Comm) WorldRank(rank int) int { return c.members[rank] }
 
 // Multicast reports whether the network's multicast works, and if not, why.

@@ -20,7 +20,8 @@
 //
 // If the context of a blocking call ends, the call aborts its communicator on all ranks and returns
 // once nothing can touch its buffers any more. Its error matches the context's error and ErrAborted;
-// the errors on other ranks name this rank. Afterwards only Comm.Shrink and Comm.Close are of use.
+// the errors on other ranks name a rank that gave up. Afterwards only Comm.Shrink and Comm.Close are
+// of use, and later calls on this rank return the same error.
 // If the operation completes first, the call returns nil and aborts nothing. If the context has
 // ended before the call, the call starts nothing and takes no place in the order of calls.
 //

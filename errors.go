@@ -1,12 +1,12 @@
 package allcast
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/allcast/allcast/internal/engine"
+	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/protocol"
 )
@@ -33,8 +33,8 @@ var (
 	ErrInvalid = errors.New("invalid argument")
 	// ErrNoMulticast says that multicast was asked for and does not work.
 	ErrNoMulticast = errors.New("multicast does not work here")
-	// ErrInUse is what Free returns for memory that an operation of this process uses which has not
-	// returned.
+	// ErrInUse is what Free returns while an operation of this process that has not ended uses the
+	// memory.
 	ErrInUse = engine.ErrInUse
 	// ErrNotAlloced is what Free returns for memory that is not from Alloc, or free already.
 	ErrNotAlloced = engine.ErrNotAlloced
@@ -80,6 +80,17 @@ func (e *RankError) because(cause error) *RankError {
 	return &c
 }
 
+// of returns the error as a call on another communicator reports it. What is missing was missing on the
+// one that the call was to make.
+func (e *RankError) of(members []int) *RankError {
+	c := *e
+	c.Rank, c.Missing = slices.Index(members, e.WorldRank), "in the new communicator: "+e.Missing
+	if e.WorldRank >= 0 {
+		c.culprit = rankName(e.WorldRank, members)
+	}
+	return &c
+}
+
 // A NoMulticastError says why multicast was asked for and cannot be had. It matches
 // ErrNoMulticast.
 type NoMulticastError struct{ Reason string }
@@ -106,7 +117,7 @@ func exportError(err error, members []int) error {
 	switch {
 	case errors.As(err, &e):
 		return exportRankError(e, members)
-	case errors.Is(err, engine.ErrClosed), errors.Is(err, node.ErrComm):
+	case errors.Is(err, engine.ErrClosed), errors.Is(err, node.ErrComm), errors.Is(err, fabric.ErrClosed):
 		return fmt.Errorf("allcast: %w", ErrClosed)
 	case errors.Is(err, engine.ErrCall):
 		return fmt.Errorf("allcast: %w: %w", ErrInvalid, err)
@@ -169,12 +180,4 @@ func elementTypeOf(t uint16) string { return fmt.Sprintf("%v of %v", ReduceOp(t)
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("allcast: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
-}
-
-// notStarted is the error of a blocking call whose context had ended before: nothing has begun.
-func notStarted(ctx context.Context, what string) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("allcast: %s was not started: %w", what, err)
-	}
-	return nil
 }

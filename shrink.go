@@ -20,12 +20,12 @@ var ErrMissing = errors.New("a rank did not take part")
 // them. It matches ErrMissing; or ErrRankLost, if the others have taken this rank for
 // lost and gone on without it.
 type ShrinkError struct {
-	Ranks      []int // because of which, in the communicator that was to be shrunk
-	WorldRanks []int // the same in the world
+	Ranks      []int // ranks at fault, as numbered in the communicator that was to be shrunk
+	WorldRanks []int // the same ranks, as numbered in the world
 	cause      error
 	reason     string
 	names      string
-	ctx        error // that ours has ended, if it has
+	ctx        error // of this rank's context
 }
 
 func (e *ShrinkError) Error() string {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -18,8 +19,9 @@ const NoColor = -1
 // then by rank. All ranks of c call it. A rank with NoColor takes part, and gets
 // nil. If Split fails on one rank, for example because ctx ends or has ended there, it
 // aborts c on all ranks: the others would wait for ever. Their errors name a rank that
-// failed or gave up. Where communicators have multicast groups of their own, the ranks
-// test them before Split returns, in bounded time.
+// failed or gave up. (An argument that makes no sense begins nothing, as in other calls.)
+// Where communicators have multicast groups of their own, the ranks test them before
+// Split returns, in bounded time.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	switch {
 	case c == nil:
@@ -84,8 +86,13 @@ func (c *Comm) split(ctx context.Context, color, key int) (*Comm, error) {
 	}
 	if sub != nil && c.job.OwnGroups(sub.id) {
 		if err := sub.settleGroups(ctx); err != nil {
-			_ = c.job.Abort(sub.id) // the others may wait for us
+			_ = c.job.Inherit(c.id, sub.id) // c is of no use either, for the same reason
+			_ = c.job.Abort(sub.id)         // the others may wait for us
 			_ = sub.Close()
+			var failed *RankError
+			if errors.As(err, &failed) {
+				return nil, failed.of(c.members)
+			}
 			return nil, err
 		}
 	}

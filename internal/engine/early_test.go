@@ -25,7 +25,7 @@ func kept(t *testing.T, e *Engine) (pieces, size int) {
 		for _, p := range e.early.pieces {
 			pieces += len(p)
 		}
-		for _, n := range e.early.bytes {
+		for _, n := range e.early.kept {
 			size += n
 		}
 	}) {
@@ -105,7 +105,9 @@ func TestEarlyDataOfAWrongPeer(t *testing.T) {
 		},
 		"too much": func(h fabric.Handler, released *atomic.Int32) (sent int32) {
 			b := make([]byte, node.EagerLimit)
-			for nth := range uint32(2*maxEarly/node.EagerLimit + 1) { // two communicators
+			// Two communicators of two ranks.
+			limit := 2 * earlyResults * (node.EagerLimit + (node.EagerSegments+2)*earlyCost)
+			for nth := range uint32(limit/node.EagerLimit + 1) {
 				p := fabric.Piece{Op: fabric.OpKey{Comm: World}, Nth: nth, Len: node.EagerLimit}
 				h.Data(1, p, 0, counted(b, released))
 				sent++
@@ -174,7 +176,7 @@ func TestFailureForgetsEarlyData(t *testing.T) {
 	e, h, r := reducing(t)
 	next := fabric.OpKey{Comm: World, Seq: 1}
 	h.Data(1, fabric.Piece{Op: next, Len: 4}, 0, &fabric.Buffer{B: make([]byte, 4)})
-	if pieces, size := kept(t, e); pieces != 1 || size != 4 {
+	if pieces, size := kept(t, e); pieces != 1 || size != earlyCost+4 {
 		t.Fatalf("%d pieces of %d bytes are kept", pieces, size)
 	}
 	if err := e.Abort(World); err != nil {

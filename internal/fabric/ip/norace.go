@@ -2,5 +2,5 @@
 
 package ip
 
-func raceSend(...[]byte) {}
-func raceReceive()       {}
+func raceSend(int, int, ...[]byte) {}
+func raceReceive(int, int)         {}

@@ -45,7 +45,6 @@ func (d *peerDirect) send(c *net.TCPConn, b, more []byte) int {
 	}
 	d.msg.Iov = &d.iov[0]
 	d.msg.SetIovlen(len(d.iov))
-	raceSend(b, more)
 	_ = d.raw.Control(d.try) // closed: nothing was sent
 	d.iov[1].Base = nil      // the user's memory
 	return d.n

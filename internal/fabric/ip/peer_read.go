@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
@@ -60,19 +59,19 @@ func newPeerIn(p *peer, c peerConn, l authLink) *peerIn {
 
 // use takes a connection that nothing was read from.
 func (in *peerIn) use(c peerConn) {
-	in.conn, in.fr = c, newFrameReader(in.link.reader(peerCounted{c, &in.p.recvd}))
+	in.conn, in.fr = c, newFrameReader(in.link.reader(peerCounted{c, in.p}))
 }
 
 // peerCounted counts what is read.
 type peerCounted struct {
 	io.Reader
-	n *atomic.Uint64
+	p *peer
 }
 
 func (r peerCounted) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
-	raceReceive()
-	r.n.Add(uint64(n))
+	raceReceive(r.p.rank, r.p.t.cfg.Rank)
+	r.p.recvd.Add(uint64(n))
 	return n, err
 }
 

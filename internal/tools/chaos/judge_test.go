@@ -62,7 +62,11 @@ func TestJudge(t *testing.T) {
 func TestJudgeAborts(t *testing.T) {
 	const cancelled, aborted = "allcast: failed: cancelled: rank 1", "allcast: failed: aborted: rank 1"
 	says := func(what string, epoch int, text string, whom int) *note {
-		return &note{What: what, Epoch: epoch, Text: text, Ranks: []int{whom}}
+		return &note{What: what, Epoch: epoch, Text: text, Ranks: []int{whom}, Comm: "main"}
+	}
+	on := func(comm string, n *note) *note {
+		n.Comm = comm
+		return n
 	}
 	for name, tt := range map[string]struct {
 		notes []*note // of ranks 0, 1, ...
@@ -70,8 +74,11 @@ func TestJudgeAborts(t *testing.T) {
 	}{
 		"cancelled":                      {[]*note{says(sayGivenUp, 1, cancelled, 1), says(sayCancelled, 1, cancelled, 1)}, false},
 		"aborted by a rank that cancels": {[]*note{says(sayGivenUp, 1, aborted, 1), says(sayCancelled, 1, cancelled, 1)}, false},
-		"in turn": {[]*note{says(sayGivenUp, 1, aborted, 1), says(sayGivenUp, 1, cancelled, 2), says(sayCancelled, 1, cancelled, 2)},
-			false},
+		"in turn": {[]*note{says(sayGivenUp, 1, aborted, 1), on("other", says(sayGivenUp, 1, cancelled, 2)),
+			on("other", says(sayCancelled, 1, cancelled, 2))}, false},
+		"by a rank that learned of it there": {[]*note{says(sayGivenUp, 1, aborted, 1), says(sayGivenUp, 1, cancelled, 2),
+			says(sayCancelled, 1, cancelled, 2)}, true},
+		"cancelled on another communicator": {[]*note{says(sayGivenUp, 1, cancelled, 1), on("other", says(sayCancelled, 1, cancelled, 1))}, true},
 		"by a rank that only gave up": {[]*note{says(sayGivenUp, 1, cancelled, 1), says(sayGivenUp, 1, cancelled, 2),
 			says(sayCancelled, 1, cancelled, 2)}, true},
 		"by a rank that is well":   {[]*note{says(sayGivenUp, 1, aborted, 1)}, true},
@@ -79,7 +86,7 @@ func TestJudgeAborts(t *testing.T) {
 		"in another epoch":         {[]*note{says(sayGivenUp, 1, cancelled, 1), says(sayCancelled, 2, cancelled, 1)}, true},
 		"by itself, in two epochs": {[]*note{says(sayCancelled, 1, cancelled, 0), says(sayCancelled, 2, cancelled, 1)}, false},
 	} {
-		var a aborts
+		a := aborts{}
 		for rank, n := range tt.notes {
 			a.add(rank, n)
 		}

@@ -15,6 +15,7 @@ type note struct {
 	Epoch int    `json:"epoch"` // so many Shrinks have succeeded
 	Call  uint64 `json:"call"`
 	Op    string `json:"op,omitempty"`
+	Comm  string `json:"comm,omitempty"`  // the communicator of the call
 	Ranks []int  `json:"ranks,omitempty"` // world ranks: those that are named, or the members
 	Text  string `json:"text,omitempty"`
 	tally

@@ -32,9 +32,11 @@ type rank struct {
 	over   atomic.Bool     // the runner has had enough
 	call   uint64
 	op     string
-	had    tally      // before we joined
-	draw   *rand.Rand // what only this rank decides
-	marked [][]byte   // buffers whose calls have returned
+	where  string                   // the communicator of the call
+	names  map[*allcast.Comm]string // of communicators of the pool; the same on all their ranks
+	had    tally                    // before we joined
+	draw   *rand.Rand               // what only this rank decides
+	marked [][]byte                 // buffers whose calls have returned
 
 	calls, bytes, comms           atomic.Uint64
 	cancelled, inTimes, unstarted atomic.Uint64 // see tally
@@ -60,7 +62,7 @@ func rankMain() int {
 }
 
 func (r *rank) say(what string, ranks []int, err error) {
-	n := note{What: what, Epoch: r.script.epoch, Call: r.call, Op: r.op, Ranks: ranks}
+	n := note{What: what, Epoch: r.script.epoch, Call: r.call, Op: r.op, Comm: r.where, Ranks: ranks}
 	if err != nil {
 		n.Text = err.Error()
 	}
@@ -76,6 +78,7 @@ func (r *rank) run(ctx context.Context) (err error) {
 	}
 	r.leave()
 	r.main = r.world
+	r.names = map[*allcast.Comm]string{}
 	r.draw = rand.New(rand.NewPCG(r.script.seed^r.script.generation, uint64(r.world.Rank())))
 	r.say(sayJoined, nil, nil)
 	for {
@@ -217,7 +220,15 @@ func (r *rank) closePool() {
 	for _, c := range r.pool {
 		_ = c.Close() // it may be broken
 	}
-	r.pool = nil
+	r.pool, r.names = nil, map[*allcast.Comm]string{}
+}
+
+// name is what all ranks of a communicator call it.
+func (r *rank) name(c *allcast.Comm) string {
+	if c == r.main {
+		return "main"
+	}
+	return r.names[c]
 }
 
 func (r *rank) tally() tally {

@@ -128,9 +128,12 @@ func (r *runner) violation(format string, args ...any) {
 	}
 }
 
-// limit is how long a call may take at most: a verdict, and others that are stopped for
-// a while in between.
-func (r *runner) limit() time.Duration { return 5*r.cfg.timeout + 20*time.Second }
+// limit is how long a call may take at most: a verdict, other ranks that are stopped for a while in
+// between, and the time that its bytes take.
+func (r *runner) limit() time.Duration {
+	const slowest = 8 << 20 // bytes per second, with losses and on a busy machine
+	return 5*r.cfg.timeout + 20*time.Second + time.Duration(r.cfg.size/slowest)*time.Second
+}
 
 // generation runs a job until too few are left of it, or it had its time.
 func (r *runner) generation(ctx context.Context) error {

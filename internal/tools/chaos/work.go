@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +45,7 @@ func (r *rank) isOver(ctx context.Context) (bool, error) {
 	}
 	r.enter("over?")
 	defer r.leave()
+	r.where = r.name(r.main)
 	if err := r.main.Allreduce(ctx, nil, flag, allcast.Uint8, allcast.Min); err != nil {
 		return false, err
 	}
@@ -70,6 +70,7 @@ func (r *rank) step(ctx context.Context, st step) error {
 	if err != nil {
 		return err
 	}
+	r.where = r.name(r.on(st))
 	if err = r.inTime(ctx, r.on(st), f); err == nil {
 		err = r.verify(f, st.size)
 	}
@@ -82,11 +83,14 @@ func (r *rank) split(ctx context.Context, st step) error {
 	}
 	ctx, cancel := r.whim(ctx)
 	defer cancel()
-	c, err := r.main.Split(ctx, r.main.Rank()%st.colors, int(st.root%2)*-r.main.Rank())
+	r.where = r.name(r.main)
+	color := r.main.Rank() % st.colors
+	c, err := r.main.Split(ctx, color, int(st.root%2)*-r.main.Rank())
 	if err != nil {
 		return err
 	}
 	r.pool = append(r.pool, c)
+	r.names[c] = fmt.Sprintf("call %d, color %d", r.call, color)
 	r.comms.Add(1)
 	return nil
 }
@@ -104,7 +108,7 @@ func (r *rank) burst(ctx context.Context, st step) error {
 		flights = append(flights, f)
 		req, err := f.start()
 		if err != nil {
-			first = err
+			first, r.where = err, r.name(r.on(st.part(i)))
 			break
 		}
 		pending = append(pending, req)
@@ -112,7 +116,9 @@ func (r *rank) burst(ctx context.Context, st step) error {
 	// All of them, also after a failure: their buffers are theirs until then.
 	for i, req := range pending {
 		if err := req.Wait(ctx); err != nil {
-			first = cmp.Or(first, err)
+			if first == nil {
+				first, r.where = err, r.name(r.on(st.part(i)))
+			}
 		} else if err := r.verify(flights[i], st.size/st.n); err != nil {
 			return err
 		}
