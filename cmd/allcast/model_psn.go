@@ -51,7 +51,7 @@ func (*modelPSNCmd) printJSON(a *app, points []model.PSN, f model.Footprint) err
 func (c *modelPSNCmd) printTables(a *app, points []model.PSN, f model.Footprint) error {
 	var figure table
 	figure.note("Figure 7: chunks of %v, a cache of %v. Sizes in bytes, binary suffixes.", c.Chunk, c.LLC)
-	figure.note("bitmap: one bit a chunk, as in the paper; Allcast's own record of chunks takes four bits.")
+	figure.note("bitmap: one bit per chunk, as in the paper; Allcast itself keeps four bits per chunk.")
 	figure.note("recv_buffer: the largest that one operation can fill.")
 	figure.note("communicators: how many bitmaps, each with a context of %v, the cache holds.", units.Size(f.ContextBytes))
 	figure.row("psn_bits", "bitmap", "recv_buffer", "op_ids", "fits_llc", "communicators")

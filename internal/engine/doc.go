@@ -35,7 +35,8 @@
 //
 // The slot of a free chunk belongs to its receive worker. A read writes only chunks that the worker
 // has claimed for it. When an operation is complete, all its chunks are in place, and nobody writes
-// to them again: no worker has to be told before the buffer is the user's.
+// to them again: no worker has to be told before the buffer is the user's. A stage that the kernel
+// fills stays with the operation until the worker has closed its lanes.
 //
 // A failed operation is reported only once nothing can touch its buffers (quiesce in act.go). The
 // send worker and the receive workers have answered, puts and reads by the fabric have ended, a

@@ -5,7 +5,8 @@ package protocol
 // must be taken for lost": N/B + alpha (Section III-C).
 //
 // Alpha is what a message and its answer take, with a margin for how much that varies. Each chunk
-// that was taken for lost and then came adds to it; operations without one reduce that again.
+// that was taken for lost and then came adds to it; operations without one reduce that again. Samples
+// of barriers include how far apart ranks made their calls: alpha is larger where that is much.
 type Estimator struct {
 	rate    float64 // B: bytes per nanosecond received, as measured
 	message Time    // how long a reliable message takes; 0: not measured yet
