@@ -217,8 +217,9 @@ type ReadRequest struct {
 const (
 	// MaxSpans is how many parts one read covers at most.
 	MaxSpans = 512
-	// MaxReads is how many reads of one operation a rank has under way with one peer at most. A peer
-	// that has more is no correct one, so that the memory that its reads take is bounded.
+	// MaxReads is how many reads of one operation a rank has under way with one peer at most. The
+	// fabric closes the connection of a peer that exceeds this limit, which bounds the memory of its
+	// reads.
 	MaxReads = 16
 )
 
