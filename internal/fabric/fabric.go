@@ -7,6 +7,7 @@ package fabric
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"time"
 )
@@ -110,8 +111,9 @@ type Sender interface {
 	Await(d time.Duration)
 }
 
-// SendAll sends a whole batch, and blocks until its memory is free again or the network has had no
-// room for the time given.
+// SendAll sends a whole batch, and blocks until its memory is free again. After about patience it
+// gives up with ErrBusy: the network had no room, or has not completed what it took. With any error
+// the network may still read the payloads' memory. The Sender must have nothing else in flight.
 func SendAll(s Sender, b *Batch, patience time.Duration) error {
 	const slice = 20 * time.Millisecond
 	want := s.Completed()
@@ -123,11 +125,16 @@ func SendAll(s Sender, b *Batch, patience time.Duration) error {
 		} else {
 			b = &nothing
 		}
+		done := s.Completed()
 		switch {
-		case err != nil && !errors.Is(err, ErrBusy), waited > patience:
+		case err != nil && !errors.Is(err, ErrBusy):
 			return err
-		case err == nil && s.Completed() >= want:
+		case err == nil && done >= want:
 			return nil
+		case err != nil && waited > patience:
+			return err
+		case waited > patience:
+			return fmt.Errorf("%w: %d datagrams that it took have not completed after %v", ErrBusy, want-done, waited)
 		}
 		start := time.Now()
 		s.Await(slice)
@@ -210,8 +217,9 @@ type ReadRequest struct {
 const (
 	// MaxSpans is how many parts one read covers at most.
 	MaxSpans = 512
-	// MaxReads is how many reads of one operation a rank has under way with one peer at most. A peer
-	// that has more is no correct one, so that the memory that its reads take is bounded.
+	// MaxReads is how many reads of one operation a rank has under way with one peer at most. The
+	// fabric closes the connection of a peer that exceeds this limit, which bounds the memory of its
+	// reads.
 	MaxReads = 16
 )
 

@@ -24,6 +24,7 @@ type udpPortableSender struct {
 	conn   *net.UDPConn
 	buf    []byte
 	sent   uint64 // datagrams
+	pause  udpPause
 	closed atomic.Bool
 }
 
@@ -100,12 +101,22 @@ func (s *udpPortableSender) Send(b *fabric.Batch) (int, error) {
 func (s *udpPortableSender) write(b []byte) error {
 	_ = s.conn.SetWriteDeadline(time.Now().Add(udpPortableWait)) // closed: the write says so
 	_, err := s.conn.WriteToUDPAddrPort(b, s.group)
+	return s.explain(err)
+}
+
+// explain makes an error of what a write returned. BSD's kernels do not wait for room in the queue of
+// a device: they return ENOBUFS.
+func (s *udpPortableSender) explain(err error) error {
 	switch {
 	case err == nil:
+		s.pause.end()
 		return nil
 	case s.closed.Load():
 		return fabric.ErrClosed
 	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fabric.ErrBusy
+	case mcastNoBuffers(err):
+		s.pause.begin()
 		return fabric.ErrBusy
 	}
 	return fmt.Errorf("multicast to %v: %w", s.group, err)
@@ -117,8 +128,9 @@ const udpPortableWait = time.Millisecond
 // Completed implements fabric.Sender: the kernel copies what it takes.
 func (s *udpPortableSender) Completed() uint64 { return s.sent }
 
-// Await implements fabric.Sender: Send itself waits a little.
-func (s *udpPortableSender) Await(time.Duration) {}
+// Await implements fabric.Sender. It sleeps if the queue of the device was full; otherwise Send itself
+// waits a little.
+func (s *udpPortableSender) Await(d time.Duration) { s.pause.sleep(d) }
 
 // Close makes a Send that waits return.
 func (s *udpPortableSender) Close() error {

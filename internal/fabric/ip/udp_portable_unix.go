@@ -3,6 +3,7 @@
 package ip
 
 import (
+	"errors"
 	"net"
 	"syscall"
 
@@ -23,6 +24,9 @@ func mcastReadBuffer(conn *net.UDPConn, asked int) int {
 	})
 	return got
 }
+
+// mcastNoBuffers reports whether the queue of a device was full.
+func mcastNoBuffers(err error) bool { return errors.Is(err, unix.ENOBUFS) }
 
 // mcastReady makes a function that says whether a socket has something to read, which the
 // standard library cannot ask without waiting.

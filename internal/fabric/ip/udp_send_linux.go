@@ -14,12 +14,6 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// Pauses of Await while a device's queue is full: the kernel does not say when it has room.
-const (
-	udpFirstPause = 20 * time.Microsecond
-	udpLongPause  = 5 * time.Millisecond
-)
-
 // udpSegment is the control message that cuts a message in datagrams.
 type udpSegment struct {
 	head unix.Cmsghdr
@@ -39,8 +33,8 @@ type udpSender struct {
 	look    func(fd uintptr) // s.waitForRoom, likewise
 	fds     [1]unix.PollFd
 	poll    time.Duration // how long look waits
-	pause   time.Duration // of the next Await, while a device's queue is full; 0: it is not
-	sent    uint64        // datagrams
+	pause   udpPause
+	sent    uint64 // datagrams
 	heads   []byte
 	iov     []unix.Iovec
 	msg     unix.Msghdr
@@ -159,7 +153,7 @@ func (s *udpSender) transmit(first, n int, segment bool, copies int) error {
 		return fabric.ErrClosed
 	}
 	if s.errno == 0 {
-		s.pause = 0
+		s.pause.end()
 		return nil
 	}
 	s.filtered.Add(-uint64(copies))
@@ -178,9 +172,7 @@ func (s *udpSender) send(fd uintptr) {
 
 // Await implements fabric.Sender. A socket that can be written to has half of its buffer free.
 func (s *udpSender) Await(d time.Duration) {
-	if s.pause > 0 {
-		time.Sleep(min(s.pause, d))
-		s.pause = min(2*s.pause, udpLongPause)
+	if s.pause.sleep(d) {
 		return
 	}
 	s.poll = d
@@ -203,7 +195,7 @@ func (s *udpSender) explain(err error) error {
 	case unix.EAGAIN:
 		return fabric.ErrBusy
 	case unix.ENOBUFS:
-		s.pause = max(s.pause, udpFirstPause)
+		s.pause.begin()
 		return fabric.ErrBusy
 	}
 	return fmt.Errorf("multicast to %v: %w%s", s.group, errno, udpAdvice(errno))

@@ -78,14 +78,15 @@ func (m *Multicast) addressOf(g *group) (*C.struct_ibv_ah, error) {
 }
 
 // rebind makes a queue pair use its group as rdma_cm has joined it again: the subnet manager may have
-// given it another LID.
+// given the group another LID. If the group has another key, rebind fails and changes nothing: the
+// queue pair keeps the key that it was made with.
 func (m *Multicast) rebind(s *subgroup, q *udQP) error {
 	g := q.group
-	g.detach(q)
-	key := g.qkey
-	if g.learn(); g.qkey != key {
-		return fmt.Errorf("the group has another key: %#x instead of %#x", g.qkey, key)
+	if g.cm.qkey != q.qkey {
+		return fmt.Errorf("the group has another key: %#x instead of %#x", g.cm.qkey, q.qkey)
 	}
+	g.detach(q) // from the address that it had
+	g.learn()
 	ah, err := m.addressOf(g)
 	if err != nil {
 		return err

@@ -221,7 +221,7 @@ func openPort(name string, port int) (*Device, error) {
 		C.ibv_close_device(d.ctx)
 		return nil, d.errno("allocate a protection domain", err)
 	}
-	d.mem.dev, d.mem.pin = d, d.mem.register
+	d.mem.dev, d.mem.pin, d.mem.dereg = d, d.mem.register, d.mem.deregister
 	return d, nil
 }
 

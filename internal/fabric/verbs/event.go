@@ -29,6 +29,8 @@ type event struct {
 	look func(uintptr)
 	rc   C.int
 
+	using sync.Mutex // held while take may run; stop waits for it
+
 	lookMu sync.Mutex
 	any    bool
 
@@ -84,12 +86,20 @@ func pollable(fd int, name string) (f *os.File, raw syscall.RawConn, err error) 
 	return f, raw, nil
 }
 
+// read takes the events that are there, or waits for one, until the deadline or stop.
+func (e *event) read() (rc C.int, err error) {
+	e.using.Lock()
+	defer e.using.Unlock()
+	err = e.raw.Read(e.take)
+	return e.rc, err
+}
+
 // wait waits for an event, or for Wake, which it then reports.
 func (e *event) wait() (woken bool, err error) {
-	err = e.raw.Read(e.take)
+	rc, err := e.read()
 	switch {
-	case err == nil && e.rc < 0:
-		return false, syscall.Errno(-e.rc)
+	case err == nil && rc < 0:
+		return false, syscall.Errno(-rc)
 	case err == nil:
 		return false, nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -103,7 +113,7 @@ func (e *event) wait() (woken bool, err error) {
 // waitFor waits for an event, or for so long. Nobody uses Wake on the same event.
 func (e *event) waitFor(d time.Duration) {
 	_ = e.f.SetReadDeadline(time.Now().Add(d)) // fails only when closed
-	_ = e.raw.Read(e.take)                     // the caller looks for completions anyway
+	_, _ = e.read()                            // the caller looks for completions anyway
 }
 
 // Wake makes wait return until it is seen.
@@ -135,10 +145,13 @@ func (e *event) pending() bool {
 	return e.any
 }
 
-// stop makes wait return fabric.ErrClosed, for good.
+// stop makes wait return fabric.ErrClosed, for good. When stop returns, nothing uses the channel any
+// more: a wait or waitFor that was under way has ended, and a later one does not reach the channel.
 func (e *event) stop() {
 	e.stopped.Store(true)
-	_ = e.f.Close()
+	_ = e.f.Close() // ends a read that waits
+	e.using.Lock()
+	defer e.using.Unlock()
 }
 
 // destroy frees the channel, after stop and after its completion queue.

@@ -5,6 +5,8 @@ package verbs
 import (
 	"net/netip"
 	"unsafe"
+
+	"github.com/allcast/allcast/internal/fabric"
 )
 
 // Die lets peers alone without a word, as a process that is killed does.
@@ -39,6 +41,36 @@ func (r *RC) Gate() (open func(error)) {
 		failure = err
 		close(gate)
 	}
+}
+
+// MaxAnswers is how many answers wait for a peer at most.
+const MaxAnswers = maxAnswers
+
+// Ask asks a peer where buffers are, as no correct rank does.
+func (r *RC) Ask(peer int, ops ...fabric.OpKey) {
+	p := r.peers[peer]
+	p.mu.Lock()
+	defer p.unlock()
+	for _, op := range ops {
+		p.control(frame{kind: frameAsk, op: op})
+	}
+}
+
+// TakeNothing gives a peer no more room, and sends without regard to the room that the peer has.
+func (r *RC) TakeNothing(peer int) {
+	p := r.peers[peer]
+	p.mu.Lock()
+	defer p.unlock()
+	p.held = maxHeld
+	p.granted += 1 << 20
+}
+
+// Readers counts the peers that wait to learn where a buffer is, and those that know.
+func (r *RC) Readers(op fabric.OpKey) (asking, exposed int) {
+	r.regMu.Lock()
+	defer r.regMu.Unlock()
+	g := r.regs[op]
+	return len(g.asking), len(g.exposed)
 }
 
 // Settle waits until regions that nobody needs are deregistered.

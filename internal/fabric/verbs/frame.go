@@ -33,6 +33,9 @@ const (
 	frameEnd // there are none from here on
 )
 
+// answers reports whether frames of this kind answer one of the peer's.
+func (k frameKind) answers() bool { return k == frameHere || k == frameChecked || k == frameRevoked }
+
 const (
 	frameHeader = 56
 	// framePayload is what a slot holds besides. Every message of the protocol must fit.

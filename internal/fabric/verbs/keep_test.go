@@ -93,3 +93,20 @@ func TestRejoinGivesUp(t *testing.T) {
 		t.Errorf("the group was asked for %d times, and bound %d times", joined, bound)
 	}
 }
+
+// A group that comes back with another key cannot be used, however often that is tried: the queue pair
+// keeps its key.
+func TestRebindOtherKey(t *testing.T) {
+	g := &group{addr: netip.MustParseAddr("239.1.2.3"), mlid: 0xc001, qkey: 0xa}
+	g.cm.mlid, g.cm.qkey = 0xc002, 0xb
+	q := &udQP{group: g, qkey: 0xa}
+	m := &Multicast{}
+	for i := range 3 {
+		if err := m.rebind(nil, q); err == nil || !strings.Contains(err.Error(), "0xb instead of 0xa") {
+			t.Errorf("try %d: %v", i, err)
+		}
+	}
+	if g.qkey != 0xa || g.mlid != 0xc001 || q.qkey != 0xa {
+		t.Errorf("the group has key %#x and LID %#x, the queue pair has key %#x", g.qkey, g.mlid, q.qkey)
+	}
+}

@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/fabric"
 )
 
 // memory is what a device may read and write. To register memory means to pin its pages,
@@ -24,14 +26,15 @@ import (
 // A region that nobody needs any more is deregistered by a goroutine of its own: the engine's
 // control loop must not wait for that.
 type memory struct {
-	dev *Device
-	pin func(b []byte, remote bool) (*region, error) // register, unless a test replaces it
+	dev   *Device
+	pin   func(b []byte, remote bool) (*region, error) // register, unless a test replaces it
+	dereg func(r *region)                              // deregister, likewise
 
 	mu      sync.Mutex
 	regions []*region          // that can be found
 	blocks  map[uint64]*region // of Alloc, by address
 	closed  bool
-	going   sync.WaitGroup // deregistrations under way
+	going   sync.WaitGroup // deregistrations and calls of Alloc under way; added to under mu, unless closed
 
 	registered   atomic.Uint64 // calls of ibv_reg_mr for users' memory
 	deregistered atomic.Uint64 // calls of ibv_dereg_mr for it
@@ -81,6 +84,10 @@ func (m *memory) acquire(b []byte) (*region, error) {
 func (m *memory) add(r *region) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.addLocked(r)
+}
+
+func (m *memory) addLocked(r *region) {
 	r.owners++
 	m.regions = append(m.regions, r)
 }
@@ -132,10 +139,15 @@ func (m *memory) disownNow(r *region) {
 func (m *memory) later(r *region, owners, users int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.laterLocked(r, owners, users)
+}
+
+// laterLocked is later for a caller that holds m.mu.
+func (m *memory) laterLocked(r *region, owners, users int) {
 	if !m.leave(r, owners, users) {
 		return
 	}
-	if m.closed { // by Free: whoever closes the device waits for the lock
+	if m.closed { // close has taken the region from the device, or still needs m.mu before it returns
 		m.unregister(r)
 		return
 	}
@@ -189,7 +201,7 @@ func (m *memory) unpin(r *region) {
 	if r.mr == nil {
 		return
 	}
-	C.ibv_dereg_mr(r.mr)
+	m.dereg(r)
 	r.mr = nil
 	r.pin.Unpin()
 	if r.counts {
@@ -197,13 +209,15 @@ func (m *memory) unpin(r *region) {
 	}
 }
 
+func (m *memory) deregister(r *region) { C.ibv_dereg_mr(r.mr) }
+
 // alloc makes memory outside of Go's heap that stays registered.
 func (m *memory) alloc(n int, remote bool) ([]byte, *region, error) {
 	b, err := unix.Mmap(-1, 0, max(n, 1), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, nil, fmt.Errorf("allocate %d bytes: %w", n, err)
 	}
-	r, err := m.register(b, remote)
+	r, err := m.pin(b, remote)
 	if err != nil {
 		_ = unix.Munmap(b)
 		return nil, nil, err
@@ -212,15 +226,28 @@ func (m *memory) alloc(n int, remote bool) ([]byte, *region, error) {
 	return b[:n:n], r, nil
 }
 
-// Alloc is memory for users, registered until Free or until the device is closed.
+// Alloc is memory for users, registered until Free or until the device is closed. While close runs,
+// and afterwards, it returns fabric.ErrClosed.
 func (m *memory) Alloc(n int) ([]byte, error) {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil, fabric.ErrClosed
+	}
+	m.going.Add(1) // close waits
+	m.mu.Unlock()
+	defer m.going.Done()
 	b, r, err := m.alloc(n, true)
 	if err != nil {
 		return nil, err
 	}
-	m.add(r)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.closed {
+		m.unregister(r)
+		return nil, fabric.ErrClosed
+	}
+	m.addLocked(r)
 	if m.blocks == nil {
 		m.blocks = map[uint64]*region{}
 	}
@@ -229,22 +256,22 @@ func (m *memory) Alloc(n int) ([]byte, error) {
 }
 
 // Free gives memory of Alloc back, also when the device is closed. Operations that still use the
-// memory keep it until they end.
+// memory keep it until they end. One critical section takes the block from m.blocks and disowns it:
+// in between, close would miss the block and leave it registered.
 func (m *memory) Free(b []byte) error {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	r := m.blocks[address(b)]
-	if r != nil {
-		delete(m.blocks, r.addr)
-	}
-	m.mu.Unlock()
 	if r == nil {
 		return fmt.Errorf("free: %d bytes that Alloc did not make", len(b))
 	}
-	m.disown(r)
+	delete(m.blocks, r.addr)
+	m.laterLocked(r, 1, 0)
 	return nil
 }
 
-// close takes all memory from the device. Memory of Alloc stays the user's until Free.
+// close takes all memory from the device. Memory of Alloc stays the user's until Free. The device may
+// be closed when it returns.
 func (m *memory) close() {
 	m.mu.Lock()
 	m.closed = true

@@ -6,6 +6,7 @@ package verbs
 import "C"
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -49,6 +50,7 @@ type peer struct {
 
 	// What we send.
 	queue    []*item
+	answers  int      // frames in queue that answer the peer
 	flying   []flight // posted, or in chain
 	chain    []request
 	seq      uint32
@@ -129,10 +131,22 @@ func (p *peer) message(msg []byte, more bool) {
 	p.unlock()
 }
 
-// control sends a frame without payload. p.mu is held.
+// maxAnswers is how many answers wait for a peer at most: half a megabyte. Answers wait while the peer
+// has no room, and a correct peer sends few questions meanwhile. For each operation it asks once where
+// the buffer is, and has at most protocol.MaxReads reads to check afterwards.
+const maxAnswers = 4096
+
+// control sends a frame without payload. A peer that lets too many answers wait is lost. p.mu is held.
 func (p *peer) control(f frame) {
 	if p.state == peerGone {
 		return
+	}
+	if f.kind.answers() {
+		if p.answers == maxAnswers {
+			p.lose(fmt.Errorf("%w: it asks on while %d answers wait for room", errProtocol, maxAnswers))
+			return
+		}
+		p.answers++
 	}
 	p.queue = append(p.queue, &item{f: f})
 	p.pump()
@@ -208,6 +222,9 @@ func (p *peer) fill() {
 			}
 		} else {
 			p.encode(&it.f, it.payload, nil, nil)
+		}
+		if it.f.kind.answers() {
+			p.answers--
 		}
 		p.queue[0] = nil
 		p.queue = p.queue[1:]

@@ -4,6 +4,7 @@ package verbs
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
@@ -96,7 +97,9 @@ func (r *RC) ReadInto(to int, req fabric.ReadRequest, buf []byte) {
 		d.rem = rem
 		p.remotes[d.id.Op] = rem
 		r.regMu.Lock()
-		r.asked[d.id.Op] = append(r.asked[d.id.Op], p)
+		if asked := r.asked[d.id.Op]; !slices.Contains(asked, p) { // it is asked again after a refusal
+			r.asked[d.id.Op] = append(asked, p)
+		}
 		r.regMu.Unlock()
 		p.control(frame{kind: frameAsk, op: d.id.Op})
 	case rem.revoked || rem.known && !rem.holds(d.spans):

@@ -2,7 +2,11 @@
 
 package verbs
 
-import "github.com/allcast/allcast/internal/fabric"
+import (
+	"slices"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
 
 // A registration is an operation's buffer that peers may read.
 type registration struct {
@@ -10,8 +14,8 @@ type registration struct {
 	addr    uint64
 	len     int64
 	pending bool    // a goroutine registers it
-	asking  []*peer // meanwhile, these asked where it is
-	exposed []*peer // know where it is
+	asking  []*peer // meanwhile, these asked where it is; each once
+	exposed []*peer // know where it is; each once
 	over    bool    // unregistered; waits for the exposed, or for the goroutine
 }
 
@@ -110,11 +114,15 @@ func (p *peer) answer(op fabric.OpKey) {
 	here := frame{kind: frameHere, op: op, no: true}
 	r.regMu.Lock()
 	if g := r.regs[op]; g != nil && g.pending {
-		g.asking = append(g.asking, p)
+		if !slices.Contains(g.asking, p) {
+			g.asking = append(g.asking, p)
+		}
 		r.regMu.Unlock()
 		return
 	} else if g != nil && !g.over && g.reg != nil {
-		g.exposed = append(g.exposed, p)
+		if !slices.Contains(g.exposed, p) {
+			g.exposed = append(g.exposed, p)
+		}
 		here.no, here.rkey, here.id, here.len = false, g.reg.rkey, g.addr, g.len
 	}
 	r.regMu.Unlock()

@@ -5,10 +5,13 @@ package verbs_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/verbs"
 )
 
 // count counts how often an event came.
@@ -49,6 +52,60 @@ func TestRegisterLater(t *testing.T) {
 	}
 	a.Unregister(op)
 	b.Unregister(op)
+}
+
+// A peer that asks several times for a buffer is noted once.
+func TestAskTwice(t *testing.T) {
+	dummyNet(t)
+	a, b := pair(t)
+	op := fabric.OpKey{Seq: 1}
+	open := a.Gate()
+	if a.Register(op, make([]byte, 100_000)) {
+		t.Fatal("memory that is not registered was ready")
+	}
+	b.Ask(0, op, op, op)
+	b.Send(0, []byte("hello")) // sent behind the questions
+	a.ev.wait(t, "message 1 5")
+	if asking, exposed := a.Readers(op); asking != 1 || exposed != 0 {
+		t.Errorf("%d peers wait for the buffer, and %d know it", asking, exposed)
+	}
+	open(nil)
+	a.ev.wait(t, "registered 1: <nil>")
+	b.Ask(0, op, op)
+	b.Send(0, []byte("again!"))
+	a.ev.wait(t, "message 1 6")
+	if asking, exposed := a.Readers(op); asking != 0 || exposed != 1 {
+		t.Errorf("%d peers wait for the buffer, and %d know it", asking, exposed)
+	}
+	a.Unregister(op)
+}
+
+// A peer that asks on and on, and takes no answers, is lost: answers that wait take memory.
+func TestAnswersAreBounded(t *testing.T) {
+	dummyNet(t)
+	a, b := pair(t)
+	b.TakeNothing(0)
+	lost := fmt.Sprintf("lost 1: it sent what no correct peer sends: it asks on while %d answers wait for room",
+		verbs.MaxAnswers)
+	var ops [16]fabric.OpKey
+	late := time.Now().Add(30 * time.Second)
+	for round := 1; !a.ev.has(lost); round++ {
+		for i := range ops {
+			ops[i].Seq++
+		}
+		b.Ask(0, ops[:]...)
+		b.Send(0, []byte("hello"))
+		for a.ev.count("message 1 5") < round && !a.ev.has(lost) { // faster, and a would have no receives left
+			if time.Now().After(late) {
+				t.Fatalf("not lost after %d questions", round*len(ops))
+			}
+			time.Sleep(100 * time.Microsecond)
+		}
+		if round*len(ops) > 2*verbs.MaxAnswers {
+			t.Fatalf("not lost after %d questions", round*len(ops))
+		}
+	}
+	b.Die()
 }
 
 // An operation that ends while its memory is being registered is told of the end once, and nothing

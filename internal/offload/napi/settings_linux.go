@@ -8,9 +8,9 @@ import (
 // threaded is the value of the sysfs file of that name that gives an interface threads.
 const threaded = "1"
 
-// gathering are the features that receive cores need. A veth gives packets to its threads only if it
-// would gather them, datagrams too; and only those that came from a socket right at its other end,
-// or if that end cuts TCP's super-packets, as the lab's do when asked.
+// gathering are the features that receive cores need. A veth hands packets to its threads only with
+// GRO on, for UDP too. The packets must come from a socket at the peer end, or the peer end must
+// have TSO off, so that the stack segments TCP super-packets. The lab turns TSO off on request.
 var gathering = []string{"rx-gro", "rx-udp-gro-forwarding"}
 
 // settings are values of an interface that receive cores change.

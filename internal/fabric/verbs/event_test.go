@@ -1,0 +1,90 @@
+//go:build verbs
+
+package verbs
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// pipeEvent is an event whose channel is a pipe.
+func pipeEvent(t *testing.T, take func(uintptr) bool) *event {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(r.Close(), w.Close()) })
+	e := &event{take: take}
+	fd, err := unix.Dup(int(r.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.f, e.raw, err = pollable(fd, "pipe")
+	if err = errors.Join(err, unix.Close(fd)); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// stop waits until nothing looks at the channel any more: the caller destroys the channel next.
+func TestStopWaitsForTake(t *testing.T) {
+	inside, leave := make(chan struct{}), make(chan struct{})
+	var taking atomic.Bool
+	e := pipeEvent(t, func(uintptr) bool {
+		taking.Store(true)
+		close(inside)
+		<-leave
+		taking.Store(false)
+		return true
+	})
+	go e.waitFor(time.Hour)
+	<-inside
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		e.stop()
+		if taking.Load() {
+			t.Error("stop returned while the channel was in use")
+		}
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(leave)
+	<-stopped
+}
+
+// stop ends a wait that is under way at once. Later waits do not reach the channel.
+func TestStopEndsWait(t *testing.T) {
+	var calls atomic.Int32
+	inside := make(chan struct{}, 1)
+	e := pipeEvent(t, func(uintptr) bool {
+		calls.Add(1)
+		inside <- struct{}{}
+		return false
+	})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		e.waitFor(time.Hour)
+	}()
+	<-inside
+	e.stop()
+	<-ended
+	e.waitFor(time.Hour)
+	if _, err := e.wait(); !errors.Is(err, fabric.ErrClosed) {
+		t.Errorf("wait after stop: %v", err)
+	}
+	if n := calls.Load(); n != 1 {
+		t.Errorf("the channel was looked at %d times", n)
+	}
+}
