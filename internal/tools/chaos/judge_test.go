@@ -74,13 +74,19 @@ func TestJudgeAborts(t *testing.T) {
 	}{
 		"cancelled":                      {[]*note{says(sayGivenUp, 1, cancelled, 1), says(sayCancelled, 1, cancelled, 1)}, false},
 		"aborted by a rank that cancels": {[]*note{says(sayGivenUp, 1, aborted, 1), says(sayCancelled, 1, cancelled, 1)}, false},
-		"in turn": {[]*note{says(sayGivenUp, 1, aborted, 1), on("other", says(sayGivenUp, 1, cancelled, 2)),
-			on("other", says(sayCancelled, 1, cancelled, 2))}, false},
-		"by a rank that learned of it there": {[]*note{says(sayGivenUp, 1, aborted, 1), says(sayGivenUp, 1, cancelled, 2),
-			says(sayCancelled, 1, cancelled, 2)}, true},
+		"in turn": {[]*note{
+			says(sayGivenUp, 1, aborted, 1), on("other", says(sayGivenUp, 1, cancelled, 2)),
+			on("other", says(sayCancelled, 1, cancelled, 2)),
+		}, false},
+		"by a rank that learned of it there": {[]*note{
+			says(sayGivenUp, 1, aborted, 1), says(sayGivenUp, 1, cancelled, 2),
+			says(sayCancelled, 1, cancelled, 2),
+		}, true},
 		"cancelled on another communicator": {[]*note{says(sayGivenUp, 1, cancelled, 1), on("other", says(sayCancelled, 1, cancelled, 1))}, true},
-		"by a rank that only gave up": {[]*note{says(sayGivenUp, 1, cancelled, 1), says(sayGivenUp, 1, cancelled, 2),
-			says(sayCancelled, 1, cancelled, 2)}, true},
+		"by a rank that only gave up": {[]*note{
+			says(sayGivenUp, 1, cancelled, 1), says(sayGivenUp, 1, cancelled, 2),
+			says(sayCancelled, 1, cancelled, 2),
+		}, true},
 		"by a rank that is well":   {[]*note{says(sayGivenUp, 1, aborted, 1)}, true},
 		"by no single rank":        {[]*note{says(sayGivenUp, 1, aborted, -1)}, true},
 		"in another epoch":         {[]*note{says(sayGivenUp, 1, cancelled, 1), says(sayCancelled, 2, cancelled, 1)}, true},
