@@ -22,8 +22,9 @@ func (simCmd) Help() string {
 
 recovery_us and cutoff_us tell what losses cost. recovery_us is the time from the moment the last datagram
 reached a host, or was lost there, to the end of the operation; without losses it is about the final
-handshake. cutoff_us is the longest first cutoff of a rank: N/B + alpha after its barrier, the time after
-which missing chunks are fetched. Both are 0 without multicast.
+handshake. For a datagram that a full queue drops (--queue) that moment is estimated: when it would have
+reached the end of the link that it waited for. cutoff_us is the longest first cutoff of a rank: N/B + alpha
+after its barrier, the time after which missing chunks are fetched. Both are 0 without multicast.
 
 Example:
   allcast sim broadcast --topology fat-tree3:4096,32 --bytes 8M --rate 200gbit`

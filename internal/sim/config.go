@@ -125,7 +125,7 @@ type Result struct {
 
 	TimeUS  float64 `json:"time_us"`
 	BoundUS float64 `json:"bound_us"`
-	// From when the last datagram reached a host, or was lost there, to the end; 0 without multicast.
+	// From when the last datagram reached a host, or would have, to the end; 0 without multicast.
 	RecoveryUS       float64 `json:"recovery_us"`
 	CutoffUS         float64 `json:"cutoff_us"` // the longest first cutoff of a rank: N/B + alpha after its barrier
 	LinkBytes        int64   `json:"link_bytes"`

@@ -106,6 +106,7 @@ func (w *world) enqueue(l *link, k *packet, h *hop) {
 		// A full queue drops datagrams. Reliable packets wait instead: their
 		// retransmissions would bring them here a little later.
 		w.dropped++
+		w.noteArrival(max(w.now, l.until) + int64(float64(l.waiting[k.lane]+k.size)*l.psByte) + l.latency)
 		w.leave(k, h)
 		w.pools.release(k)
 		return
@@ -118,6 +119,11 @@ func (w *world) enqueue(l *link, k *packet, h *hop) {
 	l.waiting[k.lane] += k.size
 	w.send(l)
 }
+
+// noteArrival notes when a multicast datagram reaches a host, or would have. For one that a queue drops
+// that is an estimate: when the datagram would have reached the end of that link, behind what waits for
+// it. This is the host if it is the last link; links after it are not counted.
+func (w *world) noteArrival(at int64) { w.lastArrival = max(w.lastArrival, at) }
 
 // idle reports whether nothing waits for the link.
 func (l *link) idle() bool {

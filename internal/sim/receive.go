@@ -8,7 +8,7 @@ const superPacket = 8
 // datagram decides the fate of a multicast datagram at this receiver.
 func (h *host) datagram(k *packet) {
 	w := h.w
-	w.lastArrival = w.now // also of those that are lost here
+	w.noteArrival(w.now) // also of those that are lost here
 	if p := w.loss; w.now-k.born > w.lifetime || (p > 0 && w.rng.Float64() < p) {
 		w.dropped++
 		w.pools.release(k)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -253,6 +254,36 @@ func TestLossOnAStar(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A datagram that a switch drops would have arrived, too: recovery does not begin before.
+func TestDropsInAQueueAreNoted(t *testing.T) {
+	cfg := base(t, "broadcast", "star:2", 64<<10)
+	cfg.Queue = 10_000
+	cfg, _, err := cfg.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWorld(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &w.links[slices.IndexFunc(w.links, func(l link) bool { return l.toHost })]
+	l.until = 1e6
+	chunk := func() *packet { return &packet{refs: 1, kind: pktChunk, lane: laneBulk, size: 4000} }
+	for range 3 { // the last does not fit
+		w.enqueue(l, chunk(), nil)
+	}
+	want := l.until + int64(12_000*l.psByte) + l.latency
+	if w.dropped != 1 || w.lastArrival != want {
+		t.Errorf("%d dropped, recovery begins at %d ps, want %d", w.dropped, w.lastArrival, want)
+	}
+	// One that arrives before that changes nothing.
+	w.now = 2e6
+	w.hosts[1].datagram(chunk())
+	if w.lastArrival != want {
+		t.Errorf("recovery begins at %d ps, want %d", w.lastArrival, want)
 	}
 }
 

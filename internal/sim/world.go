@@ -46,7 +46,7 @@ type world struct {
 
 	reportAfter uint32 // chunks of a report
 	idleReports []*protocol.Report
-	lastArrival int64 // when a datagram last reached a host, or was lost there
+	lastArrival int64 // when a multicast datagram last reached a host, or would have
 
 	pending   int // calls not ended, over living ranks
 	lingering int // rounds not closed
