@@ -151,6 +151,8 @@ func (d *differ) step() {
 		d.open()
 	case 4, 5, 6:
 		d.super()
+	case 7:
+		d.reuse()
 	default:
 		for range 1 + d.rng.IntN(12) {
 			sub := d.rng.IntN(len(d.places))
@@ -221,6 +223,42 @@ func (d *differ) super() {
 		d.intake(sub, b)
 	}
 	d.w.settle(d.t)
+}
+
+// reuse is what a program sees that has found the lane of an operation when that ends, and another
+// operation takes its words: their generation is another. It must leave the words alone, as the process
+// does once its placement is closed. The words are the operation's again afterwards.
+func (d *differ) reuse() {
+	sub := d.rng.IntN(len(d.places))
+	pl, k, in := d.places[sub], d.kernel[sub], d.intakes[sub]
+	if k == nil {
+		return
+	}
+	const generation = 1 << 32
+	words := k.Words()
+	for i := range words {
+		words[i].Claimed.Add(generation)
+	}
+	in.Close(pl)
+	passed := d.w.received[sub]
+	const datagrams = 8
+	for range datagrams {
+		psn := uint32(d.rng.IntN(int(pl.Len())))
+		off, n := pl.Locate(psn)
+		h := fabric.Header{Token: d.token, Comm: testComm, Imm: d.layout.Imm(d.seq, psn)}
+		b := datagram(h, d.data[off:off+int64(n)])
+		d.w.transmit(d.t, sub, b, nil)
+		d.intake(sub, b)
+	}
+	d.w.settle(d.t)
+	if passed = d.w.received[sub] - passed; passed != datagrams {
+		d.t.Fatalf("%d of %d datagrams of an operation that has ended reach the process", passed, datagrams)
+	}
+	d.compare()
+	for i := range words {
+		words[i].Claimed.Add(^uint64(generation - 1)) // less one
+	}
+	in.Open(d.token, pl)
 }
 
 // intake gives a datagram to the process's receive path.
