@@ -67,7 +67,9 @@ func TestUnwantedPiecesAreCounted(t *testing.T) {
 					}
 				}
 			}
-			r, err := e.Start(World, Call{Kind: protocol.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.F32, Op: reduce.Sum})
+			r, err := e.Start(World, Call{
+				Kind: protocol.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.F32, Op: reduce.Sum,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

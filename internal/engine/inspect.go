@@ -353,7 +353,8 @@ func (e *Engine) Metrics() observe.Metrics {
 	add("late_chunks_total", s.Late, "Chunks that came by multicast after they had been asked for.")
 	add("duplicate_chunks_total", s.Duplicates, "Chunks that came twice.")
 	add("corrupt_chunks_total", s.Corrupt, "Datagrams changed on the way or forged, found by checksums or seals: ignored.")
-	add("foreign_chunks_total", s.Foreign+s.Stale, "Strangers' and old datagrams, and pieces that no operation expected: ignored.")
+	add("foreign_chunks_total", s.Foreign+s.Stale,
+		"Strangers' and old datagrams, and pieces that no operation expected: ignored.")
 	add("operations_running", uint64(k.calls), "Operations under way.")
 	add("lost_ranks", uint64(k.lost), "Ranks that were lost.")
 	return m

@@ -205,12 +205,12 @@ func TestDisown(t *testing.T) {
 func TestInherit(t *testing.T) {
 	pair := &protocol.CallPair{Ranks: [2]uint32{1, 2}}
 	for name, x := range map[string]struct{ from, want verdict }{
-		"lost":             {verdict{culprit: 2, reason: Lost, seq: 7}, verdict{culprit: 2, reason: Lost}},
-		"deadline":         {verdict{culprit: 2, reason: Deadline, seq: 7}, verdict{culprit: 2, reason: Deadline}},
-		"nobody's fault":   {verdict{culprit: NoRank, reason: Deadline, seq: 7}, verdict{culprit: NoRank, reason: Deadline}},
-		"cancelled":        {verdict{culprit: 2, reason: Cancelled}, verdict{culprit: 2, reason: Cancelled}},
-		"mismatched calls": {verdict{culprit: 2, reason: Mismatch, pair: pair}, verdict{culprit: 2, reason: Aborted}},
-		"different bytes":  {verdict{culprit: NoRank, reason: Corrupt, pair: pair}, verdict{culprit: 1, reason: Aborted}},
+		"lost":             {verdict{2, Lost, 7, nil}, verdict{2, Lost, 0, nil}},
+		"deadline":         {verdict{2, Deadline, 7, nil}, verdict{2, Deadline, 0, nil}},
+		"nobody's fault":   {verdict{NoRank, Deadline, 7, nil}, verdict{NoRank, Deadline, 0, nil}},
+		"cancelled":        {verdict{2, Cancelled, 0, nil}, verdict{2, Cancelled, 0, nil}},
+		"mismatched calls": {verdict{2, Mismatch, 7, pair}, verdict{2, Aborted, 0, nil}},
+		"different bytes":  {verdict{NoRank, Corrupt, 7, pair}, verdict{1, Aborted, 0, nil}},
 	} {
 		for _, how := range []func(*Node, uint32, uint32) error{(*Node).Disown, (*Node).Inherit} {
 			c := newCluster(t, 4, testConfig())

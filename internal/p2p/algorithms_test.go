@@ -149,11 +149,11 @@ func TestSegmentsBoundThePieces(t *testing.T) {
 						}
 						for peer, n := range to {
 							if most := 2 * (p.Segments + int64(size)); n > most {
-								t.Errorf("%v/%s: rank %d of %d sends rank %d %d pieces, want at most %d", kind, algo, r, size, peer, n, most)
+								t.Errorf("%v: rank %d sends rank %d %d pieces, want at most %d", c, r, peer, n, most)
 							}
 						}
 						if p.Segments != plans[0].Segments {
-							t.Errorf("%v/%s: %d segments on rank %d, %d on rank 0", kind, algo, p.Segments, r, plans[0].Segments)
+							t.Errorf("%v: %d segments on rank %d, %d on rank 0", c, p.Segments, r, plans[0].Segments)
 						}
 					}
 				}

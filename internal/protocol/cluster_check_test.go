@@ -14,8 +14,8 @@ func (c *cluster) checkMsg(m *member, msg *Msg) {
 				if m.placed[msg.Sub][psn] || c.state[msg.Sub][psn] != left {
 					c.w.t.Fatalf("rank %d asks for PSN %d of subgroup %d: placed %v, state %d", m.rank, psn, msg.Sub, m.placed[msg.Sub][psn], c.state[msg.Sub][psn])
 				}
-				if m.asked[msg.Sub][psn] {
-					c.w.t.Fatalf("rank %d asks for PSN %d of subgroup %d twice", m.rank, psn, msg.Sub) // it is offered once
+				if m.asked[msg.Sub][psn] { // it is offered once
+					c.w.t.Fatalf("rank %d asks for PSN %d of subgroup %d twice", m.rank, psn, msg.Sub)
 				}
 				m.asked[msg.Sub][psn] = true
 			}

@@ -24,7 +24,8 @@ func TestUnwantedPiecesAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := w.hosts[0]
-	h.regions[opKey{}] = &region{mem: &memory{c: &collective{members: []int{0, 1}}}, inbox: p2p.NewInbox(plan), open: true}
+	mem := &memory{c: &collective{members: []int{0, 1}}}
+	h.regions[opKey{}] = &region{mem: mem, inbox: p2p.NewInbox(plan), open: true}
 	for nth := range uint32(3) {
 		h.put(&packet{refs: 1, kind: pktPut, src: 1, psn: 5 + nth, all: 10, last: true})
 	}
