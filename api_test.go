@@ -26,6 +26,8 @@ func TestBadCalls(t *testing.T) {
 			"counts for other ranks":        c.Allgatherv(ctx, b[:4], b, []int{4, 4, 0}),
 			"a negative count":              c.Allgatherv(ctx, b[:4], b, []int{12, -4}),
 			"a sum of another size":         c.ReduceScatter(ctx, b, b, allcast.Float32, allcast.Sum),
+			"a sum over another's input":    c.ReduceScatter(ctx, b, b[4*(1-c.Rank()):][:4], allcast.Float32, allcast.Sum),
+			"a sum beside its input":        c.Allreduce(ctx, b[:4], b[1:5], allcast.Uint8, allcast.Sum),
 			"half an element":               c.Allreduce(ctx, b[:6], b[:6], allcast.Float32, allcast.Sum),
 			"no such type":                  c.Allreduce(ctx, b, b, allcast.DataType(99), allcast.Sum),
 			"no such algorithm":             c.Broadcast(ctx, b, 0, allcast.WithAlgorithm("carrier-pigeon")),

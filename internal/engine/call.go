@@ -263,6 +263,22 @@ func (k *call) check() error {
 			return fmt.Errorf("%w: %d bytes are not a whole number of %v", ErrCall, c, k.Type)
 		}
 	}
+	return k.checkOverlap()
+}
+
+// checkOverlap refuses a reduction whose result would be written over input that is still needed.
+func (k *call) checkOverlap() error {
+	if len(k.Send) == 0 || len(k.Recv) == 0 {
+		return nil
+	}
+	at := address(k.Send)
+	if k.Kind == protocol.ReduceScatter {
+		at += uintptr(sum(k.Counts[:k.rank]))
+	}
+	recv := address(k.Recv)
+	if recv != at && recv < address(k.Send)+uintptr(len(k.Send)) && address(k.Send) < recv+uintptr(len(k.Recv)) {
+		return fmt.Errorf("%w: the receive buffer overlaps the send buffer, and is not our block of it", ErrCall)
+	}
 	return nil
 }
 
