@@ -104,7 +104,7 @@ func checkRecovery(cfg Config) string {
 	repaired := float64(lossy.RepairedChunks) * float64(cfg.Chunk) * 8e6 / cfg.Rate
 	bound := 2*clean.TimeUS + 6*lossy.CutoffUS + 2*repaired
 	if tinyWindow(&cfg, lossy) {
-		bound *= 1.5
+		bound *= 1.2
 	}
 	if lossy.TimeUS > bound {
 		return fmt.Sprintf("took %.3f us, %.1f times the bound of %.3f: clean %.3f, cutoff %.3f, %d repaired %.3f",
@@ -226,11 +226,11 @@ func TestRecoveryBesideOthers(t *testing.T) {
 	}
 }
 
-// tinyWindow reports whether the receive queue has less than two places for each chain and subgroup.
+// tinyWindow reports whether the receive queue has less than one place for each chain and subgroup.
 // A chunk that was lost then occupies its place until its sender has announced it, so that losses
 // cost more than elsewhere.
 func tinyWindow(cfg *Config, r *Result) bool {
-	return cfg.RecvQueue > 0 && cfg.RecvQueue/int64(cfg.Chunk+udHeader) < int64(2*r.Chains*r.Subgroups)
+	return cfg.RecvQueue > 0 && cfg.RecvQueue/int64(cfg.Chunk+udHeader) < int64(r.Chains*r.Subgroups)
 }
 
 // A loss costs an operation on a star at most three times what it takes without one, and 100 us.
