@@ -120,7 +120,7 @@ func (p *peer) direct(behind []byte) bool {
 	}
 	it := &p.q.items[0]
 	b := p.q.arena[it.from:it.to]
-	raceSend(p.t.cfg.Rank, p.rank, b, behind)
+	raceSend(p.t.cfg.Rank, b, behind)
 	n := p.now.send(p.out, b, behind)
 	p.sent.Add(uint64(n))
 	if n == len(b)+len(behind) {

@@ -235,7 +235,7 @@ func (w *peerWriter) flush(c *net.TCPConn) error {
 		if err != nil {
 			return err
 		}
-		raceSend(p.t.cfg.Rank, p.rank, w.bufs...)
+		raceSend(p.t.cfg.Rank, w.bufs...)
 		n, err := w.bufs.WriteTo(c)
 		p.sent.Add(uint64(n))
 		if errors.Is(err, os.ErrDeadlineExceeded) {
