@@ -13,14 +13,7 @@ func TestDroppedPacketsDoNotStopTheLink(t *testing.T) {
 	cfg := base(t, "allgather", "star:4", 0)
 	cfg.Queue = 1 << 20 // a switch that drops does not wake links when it has room
 	cfg.Crashes = []Crash{{Rank: 3, At: 20 * time.Microsecond, Reset: true}}
-	cfg, _, err := cfg.complete()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := newWorld(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, _ := mustWorld(t, cfg)
 	var calls []*collective
 	for id, members := range [][]int{everybody(4), everybody(3)} {
 		for _, m := range members {

@@ -126,7 +126,12 @@ func TestRecoveryOneAfterAnother(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lossy := runInARow(t, cfg, calls, int64(one.TimeUS*1e6))
+		_, parts := mustWorld(t, cfg)
+		w, all := many(t, cfg, calls, parts[0].shape, func(call, _ int) int64 { return int64(call) * int64(one.TimeUS*1e6) })
+		if msg := judge(w, all); msg != "" {
+			t.Fatalf("seed %d: %s", s, msg)
+		}
+		lossy := w.result(all)
 		cfg.Loss = 0
 		clean, err := Run(cfg)
 		if err != nil {
@@ -141,40 +146,6 @@ func TestRecoveryOneAfterAnother(t *testing.T) {
 	}
 }
 
-// runInARow runs cfg's operation several times, called by all ranks with a gap between calls.
-func runInARow(t *testing.T, cfg Config, times int, gap int64) *Result {
-	t.Helper()
-	cfg, parts, err := cfg.complete()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := newWorld(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	members := everybody(cfg.Topology.Hosts)
-	for _, h := range w.hosts {
-		if err := h.node.AddComm(0, members); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var calls []*collective
-	for i := range times {
-		c, err := w.collective(uint64(i+1), parts[0], members)
-		if err != nil {
-			t.Fatal(err)
-		}
-		calls = append(calls, c)
-		w.call(c, func(int) int64 { return int64(i) * gap })
-	}
-	w.schedule()
-	w.loop(w.limit())
-	if msg := judge(w, calls); msg != "" {
-		t.Fatal(msg)
-	}
-	return w.result(calls)
-}
-
 // TestRecoveryBesideOthers loses chunks of a small operation while a large one keeps all receive queues
 // full: that may not delay the repair for longer than a full queue takes.
 func TestRecoveryBesideOthers(t *testing.T) {
@@ -184,14 +155,7 @@ func TestRecoveryBesideOthers(t *testing.T) {
 		cfg := base(t, "broadcast", "star:4", 64)
 		cfg.Chunk, cfg.Seed, cfg.Loss = 64, s+1, 0.05
 		cfg.Flow, cfg.RecvQueue, cfg.RecvCost = "credit", room*(64+udHeader), time.Microsecond
-		cfg, _, err := cfg.complete()
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, err := newWorld(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w, _ := mustWorld(t, cfg)
 		members := everybody(4)
 		var calls []*collective
 		for i, chunks := range []int64{5000, small} {

@@ -7,11 +7,10 @@ import (
 	"github.com/allcast/allcast/internal/protocol"
 )
 
-// many runs calls of one shape on one communicator of everybody, started on
-// rank r at at(call, r).
-func many(t *testing.T, cfg Config, calls int, shape protocol.Shape, at func(call, rank int) int64) (*world, []*collective) {
+// mustWorld makes the world of a Config, and what is to run in it.
+func mustWorld(t *testing.T, cfg Config) (*world, []part) {
 	t.Helper()
-	cfg, _, err := cfg.complete()
+	cfg, parts, err := cfg.complete()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,14 +18,19 @@ func many(t *testing.T, cfg Config, calls int, shape protocol.Shape, at func(cal
 	if err != nil {
 		t.Fatal(err)
 	}
+	return w, parts
+}
+
+// many runs calls of one shape on one communicator of everybody, started on
+// rank r at at(call, r).
+func many(t *testing.T, cfg Config, calls int, shape protocol.Shape, at func(call, rank int) int64) (*world, []*collective) {
+	t.Helper()
+	w, _ := mustWorld(t, cfg)
 	plan, err := protocol.Plan(shape, w.layout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	members := make([]int, cfg.Topology.Hosts)
-	for i := range members {
-		members[i] = i
-	}
+	members := everybody(w.g.Hosts)
 	var all []*collective
 	for _, h := range w.hosts {
 		if err := h.node.AddComm(0, members); err != nil {
