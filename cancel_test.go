@@ -66,7 +66,8 @@ func TestCancel(t *testing.T) {
 			return c.Allgatherv(ctx, nil, buf, []int{len(buf), 0, 0, 0})
 		},
 		"reduce-scatter": func(ctx context.Context, c *allcast.Comm, buf []byte) error {
-			return c.ReduceScatter(ctx, buf, buf[:len(buf)/size], allcast.Float32, allcast.Sum)
+			n := len(buf) / size
+			return c.ReduceScatter(ctx, buf, buf[n*c.Rank():][:n], allcast.Float32, allcast.Sum)
 		},
 		"allreduce": func(ctx context.Context, c *allcast.Comm, buf []byte) error {
 			return c.Allreduce(ctx, nil, buf, allcast.Float32, allcast.Sum)
