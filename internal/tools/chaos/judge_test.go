@@ -68,6 +68,10 @@ func TestJudgeAborts(t *testing.T) {
 		n.Comm = comm
 		return n
 	}
+	during := func(op string, call uint64, n *note) *note {
+		n.Op, n.Call = op, call
+		return n
+	}
 	for name, tt := range map[string]struct {
 		notes []*note // of ranks 0, 1, ...
 		bad   bool
@@ -83,6 +87,15 @@ func TestJudgeAborts(t *testing.T) {
 			says(sayCancelled, 1, cancelled, 2),
 		}, true},
 		"cancelled on another communicator": {[]*note{says(sayGivenUp, 1, cancelled, 1), on("other", says(sayCancelled, 1, cancelled, 1))}, true},
+		"cancelled in the Split that made the communicator": {[]*note{
+			on(madeBy(17)+"color 0", says(sayGivenUp, 1, cancelled, 1)), during("split , 3 bytes", 17, says(sayCancelled, 1, cancelled, 1)),
+		}, false},
+		"cancelled in another Split": {[]*note{
+			on(madeBy(17)+"color 0", says(sayGivenUp, 1, cancelled, 1)), during("split , 3 bytes", 1, says(sayCancelled, 1, cancelled, 1)),
+		}, true},
+		"cancelled in another call than the Split": {[]*note{
+			on(madeBy(17)+"color 0", says(sayGivenUp, 1, cancelled, 1)), during("barrier", 17, says(sayCancelled, 1, cancelled, 1)),
+		}, true},
 		"by a rank that only gave up": {[]*note{
 			says(sayGivenUp, 1, cancelled, 1), says(sayGivenUp, 1, cancelled, 2),
 			says(sayCancelled, 1, cancelled, 2),

@@ -90,7 +90,7 @@ func (r *rank) split(ctx context.Context, st step) error {
 		return err
 	}
 	r.pool = append(r.pool, c)
-	r.names[c] = fmt.Sprintf("call %d, color %d", r.call, color)
+	r.names[c] = fmt.Sprintf("%scolor %d", madeBy(r.call), color)
 	r.comms.Add(1)
 	return nil
 }
