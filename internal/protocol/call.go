@@ -26,7 +26,8 @@ var algoNames = []string{
 	"ring", "linear", "recursive-doubling", "bruck", "recursive-halving", "dissemination",
 }
 
-const mcast Algo = 1 // this package
+// mcast is the algorithm of the paper.
+const mcast Algo = 1
 
 // AlgoOf is the number of a name, 0 if it has none.
 func AlgoOf(name string) Algo { return Algo(max(0, slices.Index(algoNames, name))) }

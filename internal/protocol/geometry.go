@@ -8,33 +8,8 @@ import (
 	"sort"
 )
 
-// Kind is what a collective does.
-type Kind uint8
-
-// Collectives. The first two ride on multicast; all of them have point-to-point
-// plans (package p2p).
-const (
-	Broadcast Kind = 1 + iota
-	Allgather
-	ReduceScatter
-	Allreduce
-	BarrierCall
-)
-
-var kindNames = [...]string{Broadcast: "broadcast", Allgather: "allgather", ReduceScatter: "reduce-scatter", Allreduce: "allreduce", BarrierCall: "barrier"}
-
-func (k Kind) String() string {
-	if k > 0 && int(k) < len(kindNames) {
-		return kindNames[k]
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
-}
-
 // maxRounds bounds the plan of a call: what needs more has absurd parameters.
 const maxRounds = 1 << 16
-
-// MaxSubgroups bounds S, and with it what a message can make us allocate.
-const MaxSubgroups = 1024
 
 // ErrShape marks a Shape that makes no sense.
 var ErrShape = errors.New("bad collective")

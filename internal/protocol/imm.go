@@ -2,19 +2,6 @@ package protocol
 
 import "fmt"
 
-// Time is a reading of the driver's clock, or a span on it, in nanoseconds.
-type Time int64
-
-// Common spans.
-const (
-	Microsecond Time = 1000
-	Millisecond      = 1000 * Microsecond
-	Second           = 1000 * Millisecond
-)
-
-// Never is later than every Time.
-const Never Time = 1<<63 - 1
-
 // DefaultPSNBits leaves 256 slots, and 64 GiB for one round at 4 KiB chunks.
 const DefaultPSNBits = 24
 

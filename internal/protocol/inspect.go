@@ -5,15 +5,6 @@ import (
 	"strings"
 )
 
-// Stats counts what an Op did.
-type Stats struct {
-	Repaired uint64 // chunks placed by reads
-	Late     uint64 // chunks that came by datagram after they had been asked for
-	// Datagrams that placed nothing, and among the foreign ones pieces of point-to-point operations that
-	// nobody expected. The node counts both: an Op does not hear of them.
-	Duplicates, Foreign uint64
-}
-
 // Stats returns the Op's counters.
 func (o *Op) Stats() Stats {
 	s := Stats{Repaired: o.repaired}
@@ -21,13 +12,6 @@ func (o *Op) Stats() Stats {
 		s.Late += o.arrived[i].late
 	}
 	return s
-}
-
-// Times are the moments at which an Op changed phase, 0 for those not reached, and how long after
-// the barrier it would have taken everything for lost.
-type Times struct {
-	Start, Barrier, Fetch, Have, Done Time
-	Cutoff                            Time
 }
 
 // Times returns when the Op reached its phases.
@@ -80,17 +64,6 @@ func (o *Op) sendWaitsOn() int {
 		}
 	}
 	return o.rank
-}
-
-// A Namer says what people call a rank of a communicator; nil: "rank 3".
-type Namer func(rank int) string
-
-// Name is what people call a rank.
-func (n Namer) Name(rank int) string {
-	if n == nil {
-		return fmt.Sprintf("rank %d", rank)
-	}
-	return n(rank)
 }
 
 // Missing describes the chunks that are not here, owner by owner, for people.

@@ -55,7 +55,7 @@ type Msg struct {
 	Rank   uint32
 	Flag   bool
 	Counts []uint32
-	Phase  Phase
+	Phase  uint8 // of the call that failed, as a step.Phase
 	Reason uint8
 	State  uint8
 	Pair   *CallPair // of a mismatch; nil: not known

@@ -58,7 +58,7 @@ func AppendMsg(b []byte, m *Msg) []byte {
 		b = le.AppendUint32(b, m.Rank)
 	case MsgAbort:
 		b = le.AppendUint32(b, m.Rank)
-		b = append(b, byte(m.Phase), m.Reason, b2u(m.Pair != nil))
+		b = append(b, m.Phase, m.Reason, b2u(m.Pair != nil))
 		if m.Pair != nil {
 			for i, c := range m.Pair.Calls {
 				b = le.AppendUint32(b, m.Pair.Ranks[i])
@@ -126,7 +126,7 @@ func ParseMsg(b []byte) (Msg, error) {
 	case MsgDead:
 		m.Rank = d.u32()
 	case MsgAbort:
-		m.Rank, m.Phase, m.Reason = d.u32(), Phase(d.u8()), d.u8()
+		m.Rank, m.Phase, m.Reason = d.u32(), d.u8(), d.u8()
 		if d.flag() {
 			m.Pair = &CallPair{}
 			for i := range m.Pair.Calls {

@@ -42,7 +42,7 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 	case MsgDead:
 		m.Rank = u32.Draw(t, "rank")
 	case MsgAbort:
-		m.Rank, m.Phase, m.Reason = u32.Draw(t, "rank"), Phase(u8.Draw(t, "phase")), u8.Draw(t, "reason")
+		m.Rank, m.Phase, m.Reason = u32.Draw(t, "rank"), u8.Draw(t, "phase"), u8.Draw(t, "reason")
 		if rapid.Bool().Draw(t, "both calls") {
 			m.Pair = &CallPair{Ranks: [2]uint32{u32.Draw(t, "rank"), u32.Draw(t, "rank")}, Calls: [2]CallInfo{drawCall(t), drawCall(t)}}
 		}
