@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/engine"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Which algorithm is the fastest for a small operation depends on what a message, a
@@ -26,7 +26,7 @@ const (
 
 // trial is what is measured: one algorithm at one size.
 type trial struct {
-	kind  protocol.Kind
+	kind  wire.CallKind
 	algo  string
 	bytes int64
 }
@@ -36,11 +36,11 @@ type trial struct {
 func trials(size int) (list []trial) {
 	block := max(4<<10, min(calibrateLarge, int64(calibrateAll/size)))
 	for _, t := range []trial{
-		{protocol.Broadcast, engine.Multicast, calibrateLarge},
-		{protocol.Broadcast, "binomial", calibrateLarge},
-		{protocol.Allgather, engine.Multicast, block},
-		{protocol.Allgather, "recursive-doubling", block},
-		{protocol.Allgather, "ring", block},
+		{wire.Broadcast, engine.Multicast, calibrateLarge},
+		{wire.Broadcast, "binomial", calibrateLarge},
+		{wire.Allgather, engine.Multicast, block},
+		{wire.Allgather, "recursive-doubling", block},
+		{wire.Allgather, "ring", block},
 	} {
 		list = append(list, trial{t.kind, t.algo, calibrateSmall}, t)
 	}
@@ -54,7 +54,7 @@ type calibration struct {
 }
 
 // best names the algorithm that is expected to be the fastest, "" if it was not measured.
-func (c *calibration) best(kind protocol.Kind, bytes int64) (algo string) {
+func (c *calibration) best(kind wire.CallKind, bytes int64) (algo string) {
 	least := math.Inf(1)
 	for i := 0; c != nil && i < len(c.trials); i += 2 {
 		if c.trials[i].kind != kind {
@@ -86,7 +86,7 @@ func (c *Comm) calibrate(ctx context.Context) error {
 	took := make([]byte, 8*len(list)*reps)
 	for i, t := range list {
 		buf := make([]byte, t.bytes)
-		if t.kind == protocol.Allgather {
+		if t.kind == wire.Allgather {
 			buf = make([]byte, t.bytes*int64(c.Size()))
 		}
 		for rep := range reps {
@@ -95,7 +95,7 @@ func (c *Comm) calibrate(ctx context.Context) error {
 			}
 			start := time.Now()
 			var err error
-			if t.kind == protocol.Broadcast {
+			if t.kind == wire.Broadcast {
 				err = c.Broadcast(ctx, buf, rep%c.Size(), WithAlgorithm(t.algo))
 			} else {
 				err = c.Allgather(ctx, nil, buf, WithAlgorithm(t.algo))

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/engine"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // What is the fastest by the measurements is chosen, on the line through them.
@@ -33,24 +33,24 @@ func TestCalibrationBest(t *testing.T) {
 	}
 	c := newCalibration(list, all, size, reps)
 	for _, x := range []struct {
-		kind  protocol.Kind
+		kind  wire.CallKind
 		bytes int64
 		want  string
 	}{
-		{protocol.Broadcast, 0, "binomial"},
-		{protocol.Broadcast, 1 << 10, "binomial"},
-		{protocol.Broadcast, 16 << 10, "binomial"},
-		{protocol.Broadcast, 48 << 10, engine.Multicast},
-		{protocol.Broadcast, 1 << 30, engine.Multicast},
-		{protocol.Allgather, 1, "recursive-doubling"},
-		{protocol.Allgather, 60 << 10, engine.Multicast},
-		{protocol.Allreduce, 1, ""},
+		{wire.Broadcast, 0, "binomial"},
+		{wire.Broadcast, 1 << 10, "binomial"},
+		{wire.Broadcast, 16 << 10, "binomial"},
+		{wire.Broadcast, 48 << 10, engine.Multicast},
+		{wire.Broadcast, 1 << 30, engine.Multicast},
+		{wire.Allgather, 1, "recursive-doubling"},
+		{wire.Allgather, 60 << 10, engine.Multicast},
+		{wire.Allreduce, 1, ""},
 	} {
 		if got := c.best(x.kind, x.bytes); got != x.want {
 			t.Errorf("%v of %d bytes: %q, want %q", x.kind, x.bytes, got, x.want)
 		}
 	}
-	if got := (*calibration)(nil).best(protocol.Broadcast, 1); got != "" {
+	if got := (*calibration)(nil).best(wire.Broadcast, 1); got != "" {
 		t.Errorf("%q without measurements", got)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/allcast/allcast/internal/engine"
-	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/reduce"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // A CallOption says how one operation is to be carried out. It must be the same on
@@ -131,7 +131,7 @@ func (c *Comm) wait(ctx context.Context, r *Request, err error) error {
 // StartBroadcast begins to send root's buf to everybody's; all have the same
 // length.
 func (c *Comm) StartBroadcast(buf []byte, root int, opts ...CallOption) (*Request, error) {
-	return c.start(engine.Call{Kind: protocol.Broadcast, Root: root, Recv: buf}, int64(len(buf)), opts)
+	return c.start(engine.Call{Kind: wire.Broadcast, Root: root, Recv: buf}, int64(len(buf)), opts)
 }
 
 // Broadcast sends root's buf to everybody's; all have the same length.
@@ -173,7 +173,7 @@ func (c *Comm) Allgather(ctx context.Context, send, recv []byte, opts ...CallOpt
 // StartAllgatherv begins an Allgather of blocks that differ in size; see
 // Allgatherv.
 func (c *Comm) StartAllgatherv(send, recv []byte, counts []int, opts ...CallOption) (*Request, error) {
-	k := engine.Call{Kind: protocol.Allgather, Send: send, Recv: recv, Counts: make([]int64, len(counts))}
+	k := engine.Call{Kind: wire.Allgather, Send: send, Recv: recv, Counts: make([]int64, len(counts))}
 	var most int64
 	for i, n := range counts {
 		k.Counts[i] = int64(n)
@@ -201,7 +201,7 @@ func (c *Comm) StartReduceScatter(send, recv []byte, t DataType, op ReduceOp, op
 	if len(send) != len(recv)*len(c.members) {
 		return nil, invalid("a send buffer of %d bytes for a receive buffer of %d: want %d times as many", len(send), len(recv), len(c.members))
 	}
-	k := engine.Call{Kind: protocol.ReduceScatter, Send: send, Recv: recv, Counts: make([]int64, len(c.members)), Type: reduce.Type(t), Op: reduce.Op(op)}
+	k := engine.Call{Kind: wire.ReduceScatter, Send: send, Recv: recv, Counts: make([]int64, len(c.members)), Type: reduce.Type(t), Op: reduce.Op(op)}
 	for i := range k.Counts {
 		k.Counts[i] = int64(len(recv))
 	}
@@ -222,7 +222,7 @@ func (c *Comm) ReduceScatter(ctx context.Context, send, recv []byte, t DataType,
 // StartAllreduce begins to combine everybody's send in everybody's recv; see
 // Allreduce.
 func (c *Comm) StartAllreduce(send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) (*Request, error) {
-	k := engine.Call{Kind: protocol.Allreduce, Send: send, Recv: recv, Type: reduce.Type(t), Op: reduce.Op(op)}
+	k := engine.Call{Kind: wire.Allreduce, Send: send, Recv: recv, Type: reduce.Type(t), Op: reduce.Op(op)}
 	return c.start(k, int64(len(recv)), opts)
 }
 
@@ -239,7 +239,7 @@ func (c *Comm) Allreduce(ctx context.Context, send, recv []byte, t DataType, op 
 
 // StartBarrier begins a Barrier.
 func (c *Comm) StartBarrier(opts ...CallOption) (*Request, error) {
-	return c.start(engine.Call{Kind: protocol.BarrierCall}, 0, opts)
+	return c.start(engine.Call{Kind: wire.Barrier}, 0, opts)
 }
 
 // Barrier returns when all ranks have called it.

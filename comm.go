@@ -11,7 +11,7 @@ import (
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/observe"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 	"github.com/allcast/allcast/internal/world"
 )
 
@@ -99,7 +99,7 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 
 // meet waits for all ranks, apart from what they do on communicators.
 func (c *Comm) meet(ctx context.Context) error {
-	r, err := c.job.Start(engine.Exit, engine.Call{Kind: protocol.BarrierCall, Algo: barrierAlgo})
+	r, err := c.job.Start(engine.Exit, engine.Call{Kind: wire.Barrier, Algo: barrierAlgo})
 	if err != nil {
 		return exportError(err, c.members)
 	}

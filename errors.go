@@ -8,7 +8,7 @@ import (
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // What an error of a call can be, for errors.Is.
@@ -154,7 +154,7 @@ func exportRankError(e *node.Error, members []int) *RankError {
 }
 
 // describeCalls says which rank called what.
-func describeCalls(a, b string, p *protocol.CallPair) string {
+func describeCalls(a, b string, p *wire.CallPair) string {
 	s := fmt.Sprintf("%s called %s, %s called %s", a, p.Calls[0].Describe(elementTypeOf), b, p.Calls[1].Describe(elementTypeOf))
 	if p.Calls[0] == p.Calls[1] {
 		s += ", with other counts or options"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/observe"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 	"github.com/allcast/allcast/internal/world"
 )
 
@@ -138,7 +138,7 @@ func (c *Comm) logChoice(k *engine.Call, algo string, bytes int64) {
 }
 
 // chooser is what made choose choose as it did.
-func (c *Comm) chooser(k protocol.Kind, asked string, bytes int64) string {
+func (c *Comm) chooser(k wire.CallKind, asked string, bytes int64) string {
 	if asked != "" && asked != auto {
 		return "the call"
 	}

@@ -17,7 +17,8 @@ import (
 
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/internal/node"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 var jobKey = bytes.Repeat([]byte{7}, 32)
@@ -294,8 +295,8 @@ func TestProtectionOptions(t *testing.T) {
 // The error of memory that changed says whose, and can be told from others.
 func TestCorruptError(t *testing.T) {
 	err := allcast.Public(&node.Error{
-		Op: protocol.Broadcast, Phase: protocol.Handshake, Culprit: node.NoRank, Reason: node.Corrupt, Missing: "nothing",
-		Pair: &protocol.CallPair{Ranks: [2]uint32{2, 3}},
+		Op: wire.Broadcast, Phase: step.Handshake, Culprit: node.NoRank, Reason: node.Corrupt, Missing: "nothing",
+		Pair: &wire.CallPair{Ranks: [2]uint32{2, 3}},
 	}, []int{0, 1, 2, 3})
 	var re *allcast.RankError
 	if !errors.Is(err, allcast.ErrCorrupt) || !errors.As(err, &re) || re.Rank != -1 || !slices.Equal(re.Differ, []int{2, 3}) || !strings.Contains(err.Error(), "rank 2 and rank 3") {

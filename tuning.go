@@ -10,7 +10,7 @@ import (
 	"github.com/allcast/allcast/internal/model"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // auto is the algorithm that picks another one.
@@ -21,14 +21,14 @@ type tuning []rule
 
 // rule is one entry: op[:from-to]:algo[,algo...].
 type rule struct {
-	kind     protocol.Kind
+	kind     wire.CallKind
 	from, to int64
 	algos    []string // the first that works here is used; none does: an error
 }
 
-var kinds = map[string]protocol.Kind{
-	"broadcast": protocol.Broadcast, "allgather": protocol.Allgather, "reduce-scatter": protocol.ReduceScatter,
-	"allreduce": protocol.Allreduce, "barrier": protocol.BarrierCall,
+var kinds = map[string]wire.CallKind{
+	"broadcast": wire.Broadcast, "allgather": wire.Allgather, "reduce-scatter": wire.ReduceScatter,
+	"allreduce": wire.Allreduce, "barrier": wire.Barrier,
 }
 
 // Algorithms lists the algorithms that an operation ("broadcast", "allgather",
@@ -39,7 +39,7 @@ func Algorithms(operation string) []string {
 		return nil
 	}
 	list := p2p.Algorithms(k)
-	if k == protocol.Broadcast || k == protocol.Allgather {
+	if k == wire.Broadcast || k == wire.Allgather {
 		list = append([]string{engine.Multicast}, list...)
 	}
 	return list
@@ -97,7 +97,7 @@ func (r *rule) sizes(s string) error {
 }
 
 // choose settles which algorithm a call runs with, the same on all ranks.
-func (c *Comm) choose(k protocol.Kind, algo string, bytes int64) (string, error) {
+func (c *Comm) choose(k wire.CallKind, algo string, bytes int64) (string, error) {
 	if algo == "" || algo == auto {
 		algo = auto
 		for _, r := range c.job.tuning {
@@ -115,7 +115,7 @@ func (c *Comm) choose(k protocol.Kind, algo string, bytes int64) (string, error)
 	return algo, nil
 }
 
-func (c *Comm) firstThatWorks(k protocol.Kind, r rule, bytes int64) (string, error) {
+func (c *Comm) firstThatWorks(k wire.CallKind, r rule, bytes int64) (string, error) {
 	for _, a := range r.algos {
 		switch {
 		case a == auto:
@@ -132,12 +132,12 @@ const barrierAlgo = "recursive-doubling"
 
 // cheapest asks what Join has measured, or the cost model. What that assumes of an IP
 // network is coarse, but the same on all ranks.
-func (c *Comm) cheapest(k protocol.Kind, bytes int64) (string, error) {
-	if k == protocol.BarrierCall {
+func (c *Comm) cheapest(k wire.CallKind, bytes int64) (string, error) {
+	if k == wire.Barrier {
 		return barrierAlgo, nil
 	}
 	if algo := c.job.measured.best(k, bytes); algo != "" {
-		if k == protocol.Broadcast && bytes > large || k == protocol.Allgather && bytes*int64(c.Size()) > calibrateAll {
+		if k == wire.Broadcast && bytes > large || k == wire.Allgather && bytes*int64(c.Size()) > calibrateAll {
 			return engine.Multicast, nil
 		}
 		return algo, nil

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 func TestParseTuning(t *testing.T) {
 	got, err := parseTuning("allgather:4K-inf:mcast,ring; broadcast:mcast;;allreduce:0-64K:ring")
 	want := tuning{
-		{protocol.Allgather, 4096, math.MaxInt64, []string{"mcast", "ring"}},
-		{protocol.Broadcast, 0, math.MaxInt64, []string{"mcast"}},
-		{protocol.Allreduce, 0, 65536, []string{"ring"}},
+		{wire.Allgather, 4096, math.MaxInt64, []string{"mcast", "ring"}},
+		{wire.Broadcast, 0, math.MaxInt64, []string{"mcast"}},
+		{wire.Allreduce, 0, 65536, []string{"ring"}},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v", got, err)

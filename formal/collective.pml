@@ -1,6 +1,6 @@
 /*
  * Fetch ring, final handshake and abort of one multicast collective, as in
- * internal/protocol (op.go, fetch.go, intake.go) and internal/node (fail.go,
+ * internal/mcast (collective.go, fetch.go, intake.go) and internal/node (fail.go,
  * liveness.go). README.md says what is left out.
  *
  *   -DN=3         ranks, 2 to 4

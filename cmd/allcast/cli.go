@@ -4,8 +4,7 @@ import (
 	"fmt"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // cli is the command line: a field a subcommand.
@@ -54,7 +53,7 @@ func (a *app) run(args []string) (status int) {
 		kong.Description("Collective communication on network multicast: every byte crosses every link once."),
 		kong.Writers(a.stdout, a.stderr),
 		kong.Exit(func(code int) { panic(stop(code)) }),
-		kong.Vars{"psn_bits": fmt.Sprintf("%d to %d (default %d)", protocol.MinPSNBits, protocol.MaxPSNBits, protocol.DefaultPSNBits)},
+		kong.Vars{"psn_bits": fmt.Sprintf("%d to %d (default %d)", wire.MinPSNBits, wire.MaxPSNBits, wire.DefaultPSNBits)},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
 		// A negative number is then a bad value with a message of its own, not an unknown flag.
 		kong.WithHyphenPrefixedParameters(true),

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/model"
-	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/report"
 	"github.com/allcast/allcast/internal/sim"
 	"github.com/allcast/allcast/internal/topology"
 	"github.com/allcast/allcast/internal/units"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // config checks the flags and makes the simulator's configuration of them. Its
@@ -118,7 +118,7 @@ func (f *simFlags) checkNumbers() error {
 	case f.Chunk < 1 || f.Chunk > model.MaxChunk:
 		return usagef("--chunk %v: want 1 to %v", f.Chunk, units.Size(model.MaxChunk))
 	}
-	if _, err := protocol.NewLayout(f.PSNBits); err != nil {
+	if _, err := wire.NewLayout(f.PSNBits); err != nil {
 		return usagef("--psn-bits: %v", err)
 	}
 	return nil

@@ -1,29 +1,29 @@
 package agree
 
-import "github.com/allcast/allcast/internal/protocol"
+import "github.com/allcast/allcast/internal/wire"
 
 // lead is what the leader knows.
 type lead struct {
 	round    uint32
 	known    Set // who has answered
 	called   Set
-	hurry    bool                 // somebody waits no longer
-	highest  *protocol.AgreeValue // the accepted value of the highest ballot
-	free     bool                 // nobody had accepted anything: we may propose what we like
-	proposed *protocol.AgreeValue
+	hurry    bool             // somebody waits no longer
+	highest  *wire.AgreeValue // the accepted value of the highest ballot
+	free     bool             // nobody had accepted anything: we may propose what we like
+	proposed *wire.AgreeValue
 	accepted Set
 }
 
 // begin asks everybody what they know.
 func (m *Machine) begin() {
 	m.lead = &lead{known: newSet(m.cfg.Size), called: newSet(m.cfg.Size), accepted: newSet(m.cfg.Size), highest: m.value}
-	m.all(protocol.Agree{Step: protocol.AgreeAsk, Ballot: m.ballot(), Dead: m.dead.copy()})
+	m.all(wire.Agree{Step: wire.AgreeAsk, Ballot: m.ballot(), Dead: m.dead.copy()})
 }
 
 // ballot is ours: those of later leaders are higher.
 func (m *Machine) ballot() uint64 { return uint64(m.cfg.Rank)<<32 | uint64(m.lead.round) }
 
-func (m *Machine) all(a protocol.Agree) {
+func (m *Machine) all(a wire.Agree) {
 	for r := range m.cfg.Size {
 		if m.present(r) {
 			m.send(r, a)
@@ -33,7 +33,7 @@ func (m *Machine) all(a protocol.Agree) {
 
 // know takes a rank's answer, or news that came unasked: whoever speaks to us
 // as its leader has given up those before us.
-func (l *lead) know(from int, a *protocol.Agree) {
+func (l *lead) know(from int, a *wire.Agree) {
 	l.known.add(from)
 	if a.Called {
 		l.called.add(from)
@@ -58,7 +58,7 @@ func (m *Machine) pursue() {
 		}
 		l.proposed.Ballot = m.ballot()
 		m.value = l.proposed
-		m.all(protocol.Agree{Step: protocol.AgreePropose, Ballot: l.proposed.Ballot, Value: l.proposed})
+		m.all(wire.Agree{Step: wire.AgreePropose, Ballot: l.proposed.Ballot, Value: l.proposed})
 	}
 	if m.everybody(l.accepted) {
 		m.decide(l.proposed, m.cfg.Rank)
@@ -66,7 +66,7 @@ func (m *Machine) pursue() {
 }
 
 // outdated reports whether a rank that was to go on has died.
-func (m *Machine) outdated(v *protocol.AgreeValue) bool {
+func (m *Machine) outdated(v *wire.AgreeValue) bool {
 	if v.Why != Agreed {
 		return false
 	}
@@ -89,7 +89,7 @@ func (m *Machine) everybody(s Set) bool {
 }
 
 // choose finds what to propose; nil: it is too early.
-func (m *Machine) choose() *protocol.AgreeValue {
+func (m *Machine) choose() *wire.AgreeValue {
 	l := m.lead
 	if !m.everybody(l.known) {
 		return nil
@@ -116,11 +116,11 @@ func (m *Machine) choose() *protocol.AgreeValue {
 	}
 	switch {
 	case nClosed > 0:
-		return &protocol.AgreeValue{Why: Closed, Ranks: closed}
+		return &wire.AgreeValue{Why: Closed, Ranks: closed}
 	case nLate == 0:
-		return &protocol.AgreeValue{ID: m.id, Ranks: living}
+		return &wire.AgreeValue{ID: m.id, Ranks: living}
 	case l.hurry || m.hurry:
-		return &protocol.AgreeValue{Why: Late, Ranks: late}
+		return &wire.AgreeValue{Why: Late, Ranks: late}
 	}
 	return nil
 }

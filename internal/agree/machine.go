@@ -1,6 +1,9 @@
 package agree
 
-import "github.com/allcast/allcast/internal/protocol"
+import (
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
+)
 
 // Why an agreement failed; AgreeValue.Why.
 const (
@@ -13,13 +16,13 @@ const (
 // Config describes a rank of a communicator.
 type Config struct {
 	Rank, Size int
-	Patience   protocol.Time // how long to wait for ranks that live and do not come; 0: for ever
+	Patience   step.Time // how long to wait for ranks that live and do not come; 0: for ever
 }
 
 // A Send is a message to another rank.
 type Send struct {
 	To  int
-	Msg protocol.Agree
+	Msg wire.Agree
 }
 
 // A Machine is one rank's part of one agreement. Its methods must not be called
@@ -34,9 +37,9 @@ type Machine struct {
 	id      uint32 // of the communicator that we would make
 	hurry   bool   // we wait no longer
 	ticks   int
-	tickAt  protocol.Time
-	value   *protocol.AgreeValue // what we have accepted
-	outcome *protocol.AgreeValue
+	tickAt  step.Time
+	value   *wire.AgreeValue // what we have accepted
+	outcome *wire.AgreeValue
 	lead    *lead // nil: another one leads
 }
 
@@ -51,7 +54,7 @@ func New(cfg Config) *Machine {
 }
 
 // Outcome is what was decided; nil: nothing yet.
-func (m *Machine) Outcome() *protocol.AgreeValue { return m.outcome }
+func (m *Machine) Outcome() *wire.AgreeValue { return m.outcome }
 
 // Sends returns the messages to send, and forgets them.
 func (m *Machine) Sends() []Send {
@@ -62,7 +65,7 @@ func (m *Machine) Sends() []Send {
 
 // Call says that the user has come. If ours is the proposal that is accepted, the new
 // communicator gets this id.
-func (m *Machine) Call(now protocol.Time, id uint32) {
+func (m *Machine) Call(now step.Time, id uint32) {
 	if m.outcome != nil {
 		return
 	}
@@ -71,7 +74,7 @@ func (m *Machine) Call(now protocol.Time, id uint32) {
 }
 
 // Hurry says that we do not want to wait for others any longer.
-func (m *Machine) Hurry(now protocol.Time) {
+func (m *Machine) Hurry(now step.Time) {
 	if m.outcome == nil && !m.hurry {
 		m.hurry = true
 		m.inform(now)
@@ -85,7 +88,7 @@ func (m *Machine) Dead(rank int) {
 	}
 	m.dead.add(rank)
 	if rank == m.cfg.Rank && m.outcome == nil {
-		m.outcome = &protocol.AgreeValue{Why: Excluded, Ranks: newSet(m.cfg.Size)}
+		m.outcome = &wire.AgreeValue{Why: Excluded, Ranks: newSet(m.cfg.Size)}
 		Set(m.outcome.Ranks).add(rank)
 		return
 	}
@@ -95,17 +98,17 @@ func (m *Machine) Dead(rank int) {
 }
 
 // NextTimer is when Timer wants to be called.
-func (m *Machine) NextTimer() protocol.Time {
+func (m *Machine) NextTimer() step.Time {
 	if m.outcome != nil || m.leader < 0 || m.hurry || m.cfg.Patience <= 0 {
-		return protocol.Never
+		return step.Never
 	}
 	return m.tickAt + m.tick()
 }
 
-func (m *Machine) tick() protocol.Time { return max(1, m.cfg.Patience/looks) }
+func (m *Machine) tick() step.Time { return max(1, m.cfg.Patience/looks) }
 
 // Timer looks at the clock.
-func (m *Machine) Timer(now protocol.Time) {
+func (m *Machine) Timer(now step.Time) {
 	if now < m.NextTimer() {
 		return
 	}
@@ -116,7 +119,7 @@ func (m *Machine) Timer(now protocol.Time) {
 }
 
 // Message takes a message from another rank, which is not dead.
-func (m *Machine) Message(now protocol.Time, from int, a *protocol.Agree) {
+func (m *Machine) Message(now step.Time, from int, a *wire.Agree) {
 	if from < 0 || from >= m.cfg.Size || m.dead.Has(from) || !m.sane(a) {
 		return
 	}
@@ -131,43 +134,43 @@ func (m *Machine) Message(now protocol.Time, from int, a *protocol.Agree) {
 		return // it is we who are dead
 	}
 	switch a.Step {
-	case protocol.AgreeAsk:
+	case wire.AgreeAsk:
 		m.follow(now, from)
-	case protocol.AgreeState:
+	case wire.AgreeState:
 		m.hear(now)
 		if m.lead != nil {
 			m.lead.know(from, a)
 		}
-	case protocol.AgreePropose:
+	case wire.AgreePropose:
 		m.accept(from, a)
-	case protocol.AgreeAccept:
+	case wire.AgreeAccept:
 		if m.lead != nil && a.Ballot == m.ballot() {
 			m.lead.accepted.add(from)
 		}
-	case protocol.AgreeCommit:
+	case wire.AgreeCommit:
 		m.decide(a.Value, from)
 		return
-	case protocol.AgreeGone:
+	case wire.AgreeGone:
 		m.gone.add(from)
 	}
 	m.settle()
 }
 
 // sane reports whether a message names ranks that exist only.
-func (m *Machine) sane(a *protocol.Agree) bool {
+func (m *Machine) sane(a *wire.Agree) bool {
 	return Set(a.Dead).fits(m.cfg.Size) && (a.Value == nil || Set(a.Value.Ranks).fits(m.cfg.Size))
 }
 
 // remind tells a rank that is behind what was decided.
-func (m *Machine) remind(to int, a *protocol.Agree) {
-	if m.outcome.Why != Excluded && (a.Step == protocol.AgreeAsk || a.Step == protocol.AgreeState || a.Step == protocol.AgreePropose) {
-		m.send(to, protocol.Agree{Step: protocol.AgreeCommit, Value: m.outcome})
+func (m *Machine) remind(to int, a *wire.Agree) {
+	if m.outcome.Why != Excluded && (a.Step == wire.AgreeAsk || a.Step == wire.AgreeState || a.Step == wire.AgreePropose) {
+		m.send(to, wire.Agree{Step: wire.AgreeCommit, Value: m.outcome})
 	}
 }
 
 // follow answers a leader. It knows that those below it are dead, which its message
 // has told us too, or have closed the communicator.
-func (m *Machine) follow(now protocol.Time, from int) {
+func (m *Machine) follow(now step.Time, from int) {
 	m.hear(now)
 	if from < m.leader || from > m.cfg.Rank && m.leader == m.cfg.Rank {
 		return
@@ -182,22 +185,22 @@ func (m *Machine) follow(now protocol.Time, from int) {
 	}
 }
 
-func (m *Machine) accept(from int, a *protocol.Agree) {
+func (m *Machine) accept(from int, a *wire.Agree) {
 	if from != m.leader || m.lead != nil || (m.value != nil && a.Ballot < m.value.Ballot) {
 		return
 	}
 	v := *a.Value
 	v.Ballot = a.Ballot
 	m.value = &v
-	m.send(from, protocol.Agree{Step: protocol.AgreeAccept, Ballot: a.Ballot})
+	m.send(from, wire.Agree{Step: wire.AgreeAccept, Ballot: a.Ballot})
 }
 
 // decide ends the agreement. All others hear of it before we act on it.
-func (m *Machine) decide(v *protocol.AgreeValue, from int) {
+func (m *Machine) decide(v *wire.AgreeValue, from int) {
 	m.outcome, m.lead = v, nil
 	for r := range m.cfg.Size {
 		if r != from && m.present(r) {
-			m.send(r, protocol.Agree{Step: protocol.AgreeCommit, Value: v})
+			m.send(r, wire.Agree{Step: wire.AgreeCommit, Value: v})
 		}
 	}
 }
@@ -207,10 +210,10 @@ func (m *Machine) present(r int) bool {
 	return r != m.cfg.Rank && !m.dead.Has(r) && !m.gone.Has(r)
 }
 
-func (m *Machine) send(to int, a protocol.Agree) { m.sends = append(m.sends, Send{to, a}) }
+func (m *Machine) send(to int, a wire.Agree) { m.sends = append(m.sends, Send{to, a}) }
 
 // hear starts the clock when the agreement is first heard of.
-func (m *Machine) hear(now protocol.Time) {
+func (m *Machine) hear(now step.Time) {
 	if m.leader < 0 {
 		m.tickAt = now
 		m.elect()
@@ -218,7 +221,7 @@ func (m *Machine) hear(now protocol.Time) {
 }
 
 // inform tells the leader that something is new with us.
-func (m *Machine) inform(now protocol.Time) {
+func (m *Machine) inform(now step.Time) {
 	if m.leader < 0 {
 		m.hear(now)
 	} else {
@@ -229,7 +232,7 @@ func (m *Machine) inform(now protocol.Time) {
 
 func (m *Machine) report() {
 	if m.lead == nil {
-		m.send(m.leader, protocol.Agree{Step: protocol.AgreeState, Called: m.called, Hurry: m.hurry, Dead: m.dead.copy(), Value: m.value})
+		m.send(m.leader, wire.Agree{Step: wire.AgreeState, Called: m.called, Hurry: m.hurry, Dead: m.dead.copy(), Value: m.value})
 	}
 }
 

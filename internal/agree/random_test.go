@@ -8,7 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 var seeds = flag.Int("agree.seeds", 10_000, "random runs")
@@ -19,12 +20,12 @@ type world struct {
 	t      *testing.T
 	rng    *rand.Rand
 	seed   uint64
-	now    protocol.Time
+	now    step.Time
 	ms     []*Machine
-	links  [][][]protocol.Agree // from, to
-	dead   []bool               // or taken for dead
-	wrong  []bool               // they live
-	told   [][]bool             // by rank: whose death it knows
+	links  [][][]wire.Agree // from, to
+	dead   []bool           // or taken for dead
+	wrong  []bool           // they live
+	told   [][]bool         // by rank: whose death it knows
 	called []bool
 	early  []Set  // by rank: whom it knew to be dead when it called
 	never  []bool // comes
@@ -39,7 +40,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.dead, w.wrong, w.called, w.never, w.early = make([]bool, n), make([]bool, n), make([]bool, n), make([]bool, n), make([]Set, n)
 	for r := range n {
 		w.ms = append(w.ms, New(Config{Rank: r, Size: n, Patience: 100}))
-		w.links = append(w.links, make([][]protocol.Agree, n))
+		w.links = append(w.links, make([][]wire.Agree, n))
 		w.told = append(w.told, make([]bool, n))
 		w.early[r] = newSet(n)
 	}
@@ -49,8 +50,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 // take puts what a rank says on its links.
 func (w *world) take(r int) {
 	for _, s := range w.ms[r].Sends() {
-		b := protocol.AppendMsg(nil, &protocol.Msg{Kind: protocol.MsgAgree, Agree: &s.Msg})
-		m, err := protocol.ParseMsg(b)
+		b := wire.AppendMsg(nil, &wire.Msg{Kind: wire.MsgAgree, Agree: &s.Msg})
+		m, err := wire.ParseMsg(b)
 		if err != nil {
 			w.t.Fatalf("seed %d: rank %d sends what does not parse: %v", w.seed, r, err)
 		}
@@ -174,13 +175,13 @@ func (w *world) living() (n int) {
 
 // tick lets the earliest clock go off.
 func (w *world) tick() bool {
-	next := protocol.Never
+	next := step.Never
 	for r, m := range w.ms {
 		if w.runs(r) {
 			next = min(next, m.NextTimer())
 		}
 	}
-	if next == protocol.Never {
+	if next == step.Never {
 		return false
 	}
 	w.now = next
@@ -207,7 +208,7 @@ func (w *world) known(x int) bool {
 // check says what is wrong. What a rank decided before it died counts too: it may have
 // acted on it.
 func (w *world) check() string {
-	var first *protocol.AgreeValue
+	var first *wire.AgreeValue
 	anybody := false
 	for r := range w.ms {
 		anybody = anybody || !w.dead[r] && w.called[r]

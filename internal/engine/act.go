@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // operation is one round of a call that is open.
@@ -16,10 +18,10 @@ type operation struct {
 	key       fabric.OpKey
 	token     uint64
 	call      *call
-	geo       *protocol.Geometry // nil: point to point
-	seal      *sealing           // nil: its datagrams are not sealed
-	landings  []*landing         // by subgroup, nil where there is nothing to receive; nil: it does not multicast
-	pieces    *pieces            // nil: it multicasts
+	geo       *mcast.Geometry // nil: point to point
+	seal      *sealing        // nil: its datagrams are not sealed
+	landings  []*landing      // by subgroup, nil where there is nothing to receive; nil: it does not multicast
+	pieces    *pieces         // nil: it multicasts
 	mem       atomic.Pointer[[]byte]
 	cancelled atomic.Bool
 	pins      pins // those who read its data from connections
@@ -36,7 +38,7 @@ type operation struct {
 }
 
 // begin hands a call to the node.
-func (e *Engine) begin(now protocol.Time, k *call) {
+func (e *Engine) begin(now step.Time, k *call) {
 	e.reqs++
 	req := e.reqs
 	e.calls[req] = k
@@ -150,7 +152,7 @@ func (e *Engine) carryOut(a, next *node.Action) {
 	e.acts(a)
 	switch a.Kind {
 	case node.Send:
-		e.msg = protocol.AppendMsg(e.msg[:0], &a.Msg)
+		e.msg = wire.AppendMsg(e.msg[:0], &a.Msg)
 		if follows(a, next) {
 			e.rel.SendMore(a.To, e.msg)
 		} else {
@@ -348,7 +350,7 @@ func (e *Engine) settled(op *operation) {
 	}
 }
 
-func (e *Engine) putDone(now protocol.Time, to int, p fabric.Piece) {
+func (e *Engine) putDone(now step.Time, to int, p fabric.Piece) {
 	if op := e.failing[p.Op]; op != nil {
 		e.quiet(op)
 		return

@@ -5,8 +5,9 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/testenv"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 // bare is an engine without a fabric, whose tasks the benchmark takes.
 func bare(t testing.TB) *Engine {
 	t.Helper()
-	layout, err := protocol.NewLayout(0)
+	layout, err := wire.NewLayout(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +42,8 @@ func (e *Engine) discard() {
 func bigBroadcast(t testing.TB, n int) *operation {
 	t.Helper()
 	mem := make([]byte, benchChunk) // all chunks land in the first: only the path counts
-	layout, _ := protocol.NewLayout(0)
-	plan, err := protocol.Plan(protocol.Shape{Kind: protocol.Broadcast, Counts: []int64{int64(n) * benchChunk, 0}, Chunk: benchChunk, Chains: 1, Subgroups: 1}, layout)
+	layout, _ := wire.NewLayout(0)
+	plan, err := mcast.Plan(mcast.Shape{Kind: wire.Broadcast, Counts: []int64{int64(n) * benchChunk, 0}, Chunk: benchChunk, Chains: 1, Subgroups: 1}, layout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func bigBroadcast(t testing.TB, n int) *operation {
 func benchLanding(t testing.TB, n int) *landing {
 	t.Helper()
 	op := bigBroadcast(t, n)
-	o := protocol.NewOp(protocol.Config{Geometry: op.geo, Rank: 1, Est: protocol.NewEstimator(protocol.Limits{})})
+	o := mcast.New(mcast.Config{Geometry: op.geo, Rank: 1, Est: mcast.NewEstimator(mcast.Limits{})})
 	l := &landing{op: op, place: o.Placements()[0], mem: &op.mem, left: uint32(n)}
 	l.place.Data = l
 	return l
@@ -64,7 +65,7 @@ func benchLanding(t testing.TB, n int) *landing {
 // primed opens a landing whose worker expects its second chunk next.
 func (w *receiver) primed(l *landing) {
 	w.in.Open(l.op.token, l.place)
-	w.in.Place(l.place, protocol.Range{N: 1})
+	w.in.Place(l.place, wire.Range{N: 1})
 }
 
 // BenchmarkReceiveWorker is what a datagram costs a receive worker, report included:
@@ -79,7 +80,7 @@ func BenchmarkReceiveWorker(b *testing.B) {
 		op = l.op
 		w.primed(l)
 	}
-	slots := make([]protocol.Slot, benchBatch)
+	slots := make([]mcast.Slot, benchBatch)
 	b.Run("in place", func(b *testing.B) {
 		open()
 		h := make([]fabric.Header, benchBatch)
@@ -160,7 +161,7 @@ func TestWorkersAllocateNothing(t *testing.T) {
 	op := l.op
 	w.primed(l)
 	h := make([]fabric.Header, benchBatch)
-	slots := make([]protocol.Slot, benchBatch)
+	slots := make([]mcast.Slot, benchBatch)
 	psn := uint32(1)
 	batch := func() {
 		w.in.Expect(slots)

@@ -7,10 +7,12 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/reduce"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Multicast is the algorithm that package protocol is.
@@ -25,7 +27,7 @@ var (
 // A Call is a collective that this rank takes part in. Everything but the
 // buffers' contents and addresses is the same on all ranks.
 type Call struct {
-	Kind   protocol.Kind
+	Kind   wire.CallKind
 	Algo   string
 	Root   int     // Broadcast
 	Counts []int64 // bytes by rank: Allgather, Reduce-Scatter
@@ -119,7 +121,7 @@ type call struct {
 	size  int
 	req   Request
 	group *group
-	plan  []*protocol.Geometry
+	plan  []*mcast.Geometry
 	p2p   *p2p.Plan
 	mem   *[]byte     // the receive buffer
 	own   int64       // Reduce-Scatter: where our block begins in the send buffer
@@ -128,8 +130,8 @@ type call struct {
 	id    uint64      // of the node's call
 	whole bool        // the node's call has completed
 
-	at  protocol.Time // when it began,
-	seq uint64        // and as what, for people
+	at  step.Time // when it began,
+	seq uint64    // and as what, for people
 }
 
 // Start begins a call. Calls on a communicator begin in the same order on all
@@ -174,15 +176,15 @@ func (e *Engine) prepare(k *call) error {
 	mem := k.Recv
 	k.mem = &mem
 	switch k.Kind {
-	case protocol.Allgather:
+	case wire.Allgather:
 		at := sum(k.Counts[:k.rank])
 		copyTo(k.Recv[at:at+k.Counts[k.rank]], k.Send)
-	case protocol.ReduceScatter:
+	case wire.ReduceScatter:
 		k.own = sum(k.Counts[:k.rank])
 		if k.size == 1 {
 			copyTo(k.Recv, k.Send)
 		}
-	case protocol.Allreduce:
+	case wire.Allreduce:
 		if k.size == 1 {
 			copyTo(k.Recv, k.Send)
 		}
@@ -213,14 +215,14 @@ func (e *Engine) plan(k *call) (err error) {
 func (k *call) check() error {
 	n := int64(len(k.Recv))
 	switch k.Kind {
-	case protocol.Broadcast:
+	case wire.Broadcast:
 		if k.Root < 0 || k.Root >= k.size {
 			return fmt.Errorf("%w: root %d: must be 0 to %d", ErrCall, k.Root, k.size-1)
 		}
 		return nil
-	case protocol.BarrierCall:
+	case wire.Barrier:
 		return nil
-	case protocol.Allgather, protocol.ReduceScatter:
+	case wire.Allgather, wire.ReduceScatter:
 		if len(k.Counts) != k.size {
 			return fmt.Errorf("%w: %d counts for %d ranks", ErrCall, len(k.Counts), k.size)
 		}
@@ -232,7 +234,7 @@ func (k *call) check() error {
 			total += c
 		}
 		own := k.Counts[k.rank]
-		if k.Kind == protocol.Allgather {
+		if k.Kind == wire.Allgather {
 			if n != total {
 				return fmt.Errorf("%w: receive buffer of %d bytes for %d", ErrCall, n, total)
 			}
@@ -247,7 +249,7 @@ func (k *call) check() error {
 		if int64(len(k.Send)) != total {
 			return fmt.Errorf("%w: send buffer of %d bytes for %d", ErrCall, len(k.Send), total)
 		}
-	case protocol.Allreduce:
+	case wire.Allreduce:
 		if k.Send != nil && len(k.Send) != len(k.Recv) {
 			return fmt.Errorf("%w: send buffer of %d bytes, receive buffer of %d", ErrCall, len(k.Send), len(k.Recv))
 		}
@@ -272,7 +274,7 @@ func (k *call) checkOverlap() error {
 		return nil
 	}
 	at := address(k.Send)
-	if k.Kind == protocol.ReduceScatter {
+	if k.Kind == wire.ReduceScatter {
 		at += uintptr(sum(k.Counts[:k.rank]))
 	}
 	recv := address(k.Recv)
@@ -283,15 +285,15 @@ func (k *call) checkOverlap() error {
 }
 
 func (e *Engine) planMulticast(k *call, m *plan) error {
-	if k.Kind != protocol.Broadcast && k.Kind != protocol.Allgather {
+	if k.Kind != wire.Broadcast && k.Kind != wire.Allgather {
 		return fmt.Errorf("%w: %v has no algorithm %q: valid are %v", ErrCall, k.Kind, k.Algo, p2p.Algorithms(k.Kind))
 	}
 	mc := e.cfg.Multicast
 	if mc == nil && k.size > 1 {
 		return ErrNoMulticast
 	}
-	s := protocol.Shape{Kind: k.Kind, Root: k.Root, Counts: m.call.Counts, Chunk: k.Chunk, Chains: max(1, k.Chains), Subgroups: max(1, k.Subgroups), Groups: k.Groups}
-	if k.Kind == protocol.Broadcast {
+	s := mcast.Shape{Kind: k.Kind, Root: k.Root, Counts: m.call.Counts, Chunk: k.Chunk, Chains: max(1, k.Chains), Subgroups: max(1, k.Subgroups), Groups: k.Groups}
+	if k.Kind == wire.Broadcast {
 		s.Counts = make([]int64, k.size)
 		s.Counts[k.Root] = int64(len(k.Recv))
 	}
@@ -305,7 +307,7 @@ func (e *Engine) planMulticast(k *call, m *plan) error {
 		s.Chunk = 1 << 12 // alone: nothing is sent, but rounds are counted in chunks
 	}
 	var err error
-	if m.rounds, err = protocol.Plan(s, e.layout); err != nil {
+	if m.rounds, err = mcast.Plan(s, e.layout); err != nil {
 		return fmt.Errorf("%w: %w", ErrCall, err)
 	}
 	i := &m.info
@@ -325,7 +327,7 @@ func (k *call) planP2P(m *plan) error {
 		s.Align = int64(k.Type.Size())
 		s.Type = uint64(k.Type)<<8 | uint64(k.Op) // ranks that mean different numbers must find out
 	}
-	if k.Kind == protocol.BarrierCall {
+	if k.Kind == wire.Barrier {
 		s.Bytes = 0
 	}
 	var err error
@@ -336,7 +338,7 @@ func (k *call) planP2P(m *plan) error {
 }
 
 func (k *call) reduces() bool {
-	return k.Kind == protocol.ReduceScatter || k.Kind == protocol.Allreduce
+	return k.Kind == wire.ReduceScatter || k.Kind == wire.Allreduce
 }
 
 // finishes reports whether the result still has to be made what the caller wants.

@@ -3,7 +3,7 @@ package engine
 import (
 	"time"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
 )
 
 // The control side of the engine is a state machine that one goroutine at a time runs:
@@ -64,7 +64,7 @@ func (e *Engine) round() (n int) {
 
 // wind sees that somebody looks at the clock in time. One that goes off too early is
 // cheaper than one that is set again with every message.
-func (e *Engine) wind(at, now protocol.Time) {
+func (e *Engine) wind(at, now step.Time) {
 	if at < e.clockAt && !e.stopped {
 		e.clockAt = at
 		e.due.Store(int64(at))
@@ -83,7 +83,7 @@ func (e *Engine) tick() {
 // untilTick is how long that is from now; negative: for ever.
 func (e *Engine) untilTick() time.Duration {
 	due := e.due.Load()
-	if due == int64(protocol.Never) {
+	if due == int64(step.Never) {
 		return -1
 	}
 	return max(time.Microsecond, time.Duration(due-int64(e.now())))

@@ -9,8 +9,8 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/reduce"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // uncopied is a network that hands a piece to its receiver without a copy. It counts the bytes that a
@@ -34,7 +34,7 @@ func (u uncopied) Put(to int, p fabric.Piece, data []byte) {
 // else is as large as a block.
 func TestReduceScatterDoesNotCopy(t *testing.T) {
 	const size, block = 8, 1 << scratchLarge // scratch memory of that size is the system's
-	for _, algo := range p2p.Algorithms(protocol.ReduceScatter) {
+	for _, algo := range p2p.Algorithms(wire.ReduceScatter) {
 		n := newMemNet(size)
 		inputs, want := make([][]byte, size), make([]byte, size*block)
 		var sent, scratch atomic.Int64
@@ -72,7 +72,7 @@ func TestReduceScatterDoesNotCopy(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		everywhere(t, all, func(r int) Call {
 			return Call{
-				Kind: protocol.ReduceScatter, Algo: algo, Counts: slices.Repeat([]int64{block}, size),
+				Kind: wire.ReduceScatter, Algo: algo, Counts: slices.Repeat([]int64{block}, size),
 				Send: inputs[r], Recv: recv[r], Type: reduce.U8, Op: reduce.Sum,
 			}
 		})

@@ -7,7 +7,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/place"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 const (
@@ -131,7 +131,7 @@ type granting struct {
 }
 
 func (g granting) Send(_ int, msg []byte) {
-	if m, err := protocol.ParseMsg(msg); err == nil && m.Kind == protocol.MsgBarrier {
+	if m, err := wire.ParseMsg(msg); err == nil && m.Kind == wire.MsgBarrier {
 		g.grant <- m.Grant
 	}
 }
@@ -167,7 +167,7 @@ func TestCreditFollowsTheReceiver(t *testing.T) {
 			}
 			defer func() { _ = e.Close() }()
 			const chunks = 10_000
-			call := Call{Kind: protocol.Broadcast, Algo: Multicast, Subgroups: 2, Recv: make([]byte, chunks*100)}
+			call := Call{Kind: wire.Broadcast, Algo: Multicast, Subgroups: 2, Recv: make([]byte, chunks*100)}
 			if _, err := e.Start(World, call); err != nil {
 				t.Fatal(err)
 			}

@@ -7,9 +7,11 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/node"
-	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/reduce"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // reducing is rank 0 of 2 in a reduction, the first call on World, whose other rank
@@ -18,7 +20,7 @@ func reducing(t *testing.T) (*Engine, fabric.Handler, *Request) {
 	t.Helper()
 	n := newMemNet(2)
 	e := n.engines(t)[0]
-	r, err := e.Start(World, Call{Kind: protocol.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.F32, Op: reduce.Sum})
+	r, err := e.Start(World, Call{Kind: wire.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.F32, Op: reduce.Sum})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +70,7 @@ func TestUnwantedPiecesAreCounted(t *testing.T) {
 				}
 			}
 			r, err := e.Start(World, Call{
-				Kind: protocol.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.F32, Op: reduce.Sum,
+				Kind: wire.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.F32, Op: reduce.Sum,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -99,7 +101,7 @@ func TestPartsAreSignsOfLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = e.Close() }()
-	const ms = protocol.Millisecond
+	const ms = step.Millisecond
 	e.do(func() {
 		for now := 10 * ms; now < 5000*ms; now += 10 * ms {
 			if now/ms%200 == 0 {
@@ -184,12 +186,12 @@ func TestAnswersAreScattered(t *testing.T) {
 }
 
 // oneChunk is the placement of a broadcast of one chunk.
-func oneChunk(t *testing.T, n int) *protocol.Placement {
+func oneChunk(t *testing.T, n int) *mcast.Placement {
 	t.Helper()
-	layout, _ := protocol.NewLayout(0)
-	plan, err := protocol.Plan(protocol.Shape{Kind: protocol.Broadcast, Counts: []int64{int64(n), 0}, Chunk: n, Chains: 1, Subgroups: 1}, layout)
+	layout, _ := wire.NewLayout(0)
+	plan, err := mcast.Plan(mcast.Shape{Kind: wire.Broadcast, Counts: []int64{int64(n), 0}, Chunk: n, Chains: 1, Subgroups: 1}, layout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return protocol.NewOp(protocol.Config{Geometry: plan[0], Rank: 1, Est: protocol.NewEstimator(protocol.Limits{})}).Placements()[0]
+	return mcast.New(mcast.Config{Geometry: plan[0], Rank: 1, Est: mcast.NewEstimator(mcast.Limits{})}).Placements()[0]
 }

@@ -1,8 +1,8 @@
 package engine
 
 import (
-	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/seal"
+	"github.com/allcast/allcast/internal/step"
 )
 
 // digestAtOnce is how much is summed up where the node is run; more would keep the others
@@ -41,7 +41,7 @@ func (op *operation) sum(mem []byte) uint64 {
 }
 
 // digested takes the sum.
-func (e *Engine) digested(now protocol.Time, op *operation, sum uint64) {
+func (e *Engine) digested(now step.Time, op *operation, sum uint64) {
 	op.summing = false
 	if e.failing[op.key] == op {
 		e.quiet(op)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // memDirect is memReliable on a network that reads straight into place.
@@ -64,7 +64,7 @@ func TestFailureWaitsForReads(t *testing.T) {
 	all := directEngines(t, hold)
 	var reqs []*Request
 	for _, e := range all {
-		r, err := e.Start(World, Call{Kind: protocol.Broadcast, Algo: Multicast, Recv: bytes.Repeat([]byte{1}, 1000)})
+		r, err := e.Start(World, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: bytes.Repeat([]byte{1}, 1000)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func lateEngines(t *testing.T) ([]*Engine, chan fabric.OpKey) {
 func startBroadcasts(t *testing.T, all []*Engine, bufs [][]byte) (reqs []*Request) {
 	t.Helper()
 	for r, e := range all {
-		req, err := e.Start(World, Call{Kind: protocol.Broadcast, Algo: Multicast, Recv: bufs[r]})
+		req, err := e.Start(World, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: bufs[r]})
 		if err != nil {
 			t.Fatal(err)
 		}

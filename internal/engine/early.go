@@ -6,7 +6,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
 )
 
 const (
@@ -44,7 +44,7 @@ func newEarly(size int) early {
 }
 
 // keep keeps data for an operation that will begin, if there will be one.
-func (e *Engine) keep(now protocol.Time, t *task) {
+func (e *Engine) keep(now step.Time, t *task) {
 	if !e.node.Early(t.peer, t.piece.Op.Comm, t.piece.Op.Seq, t.piece.Len) {
 		return
 	}

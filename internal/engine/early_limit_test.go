@@ -6,7 +6,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // A peer cannot make a rank keep any number of pieces for calls to come, though they are empty.
@@ -30,7 +30,7 @@ func TestEmptyEarlyPiecesAreBounded(t *testing.T) {
 	if pieces, _ := kept(); pieces > limit {
 		t.Fatalf("%d pieces are kept, want at most %d", pieces, limit)
 	}
-	r, err := e.Start(World, Call{Kind: protocol.BarrierCall, Algo: "dissemination"})
+	r, err := e.Start(World, Call{Kind: wire.Barrier, Algo: "dissemination"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestEarlyPiecesOfACorrectPeer(t *testing.T) {
 		for _, e := range all {
 			for range 10 {
 				r, err := e.Start(World, Call{
-					Kind: protocol.Broadcast, Algo: "chain", Segment: segment, Recv: make([]byte, node.EagerLimit),
+					Kind: wire.Broadcast, Algo: "chain", Segment: segment, Recv: make([]byte, node.EagerLimit),
 				})
 				if err != nil {
 					t.Fatal(err)

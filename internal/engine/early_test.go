@@ -9,8 +9,8 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
-	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/reduce"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // counted is memory of a network that counts how often it is released.
@@ -51,7 +51,7 @@ func TestDataBeforeItsCall(t *testing.T) {
 	input := func(rank, call int) []byte { return bytes.Repeat([]byte{byte(16*call + rank + 1)}, n) }
 	recv := make([][][]byte, size)
 	var reqs [size][]*Request
-	kinds := []protocol.Kind{protocol.Allgather, protocol.Allreduce, protocol.Allgather, protocol.ReduceScatter}
+	kinds := []wire.CallKind{wire.Allgather, wire.Allreduce, wire.Allgather, wire.ReduceScatter}
 	start := func(rank int) {
 		for i, kind := range kinds {
 			c := Call{
@@ -59,9 +59,9 @@ func TestDataBeforeItsCall(t *testing.T) {
 				Send: input(rank, i),
 			}
 			switch kind {
-			case protocol.Allgather:
+			case wire.Allgather:
 				c.Recv = make([]byte, size*n)
-			case protocol.ReduceScatter:
+			case wire.ReduceScatter:
 				c.Send, c.Recv = slices.Concat(c.Send, c.Send, c.Send), make([]byte, n)
 			default:
 				c.Counts, c.Recv = nil, make([]byte, n)
@@ -122,7 +122,7 @@ func TestEarlyDataOfAWrongPeer(t *testing.T) {
 			if sent := send(n.ranks[0].h, &released); released.Load() != sent {
 				t.Errorf("%d of %d buffers were released", released.Load(), sent)
 			}
-			c := Call{Kind: protocol.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.U8}
+			c := Call{Kind: wire.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.U8}
 			r, err := e.Start(World, c)
 			if err != nil {
 				t.Fatal(err)
@@ -145,7 +145,7 @@ func TestDataForNoCall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	everywhere(t, all, func(int) Call { return Call{Kind: protocol.BarrierCall, Algo: "dissemination"} })
+	everywhere(t, all, func(int) Call { return Call{Kind: wire.Barrier, Algo: "dissemination"} })
 	var released atomic.Int32
 	sent := int32(0)
 	for _, c := range []struct {
@@ -198,7 +198,7 @@ func TestDataAfterFailure(t *testing.T) {
 	n := newMemNet(2)
 	e := n.engines(t)[0]
 	buf := []byte{1, 2, 3, 4, 5, 6, 7, 8}
-	r, err := e.Start(World, Call{Kind: protocol.Allreduce, Algo: "ring", Recv: buf, Type: reduce.U32, Op: reduce.Sum})
+	r, err := e.Start(World, Call{Kind: wire.Allreduce, Algo: "ring", Recv: buf, Type: reduce.U32, Op: reduce.Sum})
 	if err != nil {
 		t.Fatal(err)
 	}

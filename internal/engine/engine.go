@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/place"
-	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/seal"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Config is what an Engine runs on.
@@ -31,7 +33,7 @@ type Config struct {
 	Timeout    time.Duration // silence after which a rank is lost
 	Deadline   time.Duration // for a call; 0: none
 	Rate       float64       // bits a second that reach a rank; 0: unknown, nobody paces itself
-	PSNBits    int           // 0: protocol.DefaultPSNBits
+	PSNBits    int           // 0: wire.DefaultPSNBits
 	Pin        []int         // processors that workers are bound to; nil: none
 	Log        *slog.Logger  // nil: none
 
@@ -51,7 +53,7 @@ type Engine struct {
 	cfg    Config
 	log    *slog.Logger
 	start  time.Time
-	layout protocol.Layout
+	layout wire.Layout
 	node   *node.Node
 	rel    fabric.Reliable
 	direct fabric.DirectReader // rel, if it can read straight into place; else nil
@@ -87,9 +89,9 @@ type Engine struct {
 	agreeing agreements
 	msg      []byte
 	clock    *time.Timer
-	clockAt  protocol.Time   // when it goes off
-	queuedAt protocol.Time   // since when datagrams wait and none was placed; 0: it is not so
-	heardAt  []protocol.Time // by rank: of signs, what the node knows
+	clockAt  step.Time   // when it goes off
+	queuedAt step.Time   // since when datagrams wait and none was placed; 0: it is not so
+	heardAt  []step.Time // by rank: of signs, what the node knows
 	stopped  bool
 	whenIdle func()
 	leaving  chan struct{} // nil: we stay
@@ -150,7 +152,7 @@ func (g *group) rankOf(world int) (rank int, member bool) {
 
 // New starts an engine.
 func New(cfg Config) (*Engine, error) {
-	layout, err := protocol.NewLayout(cfg.PSNBits)
+	layout, err := wire.NewLayout(cfg.PSNBits)
 	if err != nil {
 		return nil, err
 	}
@@ -158,29 +160,29 @@ func New(cfg Config) (*Engine, error) {
 		cfg: cfg, log: cfg.Log, start: time.Now(), layout: layout, tokens: newTokens(cfg.Secret), tasks: newQueue(),
 		ops: map[fabric.OpKey]*operation{}, calls: map[uint64]*call{}, failing: map[fabric.OpKey]*operation{},
 		reads: reads{open: map[uint64]*read{}}, transfers: transfers{open: map[fabric.OpKey]*operation{}}, signs: make([]atomic.Int64, cfg.Size),
-		heardAt: make([]protocol.Time, cfg.Size), joining: map[uint32]chan struct{}{}, probes: newProbes(),
-		clockAt: protocol.Never, spin: spinMost, alone: runtime.GOMAXPROCS(0) == 1, early: newEarly(cfg.Size), comms: map[uint32]*group{}, names: map[uint32]string{}, over: make(chan struct{}),
+		heardAt: make([]step.Time, cfg.Size), joining: map[uint32]chan struct{}{}, probes: newProbes(),
+		clockAt: step.Never, spin: spinMost, alone: runtime.GOMAXPROCS(0) == 1, early: newEarly(cfg.Size), comms: map[uint32]*group{}, names: map[uint32]string{}, over: make(chan struct{}),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
 	nc := node.Config{
-		Rank: cfg.Rank, Size: cfg.Size, Timeout: protocol.Time(cfg.Timeout), Deadline: protocol.Time(cfg.Deadline),
+		Rank: cfg.Rank, Size: cfg.Size, Timeout: step.Time(cfg.Timeout), Deadline: step.Time(cfg.Deadline),
 		Layout: layout, Eager: node.EagerLimit, Digest: cfg.Integrity,
-		Limits: protocol.Limits{LinkRate: cfg.Rate / 8e9, Alpha: firstAlpha, MinAlpha: minAlpha, MaxAlpha: protocol.Second},
+		Limits: mcast.Limits{LinkRate: cfg.Rate / 8e9, Alpha: firstAlpha, MinAlpha: minAlpha, MaxAlpha: step.Second},
 	}
 	e.scratch.alloc = e.allocPlain
 	if cfg.Multicast != nil {
 		e.caps = cfg.Multicast.Caps()
 		e.protect()
-		nc.Flow, nc.Room, nc.Taken = protocol.FlowCredit, uint64(max(1, e.caps.Room)), &e.taken
+		nc.Flow, nc.Room, nc.Taken = mcast.FlowCredit, uint64(max(1, e.caps.Room)), &e.taken
 		if cfg.Placer != nil {
 			nc.Offload, nc.ByKernel = uint64(cfg.Placer.Room()), &e.byKernel
 		}
 		nc.Batch, nc.Overhead = uint32(2*max(1, e.caps.Batch)), e.caps.Overhead
 		e.flushAfter = uint32(max(1, min(e.caps.Room/8, 4*e.caps.Batch)))
 	}
-	e.due.Store(int64(protocol.Never))
+	e.due.Store(int64(step.Never))
 	e.clock = time.AfterFunc(time.Hour, func() { e.push(newTask(taskTick)) })
 	e.watch(&nc)
 	e.node = node.New(0, nc)
@@ -227,21 +229,21 @@ func New(cfg Config) (*Engine, error) {
 // Slack before silence means loss, until the job's own round trips are known, and at least. A worker
 // that has not had its turn on a busy machine needs no slack: see timer.
 const (
-	firstAlpha = protocol.Millisecond
-	minAlpha   = 50 * protocol.Microsecond
+	firstAlpha = step.Millisecond
+	minAlpha   = 50 * step.Microsecond
 )
 
 // now is the node's clock.
-func (e *Engine) now() protocol.Time { return protocol.Time(time.Since(e.start)) }
+func (e *Engine) now() step.Time { return step.Time(time.Since(e.start)) }
 
 // patience is how long datagrams may wait in the receive queues without one of them
 // being placed before they count for nothing: they are strangers', or nobody takes
 // them.
-const patience = 2 * protocol.Second
+const patience = 2 * step.Second
 
 // timer lets the node look at the clock. What waits in a receive queue because its
 // worker has not had its turn on a busy machine is not lost.
-func (e *Engine) timer(now protocol.Time) {
+func (e *Engine) timer(now step.Time) {
 	e.hear()
 	switch {
 	case !e.unseen() && !slices.ContainsFunc(e.recvs, (*receiver).pending):
@@ -260,7 +262,7 @@ func (e *Engine) timer(now protocol.Time) {
 // hear tells the node of ranks that data came from.
 func (e *Engine) hear() {
 	for rank := range e.signs {
-		if at := protocol.Time(e.signs[rank].Load()); at > e.heardAt[rank] {
+		if at := step.Time(e.signs[rank].Load()); at > e.heardAt[rank] {
 			e.heardAt[rank] = at
 			e.node.Heard(at, rank)
 			e.watcher.heard[rank] = max(e.watcher.heard[rank], at)
@@ -307,8 +309,8 @@ func (e *Engine) handle(t *task) {
 	case taskQuiet:
 		e.quiet(t.op)
 	case taskTick:
-		e.clockAt = protocol.Never
-		e.due.Store(int64(protocol.Never))
+		e.clockAt = step.Never
+		e.due.Store(int64(step.Never))
 	case taskDigest:
 		e.digested(now, t.op, t.id)
 	case taskFinished:
@@ -319,7 +321,7 @@ func (e *Engine) handle(t *task) {
 }
 
 // lost gives a peer up.
-func (e *Engine) lost(now protocol.Time, peer int, err error) {
+func (e *Engine) lost(now step.Time, peer int, err error) {
 	goodbye := errors.Is(err, fabric.ErrGoodbye)
 	if goodbye && e.leaving != nil {
 		// It has heard from everybody that they leave, or waits no longer. Nor do we.
@@ -441,7 +443,7 @@ func (e *Engine) Leave(most time.Duration, barrier string) {
 	if !e.do(func() { e.leaving = leaving }) {
 		return
 	}
-	r, err := e.Start(Exit, Call{Kind: protocol.BarrierCall, Algo: barrier})
+	r, err := e.Start(Exit, Call{Kind: wire.Barrier, Algo: barrier})
 	if err != nil {
 		return
 	}

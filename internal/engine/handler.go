@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/allcast/allcast/internal/fabric"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // handler is the Engine as its fabric sees it: everything becomes a task.
@@ -12,7 +12,7 @@ type handler Engine
 
 // Message implements fabric.Handler.
 func (h *handler) Message(from int, msg []byte) {
-	m, err := protocol.ParseMsg(msg)
+	m, err := wire.ParseMsg(msg)
 	if err != nil {
 		h.Lost(from, fmt.Errorf("it sent what no correct peer sends: %w", err))
 		return

@@ -10,7 +10,8 @@ import (
 
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/observe"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // LevelTrace is below debug: every event that the recorder gets.
@@ -28,9 +29,9 @@ const maxFailures = 64
 // watcher sees what the node does. All of it belongs to who runs the node.
 type watcher struct {
 	rec     observe.Recorder
-	now     protocol.Time   // of the task at hand
-	heard   []protocol.Time // by rank: when something came from it; 0: never
-	gone    []bool          // by rank: we saw its connection end
+	now     step.Time   // of the task at hand
+	heard   []step.Time // by rank: when something came from it; 0: never
+	gone    []bool      // by rank: we saw its connection end
 	tallies observe.Tallies
 	known   map[failure]func() // that were logged; and what waits until one is written down
 	debug   bool
@@ -48,11 +49,11 @@ type failure struct {
 // watch prepares the watcher, before the node is made.
 func (e *Engine) watch(nc *node.Config) {
 	w := &e.watcher
-	w.heard, w.gone = make([]protocol.Time, e.cfg.Size), make([]bool, e.cfg.Size)
+	w.heard, w.gone = make([]step.Time, e.cfg.Size), make([]bool, e.cfg.Size)
 	w.tallies, w.known = observe.Tallies{}, map[failure]func(){}
 	w.debug = e.log.Enabled(context.Background(), slog.LevelDebug)
 	w.trace = e.log.Enabled(context.Background(), LevelTrace)
-	nc.Turned = func(comm uint32, seq uint64, _, to protocol.Phase) {
+	nc.Turned = func(comm uint32, seq uint64, _, to step.Phase) {
 		e.note(observe.Event{Kind: observe.Phase, Comm: comm, Seq: seq, What: uint8(to), Peer: observe.NoPeer})
 		if e.cfg.Watch != nil {
 			e.cfg.Watch(comm, seq, to.String())
@@ -71,7 +72,7 @@ func (e *Engine) note(ev observe.Event) {
 }
 
 // sees looks at a task before it is done.
-func (e *Engine) sees(now protocol.Time, t *task) {
+func (e *Engine) sees(now step.Time, t *task) {
 	w := &e.watcher
 	w.now = now
 	switch t.kind {
@@ -83,7 +84,7 @@ func (e *Engine) sees(now protocol.Time, t *task) {
 		return
 	}
 	// Heartbeats would push out what matters; when the last one came is kept anyway.
-	if t.kind == taskMessage && t.msg.Kind != protocol.MsgHeartbeat {
+	if t.kind == taskMessage && t.msg.Kind != wire.MsgHeartbeat {
 		e.note(observe.Event{Kind: observe.Received, Comm: t.msg.Comm, Seq: t.msg.Seq, What: uint8(t.msg.Kind), Peer: int32(t.peer)})
 	}
 }
@@ -95,11 +96,11 @@ func (e *Engine) acts(a *node.Action) {
 	}
 	switch a.Kind {
 	case node.Send:
-		if a.Msg.Kind != protocol.MsgHeartbeat {
+		if a.Msg.Kind != wire.MsgHeartbeat {
 			e.note(observe.Event{Kind: observe.Sent, Comm: a.Msg.Comm, Seq: a.Msg.Seq, What: uint8(a.Msg.Kind), Peer: int32(a.To)})
 		}
 	case node.Read:
-		e.note(observe.Event{Kind: observe.Repair, Comm: a.Comm, Seq: a.Seq, Peer: int32(a.To), N: int64(protocol.Chunks(a.Ranges))})
+		e.note(observe.Event{Kind: observe.Repair, Comm: a.Comm, Seq: a.Seq, Peer: int32(a.To), N: int64(wire.Chunks(a.Ranges))})
 	case node.Drop:
 		e.note(observe.Event{Kind: observe.Dropped, Peer: int32(a.To)})
 		if !e.watcher.gone[a.To] && e.leaving == nil && !e.closing.Load() {
@@ -119,7 +120,7 @@ func (e *Engine) lostPeer(peer int, goodbye bool, err error) {
 }
 
 // begun records a call that is about to be handed to the node.
-func (e *Engine) begun(now protocol.Time, k *call) {
+func (e *Engine) begun(now step.Time, k *call) {
 	k.at, k.seq = now, e.node.NextSeq(k.comm)
 	e.note(observe.Event{Kind: observe.CallBegun, Comm: k.comm, Seq: k.seq, What: uint8(k.Kind), N: k.bytes(), Text: k.Algo, Peer: observe.NoPeer})
 	if e.watcher.debug {
@@ -289,7 +290,7 @@ func (e *Engine) state(events int) observe.State {
 	return s
 }
 
-func (e *Engine) commState(now protocol.Time, v *node.CommView) observe.Comm {
+func (e *Engine) commState(now step.Time, v *node.CommView) observe.Comm {
 	c := observe.Comm{ID: v.ID, Name: e.names[v.ID], Rank: v.Rank, Size: v.Size, Calls: v.Calls, Linger: v.Linger}
 	if v.Broken {
 		c.Broken, c.Culprit = v.Reason.String(), &v.Culprit

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/observe"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // gather starts an Allgather of n bytes each.
@@ -18,7 +18,7 @@ func gather(t *testing.T, e *Engine, n int64) *Request {
 	for i := range counts {
 		counts[i] = n
 	}
-	r, err := e.Start(World, Call{Kind: protocol.Allgather, Algo: Multicast, Counts: counts, Recv: make([]byte, n*int64(len(counts)))})
+	r, err := e.Start(World, Call{Kind: wire.Allgather, Algo: Multicast, Counts: counts, Recv: make([]byte, n*int64(len(counts)))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // memNet is a fabric in memory, for tests of what real ones do only in bad moments.
@@ -225,7 +225,7 @@ func broadcast(t *testing.T, all []*Engine, n int) {
 	for i := range bufs[0] {
 		bufs[0][i] = byte(i*7 + 1)
 	}
-	everywhere(t, all, func(r int) Call { return Call{Kind: protocol.Broadcast, Algo: Multicast, Recv: bufs[r]} })
+	everywhere(t, all, func(r int) Call { return Call{Kind: wire.Broadcast, Algo: Multicast, Recv: bufs[r]} })
 	for r := range bufs {
 		if !bytes.Equal(bufs[r], bufs[0]) {
 			t.Fatalf("rank %d: wrong data", r)
@@ -280,7 +280,7 @@ func TestCloseWhileSendIsStuck(t *testing.T) {
 	all := n.engines(t)
 	var reqs []*Request
 	for _, e := range all {
-		r, err := e.Start(World, Call{Kind: protocol.Broadcast, Algo: Multicast, Recv: make([]byte, 1000)})
+		r, err := e.Start(World, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: make([]byte, 1000)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/reduce"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // piecesTest is the data of one rank's operation. The test plays the other ranks.
@@ -19,7 +19,7 @@ type piecesTest struct {
 }
 
 // newPiecesTest makes rank 0 of an operation with blocks of n bytes.
-func newPiecesTest(t *testing.T, kind protocol.Kind, algo string, size int, n int64, pool *scratch) *piecesTest {
+func newPiecesTest(t *testing.T, kind wire.CallKind, algo string, size int, n int64, pool *scratch) *piecesTest {
 	t.Helper()
 	k := &call{Call: Call{Kind: kind, Type: reduce.U32, Op: reduce.Sum}, size: size}
 	s := p2p.Spec{Kind: kind, Size: size, Bytes: n * int64(size), Counts: slices.Repeat([]int64{n}, size), Align: 4}
@@ -28,7 +28,7 @@ func newPiecesTest(t *testing.T, kind protocol.Kind, algo string, size int, n in
 		t.Fatal(err)
 	}
 	k.Recv = make([]byte, n*int64(size))
-	if kind == protocol.ReduceScatter {
+	if kind == wire.ReduceScatter {
 		k.Send, k.Recv = k.Recv, make([]byte, n)
 	}
 	return &piecesTest{t, newPieces(k, p2p.NewInbox(k.p2p), pool), k}
@@ -48,7 +48,7 @@ func (p *piecesTest) part(from int, nth uint32, length, off int64, b []byte, wan
 // Parts of a piece come in order. A part that is not the next one, not of the piece that is arriving,
 // or longer than what is left changes nothing.
 func TestPartsOutOfTurn(t *testing.T) {
-	p := newPiecesTest(t, protocol.Allgather, "linear", 3, 8, nil)
+	p := newPiecesTest(t, wire.Allgather, "linear", 3, 8, nil)
 	data := []byte{1, 2, 3, 4, 5, 6, 7, 8}
 	bad := bytes.Repeat([]byte{0xee}, 8)
 	p.part(1, 0, 8, 4, bad[:4], false) // the second part, and no first one
@@ -85,13 +85,13 @@ func TestPartsOutOfTurn(t *testing.T) {
 // Empty pieces are complete with their one part, and need no memory while they wait for their turn.
 func TestEmptyPieces(t *testing.T) {
 	withScratch(t, func(x *scratchTest) {
-		p := newPiecesTest(x.T, protocol.Allgather, "linear", 3, 0, &x.scratch)
+		p := newPiecesTest(x.T, wire.Allgather, "linear", 3, 0, &x.scratch)
 		p.part(2, 0, 0, 0, nil, true)
 		p.part(2, 0, 0, 0, nil, false)
 		if prefix, left := p.part(1, 0, 0, 0, nil, true); prefix != 2 || left != 0 {
 			x.Errorf("%d receives are complete, %d are not", prefix, left)
 		}
-		p = newPiecesTest(x.T, protocol.ReduceScatter, "ring", 3, 0, &x.scratch)
+		p = newPiecesTest(x.T, wire.ReduceScatter, "ring", 3, 0, &x.scratch)
 		p.part(2, 1, 0, 0, nil, true) // before its turn
 		if prefix, left := p.part(2, 0, 0, 0, nil, true); prefix != 2 || left != 0 {
 			x.Errorf("%d receives are complete, %d are not", prefix, left)
@@ -106,19 +106,19 @@ func TestEmptyPieces(t *testing.T) {
 func TestPartOfAnElement(t *testing.T) {
 	withScratch(t, func(x *scratchTest) {
 		for _, kept := range []uint32{0, 1} { // the second piece waits for its turn
-			p := newPiecesTest(x.T, protocol.ReduceScatter, "ring", 3, 8, &x.scratch)
+			p := newPiecesTest(x.T, wire.ReduceScatter, "ring", 3, 8, &x.scratch)
 			for _, n := range []int{1, 2, 3, 5, 7} {
 				_, _, more, err := p.take(2, fabric.Piece{Nth: kept, Len: 8}, 0, make([]byte, n))
 				if err == nil || more {
 					x.Errorf("%d bytes of elements of 4: no error", n)
 				}
-				p = newPiecesTest(x.T, protocol.ReduceScatter, "ring", 3, 8, &x.scratch)
+				p = newPiecesTest(x.T, wire.ReduceScatter, "ring", 3, 8, &x.scratch)
 			}
 			p.part(2, kept, 8, 0, make([]byte, 4), false)
 			p.part(2, kept, 8, 4, make([]byte, 4), true)
 			p.release()
 		}
-		p := newPiecesTest(x.T, protocol.Allgather, "linear", 3, 8, &x.scratch)
+		p := newPiecesTest(x.T, wire.Allgather, "linear", 3, 8, &x.scratch)
 		p.part(1, 0, 8, 0, make([]byte, 3), false) // only reductions have elements
 	})
 }
@@ -126,7 +126,7 @@ func TestPartOfAnElement(t *testing.T) {
 // Pieces of one rank may arrive side by side, as when one of them came before the operation began. A
 // piece that is whole does not end another one.
 func TestPiecesSideBySide(t *testing.T) {
-	p := newPiecesTest(t, protocol.Allgather, "ring", 4, 8, nil)
+	p := newPiecesTest(t, wire.Allgather, "ring", 4, 8, nil)
 	a, b, c := bytes.Repeat([]byte{1}, 8), bytes.Repeat([]byte{2}, 8), bytes.Repeat([]byte{3}, 8)
 	p.part(3, 1, 8, 0, b[:4], false)
 	p.part(3, 2, 8, 0, c[:1], false)
@@ -169,7 +169,7 @@ func TestReleaseGivesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withScratch(t, func(x *scratchTest) {
-				p := newPiecesTest(x.T, protocol.ReduceScatter, "ring", 5, n, &x.scratch)
+				p := newPiecesTest(x.T, wire.ReduceScatter, "ring", 5, n, &x.scratch)
 				f(p)
 				used := len(x.sys.inUse)
 				if name != "nothing came" && used == 0 {
@@ -189,7 +189,7 @@ func TestReleaseGivesBack(t *testing.T) {
 func TestPutDoneGivesBack(t *testing.T) {
 	withScratch(t, func(x *scratchTest) {
 		const n = 3 << 18
-		p := newPiecesTest(x.T, protocol.ReduceScatter, "ring", 3, n, &x.scratch)
+		p := newPiecesTest(x.T, wire.ReduceScatter, "ring", 3, n, &x.scratch)
 		sends := p.call.p2p.Sends
 		first := p.source(1, 0, sends[0].Off, sends[0].Len, sends[0].Input)
 		if !sends[0].Input || !same(first, p.call.Send[sends[0].Off:]) {

@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/place"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // A fabric.Placer puts chunks in place outside of the process. A receive worker then learns from the
@@ -17,7 +18,7 @@ import (
 
 // area prepares for the receive buffer of a call.
 func (e *Engine) area(k *call) {
-	if p := e.cfg.Placer; p != nil && k.plan != nil && k.size > 1 && (k.Kind != protocol.Broadcast || k.Root != k.rank) {
+	if p := e.cfg.Placer; p != nil && k.plan != nil && k.size > 1 && (k.Kind != wire.Broadcast || k.Root != k.rank) {
 		if a := p.Area(k.Recv); a != nil {
 			k.area = &sharedArea{Area: a}
 			k.area.users.Store(1)
@@ -97,7 +98,7 @@ func (e *Engine) look() {
 			continue
 		}
 		w.drain()
-		w.in.Each(func(p *protocol.Placement) {
+		w.in.Each(func(p *mcast.Placement) {
 			if l := p.Data.(*landing); l.kernel != nil {
 				w.learn(l)
 			}
@@ -113,7 +114,7 @@ func (w *receiver) awaitsMany() (many bool) {
 	if !w.polled {
 		return false
 	}
-	w.in.Each(func(p *protocol.Placement) {
+	w.in.Each(func(p *mcast.Placement) {
 		l := p.Data.(*landing)
 		many = many || l.kernel != nil && l.left >= manyChunks && l.mem.Load() != nil
 	})
@@ -135,25 +136,25 @@ func (w *receiver) learn(l *landing) {
 		w.in.Learn(l.place)
 	} else {
 		stage := l.area.Stage()
-		l.staged.Fresh(func(psn, n uint32) { w.unstage(l, *mem, stage, protocol.Range{PSN: psn, N: n}) })
+		l.staged.Fresh(func(psn, n uint32) { w.unstage(l, *mem, stage, wire.Range{PSN: psn, N: n}) })
 	}
 	duplicates, late, foreign := l.kernel.Ignored()
-	w.in.Ignore(l.place, protocol.Duplicate, duplicates)
-	w.in.Ignore(l.place, protocol.Late, late)
-	w.in.Ignore(l.place, protocol.Foreign, foreign)
+	w.in.Ignore(l.place, mcast.Duplicate, duplicates)
+	w.in.Ignore(l.place, mcast.Late, late)
+	w.in.Ignore(l.place, mcast.Foreign, foreign)
 	w.e.byKernel.Add(counted - l.seen.Swap(counted))
 	w.flush(true)
 }
 
 // unstage copies chunks from where the kernel has placed them, unless they have come another way.
-func (w *receiver) unstage(l *landing, mem, stage []byte, q protocol.Range) {
+func (w *receiver) unstage(l *landing, mem, stage []byte, q wire.Range) {
 	p := l.place
 	for at, end := q.PSN, q.PSN+q.N; at < end; {
 		stop := p.NextFree(at, end)
 		for ; at < stop; at++ {
-			v := protocol.Duplicate
+			v := mcast.Duplicate
 			if p.ForRead(at) {
-				v = protocol.Late
+				v = mcast.Late
 			}
 			w.in.Ignore(p, v, 1)
 		}
@@ -167,7 +168,7 @@ func (w *receiver) unstage(l *landing, mem, stage []byte, q protocol.Range) {
 			}
 		})
 		w.copied.Add(uint64(stop - at))
-		w.in.Place(p, protocol.Range{PSN: at, N: stop - at})
+		w.in.Place(p, wire.Range{PSN: at, N: stop - at})
 		at = stop
 	}
 }

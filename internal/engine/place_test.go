@@ -4,8 +4,9 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/place"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // unplaced is a lane in which the kernel places nothing; chunks that come to the worker are its.
@@ -63,7 +64,7 @@ func TestUnstage(t *testing.T) {
 	l.op.call, l.area = &call{}, &sharedArea{Area: &staged{mem: stage}}
 	l.op.mem.Store(&mem)
 	w.in.Open(l.op.token, l.place)
-	r := &read{landing: l, ranges: []protocol.Range{{PSN: 3, N: 2}}}
+	r := &read{landing: l, ranges: []wire.Range{{PSN: 3, N: 2}}}
 	w.claim(r)                                                                           // 3 and 4 are fetched
 	w.Chunk(fabric.Header{Token: l.op.token, Imm: e.layout.Imm(0, 7)}, mem[:benchChunk]) // 7 came to the worker
 	kernel.Finish(1, 35)
@@ -80,7 +81,7 @@ func TestUnstage(t *testing.T) {
 	if mem[3*benchChunk]|mem[7*benchChunk] != 0 {
 		t.Error("chunks were copied that had come another way")
 	}
-	var ignored protocol.Ignored
+	var ignored mcast.Ignored
 	for task := e.tasks.take(); task != nil; task = task.next {
 		if task.rep != nil {
 			ignored.Late += task.rep.Ignored.Late

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
 )
 
 // Programs make the same calls again and again, and a plan depends on nothing but the
@@ -20,7 +20,7 @@ const (
 type plan struct {
 	call   Call // what it is for, without buffers
 	bytes  int  // of the receive buffer
-	rounds []*protocol.Geometry
+	rounds []*mcast.Geometry
 	p2p    *p2p.Plan
 	info   Info
 }

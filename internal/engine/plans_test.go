@@ -3,15 +3,16 @@ package engine
 import (
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/reduce"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // A plan is remembered for the same call only.
 func TestPlansAreForOneCall(t *testing.T) {
 	var p plans
 	of := func(c Call) *call { return &call{Call: c} }
-	same := Call{Kind: protocol.Allgather, Algo: "ring", Counts: []int64{1, 2}, Recv: make([]byte, 3)}
+	same := Call{Kind: wire.Allgather, Algo: "ring", Counts: []int64{1, 2}, Recv: make([]byte, 3)}
 	m := newPlan(of(same))
 	p.keep(m)
 	again := same
@@ -20,7 +21,7 @@ func TestPlansAreForOneCall(t *testing.T) {
 		t.Error("not remembered")
 	}
 	for name, change := range map[string]func(*Call){
-		"kind":      func(c *Call) { c.Kind = protocol.ReduceScatter },
+		"kind":      func(c *Call) { c.Kind = wire.ReduceScatter },
 		"algorithm": func(c *Call) { c.Algo = "bruck" },
 		"root":      func(c *Call) { c.Root = 1 },
 		"counts":    func(c *Call) { c.Counts = []int64{2, 1} },
@@ -49,7 +50,7 @@ func TestPlansAreForOneCall(t *testing.T) {
 // The last ones are remembered, and large ones are not.
 func TestPlansAreFew(t *testing.T) {
 	var p plans
-	of := func(n int) *call { return &call{Call: Call{Kind: protocol.Broadcast, Recv: make([]byte, n)}} }
+	of := func(n int) *call { return &call{Call: Call{Kind: wire.Broadcast, Recv: make([]byte, n)}} }
 	for n := range maxPlans + 1 {
 		p.keep(newPlan(of(n)))
 	}
@@ -63,7 +64,7 @@ func TestPlansAreFew(t *testing.T) {
 		t.Error("one that is never found has taken the place of another")
 	}
 	m := newPlan(of(100))
-	m.rounds = make([]*protocol.Geometry, maxRounds+1)
+	m.rounds = make([]*mcast.Geometry, maxRounds+1)
 	p.keep(m)
 	if p.of(of(100)) != nil {
 		t.Error("a large plan is remembered")

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // groupNet is a fabric in memory where communicators have multicast groups of their own.
@@ -119,7 +119,7 @@ func multicasts(t *testing.T, all []*Engine) (repaired uint64) {
 	t.Helper()
 	var reqs []*Request
 	for _, e := range all {
-		r, err := e.Start(FirstComm, Call{Kind: protocol.Broadcast, Algo: Multicast, Recv: make([]byte, 1000)})
+		r, err := e.Start(FirstComm, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: make([]byte, 1000)})
 		if err != nil {
 			t.Fatal(err)
 		}

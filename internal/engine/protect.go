@@ -2,8 +2,9 @@ package engine
 
 import (
 	"github.com/allcast/allcast/internal/fabric"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/seal"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Datagrams are plain, summed or sealed, the same in all of a job. Sums travel in the
@@ -38,7 +39,7 @@ func (e *Engine) sealing(key fabric.OpKey, k *call) *sealing {
 }
 
 // nonce is the one of a chunk, by who owns it.
-func (s *sealing) nonce(g *protocol.Geometry, sub int, psn, imm uint32) seal.Nonce {
+func (s *sealing) nonce(g *mcast.Geometry, sub int, psn, imm uint32) seal.Nonce {
 	return seal.Nonce{Sender: uint32(s.members[g.Owner(sub, psn)]), Sub: uint32(sub), Imm: imm}
 }
 
@@ -78,18 +79,18 @@ func sealedLength(payload int) int { return payload - seal.TagSize }
 
 // open opens a sealed chunk to where it belongs. One that is there already is not opened: whoever
 // plays it back makes us do little.
-func (w *receiver) open(p *protocol.Placement, dst []byte, h fabric.Header, psn uint32, sealed []byte) {
+func (w *receiver) open(p *mcast.Placement, dst []byte, h fabric.Header, psn uint32, sealed []byte) {
 	op := p.Data.(*landing).op
 	h.Put(w.opener.header[:])
 	if !op.seal.Open(&w.opener.Scratch, dst, op.seal.nonce(op.geo, w.sub, psn, h.Imm), sealed, w.opener.header[:]) {
 		w.corrupt.Add(1)
 		return
 	}
-	w.in.Place(p, protocol.Range{PSN: psn, N: 1})
+	w.in.Place(p, wire.Range{PSN: psn, N: 1})
 }
 
 // intact reports whether a chunk that was received in its slot is what was sent.
-func (w *receiver) intact(h *fabric.Header, s protocol.Slot) bool {
+func (w *receiver) intact(h *fabric.Header, s mcast.Slot) bool {
 	mem := w.in.Guess().Data.(*landing).mem.Load()
 	return mem != nil && h.Sum == h.Checksum((*mem)[s.Off:s.Off+int64(s.Len)])
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/node"
-	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/seal"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // protected runs a test with summed and with sealed datagrams.
@@ -41,7 +41,7 @@ func gatherKnown(t *testing.T, all []*Engine, block int) {
 		bufs[r] = make([]byte, len(want))
 	}
 	everywhere(t, all, func(r int) Call {
-		return Call{Kind: protocol.Allgather, Algo: Multicast, Counts: counts, Send: known[r : r+block], Recv: bufs[r]}
+		return Call{Kind: wire.Allgather, Algo: Multicast, Counts: counts, Send: known[r : r+block], Recv: bufs[r]}
 	})
 	for r := range bufs {
 		if !bytes.Equal(bufs[r], want) {
@@ -189,7 +189,7 @@ func TestMemoryChanged(t *testing.T) {
 			all := n.engines(t)
 			var reqs []*Request
 			for r, e := range all {
-				q, err := e.Start(World, Call{Kind: protocol.Broadcast, Algo: Multicast, Recv: bufs[r]})
+				q, err := e.Start(World, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: bufs[r]})
 				if err != nil {
 					t.Fatal(err)
 				}

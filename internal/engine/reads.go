@@ -5,9 +5,11 @@ import (
 	"sync"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/observe"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // read is a read of the slow path. It goes from the control side to the receive worker, which claims
@@ -18,10 +20,10 @@ type read struct {
 	op      *operation
 	landing *landing
 	peer    int
-	ranges  []protocol.Range // chunks to claim
-	won     []protocol.Range // of these, the chunks that the read places
-	spans   []fabric.Span    // where they belong
-	size    int64            // of all of them
+	ranges  []wire.Range  // chunks to claim
+	won     []wire.Range  // of these, the chunks that the read places
+	spans   []fabric.Span // where they belong
+	size    int64         // of all of them
 
 	// Of whoever takes the answer.
 	got  int64 // so much of it is in place
@@ -31,8 +33,8 @@ type read struct {
 
 // A read covers at most MaxRanges chunks, and so as many spans.
 const (
-	_ = uint(fabric.MaxSpans - protocol.MaxRanges)
-	_ = uint(fabric.MaxReads - protocol.MaxReads)
+	_ = uint(fabric.MaxSpans - wire.MaxRanges)
+	_ = uint(fabric.MaxReads - mcast.MaxReads)
 )
 
 // reads are those that a peer was asked for.
@@ -84,7 +86,7 @@ func (e *Engine) read(op *operation, a *node.Action) {
 }
 
 // claimed asks the peer for the chunks that were won.
-func (e *Engine) claimed(now protocol.Time, r *read) {
+func (e *Engine) claimed(now step.Time, r *read) {
 	op := r.op
 	if op.gone {
 		return
@@ -140,7 +142,7 @@ func (r *read) finish() {
 }
 
 // readDone tells the node of a read whose chunks are in place.
-func (e *Engine) readDone(now protocol.Time, r *read) {
+func (e *Engine) readDone(now step.Time, r *read) {
 	if r.op.gone {
 		return
 	}
@@ -151,7 +153,7 @@ func (e *Engine) readDone(now protocol.Time, r *read) {
 }
 
 // readPlaced takes the end of a read that the fabric has put in place.
-func (e *Engine) readPlaced(now protocol.Time, t *task) {
+func (e *Engine) readPlaced(now step.Time, t *task) {
 	if op := e.failing[t.readID.Op]; op != nil {
 		e.quiet(op)
 		return

@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/place"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // landing is where chunks of one subgroup of an operation go. It is Placement.Data.
 type landing struct {
 	op    *operation
-	place *protocol.Placement
+	place *mcast.Placement
 	mem   *atomic.Pointer[[]byte] // the receive buffer, nil when it is the user's again
 	left  uint32                  // chunks that the worker has not reported
 
@@ -25,16 +26,16 @@ type landing struct {
 	seen   atomic.Uint64 // chunks that the kernel had counted when the worker looked last
 }
 
-// A receiver is the receive worker of one subgroup: a protocol.Intake and its I/O. It implements
+// A receiver is the receive worker of one subgroup: a mcast.Intake and its I/O. It implements
 // fabric.Sink.
 type receiver struct {
 	e    *Engine
 	sub  int
 	rx   fabric.Receiver
 	cmds *queue
-	in   *protocol.Intake
+	in   *mcast.Intake
 
-	slots []protocol.Slot // of the last Expect
+	slots []mcast.Slot // of the last Expect
 
 	copied  atomic.Uint64 // chunks that were not received in place
 	corrupt atomic.Uint64 // datagrams that were not what was sent
@@ -52,20 +53,20 @@ type receiver struct {
 func newReceiver(e *Engine, sub int, rx fabric.Receiver) *receiver {
 	return &receiver{
 		e: e, sub: sub, rx: rx, cmds: newQueue(), linger: newLinger(e.caps.Batch, e.caps.Room),
-		in:    protocol.NewIntake(e.layout, e.flushAfter, &e.taken, newReport),
-		slots: make([]protocol.Slot, max(1, e.caps.Batch)),
+		in:    mcast.NewIntake(e.layout, e.flushAfter, &e.taken, newReport),
+		slots: make([]mcast.Slot, max(1, e.caps.Batch)),
 	}
 }
 
 var reports = sync.Pool{New: func() any {
-	return &protocol.Report{Runs: make([]protocol.PlacedRun, 0, protocol.MaxRuns)}
+	return &mcast.Report{Runs: make([]mcast.PlacedRun, 0, mcast.MaxRuns)}
 }}
 
-func newReport() *protocol.Report { return reports.Get().(*protocol.Report) }
+func newReport() *mcast.Report { return reports.Get().(*mcast.Report) }
 
-func freeReport(r *protocol.Report) {
+func freeReport(r *mcast.Report) {
 	clear(r.Runs)
-	*r = protocol.Report{Runs: r.Runs[:0]}
+	*r = mcast.Report{Runs: r.Runs[:0]}
 	reports.Put(r)
 }
 
@@ -189,7 +190,7 @@ func (w *receiver) obey(t *task) {
 		ack.op = t.landing.op
 		w.e.push(ack)
 	case cmdStop:
-		w.in.Each(func(p *protocol.Placement) { w.forget(p.Data.(*landing)) })
+		w.in.Each(func(p *mcast.Placement) { w.forget(p.Data.(*landing)) })
 		w.stopped = true
 		w.e.wg.Done()
 	default:
@@ -205,7 +206,7 @@ func (w *receiver) claim(r *read) {
 			nap(time.Microsecond) // a program in the kernel writes one of them just now
 		}
 	}
-	won := protocol.Chunks(r.won)
+	won := wire.Chunks(r.won)
 	l.left -= won
 	if l.kernel != nil {
 		l.kernel.Count(won)
@@ -282,10 +283,10 @@ func (w *receiver) Chunk(h fabric.Header, payload []byte) {
 	mem := l.mem.Load()
 	switch {
 	case mem == nil:
-		w.in.Ignore(nil, protocol.Stale, 1)
-	case v == protocol.Duplicate && l.kernel != nil:
+		w.in.Ignore(nil, mcast.Stale, 1)
+	case v == mcast.Duplicate && l.kernel != nil:
 		// The kernel left a super-packet to us of which it had taken some.
-	case v != protocol.Placed:
+	case v != mcast.Placed:
 		w.in.Ignore(p, v, 1)
 	case l.op.seal != nil:
 		w.open(p, (*mem)[off:off+int64(length)], h, psn, payload)
@@ -293,7 +294,7 @@ func (w *receiver) Chunk(h fabric.Header, payload []byte) {
 	default:
 		copy((*mem)[off:], payload)
 		w.copied.Add(1)
-		w.in.Place(p, protocol.Range{PSN: psn, N: 1})
+		w.in.Place(p, wire.Range{PSN: psn, N: 1})
 		if l.kernel != nil && l.kernel.Count(1) {
 			w.learn(l) // the kernel has placed the others, and does not wake us
 		}

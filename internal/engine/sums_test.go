@@ -10,8 +10,9 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/reduce"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // byteSums is a reduction of bytes whose result is [at, at+n) of a buffer of size bytes, and whose
@@ -160,7 +161,7 @@ func TestSumsWithoutMemory(t *testing.T) {
 
 // reducer is one rank of a reduction, without engine and network.
 type reducer struct {
-	op     *p2p.Op
+	op     *p2p.Executor
 	pieces *pieces
 	call   *call
 	input  []byte // a copy
@@ -186,7 +187,7 @@ type reduction struct {
 func TestReductionsInParts(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 0x5c))
-		kind := []protocol.Kind{protocol.ReduceScatter, protocol.Allreduce}[r.IntN(2)]
+		kind := []wire.CallKind{wire.ReduceScatter, wire.Allreduce}[r.IntN(2)]
 		algos := p2p.Algorithms(kind)
 		algo := algos[r.IntN(len(algos))]
 		counts := make([]int64, 2+r.IntN(8))
@@ -214,7 +215,7 @@ func TestReductionsInParts(t *testing.T) {
 }
 
 // join prepares all ranks. Some of them work in place.
-func (n *reduction) join(kind protocol.Kind, algo string, counts []int64, pool *scratch) {
+func (n *reduction) join(kind wire.CallKind, algo string, counts []int64, pool *scratch) {
 	n.Helper()
 	segment := []int64{0, 4, 12, 100_000}[n.rng.IntN(4)]
 	if counts[0] > 1<<16 {
@@ -232,7 +233,7 @@ func (n *reduction) join(kind protocol.Kind, algo string, counts []int64, pool *
 		input := make([]byte, total)
 		_, _ = rand.NewChaCha8([32]byte{byte(n.rng.Uint32()), byte(rank)}).Read(input) // it never fails
 		k.Send = bytes.Clone(input)
-		if kind == protocol.ReduceScatter {
+		if kind == wire.ReduceScatter {
 			k.own = sum(counts[:rank])
 			k.Recv = make([]byte, counts[rank])
 			if n.rng.IntN(2) == 0 {
@@ -242,7 +243,7 @@ func (n *reduction) join(kind protocol.Kind, algo string, counts []int64, pool *
 			k.Send, k.Recv = nil, k.Send
 		}
 		inbox := p2p.NewInbox(plan)
-		n.ranks = append(n.ranks, &reducer{p2p.NewOp(p2p.Config{Plan: plan}), newPieces(k, inbox, pool), k, input})
+		n.ranks = append(n.ranks, &reducer{p2p.NewExecutor(p2p.Config{Plan: plan}), newPieces(k, inbox, pool), k, input})
 	}
 }
 
@@ -250,7 +251,7 @@ func (n *reduction) join(kind protocol.Kind, algo string, counts []int64, pool *
 func (n *reduction) run() {
 	n.Helper()
 	for rank, r := range n.ranks {
-		n.do(rank, r.op.Step(1, protocol.Event{Kind: protocol.EvStart}, nil))
+		n.do(rank, r.op.Step(1, step.Event{Kind: step.EvStart}, nil))
 	}
 	for len(n.path) > 0 {
 		// One of the paths that carry something, in an order that depends on the seed alone.
@@ -267,23 +268,23 @@ func (n *reduction) run() {
 		n.arrive(p[1], f)
 		sender := n.ranks[f.from]
 		sender.pieces.sent(p[1], f.piece.Nth)
-		n.do(f.from, sender.op.Step(1, protocol.Event{Kind: protocol.EvSent, N: 1}, nil))
+		n.do(f.from, sender.op.Step(1, step.Event{Kind: step.EvSent, N: 1}, nil))
 	}
 }
 
-// do carries out what an Op wants.
-func (n *reduction) do(rank int, acts []protocol.Action) {
+// do carries out what a Collective wants.
+func (n *reduction) do(rank int, acts []step.Action) {
 	n.Helper()
 	r := n.ranks[rank]
 	for i := range acts {
 		switch a := &acts[i]; a.Kind {
-		case protocol.ActSend:
-			n.do(a.To, n.ranks[a.To].op.Step(1, protocol.Event{Kind: protocol.EvMsg, From: rank, Msg: &a.Msg}, nil))
-		case protocol.ActPut:
+		case step.ActSend:
+			n.do(a.To, n.ranks[a.To].op.Step(1, step.Event{Kind: step.EvMsg, From: rank, Msg: &a.Msg}, nil))
+		case step.ActPut:
 			data := r.pieces.source(a.To, a.PSN, a.Off, a.Len, a.Input)
 			p := [2]int{rank, a.To}
 			n.path[p] = append(n.path[p], flying{rank, fabric.Piece{Nth: a.PSN, Len: a.Len}, data})
-		case protocol.ActComplete, protocol.ActClosed:
+		case step.ActComplete, step.ActClosed:
 		default:
 			n.Fatalf("rank %d wants %+v", rank, a)
 		}
@@ -320,7 +321,7 @@ func (n *reduction) check(name string) {
 		}
 	}
 	for rank, r := range n.ranks {
-		if r.op.Phase() != protocol.Closed {
+		if r.op.Phase() != step.Closed {
 			n.Fatalf("%s: rank %d is %v, it misses %s", name, rank, r.op.Phase(), r.op.Missing(nil))
 		}
 		if k := r.call; !bytes.Equal(k.Recv, want[k.own:k.own+int64(len(k.Recv))]) {

@@ -4,7 +4,8 @@ import (
 	"sync"
 
 	"github.com/allcast/allcast/internal/fabric"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 type taskKind uint8
@@ -48,11 +49,11 @@ type task struct {
 	off    int64
 	op     *operation
 	call   *call
-	rep    *protocol.Report
+	rep    *mcast.Report
 	buf    *fabric.Buffer
 	piece  fabric.Piece
 	readID fabric.ReadID
-	msg    protocol.Msg
+	msg    wire.Msg
 
 	landing *landing
 	read    *read

@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/allcast/allcast/internal/fabric"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
 )
 
 // transfers are the open operations that run point to point, for those who read their pieces from
@@ -71,7 +71,7 @@ func (e *Engine) leave(op *operation) {
 }
 
 // data takes a part of a piece whose operation was not open when it came.
-func (e *Engine) data(now protocol.Time, t *task) {
+func (e *Engine) data(now step.Time, t *task) {
 	if op := e.transfers.find(t.piece.Op); op != nil {
 		e.receive(op, t.peer, t.piece, t.off, t.buf)
 		return

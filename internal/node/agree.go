@@ -5,7 +5,8 @@ import (
 	"slices"
 
 	"github.com/allcast/allcast/internal/agree"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // maxAhead bounds the agreements that others have begun and we have not: each of
@@ -34,13 +35,13 @@ type Agreed struct {
 // for. All members call it; it ends for all of them alike. If it ends well and id is
 // not 0, there is a communicator of them then: its id is what one of them gave, and
 // nobody else may use it.
-func (n *Node) Agree(now protocol.Time, comm uint32, req uint64, id uint32) error {
+func (n *Node) Agree(now step.Time, comm uint32, req uint64, id uint32) error {
 	c := n.comms[comm]
 	if c == nil || c.removed {
 		return fmt.Errorf("%w: %d", ErrComm, comm)
 	}
-	if len(c.members) > protocol.MaxAgree {
-		return fmt.Errorf("%w: %d ranks: at most %d can agree", ErrSize, len(c.members), protocol.MaxAgree)
+	if len(c.members) > wire.MaxAgree {
+		return fmt.Errorf("%w: %d ranks: at most %d can agree", ErrSize, len(c.members), wire.MaxAgree)
 	}
 	a := n.agreement(c, c.nextAgree)
 	c.nextAgree++
@@ -52,7 +53,7 @@ func (n *Node) Agree(now protocol.Time, comm uint32, req uint64, id uint32) erro
 
 // Hurry says that an agreement is not to wait any longer for ranks that live and have
 // not come.
-func (n *Node) Hurry(now protocol.Time, comm uint32, req uint64) {
+func (n *Node) Hurry(now step.Time, comm uint32, req uint64) {
 	c := n.comms[comm]
 	if c == nil {
 		return
@@ -85,7 +86,7 @@ func (n *Node) agreement(c *comm, seq uint64) *agreement {
 }
 
 // agreeMsg takes a message of an agreement.
-func (n *Node) agreeMsg(now protocol.Time, c *comm, from int, m *protocol.Msg) {
+func (n *Node) agreeMsg(now step.Time, c *comm, from int, m *wire.Msg) {
 	if m.Seq < c.nextAgree && !slices.ContainsFunc(c.agreements, func(a *agreement) bool { return a.seq == m.Seq }) {
 		return // it is over here, and all were told
 	}
@@ -93,7 +94,7 @@ func (n *Node) agreeMsg(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 		n.gone(from, m)
 		return
 	}
-	if m.Seq >= c.nextAgree+maxAhead || len(c.members) > protocol.MaxAgree {
+	if m.Seq >= c.nextAgree+maxAhead || len(c.members) > wire.MaxAgree {
 		n.stats.Stale++
 		return
 	}
@@ -113,10 +114,10 @@ func (n *Node) agreeMsg(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 }
 
 // gone says that we have closed a communicator that others still want to agree on.
-func (n *Node) gone(to int, m *protocol.Msg) {
+func (n *Node) gone(to int, m *wire.Msg) {
 	switch m.Agree.Step {
-	case protocol.AgreeAsk, protocol.AgreeState, protocol.AgreePropose:
-		n.send(to, &protocol.Msg{Kind: protocol.MsgAgree, Comm: m.Comm, Seq: m.Seq, Agree: &protocol.Agree{Step: protocol.AgreeGone}})
+	case wire.AgreeAsk, wire.AgreeState, wire.AgreePropose:
+		n.send(to, &wire.Msg{Kind: wire.MsgAgree, Comm: m.Comm, Seq: m.Seq, Agree: &wire.Agree{Step: wire.AgreeGone}})
 	}
 }
 
@@ -129,7 +130,7 @@ func (n *Node) agreeDead(c *comm, rank int) {
 }
 
 // agreeTimer lets agreements look at the clock.
-func (n *Node) agreeTimer(now protocol.Time, c *comm) {
+func (n *Node) agreeTimer(now step.Time, c *comm) {
 	for _, a := range slices.Clone(c.agreements) {
 		if a.m.NextTimer() <= now {
 			a.m.Timer(now)
@@ -142,7 +143,7 @@ func (n *Node) agreeTimer(now protocol.Time, c *comm) {
 func (n *Node) settle(c *comm, a *agreement) {
 	for _, s := range a.m.Sends() {
 		if w := c.members[s.To]; !n.live.dead[w] {
-			n.send(w, &protocol.Msg{Kind: protocol.MsgAgree, Comm: c.id, Seq: a.seq, Agree: &s.Msg})
+			n.send(w, &wire.Msg{Kind: wire.MsgAgree, Comm: c.id, Seq: a.seq, Agree: &s.Msg})
 		}
 	}
 	v := a.m.Outcome()
@@ -159,7 +160,7 @@ func (n *Node) settle(c *comm, a *agreement) {
 
 // conclude makes the communicator that was agreed on. It is there before any
 // message for it can be: whoever has made it first has told us first.
-func (n *Node) conclude(c *comm, v *protocol.AgreeValue) *Agreed {
+func (n *Node) conclude(c *comm, v *wire.AgreeValue) *Agreed {
 	var ranks []int
 	for _, r := range agree.Set(v.Ranks).Ranks() {
 		ranks = append(ranks, c.members[r])

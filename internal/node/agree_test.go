@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/agree"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
 )
 
 // agreed takes the end of an agreement.
@@ -130,7 +130,7 @@ func TestAgreeWithoutOne(t *testing.T) {
 // Who hurries ends it for all.
 func TestAgreeHurry(t *testing.T) {
 	cfg := testConfig()
-	cfg.Deadline = 1000 * protocol.Second
+	cfg.Deadline = 1000 * step.Second
 	c := world(t, 4, cfg)
 	c.shrink(0, 1, 1, 3)
 	c.runFor(ms)
@@ -195,7 +195,7 @@ func TestAgreeRandomDeaths(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		p := 2 + rng.IntN(7)
 		cfg := testConfig()
-		cfg.Deadline = 1000 * protocol.Second // all come in time
+		cfg.Deadline = 1000 * step.Second // all come in time
 		c := world(t, p, cfg)
 		c.rng = rng
 		c.call(0, allgather(p, 10, 4))

@@ -3,12 +3,14 @@ package node
 import (
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // receiver is a node in the middle of a broadcast from rank 0, of which nothing
 // has arrived. It answers to itself for the rest of the world.
-func receiver(t tb, flow protocol.Flow, chunks int64, subgroups int) (*Node, []*protocol.Placement) {
+func receiver(t tb, flow mcast.Flow, chunks int64, subgroups int) (*Node, []*mcast.Placement) {
 	t.Helper()
 	cfg := testConfig()
 	cfg.Rank, cfg.Size, cfg.Flow, cfg.Room = 1, 2, flow, 8192
@@ -18,7 +20,7 @@ func receiver(t tb, flow protocol.Flow, chunks int64, subgroups int) (*Node, []*
 	}
 	shape := broadcast(2, 0, chunks*4096, 4096)
 	shape.Subgroups = subgroups
-	plan, err := protocol.Plan(shape, cfg.Layout)
+	plan, err := mcast.Plan(shape, cfg.Layout)
 	if err != nil || len(plan) != 1 {
 		t.Fatalf("%d rounds, %v", len(plan), err)
 	}
@@ -28,12 +30,12 @@ func receiver(t tb, flow protocol.Flow, chunks int64, subgroups int) (*Node, []*
 	open := n.Actions()[0]
 	n.Opened(0, 0, 0, false)
 	for _, a := range n.Actions() {
-		if a.Kind == Send && a.Msg.Kind == protocol.MsgBarrier {
+		if a.Kind == Send && a.Msg.Kind == wire.MsgBarrier {
 			n.Message(0, 0, &a.Msg) // rank 0 would say just the same
 		}
 	}
 	n.Actions()
-	if phase := n.comms[0].find(0).op.Phase(); phase != protocol.Multicast {
+	if phase := n.comms[0].find(0).op.Phase(); phase != step.Multicast {
 		t.Fatalf("in the %v phase", phase)
 	}
 	return n, open.Placements
@@ -42,14 +44,14 @@ func receiver(t tb, flow protocol.Flow, chunks int64, subgroups int) (*Node, []*
 // feed gives a node the next chunk, which a receive worker reports at once.
 type feed struct {
 	n      *Node
-	all    []*protocol.Placement
+	all    []*mcast.Placement
 	next   uint32
-	report protocol.Report
+	report mcast.Report
 }
 
-func newFeed(t tb, flow protocol.Flow, chunks int64, subgroups int) *feed {
+func newFeed(t tb, flow mcast.Flow, chunks int64, subgroups int) *feed {
 	n, all := receiver(t, flow, chunks, subgroups)
-	return &feed{n: n, all: all, report: protocol.Report{Runs: make([]protocol.PlacedRun, 1)}}
+	return &feed{n: n, all: all, report: mcast.Report{Runs: make([]mcast.PlacedRun, 1)}}
 }
 
 func (f *feed) chunk() {
@@ -57,14 +59,14 @@ func (f *feed) chunk() {
 	p, psn := f.all[f.next%subs], f.next/subs
 	f.next++
 	p.Finish(psn, 1)
-	f.report.Runs[0] = protocol.PlacedRun{Placement: p, Range: protocol.Range{PSN: psn, N: 1}}
-	f.n.Received(protocol.Time(f.next), &f.report, false)
+	f.report.Runs[0] = mcast.PlacedRun{Placement: p, Range: wire.Range{PSN: psn, N: 1}}
+	f.n.Received(step.Time(f.next), &f.report, false)
 	f.n.Actions()
 }
 
 func TestChunkDoesNotAllocate(t *testing.T) {
 	const runs = 20000
-	for _, flow := range []protocol.Flow{protocol.FlowNone, protocol.FlowCredit} {
+	for _, flow := range []mcast.Flow{mcast.FlowNone, mcast.FlowCredit} {
 		for _, subgroups := range []int{1, 4} {
 			f := newFeed(t, flow, 2*runs, subgroups)
 			if per := testing.AllocsPerRun(runs, f.chunk); per != 0 {
@@ -75,8 +77,8 @@ func TestChunkDoesNotAllocate(t *testing.T) {
 }
 
 func TestIgnoredDatagramsDoNotAllocate(t *testing.T) {
-	n, _ := receiver(t, protocol.FlowNone, 16, 1)
-	r := protocol.Report{Ignored: protocol.Ignored{Duplicates: 1, Late: 1, Foreign: 1, Stale: 1}}
+	n, _ := receiver(t, mcast.FlowNone, 16, 1)
+	r := mcast.Report{Ignored: mcast.Ignored{Duplicates: 1, Late: 1, Foreign: 1, Stale: 1}}
 	if per := testing.AllocsPerRun(1000, func() { n.Received(1, &r, false) }); per != 0 {
 		t.Errorf("%v allocations", per)
 	}
@@ -84,7 +86,7 @@ func TestIgnoredDatagramsDoNotAllocate(t *testing.T) {
 
 func BenchmarkChunk(b *testing.B) {
 	const chunks = 1 << 20
-	for _, flow := range []protocol.Flow{protocol.FlowNone, protocol.FlowCredit} {
+	for _, flow := range []mcast.Flow{mcast.FlowNone, mcast.FlowCredit} {
 		b.Run(flow.String(), func(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(4096)

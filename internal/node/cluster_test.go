@@ -5,8 +5,10 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/place"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // tb is what *testing.T, *testing.B and *rapid.T have in common.
@@ -16,8 +18,8 @@ type tb interface {
 }
 
 const (
-	us = protocol.Microsecond
-	ms = protocol.Millisecond
+	us = step.Microsecond
+	ms = step.Millisecond
 
 	tick = us // each thing that happens takes so long
 )
@@ -29,7 +31,7 @@ const (
 type cluster struct {
 	t      tb
 	cfg    Config
-	now    protocol.Time
+	now    step.Time
 	rng    *rand.Rand // nil: what has waited longest happens next
 	hosts  []*host
 	comms  map[uint32][]int
@@ -66,25 +68,25 @@ type end struct {
 
 // testConfig is what most tests want: rank and size are filled in.
 func testConfig() Config {
-	layout, err := protocol.NewLayout(0)
+	layout, err := wire.NewLayout(0)
 	if err != nil {
 		panic(err)
 	}
 	return Config{
 		Timeout: 10 * ms, Batch: 4, Layout: layout, InFlight: 4, Room: 64,
-		Limits: protocol.Limits{Alpha: 200 * us, MinAlpha: 50 * us, MaxAlpha: 50 * ms},
+		Limits: mcast.Limits{Alpha: 200 * us, MinAlpha: 50 * us, MaxAlpha: 50 * ms},
 	}
 }
 
 // patient makes nobody take a held datagram for lost while a test lasts.
 func patient(cfg Config) Config {
-	cfg.Limits = protocol.Limits{Alpha: 1000 * protocol.Second, MinAlpha: 1000 * protocol.Second}
+	cfg.Limits = mcast.Limits{Alpha: 1000 * step.Second, MinAlpha: 1000 * step.Second}
 	return cfg
 }
 
 // psnBits sets the layout of immediates.
 func psnBits(cfg Config, bits int) Config {
-	layout, err := protocol.NewLayout(bits)
+	layout, err := wire.NewLayout(bits)
 	if err != nil {
 		panic(err)
 	}
@@ -93,7 +95,7 @@ func psnBits(cfg Config, bits int) Config {
 }
 
 func newCluster(t tb, size int, cfg Config) *cluster {
-	c := &cluster{t: t, cfg: cfg, now: protocol.Second, comms: map[uint32][]int{}}
+	c := &cluster{t: t, cfg: cfg, now: step.Second, comms: map[uint32][]int{}}
 	for i := range size {
 		cfg.Rank, cfg.Size = i, size
 		cfg.Taken = &place.Taken{}
@@ -145,7 +147,7 @@ func (c *cluster) kill(reset bool, ranks ...int) {
 		if !reset {
 			continue
 		}
-		for _, p := range protocol.AppendPeers(nil, r, len(c.hosts)) {
+		for _, p := range mcast.AppendPeers(nil, r, len(c.hosts)) {
 			if !c.hosts[p].dead {
 				c.push(c.hosts[p].inbox[r], item{eof: true})
 			}
@@ -154,7 +156,7 @@ func (c *cluster) kill(reset bool, ranks ...int) {
 }
 
 // freeze stops a process for a while: it handles nothing and looks at no clock.
-func (c *cluster) freeze(rank int, d protocol.Time) {
+func (c *cluster) freeze(rank int, d step.Time) {
 	c.t.Helper()
 	h := c.hosts[rank]
 	h.stopped, h.late = true, h.late || d >= c.cfg.Timeout
@@ -178,7 +180,7 @@ func (c *cluster) until(what string, so func() bool) {
 }
 
 // runFor lets things happen for some time.
-func (c *cluster) runFor(d protocol.Time) {
+func (c *cluster) runFor(d step.Time) {
 	c.t.Helper()
 	for end := c.now + d; c.now < end; {
 		if !c.stepBefore(end) {
@@ -187,11 +189,11 @@ func (c *cluster) runFor(d protocol.Time) {
 	}
 }
 
-func (c *cluster) step() bool { return c.stepBefore(protocol.Never) }
+func (c *cluster) step() bool { return c.stepBefore(step.Never) }
 
 // stepBefore lets the next thing happen, if it is due before the given time.
-func (c *cluster) stepBefore(end protocol.Time) bool {
-	next := protocol.Never
+func (c *cluster) stepBefore(end step.Time) bool {
+	next := step.Never
 	for _, h := range c.hosts {
 		if h.dead || h.stopped {
 			continue

@@ -3,8 +3,10 @@ package node
 import (
 	"fmt"
 
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // maxEarly bounds the messages of one peer that are kept for calls this rank has
@@ -22,8 +24,8 @@ type comm struct {
 	rank      int
 	members   []int       // comm rank -> world rank
 	fromWorld map[int]int // and back; nil: they are the same
-	layout    protocol.Layout
-	est       *protocol.Estimator
+	layout    wire.Layout
+	est       *mcast.Estimator
 
 	nextSeq uint64
 	calls   []*call                         // not ended, oldest first
@@ -47,30 +49,30 @@ type comm struct {
 	nextAgree  uint64
 }
 
-// operation is what a round runs: a protocol.Op or a p2p.Op.
+// operation is what a round runs: a mcast.Collective or a p2p.Executor.
 type operation interface {
-	Step(now protocol.Time, ev protocol.Event, out []protocol.Action) []protocol.Action
-	Timer() protocol.Time
-	Phase() protocol.Phase
-	Times() protocol.Times
-	Stats() protocol.Stats
+	Step(now step.Time, ev step.Event, out []step.Action) []step.Action
+	Timer() step.Time
+	Phase() step.Phase
+	Times() step.Times
+	Stats() step.Stats
 	Fail()
 	WaitingOn() int
-	Missing(name protocol.Namer) string
+	Missing(name step.Namer) string
 }
 
 // call is one Start: one round or several, or a point-to-point plan.
 type call struct {
 	req     uint64
-	kind    protocol.Kind
+	kind    wire.CallKind
 	rounds  int
-	plan    []*protocol.Geometry
+	plan    []*mcast.Geometry
 	p2p     *p2p.Plan
 	inc     *p2p.Reduction
 	seq     uint64 // of its first round
 	round   int    // the round that runs or comes next
 	running bool
-	startAt protocol.Time
+	startAt step.Time
 	spent   Spent
 	trace   *trace
 	failed  *Error // waiting for its operation to be quiet
@@ -78,11 +80,11 @@ type call struct {
 
 // Spent is how long a call was in each phase, summed over its rounds.
 type Spent struct {
-	Barrier, Multicast, Fetch, Handshake protocol.Time
-	Cutoff                               protocol.Time // the longest first cutoff of a round
+	Barrier, Multicast, Fetch, Handshake step.Time
+	Cutoff                               step.Time // the longest first cutoff of a round
 }
 
-func (s *Spent) add(t protocol.Times) {
+func (s *Spent) add(t step.Times) {
 	s.Cutoff = max(s.Cutoff, t.Cutoff)
 	s.Barrier += t.Barrier - t.Start
 	s.Handshake += t.Done - t.Have
@@ -96,9 +98,9 @@ func (s *Spent) add(t protocol.Times) {
 // opState is one round in flight.
 type opState struct {
 	op   operation
-	mc   *protocol.Op // op, if it is one
-	pp   *p2p.Op      // likewise
-	inc  *p2p.IncOp   // likewise
+	mc   *mcast.Collective // op, if it is one
+	pp   *p2p.Executor     // likewise
+	inc  *p2p.IncOp        // likewise
 	seq  uint64
 	call *call
 	open bool // the driver has said Opened
@@ -106,33 +108,33 @@ type opState struct {
 
 	closed bool // the driver was told
 
-	seen protocol.Phase // that Config.Turned was told of
+	seen step.Phase // that Config.Turned was told of
 }
 
 // recentCall remembers a call for the sake of errors.
 type recentCall struct {
 	seq  uint64
-	info protocol.CallInfo
+	info wire.Call
 }
 
 // calledAt says what we called, if it was not long ago.
-func (c *comm) calledAt(seq uint64) protocol.CallInfo {
+func (c *comm) calledAt(seq uint64) wire.Call {
 	if r := &c.recent[seq%uint64(len(c.recent))]; r.seq == seq {
 		return r.info
 	}
-	return protocol.CallInfo{}
+	return wire.Call{}
 }
 
 type earlyMsg struct {
 	from int
-	msg  protocol.Msg
+	msg  wire.Msg
 }
 
 type verdict struct {
 	culprit int
 	reason  Reason
 	seq     uint64
-	pair    *protocol.CallPair // Mismatch
+	pair    *wire.CallPair // Mismatch
 }
 
 // index checks the members and makes fromWorld. A communicator of everybody in
@@ -217,7 +219,7 @@ func (n *Node) begin(c *comm, k *call) {
 	case k.p2p != nil:
 		cfg := p2p.Config{Plan: k.p2p, Comm: c.id, Seq: seq}
 		n.eager(c, k, &cfg)
-		st.pp = p2p.NewOp(cfg)
+		st.pp = p2p.NewExecutor(cfg)
 		st.op = st.pp
 		open.Inbox = p2p.NewInbox(k.p2p)
 	case k.inc != nil:
@@ -225,7 +227,7 @@ func (n *Node) begin(c *comm, k *call) {
 		st.op = st.inc
 	default:
 		open.Geometry = k.plan[k.round]
-		st.mc = protocol.NewOp(protocol.Config{
+		st.mc = mcast.New(mcast.Config{
 			Geometry: open.Geometry, Rank: c.rank, Comm: c.id, Seq: seq, Est: c.est,
 			Flow: n.cfg.Flow, Pool: n.pool, Offload: n.kernel, Batch: n.cfg.Batch, Overhead: n.cfg.Overhead, Others: &n.others, Digest: n.cfg.Digest,
 		})
@@ -247,7 +249,7 @@ func (n *Node) begin(c *comm, k *call) {
 
 // Opened learns that the buffers of a round can be written and read: the answer to Open. Offloaded
 // says that the kernel receives for all of its subgroups, not the process.
-func (n *Node) Opened(now protocol.Time, comm uint32, seq uint64, offloaded bool) {
+func (n *Node) Opened(now step.Time, comm uint32, seq uint64, offloaded bool) {
 	c := n.comms[comm]
 	if c == nil {
 		return
@@ -257,7 +259,7 @@ func (n *Node) Opened(now protocol.Time, comm uint32, seq uint64, offloaded bool
 		return
 	}
 	st.open = true
-	n.do(c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvStart, Offloaded: offloaded}, n.steps[:0]))
+	n.do(c, st, st.op.Step(now, step.Event{Kind: step.EvStart, Offloaded: offloaded}, n.steps[:0]))
 	early := c.early[seq]
 	delete(c.early, seq)
 	for i := range early {
@@ -268,7 +270,7 @@ func (n *Node) Opened(now protocol.Time, comm uint32, seq uint64, offloaded bool
 }
 
 // deliver hands a message to its operation, or keeps it for one to come.
-func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
+func (n *Node) deliver(now step.Time, c *comm, from int, m *wire.Msg) {
 	if c.broken != nil {
 		// It may not have heard, or not known the communicator when it did.
 		n.send(c.members[from], c.broken.message(c.id))
@@ -281,11 +283,11 @@ func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 			n.mismatch(c, from, m.Seq, m.Call, st.call.info())
 			return
 		}
-		n.do(c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvMsg, From: from, Msg: m}, n.steps[:0]))
+		n.do(c, st, st.op.Step(now, step.Event{Kind: step.EvMsg, From: from, Msg: m}, n.steps[:0]))
 		return
 	}
 	// Calls that a peer can have under way are near those that we have made.
-	greets := (m.Kind == protocol.MsgBarrier || m.Kind == protocol.MsgReady) && m.Seq < c.nextSeq+window
+	greets := (m.Kind == wire.MsgBarrier || m.Kind == wire.MsgReady) && m.Seq < c.nextSeq+window
 	if st == nil && greets && c.eagerlyDone(m) {
 		return
 	}
@@ -311,44 +313,44 @@ func (n *Node) deliver(now protocol.Time, c *comm, from int, m *protocol.Msg) {
 // greetedOtherwise reports whether a peer began the operation in a way that this
 // one does not: one of them multicasts, the other does not. Neither would ever
 // answer the other.
-func (st *opState) greetedOtherwise(m *protocol.Msg) bool {
-	if st.op.Phase() == protocol.Failed {
+func (st *opState) greetedOtherwise(m *wire.Msg) bool {
+	if st.op.Phase() == step.Failed {
 		return false
 	}
 	if st.mc != nil {
-		return m.Kind == protocol.MsgReady
+		return m.Kind == wire.MsgReady
 	}
-	return m.Kind == protocol.MsgBarrier
+	return m.Kind == wire.MsgBarrier
 }
 
 // do turns an operation's actions into the node's.
-func (n *Node) do(c *comm, st *opState, acts []protocol.Action) {
+func (n *Node) do(c *comm, st *opState, acts []step.Action) {
 	n.steps = nil // acts may use it, and do may come back here
 	n.turned(c, st)
 	for i := range acts {
 		a := &acts[i]
 		switch a.Kind {
-		case protocol.ActSend:
+		case step.ActSend:
 			c.tells(a.To, st.seq)
 			n.send(c.members[a.To], &a.Msg)
-		case protocol.ActMulticast:
+		case step.ActMulticast:
 			n.out = append(n.out, Action{Kind: Multicast, Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.mc.Geometry()})
-		case protocol.ActRead:
+		case step.ActRead:
 			n.out = append(n.out, Action{Kind: Read, To: c.members[a.To], Comm: c.id, Seq: st.seq, Sub: a.Sub, Ranges: a.Ranges})
-		case protocol.ActReduce:
+		case step.ActReduce:
 			n.out = append(n.out, Action{Kind: Reduce, Comm: c.id, Seq: st.seq, Off: a.Off, Len: a.Len})
-		case protocol.ActPut:
+		case step.ActPut:
 			n.out = append(n.out, Action{Kind: Put, To: c.members[a.To], Comm: c.id, Seq: st.seq, PSN: a.PSN, Off: a.Off, Len: a.Len, Input: a.Input})
-		case protocol.ActComplete:
+		case step.ActComplete:
 			n.completed(c, st)
-		case protocol.ActClosed:
+		case step.ActClosed:
 			n.closed(c, st)
-		case protocol.ActDigest:
+		case step.ActDigest:
 			n.out = append(n.out, Action{Kind: Digest, Comm: c.id, Seq: st.seq, Geometry: st.mc.Geometry()})
-		case protocol.ActCorrupt:
+		case step.ActCorrupt:
 			n.corrupt(c, a.To, st.seq)
 			return
-		case protocol.ActMismatch:
+		case step.ActMismatch:
 			n.mismatch(c, a.To, st.seq, a.Msg.Call, st.call.info())
 			return
 		}
@@ -356,7 +358,7 @@ func (n *Node) do(c *comm, st *opState, acts []protocol.Action) {
 	n.steps = acts[:0]
 }
 
-func (n *Node) send(to int, m *protocol.Msg) {
+func (n *Node) send(to int, m *wire.Msg) {
 	n.met[to] = struct{}{}
 	n.out = append(n.out, Action{Kind: Send, To: to, Msg: *m})
 }
@@ -405,8 +407,8 @@ func (n *Node) closed(c *comm, st *opState) {
 }
 
 // timer is when this communicator wants attention.
-func (c *comm) timer(deadline protocol.Time) protocol.Time {
-	at := protocol.Never
+func (c *comm) timer(deadline step.Time) step.Time {
+	at := step.Never
 	for _, st := range c.live {
 		at = min(at, st.op.Timer())
 	}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // regionState is who may touch a round's buffers.
@@ -20,14 +22,14 @@ const (
 // region is one round on one rank.
 type region struct {
 	share   *share
-	geo     *protocol.Geometry
+	geo     *mcast.Geometry
 	state   regionState
-	took    protocol.Time // first when it was opened, then how long until its buffers were free
+	took    step.Time // first when it was opened, then how long until its buffers were free
 	opened  bool
 	closed  bool
 	drained bool
 	// Where its chunks belong, by subgroup.
-	placements []*protocol.Placement
+	placements []*mcast.Placement
 	left       map[[2]uint32]bool // subgroup and PSN that were multicast
 }
 
@@ -51,7 +53,7 @@ func (h *host) do(a *Action) {
 			c.t.Fatalf("rank %d sends kind %d to %d; it has lost %v", h.id, a.Msg.Kind, a.To, h.lost)
 		}
 		h.sends[a.Msg.Kind]++
-		c.push(c.hosts[a.To].inbox[h.id], item{msg: protocol.AppendMsg(nil, &a.Msg)})
+		c.push(c.hosts[a.To].inbox[h.id], item{msg: wire.AppendMsg(nil, &a.Msg)})
 	case Open:
 		h.open(a)
 	case Multicast:
@@ -184,7 +186,7 @@ func (h *host) done(a *Action) {
 
 // checkSpent sees that a call's time is told completely: that of all its rounds.
 func (s *share) checkSpent(c *cluster, rank int, p *Spent) {
-	rounds := protocol.Time(0)
+	rounds := step.Time(0)
 	for _, r := range s.rounds {
 		rounds += r.took
 	}
@@ -194,9 +196,9 @@ func (s *share) checkSpent(c *cluster, rank int, p *Spent) {
 }
 
 func (s *share) checkError(c *cluster, rank int) {
-	e, phases := s.err, []protocol.Phase{protocol.Queued}
+	e, phases := s.err, []step.Phase{step.Queued}
 	if n := len(s.rounds); n > 0 && s.rounds[n-1].state == quiet && s.rounds[n-1].opened {
-		phases = []protocol.Phase{protocol.Barrier, protocol.Multicast, protocol.Fetch, protocol.Handshake}
+		phases = []step.Phase{step.Barrier, step.Multicast, step.Fetch, step.Handshake}
 	}
 	if e.Comm != s.job.comm || e.Seq != s.seq || e.Op != s.job.shape.Kind || !slices.Contains(phases, e.Phase) || e.Missing == "" ||
 		e.Reason < Lost || e.Reason > Cancelled || e.Culprit < NoRank || e.Culprit >= len(c.hosts) {

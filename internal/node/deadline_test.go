@@ -4,10 +4,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
-func withDeadline(cfg Config, d protocol.Time) Config {
+func withDeadline(cfg Config, d step.Time) Config {
 	cfg.Deadline = d
 	return cfg
 }
@@ -65,7 +66,7 @@ func TestDeadlineAtDifferentTimes(t *testing.T) {
 func TestDeadlineOfASilentRank(t *testing.T) {
 	for p := 2; p <= 6; p++ {
 		for victim := range p {
-			for _, deadline := range []protocol.Time{ms, 9 * ms, 10 * ms, 50 * ms} {
+			for _, deadline := range []step.Time{ms, 9 * ms, 10 * ms, 50 * ms} {
 				c := world(t, p, withDeadline(testConfig(), deadline))
 				c.kill(false, victim)
 				others := slices.Delete(upTo(p), victim, victim+1)
@@ -141,7 +142,7 @@ func TestDeadlineNotOfCallsInTime(t *testing.T) {
 	}
 	c.finish()
 	for _, h := range c.hosts {
-		if n := h.sends[protocol.MsgWhy] + h.sends[protocol.MsgBecause]; n > 0 {
+		if n := h.sends[wire.MsgProbeWait] + h.sends[wire.MsgWaitState]; n > 0 {
 			t.Errorf("rank %d asked and answered %d times", h.id, n)
 		}
 	}
@@ -150,7 +151,7 @@ func TestDeadlineNotOfCallsInTime(t *testing.T) {
 // tooShort runs a call with a deadline that may be too short for it. Everybody
 // made the call and works on it: no rank is at fault, whatever the moment, also
 // between rounds.
-func tooShort(t *testing.T, deadline protocol.Time) (well bool) {
+func tooShort(t *testing.T, deadline step.Time) (well bool) {
 	t.Helper()
 	c := world(t, 4, withDeadline(psnBits(testConfig(), 5), deadline))
 	j := c.call(0, allgather(4, 300, 4)) // 10 rounds
@@ -178,7 +179,7 @@ func TestDeadlineTooShortBlamesNobody(t *testing.T) {
 // Who does not answer within a very short deadline has not failed: only silence
 // for Timeout says that.
 func TestDeadlineShorterThanARoundTripBlamesNobody(t *testing.T) {
-	for _, deadline := range []protocol.Time{1, us, 5 * us, 10 * us, 20 * us} {
+	for _, deadline := range []step.Time{1, us, 5 * us, 10 * us, 20 * us} {
 		tooShort(t, deadline)
 	}
 }

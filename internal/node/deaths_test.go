@@ -5,7 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/step"
 )
 
 // longestRun is how many neighbours on the ring are dead.
@@ -27,7 +28,7 @@ func (c *cluster) spread(dead ...int) {
 	p, killed := len(c.hosts), c.now
 	c.until(fmt.Sprintf("the survivors of %v dying among %d learning of it", dead, p), func() bool { return c.learned(dead...) })
 	// A survivor goes through the run to its left one after the other.
-	if most := protocol.Time(longestRun(p, dead))*(c.cfg.Timeout+ms) + 2*ms; c.now-killed > most {
+	if most := step.Time(longestRun(p, dead))*(c.cfg.Timeout+ms) + 2*ms; c.now-killed > most {
 		c.t.Fatalf("%v died among %d: everybody knew after %d, want at most %d", dead, p, c.now-killed, most)
 	}
 	c.runFor(3 * c.cfg.Timeout)
@@ -127,7 +128,7 @@ func TestAnotherDiesMeanwhile(t *testing.T) {
 			j := c.call(0, allgather(p, 5, 4))
 			c.runFor(100 * us)
 			c.kill(after%2 == 0, a)
-			c.runFor(protocol.Time(after) * c.cfg.Timeout / 8)
+			c.runFor(step.Time(after) * c.cfg.Timeout / 8)
 			c.kill(after%3 == 0, b)
 			c.spread(a, b)
 			c.finish()
@@ -140,7 +141,7 @@ func TestAnotherDiesMeanwhile(t *testing.T) {
 func TestOtherCommunicatorsGoOn(t *testing.T) {
 	for k := range 40 {
 		cfg := testConfig()
-		cfg.Flow, cfg.Room = protocol.FlowCredit, 8
+		cfg.Flow, cfg.Room = mcast.FlowCredit, 8
 		c := newCluster(t, 6, cfg)
 		c.comm(0, upTo(6)...)
 		c.comm(1, 5, 0, 2)

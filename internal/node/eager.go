@@ -4,7 +4,8 @@ import (
 	"slices"
 
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // A small call that runs point to point is eager: its data goes to ranks that have not
@@ -62,9 +63,9 @@ func (n *Node) noteEager(c *comm, k *call, slot uint32) {
 
 // eagerlyDone reports whether a greeting is for a call that we ended without it, and
 // that it is the same call.
-func (c *comm) eagerlyDone(m *protocol.Msg) bool {
+func (c *comm) eagerlyDone(m *wire.Msg) bool {
 	slot := c.layout.Slot(m.Seq)
-	if c.eager == nil || m.Kind != protocol.MsgReady {
+	if c.eager == nil || m.Kind != wire.MsgReady {
 		return false
 	}
 	// Longer ago than there are slots, nobody remembers what it was.
@@ -72,20 +73,20 @@ func (c *comm) eagerlyDone(m *protocol.Msg) bool {
 }
 
 // begun learns that a rank has begun a call: we may be further ahead.
-func (n *Node) begun(now protocol.Time, c *comm, rank int, seq uint64) {
+func (n *Node) begun(now step.Time, c *comm, rank int, seq uint64) {
 	if c.reached == nil || seq < c.reached[rank] || seq >= c.nextSeq+window {
 		return
 	}
 	c.reached[rank] = seq + 1
 	waits := func(st *opState) bool {
-		return st.pp != nil && st.seq > seq && st.op.Phase() == protocol.Transfer
+		return st.pp != nil && st.seq > seq && st.op.Phase() == step.Transfer
 	}
 	if !slices.ContainsFunc(c.live, waits) {
 		return // as nearly always
 	}
 	for _, st := range slices.Clone(c.live) { // it may change
 		if waits(st) {
-			n.do(c, st, st.pp.Step(now, protocol.Event{Kind: protocol.EvTimer}, n.steps[:0]))
+			n.do(c, st, st.pp.Step(now, step.Event{Kind: step.EvTimer}, n.steps[:0]))
 		}
 	}
 }

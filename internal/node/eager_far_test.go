@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Rank 0 is ahead of each hop of a chain by lead calls, so further ahead of the last than
@@ -12,7 +12,7 @@ import (
 func TestEagerFarAhead(t *testing.T) {
 	const size, far = 10, 8
 	cfg := eagerConfig()
-	cfg.Layout, _ = protocol.NewLayout(27)
+	cfg.Layout, _ = wire.NewLayout(27)
 	c := newPlanCluster(t, size, 1, cfg)
 	var calls []*planCall
 	for range 5 { // until the far one owes a word
@@ -53,7 +53,7 @@ func TestEagerFarAhead(t *testing.T) {
 func TestEagerGreetingFromFarAhead(t *testing.T) {
 	const size, far = 10, 8
 	cfg := eagerConfig()
-	cfg.Layout, _ = protocol.NewLayout(27)
+	cfg.Layout, _ = wire.NewLayout(27)
 	c := newPlanCluster(t, size, 1, cfg)
 	var calls []*planCall
 	for range 66 {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Some ranks make several calls before others make their first.
@@ -64,7 +64,7 @@ func TestEarlyOnlyBarriers(t *testing.T) {
 	c.finish()
 	c.allRight(j)
 	h := c.hosts[0]
-	send := func(m protocol.Msg) {
+	send := func(m wire.Msg) {
 		t.Helper()
 		stale := h.node.Stats().Stale
 		h.node.Message(c.now, 1, &m)
@@ -72,12 +72,12 @@ func TestEarlyOnlyBarriers(t *testing.T) {
 			t.Errorf("message %+v: kept %d, stale %d", m, h.node.comms[0].nEarly, h.node.Stats().Stale-stale)
 		}
 	}
-	for kind := protocol.MsgActivate; kind <= protocol.MsgMark; kind++ {
-		send(protocol.Msg{Kind: kind, Seq: 1})
-		send(protocol.Msg{Kind: kind, Seq: 0})
+	for kind := wire.MsgActivate; kind <= wire.MsgMark; kind++ {
+		send(wire.Msg{Kind: kind, Seq: 1})
+		send(wire.Msg{Kind: kind, Seq: 0})
 	}
-	send(protocol.Msg{Kind: protocol.MsgBarrier, Comm: 5, Seq: 1})
-	send(protocol.Msg{Kind: protocol.MsgWhy, Comm: 5})
+	send(wire.Msg{Kind: wire.MsgBarrier, Comm: 5, Seq: 1})
+	send(wire.Msg{Kind: wire.MsgProbeWait, Comm: 5})
 	c.finish()
 }
 
@@ -90,7 +90,7 @@ func TestEarlyNothingForThePast(t *testing.T) {
 		c.finish()
 		c.allRight(j)
 		h := c.hosts[0]
-		h.node.Message(c.now, 1, &protocol.Msg{Kind: protocol.MsgBarrier, Seq: seq})
+		h.node.Message(c.now, 1, &wire.Msg{Kind: wire.MsgBarrier, Seq: seq})
 		h.act()
 		co := h.node.comms[0]
 		if co.nEarly != 0 || (co.broken == nil && h.node.Stats().Stale != 1) {
@@ -107,9 +107,9 @@ func TestEarlyFromAStranger(t *testing.T) {
 	c := newCluster(t, 3, testConfig())
 	c.comm(4, 1, 0)
 	h := c.hosts[0]
-	for _, kind := range []protocol.MsgKind{protocol.MsgBarrier, protocol.MsgAbort, protocol.MsgWhy, protocol.MsgBecause} {
+	for _, kind := range []wire.MsgKind{wire.MsgBarrier, wire.MsgAbort, wire.MsgProbeWait, wire.MsgWaitState} {
 		stale := h.node.Stats().Stale
-		h.node.Message(c.now, 2, &protocol.Msg{Kind: kind, Comm: 4, Reason: uint8(Aborted)})
+		h.node.Message(c.now, 2, &wire.Msg{Kind: kind, Comm: 4, Reason: uint8(Aborted)})
 		if h.act() || h.node.comms[4].nEarly != 0 || h.node.comms[4].broken != nil || h.node.Stats().Stale != stale+1 {
 			t.Errorf("message kind %d of a stranger had an effect", kind)
 		}
@@ -121,7 +121,7 @@ func TestEarlyIsBounded(t *testing.T) {
 	c := world(t, 3, testConfig())
 	h := c.hosts[0]
 	running := c.job(0, allgather(3, 5, 4)).on(0)
-	m := protocol.Msg{Kind: protocol.MsgBarrier}
+	m := wire.Msg{Kind: wire.MsgBarrier}
 	for sent := 0; h.node.comms[0].broken == nil; sent++ {
 		if sent > maxEarly {
 			t.Fatalf("%d messages are kept", sent)
@@ -140,7 +140,7 @@ func TestEarlyIsBounded(t *testing.T) {
 func TestEarlyFloodBlamesTheFlooder(t *testing.T) {
 	c := world(t, 3, testConfig())
 	h := c.hosts[0]
-	m := protocol.Msg{Kind: protocol.MsgBarrier, Seq: 5}
+	m := wire.Msg{Kind: wire.MsgBarrier, Seq: 5}
 	for i := range maxEarly {
 		m.Seq = 6 + uint64(i)%100
 		h.node.Message(c.now, 2, &m)

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Reason is why a communicator broke.
@@ -41,12 +42,12 @@ const NoRank = -1
 type Error struct {
 	Comm    uint32
 	Seq     uint64
-	Op      protocol.Kind
-	Phase   protocol.Phase // where the call was on this rank
-	Culprit int            // world rank that failed, or NoRank
+	Op      wire.CallKind
+	Phase   step.Phase // where the call was on this rank
+	Culprit int        // world rank that failed, or NoRank
 	Reason  Reason
-	Missing string             // what had not arrived
-	Pair    *protocol.CallPair // Mismatch: the two calls, as far as they are known. Corrupt: whose bytes differ
+	Missing string         // what had not arrived
+	Pair    *wire.CallPair // Mismatch: the two calls, as far as they are known. Corrupt: whose bytes differ
 }
 
 func (e *Error) Error() string {

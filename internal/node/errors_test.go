@@ -5,7 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 func TestErrorText(t *testing.T) {
@@ -14,23 +15,23 @@ func TestErrorText(t *testing.T) {
 		want string
 	}{
 		{
-			Error{Comm: 7, Seq: 3, Op: protocol.Allgather, Phase: protocol.Multicast, Culprit: 5, Reason: Lost, Missing: "rank 5 chunks 0-3"},
+			Error{Comm: 7, Seq: 3, Op: wire.Allgather, Phase: step.Multicast, Culprit: 5, Reason: Lost, Missing: "rank 5 chunks 0-3"},
 			"allgather 3 on communicator 7 failed in the multicast phase: lost: rank 5; missing: rank 5 chunks 0-3",
 		},
 		{
-			Error{Op: protocol.Broadcast, Phase: protocol.Queued, Culprit: 0, Reason: Aborted, Missing: "everything"},
+			Error{Op: wire.Broadcast, Phase: step.Queued, Culprit: 0, Reason: Aborted, Missing: "everything"},
 			"broadcast 0 on communicator 0 failed in the queued phase: aborted: rank 0; missing: everything",
 		},
 		{
-			Error{Op: protocol.Broadcast, Phase: protocol.Handshake, Culprit: NoRank, Reason: Deadline, Missing: "nothing"},
+			Error{Op: wire.Broadcast, Phase: step.Handshake, Culprit: NoRank, Reason: Deadline, Missing: "nothing"},
 			"broadcast 0 on communicator 0 failed in the handshake phase: deadline: no single rank; missing: nothing",
 		},
 		{
-			Error{Op: protocol.Allgather, Phase: protocol.Barrier, Culprit: 2, Reason: Mismatch, Missing: "rank 0 chunks 0-0"},
+			Error{Op: wire.Allgather, Phase: step.Barrier, Culprit: 2, Reason: Mismatch, Missing: "rank 0 chunks 0-0"},
 			"allgather 0 on communicator 0 failed in the barrier phase: mismatched calls: rank 2; missing: rank 0 chunks 0-0",
 		},
 		{
-			Error{Op: protocol.Allgather, Phase: protocol.Fetch, Culprit: 1, Reason: Protocol, Missing: "rank 0 chunks 0-0"},
+			Error{Op: wire.Allgather, Phase: step.Fetch, Culprit: 1, Reason: Protocol, Missing: "rank 0 chunks 0-0"},
 			"allgather 0 on communicator 0 failed in the fetch phase: protocol violation: rank 1; missing: rank 0 chunks 0-0",
 		},
 	} {

@@ -5,7 +5,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // breakBy breaks a communicator and tells its other members, except the one
@@ -15,7 +17,7 @@ func (n *Node) breakBy(c *comm, v verdict, from int) {
 		return
 	}
 	told := n.acquainted()
-	for _, r := range protocol.AppendPeers(nil, c.rank, len(c.members)) {
+	for _, r := range mcast.AppendPeers(nil, c.rank, len(c.members)) {
 		told = append(told, c.members[r])
 	}
 	slices.Sort(told)
@@ -27,15 +29,15 @@ func (n *Node) breakBy(c *comm, v verdict, from int) {
 	n.breakComm(c, v)
 }
 
-func (v *verdict) message(comm uint32) *protocol.Msg {
-	return &protocol.Msg{
-		Kind: protocol.MsgAbort, Comm: comm, Seq: v.seq, Rank: uint32(int32(v.culprit)), Reason: uint8(v.reason), Pair: v.pair,
+func (v *verdict) message(comm uint32) *wire.Msg {
+	return &wire.Msg{
+		Kind: wire.MsgAbort, Comm: comm, Seq: v.seq, Rank: uint32(int32(v.culprit)), Reason: uint8(v.reason), Pair: v.pair,
 	}
 }
 
 // aborted takes a peer's verdict. One that makes no sense says only that the peer is
 // at fault.
-func (n *Node) aborted(c *comm, from int, m *protocol.Msg) {
+func (n *Node) aborted(c *comm, from int, m *wire.Msg) {
 	v := verdict{culprit: int(int32(m.Rank)), reason: Reason(m.Reason), seq: m.Seq, pair: m.Pair}
 	if !v.valid(c, n.cfg.Size) {
 		v = verdict{culprit: from, reason: Protocol, seq: m.Seq}
@@ -62,20 +64,20 @@ func (v *verdict) valid(c *comm, size int) bool {
 }
 
 // mismatch breaks a communicator because a peer made another call than ours.
-func (n *Node) mismatch(c *comm, from int, seq uint64, theirs, ours protocol.CallInfo) {
-	pair := &protocol.CallPair{Ranks: [2]uint32{uint32(c.members[from]), uint32(n.cfg.Rank)}, Calls: [2]protocol.CallInfo{theirs, ours}}
+func (n *Node) mismatch(c *comm, from int, seq uint64, theirs, ours wire.Call) {
+	pair := &wire.CallPair{Ranks: [2]uint32{uint32(c.members[from]), uint32(n.cfg.Rank)}, Calls: [2]wire.Call{theirs, ours}}
 	n.breakBy(c, verdict{culprit: c.members[from], reason: Mismatch, seq: seq, pair: pair}, -1)
 }
 
 // corrupt breaks a communicator because a neighbour and we ended with different bytes.
 // Whose memory is at fault nobody knows.
 func (n *Node) corrupt(c *comm, from int, seq uint64) {
-	pair := &protocol.CallPair{Ranks: [2]uint32{uint32(n.cfg.Rank), uint32(c.members[from])}}
+	pair := &wire.CallPair{Ranks: [2]uint32{uint32(n.cfg.Rank), uint32(c.members[from])}}
 	n.breakBy(c, verdict{culprit: NoRank, reason: Corrupt, seq: seq, pair: pair}, -1)
 }
 
 // info describes a call, for people.
-func (k *call) info() protocol.CallInfo {
+func (k *call) info() wire.Call {
 	switch {
 	case k.p2p != nil:
 		return k.p2p.Call()
@@ -108,7 +110,7 @@ func (n *Node) breakComm(c *comm, v verdict) {
 // buffer, or when it is quiet.
 func (n *Node) failCall(c *comm, k *call) {
 	err := &Error{
-		Comm: c.id, Seq: k.seq, Op: k.kind, Phase: protocol.Queued,
+		Comm: c.id, Seq: k.seq, Op: k.kind, Phase: step.Queued,
 		Culprit: c.broken.culprit, Reason: c.broken.reason, Pair: c.broken.pair, Missing: "everything",
 	}
 	if !k.running {
@@ -192,10 +194,10 @@ func (n *Node) Quiesced(comm uint32, seq uint64) {
 }
 
 // PeerLost learns that the connection to a world rank is gone.
-func (n *Node) PeerLost(now protocol.Time, rank int) { n.declare(now, rank, -1) }
+func (n *Node) PeerLost(now step.Time, rank int) { n.declare(now, rank, -1) }
 
 // declare takes a process for lost, passes it on, and breaks its communicators.
-func (n *Node) declare(now protocol.Time, rank, from int) {
+func (n *Node) declare(now step.Time, rank, from int) {
 	l := &n.live
 	if rank < 0 || rank >= n.cfg.Size || l.dead[rank] {
 		return
@@ -204,7 +206,7 @@ func (n *Node) declare(now protocol.Time, rank, from int) {
 	l.deaths = append(l.deaths, rank)
 	left, right := l.left, l.right
 	l.retarget(now)
-	n.tell(l.deaths[len(l.deaths)-1:], append(protocol.AppendPeers(n.acquainted(), n.cfg.Rank, n.cfg.Size), left, right), from)
+	n.tell(l.deaths[len(l.deaths)-1:], append(mcast.AppendPeers(n.acquainted(), n.cfg.Rank, n.cfg.Size), left, right), from)
 	if l.left != left {
 		n.tell(l.deaths, []int{l.left}, -1)
 	}
@@ -219,7 +221,7 @@ func (n *Node) declare(now protocol.Time, rank, from int) {
 	}
 	// Should it only have been slow, it learns that it is out, and blames nobody.
 	if rank != n.cfg.Rank {
-		n.send(rank, &protocol.Msg{Kind: protocol.MsgDead, Rank: uint32(rank)})
+		n.send(rank, &wire.Msg{Kind: wire.MsgDead, Rank: uint32(rank)})
 		n.out = append(n.out, Action{Kind: Drop, To: rank})
 	}
 }
@@ -238,7 +240,7 @@ func (n *Node) tell(deaths, peers []int, from int) {
 			continue
 		}
 		for _, d := range deaths {
-			n.send(p, &protocol.Msg{Kind: protocol.MsgDead, Rank: uint32(d)})
+			n.send(p, &wire.Msg{Kind: wire.MsgDead, Rank: uint32(d)})
 		}
 	}
 }

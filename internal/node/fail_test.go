@@ -5,7 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // A rank dies at every moment of a life with calls that run, that wait for their
@@ -15,13 +17,13 @@ import (
 func TestEveryCallEndsOnce(t *testing.T) {
 	t.Parallel()
 	const p, victim = 4, 2
-	failed, completed := map[protocol.Phase]int{}, 0
+	failed, completed := map[step.Phase]int{}, 0
 	for k := range 150 {
 		cfg := psnBits(testConfig(), 5) // 32 PSNs
 		cfg.InFlight = 2
 		c := world(t, p, cfg)
 		var jobs []*job
-		for _, s := range []protocol.Shape{
+		for _, s := range []mcast.Shape{
 			allgather(p, 3, 4), broadcast(p, 1, 10, 4), allgather(p, 100, 4), broadcast(p, victim, 300, 4), allgather(p, 8, 4),
 		} {
 			jobs = append(jobs, c.call(0, s))
@@ -44,7 +46,7 @@ func TestEveryCallEndsOnce(t *testing.T) {
 			}
 		}
 	}
-	for _, phase := range []protocol.Phase{protocol.Queued, protocol.Barrier, protocol.Multicast} {
+	for _, phase := range []step.Phase{step.Queued, step.Barrier, step.Multicast} {
 		if failed[phase] == 0 {
 			t.Errorf("no call failed in the %v phase: the test tests too little: %v", phase, failed)
 		}
@@ -105,7 +107,7 @@ func TestCallsAfterTheBreakFailAtOnce(t *testing.T) {
 		for range 3 {
 			j := c.job(0, allgather(3, 100, 4)).on(r) // of several rounds
 			c.allFailed(1, []Reason{Aborted}, j)
-			if e := j.shares[r].err; e.Phase != protocol.Queued || e.Missing != "everything" {
+			if e := j.shares[r].err; e.Phase != step.Queued || e.Missing != "everything" {
 				t.Errorf("rank %d: %v", r, e)
 			}
 		}
@@ -164,15 +166,15 @@ func TestAbortBeforeAddComm(t *testing.T) {
 // One rank calls something else than the others. Nobody completes it.
 func TestMismatchedCallsFailEverywhere(t *testing.T) {
 	for p := 2; p <= 6; p++ {
-		base := func() protocol.Shape { return broadcast(p, 0, 20, 4) }
-		variants := map[string]func() protocol.Shape{
-			"root":      func() protocol.Shape { return broadcast(p, 1, 20, 4) },
-			"size":      func() protocol.Shape { return broadcast(p, 0, 21, 4) },
-			"nothing":   func() protocol.Shape { return broadcast(p, 0, 0, 4) },
-			"rounds":    func() protocol.Shape { return broadcast(p, 0, 20*16, 4) },
-			"chunk":     func() protocol.Shape { return broadcast(p, 0, 20, 5) },
-			"subgroups": func() protocol.Shape { s := base(); s.Subgroups = 2; return s },
-			"operation": func() protocol.Shape { s := base(); s.Kind = protocol.Allgather; return s },
+		base := func() mcast.Shape { return broadcast(p, 0, 20, 4) }
+		variants := map[string]func() mcast.Shape{
+			"root":      func() mcast.Shape { return broadcast(p, 1, 20, 4) },
+			"size":      func() mcast.Shape { return broadcast(p, 0, 21, 4) },
+			"nothing":   func() mcast.Shape { return broadcast(p, 0, 0, 4) },
+			"rounds":    func() mcast.Shape { return broadcast(p, 0, 20*16, 4) },
+			"chunk":     func() mcast.Shape { return broadcast(p, 0, 20, 5) },
+			"subgroups": func() mcast.Shape { s := base(); s.Subgroups = 2; return s },
+			"operation": func() mcast.Shape { s := base(); s.Kind = wire.Allgather; return s },
 		}
 		for name, variant := range variants {
 			for odd := range p {
@@ -183,7 +185,7 @@ func TestMismatchedCallsFailEverywhere(t *testing.T) {
 					jobs := []*job{c.job(0, base()).on(slices.Delete(upTo(p), odd, odd+1)...), c.job(0, variant()).on(odd)}
 					c.finish()
 					c.allRight(good)
-					suspects := append(protocol.AppendPeers(nil, odd, p), odd)
+					suspects := append(mcast.AppendPeers(nil, odd, p), odd)
 					for _, j := range jobs {
 						for r, s := range j.shares {
 							if s.err == nil || s.err.Reason != Mismatch || !slices.Contains(suspects, s.err.Culprit) {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // FuzzNode gives a node messages, datagrams and news that no correct peer may
@@ -14,29 +16,29 @@ import (
 // call ends exactly once, at the latest when its communicator is aborted, and all
 // that was lent comes back.
 func FuzzNode(f *testing.F) {
-	barrier := protocol.Msg{Kind: protocol.MsgBarrier, Digest: fuzzPlan(f)[0].Digest(), Round: 1, Grant: 9}
+	barrier := wire.Msg{Kind: wire.MsgBarrier, Digest: fuzzPlan(f)[0].Digest(), Round: 1, Grant: 9}
 	var seed []byte
-	for _, m := range []protocol.Msg{
+	for _, m := range []wire.Msg{
 		barrier,
-		{Kind: protocol.MsgDead, Rank: 2},
-		{Kind: protocol.MsgAbort, Rank: 7, Reason: 77},
-		{Kind: protocol.MsgBecause, State: waiting, Rank: 1},
-		{Kind: protocol.MsgWhy, Seq: 3},
-		{Kind: protocol.MsgFinal},
-		{Kind: protocol.MsgAllSent},
-		{Kind: protocol.MsgFetch, Ranges: []protocol.Range{{PSN: 1, N: 2}}},
-		{Kind: protocol.MsgAvail, Ranges: []protocol.Range{{PSN: 1, N: 2}}},
-		{Kind: protocol.MsgMark, Rank: 1, Counts: []uint32{1}},
-		{Kind: protocol.MsgReady, Digest: fuzzRing(f, 3).Digest},
-		{Kind: protocol.MsgAgree, Agree: &protocol.Agree{Step: protocol.AgreeAsk, Dead: []uint64{4}}},
-		{Kind: protocol.MsgAgree, Comm: 1, Agree: &protocol.Agree{Step: protocol.AgreeState, Called: true, Dead: []uint64{1}}},
-		{Kind: protocol.MsgAgree, Agree: &protocol.Agree{Step: protocol.AgreeGone}},
-		{Kind: protocol.MsgAgree, Agree: &protocol.Agree{Step: protocol.AgreePropose, Value: &protocol.AgreeValue{ID: 9, Ranks: []uint64{15}}}},
-		{Kind: protocol.MsgAgree, Agree: &protocol.Agree{Step: protocol.AgreeCommit, Value: &protocol.AgreeValue{ID: 1, Ranks: []uint64{255}}}},
-		{Kind: protocol.MsgAgree, Agree: &protocol.Agree{Step: protocol.AgreeCommit, Value: &protocol.AgreeValue{ID: 1, Ranks: []uint64{9}}}},
-		{Kind: protocol.MsgAbort, Reason: 4, Pair: &protocol.CallPair{Ranks: [2]uint32{1, 9}}},
+		{Kind: wire.MsgDead, Rank: 2},
+		{Kind: wire.MsgAbort, Rank: 7, Reason: 77},
+		{Kind: wire.MsgWaitState, State: waiting, Rank: 1},
+		{Kind: wire.MsgProbeWait, Seq: 3},
+		{Kind: wire.MsgFinal},
+		{Kind: wire.MsgAllSent},
+		{Kind: wire.MsgFetch, Ranges: []wire.Range{{PSN: 1, N: 2}}},
+		{Kind: wire.MsgAvail, Ranges: []wire.Range{{PSN: 1, N: 2}}},
+		{Kind: wire.MsgMark, Rank: 1, Counts: []uint32{1}},
+		{Kind: wire.MsgReady, Digest: fuzzRing(f, 3).Digest},
+		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeAsk, Dead: []uint64{4}}},
+		{Kind: wire.MsgAgree, Comm: 1, Agree: &wire.Agree{Step: wire.AgreeState, Called: true, Dead: []uint64{1}}},
+		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeGone}},
+		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreePropose, Value: &wire.AgreeValue{ID: 9, Ranks: []uint64{15}}}},
+		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeCommit, Value: &wire.AgreeValue{ID: 1, Ranks: []uint64{255}}}},
+		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeCommit, Value: &wire.AgreeValue{ID: 1, Ranks: []uint64{9}}}},
+		{Kind: wire.MsgAbort, Reason: 4, Pair: &wire.CallPair{Ranks: [2]uint32{1, 9}}},
 	} {
-		b := protocol.AppendMsg(nil, &m)
+		b := wire.AppendMsg(nil, &m)
 		one := append([]byte{0, 2, byte(len(b))}, b...)
 		f.Add(append(append([]byte{5, 6}, one...), 6, 2, 200, 2, 200, 6))
 		f.Add(append(append([]byte{7, 6}, one...), 6, 9, 2, 0, 0, 0, 5, 6, 9, 2, 0, 0, 1, 5, 6))
@@ -56,8 +58,8 @@ func FuzzNode(f *testing.F) {
 	})
 }
 
-func fuzzPlan(t tb) []*protocol.Geometry {
-	plan, err := protocol.Plan(allgather(4, 10, 4), testConfig().Layout)
+func fuzzPlan(t tb) []*mcast.Geometry {
+	plan, err := mcast.Plan(allgather(4, 10, 4), testConfig().Layout)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -68,8 +70,8 @@ func fuzzPlan(t tb) []*protocol.Geometry {
 type fuzzed struct {
 	t       *testing.T
 	n       *Node
-	now     protocol.Time
-	plan    []*protocol.Geometry
+	now     step.Time
+	plan    []*mcast.Geometry
 	started uint64
 	asked   uint64 // agreements
 	ended   map[uint64]int
@@ -81,7 +83,7 @@ type fuzzed struct {
 func newFuzzed(t *testing.T) *fuzzed {
 	t.Helper()
 	cfg := psnBits(testConfig(), 30)
-	cfg.Rank, cfg.Size, cfg.Flow, cfg.Room, cfg.Deadline = 3, 4, protocol.FlowCredit, 4, 3*ms
+	cfg.Rank, cfg.Size, cfg.Flow, cfg.Room, cfg.Deadline = 3, 4, mcast.FlowCredit, 4, 3*ms
 	z := &fuzzed{t: t, n: New(0, cfg), plan: fuzzPlan(t), ended: map[uint64]int{}, workers: newIntakes(cfg), open: map[opKey]Action{}}
 	for id, members := range [][]int{{0, 1, 2, 3}, {3, 1, 0, 2}} {
 		if err := z.n.AddComm(uint32(id), members); err != nil {
@@ -99,7 +101,7 @@ func (z *fuzzed) step(what byte, in []byte) []byte {
 		n := copy(arg[:2], in)
 		in = in[n:]
 		length := min(int(arg[1]), len(in))
-		if m, err := protocol.ParseMsg(in[:length]); err == nil {
+		if m, err := wire.ParseMsg(in[:length]); err == nil {
 			z.n.Message(z.now, int(arg[0]%3), &m)
 		}
 		return in[length:]
@@ -112,7 +114,7 @@ func (z *fuzzed) step(what byte, in []byte) []byte {
 		return in[n:]
 	case 2:
 		n := copy(arg[:1], in)
-		z.now += protocol.Time(arg[0]) * 20 * us
+		z.now += step.Time(arg[0]) * 20 * us
 		if z.now >= z.n.NextTimer() {
 			z.n.Timer(z.now)
 		}

@@ -5,7 +5,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 type opKey struct {
@@ -21,7 +23,7 @@ type host struct {
 	dead    bool
 	late    bool // it was stopped for so long that others may take it for lost
 	stopped bool
-	timerAt protocol.Time
+	timerAt step.Time
 	spins   int // timers in a row that did nothing and want to be called again
 
 	inbox                   []*lane // by sender
@@ -103,7 +105,7 @@ func (h *host) message(from int, it item) {
 		h.node.PeerLost(h.c.now, from)
 		return
 	}
-	m, err := protocol.ParseMsg(it.msg)
+	m, err := wire.ParseMsg(it.msg)
 	if err != nil {
 		h.c.t.Fatalf("rank %d to %d: %v", from, h.id, err)
 	}
@@ -112,7 +114,7 @@ func (h *host) message(from int, it item) {
 
 // chunk hands a datagram to the receive worker, which reports at once.
 func (h *host) chunk(it *item) bool {
-	placed := h.workers.take(it.comm, it.sub, it.imm, len(it.payload), func(p *protocol.Placement, psn uint32, off int64) {
+	placed := h.workers.take(it.comm, it.sub, it.imm, len(it.payload), func(p *mcast.Placement, psn uint32, off int64) {
 		h.place(it, p, psn, off)
 	})
 	h.node.Received(h.c.now, h.workers.sub(it.sub).Flush(), false)
@@ -120,7 +122,7 @@ func (h *host) chunk(it *item) bool {
 }
 
 // place puts a payload where the worker says.
-func (h *host) place(it *item, p *protocol.Placement, psn uint32, off int64) {
+func (h *host) place(it *item, p *mcast.Placement, psn uint32, off int64) {
 	r := h.ops[opKey{it.comm, p.Seq}]
 	switch {
 	case r == nil || r.state != isOpen:
@@ -140,7 +142,7 @@ func (h *host) datagram(it *item) {
 		h.chunk(it)
 		return
 	}
-	h.workers.take(it.comm, it.sub, it.imm, len(it.payload), func(p *protocol.Placement, psn uint32, off int64) {
+	h.workers.take(it.comm, it.sub, it.imm, len(it.payload), func(p *mcast.Placement, psn uint32, off int64) {
 		h.place(it, p, psn, off)
 	})
 	if len(h.grams.items) == 0 || h.c.rng.IntN(4) == 0 {

@@ -1,6 +1,9 @@
 package node
 
-import "github.com/allcast/allcast/internal/protocol"
+import (
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
+)
 
 // A CommView is what people are told of a communicator. Ranks are world ranks.
 type CommView struct {
@@ -18,12 +21,12 @@ type CommView struct {
 // A CallView is what people are told of a call that has not ended.
 type CallView struct {
 	Req       uint64
-	Kind      protocol.Kind
+	Kind      wire.CallKind
 	Seq       uint64 // of the round that runs or comes next
 	Round     int
 	Rounds    int
-	Phase     protocol.Phase
-	Start     protocol.Time
+	Phase     step.Phase
+	Start     step.Time
 	WaitingOn int // ourselves: for nobody else
 	Missing   string
 }

@@ -1,29 +1,30 @@
 package node
 
 import (
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/place"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // intakes are the receive workers of a process, by subgroup. Datagrams name their operation by
 // communicator and slot, so that the slot's next user gets what comes too late.
 type intakes struct {
-	layout protocol.Layout
+	layout wire.Layout
 	taken  *place.Taken
-	subs   map[int]*protocol.Intake
+	subs   map[int]*mcast.Intake
 }
 
 func newIntakes(cfg Config) intakes {
-	w := intakes{layout: cfg.Layout, taken: cfg.Taken, subs: map[int]*protocol.Intake{}}
+	w := intakes{layout: cfg.Layout, taken: cfg.Taken, subs: map[int]*mcast.Intake{}}
 	if w.taken == nil {
 		w.taken = &place.Taken{}
 	}
 	return w
 }
 
-func (w *intakes) sub(i int) *protocol.Intake {
+func (w *intakes) sub(i int) *mcast.Intake {
 	if w.subs[i] == nil {
-		w.subs[i] = protocol.NewIntake(w.layout, 1<<20, w.taken, func() *protocol.Report { return &protocol.Report{} })
+		w.subs[i] = mcast.NewIntake(w.layout, 1<<20, w.taken, func() *mcast.Report { return &mcast.Report{} })
 	}
 	return w.subs[i]
 }
@@ -31,30 +32,30 @@ func (w *intakes) sub(i int) *protocol.Intake {
 func token(comm, slot uint32) uint64 { return uint64(comm)<<32 | uint64(slot) }
 
 // open lets datagrams of a round be placed.
-func (w *intakes) open(all []*protocol.Placement) {
+func (w *intakes) open(all []*mcast.Placement) {
 	for _, p := range all {
 		w.sub(p.Sub).Open(token(p.Comm, w.layout.Slot(p.Seq)), p)
 	}
 }
 
-func (w *intakes) close(all []*protocol.Placement) {
+func (w *intakes) close(all []*mcast.Placement) {
 	for _, p := range all {
 		w.sub(p.Sub).Close(p)
 	}
 }
 
 // take decides about a datagram, and calls place with where its payload belongs.
-func (w *intakes) take(comm uint32, sub int, imm uint32, length int, place func(p *protocol.Placement, psn uint32, off int64)) bool {
+func (w *intakes) take(comm uint32, sub int, imm uint32, length int, place func(p *mcast.Placement, psn uint32, off int64)) bool {
 	slot, _ := w.layout.Split(imm)
 	in := w.sub(sub)
 	p, psn, off, v := in.Judge(token(comm, slot), comm, imm, length)
-	if v != protocol.Placed {
+	if v != mcast.Placed {
 		in.Ignore(p, v, 1)
 		return false
 	}
 	if place != nil {
 		place(p, psn, off)
 	}
-	in.Place(p, protocol.Range{PSN: psn, N: 1})
+	in.Place(p, wire.Range{PSN: psn, N: 1})
 	return true
 }

@@ -3,7 +3,8 @@ package node
 import (
 	"slices"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // job is a collective that ranks may call.
@@ -11,8 +12,8 @@ type job struct {
 	c      *cluster
 	req    uint64
 	comm   uint32
-	shape  protocol.Shape
-	plan   []*protocol.Geometry
+	shape  mcast.Shape
+	plan   []*mcast.Geometry
 	shares map[int]*share // by world rank, of those that called
 	expect []byte
 }
@@ -28,23 +29,23 @@ type share struct {
 }
 
 // allgather is the Shape of p equal blocks.
-func allgather(p int, bytes int64, chunk int) protocol.Shape {
-	return protocol.Shape{
-		Kind: protocol.Allgather, Counts: slices.Repeat([]int64{bytes}, p), Chunk: chunk, Chains: 1, Subgroups: 1,
+func allgather(p int, bytes int64, chunk int) mcast.Shape {
+	return mcast.Shape{
+		Kind: wire.Allgather, Counts: slices.Repeat([]int64{bytes}, p), Chunk: chunk, Chains: 1, Subgroups: 1,
 	}
 }
 
 // broadcast is the Shape of one block.
-func broadcast(p, root int, bytes int64, chunk int) protocol.Shape {
-	s := protocol.Shape{Kind: protocol.Broadcast, Root: root, Counts: make([]int64, p), Chunk: chunk, Chains: 1, Subgroups: 1}
+func broadcast(p, root int, bytes int64, chunk int) mcast.Shape {
+	s := mcast.Shape{Kind: wire.Broadcast, Root: root, Counts: make([]int64, p), Chunk: chunk, Chains: 1, Subgroups: 1}
 	s.Counts[root] = bytes
 	return s
 }
 
 // job plans a collective that nobody has called yet.
-func (c *cluster) job(comm uint32, s protocol.Shape) *job {
+func (c *cluster) job(comm uint32, s mcast.Shape) *job {
 	c.t.Helper()
-	plan, err := protocol.Plan(s, c.cfg.Layout)
+	plan, err := mcast.Plan(s, c.cfg.Layout)
 	if err != nil {
 		c.t.Fatalf("%+v: %v", s, err)
 	}
@@ -63,7 +64,7 @@ func (j *job) on(ranks ...int) *job {
 }
 
 // call plans a collective and calls it on all members.
-func (c *cluster) call(comm uint32, s protocol.Shape) *job {
+func (c *cluster) call(comm uint32, s mcast.Shape) *job {
 	c.t.Helper()
 	return c.job(comm, s).on(c.comms[comm]...)
 }

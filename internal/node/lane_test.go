@@ -1,6 +1,10 @@
 package node
 
-import "github.com/allcast/allcast/internal/protocol"
+import (
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
+)
 
 type laneKind uint8
 
@@ -34,7 +38,7 @@ type lane struct {
 
 type item struct {
 	serial  uint64
-	since   protocol.Time
+	since   step.Time
 	job     *job
 	msg     []byte
 	eof     bool // the connection is gone
@@ -43,8 +47,8 @@ type item struct {
 	seq     uint64
 	sub     int
 	psn, n  uint32
-	ranges  []protocol.Range
-	report  *protocol.Report
+	ranges  []wire.Range
+	report  *mcast.Report
 	imm     uint32
 	payload []byte
 }

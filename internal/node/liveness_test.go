@@ -4,7 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // learned reports whether all living ranks know of these deaths.
@@ -24,11 +25,11 @@ func TestHeartbeatsWhenIdle(t *testing.T) {
 		c := newCluster(t, p, testConfig())
 		c.runFor(50 * c.cfg.Timeout)
 		for _, h := range c.hosts {
-			beats := h.sends[protocol.MsgHeartbeat]
+			beats := h.sends[wire.MsgHeartbeat]
 			if p > 1 && (beats < 4*50-1 || beats > 4*50+1) || p == 1 && beats > 0 {
 				t.Errorf("%d ranks: rank %d sent %d heartbeats in 50 timeouts, want 4 in each", p, h.id, beats)
 			}
-			h.sends[protocol.MsgHeartbeat] = 0
+			h.sends[wire.MsgHeartbeat] = 0
 			if len(h.lost) > 0 || h.sends != [64]int{} {
 				t.Errorf("%d ranks: idle rank %d lost %v and sent %v", p, h.id, h.lost, h.sends)
 			}
@@ -42,10 +43,10 @@ func TestNoTimeoutNoHeartbeats(t *testing.T) {
 	cfg.Timeout = 0
 	c := world(t, 3, cfg)
 	for _, h := range c.hosts {
-		if at := h.node.NextTimer(); at != protocol.Never {
+		if at := h.node.NextTimer(); at != step.Never {
 			t.Errorf("rank %d wants its timer at %d", h.id, at)
 		}
-		h.node.Timer(c.now + 1000*protocol.Second)
+		h.node.Timer(c.now + 1000*step.Second)
 		if h.act() {
 			t.Errorf("rank %d did something", h.id)
 		}
@@ -82,7 +83,7 @@ func TestSilentProcessIsLost(t *testing.T) {
 
 func TestPeerLostCountsAtOnce(t *testing.T) {
 	cfg := testConfig()
-	cfg.Timeout = 1000 * protocol.Second
+	cfg.Timeout = 1000 * step.Second
 	c := world(t, 5, cfg)
 	j := c.job(0, allgather(5, 10, 4)).on(0, 1, 2, 4)
 	c.runFor(ms)
@@ -121,7 +122,7 @@ func TestStoppedForLessThanTheTimeout(t *testing.T) {
 	for p := 2; p <= 4; p++ {
 		c := world(t, p, testConfig())
 		for range 5 {
-			beats := &c.hosts[1].sends[protocol.MsgHeartbeat]
+			beats := &c.hosts[1].sends[wire.MsgHeartbeat]
 			before := *beats
 			c.until("a heartbeat", func() bool { return *beats > before })
 			c.freeze(1, c.cfg.Timeout*9/10)
@@ -138,7 +139,7 @@ func TestStoppedForLessThanTheTimeout(t *testing.T) {
 func TestStoppedOneAfterTheOther(t *testing.T) {
 	for watcher := ms; watcher < 7*ms; watcher += 100 * us {
 		c := newCluster(t, 3, testConfig())
-		beats := &c.hosts[1].sends[protocol.MsgHeartbeat]
+		beats := &c.hosts[1].sends[wire.MsgHeartbeat]
 		c.until("a heartbeat", func() bool { return *beats == 2 })
 		c.runFor(5 * us) // it is heard
 		c.freeze(1, c.cfg.Timeout+50*us-watcher)
@@ -153,13 +154,13 @@ func TestStoppedOneAfterTheOther(t *testing.T) {
 func TestStoppedForLongBlamesNobody(t *testing.T) {
 	cfg := testConfig()
 	cfg.Rank, cfg.Size = 1, 3
-	for _, long := range []protocol.Time{cfg.Timeout, 3 * cfg.Timeout, 1000 * cfg.Timeout} {
-		now := protocol.Second
+	for _, long := range []step.Time{cfg.Timeout, 3 * cfg.Timeout, 1000 * cfg.Timeout} {
+		now := step.Second
 		n := New(now, cfg)
 		for range 10 {
 			now = n.NextTimer()
 			n.Timer(now)
-			n.Message(now, 0, &protocol.Msg{Kind: protocol.MsgHeartbeat})
+			n.Message(now, 0, &wire.Msg{Kind: wire.MsgHeartbeat})
 		}
 		now += long
 		n.Timer(now)
@@ -215,14 +216,14 @@ func TestNewCommunicatorOnAProcessThatIsOut(t *testing.T) {
 // sign changes nothing: the peer still has its full time, and a doubt about it remains.
 func TestAnOldSignOfLifeChangesNothing(t *testing.T) {
 	cfg := testConfig()
-	cfg.Rank, cfg.Size, cfg.Timeout = 1, 2, protocol.Second
+	cfg.Rank, cfg.Size, cfg.Timeout = 1, 2, step.Second
 	for _, times := range []int{0, 1, 1000} {
 		n := New(0, cfg)
 		signs := times
-		lostAt := protocol.Time(0)
-		for now := protocol.Time(0); lostAt == 0 && now < 5*protocol.Second; now += 10 * ms {
+		lostAt := step.Time(0)
+		for now := step.Time(0); lostAt == 0 && now < 5*step.Second; now += 10 * ms {
 			if now == 240*ms {
-				n.Message(now, 0, &protocol.Msg{Kind: protocol.MsgHeartbeat})
+				n.Message(now, 0, &wire.Msg{Kind: wire.MsgHeartbeat})
 			}
 			if now >= 240*ms && signs > 0 {
 				n.Heard(10*ms, 0)

@@ -3,25 +3,27 @@ package node
 import (
 	"fmt"
 
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/place"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Config describes a process and what its fabric is like.
 type Config struct {
-	Rank, Size int           // in the world
-	Timeout    protocol.Time // silence after which a rank is lost; 0: never, and no heartbeats
-	Deadline   protocol.Time // for a call, from Start on, waiting for its turn included; 0: none
-	Flow       protocol.Flow
+	Rank, Size int       // in the world
+	Timeout    step.Time // silence after which a rank is lost; 0: never, and no heartbeats
+	Deadline   step.Time // for a call, from Start on, waiting for its turn included; 0: none
+	Flow       mcast.Flow
 	Room       uint64       // FlowCredit: datagrams that the process's receive queues hold
 	Offload    uint64       // FlowCredit: datagrams that may be on their way to operations for which the kernel receives
 	Taken      *place.Taken // what the receive workers share; nil: there are none
 	ByKernel   *place.Taken // what the kernel has placed for the process; likewise
 	Batch      uint32
 	Overhead   int
-	Limits     protocol.Limits
-	Layout     protocol.Layout
+	Limits     mcast.Limits
+	Layout     wire.Layout
 	InFlight   int   // calls that run at once on a communicator
 	Eager      int64 // point-to-point calls of at most so many bytes are eager, on all ranks alike: the driver keeps data for which Early says so
 
@@ -30,7 +32,7 @@ type Config struct {
 
 	// Turned, if set, is told of every change of phase, for people to see. It must not
 	// call the node.
-	Turned func(comm uint32, seq uint64, from, to protocol.Phase)
+	Turned func(comm uint32, seq uint64, from, to step.Phase)
 }
 
 // ActionKind says what a driver has to do.
@@ -41,7 +43,7 @@ const (
 	Send      ActionKind = iota // To, Msg
 	Open                        // Comm, Seq, Req, and Geometry and Placements if it is multicast, Inbox if it is point to point: a round of Req begins. Let its buffers be written and read, then call Opened
 	Multicast                   // Comm, Seq, Sub, PSN, N
-	Read                        // To, Comm, Seq, Sub, Ranges: claim these chunks (protocol.Intake), read those that were won, then call ReadDone
+	Read                        // To, Comm, Seq, Sub, Ranges: claim these chunks (mcast.Intake), read those that were won, then call ReadDone
 	Reduce                      // Comm, Seq, Off, Len: send a range of the buffer up the reduction tree, chunk by chunk; then call Sent with 1
 	Put                         // To, Comm, Seq, PSN, Off, Len, Input: send a range of the buffer, as the PSN-th to To; then call Sent with 1
 	Release                     // Comm, Seq: the round no longer touches its buffers, nor does anyone
@@ -63,22 +65,22 @@ type Action struct {
 	Sub      int
 	PSN, N   uint32
 	Off, Len int64
-	Ranges   []protocol.Range
-	Msg      protocol.Msg
+	Ranges   []wire.Range
+	Msg      wire.Msg
 	Req      uint64
 	Err      *Error
 	Spent    Spent
-	Geometry *protocol.Geometry
+	Geometry *mcast.Geometry
 	Agreed   *Agreed
 
-	Placements []*protocol.Placement // by subgroup
+	Placements []*mcast.Placement // by subgroup
 	Inbox      *p2p.Inbox
 	Input      bool // of a reduction: from its input
 }
 
 // Stats counts what a Node saw.
 type Stats struct {
-	protocol.Stats
+	step.Stats
 	Stale uint64 // datagrams and messages for no open operation
 }
 
@@ -87,9 +89,9 @@ type Node struct {
 	cfg    Config
 	comms  map[uint32]*comm
 	order  []*comm // in order of creation: nothing may depend on a map's order
-	pool   *protocol.Pool
-	kernel *protocol.Pool // of operations for which the kernel receives
-	others int            // operations under way that are not multicast
+	pool   *mcast.Pool
+	kernel *mcast.Pool // of operations for which the kernel receives
+	others int         // operations under way that are not multicast
 	live   liveness
 
 	removing int // communicators that are to be forgotten
@@ -98,19 +100,19 @@ type Node struct {
 
 	met   map[int]struct{} // ranks that we have sent something: they have a connection with us
 	out   []Action
-	spare []Action          // what Actions returned last
-	steps []protocol.Action // scratch
+	spare []Action      // what Actions returned last
+	steps []step.Action // scratch
 	stats Stats
 }
 
 // New returns a node at time now, with no communicator.
-func New(now protocol.Time, cfg Config) *Node {
+func New(now step.Time, cfg Config) *Node {
 	if cfg.InFlight < 1 {
 		cfg.InFlight = 16
 	}
 	// Half of the slots stay free for operations that linger or drain.
 	cfg.InFlight = int(min(uint64(cfg.InFlight), max(1, cfg.Layout.Slots()/2)))
-	n := &Node{cfg: cfg, comms: map[uint32]*comm{}, met: map[int]struct{}{}, pool: protocol.NewPool(cfg.Room, cfg.Taken), kernel: protocol.NewPool(cfg.Offload, cfg.ByKernel)}
+	n := &Node{cfg: cfg, comms: map[uint32]*comm{}, met: map[int]struct{}{}, pool: mcast.NewPool(cfg.Room, cfg.Taken), kernel: mcast.NewPool(cfg.Offload, cfg.ByKernel)}
 	n.live = newLiveness(now, &cfg)
 	return n
 }
@@ -129,7 +131,7 @@ func (n *Node) AddComm(id uint32, members []int) error {
 	if n.comms[id] != nil {
 		return fmt.Errorf("communicator %d exists", id)
 	}
-	c.est = protocol.NewEstimator(n.cfg.Limits)
+	c.est = mcast.NewEstimator(n.cfg.Limits)
 	c.slots = make([]*opState, n.cfg.Layout.Slots())
 	c.lastSeq = make([]int64, len(c.slots))
 	for i := range c.lastSeq {
@@ -147,8 +149,8 @@ func (n *Node) AddComm(id uint32, members []int) error {
 	return nil
 }
 
-// Start begins a call; req comes back with Done. plan is protocol.Plan's.
-func (n *Node) Start(now protocol.Time, comm uint32, req uint64, plan []*protocol.Geometry) error {
+// Start begins a call; req comes back with Done. plan is mcast.Plan's.
+func (n *Node) Start(now step.Time, comm uint32, req uint64, plan []*mcast.Geometry) error {
 	c := n.comms[comm]
 	if c == nil || c.removed {
 		return fmt.Errorf("%w: %d", ErrComm, comm)
@@ -161,12 +163,12 @@ func (n *Node) Start(now protocol.Time, comm uint32, req uint64, plan []*protoco
 }
 
 // StartPlan begins a call that runs point to point; p is this rank's plan.
-func (n *Node) StartPlan(now protocol.Time, comm uint32, req uint64, p *p2p.Plan) error {
+func (n *Node) StartPlan(now step.Time, comm uint32, req uint64, p *p2p.Plan) error {
 	return n.startAs(now, comm, p.Rank, p.Size, &call{req: req, kind: p.Kind, p2p: p, rounds: 1})
 }
 
 // StartReduction begins a call that the network carries out.
-func (n *Node) StartReduction(now protocol.Time, comm uint32, req uint64, r *p2p.Reduction) error {
+func (n *Node) StartReduction(now step.Time, comm uint32, req uint64, r *p2p.Reduction) error {
 	if err := r.Check(); err != nil {
 		return err
 	}
@@ -174,7 +176,7 @@ func (n *Node) StartReduction(now protocol.Time, comm uint32, req uint64, r *p2p
 }
 
 // startAs begins a call that was prepared for one rank of so many.
-func (n *Node) startAs(now protocol.Time, comm uint32, rank, size int, k *call) error {
+func (n *Node) startAs(now step.Time, comm uint32, rank, size int, k *call) error {
 	c := n.comms[comm]
 	if c == nil || c.removed {
 		return fmt.Errorf("%w: %d", ErrComm, comm)
@@ -186,7 +188,7 @@ func (n *Node) startAs(now protocol.Time, comm uint32, rank, size int, k *call) 
 	return nil
 }
 
-func (n *Node) start(now protocol.Time, c *comm, k *call) {
+func (n *Node) start(now step.Time, c *comm, k *call) {
 	k.seq, k.startAt = c.nextSeq, now
 	c.nextSeq += uint64(k.rounds)
 	c.calls = append(c.calls, k)
@@ -217,7 +219,7 @@ func (n *Node) Stats() Stats {
 	return s
 }
 
-func (s *Stats) add(o protocol.Stats) {
+func (s *Stats) add(o step.Stats) {
 	s.Repaired += o.Repaired
 	s.Late += o.Late
 	s.Duplicates += o.Duplicates
@@ -227,7 +229,7 @@ func (s *Stats) add(o protocol.Stats) {
 // Pieces learns from the Inbox of an operation how far it is, after a peer's piece: the first prefix
 // receives are complete, and left are not. That the peer lives, Heard is told when the piece comes,
 // which may be long before.
-func (n *Node) Pieces(now protocol.Time, from int, comm uint32, seq uint64, prefix, left int) {
+func (n *Node) Pieces(now step.Time, from int, comm uint32, seq uint64, prefix, left int) {
 	c := n.comms[comm]
 	if c == nil {
 		return
@@ -244,7 +246,7 @@ func (n *Node) Pieces(now protocol.Time, from int, comm uint32, seq uint64, pref
 // Result takes a piece of what the network has reduced for us. If ok, it
 // belongs at its offset: added to what is there in a Reduce-Scatter, instead of it
 // in an Allreduce.
-func (n *Node) Result(now protocol.Time, comm uint32, seq uint64, off, length int64) (ok bool) {
+func (n *Node) Result(now step.Time, comm uint32, seq uint64, off, length int64) (ok bool) {
 	c := n.comms[comm]
 	if c == nil {
 		n.stats.Stale++
@@ -261,29 +263,29 @@ func (n *Node) Result(now protocol.Time, comm uint32, seq uint64, off, length in
 }
 
 // Sent learns that chunks of an operation have left its send buffer.
-func (n *Node) Sent(now protocol.Time, comm uint32, seq uint64, chunks uint32) {
-	n.step(now, comm, seq, protocol.Event{Kind: protocol.EvSent, N: chunks})
+func (n *Node) Sent(now step.Time, comm uint32, seq uint64, chunks uint32) {
+	n.step(now, comm, seq, step.Event{Kind: step.EvSent, N: chunks})
 }
 
 // ReadDone learns that a read has ended, and which of its chunks are in place by it: those that the
 // claim before it won.
-func (n *Node) ReadDone(now protocol.Time, comm uint32, seq uint64, sub int, placed []protocol.Range) {
-	n.step(now, comm, seq, protocol.Event{Kind: protocol.EvRead, Sub: sub, Ranges: placed})
+func (n *Node) ReadDone(now step.Time, comm uint32, seq uint64, sub int, placed []wire.Range) {
+	n.step(now, comm, seq, step.Event{Kind: step.EvRead, Sub: sub, Ranges: placed})
 }
 
 // Digested learns the sum that a Digest asked for.
-func (n *Node) Digested(now protocol.Time, comm uint32, seq, sum uint64) {
-	n.step(now, comm, seq, protocol.Event{Kind: protocol.EvDigest, Digest: sum})
+func (n *Node) Digested(now step.Time, comm uint32, seq, sum uint64) {
+	n.step(now, comm, seq, step.Event{Kind: step.EvDigest, Digest: sum})
 }
 
 // Drained learns that no datagram of a closed operation can arrive any more,
 // neither from the network nor from a receive queue: its slot may be used again.
-func (n *Node) Drained(now protocol.Time, comm uint32, seq uint64) {
+func (n *Node) Drained(now step.Time, comm uint32, seq uint64) {
 	c := n.comms[comm]
 	if c == nil {
 		return
 	}
-	if st := c.find(seq); st != nil && st.op.Phase() == protocol.Closed {
+	if st := c.find(seq); st != nil && st.op.Phase() == step.Closed {
 		c.slots[c.layout.Slot(seq)] = nil
 		if c.broken == nil {
 			n.advance(c)
@@ -291,7 +293,7 @@ func (n *Node) Drained(now protocol.Time, comm uint32, seq uint64) {
 	}
 }
 
-func (n *Node) step(now protocol.Time, comm uint32, seq uint64, ev protocol.Event) {
+func (n *Node) step(now step.Time, comm uint32, seq uint64, ev step.Event) {
 	c := n.comms[comm]
 	if c == nil {
 		return
@@ -302,7 +304,7 @@ func (n *Node) step(now protocol.Time, comm uint32, seq uint64, ev protocol.Even
 }
 
 // Message takes a reliable message from a world rank.
-func (n *Node) Message(now protocol.Time, from int, m *protocol.Msg) {
+func (n *Node) Message(now step.Time, from int, m *wire.Msg) {
 	if from < 0 || from >= n.cfg.Size {
 		n.stats.Stale++
 		return
@@ -312,9 +314,9 @@ func (n *Node) Message(now protocol.Time, from int, m *protocol.Msg) {
 		return // declared lost: too late to change its mind
 	}
 	switch m.Kind {
-	case protocol.MsgHeartbeat:
+	case wire.MsgHeartbeat:
 		return
-	case protocol.MsgDead:
+	case wire.MsgDead:
 		n.declare(now, int(m.Rank), from)
 		return
 	}
@@ -329,13 +331,13 @@ func (n *Node) Message(now protocol.Time, from int, m *protocol.Msg) {
 		return
 	}
 	switch m.Kind {
-	case protocol.MsgAbort:
+	case wire.MsgAbort:
 		n.aborted(c, from, m)
-	case protocol.MsgAgree:
+	case wire.MsgAgree:
 		n.agreeMsg(now, c, from, m)
-	case protocol.MsgWhy:
+	case wire.MsgProbeWait:
 		n.explain(c, from, m)
-	case protocol.MsgBecause:
+	case wire.MsgWaitState:
 		n.traced(now, c, from, m)
 	default:
 		n.deliver(now, c, r, m)
@@ -343,7 +345,7 @@ func (n *Node) Message(now protocol.Time, from int, m *protocol.Msg) {
 }
 
 // Timer is to be called at the time that NextTimer returned, or later.
-func (n *Node) Timer(now protocol.Time) {
+func (n *Node) Timer(now step.Time) {
 	n.beat(now)
 	for _, c := range n.order {
 		n.agreeTimer(now, c)
@@ -352,7 +354,7 @@ func (n *Node) Timer(now protocol.Time) {
 		}
 		for _, st := range c.running() {
 			if st.op.Timer() <= now {
-				n.do(c, st, st.op.Step(now, protocol.Event{Kind: protocol.EvTimer}, n.steps[:0]))
+				n.do(c, st, st.op.Step(now, step.Event{Kind: step.EvTimer}, n.steps[:0]))
 			}
 		}
 		n.checkDeadline(now, c)
@@ -360,7 +362,7 @@ func (n *Node) Timer(now protocol.Time) {
 }
 
 // NextTimer is when Timer wants to be called.
-func (n *Node) NextTimer() protocol.Time {
+func (n *Node) NextTimer() step.Time {
 	at := n.live.nextAt(n.cfg.Timeout)
 	for _, c := range n.order {
 		for _, a := range c.agreements {

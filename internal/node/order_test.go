@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // keepOps keeps the datagrams of some operations of communicator 0.
@@ -188,7 +188,7 @@ func TestRoundsMeetInASlot(t *testing.T) {
 // round 1. A slot's users must come in the order of their numbers on all ranks.
 func wrapAround(t *testing.T) (c *cluster, a, b *job) {
 	t.Helper()
-	cfg := psnBits(testConfig(), protocol.MinPSNBits)
+	cfg := psnBits(testConfig(), wire.MinPSNBits)
 	cfg.Timeout = 0 // so that being stuck is seen at once
 	c = world(t, 2, cfg)
 	a = c.call(0, broadcast(2, 0, 1025*16, 1))

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
 )
 
 // A planCluster is some nodes that run plans and reductions, and the fabric
@@ -16,7 +16,7 @@ import (
 type planCluster struct {
 	t     *testing.T
 	rng   *rand.Rand
-	now   protocol.Time
+	now   step.Time
 	nodes []*planHost
 	calls []*planCall
 	comms map[uint32][]int
@@ -79,7 +79,7 @@ type planSum struct {
 func newPlanCluster(t *testing.T, size int, seed uint64, cfg Config) *planCluster {
 	t.Helper()
 	c := &planCluster{
-		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: protocol.Second, comms: map[uint32][]int{},
+		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: step.Second, comms: map[uint32][]int{},
 		todo: map[lineKey][]func(){}, held: map[lineKey]bool{}, sums: map[opKey]map[int64]*planSum{},
 	}
 	for i := range size {
@@ -139,7 +139,7 @@ func (c *planCluster) run() {
 }
 
 // runFor lets things happen and time pass.
-func (c *planCluster) runFor(d protocol.Time) {
+func (c *planCluster) runFor(d step.Time) {
 	for end := c.now + d; c.now < end; c.now += ms {
 		c.run()
 		for _, h := range c.nodes {

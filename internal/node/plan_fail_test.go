@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
 )
 
 // One rank calls something else: all learn of it, whatever overtakes what, and
@@ -50,7 +50,7 @@ func TestPlanMeetsMulticast(t *testing.T) {
 			odd := c.rng.IntN(size)
 			k := c.call(0, kind, algo, 10)
 			o := c.call(0, p2p.Allgather, "mcast", 10)
-			plan, err := protocol.Plan(allgather(size, 10, 4), testConfig().Layout)
+			plan, err := mcast.Plan(allgather(size, 10, 4), testConfig().Layout)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // incChunk is what the network of a planCluster adds up at a time.
@@ -22,9 +22,9 @@ func (h *planHost) do(a Action) {
 	c, key := h.c, opKey{a.Comm, a.Seq}
 	switch a.Kind {
 	case Send:
-		b := protocol.AppendMsg(nil, &a.Msg)
+		b := wire.AppendMsg(nil, &a.Msg)
 		c.later("message", h.id, a.To, func() {
-			m, err := protocol.ParseMsg(b)
+			m, err := wire.ParseMsg(b)
 			if err != nil {
 				c.t.Fatal(err)
 			}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 var planKinds = []p2p.Kind{p2p.Broadcast, p2p.Allgather, p2p.ReduceScatter, p2p.Allreduce, p2p.Barrier}
@@ -200,7 +200,7 @@ func TestPlanForeignPieces(t *testing.T) {
 	for _, from := range []int{-1, 3, 1 << 40, -1 << 40} {
 		refused("no rank", from, 0, 0, 0, 3)
 		stale := n.Stats().Stale
-		n.Message(c.now, from, &protocol.Msg{Kind: protocol.MsgReady})
+		n.Message(c.now, from, &wire.Msg{Kind: wire.MsgReady})
 		if n.Stats().Stale != stale+1 {
 			t.Errorf("a message of rank %d is not counted", from)
 		}

@@ -8,7 +8,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // TestAnythingGoes runs several communicators over the same processes with many
@@ -63,9 +65,9 @@ func (b blame) fits(e *Error) bool {
 func drawConfig(t *rapid.T) Config {
 	cfg := psnBits(testConfig(), rapid.SampledFrom([]int{0, 4, 5, 29, 30, 31}).Draw(t, "PSN bits"))
 	cfg.InFlight = rapid.IntRange(1, 4).Draw(t, "in flight")
-	cfg.Deadline = 2 * protocol.Second
+	cfg.Deadline = 2 * step.Second
 	if rapid.Bool().Draw(t, "credit") {
-		cfg.Flow, cfg.Room = protocol.FlowCredit, rapid.Uint64Range(1, 20).Draw(t, "room")
+		cfg.Flow, cfg.Room = mcast.FlowCredit, rapid.Uint64Range(1, 20).Draw(t, "room")
 	}
 	return cfg
 }
@@ -97,20 +99,20 @@ func drawCalls(t *rapid.T, c *cluster, id uint32) []blame {
 	}
 	c.hosts[members[odd]].later(c.job(id, allgather(p, 12, 4)))
 	b := blame{Mismatch, []int{members[odd]}}
-	for _, r := range protocol.AppendPeers(nil, odd, p) {
+	for _, r := range mcast.AppendPeers(nil, odd, p) {
 		b.culprit = append(b.culprit, members[r])
 	}
 	return []blame{b}
 }
 
-func drawShape(t *rapid.T, p int) protocol.Shape {
-	s := protocol.Shape{
-		Kind: protocol.Allgather, Counts: make([]int64, p), Chunk: rapid.IntRange(1, 9).Draw(t, "chunk"),
+func drawShape(t *rapid.T, p int) mcast.Shape {
+	s := mcast.Shape{
+		Kind: wire.Allgather, Counts: make([]int64, p), Chunk: rapid.IntRange(1, 9).Draw(t, "chunk"),
 		Chains: rapid.IntRange(1, p).Draw(t, "M"), Subgroups: rapid.IntRange(1, 3).Draw(t, "S"),
 	}
 	size := rapid.Int64Range(0, 60)
 	if rapid.Bool().Draw(t, "broadcast") {
-		s.Kind, s.Root = protocol.Broadcast, rapid.IntRange(0, p-1).Draw(t, "root")
+		s.Kind, s.Root = wire.Broadcast, rapid.IntRange(0, p-1).Draw(t, "root")
 		s.Counts[s.Root] = 3 * size.Draw(t, "bytes")
 		return s
 	}

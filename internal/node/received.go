@@ -1,11 +1,14 @@
 package node
 
-import "github.com/allcast/allcast/internal/protocol"
+import (
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/step"
+)
 
 // Received takes the report of a receive worker: chunks that it has put in place, each for the first
 // time, and datagrams that placed nothing. Late ones mean that the cutoff of their communicator was
 // too early. Offloaded says that the kernel took the datagrams, not the worker.
-func (n *Node) Received(now protocol.Time, r *protocol.Report, offloaded bool) {
+func (n *Node) Received(now step.Time, r *mcast.Report, offloaded bool) {
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		c := n.comms[run.Comm]
@@ -43,7 +46,7 @@ func (n *Node) Foreign(pieces uint64) { n.stats.Foreign += pieces }
 
 // Queued learns that datagrams wait in the receive queues: what operations miss may
 // be among them, and is not taken for lost yet.
-func (n *Node) Queued(now protocol.Time) {
+func (n *Node) Queued(now step.Time) {
 	for _, c := range n.order {
 		for _, st := range c.live {
 			if st.mc != nil {
@@ -55,4 +58,4 @@ func (n *Node) Queued(now protocol.Time) {
 
 // Heard learns that a peer was alive at a time, which may be past: something came from it that is not
 // for the node, or not yet.
-func (n *Node) Heard(at protocol.Time, from int) { n.live.heard(at, from) }
+func (n *Node) Heard(at step.Time, from int) { n.live.heard(at, from) }

@@ -3,7 +3,7 @@ package node
 import (
 	"fmt"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // RemoveComm ends the use of a communicator on this process: nothing can be started
@@ -99,7 +99,7 @@ func (n *Node) refuseAgreement(c *comm, a *agreement) {
 	}
 	for _, w := range c.members {
 		if w != n.cfg.Rank && !n.live.dead[w] {
-			n.send(w, &protocol.Msg{Kind: protocol.MsgAgree, Comm: c.id, Seq: a.seq, Agree: &protocol.Agree{Step: protocol.AgreeGone}})
+			n.send(w, &wire.Msg{Kind: wire.MsgAgree, Comm: c.id, Seq: a.seq, Agree: &wire.Agree{Step: wire.AgreeGone}})
 		}
 	}
 }
@@ -115,12 +115,12 @@ type grave struct {
 // before any uses it, so it has been. Most are late and nobody waits for an answer;
 // but who agrees with us, or begins a call that we never made, would wait for ever.
 // Only the last ones to go are remembered for that.
-func (n *Node) unknown(from int, m *protocol.Msg) {
+func (n *Node) unknown(from int, m *wire.Msg) {
 	n.stats.Stale++
 	switch m.Kind {
-	case protocol.MsgAgree:
+	case wire.MsgAgree:
 		n.gone(from, m)
-	case protocol.MsgBarrier, protocol.MsgReady:
+	case wire.MsgBarrier, wire.MsgReady:
 		for _, g := range n.graves {
 			if g.comm == m.Comm && m.Seq >= g.nextSeq && g != (grave{}) {
 				n.hasClosed(from, m.Comm, g.broken)

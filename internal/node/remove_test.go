@@ -5,7 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // remove closes a communicator on some ranks.
@@ -55,7 +56,7 @@ func TestRemovedIsUnknown(t *testing.T) {
 	c.remove(7, 0, 1)
 	c.forgotten(7)
 	n := c.hosts[0].node
-	plan, err := protocol.Plan(allgather(2, 5, 4), c.cfg.Layout)
+	plan, err := mcast.Plan(allgather(2, 5, 4), c.cfg.Layout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,8 +116,8 @@ func TestCallOnARemovedCommunicator(t *testing.T) {
 		}
 		h := c.hosts[1]
 		stale := h.node.Stats().Stale
-		h.node.Message(c.now, 0, &protocol.Msg{Kind: protocol.MsgBarrier, Comm: 7, Seq: 0})
-		h.node.Message(c.now, 0, &protocol.Msg{Kind: protocol.MsgFinal, Comm: 7, Seq: 1})
+		h.node.Message(c.now, 0, &wire.Msg{Kind: wire.MsgBarrier, Comm: 7, Seq: 0})
+		h.node.Message(c.now, 0, &wire.Msg{Kind: wire.MsgFinal, Comm: 7, Seq: 1})
 		if h.act() || h.node.Stats().Stale != stale+2 {
 			t.Errorf("late messages: %d were stale", h.node.Stats().Stale-stale)
 		}
@@ -150,21 +151,21 @@ func TestRemoveManyTimes(t *testing.T) {
 
 // A verdict that no correct member can have made says only that its sender is at fault.
 func TestAbortIsValidated(t *testing.T) {
-	call := protocol.CallInfo{Kind: protocol.Broadcast}
-	for name, m := range map[string]protocol.Msg{
+	call := wire.Call{Kind: wire.Broadcast}
+	for name, m := range map[string]wire.Msg{
 		"a rank beyond the world":        {Rank: 99, Reason: uint8(Lost)},
 		"far out":                        {Rank: 1 << 31, Reason: uint8(Lost)},
 		"nobody is lost":                 {Rank: 1<<32 - 1, Reason: uint8(Lost)},
 		"no reason":                      {Rank: 1},
 		"a reason that there is not":     {Rank: 1, Reason: uint8(Cancelled) + 1},
 		"corrupt, but not who":           {Rank: 1<<32 - 1, Reason: uint8(Corrupt)},
-		"corrupt, one not a member":      {Rank: 1<<32 - 1, Reason: uint8(Corrupt), Pair: &protocol.CallPair{Ranks: [2]uint32{1, 2}}},
-		"calls of a rank that is not in": {Rank: 1, Reason: uint8(Mismatch), Pair: &protocol.CallPair{Ranks: [2]uint32{1, 2}, Calls: [2]protocol.CallInfo{call, call}}},
-		"calls, but no mismatch":         {Rank: 1, Reason: uint8(Lost), Pair: &protocol.CallPair{Ranks: [2]uint32{1, 0}}},
+		"corrupt, one not a member":      {Rank: 1<<32 - 1, Reason: uint8(Corrupt), Pair: &wire.CallPair{Ranks: [2]uint32{1, 2}}},
+		"calls of a rank that is not in": {Rank: 1, Reason: uint8(Mismatch), Pair: &wire.CallPair{Ranks: [2]uint32{1, 2}, Calls: [2]wire.Call{call, call}}},
+		"calls, but no mismatch":         {Rank: 1, Reason: uint8(Lost), Pair: &wire.CallPair{Ranks: [2]uint32{1, 0}}},
 	} {
 		c := newCluster(t, 4, testConfig())
 		c.comm(3, 0, 1, 3)
-		m.Kind, m.Comm = protocol.MsgAbort, 3
+		m.Kind, m.Comm = wire.MsgAbort, 3
 		c.hosts[0].node.Message(c.now, 1, &m)
 		if v := c.hosts[0].node.comms[3].broken; v == nil || v.culprit != 1 || v.reason != Protocol || v.pair != nil {
 			t.Errorf("%s: %+v", name, v)
@@ -203,7 +204,7 @@ func TestDisown(t *testing.T) {
 // The verdict of another communicator is taken over as it is, but for reasons that are about its own
 // calls. A deadline that nobody is to blame for names nobody.
 func TestInherit(t *testing.T) {
-	pair := &protocol.CallPair{Ranks: [2]uint32{1, 2}}
+	pair := &wire.CallPair{Ranks: [2]uint32{1, 2}}
 	for name, x := range map[string]struct{ from, want verdict }{
 		"lost":             {verdict{2, Lost, 7, nil}, verdict{2, Lost, 0, nil}},
 		"deadline":         {verdict{2, Deadline, 7, nil}, verdict{2, Deadline, 0, nil}},
@@ -290,7 +291,7 @@ func TestMismatchNamesBothCalls(t *testing.T) {
 			t.Fatalf("rank %d: %v: rank 3 is not there", r, s.err)
 		}
 		theirs, ours := s.err.Pair.Calls[i], s.err.Pair.Calls[1-i]
-		if theirs.Kind != protocol.Broadcast || theirs.Root != 2 || theirs.Bytes != 77 || ours.Kind != protocol.Allgather || ours.Bytes != 10*p || ours.Algo.String() != "mcast" {
+		if theirs.Kind != wire.Broadcast || theirs.Root != 2 || theirs.Bytes != 77 || ours.Kind != wire.Allgather || ours.Bytes != 10*p || ours.Algo.String() != "mcast" {
 			t.Errorf("rank %d: %v", r, s.err)
 		}
 	}

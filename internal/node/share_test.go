@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
 )
 
 // Communicators with different members in different orders share their
@@ -14,7 +14,7 @@ func TestCommunicatorsShareThePool(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		cfg := testConfig()
-		cfg.Flow, cfg.Room = protocol.FlowCredit, 1+seed%5
+		cfg.Flow, cfg.Room = mcast.FlowCredit, 1+seed%5
 		c := newCluster(t, 6, cfg)
 		c.rng = rand.New(rand.NewPCG(seed, 3))
 		if seed%2 == 1 {
@@ -47,7 +47,7 @@ func TestCommunicatorsShareThePool(t *testing.T) {
 // for that: here the datagrams of one communicator do not come through.
 func TestAStuckOperationDoesNotStarveOthers(t *testing.T) {
 	cfg := patient(testConfig())
-	cfg.Flow, cfg.Room = protocol.FlowCredit, 1
+	cfg.Flow, cfg.Room = mcast.FlowCredit, 1
 	c := newCluster(t, 3, cfg)
 	c.comm(0, 0, 1, 2)
 	c.comm(1, 2, 1, 0)
@@ -69,7 +69,7 @@ func TestAStuckOperationDoesNotStarveOthers(t *testing.T) {
 func TestPoolComesBackAfterAFailure(t *testing.T) {
 	for k := range 90 {
 		cfg := testConfig()
-		cfg.Flow, cfg.Room = protocol.FlowCredit, 3
+		cfg.Flow, cfg.Room = mcast.FlowCredit, 3
 		c := newCluster(t, 4, cfg)
 		c.comm(0, upTo(4)...)
 		c.comm(1, 0, 1)

@@ -3,7 +3,8 @@ package node
 import (
 	"cmp"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // States that a rank can answer MsgWhy with.
@@ -19,8 +20,8 @@ type trace struct {
 	target int // whom we asked, a rank of the communicator
 	hops   int
 	ticks  int // how often we looked for an answer since
-	tickAt protocol.Time
-	every  protocol.Time
+	tickAt step.Time
+	every  step.Time
 }
 
 // looks is how often we look for an answer, in equal parts of the timeout. To
@@ -28,7 +29,7 @@ type trace struct {
 // meanwhile, the answer might be among what we have not read.
 const looks = 4
 
-func (k *call) deadlineAt(deadline protocol.Time) protocol.Time {
+func (k *call) deadlineAt(deadline step.Time) step.Time {
 	if k.trace != nil {
 		return k.trace.tickAt + k.trace.every
 	}
@@ -37,7 +38,7 @@ func (k *call) deadlineAt(deadline protocol.Time) protocol.Time {
 
 // checkDeadline starts a search when the oldest call took too long, and ends one
 // that gets no answer. Later calls may well be waiting for the oldest.
-func (n *Node) checkDeadline(now protocol.Time, c *comm) {
+func (n *Node) checkDeadline(now step.Time, c *comm) {
 	if n.cfg.Deadline <= 0 || len(c.calls) == 0 || c.broken != nil {
 		return
 	}
@@ -67,7 +68,7 @@ func (c *comm) waitingOn() int {
 }
 
 // ask goes on with the search at target.
-func (n *Node) ask(now protocol.Time, c *comm, k *call, target int) {
+func (n *Node) ask(now step.Time, c *comm, k *call, target int) {
 	t := k.trace
 	if t.hops++; target == c.rank || t.hops > 2*len(c.members) {
 		// We are at it ourselves, or things moved while we asked.
@@ -75,16 +76,16 @@ func (n *Node) ask(now protocol.Time, c *comm, k *call, target int) {
 		return
 	}
 	t.target, t.tickAt, t.ticks = target, now, 0
-	n.send(c.members[target], &protocol.Msg{Kind: protocol.MsgWhy, Comm: c.id, Seq: k.next()})
+	n.send(c.members[target], &wire.Msg{Kind: wire.MsgProbeWait, Comm: c.id, Seq: k.next()})
 }
 
 // explain answers what we wait for.
-func (n *Node) explain(c *comm, from int, m *protocol.Msg) {
+func (n *Node) explain(c *comm, from int, m *wire.Msg) {
 	if c.broken != nil {
 		n.send(from, c.broken.message(c.id))
 		return
 	}
-	a := protocol.Msg{Kind: protocol.MsgBecause, Comm: c.id, Seq: m.Seq, State: complete}
+	a := wire.Msg{Kind: wire.MsgWaitState, Comm: c.id, Seq: m.Seq, State: complete}
 	st := c.find(m.Seq)
 	switch {
 	case st != nil && st.done:
@@ -102,7 +103,7 @@ func (n *Node) explain(c *comm, from int, m *protocol.Msg) {
 }
 
 // traced goes on with the search after an answer.
-func (n *Node) traced(now protocol.Time, c *comm, from int, m *protocol.Msg) {
+func (n *Node) traced(now step.Time, c *comm, from int, m *wire.Msg) {
 	if c.broken != nil || len(c.calls) == 0 {
 		return
 	}

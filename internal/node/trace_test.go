@@ -3,7 +3,8 @@ package node
 import (
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Rank 1 is still in an earlier round because rank 2 misses a chunk, while rank 0
@@ -43,7 +44,7 @@ func TestTraceOfARoundThatIsOver(t *testing.T) {
 	j := c.job(0, broadcast(3, 0, 3*16, 1)).on(2)
 	c.runFor(4900 * us) // so that only rank 2 asks
 	j.on(0, 1)
-	c.until("the question", func() bool { return c.hosts[2].sends[protocol.MsgWhy] == 1 })
+	c.until("the question", func() bool { return c.hosts[2].sends[wire.MsgProbeWait] == 1 })
 	c.hosts[2].inbox[0].held = true
 	c.release(nil)
 	c.until("the next round", func() bool { return len(j.shares[2].rounds) == 2 })
@@ -112,7 +113,7 @@ func TestTraceByARankThatWasStopped(t *testing.T) { stoppedTrace(t, 10*ms, 4*ms)
 // The same without heartbeats, for which there is no other sign of having been
 // stopped than that it is later than it should be; be it ever so little.
 func TestTraceByARankThatWasStoppedWithoutHeartbeats(t *testing.T) {
-	for _, stop := range []protocol.Time{2010 * us, 2100 * us, 2500 * us, 3 * ms, 4 * ms, 40 * ms} {
+	for _, stop := range []step.Time{2010 * us, 2100 * us, 2500 * us, 3 * ms, 4 * ms, 40 * ms} {
 		stoppedTrace(t, 0, stop)
 	}
 }
@@ -120,12 +121,12 @@ func TestTraceByARankThatWasStoppedWithoutHeartbeats(t *testing.T) {
 // It was stopped for so long that it is out itself. It blames itself or who really
 // is to blame, but still not rank 0.
 func TestTraceByARankThatIsOut(t *testing.T) {
-	for _, stop := range []protocol.Time{10 * ms, 10100 * us, 11 * ms, 12 * ms, 14 * ms, 20 * ms} {
+	for _, stop := range []step.Time{10 * ms, 10100 * us, 11 * ms, 12 * ms, 14 * ms, 20 * ms} {
 		stoppedTrace(t, 10*ms, stop)
 	}
 }
 
-func stoppedTrace(t *testing.T, timeout, stop protocol.Time) {
+func stoppedTrace(t *testing.T, timeout, stop step.Time) {
 	t.Helper()
 	cfg := withDeadline(testConfig(), 2*ms)
 	cfg.Timeout = timeout
@@ -133,7 +134,7 @@ func stoppedTrace(t *testing.T, timeout, stop protocol.Time) {
 	j := c.job(0, allgather(3, 5, 4)).on(1)
 	c.runFor(1900 * us)
 	j.on(0)
-	c.until("the question", func() bool { return c.hosts[1].sends[protocol.MsgWhy] == 1 })
+	c.until("the question", func() bool { return c.hosts[1].sends[wire.MsgProbeWait] == 1 })
 	c.freeze(1, stop)
 	c.finish()
 	for r, s := range j.shares {
@@ -149,27 +150,27 @@ func stoppedTrace(t *testing.T, timeout, stop protocol.Time) {
 func TestTraceIgnoresWrongAnswers(t *testing.T) {
 	c := world(t, 3, withDeadline(testConfig(), 5*ms))
 	h := c.hosts[1]
-	answer := func(from int, m protocol.Msg) {
+	answer := func(from int, m wire.Msg) {
 		t.Helper()
-		m.Kind = protocol.MsgBecause
+		m.Kind = wire.MsgWaitState
 		h.node.Message(c.now, from, &m)
 		if h.node.comms[0].broken != nil || h.act() {
 			t.Errorf("an answer of rank %d had an effect: %+v", from, m)
 		}
 	}
-	answer(0, protocol.Msg{State: notCalled}) // no call
+	answer(0, wire.Msg{State: notCalled}) // no call
 	j := c.job(0, allgather(3, 5, 4)).on(0, 1)
-	answer(0, protocol.Msg{State: notCalled}) // nobody asked
-	c.until("the question", func() bool { return h.sends[protocol.MsgWhy] == 1 })
-	answer(2, protocol.Msg{State: notCalled})         // asked rank 0
-	answer(0, protocol.Msg{State: notCalled, Seq: 1}) // asked about 0
+	answer(0, wire.Msg{State: notCalled}) // nobody asked
+	c.until("the question", func() bool { return h.sends[wire.MsgProbeWait] == 1 })
+	answer(2, wire.Msg{State: notCalled})         // asked rank 0
+	answer(0, wire.Msg{State: notCalled, Seq: 1}) // asked about 0
 	c.finish()
 	c.allFailed(2, []Reason{Deadline}, j)
 }
 
 // Whoever leads the search astray, it ends.
 func TestTraceEnds(t *testing.T) {
-	for _, m := range []protocol.Msg{
+	for _, m := range []wire.Msg{
 		{State: waiting, Rank: 1 << 31},
 		{State: waiting, Rank: 4},
 		{State: 99},
@@ -181,8 +182,8 @@ func TestTraceEnds(t *testing.T) {
 		c := world(t, 4, withDeadline(testConfig(), 5*ms))
 		h := c.hosts[0]
 		j := c.job(0, allgather(4, 5, 4)).on(0)
-		c.until("the question", func() bool { return h.sends[protocol.MsgWhy] == 1 })
-		m.Kind = protocol.MsgBecause
+		c.until("the question", func() bool { return h.sends[wire.MsgProbeWait] == 1 })
+		m.Kind = wire.MsgWaitState
 		for range 20 {
 			for r := 1; r < 4; r++ {
 				h.node.Message(c.now, r, &m)

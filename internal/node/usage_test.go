@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
 )
 
 func TestUnknownCommunicator(t *testing.T) {
 	c := newCluster(t, 2, testConfig())
 	n := c.hosts[0].node
-	plan, err := protocol.Plan(allgather(2, 5, 4), c.cfg.Layout)
+	plan, err := mcast.Plan(allgather(2, 5, 4), c.cfg.Layout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestUnknownCommunicator(t *testing.T) {
 func TestStartForAnotherNumberOfRanks(t *testing.T) {
 	c := world(t, 3, testConfig())
 	for _, p := range []int{1, 2, 4} {
-		plan, err := protocol.Plan(allgather(p, 5, 4), c.cfg.Layout)
+		plan, err := mcast.Plan(allgather(p, 5, 4), c.cfg.Layout)
 		if err != nil {
 			t.Fatal(err)
 		}

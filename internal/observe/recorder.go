@@ -2,7 +2,8 @@ package observe
 
 import (
 	"github.com/allcast/allcast/internal/node"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Kind is what happened.
@@ -11,12 +12,12 @@ type Kind uint8
 // Kinds, with what the fields of an Event mean. Every event has At; Comm and Seq
 // name an operation where there is one.
 const (
-	CallBegun  Kind = 1 + iota // What: protocol.Kind; N: bytes; Text: algorithm
-	CallEnded                  // What: protocol.Kind; N: nanoseconds it took; Text: algorithm
+	CallBegun  Kind = 1 + iota // What: wire.CallKind; N: bytes; Text: algorithm
+	CallEnded                  // What: wire.CallKind; N: nanoseconds it took; Text: algorithm
 	CallFailed                 // What: node.Reason, 0 if none; Peer: the culprit; Text: algorithm
-	Phase                      // What: the protocol.Phase that begins
-	Sent                       // What: protocol.MsgKind; Peer: to whom
-	Received                   // What: protocol.MsgKind; Peer: from whom
+	Phase                      // What: the step.Phase that begins
+	Sent                       // What: wire.MsgKind; Peer: to whom
+	Received                   // What: wire.MsgKind; Peer: from whom
 	Repair                     // Peer is asked for N chunks
 	Repaired                   // Peer sent them: N bytes
 	PeerLost                   // Peer; Text: why
@@ -105,29 +106,29 @@ func (r *Recorder) Total() uint64 { return r.n }
 func (e *Event) Detail() string {
 	switch e.Kind {
 	case CallBegun, CallEnded:
-		return protocol.Kind(e.What).String()
+		return wire.CallKind(e.What).String()
 	case CallFailed:
 		if e.What == 0 {
 			return "error"
 		}
 		return node.Reason(e.What).String()
 	case Phase:
-		return protocol.Phase(e.What).String()
+		return step.Phase(e.What).String()
 	case Sent, Received:
-		return messageName(protocol.MsgKind(e.What))
+		return messageName(wire.MsgKind(e.What))
 	}
 	return ""
 }
 
-var messageNames = map[protocol.MsgKind]string{
-	protocol.MsgBarrier: "barrier", protocol.MsgActivate: "activate", protocol.MsgChainSent: "chain-sent", protocol.MsgSentUp: "sent-up",
-	protocol.MsgAllSent: "all-sent", protocol.MsgFetch: "fetch", protocol.MsgAvail: "avail", protocol.MsgFinal: "final", protocol.MsgFinalSum: "final-sum",
-	protocol.MsgGrantUp: "grant-up", protocol.MsgGrant: "grant", protocol.MsgMark: "mark", protocol.MsgReady: "ready",
-	protocol.MsgHeartbeat: "heartbeat", protocol.MsgDead: "dead", protocol.MsgAbort: "abort", protocol.MsgWhy: "why", protocol.MsgBecause: "because",
-	protocol.MsgAgree: "agree",
+var messageNames = map[wire.MsgKind]string{
+	wire.MsgBarrier: "barrier", wire.MsgActivate: "activate", wire.MsgChainSent: "chain-sent", wire.MsgSentUp: "sent-up",
+	wire.MsgAllSent: "all-sent", wire.MsgFetch: "fetch", wire.MsgAvail: "avail", wire.MsgFinal: "final", wire.MsgFinalSum: "final-sum",
+	wire.MsgGrantUp: "grant-up", wire.MsgGrant: "grant", wire.MsgMark: "mark", wire.MsgReady: "ready",
+	wire.MsgHeartbeat: "heartbeat", wire.MsgDead: "dead", wire.MsgAbort: "abort", wire.MsgProbeWait: "why", wire.MsgWaitState: "because",
+	wire.MsgAgree: "agree",
 }
 
-func messageName(k protocol.MsgKind) string {
+func messageName(k wire.MsgKind) string {
 	if s, ok := messageNames[k]; ok {
 		return s
 	}

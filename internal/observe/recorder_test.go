@@ -4,7 +4,8 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/node"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 func TestRecorderKeepsTheLast(t *testing.T) {
@@ -27,9 +28,9 @@ func TestRecorderCountsRepetitions(t *testing.T) {
 	var r Recorder
 	r.Add(&Event{Kind: CallBegun, Seq: 7})
 	for i := range 5000 {
-		r.Add(&Event{Kind: Received, What: uint8(protocol.MsgGrant), Seq: 7, Peer: 3, At: int64(i)})
+		r.Add(&Event{Kind: Received, What: uint8(wire.MsgGrant), Seq: 7, Peer: 3, At: int64(i)})
 	}
-	r.Add(&Event{Kind: Received, What: uint8(protocol.MsgGrant), Seq: 7, Peer: 4})
+	r.Add(&Event{Kind: Received, What: uint8(wire.MsgGrant), Seq: 7, Peer: 4})
 	got := r.Events(0)
 	if len(got) != 3 || got[0].Kind != CallBegun || got[1].Times != 5000 || got[1].At != 4999 || got[2].Times != 1 {
 		t.Errorf("%+v", got)
@@ -41,11 +42,11 @@ func TestEventWords(t *testing.T) {
 		e          Event
 		what, more string
 	}{
-		{Event{Kind: CallBegun, What: uint8(protocol.Allgather)}, "begun", "allgather"},
+		{Event{Kind: CallBegun, What: uint8(wire.Allgather)}, "begun", "allgather"},
 		{Event{Kind: CallFailed, What: uint8(node.Lost)}, "failed", "lost"},
 		{Event{Kind: CallFailed}, "failed", "error"},
-		{Event{Kind: Phase, What: uint8(protocol.Fetch)}, "phase", "fetch"},
-		{Event{Kind: Sent, What: uint8(protocol.MsgFinal)}, "sent", "final"},
+		{Event{Kind: Phase, What: uint8(step.Fetch)}, "phase", "fetch"},
+		{Event{Kind: Sent, What: uint8(wire.MsgFinal)}, "sent", "final"},
 		{Event{Kind: Received, What: 250}, "received", "message"},
 		{Event{Kind: PeerLost}, "peer-lost", ""},
 		{Event{Kind: 200}, "unknown", ""},

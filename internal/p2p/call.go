@@ -1,19 +1,19 @@
 package p2p
 
-import "github.com/allcast/allcast/internal/protocol"
+import "github.com/allcast/allcast/internal/wire"
 
 // Call describes what was called, for people.
-func (p *Plan) Call() protocol.CallInfo {
-	return protocol.CallInfo{
-		Kind: p.Kind, Algo: protocol.AlgoOf(p.Algo), Type: uint16(p.Type), Root: uint32(p.Root), Bytes: uint64(p.Bytes),
+func (p *Plan) Call() wire.Call {
+	return wire.Call{
+		Kind: p.Kind, Algo: wire.AlgorithmOf(p.Algo), Type: uint16(p.Type), Root: uint32(p.Root), Bytes: uint64(p.Bytes),
 	}
 }
 
 // Call describes what was called, for people.
-func (r *Reduction) Call() protocol.CallInfo {
+func (r *Reduction) Call() wire.Call {
 	var sum uint64
 	for _, n := range r.blocks() {
 		sum += uint64(n)
 	}
-	return protocol.CallInfo{Kind: r.Kind, Algo: protocol.AlgoOf("inc"), Type: uint16(r.Type), Bytes: sum}
+	return wire.Call{Kind: r.Kind, Algo: wire.AlgorithmOf("inc"), Type: uint16(r.Type), Bytes: sum}
 }

@@ -6,35 +6,36 @@ import (
 	"slices"
 
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
-// A cluster runs the Ops of all ranks in memory, one event at a time. What a
+// A cluster runs the Executors of all ranks in memory, one event at a time. What a
 // rank sends another arrives in order; between pairs, and between messages and
 // data, anything goes. A send is read when it departs, which may be long after
-// the Op handed it over, and the Op hears of it later still.
+// the Executor handed it over, and the Executor hears of it later still.
 type cluster[T any] struct {
 	rng   *rand.Rand
 	pick  picker
 	plans []*p2p.Plan
-	ops   []*p2p.Op
+	ops   []*p2p.Executor
 	in    []*p2p.Inbox
 	bufs  [][]T
 	add   func(have, came T) T
 	loose bool // pieces between two ranks overtake each other
 
-	now    protocol.Time
+	now    step.Time
 	todo   []event
-	msgs   [][]protocol.Msg    // by pair: messages on their way
-	handed [][]protocol.Action // by pair: puts handed over
-	flight [][]flying[T]       // by pair: puts on their way
-	held   map[[2]int][]T      // rank, receive: pieces that came before their turn
-	sent   []uint32            // by rank: departures that the Op has not heard of
+	msgs   [][]wire.Msg    // by pair: messages on their way
+	handed [][]step.Action // by pair: puts handed over
+	flight [][]flying[T]   // by pair: puts on their way
+	held   map[[2]int][]T  // rank, receive: pieces that came before their turn
+	sent   []uint32        // by rank: departures that the Executor has not heard of
 
 	started, frozen, complete, closed []bool
 
 	results    [][]T
-	mismatches []protocol.Action
+	mismatches []step.Action
 	early      int // ranks that completed before all had started
 	errs       []error
 }
@@ -75,13 +76,13 @@ func newCluster[T any](seed uint64, plans []*p2p.Plan, bufs [][]T, add func(have
 	p := len(plans)
 	c := &cluster[T]{
 		rng: rand.New(rand.NewPCG(seed, 0)), plans: plans, bufs: bufs, add: add,
-		msgs: make([][]protocol.Msg, p*p), handed: make([][]protocol.Action, p*p), flight: make([][]flying[T], p*p),
+		msgs: make([][]wire.Msg, p*p), handed: make([][]step.Action, p*p), flight: make([][]flying[T], p*p),
 		sent: make([]uint32, p), started: make([]bool, p), frozen: make([]bool, p), complete: make([]bool, p), closed: make([]bool, p),
 		results: make([][]T, p),
 	}
 	c.pick = schedules[c.rng.IntN(len(schedules))].pick(c.rng, p)
 	for r, plan := range plans {
-		c.ops = append(c.ops, p2p.NewOp(p2p.Config{Plan: plan, Comm: 3, Seq: 7}))
+		c.ops = append(c.ops, p2p.NewExecutor(p2p.Config{Plan: plan, Comm: 3, Seq: 7}))
 		c.in = append(c.in, p2p.NewInbox(plan))
 		c.todo = append(c.todo, event{start, r, r})
 	}
@@ -108,10 +109,10 @@ func (c *cluster[T]) step(ev event) {
 	switch ev.kind {
 	case start:
 		c.started[ev.a] = true
-		c.act(ev.a, c.ops[ev.a].Step(c.now, protocol.Event{Kind: protocol.EvStart}, nil))
+		c.act(ev.a, c.ops[ev.a].Step(c.now, step.Event{Kind: step.EvStart}, nil))
 	case message:
 		m := take(&c.msgs[pair], 0)
-		c.act(ev.b, c.ops[ev.b].Step(c.now, protocol.Event{Kind: protocol.EvMsg, From: ev.a, Msg: &m}, nil))
+		c.act(ev.b, c.ops[ev.b].Step(c.now, step.Event{Kind: step.EvMsg, From: ev.a, Msg: &m}, nil))
 	case depart:
 		put := take(&c.handed[pair], 0)
 		if c.complete[ev.a] {
@@ -132,7 +133,7 @@ func (c *cluster[T]) step(ev event) {
 		if n := c.sent[ev.a]; n > 0 {
 			n -= c.rng.Uint32N(n)
 			c.sent[ev.a] -= n
-			c.act(ev.a, c.ops[ev.a].Step(c.now, protocol.Event{Kind: protocol.EvSent, N: n}, nil))
+			c.act(ev.a, c.ops[ev.a].Step(c.now, step.Event{Kind: step.EvSent, N: n}, nil))
 		}
 	}
 }
@@ -181,19 +182,19 @@ func (c *cluster[T]) place(to int, off int64, data []T, reduce bool) {
 	}
 }
 
-func (c *cluster[T]) act(rank int, acts []protocol.Action) {
+func (c *cluster[T]) act(rank int, acts []step.Action) {
 	for _, a := range acts {
 		pair := rank*len(c.ops) + a.To
 		switch a.Kind {
-		case protocol.ActSend:
+		case step.ActSend:
 			c.msgs[pair] = append(c.msgs[pair], a.Msg)
 			c.todo = append(c.todo, event{message, rank, a.To})
-		case protocol.ActPut:
+		case step.ActPut:
 			c.handed[pair] = append(c.handed[pair], a)
 			c.todo = append(c.todo, event{depart, rank, a.To})
-		case protocol.ActMismatch:
+		case step.ActMismatch:
 			c.mismatches = append(c.mismatches, a)
-		case protocol.ActComplete:
+		case step.ActComplete:
 			if c.complete[rank] || c.closed[rank] {
 				c.failf("rank %d completed twice", rank)
 			}
@@ -202,7 +203,7 @@ func (c *cluster[T]) act(rank int, acts []protocol.Action) {
 				c.early++
 			}
 			c.results[rank] = c.bufs[rank]
-		case protocol.ActClosed:
+		case step.ActClosed:
 			if !c.complete[rank] || c.closed[rank] {
 				c.failf("rank %d closed twice, or before it completed", rank)
 			}
@@ -219,7 +220,7 @@ func (c *cluster[T]) check() error {
 		c.failf("a mismatch with rank %d: %+v", m.To, m.Msg.Call)
 	}
 	for r, op := range c.ops {
-		if !c.complete[r] || !c.closed[r] || op.Phase() != protocol.Closed {
+		if !c.complete[r] || !c.closed[r] || op.Phase() != step.Closed {
 			c.failf("rank %d does not end: it is %v, waits for rank %d and misses %s", r, op.Phase(), op.WaitingOn(), op.Missing(nil))
 		}
 		if f := c.in[r].Foreign(); f != 0 {

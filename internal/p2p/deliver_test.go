@@ -2,15 +2,15 @@ package p2p_test
 
 import (
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
 )
 
-// deliver hands a piece to a rank's Inbox as a driver does, and tells its Op. It calls take with the
+// deliver hands a piece to a rank's Inbox as a driver does, and tells its Executor. It calls take with the
 // receive that it is and whether it must be held, then apply with each receive that was held and
 // whose turn has come. It reports false if nobody expects the piece.
 func deliver(
-	op *p2p.Op, in *p2p.Inbox, now protocol.Time, from int, nth uint32, length int64, take func(i int, r *p2p.Recv, hold bool), apply func(i int),
-) (acts []protocol.Action, ok bool) {
+	op *p2p.Executor, in *p2p.Inbox, now step.Time, from int, nth uint32, length int64, take func(i int, r *p2p.Recv, hold bool), apply func(i int),
+) (acts []step.Action, ok bool) {
 	i, r, hold, ok := in.Take(from, nth, length)
 	if !ok {
 		return nil, false

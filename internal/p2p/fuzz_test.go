@@ -4,7 +4,8 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // tape hands out the bytes of a fuzzer's input, then zeros.
@@ -28,7 +29,7 @@ func (t *tape) call() call {
 	return c.sized(int64(t.next() % 32))
 }
 
-// FuzzOpData feeds an Op with messages and data in any order, right and wrong
+// FuzzOpData feeds an Executor with messages and data in any order, right and wrong
 // ones. It must take exactly what a plain account of the plan says, complete
 // when all is there and gone, and not before.
 func FuzzOpData(f *testing.F) {
@@ -46,7 +47,7 @@ func FuzzOpData(f *testing.F) {
 			case 0:
 				if !a.started {
 					a.started = true
-					a.did(a.op.Step(1, protocol.Event{Kind: protocol.EvStart}, nil))
+					a.did(a.op.Step(1, step.Event{Kind: step.EvStart}, nil))
 				}
 			case 1, 2:
 				a.message(in.next()%(c.Size+1), in.next()%4 == 3)
@@ -54,7 +55,7 @@ func FuzzOpData(f *testing.F) {
 				if n := a.flying; n > 0 {
 					n = 1 + in.next()%n
 					a.flying -= n
-					a.did(a.op.Step(1, protocol.Event{Kind: protocol.EvSent, N: uint32(n)}, nil))
+					a.did(a.op.Step(1, step.Event{Kind: step.EvSent, N: uint32(n)}, nil))
 				}
 			default:
 				a.data(in.next()%(c.Size+2)-1, uint32(in.next()%32), in)
@@ -63,12 +64,12 @@ func FuzzOpData(f *testing.F) {
 	})
 }
 
-// account is what we know about an Op without looking into it.
+// account is what we know about an Executor without looking into it.
 type account struct {
 	t       *testing.T
 	c       call
 	plan    *p2p.Plan
-	op      *p2p.Op
+	op      *p2p.Executor
 	in      *p2p.Inbox
 	started bool
 	got     map[int]bool // by receive
@@ -82,20 +83,20 @@ type account struct {
 func newAccount(t *testing.T, c call) *account {
 	t.Helper()
 	p := c.plan(t, c.Rank)
-	return &account{t: t, c: c, plan: p, op: p2p.NewOp(p2p.Config{Plan: p}), in: p2p.NewInbox(p), got: map[int]bool{}, ready: map[int]bool{}}
+	return &account{t: t, c: c, plan: p, op: p2p.NewExecutor(p2p.Config{Plan: p}), in: p2p.NewInbox(p), got: map[int]bool{}, ready: map[int]bool{}}
 }
 
 func (a *account) message(from int, wrong bool) {
-	m := protocol.Msg{Kind: protocol.MsgReady, Digest: a.plan.Digest}
+	m := wire.Msg{Kind: wire.MsgReady, Digest: a.plan.Digest}
 	if wrong {
 		m.Digest++
 	} else if !a.done {
 		a.ready[from] = true
 	}
-	acts := a.op.Step(1, protocol.Event{Kind: protocol.EvMsg, From: from, Msg: &m}, nil)
+	acts := a.op.Step(1, step.Event{Kind: step.EvMsg, From: from, Msg: &m}, nil)
 	if !wrong {
 		a.did(acts)
-	} else if mismatch := len(acts) == 1 && acts[0].Kind == protocol.ActMismatch && acts[0].To == from; !mismatch { // also when we are done
+	} else if mismatch := len(acts) == 1 && acts[0].Kind == step.ActMismatch && acts[0].To == from; !mismatch { // also when we are done
 		a.t.Fatalf("%v: rank %d: a wrong digest gives %v", a.c, a.c.Rank, acts)
 	}
 }
@@ -169,10 +170,10 @@ func (a *account) greeted() bool {
 	return true
 }
 
-func (a *account) did(acts []protocol.Action) {
+func (a *account) did(acts []step.Action) {
 	for _, act := range acts {
 		switch act.Kind {
-		case protocol.ActPut:
+		case step.ActPut:
 			s := a.plan.Sends[a.sends]
 			if act.To != int(s.To) || act.Off != s.Off || act.Len != s.Len || !a.ready[act.To] || !a.started {
 				a.t.Fatalf("%v: rank %d hands over %+v, the plan has %+v", a.c, a.c.Rank, act, s)
@@ -182,7 +183,7 @@ func (a *account) did(acts []protocol.Action) {
 			}
 			a.sends++
 			a.flying++
-		case protocol.ActComplete:
+		case step.ActComplete:
 			a.done = true
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
 )
 
 // A rank ends only when all it deals with have said what they called: data may
@@ -33,13 +33,13 @@ func TestEndsWhenAllHaveGreeted(t *testing.T) {
 			}
 			s.heard()
 			for from := range late {
-				if s.Phase() != protocol.Transfer || !late[s.WaitingOn()] {
+				if s.Phase() != step.Transfer || !late[s.WaitingOn()] {
 					t.Fatalf("%v: rank %d is %v and waits for rank %d, but has not heard of %v", c, rank, s.Phase(), s.WaitingOn(), late)
 				}
 				s.ready(from)
 				delete(late, from)
 			}
-			if s.Phase() != protocol.Closed {
+			if s.Phase() != step.Closed {
 				t.Fatalf("%v: rank %d is %v and waits for rank %d", c, rank, s.Phase(), s.WaitingOn())
 			}
 		}

@@ -2,7 +2,7 @@ package p2p
 
 // An Inbox decides where the pieces belong that peers send to one operation of this rank, and knows
 // which of them are in place. Whoever takes a piece from the network asks the Inbox, moves or adds
-// the bytes, and reports to the Op how far the Inbox is. One caller at a time uses it.
+// the bytes, and reports to the Executor how far the Inbox is. One caller at a time uses it.
 //
 // Pieces of a reduction are added in the plan's order, whatever arrives first: floats then give the
 // same bits in every run. A piece that comes before its turn is held. The caller that completes the

@@ -3,7 +3,9 @@ package p2p
 import (
 	"fmt"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // A Reduction is a Reduce-Scatter or Allreduce that the network carries out:
@@ -84,9 +86,9 @@ type IncOp struct {
 	at     int64 // and where in the block
 	most   int64 // the largest block
 	flying int
-	due    int64            // bytes of results to come
-	lo, hi int64            // where they belong
-	got    *protocol.Bitmap // by chunk
+	due    int64         // bytes of results to come
+	lo, hi int64         // where they belong
+	got    *mcast.Bitmap // by chunk
 }
 
 // NewIncOp returns an IncOp that waits for EvStart. The Reduction must pass Check.
@@ -104,14 +106,14 @@ func NewIncOp(r *Reduction) *IncOp {
 	if r.Kind == ReduceScatter {
 		o.lo, o.hi = o.displs[r.Rank], o.displs[r.Rank+1]
 	}
-	o.got = protocol.NewBitmap(uint32((o.hi - o.lo + int64(r.Chunk) - 1) / int64(r.Chunk)))
+	o.got = mcast.NewBitmap(uint32((o.hi - o.lo + int64(r.Chunk) - 1) / int64(r.Chunk)))
 	if r.Size == 1 {
 		o.most = 0
 	}
 	return o
 }
 
-// Numbered gives the Op the identity that its message carries.
+// Numbered gives the Executor the identity that its message carries.
 func (o *IncOp) Numbered(comm uint32, seq uint64) *IncOp {
 	o.comm, o.seq = comm, seq
 	return o
@@ -121,39 +123,39 @@ func (o *IncOp) Numbered(comm uint32, seq uint64) *IncOp {
 func (o *IncOp) left() int  { return (o.red.Rank + o.red.Size - 1) % o.red.Size }
 func (o *IncOp) right() int { return (o.red.Rank + 1) % o.red.Size }
 
-// Step tells the Op what happened and appends what to do to out.
-func (o *IncOp) Step(now protocol.Time, ev protocol.Event, out []protocol.Action) []protocol.Action {
+// Step tells the Executor what happened and appends what to do to out.
+func (o *IncOp) Step(now step.Time, ev step.Event, out []step.Action) []step.Action {
 	if o.mismatched(&ev, o.digest) {
-		return append(out, protocol.Action{Kind: protocol.ActMismatch, To: ev.From, Msg: *ev.Msg})
+		return append(out, step.Action{Kind: step.ActMismatch, To: ev.From, Msg: *ev.Msg})
 	}
-	if o.phase >= protocol.Closed {
+	if o.phase >= step.Closed {
 		return out
 	}
 	switch ev.Kind {
-	case protocol.EvStart:
+	case step.EvStart:
 		o.begin(now)
 		if o.red.Size > 1 {
-			out = append(out, protocol.Action{Kind: protocol.ActSend, To: o.right(), Msg: o.msg()})
+			out = append(out, step.Action{Kind: step.ActSend, To: o.right(), Msg: o.msg()})
 		}
-	case protocol.EvMsg:
-		o.heard = o.heard || (ev.Msg.Kind == protocol.MsgReady && ev.From == o.left())
-	case protocol.EvSent:
+	case step.EvMsg:
+		o.heard = o.heard || (ev.Msg.Kind == wire.MsgReady && ev.From == o.left())
+	case step.EvSent:
 		o.flying -= int(ev.N)
 	}
 	return o.settle(now, o.pump(out))
 }
 
-func (o *IncOp) msg() protocol.Msg {
-	return protocol.Msg{
-		Kind: protocol.MsgReady, Comm: o.comm, Seq: o.seq, Digest: o.digest,
+func (o *IncOp) msg() wire.Msg {
+	return wire.Msg{
+		Kind: wire.MsgReady, Comm: o.comm, Seq: o.seq, Digest: o.digest,
 		Call: o.red.Call(),
 	}
 }
 
 // Result takes a piece of the sum that arrived at offset off.
-func (o *IncOp) Result(now protocol.Time, off, length int64, out []protocol.Action) (ok bool, _ []protocol.Action) {
+func (o *IncOp) Result(now step.Time, off, length int64, out []step.Action) (ok bool, _ []step.Action) {
 	chunk := int64(o.red.Chunk)
-	if o.phase != protocol.Transfer || off < o.lo || off >= o.hi || (off-o.lo)%chunk != 0 || length != min(chunk, o.hi-off) {
+	if o.phase != step.Transfer || off < o.lo || off >= o.hi || (off-o.lo)%chunk != 0 || length != min(chunk, o.hi-off) {
 		return false, out
 	}
 	if !o.got.Set(uint32((off - o.lo) / chunk)) {
@@ -164,8 +166,8 @@ func (o *IncOp) Result(now protocol.Time, off, length int64, out []protocol.Acti
 }
 
 // pump hands over chunks: the same piece of every block, then the next piece.
-func (o *IncOp) pump(out []protocol.Action) []protocol.Action {
-	for o.phase == protocol.Transfer && o.at < o.most && o.flying < incBatch {
+func (o *IncOp) pump(out []step.Action) []step.Action {
+	for o.phase == step.Transfer && o.at < o.most && o.flying < incBatch {
 		i, at := o.block, o.at
 		if o.block++; o.block == len(o.counts) {
 			o.block, o.at = 0, o.at+int64(o.red.Chunk)
@@ -178,28 +180,28 @@ func (o *IncOp) pump(out []protocol.Action) []protocol.Action {
 		if own {
 			n = 0
 		}
-		out = append(out, protocol.Action{Kind: protocol.ActReduce, Off: o.displs[i] + at, Len: n})
+		out = append(out, step.Action{Kind: step.ActReduce, Off: o.displs[i] + at, Len: n})
 		o.flying++
 	}
 	return out
 }
 
-func (o *IncOp) settle(now protocol.Time, out []protocol.Action) []protocol.Action {
-	if o.phase != protocol.Transfer || o.due > 0 || o.at < o.most || o.flying > 0 || !o.heard {
+func (o *IncOp) settle(now step.Time, out []step.Action) []step.Action {
+	if o.phase != step.Transfer || o.due > 0 || o.at < o.most || o.flying > 0 || !o.heard {
 		return out
 	}
 	return o.end(now, out)
 }
 
-// Stats returns the Op's counters.
-func (o *IncOp) Stats() protocol.Stats { return protocol.Stats{} }
+// Stats returns the Executor's counters.
+func (o *IncOp) Stats() step.Stats { return step.Stats{} }
 
 // WaitingOn is the left neighbour: the switches do not say whom they wait for,
 // but who asks around the ring comes to the rank that has not made the call.
 func (o *IncOp) WaitingOn() int { return o.left() }
 
 // Missing describes what has not arrived, for people.
-func (o *IncOp) Missing(protocol.Namer) string {
+func (o *IncOp) Missing(step.Namer) string {
 	if o.due == 0 {
 		return "nothing"
 	}

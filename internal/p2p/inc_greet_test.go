@@ -6,14 +6,15 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // greeting is what a rank tells its right neighbour in the ring at its start.
-func greeting(t *testing.T, r *p2p.Reduction) (to int, m protocol.Msg) {
+func greeting(t *testing.T, r *p2p.Reduction) (to int, m wire.Msg) {
 	t.Helper()
-	for _, a := range p2p.NewIncOp(r).Numbered(3, 7).Step(1, protocol.Event{Kind: protocol.EvStart}, nil) {
-		if a.Kind == protocol.ActSend {
+	for _, a := range p2p.NewIncOp(r).Numbered(3, 7).Step(1, step.Event{Kind: step.EvStart}, nil) {
+		if a.Kind == step.ActSend {
 			return a.To, a.Msg
 		}
 	}
@@ -37,12 +38,12 @@ func TestIncMismatch(t *testing.T) {
 			own.Rank, odd.Rank = (rank+1)%like.Size, rank
 			change(&odd)
 			to, m := greeting(t, &odd)
-			if to != own.Rank || m.Kind != protocol.MsgReady || m.Comm != 3 || m.Seq != 7 || m.Call.Kind != odd.Kind || m.Call.Bytes != 60 {
+			if to != own.Rank || m.Kind != wire.MsgReady || m.Comm != 3 || m.Seq != 7 || m.Call.Kind != odd.Kind || m.Call.Bytes != 60 {
 				t.Errorf("rank %d tells %d %+v", rank, to, m)
 			}
 			op, _ := incUp(t, &own)
-			acts := op.Step(1, protocol.Event{Kind: protocol.EvMsg, From: rank, Msg: &m}, nil)
-			found := slices.ContainsFunc(acts, func(a protocol.Action) bool { return a.Kind == protocol.ActMismatch && a.To == rank })
+			acts := op.Step(1, step.Event{Kind: step.EvMsg, From: rank, Msg: &m}, nil)
+			found := slices.ContainsFunc(acts, func(a step.Action) bool { return a.Kind == step.ActMismatch && a.To == rank })
 			if found != (what != "nothing") {
 				t.Errorf("rank %d has another %s: rank %d does %+v", rank, what, own.Rank, acts)
 			}
@@ -55,15 +56,15 @@ func TestIncMismatch(t *testing.T) {
 func TestIncWaitsForItsLeft(t *testing.T) {
 	r := &p2p.Reduction{Kind: p2p.ReduceScatter, Rank: 0, Size: 3, Counts: []int64{0, 0, 0}, Chunk: 10}
 	op, up := incUp(t, r)
-	if len(up) > 0 || op.Phase() != protocol.Transfer || op.WaitingOn() != 2 {
+	if len(up) > 0 || op.Phase() != step.Transfer || op.WaitingOn() != 2 {
 		t.Fatalf("sends %v, is %v, waits for %d", up, op.Phase(), op.WaitingOn())
 	}
 	_, m := greeting(t, &p2p.Reduction{Kind: p2p.ReduceScatter, Rank: 2, Size: 3, Counts: []int64{0, 0, 0}, Chunk: 10})
-	op.Step(1, protocol.Event{Kind: protocol.EvMsg, From: 1, Msg: &m}, nil)
-	if op.Phase() != protocol.Transfer {
+	op.Step(1, step.Event{Kind: step.EvMsg, From: 1, Msg: &m}, nil)
+	if op.Phase() != step.Transfer {
 		t.Error("it ends although only its right neighbour has greeted")
 	}
-	if acts := op.Step(1, protocol.Event{Kind: protocol.EvMsg, From: 2, Msg: &m}, nil); len(acts) != 2 || op.Phase() != protocol.Closed {
+	if acts := op.Step(1, step.Event{Kind: step.EvMsg, From: 2, Msg: &m}, nil); len(acts) != 2 || op.Phase() != step.Closed {
 		t.Errorf("is %v, does %v", op.Phase(), acts)
 	}
 }
@@ -74,7 +75,7 @@ func TestIncAllreduceOfSeveralBlocks(t *testing.T) {
 	r := &p2p.Reduction{Kind: p2p.Allreduce, Rank: 1, Size: 2, Counts: []int64{13, 0, 12}, Chunk: 10}
 	op, up := incUp(t, r)
 	_, hello := greeting(t, &p2p.Reduction{Kind: p2p.Allreduce, Rank: 0, Size: 2, Counts: []int64{25}, Chunk: 10})
-	op.Step(1, protocol.Event{Kind: protocol.EvMsg, From: 0, Msg: &hello}, nil)
+	op.Step(1, step.Event{Kind: step.EvMsg, From: 0, Msg: &hello}, nil)
 	sum := int64(0)
 	for _, a := range up {
 		if ok, _ := op.Result(1, a.Off, a.Len, nil); !ok {
@@ -82,7 +83,7 @@ func TestIncAllreduceOfSeveralBlocks(t *testing.T) {
 		}
 		sum += a.Len
 	}
-	if sum != 25 || op.Phase() != protocol.Closed {
+	if sum != 25 || op.Phase() != step.Closed {
 		t.Errorf("%d bytes went up, the Op is %v and misses %s", sum, op.Phase(), op.Missing(nil))
 	}
 }

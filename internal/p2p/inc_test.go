@@ -5,18 +5,18 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
 )
 
 // incUp starts an IncOp and returns all that it sends up.
-func incUp(t *testing.T, r *p2p.Reduction) (*p2p.IncOp, []protocol.Action) {
+func incUp(t *testing.T, r *p2p.Reduction) (*p2p.IncOp, []step.Action) {
 	t.Helper()
 	op := p2p.NewIncOp(r)
-	var all []protocol.Action
-	for ev := (protocol.Event{Kind: protocol.EvStart}); ; {
+	var all []step.Action
+	for ev := (step.Event{Kind: step.EvStart}); ; {
 		n := uint32(0)
 		for _, a := range op.Step(1, ev, nil) {
-			if a.Kind == protocol.ActReduce {
+			if a.Kind == step.ActReduce {
 				all = append(all, a)
 				n++
 			}
@@ -24,7 +24,7 @@ func incUp(t *testing.T, r *p2p.Reduction) (*p2p.IncOp, []protocol.Action) {
 		if n == 0 {
 			return op, all
 		}
-		ev = protocol.Event{Kind: protocol.EvSent, N: n}
+		ev = step.Event{Kind: step.EvSent, N: n}
 	}
 }
 
@@ -88,7 +88,7 @@ func TestIncResults(t *testing.T) {
 	}
 	op, _ := incUp(t, r)
 	_, hello := greeting(t, &p2p.Reduction{Kind: r.Kind, Rank: 0, Size: r.Size, Counts: r.Counts, Chunk: r.Chunk})
-	op.Step(1, protocol.Event{Kind: protocol.EvMsg, From: 0, Msg: &hello}, nil)
+	op.Step(1, step.Event{Kind: step.EvMsg, From: 0, Msg: &hello}, nil)
 	refuse := func(why string, off, length int64) {
 		t.Helper()
 		if ok, acts := op.Result(1, off, length, nil); ok || len(acts) > 0 {
@@ -107,7 +107,7 @@ func TestIncResults(t *testing.T) {
 	}
 	wrong()
 	ok, acts := op.Result(1, 20, 10, nil)
-	if !ok || len(acts) != 2 || acts[0].Kind != protocol.ActComplete || acts[1].Kind != protocol.ActClosed || op.Missing(nil) != "nothing" {
+	if !ok || len(acts) != 2 || acts[0].Kind != step.ActComplete || acts[1].Kind != step.ActClosed || op.Missing(nil) != "nothing" {
 		t.Errorf("the last chunk: %v, %v; %s is missing", ok, acts, op.Missing(nil))
 	}
 	refuse("after the end", 20, 10)
@@ -117,7 +117,7 @@ func TestIncResults(t *testing.T) {
 func TestIncDuplicateResult(t *testing.T) {
 	op, _ := incUp(t, &p2p.Reduction{Kind: p2p.ReduceScatter, Rank: 1, Size: 3, Counts: []int64{20, 20, 20}, Chunk: 10})
 	op.Result(1, 20, 10, nil)
-	if ok, _ := op.Result(1, 20, 10, nil); ok || op.Phase() == protocol.Closed {
+	if ok, _ := op.Result(1, 20, 10, nil); ok || op.Phase() == step.Closed {
 		t.Errorf("the same chunk twice is taken: %v; the Op is %v", ok, op.Phase())
 	}
 }

@@ -5,7 +5,8 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // A message with another digest is a mismatch that names its sender and what it
@@ -19,11 +20,11 @@ func TestMismatch(t *testing.T) {
 			s.start()
 			s.acts = nil
 			for from := range c.Size {
-				m := protocol.Msg{
-					Kind: protocol.MsgReady, Digest: s.plan.Digest + 1, Call: protocol.CallInfo{Kind: p2p.Allgather, Bytes: uint64(99 + from)},
+				m := wire.Msg{
+					Kind: wire.MsgReady, Digest: s.plan.Digest + 1, Call: wire.Call{Kind: p2p.Allgather, Bytes: uint64(99 + from)},
 				}
-				acts := s.Step(1, protocol.Event{Kind: protocol.EvMsg, From: from, Msg: &m}, nil)
-				if len(acts) != 1 || acts[0].Kind != protocol.ActMismatch || acts[0].To != from || acts[0].Msg.Call != m.Call {
+				acts := s.Step(1, step.Event{Kind: step.EvMsg, From: from, Msg: &m}, nil)
+				if len(acts) != 1 || acts[0].Kind != step.ActMismatch || acts[0].To != from || acts[0].Msg.Call != m.Call {
 					t.Errorf("%v: rank %d makes %+v of a digest that is not its own", c, rank, acts)
 				}
 			}

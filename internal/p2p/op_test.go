@@ -4,39 +4,40 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
-// solo is one rank's Op without its peers.
+// solo is one rank's Executor without its peers.
 type solo struct {
-	*p2p.Op
+	*p2p.Executor
 	in      *p2p.Inbox
 	plan    *p2p.Plan
-	acts    []protocol.Action
+	acts    []step.Action
 	applied []int // receives that were held until their turn
 }
 
 func newSolo(plan *p2p.Plan) *solo {
-	return &solo{Op: p2p.NewOp(p2p.Config{Plan: plan, Comm: 3, Seq: 7}), in: p2p.NewInbox(plan), plan: plan}
+	return &solo{Executor: p2p.NewExecutor(p2p.Config{Plan: plan, Comm: 3, Seq: 7}), in: p2p.NewInbox(plan), plan: plan}
 }
 
-func (s *solo) start() { s.acts = s.Step(1, protocol.Event{Kind: protocol.EvStart}, s.acts) }
+func (s *solo) start() { s.acts = s.Step(1, step.Event{Kind: step.EvStart}, s.acts) }
 
 func (s *solo) ready(from int) {
-	m := protocol.Msg{Kind: protocol.MsgReady, Comm: 3, Seq: 7, Digest: s.plan.Digest}
-	s.acts = s.Step(1, protocol.Event{Kind: protocol.EvMsg, From: from, Msg: &m}, s.acts)
+	m := wire.Msg{Kind: wire.MsgReady, Comm: 3, Seq: 7, Digest: s.plan.Digest}
+	s.acts = s.Step(1, step.Event{Kind: step.EvMsg, From: from, Msg: &m}, s.acts)
 }
 
-// heard tells the Op that what it handed over has left, until it hands over no more.
+// heard tells the Executor that what it handed over has left, until it hands over no more.
 func (s *solo) heard() {
 	told := 0
-	for n := s.count(protocol.ActPut); n > told; n = s.count(protocol.ActPut) {
-		s.acts = s.Step(1, protocol.Event{Kind: protocol.EvSent, N: uint32(n - told)}, s.acts)
+	for n := s.count(step.ActPut); n > told; n = s.count(step.ActPut) {
+		s.acts = s.Step(1, step.Event{Kind: step.EvSent, N: uint32(n - told)}, s.acts)
 		told = n
 	}
 }
 
-func (s *solo) count(kind protocol.ActionKind) (n int) {
+func (s *solo) count(kind step.ActionKind) (n int) {
 	for _, a := range s.acts {
 		if a.Kind == kind {
 			n++
@@ -60,7 +61,7 @@ func (s *solo) refuses(t *testing.T, why string, from int, nth uint32, length in
 
 func (s *solo) takes(t *testing.T, from int, nth uint32, want p2p.Recv, wantHold bool) {
 	t.Helper()
-	acts, ok := deliver(s.Op, s.in, 1, from, nth, want.Len, func(_ int, r *p2p.Recv, hold bool) {
+	acts, ok := deliver(s.Executor, s.in, 1, from, nth, want.Len, func(_ int, r *p2p.Recv, hold bool) {
 		if *r != want || hold != wantHold {
 			t.Fatalf("%v/%s rank %d: piece %d of rank %d is %+v, held %v; want %+v, %v",
 				s.plan.Kind, s.plan.Algo, s.plan.Rank, nth, from, *r, hold, want, wantHold)
@@ -110,10 +111,10 @@ func TestWrongData(t *testing.T) {
 				s.refuses(t, "a duplicate", int(r.From), n, r.Len)
 			}
 			s.heard()
-			if s.Phase() != protocol.Closed || s.count(protocol.ActComplete) != 1 || s.count(protocol.ActClosed) != 1 {
+			if s.Phase() != step.Closed || s.count(step.ActComplete) != 1 || s.count(step.ActClosed) != 1 {
 				t.Fatalf("%v: rank %d is %v, it misses %s", c, rank, s.Phase(), s.Missing(nil))
 			}
-			if n := s.count(protocol.ActPut); n != len(s.plan.Sends) {
+			if n := s.count(step.ActPut); n != len(s.plan.Sends) {
 				t.Errorf("%v: rank %d sent %d pieces, want %d", c, rank, n, len(s.plan.Sends))
 			}
 			for _, r := range recvs {
@@ -130,7 +131,7 @@ func TestDataFromNoRank(t *testing.T) {
 	s.refuses(t, "no rank at all", 1<<32, 0, 10)
 }
 
-// An Op that failed takes nothing and does nothing more.
+// An Executor that failed takes nothing and does nothing more.
 func TestFailedOp(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo
@@ -145,7 +146,7 @@ func TestFailedOp(t *testing.T) {
 		for i := range s.plan.Recvs {
 			s.acts = s.Received(2, i+1, len(s.plan.Recvs)-i-1, s.acts)
 		}
-		if s.Phase() != protocol.Failed || len(s.acts) > 0 {
+		if s.Phase() != step.Failed || len(s.acts) > 0 {
 			t.Errorf("%v: a failed Op is %v and does %v", c, s.Phase(), s.acts)
 		}
 	})
@@ -165,7 +166,7 @@ func TestReady(t *testing.T) {
 					s.ready(from) // may come before our own start
 				}
 			}
-			if len(s.acts) > 0 || s.Phase() != protocol.Queued {
+			if len(s.acts) > 0 || s.Phase() != step.Queued {
 				t.Fatalf("%v: rank %d does %v before its start", c, rank, s.acts)
 			}
 			s.start()
@@ -185,14 +186,14 @@ func checkReady(t *testing.T, c call, s *solo) {
 	}
 	for _, a := range s.acts {
 		switch a.Kind {
-		case protocol.ActSend:
+		case step.ActSend:
 			m := a.Msg
-			if !peer[a.To] || told[a.To] || m.Kind != protocol.MsgReady || m.Comm != 3 || m.Seq != 7 ||
+			if !peer[a.To] || told[a.To] || m.Kind != wire.MsgReady || m.Comm != 3 || m.Seq != 7 ||
 				m.Digest != s.plan.Digest || m.Call.Kind != c.Kind || m.Call.Bytes != uint64(s.plan.Bytes) {
 				t.Errorf("%v: rank %d tells rank %d %+v", c, s.plan.Rank, a.To, m)
 			}
 			told[a.To] = true
-		case protocol.ActPut:
+		case step.ActPut:
 			if a.To%2 != 0 {
 				t.Errorf("%v: rank %d sends to rank %d, which is not ready", c, s.plan.Rank, a.To)
 			}
@@ -205,22 +206,22 @@ func checkReady(t *testing.T, c call, s *solo) {
 	}
 }
 
-// Messages of other kinds, and of other operations' Ops, are nothing to us.
+// Messages of other kinds, and of other operations' Executors, are nothing to us.
 func TestOtherMessages(t *testing.T) {
 	s := newSolo(call{"linear", p2p.Spec{Kind: p2p.Allgather, Size: 4}}.sized(10).plan(t, 1))
 	s.start()
 	s.acts = nil
-	for kind := range protocol.MsgKind(64) {
-		if kind == protocol.MsgReady {
+	for kind := range wire.MsgKind(64) {
+		if kind == wire.MsgReady {
 			continue
 		}
-		m := protocol.Msg{Kind: kind, Digest: s.plan.Digest}
-		s.acts = s.Step(2, protocol.Event{Kind: protocol.EvMsg, From: 2, Msg: &m}, s.acts)
+		m := wire.Msg{Kind: kind, Digest: s.plan.Digest}
+		s.acts = s.Step(2, step.Event{Kind: step.EvMsg, From: 2, Msg: &m}, s.acts)
 	}
-	for _, kind := range []protocol.EventKind{protocol.EvRead, protocol.EvTimer} {
-		s.acts = s.Step(2, protocol.Event{Kind: kind}, s.acts)
+	for _, kind := range []step.EventKind{step.EvRead, step.EvTimer} {
+		s.acts = s.Step(2, step.Event{Kind: kind}, s.acts)
 	}
-	if len(s.acts) > 0 || s.Phase() != protocol.Transfer || s.Timer() != protocol.Never {
+	if len(s.acts) > 0 || s.Phase() != step.Transfer || s.Timer() != step.Never {
 		t.Errorf("the Op does %v and is %v", s.acts, s.Phase())
 	}
 }

@@ -1,6 +1,6 @@
 // Package p2p holds the point-to-point collectives that today's libraries use,
 // as plans: data that says who sends which range of a buffer to whom, after what.
-// One executor (Op) runs all of them over the reliable side of a network. Like
+// One executor (Executor) runs all of them over the reliable side of a network. Like
 // package protocol it knows no clock, socket or goroutine.
 //
 // A plan works on one buffer per rank: the receive buffer of a Broadcast or an Allgather; for a
@@ -25,19 +25,19 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Kind is what a plan achieves.
-type Kind = protocol.Kind
+type Kind = wire.CallKind
 
-// Collectives.
+// Executors.
 const (
-	Broadcast     = protocol.Broadcast
-	Allgather     = protocol.Allgather
-	ReduceScatter = protocol.ReduceScatter
-	Allreduce     = protocol.Allreduce
-	Barrier       = protocol.BarrierCall
+	Broadcast     = wire.Broadcast
+	Allgather     = wire.Allgather
+	ReduceScatter = wire.ReduceScatter
+	Allreduce     = wire.Allreduce
+	Barrier       = wire.Barrier
 )
 
 // Send is a range that goes to another rank once the first After receives of

@@ -2,7 +2,7 @@ package sim
 
 import (
 	"github.com/allcast/allcast/internal/node"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // do carries out one action of a node.
@@ -12,7 +12,7 @@ func (h *host) do(a *node.Action) {
 	case node.Send:
 		k := w.pools.packet()
 		k.kind, k.lane, k.src, k.dst = pktMessage, laneControl, h.id, a.To
-		k.msg = protocol.AppendMsg(k.msg[:0], &a.Msg)
+		k.msg = wire.AppendMsg(k.msg[:0], &a.Msg)
 		k.size = int64(len(k.msg)) + rcHeader
 		h.inject(k)
 	case node.Open:

@@ -1,6 +1,6 @@
 package sim
 
-import "github.com/allcast/allcast/internal/protocol"
+import "github.com/allcast/allcast/internal/wire"
 
 // The two communicators of a step: each is a queue that runs one collective at a
 // time, as a stream of today's libraries does, and both run at once.
@@ -137,7 +137,7 @@ func (s *trainingStep) returned(rank int, c *collective) {
 		return
 	}
 	use := s.useOf(r.had[on])
-	if c.kind == protocol.ReduceScatter {
+	if c.kind == wire.ReduceScatter {
 		use = s.layers + r.had[on]
 	}
 	s.note(rank, c.kind.String(), use, r.called[on])

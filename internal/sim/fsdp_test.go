@@ -23,7 +23,7 @@ func fsdpBase(t *testing.T, topo, algo string) FSDPConfig {
 	}
 }
 
-func step(t *testing.T, cfg FSDPConfig) *FSDPResult {
+func runStep(t *testing.T, cfg FSDPConfig) *FSDPResult {
 	t.Helper()
 	r, err := RunFSDP(cfg)
 	if err != nil {
@@ -46,7 +46,7 @@ func TestFSDPVerified(t *testing.T) {
 				for _, layers := range []int{1, 3} {
 					cfg := fsdpBase(t, topo, algo)
 					cfg.Prefetch, cfg.Layers, cfg.LayerBytes, cfg.Chunk = prefetch, layers, 30001, 1000
-					checkTimeline(t, cfg, step(t, cfg))
+					checkTimeline(t, cfg, runStep(t, cfg))
 				}
 			}
 		}
@@ -100,7 +100,7 @@ func TestFSDPSameSeedSameStep(t *testing.T) {
 	text := func() string {
 		cfg := fsdpBase(t, "fat-tree:8,4,2", "mcast+inc")
 		cfg.Reorder, cfg.Loss, cfg.Noise = 0.05, 0.01, 2*time.Microsecond
-		r := step(t, cfg)
+		r := runStep(t, cfg)
 		r.WallMS = 0
 		b, err := json.Marshal(r)
 		if err != nil {
@@ -119,7 +119,7 @@ func TestFSDPComputeBound(t *testing.T) {
 	for _, algo := range FSDPAlgorithms() {
 		cfg := fsdpBase(t, "star:8", algo)
 		cfg.Layers, cfg.Compute = 4, time.Millisecond
-		r := step(t, cfg)
+		r := runStep(t, cfg)
 		wire := float64(cfg.LayerBytes) * 8e6 / cfg.Rate
 		if r.ExposedAllgatherUS > 1.2*wire || r.ExposedReduceScatterUS > 1.2*wire {
 			t.Errorf("%s: exposed %.1f and %.1f us, one of them takes %.1f at line rate", algo, r.ExposedAllgatherUS, r.ExposedReduceScatterUS, wire)
@@ -139,7 +139,7 @@ func TestFSDPCommunicationBound(t *testing.T) {
 		run := func(algo string) *FSDPResult {
 			cfg := fsdpBase(t, fmt.Sprintf("star:%d", p), algo)
 			cfg.Layers, cfg.LayerBytes, cfg.Compute, cfg.Latency = 6, 1<<20, time.Microsecond, 100*time.Nanosecond
-			return step(t, cfg)
+			return runStep(t, cfg)
 		}
 		rings, net := run("ring+ring"), run("mcast+inc")
 		// L-1 Allgathers beside L Reduce-Scatters: rings share the link, the others
@@ -161,7 +161,7 @@ func TestFSDPChunks(t *testing.T) {
 		run := func(chunk int) float64 {
 			cfg := fsdpBase(t, "fat-tree:8,4,2", algo)
 			cfg.Layers, cfg.LayerBytes, cfg.Compute, cfg.Chunk = 2, 1<<20, 50*time.Microsecond, chunk
-			return step(t, cfg).StepUS
+			return runStep(t, cfg).StepUS
 		}
 		fine, coarse := run(4<<10), run(16<<10)
 		t.Logf("%s: %.1f us with chunks of 4K, %.1f with 16K", algo, fine, coarse)

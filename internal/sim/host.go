@@ -3,10 +3,12 @@ package sim
 import (
 	"math"
 
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/place"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // outcome is how a collective ended on one rank.
@@ -51,11 +53,11 @@ type host struct {
 	ctlAt     int64         // with noise: when the last message is handled
 	inOrder   map[int]int64
 
-	workers []*protocol.Intake // by subgroup
-	tally   place.Taken        // what they share
-	reports []*protocol.Report // on their way to the control thread, oldest first
-	claims  []*read            // on their way to a receive worker, oldest first
-	slots   [superPacket]protocol.Slot
+	workers []*mcast.Intake // by subgroup
+	tally   place.Taken     // what they share
+	reports []*mcast.Report // on their way to the control thread, oldest first
+	claims  []*read         // on their way to a receive worker, oldest first
+	slots   [superPacket]mcast.Slot
 
 	puts    map[putKey][]*packet // sends of others that have not all arrived
 	early   map[opKey][]*packet  // their last packets, of operations that have not begun here
@@ -68,9 +70,9 @@ type host struct {
 
 const never = math.MaxInt64
 
-func ns(ps int64) protocol.Time { return protocol.Time(ps / 1000) }
+func ns(ps int64) step.Time { return step.Time(ps / 1000) }
 
-func ps(t protocol.Time) int64 {
+func ps(t step.Time) int64 {
 	if t > never/1000 {
 		return never
 	}
@@ -171,7 +173,7 @@ func (h *host) message(k *packet) {
 		h.result(k)
 		return
 	}
-	m, err := protocol.ParseMsg(k.msg)
+	m, err := wire.ParseMsg(k.msg)
 	if err != nil {
 		h.w.violate("rank %d sent a message that does not decode: %v", k.src, err)
 	} else {

@@ -4,8 +4,8 @@ import (
 	"sort"
 
 	"github.com/allcast/allcast/internal/node"
-	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/topology"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // aggregators is how many chunks a switch adds up at a time.
@@ -167,7 +167,7 @@ func (c *collective) takeTurns() {
 // ownerOf is whose block a chunk belongs to, -1 if everybody gets it, and whether
 // it is the block's first.
 func (c *collective) ownerOf(cell int) (owner int, first bool) {
-	if c.kind != protocol.ReduceScatter {
+	if c.kind != wire.ReduceScatter {
 		return -1, false
 	}
 	owner = sort.Search(len(c.counts), func(i int) bool { return c.cells[i+1] > cell })
@@ -264,7 +264,7 @@ func (h *host) result(k *packet) {
 	case ok && r != nil && r.open:
 		r.took(k)
 		how := put
-		if r.mem.c.kind == protocol.ReduceScatter {
+		if r.mem.c.kind == wire.ReduceScatter {
 			how = add
 		}
 		r.mem.place(k.off, &k.pay, how)

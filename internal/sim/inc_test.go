@@ -6,13 +6,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
 	"github.com/allcast/allcast/internal/testenv"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // reductions runs several reductions of some bytes by the network, the i-th on communicator
 // comms[i], started on rank r at at(i, r).
-func reductions(t *testing.T, topo string, kind protocol.Kind, bytes int64, comms []uint32, at func(call, rank int) int64) string {
+func reductions(t *testing.T, topo string, kind wire.CallKind, bytes int64, comms []uint32, at func(call, rank int) int64) string {
 	t.Helper()
 	cfg, _, err := base(t, "allgather", topo, 0).complete()
 	if err != nil {
@@ -31,7 +31,7 @@ func reductions(t *testing.T, topo string, kind protocol.Kind, bytes int64, comm
 		}
 	}
 	shape := equal(p, bytes/int64(p), cfg.Chunk)
-	if shape.Kind = kind; kind == protocol.Allreduce {
+	if shape.Kind = kind; kind == wire.Allreduce {
 		clear(shape.Counts)
 		shape.Counts[0] = bytes
 	}
@@ -58,7 +58,7 @@ func TestReductionsAtOnce(t *testing.T) {
 		late  = 1e9     // long enough for all that can be sent ahead,
 		ahead = 2 << 20 // and more than that
 	)
-	for _, kind := range []protocol.Kind{protocol.ReduceScatter, protocol.Allreduce} {
+	for _, kind := range []wire.CallKind{wire.ReduceScatter, wire.Allreduce} {
 		for _, topo := range []string{"star:2", "star:5", "fat-tree:6,3,2"} {
 			if testenv.Race && topo != "star:2" {
 				continue // the run without the race detector has them all
@@ -94,7 +94,7 @@ func TestReductionForALateRank(t *testing.T) {
 				return 0
 			}
 			for _, bytes := range []int64{4, 20_000, 160_000, 1 << 20} {
-				if msg := reductions(t, topo, protocol.ReduceScatter, bytes, []uint32{0}, late); msg != "" {
+				if msg := reductions(t, topo, wire.ReduceScatter, bytes, []uint32{0}, late); msg != "" {
 					t.Errorf("%d bytes on %s, rank %d late: %s", bytes, topo, rank, msg)
 				}
 			}
@@ -114,7 +114,7 @@ func TestReductionOfSome(t *testing.T) {
 	}
 	for _, members := range [][]int{{0, 1, 2}, {1, 0, 2, 3}} {
 		shape := equal(len(members), 10, 4)
-		shape.Kind = protocol.ReduceScatter
+		shape.Kind = wire.ReduceScatter
 		if _, err := w.collective(1, part{algo: "inc", shape: shape}, members); !errors.Is(err, ErrConfig) {
 			t.Errorf("members %v: error %v", members, err)
 		}

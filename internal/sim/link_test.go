@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // When a communicator breaks, what its operations had queued at a NIC is dropped.
@@ -22,7 +22,7 @@ func TestDroppedPacketsDoNotStopTheLink(t *testing.T) {
 			}
 		}
 		shape := equal(len(members), 1<<20, cfg.Chunk)
-		shape.Kind = protocol.Allgather
+		shape.Kind = wire.Allgather
 		c, err := w.collective(uint64(id+1), part{algo: "linear", shape: shape}, members)
 		if err != nil {
 			t.Fatal(err)

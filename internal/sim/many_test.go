@@ -5,7 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // manySeeds is how many of the random worlds with several communicators run, as
@@ -58,7 +59,7 @@ func manyAtOnce(s uint64) string {
 		for range 1 + r.IntN(6) {
 			req++
 			shape := randomShape(r, len(members), &cfg)
-			plan, err := protocol.Plan(shape, w.layout)
+			plan, err := mcast.Plan(shape, w.layout)
 			if err != nil {
 				return err.Error()
 			}
@@ -90,10 +91,10 @@ func sortStarts(w *world) {
 	}
 }
 
-func randomShape(r *rand.Rand, p int, cfg *Config) protocol.Shape {
-	s := protocol.Shape{Kind: protocol.Allgather, Counts: make([]int64, p), Chunk: cfg.Chunk, Chains: 1 + r.IntN(p), Subgroups: 1 + r.IntN(4)}
+func randomShape(r *rand.Rand, p int, cfg *Config) mcast.Shape {
+	s := mcast.Shape{Kind: wire.Allgather, Counts: make([]int64, p), Chunk: cfg.Chunk, Chains: 1 + r.IntN(p), Subgroups: 1 + r.IntN(4)}
 	if r.IntN(2) == 0 {
-		s.Kind, s.Root = protocol.Broadcast, r.IntN(p)
+		s.Kind, s.Root = wire.Broadcast, r.IntN(p)
 		s.Counts[s.Root] = int64(r.IntN(40 * s.Chunk))
 		return s
 	}

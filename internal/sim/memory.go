@@ -6,8 +6,9 @@ import (
 	"math/rand/v2"
 	"sort"
 
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // moveLimit is up to how many bytes of receive buffers, over all ranks, payload
@@ -36,10 +37,10 @@ type memory struct {
 // that say where data belongs.
 type region struct {
 	mem        *memory
-	geo        *protocol.Geometry
-	placements []*protocol.Placement // multicast, by subgroup
-	inbox      *p2p.Inbox            // point to point
-	held       map[int][]*packet     // by receive: pieces that came before their turn
+	geo        *mcast.Geometry
+	placements []*mcast.Placement // multicast, by subgroup
+	inbox      *p2p.Inbox         // point to point
+	held       map[int][]*packet  // by receive: pieces that came before their turn
 	open       bool
 }
 
@@ -168,7 +169,7 @@ func (m *memory) place(off int64, p *payload, how placing) {
 func (m *memory) verify() bool {
 	c := m.c
 	first, last := 0, len(c.counts)
-	if c.kind == protocol.ReduceScatter {
+	if c.kind == wire.ReduceScatter {
 		first, last = m.rank, m.rank+1
 	}
 	if c.move {
@@ -228,7 +229,7 @@ type collective struct {
 	displs  []int64 // len(counts)+1
 	cells   []int   // first chunk of each block, numbered over all blocks
 	chunk   int
-	kind    protocol.Kind
+	kind    wire.CallKind
 	inPlace bool
 	reduces bool
 	uniform bool // all ranks contribute equally much
@@ -238,7 +239,7 @@ type collective struct {
 	sums    []uint32
 	turn    []int // of each chunk in a reduction by the network, and back
 	inTurn  []int
-	plan    []*protocol.Geometry     // multicast, or
+	plan    []*mcast.Geometry        // multicast, or
 	p2p     func(rank int) *p2p.Plan // point to point
 	mem     []*memory
 
@@ -249,11 +250,11 @@ type collective struct {
 	failed   bool
 }
 
-func newCollective(req uint64, comm uint32, members []int, plan []*protocol.Geometry, s protocol.Shape, inPlace bool, seed uint64) *collective {
+func newCollective(req uint64, comm uint32, members []int, plan []*mcast.Geometry, s mcast.Shape, inPlace bool, seed uint64) *collective {
 	c := &collective{
 		req: req, comm: comm, members: members, plan: plan, counts: s.Counts, chunk: s.Chunk, kind: s.Kind,
-		reduces: s.Kind == protocol.ReduceScatter || s.Kind == protocol.Allreduce,
-		inPlace: inPlace || s.Kind == protocol.Broadcast, seed: seed ^ req*0x9e3779b97f4a7c15,
+		reduces: s.Kind == wire.ReduceScatter || s.Kind == wire.Allreduce,
+		inPlace: inPlace || s.Kind == wire.Broadcast, seed: seed ^ req*0x9e3779b97f4a7c15,
 		ranks: make([]outcome, len(members)), sent: make([]int64, len(members)), received: make([]int64, len(members)),
 	}
 	c.displs, c.cells = make([]int64, len(s.Counts)+1), make([]int, len(s.Counts)+1)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // mixedShare is how many of the random worlds with all algorithms run, as a share
@@ -148,10 +148,10 @@ func randomPart(r *rand.Rand, p int, inc bool, cfg *Config) part {
 	a.shape = randomShape(r, p, cfg)
 	a.shape.Kind, a.shape.Root = kinds[op], 0
 	switch kinds[op] {
-	case protocol.Broadcast, protocol.Allreduce:
+	case wire.Broadcast, wire.Allreduce:
 		clear(a.shape.Counts)
 		a.shape.Counts[0] = cfg.Bytes
-	case protocol.BarrierCall:
+	case wire.Barrier:
 		clear(a.shape.Counts)
 	}
 	return a

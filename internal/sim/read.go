@@ -3,7 +3,8 @@ package sim
 import (
 	"hash/crc32"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // read is a read of the slow path.
@@ -11,7 +12,7 @@ type read struct {
 	key    opKey
 	to     int
 	sub    int
-	ranges []protocol.Range // asked for; once claimed, those that the read is to place
+	ranges []wire.Range // asked for; once claimed, those that the read is to place
 }
 
 // read lets the receive worker claim the chunks, and then reads those that it has won.
@@ -101,7 +102,7 @@ func (h *host) readData(k *packet) {
 }
 
 // digest sums up what a round has received.
-func (m *memory) digest(g *protocol.Geometry) uint64 {
+func (m *memory) digest(g *mcast.Geometry) uint64 {
 	var sum uint32
 	g.Spans(func(off, n int64) {
 		if m.c.move {

@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/allcast/allcast/internal/protocol"
+import (
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/wire"
+)
 
 // superPacket is how many datagrams of one sender reach a receive worker as one, at most.
 const superPacket = 8
@@ -131,9 +134,9 @@ func (h *host) pop() *packet {
 }
 
 // worker is the receive worker of a subgroup.
-func (h *host) worker(sub int) *protocol.Intake {
+func (h *host) worker(sub int) *mcast.Intake {
 	for len(h.workers) <= sub {
-		h.workers = append(h.workers, protocol.NewIntake(h.w.layout, h.w.reportAfter, &h.tally, h.w.report))
+		h.workers = append(h.workers, mcast.NewIntake(h.w.layout, h.w.reportAfter, &h.tally, h.w.report))
 	}
 	return h.workers[sub]
 }
@@ -148,14 +151,14 @@ func (h *host) chunk(k *packet) {
 	in := h.worker(k.sub)
 	slot, _ := h.w.layout.Split(k.imm)
 	p, psn, off, v := in.Judge(h.token(k.comm, slot), k.comm, k.imm, k.bytes)
-	if v == protocol.Placed {
+	if v == mcast.Placed {
 		if r := h.region(opKey{k.comm, p.Seq}); r != nil && r.open {
 			r.took(k)
 			r.mem.place(off, &k.pay, put)
 		} else {
 			h.w.violate("rank %d placed a chunk after its buffers were free", h.id)
 		}
-		in.Place(p, protocol.Range{PSN: psn, N: 1})
+		in.Place(p, wire.Range{PSN: psn, N: 1})
 	} else {
 		in.Ignore(p, v, 1)
 	}
@@ -206,7 +209,7 @@ func (h *host) flush() {
 }
 
 // report lets the control thread know what a worker has placed.
-func (h *host) report(in *protocol.Intake) {
+func (h *host) report(in *mcast.Intake) {
 	if r := in.Flush(); r != nil {
 		h.reports = append(h.reports, r)
 		h.later(evReport)

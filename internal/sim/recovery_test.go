@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/topology"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // recoveryShare is how many simulations TestRecoveryIsBounded runs for each of -seeds.
@@ -164,8 +165,8 @@ func TestRecoveryBesideOthers(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			shape := protocol.Shape{Kind: protocol.Broadcast, Counts: []int64{64 * chunks, 0, 0, 0}, Chunk: 64, Chains: 1, Subgroups: 1}
-			plan, err := protocol.Plan(shape, w.layout)
+			shape := mcast.Shape{Kind: wire.Broadcast, Counts: []int64{64 * chunks, 0, 0, 0}, Chunk: 64, Chains: 1, Subgroups: 1}
+			plan, err := mcast.Plan(shape, w.layout)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,7 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // mustWorld makes the world of a Config, and what is to run in it.
@@ -23,10 +24,10 @@ func mustWorld(t *testing.T, cfg Config) (*world, []part) {
 
 // many runs calls of one shape on one communicator of everybody, started on
 // rank r at at(call, r).
-func many(t *testing.T, cfg Config, calls int, shape protocol.Shape, at func(call, rank int) int64) (*world, []*collective) {
+func many(t *testing.T, cfg Config, calls int, shape mcast.Shape, at func(call, rank int) int64) (*world, []*collective) {
 	t.Helper()
 	w, _ := mustWorld(t, cfg)
-	plan, err := protocol.Plan(shape, w.layout)
+	plan, err := mcast.Plan(shape, w.layout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +49,8 @@ func many(t *testing.T, cfg Config, calls int, shape protocol.Shape, at func(cal
 	return w, all
 }
 
-func equal(p int, bytes int64, chunk int) protocol.Shape {
-	s := protocol.Shape{Kind: protocol.Allgather, Counts: make([]int64, p), Chunk: chunk, Chains: 1, Subgroups: 1}
+func equal(p int, bytes int64, chunk int) mcast.Shape {
+	s := mcast.Shape{Kind: wire.Allgather, Counts: make([]int64, p), Chunk: chunk, Chains: 1, Subgroups: 1}
 	for i := range s.Counts {
 		s.Counts[i] = bytes
 	}

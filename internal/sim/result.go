@@ -3,7 +3,7 @@ package sim
 import (
 	"fmt"
 
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // result gathers what a run measured. Of several collectives at once, times are
@@ -58,7 +58,7 @@ func (w *world) result(calls []*collective) *Result {
 
 func (w *world) leastLinkBytes(c *collective) int64 {
 	n := c.total() * int64(w.trees[0].Links(0))
-	if c.kind == protocol.Allreduce {
+	if c.kind == wire.Allreduce {
 		n *= 2 // up and down
 	}
 	return n
@@ -71,11 +71,11 @@ func (c *collective) toReceive() int64 {
 	switch {
 	case p == 1:
 		return 0
-	case inc && c.kind == protocol.ReduceScatter:
+	case inc && c.kind == wire.ReduceScatter:
 		return chunks // each its own block
 	case inc:
 		return chunks * p
-	case c.kind == protocol.Allreduce:
+	case c.kind == wire.Allreduce:
 		return 2 * chunks * (p - 1) // first to be added, then the result
 	}
 	return chunks * (p - 1)
@@ -133,7 +133,7 @@ func (w *world) busiestPort(c *collective) int64 {
 			least = wire
 		}
 	}
-	if c.kind == protocol.Allreduce && w.cfg.Algo != "inc" {
+	if c.kind == wire.Allreduce && w.cfg.Algo != "inc" {
 		return 2 * all * int64(len(c.counts)-1) / int64(len(c.counts))
 	}
 	return max(most, all-least) // sending, or receiving what the others send; for a reduction the other way round

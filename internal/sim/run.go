@@ -8,10 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/model"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // ErrConfig marks a Config that makes no sense.
@@ -30,9 +31,9 @@ var Algorithms = map[string][]string{
 // bothAtOnce is the pair of collectives of an FSDP step (Appendix B).
 const bothAtOnce = "allgather+reduce-scatter"
 
-var kinds = map[string]protocol.Kind{
-	"broadcast": protocol.Broadcast, "allgather": protocol.Allgather, "reduce-scatter": protocol.ReduceScatter,
-	"allreduce": protocol.Allreduce, "barrier": protocol.BarrierCall,
+var kinds = map[string]wire.CallKind{
+	"broadcast": wire.Broadcast, "allgather": wire.Allgather, "reduce-scatter": wire.ReduceScatter,
+	"allreduce": wire.Allreduce, "barrier": wire.Barrier,
 }
 
 // Run carries out one simulated collective. It returns an error for a Config
@@ -91,14 +92,14 @@ func everybody(n int) []int {
 // part is one of the collectives that run at the same time.
 type part struct {
 	algo  string
-	shape protocol.Shape
+	shape mcast.Shape
 }
 
 // collective prepares a call.
 func (w *world) collective(req uint64, p part, members []int) (*collective, error) {
 	cfg, shape := &w.cfg, p.shape
 	if p.algo == "mcast" {
-		plan, err := protocol.Plan(shape, w.layout)
+		plan, err := mcast.Plan(shape, w.layout)
 		if err != nil {
 			return nil, err
 		}
@@ -263,16 +264,16 @@ func (cfg *Config) choose() error {
 }
 
 // shape is one collective of the Config.
-func (cfg *Config) shape(kind protocol.Kind) protocol.Shape {
+func (cfg *Config) shape(kind wire.CallKind) mcast.Shape {
 	p := cfg.Topology.Hosts
-	s := protocol.Shape{
+	s := mcast.Shape{
 		Kind: kind, Root: cfg.Root, Counts: cfg.Counts, Chunk: cfg.Chunk,
 		Chains: cfg.Chains, Subgroups: cfg.Subgroups,
 	}
 	if s.Counts == nil {
 		s.Counts = make([]int64, p)
 		for i := range s.Counts {
-			if kind == protocol.Allgather || kind == protocol.ReduceScatter || (i == cfg.Root && kind != protocol.BarrierCall) {
+			if kind == wire.Allgather || kind == wire.ReduceScatter || (i == cfg.Root && kind != wire.Barrier) {
 				s.Counts[i] = cfg.Bytes
 			}
 		}

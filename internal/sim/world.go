@@ -4,17 +4,19 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/pcap"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/topology"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // world is a running simulation.
 type world struct {
 	cfg    Config
 	g      *topology.Graph
-	layout protocol.Layout
+	layout wire.Layout
 	rng    *rand.Rand
 	now    int64
 	heap   eventHeap
@@ -45,7 +47,7 @@ type world struct {
 	drains     []drain
 
 	reportAfter uint32 // chunks of a report
-	idleReports []*protocol.Report
+	idleReports []*mcast.Report
 	lastArrival int64 // when a multicast datagram last reached a host, or would have
 
 	pending   int // calls not ended, over living ranks
@@ -69,11 +71,11 @@ type start struct {
 }
 
 func newWorld(cfg Config) (*world, error) {
-	layout, err := protocol.NewLayout(cfg.PSNBits)
+	layout, err := wire.NewLayout(cfg.PSNBits)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	flow, err := protocol.ParseFlow(cfg.Flow)
+	flow, err := mcast.ParseFlow(cfg.Flow)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -134,29 +136,29 @@ func (w *world) room() uint64 {
 }
 
 // report makes an empty report.
-func (w *world) report() *protocol.Report {
+func (w *world) report() *mcast.Report {
 	if n := len(w.idleReports); n > 0 {
 		r := w.idleReports[n-1]
 		w.idleReports = w.idleReports[:n-1]
 		return r
 	}
-	return &protocol.Report{Runs: make([]protocol.PlacedRun, 0, protocol.MaxRuns)}
+	return &mcast.Report{Runs: make([]mcast.PlacedRun, 0, mcast.MaxRuns)}
 }
 
-func (w *world) recycle(r *protocol.Report) {
+func (w *world) recycle(r *mcast.Report) {
 	clear(r.Runs)
-	*r = protocol.Report{Runs: r.Runs[:0]}
+	*r = mcast.Report{Runs: r.Runs[:0]}
 	w.idleReports = append(w.idleReports, r)
 }
 
 // nodeConfig is what a fabric would tell its node about itself.
-func (w *world) nodeConfig(rank int, flow protocol.Flow, path int64) node.Config {
+func (w *world) nodeConfig(rank int, flow mcast.Flow, path int64) node.Config {
 	alpha := ns(w.alpha(path))
 	return node.Config{
-		Rank: rank, Size: w.g.Hosts, Timeout: protocol.Time(w.cfg.Timeout.Nanoseconds()),
-		Deadline: protocol.Time(w.cfg.Deadline.Nanoseconds()),
+		Rank: rank, Size: w.g.Hosts, Timeout: step.Time(w.cfg.Timeout.Nanoseconds()),
+		Deadline: step.Time(w.cfg.Deadline.Nanoseconds()),
 		Flow:     flow, Room: w.room(), Batch: 16, Overhead: udHeader, Layout: w.layout, Eager: node.EagerLimit, Digest: w.cfg.Digest,
-		Limits: protocol.Limits{LinkRate: w.cfg.Rate / 8e9, Alpha: alpha, MinAlpha: alpha / 4, MaxAlpha: 1000 * alpha},
+		Limits: mcast.Limits{LinkRate: w.cfg.Rate / 8e9, Alpha: alpha, MinAlpha: alpha / 4, MaxAlpha: 1000 * alpha},
 	}
 }
 
@@ -322,7 +324,7 @@ func (w *world) crash(c Crash) {
 	if !c.Reset {
 		return
 	}
-	for _, p := range protocol.AppendPeers(nil, c.Rank, w.g.Hosts) {
+	for _, p := range mcast.AppendPeers(nil, c.Rank, w.g.Hosts) {
 		if peer := w.hosts[p]; !peer.dead {
 			peer.node.PeerLost(ns(w.now), c.Rank)
 			peer.act()

@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/allcast/allcast/internal/fabric"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // A reliable connection carries frames, little endian:
@@ -48,7 +48,7 @@ const (
 // Every message of the protocol must fit, and every read: both are handed out from inside the
 // reader's buffer.
 const (
-	_ = uint(MaxMessage - protocol.MaxMsg)
+	_ = uint(MaxMessage - wire.MaxMsg)
 	_ = uint(MaxMessage - fabric.MaxSpans*frameSpan)
 )
 

@@ -9,7 +9,7 @@ import (
 	"math"
 
 	"github.com/allcast/allcast/internal/fabric"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // What goes over a reliable connection is frames, one a slot: a header, then the payload
@@ -43,7 +43,7 @@ const (
 	slotSize     = frameHeader + framePayload + 8 // whole cache lines
 )
 
-const _ = uint(framePayload - protocol.MaxMsg)
+const _ = uint(framePayload - wire.MaxMsg)
 
 // errFrame marks what no correct peer sends.
 var errFrame = errors.New("malformed frame")

@@ -7,18 +7,19 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/place"
-	"github.com/allcast/allcast/internal/protocol"
+	"github.com/allcast/allcast/internal/wire"
 )
 
-// TestAgainstIntake feeds the programs and protocol.Intake, which is the receive path of a process,
+// TestAgainstIntake feeds the programs and mcast.Intake, which is the receive path of a process,
 // the same random datagrams, and compares after every few: which chunks are free, claimed and in
 // place, what was counted, and every byte of the receive buffer.
 func TestAgainstIntake(t *testing.T) {
 	for _, hook := range []Hook{SockFilter, TCX} {
 		for _, gro := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/GRO=%v", hook, gro), func(t *testing.T) {
-				w := newWire(t, Config{Chunk: differChunk, Hook: hook}, differSubgroups, gro)
+				w := newLoopback(t, Config{Chunk: differChunk, Hook: hook}, differSubgroups, gro)
 				buf := w.alloc(t, differRanks*differChunk*(differChunks+1))
 				for seed := range uint64(100) {
 					d := newDiffer(t, w, buf, gro, seed)
@@ -43,15 +44,15 @@ const (
 // differ is one operation at a time, in the kernel and in an Intake.
 type differ struct {
 	t   *testing.T
-	w   *wire
+	w   *loopbackSockets
 	gro bool
 	rng *rand.Rand
 
-	layout protocol.Layout
+	layout wire.Layout
 	seq    uint64
 	token  uint64
 	stale  []uint64 // tokens of operations that are over
-	geo    *protocol.Geometry
+	geo    *mcast.Geometry
 	data   []byte // what arrives
 	rank   int
 
@@ -63,8 +64,8 @@ type differ struct {
 
 	// In the process.
 	want    []byte
-	intakes []*protocol.Intake
-	places  []*protocol.Placement
+	intakes []*mcast.Intake
+	places  []*mcast.Placement
 
 	claims []differClaim
 }
@@ -72,12 +73,12 @@ type differ struct {
 // differClaim is chunks that a read will place.
 type differClaim struct {
 	sub  int
-	runs []protocol.Range
+	runs []wire.Range
 }
 
-func newDiffer(t *testing.T, w *wire, buf []byte, gro bool, seed uint64) *differ {
+func newDiffer(t *testing.T, w *loopbackSockets, buf []byte, gro bool, seed uint64) *differ {
 	t.Helper()
-	layout, err := protocol.NewLayout(differPSNBits)
+	layout, err := wire.NewLayout(differPSNBits)
 	must(t, err)
 	d := &differ{t: t, w: w, buf: buf, gro: gro, rng: rand.New(rand.NewPCG(seed, 0xd1ff)), layout: layout}
 	d.open()
@@ -90,7 +91,7 @@ func (d *differ) open() {
 	d.seq++
 	d.token = newToken()
 	p := 1 + r.IntN(differRanks)
-	s := protocol.Shape{Kind: protocol.Allgather, Counts: make([]int64, p), Chunk: 1 + r.IntN(differChunk), Chains: 1, Subgroups: 1 + r.IntN(differSubgroups)}
+	s := mcast.Shape{Kind: wire.Allgather, Counts: make([]int64, p), Chunk: 1 + r.IntN(differChunk), Chains: 1, Subgroups: 1 + r.IntN(differSubgroups)}
 	for i := range s.Counts {
 		s.Counts[i] = int64(r.IntN(differChunks * s.Chunk))
 		if r.IntN(4) == 0 {
@@ -98,7 +99,7 @@ func (d *differ) open() {
 		}
 	}
 	s.Counts[r.IntN(p)] += int64(s.Chunk)
-	plan, err := protocol.Plan(s, d.layout)
+	plan, err := mcast.Plan(s, d.layout)
 	must(t, err)
 	d.geo, d.rank = plan[0], r.IntN(p)
 	d.data = randomBytes(int(d.geo.Bytes()))
@@ -108,17 +109,17 @@ func (d *differ) open() {
 	if d.area = d.w.Area(d.mem); d.area == nil || d.area.Stage() != nil {
 		t.Fatal("no area")
 	}
-	op := protocol.NewOp(protocol.Config{Geometry: d.geo, Rank: d.rank, Comm: testComm, Seq: d.seq, Est: protocol.NewEstimator(protocol.Limits{})})
+	op := mcast.New(mcast.Config{Geometry: d.geo, Rank: d.rank, Comm: testComm, Seq: d.seq, Est: mcast.NewEstimator(mcast.Limits{})})
 	d.places, d.kernel, d.intakes, d.claims = op.Placements(), nil, nil, nil
 	for _, pl := range d.places {
-		in := protocol.NewIntake(d.layout, 1<<30, &place.Taken{}, func() *protocol.Report { return &protocol.Report{} })
+		in := mcast.NewIntake(d.layout, 1<<30, &place.Taken{}, func() *mcast.Report { return &mcast.Report{} })
 		in.Open(d.token, pl)
 		d.intakes = append(d.intakes, in)
 		d.kernel = append(d.kernel, d.openLane(pl))
 	}
 }
 
-func (d *differ) openLane(pl *protocol.Placement) *follower {
+func (d *differ) openLane(pl *mcast.Placement) *follower {
 	if pl.Len() == 0 {
 		return nil
 	}
@@ -269,12 +270,12 @@ func (d *differ) intake(sub int, b []byte) {
 	h, payload := fabric.ParseHeader(b), b[fabric.HeaderSize:]
 	in := d.intakes[sub]
 	p, psn, off, v := in.Judge(h.Token, h.Comm, h.Imm, len(payload))
-	if v != protocol.Placed {
+	if v != mcast.Placed {
 		in.Ignore(p, v, 1)
 		return
 	}
 	copy(d.want[off:], payload)
-	in.Place(p, protocol.Range{PSN: psn, N: 1})
+	in.Place(p, wire.Range{PSN: psn, N: 1})
 }
 
 // span picks chunks of a subgroup that has any.
@@ -294,18 +295,18 @@ func (d *differ) claim() {
 	if n == 0 {
 		return
 	}
-	var got []protocol.Range
-	for d.kernel[sub].Claim(psn, n, func(psn, n uint32) { got = append(got, protocol.Range{PSN: psn, N: n}) }) {
+	var got []wire.Range
+	for d.kernel[sub].Claim(psn, n, func(psn, n uint32) { got = append(got, wire.Range{PSN: psn, N: n}) }) {
 		d.t.Fatal("a program writes, and nothing is on its way")
 	}
-	want, _ := d.intakes[sub].Claim(d.places[sub], []protocol.Range{{PSN: psn, N: n}}, nil)
+	want, _ := d.intakes[sub].Claim(d.places[sub], []wire.Range{{PSN: psn, N: n}}, nil)
 	if size(got) != size(want) {
 		d.t.Fatalf("claims %v in the kernel, %v in the process", got, want)
 	}
 	d.claims = append(d.claims, differClaim{sub, want})
 }
 
-func size(runs []protocol.Range) (n uint32) {
+func size(runs []wire.Range) (n uint32) {
 	for _, q := range runs {
 		n += q.N
 	}
@@ -346,7 +347,7 @@ func (d *differ) take() {
 		d.t.Fatalf("chunk %d is taken in the kernel: %v, in the process: %v", psn, got, want)
 	}
 	if got {
-		d.place(differClaim{sub, []protocol.Range{{PSN: psn, N: 1}}})
+		d.place(differClaim{sub, []wire.Range{{PSN: psn, N: 1}}})
 	}
 }
 
@@ -363,7 +364,7 @@ func (d *differ) compare() {
 					psn, sub, k.Free(psn), k.InPlace(psn), k.ForRead(psn), p.Free(psn), p.InPlace(psn), p.ForRead(psn))
 			}
 		}
-		var want protocol.Ignored
+		var want mcast.Ignored
 		if r := d.intakes[sub].Flush(); r != nil {
 			want = r.Ignored
 		}

@@ -8,7 +8,7 @@ import (
 
 // What does not fit is refused, and nothing of it stays.
 func TestOpenRefuses(t *testing.T) {
-	w := newWire(t, Config{Chunk: 100}, 1, false)
+	w := newLoopback(t, Config{Chunk: 100}, 1, false)
 	a := w.Area(w.alloc(t, 1000))
 	bad := func(change func(l *fabric.Lane)) *fabric.Lane {
 		l := laneOf(0, 100, 1000)
@@ -46,7 +46,7 @@ func nothingTaken(t testing.TB, o *Offload) {
 
 // A token has so many places, and there are so many in all.
 func TestLanesFull(t *testing.T) {
-	w := newWire(t, Config{Chunk: 100}, 1, false)
+	w := newLoopback(t, Config{Chunk: 100}, 1, false)
 	mem := w.alloc(t, lanes*100)
 	a := w.Area(mem)
 	var open []*follower
@@ -102,7 +102,7 @@ func TestLanesFull(t *testing.T) {
 
 // The last words and blocks of the tables are as good as the first.
 func TestTablesExhausted(t *testing.T) {
-	w := newWire(t, Config{Chunk: 1}, 1, false)
+	w := newLoopback(t, Config{Chunk: 1}, 1, false)
 	n := words*32 - 32
 	mem := w.alloc(t, n+32)
 	a := w.Area(mem)
@@ -144,7 +144,7 @@ func TestTablesExhausted(t *testing.T) {
 
 // Several lanes of one token: a subgroup each.
 func TestSubgroups(t *testing.T) {
-	w := newWire(t, Config{Chunk: 100}, 4, false)
+	w := newLoopback(t, Config{Chunk: 100}, 4, false)
 	mem, data := w.alloc(t, 4000), randomBytes(4000)
 	token := newToken()
 	var open []*follower

@@ -54,9 +54,9 @@ func load(t testing.TB, cfg Config) *Offload {
 	return o
 }
 
-// A wire is an Offload with sockets on loopback: one that it filters for each subgroup, and
+// loopbackSockets is an Offload with sockets on loopback: one that it filters for each subgroup, and
 // one that sends.
-type wire struct {
+type loopbackSockets struct {
 	*Offload
 	tx       int
 	from     netip.AddrPort
@@ -70,9 +70,9 @@ type wire struct {
 // own is what the filters take for our own address.
 var own = netip.MustParseAddrPort("127.0.0.1:9")
 
-func newWire(t testing.TB, cfg Config, subgroups int, gro bool) *wire {
+func newLoopback(t testing.TB, cfg Config, subgroups int, gro bool) *loopbackSockets {
 	t.Helper()
-	w := &wire{Offload: load(t, cfg)}
+	w := &loopbackSockets{Offload: load(t, cfg)}
 	w.Share() // so that all packets come by the sockets, where they are counted
 	w.tx = udpSocket(t, netip.MustParseAddrPort("127.0.0.1:0"))
 	sa, err := unix.Getsockname(w.tx)
@@ -126,7 +126,7 @@ func header(token uint64, psn uint32) fabric.Header {
 }
 
 // send sends datagrams, and waits until each was taken, or reached the socket.
-func (w *wire) send(t testing.TB, sub int, datagrams ...[]byte) {
+func (w *loopbackSockets) send(t testing.TB, sub int, datagrams ...[]byte) {
 	t.Helper()
 	for _, d := range datagrams {
 		w.transmit(t, sub, d, nil)
@@ -135,7 +135,7 @@ func (w *wire) send(t testing.TB, sub int, datagrams ...[]byte) {
 }
 
 // transmit sends a message, as it is.
-func (w *wire) transmit(t testing.TB, sub int, b, control []byte) {
+func (w *loopbackSockets) transmit(t testing.TB, sub int, b, control []byte) {
 	t.Helper()
 	to := &unix.SockaddrInet4{Port: int(w.groups[sub].Port()), Addr: w.groups[sub].Addr().As4()}
 	until(t, "room to send", func() bool {
@@ -149,7 +149,7 @@ func (w *wire) transmit(t testing.TB, sub int, b, control []byte) {
 }
 
 // settle waits until nothing is on its way.
-func (w *wire) settle(t testing.TB) {
+func (w *loopbackSockets) settle(t testing.TB) {
 	t.Helper()
 	for sub, fd := range w.rx {
 		until(t, "all packets", func() bool {
@@ -159,7 +159,7 @@ func (w *wire) settle(t testing.TB) {
 	}
 }
 
-func (w *wire) drain(t testing.TB, sub, fd int) {
+func (w *loopbackSockets) drain(t testing.TB, sub, fd int) {
 	t.Helper()
 	for {
 		_, err := unix.Read(fd, make([]byte, 1<<16))
@@ -266,7 +266,7 @@ func (f *follower) take(psn uint32) bool {
 	return true
 }
 
-func (w *wire) open(t testing.TB, buf []byte, l *fabric.Lane) (fabric.Area, *follower) {
+func (w *loopbackSockets) open(t testing.TB, buf []byte, l *fabric.Lane) (fabric.Area, *follower) {
 	t.Helper()
 	a := w.Area(buf)
 	if a == nil {
@@ -279,7 +279,7 @@ func (w *wire) open(t testing.TB, buf []byte, l *fabric.Lane) (fabric.Area, *fol
 	return a, follow(p, l)
 }
 
-func (w *wire) alloc(t testing.TB, n int) []byte {
+func (w *loopbackSockets) alloc(t testing.TB, n int) []byte {
 	t.Helper()
 	b, err := w.Alloc(n)
 	must(t, err)

@@ -10,7 +10,7 @@ import (
 // Where packets enter the network stack the same happens. Those that other processes want
 // too come by the socket's filter as well, which does not take them for duplicates.
 func TestTCX(t *testing.T) {
-	w := newWire(t, Config{Chunk: 1000, Hook: TCX}, 2, false)
+	w := newLoopback(t, Config{Chunk: 1000, Hook: TCX}, 2, false)
 	mem, data := w.alloc(t, 2<<20), randomBytes(2<<20)
 	l := laneOf(1, 1000, 1<<20, 1<<20)
 	a, p := w.open(t, mem, l)
@@ -30,7 +30,7 @@ func TestTCX(t *testing.T) {
 
 // If nobody else wants them, packets end there.
 func TestTCXAlone(t *testing.T) {
-	w := newWire(t, Config{Chunk: 1000, Hook: TCX}, 1, false)
+	w := newLoopback(t, Config{Chunk: 1000, Hook: TCX}, 1, false)
 	w.counters[shared].Store(0)
 	mem, data := w.alloc(t, 100_001), randomBytes(100_001)
 	l := laneOf(0, 1000, len(mem))
@@ -57,7 +57,7 @@ func TestTCXAlone(t *testing.T) {
 // filter, which knows the address too.
 func TestTCXOwn(t *testing.T) {
 	for addr, want := range map[string]uint64{"127.0.0.1": 0, "127.0.0.2": 1} {
-		w := newWire(t, Config{Chunk: 1000, Hook: TCX}, 1, false)
+		w := newLoopback(t, Config{Chunk: 1000, Hook: TCX}, 1, false)
 		w.Forget()
 		n, err := w.Filter(w.rx[0], w.groups[0], netip.AddrPortFrom(netip.MustParseAddr(addr), w.from.Port()))
 		must(t, err)
@@ -82,7 +82,7 @@ func TestFaults(t *testing.T) {
 	}{{"sockfilter", SockFilter, false}, {"tcx", TCX, false}, {"tcx alone", TCX, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			const n = 4000
-			w := newWire(t, Config{Chunk: 10, Hook: c.hook, Fault: Fault{Drop: 0.1, Dup: 0.1, Reorder: 0.2, Seed: 1}}, 1, false)
+			w := newLoopback(t, Config{Chunk: 10, Hook: c.hook, Fault: Fault{Drop: 0.1, Dup: 0.1, Reorder: 0.2, Seed: 1}}, 1, false)
 			if c.alone {
 				w.counters[shared].Store(0)
 			}

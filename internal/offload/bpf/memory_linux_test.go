@@ -264,7 +264,7 @@ func TestLeavesNothing(t *testing.T) {
 			files := descriptors(t)
 			var own possessions
 			t.Run("life", func(t *testing.T) {
-				w := newWire(t, Config{Chunk: 100, Hook: hook}, 2, false)
+				w := newLoopback(t, Config{Chunk: 100, Hook: hook}, 2, false)
 				mem, err := w.Alloc(1000)
 				must(t, err)
 				l := laneOf(0, 100, 1000)

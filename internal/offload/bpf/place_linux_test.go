@@ -15,7 +15,7 @@ import (
 func TestPlaceEverywhere(t *testing.T) {
 	for _, size := range []int{1, 37, 1024, 1056, 8956, 65491} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			w := newWire(t, Config{Chunk: size}, 1, false)
+			w := newLoopback(t, Config{Chunk: size}, 1, false)
 			mem := w.alloc(t, 3*value)
 			offsets := []int{0, 1, 7, value / 2, 3*value - size, 3*value - size - 1}
 			for d := -size - 1; d <= 1; d += max(1, size/50) {
@@ -32,7 +32,7 @@ func TestPlaceEverywhere(t *testing.T) {
 }
 
 // placeAt places one chunk, and checks the bytes around it.
-func placeAt(t *testing.T, w *wire, mem []byte, at, size int) {
+func placeAt(t *testing.T, w *loopbackSockets, mem []byte, at, size int) {
 	t.Helper()
 	around := mem[max(0, at-100):min(len(mem), at+size+100)]
 	for i := range around {
@@ -61,7 +61,7 @@ func placeAt(t *testing.T, w *wire, mem []byte, at, size int) {
 // Blocks of one length, of several, short ones, empty ones; chunks in any order.
 func TestPlaceBlocks(t *testing.T) {
 	const chunk = 1000
-	w := newWire(t, Config{Chunk: chunk}, 1, false)
+	w := newLoopback(t, Config{Chunk: chunk}, 1, false)
 	for _, lengths := range [][]int{
 		{1},
 		{chunk},
@@ -100,7 +100,7 @@ func TestPlaceBlocks(t *testing.T) {
 
 // What is not a buffer of Alloc is placed in a stage.
 func TestPlaceStage(t *testing.T) {
-	w := newWire(t, Config{Chunk: 100}, 1, false)
+	w := newLoopback(t, Config{Chunk: 100}, 1, false)
 	buf, data := make([]byte, 950), randomBytes(950)
 	l := laneOf(0, 100, 950)
 	a, p := w.open(t, buf, l)
@@ -118,7 +118,7 @@ func TestPlaceStage(t *testing.T) {
 
 // Our own chunks need not come, and if somebody sends them they are not taken.
 func TestPlaceOwn(t *testing.T) {
-	w := newWire(t, Config{Chunk: 100}, 1, false)
+	w := newLoopback(t, Config{Chunk: 100}, 1, false)
 	mem, data := w.alloc(t, 7000), randomBytes(7000)
 	l := uniform(0, 100, 7, 1000)
 	l.Own = l.Blocks[3].Run
@@ -137,7 +137,7 @@ func TestPlaceOwn(t *testing.T) {
 
 // Scan finds each chunk once, and puts neighbours together, across words too.
 func TestScan(t *testing.T) {
-	w := newWire(t, Config{Chunk: 8}, 1, false)
+	w := newLoopback(t, Config{Chunk: 8}, 1, false)
 	l := laneOf(0, 8, 8*100)
 	a, p := w.open(t, w.alloc(t, 800), l)
 	all := chunksOf(l, randomBytes(800))

@@ -12,7 +12,7 @@ import (
 // What is not exactly a chunk of the lane is not placed. If it has the lane's token it is
 // counted, else it is for others to see.
 func TestRefuse(t *testing.T) {
-	w := newWire(t, Config{Chunk: 100}, 2, false)
+	w := newLoopback(t, Config{Chunk: 100}, 2, false)
 	mem := w.alloc(t, 1000)
 	l := laneOf(0, 100, 250, 250)
 	a, p := w.open(t, mem, l)
@@ -69,7 +69,7 @@ func TestRefuse(t *testing.T) {
 
 // What we sent ourselves never comes back.
 func TestOwnPackets(t *testing.T) {
-	w := newWire(t, Config{Chunk: 100}, 1, false)
+	w := newLoopback(t, Config{Chunk: 100}, 1, false)
 	fd := udpSocket(t, w.groups[0])
 	m := &unix.IPMreqn{Multiaddr: w.groups[0].Addr().As4(), Ifindex: int32(w.cfg.Interface.Index)}
 	must(t, unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, m))
@@ -96,7 +96,7 @@ func TestOwnPackets(t *testing.T) {
 
 // A chunk that came is not placed again, whatever is in it.
 func TestDuplicates(t *testing.T) {
-	w := newWire(t, Config{Chunk: 100}, 1, false)
+	w := newLoopback(t, Config{Chunk: 100}, 1, false)
 	l := laneOf(0, 100, 300)
 	mem, data := w.alloc(t, 300), randomBytes(300)
 	a, p := w.open(t, mem, l)
@@ -112,7 +112,7 @@ func TestDuplicates(t *testing.T) {
 
 // What the process has claimed is late. What it has taken is a duplicate.
 func TestClaim(t *testing.T) {
-	w := newWire(t, Config{Chunk: 10}, 1, false)
+	w := newLoopback(t, Config{Chunk: 10}, 1, false)
 	l := laneOf(0, 10, 1000)
 	mem, data := w.alloc(t, 1000), randomBytes(1000)
 	a, p := w.open(t, mem, l)
@@ -138,7 +138,7 @@ func TestClaim(t *testing.T) {
 
 // Programs know subgroups by their ports.
 func TestSamePort(t *testing.T) {
-	w := newWire(t, Config{Chunk: 10}, 1, false)
+	w := newLoopback(t, Config{Chunk: 10}, 1, false)
 	fd := udpSocket(t, netip.AddrPortFrom(own.Addr(), 0))
 	if _, err := w.Filter(fd, netip.AddrPortFrom(own.Addr(), w.groups[0].Port()), own); err == nil {
 		t.Error("two subgroups have the same port")

@@ -15,7 +15,7 @@ import (
 
 // A storm is senders that never stop, to lanes that come and go.
 type storm struct {
-	*wire
+	*loopbackSockets
 	tokens [8]atomic.Uint64
 	sent   atomic.Uint64
 	stop   atomic.Bool
@@ -30,7 +30,7 @@ const (
 
 func newStorm(t *testing.T, cfg Config) *storm {
 	t.Helper()
-	s := &storm{wire: newWire(t, cfg, 1, false)}
+	s := &storm{loopbackSockets: newLoopback(t, cfg, 1, false)}
 	for seed := range uint64(2) {
 		s.wg.Go(func() {
 			r := rand.New(rand.NewPCG(seed, 1))

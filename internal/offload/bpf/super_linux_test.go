@@ -26,7 +26,7 @@ func TestSuperPackets(t *testing.T) {
 	for _, gro := range []bool{true, false} {
 		t.Run(fmt.Sprintf("GRO=%v", gro), func(t *testing.T) {
 			const chunk = 500
-			w := newWire(t, Config{Chunk: chunk}, 1, gro)
+			w := newLoopback(t, Config{Chunk: chunk}, 1, gro)
 			mem, data := w.alloc(t, 8000), randomBytes(8000)
 			l1, l2 := laneOf(0, chunk, 3500), laneOf(0, chunk, 3499)
 			a, p1 := w.open(t, mem[:4000], l1)

@@ -10,7 +10,7 @@ import (
 // The process is woken when the last chunk comes that it has not claimed itself, after many, and when it
 // asks for it. What it takes itself wakes it no more often.
 func TestWatch(t *testing.T) {
-	w := newWire(t, Config{Chunk: 10}, 1, false)
+	w := newLoopback(t, Config{Chunk: 10}, 1, false)
 	poller, err := ip.NewPoller()
 	must(t, err)
 	t.Cleanup(func() { _ = poller.Close() })

@@ -1,0 +1,118 @@
+package mcast
+
+import (
+	"testing"
+
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
+)
+
+// drain lets everything happen but datagrams for one rank, until nothing else
+// can, timers of the other ranks included.
+func (w *world) drain(c *cluster, deaf int) {
+	for range 100_000 {
+		var next *lane
+		for _, l := range c.ready {
+			if l.kind != laneGram || l.at.rank != deaf {
+				next = l
+				break
+			}
+		}
+		if next != nil {
+			c.happen(next)
+			continue
+		}
+		at, who := step.Never, (*member)(nil)
+		for _, m := range c.ranks {
+			if due := m.op.Timer(); m.rank != deaf && m.started && !m.closed && due < at {
+				at, who = due, m
+			}
+		}
+		if who == nil || at > w.now+step.Second {
+			return
+		}
+		w.now = max(w.now, at)
+		c.tick(who)
+	}
+	w.t.Fatalf("no end:\n%s", dump([]*cluster{c}))
+}
+
+// A receive worker that is stopped while the rest of its process lives must not
+// be sent more than it has room for: that is what credit is for. In particular,
+// a mark that overtakes the datagrams it speaks of does not make room for more.
+func TestCreditDoesNotOverrunASlowWorker(t *testing.T) {
+	const room = 8
+	for _, deaf := range []int{1, 2, 3} {
+		s := broadcast(4, 0, 256, 1, 1)
+		w := newWorld(t, 1, 4, Limits{Alpha: 10 * step.Microsecond}, room)
+		c := w.open(oneRound(t, s), newMemory(w.rng, s.Counts), network{}, Config{Flow: FlowCredit, Batch: 4})
+		w.drain(c, deaf)
+		if n := len(c.ranks[deaf].grams.items); n > room {
+			t.Errorf("rank %d: %d datagrams wait for its worker, it has room for %d", deaf, n, room)
+		}
+		w.run(c)
+		w.empty()
+	}
+}
+
+// What was announced as sent counts as consumed once as many datagrams as the
+// queue holds were taken from it, whoever's they were: an operation whose chunk
+// was lost must not wait until all others are silent.
+func TestMarkPassesWhileOthersReceive(t *testing.T) {
+	pool := NewPool(8, nil)
+	o := started(t, broadcast(2, 0, 100, 1, 1), 1, Config{Flow: FlowCredit, Pool: pool})
+	hear(o, 0,
+		wire.Msg{Kind: wire.MsgBarrier, Round: 1, Grant: 4, Digest: o.g.Digest()},
+		wire.Msg{Kind: wire.MsgMark, Rank: 0, Counts: []uint32{1}},
+	)
+	now := step.Time(1)
+	for range 100 {
+		now += o.cfg.Est.Alpha() / 2
+		pool.taken.Add(1) // another operation's
+		pool.Took(now)
+		if o.Timer() <= now {
+			o.Step(now, step.Event{Kind: step.EvTimer}, nil)
+		}
+	}
+	if o.cr.consumed != 1 {
+		t.Errorf("after 100 datagrams, with room for 8, a lost one still occupies its place")
+	}
+}
+
+// A rank lends the room of the path that receives: the kernel's if the kernel receives for all
+// subgroups of the operation, and else that of the process's receive queues.
+func TestCreditFollowsTheReceiver(t *testing.T) {
+	const room, kernel, total = 8, 4096, 10_000
+	for _, offloaded := range []bool{false, true} {
+		here, there := NewPool(room, nil), NewPool(kernel, nil)
+		o := New(Config{
+			Geometry: oneRound(t, broadcast(2, 0, total, 1, 1)), Rank: 1, Est: NewEstimator(Limits{Alpha: step.Millisecond}),
+			Flow: FlowCredit, Pool: here, Offload: there,
+		})
+		acts := o.Step(1, step.Event{Kind: step.EvStart, Offloaded: offloaded}, nil)
+		if len(acts) != 1 || acts[0].Msg.Kind != wire.MsgBarrier {
+			t.Fatalf("offloaded %v: %+v", offloaded, acts)
+		}
+		lender, other, size := here, there, uint64(room)
+		if offloaded {
+			lender, other, size = there, here, kernel
+		}
+		if grant := acts[0].Msg.Grant; grant == 0 || grant > size || grant != lender.Lent() || other.Lent() != 0 {
+			t.Errorf("offloaded %v: grants %d; lent: %d of %d, and %d by the other",
+				offloaded, grant, lender.Lent(), size, other.Lent())
+		}
+		// What was consumed is lent again, by the same pool.
+		hear(o, 0, wire.Msg{Kind: wire.MsgBarrier, Round: 1, Grant: 4, Digest: o.g.Digest()})
+		for psn := range uint32(total / 2) {
+			if _, v, _ := o.Chunk(2, 0, psn, 1, nil); v != Placed {
+				t.Fatalf("chunk %d: verdict %d", psn, v)
+			}
+			if ahead := o.cr.own - min(o.cr.own, o.cr.consumed); ahead > size || other.Lent() != 0 {
+				t.Fatalf("offloaded %v: %d places are lent, there is room for %d", offloaded, ahead, size)
+			}
+		}
+		if o.Fail(); here.Lent()+there.Lent() != 0 {
+			t.Errorf("offloaded %v: %d places did not come back", offloaded, here.Lent()+there.Lent())
+		}
+	}
+}

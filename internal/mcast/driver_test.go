@@ -1,0 +1,41 @@
+package mcast
+
+import (
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
+)
+
+// Chunk takes one datagram as a driver without queues does: it decides, places and reports at once.
+func (o *Collective) Chunk(now step.Time, sub int, psn uint32, length int, out []step.Action) (int64, Verdict, []step.Action) {
+	if o.phase < step.Barrier || o.phase >= step.Closed || sub >= len(o.arrived) {
+		return 0, Foreign, out
+	}
+	p := o.arrived[sub].Placement
+	off, v := p.judge(psn, length)
+	if o.cfg.Pool != nil {
+		o.cfg.Pool.taken.Add(1)
+	}
+	switch v {
+	case Placed:
+		p.Finish(psn, 1)
+		return off, v, o.Placed(now, sub, wire.Range{PSN: psn, N: 1}, out)
+	case Late:
+		o.cfg.Est.Late(now)
+	}
+	return 0, v, out
+}
+
+// claim claims the chunks of a read.
+func (o *Collective) claim(a *step.Action) (won []wire.Range) {
+	var in Intake
+	won, _ = in.Claim(o.arrived[a.Sub].Placement, a.Ranges, nil)
+	return won
+}
+
+// readDone is the end of a read whose claim won these chunks.
+func (o *Collective) readDone(now step.Time, sub int, won []wire.Range) []step.Action {
+	for _, q := range won {
+		o.arrived[sub].Finish(q.PSN, q.N)
+	}
+	return o.Step(now, step.Event{Kind: step.EvRead, Sub: sub, Ranges: won}, nil)
+}

@@ -1,0 +1,317 @@
+package mcast
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"sort"
+
+	"github.com/allcast/allcast/internal/wire"
+)
+
+// maxRounds bounds the plan of a call: what needs more has absurd parameters.
+const maxRounds = 1 << 16
+
+// ErrShape marks a Shape that makes no sense.
+var ErrShape = errors.New("bad collective")
+
+// A Shape is what is asked for, the same on all ranks. A Broadcast is an
+// Allgather to which only the root contributes; that is the whole difference.
+type Shape struct {
+	Kind      wire.CallKind
+	Root      int     // Broadcast
+	Counts    []int64 // bytes that each rank contributes; len(Counts) is P
+	Chunk     int
+	Chains    int     // M, clamped to the number of ranks that send
+	Subgroups int     // S, clamped to the chunks of the largest block
+	Groups    [][]int // when set: the chains, each a list of ranks; Chains is ignored
+}
+
+// A Geometry fixes how one round of a Shape is cut into chunks, who sends them
+// in which order, and where they belong in the receive buffer. It is immutable,
+// a function of Shape and Layout alone, and the same on all ranks.
+//
+// The receive buffer holds the ranks' blocks in rank order. Subgroup s carries
+// the contiguous chunks [n*s/S, n*(s+1)/S) of each block of n chunks; its PSNs
+// number what it carries, rank by rank.
+type Geometry struct {
+	shape   Shape
+	size    int
+	subs    int
+	chunk   int64
+	skip    int64   // where this round begins in each rank's block
+	displs  []int64 // where each sender's block of this round begins in the receive buffer
+	counts  []int64 // its bytes
+	chunks  []uint32
+	senders []int      // ranks that contribute to this round, in rank order
+	index   []int32    // rank -> index in senders, or -1
+	base    [][]uint32 // base[s][i]: first PSN of senders[i] in subgroup s; base[s][len] ends it
+	chains  chains
+	bytes   int64
+	total   uint64 // chunks
+	uniform bool   // all senders have equally many chunks
+	digest  uint64
+	call    wire.Call
+}
+
+// Plan divides a Shape into rounds that each fit the Layout's PSNs.
+func Plan(s Shape, l wire.Layout) ([]*Geometry, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	var senders, most int64
+	displs := make([]int64, len(s.Counts))
+	var at int64
+	for r, n := range s.Counts {
+		displs[r] = at
+		at += n
+		if n > 0 {
+			senders++
+			most = max(most, (n-1)/int64(s.Chunk)+1)
+		}
+	}
+	s.Subgroups = int(max(1, min(int64(s.Subgroups), most)))
+	if senders > l.Capacity() {
+		return nil, fmt.Errorf("%w: %d ranks send, but the immediate numbers only %d chunks; use more PSN bits", ErrShape, senders, l.Capacity())
+	}
+	// perRound chunks of every block: a subgroup then carries at most
+	// senders * ceil(perRound/S) of them, which must fit its PSNs.
+	perRound := most
+	if senders > 0 {
+		perRound = min(most, l.Capacity()/senders*int64(s.Subgroups))
+		// Chunks are counted in 32 bits, over all subgroups too.
+		perRound = max(1, min(perRound, math.MaxInt32/senders))
+	}
+	rounds := int64(1)
+	if most > 0 {
+		rounds = (most + perRound - 1) / perRound
+	}
+	if rounds > maxRounds {
+		return nil, fmt.Errorf("%w: %d bytes take %d rounds of %d chunks; use larger chunks or more PSN bits", ErrShape, at, rounds, perRound*senders)
+	}
+	plan := make([]*Geometry, 0, rounds)
+	for k := range rounds {
+		plan = append(plan, newGeometry(s, displs, k*perRound*int64(s.Chunk), perRound*int64(s.Chunk)))
+	}
+	return plan, nil
+}
+
+func (s *Shape) check() error {
+	switch {
+	case s.Kind != wire.Broadcast && s.Kind != wire.Allgather:
+		return fmt.Errorf("%w: unknown kind %d", ErrShape, s.Kind)
+	case len(s.Counts) == 0:
+		return fmt.Errorf("%w: no ranks", ErrShape)
+	case s.Chunk < 1 || s.Chunk > 1<<30:
+		return fmt.Errorf("%w: chunk of %d bytes: must be 1 to 1 GiB", ErrShape, s.Chunk)
+	case s.Chains < 1 && s.Groups == nil:
+		return fmt.Errorf("%w: %d chains: must be at least 1", ErrShape, s.Chains)
+	case s.Subgroups < 1 || s.Subgroups > wire.MaxSubgroups:
+		return fmt.Errorf("%w: %d subgroups: must be 1 to %d", ErrShape, s.Subgroups, wire.MaxSubgroups)
+	case s.Kind == wire.Broadcast && (s.Root < 0 || s.Root >= len(s.Counts)):
+		return fmt.Errorf("%w: root %d: must be 0 to %d", ErrShape, s.Root, len(s.Counts)-1)
+	}
+	var sum int64
+	for r, n := range s.Counts {
+		if n < 0 || n > math.MaxInt64-sum {
+			return fmt.Errorf("%w: rank %d contributes %d bytes: sizes must be 0 or more and their sum fit 63 bits", ErrShape, r, n)
+		}
+		if s.Kind == wire.Broadcast && r != s.Root && n != 0 {
+			return fmt.Errorf("%w: rank %d contributes to a broadcast from %d", ErrShape, r, s.Root)
+		}
+		sum += n
+	}
+	return s.checkGroups()
+}
+
+func (s *Shape) checkGroups() error {
+	if s.Groups == nil {
+		return nil
+	}
+	seen := make([]bool, len(s.Counts))
+	n := 0
+	for _, g := range s.Groups {
+		for _, r := range g {
+			if r < 0 || r >= len(seen) || seen[r] {
+				return fmt.Errorf("%w: chains must hold each rank once; rank %d does not fit", ErrShape, r)
+			}
+			seen[r] = true
+			n++
+		}
+	}
+	if n != len(seen) {
+		return fmt.Errorf("%w: chains hold %d of %d ranks", ErrShape, n, len(seen))
+	}
+	return nil
+}
+
+func newGeometry(s Shape, displs []int64, skip, most int64) *Geometry {
+	g := &Geometry{
+		shape: s, size: len(s.Counts), subs: s.Subgroups, chunk: int64(s.Chunk), skip: skip,
+		index: make([]int32, len(s.Counts)), uniform: true,
+	}
+	for r, n := range s.Counts {
+		g.index[r] = -1
+		n = min(n-skip, most)
+		if n <= 0 {
+			continue
+		}
+		g.index[r] = int32(len(g.senders))
+		g.senders = append(g.senders, r)
+		g.displs = append(g.displs, displs[r]+skip)
+		g.counts = append(g.counts, n)
+		g.chunks = append(g.chunks, uint32((n-1)/g.chunk+1))
+		g.uniform = g.uniform && g.chunks[0] == g.chunks[len(g.chunks)-1]
+		g.bytes += n
+		g.total += uint64(g.chunks[len(g.chunks)-1])
+	}
+	g.base = make([][]uint32, g.subs)
+	for sub := range g.base {
+		b := make([]uint32, len(g.senders)+1)
+		for i, n := range g.chunks {
+			lo, hi := part(n, sub, g.subs)
+			b[i+1] = b[i] + hi - lo
+		}
+		g.base[sub] = b
+	}
+	g.chains = newChains(g)
+	g.digest, g.call = g.hash(), g.describe()
+	return g
+}
+
+// part is the piece of a block of n chunks that subgroup sub of subs carries.
+func part(n uint32, sub, subs int) (lo, hi uint32) {
+	return uint32(uint64(n) * uint64(sub) / uint64(subs)), uint32(uint64(n) * uint64(sub+1) / uint64(subs))
+}
+
+// hash identifies the call: ranks whose digests differ called different things.
+func (g *Geometry) hash() uint64 {
+	h := fnv.New64a()
+	var b [8]byte
+	put := func(v int64) {
+		for i := range b {
+			b[i] = byte(v >> (8 * i))
+		}
+		h.Write(b[:])
+	}
+	put(int64(g.shape.Kind))
+	if g.shape.Kind == wire.Broadcast {
+		put(int64(g.shape.Root))
+	}
+	put(g.bytes) // of this round: it depends on the layout
+	put(g.chunk)
+	put(int64(g.subs))
+	put(g.skip)
+	put(int64(len(g.chains.members)))
+	for _, n := range g.shape.Counts {
+		put(n)
+	}
+	for _, c := range g.chains.members {
+		put(int64(len(c)))
+		for _, i := range c {
+			put(int64(i))
+		}
+	}
+	return h.Sum64()
+}
+
+// Size is P.
+func (g *Geometry) Size() int { return g.size }
+
+// Subgroups is S as used.
+func (g *Geometry) Subgroups() int { return g.subs }
+
+// Chains is M as used.
+func (g *Geometry) Chains() int { return len(g.chains.members) }
+
+// Kind is what the collective does.
+func (g *Geometry) Kind() wire.CallKind { return g.shape.Kind }
+
+// Root is the root of a Broadcast.
+func (g *Geometry) Root() int { return g.shape.Root }
+
+// Bytes is the size of what is received in this round, own block included.
+func (g *Geometry) Bytes() int64 { return g.bytes }
+
+// Chunks is the number of chunks of this round, own block included.
+func (g *Geometry) Chunks() uint64 { return g.total }
+
+// Call describes the call that this round belongs to, for people.
+func (g *Geometry) Call() wire.Call { return g.call }
+
+// Digest identifies the call that this round belongs to.
+func (g *Geometry) Digest() uint64 { return g.digest }
+
+// PSNs is how many chunks subgroup sub carries.
+func (g *Geometry) PSNs(sub int) uint32 { return g.base[sub][len(g.senders)] }
+
+// Block is the range of PSNs of rank's chunks in subgroup sub.
+func (g *Geometry) Block(sub, rank int) (psn, n uint32) {
+	i := g.index[rank]
+	if i < 0 {
+		return 0, 0
+	}
+	b := g.base[sub]
+	return b[i], b[i+1] - b[i]
+}
+
+// sender returns the index in senders of the rank that sends psn.
+func (g *Geometry) sender(sub int, psn uint32) int {
+	if len(g.senders) == 1 {
+		return 0
+	}
+	b := g.base[sub]
+	if g.uniform {
+		return int(psn / b[1])
+	}
+	return sort.Search(len(g.senders), func(i int) bool { return b[i+1] > psn })
+}
+
+// Owner is the rank that sends psn.
+func (g *Geometry) Owner(sub int, psn uint32) int { return g.senders[g.sender(sub, psn)] }
+
+// Locate says where chunk psn of subgroup sub belongs: its offset in the
+// receive buffer, its offset in its owner's block, and its length.
+func (g *Geometry) Locate(sub int, psn uint32) (off, inBlock int64, length int) {
+	return g.locate(sub, psn, g.sender(sub, psn))
+}
+
+func (g *Geometry) locate(sub int, psn uint32, i int) (off, inBlock int64, length int) {
+	lo, _ := part(g.chunks[i], sub, g.subs)
+	at := int64(lo+psn-g.base[sub][i]) * g.chunk
+	return g.displs[i] + at, g.skip + at, int(min(g.chunk, g.counts[i]-at))
+}
+
+// Blocks calls f for each rank's block of subgroup sub, in the order of their PSNs: where its
+// first chunk belongs in the receive buffer, its chunks, and the length of the last.
+func (g *Geometry) Blocks(sub int, f func(off int64, psn, n uint32, tail int)) {
+	b := g.base[sub]
+	for i := range g.senders {
+		if n := b[i+1] - b[i]; n > 0 {
+			off, _, _ := g.locate(sub, b[i], i)
+			_, _, tail := g.locate(sub, b[i+1]-1, i)
+			f(off, b[i], n, tail)
+		}
+	}
+}
+
+// Chunk is the payload of a chunk that is not the last of its block.
+func (g *Geometry) Chunk() int { return int(g.chunk) }
+
+// Span is the piece of the receive buffer that the chunks [psn, psn+n) of one
+// owner fill; only the last chunk of a block may be short.
+func (g *Geometry) Span(sub int, psn, n uint32) (off, length int64) {
+	i := g.sender(sub, psn)
+	off, _, _ = g.locate(sub, psn, i)
+	last, _, tail := g.locate(sub, psn+n-1, i)
+	return off, last + int64(tail) - off
+}
+
+// onlySender is the one rank that sends, -1 if there is none or another.
+func (g *Geometry) onlySender() int {
+	if len(g.senders) != 1 {
+		return -1
+	}
+	return g.senders[0]
+}

@@ -1,0 +1,103 @@
+package mcast
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/allcast/allcast/internal/step"
+)
+
+// Stats returns the Collective's counters.
+func (o *Collective) Stats() step.Stats {
+	s := step.Stats{Repaired: o.repaired}
+	for i := range o.arrived {
+		s.Late += o.arrived[i].late
+	}
+	return s
+}
+
+// Times returns when the Collective reached its phases.
+func (o *Collective) Times() step.Times {
+	return step.Times{Start: o.startAt, Barrier: o.barrierAt, Fetch: o.fetchAt, Have: o.haveAt, Done: o.doneAt, Cutoff: o.firstCutoff}
+}
+
+// Phase is where the Collective is.
+func (o *Collective) Phase() step.Phase { return o.phase }
+
+// Geometry is what the Collective works on.
+func (o *Collective) Geometry() *Geometry { return o.g }
+
+// WaitingOn names the rank that has to act next for this Collective to go on, as far as
+// this rank can tell; itself, if it only waits for its own fabric.
+func (o *Collective) WaitingOn() int {
+	switch o.phase {
+	case step.Barrier:
+		return o.bar.peer(o.bar.round)
+	case step.Multicast, step.Fetch:
+		if !o.snd.finished() {
+			return o.sendWaitsOn()
+		}
+		if o.asked > 0 {
+			return o.left
+		}
+		for sub := range o.arrived {
+			a := &o.arrived[sub]
+			if psn := a.NextMissing(0, a.Len()); psn < a.Len() {
+				return o.g.Owner(sub, psn)
+			}
+		}
+	case step.Handshake:
+		return o.right
+	}
+	return o.rank
+}
+
+func (o *Collective) sendWaitsOn() int {
+	switch {
+	case !o.snd.active:
+		return o.snd.pred
+	case o.snd.blocked && o.tree.parent >= 0:
+		return o.tree.parent
+	case o.snd.blocked:
+		for i, g := range o.cr.child {
+			if g <= o.cr.all {
+				return o.tree.children[i]
+			}
+		}
+	}
+	return o.rank
+}
+
+// Missing describes the chunks that are not here, owner by owner, for people.
+func (o *Collective) Missing(name step.Namer) string {
+	const most = 8
+	var b strings.Builder
+	ranges := 0
+	for sub := range o.arrived {
+		a := &o.arrived[sub]
+		for at, end := uint32(0), a.Len(); ; {
+			at = a.NextMissing(at, end)
+			if at == end {
+				break
+			}
+			i := o.g.sender(sub, at)
+			stop := min(a.NextInPlace(at, end), o.g.base[sub][i+1])
+			if ranges++; ranges <= most {
+				lo, _ := part(o.g.chunks[i], sub, o.g.subs)
+				first := int64(lo+at-o.g.base[sub][i]) + o.g.skip/o.g.chunk
+				if b.Len() > 0 {
+					b.WriteString(", ")
+				}
+				fmt.Fprintf(&b, "%s chunks %d-%d", name.Name(o.g.senders[i]), first, first+int64(stop-at)-1)
+			}
+			at = stop
+		}
+	}
+	if ranges > most {
+		fmt.Fprintf(&b, ", and %d more ranges", ranges-most)
+	}
+	if ranges == 0 {
+		return "nothing"
+	}
+	return b.String()
+}

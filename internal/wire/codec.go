@@ -1,0 +1,202 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// A message is encoded in little endian:
+//
+//	kind u8, comm u32, seq u64, then the fields that its kind uses.
+//
+// A u16 count precedes each list. The limits keep a peer from making a rank allocate more than the
+// length of a message.
+const (
+	msgHeader = 13
+	// MaxSubgroups limits the subgroups of an operation.
+	MaxSubgroups = 1024
+	// MaxRanges limits the ranges in one MsgFetch or MsgAvail.
+	MaxRanges = 512
+	// MaxMsg is the size of the longest message.
+	MaxMsg = msgHeader + 4 + 8*max(MaxRanges, MaxSubgroups)
+)
+
+// ErrMalformed marks a message that cannot be decoded.
+var ErrMalformed = errors.New("malformed message")
+
+// AppendMsg appends the encoding of m to b.
+func AppendMsg(b []byte, m *Msg) []byte {
+	le := binary.LittleEndian
+	b = append(b, byte(m.Kind))
+	b = le.AppendUint32(b, m.Comm)
+	b = le.AppendUint64(b, m.Seq)
+	switch m.Kind {
+	case MsgBarrier:
+		b = append(b, m.Round)
+		b = le.AppendUint64(b, m.Grant)
+		b = appendCall(b, m)
+	case MsgReady:
+		b = appendCall(b, m)
+	case MsgFetch, MsgAvail:
+		b = le.AppendUint16(b, m.Sub)
+		b = le.AppendUint16(b, uint16(len(m.Ranges)))
+		for _, r := range m.Ranges {
+			b = le.AppendUint32(b, r.PSN)
+			b = le.AppendUint32(b, r.N)
+		}
+	case MsgGrantUp, MsgGrant:
+		b = le.AppendUint64(b, m.Grant)
+	case MsgMark:
+		b = le.AppendUint32(b, m.Rank)
+		b = append(b, b2u(m.Flag))
+		b = le.AppendUint16(b, uint16(len(m.Counts)))
+		for _, n := range m.Counts {
+			b = le.AppendUint32(b, n)
+		}
+	case MsgFinalSum:
+		b = le.AppendUint64(b, m.Digest)
+	case MsgDead:
+		b = le.AppendUint32(b, m.Rank)
+	case MsgAbort:
+		b = le.AppendUint32(b, m.Rank)
+		b = append(b, m.Phase, m.Reason, b2u(m.Pair != nil))
+		if m.Pair != nil {
+			for i, c := range m.Pair.Calls {
+				b = le.AppendUint32(b, m.Pair.Ranks[i])
+				b = appendInfo(b, c)
+			}
+		}
+	case MsgWaitState:
+		b = le.AppendUint32(b, m.Rank)
+		b = append(b, m.State)
+	case MsgAgree:
+		b = appendAgree(b, m.Agree)
+	}
+	return b
+}
+
+func appendCall(b []byte, m *Msg) []byte {
+	return appendInfo(binary.LittleEndian.AppendUint64(b, m.Digest), m.Call)
+}
+
+func appendInfo(b []byte, c Call) []byte {
+	b = append(b, byte(c.Kind), byte(c.Algo))
+	b = binary.LittleEndian.AppendUint16(b, c.Type)
+	b = binary.LittleEndian.AppendUint32(b, c.Root)
+	return binary.LittleEndian.AppendUint64(b, c.Bytes)
+}
+
+func b2u(v bool) byte {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+// ParseMsg decodes exactly one message.
+func ParseMsg(b []byte) (Msg, error) {
+	d := decoder{b: b}
+	m := Msg{Kind: MsgKind(d.u8()), Comm: d.u32(), Seq: d.u64()}
+	switch m.Kind {
+	case MsgBarrier:
+		m.Round, m.Grant = d.u8(), d.u64()
+		d.call(&m)
+	case MsgReady:
+		d.call(&m)
+	case MsgFetch, MsgAvail:
+		m.Sub = d.u16()
+		if n := d.count(8, MaxRanges); n > 0 {
+			m.Ranges = make([]Range, n)
+			for i := range m.Ranges {
+				m.Ranges[i] = Range{PSN: d.u32(), N: d.u32()}
+			}
+		}
+	case MsgGrantUp, MsgGrant:
+		m.Grant = d.u64()
+	case MsgMark:
+		m.Rank = d.u32()
+		m.Flag = d.flag()
+		if n := d.count(4, MaxSubgroups); n > 0 {
+			m.Counts = make([]uint32, n)
+			for i := range m.Counts {
+				m.Counts[i] = d.u32()
+			}
+		}
+	case MsgFinalSum:
+		m.Digest = d.u64()
+	case MsgDead:
+		m.Rank = d.u32()
+	case MsgAbort:
+		m.Rank, m.Phase, m.Reason = d.u32(), d.u8(), d.u8()
+		if d.flag() {
+			m.Pair = &CallPair{}
+			for i := range m.Pair.Calls {
+				m.Pair.Ranks[i], m.Pair.Calls[i] = d.u32(), d.info()
+			}
+		}
+	case MsgWaitState:
+		m.Rank, m.State = d.u32(), d.u8()
+	case MsgAgree:
+		m.Agree = d.agree()
+	case MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFinal, MsgHeartbeat, MsgProbeWait:
+	default:
+		return Msg{}, fmt.Errorf("%w: unknown kind %d", ErrMalformed, m.Kind)
+	}
+	if d.bad {
+		return Msg{}, fmt.Errorf("%w: kind %d cut short or out of range at %d bytes", ErrMalformed, m.Kind, len(b))
+	}
+	if len(d.b) != 0 {
+		return Msg{}, fmt.Errorf("%w: kind %d has %d bytes too many", ErrMalformed, m.Kind, len(d.b))
+	}
+	return m, nil
+}
+
+// decoder takes fields off b. After the first field that does not fit, all fields are zero.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+var zeros [8]byte
+
+func (d *decoder) take(n int) []byte {
+	if len(d.b) < n {
+		d.bad, d.b = true, nil
+		return zeros[:n]
+	}
+	v := d.b[:n]
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) u8() uint8   { return d.take(1)[0] }
+func (d *decoder) u16() uint16 { return binary.LittleEndian.Uint16(d.take(2)) }
+func (d *decoder) u32() uint32 { return binary.LittleEndian.Uint32(d.take(4)) }
+func (d *decoder) u64() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
+
+func (d *decoder) call(m *Msg) {
+	m.Digest = d.u64()
+	m.Call = d.info()
+}
+
+func (d *decoder) info() Call {
+	return Call{Kind: CallKind(d.u8()), Algo: Algorithm(d.u8()), Type: d.u16(), Root: d.u32(), Bytes: d.u64()}
+}
+
+// flag takes a bool and rejects values other than 0 and 1.
+func (d *decoder) flag() bool {
+	v := d.u8()
+	d.bad = d.bad || v > 1
+	return v == 1
+}
+
+// count takes the length of a list and checks that all entries are present.
+func (d *decoder) count(size, limit int) int {
+	n := int(d.u16())
+	if n > limit || n*size > len(d.b) {
+		d.bad = true
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,64 @@
+package wire
+
+// MsgKind is the kind of a reliable message.
+type MsgKind uint8
+
+// Messages of one operation, with the fields that each kind uses. The numbers are part of the wire
+// format.
+const (
+	MsgBarrier   MsgKind = 1 + iota // Round, Grant, Digest, Call: one round of the barrier
+	MsgActivate                     // the receiver may send: the sender is about to finish, its predecessors have
+	MsgChainSent                    // the receiver may send: the sender and its predecessors have finished
+	MsgSentUp                       // all ranks in the sender's subtree of the control tree have finished
+	MsgAllSent                      // all ranks have finished
+	MsgFetch                        // Sub, Ranges: chunks that the sender misses
+	MsgAvail                        // Sub, Ranges: requested chunks that the receiver can read now
+	MsgFinal                        // the sender has everything and reads nothing more from the receiver
+	MsgGrantUp                      // Grant: the smallest in the sender's subtree
+	MsgGrant                        // Grant: the smallest of all ranks
+	MsgMark                         // Rank, Flag, Counts: chunks that a stalled sender has sent, per subgroup
+	MsgReady                        // Digest, Call: the receiver may send data (package p2p)
+	MsgFinalSum                     // Digest: MsgFinal with a digest of what the sender has
+)
+
+// Messages between processes (package node).
+const (
+	MsgHeartbeat MsgKind = 32 + iota
+	MsgDead              // Rank: declared lost
+	MsgAbort             // Rank, Phase, Reason, Pair: why the communicator broke
+	MsgProbeWait         // asks what the receiver waits for in this operation
+	MsgWaitState         // State, Rank: answers MsgProbeWait
+	MsgAgree             // Agree: survivors agree on the members of a new communicator (package agree)
+)
+
+// A Range is N consecutive chunks of one subgroup.
+type Range struct{ PSN, N uint32 }
+
+// Chunks returns the number of chunks in ranges.
+func Chunks(ranges []Range) (n uint32) {
+	for _, q := range ranges {
+		n += q.N
+	}
+	return n
+}
+
+// A Msg is one reliable message. Kind decides which fields it uses.
+type Msg struct {
+	Kind   MsgKind
+	Comm   uint32
+	Seq    uint64
+	Round  uint8
+	Grant  uint64
+	Digest uint64
+	Call   Call
+	Sub    uint16
+	Ranges []Range
+	Rank   uint32
+	Flag   bool
+	Counts []uint32
+	Phase  uint8 // step.Phase of the call that failed
+	Reason uint8
+	State  uint8
+	Pair   *CallPair // calls of a mismatch, or nil
+	Agree  *Agree
+}
