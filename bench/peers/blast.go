@@ -47,7 +47,7 @@ func blast(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	count := newCounter(m.Caps())
+	count := newCounter(m.Capabilities())
 	go func() {
 		for m.Receiver(0).Receive(count) == nil {
 		}
@@ -97,7 +97,7 @@ type burst struct {
 const sendPatience = 5 * time.Second
 
 func (b *burst) send(m fabric.Multicast) error {
-	caps := m.Caps()
+	caps := m.Capabilities()
 	data := make([]byte, b.turn)
 	for i := range data {
 		data[i] = byte(i) // so that it has memory
@@ -147,7 +147,7 @@ type counter struct {
 	last  atomic.Int64 // when
 }
 
-func newCounter(caps fabric.Caps) *counter {
+func newCounter(caps fabric.Capabilities) *counter {
 	c := &counter{chunk: caps.Chunk}
 	for range caps.Batch {
 		c.slots = append(c.slots, make([]byte, caps.Chunk))

@@ -73,7 +73,7 @@ func randomWord() uint64 {
 // deliver sends a datagram of full size until it arrives.
 func deliver(from, to fabric.Multicast) error {
 	h := fabric.Header{Token: randomWord()}
-	payload := make([]byte, from.Caps().Chunk)
+	payload := make([]byte, from.Capabilities().Chunk)
 	s := &doctorSink{token: h.Token, want: len(payload)}
 	rx := to.Receiver(0)
 	var late atomic.Bool

@@ -109,7 +109,7 @@ func (e *Engine) report(k *call) {
 	e.blocks.unuse(k.uses)
 	k.req.end()
 	if e.asleep.Load() {
-		e.cfg.Poller.Kick()
+		e.poller.Kick()
 	}
 }
 
@@ -230,7 +230,7 @@ func (e *Engine) openMulticast(key fabric.OpKey, k *call, a *node.Action) {
 	op.token = e.tokens.of(e.names[key.Comm], key.Seq)
 	op.seal = e.sealing(key, k)
 	op.landings = make([]*landing, len(a.Placements))
-	op.offloaded = e.cfg.Placer != nil
+	op.offloaded = e.caps.Placer != nil
 	for sub, p := range a.Placements {
 		// A worker that receives nothing for it, as a root's, must not be told of it: no datagram
 		// would ever make the worker look at what it was told.

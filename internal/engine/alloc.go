@@ -120,22 +120,23 @@ func (e *Engine) Alloc(n int) ([]byte, error) {
 
 // alloc returns memory that suits the fabric best, and how to free it.
 func (e *Engine) alloc(n int) (b []byte, free func() error, err error) {
-	if p := e.cfg.Placer; p != nil {
-		if b, err = p.Alloc(n); err != nil {
-			return nil, nil, err
-		}
-		return b, func() error { p.Free(b); return nil }, nil
+	if a := e.caps.Allocator; a != nil {
+		return allocFrom(a, n)
 	}
 	return e.allocPlain(n)
 }
 
+func allocFrom(a fabric.Allocator, n int) (b []byte, free func() error, err error) {
+	if b, err = a.Alloc(n); err != nil {
+		return nil, nil, err
+	}
+	return b, func() error { return a.Free(b) }, nil
+}
+
 // allocPlain is alloc for memory that no chunk is received in.
 func (e *Engine) allocPlain(n int) (b []byte, free func() error, err error) {
-	if a, ok := e.rel.(fabric.Allocator); ok {
-		if b, err = a.Alloc(n); err != nil {
-			return nil, nil, err
-		}
-		return b, func() error { return a.Free(b) }, nil
+	if a := e.rel.Allocator; a != nil {
+		return allocFrom(a, n)
 	}
 	mem, err := mapMemory(n)
 	if err != nil {

@@ -45,11 +45,11 @@ func TestReduceScatterDoesNotCopy(t *testing.T) {
 				t.Fatal(err)
 			}
 			var err error
-			reliable := func(h fabric.Handler) (fabric.Reliable, error) {
+			connect := func(h fabric.Handler) (fabric.Reliable, error) {
 				m.h = h
-				return uncopied{memReliable{m}, inputs[r], &sent}, nil
+				return reliable(uncopied{memReliable{m}, inputs[r], &sent}), nil
 			}
-			all[r], err = New(Config{Rank: r, Size: size, Secret: []byte("secret"), Reliable: reliable})
+			all[r], err = New(Config{Rank: r, Size: size, Secret: []byte("secret"), Reliable: connect})
 			if err != nil {
 				t.Fatal(err)
 			}

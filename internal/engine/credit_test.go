@@ -18,7 +18,7 @@ const (
 // limits is what keeps the kernel from receiving.
 type limits struct {
 	noArea   bool // the Placer cannot place in the receive buffer
-	refused  int  // subgroup that the Placer has no lane for; -1: none
+	refused  int  // subgroup that the Placer refuses; -1: none
 	unpolled int  // subgroup that the Poller does not serve; -1: none
 }
 
@@ -30,8 +30,11 @@ type placedNet struct {
 	serving  sync.WaitGroup
 }
 
-func (n *placedNet) Caps() fabric.Caps {
-	return fabric.Caps{Chunk: 100, Batch: 4, Room: socketRoom, Overhead: 16, Header: fabric.HeaderSize}
+func (n *placedNet) Capabilities() fabric.Capabilities {
+	return fabric.Capabilities{
+		Chunk: 100, Batch: 4, Room: socketRoom, Overhead: 16, Header: fabric.HeaderSize,
+		Poller: placedPoller{n}, Placer: placer{n},
+	}
 }
 
 func (n *placedNet) Subgroups() int           { return 2 }
@@ -68,7 +71,7 @@ func (r *placedReceiver) Receive(s fabric.Sink) error {
 	}
 }
 
-func (r *placedReceiver) Attach(_ fabric.Poller, s fabric.Sink, _ func(error)) bool {
+func (r *placedReceiver) Attach(s fabric.Sink, _ func(error)) bool {
 	if r.sub == r.net.unpolled {
 		return false
 	}
@@ -103,25 +106,29 @@ type placer struct{ *placedNet }
 
 func (p placer) Close() error { return nil }
 
-func (p placer) Room() int                         { return kernelRoom }
-func (p placer) Watch(fabric.Poller, func()) error { return nil }
-func (p placer) Lost() uint64                      { return 0 }
-func (p placer) Wake()                             {}
-func (p placer) Alloc(n int) ([]byte, error)       { return make([]byte, n), nil }
-func (p placer) Free([]byte) bool                  { return true }
+func (p placer) Room() int          { return kernelRoom }
+func (p placer) Watch(func()) error { return nil }
+func (p placer) Lost() uint64       { return 0 }
+func (p placer) Wake()              {}
 
 func (p placer) Area([]byte) fabric.Area {
 	if p.noArea {
 		return nil
 	}
-	return &staged{}
+	return limitedArea{&staged{}, p.refused}
 }
 
-func (p placer) Open(_ fabric.Area, l *fabric.Lane) fabric.Placed {
-	if l.Sub == p.refused {
+// limitedArea has no placement for one subgroup.
+type limitedArea struct {
+	*staged
+	refused int
+}
+
+func (a limitedArea) Open(s *fabric.PlacementSpec) fabric.OpenPlacement {
+	if s.Sub == a.refused {
 		return nil
 	}
-	return unplaced{make([]place.Word, place.Words(l.PSNs))}
+	return unplaced{make([]place.Word, place.Words(s.PSNs))}
 }
 
 // granting is a reliable network that shows the credit in a rank's barrier message.
@@ -148,7 +155,7 @@ func TestCreditFollowsTheReceiver(t *testing.T) {
 	}{
 		{"kernel", limits{refused: -1, unpolled: -1}, true},
 		{"no area", limits{noArea: true, refused: -1, unpolled: -1}, false},
-		{"no lane for one subgroup", limits{refused: 1, unpolled: -1}, false},
+		{"no placement for one subgroup", limits{refused: 1, unpolled: -1}, false},
 		{"no poller for one subgroup", limits{refused: -1, unpolled: 1}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -156,10 +163,10 @@ func TestCreditFollowsTheReceiver(t *testing.T) {
 			m := newMemNet(2).ranks[1]
 			grant := make(chan uint64, 1)
 			e, err := New(Config{
-				Rank: 1, Size: 2, Secret: []byte("secret"), Multicast: n, Poller: placedPoller{n}, Placer: placer{n},
+				Rank: 1, Size: 2, Secret: []byte("secret"), Multicast: n,
 				Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
 					m.h = h
-					return granting{memReliable{m}, grant}, nil
+					return reliable(granting{memReliable{m}, grant}), nil
 				},
 			})
 			if err != nil {

@@ -95,7 +95,7 @@ func TestPartsAreSignsOfLife(t *testing.T) {
 	m.net = n
 	e, err := New(Config{
 		Rank: 0, Size: 2, Secret: []byte("secret"), Timeout: 1e9,
-		Reliable: func(fabric.Handler) (fabric.Reliable, error) { return silent{memReliable{m}}, nil },
+		Reliable: func(fabric.Handler) (fabric.Reliable, error) { return reliable(silent{memReliable{m}}), nil },
 	})
 	if err != nil {
 		t.Fatal(err)

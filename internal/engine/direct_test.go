@@ -22,7 +22,7 @@ func (m memDirect) ReadInto(to int, r fabric.ReadRequest, buf []byte) {
 		copy(buf[s.Off:], p.reg[r.Op][s.Off:s.Off+s.Len])
 	}
 	p.mu.Unlock()
-	done := func() { m.h.(fabric.DirectHandler).ReadPlaced(to, r.ReadID, m.hold == nil) }
+	done := func() { m.h.ReadIntoDone(to, r.ReadID, m.hold == nil) }
 	if m.hold == nil {
 		done()
 		return
@@ -39,7 +39,9 @@ func directEngines(t *testing.T, hold chan func()) []*Engine {
 	for r, m := range n.ranks {
 		e, err := New(Config{Rank: r, Size: 2, Multicast: m, Secret: []byte("secret"), Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
 			m.h = h
-			return memDirect{memReliable{m}, hold}, nil
+			rel := reliable(memReliable{m})
+			rel.Reader, rel.Direct = nil, memDirect{memReliable{m}, hold}
+			return rel, nil
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -125,9 +127,9 @@ func lateEngines(t *testing.T) ([]*Engine, chan fabric.OpKey) {
 	for r, m := range n.ranks {
 		e, err := New(Config{Rank: r, Size: 2, Multicast: m, Secret: []byte("secret"), Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
 			if m.h = h; r == 0 {
-				return memLate{memReliable{m}, begun}, nil
+				return reliable(memLate{memReliable{m}, begun}), nil
 			}
-			return memReliable{m}, nil
+			return reliable(memReliable{m}), nil
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -25,8 +25,6 @@ type Config struct {
 	Rank, Size int
 	Multicast  fabric.Multicast // nil: the network has none
 	Reliable   func(fabric.Handler) (fabric.Reliable, error)
-	Poller     fabric.Poller // that they are served by, closed by Close; nil: they serve themselves
-	Placer     fabric.Placer // that receives for Multicast, closed by Close, if there is a Poller; nil: workers here do
 	Secret     []byte        // of the job, for tokens and keys
 	Secure     bool          // seal datagrams
 	Integrity  bool          // find what changed: on the way, by sums in datagrams, unless they are sealed; in memory, by comparing with a neighbour
@@ -56,9 +54,9 @@ type Engine struct {
 	layout wire.Layout
 	node   *node.Node
 	rel    fabric.Reliable
-	direct fabric.DirectReader // rel, if it can read straight into place; else nil
-	caps   fabric.Caps
-	head   int // bytes of a datagram's header
+	caps   fabric.Capabilities
+	poller fabric.Poller // of either side, closed by Close; nil: the sides serve themselves
+	head   int           // bytes of a datagram's header
 	tokens *tokens
 	master *seal.Master // of operations' keys; nil: datagrams are not sealed
 	sums   bool         // datagrams carry sums
@@ -173,11 +171,12 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e.scratch.alloc = e.allocPlain
 	if cfg.Multicast != nil {
-		e.caps = cfg.Multicast.Caps()
+		e.caps = cfg.Multicast.Capabilities()
+		e.poller = e.caps.Poller
 		e.protect()
 		nc.Flow, nc.Room, nc.Taken = mcast.FlowCredit, uint64(max(1, e.caps.Room)), &e.taken
-		if cfg.Placer != nil {
-			nc.Offload, nc.ByKernel = uint64(cfg.Placer.Room()), &e.byKernel
+		if e.caps.Placer != nil {
+			nc.Offload, nc.ByKernel = uint64(e.caps.Placer.Room()), &e.byKernel
 		}
 		nc.Batch, nc.Overhead = uint32(2*max(1, e.caps.Batch)), e.caps.Overhead
 		e.flushAfter = uint32(max(1, min(e.caps.Room/8, 4*e.caps.Batch)))
@@ -197,12 +196,14 @@ func New(cfg Config) (*Engine, error) {
 	e.running.Store(true)
 	if e.rel, err = cfg.Reliable((*handler)(e)); err != nil {
 		e.clock.Stop()
-		if cfg.Poller != nil {
-			_ = cfg.Poller.Close()
+		if e.poller != nil {
+			_ = e.poller.Close()
 		}
 		return nil, err
 	}
-	e.direct, _ = e.rel.(fabric.DirectReader)
+	if e.rel.Poller != nil {
+		e.poller = e.rel.Poller
+	}
 	if mc := cfg.Multicast; mc != nil {
 		e.send = newSender(e, mc)
 		e.wg.Add(1 + mc.Subgroups())
@@ -217,8 +218,8 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e.running.Store(false)
 	e.push(newTask(taskTick))
-	if cfg.Placer != nil {
-		if err := cfg.Placer.Watch(cfg.Poller, e.look); err != nil {
+	if e.caps.Placer != nil {
+		if err := e.caps.Placer.Watch(e.look); err != nil {
 			_ = e.Close()
 			return nil, err
 		}
@@ -424,7 +425,7 @@ func (e *Engine) Inherit(comm, from uint32) (err error) {
 }
 
 // Caps is what the multicast side can do; zero if there is none.
-func (e *Engine) Caps() fabric.Caps { return e.caps }
+func (e *Engine) Caps() fabric.Capabilities { return e.caps }
 
 // sendFailed counts a multicast that the network refused, and says so once.
 func (e *Engine) sendFailed(err error) {
@@ -502,11 +503,11 @@ func (e *Engine) close() {
 		r.command(newTask(cmdStop), r.polled)
 	}
 	e.wg.Wait()
-	if e.cfg.Poller != nil {
-		_ = e.cfg.Poller.Close()
+	if e.poller != nil {
+		_ = e.poller.Close()
 	}
-	if e.cfg.Placer != nil {
-		_ = e.cfg.Placer.Close()
+	if e.caps.Placer != nil {
+		_ = e.caps.Placer.Close()
 	}
 	e.do(e.stop)
 }

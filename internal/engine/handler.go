@@ -48,8 +48,8 @@ func (h *handler) ReadData(from int, id fabric.ReadID, off int64, b *fabric.Buff
 	(*Engine)(h).answer(from, id, off, b)
 }
 
-// ReadPlaced implements fabric.DirectHandler.
-func (h *handler) ReadPlaced(from int, id fabric.ReadID, ok bool) {
+// ReadIntoDone implements fabric.Handler.
+func (h *handler) ReadIntoDone(from int, id fabric.ReadID, ok bool) {
 	t := newTask(taskReadPlaced)
 	t.peer, t.readID = from, id
 	if ok {

@@ -68,7 +68,7 @@ func (n *memNet) engines(t *testing.T) []*Engine {
 	for r, m := range n.ranks {
 		e, err := New(Config{
 			Rank: r, Size: len(n.ranks), Multicast: m, Secret: []byte("secret"), Secure: n.secure, Integrity: n.integrity,
-			Reliable: func(h fabric.Handler) (fabric.Reliable, error) { m.h = h; return memReliable{m}, nil },
+			Reliable: func(h fabric.Handler) (fabric.Reliable, error) { m.h = h; return reliable(memReliable{m}), nil },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -85,17 +85,20 @@ func (n *memNet) engines(t *testing.T) []*Engine {
 	return all
 }
 
-func (m *memRank) Caps() fabric.Caps {
-	return fabric.Caps{Chunk: m.net.chunk, Batch: 4, Room: 256, Overhead: 16, Header: fabric.HeaderSize + fabric.SumSize}
+func (m *memRank) Capabilities() fabric.Capabilities {
+	return fabric.Capabilities{
+		Chunk: m.net.chunk, Batch: 4, Room: 256, Overhead: 16, Header: fabric.HeaderSize + fabric.SumSize,
+	}
 }
 
-func (m *memRank) Subgroups() int               { return 1 }
-func (m *memRank) Sender(int) fabric.Sender     { return m }
-func (m *memRank) Receiver(int) fabric.Receiver { return m }
-func (m *memRank) Wake()                        { m.poke(m.wake) }
-func (m *memRank) Pending() bool                { return m.pending.Load() || len(m.queue) > 0 }
-func (m *memRank) Stats() fabric.ReceiverStats  { return fabric.ReceiverStats{} }
-func (m *memRank) Close() error                 { m.once.Do(func() { close(m.closed) }); return nil }
+func (m *memRank) Subgroups() int                       { return 1 }
+func (m *memRank) Sender(int) fabric.Sender             { return m }
+func (m *memRank) Receiver(int) fabric.Receiver         { return m }
+func (m *memRank) Attach(fabric.Sink, func(error)) bool { return false }
+func (m *memRank) Wake()                                { m.poke(m.wake) }
+func (m *memRank) Pending() bool                        { return m.pending.Load() || len(m.queue) > 0 }
+func (m *memRank) Stats() fabric.ReceiverStats          { return fabric.ReceiverStats{} }
+func (m *memRank) Close() error                         { m.once.Do(func() { close(m.closed) }); return nil }
 
 func (m *memRank) poke(c chan struct{}) {
 	select {
@@ -158,6 +161,17 @@ func (m *memRank) Receive(s fabric.Sink) error {
 
 type memReliable struct{ *memRank }
 
+// reliable is a reliable side without optional features.
+func reliable(m interface {
+	fabric.Messages
+	fabric.Memory
+	fabric.Lifecycle
+	fabric.Reader
+},
+) fabric.Reliable {
+	return fabric.Reliable{Messages: m, Memory: m, Lifecycle: m, Reader: m}
+}
+
 func (m memReliable) Send(to int, msg []byte) { m.net.ranks[to].h.Message(m.rank, msg) }
 
 func (m memReliable) SendMore(to int, msg []byte) { m.Send(to, msg) }
@@ -191,11 +205,11 @@ func (m memReliable) Unregister(op fabric.OpKey) {
 	delete(m.reg, op)
 }
 
-func (m memReliable) Cancel(fabric.OpKey)             {}
-func (m memReliable) Drop(int)                        {}
-func (m memReliable) Flush(time.Duration)             {}
-func (m memReliable) Stats() map[int]fabric.PeerStats { return nil }
-func (m memReliable) Close() error                    { return nil }
+func (m memReliable) Cancel(fabric.OpKey)         {}
+func (m memReliable) Drop(int)                    {}
+func (m memReliable) Flush(time.Duration)         {}
+func (m memReliable) Stats() fabric.ReliableStats { return fabric.ReliableStats{} }
+func (m memReliable) Close() error                { return nil }
 
 // everywhere makes a call on all engines and waits for it.
 func everywhere(t *testing.T, all []*Engine, call func(rank int) Call) {

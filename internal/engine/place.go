@@ -18,7 +18,7 @@ import (
 
 // area prepares for the receive buffer of a call.
 func (e *Engine) area(k *call) {
-	if p := e.cfg.Placer; p != nil && k.plan != nil && k.size > 1 && (k.Kind != wire.Broadcast || k.Root != k.rank) {
+	if p := e.caps.Placer; p != nil && k.plan != nil && k.size > 1 && (k.Kind != wire.Broadcast || k.Root != k.rank) {
 		if a := p.Area(k.Recv); a != nil {
 			k.area = &sharedArea{Area: a}
 			k.area.users.Store(1)
@@ -26,9 +26,9 @@ func (e *Engine) area(k *call) {
 	}
 }
 
-// sharedArea is an Area that a call and its lanes use. A lane may be open for a while after its call has
-// ended, and a late datagram for it may still come: if it were then another call's area, the kernel
-// would write over that call's data.
+// sharedArea is an Area that a call and its placements use. A placement may be open for a while after
+// its call has ended, and a late datagram for it may still come. If the area were then another call's,
+// the kernel would write over that call's data.
 type sharedArea struct {
 	fabric.Area
 	users atomic.Int32
@@ -49,7 +49,7 @@ func (e *Engine) offload(l *landing) bool {
 	}
 	g, own := op.geo, p.Own()
 	_, mask := e.layout.Split(^uint32(0))
-	f := &fabric.Lane{
+	f := &fabric.PlacementSpec{
 		Sub: p.Sub, Token: op.token, Comm: op.key.Comm, Imm: e.layout.Imm(op.key.Seq, 0), Mask: mask,
 		Chunk: g.Chunk(), PSNs: p.Len(), Own: fabric.Run{PSN: own.PSN, N: own.N},
 	}
@@ -57,7 +57,7 @@ func (e *Engine) offload(l *landing) bool {
 		f.Blocks = append(f.Blocks, fabric.Block{Off: off, Run: fabric.Run{PSN: psn, N: n}, Tail: tail})
 	})
 	area := op.call.area
-	if l.kernel = e.cfg.Placer.Open(area.Area, f); l.kernel == nil {
+	if l.kernel = area.Open(f); l.kernel == nil {
 		return false
 	}
 	area.users.Add(1)
@@ -77,13 +77,13 @@ func (e *Engine) offload(l *landing) bool {
 // unseen reports whether chunks were placed that nobody has told us of, and sees that
 // somebody does.
 func (e *Engine) unseen() bool {
-	if e.cfg.Placer == nil {
+	if e.caps.Placer == nil {
 		return false
 	}
 	for _, op := range e.ops {
 		for _, l := range op.landings {
 			if l != nil && l.kernel != nil && l.kernel.Counted() != l.seen.Load() {
-				e.cfg.Placer.Wake()
+				e.caps.Placer.Wake()
 				return true
 			}
 		}

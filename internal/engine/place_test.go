@@ -129,5 +129,6 @@ type staged struct {
 	released bool
 }
 
-func (s *staged) Stage() []byte { return s.mem }
-func (s *staged) Release()      { s.released = true }
+func (s *staged) Open(*fabric.PlacementSpec) fabric.OpenPlacement { return nil }
+func (s *staged) Stage() []byte                                   { return s.mem }
+func (s *staged) Release()                                        { s.released = true }

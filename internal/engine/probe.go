@@ -78,7 +78,7 @@ func (s *probes) take(sub int, h fabric.Header, payload []byte) bool {
 // OwnGroups reports whether a communicator has multicast groups of its own. It waits until this rank
 // has joined them.
 func (e *Engine) OwnGroups(comm uint32) bool {
-	if _, ok := e.cfg.Multicast.(fabric.CommMulticast); !ok || comm < FirstComm {
+	if e.caps.Groups == nil || comm < FirstComm {
 		return false
 	}
 	var joined chan struct{}
@@ -113,7 +113,7 @@ func (e *Engine) ProbeGroups(ctx context.Context, comm uint32) *GroupProbe {
 	}
 	mc := e.cfg.Multicast
 	token := newTokens(e.cfg.Secret).of("probe", uint64(comm)) // no communicator has this name
-	p := probe.New(token, comm, g.rank, len(g.members), mc.Subgroups(), mc.Caps().Chunk)
+	p := probe.New(token, comm, g.rank, len(g.members), mc.Subgroups(), mc.Capabilities().Chunk)
 	e.probes.begin(p)
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -148,8 +148,8 @@ func (p *GroupProbe) Stop() { p.stop() }
 // LeaveGroups makes a communicator share the job's multicast groups. All members do it, before one of
 // them multicasts.
 func (e *Engine) LeaveGroups(comm uint32) {
-	if m, ok := e.cfg.Multicast.(fabric.CommMulticast); ok {
-		m.RemoveComm(comm)
+	if g := e.caps.Groups; g != nil {
+		g.RemoveComm(comm)
 	}
 }
 

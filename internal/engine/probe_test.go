@@ -29,6 +29,12 @@ type groupRank struct {
 
 func (m *groupRank) Sender(int) fabric.Sender { return m }
 
+func (m *groupRank) Capabilities() fabric.Capabilities {
+	c := m.memRank.Capabilities()
+	c.Groups = m
+	return c
+}
+
 func (m *groupRank) AddComm(id uint32, _ string) error {
 	m.net.mu.Lock()
 	defer m.net.mu.Unlock()
@@ -79,7 +85,7 @@ func groupEngines(t *testing.T, fails map[int]error, deaf map[int]bool, deadline
 		m.net = &n.memNet
 		e, err := New(Config{
 			Rank: r, Size: len(n.ranks), Multicast: &groupRank{m, n}, Secret: []byte("secret"), Deadline: deadline,
-			Reliable: func(h fabric.Handler) (fabric.Reliable, error) { m.h = h; return memReliable{m}, nil },
+			Reliable: func(h fabric.Handler) (fabric.Reliable, error) { m.h = h; return reliable(memReliable{m}), nil },
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -152,7 +152,7 @@ func TestReplayedDatagrams(t *testing.T) {
 func TestSealedSizes(t *testing.T) {
 	protected(t, 2, func(t *testing.T, n *memNet) {
 		t.Helper()
-		plain := n.ranks[0].Caps()
+		plain := n.ranks[0].Capabilities()
 		all := n.engines(t)
 		tag := 0
 		if n.secure {

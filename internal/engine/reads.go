@@ -102,12 +102,12 @@ func (e *Engine) claimed(now step.Time, r *read) {
 	}
 	e.reads.add(r)
 	req := fabric.ReadRequest{ReadID: fabric.ReadID{Op: op.key, ID: r.id}, Spans: r.spans}
-	if e.direct != nil {
+	if e.rel.Direct != nil {
 		op.placing++
-		e.direct.ReadInto(r.peer, req, *op.call.mem)
+		e.rel.Direct.ReadInto(r.peer, req, *op.call.mem)
 		return
 	}
-	e.rel.Read(r.peer, req)
+	e.rel.Reader.Read(r.peer, req)
 }
 
 // answered puts a part of an answer in place, and reports whether it was the last. Whoever reads it

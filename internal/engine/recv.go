@@ -19,11 +19,11 @@ type landing struct {
 	mem   *atomic.Pointer[[]byte] // the receive buffer, nil when it is the user's again
 	left  uint32                  // chunks that the worker has not reported
 
-	kernel fabric.Placed // nil: only the worker places chunks
-	area   *sharedArea   // where it places them
-	closed bool          // it no longer does
-	staged *place.Map    // chunks that the kernel has placed in a stage; nil: it places them where they belong
-	seen   atomic.Uint64 // chunks that the kernel had counted when the worker looked last
+	kernel fabric.OpenPlacement // nil: only the worker places chunks
+	area   *sharedArea          // where it places them
+	closed bool                 // it no longer does
+	staged *place.Map           // chunks that the kernel has placed in a stage; nil: it places them where they belong
+	seen   atomic.Uint64        // chunks that the kernel had counted when the worker looked last
 }
 
 // A receiver is the receive worker of one subgroup: a mcast.Intake and its I/O. It implements
@@ -76,14 +76,12 @@ const tryAgain = 100 * time.Millisecond
 // start begins the work, with a goroutine of its own unless the poller can do it: for the first
 // subgroup, and for all if no two goroutines would run at once, or none has much to do.
 func (w *receiver) start() {
-	if p := w.e.cfg.Poller; p != nil && (w.sub == 0 || w.e.cfg.Placer != nil || w.e.alone) {
-		if rx, ok := w.rx.(fabric.Polled); ok {
-			w.polled = true // it may be served before Attach returns
-			if rx.Attach(p, w, w.failed) {
-				return
-			}
-			w.polled = false
+	if c := &w.e.caps; c.Poller != nil && (w.sub == 0 || c.Placer != nil || w.e.alone) {
+		w.polled = true // it may be served before Attach returns
+		if w.rx.Attach(w, w.failed) {
+			return
 		}
+		w.polled = false
 	}
 	go w.run()
 }
@@ -96,7 +94,7 @@ func (w *receiver) failed(err error) {
 	w.complain(err)
 	w.drain()
 	if !errors.Is(err, fabric.ErrClosed) {
-		w.e.cfg.Poller.Rest(tryAgain)
+		w.e.caps.Poller.Rest(tryAgain)
 	}
 }
 
@@ -338,7 +336,7 @@ func (w *receiver) Idle() {
 // rest lets some gather before the poller looks again, if nobody waits for an operation.
 func (w *receiver) rest() {
 	if !w.e.served.Load() {
-		w.e.cfg.Poller.Rest(w.pause())
+		w.e.caps.Poller.Rest(w.pause())
 	}
 }
 

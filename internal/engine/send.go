@@ -50,7 +50,7 @@ type sendAck struct {
 }
 
 func newSender(e *Engine, mc fabric.Multicast) *sender {
-	s := &sender{e: e, cmds: newQueue(), stop: make(chan struct{}), max: max(1, mc.Caps().Batch)}
+	s := &sender{e: e, cmds: newQueue(), stop: make(chan struct{}), max: max(1, e.caps.Batch)}
 	for sub := range mc.Subgroups() {
 		s.tx = append(s.tx, mc.Sender(sub))
 	}

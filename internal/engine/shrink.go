@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
 )
 
@@ -90,8 +89,8 @@ func commName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 
 // join joins the multicast groups of a communicator, where each has its own. It may take long.
 func (e *Engine) join(id uint32, name string) {
-	if m, ok := e.cfg.Multicast.(fabric.CommMulticast); ok && id >= FirstComm {
-		if err := m.AddComm(id, name); err != nil {
+	if g := e.caps.Groups; g != nil && id >= FirstComm {
+		if err := g.AddComm(id, name); err != nil {
 			e.log.Warn("a communicator shares the job's multicast groups", "comm", name, "err", err)
 			e.probes.outside(id)
 		}
@@ -100,7 +99,7 @@ func (e *Engine) join(id uint32, name string) {
 
 // joinLater is join for a communicator that is there already. Its operations wait for it.
 func (e *Engine) joinLater(id uint32) {
-	if _, ok := e.cfg.Multicast.(fabric.CommMulticast); !ok {
+	if e.caps.Groups == nil {
 		return
 	}
 	e.joining[id] = make(chan struct{})
@@ -131,8 +130,8 @@ func (e *Engine) joined(id uint32) {
 
 // part leaves the groups of a communicator.
 func (e *Engine) part(id uint32) {
-	if m, ok := e.cfg.Multicast.(fabric.CommMulticast); ok && id >= FirstComm {
-		go m.RemoveComm(id)
+	if g := e.caps.Groups; g != nil && id >= FirstComm {
+		go g.RemoveComm(id)
 	}
 }
 

@@ -53,14 +53,9 @@ func (e *Engine) count(s *Stats) {
 		s.Dropped += rx.Dropped
 		s.Foreign += rx.Malformed
 	}
-	if e.cfg.Placer != nil {
-		s.Dropped += e.cfg.Placer.Lost()
+	if e.caps.Placer != nil {
+		s.Dropped += e.caps.Placer.Lost()
 	}
-	s.Peers = e.rel.Stats()
-	if r, ok := e.rel.(interface{ Reads() uint64 }); ok {
-		s.DirectReads = r.Reads()
-	}
-	if r, ok := e.rel.(interface{ Strangers() uint64 }); ok {
-		s.RejectedConns = r.Strangers()
-	}
+	rel := e.rel.Stats()
+	s.Peers, s.DirectReads, s.RejectedConns = rel.Peers, rel.DirectReads, rel.RejectedConns
 }

@@ -19,7 +19,7 @@ const (
 
 // Wait waits until the call has ended or ctx has.
 func (r *Request) Wait(ctx context.Context) {
-	if p := r.e.cfg.Poller; p != nil && !r.over.Load() && p.Lead() {
+	if p := r.e.poller; p != nil && !r.over.Load() && p.Lead() {
 		r.e.served.Store(true)
 		r.e.serve(ctx, r)
 		r.e.served.Store(false)
@@ -37,7 +37,7 @@ func (r *Request) Wait(ctx context.Context) {
 
 // serve serves the network until the call or ctx has ended, or somebody else does better.
 func (e *Engine) serve(ctx context.Context, r *Request) {
-	p := e.cfg.Poller
+	p := e.poller
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, p.Kick)
 		defer stop()

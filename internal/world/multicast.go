@@ -30,10 +30,11 @@ func (j *joining) openGroups(groups []netip.AddrPort, chunk, packet int) (fabric
 	cfg := ip.McastConfig{
 		Interface: j.ifi, Local: j.local, Groups: groups,
 		Chunk: chunk + j.tag(), Packet: packet + j.tag(), TTL: j.TTL, DSCP: j.DSCP, RecvBuffer: j.RecvBuffer, Plain: j.Plain, Sums: j.sum() > 0,
+		Poller: j.poller,
 	}
 	if j.off != nil {
 		j.off.Forget() // those of the try before
-		cfg.Filter = j.off.Filter
+		cfg.Filter, cfg.Placer, cfg.Allocator = j.off.Filter, j.off, j.off
 	}
 	if why := j.tooLong(chunk, packet); why != "" {
 		return nil, errors.New(why)
@@ -45,6 +46,7 @@ func (j *joining) openGroups(groups []netip.AddrPort, chunk, packet int) (fabric
 	if j.off != nil {
 		j.off.Long(m.Cut())
 	}
+	j.features = m.Features
 	return m, nil
 }
 

@@ -75,7 +75,7 @@ func (j *joining) loadOffload() (err error) {
 		chunk = j.Chunk
 	}
 	j.off, err = bpf.New(bpf.Config{
-		Hook: j.hook(), Interface: j.ifi, Chunk: chunk,
+		Hook: j.hook(), Interface: j.ifi, Chunk: chunk, Poller: j.poller,
 		Fault: bpf.Fault{Drop: j.Fault.Drop, Dup: j.Fault.Dup, Reorder: j.Fault.Reorder, Seed: j.Fault.Seed + uint64(j.Rank)},
 		Complain: func(err error) {
 			j.Log.Warn("buffers are received by this process, not by the kernel", "why", err)

@@ -17,7 +17,7 @@ const (
 // probe sees whether everybody hears everybody, on every subgroup.
 func (j *joining) probe(ctx context.Context) (why string, err error) {
 	subs := j.mc.Subgroups()
-	p := probe.New(j.number("probe"), probeComm, j.Rank, j.Size, subs, j.mc.Caps().Chunk)
+	p := probe.New(j.number("probe"), probeComm, j.Rank, j.Size, subs, j.mc.Capabilities().Chunk)
 	stop := make(chan struct{})
 	ended := make(chan struct{}, subs+1)
 	for sub := range subs {
@@ -65,7 +65,7 @@ func (j *joining) probe(ctx context.Context) (why string, err error) {
 	}
 	for r, c := range cards {
 		if len(c.Deaf) > 0 {
-			return fmt.Sprintf("rank %d did not hear rank %d within %v (interface %s, datagrams of %d bytes)", r, c.Deaf[0], limit, j.where, j.mc.Caps().Chunk), nil
+			return fmt.Sprintf("rank %d did not hear rank %d within %v (interface %s, datagrams of %d bytes)", r, c.Deaf[0], limit, j.where, j.mc.Capabilities().Chunk), nil
 		}
 	}
 	return "", nil

@@ -102,19 +102,14 @@ func (v *verbsPort) multicast(j *joining, groups []netip.AddrPort, chunk int) (f
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Derive == nil {
-		return struct{ fabric.Multicast }{m}, nil // communicators have no groups of their own
-	}
 	return m, nil
 }
 
 // reliable hands the queue pairs to the engine, which closes them.
-func (v *verbsPort) reliable(h fabric.Handler, log *slog.Logger) (fabric.Reliable, error) {
-	if err := v.rc.Start(h, log); err != nil {
-		return nil, err
-	}
+func (v *verbsPort) reliable(h fabric.Handler, log *slog.Logger) fabric.Reliable {
+	v.rc.Start(h, log)
 	rc := v.rc
 	v.rc = nil
-	v.dev.Close() // what is left of it is the engine's
-	return rc, nil
+	v.dev.Close() // the engine holds the last reference now
+	return rc.Reliable()
 }

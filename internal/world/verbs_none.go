@@ -28,9 +28,7 @@ func (*verbsPort) card() json.RawMessage { return nil }
 
 func (*verbsPort) undo() {}
 
-func (*verbsPort) reliable(fabric.Handler, *slog.Logger) (fabric.Reliable, error) {
-	return nil, errNoVerbs
-}
+func (*verbsPort) reliable(fabric.Handler, *slog.Logger) fabric.Reliable { return fabric.Reliable{} }
 
 func (*verbsPort) multicast(*joining, []netip.AddrPort, int) (fabric.Multicast, error) {
 	return nil, errNoVerbs

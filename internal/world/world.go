@@ -135,18 +135,19 @@ func Join(ctx context.Context, cfg Config) (*World, error) {
 
 type joining struct {
 	Config
-	session *rendezvous.Session
-	ifi     *net.Interface
-	local   netip.Addr
-	secret  []byte
-	ln      net.Listener
-	mc      fabric.Multicast
-	verbs   *verbsPort   // nil: the fabric is IP
-	where   string       // interface or device, for people
-	poller  *ip.Poller   // nil: Go's own does it, at a price
-	off     *bpf.Offload // nil: this process receives,
-	noBPF   string       // for this reason, if it should not
-	undoNIC func()       // ends what RecvCores began
+	session  *rendezvous.Session
+	ifi      *net.Interface
+	local    netip.Addr
+	secret   []byte
+	ln       net.Listener
+	mc       fabric.Multicast
+	features func() ip.Features // of mc; nil: the fabric is Verbs
+	verbs    *verbsPort         // nil: the fabric is IP
+	where    string             // interface or device, for people
+	poller   *ip.Poller         // nil: Go's own does it, at a price
+	off      *bpf.Offload       // nil: this process receives,
+	noBPF    string             // for this reason, if it should not
+	undoNIC  func()             // ends what RecvCores began
 }
 
 func (j *joining) undo() {
@@ -238,19 +239,17 @@ func (j *joining) start(cards []card, addrs []string, noMcast string) (*World, e
 		Secure: j.Secure, Integrity: j.Integrity, Watch: j.Watch,
 	}
 	if j.verbs != nil {
-		ec.Reliable = func(h fabric.Handler) (fabric.Reliable, error) { return j.verbs.reliable(h, j.Log) }
+		ec.Reliable = func(h fabric.Handler) (fabric.Reliable, error) { return j.verbs.reliable(h, j.Log), nil }
 	} else {
 		j.reliableIP(&ec, addrs)
 	}
 	j.observe(w, &ec)
 	if j.mc != nil {
-		if m, ok := j.mc.(*ip.Multicast); ok {
-			w.Features = m.Features()
+		if j.features != nil {
+			w.Features = j.features()
 		}
 		ec.Multicast = j.mc
-		if j.off != nil {
-			ec.Placer = j.off // which has the faults
-		} else {
+		if j.off == nil { // else the kernel injects the faults
 			ec.Multicast = fault.Wrap(j.mc, j.Fault, j.Rank)
 		}
 	}
@@ -268,13 +267,14 @@ func (j *joining) start(cards []card, addrs []string, noMcast string) (*World, e
 // reliableIP lets the engine use TCP.
 func (j *joining) reliableIP(ec *engine.Config, addrs []string) {
 	ec.Reliable = func(h fabric.Handler) (fabric.Reliable, error) {
-		return ip.NewTCP(ip.TCPConfig{
+		t, err := ip.NewTCP(ip.TCPConfig{
 			Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local, Log: j.Log, Poller: j.poller,
 			Secure: j.Secure, Integrity: j.Integrity,
 		}, h)
-	}
-	if j.poller != nil {
-		ec.Poller = j.poller
+		if err != nil {
+			return fabric.Reliable{}, err
+		}
+		return t.Reliable(), nil
 	}
 }
 

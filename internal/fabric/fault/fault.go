@@ -21,12 +21,6 @@ func Wrap(m fabric.Multicast, s Spec, rank int) fabric.Multicast {
 			rng: rand.New(rand.NewPCG(s.Seed, uint64(rank)<<16|uint64(sub))),
 		})
 	}
-	if c, ok := m.(fabric.CommMulticast); ok {
-		return struct {
-			*multicast
-			fabric.CommMulticast
-		}{f, c}
-	}
 	return f
 }
 
@@ -90,11 +84,10 @@ func (r *receiver) Receive(s fabric.Sink) error {
 	return r.Receiver.Receive(r)
 }
 
-// Attach implements fabric.Polled.
-func (r *receiver) Attach(p fabric.Poller, s fabric.Sink, failed func(error)) bool {
+// Attach implements fabric.Receiver.
+func (r *receiver) Attach(s fabric.Sink, failed func(error)) bool {
 	r.sink = s
-	inner, ok := r.Receiver.(fabric.Polled)
-	return ok && inner.Attach(p, r, failed)
+	return r.Receiver.Attach(r, failed)
 }
 
 func (r *receiver) draw() fate {

@@ -24,6 +24,10 @@ type McastConfig struct {
 	Plain      bool // off-switch: no super-packets, neither sent (GSO) nor received (GRO)
 	Sums       bool // headers carry a checksum (fabric.Header.Sum)
 
+	Poller    *Poller          // serves receivers after Attach; nil: they have none
+	Placer    fabric.Placer    // places chunks of these groups (Filter); nil: there is none
+	Allocator fabric.Allocator // of memory for the Placer
+
 	// Filter, if set, is attached to each group's receive socket, group by group, instead of
 	// the filter that drops what we sent ourselves, and does that too. It counts the packets that
 	// it drops. Linux only.
@@ -33,7 +37,7 @@ type McastConfig struct {
 // Multicast is the multicast side of the IP fabric: for each subgroup a socket that
 // sends and one that receives.
 type Multicast struct {
-	caps      fabric.Caps
+	caps      fabric.Capabilities
 	senders   []fabric.Sender
 	receivers []fabric.Receiver
 	features  func() Features
@@ -56,8 +60,8 @@ func OpenMulticast(cfg McastConfig) (*Multicast, error) {
 	return openMulticast(p)
 }
 
-// Caps is what was found by the self-test.
-func (m *Multicast) Caps() fabric.Caps { return m.caps }
+// Capabilities are the results of the self-test, and the optional features of the configuration.
+func (m *Multicast) Capabilities() fabric.Capabilities { return m.caps }
 
 // Cut is the size of the packets, headers of ours included, that a chunk of several is cut in;
 // 0: each fits one.

@@ -31,7 +31,7 @@ func TestMulticastAllocates(t *testing.T) {
 	mcastEach(t, func(t *testing.T, v mcastVariant) {
 		t.Helper()
 		x, y := mcastPair(t, v)
-		caps := x.Caps()
+		caps := x.Capabilities()
 		batch := mcastBatchOf(mcastData(caps.Chunk, caps.Batch), caps.Chunk, caps.Batch)
 		sink := &mcastCount{slots: batch.Payloads}
 		s, r := x.Sender(0), y.Receiver(0)
@@ -70,7 +70,7 @@ func BenchmarkSend(b *testing.B) {
 		if err := y.Close(); err != nil {
 			b.Fatal(err)
 		}
-		caps := x.Caps()
+		caps := x.Capabilities()
 		batch := mcastBatchOf(mcastData(caps.Chunk, caps.Batch), caps.Chunk, caps.Batch)
 		b.SetBytes(int64(caps.Chunk * caps.Batch))
 		s := x.Sender(0)
@@ -86,7 +86,7 @@ func BenchmarkSend(b *testing.B) {
 func BenchmarkSendReceive(b *testing.B) {
 	mcastEachBench(b, func(b *testing.B, x, y *Multicast) {
 		b.Helper()
-		caps := x.Caps()
+		caps := x.Capabilities()
 		batch := mcastBatchOf(mcastData(caps.Chunk, caps.Batch), caps.Chunk, caps.Batch)
 		sink := &mcastCount{slots: batch.Payloads}
 		b.SetBytes(int64(caps.Chunk * caps.Batch))
@@ -109,7 +109,7 @@ func BenchmarkSendReceive(b *testing.B) {
 func BenchmarkReceive(b *testing.B) {
 	mcastEachBench(b, func(b *testing.B, x, y *Multicast) {
 		b.Helper()
-		caps := x.Caps()
+		caps := x.Capabilities()
 		batch := mcastBatchOf(mcastData(caps.Chunk, caps.Batch), caps.Chunk, caps.Batch)
 		sink := &mcastCount{slots: batch.Payloads}
 		b.SetBytes(int64(caps.Chunk * caps.Batch))

@@ -13,7 +13,7 @@ func TestLongChunk(t *testing.T) {
 		cfg := mcastLoopback(t, 1, false)
 		cfg.Chunk, cfg.Packet = chunk, MaxChunk
 		a, b := mcastVariants[0].open(t, cfg), mcastVariants[0].open(t, cfg)
-		caps := a.Caps()
+		caps := a.Capabilities()
 		const chunks = 9
 		data := mcastData(chunk, chunks)
 		s := newMcastSink(chunk, chunks)
@@ -30,12 +30,12 @@ func TestLongReceivesShort(t *testing.T) {
 	a := mcastVariants[0].open(t, cfg)
 	cfg.Chunk, cfg.Packet = 20_000, MaxChunk
 	b := mcastVariants[0].open(t, cfg)
-	if a.Caps().Batch == 1 {
+	if a.Capabilities().Batch == 1 {
 		t.Skip("no super-packets here")
 	}
 	data := mcastData(1000, 20)
 	s := newMcastSink(1000, 20)
-	mcastSend(t, a.Sender(0), data, 1000, a.Caps().Batch, mcastRange(0, 20)...)
+	mcastSend(t, a.Sender(0), data, 1000, a.Capabilities().Batch, mcastRange(0, 20)...)
 	mcastUntil(t, b.Receiver(0), s, 20)
 	mcastSame(t, s.buf, data)
 }

@@ -80,7 +80,7 @@ func TestMulticastWire(t *testing.T) {
 				}
 				ends = append(ends, v.open(t, McastConfig{Interface: ifc, Local: netip.MustParseAddr(addr), Groups: groups}))
 			}
-			caps := ends[0].Caps()
+			caps := ends[0].Capabilities()
 			const chunks = 200
 			data := mcastData(caps.Chunk, chunks)
 			sink := newMcastSink(caps.Chunk, chunks)

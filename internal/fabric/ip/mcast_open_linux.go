@@ -51,12 +51,17 @@ func openMulticast(p *mcastPlan) (*Multicast, error) {
 	if f.GSO {
 		batch = p.batch()
 	}
-	m.caps = fabric.Caps{
+	m.caps = fabric.Capabilities{
 		Chunk:    p.Chunk,
 		Batch:    batch,
 		Room:     mcastRoom(f.RecvBufferGot, t.charge(p.short())*p.packets()),
 		Overhead: mcastOverhead(p.v6, p.head, p.packets()),
 		Header:   p.head,
+
+		Placer: p.Placer, Allocator: p.Allocator,
+	}
+	if p.Poller != nil {
+		m.caps.Poller = p.Poller
 	}
 	m.features = func() Features {
 		now := f

@@ -39,7 +39,7 @@ func openPortable(p *mcastPlan) (*Multicast, error) {
 		buffer = r.buffer
 	}
 	size := p.Chunk + p.head + udpHeader + mcastIPHeader(p.v6)
-	m.caps = fabric.Caps{
+	m.caps = fabric.Capabilities{
 		Chunk:    p.Chunk,
 		Batch:    1,
 		Room:     mcastRoom(buffer, mcastFrameCharge(size)),

@@ -30,10 +30,10 @@ func TestRoom(t *testing.T) {
 				cfg := mcastLoopback(t, 1, v.v6)
 				cfg.RecvBuffer = buffer
 				a, b := v.open(t, cfg), v.open(t, cfg)
-				caps := b.Caps()
+				caps := b.Capabilities()
 				most := 1
 				if full {
-					most = a.Caps().Batch
+					most = a.Capabilities().Batch
 				}
 				data := mcastData(caps.Chunk, 1)
 				sink := newMcastSink(caps.Chunk, 1)
@@ -62,7 +62,7 @@ func TestDropped(t *testing.T) {
 			cfg := mcastLoopback(t, 1, false)
 			cfg.RecvBuffer = 200_000
 			a, b := v.open(t, cfg), v.open(t, cfg)
-			caps := a.Caps()
+			caps := a.Capabilities()
 			if b.Features().Sockets != mcastLinux {
 				t.Skip("plain sockets do not tell what was dropped")
 			}

@@ -14,7 +14,7 @@ func TestMulticastRoundtrip(t *testing.T) {
 	mcastEach(t, func(t *testing.T, v mcastVariant) {
 		t.Helper()
 		a, b := mcastPair(t, v)
-		caps := a.Caps()
+		caps := a.Capabilities()
 		t.Logf("%+v\n%v", caps, a.Features())
 		for sub := range a.Subgroups() {
 			const chunks = 20
@@ -41,7 +41,7 @@ func TestMulticastMixed(t *testing.T) {
 	}
 	const chunks = 15
 	for i, from := range all {
-		caps := from.Caps()
+		caps := from.Capabilities()
 		data := mcastData(caps.Chunk, chunks)
 		mcastSend(t, from.Sender(0), data, caps.Chunk, caps.Batch, mcastRange(0, chunks)...)
 		for j, to := range all {
@@ -77,19 +77,19 @@ func TestMulticastScatter(t *testing.T) {
 			for _, c := range cases {
 				t.Run(c.name, func(t *testing.T) {
 					a, b := mcastPair(t, v)
-					chunk := a.Caps().Chunk
+					chunk := a.Capabilities().Chunk
 					data := mcastData(chunk, 14)
 					if c.tail > 0 {
 						data = data[:7*chunk-c.tail]
 					}
 					sink := newMcastSink(chunk, 14)
 					sink.guess = slices.Clone(c.guess)
-					mcastSend(t, a.Sender(0), data, chunk, a.Caps().Batch, c.send...)
+					mcastSend(t, a.Sender(0), data, chunk, a.Capabilities().Batch, c.send...)
 					mcastUntil(t, b.Receiver(0), sink, 7)
 					size := min(len(data), 7*chunk)
 					mcastSame(t, sink.buf[:size], data[:size])
 					want := c.direct
-					if a.Caps().Batch == 1 {
+					if a.Capabilities().Batch == 1 {
 						want = c.directPlain
 					}
 					if sink.direct != want {
@@ -106,7 +106,7 @@ func TestMulticastOwn(t *testing.T) {
 	mcastEach(t, func(t *testing.T, v mcastVariant) {
 		t.Helper()
 		a, b := mcastPair(t, v)
-		caps := a.Caps()
+		caps := a.Capabilities()
 		data := mcastData(caps.Chunk, 50)
 		for range 4 {
 			mcastSend(t, a.Sender(0), data, caps.Chunk, caps.Batch, mcastRange(1, 50)...)
@@ -163,7 +163,7 @@ func TestMulticastBadBatch(t *testing.T) {
 		t.Helper()
 		m := v.open(t, mcastLoopback(t, 1, v.v6))
 		s := m.Sender(0)
-		chunk := m.Caps().Chunk
+		chunk := m.Capabilities().Chunk
 		h := make([]fabric.Header, 200)
 		for name, b := range map[string]*fabric.Batch{
 			"payloads missing": {Headers: h[:1]},
@@ -225,7 +225,7 @@ func (s sumSink) Chunk(h fabric.Header, payload []byte) {
 func TestMulticastSums(t *testing.T) {
 	cfg := mcastLoopback(t, 1, false)
 	cfg.Chunk = 1000
-	plain := mcastVariants[0].open(t, cfg).Caps()
+	plain := mcastVariants[0].open(t, cfg).Capabilities()
 	for _, v := range mcastVariants {
 		if !v.sums || v.v6 {
 			continue
@@ -233,7 +233,7 @@ func TestMulticastSums(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			cfg.Groups = mcastNextGroups(1, false)
 			a, b := v.open(t, cfg), v.open(t, cfg)
-			if c := a.Caps(); c.Overhead != plain.Overhead+fabric.SumSize || c.Header != plain.Header+fabric.SumSize {
+			if c := a.Capabilities(); c.Overhead != plain.Overhead+fabric.SumSize || c.Header != plain.Header+fabric.SumSize {
 				t.Errorf("%+v, and %+v without", c, plain)
 			}
 			const chunks = 6
@@ -264,7 +264,7 @@ func TestMulticastSums(t *testing.T) {
 	}
 	// The largest chunk is smaller by the sum.
 	cfg.Chunk = 0
-	c := mcastVariants[0].open(t, cfg).Caps().Chunk
+	c := mcastVariants[0].open(t, cfg).Capabilities().Chunk
 	cfg.Sums = true
 	p, err := newMcastPlan(cfg)
 	if err != nil || p.Chunk != c-fabric.SumSize {

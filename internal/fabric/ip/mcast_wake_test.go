@@ -14,7 +14,7 @@ func TestWakeOnce(t *testing.T) {
 		t.Helper()
 		m := v.open(t, mcastLoopback(t, 1, v.v6))
 		r := m.Receiver(0)
-		sink := newMcastSink(m.Caps().Chunk, 1)
+		sink := newMcastSink(m.Capabilities().Chunk, 1)
 		for range 100 {
 			r.Wake()
 			r.Wake()
@@ -47,7 +47,7 @@ func TestWakeHammer(t *testing.T) {
 		t.Helper()
 		a, b := mcastPair(t, v)
 		r := b.Receiver(0)
-		chunk := a.Caps().Chunk
+		chunk := a.Capabilities().Chunk
 		data := mcastData(chunk, 1)
 		const wakers, tasks, datagrams = 4, 300, 200
 		var posted atomic.Int64
@@ -113,7 +113,7 @@ func TestPending(t *testing.T) {
 		if r.Pending() {
 			t.Error("something is there before anything was sent")
 		}
-		chunk := a.Caps().Chunk
+		chunk := a.Capabilities().Chunk
 		mcastSend(t, a.Sender(0), mcastData(chunk, 1), chunk, 1, 0)
 		for !r.Pending() {
 			runtime.Gosched()

@@ -58,7 +58,10 @@ type Poller struct {
 	ended  chan struct{}
 }
 
-var _ fabric.Poller = (*Poller)(nil)
+var (
+	_ fabric.Poller   = (*Poller)(nil)
+	_ fabric.FDPoller = (*Poller)(nil)
+)
 
 // pollSource is a socket that who leads serves by calling ready.
 type pollSource struct {
@@ -354,7 +357,7 @@ func (p *Poller) add(fd int, ready func(*pollSource)) (*pollSource, error) {
 	return s, nil
 }
 
-// Watch implements fabric.Watcher.
+// Watch implements fabric.FDPoller.
 func (p *Poller) Watch(fd int, ready func()) (wake func(), err error) {
 	s, err := p.add(fd, func(*pollSource) { ready() })
 	if err != nil {

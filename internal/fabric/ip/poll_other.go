@@ -9,7 +9,10 @@ import (
 )
 
 // Poller is not there: Go's own does it.
-type Poller struct{ fabric.Poller }
+type Poller struct {
+	fabric.Poller
+	fabric.FDPoller
+}
 
 type pollSource struct{}
 

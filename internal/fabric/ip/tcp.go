@@ -75,7 +75,14 @@ type TCP struct {
 	refused   atomic.Uint64
 }
 
-var _ fabric.Reliable = (*TCP)(nil)
+// Reliable is t with its capabilities.
+func (t *TCP) Reliable() fabric.Reliable {
+	r := fabric.Reliable{Messages: t, Memory: t, Lifecycle: t, Reader: t}
+	if t.cfg.Poller != nil {
+		r.Poller = t.cfg.Poller
+	}
+	return r
+}
 
 // Listen makes the listener of a rank on any free port, of one address if local is
 // valid.
@@ -151,10 +158,10 @@ func (t *TCP) peer(rank int) *peer {
 	return t.peers[rank]
 }
 
-// Send implements fabric.Reliable. msg is not longer than MaxMessage.
+// Send implements fabric.Messages. msg is not longer than MaxMessage.
 func (t *TCP) Send(to int, msg []byte) { t.send(to, msg, false) }
 
-// SendMore implements fabric.Reliable.
+// SendMore implements fabric.Messages.
 func (t *TCP) SendMore(to int, msg []byte) { t.send(to, msg, true) }
 
 func (t *TCP) send(to int, msg []byte, more bool) {
@@ -164,7 +171,7 @@ func (t *TCP) send(to int, msg []byte, more bool) {
 	t.peer(to).frame(&frameHeader{kind: frameMessage, n: len(msg)}, msg, more)
 }
 
-// Put implements fabric.Reliable.
+// Put implements fabric.Messages.
 func (t *TCP) Put(to int, p fabric.Piece, data []byte) {
 	if int64(len(data)) != p.Len {
 		panic(fmt.Sprintf("fabric/ip: piece of %d bytes with %d", p.Len, len(data)))
@@ -172,7 +179,7 @@ func (t *TCP) Put(to int, p fabric.Piece, data []byte) {
 	t.peer(to).put(p, data)
 }
 
-// Read implements fabric.Reliable.
+// Read implements fabric.Reader.
 func (t *TCP) Read(to int, r fabric.ReadRequest) {
 	if len(r.Spans) == 0 || len(r.Spans) > fabric.MaxSpans {
 		panic(fmt.Sprintf("fabric/ip: a read of %d spans", len(r.Spans)))
@@ -181,7 +188,7 @@ func (t *TCP) Read(to int, r fabric.ReadRequest) {
 	t.peer(to).frame(&frameHeader{kind: frameRead, n: len(spans), op: r.Op, id: r.ID}, spans, false)
 }
 
-// Register implements fabric.Reliable.
+// Register implements fabric.Memory.
 func (t *TCP) Register(op fabric.OpKey, buf []byte) (ready bool) {
 	t.regMu.Lock()
 	defer t.regMu.Unlock()
@@ -189,7 +196,7 @@ func (t *TCP) Register(op fabric.OpKey, buf []byte) (ready bool) {
 	return true
 }
 
-// Unregister implements fabric.Reliable. It waits for at most one copy a peer.
+// Unregister implements fabric.Memory. It waits for at most one copy a peer.
 func (t *TCP) Unregister(op fabric.OpKey) {
 	t.regMu.Lock()
 	defer t.regMu.Unlock()
@@ -215,7 +222,7 @@ func (t *TCP) copyOut(b []byte, r *fabric.ReadRequest, part int64) bool {
 	return true
 }
 
-// Cancel implements fabric.Reliable. Also a put that has begun ends soon, between
+// Cancel implements fabric.Messages. Also a put that has begun ends soon, between
 // two of its parts.
 func (t *TCP) Cancel(op fabric.OpKey) {
 	for _, p := range t.peers {
@@ -225,12 +232,12 @@ func (t *TCP) Cancel(op fabric.OpKey) {
 	}
 }
 
-// Drop implements fabric.Reliable. Nothing that the peer sends is handed to the
+// Drop implements fabric.Lifecycle. Nothing that the peer sends is handed to the
 // handler any more.
 func (t *TCP) Drop(to int) { t.peer(to).drop(peerFlush) }
 
-// Stats implements fabric.Reliable: the peers that there was traffic with.
-func (t *TCP) Stats() map[int]fabric.PeerStats {
+// Stats implements fabric.Lifecycle: the peers that there was traffic with.
+func (t *TCP) Stats() fabric.ReliableStats {
 	m := make(map[int]fabric.PeerStats)
 	for _, p := range t.peers {
 		if p == nil {
@@ -240,19 +247,16 @@ func (t *TCP) Stats() map[int]fabric.PeerStats {
 			m[p.rank] = s
 		}
 	}
-	return m
+	return fabric.ReliableStats{Peers: m, RejectedConns: t.strangers.Load()}
 }
 
 // Connections is how many authenticated connections are open, in both directions.
 func (t *TCP) Connections() int { return int(t.conns.Load()) }
 
-// Strangers counts connections that did not prove to be of a peer.
-func (t *TCP) Strangers() uint64 { return t.strangers.Load() }
-
 // Refused counts reads of peers that were not answered, or not to the end.
 func (t *TCP) Refused() uint64 { return t.refused.Load() }
 
-// Close implements fabric.Reliable. What peers still send is read and thrown away,
+// Close implements fabric.Lifecycle. What peers still send is read and thrown away,
 // so that no reset destroys what we have sent. The handler is not called any
 // more when it returns.
 func (t *TCP) Close() error {

@@ -23,6 +23,7 @@ func (e *tcpEcho) Message(from int, msg []byte) {
 	e.msgs <- struct{}{}
 }
 func (e *tcpEcho) Data(_ int, _ fabric.Piece, _ int64, b *fabric.Buffer) { b.Release() }
+func (e *tcpEcho) ReadIntoDone(int, fabric.ReadID, bool)                 {}
 func (e *tcpEcho) Registered(fabric.OpKey, error)                        {}
 
 func (e *tcpEcho) ReadData(_ int, _ fabric.ReadID, _ int64, b *fabric.Buffer) { b.Release() }

@@ -2,7 +2,7 @@ package ip
 
 import "time"
 
-// Flush implements fabric.Reliable. It is for the moment before a process may end, so
+// Flush implements fabric.Lifecycle. It is for the moment before a process may end, so
 // it looks again and again: to be told would cost something every time else.
 func (t *TCP) Flush(most time.Duration) {
 	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {

@@ -36,7 +36,7 @@ func TestTCPWrongSecret(t *testing.T) {
 		t.Error("a stranger was heard")
 	}
 	for _, r := range []int{1, 2} {
-		if n := w.ranks[r].Strangers(); n != 1 {
+		if n := w.ranks[r].Stats().RejectedConns; n != 1 {
 			t.Errorf("rank %d counts %d strangers", r, n)
 		}
 	}
@@ -112,7 +112,7 @@ func TestTCPGarbage(t *testing.T) {
 	if err := w.ranks[0].Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := w.ranks[0].Strangers(); n != uint64(strangers) {
+	if n := w.ranks[0].Stats().RejectedConns; n != uint64(strangers) {
 		t.Errorf("%d strangers, %d counted", strangers, n)
 	}
 	if len(w.recs[0].lost) != 0 {

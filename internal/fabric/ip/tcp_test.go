@@ -84,8 +84,8 @@ func TestTCPOrder(t *testing.T) {
 					t.Errorf("rank %d: %d connections", r, n)
 				}
 			}
-			s := w.ranks[0].Stats()[1]
-			if o := w.ranks[1].Stats()[0]; s.Sent != o.Received || s.Received != o.Sent || s.Sent == 0 {
+			s := w.ranks[0].Stats().Peers[1]
+			if o := w.ranks[1].Stats().Peers[0]; s.Sent != o.Received || s.Received != o.Sent || s.Sent == 0 {
 				t.Errorf("0 counts %+v with 1, which counts %+v", s, o)
 			}
 		})

@@ -103,6 +103,10 @@ func (r *tcpRec) keep(b *fabric.Buffer) {
 	b.Release()
 }
 
+func (r *tcpRec) ReadIntoDone(from int, id fabric.ReadID, _ bool) {
+	r.change(func() { r.bad = append(r.bad, fmt.Sprintf("%+v of rank %d ended as a direct read", id, from)) })
+}
+
 func (r *tcpRec) Registered(op fabric.OpKey, err error) {
 	r.change(func() { r.bad = append(r.bad, fmt.Sprintf("%+v was registered later: %v", op, err)) })
 }

@@ -35,7 +35,7 @@ func TestOwnWithoutFilter(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		caps := a.Caps()
+		caps := a.Capabilities()
 		data := mcastData(caps.Chunk, 8)
 		mcastSend(t, s, data, caps.Chunk, caps.Batch, mcastRange(1, 8)...)
 		mcastSend(t, b.Sender(0), data, caps.Chunk, 1, 0)
@@ -63,7 +63,7 @@ func TestGSORefused(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	caps := a.Caps()
+	caps := a.Capabilities()
 	data := mcastData(caps.Chunk, 14)
 	mcastSend(t, s, data, caps.Chunk, caps.Batch, mcastRange(0, 14)...)
 	sink := newMcastSink(caps.Chunk, 14)

@@ -9,10 +9,9 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// Attach implements fabric.Polled.
-func (r *udpReceiver) Attach(p fabric.Poller, s fabric.Sink, failed func(error)) bool {
-	poller, ok := p.(*Poller)
-	if !ok {
+// Attach implements fabric.Receiver.
+func (r *udpReceiver) Attach(s fabric.Sink, failed func(error)) bool {
+	if r.poller == nil {
 		return false
 	}
 	sock, err := newRawSocket(r.raw)
@@ -20,9 +19,9 @@ func (r *udpReceiver) Attach(p fabric.Poller, s fabric.Sink, failed func(error))
 		return false
 	}
 	old := r.socket
-	r.socket, r.sink, r.wait, r.poller = sock, s, false, poller
+	r.socket, r.sink, r.wait = sock, s, false
 	try := func(fd uintptr) { r.take(fd) } // made once
-	src, err := poller.add(sock.fd, func(*pollSource) {
+	src, err := r.poller.add(sock.fd, func(*pollSource) {
 		if err := r.serve(sock, try); err != nil {
 			failed(err)
 		}

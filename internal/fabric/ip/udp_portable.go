@@ -177,6 +177,9 @@ func mcastSetReadBuffer(conn *net.UDPConn, want int) int {
 	return mcastReadBuffer(conn, least)
 }
 
+// Attach implements fabric.Receiver. There is no poller on these systems.
+func (r *udpPortableReceiver) Attach(fabric.Sink, func(error)) bool { return false }
+
 // Receive implements fabric.Receiver.
 func (r *udpPortableReceiver) Receive(s fabric.Sink) error {
 	for i := 0; i < udpPortableBurst && (i == 0 || r.ready()); i++ {

@@ -64,6 +64,7 @@ func newUDPReceiver(p *mcastPlan, group netip.AddrPort, fd int) (*udpReceiver, e
 	batch := p.batch()
 	r := &udpReceiver{
 		group:   group,
+		poller:  p.Poller,
 		scatter: newMcastScatter(p.head, batch),
 		iov:     make([]unix.Iovec, 2*batch+1),
 	}

@@ -178,7 +178,7 @@ func (s *subgroup) remove(id uint32) *udQP {
 	return q
 }
 
-// AddComm implements fabric.CommMulticast: the communicator gets a group and a queue pair per
+// AddComm implements fabric.CommGroups: the communicator gets a group and a queue pair per
 // subgroup. It holds no lock while it waits for the network.
 func (m *Multicast) AddComm(id uint32, name string) error {
 	m.mu.Lock()
@@ -215,7 +215,7 @@ func (m *Multicast) AddComm(id uint32, name string) error {
 	return nil
 }
 
-// RemoveComm implements fabric.CommMulticast.
+// RemoveComm implements fabric.CommGroups.
 func (m *Multicast) RemoveComm(id uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

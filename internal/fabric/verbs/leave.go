@@ -148,7 +148,7 @@ func (p *peer) unlock() {
 		p.r.h.PutDone(p.rank, piece)
 	}
 	for _, rd := range n.reads {
-		p.r.direct.ReadPlaced(p.rank, rd.id, rd.ok)
+		p.r.h.ReadIntoDone(p.rank, rd.id, rd.ok)
 	}
 	if n.gone {
 		p.r.revokedBy(p)

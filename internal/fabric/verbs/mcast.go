@@ -41,7 +41,7 @@ type McastConfig struct {
 type Multicast struct {
 	dev  *Device
 	cfg  McastConfig
-	caps fabric.Caps
+	caps fabric.Capabilities
 
 	subs []*subgroup
 
@@ -52,8 +52,8 @@ type Multicast struct {
 }
 
 var (
-	_ fabric.Multicast     = (*Multicast)(nil)
-	_ fabric.CommMulticast = (*Multicast)(nil)
+	_ fabric.Multicast  = (*Multicast)(nil)
+	_ fabric.CommGroups = (*Multicast)(nil)
 )
 
 // subgroup is what one subgroup has.
@@ -113,9 +113,12 @@ func OpenMulticast(d *Device, cfg McastConfig) (*Multicast, error) {
 	if m.subs[0].base.echo {
 		room = slots / 2 // our own datagrams take slots too, for a moment
 	}
-	m.caps = fabric.Caps{
+	m.caps = fabric.Capabilities{
 		Chunk: cfg.Chunk, Batch: min(Batch, max(1, room/4)), Room: room, Overhead: wireOverhead + header(cfg.Sums),
 		Header: header(cfg.Sums) + 4, // with the immediate
+	}
+	if cfg.Derive != nil {
+		m.caps.Groups = m
 	}
 	return m, nil
 }
@@ -161,8 +164,8 @@ func (m *Multicast) open(slots int, addr netip.Addr) (err error) {
 	return err
 }
 
-// Caps is what was found.
-func (m *Multicast) Caps() fabric.Caps { return m.caps }
+// Capabilities are what the device can do.
+func (m *Multicast) Capabilities() fabric.Capabilities { return m.caps }
 
 // Subgroups is the number of groups.
 func (m *Multicast) Subgroups() int { return len(m.cfg.Groups) }

@@ -168,7 +168,7 @@ func throughCM() error {
 
 // exchange sends a batch and looks at what arrives.
 func exchange(from, to *verbs.Multicast, sums bool) error {
-	want := batch(verbs.Batch, from.Caps().Chunk)
+	want := batch(verbs.Batch, from.Capabilities().Chunk)
 	if err := send(from, want); err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ func TestZeroCopy(t *testing.T) {
 func TestOversize(t *testing.T) {
 	dummyNet(t)
 	m := multicast(t, verbs.McastConfig{})
-	chunk := m.Caps().Chunk
+	chunk := m.Capabilities().Chunk
 	if _, err := m.Sender(0).Send(batch(2, chunk+1)); err == nil || !strings.Contains(err.Error(), "vanish") {
 		t.Errorf("got %v", err)
 	}

@@ -26,7 +26,7 @@ type put struct {
 	done        bool // the handler knows, or will
 }
 
-// Put implements fabric.Reliable. A large piece that is not registered waits in the queue until a
+// Put implements fabric.Messages. A large piece that is not registered waits in the queue until a
 // goroutine has registered it. Later messages and pieces to the peer wait behind it, which keeps the
 // order; credit overtakes it.
 func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
@@ -106,7 +106,7 @@ func (p *peer) ended(u *put) {
 	p.notes.puts = append(p.notes.puts, u.piece)
 }
 
-// Cancel implements fabric.Reliable: pieces stop between two of their parts, and reads
+// Cancel implements fabric.Messages: pieces stop between two of their parts, and reads
 // that were not posted are not.
 func (r *RC) Cancel(op fabric.OpKey) {
 	for _, p := range r.peers {

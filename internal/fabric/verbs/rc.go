@@ -8,7 +8,6 @@ import "C"
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -62,7 +61,6 @@ type RC struct {
 	beacon     *region // what peers read to see whether we are there, and where we put theirs
 	peers      []*peer
 	h          fabric.Handler
-	direct     fabric.DirectHandler
 	log        *slog.Logger
 
 	done    [Batch]completion
@@ -87,11 +85,10 @@ type RC struct {
 	doorbells, refused, reads, checks atomic.Uint64
 }
 
-var (
-	_ fabric.Reliable     = (*RC)(nil)
-	_ fabric.DirectReader = (*RC)(nil)
-	_ fabric.Allocator    = (*RC)(nil)
-)
+// Reliable is r with its capabilities.
+func (r *RC) Reliable() fabric.Reliable {
+	return fabric.Reliable{Messages: r, Memory: r, Lifecycle: r, Direct: r, Allocator: r}
+}
 
 // NewRC makes queue pairs for all peers, and posts their receives.
 func NewRC(d *Device, rank, size int) (*RC, error) {
@@ -153,15 +150,11 @@ func (r *RC) open() (err error) {
 }
 
 // Start begins to take what peers send.
-func (r *RC) Start(h fabric.Handler, log *slog.Logger) error {
-	direct, ok := h.(fabric.DirectHandler)
-	if !ok {
-		return errors.New("verbs: the handler takes no reads into place")
-	}
+func (r *RC) Start(h fabric.Handler, log *slog.Logger) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	r.h, r.direct, r.log = h, direct, log
+	r.h, r.log = h, log
 	r.started = true
 	for _, p := range r.peers {
 		if p == nil {
@@ -173,7 +166,6 @@ func (r *RC) Start(h fabric.Handler, log *slog.Logger) error {
 	r.dev.events.own(unsafe.Pointer(r.cq), r.fail)
 	go r.loop()
 	go r.watch()
-	return nil
 }
 
 // peer returns a peer; anything else is a mistake of the caller.
@@ -184,13 +176,13 @@ func (r *RC) peer(rank int) *peer {
 	return r.peers[rank]
 }
 
-// Send implements fabric.Reliable.
+// Send implements fabric.Messages.
 func (r *RC) Send(to int, msg []byte) { r.peer(to).message(msg, false) }
 
-// SendMore implements fabric.Reliable.
+// SendMore implements fabric.Messages.
 func (r *RC) SendMore(to int, msg []byte) { r.peer(to).message(msg, true) }
 
-// Drop implements fabric.Reliable.
+// Drop implements fabric.Lifecycle.
 func (r *RC) Drop(to int) { r.peer(to).drop(flushBound) }
 
 // Alloc implements fabric.Allocator. After Close it returns fabric.ErrClosed.
@@ -206,8 +198,8 @@ func (r *RC) Alloc(n int) ([]byte, error) {
 // Free implements fabric.Allocator, also after Close: until then the memory is the user's.
 func (r *RC) Free(b []byte) error { return r.dev.mem.Free(b) }
 
-// Stats implements fabric.Reliable: the peers that there was traffic with.
-func (r *RC) Stats() map[int]fabric.PeerStats {
+// Stats implements fabric.Lifecycle: the peers that there was traffic with.
+func (r *RC) Stats() fabric.ReliableStats {
 	m := make(map[int]fabric.PeerStats)
 	for _, p := range r.peers {
 		if p == nil {
@@ -217,11 +209,8 @@ func (r *RC) Stats() map[int]fabric.PeerStats {
 			m[p.rank] = s
 		}
 	}
-	return m
+	return fabric.ReliableStats{Peers: m, DirectReads: r.reads.Load()}
 }
-
-// Reads counts RDMA READs that were posted.
-func (r *RC) Reads() uint64 { return r.reads.Load() }
 
 // Checks counts questions whether a read counts.
 func (r *RC) Checks() uint64 { return r.checks.Load() }
@@ -239,7 +228,7 @@ func (r *RC) Registrations() (made, ended, saved uint64) {
 // Doorbells counts how often requests were posted.
 func (r *RC) Doorbells() uint64 { return r.doorbells.Load() }
 
-// Flush implements fabric.Reliable: what is acknowledged has arrived.
+// Flush implements fabric.Lifecycle: what is acknowledged has arrived.
 func (r *RC) Flush(most time.Duration) {
 	late := false
 	timer := time.AfterFunc(most, func() {
@@ -274,7 +263,7 @@ func (r *RC) left() {
 	r.flushCond.Broadcast()
 }
 
-// Close implements fabric.Reliable. The handler is not called any more when it returns.
+// Close implements fabric.Lifecycle. The handler is not called any more when it returns.
 func (r *RC) Close() error {
 	if r.closed.Swap(true) {
 		<-r.over

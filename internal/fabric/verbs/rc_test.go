@@ -49,7 +49,7 @@ func (e *events) Data(_ int, p fabric.Piece, off int64, b *fabric.Buffer) {
 
 func (e *events) PutDone(_ int, p fabric.Piece)                      { e.add("put %d", p.Nth) }
 func (e *events) ReadData(int, fabric.ReadID, int64, *fabric.Buffer) { e.add("not this one") }
-func (e *events) ReadPlaced(_ int, id fabric.ReadID, ok bool)        { e.add("read %d %v", id.ID, ok) }
+func (e *events) ReadIntoDone(_ int, id fabric.ReadID, ok bool)      { e.add("read %d %v", id.ID, ok) }
 
 func (e *events) Registered(op fabric.OpKey, err error) { e.add("registered %d: %v", op.Seq, err) }
 
@@ -140,7 +140,7 @@ func pair(t *testing.T) (a, b *end) {
 		must(t, e.Connect(cards))
 	}
 	for _, e := range ends {
-		must(t, e.Start(e.ev, nil))
+		e.Start(e.ev, nil)
 	}
 	return ends[0], ends[1]
 }
@@ -199,8 +199,8 @@ func TestReads(t *testing.T) {
 	if !bytes.Equal(near[off:off+n], far[off:off+n]) || near[off-1] != 0 || near[off+n] != 0 {
 		t.Error("something else was read")
 	}
-	if a.Reads() != 3 {
-		t.Errorf("%d requests for 2 MiB and a bit, want 3", a.Reads())
+	if a.Stats().DirectReads != 3 {
+		t.Errorf("%d requests for 2 MiB and a bit, want 3", a.Stats().DirectReads)
 	}
 	// What is not registered any more does not count, and the connection stays.
 	b.Unregister(op)
@@ -238,8 +238,8 @@ func TestReadsOfManySpans(t *testing.T) {
 	if !bytes.Equal(near, want) {
 		t.Error("something else was read")
 	}
-	if a.Reads() != spans+2 || a.Checks() != 1 {
-		t.Errorf("%d requests and %d checks for %d spans, one longer than 1 MiB", a.Reads(), a.Checks(), spans+1)
+	if a.Stats().DirectReads != spans+2 || a.Checks() != 1 {
+		t.Errorf("%d requests and %d checks for %d spans, one longer than 1 MiB", a.Stats().DirectReads, a.Checks(), spans+1)
 	}
 	// None of the parts is outside of the peer's buffer.
 	c := fabric.OpKey{Seq: 6}

@@ -117,9 +117,6 @@ func (r *RC) ReadInto(to int, req fabric.ReadRequest, buf []byte) {
 	}
 }
 
-// Read implements fabric.Reliable. Who has ReadInto does not need it.
-func (r *RC) Read(int, fabric.ReadRequest) { panic("fabric/verbs: use ReadInto") }
-
 // here learns where a buffer is. p.mu is held.
 func (p *peer) here(f *frame) {
 	rem := p.remotes[f.op]

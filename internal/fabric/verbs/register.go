@@ -19,7 +19,7 @@ type registration struct {
 	over    bool    // unregistered; waits for the exposed, or for the goroutine
 }
 
-// Register implements fabric.Reliable. Memory that a region covers is ready at once. Other memory is
+// Register implements fabric.Memory. Memory that a region covers is ready at once. Other memory is
 // registered by a goroutine, since pinning pages takes long.
 func (r *RC) Register(op fabric.OpKey, buf []byte) (ready bool) {
 	g := &registration{addr: address(buf), len: int64(len(buf))}
@@ -63,7 +63,7 @@ func (r *RC) register(op fabric.OpKey, g *registration, buf []byte) {
 	r.h.Registered(op, err)
 }
 
-// Unregister implements fabric.Reliable.
+// Unregister implements fabric.Memory.
 func (r *RC) Unregister(op fabric.OpKey) {
 	r.regMu.Lock()
 	g, asked := r.regs[op], r.asked[op]

@@ -1,14 +1,19 @@
 package bpf
 
-import "net"
+import (
+	"net"
 
-// Config says what to load.
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// Config of an Offload.
 type Config struct {
 	Hook      Hook
-	Interface *net.Interface // that packets come by
-	Chunk     int            // bytes of one, at most
+	Interface *net.Interface // where packets arrive
+	Chunk     int            // maximum size in bytes
 	Fault     Fault
-	Complain  func(error) // is told once why buffers are not written directly; nil: nobody is
+	Poller    fabric.FDPoller // for Watch
+	Complain  func(error)     // called once with the reason why buffers are not written directly; may be nil
 }
 
 // Fault is what goes wrong on purpose, for tests: shares of 1.

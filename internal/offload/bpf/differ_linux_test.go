@@ -124,14 +124,14 @@ func (d *differ) openLane(pl *mcast.Placement) *follower {
 		return nil
 	}
 	own := pl.Own()
-	l := &fabric.Lane{
+	l := &fabric.PlacementSpec{
 		Sub: pl.Sub, Token: d.token, Comm: testComm, Imm: d.layout.Imm(d.seq, 0), Mask: testMask, Chunk: d.geo.Chunk(), PSNs: pl.Len(),
 		Own: fabric.Run{PSN: own.PSN, N: own.N},
 	}
 	d.geo.Blocks(pl.Sub, func(off int64, psn, n uint32, tail int) {
 		l.Blocks = append(l.Blocks, fabric.Block{Off: off, Run: fabric.Run{PSN: psn, N: n}, Tail: tail})
 	})
-	p := d.w.Open(d.area, l)
+	p := d.area.Open(l)
 	if p == nil {
 		d.t.Fatal("no lane")
 	}

@@ -10,26 +10,26 @@ import (
 func TestOpenRefuses(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 100}, 1, false)
 	a := w.Area(w.alloc(t, 1000))
-	bad := func(change func(l *fabric.Lane)) *fabric.Lane {
+	bad := func(change func(l *fabric.PlacementSpec)) *fabric.PlacementSpec {
 		l := laneOf(0, 100, 1000)
 		change(l)
 		return l
 	}
-	for name, l := range map[string]*fabric.Lane{
-		"no token":                 bad(func(l *fabric.Lane) { l.Token = 0 }),
+	for name, l := range map[string]*fabric.PlacementSpec{
+		"no token":                 bad(func(l *fabric.PlacementSpec) { l.Token = 0 }),
 		"no chunks":                laneOf(0, 100),
 		"chunks larger than loads": laneOf(0, 101, 1000),
 		"an unknown subgroup":      laneOf(1, 100, 1000),
-		"too many words":           bad(func(l *fabric.Lane) { l.PSNs = 32*words + 1 }),
-		"too many blocks":          bad(func(l *fabric.Lane) { l.Blocks = make([]fabric.Block, blocks+1) }),
+		"too many words":           bad(func(l *fabric.PlacementSpec) { l.PSNs = 32*words + 1 }),
+		"too many blocks":          bad(func(l *fabric.PlacementSpec) { l.Blocks = make([]fabric.Block, blocks+1) }),
 	} {
-		if p := w.Open(a, l); p != nil {
+		if p := a.Open(l); p != nil {
 			t.Errorf("%s: opened", name)
 		}
 	}
 	nothingTaken(t, w.Offload)
 	must(t, w.Close())
-	if p := w.Open(a, laneOf(0, 100, 1000)); p != nil {
+	if p := a.Open(laneOf(0, 100, 1000)); p != nil {
 		t.Error("opened after Close")
 	}
 }
@@ -53,7 +53,7 @@ func TestLanesFull(t *testing.T) {
 	at := func(token uint64, off int) *follower {
 		l := laneOf(0, 100, 100)
 		l.Token, l.Blocks[0].Off = token, int64(off)
-		p := w.Open(a, l)
+		p := a.Open(l)
 		if p == nil {
 			return nil
 		}
@@ -107,13 +107,13 @@ func TestTablesExhausted(t *testing.T) {
 	mem := w.alloc(t, n+32)
 	a := w.Area(mem)
 	big, small := laneOf(0, 1, n), laneOf(0, 1, 32)
-	first := w.Open(a, big)
-	last := w.Open(a, small)
+	first := a.Open(big)
+	last := a.Open(small)
 	if first == nil || last == nil {
 		t.Fatal("no words")
 	}
 	ours, theirs := follow(first, big), follow(last, small)
-	if w.Open(a, laneOf(0, 1, 1)) != nil {
+	if a.Open(laneOf(0, 1, 1)) != nil {
 		t.Error("more words than there are")
 	}
 	w.send(t, 0, datagram(header(big.Token, 77), []byte{7}), datagram(header(small.Token, 31), []byte{31}))
@@ -127,11 +127,11 @@ func TestTablesExhausted(t *testing.T) {
 	nothingTaken(t, w.Offload)
 
 	l := uniform(0, 1, blocks, 1)
-	p := w.Open(a, l)
+	p := a.Open(l)
 	if p == nil {
 		t.Fatal("no blocks")
 	}
-	if w.Open(a, laneOf(0, 1, 1)) != nil {
+	if a.Open(laneOf(0, 1, 1)) != nil {
 		t.Error("more blocks than there are")
 	}
 	w.send(t, 0, datagram(header(l.Token, blocks-1), []byte{99}))
@@ -148,7 +148,7 @@ func TestSubgroups(t *testing.T) {
 	mem, data := w.alloc(t, 4000), randomBytes(4000)
 	token := newToken()
 	var open []*follower
-	var laned []*fabric.Lane
+	var laned []*fabric.PlacementSpec
 	for sub := range 4 {
 		l := laneOf(sub, 100, 1000)
 		l.Token = token

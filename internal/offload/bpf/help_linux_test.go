@@ -187,7 +187,7 @@ func newToken() uint64 { return tokens.Add(1)*0x9e3779b97f4a7c15 | 1<<63 }
 
 // uniform is a lane of blocks of the same length; all chunks but the last of each block are
 // full.
-func uniform(sub, chunk, blocks, length int) *fabric.Lane {
+func uniform(sub, chunk, blocks, length int) *fabric.PlacementSpec {
 	lengths := make([]int, blocks)
 	for i := range lengths {
 		lengths[i] = length
@@ -195,8 +195,8 @@ func uniform(sub, chunk, blocks, length int) *fabric.Lane {
 	return laneOf(sub, chunk, lengths...)
 }
 
-func laneOf(sub, chunk int, lengths ...int) *fabric.Lane {
-	l := &fabric.Lane{Sub: sub, Token: newToken(), Comm: testComm, Imm: testSlot, Mask: testMask, Chunk: chunk}
+func laneOf(sub, chunk int, lengths ...int) *fabric.PlacementSpec {
+	l := &fabric.PlacementSpec{Sub: sub, Token: newToken(), Comm: testComm, Imm: testSlot, Mask: testMask, Chunk: chunk}
 	off := int64(0)
 	for _, n := range lengths {
 		if k := uint32((n + chunk - 1) / chunk); k > 0 {
@@ -209,7 +209,7 @@ func laneOf(sub, chunk int, lengths ...int) *fabric.Lane {
 }
 
 // chunksOf cuts what a lane receives in datagrams.
-func chunksOf(l *fabric.Lane, data []byte) (list [][]byte) {
+func chunksOf(l *fabric.PlacementSpec, data []byte) (list [][]byte) {
 	for _, b := range l.Blocks {
 		for i := range b.Run.N {
 			at, n := b.Off+int64(i)*int64(l.Chunk), l.Chunk
@@ -229,7 +229,7 @@ type follower struct {
 	seen uint64
 }
 
-func follow(p fabric.Placed, l *fabric.Lane) *follower {
+func follow(p fabric.OpenPlacement, l *fabric.PlacementSpec) *follower {
 	return &follower{p.(*placed), place.Shared(p.Words(), l.PSNs), 0}
 }
 
@@ -266,13 +266,13 @@ func (f *follower) take(psn uint32) bool {
 	return true
 }
 
-func (w *loopbackSockets) open(t testing.TB, buf []byte, l *fabric.Lane) (fabric.Area, *follower) {
+func (w *loopbackSockets) open(t testing.TB, buf []byte, l *fabric.PlacementSpec) (fabric.Area, *follower) {
 	t.Helper()
 	a := w.Area(buf)
 	if a == nil {
 		t.Fatal("no area")
 	}
-	p := w.Open(a, l)
+	p := a.Open(l)
 	if p == nil {
 		t.Fatal("no lane")
 	}
@@ -283,7 +283,7 @@ func (w *loopbackSockets) alloc(t testing.TB, n int) []byte {
 	t.Helper()
 	b, err := w.Alloc(n)
 	must(t, err)
-	t.Cleanup(func() { w.Free(b) })
+	t.Cleanup(func() { _ = w.Free(b) })
 	return b
 }
 
@@ -296,7 +296,7 @@ func randomBytes(n int) []byte {
 }
 
 // ignored checks what a lane has counted since the last time.
-func ignored(t testing.TB, p fabric.Placed, duplicates, late, foreign uint64) {
+func ignored(t testing.TB, p fabric.OpenPlacement, duplicates, late, foreign uint64) {
 	t.Helper()
 	if d, l, f := p.Ignored(); d != duplicates || l != late || f != foreign {
 		t.Errorf("%d duplicates, %d late, %d foreign, want %d, %d, %d", d, l, f, duplicates, late, foreign)

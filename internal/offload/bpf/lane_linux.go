@@ -9,7 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/place"
 )
 
-// placed is fabric.Placed.
+// placed is fabric.OpenPlacement.
 type placed struct {
 	o       *Offload
 	l       *lane
@@ -21,9 +21,9 @@ type placed struct {
 
 const all = 1<<32 - 1
 
-// Open implements fabric.Placer.
-func (o *Offload) Open(a fabric.Area, s *fabric.Lane) fabric.Placed {
-	ar := a.(*area)
+// Open implements fabric.Area.
+func (ar *area) Open(s *fabric.PlacementSpec) fabric.OpenPlacement {
+	o := ar.o
 	if s.Token == 0 || s.PSNs == 0 || len(s.Blocks) == 0 || s.Chunk > o.most {
 		return nil
 	}
@@ -85,17 +85,17 @@ func (o *Offload) freeLane(token uint64) *lane {
 	return nil
 }
 
-// Words implements fabric.Placed.
+// Words implements fabric.OpenPlacement.
 func (p *placed) Words() []place.Word { return p.words }
 
-// Counted implements fabric.Placed. It is not exact: a program may count for the lane that was
+// Counted implements fabric.OpenPlacement. It is not exact: a program may count for the lane that was
 // here before.
 func (p *placed) Counted() uint64 { return p.l.placed.Load() }
 
-// Count implements fabric.Placed.
+// Count implements fabric.OpenPlacement.
 func (p *placed) Count(n uint32) bool { return p.l.placed.Add(uint64(n)) >= uint64(p.l.want) }
 
-// Ignored implements fabric.Placed.
+// Ignored implements fabric.OpenPlacement.
 func (p *placed) Ignored() (duplicates, late, foreign uint64) {
 	now := [3]uint64{p.l.duplicates.Load(), p.l.late.Load(), p.l.foreignPackets.Load()}
 	was := p.ignored
@@ -103,7 +103,7 @@ func (p *placed) Ignored() (duplicates, late, foreign uint64) {
 	return now[0] - was[0], now[1] - was[1], now[2] - was[2]
 }
 
-// Close implements fabric.Placed.
+// Close implements fabric.OpenPlacement.
 func (p *placed) Close() {
 	p.l.token.Store(0)
 	p.claimAll()

@@ -27,14 +27,14 @@ func TestAllocFree(t *testing.T) {
 			}
 			b[i] = byte(i)
 		}
-		if n > 1 && o.Free(b[1:]) {
+		if n > 1 && o.Free(b[1:]) == nil {
 			t.Error("a part was freed")
 		}
-		if !o.Free(b[:0]) || n > 0 && o.Free(b) {
+		if o.Free(b[:0]) != nil || n > 0 && o.Free(b) == nil {
 			t.Error("not freed, or twice")
 		}
 	}
-	if o.Free(make([]byte, 10)) || o.Free(nil) {
+	if o.Free(make([]byte, 10)) == nil || o.Free(nil) == nil {
 		t.Error("other memory was freed")
 	}
 	for _, n := range []int{math.MaxInt, math.MaxInt - value, 1 << 60, 1<<52 + 1, 1 << 50} {
@@ -71,7 +71,7 @@ func TestAllocMany(t *testing.T) {
 	if said != 1 {
 		t.Errorf("complained %d times", said)
 	}
-	o.Free(all[1])
+	must(t, o.Free(all[1]))
 	if _, err := o.Alloc(1); err != nil {
 		t.Error(err)
 	}
@@ -88,7 +88,7 @@ func TestMemoryAfterClose(t *testing.T) {
 	for i := range b {
 		b[i] = 1
 	}
-	if !o.Free(b) || o.Free(b) {
+	if o.Free(b) != nil || o.Free(b) == nil {
 		t.Error("not freed, or twice")
 	}
 	stage.Release()
@@ -117,7 +117,7 @@ func TestCloseMeanwhile(t *testing.T) {
 						return
 					}
 					b[0] = 1
-					o.Free(b)
+					_ = o.Free(b)
 				}
 			})
 			wg.Go(func() {
@@ -182,7 +182,7 @@ func TestStages(t *testing.T) {
 	if a := o.Area(mem[10:20]); a.Stage() != nil || a.(*area).off != 10 {
 		t.Error("memory of Alloc has a stage")
 	}
-	o.Free(mem)
+	must(t, o.Free(mem))
 	until(t, "what is not kept", func() bool {
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -276,7 +276,7 @@ func TestLeavesNothing(t *testing.T) {
 				stage := w.Area(make([]byte, 10)).(*area)
 				own = w.possessions(t, w.given[0].id, stage.r.id)
 				stage.Release()
-				w.Free(mem)
+				must(t, w.Free(mem))
 			})
 			if len(own.maps) < 8 || len(own.programs) != programs {
 				t.Errorf("%d maps, %d programs: what is this test for?", len(own.maps), len(own.programs))

@@ -32,7 +32,7 @@ const (
 	everyXDP  = 64
 )
 
-// Offload is fabric.Placer.
+// Offload is fabric.Placer, and fabric.Allocator of the memory that it places chunks in.
 type Offload struct {
 	cfg   Config
 	room  int
@@ -71,7 +71,10 @@ type Offload struct {
 // group is a subgroup's multicast group, and what we send to it from.
 type group struct{ group, own netip.AddrPort }
 
-var _ fabric.Placer = (*Offload)(nil)
+var (
+	_ fabric.Placer    = (*Offload)(nil)
+	_ fabric.Allocator = (*Offload)(nil)
+)
 
 // New loads the programs, and attaches the one of the hook.
 func New(cfg Config) (o *Offload, err error) {
@@ -297,13 +300,11 @@ func (o *Offload) Lost() uint64 {
 }
 
 // Watch implements fabric.Placer.
-func (o *Offload) Watch(p fabric.Poller, ready func()) error {
-	w, ok := p.(fabric.Watcher)
-	if !ok {
-		return errors.New("bpf: needs a poller that can watch it")
+func (o *Offload) Watch(ready func()) (err error) {
+	if o.cfg.Poller == nil {
+		return errors.New("bpf: watch placements: no poller is configured")
 	}
-	var err error
-	o.wake, err = w.Watch(o.maps["events"].FD(), func() {
+	o.wake, err = o.cfg.Poller.Watch(o.maps["events"].FD(), func() {
 		o.ring.empty()
 		ready()
 	})

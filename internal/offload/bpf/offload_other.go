@@ -14,7 +14,10 @@ import (
 var ErrUnavailable = errors.New("the bpf datapath is not available")
 
 // Offload does not exist here.
-type Offload struct{ fabric.Placer }
+type Offload struct {
+	fabric.Placer
+	fabric.Allocator
+}
 
 // New fails.
 func New(Config) (*Offload, error) {

@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -91,7 +92,7 @@ func (o *Offload) drop(r *region) {
 	_ = unix.Munmap(r.mem)
 }
 
-// Alloc implements fabric.Placer.
+// Alloc implements fabric.Allocator.
 func (o *Offload) Alloc(n int) ([]byte, error) {
 	r, err := o.newRegion(n)
 	if err != nil {
@@ -103,21 +104,21 @@ func (o *Offload) Alloc(n int) ([]byte, error) {
 	return r.mem[:n:n], nil
 }
 
-// Free implements fabric.Placer.
-func (o *Offload) Free(buf []byte) bool {
+// Free implements fabric.Allocator.
+func (o *Offload) Free(buf []byte) error {
 	o.mu.Lock()
 	i := slices.IndexFunc(o.given, func(r *region) bool {
 		return r.start() == uintptr(unsafe.Pointer(unsafe.SliceData(buf[:cap(buf)])))
 	})
 	if i < 0 {
 		o.mu.Unlock()
-		return false
+		return errors.New("bpf: free: the memory is not from Alloc")
 	}
 	r := o.given[i]
 	o.given = slices.Delete(o.given, i, i+1)
 	o.mu.Unlock()
 	o.drop(r)
-	return true
+	return nil
 }
 
 // area is fabric.Area.

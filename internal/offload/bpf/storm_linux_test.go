@@ -70,7 +70,7 @@ func TestCloseInStorm(t *testing.T) {
 		const size = stormChunk * stormChunks
 		mem := s.alloc(t, size)
 		wg.Go(func() {
-			var old *fabric.Lane
+			var old *fabric.PlacementSpec
 			for round := range rounds {
 				l := laneOf(0, stormChunk, size)
 				if round%3 == 2 { // the same place in the table
@@ -78,7 +78,7 @@ func TestCloseInStorm(t *testing.T) {
 				}
 				old = l
 				a := s.Area(mem)
-				lane := s.Open(a, l)
+				lane := a.Open(l)
 				if lane == nil {
 					t.Error("no lane")
 					return
@@ -164,7 +164,7 @@ func TestFreeInStorm(t *testing.T) {
 		until(t, "a chunk", p.unseen)
 		p.Close()
 		a.Release()
-		if !s.Free(mem) {
+		if s.Free(mem) != nil {
 			t.Fatal("not ours")
 		}
 		if mem, err = s.Alloc(size); err != nil {
@@ -173,6 +173,6 @@ func TestFreeInStorm(t *testing.T) {
 		if !calm(mem, s) {
 			t.Fatal("new memory was written")
 		}
-		s.Free(mem)
+		must(t, s.Free(mem))
 	}
 }

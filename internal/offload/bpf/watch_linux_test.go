@@ -10,12 +10,12 @@ import (
 // The process is woken when the last chunk comes that it has not claimed itself, after many, and when it
 // asks for it. What it takes itself wakes it no more often.
 func TestWatch(t *testing.T) {
-	w := newLoopback(t, Config{Chunk: 10}, 1, false)
 	poller, err := ip.NewPoller()
 	must(t, err)
 	t.Cleanup(func() { _ = poller.Close() })
+	w := newLoopback(t, Config{Chunk: 10, Poller: poller}, 1, false)
 	ready := make(chan struct{}, 1000)
-	must(t, w.Watch(poller, func() { ready <- struct{}{} }))
+	must(t, w.Watch(func() { ready <- struct{}{} }))
 	w.Wake()
 	<-ready
 	l := laneOf(0, 10, 100)
@@ -67,10 +67,8 @@ func TestWatch(t *testing.T) {
 	must(t, poller.Close())
 }
 
-type noWatcher struct{ fabric.Poller }
-
-func TestWatchNot(t *testing.T) {
-	if err := load(t, Config{Chunk: 10}).Watch(noWatcher{}, nil); err == nil {
-		t.Error("a poller that cannot watch was taken")
+func TestWatchWithoutPoller(t *testing.T) {
+	if err := load(t, Config{Chunk: 10}).Watch(nil); err == nil {
+		t.Error("Watch succeeded without a poller")
 	}
 }
