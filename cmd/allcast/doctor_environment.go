@@ -2,9 +2,8 @@ package main
 
 import (
 	"fmt"
-	"os"
 
-	"github.com/allcast/allcast/internal/rendezvous"
+	"github.com/allcast/allcast/internal/settings"
 )
 
 // environmentFindings are about the variables that a rank reads. The key's value is
@@ -15,7 +14,7 @@ func environmentFindings() []finding {
 
 func rankFinding() finding {
 	const check = "rank variables"
-	env, found, err := rendezvous.FromEnv(os.LookupEnv)
+	env, found, err := settings.FromLauncher(settings.Process)
 	switch {
 	case err != nil:
 		return finding{check, findingWarn, err.Error(), "set all variables of one launcher, or none: torchrun, mpirun, srun and \"allcast run\" do"}
@@ -27,7 +26,7 @@ func rankFinding() finding {
 
 func keyFinding() finding {
 	const check = "job key"
-	key, err := rendezvous.Key(os.LookupEnv)
+	key, err := settings.Key(settings.Process)
 	switch {
 	case err != nil:
 		return finding{check, findingWarn, err.Error(), "the same 32 or more hex digits on all ranks: openssl rand -hex 32"}

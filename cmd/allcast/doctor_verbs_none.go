@@ -2,9 +2,9 @@
 
 package main
 
-import "github.com/allcast/allcast/internal/world"
+import "github.com/allcast/allcast/internal/settings"
 
 // verbsFindings say that this program does not know of devices.
 func verbsFindings() []finding {
-	return []finding{{"verbs", findingMissing, world.BuildVerbs, "none is needed: --fabric ip does the work"}}
+	return []finding{{"verbs", findingMissing, settings.BuildVerbs, "none is needed: --fabric ip does the work"}}
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"os"
-
-	"github.com/allcast/allcast/internal/rendezvous"
+	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/units"
 )
 
@@ -74,7 +72,7 @@ Examples:
 const perfRanks = 8
 
 func (c *perfCmd) Run(a *app) error {
-	env, found, err := rendezvous.FromEnv(os.LookupEnv)
+	env, found, err := settings.FromLauncher(settings.Process)
 	if err != nil {
 		return usagef("%v", err)
 	}
@@ -84,8 +82,8 @@ func (c *perfCmd) Run(a *app) error {
 		return usagef("--ranks %d, but the environment says %d (%s)", *c.Ranks, env.Size, env.Launcher)
 	case found:
 		ranks = env.Size
-		// Join would find out too, but not that it is the user's to mend.
-		if _, err := rendezvous.Key(os.LookupEnv); err != nil {
+		// Join would refuse a bad key too, but only after the ranks have started.
+		if _, err := settings.Key(settings.Process); err != nil {
 			return usagef("%v", err)
 		}
 	case c.Ranks != nil:

@@ -2,16 +2,14 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/launch"
-	"github.com/allcast/allcast/internal/offload/bpf"
+	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/units"
-	"github.com/allcast/allcast/internal/world"
 )
 
 // perfMaxSubgroups is what the library opens at most; more is clamped.
@@ -85,13 +83,13 @@ func (c *perfCmd) job(ranks int) (*perfJob, error) {
 // checkFabric refuses what this program was not built with, and what does not go together.
 func (c *perfCmd) checkFabric() error {
 	switch {
-	case c.Fabric == world.Verbs && !world.HasVerbs:
-		return usagef("--fabric verbs: %s", world.BuildVerbs)
-	case c.Fabric != "" && c.Fabric != world.IP && c.Fabric != world.Verbs:
+	case c.Fabric == settings.Verbs && !settings.HasVerbs:
+		return usagef("--fabric verbs: %s", settings.BuildVerbs)
+	case c.Fabric != "" && c.Fabric != settings.IP && c.Fabric != settings.Verbs:
 		return usagef("--fabric %s: unknown fabric; valid: ip, verbs", c.Fabric)
-	case c.Device != "" && c.Fabric == world.IP:
+	case c.Device != "" && c.Fabric == settings.IP:
 		return usagef("--device %s: devices belong to --fabric verbs", c.Device)
-	case c.Secure && c.Fabric == world.Verbs:
+	case c.Secure && c.Fabric == settings.Verbs:
 		return usagef("--secure: nothing can be sealed on the fabric verbs")
 	}
 	return c.checkDatapath()
@@ -100,12 +98,12 @@ func (c *perfCmd) checkFabric() error {
 // checkDatapath also looks at the environment, as the ranks will.
 func (c *perfCmd) checkDatapath() error {
 	if c.Datapath == "" {
-		c.Datapath = os.Getenv("ALLCAST_DATAPATH")
+		c.Datapath = settings.Process.Get("ALLCAST_DATAPATH")
 	}
 	if c.Hook == "" {
-		c.Hook = os.Getenv("ALLCAST_HOOK")
+		c.Hook = settings.Process.Get("ALLCAST_HOOK")
 	}
-	_, err := bpf.ParseHook(c.Hook)
+	err := settings.CheckHook(c.Hook)
 	switch {
 	case !slices.Contains([]string{"", "host", "bpf", "auto"}, c.Datapath):
 		return usagef("--datapath %s: unknown datapath; valid: host, bpf, auto", c.Datapath)
@@ -113,7 +111,7 @@ func (c *perfCmd) checkDatapath() error {
 		return usagef("--hook: %v", err)
 	case c.Hook != "" && c.Datapath != "bpf" && c.Datapath != "auto":
 		return usagef("--hook %s: hooks belong to --datapath bpf or auto", c.Hook)
-	case c.Datapath == "bpf" && c.Fabric == world.Verbs:
+	case c.Datapath == "bpf" && c.Fabric == settings.Verbs:
 		return usagef("--datapath bpf: what comes by verbs does not pass the kernel; use --datapath host, or --fabric ip")
 	case c.Datapath == "bpf" && (c.Secure || c.Integrity):
 		return usagef("--datapath bpf: the kernel has no key for what --secure seals, and does not check the sums of --integrity; use --datapath host")

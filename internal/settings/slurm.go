@@ -1,4 +1,4 @@
-package rendezvous
+package settings
 
 import (
 	"fmt"
@@ -6,27 +6,19 @@ import (
 	"strings"
 )
 
-// slurm reads what srun sets. The shell of an allocation has part of it; a batch
-// script even has a rank, though it is no task of a step.
-func slurm(v *vars) (Env, bool) {
-	const rank = "SLURM_PROCID"
-	size := "SLURM_STEP_NUM_TASKS" // srun may start fewer than the job has
-	if !v.has(size) {
-		size = "SLURM_NTASKS"
-	}
-	if !v.has(rank) || !v.has(size) {
-		return Env{}, false
-	}
+const slurmStepSize = "SLURM_STEP_NUM_TASKS"
+
+// inSlurmStep reports whether srun has started this process. The shell of an allocation has some of its
+// variables. A batch script even has a rank, although it is no task of a step.
+func inSlurmStep(v *reader) bool {
 	if v.first("ENVIRONMENT") == "BATCH" && !v.has("SLURM_STEP_ID") && !v.has("SLURM_STEPID") {
-		return Env{}, false
+		return false
 	}
-	e := named(v, "Slurm", rank, size, "SLURM_LOCALID", "")
-	e.LocalSize = slurmLocal(v, e.Size)
-	return e, true
+	return v.has(slurm.rank) && (v.has(slurmStepSize) || v.has(slurm.size))
 }
 
-// slurmLocal is the number of tasks on this node, -1 if unknown.
-func slurmLocal(v *vars, size int) int {
+// slurmLocalSize is the number of tasks on this node, or -1 if it is unknown.
+func slurmLocalSize(v *reader, size int) int {
 	const list, node = "SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID"
 	if v.err != nil {
 		return -1
@@ -37,10 +29,10 @@ func slurmLocal(v *vars, size int) int {
 	if !v.has(list) || !v.has(node) {
 		return -1
 	}
-	s, _ := v.lookup(list)
+	s := v.env.Get(list)
 	n, err := tasksOn(s, v.optional(node, 0, MaxSize-1))
 	if err == nil && n > size {
-		err = fmt.Errorf("%d tasks on one node, %d altogether", n, size)
+		err = fmt.Errorf("%d tasks on one node, but only %d in the step", n, size)
 	}
 	if err != nil {
 		v.fail("%s=%q: %w", list, s, err)
@@ -48,7 +40,7 @@ func slurmLocal(v *vars, size int) int {
 	return n
 }
 
-// tasksOn finds a node's number in a list such as 2(x3),1.
+// tasksOn returns the number of tasks on a node, from a list such as 2(x3),1.
 func tasksOn(list string, node int) (int, error) {
 	for item := range strings.SplitSeq(list, ",") {
 		count, times := item, 1
@@ -71,13 +63,13 @@ func tasksOn(list string, node int) (int, error) {
 	return -1, fmt.Errorf("no node %d", node)
 }
 
-// slurmHosts is the list of hosts whose first one has rank 0. Ranks that srun
-// started look at their step. mpirun inside a Slurm job starts its daemons in
-// steps that leave its own node out, so there the job's list counts.
-func slurmHosts(v *vars, e Env) (list, name string) {
+// slurmHosts returns the list of hosts whose first host has rank 0, and its variable. Ranks that srun
+// started use the list of their step. mpirun inside a Slurm job starts its daemons in steps that leave
+// out its own node, so its ranks use the list of the job.
+func slurmHosts(v *reader, j Job) (list, name string) {
 	job := []string{"SLURM_JOB_NODELIST", "SLURM_NODELIST"}
 	names := job
-	if s := v.first("SLURM_PROCID"); e.Launcher != "Open MPI" && s == strconv.Itoa(e.Rank) {
+	if s := v.first(slurm.rank); j.Launcher != openMPI.name && s == strconv.Itoa(j.Rank) {
 		names = append([]string{"SLURM_STEP_NODELIST"}, job...)
 	}
 	for _, name := range names {
@@ -88,11 +80,11 @@ func slurmHosts(v *vars, e Env) (list, name string) {
 	return "", ""
 }
 
-// firstHost expands the first host of a list in Slurm's notation:
-// node[03-07,9]-ib,other begins with node03-ib.
+// firstHost expands the first host of a list in Slurm's notation: node[03-07,9]-ib,other begins with
+// node03-ib.
 func firstHost(list string) (string, error) {
 	bad := func(why string) (string, error) {
-		return "", fmt.Errorf("list of hosts %q: %s; set MASTER_ADDR to rank 0's machine", shorten(list), why)
+		return "", fmt.Errorf("host list %q: %s; set MASTER_ADDR to the machine of rank 0", shorten(list), why)
 	}
 	var host strings.Builder
 	rest := list
@@ -108,7 +100,7 @@ func firstHost(list string) (string, error) {
 		}
 		inside, after, ok := strings.Cut(rest[1:], "]")
 		if !ok {
-			return bad("a bracket is not closed")
+			return bad("an opening bracket has no closing one")
 		}
 		item, _, _ := strings.Cut(inside, ",")
 		low, high, isRange := strings.Cut(item, "-")
@@ -119,7 +111,7 @@ func firstHost(list string) (string, error) {
 		rest = after
 	}
 	if !isHostname(host.String()) {
-		return bad("no host name comes first")
+		return bad("it does not begin with a host name")
 	}
 	return host.String(), nil
 }

@@ -1,7 +1,6 @@
-package rendezvous
+package settings
 
 import (
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -10,7 +9,7 @@ import (
 	"testing"
 )
 
-func lookupIn(vars string) func(string) (string, bool) {
+func lookupIn(vars string) Env {
 	m := map[string]string{}
 	for v := range strings.FieldsSeq(vars) {
 		name, value, _ := strings.Cut(v, "=")
@@ -22,7 +21,7 @@ func lookupIn(vars string) func(string) (string, bool) {
 	}
 }
 
-func TestFromEnv(t *testing.T) {
+func TestFromLauncher(t *testing.T) {
 	const (
 		torch = "RANK=3 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=n0 MASTER_PORT=29500"
 		ompi  = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=4"
@@ -30,53 +29,53 @@ func TestFromEnv(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name, vars string
-		want       Env
+		want       Job
 	}{
-		{"torchrun", torch, Env{3, 8, 1, 2, "n0:29500", "torchrun"}},
-		{"torchrun's agent has the port", torch + " TORCHELASTIC_USE_AGENT_STORE=True", Env{3, 8, 1, 2, "n0:29501", "torchrun"}},
-		{"rank 0's store has the port", torch + " TORCHELASTIC_USE_AGENT_STORE=False TORCHELASTIC_RUN_ID=x", Env{3, 8, 1, 2, "n0:29501", "torchrun"}},
-		{"no port above", torch + " MASTER_PORT=65535 TORCHELASTIC_RUN_ID=x", Env{3, 8, 1, 2, "n0:65534", "torchrun"}},
-		{"torchrun comes first", torch + " " + ompi + " " + srun, Env{3, 8, 1, 2, "n0:29500", "torchrun"}},
-		{"IPv6", "RANK=1 WORLD_SIZE=2 MASTER_ADDR=fd00::1 MASTER_PORT=1", Env{1, 2, -1, -1, "[fd00::1]:1", "torchrun"}},
-		{"IPv6 in brackets", "RANK=1 WORLD_SIZE=2 MASTER_ADDR=[fd00::1] MASTER_PORT=1", Env{1, 2, -1, -1, "[fd00::1]:1", "torchrun"}},
-		{"alone", "RANK=0 WORLD_SIZE=1", Env{0, 1, -1, -1, "127.0.0.1:29400", "torchrun"}},
-		{"Open MPI", ompi, Env{1, 4, 1, 4, "127.0.0.1:29400", "Open MPI"}},
-		{"Open MPI, address given", ompi + " MASTER_ADDR=10.0.0.1 MASTER_PORT=5", Env{1, 4, 1, 4, "10.0.0.1:5", "Open MPI"}},
-		{"a script's WORLD_SIZE is no rank", ompi + " WORLD_SIZE=4", Env{1, 4, 1, 4, "127.0.0.1:29400", "Open MPI"}},
+		{"torchrun", torch, Job{3, 8, 1, 2, "n0:29500", "torchrun", ""}},
+		{"torchrun's agent has the port", torch + " TORCHELASTIC_USE_AGENT_STORE=True", Job{3, 8, 1, 2, "n0:29501", "torchrun", ""}},
+		{"rank 0's store has the port", torch + " TORCHELASTIC_USE_AGENT_STORE=False TORCHELASTIC_RUN_ID=x", Job{3, 8, 1, 2, "n0:29501", "torchrun", ""}},
+		{"no port above", torch + " MASTER_PORT=65535 TORCHELASTIC_RUN_ID=x", Job{3, 8, 1, 2, "n0:65534", "torchrun", ""}},
+		{"torchrun comes first", torch + " " + ompi + " " + srun, Job{3, 8, 1, 2, "n0:29500", "torchrun", ""}},
+		{"IPv6", "RANK=1 WORLD_SIZE=2 MASTER_ADDR=fd00::1 MASTER_PORT=1", Job{1, 2, -1, -1, "[fd00::1]:1", "torchrun", ""}},
+		{"IPv6 in brackets", "RANK=1 WORLD_SIZE=2 MASTER_ADDR=[fd00::1] MASTER_PORT=1", Job{1, 2, -1, -1, "[fd00::1]:1", "torchrun", ""}},
+		{"alone", "RANK=0 WORLD_SIZE=1", Job{0, 1, -1, -1, "127.0.0.1:29400", "torchrun", ""}},
+		{"Open MPI", ompi, Job{1, 4, 1, 4, "127.0.0.1:29400", "Open MPI", ""}},
+		{"Open MPI, address given", ompi + " MASTER_ADDR=10.0.0.1 MASTER_PORT=5", Job{1, 4, 1, 4, "10.0.0.1:5", "Open MPI", ""}},
+		{"a script's WORLD_SIZE is no rank", ompi + " WORLD_SIZE=4", Job{1, 4, 1, 4, "127.0.0.1:29400", "Open MPI", ""}},
 		{
 			"mpirun in a Slurm job",
 			"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_STEP_NODELIST=n04 SLURM_JOB_NODELIST=n[03-04] MASTER_PORT=9",
-			Env{1, 4, -1, -1, "n03:9", "Open MPI"},
+			Job{1, 4, -1, -1, "n03:9", "Open MPI", ""},
 		},
-		{"PMI", "PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2", Env{0, 2, 0, 2, "127.0.0.1:29400", "PMI"}},
-		{"PMI, machines", "PMI_RANK=0 PMI_SIZE=2 MASTER_ADDR=a_b.c", Env{0, 2, -1, -1, "a_b.c:29400", "PMI"}},
+		{"PMI", "PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2", Job{0, 2, 0, 2, "127.0.0.1:29400", "PMI", ""}},
+		{"PMI, machines", "PMI_RANK=0 PMI_SIZE=2 MASTER_ADDR=a_b.c", Job{0, 2, -1, -1, "a_b.c:29400", "PMI", ""}},
 		{
 			"srun with PMI",
 			"PMI_RANK=1 PMI_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_NODELIST=n[8-9] SLURM_JOB_NODELIST=n[1-9] MASTER_PORT=9",
-			Env{1, 2, -1, -1, "n8:9", "PMI"},
+			Job{1, 2, -1, -1, "n8:9", "PMI", ""},
 		},
-		{"Slurm", srun + " MASTER_PORT=9", Env{5, 6, 1, -1, "n03:9", "Slurm"}},
-		{"Slurm, job's list", "SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_NODELIST=a,b", Env{1, 2, -1, -1, "a:29400", "Slurm"}},
-		{"Slurm, fewer tasks than the job", srun + " SLURM_STEP_NUM_TASKS=7 MASTER_PORT=9", Env{5, 7, 1, -1, "n03:9", "Slurm"}},
-		{"Slurm, tasks", srun + " SLURM_STEP_TASKS_PER_NODE=1,2(x2),1 SLURM_NODEID=2 MASTER_PORT=9", Env{5, 6, 1, 2, "n03:9", "Slurm"}},
-		{"Slurm, one node", srun + " SLURM_STEP_NUM_NODES=1 MASTER_PORT=9", Env{5, 6, 1, 6, "127.0.0.1:9", "Slurm"}},
-		{"srun in a batch script", srun + " ENVIRONMENT=BATCH MASTER_PORT=9", Env{5, 6, 1, -1, "n03:9", "Slurm"}},
-		{"nothing", "", Env{}},
-		{"address alone", "MASTER_ADDR=x MASTER_PORT=1 LOCAL_RANK=0", Env{}},
-		{"shell of an allocation", "SLURM_JOB_ID=7 SLURM_NODELIST=n1 SLURM_NTASKS=4", Env{}},
-		{"shell of an allocation, no tasks", "SLURM_JOB_ID=7 SLURM_NODELIST=n1 SLURM_PROCID=0", Env{}},
-		{"batch script", "ENVIRONMENT=BATCH SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_NODELIST=n1", Env{}},
+		{"Slurm", srun + " MASTER_PORT=9", Job{5, 6, 1, -1, "n03:9", "Slurm", ""}},
+		{"Slurm, job's list", "SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_NODELIST=a,b", Job{1, 2, -1, -1, "a:29400", "Slurm", ""}},
+		{"Slurm, fewer tasks than the job", srun + " SLURM_STEP_NUM_TASKS=7 MASTER_PORT=9", Job{5, 7, 1, -1, "n03:9", "Slurm", ""}},
+		{"Slurm, tasks", srun + " SLURM_STEP_TASKS_PER_NODE=1,2(x2),1 SLURM_NODEID=2 MASTER_PORT=9", Job{5, 6, 1, 2, "n03:9", "Slurm", ""}},
+		{"Slurm, one node", srun + " SLURM_STEP_NUM_NODES=1 MASTER_PORT=9", Job{5, 6, 1, 6, "127.0.0.1:9", "Slurm", ""}},
+		{"srun in a batch script", srun + " ENVIRONMENT=BATCH MASTER_PORT=9", Job{5, 6, 1, -1, "n03:9", "Slurm", ""}},
+		{"nothing", "", Job{}},
+		{"address alone", "MASTER_ADDR=x MASTER_PORT=1 LOCAL_RANK=0", Job{}},
+		{"shell of an allocation", "SLURM_JOB_ID=7 SLURM_NODELIST=n1 SLURM_NTASKS=4", Job{}},
+		{"shell of an allocation, no tasks", "SLURM_JOB_ID=7 SLURM_NODELIST=n1 SLURM_PROCID=0", Job{}},
+		{"batch script", "ENVIRONMENT=BATCH SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_NODELIST=n1", Job{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, found, err := FromEnv(lookupIn(c.vars))
-			if err != nil || got != c.want || found != (c.want != Env{}) {
+			got, found, err := FromLauncher(lookupIn(c.vars))
+			if err != nil || got != c.want || found != (c.want != Job{}) {
 				t.Errorf("got %+v, %v, %v; want %+v", got, found, err, c.want)
 			}
 		})
 	}
 }
 
-func TestFromEnvErrors(t *testing.T) {
+func TestFromLauncherErrors(t *testing.T) {
 	for _, c := range []struct{ vars, want string }{
 		{"RANK=0", "WORLD_SIZE is not"},
 		{"WORLD_SIZE=2", "RANK is not"},
@@ -104,7 +103,7 @@ func TestFromEnvErrors(t *testing.T) {
 		{"SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_NODEID=1 SLURM_STEP_TASKS_PER_NODE=2(y", "SLURM_STEP_TASKS_PER_NODE"},
 		{"SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_NODEID=1 SLURM_STEP_TASKS_PER_NODE=2", "no node"},
 	} {
-		_, found, err := FromEnv(lookupIn(c.vars))
+		_, found, err := FromLauncher(lookupIn(c.vars))
 		if err == nil || !found || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: found %v, error %v; want %q", c.vars, found, err, c.want)
 		}
@@ -115,7 +114,7 @@ func TestFromEnvErrors(t *testing.T) {
 func TestDerivedPort(t *testing.T) {
 	port := func(vars string) int {
 		t.Helper()
-		e, _, err := FromEnv(lookupIn(vars))
+		e, _, err := FromLauncher(lookupIn(vars))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +123,7 @@ func TestDerivedPort(t *testing.T) {
 		return n
 	}
 	ompi := func(rank, job string) string {
-		// As Debian's Open MPI 4.1 sets them.
+		// These are the variables of Open MPI 4.1 on Debian.
 		return "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 OMPI_COMM_WORLD_RANK=" + rank + " OMPI_COMM_WORLD_LOCAL_RANK=" + rank +
 			" OMPI_MCA_ess_base_jobid=" + job + " OMPI_MCA_ess_base_vpid=" + rank + " PMIX_RANK=" + rank + " PMIX_ID=" + job + "." + rank
 	}
@@ -177,7 +176,7 @@ func FuzzHostlist(f *testing.F) {
 		if (err == nil) != isHostname(host) {
 			t.Fatalf("%q: %q, %v", list, host, err)
 		}
-		// What comes after the first host does not matter.
+		// Later hosts do not matter.
 		if again, err2 := firstHost(list + ",more[1-2]"); err == nil && (err2 != nil || again != host) {
 			t.Fatalf("%q: %q, with more hosts %q, %v", list, host, again, err2)
 		}
@@ -215,8 +214,5 @@ func TestKey(t *testing.T) {
 		if err != nil && (strings.Contains(err.Error(), "zq") || strings.Contains(err.Error(), "0011")) {
 			t.Errorf("the key is in the error: %v", err)
 		}
-	}
-	if _, err := Key(lookupIn("ALLCAST_KEY=0")); !errors.Is(err, ErrKey) {
-		t.Error(err)
 	}
 }
