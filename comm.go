@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/engine"
+	"github.com/allcast/allcast/internal/joinhook"
 	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/wire"
 	"github.com/allcast/allcast/internal/world"
@@ -62,6 +63,13 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 	metrics, err := listenMetrics(os.LookupEnv, &cfg)
 	if err != nil {
 		return nil, err
+	}
+	hooks := joinhook.From(ctx)
+	if cfg.Rank == 0 {
+		cfg.Listener = hooks.Listener
+	}
+	if hooks.Watch != nil {
+		cfg.Watch = func(comm uint32, seq uint64, phase string) { hooks.Watch(cfg.Rank, comm, seq, phase) }
 	}
 	w, err := world.Join(ctx, cfg)
 	if err != nil {

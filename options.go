@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -136,9 +135,6 @@ type Options struct {
 	// Logger gets what people should know. By default warnings go to standard
 	// error, more with ALLCAST_DEBUG. Records name ranks by their world ranks.
 	Logger *slog.Logger
-
-	listener net.Listener                               // tests: of rank 0
-	watch    func(comm uint32, seq uint64, what string) // tests: is told of phases
 }
 
 // ErrOptions marks options or variables that make no sense.
@@ -154,8 +150,8 @@ func (o Options) settle(lookup func(string) (string, bool)) (world.Config, tunin
 	cfg := world.Config{
 		Rank: o.Rank, Size: o.Size, Addr: o.Addr, Key: o.Key, Interface: o.Interface, Timeout: o.Timeout, JoinTimeout: o.JoinTimeout,
 		Deadline: o.Deadline, Subgroups: o.Subgroups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP, RecvBuffer: o.ReceiveBuffer,
-		Groups: o.Groups, Plain: o.PlainSockets, Pin: o.Pin, Log: o.Logger, Version: Version, Listener: o.listener, Rack: o.Rack, Rate: o.Rate,
-		Secure: o.Secure, Integrity: o.Integrity, Watch: o.watch, Fabric: o.Fabric, Device: o.Device, Datapath: o.Datapath, Hook: o.Hook, RecvCores: o.ReceiveCores,
+		Groups: o.Groups, Plain: o.PlainSockets, Pin: o.Pin, Log: o.Logger, Version: Version, Rack: o.Rack, Rate: o.Rate,
+		Secure: o.Secure, Integrity: o.Integrity, Fabric: o.Fabric, Device: o.Device, Datapath: o.Datapath, Hook: o.Hook, RecvCores: o.ReceiveCores,
 	}
 	if o.NoMulticast {
 		cfg.NoMulticast = "it was turned off"

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"net"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // world is a job whose ranks are goroutines.
@@ -21,13 +21,12 @@ type world struct {
 // watched are the tests that look for leaks at their end. None is parallel.
 var watched = map[*testing.T]bool{}
 
-// newWorld has an ephemeral port on loopback. When the test ends nothing of this
-// package may be running.
+// newWorld opens an ephemeral port on loopback. When the test ends, no goroutine may be left.
 func newWorld(t *testing.T, size int) *world {
 	t.Helper()
 	if !watched[t] { // the check of a second world would find the first
 		watched[t] = true
-		t.Cleanup(func() { checkLeaks(t) })
+		t.Cleanup(func() { goleak.VerifyNone(t) })
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -97,26 +96,6 @@ func exchange(ctx context.Context, js []joined) []error {
 	}
 	wg.Wait()
 	return errs
-}
-
-// checkLeaks waits for goroutines of this package to end: one that has done its
-// last step may still be on the way out.
-func checkLeaks(t *testing.T) {
-	t.Helper()
-	buf := make([]byte, 1<<20)
-	var left []string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
-		left = left[:0]
-		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if strings.Contains(g, "rendezvous.(*") && !strings.Contains(g, "checkLeaks") {
-				left = append(left, g)
-			}
-		}
-		if len(left) == 0 {
-			return
-		}
-	}
-	t.Errorf("goroutines left:\n%s", strings.Join(left, "\n\n"))
 }
 
 func testKey(b byte) []byte { return bytes.Repeat([]byte{b}, 16) }
