@@ -17,6 +17,13 @@ BENCHTIME     ?= 100ms
 MICRO         := ./internal/mcast ./internal/p2p ./internal/node ./internal/fabric ./internal/fabric/ip ./internal/reduce
 SOCKETS       := ^Benchmark(Send|Receive|SendReceive|TCP.*)$$
 
+# A suite is a package. SUITES_DATAPATH lists those whose tests work on any datapath: the kernel can
+# neither decrypt nor verify checksums, so internal/e2e/secure is not among them. SUITES_PLAIN lists
+# those that do more, or that measure, without the race detector.
+SUITES_DATAPATH := . ./internal/e2e/offload ./internal/e2e/observe
+SUITES_PLAIN    := $(SUITES_DATAPATH) ./internal/e2e/secure ./internal/engine ./internal/sim \
+                   ./internal/model/dpa ./internal/tools/docs
+
 # What has code for the tag verbs.
 VERBS         := ./internal/fabric/verbs ./internal/world ./cmd/allcast/...
 
@@ -39,16 +46,15 @@ build: ## Build the command into bin/
 	$(GO) build -o bin/ ./cmd/allcast
 
 .PHONY: test
-test: ## Run all tests with the race detector (needs gcc), and without it what is too long with it
+test: ## Run all tests with the race detector (needs gcc), and the suites that differ without it once more
 	$(GO) test -race -timeout 20m $(TESTFLAGS) ./...
-	$(GO) test -timeout 20m -skip '^Test(KillMatrix|Survive|Death|Strangers|Rejoin|Stopped)' $(TESTFLAGS) . ./internal/engine ./internal/sim ./internal/model/dpa ./internal/tools/docs
+	$(GO) test -timeout 20m $(TESTFLAGS) $(SUITES_PLAIN)
 
-# The kernel can neither open what is sealed nor check sums; the others are long, and not about receiving.
 .PHONY: test-offload
-test-offload: ## Run the library's tests with data that the kernel puts in place (needs root)
+test-offload: ## Run the suites that use a datapath, with data that the kernel puts in place (needs root)
 	@for h in sockfilter tcx; do \
 		echo "ALLCAST_DATAPATH=bpf ALLCAST_HOOK=$$h"; \
-		ALLCAST_DATAPATH=bpf ALLCAST_HOOK=$$h $(GO) test -count 1 -timeout 20m -skip 'TestProtect|Secure|Integrity|TestCorrupt|Kill|Survive|Death|Strangers|Rejoin|Stopped|Leak|Rendezvous' $(TESTFLAGS) . || exit 1; \
+		ALLCAST_DATAPATH=bpf ALLCAST_HOOK=$$h $(GO) test -p 1 -count 1 -timeout 20m $(TESTFLAGS) $(SUITES_DATAPATH) || exit 1; \
 	done
 
 .PHONY: lint

@@ -13,11 +13,15 @@ import (
 	"time"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/calltest"
+	"github.com/allcast/allcast/internal/joinhook"
 )
 
 func TestBadCalls(t *testing.T) {
-	ranks(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+	allcasttest.Run(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		b := make([]byte, 8)
+		others := b[4*(1-c.Rank()):][:4]
 		for what, err := range map[string]error{
 			"root beyond the last rank":     c.Broadcast(ctx, b, 2),
 			"negative root":                 c.Broadcast(ctx, b, -1),
@@ -26,7 +30,7 @@ func TestBadCalls(t *testing.T) {
 			"counts for other ranks":        c.Allgatherv(ctx, b[:4], b, []int{4, 4, 0}),
 			"a negative count":              c.Allgatherv(ctx, b[:4], b, []int{12, -4}),
 			"a sum of another size":         c.ReduceScatter(ctx, b, b, allcast.Float32, allcast.Sum),
-			"a sum over another's input":    c.ReduceScatter(ctx, b, b[4*(1-c.Rank()):][:4], allcast.Float32, allcast.Sum),
+			"a sum over another's input":    c.ReduceScatter(ctx, b, others, allcast.Float32, allcast.Sum),
 			"a sum beside its input":        c.Allreduce(ctx, b[:4], b[1:5], allcast.Uint8, allcast.Sum),
 			"half an element":               c.Allreduce(ctx, b[:6], b[:6], allcast.Float32, allcast.Sum),
 			"no such type":                  c.Allreduce(ctx, b, b, allcast.DataType(99), allcast.Sum),
@@ -40,13 +44,13 @@ func TestBadCalls(t *testing.T) {
 				return fmt.Errorf("%s: got %w, want ErrInvalid", what, err)
 			}
 		}
-		// None of them has begun, so the communicator is as good as before.
+		// No call has started, so the communicator still works.
 		return c.Allgather(ctx, b[:4], b)
 	})
 }
 
 func TestAfterClose(t *testing.T) {
-	ranks(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+	allcasttest.Run(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		sub, err := c.Dup(ctx)
 		if err != nil {
 			return err
@@ -65,10 +69,10 @@ func TestAfterClose(t *testing.T) {
 
 func TestWaitEndsWithItsContext(t *testing.T) {
 	late := make(chan struct{})
-	ranks(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+	allcasttest.Run(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		b := make([]byte, 1000)
 		if c.Rank() == 1 {
-			copy(b, pattern(7, 1, len(b)))
+			copy(b, calltest.Pattern(7, 1, len(b)))
 			<-late
 			return c.Broadcast(ctx, b, 1)
 		}
@@ -79,16 +83,16 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		over, cancel := context.WithCancel(ctx)
 		cancel()
 		if err := r.Wait(over); !errors.Is(err, context.Canceled) {
-			return fmt.Errorf("got %w, want that the context ended", err)
+			return fmt.Errorf("got %w, want context.Canceled", err)
 		}
 		if err := r.Err(); err != nil {
-			return fmt.Errorf("it has not ended, but %w", err)
+			return fmt.Errorf("the request has not ended, but has the error %w", err)
 		}
-		close(late) // the other one takes part only now
+		close(late) // rank 1 takes part only now
 		if err := r.Wait(ctx); err != nil {
 			return err
 		}
-		if !bytes.Equal(b, pattern(7, 1, len(b))) {
+		if !bytes.Equal(b, calltest.Pattern(7, 1, len(b))) {
 			return errors.New("wrong data")
 		}
 		return nil
@@ -96,7 +100,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 }
 
 func TestWithoutMulticast(t *testing.T) {
-	ranks(t, 3, allcast.Options{NoMulticast: true}, func(ctx context.Context, c *allcast.Comm) error {
+	allcasttest.Run(t, 3, allcast.Options{NoMulticast: true}, func(ctx context.Context, c *allcast.Comm) error {
 		b := make([]byte, 1<<20)
 		err := c.Broadcast(ctx, b, 0, allcast.WithAlgorithm("mcast"))
 		if !errors.Is(err, allcast.ErrNoMulticast) || !strings.Contains(err.Error(), "allcast doctor") {
@@ -117,7 +121,8 @@ func TestWithoutMulticast(t *testing.T) {
 }
 
 func TestTuning(t *testing.T) {
-	ranks(t, 3, allcast.Options{Tuning: "allgather:4K-inf:linear;allgather:bruck"}, func(ctx context.Context, c *allcast.Comm) error {
+	o := allcast.Options{Tuning: "allgather:4K-inf:linear;allgather:bruck"}
+	allcasttest.Run(t, 3, o, func(ctx context.Context, c *allcast.Comm) error {
 		for _, tt := range []struct {
 			n    int
 			want string
@@ -138,7 +143,7 @@ func TestTuning(t *testing.T) {
 	})
 }
 
-// TestIPv6 needs no multicast: on loopback only root can route it.
+// TestIPv6 needs no multicast, because only root can route IPv6 multicast on loopback.
 func TestIPv6(t *testing.T) {
 	l, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {
@@ -150,7 +155,7 @@ func TestIPv6(t *testing.T) {
 	for r := range 3 {
 		wg.Go(func() {
 			o := allcast.Options{Rank: r, Size: 3, Addr: l.Addr().String(), Logger: slog.New(slog.DiscardHandler)}
-			c, err := allcast.JoinHooked(ctx, o, onSocket(l, r))
+			c, err := allcast.Join(joinhook.With(ctx, joinhook.Hooks{Listener: l}), o)
 			if err != nil {
 				t.Errorf("rank %d: %v", r, err)
 				return
@@ -158,8 +163,9 @@ func TestIPv6(t *testing.T) {
 			const n = 100_000
 			got := make([]byte, 3*n)
 			works, why := c.Multicast()
-			if err := errors.Join(c.Allgather(ctx, pattern(1, r, n), got), c.Close()); err != nil || !bytes.Equal(got, gathered(1, 3, n)) {
-				t.Errorf("rank %d: %v, data right: %v", r, err, bytes.Equal(got, gathered(1, 3, n)))
+			err = errors.Join(c.Allgather(ctx, calltest.Pattern(1, r, n), got), c.Close())
+			if err := calltest.Equal(err, got, calltest.Gathered(1, 3, n)); err != nil {
+				t.Errorf("rank %d: %v", r, err)
 			}
 			if r == 0 {
 				t.Logf("multicast over IPv6: %v %s", works, why)
@@ -177,10 +183,10 @@ func TestBadProcessor(t *testing.T) {
 }
 
 func TestCloseEndsWhatRuns(t *testing.T) {
-	ranks(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+	allcasttest.Run(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		d, err := c.Dup(ctx)
 		if err != nil || c.Rank() == 1 {
-			return err // takes no part in what follows
+			return err // rank 1 takes no part in the operations
 		}
 		p2p, err := d.StartBarrier()
 		if err != nil {
@@ -195,7 +201,7 @@ func TestCloseEndsWhatRuns(t *testing.T) {
 		}
 		for _, r := range []*allcast.Request{p2p, mcast} {
 			<-r.Done()
-			// The other one may have been gone first.
+			// Rank 1 may have left before.
 			if err := r.Err(); !errors.Is(err, allcast.ErrClosed) && !errors.Is(err, allcast.ErrRankLost) {
 				return fmt.Errorf("got %w, want ErrClosed or ErrRankLost", err)
 			}

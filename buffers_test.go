@@ -10,11 +10,12 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/calltest"
 )
 
-// TestBuffersAreOursAfterDone has many operations under way, on several communicators
-// and with faults, when one rank aborts some of them. Every request must end, and
-// nothing may touch its buffer from then on.
+// TestBuffersAreOursAfterDone aborts some of many operations that run at the same time, on several
+// communicators and with faults. Every request must end, and nothing may touch its buffer afterwards.
 func TestBuffersAreOursAfterDone(t *testing.T) {
 	t.Setenv("ALLCAST_FAULT", "drop=3%,dup=3%,reorder=10%,seed=3")
 	const comms, flight, n, mark = 4, 6, 60_000, 0xEE
@@ -22,8 +23,8 @@ func TestBuffersAreOursAfterDone(t *testing.T) {
 	for round := range uint64(4) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			var mu sync.Mutex
-			var bufs [][]byte // ended and marked
-			ranks(t, 4, allcast.Options{Subgroups: 2}, func(ctx context.Context, world *allcast.Comm) error {
+			var bufs [][]byte // buffers of requests that have ended, filled with mark
+			allcasttest.Run(t, 4, allcast.Options{Subgroups: 2}, func(ctx context.Context, world *allcast.Comm) error {
 				var watch sync.WaitGroup
 				rng := rand.New(rand.NewPCG(round, uint64(world.Rank())))
 				var dups []*allcast.Comm
@@ -38,8 +39,9 @@ func TestBuffersAreOursAfterDone(t *testing.T) {
 				for k, c := range dups {
 					for i := range flight {
 						buf := make([]byte, n*c.Size())
-						copy(buf[n*c.Rank():], pattern(uint64(i), c.Rank(), n))
-						r, err := c.StartAllgather(nil, buf, allcast.WithAlgorithm(algos[k]), allcast.WithSubgroups(1+i%2))
+						copy(buf[n*c.Rank():], calltest.Pattern(uint64(i), c.Rank(), n))
+						r, err := c.StartAllgather(nil, buf,
+							allcast.WithAlgorithm(algos[k]), allcast.WithSubgroups(1+i%2))
 						if err != nil {
 							return err
 						}
@@ -48,7 +50,7 @@ func TestBuffersAreOursAfterDone(t *testing.T) {
 							var re *allcast.RankError
 							switch err := r.Err(); {
 							case err == nil:
-								if !bytes.Equal(buf, gathered(uint64(i), c.Size(), n)) {
+								if !bytes.Equal(buf, calltest.Gathered(uint64(i), c.Size(), n)) {
 									errs <- errors.New("wrong data")
 								}
 							case !errors.Is(err, allcast.ErrClosed) && !errors.As(err, &re):

@@ -9,7 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// What is the fastest by the measurements is chosen, on the line through them.
+// The calibration interpolates linearly between its measurements and chooses the fastest algorithm.
 func TestCalibrationBest(t *testing.T) {
 	const size, reps = 3, 2
 	list := trials(size)
@@ -22,7 +22,7 @@ func TestCalibrationBest(t *testing.T) {
 	for r := range size {
 		for i, tr := range list {
 			took := times[tr.kind.String()+" "+tr.algo][i%2]
-			// The slowest rank counts, in the best repetition.
+			// The slowest rank of the fastest repetition counts.
 			if r > 0 {
 				took /= 2
 			}

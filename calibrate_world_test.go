@@ -7,15 +7,17 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/calltest"
 )
 
-// All ranks choose the same after Join has measured, or they would not end well, and
-// large operations are multicast.
+// After the benchmark of Join all ranks choose the same algorithm, or calls would fail. Large operations
+// use multicast.
 func TestCalibrate(t *testing.T) {
 	t.Setenv("ALLCAST_CALIBRATE", "on")
-	ranks(t, 4, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+	allcasttest.Run(t, 4, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		for _, n := range []int{1, 1000, 20000, 100000, 300000} {
-			send, recv := pattern(1, c.Rank(), n), make([]byte, 4*n)
+			send, recv := calltest.Pattern(1, c.Rank(), n), make([]byte, 4*n)
 			r, err := c.StartAllgather(send, recv)
 			if err == nil {
 				err = r.Wait(ctx)
@@ -24,7 +26,7 @@ func TestCalibrate(t *testing.T) {
 				return err
 			}
 			for from := range 4 {
-				if !bytes.Equal(recv[from*n:(from+1)*n], pattern(1, from, n)) {
+				if !bytes.Equal(recv[from*n:(from+1)*n], calltest.Pattern(1, from, n)) {
 					return fmt.Errorf("%d bytes by %s: rank %d's block is wrong", n, r.Info().Algorithm, from)
 				}
 			}

@@ -12,40 +12,44 @@ import (
 	"time"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/calltest"
+	"github.com/allcast/allcast/internal/joinhook"
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// A trigger ends a context when this rank comes to a phase.
+// A trigger ends a context when its rank enters a phase.
 type trigger struct {
 	armed atomic.Pointer[arming]
 	mu    sync.Mutex
-	fired map[string]int // by phase
+	fired map[string]int // number of contexts that ended, by phase
 }
 
-// arming is what a trigger waits for.
+// An arming is the phase that a trigger waits for, and the context that it ends.
 type arming struct {
 	phase string
 	end   context.CancelFunc
 }
 
-func (g *trigger) watch(_ uint32, _ uint64, what string) {
-	if a := g.armed.Load(); a != nil && a.phase == what && g.armed.CompareAndSwap(a, nil) {
+func (g *trigger) watch(phase string) {
+	if a := g.armed.Load(); a != nil && a.phase == phase && g.armed.CompareAndSwap(a, nil) {
 		a.end()
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.fired == nil {
 			g.fired = map[string]int{}
 		}
-		g.fired[what]++
+		g.fired[phase]++
 	}
 }
 
-// cancelled checks the error of a call that rank has cancelled, on rank itself or on another one.
+// cancelled checks the error of a call that rank has cancelled, on that rank or on another one.
 func cancelled(err error, c *allcast.Comm, rank int) error {
 	var re *allcast.RankError
 	switch {
-	case !errors.As(err, &re) || !errors.Is(err, allcast.ErrAborted) || re.Rank != rank || re.WorldRank != c.WorldRank(rank):
-		return fmt.Errorf("got %w, want that rank %d cancelled", err, rank)
+	case !errors.As(err, &re) || !errors.Is(err, allcast.ErrAborted),
+		re.Rank != rank, re.WorldRank != c.WorldRank(rank):
+		return fmt.Errorf("got %w, want an error that names rank %d as the canceller", err, rank)
 	case re.Op == "" || re.Phase == "" || re.Missing == "":
 		return fmt.Errorf("operation %q, phase %q, missing %q: %w", re.Op, re.Phase, re.Missing, err)
 	case errors.Is(err, context.Canceled) != (c.Rank() == rank):
@@ -54,13 +58,17 @@ func cancelled(err error, c *allcast.Comm, rank int) error {
 	return nil
 }
 
-// TestCancel ends the context of a blocking call that cannot complete. That breaks its communicator,
-// and only that.
+// TestCancel ends the context of a blocking call that cannot complete. This breaks the communicator of
+// the call, and no other.
 func TestCancel(t *testing.T) {
 	const canceller, absent, size = 1, 3, 4
 	ops := map[string]func(ctx context.Context, c *allcast.Comm, buf []byte) error{
-		"broadcast": func(ctx context.Context, c *allcast.Comm, buf []byte) error { return c.Broadcast(ctx, buf, 0) },
-		"allgather": func(ctx context.Context, c *allcast.Comm, buf []byte) error { return c.Allgather(ctx, nil, buf) },
+		"broadcast": func(ctx context.Context, c *allcast.Comm, buf []byte) error {
+			return c.Broadcast(ctx, buf, 0)
+		},
+		"allgather": func(ctx context.Context, c *allcast.Comm, buf []byte) error {
+			return c.Allgather(ctx, nil, buf)
+		},
 		"allgatherv": func(ctx context.Context, c *allcast.Comm, buf []byte) error {
 			return c.Allgatherv(ctx, nil, buf, []int{len(buf), 0, 0, 0})
 		},
@@ -75,7 +83,7 @@ func TestCancel(t *testing.T) {
 	}
 	for name, op := range ops {
 		t.Run(name, func(t *testing.T) {
-			ranks(t, size, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+			allcasttest.Run(t, size, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 				c, err := world.Dup(ctx)
 				if err != nil {
 					return err
@@ -84,7 +92,7 @@ func TestCancel(t *testing.T) {
 					return shrinkAndUse(ctx, world, c)
 				}
 				buf := make([]byte, 40_000)
-				other, err := c.StartBarrier() // it is cancelled with the call after it
+				other, err := c.StartBarrier() // cancelled together with the next call
 				if err != nil {
 					return err
 				}
@@ -92,8 +100,7 @@ func TestCancel(t *testing.T) {
 					over, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 					defer cancel()
 					err := op(over, c, buf)
-					var re *allcast.RankError
-					if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, allcast.ErrAborted) || !errors.As(err, &re) || re.Rank != canceller {
+					if !errors.Is(err, context.DeadlineExceeded) || !abortedBy(err, canceller) {
 						return fmt.Errorf("our context has ended: %w", err)
 					}
 					if later := op(ctx, c, buf); later != err {
@@ -108,8 +115,7 @@ func TestCancel(t *testing.T) {
 				} else if err := cancelled(op(ctx, c, buf), c, canceller); err != nil {
 					return err
 				}
-				var re *allcast.RankError
-				if err := other.Wait(ctx); !errors.Is(err, allcast.ErrAborted) || !errors.As(err, &re) || re.Rank != canceller {
+				if err := other.Wait(ctx); !abortedBy(err, canceller) {
 					return fmt.Errorf("the operation before it: %w", err)
 				}
 				return shrinkAndUse(ctx, world, c)
@@ -118,47 +124,58 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// shrinkAndUse goes on after a failure.
+// abortedBy reports whether an error names the rank as the one that aborted.
+func abortedBy(err error, rank int) bool {
+	var re *allcast.RankError
+	return errors.Is(err, allcast.ErrAborted) && errors.As(err, &re) && re.Rank == rank
+}
+
+// shrinkAndUse shrinks a broken communicator and checks that the ranks still communicate.
 func shrinkAndUse(ctx context.Context, world, c *allcast.Comm) error {
 	d, err := c.Shrink(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(gathers(ctx, d, 1, 5000, "mcast"), gathers(ctx, world, 2, 5000, "mcast"), d.Close(), c.Close())
+	return errors.Join(
+		calltest.Allgather(ctx, d, 1, 5000, "mcast"), calltest.Allgather(ctx, world, 2, 5000, "mcast"),
+		d.Close(), c.Close())
 }
 
-// TestCancelledBefore: a context that has ended already starts nothing, and takes no place in the order
-// of calls.
+// A call whose context has already ended starts nothing, and takes no place in the order of calls.
 func TestCancelledBefore(t *testing.T) {
-	ranks(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		over, cancel := context.WithCancel(ctx)
 		cancel()
 		buf := make([]byte, 12)
 		if c.Rank() == 1 {
 			for i, err := range []error{
-				c.Barrier(over), c.Broadcast(over, buf, 0), c.Allgather(over, nil, buf), c.Allgatherv(over, nil, buf, []int{4, 4, 4}),
-				c.ReduceScatter(over, buf, buf[:4], allcast.Int32, allcast.Sum), c.Allreduce(over, nil, buf, allcast.Int32, allcast.Sum),
+				c.Barrier(over),
+				c.Broadcast(over, buf, 0),
+				c.Allgather(over, nil, buf),
+				c.Allgatherv(over, nil, buf, []int{4, 4, 4}),
+				c.ReduceScatter(over, buf, buf[:4], allcast.Int32, allcast.Sum),
+				c.Allreduce(over, nil, buf, allcast.Int32, allcast.Sum),
 			} {
 				if !errors.Is(err, context.Canceled) || errors.Is(err, allcast.ErrAborted) {
 					return fmt.Errorf("method %d: %w", i, err)
 				}
 			}
 		}
-		return gathers(ctx, c, 1, 50_000, "mcast")
+		return calltest.Allgather(ctx, c, 1, 50_000, "mcast")
 	})
 }
 
-// TestWaitIsNotCancel: the context of Request.Wait ends the waiting, and nothing else.
+// The context of Request.Wait ends the waiting, and nothing else.
 func TestWaitIsNotCancel(t *testing.T) {
 	const size, late, n = 3, 2, 100_000
 	var gaveUp sync.WaitGroup
 	gaveUp.Add(size - 1)
-	ranks(t, size, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+	allcasttest.Run(t, size, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		if c.Rank() == late {
 			gaveUp.Wait()
 		}
 		got := make([]byte, n*c.Size())
-		r, err := c.StartAllgather(pattern(1, c.Rank(), n), got, allcast.WithAlgorithm("mcast"))
+		r, err := c.StartAllgather(calltest.Pattern(1, c.Rank(), n), got, allcast.WithAlgorithm("mcast"))
 		if err != nil {
 			return err
 		}
@@ -171,16 +188,16 @@ func TestWaitIsNotCancel(t *testing.T) {
 				return fmt.Errorf("given up: %w, and %w", err, r.Err())
 			}
 		}
-		return equal(ran(ctx, r, nil, "mcast"), got, gathered(1, c.Size(), n))
+		return calltest.Equal(calltest.Wait(ctx, r, nil, "mcast"), got, calltest.Gathered(1, c.Size(), n))
 	})
 }
 
-// rounds lets ranks of one process go on until something is complete. All of them make the same rounds.
+// rounds decides how many rounds the ranks of one process make, the same number on all of them.
 type rounds struct {
-	least, most int
-	complete    func() bool
-	mu          sync.Mutex
-	decided     []bool
+	minRounds, maxRounds int
+	complete             func() bool // no more than minRounds are needed
+	mu                   sync.Mutex
+	decided              []bool
 }
 
 // more reports whether there is an nth round.
@@ -188,28 +205,28 @@ func (r *rounds) more(nth int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if nth == len(r.decided) {
-		r.decided = append(r.decided, nth < r.least || nth < r.most && !r.complete())
+		r.decided = append(r.decided, nth < r.minRounds || nth < r.maxRounds && !r.complete())
 	}
 	return r.decided[nth]
 }
 
-// cancelRounds is how often TestCancelEverywhere cancels on each datapath, at least.
+// cancelRounds is the minimum number of calls that TestCancelEverywhere cancels on each datapath.
 func cancelRounds() int {
 	if testenv.Race {
 		return 1000
 	}
-	return 200 // the race detector sees more
+	return 200 // the race detector finds more per call, so most calls run with it
 }
 
-// cancelShape is a call, and the phases in which its context ends.
+// A cancelShape is a call, and the phases in which its context ends.
 type cancelShape struct {
 	op, algo string
 	phases   []string
 }
 
-// TestCancelEverywhere cancels calls in all their phases, under loss. The caller overwrites its buffers
-// as soon as the call returns, and gives them back: a write that comes later is seen, or is the end of
-// the process. A rank gets all the data, or learns who cancelled.
+// TestCancelEverywhere cancels calls in all their phases, with losses. The caller overwrites its buffers
+// as soon as the call returns, and frees them. A later write is therefore noticed, or crashes the
+// process. A rank gets all the data, or the name of the rank that cancelled.
 func TestCancelEverywhere(t *testing.T) {
 	t.Setenv("ALLCAST_FAULT", "drop=10%,dup=2%,reorder=5%,seed=5")
 	shapes := []cancelShape{
@@ -219,20 +236,19 @@ func TestCancelEverywhere(t *testing.T) {
 		{"allreduce", "ring", []string{"transfer", "put"}},
 		{"reduce-scatter", "ring", []string{"transfer", "put"}},
 	}
-	datapaths(t, func(t *testing.T, o allcast.Options) {
+	calltest.Datapaths(t, func(t *testing.T, o allcast.Options) {
 		t.Helper()
 		const size, n = 3, 40_000
 		var cuts, wholes atomic.Int64
-		opts := make([]allcast.Options, size)
-		triggers := make([]*trigger, size)
-		watches := map[int]watch{}
-		for r := range opts {
-			triggers[r] = &trigger{}
-			opts[r], watches[r] = o, triggers[r].watch
-		}
+		triggers := make([]trigger, size)
+		ctx := joinhook.With(t.Context(), joinhook.Hooks{Watch: func(rank int, _ uint32, _ uint64, phase string) {
+			triggers[rank].watch(phase)
+		}})
+		opts := slices.Repeat([]allcast.Options{o}, size)
 		fired := func() map[string]int {
 			all := map[string]int{}
-			for _, g := range triggers {
+			for r := range triggers {
+				g := &triggers[r]
 				g.mu.Lock()
 				for phase, n := range g.fired {
 					all[phase] += n
@@ -241,14 +257,14 @@ func TestCancelEverywhere(t *testing.T) {
 			}
 			return all
 		}
-		// Not every operation comes to every phase.
-		all := &rounds{least: cancelRounds(), most: 20 * cancelRounds(), complete: func() bool {
+		// Not every operation enters every phase.
+		all := &rounds{minRounds: cancelRounds(), maxRounds: 20 * cancelRounds(), complete: func() bool {
 			in := fired()
 			return !slices.ContainsFunc(shapes, func(s cancelShape) bool {
 				return slices.ContainsFunc(s.phases, func(phase string) bool { return in[phase] == 0 })
 			})
 		}}
-		for r, err := range joinWatched(t, opts, watches, func(ctx context.Context, world *allcast.Comm) error {
+		for r, err := range allcasttest.JoinAll(ctx, opts, func(ctx context.Context, world *allcast.Comm) error {
 			kept := &markers{}
 			for round := 0; all.more(round); round++ {
 				s := shapes[round%len(shapes)]
@@ -266,7 +282,8 @@ func TestCancelEverywhere(t *testing.T) {
 				triggers[c.Rank()].armed.Store(nil)
 				cancel()
 				if err != nil {
-					return fmt.Errorf("round %d, %s by %s, rank %d cancels at %s: %w", round, s.op, s.algo, victim, phase, err)
+					return fmt.Errorf("round %d, %s by %s, rank %d cancels at %s: %w",
+						round, s.op, s.algo, victim, phase, err)
 				}
 				if whole {
 					wholes.Add(1)
@@ -283,18 +300,21 @@ func TestCancelEverywhere(t *testing.T) {
 				t.Errorf("rank %d: %v", r, err)
 			}
 		}
-		t.Logf("%d calls failed and %d completed; contexts that ended, by phase: %v", cuts.Load(), wholes.Load(), fired())
+		t.Logf("%d calls failed and %d completed; contexts that ended, by phase: %v",
+			cuts.Load(), wholes.Load(), fired())
 		if !all.complete() {
 			t.Error("no context ended in some phase")
 		}
 		if cuts.Load() == 0 || wholes.Load() == 0 {
-			t.Errorf("%d calls failed and %d completed: want some of both", cuts.Load(), wholes.Load())
+			t.Errorf("%d calls failed and %d completed: want at least one of each", cuts.Load(), wholes.Load())
 		}
 	})
 }
 
-// cancelledCall makes a call that victim may cancel, and reports whether it has completed here.
-func cancelledCall(ctx context.Context, c *allcast.Comm, kept *markers, seed uint64, n int, op, algo string, victim int) (whole bool, err error) {
+// cancelledCall makes a call that victim may cancel, and reports whether it has completed on this rank.
+func cancelledCall(
+	ctx context.Context, c *allcast.Comm, kept *markers, seed uint64, n int, op, algo string, victim int,
+) (whole bool, err error) {
 	alloc := seed%2 == 0
 	in, out, want := cancelBuffers(c, seed, n, op, victim)
 	if alloc {
@@ -319,7 +339,7 @@ func cancelledCall(ctx context.Context, c *allcast.Comm, kept *markers, seed uin
 		err = c.ReduceScatter(ctx, in, out, allcast.Float32, allcast.Sum, how)
 	}
 	if whole = err == nil; whole {
-		err = equal(nil, out, want)
+		err = calltest.Equal(nil, out, want)
 	} else {
 		err = cancelled(err, c, victim)
 	}
@@ -334,35 +354,28 @@ func cancelledCall(ctx context.Context, c *allcast.Comm, kept *markers, seed uin
 	return whole, err
 }
 
-// cancelBuffers returns what a rank gives to an operation, and what it gets if the operation completes.
+// cancelBuffers returns the buffers of an operation, and the content of out after it has completed.
 func cancelBuffers(c *allcast.Comm, seed uint64, n int, op string, root int) (in, out, want []byte) {
-	total := func(n int) []byte {
-		sum := make([]float32, n)
-		for r := range c.Size() {
-			for k, x := range numbers(seed, r, n) {
-				sum[k] += x
-			}
-		}
-		return allcast.Bytes(sum)
-	}
+	total := func(n int) []byte { return allcast.Bytes(calltest.Sum(seed, c.Size(), n)) }
 	switch op {
 	case "broadcast":
-		out, want = make([]byte, n), pattern(seed, root, n)
+		out, want = make([]byte, n), calltest.Pattern(seed, root, n)
 		if c.Rank() == root {
 			copy(out, want)
 		}
 	case "allgather":
-		in, out, want = pattern(seed, c.Rank(), n), make([]byte, n*c.Size()), gathered(seed, c.Size(), n)
+		in, out = calltest.Pattern(seed, c.Rank(), n), make([]byte, n*c.Size())
+		want = calltest.Gathered(seed, c.Size(), n)
 	case "allreduce":
-		in, out, want = allcast.Bytes(numbers(seed, c.Rank(), n/4)), make([]byte, n), total(n/4)
+		in, out, want = allcast.Bytes(calltest.Numbers(seed, c.Rank(), n/4)), make([]byte, n), total(n/4)
 	case "reduce-scatter":
-		in, out = allcast.Bytes(numbers(seed, c.Rank(), n/4*c.Size())), make([]byte, n)
+		in, out = allcast.Bytes(calltest.Numbers(seed, c.Rank(), n/4*c.Size())), make([]byte, n)
 		want = total(n / 4 * c.Size())[n*c.Rank():][:n]
 	}
 	return in, out, want
 }
 
-// markers are buffers that nobody may write to any more.
+// markers are buffers that must not change any more.
 type markers struct{ bufs [][]byte }
 
 const marker = 0xEE
@@ -373,10 +386,10 @@ func (m *markers) mark(b []byte) {
 	}
 }
 
-// keep remembers a buffer that was marked. Of many it looks at the oldest now.
+// keep remembers a marked buffer for check. It checks and forgets the oldest one if there are many.
 func (m *markers) keep(b []byte) {
-	const most = 64
-	if m.bufs = append(m.bufs, b); len(m.bufs) > most && bytes.Count(m.bufs[0], []byte{marker}) == len(m.bufs[0]) {
+	const limit = 64
+	if m.bufs = append(m.bufs, b); len(m.bufs) > limit && bytes.Count(m.bufs[0], []byte{marker}) == len(m.bufs[0]) {
 		m.bufs = m.bufs[1:]
 	}
 }

@@ -3,33 +3,25 @@ package allcast_test
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"testing"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/calltest"
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// sizes are those at which chunks, segments and blocks end.
-var sizes = []int{0, 1, 4095, 4096, 4097, large(1<<20) + 13}
+// sizes are next to the boundaries of chunks, segments and blocks.
+var sizes = []int{0, 1, 4095, 4096, 4097, testenv.Large(1<<20) + 13}
 
-// large is a size that is cut short when the race detector makes everything slow.
-func large(n int) int {
-	if testenv.Race {
-		return n / 8
-	}
-	return n
-}
-
-// each runs a test for several numbers of ranks and every algorithm of an
-// operation.
+// each runs a test for several numbers of ranks and every algorithm of an operation.
 func each(t *testing.T, op string, f func(ctx context.Context, c *allcast.Comm, algo string) error) {
 	t.Helper()
 	for _, size := range []int{1, 2, 3, 5, 8} {
 		t.Run(fmt.Sprintf("P=%d", size), func(t *testing.T) {
-			ranks(t, size, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+			allcasttest.Run(t, size, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 				for _, algo := range allcast.Algorithms(op) {
 					if err := f(ctx, c, algo); err != nil {
 						return fmt.Errorf("%s by %s: %w", op, algo, err)
@@ -41,35 +33,13 @@ func each(t *testing.T, op string, f func(ctx context.Context, c *allcast.Comm, 
 	}
 }
 
-// ran waits for a request and sees that it ran what was asked for.
-func ran(ctx context.Context, r *allcast.Request, err error, algo string) error {
-	if err != nil {
-		return err
-	}
-	if err := r.Wait(ctx); err != nil {
-		return err
-	}
-	if got := r.Info().Algorithm; got != algo {
-		return fmt.Errorf("%s ran", got)
-	}
-	return nil
-}
-
-func gathered(seed uint64, size, n int) []byte {
-	var want []byte
-	for r := range size {
-		want = append(want, pattern(seed, r, n)...)
-	}
-	return want
-}
-
 func TestAllgather(t *testing.T) {
 	each(t, "allgather", func(ctx context.Context, c *allcast.Comm, algo string) error {
 		for i, n := range sizes {
-			want := gathered(uint64(i), c.Size(), n)
+			want := calltest.Gathered(uint64(i), c.Size(), n)
 			got := make([]byte, c.Size()*n)
-			r, err := c.StartAllgather(pattern(uint64(i), c.Rank(), n), got, allcast.WithAlgorithm(algo))
-			if err := ran(ctx, r, err, algo); err != nil {
+			r, err := c.StartAllgather(calltest.Pattern(uint64(i), c.Rank(), n), got, allcast.WithAlgorithm(algo))
+			if err := calltest.Wait(ctx, r, err, algo); err != nil {
 				return fmt.Errorf("%d bytes: %w", n, err)
 			}
 			if !bytes.Equal(got, want) {
@@ -77,7 +47,7 @@ func TestAllgather(t *testing.T) {
 			}
 			// In place.
 			got = make([]byte, c.Size()*n)
-			copy(got[c.Rank()*n:], pattern(uint64(i), c.Rank(), n))
+			copy(got[c.Rank()*n:], calltest.Pattern(uint64(i), c.Rank(), n))
 			if err := c.Allgather(ctx, nil, got, allcast.WithAlgorithm(algo)); err != nil {
 				return err
 			}
@@ -95,10 +65,11 @@ func TestAllgatherv(t *testing.T) {
 		var want []byte
 		for r := range counts {
 			counts[r] = (r * 7919) % 20011
-			want = append(want, pattern(1, r, counts[r])...)
+			want = append(want, calltest.Pattern(1, r, counts[r])...)
 		}
 		got := make([]byte, len(want))
-		if err := c.Allgatherv(ctx, pattern(1, c.Rank(), counts[c.Rank()]), got, counts, allcast.WithAlgorithm(algo)); err != nil {
+		block := calltest.Pattern(1, c.Rank(), counts[c.Rank()])
+		if err := c.Allgatherv(ctx, block, got, counts, allcast.WithAlgorithm(algo)); err != nil {
 			return err
 		}
 		if !bytes.Equal(got, want) {
@@ -111,27 +82,31 @@ func TestAllgatherv(t *testing.T) {
 func TestShapesOfMulticast(t *testing.T) {
 	for _, size := range []int{2, 3, 5, 8} {
 		t.Run(fmt.Sprintf("P=%d", size), func(t *testing.T) {
-			ranks(t, size, allcast.Options{Subgroups: 4}, func(ctx context.Context, c *allcast.Comm) error {
+			allcasttest.Run(t, size, allcast.Options{Subgroups: 4}, func(ctx context.Context, c *allcast.Comm) error {
 				for chains := 1; chains <= 3; chains++ {
 					for subs := 1; subs <= 4; subs++ {
 						for i, n := range sizes {
-							opts := []allcast.CallOption{allcast.WithAlgorithm("mcast"), allcast.WithChains(chains), allcast.WithSubgroups(subs)}
+							opts := []allcast.CallOption{
+								allcast.WithAlgorithm("mcast"), allcast.WithChains(chains), allcast.WithSubgroups(subs),
+							}
 							got := make([]byte, size*n)
-							if err := c.Allgather(ctx, pattern(uint64(i), c.Rank(), n), got, opts...); err != nil {
+							block := calltest.Pattern(uint64(i), c.Rank(), n)
+							if err := c.Allgather(ctx, block, got, opts...); err != nil {
 								return err
 							}
-							if !bytes.Equal(got, gathered(uint64(i), size, n)) {
-								return fmt.Errorf("allgather of %d bytes, %d chains, %d subgroups: wrong data", n, chains, subs)
+							if !bytes.Equal(got, calltest.Gathered(uint64(i), size, n)) {
+								return fmt.Errorf("allgather of %d bytes, %d chains, %d subgroups: wrong data",
+									n, chains, subs)
 							}
 							buf := make([]byte, n)
 							root := (i + chains) % size
 							if c.Rank() == root {
-								copy(buf, pattern(uint64(i), root, n))
+								copy(buf, calltest.Pattern(uint64(i), root, n))
 							}
 							if err := c.Broadcast(ctx, buf, root, opts...); err != nil {
 								return err
 							}
-							if !bytes.Equal(buf, pattern(uint64(i), root, n)) {
+							if !bytes.Equal(buf, calltest.Pattern(uint64(i), root, n)) {
 								return fmt.Errorf("broadcast of %d bytes, %d subgroups: wrong data", n, subs)
 							}
 						}
@@ -149,13 +124,13 @@ func TestBroadcast(t *testing.T) {
 			root := i % c.Size()
 			buf := make([]byte, n)
 			if c.Rank() == root {
-				copy(buf, pattern(uint64(i), root, n))
+				copy(buf, calltest.Pattern(uint64(i), root, n))
 			}
 			r, err := c.StartBroadcast(buf, root, allcast.WithAlgorithm(algo))
-			if err := ran(ctx, r, err, algo); err != nil {
+			if err := calltest.Wait(ctx, r, err, algo); err != nil {
 				return fmt.Errorf("%d bytes: %w", n, err)
 			}
-			if !bytes.Equal(buf, pattern(uint64(i), root, n)) {
+			if !bytes.Equal(buf, calltest.Pattern(uint64(i), root, n)) {
 				return fmt.Errorf("%d bytes from %d: wrong data", n, root)
 			}
 		}
@@ -163,41 +138,31 @@ func TestBroadcast(t *testing.T) {
 	})
 }
 
-// numbers are float32 whose sums over few ranks are exact, so that every order of
-// summation gives the same.
-func numbers(seed uint64, rank, n int) []float32 {
-	b := pattern(seed, rank, 2*n)
-	f := make([]float32, n)
-	for i := range f {
-		f[i] = float32(int16(binary.LittleEndian.Uint16(b[2*i:])))
-	}
-	return f
-}
-
 func TestReduceScatter(t *testing.T) {
 	each(t, "reduce-scatter", func(ctx context.Context, c *allcast.Comm, algo string) error {
-		for i, n := range []int{0, 1, 1023, large(1 << 18)} {
+		for i, n := range []int{0, 1, 1023, testenv.Large(1 << 18)} {
 			want := make([]float32, n)
 			for r := range c.Size() {
-				for k, x := range numbers(uint64(i), r, n*c.Size())[c.Rank()*n:][:n] {
+				for k, x := range calltest.Numbers(uint64(i), r, n*c.Size())[c.Rank()*n:][:n] {
 					want[k] += x
 				}
 			}
-			send := numbers(uint64(i), c.Rank(), n*c.Size())
+			send := calltest.Numbers(uint64(i), c.Rank(), n*c.Size())
 			got := make([]float32, n)
-			if err := allcast.ReduceScatterSlice(ctx, c, send, got, allcast.Sum, allcast.WithAlgorithm(algo)); err != nil {
+			how := allcast.WithAlgorithm(algo)
+			if err := allcast.ReduceScatterSlice(ctx, c, send, got, allcast.Sum, how); err != nil {
 				return err
 			}
 			if !bytes.Equal(allcast.Bytes(got), allcast.Bytes(want)) {
 				return fmt.Errorf("%d elements: wrong data", n)
 			}
-			input := numbers(uint64(i), c.Rank(), n*c.Size())
+			input := calltest.Numbers(uint64(i), c.Rank(), n*c.Size())
 			if !bytes.Equal(allcast.Bytes(send), allcast.Bytes(input)) {
 				return fmt.Errorf("%d elements: the input has changed", n)
 			}
-			// In place: into our part of the input.
+			// In place: the result replaces this rank's part of the input.
 			part := send[c.Rank()*n : (c.Rank()+1)*n]
-			if err := allcast.ReduceScatterSlice(ctx, c, send, part, allcast.Average, allcast.WithAlgorithm(algo)); err != nil {
+			if err := allcast.ReduceScatterSlice(ctx, c, send, part, allcast.Average, how); err != nil {
 				return err
 			}
 			for k := range want {
@@ -216,32 +181,33 @@ func TestReduceScatter(t *testing.T) {
 
 func TestAllreduce(t *testing.T) {
 	each(t, "allreduce", func(ctx context.Context, c *allcast.Comm, algo string) error {
-		for i, n := range []int{0, 1, 1023, large(1<<18) + 1} {
-			sum, most := make([]float32, n), make([]float32, n)
-			for k := range most {
-				most[k] = float32(math.Inf(-1))
+		for i, n := range []int{0, 1, 1023, testenv.Large(1<<18) + 1} {
+			sum, maximum := make([]float32, n), make([]float32, n)
+			for k := range maximum {
+				maximum[k] = float32(math.Inf(-1))
 			}
 			for r := range c.Size() {
-				for k, x := range numbers(uint64(i), r, n) {
+				for k, x := range calltest.Numbers(uint64(i), r, n) {
 					sum[k] += x
-					most[k] = max(most[k], x)
+					maximum[k] = max(maximum[k], x)
 				}
 			}
-			mine := numbers(uint64(i), c.Rank(), n)
+			input := calltest.Numbers(uint64(i), c.Rank(), n)
 			got := make([]float32, n)
-			if err := allcast.AllreduceSlice(ctx, c, mine, got, allcast.Sum, allcast.WithAlgorithm(algo)); err != nil {
+			how := allcast.WithAlgorithm(algo)
+			if err := allcast.AllreduceSlice(ctx, c, input, got, allcast.Sum, how); err != nil {
 				return err
 			}
 			if !bytes.Equal(allcast.Bytes(got), allcast.Bytes(sum)) {
 				return fmt.Errorf("%d elements: wrong sum", n)
 			}
-			if !bytes.Equal(allcast.Bytes(mine), allcast.Bytes(numbers(uint64(i), c.Rank(), n))) {
+			if !bytes.Equal(allcast.Bytes(input), allcast.Bytes(calltest.Numbers(uint64(i), c.Rank(), n))) {
 				return fmt.Errorf("%d elements: the input has changed", n)
 			}
-			if err := allcast.AllreduceSlice(ctx, c, nil, mine, allcast.Max, allcast.WithAlgorithm(algo)); err != nil {
+			if err := allcast.AllreduceSlice(ctx, c, nil, input, allcast.Max, how); err != nil {
 				return err
 			}
-			if !bytes.Equal(allcast.Bytes(mine), allcast.Bytes(most)) {
+			if !bytes.Equal(allcast.Bytes(input), allcast.Bytes(maximum)) {
 				return fmt.Errorf("%d elements in place: wrong maximum", n)
 			}
 		}
@@ -251,7 +217,7 @@ func TestAllreduce(t *testing.T) {
 
 func TestManyInFlight(t *testing.T) {
 	const comms, flight, n = 8, 4, 100_003
-	ranks(t, 4, allcast.Options{Subgroups: 2}, func(ctx context.Context, world *allcast.Comm) error {
+	allcasttest.Run(t, 4, allcast.Options{Subgroups: 2}, func(ctx context.Context, world *allcast.Comm) error {
 		type pending struct {
 			r    *allcast.Request
 			got  []byte
@@ -265,7 +231,8 @@ func TestManyInFlight(t *testing.T) {
 			}
 			for i := range flight {
 				p := pending{got: make([]byte, world.Size()*n), seed: uint64(k*flight + i)}
-				p.r, err = c.StartAllgather(pattern(p.seed, c.Rank(), n), p.got, allcast.WithAlgorithm("mcast"), allcast.WithSubgroups(1+i%2), allcast.WithChains(1+k%3))
+				p.r, err = c.StartAllgather(calltest.Pattern(p.seed, c.Rank(), n), p.got,
+					allcast.WithAlgorithm("mcast"), allcast.WithSubgroups(1+i%2), allcast.WithChains(1+k%3))
 				if err != nil {
 					return err
 				}
@@ -276,7 +243,7 @@ func TestManyInFlight(t *testing.T) {
 			if err := p.r.Wait(ctx); err != nil {
 				return err
 			}
-			if !bytes.Equal(p.got, gathered(p.seed, world.Size(), n)) {
+			if !bytes.Equal(p.got, calltest.Gathered(p.seed, world.Size(), n)) {
 				return fmt.Errorf("operation %d: wrong data", p.seed)
 			}
 		}
@@ -285,12 +252,12 @@ func TestManyInFlight(t *testing.T) {
 }
 
 func TestSplit(t *testing.T) {
-	ranks(t, 7, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+	allcasttest.Run(t, 7, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 		color := world.Rank() % 3
 		if color == 2 {
 			color = allcast.NoColor
 		}
-		// Backwards, so that ranks differ from those of the world.
+		// In reverse order, so that ranks differ from world ranks.
 		c, err := world.Split(ctx, color, -world.Rank())
 		if err != nil || c == nil {
 			if color != allcast.NoColor {
@@ -298,17 +265,12 @@ func TestSplit(t *testing.T) {
 			}
 			return err
 		}
-		// Both halves split again, and get the same ids: their datagrams must not mix.
+		// Both halves split again and get the same ids. Their datagrams must not mix.
 		if c, err = c.Dup(ctx); err != nil {
 			return err
 		}
-		const n = 50_000
-		got := make([]byte, n*c.Size())
-		if err := c.Allgather(ctx, pattern(uint64(color), c.Rank(), n), got, allcast.WithAlgorithm("mcast")); err != nil {
-			return err
-		}
-		if !bytes.Equal(got, gathered(uint64(color), c.Size(), n)) {
-			return fmt.Errorf("color %d: wrong data", color)
+		if err := calltest.Allgather(ctx, c, uint64(color), 50_000, "mcast"); err != nil {
+			return fmt.Errorf("color %d: %w", color, err)
 		}
 		return nil
 	})

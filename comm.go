@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/allcast/allcast/internal/engine"
+	"github.com/allcast/allcast/internal/joinhook"
 	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/wire"
@@ -45,9 +46,7 @@ func (j *job) log() *slog.Logger { return j.Settings.Logger }
 
 // Join meets the other ranks of the job and returns the communicator of all ranks. All ranks call it. It
 // fails on all of them if one does not come, or has options that do not fit those of the others.
-func Join(ctx context.Context, o Options) (*Comm, error) { return join(ctx, o, world.Hooks{}) }
-
-func join(ctx context.Context, o Options, h world.Hooks) (*Comm, error) {
+func Join(ctx context.Context, o Options) (*Comm, error) {
 	s, err := o.resolve(settings.Process)
 	if err != nil {
 		return nil, err
@@ -56,7 +55,7 @@ func join(ctx context.Context, o Options, h world.Hooks) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := world.Join(ctx, s, h)
+	w, err := world.Join(ctx, s, joinhook.From(ctx).Of(s.Rank))
 	if err != nil {
 		closeListener(metrics)
 		return nil, fmt.Errorf("allcast: join as rank %d of %d: %w", s.Rank, s.Size, err)

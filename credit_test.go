@@ -4,26 +4,27 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/calltest"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
-// TestSmallSocketBuffers broadcasts far more than the receivers' socket buffers
-// hold, which are as small as Linux's default clamps them: credit must keep the root
-// from overrunning them.
+// TestSmallSocketBuffers broadcasts far more than the receivers' socket buffers hold. They are as small
+// as the default limit of Linux. Credit must keep the root from overrunning them.
 func TestSmallSocketBuffers(t *testing.T) {
 	const size = 8
-	n := large(16 << 20)
-	want := pattern(1, 0, n)
-	ranks(t, size, allcast.Options{ReceiveBuffer: 212992}, func(ctx context.Context, c *allcast.Comm) error {
+	n := testenv.Large(16 << 20)
+	want := calltest.Pattern(1, 0, n)
+	allcasttest.Run(t, size, allcast.Options{ReceiveBuffer: 212992}, func(ctx context.Context, c *allcast.Comm) error {
 		buf := make([]byte, n)
 		if c.Rank() == 0 {
 			copy(buf, want)
 		}
 		r, err := c.StartBroadcast(buf, 0, allcast.WithAlgorithm("mcast"))
-		if err := ran(ctx, r, err, "mcast"); err != nil {
+		if err := calltest.Wait(ctx, r, err, "mcast"); err != nil {
 			return err
 		}
 		if !bytes.Equal(buf, want) {
@@ -31,68 +32,9 @@ func TestSmallSocketBuffers(t *testing.T) {
 		}
 		s := c.Stats()
 		if s.RepairedChunks > r.Info().Chunks/100 {
-			t.Errorf("rank %d: %d of %d chunks repaired, %d dropped, %d late", c.Rank(), s.RepairedChunks, r.Info().Chunks, s.DroppedChunks, s.LateChunks)
+			t.Errorf("rank %d: %d of %d chunks repaired, %d dropped, %d late",
+				c.Rank(), s.RepairedChunks, r.Info().Chunks, s.DroppedChunks, s.LateChunks)
 		}
 		return nil
 	})
-}
-
-// An operation that cannot complete occupies the kernel's whole table of chunks. The process therefore
-// receives the next broadcast itself, which is far larger than its socket buffer. Credit must fit that
-// buffer.
-func TestCreditWhenTheKernelIsFull(t *testing.T) {
-	const size = 3
-	n := large(8 << 20)
-	want := pattern(1, 0, n)
-	for _, h := range hooks {
-		t.Run(h, func(t *testing.T) {
-			needBPF(t, h)
-			o := allcast.Options{Datapath: "bpf", Hook: h, ReceiveBuffer: 212992}
-			ranks(t, size, o, func(ctx context.Context, c *allcast.Comm) error {
-				other, err := c.Dup(ctx)
-				if err != nil {
-					return err
-				}
-				// The root never makes this call. The others open its buffers before those of the next call.
-				var full *allcast.Request
-				if c.Rank() != 0 {
-					whole := make([]byte, 1<<21)
-					full, err = other.StartBroadcast(whole, 0, allcast.WithAlgorithm("mcast"), allcast.WithChunk(1))
-					if err != nil {
-						return err
-					}
-				}
-				buf, err := c.Alloc(n)
-				if err != nil {
-					return err
-				}
-				if c.Rank() == 0 {
-					copy(buf, want)
-				}
-				before := c.Stats()
-				r, err := c.StartBroadcast(buf, 0, allcast.WithAlgorithm("mcast"))
-				if err := equal(ran(ctx, r, err, "mcast"), buf, want); err != nil {
-					return err
-				}
-				s := c.Stats()
-				if s.RepairedChunks > before.RepairedChunks+r.Info().Chunks/100 {
-					t.Errorf("rank %d: %d of %d chunks repaired, %d dropped",
-						c.Rank(), s.RepairedChunks, r.Info().Chunks, s.DroppedChunks)
-				}
-				// The kernel places all chunks in memory of Alloc itself. The process copies at least the first one.
-				if c.Rank() != 0 && s.CopiedChunks == before.CopiedChunks {
-					return errors.New("the kernel received")
-				}
-				if err := errors.Join(c.Barrier(ctx), other.Abort()); err != nil {
-					return err
-				}
-				if full != nil {
-					if err := full.Wait(ctx); !errors.Is(err, allcast.ErrAborted) {
-						return fmt.Errorf("a call without its root: %w", err)
-					}
-				}
-				return c.Free(buf)
-			})
-		})
-	}
 }

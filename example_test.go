@@ -4,40 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"sync"
-	"time"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
 )
 
-// local runs ranks as goroutines of one process, which is enough to show how things
-// are called; a job has a process a rank, and leaves Options empty.
+// local runs ranks as goroutines of one process, which is enough to show how calls look. A real job
+// has one process per rank and leaves Options empty.
 func local(size int, f func(ctx context.Context, c *allcast.Comm) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
+	for _, err := range allcasttest.JoinAll(context.Background(), make([]allcast.Options, size), f) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
 	}
-	var wg sync.WaitGroup
-	for rank := range size {
-		wg.Go(func() {
-			o := allcast.Options{Rank: rank, Size: size, Addr: l.Addr().String()}
-			c, err := allcast.JoinHooked(ctx, o, onSocket(l, rank))
-			if err == nil {
-				err = errors.Join(f(ctx, c), c.Close())
-			}
-			if err != nil {
-				fmt.Fprintln(os.Stderr, err)
-			}
-		})
-	}
-	wg.Wait()
 }
 
-// A program as "allcast run -n 8 -- PROGRAM", torchrun, mpirun or srun start it.
+// A program for "allcast run -n 8 -- PROGRAM", torchrun, mpirun or srun.
 func ExampleJoin() {
 	ctx := context.Background()
 	comm, err := allcast.Join(ctx, allcast.Options{})
@@ -125,7 +108,7 @@ func ExampleReduceScatterSlice() {
 	// Output: [6 8]
 }
 
-// An operation goes on while the program computes.
+// An operation runs while the program computes.
 func ExampleRequest_Wait() {
 	local(2, func(ctx context.Context, c *allcast.Comm) error {
 		all := make([]byte, 2)

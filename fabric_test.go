@@ -9,11 +9,13 @@ import (
 )
 
 func TestFabricOption(t *testing.T) {
-	if _, err := allcast.Join(t.Context(), allcast.Options{Size: 1, Fabric: "pigeons"}); !errors.Is(err, allcast.ErrOptions) || !strings.Contains(err.Error(), "ip or verbs") {
+	_, err := allcast.Join(t.Context(), allcast.Options{Size: 1, Fabric: "pigeons"})
+	if !errors.Is(err, allcast.ErrOptions) || !strings.Contains(err.Error(), "ip or verbs") {
 		t.Errorf("got %v", err)
 	}
 	key := []byte("0123456789abcdef")
-	if _, err := allcast.Join(t.Context(), allcast.Options{Size: 1, Fabric: "verbs", Secure: true, Key: key}); !errors.Is(err, allcast.ErrOptions) {
+	_, err = allcast.Join(t.Context(), allcast.Options{Size: 1, Fabric: "verbs", Secure: true, Key: key})
+	if !errors.Is(err, allcast.ErrOptions) {
 		t.Errorf("got %v", err)
 	}
 	t.Setenv("ALLCAST_FABRIC", "ip")

@@ -1,7 +1,6 @@
 package allcast_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,14 +8,17 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/calltest"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
-// TestFaults loses, doubles and reorders datagrams: the data must be right, and what
-// is fetched must be near what was lost.
+// TestFaults drops, duplicates and reorders datagrams. The data must be correct, and ranks may fetch
+// little more than was dropped.
 func TestFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name, spec string
-		most       float64 // repaired chunks for each that was dropped
+		maxRepairs float64 // per dropped chunk
 	}{
 		{"drop and dup", "drop=2%,dup=2%,seed=7", 1.5},
 		{"reorder too", "drop=2%,dup=2%,reorder=10%,seed=7", 3},
@@ -24,15 +26,11 @@ func TestFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("ALLCAST_FAULT", tt.spec)
 			var dropped, repaired atomic.Uint64
-			ranks(t, 8, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
-				n := large(1 << 20)
+			allcasttest.Run(t, 8, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+				n := testenv.Large(1 << 20)
 				for i := range uint64(5) {
-					got := make([]byte, n*c.Size())
-					if err := c.Allgather(ctx, pattern(i, c.Rank(), n), got, allcast.WithAlgorithm("mcast")); err != nil {
-						return err
-					}
-					if !bytes.Equal(got, gathered(i, c.Size(), n)) {
-						return fmt.Errorf("mcast, operation %d: wrong data", i)
+					if err := calltest.Allgather(ctx, c, i, n, "mcast"); err != nil {
+						return fmt.Errorf("operation %d: %w", i, err)
 					}
 				}
 				s := c.Stats()
@@ -42,8 +40,9 @@ func TestFaults(t *testing.T) {
 			})
 			d, r := dropped.Load(), repaired.Load()
 			t.Logf("%d chunks dropped, %d repaired", d, r)
-			if d == 0 || r == 0 || float64(r) > tt.most*float64(d) {
-				t.Errorf("%d chunks dropped, %d repaired: want some, and at most %g times as many", d, r, tt.most)
+			if d == 0 || r == 0 || float64(r) > tt.maxRepairs*float64(d) {
+				t.Errorf("%d chunks dropped, %d repaired: want some of both, and at most %g repairs per drop",
+					d, r, tt.maxRepairs)
 			}
 		})
 	}
@@ -51,29 +50,21 @@ func TestFaults(t *testing.T) {
 
 func TestEverythingLost(t *testing.T) {
 	t.Setenv("ALLCAST_FAULT", "drop=100%")
-	ranks(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
-		const n = 300_000
-		got := make([]byte, n*c.Size())
-		if err := c.Allgather(ctx, pattern(1, c.Rank(), n), got, allcast.WithAlgorithm("mcast")); err != nil {
-			return err
-		}
-		if !bytes.Equal(got, gathered(1, c.Size(), n)) {
-			return errors.New("mcast: wrong data")
-		}
-		return nil
+	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+		return calltest.Allgather(ctx, c, 1, 300_000, "mcast")
 	})
 }
 
 func TestAbort(t *testing.T) {
-	ranks(t, 4, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+	allcasttest.Run(t, 4, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		buf := make([]byte, 1<<20)
-		// One of its own: others may still be in the barrier that ends Join.
+		// A new communicator, because other ranks may still be in the last barrier of Join.
 		c, err := c.Dup(ctx)
 		if err != nil {
 			return err
 		}
 		if c.Rank() == 2 {
-			return c.Abort() // instead of taking part
+			return c.Abort() // instead of the broadcast
 		}
 		err = c.Broadcast(ctx, buf, 0)
 		var re *allcast.RankError
@@ -86,13 +77,13 @@ func TestAbort(t *testing.T) {
 
 func TestMismatch(t *testing.T) {
 	for _, algo := range []string{"mcast", "binomial"} {
-		ranks(t, 4, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+		allcasttest.Run(t, 4, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 			n := 1000
 			if c.Rank() == 1 {
 				n++
 			}
 			err := c.Broadcast(ctx, make([]byte, n), 0, allcast.WithAlgorithm(algo))
-			// Who got the root's data before it heard learns at its next call.
+			// A rank that got the data of the root early learns of the mismatch in its next call.
 			if algo != "mcast" && err == nil {
 				err = c.Barrier(ctx)
 			}
@@ -105,9 +96,9 @@ func TestMismatch(t *testing.T) {
 }
 
 func TestLeaver(t *testing.T) {
-	ranks(t, 4, allcast.Options{Timeout: 2e9}, func(ctx context.Context, c *allcast.Comm) error {
+	allcasttest.Run(t, 4, allcast.Options{Timeout: 2e9}, func(ctx context.Context, c *allcast.Comm) error {
 		if c.Rank() == 3 {
-			return nil // closes while the others wait for it
+			return nil // and closes its communicator while the others wait for it
 		}
 		err := c.Broadcast(ctx, make([]byte, 1000), 0, allcast.WithAlgorithm("mcast"))
 		var re *allcast.RankError
@@ -118,11 +109,10 @@ func TestLeaver(t *testing.T) {
 	})
 }
 
-// TestAbortRightAfterJoin: what a rank does as soon as it has joined is no reason for
-// the others' Join to fail.
+// An abort right after Join does not fail the Join of other ranks.
 func TestAbortRightAfterJoin(t *testing.T) {
 	for range 10 {
-		ranks(t, 8, allcast.Options{NoMulticast: true}, func(_ context.Context, c *allcast.Comm) error {
+		allcasttest.Run(t, 8, allcast.Options{NoMulticast: true}, func(_ context.Context, c *allcast.Comm) error {
 			if c.Rank() == 0 {
 				return c.Abort()
 			}

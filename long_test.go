@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/calltest"
 )
 
 // Chunks of several packets travel as one super-packet.
@@ -25,23 +27,26 @@ func TestLongChunks(t *testing.T) {
 		{"just more than a packet", "", allcast.Options{Chunk: 8957}},
 		{"faults", "drop=5%,dup=5%,reorder=10%,seed=3", allcast.Options{Chunk: 60_000, Subgroups: 2}},
 		{"integrity", "", allcast.Options{Chunk: 60_000, Integrity: true, Datapath: "host"}},
-		{"secure", "", allcast.Options{Chunk: 60_000, Secure: true, Key: bytes.Repeat([]byte{7}, 32), Datapath: "host"}},
+		{"secure", "", allcast.Options{
+			Chunk: 60_000, Secure: true, Key: bytes.Repeat([]byte{7}, 32), Datapath: "host",
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("ALLCAST_FAULT", tt.fault)
-			ranks(t, 3, tt.o, func(ctx context.Context, c *allcast.Comm) error {
+			allcasttest.Run(t, 3, tt.o, func(ctx context.Context, c *allcast.Comm) error {
 				var chunks uint64
 				for i, n := range []int{1, 8_956, 8_957, 59_999, 60_000, 60_001, 700_003} {
 					seed := uint64(i)
 					got := make([]byte, n*c.Size())
-					r, err := c.StartAllgather(pattern(seed, c.Rank(), n), got, allcast.WithAlgorithm("mcast"), allcast.WithSubgroups(2))
+					r, err := c.StartAllgather(calltest.Pattern(seed, c.Rank(), n), got,
+						allcast.WithAlgorithm("mcast"), allcast.WithSubgroups(2))
 					if err != nil {
 						return err
 					}
 					if err := r.Wait(ctx); err != nil {
 						return err
 					}
-					if !bytes.Equal(got, gathered(seed, c.Size(), n)) {
+					if !bytes.Equal(got, calltest.Gathered(seed, c.Size(), n)) {
 						return fmt.Errorf("%s of %d bytes: wrong data", r.Info().Algorithm, n)
 					}
 					if r.Info().Chunk != tt.o.Chunk {
@@ -58,27 +63,14 @@ func TestLongChunks(t *testing.T) {
 	}
 }
 
-// What does not fit a super-packet is refused on all ranks.
+// Join refuses chunks that do not fit a super-packet, on all ranks.
 func TestTooLongChunks(t *testing.T) {
-	ctx := t.Context()
-	errs := make(chan error, 2)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for r := range 2 {
-		go func() {
-			o := allcast.Options{Rank: r, Size: 2, Addr: l.Addr().String(), Chunk: 65_454}
-			c, err := allcast.JoinHooked(ctx, o, onSocket(l, r))
-			if err == nil {
-				err = errors.Join(errors.New("joined"), c.Close())
-			}
-			errs <- err
-		}()
-	}
-	for range 2 {
-		if err := <-errs; err == nil || !strings.Contains(err.Error(), "at most 65453") {
-			t.Errorf("got %v", err)
+	opts := slices.Repeat([]allcast.Options{{Chunk: 65_454}}, 2)
+	for rank, err := range allcasttest.JoinAll(t.Context(), opts, func(context.Context, *allcast.Comm) error {
+		return errors.New("joined")
+	}) {
+		if err == nil || !strings.Contains(err.Error(), "at most 65453 do") {
+			t.Errorf("rank %d: got %v", rank, err)
 		}
 	}
 }

@@ -14,16 +14,15 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
 	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// inspect asks a rank of this process what it is at.
+// inspect asks a rank of this process for its state.
 func inspect(ctx context.Context, rank int) (*observe.State, error) {
 	for _, s := range observe.Find() {
 		if s.Rank == rank {
@@ -33,7 +32,7 @@ func inspect(ctx context.Context, rank int) (*observe.State, error) {
 	return nil, fmt.Errorf("rank %d was not found", rank)
 }
 
-// sharedLog collects what all ranks say.
+// A sharedLog collects the log of all ranks.
 type sharedLog struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -51,27 +50,42 @@ func (l *sharedLog) String() string {
 	return l.b.String()
 }
 
-// Each level says something of use, and those above it stay quiet.
+// Each level logs its own messages and those of the levels above it, and no others.
 func TestLogLevels(t *testing.T) {
 	for _, c := range []struct {
 		level     slog.Level
 		want, not []string
 	}{
-		{slog.LevelWarn, []string{"operation failed", "culprit="}, []string{"msg=joined", "operation begun", "msg=phase"}},
-		{slog.LevelInfo, []string{"msg=joined", "interface=", "multicast=", "operation failed"}, []string{"operation begun", "msg=phase"}},
-		{slog.LevelDebug, []string{"msg=joined", "algorithm chosen", "the call", "the cost model", "operation begun", "operation ended"}, []string{"msg=phase"}},
+		{
+			slog.LevelWarn,
+			[]string{"operation failed", "culprit="},
+			[]string{"msg=joined", "operation begun", "msg=phase"},
+		},
+		{
+			slog.LevelInfo,
+			[]string{"msg=joined", "interface=", "multicast=", "operation failed"},
+			[]string{"operation begun", "msg=phase"},
+		},
+		{
+			slog.LevelDebug,
+			[]string{
+				"msg=joined", "algorithm chosen", "the call", "the cost model", "operation begun", "operation ended",
+			},
+			[]string{"msg=phase"},
+		},
 		{slog.LevelDebug - 4, []string{"operation begun", "msg=phase", "detail=multicast", "msg=received"}, nil},
 	} {
 		var log sharedLog
 		o := allcast.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: c.level}))}
-		ranks(t, 2, o, func(ctx context.Context, c *allcast.Comm) error {
+		allcasttest.Run(t, 2, o, func(ctx context.Context, c *allcast.Comm) error {
 			if err := c.Broadcast(ctx, make([]byte, 1000), 0, allcast.WithAlgorithm("mcast")); err != nil {
 				return err
 			}
 			if err := c.Barrier(ctx); err != nil {
 				return err
 			}
-			if err := c.Broadcast(ctx, make([]byte, 1000+c.Rank()), 0, allcast.WithAlgorithm("mcast")); !errors.Is(err, allcast.ErrMismatch) {
+			err := c.Broadcast(ctx, make([]byte, 1000+c.Rank()), 0, allcast.WithAlgorithm("mcast"))
+			if !errors.Is(err, allcast.ErrMismatch) {
 				return fmt.Errorf("different calls: %w", err)
 			}
 			return nil
@@ -79,12 +93,12 @@ func TestLogLevels(t *testing.T) {
 		text := log.String()
 		for _, want := range c.want {
 			if !strings.Contains(text, want) {
-				t.Errorf("%v: nothing with %q:\n%s", c.level, want, text)
+				t.Errorf("%v: no message with %q:\n%s", c.level, want, text)
 			}
 		}
 		for _, not := range c.not {
 			if strings.Contains(text, not) {
-				t.Errorf("%v: something with %q:\n%s", c.level, not, text)
+				t.Errorf("%v: a message with %q:\n%s", c.level, not, text)
 			}
 		}
 	}
@@ -93,7 +107,7 @@ func TestLogLevels(t *testing.T) {
 func TestMetricsAreServed(t *testing.T) {
 	testenv.SocketDir(t)
 	t.Setenv("ALLCAST_METRICS", "127.0.0.1:0")
-	ranks(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		if err := c.Allgather(ctx, nil, make([]byte, 3000), allcast.WithAlgorithm("ring")); err != nil {
 			return err
 		}
@@ -123,7 +137,7 @@ func TestMetricsAreServed(t *testing.T) {
 	})
 }
 
-// A bad variable is an error at once, not a job without what was asked for.
+// Join fails on a bad variable. It does not run the job without the feature.
 func TestBadObservation(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -153,16 +167,17 @@ func TestBadObservation(t *testing.T) {
 	}
 	t.Setenv("ALLCAST_METRICS", ":9400")
 	t.Setenv("LOCAL_RANK", "first")
-	if _, err := allcast.Join(t.Context(), allcast.Options{Size: 1}); !errors.Is(err, allcast.ErrOptions) || !strings.Contains(err.Error(), "LOCAL_RANK") {
+	_, err = allcast.Join(t.Context(), allcast.Options{Size: 1})
+	if !errors.Is(err, allcast.ErrOptions) || !strings.Contains(err.Error(), "LOCAL_RANK") {
 		t.Error(err)
 	}
 }
 
-// A failure is written down once on each rank, whatever number of calls it ends.
+// Each rank records a failure once, however many calls it ends.
 func TestRecorderFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("ALLCAST_RECORDER", dir)
-	ranks(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		first := c.Broadcast(ctx, make([]byte, 1000+c.Rank()/2), 0, allcast.WithAlgorithm("mcast"))
 		second := c.Barrier(ctx)
 		if !errors.Is(first, allcast.ErrMismatch) || !errors.Is(second, allcast.ErrMismatch) {
@@ -183,11 +198,13 @@ func TestRecorderFiles(t *testing.T) {
 		if err := json.Unmarshal(text, &d); err != nil {
 			t.Fatal(err)
 		}
-		if want := fmt.Sprintf("allcast-%s-rank%d-pid%d-1.json", d.Job, d.Rank, os.Getpid()); filepath.Base(path) != want {
+		want := fmt.Sprintf("allcast-%s-rank%d-pid%d-1.json", d.Job, d.Rank, os.Getpid())
+		if filepath.Base(path) != want {
 			t.Errorf("%s, want %s", filepath.Base(path), want)
 		}
-		if d.Failure.Op != "broadcast" || d.Failure.Reason != "mismatched calls" || d.Failure.Culprit < 0 || len(d.Events) == 0 {
-			t.Errorf("%s: %+v, %d events", path, d.Failure, len(d.Events))
+		f := d.Failure
+		if f.Op != "broadcast" || f.Reason != "mismatched calls" || f.Culprit < 0 || len(d.Events) == 0 {
+			t.Errorf("%s: %+v, %d events", path, f, len(d.Events))
 		}
 	}
 }
@@ -201,7 +218,7 @@ func TestInspectSockets(t *testing.T) {
 		} else {
 			t.Setenv("ALLCAST_INSPECT", "off")
 		}
-		ranks(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+		allcasttest.Run(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 			if found := observe.Find(); len(found) != want {
 				t.Errorf("%d sockets, want %d", len(found), want)
 			}
@@ -213,60 +230,10 @@ func TestInspectSockets(t *testing.T) {
 	}
 }
 
-// Where there is no place for a socket, jobs run all the same.
+// A job also runs where it cannot create a socket for inspection.
 func TestInspectNowhere(t *testing.T) {
 	none := filepath.Join(t.TempDir(), strings.Repeat("long", 50))
 	t.Setenv("XDG_RUNTIME_DIR", none)
 	t.Setenv("TMPDIR", none)
-	ranks(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error { return c.Barrier(ctx) })
-}
-
-// One rank is stopped: it does not answer, and the others name it.
-func TestInspectStoppedRank(t *testing.T) {
-	testenv.SocketDir(t)
-	const size, victim = 4, 2
-	all := job(t, size, "gather", "ALLCAST_TEST_ALGO=mcast", "ALLCAST_TIMEOUT=50s")
-	for r, p := range all {
-		if !p.until("gathered") {
-			t.Fatalf("rank %d did not begin: %s", r, p.last)
-		}
-		if r != victim {
-			go func() { // it says more than a pipe holds
-				for p.out.Scan() {
-				}
-			}()
-		}
-	}
-	if err := all[victim].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	sockets := observe.Find()
-	if len(sockets) != size {
-		t.Fatalf("%d ranks were found", len(sockets))
-	}
-	named := func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		views := make([]observe.View, size)
-		var wg sync.WaitGroup
-		for i, s := range sockets {
-			wg.Go(func() {
-				views[i].Socket = s
-				views[i].State, views[i].Err = observe.Ask(ctx, observe.Addr{Network: "unix", Address: s.Path}, 10)
-			})
-		}
-		wg.Wait()
-		for i := range views {
-			if v := &views[i]; v.Answers() == (v.Rank == victim) {
-				return false // somebody is slow
-			}
-		}
-		d := observe.Diagnose(sockets[0].Job, views)
-		t.Log(d.Text)
-		return d.Rank == victim && strings.Contains(d.Text, "does not answer")
-	}
-	// The others go on until they need it.
-	if !soon(named) {
-		t.Error("the others do not name it")
-	}
+	allcasttest.Run(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error { return c.Barrier(ctx) })
 }

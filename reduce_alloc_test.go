@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/calltest"
 	"github.com/allcast/allcast/internal/testenv"
 )
 
@@ -28,14 +30,9 @@ type reducing struct {
 func (r reducing) run(t testing.TB, begin, end func()) (first, perCall uint64) {
 	t.Helper()
 	total := r.size * r.block / 4
-	want := make([]float32, total)
-	for rank := range r.size {
-		for i, x := range numbers(1, rank, total) {
-			want[i] += x
-		}
-	}
-	ranks(t, r.size, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
-		send := allcast.Bytes(numbers(1, c.Rank(), total))
+	want := calltest.Sum(1, r.size, total)
+	allcasttest.Run(t, r.size, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+		send := allcast.Bytes(calltest.Numbers(1, c.Rank(), total))
 		input := slices.Clone(send)
 		recv, sum := make([]byte, r.block), allcast.Bytes(want)[c.Rank()*r.block:][:r.block]
 		var err error
@@ -49,7 +46,7 @@ func (r reducing) run(t testing.TB, begin, end func()) (first, perCall uint64) {
 				clear(recv)
 				algo := allcast.WithAlgorithm(r.algo)
 				s, failed := c.StartReduceScatter(send, recv, allcast.Float32, allcast.Sum, algo)
-				err = equal(ran(ctx, s, failed, r.algo), recv, sum)
+				err = calltest.Equal(calltest.Wait(ctx, s, failed, r.algo), recv, sum)
 			}
 			barrier()
 		}
@@ -95,7 +92,7 @@ func TestReduceScatterAllocatesLittle(t *testing.T) {
 	if testenv.Race {
 		t.Skip("the race detector makes pools lose what they hold")
 	}
-	// A collection empties the pools. That costs a few buffers, whenever it happens to come.
+	// A garbage collection empties the pools, which would cost a few buffers at a random time.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	const size, input, limit = 8, 16 << 20, 64 << 10
 	for _, algo := range allcast.Algorithms("reduce-scatter") {
@@ -112,7 +109,7 @@ func TestReduceScatterAllocatesLittle(t *testing.T) {
 }
 
 // BenchmarkReduceScatter16M runs 8 ranks with an input of 16 MiB each, and with a result of 16 MiB each,
-// which is an input of 128 MiB. B/op is of all ranks together, and B/rank of one of them.
+// which is an input of 128 MiB. B/op counts all ranks, and B/rank one of them.
 func BenchmarkReduceScatter16M(b *testing.B) {
 	const size = 8
 	for _, c := range []struct {

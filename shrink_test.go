@@ -11,30 +11,14 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/calltest"
+	"github.com/allcast/allcast/internal/testenv"
 )
 
-// gathers sees that a communicator works, with the algorithm that is asked for.
-func gathers(ctx context.Context, c *allcast.Comm, seed uint64, n int, algo string) error {
-	got := make([]byte, n*c.Size())
-	r, err := c.StartAllgather(pattern(seed, c.Rank(), n), got, allcast.WithAlgorithm(algo))
-	if err != nil {
-		return err
-	}
-	if err := r.Wait(ctx); err != nil {
-		return err
-	}
-	if a := r.Info().Algorithm; a != algo {
-		return fmt.Errorf("%s ran instead of %s", a, algo)
-	}
-	if !bytes.Equal(got, gathered(seed, c.Size(), n)) {
-		return fmt.Errorf("%s: wrong data", algo)
-	}
-	return nil
-}
-
-// A communicator that nothing is wrong with is doubled.
+// Shrink of a healthy communicator duplicates it.
 func TestShrinkHealthy(t *testing.T) {
-	ranks(t, 5, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+	allcasttest.Run(t, 5, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 		c, err := world.Shrink(ctx)
 		if err != nil {
 			return err
@@ -42,12 +26,14 @@ func TestShrinkHealthy(t *testing.T) {
 		if c.Size() != 5 || c.Rank() != world.Rank() {
 			return fmt.Errorf("rank %d of %d", c.Rank(), c.Size())
 		}
-		return errors.Join(gathers(ctx, c, 1, 50_000, "mcast"), gathers(ctx, world, 2, 50_000, "mcast"), gathers(ctx, c, 3, 5000, "ring"), c.Close())
+		return errors.Join(
+			calltest.Allgather(ctx, c, 1, 50_000, "mcast"), calltest.Allgather(ctx, world, 2, 50_000, "mcast"),
+			calltest.Allgather(ctx, c, 3, 5000, "ring"), c.Close())
 	})
 }
 
 func TestShrinkAfterAbort(t *testing.T) {
-	ranks(t, 4, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+	allcasttest.Run(t, 4, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 		c, err := world.Dup(ctx)
 		if err != nil {
 			return err
@@ -65,22 +51,22 @@ func TestShrinkAfterAbort(t *testing.T) {
 			return err
 		}
 		if err := c.Barrier(ctx); !errors.Is(err, allcast.ErrAborted) {
-			return fmt.Errorf("the old one is not broken any more: %w", err)
+			return fmt.Errorf("the old communicator works again: %w", err)
 		}
-		return errors.Join(c.Close(), gathers(ctx, d, 4, 100_000, "mcast"))
+		return errors.Join(c.Close(), calltest.Allgather(ctx, d, 4, 100_000, "mcast"))
 	})
 }
 
-// Ranks vanish one after the other, the first among them; the others go on.
+// Ranks vanish one after the other, rank 0 included. The others go on.
 func TestShrinkAfterDeaths(t *testing.T) {
 	for _, algo := range []string{"mcast", "ring"} {
 		t.Run(algo, func(t *testing.T) {
-			ranks(t, 6, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+			allcasttest.Run(t, 6, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 				c := world
 				for gen, victim := range []int{0, 4, 5} {
 					var err error
 					for i := uint64(0); err == nil; i++ {
-						if err = gathers(ctx, c, i, 30_000, algo); err == nil && world.Rank() == victim {
+						if err = calltest.Allgather(ctx, c, i, 30_000, algo); err == nil && world.Rank() == victim {
 							world.Vanish()
 							return nil
 						}
@@ -103,13 +89,13 @@ func TestShrinkAfterDeaths(t *testing.T) {
 					}
 					c = next
 				}
-				return gathers(ctx, c, 7, 30_000, algo)
+				return calltest.Allgather(ctx, c, 7, 30_000, algo)
 			})
 		})
 	}
 }
 
-// Who lives and does not come is named, to all alike; then they can try again.
+// All ranks get the same error, which names the living rank that did not call Shrink. Then they try again.
 func TestShrinkMissing(t *testing.T) {
 	const size, absent = 4, 1
 	for _, early := range []bool{false, true} {
@@ -121,7 +107,7 @@ func TestShrinkMissing(t *testing.T) {
 		if early {
 			o.Timeout = 0 // the context ends first
 		}
-		ranks(t, size, o, func(ctx context.Context, world *allcast.Comm) error {
+		allcasttest.Run(t, size, o, func(ctx context.Context, world *allcast.Comm) error {
 			c, err := world.Dup(ctx)
 			if err != nil {
 				return err
@@ -140,7 +126,7 @@ func TestShrinkMissing(t *testing.T) {
 			}
 			var se *allcast.ShrinkError
 			if !errors.Is(err, allcast.ErrMissing) || !errors.As(err, &se) || !slices.Contains(se.Ranks, absent) {
-				return fmt.Errorf("rank %d did not come: %w", absent, err)
+				return fmt.Errorf("rank %d did not call Shrink: %w", absent, err)
 			}
 			if over := mine.Err(); over != nil && !errors.Is(err, over) {
 				return fmt.Errorf("its context ended: %w", err)
@@ -153,18 +139,18 @@ func TestShrinkMissing(t *testing.T) {
 			if err != nil {
 				return fmt.Errorf("second try: %w", err)
 			}
-			return gathers(ctx, d, 1, 1000, "ring")
+			return calltest.Allgather(ctx, d, 1, 1000, "ring")
 		})
 	}
 }
 
 func TestClosedCommunicator(t *testing.T) {
-	ranks(t, 3, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 		c, err := world.Dup(ctx)
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(gathers(ctx, c, 1, 10_000, "mcast"), c.Close(), c.Close()); err != nil {
+		if err := errors.Join(calltest.Allgather(ctx, c, 1, 10_000, "mcast"), c.Close(), c.Close()); err != nil {
 			return err
 		}
 		buf := make([]byte, 12)
@@ -180,13 +166,13 @@ func TestClosedCommunicator(t *testing.T) {
 				return fmt.Errorf("method %d: %w", i, err)
 			}
 		}
-		return gathers(ctx, world, 1, 10_000, "mcast")
+		return calltest.Allgather(ctx, world, 1, 10_000, "mcast")
 	})
 }
 
-// Who uses a communicator that another rank has closed hears of it.
+// A call on a communicator that another rank has closed fails and names that rank.
 func TestClosedByAnother(t *testing.T) {
-	ranks(t, 3, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 		c, err := world.Dup(ctx)
 		if err != nil {
 			return err
@@ -203,36 +189,36 @@ func TestClosedByAnother(t *testing.T) {
 	})
 }
 
-// What is under way when a communicator is closed goes on.
+// Operations that run when their communicator is closed complete.
 func TestCloseWithOperationsUnderWay(t *testing.T) {
-	ranks(t, 4, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+	allcasttest.Run(t, 4, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 		c, err := world.Dup(ctx)
 		if err != nil {
 			return err
 		}
 		const n = 300_000
 		got := make([]byte, n*c.Size())
-		r, err := c.StartAllgather(pattern(1, c.Rank(), n), got, allcast.WithAlgorithm("mcast"))
+		r, err := c.StartAllgather(calltest.Pattern(1, c.Rank(), n), got, allcast.WithAlgorithm("mcast"))
 		if err != nil {
 			return err
 		}
 		if err := errors.Join(c.Close(), r.Wait(ctx)); err != nil {
 			return err
 		}
-		if !bytes.Equal(got, gathered(1, c.Size(), n)) {
+		if !bytes.Equal(got, calltest.Gathered(1, c.Size(), n)) {
 			return errors.New("mcast: wrong data")
 		}
 		return nil
 	})
 }
 
-// Communicators that are closed take up no memory.
+// Closed communicators use no memory.
 func TestCloseFrees(t *testing.T) {
 	rounds := 200
 	if testing.Short() {
 		rounds = 30
 	}
-	ranks(t, 4, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+	allcasttest.Run(t, 4, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 		before := world.Comms()
 		for i := range rounds {
 			c, err := world.Split(ctx, world.Rank()%2, 0)
@@ -245,7 +231,7 @@ func TestCloseFrees(t *testing.T) {
 			}
 			switch {
 			case i%4 == 0:
-				err = gathers(ctx, d, uint64(i), 5000, "mcast")
+				err = calltest.Allgather(ctx, d, uint64(i), 5000, "mcast")
 			case i%5 == 0:
 				err = d.Abort()
 			}
@@ -253,14 +239,14 @@ func TestCloseFrees(t *testing.T) {
 				return err
 			}
 		}
-		if !soon(func() bool { return world.Comms() == before }) {
+		if !testenv.Soon(func() bool { return world.Comms() == before }) {
 			return fmt.Errorf("%d communicators before, %d after", before, world.Comms())
 		}
 		return world.Barrier(ctx)
 	})
 }
 
-// Every rank is told both calls, whoever found out.
+// The error on every rank shows both calls, whichever rank found the mismatch.
 func TestMismatchTellsBothCalls(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -303,19 +289,19 @@ func TestMismatchTellsBothCalls(t *testing.T) {
 		}, []string{"rank 1 called barrier", "called broadcast of 1000 bytes from root 0"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ranks(t, 3, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+			allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 				c, err := world.Dup(ctx)
 				if err != nil {
 					return err
 				}
-				for err == nil { // who has ended well learns at its next call
+				for err == nil { // a rank whose call completed learns of the mismatch in its next call
 					err = tt.call(ctx, c, c.Rank() == 1)
 				}
 				if !errors.Is(err, allcast.ErrMismatch) {
 					return err
 				}
 				for _, w := range tt.wants {
-					// Either of the two may have found out.
+					// Either of the two ranks may have found the mismatch.
 					if !strings.Contains(err.Error(), w) {
 						return fmt.Errorf("%w\nwant %q", err, w)
 					}

@@ -12,11 +12,14 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/calltest"
+	"github.com/allcast/allcast/internal/joinhook"
 )
 
 func TestSplitInParts(t *testing.T) {
-	ranks(t, 5, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
-		// 0 and 3, 1 and 4 in reverse, 2 not at all.
+	allcasttest.Run(t, 5, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+		// Pairs in reverse order: ranks 3 and 0, ranks 4 and 1. Rank 2 is in none.
 		color, key := world.Rank()%3, -world.Rank()
 		if color == 2 {
 			color = allcast.NoColor
@@ -29,24 +32,18 @@ func TestSplitInParts(t *testing.T) {
 			if c != nil {
 				return errors.New("NoColor got a communicator")
 			}
-			return c.Close() // harmless
+			return c.Close() // of a nil communicator
 		}
-		if c.Size() != 2 || c.WorldRank(0) != color+3 || c.WorldRank(1) != color || c.WorldRank(c.Rank()) != world.Rank() {
+		if c.Size() != 2 || c.WorldRank(0) != color+3 || c.WorldRank(1) != color ||
+			c.WorldRank(c.Rank()) != world.Rank() {
 			return fmt.Errorf("rank %d of %d, first %d", c.Rank(), c.Size(), c.WorldRank(0))
 		}
-		got := make([]byte, 2*5000)
-		if err := c.Allgather(ctx, pattern(uint64(color), c.Rank(), 5000), got, allcast.WithAlgorithm("mcast")); err != nil {
-			return err
-		}
-		if !bytes.Equal(got, gathered(uint64(color), 2, 5000)) {
-			return errors.New("mcast: wrong data")
-		}
-		return nil
+		return calltest.Allgather(ctx, c, uint64(color), 5000, "mcast")
 	})
 }
 
 func TestSplitToNothing(t *testing.T) {
-	ranks(t, 3, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 		c, err := world.Split(ctx, allcast.NoColor, 0)
 		if c != nil {
 			return errors.New("a communicator of nobody")
@@ -55,17 +52,16 @@ func TestSplitToNothing(t *testing.T) {
 	})
 }
 
-// TestSplitsAtTheSameTime: rank 0 is in two communicators, and both are split at
-// once. What they become must not be taken for each other.
+// Rank 0 is in two communicators that are split at the same time. The results must not be confused.
 func TestSplitsAtTheSameTime(t *testing.T) {
-	ranks(t, 3, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 		in := func(r int) int {
 			if r == 0 || r == world.Rank() {
 				return 0
 			}
 			return allcast.NoColor
 		}
-		var mine [3]*allcast.Comm // by the other rank
+		var pairs [3]*allcast.Comm // by the other rank
 		for other := 1; other < 3; other++ {
 			color := in(other)
 			if world.Rank() == 0 {
@@ -75,10 +71,10 @@ func TestSplitsAtTheSameTime(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			mine[other] = c
+			pairs[other] = c
 		}
 		for round := range 30 {
-			// Ranks 1 and 2 come when rank 0 has begun both.
+			// Ranks 1 and 2 start when rank 0 has started both.
 			if world.Rank() != 0 {
 				if err := world.Barrier(ctx); err != nil {
 					return err
@@ -86,7 +82,7 @@ func TestSplitsAtTheSameTime(t *testing.T) {
 			}
 			errs := make([]error, 4)
 			var wg sync.WaitGroup
-			for other, c := range mine {
+			for other, c := range pairs {
 				if c == nil {
 					continue
 				}
@@ -111,20 +107,20 @@ func dupAndUse(ctx context.Context, c *allcast.Comm, seed uint64) error {
 	}
 	buf := make([]byte, 3000)
 	if d.Rank() == 0 {
-		copy(buf, pattern(seed, 0, len(buf)))
+		copy(buf, calltest.Pattern(seed, 0, len(buf)))
 	}
 	if err := d.Broadcast(ctx, buf, 0, allcast.WithAlgorithm("mcast")); err != nil {
 		return err
 	}
-	if !bytes.Equal(buf, pattern(seed, 0, len(buf))) {
+	if !bytes.Equal(buf, calltest.Pattern(seed, 0, len(buf))) {
 		return errors.New("mcast: wrong data")
 	}
 	return nil
 }
 
-// Who gives up in a Split must not leave the others waiting for it.
+// A rank that gives up in a Split does not leave the others waiting for it.
 func TestSplitGivenUp(t *testing.T) {
-	ranks(t, 3, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 		c, err := world.Dup(ctx)
 		if err != nil {
 			return err
@@ -133,36 +129,35 @@ func TestSplitGivenUp(t *testing.T) {
 			over, cancel := context.WithCancel(ctx)
 			cancel()
 			if _, err := c.Dup(over); !errors.Is(err, context.Canceled) {
-				return fmt.Errorf("got %w, want that the context ended", err)
+				return fmt.Errorf("got %w, want context.Canceled", err)
 			}
 			return nil
 		}
 		_, err = c.Dup(ctx)
 		var re *allcast.RankError
 		if !errors.Is(err, allcast.ErrAborted) || !errors.As(err, &re) || re.Rank != 1 {
-			return fmt.Errorf("got %w, want that rank 1 aborted", err)
+			return fmt.Errorf("got %w, want an error that names rank 1", err)
 		}
 		return nil
 	})
 }
 
-// A rank that is lost during Split is the one that all others name, also those that have their
-// communicator already and use it with a rank that has not.
+// All other ranks name the rank that is lost during Split. This includes ranks that already have their
+// communicator and use it with a rank that has not.
 func TestSplitNamesTheLost(t *testing.T) {
 	const size, victim = 4, 2
 	for _, phase := range []string{"transfer", "put"} {
 		for nth := range int64(6) {
 			t.Run(fmt.Sprint(phase, nth), func(t *testing.T) {
 				var calls atomic.Int64
-				calls.Store(math.MinInt64) // until all have joined
+				calls.Store(math.MinInt64) // no phase counts until all ranks have joined
 				now := make(chan struct{})
-				opts := make([]allcast.Options, size)
-				watches := map[int]watch{victim: func(comm uint32, _ uint64, what string) {
-					if comm == 0 && what == phase && calls.Add(1) == nth+1 {
+				hooks := joinhook.Hooks{Watch: func(rank int, comm uint32, _ uint64, entered string) {
+					if rank == victim && comm == 0 && entered == phase && calls.Add(1) == nth+1 {
 						close(now)
 					}
 				}}
-				for r, err := range joinWatched(t, opts, watches, func(ctx context.Context, world *allcast.Comm) error {
+				run := func(ctx context.Context, world *allcast.Comm) error {
 					err := world.Barrier(ctx)
 					if world.Rank() == victim {
 						calls.Store(0)
@@ -179,7 +174,9 @@ func TestSplitNamesTheLost(t *testing.T) {
 						return fmt.Errorf("rank %d vanished: %w", victim, err)
 					}
 					return nil
-				}) {
+				}
+				ctx := joinhook.With(t.Context(), hooks)
+				for r, err := range allcasttest.JoinAll(ctx, make([]allcast.Options, size), run) {
 					if err != nil {
 						t.Errorf("rank %d: %v", r, err)
 					}
@@ -189,7 +186,7 @@ func TestSplitNamesTheLost(t *testing.T) {
 	}
 }
 
-// splitUntilError splits off pairs, and uses them.
+// splitUntilError splits the world into pairs and uses them, until a call fails.
 func splitUntilError(ctx context.Context, world *allcast.Comm) error {
 	for i := 0; ; i++ {
 		sub, err := world.Split(ctx, (world.Rank()+i)/2%2, -world.Rank())
@@ -197,16 +194,15 @@ func splitUntilError(ctx context.Context, world *allcast.Comm) error {
 			return err
 		}
 		if err := errors.Join(sub.Barrier(ctx), sub.Close()); err != nil {
-			// Its partner names it; a rank whose pair is whole learns at the next Split.
+			// The partner of a lost rank names it here. The other ranks learn of it in their next Split.
 			return err
 		}
 	}
 }
 
-// Errors use the numbers of the communicator that the call was made on, and give those of the world
-// where they differ.
+// Errors name ranks of the communicator of the call, and their world ranks where those differ.
 func TestErrorsNumberRanks(t *testing.T) {
-	ranks(t, 5, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
+	allcasttest.Run(t, 5, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 		// World ranks 4, 3 and 1 are ranks 0, 1 and 2.
 		color := 0
 		if world.Rank()%2 == 0 && world.Rank() < 4 {
@@ -222,7 +218,8 @@ func TestErrorsNumberRanks(t *testing.T) {
 		for _, algo := range []string{"mcast", "ring"} {
 			err = c.Allgather(ctx, nil, make([]byte, 3000), allcast.WithAlgorithm(algo))
 			var re *allcast.RankError
-			if !errors.As(err, &re) || re.Rank != 1 || re.WorldRank != 3 || !strings.Contains(err.Error(), "aborted: rank 1 (world rank 3)") {
+			if !errors.As(err, &re) || re.Rank != 1 || re.WorldRank != 3 ||
+				!strings.Contains(err.Error(), "aborted: rank 1 (world rank 3)") {
 				return fmt.Errorf("%s, aborted by rank 1: %w", algo, err)
 			}
 		}
@@ -238,7 +235,9 @@ func TestNilCommunicator(t *testing.T) {
 	_, split := c.Split(t.Context(), 0, 0)
 	_, dup := c.Dup(t.Context())
 	_, shrink := c.Shrink(t.Context())
-	for _, err := range []error{split, dup, shrink, c.Abort(), c.Allgather(t.Context(), nil, nil), c.Barrier(t.Context())} {
+	for _, err := range []error{
+		split, dup, shrink, c.Abort(), c.Allgather(t.Context(), nil, nil), c.Barrier(t.Context()),
+	} {
 		if !errors.Is(err, allcast.ErrInvalid) {
 			t.Errorf("got %v, want ErrInvalid", err)
 		}

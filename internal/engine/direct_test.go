@@ -2,8 +2,8 @@ package engine
 
 import (
 	"bytes"
-	"runtime"
 	"testing"
+	"testing/synctest"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/settings"
@@ -63,48 +63,47 @@ func TestReadIntoPlace(t *testing.T) {
 
 // A call that fails ends only when no read can write to its buffer any more.
 func TestFailureWaitsForReads(t *testing.T) {
-	hold := make(chan func(), 100)
-	all := directEngines(t, hold)
-	var reqs []*Request
-	for _, e := range all {
-		r, err := e.Start(World, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: bytes.Repeat([]byte{1}, 1000)})
-		if err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan func(), 100)
+		all := directEngines(t, hold)
+		var reqs []*Request
+		for _, e := range all {
+			r, err := e.Start(World, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: bytes.Repeat([]byte{1}, 1000)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			reqs = append(reqs, r)
+		}
+		done := <-hold // a read is under way
+		if err := all[1].Abort(World); err != nil {
 			t.Fatal(err)
 		}
-		reqs = append(reqs, r)
-	}
-	done := <-hold // a read is under way
-	if err := all[1].Abort(World); err != nil {
-		t.Fatal(err)
-	}
-	// Its workers answer one after the other; the reads that were begun remain.
-	for waiting, reads := 2, 1; waiting > reads; runtime.Gosched() {
+		// All workers have answered by now. Only the reads that had begun remain.
+		synctest.Wait()
+		var waiting, reads int
 		if !all[1].do(func() {
-			op := all[1].failing[fabric.OpKey{Comm: World}]
-			if op == nil {
-				waiting = 0
-				return
+			if op := all[1].failing[fabric.OpKey{Comm: World}]; op != nil {
+				waiting, reads = op.waiting, op.placing
 			}
-			waiting, reads = op.waiting, op.placing
 		}) {
-			t.Fatal("stopped")
+			t.Fatal("the engine has stopped")
 		}
-		if waiting == 0 {
-			t.Fatal("the call has ended while a read may write to its buffer")
+		if waiting == 0 || waiting != reads {
+			t.Fatalf("the call waits for %d answers and %d reads: want only reads, and at least one", waiting, reads)
 		}
-	}
-	for done(); ; {
-		select {
-		case done := <-hold:
-			done()
-			continue
-		case <-reqs[1].Done():
+		for done(); ; {
+			select {
+			case done := <-hold:
+				done()
+				continue
+			case <-reqs[1].Done():
+			}
+			break
 		}
-		break
-	}
-	if reqs[1].Err() == nil {
-		t.Error("it did not fail")
-	}
+		if reqs[1].Err() == nil {
+			t.Error("it did not fail")
+		}
+	})
 }
 
 // memLate is memReliable on a network that takes its time to register memory.
@@ -188,21 +187,26 @@ func TestRegisterFails(t *testing.T) {
 
 // An operation that fails while its memory is being registered ends when that has ended.
 func TestFailsWhileItRegisters(t *testing.T) {
-	all, begun := lateEngines(t)
-	reqs := startBroadcasts(t, all, [][]byte{make([]byte, 1000), make([]byte, 1000)})
-	key := <-begun
-	if err := all[1].Abort(World); err != nil {
-		t.Fatal(err)
-	}
-	<-reqs[1].Done()
-	for busy := false; !busy; runtime.Gosched() {
+	synctest.Test(t, func(t *testing.T) {
+		all, begun := lateEngines(t)
+		reqs := startBroadcasts(t, all, [][]byte{make([]byte, 1000), make([]byte, 1000)})
+		key := <-begun
+		if err := all[1].Abort(World); err != nil {
+			t.Fatal(err)
+		}
+		<-reqs[1].Done()
+		synctest.Wait()
+		busy := false
 		all[0].do(func() { busy = all[0].failing[key] != nil && all[0].failing[key].waiting == 1 })
-	}
-	if reqs[0].Over() {
-		t.Error("it has ended while the network may use its memory")
-	}
-	(*handler)(all[0]).Registered(key, nil)
-	if <-reqs[0].Done(); reqs[0].Err() == nil {
-		t.Error("it did not fail")
-	}
+		if !busy {
+			t.Error("the operation does not wait for the registration")
+		}
+		if reqs[0].Over() {
+			t.Error("it has ended while the network may use its memory")
+		}
+		(*handler)(all[0]).Registered(key, nil)
+		if <-reqs[0].Done(); reqs[0].Err() == nil {
+			t.Error("it did not fail")
+		}
+	})
 }

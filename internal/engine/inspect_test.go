@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/wire"
@@ -63,22 +64,24 @@ func TestStateOfWaiting(t *testing.T) {
 
 // A node that is stuck is said to be, in bounded time.
 func TestStateOfStuck(t *testing.T) {
-	e := newMemNet(1).engines(t)[0]
-	stuck, release := make(chan struct{}), make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() { e.do(func() { close(stuck); <-release }) })
-	<-stuck
-	if s := e.State(1); s.Answers || s.Size != 1 {
-		t.Errorf("%+v", s)
-	}
-	if m := e.Metrics(); m.Answers || len(m.Numbers) == 0 || m.Tallies != nil {
-		t.Errorf("%+v", m)
-	}
-	close(release)
-	wg.Wait()
-	if s := e.State(1); !s.Answers {
-		t.Errorf("%+v", s)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e := newMemNet(1).engines(t)[0]
+		stuck, release := make(chan struct{}), make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { e.do(func() { close(stuck); <-release }) })
+		<-stuck
+		if s := e.State(1); s.Answers || s.Size != 1 {
+			t.Errorf("%+v", s)
+		}
+		if m := e.Metrics(); m.Answers || len(m.Numbers) == 0 || m.Tallies != nil {
+			t.Errorf("%+v", m)
+		}
+		close(release)
+		wg.Wait()
+		if s := e.State(1); !s.Answers {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 func TestStateWhenClosed(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -250,26 +251,32 @@ func broadcast(t *testing.T, all []*Engine, n int) {
 }
 
 func TestBroadcastInMemory(t *testing.T) {
-	broadcast(t, newMemNet(3).engines(t), 10_001)
+	synctest.Test(t, func(t *testing.T) {
+		broadcast(t, newMemNet(3).engines(t), 10_001)
+	})
 }
 
 // A worker whose socket fails still has to answer: what it does not receive is
 // fetched, and operations and Close end.
 func TestReceiveFails(t *testing.T) {
-	n := newMemNet(2)
-	all := n.engines(t)
-	n.ranks[1].fail <- errors.New("out of memory")
-	n.ranks[1].deaf.Store(true)
-	broadcast(t, all, 1000)
+	synctest.Test(t, func(t *testing.T) {
+		n := newMemNet(2)
+		all := n.engines(t)
+		n.ranks[1].fail <- errors.New("out of memory")
+		n.ranks[1].deaf.Store(true)
+		broadcast(t, all, 1000)
+	})
 }
 
 // Strangers may keep a socket busy: that must not put off fetching for ever.
 func TestSomethingAlwaysWaits(t *testing.T) {
-	n := newMemNet(2)
-	all := n.engines(t)
-	n.ranks[1].pending.Store(true)
-	n.ranks[1].deaf.Store(true)
-	broadcast(t, all, 1000)
+	synctest.Test(t, func(t *testing.T) {
+		n := newMemNet(2)
+		all := n.engines(t)
+		n.ranks[1].pending.Store(true)
+		n.ranks[1].deaf.Store(true)
+		broadcast(t, all, 1000)
+	})
 }
 
 // A root receives nothing, so nothing wakes its receive worker; what the worker is
@@ -291,42 +298,46 @@ func TestCommandsDoNotPileUp(t *testing.T) {
 
 // Close must end calls also when the network takes nothing any more.
 func TestCloseWhileSendIsStuck(t *testing.T) {
-	n := newMemNet(2)
-	n.ranks[0].stuck.Store(true)
-	all := n.engines(t)
-	var reqs []*Request
-	for _, e := range all {
-		r, err := e.Start(World, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: make([]byte, 1000)})
-		if err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMemNet(2)
+		n.ranks[0].stuck.Store(true)
+		all := n.engines(t)
+		var reqs []*Request
+		for _, e := range all {
+			r, err := e.Start(World, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: make([]byte, 1000)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			reqs = append(reqs, r)
+		}
+		<-n.ranks[0].sending
+		if err := all[0].Close(); err != nil {
 			t.Fatal(err)
 		}
-		reqs = append(reqs, r)
-	}
-	<-n.ranks[0].sending
-	if err := all[0].Close(); err != nil {
-		t.Fatal(err)
-	}
-	<-reqs[0].Done()
-	if err := reqs[0].Err(); !errors.Is(err, ErrClosed) {
-		t.Errorf("got %v, want ErrClosed", err)
-	}
+		<-reqs[0].Done()
+		if err := reqs[0].Err(); !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v, want ErrClosed", err)
+		}
+	})
 }
 
 func TestStatsAfterClose(t *testing.T) {
-	n := newMemNet(2)
-	all := n.engines(t)
-	n.ranks[1].deaf.Store(true)
-	broadcast(t, all, 1000)
-	before := all[1].Stats()
-	if err := all[1].Close(); err != nil {
-		t.Fatal(err)
-	}
-	for range 10 {
-		if after := all[1].Stats(); after.Repaired != before.Repaired || after.Repaired == 0 {
-			t.Fatalf("%d chunks repaired before Close, %d after", before.Repaired, after.Repaired)
+	synctest.Test(t, func(t *testing.T) {
+		n := newMemNet(2)
+		all := n.engines(t)
+		n.ranks[1].deaf.Store(true)
+		broadcast(t, all, 1000)
+		before := all[1].Stats()
+		if err := all[1].Close(); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if all[1].tasks.head.Load() != nil {
-		t.Error("tasks are left for a loop that has ended")
-	}
+		for range 10 {
+			if after := all[1].Stats(); after.Repaired != before.Repaired || after.Repaired == 0 {
+				t.Fatalf("%d chunks repaired before Close, %d after", before.Repaired, after.Repaired)
+			}
+		}
+		if all[1].tasks.head.Load() != nil {
+			t.Error("tasks are left for a loop that has ended")
+		}
+	})
 }

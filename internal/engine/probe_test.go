@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -165,29 +166,33 @@ func TestProbeGroups(t *testing.T) {
 
 // A member that hears nothing on the groups is found, and the job's groups work.
 func TestProbeFindsDeafMember(t *testing.T) {
-	n, all := groupEngines(t, nil, map[int]bool{1: true}, 400*time.Millisecond)
-	for r, unheard := range probeAll(t, all) {
-		// In the communicator, ranks are in reverse.
-		if want := map[int][]int{1: {0, 2}}[r]; !slices.Equal(unheard, want) {
-			t.Errorf("rank %d did not hear %v, want %v", r, unheard, want)
+	synctest.Test(t, func(t *testing.T) {
+		n, all := groupEngines(t, nil, map[int]bool{1: true}, 400*time.Millisecond)
+		for r, unheard := range probeAll(t, all) {
+			// In the communicator, ranks are in reverse.
+			if want := map[int][]int{1: {0, 2}}[r]; !slices.Equal(unheard, want) {
+				t.Errorf("rank %d did not hear %v, want %v", r, unheard, want)
+			}
 		}
-	}
-	for _, e := range all {
-		e.LeaveGroups(FirstComm)
-	}
-	if repaired := multicasts(t, all); repaired > 0 || n.other == 0 {
-		t.Errorf("%d chunks were fetched; %d datagrams reached a rank that shares the groups", repaired, n.other)
-	}
+		for _, e := range all {
+			e.LeaveGroups(FirstComm)
+		}
+		if repaired := multicasts(t, all); repaired > 0 || n.other == 0 {
+			t.Errorf("%d chunks were fetched; %d datagrams reached a rank that shares the groups", repaired, n.other)
+		}
+	})
 }
 
 // A member that could not join says so.
 func TestProbeWithoutGroups(t *testing.T) {
-	_, all := groupEngines(t, map[int]error{0: errors.New("no more groups")}, nil, 0)
-	unheard := probeAll(t, all)
-	if len(unheard[0]) == 0 {
-		t.Error("a rank that is not in the groups heard everybody there")
-	}
-	if len(unheard[1]) > 0 || len(unheard[2]) > 0 {
-		t.Errorf("datagrams of that rank to the job's groups were not heard: %v", unheard)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		_, all := groupEngines(t, map[int]error{0: errors.New("no more groups")}, nil, 0)
+		unheard := probeAll(t, all)
+		if len(unheard[0]) == 0 {
+			t.Error("a rank that is not in the groups heard everybody there")
+		}
+		if len(unheard[1]) > 0 || len(unheard[2]) > 0 {
+			t.Errorf("datagrams of that rank to the job's groups were not heard: %v", unheard)
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -53,7 +54,8 @@ func TestSendAll(t *testing.T) {
 		{name: "fails", s: fakeSender{room: 3, err: down}, want: down, sent: 3},
 	} {
 		b := Batch{Headers: make([]Header, 5), Payloads: make([][]byte, 5)}
-		err := SendAll(&c.s, &b, 20*time.Millisecond)
+		var err error
+		synctest.Test(t, func(*testing.T) { err = SendAll(&c.s, &b, 20*time.Millisecond) })
 		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}

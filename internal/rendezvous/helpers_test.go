@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"context"
 	"net"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/allcast/allcast/internal/settings"
+	"go.uber.org/goleak"
 )
 
 // world is a job whose ranks are goroutines.
@@ -29,7 +28,7 @@ func newWorld(t *testing.T, size int) *world {
 	t.Helper()
 	if !watched[t] { // the check of a second world would find the first
 		watched[t] = true
-		t.Cleanup(func() { checkLeaks(t) })
+		t.Cleanup(func() { goleak.VerifyNone(t) })
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -103,26 +102,6 @@ func exchange(ctx context.Context, js []joined) []error {
 	}
 	wg.Wait()
 	return errs
-}
-
-// checkLeaks waits for the goroutines of this package to end, because one that has done its last step may
-// still be returning.
-func checkLeaks(t *testing.T) {
-	t.Helper()
-	buf := make([]byte, 1<<20)
-	var left []string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
-		left = left[:0]
-		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if strings.Contains(g, "rendezvous.(*") && !strings.Contains(g, "checkLeaks") {
-				left = append(left, g)
-			}
-		}
-		if len(left) == 0 {
-			return
-		}
-	}
-	t.Errorf("goroutines left:\n%s", strings.Join(left, "\n\n"))
 }
 
 func testKey(b byte) []byte { return bytes.Repeat([]byte{b}, 16) }

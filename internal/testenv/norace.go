@@ -2,6 +2,6 @@
 
 package testenv
 
-// Race says whether the race detector is on: what is too long with it is cut short,
-// and pools lose things on purpose.
+// Race reports whether the race detector is on. Long tests shorten their work then, and tests that
+// count allocations skip, because pools drop entries at random.
 const Race = false

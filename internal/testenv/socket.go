@@ -5,11 +5,10 @@ import (
 	"testing"
 )
 
-// SocketDir keeps the sockets of a test apart from those of other jobs, and returns where
-// they are. The name of t.TempDir may be too long for a socket.
+// SocketDir separates the sockets of a test from those of other jobs, and returns their directory.
 func SocketDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "allcast") //nolint:usetesting // a shorter name
+	dir, err := os.MkdirTemp("", "allcast") //nolint:usetesting // the path of t.TempDir may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

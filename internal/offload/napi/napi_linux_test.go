@@ -10,15 +10,15 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/testenv"
 )
 
 // veth makes a pair of interfaces in a network namespace of their own, which ends with the
 // test's thread.
 func veth(t *testing.T) *net.Interface {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("interfaces and their threads need root")
-	}
+	testenv.NeedRoot(t, "interfaces and their threads need root")
 	runtime.LockOSThread() // for good: the thread is not given back
 	ns, err := netns.New()
 	if err != nil {

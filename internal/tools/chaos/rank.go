@@ -70,7 +70,12 @@ func (r *rank) say(what string, ranks []int, err error) {
 }
 
 func (r *rank) run(ctx context.Context) (err error) {
-	go r.watch()
+	go r.watch(func() {
+		var s strings.Builder
+		_ = pprof.Lookup("goroutine").WriteTo(&s, 1)
+		say(note{What: sayHang, Epoch: r.script.epoch, Call: r.call, Op: r.op, Text: s.String()})
+		os.Exit(1)
+	})
 	r.had = tally{Goroutines: runtime.NumGoroutine(), Files: files()}
 	r.enter("join")
 	if r.world, err = allcast.Join(ctx, allcast.Options{Subgroups: r.trees, JoinTimeout: time.Minute}); err != nil {
@@ -247,19 +252,17 @@ func (r *rank) enter(op string) {
 }
 func (r *rank) leave() { r.began.Store(0) }
 
-// tick is how often the watchdog looks. It counts looks, not time: a process that is
-// stopped is not to blame for the time.
+// tick is the watchdog's interval. The watchdog counts intervals, not time, because a process that was
+// stopped has done nothing wrong.
 const tick = 100 * time.Millisecond
 
-// watch ends the process when a call does not end.
-func (r *rank) watch() {
+// watch calls hung, once, if a call does not end within the limit.
+func (r *rank) watch(hung func()) {
 	for range time.Tick(tick) {
 		n := r.ticks.Add(1)
 		if b := r.began.Load(); b != 0 && time.Duration(n-b)*tick > r.limit {
-			var s strings.Builder
-			_ = pprof.Lookup("goroutine").WriteTo(&s, 1)
-			say(note{What: sayHang, Epoch: r.script.epoch, Call: r.call, Op: r.op, Text: s.String()})
-			os.Exit(1)
+			hung()
+			return
 		}
 	}
 }

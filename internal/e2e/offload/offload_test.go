@@ -1,4 +1,4 @@
-package allcast_test
+package offload
 
 import (
 	"bytes"
@@ -12,24 +12,26 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/calltest"
 )
 
 func TestDatapathCollectives(t *testing.T) {
-	datapaths(t, func(t *testing.T, o allcast.Options) {
+	calltest.Datapaths(t, func(t *testing.T, o allcast.Options) {
 		t.Helper()
-		ranks(t, 3, o, func(ctx context.Context, c *allcast.Comm) error {
-			mk, free := allocated(c)
-			return errors.Join(everything(ctx, c, mk), everything(ctx, c, onHeap), free())
+		allcasttest.Run(t, 3, o, func(ctx context.Context, c *allcast.Comm) error {
+			mk, free := calltest.Allocated(c)
+			return errors.Join(calltest.Everything(ctx, c, mk), calltest.Everything(ctx, c, calltest.OnHeap), free())
 		})
 	})
 }
 
 func TestAlloc(t *testing.T) {
-	datapaths(t, func(t *testing.T, o allcast.Options) {
+	calltest.Datapaths(t, func(t *testing.T, o allcast.Options) {
 		t.Helper()
 		var kept [2][]byte
 		comms := make([]*allcast.Comm, 2)
-		ranks(t, 2, o, func(_ context.Context, c *allcast.Comm) error {
+		allcasttest.Run(t, 2, o, func(_ context.Context, c *allcast.Comm) error {
 			for _, n := range []int{0, 1, 4096, 1<<20 + 13} {
 				b, err := c.Alloc(n)
 				if err != nil || len(b) != n || cap(b) != n || !bytes.Equal(b, make([]byte, n)) {
@@ -57,7 +59,7 @@ func TestAlloc(t *testing.T) {
 			kept[c.Rank()], comms[c.Rank()] = b, c
 			return err
 		})
-		for r, b := range kept { // the job has ended, the memory is still there
+		for r, b := range kept { // the memory outlives the job
 			for i := range b {
 				b[i]++
 			}
@@ -68,23 +70,23 @@ func TestAlloc(t *testing.T) {
 	})
 }
 
-// Memory that an operation uses stays until the operation has ended, whichever part of it is used.
+// Free refuses memory of which an unfinished operation uses any part.
 func TestFreeInUse(t *testing.T) {
-	datapaths(t, func(t *testing.T, o allcast.Options) {
+	calltest.Datapaths(t, func(t *testing.T, o allcast.Options) {
 		t.Helper()
 		for _, algo := range []string{"mcast", "ring"} {
 			const size, late, n = 3, 2, 50_000
 			var tried sync.WaitGroup
 			tried.Add(size - 1)
-			ranks(t, size, o, func(ctx context.Context, c *allcast.Comm) error {
+			allcasttest.Run(t, size, o, func(ctx context.Context, c *allcast.Comm) error {
 				in, err1 := c.Alloc(2 * n)
 				out, err2 := c.Alloc(size * n)
 				if err := errors.Join(err1, err2); err != nil {
 					return err
 				}
-				copy(in[n:], pattern(1, c.Rank(), n))
+				copy(in[n:], calltest.Pattern(1, c.Rank(), n))
 				if c.Rank() == late {
-					tried.Wait() // until then the others' operations cannot end
+					tried.Wait() // until then the operations of the others cannot complete
 				}
 				r, err := c.StartAllgather(in[n:], out, allcast.WithAlgorithm(algo))
 				if err != nil {
@@ -97,27 +99,29 @@ func TestFreeInUse(t *testing.T) {
 						return fmt.Errorf("in use: %w, %w", err1, err2)
 					}
 				}
-				return errors.Join(equal(ran(ctx, r, nil, algo), out, gathered(1, size, n)), c.Free(in), c.Free(out))
+				err = calltest.Equal(calltest.Wait(ctx, r, nil, algo), out, calltest.Gathered(1, size, n))
+				return errors.Join(err, c.Free(in), c.Free(out))
 			})
 		}
 	})
 }
 
-// The kernel writes to memory of Alloc directly. All that comes for other memory is copied.
+// The kernel writes to memory of Alloc directly. Chunks for other memory are copied.
 func TestDatapathCopies(t *testing.T) {
-	for _, h := range hooks {
+	for _, h := range calltest.Hooks {
 		t.Run(h, func(t *testing.T) {
-			needBPF(t, h)
-			ranks(t, 3, allcast.Options{Datapath: "bpf", Hook: h}, func(ctx context.Context, c *allcast.Comm) error {
-				if d := c.Datapath(); d.Name != "bpf" || d.Hook != h || d.Reason != "" || !strings.Contains(d.String(), h) {
-					return fmt.Errorf("%+v", d)
+			calltest.NeedBPF(t, h)
+			o := allcast.Options{Datapath: "bpf", Hook: h}
+			allcasttest.Run(t, 3, o, func(ctx context.Context, c *allcast.Comm) error {
+				d := c.Datapath()
+				if d.Name != "bpf" || d.Hook != h || d.Reason != "" || !strings.Contains(d.String(), h) {
+					return fmt.Errorf("datapath %+v", d)
 				}
 				gather := func(buf []byte) (received, copied uint64, err error) {
 					before := c.Stats()
 					n := len(buf) / c.Size()
-					r, err := c.StartAllgather(pattern(1, c.Rank(), n), buf, allcast.WithAlgorithm("mcast"))
-					err = equal(ran(ctx, r, err, "mcast"), buf, gathered(1, c.Size(), n))
-					// What was received is counted, but perhaps not yet by the time that is known.
+					r, err := c.StartAllgather(calltest.Pattern(1, c.Rank(), n), buf, allcast.WithAlgorithm("mcast"))
+					err = calltest.Equal(calltest.Wait(ctx, r, err, "mcast"), buf, calltest.Gathered(1, c.Size(), n))
 					s := c.Stats()
 					return s.ReceivedChunks - before.ReceivedChunks, s.CopiedChunks - before.CopiedChunks, err
 				}
@@ -126,10 +130,12 @@ func TestDatapathCopies(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if received, copied, err := gather(buf); err != nil || copied != 0 || received == 0 {
+				received, copied, err := gather(buf)
+				if err != nil || copied != 0 || received == 0 {
 					return fmt.Errorf("memory of Alloc: %d received, %d copied, %w", received, copied, err)
 				}
-				if received, copied, err := gather(make([]byte, c.Size()*n)); err != nil || copied != received || received == 0 {
+				received, copied, err = gather(make([]byte, c.Size()*n))
+				if err != nil || copied != received || received == 0 {
 					return fmt.Errorf("other memory: %d received, %d copied, %w", received, copied, err)
 				}
 				return c.Free(buf)
@@ -137,8 +143,8 @@ func TestDatapathCopies(t *testing.T) {
 		})
 	}
 	t.Run("host", func(t *testing.T) {
-		plainly(t)
-		ranks(t, 2, allcast.Options{}, func(_ context.Context, c *allcast.Comm) error {
+		calltest.ClearDatapath(t)
+		allcasttest.Run(t, 2, allcast.Options{}, func(_ context.Context, c *allcast.Comm) error {
 			if d := c.Datapath(); d != (allcast.Datapath{Name: "host"}) || d.String() != "host" {
 				return fmt.Errorf("%+v", d)
 			}
@@ -147,9 +153,14 @@ func TestDatapathCopies(t *testing.T) {
 	})
 }
 
-// Where the kernel cannot receive, "auto" is as good as "host", and says why.
+// samePort returns two groups with the same port, which the kernel cannot tell apart.
+func samePort(group netip.AddrPort) []netip.AddrPort {
+	return []netip.AddrPort{group, netip.AddrPortFrom(group.Addr().Next(), group.Port())}
+}
+
+// Where the kernel cannot receive, "auto" means "host", and Datapath gives the reason.
 func TestDatapathFallsBack(t *testing.T) {
-	needBPF(t, "sockfilter")
+	calltest.NeedBPF(t, "sockfilter")
 	group := netip.MustParseAddrPort("239.192.7.7:21234")
 	for _, c := range []struct {
 		name string
@@ -157,29 +168,32 @@ func TestDatapathFallsBack(t *testing.T) {
 		o    allcast.Options
 		want string
 	}{
-		{"secure", 2, allcast.Options{Secure: true, Key: jobKey}, "sealed"},
+		{"secure", 2, allcast.Options{Secure: true, Key: key}, "sealed"},
 		{"integrity", 2, allcast.Options{Integrity: true}, "sums"},
 		{"no multicast", 2, allcast.Options{NoMulticast: true}, "no multicast"},
 		{"one rank", 1, allcast.Options{}, "only one rank"},
 		{"xdp on loopback", 2, allcast.Options{Hook: "xdp"}, "hook xdp"},
-		{"ports", 2, allcast.Options{Subgroups: 2, Groups: []netip.AddrPort{group, netip.AddrPortFrom(group.Addr().Next(), group.Port())}}, "port 21234"},
+		{"ports", 2, allcast.Options{Subgroups: 2, Groups: samePort(group)}, "port 21234"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.Datapath = "auto"
-			ranks(t, c.size, c.o, func(ctx context.Context, comm *allcast.Comm) error {
-				if d := comm.Datapath(); d.Name != "host" || d.Hook != "" || !strings.Contains(d.Reason, c.want) || !strings.Contains(d.String(), d.Reason) {
-					return fmt.Errorf("%+v", d)
+			allcasttest.Run(t, c.size, c.o, func(ctx context.Context, comm *allcast.Comm) error {
+				d := comm.Datapath()
+				if d.Name != "host" || d.Hook != "" || !strings.Contains(d.Reason, c.want) ||
+					!strings.Contains(d.String(), d.Reason) {
+					return fmt.Errorf("datapath %+v, want a reason with %q", d, c.want)
 				}
 				algo := "mcast"
 				if c.o.NoMulticast {
 					algo = "ring"
 				}
-				return collectives["allgather"](ctx, comm, onHeap, 1, 50_000, algo)
+				return calltest.Collectives["allgather"](ctx, comm, calltest.OnHeap, 1, 50_000, algo)
 			})
 		})
 	}
 	t.Run("can", func(t *testing.T) {
-		ranks(t, 2, allcast.Options{Datapath: "auto", Hook: "tcx"}, func(_ context.Context, c *allcast.Comm) error {
+		o := allcast.Options{Datapath: "auto", Hook: "tcx"}
+		allcasttest.Run(t, 2, o, func(_ context.Context, c *allcast.Comm) error {
 			if d := c.Datapath(); d.Name != "bpf" && d.Reason == "" {
 				return fmt.Errorf("%+v", d)
 			}
@@ -188,9 +202,9 @@ func TestDatapathFallsBack(t *testing.T) {
 	})
 }
 
-// "bpf" means bpf: else all ranks fail, and say whose fault it is.
+// With "bpf" on one rank, all ranks fail if the kernel cannot receive there, and name that rank.
 func TestDatapathFails(t *testing.T) {
-	needBPF(t, "sockfilter")
+	calltest.NeedBPF(t, "sockfilter")
 	group := netip.MustParseAddrPort("239.192.7.8:21235")
 	for _, c := range []struct {
 		name string
@@ -200,16 +214,17 @@ func TestDatapathFails(t *testing.T) {
 		{"secure", allcast.Options{Secure: true}, "Options.Secure"},
 		{"integrity", allcast.Options{Integrity: true}, "Options.Integrity"},
 		{"xdp on loopback", allcast.Options{}, "hook xdp"},
-		{"ports", allcast.Options{Subgroups: 2, Groups: []netip.AddrPort{group, netip.AddrPortFrom(group.Addr().Next(), group.Port())}}, "port 21235"},
+		{"ports", allcast.Options{Subgroups: 2, Groups: samePort(group)}, "port 21235"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.o.Key = jobKey
+			c.o.Key = key
 			opts := []allcast.Options{c.o, c.o, c.o}
 			opts[1].Datapath = "bpf"
 			if strings.HasPrefix(c.name, "xdp") {
 				opts[1].Hook = "xdp"
 			}
-			for r, err := range joinAll(t, opts, func(context.Context, *allcast.Comm) error { return nil }) {
+			nothing := func(context.Context, *allcast.Comm) error { return nil }
+			for r, err := range allcasttest.JoinAll(t.Context(), opts, nothing) {
 				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "rank 1") {
 					t.Errorf("rank %d: %v", r, err)
 				}
@@ -219,7 +234,7 @@ func TestDatapathFails(t *testing.T) {
 }
 
 func TestDatapathOptions(t *testing.T) {
-	plainly(t)
+	calltest.ClearDatapath(t)
 	for _, c := range []struct {
 		o    allcast.Options
 		env  [2]string
@@ -237,7 +252,8 @@ func TestDatapathOptions(t *testing.T) {
 				t.Setenv(c.env[0], c.env[1])
 			}
 			c.o.Size = 1
-			if comm, err := allcast.Join(t.Context(), c.o); !errors.Is(err, allcast.ErrOptions) || !strings.Contains(err.Error(), c.want) {
+			comm, err := allcast.Join(t.Context(), c.o)
+			if !errors.Is(err, allcast.ErrOptions) || !strings.Contains(err.Error(), c.want) {
 				t.Error(err)
 				if comm != nil {
 					_ = comm.Close()
@@ -247,17 +263,23 @@ func TestDatapathOptions(t *testing.T) {
 	}
 }
 
-// Ranks may differ in who receives.
+// Ranks with different datapaths work together.
 func TestDatapathsTogether(t *testing.T) {
-	needBPF(t, "sockfilter")
-	needBPF(t, "tcx")
-	opts := []allcast.Options{{Datapath: "host"}, {Datapath: "bpf"}, {Datapath: "bpf", Hook: "tcx"}, {Datapath: "auto"}, {Datapath: "bpf", Hook: "tcx"}}
+	calltest.NeedBPF(t, "sockfilter")
+	calltest.NeedBPF(t, "tcx")
+	opts := []allcast.Options{
+		{Datapath: "host"},
+		{Datapath: "bpf"},
+		{Datapath: "bpf", Hook: "tcx"},
+		{Datapath: "auto"},
+		{Datapath: "bpf", Hook: "tcx"},
+	}
 	for i := range opts {
 		opts[i].Subgroups = 2
 	}
-	for r, err := range joinAll(t, opts, func(ctx context.Context, c *allcast.Comm) error {
-		mk, free := allocated(c)
-		return errors.Join(everything(ctx, c, mk), free())
+	for r, err := range allcasttest.JoinAll(t.Context(), opts, func(ctx context.Context, c *allcast.Comm) error {
+		mk, free := calltest.Allocated(c)
+		return errors.Join(calltest.Everything(ctx, c, mk), free())
 	}) {
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)
@@ -265,15 +287,16 @@ func TestDatapathsTogether(t *testing.T) {
 	}
 }
 
-// Jobs on one machine, and communicators of one job, do not mix.
+// Jobs on one machine, and communicators of one job, do not interfere.
 func TestDatapathTwoJobs(t *testing.T) {
-	for _, h := range hooks {
+	for _, h := range calltest.Hooks {
 		t.Run(h, func(t *testing.T) {
-			needBPF(t, h)
+			calltest.NeedBPF(t, h)
 			var wg sync.WaitGroup
 			for job := range uint64(2) {
 				wg.Go(func() {
-					ranks(t, 3, allcast.Options{Datapath: "bpf", Hook: h}, func(ctx context.Context, world *allcast.Comm) error {
+					o := allcast.Options{Datapath: "bpf", Hook: h}
+					allcasttest.Run(t, 3, o, func(ctx context.Context, world *allcast.Comm) error {
 						other, err := world.Dup(ctx)
 						if err != nil {
 							return err
@@ -287,7 +310,7 @@ func TestDatapathTwoJobs(t *testing.T) {
 	}
 }
 
-// inFlight has operations on several communicators under way.
+// inFlight runs operations on several communicators at the same time.
 func inFlight(ctx context.Context, job uint64, comms ...*allcast.Comm) error {
 	const n = 60_001
 	for round := range uint64(5) {
@@ -302,14 +325,15 @@ func inFlight(ctx context.Context, job uint64, comms ...*allcast.Comm) error {
 					return err
 				}
 			}
-			r, err := c.StartAllgather(pattern(seed(i), c.Rank(), n), buf, allcast.WithAlgorithm("mcast"))
+			r, err := c.StartAllgather(calltest.Pattern(seed(i), c.Rank(), n), buf, allcast.WithAlgorithm("mcast"))
 			if err != nil {
 				return err
 			}
 			bufs, reqs = append(bufs, buf), append(reqs, r)
 		}
 		for i, c := range comms {
-			if err := equal(ran(ctx, reqs[i], nil, "mcast"), bufs[i], gathered(seed(i), c.Size(), n)); err != nil {
+			want := calltest.Gathered(seed(i), c.Size(), n)
+			if err := calltest.Equal(calltest.Wait(ctx, reqs[i], nil, "mcast"), bufs[i], want); err != nil {
 				return fmt.Errorf("job %d, round %d, communicator %d: %w", job, round, i, err)
 			}
 			if round%2 == 0 {

@@ -1,0 +1,26 @@
+package allcast_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
+)
+
+// The error for corrupt memory names the ranks that differ, and matches ErrCorrupt.
+func TestCorruptError(t *testing.T) {
+	err := allcast.ExportError(&node.Error{
+		Op: wire.Broadcast, Phase: step.Handshake, Culprit: node.NoRank, Reason: node.Corrupt,
+		Missing: "nothing", Pair: &wire.CallPair{Ranks: [2]uint32{2, 3}},
+	}, []int{0, 1, 2, 3})
+	var re *allcast.RankError
+	if !errors.Is(err, allcast.ErrCorrupt) || !errors.As(err, &re) || re.Rank != -1 ||
+		!slices.Equal(re.Differ, []int{2, 3}) || !strings.Contains(err.Error(), "rank 2 and rank 3") {
+		t.Error(err)
+	}
+}

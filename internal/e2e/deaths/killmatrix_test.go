@@ -1,0 +1,321 @@
+//go:build unix
+
+package deaths
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/internal/calltest"
+	"github.com/allcast/allcast/internal/e2e"
+	"github.com/allcast/allcast/internal/joinhook"
+	"github.com/allcast/allcast/internal/lab"
+)
+
+// The kill matrix: a rank is killed, stopped or cut off in a given phase of a given operation. The
+// victim does this to itself, so that it happens in that phase and in no other.
+
+// Variables of the ranks.
+const (
+	strikeVar = "ALLCAST_TEST_STRIKE" // case of the matrix: RANK FAULT PHASE OP ALGO
+	labVar    = "ALLCAST_TEST_LAB"    // name of the lab to enter
+	fullVar   = "ALLCAST_TEST_DEATHS" // set for the whole matrix; the number of rounds of TestDeath
+)
+
+const (
+	rankTimeout = 2 * time.Second           // silence after which survivors declare a rank lost
+	verdict     = rankTimeout + time.Second // bound of the manual for naming the victim
+	slack       = 10 * time.Second          // delay that a busy machine may add
+	goodCalls   = 3                         // calls that complete before the fault
+	maxCalls    = 3000                      // calls after which the phase is known not to come
+	matrixSize  = 4                         // ranks
+)
+
+// A strike is one case of the matrix.
+type strike struct {
+	victim          int
+	fault, phase    string
+	operation, algo string
+}
+
+func (s strike) String() string {
+	return fmt.Sprintf("%s/%s/%s-%s/rank%d", s.fault, s.phase, s.operation, s.algo, s.victim)
+}
+
+func (s strike) env() string {
+	return fmt.Sprintf("%s=%d %s %s %s %s", strikeVar, s.victim, s.fault, s.phase, s.operation, s.algo)
+}
+
+// event returns the name of the phase in joinhook.Hooks.Watch. A point-to-point plan has one phase
+// only: its greeting corresponds to the barrier, and its pieces to the multicast.
+func (s strike) event() string {
+	if s.algo == "mcast" {
+		return s.phase
+	}
+	return map[string]string{"barrier": "transfer", "multicast": "put"}[s.phase]
+}
+
+// happens reports whether the operation has that phase on the victim.
+func (s strike) happens() bool {
+	switch {
+	case s.phase == "idle":
+		return true
+	case s.algo != "mcast":
+		return s.phase == "barrier" || s.phase == "multicast"
+	case s.operation == "broadcast":
+		// The root is the only sender: no rank passes its turn on, and the root fetches nothing.
+		return s.phase != "activation" && (s.phase != "fetch" || s.victim != 0)
+	}
+	return true
+}
+
+// enterLab is a role: it enters a host of a lab and becomes a rank there.
+func enterLab() int {
+	l, err := lab.Attach(os.Getenv(labVar))
+	if err == nil {
+		err = e2e.Become("strike", func(command []string) error {
+			return l.Exec("host"+os.Getenv("RANK"), command)
+		})
+	}
+	e2e.Say("lab:", err)
+	return 1
+}
+
+// strikeRole is a role, a rank of the matrix: it makes calls until one fails, and reports the error.
+func strikeRole() int {
+	var s strike
+	_, _ = fmt.Sscan(os.Getenv(strikeVar), &s.victim, &s.fault, &s.phase, &s.operation, &s.algo)
+	in := bufio.NewReader(os.Stdin)
+	c, err := s.work(context.Background(), in)
+	var failed *allcast.RankError
+	if c == nil || !errors.As(err, &failed) {
+		e2e.Say("unexpected:", err)
+		return 1
+	}
+	e2e.Say("failed", failed.Rank, failed)
+	_ = c.Close()
+	return 0
+}
+
+func (s strike) work(ctx context.Context, in *bufio.Reader) (*allcast.Comm, error) {
+	rank, _ := strconv.Atoi(os.Getenv("RANK"))
+	victim := rank == s.victim
+	// In the handshake a rank waits for its right neighbour. The wait is long enough to strike in it if
+	// that neighbour has to fetch.
+	if s.phase == "fetch" || s.phase == "handshake" && rank == (s.victim+1)%matrixSize {
+		_ = os.Setenv("ALLCAST_FAULT", "drop=20%,seed=7")
+	}
+	join := ctx
+	if done := false; victim && s.phase != "idle" {
+		join = joinhook.With(ctx, joinhook.Hooks{Watch: func(_ int, comm uint32, seq uint64, phase string) {
+			if !done && comm == 0 && seq >= goodCalls && phase == s.event() {
+				done = true
+				s.hit(in)
+			}
+		}})
+	}
+	c, err := allcast.Join(join, allcast.Options{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range uint64(maxCalls) {
+		if s.phase == "idle" && i == goodCalls {
+			if victim {
+				s.hit(in)
+			} else {
+				e2e.Say("idle")
+				_, _ = in.ReadString('\n') // the fault has happened
+			}
+		}
+		if err := s.call(ctx, c, i); err != nil {
+			return c, err
+		}
+	}
+	return c, errors.New("no call has failed")
+}
+
+// call makes one call and compares every byte.
+func (s strike) call(ctx context.Context, c *allcast.Comm, i uint64) error {
+	const n = 300_000
+	if s.operation == "allgather" {
+		return calltest.Allgather(ctx, c, i, n, s.algo)
+	}
+	got, want := make([]byte, n), calltest.Pattern(i, 0, n)
+	if c.Rank() == 0 {
+		copy(got, want)
+	}
+	return calltest.Equal(c.Broadcast(ctx, got, 0, allcast.WithAlgorithm(s.algo)), got, want)
+}
+
+// hit strikes this process. The test cuts the link while the victim waits here.
+func (s strike) hit(in *bufio.Reader) {
+	e2e.Say("now")
+	switch s.fault {
+	case "kill":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case "stop":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	case "cut":
+		_, _ = in.ReadString('\n')
+	}
+}
+
+// matrix lists the cases of a fault, by default in all phases.
+func matrix(fault string, victims []int, phases ...string) (all []strike) {
+	if len(phases) == 0 {
+		phases = []string{"barrier", "activation", "multicast", "fetch", "handshake", "idle"}
+	}
+	for _, op := range [][2]string{{"broadcast", "mcast"}, {"allgather", "mcast"}, {"allgather", "ring"}} {
+		for _, phase := range phases {
+			for _, v := range victims {
+				if s := (strike{v, fault, phase, op[0], op[1]}); s.happens() {
+					all = append(all, s)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// TestKillMatrix strikes a rank in every phase. Every survivor must name it, in time.
+func TestKillMatrix(t *testing.T) {
+	if os.Getenv(fullVar) == "" {
+		for _, s := range append(matrix("kill", []int{2}), matrix("stop", []int{2}, "multicast", "fetch")...) {
+			t.Run(s.String(), func(t *testing.T) { s.test(t, nil) })
+		}
+		t.Logf("%s is not set: running a part of the matrix, without cut links", fullVar)
+		return
+	}
+	worst := map[string]time.Duration{}
+	cases := 0
+	for _, fault := range []string{"kill", "stop", "cut"} {
+		t.Run(fault, func(t *testing.T) {
+			var l *lab.Lab
+			if fault == "cut" {
+				l = newLab(t)
+			}
+			for _, s := range matrix(fault, []int{0, 2}) {
+				t.Run(s.String(), func(t *testing.T) {
+					took := s.test(t, l)
+					worst[s.fault] = max(worst[s.fault], took)
+					cases++
+				})
+			}
+		})
+	}
+	t.Logf("%d cases; with a timeout of %v the last survivor named the victim after %v at most",
+		cases, rankTimeout, worst)
+}
+
+// newLab builds a network whose links can be cut.
+func newLab(t *testing.T) *lab.Lab {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := lab.Config{Name: "matrix", Topology: fmt.Sprintf("star:%d", matrixSize)}
+	l, err := lab.Up(t.Context(), cfg, lab.Options{Self: []string{self}})
+	if errors.Is(err, lab.ErrUnable) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// start starts the ranks, in a lab or on this machine.
+func (s strike) start(t *testing.T, l *lab.Lab) []*e2e.Process {
+	t.Helper()
+	env := []string{s.env(), fmt.Sprint("ALLCAST_TIMEOUT=", rankTimeout)}
+	if l == nil {
+		return e2e.Start(t, matrixSize, "strike", env...)
+	}
+	env = append(env, labVar+"="+l.Plan.Config.Name, "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
+		"MASTER_PORT=29500", "MASTER_ADDR="+l.Plan.HostAddr(0).String())
+	all := make([]*e2e.Process, matrixSize)
+	for rank := range all {
+		all[rank] = e2e.StartRank(t, rank, len(all), "enter", env...)
+	}
+	return all
+}
+
+// test runs a case, and returns the time until the last survivor named the victim.
+func (s strike) test(t *testing.T, l *lab.Lab) time.Duration {
+	t.Helper()
+	all := s.start(t, l)
+	victim := all[s.victim]
+	if !victim.Until("now") {
+		t.Fatalf("rank %d did not come to the %s phase: %s", s.victim, s.phase, victim.Last())
+	}
+	start := time.Now()
+	host := fmt.Sprint("host", s.victim)
+	if s.fault == "cut" {
+		if err := l.SetLink(host, "", false); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := l.SetLink(host, "", true); err != nil {
+				t.Error(err)
+			}
+		}()
+		if err := victim.Tell("cut"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for rank, p := range all {
+		if s.phase == "idle" && rank != s.victim {
+			if !p.Until("idle") {
+				t.Errorf("rank %d said %q, want idle", rank, p.Last())
+			}
+			if err := p.Tell("go on"); err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		}
+	}
+	var took time.Duration
+	for rank, p := range all {
+		switch want := fmt.Sprintf("failed %d ", s.victim); {
+		case rank == s.victim && s.fault != "cut":
+			continue
+		case !p.Until("failed"):
+			t.Errorf("rank %d said %q, want %q", rank, p.Last(), want)
+		case rank == s.victim: // a rank that is cut off has lost all others, and may name any of them
+		case !strings.HasPrefix(p.Last(), want):
+			t.Errorf("rank %d said %q, want %q", rank, p.Last(), want)
+		}
+		took = max(took, time.Since(start))
+	}
+	if took > verdict+slack {
+		t.Errorf("the survivors took %v, want at most %v plus %v on a busy machine", took, verdict, slack)
+	}
+	t.Logf("all survivors had named it after %v", took.Round(time.Millisecond))
+	s.end(t, all)
+	return took
+}
+
+// end waits for the survivors.
+func (s strike) end(t *testing.T, all []*e2e.Process) {
+	t.Helper()
+	for rank, p := range all {
+		if rank == s.victim {
+			p.Kill()
+		} else if err := p.Wait(); err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}

@@ -1,0 +1,41 @@
+// Package joinhook passes settings to allcast.Join that only tests need.
+package joinhook
+
+import (
+	"context"
+	"net"
+
+	"github.com/allcast/allcast/internal/world"
+)
+
+// Hooks are settings of a Join. All ranks that run in one process may share them.
+type Hooks struct {
+	Listener net.Listener // rank 0's socket for the rendezvous, instead of a new one at Options.Addr
+
+	// Watch is called whenever an operation of a rank enters a phase, passes its turn on, or sends a
+	// piece. The rank's control side makes no progress until Watch returns.
+	Watch func(rank int, comm uint32, seq uint64, phase string)
+}
+
+type key struct{}
+
+// With returns a context for Join that carries hooks.
+func With(ctx context.Context, h Hooks) context.Context { return context.WithValue(ctx, key{}, h) }
+
+// From returns the hooks that ctx carries, and none if there are none.
+func From(ctx context.Context) Hooks {
+	h, _ := ctx.Value(key{}).(Hooks)
+	return h
+}
+
+// Of returns the hooks of one rank. Only rank 0 uses the listener.
+func (h Hooks) Of(rank int) world.Hooks {
+	var w world.Hooks
+	if rank == 0 {
+		w.Listener = h.Listener
+	}
+	if h.Watch != nil {
+		w.Watch = func(comm uint32, seq uint64, phase string) { h.Watch(rank, comm, seq, phase) }
+	}
+	return w
+}
