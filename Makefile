@@ -14,7 +14,7 @@ NAME          ?= new
 OLD           ?= old
 NEW           ?= new
 BENCHTIME     ?= 100ms
-MICRO         := ./internal/mcast ./internal/wire ./internal/p2p ./internal/node ./internal/fabric ./internal/fabric/ip ./internal/reduce
+MICRO         := ./internal/mcast ./internal/p2p ./internal/node ./internal/fabric ./internal/fabric/ip ./internal/reduce
 SOCKETS       := ^Benchmark(Send|Receive|SendReceive|TCP.*)$$
 
 # What has code for the tag verbs.
@@ -41,7 +41,7 @@ build: ## Build the command into bin/
 .PHONY: test
 test: ## Run all tests with the race detector (needs gcc), and without it what is too long with it
 	$(GO) test -race -timeout 20m $(TESTFLAGS) ./...
-	$(GO) test -timeout 20m -skip '^Test(KillMatrix|Survive|Death|Strangers|Rejoin|Stopped)' $(TESTFLAGS) . ./internal/engine ./internal/sim ./internal/model/dpa ./internal/tools/docs
+	$(GO) test -timeout 20m -skip '^Test(KillMatrix|Survive|Death|Strangers|Rejoin|Stopped)' $(TESTFLAGS) . ./internal/engine ./internal/sim ./internal/model/dpa ./internal/paper
 
 # The kernel can neither open what is sealed nor check sums; the others are long, and not about receiving.
 .PHONY: test-offload
@@ -59,6 +59,12 @@ lint: $(LINT) ## Check format, style, and who may import whom
 	@if [ -e /usr/include/infiniband/verbs.h ] && [ -e /usr/include/rdma/rdma_cma.h ]; then \
 		echo $(LINT) run --build-tags verbs $(VERBS); $(LINT) run --build-tags verbs $(VERBS); \
 	else echo 'skipped: what is built with the tag verbs, as there are no RDMA headers'; fi
+
+.PHONY: vet-systems
+vet-systems: ## Compile and vet everything, tests included, for macOS and Windows
+	@for os in darwin windows; do \
+		echo "GOOS=$$os CGO_ENABLED=0 $(GO) vet ./..."; GOOS=$$os CGO_ENABLED=0 $(GO) vet ./... || exit 1; \
+	done
 
 .PHONY: fmt
 fmt: $(LINT) ## Format the code
@@ -111,9 +117,13 @@ bpf: ## Compile the kernel's part of the receive path again (needs clang-14, llv
 docs: ## Measure again what the tables in docs/ show (PAGES=docs/dpa.md: only that)
 	$(GO) run ./internal/tools/docs $(PAGES)
 
+.PHONY: packages
+packages: ## Draw the packages and their imports into docs/packages.md
+	$(GO) run ./internal/tools/imports
+
 .PHONY: figure12
 figure12: ## Measure the paper's Figure 12 in the lab (needs root, some minutes)
-	$(GO) run ./internal/tools/figure12
+	$(GO) run ./internal/paper/figure12
 
 .PHONY: bench-peers
 bench-peers: ## Measure beside Open MPI, MPICH and bare multicast in the lab (needs root, some minutes)

@@ -2,7 +2,7 @@ package bpf
 
 import "fmt"
 
-// Hook is where packets are looked at.
+// Hook is the place where the program sees packets.
 type Hook string
 
 // Hooks.
@@ -12,10 +12,10 @@ const (
 	XDP        Hook = "xdp"
 )
 
-// Hooks are all, the default first.
+// Hooks lists all hooks, the default first.
 var Hooks = []Hook{SockFilter, TCX, XDP}
 
-// ParseHook reads one; "" is the default.
+// ParseHook parses the name of a hook; "" is the default.
 func ParseHook(s string) (Hook, error) {
 	if s == "" {
 		return SockFilter, nil
