@@ -22,7 +22,7 @@ SOCKETS       := ^Benchmark(Send|Receive|SendReceive|TCP.*)$$
 # those that do more, or that measure, without the race detector.
 SUITES_DATAPATH := . ./internal/e2e/offload ./internal/e2e/observe
 SUITES_PLAIN    := $(SUITES_DATAPATH) ./internal/e2e/secure ./internal/engine ./internal/sim \
-                   ./internal/model/dpa ./internal/tools/docs
+                   ./internal/model/dpa ./internal/paper
 
 # What has code for the tag verbs.
 VERBS         := ./internal/fabric/verbs ./internal/world ./cmd/allcast/...
@@ -65,6 +65,12 @@ lint: $(LINT) ## Check format, style, and who may import whom
 	@if [ -e /usr/include/infiniband/verbs.h ] && [ -e /usr/include/rdma/rdma_cma.h ]; then \
 		echo $(LINT) run --build-tags verbs $(VERBS); $(LINT) run --build-tags verbs $(VERBS); \
 	else echo 'skipped: what is built with the tag verbs, as there are no RDMA headers'; fi
+
+.PHONY: vet-systems
+vet-systems: ## Compile and vet everything, tests included, for macOS and Windows
+	@for os in darwin windows; do \
+		echo "GOOS=$$os CGO_ENABLED=0 $(GO) vet ./..."; GOOS=$$os CGO_ENABLED=0 $(GO) vet ./... || exit 1; \
+	done
 
 .PHONY: fmt
 fmt: $(LINT) ## Format the code
@@ -115,11 +121,15 @@ bpf: ## Compile the kernel's part of the receive path again (needs clang-14, llv
 
 .PHONY: docs
 docs: ## Measure again what the tables in docs/ show (PAGES=docs/dpa.md: only that)
-	$(GO) run ./internal/tools/docs $(PAGES)
+	$(GO) run ./internal/paper $(PAGES)
+
+.PHONY: packages
+packages: ## Draw the packages and their imports into docs/packages.md
+	$(GO) run ./internal/tools/imports
 
 .PHONY: figure12
 figure12: ## Measure the paper's Figure 12 in the lab (needs root, some minutes)
-	$(GO) run ./internal/tools/figure12
+	$(GO) run ./internal/paper/figure12
 
 .PHONY: bench-peers
 bench-peers: ## Measure beside Open MPI, MPICH and bare multicast in the lab (needs root, some minutes)

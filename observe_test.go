@@ -1,3 +1,5 @@
+//go:build unix
+
 package allcast_test
 
 import (

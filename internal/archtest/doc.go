@@ -1,3 +1,4 @@
-// Package archtest holds tests of the architecture itself: rules about the
-// source that the compiler does not know and the linter cannot express.
+// Package archtest holds the rules of the architecture that neither the compiler
+// nor the linter can check: the table of layers, the import graph it applies to,
+// and tests of the source.
 package archtest

@@ -12,23 +12,24 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// builders is how many threads set the network up. Most of it waits for the one lock
-// (rtnl) that the kernel has for that; a few still gain.
+// builders is the number of threads that set up the network. They mostly wait for the kernel's
+// single lock (rtnl), so more than a few gain nothing.
 const builders = 4
 
-// builder makes a plan real.
+// builder builds the network of a plan.
 type builder struct {
 	plan *Plan
-	loss *lossFilter // nil: none
+	loss *lossFilter // nil without losses
 	ns   []netns.NsHandle
 	nl   []*netlink.Handle
-	// The indexes of each node's interfaces, by port.
+	// Indexes of each node's interfaces, by port.
 	index [][]int
 }
 
 func newBuilder(p *Plan) *builder {
 	nodes := len(p.Nodes)
-	b := &builder{plan: p, ns: make([]netns.NsHandle, nodes), nl: make([]*netlink.Handle, nodes), index: make([][]int, nodes)}
+	b := &builder{plan: p, ns: make([]netns.NsHandle, nodes), nl: make([]*netlink.Handle, nodes)}
+	b.index = make([][]int, nodes)
 	for n := range b.ns {
 		b.ns[n] = netns.None()
 	}
@@ -42,7 +43,7 @@ func build(ctx context.Context, p *Plan) error {
 	if b.loss, err = newLossFilter(p.Config); err != nil {
 		return err
 	}
-	// Each step needs the one before on both ends of a cable.
+	// Each step needs the previous one on both ends of a cable.
 	for _, step := range []func(*Node) error{b.namespace, b.cables, b.ports, b.routes} {
 		if err := each(ctx, p.Nodes, step); err != nil {
 			return err
@@ -106,7 +107,7 @@ func (b *builder) namespace(n *Node) error {
 	return b.open(n)
 }
 
-// open gets at a namespace that is there.
+// open opens an existing namespace.
 func (b *builder) open(n *Node) (err error) {
 	name := b.plan.Namespace(n)
 	if b.ns[n.ID], err = netns.GetFromPath(namespacePath(name)); err != nil {
@@ -139,7 +140,7 @@ func (b *builder) cables(n *Node) error {
 	return nil
 }
 
-// indexes finds a node's interfaces.
+// indexes finds the indexes of a node's interfaces.
 func (b *builder) indexes(n *Node) error {
 	links, err := b.nl[n.ID].LinkList()
 	if err != nil {
@@ -158,7 +159,7 @@ func (b *builder) indexes(n *Node) error {
 	return nil
 }
 
-// link names a port's interface to netlink.
+// link returns a port's interface for netlink.
 func (b *builder) link(n topology.NodeID, port int) netlink.Link {
 	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: b.index[n][port]}}
 }

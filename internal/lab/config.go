@@ -9,23 +9,22 @@ import (
 	"github.com/allcast/allcast/internal/units"
 )
 
-// DefaultName is what a lab's namespaces begin with if nothing else is asked for.
+// DefaultName is the default name of a lab.
 const DefaultName = "acl"
 
-// Config says what to build. It is what the state file keeps: with it, anybody
-// computes the same Plan.
+// Config describes a lab. The state file keeps it, so that every process computes the same Plan.
 type Config struct {
-	Name      string            // of the lab; its namespaces are NAME-host0, NAME-leaf0, ...
+	Name      string            // name of the lab; its namespaces are NAME-host0, NAME-leaf0, ...
 	Topology  string            // spec, see package topology
-	Rate      units.Rate        `json:",omitempty"` // of a host's link; 0: as fast as the machine
-	UpRate    units.Rate        `json:",omitempty"` // of a host's sending side; 0: Rate
-	MTU       int               // of all links
-	Queue     units.Size        // what a port with a rate queues before it drops
-	Groups    int               // multicast groups, each with a tree of its own
-	Loss      units.Probability // of a multicast datagram, at one receiver, independently
-	LossAll   units.Probability // of any packet, likewise
-	Duplicate units.Probability // of a multicast datagram
-	Threads   bool              `json:",omitempty"` // hosts take packets by threads, if they ask for it (threaded NAPI)
+	Rate      units.Rate        `json:",omitempty"` // rate of a host's link; 0 means unlimited
+	UpRate    units.Rate        `json:",omitempty"` // rate of a host's sending side; 0 means Rate
+	MTU       int               // MTU of all links
+	Queue     units.Size        // queue length of a port with a rate
+	Groups    int               // number of multicast groups, each with its own tree
+	Loss      units.Probability // loss of multicast datagrams, independent at each receiver
+	LossAll   units.Probability // loss of any packets, independent at each receiver
+	Duplicate units.Probability // duplication of multicast datagrams
+	Threads   bool              `json:",omitempty"` // whether hosts can use threaded NAPI
 }
 
 // Defaults of a Config's fields.
@@ -36,22 +35,22 @@ const (
 )
 
 const (
-	minMTU    = 576 // what IPv4 asks of every link (RFC 791)
+	minMTU    = 576 // required by IPv4 on every link (RFC 791)
 	maxMTU    = 65535
-	maxGroups = 64 // that a process opens
+	maxGroups = 64 // groups per process
 
-	// A queue must hold a super-packet, and tbf wants more than its burst.
+	// A queue must hold a super-packet, and tbf requires more than its burst.
 	minQueue = 1 << 18
 	maxQueue = 1 << 31
 )
 
-// ErrConfig marks a lab that makes no sense; nothing was touched.
+// ErrConfig marks an invalid configuration; nothing was changed.
 var ErrConfig = errors.New("bad lab")
 
-// ErrUnable marks a machine that cannot have a lab: no Linux, or no root.
+// ErrUnable marks a machine that cannot run a lab: no Linux, or no root.
 var ErrUnable = errors.New("cannot have a lab")
 
-// inputError is an ErrConfig that says only what is wrong.
+// inputError is an ErrConfig without a prefix.
 type inputError struct{ error }
 
 func (inputError) Is(target error) bool { return target == ErrConfig }
@@ -61,10 +60,10 @@ func configError(format string, args ...any) error {
 	return inputError{fmt.Errorf(format, args...)}
 }
 
-// An interface's name has 15 bytes, and a namespace's is a file's; neither needs more.
+// An interface name has at most 15 bytes, and a namespace name is a file name.
 var validName = regexp.MustCompile(`^[a-z][a-z0-9]{0,15}$`)
 
-// complete fills in what was left out and checks the rest.
+// complete fills in the defaults and validates the rest.
 func (c Config) complete() (Config, error) {
 	if c.Name == "" {
 		c.Name = DefaultName
@@ -96,7 +95,7 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// graph parses the topology and sees whether the kernel can switch it.
+// graph parses the topology and checks that the kernel can switch it.
 func (c Config) graph() (*topology.Graph, error) {
 	g, err := topology.Parse(c.Topology)
 	if err != nil {
@@ -111,7 +110,8 @@ func (c Config) graph() (*topology.Graph, error) {
 	}
 	for n, k := range ports {
 		if id := topology.NodeID(n); k > maxPorts && !g.IsHost(id) {
-			return nil, configError("%s: %s would have %d ports, and the kernel routes multicast between at most %d interfaces (MAXVIFS): use more leaves or fewer spines",
+			return nil, configError("%s: %s would have %d ports, and the kernel routes multicast between "+
+				"at most %d interfaces (MAXVIFS): use more leaves or fewer spines",
 				g.Name, g.NodeName(id), k, maxPorts)
 		}
 	}
@@ -120,7 +120,7 @@ func (c Config) graph() (*topology.Graph, error) {
 
 const (
 	maxPorts = 32 // MAXVIFS of linux/mroute.h
-	// Each is a namespace and each host a process; more than this does not get
-	// anything done on one machine.
+	// Each node is a namespace and each host runs a process. One machine cannot make progress
+	// with more nodes than this.
 	maxNodes = 1024
 )

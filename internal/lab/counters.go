@@ -1,23 +1,23 @@
 package lab
 
-// Counters are what the ports of all switches have counted.
+// Counters are the counters of all switch ports.
 //
-// Bytes are the kernel's: link-layer headers included, but a super-packet, which
-// travels as one until somebody cuts it up, has one set of headers. Multicast is
-// counted by what the datagrams contain, our headers included and the kernel's not:
-// that does not depend on who cuts super-packets up where.
+// The kernel counts bytes with link-layer headers, but a super-packet has one set of headers
+// until it is segmented. Multicast bytes are the contents of the datagrams: our headers are
+// included, the kernel's are not. That count does not depend on where super-packets are
+// segmented.
 type Counters struct {
 	Topology       string     `json:"topology"`
 	Hosts          int        `json:"hosts"`
 	Switches       int        `json:"switches"`
-	LinkBytes      uint64     `json:"link_bytes"`       // on all link directions, each once
-	McastLinkBytes uint64     `json:"mcast_link_bytes"` // of these, multicast
-	Lost           uint64     `json:"lost_packets"`     // that loss on request has dropped
-	Dropped        uint64     `json:"dropped_packets"`  // that found a queue full
+	LinkBytes      uint64     `json:"link_bytes"`       // sum over all link directions
+	McastLinkBytes uint64     `json:"mcast_link_bytes"` // multicast part of LinkBytes
+	Lost           uint64     `json:"lost_packets"`     // dropped by the configured loss
+	Dropped        uint64     `json:"dropped_packets"`  // dropped by full queues
 	Ports          []Counting `json:"ports"`
 }
 
-// Counting is what one port of a switch has counted.
+// Counting is the counters of one switch port.
 type Counting struct {
 	Switch    string `json:"switch"`
 	Port      string `json:"port"`
@@ -28,11 +28,10 @@ type Counting struct {
 	McastRx   uint64 `json:"mcast_rx"`
 	McastTx   uint64 `json:"mcast_tx"`
 
-	once bool // the other end of its cable is not a switch's, or is not counted
+	once bool // whether no other port counts the same cable
 }
 
-// total sums up what lies on the links. A cable between switches is counted at its
-// lower end.
+// total sums over all links. A cable between switches counts at its lower end.
 func (c *Counters) total() {
 	c.LinkBytes, c.McastLinkBytes = 0, 0
 	for _, p := range c.Ports {
@@ -43,7 +42,7 @@ func (c *Counters) total() {
 	}
 }
 
-// Sub returns what has been counted since an earlier look at the same lab.
+// Sub returns the difference to earlier counters of the same lab.
 func (c *Counters) Sub(before *Counters) *Counters {
 	d := *c
 	d.Lost, d.Dropped = c.Lost-before.Lost, c.Dropped-before.Dropped
@@ -59,7 +58,7 @@ func (c *Counters) Sub(before *Counters) *Counters {
 	return &d
 }
 
-// newCounters lists all ports of all switches, with nothing counted.
+// newCounters lists all ports of all switches, with counters of 0.
 func (p *Plan) newCounters() *Counters {
 	c := &Counters{Topology: p.Graph.Name, Hosts: p.Graph.Hosts, Switches: p.Graph.Switches()}
 	for n := p.Graph.Hosts; n < len(p.Nodes); n++ {

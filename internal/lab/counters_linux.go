@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Counters reads the ports of all switches, and what hosts have lost.
+// Counters reads the ports of all switches, and the losses at hosts.
 func (l *Lab) Counters() (*Counters, error) {
 	p := l.Plan
 	c := p.newCounters()
@@ -72,7 +72,7 @@ func count(ports []Counting) error {
 	return nil
 }
 
-// queues adds what queues and filters of the calling thread's namespace have dropped.
+// queues adds the drops of queues and filters in the calling thread's namespace.
 func (c *Counters) queues() error {
 	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {

@@ -1,14 +1,14 @@
 // Package lab builds a real network on one Linux machine: hosts and switches are
-// network namespaces, cables are veth pairs, the kernel routes. Unicast goes over
-// all spines by a hash of the flow; multicast follows static (S,G) entries, one tree
-// a group, as OpenSM would program them into InfiniBand switches. Every port has
-// the kernel's counters.
+// network namespaces, cables are veth pairs, and the kernel routes. Unicast is spread over
+// all spines by a hash of the flow. Multicast follows static (S,G) entries, one tree per
+// group, as OpenSM would program them into InfiniBand switches. Every port has the kernel's
+// counters.
 //
-// What a lab consists of is a Plan, a pure function of its Config. Up makes it
-// real, and Down takes away whatever there is of it, also after a crash: namespaces
-// carry the lab's name, and what runs in them is the lab's.
+// A Plan describes the parts of a lab; it is a pure function of the Config. Up builds the lab.
+// Down removes all that exists of it, also after a crash: namespaces carry the lab's name, and
+// all processes in them belong to the lab.
 //
-// The kernel drops multicast routes when the socket that made them closes, so a
-// process of its own, the holder, keeps these sockets. It also keeps the lock that
-// lets only one lab of a name exist.
+// The kernel drops multicast routes when the socket that created them closes. A separate
+// process, the holder, keeps these sockets open. It also holds the lock that allows only one
+// lab per name.
 package lab

@@ -9,12 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long somebody else may take to take a lab down.
+// patience is the time that another process may take to remove a lab.
 const patience = 30 * time.Second
 
-// Down takes a lab away, whoever made it and whatever became of them: one that is up,
-// one that is running, and what is left of one that was killed. It tells whether
-// there was any.
+// Down removes a lab, whichever process built it: a lab that is up, a lab that runs a job, or
+// the rest of a lab whose owner was killed. It reports whether there was one.
 func Down(name string) (found bool, err error) {
 	if err := able(); err != nil {
 		return false, err
@@ -27,7 +26,7 @@ func Down(name string) (found bool, err error) {
 	return found, errors.Join(err, unlock(l))
 }
 
-// takeOver gets the lock, from who has it if need be.
+// takeOver acquires the lock, and ends its holder if necessary.
 func takeOver(name string) (*os.File, error) {
 	for limit := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		l, err := lock(name)
@@ -39,9 +38,9 @@ func takeOver(name string) (*os.File, error) {
 		}
 		s, err := readState(name)
 		switch {
-		case err != nil: // it is just coming or going
+		case err != nil: // the lab is being built or removed
 		case s.Owner.alive():
-			// It takes the lab down by itself.
+			// The owner removes the lab itself.
 			if err := s.Owner.end(unix.SIGTERM, patience); err != nil {
 				return nil, err
 			}
@@ -53,12 +52,12 @@ func takeOver(name string) (*os.File, error) {
 	}
 }
 
-// wipe removes everything of a lab but the lock, which the caller has. It finds
-// namespaces by name, because the state may be lost.
+// wipe removes all parts of a lab but the lock, which the caller holds. It finds namespaces by
+// name, because the state may be lost.
 func wipe(name string) (found bool, err error) {
 	s, err := readState(name)
 	if err != nil {
-		s = &state{} // none, or half written: what counts is found without
+		s = &state{} // missing or incomplete: the namespaces are found without it
 	} else {
 		found = true
 	}
@@ -72,9 +71,9 @@ func wipe(name string) (found bool, err error) {
 	if s.Logs != "" {
 		errs = append(errs, os.RemoveAll(s.Logs))
 	}
-	// Not if somebody else has one, or if iproute2 has made it a mount of its own.
+	// This fails if the directory has other namespaces, or if iproute2 has made it a mount point.
 	_ = os.Remove(namespaces)
-	// The state goes last: while it is there, this can be done again.
+	// The state is removed last, so that an interrupted Down can be repeated.
 	if err := errors.Join(errs...); err != nil {
 		return found, err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/allcast/allcast/internal/settings"
 )
 
-// Enter becomes a rank: it goes into the namespace of the host that has its number,
-// and runs the command in its place. It only returns if it cannot.
+// Enter turns this process into a rank: it enters the namespace of the host with the rank's
+// number and executes the command. It returns only on failure.
 func Enter(name, master string, command []string) error {
 	job, found, err := settings.FromLauncher(settings.Process)
 	switch {
@@ -26,11 +26,11 @@ func Enter(name, master string, command []string) error {
 	return replace(host, command, enterEnv(os.Environ(), job.Rank, os.Getenv(racksVar), master))
 }
 
-// Exec runs a command inside a host or switch, in place of this process.
+// Exec replaces this process by a command inside a host or switch.
 func (l *Lab) Exec(node string, command []string) error {
 	n := l.Plan.Find(node)
 	if n == nil {
-		_, _, err := l.Plan.port(node, "") // says which there are
+		_, _, err := l.Plan.port(node, "") // the error lists the nodes
 		return err
 	}
 	path, err := exec.LookPath(command[0])
@@ -40,8 +40,8 @@ func (l *Lab) Exec(node string, command []string) error {
 	return replace(l.Plan.Namespace(n), append([]string{path}, command[1:]...), l.Plan.hostEnv(os.Environ()))
 }
 
-// replace makes the command of this process. The kernel keeps the calling thread's
-// namespace, and no other thread.
+// replace executes a command in place of this process. The command inherits the namespace of the
+// calling thread.
 func replace(namespace string, command, env []string) error {
 	runtime.LockOSThread()
 	if err := enterNamespace(namespace); err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// hostEnv is what programs inside the lab are told about it.
+// hostEnv is the environment of programs inside the lab.
 func (p *Plan) hostEnv(base []string) []string {
 	names := make([]string, len(p.Groups))
 	for i, g := range p.Groups {
@@ -16,12 +16,12 @@ func (p *Plan) hostEnv(base []string) []string {
 	return setEnv(base, "ALLCAST_IFNAME="+hostPort, "ALLCAST_GROUPS="+strings.Join(names, ","))
 }
 
-// rankEnv is what ranks are told besides.
+// rankEnv is the additional environment of ranks.
 func (p *Plan) rankEnv(base []string) []string {
 	env := setEnv(p.hostEnv(base), racksVar+"="+p.racks())
 	if _, set := os.LookupEnv("GOMAXPROCS"); !set {
-		// A Go program takes threads and a heap's share for each processor; as many of them as
-		// there are hosts gain nothing by it.
+		// A Go program uses threads and heap per processor. One program per host on one machine
+		// gains nothing from them.
 		env = setEnv(env, "GOMAXPROCS="+strconv.Itoa(max(1, runtime.NumCPU()/p.Graph.Hosts)))
 	}
 	return env
@@ -43,8 +43,8 @@ func setEnv(base []string, vars ...string) []string {
 	return append(env, vars...)
 }
 
-// enterEnv completes the environment of a rank that enters its host: each is alone
-// there, and rank 0 is on host 0.
+// enterEnv completes the environment of a rank that enters its host. Each rank is alone on its
+// host, and rank 0 is on host 0.
 func enterEnv(base []string, rank int, racks, master string) []string {
 	env := setEnv(base, "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR="+master)
 	if list := strings.Split(racks, ","); rank < len(list) && list[rank] != "" {
@@ -53,7 +53,7 @@ func enterEnv(base []string, rank int, racks, master string) []string {
 	return env
 }
 
-// racksVar tells ranks on their way in which rack each of them is in.
+// racksVar is the variable that tells entering ranks the rack of each host.
 const racksVar = "ALLCAST_LAB_RACKS"
 
 // racks lists the leaf of every host.

@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// Hold is the holder process: it programs the multicast routes of all switches,
-// says so on ready, and stays, because they vanish with its sockets. It ends when it
-// is killed, or when leash ends before it said "stay".
+// Hold is the holder process. It programs the multicast routes of all switches, reports that on
+// ready, and keeps running, because the routes vanish with its sockets. It ends when it is
+// killed, or when leash ends without the message "stay".
 func Hold(name string, leash io.Reader, ready io.WriteCloser) error {
-	// It has a session of its own, but a signal to all processes would reach it.
+	// The holder has its own session, but a signal to all processes would still reach it.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	s, err := readState(name)
 	if err != nil {
@@ -41,7 +41,7 @@ func Hold(name string, leash io.Reader, ready io.WriteCloser) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", node.Name, err)
 		}
-		// A file: Go's poller waits for it without a thread. It is open as long as we are.
+		// Go's poller waits for a file without a thread. The file stays open with this process.
 		sockets = append(sockets, os.NewFile(uintptr(m.fd), "igmp"))
 		go w.watch(node, sockets[len(sockets)-1])
 	}
@@ -56,7 +56,7 @@ func Hold(name string, leash io.Reader, ready io.WriteCloser) error {
 	return nil
 }
 
-// program enters a switch's multicast routes, in the namespace of the calling thread.
+// program adds a switch's multicast routes in the namespace of the calling thread.
 func program(node *Node, entries []Entry) (*mroute, error) {
 	m, err := newMroute()
 	if err != nil {

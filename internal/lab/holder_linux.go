@@ -13,17 +13,16 @@ import (
 	"time"
 )
 
-// holder is the process of Hold, seen from the one that started it.
+// holder is the process of Hold, as its parent sees it.
 type holder struct {
 	process
 	cmd   *exec.Cmd
-	leash io.WriteCloser // if it closes before it is told to stay, the process ends
+	leash io.WriteCloser // the holder ends if this closes before stay
 }
 
 const stayWord = "stay\n"
 
-// startHolder starts the holder and waits until the routes are there. It gets the
-// lock too.
+// startHolder starts the holder, which inherits the lock, and waits until the routes exist.
 func startHolder(ctx context.Context, name string, self []string, lock *os.File) (*holder, error) {
 	if len(self) == 0 {
 		return nil, errors.New("nothing to run as the holder of multicast routes")
@@ -32,7 +31,7 @@ func startHolder(ctx context.Context, name string, self []string, lock *os.File)
 	var said bytes.Buffer
 	h.cmd.Stderr = &said
 	h.cmd.ExtraFiles = []*os.File{lock}
-	// Not in our terminal's group: Ctrl-C is for us to handle.
+	// Outside the terminal's process group: this process handles Ctrl-C.
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var err error
 	if h.leash, err = h.cmd.StdinPipe(); err != nil {
@@ -59,7 +58,7 @@ func startHolder(ctx context.Context, name string, self []string, lock *os.File)
 	return h, nil
 }
 
-// stay makes the holder outlive us.
+// stay makes the holder outlive this process.
 func (h *holder) stay() error {
 	if _, err := io.WriteString(h.leash, stayWord); err != nil {
 		return fmt.Errorf("the holder of multicast routes: %w", err)
@@ -76,8 +75,7 @@ func (h *holder) stop() {
 	_ = h.cmd.Wait()         // by our signal
 }
 
-// obey ends this process, the holder, when who started it goes away without having
-// told it to stay.
+// obey ends this process, the holder, when its parent exits without telling it to stay.
 func obey(leash io.Reader) {
 	word := make([]byte, len(stayWord))
 	if _, err := io.ReadFull(leash, word); err != nil || string(word) != stayWord {

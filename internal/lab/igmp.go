@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// IGMP messages that say who joins what (RFC 2236, RFC 3376).
+// IGMP messages of hosts that join groups (RFC 2236, RFC 3376).
 const (
 	igmpReportV1 = 0x12
 	igmpReportV2 = 0x16
@@ -22,8 +22,8 @@ const (
 	igmpRecordHeader = 8
 )
 
-// parseUpcall reads the kernel's message that a datagram has no multicast route. It
-// stands where an IP header would, with 0 for its protocol (struct igmpmsg).
+// parseUpcall parses the kernel's message that a datagram has no multicast route. The message
+// takes the place of the IP header, with a protocol of 0 (struct igmpmsg).
 func parseUpcall(b []byte) (source, group netip.Addr, ok bool) {
 	if len(b) < upcallSize || b[9] != 0 || b[8] != upcallNoCache {
 		return source, group, false
@@ -31,7 +31,7 @@ func parseUpcall(b []byte) (source, group netip.Addr, ok bool) {
 	return netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20])), true
 }
 
-// parseReport reads from an IP packet which groups a host joins.
+// parseReport parses the groups that a host joins from an IP packet.
 func parseReport(b []byte) (host netip.Addr, joined []netip.Addr) {
 	if len(b) < 20 || b[9] != protocolIGMP {
 		return host, nil
@@ -58,7 +58,8 @@ func parseRecords(m []byte, n int) (joined []netip.Addr) {
 		}
 		sources := int(binary.BigEndian.Uint16(m[2:4]))
 		switch kind := m[0]; {
-		case kind == recordIsExclude, kind == recordToExclude, sources > 0 && (kind == recordIsInclude || kind == recordAllowNew):
+		case kind == recordIsExclude, kind == recordToExclude,
+			sources > 0 && (kind == recordIsInclude || kind == recordAllowNew):
 			joined = append(joined, netip.AddrFrom4([4]byte(m[4:8])))
 		}
 		size := igmpRecordHeader + 4*sources + 4*int(m[1])

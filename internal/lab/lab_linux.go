@@ -14,21 +14,21 @@ type Lab struct {
 	Plan *Plan
 
 	state  state
-	lock   *os.File // nil: somebody else's lab
+	lock   *os.File // nil if another process owns the lab
 	holder *holder
 }
 
-// Options say how a lab is brought up.
+// Options are the options of Up.
 type Options struct {
 	// Self is the command that runs this program's "hold" and "enter".
 	Self []string
 	// Stay leaves the lab up when this process ends.
 	Stay bool
-	// Log gets what people should know; may be nil.
+	// Log receives messages for the user; may be nil.
 	Log func(format string, args ...any)
 }
 
-// Up builds a lab. If it fails, or ctx ends before it is done, nothing is left of it.
+// Up builds a lab. If Up fails or ctx ends first, nothing is left behind.
 func Up(ctx context.Context, cfg Config, opt Options) (*Lab, error) {
 	plan, err := NewPlan(cfg)
 	if err != nil {
@@ -52,7 +52,7 @@ func Up(ctx context.Context, cfg Config, opt Options) (*Lab, error) {
 
 func (l *Lab) up(ctx context.Context, opt Options) error {
 	name := l.Plan.Config.Name
-	// We have the lock: whatever there is of that name was left behind.
+	// This process holds the lock, so anything with that name is a leftover.
 	if found, err := wipe(name); err != nil {
 		return err
 	} else if found {
@@ -85,17 +85,17 @@ func (l *Lab) up(ctx context.Context, opt Options) error {
 	return ctx.Err()
 }
 
-// Release lets go of a lab that stays up.
+// Release detaches from a lab that stays up.
 func (l *Lab) Release() error { return l.lock.Close() }
 
-// Down takes the lab away, with everything that runs in it.
+// Down removes the lab and kills all processes in it.
 func (l *Lab) Down() error {
 	l.holder.stop()
 	_, err := wipe(l.Plan.Config.Name)
 	return errors.Join(err, unlock(l.lock))
 }
 
-// Attach finds a lab that is up.
+// Attach attaches to a lab that is up.
 func Attach(name string) (*Lab, error) {
 	if err := able(); err != nil {
 		return nil, err
@@ -108,7 +108,8 @@ func Attach(name string) (*Lab, error) {
 		if s.Owner.alive() {
 			return nil, errors.New("the lab is not up yet")
 		}
-		return nil, errors.New("the lab has lost the process that keeps its multicast routes: take it down with \"allcast lab down\"")
+		return nil, errors.New("the lab has lost the process that keeps its multicast routes: " +
+			"take it down with \"allcast lab down\"")
 	}
 	plan, err := NewPlan(s.Config)
 	if err != nil {
@@ -117,14 +118,15 @@ func Attach(name string) (*Lab, error) {
 	return &Lab{Plan: plan, state: *s}, nil
 }
 
-// able sees whether we may do what a lab needs, by doing it.
+// able checks the privileges that a lab needs, by creating a namespace.
 func able() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w: it needs root, to make network namespaces and routes: try sudo", ErrUnable)
 	}
 	err := onThread(func() error { return unix.Unshare(unix.CLONE_NEWNET) })
 	if err != nil {
-		return fmt.Errorf("%w: no network namespace can be made (%w): in a container, it needs CAP_SYS_ADMIN and CAP_NET_ADMIN (docker run --privileged)", ErrUnable, err)
+		return fmt.Errorf("%w: no network namespace can be made (%w): "+
+			"in a container, it needs CAP_SYS_ADMIN and CAP_NET_ADMIN (docker run --privileged)", ErrUnable, err)
 	}
 	return nil
 }
@@ -135,7 +137,8 @@ func occupied(name string, err error) error {
 		return fmt.Errorf("%w (%s)", err, lockPath(name))
 	}
 	if s.Owner.alive() {
-		return fmt.Errorf("%w: %s, of process %d; wait for it, end it with \"allcast lab down\", or choose another --name", err, s.Config.Topology, s.Owner.PID)
+		return fmt.Errorf("%w: %s, of process %d; wait for it, end it with \"allcast lab down\", or choose another --name",
+			err, s.Config.Topology, s.Owner.PID)
 	}
 	return fmt.Errorf("%w: %s; end it with \"allcast lab down\", or choose another --name", err, s.Config.Topology)
 }

@@ -8,20 +8,20 @@ import (
 	"io"
 )
 
-// errOther says why nothing here works.
+// errOther is the error of all functions on systems other than Linux.
 var errOther = fmt.Errorf("%w: Linux only, it is made of the kernel's network namespaces", ErrUnable)
 
-// Lab is a network that is up; here, there never is one.
+// Lab is a network that is up. It does not exist on this system.
 type Lab struct{ Plan *Plan }
 
-// Options say how a lab is brought up.
+// Options are the options of Up.
 type Options struct {
 	Self []string
 	Stay bool
 	Log  func(format string, args ...any)
 }
 
-// Job is a command to run as one rank a host.
+// Job is a command that runs as one rank per host.
 type Job struct {
 	Command        []string
 	Self           []string
@@ -29,10 +29,10 @@ type Job struct {
 	Log            func(format string, args ...any)
 }
 
-// Check checks nothing.
+// Check returns nil: Up reports the error.
 func (*Job) Check() error { return nil }
 
-// Up cannot.
+// Up checks the configuration and fails.
 func Up(_ context.Context, cfg Config, _ Options) (*Lab, error) {
 	if _, err := NewPlan(cfg); err != nil {
 		return nil, err
@@ -40,32 +40,32 @@ func Up(_ context.Context, cfg Config, _ Options) (*Lab, error) {
 	return nil, errOther
 }
 
-// Attach cannot.
+// Attach fails.
 func Attach(string) (*Lab, error) { return nil, errOther }
 
-// Down cannot.
+// Down fails.
 func Down(string) (bool, error) { return false, errOther }
 
-// Hold cannot.
+// Hold fails.
 func Hold(string, io.Reader, io.WriteCloser) error { return errOther }
 
-// Enter cannot.
+// Enter fails.
 func Enter(string, string, []string) error { return errOther }
 
-// Down cannot.
+// Down fails.
 func (*Lab) Down() error { return errOther }
 
-// Release cannot.
+// Release fails.
 func (*Lab) Release() error { return errOther }
 
-// Run cannot.
+// Run fails.
 func (*Lab) Run(context.Context, Job) (*Counters, error) { return nil, errOther }
 
-// Counters cannot.
+// Counters fails.
 func (*Lab) Counters() (*Counters, error) { return nil, errOther }
 
-// Exec cannot.
+// Exec fails.
 func (*Lab) Exec(string, []string) error { return errOther }
 
-// SetLink cannot.
+// SetLink fails.
 func (*Lab) SetLink(string, string, bool) error { return errOther }

@@ -11,9 +11,9 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// SetLink cuts a cable or mends it, given one of its ends: a host, or a switch and a
-// port. Unicast is then routed around what is cut, as a routing protocol would do;
-// multicast trees stay as they are.
+// SetLink cuts or restores a cable, given one of its ends: a host, or a switch and a port. It
+// then routes unicast around all cut cables, as a routing protocol would; multicast trees do not
+// change.
 func (l *Lab) SetLink(node, port string, up bool) error {
 	n, i, err := l.Plan.port(node, port)
 	if err != nil {
@@ -25,7 +25,7 @@ func (l *Lab) SetLink(node, port string, up bool) error {
 	}
 	defer b.close()
 	if n.Host {
-		// At the leaf's end: a host would forget its route.
+		// At the leaf's end, because a host would lose its route.
 		n, i = &l.Plan.Nodes[n.Ports[i].Peer], n.Ports[i].PeerPort
 	}
 	set := b.nl[n.ID].LinkSetDown
@@ -36,7 +36,7 @@ func (l *Lab) SetLink(node, port string, up bool) error {
 		return fmt.Errorf("%s of %s: %w", n.Ports[i].Name, n.Name, err)
 	}
 	if up {
-		// The kernel has forgotten it.
+		// The kernel has dropped it.
 		if err := b.neighbour(n, i); err != nil {
 			return err
 		}
@@ -47,8 +47,8 @@ func (l *Lab) SetLink(node, port string, up bool) error {
 	return b.reroute()
 }
 
-// settle waits until both ends know: the kernel tells its routing of a carrier at most
-// once a second (linkwatch).
+// settle waits until both ends have noticed the change: the kernel reports a carrier to its
+// routing at most once per second (linkwatch).
 func (b *builder) settle(n *Node, i int, up bool) error {
 	port := &n.Ports[i]
 	for limit := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -62,7 +62,7 @@ func (b *builder) settle(n *Node, i int, up bool) error {
 		}
 		a, z := ours.Attrs().OperState, theirs.Attrs().OperState
 		if (a == netlink.OperUp) == up && (z == netlink.OperUp) == up || up && theirs.Attrs().Flags&net.FlagUp == 0 {
-			return nil // or the other end was cut by itself
+			return nil // or the other end was cut separately
 		}
 		if time.Now().After(limit) {
 			return fmt.Errorf("%s of %s is %v, and the other end %v", port.Name, n.Name, a, z)
@@ -70,7 +70,7 @@ func (b *builder) settle(n *Node, i int, up bool) error {
 	}
 }
 
-// port finds a port by the names people give it.
+// port finds a port by the names of its node and its peer.
 func (p *Plan) port(node, port string) (*Node, int, error) {
 	n := p.Find(node)
 	if n == nil {
@@ -90,7 +90,7 @@ func (p *Plan) port(node, port string) (*Node, int, error) {
 	return nil, 0, configError("%s has no port %q: it has %v", n.Name, port, names)
 }
 
-// builder gets at a lab that is up.
+// builder returns a builder for a lab that is up.
 func (l *Lab) builder() (*builder, error) {
 	b := newBuilder(l.Plan)
 	for n := range l.Plan.Nodes {
@@ -107,7 +107,7 @@ func (l *Lab) builder() (*builder, error) {
 	return b, nil
 }
 
-// reroute enters all switches' routes anew, around what is down.
+// reroute replaces the routes of all switches by routes around the cut cables.
 func (b *builder) reroute() error {
 	p := b.plan
 	down := make([]bool, len(p.Graph.Links)/2)

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errLocked says that somebody has a lab of that name.
+// errLocked reports that another process has a lab of that name.
 var errLocked = errors.New("there is a lab already")
 
-// lock makes us the only one with a lab of that name, as long as the file is open,
-// here or in a process that inherited it.
+// lock locks the name of a lab. The lock lasts as long as the file is open, in this process or in
+// one that inherited it.
 func lock(name string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(lockPath(name), os.O_RDWR|os.O_CREATE, 0o644)
@@ -26,7 +26,7 @@ func lock(name string) (*os.File, error) {
 			}
 			return nil, fmt.Errorf("%s: %w", lockPath(name), err)
 		}
-		// Who had it before us removes the file: it may not be the one with the name any more.
+		// The previous owner removes the file, so the name may belong to another file by now.
 		mine, err := f.Stat()
 		if named, statErr := os.Stat(lockPath(name)); err == nil && statErr == nil && os.SameFile(mine, named) {
 			return f, nil

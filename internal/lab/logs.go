@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// logs keeps what each rank writes, in a file each, until it is known whether anybody
-// will want to see it. Of standard output, only rank 0's is passed on.
+// logs keeps the output of each rank in a file of its own, in case the job fails. Only the
+// standard output of rank 0 is also passed on.
 type logs struct {
 	dir            string
 	files          map[int]*os.File
@@ -25,14 +25,14 @@ func newLogs(stdout, stderr io.Writer) (*logs, error) {
 	return &logs{dir: dir, files: map[int]*os.File{}, stdout: stdout, stderr: stderr}, nil
 }
 
-// stream is one of the two outputs of all ranks. Lines come one at a time (see
-// package launch), each begins with its rank.
+// stream is one of the two outputs of all ranks. Lines arrive one at a time (see package launch),
+// and each begins with its rank.
 type stream struct {
 	logs   *logs
 	stderr bool
 }
 
-// logPrefix is what stream takes off again.
+// logPrefix is the prefix of a line, which stream removes.
 func logPrefix(rank int, _ bool) string { return strconv.Itoa(rank) + " " }
 
 func (s *stream) Write(line []byte) (int, error) {
@@ -54,7 +54,7 @@ func (s *stream) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// keep writes to a rank's log. A disk that is full is no reason to end a job.
+// keep writes to a rank's log, best effort: a full disk must not end a job.
 func (l *logs) keep(rank int, text []byte) {
 	f, ok := l.files[rank]
 	if !ok {

@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lossFilter drops and duplicates what arrives at hosts: a small program for the
+// lossFilter drops and duplicates packets that arrive at hosts. It is a small program for the
 // kernel (tc-BPF, direct action).
 //
-// What is lost is a datagram, as on a wire, not a super-packet of many: where there is
-// a filter, the leaf's port to the host cuts super-packets up (see lossy). The host
-// then receives single datagrams, as it would from a network card without GRO.
+// It drops single datagrams, as a wire would, not super-packets of many: the leaf's port to a
+// host with a filter segments super-packets (see lossy). The host then receives single
+// datagrams, as it would from a network card without GRO.
 type lossFilter struct {
 	prog *ebpf.Program
 }
 
 func newLossFilter(c Config) (*lossFilter, error) {
 	if c.Loss == 0 && c.LossAll == 0 && c.Duplicate == 0 {
-		return nil, nil //nolint:nilnil // no filter is no error
+		return nil, nil //nolint:nilnil // a network without losses needs no filter
 	}
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "allcast_lab_loss", Type: ebpf.SchedCLS, License: "GPL",
@@ -52,11 +52,11 @@ const (
 	tcOK   = 0 // TC_ACT_OK
 	tcShot = 2 // TC_ACT_SHOT
 
-	// ours marks the second copy of a datagram, which comes by again.
+	// ours marks the second copy of a datagram, which passes the filter again.
 	ours = 0x616c6c63
 )
 
-// lossProgram lets its random generator choose: what is below p * 2^32 is lost.
+// lossProgram drops a packet if a random number is below p * 2^32.
 func lossProgram(mcast, other, duplicate float64) asm.Instructions {
 	threshold := func(p float64) int64 { return int64(math.Round(p * (1 << 32))) }
 	return asm.Instructions{
@@ -97,14 +97,14 @@ func lossProgram(mcast, other, duplicate float64) asm.Instructions {
 	}
 }
 
-// lossy makes a cable between a host and its leaf lossy, on the port's side of it.
+// lossy makes the cable between a host and its leaf lossy, at the port's end.
 func (b *builder) lossy(n *Node, i int) error {
 	nl, link := b.nl[n.ID], b.link(n.ID, i)
 	if !n.Host {
 		if !b.plan.Graph.IsHost(n.Ports[i].Peer) {
 			return nil
 		}
-		// The kernel cuts up what has more segments than the interface takes.
+		// The kernel segments packets with more segments than the interface allows.
 		if err := nl.LinkSetGSOMaxSegs(link, 1); err != nil {
 			return fmt.Errorf("no super-packets: %w", err)
 		}
@@ -118,8 +118,10 @@ func (b *builder) lossy(n *Node, i int) error {
 		return fmt.Errorf("loss: %w", err)
 	}
 	err = nl.FilterReplace(&netlink.BpfFilter{
-		FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1},
-		Fd:          b.loss.prog.FD(), Name: "allcast_lab_loss", DirectAction: true,
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1,
+		},
+		Fd: b.loss.prog.FD(), Name: "allcast_lab_loss", DirectAction: true,
 	})
 	if err != nil {
 		return fmt.Errorf("loss: %w", err)

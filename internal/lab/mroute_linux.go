@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel's interface for multicast routing daemons (linux/mroute.h). There is no
-// kept library for it.
+// The kernel's interface for multicast routing daemons (linux/mroute.h). No maintained library
+// covers it.
 const (
 	mrtInit   = 200 // MRT_INIT
 	mrtAddVIF = 202 // MRT_ADD_VIF
@@ -24,8 +24,8 @@ const (
 // mroute is a switch's multicast routing table; closing it empties the table.
 type mroute struct{ fd int }
 
-// openIGMP makes the socket through which a multicast routing table is reached, in the
-// namespace of the calling thread.
+// openIGMP opens the socket for access to the multicast routing table of the calling thread's
+// namespace.
 func openIGMP() (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_IGMP)
 	if err != nil {
@@ -41,7 +41,7 @@ func newMroute() (*mroute, error) {
 		return nil, err
 	}
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, mrtInit, 1); err != nil {
-		_ = unix.Close(fd) // the first error matters
+		_ = unix.Close(fd) // the first error is the one to return
 		return nil, fmt.Errorf("multicast routing (MRT_INIT; needs CONFIG_IP_MROUTE): %w", err)
 	}
 	return &mroute{fd}, nil
@@ -51,7 +51,7 @@ func newMroute() (*mroute, error) {
 func (m *mroute) addVIF(vif, ifindex int) error {
 	var v [16]byte // struct vifctl
 	binary.NativeEndian.PutUint16(v[0:], uint16(vif))
-	v[2], v[3] = viffUseIfindex, 1 // flags; forward what has a TTL above 1
+	v[2], v[3] = viffUseIfindex, 1 // flags; minimum TTL to forward
 	binary.NativeEndian.PutUint32(v[8:], uint32(ifindex))
 	if err := unix.SetsockoptString(m.fd, unix.IPPROTO_IP, mrtAddVIF, string(v[:])); err != nil {
 		return fmt.Errorf("multicast interface %d (MRT_ADD_VIF): %w", vif, err)
@@ -59,7 +59,7 @@ func (m *mroute) addVIF(vif, ifindex int) error {
 	return nil
 }
 
-// add enters an (S,G) entry.
+// add adds an (S,G) entry.
 func (m *mroute) add(e *Entry) error {
 	var c [60]byte // struct mfcctl
 	src, group := e.Source.As4(), e.Group.As4()
@@ -67,7 +67,7 @@ func (m *mroute) add(e *Entry) error {
 	copy(c[4:], group[:])
 	binary.NativeEndian.PutUint16(c[8:], uint16(e.In))
 	for _, vif := range e.Out {
-		c[10+vif] = 1 // the least TTL that goes out there
+		c[10+vif] = 1 // minimum TTL for this interface
 	}
 	if err := unix.SetsockoptString(m.fd, unix.IPPROTO_IP, mrtAddMFC, string(c[:])); err != nil {
 		return fmt.Errorf("multicast entry (%v,%v) (MRT_ADD_MFC): %w", e.Source, e.Group, err)
@@ -75,8 +75,8 @@ func (m *mroute) add(e *Entry) error {
 	return nil
 }
 
-// hear makes the socket get the reports of hosts that join groups (IGMPv3 sends them
-// to 224.0.0.22, RFC 3376) at an interface.
+// hear subscribes the socket to the reports of hosts that join groups at an interface. IGMPv3
+// sends them to 224.0.0.22 (RFC 3376).
 func (m *mroute) hear(ifindex int) error {
 	mreq := unix.IPMreqn{Multiaddr: [4]byte{224, 0, 0, 22}, Ifindex: int32(ifindex)}
 	if err := unix.SetsockoptIPMreqn(m.fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &mreq); err != nil {
@@ -85,7 +85,7 @@ func (m *mroute) hear(ifindex int) error {
 	return nil
 }
 
-// vifCount is what a multicast interface has forwarded.
+// vifCount is the traffic that a multicast interface has forwarded.
 type vifCount struct{ in, out, inBytes, outBytes uint64 }
 
 // countVIF reads a multicast interface's counters through any IGMP socket of its
@@ -102,13 +102,13 @@ func countVIF(fd, vif int) (vifCount, error) {
 	return vifCount{uint64(r.icount), uint64(r.ocount), uint64(r.inb), uint64(r.outb)}, nil
 }
 
-// ipUDP is what the kernel puts before a datagram's contents and counts with it.
+// ipUDP is the size of the headers that the kernel counts with each datagram.
 const ipUDP = 20 + 8
 
-// payload is what the datagrams of a count contain.
+// payload is the size of the datagrams' contents.
 func payload(packets, bytes uint64) uint64 { return bytes - min(bytes, packets*ipUDP) }
 
-// groupSet tells which groups have a tree.
+// groupSet is the set of groups with a tree.
 func groupSet(groups []netip.AddrPort) map[netip.Addr]bool {
 	set := make(map[netip.Addr]bool, len(groups))
 	for _, g := range groups {

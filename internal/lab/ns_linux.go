@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaces is where iproute2 keeps names of network namespaces: files that the
-// namespaces are mounted on. Ours are there too, so "ip netns exec" works.
+// namespaces is the directory in which iproute2 mounts network namespaces on files. Labs use it
+// too, so "ip netns exec" works.
 const namespaces = "/run/netns"
 
 func namespacePath(name string) string { return filepath.Join(namespaces, name) }
 
-// newNamespace makes a namespace and runs f in it.
+// newNamespace creates a namespace and runs f in it.
 func newNamespace(name string, f func() error) error {
 	return onThread(func() error {
 		path := namespacePath(name)
@@ -36,8 +36,7 @@ func newNamespace(name string, f func() error) error {
 	})
 }
 
-// newFile makes an empty file, and its directory: a lab that goes down may remove that
-// at any time.
+// newFile creates an empty file and its directory, which another lab may remove at any time.
 func newFile(path string) error {
 	for {
 		file, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o444)
@@ -76,9 +75,9 @@ func enterNamespace(name string) error {
 	return nil
 }
 
-// onThread runs f on a thread of its own and brings that back to the namespace it
-// came from. It must come back even if it is to end: the process's first thread
-// never does, and would say that the whole process is in the lab.
+// onThread runs f on its own thread and then returns the thread to its old namespace. That is
+// necessary even for a thread that ends: the process's first thread never ends, and /proc would
+// show the whole process in the lab.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -101,7 +100,7 @@ func onThread(f func() error) error {
 	return <-done
 }
 
-// listNamespaces returns the names of the namespaces that there are of a lab.
+// listNamespaces returns the names of a lab's existing namespaces.
 func listNamespaces(prefix string) ([]string, error) {
 	entries, err := os.ReadDir(namespaces)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -116,12 +115,13 @@ func listNamespaces(prefix string) ([]string, error) {
 	return names, nil
 }
 
-// removeNamespace takes the name away. The namespace, its interfaces and the other
-// ends of their cables go when nobody uses it any more.
+// removeNamespace removes the name. The namespace, its interfaces and the other ends of their
+// cables disappear when no process uses it any more.
 func removeNamespace(name string) error {
 	path := namespacePath(name)
-	// EINVAL: whoever made it was killed before it was mounted.
-	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+	// EINVAL: its creator was killed before it was mounted.
+	err := unix.Unmount(path, unix.MNT_DETACH)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("namespace %s: unmount: %w", name, err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

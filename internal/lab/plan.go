@@ -10,30 +10,30 @@ import (
 // hostPort is the name of a host's only interface.
 const hostPort = "eth0"
 
-// Plan is all there is to know about a lab before it exists.
+// Plan describes all parts of a lab before it exists.
 type Plan struct {
 	Config Config
 	Graph  *topology.Graph
 	Nodes  []Node // by topology.NodeID
 	Groups []netip.AddrPort
 
-	below [][]topology.NodeID // by node: the leaves below it, itself if it is one
+	below [][]topology.NodeID // by node: the leaves below it; a leaf lists itself
 }
 
 // Node is a host or a switch.
 type Node struct {
 	ID    topology.NodeID
-	Name  string // as people call it: host3, leaf0
+	Name  string // name for users: host3, leaf0
 	Host  bool
 	Ports []Port // in the order of the kernel's multicast interfaces (VIFs)
 }
 
 // Port is one end of a cable.
 type Port struct {
-	Name     string // of the interface: eth0 at a host, the peer's name at a switch
+	Name     string // name of the interface: eth0 at a host, the peer's name at a switch
 	Out      topology.LinkID
 	Multiple float64 // rate, as a multiple of a host link's
-	Up       bool    // leads away from the hosts
+	Up       bool    // whether it leads away from the hosts
 
 	Addr, PeerAddr netip.Addr // the two of a /31 (RFC 3021)
 	MAC, PeerMAC   net.HardwareAddr
@@ -42,7 +42,7 @@ type Port struct {
 	PeerPort int
 }
 
-// NewPlan lays a lab out. Its error is a mistake in the Config.
+// NewPlan computes the plan of a lab. An error means that the Config is invalid.
 func NewPlan(cfg Config) (*Plan, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *Plan) connect(c int) {
 	lower.Ports, upper.Ports = append(lower.Ports, l), append(upper.Ports, u)
 }
 
-// Find returns a node by its name, or by a host's number, nil if there is none.
+// Find returns a node by its name or by a host's number, or nil.
 func (p *Plan) Find(name string) *Node {
 	for n := range p.Nodes {
 		if node := &p.Nodes[n]; node.Name == name || node.Host && node.Name == "host"+name {

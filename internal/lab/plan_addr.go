@@ -8,18 +8,18 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// Addresses. A leaf has a /24 below 10.0.0.0/9, by its number, so that the switches
-// above need one route a leaf; the cables to its hosts are /31s in it, the host's
-// address the odd one. Cables between switches are /31s from 172.16.0.0/12. They
-// all live in the lab's namespaces: that the machine itself may use the same does no harm.
+// Addresses. Each leaf has a /24 in 10.0.0.0/9, by its number, so that the switches above need
+// one route per leaf. The cables to its hosts are /31s in it, and the host has the odd address.
+// Cables between switches are /31s from 172.16.0.0/12. All addresses exist only in the lab's
+// namespaces, so the machine itself may use the same ones.
 const (
 	hostNet   = 10 << 24
 	switchNet = 172<<24 | 16<<16
 	leafBits  = 24
 )
 
-// Groups are organisation-local (RFC 2365). Addresses and ports all differ; the ports
-// lie below those that the kernel hands out by itself.
+// Groups are organisation-local (RFC 2365). All addresses and ports differ, and the ports are
+// below the kernel's ephemeral ports.
 const (
 	groupNet  = 239<<24 | 192<<16 | 76<<8
 	groupPort = 20000
@@ -53,14 +53,14 @@ func (p *Plan) cableAddrs(c int) (lower, upper netip.Addr) {
 	}
 	leaf := p.Graph.Links[2*c].To
 	first := p.leafNet(leaf).Addr().As4()
-	// Hosts fill leaf by leaf, so those of a leaf are those that have connected to it
-	// before. A leaf has at most maxPorts of them: their addresses fit its /24.
+	// Hosts fill leaf by leaf, so the ports that a leaf already has are those of its earlier
+	// hosts. A leaf has at most maxPorts hosts, so their addresses fit its /24.
 	base := binary.BigEndian.Uint32(first[:]) + 2*uint32(len(p.Nodes[leaf].Ports))
 	return address(base + 1), address(base)
 }
 
-// cableMACs returns the locally administered addresses of a cable's ends. Knowing
-// them beforehand, neighbours are entered by hand, and no ARP is in the counters.
+// cableMACs returns the locally administered addresses of a cable's ends. Because they are known
+// in advance, neighbours are static, and no ARP shows up in the counters.
 func cableMACs(c int) (lower, upper net.HardwareAddr) {
 	mac := func(end byte) net.HardwareAddr {
 		return net.HardwareAddr{0x02, 0xac, end, byte(c >> 16), byte(c >> 8), byte(c)}

@@ -6,17 +6,17 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// Entry is an (S,G) entry of a switch: what comes from Source to Group by port In
-// leaves by the ports Out. What comes by another port is dropped, so a datagram cannot
-// loop even where the tables are wrong.
+// Entry is an (S,G) entry of a switch: datagrams from Source to Group that arrive at port In leave
+// by the ports Out. Datagrams that arrive at another port are dropped, so none can loop even if
+// the tables are wrong.
 type Entry struct {
 	Source, Group netip.Addr
 	In            int
 	Out           []int
 }
 
-// Entries returns the multicast entries of all nodes, by topology.NodeID. Group i
-// uses tree i, which has a spine of its own as long as there are any.
+// Entries returns the multicast entries of all nodes, by topology.NodeID. Group i uses tree i.
+// Trees use different spines as long as there are enough.
 func (p *Plan) Entries() [][]Entry {
 	entries := make([][]Entry, len(p.Nodes))
 	ports := p.portsByLink()
@@ -31,8 +31,10 @@ func (p *Plan) Entries() [][]Entry {
 	return entries
 }
 
-// follow adds the entries that a datagram needs which crosses link in.
-func (p *Plan) follow(entries [][]Entry, tree *topology.Tree, ports []int, in topology.LinkID, source, group netip.Addr) {
+// follow adds the entries for a datagram that arrives over link in.
+func (p *Plan) follow(
+	entries [][]Entry, tree *topology.Tree, ports []int, in topology.LinkID, source, group netip.Addr,
+) {
 	at := p.Graph.Links[in].To
 	if p.Graph.IsHost(at) {
 		return
@@ -52,7 +54,7 @@ func (p *Plan) follow(entries [][]Entry, tree *topology.Tree, ports []int, in to
 	}
 }
 
-// portsByLink returns which port of its node a link leaves by.
+// portsByLink returns the port by which each link leaves its node.
 func (p *Plan) portsByLink() []int {
 	ports := make([]int, len(p.Graph.Links))
 	for n := range p.Nodes {

@@ -6,14 +6,14 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// Route is a unicast route of a switch: over several ports if there is a choice.
+// Route is a unicast route of a switch, over one or more ports.
 type Route struct {
-	Dst   netip.Prefix // the zero prefix: everything else
+	Dst   netip.Prefix // the zero prefix is the default route
 	Ports []int
 }
 
-// findBelow lists the leaves below each switch. Cables come level by level, so what
-// is below the lower end is known.
+// findBelow lists the leaves below each switch. Cables are ordered by level, so the leaves below
+// a cable's lower end are already known.
 func (p *Plan) findBelow() {
 	p.below = make([][]topology.NodeID, len(p.Nodes))
 	for c := range len(p.Graph.Links) / 2 {
@@ -28,9 +28,9 @@ func (p *Plan) findBelow() {
 	}
 }
 
-// Routes returns a switch's routes, as a routing protocol would find them when the
-// cables that cut names are down (nil: none is). A route without ports says that
-// the leaf cannot be reached, so that who tries is told, not left waiting.
+// Routes returns a switch's routes as a routing protocol would find them while the cables in cut
+// are down; cut may be nil. A route without ports marks a leaf as unreachable, so that senders
+// get an error instead of waiting.
 func (p *Plan) Routes(n *Node, cut func(cable int) bool) (routes []Route) {
 	if cut == nil {
 		cut = func(int) bool { return false }
@@ -45,24 +45,25 @@ func (p *Plan) Routes(n *Node, cut func(cable int) bool) (routes []Route) {
 			continue // no leaf, or one without hosts
 		}
 		if leaf == n.ID {
-			// A host that is cut off must not be looked for above.
+			// The default route must not lead to a host that is cut off.
 			routes = append(routes, Route{Dst: p.leafNet(leaf)})
 			continue
 		}
-		if ports := p.towards(n, false, cut, func(peer topology.NodeID) bool { return p.reaches(peer, leaf, false, cut) }); len(ports) > 0 {
+		below := func(peer topology.NodeID) bool { return p.reaches(peer, leaf, false, cut) }
+		if ports := p.towards(n, false, cut, below); len(ports) > 0 {
 			routes = append(routes, Route{Dst: p.leafNet(leaf), Ports: ports})
 			continue
 		}
-		// Only to a switch above that has a way down: from there it does not go up again.
+		// Only to a switch above with a path down: a packet does not go up again from there.
 		ports := p.towards(n, true, cut, func(peer topology.NodeID) bool { return p.reaches(peer, leaf, true, cut) })
-		if len(ports) == 0 || len(ports) < len(all) { // else the default route says the same
+		if len(ports) == 0 || len(ports) < len(all) { // otherwise the default route is the same
 			routes = append(routes, Route{Dst: p.leafNet(leaf), Ports: ports})
 		}
 	}
 	return routes
 }
 
-// towards lists the ports that lead up, or down, to a node that will do.
+// towards lists the ports that lead up, or down, to a suitable node.
 func (p *Plan) towards(n *Node, up bool, cut func(int) bool, ok func(topology.NodeID) bool) (ports []int) {
 	for i := range n.Ports {
 		if port := &n.Ports[i]; port.Up == up && !cut(cable(port.Out)) && ok(port.Peer) {
@@ -72,8 +73,8 @@ func (p *Plan) towards(n *Node, up bool, cut func(int) bool, ok func(topology.No
 	return ports
 }
 
-// reaches tells whether a packet that has come to node at can get to a leaf; up says
-// that it has only gone up so far, and may go on up.
+// reaches reports whether a packet at node at can reach a leaf. up means that the packet has only
+// gone up so far and may continue up.
 func (p *Plan) reaches(at, leaf topology.NodeID, up bool, cut func(int) bool) bool {
 	if at == leaf {
 		return true

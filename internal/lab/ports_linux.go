@@ -11,8 +11,7 @@ import (
 	"github.com/allcast/allcast/internal/offload/napi"
 )
 
-// ports gives a node's interfaces their address, neighbour and rate, and turns
-// them on.
+// ports gives a node's interfaces their address, neighbour and rate, and sets them up.
 func (b *builder) ports(n *Node) error {
 	if err := b.indexes(n); err != nil {
 		return err
@@ -31,7 +30,7 @@ func (b *builder) ports(n *Node) error {
 
 func (b *builder) port(n *Node, i int) error {
 	port, nl, link := &n.Ports[i], b.nl[n.ID], b.link(n.ID, i)
-	// A /31 has no broadcast address; netlink would make one up.
+	// A /31 has no broadcast address; netlink would invent one.
 	addr := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(port.Addr, 31)), Broadcast: net.IPv4zero}
 	if err := nl.AddrAdd(link, addr); err != nil {
 		return fmt.Errorf("address %v: %w", port.Addr, err)
@@ -57,11 +56,13 @@ func (b *builder) port(n *Node, i int) error {
 	return b.neighbour(n, i)
 }
 
-// cutTCP makes a port send TCP's packets one by one. A veth that does not makes the other
-// end take what was forwarded to it at once, and not by its threads.
+// cutTCP makes a port send single TCP packets. Otherwise the other end of the veth processes
+// forwarded super-packets directly instead of in its threads.
 func (b *builder) cutTCP(n *Node, port string) error {
 	return inNamespace(b.plan.Namespace(n), func() error {
-		for _, what := range []string{"tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation", "tx-tcp6-segmentation"} {
+		for _, what := range []string{
+			"tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation", "tx-tcp6-segmentation",
+		} {
 			if err := napi.Feature(port, what, false); err != nil {
 				return err
 			}
@@ -70,8 +71,8 @@ func (b *builder) cutTCP(n *Node, port string) error {
 	})
 }
 
-// neighbour enters the other end by hand: ARP would be in the counters, and get lost
-// with the rest.
+// neighbour adds a static entry for the other end: ARP packets would show up in the counters, and
+// could be lost.
 func (b *builder) neighbour(n *Node, i int) error {
 	port := &n.Ports[i]
 	err := b.nl[n.ID].NeighSet(&netlink.Neigh{

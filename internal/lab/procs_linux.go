@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTime returns when a process was started: the 22nd field of its stat, counted
-// after the program's name, which may contain anything.
+// startTime returns the start time of a process: the 22nd field of its stat. It counts fields
+// after the program's name, which may contain any character.
 func startTime(pid int) (uint64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -26,7 +26,7 @@ func startTime(pid int) (uint64, error) {
 	return strconv.ParseUint(f[19], 10, 64)
 }
 
-// findProcess names a running process for good.
+// findProcess identifies a running process uniquely.
 func findProcess(pid int) (process, error) {
 	start, err := startTime(pid)
 	return process{pid, start}, err
@@ -40,7 +40,7 @@ func (p process) alive() bool {
 	return err == nil && start == p.Start
 }
 
-// end sends a signal and waits until the process is gone.
+// end sends a signal and waits until the process has ended.
 func (p process) end(sig unix.Signal, patience time.Duration) error {
 	for limit := time.Now().Add(patience); p.alive(); time.Sleep(10 * time.Millisecond) {
 		if sig != 0 {
@@ -56,8 +56,7 @@ func (p process) end(sig unix.Signal, patience time.Duration) error {
 	return nil
 }
 
-// inhabitants lists the processes inside a lab's namespaces. They are all the lab's,
-// whoever started them.
+// inhabitants lists the processes inside a lab's namespaces. All of them belong to the lab.
 func inhabitants(names []string) (pids []int, err error) {
 	type id struct{ dev, ino uint64 }
 	ours := make(map[id]bool, len(names))
@@ -76,7 +75,7 @@ func inhabitants(names []string) (pids []int, err error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// Whoever has ended in the meantime is not there.
+		// The process may have ended in the meantime.
 		if unix.Stat("/proc/"+e.Name()+"/ns/net", &st) == nil && ours[id{st.Dev, st.Ino}] {
 			pids = append(pids, pid)
 		}
@@ -84,7 +83,7 @@ func inhabitants(names []string) (pids []int, err error) {
 	return pids, nil
 }
 
-// evict kills everything inside a lab's namespaces.
+// evict kills all processes inside a lab's namespaces.
 func evict(names []string) error {
 	for limit := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		pids, err := inhabitants(names)

@@ -8,8 +8,8 @@ import (
 	"github.com/allcast/allcast/internal/units"
 )
 
-// rate returns at how many bytes a second a port sends; 0: as fast as it can. Links
-// between switches are as much faster as makes the tree non-blocking.
+// rate returns the rate of a port in bytes per second; 0 means unlimited. Links between switches
+// are faster by the factor that makes the tree non-blocking.
 func (p *Plan) rate(n *Node, port *Port) uint64 {
 	r := p.Config.Rate
 	if n.Host {
@@ -19,10 +19,10 @@ func (p *Plan) rate(n *Node, port *Port) uint64 {
 }
 
 const (
-	// A packet above its burst tbf cuts into datagrams, or drops; 64 KiB super-packets
-	// are to travel whole. They count with all the headers that they will have.
+	// tbf segments or drops packets larger than its burst. Super-packets of 64 KiB must pass
+	// whole, and they count with the headers of all their segments.
 	minBurst = 128 << 10
-	// A busy machine may look after a queue late; what it may then catch up with.
+	// The time that a queue may catch up with, because a busy machine serves it late.
 	burstMillis = 4
 )
 
@@ -33,7 +33,7 @@ func shaper(index int, rate uint64, queue units.Size) *netlink.Tbf {
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
 		Rate:       rate,
 		Limit:      uint32(queue),
-		// In the kernel's clock ticks. One microsecond more: it is rounded down.
+		// In the kernel's clock ticks. One microsecond is added because the result is rounded down.
 		Buffer: netlink.Xmittime(rate, burst) + uint32(netlink.TickInUsec()) + 1,
 	}
 }

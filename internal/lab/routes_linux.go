@@ -10,17 +10,17 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// labProtocol marks our routes, as RTPROT_STATIC does those of people.
+// labProtocol marks the lab's routes, as RTPROT_STATIC marks an administrator's.
 const labProtocol = netlink.RouteProtocol(unix.RTPROT_STATIC)
 
 func (b *builder) routes(n *Node) error {
 	if n.Host {
-		return b.route(n, []Route{{Ports: []int{0}}}) // all over its leaf
+		return b.route(n, []Route{{Ports: []int{0}}}) // the default route to its leaf
 	}
 	return b.route(n, b.plan.Routes(n, nil))
 }
 
-// route enters a node's unicast routes, over what was there.
+// route sets a node's unicast routes and replaces older ones.
 func (b *builder) route(n *Node, routes []Route) error {
 	for _, r := range routes {
 		if err := b.nl[n.ID].RouteReplace(b.netlinkRoute(n, r)); err != nil {
@@ -46,13 +46,14 @@ func (b *builder) netlinkRoute(n *Node, r Route) *netlink.Route {
 		route.LinkIndex, route.Gw = b.index[n.ID][r.Ports[0]], n.Ports[r.Ports[0]].PeerAddr.AsSlice()
 	default:
 		for _, i := range r.Ports {
-			route.MultiPath = append(route.MultiPath, &netlink.NexthopInfo{LinkIndex: b.index[n.ID][i], Gw: n.Ports[i].PeerAddr.AsSlice()})
+			hop := &netlink.NexthopInfo{LinkIndex: b.index[n.ID][i], Gw: n.Ports[i].PeerAddr.AsSlice()}
+			route.MultiPath = append(route.MultiPath, hop)
 		}
 	}
 	return route
 }
 
-// prune removes routes that were entered earlier and are none of these.
+// prune removes the lab's earlier routes that are not in the new set.
 func (b *builder) prune(n topology.NodeID, routes []Route) error {
 	list, err := b.nl[n].RouteListFiltered(unix.AF_INET, &netlink.Route{Protocol: labProtocol}, netlink.RT_FILTER_PROTOCOL)
 	if err != nil {

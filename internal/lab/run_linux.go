@@ -8,19 +8,20 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 
 	"github.com/allcast/allcast/internal/launch"
 )
 
-// Job is a command to run as one rank a host.
+// Job is a command that runs as one rank per host.
 type Job struct {
 	Command        []string
 	Self           []string // as in Options
 	Stdout, Stderr io.Writer
-	Log            func(format string, args ...any) // what people should know
+	Log            func(format string, args ...any) // receives messages for the user
 }
 
-// Check looks for the command, before anything is built for it.
+// Check checks that the command exists, before a lab is built for it.
 func (j *Job) Check() error {
 	if len(j.Command) == 0 {
 		return configError("no command to run")
@@ -33,8 +34,8 @@ func (j *Job) Check() error {
 	return nil
 }
 
-// Run runs a job and returns what the ports have counted meanwhile. If it fails, the
-// ranks' logs stay; if ctx ends it, they do not.
+// Run runs a job and returns what the ports counted meanwhile. If the job fails, the ranks' logs
+// stay; if ctx ends the job, Run removes them.
 func (l *Lab) Run(ctx context.Context, job Job) (*Counters, error) {
 	if err := job.Check(); err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func (l *Lab) Run(ctx context.Context, job Job) (*Counters, error) {
 	master := l.Plan.HostAddr(0).String()
 	err = launch.Run(ctx, launch.Config{
 		Ranks:   l.Plan.Graph.Hosts,
-		Command: append(append(job.Self[:len(job.Self):len(job.Self)], "enter", l.Plan.Config.Name, master, "--"), job.Command...),
+		Command: slices.Concat(job.Self, []string{"enter", l.Plan.Config.Name, master, "--"}, job.Command),
 		Env:     l.Plan.rankEnv(os.Environ()),
 		Prefix:  logPrefix,
 		Stdout:  &stream{logs, false}, Stderr: &stream{logs, true},
@@ -78,7 +79,7 @@ func (l *Lab) Run(ctx context.Context, job Job) (*Counters, error) {
 	return after.Sub(before), err
 }
 
-// complaints returns what the holder has noticed.
+// complaints returns the holder's messages.
 func (l *Lab) complaints() error {
 	text, err := os.ReadFile(logPath(l.Plan.Config.Name))
 	if err != nil || len(text) == 0 {

@@ -8,20 +8,20 @@ import (
 	"os"
 )
 
-// state is what the file about a lab says. It is written before anything else is
-// made, so that whoever finds the lab can take it down.
+// state is the contents of a lab's state file. It is written before the lab is built, so that any
+// process can remove the lab.
 type state struct {
 	Config Config
-	Owner  process // who is taking care of it, until it is up
-	Holder process // of the multicast routes
-	Logs   string  // directory of a running job's, which nobody wants if it is killed
+	Owner  process // process that builds the lab
+	Holder process // process that holds the multicast routes
+	Logs   string  // directory of a running job's logs; removed if the job is killed
 }
 
-// process names a process for good: its number is used again, but not with the
-// same start time.
+// process identifies a process uniquely: the kernel reuses numbers, but not with the same start
+// time.
 type process struct {
 	PID   int
-	Start uint64 // in the kernel's ticks since it booted
+	Start uint64 // in clock ticks since boot
 }
 
 // Files of a lab.
@@ -29,7 +29,7 @@ func statePath(name string) string { return "/run/allcast-lab-" + name + ".json"
 func lockPath(name string) string  { return "/run/allcast-lab-" + name + ".lock" }
 func logPath(name string) string   { return "/run/allcast-lab-" + name + ".log" }
 
-// ErrNone says that there is no lab of that name.
+// ErrNone reports that there is no lab of that name.
 var ErrNone = errors.New("no lab is up")
 
 func readState(name string) (*state, error) {
@@ -47,7 +47,7 @@ func readState(name string) (*state, error) {
 	return &s, nil
 }
 
-// write replaces the file at once: a reader finds the old one or the new one.
+// write replaces the file atomically.
 func (s *state) write() error {
 	text, err := json.Marshal(s)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 
 type sysctl struct{ key, value string }
 
-// Settings are per namespace and hold for interfaces that are made later.
+// Settings are per namespace and apply to interfaces created later.
 var (
 	nodeSysctls = []sysctl{
-		// Router solicitations, duplicate address detection and MLD reports would be in
-		// the counters.
+		// Router solicitations, duplicate address detection and MLD reports would show up in the
+		// counters.
 		{"net.ipv6.conf.all.disable_ipv6", "1"},
 		{"net.ipv6.conf.default.disable_ipv6", "1"},
-		// Multicast comes from a source that another spine may be the way to.
+		// Multicast may arrive over another spine than the unicast route to its source.
 		{"net.ipv4.conf.all.rp_filter", "0"},
 		{"net.ipv4.conf.default.rp_filter", "0"},
 		{"net.ipv4.igmp_max_memberships", "128"},
@@ -27,24 +27,23 @@ var (
 		{"net.ipv4.ip_forward", "1"},
 		// Layer 4: flows of the same two hosts spread over the spines.
 		{"net.ipv4.fib_multipath_hash_policy", "1"},
-		// A port whose other end is gone is no way, as in any router.
+		// As in any router, no route leads over a port without a carrier.
 		{"net.ipv4.conf.all.ignore_routes_with_linkdown", "1"},
 		{"net.ipv4.conf.default.ignore_routes_with_linkdown", "1"},
 		{"net.ipv4.conf.all.send_redirects", "0"},
 		{"net.ipv4.conf.default.send_redirects", "0"},
-		// Unreachable destinations are reported as often as somebody tries them.
+		// No rate limit for reports of unreachable destinations.
 		{"net.ipv4.icmp_ratelimit", "0"},
 	}
 )
 
-// setSysctls changes settings of the calling thread's namespace: the kernel shows
-// each thread its own below /proc/sys/net.
+// setSysctls changes settings of the calling thread's namespace, which /proc/sys/net shows.
 func setSysctls(list []sysctl) error {
 	for _, s := range list {
 		path := "/proc/sys/" + strings.ReplaceAll(s.key, ".", "/")
 		err := os.WriteFile(path, []byte(s.value), 0o644)
 		if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(s.key, "net.ipv6.") {
-			continue // a kernel without IPv6 needs it not turned off
+			continue // the kernel has no IPv6 to turn off
 		}
 		if err != nil {
 			return fmt.Errorf("%s=%s: %w", s.key, s.value, err)

@@ -7,17 +7,16 @@ import (
 	"sync"
 )
 
-// watcher hears what hosts do that their network was not set up for. A join of a
-// group without a tree, or a datagram to one, goes nowhere; that should not be found
-// out by waiting.
+// watcher reports hosts that use groups without a tree. Their joins and datagrams go nowhere, and
+// users should learn that from a message instead of a timeout.
 type watcher struct {
 	plan *Plan
 	mu   sync.Mutex
 	log  *os.File
-	said map[string]bool // each complaint once
+	said map[string]bool // messages already reported
 }
 
-// watch reads a switch's IGMP socket, on and on.
+// watch reads a switch's IGMP socket until it is closed.
 func (w *watcher) watch(n *Node, f *os.File) {
 	groups := groupSet(w.plan.Groups)
 	buf := make([]byte, 2048)
@@ -40,7 +39,7 @@ func (w *watcher) watch(n *Node, f *os.File) {
 	}
 }
 
-// linkLocal are groups that never leave a link.
+// linkLocal is the range of groups that never leave a link.
 var linkLocal = netip.MustParsePrefix("224.0.0.0/24")
 
 func (w *watcher) who(addr netip.Addr) string {
@@ -58,6 +57,6 @@ func (w *watcher) say(format string, args ...any) {
 	defer w.mu.Unlock()
 	if !w.said[line] && len(w.said) < 1000 {
 		w.said[line] = true
-		_, _ = fmt.Fprintln(w.log, line) // nobody else to tell
+		_, _ = fmt.Fprintln(w.log, line) // best effort
 	}
 }

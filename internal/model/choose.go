@@ -8,20 +8,20 @@ import (
 	"slices"
 )
 
-// Net is what the cost model knows about a network.
+// Net is the cost model's description of a network.
 type Net struct {
-	Rate      float64 // of a host's link, bytes per nanosecond
-	Latency   float64 // of one link, nanoseconds
+	Rate      float64 // rate of a host's link, bytes per nanosecond
+	Latency   float64 // latency of one link, nanoseconds
 	Hops      int     // links of the longest path
 	Chunk     int64   // payload of a packet
 	Datagram  int64   // header bytes of a multicast datagram
 	Packet    int64   // header bytes of a reliable packet
-	Multicast bool    // the network replicates
-	Inc       bool    // and reduces
-	Eager     int64   // point-to-point calls on buffers of at most so many bytes send without waiting for a greeting
+	Multicast bool    // whether the network replicates datagrams
+	Inc       bool    // whether the network reduces data
+	Eager     int64   // largest buffer, in bytes, for which point-to-point calls send without a greeting
 }
 
-// Estimate is what an algorithm is expected to cost.
+// Estimate is the expected cost of an algorithm.
 type Estimate struct {
 	Algo    string
 	Chains  int     // mcast
@@ -30,25 +30,26 @@ type Estimate struct {
 	Sent    float64 // bytes that the busiest rank injects
 }
 
-// Choice is what to run and why.
+// Choice is the chosen algorithm and the reason.
 type Choice struct {
 	Estimate
 	Reason string
 	All    []Estimate // candidates, fastest first
 }
 
-// closeEnough is how much slower than the fastest an algorithm may be expected to
-// be if it spares the network traffic: what is not injected is free for others.
+// closeEnough is how much slower than the fastest algorithm a choice may be if it injects
+// less traffic: other jobs can use the bandwidth that it saves.
 const closeEnough = 1.05
 
-// Choose picks an algorithm for an operation of p ranks and n bytes (what one rank
-// sends; in a Reduce-Scatter, receives).
+// Choose picks an algorithm for an operation of p ranks. Each rank sends n bytes; in a
+// Reduce-Scatter, it receives n bytes.
 func Choose(op string, p int, n int64, net Net) (Choice, error) {
 	switch {
 	case p < 1 || n < 0:
 		return Choice{}, fmt.Errorf("%d bytes on %d ranks: there must be a rank, and sizes must be 0 or more", n, p)
 	case net.Chunk < 1 || !(net.Rate > 0) || !(net.Latency >= 0):
-		return Choice{}, fmt.Errorf("a network with chunks of %d bytes, a rate of %v and a latency of %v makes no sense", net.Chunk, net.Rate, net.Latency)
+		return Choice{}, fmt.Errorf("a network with chunks of %d bytes, a rate of %v and a latency of %v makes no sense",
+			net.Chunk, net.Rate, net.Latency)
 	}
 	c := costs{Net: net, p: p, n: n}
 	var all []Estimate
@@ -64,7 +65,8 @@ func Choose(op string, p int, n int64, net Net) (Choice, error) {
 	case "barrier":
 		all = []Estimate{{Algo: "dissemination", NS: c.rounds() * c.far()}}
 	default:
-		return Choice{}, fmt.Errorf("no cost model for %q: there is one for broadcast, allgather, reduce-scatter, allreduce, barrier", op)
+		return Choice{}, fmt.Errorf("no cost model for %q: "+
+			"there is one for broadcast, allgather, reduce-scatter, allreduce, barrier", op)
 	}
 	slices.SortStableFunc(all, func(a, b Estimate) int { return cmp.Compare(a.NS, b.NS) })
 	pick := all[0]
@@ -77,35 +79,36 @@ func Choose(op string, p int, n int64, net Net) (Choice, error) {
 	ch.Reason = fmt.Sprintf("%s: %.1f us expected", pick.Algo, pick.NS/1e3)
 	switch {
 	case pick.Algo != all[0].Algo:
-		ch.Reason += fmt.Sprintf("; %s would take %.1f us, but the busiest rank would inject %.1f times as much", all[0].Algo, all[0].NS/1e3, all[0].Sent/max(pick.Sent, 1))
+		ch.Reason += fmt.Sprintf("; %s would take %.1f us, but the busiest rank would inject %.1f times as much",
+			all[0].Algo, all[0].NS/1e3, all[0].Sent/max(pick.Sent, 1))
 	case len(all) > 1:
 		ch.Reason += fmt.Sprintf("; next %s with %.1f us", all[1].Algo, all[1].NS/1e3)
 	}
 	return ch, nil
 }
 
-// costs are the formulas: latency and rate, as everywhere, with store-and-forward
-// of single packets, since the networks of interest are fast enough for it to show.
+// costs holds the formulas. They use latency and rate, and count the store-and-forward delay
+// of single packets, which is visible on fast networks.
 type costs struct {
 	Net
 	p int
 	n int64
 }
 
-// wire is how long n bytes occupy a link, with headers.
+// wire is the time for which n bytes and their headers occupy a link.
 func (c *costs) wire(n float64, header int64) float64 {
 	return (n + math.Ceil(n/float64(c.Chunk))*float64(header)) / c.Rate
 }
 
 func (c *costs) ser(n float64) float64 { return c.wire(n, c.Packet) }
 
-// far and near are how long a small message takes across the network and to a
+// far and near are the travel times of a small message across the network and to a
 // neighbour.
 func (c *costs) far() float64  { return float64(c.Hops) * c.Latency }
 func (c *costs) near() float64 { return 2 * c.Latency }
 
-// greet is how long ranks wait for each other's greeting before they send, in a call that works on
-// a buffer of so many bytes.
+// greet is the time that ranks wait for each other's greeting before they send, in a call with
+// a buffer of the given size.
 func (c *costs) greet(buffer float64) float64 {
 	if buffer <= float64(c.Eager) {
 		return 0
@@ -113,23 +116,23 @@ func (c *costs) greet(buffer float64) float64 {
 	return c.far()
 }
 
-// first is how long the first packet of n bytes takes across h links, beyond the
-// time it occupies the sender's.
+// first is the time that the first packet of n bytes takes across h links, in addition to the
+// time for which it occupies the sender's link.
 func (c *costs) first(n float64, h int) float64 {
 	return float64(h)*c.Latency + float64(h-1)*c.ser(min(n, float64(c.Chunk)))
 }
 
-// rounds is log2 of p, rounded up.
+// rounds is log2(p), rounded up.
 func (c *costs) rounds() float64 { return float64(bits.Len(uint(c.p - 1))) }
 
 func (c *costs) powerOfTwo() bool { return c.p&(c.p-1) == 0 }
 
-// Recursive algorithms work on the largest power of two of ranks. Those beyond are
-// folded into the first ones, which act for two, so rank 0 is the busiest.
+// Recursive algorithms work on the largest power of two of ranks. The ranks beyond it are
+// folded into the first ones, which act for two each. Rank 0 is therefore the busiest.
 func (c *costs) core() int { return 1 << (bits.Len(uint(c.p)) - 1) }
 
-// cubes is how many blocks rank 0's side of the cube has at all distances together,
-// the first one being of so many ranks.
+// cubes is the number of blocks on rank 0's side of the cube, summed over all distances from
+// the given first one.
 func (c *costs) cubes(first int) (blocks float64) {
 	core := c.core()
 	for n := first; n < core*first; n *= 2 {
@@ -138,7 +141,7 @@ func (c *costs) cubes(first int) (blocks float64) {
 	return blocks
 }
 
-// folded is what has to be sent to a rank that was folded: all blocks.
+// folded is the number of blocks that a folded rank must receive: all of them.
 func (c *costs) folded() float64 {
 	if c.powerOfTwo() {
 		return 0
@@ -151,7 +154,7 @@ func (c *costs) barrier() float64 {
 	k := float64(bits.Len(uint(c.p)) - 1)
 	t := k * (c.near() + c.far()) / 2
 	if !c.powerOfTwo() {
-		t += c.far() // ranks beyond the core fold into it; their release overlaps the first chunks
+		t += c.far() // folded ranks take one more message; their release overlaps the first chunks
 	}
 	return t
 }
@@ -164,7 +167,7 @@ func (c *costs) multicast(blocks float64, chains int, sent float64) Estimate {
 	}
 }
 
-// segments are the pieces worth trying with pipelined algorithms.
+// segments are the segment sizes worth trying with pipelined algorithms.
 func (c *costs) segments(n float64) []float64 {
 	s := []float64{n}
 	for k := float64(c.Chunk); k < n; k *= 4 {
@@ -183,7 +186,7 @@ func (c *costs) broadcast() []Estimate {
 		algo  string
 		radix float64
 	}{{"binomial", 2}, {"knomial", 4}} {
-		// The root serves its children one after the other, the last one last.
+		// The root serves its children one after the other.
 		depth, sends := 0.0, 0.0
 		for level := 1.0; level < p; level *= t.radix {
 			depth++
@@ -196,8 +199,14 @@ func (c *costs) broadcast() []Estimate {
 	for _, s := range c.segments(n) {
 		depth := math.Floor(math.Log2(p))
 		all = append(all,
-			Estimate{Algo: "binary", Segment: int64(s), NS: c.greet(n) + depth*(c.first(s, c.Hops)+2*c.ser(s)) + 2*c.ser(n-s), Sent: min(2, p-1) * n},
-			Estimate{Algo: "chain", Segment: int64(s), NS: c.greet(n) + (p-1)*(c.first(s, 2)+c.ser(s)) + c.ser(n-s), Sent: min(1, p-1) * n})
+			Estimate{
+				Algo: "binary", Segment: int64(s), Sent: min(2, p-1) * n,
+				NS: c.greet(n) + depth*(c.first(s, c.Hops)+2*c.ser(s)) + 2*c.ser(n-s),
+			},
+			Estimate{
+				Algo: "chain", Segment: int64(s), Sent: min(1, p-1) * n,
+				NS: c.greet(n) + (p-1)*(c.first(s, 2)+c.ser(s)) + c.ser(n-s),
+			})
 	}
 	all = append(all, Estimate{
 		Algo: "scatter-allgather", Sent: 2 * n * (p - 1) / p,
@@ -210,7 +219,7 @@ func (c *costs) allgather() []Estimate {
 	n, p := float64(c.n), float64(c.p)
 	all := []Estimate{{Algo: "linear", NS: c.greet(n*p) + c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}}
 	if c.Multicast {
-		// All at once, paced, or one after the other, which costs a turn each.
+		// Either all ranks send at once, paced, or one after the other, which costs one turn per rank.
 		all = append(all, c.multicast(p-1, c.p, n))
 		one := c.multicast(p, 1, n)
 		one.NS += p * max(0, c.near()+c.ser(min(n, float64(c.Chunk)))-c.ser(n))
@@ -226,13 +235,14 @@ func (c *costs) allgather() []Estimate {
 	return append(all, gather)
 }
 
-// rings is a ring of so many steps, with every segment worth trying.
+// rings is the cost of a ring of the given steps, for every segment worth trying.
 func (c *costs) rings(algo string, start, steps float64) []Estimate {
 	n := float64(c.n)
 	var all []Estimate
 	for _, s := range c.segments(n) {
 		step := max(c.ser(n), c.first(s, 2)+c.ser(s))
-		all = append(all, Estimate{Algo: algo, Segment: int64(s), NS: start + steps*step + c.first(s, c.Hops), Sent: steps * n})
+		ns := start + steps*step + c.first(s, c.Hops)
+		all = append(all, Estimate{Algo: algo, Segment: int64(s), NS: ns, Sent: steps * n})
 	}
 	return all
 }
@@ -240,10 +250,11 @@ func (c *costs) rings(algo string, start, steps float64) []Estimate {
 func (c *costs) reduceScatter() []Estimate {
 	n, p := float64(c.n), float64(c.p)
 	all := c.rings("ring", c.greet(n*p), p-1)
-	half := Estimate{Algo: "recursive-halving", NS: c.greet(n*p) + c.rounds()*c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}
+	half := Estimate{Algo: "recursive-halving", Sent: (p - 1) * n}
+	half.NS = c.greet(n*p) + c.rounds()*c.first(n, c.Hops) + (p-1)*c.ser(n)
 	if !c.powerOfTwo() {
 		half.NS += 2*c.first(n, c.Hops) + c.ser(n) + c.ser(n*p)
-		half.Sent = p * n // a folded rank hands over all it has
+		half.Sent = p * n // a folded rank hands over all its blocks
 	}
 	all = append(all, half)
 	if c.Inc {
@@ -257,7 +268,8 @@ func (c *costs) allreduce() []Estimate {
 	block := costs{Net: c.Net, p: c.p, n: int64(math.Ceil(n/p/float64(c.Chunk))) * c.Chunk}
 	block.n = min(block.n, c.n)
 	all := block.rings("ring", c.greet(n), 2*(p-1))
-	half := Estimate{Algo: "recursive-halving", NS: c.greet(n) + 2*c.rounds()*c.first(n/p, c.Hops) + 2*c.ser(n)*(p-1)/p, Sent: n / p * (c.cubes(2) + c.folded())}
+	half := Estimate{Algo: "recursive-halving", Sent: n / p * (c.cubes(2) + c.folded())}
+	half.NS = c.greet(n) + 2*c.rounds()*c.first(n/p, c.Hops) + 2*c.ser(n)*(p-1)/p
 	if !c.powerOfTwo() {
 		half.NS += 2*c.first(n, c.Hops) + 2*c.ser(n)
 	}

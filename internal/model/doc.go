@@ -1,3 +1,3 @@
-// Package model holds the paper's models: what they predict, computed rather
-// than measured, so that it can stand beside what a run measured.
+// Package model holds the paper's models of memory, traffic and speed-up, and the cost
+// model that chooses algorithms. Their predictions can be compared with measured runs.
 package model

@@ -2,21 +2,21 @@ package model
 
 import "time"
 
-// What Section III-D takes as given.
+// The assumptions of Section III-D.
 const (
-	ReceiveQueueDepth   = 8192     // receives that one UD QP can have posted
-	PracticalStaging    = 4 << 20  // measured by the authors to be enough at PracticalRate
+	ReceiveQueueDepth   = 8192     // maximum receives posted on one UD QP
+	PracticalStaging    = 4 << 20  // enough at PracticalRate, as the authors measured
 	PracticalRate       = 200e9    // bit/s
-	ContextBytes        = 16 << 10 // of a communicator, its bitmap aside
+	ContextBytes        = 16 << 10 // context of a communicator without its bitmap
 	PaperBitmap         = 64 << 10 // the bitmap in the paper's example of many communicators
-	PaperReceiveBuffer  = 16 << 30 // what the paper says PaperBitmap addresses; see Footprint
-	MulticastQPs        = 1        // one UD QP sends to and receives from everybody
+	PaperReceiveBuffer  = 16 << 30 // buffer that PaperBitmap addresses according to the paper; see Footprint
+	MulticastQPs        = 1        // one UD QP sends to and receives from all ranks
 	ReliableConnections = 2        // to the left and the right neighbour in the ring
 )
 
-// Footprint is Section III-D for one chunk size and one cache: the memory that
-// one rank's communicators need. None of it depends on the number of ranks, and
-// only the bitmap on the size of the buffer.
+// Footprint is the memory that one rank's communicators need (Section III-D), for one
+// chunk size and one cache. Nothing depends on the number of ranks, and only the bitmap
+// depends on the size of the buffer.
 //
 // The paper's example says that a bitmap of 64 KiB is "up to 16 GB" of receive
 // buffer. Recomputed at 4 KiB chunks it is 2 GiB; 16 GiB needs 512 KiB.
@@ -61,17 +61,17 @@ func NewFootprint(chunk, llc int64) (Footprint, error) {
 	}, nil
 }
 
-// CommunicatorsThatFit is how many communicators' bitmaps and contexts a cache holds.
+// CommunicatorsThatFit is the number of communicators whose bitmaps and contexts fit in a cache.
 func CommunicatorsThatFit(llc, bitmap int64) int64 { return llc / (bitmap + ContextBytes) }
 
-// BitmapFor is the bitmap that a receive buffer needs, in bytes.
+// BitmapFor is the size in bytes of the bitmap for a receive buffer.
 func BitmapFor(buffer, chunk int64) int64 {
 	chunks := ceilDiv(buffer, chunk)
 	return ceilDiv(chunks, 8)
 }
 
-// WireTime is how long a link of the given rate (bit/s) takes for n bytes: a
-// staging ring of n bytes rides out a worker's pause of this length.
+// WireTime is the time that a link of the given rate (bit/s) takes for n bytes. A staging
+// ring of n bytes absorbs a worker's pause of this length.
 func WireTime(n int64, rate float64) time.Duration {
 	return time.Duration(float64(n) * 8 / rate * float64(time.Second))
 }

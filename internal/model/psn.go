@@ -10,27 +10,27 @@ const (
 	MaxPSNBits    = ImmediateBits
 )
 
-// DefaultLLC is the last-level cache of the accelerator in the paper. It says
-// 1.5 MB, which we take as 1536 KiB; no claim depends on the difference.
+// DefaultLLC is the last-level cache of the paper's accelerator. The paper says 1.5 MB, which
+// is read here as 1536 KiB; no claim depends on the difference.
 const DefaultLLC = 1536 << 10
 
-// The largest chunk and cache: far above anything real, and their product with
-// 8 bits a byte stays within 63 bits.
+// The limits of chunk and cache are far above real sizes. Their product with 8 bits per byte
+// fits in 63 bits.
 const (
 	MaxChunk = 16 << 20
 	MaxLLC   = 16 << 30
 )
 
-// PSN is one point of Figure 7: what a number of PSN bits can address, and what
-// remembering it costs.
+// PSN is one point of Figure 7: the buffer that a number of PSN bits can address, and the size
+// of its bitmap.
 type PSN struct {
 	Bits          int   `json:"psn_bits"`
 	Chunk         int64 `json:"chunk"`
-	BitmapBytes   int64 `json:"bitmap_bytes"`      // one bit a chunk
+	BitmapBytes   int64 `json:"bitmap_bytes"`      // one bit per chunk
 	ReceiveBuffer int64 `json:"recv_buffer_bytes"` // the largest receive buffer of one operation
-	OpIDs         int64 `json:"op_ids"`            // what the other bits can tell apart
+	OpIDs         int64 `json:"op_ids"`            // operations that the other bits can tell apart
 	FitsLLC       bool  `json:"fits_llc"`
-	Communicators int64 `json:"communicators"` // that fit in the cache, with their contexts
+	Communicators int64 `json:"communicators"` // number that fits in the cache, contexts included
 }
 
 // Figure7 computes the figure for one chunk size and one cache.
@@ -66,7 +66,7 @@ func AtPSNBits(bits int, chunk, llc int64) (PSN, error) {
 	}, nil
 }
 
-// Addressable is the receive buffer that a bitmap can account for.
+// Addressable is the size of the receive buffer that a bitmap covers.
 func Addressable(bitmap, chunk int64) int64 { return bitmap * 8 * chunk }
 
 func checkCache(chunk, llc int64) error {

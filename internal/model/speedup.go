@@ -2,21 +2,19 @@ package model
 
 import "fmt"
 
-// The ranks of {Allgather, Reduce-Scatter} that the model is computed for.
+// The limits of the model's number of ranks.
 const (
 	MinSpeedupRanks = 2
 	MaxSpeedupRanks = 1 << 20
 )
 
-// boundary is what one rank moves across the boundary of its node (Fig. 3), in
-// units of N: what a rank sends in the Allgather and receives in the
-// Reduce-Scatter.
+// boundary is the data that one rank moves across the boundary of its node (Fig. 3), in units of
+// N. N is the size of one rank's block.
 type boundary struct{ send, recv int64 }
 
-// The algorithms of Figure 3, for P ranks. In a ring everybody passes on all blocks
-// but one. Multicast sends the own block once and receives the others'; in-network
-// reduction is its mirror image: a rank sends up the others' blocks, adds its own
-// locally and receives one result.
+// The algorithms of Figure 3, for P ranks. In a ring, every rank forwards all blocks but one.
+// With multicast, a rank sends its own block once and receives all others. In-network reduction
+// is the mirror image: a rank sends all blocks but its own and receives one result.
 func ringBoundary(p int64) boundary  { return boundary{p - 1, p - 1} }
 func mcastBoundary(p int64) boundary { return boundary{1, p - 1} }
 func incBoundary(p int64) boundary   { return boundary{p - 1, 1} }
@@ -31,9 +29,9 @@ var speedupPairs = []struct {
 	{"mcast+inc", mcastBoundary, incBoundary},
 }
 
-// Speedup is what a pair of algorithms makes of an Allgather and a Reduce-Scatter
-// that run at the same time (Appendix B). The shares are parts of the rate of one
-// direction of the NIC; equations 1 and 2 are those of ring+ring and mcast+inc.
+// Speedup is the model of an Allgather and a Reduce-Scatter that run at the same time
+// (Appendix B), for one pair of algorithms. The shares are parts of the rate of one direction
+// of the NIC; equations 1 and 2 give them for ring+ring and mcast+inc.
 type Speedup struct {
 	Op    string `json:"op"`
 	Algo  string `json:"algo"`
@@ -49,7 +47,7 @@ type Speedup struct {
 	AllgatherRecv     int64 `json:"ag_recv_n"`
 	ReduceScatterSend int64 `json:"rs_send_n"`
 	ReduceScatterRecv int64 `json:"rs_recv_n"`
-	Send              int64 `json:"send_n"` // of both
+	Send              int64 `json:"send_n"` // sum of both
 	Recv              int64 `json:"recv_n"`
 
 	Time    int64   `json:"time_n"`  // in units of N over the NIC's rate: the busier direction's bytes
@@ -65,9 +63,8 @@ func Speedups(p int) ([]Speedup, error) {
 	for _, pair := range speedupPairs {
 		ag, rs := pair.ag(int64(p)), pair.rs(int64(p))
 		send, recv := ag.send+rs.send, ag.recv+rs.recv
-		// Both end at the same time if each gets its part of the bytes as its
-		// share of the rate, which is what equations 1 and 2 say. Then one
-		// direction, at least, is never idle.
+		// If each operation gets a share of the rate in proportion to its bytes, both end at
+		// the same time, and at least one direction is never idle (equations 1 and 2).
 		s := Speedup{
 			Op: "allgather+reduce-scatter", Algo: pair.algo, Ranks: p,
 			AllgatherSendShare:     float64(ag.send) / float64(send),

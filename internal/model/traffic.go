@@ -7,13 +7,13 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// MaxTrafficHosts bounds the networks whose traffic is counted: the plans of all
-// ranks are made, which takes seconds here and grows with the square.
+// MaxTrafficHosts limits CountTraffic: it computes the plans of all ranks, which takes seconds at
+// this size and grows with its square.
 const MaxTrafficHosts = 4096
 
-// Traffic is what an algorithm puts on the links of a network (Fig. 2), in
-// block-link traversals: how often a block, one rank's send buffer, crosses a link
-// direction, over all blocks and links.
+// Traffic is the load of an algorithm on the links of a network (Fig. 2), in block-link
+// traversals. Each block, which is one rank's send buffer, counts once per link direction that
+// it crosses.
 type Traffic struct {
 	Topology   string  `json:"topology"`
 	Op         string  `json:"op"`
@@ -23,8 +23,8 @@ type Traffic struct {
 	Ratio      float64 `json:"ratio"` // to multicast
 }
 
-// trafficAlgorithms are those compared. Broadcast's scatter-allgather is not among
-// them: it sends parts of blocks.
+// trafficAlgorithms are the algorithms to compare. Broadcast's scatter-allgather is missing
+// because it sends parts of blocks.
 var trafficAlgorithms = []struct {
 	kind  p2p.Kind
 	algos []string
@@ -33,10 +33,9 @@ var trafficAlgorithms = []struct {
 	{p2p.Broadcast, []string{"binomial", "knomial", "binary", "chain", "mcast"}},
 }
 
-// CountTraffic counts the traffic of the Allgather and Broadcast algorithms, rank i
-// on host i. What is sent to whom comes from the plans that really run, how far it
-// is from the graph that the simulator and the lab run on, so neither can disagree
-// with the count.
+// CountTraffic counts the traffic of the Allgather and Broadcast algorithms, with rank i on
+// host i. The sends come from the plans that the engine runs, and the distances from the graph
+// that the simulator and the lab use, so the count cannot disagree with either.
 func CountTraffic(g *topology.Graph) ([]Traffic, error) {
 	if g.Hosts > MaxTrafficHosts {
 		return nil, fmt.Errorf("%d hosts: want 1 to %d", g.Hosts, MaxTrafficHosts)
@@ -46,7 +45,7 @@ func CountTraffic(g *topology.Graph) ([]Traffic, error) {
 	for _, op := range trafficAlgorithms {
 		mcast := int64(tree.Links(0))
 		if op.kind == p2p.Allgather {
-			mcast *= int64(g.Hosts) // everybody's block; a tree is as large from everywhere
+			mcast *= int64(g.Hosts) // one tree per block; its size does not depend on the source
 		}
 		for _, algo := range op.algos {
 			links := mcast
@@ -57,7 +56,7 @@ func CountTraffic(g *topology.Graph) ([]Traffic, error) {
 				}
 			}
 			ratio := 1.0
-			if mcast > 0 { // one host sends nothing, either way
+			if mcast > 0 { // one host alone sends nothing
 				ratio = float64(links) / float64(mcast)
 			}
 			all = append(all, Traffic{g.Name, op.kind.String(), algo, g.Hosts, links, ratio})

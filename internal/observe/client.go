@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// maxAnswer bounds what is read from a process.
+// maxAnswer limits the size of an answer.
 const maxAnswer = 64 << 20
 
 // Ask asks a process for its State, with its last events.
@@ -26,7 +26,8 @@ func Ask(ctx context.Context, a Addr, events int) (*State, error) {
 	if a.Network == "unix" {
 		host = "localhost"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+Path+"?events="+strconv.Itoa(events), http.NoBody)
+	url := "http://" + host + Path + "?events=" + strconv.Itoa(events)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, err
 	}

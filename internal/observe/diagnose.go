@@ -8,33 +8,33 @@ import (
 	"strings"
 )
 
-// A View is a process of a job as it was found.
+// A View is a process of a job as inspect found it.
 type View struct {
 	Socket
-	State *State // nil: it did not answer
-	Err   error  // why
+	State *State // nil without an answer
+	Err   error  // reason why there is no answer
 }
 
-// Answers reports whether the process told what it is at.
+// Answers reports whether the process described its operations.
 func (v *View) Answers() bool { return v.State != nil && v.State.Answers }
 
-// A Diagnosis says in one line what a job is at.
+// A Diagnosis describes the state of a job in one line.
 type Diagnosis struct {
 	Job  string `json:"job"`
-	Rank int    `json:"rank"` // that others wait for; -1: none
+	Rank int    `json:"rank"` // the rank that others wait for, or -1
 	Text string `json:"diagnosis"`
 }
 
-// end is where the search for who holds an operation up came to.
+// end is the result of a search for the rank that delays an operation.
 type end struct {
 	rank int
 	how  string
 	op   Op
 	comm string
-	from []int // the ranks that the search began at
+	from []int // ranks at which the searches started
 }
 
-// Diagnose finds the rank that most others of a job wait for, by what they say.
+// Diagnose finds the rank that most other ranks of a job wait for, according to their states.
 func Diagnose(job string, views []View) Diagnosis {
 	d := diagnosing{byRank: map[int]*View{}, ends: map[int]*end{}}
 	for i := range views {
@@ -58,7 +58,7 @@ type diagnosing struct {
 	answering int
 }
 
-// search follows the oldest operation of each communicator of a process.
+// search follows the oldest operation of each of a process's communicators.
 func (d *diagnosing) search(v *View) {
 	for i := range v.State.Comms {
 		c := &v.State.Comms[i]
@@ -78,7 +78,7 @@ func (d *diagnosing) search(v *View) {
 	}
 }
 
-// follow goes from who waits to whom it waits for, until somebody does not wait.
+// follow goes from a waiting rank to the rank that it waits for, until one does not wait.
 func (d *diagnosing) follow(rank int, comm uint32, op Op) (last int, how string) {
 	seen := map[int]bool{}
 	for {
@@ -112,7 +112,7 @@ func (d *diagnosing) follow(rank int, comm uint32, op Op) (last int, how string)
 	}
 }
 
-// worst is the rank that most wait for, or else one that is at work.
+// worst is the rank that most ranks wait for, or otherwise one that is working.
 func (d *diagnosing) worst() (worst *end) {
 	for _, r := range slices.Sorted(maps.Keys(d.ends)) {
 		if e := d.ends[r]; worst == nil || len(e.from) > len(worst.from) {
@@ -144,12 +144,12 @@ func (d *diagnosing) describe(e *end) string {
 }
 
 func waitFor(ranks []int) string {
-	const most = 4
+	const limit = 4
 	var names []string
-	for _, r := range ranks[:min(most, len(ranks))] {
+	for _, r := range ranks[:min(limit, len(ranks))] {
 		names = append(names, strconv.Itoa(r))
 	}
-	if more := len(ranks) - most; more > 0 {
+	if more := len(ranks) - limit; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	if len(ranks) == 1 {
@@ -158,7 +158,7 @@ func waitFor(ranks []int) string {
 	return "ranks " + strings.Join(names, ", ") + " wait for"
 }
 
-// silence is how long ago anybody heard from a rank.
+// silence is the time since any rank last heard from a rank.
 func (d *diagnosing) silence(rank int) (least float64, heard bool) {
 	for _, v := range d.byRank {
 		if !v.Answers() {
@@ -173,7 +173,7 @@ func (d *diagnosing) silence(rank int) (least float64, heard bool) {
 	return least, heard
 }
 
-// quiet is what to say where nobody is in an operation.
+// quiet is the diagnosis when no rank is in an operation.
 func (d *diagnosing) quiet(views []View) string {
 	var silent []string
 	for i := range views {
@@ -196,7 +196,7 @@ func (d *diagnosing) quiet(views []View) string {
 	return text
 }
 
-// Short writes seconds for people.
+// Short formats seconds for users.
 func Short(s float64) string {
 	switch {
 	case s < 1e-3:

@@ -1,4 +1,4 @@
-// Package observe lets people see what a process does: a flight recorder of its last
-// control events, metrics in Prometheus's text format, and a socket that "allcast
-// inspect" asks. It knows nothing of the engine, which fills in what is shown.
+// Package observe shows what a process does: a flight recorder of its last control events,
+// metrics in Prometheus's text format, and a socket for "allcast inspect". It does not depend on
+// the engine, which supplies the data.
 package observe

@@ -8,14 +8,14 @@ import (
 	"sync/atomic"
 )
 
-// Bounds on what failures leave behind: the first ones are those that matter, and a
-// disk that fills up would be a failure of its own.
+// Limits of the files that failures leave behind. The first failures matter most, and a full
+// disk would cause failures of its own.
 const (
-	maxDumps     = 8    // of one process
+	maxDumps     = 8    // per process
 	maxDumpFiles = 1024 // in the directory
 )
 
-// A Dumper writes what the recorder holds to files when operations fail.
+// A Dumper writes the recorder's events to files when operations fail.
 type Dumper struct {
 	Dir  string
 	Job  string
@@ -23,25 +23,25 @@ type Dumper struct {
 	n    atomic.Int32
 }
 
-// A Dump is a file of a Dumper: how the process was, and why it was written.
+// A Dump is the contents of a Dumper's file: the state of the process and the failure.
 type Dump struct {
 	Failure Failure `json:"failure"`
 	State
 }
 
-// A Failure is how an operation ended.
+// A Failure describes how an operation failed.
 type Failure struct {
 	Op      string `json:"op"`
 	Algo    string `json:"algo"`
 	Comm    uint32 `json:"comm"`
 	Seq     uint64 `json:"seq"`
 	Phase   string `json:"phase"`
-	Culprit int    `json:"culprit"` // -1: no single rank
+	Culprit int    `json:"culprit"` // -1 if it is not a single rank
 	Reason  string `json:"reason"`
 	Missing string `json:"missing"`
 }
 
-// NewDumper prepares a directory. A nil Dumper, of an empty name, writes nothing.
+// NewDumper prepares a directory. With an empty name it returns nil; a nil Dumper writes nothing.
 func NewDumper(dir, job string, rank int) (*Dumper, error) {
 	if dir == "" {
 		return nil, nil //nolint:nilnil // a Dumper that writes nothing
@@ -52,7 +52,7 @@ func NewDumper(dir, job string, rank int) (*Dumper, error) {
 	return &Dumper{Dir: dir, Job: job, Rank: rank}, nil
 }
 
-// CheckDir makes a directory for dumps, if it is not there.
+// CheckDir creates the directory for dumps if it does not exist.
 func CheckDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -64,7 +64,7 @@ func CheckDir(dir string) error {
 	return err
 }
 
-// Write writes a dump and returns its file; "" if there are enough of them.
+// Write writes a dump and returns its file, or "" if the limit is reached.
 func (d *Dumper) Write(dump *Dump) (string, error) {
 	if d == nil {
 		return "", nil
@@ -85,7 +85,7 @@ func (d *Dumper) Write(dump *Dump) (string, error) {
 	return path, writeWhole(path, append(text, '\n'))
 }
 
-// writeWhole writes a file that is there with all of its content, or not at all.
+// writeWhole writes a file atomically.
 func writeWhole(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".allcast-*")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // Bounds of the operation time histogram, in seconds.
 var buckets = [...]float64{1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, .1, .3, 1, 3, 10, 30, 100}
 
-// A Series names operations that are counted together.
+// A Series identifies operations that are counted together.
 type Series struct {
 	Op, Algo string
 }
@@ -27,7 +27,7 @@ type Tally struct {
 	sum      float64
 }
 
-// Tallies counts the operations of a process. It has one user at a time.
+// Tallies counts the operations of a process. It is not safe for concurrent use.
 type Tallies map[Series]*Tally
 
 // Add counts an operation.
@@ -43,7 +43,7 @@ func (t Tallies) Add(s Series, outcome string, took time.Duration) {
 	k.sum += took.Seconds()
 }
 
-// Clone copies the counts, for others to read.
+// Clone returns a copy for other goroutines.
 func (t Tallies) Clone() Tallies {
 	c := make(Tallies, len(t))
 	for s, k := range t {
@@ -61,20 +61,20 @@ type Metric struct {
 	Value float64
 }
 
-// Metrics is what Write writes.
+// Metrics is the input of Write.
 type Metrics struct {
 	Job, Version string
 	Rank, Size   int
-	Answers      bool // the node is not stuck: what follows is known
+	Answers      bool // whether the node responds; the fields below are set only if it does
 	Numbers      []Metric
 	Peers        map[int]PeerBytes
 	Tallies      Tallies
 }
 
-// PeerBytes is the reliable traffic with a peer.
+// PeerBytes is the traffic with a peer over its reliable connection.
 type PeerBytes struct{ Sent, Received uint64 }
 
-// Write writes them in Prometheus's text format, version 0.0.4.
+// Write writes the metrics in Prometheus's text format, version 0.0.4.
 func (m *Metrics) Write(w io.Writer) error {
 	var b bytes.Buffer
 	rank := strconv.Itoa(m.Rank)
@@ -118,7 +118,8 @@ func (m *Metrics) writeOperations(b *bytes.Buffer, rank string) {
 	head(b, "operations_total", "counter", "Operations that have ended.")
 	for _, s := range series {
 		for _, o := range slices.Sorted(maps.Keys(m.Tallies[s].Outcomes)) {
-			line(b, "operations_total", float64(m.Tallies[s].Outcomes[o]), "rank", rank, "op", s.Op, "algo", s.Algo, "outcome", o)
+			n := float64(m.Tallies[s].Outcomes[o])
+			line(b, "operations_total", n, "rank", rank, "op", s.Op, "algo", s.Algo, "outcome", o)
 		}
 	}
 	head(b, "operation_seconds", "histogram", "How long operations took, from their call on.")

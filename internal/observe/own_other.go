@@ -4,7 +4,7 @@ package observe
 
 import "io/fs"
 
-// owned is never so: who owns a file is not known here, so there is no socket.
+// owned returns false: this system does not tell the owner of a file, so no socket is opened.
 func owned(fs.FileInfo) bool { return false }
 
 func alive(int) bool { return true }

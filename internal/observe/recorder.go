@@ -6,11 +6,11 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// Kind is what happened.
+// Kind is the kind of an event.
 type Kind uint8
 
-// Kinds, with what the fields of an Event mean. Every event has At; Comm and Seq
-// name an operation where there is one.
+// Kinds, and the meaning of an Event's fields. Every event has At; Comm and Seq identify the
+// operation, if there is one.
 const (
 	CallBegun  Kind = 1 + iota // What: wire.CallKind; N: bytes; Text: algorithm
 	CallEnded                  // What: wire.CallKind; N: nanoseconds it took; Text: algorithm
@@ -18,11 +18,11 @@ const (
 	Phase                      // What: the step.Phase that begins
 	Sent                       // What: wire.MsgKind; Peer: to whom
 	Received                   // What: wire.MsgKind; Peer: from whom
-	Repair                     // Peer is asked for N chunks
-	Repaired                   // Peer sent them: N bytes
-	PeerLost                   // Peer; Text: why
+	Repair                     // Peer was asked for N chunks
+	Repaired                   // Peer sent N bytes of repairs
+	PeerLost                   // Peer; Text: the reason
 	PeerLeft                   // Peer
-	Dropped                    // Peer: declared lost, its connection is forgotten
+	Dropped                    // Peer: a lost rank whose connection was closed
 )
 
 var kindNames = [...]string{
@@ -37,14 +37,14 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// An Event is one thing that happened. Times is how often in a row, At the last time.
+// An Event is one event or a run of equal ones: Times is their number, At the time of the last.
 type Event struct {
 	At    int64 // nanoseconds on the process's clock
 	Seq   uint64
 	N     int64
 	Text  string
 	Comm  uint32
-	Peer  int32 // world rank; NoPeer: none
+	Peer  int32 // world rank or NoPeer
 	Times uint32
 	Kind  Kind
 	What  uint8
@@ -53,11 +53,11 @@ type Event struct {
 // NoPeer is the Peer of events that have none.
 const NoPeer = -1
 
-// Size is how many events a Recorder keeps.
+// Size is the number of events that a Recorder keeps.
 const Size = 1024
 
-// A Recorder keeps the last events. It has one user at a time, who runs the node:
-// there is no lock, and nothing is allocated.
+// A Recorder keeps the last events. Only the goroutine that runs the node may use it, so it needs
+// no lock. It does not allocate.
 type Recorder struct {
 	ring [Size]Event
 	n    uint64 // events so far
@@ -66,7 +66,7 @@ type Recorder struct {
 // Add records an event, which may be a repetition of the last one.
 func (r *Recorder) Add(e *Event) {
 	if e.Kind == Sent || e.Kind == Received {
-		// Of an empty ring this is no event, and not the same as any.
+		// In an empty ring this is the zero Event, which equals no other.
 		if last := &r.ring[(r.n-1)%Size]; last.same(e) {
 			last.Times++
 			last.At = e.At
@@ -79,18 +79,18 @@ func (r *Recorder) Add(e *Event) {
 	r.n++
 }
 
-// same reports whether two messages differ in time only. A stream of grants must not
-// push out what came before it.
+// same reports whether two messages differ only in time. A stream of grants must not push out
+// older events.
 func (e *Event) same(o *Event) bool {
 	return e.Kind == o.Kind && e.What == o.What && e.Peer == o.Peer && e.Comm == o.Comm && e.Seq == o.Seq
 }
 
-// Events returns the last most events, oldest first; all that are kept if most is
-// not above 0.
-func (r *Recorder) Events(most int) []Event {
+// Events returns the last events, oldest first: at most limit of them, or all if limit is not
+// positive.
+func (r *Recorder) Events(limit int) []Event {
 	n := min(r.n, Size)
-	if most > 0 {
-		n = min(n, uint64(most))
+	if limit > 0 {
+		n = min(n, uint64(limit))
 	}
 	out := make([]Event, 0, n)
 	for i := r.n - n; i < r.n; i++ {
@@ -99,10 +99,10 @@ func (r *Recorder) Events(most int) []Event {
 	return out
 }
 
-// Total is how many events there were.
+// Total is the number of events so far.
 func (r *Recorder) Total() uint64 { return r.n }
 
-// Detail is What in words.
+// Detail describes What in words.
 func (e *Event) Detail() string {
 	switch e.Kind {
 	case CallBegun, CallEnded:

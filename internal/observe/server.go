@@ -13,11 +13,10 @@ import (
 	"time"
 )
 
-// Path is where a server answers with a State.
+// Path is the URL path of a server's State.
 const Path = "/debug/allcast"
 
-// A Source is what a Server tells of. Neither method waits for long, whatever the
-// process is at.
+// A Source supplies a Server's data. Its methods return quickly, even if the node is stuck.
 type Source interface {
 	State(events int) State
 	Metrics() Metrics
@@ -30,16 +29,17 @@ type Server struct {
 	open atomic.Int32
 }
 
-// maxConns bounds the connections of a server: whoever reaches the port may make them.
+// maxConns limits the connections of a server, because any client that reaches the port can open
+// them.
 const maxConns = 64
 
-// NewServer makes a server, which answers once it has been given a listener.
+// NewServer returns a server. It answers on the listeners passed to Serve.
 func NewServer(src Source, log *slog.Logger) *Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		m := src.Metrics()
-		_ = m.Write(w) // who asked has gone
+		_ = m.Write(w) // the client has gone
 	})
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, r *http.Request) {
 		events, err := strconv.Atoi(r.FormValue("events"))
@@ -80,7 +80,7 @@ func (s *Server) Close() {
 	s.wg.Wait()
 }
 
-// An Addr is where to serve metrics; the zero value is nowhere.
+// An Addr is the address for metrics; the zero value means none.
 type Addr struct{ Network, Address string }
 
 func (a Addr) String() string {
@@ -90,14 +90,14 @@ func (a Addr) String() string {
 	return a.Address
 }
 
-// ParseAddr reads HOST:PORT or unix:PATH. Ranks of one machine are given the same:
-// their local rank is added to a port other than 0, and {rank} and {local_rank} are
-// replaced in a path.
+// ParseAddr parses HOST:PORT or unix:PATH. All ranks of a machine get the same text: ParseAddr adds
+// the local rank to a port other than 0, and replaces {rank} and {local_rank} in a path.
 func ParseAddr(spec string, rank, local int) (Addr, error) {
 	if path, ok := strings.CutPrefix(spec, "unix:"); ok {
 		path = strings.NewReplacer("{rank}", strconv.Itoa(rank), "{local_rank}", strconv.Itoa(local)).Replace(path)
 		if path == "" || strings.ContainsAny(path, "{}") {
-			return Addr{}, fmt.Errorf("%q: want unix:/a/path, with {rank} or {local_rank} in it where ranks share a machine", spec)
+			return Addr{}, fmt.Errorf("%q: want unix:/a/path, "+
+				"with {rank} or {local_rank} in it where ranks share a machine", spec)
 		}
 		return Addr{"unix", path}, nil
 	}
@@ -118,7 +118,7 @@ func ParseAddr(spec string, rank, local int) (Addr, error) {
 	return Addr{"tcp", net.JoinHostPort(host, strconv.FormatUint(n, 10))}, nil
 }
 
-// Listen opens an address.
+// Listen listens on an address.
 func Listen(a Addr) (net.Listener, error) {
 	if a.Network == "unix" {
 		return listenUnix(a.Address)

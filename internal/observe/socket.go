@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A Socket is where a process of this machine can be asked. What its name says is
-// known also of a process that does not answer.
+// A Socket is the inspection socket of a process on this machine. Its fields come from its file
+// name, so they are known even if the process does not answer.
 type Socket struct {
 	Path string
 	Pid  int
@@ -24,18 +24,18 @@ type Socket struct {
 	Rank int
 }
 
-// ErrUnsafe marks a directory that somebody else could put sockets in.
+// ErrUnsafe marks a directory in which other users could create sockets.
 var ErrUnsafe = errors.New("not a directory of ours alone")
 
 const socketSuffix = ".sock"
 
-// Dirs lists where sockets of this user may be. A process and who asks it may have
-// been given different environments.
+// Dirs lists the possible directories of this user's sockets. A process and its inspector may
+// have different environments.
 func Dirs() (dirs []string) {
 	uid := strconv.Itoa(os.Getuid())
 	name, session := "allcast-"+uid, os.Getenv("XDG_RUNTIME_DIR")
 	if session == "" {
-		session = "/run/user/" + uid // where it usually is
+		session = "/run/user/" + uid // the usual place
 	}
 	for _, base := range []string{session, os.TempDir()} {
 		if dir := filepath.Join(base, name); filepath.IsAbs(base) && !slices.Contains(dirs, dir) {
@@ -45,8 +45,8 @@ func Dirs() (dirs []string) {
 	return dirs
 }
 
-// ownDir makes the directory for our socket: that of the session, or else a
-// temporary one.
+// ownDir creates the directory for this process's socket: in the session's directory, or
+// otherwise a temporary one.
 func ownDir() (string, error) {
 	dirs := Dirs()
 	if os.Getenv("XDG_RUNTIME_DIR") == "" {
@@ -68,7 +68,7 @@ func ownDir() (string, error) {
 	return "", first
 }
 
-// checkOwn refuses a directory that others can write to, or that is not ours.
+// checkOwn rejects a directory that other users own or can write to.
 func checkOwn(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -80,8 +80,7 @@ func checkOwn(dir string) error {
 	return nil
 }
 
-// ListenLocal opens this process's socket, and removes those of processes that ended
-// without doing so.
+// ListenLocal opens this process's socket, and removes the sockets of dead processes.
 func ListenLocal(job string, rank int) (net.Listener, error) {
 	dir, err := ownDir()
 	if err != nil {
@@ -95,7 +94,7 @@ func ListenLocal(job string, rank int) (net.Listener, error) {
 	return listenUnix(filepath.Join(dir, fmt.Sprintf("%d-%s-%d%s", os.Getpid(), job, rank, socketSuffix)))
 }
 
-// listenUnix listens at a path, also where a process that is gone has left a socket.
+// listenUnix listens at a path. It replaces the socket of a dead process.
 func listenUnix(path string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if !errors.Is(err, syscall.EADDRINUSE) {
@@ -110,7 +109,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return net.Listen("unix", path)
 }
 
-// refuses reports whether nobody listens at a socket. One that is stopped does.
+// refuses reports whether no process listens at a socket. A stopped process does listen.
 func refuses(path string) bool {
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
@@ -123,7 +122,7 @@ func refuses(path string) bool {
 func Find() (all []Socket) {
 	for _, dir := range Dirs() {
 		if checkOwn(dir) != nil {
-			continue // not there, or somebody else's
+			continue // missing, or another user's
 		}
 		all = append(all, socketsIn(dir)...)
 	}
@@ -147,7 +146,7 @@ func socketsIn(dir string) (all []Socket) {
 	return all
 }
 
-// parseSocket reads PID-JOB-RANK.sock.
+// parseSocket parses PID-JOB-RANK.sock.
 func parseSocket(name string) (s Socket, ok bool) {
 	name, ok = strings.CutSuffix(name, socketSuffix)
 	f := strings.Split(name, "-")
@@ -161,5 +160,5 @@ func parseSocket(name string) (s Socket, ok bool) {
 	return s, errPid == nil && errRank == nil && s.Pid > 0 && s.Rank >= 0
 }
 
-// Gone reports whether a socket's process has ended without removing it.
+// Gone reports whether a socket's process has ended and left the socket behind.
 func (s *Socket) Gone() bool { return !alive(s.Pid) && refuses(s.Path) }

@@ -2,8 +2,8 @@ package observe
 
 import "time"
 
-// A State is what a process tells of itself. Ranks are world ranks unless a field says
-// otherwise; durations are seconds.
+// A State is the state of a process. Ranks are world ranks unless a field says otherwise;
+// durations are in seconds.
 type State struct {
 	Job       string    `json:"job"`
 	Rank      int       `json:"rank"`
@@ -13,13 +13,13 @@ type State struct {
 	Program   string    `json:"program,omitempty"`
 	Version   string    `json:"version,omitempty"`
 	Interface string    `json:"interface,omitempty"`
-	Multicast string    `json:"no_multicast,omitempty"` // why there is none
-	Metrics   string    `json:"metrics,omitempty"`      // where it serves them
+	Multicast string    `json:"no_multicast,omitempty"` // reason why multicast is not used
+	Metrics   string    `json:"metrics,omitempty"`      // address of the metrics
 	Time      time.Time `json:"time"`
-	Joined    float64   `json:"joined_s"` // so long ago
-	Answers   bool      `json:"answers"`  // what follows is known: the node is not stuck
+	Joined    float64   `json:"joined_s"` // time since Join
+	Answers   bool      `json:"answers"`  // whether the node responds; the fields below are set only if it does
 	Comms     []Comm    `json:"comms,omitempty"`
-	Peers     []Peer    `json:"peers,omitempty"` // those that we have heard from, or lost
+	Peers     []Peer    `json:"peers,omitempty"` // ranks that it has heard from or lost
 	Events    []Record  `json:"events,omitempty"`
 	Recorded  uint64    `json:"events_total,omitempty"`
 }
@@ -28,11 +28,11 @@ type State struct {
 type Comm struct {
 	ID      uint32 `json:"id"`
 	Name    string `json:"name"`
-	Rank    int    `json:"rank"` // ours in it
+	Rank    int    `json:"rank"` // this process's rank in the communicator
 	Size    int    `json:"size"`
 	Calls   uint64 `json:"calls"` // operations numbered so far
 	Linger  int    `json:"lingering,omitempty"`
-	Broken  string `json:"broken,omitempty"` // why
+	Broken  string `json:"broken,omitempty"` // reason, if it is broken
 	Culprit *int   `json:"culprit,omitempty"`
 	Ops     []Op   `json:"ops,omitempty"`
 }
@@ -44,18 +44,18 @@ type Op struct {
 	Phase   string  `json:"phase"`
 	Seq     uint64  `json:"seq"`
 	Round   int     `json:"round,omitempty"`
-	Rounds  int     `json:"rounds,omitempty"` // more than 1: it is carried out in several
+	Rounds  int     `json:"rounds,omitempty"` // set if there is more than one
 	Bytes   int64   `json:"bytes"`
 	For     float64 `json:"for_s"`
-	WaitsOn int     `json:"waits_for"` // our own rank: for nobody else
+	WaitsOn int     `json:"waits_for"` // this process's own rank if it waits for no other
 	Missing string  `json:"missing"`
 }
 
-// A Peer is what we know of another process.
+// A Peer is the state of another process as this one knows it.
 type Peer struct {
 	Rank   int     `json:"rank"`
 	Heard  bool    `json:"heard"`
-	Silent float64 `json:"silent_s"` // since we last heard from it, if we ever did
+	Silent float64 `json:"silent_s"` // time since its last message
 	Lost   bool    `json:"lost,omitempty"`
 }
 
@@ -69,10 +69,10 @@ type Record struct {
 	Peer  *int    `json:"peer,omitempty"`
 	N     int64   `json:"n,omitempty"`
 	Text  string  `json:"text,omitempty"`
-	Times uint32  `json:"times,omitempty"` // in a row, if more than once
+	Times uint32  `json:"times,omitempty"` // number of repetitions, if more than one
 }
 
-// Records puts events in words, seen from a moment on the process's clock.
+// Records describes events in words, with their ages at a given time of the process's clock.
 func Records(events []Event, now int64) []Record {
 	out := make([]Record, len(events))
 	for i := range events {
@@ -91,5 +91,5 @@ func Records(events []Event, now int64) []Record {
 	return out
 }
 
-// Seconds of so many nanoseconds.
+// Seconds converts nanoseconds.
 func Seconds(ns int64) float64 { return float64(ns) / 1e9 }

@@ -5,7 +5,7 @@ import (
 	"hash/crc32"
 )
 
-// Where the headers begin in Writer.headers, and how much room they need.
+// The offsets of the headers in Writer.headers, and their sizes.
 const (
 	etherAt = recordHeaderLen
 	ipAt    = etherAt + 14
@@ -20,7 +20,7 @@ const (
 const (
 	rocePort  = 4791
 	entropy   = 0xc000            // RoCE v2 source ports start here
-	maxIPLen  = 65535             // what the 16-bit length fields can say
+	maxIPLen  = 65535             // limit of the 16-bit length fields
 	maxLength = 1 << 30           // of a payload, so that a record's length fits its 32 bits
 	hostMask  = 1<<20 - 1         // host numbers past it wrap round
 	groupMask = 1<<18 - 1         // and group numbers past this
@@ -55,8 +55,8 @@ func (w *Writer) packet(at int64, src, dst address, h, payload []byte, length in
 	h[bthAt+1] |= byte(pad << 4)
 	frame := len(h) - etherAt + length + pad + icrcLen
 
-	// A packet larger than IPv4 allows gets the largest length there is: the
-	// true one is still in the record header, as that of the frame.
+	// A packet larger than IPv4 allows gets the largest possible length. The record header still
+	// has the true length of the frame.
 	ipLen := min(frame-(ipAt-etherAt), maxIPLen)
 	network(h, src, dst, ipLen)
 
@@ -106,9 +106,8 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum + sum>>16)
 }
 
-// icrc is the invariant CRC: that of Ethernet, from the IP header on, with ones
-// in place of all that a switch may change on the way, and of the 8 bytes of
-// link header that InfiniBand would have in front.
+// icrc is the invariant CRC: Ethernet's CRC from the IP header on. All fields that a switch may
+// change count as ones, and so do the 8 bytes of link header that InfiniBand would have in front.
 func (w *Writer) icrc(h, payload, padding []byte) uint32 {
 	const lrhAt = ipAt - 8
 	m := w.masked[:copy(w.masked[:], h)]

@@ -2,10 +2,9 @@
 // file that Wireshark opens and dissects as RoCE v2: Ethernet, IPv4, UDP to
 // port 4791, and inside it the InfiniBand transport headers.
 //
-// The simulator moves messages, not frames, so most header fields have no
-// source in it. They are filled in with what a network card would send, and
-// with numbers from which a reader of the capture can tell the hosts apart: host
-// h (below 1<<20) is 10.0.0.1 + h, group g (below 1<<18) is 239.192.0.0 + g.
+// The simulator moves messages, not frames, so it does not know most header fields. The Writer
+// fills them in as a network card would. Addresses identify the hosts: host h (below 1<<20) is
+// 10.0.0.1 + h, and group g (below 1<<18) is 239.192.0.0 + g.
 //
 // Wireshark calls some correct packets malformed. It does so in the Info column
 // of every packet with a payload that was not recorded whole, and it tries to
@@ -38,27 +37,25 @@ const (
 
 // A Writer writes one capture. It is not safe for concurrent use.
 //
-// The packet methods report no error, so that a simulator's inner loop need not
-// look at one: the first write error silences the Writer and Close returns it.
+// The packet methods return no error, so that a simulator's inner loop need not check one. After
+// the first write error the Writer writes nothing more, and Close returns the error.
 type Writer struct {
-	// Snap is how many bytes of a payload are recorded at most. Headers are
-	// always recorded whole. NewWriter sets it to 128: enough to recognise
-	// a payload, and a capture of a large collective stays of usable size.
+	// Snap is the maximum number of recorded bytes per payload. Headers are always recorded
+	// completely. NewWriter sets it to 128: enough to recognise a payload, and small enough for a
+	// capture of a large collective.
 	Snap int
 
 	out *bufio.Writer
 
-	// The packet being built. These are here, and not on the stack, because
-	// what is passed to an io.Writer escapes: it would be an allocation for
-	// each packet.
+	// The packet being built. These buffers are fields because a value passed to an io.Writer
+	// escapes, which would cost one allocation per packet.
 	headers [maxHeaders]byte
 	trailer [maxTrailer]byte
 	masked  [maxHeaders]byte
 }
 
-// NewWriter starts a capture on w. The file header is written through at once,
-// so that a destination that cannot be written to is found before the
-// simulation runs and not after it.
+// NewWriter starts a capture on w. It flushes the file header at once, so that an unwritable
+// destination fails before the simulation runs.
 func NewWriter(w io.Writer) (*Writer, error) {
 	var h [fileHeaderLen]byte
 	le := binary.LittleEndian
@@ -76,8 +73,8 @@ func NewWriter(w io.Writer) (*Writer, error) {
 	return pw, nil
 }
 
-// Close writes out what is buffered and returns the first error of the whole
-// capture. The io.Writer given to NewWriter stays open: it is the caller's.
+// Close flushes the buffer and returns the first error of the whole capture. It does not close the
+// io.Writer given to NewWriter.
 func (w *Writer) Close() error { return w.out.Flush() }
 
 // record writes one packet. headers begins with room for the record header;

@@ -21,17 +21,15 @@ const (
 	ackNoCredit = 0x1f << 24 // AETH syndrome: ACK, without end-to-end credits
 )
 
-// udQP numbers the QP from which a host sends datagrams, rcQP the one it keeps
-// for a peer. Real numbers are handed out by the card; these let a reader see
-// who is at the other end, and leave the reserved 0, 1 and 0xffffff alone.
+// udQP is the number of the QP from which a host sends datagrams, rcQP that of its QP for a peer. A
+// card would assign numbers; these show the peer, and avoid the reserved 0, 1 and 0xffffff.
 func udQP(host int) uint32 { return 0x100000 | uint32(host)&hostMask }
 func rcQP(peer int) uint32 { return 0x200000 | uint32(peer)&hostMask }
 
-// Datagram records an unreliable datagram with immediate data, multicast by
-// host src to a group. length is what the payload measures on the wire; payload
-// may hold fewer bytes of it, or none, when the simulator does not move them.
-// This holds for all methods here: the record is then marked as cut short,
-// while the lengths in the headers are the true ones.
+// Datagram records an unreliable datagram with immediate data that host src multicasts to a group.
+// length is the size of the payload on the wire. payload may hold fewer bytes, or none, if the
+// simulator does not move them: the record is then marked as truncated, but the headers have the
+// true lengths. The same holds for the other methods.
 func (w *Writer) Datagram(at int64, src, group int, imm, psn uint32, payload []byte, length int) {
 	h := w.transport(udSendOnlyImm, multicastQP, psn&psnMask)
 	h = binary.BigEndian.AppendUint32(h, groupKey) // DETH
@@ -40,8 +38,8 @@ func (w *Writer) Datagram(at int64, src, group int, imm, psn uint32, payload []b
 	w.packet(at, hostAddress(src), groupAddress(group), h, payload, length)
 }
 
-// Message records a message of a reliable connection. However long, it is one
-// packet, as in the simulator; a real card would cut it up to fit the MTU.
+// Message records a message of a reliable connection. It is always one packet, as in the simulator;
+// a real card would segment it to fit the MTU.
 func (w *Writer) Message(at int64, src, dst int, psn uint32, payload []byte, length int) {
 	h := w.transport(rcSendOnly, rcQP(src), ackRequest|psn&psnMask)
 	w.packet(at, hostAddress(src), hostAddress(dst), h, payload, length)
@@ -57,21 +55,20 @@ func (w *Writer) ReadRequest(at int64, src, dst int, psn uint32, vaddr uint64, l
 	w.packet(at, hostAddress(src), hostAddress(dst), h, nil, 0)
 }
 
-// ReadResponse records the answer to a ReadRequest. The one who answers is src,
-// and psn is that of the request. Like a Message it is always one packet.
+// ReadResponse records the answer of host src to a ReadRequest; psn is that of the request. Like a
+// Message it is always one packet.
 func (w *Writer) ReadResponse(at int64, src, dst int, psn uint32, payload []byte, length int) {
 	h := w.transport(rcReadResponseOnly, rcQP(src), psn&psnMask)
-	// AETH. Its message count is that of the completed requests: with one
-	// packet for each message, the PSN counts messages.
+	// AETH. Its message count is the number of completed requests. With one packet per message, the
+	// PSN counts messages.
 	h = binary.BigEndian.AppendUint32(h, ackNoCredit|(psn+1)&psnMask)
 	w.packet(at, hostAddress(src), hostAddress(dst), h, payload, length)
 }
 
 const psnMask = 0xffffff // PSNs and message counts have 24 bits
 
-// transport starts a packet with the base transport header (BTH), after room
-// for the headers that packet will put before it. last is the header's last
-// word: the PSN, and whether an acknowledgement is asked for.
+// transport starts a packet with the base transport header (BTH), after room for the headers that
+// packet adds before it. last is the header's last word: the PSN and the acknowledgement request.
 func (w *Writer) transport(opcode byte, destQP, last uint32) []byte {
 	h := append(w.headers[:bthAt], opcode, migrated) // packet adds the pad count
 	h = binary.BigEndian.AppendUint16(h, defaultKey)

@@ -10,14 +10,13 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// dataFormat tells our files from others and from those of a later form.
+// dataFormat identifies our files and their version.
 const dataFormat = "allcast-report/1"
 
-// maxData bounds what is read of a file: a page of the largest size, with room.
+// maxData limits the size of a file. It is above the largest possible page.
 const maxData = 256 << 20
 
-// Data is a Page as a file: what a measurement leaves, to be drawn later and
-// beside others.
+// Data is the file form of a Page, so that measurements can be drawn later and side by side.
 type Data struct {
 	Format   string `json:"format"` // filled in by Save
 	Title    string `json:"title,omitempty"`
@@ -42,7 +41,7 @@ func (d *Data) Save(w io.Writer) error {
 	return nil
 }
 
-// Load reads what Save has written.
+// Load reads a file that Save wrote.
 func Load(r io.Reader) (*Data, error) {
 	limited := &io.LimitedReader{R: r, N: maxData + 1}
 	text, err := io.ReadAll(limited)
@@ -69,7 +68,7 @@ func Load(r io.Reader) (*Data, error) {
 	return &d, nil
 }
 
-// Page makes the page that the data is about.
+// Page returns the page of the data.
 func (d *Data) Page() (*Page, error) {
 	g, err := topology.Parse(d.Topology)
 	if err != nil {
@@ -82,9 +81,8 @@ func (d *Data) Page() (*Page, error) {
 	return p, nil
 }
 
-// Merge puts the runs of several files on one page, in order. They must be about
-// the same operation on the same network: colours and ratios of others would
-// mean nothing.
+// Merge puts the runs of several files on one page, in order. They must have the same operation
+// and network; otherwise colours and ratios would mean nothing.
 func Merge(all ...*Data) (*Data, error) {
 	if len(all) == 0 {
 		return nil, inputError("no runs")

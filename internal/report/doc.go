@@ -1,12 +1,11 @@
-// Package report draws what the links of a network carried: one HTML page with
-// the fat-tree of every run, each link direction coloured by its bytes on one
-// scale for all runs, and the totals beside the paper's where they compare.
+// Package report draws the traffic of a network's links. One HTML page shows the fat-tree of
+// every run, with each link direction coloured by its bytes on one scale for all runs. It also
+// shows the totals beside the paper's, where they can be compared.
 //
-// The page is whole in itself (no script, no link, no font to load), so that it
-// can be mailed, kept beside a result and opened anywhere. It has nothing in it
-// that depends on when or where it was made: the same Page gives the same bytes.
+// The page is self-contained (no script, link or font to load), so it can be mailed, archived
+// and opened anywhere. It does not depend on time or place: the same Page gives the same bytes.
 //
-// A caller that has its counts by topology.LinkID draws them at once:
+// A caller with byte counts by topology.LinkID draws them directly:
 //
 //	page := report.Page{Title: "...", Graph: g, Op: "allgather", Bytes: 64 << 10, Runs: []report.Run{
 //		{Name: "mcast", Multicast: true, LinkBytes: ...},
@@ -14,8 +13,8 @@
 //	}}
 //	err := page.Write(w)
 //
-// One that has the counters of switch ports turns them into LinkBytes first, and
-// can keep them in a file for later:
+// A caller with counters of switch ports converts them into LinkBytes first, and can save them
+// in a file:
 //
 //	bytes, err := report.FromPorts(g, ports)          // switch, port, rx, tx, as a lab prints them
 //	data := report.Data{Topology: g.Name, Op: ..., Bytes: ..., Runs: []report.Run{{Name: "ring", LinkBytes: bytes}}}
@@ -28,6 +27,5 @@
 //	page, err := all.Page()
 //	err = page.Write(w)
 //
-// Errors that wrap ErrInput are about what was given; all others are failures to
-// read or write.
+// Errors that wrap ErrInput report invalid input; all others are failures to read or write.
 package report

@@ -16,17 +16,17 @@ type drawing struct {
 	LabelX        string
 	Pods          []rect
 	Cables        []stroke // between switches
-	Ticks         []stroke // of hosts
+	Ticks         []stroke // cables of hosts
 	Switches      []rect
-	Rows          []label // what the levels are called
+	Rows          []label // names of the levels
 	Ways          []wayLabel
-	Numbers       []label // of hosts
+	Numbers       []label // numbers of hosts
 }
 
 // stroke is one direction of a cable, or of the cables of a leaf's hosts.
 type stroke struct {
 	Class, Path, Link, Title string
-	Width                    string // "" for that of its group
+	Width                    string // "" for the width of its group
 
 	bytes uint64
 }
@@ -38,11 +38,11 @@ type rect struct {
 
 type label struct{ X, Y, Text string }
 
-// wayLabel says what a direction between two levels is called, how much it carried,
-// and how it is drawn.
+// wayLabel is the label of a direction between two levels: its name, its traffic and its line
+// style.
 type wayLabel struct {
 	Y, Text, More string
-	Sample        string // a line; "" where directions are told by their place
+	Sample        string // a sample line; "" where the position shows the direction
 	Up            bool
 }
 
@@ -50,7 +50,8 @@ type wayLabel struct {
 func (l *layout) draw(r *Run, s scale) drawing {
 	d := drawing{
 		Width: coordinate(drawingWidth), Height: coordinate(l.height),
-		TickWidth: coordinate(l.tickWidth()), Dense: len(l.g.Links)/2-l.g.Hosts > maxFull, LabelX: coordinate(marginLeft - 36),
+		TickWidth: coordinate(l.tickWidth()), LabelX: coordinate(marginLeft - 36),
+		Dense: len(l.g.Links)/2-l.g.Hosts > maxFull,
 	}
 	for i, b := range l.podBox {
 		d.Pods = append(d.Pods, newRect(b, fmt.Sprintf("pod %d", i)))
@@ -66,9 +67,8 @@ func (l *layout) draw(r *Run, s scale) drawing {
 	return d
 }
 
-// cables draws what is between switches, the busiest on top of the others. The two
-// directions of a cable lie beside each other; the style dashes the one up, as many
-// cables lie so close that the sides cannot be told.
+// cables draws the cables between switches, the busiest on top. The two directions of a cable lie
+// side by side. The style dashes the upward one, because dense cables hide which side is which.
 func (l *layout) cables(r *Run, s scale) []stroke {
 	ups, downs := make([]int, l.g.Nodes()), make([]int, l.g.Nodes()) // ports of each node
 	for c := l.g.Hosts; c < len(l.g.Links)/2; c++ {
@@ -97,15 +97,16 @@ func (l *layout) cables(r *Run, s scale) []stroke {
 	return all
 }
 
-// halves cuts a host's cable in two: the half at an end is what that end sends. Two
-// hundred hosts side by side leave no room for two lines each.
+// halves splits a host's cable in two: the half at each end shows what that end sends. With two
+// hundred hosts there is no room for two lines per host.
 func halves(x, bottom, top float64) (up, down string) {
 	middle := (bottom + top) / 2
 	return line(x, bottom, x, middle+directionGap/2), line(x, top, x, middle-directionGap/2)
 }
 
 func line(x1, y1, x2, y2 float64) string {
-	return fmt.Sprintf("M%s %sL%s %s", coordinate(tenth(x1)), coordinate(tenth(y1)), coordinate(tenth(x2)), coordinate(tenth(y2)))
+	return fmt.Sprintf("M%s %sL%s %s",
+		coordinate(tenth(x1)), coordinate(tenth(y1)), coordinate(tenth(x2)), coordinate(tenth(y2)))
 }
 
 func (l *layout) stroke(r *Run, s scale, id topology.LinkID, path string) stroke {
@@ -128,8 +129,8 @@ func (l *layout) ticks(r *Run, s scale) []stroke {
 	return all
 }
 
-// bars draws the hosts of each leaf as one, coloured by the busiest: a mean would
-// hide the one that everybody waits for.
+// bars draws the hosts of each leaf as one bar in the colour of the busiest. A mean would hide the
+// host that all others wait for.
 func (l *layout) bars(r *Run, s scale) []stroke {
 	var all []stroke
 	for i, hosts := range l.racks {
@@ -139,7 +140,9 @@ func (l *layout) bars(r *Run, s scale) []stroke {
 		b := l.boxes[l.nodes[leafNode][i]]
 		x := b.x + b.w/2
 		up, down := halves(x, b.bottom()+hostHeight, b.bottom())
-		all = append(all, l.bar(r, s, hosts, up, l.g.HostUp, "%s → %s"), l.bar(r, s, hosts, down, l.g.HostDown, "%[2]s → %[1]s"))
+		all = append(all,
+			l.bar(r, s, hosts, up, l.g.HostUp, "%s → %s"),
+			l.bar(r, s, hosts, down, l.g.HostDown, "%[2]s → %[1]s"))
 	}
 	return all
 }
@@ -179,7 +182,7 @@ func (l *layout) drawSwitches(d *drawing, r *Run) {
 		for _, n := range l.nodes[k] {
 			b := l.boxes[n]
 			x := newRect(b, fmt.Sprintf("%s: %s in, %s out", l.g.NodeName(n), exact(in[n]), exact(out[n])))
-			// Numbers in some switches of a level only would be read as a pattern.
+			// Numbers in only some switches of a level would look like a pattern.
 			if b.w >= digitWidth*float64(len(l.number(last))+1) {
 				x.Label = label{X: coordinate(tenth(b.x + b.w/2)), Y: coordinate(b.y + b.h/2 + 4), Text: l.number(n)}
 			}
@@ -188,8 +191,8 @@ func (l *layout) drawSwitches(d *drawing, r *Run) {
 	}
 }
 
-// drawLabels says in the margin what the levels are and how much each direction
-// between them carried.
+// drawLabels writes the names of the levels, and the traffic of each direction between them, into
+// the margin.
 func (l *layout) drawLabels(d *drawing, r *Run) {
 	carried := make([][2]uint64, len(l.nodes)) // by the lower level: up, down
 	for id, link := range l.g.Links {
@@ -224,6 +227,8 @@ func (l *layout) drawLabels(d *drawing, r *Run) {
 	}
 	for h := range l.g.Hosts {
 		b := l.boxes[h]
-		d.Numbers = append(d.Numbers, label{X: coordinate(tenth(b.x + b.w/2)), Y: coordinate(b.bottom() + 13), Text: fmt.Sprint(h)})
+		d.Numbers = append(d.Numbers, label{
+			X: coordinate(tenth(b.x + b.w/2)), Y: coordinate(b.bottom() + 13), Text: fmt.Sprint(h),
+		})
 	}
 }

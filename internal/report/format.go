@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// volume writes bytes for people, with three digits that count.
+// volume formats bytes for users, with three significant digits.
 func volume(n uint64) string {
 	if n < 1000 {
 		return strconv.FormatUint(n, 10) + " B"
@@ -29,7 +29,7 @@ func digits(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// duration writes microseconds for people.
+// duration formats microseconds for users.
 func duration(us float64) string {
 	switch {
 	case us >= 999.5e3:
@@ -40,7 +40,7 @@ func duration(us float64) string {
 	return digits(us) + " µs"
 }
 
-// grouped writes a count with its thousands apart.
+// grouped formats a count with separated thousands.
 func grouped(n uint64) string {
 	s := strconv.FormatUint(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -49,7 +49,7 @@ func grouped(n uint64) string {
 	return s
 }
 
-// exact is for hovering: every byte, and how much that is.
+// exact formats bytes for tooltips: the exact number and the volume.
 func exact(n uint64) string {
 	if n < 1000 {
 		return grouped(n) + " bytes"
@@ -59,5 +59,5 @@ func exact(n uint64) string {
 
 func times(ratio float64) string { return fmt.Sprintf("%.2f×", ratio) }
 
-// coordinate writes a position of the drawing, to a tenth of a unit.
+// coordinate formats a position of the drawing, to a tenth of a unit.
 func coordinate(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -25,7 +25,7 @@ func TestDuration(t *testing.T) {
 }
 
 func TestColour(t *testing.T) {
-	s := scale{most: 1000}
+	s := scale{max: 1000}
 	for n, want := range map[uint64]int{0: 0, 1: 1, 10: 1, 11: 2, 100: 2, 101: 3, 900: 10, 901: 11, 1000: 11} {
 		if got := s.colour(n); got != want {
 			t.Errorf("%d of 1000 has colour %d, want %d", n, got, want)

@@ -6,45 +6,45 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// Sizes of a drawing, in its own units: pixels where two of them stand side by
-// side on a wide screen.
+// Sizes of a drawing in its own units. They are pixels if two drawings stand side by side on a
+// wide screen.
 const (
 	drawingWidth = 776.0
-	marginLeft   = 140.0 // for what the levels and directions are called
+	marginLeft   = 140.0 // room for the names of levels and directions
 	marginRight  = 10.0
 	marginTop    = 6.0
 	podGap       = 14.0
 	switchHeight = 16.0
 	cableHeight  = 124.0 // between two levels of switches
-	hostHeight   = 64.0  // of a host's cable
-	labelHeight  = 16.0  // of the hosts' numbers
-	directionGap = 3.0   // between the two of a cable
+	hostHeight   = 64.0  // height of a host's cable
+	labelHeight  = 16.0  // height of the hosts' numbers
+	directionGap = 3.0   // gap between the directions of a cable
 
 	maxHostPitch   = 64.0
 	maxSwitchWidth = 72.0
-	digitWidth     = 6.4 // of a number in a switch
+	digitWidth     = 6.4 // width of a digit in a switch
 
-	// Up to so many hosts each has a tick; then those of a leaf share one.
+	// Maximum number of hosts with a tick each; above it, the hosts of a leaf share one bar.
 	maxTicks = 256
-	// Up to so many cables between switches are drawn in full; then the lines that
-	// carry next to nothing get thinner, or they would be a wall.
+	// Maximum number of cables between switches drawn at full width. Above it, lines with almost
+	// no traffic get thinner, because they would cover the others.
 	maxFull = 400
 )
 
-// box is where a switch is drawn.
+// box is the position of a switch.
 type box struct{ x, y, w, h float64 }
 
 func (b box) bottom() float64 { return b.y + b.h }
 
-// layout says where everything is; it is the same for all runs of a page.
+// layout holds the positions of all elements. All runs of a page share it.
 type layout struct {
 	*tiers
-	boxes   []box // by node; of hosts, the field below their leaf that is theirs
-	folded  bool  // the hosts of a leaf share one bar
+	boxes   []box // by node; a host's box is its field below its leaf
+	folded  bool  // whether the hosts of a leaf share one bar
 	pitch   float64
 	height  float64
-	numbers bool  // of hosts are written under them
-	spans   []box // by pod: its part of the width
+	numbers bool  // whether hosts show their numbers
+	spans   []box // by pod: its share of the width
 	podBox  []box // empty with one pod
 }
 
@@ -66,8 +66,8 @@ func (l *layout) rowY(k kind) float64 {
 	return marginTop + float64(len(l.nodes)-1-int(k))*(switchHeight+cableHeight)
 }
 
-// placeLeaves shares the width out. A pod gets it by its leaves, but not less than
-// its spines need: the last one may have few leaves under as many spines.
+// placeLeaves divides the width. A pod's share depends on its leaves, but is at least what its
+// spines need: the last pod may have few leaves and all spines.
 func (l *layout) placeLeaves() {
 	weights, all := make([]float64, len(l.pods)), 0.0
 	for i, p := range l.pods {
@@ -82,7 +82,7 @@ func (l *layout) placeLeaves() {
 		slot := width * weights[i] / all / float64(len(p.leaves))
 		l.pitch = min(l.pitch, 0.88*slot/most, maxHostPitch)
 		for j, leaf := range p.leaves {
-			l.boxes[leaf] = box{x: left + float64(j)*slot, w: slot} // its slot, for now
+			l.boxes[leaf] = box{x: left + float64(j)*slot, w: slot} // the whole slot for now
 		}
 		span := width * weights[i] / all
 		l.spans = append(l.spans, box{x: left, w: span})
@@ -121,7 +121,7 @@ func (l *layout) placeHosts() {
 	}
 }
 
-// placeSpines spreads those of a pod over its leaves.
+// placeSpines spreads the spines of a pod over its leaves.
 func (l *layout) placeSpines() {
 	for i, p := range l.pods {
 		l.spread(p.spines, l.spans[i].x, l.spans[i].x+l.spans[i].w, spineNode)
@@ -142,7 +142,7 @@ func (l *layout) spread(nodes []topology.NodeID, left, right float64, k kind) {
 	}
 }
 
-// tickWidth leaves some room between hosts, as long as there is any.
+// tickWidth leaves a gap between hosts if there is room.
 func (l *layout) tickWidth() float64 {
 	return tenth(min(0.78*l.pitch, 12))
 }

@@ -14,48 +14,47 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// ErrInput marks a report that cannot be drawn as it was asked for.
+// ErrInput marks invalid input of a report.
 var ErrInput = errors.New("bad report")
 
 func inputError(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrInput, fmt.Errorf(format, args...))
 }
 
-// Run is what one job put on the links. What is 0 but cannot be (payload, bound,
-// time) is taken as unknown.
+// Run is the traffic of one job on the links. A payload, bound or time of 0 means unknown.
 type Run struct {
-	Name      string   `json:"name"`       // of the algorithm, mostly
-	Multicast bool     `json:"multicast"`  // the one that the paper's saving is the saving of
+	Name      string   `json:"name"`       // usually the algorithm
+	Multicast bool     `json:"multicast"`  // whether the paper's saving refers to this run
 	LinkBytes []uint64 `json:"link_bytes"` // by topology.LinkID
 
-	PayloadLinkBytes uint64  `json:"payload_link_bytes,omitempty"` // of all links' bytes, those the user gets
+	PayloadLinkBytes uint64  `json:"payload_link_bytes,omitempty"` // user data among all links' bytes
 	Bound            uint64  `json:"bound,omitempty"`              // payload on all links of a minimal tree
 	TimeUS           float64 `json:"time_us,omitempty"`
-	Repaired         uint64  `json:"repaired"` // chunks that the slow path brought
+	Repaired         uint64  `json:"repaired"` // chunks repaired by the slow path
 	Verified         bool    `json:"verified"`
 	Note             string  `json:"note,omitempty"`
 }
 
-// Page is what is drawn. The first run is the one that others are compared to.
+// Page is the input of a drawing. Other runs are compared to the first one.
 type Page struct {
 	Title   string
-	Command string // that makes it again; none if empty
+	Command string // command that reproduces it; may be empty
 	Notes   string // a sentence or two under the title
 	Op      string // "allgather"
-	Bytes   uint64 // what one rank sends
+	Bytes   uint64 // bytes that one rank sends
 	Graph   *topology.Graph
 	Runs    []Run
 }
 
-// Limits keep a page a size that a browser takes: an element a cable and run.
+// Limits that keep a page small enough for a browser: it has one element per cable and run.
 const (
 	maxSwitchCables = 8192
 	maxLeaves       = 1024
 	maxRuns         = 16
 )
 
-// Drawable reports whether a network is small enough to be drawn, so that a
-// command can refuse before it spends minutes on what to draw.
+// Drawable reports whether a network is small enough to be drawn, so that a command can refuse
+// before it spends minutes on measurements.
 func Drawable(g *topology.Graph) error {
 	leaves, cables := countSwitches(g)
 	if cables > maxSwitchCables || leaves > maxLeaves {
@@ -79,7 +78,7 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("report").Parse(pageText))
 
-// Write draws the page. Nothing is written if it cannot be drawn.
+// Write draws the page. On invalid input it writes nothing.
 func (p *Page) Write(w io.Writer) error {
 	if err := p.check(); err != nil {
 		return err
@@ -120,13 +119,14 @@ func (r *Run) check(g *topology.Graph) error {
 	case r.Name == "":
 		return inputError("a run has no name")
 	case len(r.LinkBytes) != len(g.Links):
-		return inputError("run %q has bytes for %d link directions; %s has %d", r.Name, len(r.LinkBytes), g.Name, len(g.Links))
+		return inputError("run %q has bytes for %d link directions; %s has %d",
+			r.Name, len(r.LinkBytes), g.Name, len(g.Links))
 	case math.IsNaN(r.TimeUS) || math.IsInf(r.TimeUS, 0) || r.TimeUS < 0:
 		return inputError("run %q took %v us", r.Name, r.TimeUS)
 	}
 	var all uint64
 	for _, n := range r.LinkBytes {
-		// A cable between switches is looked at from both ends: keep twice the sum in range.
+		// A cable between switches counts at both ends, so twice the sum must not overflow.
 		sum, carry := bits.Add64(all, n, 0)
 		if carry != 0 || sum > math.MaxUint64/2 {
 			return inputError("run %q has more bytes on its links than can be counted", r.Name)
@@ -139,7 +139,7 @@ func (r *Run) check(g *topology.Graph) error {
 	return nil
 }
 
-// total is all bytes on all link directions.
+// total is the number of bytes on all link directions.
 func (r *Run) total() (all uint64) {
 	for _, n := range r.LinkBytes {
 		all += n
@@ -152,7 +152,7 @@ func (r *Run) busiest() topology.LinkID {
 	return topology.LinkID(slices.Index(r.LinkBytes, slices.Max(r.LinkBytes)))
 }
 
-// linkName says where a link direction leads.
+// linkName names the ends of a link direction.
 func linkName(g *topology.Graph, l topology.LinkID) string {
 	return g.NodeName(g.Links[l].From) + " → " + g.NodeName(g.Links[l].To)
 }

@@ -2,7 +2,7 @@ package report
 
 import "slices"
 
-// What the paper reports of its own testbed (Figure 12, claim C10).
+// The paper's numbers for its own testbed (Figure 12, claim C10).
 const (
 	paperNetwork = "fat-tree:188,12,6"
 	paperBytes   = 64 << 10
@@ -10,18 +10,18 @@ const (
 	paperSetting = "188 nodes, 18 switches, 64 KiB, counted at the switch ports"
 )
 
-// paperView is the paper's numbers and ours.
+// paperView holds the paper's numbers and ours.
 type paperView struct {
 	Setting, Saving, Mcast string
-	Bytes                  string // "" where they are the paper's
+	Bytes                  string // "" if they equal the paper's
 	Rows                   []savingRow
 }
 
-// savingRow is how many times the multicast run's bytes another run has.
+// savingRow is a run's bytes as multiples of the multicast run's.
 type savingRow struct{ Name, Links, Ports string }
 
-// paper is nil where the two do not compare: another network or operation, or no
-// multicast run with another one beside it.
+// paper returns nil if the runs cannot be compared with the paper: another network or operation,
+// or no pair of a multicast run and another one.
 func (p *Page) paper(t *tiers) *paperView {
 	mcast := slices.IndexFunc(p.Runs, func(r Run) bool { return r.Multicast })
 	if p.Graph.Name != paperNetwork || (p.Op != "broadcast" && p.Op != "allgather") || mcast < 0 {
@@ -38,7 +38,9 @@ func (p *Page) paper(t *tiers) *paperView {
 	for i := range p.Runs {
 		if r := &p.Runs[i]; !r.Multicast {
 			v.Rows = append(v.Rows, savingRow{
-				Name: r.Name, Links: times(float64(r.total()) / float64(links)), Ports: times(float64(t.atPorts(r)) / float64(ports)),
+				Name:  r.Name,
+				Links: times(float64(r.total()) / float64(links)),
+				Ports: times(float64(t.atPorts(r)) / float64(ports)),
 			})
 		}
 	}
@@ -48,8 +50,8 @@ func (p *Page) paper(t *tiers) *paperView {
 	return v
 }
 
-// atPorts sums up what the ports of all switches count, both directions: what is on
-// a cable between switches is counted at both its ends.
+// atPorts sums the counters of all switch ports in both directions. A cable between switches
+// counts at both ends.
 func (t *tiers) atPorts(r *Run) (n uint64) {
 	for id, link := range t.g.Links {
 		n += r.LinkBytes[id]

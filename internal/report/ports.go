@@ -2,16 +2,16 @@ package report
 
 import "github.com/allcast/allcast/internal/topology"
 
-// Port is the counters of one port of a switch.
+// Port holds the counters of one switch port.
 type Port struct {
-	Switch string // as topology.Graph.NodeName calls it
-	Port   string // the node at the other end of the cable, likewise
+	Switch string // name from topology.Graph.NodeName
+	Port   string // name of the node at the other end of the cable
 	Rx, Tx uint64
 }
 
-// FromPorts turns the counters of switch ports into bytes by link direction. All
-// cables must be there. One between switches has counters at both ends; the
-// lower end's are taken, and the other's need not be there.
+// FromPorts converts the counters of switch ports into bytes by link direction. All cables must
+// be present. For a cable between switches it uses the lower end's counters; the upper end's may
+// be missing.
 func FromPorts(g *topology.Graph, ports []Port) ([]uint64, error) {
 	out := make(map[[2]string]topology.LinkID, len(g.Links))
 	for l, link := range g.Links {
@@ -36,16 +36,17 @@ func FromPorts(g *topology.Graph, ports []Port) ([]uint64, error) {
 	}
 	for c := range len(g.Links) / 2 {
 		up := topology.LinkID(2 * c)
-		port := up // whose counters are taken
+		port := up // the port whose counters are used
 		if g.IsHost(g.Links[up].From) {
 			port = g.Reverse(up)
 		}
 		if !seen[port] {
-			return nil, inputError("no counters for the cable between %s and %s", g.NodeName(g.Links[up].From), g.NodeName(g.Links[up].To))
+			return nil, inputError("no counters for the cable between %s and %s",
+				g.NodeName(g.Links[up].From), g.NodeName(g.Links[up].To))
 		}
 	}
 	return counted, nil
 }
 
-// isUp tells the direction away from the hosts from the one towards them.
+// isUp reports whether a direction leads away from the hosts.
 func isUp(l topology.LinkID) bool { return l%2 == 0 }

@@ -6,33 +6,32 @@ import (
 	"slices"
 )
 
-// The scale has steps, not a gradient: the page's style gives each step its
-// colour, another one on a dark screen. It is linear, so that twice the bytes
-// look like twice the bytes; only what carries next to nothing (barriers,
-// handshakes) is told from what carries something.
+// The scale has steps, not a gradient, and the page's style gives each step a colour for light and
+// dark screens. It is linear, so that twice the bytes look like twice the bytes. Links with almost
+// no traffic (barriers, handshakes) have a step of their own.
 const (
-	colourNone  = 0 // not a byte
-	colourTrace = 1 // up to a hundredth of the most
+	colourNone  = 0 // no bytes
+	colourTrace = 1 // up to a hundredth of the maximum
 	colourFirst = 2 // up to a tenth, and so on
 	colours     = colourFirst + 10
 )
 
-type scale struct{ most uint64 }
+type scale struct{ max uint64 }
 
 func newScale(runs []Run) scale {
 	var s scale
 	for _, r := range runs {
-		s.most = max(s.most, slices.Max(append([]uint64{0}, r.LinkBytes...)))
+		s.max = max(s.max, slices.Max(append([]uint64{0}, r.LinkBytes...)))
 	}
 	return s
 }
 
-// colour is the step of a link direction.
+// colour returns the step of a link direction.
 func (s scale) colour(n uint64) int {
 	if n == 0 {
 		return colourNone
 	}
-	part := float64(n) / float64(s.most)
+	part := float64(n) / float64(s.max)
 	if part <= 0.01 {
 		return colourTrace
 	}
@@ -47,12 +46,15 @@ type step struct {
 func (s scale) legend() []step {
 	steps := []step{
 		{Class: "c0", Label: "0", Title: "no bytes"},
-		{Class: "c1", Label: volume(s.most / 100), Title: fmt.Sprintf("up to %s: a hundredth of the most", volume(s.most/100))},
+		{
+			Class: "c1", Label: volume(s.max / 100),
+			Title: fmt.Sprintf("up to %s: a hundredth of the most", volume(s.max/100)),
+		},
 	}
 	for i := range 10 {
-		from, to := s.most/100, uint64(float64(s.most)*float64(i+1)/10)
+		from, to := s.max/100, uint64(float64(s.max)*float64(i+1)/10)
 		if i > 0 {
-			from = uint64(float64(s.most) * float64(i) / 10)
+			from = uint64(float64(s.max) * float64(i) / 10)
 		}
 		steps = append(steps, step{
 			Class: class(colourFirst + i), Label: volume(to),

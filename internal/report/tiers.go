@@ -13,7 +13,7 @@ type kind int
 const (
 	hostNode kind = iota
 	leafNode
-	spineNode // an aggregation switch in three levels
+	spineNode // aggregation switch in a network of three levels
 	coreNode
 )
 
@@ -30,17 +30,17 @@ func kindOf(g *topology.Graph, n topology.NodeID) kind {
 	return spineNode
 }
 
-// tiers is a network by level and by pod.
+// tiers lists the nodes of a network by level and by pod.
 type tiers struct {
 	g     *topology.Graph
 	kinds []kind              // by node
 	nodes [][]topology.NodeID // by kind
 	names []string            // by kind: "leaf"
-	racks [][]int             // by leaf, the hosts on it; some leaves have none
+	racks [][]int             // by leaf: its hosts; some leaves have none
 	pods  []pod
 }
 
-// pod is leaves that share their spines; all of them, if there are no cores.
+// pod is a group of leaves with the same spines; without cores, all leaves are one pod.
 type pod struct {
 	leaves []topology.NodeID
 	spines []topology.NodeID
@@ -69,8 +69,7 @@ func newTiers(g *topology.Graph) *tiers {
 	return t
 }
 
-// findPods groups leaves by the first spine above them, which only those of a pod
-// have in common.
+// findPods groups leaves by the first spine above them, which only leaves of one pod share.
 func (t *tiers) findPods() {
 	index := map[topology.NodeID]int{} // by leaf or spine
 	for c := t.g.Hosts; c < len(t.g.Links)/2; c++ {
@@ -97,7 +96,7 @@ func (t *tiers) findPods() {
 	}
 }
 
-// hostsPerLeaf is the most hosts that a leaf has.
+// hostsPerLeaf is the maximum number of hosts per leaf.
 func (t *tiers) hostsPerLeaf() (most int) {
 	for _, hosts := range t.racks {
 		most = max(most, len(hosts))
@@ -105,7 +104,7 @@ func (t *tiers) hostsPerLeaf() (most int) {
 	return most
 }
 
-// count says how many nodes a level has, as people do.
+// count describes the number of a level's nodes in words.
 func (t *tiers) count(k kind) string {
 	n, name := len(t.nodes[k]), t.names[k]
 	switch {
@@ -118,7 +117,7 @@ func (t *tiers) count(k kind) string {
 	return fmt.Sprintf("%d %s", n, name)
 }
 
-// number is what tells a node from the others of its level: "3", or "1.4".
+// number identifies a node within its level: "3", or "1.4".
 func (t *tiers) number(n topology.NodeID) string {
 	return strings.TrimLeft(t.g.NodeName(n), "abcdefghijklmnopqrstuvwxyz")
 }

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// view is the page as the template wants it.
+// view is the input of the page's template.
 type view struct {
 	Title, Command, Notes, Network, First string
 	Folded                                bool
-	Levels                                bool // of switches there are several
+	Levels                                bool // whether there are several levels of switches
 	Legend                                []step
 	Most                                  amount
 	Runs                                  []runView
@@ -30,14 +30,14 @@ type runView struct {
 	Drawing               drawing
 }
 
-// amount is a number for people and the same for programs.
+// amount is a number, formatted for users and for programs.
 type amount struct {
 	Value uint64
 	Text  string
 	Known bool
 }
 
-// bar is a total as a length, the longest of all runs being 100.
+// bar is a total as a length; the longest of all runs is 100.
 type bar struct{ All, Payload, Bound string }
 
 func known(n uint64) amount { return amount{Value: n, Text: volume(n), Known: true} }
@@ -53,7 +53,8 @@ func (p *Page) view() *view {
 	l, s := newLayout(p.Graph), newScale(p.Runs)
 	v := &view{
 		Title: p.Title, Command: p.Command, Notes: p.Notes, Network: l.describe(), First: p.Runs[0].Name,
-		Folded: l.folded, Levels: len(l.nodes) > int(spineNode), Legend: s.legend(), Most: known(s.most), Paper: p.paper(l.tiers),
+		Folded: l.folded, Levels: len(l.nodes) > int(spineNode), Legend: s.legend(), Most: known(s.max),
+		Paper: p.paper(l.tiers),
 	}
 	if v.Title == "" {
 		v.Title = strings.TrimSpace(p.Op+" on ") + " " + p.Graph.Name
@@ -76,7 +77,8 @@ func (p *Page) runView(r *Run, l *layout, s scale, first, longest uint64) runVie
 	all := r.total()
 	busiest := r.busiest()
 	rv := runView{
-		Name: r.Name, All: known(all), Payload: ifKnown(r.PayloadLinkBytes), Bound: ifKnown(r.Bound), Ratio: "–", Overhead: "–",
+		Name: r.Name, All: known(all), Payload: ifKnown(r.PayloadLinkBytes), Bound: ifKnown(r.Bound),
+		Ratio: "–", Overhead: "–",
 		Busiest: linkName(p.Graph, busiest), BusiestBytes: known(r.LinkBytes[busiest]),
 		Repaired: grouped(r.Repaired), Time: "–", Verified: r.Verified, Note: r.Note, Drawing: l.draw(r, s),
 	}

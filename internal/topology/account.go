@@ -1,9 +1,8 @@
 package topology
 
-// The traffic of an Allgather in block-link traversals: how often a block (one
-// rank's send buffer) crosses a link direction, over all blocks and links. The
-// paper's Figure 2 compares these; its authors' script miscounts them (see
-// docs/claims.md), so ours are checked against routes walked on the graph.
+// The traffic of an Allgather in block-link traversals: each block (one rank's send buffer) counts
+// once per link direction that it crosses. The paper's Figure 2 compares these numbers. Its
+// formula miscounts them (see docs/claims.md), so tests check ours against routes on the graph.
 
 // TreeTraversals is the count of the multicast Allgather: each block crosses
 // each cable of the tree once. It is the same for all subgroups' trees.
@@ -22,10 +21,9 @@ func (g *Graph) RingTraversals() int64 {
 	return around * int64(g.Hosts-1)
 }
 
-// LinearTraversals is the count of sending each block to each host by itself,
-// which sums Hops over all ordered pairs. Summed level by level, as a million
-// hosts have too many pairs: a pair is 6 links apart, less 2 if in one pod,
-// less 2 more if in one rack, and none if it is a host and itself.
+// LinearTraversals is the count of sending each block to each host separately: the sum of Hops over
+// all ordered pairs. A million hosts have too many pairs, so it sums by level. A pair is 6 links
+// apart, 2 less in one pod, 2 less again in one rack, and 0 for a host and itself.
 func (g *Graph) LinearTraversals() int64 {
 	hosts := int64(g.Hosts)
 	return 6*hosts*hosts -

@@ -27,8 +27,8 @@ func (g *Graph) ByRack(ranks []int) [][]int {
 	return groups
 }
 
-// NodeName returns what people call a node: "host3", "leaf2", "spine0", and in
-// three levels "agg1.4" (pod 1, fifth aggregation switch) and "core17".
+// NodeName returns the name of a node for users: "host3", "leaf2", "spine0", and in three levels
+// "agg1.4" (pod 1, fifth aggregation switch) and "core17".
 func (g *Graph) NodeName(n NodeID) string {
 	i := int(n)
 	switch {

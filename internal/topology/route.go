@@ -3,15 +3,13 @@ package topology
 // Next returns the link that a unicast packet from host src to host dst takes
 // out of node at, or NoLink at dst itself.
 //
-// Packets go up until they reach a switch that dst is below, then down. The port
-// up is chosen by destination alone (D-mod-k routing), which is why src is not
-// looked at; it is here so that callers need not know. Consecutive hosts are
-// reached over different spines, so in a shift (rank i sends to i+s: ring,
-// Bruck, linear) the hosts of a full leaf do not share a link up; and all
-// packets to a host come down the same way, so destinations do not share a link
-// down. Both hold where a leaf has a link up for each host; with fewer, they
-// spread evenly. Never up after down also means that a lossless network cannot
-// deadlock.
+// Packets go up until they reach a switch above dst, then down. The destination alone selects the
+// port up (D-mod-k routing), so src is unused; the parameter keeps that detail from callers.
+// Consecutive hosts are reached over different spines. In a shift (rank i sends to i+s: ring, Bruck,
+// linear) the hosts of a full leaf therefore do not share a link up. All packets to a host come down
+// the same way, so destinations do not share a link down. Both hold if a leaf has one link up per
+// host; with fewer, the load spreads evenly. A packet never goes up after it went down, so a
+// lossless network cannot deadlock.
 func (g *Graph) Next(at NodeID, dst, _ int) LinkID {
 	n := int(at)
 	if n < g.leaf0 {

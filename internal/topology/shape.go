@@ -1,13 +1,13 @@
 package topology
 
-// shape is what the three kinds of network have in common: pods of leaves, each
-// leaf linked to all spines of its pod, spines of different pods linked by
-// cores. A star is one leaf without spines; a two-level fat-tree is one pod; in
-// a three-level one the spines of a pod go by the name of aggregation switches.
+// shape is the common form of the three kinds of network: pods of leaves, with each leaf linked to
+// all spines of its pod, and cores that link spines of different pods. A star is one leaf without
+// spines, and a two-level fat-tree is one pod. In a three-level fat-tree, the spines of a pod are
+// called aggregation switches.
 type shape struct {
 	kind         kind
 	hostsPerLeaf int
-	leaves       int // all of them, whether they hold hosts or not
+	leaves       int // all leaves, with or without hosts
 	leavesPerPod int
 	pods         int
 	spines       int     // in each pod; 0 in a star
@@ -19,13 +19,13 @@ func starShape(hosts int) shape {
 	return shape{kind: star, hostsPerLeaf: hosts, leaves: 1, leavesPerPod: 1, pods: 1}
 }
 
-// fatTreeShape has all the leaves and spines asked for: filling leaf by leaf can
-// leave the last ones empty (5 hosts on 4 leaves), and a lab still shows them.
+// fatTreeShape has all the leaves and spines of the spec. Hosts fill leaf by leaf, so the last
+// leaves may be empty (5 hosts on 4 leaves); a lab still shows them.
 func fatTreeShape(hosts, leaves, spines int) shape {
 	perLeaf := ceilDiv(hosts, leaves)
 	return shape{
 		kind: fatTree, hostsPerLeaf: perLeaf, leaves: leaves, leavesPerPod: leaves, pods: 1, spines: spines,
-		// Non-blocking: a leaf has as much rate up as it has down.
+		// Non-blocking: a leaf has the same rate up and down.
 		uplink: max(1, float64(perLeaf)/float64(spines)),
 	}
 }
@@ -43,14 +43,13 @@ func fatTree3Shape(hosts, radix int) shape {
 	return s
 }
 
-// cables counts the cables between switches; a spec can ask for more than an
-// int of 32 bits holds.
+// cables counts the cables between switches. A spec can describe more than a 32-bit int holds.
 func (s *shape) cables() int64 {
 	return int64(s.leaves)*int64(s.spines) + int64(s.pods)*int64(s.spines)*int64(s.cores)
 }
 
-// build lays the shape out. Nodes go level by level from the hosts up, cables
-// by their lower end, so that routes are arithmetic on indices.
+// build builds the graph. Nodes are ordered by level from the hosts up, cables by their lower end,
+// so that routes are arithmetic on indices.
 func build(name string, hosts int, s shape) *Graph {
 	g := &Graph{Name: name, Hosts: hosts, shape: s}
 	g.leaf0 = hosts

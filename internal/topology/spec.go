@@ -12,7 +12,7 @@ const (
 	maxCables = 1 << 22 // 128 MiB of Links; the largest sensible fat-trees fit
 )
 
-// SpecError says what is wrong with a topology's spec: bad input, not a failure.
+// SpecError reports an invalid spec of a topology.
 type SpecError struct {
 	Spec   string
 	Reason string
@@ -28,7 +28,7 @@ const (
 	fatTree3
 )
 
-// forms says how each kind is written.
+// forms is the syntax of each kind.
 var forms = [...]struct {
 	name    string
 	args    []string
@@ -56,7 +56,7 @@ func Parse(spec string) (*Graph, error) {
 	return build(name, hosts, s), nil
 }
 
-// parseShape is Parse up to the point where memory is spent.
+// parseShape is Parse without building the graph, which takes memory.
 func parseShape(spec string) (name string, hosts int, s shape, err error) {
 	k, args, err := parseKind(spec)
 	if err != nil {

@@ -2,9 +2,8 @@
 // switches and links, the routes of unicast packets, the trees of multicast
 // datagrams, and the count of links that a collective crosses.
 //
-// It is pure: no I/O, clock or random source, and the same spec always gives
-// the same graph. The simulator, the lab and the models all run on it, so that
-// what one of them counts is what another one measures.
+// It is pure: no I/O, clock or random source, and the same spec always gives the same graph. The
+// simulator, the lab and the models all use it, so that their counts can be compared.
 //
 // Every network here is a fat-tree of up to three levels, so one shape covers
 // them all and routes are arithmetic on it: a table of next hops would need
@@ -44,7 +43,7 @@ type Graph struct {
 // Nodes returns the number of hosts and switches.
 func (g *Graph) Nodes() int { return g.nodes }
 
-// Switches returns the number of switches, also of those that no route needs.
+// Switches returns the number of switches, including those that no route needs.
 func (g *Graph) Switches() int { return g.nodes - g.Hosts }
 
 // IsHost tells hosts from switches.

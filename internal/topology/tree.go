@@ -5,8 +5,7 @@ package topology
 // all of the switch's ports but Reverse(in), so it crosses each cable at most
 // once and every host but the source gets one copy.
 type Tree struct {
-	// Top is the one switch above all hosts: a spine or core, or the leaf if
-	// all hosts are below the same one.
+	// Top is the single switch above all hosts: a spine, a core, or the only leaf with hosts.
 	Top NodeID
 	// Ports lists each node's outgoing links of the tree, hosts' included. It
 	// is empty for a node that is not in the tree.
@@ -15,9 +14,9 @@ type Tree struct {
 	links int
 }
 
-// Links returns how many link directions a datagram from host src crosses to
-// reach all others. It is the same for every source: each port of the tree
-// leads to a host, so every cable is crossed, in one of its directions.
+// Links returns the number of link directions that a datagram from host src crosses to reach all
+// others. It is the same for every source: each port of the tree leads to a host, so a datagram
+// crosses every cable in one direction.
 func (t *Tree) Links(int) int { return t.links }
 
 // Trees returns how many trees with different tops there are.
@@ -32,12 +31,11 @@ func (g *Graph) Trees() int {
 	}
 }
 
-// Tree builds the multicast tree of subgroup sub, spanning all hosts. Trees of
-// different subgroups go over different spines first (in each pod the one with
-// the same index, as only those have cores in common), so that they share no
-// link between switches; then over different cores above the same spines; and
-// after Trees of them they come again. Callers keep the tree: it is built anew
-// each time, as a cache would make the graph mutable.
+// Tree builds the multicast tree of subgroup sub, which spans all hosts. Trees of different
+// subgroups first use different spines, so that they share no link between switches. In each pod
+// that is the spine with the same index, because only those share cores. Further trees use
+// different cores above the same spines, and after Trees subgroups they repeat. Callers should keep
+// the tree: Tree builds it on each call, because a cache would make the graph mutable.
 func (g *Graph) Tree(sub int) *Tree {
 	top, cables := g.treeCables(sub)
 	t := &Tree{Top: top, Ports: make([][]LinkID, g.nodes), links: len(cables)}
@@ -61,15 +59,15 @@ func (g *Graph) Tree(sub int) *Tree {
 	return t
 }
 
-// treeCables returns the top and the upward links of a subgroup's tree, level by
-// level, and no level that is not needed to join the hosts.
+// treeCables returns the top and the upward links of a subgroup's tree by level. It leaves out
+// levels that are not needed to connect the hosts.
 func (g *Graph) treeCables(sub int) (top NodeID, cables []LinkID) {
 	n := g.Trees()
-	sub = (sub%n + n) % n // whatever sub is, the answer is a tree
+	sub = (sub%n + n) % n // any sub gives a tree
 
 	top = NodeID(g.leaf0)
 	if g.Hosts == 1 {
-		return top, nil // nobody to reach
+		return top, nil // no other host to reach
 	}
 	cables = make([]LinkID, 0, g.Hosts+g.Racks()+g.pods)
 	for h := range g.Hosts {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// A Table is one comparison with the paper, for people to read.
+// A Table is one human-readable comparison with the paper.
 type Table struct {
 	Title   string     `json:"table"`
 	Notes   []string   `json:"notes"`
@@ -25,7 +25,7 @@ func (t *Table) row(cells ...any) {
 	t.Rows = append(t.Rows, row)
 }
 
-// Compare puts the paper, the model and linear extrapolation beside each other.
+// Compare compares the paper, the model and linear extrapolation.
 func Compare() ([]*Table, error) {
 	var all []*Table
 	for _, compare := range []func() (*Table, error){tableI, counts, figure13, figure14, figure15, figure16} {
@@ -38,7 +38,7 @@ func Compare() ([]*Table, error) {
 	return all, nil
 }
 
-// experiment is the paper's, with one thread.
+// experiment is the paper's experiment with one thread.
 func experiment(t Transport) Config {
 	return Config{Transport: t, Threads: 1, Chunk: paperChunk, Buffer: paperBuffer, Link: paperLink}
 }
@@ -53,22 +53,28 @@ func tableI() (*Table, error) {
 	t := &Table{
 		Title: "Table I: one thread, chunks of 4 KiB, 8 MiB (calibration)",
 		Notes: []string{
-			"Table I's own columns do not agree: at 1.8 GHz, 598 cycles a chunk are 11.5 GiB/s and not 11.9, 1084 are 6.3 and not 5.2.",
-			"The model keeps the cycles. For UD it adds the wait for the copy; no wait makes UC faster, so that row stays 4 % low.",
+			"Table I's own columns do not agree: at 1.8 GHz, 598 cycles a chunk are 11.5 GiB/s and not 11.9, " +
+				"1084 are 6.3 and not 5.2.",
+			"The model keeps the cycles. For UD it adds the wait for the copy; " +
+				"no wait makes UC faster, so that row stays 4 % low.",
 		},
-		Columns: []string{"kernel", "GiB/s, paper", "GiB/s, model", "instructions", "cycles, paper", "cycles, model", "wait for the copy", "off by"},
+		Columns: []string{
+			"kernel", "GiB/s, paper", "GiB/s, model", "instructions", "cycles, paper", "cycles, model",
+			"wait for the copy", "off by",
+		},
 	}
 	for _, m := range TableI {
 		r, err := Run(experiment(m.Transport))
 		if err != nil {
 			return nil, err
 		}
-		t.row(m.Transport, m.Throughput, r.Throughput, m.Instructions, m.Cycles, r.Cycles, r.Wait, fmt.Sprintf("%+.1f %%", 100*(r.Throughput/m.Throughput-1)))
+		off := fmt.Sprintf("%+.1f %%", 100*(r.Throughput/m.Throughput-1))
+		t.row(m.Transport, m.Throughput, r.Throughput, m.Instructions, m.Cycles, r.Cycles, r.Wait, off)
 	}
 	return t, nil
 }
 
-// question is one that the paper answers with a number of threads.
+// question is a question that the paper answers with a number of threads.
 type question struct {
 	name   string
 	cfg    Config
@@ -76,7 +82,7 @@ type question struct {
 	enough func(*Result) bool
 	low    int // the paper's answer
 	high   int
-	fitted bool // it is what the port is fitted to
+	fitted bool // whether the port is fitted to the answer
 }
 
 func questions() []question {
@@ -97,7 +103,8 @@ func counts() (*Table, error) {
 		Notes: []string{
 			"Figures 13 and 16. model: calibrated on Table I alone. with port: the one fitted parameter added, --port 30.",
 			"linear: one thread of Table I times their number, by its throughput and by its cycles.",
-			"97 % is of the link's raw rate. UC is close: 6 cycles more a chunk than the 598 of Table I, and two threads would no longer do.",
+			"97 % is of the link's raw rate. UC is close: 6 cycles more a chunk than the 598 of Table I, " +
+				"and two threads would no longer do.",
 			"The paper says that 128 threads sustain 48.8 M chunks/s; whether fewer would, it does not say.",
 		},
 		Columns: []string{"what", "paper", "model", "so", "with port", "so", "linear, throughput", "linear, cycles"},
@@ -153,7 +160,9 @@ func figure13() (*Table, error) {
 		Notes: []string{
 			"Chunks of 4 KiB, 8 MiB, 200 Gbit/s (23.3 GiB/s). Of the paper's curves only these points are in its text.",
 		},
-		Columns: []string{"threads", "UC paper", "UC model", "UC with port", "UC linear", "UD paper", "UD model", "UD with port", "UD linear"},
+		Columns: []string{
+			"threads", "UC paper", "UC model", "UC with port", "UC linear", "UD paper", "UD model", "UD with port", "UD linear",
+		},
 	}
 	said := map[Transport]map[int]string{
 		UC: {1: "11.9", 4: "full", 8: "full", 16: "full"},
@@ -244,10 +253,13 @@ func figure16() (*Table, error) {
 	t := &Table{
 		Title: "Figure 16: millions of chunks of 64 bytes a second",
 		Notes: []string{
-			"200 Gbit/s, which is 167 M chunks/s (UC) and 176 M (UD): the link does not bind at 48.8 M. linear: by the throughput of Table I.",
+			"200 Gbit/s, which is 167 M chunks/s (UC) and 176 M (UD): the link does not bind at 48.8 M. " +
+				"linear: by the throughput of Table I.",
 			"The paper's text has one point: 128 threads sustain 48.8 M. Without the fitted port the model is far above it.",
 		},
-		Columns: []string{"threads", "paper", "UC model", "UC with port", "UC linear", "UD model", "UD with port", "UD linear"},
+		Columns: []string{
+			"threads", "paper", "UC model", "UC with port", "UC linear", "UD model", "UD with port", "UD linear",
+		},
 	}
 	for n := 1; n <= 128; n *= 2 {
 		said := ""

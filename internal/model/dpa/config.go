@@ -5,27 +5,27 @@ import (
 	"fmt"
 )
 
-// ErrConfig is a configuration that makes no sense; the message says what would.
+// ErrConfig marks an invalid configuration; the message says what is valid.
 var ErrConfig = errors.New("accelerator")
 
 // Bounds of a Config. They keep a run within seconds.
 const (
 	MaxChunk  = 16 << 20
-	MaxChunks = 4 << 20 // of a buffer
+	MaxChunks = 4 << 20 // per buffer
 	MinLink   = 1e6
 	MaxLink   = 1e14
 	MaxPort   = 10000
 )
 
-// Config is one experiment: a buffer that arrives in chunks, and who receives it.
+// Config is one experiment: a buffer that arrives in chunks, and its receivers.
 type Config struct {
 	Transport Transport
 	Threads   int
 	Chunk     int64   // bytes
 	Buffer    int64   // bytes
 	Link      float64 // bit/s
-	Queue     int     // receives that a worker has posted; 0: QueueDepth
-	Port      int64   // cycles an access keeps the core's memory port busy
+	Queue     int     // receives posted per worker; 0 means QueueDepth
+	Port      int64   // cycles for which an access occupies the core's memory port
 }
 
 func (c Config) check() error {
@@ -55,7 +55,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// wireBytes is what a chunk takes on the link.
+// wireBytes is the size of a chunk on the link, headers included.
 func wireBytes(t Transport, chunk int64) int64 {
 	if t == UD {
 		return chunk + udHeader
@@ -64,27 +64,27 @@ func wireBytes(t Transport, chunk int64) int64 {
 	return chunk + ucHeader + further*baseHeader
 }
 
-// Result is what a run measured.
+// Result is the outcome of a run.
 type Result struct {
 	Transport Transport `json:"transport"`
 	Threads   int       `json:"threads"`
-	Cores     int       `json:"cores"` // that these threads occupy
+	Cores     int       `json:"cores"` // number of cores that the threads occupy
 	Chunk     int64     `json:"chunk"`
 	Buffer    int64     `json:"buffer"`
 	Link      float64   `json:"link_bps"`
 	Queue     int       `json:"queue"`
 	Port      int64     `json:"port_cycles"`
 
-	TimeUS     float64 `json:"time_us"`           // first bit on the link to the flag in host memory
+	TimeUS     float64 `json:"time_us"`           // from the first bit on the link to the flag in host memory
 	Throughput float64 `json:"throughput_gibps"`  // GiB/s of payload, as in Table I
 	LinkShare  float64 `json:"link_share"`        // payload over the link's rate; headers keep it below 1
-	ChunkRate  float64 `json:"chunks_per_s"`      // processed
-	Issue      float64 `json:"issue_utilisation"` // of the issue slots of the cores in use
-	Idle       float64 `json:"poll_utilisation"`  // of these, by polls that found nothing
+	ChunkRate  float64 `json:"chunks_per_s"`      // processed chunks
+	Issue      float64 `json:"issue_utilisation"` // used share of the issue slots of the cores in use
+	Idle       float64 `json:"poll_utilisation"`  // part of Issue spent on polls that found nothing
 	Arrived    int64   `json:"arrived"`
 	Processed  int64   `json:"processed"`
 	Dropped    int64   `json:"dropped"`
 	DropShare  float64 `json:"dropped_share"`
-	Cycles     float64 `json:"cycles_per_chunk"` // of the thread, the copy aside: Cycles/CQE of Table I
+	Cycles     float64 `json:"cycles_per_chunk"` // of the thread, without the copy: Cycles/CQE of Table I
 	Wait       float64 `json:"copy_cycles_per_chunk"`
 }

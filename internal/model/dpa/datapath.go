@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Datapath is an accelerator as a host's receive side, in the simulator.
+// Datapath is an accelerator that receives for a host in the simulator.
 type Datapath struct {
 	Transport Transport
 	Threads   int
-	Queue     int   // receives posted, in all
+	Queue     int   // receives posted by all workers together
 	Port      int64 // as in Config
 }
 
-// DatapathForms is what ParseDatapath takes.
+// DatapathForms describes the syntax of ParseDatapath.
 const DatapathForms = "dpa:ud or dpa:uc, then any of ,threads=1..256 ,queue=ENTRIES ,port=CYCLES, as in dpa:ud,threads=16"
 
-// ParseDatapath reads a specification such as dpa:ud,threads=16. Without threads it is
-// one core of them; without queue, the paper's depth.
+// ParseDatapath parses a specification such as dpa:ud,threads=16. The default is the threads of
+// one core and the paper's queue depth.
 func ParseDatapath(s string) (Datapath, error) {
 	d := Datapath{Threads: ThreadsPerCore, Queue: QueueDepth}
 	bad := func(why string) (Datapath, error) {
@@ -47,7 +47,7 @@ func ParseDatapath(s string) (Datapath, error) {
 	return d, nil
 }
 
-// set takes one key=value; what it returns is what is wrong with it.
+// set applies one key=value. It returns what is wrong with it, or "".
 func (d *Datapath) set(key, value string) string {
 	bounds, ok := map[string][2]int{"threads": {1, MaxThreads}, "queue": {1, MaxChunks}, "port": {0, MaxPort}}[key]
 	if !ok {
@@ -68,7 +68,7 @@ func (d *Datapath) set(key, value string) string {
 	return ""
 }
 
-// String is the specification with everything said.
+// String returns the specification with all values.
 func (d Datapath) String() string {
 	s := fmt.Sprintf("dpa:%s,threads=%d,queue=%d", d.Transport, d.Threads, d.Queue)
 	if d.Port != 0 {
@@ -77,10 +77,10 @@ func (d Datapath) String() string {
 	return s
 }
 
-// Pace is the time a chunk takes all workers together when there is always one to take,
-// in picoseconds: the model's pace, as one number for a simulator of many hosts.
+// Pace is the time in picoseconds that all workers together need per chunk when chunks are
+// always available. A simulator of many hosts uses this single number instead of the model.
 func (d Datapath) Pace(chunk int64) (int64, error) {
-	const each = 256 // chunks a worker: enough to see it in step with the others
+	const each = 256 // chunks per worker: enough for a steady state
 	cfg := Config{
 		Transport: d.Transport, Threads: d.Threads, Chunk: chunk, Buffer: each * int64(d.Threads) * chunk,
 		Link: MaxLink, Queue: each, Port: d.Port,

@@ -2,7 +2,7 @@ package dpa
 
 import "container/heap"
 
-// event is when a worker goes on. Each has one at a time.
+// event is the time at which a worker resumes. Each worker has one event at a time.
 type event struct {
 	at     int64
 	worker int

@@ -1,6 +1,6 @@
 package dpa
 
-// Transport is what carries the chunks, and with it the kernel.
+// Transport is the transport of the chunks. It also selects the kernel.
 type Transport string
 
 // UD stages every datagram and copies it; UC writes chunks of any length in place.
@@ -13,12 +13,12 @@ type stepKind uint8
 
 const (
 	access stepKind = iota
-	poll            // of the completion queue: goes on only when there is one
-	repost          // of the receive, which makes room in the queue
-	copied          // the wait for the DMA that empties the staging slot
+	poll            // poll of the completion queue, repeated until there is a completion
+	repost          // repost of the receive, which makes room in the queue
+	copied          // wait for the DMA that empties the staging slot
 )
 
-// A step is instructions, and what the thread then waits for.
+// A step is a number of instructions and the access that the thread then waits for.
 type step struct {
 	kind    stepKind
 	instr   int64
@@ -62,14 +62,14 @@ func kernel(t Transport) []step {
 	return steps
 }
 
-// edge is what runs once before the loop, and once after it.
+// edge is the code that runs once before the loop and once after it.
 func edge() []step {
 	kinds := make([]stepKind, edgeAccesses)
 	return trace(kinds, edgeInstructions, edgeInstructions+edgeAccesses*edgeLatency)
 }
 
-// trace spreads instructions and the cycles that they do not explain over the accesses,
-// so that both sums are exact.
+// trace spreads the instructions, and the remaining cycles of Table I, over the accesses so
+// that both sums are exact.
 func trace(kinds []stepKind, instructions, cycles int64) []step {
 	steps := make([]step, len(kinds))
 	n := int64(len(kinds))
@@ -79,5 +79,5 @@ func trace(kinds []stepKind, instructions, cycles int64) []step {
 	return steps
 }
 
-// part is the i-th of n parts of a whole, which differ by one at most.
+// part is the i-th of n parts of a whole. The parts differ by at most one.
 func part(whole, n, i int64) int64 { return whole*(i+1)/n - whole*i/n }

@@ -2,34 +2,34 @@ package dpa
 
 import "math"
 
-// machine is a running accelerator. Time is cycles.
+// machine is a running accelerator. Times are in cycles.
 type machine struct {
 	cfg     Config
 	loop    []step
 	edge    []step
 	chunks  int64
-	wire    float64 // cycles a full chunk takes on the link
-	copying int64   // cycles a full chunk takes in the DMA
+	wire    float64 // cycles per full chunk on the link
+	copying int64   // cycles per full chunk in the DMA
 	workers []worker
 	cores   []core
-	dma     int64 // the DMA is busy until then
+	dma     int64 // time until which the DMA is busy
 	ready   events
 
 	running   int
 	end       int64
 	processed int64
 	dropped   int64
-	short     bool // the last chunk, which may be short, was dropped
+	short     bool // whether the last chunk, which may be short, was dropped
 	cycles    int64
 	waited    int64
 	idle      int64 // instructions of polls that found nothing
 }
 
-// core is what threads share. All of them reserve in order of time, so a reservation is
-// just the time until which it is taken.
+// core is the part of a core that its threads share. Threads reserve in order of time, so a
+// reservation is just the time at which it ends.
 type core struct {
-	slot   int64 // no instruction issues before then
-	port   int64 // no access starts before then
+	slot   int64 // earliest time of the next instruction
+	port   int64 // earliest time of the next access
 	issued int64
 }
 
@@ -48,13 +48,13 @@ type worker struct {
 	core    int
 	stage   stage
 	pc      int
-	copying bool  // it has asked for the DMA
-	arrived int64 // of its chunks, dropped ones included
-	next    int64 // when the next one arrives; never: none will
-	queued  int64 // completions to be polled
+	copying bool  // whether it has requested the DMA
+	arrived int64 // chunks, dropped ones included
+	next    int64 // arrival of the next chunk, or never
+	queued  int64 // completions not yet polled
 	posted  int64 // receives
-	began   int64 // when the poll that found the current chunk did
-	waited  int64 // for the copy of the current chunk
+	began   int64 // start of the poll that found the current chunk
+	waited  int64 // cycles spent on the copy of the current chunk
 }
 
 func newMachine(cfg Config) *machine {
@@ -86,7 +86,7 @@ func (m *machine) run() {
 // last is the length of the last chunk.
 func (m *machine) last() int64 { return m.cfg.Buffer - (m.chunks-1)*m.cfg.Chunk }
 
-// arrival is when a chunk is complete in memory and its completion in the queue.
+// arrival is the time at which a chunk is in memory and its completion in the queue.
 func (m *machine) arrival(i int64) int64 {
 	if i >= m.chunks {
 		return never
@@ -99,8 +99,8 @@ func (m *machine) arrival(i int64) int64 {
 	return int64(math.Ceil(end))
 }
 
-// take lets everything arrive that is due. Only the worker itself makes room, so nothing
-// is missed by doing it late.
+// take lets all due chunks arrive. Only the worker itself makes room, so arrivals can be
+// processed late.
 func (m *machine) take(w *worker, id int, now int64) {
 	for w.next <= now {
 		w.arrived++
@@ -116,10 +116,10 @@ func (m *machine) take(w *worker, id int, now int64) {
 	}
 }
 
-// over says that nothing more will come.
+// over reports whether all chunks have arrived and been processed.
 func (w *worker) over() bool { return w.queued == 0 && w.next == never }
 
-// resume is a worker whose access is done: what it brought, then the next step.
+// resume continues a worker whose access is done: it finishes the step and issues the next.
 func (m *machine) resume(w *worker, e event) {
 	if w.copying {
 		w.copying = false
@@ -137,7 +137,7 @@ func (m *machine) resume(w *worker, e event) {
 	m.issue(w, e)
 }
 
-// finish carries out what the step before had to wait for.
+// finish completes the step whose access is done.
 func (m *machine) finish(w *worker, e event) {
 	if w.stage != inLoop {
 		if w.stage == before && w.pc == len(m.edge) {
@@ -189,7 +189,7 @@ func (m *machine) issue(w *worker, e event) {
 		w.began = e.at
 	}
 	if s.kind == copied {
-		// The DMA serves all cores: ask for it when it is this worker's time.
+		// The DMA serves all cores, so the worker requests it in order of time.
 		w.copying = true
 		m.ready.push(e)
 		return
@@ -202,7 +202,7 @@ func (m *machine) issue(w *worker, e event) {
 	m.ready.push(event{start + s.latency, e.worker})
 }
 
-// copy waits its turn at the DMA, and until the chunk has left staging.
+// copy waits until the DMA is free and has read the chunk out of staging.
 func (m *machine) copy(w *worker, e event) {
 	done := max(m.dma, e.at) + m.copying
 	m.dma = done
@@ -213,7 +213,8 @@ func (m *machine) copy(w *worker, e event) {
 func (m *machine) result() *Result {
 	c := m.cfg
 	r := &Result{
-		Transport: c.Transport, Threads: c.Threads, Cores: len(m.cores), Chunk: c.Chunk, Buffer: c.Buffer, Link: c.Link, Queue: c.Queue, Port: c.Port,
+		Transport: c.Transport, Threads: c.Threads, Cores: len(m.cores), Chunk: c.Chunk, Buffer: c.Buffer,
+		Link: c.Link, Queue: c.Queue, Port: c.Port,
 		Processed: m.processed, Dropped: m.dropped,
 	}
 	bytes := m.processed * c.Chunk

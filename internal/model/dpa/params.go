@@ -1,28 +1,28 @@
 package dpa
 
-// The machine, as the paper and public documents describe it. Parameters says where
-// each number is from.
+// The machine as the paper and public documents describe it. Parameters names the source of
+// each number.
 const (
 	Cores          = 16
 	ThreadsPerCore = 16
 	MaxThreads     = Cores * ThreadsPerCore
 	ClockHz        = 1.8e9
 
-	// MTU is the payload of one packet, and so of a UD chunk.
+	// MTU is the payload of one packet, and therefore of a UD chunk.
 	MTU = 4096
-	// QueueDepth is how many receives a worker has posted.
+	// QueueDepth is the number of receives that a worker has posted.
 	QueueDepth = 8192
 
-	// FittedPort is the one number that is fitted, and it is off by default: see Parameters.
+	// FittedPort is the only fitted number. It is off by default; see Parameters.
 	FittedPort = 30
 )
 
-// Header bytes of a packet on InfiniBand: LRH 8, GRH 40, BTH 12, ICRC 4, VCRC 2, and
-// what the operation adds.
+// Header bytes of an InfiniBand packet: LRH 8, GRH 40, BTH 12, ICRC 4, VCRC 2, and the
+// headers of the operation.
 const (
 	baseHeader = 66
 	udHeader   = baseHeader + 12 // DETH 8, immediate 4
-	ucHeader   = baseHeader + 20 // RETH 16, immediate 4, once a chunk
+	ucHeader   = baseHeader + 20 // RETH 16, immediate 4, once per chunk
 )
 
 const (
@@ -38,15 +38,15 @@ const (
 	edgeLatency                    = (ucCycles - ucInstructions) / ucAccesses
 )
 
-// Kind is how far a parameter can be trusted.
+// Kind is the origin of a parameter, and says how far it can be trusted.
 type Kind string
 
-// Where a parameter is from.
+// The origins of parameters.
 const (
 	Cited      Kind = "cited"            // a document says so
 	Calibrated Kind = "Table I"          // it makes the model meet Table I
-	Assumed    Kind = "assumed"          // nobody says; the note tells what hangs on it
-	Fitted     Kind = "fitted on Fig 16" // chosen to meet a figure; off unless asked for
+	Assumed    Kind = "assumed"          // no source; the note says what depends on it
+	Fitted     Kind = "fitted on Fig 16" // chosen to meet a figure; off by default
 )
 
 // A Parameter is one number of the model and its source.
@@ -57,7 +57,7 @@ type Parameter struct {
 	Source string `json:"source"`
 }
 
-// Parameters lists every number that the model goes by.
+// Parameters lists all numbers of the model.
 func Parameters() []Parameter {
 	return []Parameter{
 		{"cores, threads a core, clock", "16, 16, 1.8 GHz", Cited, "paper, Sec. II: the accelerator"},

@@ -10,7 +10,7 @@ type Measured struct {
 	Cycles       int64
 }
 
-// TableI is the paper's.
+// TableI is Table I of the paper.
 var TableI = []Measured{
 	{UC, 11.9, ucInstructions, ucCycles},
 	{UD, 5.2, udInstructions, udCycles},
@@ -29,24 +29,23 @@ const (
 	paperBuffer = 8 << 20
 	paperLink   = 200e9
 
-	full = 0.97 // of the link's rate: headers leave 97.9 % (UC) and 98.1 % (UD)
+	full = 0.97 // share of the link's rate; headers leave 97.9 % (UC) and 98.1 % (UD)
 
 	smallChunk = 64
 	// nextRate is the chunk rate of a link of 1.6 Tbit/s with packets of 4 KiB.
 	nextRate = 1600e9 / 8 / paperChunk
-	// smallBuffer has chunks enough for a rate, and not more than a second can do.
+	// smallBuffer has enough chunks to measure a rate, and few enough to run within a second.
 	smallBuffer = 2 << 20
 )
 
-// linearThroughput takes Table I's throughput times the threads, up to what the link
-// carries, in GiB/s.
+// linearThroughput is Table I's throughput times the threads, limited by the link, in GiB/s.
 func linearThroughput(t Transport, threads int, chunk int64) float64 {
 	payload := paperLink / 8 * float64(chunk) / float64(wireBytes(t, chunk)) / (1 << 30)
 	return min(measured(t).Throughput*float64(threads)*float64(chunk)/paperChunk, payload)
 }
 
-// linearThreads is the smallest power of two that reaches a chunk rate, by the throughput
-// of Table I and by its cycles, which do not agree.
+// linearThreads is the smallest power of two of threads that reaches a chunk rate: by Table I's
+// throughput, and by its cycles. The two do not agree.
 func linearThreads(t Transport, rate float64) (byThroughput, byCycles int) {
 	m := measured(t)
 	return powerOfTwo(rate / (m.Throughput * (1 << 30) / paperChunk)), powerOfTwo(rate / (ClockHz / float64(m.Cycles)))
@@ -60,7 +59,7 @@ func powerOfTwo(x float64) int {
 	return n
 }
 
-// fewest is the smallest power of two of threads that is enough; 0: none is.
+// fewest is the smallest sufficient power of two of threads, or 0.
 func fewest(cfg Config, enough func(*Result) bool) (int, error) {
 	for n := 1; n <= MaxThreads; n *= 2 {
 		cfg.Threads = n

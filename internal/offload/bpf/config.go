@@ -6,18 +6,21 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// Config of an Offload.
+// Config is what New needs.
 type Config struct {
 	Hook      Hook
-	Interface *net.Interface // where packets arrive
-	Chunk     int            // maximum size in bytes
+	Interface *net.Interface // receives the packets
+	Chunk     int            // maximum bytes per chunk
 	Fault     Fault
 	Poller    fabric.FDPoller // for Watch
 	Complain  func(error)     // called once with the reason why buffers are not written directly; may be nil
 }
 
-// Fault is what goes wrong on purpose, for tests: shares of 1.
+// Fault is the shares of datagrams, from 0 to 1, that the program loses, takes twice or leaves
+// to the process. With a share above 0, New loads the object that can inject faults.
 type Fault struct {
 	Drop, Dup, Reorder float64
 	Seed               uint64
 }
+
+func (f Fault) any() bool { return f.Drop > 0 || f.Dup > 0 || f.Reorder > 0 }

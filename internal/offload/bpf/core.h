@@ -1,8 +1,9 @@
-// Included once for packets of the network stack, once for those that have not reached it.
-// CTX is what they are, LOAD copies bytes of them, FN names a function.
+// place.c includes this file twice: for packets in the network stack (skb) and for packets in
+// the driver (xdp). CTX is the type of the packet, LOAD copies bytes out of it, FN names a
+// function.
 
-// A verifier does not follow how an offset and a size depend on each other. So what may
-// cross the border of two entries is copied in pieces of fixed sizes.
+// The verifier does not track how an offset and a size depend on each other. A chunk that may
+// cross the border of two entries is therefore copied in pieces of fixed sizes.
 #define PIECE(size)                                                                            \
 	static long FN(piece##size)(__u32 i, void *arg)                                        \
 	{                                                                                      \
@@ -21,17 +22,17 @@ PIECE(32)
 PIECE(1)
 #undef PIECE
 
-// copy puts n bytes at offset o of a region's entry.
+// copy copies n bytes to offset o of a region's entry.
 static __always_inline int FN(copy)(CTX *ctx, __u32 at, __u8 *value, __u32 o, __u32 n)
 {
 	struct pieces p = {.ctx = ctx, .value = value, .at = at, .to = o, .n = n};
-	bpf_loop(MOST / 1024, FN(piece1024), &p, 0);
+	bpf_loop(MAX_DATAGRAM / 1024, FN(piece1024), &p, 0);
 	bpf_loop(32, FN(piece32), &p, 0);
 	bpf_loop(32, FN(piece1), &p, 0);
 	return p.n ? -1 : 0;
 }
 
-// put puts n bytes at offset d of a region.
+// put copies n bytes to offset d of a region.
 static __always_inline int FN(put)(CTX *ctx, __u32 at, __u32 region, __u64 d, __u32 n)
 {
 	void *map = bpf_map_lookup_elem(&regions, &region);
@@ -40,9 +41,9 @@ static __always_inline int FN(put)(CTX *ctx, __u32 at, __u32 region, __u64 d, __
 	__u32 k = d / VALUE;
 	__u32 o = d % VALUE;
 	__u8 *value = bpf_map_lookup_elem(map, &k);
-	if (!value || n == 0 || n > MOST || n > most)
+	if (!value || n == 0 || n > MAX_DATAGRAM || n > max_chunk)
 		return -1;
-	if (o <= VALUE - most)
+	if (o <= VALUE - max_chunk)
 		return LOAD(ctx, at, value + o, n);
 	__u32 here = VALUE - o;
 	if (here > n)
@@ -55,17 +56,17 @@ static __always_inline int FN(put)(CTX *ctx, __u32 at, __u32 region, __u64 d, __
 	return FN(copy)(ctx, at + here, value, 0, n - here);
 }
 
-// chunk takes one datagram.
+// chunk processes one datagram.
 static __noinline int FN(chunk)(CTX *ctx, __u32 at, __u32 len, __u16 port, __u16 from)
 {
 	struct header h;
-	if (!ctx || len < sizeof h || len > MOST || LOAD(ctx, at, &h, sizeof h))
+	if (!ctx || len < sizeof h || len > MAX_DATAGRAM || LOAD(ctx, at, &h, sizeof h))
 		return UNKNOWN;
 	struct lane *l = find(h.token, port);
 	if (!l)
 		return UNKNOWN;
-	// The lane may become another operation's at any time: what we read of it counts only
-	// if it still is this one's afterwards.
+	// The process may give the lane to another operation at any time. The copy is valid only
+	// if the token is unchanged afterwards.
 	struct lane s;
 	s.base = l->base;
 	s.comm = l->comm;
@@ -82,13 +83,15 @@ static __noinline int FN(chunk)(CTX *ctx, __u32 at, __u32 len, __u16 port, __u16
 	s.want = l->want;
 	s.every = l->every;
 	s.own = l->own;
-	if (__sync_fetch_and_add(&l->token, 0) != h.token) // a barrier, too
+	if (__sync_fetch_and_add(&l->token, 0) != h.token) // also a barrier
 		return UNKNOWN;
 	if (!exact && from == s.own)
-		return UNKNOWN; // perhaps our own: the socket's filter looks closer
+		return UNKNOWN; // perhaps our own packet: the socket's filter also checks the address
+#ifdef FAULTS
 	__u32 fate = hold_below && !second ? draw() : ~0u;
 	if (fate < drop_below)
-		return exact || !is(SHARED) ? lose() : HELD; // who sees it next draws again
+		return exact || !is(SHARED) ? lose() : HELD; // the next program draws again
+#endif
 
 	__u32 psn = h.imm & s.mask;
 	if (h.comm != s.comm || (h.imm & ~s.mask) != s.imm || psn >= s.psns)
@@ -108,8 +111,10 @@ static __noinline int FN(chunk)(CTX *ctx, __u32 at, __u32 len, __u16 port, __u16
 		goto foreign;
 	__u64 d = s.base + b->off + (__u64)nth * s.chunk;
 
+#ifdef FAULTS
 	if (fate >= double_below && fate < hold_below)
 		return HELD;
+#endif
 	k = s.words + psn / 32;
 	struct word *w = bpf_map_lookup_elem(&words, &k);
 	if (!w)
@@ -130,8 +135,10 @@ static __noinline int FN(chunk)(CTX *ctx, __u32 at, __u32 len, __u16 port, __u16
 				__sync_fetch_and_add(&l->duplicates, 1);
 			return TAKEN;
 		}
+#ifdef FAULTS
 		if (second && hold_below)
 			return is(SHARED) && draw() < drop_below ? lose() : HELD;
+#endif
 		if (__sync_val_compare_and_swap(&w->claimed, old, old | bit) == old) {
 			won = 1;
 			break;
@@ -140,8 +147,8 @@ static __noinline int FN(chunk)(CTX *ctx, __u32 at, __u32 len, __u16 port, __u16
 	if (!won)
 		return HELD;
 	if (FN(put)(ctx, at + sizeof h, s.region, d, n)) {
-		// What it returns is looked at here and below, though it is known, because else both may
-		// overtake what was written: atomics whose result nobody wants are no barriers.
+		// The code uses the known results of the atomics here and below on purpose: an atomic
+		// whose result is unused is no barrier, and could overtake the copied bytes.
 		if (!(__sync_fetch_and_and(&w->claimed, ~(__u64)bit) & bit))
 			return UNKNOWN;
 		return HELD;
@@ -151,8 +158,10 @@ static __noinline int FN(chunk)(CTX *ctx, __u32 at, __u32 len, __u16 port, __u16
 	__u64 placed = __sync_fetch_and_add(&l->placed, 1) + 1;
 	if (placed >= s.want || !(placed & (s.every - 1)))
 		bpf_ringbuf_output(&events, &s.gen, sizeof s.gen, BPF_RB_FORCE_WAKEUP);
+#ifdef FAULTS
 	if (fate < double_below)
-		__sync_fetch_and_add(&l->duplicates, 1); // it would have been found there
+		__sync_fetch_and_add(&l->duplicates, 1); // the second copy would be a duplicate
+#endif
 	return TAKEN;
 
 foreign:
@@ -161,7 +170,7 @@ foreign:
 	return TAKEN;
 }
 
-// parse finds the payload of a UDP packet that is no fragment.
+// parse finds the payload of an unfragmented UDP packet.
 static __always_inline int FN(parse)(CTX *ctx, __u32 len, struct parsed *p)
 {
 	__be16 proto;

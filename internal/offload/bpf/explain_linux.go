@@ -8,24 +8,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnavailable marks that the kernel, or our privileges, do not allow it.
+// ErrUnavailable marks errors of a kernel or of privileges that do not allow the datapath.
 var ErrUnavailable = errors.New("the bpf datapath is not available")
 
-// explain says what to do.
+// explain adds advice to an error.
 func explain(h Hook, err error) error {
 	advice := ""
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		err = unix.EPERM // what the library guesses, a limit on locked memory, is not it
+		err = unix.EPERM // the library suggests a limit on locked memory, which is not the cause
 		need, set := "CAP_BPF and CAP_PERFMON", "cap_bpf,cap_perfmon"
 		if h != SockFilter {
 			need, set = "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN", set+",cap_net_admin"
 		}
-		advice = "; it needs " + need + ": run as root, or give them to the program (setcap " + set + "+ep PROGRAM), or use the host datapath"
+		advice = "; it needs " + need + ": run as root, or give them to the program (setcap " + set +
+			"+ep PROGRAM), or use the host datapath"
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
 		advice = "; another program is attached there (ip link show): remove it, or use the sockfilter hook"
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, ebpf.ErrNotSupported):
-		advice = "; this interface or kernel does not have the hook " + string(h) + ": sockfilter needs Linux 5.17, tcx 6.6, xdp a driver that takes packets of this MTU; use another hook or the host datapath"
+		advice = "; this interface or kernel does not have the hook " + string(h) + ": sockfilter needs Linux 5.17, " +
+			"tcx 6.6, xdp a driver that takes packets of this MTU; use another hook or the host datapath"
 	}
 	return fmt.Errorf("%w: %w%s", ErrUnavailable, err, advice)
 }

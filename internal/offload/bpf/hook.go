@@ -1,6 +1,6 @@
 package bpf
 
-// Hook is a place where the kernel looks at packets.
+// Hook is the place where the program sees packets.
 type Hook string
 
 // Hooks.

@@ -9,14 +9,14 @@ import (
 	"github.com/allcast/allcast/internal/place"
 )
 
-// placed is fabric.OpenPlacement.
+// placed implements fabric.OpenPlacement.
 type placed struct {
 	o       *Offload
 	l       *lane
 	words   []place.Word
 	blocks  span
-	first   uint32    // of words
-	ignored [3]uint64 // counted before
+	first   uint32    // index of the first word
+	ignored [3]uint64 // counts when the lane was opened
 }
 
 const all = 1<<32 - 1
@@ -24,7 +24,7 @@ const all = 1<<32 - 1
 // Open implements fabric.Area.
 func (ar *area) Open(s *fabric.PlacementSpec) fabric.OpenPlacement {
 	o := ar.o
-	if s.Token == 0 || s.PSNs == 0 || len(s.Blocks) == 0 || s.Chunk > o.most {
+	if s.Token == 0 || s.PSNs == 0 || len(s.Blocks) == 0 || s.Chunk > o.cfg.Chunk {
 		return nil
 	}
 	n := (s.PSNs + 31) / 32
@@ -63,19 +63,20 @@ func (ar *area) Open(s *fabric.PlacementSpec) fabric.OpenPlacement {
 		}
 	}
 	g := &o.groups[s.Sub]
-	l.base, l.port, l.comm, l.imm, l.mask, l.psns, l.gen = ar.off, uint32(g.group.Port()), s.Comm, s.Imm, s.Mask, s.PSNs, o.gen
-	l.words, l.blocks, l.nblocks, l.per, l.chunk, l.region = first, table, uint32(len(s.Blocks)), per, uint32(s.Chunk), ar.r.id
+	l.base, l.port, l.comm, l.imm, l.mask = ar.off, uint32(g.group.Port()), s.Comm, s.Imm, s.Mask
+	l.psns, l.gen, l.words, l.blocks, l.nblocks = s.PSNs, o.gen, first, table, uint32(len(s.Blocks))
+	l.per, l.chunk, l.region = per, uint32(s.Chunk), ar.r.id
 	l.want, l.own = s.PSNs-s.Own.N, g.own.Port()
 	l.every = o.wakes
 	for _, c := range []*atomic.Uint64{&l.placed, &l.duplicates, &l.late, &l.foreignPackets} {
 		c.Store(0)
 	}
 	o.open[l] = true
-	l.token.Store(s.Token) // from now on it is seen
+	l.token.Store(s.Token) // from now on, programs see the lane
 	return p
 }
 
-// freeLane finds a line for a token. o.mu is held.
+// freeLane finds a free line that programs probe for a token. The caller holds o.mu.
 func (o *Offload) freeLane(token uint64) *lane {
 	for i := range uint64(probes) {
 		if l := &o.lanes[(token+i)%lanes]; !o.open[l] {
@@ -88,8 +89,8 @@ func (o *Offload) freeLane(token uint64) *lane {
 // Words implements fabric.OpenPlacement.
 func (p *placed) Words() []place.Word { return p.words }
 
-// Counted implements fabric.OpenPlacement. It is not exact: a program may count for the lane that was
-// here before.
+// Counted implements fabric.OpenPlacement. It is not exact: a program may still count for the previous
+// lane on this line.
 func (p *placed) Counted() uint64 { return p.l.placed.Load() }
 
 // Count implements fabric.OpenPlacement.
@@ -115,12 +116,12 @@ func (p *placed) Close() {
 	o.freeBlocks.give(p.blocks.at, p.blocks.n)
 }
 
-// claimAll claims all chunks, so that no program can, and waits for programs that have claimed
-// some before to write them.
+// claimAll claims all chunks, so that no program can claim one any more. It then waits until
+// programs have written the chunks that they claimed earlier.
 func (p *placed) claimAll() {
 	for i := range p.words {
 		w := &p.words[i]
-		// Chunks that the process has claimed, for reads too, are nobody's concern here.
+		// No program writes chunks that the process has claimed, for reads or otherwise.
 		mine := w.Read.Load()
 		for spins := 0; ; spins++ {
 			free := ^uint32(w.Claimed.Or(all))

@@ -6,22 +6,22 @@ import (
 	"github.com/allcast/allcast/internal/place"
 )
 
-// What place.h has in C.
+// The constants of place.h; a test compares them.
 const (
-	lanes    = 256
-	probes   = 8
-	words    = 1 << 16
-	blocks   = 1 << 14
-	regions  = 256
-	value    = 1 << 20
-	most     = 1 << 16
-	counters = 256
+	lanes       = 256
+	probes      = 8
+	words       = 1 << 16
+	blocks      = 1 << 14
+	regions     = 256
+	value       = 1 << 20
+	maxDatagram = 1 << 16
+	counters    = 256
 
-	// Counters that are none.
-	random = counters - 1 // the state of random numbers
-	shared = counters - 2 // whether other processes want our packets too
-	lost   = counters - 3 // datagrams, on purpose
-	whole  = counters - 4 // bytes of the packets of which a super-packet is one chunk
+	// Entries of the counters with a meaning of their own.
+	random = counters - 1 // state of the random numbers
+	shared = counters - 2 // 1 if other processes need our packets too
+	lost   = counters - 3 // datagrams lost on purpose
+	whole  = counters - 4 // packet size of super-packets that are one chunk each
 
 	maxGroups = 64
 )

@@ -9,13 +9,27 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 )
 
+// bothObjects runs a test on the object for production and on the one that injects faults.
+func bothObjects(t *testing.T, test func(*testing.T, *ebpf.CollectionSpec)) {
+	t.Helper()
+	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){"place": loadPlace, "fault": loadFault} {
+		t.Run(name, func(t *testing.T) {
+			spec, err := load()
+			must(t, err)
+			test(t, spec)
+		})
+	}
+}
+
 // The compiled object says where each field is: Go must have it there too.
-func TestLayout(t *testing.T) {
-	spec, err := loadPlace()
-	must(t, err)
+func TestLayout(t *testing.T) { bothObjects(t, checkLayout) }
+
+func checkLayout(t *testing.T, spec *ebpf.CollectionSpec) {
+	t.Helper()
 	for name, g := range map[string]any{"lane": lane{}, "word": word{}, "block": block{}} {
 		m := spec.Maps[name+"s"]
 		s, ok := m.Value.(*btf.Struct)
@@ -58,15 +72,17 @@ func TestLayout(t *testing.T) {
 
 // What is a number in C is the same in Go, and in the object.
 func TestConstants(t *testing.T) {
-	text, err := os.ReadFile("place.h")
-	must(t, err)
-	more, err := os.ReadFile("place.c")
-	must(t, err)
+	var text []byte
+	for _, file := range []string{"place.h", "place.c", "fault.h"} {
+		more, err := os.ReadFile(file)
+		must(t, err)
+		text = append(text, more...)
+	}
 	for name, want := range map[string]int{
-		"LANES": lanes, "PROBES": probes, "WORDS": words, "BLOCKS": blocks, "REGIONS": regions, "VALUE": value, "MOST": most,
-		"COUNTERS": counters, "RANDOM": random, "SHARED": shared, "LOST": lost,
+		"LANES": lanes, "PROBES": probes, "WORDS": words, "BLOCKS": blocks, "REGIONS": regions, "VALUE": value, "MAX_DATAGRAM": maxDatagram,
+		"COUNTERS": counters, "RANDOM": random, "SHARED": shared, "LOST": lost, "WHOLE": whole,
 	} {
-		m := regexp.MustCompile(`(?m)^#define ` + name + ` (\([^)]*\)|\d+)`).FindStringSubmatch(string(text) + string(more))
+		m := regexp.MustCompile(`(?m)^#define ` + name + ` (\([^)]*\)|\d+)`).FindStringSubmatch(string(text))
 		if m == nil {
 			t.Errorf("%s is not defined", name)
 			continue
@@ -75,8 +91,14 @@ func TestConstants(t *testing.T) {
 			t.Errorf("%s is %d in C, %d in Go", name, got, want)
 		}
 	}
-	spec, err := loadPlace()
-	must(t, err)
+	bothObjects(t, checkEntries)
+	if lanes&(lanes-1) != 0 || value&(value-1) != 0 || every&(every-1) != 0 || everyLong&(everyLong-1) != 0 || everyXDP&(everyXDP-1) != 0 || maxGroups > whole {
+		t.Error("not powers of two, or counters that are two things")
+	}
+}
+
+func checkEntries(t *testing.T, spec *ebpf.CollectionSpec) {
+	t.Helper()
 	for name, want := range map[string]uint32{"lanes": lanes, "words": words, "blocks": blocks, "counters": counters, "regions": regions} {
 		if got := spec.Maps[name].MaxEntries; got != want {
 			t.Errorf("%s: %d entries in the object, %d in Go", name, got, want)
@@ -84,9 +106,6 @@ func TestConstants(t *testing.T) {
 	}
 	if got := spec.Maps["regions"].InnerMap.ValueSize; got != value {
 		t.Errorf("regions have entries of %d bytes in the object, %d in Go", got, value)
-	}
-	if lanes&(lanes-1) != 0 || value&(value-1) != 0 || every&(every-1) != 0 || everyLong&(everyLong-1) != 0 || everyXDP&(everyXDP-1) != 0 || maxGroups > whole {
-		t.Error("not powers of two, or counters that are two things")
 	}
 }
 

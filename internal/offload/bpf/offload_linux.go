@@ -18,28 +18,28 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// Chunks that may be on their way, and after how many of them the process is woken, a power of
-// two. Nothing waits in a socket's queue: who brings a packet to the network stack runs the
-// program, which takes less time than to send it. So room is large, and what a thread that was
-// kept from running lets go is fetched: to be woken for credit all the time would cost more.
-// But xdp sees single packets, of which a ring holds 256 or more, and no more.
+// The number of chunks that may be in flight, and the number after which the program wakes the
+// process, a power of two. No chunk waits in a socket's queue: the thread that delivers a packet
+// to the network stack also runs the program, which takes less time than sending. Room can
+// therefore be large. Chunks that a preempted thread drops are fetched, which is cheaper than
+// frequent wake-ups for credit. But xdp sees single packets, and a driver's ring holds as few
+// as 256 of them.
 const (
 	room      = 8192
 	every     = 2048
-	roomLong  = 1024 // of several packets each
+	roomLong  = 1024 // for chunks of several packets
 	everyLong = 256
 	roomXDP   = 192
 	everyXDP  = 64
 )
 
-// Offload is fabric.Placer, and fabric.Allocator of the memory that it places chunks in.
+// Offload implements fabric.Placer, and fabric.Allocator for the memory into which it places chunks.
 type Offload struct {
 	cfg   Config
 	room  int
-	wakes uint32 // the process, after so many
+	wakes uint32 // chunks per wake-up of the process
 	spec  *ebpf.CollectionSpec
 	maps  map[string]*ebpf.Map
-	most  int
 
 	regions  *ebpf.Map
 	lanes    []lane
@@ -50,14 +50,14 @@ type Offload struct {
 	mapped   [][]byte
 	closers  []io.Closer // programs and links
 
-	using sync.RWMutex // held while somebody works on regions, so that Close waits
+	using sync.RWMutex // held for reading while regions are in use, so that Close waits
 
 	wake func()
-	once sync.Once // Complain
+	once sync.Once // guards Complain
 
 	mu         sync.Mutex
 	closed     bool
-	lost       uint64 // when it was closed
+	lost       uint64 // value when it was closed
 	gen        uint32
 	open       map[*lane]bool
 	freeWords  spans
@@ -68,7 +68,7 @@ type Offload struct {
 	stages     []*region
 }
 
-// group is a subgroup's multicast group, and what we send to it from.
+// group is a subgroup's multicast group and the address from which this process sends to it.
 type group struct{ group, own netip.AddrPort }
 
 var (
@@ -76,14 +76,14 @@ var (
 	_ fabric.Allocator = (*Offload)(nil)
 )
 
-// New loads the programs, and attaches the one of the hook.
+// New loads the programs and attaches the one for the hook.
 func New(cfg Config) (o *Offload, err error) {
 	o = &Offload{
-		cfg: cfg, maps: map[string]*ebpf.Map{}, open: map[*lane]bool{}, most: cfg.Chunk, room: room, wakes: every,
+		cfg: cfg, maps: map[string]*ebpf.Map{}, open: map[*lane]bool{}, room: room, wakes: every,
 		freeWords: spans{{0, words}}, freeBlocks: spans{{0, blocks}}, ids: spans{{0, regions}},
 	}
-	if cfg.Chunk < 1 || cfg.Chunk > most {
-		return nil, fmt.Errorf("bpf: chunks of %d bytes: must be 1 to %d", cfg.Chunk, most)
+	if cfg.Chunk < 1 || cfg.Chunk > maxDatagram {
+		return nil, fmt.Errorf("bpf: chunks of %d bytes: must be 1 to %d", cfg.Chunk, maxDatagram)
 	}
 	if cfg.Hook == XDP {
 		o.room, o.wakes = roomXDP, everyXDP
@@ -94,7 +94,11 @@ func New(cfg Config) (o *Offload, err error) {
 			o, err = nil, explain(cfg.Hook, err)
 		}
 	}()
-	if o.spec, err = loadPlace(); err != nil {
+	load := loadPlace
+	if cfg.Fault.any() {
+		load = loadFault
+	}
+	if o.spec, err = load(); err != nil {
 		return o, err
 	}
 	if err = o.makeMaps(); err != nil {
@@ -109,8 +113,8 @@ func New(cfg Config) (o *Offload, err error) {
 	return o, o.attach()
 }
 
-// try loads the sockets' program for nothing: if the kernel does not take it, we hear of it
-// before there are sockets, and whoever can do without still may.
+// try loads the sockets' program once and discards it. If the kernel rejects the program, New
+// fails before sockets exist, and the caller can still use the host datapath.
 func (o *Offload) try() error {
 	p, err := o.load("filter", nil)
 	if err != nil {
@@ -119,7 +123,7 @@ func (o *Offload) try() error {
 	return p.Close()
 }
 
-// makeMaps makes what all programs share.
+// makeMaps creates the maps that all programs share.
 func (o *Offload) makeMaps() error {
 	spec := o.spec.Copy()
 	spec.Programs = nil
@@ -151,7 +155,7 @@ func (o *Offload) makeMaps() error {
 	return nil
 }
 
-// table maps a map's memory.
+// table maps the memory of an eBPF map into this process.
 func table[T any](o *Offload, name string, n int) ([]T, error) {
 	var line T
 	m := o.maps[name]
@@ -172,13 +176,13 @@ func (o *Offload) load(name string, constants map[string]any) (*ebpf.Program, er
 	spec := o.spec.Copy()
 	p := spec.Programs[name]
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: p}
-	f := o.cfg.Fault
-	set := map[string]any{
-		"most":       uint32(o.most),
-		"drop_below": below(f.Drop), "double_below": below(f.Drop + f.Dup), "hold_below": below(f.Drop + f.Dup + f.Reorder),
-	}
-	if name == "filter" && o.cfg.Hook != SockFilter && f.Drop+f.Reorder > 0 {
-		set["drop_below"], set["hold_below"] = below(f.Drop/(f.Drop+f.Reorder)), below(1)
+	set := map[string]any{"max_chunk": uint32(o.cfg.Chunk)}
+	if f := o.cfg.Fault; f.any() {
+		set["drop_below"], set["double_below"] = below(f.Drop), below(f.Drop+f.Dup)
+		set["hold_below"] = below(f.Drop + f.Dup + f.Reorder)
+		if name == "filter" && o.cfg.Hook != SockFilter && f.Drop+f.Reorder > 0 {
+			set["drop_below"], set["hold_below"] = below(f.Drop/(f.Drop+f.Reorder)), below(1)
+		}
 	}
 	for k, v := range constants {
 		set[k] = v
@@ -205,7 +209,7 @@ func b2u(v bool) uint8 {
 	return 0
 }
 
-// attach attaches what is not a socket's.
+// attach attaches the program of a hook other than sockfilter.
 func (o *Offload) attach() error {
 	var name string
 	switch o.cfg.Hook {
@@ -236,10 +240,11 @@ func (o *Offload) attach() error {
 	return nil
 }
 
-// Share says that other processes want our packets too.
+// Share tells the programs that other processes need our packets too.
 func (o *Offload) Share() { o.counters[shared].Store(1) }
 
-// Long says that a super-packet of packets of so many bytes is one chunk; 0: none is.
+// Long sets the packet size of super-packets that are one chunk each; 0 means that every packet
+// is a chunk.
 func (o *Offload) Long(cut int) {
 	o.counters[whole].Store(uint64(cut))
 	if cut > 0 {
@@ -247,8 +252,8 @@ func (o *Offload) Long(cut int) {
 	}
 }
 
-// Filter makes a socket the one of the next subgroup. The counter is of packets that do not
-// reach its queue.
+// Filter makes a socket the one of the next subgroup. It returns the counter of packets that do
+// not reach the socket's queue.
 func (o *Offload) Filter(fd int, to, own netip.AddrPort) (*atomic.Uint64, error) {
 	o.mu.Lock()
 	sub := len(o.groups)
@@ -258,10 +263,10 @@ func (o *Offload) Filter(fd int, to, own netip.AddrPort) (*atomic.Uint64, error)
 	switch {
 	case sub >= maxGroups:
 		return nil, fmt.Errorf("bpf: more than %d subgroups", maxGroups)
-	case same: // programs know subgroups by their ports
+	case same: // programs tell subgroups apart by their ports
 		return nil, fmt.Errorf("bpf: two subgroups with port %d: give each its own", to.Port())
 	}
-	o.counters[sub].Store(0) // another socket's, before Forget
+	o.counters[sub].Store(0) // a socket before Forget may have counted
 	var addr [16]uint8
 	copy(addr[:], own.Addr().AsSlice())
 	port := own.Port()>>8 | own.Port()<<8
@@ -279,7 +284,7 @@ func (o *Offload) Filter(fd int, to, own netip.AddrPort) (*atomic.Uint64, error)
 	return &o.counters[sub], nil
 }
 
-// Forget forgets all sockets: others will be filtered.
+// Forget forgets all sockets; Filter then starts again at subgroup 0.
 func (o *Offload) Forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -322,7 +327,7 @@ func (o *Offload) complain(err error) {
 	})
 }
 
-// Close implements fabric.Placer. What Alloc gave stays.
+// Close implements fabric.Placer. Memory from Alloc stays valid.
 func (o *Offload) Close() error {
 	o.mu.Lock()
 	if o.closed {

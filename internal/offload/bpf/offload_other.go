@@ -10,7 +10,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// ErrUnavailable marks that the kernel, or our privileges, do not allow it.
+// ErrUnavailable marks errors of a kernel or of privileges that do not allow the datapath.
 var ErrUnavailable = errors.New("the bpf datapath is not available")
 
 // Offload does not exist here.

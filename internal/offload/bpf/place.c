@@ -1,8 +1,8 @@
 //go:build ignore
 
-// The receive side of Allcast in the kernel: chunks of multicast datagrams go straight to
-// where they belong in the receive buffer, and the process hears of it when all have come.
-// See doc.go for why that is safe.
+// The receive path of Allcast in the kernel. It copies the chunks of multicast datagrams to
+// their places in the receive buffer, and wakes the process when all have arrived. doc.go
+// explains why that is safe.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -17,7 +17,7 @@
 
 #include "place.h"
 
-// Of enum tcx_action_base, which older headers lack.
+// From enum tcx_action_base, which older headers lack.
 #define TCX_NEXT -1
 #define TCX_DROP 2
 
@@ -47,11 +47,10 @@ struct {
 	__type(value, struct block);
 } blocks SEC(".maps");
 
-// Packets that a socket's filter took, by subgroup; and at the end what changes.
-#define RANDOM (COUNTERS - 1) // the state of random numbers
-#define SHARED (COUNTERS - 2) // not 0: other processes want our packets too
-#define WHOLE (COUNTERS - 4) // a super-packet of packets of so many bytes is one chunk
-#define LOST (COUNTERS - 3) // datagrams that were lost on purpose
+// Packets that a socket's filter took, by subgroup. The last entries are settings and the
+// counters of fault.h.
+#define SHARED (COUNTERS - 2) // not 0: other processes need our packets too
+#define WHOLE (COUNTERS - 4) // packet size of super-packets that are one chunk each
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -80,43 +79,37 @@ struct {
 	__uint(max_entries, 4096);
 } events SEC(".maps");
 
-// Set when a program is loaded.
-const volatile __u16 own_port; // that we send from, in network order
+// The process sets these before it loads a program.
+const volatile __u16 own_port; // source port of this process, in network order
 const volatile __u8 own_addr[16];
 const volatile __u8 v6;
 const volatile __u8 exact; // own_port and own_addr are known
-const volatile __u32 group; // our counter
-const volatile __u32 most = MOST; // bytes of a chunk
+const volatile __u32 group; // index of the socket's counter
+const volatile __u32 max_chunk = MAX_DATAGRAM; // bytes per chunk
 const volatile __u8 second; // another program saw the packet first
-// Faults, for tests. Random numbers below the first: datagrams to lose; below the second: to
-// take twice; below the third: to leave to the process, so that others overtake them. A second
-// program does so with what the first left, and loses some of it if the first could not.
-const volatile __u32 drop_below;
-const volatile __u32 double_below;
-const volatile __u32 hold_below;
 
 enum verdict {
-	TAKEN, // nobody else needs to see it
-	UNKNOWN, // of no operation of ours
-	HELD,
+	TAKEN, // no other receiver needs the datagram
+	UNKNOWN, // the datagram belongs to no open operation
+	HELD, // the process must place the datagram
 };
 
 struct parsed {
-	__u32 at, end; // of the payload
+	__u32 at, end; // bounds of the payload
 	__u16 port, from;
 };
 
 struct pieces {
 	void *ctx;
 	__u8 *value;
-	__u32 at; // of the next piece in the packet,
-	__u32 to; // in the entry,
-	__u32 n; // and how much is left
+	__u32 at; // offset of the next piece in the packet
+	__u32 to; // offset of the next piece in the entry
+	__u32 n; // bytes left
 };
 
 struct scan {
 	void *ctx;
-	__u32 at; // of the next datagram
+	__u32 at; // offset of the next datagram
 	__u32 end;
 	__u32 seg;
 	__u32 left; // datagrams not taken
@@ -149,7 +142,7 @@ struct search {
 	__u32 psn;
 };
 
-// halve looks at the middle block.
+// halve does one step of a binary search over blocks.
 static long halve(__u32 i, void *arg)
 {
 	struct search *s = arg;
@@ -165,26 +158,9 @@ static long halve(__u32 i, void *arg)
 	return 0;
 }
 
-// lose counts a datagram that is lost on purpose.
-static __always_inline int lose(void)
-{
-	__u32 k = LOST;
-	__u64 *n = bpf_map_lookup_elem(&counters, &k);
-	if (n)
-		__sync_fetch_and_add(n, 1);
-	return TAKEN;
-}
-
-// draw returns a random number. Two processors may draw the same: it does not matter.
-static __always_inline __u32 draw(void)
-{
-	__u32 k = RANDOM;
-	__u64 *state = bpf_map_lookup_elem(&counters, &k);
-	if (!state)
-		return ~0u;
-	*state = *state * 6364136223846793005ull + 1442695040888963407ull;
-	return *state >> 32;
-}
+#ifdef FAULTS
+#include "fault.h"
+#endif
 
 #define CTX struct __sk_buff
 #define LOAD bpf_skb_load_bytes
@@ -199,7 +175,7 @@ static __always_inline __u32 draw(void)
 #define FN(name) xdp_##name
 #include "core.h"
 
-// segment takes one datagram of a super-packet.
+// segment processes one datagram of a super-packet.
 static long segment(__u32 i, void *arg)
 {
 	struct scan *s = arg;
@@ -214,8 +190,8 @@ static long segment(__u32 i, void *arg)
 	return 0;
 }
 
-// scan takes the datagrams of a packet, which may be a super-packet, and says how many of
-// them somebody else must see.
+// scan processes the datagrams of a packet, which may be a super-packet. It returns how many of
+// them other receivers must see.
 static __always_inline __u32 scan(struct __sk_buff *skb, __u32 at, __u32 end, __u16 port, __u16 from)
 {
 	__u32 seg = skb->gso_size;
@@ -228,7 +204,7 @@ static __always_inline __u32 scan(struct __sk_buff *skb, __u32 at, __u32 end, __
 	return s.left + (s.at < s.end);
 }
 
-// ours reports whether we sent the packet ourselves.
+// ours reports whether this process sent the packet.
 static __always_inline int ours(struct __sk_buff *skb, __u16 port)
 {
 	if (port != own_port)
@@ -246,7 +222,8 @@ static __always_inline int ours(struct __sk_buff *skb, __u16 port)
 	return a == *(const volatile __u32 *)own_addr;
 }
 
-// filter is attached to a subgroup's socket. What it takes never reaches the socket's queue.
+// filter is attached to a subgroup's socket. Packets that it takes never reach the socket's
+// queue.
 SEC("socket")
 int filter(struct __sk_buff *skb)
 {
@@ -275,7 +252,8 @@ SEC("xdp.frags")
 int express(struct xdp_md *xdp)
 {
 	struct parsed p;
-	if (!xdp_parse(xdp, bpf_xdp_get_buff_len(xdp), &p) || xdp_chunk(xdp, p.at, p.end - p.at, p.port, p.from) != TAKEN || is(SHARED))
+	if (!xdp_parse(xdp, bpf_xdp_get_buff_len(xdp), &p) ||
+	    xdp_chunk(xdp, p.at, p.end - p.at, p.port, p.from) != TAKEN || is(SHARED))
 		return XDP_PASS;
 	return XDP_DROP;
 }

@@ -59,25 +59,22 @@ type placeWord struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	placeMapBlocks      = "blocks"
-	placeMapCounters    = "counters"
-	placeMapEvents      = "events"
-	placeMapLanes       = "lanes"
-	placeMapRegions     = "regions"
-	placeMapWords       = "words"
-	placeProgExpress    = "express"
-	placeProgFilter     = "filter"
-	placeProgIngress    = "ingress"
-	placeVarDoubleBelow = "double_below"
-	placeVarDropBelow   = "drop_below"
-	placeVarExact       = "exact"
-	placeVarGroup       = "group"
-	placeVarHoldBelow   = "hold_below"
-	placeVarMost        = "most"
-	placeVarOwnAddr     = "own_addr"
-	placeVarOwnPort     = "own_port"
-	placeVarSecond      = "second"
-	placeVarV6          = "v6"
+	placeMapBlocks   = "blocks"
+	placeMapCounters = "counters"
+	placeMapEvents   = "events"
+	placeMapLanes    = "lanes"
+	placeMapRegions  = "regions"
+	placeMapWords    = "words"
+	placeProgExpress = "express"
+	placeProgFilter  = "filter"
+	placeProgIngress = "ingress"
+	placeVarExact    = "exact"
+	placeVarGroup    = "group"
+	placeVarMaxChunk = "max_chunk"
+	placeVarOwnAddr  = "own_addr"
+	placeVarOwnPort  = "own_port"
+	placeVarSecond   = "second"
+	placeVarV6       = "v6"
 )
 
 // loadPlace returns the embedded CollectionSpec for place.
@@ -143,16 +140,13 @@ type placeMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type placeVariableSpecs struct {
-	DoubleBelow *ebpf.VariableSpec `ebpf:"double_below"`
-	DropBelow   *ebpf.VariableSpec `ebpf:"drop_below"`
-	Exact       *ebpf.VariableSpec `ebpf:"exact"`
-	Group       *ebpf.VariableSpec `ebpf:"group"`
-	HoldBelow   *ebpf.VariableSpec `ebpf:"hold_below"`
-	Most        *ebpf.VariableSpec `ebpf:"most"`
-	OwnAddr     *ebpf.VariableSpec `ebpf:"own_addr"`
-	OwnPort     *ebpf.VariableSpec `ebpf:"own_port"`
-	Second      *ebpf.VariableSpec `ebpf:"second"`
-	V6          *ebpf.VariableSpec `ebpf:"v6"`
+	Exact    *ebpf.VariableSpec `ebpf:"exact"`
+	Group    *ebpf.VariableSpec `ebpf:"group"`
+	MaxChunk *ebpf.VariableSpec `ebpf:"max_chunk"`
+	OwnAddr  *ebpf.VariableSpec `ebpf:"own_addr"`
+	OwnPort  *ebpf.VariableSpec `ebpf:"own_port"`
+	Second   *ebpf.VariableSpec `ebpf:"second"`
+	V6       *ebpf.VariableSpec `ebpf:"v6"`
 }
 
 // placeObjects contains all objects after they have been loaded into the kernel.
@@ -198,16 +192,13 @@ func (m *placeMaps) Close() error {
 //
 // It can be passed to loadPlaceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type placeVariables struct {
-	DoubleBelow *ebpf.Variable `ebpf:"double_below"`
-	DropBelow   *ebpf.Variable `ebpf:"drop_below"`
-	Exact       *ebpf.Variable `ebpf:"exact"`
-	Group       *ebpf.Variable `ebpf:"group"`
-	HoldBelow   *ebpf.Variable `ebpf:"hold_below"`
-	Most        *ebpf.Variable `ebpf:"most"`
-	OwnAddr     *ebpf.Variable `ebpf:"own_addr"`
-	OwnPort     *ebpf.Variable `ebpf:"own_port"`
-	Second      *ebpf.Variable `ebpf:"second"`
-	V6          *ebpf.Variable `ebpf:"v6"`
+	Exact    *ebpf.Variable `ebpf:"exact"`
+	Group    *ebpf.Variable `ebpf:"group"`
+	MaxChunk *ebpf.Variable `ebpf:"max_chunk"`
+	OwnAddr  *ebpf.Variable `ebpf:"own_addr"`
+	OwnPort  *ebpf.Variable `ebpf:"own_port"`
+	Second   *ebpf.Variable `ebpf:"second"`
+	V6       *ebpf.Variable `ebpf:"v6"`
 }
 
 // placePrograms contains all programs after they have been loaded into the kernel.

@@ -14,7 +14,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// region is memory that programs write to.
+// region is memory to which programs write.
 type region struct {
 	id  uint32
 	mem []byte
@@ -22,7 +22,7 @@ type region struct {
 
 func (r *region) start() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(r.mem))) }
 
-// has returns the offset of buf, if all of it is here.
+// has returns the offset of buf if the region contains all of it.
 func (r *region) has(buf []byte) (off uint64, ok bool) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(buf)))
 	if at < r.start() || at+uintptr(len(buf)) > r.start()+uintptr(len(r.mem)) {
@@ -31,7 +31,7 @@ func (r *region) has(buf []byte) (off uint64, ok bool) {
 	return uint64(at - r.start()), true
 }
 
-// newRegion makes one of at least n bytes. The kernel clears it, which takes a moment.
+// newRegion creates a region of at least n bytes. The kernel clears it, which takes time.
 func (o *Offload) newRegion(n int) (*region, error) {
 	entries := max(1, (n-1)/value+1)
 	if entries > math.MaxInt32 { // entries are numbered in 32 bits
@@ -65,7 +65,7 @@ func (o *Offload) mapRegion(id uint32, entries int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = m.Close() }() // who maps it, and the table, keep it
+	defer func() { _ = m.Close() }() // the mapping and the table keep it alive
 	mem, err := unix.Mmap(m.FD(), 0, entries*value, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, err
@@ -79,10 +79,10 @@ func (o *Offload) mapRegion(id uint32, entries int) ([]byte, error) {
 	return mem, nil
 }
 
-// drop gives a region back to the kernel. No program writes to it when it returns.
+// drop returns a region to the kernel. When drop returns, no program writes to it any more.
 func (o *Offload) drop(r *region) {
 	o.using.RLock()
-	err := o.regions.Delete(r.id) // fails after Close, when nobody writes any more
+	err := o.regions.Delete(r.id) // fails after Close, when no program runs any more
 	o.using.RUnlock()
 	if err == nil {
 		o.mu.Lock()
@@ -121,7 +121,7 @@ func (o *Offload) Free(buf []byte) error {
 	return nil
 }
 
-// area is fabric.Area.
+// area implements fabric.Area.
 type area struct {
 	o     *Offload
 	r     *region
@@ -129,7 +129,7 @@ type area struct {
 	stage []byte
 }
 
-// idle is how many stages wait for the next buffer, at most.
+// idle is the maximum number of stages kept for reuse.
 const idle = 4
 
 // Area implements fabric.Placer.
@@ -156,7 +156,7 @@ func (o *Offload) Area(buf []byte) fabric.Area {
 	o.mu.Unlock()
 	if best == nil {
 		var err error
-		// Powers of two, so that buffers of similar sizes find one.
+		// Powers of two, so that buffers of similar sizes can reuse one.
 		if best, err = o.newRegion(max(value, 1<<bits.Len(uint(len(buf)-1)))); err != nil {
 			o.complain(err)
 			return nil
@@ -189,7 +189,7 @@ func (a *area) Release() {
 	}
 	o.mu.Unlock()
 	if old != nil {
-		// It waits for programs that may still look at it, which takes milliseconds.
+		// Drop waits for programs that may still access the region, which takes milliseconds.
 		go o.drop(old)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ring is the ring buffer through which programs wake us. What is in it does not matter.
+// ring is the ring buffer through which programs wake the process. Its contents do not matter.
 type ring struct {
 	consumer, producer []byte
 }
@@ -25,7 +25,7 @@ func openRing(m *ebpf.Map) (r ring, err error) {
 	return r, nil
 }
 
-// empty forgets the events that are there.
+// empty discards all events.
 func (r *ring) empty() {
 	position := func(page []byte) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(page))) }
 	position(r.consumer).Store(position(r.producer).Load())

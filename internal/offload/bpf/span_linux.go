@@ -2,7 +2,7 @@ package bpf
 
 import "slices"
 
-// spans is what is free of a table.
+// spans are the free lines of a table.
 type spans []span
 
 type span struct{ at, n uint32 }
@@ -24,7 +24,7 @@ func (s *spans) take(n uint32) (at uint32, ok bool) {
 	return 0, false
 }
 
-// give returns them.
+// give returns lines to the free ones.
 func (s *spans) give(at, n uint32) {
 	if n == 0 {
 		return

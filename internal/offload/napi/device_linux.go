@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errGone says that the interface does not exist any more, or is in another namespace now.
+// errGone reports that the interface no longer exists, or has moved to another namespace.
 var errGone = errors.New("no such interface")
 
-// identity names an interface for good. The kernel uses inodes of namespaces, and names and indexes
-// of interfaces, again.
+// identity identifies an interface uniquely. The kernel reuses inodes of namespaces, and names and
+// indexes of interfaces.
 type identity struct {
 	Boot      string // boot id of the kernel
 	Namespace uint64 // cookie of the network namespace, unique per boot
@@ -25,7 +25,7 @@ type identity struct {
 type device struct {
 	id    identity
 	index int
-	inode uint64 // of the namespace
+	inode uint64 // inode of the namespace
 	sys   int    // sysfs of the namespace
 	sock  int    // socket in the namespace, which also keeps it alive
 }
@@ -76,7 +76,7 @@ func (d *device) close() {
 	}
 }
 
-// name returns the interface's name as of now, or errGone.
+// name returns the interface's current name, or errGone.
 func (d *device) name() (string, error) {
 	name, err := d.ifname()
 	if err != nil {
@@ -117,8 +117,7 @@ func goneError(err error) error {
 	return err
 }
 
-// openSysfs opens the sysfs of the thread's network namespace. The one at /sys may show another
-// namespace.
+// openSysfs opens the sysfs of the thread's network namespace. /sys may show another namespace.
 func openSysfs() (int, error) {
 	fs, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {

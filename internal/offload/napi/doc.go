@@ -1,7 +1,7 @@
-// Package napi makes processors the receive cores of a network interface. Linux takes
-// packets from an interface wherever it was interrupted, or on veth where the sender runs; a
-// threaded interface has threads of the kernel for that, and those can be bound to
-// processors: the counterpart of the paper's accelerator cores.
+// Package napi makes processors the receive cores of a network interface. Linux takes packets
+// from an interface on the interrupted processor, or for a veth on the sender's. A threaded
+// interface has kernel threads for that. Bound to processors, they are the counterpart of the
+// paper's accelerator cores.
 //
 // The settings belong to the interface, not to a process, so all processes that use an interface
 // share them. The first process saves the original values in a file under /run/allcast. Every

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of linux/ethtool.h.
+// From linux/ethtool.h.
 const (
 	getStringCount = 0x37
 	getStrings     = 0x1b
@@ -30,13 +30,13 @@ func Feature(name, what string, on bool) error {
 	return setFeature(sock, name, what, on)
 }
 
-// feature tells whether a feature is on.
+// feature reports whether a feature is on.
 func feature(sock int, name, what string) (on bool, err error) {
 	index, count, err := featureIndex(sock, name, what)
 	if err != nil {
 		return false, fmt.Errorf("feature %s of %s: %w", what, name, err)
 	}
-	// A header, and for each 32 features: available, requested, active, never changed.
+	// A header, then per 32 features: available, requested, active, never changed.
 	get := make([]uint32, 2+4*((count+31)/32))
 	get[0], get[1] = getFeatures, uint32((count+31)/32)
 	if err := ethtool(sock, name, unsafe.Pointer(&get[0])); err != nil {
@@ -45,7 +45,7 @@ func feature(sock int, name, what string) (on bool, err error) {
 	return get[2+4*(index/32)+2]>>(index%32)&1 == 1, nil
 }
 
-// setFeature turns a feature on or off, unless it already is.
+// setFeature turns a feature on or off if necessary.
 func setFeature(sock int, name, what string, on bool) error {
 	if now, err := feature(sock, name, what); err != nil || now == on {
 		return err
@@ -54,7 +54,7 @@ func setFeature(sock int, name, what string, on bool) error {
 	if err != nil {
 		return fmt.Errorf("feature %s of %s: %w", what, name, err)
 	}
-	// A header, and for each 32 features what is meant and how it shall be.
+	// A header, then per 32 features: a mask of those to change, and their values.
 	set := make([]uint32, 2+2*((count+31)/32))
 	set[0], set[1] = setFeatures, uint32((count+31)/32)
 	set[2+2*(index/32)] = 1 << (index % 32)
@@ -99,7 +99,7 @@ func openSocket() (int, error) {
 	return unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 }
 
-// ethtool makes a request to the driver of an interface in the socket's network namespace.
+// ethtool sends a request to the driver of an interface in the socket's network namespace.
 func ethtool(sock int, name string, request unsafe.Pointer) error {
 	var req struct {
 		name [unix.IFNAMSIZ]byte

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of linux/netdev.h.
+// From linux/netdev.h.
 const (
 	cmdNAPIGet  = 11
 	attrIfindex = 1
@@ -24,8 +24,8 @@ const (
 	attrPID     = 4
 )
 
-// Dedicate binds the threads that take packets from an interface to processors, one after
-// the other. It needs CAP_NET_ADMIN and CAP_SYS_ADMIN. All users of the interface, in this process
+// Dedicate binds the threads that take packets from an interface to processors, round-robin. It
+// needs CAP_NET_ADMIN and CAP_SYS_ADMIN. All users of the interface, in this process
 // or in others, share its settings; its threads run on the processors of the latest user.
 //
 // The last undo restores the original settings. It does not unbind threads that the interface had
@@ -93,8 +93,8 @@ func bind(ifi *net.Interface, cpus []int) (err error) {
 	return nil
 }
 
-// isThread sees that a process is one of the kernel's threads that take packets: what is
-// called so in a container that numbers processes itself may be anything.
+// isThread checks that a process is a kernel thread that takes packets. In a container with its
+// own process numbers, the number may belong to another process.
 func isThread(pid int) error {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil || !strings.HasPrefix(string(name), "napi/") {
@@ -103,7 +103,7 @@ func isThread(pid int) error {
 	return nil
 }
 
-// Threads are the process ids of the kernel's threads that take packets from an interface.
+// Threads returns the process ids of the kernel threads that take packets from an interface.
 func Threads(ifi *net.Interface) ([]int, error) {
 	f, err := netlink.GenlFamilyGet("netdev")
 	if err != nil {

@@ -27,7 +27,7 @@ type registry struct {
 // record is the contents of a file in the registry: which interface, and its original settings.
 type record struct {
 	identity
-	Interface string // for people
+	Interface string // name, for users
 	Saved     settings
 }
 
@@ -91,7 +91,7 @@ func (r *registry) find(name string) (*os.File, *record, error) {
 	return f, rec, nil
 }
 
-// create makes the file of a name, with a shared lock on it. It replaces an older file.
+// create creates the file of a name with a shared lock on it. It replaces an older file.
 func (r *registry) create(name string, rec *record) (f *os.File, err error) {
 	dir, temporary := int(r.dir.Fd()), name+".new"
 	defer func() {
@@ -126,7 +126,7 @@ func (r *registry) create(name string, rec *record) (f *os.File, err error) {
 	return f, nil
 }
 
-// replaced tells whether a name now belongs to another file than f.
+// replaced reports whether a name now belongs to another file than f.
 func (r *registry) replaced(name string, f *os.File) (bool, error) {
 	mine, err := f.Stat()
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *registry) remove(name string) error {
 	return nil
 }
 
-// private checks that nobody else can have made or locked a file or directory.
+// private checks that no other user can have created or locked a file or directory.
 func private(f *os.File, path string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -21,7 +21,7 @@ type settings struct {
 
 func threadedPath(name string) string { return "class/net/" + name + "/threaded" }
 
-// settings reads the values as they are.
+// settings reads the current values.
 func (d *device) settings() (settings, error) {
 	name, err := d.name()
 	if err != nil {
@@ -39,8 +39,8 @@ func (d *device) settings() (settings, error) {
 	return s, nil
 }
 
-// apply makes the interface threaded, and turns on the features that saved has. It changes nothing
-// that is already right.
+// apply makes the interface threaded, and turns on the features in saved. It changes no value that
+// is already right.
 func (d *device) apply(saved settings) error {
 	name, err := d.name()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // share is one user's part in the settings of an interface. A process may have several.
 type share struct {
 	registry string // path
-	name     string // of the file in the registry
+	name     string // name of the file in the registry
 	dev      *device
 	file     *os.File // holds the shared lock
 	saved    settings
@@ -82,14 +82,14 @@ func (s *share) exit(r *registry) error {
 	defer unlock(s.file)
 	err := flock(s.file, unix.LOCK_EX)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil // others use it
+		return nil // other users remain
 	}
 	if err != nil {
 		return s.notRestored(fmt.Errorf("lock %s: %w", s.file.Name(), err))
 	}
 	replaced, err := r.replaced(s.name, s.file)
 	if replaced {
-		return nil // by users of a later interface with the same index: ours is gone
+		return nil // by users of a later interface with the same index: the original one is gone
 	}
 	if err == nil {
 		err = s.dev.restore(s.saved)

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// archive writes what the kernel reads as an initramfs: cpio, format "newc"
+// archive writes an initramfs: cpio, format "newc"
 // (Documentation/driver-api/early-userspace/buffer-format.rst).
 type archive struct {
 	w   io.Writer

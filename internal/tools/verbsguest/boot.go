@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// How the guest ends: what it writes to the debug port, and what QEMU makes of it.
+// The guest writes its verdict to the debug port, and QEMU turns it into an exit status.
 const (
 	debugPort = 0xf4
 	passed    = 1 // QEMU ends with 2*1 + 1
 	failed    = 2
 )
 
-// boot runs the guest, without KVM: a virtual machine often has a KVM that does not work.
+// boot runs the guest without KVM, because nested KVM often does not work.
 func boot(image, initrd string, limit time.Duration, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

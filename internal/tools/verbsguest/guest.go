@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guest is /init: it prepares the machine, runs the tests, says how it went and ends.
+// guest is /init: it prepares the machine, runs the tests, reports the verdict and powers off.
 func guest() {
 	verdict := byte(failed)
 	if err := prepare(); err != nil {
@@ -29,7 +29,9 @@ func guest() {
 }
 
 func prepare() error {
-	for _, m := range []struct{ kind, on string }{{"devtmpfs", "/dev"}, {"proc", "/proc"}, {"sysfs", "/sys"}, {"tmpfs", "/tmp"}} {
+	for _, m := range []struct{ kind, on string }{
+		{"devtmpfs", "/dev"}, {"proc", "/proc"}, {"sysfs", "/sys"}, {"tmpfs", "/tmp"},
+	} {
 		if err := unix.Mount(m.kind, m.on, m.kind, 0, ""); err != nil {
 			return &os.PathError{Op: "mount", Path: m.on, Err: err}
 		}

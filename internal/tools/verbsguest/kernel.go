@@ -17,20 +17,20 @@ import (
 	"time"
 )
 
-// kernel is what we boot.
+// kernel is the kernel to boot.
 type kernel struct {
 	dir     string
 	image   string
 	modules []string // to be loaded in this order
 }
 
-// wanted are the modules that the tests need; what they depend on is found. crc32_generic
-// is none of these: it is asked for by name when Soft-RoCE starts.
+// wanted are the modules that the tests need; findKernel adds their dependencies. crc32_generic
+// is not a dependency: Soft-RoCE requests it by name when it starts.
 var wanted = []string{"crc32_generic", "rdma_rxe", "rdma_ucm", "dummy", "veth", "sch_netem"}
 
 var imagePackage = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\d[^ ]*-amd64)\s*$`)
 
-// findKernel gets Debian's current kernel, or what was got before. The one for clouds has
+// findKernel returns Debian's current kernel, or the one in the cache. The kernel for clouds has
 // no Soft-RoCE.
 func findKernel(cache string) (*kernel, error) {
 	if k, err := newest(cache); err == nil {
@@ -45,7 +45,7 @@ func findKernel(cache string) (*kernel, error) {
 		if up, err := command(cache, "apt-get", "update", "-qq").CombinedOutput(); err != nil {
 			return nil, missing("apt-get update: %v: %s", err, tail(up))
 		}
-		out, _ = command(cache, "apt-cache", "depends", "linux-image-amd64").Output() // "" is not what we look for
+		out, _ = command(cache, "apt-cache", "depends", "linux-image-amd64").Output() // an empty output matches no kernel
 		if m = imagePackage.FindSubmatch(out); m == nil {
 			return nil, missing("apt does not know Debian's linux-image-amd64")
 		}
@@ -68,7 +68,7 @@ func findKernel(cache string) (*kernel, error) {
 	if out, err := command(tmp, "dpkg-deb", "-x", debs[0], root).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("dpkg-deb: %w: %s", err, tail(out))
 	}
-	// Whole, or not at all: somebody may be at it at the same time.
+	// Atomically: another process may fetch the same kernel.
 	made := filepath.Join(tmp, strings.TrimPrefix(name, "linux-image-"))
 	if err := keep(root, made); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func findKernel(cache string) (*kernel, error) {
 	return load(final)
 }
 
-// newest is the kernel that was got last.
+// newest is the kernel that was fetched last.
 func newest(cache string) (*kernel, error) {
 	dirs, err := filepath.Glob(filepath.Join(cache, "[0-9]*"))
 	if err != nil || len(dirs) == 0 {
@@ -110,7 +110,7 @@ func load(dir string) (*kernel, error) {
 	return k, nil
 }
 
-// keep takes what we need out of an unpacked package.
+// keep copies the needed files out of an unpacked package.
 func keep(root, dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -150,7 +150,9 @@ func keep(root, dir string) error {
 
 // unpack finds the compressed kernel in a boot image.
 func unpack(image []byte) ([]byte, error) {
-	for _, c := range []struct{ magic, tool string }{{"\xfd7zXZ\x00", "xz"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"\x1f\x8b\x08", "gzip"}} {
+	for _, c := range []struct{ magic, tool string }{
+		{"\xfd7zXZ\x00", "xz"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"\x1f\x8b\x08", "gzip"},
+	} {
 		for at := 0; ; {
 			i := bytes.Index(image[at:], []byte(c.magic))
 			if i < 0 {
@@ -159,7 +161,7 @@ func unpack(image []byte) ([]byte, error) {
 			at += i + 1
 			cmd := exec.Command(c.tool, "-dc")
 			cmd.Stdin = bytes.NewReader(image[at-1:])
-			out, _ := cmd.Output() // it complains of what follows
+			out, _ := cmd.Output() // the tool reports an error about trailing data
 			if bytes.HasPrefix(out, []byte(elf.ELFMAG)) {
 				return out, nil
 			}
@@ -168,7 +170,7 @@ func unpack(image []byte) ([]byte, error) {
 	return nil, errors.New("no kernel found")
 }
 
-// order lists the wanted modules, each after those that it needs.
+// order lists the wanted modules, each after its dependencies.
 func order(root string) ([]string, error) {
 	files := map[string]string{}
 	err := filepath.WalkDir(filepath.Join(root, "lib", "modules"), func(path string, _ fs.DirEntry, err error) error {
@@ -210,7 +212,7 @@ func order(root string) ([]string, error) {
 	return all, nil
 }
 
-// depends reads which modules a module needs.
+// depends reads the dependencies of a module.
 func depends(path string) ([]string, error) {
 	f, err := elf.Open(path)
 	if err != nil {

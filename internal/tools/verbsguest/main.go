@@ -1,12 +1,11 @@
 //go:build linux
 
-// Command verbsguest runs the tests of the verbs fabric where there is a verbs provider:
-// on Soft-RoCE, in Debian's own kernel, under QEMU. It needs no RDMA hardware, no KVM and no
-// privileges but those to install packages that are missing.
+// Command verbsguest runs the tests of the verbs fabric on Soft-RoCE, in Debian's kernel, under
+// QEMU. It needs no RDMA hardware and no KVM, and root only to install missing packages.
 //
-// It fetches a kernel with apt-get (which is unpacked, never installed), builds the test
-// binary and the command statically, puts them with the modules into an initramfs, boots, and
-// ends as the tests did. What is fetched is kept in ~/.cache/allcast-ci. In the guest the
+// It fetches a kernel with apt-get, unpacks it without installing it, and builds the test binary
+// and the command statically. It packs them with the modules into an initramfs, boots, and exits
+// with the status of the tests. It caches downloads in ~/.cache/allcast-ci. In the guest, the
 // same program is /init.
 package main
 
@@ -45,14 +44,14 @@ func main() {
 
 func say(format string, args ...any) { _, _ = fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
-// missingError is that this machine does not have what it takes.
+// missingError reports that this machine lacks something that the tests need.
 type missingError struct{ what string }
 
 func (e *missingError) Error() string { return e.what }
 
 func missing(format string, args ...any) error { return &missingError{fmt.Sprintf(format, args...)} }
 
-// test does it all.
+// test builds the guest, boots it and checks the verdict.
 func test(cache, run string, race bool, limit time.Duration) error {
 	begin := time.Now()
 	step := func(what string) { say("[%3.0fs] %s", time.Since(begin).Seconds(), what) }
@@ -111,8 +110,8 @@ func pack(path, work string, k *kernel, run string, limit time.Duration) error {
 	}
 	a.text("modules/order", order)
 	a.text("etc/run", run)
-	a.text("etc/limit", max(limit-20*time.Second, limit/2).String()) // with a dump of what hangs
-	// Where a name is looked up, it is this machine's.
+	a.text("etc/limit", max(limit-20*time.Second, limit/2).String()) // early enough for a dump of goroutines that hang
+	// The guest resolves only its own name.
 	a.text("etc/hosts", "127.0.0.1 localhost\n")
 	a.end()
 	if a.err != nil {
@@ -121,7 +120,7 @@ func pack(path, work string, k *kernel, run string, limit time.Duration) error {
 	return f.Close()
 }
 
-// lines is a writer that keeps the last line that begins with a mark.
+// lines is a writer that keeps the last line with a given prefix.
 type lines struct {
 	out  io.Writer
 	line []byte

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// packages sees that what we need is installed: QEMU, and what a verbs program is built
-// with, static libraries too.
+// packages installs missing packages: QEMU, and the headers and static libraries of a verbs
+// program.
 func packages(work string) error {
 	if runtime.GOARCH != "amd64" {
 		return missing("the guest is an amd64 machine, and this is %s", runtime.GOARCH)
@@ -24,7 +24,9 @@ func packages(work string) error {
 		"libibverbs-dev": func() bool {
 			return there("/usr/include/infiniband/verbs.h", "/usr/lib/x86_64-linux-gnu/librxe-rdmav34.a")
 		},
-		"librdmacm-dev":     func() bool { return there("/usr/include/rdma/rdma_cma.h", "/usr/lib/x86_64-linux-gnu/librdmacm.a") },
+		"librdmacm-dev": func() bool {
+			return there("/usr/include/rdma/rdma_cma.h", "/usr/lib/x86_64-linux-gnu/librdmacm.a")
+		},
 		"libnl-route-3-dev": func() bool { return there("/usr/lib/x86_64-linux-gnu/libnl-route-3.a") },
 		"gcc":               func() bool { return has("gcc") },
 	}
@@ -73,14 +75,14 @@ func command(dir, name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// tail is the end of what a program said.
+// tail is the end of a program's output.
 func tail(out []byte) string {
 	all := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
 	return string(bytes.Join(all[max(0, len(all)-3):], []byte("; ")))
 }
 
-// build builds what runs in the guest. It has no shared libraries there, so all of it is
-// static, the provider of Soft-RoCE included.
+// build builds the programs for the guest. The guest has no shared libraries, so they are linked
+// statically, the provider of Soft-RoCE included.
 func build(work string, race bool) error {
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
@@ -108,7 +110,7 @@ func build(work string, race bool) error {
 		args := append(b.args, "-buildvcs=false", "-o", filepath.Join(work, b.out), b.pkg)
 		c := command(dir, "go", args...)
 		c.Env = append(c.Env, b.env...)
-		// The linker warns that getaddrinfo wants shared libraries; nobody calls it.
+		// The linker warns that getaddrinfo needs shared libraries, but no code calls it.
 		if out, err := c.CombinedOutput(); err != nil {
 			return fmt.Errorf("go %s: %w:\n%s", strings.Join(args, " "), err, out)
 		}

@@ -1,4 +1,4 @@
-package main
+package paper
 
 import (
 	"fmt"
@@ -11,21 +11,25 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// collectives compares multicast with what libraries use today, on the paper's
-// testbed: claims C2, C8, C9 and C10.
-func collectives(file string) error {
-	g, err := topology.Parse("fat-tree:188,12,6")
+// collectives compares multicast with the algorithms that libraries use today, on the
+// paper's testbed: claims C2, C8, C9 and C10.
+func collectives() (string, error) {
+	g, err := topology.Parse(Testbed)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var b strings.Builder
-	b.WriteString("# Multicast beside point-to-point collectives\n\nMade by `make docs`. Everything is simulated on one network model and verified: `fat-tree:188,12,6`, the paper's testbed of 188 hosts\nand 18 switches, at 56 Gbit/s with 500 ns a link, unless said otherwise. Times are microseconds of virtual time.\n")
-	for _, part := range []func(*strings.Builder, *topology.Graph) error{broadcastTimes, allgatherTimes, variation, together} {
+	b.WriteString("# Multicast beside point-to-point collectives\n\n" +
+		"`make docs` writes this page. All runs are simulated on one network model and verified. The network\n" +
+		"is `fat-tree:188,12,6`, the paper's testbed of 188 hosts and 18 switches, at 56 Gbit/s with 500 ns\n" +
+		"per link, unless stated otherwise. Times are microseconds of virtual time.\n")
+	parts := []func(*strings.Builder, *topology.Graph) error{broadcastTimes, allgatherTimes, variation, together}
+	for _, part := range parts {
 		if err := part(&b, g); err != nil {
-			return err
+			return "", err
 		}
 	}
-	return os.WriteFile(file, []byte(b.String()), 0o644)
+	return b.String(), nil
 }
 
 // simulate runs one collective on the testbed's links, verified.
@@ -38,7 +42,8 @@ func simulate(cfg sim.Config) (*sim.Result, error) {
 	if !r.Verified || r.Algo != cfg.Algo {
 		return nil, fmt.Errorf("%s by %s: not verified", cfg.Op, cfg.Algo)
 	}
-	fmt.Fprintf(os.Stderr, "%s %s %d segment %d seed %d: %.0f us\n", cfg.Op, cfg.Algo, cfg.Bytes, cfg.Segment, cfg.Seed, r.TimeUS)
+	fmt.Fprintf(os.Stderr, "%s %s %d segment %d seed %d: %.0f us\n",
+		cfg.Op, cfg.Algo, cfg.Bytes, cfg.Segment, cfg.Seed, r.TimeUS)
 	return r, nil
 }
 
@@ -53,8 +58,10 @@ func runChains(g *topology.Graph, op, algo string, bytes int64, chains int, nois
 
 func broadcastTimes(b *strings.Builder, g *topology.Graph) error {
 	const bytes = 1 << 20
-	fmt.Fprintf(b, "\n## Broadcast of 1 MiB (C8, C10)\n\nEach point-to-point algorithm with its best segment size of 4, 16, 64, 256 KiB or none.\n\n")
-	b.WriteString("| algorithm | segment | time | slower by | payload on links / N | traffic / mcast |\n|---|--:|--:|--:|--:|--:|\n")
+	b.WriteString("\n## Broadcast of 1 MiB (C8, C10)\n\n" +
+		"Each point-to-point algorithm has its best segment size of 4, 16, 64, 256 KiB or none.\n\n" +
+		"| algorithm | segment | time | slower by | payload on links / N | traffic / mcast |\n" +
+		"|---|--:|--:|--:|--:|--:|\n")
 	var ref *sim.Result
 	bestTime, bestAlgo := math.Inf(1), ""
 	for _, algo := range sim.Algorithms["broadcast"] {
@@ -85,12 +92,17 @@ func broadcastTimes(b *strings.Builder, g *topology.Graph) error {
 		fmt.Fprintf(b, "| %s | %s | %.0f | %.2f | %.0f | %.2f |\n", algo, segment, best.TimeUS, best.TimeUS/ref.TimeUS,
 			float64(best.PayloadLinkBytes)/bytes, float64(best.PayloadLinkBytes)/float64(ref.PayloadLinkBytes))
 	}
-	fmt.Fprintf(b, "\nThe best point-to-point algorithm, %s, takes %.2f times as long as multicast. The paper measured up to 1.3 over k-nomial and 4.75 over binary trees.\n", bestAlgo, bestTime/ref.TimeUS)
+	fmt.Fprintf(b, "\nThe best point-to-point algorithm, %s, takes %.2f times as long as multicast. The paper\n"+
+		"measured up to 1.3 over k-nomial and 4.75 over binary trees.\n", bestAlgo, bestTime/ref.TimeUS)
 	return nil
 }
 
 func allgatherTimes(b *strings.Builder, g *topology.Graph) error {
-	b.WriteString("\n## Allgather (C8, C10)\n\nMulticast with one root at a time, as in the paper, beside the ring with its best segment size of 16 KiB, 64 KiB or none.\n\n| bytes | mcast | ring | mcast / ring | payload on links, ring / mcast | the model's |\n|--:|--:|--:|--:|--:|--:|\n")
+	b.WriteString("\n## Allgather (C8, C10)\n\n" +
+		"Multicast has one root at a time, as in the paper. The ring has its best segment size of 16 KiB,\n" +
+		"64 KiB or none.\n\n" +
+		"| bytes | mcast | ring | mcast / ring | payload on links, ring / mcast | the same by the model |\n" +
+		"|--:|--:|--:|--:|--:|--:|\n")
 	model := float64(g.RingTraversals()) / float64(g.TreeTraversals())
 	for _, bytes := range []int64{64 << 10, 128 << 10, 256 << 10} {
 		m, err := run(g, "allgather", "mcast", bytes, 0)
@@ -107,26 +119,31 @@ func allgatherTimes(b *strings.Builder, g *topology.Graph) error {
 				ring = r
 			}
 		}
-		fmt.Fprintf(b, "| %d KiB | %.0f | %.0f | %.3f | %.4f | %.4f |\n", bytes>>10, m.TimeUS, ring.TimeUS, m.TimeUS/ring.TimeUS,
-			float64(ring.PayloadLinkBytes)/float64(m.PayloadLinkBytes), model)
+		fmt.Fprintf(b, "| %d KiB | %.0f | %.0f | %.3f | %.4f | %.4f |\n",
+			bytes>>10, m.TimeUS, ring.TimeUS, m.TimeUS/ring.TimeUS, float64(ring.PayloadLinkBytes)/float64(m.PayloadLinkBytes), model)
 	}
-	b.WriteString("\nThe paper found multicast level with the ring at 128 to 256 KiB, and 1.5 to 2 times less traffic at the switch ports.\n")
+	b.WriteString("\nThe paper found multicast level with the ring at 128 to 256 KiB, and 1.5 to 2 times less traffic at\n" +
+		"the switch ports.\n")
 	return nil
 }
 
-// variation is claim C9, with two kinds of noise.
+// variation measures claim C9 with two kinds of noise.
 func variation(b *strings.Builder, g *topology.Graph) error {
 	const detour, delay = 20 * time.Microsecond, 5 * time.Microsecond
 	b.WriteString("\n## Variation (C9)\n\nThe paper saw far less variation with multicast.\n\n")
-	fmt.Fprintf(b, "**Processors that do something else**: each host stops for %v on average, 1 %% of the time, as operating-system noise makes it; its NIC goes on. A step of a ring or tree\nthat hits a stopped host waits; a datagram does not. But everybody has to be there for a barrier.\n\n", detour)
+	fmt.Fprintf(b, "**Noise of the operating system**: each host stops for %v on average, 1 %% of the time. Its NIC\n"+
+		"continues. A step of a ring or tree waits for a stopped host; a datagram does not. But a barrier\n"+
+		"needs all hosts.\n\n", detour)
 	if err := varied(b, g, sim.Config{Detour: detour}); err != nil {
 		return err
 	}
-	fmt.Fprintf(b, "\n**Slow reactions**: each host reacts to each reliable message, or send that has arrived, after a random delay of %v on average. What multicast has of\ndependent steps is its barrier (log P), and in an Allgather with one root at a time the turns (P).\n\n", delay)
+	fmt.Fprintf(b, "\n**Slow reactions**: each host reacts to each reliable message, and to each completed send, after a\n"+
+		"random delay of %v on average. The dependent steps of multicast are its barrier (log P) and, in an\n"+
+		"Allgather with one root at a time, the turns (P).\n\n", delay)
 	return varied(b, g, sim.Config{Noise: delay})
 }
 
-// varied is the table for one kind of noise.
+// varied writes the table for one kind of noise.
 func varied(b *strings.Builder, g *topology.Graph, noise sim.Config) error {
 	const seeds = 10
 	b.WriteString("| operation | algorithm | mean | max - min | standard deviation, us |\n|---|---|--:|--:|--:|\n")
@@ -141,8 +158,8 @@ func varied(b *strings.Builder, g *topology.Graph, noise sim.Config) error {
 	} {
 		deviation := map[string]float64{}
 		for _, algo := range c.algos {
-			var sum, squares, least, most float64
-			least = math.Inf(1)
+			var sum, squares, slowest float64
+			fastest := math.Inf(1)
 			for seed := uint64(1); seed <= seeds; seed++ {
 				chains := 1
 				name, _, all := strings.Cut(algo, ",")
@@ -155,11 +172,12 @@ func varied(b *strings.Builder, g *topology.Graph, noise sim.Config) error {
 					return err
 				}
 				sum, squares = sum+r.TimeUS, squares+r.TimeUS*r.TimeUS
-				least, most = min(least, r.TimeUS), max(most, r.TimeUS)
+				fastest, slowest = min(fastest, r.TimeUS), max(slowest, r.TimeUS)
 			}
 			mean := sum / seeds
 			deviation[algo] = math.Sqrt(max(0, squares/seeds-mean*mean))
-			fmt.Fprintf(b, "| %s %d KiB | %s | %.0f | %.0f | %.1f |\n", c.op, c.bytes>>10, algo, mean, most-least, deviation[algo])
+			fmt.Fprintf(b, "| %s %d KiB | %s | %.0f | %.0f | %.1f |\n",
+				c.op, c.bytes>>10, algo, mean, slowest-fastest, deviation[algo])
 		}
 		best := "mcast"
 		if d, ok := deviation["mcast, all at once"]; ok && d < deviation[best] {
@@ -175,7 +193,8 @@ func varied(b *strings.Builder, g *topology.Graph, noise sim.Config) error {
 				less = append(less, algo)
 			}
 		}
-		verdicts = append(verdicts, fmt.Sprintf("%s: %s varies less than %s; not less than: %s.", c.op, best, list(more), list(less)))
+		verdicts = append(verdicts, fmt.Sprintf("%s: %s varies less than %s; not less than: %s.",
+			c.op, best, list(more), list(less)))
 	}
 	fmt.Fprintf(b, "\nOver %d seeds:\n\n- %s\n", seeds, strings.Join(verdicts, "\n- "))
 	return nil
@@ -188,9 +207,12 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// together is claim C2, Appendix B.
+// together measures claim C2, Appendix B.
 func together(b *strings.Builder, testbed *topology.Graph) error {
-	b.WriteString("\n## Allgather and Reduce-Scatter at once (C2, Figure 3)\n\n1 MiB a rank on `star:P`, and on the testbed for 188. Boundary: payload that the busiest rank sends and receives, in units of N, Allgather + Reduce-Scatter.\n\n| P | pair | time | over ring+ring | 2 - 2/P | sends | receives |\n|--:|---|--:|--:|--:|--:|--:|\n")
+	b.WriteString("\n## Allgather and Reduce-Scatter at once (C2, Figure 3)\n\n" +
+		"1 MiB per rank on `star:P`, and on the testbed for 188. The last columns are the payload that the\n" +
+		"busiest rank sends and receives, in units of N, Allgather + Reduce-Scatter.\n\n" +
+		"| P | pair | time | over ring+ring | 2 - 2/P | sends | receives |\n|--:|---|--:|--:|--:|--:|--:|\n")
 	const bytes = 1 << 20
 	for _, p := range []int{4, 8, 16, 64, 188} {
 		g := testbed
@@ -212,8 +234,8 @@ func together(b *strings.Builder, testbed *topology.Graph) error {
 				ref = r.TimeUS
 			}
 			ag, rs := r.Parts[0], r.Parts[1]
-			fmt.Fprintf(b, "| %d | %s | %.0f | %.3f | %.3f | %.0f + %.0f | %.0f + %.0f |\n", p, pair, r.TimeUS, ref/r.TimeUS, 2-2/float64(p),
-				float64(ag.Sent)/bytes, float64(rs.Sent)/bytes, float64(ag.Received)/bytes, float64(rs.Received)/bytes)
+			fmt.Fprintf(b, "| %d | %s | %.0f | %.3f | %.3f | %.0f + %.0f | %.0f + %.0f |\n",
+				p, pair, r.TimeUS, ref/r.TimeUS, 2-2/float64(p), float64(ag.Sent)/bytes, float64(rs.Sent)/bytes, float64(ag.Received)/bytes, float64(rs.Received)/bytes)
 		}
 	}
 	return nil

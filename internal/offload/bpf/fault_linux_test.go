@@ -1,0 +1,57 @@
+//go:build 386 || amd64 || arm || arm64 || loong64 || mips64le || mipsle || ppc64le || riscv64
+
+package bpf
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+)
+
+// The object for production contains nothing that could lose a datagram on purpose: no
+// setting of a fault, no random number, and no counter of losses.
+func TestProductionHasNoFaults(t *testing.T) {
+	// The same search must find them in the other object.
+	place, fault := faultsIn(t, loadPlace, _PlaceBytes), faultsIn(t, loadFault, _FaultBytes)
+	for what, found := range place {
+		if found {
+			t.Errorf("the object for production has %s", what)
+		}
+		if !fault[what] {
+			t.Errorf("the object with faults lacks %s", what)
+		}
+	}
+}
+
+func faultsIn(t *testing.T, load func() (*ebpf.CollectionSpec, error), object []byte) map[string]bool {
+	t.Helper()
+	spec, err := load()
+	must(t, err)
+	found := map[string]bool{}
+	for _, name := range []string{"drop_below", "double_below", "hold_below"} {
+		_, variable := spec.Variables[name]
+		found["the variable "+name] = variable
+		found["the name "+name] = bytes.Contains(object, []byte(name))
+	}
+	const multiplier = 6364136223846793005 // of draw in fault.h
+	random := false
+	for _, p := range spec.Programs {
+		for _, ins := range p.Instructions {
+			random = random || ins.OpCode == asm.LoadImmOp(asm.DWord) && ins.Constant == multiplier
+		}
+	}
+	found["random numbers"] = random
+	return found
+}
+
+// New loads faults only if some are configured.
+func TestFaultsAreLoadedOnDemand(t *testing.T) {
+	for want, f := range map[bool]Fault{false: {Seed: 7}, true: {Reorder: 0.5}} {
+		w := newLoopback(t, Config{Chunk: 10, Fault: f}, 1, false)
+		if _, got := w.spec.Variables["drop_below"]; got != want {
+			t.Errorf("%+v: the object injects faults: %v, want %v", f, got, want)
+		}
+	}
+}
