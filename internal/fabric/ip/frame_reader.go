@@ -3,8 +3,10 @@ package ip
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
+
+	"github.com/allcast/allcast/internal/fabric/session"
+	"github.com/allcast/allcast/internal/protocol"
 )
 
 // errAgain is what a connection that does not wait returns when nothing is there.
@@ -13,13 +15,15 @@ var errAgain = errors.New("nothing there")
 // frameReader takes frames off a connection. If that returns errAgain, so does every
 // method, and the call is made again when there is more.
 type frameReader struct {
-	br   *bufio.Reader
-	want frameHeader // the part that may continue the last one; its kind is frameNone when none may
+	br    *bufio.Reader
+	order session.Order
 }
 
 // A message is handed out from inside the buffer, so it must fit; larger reads of
 // payload pass it by.
-const frameBuffer = 2 * MaxMessage
+const frameBuffer = 2 * session.MaxMessage
+
+const _ = uint(session.MaxMessage - protocol.MaxMsg) // every message of the protocol fits
 
 func newFrameReader(r io.Reader) *frameReader {
 	return &frameReader{br: bufio.NewReaderSize(r, frameBuffer)}
@@ -27,49 +31,29 @@ func newFrameReader(r io.Reader) *frameReader {
 
 // next returns the next header. The caller then takes the payload with message or
 // data. io.EOF means an end between two frames.
-func (f *frameReader) next() (frameHeader, error) {
-	b, err := f.br.Peek(framePrefix)
+func (f *frameReader) next() (session.Frame, error) {
+	b, err := f.br.Peek(session.StreamPrefix)
 	if err != nil {
 		if len(b) > 0 {
 			err = frameCut(err) // which leaves errAgain
 		}
-		return frameHeader{}, err
+		return session.Frame{}, err
 	}
-	size, err := frameSize(b)
+	size, err := session.StreamSize(b)
 	if err != nil {
-		return frameHeader{}, err
+		return session.Frame{}, err
 	}
 	if b, err = f.br.Peek(size); err != nil {
-		return frameHeader{}, frameCut(err)
+		return session.Frame{}, frameCut(err)
 	}
-	h, err := frameParse(b)
+	h, err := session.ParseStream(b)
 	if err != nil {
 		return h, err
 	}
 	if _, err := f.br.Discard(size); err != nil {
 		return h, err
 	}
-	return h, f.follow(&h)
-}
-
-// follow checks that the parts of a piece come in order.
-func (f *frameReader) follow(h *frameHeader) error {
-	want := f.want
-	f.want = frameHeader{}
-	if h.kind != frameData && h.kind != frameAnswer {
-		return nil
-	}
-	if h.part > 0 {
-		want.n = h.n
-		if want != *h {
-			return fmt.Errorf("%w: a part at %d of %d continues nothing", errFrame, h.part, h.len)
-		}
-	}
-	if end := h.part + int64(h.n); end < h.len {
-		f.want = *h
-		f.want.part = end
-	}
-	return nil
+	return h, f.order.Next(&h)
 }
 
 // message returns the n bytes of a message, valid until the next call.

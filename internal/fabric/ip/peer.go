@@ -3,7 +3,6 @@ package ip
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -11,15 +10,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
-)
-
-// peerState is how much we have to do with a peer.
-type peerState uint8
-
-const (
-	peerOpen    peerState = iota
-	peerLeaving           // dropped, or one of us said goodbye: what is queued is sent, within a bound
-	peerGone              // no connections, and nothing is sent any more
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 // peer is another rank. Three goroutines work for it at most: write sends
@@ -35,15 +26,9 @@ type peer struct {
 	recvd atomic.Uint64
 
 	mu      sync.Mutex
-	state   peerState
+	links   session.Links
 	writing bool // write runs
-	linking bool // link runs, or ran
 	muted   bool // quiet is closed
-	told    bool // Handler.Lost was called, or never will be
-	bye     bool // the peer said goodbye on our connection
-	said    bool // we said goodbye on our connection
-	dead    bool // our connection failed, or could not be made
-	deadErr error
 	cut     bool // write must stop touching cancelled pieces
 	busy    bool // the writer has something in hand
 	corked  bool // what is queued waits for what follows it
@@ -54,13 +39,13 @@ type peer struct {
 	now     peerDirect
 	in      *peerIn
 
-	q, cur peerQueue            // filled by callers; being sent by write
-	flying []fabric.Piece       // pieces whose last byte is with write, or done, and whose PutDone is due
-	reads  map[fabric.OpKey]int // the peer's that wait for an answer
+	q, cur peerQueue      // filled by callers; being sent by write
+	flying []fabric.Piece // pieces whose last byte is with write, or done, and whose PutDone is due
+	reads  session.Reads  // the peer's
 }
 
 func newPeer(t *TCP, rank int) *peer {
-	return &peer{t: t, rank: rank, wake: make(chan struct{}, 1), quiet: make(chan struct{}), reads: map[fabric.OpKey]int{}}
+	return &peer{t: t, rank: rank, wake: make(chan struct{}, 1), quiet: make(chan struct{}), reads: session.Reads{}}
 }
 
 // kick makes write look again.
@@ -78,8 +63,7 @@ func (p *peer) start() {
 		p.writing = true
 		p.t.wg.Go(func() { (&peerWriter{p: p}).run() })
 	}
-	if !p.linking && p.state == peerOpen {
-		p.linking = true
+	if p.links.Dial() {
 		var ctx context.Context
 		ctx, p.unlink = context.WithCancel(p.t.ctx)
 		p.t.wg.Go(func() { p.link(ctx) })
@@ -88,16 +72,16 @@ func (p *peer) start() {
 }
 
 // frame queues a small frame, and sends it unless more is to come.
-func (p *peer) frame(h *frameHeader, payload []byte, more bool) {
+func (p *peer) frame(h *session.Frame, payload []byte, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state == peerOpen && !p.dead {
+	if p.links.CanSend() {
 		p.write(h, payload, more)
 	}
 }
 
 // write is frame, with p.mu held.
-func (p *peer) write(h *frameHeader, payload []byte, more bool) {
+func (p *peer) write(h *session.Frame, payload []byte, more bool) {
 	idle := p.idle()
 	var behind []byte
 	if peerGathers && idle && !more && p.auth.out == nil {
@@ -140,7 +124,7 @@ const peerCopy = 64 << 10
 // small reports whether a piece of n bytes is not worth the writer. What is written at
 // once is larger: only what the socket does not take is copied. p.mu is held.
 func (p *peer) small(n int) bool {
-	return n <= peerCopy || n <= frameMaxPart && peerGathers && p.auth.out == nil && p.idle()
+	return n <= peerCopy || n <= session.MaxPart && peerGathers && p.auth.out == nil && p.idle()
 }
 
 // idle reports whether what is queued now may be written at once. p.mu is held.
@@ -160,10 +144,10 @@ func (p *peer) put(piece fabric.Piece, data []byte) {
 	switch {
 	case p.t.closed.Load():
 		return
-	case p.state != peerOpen || p.dead:
+	case !p.links.CanSend():
 		p.flying = append(p.flying, piece)
 	default:
-		p.q.items = append(p.q.items, peerItem{kind: frameData, piece: piece, data: data})
+		p.q.items = append(p.q.items, peerItem{kind: itemPiece, piece: piece, data: data})
 	}
 	p.start()
 }
@@ -172,10 +156,10 @@ func (p *peer) put(piece fabric.Piece, data []byte) {
 func (p *peer) putCopy(piece fabric.Piece, data []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.small(len(data)) || len(p.q.arena)+len(data) > peerKeepBytes || p.state != peerOpen || p.dead || p.t.closed.Load() {
+	if !p.small(len(data)) || len(p.q.arena)+len(data) > peerKeepBytes || !p.links.CanSend() || p.t.closed.Load() {
 		return false
 	}
-	p.write(&frameHeader{kind: frameData, n: len(data), op: piece.Op, nth: piece.Nth, len: piece.Len}, data, false)
+	p.write(&session.Frame{Kind: session.Data, N: len(data), Op: piece.Op, Nth: piece.Nth, Len: piece.Len}, data, false)
 	return true
 }
 
@@ -183,15 +167,14 @@ func (p *peer) putCopy(piece fabric.Piece, data []byte) bool {
 func (p *peer) answer(r fabric.ReadRequest) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state != peerOpen || p.dead {
+	if !p.links.CanSend() {
 		return nil
 	}
-	if p.reads[r.Op] == fabric.MaxReads {
-		return fmt.Errorf("%w: more than %d reads of an operation at a time", errFrame, fabric.MaxReads)
+	if err := p.reads.Begin(r.Op); err != nil {
+		return err
 	}
-	p.reads[r.Op]++
 	p.corked = false
-	p.q.items = append(p.q.items, peerItem{kind: frameAnswer, read: r, size: r.Len()})
+	p.q.items = append(p.q.items, peerItem{kind: itemAnswer, read: r, size: r.Len()})
 	p.start()
 	return nil
 }
@@ -200,9 +183,7 @@ func (p *peer) answer(r fabric.ReadRequest) error {
 func (p *peer) answered(op fabric.OpKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reads[op]--; p.reads[op] == 0 {
-		delete(p.reads, op)
-	}
+	p.reads.End(op)
 }
 
 // cancel makes write give up the pieces of an operation, now if it is sending one.
@@ -228,55 +209,43 @@ func (p *peer) cancel(op fabric.OpKey) {
 	p.kick()
 }
 
-// drop ends what we have to do with the peer: we let it have what is queued, say
-// goodbye and wait for it to do the same, all that within a bound.
+// drop ends the connections in order: the peer receives what is queued, and both sides say goodbye,
+// within a bound. The handler hears nothing more of the peer.
 func (p *peer) drop(bound time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told = true
 	if !p.muted {
 		p.muted = true
 		close(p.quiet)
 	}
-	p.leave(bound)
+	p.act(p.links.Drop(), bound)
 	p.kick()
 }
 
-// leave turns to peerLeaving. p.mu is held.
-func (p *peer) leave(bound time.Duration) {
-	if p.state != peerOpen {
-		return
+// act does what the session says, but for reporting a loss. p.mu is held.
+func (p *peer) act(n session.Next, bound time.Duration) {
+	switch {
+	case n.Leave:
+		p.after(bound)
+	case n.Grace:
+		p.after(peerGrace)
 	}
-	p.state = peerLeaving
-	p.after(bound)
-	if !p.linking && p.in != nil {
-		// The one frame that goes this way: it always fits the socket's buffer.
-		_, _ = p.in.conn.Write(p.in.link.wrap(frameAppend(nil, &frameHeader{kind: frameGoodbye})))
+	if n.GoodbyeIn {
+		// The only frame in this direction: it always fits the socket's buffer.
+		_, _ = p.in.conn.Write(p.in.link.wrap((&session.Frame{Kind: session.Goodbye}).AppendStream(nil)))
 		_ = p.in.conn.CloseWrite()
 	}
-	p.settle()
-	p.kick()
-}
-
-// settle turns from peerLeaving to peerGone when both connections are done. p.mu is held.
-func (p *peer) settle() {
-	if p.state == peerLeaving && p.in == nil && (!p.linking || p.dead) {
-		p.vanish()
-	}
-}
-
-// vanish turns to peerGone. p.mu is held.
-func (p *peer) vanish() {
-	p.state = peerGone
-	p.stopTimer()
-	if p.unlink != nil {
-		p.unlink()
-	}
-	if p.out != nil {
-		_ = p.out.Close()
-	}
-	if p.in != nil {
-		p.in.close()
+	if n.Vanish {
+		p.stopTimer()
+		if p.unlink != nil {
+			p.unlink()
+		}
+		if p.out != nil {
+			_ = p.out.Close()
+		}
+		if p.in != nil {
+			p.in.close()
+		}
 	}
 	p.kick()
 }
@@ -291,7 +260,8 @@ func (p *peer) after(d time.Duration) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.timer == mine {
-			p.vanish()
+			p.timer = nil
+			p.act(p.links.Vanish(), 0)
 		}
 	})
 	p.timer = mine
@@ -304,72 +274,50 @@ func (p *peer) stopTimer() {
 	p.timer = nil
 }
 
-// lose tells the handler that the peer is lost. Whoever calls it makes sure that no
-// reader runs, so Lost comes after all that the peer has said.
-func (p *peer) lose(err error) {
-	p.mu.Lock()
-	told := p.told
-	p.told = true
-	if errors.Is(err, fabric.ErrGoodbye) {
-		p.leave(peerFlush)
-	} else {
-		p.vanish()
-	}
-	p.mu.Unlock()
-	if !told {
-		p.t.log.Debug("lost", "peer", p.rank, "err", err)
-		p.t.h.Lost(p.rank, err)
+// report tells the handler that the peer is lost, if it is. No reader runs, so Lost comes after all
+// that the peer has sent.
+func (p *peer) report(n session.Next) {
+	if n.Lost != nil {
+		p.t.log.Debug("lost", "peer", p.rank, "err", n.Lost)
+		p.t.h.Lost(p.rank, n.Lost)
 	}
 }
 
-// outEnded says that our connection cannot be used any more: the peer closed it, a
-// write failed, or it could not be made.
+// outEnded says that this rank's connection cannot be used any more: the peer closed it, a write
+// failed, or it could not be made.
 func (p *peer) outEnded(err error) {
 	p.mu.Lock()
-	if p.dead {
-		p.mu.Unlock()
-		return
+	ended := p.links.OutDead()
+	n := p.links.OutEnded(err)
+	if !ended {
+		p.unlink()
+		if p.out != nil {
+			_ = p.out.Close()
+			p.t.conns.Add(-1)
+		}
 	}
-	if p.bye {
-		err = fabric.ErrGoodbye
-	}
-	p.dead, p.deadErr = true, err
-	p.unlink()
-	if p.out != nil {
-		_ = p.out.Close()
-		p.t.conns.Add(-1)
-	}
-	p.settle()
-	p.kick()
-	lost := p.state == peerOpen && p.in == nil
-	if p.state == peerOpen && p.in != nil {
-		p.after(peerGrace)
-	}
+	p.act(n, peerFlush)
 	p.mu.Unlock()
-	if lost {
-		p.lose(err)
-	}
+	p.report(n)
 }
 
-// heardBye says that the peer said goodbye on our connection, as it has none.
+// heardBye says that the peer, which has no connection of its own, said goodbye on ours.
 func (p *peer) heardBye() {
 	p.mu.Lock()
-	p.bye = true
-	lost := p.state == peerOpen && p.in == nil
+	n := p.links.OutGoodbye()
+	p.act(n, peerFlush)
 	p.mu.Unlock()
-	if lost {
-		p.lose(fabric.ErrGoodbye)
-	}
+	p.report(n)
 }
 
 // admit takes the connection that the peer dialled.
 func (p *peer) admit(c peerConn, l authLink) (*peerIn, authVerdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state != peerOpen || p.dead {
+	switch p.links.Admit() {
+	case session.Left:
 		return nil, authLeft
-	}
-	if p.in != nil {
+	case session.Duplicate:
 		return nil, authTwice
 	}
 	p.in = newPeerIn(p, c, l)
@@ -382,20 +330,13 @@ func (p *peer) inEnded(in *peerIn, err error) {
 	in.close()
 	in.ended()
 	p.t.conns.Add(-1)
-	p.mu.Lock()
-	p.in = nil
-	lost := !p.told
-	switch {
-	case p.bye:
-		err = fabric.ErrGoodbye
-	case p.dead && !errors.Is(err, fabric.ErrGoodbye):
-		err = p.deadErr
-	case errors.Is(err, io.EOF):
+	if errors.Is(err, io.EOF) {
 		err = errors.New("the connection closed without a goodbye")
 	}
-	p.settle()
+	p.mu.Lock()
+	p.in = nil
+	n := p.links.InEnded(err)
+	p.act(n, peerFlush)
 	p.mu.Unlock()
-	if lost {
-		p.lose(err)
-	}
+	p.report(n)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 // link makes our connection to the peer, lets write have it, and watches it: the
@@ -22,7 +23,7 @@ func (p *peer) link(ctx context.Context) {
 		return
 	}
 	p.mu.Lock()
-	if p.state == peerGone {
+	if p.links.State() == session.Gone {
 		p.mu.Unlock()
 		_ = c.Close()
 		p.outEnded(fabric.ErrClosed)
@@ -37,15 +38,15 @@ func (p *peer) link(ctx context.Context) {
 
 // watch reads until the connection ends.
 func (p *peer) watch(c io.Reader) error {
-	var b [framePrefix]byte
+	var b [session.StreamPrefix]byte
 	if _, err := io.ReadFull(c, b[:]); err != nil {
 		if errors.Is(err, io.EOF) {
 			return errors.New("the peer closed our connection")
 		}
 		return err
 	}
-	if h, err := frameParse(b[:]); err != nil || h.kind != frameGoodbye {
-		return fmt.Errorf("%w: on a connection that we send on", errFrame)
+	if h, err := session.ParseStream(b[:]); err != nil || h.Kind != session.Goodbye {
+		return fmt.Errorf("%w: on a connection that we send on", session.ErrMalformed)
 	}
 	p.heardBye()
 	_, _ = c.Read(b[:])
@@ -84,7 +85,7 @@ func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 func (p *peer) leaves() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state != peerOpen
+	return p.links.State() != session.Open
 }
 
 // try dials once.

@@ -2,14 +2,25 @@ package ip
 
 import (
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 	"github.com/allcast/allcast/internal/seal"
 )
 
-// peerItem is something to send: encoded frames, a piece, or the answer to a read.
+type itemKind uint8
+
+const (
+	itemNone   itemKind = iota // sent, or cancelled
+	itemFrames                 // encoded frames in the arena
+	itemRecord                 // protected frames in the arena
+	itemPiece
+	itemAnswer // the answer to a read
+)
+
+// peerItem is something to send.
 type peerItem struct {
-	kind      frameKind // frameMessage: the arena's bytes, frameData, frameAnswer; frameRecord: bytes that are protected already; frameNone: nothing any more
-	cancelled bool      // guarded by peer.mu
-	from, to  int
+	kind      itemKind
+	cancelled bool // guarded by peer.mu
+	from, to  int  // in the arena
 	piece     fabric.Piece
 	data      []byte
 	read      fabric.ReadRequest
@@ -32,14 +43,14 @@ const (
 
 // frame queues a header and its payload. Neighbours become one item, and so one
 // element of a writev.
-func (q *peerQueue) frame(h *frameHeader, payload []byte) {
+func (q *peerQueue) frame(h *session.Frame, payload []byte) {
 	from := len(q.arena)
-	q.arena = append(frameAppend(q.arena, h), payload...)
-	if n := len(q.items); n > 0 && q.items[n-1].kind == frameMessage {
+	q.arena = append(h.AppendStream(q.arena), payload...)
+	if n := len(q.items); n > 0 && q.items[n-1].kind == itemFrames {
 		q.items[n-1].to = len(q.arena)
 		return
 	}
-	q.items = append(q.items, peerItem{kind: frameMessage, from: from, to: len(q.arena)})
+	q.items = append(q.items, peerItem{kind: itemFrames, from: from, to: len(q.arena)})
 }
 
 // protect makes records of the only item, which is encoded frames. They are the
@@ -48,14 +59,14 @@ func (q *peerQueue) protect(d *seal.Direction) {
 	it := &q.items[0]
 	q.other = d.Append(q.other[:0], q.arena[it.from:it.to])
 	q.arena, q.other = q.other, q.arena
-	it.kind, it.from, it.to = frameRecord, 0, len(q.arena)
+	it.kind, it.from, it.to = itemRecord, 0, len(q.arena)
 }
 
 // cancel marks the pieces of an operation and says whether there were any.
 func (q *peerQueue) cancel(op fabric.OpKey) bool {
 	found := false
 	for i := range q.items {
-		if it := &q.items[i]; it.kind == frameData && it.piece.Op == op {
+		if it := &q.items[i]; it.kind == itemPiece && it.piece.Op == op {
 			it.cancelled, found = true, true
 		}
 	}
@@ -66,9 +77,9 @@ func (q *peerQueue) cancel(op fabric.OpKey) bool {
 // them to done.
 func (q *peerQueue) take(done []fabric.Piece, all bool) []fabric.Piece {
 	for i := range q.items {
-		if it := &q.items[i]; it.kind == frameData && (all || it.cancelled) {
+		if it := &q.items[i]; it.kind == itemPiece && (all || it.cancelled) {
 			done = append(done, it.piece)
-			it.kind, it.data = frameNone, nil
+			it.kind, it.data = itemNone, nil
 		}
 	}
 	return done

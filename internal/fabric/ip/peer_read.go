@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 // peerBuffers is how many parts of one connection the handler holds at most; the
@@ -22,10 +23,10 @@ type peerIn struct {
 	fr   *frameReader
 
 	// The frame that we are in.
-	f    frameHeader // kind frameNone: none
-	b    *peerBuffer // where its payload goes; nil: nowhere, or it is not known yet
-	got  int         // so much of the payload is here
-	skip bool        // nobody wants it
+	f    session.Frame // kind session.None: none
+	b    *peerBuffer   // where its payload goes; nil: nowhere, or it is not known yet
+	got  int           // so much of the payload is here
+	skip bool          // nobody wants it
 
 	once sync.Once
 	stop chan struct{}
@@ -42,7 +43,7 @@ type peerConn interface {
 // peerBuffer is a fabric.Buffer with the memory of a part.
 type peerBuffer struct {
 	fabric.Buffer
-	mem *[frameMaxPart]byte
+	mem *[session.MaxPart]byte
 }
 
 func newPeerBuffer(in *peerIn) *peerBuffer {
@@ -97,16 +98,16 @@ var errMore = errors.New("more is there")
 // read hands to the handler what comes, until the peer says goodbye, the connection
 // ends, with errAgain nothing is there, or with errMore so many bytes were read.
 func (in *peerIn) read(most int) error {
-	for read := 0; ; read += frameMaxHeader + in.f.n {
+	for read := 0; ; read += session.StreamMaxHeader + in.f.N {
 		if read > most {
 			return errMore
 		}
-		if in.f.kind == frameNone {
+		if in.f.Kind == session.None {
 			f, err := in.fr.next()
 			if err != nil {
 				return err
 			}
-			if f.kind == frameGoodbye {
+			if f.Kind == session.Goodbye {
 				return fabric.ErrGoodbye
 			}
 			in.f, in.got, in.skip = f, 0, false
@@ -119,7 +120,7 @@ func (in *peerIn) read(most int) error {
 		if err := in.payload(); err != nil {
 			return err
 		}
-		in.f.kind = frameNone
+		in.f.Kind = session.None
 	}
 }
 
@@ -127,22 +128,22 @@ func (in *peerIn) read(most int) error {
 func (in *peerIn) payload() error {
 	switch {
 	case in.skip:
-		n, err := in.fr.skip(in.f.n - in.got)
+		n, err := in.fr.skip(in.f.N - in.got)
 		in.got += n
 		return err
-	case in.f.kind == frameMessage:
-		msg, err := in.fr.message(in.f.n)
+	case in.f.Kind == session.Message:
+		msg, err := in.fr.message(in.f.N)
 		if err == nil {
 			in.p.t.h.Message(in.p.rank, msg)
 		}
 		return err
-	case in.f.kind == frameRead:
-		b, err := in.fr.message(in.f.n)
+	case in.f.Kind == session.Read:
+		b, err := in.fr.message(in.f.N)
 		if err != nil {
 			return err
 		}
-		r := fabric.ReadRequest{ReadID: in.f.read()}
-		if r.Spans, err = frameParseSpans(b); err == nil && in.p.t.copyOut(nil, &r, 0) {
+		r := fabric.ReadRequest{ReadID: in.f.ReadID()}
+		if r.Spans, err = session.ParseSpans(b); err == nil && in.p.t.copyOut(nil, &r, 0) {
 			err = in.p.answer(r)
 		}
 		return err
@@ -162,7 +163,7 @@ func (in *peerIn) part() error {
 			in.skip = true
 			return in.payload()
 		}
-		b.B = b.mem[:in.f.n]
+		b.B = b.mem[:in.f.N]
 		in.b = b
 	}
 	n, err := in.fr.data(in.b.B[in.got:])
@@ -172,10 +173,10 @@ func (in *peerIn) part() error {
 	}
 	b := in.b
 	in.b = nil
-	if in.f.kind == frameData {
-		in.p.t.h.Data(in.p.rank, in.f.piece(), in.f.part, &b.Buffer)
+	if in.f.Kind == session.Data {
+		in.p.t.h.Data(in.p.rank, in.f.Piece(), in.f.Off, &b.Buffer)
 	} else {
-		in.p.t.h.ReadData(in.p.rank, in.f.read(), in.f.part, &b.Buffer)
+		in.p.t.h.ReadData(in.p.rank, in.f.ReadID(), in.f.Off, &b.Buffer)
 	}
 	return nil
 }
@@ -199,7 +200,7 @@ func (in *peerIn) buffer() (*peerBuffer, error) {
 			return nil, fmt.Errorf("read: %w", net.ErrClosed)
 		}
 	}
-	b.mem = in.p.t.memory.Get().(*[frameMaxPart]byte)
+	b.mem = in.p.t.memory.Get().(*[session.MaxPart]byte)
 	return b, nil
 }
 

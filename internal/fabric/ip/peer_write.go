@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 )
 
 // peerWriter is the goroutine that sends to a peer. It gathers what is queued
-// to one writev of about frameMaxPart bytes.
+// to one writev of about session.MaxPart bytes.
 type peerWriter struct {
 	p *peer
 
@@ -26,7 +27,7 @@ type peerWriter struct {
 	vec     [][]byte
 	bufs    net.Buffers // what is left of vec
 	size    int
-	heads   [peerHeads][frameMaxHeader]byte
+	heads   [peerHeads][session.StreamMaxHeader]byte
 	nheads  int
 	scratch []byte // copies of registered memory
 	raw     bool   // the batch is protected already
@@ -52,7 +53,7 @@ func (w *peerWriter) run() {
 func (p *peer) over() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state == peerGone && p.t.closed.Load()
+	return p.links.State() == session.Gone && p.t.closed.Load()
 }
 
 // step sends one batch and says whether there may be more.
@@ -70,7 +71,7 @@ func (w *peerWriter) step() bool {
 	}
 	more, bye := false, false
 	switch {
-	case p.state == peerGone || p.dead:
+	case p.links.Ended():
 		p.flying = p.cur.take(p.q.take(p.flying, true), true)
 		p.cur.reset()
 		p.q.reset()
@@ -81,15 +82,15 @@ func (w *peerWriter) step() bool {
 	case len(p.q.items) > 0:
 		p.cur, p.q = p.q, p.cur
 		more = true
-	case p.state == peerLeaving && !p.said:
-		p.said, bye = true, true
+	default:
+		bye = p.links.SayGoodbye()
 	}
 	p.busy = more || bye
 	p.mu.Unlock()
 	w.notify()
 	switch {
 	case bye:
-		w.vec, w.raw = append(w.vec[:0], frameAppend(w.heads[0][:0], &frameHeader{kind: frameGoodbye})), false
+		w.vec, w.raw = append(w.vec[:0], (&session.Frame{Kind: session.Goodbye}).AppendStream(w.heads[0][:0])), false
 		err := w.flush(out)
 		if err == nil {
 			err = out.CloseWrite()
@@ -122,21 +123,21 @@ func (w *peerWriter) notify() {
 func (w *peerWriter) fill() {
 	p := w.p
 	w.vec, w.size, w.nheads, w.scratch, w.raw = w.vec[:0], 0, 0, w.scratch[:0], false
-	for w.at < len(p.cur.items) && w.size < frameMaxPart && len(w.vec)+2 <= peerVec && w.nheads < peerHeads {
+	for w.at < len(p.cur.items) && w.size < session.MaxPart && len(w.vec)+2 <= peerVec && w.nheads < peerHeads {
 		it := &p.cur.items[w.at]
 		ended := true
 		switch it.kind {
-		case frameMessage:
+		case itemFrames:
 			w.add(p.cur.arena[it.from:it.to])
-		case frameRecord:
+		case itemRecord:
 			// Made when nothing else was queued, so it is the first.
 			w.add(p.cur.arena[it.from:it.to])
 			w.raw = true
 			w.at++
 			return
-		case frameData:
+		case itemPiece:
 			ended = w.data(it)
-		case frameAnswer:
+		case itemAnswer:
 			var full bool
 			if ended, full = w.answer(it); full {
 				return
@@ -157,15 +158,15 @@ func (w *peerWriter) add(b []byte) {
 	w.size += len(b)
 }
 
-func (w *peerWriter) head(h *frameHeader) {
-	w.add(frameAppend(w.heads[w.nheads][:0], h))
+func (w *peerWriter) head(h *session.Frame) {
+	w.add(h.AppendStream(w.heads[w.nheads][:0]))
 	w.nheads++
 }
 
 // data adds the next part of a piece and says whether it was the last.
 func (w *peerWriter) data(it *peerItem) bool {
 	p := w.p
-	n := min(it.piece.Len-w.off, frameMaxPart)
+	n := min(it.piece.Len-w.off, session.MaxPart)
 	ended := w.off+n == it.piece.Len
 	p.mu.Lock()
 	if it.cancelled {
@@ -173,14 +174,14 @@ func (w *peerWriter) data(it *peerItem) bool {
 	}
 	if ended {
 		p.flying = append(p.flying, it.piece)
-		it.kind = frameNone
+		it.kind = itemNone
 	}
 	p.mu.Unlock()
 	if n < 0 {
 		return true
 	}
-	w.head(&frameHeader{
-		kind: frameData, n: int(n), op: it.piece.Op, nth: it.piece.Nth, len: it.piece.Len, part: w.off,
+	w.head(&session.Frame{
+		Kind: session.Data, N: int(n), Op: it.piece.Op, Nth: it.piece.Nth, Len: it.piece.Len, Off: w.off,
 	})
 	if n > 0 {
 		w.add(it.data[w.off : w.off+n])
@@ -194,9 +195,9 @@ func (w *peerWriter) data(it *peerItem) bool {
 func (w *peerWriter) answer(it *peerItem) (ended, full bool) {
 	r := &it.read
 	if w.scratch == nil {
-		w.scratch = make([]byte, 0, frameMaxPart)
+		w.scratch = make([]byte, 0, session.MaxPart)
 	}
-	n := int(min(it.size-w.off, frameMaxPart))
+	n := int(min(it.size-w.off, session.MaxPart))
 	at := len(w.scratch)
 	if at+n > cap(w.scratch) {
 		return false, true
@@ -205,7 +206,7 @@ func (w *peerWriter) answer(it *peerItem) (ended, full bool) {
 	ended = true
 	if w.p.t.copyOut(b, r, w.off) {
 		w.scratch = w.scratch[:at+n]
-		w.head(&frameHeader{kind: frameAnswer, n: n, op: r.Op, id: r.ID, len: it.size, part: w.off})
+		w.head(&session.Frame{Kind: session.Answer, N: n, Op: r.Op, ID: r.ID, Len: it.size, Off: w.off})
 		w.add(b)
 		w.off += int64(n)
 		ended = w.off == it.size

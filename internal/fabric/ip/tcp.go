@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 // TCPConfig is what the reliable side needs to know.
@@ -65,7 +66,7 @@ type TCP struct {
 	ended  chan struct{} // Close has done its work
 
 	pending tcpPending
-	memory  sync.Pool // *[frameMaxPart]byte
+	memory  sync.Pool // *[session.MaxPart]byte
 
 	regMu sync.RWMutex // held to read while a registered buffer is read
 	reg   map[fabric.OpKey][]byte
@@ -128,7 +129,7 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 		reg:   make(map[fabric.OpKey][]byte),
 		ended: make(chan struct{}),
 	}
-	t.memory.New = func() any { return new([frameMaxPart]byte) }
+	t.memory.New = func() any { return new([session.MaxPart]byte) }
 	t.pending.limit = 2*cfg.Size + 64
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	for i := range t.peers {
@@ -158,17 +159,17 @@ func (t *TCP) peer(rank int) *peer {
 	return t.peers[rank]
 }
 
-// Send implements fabric.Messages. msg is not longer than MaxMessage.
+// Send implements fabric.Messages. msg is not longer than session.MaxMessage.
 func (t *TCP) Send(to int, msg []byte) { t.send(to, msg, false) }
 
 // SendMore implements fabric.Messages.
 func (t *TCP) SendMore(to int, msg []byte) { t.send(to, msg, true) }
 
 func (t *TCP) send(to int, msg []byte, more bool) {
-	if len(msg) > MaxMessage {
+	if len(msg) > session.MaxMessage {
 		panic(fmt.Sprintf("fabric/ip: message of %d bytes", len(msg)))
 	}
-	t.peer(to).frame(&frameHeader{kind: frameMessage, n: len(msg)}, msg, more)
+	t.peer(to).frame(&session.Frame{Kind: session.Message, N: len(msg)}, msg, more)
 }
 
 // Put implements fabric.Messages.
@@ -184,8 +185,8 @@ func (t *TCP) Read(to int, r fabric.ReadRequest) {
 	if len(r.Spans) == 0 || len(r.Spans) > fabric.MaxSpans {
 		panic(fmt.Sprintf("fabric/ip: a read of %d spans", len(r.Spans)))
 	}
-	spans := frameAppendSpans(make([]byte, 0, len(r.Spans)*frameSpan), r.Spans)
-	t.peer(to).frame(&frameHeader{kind: frameRead, n: len(spans), op: r.Op, id: r.ID}, spans, false)
+	spans := session.AppendSpans(make([]byte, 0, len(r.Spans)*session.SpanSize), r.Spans)
+	t.peer(to).frame(&session.Frame{Kind: session.Read, N: len(spans), Op: r.Op, ID: r.ID}, spans, false)
 }
 
 // Register implements fabric.Memory.

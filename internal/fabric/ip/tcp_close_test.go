@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 // Ranks connect, send, drop and close all at the same time: every put is done, at most
@@ -14,7 +15,7 @@ func TestTCPCloseRace(t *testing.T) {
 	const ranks, worlds, steps = 4, 12, 30
 	for seed := range uint64(worlds) {
 		w := newTCPWorld(t, ranks, tcpV4, nil)
-		data := make([]byte, 2*frameMaxPart)
+		data := make([]byte, 2*session.MaxPart)
 		var puts [ranks]int
 		var wg sync.WaitGroup
 		for r, me := range w.ranks {

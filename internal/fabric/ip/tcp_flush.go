@@ -25,5 +25,5 @@ func (t *TCP) flushed() bool {
 func (p *peer) flushed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state == peerGone || p.dead || (len(p.q.items) == 0 && !p.busy)
+	return p.links.Ended() || (len(p.q.items) == 0 && !p.busy)
 }

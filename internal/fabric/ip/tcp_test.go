@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 // tcpFamilies are the loopbacks.
@@ -21,7 +22,7 @@ func TestTCPOrder(t *testing.T) {
 	if tcpProtected != protectNothing {
 		ranks, rounds = 3, 28 // enough for all sizes: under the race detector sums are slow
 	}
-	sizes := []int{0, 1, 1000, frameMaxPart - 1, frameMaxPart, frameMaxPart + 1, 3*frameMaxPart + 17}
+	sizes := []int{0, 1, 1000, session.MaxPart - 1, session.MaxPart, session.MaxPart + 1, 3*session.MaxPart + 17}
 	for _, local := range tcpFamilies {
 		t.Run(local.String(), func(t *testing.T) {
 			w := newTCPWorld(t, ranks, local, nil)
@@ -109,16 +110,16 @@ func TestTCPRead(t *testing.T) {
 		t.Run(local.String(), func(t *testing.T) {
 			w := newTCPWorld(t, 2, local, nil)
 			op := fabric.OpKey{Comm: 3, Seq: 9}
-			buf := tcpFill(2*frameMaxPart+100, 5)
+			buf := tcpFill(2*session.MaxPart+100, 5)
 			w.ranks[1].Register(op, buf)
 			size := int64(len(buf))
 			good := [][]fabric.Span{
 				{{Off: 0, Len: size}},
 				{{Off: 17, Len: 1}},
 				{{Off: size, Len: 0}},
-				{{Off: frameMaxPart, Len: frameMaxPart + 1}},
+				{{Off: session.MaxPart, Len: session.MaxPart + 1}},
 				{{Off: 0, Len: 0}},
-				{{Off: 9, Len: 1}, {Off: 0, Len: 3}, {Off: size - 1, Len: 1}, {Off: 100, Len: frameMaxPart}, {Off: 5, Len: 0}, {Off: 200, Len: 2}},
+				{{Off: 9, Len: 1}, {Off: 0, Len: 3}, {Off: size - 1, Len: 1}, {Off: 100, Len: session.MaxPart}, {Off: 5, Len: 0}, {Off: 200, Len: 2}},
 			}
 			bad := [][]fabric.Span{
 				{{Off: 0, Len: size + 1}},
@@ -207,7 +208,7 @@ func TestTCPTooManyReads(t *testing.T) {
 	rec.wait(t, "the end", func() bool { return len(rec.lost[0]) > 0 })
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	if err := rec.lost[0][0]; !errors.Is(err, errFrame) {
+	if err := rec.lost[0][0]; !errors.Is(err, session.ErrMalformed) {
 		t.Errorf("lost because of %v", err)
 	}
 }
@@ -216,7 +217,7 @@ func TestTCPTooManyReads(t *testing.T) {
 // does.
 func TestTCPUnregister(t *testing.T) {
 	w := newTCPWorld(t, 3, tcpV4, nil)
-	buf := tcpFill(3*frameMaxPart, 1)
+	buf := tcpFill(3*session.MaxPart, 1)
 	for seq := range uint64(16) {
 		op := fabric.OpKey{Seq: seq}
 		w.ranks[0].Register(op, buf)
@@ -264,7 +265,7 @@ func TestTCPCloseDelivers(t *testing.T) {
 	for _, local := range tcpFamilies {
 		t.Run(local.String(), func(t *testing.T) {
 			w := newTCPWorld(t, 3, local, nil)
-			data := tcpFill(5*frameMaxPart, 3)
+			data := tcpFill(5*session.MaxPart, 3)
 			p := fabric.Piece{Nth: 1, Len: int64(len(data))}
 			w.ranks[0].Send(1, []byte("first"))
 			w.ranks[0].Put(1, p, data)
@@ -300,7 +301,7 @@ func TestTCPCloseDelivers(t *testing.T) {
 // A handler that keeps buffers stops the peer, and nothing else.
 func TestTCPBackpressure(t *testing.T) {
 	w := newTCPWorld(t, 3, tcpV4, func(_ *TCPConfig, rec *tcpRec) { rec.hold = true })
-	data := tcpFill(40*frameMaxPart, 9)
+	data := tcpFill(40*session.MaxPart, 9)
 	p := fabric.Piece{Len: int64(len(data))}
 	w.ranks[0].Put(1, p, data)
 	rec := w.recs[1]
@@ -327,7 +328,7 @@ func TestTCPBackpressure(t *testing.T) {
 // Close ends also when the handler never releases a buffer.
 func TestTCPCloseHeld(t *testing.T) {
 	w := newTCPWorld(t, 2, tcpV4, func(_ *TCPConfig, rec *tcpRec) { rec.hold = true })
-	data := make([]byte, 64*frameMaxPart)
+	data := make([]byte, 64*session.MaxPart)
 	w.ranks[0].Put(1, fabric.Piece{Len: int64(len(data))}, data)
 	rec := w.recs[1]
 	rec.wait(t, "as many parts as may be", func() bool { return len(rec.held) == peerBuffers })

@@ -13,15 +13,11 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
+	"github.com/allcast/allcast/internal/protocol"
 )
 
-type peerState uint8
-
-const (
-	peerOpen    peerState = iota
-	peerLeaving           // dropped, or one of us said goodbye: what is queued is sent, within a bound
-	peerGone              // it has no queue pair any more
-)
+const _ = uint(session.SlotPayload - protocol.MaxMsg) // every message of the protocol fits
 
 // peer is another rank.
 //
@@ -41,10 +37,8 @@ type peer struct {
 	sent, recvd atomic.Uint64
 
 	mu    sync.Mutex
-	state peerState
-	told  bool // Handler.Lost was called, or never will be
+	life  session.Peer
 	used  bool // there was traffic
-	bye   bool // it said goodbye
 	heard bool // something came since watch looked last
 	timer *time.Timer
 
@@ -55,18 +49,16 @@ type peer struct {
 	chain    []request
 	seq      uint32
 	free     []uint32 // send slots
-	granted  uint32   // frames that it has had room for so far,
-	frames   uint32   // and frames that we sent
-	reading  int      // reads under way
+	credit   session.CreditAccount
+	reading  int // reads under way
 	maxReads int
 	notes    notes
 
-	// What we receive. The goroutine's, but repost, held and posted.
-	repost     []uint32
-	posted     uint32 // receives so far
-	toldPosted uint32
-	held       int
-	part       part
+	// Receiving. Owned by the loop's goroutine, except repost and held.
+	repost []uint32
+	held   int
+	order  session.Order
+	part   part
 
 	// Reads of the peer's memory: read.go.
 	remotes map[fabric.OpKey]*remote
@@ -75,7 +67,7 @@ type peer struct {
 
 // item is a frame, or a piece, that waits for room.
 type item struct {
-	f       frame
+	f       session.Frame
 	payload []byte // of a message: a copy
 	put     *put
 }
@@ -89,15 +81,14 @@ type flight struct {
 }
 
 func newPeer(r *RC, rank int, mem []byte) *peer {
-	p := &peer{r: r, rank: rank, in: mem[:r.recvSlots*slotSize], out: mem[r.recvSlots*slotSize:], remotes: map[fabric.OpKey]*remote{}}
-	p.ring = ring{base: cu64(address(p.in)), tag: idRecv | cu64(uint64(rank)<<32), stride: slotSize, key: cu32(r.reg.lkey)}
+	p := &peer{r: r, rank: rank, in: mem[:r.recvSlots*session.SlotSize], out: mem[r.recvSlots*session.SlotSize:], remotes: map[fabric.OpKey]*remote{}}
+	p.ring = ring{base: cu64(address(p.in)), tag: idRecv | cu64(uint64(rank)<<32), stride: session.SlotSize, key: cu32(r.reg.lkey)}
 	for i := range r.recvSlots {
 		p.repost = append(p.repost, uint32(i))
 	}
 	for i := range r.sendSlots {
 		p.free = append(p.free, uint32(i))
 	}
-	p.posted, p.toldPosted = uint32(r.recvSlots), uint32(r.recvSlots)
 	return p
 }
 
@@ -113,12 +104,12 @@ func (p *peer) fail(op string, rc int) error {
 
 // message sends a message, or lets it wait for the next one.
 func (p *peer) message(msg []byte, more bool) {
-	if len(msg) > framePayload {
+	if len(msg) > session.SlotPayload {
 		panic("fabric/verbs: the message is too long")
 	}
 	p.mu.Lock()
-	if p.state == peerOpen {
-		f := frame{kind: frameMessage, n: len(msg)}
+	if p.life.State() == session.Open {
+		f := session.Frame{Kind: session.Message, N: len(msg)}
 		if len(p.queue) > 0 || !p.room(creditReserve) {
 			p.queue = append(p.queue, &item{f: f, payload: append([]byte(nil), msg...)})
 		} else {
@@ -137,11 +128,11 @@ func (p *peer) message(msg []byte, more bool) {
 const maxAnswers = 4096
 
 // control sends a frame without payload. A peer that lets too many answers wait is lost. p.mu is held.
-func (p *peer) control(f frame) {
-	if p.state == peerGone {
+func (p *peer) control(f session.Frame) {
+	if p.life.State() == session.Gone {
 		return
 	}
-	if f.kind.answers() {
+	if f.Kind.Answers() {
 		if p.answers == maxAnswers {
 			p.lose(fmt.Errorf("%w: it asks on while %d answers wait for room", errProtocol, maxAnswers))
 			return
@@ -153,28 +144,26 @@ func (p *peer) control(f frame) {
 }
 
 // room reports whether a frame can be posted, beside so many that are kept for credit.
-func (p *peer) room(keep uint32) bool {
-	return len(p.free) > 0 && len(p.chain) < Batch && int32(p.granted-p.frames) > int32(keep)
+func (p *peer) room(keep int) bool {
+	return len(p.free) > 0 && len(p.chain) < Batch && p.credit.Room(keep)
 }
 
 // encode makes a frame the next request. Its payload is copied to the slot, or gathered
 // from the user's memory if there is a region. p.mu is held, and there is room.
-func (p *peer) encode(f *frame, payload []byte, user *region, of *put) {
+func (p *peer) encode(f *session.Frame, payload []byte, user *region, of *put) {
 	i := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
-	slot := p.out[int(i)*slotSize:][:slotSize]
-	f.n, f.grant = len(payload), p.posted
-	p.toldPosted = p.posted
-	f.put(slot)
-	q := request{op: opSend, addr0: cu64(address(slot)), len0: frameHeader, key0: cu32(p.r.reg.lkey)}
+	slot := p.out[int(i)*session.SlotSize:][:session.SlotSize]
+	f.N, f.Grant = len(payload), p.credit.Send()
+	f.PutSlot(slot)
+	q := request{op: opSend, addr0: cu64(address(slot)), len0: session.SlotHeader, key0: cu32(p.r.reg.lkey)}
 	if user != nil && len(payload) > 0 {
 		q.addr1, q.len1, q.key1 = cu64(address(payload)), cu32(len(payload)), cu32(user.lkey)
 	} else {
-		q.len0 += cu32(copy(slot[frameHeader:], payload))
+		q.len0 += cu32(copy(slot[session.SlotHeader:], payload))
 	}
-	p.frames++
 	p.used = true
-	p.sent.Add(uint64(frameHeader + len(payload)))
+	p.sent.Add(uint64(session.SlotHeader + len(payload)))
 	p.add(q, flight{slot: int32(i), put: of})
 }
 
@@ -204,13 +193,13 @@ func (p *peer) pump() {
 }
 
 func (p *peer) fill() {
-	if p.state == peerGone {
+	if p.life.State() == session.Gone {
 		return
 	}
 	for len(p.queue) > 0 {
 		it := p.queue[0]
-		keep := uint32(creditReserve)
-		if it.f.kind == frameCredit {
+		keep := creditReserve
+		if it.f.Kind == session.Credit {
 			keep = 0
 		}
 		if !p.room(keep) || it.put != nil && it.put.registering {
@@ -223,7 +212,7 @@ func (p *peer) fill() {
 		} else {
 			p.encode(&it.f, it.payload, nil, nil)
 		}
-		if it.f.kind.answers() {
+		if it.f.Kind.Answers() {
 			p.answers--
 		}
 		p.queue[0] = nil
@@ -237,7 +226,7 @@ func (p *peer) fill() {
 
 // ring1 posts the chain. It reports whether that was possible.
 func (p *peer) ring1() bool {
-	if p.state == peerGone {
+	if p.life.State() == session.Gone {
 		return false
 	}
 	p.chain[len(p.chain)-1].signalled = 1
@@ -278,7 +267,7 @@ func (p *peer) completed(d *completion) {
 			p.readEnded(fl.read, ok)
 		}
 	}
-	if status != StatusSuccess && p.state != peerGone {
+	if status != StatusSuccess && p.life.State() != session.Gone {
 		p.lose(&Error{Op: "send", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: status, Vendor: uint32(d.vendor)})
 		return
 	}
@@ -289,5 +278,5 @@ func (p *peer) completed(d *completion) {
 func (p *peer) waiting() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state != peerGone && (len(p.queue) > 0 || len(p.flying) > 0)
+	return p.life.State() != session.Gone && (len(p.queue) > 0 || len(p.flying) > 0)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 // putCopy is the size up to which a piece that is not registered is copied: to register it
@@ -40,12 +41,12 @@ func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
 	}
 	p.mu.Lock()
 	defer p.unlock()
-	if p.state != peerOpen {
+	if p.life.State() != session.Open {
 		u.cancelled = true
 		p.ended(u)
 		return
 	}
-	p.queue = append(p.queue, &item{f: frame{kind: frameData}, put: u})
+	p.queue = append(p.queue, &item{f: session.Frame{Kind: session.Data}, put: u})
 	if u.user == nil && len(data) > putCopy {
 		u.registering = true
 		r.work.Go(func() { p.register(u) })
@@ -74,8 +75,8 @@ func (p *peer) encodePut(u *put) bool {
 		p.ended(u)
 		return true
 	}
-	n := min(int64(len(u.data))-u.off, framePayload)
-	f := frame{kind: frameData, op: u.piece.Op, nth: u.piece.Nth, len: u.piece.Len, off: u.off}
+	n := min(int64(len(u.data))-u.off, session.SlotPayload)
+	f := session.Frame{Kind: session.Data, Op: u.piece.Op, Nth: u.piece.Nth, Len: u.piece.Len, Off: u.off}
 	of := u
 	if u.user == nil {
 		of = nil // copied: nothing of it is under way
@@ -139,35 +140,28 @@ func (p *peer) cancel(op fabric.OpKey) {
 	p.pump()
 }
 
-// maxPart is what the handler gets of a piece at a time. The engine relies on small pieces
-// to come as one.
-const maxPart = 256 << 10
-
 // maxHeld is how many parts of a peer the handler holds at most; then the peer gets no more
 // room until it releases one.
 const maxHeld = 16
 
-// part is a part of a piece that is being put together.
+// part collects the frames of one part of a piece.
 type part struct {
-	piece fabric.Piece
-	at    int64 // where it begins in the piece
-	buf   []byte
-	n     int
-	open  bool
+	at  int64 // offset in the piece
+	buf []byte
+	n   int // bytes of buf that are filled
 }
 
-func (a *part) reset() { *a = part{} }
-
 // data takes a frame of a piece.
-func (p *peer) data(f *frame, payload []byte) error {
-	piece := fabric.Piece{Op: f.op, Nth: f.nth, Len: f.len}
-	a := &p.part
-	begin := f.off / maxPart * maxPart
-	if f.off == begin {
-		*a = part{piece: piece, at: begin, buf: make([]byte, min(maxPart, f.len-begin)), open: true}
+func (p *peer) data(f *session.Frame, payload []byte) error {
+	if err := p.order.Next(f); err != nil {
+		return err
 	}
-	if !a.open || a.piece != piece || a.at != begin || a.at+int64(a.n) != f.off || a.n+len(payload) > len(a.buf) {
-		return fmt.Errorf("%w: a part at %d of %d", errFrame, f.off, f.len)
+	a := &p.part
+	if f.Off%session.MaxPart == 0 {
+		*a = part{at: f.Off, buf: make([]byte, min(session.MaxPart, f.Len-f.Off))}
+	}
+	if a.n+len(payload) > len(a.buf) {
+		return fmt.Errorf("%w: %d bytes at %d of %d cross the end of a part", session.ErrMalformed, f.N, f.Off, f.Len)
 	}
 	a.n += copy(a.buf[a.n:], payload)
 	if a.n < len(a.buf) {
@@ -175,11 +169,11 @@ func (p *peer) data(f *frame, payload []byte) error {
 	}
 	b := &fabric.Buffer{B: a.buf, Free: func(*fabric.Buffer) { p.released() }}
 	at := a.at
-	a.reset()
+	*a = part{}
 	p.mu.Lock()
 	p.held++
 	p.mu.Unlock()
-	p.r.h.Data(p.rank, piece, at, b)
+	p.r.h.Data(p.rank, f.Piece(), at, b)
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 const (
@@ -123,7 +124,7 @@ func (r *RC) open() (err error) {
 	if r.cq, err = C.ac_cq(d.ctx, C.int(others*(each+maxReads+1)), r.ev.ch); r.cq == nil {
 		return d.errno("create a completion queue", err)
 	}
-	if r.mem, r.reg, err = d.mem.alloc(others*each*slotSize, false); err != nil {
+	if r.mem, r.reg, err = d.mem.alloc(others*each*session.SlotSize, false); err != nil {
 		return err
 	}
 	if _, r.beacon, err = d.mem.alloc(2*beaconSize, true); err != nil {
@@ -134,8 +135,8 @@ func (r *RC) open() (err error) {
 		if rank == r.rank {
 			continue
 		}
-		p := newPeer(r, rank, mem[:each*slotSize])
-		mem = mem[each*slotSize:]
+		p := newPeer(r, rank, mem[:each*session.SlotSize])
+		mem = mem[each*session.SlotSize:]
 		r.peers[rank] = p
 		if rc := C.ac_rc_qp(d.pd, r.cq, C.int(r.sendSlots+maxReads+1), C.int(r.recvSlots), C.int(d.port), &p.qp); rc != 0 {
 			return d.failed("create an RC queue pair", int(rc))

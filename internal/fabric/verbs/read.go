@@ -7,24 +7,25 @@ import (
 	"slices"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 // # Who may read
 //
 // A rank that misses chunks asks its neighbour once an operation where the buffer is
-// (frameAsk, frameHere), then reads straight from it to where the chunks belong. Nobody on
+// (session.Ask, session.Here), then reads straight from it to where the chunks belong. Nobody on
 // the other side notices, so nobody there can see to it that the user has not got the
 // buffer back meanwhile: after an error that may happen at any time. Two rules take care of
 // it.
 //
 // What was read counts only after the peer has said that the buffer was still registered
-// after the read was over (frameCheck, frameChecked). So when Unregister has returned,
+// after the read was over (session.Check, session.Checked). So when Unregister has returned,
 // nothing that is read from then on, nor anything whose reading was not over, will be
 // taken for data: that is what "peers may read until Unregister returns" means here. A
 // device may still read from the memory; that does no harm to whoever owns it.
 //
 // The registration itself outlives Unregister until all peers that know of it have said
-// that they forgot it (frameRevoke, frameRevoked), or are gone. A read of memory that is
+// that they forgot it (session.Revoke, session.Revoked), or are gone. A read of memory that is
 // not registered any more would be an error that ends the connection, and so a living
 // rank would be taken for dead. Meanwhile the memory is pinned.
 //
@@ -85,8 +86,8 @@ func (r *RC) ReadInto(to int, req fabric.ReadRequest, buf []byte) {
 	}
 	p.mu.Lock()
 	defer p.unlock()
-	if p.state != peerOpen || d.user == nil {
-		p.readOver(d, p.state == peerOpen && len(d.spans) == 0)
+	if p.life.State() != session.Open || d.user == nil {
+		p.readOver(d, p.life.State() == session.Open && len(d.spans) == 0)
 		return
 	}
 	rem := p.remotes[d.id.Op]
@@ -101,7 +102,7 @@ func (r *RC) ReadInto(to int, req fabric.ReadRequest, buf []byte) {
 			r.asked[d.id.Op] = append(asked, p)
 		}
 		r.regMu.Unlock()
-		p.control(frame{kind: frameAsk, op: d.id.Op})
+		p.control(session.Frame{Kind: session.Ask, Op: d.id.Op})
 	case rem.revoked || rem.known && !rem.holds(d.spans):
 		r.refused.Add(1)
 		p.readOver(d, false)
@@ -118,24 +119,24 @@ func (r *RC) ReadInto(to int, req fabric.ReadRequest, buf []byte) {
 }
 
 // here learns where a buffer is. p.mu is held.
-func (p *peer) here(f *frame) {
-	rem := p.remotes[f.op]
+func (p *peer) here(f *session.Frame) {
+	rem := p.remotes[f.Op]
 	if rem == nil || rem.known {
 		return
 	}
 	waiting := rem.waiting
 	rem.waiting = nil
-	rem.known, rem.addr, rem.rkey, rem.len = true, f.id, f.rkey, f.len
+	rem.known, rem.addr, rem.rkey, rem.len = true, f.ID, f.RKey, f.Len
 	for _, d := range waiting {
-		if f.no || !rem.holds(d.spans) {
+		if f.No || !rem.holds(d.spans) {
 			p.r.refused.Add(1)
 			p.readOver(d, false)
 			continue
 		}
 		p.ready = append(p.ready, d)
 	}
-	if f.no {
-		delete(p.remotes, f.op)
+	if f.No {
+		delete(p.remotes, f.Op)
 	}
 	p.pump()
 }
@@ -180,23 +181,23 @@ func (p *peer) readEnded(d *directRead, ok bool) {
 		d.check = true
 		d.rem.waiting = append(d.rem.waiting, d)
 		p.r.checks.Add(1)
-		p.control(frame{kind: frameCheck, op: d.id.Op, id: d.id.ID})
+		p.control(session.Frame{Kind: session.Check, Op: d.id.Op, ID: d.id.ID})
 	}
 }
 
 // checked learns whether what was read counts. p.mu is held.
-func (p *peer) checked(f *frame) {
-	rem := p.remotes[f.op]
+func (p *peer) checked(f *session.Frame) {
+	rem := p.remotes[f.Op]
 	if rem == nil {
 		return
 	}
 	for i, d := range rem.waiting {
-		if d.check && d.id.ID == f.id {
+		if d.check && d.id.ID == f.ID {
 			rem.waiting = append(rem.waiting[:i], rem.waiting[i+1:]...)
-			if f.no {
+			if f.No {
 				p.r.refused.Add(1)
 			}
-			p.readOver(d, !f.no)
+			p.readOver(d, !f.No)
 			return
 		}
 	}
@@ -233,7 +234,7 @@ func (p *peer) revoke(op fabric.OpKey) {
 
 func (p *peer) forget(op fabric.OpKey) {
 	delete(p.remotes, op)
-	p.control(frame{kind: frameRevoked, op: op})
+	p.control(session.Frame{Kind: session.Revoked, Op: op})
 }
 
 // cancelReads ends reads of an operation that nothing is under way of. The others end when
