@@ -82,8 +82,8 @@ func (s *udpPortableSender) Send(b *fabric.Batch) (int, error) {
 	if len(b.Headers) == 0 {
 		return 0, nil
 	}
-	if err := mcastCheckBatch(b, mcastMaxSegments, s.chunk); err != nil {
-		return 0, err
+	if err := b.Check(mcastMaxSegments, s.chunk); err != nil {
+		return 0, fmt.Errorf("multicast: %w", err)
 	}
 	for i, h := range b.Headers {
 		mcastPut(s.buf[:s.head], h)

@@ -78,8 +78,8 @@ func (s *udpSender) Send(b *fabric.Batch) (int, error) {
 	if n == 0 {
 		return 0, nil
 	}
-	if err := mcastCheckBatch(b, len(s.iov)/2, s.chunk); err != nil {
-		return 0, err
+	if err := b.Check(len(s.iov)/2, s.chunk); err != nil {
+		return 0, fmt.Errorf("multicast: %w", err)
 	}
 	for i, h := range b.Headers {
 		mcastPut(s.heads[i*s.head:][:s.head], h)

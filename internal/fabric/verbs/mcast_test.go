@@ -261,7 +261,7 @@ func TestOversize(t *testing.T) {
 	dummyNet(t)
 	m := multicast(t, verbs.McastConfig{})
 	chunk := m.Capabilities().Chunk
-	if _, err := m.Sender(0).Send(batch(2, chunk+1)); err == nil || !strings.Contains(err.Error(), "vanish") {
+	if _, err := m.Sender(0).Send(batch(2, chunk+1)); err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Errorf("got %v", err)
 	}
 	if c := m.Counters(0); c.Doorbells != 0 {

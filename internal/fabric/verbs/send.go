@@ -83,13 +83,9 @@ func (s *sender) Send(b *fabric.Batch) (int, error) {
 	if n == 0 {
 		return 0, nil
 	}
-	if n > Batch || len(b.Payloads) != n {
-		return 0, fmt.Errorf("verbs: a batch of %d headers and %d payloads: want at most %d", n, len(b.Payloads), Batch)
-	}
-	for _, p := range b.Payloads {
-		if len(p) > s.chunk {
-			return 0, fmt.Errorf("verbs: a payload of %d bytes: at most %d fit, and more would vanish", len(p), s.chunk)
-		}
+	// A datagram that does not fit the MTU would complete without an error, and never arrive.
+	if err := b.Check(Batch, s.chunk); err != nil {
+		return 0, fmt.Errorf("verbs: multicast: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
