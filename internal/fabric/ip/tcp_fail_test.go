@@ -262,40 +262,6 @@ func TestTCPCloseBounded(t *testing.T) {
 	})
 }
 
-// The last message before Drop arrives, then the goodbye; the dropped peer is not
-// lost, and nothing more goes to it or comes from it.
-func TestTCPDrop(t *testing.T) {
-	for _, talk := range []string{"none", "ours", "theirs", "both"} {
-		t.Run(talk, func(t *testing.T) {
-			w := newTCPWorld(t, 2, tcpV4, nil)
-			if talk == "ours" || talk == "both" {
-				w.ranks[0].Send(1, []byte("hello"))
-				w.recs[1].waitMsg(t, 0, "hello")
-			}
-			if talk == "theirs" || talk == "both" {
-				w.ranks[1].Send(0, []byte("hello"))
-				w.recs[0].waitMsg(t, 1, "hello")
-			}
-			w.ranks[0].Send(1, []byte("verdict"))
-			w.ranks[0].Drop(1)
-			w.ranks[0].Send(1, []byte("too late"))
-			w.ranks[0].Put(1, fabric.Piece{Len: 1}, []byte("x"))
-			if err := w.recs[1].waitLost(t, 0); !errors.Is(err, fabric.ErrGoodbye) {
-				t.Error(err)
-			}
-			if m := w.recs[1].msgs[0]; m[len(m)-1] != "verdict" {
-				t.Error(m)
-			}
-			rec := w.recs[0]
-			rec.wait(t, "late put done", func() bool { return len(rec.done[1]) == 1 })
-			w.close(t)
-			if len(rec.lost) != 0 {
-				t.Error(rec.lost)
-			}
-		})
-	}
-}
-
 // A dropped peer that only listened to us hears it as well, on its own connection.
 func TestTCPDropSilent(t *testing.T) {
 	w := newTCPWorld(t, 2, tcpV4, nil)

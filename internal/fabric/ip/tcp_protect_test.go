@@ -26,17 +26,15 @@ func tcpProtect(t *testing.T, f func(t *testing.T)) {
 	}
 }
 
-// All that plain connections do, protected ones do.
+// Protected connections do what plain ones do, beyond what TestTCPConformance checks.
 func TestTCPProtected(t *testing.T) {
 	tcpProtect(t, func(t *testing.T) {
 		t.Helper()
-		t.Run("order", TestTCPOrder)
 		t.Run("read", TestTCPRead)
 		t.Run("unregister", TestTCPUnregister)
 		t.Run("from handler", TestTCPFromHandler)
 		t.Run("close delivers", TestTCPCloseDelivers)
 		t.Run("backpressure", TestTCPBackpressure)
-		t.Run("drop", TestTCPDrop)
 		t.Run("drop silent", TestTCPDropSilent)
 		t.Run("drop unread", TestTCPDropUnread)
 	})

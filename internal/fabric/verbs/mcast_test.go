@@ -296,24 +296,3 @@ func TestReceiveCost(t *testing.T) {
 		t.Errorf("%+v: want one doorbell and one completion for each %d", tx, verbs.Batch)
 	}
 }
-
-// Wake ends a Receive that waits, and Close all that come.
-func TestWakeAndClose(t *testing.T) {
-	dummyNet(t)
-	m := multicast(t, verbs.McastConfig{})
-	rx := m.Receiver(0)
-	got := make(chan error)
-	go func() { got <- rx.Receive(&collect{}) }()
-	rx.Wake()
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
-	go func() { got <- rx.Receive(&collect{}) }()
-	must(t, m.Close())
-	if err := <-got; !errors.Is(err, fabric.ErrClosed) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := m.Sender(0).Send(batch(1, 1)); !errors.Is(err, fabric.ErrClosed) {
-		t.Errorf("got %v", err)
-	}
-}
