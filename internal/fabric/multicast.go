@@ -125,7 +125,8 @@ type Receiver interface {
 	Attach(s Sink, failed func(error)) bool
 	// Wake makes a blocked Receive return, or else the next one. Any goroutine may call it.
 	Wake()
-	// Pending reports whether datagrams wait in the queue. Any goroutine may call it.
+	// Pending reports whether datagrams wait in the queue. It may be false before the first Receive,
+	// and true until the next Receive blocks. Any goroutine may call it.
 	Pending() bool
 	Stats() ReceiverStats
 }

@@ -9,18 +9,17 @@ import (
 	"github.com/allcast/allcast/internal/protocol"
 )
 
-// errAgain is what a connection that does not wait returns when nothing is there.
+// errAgain is the error of a nonblocking connection without data.
 var errAgain = errors.New("nothing there")
 
-// frameReader takes frames off a connection. If that returns errAgain, so does every
-// method, and the call is made again when there is more.
+// frameReader reads frames from a connection. If the connection returns errAgain, so does every
+// method; the caller repeats the call when more data is there.
 type frameReader struct {
 	br    *bufio.Reader
 	order session.Order
 }
 
-// A message is handed out from inside the buffer, so it must fit; larger reads of
-// payload pass it by.
+// A message is handed out from inside the buffer, so it must fit. Larger reads bypass the buffer.
 const frameBuffer = 2 * session.MaxMessage
 
 const _ = uint(session.MaxMessage - protocol.MaxMsg) // every message of the protocol fits
@@ -29,13 +28,13 @@ func newFrameReader(r io.Reader) *frameReader {
 	return &frameReader{br: bufio.NewReaderSize(r, frameBuffer)}
 }
 
-// next returns the next header. The caller then takes the payload with message or
-// data. io.EOF means an end between two frames.
+// next returns the next header. The caller then reads the payload with message or data. io.EOF means
+// that the connection ended between two frames.
 func (f *frameReader) next() (session.Frame, error) {
 	b, err := f.br.Peek(session.StreamPrefix)
 	if err != nil {
 		if len(b) > 0 {
-			err = frameCut(err) // which leaves errAgain
+			err = frameCut(err) // errAgain stays as it is
 		}
 		return session.Frame{}, err
 	}
@@ -66,7 +65,7 @@ func (f *frameReader) message(n int) ([]byte, error) {
 	return b, err
 }
 
-// data fills b with payload and says how far it got.
+// data fills b with payload, and returns how many bytes it read.
 func (f *frameReader) data(b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		var k int
@@ -79,13 +78,13 @@ func (f *frameReader) data(b []byte) (n int, err error) {
 	return n, frameCut(err)
 }
 
-// skip drops n bytes of payload and says how far it got.
+// skip drops n bytes of payload, and returns how many it dropped.
 func (f *frameReader) skip(n int) (int, error) {
 	n, err := f.br.Discard(n)
 	return n, frameCut(err)
 }
 
-// frameCut is for an end inside a frame.
+// frameCut is the error of a connection that ended inside a frame.
 func frameCut(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -13,15 +13,14 @@ import (
 	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// peer is another rank. Three goroutines work for it at most: write sends
-// what is queued, link dials and then watches the connection that write uses, and
-// a reader takes what the peer sends on the connection that it dialled.
+// peer is another rank. It has at most three goroutines. write sends the queue. link dials, and then
+// watches the connection that write uses. A reader reads the connection that the peer dialled.
 type peer struct {
 	t    *TCP
 	rank int
 
-	wake  chan struct{} // to write
-	quiet chan struct{} // closed when the handler wants to hear nothing more
+	wake  chan struct{} // wakes write
+	quiet chan struct{} // closed when the handler ignores the peer
 	sent  atomic.Uint64
 	recvd atomic.Uint64
 
@@ -29,26 +28,26 @@ type peer struct {
 	links   session.Links
 	writing bool // write runs
 	muted   bool // quiet is closed
-	cut     bool // write must stop touching cancelled pieces
-	busy    bool // the writer has something in hand
-	corked  bool // what is queued waits for what follows it
+	cut     bool // write has to let go of cancelled pieces
+	busy    bool // write is sending something
+	corked  bool // the queue waits for the next message
 	unlink  context.CancelFunc
-	timer   *time.Timer // makes it peerGone, or ends the grace of the reader
+	timer   *time.Timer // makes the peer vanish
 	out     *net.TCPConn
-	auth    authLink // of out: who sends uses it, one at a time
+	auth    authLink // of out; used by one sender at a time
 	now     peerDirect
 	in      *peerIn
 
-	q, cur peerQueue      // filled by callers; being sent by write
-	flying []fabric.Piece // pieces whose last byte is with write, or done, and whose PutDone is due
-	reads  session.Reads  // the peer's
+	q, cur peerQueue      // filled by callers; sent by write
+	flying []fabric.Piece // pieces whose PutDone is due once write has sent its batch
+	reads  session.Reads  // reads of the peer that wait for an answer
 }
 
 func newPeer(t *TCP, rank int) *peer {
 	return &peer{t: t, rank: rank, wake: make(chan struct{}, 1), quiet: make(chan struct{}), reads: session.Reads{}}
 }
 
-// kick makes write look again.
+// kick wakes write.
 func (p *peer) kick() {
 	select {
 	case p.wake <- struct{}{}:
@@ -56,8 +55,7 @@ func (p *peer) kick() {
 	}
 }
 
-// start sees that the goroutines run which send what has been queued. p.mu is held,
-// and the network is not closed.
+// start starts the goroutines that send the queue. p.mu is held, and the network is not closed.
 func (p *peer) start() {
 	if !p.writing {
 		p.writing = true
@@ -71,7 +69,7 @@ func (p *peer) start() {
 	p.kick()
 }
 
-// frame queues a small frame, and sends it unless more is to come.
+// frame queues a small frame, and sends it unless more follows.
 func (p *peer) frame(h *session.Frame, payload []byte, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,9 +93,9 @@ func (p *peer) write(h *session.Frame, payload []byte, more bool) {
 	p.start()
 }
 
-// direct writes what is queued, and more behind it, as far as the socket takes it at
-// once, and says whether that was all; the rest is queued. p.mu is held, and the writer
-// waits for something to do. What goes wrong shows again when the writer tries.
+// direct writes the queue, and behind after it, as far as the socket takes them without blocking. It
+// reports whether all was written; the rest is queued. p.mu is held, and the writer is idle. The
+// writer meets any error again.
 func (p *peer) direct(behind []byte) bool {
 	if p.auth.out != nil {
 		p.q.protect(p.auth.out)
@@ -117,22 +115,21 @@ func (p *peer) direct(behind []byte) bool {
 	return false
 }
 
-// peerCopy is the size up to which a piece is copied to the queue: to wake the writer
-// costs more.
+// peerCopy is the largest piece that is copied to the queue: waking the writer costs more.
 const peerCopy = 64 << 10
 
-// small reports whether a piece of n bytes is not worth the writer. What is written at
-// once is larger: only what the socket does not take is copied. p.mu is held.
+// small reports whether a piece of n bytes is sent without the writer. A piece that is written
+// directly may be larger, since only the rest that the socket refuses is copied. p.mu is held.
 func (p *peer) small(n int) bool {
 	return n <= peerCopy || n <= session.MaxPart && peerGathers && p.auth.out == nil && p.idle()
 }
 
-// idle reports whether what is queued now may be written at once. p.mu is held.
+// idle reports whether new frames may be written directly. p.mu is held.
 func (p *peer) idle() bool {
 	return p.out != nil && !p.busy && !p.cut && (len(p.q.items) == 0 || p.corked)
 }
 
-// put queues a piece. When the peer is gone only write remains, to say that it is done.
+// put queues a piece. When the peer is gone, write only reports the end of the put.
 func (p *peer) put(piece fabric.Piece, data []byte) {
 	if p.putCopy(piece, data) {
 		p.t.h.PutDone(p.rank, piece)
@@ -152,7 +149,7 @@ func (p *peer) put(piece fabric.Piece, data []byte) {
 	p.start()
 }
 
-// putCopy sends a small piece, or a copy of it later, and says whether it did.
+// putCopy sends a small piece or queues a copy of it, and reports whether it did.
 func (p *peer) putCopy(piece fabric.Piece, data []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,14 +176,14 @@ func (p *peer) answer(r fabric.ReadRequest) error {
 	return nil
 }
 
-// answered notes that an answer is about to be sent, or refused: the peer may ask again.
+// answered counts an answer that is about to be sent, or was refused: the peer may read again.
 func (p *peer) answered(op fabric.OpKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reads.End(op)
 }
 
-// cancel makes write give up the pieces of an operation, now if it is sending one.
+// cancel makes write give up the pieces of an operation, also one that it is sending.
 func (p *peer) cancel(op fabric.OpKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

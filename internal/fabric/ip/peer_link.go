@@ -13,9 +13,8 @@ import (
 	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// link makes our connection to the peer, lets write have it, and watches it: the
-// peer says nothing on it but goodbye, so the end of the peer shows at once, also
-// when we have nothing to send.
+// link dials the peer, hands the connection to write, and watches it. The peer sends nothing on it
+// but a goodbye, so the end of the peer shows at once, even if this rank has nothing to send.
 func (p *peer) link(ctx context.Context) {
 	c, link, err := p.dial(ctx)
 	if err != nil {
@@ -53,7 +52,7 @@ func (p *peer) watch(c io.Reader) error {
 	return fabric.ErrGoodbye
 }
 
-// dial tries until the timeout; the peer may be slow.
+// dial retries until the timeout, since the peer may be slow to start.
 func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 	const first, most = 5 * time.Millisecond, 200 * time.Millisecond
 	begin := time.Now()
@@ -81,7 +80,7 @@ func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 	}
 }
 
-// leaves says that we have not much time for the peer.
+// leaves reports whether the connection is ending.
 func (p *peer) leaves() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,22 +27,22 @@ type peerItem struct {
 	size      int64 // of its answer
 }
 
-// peerQueue is what waits to be sent, in order. Its memory is used again and
-// again: a peer has two of them, one that is filled and one that is being sent.
+// peerQueue is a queue of items to send, in order. A peer reuses two of them: callers fill one while
+// write sends the other.
 type peerQueue struct {
 	items []peerItem
 	arena []byte // small frames, encoded when they are queued
-	other []byte // what protect made the arena of
+	other []byte // spare memory for protect
 }
 
-// peerKeep is how much memory an empty queue keeps.
+// The memory that an empty queue keeps.
 const (
 	peerKeepBytes = 1 << 20
 	peerKeepItems = 1 << 12
 )
 
-// frame queues a header and its payload. Neighbours become one item, and so one
-// element of a writev.
+// frame queues a header and its payload. Adjacent frames become one item, and thus one element of a
+// writev.
 func (q *peerQueue) frame(h *session.Frame, payload []byte) {
 	from := len(q.arena)
 	q.arena = append(h.AppendStream(q.arena), payload...)
@@ -53,8 +53,7 @@ func (q *peerQueue) frame(h *session.Frame, payload []byte) {
 	q.items = append(q.items, peerItem{kind: itemFrames, from: from, to: len(q.arena)})
 }
 
-// protect makes records of the only item, which is encoded frames. They are the
-// next to be sent.
+// protect turns the only item, encoded frames, into records that are sent next.
 func (q *peerQueue) protect(d *seal.Direction) {
 	it := &q.items[0]
 	q.other = d.Append(q.other[:0], q.arena[it.from:it.to])
@@ -62,7 +61,7 @@ func (q *peerQueue) protect(d *seal.Direction) {
 	it.kind, it.from, it.to = itemRecord, 0, len(q.arena)
 }
 
-// cancel marks the pieces of an operation and says whether there were any.
+// cancel marks the pieces of an operation, and reports whether there are any.
 func (q *peerQueue) cancel(op fabric.OpKey) bool {
 	found := false
 	for i := range q.items {
@@ -73,8 +72,7 @@ func (q *peerQueue) cancel(op fabric.OpKey) bool {
 	return found
 }
 
-// take turns pieces to nothing, all or only those that are cancelled, and appends
-// them to done.
+// take removes pieces, all or only cancelled ones, and appends them to done.
 func (q *peerQueue) take(done []fabric.Piece, all bool) []fabric.Piece {
 	for i := range q.items {
 		if it := &q.items[i]; it.kind == itemPiece && (all || it.cancelled) {
@@ -87,7 +85,7 @@ func (q *peerQueue) take(done []fabric.Piece, all bool) []fabric.Piece {
 
 // reset empties the queue.
 func (q *peerQueue) reset() {
-	clear(q.items) // lets go of users' buffers
+	clear(q.items) // drops references to users' buffers
 	q.items, q.arena = q.items[:0], q.arena[:0]
 	if cap(q.arena) > peerKeepBytes {
 		q.arena = nil

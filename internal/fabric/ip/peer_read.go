@@ -11,8 +11,8 @@ import (
 	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// peerBuffers is how many parts of one connection the handler holds at most; the
-// reader waits for it to release one.
+// peerBuffers is the largest number of parts of one connection that the handler may hold. The reader
+// blocks until the handler releases one.
 const peerBuffers = 16
 
 // peerIn is a connection that a peer dialled.
@@ -22,11 +22,11 @@ type peerIn struct {
 	link authLink
 	fr   *frameReader
 
-	// The frame that we are in.
-	f    session.Frame // kind session.None: none
-	b    *peerBuffer   // where its payload goes; nil: nowhere, or it is not known yet
-	got  int           // so much of the payload is here
-	skip bool          // nobody wants it
+	// The frame that is being read.
+	f    session.Frame // Kind is session.None between frames
+	b    *peerBuffer   // buffer of its payload; nil: none yet
+	got  int           // bytes of the payload that were read
+	skip bool          // the handler ignores the payload
 
 	once sync.Once
 	stop chan struct{}
@@ -34,7 +34,7 @@ type peerIn struct {
 	made int
 }
 
-// peerConn is what we need of the connection.
+// peerConn is the part of a connection that the reader uses.
 type peerConn interface {
 	io.ReadWriteCloser
 	CloseWrite() error
@@ -58,12 +58,12 @@ func newPeerIn(p *peer, c peerConn, l authLink) *peerIn {
 	return in
 }
 
-// use takes a connection that nothing was read from.
+// use sets the connection. Nothing was read from it.
 func (in *peerIn) use(c peerConn) {
 	in.conn, in.fr = c, newFrameReader(in.link.reader(peerCounted{c, in.p}))
 }
 
-// peerCounted counts what is read.
+// peerCounted counts the bytes that are read.
 type peerCounted struct {
 	io.Reader
 	p *peer
@@ -84,7 +84,7 @@ func (in *peerIn) close() {
 	})
 }
 
-// ended gives back what the reader had in hand.
+// ended releases the buffer of an unfinished frame.
 func (in *peerIn) ended() {
 	if in.b != nil {
 		in.b.Release()
@@ -92,14 +92,14 @@ func (in *peerIn) ended() {
 	}
 }
 
-// errMore is that there is more to read, but others have waited long enough.
+// errMore says that more may be there to read, but other connections have to be served first.
 var errMore = errors.New("more is there")
 
-// read hands to the handler what comes, until the peer says goodbye, the connection
-// ends, with errAgain nothing is there, or with errMore so many bytes were read.
-func (in *peerIn) read(most int) error {
+// read hands frames to the handler until the peer says goodbye or the connection ends. It returns
+// errAgain if nothing is there, and errMore after limit bytes.
+func (in *peerIn) read(limit int) error {
 	for read := 0; ; read += session.StreamMaxHeader + in.f.N {
-		if read > most {
+		if read > limit {
 			return errMore
 		}
 		if in.f.Kind == session.None {
@@ -124,7 +124,7 @@ func (in *peerIn) read(most int) error {
 	}
 }
 
-// payload takes the rest of the frame that we are in.
+// payload reads the rest of the current frame.
 func (in *peerIn) payload() error {
 	switch {
 	case in.skip:
@@ -152,7 +152,7 @@ func (in *peerIn) payload() error {
 	}
 }
 
-// part takes a part of a piece or of an answer.
+// part reads a part of a piece or of an answer.
 func (in *peerIn) part() error {
 	if in.b == nil {
 		b, err := in.buffer()
@@ -181,7 +181,7 @@ func (in *peerIn) part() error {
 	return nil
 }
 
-// buffer waits for a buffer; nil: nobody wants the data any more.
+// buffer blocks until a buffer is free. nil: the handler ignores the data.
 func (in *peerIn) buffer() (*peerBuffer, error) {
 	var b *peerBuffer
 	select {

@@ -65,11 +65,11 @@ func (r *receiver) open() error {
 	return nil
 }
 
-// Receive implements fabric.Receiver. A batch costs one call into C: it posts the last
 // Attach implements fabric.Receiver. There is no poller for completion queues.
 func (r *receiver) Attach(fabric.Sink, func(error)) bool { return false }
 
-// batch's slots again and takes the next completions.
+// Receive implements fabric.Receiver. A batch costs one call into C: it posts the last batch's slots
+// again and takes the next completions.
 func (r *receiver) Receive(s fabric.Sink) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
