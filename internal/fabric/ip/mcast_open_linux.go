@@ -11,7 +11,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// openMulticast opens the sockets in the way that stood the self-test.
+// openMulticast opens the sockets with the features that passed the self-test.
 func openMulticast(p *mcastPlan) (*Multicast, error) {
 	t, err := udpSelfTest(p.short())
 	if err != nil {
@@ -75,7 +75,7 @@ func openMulticast(p *mcastPlan) (*Multicast, error) {
 	return m, nil
 }
 
-// udpOpenGroup opens the two sockets of a group. On an error it returns what is open.
+// udpOpenGroup opens the two sockets of a group. After an error it returns those that are open.
 func udpOpenGroup(p *mcastPlan, g netip.AddrPort, f *Features) (*udpSender, *udpReceiver, error) {
 	fd, own, err := udpSendSocket(p, p.TTL)
 	if err != nil {
