@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// Errors that callers decide on.
+// Errors that callers compare with errors.Is.
 var (
 	ErrNoDevice = errors.New("no verbs device")
 	ErrPort     = errors.New("the port cannot be used")
 )
 
-// A Status is how a work request ended: enum ibv_wc_status.
+// A Status is the completion status of a work request (enum ibv_wc_status).
 type Status uint32
 
-// Those that mean something to us.
+// The statuses with a meaning for this package.
 const (
 	StatusSuccess  Status = 0
 	StatusFlush    Status = 5
@@ -47,14 +47,14 @@ func (s Status) String() string {
 	return name
 }
 
-// An Error is what a verb or a work request failed with.
+// An Error is the failure of a verb or of a work request.
 type Error struct {
-	Op     string        // what was tried
+	Op     string        // attempted operation
 	Device string        // name:port
 	QP     uint32        // 0: none
 	Peer   int           // world rank, -1: none
-	Status Status        // of a completion,
-	Vendor uint32        // and what the vendor adds to it
+	Status Status        // of a completion
+	Vendor uint32        // vendor's code of a completion
 	Errno  syscall.Errno // of a call
 }
 

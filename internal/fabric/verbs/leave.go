@@ -55,7 +55,7 @@ func (p *peer) lose(err error) {
 	}
 }
 
-// failed takes the failure of the queue pair that the device reports.
+// failed handles a failure of the queue pair that the device reports.
 func (p *peer) failed(err error) {
 	var e *Error
 	if errors.As(err, &e) {
@@ -118,7 +118,7 @@ func (p *peer) destroy() {
 	p.notes.gone = true
 }
 
-// notes are what the handler is told when the lock is released.
+// notes are calls of the handler to make after the lock is released.
 type notes struct {
 	puts  []fabric.Piece
 	reads []readNote
@@ -132,7 +132,7 @@ type readNote struct {
 	ok bool
 }
 
-// unlock releases p.mu and then says what there is to say.
+// unlock releases p.mu, and then makes the calls in notes.
 func (p *peer) unlock() {
 	n := p.notes
 	p.notes = notes{}
@@ -162,7 +162,7 @@ func (p *peer) unlock() {
 	}
 }
 
-var errProtocol = errors.New("it sent what no correct peer sends")
+var errProtocol = errors.New("the peer violates the protocol")
 
 // errRemoved marks a queue pair whose communicator was removed while it sent.
 var errRemoved = errors.New("the communicator was removed")

@@ -11,7 +11,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// loop takes completions until it is closed.
+// loop handles completions until Close.
 func (r *RC) loop() {
 	defer close(r.ended)
 	for {
@@ -33,8 +33,8 @@ func (r *RC) loop() {
 	}
 }
 
-// watch sees whether silent peers are still there, so that a death shows soon although
-// nothing is sent to the dead: an operation may wait for a rank that owes it something.
+// watch probes silent peers. An operation may wait for a rank to which nothing is sent, and its death
+// must show soon all the same.
 func (r *RC) watch() {
 	tick := time.NewTicker(aliveEvery)
 	defer tick.Stop()
@@ -54,9 +54,9 @@ func (r *RC) watch() {
 	}
 }
 
-// alive reads a silent peer's beacon: that needs neither credit nor the peer's processor,
-// and fails if the queue pair there is gone. A read of 0 bytes would do, but Soft-RoCE
-// refuses one that was lost on the way and is sent again. p.mu is held.
+// alive reads the beacon of a silent peer. The read needs neither credit nor the peer's processor, and
+// fails if the peer's queue pair is gone. A read of 0 bytes would do, but Soft-RoCE refuses to repeat
+// one that was lost. p.mu is held.
 func (p *peer) alive() {
 	silent := p.life.State() == session.Open && p.used && !p.heard && len(p.flying) == 0
 	p.heard = false
@@ -69,7 +69,7 @@ func (p *peer) alive() {
 	}
 }
 
-// fail gives all peers up: we can no longer tell what they send.
+// fail gives up all peers: completions cannot be taken any more.
 func (r *RC) fail(err error) {
 	for _, p := range r.peers {
 		if p != nil {
@@ -102,7 +102,7 @@ func (r *RC) take(n int) {
 	r.touched = r.touched[:0]
 }
 
-// received takes what came in one slot.
+// received handles the frame in one slot.
 func (p *peer) received(d *completion) {
 	i := uint32(d.id)
 	if Status(d.status) != StatusSuccess {
@@ -136,8 +136,7 @@ func (p *peer) received(d *completion) {
 	}
 }
 
-// late takes what comes from a peer that we have no more to do with, except to leave
-// in order.
+// late handles a frame of a peer that is leaving: only what an orderly end needs.
 func (p *peer) late(f *session.Frame) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -152,7 +151,7 @@ func (p *peer) late(f *session.Frame) {
 	}
 }
 
-// frame takes a frame.
+// frame handles a frame.
 func (p *peer) frame(f *session.Frame, payload []byte) error {
 	switch f.Kind {
 	case session.Message:
@@ -184,8 +183,8 @@ func (p *peer) frame(f *session.Frame, payload []byte) error {
 	return nil
 }
 
-// postAgain posts the slots that were emptied, and lets the peer know if it may wait for
-// them. p.mu is held.
+// postAgain posts emptied slots again, and sends a Credit frame if the peer may be waiting for them.
+// p.mu is held.
 func (p *peer) postAgain() {
 	if p.life.State() == session.Gone || p.held >= maxHeld || len(p.repost) == 0 {
 		return
@@ -198,7 +197,7 @@ func (p *peer) postAgain() {
 	p.repost = p.repost[:0]
 	p.pump()
 	if p.life.State() != session.Gone && p.credit.Untold() >= p.r.recvSlots/2 && (len(p.queue) == 0 || p.queue[0].f.Kind != session.Credit) {
-		// Before all else that waits: it may be what everything waits for.
+		// In front of the queue: both sides may be waiting for credit.
 		p.queue = append([]*item{{f: session.Frame{Kind: session.Credit}}}, p.queue...)
 		p.pump()
 	}

@@ -21,8 +21,8 @@ const _ = uint(session.SlotPayload - protocol.MaxMsg) // every message of the pr
 
 // peer is another rank.
 //
-// Requests complete in the order in which they were posted, and only the last one of each
-// doorbell is signalled: its completion is that of all before it.
+// Requests complete in order, and only the last one of each doorbell is signalled. Its completion is
+// also that of all requests before it.
 type peer struct {
 	r    *RC
 	rank int
@@ -32,25 +32,25 @@ type peer struct {
 	in   []byte // their memory
 	out  []byte // memory of the send slots
 
-	beacon      uint64 // its address
+	beacon      uint64 // address of its beacon
 	beaconKey   uint32
 	sent, recvd atomic.Uint64
 
 	mu    sync.Mutex
 	life  session.Peer
 	used  bool // there was traffic
-	heard bool // something came since watch looked last
+	heard bool // something arrived since the last probe
 	timer *time.Timer
 
-	// What we send.
+	// Sending.
 	queue    []*item
-	answers  int      // frames in queue that answer the peer
-	flying   []flight // posted, or in chain
+	answers  int      // frames in queue that answer frames of the peer
+	flying   []flight // requests in chain, or posted
 	chain    []request
 	seq      uint32
 	free     []uint32 // send slots
 	credit   session.CreditAccount
-	reading  int // reads under way
+	reading  int // RDMA READs under way
 	maxReads int
 	notes    notes
 
@@ -62,20 +62,20 @@ type peer struct {
 
 	// Reads of the peer's memory: read.go.
 	remotes map[fabric.OpKey]*remote
-	ready   []*directRead // that can be posted
+	ready   []*directRead // reads that can be posted
 }
 
-// item is a frame, or a piece, that waits for room.
+// item is a frame or a piece that waits for room.
 type item struct {
 	f       session.Frame
-	payload []byte // of a message: a copy
+	payload []byte // copy of a message
 	put     *put
 }
 
-// flight is a request under way.
+// flight is a request in flight.
 type flight struct {
 	seq  uint32
-	slot int32 // -1: none
+	slot int32 // send slot; -1: none
 	put  *put
 	read *directRead
 }
@@ -92,7 +92,7 @@ func newPeer(r *RC, rank int, mem []byte) *peer {
 	return p
 }
 
-// Ids of requests: a bit for receives, the rank, a slot or a number.
+// The id of a request: a bit for receives, the rank, and a slot or a number.
 const (
 	idRecv = 1 << 63
 	idRank = 1<<31 - 1
@@ -102,7 +102,7 @@ func (p *peer) fail(op string, rc int) error {
 	return &Error{Op: op, Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Errno: syscall.Errno(-rc)}
 }
 
-// message sends a message, or lets it wait for the next one.
+// message sends a message, or with more delays it until the next one.
 func (p *peer) message(msg []byte, more bool) {
 	if len(msg) > session.SlotPayload {
 		panic("fabric/verbs: the message is too long")
@@ -122,19 +122,19 @@ func (p *peer) message(msg []byte, more bool) {
 	p.unlock()
 }
 
-// maxAnswers is how many answers wait for a peer at most: half a megabyte. Answers wait while the peer
-// has no room, and a correct peer sends few questions meanwhile. For each operation it asks once where
-// the buffer is, and has at most protocol.MaxReads reads to check afterwards.
+// maxAnswers is the largest number of answers that may wait for a peer: half a megabyte. Answers wait
+// while the peer has no room, and a correct peer asks little meanwhile. For each operation it asks once
+// for the buffer, and then checks at most fabric.MaxReads reads.
 const maxAnswers = 4096
 
-// control sends a frame without payload. A peer that lets too many answers wait is lost. p.mu is held.
+// control sends a frame without payload. It gives up a peer that lets too many answers wait. p.mu is held.
 func (p *peer) control(f session.Frame) {
 	if p.life.State() == session.Gone {
 		return
 	}
 	if f.Kind.Answers() {
 		if p.answers == maxAnswers {
-			p.lose(fmt.Errorf("%w: it asks on while %d answers wait for room", errProtocol, maxAnswers))
+			p.lose(fmt.Errorf("%w: it keeps asking while %d answers wait for room", errProtocol, maxAnswers))
 			return
 		}
 		p.answers++
@@ -143,13 +143,13 @@ func (p *peer) control(f session.Frame) {
 	p.pump()
 }
 
-// room reports whether a frame can be posted, beside so many that are kept for credit.
+// room reports whether a frame can be posted while keep slots stay free for credit.
 func (p *peer) room(keep int) bool {
 	return len(p.free) > 0 && len(p.chain) < Batch && p.credit.Room(keep)
 }
 
-// encode makes a frame the next request. Its payload is copied to the slot, or gathered
-// from the user's memory if there is a region. p.mu is held, and there is room.
+// encode makes a frame the next request. With a region, the device gathers the payload from the
+// user's memory; otherwise encode copies it to the slot. p.mu is held, and there is room.
 func (p *peer) encode(f *session.Frame, payload []byte, user *region, of *put) {
 	i := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
@@ -176,8 +176,8 @@ func (p *peer) add(q request, fl flight) {
 	p.flying = append(p.flying, fl)
 }
 
-// pump makes requests of what waits, as far as there is room, and posts them with one
-// doorbell. p.mu is held.
+// pump posts waiting frames and reads as far as there is room, with one doorbell per Batch. p.mu is
+// held.
 func (p *peer) pump() {
 	for {
 		p.fill()
@@ -207,7 +207,7 @@ func (p *peer) fill() {
 		}
 		if it.put != nil {
 			if !p.encodePut(it.put) {
-				continue // more of it
+				continue // the piece has more parts
 			}
 		} else {
 			p.encode(&it.f, it.payload, nil, nil)
@@ -224,7 +224,7 @@ func (p *peer) fill() {
 	p.fillReads()
 }
 
-// ring1 posts the chain. It reports whether that was possible.
+// ring1 posts the chain, and reports whether that succeeded.
 func (p *peer) ring1() bool {
 	if p.life.State() == session.Gone {
 		return false
@@ -240,7 +240,7 @@ func (p *peer) ring1() bool {
 	return true
 }
 
-// completed takes a completion of something that we posted.
+// completed handles the completion of a send or a read.
 func (p *peer) completed(d *completion) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -274,7 +274,7 @@ func (p *peer) completed(d *completion) {
 	p.pump()
 }
 
-// waiting reports whether something is queued or under way.
+// waiting reports whether frames or reads are queued or in flight.
 func (p *peer) waiting() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,22 +9,21 @@ import (
 	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// putCopy is the size up to which a piece that is not registered is copied: to register it
-// takes longer.
+// putCopy is the largest unregistered piece that is copied: registering it takes longer.
 const putCopy = 64 << 10
 
 // put is a piece that is being sent.
 type put struct {
 	piece       fabric.Piece
 	data        []byte
-	user        *region // nil: it is copied
-	owned       bool    // registered for this piece
-	registering bool    // a goroutine does it: nothing is sent before
-	off         int64   // so much was made requests of
+	user        *region // nil: the piece is copied
+	owned       bool    // the region was registered for this piece
+	registering bool    // a goroutine is registering it; nothing is sent before
+	off         int64   // bytes that are in requests
 	begun       bool
-	flying      int // requests under way
+	flying      int // requests in flight
 	cancelled   bool
-	done        bool // the handler knows, or will
+	done        bool // PutDone was called, or will be
 }
 
 // Put implements fabric.Messages. A large piece that is not registered waits in the queue until a
@@ -55,7 +54,7 @@ func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
 	p.pump()
 }
 
-// register registers a piece. One that cannot be registered is copied.
+// register registers a piece. If that fails, the piece is copied.
 func (p *peer) register(u *put) {
 	reg, err := p.r.dev.mem.acquire(u.data)
 	p.mu.Lock()
@@ -68,8 +67,8 @@ func (p *peer) register(u *put) {
 	p.pump()
 }
 
-// encodePut makes the next part of a piece a request, and reports whether it was the last.
-// p.mu is held, and there is room.
+// encodePut makes the next part of a piece a request, and reports whether the part was the last. p.mu
+// is held, and there is room.
 func (p *peer) encodePut(u *put) bool {
 	if u.cancelled {
 		p.ended(u)
@@ -79,7 +78,7 @@ func (p *peer) encodePut(u *put) bool {
 	f := session.Frame{Kind: session.Data, Op: u.piece.Op, Nth: u.piece.Nth, Len: u.piece.Len, Off: u.off}
 	of := u
 	if u.user == nil {
-		of = nil // copied: nothing of it is under way
+		of = nil // copied: the device does not touch it
 	} else {
 		u.flying++
 	}
@@ -91,7 +90,7 @@ func (p *peer) encodePut(u *put) bool {
 	return u.off == u.piece.Len
 }
 
-// ended says that a piece is done, if it is. p.mu is held.
+// ended reports the end of a put once the device no longer needs its memory. p.mu is held.
 func (p *peer) ended(u *put) {
 	if u.done || u.registering || u.flying > 0 || u.off < u.piece.Len && !u.cancelled || !u.begun && !u.cancelled {
 		return
@@ -107,8 +106,8 @@ func (p *peer) ended(u *put) {
 	p.notes.puts = append(p.notes.puts, u.piece)
 }
 
-// Cancel implements fabric.Messages: pieces stop between two of their parts, and reads
-// that were not posted are not.
+// Cancel implements fabric.Messages. Pieces stop between two parts, and reads that have not been
+// posted never are.
 func (r *RC) Cancel(op fabric.OpKey) {
 	for _, p := range r.peers {
 		if p != nil {
@@ -140,8 +139,8 @@ func (p *peer) cancel(op fabric.OpKey) {
 	p.pump()
 }
 
-// maxHeld is how many parts of a peer the handler holds at most; then the peer gets no more
-// room until it releases one.
+// maxHeld is the number of parts of a peer that the handler may hold before the peer gets no more
+// room. The next release gives it room again.
 const maxHeld = 16
 
 // part collects the frames of one part of a piece.
@@ -151,7 +150,7 @@ type part struct {
 	n   int // bytes of buf that are filled
 }
 
-// data takes a frame of a piece.
+// data handles a frame of a piece.
 func (p *peer) data(f *session.Frame, payload []byte) error {
 	if err := p.order.Next(f); err != nil {
 		return err
@@ -177,7 +176,7 @@ func (p *peer) data(f *session.Frame, payload []byte) error {
 	return nil
 }
 
-// released takes a part back from the handler.
+// released handles the release of a part.
 func (p *peer) released() {
 	p.mu.Lock()
 	defer p.unlock()
