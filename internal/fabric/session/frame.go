@@ -40,8 +40,8 @@ func (k Kind) Answers() bool { return k == Here || k == Checked || k == Revoked 
 type Frame struct {
 	Kind  Kind
 	No    bool
-	N     int    // length of the payload
 	Grant uint32 // see CreditAccount
+	N     int    // length of the payload
 	Op    fabric.OpKey
 	Nth   uint32 // of the piece
 	RKey  uint32
@@ -82,17 +82,19 @@ type Order struct {
 
 // Next checks a frame. A frame that is no part ends the piece before it.
 func (o *Order) Next(f *Frame) error {
-	next := o.next
-	o.next.Kind = None
 	if f.Kind != Data && f.Kind != Answer {
+		o.next.Kind = None
 		return nil
 	}
 	if f.Off > 0 {
+		next := o.next
+		o.next.Kind = None // also after an error
 		next.N, next.Grant = f.N, f.Grant
 		if next != *f {
 			return fmt.Errorf("%w: a part at %d of %d continues nothing", ErrMalformed, f.Off, f.Len)
 		}
 	}
+	o.next.Kind = None
 	if end := f.Off + int64(f.N); end < f.Len {
 		o.next = *f
 		o.next.Off = end
