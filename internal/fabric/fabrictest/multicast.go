@@ -144,6 +144,7 @@ func TestMulticast(t *testing.T, n Network) {
 }
 
 func testMulticastCapabilities(t *testing.T, n Network) {
+	t.Helper()
 	for _, m := range n.Multicast(t, 2) {
 		c := m.Capabilities()
 		if c.Chunk < 1 || c.Batch < 1 || c.Room < c.Batch || c.Overhead < c.Header || c.Header < fabric.HeaderSize {
@@ -158,6 +159,7 @@ func testMulticastCapabilities(t *testing.T, n Network) {
 // Chunks arrive at all other ranks with their headers, whatever the receiver expects, and not at the
 // sender or on another subgroup.
 func testDelivery(t *testing.T, n Network) {
+	t.Helper()
 	const chunks = 20
 	all := n.Multicast(t, 3)
 	c := all[0].Capabilities()
@@ -200,6 +202,7 @@ func testDelivery(t *testing.T, n Network) {
 // Batches that break the rules are refused, and nothing of them is sent. Full batches and empty ones
 // are accepted.
 func testBatches(t *testing.T, n Network) {
+	t.Helper()
 	all := n.Multicast(t, 2)
 	c := all[0].Capabilities()
 	tx := all[0].Sender(0)
@@ -234,6 +237,7 @@ func testBatches(t *testing.T, n Network) {
 
 // Send never blocks: it takes what fits, and then says ErrBusy. What it took completes, in order.
 func testBusy(t *testing.T, n Network) {
+	t.Helper()
 	m := n.Multicast(t, 1)[0]
 	c := m.Capabilities()
 	tx := m.Sender(0)
@@ -267,6 +271,7 @@ func testBusy(t *testing.T, n Network) {
 
 // Foreign datagrams are counted and dropped; those with a header reach the sink.
 func testForeign(t *testing.T, n Network) {
+	t.Helper()
 	if n.Foreign == nil {
 		return // the network cannot carry datagrams without a header
 	}
@@ -289,6 +294,7 @@ func testForeign(t *testing.T, n Network) {
 
 // A rank does not receive its own datagrams.
 func testOwn(t *testing.T, n Network) {
+	t.Helper()
 	all := n.Multicast(t, 2)
 	c := all[0].Capabilities()
 	data := fill(8*c.Chunk, 1)
@@ -305,6 +311,7 @@ func testOwn(t *testing.T, n Network) {
 
 // Wake ends one Receive, and several Wakes before it are one.
 func testWake(t *testing.T, n Network) {
+	t.Helper()
 	m := n.Multicast(t, 1)[0]
 	rx := m.Receiver(0)
 	s := newSink(m.Capabilities().Chunk, 1)
@@ -339,6 +346,7 @@ func testWake(t *testing.T, n Network) {
 
 // No Wake is lost among datagrams and other Wakes, and no Receive returns without a reason.
 func testWakeWithTraffic(t *testing.T, n Network) {
+	t.Helper()
 	const wakers, tasks, datagrams = 4, 300, 100
 	all := n.Multicast(t, 2)
 	c := all[0].Capabilities()
@@ -367,6 +375,7 @@ func testWakeWithTraffic(t *testing.T, n Network) {
 }
 
 func testPending(t *testing.T, n Network) {
+	t.Helper()
 	all := n.Multicast(t, 2)
 	c := all[0].Capabilities()
 	rx := all[1].Receiver(0)
@@ -401,6 +410,7 @@ func testPending(t *testing.T, n Network) {
 // An attached receiver hands its datagrams to the sink when the leader polls. Without a poller,
 // Attach does nothing.
 func testPoller(t *testing.T, n Network) {
+	t.Helper()
 	all := n.Multicast(t, 2)
 	c := all[1].Capabilities()
 	rx := all[1].Receiver(0)
@@ -442,6 +452,7 @@ func testPoller(t *testing.T, n Network) {
 
 // Datagrams of a communicator with groups of its own reach its members only.
 func testGroups(t *testing.T, n Network) {
+	t.Helper()
 	all := n.Multicast(t, 3)
 	c := all[0].Capabilities()
 	if c.Groups == nil {
@@ -481,6 +492,7 @@ func testGroups(t *testing.T, n Network) {
 
 // Close ends all Receive calls, and Send afterwards.
 func testMulticastClose(t *testing.T, n Network) {
+	t.Helper()
 	m := n.Multicast(t, 1)[0]
 	var wg sync.WaitGroup
 	for sub := range m.Subgroups() {

@@ -151,6 +151,7 @@ func TestReliable(t *testing.T, n Network) {
 }
 
 func testReliableCapabilities(t *testing.T, n Network) {
+	t.Helper()
 	w := n.open(t, 2)
 	r := w.Ranks[0]
 	if (r.Reader == nil) == (r.Direct == nil) {
@@ -179,6 +180,7 @@ func testReliableCapabilities(t *testing.T, n Network) {
 // Messages and pieces of all sizes arrive in order, in all directions at once, and every put is done
 // exactly once.
 func testOrder(t *testing.T, n Network) {
+	t.Helper()
 	const ranks, rounds = 3, 60
 	sizes := []int{0, 1, 1000, 16 << 10, 16<<10 + 1, 256<<10 - 1, 256 << 10, 256<<10 + 1, 700_017}
 	w := n.open(t, ranks)
@@ -249,6 +251,7 @@ func testOrder(t *testing.T, n Network) {
 // Reads return the bytes of all their spans. Reads outside of a registered buffer are refused, and
 // the connection survives them.
 func testReads(t *testing.T, n Network) {
+	t.Helper()
 	w := n.open(t, 2)
 	op := fabric.OpKey{Comm: 3, Seq: 9}
 	buf := fill(600_100, 5)
@@ -294,6 +297,7 @@ func testReads(t *testing.T, n Network) {
 
 // A peer may have MaxReads reads of each operation under way.
 func testManyReads(t *testing.T, n Network) {
+	t.Helper()
 	const ops = 20
 	w := n.open(t, 2)
 	far := fill(ops*fabric.MaxReads, 1)
@@ -335,6 +339,7 @@ func testManyReads(t *testing.T, n Network) {
 // After Unregister no read of the buffer succeeds. Under the race detector, this also shows accesses
 // to the buffer.
 func testUnregister(t *testing.T, n Network) {
+	t.Helper()
 	w := n.open(t, 2)
 	buf := fill(300_000, 1)
 	for seq := range uint64(8) {
@@ -360,6 +365,7 @@ const stuckSize = 128 * 256 << 10
 
 // A cancelled put ends although the peer takes nothing, exactly once. Other operations go on.
 func testCancel(t *testing.T, n Network) {
+	t.Helper()
 	w := n.open(t, 2)
 	w.recs[0].hold = true
 	gone, stays := fabric.OpKey{Seq: 1}, fabric.OpKey{Seq: 2}
@@ -391,6 +397,7 @@ func testCancel(t *testing.T, n Network) {
 
 // A handler that keeps buffers stops one peer, and nobody else.
 func testBackpressure(t *testing.T, n Network) {
+	t.Helper()
 	w := n.open(t, 3)
 	w.recs[0].hold = true
 	data := fill(stuckSize, 9)
@@ -411,6 +418,7 @@ func testBackpressure(t *testing.T, n Network) {
 // The last message before Drop arrives, and then a goodbye. The dropped peer is not lost, and nothing
 // more goes to it or comes from it.
 func testDrop(t *testing.T, n Network) {
+	t.Helper()
 	for name, talk := range map[string][]int{"none": nil, "ours": {0}, "theirs": {1}, "both": {0, 1}} {
 		t.Run(name, func(t *testing.T) {
 			w := n.open(t, 2)
@@ -443,6 +451,7 @@ func testDrop(t *testing.T, n Network) {
 // Everything that is queued arrives although the sender closes at once, and then the goodbye. The
 // closing rank hears nothing more, and a second Close does nothing.
 func testGoodbye(t *testing.T, n Network) {
+	t.Helper()
 	w := n.open(t, 3)
 	data := fill(5*256<<10, 3)
 	p := fabric.Piece{Nth: 1, Len: int64(len(data))}
@@ -473,14 +482,15 @@ func testGoodbye(t *testing.T, n Network) {
 
 // The crash of a peer is reported once, without a goodbye. All puts to it are done exactly once.
 func testCrash(t *testing.T, n Network) {
+	t.Helper()
 	w := n.open(t, 3)
 	w.echo(t, 0, 1)
 	w.echo(t, 0, 2)
 	w.Kill(1)
 	data := make([]byte, 1<<20)
-	puts := make([]fabric.Piece, 3)
-	for i := range puts {
-		puts[i] = fabric.Piece{Nth: uint32(i), Len: int64(len(data))}
+	var puts []fabric.Piece
+	for i := range uint32(3) {
+		puts = append(puts, fabric.Piece{Nth: i, Len: int64(len(data))})
 		w.Ranks[0].Put(1, puts[i], data)
 	}
 	if err := w.recs[0].waitLost(t, 1); errors.Is(err, fabric.ErrGoodbye) {
@@ -505,6 +515,7 @@ func testCrash(t *testing.T, n Network) {
 
 // Flush returns once all messages have left.
 func testFlush(t *testing.T, n Network) {
+	t.Helper()
 	w := n.open(t, 2)
 	w.Ranks[0].Flush(waitLimit) // nothing was sent
 	for i := range 100 {
@@ -521,6 +532,7 @@ func testFlush(t *testing.T, n Network) {
 // Ranks send, put, read, cancel, drop and close all at the same time: every put is done exactly once,
 // and nothing hangs.
 func testCloseWithTraffic(t *testing.T, n Network) {
+	t.Helper()
 	const ranks, worlds, steps = 4, 4, 30
 	for seed := range uint64(worlds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {

@@ -188,13 +188,14 @@ func (l *Links) OutEnded(err error) (n Next) {
 	return n
 }
 
-// InEnded says that nothing is read from in any more.
+// InEnded says that nothing is read from in any more. After out has ended, the error of out is usually
+// the cause; a violation by the peer is always the cause.
 func (l *Links) InEnded(err error) (n Next) {
 	l.in = false
 	switch {
 	case l.peer.goodbye:
 		err = fabric.ErrGoodbye
-	case l.dead && !errors.Is(err, fabric.ErrGoodbye):
+	case l.dead && !errors.Is(err, fabric.ErrGoodbye) && !errors.Is(err, ErrMalformed):
 		err = l.err
 	}
 	l.settle(&n)

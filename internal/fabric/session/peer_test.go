@@ -161,6 +161,11 @@ func TestLinksReport(t *testing.T) {
 			l.Admit()
 			return []Next{l.OutEnded(errBroken), l.InEnded(errors.New("reset"))}
 		}, errBroken},
+		"a violation, reported after its consequence": {func(l *Links) []Next {
+			l.Dial()
+			l.Admit()
+			return []Next{l.OutEnded(fabric.ErrGoodbye), l.InEnded(ErrMalformed)}
+		}, ErrMalformed},
 		"never connected": {func(l *Links) []Next {
 			l.Dial()
 			return []Next{l.OutEnded(errBroken)}
