@@ -60,7 +60,7 @@ func (r *RC) Connect(cards []*Card) error {
 		for i := range gid {
 			to.gid[i] = C.uint8_t(gid[i])
 		}
-		p.credit.Open(r.recvSlots, int(c.Slots))
+		p.credit.Open(r.recvSlots, c.Slots)
 		p.beacon, p.beaconKey = c.Addr, c.RKey
 		in, out := min(maxReads, d.attr.rd_atom), min(maxReads, d.attr.init_rd_atom)
 		p.maxReads = int(out)
