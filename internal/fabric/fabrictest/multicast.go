@@ -194,7 +194,8 @@ func testDelivery(t *testing.T, n Network) {
 			}
 		}
 	}
-	if st := all[1].Receiver(0).Stats(); st.Datagrams != 5*chunks || st.Dropped != 0 || st.Malformed != 0 || st.Calls == 0 {
+	if st := all[1].Receiver(0).Stats(); st.Datagrams != 5*chunks || st.Dropped != 0 || st.Malformed != 0 ||
+		st.Calls == 0 {
 		t.Errorf("the receiver counts %+v, want %d datagrams", st, 5*chunks)
 	}
 }

@@ -26,7 +26,8 @@ func Parse(s string) (Spec, error) {
 	for _, field := range strings.Split(s, ",") {
 		name, value, ok := strings.Cut(strings.TrimSpace(field), "=")
 		if !ok {
-			return Spec{}, fmt.Errorf("%q: want name=value: drop, dup, reorder, corrupt or seed, as in drop=1%%,dup=1%%,reorder=5%%,seed=7", field)
+			return Spec{}, fmt.Errorf("%q: want name=value: drop, dup, reorder, corrupt or seed, as in "+
+				"drop=1%%,dup=1%%,reorder=5%%,seed=7", field)
 		}
 		var err error
 		var p units.Probability
@@ -54,7 +55,8 @@ func Parse(s string) (Spec, error) {
 	}
 	const rounding = 1e-9
 	if spec.Drop+spec.Dup+spec.Reorder+spec.Corrupt > 1+rounding {
-		return Spec{}, fmt.Errorf("drop, dup, reorder and corrupt are more than 100%% together: only one of them happens to a datagram")
+		return Spec{}, fmt.Errorf("drop, dup, reorder and corrupt are more than 100%% together: only one " +
+			"of them happens to a datagram")
 	}
 	return spec, nil
 }

@@ -41,7 +41,8 @@ func (f Features) String() string {
 	case f.RecvBufferClamped():
 		how = "clamped; raise net.core.rmem_max"
 	}
-	return fmt.Sprintf("%s sockets, GSO %s, GRO %s, own datagrams filtered by the kernel %s, receive buffer %d bytes (wanted %d, %s)",
+	return fmt.Sprintf("%s sockets, GSO %s, GRO %s, own datagrams filtered by the kernel %s, receive "+
+		"buffer %d bytes (wanted %d, %s)",
 		f.Sockets, mcastOnOff(f.GSO, f.GSOReason), mcastOnOff(f.GRO, f.GROReason), mcastOnOff(f.Filter, f.FilterReason),
 		f.RecvBufferGot, f.RecvBufferWanted, how)
 }

@@ -18,7 +18,8 @@ func openMulticast(p *mcastPlan) (*Multicast, error) {
 		return nil, err
 	}
 	if p.cut > 0 && t.gso+t.gro != "" {
-		return nil, fmt.Errorf("multicast: chunks of several packets need super-packets, sent and received: %s; use chunks of at most %d bytes", cmp.Or(t.gso, t.gro), p.cut-p.head)
+		return nil, fmt.Errorf("multicast: chunks of several packets need super-packets, sent and "+
+			"received: %s; use chunks of at most %d bytes", cmp.Or(t.gso, t.gro), p.cut-p.head)
 	}
 	m := &Multicast{cut: p.cut}
 	f := Features{

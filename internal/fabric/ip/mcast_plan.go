@@ -83,11 +83,13 @@ func (p *mcastPlan) loopback() bool { return p.Interface.Flags&net.FlagLoopback 
 func (p *mcastPlan) checkInterface() error {
 	ifc := p.Interface
 	if ifc.Flags&net.FlagUp == 0 {
-		return fmt.Errorf("multicast: interface %s is down; bring it up (ip link set %s up) or choose another", ifc.Name, ifc.Name)
+		return fmt.Errorf("multicast: interface %s is down; bring it up (ip link set %s up) or choose another", ifc.Name,
+			ifc.Name)
 	}
 	// Linux does not flag lo, but it carries multicast between local sockets.
 	if ifc.Flags&(net.FlagMulticast|net.FlagLoopback) == 0 {
-		return fmt.Errorf("multicast: interface %s does not do multicast; choose another, or allow it (ip link set %s multicast on)", ifc.Name, ifc.Name)
+		return fmt.Errorf("multicast: interface %s does not do multicast; choose another, or allow it (ip "+
+			"link set %s multicast on)", ifc.Name, ifc.Name)
 	}
 	addrs, err := ifc.Addrs()
 	if err != nil {
@@ -110,7 +112,8 @@ func (p *mcastPlan) checkInterface() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("multicast: %v is not an address of interface %s, which has %v; choose one of these or another interface", p.Local, ifc.Name, addrs)
+	return fmt.Errorf("multicast: %v is not an address of interface %s, which has %v; choose one of "+
+		"these or another interface", p.Local, ifc.Name, addrs)
 }
 
 func (p *mcastPlan) checkGroups() error {
@@ -138,7 +141,8 @@ func (p *mcastPlan) checkSizes() error {
 	fits := max(0, MaxPayload(p.Interface.MTU, p.v6)-(p.head-fabric.HeaderSize))
 	switch {
 	case fits == 0:
-		return fmt.Errorf("multicast: the MTU of interface %s is %d, too small for any payload", p.Interface.Name, p.Interface.MTU)
+		return fmt.Errorf("multicast: the MTU of interface %s is %d, too small for any payload", p.Interface.Name,
+			p.Interface.MTU)
 	case p.Chunk == 0:
 		p.Chunk = fits
 	case p.Packet > 0 && p.Chunk > min(fits, p.Packet) && !p.Plain:
@@ -148,11 +152,13 @@ func (p *mcastPlan) checkSizes() error {
 			p.cut--
 		}
 		if p.head+p.Chunk > mcastMaxLong || p.packets() > mcastMaxSegments {
-			return fmt.Errorf("multicast: a chunk of %d bytes does not fit a super-packet by interface %s, with its MTU of %d: at most %d do",
+			return fmt.Errorf("multicast: a chunk of %d bytes does not fit a super-packet by interface %s, "+
+				"with its MTU of %d: at most %d do",
 				p.Chunk, p.Interface.Name, p.Interface.MTU, min(mcastMaxLong, mcastMaxSegments*p.cut)-p.head)
 		}
 	case p.Chunk < 0 || p.Chunk > fits:
-		return fmt.Errorf("multicast: a chunk of %d bytes does not fit interface %s: its MTU of %d takes at most %d; agree on a smaller chunk or raise the MTU",
+		return fmt.Errorf("multicast: a chunk of %d bytes does not fit interface %s: its MTU of %d takes "+
+			"at most %d; agree on a smaller chunk or raise the MTU",
 			p.Chunk, p.Interface.Name, p.Interface.MTU, fits)
 	}
 	if p.TTL < 0 || p.TTL > 255 {

@@ -13,7 +13,8 @@ func openPortable(p *mcastPlan) (*Multicast, error) {
 	ports := make(map[uint16]bool)
 	m := &Multicast{}
 	if p.cut > 0 {
-		return nil, fmt.Errorf("multicast: chunks of several packets need Linux and its super-packets; use chunks of at most %d bytes", p.cut-p.head)
+		return nil, fmt.Errorf("multicast: chunks of several packets need Linux and its super-packets; "+
+			"use chunks of at most %d bytes", p.cut-p.head)
 	}
 	buffer := p.RecvBuffer
 	for _, g := range p.Groups {

@@ -32,7 +32,8 @@ func (d *peerDirect) send(c *net.TCPConn, b, more []byte) int {
 		}
 		d.conn, d.raw = c, raw
 		d.try = func(fd uintptr) {
-			n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&d.msg)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+			n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&d.msg)),
+				unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 			if errno == 0 {
 				d.n = int(n)
 			}

@@ -91,7 +91,8 @@ func NewPoller() (p *Poller, err error) {
 	if p.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	if err = unix.EpollCtl(p.inner, unix.EPOLL_CTL_ADD, p.bell, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: pollBell}); err != nil {
+	if err = unix.EpollCtl(p.inner, unix.EPOLL_CTL_ADD, p.bell, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET,
+		Fd: pollBell}); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	if err = unix.EpollCtl(p.outer, unix.EPOLL_CTL_ADD, p.inner, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
@@ -170,7 +171,8 @@ func (p *Poller) arm(on bool) {
 	if on {
 		events = unix.EPOLLIN
 	}
-	_ = unix.EpollCtl(p.outer, unix.EPOLL_CTL_MOD, p.inner, &unix.EpollEvent{Events: events}) // inner is in outer: cannot fail
+	_ = unix.EpollCtl(p.outer, unix.EPOLL_CTL_MOD, p.inner,
+		&unix.EpollEvent{Events: events}) // inner is in outer: cannot fail
 }
 
 // pollTick is how long after the last leader the background takes over.
@@ -305,7 +307,8 @@ func (p *Poller) Poll(wait time.Duration) bool {
 
 // look polls without blocking. It does not tell the scheduler, which would only add cost.
 func (p *Poller) look() int {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)), pollEvents, 0, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)),
+		pollEvents, 0, 0, 0)
 	if errno != 0 {
 		return 0
 	}
@@ -326,7 +329,8 @@ func (p *Poller) sleep(wait time.Duration) int {
 		if wait > 0 {
 			ms = int(max(1, wait.Milliseconds()))
 		}
-		n, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)), pollEvents, uintptr(ms), 0, 0)
+		n, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)), pollEvents,
+			uintptr(ms), 0, 0)
 	}
 	if errno != 0 {
 		return 0
@@ -346,7 +350,8 @@ func (p *Poller) add(fd int, ready func(*pollSource)) (*pollSource, error) {
 		p.sources = append(p.sources, nil)
 	}
 	p.sources[s.slot] = s
-	if err := unix.EpollCtl(p.inner, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: s.slot}); err != nil {
+	if err := unix.EpollCtl(p.inner, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP,
+		Fd: s.slot}); err != nil {
 		p.drop(s)
 		return nil, fmt.Errorf("epoll: %w", err)
 	}

@@ -156,7 +156,8 @@ type udpPortableReceiver struct {
 func newPortableReceiver(p *mcastPlan, group, own netip.AddrPort) (*udpPortableReceiver, error) {
 	conn, err := net.ListenMulticastUDP(mcastNetwork(p.v6), p.Interface, net.UDPAddrFromAddrPort(group))
 	if err != nil {
-		return nil, fmt.Errorf("multicast: join %v on %s: %w; check that the interface is up and does multicast", group, p.Interface.Name, err)
+		return nil, fmt.Errorf("multicast: join %v on %s: %w; check that the interface is up and does multicast", group,
+			p.Interface.Name, err)
 	}
 	r := &udpPortableReceiver{group: group, own: own, conn: conn, head: p.head, buf: make([]byte, mcastStage)}
 	r.reader = conn

@@ -162,7 +162,8 @@ func (r *udpReceiver) deliver(s fabric.Sink) {
 		return
 	}
 	seg := 0
-	if int(r.msg.Controllen) >= unix.CmsgLen(4) && r.control.head.Level == unix.SOL_UDP && r.control.head.Type == unix.UDP_GRO {
+	if int(r.msg.Controllen) >= unix.CmsgLen(4) && r.control.head.Level == unix.SOL_UDP &&
+		r.control.head.Type == unix.UDP_GRO {
 		seg = int(r.control.size)
 	}
 	if seg == r.cut {

@@ -133,7 +133,8 @@ func (s *udpSender) sendAll(n, size int) (took int, err error) {
 }
 
 func udpGSORefused(err error) bool {
-	return errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.EOPNOTSUPP)
+	return errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EMSGSIZE) || errors.Is(err,
+		unix.EOPNOTSUPP)
 }
 
 // transmit sends n datagrams from the first on in one message, which reaches this rank's own receive

@@ -299,7 +299,8 @@ func (e *end) Cancel(op fabric.OpKey) {
 			continue
 		}
 		l.items = slices.DeleteFunc(l.items, func(it item) bool {
-			ends := it.kind == session.Data && it.piece.Op == op || it.kind == session.Read && it.req.Op == op && e.net.cfg.Direct
+			ends := it.kind == session.Data && it.piece.Op == op || it.kind == session.Read && it.req.Op == op &&
+				e.net.cfg.Direct
 			if ends {
 				l.done(&it, false)
 			}

@@ -34,7 +34,8 @@ func TestConformance(t *testing.T) {
 			})
 		})
 	}
-	fabrictest.TestReliable(t, fabrictest.Network{Reliable: func(t *testing.T, handlers []fabric.Handler) *fabrictest.World {
+	fabrictest.TestReliable(t, fabrictest.Network{Reliable: func(t *testing.T,
+		handlers []fabric.Handler) *fabrictest.World {
 		t.Helper()
 		var all []*verbs.RC
 		var cards []*verbs.Card

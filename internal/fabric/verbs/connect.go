@@ -27,7 +27,8 @@ type Card struct {
 func (r *RC) Card() *Card {
 	raw := goGID(r.dev.gid.raw).As16()
 	c := &Card{
-		Link: uint32(r.dev.attr.link), LID: uint32(r.dev.attr.lid), GID: hex.EncodeToString(raw[:]), MTU: uint32(r.dev.attr.mtu),
+		Link: uint32(r.dev.attr.link), LID: uint32(r.dev.attr.lid), GID: hex.EncodeToString(raw[:]),
+		MTU: uint32(r.dev.attr.mtu),
 		PSN: r.psn, Slots: r.recvSlots, Addr: r.beacon.addr, RKey: r.beacon.rkey, QPs: make([]uint32, r.size),
 	}
 	for i, p := range r.peers {
@@ -50,9 +51,11 @@ func (r *RC) Connect(cards []*Card) error {
 		case c == nil || len(c.QPs) != r.size:
 			return fmt.Errorf("rank %d gave no address of verbs: use the same fabric on all ranks", rank)
 		case c.Link != uint32(d.attr.link):
-			return fmt.Errorf("rank %d is on another kind of network than we are (InfiniBand and RoCE): name a device with ALLCAST_DEVICE", rank)
+			return fmt.Errorf("rank %d is on another kind of network than we are (InfiniBand and RoCE): name "+
+				"a device with ALLCAST_DEVICE", rank)
 		}
-		to := C.struct_ac_peer{lid: C.uint32_t(c.LID), qp: C.uint32_t(c.QPs[r.rank]), psn: C.uint32_t(c.PSN), mtu: C.uint32_t(min(c.MTU, uint32(d.attr.mtu)))}
+		to := C.struct_ac_peer{lid: C.uint32_t(c.LID), qp: C.uint32_t(c.QPs[r.rank]), psn: C.uint32_t(c.PSN),
+			mtu: C.uint32_t(min(c.MTU, uint32(d.attr.mtu)))}
 		gid, err := hex.DecodeString(c.GID)
 		if err != nil || len(gid) != len(to.gid) {
 			return fmt.Errorf("rank %d sent an invalid GID %q", rank, c.GID)
@@ -64,7 +67,8 @@ func (r *RC) Connect(cards []*Card) error {
 		p.beacon, p.beaconKey = c.Addr, c.RKey
 		in, out := min(maxReads, d.attr.rd_atom), min(maxReads, d.attr.init_rd_atom)
 		p.maxReads = int(out)
-		if rc := C.ac_rc_connect(p.qp, &to, C.int(d.port), C.int(d.attr.link), C.int(d.gid.index), C.uint32_t(r.psn), C.int(out), C.int(in), linkTimeout, linkRetries); rc != 0 {
+		if rc := C.ac_rc_connect(p.qp, &to, C.int(d.port), C.int(d.attr.link), C.int(d.gid.index), C.uint32_t(r.psn),
+			C.int(out), C.int(in), linkTimeout, linkRetries); rc != 0 {
 			return p.fail("connect", int(rc))
 		}
 	}

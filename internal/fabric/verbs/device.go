@@ -73,7 +73,8 @@ func names() ([]string, error) {
 	var n C.int
 	list, err := C.ac_devices(&n)
 	if list == nil {
-		return nil, fmt.Errorf("%w: the kernel does not list any: %w; load the driver (ib_uverbs and the card's, or rdma_rxe)", ErrNoDevice, err)
+		return nil, fmt.Errorf("%w: the kernel does not list any: %w; load the driver (ib_uverbs and the "+
+			"card's, or rdma_rxe)", ErrNoDevice, err)
 	}
 	defer C.ibv_free_device_list(list)
 	var all []string
@@ -144,7 +145,8 @@ func open(name string, ifindex int) (*Device, error) {
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%w on this machine: load its driver, or make one with \"rdma link add rxe0 type rxe netdev INTERFACE\"", ErrNoDevice)
+		return nil, fmt.Errorf("%w on this machine: load its driver, or make one with \"rdma link add "+
+			"rxe0 type rxe netdev INTERFACE\"", ErrNoDevice)
 	}
 	if name == "" {
 		return pick(all, ifindex)
@@ -239,7 +241,8 @@ func (d *Device) usable() error {
 		if int(g.port) != d.port {
 			continue
 		}
-		if d.attr.link == linkInfiniBand && g._type == gidIB || d.attr.link == linkEthernet && g._type == gidRoCEv2 && goGID(g.raw).Is4In6() {
+		if d.attr.link == linkInfiniBand && g._type == gidIB || d.attr.link == linkEthernet && g._type == gidRoCEv2 &&
+			goGID(g.raw).Is4In6() {
 			d.gid = g
 			return nil
 		}
@@ -268,7 +271,8 @@ func goGID(raw [16]C.uint8_t) netip.Addr {
 }
 
 func (d *Device) info() Info {
-	i := Info{Name: d.String(), Active: d.attr.state == portActive, State: stateName(d.attr.state), MTU: d.MTU(), Link: "InfiniBand"}
+	i := Info{Name: d.String(), Active: d.attr.state == portActive, State: stateName(d.attr.state), MTU: d.MTU(),
+		Link: "InfiniBand"}
 	if d.attr.link == linkEthernet {
 		i.Link = "RoCE"
 	}

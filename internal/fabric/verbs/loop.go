@@ -63,7 +63,8 @@ func (p *peer) alive() {
 	if silent {
 		mine := p.r.beacon
 		p.add(request{
-			op: opRead, addr0: cu64(mine.addr + beaconSize), len0: beaconSize, key0: cu32(mine.lkey), remote: cu64(p.beacon), rkey: cu32(p.beaconKey),
+			op: opRead, addr0: cu64(mine.addr + beaconSize), len0: beaconSize, key0: cu32(mine.lkey),
+			remote: cu64(p.beacon), rkey: cu32(p.beaconKey),
 		}, flight{slot: -1})
 		p.ring1()
 	}
@@ -108,7 +109,8 @@ func (p *peer) received(d *completion) {
 	if Status(d.status) != StatusSuccess {
 		if Status(d.status) != StatusFlush {
 			p.mu.Lock()
-			p.lose(&Error{Op: "receive", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: Status(d.status), Vendor: uint32(d.vendor)})
+			p.lose(&Error{Op: "receive", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: Status(d.status),
+				Vendor: uint32(d.vendor)})
 			p.unlock()
 		}
 		return
@@ -196,7 +198,8 @@ func (p *peer) postAgain() {
 	p.credit.Posted(len(p.repost))
 	p.repost = p.repost[:0]
 	p.pump()
-	if p.life.State() != session.Gone && p.credit.Untold() >= p.r.recvSlots/2 && (len(p.queue) == 0 || p.queue[0].f.Kind != session.Credit) {
+	if p.life.State() != session.Gone && p.credit.Untold() >= p.r.recvSlots/2 && (len(p.queue) == 0 ||
+		p.queue[0].f.Kind != session.Credit) {
 		// In front of the queue: both sides may be waiting for credit.
 		p.queue = append([]*item{{f: session.Frame{Kind: session.Credit}}}, p.queue...)
 		p.pump()

@@ -115,7 +115,8 @@ func (r *RC) open() (err error) {
 	others := max(1, r.size-1)
 	each := r.sendSlots + r.recvSlots
 	if entries := others * (each + maxReads + 1); entries > int(d.attr.max_cqe) || others > int(d.attr.max_qp) {
-		return fmt.Errorf("verbs: %v: %d ranks need %d queue pairs and a completion queue of %d: it has at most %d and %d", d, r.size, others, entries, d.attr.max_qp, d.attr.max_cqe)
+		return fmt.Errorf("verbs: %v: %d ranks need %d queue pairs and a completion queue of %d: it has at most %d and %d",
+			d, r.size, others, entries, d.attr.max_qp, d.attr.max_cqe)
 	}
 	if r.ev, err = newEvent(d); err != nil {
 		return err
