@@ -268,8 +268,10 @@ func testReads(t *testing.T, n Network) {
 		{[]fabric.Span{{Off: 0, Len: size}}, true},
 		{[]fabric.Span{{Off: 17, Len: 1}}, true},
 		{[]fabric.Span{{Off: 256 << 10, Len: 256<<10 + 1}}, true},
-		{[]fabric.Span{{Off: 9, Len: 1}, {Off: 100, Len: 3}, {Off: size - 1, Len: 1}, {Off: 200, Len: 300_000}, {Off: 5,
-			Len: 0}}, true},
+		{[]fabric.Span{{Off: 9, Len: 1}, {Off: 100, Len: 3}, {Off: size - 1, Len: 1}, {Off: 200, Len: 300_000}, {
+			Off: 5,
+			Len: 0,
+		}}, true},
 		{many, true},
 		{[]fabric.Span{{Off: size, Len: 0}}, true},
 		{[]fabric.Span{{Off: 0, Len: size + 1}}, false},
@@ -313,8 +315,10 @@ func testManyReads(t *testing.T, n Network) {
 	}
 	for id := range uint64(len(far)) {
 		req := fabric.ReadRequest{
-			ReadID: fabric.ReadID{Op: fabric.OpKey{Seq: id / fabric.MaxReads}, ID: id}, Spans: []fabric.Span{{Off: int64(id),
-				Len: 1}},
+			ReadID: fabric.ReadID{Op: fabric.OpKey{Seq: id / fabric.MaxReads}, ID: id}, Spans: []fabric.Span{{
+				Off: int64(id),
+				Len: 1,
+			}},
 		}
 		if d := w.Ranks[0].Direct; d != nil {
 			d.ReadInto(1, req, near)

@@ -67,7 +67,8 @@ func TestTCPConformance(t *testing.T) {
 func tcpConformance(t *testing.T, local netip.Addr) {
 	t.Helper()
 	fabrictest.TestReliable(t, fabrictest.Network{Reliable: func(t *testing.T,
-		handlers []fabric.Handler) *fabrictest.World {
+		handlers []fabric.Handler,
+	) *fabrictest.World {
 		t.Helper()
 		w := openTCPWorld(t, local, handlers, nil)
 		out := &fabrictest.World{Kill: func(rank int) { w.ranks[rank].kill() }}

@@ -91,8 +91,10 @@ func NewPoller() (p *Poller, err error) {
 	if p.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	if err = unix.EpollCtl(p.inner, unix.EPOLL_CTL_ADD, p.bell, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET,
-		Fd: pollBell}); err != nil {
+	if err = unix.EpollCtl(p.inner, unix.EPOLL_CTL_ADD, p.bell, &unix.EpollEvent{
+		Events: unix.EPOLLIN | unix.EPOLLET,
+		Fd:     pollBell,
+	}); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	if err = unix.EpollCtl(p.outer, unix.EPOLL_CTL_ADD, p.inner, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
@@ -350,8 +352,10 @@ func (p *Poller) add(fd int, ready func(*pollSource)) (*pollSource, error) {
 		p.sources = append(p.sources, nil)
 	}
 	p.sources[s.slot] = s
-	if err := unix.EpollCtl(p.inner, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP,
-		Fd: s.slot}); err != nil {
+	if err := unix.EpollCtl(p.inner, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{
+		Events: unix.EPOLLIN | unix.EPOLLRDHUP,
+		Fd:     s.slot,
+	}); err != nil {
 		p.drop(s)
 		return nil, fmt.Errorf("epoll: %w", err)
 	}

@@ -109,8 +109,10 @@ func udpReceiveSocket(p *mcastPlan, group netip.AddrPort, prepare func(fd int) e
 	// IPv6 option needs Linux 4.20, but the bind to the group is enough there.
 	if p.v6 {
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0)
-	} else if err = udpSetOptions(fd, []udpOption{{"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL,
-		0}}); err != nil {
+	} else if err = udpSetOptions(fd, []udpOption{{
+		"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL,
+		0,
+	}}); err != nil {
 		return -1, err
 	}
 	if err = prepare(fd); err != nil {

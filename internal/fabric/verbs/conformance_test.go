@@ -18,6 +18,7 @@ func TestConformance(t *testing.T) {
 	for name, sums := range map[string]bool{"plain": false, "sums": true} {
 		t.Run(name, func(t *testing.T) {
 			fabrictest.TestMulticast(t, fabrictest.Network{
+				Uneven: true,
 				Multicast: func(t *testing.T, ranks int) (all []fabric.Multicast) {
 					t.Helper()
 					for range ranks {
@@ -35,7 +36,8 @@ func TestConformance(t *testing.T) {
 		})
 	}
 	fabrictest.TestReliable(t, fabrictest.Network{Reliable: func(t *testing.T,
-		handlers []fabric.Handler) *fabrictest.World {
+		handlers []fabric.Handler,
+	) *fabrictest.World {
 		t.Helper()
 		var all []*verbs.RC
 		var cards []*verbs.Card

@@ -54,8 +54,10 @@ func (r *RC) Connect(cards []*Card) error {
 			return fmt.Errorf("rank %d is on another kind of network than we are (InfiniBand and RoCE): name "+
 				"a device with ALLCAST_DEVICE", rank)
 		}
-		to := C.struct_ac_peer{lid: C.uint32_t(c.LID), qp: C.uint32_t(c.QPs[r.rank]), psn: C.uint32_t(c.PSN),
-			mtu: C.uint32_t(min(c.MTU, uint32(d.attr.mtu)))}
+		to := C.struct_ac_peer{
+			lid: C.uint32_t(c.LID), qp: C.uint32_t(c.QPs[r.rank]), psn: C.uint32_t(c.PSN),
+			mtu: C.uint32_t(min(c.MTU, uint32(d.attr.mtu))),
+		}
 		gid, err := hex.DecodeString(c.GID)
 		if err != nil || len(gid) != len(to.gid) {
 			return fmt.Errorf("rank %d sent an invalid GID %q", rank, c.GID)

@@ -271,8 +271,10 @@ func goGID(raw [16]C.uint8_t) netip.Addr {
 }
 
 func (d *Device) info() Info {
-	i := Info{Name: d.String(), Active: d.attr.state == portActive, State: stateName(d.attr.state), MTU: d.MTU(),
-		Link: "InfiniBand"}
+	i := Info{
+		Name: d.String(), Active: d.attr.state == portActive, State: stateName(d.attr.state), MTU: d.MTU(),
+		Link: "InfiniBand",
+	}
 	if d.attr.link == linkEthernet {
 		i.Link = "RoCE"
 	}

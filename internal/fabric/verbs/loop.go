@@ -109,8 +109,10 @@ func (p *peer) received(d *completion) {
 	if Status(d.status) != StatusSuccess {
 		if Status(d.status) != StatusFlush {
 			p.mu.Lock()
-			p.lose(&Error{Op: "receive", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: Status(d.status),
-				Vendor: uint32(d.vendor)})
+			p.lose(&Error{
+				Op: "receive", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: Status(d.status),
+				Vendor: uint32(d.vendor),
+			})
 			p.unlock()
 		}
 		return

@@ -81,10 +81,14 @@ type flight struct {
 }
 
 func newPeer(r *RC, rank int, mem []byte) *peer {
-	p := &peer{r: r, rank: rank, in: mem[:r.recvSlots*session.SlotSize], out: mem[r.recvSlots*session.SlotSize:],
-		remotes: map[fabric.OpKey]*remote{}}
-	p.ring = ring{base: cu64(address(p.in)), tag: idRecv | cu64(uint64(rank)<<32), stride: session.SlotSize,
-		key: cu32(r.reg.lkey)}
+	p := &peer{
+		r: r, rank: rank, in: mem[:r.recvSlots*session.SlotSize], out: mem[r.recvSlots*session.SlotSize:],
+		remotes: map[fabric.OpKey]*remote{},
+	}
+	p.ring = ring{
+		base: cu64(address(p.in)), tag: idRecv | cu64(uint64(rank)<<32), stride: session.SlotSize,
+		key: cu32(r.reg.lkey),
+	}
 	for i := range r.recvSlots {
 		p.repost = append(p.repost, uint32(i))
 	}
@@ -270,8 +274,10 @@ func (p *peer) completed(d *completion) {
 		}
 	}
 	if status != StatusSuccess && p.life.State() != session.Gone {
-		p.lose(&Error{Op: "send", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: status,
-			Vendor: uint32(d.vendor)})
+		p.lose(&Error{
+			Op: "send", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: status,
+			Vendor: uint32(d.vendor),
+		})
 		return
 	}
 	p.pump()
