@@ -57,7 +57,6 @@ var Layers = []Layer{
 			"internal/rendezvous",
 			"internal/joinhook",
 			"internal/engine/...",
-			"internal/observe",
 		},
 	},
 	{
@@ -67,7 +66,7 @@ var Layers = []Layer{
 	},
 	{
 		Name: "settings", About: "one validated value, and starting ranks with it",
-		Packages: []string{"internal/settings", "internal/launch"},
+		Packages: []string{"internal/settings", "internal/launch", "internal/observe"},
 	},
 	{
 		Name: "fabrics", About: "real networks, and receiving in the kernel",

@@ -48,6 +48,24 @@ type Batch struct {
 	Payloads [][]byte
 }
 
+// Check reports why a batch breaks the rules: it has at most limit datagrams, of at most chunk bytes.
+// A kernel that cuts a super-packet into equal parts would cut other batches in wrong places.
+func (b *Batch) Check(limit, chunk int) error {
+	n := len(b.Headers)
+	if n != len(b.Payloads) || n > limit {
+		return fmt.Errorf("a batch of %d headers and %d payloads: at most %d of both", n, len(b.Payloads), limit)
+	}
+	for i, p := range b.Payloads {
+		switch first := len(b.Payloads[0]); {
+		case len(p) > chunk:
+			return fmt.Errorf("a payload of %d bytes: at most %d fit a datagram", len(p), chunk)
+		case len(p) > first || len(p) < first && i < n-1:
+			return fmt.Errorf("payload %d of %d has %d bytes, the first %d: only the last may be shorter", i, n, len(p), first)
+		}
+	}
+	return nil
+}
+
 // A Sender multicasts datagrams to one subgroup. One goroutine at a time uses it.
 type Sender interface {
 	// Send hands datagrams of a batch (at most Capabilities.Batch) to the network, from the first on,
@@ -107,7 +125,8 @@ type Receiver interface {
 	Attach(s Sink, failed func(error)) bool
 	// Wake makes a blocked Receive return, or else the next one. Any goroutine may call it.
 	Wake()
-	// Pending reports whether datagrams wait in the queue. Any goroutine may call it.
+	// Pending reports whether datagrams wait in the queue. It may be false before the first Receive,
+	// and true until the next Receive blocks. Any goroutine may call it.
 	Pending() bool
 	Stats() ReceiverStats
 }

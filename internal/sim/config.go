@@ -1,6 +1,6 @@
 // Package sim runs many nodes over a simulated network in virtual time.
 //
-// The nodes are the real protocol code (internal/node, internal/protocol, internal/p2p), and so is
+// The nodes are the real protocol code (internal/node, internal/mcast, internal/p2p), and so is
 // the code that decides where received data goes: hosts drive protocol.Intake, p2p.Inbox and the
 // record of chunks as the engine does, in batches, with late reports and with claims before reads.
 // Only the network, the clock and the hosts' memory are simulated. A run is

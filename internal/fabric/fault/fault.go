@@ -8,8 +8,8 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// Wrap returns m with the faults of a Spec at its receivers. rank makes ranks that
-// share a seed differ.
+// Wrap returns m with the faults of a Spec in its receivers. Ranks that share a seed draw different
+// faults.
 func Wrap(m fabric.Multicast, s Spec, rank int) fabric.Multicast {
 	if m == nil || s.none() {
 		return m
@@ -31,11 +31,9 @@ type multicast struct {
 
 func (m *multicast) Receiver(sub int) fabric.Receiver { return m.recv[sub] }
 
-// most is how many places a datagram is displaced at most, and patience how long it
-// is held when nothing comes that it could let pass.
 const (
-	most     = 16
-	patience = time.Millisecond
+	maxDisplacement = 16               // datagrams that may overtake a held one
+	maxHold         = time.Millisecond // time that a datagram is held if nothing overtakes it
 )
 
 type fate uint8
@@ -48,15 +46,15 @@ const (
 	damage
 )
 
-// receiver decides the fate of every datagram.
+// receiver decides the fate of every datagram. It sits between a Receiver and its Sink.
 type receiver struct {
 	fabric.Receiver
 	spec    Spec
 	rng     *rand.Rand
 	sink    fabric.Sink
-	clean   int  // so many of the next datagrams were decided on already: they pass
-	decided fate // of the one after them, unless it is pass
-	inPlace int  // so many passed, and those held have not been told
+	clean   int  // number of the next datagrams that pass without another draw
+	decided fate // fate of the datagram after them, unless it is pass
+	inPlace int  // datagrams in place that have not been counted for the held ones
 	held    []datagram
 	spare   [][]byte
 	slots   [][]byte // of the last Expect
@@ -67,11 +65,11 @@ type receiver struct {
 type datagram struct {
 	header  fabric.Header
 	payload []byte
-	places  int // it lets so many pass
+	places  int // datagrams that may still overtake it
 	since   time.Time
 }
 
-// Stats adds what was dropped on purpose.
+// Stats adds the injected losses.
 func (r *receiver) Stats() fabric.ReceiverStats {
 	s := r.Receiver.Stats()
 	s.Dropped += r.dropped.Load()
@@ -112,8 +110,8 @@ func (r *receiver) Expect(slots [][]byte) int {
 	return n
 }
 
-// Arrived implements fabric.Sink: datagrams stay where they are up to the first
-// that meets a fault. A damaged one passes, damaged where it is.
+// Arrived implements fabric.Sink. Datagrams stay in place up to the first one with a fault. A damaged
+// one is damaged in place.
 func (r *receiver) Arrived(h []fabric.Header) int {
 	n := 0
 	for r.decided = pass; n < len(h); n++ {
@@ -125,13 +123,13 @@ func (r *receiver) Arrived(h []fabric.Header) int {
 		}
 	}
 	taken := r.sink.Arrived(h[:n])
-	// The others are in slots still, perhaps in those where what is held belongs.
+	// The others are still in slots, perhaps in those where held datagrams belong.
 	r.inPlace += taken
 	r.clean = n - taken
 	return taken
 }
 
-// catchUp releases what those in place have passed, now that no slot is in use.
+// catchUp counts the datagrams in place for the held ones, now that no slot is in use.
 func (r *receiver) catchUp() {
 	for ; r.inPlace > 0; r.inPlace-- {
 		r.passed()
@@ -168,17 +166,17 @@ func (r *receiver) Chunk(h fabric.Header, payload []byte) {
 	r.passed()
 }
 
-// flip flips a bit.
+// flip flips a random bit.
 func (r *receiver) flip(b []byte) {
 	if len(b) > 0 {
 		b[r.rng.IntN(len(b))] ^= 1 << r.rng.IntN(8)
 	}
 }
 
-// damage flips a bit of a datagram, in the header now and then; the payload's memory is
-// not ours.
+// damage flips a bit of a datagram, sometimes in the header. It copies the payload, which belongs to
+// the Receiver.
 func (r *receiver) damage(h fabric.Header, payload []byte) (fabric.Header, []byte) {
-	const heads = 8 // one in so many
+	const heads = 8 // one header in this many datagrams
 	if len(payload) > 0 && r.rng.IntN(heads) > 0 {
 		r.scratch = append(r.scratch[:0], payload...)
 		r.flip(r.scratch)
@@ -195,10 +193,10 @@ func (r *receiver) keep(h fabric.Header, payload []byte) {
 	if n := len(r.spare); n > 0 {
 		b, r.spare = r.spare[n-1], r.spare[:n-1]
 	}
-	r.held = append(r.held, datagram{h, append(b[:0], payload...), 1 + r.rng.IntN(most), time.Now()})
+	r.held = append(r.held, datagram{h, append(b[:0], payload...), 1 + r.rng.IntN(maxDisplacement), time.Now()})
 }
 
-// passed counts a datagram that those held let pass.
+// passed counts a datagram that has overtaken the held ones.
 func (r *receiver) passed() {
 	for i := range r.held {
 		r.held[i].places--
@@ -219,15 +217,15 @@ func (r *receiver) release(due func(*datagram) bool) {
 	r.held = kept
 }
 
-// Idle implements fabric.Sink. What nobody passes is not held for ever.
+// Idle implements fabric.Sink. Datagrams that nothing overtakes are released after maxHold.
 func (r *receiver) Idle() {
 	r.catchUp()
 	if len(r.held) > 0 {
 		now := time.Now()
-		r.release(func(d *datagram) bool { return now.Sub(d.since) >= patience })
+		r.release(func(d *datagram) bool { return now.Sub(d.since) >= maxHold })
 	}
 	if len(r.held) > 0 {
-		time.AfterFunc(patience, r.Wake)
+		time.AfterFunc(maxHold, r.Wake)
 	}
 	r.sink.Idle()
 }

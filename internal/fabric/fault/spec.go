@@ -1,5 +1,5 @@
-// Package fault makes the multicast side of any fabric lose, duplicate, reorder and
-// damage datagrams, for tests: the same faults from the same seed.
+// Package fault makes the unreliable side of any network lose, duplicate, reorder and damage datagrams,
+// for tests. The same seed gives the same faults.
 package fault
 
 import (
@@ -12,12 +12,12 @@ import (
 
 // A Spec says which faults to inject. The zero Spec injects none.
 type Spec struct {
-	Drop, Dup, Reorder float64 // probabilities, for each datagram at each receiver
-	Corrupt            float64 // that one of its bits is flipped
+	Drop, Dup, Reorder float64 // probabilities per datagram and receiver
+	Corrupt            float64 // probability that a bit is flipped
 	Seed               uint64
 }
 
-// Parse reads what ALLCAST_FAULT holds: drop=1%,dup=1%,reorder=5%,corrupt=1%,seed=7.
+// Parse reads the value of ALLCAST_FAULT: drop=1%,dup=1%,reorder=5%,corrupt=1%,seed=7.
 func Parse(s string) (Spec, error) {
 	var spec Spec
 	if s == "" {
@@ -26,7 +26,8 @@ func Parse(s string) (Spec, error) {
 	for _, field := range strings.Split(s, ",") {
 		name, value, ok := strings.Cut(strings.TrimSpace(field), "=")
 		if !ok {
-			return Spec{}, fmt.Errorf("%q: want name=value: drop, dup, reorder, corrupt or seed, as in drop=1%%,dup=1%%,reorder=5%%,seed=7", field)
+			return Spec{}, fmt.Errorf("%q: want name=value: drop, dup, reorder, corrupt or seed, as in "+
+				"drop=1%%,dup=1%%,reorder=5%%,seed=7", field)
 		}
 		var err error
 		var p units.Probability
@@ -54,7 +55,8 @@ func Parse(s string) (Spec, error) {
 	}
 	const rounding = 1e-9
 	if spec.Drop+spec.Dup+spec.Reorder+spec.Corrupt > 1+rounding {
-		return Spec{}, fmt.Errorf("drop, dup, reorder and corrupt are more than 100%% together: only one of them happens to a datagram")
+		return Spec{}, fmt.Errorf("drop, dup, reorder and corrupt are more than 100%% together: only one " +
+			"of them happens to a datagram")
 	}
 	return spec, nil
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/allcast/allcast/internal/seal"
 )
 
-// Before anything else is said on a connection, both sides prove that they know
-// the job's key. All messages have a fixed size:
+// Each connection begins with a handshake in which both sides prove that they know the job's key. All
+// messages have a fixed size:
 //
-//	dialler   -> hello:  magic, version; who it is, whom it wants, the world's size; its nonce
-//	acceptor  -> reply:  magic, version; a verdict on the hello; who it is, the world's size; its nonce, its proof
+//	dialler   -> hello:  magic, version; its rank, the wanted rank, the world's size; its nonce
+//	acceptor  -> reply:  magic, version; verdict on the hello; its rank, the world's size; its nonce, its proof
 //	dialler   -> proof
 //	acceptor  -> one byte: the connection is ready, or why it is not
 //
-// A proof is HMAC-SHA256 with the key over the role, both nonces, both ranks and
-// the size: it cannot be used in the other role (reflected), for other ranks, or again. It
-// also says how what follows is protected: sealed, with keys from the key and both nonces,
-// one a direction; summed; or not at all. Ranks that disagree do not connect.
+// A proof is HMAC-SHA256 with the key over the role, both nonces, both ranks and the size. It cannot be
+// reflected (used in the other role), replayed, or used for other ranks. It also covers the protection
+// of the connection: sealed, with one key per direction from the job's key and both nonces; summed; or
+// none. Ranks that disagree do not connect.
 const (
 	authMagic   = "ALLCAST"
 	authVersion = 1
@@ -35,20 +35,20 @@ const (
 	authReplySize = 8 + 3*4 + authNonce + authProof
 )
 
-// authVerdict is what the acceptor thinks of a hello or of a proof.
+// authVerdict is the acceptor's verdict on a hello or a proof.
 type authVerdict uint8
 
 const (
 	authOK authVerdict = iota + 1
 	authWrongVersion
-	authWrongRank // not the rank that is wanted, or from a rank that cannot be
+	authWrongRank // the acceptor has another rank, or the dialler's rank is invalid
 	authWrongSize
 	authWrongKey
-	authTwice // this rank has a connection already
-	authLeft  // the acceptor wants nothing more from this rank, or is closing
+	authTwice // the dialler has a connection already
+	authLeft  // the acceptor has dropped the dialler, or is closing
 )
 
-// Errors that trying again does not mend.
+// Errors that a retry cannot fix.
 var (
 	errAuth        = errors.New("connection refused by authentication")
 	errAuthKey     = fmt.Errorf("%w: the other side has another job key", errAuth)
@@ -60,14 +60,14 @@ var (
 	errAuthLeft    = fmt.Errorf("%w: the peer has left, or has given us up", errAuth)
 )
 
-// authSelf is who we are.
+// authSelf is this rank's side of the handshake.
 type authSelf struct {
 	rank, size int
 	secret     []byte
 	protection protection
 }
 
-// protection says what becomes of a connection's bytes.
+// protection is the protection of a connection's bytes.
 type protection string
 
 const (
@@ -76,12 +76,12 @@ const (
 	protectSeal    protection = ", sealed"
 )
 
-// authLink is how the bytes of a connection are protected; nil: they are not.
+// authLink protects the bytes of a connection; nil: they are not protected.
 type authLink struct {
 	in, out *seal.Direction
 }
 
-// link is what the dialler makes of both nonces; the acceptor turns it around.
+// link derives the dialler's link from both nonces. The acceptor swaps its directions.
 func (a *authSelf) link(dialNonce, acceptNonce []byte, from, to int) authLink {
 	switch a.protection {
 	case protectSums:
@@ -98,7 +98,7 @@ func (a *authSelf) link(dialNonce, acceptNonce []byte, from, to int) authLink {
 
 func (l authLink) turned() authLink { return authLink{in: l.out, out: l.in} }
 
-// reader reads what the other side sends.
+// reader removes the protection from the peer's bytes.
 func (l authLink) reader(c io.Reader) io.Reader {
 	if l.in == nil {
 		return c
@@ -106,7 +106,7 @@ func (l authLink) reader(c io.Reader) io.Reader {
 	return seal.NewReader(l.in, c)
 }
 
-// wrap returns what is sent for these bytes.
+// wrap protects bytes.
 func (l authLink) wrap(b []byte) []byte {
 	if l.out == nil {
 		return b
@@ -114,8 +114,8 @@ func (l authLink) wrap(b []byte) []byte {
 	return l.out.Append(nil, b)
 }
 
-// prove returns the proof of one role. A zero ends the role and the other fields have
-// fixed sizes, so different facts are different inputs.
+// prove returns the proof of one role. A zero byte ends the role, and the other fields have fixed sizes,
+// so different facts give different inputs.
 func (a *authSelf) prove(role string, dialNonce, acceptNonce []byte, from, to int) []byte {
 	m := hmac.New(sha256.New, a.secret)
 	m.Write([]byte("allcast tcp " + role + string(a.protection) + "\x00"))
@@ -144,7 +144,7 @@ func authCheckPreamble(b []byte) error {
 	return nil
 }
 
-// dial authenticates a connection that we made to rank to.
+// dial authenticates a connection that this rank dialled to rank to.
 func (a *authSelf) dial(c io.ReadWriter, to int) (authLink, error) {
 	var none authLink
 	le := binary.LittleEndian
@@ -159,7 +159,7 @@ func (a *authSelf) dial(c io.ReadWriter, to int) (authLink, error) {
 		return none, fmt.Errorf("handshake: %w", err)
 	}
 	var reply [authReplySize]byte
-	// The preamble first: who speaks something else may never send so much.
+	// The preamble first: a program with another protocol may never send a whole reply.
 	if _, err := io.ReadFull(c, reply[:8]); err != nil {
 		return none, fmt.Errorf("handshake: %w", err)
 	}
@@ -181,7 +181,7 @@ func (a *authSelf) dial(c io.ReadWriter, to int) (authLink, error) {
 	}
 	theirs, proof := reply[20:20+authNonce], reply[20+authNonce:]
 	if !hmac.Equal(proof, a.prove("acceptor", nonce, theirs, a.rank, to)) {
-		// Zeros tell the acceptor why we go, and nothing else.
+		// A proof of zeros tells the acceptor why this rank leaves, and nothing else.
 		_, _ = c.Write(make([]byte, authProof))
 		return none, errAuthKey
 	}
@@ -205,8 +205,8 @@ func (a *authSelf) dial(c io.ReadWriter, to int) (authLink, error) {
 	return none, fmt.Errorf("%w: verdict %d", errAuth, ready[0])
 }
 
-// accept authenticates a connection that somebody made to us and says who it is.
-// The caller then says with ready whether it takes it.
+// accept authenticates an incoming connection, and returns the rank of the dialler. The caller then
+// answers with authReady.
 func (a *authSelf) accept(c io.ReadWriter) (from int, l authLink, err error) {
 	le := binary.LittleEndian
 	var hello [authHelloSize]byte

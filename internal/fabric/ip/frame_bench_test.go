@@ -5,29 +5,30 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 func BenchmarkFrame(b *testing.B) {
 	op := fabric.OpKey{Comm: 1, Seq: 2}
 	for _, c := range []struct {
 		name string
-		h    frameHeader
+		h    session.Frame
 	}{
-		{"Message", frameHeader{kind: frameMessage, n: 64}},
-		{"Data", frameHeader{kind: frameData, n: frameMaxPart, op: op, nth: 3, len: 1 << 30}},
-		{"Read", frameHeader{kind: frameRead, op: op, id: 5, n: frameSpan}},
+		{"Message", session.Frame{Kind: session.Message, N: 64}},
+		{"Data", session.Frame{Kind: session.Data, N: session.MaxPart, Op: op, Nth: 3, Len: 1 << 30}},
+		{"Read", session.Frame{Kind: session.Read, Op: op, ID: 5, N: session.SpanSize}},
 	} {
-		buf := frameAppend(nil, &c.h)
+		buf := (&c.h).AppendStream(nil)
 		b.Run("Append "+c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				buf = frameAppend(buf[:0], &c.h)
+				buf = (&c.h).AppendStream(buf[:0])
 			}
 		})
 		b.Run("Parse "+c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := frameParse(buf); err != nil {
+				if _, err := session.ParseStream(buf); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -37,8 +38,8 @@ func BenchmarkFrame(b *testing.B) {
 
 // BenchmarkFrameReader takes messages off a connection that always has more.
 func BenchmarkFrameReader(b *testing.B) {
-	h := frameHeader{kind: frameMessage, n: 64}
-	one := append(frameAppend(nil, &h), make([]byte, h.n)...)
+	h := session.Frame{Kind: session.Message, N: 64}
+	one := append(h.AppendStream(nil), make([]byte, h.N)...)
 	many := bytes.Repeat(one, 1024)
 	r := bytes.NewReader(many)
 	f := newFrameReader(r)
@@ -52,7 +53,7 @@ func BenchmarkFrameReader(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := f.message(got.n); err != nil {
+		if _, err := f.message(got.N); err != nil {
 			b.Fatal(err)
 		}
 	}

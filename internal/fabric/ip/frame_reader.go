@@ -3,73 +3,56 @@ package ip
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
+
+	"github.com/allcast/allcast/internal/fabric/session"
+	"github.com/allcast/allcast/internal/wire"
 )
 
-// errAgain is what a connection that does not wait returns when nothing is there.
+// errAgain is the error of a nonblocking connection without data.
 var errAgain = errors.New("nothing there")
 
-// frameReader takes frames off a connection. If that returns errAgain, so does every
-// method, and the call is made again when there is more.
+// frameReader reads frames from a connection. If the connection returns errAgain, so does every
+// method; the caller repeats the call when more data is there.
 type frameReader struct {
-	br   *bufio.Reader
-	want frameHeader // the part that may continue the last one; its kind is frameNone when none may
+	br    *bufio.Reader
+	order session.Order
 }
 
-// A message is handed out from inside the buffer, so it must fit; larger reads of
-// payload pass it by.
-const frameBuffer = 2 * MaxMessage
+// A message is handed out from inside the buffer, so it must fit. Larger reads bypass the buffer.
+const frameBuffer = 2 * session.MaxMessage
+
+const _ = uint(session.MaxMessage - wire.MaxMsg) // every message of the protocol fits
 
 func newFrameReader(r io.Reader) *frameReader {
 	return &frameReader{br: bufio.NewReaderSize(r, frameBuffer)}
 }
 
-// next returns the next header. The caller then takes the payload with message or
-// data. io.EOF means an end between two frames.
-func (f *frameReader) next() (frameHeader, error) {
-	b, err := f.br.Peek(framePrefix)
+// next returns the next header. The caller then reads the payload with message or data. io.EOF means
+// that the connection ended between two frames.
+func (f *frameReader) next() (session.Frame, error) {
+	b, err := f.br.Peek(session.StreamPrefix)
 	if err != nil {
 		if len(b) > 0 {
-			err = frameCut(err) // which leaves errAgain
+			err = frameCut(err) // errAgain stays as it is
 		}
-		return frameHeader{}, err
+		return session.Frame{}, err
 	}
-	size, err := frameSize(b)
+	size, err := session.StreamSize(b)
 	if err != nil {
-		return frameHeader{}, err
+		return session.Frame{}, err
 	}
 	if b, err = f.br.Peek(size); err != nil {
-		return frameHeader{}, frameCut(err)
+		return session.Frame{}, frameCut(err)
 	}
-	h, err := frameParse(b)
+	h, err := session.ParseStream(b)
 	if err != nil {
 		return h, err
 	}
 	if _, err := f.br.Discard(size); err != nil {
 		return h, err
 	}
-	return h, f.follow(&h)
-}
-
-// follow checks that the parts of a piece come in order.
-func (f *frameReader) follow(h *frameHeader) error {
-	want := f.want
-	f.want = frameHeader{}
-	if h.kind != frameData && h.kind != frameAnswer {
-		return nil
-	}
-	if h.part > 0 {
-		want.n = h.n
-		if want != *h {
-			return fmt.Errorf("%w: a part at %d of %d continues nothing", errFrame, h.part, h.len)
-		}
-	}
-	if end := h.part + int64(h.n); end < h.len {
-		f.want = *h
-		f.want.part = end
-	}
-	return nil
+	return h, f.order.Next(&h)
 }
 
 // message returns the n bytes of a message, valid until the next call.
@@ -82,7 +65,7 @@ func (f *frameReader) message(n int) ([]byte, error) {
 	return b, err
 }
 
-// data fills b with payload and says how far it got.
+// data fills b with payload, and returns how many bytes it read.
 func (f *frameReader) data(b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		var k int
@@ -95,13 +78,13 @@ func (f *frameReader) data(b []byte) (n int, err error) {
 	return n, frameCut(err)
 }
 
-// skip drops n bytes of payload and says how far it got.
+// skip drops n bytes of payload, and returns how many it dropped.
 func (f *frameReader) skip(n int) (int, error) {
 	n, err := f.br.Discard(n)
 	return n, frameCut(err)
 }
 
-// frameCut is for an end inside a frame.
+// frameCut is the error of a connection that ended inside a frame.
 func frameCut(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -7,17 +7,18 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-var frameSamples = []frameHeader{
-	{kind: frameMessage, n: 5},
-	{kind: frameMessage},
-	{kind: frameData, n: 3, op: fabric.OpKey{Comm: 1, Seq: 2}, nth: 3, len: 3},
-	{kind: frameData, op: fabric.OpKey{Comm: 1, Seq: 2}},
-	{kind: frameRead, n: 3 * frameSpan, op: fabric.OpKey{Comm: 1 << 31, Seq: 1 << 63}, id: 5},
-	{kind: frameAnswer, n: 1, op: fabric.OpKey{Comm: 4, Seq: 5}, id: 6, len: 2},
-	{kind: frameAnswer, n: 1, op: fabric.OpKey{Comm: 4, Seq: 5}, id: 6, len: 2, part: 1},
-	{kind: frameGoodbye},
+var frameSamples = []session.Frame{
+	{Kind: session.Message, N: 5},
+	{Kind: session.Message},
+	{Kind: session.Data, N: 3, Op: fabric.OpKey{Comm: 1, Seq: 2}, Nth: 3, Len: 3},
+	{Kind: session.Data, Op: fabric.OpKey{Comm: 1, Seq: 2}},
+	{Kind: session.Read, N: 3 * session.SpanSize, Op: fabric.OpKey{Comm: 1 << 31, Seq: 1 << 63}, ID: 5},
+	{Kind: session.Answer, N: 1, Op: fabric.OpKey{Comm: 4, Seq: 5}, ID: 6, Len: 2},
+	{Kind: session.Answer, N: 1, Op: fabric.OpKey{Comm: 4, Seq: 5}, ID: 6, Len: 2, Off: 1},
+	{Kind: session.Goodbye},
 }
 
 func TestFrameRoundTrip(t *testing.T) {
@@ -25,11 +26,11 @@ func TestFrameRoundTrip(t *testing.T) {
 	for i := range frameSamples {
 		h := &frameSamples[i]
 		from := len(b)
-		b = frameAppend(b, h)
-		if len(b)-from != frameHeaderSize[h.kind] || len(b)-from > frameMaxHeader {
+		b = h.AppendStream(b)
+		if n, err := session.StreamSize(b[from:]); err != nil || len(b)-from != n || n > session.StreamMaxHeader {
 			t.Errorf("%+v has %d bytes", h, len(b)-from)
 		}
-		b = append(b, make([]byte, h.n)...)
+		b = append(b, make([]byte, h.N)...)
 	}
 	f := newFrameReader(bytes.NewReader(b))
 	for _, want := range frameSamples {
@@ -37,7 +38,7 @@ func TestFrameRoundTrip(t *testing.T) {
 		if err != nil || h != want {
 			t.Fatalf("%+v, %v, want %+v", h, err, want)
 		}
-		if _, err := f.skip(h.n); err != nil {
+		if _, err := f.skip(h.N); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,11 +51,11 @@ func TestFrameRoundTrip(t *testing.T) {
 func TestFrameAllocs(t *testing.T) {
 	var b []byte
 	for i := range frameSamples {
-		b = append(frameAppend(b, &frameSamples[i]), make([]byte, frameSamples[i].n)...)
+		b = append((&frameSamples[i]).AppendStream(b), make([]byte, frameSamples[i].N)...)
 	}
 	src := bytes.NewReader(b)
 	f := newFrameReader(src)
-	out := make([]byte, 0, frameMaxHeader)
+	out := make([]byte, 0, session.StreamMaxHeader)
 	n := testing.AllocsPerRun(100, func() {
 		src.Reset(b)
 		f.br.Reset(src)
@@ -63,8 +64,8 @@ func TestFrameAllocs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out = frameAppend(out[:0], &h)
-			if _, err := f.message(h.n); err != nil {
+			out = h.AppendStream(out[:0])
+			if _, err := f.message(h.N); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -80,7 +81,7 @@ func FuzzFrame(f *testing.F) {
 	var all []byte
 	for i := range frameSamples {
 		h := &frameSamples[i]
-		b := append(frameAppend(nil, h), make([]byte, h.n)...)
+		b := append(h.AppendStream(nil), make([]byte, h.N)...)
 		f.Add(b)
 		all = append(all, b...)
 	}
@@ -88,11 +89,11 @@ func FuzzFrame(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		r := newFrameReader(bytes.NewReader(in))
 		at := 0
-		var last frameHeader
+		var last session.Frame
 		for {
 			h, err := r.next()
 			if err != nil {
-				if err != io.EOF && !errors.Is(err, errFrame) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				if err != io.EOF && !errors.Is(err, session.ErrMalformed) && !errors.Is(err, io.ErrUnexpectedEOF) {
 					t.Fatal(err)
 				}
 				if err == io.EOF && at != len(in) {
@@ -100,39 +101,39 @@ func FuzzFrame(f *testing.F) {
 				}
 				return
 			}
-			b := frameAppend(nil, &h)
+			b := h.AppendStream(nil)
 			if !bytes.HasPrefix(in[at:], b) {
 				t.Fatalf("%+v is %x, was %x", h, b, in[at:])
 			}
-			if h.n > frameMaxPart || h.len < 0 || h.part < 0 || h.part+int64(h.n) > max(h.len, MaxMessage) {
+			if h.N > session.MaxPart || h.Len < 0 || h.Off < 0 || h.Off+int64(h.N) > max(h.Len, session.MaxMessage) {
 				t.Fatalf("%+v", h)
 			}
-			if h.part > 0 && (last.kind != h.kind || last.part+int64(last.n) != h.part) {
+			if h.Off > 0 && (last.Kind != h.Kind || last.Off+int64(last.N) != h.Off) {
 				t.Fatalf("%+v after %+v", h, last)
 			}
 			last = h
 			at += len(b)
-			switch h.kind {
-			case frameMessage:
+			switch h.Kind {
+			case session.Message:
 				var msg []byte
-				if msg, err = r.message(h.n); err == nil && !bytes.Equal(msg, in[at:at+h.n]) {
+				if msg, err = r.message(h.N); err == nil && !bytes.Equal(msg, in[at:at+h.N]) {
 					t.Fatalf("message %x", msg)
 				}
-			case frameRead:
+			case session.Read:
 				var list []byte
-				if list, err = r.message(h.n); err == nil {
+				if list, err = r.message(h.N); err == nil {
 					checkSpans(t, list)
 				}
 			default:
-				_, err = r.skip(h.n)
+				_, err = r.skip(h.N)
 			}
 			if err != nil {
-				if !errors.Is(err, io.ErrUnexpectedEOF) || at+h.n <= len(in) {
+				if !errors.Is(err, io.ErrUnexpectedEOF) || at+h.N <= len(in) {
 					t.Fatal(err)
 				}
 				return
 			}
-			at += h.n
+			at += h.N
 		}
 	})
 }
@@ -140,14 +141,14 @@ func FuzzFrame(f *testing.F) {
 // checkSpans checks that a list of spans is refused or comes back as it was.
 func checkSpans(t *testing.T, list []byte) {
 	t.Helper()
-	spans, err := frameParseSpans(list)
+	spans, err := session.ParseSpans(list)
 	if err != nil {
-		if !errors.Is(err, errFrame) {
+		if !errors.Is(err, session.ErrMalformed) {
 			t.Fatal(err)
 		}
 		return
 	}
-	if b := frameAppendSpans(nil, spans); !bytes.Equal(b, list) {
+	if b := session.AppendSpans(nil, spans); !bytes.Equal(b, list) {
 		t.Fatalf("%v is %x, was %x", spans, b, list)
 	}
 	for _, s := range spans {

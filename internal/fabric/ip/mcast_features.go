@@ -2,33 +2,32 @@ package ip
 
 import "fmt"
 
-// Features says what the multicast sockets do on this machine: what doctor and
-// logs print. A reason is there when something is off.
+// Features are the features of the multicast sockets on this machine, for doctor and logs. Features
+// that are off have a reason.
 type Features struct {
-	Sockets string // which implementation: "linux" or "portable"
+	Sockets string // implementation: "linux" or "portable"
 
 	GSO       bool // a batch leaves as one super-packet (UDP_SEGMENT)
 	GSOReason string
-	GRO       bool // and arrives as one (UDP_GRO)
+	GRO       bool // a batch arrives as one (UDP_GRO)
 	GROReason string
 
-	Filter       bool // the kernel drops our own datagrams before they take room in our queue
+	Filter       bool // the kernel drops this rank's own datagrams before they take room in its queue
 	FilterReason string
 
-	// What SO_RCVBUF was asked for, and what the kernel then said it is. Linux doubles
-	// what it is asked for, to make up for its own bookkeeping: Got is twice Wanted
-	// when nothing was clamped.
+	// The requested and the actual SO_RCVBUF. Linux doubles the request, to make up for its own
+	// bookkeeping: Got is twice Wanted if nothing was clamped.
 	RecvBufferWanted int
 	RecvBufferGot    int
-	RecvBufferForced bool // SO_RCVBUFFORCE worked, which rmem_max does not clamp
+	RecvBufferForced bool // by SO_RCVBUFFORCE, which rmem_max does not clamp
 
-	// What the kernel charges a receive queue for one chunk: alone in a datagram, and
-	// at worst in a super-packet. 0: not measured.
+	// The charge of one chunk to a receive queue: alone in a datagram, and at worst in a super-packet.
+	// 0: not measured.
 	ChargeSingle int
 	ChargeBatch  int
 }
 
-// RecvBufferClamped says that the kernel gave less than was wanted.
+// RecvBufferClamped reports whether the kernel gave less than requested.
 func (f Features) RecvBufferClamped() bool {
 	return f.Sockets == mcastLinux && f.RecvBufferGot < 2*f.RecvBufferWanted || f.RecvBufferGot < f.RecvBufferWanted
 }
@@ -42,7 +41,8 @@ func (f Features) String() string {
 	case f.RecvBufferClamped():
 		how = "clamped; raise net.core.rmem_max"
 	}
-	return fmt.Sprintf("%s sockets, GSO %s, GRO %s, own datagrams filtered by the kernel %s, receive buffer %d bytes (wanted %d, %s)",
+	return fmt.Sprintf("%s sockets, GSO %s, GRO %s, own datagrams filtered by the kernel %s, receive "+
+		"buffer %d bytes (wanted %d, %s)",
 		f.Sockets, mcastOnOff(f.GSO, f.GSOReason), mcastOnOff(f.GRO, f.GROReason), mcastOnOff(f.Filter, f.FilterReason),
 		f.RecvBufferGot, f.RecvBufferWanted, how)
 }

@@ -11,14 +11,15 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// openMulticast opens the sockets in the way that stood the self-test.
+// openMulticast opens the sockets with the features that passed the self-test.
 func openMulticast(p *mcastPlan) (*Multicast, error) {
 	t, err := udpSelfTest(p.short())
 	if err != nil {
 		return nil, err
 	}
 	if p.cut > 0 && t.gso+t.gro != "" {
-		return nil, fmt.Errorf("multicast: chunks of several packets need super-packets, sent and received: %s; use chunks of at most %d bytes", cmp.Or(t.gso, t.gro), p.cut-p.head)
+		return nil, fmt.Errorf("multicast: chunks of several packets need super-packets, sent and "+
+			"received: %s; use chunks of at most %d bytes", cmp.Or(t.gso, t.gro), p.cut-p.head)
 	}
 	m := &Multicast{cut: p.cut}
 	f := Features{
@@ -75,7 +76,7 @@ func openMulticast(p *mcastPlan) (*Multicast, error) {
 	return m, nil
 }
 
-// udpOpenGroup opens the two sockets of a group. On an error it returns what is open.
+// udpOpenGroup opens the two sockets of a group. After an error it returns those that are open.
 func udpOpenGroup(p *mcastPlan, g netip.AddrPort, f *Features) (*udpSender, *udpReceiver, error) {
 	fd, own, err := udpSendSocket(p, p.TTL)
 	if err != nil {

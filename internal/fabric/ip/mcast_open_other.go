@@ -2,5 +2,5 @@
 
 package ip
 
-// openMulticast has only one way here.
+// openMulticast opens plain sockets.
 func openMulticast(p *mcastPlan) (*Multicast, error) { return openPortable(p) }

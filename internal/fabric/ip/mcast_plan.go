@@ -14,15 +14,15 @@ const (
 	mcastTTL        = 16 // across a few routers: a fat-tree has at most six hops
 )
 
-// mcastPlan is a McastConfig that was checked, with the defaults filled in.
+// mcastPlan is a validated McastConfig with defaults.
 type mcastPlan struct {
 	McastConfig
 	v6   bool
 	head int // bytes of a datagram's header
-	cut  int // chunks are cut in packets of so many bytes; 0: each fits one
+	cut  int // size of the packets of a long chunk; 0: each chunk fits one packet
 }
 
-// packets is how many a chunk takes.
+// packets is the number of packets per chunk.
 func (p *mcastPlan) packets() int {
 	if p.cut == 0 {
 		return 1
@@ -30,7 +30,7 @@ func (p *mcastPlan) packets() int {
 	return (p.head + p.Chunk + p.cut - 1) / p.cut
 }
 
-// batch is how many chunks make a super-packet. One of several packets is one by itself.
+// batch is the number of chunks per super-packet. A long chunk fills one alone.
 func (p *mcastPlan) batch() int {
 	if p.cut > 0 {
 		return 1
@@ -48,8 +48,8 @@ func (p *mcastPlan) short() *mcastPlan {
 	return &q
 }
 
-// newMcastPlan checks everything that can be known without a socket, because the
-// kernel's answers to it are poor (EINVAL) or missing (silence).
+// newMcastPlan checks everything that can be checked without a socket. The kernel would only return
+// EINVAL, or fail silently.
 func newMcastPlan(cfg McastConfig) (*mcastPlan, error) {
 	p := &mcastPlan{McastConfig: cfg, head: mcastHead(cfg.Sums)}
 	if cfg.Interface == nil {
@@ -83,11 +83,13 @@ func (p *mcastPlan) loopback() bool { return p.Interface.Flags&net.FlagLoopback 
 func (p *mcastPlan) checkInterface() error {
 	ifc := p.Interface
 	if ifc.Flags&net.FlagUp == 0 {
-		return fmt.Errorf("multicast: interface %s is down; bring it up (ip link set %s up) or choose another", ifc.Name, ifc.Name)
+		return fmt.Errorf("multicast: interface %s is down; bring it up (ip link set %s up) or choose another", ifc.Name,
+			ifc.Name)
 	}
 	// Linux does not flag lo, but it carries multicast between local sockets.
 	if ifc.Flags&(net.FlagMulticast|net.FlagLoopback) == 0 {
-		return fmt.Errorf("multicast: interface %s does not do multicast; choose another, or allow it (ip link set %s multicast on)", ifc.Name, ifc.Name)
+		return fmt.Errorf("multicast: interface %s does not do multicast; choose another, or allow it (ip "+
+			"link set %s multicast on)", ifc.Name, ifc.Name)
 	}
 	addrs, err := ifc.Addrs()
 	if err != nil {
@@ -105,12 +107,13 @@ func (p *mcastPlan) checkInterface() error {
 		if on.Unmap() == p.Local.WithZone("") {
 			return nil
 		}
-		// All of 127.0.0.0/8 is ours, not only the address that is shown.
+		// All of 127.0.0.0/8 is local, not only the interface's address.
 		if p.loopback() && p.Local.Is4() && n.Contains(p.Local.AsSlice()) {
 			return nil
 		}
 	}
-	return fmt.Errorf("multicast: %v is not an address of interface %s, which has %v; choose one of these or another interface", p.Local, ifc.Name, addrs)
+	return fmt.Errorf("multicast: %v is not an address of interface %s, which has %v; choose one of "+
+		"these or another interface", p.Local, ifc.Name, addrs)
 }
 
 func (p *mcastPlan) checkGroups() error {
@@ -127,7 +130,7 @@ func (p *mcastPlan) checkGroups() error {
 		case g.Port() == 0:
 			return fmt.Errorf("multicast: group %v has no port", g)
 		case seen[g]:
-			return fmt.Errorf("multicast: group %v is there twice; each subgroup needs its own", g)
+			return fmt.Errorf("multicast: two subgroups have group %v; each needs its own", g)
 		}
 		seen[g] = true
 	}
@@ -138,21 +141,24 @@ func (p *mcastPlan) checkSizes() error {
 	fits := max(0, MaxPayload(p.Interface.MTU, p.v6)-(p.head-fabric.HeaderSize))
 	switch {
 	case fits == 0:
-		return fmt.Errorf("multicast: the MTU of interface %s is %d, too small for any payload", p.Interface.Name, p.Interface.MTU)
+		return fmt.Errorf("multicast: the MTU of interface %s is %d, too small for any payload", p.Interface.Name,
+			p.Interface.MTU)
 	case p.Chunk == 0:
 		p.Chunk = fits
 	case p.Packet > 0 && p.Chunk > min(fits, p.Packet) && !p.Plain:
-		// A receiver puts packets of one size together until a shorter one comes: a chunk that ends
-		// with a full one would be put together with the next.
+		// A receiver merges packets of one size until a shorter one comes. A chunk that ends with a full
+		// packet would be merged with the next one.
 		if p.cut = p.head + min(fits, p.Packet); (p.head+p.Chunk)%p.cut == 0 {
 			p.cut--
 		}
 		if p.head+p.Chunk > mcastMaxLong || p.packets() > mcastMaxSegments {
-			return fmt.Errorf("multicast: a chunk of %d bytes does not fit a super-packet by interface %s, with its MTU of %d: at most %d do",
+			return fmt.Errorf("multicast: a chunk of %d bytes does not fit a super-packet by interface %s, "+
+				"with its MTU of %d: at most %d do",
 				p.Chunk, p.Interface.Name, p.Interface.MTU, min(mcastMaxLong, mcastMaxSegments*p.cut)-p.head)
 		}
 	case p.Chunk < 0 || p.Chunk > fits:
-		return fmt.Errorf("multicast: a chunk of %d bytes does not fit interface %s: its MTU of %d takes at most %d; agree on a smaller chunk or raise the MTU",
+		return fmt.Errorf("multicast: a chunk of %d bytes does not fit interface %s: its MTU of %d takes "+
+			"at most %d; agree on a smaller chunk or raise the MTU",
 			p.Chunk, p.Interface.Name, p.Interface.MTU, fits)
 	}
 	if p.TTL < 0 || p.TTL > 255 {

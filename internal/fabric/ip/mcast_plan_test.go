@@ -80,7 +80,7 @@ func TestMulticastErrors(t *testing.T) {
 		{"unicast", func(c *McastConfig) { c.Groups[1] = netip.MustParseAddrPort("127.0.0.1:20000") }, "not a multicast group"},
 		{"version", func(c *McastConfig) { c.Groups[1] = netip.MustParseAddrPort("[ff15::1]:20000") }, "same IP version"},
 		{"port", func(c *McastConfig) { c.Groups[1] = netip.AddrPortFrom(c.Groups[1].Addr(), 0) }, "no port"},
-		{"twice", func(c *McastConfig) { c.Groups[1] = c.Groups[0] }, "there twice"},
+		{"twice", func(c *McastConfig) { c.Groups[1] = c.Groups[0] }, "two subgroups have group"},
 		{"chunk", func(c *McastConfig) { c.Chunk = MaxChunk + 1 }, "agree on a smaller chunk"},
 		{"MTU", func(c *McastConfig) { c.Interface.MTU, c.Chunk = 1500, 4096 }, "at most 1456"},
 		{"tiny MTU", func(c *McastConfig) { c.Interface.MTU = 40 }, "too small"},

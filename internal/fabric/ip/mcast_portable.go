@@ -7,19 +7,20 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// openPortable opens plain sockets, as the standard library has them on every system:
-// one datagram a call, and a copy on both sides.
+// openPortable opens plain sockets of the standard library, which every system has: one datagram per
+// call, and one copy on each side.
 func openPortable(p *mcastPlan) (*Multicast, error) {
 	ports := make(map[uint16]bool)
 	m := &Multicast{}
 	if p.cut > 0 {
-		return nil, fmt.Errorf("multicast: chunks of several packets need Linux and its super-packets; use chunks of at most %d bytes", p.cut-p.head)
+		return nil, fmt.Errorf("multicast: chunks of several packets need Linux and its super-packets; "+
+			"use chunks of at most %d bytes", p.cut-p.head)
 	}
 	buffer := p.RecvBuffer
 	for _, g := range p.Groups {
-		// The standard library binds to the wildcard address, so only ports tell groups apart.
+		// The standard library binds to the wildcard address, so only ports distinguish groups.
 		if ports[g.Port()] {
-			return nil, fmt.Errorf("multicast: port %d is there twice; here each subgroup needs its own", g.Port())
+			return nil, fmt.Errorf("multicast: two subgroups have port %d; here each needs its own", g.Port())
 		}
 		ports[g.Port()] = true
 		s, err := newPortableSender(p, g)

@@ -2,19 +2,17 @@ package ip
 
 import "github.com/allcast/allcast/internal/fabric"
 
-// mcastScatter is the memory that one receive call is spread over: header, slot,
-// header, slot, ..., and then the stage, which takes whatever is left, so that
-// nothing is ever cut off. The slots are where the sink expects the payloads; when
-// it was right, they are in place and nothing is copied.
+// mcastScatter is the memory that one receive call scatters to: header, slot, header, slot, and so on.
+// The stage at the end takes the rest, so that nothing is truncated. The slots are where the sink
+// expects the payloads. If the sink is right, the payloads are in place and nothing is copied.
 type mcastScatter struct {
 	slots   [][]byte        // of the last Expect
-	room    [][]byte        // what slots is cut from
-	size    int             // of a header
-	heads   []byte          // one a slot
+	room    [][]byte        // memory of slots
+	size    int             // size of a header
+	heads   []byte          // one per slot
 	headers []fabric.Header // decoded
-	// Twice the size of a super-packet. The kernel fills from the middle on; what must
-	// be moved out of slots goes right in front of the middle, so that it
-	// and what follows are in one piece without moving that as well.
+	// Twice the size of a super-packet. The kernel fills it from the middle on. Payloads that leave
+	// their slots go right in front of the middle, so that they and the rest are contiguous.
 	stage []byte
 }
 
@@ -34,7 +32,7 @@ func (v *mcastScatter) expect(s fabric.Sink) {
 	v.slots = v.room[:max(0, min(n, len(v.room)))]
 }
 
-// forget lets go of the slots: they are the user's memory.
+// forget drops the references to the slots, which are users' memory.
 func (v *mcastScatter) forget() {
 	clear(v.slots)
 	v.slots = v.slots[:0]
@@ -46,9 +44,8 @@ func (v *mcastScatter) head(i int) []byte {
 
 func (v *mcastScatter) overflow() []byte { return v.stage[mcastStage:] }
 
-// deliver hands the n bytes that were received to the sink: datagrams of seg bytes
-// each, the last of them maybe shorter. It says how many there were, and how many
-// were too short to have a header.
+// deliver hands the n received bytes to the sink: datagrams of seg bytes each, the last perhaps shorter.
+// It returns how many there were, and how many were too short for a header.
 func (v *mcastScatter) deliver(s fabric.Sink, n, seg int) (good, malformed int) {
 	if n == 0 {
 		return 0, 1 // an empty datagram
@@ -56,8 +53,7 @@ func (v *mcastScatter) deliver(s fabric.Sink, n, seg int) (good, malformed int) 
 	if seg <= 0 || seg > n {
 		seg = n
 	}
-	// How many fill their slots? If one does not, those behind it are not where their
-	// slots are either.
+	// Count the datagrams that fill their slots. Behind one that does not, all are misplaced.
 	filled := 0
 	for off := 0; filled < len(v.slots) && off < n; filled++ {
 		size := min(seg, n-off)
@@ -72,8 +68,8 @@ func (v *mcastScatter) deliver(s fabric.Sink, n, seg int) (good, malformed int) 
 		taken = max(0, min(s.Arrived(v.headers[:filled]), filled))
 	}
 	good = taken
-	// All others leave the slots before the first is handed over: the place of one may
-	// be the slot where another is now ([5,6,7] gets [6,7,5]).
+	// All others leave their slots before the first one is handed over: one may belong to the slot
+	// where another is now ([5,6,7] receives [6,7,5]).
 	for rest := v.gather(min(n, taken*seg), n); len(rest) > 0; {
 		d := rest[:min(seg, len(rest))]
 		rest = rest[len(d):]
@@ -87,7 +83,7 @@ func (v *mcastScatter) deliver(s fabric.Sink, n, seg int) (good, malformed int) 
 	return good, malformed
 }
 
-// gather returns the bytes from start to n in one piece, in the stage.
+// gather makes the bytes from start to n contiguous in the stage, and returns them.
 func (v *mcastScatter) gather(start, n int) []byte {
 	spread := len(v.slots) * v.size
 	for _, s := range v.slots {
@@ -99,7 +95,7 @@ func (v *mcastScatter) gather(start, n int) []byte {
 	end := min(n, spread)
 	first := mcastStage - (end - start)
 	at := first
-	pos := 0 // in the stream, of the region we are at
+	pos := 0 // position of the current region in the stream
 	for i, s := range v.slots {
 		at += mcastCopyFrom(v.stage[at:mcastStage], v.head(i), start-pos)
 		pos += v.size

@@ -3,13 +3,11 @@ package ip
 import "github.com/allcast/allcast/internal/fabric"
 
 const (
-	// MaxChunk is the largest payload of a datagram: what fits a jumbo frame (an MTU
-	// of 9000) over IPv4. Loopback would take more, but then no two chunks would fit
-	// a super-packet.
+	// MaxChunk is the largest payload of a datagram. It fits a jumbo frame (an MTU of 9000) over IPv4.
+	// Loopback would take more, but then no two chunks would fit a super-packet.
 	MaxChunk = 9000 - ipv4Header - udpHeader - fabric.HeaderSize
 
-	// MaxLong is the largest payload of several packets: what fits a super-packet that devices
-	// take as it is.
+	// MaxLong is the largest payload of several packets. It fits a super-packet that devices take whole.
 	MaxLong = mcastMaxLong - fabric.HeaderSize
 
 	ipv4Header = 20
@@ -18,8 +16,8 @@ const (
 	ethernet   = 14 + 4 // header and checksum; neither preamble nor gap nor VLAN tag
 
 	// The lengths in the IPv4 header and in the UDP header have 16 bits, and the
-	// kernel checks a super-packet as if it was one datagram. IPv6 would have room for
-	// 20 bytes more; one limit for both keeps batches alike.
+	// kernel checks a super-packet as if it were one datagram. IPv6 would have room for
+	// 20 bytes more; one limit for both keeps batches equal.
 	mcastMaxSuper = 65535 - ipv4Header - udpHeader
 	// A device takes super-packets of less than 64 KiB (gso_max_size), with its own header, such
 	// as Ethernet's with a tag. What is larger the kernel cuts before: chunks of which batches are
@@ -69,14 +67,14 @@ func mcastParse(b []byte) fabric.Header {
 	return fabric.ParseHeader(b)
 }
 
-// mcastBatch is how many datagrams with a header of head bytes and a payload of chunk bytes
-// make a super-packet.
+// mcastBatch is the number of datagrams, with headers of head bytes and payloads of chunk bytes, per
+// super-packet.
 func mcastBatch(head, chunk int) int {
 	return max(1, min(mcastMaxSuper/(head+chunk), mcastMaxSegments))
 }
 
-// mcastOverhead is what a payload carries besides itself on an Ethernet, in so many packets.
-// Loopback has no Ethernet around it; it counts as if, so that numbers can be compared.
+// mcastOverhead is the number of bytes that Ethernet adds to a payload of some packets. Loopback counts
+// as if it were Ethernet, so that numbers can be compared.
 func mcastOverhead(v6 bool, head, packets int) int {
 	return (ethernet+mcastIPHeader(v6)+udpHeader)*packets + head
 }
@@ -94,13 +92,12 @@ func mcastFrameCharge(frame int) int {
 	return size + 256
 }
 
-// mcastRoom is how many datagrams fit a receive buffer, by what one is charged.
+// mcastRoom is the number of datagrams that fit a receive buffer, by their charge.
 //
-// A quarter of the buffer cannot be counted on: the kernel gives back what was
-// read in portions of up to a quarter of the buffer while the queue is not empty
-// (udp_rmem_release), so chunks that were read, and for which others have got credit,
-// are still charged. A sixteenth is reserve for what nobody has planned: strangers'
-// datagrams, and duplicates.
+// A quarter of the buffer is not usable. While the queue is not empty, the kernel releases the charge of
+// datagrams that were read in portions of up to a quarter of the buffer (udp_rmem_release). Chunks that
+// were read, and for which other ranks have credit, are thus still charged. A sixteenth is a reserve for
+// foreign datagrams and duplicates.
 func mcastRoom(buffer, charge int) int {
 	return max(1, (buffer-buffer/4-buffer/16)/max(1, charge))
 }

@@ -11,28 +11,6 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-func TestMulticastRoundtrip(t *testing.T) {
-	mcastEach(t, func(t *testing.T, v mcastVariant) {
-		t.Helper()
-		a, b := mcastPair(t, v)
-		caps := a.Capabilities()
-		t.Logf("%+v\n%v", caps, a.Features())
-		for sub := range a.Subgroups() {
-			const chunks = 20
-			data := mcastData(caps.Chunk, chunks)
-			data = data[:len(data)-caps.Chunk/2] // the tail is shorter
-			sink := newMcastSink(caps.Chunk, chunks)
-			mcastSend(t, a.Sender(sub), data, caps.Chunk, caps.Batch, mcastRange(0, chunks)...)
-			mcastUntil(t, b.Receiver(sub), sink, chunks)
-			mcastSame(t, sink.buf[:len(data)], data)
-			st := b.Receiver(sub).Stats()
-			if st.Datagrams != chunks || st.Dropped != 0 || st.Malformed != 0 || sink.idle == 0 {
-				t.Errorf("stats %+v, idle %d times", st, sink.idle)
-			}
-		}
-	})
-}
-
 // Ranks that have accelerations and ranks that have not understand each other.
 func TestMulticastMixed(t *testing.T) {
 	cfg := mcastLoopback(t, 1, false)
@@ -157,29 +135,6 @@ func TestMulticastMalformed(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestMulticastBadBatch(t *testing.T) {
-	mcastEach(t, func(t *testing.T, v mcastVariant) {
-		t.Helper()
-		m := v.open(t, mcastLoopback(t, 1, v.v6))
-		s := m.Sender(0)
-		chunk := m.Capabilities().Chunk
-		h := make([]fabric.Header, 200)
-		for name, b := range map[string]*fabric.Batch{
-			"payloads missing": {Headers: h[:1]},
-			"too large":        {Headers: h[:1], Payloads: [][]byte{make([]byte, chunk+1)}},
-			"too many":         {Headers: h, Payloads: make([][]byte, len(h))},
-			"grows":            {Headers: h[:2], Payloads: [][]byte{make([]byte, 1), make([]byte, 2)}},
-		} {
-			if _, err := s.Send(b); err == nil {
-				t.Errorf("%s: no error", name)
-			}
-		}
-		if _, err := s.Send(&fabric.Batch{}); err != nil {
-			t.Errorf("nothing to send: %v", err)
-		}
-	})
 }
 
 // Opening and closing leaves no goroutine behind, because it starts none.

@@ -8,16 +8,15 @@ import (
 // mcastPast is a deadline that has passed. Not the zero time, which means none.
 var mcastPast = time.Unix(1, 0)
 
-// mcastWaker interrupts a read through its deadline. All changes of the deadline are
-// under one lock, together with the flag that says what the deadline means: so a Wake
-// is never overwritten, and a deadline never outlives the Wake that was seen.
+// mcastWaker interrupts a read through its deadline. One lock guards the deadline and the flag that
+// gives it meaning. A Wake is therefore never overwritten, and no deadline outlives its Wake.
 type mcastWaker struct {
 	mu     sync.Mutex
 	woken  bool
 	reader interface{ SetReadDeadline(time.Time) error }
 }
 
-// Wake makes reads fail with os.ErrDeadlineExceeded until it is seen.
+// Wake makes reads fail with os.ErrDeadlineExceeded until seen is called.
 func (w *mcastWaker) Wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -25,10 +24,10 @@ func (w *mcastWaker) Wake() {
 		return
 	}
 	w.woken = true
-	_ = w.reader.SetReadDeadline(mcastPast) // fails only when closed, and then nothing waits
+	_ = w.reader.SetReadDeadline(mcastPast) // fails only when closed, and then nothing blocks
 }
 
-// seen lets reads wait again.
+// seen lets reads block again.
 func (w *mcastWaker) seen() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -3,7 +3,6 @@ package ip
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -11,59 +10,44 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// peerState is how much we have to do with a peer.
-type peerState uint8
-
-const (
-	peerOpen    peerState = iota
-	peerLeaving           // dropped, or one of us said goodbye: what is queued is sent, within a bound
-	peerGone              // no connections, and nothing is sent any more
-)
-
-// peer is another rank. Three goroutines work for it at most: write sends
-// what is queued, link dials and then watches the connection that write uses, and
-// a reader takes what the peer sends on the connection that it dialled.
+// peer is another rank. It has at most three goroutines. write sends the queue. link dials, and then
+// watches the connection that write uses. A reader reads the connection that the peer dialled.
 type peer struct {
 	t    *TCP
 	rank int
 
-	wake  chan struct{} // to write
-	quiet chan struct{} // closed when the handler wants to hear nothing more
+	wake  chan struct{} // wakes write
+	quiet chan struct{} // closed when the handler ignores the peer
 	sent  atomic.Uint64
 	recvd atomic.Uint64
 
 	mu      sync.Mutex
-	state   peerState
+	links   session.Links
 	writing bool // write runs
-	linking bool // link runs, or ran
 	muted   bool // quiet is closed
-	told    bool // Handler.Lost was called, or never will be
-	bye     bool // the peer said goodbye on our connection
-	said    bool // we said goodbye on our connection
-	dead    bool // our connection failed, or could not be made
-	deadErr error
-	cut     bool // write must stop touching cancelled pieces
-	busy    bool // the writer has something in hand
-	corked  bool // what is queued waits for what follows it
+	cut     bool // write has to let go of cancelled pieces
+	busy    bool // write is sending something
+	corked  bool // the queue waits for the next message
 	unlink  context.CancelFunc
-	timer   *time.Timer // makes it peerGone, or ends the grace of the reader
+	timer   *time.Timer // makes the peer vanish
 	out     *net.TCPConn
-	auth    authLink // of out: who sends uses it, one at a time
+	auth    authLink // of out; used by one sender at a time
 	now     peerDirect
 	in      *peerIn
 
-	q, cur peerQueue            // filled by callers; being sent by write
-	flying []fabric.Piece       // pieces whose last byte is with write, or done, and whose PutDone is due
-	reads  map[fabric.OpKey]int // the peer's that wait for an answer
+	q, cur peerQueue      // filled by callers; sent by write
+	flying []fabric.Piece // pieces whose PutDone is due once write has sent its batch
+	reads  session.Reads  // reads of the peer that wait for an answer
 }
 
 func newPeer(t *TCP, rank int) *peer {
-	return &peer{t: t, rank: rank, wake: make(chan struct{}, 1), quiet: make(chan struct{}), reads: map[fabric.OpKey]int{}}
+	return &peer{t: t, rank: rank, wake: make(chan struct{}, 1), quiet: make(chan struct{}), reads: session.Reads{}}
 }
 
-// kick makes write look again.
+// kick wakes write.
 func (p *peer) kick() {
 	select {
 	case p.wake <- struct{}{}:
@@ -71,15 +55,13 @@ func (p *peer) kick() {
 	}
 }
 
-// start sees that the goroutines run which send what has been queued. p.mu is held,
-// and the network is not closed.
+// start starts the goroutines that send the queue. p.mu is held, and the network is not closed.
 func (p *peer) start() {
 	if !p.writing {
 		p.writing = true
 		p.t.wg.Go(func() { (&peerWriter{p: p}).run() })
 	}
-	if !p.linking && p.state == peerOpen {
-		p.linking = true
+	if p.links.Dial() {
 		var ctx context.Context
 		ctx, p.unlink = context.WithCancel(p.t.ctx)
 		p.t.wg.Go(func() { p.link(ctx) })
@@ -87,17 +69,17 @@ func (p *peer) start() {
 	p.kick()
 }
 
-// frame queues a small frame, and sends it unless more is to come.
-func (p *peer) frame(h *frameHeader, payload []byte, more bool) {
+// frame queues a small frame, and sends it unless more follows.
+func (p *peer) frame(h *session.Frame, payload []byte, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state == peerOpen && !p.dead {
+	if p.links.CanSend() {
 		p.write(h, payload, more)
 	}
 }
 
 // write is frame, with p.mu held.
-func (p *peer) write(h *frameHeader, payload []byte, more bool) {
+func (p *peer) write(h *session.Frame, payload []byte, more bool) {
 	idle := p.idle()
 	var behind []byte
 	if peerGathers && idle && !more && p.auth.out == nil {
@@ -111,9 +93,9 @@ func (p *peer) write(h *frameHeader, payload []byte, more bool) {
 	p.start()
 }
 
-// direct writes what is queued, and more behind it, as far as the socket takes it at
-// once, and says whether that was all; the rest is queued. p.mu is held, and the writer
-// waits for something to do. What goes wrong shows again when the writer tries.
+// direct writes the queue, and behind after it, as far as the socket takes them without blocking. It
+// reports whether all was written; the rest is queued. p.mu is held, and the writer is idle. The
+// writer meets any error again.
 func (p *peer) direct(behind []byte) bool {
 	if p.auth.out != nil {
 		p.q.protect(p.auth.out)
@@ -133,22 +115,21 @@ func (p *peer) direct(behind []byte) bool {
 	return false
 }
 
-// peerCopy is the size up to which a piece is copied to the queue: to wake the writer
-// costs more.
+// peerCopy is the largest piece that is copied to the queue: waking the writer costs more.
 const peerCopy = 64 << 10
 
-// small reports whether a piece of n bytes is not worth the writer. What is written at
-// once is larger: only what the socket does not take is copied. p.mu is held.
+// small reports whether a piece of n bytes is sent without the writer. A piece that is written
+// directly may be larger, since only the rest that the socket refuses is copied. p.mu is held.
 func (p *peer) small(n int) bool {
-	return n <= peerCopy || n <= frameMaxPart && peerGathers && p.auth.out == nil && p.idle()
+	return n <= peerCopy || n <= session.MaxPart && peerGathers && p.auth.out == nil && p.idle()
 }
 
-// idle reports whether what is queued now may be written at once. p.mu is held.
+// idle reports whether new frames may be written directly. p.mu is held.
 func (p *peer) idle() bool {
 	return p.out != nil && !p.busy && !p.cut && (len(p.q.items) == 0 || p.corked)
 }
 
-// put queues a piece. When the peer is gone only write remains, to say that it is done.
+// put queues a piece. When the peer is gone, write only reports the end of the put.
 func (p *peer) put(piece fabric.Piece, data []byte) {
 	if p.putCopy(piece, data) {
 		p.t.h.PutDone(p.rank, piece)
@@ -160,22 +141,22 @@ func (p *peer) put(piece fabric.Piece, data []byte) {
 	switch {
 	case p.t.closed.Load():
 		return
-	case p.state != peerOpen || p.dead:
+	case !p.links.CanSend():
 		p.flying = append(p.flying, piece)
 	default:
-		p.q.items = append(p.q.items, peerItem{kind: frameData, piece: piece, data: data})
+		p.q.items = append(p.q.items, peerItem{kind: itemPiece, piece: piece, data: data})
 	}
 	p.start()
 }
 
-// putCopy sends a small piece, or a copy of it later, and says whether it did.
+// putCopy sends a small piece or queues a copy of it, and reports whether it did.
 func (p *peer) putCopy(piece fabric.Piece, data []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.small(len(data)) || len(p.q.arena)+len(data) > peerKeepBytes || p.state != peerOpen || p.dead || p.t.closed.Load() {
+	if !p.small(len(data)) || len(p.q.arena)+len(data) > peerKeepBytes || !p.links.CanSend() || p.t.closed.Load() {
 		return false
 	}
-	p.write(&frameHeader{kind: frameData, n: len(data), op: piece.Op, nth: piece.Nth, len: piece.Len}, data, false)
+	p.write(&session.Frame{Kind: session.Data, N: len(data), Op: piece.Op, Nth: piece.Nth, Len: piece.Len}, data, false)
 	return true
 }
 
@@ -183,29 +164,26 @@ func (p *peer) putCopy(piece fabric.Piece, data []byte) bool {
 func (p *peer) answer(r fabric.ReadRequest) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state != peerOpen || p.dead {
+	if !p.links.CanSend() {
 		return nil
 	}
-	if p.reads[r.Op] == fabric.MaxReads {
-		return fmt.Errorf("%w: more than %d reads of an operation at a time", errFrame, fabric.MaxReads)
+	if err := p.reads.Begin(r.Op); err != nil {
+		return err
 	}
-	p.reads[r.Op]++
 	p.corked = false
-	p.q.items = append(p.q.items, peerItem{kind: frameAnswer, read: r, size: r.Len()})
+	p.q.items = append(p.q.items, peerItem{kind: itemAnswer, read: r, size: r.Len()})
 	p.start()
 	return nil
 }
 
-// answered notes that an answer is about to be sent, or refused: the peer may ask again.
+// answered counts an answer that is about to be sent, or was refused: the peer may read again.
 func (p *peer) answered(op fabric.OpKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reads[op]--; p.reads[op] == 0 {
-		delete(p.reads, op)
-	}
+	p.reads.End(op)
 }
 
-// cancel makes write give up the pieces of an operation, now if it is sending one.
+// cancel makes write give up the pieces of an operation, also one that it is sending.
 func (p *peer) cancel(op fabric.OpKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,55 +206,43 @@ func (p *peer) cancel(op fabric.OpKey) {
 	p.kick()
 }
 
-// drop ends what we have to do with the peer: we let it have what is queued, say
-// goodbye and wait for it to do the same, all that within a bound.
+// drop ends the connections in order: the peer receives what is queued, and both sides say goodbye,
+// within a bound. The handler hears nothing more of the peer.
 func (p *peer) drop(bound time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told = true
 	if !p.muted {
 		p.muted = true
 		close(p.quiet)
 	}
-	p.leave(bound)
+	p.act(p.links.Drop(), bound)
 	p.kick()
 }
 
-// leave turns to peerLeaving. p.mu is held.
-func (p *peer) leave(bound time.Duration) {
-	if p.state != peerOpen {
-		return
+// act does what the session says, but for reporting a loss. p.mu is held.
+func (p *peer) act(n session.Next, bound time.Duration) {
+	switch {
+	case n.Leave:
+		p.after(bound)
+	case n.Grace:
+		p.after(peerGrace)
 	}
-	p.state = peerLeaving
-	p.after(bound)
-	if !p.linking && p.in != nil {
-		// The one frame that goes this way: it always fits the socket's buffer.
-		_, _ = p.in.conn.Write(p.in.link.wrap(frameAppend(nil, &frameHeader{kind: frameGoodbye})))
+	if n.GoodbyeIn {
+		// The only frame in this direction: it always fits the socket's buffer.
+		_, _ = p.in.conn.Write(p.in.link.wrap((&session.Frame{Kind: session.Goodbye}).AppendStream(nil)))
 		_ = p.in.conn.CloseWrite()
 	}
-	p.settle()
-	p.kick()
-}
-
-// settle turns from peerLeaving to peerGone when both connections are done. p.mu is held.
-func (p *peer) settle() {
-	if p.state == peerLeaving && p.in == nil && (!p.linking || p.dead) {
-		p.vanish()
-	}
-}
-
-// vanish turns to peerGone. p.mu is held.
-func (p *peer) vanish() {
-	p.state = peerGone
-	p.stopTimer()
-	if p.unlink != nil {
-		p.unlink()
-	}
-	if p.out != nil {
-		_ = p.out.Close()
-	}
-	if p.in != nil {
-		p.in.close()
+	if n.Vanish {
+		p.stopTimer()
+		if p.unlink != nil {
+			p.unlink()
+		}
+		if p.out != nil {
+			_ = p.out.Close()
+		}
+		if p.in != nil {
+			p.in.close()
+		}
 	}
 	p.kick()
 }
@@ -291,7 +257,8 @@ func (p *peer) after(d time.Duration) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.timer == mine {
-			p.vanish()
+			p.timer = nil
+			p.act(p.links.Vanish(), 0)
 		}
 	})
 	p.timer = mine
@@ -304,72 +271,50 @@ func (p *peer) stopTimer() {
 	p.timer = nil
 }
 
-// lose tells the handler that the peer is lost. Whoever calls it makes sure that no
-// reader runs, so Lost comes after all that the peer has said.
-func (p *peer) lose(err error) {
-	p.mu.Lock()
-	told := p.told
-	p.told = true
-	if errors.Is(err, fabric.ErrGoodbye) {
-		p.leave(peerFlush)
-	} else {
-		p.vanish()
-	}
-	p.mu.Unlock()
-	if !told {
-		p.t.log.Debug("lost", "peer", p.rank, "err", err)
-		p.t.h.Lost(p.rank, err)
+// report tells the handler that the peer is lost, if it is. No reader runs, so Lost comes after all
+// that the peer has sent.
+func (p *peer) report(n session.Next) {
+	if n.Lost != nil {
+		p.t.log.Debug("lost", "peer", p.rank, "err", n.Lost)
+		p.t.h.Lost(p.rank, n.Lost)
 	}
 }
 
-// outEnded says that our connection cannot be used any more: the peer closed it, a
-// write failed, or it could not be made.
+// outEnded says that this rank's connection cannot be used any more: the peer closed it, a write
+// failed, or it could not be made.
 func (p *peer) outEnded(err error) {
 	p.mu.Lock()
-	if p.dead {
-		p.mu.Unlock()
-		return
+	ended := p.links.OutDead()
+	n := p.links.OutEnded(err)
+	if !ended {
+		p.unlink()
+		if p.out != nil {
+			_ = p.out.Close()
+			p.t.conns.Add(-1)
+		}
 	}
-	if p.bye {
-		err = fabric.ErrGoodbye
-	}
-	p.dead, p.deadErr = true, err
-	p.unlink()
-	if p.out != nil {
-		_ = p.out.Close()
-		p.t.conns.Add(-1)
-	}
-	p.settle()
-	p.kick()
-	lost := p.state == peerOpen && p.in == nil
-	if p.state == peerOpen && p.in != nil {
-		p.after(peerGrace)
-	}
+	p.act(n, peerFlush)
 	p.mu.Unlock()
-	if lost {
-		p.lose(err)
-	}
+	p.report(n)
 }
 
-// heardBye says that the peer said goodbye on our connection, as it has none.
+// heardBye says that the peer, which has no connection of its own, said goodbye on ours.
 func (p *peer) heardBye() {
 	p.mu.Lock()
-	p.bye = true
-	lost := p.state == peerOpen && p.in == nil
+	n := p.links.OutGoodbye()
+	p.act(n, peerFlush)
 	p.mu.Unlock()
-	if lost {
-		p.lose(fabric.ErrGoodbye)
-	}
+	p.report(n)
 }
 
 // admit takes the connection that the peer dialled.
 func (p *peer) admit(c peerConn, l authLink) (*peerIn, authVerdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state != peerOpen || p.dead {
+	switch p.links.Admit() {
+	case session.Left:
 		return nil, authLeft
-	}
-	if p.in != nil {
+	case session.Duplicate:
 		return nil, authTwice
 	}
 	p.in = newPeerIn(p, c, l)
@@ -382,20 +327,13 @@ func (p *peer) inEnded(in *peerIn, err error) {
 	in.close()
 	in.ended()
 	p.t.conns.Add(-1)
-	p.mu.Lock()
-	p.in = nil
-	lost := !p.told
-	switch {
-	case p.bye:
-		err = fabric.ErrGoodbye
-	case p.dead && !errors.Is(err, fabric.ErrGoodbye):
-		err = p.deadErr
-	case errors.Is(err, io.EOF):
+	if errors.Is(err, io.EOF) {
 		err = errors.New("the connection closed without a goodbye")
 	}
-	p.settle()
+	p.mu.Lock()
+	p.in = nil
+	n := p.links.InEnded(err)
+	p.act(n, peerFlush)
 	p.mu.Unlock()
-	if lost {
-		p.lose(err)
-	}
+	p.report(n)
 }

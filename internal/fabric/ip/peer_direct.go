@@ -7,20 +7,20 @@ import (
 	"syscall"
 )
 
-// peerDirect writes small frames straight from the goroutine that has them, when
-// nothing is queued before them: to wake the writer costs more than the write.
+// peerDirect writes small frames from the goroutine that sends them, if nothing is queued before them:
+// waking the writer costs more than the write.
 type peerDirect struct {
-	conn *net.TCPConn // that raw is of
+	conn *net.TCPConn // connection of raw
 	raw  syscall.RawConn
 	try  func(fd uintptr) bool // made once
 	b    []byte
 	n    int
 }
 
-// peerGathers is that a write takes its bytes from two places.
+// peerGathers says that one write takes bytes from two places.
 const peerGathers = false
 
-// send writes b, as far as the socket takes it at once, and says how much that was.
+// send writes b as far as the socket takes it without blocking, and returns how many bytes it wrote.
 func (d *peerDirect) send(c *net.TCPConn, b, _ []byte) int {
 	if d.conn != c {
 		raw, err := c.SyscallConn()
@@ -30,7 +30,7 @@ func (d *peerDirect) send(c *net.TCPConn, b, _ []byte) int {
 		d.conn, d.raw = c, raw
 		d.try = func(fd uintptr) bool {
 			d.n, _ = syscall.Write(int(fd), d.b)
-			return true // never wait
+			return true // never block
 		}
 	}
 	d.b, d.n = b, 0

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerDirect writes small frames straight from the goroutine that has them, when
-// nothing is queued before them: to wake the writer costs more than the write.
+// peerDirect writes small frames from the goroutine that sends them, if nothing is queued before them:
+// waking the writer costs more than the write.
 type peerDirect struct {
-	conn *net.TCPConn // that raw is of
+	conn *net.TCPConn // connection of raw
 	raw  syscall.RawConn
 	try  func(fd uintptr) // made once
 	iov  [2]unix.Iovec
@@ -19,11 +19,11 @@ type peerDirect struct {
 	n    int
 }
 
-// peerGathers is that a write takes its bytes from two places.
+// peerGathers says that one write takes bytes from two places.
 const peerGathers = true
 
-// send writes b and then more, as far as the socket takes it at once, and says how much
-// that was. The scheduler is not told: see rawRecv.
+// send writes b and then more as far as the socket takes them without blocking, and returns how many
+// bytes it wrote. It does not tell the scheduler: see rawRecv.
 func (d *peerDirect) send(c *net.TCPConn, b, more []byte) int {
 	if d.conn != c {
 		raw, err := c.SyscallConn()
@@ -32,7 +32,8 @@ func (d *peerDirect) send(c *net.TCPConn, b, more []byte) int {
 		}
 		d.conn, d.raw = c, raw
 		d.try = func(fd uintptr) {
-			n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&d.msg)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+			n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&d.msg)),
+				unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 			if errno == 0 {
 				d.n = int(n)
 			}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"testing"
+
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 // What a socket does not take of a frame is queued, whole and in order.
@@ -28,9 +30,9 @@ func TestDirectQueuesTheRest(t *testing.T) {
 	p.out = c.(*net.TCPConn)
 	var want []byte
 	for i := 0; ; i++ {
-		payload := tcpFill(frameMaxPart, byte(i))
-		h := frameHeader{kind: frameData, n: len(payload), nth: uint32(i), len: int64(len(payload))}
-		want = append(frameAppend(want, &h), payload...)
+		payload := tcpFill(session.MaxPart, byte(i))
+		h := session.Frame{Kind: session.Data, N: len(payload), Nth: uint32(i), Len: int64(len(payload))}
+		want = append(h.AppendStream(want), payload...)
 		p.q.frame(&h, nil)
 		if !p.direct(payload) {
 			break

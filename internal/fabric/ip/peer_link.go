@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// link makes our connection to the peer, lets write have it, and watches it: the
-// peer says nothing on it but goodbye, so the end of the peer shows at once, also
-// when we have nothing to send.
+// link dials the peer, hands the connection to write, and watches it. The peer sends nothing on it
+// but a goodbye, so the end of the peer shows at once, even if this rank has nothing to send.
 func (p *peer) link(ctx context.Context) {
 	c, link, err := p.dial(ctx)
 	if err != nil {
@@ -22,7 +22,7 @@ func (p *peer) link(ctx context.Context) {
 		return
 	}
 	p.mu.Lock()
-	if p.state == peerGone {
+	if p.links.State() == session.Gone {
 		p.mu.Unlock()
 		_ = c.Close()
 		p.outEnded(fabric.ErrClosed)
@@ -37,22 +37,22 @@ func (p *peer) link(ctx context.Context) {
 
 // watch reads until the connection ends.
 func (p *peer) watch(c io.Reader) error {
-	var b [framePrefix]byte
+	var b [session.StreamPrefix]byte
 	if _, err := io.ReadFull(c, b[:]); err != nil {
 		if errors.Is(err, io.EOF) {
 			return errors.New("the peer closed our connection")
 		}
 		return err
 	}
-	if h, err := frameParse(b[:]); err != nil || h.kind != frameGoodbye {
-		return fmt.Errorf("%w: on a connection that we send on", errFrame)
+	if h, err := session.ParseStream(b[:]); err != nil || h.Kind != session.Goodbye {
+		return fmt.Errorf("%w: on a connection that we send on", session.ErrMalformed)
 	}
 	p.heardBye()
 	_, _ = c.Read(b[:])
 	return fabric.ErrGoodbye
 }
 
-// dial tries until the timeout; the peer may be slow.
+// dial retries until the timeout, since the peer may be slow to start.
 func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 	const first, most = 5 * time.Millisecond, 200 * time.Millisecond
 	begin := time.Now()
@@ -80,11 +80,11 @@ func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 	}
 }
 
-// leaves says that we have not much time for the peer.
+// leaves reports whether the connection is ending.
 func (p *peer) leaves() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state != peerOpen
+	return p.links.State() != session.Open
 }
 
 // try dials once.

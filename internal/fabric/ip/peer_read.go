@@ -8,10 +8,11 @@ import (
 	"sync"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// peerBuffers is how many parts of one connection the handler holds at most; the
-// reader waits for it to release one.
+// peerBuffers is the largest number of parts of one connection that the handler may hold. The reader
+// blocks until the handler releases one.
 const peerBuffers = 16
 
 // peerIn is a connection that a peer dialled.
@@ -21,11 +22,11 @@ type peerIn struct {
 	link authLink
 	fr   *frameReader
 
-	// The frame that we are in.
-	f    frameHeader // kind frameNone: none
-	b    *peerBuffer // where its payload goes; nil: nowhere, or it is not known yet
-	got  int         // so much of the payload is here
-	skip bool        // nobody wants it
+	// The frame that is being read.
+	f    session.Frame // Kind is session.None between frames
+	b    *peerBuffer   // buffer of its payload; nil: none yet
+	got  int           // bytes of the payload that were read
+	skip bool          // the handler ignores the payload
 
 	once sync.Once
 	stop chan struct{}
@@ -33,7 +34,7 @@ type peerIn struct {
 	made int
 }
 
-// peerConn is what we need of the connection.
+// peerConn is the part of a connection that the reader uses.
 type peerConn interface {
 	io.ReadWriteCloser
 	CloseWrite() error
@@ -42,7 +43,7 @@ type peerConn interface {
 // peerBuffer is a fabric.Buffer with the memory of a part.
 type peerBuffer struct {
 	fabric.Buffer
-	mem *[frameMaxPart]byte
+	mem *[session.MaxPart]byte
 }
 
 func newPeerBuffer(in *peerIn) *peerBuffer {
@@ -57,12 +58,12 @@ func newPeerIn(p *peer, c peerConn, l authLink) *peerIn {
 	return in
 }
 
-// use takes a connection that nothing was read from.
+// use sets the connection. Nothing was read from it.
 func (in *peerIn) use(c peerConn) {
 	in.conn, in.fr = c, newFrameReader(in.link.reader(peerCounted{c, in.p}))
 }
 
-// peerCounted counts what is read.
+// peerCounted counts the bytes that are read.
 type peerCounted struct {
 	io.Reader
 	p *peer
@@ -83,7 +84,7 @@ func (in *peerIn) close() {
 	})
 }
 
-// ended gives back what the reader had in hand.
+// ended releases the buffer of an unfinished frame.
 func (in *peerIn) ended() {
 	if in.b != nil {
 		in.b.Release()
@@ -91,22 +92,22 @@ func (in *peerIn) ended() {
 	}
 }
 
-// errMore is that there is more to read, but others have waited long enough.
+// errMore says that more may be there to read, but other connections have to be served first.
 var errMore = errors.New("more is there")
 
-// read hands to the handler what comes, until the peer says goodbye, the connection
-// ends, with errAgain nothing is there, or with errMore so many bytes were read.
-func (in *peerIn) read(most int) error {
-	for read := 0; ; read += frameMaxHeader + in.f.n {
-		if read > most {
+// read hands frames to the handler until the peer says goodbye or the connection ends. It returns
+// errAgain if nothing is there, and errMore after limit bytes.
+func (in *peerIn) read(limit int) error {
+	for read := 0; ; read += session.StreamMaxHeader + in.f.N {
+		if read > limit {
 			return errMore
 		}
-		if in.f.kind == frameNone {
+		if in.f.Kind == session.None {
 			f, err := in.fr.next()
 			if err != nil {
 				return err
 			}
-			if f.kind == frameGoodbye {
+			if f.Kind == session.Goodbye {
 				return fabric.ErrGoodbye
 			}
 			in.f, in.got, in.skip = f, 0, false
@@ -119,30 +120,30 @@ func (in *peerIn) read(most int) error {
 		if err := in.payload(); err != nil {
 			return err
 		}
-		in.f.kind = frameNone
+		in.f.Kind = session.None
 	}
 }
 
-// payload takes the rest of the frame that we are in.
+// payload reads the rest of the current frame.
 func (in *peerIn) payload() error {
 	switch {
 	case in.skip:
-		n, err := in.fr.skip(in.f.n - in.got)
+		n, err := in.fr.skip(in.f.N - in.got)
 		in.got += n
 		return err
-	case in.f.kind == frameMessage:
-		msg, err := in.fr.message(in.f.n)
+	case in.f.Kind == session.Message:
+		msg, err := in.fr.message(in.f.N)
 		if err == nil {
 			in.p.t.h.Message(in.p.rank, msg)
 		}
 		return err
-	case in.f.kind == frameRead:
-		b, err := in.fr.message(in.f.n)
+	case in.f.Kind == session.Read:
+		b, err := in.fr.message(in.f.N)
 		if err != nil {
 			return err
 		}
-		r := fabric.ReadRequest{ReadID: in.f.read()}
-		if r.Spans, err = frameParseSpans(b); err == nil && in.p.t.copyOut(nil, &r, 0) {
+		r := fabric.ReadRequest{ReadID: in.f.ReadID()}
+		if r.Spans, err = session.ParseSpans(b); err == nil && in.p.t.copyOut(nil, &r, 0) {
 			err = in.p.answer(r)
 		}
 		return err
@@ -151,7 +152,7 @@ func (in *peerIn) payload() error {
 	}
 }
 
-// part takes a part of a piece or of an answer.
+// part reads a part of a piece or of an answer.
 func (in *peerIn) part() error {
 	if in.b == nil {
 		b, err := in.buffer()
@@ -162,7 +163,7 @@ func (in *peerIn) part() error {
 			in.skip = true
 			return in.payload()
 		}
-		b.B = b.mem[:in.f.n]
+		b.B = b.mem[:in.f.N]
 		in.b = b
 	}
 	n, err := in.fr.data(in.b.B[in.got:])
@@ -172,15 +173,15 @@ func (in *peerIn) part() error {
 	}
 	b := in.b
 	in.b = nil
-	if in.f.kind == frameData {
-		in.p.t.h.Data(in.p.rank, in.f.piece(), in.f.part, &b.Buffer)
+	if in.f.Kind == session.Data {
+		in.p.t.h.Data(in.p.rank, in.f.Piece(), in.f.Off, &b.Buffer)
 	} else {
-		in.p.t.h.ReadData(in.p.rank, in.f.read(), in.f.part, &b.Buffer)
+		in.p.t.h.ReadData(in.p.rank, in.f.ReadID(), in.f.Off, &b.Buffer)
 	}
 	return nil
 }
 
-// buffer waits for a buffer; nil: nobody wants the data any more.
+// buffer blocks until a buffer is free. nil: the handler ignores the data.
 func (in *peerIn) buffer() (*peerBuffer, error) {
 	var b *peerBuffer
 	select {
@@ -199,7 +200,7 @@ func (in *peerIn) buffer() (*peerBuffer, error) {
 			return nil, fmt.Errorf("read: %w", net.ErrClosed)
 		}
 	}
-	b.mem = in.p.t.memory.Get().(*[frameMaxPart]byte)
+	b.mem = in.p.t.memory.Get().(*[session.MaxPart]byte)
 	return b, nil
 }
 

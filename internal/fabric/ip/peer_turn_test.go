@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 // A connection that has much to say lets others have their turn, and loses nothing.
@@ -11,7 +13,7 @@ func TestReadInTurns(t *testing.T) {
 	rec := newTCPRec()
 	var b []byte
 	for range 100 {
-		b = append(frameAppend(b, &frameHeader{kind: frameMessage, n: 1000}), make([]byte, 1000)...)
+		b = append((&session.Frame{Kind: session.Message, N: 1000}).AppendStream(b), make([]byte, 1000)...)
 	}
 	in := &peerIn{p: newPeer(&TCP{h: rec}, 1), fr: newFrameReader(bytes.NewReader(b))}
 	turns := 0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 const (
@@ -15,47 +16,46 @@ const (
 	peerHeads = 48  // headers of data and answers in it
 )
 
-// peerWriter is the goroutine that sends to a peer. It gathers what is queued
-// to one writev of about frameMaxPart bytes.
+// peerWriter is the goroutine that sends to a peer. It gathers queued items into one writev of about
+// session.MaxPart bytes.
 type peerWriter struct {
 	p *peer
 
-	at  int   // the item of p.cur that is next
-	off int64 // how much of it is sent
+	at  int   // index of the next item of p.cur
+	off int64 // bytes of it that were sent
 
 	vec     [][]byte
-	bufs    net.Buffers // what is left of vec
+	bufs    net.Buffers // the rest of vec
 	size    int
-	heads   [peerHeads][frameMaxHeader]byte
+	heads   [peerHeads][session.StreamMaxHeader]byte
 	nheads  int
 	scratch []byte // copies of registered memory
-	raw     bool   // the batch is protected already
-	records []byte // what protect made
-	small   []byte // of these
+	raw     bool   // the batch consists of records already
+	records []byte // output of protect
+	small   []byte // scratch memory of protect
 	done    []fabric.Piece
 }
 
-// run works until the network is closed. It also outlives its connection, to tell
-// the handler of puts that come too late.
+// run works until the network is closed. It outlives its connection, to report the end of late puts.
 func (w *peerWriter) run() {
 	for range w.p.wake {
 		for w.step() {
 		}
 		if w.p.over() {
-			w.step() // it may have ended only now: what is queued is done
+			w.step() // puts that were queued meanwhile are done
 			return
 		}
 	}
 }
 
-// over says that there is nothing to wait for any more.
+// over reports whether nothing more can be queued.
 func (p *peer) over() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state == peerGone && p.t.closed.Load()
+	return p.links.State() == session.Gone && p.t.closed.Load()
 }
 
-// step sends one batch and says whether there may be more.
+// step sends one batch, and reports whether there may be more.
 func (w *peerWriter) step() bool {
 	p := w.p
 	p.mu.Lock()
@@ -70,7 +70,7 @@ func (w *peerWriter) step() bool {
 	}
 	more, bye := false, false
 	switch {
-	case p.state == peerGone || p.dead:
+	case p.links.Ended():
 		p.flying = p.cur.take(p.q.take(p.flying, true), true)
 		p.cur.reset()
 		p.q.reset()
@@ -81,15 +81,15 @@ func (w *peerWriter) step() bool {
 	case len(p.q.items) > 0:
 		p.cur, p.q = p.q, p.cur
 		more = true
-	case p.state == peerLeaving && !p.said:
-		p.said, bye = true, true
+	default:
+		bye = p.links.SayGoodbye()
 	}
 	p.busy = more || bye
 	p.mu.Unlock()
 	w.notify()
 	switch {
 	case bye:
-		w.vec, w.raw = append(w.vec[:0], frameAppend(w.heads[0][:0], &frameHeader{kind: frameGoodbye})), false
+		w.vec, w.raw = append(w.vec[:0], (&session.Frame{Kind: session.Goodbye}).AppendStream(w.heads[0][:0])), false
 		err := w.flush(out)
 		if err == nil {
 			err = out.CloseWrite()
@@ -106,7 +106,7 @@ func (w *peerWriter) step() bool {
 	return more
 }
 
-// notify tells of the puts that are done.
+// notify reports the puts that are done.
 func (w *peerWriter) notify() {
 	p := w.p
 	p.mu.Lock()
@@ -117,26 +117,25 @@ func (w *peerWriter) notify() {
 	}
 }
 
-// fill gathers a batch from p.cur. Only write changes it, but for the mark of
-// items that are cancelled.
+// fill gathers a batch from p.cur. Only write changes p.cur, except for the mark of cancelled items.
 func (w *peerWriter) fill() {
 	p := w.p
 	w.vec, w.size, w.nheads, w.scratch, w.raw = w.vec[:0], 0, 0, w.scratch[:0], false
-	for w.at < len(p.cur.items) && w.size < frameMaxPart && len(w.vec)+2 <= peerVec && w.nheads < peerHeads {
+	for w.at < len(p.cur.items) && w.size < session.MaxPart && len(w.vec)+2 <= peerVec && w.nheads < peerHeads {
 		it := &p.cur.items[w.at]
 		ended := true
 		switch it.kind {
-		case frameMessage:
+		case itemFrames:
 			w.add(p.cur.arena[it.from:it.to])
-		case frameRecord:
-			// Made when nothing else was queued, so it is the first.
+		case itemRecord:
+			// A record was made when nothing else was queued, so it is the first item.
 			w.add(p.cur.arena[it.from:it.to])
 			w.raw = true
 			w.at++
 			return
-		case frameData:
+		case itemPiece:
 			ended = w.data(it)
-		case frameAnswer:
+		case itemAnswer:
 			var full bool
 			if ended, full = w.answer(it); full {
 				return
@@ -157,15 +156,15 @@ func (w *peerWriter) add(b []byte) {
 	w.size += len(b)
 }
 
-func (w *peerWriter) head(h *frameHeader) {
-	w.add(frameAppend(w.heads[w.nheads][:0], h))
+func (w *peerWriter) head(h *session.Frame) {
+	w.add(h.AppendStream(w.heads[w.nheads][:0]))
 	w.nheads++
 }
 
-// data adds the next part of a piece and says whether it was the last.
+// data adds the next part of a piece, and reports whether it was the last.
 func (w *peerWriter) data(it *peerItem) bool {
 	p := w.p
-	n := min(it.piece.Len-w.off, frameMaxPart)
+	n := min(it.piece.Len-w.off, session.MaxPart)
 	ended := w.off+n == it.piece.Len
 	p.mu.Lock()
 	if it.cancelled {
@@ -173,14 +172,14 @@ func (w *peerWriter) data(it *peerItem) bool {
 	}
 	if ended {
 		p.flying = append(p.flying, it.piece)
-		it.kind = frameNone
+		it.kind = itemNone
 	}
 	p.mu.Unlock()
 	if n < 0 {
 		return true
 	}
-	w.head(&frameHeader{
-		kind: frameData, n: int(n), op: it.piece.Op, nth: it.piece.Nth, len: it.piece.Len, part: w.off,
+	w.head(&session.Frame{
+		Kind: session.Data, N: int(n), Op: it.piece.Op, Nth: it.piece.Nth, Len: it.piece.Len, Off: w.off,
 	})
 	if n > 0 {
 		w.add(it.data[w.off : w.off+n])
@@ -189,14 +188,14 @@ func (w *peerWriter) data(it *peerItem) bool {
 	return ended
 }
 
-// answer adds the next part of an answer, copied, and says whether it was the last,
-// or whether there is no room for the copy.
+// answer adds a copy of the next part of an answer. It reports whether the part was the last, or
+// whether there is no room for the copy.
 func (w *peerWriter) answer(it *peerItem) (ended, full bool) {
 	r := &it.read
 	if w.scratch == nil {
-		w.scratch = make([]byte, 0, frameMaxPart)
+		w.scratch = make([]byte, 0, session.MaxPart)
 	}
-	n := int(min(it.size-w.off, frameMaxPart))
+	n := int(min(it.size-w.off, session.MaxPart))
 	at := len(w.scratch)
 	if at+n > cap(w.scratch) {
 		return false, true
@@ -205,7 +204,7 @@ func (w *peerWriter) answer(it *peerItem) (ended, full bool) {
 	ended = true
 	if w.p.t.copyOut(b, r, w.off) {
 		w.scratch = w.scratch[:at+n]
-		w.head(&frameHeader{kind: frameAnswer, n: n, op: r.Op, id: r.ID, len: it.size, part: w.off})
+		w.head(&session.Frame{Kind: session.Answer, N: n, Op: r.Op, ID: r.ID, Len: it.size, Off: w.off})
 		w.add(b)
 		w.off += int64(n)
 		ended = w.off == it.size
@@ -213,8 +212,8 @@ func (w *peerWriter) answer(it *peerItem) (ended, full bool) {
 	return ended, false
 }
 
-// flush writes the batch. Every write must take something within the timeout. A
-// write that touches cancelled pieces is interrupted and goes on from a copy.
+// flush writes the batch. Every write must make progress within the timeout. A write that touches
+// cancelled pieces is interrupted, and continues from a copy.
 func (w *peerWriter) flush(c *net.TCPConn) error {
 	p := w.p
 	w.protect()
@@ -254,14 +253,14 @@ func (w *peerWriter) flush(c *net.TCPConn) error {
 	return nil
 }
 
-// protect makes records of the batch, if the connection carries them: in memory of our
-// own, because what is sealed cannot be so in the users'.
+// protect turns the batch into records, if the connection carries them. It uses memory of its own,
+// because users' buffers cannot be sealed in place.
 func (w *peerWriter) protect() {
 	d := w.p.auth.out
 	if d == nil || w.raw {
 		return
 	}
-	const large = 4 << 10 // what is smaller shares a record with others
+	const large = 4 << 10 // smaller elements share a record
 	w.records, w.small = w.records[:0], w.small[:0]
 	for _, b := range w.vec {
 		if len(b) < large {
@@ -278,12 +277,11 @@ func (w *peerWriter) protect() {
 		w.vec = append(w.vec, w.records)
 	}
 	if cap(w.records) > 2*peerKeepBytes {
-		w.records = nil // a batch is seldom so large
+		w.records = nil // such large batches are rare
 	}
 }
 
-// spill copies what is left of the batch, so that its pieces are done, and those
-// that are cancelled with them.
+// spill copies the rest of the batch, so that its pieces, and cancelled ones, are done.
 func (w *peerWriter) spill() {
 	p := w.p
 	var b []byte

@@ -15,44 +15,43 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// pollEvents is how many sockets one system call reports.
+// pollEvents is the number of sockets that one system call reports.
 const pollEvents = 64
 
-// Poller is fabric.Poller with epoll. Go's own poller would wake a thread for each
-// message, which looks for a goroutine, which then reads: on a machine with as many
-// ranks as processors that costs more than all else. So its sockets are known to an
-// epoll of ours, and that one, while nobody leads, to Go's.
+// Poller is fabric.Poller with epoll. For each message, Go's own poller would wake a thread, which
+// would look for a goroutine, which would then read. On a machine with as many ranks as processors
+// that dominates all other costs. The sockets are therefore in an epoll of this package, and Go's
+// poller watches that epoll only while nobody leads.
 //
-// There are two of them, one in the other: sockets are in inner, inner is in outer, and
-// outer is what Go's poller watches. Who leads takes inner out of outer, as it were, by
-// asking for no events: so the background is not woken for what somebody else serves.
-// Most who lead once lead again soon. So it stays like that for a moment after, until a
-// timer finds that nobody does.
+// There are two nested epolls: inner holds the sockets, outer holds inner, and Go's poller watches
+// outer. A leader disarms inner in outer, so that the background does not wake up for sockets that
+// the leader serves. A leader usually leads again soon, so inner stays disarmed for a moment, until a
+// timer finds that nobody leads.
 type Poller struct {
 	inner, outer int
 	file         *os.File // outer, in Go's poller
 	raw          syscall.RawConn
-	bell         int // an eventfd, in inner
+	bell         int // eventfd in inner
 
 	lead    sync.Mutex
-	armed   bool // inner's events reach outer. Of who leads, as are the next two
+	armed   bool // events of inner reach outer; owned by the leader, like the next two
 	leads   uint64
-	ticked  uint64 // leads, when the timer looked last
+	ticked  uint64 // value of leads when the timer last fired
 	timer   *time.Timer
-	late    atomic.Bool                 // the timer went off while somebody led, and waits for the end of that
-	rest    time.Duration               // of the background; of who leads
-	back    atomic.Bool                 // the background has lead, but not for long
-	wanted  atomic.Int32                // so many wait for that
-	events  [pollEvents]unix.EpollEvent // of who leads
-	blocked atomic.Bool                 // who leads waits, or nobody does
-	kicked  atomic.Bool                 // who leads is not to wait
+	late    atomic.Bool                 // the timer fired while somebody led, and has to be set again
+	rest    time.Duration               // requested pause of the background; owned by the leader
+	back    atomic.Bool                 // the background leads, for a short time
+	wanted  atomic.Int32                // number of goroutines that wait for it
+	events  [pollEvents]unix.EpollEvent // owned by the leader
+	blocked atomic.Bool                 // the leader is blocked, or nobody leads
+	kicked  atomic.Bool                 // the leader must not block
 
 	mu      sync.Mutex
 	sources []*pollSource
 	free    []int32
 	woken   []*pollSource
 	spare   []*pollSource
-	some    atomic.Bool // woken is not empty
+	some    atomic.Bool // whether woken has elements
 
 	closed atomic.Bool
 	ended  chan struct{}
@@ -63,19 +62,19 @@ var (
 	_ fabric.FDPoller = (*Poller)(nil)
 )
 
-// pollSource is a socket that who leads serves by calling ready.
+// pollSource is a socket that the leader serves by calling ready.
 type pollSource struct {
 	slot  int32
 	fd    int
 	ready func(*pollSource)
-	woken bool // it is in Poller.woken
+	woken bool // it is an element of Poller.woken
 	gone  bool
 }
 
-// The bell's slot.
+// pollBell is the slot of the bell.
 const pollBell = -1
 
-// NewPoller starts one.
+// NewPoller starts a poller.
 func NewPoller() (p *Poller, err error) {
 	p = &Poller{inner: -1, outer: -1, bell: -1, ended: make(chan struct{})}
 	defer func() {
@@ -92,13 +91,16 @@ func NewPoller() (p *Poller, err error) {
 	if p.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	if err = unix.EpollCtl(p.inner, unix.EPOLL_CTL_ADD, p.bell, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: pollBell}); err != nil {
+	if err = unix.EpollCtl(p.inner, unix.EPOLL_CTL_ADD, p.bell, &unix.EpollEvent{
+		Events: unix.EPOLLIN | unix.EPOLLET,
+		Fd:     pollBell,
+	}); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	if err = unix.EpollCtl(p.outer, unix.EPOLL_CTL_ADD, p.inner, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	// Only a descriptor that does not block goes to Go's poller.
+	// Go's poller takes only nonblocking descriptors.
 	if err = unix.SetNonblock(p.outer, true); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
@@ -116,11 +118,11 @@ func NewPoller() (p *Poller, err error) {
 	return p, nil
 }
 
-// background serves while nobody leads.
+// background serves the sockets while nobody leads.
 func (p *Poller) background() {
 	defer close(p.ended)
 	first := false
-	wait := func(uintptr) bool { // waits for an edge
+	wait := func(uintptr) bool { // blocks until an edge
 		was := first
 		first = false
 		return !was || p.pending()
@@ -144,9 +146,9 @@ func (p *Poller) background() {
 		p.back.Store(false)
 		p.unlock()
 		if rest > 0 {
-			// The runtime's timers may round it up to a millisecond; the kernel's do not.
+			// The runtime may round a timer up to a millisecond; the kernel does not.
 			t := unix.NsecToTimespec(rest.Nanoseconds())
-			_ = unix.Nanosleep(&t, nil) // a signal ends it early: as good
+			_ = unix.Nanosleep(&t, nil) // a signal may end it early, which is harmless
 		}
 	}
 }
@@ -154,15 +156,14 @@ func (p *Poller) background() {
 // Rest implements fabric.Poller.
 func (p *Poller) Rest(d time.Duration) { p.rest = d }
 
-// pending reports whether there is something that no edge may tell of any more.
+// pending reports whether events are there whose edge may have passed.
 func (p *Poller) pending() bool {
 	fds := []unix.PollFd{{Fd: int32(p.outer), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n > 0
 }
 
-// arm lets the background hear of events. If something is there by now, it hears at
-// once. Who leads calls it.
+// arm makes events wake the background, at once if some are there. The leader calls it.
 func (p *Poller) arm(on bool) {
 	if p.armed == on {
 		return
@@ -172,22 +173,23 @@ func (p *Poller) arm(on bool) {
 	if on {
 		events = unix.EPOLLIN
 	}
-	_ = unix.EpollCtl(p.outer, unix.EPOLL_CTL_MOD, p.inner, &unix.EpollEvent{Events: events}) // it is there: cannot fail
+	_ = unix.EpollCtl(p.outer, unix.EPOLL_CTL_MOD, p.inner,
+		&unix.EpollEvent{Events: events}) // inner is in outer: cannot fail
 }
 
-// pollTick is how long after the last one who led the background takes over.
+// pollTick is how long after the last leader the background takes over.
 const pollTick = 500 * time.Microsecond
 
-// tick looks whether anybody leads these days.
+// tick arms the background if nobody has led since the last tick.
 func (p *Poller) tick() {
-	if !p.lead.TryLock() { // somebody does, and is not to be kept
+	if !p.lead.TryLock() { // do not block the leader
 		p.late.Store(true)
 		if !p.lead.TryLock() {
-			return // who gives lead up sees that
+			return // the leader sees late when it yields
 		}
 		p.late.Store(false)
 	}
-	defer p.unlock() // on a busy machine the next tick may come before that
+	defer p.unlock() // on a busy machine the next tick may fire first
 	switch {
 	case p.closed.Load() || p.armed:
 	case p.leads == p.ticked:
@@ -206,7 +208,7 @@ func (p *Poller) Lead() bool {
 	if !p.lead.TryLock() && !p.relieve() {
 		return false
 	}
-	if p.closed.Load() { // meanwhile
+	if p.closed.Load() { // closed meanwhile
 		p.unlock()
 		return false
 	}
@@ -220,8 +222,7 @@ func (p *Poller) Lead() bool {
 	return true
 }
 
-// relieve takes over from the background, which gives way soon. Not so from others, who
-// may lead for long.
+// relieve takes over from the background, which yields soon. Other leaders may lead for long.
 func (p *Poller) relieve() bool {
 	p.wanted.Add(1)
 	defer p.wanted.Add(-1)
@@ -241,7 +242,7 @@ func (p *Poller) Yield() {
 	p.unlock()
 }
 
-// unlock gives lead up.
+// unlock ends the leadership.
 func (p *Poller) unlock() {
 	p.lead.Unlock()
 	if p.late.Load() && p.late.Swap(false) {
@@ -249,8 +250,8 @@ func (p *Poller) unlock() {
 	}
 }
 
-// release is before lead is given up: who wakes a source rings from now on, and what was
-// woken until now is rung for.
+// release prepares the end of the leadership. From now on wake rings the bell, and release rings for
+// the sources that were woken before.
 func (p *Poller) release() {
 	p.blocked.Store(true)
 	if p.some.Load() {
@@ -272,7 +273,7 @@ func (p *Poller) ring() {
 	defer p.mu.Unlock()
 	if p.bell >= 0 {
 		one := [8]byte{1}
-		_, _ = unix.Write(p.bell, one[:]) // fails only when it rings already
+		_, _ = unix.Write(p.bell, one[:]) // fails only if it rings already
 	}
 }
 
@@ -282,7 +283,7 @@ func (p *Poller) Poll(wait time.Duration) bool {
 	served := p.serveWoken()
 	if n == 0 && !served && wait != 0 {
 		p.blocked.Store(true)
-		if !p.some.Load() && !p.kicked.Swap(false) { // else somebody did not see that we are about to wait
+		if !p.some.Load() && !p.kicked.Swap(false) { // else a wake or a kick did not see that the leader blocks
 			n = p.sleep(wait)
 		}
 		p.blocked.Store(false)
@@ -306,17 +307,17 @@ func (p *Poller) Poll(wait time.Duration) bool {
 	return served
 }
 
-// look asks what there is, without waiting and without telling the scheduler, which
-// would make a fuss about nothing.
+// look polls without blocking. It does not tell the scheduler, which would only add cost.
 func (p *Poller) look() int {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)), pollEvents, 0, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)),
+		pollEvents, 0, 0, 0)
 	if errno != 0 {
 		return 0
 	}
 	return int(n)
 }
 
-// sleep waits.
+// sleep blocks in epoll.
 func (p *Poller) sleep(wait time.Duration) int {
 	var limit *unix.Timespec
 	if wait > 0 {
@@ -325,12 +326,13 @@ func (p *Poller) sleep(wait time.Duration) int {
 	}
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)), pollEvents,
 		uintptr(unsafe.Pointer(limit)), 0, 0)
-	if errno != 0 && errno != unix.EINTR { // before Linux 5.11, or not allowed
+	if errno != 0 && errno != unix.EINTR { // before Linux 5.11, or forbidden
 		ms := -1
 		if wait > 0 {
 			ms = int(max(1, wait.Milliseconds()))
 		}
-		n, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)), pollEvents, uintptr(ms), 0, 0)
+		n, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)), pollEvents,
+			uintptr(ms), 0, 0)
 	}
 	if errno != 0 {
 		return 0
@@ -338,7 +340,7 @@ func (p *Poller) sleep(wait time.Duration) int {
 	return int(n)
 }
 
-// add serves a socket from now on.
+// add adds a socket.
 func (p *Poller) add(fd int, ready func(*pollSource)) (*pollSource, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -350,7 +352,10 @@ func (p *Poller) add(fd int, ready func(*pollSource)) (*pollSource, error) {
 		p.sources = append(p.sources, nil)
 	}
 	p.sources[s.slot] = s
-	if err := unix.EpollCtl(p.inner, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: s.slot}); err != nil {
+	if err := unix.EpollCtl(p.inner, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{
+		Events: unix.EPOLLIN | unix.EPOLLRDHUP,
+		Fd:     s.slot,
+	}); err != nil {
 		p.drop(s)
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
@@ -366,12 +371,12 @@ func (p *Poller) Watch(fd int, ready func()) (wake func(), err error) {
 	return func() { p.wake(s) }, nil
 }
 
-// remove ends what add began. Who leads calls it, before the socket is closed.
+// remove removes a socket. The leader calls it before it closes the socket.
 func (p *Poller) remove(s *pollSource) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !s.gone {
-		_ = unix.EpollCtl(p.inner, unix.EPOLL_CTL_DEL, s.fd, nil) // it is there
+		_ = unix.EpollCtl(p.inner, unix.EPOLL_CTL_DEL, s.fd, nil) // it is in inner
 		p.drop(s)
 	}
 }
@@ -383,7 +388,7 @@ func (p *Poller) drop(s *pollSource) {
 	p.free = append(p.free, s.slot)
 }
 
-// wake sees that a source is served soon, whether or not its socket has anything.
+// wake makes the leader serve a source soon, whether or not its socket is ready.
 func (p *Poller) wake(s *pollSource) {
 	p.mu.Lock()
 	if s.woken {
@@ -431,7 +436,7 @@ func (p *Poller) Close() error {
 	_ = p.file.SetReadDeadline(mcastPast) // it is open
 	<-p.ended
 	p.timer.Stop()
-	p.lead.Lock() // for who led when we began
+	p.lead.Lock() // wait for the last leader
 	defer p.lead.Unlock()
 	p.closeAll()
 	return nil

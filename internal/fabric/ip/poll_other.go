@@ -8,7 +8,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// Poller is not there: Go's own does it.
+// Poller does not exist here: Go's own poller does the work.
 type Poller struct {
 	fabric.Poller
 	fabric.FDPoller
@@ -16,5 +16,5 @@ type Poller struct {
 
 type pollSource struct{}
 
-// NewPoller says that there is none.
+// NewPoller fails.
 func NewPoller() (*Poller, error) { return nil, errors.ErrUnsupported }

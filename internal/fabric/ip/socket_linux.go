@@ -10,21 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rawSocket is a socket that Go's poller knows nothing of: it would be woken for
-// everything that happens to it. Calls on it never wait.
+// rawSocket is a socket outside of Go's poller, which would wake up for each of its events. Calls on it
+// never block.
 type rawSocket struct {
 	mu  sync.RWMutex
 	fd  int  // -1: closed
-	dry bool // Read has taken all that was there; who reads resets it when there is more
+	dry bool // Read has drained the socket; the reader resets it when there is more
 }
 
-// controller is what has a descriptor: a syscall.RawConn, a rawSocket.
+// controller has a descriptor: a syscall.RawConn or a rawSocket.
 type controller interface {
 	Control(f func(fd uintptr)) error
 }
 
-// newRawSocket makes a descriptor for a socket that has one. The caller closes the
-// old one.
+// newRawSocket makes a second descriptor of a socket. The caller closes the first one.
 func newRawSocket(c controller) (*rawSocket, error) {
 	fd := -1
 	var err error
@@ -52,7 +51,7 @@ func (s *rawSocket) Control(f func(fd uintptr)) error {
 	return nil
 }
 
-// Read returns errAgain when there is nothing.
+// Read returns errAgain if nothing is there.
 func (s *rawSocket) Read(b []byte) (int, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -73,7 +72,7 @@ func (s *rawSocket) Read(b []byte) (int, error) {
 		case n == 0 && len(b) > 0:
 			return 0, io.EOF
 		default:
-			s.dry = n < len(b) // to ask again would cost a call
+			s.dry = n < len(b) // saves another call
 			return n, nil
 		}
 	}
@@ -90,7 +89,7 @@ func (s *rawSocket) Write(b []byte) (int, error) {
 	return max(0, n), err
 }
 
-// CloseWrite ends our direction.
+// CloseWrite ends the outgoing direction.
 func (s *rawSocket) CloseWrite() error {
 	return s.shutdown(unix.SHUT_WR)
 }
@@ -102,11 +101,10 @@ func (s *rawSocket) shutdown(how int) (err error) {
 	return err
 }
 
-// Close ends both directions. The descriptor stays until free, since somebody may
-// be waiting for it.
+// Close ends both directions. The descriptor stays until free, since a poller may be watching it.
 func (s *rawSocket) Close() error { return s.shutdown(unix.SHUT_RDWR) }
 
-// free gives the descriptor up.
+// free closes the descriptor.
 func (s *rawSocket) free() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,9 +116,10 @@ func (s *rawSocket) free() error {
 	return unix.Close(fd)
 }
 
-// rawRecv receives without waiting, and without telling the scheduler of it: to tell
-// costs about as much as the call.
+// rawRecv receives without blocking. It does not tell the scheduler, which would cost as much as the
+// call.
 func rawRecv(fd int, b []byte) (int, syscall.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+		uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
 	return int(n), errno
 }

@@ -14,43 +14,43 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// TCPConfig is what the reliable side needs to know.
+// TCPConfig configures the reliable side.
 type TCPConfig struct {
 	Rank, Size int
-	Listener   net.Listener  // made by Listen before, so that its address could be told to the others
+	Listener   net.Listener  // made by Listen, so that the other ranks could learn its address
 	Addrs      []string      // of all ranks, host:port
 	Secret     []byte        // key of the job; connections are authenticated with it in both directions
-	Secure     bool          // and what they carry is sealed,
-	Integrity  bool          // or carries checksums; the same on all ranks
-	Timeout    time.Duration // a peer that takes nothing for so long is lost; 0: 10 s
-	Local      netip.Addr    // outgoing connections are bound to it, if it is valid
-	Poller     *Poller       // reads what peers send; nil: a goroutine a connection does
+	Secure     bool          // connections are encrypted; the same on all ranks
+	Integrity  bool          // connections carry checksums, unless Secure; the same on all ranks
+	Timeout    time.Duration // time without progress after which a peer is lost; 0: 10 s
+	Local      netip.Addr    // address of outgoing connections, if valid
+	Poller     *Poller       // reads the connections; nil: one goroutine per connection does
 	Log        *slog.Logger  // may be nil
 }
 
 const (
 	tcpTimeout   = 10 * time.Second
-	tcpHandshake = 5 * time.Second // at most, for one attempt
-	// tcpRefused is how long a refusal to connect is not believed. The listeners are there
-	// before their addresses are known, so a refusal means that the process is gone.
+	tcpHandshake = 5 * time.Second // limit of one attempt
+	// tcpRefused is how long a refused connection is retried. Listeners exist before their addresses
+	// are known, so a refusal means that the process is gone.
 	tcpRefused = time.Second
-	tcpGoodbye = 2 * time.Second // Close waits no longer
-	peerFlush  = time.Second     // what a dropped or leaving peer gets to take what is queued
-	// peerGrace is how long we read on when we cannot write any more: what the peer said
-	// before, a verdict perhaps, comes before the news of its loss.
+	tcpGoodbye = 2 * time.Second // limit of Close
+	peerFlush  = time.Second     // time for a dropped or leaving peer to take the queue
+	// peerGrace is how long this rank reads on after its own connection failed. What the peer sent
+	// before, perhaps a verdict, must come before the report of its loss.
 	peerGrace = 500 * time.Millisecond
 )
 
-// TCP is the reliable side: fabric.Reliable over TCP connections, each used in
-// one direction: what a rank sends goes over the connection that it dialled, so
-// two ranks that dial each other at the same time need no tie-break. The other
-// direction carries only the goodbye of a rank that has never sent anything, and
-// the end of file that tells of its death.
+// TCP is the reliable side over TCP connections, each used in one direction. A rank sends on the
+// connection that it dialled, so two ranks that dial each other at the same time need no tie-break.
+// The other direction carries only the goodbye of a rank that never sent anything, and the end of
+// file that shows its death.
 //
-// Handler's methods are called for one peer in order, but PutDone, which may come
-// at the same time as another. They may call anything but Close.
+// Handler's methods are called for one peer in order, except PutDone, which may run at the same time
+// as another method. They may call anything but Close.
 type TCP struct {
 	cfg   TCPConfig
 	self  authSelf
@@ -58,16 +58,16 @@ type TCP struct {
 	log   *slog.Logger
 	peers []*peer
 
-	ctx    context.Context // ends what still dials
+	ctx    context.Context // ends dials under way
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	closed atomic.Bool
-	ended  chan struct{} // Close has done its work
+	ended  chan struct{} // closed at the end of Close
 
 	pending tcpPending
-	memory  sync.Pool // *[frameMaxPart]byte
+	memory  sync.Pool // *[session.MaxPart]byte
 
-	regMu sync.RWMutex // held to read while a registered buffer is read
+	regMu sync.RWMutex // read-locked while a registered buffer is read
 	reg   map[fabric.OpKey][]byte
 
 	conns     atomic.Int64
@@ -84,15 +84,14 @@ func (t *TCP) Reliable() fabric.Reliable {
 	return r
 }
 
-// Listen makes the listener of a rank on any free port, of one address if local is
-// valid.
+// Listen makes the listener of a rank on any free port, on one address if local is valid.
 func Listen(local netip.Addr) (net.Listener, error) {
 	addr := ":0"
 	if local.IsValid() {
 		addr = netip.AddrPortFrom(local, 0).String()
 	}
 	var lc net.ListenConfig
-	lc.SetMultipathTCP(false) // its sockets know fewer options
+	lc.SetMultipathTCP(false) // MPTCP sockets support fewer options
 	l, err := lc.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen for peers: %w", err)
@@ -100,7 +99,7 @@ func Listen(local netip.Addr) (net.Listener, error) {
 	return l, nil
 }
 
-// NewTCP starts to accept connections of peers. It owns cfg.Listener from then on.
+// NewTCP starts to accept connections of peers. It owns cfg.Listener.
 func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 	switch {
 	case cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size:
@@ -128,7 +127,7 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 		reg:   make(map[fabric.OpKey][]byte),
 		ended: make(chan struct{}),
 	}
-	t.memory.New = func() any { return new([frameMaxPart]byte) }
+	t.memory.New = func() any { return new([session.MaxPart]byte) }
 	t.pending.limit = 2*cfg.Size + 64
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	for i := range t.peers {
@@ -150,7 +149,7 @@ func (c *TCPConfig) protection() protection {
 	return protectNothing
 }
 
-// peer returns a peer; anything else is a mistake of the caller.
+// peer returns a peer. It panics for any other rank.
 func (t *TCP) peer(rank int) *peer {
 	if rank < 0 || rank >= len(t.peers) || rank == t.cfg.Rank {
 		panic(fmt.Sprintf("fabric/ip: rank %d of %d has no peer %d", t.cfg.Rank, t.cfg.Size, rank))
@@ -158,17 +157,17 @@ func (t *TCP) peer(rank int) *peer {
 	return t.peers[rank]
 }
 
-// Send implements fabric.Messages. msg is not longer than MaxMessage.
+// Send implements fabric.Messages. msg is not longer than session.MaxMessage.
 func (t *TCP) Send(to int, msg []byte) { t.send(to, msg, false) }
 
 // SendMore implements fabric.Messages.
 func (t *TCP) SendMore(to int, msg []byte) { t.send(to, msg, true) }
 
 func (t *TCP) send(to int, msg []byte, more bool) {
-	if len(msg) > MaxMessage {
+	if len(msg) > session.MaxMessage {
 		panic(fmt.Sprintf("fabric/ip: message of %d bytes", len(msg)))
 	}
-	t.peer(to).frame(&frameHeader{kind: frameMessage, n: len(msg)}, msg, more)
+	t.peer(to).frame(&session.Frame{Kind: session.Message, N: len(msg)}, msg, more)
 }
 
 // Put implements fabric.Messages.
@@ -184,8 +183,8 @@ func (t *TCP) Read(to int, r fabric.ReadRequest) {
 	if len(r.Spans) == 0 || len(r.Spans) > fabric.MaxSpans {
 		panic(fmt.Sprintf("fabric/ip: a read of %d spans", len(r.Spans)))
 	}
-	spans := frameAppendSpans(make([]byte, 0, len(r.Spans)*frameSpan), r.Spans)
-	t.peer(to).frame(&frameHeader{kind: frameRead, n: len(spans), op: r.Op, id: r.ID}, spans, false)
+	spans := session.AppendSpans(make([]byte, 0, len(r.Spans)*session.SpanSize), r.Spans)
+	t.peer(to).frame(&session.Frame{Kind: session.Read, N: len(spans), Op: r.Op, ID: r.ID}, spans, false)
 }
 
 // Register implements fabric.Memory.
@@ -196,15 +195,15 @@ func (t *TCP) Register(op fabric.OpKey, buf []byte) (ready bool) {
 	return true
 }
 
-// Unregister implements fabric.Memory. It waits for at most one copy a peer.
+// Unregister implements fabric.Memory. It waits for at most one copy per peer.
 func (t *TCP) Unregister(op fabric.OpKey) {
 	t.regMu.Lock()
 	defer t.regMu.Unlock()
 	delete(t.reg, op)
 }
 
-// copyOut fills b with registered memory, the bytes of r from part on, if a peer may
-// read all of it.
+// copyOut fills b with registered memory: the bytes of r from part on. It refuses a read that is not
+// inside a registered buffer.
 func (t *TCP) copyOut(b []byte, r *fabric.ReadRequest, part int64) bool {
 	t.regMu.RLock()
 	defer t.regMu.RUnlock()
@@ -222,8 +221,7 @@ func (t *TCP) copyOut(b []byte, r *fabric.ReadRequest, part int64) bool {
 	return true
 }
 
-// Cancel implements fabric.Messages. Also a put that has begun ends soon, between
-// two of its parts.
+// Cancel implements fabric.Messages. A put that has begun ends between two of its parts.
 func (t *TCP) Cancel(op fabric.OpKey) {
 	for _, p := range t.peers {
 		if p != nil {
@@ -232,11 +230,10 @@ func (t *TCP) Cancel(op fabric.OpKey) {
 	}
 }
 
-// Drop implements fabric.Lifecycle. Nothing that the peer sends is handed to the
-// handler any more.
+// Drop implements fabric.Lifecycle. The handler gets nothing more of the peer.
 func (t *TCP) Drop(to int) { t.peer(to).drop(peerFlush) }
 
-// Stats implements fabric.Lifecycle: the peers that there was traffic with.
+// Stats implements fabric.Lifecycle.
 func (t *TCP) Stats() fabric.ReliableStats {
 	m := make(map[int]fabric.PeerStats)
 	for _, p := range t.peers {
@@ -253,12 +250,11 @@ func (t *TCP) Stats() fabric.ReliableStats {
 // Connections is how many authenticated connections are open, in both directions.
 func (t *TCP) Connections() int { return int(t.conns.Load()) }
 
-// Refused counts reads of peers that were not answered, or not to the end.
+// Refused counts reads of peers that were not, or not fully, answered.
 func (t *TCP) Refused() uint64 { return t.refused.Load() }
 
-// Close implements fabric.Lifecycle. What peers still send is read and thrown away,
-// so that no reset destroys what we have sent. The handler is not called any
-// more when it returns.
+// Close implements fabric.Lifecycle. It reads and drops what peers still send, so that no reset
+// destroys what this rank has sent.
 func (t *TCP) Close() error {
 	if t.closed.Swap(true) {
 		<-t.ended

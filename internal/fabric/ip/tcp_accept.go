@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// tcpPending is the connections that have not proved yet to be of a peer. When
-// there are too many the oldest goes: a peer needs milliseconds, so who floods us
-// with silent connections cannot keep peers out.
+// tcpPending holds the connections that have not authenticated yet. When there are too many, the
+// oldest is closed. A peer authenticates within milliseconds, so a flood of silent connections cannot
+// keep peers out.
 type tcpPending struct {
 	limit int
 
@@ -23,7 +23,7 @@ type tcpPending struct {
 	closed bool
 }
 
-// add takes a connection, unless we are closing.
+// add adds a connection, unless the network is closing.
 func (q *tcpPending) add(c net.Conn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -38,7 +38,7 @@ func (q *tcpPending) add(c net.Conn) bool {
 	return true
 }
 
-// remove takes a connection out and says whether it still was there.
+// remove removes a connection, and reports whether it was still there.
 func (q *tcpPending) remove(c net.Conn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -72,7 +72,7 @@ func (t *TCP) accept() {
 			}
 			return
 		case err != nil:
-			// Out of descriptors, most likely: it may pass.
+			// Most likely the process is out of descriptors, which may pass.
 			t.log.Warn("accept", "err", err)
 			time.Sleep(pause)
 			continue
@@ -89,7 +89,7 @@ func (t *TCP) accept() {
 func (t *TCP) greet(c net.Conn) {
 	from, link, err := t.authenticate(c)
 	if !t.pending.remove(c) && err == nil {
-		err = net.ErrClosed // it had to go; a peer will try again
+		err = net.ErrClosed // evicted; a peer retries
 	}
 	if err != nil {
 		_ = c.Close()
@@ -103,16 +103,16 @@ func (t *TCP) greet(c net.Conn) {
 		return
 	}
 	in, verdict := t.peers[from].admit(tc, link)
-	// Ready comes after the peer is admitted, so that nothing it says is too early.
+	// Ready comes after the admission, so that the peer sends nothing too early.
 	err = authReady(c, verdict)
 	if in == nil {
-		// Ranks that leave at the same time meet like that.
+		// Expected when both ranks leave at the same time.
 		level := slog.LevelWarn
 		if verdict == authLeft {
 			level = slog.LevelDebug
 		}
 		t.log.Log(context.Background(), level, "connection refused", "peer", from, "verdict", int(verdict))
-		_ = c.Close() // no reset: the dialler has said nothing that we have not read
+		_ = c.Close() // no reset: everything the dialler sent was read
 		return
 	}
 	if err == nil {
@@ -131,7 +131,7 @@ func (t *TCP) greet(c net.Conn) {
 	t.peers[from].inEnded(in, err)
 }
 
-// tcpDrain is more than the hello of any version.
+// tcpDrain is larger than the hello of any version.
 const tcpDrain = 4096
 
 func (t *TCP) handshake() time.Duration { return min(tcpHandshake, t.cfg.Timeout) }
@@ -146,7 +146,7 @@ func (t *TCP) authenticate(c net.Conn) (int, authLink, error) {
 	from, link, err := t.self.accept(c)
 	if errors.Is(err, errAuth) && !errors.Is(err, errAuthMagic) {
 		if tc, ok := c.(*net.TCPConn); ok {
-			// Closing with bytes unread would be a reset, which destroys the reason on its way.
+			// A close with unread bytes sends a reset, which would destroy the reason in flight.
 			_ = tc.CloseWrite()
 			_, _ = io.CopyN(io.Discard, c, tcpDrain)
 		}
@@ -154,8 +154,8 @@ func (t *TCP) authenticate(c net.Conn) (int, authLink, error) {
 	return from, link, err
 }
 
-// strange counts and logs what was not a peer. One that speaks our protocol is
-// worth a warning, but not thousands of them.
+// strange counts and logs a connection that failed to authenticate. Those that speak the protocol
+// are worth a warning, but not thousands of warnings.
 func (t *TCP) strange(c net.Conn, err error) {
 	const loud = 16
 	level := slog.LevelDebug
@@ -169,9 +169,9 @@ func (t *TCP) strange(c net.Conn, err error) {
 // tune sets the options of a connection.
 func (t *TCP) tune(c *net.TCPConn) {
 	err := errors.Join(
-		c.SetNoDelay(true), // we collect small messages ourselves
-		// Together with the user timeout, one unanswered probe would end a connection that
-		// has been idle for long: an outage of a moment. Who is silent, heartbeats tell.
+		c.SetNoDelay(true), // this package batches small messages itself
+		// Together with the user timeout, one unanswered probe would end a connection that has been
+		// idle for long, after a momentary outage. Heartbeats detect silent peers.
 		c.SetKeepAlive(false),
 		tcpUserTimeout(c, t.cfg.Timeout),
 	)

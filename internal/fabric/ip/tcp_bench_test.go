@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 	"github.com/allcast/allcast/internal/testenv"
 )
 
@@ -61,7 +62,7 @@ func newTCPPair(t testing.TB) (*TCP, *tcpEcho) {
 // Nothing allocates once connections and queues are there.
 func TestTCPAllocs(t *testing.T) {
 	a, h := newTCPPair(t)
-	msg, data := make([]byte, 64), make([]byte, 2*frameMaxPart)
+	msg, data := make([]byte, 64), make([]byte, 2*session.MaxPart)
 	round := func() {
 		a.Send(1, msg)
 		<-h.msgs

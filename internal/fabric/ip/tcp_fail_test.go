@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 // tcpFake is a peer that a test plays by hand: it speaks the handshake and then does
@@ -72,9 +73,9 @@ func (f *tcpFake) dial(t *testing.T, w *tcpWorld) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-func tcpFrame(h frameHeader, payload string) []byte {
-	h.n = len(payload)
-	return append(frameAppend(nil, &h), payload...)
+func tcpFrame(h session.Frame, payload string) []byte {
+	h.N = len(payload)
+	return append(h.AppendStream(nil), payload...)
 }
 
 // A peer that dies is lost, whichever side dialled, also when nobody sends.
@@ -92,7 +93,7 @@ func TestTCPDeath(t *testing.T) {
 	t.Run("theirs", func(t *testing.T) {
 		w, f := newTCPFake(t, nil)
 		c := f.dial(t, w)
-		_, _ = c.Write(tcpFrame(frameHeader{kind: frameMessage}, "last words"))
+		_, _ = c.Write(tcpFrame(session.Frame{Kind: session.Message}, "last words"))
 		_ = c.Close()
 		if err := w.recs[0].waitLost(t, 1); errors.Is(err, fabric.ErrGoodbye) {
 			t.Error(err)
@@ -102,7 +103,7 @@ func TestTCPDeath(t *testing.T) {
 	t.Run("goodbye", func(t *testing.T) {
 		w, f := newTCPFake(t, nil)
 		c := f.dial(t, w)
-		_, _ = c.Write(tcpFrame(frameHeader{kind: frameGoodbye}, ""))
+		_, _ = c.Write(tcpFrame(session.Frame{Kind: session.Goodbye}, ""))
 		if err := w.recs[0].waitLost(t, 1); !errors.Is(err, fabric.ErrGoodbye) {
 			t.Error(err)
 		}
@@ -110,7 +111,7 @@ func TestTCPDeath(t *testing.T) {
 	t.Run("in a frame", func(t *testing.T) {
 		w, f := newTCPFake(t, nil)
 		c := f.dial(t, w)
-		b := tcpFrame(frameHeader{kind: frameData, len: 100}, strings.Repeat("x", 50))
+		b := tcpFrame(session.Frame{Kind: session.Data, Len: 100}, strings.Repeat("x", 50))
 		_, _ = c.Write(b[:len(b)-10])
 		_ = c.Close()
 		if err := w.recs[0].waitLost(t, 1); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -130,8 +131,8 @@ func TestTCPVerdictBeforeLoss(t *testing.T) {
 	ours, theirs := f.accept(t), f.dial(t, w)
 	_ = ours.SetLinger(0)
 	_ = ours.Close()
-	_, _ = theirs.Write(tcpFrame(frameHeader{kind: frameMessage}, "verdict"))
-	_, _ = theirs.Write(tcpFrame(frameHeader{kind: frameGoodbye}, ""))
+	_, _ = theirs.Write(tcpFrame(session.Frame{Kind: session.Message}, "verdict"))
+	_, _ = theirs.Write(tcpFrame(session.Frame{Kind: session.Goodbye}, ""))
 	if err := w.recs[0].waitLost(t, 1); !errors.Is(err, fabric.ErrGoodbye) {
 		t.Error(err)
 	}
@@ -145,7 +146,7 @@ func TestTCPStalled(t *testing.T) {
 	for _, both := range []bool{false, true} {
 		t.Run(fmt.Sprintf("connected both ways %v", both), func(t *testing.T) {
 			w, f := newTCPFake(t, func(cfg *TCPConfig, _ *tcpRec) { cfg.Timeout = 300 * time.Millisecond })
-			data := make([]byte, 256*frameMaxPart) // more than the kernel buffers
+			data := make([]byte, 256*session.MaxPart) // more than the kernel buffers
 			for i := range uint32(3) {
 				w.ranks[0].Put(1, fabric.Piece{Nth: i, Len: int64(len(data))}, data)
 			}
@@ -167,11 +168,11 @@ func TestTCPCancel(t *testing.T) {
 	w, f := newTCPFake(t, nil)
 	rec := w.recs[0]
 	gone, stays := fabric.OpKey{Seq: 1}, fabric.OpKey{Seq: 2}
-	data := make([]byte, 256*frameMaxPart)
+	data := make([]byte, 256*session.MaxPart)
 	w.ranks[0].Put(1, fabric.Piece{Op: gone, Nth: 1, Len: int64(len(data))}, data)
 	c := f.accept(t)
 	fr := newFrameReader(c)
-	if h, err := fr.next(); err != nil || h.op != gone || skip(fr, h.n) != nil {
+	if h, err := fr.next(); err != nil || h.Op != gone || skip(fr, h.N) != nil {
 		t.Fatal(h, err)
 	}
 	w.ranks[0].Put(1, fabric.Piece{Op: stays, Nth: 2, Len: 3}, []byte("abc"))
@@ -194,10 +195,10 @@ func TestTCPCancel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if h.op == stays {
+		if h.Op == stays {
 			break
 		}
-		if h.nth != 1 || skip(fr, h.n) != nil {
+		if h.Nth != 1 || skip(fr, h.N) != nil {
 			t.Fatal(h)
 		}
 	}
@@ -213,7 +214,7 @@ func TestTCPCancelDialling(t *testing.T) {
 	w.ranks[0].Cancel(op)
 	w.recs[0].wait(t, "put done", func() bool { return len(w.recs[0].done[1]) == 1 })
 	w.ranks[0].Send(1, []byte("hello"))
-	if h, err := newFrameReader(f.accept(t)).next(); err != nil || h.kind != frameMessage {
+	if h, err := newFrameReader(f.accept(t)).next(); err != nil || h.Kind != session.Message {
 		t.Error(h, err)
 	}
 }
@@ -242,7 +243,7 @@ func TestTCPMute(t *testing.T) {
 func TestTCPCloseBounded(t *testing.T) {
 	t.Run("stalled", func(t *testing.T) {
 		w, f := newTCPFake(t, nil)
-		data := make([]byte, 256*frameMaxPart)
+		data := make([]byte, 256*session.MaxPart)
 		w.ranks[0].Put(1, fabric.Piece{Len: int64(len(data))}, data)
 		f.accept(t)
 		if err := w.ranks[0].Close(); err != nil {
@@ -261,40 +262,6 @@ func TestTCPCloseBounded(t *testing.T) {
 	})
 }
 
-// The last message before Drop arrives, then the goodbye; the dropped peer is not
-// lost, and nothing more goes to it or comes from it.
-func TestTCPDrop(t *testing.T) {
-	for _, talk := range []string{"none", "ours", "theirs", "both"} {
-		t.Run(talk, func(t *testing.T) {
-			w := newTCPWorld(t, 2, tcpV4, nil)
-			if talk == "ours" || talk == "both" {
-				w.ranks[0].Send(1, []byte("hello"))
-				w.recs[1].waitMsg(t, 0, "hello")
-			}
-			if talk == "theirs" || talk == "both" {
-				w.ranks[1].Send(0, []byte("hello"))
-				w.recs[0].waitMsg(t, 1, "hello")
-			}
-			w.ranks[0].Send(1, []byte("verdict"))
-			w.ranks[0].Drop(1)
-			w.ranks[0].Send(1, []byte("too late"))
-			w.ranks[0].Put(1, fabric.Piece{Len: 1}, []byte("x"))
-			if err := w.recs[1].waitLost(t, 0); !errors.Is(err, fabric.ErrGoodbye) {
-				t.Error(err)
-			}
-			if m := w.recs[1].msgs[0]; m[len(m)-1] != "verdict" {
-				t.Error(m)
-			}
-			rec := w.recs[0]
-			rec.wait(t, "late put done", func() bool { return len(rec.done[1]) == 1 })
-			w.close(t)
-			if len(rec.lost) != 0 {
-				t.Error(rec.lost)
-			}
-		})
-	}
-}
-
 // A dropped peer that only listened to us hears it as well, on its own connection.
 func TestTCPDropSilent(t *testing.T) {
 	w := newTCPWorld(t, 2, tcpV4, nil)
@@ -310,7 +277,7 @@ func TestTCPDropSilent(t *testing.T) {
 // have not read it.
 func TestTCPDropUnread(t *testing.T) {
 	w := newTCPWorld(t, 2, tcpV4, func(cfg *TCPConfig, rec *tcpRec) { rec.hold = cfg.Rank == 0 })
-	data := make([]byte, 128*frameMaxPart)
+	data := make([]byte, 128*session.MaxPart)
 	w.ranks[1].Put(0, fabric.Piece{Len: int64(len(data))}, data)
 	rec := w.recs[0]
 	rec.wait(t, "as many parts as may be", func() bool { return len(rec.held) == peerBuffers })

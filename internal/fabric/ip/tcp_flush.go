@@ -2,10 +2,10 @@ package ip
 
 import "time"
 
-// Flush implements fabric.Lifecycle. It is for the moment before a process may end, so
-// it looks again and again: to be told would cost something every time else.
-func (t *TCP) Flush(most time.Duration) {
-	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
+// Flush implements fabric.Lifecycle. It runs rarely, before a process may end, so it polls: a
+// notification would cost something on every write.
+func (t *TCP) Flush(limit time.Duration) {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
 		if t.flushed() {
 			return
 		}
@@ -21,9 +21,9 @@ func (t *TCP) flushed() bool {
 	return true
 }
 
-// flushed reports whether the kernel has all that was queued, or nobody will get it.
+// flushed reports whether the kernel has the whole queue, or the peer is gone.
 func (p *peer) flushed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state == peerGone || p.dead || (len(p.q.items) == 0 && !p.busy)
+	return p.links.Ended() || (len(p.q.items) == 0 && !p.busy)
 }

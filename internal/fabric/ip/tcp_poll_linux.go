@@ -5,10 +5,10 @@ import (
 	"net"
 )
 
-// tcpTurn is how many bytes of a connection are read before others have their turn.
+// tcpTurn is how many bytes of a connection are read before other connections are served.
 const tcpTurn = 1 << 20
 
-// poll lets the poller read a connection from now on.
+// poll makes the poller read a connection.
 func (t *TCP) poll(in *peerIn, c *net.TCPConn) error {
 	old, err := c.SyscallConn()
 	if err != nil {
@@ -16,7 +16,7 @@ func (t *TCP) poll(in *peerIn, c *net.TCPConn) error {
 	}
 	p := in.p
 	p.mu.Lock()
-	defer p.mu.Unlock() // who closes the connection must close the new one
+	defer p.mu.Unlock() // whoever closes the connection must close the new one
 	s, err := newRawSocket(old)
 	if err != nil {
 		return err
@@ -29,7 +29,7 @@ func (t *TCP) poll(in *peerIn, c *net.TCPConn) error {
 		switch {
 		case errors.Is(err, errAgain):
 			return
-		case errors.Is(err, errMore): // perhaps in our own buffers, which epoll does not know
+		case errors.Is(err, errMore): // perhaps in a buffer that epoll does not know
 			t.cfg.Poller.wake(src)
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 	"github.com/allcast/allcast/internal/seal"
 )
 
@@ -25,17 +26,15 @@ func tcpProtect(t *testing.T, f func(t *testing.T)) {
 	}
 }
 
-// All that plain connections do, protected ones do.
+// Protected connections do what plain ones do, beyond what TestTCPConformance checks.
 func TestTCPProtected(t *testing.T) {
 	tcpProtect(t, func(t *testing.T) {
 		t.Helper()
-		t.Run("order", TestTCPOrder)
 		t.Run("read", TestTCPRead)
 		t.Run("unregister", TestTCPUnregister)
 		t.Run("from handler", TestTCPFromHandler)
 		t.Run("close delivers", TestTCPCloseDelivers)
 		t.Run("backpressure", TestTCPBackpressure)
-		t.Run("drop", TestTCPDrop)
 		t.Run("drop silent", TestTCPDropSilent)
 		t.Run("drop unread", TestTCPDropUnread)
 	})
@@ -157,7 +156,7 @@ func TestTCPMeddled(t *testing.T) {
 				w, m := newTCPMeddler(t)
 				w.ranks[0].Send(1, []byte("good"))
 				w.recs[1].waitMsg(t, 0, "good")
-				size := len((authLink{out: seal.Checked()}).wrap(make([]byte, framePrefix+4)))
+				size := len((authLink{out: seal.Checked()}).wrap(make([]byte, session.StreamPrefix+4)))
 				if tcpProtected == protectSeal {
 					size += seal.TagSize - 4
 				}
@@ -204,9 +203,9 @@ func TestTCPSealed(t *testing.T) {
 
 // Whatever a peer's records hold, reading frames from them ends.
 func FuzzProtectedFrames(f *testing.F) {
-	b := frameAppend(nil, &frameHeader{kind: frameMessage, n: 5})
+	b := (&session.Frame{Kind: session.Message, N: 5}).AppendStream(nil)
 	f.Add(append(b, "hello"...), 3)
-	f.Add(frameAppend(nil, &frameHeader{kind: frameGoodbye}), 1)
+	f.Add((&session.Frame{Kind: session.Goodbye}).AppendStream(nil), 1)
 	f.Fuzz(func(t *testing.T, text []byte, cut int) {
 		m := seal.NewMaster(tcpSecret, nil)
 		out, wire := m.Direction("x"), []byte(nil)
@@ -224,8 +223,8 @@ func FuzzProtectedFrames(f *testing.F) {
 			if aerr != nil {
 				return
 			}
-			_, aerr = io.CopyN(io.Discard, plain.br, int64(a.n))
-			_, berr = io.CopyN(io.Discard, sealed.br, int64(b.n))
+			_, aerr = io.CopyN(io.Discard, plain.br, int64(a.N))
+			_, berr = io.CopyN(io.Discard, sealed.br, int64(b.N))
 			if (aerr == nil) != (berr == nil) {
 				t.Fatal(aerr, berr)
 			}

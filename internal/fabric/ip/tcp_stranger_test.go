@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 func TestTCPWrongSecret(t *testing.T) {
@@ -77,7 +78,7 @@ func TestTCPTwice(t *testing.T) {
 		t.Error(err)
 	}
 	_ = c.Close()
-	_, _ = first.Write(tcpFrame(frameHeader{kind: frameMessage}, "hello"))
+	_, _ = first.Write(tcpFrame(session.Frame{Kind: session.Message}, "hello"))
 	w.recs[0].waitMsg(t, 1, "hello")
 }
 
@@ -127,19 +128,19 @@ func TestTCPMalformed(t *testing.T) {
 		"unknown kind":     {99, 0, 0, 0, 0, 0, 0, 0},
 		"reserved bytes":   {1, 0, 1, 0, 0, 0, 0, 0},
 		"long message":     {1, 0, 0, 0, 0xff, 0xff, 0xff, 0},
-		"long part":        frameAppend(nil, &frameHeader{kind: frameData, n: frameMaxPart + 1, len: 1 << 40}),
-		"beyond the piece": frameAppend(nil, &frameHeader{kind: frameData, n: 11, len: 10}),
-		"negative length":  frameAppend(nil, &frameHeader{kind: frameData, n: 0, len: -1}),
-		"empty part":       frameAppend(nil, &frameHeader{kind: frameData, n: 0, len: 5}),
-		"continues none":   frameAppend(nil, &frameHeader{kind: frameData, n: 1, len: 5, part: 2}),
+		"long part":        (&session.Frame{Kind: session.Data, N: session.MaxPart + 1, Len: 1 << 40}).AppendStream(nil),
+		"beyond the piece": (&session.Frame{Kind: session.Data, N: 11, Len: 10}).AppendStream(nil),
+		"negative length":  (&session.Frame{Kind: session.Data, N: 0, Len: -1}).AppendStream(nil),
+		"empty part":       (&session.Frame{Kind: session.Data, N: 0, Len: 5}).AppendStream(nil),
+		"continues none":   (&session.Frame{Kind: session.Data, N: 1, Len: 5, Off: 2}).AppendStream(nil),
 		"goodbye and more": {5, 0, 0, 0, 1, 0, 0, 0},
-		"overflow":         frameAppendSpans(frameAppend(nil, &frameHeader{kind: frameRead, n: frameSpan}), []fabric.Span{{Off: 1<<63 - 1, Len: 1}}),
-		"read of nothing":  frameAppend(nil, &frameHeader{kind: frameRead}),
-		"half a span":      append(frameAppend(nil, &frameHeader{kind: frameRead, n: frameSpan - 1}), make([]byte, frameSpan-1)...),
-		"many spans":       frameAppend(nil, &frameHeader{kind: frameRead, n: (fabric.MaxSpans + 1) * frameSpan}),
+		"overflow":         session.AppendSpans((&session.Frame{Kind: session.Read, N: session.SpanSize}).AppendStream(nil), []fabric.Span{{Off: 1<<63 - 1, Len: 1}}),
+		"read of nothing":  (&session.Frame{Kind: session.Read}).AppendStream(nil),
+		"half a span":      append((&session.Frame{Kind: session.Read, N: session.SpanSize - 1}).AppendStream(nil), make([]byte, session.SpanSize-1)...),
+		"many spans":       (&session.Frame{Kind: session.Read, N: (fabric.MaxSpans + 1) * session.SpanSize}).AppendStream(nil),
 		"changes the piece": append(
-			tcpFrame(frameHeader{kind: frameData, op: op, len: 5}, "ab"),
-			tcpFrame(frameHeader{kind: frameData, op: op, nth: 1, len: 5, part: 2}, "c")...),
+			tcpFrame(session.Frame{Kind: session.Data, Op: op, Len: 5}, "ab"),
+			tcpFrame(session.Frame{Kind: session.Data, Op: op, Nth: 1, Len: 5, Off: 2}, "c")...),
 	}
 	for name, b := range cases {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
@@ -148,7 +149,7 @@ func TestTCPMalformed(t *testing.T) {
 			if _, err := c.Write(b); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.recs[0].waitLost(t, 1); !errors.Is(err, errFrame) {
+			if err := w.recs[0].waitLost(t, 1); !errors.Is(err, session.ErrMalformed) {
 				t.Error(err)
 			}
 		})
@@ -156,8 +157,8 @@ func TestTCPMalformed(t *testing.T) {
 	t.Run("on-our-connection", func(t *testing.T) {
 		w, f := newTCPFake(t, nil)
 		w.ranks[0].Send(1, []byte("x"))
-		_, _ = f.accept(t).Write(tcpFrame(frameHeader{kind: frameMessage}, "hello"))
-		if err := w.recs[0].waitLost(t, 1); !errors.Is(err, errFrame) {
+		_, _ = f.accept(t).Write(tcpFrame(session.Frame{Kind: session.Message}, "hello"))
+		if err := w.recs[0].waitLost(t, 1); !errors.Is(err, session.ErrMalformed) {
 			t.Error(err)
 		}
 	})

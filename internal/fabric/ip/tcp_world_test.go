@@ -188,7 +188,28 @@ type tcpWorld struct {
 // newTCPWorld starts n ranks; change may alter their configurations.
 func newTCPWorld(t *testing.T, n int, local netip.Addr, change func(*TCPConfig, *tcpRec)) *tcpWorld {
 	t.Helper()
+	recs := make([]*tcpRec, n)
+	handlers := make([]fabric.Handler, n)
+	for i := range recs {
+		recs[i] = newTCPRec()
+		handlers[i] = recs[i]
+	}
+	w := openTCPWorld(t, local, handlers, func(cfg *TCPConfig) (blocks bool) {
+		if change != nil {
+			change(cfg, recs[cfg.Rank])
+		}
+		return recs[cfg.Rank].hold
+	})
+	w.recs = recs
+	return w
+}
+
+// openTCPWorld starts a rank per handler; change may alter its configuration, and says whether the
+// handler blocks.
+func openTCPWorld(t *testing.T, local netip.Addr, handlers []fabric.Handler, change func(*TCPConfig) bool) *tcpWorld {
+	t.Helper()
 	w := &tcpWorld{}
+	n := len(handlers)
 	ls := make([]net.Listener, n)
 	for i := range ls {
 		l, err := Listen(local)
@@ -204,23 +225,20 @@ func newTCPWorld(t *testing.T, n int, local netip.Addr, change func(*TCPConfig, 
 	t.Cleanup(func() { w.close(t) })
 	for i := range ls {
 		cfg := TCPConfig{Rank: i, Size: n, Listener: ls[i], Addrs: w.addrs, Secret: tcpSecret, Local: local, Secure: tcpProtected == protectSeal, Integrity: tcpProtected == protectSums}
-		rec := newTCPRec()
-		if change != nil {
-			change(&cfg, rec)
-		}
-		// Ranks with a poller and without meet in all tests. A handler that keeps what it
-		// gets would keep the poller, so it must do without.
-		if p, err := NewPoller(); i%2 == 1 && !rec.hold && err == nil {
+		blocks := change != nil && change(&cfg)
+		// Ranks with and without a poller meet in all tests. A handler that keeps its buffers would
+		// block the poller.
+		if p, err := NewPoller(); i%2 == 1 && !blocks && err == nil {
 			cfg.Poller = p
 			w.pollers = append(w.pollers, p)
 		} else if err == nil {
 			_ = p.Close()
 		}
-		r, err := NewTCP(cfg, rec)
+		r, err := NewTCP(cfg, handlers[i])
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.ranks, w.recs = append(w.ranks, r), append(w.recs, rec)
+		w.ranks = append(w.ranks, r)
 	}
 	return w
 }

@@ -36,11 +36,11 @@ func (r *udpReceiver) Attach(s fabric.Sink, failed func(error)) bool {
 	return true
 }
 
-// serve hands to the sink what is there.
+// serve hands pending datagrams to the sink.
 func (r *udpReceiver) serve(sock *rawSocket, try func(fd uintptr)) error {
 	for range udpBurst {
 		r.errno = syscall.Errno(0)
-		r.scatter.expect(r.sink) // not under the socket's lock: the sink may ask it something
+		r.scatter.expect(r.sink) // not under the socket's lock: the sink may use the socket
 		if err := sock.Control(try); err != nil {
 			r.scatter.forget()
 			return fabric.ErrClosed

@@ -15,7 +15,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// udpPortableSender puts header and payload together and sends them.
+// udpPortableSender copies header and payload into one buffer and sends it.
 type udpPortableSender struct {
 	group  netip.AddrPort
 	own    netip.AddrPort
@@ -82,8 +82,8 @@ func (s *udpPortableSender) Send(b *fabric.Batch) (int, error) {
 	if len(b.Headers) == 0 {
 		return 0, nil
 	}
-	if err := mcastCheckBatch(b, mcastMaxSegments, s.chunk); err != nil {
-		return 0, err
+	if err := b.Check(mcastMaxSegments, s.chunk); err != nil {
+		return 0, fmt.Errorf("multicast: %w", err)
 	}
 	for i, h := range b.Headers {
 		mcastPut(s.buf[:s.head], h)
@@ -104,8 +104,8 @@ func (s *udpPortableSender) write(b []byte) error {
 	return s.explain(err)
 }
 
-// explain makes an error of what a write returned. BSD's kernels do not wait for room in the queue of
-// a device: they return ENOBUFS.
+// explain turns a result of write into an error. BSD kernels do not block for room in the queue of a
+// device: they return ENOBUFS.
 func (s *udpPortableSender) explain(err error) error {
 	switch {
 	case err == nil:
@@ -122,23 +122,23 @@ func (s *udpPortableSender) explain(err error) error {
 	return fmt.Errorf("multicast to %v: %w", s.group, err)
 }
 
-// udpPortableWait is how long a Send may wait for room: Go's sockets cannot be asked.
+// udpPortableWait is how long a Send may block for room, which Go's sockets cannot report.
 const udpPortableWait = time.Millisecond
 
-// Completed implements fabric.Sender: the kernel copies what it takes.
+// Completed implements fabric.Sender. The kernel copies the payloads.
 func (s *udpPortableSender) Completed() uint64 { return s.sent }
 
 // Await implements fabric.Sender. It sleeps if the queue of the device was full; otherwise Send itself
 // waits a little.
 func (s *udpPortableSender) Await(d time.Duration) { s.pause.sleep(d) }
 
-// Close makes a Send that waits return.
+// Close makes a blocked Send return.
 func (s *udpPortableSender) Close() error {
 	s.closed.Store(true)
 	return s.conn.Close()
 }
 
-// udpPortableReceiver hands on one datagram after the other.
+// udpPortableReceiver receives one datagram per call.
 type udpPortableReceiver struct {
 	mcastWaker
 	group  netip.AddrPort
@@ -147,7 +147,7 @@ type udpPortableReceiver struct {
 	head   int
 	buf    []byte
 	buffer int         // socket's, in bytes
-	ready  func() bool // there is something in the queue
+	ready  func() bool // whether the queue has datagrams
 	closed atomic.Bool
 
 	datagrams, malformed, calls atomic.Uint64
@@ -156,7 +156,8 @@ type udpPortableReceiver struct {
 func newPortableReceiver(p *mcastPlan, group, own netip.AddrPort) (*udpPortableReceiver, error) {
 	conn, err := net.ListenMulticastUDP(mcastNetwork(p.v6), p.Interface, net.UDPAddrFromAddrPort(group))
 	if err != nil {
-		return nil, fmt.Errorf("multicast: join %v on %s: %w; check that the interface is up and does multicast", group, p.Interface.Name, err)
+		return nil, fmt.Errorf("multicast: join %v on %s: %w; check that the interface is up and does multicast", group,
+			p.Interface.Name, err)
 	}
 	r := &udpPortableReceiver{group: group, own: own, conn: conn, head: p.head, buf: make([]byte, mcastStage)}
 	r.reader = conn
@@ -189,7 +190,7 @@ func (r *udpPortableReceiver) Receive(s fabric.Sink) error {
 		case r.closed.Load():
 			return fabric.ErrClosed
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			r.seen() // a Wake: take what is there, then return
+			r.seen() // a Wake: drain the queue, then return
 			continue
 		default:
 			return fmt.Errorf("multicast from %v: %w", r.group, err)
@@ -210,17 +211,17 @@ func (r *udpPortableReceiver) Receive(s fabric.Sink) error {
 
 const udpPortableBurst = 64
 
-// Stats implements fabric.Receiver. What a full queue drops nobody tells.
+// Stats implements fabric.Receiver. Datagrams that a full queue drops are not reported.
 func (r *udpPortableReceiver) Stats() fabric.ReceiverStats {
 	return fabric.ReceiverStats{Datagrams: r.datagrams.Load(), Malformed: r.malformed.Load(), Calls: r.calls.Load()}
 }
 
-// Close makes a Receive that waits return.
+// Close makes a blocked Receive return.
 func (r *udpPortableReceiver) Close() error {
 	r.closed.Store(true)
 	return r.conn.Close()
 }
 
-// Pending implements fabric.Receiver. Where nobody can tell, what waits may be taken
-// for lost, and comes as a duplicate.
+// Pending implements fabric.Receiver. Where the system cannot tell, waiting datagrams may count as lost,
+// and arrive as duplicates.
 func (r *udpPortableReceiver) Pending() bool { return mcastReady(r.conn)() }

@@ -14,33 +14,32 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// udpBurst is how many system calls a Receive makes at most, so that its worker comes
-// to its other work also under load.
+// udpBurst is the largest number of system calls per Receive, so that its worker gets to its other work
+// under load.
 const udpBurst = 64
 
-// udpGRO is the control message that says where a super-packet is to be cut.
+// udpGRO is the control message with the datagram size of a super-packet.
 type udpGRO struct {
 	head unix.Cmsghdr
 	size int32
 	_    int32
 }
 
-// udpReceiver takes datagrams and super-packets from a socket. All memory that a
-// system call needs is made once.
+// udpReceiver receives datagrams and super-packets. All memory of its system calls is allocated once.
 type udpReceiver struct {
 	mcastWaker
 	group  netip.AddrPort
 	file   *os.File
 	raw    syscall.RawConn       // of file
 	read   func(fd uintptr) bool // r.receive, made once
-	socket controller            // file's, or what Attach made of it
+	socket controller            // of file, or made by Attach
 	closed atomic.Bool
 
-	// Once it is attached.
+	// After Attach.
 	poller *Poller
 	source atomic.Pointer[pollSource]
 
-	// Of one call.
+	// Of one system call.
 	sink    fabric.Sink
 	wait    bool
 	n       int
@@ -50,10 +49,10 @@ type udpReceiver struct {
 	msg     unix.Msghdr
 	control udpGRO
 	from    udpName
-	own     *udpName // of our sender; nil when the kernel filters
-	cut     int      // a super-packet of packets of so many bytes is one datagram; 0: none is
+	own     *udpName // address of this rank's sender; nil if the kernel filters
+	cut     int      // packet size of super-packets that are one datagram; 0: none is
 
-	filtered  *atomic.Uint64 // see udpSender; nil when the kernel does not filter
+	filtered  *atomic.Uint64 // see udpSender; nil if the kernel does not filter
 	datagrams atomic.Uint64
 	malformed atomic.Uint64
 	calls     atomic.Uint64
@@ -87,7 +86,7 @@ func (r *udpReceiver) Receive(s fabric.Sink) error {
 			return fabric.ErrClosed
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			r.seen()
-			r.wait = false // take what is there, then return
+			r.wait = false // drain the queue, then return
 			continue
 		default:
 			return fmt.Errorf("multicast from %v: %w", r.group, err)
@@ -105,23 +104,22 @@ func (r *udpReceiver) Receive(s fabric.Sink) error {
 	return nil
 }
 
-// receive is called by the poller with the socket. The slots are asked for
-// here, because only now something is believed to be there; the call does not block, so
-// when it brought nothing the kernel has not kept them. It says false to be called
-// again when there is something.
+// receive is called by the poller with the socket. It asks for slots only now that datagrams are likely
+// there. The system call does not block, so the kernel keeps no slot if nothing came. It returns false
+// to be called again when the socket is ready.
 func (r *udpReceiver) receive(fd uintptr) bool {
 	r.scatter.expect(r.sink)
 	return r.take(fd)
 }
 
-// take is receive, when the slots are known.
+// take is receive after the slots are known.
 func (r *udpReceiver) take(fd uintptr) bool {
 	r.aim()
 	var n uintptr
 	for {
 		r.msg.Namelen = unix.SizeofSockaddrInet6
 		r.msg.SetControllen(int(unsafe.Sizeof(r.control)))
-		// It never waits, so the scheduler need not know of it: see rawRecv.
+		// It never blocks, so the scheduler need not know: see rawRecv.
 		n, _, r.errno = unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT)
 		if r.errno != unix.EINTR {
 			break
@@ -164,7 +162,8 @@ func (r *udpReceiver) deliver(s fabric.Sink) {
 		return
 	}
 	seg := 0
-	if int(r.msg.Controllen) >= unix.CmsgLen(4) && r.control.head.Level == unix.SOL_UDP && r.control.head.Type == unix.UDP_GRO {
+	if int(r.msg.Controllen) >= unix.CmsgLen(4) && r.control.head.Level == unix.SOL_UDP &&
+		r.control.head.Type == unix.UDP_GRO {
 		seg = int(r.control.size)
 	}
 	if seg == r.cut {
@@ -177,7 +176,7 @@ func (r *udpReceiver) deliver(s fabric.Sink) {
 	}
 }
 
-// release lets go of the user's memory.
+// release drops the references to users' memory.
 func (r *udpReceiver) release() {
 	for i := range r.scatter.slots {
 		r.iov[2*i+1].Base = nil
@@ -185,8 +184,7 @@ func (r *udpReceiver) release() {
 	r.scatter.forget()
 }
 
-// Stats implements fabric.Receiver. The kernel counts a super-packet that it dropped
-// as one.
+// Stats implements fabric.Receiver. The kernel counts a dropped super-packet as one datagram.
 func (r *udpReceiver) Stats() fabric.ReceiverStats {
 	r.countDrops()
 	return fabric.ReceiverStats{
@@ -197,9 +195,9 @@ func (r *udpReceiver) Stats() fabric.ReceiverStats {
 	}
 }
 
-// countDrops asks the kernel. What a filter drops it counts as well: those are our own
-// packets, and we know how many we sent. The few that are still on their way make the
-// result too small for a moment, never too large; so the largest holds.
+// countDrops asks the kernel, which also counts the packets that the filter drops. Those are this
+// rank's own, and their number is known. Packets in flight make the result too small for a moment, but
+// never too large, so the maximum counts.
 func (r *udpReceiver) countDrops() {
 	_ = r.socket.Control(func(fd uintptr) { // fails only when closed: the last count holds
 		_, drops, err := udpMemInfo(int(fd))
@@ -219,12 +217,12 @@ func (r *udpReceiver) countDrops() {
 	})
 }
 
-// Close makes a Receive that waits return.
+// Close makes a blocked Receive return.
 func (r *udpReceiver) Close() error {
 	r.countDrops()
 	r.closed.Store(true)
 	if s, ok := r.socket.(*rawSocket); ok {
-		return s.free() // which takes it out of the poller as well
+		return s.free() // also removes it from the poller
 	}
 	return r.file.Close()
 }

@@ -14,25 +14,25 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// udpSegment is the control message that cuts a message in datagrams.
+// udpSegment is the control message that cuts a message into datagrams.
 type udpSegment struct {
 	head unix.Cmsghdr
 	size uint16
 	_    [6]byte
 }
 
-// udpSender sends from the payloads' memory: one sendmsg with a list of header,
-// payload, header, payload. Everything is made once, so Send allocates nothing.
+// udpSender sends from the payloads' memory, with one sendmsg of header, payload, header, payload, and
+// so on. Its memory is allocated once, so Send does not allocate.
 type udpSender struct {
 	group   netip.AddrPort
 	chunk   int
 	head    int
 	name    *udpName         // of the group
-	raw     *rawSocket       // Go's poller would be woken for every packet that leaves
+	raw     *rawSocket       // not in Go's poller, which would wake up for every packet sent
 	write   func(fd uintptr) // s.send, made once
 	look    func(fd uintptr) // s.waitForRoom, likewise
 	fds     [1]unix.PollFd
-	poll    time.Duration // how long look waits
+	poll    time.Duration // how long look blocks
 	pause   udpPause
 	sent    uint64 // datagrams
 	heads   []byte
@@ -42,12 +42,12 @@ type udpSender struct {
 	errno   syscall.Errno
 	closed  atomic.Bool
 	gso     bool
-	noGSO   atomic.Pointer[string] // why it was switched off while running
-	// Packets that came back to our own receive socket, where its filter dropped them, and
-	// how many of them a super-packet makes there.
+	noGSO   atomic.Pointer[string] // why GSO was turned off at run time
+	// Packets that came back to this rank's receive socket, where the filter dropped them, and their
+	// number per super-packet.
 	filtered *atomic.Uint64
 	splits   bool
-	cut      int // a datagram is cut in packets of so many bytes; 0: each fits one
+	cut      int // packet size of a datagram that is cut; 0: each fits one packet
 }
 
 func newUDPSender(p *mcastPlan, group netip.AddrPort, fd int, gso, gro bool) *udpSender {
@@ -78,8 +78,8 @@ func (s *udpSender) Send(b *fabric.Batch) (int, error) {
 	if n == 0 {
 		return 0, nil
 	}
-	if err := mcastCheckBatch(b, len(s.iov)/2, s.chunk); err != nil {
-		return 0, err
+	if err := b.Check(len(s.iov)/2, s.chunk); err != nil {
+		return 0, fmt.Errorf("multicast: %w", err)
 	}
 	for i, h := range b.Headers {
 		mcastPut(s.heads[i*s.head:][:s.head], h)
@@ -94,7 +94,7 @@ func (s *udpSender) Send(b *fabric.Batch) (int, error) {
 	return took, err
 }
 
-// Completed implements fabric.Sender: the kernel copies what it takes.
+// Completed implements fabric.Sender. The kernel copies the payloads.
 func (s *udpSender) Completed() uint64 { return s.sent }
 
 func (s *udpSender) sendAll(n, size int) (took int, err error) {
@@ -118,8 +118,8 @@ func (s *udpSender) sendAll(n, size int) (took int, err error) {
 		if !udpGSORefused(err) {
 			return 0, s.explain(err)
 		}
-		// A route by a device that cannot checksum or encrypts gets super-packets
-		// refused (EIO), a smaller MTU too (EINVAL, EMSGSIZE). Single datagrams still work.
+		// The kernel refuses super-packets on a route by a device that cannot checksum or that encrypts
+		// (EIO), and with a smaller MTU (EINVAL, EMSGSIZE). Single datagrams still work.
 		why := fmt.Sprintf("switched off while running: %v", err)
 		s.noGSO.Store(&why)
 		s.gso = false
@@ -133,11 +133,12 @@ func (s *udpSender) sendAll(n, size int) (took int, err error) {
 }
 
 func udpGSORefused(err error) bool {
-	return errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.EOPNOTSUPP)
+	return errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EMSGSIZE) || errors.Is(err,
+		unix.EOPNOTSUPP)
 }
 
-// transmit sends n datagrams from the first on in one message, which reaches our own
-// receive socket as so many copies.
+// transmit sends n datagrams from the first on in one message, which reaches this rank's own receive
+// socket as some copies.
 func (s *udpSender) transmit(first, n int, segment bool, copies int) error {
 	s.msg.Iov = &s.iov[2*first]
 	s.msg.SetIovlen(2 * n)
@@ -147,7 +148,7 @@ func (s *udpSender) transmit(first, n int, segment bool, copies int) error {
 		s.msg.Control = (*byte)(unsafe.Pointer(&s.control))
 		s.msg.SetControllen(int(unsafe.Sizeof(s.control)))
 	}
-	// Before it is sent: a drop is ours when it is counted, at the latest.
+	// Counted before the send, so that no drop is counted first.
 	s.filtered.Add(uint64(copies))
 	if err := s.raw.Control(s.write); err != nil || s.closed.Load() {
 		return fabric.ErrClosed
@@ -160,7 +161,7 @@ func (s *udpSender) transmit(first, n int, segment bool, copies int) error {
 	return s.errno
 }
 
-// send sends the message, if there is room.
+// send sends the message if there is room.
 func (s *udpSender) send(fd uintptr) {
 	for {
 		_, _, s.errno = unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&s.msg)), unix.MSG_DONTWAIT)
@@ -170,22 +171,22 @@ func (s *udpSender) send(fd uintptr) {
 	}
 }
 
-// Await implements fabric.Sender. A socket that can be written to has half of its buffer free.
+// Await implements fabric.Sender. A writable socket has half of its buffer free.
 func (s *udpSender) Await(d time.Duration) {
 	if s.pause.sleep(d) {
 		return
 	}
 	s.poll = d
-	_ = s.raw.Control(s.look) // closed: Send says so
+	_ = s.raw.Control(s.look) // if closed, Send returns the error
 }
 
 // waitForRoom is look, made once.
 func (s *udpSender) waitForRoom(fd uintptr) {
 	s.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}
-	_, _ = unix.Poll(s.fds[:], int(s.poll.Milliseconds())) // whatever it says, Send tries again
+	_, _ = unix.Poll(s.fds[:], int(s.poll.Milliseconds())) // Send tries again in any case
 }
 
-// explain makes an error of what the kernel said.
+// explain turns an errno into an error.
 func (s *udpSender) explain(err error) error {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {

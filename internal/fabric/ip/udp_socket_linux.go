@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// udpBuffer is what became of a receive buffer's size.
+// udpBuffer is the resulting size of a receive buffer.
 type udpBuffer struct {
 	got    int
 	forced bool
@@ -44,8 +44,8 @@ func udpSetOptions(fd int, options []udpOption) error {
 	return nil
 }
 
-// udpSendSocket makes a socket that multicasts from our address and a port of its
-// own, by our interface and no other, and returns its name.
+// udpSendSocket makes a socket that multicasts from the local address and a port of its own, only by the
+// configured interface, and returns its address.
 func udpSendSocket(p *mcastPlan, ttl int) (fd int, name netip.AddrPort, err error) {
 	fd, err = udpSocket(p.v6)
 	if err != nil {
@@ -74,7 +74,7 @@ func udpSendSocket(p *mcastPlan, ttl int) (fd int, name netip.AddrPort, err erro
 }
 
 func udpSendOptions(p *mcastPlan, ttl int) []udpOption {
-	// Nobody should send to this socket; if somebody does, it shall not cost much.
+	// Nobody should send to this socket; foreign datagrams must not cost much.
 	options := []udpOption{{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, 1}}
 	if p.v6 {
 		return append(options,
@@ -85,7 +85,7 @@ func udpSendOptions(p *mcastPlan, ttl int) []udpOption {
 			udpOption{"IPV6_TCLASS", unix.IPPROTO_IPV6, unix.IPV6_TCLASS, p.DSCP << 2})
 	}
 	return append(options,
-		// Other ranks may run on this machine; our own socket has a filter.
+		// Other ranks may run on this machine; the receive socket filters our own datagrams.
 		udpOption{"IP_MULTICAST_LOOP", unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1},
 		udpOption{"IP_MULTICAST_TTL", unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, ttl},
 		// A router (ipmr) drops a super-packet that carries DF: it looks larger than the MTU.
@@ -93,9 +93,8 @@ func udpSendOptions(p *mcastPlan, ttl int) []udpOption {
 		udpOption{"IP_TOS", unix.IPPROTO_IP, unix.IP_TOS, p.DSCP << 2})
 }
 
-// udpReceiveSocket makes a socket that receives what is sent to a group on our
-// interface. Before it is bound, prepare may set what must hold from the
-// first datagram on.
+// udpReceiveSocket makes a socket that receives a group on the configured interface. Before the bind,
+// prepare may set options that must hold from the first datagram on.
 func udpReceiveSocket(p *mcastPlan, group netip.AddrPort, prepare func(fd int) error) (fd int, err error) {
 	fd, err = udpSocket(p.v6)
 	if err != nil {
@@ -106,11 +105,14 @@ func udpReceiveSocket(p *mcastPlan, group netip.AddrPort, prepare func(fd int) e
 			_ = unix.Close(fd) // the first error matters
 		}
 	}()
-	// Without this, a socket also gets what is sent to groups that others on this machine
-	// have joined. The IPv6 option is of Linux 4.20; bound to the group we do not depend on it.
+	// Without this, a socket also receives groups that other programs on this machine have joined. The
+	// IPv6 option needs Linux 4.20, but the bind to the group is enough there.
 	if p.v6 {
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0)
-	} else if err = udpSetOptions(fd, []udpOption{{"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0}}); err != nil {
+	} else if err = udpSetOptions(fd, []udpOption{{
+		"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL,
+		0,
+	}}); err != nil {
 		return -1, err
 	}
 	if err = prepare(fd); err != nil {
@@ -147,8 +149,8 @@ func udpJoin(p *mcastPlan, fd int, group netip.Addr) error {
 	return fmt.Errorf("multicast: join %v on %s: %w; %s", group, p.Interface.Name, err, advice)
 }
 
-// udpSetBuffer sizes a receive buffer. Who has CAP_NET_ADMIN may exceed rmem_max; for
-// others the kernel clamps without a word, so the size is read back.
+// udpSetBuffer sizes a receive buffer. With CAP_NET_ADMIN it may exceed rmem_max. Otherwise the kernel
+// clamps silently, so the size is read back.
 func udpSetBuffer(fd, want int) (udpBuffer, error) {
 	forced := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, want) == nil
 	if !forced {
@@ -176,8 +178,7 @@ func udpMemInfo(fd int) (queued, drops uint32, err error) {
 	return info[unix.SK_MEMINFO_RMEM_ALLOC], info[unix.SK_MEMINFO_DROPS], nil
 }
 
-// udpFile hands a socket to Go's poller. A file, not a net.Conn: its errors come
-// without an allocation.
+// udpFile hands a socket to Go's poller, as a file and not as a net.Conn, whose errors allocate.
 func udpFile(fd int, name string) (*os.File, syscall.RawConn, error) {
 	f := os.NewFile(uintptr(fd), name)
 	raw, err := f.SyscallConn()

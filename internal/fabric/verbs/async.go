@@ -15,11 +15,11 @@ import (
 	"unsafe"
 )
 
-// async takes the asynchronous events of a device, such as a port that goes down. A goroutine per open
-// device reads them, logs them, and tells the owner of an object that failed.
+// async handles the asynchronous events of a device, such as a port that goes down. One goroutine per
+// open device reads them, logs them, and notifies the owner of a failed object.
 //
 // An object cannot be destroyed before its events are acknowledged, and owners may destroy objects.
-// So the goroutine finds the owner first, then acknowledges the event, then tells the owner.
+// The goroutine therefore finds the owner, then acknowledges the event, then notifies the owner.
 type async struct {
 	dev   *Device
 	f     *os.File
@@ -30,15 +30,15 @@ type async struct {
 
 	mu     sync.Mutex
 	owners map[unsafe.Pointer]func(error) // by queue pair, completion queue or receive queue
-	failed map[unsafe.Pointer]bool        // completion and receive queues, which may report it again and again
+	failed map[unsafe.Pointer]bool        // completion and receive queues, which may report a failure repeatedly
 }
 
 // asyncEvent is one event.
 type asyncEvent struct {
 	kind   uint32
-	object unsafe.Pointer // nil: it is of the port or the device
-	qp     uint32         // its number, if it is a queue pair
-	port   uint32         // 0: it is not of a port
+	object unsafe.Pointer // nil: the event is of the port or the device
+	qp     uint32         // number, if the object is a queue pair
+	port   uint32         // 0: the event is not of a port
 }
 
 const (
@@ -46,7 +46,7 @@ const (
 	eventDeviceFatal = C.IBV_EVENT_DEVICE_FATAL
 )
 
-// An eventKind explains a kind of event. An object with a fatal event is of no use any more.
+// An eventKind explains a kind of event. An object with a fatal event is unusable.
 type eventKind struct {
 	words string
 	level slog.Level
@@ -78,10 +78,10 @@ var eventKinds = map[uint32]eventKind{
 	C.IBV_EVENT_QP_LAST_WQE_REACHED: {"a failed queue pair takes no more receives", slog.LevelDebug, false},
 }
 
-// lostGID is a GID_CHANGE that concerns us.
+// lostGID is a GID_CHANGE that removes the address in use.
 var lostGID = eventKind{"the port has lost the job's GID: peers do not reach it any more", slog.LevelError, false}
 
-// newAsync begins to take a device's events.
+// newAsync begins to handle a device's events.
 func newAsync(d *Device) (*async, error) {
 	a := &async{
 		dev: d, ended: make(chan struct{}),
@@ -131,7 +131,7 @@ func (a *async) find(e *asyncEvent) (tell []func(error)) {
 	return tell
 }
 
-// handle logs an event, and tells the owners of objects that failed.
+// handle logs an event, and notifies the owners of failed objects.
 func (a *async) handle(e *asyncEvent, tell []func(error)) {
 	k, known := eventKinds[e.kind]
 	if !known {
@@ -187,7 +187,7 @@ func (a *async) disown(object unsafe.Pointer) {
 	delete(a.failed, object)
 }
 
-// stop ends it, and waits for owners that are being told.
+// stop ends the goroutine, and waits until it has notified all owners.
 func (a *async) stop() {
 	_ = a.f.Close()
 	<-a.ended

@@ -43,20 +43,20 @@ type Device struct {
 	mem    memory
 	refs   atomic.Int32
 	log    *slog.Logger
-	events *async    // nil: nobody looks at them
+	events *async    // nil: events are ignored
 	once   sync.Once // of Close
 }
 
-// Info is what people want to know of a port.
+// Info describes a port, for people.
 type Info struct {
 	Name   string // device:port
 	Link   string // InfiniBand or RoCE
 	Active bool
 	State  string
 	MTU    int
-	GID    netip.Addr // the one we would use
-	Net    string     // its network interface
-	Err    error      // why it cannot be used
+	GID    netip.Addr // address that Open would use
+	Net    string     // network interface
+	Err    error      // reason why Open would fail
 }
 
 var portStates = [...]string{"unknown", "down", "initialising", "armed", "active", "active, deferred"}
@@ -73,7 +73,8 @@ func names() ([]string, error) {
 	var n C.int
 	list, err := C.ac_devices(&n)
 	if list == nil {
-		return nil, fmt.Errorf("%w: the kernel does not list any: %w; load the driver (ib_uverbs and the card's, or rdma_rxe)", ErrNoDevice, err)
+		return nil, fmt.Errorf("%w: the kernel does not list any: %w; load the driver (ib_uverbs and the "+
+			"card's, or rdma_rxe)", ErrNoDevice, err)
 	}
 	defer C.ibv_free_device_list(list)
 	var all []string
@@ -84,7 +85,7 @@ func names() ([]string, error) {
 	return all, nil
 }
 
-// List lists the ports of all devices, and what is wrong with them.
+// List lists the ports of all devices, with their problems.
 func List() ([]Info, error) {
 	all, err := names()
 	if err != nil {
@@ -93,7 +94,7 @@ func List() ([]Info, error) {
 	var infos []Info
 	each(all, func(d *Device, err error) {
 		if d == nil {
-			infos = append(infos, Info{Name: "port", Err: err}) // the error names it
+			infos = append(infos, Info{Name: "port", Err: err}) // the error names the port
 			return
 		}
 		i := d.info()
@@ -104,7 +105,7 @@ func List() ([]Info, error) {
 	return infos, nil
 }
 
-// each opens every port of every device. With an error it cannot be used; nil: not even
+// each opens every port of every device. A port with an error is unusable; nil: it could not be
 // opened.
 func each(all []string, f func(d *Device, err error)) {
 	for _, name := range all {
@@ -144,7 +145,8 @@ func open(name string, ifindex int) (*Device, error) {
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%w on this machine: load its driver, or make one with \"rdma link add rxe0 type rxe netdev INTERFACE\"", ErrNoDevice)
+		return nil, fmt.Errorf("%w on this machine: load its driver, or make one with \"rdma link add "+
+			"rxe0 type rxe netdev INTERFACE\"", ErrNoDevice)
 	}
 	if name == "" {
 		return pick(all, ifindex)
@@ -225,7 +227,7 @@ func openPort(name string, port int) (*Device, error) {
 	return d, nil
 }
 
-// usable finds the address to use.
+// usable selects the address.
 func (d *Device) usable() error {
 	if d.attr.state != portActive {
 		return fmt.Errorf("%w: %v is %s: bring its network interface or cable up", ErrPort, d, stateName(d.attr.state))
@@ -239,7 +241,8 @@ func (d *Device) usable() error {
 		if int(g.port) != d.port {
 			continue
 		}
-		if d.attr.link == linkInfiniBand && g._type == gidIB || d.attr.link == linkEthernet && g._type == gidRoCEv2 && goGID(g.raw).Is4In6() {
+		if d.attr.link == linkInfiniBand && g._type == gidIB || d.attr.link == linkEthernet && g._type == gidRoCEv2 &&
+			goGID(g.raw).Is4In6() {
 			d.gid = g
 			return nil
 		}
@@ -250,7 +253,7 @@ func (d *Device) usable() error {
 	return fmt.Errorf("%w: %v has no GID", ErrPort, d)
 }
 
-// hasGID reports whether the port still has the address that was found.
+// hasGID reports whether the port still has the selected address.
 func (d *Device) hasGID() bool {
 	var table [256]C.struct_ac_gid
 	n := C.ac_gids(d.ctx, &table[0], C.int(len(table)))
@@ -268,7 +271,10 @@ func goGID(raw [16]C.uint8_t) netip.Addr {
 }
 
 func (d *Device) info() Info {
-	i := Info{Name: d.String(), Active: d.attr.state == portActive, State: stateName(d.attr.state), MTU: d.MTU(), Link: "InfiniBand"}
+	i := Info{
+		Name: d.String(), Active: d.attr.state == portActive, State: stateName(d.attr.state), MTU: d.MTU(),
+		Link: "InfiniBand",
+	}
 	if d.attr.link == linkEthernet {
 		i.Link = "RoCE"
 	}
@@ -281,7 +287,7 @@ func (d *Device) info() Info {
 // String is device:port.
 func (d *Device) String() string { return fmt.Sprintf("%s:%d", d.name, d.port) }
 
-// MTU is what a datagram carries at most.
+// MTU is the largest size of a datagram.
 func (d *Device) MTU() int { return 128 << d.attr.mtu }
 
 // Interface names the network interface, "" if there is none.
@@ -293,10 +299,10 @@ func (d *Device) Interface() string {
 	return ifi.Name
 }
 
-// retain keeps the device open for one more user.
+// retain adds a user of the device.
 func (d *Device) retain() { d.refs.Add(1) }
 
-// release is what each user ends with; the last one closes the device.
+// release removes a user. The last one closes the device.
 func (d *Device) release() {
 	if d.refs.Add(-1) > 0 {
 		return
@@ -309,5 +315,5 @@ func (d *Device) release() {
 	C.ibv_close_device(d.ctx)
 }
 
-// Close ends the use by whoever opened it.
+// Close removes the user that Open added.
 func (d *Device) Close() { d.once.Do(d.release) }

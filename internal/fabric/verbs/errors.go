@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// Errors that callers decide on.
+// Errors that callers compare with errors.Is.
 var (
 	ErrNoDevice = errors.New("no verbs device")
 	ErrPort     = errors.New("the port cannot be used")
 )
 
-// A Status is how a work request ended: enum ibv_wc_status.
+// A Status is the completion status of a work request (enum ibv_wc_status).
 type Status uint32
 
-// Those that mean something to us.
+// The statuses with a meaning for this package.
 const (
 	StatusSuccess  Status = 0
 	StatusFlush    Status = 5
@@ -27,9 +27,12 @@ const (
 )
 
 var statusNames = [...]string{
-	"SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR", "MW_BIND_ERR", "BAD_RESP_ERR",
-	"LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR", "RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR",
-	"REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR", "INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR",
+	"SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR", "MW_BIND_ERR",
+	"BAD_RESP_ERR",
+	"LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR", "RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR",
+	"LOC_RDD_VIOL_ERR",
+	"REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR", "INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR",
+	"GENERAL_ERR",
 	"TM_ERR", "TM_RNDV_INCOMPLETE",
 }
 
@@ -47,14 +50,14 @@ func (s Status) String() string {
 	return name
 }
 
-// An Error is what a verb or a work request failed with.
+// An Error is the failure of a verb or of a work request.
 type Error struct {
-	Op     string        // what was tried
+	Op     string        // attempted operation
 	Device string        // name:port
 	QP     uint32        // 0: none
 	Peer   int           // world rank, -1: none
-	Status Status        // of a completion,
-	Vendor uint32        // and what the vendor adds to it
+	Status Status        // of a completion
+	Vendor uint32        // vendor's code of a completion
 	Errno  syscall.Errno // of a call
 }
 

@@ -18,14 +18,14 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// event is a completion channel in Go's poller, so that who waits for a completion is a
-// goroutine that sleeps, not a thread.
+// event is a completion channel in Go's poller, so that waiting for a completion blocks a goroutine
+// and not a thread.
 type event struct {
 	ch  *C.struct_ibv_comp_channel
 	f   *os.File
 	raw syscall.RawConn
 
-	take func(uintptr) bool // made once: they would be allocated
+	take func(uintptr) bool // made once, to avoid allocations
 	look func(uintptr)
 	rc   C.int
 
@@ -77,7 +77,7 @@ func pollable(fd int, name string) (f *os.File, raw syscall.RawConn, err error) 
 	}
 	f = os.NewFile(uintptr(fd), name)
 	if raw, err = f.SyscallConn(); err == nil {
-		err = f.SetReadDeadline(time.Time{}) // not every file can be waited for
+		err = f.SetReadDeadline(time.Time{}) // not every file supports polling
 	}
 	if err != nil {
 		_ = f.Close()
@@ -86,7 +86,7 @@ func pollable(fd int, name string) (f *os.File, raw syscall.RawConn, err error) 
 	return f, raw, nil
 }
 
-// read takes the events that are there, or waits for one, until the deadline or stop.
+// read takes all events, or blocks for one until the deadline or stop.
 func (e *event) read() (rc C.int, err error) {
 	e.using.Lock()
 	defer e.using.Unlock()
@@ -94,7 +94,7 @@ func (e *event) read() (rc C.int, err error) {
 	return e.rc, err
 }
 
-// wait waits for an event, or for Wake, which it then reports.
+// wait blocks until an event or Wake, and reports whether it was Wake.
 func (e *event) wait() (woken bool, err error) {
 	rc, err := e.read()
 	switch {
@@ -110,22 +110,22 @@ func (e *event) wait() (woken bool, err error) {
 	return false, err
 }
 
-// waitFor waits for an event, or for so long. Nobody uses Wake on the same event.
+// waitFor blocks until an event, or for d. The event is not used with Wake.
 func (e *event) waitFor(d time.Duration) {
 	_ = e.f.SetReadDeadline(time.Now().Add(d)) // fails only when closed
-	_, _ = e.read()                            // the caller looks for completions anyway
+	_, _ = e.read()                            // the caller polls for completions anyway
 }
 
-// Wake makes wait return until it is seen.
+// Wake makes wait return until seen is called.
 func (e *event) Wake() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.woken.Swap(true) {
-		_ = e.f.SetReadDeadline(past) // fails only when closed, and then nothing waits
+		_ = e.f.SetReadDeadline(past) // fails only when closed, and then nothing blocks
 	}
 }
 
-// seen takes a Wake, and reports whether there was one.
+// seen resets Wake, and reports whether it was called.
 func (e *event) seen() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -136,7 +136,7 @@ func (e *event) seen() bool {
 	return true
 }
 
-// pending reports whether an event waits.
+// pending reports whether an event is there.
 func (e *event) pending() bool {
 	e.lookMu.Lock()
 	defer e.lookMu.Unlock()
@@ -145,11 +145,11 @@ func (e *event) pending() bool {
 	return e.any
 }
 
-// stop makes wait return fabric.ErrClosed, for good. When stop returns, nothing uses the channel any
-// more: a wait or waitFor that was under way has ended, and a later one does not reach the channel.
+// stop makes wait return fabric.ErrClosed, for good. When stop returns, nothing uses the channel: a
+// wait or waitFor that was under way has ended, and a later one does not reach the channel.
 func (e *event) stop() {
 	e.stopped.Store(true)
-	_ = e.f.Close() // ends a read that waits
+	_ = e.f.Close() // ends a blocked read
 	e.using.Lock()
 	defer e.using.Unlock()
 }

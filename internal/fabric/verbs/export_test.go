@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 // Die lets peers alone without a word, as a process that is killed does.
@@ -21,7 +22,7 @@ func (r *RC) Die() {
 func (p *peer) die() {
 	p.mu.Lock()
 	defer p.unlock()
-	p.told = true
+	p.life.Drop()
 	p.vanish()
 }
 
@@ -52,7 +53,7 @@ func (r *RC) Ask(peer int, ops ...fabric.OpKey) {
 	p.mu.Lock()
 	defer p.unlock()
 	for _, op := range ops {
-		p.control(frame{kind: frameAsk, op: op})
+		p.control(session.Frame{Kind: session.Ask, Op: op})
 	}
 }
 
@@ -62,7 +63,7 @@ func (r *RC) TakeNothing(peer int) {
 	p.mu.Lock()
 	defer p.unlock()
 	p.held = maxHeld
-	p.granted += 1 << 20
+	p.credit.Received(1 << 20)
 }
 
 // Readers counts the peers that wait to learn where a buffer is, and those that know.

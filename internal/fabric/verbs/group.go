@@ -17,10 +17,10 @@ import (
 
 // A group is a multicast group that was joined.
 //
-// On RoCE v2 its GID is the IPv4 address, mapped to IPv6; the network forwards it by what
-// IGMP tells it, so the interface joins the address like any program does, with a socket.
-// On InfiniBand the subnet manager makes the group, and rdma_cm asks it: it maps the
-// address to a GID and says which LID and key the group got.
+// On RoCE v2 its GID is the IPv4 address, mapped to IPv6. The network forwards the group by IGMP, so
+// the interface joins the address with a socket, as any program does. On InfiniBand the subnet manager
+// makes the group at the request of rdma_cm, which maps the address to a GID and learns the group's LID
+// and key.
 type group struct {
 	addr     netip.Addr
 	mgid     [16]byte
@@ -34,7 +34,7 @@ type group struct {
 	attached bool
 }
 
-// joinTimeout is what the subnet manager gets to answer.
+// joinTimeout is how long the subnet manager may take to answer.
 const joinTimeout = 5000 // ms
 
 func join(d *Device, cfg *McastConfig, addr netip.Addr) (*group, error) {
@@ -74,7 +74,7 @@ func (g *group) joinCM(d *Device) error {
 	return nil
 }
 
-// learn takes the address that the group got when rdma_cm joined it.
+// learn reads the address of a group that rdma_cm has joined.
 func (g *group) learn() {
 	for i := range g.mgid {
 		g.mgid[i] = byte(g.cm.mgid[i])
@@ -87,7 +87,7 @@ func ipv4(a netip.Addr) C.uint32_t {
 	return C.uint32_t(binary.BigEndian.Uint32(b[:]))
 }
 
-// address is an IPv4 address of the port's network interface: what rdma_cm knows it by.
+// address is an IPv4 address of the port's network interface, by which rdma_cm identifies the port.
 func (d *Device) address() (netip.Addr, error) {
 	if a := goGID(d.gid.raw); a.Is4In6() {
 		return a.Unmap(), nil
@@ -97,7 +97,7 @@ func (d *Device) address() (netip.Addr, error) {
 
 func (g *group) raw() *C.uint8_t { return (*C.uint8_t)(&g.mgid[0]) }
 
-// attaches, for tests, says whether queue pairs really attach to a group.
+// attaches reports whether queue pairs attach to a group. Tests replace it.
 var attaches = func(netip.Addr) bool { return true }
 
 func (g *group) attach(d *Device, q *udQP) error {
@@ -113,7 +113,7 @@ func (g *group) attach(d *Device, q *udQP) error {
 
 func (g *group) detach(q *udQP) {
 	if g.attached {
-		C.ac_attach(q.qp, g.raw(), C.uint32_t(g.mlid), 0) // it goes with the queue pair at the latest
+		C.ac_attach(q.qp, g.raw(), C.uint32_t(g.mlid), 0) // destroying the queue pair would detach it, too
 		g.attached = false
 	}
 }

@@ -39,5 +39,6 @@ func (d *Device) ipoib() (netip.Addr, error) {
 			}
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("%w: %v has no IPoIB interface with an IPv4 address, by which multicast groups are joined: load ib_ipoib and give it one", ErrPort, d)
+	return netip.Addr{}, fmt.Errorf("%w: %v has no IPoIB interface with an IPv4 address, by which "+
+		"multicast groups are joined: load ib_ipoib and give it one", ErrPort, d)
 }

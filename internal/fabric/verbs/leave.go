@@ -11,29 +11,24 @@ import (
 	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// drop ends what we have to do with the peer, and lets it have what is queued before.
+// drop ends the connection in order. The handler hears nothing more of the peer.
 func (p *peer) drop(bound time.Duration) {
 	p.mu.Lock()
 	defer p.unlock()
-	p.told = true
-	p.leave(bound)
+	if p.life.Drop() {
+		p.leave(bound)
+	}
+	p.settle()
 }
 
-// leave turns to peerLeaving. p.mu is held.
+// leave sends a goodbye behind what is queued, and gives the peer bound to take it. p.mu is held.
 func (p *peer) leave(bound time.Duration) {
-	switch {
-	case p.state == peerLeaving && p.told:
-		p.settle()
-		return
-	case p.state != peerOpen:
-		return
+	if p.used && !p.life.HeardGoodbye() {
+		p.queue = append(p.queue, &item{f: session.Frame{Kind: session.Goodbye}})
 	}
-	if p.used && !p.bye {
-		p.queue = append(p.queue, &item{f: frame{kind: frameGoodbye}})
-	}
-	p.state = peerLeaving
 	p.timer = time.AfterFunc(bound, func() {
 		p.mu.Lock()
 		defer p.unlock()
@@ -42,27 +37,25 @@ func (p *peer) leave(bound time.Duration) {
 	p.pump()
 }
 
-// settle turns from peerLeaving to peerGone when there is nothing left to do, or nobody to
-// do it for. p.mu is held.
+// settle closes a connection that both sides have left. p.mu is held.
 func (p *peer) settle() {
-	if p.state == peerLeaving && (len(p.queue) == 0 && len(p.flying) == 0 || p.bye && p.told && p.reading == 0) {
-		p.vanish()
+	if p.life.Settle(len(p.queue) == 0 && len(p.flying) == 0, p.reading == 0) {
+		p.destroy()
 	}
 }
 
-// lose gives the peer up. p.mu is held.
+// lose gives up the peer because its connection failed. p.mu is held.
 func (p *peer) lose(err error) {
-	if p.state == peerGone {
-		return
-	}
-	if !p.told {
-		p.told = true
+	report, vanish := p.life.Fail()
+	if report {
 		p.notes.lost = err
 	}
-	p.vanish()
+	if vanish {
+		p.destroy()
+	}
 }
 
-// failed takes the failure of the queue pair that the device reports.
+// failed handles a failure of the queue pair that the device reports.
 func (p *peer) failed(err error) {
 	var e *Error
 	if errors.As(err, &e) {
@@ -75,24 +68,28 @@ func (p *peer) failed(err error) {
 	p.lose(err)
 }
 
-// heardGoodbye is lose for a peer that left in order.
+// heardGoodbye takes the goodbye of the peer. p.mu is held.
 func (p *peer) heardGoodbye() {
-	p.bye = true
-	if !p.told {
-		p.told = true
+	report, leave := p.life.Goodbye()
+	if report {
 		p.notes.lost = fabric.ErrGoodbye
 	}
-	p.leave(flushBound)
+	if leave {
+		p.leave(flushBound)
+	}
 	p.settle()
 }
 
-// vanish turns to peerGone. When the queue pair is destroyed nothing touches any memory
-// any more, so all that was under way has ended. p.mu is held.
+// vanish gives up the peer: its time is over. p.mu is held.
 func (p *peer) vanish() {
-	if p.state == peerGone {
-		return
+	if p.life.Vanish() {
+		p.destroy()
 	}
-	p.state = peerGone
+}
+
+// destroy ends everything under way: once the queue pair is destroyed, the device touches no memory.
+// p.mu is held.
+func (p *peer) destroy() {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
@@ -121,7 +118,7 @@ func (p *peer) vanish() {
 	p.notes.gone = true
 }
 
-// notes are what the handler is told when the lock is released.
+// notes are calls of the handler to make after the lock is released.
 type notes struct {
 	puts  []fabric.Piece
 	reads []readNote
@@ -135,7 +132,7 @@ type readNote struct {
 	ok bool
 }
 
-// unlock releases p.mu and then says what there is to say.
+// unlock releases p.mu, and then makes the calls in notes.
 func (p *peer) unlock() {
 	n := p.notes
 	p.notes = notes{}
@@ -165,7 +162,7 @@ func (p *peer) unlock() {
 	}
 }
 
-var errProtocol = errors.New("it sent what no correct peer sends")
+var errProtocol = errors.New("the peer violates the protocol")
 
 // errRemoved marks a queue pair whose communicator was removed while it sent.
 var errRemoved = errors.New("the communicator was removed")

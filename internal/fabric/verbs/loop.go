@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// loop takes completions until it is closed.
+// loop handles completions until Close.
 func (r *RC) loop() {
 	defer close(r.ended)
 	for {
@@ -32,8 +33,8 @@ func (r *RC) loop() {
 	}
 }
 
-// watch sees whether silent peers are still there, so that a death shows soon although
-// nothing is sent to the dead: an operation may wait for a rank that owes it something.
+// watch probes silent peers. An operation may wait for a rank to which nothing is sent, and its death
+// must show soon all the same.
 func (r *RC) watch() {
 	tick := time.NewTicker(aliveEvery)
 	defer tick.Stop()
@@ -53,22 +54,23 @@ func (r *RC) watch() {
 	}
 }
 
-// alive reads a silent peer's beacon: that needs neither credit nor the peer's processor,
-// and fails if the queue pair there is gone. A read of 0 bytes would do, but Soft-RoCE
-// refuses one that was lost on the way and is sent again. p.mu is held.
+// alive reads the beacon of a silent peer. The read needs neither credit nor the peer's processor, and
+// fails if the peer's queue pair is gone. A read of 0 bytes would do, but Soft-RoCE refuses to repeat
+// one that was lost. p.mu is held.
 func (p *peer) alive() {
-	silent := p.state == peerOpen && p.used && !p.heard && len(p.flying) == 0
+	silent := p.life.State() == session.Open && p.used && !p.heard && len(p.flying) == 0
 	p.heard = false
 	if silent {
 		mine := p.r.beacon
 		p.add(request{
-			op: opRead, addr0: cu64(mine.addr + beaconSize), len0: beaconSize, key0: cu32(mine.lkey), remote: cu64(p.beacon), rkey: cu32(p.beaconKey),
+			op: opRead, addr0: cu64(mine.addr + beaconSize), len0: beaconSize, key0: cu32(mine.lkey),
+			remote: cu64(p.beacon), rkey: cu32(p.beaconKey),
 		}, flight{slot: -1})
 		p.ring1()
 	}
 }
 
-// fail gives all peers up: we can no longer tell what they send.
+// fail gives up all peers: completions cannot be taken any more.
 func (r *RC) fail(err error) {
 	for _, p := range r.peers {
 		if p != nil {
@@ -101,27 +103,30 @@ func (r *RC) take(n int) {
 	r.touched = r.touched[:0]
 }
 
-// received takes what came in one slot.
+// received handles the frame in one slot.
 func (p *peer) received(d *completion) {
 	i := uint32(d.id)
 	if Status(d.status) != StatusSuccess {
 		if Status(d.status) != StatusFlush {
 			p.mu.Lock()
-			p.lose(&Error{Op: "receive", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: Status(d.status), Vendor: uint32(d.vendor)})
+			p.lose(&Error{
+				Op: "receive", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: Status(d.status),
+				Vendor: uint32(d.vendor),
+			})
 			p.unlock()
 		}
 		return
 	}
-	m := p.in[int(i)*slotSize:][:min(int(d.len), slotSize)]
+	m := p.in[int(i)*session.SlotSize:][:min(int(d.len), session.SlotSize)]
 	p.recvd.Add(uint64(len(m)))
-	f, payload, err := parseFrame(m)
+	f, payload, err := session.ParseSlot(m)
 	p.mu.Lock()
 	p.used, p.heard = true, true
 	p.repost = append(p.repost, i)
-	if err == nil && int32(f.grant-p.granted) > 0 {
-		p.granted = f.grant
+	if err == nil {
+		p.credit.Received(f.Grant)
 	}
-	quiet := p.state != peerOpen
+	quiet := p.life.State() != session.Open
 	p.unlock()
 	if err == nil && !quiet {
 		err = p.frame(&f, payload)
@@ -135,70 +140,70 @@ func (p *peer) received(d *completion) {
 	}
 }
 
-// late takes what comes from a peer that we have no more to do with, except to leave
-// in order.
-func (p *peer) late(f *frame) {
+// late handles a frame of a peer that is leaving: only what an orderly end needs.
+func (p *peer) late(f *session.Frame) {
 	p.mu.Lock()
 	defer p.unlock()
-	switch f.kind {
-	case frameGoodbye:
-		p.bye = true
+	switch f.Kind {
+	case session.Goodbye:
+		p.life.Goodbye() // it was reported before
 		p.settle()
-	case frameRevoke:
-		p.revoke(f.op)
-	case frameChecked:
+	case session.Revoke:
+		p.revoke(f.Op)
+	case session.Checked:
 		p.checked(f)
 	}
 }
 
-// frame takes a frame.
-func (p *peer) frame(f *frame, payload []byte) error {
-	switch f.kind {
-	case frameMessage:
+// frame handles a frame.
+func (p *peer) frame(f *session.Frame, payload []byte) error {
+	switch f.Kind {
+	case session.Message:
 		p.r.h.Message(p.rank, payload)
 		return nil
-	case frameData:
+	case session.Data:
 		return p.data(f, payload)
-	case frameAsk:
-		p.answer(f.op)
+	case session.Ask:
+		p.answer(f.Op)
 		return nil
-	case frameRevoked:
-		p.r.revoked(p, f.op)
+	case session.Revoked:
+		p.r.revoked(p, f.Op)
 		return nil
 	}
 	p.mu.Lock()
 	defer p.unlock()
-	switch f.kind {
-	case frameHere:
+	switch f.Kind {
+	case session.Here:
 		p.here(f)
-	case frameCheck:
-		p.control(frame{kind: frameChecked, op: f.op, id: f.id, no: !p.r.registered(f.op)})
-	case frameChecked:
+	case session.Check:
+		p.control(session.Frame{Kind: session.Checked, Op: f.Op, ID: f.ID, No: !p.r.registered(f.Op)})
+	case session.Checked:
 		p.checked(f)
-	case frameRevoke:
-		p.revoke(f.op)
-	case frameGoodbye:
+	case session.Revoke:
+		p.revoke(f.Op)
+	case session.Goodbye:
 		p.heardGoodbye()
 	}
 	return nil
 }
 
-// postAgain posts the slots that were emptied, and lets the peer know if it may wait for
-// them. p.mu is held.
+// postAgain posts emptied slots again, and sends a Credit frame if the peer may be waiting for them.
+// p.mu is held.
 func (p *peer) postAgain() {
-	if p.state == peerGone || p.held >= maxHeld || len(p.repost) == 0 {
+	if p.life.State() == session.Gone || p.held >= maxHeld || len(p.repost) == 0 {
 		return
 	}
 	if rc := postRecv(p.qp, &p.ring, p.repost); rc != 0 {
 		p.lose(p.fail("post receives", rc))
 		return
 	}
-	p.posted += uint32(len(p.repost))
+	p.credit.Posted(len(p.repost))
 	p.repost = p.repost[:0]
 	p.pump()
-	if p.state != peerGone && int(p.posted-p.toldPosted) >= p.r.recvSlots/2 && (len(p.queue) == 0 || p.queue[0].f.kind != frameCredit) {
-		// Before all else that waits: it may be what everything waits for.
-		p.queue = append([]*item{{f: frame{kind: frameCredit}}}, p.queue...)
+	if p.life.State() != session.Gone && p.credit.Untold() >= p.r.recvSlots/2 && (len(p.queue) == 0 ||
+		p.queue[0].f.Kind != session.Credit) {
+		// In front of the queue: both sides may be waiting for credit.
+		p.queue = append([]*item{{f: session.Frame{Kind: session.Credit}}}, p.queue...)
 		p.pump()
 	}
 }

@@ -98,7 +98,8 @@ func OpenMulticast(d *Device, cfg McastConfig) (*Multicast, error) {
 	}
 	slots = min(max(slots, ringLeast), int(d.attr.max_srq_wr), int(d.attr.max_cqe))
 	if slots < ringLeast || d.attr.max_sge < 2 || d.attr.max_qp_wr < Batch {
-		return nil, fmt.Errorf("verbs: %v has shared receive queues of %d, send queues of %d, and gathers from %d places: we need %d, %d and 2",
+		return nil, fmt.Errorf("verbs: %v has shared receive queues of %d, send queues of %d, and gathers "+
+			"from %d places: we need %d, %d and 2",
 			d, d.attr.max_srq_wr, d.attr.max_qp_wr, d.attr.max_sge, ringLeast, Batch)
 	}
 	d.retain()

@@ -17,21 +17,19 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// memory is what a device may read and write. To register memory means to pin its pages,
-// which takes long. What comes from alloc is registered once, when it is made. Other
-// memory is registered for as long as an operation uses it, and no longer: when Go gives
-// pages of freed objects back to the system, a device would go on with the old pages and
-// nobody would notice. Meanwhile it is pinned, so that it cannot be freed.
+// memory is the memory that a device may read and write. Registering memory pins its pages, which takes
+// long. Memory of alloc is registered once, when it is made. Other memory is registered only while an
+// operation uses it. If Go returned pages of freed objects to the system, the device would silently
+// keep using the old pages. Registered memory is pinned, so it cannot be freed.
 //
-// A region that nobody needs any more is deregistered by a goroutine of its own: the engine's
-// control loop must not wait for that.
+// A goroutine deregisters an unused region, since the engine's control loop must not wait for that.
 type memory struct {
 	dev   *Device
-	pin   func(b []byte, remote bool) (*region, error) // register, unless a test replaces it
-	dereg func(r *region)                              // deregister, likewise
+	pin   func(b []byte, remote bool) (*region, error) // register; tests replace it
+	dereg func(r *region)                              // deregister; tests replace it
 
 	mu      sync.Mutex
-	regions []*region          // that can be found
+	regions []*region          // regions for hold
 	blocks  map[uint64]*region // of Alloc, by address
 	closed  bool
 	going   sync.WaitGroup // deregistrations and calls of Alloc under way; added to under mu, unless closed

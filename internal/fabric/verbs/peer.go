@@ -13,20 +13,16 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
+	"github.com/allcast/allcast/internal/wire"
 )
 
-type peerState uint8
-
-const (
-	peerOpen    peerState = iota
-	peerLeaving           // dropped, or one of us said goodbye: what is queued is sent, within a bound
-	peerGone              // it has no queue pair any more
-)
+const _ = uint(session.SlotPayload - wire.MaxMsg) // every message of the protocol fits
 
 // peer is another rank.
 //
-// Requests complete in the order in which they were posted, and only the last one of each
-// doorbell is signalled: its completion is that of all before it.
+// Requests complete in order, and only the last one of each doorbell is signalled. Its completion is
+// also that of all requests before it.
 type peer struct {
 	r    *RC
 	rank int
@@ -36,72 +32,73 @@ type peer struct {
 	in   []byte // their memory
 	out  []byte // memory of the send slots
 
-	beacon      uint64 // its address
+	beacon      uint64 // address of its beacon
 	beaconKey   uint32
 	sent, recvd atomic.Uint64
 
 	mu    sync.Mutex
-	state peerState
-	told  bool // Handler.Lost was called, or never will be
+	life  session.Peer
 	used  bool // there was traffic
-	bye   bool // it said goodbye
-	heard bool // something came since watch looked last
+	heard bool // something arrived since the last probe
 	timer *time.Timer
 
-	// What we send.
+	// Sending.
 	queue    []*item
-	answers  int      // frames in queue that answer the peer
-	flying   []flight // posted, or in chain
+	answers  int      // frames in queue that answer frames of the peer
+	flying   []flight // requests in chain, or posted
 	chain    []request
 	seq      uint32
 	free     []uint32 // send slots
-	granted  uint32   // frames that it has had room for so far,
-	frames   uint32   // and frames that we sent
-	reading  int      // reads under way
+	credit   session.CreditAccount
+	reading  int // RDMA READs under way
 	maxReads int
 	notes    notes
 
-	// What we receive. The goroutine's, but repost, held and posted.
-	repost     []uint32
-	posted     uint32 // receives so far
-	toldPosted uint32
-	held       int
-	part       part
+	// Receiving. Owned by the loop's goroutine, except repost and held.
+	repost []uint32
+	held   int
+	order  session.Order
+	part   part
 
 	// Reads of the peer's memory: read.go.
 	remotes map[fabric.OpKey]*remote
-	ready   []*directRead // that can be posted
+	ready   []*directRead // reads that can be posted
 }
 
-// item is a frame, or a piece, that waits for room.
+// item is a frame or a piece that waits for room.
 type item struct {
-	f       frame
-	payload []byte // of a message: a copy
+	f       session.Frame
+	payload []byte // copy of a message
 	put     *put
 }
 
-// flight is a request under way.
+// flight is a request in flight.
 type flight struct {
 	seq  uint32
-	slot int32 // -1: none
+	slot int32 // send slot; -1: none
 	put  *put
 	read *directRead
 }
 
 func newPeer(r *RC, rank int, mem []byte) *peer {
-	p := &peer{r: r, rank: rank, in: mem[:r.recvSlots*slotSize], out: mem[r.recvSlots*slotSize:], remotes: map[fabric.OpKey]*remote{}}
-	p.ring = ring{base: cu64(address(p.in)), tag: idRecv | cu64(uint64(rank)<<32), stride: slotSize, key: cu32(r.reg.lkey)}
+	p := &peer{
+		r: r, rank: rank, in: mem[:r.recvSlots*session.SlotSize], out: mem[r.recvSlots*session.SlotSize:],
+		remotes: map[fabric.OpKey]*remote{},
+	}
+	p.ring = ring{
+		base: cu64(address(p.in)), tag: idRecv | cu64(uint64(rank)<<32), stride: session.SlotSize,
+		key: cu32(r.reg.lkey),
+	}
 	for i := range r.recvSlots {
 		p.repost = append(p.repost, uint32(i))
 	}
 	for i := range r.sendSlots {
 		p.free = append(p.free, uint32(i))
 	}
-	p.posted, p.toldPosted = uint32(r.recvSlots), uint32(r.recvSlots)
 	return p
 }
 
-// Ids of requests: a bit for receives, the rank, a slot or a number.
+// The id of a request: a bit for receives, the rank, and a slot or a number.
 const (
 	idRecv = 1 << 63
 	idRank = 1<<31 - 1
@@ -111,14 +108,14 @@ func (p *peer) fail(op string, rc int) error {
 	return &Error{Op: op, Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Errno: syscall.Errno(-rc)}
 }
 
-// message sends a message, or lets it wait for the next one.
+// message sends a message, or with more delays it until the next one.
 func (p *peer) message(msg []byte, more bool) {
-	if len(msg) > framePayload {
+	if len(msg) > session.SlotPayload {
 		panic("fabric/verbs: the message is too long")
 	}
 	p.mu.Lock()
-	if p.state == peerOpen {
-		f := frame{kind: frameMessage, n: len(msg)}
+	if p.life.State() == session.Open {
+		f := session.Frame{Kind: session.Message, N: len(msg)}
 		if len(p.queue) > 0 || !p.room(creditReserve) {
 			p.queue = append(p.queue, &item{f: f, payload: append([]byte(nil), msg...)})
 		} else {
@@ -131,19 +128,19 @@ func (p *peer) message(msg []byte, more bool) {
 	p.unlock()
 }
 
-// maxAnswers is how many answers wait for a peer at most: half a megabyte. Answers wait while the peer
-// has no room, and a correct peer sends few questions meanwhile. For each operation it asks once where
-// the buffer is, and has at most protocol.MaxReads reads to check afterwards.
+// maxAnswers is the largest number of answers that may wait for a peer: half a megabyte. Answers wait
+// while the peer has no room, and a correct peer asks little meanwhile. For each operation it asks once
+// for the buffer, and then checks at most fabric.MaxReads reads.
 const maxAnswers = 4096
 
-// control sends a frame without payload. A peer that lets too many answers wait is lost. p.mu is held.
-func (p *peer) control(f frame) {
-	if p.state == peerGone {
+// control sends a frame without payload. It gives up a peer that lets too many answers wait. p.mu is held.
+func (p *peer) control(f session.Frame) {
+	if p.life.State() == session.Gone {
 		return
 	}
-	if f.kind.answers() {
+	if f.Kind.Answers() {
 		if p.answers == maxAnswers {
-			p.lose(fmt.Errorf("%w: it asks on while %d answers wait for room", errProtocol, maxAnswers))
+			p.lose(fmt.Errorf("%w: it keeps asking while %d answers wait for room", errProtocol, maxAnswers))
 			return
 		}
 		p.answers++
@@ -152,29 +149,27 @@ func (p *peer) control(f frame) {
 	p.pump()
 }
 
-// room reports whether a frame can be posted, beside so many that are kept for credit.
-func (p *peer) room(keep uint32) bool {
-	return len(p.free) > 0 && len(p.chain) < Batch && int32(p.granted-p.frames) > int32(keep)
+// room reports whether a frame can be posted while keep slots stay free for credit.
+func (p *peer) room(keep int) bool {
+	return len(p.free) > 0 && len(p.chain) < Batch && p.credit.Room(keep)
 }
 
-// encode makes a frame the next request. Its payload is copied to the slot, or gathered
-// from the user's memory if there is a region. p.mu is held, and there is room.
-func (p *peer) encode(f *frame, payload []byte, user *region, of *put) {
+// encode makes a frame the next request. With a region, the device gathers the payload from the
+// user's memory; otherwise encode copies it to the slot. p.mu is held, and there is room.
+func (p *peer) encode(f *session.Frame, payload []byte, user *region, of *put) {
 	i := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
-	slot := p.out[int(i)*slotSize:][:slotSize]
-	f.n, f.grant = len(payload), p.posted
-	p.toldPosted = p.posted
-	f.put(slot)
-	q := request{op: opSend, addr0: cu64(address(slot)), len0: frameHeader, key0: cu32(p.r.reg.lkey)}
+	slot := p.out[int(i)*session.SlotSize:][:session.SlotSize]
+	f.N, f.Grant = len(payload), p.credit.Send()
+	f.PutSlot(slot)
+	q := request{op: opSend, addr0: cu64(address(slot)), len0: session.SlotHeader, key0: cu32(p.r.reg.lkey)}
 	if user != nil && len(payload) > 0 {
 		q.addr1, q.len1, q.key1 = cu64(address(payload)), cu32(len(payload)), cu32(user.lkey)
 	} else {
-		q.len0 += cu32(copy(slot[frameHeader:], payload))
+		q.len0 += cu32(copy(slot[session.SlotHeader:], payload))
 	}
-	p.frames++
 	p.used = true
-	p.sent.Add(uint64(frameHeader + len(payload)))
+	p.sent.Add(uint64(session.SlotHeader + len(payload)))
 	p.add(q, flight{slot: int32(i), put: of})
 }
 
@@ -187,8 +182,8 @@ func (p *peer) add(q request, fl flight) {
 	p.flying = append(p.flying, fl)
 }
 
-// pump makes requests of what waits, as far as there is room, and posts them with one
-// doorbell. p.mu is held.
+// pump posts waiting frames and reads as far as there is room, with one doorbell per Batch. p.mu is
+// held.
 func (p *peer) pump() {
 	for {
 		p.fill()
@@ -204,13 +199,13 @@ func (p *peer) pump() {
 }
 
 func (p *peer) fill() {
-	if p.state == peerGone {
+	if p.life.State() == session.Gone {
 		return
 	}
 	for len(p.queue) > 0 {
 		it := p.queue[0]
-		keep := uint32(creditReserve)
-		if it.f.kind == frameCredit {
+		keep := creditReserve
+		if it.f.Kind == session.Credit {
 			keep = 0
 		}
 		if !p.room(keep) || it.put != nil && it.put.registering {
@@ -218,12 +213,12 @@ func (p *peer) fill() {
 		}
 		if it.put != nil {
 			if !p.encodePut(it.put) {
-				continue // more of it
+				continue // the piece has more parts
 			}
 		} else {
 			p.encode(&it.f, it.payload, nil, nil)
 		}
-		if it.f.kind.answers() {
+		if it.f.Kind.Answers() {
 			p.answers--
 		}
 		p.queue[0] = nil
@@ -235,9 +230,9 @@ func (p *peer) fill() {
 	p.fillReads()
 }
 
-// ring1 posts the chain. It reports whether that was possible.
+// ring1 posts the chain, and reports whether that succeeded.
 func (p *peer) ring1() bool {
-	if p.state == peerGone {
+	if p.life.State() == session.Gone {
 		return false
 	}
 	p.chain[len(p.chain)-1].signalled = 1
@@ -251,7 +246,7 @@ func (p *peer) ring1() bool {
 	return true
 }
 
-// completed takes a completion of something that we posted.
+// completed handles the completion of a send or a read.
 func (p *peer) completed(d *completion) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -278,16 +273,19 @@ func (p *peer) completed(d *completion) {
 			p.readEnded(fl.read, ok)
 		}
 	}
-	if status != StatusSuccess && p.state != peerGone {
-		p.lose(&Error{Op: "send", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: status, Vendor: uint32(d.vendor)})
+	if status != StatusSuccess && p.life.State() != session.Gone {
+		p.lose(&Error{
+			Op: "send", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: status,
+			Vendor: uint32(d.vendor),
+		})
 		return
 	}
 	p.pump()
 }
 
-// waiting reports whether something is queued or under way.
+// waiting reports whether frames or reads are queued or in flight.
 func (p *peer) waiting() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state != peerGone && (len(p.queue) > 0 || len(p.flying) > 0)
+	return p.life.State() != session.Gone && (len(p.queue) > 0 || len(p.flying) > 0)
 }

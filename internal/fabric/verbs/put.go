@@ -6,24 +6,24 @@ import (
 	"fmt"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// putCopy is the size up to which a piece that is not registered is copied: to register it
-// takes longer.
+// putCopy is the largest unregistered piece that is copied: registering it takes longer.
 const putCopy = 64 << 10
 
 // put is a piece that is being sent.
 type put struct {
 	piece       fabric.Piece
 	data        []byte
-	user        *region // nil: it is copied
-	owned       bool    // registered for this piece
-	registering bool    // a goroutine does it: nothing is sent before
-	off         int64   // so much was made requests of
+	user        *region // nil: the piece is copied
+	owned       bool    // the region was registered for this piece
+	registering bool    // a goroutine is registering it; nothing is sent before
+	off         int64   // bytes that are in requests
 	begun       bool
-	flying      int // requests under way
+	flying      int // requests in flight
 	cancelled   bool
-	done        bool // the handler knows, or will
+	done        bool // PutDone was called, or will be
 }
 
 // Put implements fabric.Messages. A large piece that is not registered waits in the queue until a
@@ -40,12 +40,12 @@ func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
 	}
 	p.mu.Lock()
 	defer p.unlock()
-	if p.state != peerOpen {
+	if p.life.State() != session.Open {
 		u.cancelled = true
 		p.ended(u)
 		return
 	}
-	p.queue = append(p.queue, &item{f: frame{kind: frameData}, put: u})
+	p.queue = append(p.queue, &item{f: session.Frame{Kind: session.Data}, put: u})
 	if u.user == nil && len(data) > putCopy {
 		u.registering = true
 		r.work.Go(func() { p.register(u) })
@@ -54,7 +54,7 @@ func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
 	p.pump()
 }
 
-// register registers a piece. One that cannot be registered is copied.
+// register registers a piece. If that fails, the piece is copied.
 func (p *peer) register(u *put) {
 	reg, err := p.r.dev.mem.acquire(u.data)
 	p.mu.Lock()
@@ -67,18 +67,18 @@ func (p *peer) register(u *put) {
 	p.pump()
 }
 
-// encodePut makes the next part of a piece a request, and reports whether it was the last.
-// p.mu is held, and there is room.
+// encodePut makes the next part of a piece a request, and reports whether the part was the last. p.mu
+// is held, and there is room.
 func (p *peer) encodePut(u *put) bool {
 	if u.cancelled {
 		p.ended(u)
 		return true
 	}
-	n := min(int64(len(u.data))-u.off, framePayload)
-	f := frame{kind: frameData, op: u.piece.Op, nth: u.piece.Nth, len: u.piece.Len, off: u.off}
+	n := min(int64(len(u.data))-u.off, session.SlotPayload)
+	f := session.Frame{Kind: session.Data, Op: u.piece.Op, Nth: u.piece.Nth, Len: u.piece.Len, Off: u.off}
 	of := u
 	if u.user == nil {
-		of = nil // copied: nothing of it is under way
+		of = nil // copied: the device does not touch it
 	} else {
 		u.flying++
 	}
@@ -90,7 +90,7 @@ func (p *peer) encodePut(u *put) bool {
 	return u.off == u.piece.Len
 }
 
-// ended says that a piece is done, if it is. p.mu is held.
+// ended reports the end of a put once the device no longer needs its memory. p.mu is held.
 func (p *peer) ended(u *put) {
 	if u.done || u.registering || u.flying > 0 || u.off < u.piece.Len && !u.cancelled || !u.begun && !u.cancelled {
 		return
@@ -106,8 +106,8 @@ func (p *peer) ended(u *put) {
 	p.notes.puts = append(p.notes.puts, u.piece)
 }
 
-// Cancel implements fabric.Messages: pieces stop between two of their parts, and reads
-// that were not posted are not.
+// Cancel implements fabric.Messages. Pieces stop between two parts, and reads that have not been
+// posted never are.
 func (r *RC) Cancel(op fabric.OpKey) {
 	for _, p := range r.peers {
 		if p != nil {
@@ -139,35 +139,28 @@ func (p *peer) cancel(op fabric.OpKey) {
 	p.pump()
 }
 
-// maxPart is what the handler gets of a piece at a time. The engine relies on small pieces
-// to come as one.
-const maxPart = 256 << 10
-
-// maxHeld is how many parts of a peer the handler holds at most; then the peer gets no more
-// room until it releases one.
+// maxHeld is the number of parts of a peer that the handler may hold before the peer gets no more
+// room. The next release gives it room again.
 const maxHeld = 16
 
-// part is a part of a piece that is being put together.
+// part collects the frames of one part of a piece.
 type part struct {
-	piece fabric.Piece
-	at    int64 // where it begins in the piece
-	buf   []byte
-	n     int
-	open  bool
+	at  int64 // offset in the piece
+	buf []byte
+	n   int // bytes of buf that are filled
 }
 
-func (a *part) reset() { *a = part{} }
-
-// data takes a frame of a piece.
-func (p *peer) data(f *frame, payload []byte) error {
-	piece := fabric.Piece{Op: f.op, Nth: f.nth, Len: f.len}
-	a := &p.part
-	begin := f.off / maxPart * maxPart
-	if f.off == begin {
-		*a = part{piece: piece, at: begin, buf: make([]byte, min(maxPart, f.len-begin)), open: true}
+// data handles a frame of a piece.
+func (p *peer) data(f *session.Frame, payload []byte) error {
+	if err := p.order.Next(f); err != nil {
+		return err
 	}
-	if !a.open || a.piece != piece || a.at != begin || a.at+int64(a.n) != f.off || a.n+len(payload) > len(a.buf) {
-		return fmt.Errorf("%w: a part at %d of %d", errFrame, f.off, f.len)
+	a := &p.part
+	if f.Off%session.MaxPart == 0 {
+		*a = part{at: f.Off, buf: make([]byte, min(session.MaxPart, f.Len-f.Off))}
+	}
+	if a.n+len(payload) > len(a.buf) {
+		return fmt.Errorf("%w: %d bytes at %d of %d cross the end of a part", session.ErrMalformed, f.N, f.Off, f.Len)
 	}
 	a.n += copy(a.buf[a.n:], payload)
 	if a.n < len(a.buf) {
@@ -175,15 +168,15 @@ func (p *peer) data(f *frame, payload []byte) error {
 	}
 	b := &fabric.Buffer{B: a.buf, Free: func(*fabric.Buffer) { p.released() }}
 	at := a.at
-	a.reset()
+	*a = part{}
 	p.mu.Lock()
 	p.held++
 	p.mu.Unlock()
-	p.r.h.Data(p.rank, piece, at, b)
+	p.r.h.Data(p.rank, f.Piece(), at, b)
 	return nil
 }
 
-// released takes a part back from the handler.
+// released handles the release of a part.
 func (p *peer) released() {
 	p.mu.Lock()
 	defer p.unlock()

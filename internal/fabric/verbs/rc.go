@@ -16,49 +16,49 @@ import (
 	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 const (
-	// A request that is not acknowledged is sent again after 4.096 us * 2^linkTimeout = 268
-	// ms, linkRetries times; some devices wait up to four times as long. So a twentieth of
-	// all packets may be lost, and a peer that died is found in two seconds or eight. 7
-	// retries would do, but some devices take 7 for "for ever".
+	// The device repeats an unacknowledged request after 4.096 us * 2^linkTimeout = 268 ms,
+	// linkRetries times; some devices wait up to four times as long. A twentieth of all packets may
+	// thus be lost, and a dead peer is detected in two to eight seconds. Some devices take 7 retries
+	// for an infinite number.
 	linkTimeout = 16
 	linkRetries = 6
 
-	// maxReads is how many RDMA READs to one peer are under way at most; devices may allow
-	// less. Longer ones are cut: devices limit a message's length.
+	// maxReads is the largest number of RDMA READs to one peer under way; devices may allow fewer.
+	// Reads longer than maxRead are split, since devices limit the length of a message.
 	maxReads = 8
 	maxRead  = 1 << 20
 
-	// creditReserve are frames that only say what has room: they must get through when
-	// nothing else may be sent.
+	// creditReserve is the number of slots that only Credit frames may use: they must get through
+	// when no other frame may.
 	creditReserve = 2
 
-	// aliveEvery is how long a peer may be silent before we see whether it is there.
+	// aliveEvery is how long a peer may be silent before this rank probes it.
 	aliveEvery = time.Second
 	beaconSize = 8
 
-	flushBound   = time.Second     // what a dropped or leaving peer gets to take what is queued
-	goodbyeBound = 2 * time.Second // Close waits no longer
+	flushBound   = time.Second     // time for a dropped or leaving peer to take the queue
+	goodbyeBound = 2 * time.Second // limit of Close
 )
 
-// RC is the reliable side: fabric.Reliable over one RC queue pair a peer.
+// RC is the reliable side over one RC queue pair per peer.
 //
-// It has one goroutine, which takes completions and calls the handler. Whoever sends
-// posts itself, if there is room; what there is no room for is posted by that goroutine
-// when there is.
+// One goroutine takes completions and calls the handler. A sender posts its frames itself if there
+// is room. Otherwise that goroutine posts them later.
 type RC struct {
 	dev        *Device
 	rank, size int
-	sendSlots  int // of a peer
+	sendSlots  int // per peer
 	recvSlots  int
 	psn        uint32
 	ev         *event
 	cq         *C.struct_ibv_cq
 	reg        *region
 	mem        []byte
-	beacon     *region // what peers read to see whether we are there, and where we put theirs
+	beacon     *region // memory that peers read to probe this rank, and memory for the results of its own probes
 	peers      []*peer
 	h          fabric.Handler
 	log        *slog.Logger
@@ -66,21 +66,21 @@ type RC struct {
 	done    [Batch]completion
 	touched []*peer
 	started bool
-	ended   chan struct{} // the goroutine
+	ended   chan struct{} // closed at the end of loop
 	gone    sync.WaitGroup
 	closed  atomic.Bool
 	work    sync.WaitGroup // goroutines that register memory
-	allocMu sync.RWMutex   // Close waits for calls of Alloc
+	allocMu sync.RWMutex   // makes Close wait for calls of Alloc
 	over    chan struct{}
-	quit    chan struct{} // of watch
+	quit    chan struct{} // ends watch
 
 	flushMu   sync.Mutex
 	flushCond *sync.Cond
 
 	regMu sync.Mutex
 	regs  map[fabric.OpKey]*registration
-	asked map[fabric.OpKey][]*peer // whom we asked for an operation's buffer
-	shut  bool                     // nothing is registered any more
+	asked map[fabric.OpKey][]*peer // peers that were asked for the buffer of an operation
+	shut  bool                     // Register does nothing any more
 
 	doorbells, refused, reads, checks atomic.Uint64
 }
@@ -93,10 +93,10 @@ func (r *RC) Reliable() fabric.Reliable {
 // NewRC makes queue pairs for all peers, and posts their receives.
 func NewRC(d *Device, rank, size int) (*RC, error) {
 	var b [4]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // never fails
 	r := &RC{
 		dev: d, rank: rank, size: size, psn: binary.LittleEndian.Uint32(b[:]) & 0xffffff,
-		// Few slots a peer where there are many: at 188 ranks it is 46 MB, at 2 less than 1.
+		// Many peers get few slots each: 46 MB in total for 188 ranks, less than 1 MB for 2.
 		recvSlots: min(max(2048/size, 8), 32), sendSlots: min(max(1024/size, 4), 16),
 		peers: make([]*peer, size), ended: make(chan struct{}), over: make(chan struct{}), quit: make(chan struct{}),
 		regs: map[fabric.OpKey]*registration{}, asked: map[fabric.OpKey][]*peer{},
@@ -115,7 +115,8 @@ func (r *RC) open() (err error) {
 	others := max(1, r.size-1)
 	each := r.sendSlots + r.recvSlots
 	if entries := others * (each + maxReads + 1); entries > int(d.attr.max_cqe) || others > int(d.attr.max_qp) {
-		return fmt.Errorf("verbs: %v: %d ranks need %d queue pairs and a completion queue of %d: it has at most %d and %d", d, r.size, others, entries, d.attr.max_qp, d.attr.max_cqe)
+		return fmt.Errorf("verbs: %v: %d ranks need %d queue pairs and a completion queue of %d: it has at most %d and %d",
+			d, r.size, others, entries, d.attr.max_qp, d.attr.max_cqe)
 	}
 	if r.ev, err = newEvent(d); err != nil {
 		return err
@@ -123,7 +124,7 @@ func (r *RC) open() (err error) {
 	if r.cq, err = C.ac_cq(d.ctx, C.int(others*(each+maxReads+1)), r.ev.ch); r.cq == nil {
 		return d.errno("create a completion queue", err)
 	}
-	if r.mem, r.reg, err = d.mem.alloc(others*each*slotSize, false); err != nil {
+	if r.mem, r.reg, err = d.mem.alloc(others*each*session.SlotSize, false); err != nil {
 		return err
 	}
 	if _, r.beacon, err = d.mem.alloc(2*beaconSize, true); err != nil {
@@ -134,8 +135,8 @@ func (r *RC) open() (err error) {
 		if rank == r.rank {
 			continue
 		}
-		p := newPeer(r, rank, mem[:each*slotSize])
-		mem = mem[each*slotSize:]
+		p := newPeer(r, rank, mem[:each*session.SlotSize])
+		mem = mem[each*session.SlotSize:]
 		r.peers[rank] = p
 		if rc := C.ac_rc_qp(d.pd, r.cq, C.int(r.sendSlots+maxReads+1), C.int(r.recvSlots), C.int(d.port), &p.qp); rc != 0 {
 			return d.failed("create an RC queue pair", int(rc))
@@ -149,7 +150,7 @@ func (r *RC) open() (err error) {
 	return nil
 }
 
-// Start begins to take what peers send.
+// Start begins to receive.
 func (r *RC) Start(h fabric.Handler, log *slog.Logger) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -168,7 +169,7 @@ func (r *RC) Start(h fabric.Handler, log *slog.Logger) {
 	go r.watch()
 }
 
-// peer returns a peer; anything else is a mistake of the caller.
+// peer returns a peer. It panics for any other rank.
 func (r *RC) peer(rank int) *peer {
 	if rank < 0 || rank >= len(r.peers) || r.peers[rank] == nil {
 		panic(fmt.Sprintf("fabric/verbs: rank %d of %d has no peer %d", r.rank, r.size, rank))
@@ -195,10 +196,10 @@ func (r *RC) Alloc(n int) ([]byte, error) {
 	return r.dev.mem.Alloc(n)
 }
 
-// Free implements fabric.Allocator, also after Close: until then the memory is the user's.
+// Free implements fabric.Allocator. It works after Close, too.
 func (r *RC) Free(b []byte) error { return r.dev.mem.Free(b) }
 
-// Stats implements fabric.Lifecycle: the peers that there was traffic with.
+// Stats implements fabric.Lifecycle.
 func (r *RC) Stats() fabric.ReliableStats {
 	m := make(map[int]fabric.PeerStats)
 	for _, p := range r.peers {
@@ -212,26 +213,26 @@ func (r *RC) Stats() fabric.ReliableStats {
 	return fabric.ReliableStats{Peers: m, DirectReads: r.reads.Load()}
 }
 
-// Checks counts questions whether a read counts.
+// Checks counts the Check frames that were sent.
 func (r *RC) Checks() uint64 { return r.checks.Load() }
 
-// Refused counts reads that the peer did not allow, or that do not count.
+// Refused counts reads that the peer refused, before or after the bytes were read.
 func (r *RC) Refused() uint64 { return r.refused.Load() }
 
-// Registrations counts buffers that were registered for one operation, those of them that no longer
-// are, and those that need not be, since they are of Alloc or in use already.
+// Registrations counts buffers that were registered for one operation, those that were deregistered,
+// and those that needed no registration because they are from Alloc or registered already.
 func (r *RC) Registrations() (made, ended, saved uint64) {
 	m := &r.dev.mem
 	return m.registered.Load(), m.deregistered.Load(), m.reused.Load()
 }
 
-// Doorbells counts how often requests were posted.
+// Doorbells counts the calls that posted requests.
 func (r *RC) Doorbells() uint64 { return r.doorbells.Load() }
 
-// Flush implements fabric.Lifecycle: what is acknowledged has arrived.
-func (r *RC) Flush(most time.Duration) {
+// Flush implements fabric.Lifecycle. Acknowledged frames have arrived.
+func (r *RC) Flush(limit time.Duration) {
 	late := false
-	timer := time.AfterFunc(most, func() {
+	timer := time.AfterFunc(limit, func() {
 		r.flushMu.Lock()
 		defer r.flushMu.Unlock()
 		late = true
@@ -245,8 +246,8 @@ func (r *RC) Flush(most time.Duration) {
 	}
 }
 
-// waiting reports whether something has not left. flushMu is held, so that who makes it
-// false says so later.
+// waiting reports whether frames have not left. flushMu is held, so that a change to false is
+// signalled later.
 func (r *RC) waiting() bool {
 	for _, p := range r.peers {
 		if p != nil && p.waiting() {
@@ -256,14 +257,14 @@ func (r *RC) waiting() bool {
 	return false
 }
 
-// left says that nothing waits for a peer any more.
+// left signals that no frame waits for some peer.
 func (r *RC) left() {
 	r.flushMu.Lock()
 	defer r.flushMu.Unlock()
 	r.flushCond.Broadcast()
 }
 
-// Close implements fabric.Lifecycle. The handler is not called any more when it returns.
+// Close implements fabric.Lifecycle.
 func (r *RC) Close() error {
 	if r.closed.Swap(true) {
 		<-r.over
@@ -283,13 +284,13 @@ func (r *RC) Close() error {
 	r.shut = true
 	r.regMu.Unlock()
 	r.work.Wait()
-	r.allocMu.Lock() // a call of Alloc that began before has ended
+	r.allocMu.Lock() // wait for calls of Alloc that began before
 	defer r.allocMu.Unlock()
 	r.free()
 	return nil
 }
 
-// free takes down what was made.
+// free destroys everything that open made.
 func (r *RC) free() {
 	if r.ev != nil {
 		r.ev.stop()

@@ -7,41 +7,39 @@ import (
 	"slices"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 // # Who may read
 //
-// A rank that misses chunks asks its neighbour once an operation where the buffer is
-// (frameAsk, frameHere), then reads straight from it to where the chunks belong. Nobody on
-// the other side notices, so nobody there can see to it that the user has not got the
-// buffer back meanwhile: after an error that may happen at any time. Two rules take care of
-// it.
+// A rank that misses chunks asks its neighbour once per operation where the buffer is (Ask, Here), and
+// then reads from it straight to where the chunks belong. The neighbour's process does not notice the
+// reads, so it cannot prevent that the user gets the buffer back meanwhile. After an error that may
+// happen at any time. Two rules keep this correct.
 //
-// What was read counts only after the peer has said that the buffer was still registered
-// after the read was over (frameCheck, frameChecked). So when Unregister has returned,
-// nothing that is read from then on, nor anything whose reading was not over, will be
-// taken for data: that is what "peers may read until Unregister returns" means here. A
-// device may still read from the memory; that does no harm to whoever owns it.
+// First, bytes that were read are valid only after the peer has said that the buffer was still
+// registered when the read had ended (Check, Checked). Once Unregister has returned, no read that is
+// unfinished or starts later can therefore succeed. The device may still read the memory, which does
+// not harm its owner.
 //
-// The registration itself outlives Unregister until all peers that know of it have said
-// that they forgot it (frameRevoke, frameRevoked), or are gone. A read of memory that is
-// not registered any more would be an error that ends the connection, and so a living
-// rank would be taken for dead. Meanwhile the memory is pinned.
+// Second, the registration outlives Unregister until all peers that know of it have forgotten it
+// (Revoke, Revoked) or are gone. A read of unregistered memory would be an error that ends the
+// connection, and a living rank would be taken for dead. Meanwhile the memory is pinned.
 //
-// When nothing was lost nobody has asked, and there is none of that.
+// If nothing is lost, nobody asks, and none of this happens.
 
-// remote is an operation's buffer at a peer.
+// remote is the buffer of an operation at a peer.
 type remote struct {
 	known   bool
 	addr    uint64
 	rkey    uint32
 	len     int64
-	waiting []*directRead // for it to be known
-	active  int           // reads that are not over
-	revoked bool          // and the peer waits for them
+	waiting []*directRead // reads that wait for an answer about the buffer
+	active  int           // reads that have not ended
+	revoked bool          // the peer waits until they have ended
 }
 
-// holds reports whether all spans are in the buffer.
+// holds reports whether all spans are inside the buffer.
 func (m *remote) holds(spans []fabric.Span) bool {
 	for _, s := range spans {
 		if s.Off > m.len || s.Len > m.len-s.Off {
@@ -54,14 +52,14 @@ func (m *remote) holds(spans []fabric.Span) bool {
 // directRead is a read under way.
 type directRead struct {
 	id     fabric.ReadID
-	spans  []fabric.Span // that are not requests yet, or only in part
-	off    int64         // so much of the first one is
+	spans  []fabric.Span // spans that are not, or not fully, in requests
+	off    int64         // bytes of the first span that are in requests
 	buf    []byte
 	user   *region
 	rem    *remote
 	flying int
 	failed bool
-	check  bool // all is here; the peer is asked whether it counts
+	check  bool // all bytes are here, and a Check is under way
 	done   bool
 }
 
@@ -85,23 +83,23 @@ func (r *RC) ReadInto(to int, req fabric.ReadRequest, buf []byte) {
 	}
 	p.mu.Lock()
 	defer p.unlock()
-	if p.state != peerOpen || d.user == nil {
-		p.readOver(d, p.state == peerOpen && len(d.spans) == 0)
+	if p.life.State() != session.Open || d.user == nil {
+		p.readOver(d, p.life.State() == session.Open && len(d.spans) == 0)
 		return
 	}
 	rem := p.remotes[d.id.Op]
 	switch {
 	case rem == nil:
-		// What waits is in its place before anything is sent: that may fail.
+		// The read is in the list before anything is sent, since sending may fail.
 		rem = &remote{waiting: []*directRead{d}, active: 1}
 		d.rem = rem
 		p.remotes[d.id.Op] = rem
 		r.regMu.Lock()
-		if asked := r.asked[d.id.Op]; !slices.Contains(asked, p) { // it is asked again after a refusal
+		if asked := r.asked[d.id.Op]; !slices.Contains(asked, p) { // a peer is asked again after a refusal
 			r.asked[d.id.Op] = append(asked, p)
 		}
 		r.regMu.Unlock()
-		p.control(frame{kind: frameAsk, op: d.id.Op})
+		p.control(session.Frame{Kind: session.Ask, Op: d.id.Op})
 	case rem.revoked || rem.known && !rem.holds(d.spans):
 		r.refused.Add(1)
 		p.readOver(d, false)
@@ -117,30 +115,30 @@ func (r *RC) ReadInto(to int, req fabric.ReadRequest, buf []byte) {
 	}
 }
 
-// here learns where a buffer is. p.mu is held.
-func (p *peer) here(f *frame) {
-	rem := p.remotes[f.op]
+// here handles the answer about a buffer. p.mu is held.
+func (p *peer) here(f *session.Frame) {
+	rem := p.remotes[f.Op]
 	if rem == nil || rem.known {
 		return
 	}
 	waiting := rem.waiting
 	rem.waiting = nil
-	rem.known, rem.addr, rem.rkey, rem.len = true, f.id, f.rkey, f.len
+	rem.known, rem.addr, rem.rkey, rem.len = true, f.ID, f.RKey, f.Len
 	for _, d := range waiting {
-		if f.no || !rem.holds(d.spans) {
+		if f.No || !rem.holds(d.spans) {
 			p.r.refused.Add(1)
 			p.readOver(d, false)
 			continue
 		}
 		p.ready = append(p.ready, d)
 	}
-	if f.no {
-		delete(p.remotes, f.op)
+	if f.No {
+		delete(p.remotes, f.Op)
 	}
 	p.pump()
 }
 
-// fillReads makes requests of reads. p.mu is held.
+// fillReads makes requests from reads. p.mu is held.
 func (p *peer) fillReads() {
 	for len(p.ready) > 0 && p.reading < p.maxReads && len(p.chain) < Batch {
 		d := p.ready[0]
@@ -151,8 +149,7 @@ func (p *peer) fillReads() {
 			op: opRead, addr0: cu64(address(at)), len0: cu32(len(at)), key0: cu32(d.user.lkey),
 			remote: cu64(d.rem.addr + uint64(s.Off+d.off)), rkey: cu32(d.rem.rkey),
 		}
-		// Reads may wait for each other at the peer; a frame behind one must not overtake it
-		// in our count of what is under way, and does not: completions come in order.
+		// Completions come in order, so a frame behind a read cannot complete before it.
 		p.add(q, flight{slot: -1, read: d})
 		p.r.reads.Add(1)
 		p.reading++
@@ -167,7 +164,7 @@ func (p *peer) fillReads() {
 	}
 }
 
-// readEnded takes the end of one request of a read. p.mu is held.
+// readEnded handles the end of one request of a read. p.mu is held.
 func (p *peer) readEnded(d *directRead, ok bool) {
 	p.reading--
 	d.flying--
@@ -180,23 +177,23 @@ func (p *peer) readEnded(d *directRead, ok bool) {
 		d.check = true
 		d.rem.waiting = append(d.rem.waiting, d)
 		p.r.checks.Add(1)
-		p.control(frame{kind: frameCheck, op: d.id.Op, id: d.id.ID})
+		p.control(session.Frame{Kind: session.Check, Op: d.id.Op, ID: d.id.ID})
 	}
 }
 
-// checked learns whether what was read counts. p.mu is held.
-func (p *peer) checked(f *frame) {
-	rem := p.remotes[f.op]
+// checked handles the answer to a Check. p.mu is held.
+func (p *peer) checked(f *session.Frame) {
+	rem := p.remotes[f.Op]
 	if rem == nil {
 		return
 	}
 	for i, d := range rem.waiting {
-		if d.check && d.id.ID == f.id {
+		if d.check && d.id.ID == f.ID {
 			rem.waiting = append(rem.waiting[:i], rem.waiting[i+1:]...)
-			if f.no {
+			if f.No {
 				p.r.refused.Add(1)
 			}
-			p.readOver(d, !f.no)
+			p.readOver(d, !f.No)
 			return
 		}
 	}
@@ -221,7 +218,7 @@ func (p *peer) readOver(d *directRead, ok bool) {
 	}
 }
 
-// revoke forgets where a buffer is, now or when the last read is over. p.mu is held.
+// revoke forgets a buffer, now or when its last read has ended. p.mu is held.
 func (p *peer) revoke(op fabric.OpKey) {
 	rem := p.remotes[op]
 	if rem == nil || rem.active == 0 {
@@ -233,11 +230,11 @@ func (p *peer) revoke(op fabric.OpKey) {
 
 func (p *peer) forget(op fabric.OpKey) {
 	delete(p.remotes, op)
-	p.control(frame{kind: frameRevoked, op: op})
+	p.control(session.Frame{Kind: session.Revoked, Op: op})
 }
 
-// cancelReads ends reads of an operation that nothing is under way of. The others end when
-// that has ended. p.mu is held.
+// cancelReads ends the reads of an operation that have no request in flight. The others end with their
+// last request. p.mu is held.
 func (p *peer) cancelReads(op fabric.OpKey) {
 	kept := p.ready[:0]
 	for _, d := range p.ready {
@@ -265,7 +262,7 @@ func (p *peer) cancelReads(op fabric.OpKey) {
 	}
 }
 
-// readsEnd ends all reads: the peer is gone. p.mu is held.
+// readsEnd ends all reads, since the peer is gone. p.mu is held.
 func (p *peer) readsEnd() {
 	ready := p.ready
 	p.ready = nil

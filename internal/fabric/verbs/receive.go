@@ -14,7 +14,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// receiver takes datagrams of one group out of its staging ring.
+// receiver receives the datagrams of one subgroup from its staging ring.
 type receiver struct {
 	dev   *Device
 	srq   *C.struct_ibv_srq
@@ -25,19 +25,19 @@ type receiver struct {
 	ring  ring
 	reg   *region
 	mem   []byte
-	from  [4]byte // our address, as the echo of our own datagrams has it
+	from  [4]byte // this rank's address, in the echo of its own datagrams
 
-	mend    func()      // of the sender: brings queue pairs back
-	mending atomic.Bool // there may be some to bring back
+	mend    func()      // of the sender: resets failed queue pairs
+	mending atomic.Bool // queue pairs may have failed
 
 	mu    sync.Mutex // held by Receive
 	done  [Batch]completion
-	again [Batch]uint32 // slots to post again,
-	n     int           // so many
+	again [Batch]uint32 // slots to post again
+	n     int           // number of slots in again
 
 	postErr C.int
 
-	fatal                               atomic.Pointer[error] // why nothing is received any more
+	fatal                               atomic.Pointer[error] // reason why nothing can be received
 	closed, busy                        atomic.Bool
 	datagrams, malformed, calls, echoes atomic.Uint64
 }
@@ -65,11 +65,11 @@ func (r *receiver) open() error {
 	return nil
 }
 
-// Receive implements fabric.Receiver. A batch costs one call into C: it posts the last
 // Attach implements fabric.Receiver. There is no poller for completion queues.
 func (r *receiver) Attach(fabric.Sink, func(error)) bool { return false }
 
-// batch's slots again and takes the next completions.
+// Receive implements fabric.Receiver. A batch costs one call into C: it posts the last batch's slots
+// again and takes the next completions.
 func (r *receiver) Receive(s fabric.Sink) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,13 +110,13 @@ func (r *receiver) Receive(s fabric.Sink) error {
 	}
 }
 
-// hand hands on one datagram.
+// hand hands one datagram to the sink.
 func (r *receiver) hand(s fabric.Sink, d *completion) {
 	i := int(d.id)
 	r.again[r.n] = uint32(i)
 	r.n++
 	if Status(d.status) != StatusSuccess {
-		r.malformed.Add(1) // too long for a slot; nothing else can be wrong with a receive
+		r.malformed.Add(1) // too long for a slot, the only way a receive can fail
 		return
 	}
 	m := r.mem[i*int(r.ring.stride):][:d.len]
@@ -137,9 +137,9 @@ func (r *receiver) hand(s fabric.Sink, d *completion) {
 	s.Chunk(h, p[r.head:])
 }
 
-// ours reports whether a datagram from a queue pair of our number came from this port:
-// devices number theirs independently. With RoCE v2 over IPv4 the last 20 of the 40 bytes
-// are the IP header.
+// ours reports whether a datagram came from this port. The number of the queue pair is not enough,
+// since devices number theirs independently. With RoCE v2 over IPv4 the last 20 of the 40 bytes are
+// the IP header.
 func (r *receiver) ours(m []byte) bool {
 	if r.dev.attr.link == linkEthernet {
 		return [4]byte(m[32:36]) == r.from
@@ -168,18 +168,18 @@ func (r *receiver) lose(err error) {
 // Wake implements fabric.Receiver.
 func (r *receiver) Wake() { r.ev.Wake() }
 
-// Pending implements fabric.Receiver: completions were there when we looked last, or came
-// since.
+// Pending implements fabric.Receiver. It is true if the last poll found completions, or if an event has
+// arrived since.
 func (r *receiver) Pending() bool {
 	return !r.closed.Load() && r.fatal.Load() == nil && (r.busy.Load() || r.ev.pending())
 }
 
-// Stats implements fabric.Receiver. What a full ring drops no device tells.
+// Stats implements fabric.Receiver. Devices do not report datagrams that a full ring drops.
 func (r *receiver) Stats() fabric.ReceiverStats {
 	return fabric.ReceiverStats{Datagrams: r.datagrams.Load(), Malformed: r.malformed.Load(), Calls: r.calls.Load()}
 }
 
-// stop makes Receive return, and waits until it has.
+// stop ends Receive, and waits until it has returned.
 func (r *receiver) stop() {
 	r.closed.Store(true)
 	if r.ev != nil {

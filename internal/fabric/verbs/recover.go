@@ -119,7 +119,8 @@ func (s *sender) giveUp(err error) {
 		return
 	}
 	s.fatal = fmt.Errorf("multicast is not possible any more: %w", err)
-	s.dev.log.Error("multicast of a subgroup failed for good: chunks will be fetched", "device", s.dev.String(), "err", err)
+	s.dev.log.Error("multicast of a subgroup failed for good: chunks will be fetched", "device", s.dev.String(), "err",
+		err)
 	for i := s.oldest; i != s.next; i++ {
 		setError(s.batches[i%uint64(s.depth)].q.qp) // if that fails, the device does nothing any more
 	}

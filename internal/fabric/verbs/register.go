@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 // A registration is an operation's buffer that peers may read.
@@ -91,8 +92,8 @@ func (r *RC) Unregister(op fabric.OpKey) {
 	}
 	for _, p := range exposed {
 		p.mu.Lock()
-		gone := p.state == peerGone
-		p.control(frame{kind: frameRevoke, op: op})
+		gone := p.life.State() == session.Gone
+		p.control(session.Frame{Kind: session.Revoke, Op: op})
 		p.unlock()
 		if gone {
 			r.revoked(p, op)
@@ -111,7 +112,7 @@ func (r *RC) registered(op fabric.OpKey) bool {
 // answer says where a buffer is, as soon as that is known.
 func (p *peer) answer(op fabric.OpKey) {
 	r := p.r
-	here := frame{kind: frameHere, op: op, no: true}
+	here := session.Frame{Kind: session.Here, Op: op, No: true}
 	r.regMu.Lock()
 	if g := r.regs[op]; g != nil && g.pending {
 		if !slices.Contains(g.asking, p) {
@@ -123,7 +124,7 @@ func (p *peer) answer(op fabric.OpKey) {
 		if !slices.Contains(g.exposed, p) {
 			g.exposed = append(g.exposed, p)
 		}
-		here.no, here.rkey, here.id, here.len = false, g.reg.rkey, g.addr, g.len
+		here.No, here.RKey, here.ID, here.Len = false, g.reg.rkey, g.addr, g.len
 	}
 	r.regMu.Unlock()
 	p.mu.Lock()

@@ -85,7 +85,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	dummyNet(t)
 	a, b := pair(t)
 	b.TakeNothing(0)
-	lost := fmt.Sprintf("lost 1: it sent what no correct peer sends: it asks on while %d answers wait for room",
+	lost := fmt.Sprintf("lost 1: the peer violates the protocol: it keeps asking while %d answers wait for room",
 		verbs.MaxAnswers)
 	var ops [16]fabric.OpKey
 	late := time.Now().Add(30 * time.Second)

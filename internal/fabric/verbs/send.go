@@ -84,11 +84,12 @@ func (s *sender) Send(b *fabric.Batch) (int, error) {
 		return 0, nil
 	}
 	if n > Batch || len(b.Payloads) != n {
-		return 0, fmt.Errorf("verbs: a batch of %d headers and %d payloads: want at most %d", n, len(b.Payloads), Batch)
+		return 0, fmt.Errorf("verbs: a batch of %d headers and %d payloads: at most %d of both", n, len(b.Payloads), Batch)
 	}
 	for _, p := range b.Payloads {
+		// A datagram that does not fit the MTU would complete without an error, and never arrive.
 		if len(p) > s.chunk {
-			return 0, fmt.Errorf("verbs: a payload of %d bytes: at most %d fit, and more would vanish", len(p), s.chunk)
+			return 0, fmt.Errorf("verbs: a payload of %d bytes: at most %d fit a datagram", len(p), s.chunk)
 		}
 	}
 	s.mu.Lock()

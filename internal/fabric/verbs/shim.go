@@ -24,8 +24,7 @@ import (
 )
 
 const (
-	// Batch is how many requests one doorbell posts at most, and how many completions one
-	// look takes.
+	// Batch is the largest number of requests per doorbell, and of completions per poll.
 	Batch = C.ac_batch
 
 	opSend    = C.IBV_WR_SEND
@@ -34,8 +33,8 @@ const (
 	withImm   = C.IBV_WC_WITH_IMM
 )
 
-// spin is how often a completion queue is looked at before we sleep: some microseconds,
-// which is what a wake-up costs. With few processors others need them more.
+// spin is how often a completion queue is polled before the goroutine blocks. That takes some
+// microseconds, as long as a wake-up. With few processors, other goroutines need the time more.
 func spin() int {
 	if runtime.NumCPU() <= 2 {
 		return 0
@@ -43,15 +42,14 @@ func spin() int {
 	return 200
 }
 
-// address is a slice's, as work requests have it. The memory is registered, which keeps it
-// where it is.
+// address is the address of a slice in work requests. The memory is registered, and thus pinned.
 func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
 func cu64(v uint64) C.uint64_t { return C.uint64_t(v) }
 
 func cu32[T int | uint32](v T) C.uint32_t { return C.uint32_t(v) }
 
-// Requests and completions, as C has them.
+// Requests and completions, as C defines them.
 type (
 	request    = C.struct_ac_send
 	completion = C.struct_ac_done
@@ -64,7 +62,7 @@ func post(qp *C.struct_ibv_qp, r []request) int {
 	return int(C.ac_post(qp, &r[0], C.int(len(r)), nil, 0, 0, &took))
 }
 
-// postDatagrams posts a batch with one doorbell, and says how many of its requests the queue took.
+// postDatagrams posts a batch with one doorbell, and returns how many of its requests the queue took.
 func postDatagrams(q *udQP, r []request) (took, rc int) {
 	var n C.int
 	rc = int(C.ac_post(q.qp, &r[0], C.int(len(r)), q.ah, q.farQP, q.qkey, &n))
@@ -79,8 +77,8 @@ func postRecv(qp *C.struct_ibv_qp, r *ring, slots []uint32) int {
 	return int(C.ac_post_recv(qp, r, (*C.uint32_t)(&slots[0]), C.int(len(slots))))
 }
 
-// look looks for completions, once and then spin times more. With arm, and if there is none, the
-// next one makes an event.
+// look polls for completions, once and then spin times more. With arm, if there is none, the next one
+// makes an event.
 func look(cq *C.struct_ibv_cq, out *[Batch]completion, spin int, arm bool) int {
 	event := C.int(0)
 	if arm {
@@ -89,7 +87,7 @@ func look(cq *C.struct_ibv_cq, out *[Batch]completion, spin int, arm bool) int {
 	return int(C.ac_poll(cq, &out[0], Batch, C.int(spin), event))
 }
 
-// poll looks for completions; with none, the next one will make an event.
+// poll polls for completions. If there is none, the next one makes an event.
 func poll(cq *C.struct_ibv_cq, out *[Batch]completion) int { return look(cq, out, spin(), true) }
 
 // setError turns a queue pair to ERR: all its requests are flushed.
@@ -106,7 +104,7 @@ func postShared(srq *C.struct_ibv_srq, r *ring, slots []uint32) int {
 	return int(C.ac_post_srq(srq, r, (*C.uint32_t)(&slots[0]), C.int(len(slots))))
 }
 
-// take posts slots again and looks for completions, all in one call.
+// take posts slots again and polls for completions, in one call.
 func (r *receiver) take() (n, posted int) {
 	var first *C.uint32_t
 	if r.n > 0 {
