@@ -19,27 +19,26 @@ import (
 	"github.com/allcast/allcast/internal/lab"
 )
 
-// place is where everything is measured: a lab, and a directory with programs.
+// place is a lab and a directory with programs. All contestants run there.
 type place struct {
 	lab     *lab.Lab
 	ranks   int
 	self    string // this program
 	dir     string
 	allcast string
-	agent   string // what MPI's launchers take for ssh
+	agent   string // stand-in for ssh, for MPI's launchers
 }
 
-// settle is how long a new link takes at most until the kernel says that it runs. UCX
-// asks.
+// settle bounds the time until the kernel reports a new link as running, which UCX checks.
 const settle = 2 * time.Second
 
-// newPlace builds programs and lab.
+// newPlace builds the programs and the lab.
 func newPlace(ctx context.Context, cfg *config) (*place, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	// Daemons of launchers that were killed become our children, to be buried by us.
+	// Daemons of killed launchers become children of this process, and close reaps them.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("prctl: %w", err)
 	}
@@ -76,7 +75,7 @@ func (p *place) build(ctx context.Context, cfg *config) error {
 	}
 }
 
-// close takes everything down, with whatever still runs in the lab.
+// close removes the lab, with all processes in it, and the directory.
 func (p *place) close() error {
 	var err error
 	if p.lab != nil {
@@ -90,7 +89,7 @@ func (p *place) close() error {
 	return errors.Join(err, os.RemoveAll(p.dir))
 }
 
-// writeAgent makes what looks like ssh to a launcher, and the names of the hosts.
+// writeAgent writes the stand-in for ssh, and the file with the names of the hosts.
 func (p *place) writeAgent() error {
 	hosts := filepath.Join(p.dir, "hosts")
 	text := "127.0.0.1 localhost\n"
@@ -113,7 +112,14 @@ func (p *place) hosts() string {
 	return strings.Join(names, ",")
 }
 
-// command is one that is not hit by our terminal's Ctrl-C and that does not survive ctx.
+// exec returns a command that runs on a host of the lab.
+func (p *place) exec(ctx context.Context, host int, args ...string) *exec.Cmd {
+	in := []string{"lab", "exec", "--name", p.lab.Plan.Config.Name, fmt.Sprintf("host%d", host), "--"}
+	return command(ctx, p.allcast, append(in, args...)...)
+}
+
+// command returns a command in a process group of its own, which the terminal's Ctrl-C does not
+// reach. The group is killed when ctx ends.
 func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -122,7 +128,7 @@ func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// compile runs a compiler, which says by itself what is wrong.
+// compile runs a compiler; its error contains the compiler's output.
 func compile(ctx context.Context, name string, args ...string) error {
 	out, err := command(ctx, name, args...).CombinedOutput()
 	if err != nil {
