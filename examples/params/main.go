@@ -53,7 +53,8 @@ func run(ctx context.Context, n int) error {
 		return err
 	}
 	if smallest[0] != largest[0] {
-		return fmt.Errorf("rank %d: the ranks' checksums differ, from %08x to %08x: the Broadcast delivered wrong bytes", comm.Rank(), smallest[0], largest[0])
+		return fmt.Errorf("rank %d: the Broadcast delivered wrong bytes: checksums from %08x to %08x",
+			comm.Rank(), smallest[0], largest[0])
 	}
 	if comm.Rank() == 0 {
 		s := comm.Stats()
