@@ -20,28 +20,28 @@ import (
 
 // measureAllcast runs "allcast perf" with one rank per host. Each algorithm has its own job:
 // otherwise buffers of an earlier algorithm would count as memory.
-func measureAllcast(ctx context.Context, p *place, op, algo string, n int64) (sample, error) {
+func measureAllcast(ctx context.Context, bed *testbed, op, algo string, n int64) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {
 		return sample{}, err
 	}
-	iters, warmup := iterations(op, n, p.ranks)
+	iters, warmup := iterations(op, n, bed.ranks)
 	perf := []string{
-		p.allcast, "perf", op, "--algo", algo, "-b", fmt.Sprint(n),
+		bed.allcast, "perf", op, "--algo", algo, "-b", fmt.Sprint(n),
 		"-n", fmt.Sprint(iters), "-w", fmt.Sprint(warmup), "--json",
 	}
-	cmds := make([]*exec.Cmd, p.ranks)
+	cmds := make([]*exec.Cmd, bed.ranks)
 	var stdout bytes.Buffer
-	stderr := make([]bytes.Buffer, p.ranks)
+	stderr := make([]bytes.Buffer, bed.ranks)
 	for rank := range cmds {
-		cmd := p.exec(ctx, rank, perf...)
+		cmd := bed.exec(ctx, rank, perf...)
 		cmd.Env = append(os.Environ(),
-			fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", p.ranks), "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
-			"MASTER_ADDR="+p.lab.Plan.HostAddr(0).String(), "MASTER_PORT=29500", "ALLCAST_KEY="+hex.EncodeToString(key),
+			fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", bed.ranks), "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
+			"MASTER_ADDR="+bed.lab.Plan.HostAddr(0).String(), "MASTER_PORT=29500", "ALLCAST_KEY="+hex.EncodeToString(key),
 			// As "allcast run" and "allcast lab run" set it: the hosts share the processors.
-			fmt.Sprintf("GOMAXPROCS=%d", max(1, runtime.NumCPU()/p.ranks)))
+			fmt.Sprintf("GOMAXPROCS=%d", max(1, runtime.NumCPU()/bed.ranks)))
 		cmd.Stderr = &stderr[rank]
 		if rank == 0 {
 			cmd.Stdout = &stdout

@@ -52,11 +52,11 @@ func blast(in io.Reader, out io.Writer) error {
 		for m.Receiver(0).Receive(count) == nil {
 		}
 	}()
-	err = obey(m, count, in, out)
+	err = serve(m, count, in, out)
 	return errors.Join(err, m.Close())
 }
 
-func obey(m fabric.Multicast, count *counter, in io.Reader, out io.Writer) error {
+func serve(m fabric.Multicast, count *counter, in io.Reader, out io.Writer) error {
 	if _, err := fmt.Fprintln(out, "ready"); err != nil {
 		return err
 	}

@@ -24,10 +24,10 @@ type blastHost struct {
 	out *bufio.Reader
 }
 
-func startBlaster(ctx context.Context, p *place) (*blaster, error) {
+func startBlaster(ctx context.Context, bed *testbed) (*blaster, error) {
 	b := &blaster{}
-	for h := range p.ranks {
-		cmd := p.exec(ctx, h, p.self, "blast")
+	for h := range bed.ranks {
+		cmd := bed.exec(ctx, h, bed.self, "blast")
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			return nil, err

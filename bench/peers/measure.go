@@ -24,9 +24,9 @@ type sample struct {
 
 // key identifies the samples of one table cell.
 type key struct {
-	op   string
-	size int64
-	who  string
+	op         string
+	size       int64
+	contestant string
 }
 
 // results holds all samples, one per cell and round.
@@ -43,9 +43,9 @@ type results struct {
 
 // Names of the contestants that are not peers. A peer appears twice, as "default" and as "best".
 const (
-	theLimit = "bare multicast"
-	auto     = "Allcast auto"
-	mcast    = "Allcast mcast"
+	bareMulticast = "bare multicast"
+	auto          = "Allcast auto"
+	mcast         = "Allcast mcast"
 )
 
 func (r *results) missing(err error) {
@@ -64,18 +64,18 @@ func iterations(op string, n int64, ranks int) (iters, warmup int) {
 }
 
 func run(ctx context.Context, cfg *config) (err error) {
-	p, err := newPlace(ctx, cfg)
+	bed, err := newTestbed(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
+	defer func() { err = errors.Join(err, bed.close()) }()
 	r := &results{
-		cfg: cfg, ranks: p.ranks, began: time.Now(), load: loadAverage(),
+		cfg: cfg, ranks: bed.ranks, began: time.Now(), load: loadAverage(),
 		samples: make(map[key][]sample), best: make(map[key]string),
 	}
 	var available []*peer
 	for _, m := range peers {
-		if err := m.build(ctx, p); err != nil {
+		if err := m.build(ctx, bed); err != nil {
 			r.missing(fmt.Errorf("%s is not compared: %w", m.name, err))
 			continue
 		}
@@ -83,14 +83,14 @@ func run(ctx context.Context, cfg *config) (err error) {
 	}
 	for _, op := range cfg.ops {
 		for _, m := range available {
-			r.tune(ctx, p, m, op)
+			r.tune(ctx, bed, m, op)
 		}
 	}
 	// Write the page after each round, so that an interrupted run leaves the results so far.
 	for round := range cfg.rounds {
 		r.now = round
 		for _, op := range cfg.ops {
-			if err := r.round(ctx, p, available, op); err != nil {
+			if err := r.round(ctx, bed, available, op); err != nil {
 				return err
 			}
 		}
@@ -104,11 +104,11 @@ func run(ctx context.Context, cfg *config) (err error) {
 
 // tune finds a peer's best algorithm at each size. It makes several passes, because other programs
 // on this machine may disturb one.
-func (r *results) tune(ctx context.Context, p *place, m *peer, op string) {
+func (r *results) tune(ctx context.Context, bed *testbed, m *peer, op string) {
 	sizes := r.cfg.sizesOf(op)
 	fastest := make(map[int64]float64)
 	for _, a := range slices.Repeat(m.algorithms[op], r.cfg.tune) {
-		got, err := m.measure(ctx, p, op, a, sizes, 4)
+		got, err := m.measure(ctx, bed, op, a, sizes, 4)
 		if err != nil {
 			if ctx.Err() != nil {
 				return
@@ -126,15 +126,15 @@ func (r *results) tune(ctx context.Context, p *place, m *peer, op string) {
 }
 
 // round measures all contestants once, one after the other.
-func (r *results) round(ctx context.Context, p *place, available []*peer, op string) error {
+func (r *results) round(ctx context.Context, bed *testbed, available []*peer, op string) error {
 	sizes := r.cfg.sizesOf(op)
-	if err := r.blast(ctx, p, op, sizes); err != nil {
+	if err := r.blast(ctx, bed, op, sizes); err != nil {
 		return err
 	}
-	r.progress(op, theLimit)
+	r.progress(op, bareMulticast)
 	for _, n := range sizes {
-		for algo, who := range map[string]string{"auto": auto, "mcast": mcast} {
-			got, err := measureAllcast(ctx, p, op, algo, n)
+		for algo, contestant := range map[string]string{"auto": auto, "mcast": mcast} {
+			got, err := measureAllcast(ctx, bed, op, algo, n)
 			if err != nil {
 				if ctx.Err() != nil {
 					return err
@@ -142,12 +142,12 @@ func (r *results) round(ctx context.Context, p *place, available []*peer, op str
 				r.missing(err)
 				continue
 			}
-			r.add(key{op, n, who}, got)
+			r.add(key{op, n, contestant}, got)
 		}
 	}
 	r.progress(op, "Allcast")
 	for _, m := range available {
-		if err := r.peer(ctx, p, m, op, "", m.name+" default", sizes); err != nil {
+		if err := r.peer(ctx, bed, m, op, "", m.name+" default", sizes); err != nil {
 			return err
 		}
 		r.progress(op, m.name+" default")
@@ -161,7 +161,7 @@ func (r *results) round(ctx context.Context, p *place, available []*peer, op str
 			if len(sized) == 0 {
 				continue
 			}
-			if err := r.peer(ctx, p, m, op, a, m.name+" best", sized); err != nil {
+			if err := r.peer(ctx, bed, m, op, a, m.name+" best", sized); err != nil {
 				return err
 			}
 		}
@@ -170,8 +170,8 @@ func (r *results) round(ctx context.Context, p *place, available []*peer, op str
 	return ctx.Err()
 }
 
-func (r *results) progress(op, who string) {
-	log.Printf("%v: round %d, %s by %s", time.Since(r.began).Round(time.Second/10), r.now+1, op, who)
+func (r *results) progress(op, contestant string) {
+	log.Printf("%v: round %d, %s by %s", time.Since(r.began).Round(time.Second/10), r.now+1, op, contestant)
 }
 
 func (r *results) add(k key, s sample) {
@@ -179,8 +179,10 @@ func (r *results) add(k key, s sample) {
 	r.samples[k] = append(r.samples[k], s)
 }
 
-func (r *results) peer(ctx context.Context, p *place, m *peer, op, algorithm, who string, sizes []int64) error {
-	got, err := m.measure(ctx, p, op, algorithm, sizes, 1)
+func (r *results) peer(
+	ctx context.Context, bed *testbed, m *peer, op, algorithm, contestant string, sizes []int64,
+) error {
+	got, err := m.measure(ctx, bed, op, algorithm, sizes, 1)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -188,7 +190,7 @@ func (r *results) peer(ctx context.Context, p *place, m *peer, op, algorithm, wh
 		r.missing(err)
 	}
 	for n, s := range got {
-		r.add(key{op, n, who}, s)
+		r.add(key{op, n, contestant}, s)
 	}
 	return nil
 }
@@ -197,11 +199,11 @@ func (r *results) peer(ctx context.Context, p *place, m *peer, op, algorithm, wh
 const minLimitSize = 256 << 10
 
 // blast measures the limit, and converts it into a time.
-func (r *results) blast(ctx context.Context, p *place, op string, sizes []int64) error {
+func (r *results) blast(ctx context.Context, bed *testbed, op string, sizes []int64) error {
 	if slices.Max(sizes) < minLimitSize {
 		return nil
 	}
-	b, err := startBlaster(ctx, p)
+	b, err := startBlaster(ctx, bed)
 	if err != nil {
 		return err
 	}
@@ -210,7 +212,7 @@ func (r *results) blast(ctx context.Context, p *place, op string, sizes []int64)
 		if n < minLimitSize {
 			continue
 		}
-		k := key{op, n, theLimit}
+		k := key{op, n, bareMulticast}
 		around := 0.
 		if before := r.samples[k]; len(before) > 0 {
 			around = float64(r.received(op, n)) / before[len(before)-1].time / 1e3

@@ -54,8 +54,8 @@ func (r *results) of(k key, f func(sample) float64) string {
 }
 
 // ratio summarises how many times faster Allcast is than another contestant, round by round.
-func (r *results) ratio(op string, n int64, us, other string) string {
-	mine, theirs := r.samples[key{op, n, us}], r.samples[key{op, n, other}]
+func (r *results) ratio(op string, n int64, ours, other string) string {
+	mine, theirs := r.samples[key{op, n, ours}], r.samples[key{op, n, other}]
 	var values []float64
 	for _, m := range mine {
 		for _, t := range theirs {
@@ -72,7 +72,7 @@ func (r *results) ratio(op string, n int64, us, other string) string {
 }
 
 func contestants() []string {
-	list := []string{theLimit, auto, mcast}
+	list := []string{bareMulticast, auto, mcast}
 	for _, m := range peers {
 		list = append(list, m.name+" default", m.name+" best")
 	}
@@ -95,28 +95,28 @@ func (r *results) tables() string {
 	var b strings.Builder
 	for _, op := range r.cfg.ops {
 		fmt.Fprintf(&b, "\n## %s: time, in ms\n\n", strings.ToUpper(op[:1])+op[1:])
-		r.table(&b, op, contestants(), func(n int64, who string) string {
-			return r.of(key{op, n, who}, func(s sample) float64 { return s.time / 1e3 })
+		r.table(&b, op, contestants(), func(n int64, contestant string) string {
+			return r.of(key{op, n, contestant}, func(s sample) float64 { return s.time / 1e3 })
 		})
-		for _, us := range []string{auto, mcast} {
-			fmt.Fprintf(&b, "\n### %s: how many times faster than\n\n", us)
-			others := slices.DeleteFunc(contestants(), func(who string) bool { return who == auto || who == mcast })
-			r.table(&b, op, others, func(n int64, who string) string { return r.ratio(op, n, us, who) })
+		for _, ours := range []string{auto, mcast} {
+			fmt.Fprintf(&b, "\n### %s: how many times faster than\n\n", ours)
+			others := slices.DeleteFunc(contestants(), func(c string) bool { return c == auto || c == mcast })
+			r.table(&b, op, others, func(n int64, contestant string) string { return r.ratio(op, n, ours, contestant) })
 		}
 		fmt.Fprintf(&b, "\n### Algorithms\n\n")
-		r.table(&b, op, []string{auto, "Open MPI best", "MPICH best"}, func(n int64, who string) string {
-			return r.chosen(op, n, who)
+		r.table(&b, op, []string{auto, "Open MPI best", "MPICH best"}, func(n int64, contestant string) string {
+			return r.chosen(op, n, contestant)
 		})
 		fmt.Fprintf(&b, "\n### CPU seconds per rank and GB received\n\n")
-		r.table(&b, op, []string{auto, mcast, "Open MPI default", "Open MPI best"}, func(n int64, who string) string {
-			return r.of(key{op, n, who}, func(s sample) float64 { return s.cpu * 1e3 / float64(r.received(op, n)) })
+		r.table(&b, op, []string{auto, mcast, "Open MPI default", "Open MPI best"}, func(n int64, contestant string) string {
+			return r.of(key{op, n, contestant}, func(s sample) float64 { return s.cpu * 1e3 / float64(r.received(op, n)) })
 		})
 		fmt.Fprintf(&b, "\n### Memory per rank without the operation's buffers, in MiB; repaired share of Allcast mcast\n\n")
-		r.table(&b, op, []string{auto, "Open MPI default", "repaired"}, func(n int64, who string) string {
-			if who == "repaired" {
+		r.table(&b, op, []string{auto, "Open MPI default", "repaired"}, func(n int64, contestant string) string {
+			if contestant == "repaired" {
 				return r.of(key{op, n, mcast}, func(s sample) float64 { return 100 * s.repaired }) + " %"
 			}
-			return r.of(key{op, n, who}, func(s sample) float64 { return float64(s.peak-r.buffers(op, n)) / (1 << 20) })
+			return r.of(key{op, n, contestant}, func(s sample) float64 { return float64(s.peak-r.buffers(op, n)) / (1 << 20) })
 		})
 	}
 	if len(r.gaps) > 0 {
@@ -128,12 +128,12 @@ func (r *results) tables() string {
 	return b.String()
 }
 
-func (r *results) table(b *strings.Builder, op string, columns []string, cell func(n int64, who string) string) {
+func (r *results) table(b *strings.Builder, op string, columns []string, cell func(n int64, contestant string) string) {
 	fmt.Fprintf(b, "| bytes | %s |\n|--:|%s\n", strings.Join(columns, " | "), strings.Repeat("--:|", len(columns)))
 	for _, n := range r.cfg.sizesOf(op) {
 		fmt.Fprintf(b, "| %v |", units.Size(n))
-		for _, who := range columns {
-			fmt.Fprintf(b, " %s |", cell(n, who))
+		for _, contestant := range columns {
+			fmt.Fprintf(b, " %s |", cell(n, contestant))
 		}
 		b.WriteByte('\n')
 	}
@@ -147,8 +147,8 @@ func (r *results) buffers(op string, n int64) int64 {
 	return n
 }
 
-func (r *results) chosen(op string, n int64, who string) string {
-	if who == auto {
+func (r *results) chosen(op string, n int64, contestant string) string {
+	if contestant == auto {
 		var names []string
 		for _, s := range r.samples[key{op, n, auto}] {
 			if !slices.Contains(names, s.algorithm) {
@@ -157,7 +157,7 @@ func (r *results) chosen(op string, n int64, who string) string {
 		}
 		return strings.Join(names, "; ")
 	}
-	if a := r.best[key{op, n, strings.TrimSuffix(who, " best")}]; a != "" {
+	if a := r.best[key{op, n, strings.TrimSuffix(contestant, " best")}]; a != "" {
 		return algorithmName(op, a)
 	}
 	return "-"
@@ -175,7 +175,7 @@ func (r *results) preface(ctx context.Context) (string, error) {
 		"Date":    r.began.UTC().Format("2006-01-02 15:04 MST"),
 		"Took":    time.Since(r.began).Round(time.Second),
 		"CPU":     cpuModel(), "Processors": runtime.NumCPU(), "Kernel": kernel(ctx), "Load": r.load,
-		"Topology": r.cfg.topology, "Ranks": r.ranks, "Rounds": r.now + 1, "Limit": theLimit,
+		"Topology": r.cfg.topology, "Ranks": r.ranks, "Rounds": r.now + 1, "Limit": bareMulticast,
 		"OpenMPI": version(ctx, "openmpi-bin"), "MPICH": version(ctx, "mpich"),
 	})
 	return b.String(), err

@@ -19,8 +19,8 @@ import (
 	"github.com/allcast/allcast/internal/lab"
 )
 
-// place is a lab and a directory with programs. All contestants run there.
-type place struct {
+// testbed is a lab and a directory with programs. All contestants run there.
+type testbed struct {
 	lab     *lab.Lab
 	ranks   int
 	self    string // this program
@@ -32,8 +32,8 @@ type place struct {
 // settle bounds the time until the kernel reports a new link as running, which UCX checks.
 const settle = 2 * time.Second
 
-// newPlace builds the programs and the lab.
-func newPlace(ctx context.Context, cfg *config) (*place, error) {
+// newTestbed builds the programs and the lab.
+func newTestbed(ctx context.Context, cfg *config) (*testbed, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -42,29 +42,29 @@ func newPlace(ctx context.Context, cfg *config) (*place, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("prctl: %w", err)
 	}
-	p := &place{self: self}
-	if p.dir, err = os.MkdirTemp("", "peers-"); err != nil {
+	bed := &testbed{self: self}
+	if bed.dir, err = os.MkdirTemp("", "peers-"); err != nil {
 		return nil, err
 	}
-	p.allcast = filepath.Join(p.dir, "allcast")
-	if err := p.build(ctx, cfg); err != nil {
-		return nil, errors.Join(err, p.close())
+	bed.allcast = filepath.Join(bed.dir, "allcast")
+	if err := bed.build(ctx, cfg); err != nil {
+		return nil, errors.Join(err, bed.close())
 	}
-	return p, nil
+	return bed, nil
 }
 
-func (p *place) build(ctx context.Context, cfg *config) error {
-	if err := compile(ctx, "go", "build", "-o", p.allcast, "./cmd/allcast"); err != nil {
+func (bed *testbed) build(ctx context.Context, cfg *config) error {
+	if err := compile(ctx, "go", "build", "-o", bed.allcast, "./cmd/allcast"); err != nil {
 		return err
 	}
 	l, err := lab.Up(ctx, lab.Config{
 		Name: cfg.name, Topology: cfg.topology, MTU: lab.DefaultMTU, Queue: lab.DefaultQueue, Groups: lab.DefaultGroups,
-	}, lab.Options{Self: []string{p.allcast, "lab"}})
+	}, lab.Options{Self: []string{bed.allcast, "lab"}})
 	if err != nil {
 		return err
 	}
-	p.lab, p.ranks = l, l.Plan.Graph.Hosts
-	if err := p.writeAgent(); err != nil {
+	bed.lab, bed.ranks = l, l.Plan.Graph.Hosts
+	if err := bed.writeAgent(); err != nil {
 		return err
 	}
 	select {
@@ -76,36 +76,36 @@ func (p *place) build(ctx context.Context, cfg *config) error {
 }
 
 // close removes the lab, with all processes in it, and the directory.
-func (p *place) close() error {
+func (bed *testbed) close() error {
 	var err error
-	if p.lab != nil {
-		err = p.lab.Down()
+	if bed.lab != nil {
+		err = bed.lab.Down()
 	}
 	for {
 		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); pid <= 0 && !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
-	return errors.Join(err, os.RemoveAll(p.dir))
+	return errors.Join(err, os.RemoveAll(bed.dir))
 }
 
 // writeAgent writes the stand-in for ssh, and the file with the names of the hosts.
-func (p *place) writeAgent() error {
-	hosts := filepath.Join(p.dir, "hosts")
+func (bed *testbed) writeAgent() error {
+	hosts := filepath.Join(bed.dir, "hosts")
 	text := "127.0.0.1 localhost\n"
-	for h := range p.ranks {
-		text += fmt.Sprintf("%v host%d\n", p.lab.Plan.HostAddr(h), h)
+	for h := range bed.ranks {
+		text += fmt.Sprintf("%v host%d\n", bed.lab.Plan.HostAddr(h), h)
 	}
 	if err := os.WriteFile(hosts, []byte(text), 0o644); err != nil {
 		return err
 	}
-	p.agent = filepath.Join(p.dir, "agent")
-	script := fmt.Sprintf("#!/bin/sh\nexec '%s' rsh '%s' '%s' \"$@\"\n", p.self, p.lab.Plan.Config.Name, hosts)
-	return os.WriteFile(p.agent, []byte(script), 0o755)
+	bed.agent = filepath.Join(bed.dir, "agent")
+	script := fmt.Sprintf("#!/bin/sh\nexec '%s' rsh '%s' '%s' \"$@\"\n", bed.self, bed.lab.Plan.Config.Name, hosts)
+	return os.WriteFile(bed.agent, []byte(script), 0o755)
 }
 
-func (p *place) hosts() string {
-	names := make([]string, p.ranks)
+func (bed *testbed) hosts() string {
+	names := make([]string, bed.ranks)
 	for h := range names {
 		names[h] = fmt.Sprintf("host%d", h)
 	}
@@ -113,9 +113,9 @@ func (p *place) hosts() string {
 }
 
 // exec returns a command that runs on a host of the lab.
-func (p *place) exec(ctx context.Context, host int, args ...string) *exec.Cmd {
-	in := []string{"lab", "exec", "--name", p.lab.Plan.Config.Name, fmt.Sprintf("host%d", host), "--"}
-	return command(ctx, p.allcast, append(in, args...)...)
+func (bed *testbed) exec(ctx context.Context, host int, args ...string) *exec.Cmd {
+	in := []string{"lab", "exec", "--name", bed.lab.Plan.Config.Name, fmt.Sprintf("host%d", host), "--"}
+	return command(ctx, bed.allcast, append(in, args...)...)
 }
 
 // command returns a command in a process group of its own, which the terminal's Ctrl-C does not
