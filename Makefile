@@ -14,11 +14,11 @@ NAME          ?= new
 OLD           ?= old
 NEW           ?= new
 BENCHTIME     ?= 100ms
-MICRO         := ./internal/mcast ./internal/wire ./internal/p2p ./internal/node ./internal/fabric ./internal/fabric/ip ./internal/reduce
+MICRO         := ./internal/mcast ./internal/p2p ./internal/node ./internal/fabric ./internal/fabric/ip ./internal/reduce
 SOCKETS       := ^Benchmark(Send|Receive|SendReceive|TCP.*)$$
 
 # What has code for the tag verbs.
-VERBS         := ./internal/fabric/verbs ./internal/world ./cmd/allcast
+VERBS         := ./internal/fabric/verbs ./internal/world ./cmd/allcast/...
 
 # Tools are built once, outside the repository.
 TOOLS ?= $(HOME)/.cache/allcast-ci

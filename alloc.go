@@ -33,10 +33,10 @@ func (c *Comm) Free(buf []byte) error {
 		return invalid("a nil communicator")
 	}
 	switch err := c.job.Free(buf); {
-	case errors.Is(err, ErrInUse):
-		return fmt.Errorf("allcast: free: %w: wait for it first", err)
-	case errors.Is(err, ErrNotAlloced):
-		return fmt.Errorf("allcast: free: %w: give what Alloc returned, once", err)
+	case errors.Is(err, engine.ErrInUse):
+		return fmt.Errorf("allcast: free: %w: wait for the operation first", ErrInUse)
+	case errors.Is(err, engine.ErrNotAlloced):
+		return fmt.Errorf("allcast: free: %w: pass each result of Alloc once", ErrNotAlloced)
 	case err != nil:
 		return fmt.Errorf("allcast: free: %w", err)
 	}

@@ -150,10 +150,7 @@ func TestIPv6(t *testing.T) {
 	for r := range 3 {
 		wg.Go(func() {
 			o := allcast.Options{Rank: r, Size: 3, Addr: l.Addr().String(), Logger: slog.New(slog.DiscardHandler)}
-			if r == 0 {
-				o = o.On(l)
-			}
-			c, err := allcast.Join(ctx, o)
+			c, err := allcast.JoinHooked(ctx, o, onSocket(l, r))
 			if err != nil {
 				t.Errorf("rank %d: %v", r, err)
 				return

@@ -10,29 +10,28 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// Which algorithm is the fastest for a small operation depends on what a message, a
-// wake-up and a multicast cost here, which no model knows. So Join tries: the
-// algorithms in question, at two sizes, some times each. Beyond large the network
-// counts, and there multicast wins by design. Many ranks make it slow: then a model must
-// do.
+// The fastest algorithm for a small operation depends on the cost of a message, a wake-up and a
+// multicast on this machine, which no model knows. Join therefore runs each candidate a few times at two
+// sizes. For larger operations the network dominates, and there multicast wins by design. With many ranks
+// the benchmark would take too long, and the model decides.
 const (
-	calibrateReps  = 5  // at most,
-	calibrateRanks = 64 // and fewer with more ranks, until none
+	calibrateReps  = 5  // limit of repetitions
+	calibrateRanks = 64 // limit of repetitions times ranks
 	calibrateSmall = 1 << 10
-	calibrateLarge = 64 << 10  // of a Broadcast
-	calibrateAll   = 512 << 10 // of what an Allgather gathers at most
-	large          = 256 << 10 // a Broadcast of more is multicast, and an Allgather that gathers more than calibrateAll
+	calibrateLarge = 64 << 10  // bytes of a Broadcast
+	calibrateAll   = 512 << 10 // limit of the bytes that an Allgather gathers
+	large          = 256 << 10 // Broadcasts above it use multicast; so do Allgathers above calibrateAll
 )
 
-// trial is what is measured: one algorithm at one size.
+// trial is one measurement: an algorithm at a size.
 type trial struct {
 	kind  wire.CallKind
 	algo  string
 	bytes int64
 }
 
-// trials of a world of so many ranks; those of one algorithm follow each other, smaller
-// size first.
+// trials lists the measurements for a world of the given size. Both trials of an algorithm are adjacent,
+// the smaller size first.
 func trials(size int) (list []trial) {
 	block := max(4<<10, min(calibrateLarge, int64(calibrateAll/size)))
 	for _, t := range []trial{
@@ -47,13 +46,13 @@ func trials(size int) (list []trial) {
 	return list
 }
 
-// calibration is what the trials gave: the same on all ranks.
+// calibration is the result of the trials, the same on all ranks.
 type calibration struct {
 	trials []trial
 	took   []float64 // ns
 }
 
-// best names the algorithm that is expected to be the fastest, "" if it was not measured.
+// best returns the algorithm with the least expected time; "" if there is no measurement.
 func (c *calibration) best(kind wire.CallKind, bytes int64) (algo string) {
 	least := math.Inf(1)
 	for i := 0; c != nil && i < len(c.trials); i += 2 {
@@ -67,16 +66,15 @@ func (c *calibration) best(kind wire.CallKind, bytes int64) (algo string) {
 	return algo
 }
 
-// expect is what trial i's algorithm should take: as long as measured, or on the line
-// through both measurements.
+// expect returns the expected time of trial i's algorithm: on the line through both measurements, and
+// constant below the smaller size.
 func (c *calibration) expect(i int, bytes int64) float64 {
 	lo, hi := c.trials[i].bytes, c.trials[i+1].bytes
 	slope := max(0, c.took[i+1]-c.took[i]) / float64(hi-lo)
 	return c.took[i] + slope*float64(max(0, bytes-lo))
 }
 
-// calibrate measures, if there is something to choose from. All ranks of the world take
-// part.
+// calibrate runs the trials on all ranks of the world, if there is more than one algorithm to choose from.
 func (c *Comm) calibrate(ctx context.Context) error {
 	reps := min(calibrateReps, calibrateRanks/c.Size())
 	if c.Size() == 1 || reps == 0 || c.job.NoMulticast != "" {
@@ -114,8 +112,8 @@ func (c *Comm) calibrate(ctx context.Context) error {
 	return nil
 }
 
-// newCalibration makes of everybody's times one for each trial: that of the slowest rank, in the
-// best of the repetitions.
+// newCalibration combines the times of all ranks. The time of a repetition is that of the slowest rank,
+// and the time of a trial is that of its best repetition.
 func newCalibration(list []trial, all []byte, size, reps int) *calibration {
 	m := &calibration{trials: list, took: make([]float64, len(list))}
 	n := len(all) / size

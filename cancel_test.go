@@ -225,9 +225,10 @@ func TestCancelEverywhere(t *testing.T) {
 		var cuts, wholes atomic.Int64
 		opts := make([]allcast.Options, size)
 		triggers := make([]*trigger, size)
+		watches := map[int]watch{}
 		for r := range opts {
 			triggers[r] = &trigger{}
-			opts[r] = o.Watched(triggers[r].watch)
+			opts[r], watches[r] = o, triggers[r].watch
 		}
 		fired := func() map[string]int {
 			all := map[string]int{}
@@ -247,7 +248,7 @@ func TestCancelEverywhere(t *testing.T) {
 				return slices.ContainsFunc(s.phases, func(phase string) bool { return in[phase] == 0 })
 			})
 		}}
-		for r, err := range joinAll(t, opts, func(ctx context.Context, world *allcast.Comm) error {
+		for r, err := range joinWatched(t, opts, watches, func(ctx context.Context, world *allcast.Comm) error {
 			kept := &markers{}
 			for round := 0; all.more(round); round++ {
 				s := shapes[round%len(shapes)]

@@ -10,56 +10,59 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// A CallOption says how one operation is to be carried out. It must be the same on
-// all ranks.
-type CallOption func(*engine.Call)
+// A CallOption changes how one operation runs. All ranks must use the same options.
+type CallOption func(*callOptions)
 
-// WithAlgorithm picks the algorithm: one of Algorithms, or "auto".
-func WithAlgorithm(name string) CallOption { return func(c *engine.Call) { c.Algo = name } }
+// callOptions is a call that options change before it starts.
+type callOptions struct{ engine.Call }
 
-// WithChains lets so many ranks multicast at once (1). With more than there are
-// ranks that send, it is that many.
-func WithChains(n int) CallOption { return func(c *engine.Call) { c.Chains = n } }
+// WithAlgorithm selects the algorithm: one of Algorithms, or "auto".
+func WithAlgorithm(name string) CallOption { return func(c *callOptions) { c.Algo = name } }
 
-// WithChainsByRack makes a chain of the ranks of each rack (Options.Rack): the turn is
-// passed on to somebody near.
-func WithChainsByRack() CallOption { return func(c *engine.Call) { c.Racks = true } }
+// WithChains lets n ranks multicast at once (default 1). Values above the number of sending ranks are
+// clamped.
+func WithChains(n int) CallOption { return func(c *callOptions) { c.Chains = n } }
 
-// WithSubgroups spreads the operation over so many multicast groups (1), of those
-// that Options.Subgroups has opened.
-func WithSubgroups(n int) CallOption { return func(c *engine.Call) { c.Subgroups = n } }
+// WithChainsByRack makes one chain of the ranks of each rack (Options.Rack), so that a rank passes its
+// turn to a rank nearby.
+func WithChainsByRack() CallOption { return func(c *callOptions) { c.Racks = true } }
 
-// WithChunk sets the payload of a datagram; it is at most what fits the network.
-func WithChunk(bytes int) CallOption { return func(c *engine.Call) { c.Chunk = bytes } }
+// WithSubgroups spreads the operation over n of the multicast groups that Options.Subgroups has opened
+// (default 1).
+func WithSubgroups(n int) CallOption { return func(c *callOptions) { c.Subgroups = n } }
 
-// WithSegment sets the size of the pieces in which pipelined point-to-point
-// algorithms send.
-func WithSegment(bytes int64) CallOption { return func(c *engine.Call) { c.Segment = bytes } }
+// WithChunk sets the payload of a datagram in bytes, at most what fits the network.
+func WithChunk(bytes int) CallOption { return func(c *callOptions) { c.Chunk = bytes } }
 
-// WithRadix sets the radix of the knomial Broadcast (4).
-func WithRadix(k int) CallOption { return func(c *engine.Call) { c.Radix = k } }
+// WithSegment sets the size in bytes of the pieces that pipelined point-to-point algorithms send.
+func WithSegment(bytes int64) CallOption { return func(c *callOptions) { c.Segment = bytes } }
+
+// WithRadix sets the radix of the knomial Broadcast (default 4).
+func WithRadix(k int) CallOption { return func(c *callOptions) { c.Radix = k } }
 
 // start begins a call of the given size, which decides the algorithm.
-func (c *Comm) start(k engine.Call, bytes int64, opts []CallOption) (*Request, error) {
+func (c *Comm) start(call engine.Call, bytes int64, opts []CallOption) (*Request, error) {
 	if err := c.usable(); err != nil {
 		return nil, err
 	}
+	k := callOptions{call}
 	for _, o := range opts {
 		o(&k)
 	}
 	if k.Chains < 0 || k.Subgroups < 0 || k.Chunk < 0 || k.Segment < 0 || k.Radix < 0 {
-		return nil, invalid("chains %d, subgroups %d, chunk %d, segment %d, radix %d: none may be negative", k.Chains, k.Subgroups, k.Chunk, k.Segment, k.Radix)
+		return nil, invalid("chains %d, subgroups %d, chunk %d, segment %d, radix %d: none may be negative",
+			k.Chains, k.Subgroups, k.Chunk, k.Segment, k.Radix)
 	}
 	algo, err := c.choose(k.Kind, k.Algo, bytes)
 	if err != nil {
 		return nil, err
 	}
-	c.logChoice(&k, algo, bytes)
+	c.logChoice(&k.Call, algo, bytes)
 	k.Algo = algo
 	if k.Racks {
 		k.Groups = c.byRack()
 	}
-	r, err := c.job.Start(c.id, k)
+	r, err := c.job.Start(c.id, k.Call)
 	if err != nil {
 		return nil, exportError(err, c.members)
 	}
@@ -199,9 +202,13 @@ func (c *Comm) StartReduceScatter(send, recv []byte, t DataType, op ReduceOp, op
 		return nil, invalid("a nil communicator")
 	}
 	if len(send) != len(recv)*len(c.members) {
-		return nil, invalid("a send buffer of %d bytes for a receive buffer of %d: want %d times as many", len(send), len(recv), len(c.members))
+		return nil, invalid("a send buffer of %d bytes for a receive buffer of %d: want %d times as many",
+			len(send), len(recv), len(c.members))
 	}
-	k := engine.Call{Kind: wire.ReduceScatter, Send: send, Recv: recv, Counts: make([]int64, len(c.members)), Type: reduce.Type(t), Op: reduce.Op(op)}
+	k := engine.Call{
+		Kind: wire.ReduceScatter, Send: send, Recv: recv, Counts: make([]int64, len(c.members)),
+		Type: reduce.Type(t), Op: reduce.Op(op),
+	}
 	for i := range k.Counts {
 		k.Counts[i] = int64(len(recv))
 	}
@@ -211,7 +218,9 @@ func (c *Comm) StartReduceScatter(send, recv []byte, t DataType, op ReduceOp, op
 // ReduceScatter combines everybody's send, element by element, and leaves block i
 // of the result to rank i. send is Size times as long as recv, which may be our
 // part of it. Otherwise send is not changed.
-func (c *Comm) ReduceScatter(ctx context.Context, send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) error {
+func (c *Comm) ReduceScatter(
+	ctx context.Context, send, recv []byte, t DataType, op ReduceOp, opts ...CallOption,
+) error {
 	if err := c.ready(ctx, "reduce-scatter"); err != nil {
 		return err
 	}

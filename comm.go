@@ -5,19 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync/atomic"
-	"time"
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/observe"
+	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/wire"
 	"github.com/allcast/allcast/internal/world"
 )
 
-// A Comm is a group of ranks that communicate. Its methods may be called from
-// several goroutines, but the operations on it must begin in the same order on all
-// its ranks.
+// A Comm is a group of ranks that communicate. Several goroutines may call its methods, but all ranks
+// must start the operations on it in the same order.
 //
 // A blocking operation whose context ends before it has completed aborts the communicator: all
 // operations on it that have not completed fail, on all ranks, and only Shrink and Close are of use
@@ -27,7 +25,7 @@ import (
 // context ends the waiting only.
 type Comm struct {
 	job     *job
-	id      uint32 // the same on all members, and no other communicator's
+	id      uint32 // the same on all members, and unique in the job
 	rank    int
 	members []int // world ranks
 	closed  atomic.Bool
@@ -35,54 +33,45 @@ type Comm struct {
 	cancelled atomic.Pointer[RankError] // error of the first blocking call whose context ended
 }
 
-// job is what all communicators of a process share.
+// job is the state that all communicators of a process share.
 type job struct {
 	*world.World
-	tuning  tuning
-	timeout time.Duration
-	splits  atomic.Uint32 // so many were begun
-
-	measured *calibration // nil: it was not
-	log      *slog.Logger
-	server   *observe.Server // tells people what we are at
+	splits   atomic.Uint32   // number of Splits and Shrinks that this process has begun
+	measured *calibration    // nil if Join has not run the benchmark
+	server   *observe.Server // answers "allcast inspect" and serves metrics
 }
 
-// Join meets the other ranks of the job and returns the communicator of all of
-// them. All ranks call it; it fails on all of them if one does not come, or came
-// with other options.
-func Join(ctx context.Context, o Options) (*Comm, error) {
-	cfg, tune, err := o.settle(os.LookupEnv)
+func (j *job) log() *slog.Logger { return j.Settings.Logger }
+
+// Join meets the other ranks of the job and returns the communicator of all ranks. All ranks call it. It
+// fails on all of them if one does not come, or has options that do not fit those of the others.
+func Join(ctx context.Context, o Options) (*Comm, error) { return join(ctx, o, world.Hooks{}) }
+
+func join(ctx context.Context, o Options, h world.Hooks) (*Comm, error) {
+	s, err := o.resolve(settings.Process)
 	if err != nil {
 		return nil, err
 	}
-	inspectable, err := inspectOn(os.LookupEnv)
+	metrics, err := listenMetrics(&s.Metrics)
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := listenMetrics(os.LookupEnv, &cfg)
-	if err != nil {
-		return nil, err
-	}
-	w, err := world.Join(ctx, cfg)
+	w, err := world.Join(ctx, s, h)
 	if err != nil {
 		closeListener(metrics)
-		return nil, fmt.Errorf("allcast: join as rank %d of %d: %w", cfg.Rank, cfg.Size, err)
+		return nil, fmt.Errorf("allcast: join as rank %d of %d: %w", s.Rank, s.Size, err)
 	}
-	j := &job{World: w, tuning: tune, timeout: cfg.Timeout, log: cfg.Log}
-	c := &Comm{job: j, id: engine.World, rank: cfg.Rank, members: make([]int, cfg.Size)}
+	j := &job{World: w}
+	c := &Comm{job: j, id: engine.World, rank: s.Rank, members: make([]int, s.Size)}
 	for i := range c.members {
 		c.members[i] = i
 	}
-	if w.NoMulticast != "" && cfg.Size > 1 && !o.NoMulticast && cfg.Rank == 0 {
-		cfg.Log.Warn("multicast does not work here: point-to-point algorithms are used instead, and the same bytes cross the network many times. \"allcast doctor\" tells what to do",
-			"reason", w.NoMulticast)
+	if s.Rank == 0 && s.Size > 1 {
+		j.warn()
 	}
-	if cfg.Key == nil && cfg.Size > 1 && !w.Loopback && cfg.Rank == 0 {
-		cfg.Log.Warn("no ALLCAST_KEY is set: the job is open to whoever can reach it")
-	}
-	j.joined(cfg.Interface, inspectable, metrics)
-	// The first barrier tells whether everybody got this far. What others do with their
-	// communicator as soon as they have it must not fail it.
+	j.observe(metrics)
+	// The first barrier shows whether all ranks have come this far. It has a communicator of its own,
+	// because a rank that has passed it may use the world at once.
 	err = c.meet(ctx)
 	if err == nil && w.Calibrate {
 		if err = c.calibrate(ctx); err == nil {
@@ -97,7 +86,18 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 	return c, nil
 }
 
-// meet waits for all ranks, apart from what they do on communicators.
+// warn logs what a user of the job should fix.
+func (j *job) warn() {
+	if j.NoMulticast != "" && !j.Settings.NoMulticast {
+		j.log().Warn("multicast does not work here: point-to-point algorithms are used instead, and the same bytes cross "+
+			"the network many times. \"allcast doctor\" tells what to do", "reason", j.NoMulticast)
+	}
+	if j.Settings.Key == nil && !j.Loopback {
+		j.log().Warn("no ALLCAST_KEY is set: the job is open to whoever can reach it")
+	}
+}
+
+// meet waits for all ranks, independently of their operations on communicators.
 func (c *Comm) meet(ctx context.Context) error {
 	r, err := c.job.Start(engine.Exit, engine.Call{Kind: wire.Barrier, Algo: barrierAlgo})
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *Comm) meet(ctx context.Context) error {
 	return (&Request{r, c}).Wait(ctx)
 }
 
-// Rank is our rank in this communicator.
+// Rank is this process's rank in the communicator.
 func (c *Comm) Rank() int { return c.rank }
 
 // Size is the number of ranks.
@@ -121,11 +121,11 @@ func (c *Comm) Multicast() (works bool, reason string) {
 	return c.job.NoMulticast == "", c.job.NoMulticast
 }
 
-// Datapath is who puts received data in place, on this rank.
+// Datapath is the code that puts received data in place on this rank.
 type Datapath struct {
-	Name   string // "host": this process; "bpf": the kernel
-	Hook   string // where the kernel looks at packets
-	Reason string // why it is this process although the kernel was asked for (Options.Datapath)
+	Name   string // "host" for this process, "bpf" for the kernel
+	Hook   string // place where the kernel looks at packets
+	Reason string // why it is this process although Options.Datapath asks for the kernel
 }
 
 func (d Datapath) String() string {
@@ -138,19 +138,19 @@ func (d Datapath) String() string {
 	return d.Name
 }
 
-// Datapath says who puts received data in place.
+// Datapath returns the code that puts received data in place.
 func (c *Comm) Datapath() Datapath {
 	return Datapath{Name: c.job.Datapath, Hook: c.job.Hook, Reason: c.job.NoBPF}
 }
 
 // Fabric is the network in use: "ip" or "verbs".
-func (c *Comm) Fabric() string { return c.job.Fabric }
+func (c *Comm) Fabric() string { return c.job.Settings.Fabric }
 
-// Secure reports whether what ranks send to each other is sealed (Options.Secure).
-func (c *Comm) Secure() bool { return c.job.Secure }
+// Secure reports whether the ranks encrypt their traffic (Options.Secure).
+func (c *Comm) Secure() bool { return c.job.Settings.Secure }
 
-// Integrity reports whether it is checked for accidents (Options.Integrity).
-func (c *Comm) Integrity() bool { return c.job.Integrity }
+// Integrity reports whether the ranks check for data that changes by accident (Options.Integrity).
+func (c *Comm) Integrity() bool { return c.job.Settings.Integrity }
 
 // Abort ends all operations of this communicator, on all its ranks, with an
 // error that matches ErrAborted and names this rank. Afterwards only Shrink and Close are of use.
@@ -183,9 +183,9 @@ func (c *Comm) Close() error {
 		}
 		return exportError(err, c.members)
 	}
-	c.job.Leave(c.job.timeout, barrierAlgo)
+	c.job.Leave(c.job.Settings.Timeout, barrierAlgo)
 	err := c.job.Close()
 	c.job.server.Close()
-	c.job.log.Info("left the job")
+	c.job.log().Info("left the job")
 	return err
 }

@@ -35,9 +35,9 @@ var (
 	ErrNoMulticast = errors.New("multicast does not work here")
 	// ErrInUse is what Free returns while an operation of this process that has not ended uses the
 	// memory.
-	ErrInUse = engine.ErrInUse
+	ErrInUse = errors.New("an operation that has not ended uses it")
 	// ErrNotAlloced is what Free returns for memory that is not from Alloc, or free already.
-	ErrNotAlloced = engine.ErrNotAlloced
+	ErrNotAlloced = errors.New("not from Alloc")
 )
 
 // A RankError is how a call ended that could not complete. It matches one of
@@ -66,7 +66,8 @@ func (e *RankError) Error() string {
 	if e.Calls != "" {
 		who += " (" + e.Calls + ")"
 	}
-	return fmt.Sprintf("allcast: %s failed in the %s phase: %s: %s%s; missing here: %s", e.Op, e.Phase, e.reason, who, e.here, e.Missing)
+	return fmt.Sprintf("allcast: %s failed in the %s phase: %s: %s%s; missing here: %s",
+		e.Op, e.Phase, e.reason, who, e.here, e.Missing)
 }
 
 // Unwrap returns what kind of failure it was, and the context's error if that is why.
@@ -96,15 +97,16 @@ func (e *RankError) of(members []int) *RankError {
 type NoMulticastError struct{ Reason string }
 
 func (e *NoMulticastError) Error() string {
-	return fmt.Sprintf("allcast: multicast does not work here: %s; \"allcast doctor\" tells what to do, and algorithm auto does without", e.Reason)
+	return fmt.Sprintf("allcast: multicast does not work here: %s; \"allcast doctor\" tells what to do, "+
+		"and algorithm auto does without", e.Reason)
 }
 
 // Unwrap returns ErrNoMulticast.
 func (e *NoMulticastError) Unwrap() error { return ErrNoMulticast }
 
 var causes = map[node.Reason]error{
-	node.Lost: ErrRankLost, node.Aborted: ErrAborted, node.Deadline: ErrDeadline, node.Mismatch: ErrMismatch, node.Protocol: ErrProtocol,
-	node.Left: ErrClosed, node.Corrupt: ErrCorrupt, node.Cancelled: ErrAborted,
+	node.Lost: ErrRankLost, node.Aborted: ErrAborted, node.Deadline: ErrDeadline, node.Mismatch: ErrMismatch,
+	node.Protocol: ErrProtocol, node.Left: ErrClosed, node.Corrupt: ErrCorrupt, node.Cancelled: ErrAborted,
 }
 
 // exportError turns an error of the engine into one of this package. members are the world ranks of
@@ -133,8 +135,8 @@ func exportRankError(e *node.Error, members []int) *RankError {
 		cause = ErrProtocol // only a peer can have made it up
 	}
 	r := &RankError{
-		Rank: slices.Index(members, e.Culprit), WorldRank: e.Culprit, Op: e.Op.String(), Phase: e.Phase.String(), Missing: e.Missing,
-		causes: []error{cause}, reason: e.Reason.String(), culprit: "no single rank",
+		Rank: slices.Index(members, e.Culprit), WorldRank: e.Culprit, Op: e.Op.String(), Phase: e.Phase.String(),
+		Missing: e.Missing, causes: []error{cause}, reason: e.Reason.String(), culprit: "no single rank",
 	}
 	name := func(world int) string { return rankName(world, members) }
 	if e.Culprit >= 0 {
@@ -155,7 +157,8 @@ func exportRankError(e *node.Error, members []int) *RankError {
 
 // describeCalls says which rank called what.
 func describeCalls(a, b string, p *wire.CallPair) string {
-	s := fmt.Sprintf("%s called %s, %s called %s", a, p.Calls[0].Describe(elementTypeOf), b, p.Calls[1].Describe(elementTypeOf))
+	s := fmt.Sprintf("%s called %s, %s called %s",
+		a, p.Calls[0].Describe(elementTypeOf), b, p.Calls[1].Describe(elementTypeOf))
 	if p.Calls[0] == p.Calls[1] {
 		s += ", with other counts or options"
 	}

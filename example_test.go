@@ -25,10 +25,7 @@ func local(size int, f func(ctx context.Context, c *allcast.Comm) error) {
 	for rank := range size {
 		wg.Go(func() {
 			o := allcast.Options{Rank: rank, Size: size, Addr: l.Addr().String()}
-			if rank == 0 {
-				o = o.On(l)
-			}
-			c, err := allcast.Join(ctx, o)
+			c, err := allcast.JoinHooked(ctx, o, onSocket(l, rank))
 			if err == nil {
 				err = errors.Join(f(ctx, c), c.Close())
 			}

@@ -1,13 +1,18 @@
 package allcast
 
-import "net"
+import (
+	"context"
 
-// On lets rank 0 listen on a socket that is there already: a free port without a
-// race.
-func (o Options) On(l net.Listener) Options {
-	o.listener = l
-	return o
-}
+	"github.com/allcast/allcast/internal/world"
+)
+
+// Hooks let a test pass rank 0 a socket that listens already, which gives it a free port without a race.
+// Watch lets a test see the phases of operations as they begin, and act on them; the rank does nothing
+// else meanwhile.
+type Hooks = world.Hooks
+
+// JoinHooked is Join with hooks.
+func JoinHooked(ctx context.Context, o Options, h Hooks) (*Comm, error) { return join(ctx, o, h) }
 
 // Vanish ends this rank as if its process had ended.
 func (c *Comm) Vanish() {
@@ -16,15 +21,8 @@ func (c *Comm) Vanish() {
 	c.job.server.Close()
 }
 
-// Comms is how many communicators take up memory in this process.
+// Comms returns the number of communicators that take up memory in this process.
 func (c *Comm) Comms() int { return c.job.Comms() }
 
-// Watched lets a test see the phases of operations as they begin, and act on them: nothing
-// else happens in this rank's control side meanwhile.
-func (o Options) Watched(f func(comm uint32, seq uint64, what string)) Options {
-	o.watch = f
-	return o
-}
-
-// Public is what callers get for an error of the engine.
+// Public turns an error of the engine into the one that callers get.
 var Public = exportError

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// settleGroups tests the multicast groups that a new communicator has of its own, after all members
-// have joined them. If a member does not hear another one, all members share the job's groups
-// instead, which Join has tested. The time is bounded.
+// settleGroups tests a new communicator's own multicast groups, after all members have joined them. If a
+// member does not hear another one, all members use the job's groups instead, which Join has tested. The
+// time is bounded.
 func (c *Comm) settleGroups(ctx context.Context) error {
 	if c.Size() == 1 {
 		return nil
@@ -44,7 +44,7 @@ func (c *Comm) settleGroups(ctx context.Context) error {
 	}
 	c.job.LeaveGroups(c.id)
 	if c.rank == 0 {
-		c.job.log.Warn("the multicast groups of a communicator do not work: "+
+		c.job.log().Warn("the multicast groups of a communicator do not work: "+
 			"it shares the job's groups, so that other ranks receive its data too",
 			"comm", c.id, "ranks", c.Size(), "reason", strings.Join(deaf[:min(len(deaf), 5)], "; "))
 	}

@@ -56,7 +56,7 @@ func (s strike) env() string {
 	return fmt.Sprintf("%s=%d %s %s %s %s", strikeVar, s.victim, s.fault, s.phase, s.operation, s.algo)
 }
 
-// event is what Options.Watched calls the phase. A plan has no phases but one: its
+// event is the name by which Hooks.Watch calls the phase. A plan has no phases but one: its
 // greeting is what a barrier is to multicast, and its data what the multicast is.
 func (s strike) event() string {
 	if s.algo == "mcast" {
@@ -110,7 +110,7 @@ func struck() int {
 }
 
 func (s strike) work(ctx context.Context, in *bufio.Reader) (*allcast.Comm, error) {
-	o := allcast.Options{}
+	var h allcast.Hooks
 	rank, _ := strconv.Atoi(os.Getenv("RANK"))
 	victim := rank == s.victim
 	// Who waits for its right neighbour in the handshake does so for a while if that one has
@@ -119,14 +119,14 @@ func (s strike) work(ctx context.Context, in *bufio.Reader) (*allcast.Comm, erro
 		_ = os.Setenv("ALLCAST_FAULT", "drop=20%,seed=7")
 	}
 	if done := false; victim && s.phase != "idle" {
-		o = o.Watched(func(comm uint32, seq uint64, what string) {
+		h.Watch = func(comm uint32, seq uint64, what string) {
 			if !done && comm == 0 && seq >= before && what == s.event() {
 				done = true
 				s.hit(in)
 			}
-		})
+		}
 	}
-	c, err := allcast.Join(ctx, o)
+	c, err := allcast.JoinHooked(ctx, allcast.Options{}, h)
 	if err != nil {
 		return nil, err
 	}

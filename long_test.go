@@ -69,10 +69,7 @@ func TestTooLongChunks(t *testing.T) {
 	for r := range 2 {
 		go func() {
 			o := allcast.Options{Rank: r, Size: 2, Addr: l.Addr().String(), Chunk: 65_454}
-			if r == 0 {
-				o = o.On(l)
-			}
-			c, err := allcast.Join(ctx, o)
+			c, err := allcast.JoinHooked(ctx, o, onSocket(l, r))
 			if err == nil {
 				err = errors.Join(errors.New("joined"), c.Close())
 			}
@@ -80,7 +77,7 @@ func TestTooLongChunks(t *testing.T) {
 		}()
 	}
 	for range 2 {
-		if err := <-errs; err == nil || !strings.Contains(err.Error(), "at most 65453 do") {
+		if err := <-errs; err == nil || !strings.Contains(err.Error(), "at most 65453") {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -243,10 +243,8 @@ func TestProtectionDiffers(t *testing.T) {
 						o = c.odd
 					}
 					o.Rank, o.Size, o.Addr, o.Key = r, 3, l.Addr().String(), jobKey
-					if r == 0 {
-						o = o.On(l)
-					}
-					if comm, err := allcast.Join(t.Context(), o); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "rank 1") {
+					comm, err := allcast.JoinHooked(t.Context(), o, onSocket(l, r))
+					if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "rank 1") {
 						t.Errorf("rank %d: %v", r, err)
 						if comm != nil {
 							_ = comm.Close()

@@ -117,7 +117,7 @@ func shrinkError(ctx context.Context, a *node.Agreed, members []int) error {
 // newID is an id that no other communicator of the job has: a process, given as a world
 // rank, has not used the number before, and no other process has numbers like it.
 func (j *job) newID(nth uint32, process int) (uint32, error) {
-	id := engine.FirstComm + uint64(nth)*uint64(j.Size) + uint64(process)
+	id := engine.FirstComm + uint64(nth)*uint64(j.Settings.Size) + uint64(process)
 	if id >= math.MaxUint32 {
 		return 0, fmt.Errorf("allcast: no more communicators: there were %d", nth)
 	}

@@ -157,12 +157,12 @@ func TestSplitNamesTheLost(t *testing.T) {
 				calls.Store(math.MinInt64) // until all have joined
 				now := make(chan struct{})
 				opts := make([]allcast.Options, size)
-				opts[victim] = opts[victim].Watched(func(comm uint32, _ uint64, what string) {
+				watches := map[int]watch{victim: func(comm uint32, _ uint64, what string) {
 					if comm == 0 && what == phase && calls.Add(1) == nth+1 {
 						close(now)
 					}
-				})
-				for r, err := range joinAll(t, opts, func(ctx context.Context, world *allcast.Comm) error {
+				}}
+				for r, err := range joinWatched(t, opts, watches, func(ctx context.Context, world *allcast.Comm) error {
 					err := world.Barrier(ctx)
 					if world.Rank() == victim {
 						calls.Store(0)

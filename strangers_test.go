@@ -67,10 +67,8 @@ func TestStrangers(t *testing.T) {
 	for r := range size {
 		ranks.Go(func() {
 			o := o
-			if o.Rank = r; r == 0 {
-				o = o.On(l)
-			}
-			c, err := allcast.Join(ctx, o)
+			o.Rank = r
+			c, err := allcast.JoinHooked(ctx, o, onSocket(l, r))
 			joined.Done()
 			if err != nil {
 				errs[r] = err

@@ -11,18 +11,18 @@ type DataType uint8
 
 // Element types. Float16 and BFloat16 are computed in float32 and rounded back.
 const (
-	Float32  = DataType(reduce.F32)
-	Float64  = DataType(reduce.F64)
-	Float16  = DataType(reduce.F16)
-	BFloat16 = DataType(reduce.BF16)
-	Int8     = DataType(reduce.I8)
-	Int16    = DataType(reduce.I16)
-	Int32    = DataType(reduce.I32)
-	Int64    = DataType(reduce.I64)
-	Uint8    = DataType(reduce.U8)
-	Uint16   = DataType(reduce.U16)
-	Uint32   = DataType(reduce.U32)
-	Uint64   = DataType(reduce.U64)
+	Float32 DataType = iota
+	Float64
+	Float16
+	BFloat16
+	Int8
+	Int16
+	Int32
+	Int64
+	Uint8
+	Uint16
+	Uint32
+	Uint64
 )
 
 // String returns the short name: f32, bf16, i64 and so on.
@@ -45,11 +45,11 @@ type ReduceOp uint8
 
 // Reductions.
 const (
-	Sum     = ReduceOp(reduce.Sum)
-	Average = ReduceOp(reduce.Avg)
-	Min     = ReduceOp(reduce.Min)
-	Max     = ReduceOp(reduce.Max)
-	Product = ReduceOp(reduce.Prod)
+	Sum ReduceOp = iota
+	Average
+	Min
+	Max
+	Product
 )
 
 // String returns the short name: sum, avg, min, max or prod.

@@ -30,6 +30,25 @@ func ranks(t testing.TB, size int, o allcast.Options, f func(ctx context.Context
 // joinAll is ranks for ranks that differ, and that may fail.
 func joinAll(t testing.TB, opts []allcast.Options, f func(ctx context.Context, c *allcast.Comm) error) []error {
 	t.Helper()
+	return joinWatched(t, opts, nil, f)
+}
+
+// onSocket returns the hooks by which rank 0 of a job gets its socket.
+func onSocket(l net.Listener, rank int) (h allcast.Hooks) {
+	if rank == 0 {
+		h.Listener = l
+	}
+	return h
+}
+
+// watch is allcast.Hooks.Watch.
+type watch = func(comm uint32, seq uint64, what string)
+
+// joinWatched is joinAll with a watch for each rank in watches.
+func joinWatched(
+	t testing.TB, opts []allcast.Options, watches map[int]watch, f func(ctx context.Context, c *allcast.Comm) error,
+) []error {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,10 +60,9 @@ func joinAll(t testing.TB, opts []allcast.Options, f func(ctx context.Context, c
 	for r, o := range opts {
 		wg.Go(func() {
 			o.Rank, o.Size, o.Addr = r, len(opts), l.Addr().String()
-			if r == 0 {
-				o = o.On(l)
-			}
-			c, err := allcast.Join(ctx, o)
+			h := onSocket(l, r)
+			h.Watch = watches[r]
+			c, err := allcast.JoinHooked(ctx, o, h)
 			if err != nil {
 				errs[r] = err
 				return

@@ -4,26 +4,28 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 )
 
 type versionCmd struct{}
 
 func (versionCmd) Help() string { return "Example:\n  allcast version --json" }
 
-// build is what the binary knows about its making.
+// build describes the binary.
 type build struct {
-	Version  string `json:"version"`            // the module's, "(devel)" when built from a checkout
-	Revision string `json:"revision,omitempty"` // of the checkout, where the build recorded it
-	Modified bool   `json:"modified,omitempty"` // the checkout had changes
+	Version  string `json:"version"`            // module version; "(devel)" when built from a checkout
+	Revision string `json:"revision,omitempty"` // revision of the checkout, if the build recorded it
+	Modified bool   `json:"modified,omitempty"` // uncommitted changes in the checkout
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
 }
 
-func (versionCmd) Run(a *app) error {
+func (versionCmd) Run(e *cli.Env) error {
 	b := readBuild(debug.ReadBuildInfo())
-	if a.json {
-		return a.printJSON(b)
+	if e.JSON {
+		return e.PrintJSON(b)
 	}
 	revision := ""
 	if b.Revision != "" {
@@ -32,8 +34,7 @@ func (versionCmd) Run(a *app) error {
 			revision += " (modified)"
 		}
 	}
-	_, err := fmt.Fprintf(a.stdout, "allcast %s%s %s %s/%s\n", b.Version, revision, b.Go, b.OS, b.Arch)
-	return err
+	return e.Print(fmt.Sprintf("allcast %s%s %s %s/%s\n", b.Version, revision, b.Go, b.OS, b.Arch))
 }
 
 func readBuild(info *debug.BuildInfo, ok bool) build {

@@ -1,22 +1,9 @@
 package main
 
 import (
-	"runtime"
 	"runtime/debug"
-	"strings"
 	"testing"
 )
-
-func TestVersion(t *testing.T) {
-	o := execute(t, fine, "version")
-	if o.status != statusOK || !strings.HasPrefix(o.stdout, "allcast ") || !strings.Contains(o.stdout, runtime.Version()) {
-		t.Errorf("status %d: %q", o.status, o.stdout)
-	}
-	lines := execute(t, fine, "version", "--json").objects(t)
-	if len(lines) != 1 || lines[0]["go"] != runtime.Version() || lines[0]["version"] == "" {
-		t.Errorf("%v", lines)
-	}
-}
 
 func TestReadBuild(t *testing.T) {
 	info := &debug.BuildInfo{

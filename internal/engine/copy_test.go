@@ -10,6 +10,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/reduce"
+	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -49,7 +50,7 @@ func TestReduceScatterDoesNotCopy(t *testing.T) {
 				m.h = h
 				return reliable(uncopied{memReliable{m}, inputs[r], &sent}), nil
 			}
-			all[r], err = New(Config{Rank: r, Size: size, Secret: []byte("secret"), Reliable: connect})
+			all[r], err = New(Config{Job: settings.Job{Rank: r, Size: size}, Secret: []byte("secret"), Reliable: connect})
 			if err != nil {
 				t.Fatal(err)
 			}

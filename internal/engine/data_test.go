@@ -10,6 +10,7 @@ import (
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/reduce"
+	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -94,7 +95,7 @@ func TestPartsAreSignsOfLife(t *testing.T) {
 	m := n.ranks[0]
 	m.net = n
 	e, err := New(Config{
-		Rank: 0, Size: 2, Secret: []byte("secret"), Timeout: 1e9,
+		Job: settings.Job{Rank: 0, Size: 2}, Secret: []byte("secret"), Liveness: settings.Liveness{Timeout: 1e9},
 		Reliable: func(fabric.Handler) (fabric.Reliable, error) { return reliable(silent{memReliable{m}}), nil },
 	})
 	if err != nil {

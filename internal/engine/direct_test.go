@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -37,7 +38,7 @@ func directEngines(t *testing.T, hold chan func()) []*Engine {
 	n.ranks[1].deaf.Store(true)
 	var all []*Engine
 	for r, m := range n.ranks {
-		e, err := New(Config{Rank: r, Size: 2, Multicast: m, Secret: []byte("secret"), Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
+		e, err := New(Config{Job: settings.Job{Rank: r, Size: 2}, Multicast: m, Secret: []byte("secret"), Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
 			m.h = h
 			rel := reliable(memReliable{m})
 			rel.Reader, rel.Direct = nil, memDirect{memReliable{m}, hold}
@@ -125,7 +126,7 @@ func lateEngines(t *testing.T) ([]*Engine, chan fabric.OpKey) {
 	begun := make(chan fabric.OpKey, 10)
 	var all []*Engine
 	for r, m := range n.ranks {
-		e, err := New(Config{Rank: r, Size: 2, Multicast: m, Secret: []byte("secret"), Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
+		e, err := New(Config{Job: settings.Job{Rank: r, Size: 2}, Multicast: m, Secret: []byte("secret"), Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
 			if m.h = h; r == 0 {
 				return reliable(memLate{memReliable{m}, begun}), nil
 			}

@@ -16,24 +16,22 @@ import (
 	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/seal"
+	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
 // Config is what an Engine runs on.
 type Config struct {
-	Rank, Size int
-	Multicast  fabric.Multicast // nil: the network has none
-	Reliable   func(fabric.Handler) (fabric.Reliable, error)
-	Secret     []byte        // of the job, for tokens and keys
-	Secure     bool          // seal datagrams
-	Integrity  bool          // find what changed: on the way, by sums in datagrams, unless they are sealed; in memory, by comparing with a neighbour
-	Timeout    time.Duration // silence after which a rank is lost
-	Deadline   time.Duration // for a call; 0: none
-	Rate       float64       // bits a second that reach a rank; 0: unknown, nobody paces itself
-	PSNBits    int           // 0: wire.DefaultPSNBits
-	Pin        []int         // processors that workers are bound to; nil: none
-	Log        *slog.Logger  // nil: none
+	settings.Job
+	settings.Protection
+	settings.Transfer
+	settings.Liveness
+	Logger *slog.Logger // nil for none
+
+	Multicast fabric.Multicast // nil: the network has none
+	Reliable  func(fabric.Handler) (fabric.Reliable, error)
+	Secret    []byte // of the job, for tokens and keys
 
 	Who    observe.State       // of this process, for who inspects it
 	Failed func(*observe.Dump) // is told of each failure, once; it may take its time; nil: nobody is
@@ -150,12 +148,12 @@ func (g *group) rankOf(world int) (rank int, member bool) {
 
 // New starts an engine.
 func New(cfg Config) (*Engine, error) {
-	layout, err := wire.NewLayout(cfg.PSNBits)
+	layout, err := wire.NewLayout(wire.DefaultPSNBits)
 	if err != nil {
 		return nil, err
 	}
 	e := &Engine{
-		cfg: cfg, log: cfg.Log, start: time.Now(), layout: layout, tokens: newTokens(cfg.Secret), tasks: newQueue(),
+		cfg: cfg, log: cfg.Logger, start: time.Now(), layout: layout, tokens: newTokens(cfg.Secret), tasks: newQueue(),
 		ops: map[fabric.OpKey]*operation{}, calls: map[uint64]*call{}, failing: map[fabric.OpKey]*operation{},
 		reads: reads{open: map[uint64]*read{}}, transfers: transfers{open: map[fabric.OpKey]*operation{}}, signs: make([]atomic.Int64, cfg.Size),
 		heardAt: make([]step.Time, cfg.Size), joining: map[uint32]chan struct{}{}, probes: newProbes(),

@@ -10,12 +10,10 @@ import (
 
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/observe"
+	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
-
-// LevelTrace is below debug: every event that the recorder gets.
-const LevelTrace = slog.LevelDebug - 4
 
 // askMost is how long who inspects us waits for the node: it is never that slow.
 const askMost = time.Second
@@ -52,7 +50,7 @@ func (e *Engine) watch(nc *node.Config) {
 	w.heard, w.gone = make([]step.Time, e.cfg.Size), make([]bool, e.cfg.Size)
 	w.tallies, w.known = observe.Tallies{}, map[failure]func(){}
 	w.debug = e.log.Enabled(context.Background(), slog.LevelDebug)
-	w.trace = e.log.Enabled(context.Background(), LevelTrace)
+	w.trace = e.log.Enabled(context.Background(), settings.LevelTrace)
 	nc.Turned = func(comm uint32, seq uint64, _, to step.Phase) {
 		e.note(observe.Event{Kind: observe.Phase, Comm: comm, Seq: seq, What: uint8(to), Peer: observe.NoPeer})
 		if e.cfg.Watch != nil {
@@ -66,7 +64,7 @@ func (e *Engine) note(ev observe.Event) {
 	ev.At = int64(e.watcher.now)
 	e.watcher.rec.Add(&ev)
 	if e.watcher.trace {
-		e.log.Log(context.Background(), LevelTrace, ev.Kind.String(),
+		e.log.Log(context.Background(), settings.LevelTrace, ev.Kind.String(),
 			"detail", ev.Detail(), "comm", ev.Comm, "seq", ev.Seq, "peer", ev.Peer, "n", ev.N, "text", ev.Text)
 	}
 }

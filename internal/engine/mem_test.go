@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -67,8 +68,9 @@ func (n *memNet) engines(t *testing.T) []*Engine {
 	var all []*Engine
 	for r, m := range n.ranks {
 		e, err := New(Config{
-			Rank: r, Size: len(n.ranks), Multicast: m, Secret: []byte("secret"), Secure: n.secure, Integrity: n.integrity,
-			Reliable: func(h fabric.Handler) (fabric.Reliable, error) { m.h = h; return reliable(memReliable{m}), nil },
+			Job: settings.Job{Rank: r, Size: len(n.ranks)}, Multicast: m, Secret: []byte("secret"),
+			Protection: settings.Protection{Secure: n.secure, Integrity: n.integrity},
+			Reliable:   func(h fabric.Handler) (fabric.Reliable, error) { m.h = h; return reliable(memReliable{m}), nil },
 		})
 		if err != nil {
 			t.Fatal(err)

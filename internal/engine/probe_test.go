@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -84,7 +85,8 @@ func groupEngines(t *testing.T, fails map[int]error, deaf map[int]bool, deadline
 	for r, m := range n.ranks {
 		m.net = &n.memNet
 		e, err := New(Config{
-			Rank: r, Size: len(n.ranks), Multicast: &groupRank{m, n}, Secret: []byte("secret"), Deadline: deadline,
+			Job: settings.Job{Rank: r, Size: len(n.ranks)}, Multicast: &groupRank{m, n}, Secret: []byte("secret"),
+			Liveness: settings.Liveness{Deadline: deadline},
 			Reliable: func(h fabric.Handler) (fabric.Reliable, error) { m.h = h; return reliable(memReliable{m}), nil },
 		})
 		if err != nil {

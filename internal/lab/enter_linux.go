@@ -8,16 +8,22 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+
+	"github.com/allcast/allcast/internal/settings"
 )
 
 // Enter becomes a rank: it goes into the namespace of the host that has its number,
 // and runs the command in its place. It only returns if it cannot.
 func Enter(name, master string, command []string) error {
-	rank, ok := rankOf(os.LookupEnv)
-	if !ok {
+	job, found, err := settings.FromLauncher(settings.Process)
+	switch {
+	case err != nil:
+		return err
+	case !found:
 		return errors.New("no RANK in the environment")
 	}
-	return replace(Config{Name: name}.prefix()+"host"+strconv.Itoa(rank), command, enterEnv(os.Environ(), rank, os.Getenv(racksVar), master))
+	host := Config{Name: name}.prefix() + "host" + strconv.Itoa(job.Rank)
+	return replace(host, command, enterEnv(os.Environ(), job.Rank, os.Getenv(racksVar), master))
 }
 
 // Exec runs a command inside a host or switch, in place of this process.

@@ -64,10 +64,3 @@ func (p *Plan) racks() string {
 	}
 	return strings.Join(list, ",")
 }
-
-// rankOf reads a rank's number.
-func rankOf(lookup func(string) (string, bool)) (int, bool) {
-	v, _ := lookup("RANK")
-	r, err := strconv.Atoi(v)
-	return r, err == nil && r >= 0
-}

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Adopt makes this process the parent of whatever its ranks leave behind, also
-// of what has left their process groups, and returns a function that kills all of that. It is for a
-// process that does nothing but run a job: all its other children are killed too.
+// Adopt makes this process the parent of all processes that its ranks leave behind, including those that
+// left the ranks' process groups. The function that it returns kills them, and all other children of this
+// process. It is for a process that only runs a job.
 func Adopt() (end func()) {
-	// Without it (a kernel before 3.4) the groups are killed all the same.
+	// Best effort: kernels before 3.4 lack it, and Run kills the groups anyway.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	return func() {
-		// The children of what is killed become ours in turn.
+		// The children of the killed processes become children of this process in turn.
 		for list := children(); len(list) > 0; list = children() {
 			for _, pid := range list {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -27,9 +27,9 @@ func Adopt() (end func()) {
 	}
 }
 
-// children lists our processes, of all threads; none where the kernel does not tell.
+// children lists the child processes of all threads; none if the kernel does not support it.
 func children() (pids []int) {
-	lists, _ := filepath.Glob("/proc/self/task/*/children") // the pattern is a good one
+	lists, _ := filepath.Glob("/proc/self/task/*/children") // the pattern is valid
 	for _, path := range lists {
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -2,6 +2,5 @@
 
 package launch
 
-// Adopt does nothing where a process cannot become the parent of its
-// grandchildren.
+// Adopt does nothing, because a process cannot become the parent of its grandchildren here.
 func Adopt() (end func()) { return func() {} }

@@ -8,37 +8,37 @@ import (
 	"time"
 )
 
-// MaxRanks is how many processes one Run starts at most: each takes a few file
-// descriptors here, and more would hardly get anything done on one machine.
+// MaxRanks limits the processes of one Run. Each takes a few file descriptors, and more would make hardly
+// any progress on one machine.
 const MaxRanks = 1024
 
-// ErrConfig marks a job that makes no sense; nothing was started.
+// ErrConfig marks an invalid Config; Run has started nothing.
 var ErrConfig = errors.New("bad job")
 
-// Config says what to run.
+// Config describes a job.
 type Config struct {
 	Ranks   int
 	Command []string // program and arguments
-	Env     []string // of the processes, besides what tells the rank; nil: ours
-	Dir     string   // working directory; "": ours
-	Procs   int      // GOMAXPROCS, if the environment has none: a rank's share of the processors, but at least that
+	Env     []string // without the variables of ranks; nil for the environment of this process
+	Dir     string   // working directory; "" for that of this process
+	Procs   int      // lower bound of GOMAXPROCS, which is a rank's share of the processors unless Env sets it
 
-	// Stdout and Stderr get whole lines, one Write each, and never two at a time.
+	// Stdout and Stderr get whole lines, by one Write per line. The Writes never overlap.
 	Stdout, Stderr io.Writer
-	// Prefix is put before every line of a rank; nil: "[rank] ".
+	// Prefix returns the start of every line of a rank; nil for "[rank] ".
 	Prefix func(rank int, stderr bool) string
 
-	// Signals are forwarded to all ranks; nil: none are.
+	// Signals are forwarded to all ranks; nil for none.
 	Signals <-chan os.Signal
-	// Started is told the process of each rank, once it runs; may be nil.
+	// Started is called with the process of each rank, once it runs; may be nil.
 	Started func(rank, pid int)
-	// Failed is told which failure ends the job, before the others are ended; may be nil.
+	// Failed is called with the failure that ends the job, before the other ranks end; may be nil.
 	Failed func(*RankError)
 
-	// Notice is how long the other ranks may take to end by themselves after the first
-	// failure, and to say what they saw of it; 0: a second.
+	// Notice is how long the other ranks may take to report the first failure and to end by themselves; 0
+	// for one second.
 	Notice time.Duration
-	// Grace is how long a rank has between SIGTERM and SIGKILL; 0: three seconds.
+	// Grace is how long a rank has between SIGTERM and SIGKILL; 0 for three seconds.
 	Grace time.Duration
 }
 

@@ -1,4 +1,3 @@
-// Package launch runs a program once a rank on this machine: it tells each process
-// its rank, passes its output on line by line, ends them all when one fails, and leaves none
-// behind.
+// Package launch runs a program once per rank on this machine. It tells each process its rank, copies its
+// output line by line, ends all processes when one fails, and leaves none behind.
 package launch

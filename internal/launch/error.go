@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// A RankError is the failure that ended a job: the first one.
+// A RankError is the first failure, which ended the job.
 type RankError struct {
 	Rank   int
-	Code   int            // what it exited with; -1 if a signal ended it
+	Code   int            // exit status; -1 if a signal ended the process
 	Signal syscall.Signal // that signal
 }
 
@@ -31,7 +31,7 @@ func (e *StartError) Error() string { return fmt.Sprintf("rank %d: %v", e.Rank, 
 // Unwrap returns why.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// failure is how a process failed, nil if it did not.
+// failure describes how a process failed; nil if it did not.
 func failure(rank int, s *os.ProcessState) *RankError {
 	if s.Success() {
 		return nil

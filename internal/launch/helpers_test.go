@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// record is a Config of a shell script, and what became of it.
+// record is the Config of a shell script, with the output and the processes of its ranks.
 type record struct {
 	Config
 	mu             sync.Mutex
@@ -55,8 +55,7 @@ func (s sink) Write(p []byte) (int, error) {
 	return s.b.Write(p)
 }
 
-// ended waits until a process that is none of ours is gone, or is only waiting for its
-// parent to notice.
+// ended waits until a process that is not a child of this one has ended, or is a zombie.
 func ended(t *testing.T, pid int) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)

@@ -7,18 +7,16 @@ import (
 	"sync"
 )
 
-// maxLine is where a line without an end is cut: a program that writes megabytes of
-// something else must not take our memory.
+// maxLine limits the length of a line. It bounds the memory for a program that writes no line feeds.
 const maxLine = 1 << 20
 
-// output is where all ranks' lines go, one at a time.
+// output serializes the lines of all ranks.
 type output struct {
 	mu sync.Mutex
 }
 
-// copyLines passes lines on until the end; a last one without a line feed gets one.
-// It goes on reading when they cannot be written any more, so that the program does
-// not hang.
+// copyLines copies lines until the end, and completes the last one with a line feed. It keeps reading
+// after a write error, so that the program does not block.
 func (o *output) copyLines(w io.Writer, r io.Reader, prefix string) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	line := []byte(prefix)

@@ -11,7 +11,7 @@ import (
 	"testing/iotest"
 )
 
-// Lines of many ranks come out whole, in their order.
+// Lines of many ranks stay whole, and each rank's lines keep their order.
 func TestLinesAreWhole(t *testing.T) {
 	const ranks, lines = 8, 200
 	var (
@@ -60,7 +60,7 @@ func TestEndlessLine(t *testing.T) {
 	}
 }
 
-// A reader that is gone does not stop the program.
+// A write error does not block the program.
 func TestBrokenOutput(t *testing.T) {
 	var o output
 	in := strings.NewReader("a\nb\nc")

@@ -7,11 +7,10 @@ import "syscall"
 // attributes make a process the leader of a new group.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// reap waits for the process and kills what is left of its group. For a moment its
-// number could be somebody else's, which systems that number in sequence make
-// most unlikely.
+// reap waits for the process and kills the rest of its group. In between, the process id could be reused,
+// which is very unlikely on systems that assign ids in sequence.
 func (r *rank) reap() {
-	_ = r.cmd.Wait() // the state says it all
+	_ = r.cmd.Wait() // ProcessState has the result
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	killGroup(r.cmd.Process.Pid, syscall.SIGKILL)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// drain is how long we read on after a rank has ended. What it wrote is there
-// already; only a process that left its group can hold the pipe open.
+// drain is how long Run reads the output of a rank that has ended. The output is in the pipe already;
+// only a process that left the rank's group can keep the pipe open.
 const drain = 500 * time.Millisecond
 
 // rank is one process and the group it leads.
@@ -18,19 +18,19 @@ type rank struct {
 	cmd *exec.Cmd
 
 	mu    sync.Mutex
-	alive bool // not reaped: the number of the process is still its own
+	alive bool // not reaped, so that its process id is still its own
 
-	pipes   []*os.File // our ends
+	pipes   []*os.File // read ends
 	readers sync.WaitGroup
 }
 
-// start runs a rank's process. It must be called on a thread that outlives it.
+// start starts a rank's process. The calling thread must outlive the process.
 func (j *job) start(n int, env []string) (*rank, error) {
 	r := &rank{n: n, cmd: exec.Command(j.cfg.Command[0], j.cfg.Command[1:]...)}
-	r.cmd.Env = rankEnv(env, n)
+	r.cmd.Env = env
 	r.cmd.Dir = j.cfg.Dir
-	// A group of its own, so that what it starts can be ended with it. It is in the
-	// background of our terminal then and could not read from it; nor could all.
+	// The rank leads a process group, so that Run can also end the processes that it starts. The group is
+	// in the background of the terminal and cannot read from it; several ranks could not share it anyway.
 	r.cmd.SysProcAttr = attributes()
 	var theirs []*os.File
 	defer func() {
@@ -67,8 +67,8 @@ func (r *rank) closePipes() {
 	}
 }
 
-// wait returns when the process has ended, everything it left behind in its group
-// has been killed, and its output has been passed on.
+// wait returns once the process has ended, the rest of its group has been killed, and its output has been
+// copied.
 func (r *rank) wait() *RankError {
 	r.reap()
 	read := make(chan struct{})
@@ -82,7 +82,7 @@ func (r *rank) wait() *RankError {
 	return failure(r.n, r.cmd.ProcessState)
 }
 
-// signal sends a signal to the whole group, if it still is there.
+// signal sends a signal to the whole group, unless it has ended.
 func (r *rank) signal(s syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,5 +91,5 @@ func (r *rank) signal(s syscall.Signal) {
 	}
 }
 
-// killGroup has nobody to tell that the group is gone.
+// killGroup ignores that the group may be gone.
 func killGroup(leader int, s syscall.Signal) { _ = syscall.Kill(-leader, s) }

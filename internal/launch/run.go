@@ -14,27 +14,26 @@ type job struct {
 	cfg    Config
 	out    output
 	ranks  []*rank
-	first  *RankError // what ended the job
+	first  *RankError // failure that ended the job
 	stage  stage
 	timer  *time.Timer
-	breaks int  // how often we were asked to stop
-	called bool // off, by the context
+	breaks int  // number of signals that ask to stop
+	ended  bool // by the context
 }
 
-// stage is how far the end of a job has come.
+// stage is the progress of ending a job.
 type stage int
 
 const (
 	running  stage = iota
-	noticed        // one has failed; the others may end by themselves
-	asked          // SIGTERM was sent
-	finished       // SIGKILL was sent
+	noticed        // a rank has failed; the others may end by themselves
+	asked          // all ranks have been sent SIGTERM
+	finished       // all ranks have been sent SIGKILL
 )
 
-// Run starts the ranks and waits for all of them. The first that fails ends the
-// others, and is the error (a *RankError). When ctx ends, all are ended. When Run
-// returns, none of the processes is left, nor what they started, if it did not
-// leave their process groups.
+// Run starts the ranks and waits for all of them. The first failure ends the other ranks and is the error
+// (a *RankError). The end of ctx ends all ranks. When Run returns, no process of the ranks' process groups
+// is left.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.complete(); err != nil {
 		return err
@@ -42,14 +41,14 @@ func Run(ctx context.Context, cfg Config) error {
 	if _, err := exec.LookPath(cfg.Command[0]); err != nil {
 		return &StartError{Err: err}
 	}
-	env, err := environment(cfg.Env, cfg.Ranks, cfg.Procs)
+	env, err := cfg.environment()
 	if err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
 	go func() {
-		// The kernel kills the ranks when the thread that started them ends (see
-		// attributes): it must be this goroutine's alone, and wait with it for all of them.
+		// The kernel kills the ranks when the thread that started them ends (see attributes). Therefore
+		// this goroutine keeps a thread of its own until all ranks have ended.
 		runtime.LockOSThread()
 		j := &job{cfg: cfg}
 		ended <- j.run(ctx, env)
@@ -57,13 +56,13 @@ func Run(ctx context.Context, cfg Config) error {
 	return <-ended
 }
 
-func (j *job) run(ctx context.Context, env []string) error {
+func (j *job) run(ctx context.Context, env func(rank int) []string) error {
 	j.timer = time.NewTimer(time.Hour)
 	j.timer.Stop()
 	exits := make(chan *RankError, j.cfg.Ranks)
 	var failed error
 	for n := range j.cfg.Ranks {
-		r, err := j.start(n, env)
+		r, err := j.start(n, env(n))
 		if err != nil {
 			failed = &StartError{Rank: n, Err: err}
 			j.advance(finished)
@@ -86,14 +85,14 @@ func (j *job) run(ctx context.Context, env []string) error {
 		case <-j.timer.C:
 			j.advance(j.stage + 1)
 		case <-done:
-			done, j.called = nil, j.first == nil
+			done, j.ended = nil, j.first == nil
 			j.advance(max(j.stage, asked))
 		}
 	}
 	switch {
 	case failed != nil:
 		return failed
-	case j.called:
+	case j.ended:
 		return ctx.Err()
 	case j.first != nil:
 		return j.first
@@ -102,7 +101,7 @@ func (j *job) run(ctx context.Context, env []string) error {
 }
 
 func (j *job) exited(e *RankError) {
-	if e == nil || j.first != nil || j.called {
+	if e == nil || j.first != nil || j.ended {
 		return
 	}
 	j.first = e
@@ -114,7 +113,7 @@ func (j *job) exited(e *RankError) {
 	}
 }
 
-// advance takes the next step to the end of all ranks.
+// advance enters a stage.
 func (j *job) advance(to stage) {
 	j.stage = to
 	switch to {
@@ -122,14 +121,14 @@ func (j *job) advance(to stage) {
 		j.timer.Reset(j.cfg.Notice)
 	case asked:
 		j.all(syscall.SIGTERM)
-		j.all(syscall.SIGCONT) // a stopped process gets it only then
+		j.all(syscall.SIGCONT) // a stopped process handles SIGTERM only once it continues
 		j.timer.Reset(j.cfg.Grace)
 	case finished:
 		j.all(syscall.SIGKILL)
 	}
 }
 
-// forward passes a signal on. Who asks a second time to stop means it.
+// forward sends a signal to all ranks. The second request to stop ends the job even if ranks ignore it.
 func (j *job) forward(s os.Signal) {
 	sig, ok := s.(syscall.Signal)
 	if !ok {
@@ -142,7 +141,7 @@ func (j *job) forward(s os.Signal) {
 			j.advance(asked)
 		}
 	case syscall.SIGTSTP:
-		// Having caught it, we go on otherwise.
+		// The signal is caught, so this process has to stop itself.
 		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
 	}
 }

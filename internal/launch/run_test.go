@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// Each rank learns who it is, each line says whose it is, and a last one without an
-// end gets one.
+// Each rank learns its number, each line begins with its rank, and a last line without a line feed gets one.
 func TestRanksAndPrefixes(t *testing.T) {
 	r := script(3, `echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR"; echo bad >&2; printf 'port %s\n\nkey %s' $MASTER_PORT $ALLCAST_KEY`)
 	r.Env = append(os.Environ(), "RANK=7", "ALLCAST_KEY=00", "ALLCAST_KEY_FILE=/nowhere", "TORCHELASTIC_RUN_ID=x")
@@ -59,17 +58,18 @@ func TestRanksAndPrefixes(t *testing.T) {
 	}
 }
 
-// A job inside a job gets a key, a port and a rank of its own. Its processors are the
-// share of the outer one's rank.
+// A job inside a job gets a key, a port and a rank of its own. Its processors are the share of the rank
+// that starts it.
 func TestEnvironmentIsFresh(t *testing.T) {
-	a, err := environment(nil, 2, 0)
-	if err != nil {
-		t.Fatal(err)
+	environment := func(rank int, c Config) []string {
+		of, err := c.environment()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return of(rank)
 	}
-	b, err := environment(append(a, "RANK=1", "X=y", "GROUP_RANK=0"), 3, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := environment(1, Config{Ranks: 2})
+	b := environment(2, Config{Ranks: 3, Env: append(a, "X=y", "GROUP_RANK=0")})
 	seen := map[string]int{}
 	for _, v := range b {
 		name, _, _ := strings.Cut(v, "=")
@@ -86,16 +86,15 @@ func TestEnvironmentIsFresh(t *testing.T) {
 	if !slices.Contains(a, fmt.Sprintf("GOMAXPROCS=%d", max(1, runtime.NumCPU()/2))) {
 		t.Errorf("no share of the processors in %v", a)
 	}
-	if c, err := environment([]string{"GOMAXPROCS=7"}, 2, 2); err != nil || !slices.Contains(c, "GOMAXPROCS=7") {
-		t.Errorf("what was set is lost: %v, %v", c, err)
+	if c := environment(0, Config{Ranks: 2, Procs: 2, Env: []string{"GOMAXPROCS=7"}}); !slices.Contains(c, "GOMAXPROCS=7") {
+		t.Errorf("GOMAXPROCS of the caller is lost: %v", c)
 	}
-	if seen["RANK"] != 0 || seen["X"] != 1 || seen["GROUP_RANK"] != 0 {
+	if seen["RANK"] != 1 || seen["X"] != 1 || seen["GROUP_RANK"] != 0 {
 		t.Errorf("%v", seen)
 	}
 }
 
-// The first failure ends the others, together with what they have started, and is
-// the error.
+// The first failure is the error. It ends the other ranks and the processes that they have started.
 func TestFailureEndsTheRest(t *testing.T) {
 	r := script(3, `[ $RANK = 1 ] && { read x <fifo; exit 7; }; sleep 1000 & echo $!; echo >fifo; wait`)
 	r.Dir = t.TempDir()
@@ -118,7 +117,7 @@ func TestFailureEndsTheRest(t *testing.T) {
 	}
 }
 
-// Who does not listen is killed; a signal that ends a rank is a failure.
+// A rank that ignores SIGTERM is killed. A signal that ends a rank is a failure.
 func TestStubborn(t *testing.T) {
 	r := script(2, `trap '' TERM; if [ $RANK = 0 ]; then echo up >fifo; while :; do sleep 1000; done; fi; read x <fifo; kill -9 $$`)
 	r.Dir = t.TempDir()
@@ -132,7 +131,7 @@ func TestStubborn(t *testing.T) {
 	}
 }
 
-// A rank that has ended leaves nobody behind, also when nothing failed.
+// A rank that has ended leaves no process behind, even if no rank failed.
 func TestLeftovers(t *testing.T) {
 	r := script(2, `sleep 1000 & echo $!`)
 	if err := r.run(t); err != nil {
@@ -150,7 +149,7 @@ func TestLeftovers(t *testing.T) {
 func TestSignalsAreForwarded(t *testing.T) {
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1} {
 		if signal.Ignored(s) {
-			continue // by who started the tests, and so by the ranks: a shell cannot trap it then
+			continue // ignored when the tests started, and so by the ranks: a shell cannot trap it then
 		}
 		signals := make(chan os.Signal, 1)
 		r := script(3, `trap 'echo caught; exit 0' INT TERM HUP QUIT USR1; echo ready; while :; do sleep 1000 & wait $!; done`)
@@ -169,7 +168,7 @@ func TestSignalsAreForwarded(t *testing.T) {
 	}
 }
 
-// Who asks twice means it, even if the ranks do not.
+// A second signal ends the job even if the ranks ignore signals.
 func TestSecondSignal(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	r := script(1, `trap '' INT TERM; echo ready; while :; do sleep 1000 & wait $!; done`)
@@ -208,7 +207,7 @@ func TestCannotStart(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	// Found, but not to be started: after the lookup.
+	// The lookup finds the program, but it cannot be started.
 	bad := t.TempDir() + "/bad"
 	if err := os.WriteFile(bad, []byte("neither a script nor a program"), 0o700); err != nil {
 		t.Fatal(err)
@@ -219,7 +218,7 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-// Not even a launcher that is killed leaves ranks behind.
+// A launcher that is killed leaves no ranks behind.
 func TestKilledLauncher(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux kills the children of a process that was killed")

@@ -6,15 +6,15 @@ import (
 	"syscall"
 )
 
-// Notify returns the signals that this process gets and a job should have, for
-// Config.Signals, and a function that ends it.
+// Notify returns a channel for Config.Signals with the signals that concern a job, and a function that
+// stops the delivery.
 func Notify() (signals <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 16)
 	for _, s := range []os.Signal{
 		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
 		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP, syscall.SIGCONT,
 	} {
-		// One that is ignored, as nohup does, is to stay so.
+		// A signal that is ignored, as under nohup, stays ignored.
 		if !signal.Ignored(s) {
 			signal.Notify(c, s)
 		}

@@ -9,17 +9,17 @@ import (
 	"io"
 )
 
-// The first bytes of a connection, of fixed size whatever they say:
+// A connection begins with messages of fixed size:
 //
 //	rank k -> 0   preamble
 //	0 -> rank k   preamble, proof
 //	rank k -> 0   proof
 //
-// A preamble is the magic, whether its sender has a key and seals what follows, and a
-// nonce. A proof is an HMAC over both preambles; what it begins with differs by
-// direction, so that a proof cannot be sent back to its maker. Without a key proofs are
-// zero. What follows the proofs is sealed if both sides want that (sealed.go); if only
-// one does, the ranks are told so in the clear, and nothing else.
+// A preamble holds the magic, flags and a nonce. The flags say whether the sender has a key and whether it
+// seals the rest. A proof is an HMAC over both preambles. Its label differs by direction, so that nobody
+// can reflect a proof to its sender. Without a key, proofs are zero. If both sides want to seal, all bytes
+// after the proofs are sealed (sealed.go). If only one side does, rank 0 sends the verdict in the clear, and
+// nothing else.
 const (
 	nonceSize    = 32
 	proofSize    = sha256.Size
@@ -35,6 +35,9 @@ var (
 	errStranger = errors.New("not a rank of Allcast")
 	errTheirKey = fmt.Errorf("%w: on the other side", ErrKey)
 )
+
+// sameKey is the advice for all errors about keys.
+const sameKey = "set ALLCAST_KEY or ALLCAST_KEY_FILE to the same on all ranks"
 
 type preamble [preambleSize]byte
 
@@ -52,12 +55,12 @@ func newPreamble(key []byte, secure bool) (p preamble) {
 	if secure {
 		p[len(magic)] |= modeSecure
 	}
-	_, _ = rand.Read(p[len(magic)+1:]) // never fails: it would end the process
+	_, _ = rand.Read(p[len(magic)+1:]) // a failure would end the process
 	return p
 }
 
-// mode reports whether the sender has a key, and seals; an error means that it is a
-// stranger.
+// mode reports whether the sender has a key and whether it seals. An error means that the sender is not a
+// rank.
 func (p *preamble) mode() (keyed, secure bool, err error) {
 	mode := p[len(magic)]
 	if string(p[:len(magic)]) != magic || mode > modeKeyed|modeSecure {
@@ -78,8 +81,8 @@ func proof(key []byte, label string, rank, root *preamble) (sum [proofSize]byte)
 	return sum
 }
 
-// authRoot is rank 0's part. errStranger and errTheirKey say what is at the
-// other end, other errors that the connection broke.
+// authRoot is rank 0's side of the handshake. errStranger and errTheirKey describe the other side; all other
+// errors mean that the connection broke.
 func authRoot(c io.ReadWriter, key []byte, secure bool) (link, error) {
 	mine := newPreamble(key, secure)
 	var theirs preamble
@@ -112,7 +115,7 @@ func authRoot(c io.ReadWriter, key []byte, secure bool) (link, error) {
 	return newLink(key, &theirs, &mine, true), nil
 }
 
-// authRank is the part of all other ranks.
+// authRank is the side of all other ranks.
 func authRank(c io.ReadWriter, key []byte, secure bool) (link, error) {
 	mine := newPreamble(key, secure)
 	if _, err := c.Write(mine[:]); err != nil {
@@ -132,15 +135,15 @@ func authRank(c io.ReadWriter, key []byte, secure bool) (link, error) {
 	}
 	switch {
 	case keyed && key == nil:
-		return link{}, fmt.Errorf("%w: rank 0 has one, this rank has none; set ALLCAST_KEY or ALLCAST_KEY_FILE to the same on all ranks", ErrKey)
+		return link{}, fmt.Errorf("%w: rank 0 has one, this rank has none; %s", ErrKey, sameKey)
 	case !keyed && key != nil:
-		return link{}, fmt.Errorf("%w: this rank has one, rank 0 has none; set ALLCAST_KEY or ALLCAST_KEY_FILE to the same on all ranks", ErrKey)
+		return link{}, fmt.Errorf("%w: this rank has one, rank 0 has none; %s", ErrKey, sameKey)
 	}
 	want := proof(key, proofOfRoot, &mine, &theirs)
 	if !hmac.Equal(sum[:], want[:]) {
-		// A wrong answer instead of none tells rank 0 why this rank goes.
+		// A wrong proof tells rank 0 why this rank leaves; a closed connection would not.
 		_, _ = c.Write(make([]byte, proofSize))
-		return link{}, fmt.Errorf("%w: this rank's is not rank 0's; set ALLCAST_KEY or ALLCAST_KEY_FILE to the same on all ranks", ErrKey)
+		return link{}, fmt.Errorf("%w: this rank and rank 0 have different keys; %s", ErrKey, sameKey)
 	}
 	sum = proof(key, proofOfRank, &mine, &theirs)
 	_, err = c.Write(sum[:])

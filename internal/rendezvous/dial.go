@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	dialTime  = 5 * time.Second // for one attempt: names may lead elsewhere at the next
+	dialTime  = 5 * time.Second // limit of one attempt; the next may resolve the name differently
 	firstWait = 10 * time.Millisecond
 	longWait  = 500 * time.Millisecond
 )
 
-// joinRank looks for rank 0 until it is found and has decided.
+// joinRank tries to reach rank 0 until it does, and then waits for the verdict.
 func joinRank(ctx context.Context, cfg Config) (*Session, error) {
 	start := time.Now()
 	expired := cfg.expired
 	if expired == nil {
-		timer := time.NewTimer(cfg.Timeout)
+		timer := time.NewTimer(cfg.JoinTimeout)
 		defer timer.Stop()
 		expired = timer.C
 	}
-	seek, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	seek, cancel := context.WithTimeout(ctx, cfg.JoinTimeout)
 	defer cancel()
 
-	var last error // of the attempts, the last that says something
+	var last error // most informative error of an attempt so far
 	for wait := firstWait; ; wait = min(2*wait, longWait) {
-		l, err := knock(seek, cfg)
+		l, err := dialRoot(seek, cfg)
 		if err == nil {
 			s, again, err := l.await(ctx, cfg, expired)
 			if err == nil || !again {
@@ -44,7 +44,7 @@ func joinRank(ctx context.Context, cfg Config) (*Session, error) {
 				last = err
 			}
 		}
-		// Ranks that were started together shall not knock together for ever.
+		// Jitter keeps ranks that started together from dialing in step.
 		pause := time.NewTimer(wait/2 + rand.N(wait))
 		select {
 		case <-pause.C:
@@ -64,13 +64,13 @@ func lostAt(cfg Config, since string, last error) error {
 	return &RankError{
 		Rank: 0,
 		text: fmt.Sprintf("rank %d could not reach rank 0 at %s, tried since %s for %v: %v",
-			cfg.Rank, cfg.Addr, since, forPeople(cfg.Timeout), last),
+			cfg.Rank, cfg.Addr, since, forPeople(cfg.JoinTimeout), last),
 		causes: []error{ErrTimeout, ErrLost, last},
 	}
 }
 
-// knock connects to rank 0 and says hello.
-func knock(ctx context.Context, cfg Config) (*leaf, error) {
+// dialRoot connects to rank 0 and says hello.
+func dialRoot(ctx context.Context, cfg Config) (*leaf, error) {
 	d := net.Dialer{Timeout: dialTime}
 	conn, err := d.DialContext(ctx, "tcp", cfg.Addr)
 	if err != nil {
@@ -84,12 +84,11 @@ func knock(ctx context.Context, cfg Config) (*leaf, error) {
 	return newLeaf(cfg, sealed, differs), nil
 }
 
-// greetRoot returns the connection as it is used from here on, and whether only one of us
-// wants to seal.
+// greetRoot returns the connection, sealed if both sides want that, and whether only one side does.
 func greetRoot(ctx context.Context, cfg Config, conn net.Conn) (net.Conn, bool, error) {
 	// TCP connects a socket to itself when it dials its own port.
 	if conn.LocalAddr().String() == conn.RemoteAddr().String() {
-		return nil, false, errors.New("nobody listens there yet")
+		return nil, false, errors.New("no process listens there yet")
 	}
 	tune(conn)
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
@@ -100,7 +99,7 @@ func greetRoot(ctx context.Context, cfg Config, conn net.Conn) (net.Conn, bool, 
 	l, err := authRank(conn, cfg.Key, cfg.Secure)
 	if err != nil {
 		if errors.Is(err, errStranger) {
-			err = fmt.Errorf("what answers at %v is not rank 0 of a job", conn.RemoteAddr())
+			err = fmt.Errorf("the process at %v is not rank 0 of a job", conn.RemoteAddr())
 		}
 		return nil, false, err
 	}
@@ -110,17 +109,16 @@ func greetRoot(ctx context.Context, cfg Config, conn net.Conn) (net.Conn, bool, 
 		return nil, false, err
 	}
 	if !stop() {
-		return nil, false, context.Cause(ctx) // it has set, or will set, a deadline in the past
+		return nil, false, context.Cause(ctx) // the callback sets a deadline in the past
 	}
 	return sealed, l.secure != cfg.Secure, conn.SetDeadline(time.Time{})
 }
 
-// await is the time between the hello and rank 0's decision. again means that
-// the connection ended without one.
+// await waits for rank 0's verdict. again means that the connection ended without one.
 func (l *leaf) await(ctx context.Context, cfg Config, expired <-chan time.Time) (s *Session, again bool, err error) {
 	select {
 	case f := <-l.frames:
-		// A rank that seals takes no seed in the clear, whoever sends it.
+		// A rank that seals accepts no seed in the clear.
 		if f.typ != frameWelcome || len(f.payload) != seedSize || l.differs {
 			l.close()
 			return nil, false, lostRoot(ErrProtocol, "rank 0 at %s: %v: no welcome", cfg.Addr, ErrProtocol)
@@ -130,10 +128,11 @@ func (l *leaf) await(ctx context.Context, cfg Config, expired <-chan time.Time) 
 		return nil, !l.told, l.err
 	case <-ctx.Done():
 		l.leave(leaveFrame(reasonOf(ctx)))
-		return nil, false, fmt.Errorf("rendezvous: rank %d, waiting for all ranks at rank 0's address %s: %w", cfg.Rank, cfg.Addr, context.Cause(ctx))
+		return nil, false, fmt.Errorf("rendezvous: rank %d, waiting for all ranks at rank 0's address %s: %w",
+			cfg.Rank, cfg.Addr, context.Cause(ctx))
 	case <-expired:
 	}
-	// Rank 0 knows who is missing, and tells everybody now.
+	// Rank 0 knows which ranks are missing, and now tells all.
 	_ = l.conn.SetWriteDeadline(time.Now().Add(cfg.grace))
 	_, _ = l.conn.Write(leaveFrame(leftDeadline))
 	timer := time.NewTimer(cfg.grace)
@@ -143,11 +142,11 @@ func (l *leaf) await(ctx context.Context, cfg Config, expired <-chan time.Time) 
 		if l.told {
 			return nil, false, l.err
 		}
-	case <-l.frames: // all came in this very moment, but rank 0 was told that this one goes
+	case <-l.frames: // all ranks came at this moment, but rank 0 knows that this one leaves
 	case <-ctx.Done():
 	case <-timer.C:
 	}
 	l.leave(nil)
 	return nil, false, fmt.Errorf("rendezvous: rank %d reached rank 0 at %s, but not all ranks came in %v: %w",
-		cfg.Rank, cfg.Addr, forPeople(cfg.Timeout), ErrTimeout)
+		cfg.Rank, cfg.Addr, forPeople(cfg.JoinTimeout), ErrTimeout)
 }

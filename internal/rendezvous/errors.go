@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// What the errors of this package are (errors.Is).
+// Kinds of errors, for errors.Is.
 var (
 	ErrTimeout   = errors.New("timeout")
 	ErrVersion   = errors.New("mismatched versions")
@@ -15,14 +15,14 @@ var (
 	ErrDuplicate = errors.New("two ranks with one number")
 	ErrSize      = errors.New("mismatched world sizes")
 	ErrKey       = errors.New("job key missing or wrong")
-	ErrSecure    = errors.New("only some ranks seal what they send")
+	ErrSecure    = errors.New("only some ranks seal their traffic")
 	ErrLost      = errors.New("rank lost")
 	ErrClosed    = errors.New("session closed")
 	ErrProtocol  = errors.New("malformed message")
 )
 
-// A MissingError says which ranks others waited for in vain. It is an
-// ErrTimeout, and an ErrKey if connections were refused for their key.
+// A MissingError names the ranks that did not come. It is an ErrTimeout, and also an ErrKey if rank 0 has
+// refused connections for their key.
 type MissingError struct {
 	Size    int   // of the world
 	Missing []int // ascending
@@ -33,13 +33,13 @@ type MissingError struct {
 
 func (e *MissingError) Error() string { return "rendezvous: " + e.text }
 
-// Unwrap returns ErrTimeout and what else is known of the cause.
+// Unwrap returns ErrTimeout and all other known causes.
 func (e *MissingError) Unwrap() []error { return e.causes }
 
-// A ConflictError says that ranks contradict each other. It is an ErrVersion,
-// ErrProgram, ErrDuplicate, ErrSize or ErrSecure.
+// A ConflictError says that ranks contradict each other. It is an ErrVersion, ErrProgram, ErrDuplicate,
+// ErrSize or ErrSecure.
 type ConflictError struct {
-	Ranks []int // whose statements contradict, as they call themselves
+	Ranks []int // ranks that contradict each other, by their own numbers
 
 	text  string
 	cause error
@@ -59,10 +59,10 @@ type RankError struct {
 
 func (e *RankError) Error() string { return "rendezvous: " + e.text }
 
-// Unwrap returns ErrLost and, where it happened, the cause.
+// Unwrap returns ErrLost and, on the rank that saw it, the cause.
 func (e *RankError) Unwrap() []error { return e.causes }
 
-// lostRoot is what a rank finds out by itself.
+// lostRoot is the error of a rank that lost rank 0 without a verdict.
 func lostRoot(cause error, format string, args ...any) *RankError {
 	e := &RankError{Rank: 0, text: fmt.Sprintf(format, args...), causes: []error{ErrLost}}
 	if cause != nil {
@@ -71,9 +71,9 @@ func lostRoot(cause error, format string, args ...any) *RankError {
 	return e
 }
 
-// rankList writes ascending ranks for people: 3, 5-9.
+// rankList formats ascending ranks for a message: 3, 5-9.
 func rankList(ranks []int) string {
-	const most = 16 // runs; thousands of numbers help nobody
+	const maxRuns = 16
 	var b strings.Builder
 	runs := 0
 	for i := 0; i < len(ranks); runs++ {
@@ -84,7 +84,7 @@ func rankList(ranks []int) string {
 		if runs > 0 {
 			b.WriteString(", ")
 		}
-		if runs == most {
+		if runs == maxRuns {
 			fmt.Fprintf(&b, "... (%d in all)", len(ranks))
 			break
 		}

@@ -9,19 +9,18 @@ import (
 	"time"
 )
 
-// maxPending limits connections that have not said hello. When another one
-// comes, the oldest goes: who holds connections open and says nothing cannot
-// keep ranks out, and a rank that had to go comes again.
+// maxPending limits connections that have not said hello. Another one evicts the oldest. Silent connections
+// therefore cannot keep ranks out, and an evicted rank dials again.
 const maxPending = 256
 
-// arrival is a connection that has the job's key and said hello.
+// arrival is a connection of a rank that has proved the job's key and said hello.
 type arrival struct {
 	conn   net.Conn
 	hello  hello
-	secure bool // it wants to seal
+	secure bool // the rank wants to seal
 }
 
-// gate is where rank 0 finds out who knocks.
+// gate accepts and authenticates connections on rank 0.
 type gate struct {
 	doors    doors
 	key      []byte
@@ -53,7 +52,7 @@ func (g *gate) accept(l net.Listener) {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// No descriptors left, or the peer went while in the backlog.
+			// The process is out of descriptors, or the peer left while in the backlog.
 			g.evict()
 			select {
 			case <-time.After(10 * time.Millisecond):
@@ -97,7 +96,7 @@ func (g *gate) evictLocked() {
 	}
 }
 
-// leave takes a connection off the list; false if it was evicted.
+// leave removes a connection from the list; it returns false if the gate has evicted it.
 func (g *gate) leave(e *list.Element) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -157,15 +156,16 @@ func (g *gate) count(err error, from net.Addr) {
 	g.strangers++
 }
 
-// report is what else rank 0 saw while ranks were missing.
+// report describes all that may explain missing ranks.
 func (g *gate) report() (text string, keys bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.wrongKeys > 0 {
-		text += fmt.Sprintf("; connections refused for a wrong or missing key: %d, the last from %v", g.wrongKeys, g.lastWrong)
+		text += fmt.Sprintf("; connections refused for a wrong or missing key: %d, the last from %v",
+			g.wrongKeys, g.lastWrong)
 	}
 	if g.strangers > 0 {
-		text += fmt.Sprintf("; other connections that were no ranks: %d", g.strangers)
+		text += fmt.Sprintf("; other connections that were not from ranks: %d", g.strangers)
 	}
 	if g.doors.note != "" {
 		text += "; " + g.doors.note

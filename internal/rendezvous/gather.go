@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// exchange collects the blobs, concatenates them once and writes that to all.
+// exchange collects the blobs, concatenates them once and sends the result to all ranks.
 func (h *hub) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, error) {
 	blobs := make([][]byte, h.size)
 	given := make([]bool, h.size)
@@ -23,7 +23,7 @@ func (h *hub) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, 
 			v.cause = err
 			return nil, h.fail(v)
 		case h.peers[ev.peer.rank] != ev.peer:
-			continue // of a process that came and left before all came
+			continue // an event of a process that left before all ranks came
 		}
 		b, v := h.take(ev, seq, given)
 		if v != nil {
@@ -34,7 +34,7 @@ func (h *hub) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, 
 	}
 	f := allFrame(seq, blobs)
 	if v := h.deliver(ctx, f, seq); v != nil {
-		if ctx.Err() != nil { // so the peers are not to blame
+		if ctx.Err() != nil { // the peers are not to blame
 			v = h.gaveUp(0, reasonOf(ctx), given, seq)
 		}
 		v.cause = context.Cause(ctx)
@@ -44,8 +44,8 @@ func (h *hub) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, 
 	return all, err
 }
 
-// next is the next event, until ctx ends or the session is closed. What has
-// arrived counts: no rank that gave its blob in time is called late.
+// next returns the next event, until ctx ends or the session closes. Events that have arrived come first, so
+// that no rank that gave its blob in time counts as late.
 func (h *hub) next(ctx context.Context) (event, error) {
 	var err error
 	select {
@@ -64,7 +64,7 @@ func (h *hub) next(ctx context.Context) (event, error) {
 	}
 }
 
-// take returns the blob of an event, or what the event means instead.
+// take returns the blob of an event, or a verdict if the event has none.
 func (h *hub) take(ev event, seq uint32, given []bool) ([]byte, *verdict) {
 	p := ev.peer
 	v := &verdict{kind: verdictLost, size: h.size, ranks: []int{p.rank}}
@@ -91,8 +91,8 @@ func (h *hub) take(ev event, seq uint32, given []bool) ([]byte, *verdict) {
 	return blob, nil
 }
 
-// gaveUp is the verdict when a rank goes: it is to blame, unless it was patient
-// and others are late.
+// gaveUp is the verdict when a rank leaves. It blames that rank, or the late ranks if their delay made it
+// leave.
 func (h *hub) gaveUp(rank int, why reason, given []bool, seq uint32) *verdict {
 	v := &verdict{kind: verdictLost, size: h.size, ranks: []int{rank}}
 	v.text = fmt.Sprintf("exchange %d: rank %d %v", seq, rank, why)
@@ -110,7 +110,7 @@ func (h *hub) gaveUp(rank int, why reason, given []bool, seq uint32) *verdict {
 	return v
 }
 
-// deliver writes f to all peers at a time: a slow one delays only itself.
+// deliver writes f to all peers concurrently, so that a slow peer delays only itself.
 func (h *hub) deliver(ctx context.Context, f []byte, seq uint32) *verdict {
 	var (
 		wg    sync.WaitGroup

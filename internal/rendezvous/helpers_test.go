@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/allcast/allcast/internal/settings"
 )
 
 // world is a job whose ranks are goroutines.
@@ -21,8 +23,8 @@ type world struct {
 // watched are the tests that look for leaks at their end. None is parallel.
 var watched = map[*testing.T]bool{}
 
-// newWorld has an ephemeral port on loopback. When the test ends nothing of this
-// package may be running.
+// newWorld makes a job with an ephemeral port on loopback. When the test ends, no goroutine of this package
+// may run.
 func newWorld(t *testing.T, size int) *world {
 	t.Helper()
 	if !watched[t] { // the check of a second world would find the first
@@ -42,11 +44,15 @@ func newWorld(t *testing.T, size int) *world {
 }
 
 func (w *world) config(rank, size int) Config {
-	// Long enough never to happen: tests that want a timeout make one.
-	return Config{Rank: rank, Size: size, Addr: w.addr, Version: "v1", Timeout: time.Minute, grace: 20 * time.Second}
+	// The timeout never expires. Tests that need a timeout set a shorter one.
+	return Config{
+		Job:      settings.Job{Rank: rank, Size: size, Addr: w.addr, Version: "v1"},
+		Liveness: settings.Liveness{JoinTimeout: time.Minute},
+		grace:    20 * time.Second,
+	}
 }
 
-// configs are those of ranks 0 to size-1.
+// configs returns the configurations of all ranks.
 func (w *world) configs() []Config {
 	cfgs := []Config{w.root}
 	for rank := 1; rank < w.root.Size; rank++ {
@@ -60,7 +66,7 @@ type joined struct {
 	err error
 }
 
-// join runs Join for all configurations at a time.
+// join runs Join for all configurations concurrently.
 func (w *world) join(cfgs ...Config) []joined {
 	out := make([]joined, len(cfgs))
 	var wg sync.WaitGroup
@@ -76,7 +82,7 @@ func (w *world) join(cfgs ...Config) []joined {
 	return out
 }
 
-// all is a job that works.
+// all joins all ranks, and expects that this works.
 func (w *world) all() []joined {
 	w.t.Helper()
 	out := w.join(w.configs()...)
@@ -88,7 +94,7 @@ func (w *world) all() []joined {
 	return out
 }
 
-// exchange runs Exchange on all sessions at a time and returns the errors.
+// exchange runs Exchange on all sessions concurrently and returns the errors.
 func exchange(ctx context.Context, js []joined) []error {
 	errs := make([]error, len(js))
 	var wg sync.WaitGroup
@@ -99,8 +105,8 @@ func exchange(ctx context.Context, js []joined) []error {
 	return errs
 }
 
-// checkLeaks waits for goroutines of this package to end: one that has done its
-// last step may still be on the way out.
+// checkLeaks waits for the goroutines of this package to end, because one that has done its last step may
+// still be returning.
 func checkLeaks(t *testing.T) {
 	t.Helper()
 	buf := make([]byte, 1<<20)

@@ -16,27 +16,27 @@ import (
 type peer struct {
 	rank   int
 	conn   net.Conn
-	broken atomic.Bool // in the middle of a frame: no verdict can follow
+	broken atomic.Bool // a frame was cut off, so that no verdict can follow
 }
 
-// event is what a peer did: a frame, or the end of its connection.
+// event is a frame of a peer, or the end of its connection.
 type event struct {
 	peer  *peer
 	frame frame
 	err   error
 }
 
-// hub is rank 0's part of the star. One goroutine a peer reads, all the time, so
-// that a death is known when it happens; whoever is in Join or Exchange consumes.
+// hub is rank 0's part of the star. One goroutine per peer reads all the time, so that rank 0 notices a
+// death at once. Join and Exchange consume the events.
 type hub struct {
 	size   int
 	grace  time.Duration
 	peers  []*peer // by rank; [0] is nil
-	extra  []*peer // that cannot be in the job but shall hear why
+	extra  []*peer // processes that cannot be in the job, but get the verdict
 	events chan event
 
 	ending  sync.Once
-	done    chan struct{} // closed: nobody consumes events any more
+	done    chan struct{} // closed when events have no more consumer
 	readers sync.WaitGroup
 }
 
@@ -63,8 +63,7 @@ func (h *hub) read(p *peer) {
 		select {
 		case h.events <- event{p, f, err}:
 		case <-h.done:
-			// What arrives and is not read would turn Close into a reset, which
-			// can overtake the verdict.
+			// Unread bytes would turn Close into a reset, which can overtake the verdict.
 			_, _ = io.Copy(io.Discard, p.conn)
 			return
 		}
@@ -74,8 +73,8 @@ func (h *hub) read(p *peer) {
 	}
 }
 
-// farewell says the last frame to everybody and closes the connections when the
-// peers have closed theirs, or have not in time.
+// farewell sends the last frame to all peers. It closes each connection once the peer has closed its side,
+// or when the grace period ends.
 func (h *hub) farewell(last []byte) {
 	h.ending.Do(func() {
 		close(h.done)
@@ -123,7 +122,7 @@ func (h *hub) localAddr() netip.Addr {
 func ended(p *peer, err error) string {
 	who := fmt.Sprintf("rank %d at %v", p.rank, p.conn.RemoteAddr())
 	if errors.Is(err, io.EOF) {
-		return who + " closed its connection without a word"
+		return who + " closed its connection without saying why"
 	}
 	return fmt.Sprintf("%s: %v", who, err)
 }

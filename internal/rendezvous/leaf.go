@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// leaf is the part of the star of a rank other than 0. A goroutine reads all the
-// time: a verdict is taken when it comes, not when the next call looks for it.
+// leaf is the part of the star on ranks other than 0. A goroutine reads all the time, so that the rank notes
+// a verdict when it arrives, not at its next call.
 type leaf struct {
 	rank, size int
 	conn       net.Conn
-	differs    bool       // only one of us seals: all that is to come is a verdict
+	differs    bool       // only one side seals, so that only a verdict can follow
 	frames     chan frame // welcome, all
 
 	dead chan struct{} // closed by the reader, after it set err
-	err  error         // what ended the connection
-	told bool          // rank 0 said it: err is not a guess
+	err  error         // reason why the connection ended
+	told bool          // err comes from rank 0
 
 	ending sync.Once
-	done   chan struct{} // closed: this rank leaves
+	done   chan struct{} // closed when this rank leaves
 }
 
 func newLeaf(cfg Config, conn net.Conn, differs bool) *leaf {
@@ -36,7 +36,7 @@ func newLeaf(cfg Config, conn net.Conn, differs bool) *leaf {
 
 func (l *leaf) read() {
 	defer close(l.dead)
-	defer func() { _ = l.conn.Close() }() // so that rank 0 need not wait for it
+	defer func() { _ = l.conn.Close() }() // rank 0 waits for it
 	lim := fromRoot(l.size)
 	for {
 		f, err := readFrame(l.conn, lim)
@@ -94,7 +94,7 @@ func (l *leaf) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte,
 		return nil, l.whyDead()
 	case <-ctx.Done():
 		select {
-		case <-l.dead: // that is the better answer
+		case <-l.dead: // it says more than the end of ctx
 			return nil, l.whyDead()
 		default:
 		}
@@ -105,7 +105,7 @@ func (l *leaf) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte,
 	}
 }
 
-// write sends a whole frame or ends the connection.
+// write sends a whole frame, or else ends the connection.
 func (l *leaf) write(ctx context.Context, f []byte) error {
 	err := writeUntil(ctx, l.conn, f)
 	switch {
@@ -115,7 +115,7 @@ func (l *leaf) write(ctx context.Context, f []byte) error {
 		l.leave(nil)
 		return fmt.Errorf("rendezvous: rank %d at rank 0: %w", l.rank, context.Cause(ctx))
 	}
-	// What was said before the connection broke says why.
+	// Frames that arrived before the connection broke may say why.
 	closeWrite(l.conn)
 	select {
 	case <-l.dead:
@@ -136,7 +136,7 @@ func (l *leaf) whyDead() error {
 	}
 }
 
-// leave ends the connection after a last frame, or in the middle of one.
+// leave ends the connection after a last frame; nil if the stream ends within a frame.
 func (l *leaf) leave(last []byte) {
 	l.ending.Do(func() {
 		close(l.done)

@@ -14,7 +14,7 @@ import (
 // doors are the listeners of rank 0.
 type doors struct {
 	listeners []net.Listener
-	note      string // for the error, if nobody finds them
+	note      string // hint for the error if ranks are missing
 }
 
 func (d doors) close() {
@@ -23,9 +23,9 @@ func (d doors) close() {
 	}
 }
 
-// open listens where others look for rank 0, and nowhere else if it can: on the
-// addresses of the host if they are this machine's. They are not behind a
-// Kubernetes service or where only others can resolve the name; then on all.
+// open listens on the addresses of the host by which the other ranks look for rank 0. Where these are not
+// addresses of this machine, as behind a Kubernetes service, or where only other machines can resolve the
+// name, it listens on all addresses.
 func open(ctx context.Context, cfg Config) (doors, error) {
 	if cfg.Listener != nil {
 		return doors{listeners: []net.Listener{cfg.Listener}}, nil
@@ -35,7 +35,7 @@ func open(ctx context.Context, cfg Config) (doors, error) {
 		return doors{}, err
 	}
 	addrs := resolve(ctx, host)
-	// Debian gives a machine's own name 127.0.1.1, where other machines do not come.
+	// Debian maps a machine's own name to 127.0.1.1, which other machines cannot reach.
 	if !isLoopbackName(host) {
 		for _, a := range addrs {
 			if a.IsLoopback() {
@@ -65,7 +65,7 @@ func open(ctx context.Context, cfg Config) (doors, error) {
 	}
 	d.listeners = append(d.listeners, l)
 	if len(addrs) > 0 {
-		d.note = fmt.Sprintf("%s is no address of rank 0's machine, so it listened on all of its addresses", host)
+		d.note = fmt.Sprintf("%s is not an address of rank 0's machine, so rank 0 listened on all of its addresses", host)
 	}
 	return d, nil
 }
@@ -88,7 +88,7 @@ func resolve(ctx context.Context, host string) []netip.Addr {
 	defer cancel()
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
-		return nil // the others will say it, if they cannot either
+		return nil // ranks that cannot resolve the name either report it
 	}
 	var addrs []netip.Addr
 	seen := map[netip.Addr]bool{}
@@ -101,11 +101,11 @@ func resolve(ctx context.Context, host string) []netip.Addr {
 	return addrs
 }
 
-// listen tries again for a moment when the address is in use: a rank that dials
-// a local port before anybody listens can, for that moment, connect to itself.
+// listen retries briefly while the address is in use, because a rank that dials a local port on which no
+// process listens can briefly connect to itself.
 func listen(ctx context.Context, cfg Config, addr string) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
-	ctx, cancel := context.WithTimeout(ctx, min(time.Second, cfg.Timeout))
+	ctx, cancel := context.WithTimeout(ctx, min(time.Second, cfg.JoinTimeout))
 	defer cancel()
 	for {
 		l, err := lc.Listen(ctx, "tcp", addr)
@@ -118,7 +118,7 @@ func listen(ctx context.Context, cfg Config, addr string) (net.Listener, error) 
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("rendezvous: rank 0 cannot listen on %s: another process does, maybe another job or "+
+			return nil, fmt.Errorf("rendezvous: rank 0 cannot listen on %s: another process does, perhaps another job or "+
 				"another rank 0; set MASTER_PORT to a free port, the same on all ranks: %w", addr, err)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 
 const seedSize = 32
 
-// hello is what a rank believes. Its encoding stays as it is for ever, because
-// it is how ranks of different versions find out that they are.
+// hello is a rank's view of the job. Its encoding never changes, because ranks of different versions detect
+// each other by it.
 type hello struct {
 	rank, size       int
 	version, program string
@@ -54,13 +54,13 @@ func welcomeFrame(seed [seedSize]byte) []byte {
 	return sealFrame(append(newFrame(frameWelcome, seedSize), seed[:]...))
 }
 
-// Why a rank leaves.
+// reason is why a rank leaves.
 type reason byte
 
 const (
 	leftClosed   reason = iota // it called Close
 	leftCanceled               // its context was cancelled
-	leftDeadline               // it waited as long as it was told to: others are late
+	leftDeadline               // its time for waiting ended because other ranks are late
 )
 
 func (r reason) String() string {

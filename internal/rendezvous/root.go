@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// root is rank 0 in Join.
+// root is the state of Join on rank 0.
 type root struct {
 	cfg   Config
 	hub   *hub
 	gate  *gate
-	came  int // peers that are here
+	came  int // number of connected peers
 	start time.Time
-	left  map[int]string // ranks that came and are not here any more
+	left  map[int]string // ranks that came and left, with a description
 }
 
 func joinRoot(ctx context.Context, cfg Config) (*Session, error) {
@@ -27,7 +27,7 @@ func joinRoot(ctx context.Context, cfg Config) (*Session, error) {
 
 	expired := cfg.expired
 	if expired == nil {
-		timer := time.NewTimer(cfg.Timeout)
+		timer := time.NewTimer(cfg.JoinTimeout)
 		defer timer.Stop()
 		expired = timer.C
 	}
@@ -44,7 +44,7 @@ func joinRoot(ctx context.Context, cfg Config) (*Session, error) {
 	return newSession(r.hub, seed), nil
 }
 
-// gather returns nil when all ranks are here.
+// gather waits for all ranks; it returns nil once all are connected.
 func (r *root) gather(ctx context.Context, expired <-chan time.Time) *verdict {
 	for r.came < r.cfg.Size-1 {
 		select {
@@ -65,7 +65,7 @@ func (r *root) gather(ctx context.Context, expired <-chan time.Time) *verdict {
 				return v
 			}
 		case <-expired:
-			return r.missing(fmt.Sprintf("rank 0 waited %v", forPeople(r.cfg.Timeout)))
+			return r.missing(fmt.Sprintf("rank 0 waited %v", forPeople(r.cfg.JoinTimeout)))
 		case <-ctx.Done():
 			why := fmt.Sprintf("rank 0 was cancelled after %v", forPeople(time.Since(r.start)))
 			v := &verdict{kind: verdictLost, size: r.cfg.Size, ranks: []int{0}, text: why}
@@ -79,8 +79,8 @@ func (r *root) gather(ctx context.Context, expired <-chan time.Time) *verdict {
 	return nil
 }
 
-// settle is for a process that comes in place of one that ended: the end of the
-// first may be noticed a moment later than the arrival of the second.
+// settle waits briefly for the end of a process whose rank has just arrived again. Rank 0 may notice the end
+// of a process later than the arrival of its successor.
 func (r *root) settle(ctx context.Context, rank int) *verdict {
 	if rank >= r.cfg.Size || r.hub.peers[rank] == nil {
 		return nil
@@ -111,16 +111,20 @@ func (r *root) saw(a arrival) {
 func (r *root) check(a arrival) *verdict {
 	h, from := a.hello, a.conn.RemoteAddr()
 	conflict := func(k verdictKind, ranks []int, format string, args ...any) *verdict {
-		return &verdict{kind: k, size: r.cfg.Size, ranks: ranks, text: conflicts[k].Error() + ": " + fmt.Sprintf(format, args...)}
+		text := conflicts[k].Error() + ": " + fmt.Sprintf(format, args...)
+		return &verdict{kind: k, size: r.cfg.Size, ranks: ranks, text: text}
 	}
 	both := []int{0, h.rank}
 	switch {
 	case h.version != r.cfg.Version:
-		return conflict(verdictVersion, both, "rank %d at %v runs %q, rank 0 runs %q", h.rank, from, h.version, r.cfg.Version)
+		return conflict(verdictVersion, both, "rank %d at %v runs %q, rank 0 runs %q",
+			h.rank, from, h.version, r.cfg.Version)
 	case h.program != r.cfg.Program && h.program != "" && r.cfg.Program != "":
-		return conflict(verdictProgram, both, "rank %d at %v runs %q, rank 0 runs %q", h.rank, from, h.program, r.cfg.Program)
+		return conflict(verdictProgram, both, "rank %d at %v runs %q, rank 0 runs %q",
+			h.rank, from, h.program, r.cfg.Program)
 	case a.secure != r.cfg.Secure:
-		return conflict(verdictSecure, both, "rank %d at %v was started %s --secure, rank 0 %s; use the same Options.Secure or ALLCAST_SECURE on all ranks",
+		return conflict(verdictSecure, both, "rank %d at %v was started %s --secure, rank 0 %s; "+
+			"use the same Options.Secure or ALLCAST_SECURE on all ranks",
 			h.rank, from, with(a.secure), with(r.cfg.Secure))
 	case h.size != r.cfg.Size:
 		return conflict(verdictSize, both, "rank %d at %v says %d ranks, rank 0 says %d", h.rank, from, h.size, r.cfg.Size)
@@ -140,7 +144,7 @@ func with(on bool) string {
 	return "without"
 }
 
-// refuse keeps a connection for the verdict, within reason.
+// refuse keeps a connection for the verdict, up to a limit.
 func (r *root) refuse(a arrival) {
 	r.saw(a)
 	if len(r.hub.extra) >= r.cfg.Size+maxPending {
@@ -150,14 +154,14 @@ func (r *root) refuse(a arrival) {
 	r.hub.extra = append(r.hub.extra, r.hub.add(a))
 }
 
-// depart takes a rank that went before all came off the list: it may be started
-// again. One that waited long enough ends the waiting of all.
+// depart removes a rank that left before all ranks came; it may be started again. A rank whose time for
+// waiting ended ends Join on all ranks.
 func (r *root) depart(ev event) *verdict {
 	p := ev.peer
 	if r.hub.peers[p.rank] != p {
 		return nil
 	}
-	why := "without a word"
+	why := "without saying why"
 	if ev.frame.typ == frameLeave {
 		if reason, err := decodeLeave(ev.frame.payload); err == nil {
 			if reason == leftDeadline {
@@ -169,7 +173,7 @@ func (r *root) depart(ev event) *verdict {
 	r.left[p.rank] = fmt.Sprintf("rank %d came from %v and left %s", p.rank, p.conn.RemoteAddr(), why)
 	r.hub.peers[p.rank] = nil
 	r.came--
-	_ = p.conn.Close() // ends its reader, if it is not the end that was read
+	_ = p.conn.Close() // its reader ends, unless it has already
 	return nil
 }
 
@@ -187,12 +191,12 @@ func (r *root) missing(who string) *verdict {
 	}
 	more, keys := r.gate.report()
 	v.keys = keys
-	v.text = fmt.Sprintf("%s: %d of %d ranks came; missing: %s", who, r.came+1, r.cfg.Size, rankList(v.ranks)) + gone + more
+	v.text = fmt.Sprintf("%s: %d of %d ranks came; missing: %s%s%s",
+		who, r.came+1, r.cfg.Size, rankList(v.ranks), gone, more)
 	return v
 }
 
-// linger waits a moment for the ranks that have not come yet, so that they hear
-// what is wrong instead of finding nobody.
+// linger waits briefly for the ranks that have not come yet, so that they get the verdict too.
 func (r *root) linger(ctx context.Context, expired <-chan time.Time) {
 	seen := map[int]bool{}
 	for _, p := range slices.Concat(r.hub.extra, r.hub.peers) {
@@ -228,7 +232,7 @@ func (r *root) linger(ctx context.Context, expired <-chan time.Time) {
 func (r *root) welcome(seed [seedSize]byte) *verdict {
 	f := welcomeFrame(seed)
 	for _, p := range r.hub.peers[1:] {
-		// A few bytes into an empty buffer: this waits for nobody.
+		// A few bytes fit an empty socket buffer, so that the write does not block.
 		err := p.conn.SetWriteDeadline(time.Now().Add(handshakeTime))
 		if err == nil {
 			_, err = p.conn.Write(f)

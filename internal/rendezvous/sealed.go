@@ -8,14 +8,14 @@ import (
 	"github.com/allcast/allcast/internal/seal"
 )
 
-// link is what both sides of a connection know after the proofs.
+// link is the result of a handshake.
 type link struct {
 	secure  bool            // the other side wants to seal
-	in, out *seal.Direction // nil: not both do
+	in, out *seal.Direction // nil unless both sides do
 }
 
-// newLink derives the keys of a connection if both sides seal: the nonces in the preambles
-// make them new ones for every connection.
+// newLink derives the keys of a connection if both sides seal. The nonces in the preambles make the keys
+// unique to the connection.
 func newLink(key []byte, rank, root *preamble, weAreRoot bool) link {
 	_, rankSeals, _ := rank.mode()
 	_, rootSeals, _ := root.mode()
@@ -34,7 +34,7 @@ func newLink(key []byte, rank, root *preamble, weAreRoot bool) link {
 	return l
 }
 
-// wrap returns the connection as it is used from here on.
+// wrap returns the connection, sealed if both sides want that.
 func (l link) wrap(c net.Conn) net.Conn {
 	if l.out == nil {
 		return c
@@ -42,7 +42,7 @@ func (l link) wrap(c net.Conn) net.Conn {
 	return &sealedConn{Conn: c, in: seal.NewReader(l.in, c), out: l.out}
 }
 
-// sealedConn is a connection whose bytes nobody else can read or change.
+// sealedConn encrypts and authenticates a connection.
 type sealedConn struct {
 	net.Conn
 	in *seal.Reader
@@ -50,17 +50,17 @@ type sealedConn struct {
 	mu     sync.Mutex
 	out    *seal.Direction
 	buf    []byte
-	broken error // a record was not sent to its end: nothing can follow
+	broken error // error that cut off a record, after which nothing can follow
 }
 
 func (c *sealedConn) Read(b []byte) (int, error) { return c.in.Read(b) }
 
 func (c *sealedConn) Write(b []byte) (n int, err error) {
-	const atOnce = 256 << 10 // what memory it takes does not depend on b
+	const maxPart = 256 << 10 // bounds the memory
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for n < len(b) && c.broken == nil {
-		part := b[n:min(len(b), n+atOnce)]
+		part := b[n:min(len(b), n+maxPart)]
 		c.buf = c.out.Append(c.buf[:0], part)
 		if _, c.broken = c.Conn.Write(c.buf); c.broken == nil {
 			n += len(part)
@@ -69,7 +69,7 @@ func (c *sealedConn) Write(b []byte) (n int, err error) {
 	return n, c.broken
 }
 
-// CloseWrite ends our direction.
+// CloseWrite ends the direction to the peer.
 func (c *sealedConn) CloseWrite() error {
 	closeWrite(c.Conn)
 	return nil

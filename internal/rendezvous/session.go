@@ -10,21 +10,21 @@ import (
 	"sync"
 )
 
-// A Session is a rank's place among all ranks that joined.
+// A Session connects this rank with all ranks that joined.
 type Session struct {
 	seed  [seedSize]byte
 	star  star
 	local netip.Addr
 
-	turn chan struct{} // holds a token: one Exchange at a time
+	turn chan struct{} // holds a token, so that Exchanges do not overlap
 	seq  uint32
-	err  error // why the session is broken; with the token
+	err  error // why the session is broken; guarded by the token
 
 	closing sync.Once
 	closed  chan struct{}
 }
 
-// star is a rank's part of the connections: rank 0's, another rank's, or none.
+// star is a rank's part of the connections: a hub, a leaf, or solo.
 type star interface {
 	exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, error)
 	localAddr() netip.Addr
@@ -32,7 +32,7 @@ type star interface {
 }
 
 func newSeed() (seed [seedSize]byte) {
-	_, _ = rand.Read(seed[:]) // never fails: it would end the process
+	_, _ = rand.Read(seed[:]) // a failure would end the process
 	return seed
 }
 
@@ -42,28 +42,25 @@ func newSession(st star, seed [seedSize]byte) *Session {
 	return s
 }
 
-// Seed is random, drawn by rank 0 in Join, and the same on all ranks.
+// Seed returns random bytes that rank 0 has drawn in Join, the same on all ranks.
 func (s *Session) Seed() [32]byte { return s.seed }
 
-// LocalAddr is the address of this rank on its way to rank 0; on rank 0 the
-// address that others used, one off loopback if there is any. A rank that is
-// alone says loopback.
+// LocalAddr returns this rank's address on its connection to rank 0. On rank 0 it is an address that other
+// ranks use, not of loopback if possible. For a single rank it is loopback.
 func (s *Session) LocalAddr() netip.Addr { return s.local }
 
-// Exchange gives every rank the blobs of all ranks, in rank order. All ranks call
-// it the same number of times; a blob has at most MaxBlob bytes. The result is
-// the caller's.
+// Exchange gives every rank the blobs of all ranks, in rank order. All ranks call it equally often. A blob
+// has at most MaxBlob bytes. The caller owns the result.
 //
-// An error, also that of a context that ends, breaks the session: a later
-// Exchange returns it again. It is a
-// *RankError naming a rank that failed, or a *MissingError naming the ranks that
-// others stopped waiting for when their context ended.
+// An error, including the end of ctx, breaks the session, and later calls return it again. It is a
+// *RankError that names a rank that failed, or a *MissingError that names the ranks that were late when the
+// context of another rank ended.
 func (s *Session) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	if len(blob) > MaxBlob {
 		return nil, fmt.Errorf("rendezvous: blob of %d bytes, at most %d are allowed", len(blob), MaxBlob)
 	}
 	select {
-	case <-s.closed: // for sure, whatever else is ready
+	case <-s.closed: // takes precedence over other events
 		return nil, fmt.Errorf("rendezvous: %w", ErrClosed)
 	default:
 	}
@@ -75,7 +72,7 @@ func (s *Session) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 		case <-s.closed:
 			return nil, fmt.Errorf("rendezvous: %w", ErrClosed)
 		case <-ctx.Done():
-			return nil, context.Cause(ctx) // it was not this call's turn
+			return nil, context.Cause(ctx) // another call holds the token
 		}
 	}
 	defer func() { s.turn <- struct{}{} }()
@@ -88,8 +85,8 @@ func (s *Session) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	return all, err
 }
 
-// Close leaves. The others learn of it at their next Exchange. Close may be
-// called at any time and more than once.
+// Close leaves the session. The other ranks notice at their next Exchange. Close may be called at any time
+// and more than once.
 func (s *Session) Close() error {
 	s.closing.Do(func() {
 		close(s.closed)

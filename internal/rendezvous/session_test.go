@@ -120,7 +120,7 @@ func (e ending) Err() error {
 	}
 }
 
-// The context of a rank ends while rank 2 is late: nobody else is to blame.
+// If the context of a rank ends while rank 2 is late, the error blames only rank 2.
 func TestLateRank(t *testing.T) {
 	for _, impatient := range []int{0, 1} {
 		js := newWorld(t, 4).all()

@@ -19,7 +19,7 @@ func TestStrangers(t *testing.T) {
 		for i := range cfgs {
 			cfgs[i].Key = key
 		}
-		// They are in the backlog before rank 0 looks, more than it lets wait.
+		// More connections than the gate keeps are in the backlog before rank 0 accepts any.
 		var conns []net.Conn
 		for i := range maxPending + 20 {
 			conn, err := net.Dial("tcp", w.addr)
@@ -59,8 +59,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A key that is wrong or missing is an error of who has it. The job goes on, and
-// if it needed that rank, says why it did not come.
+// A rank whose key is wrong or missing gets an error. The job goes on. If it needs that rank, its error says
+// why the rank is missing.
 func TestKeys(t *testing.T) {
 	good := testKey(1)
 	for _, c := range []struct {
@@ -121,7 +121,7 @@ func TestNotRankZero(t *testing.T) {
 			_ = conn.(*net.TCPConn).CloseWrite()
 			_, _ = io.Copy(io.Discard, conn)
 			_ = conn.Close()
-			cancel() // the rank has seen enough
+			cancel() // the rank has dialed often enough
 		}
 	})
 	_, err := Join(ctx, w.config(1, 2))

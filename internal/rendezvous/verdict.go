@@ -6,16 +6,18 @@ import (
 	"math"
 	"strings"
 	"unicode"
+
+	"github.com/allcast/allcast/internal/settings"
 )
 
-// verdict is why there is no job, as rank 0 found it and all ranks are told.
+// verdict is the reason why there is no job. Rank 0 finds it and tells all ranks.
 type verdict struct {
 	kind  verdictKind
-	keys  bool // connections were refused for their key
+	keys  bool // rank 0 has refused connections for their key
 	size  int
 	ranks []int
 	text  string
-	cause error // only the rank where it happened has it
+	cause error // known only on the rank where it happened
 }
 
 type verdictKind byte
@@ -38,7 +40,7 @@ var conflicts = map[verdictKind]error{
 	verdictSecure:    ErrSecure,
 }
 
-// err is the verdict as an error, the same on every rank but for the cause.
+// err returns the verdict as an error, which is the same on all ranks except for the cause.
 func (v *verdict) err() error {
 	var more []error
 	if v.cause != nil {
@@ -85,7 +87,7 @@ func decodeVerdict(p []byte) (verdict, error) {
 	v := verdict{kind: verdictKind(p[0]), keys: p[1] == 1}
 	size, n := binary.LittleEndian.Uint32(p[2:]), binary.LittleEndian.Uint32(p[6:])
 	p = p[verdictHeader:]
-	if v.kind < verdictMissing || v.kind > verdictSecure || size > MaxSize || int64(n) > int64(len(p)/4) {
+	if v.kind < verdictMissing || v.kind > verdictSecure || size > settings.MaxSize || int64(n) > int64(len(p)/4) {
 		return verdict{}, bad
 	}
 	if v.kind == verdictLost && n == 0 {
@@ -93,7 +95,7 @@ func decodeVerdict(p []byte) (verdict, error) {
 	}
 	v.size = int(size)
 	for ; n > 0; n-- {
-		// A conflict may quote a number that is no rank here.
+		// A conflict may quote a number that is not a rank of this job.
 		r := binary.LittleEndian.Uint32(p)
 		if r > math.MaxInt32 {
 			return verdict{}, bad
@@ -104,7 +106,7 @@ func decodeVerdict(p []byte) (verdict, error) {
 	if len(p) > maxText {
 		return verdict{}, bad
 	}
-	// It ends on somebody's terminal.
+	// Terminals must not see control characters of a peer.
 	v.text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'

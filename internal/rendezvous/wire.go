@@ -8,10 +8,9 @@ import (
 	"slices"
 )
 
-// Limits of what a peer can make this rank hold.
+// Limits of the memory that a peer can make this rank use.
 const (
-	MaxBlob   = 64 << 10 // bytes that a rank gives to an Exchange
-	MaxSize   = 1 << 15  // ranks: the blobs of all fit a frame's 32-bit length
+	MaxBlob   = 64 << 10 // bytes of one rank in an Exchange
 	maxString = 255
 	maxText   = 4 << 10
 )
@@ -27,8 +26,8 @@ const (
 	frameLeave // reason
 )
 
-// A frame is its type, three zero bytes and the length of the payload, little
-// endian like everything here.
+// A frame is its type, three zero bytes, the length of the payload, and the payload. All numbers are little
+// endian.
 const frameHeader = 8
 
 func newFrame(t frameType, payload int) []byte {
@@ -37,7 +36,7 @@ func newFrame(t frameType, payload int) []byte {
 	return b
 }
 
-// sealFrame writes the length, now that the payload is there.
+// sealFrame fills in the length of a complete payload.
 func sealFrame(b []byte) []byte {
 	binary.LittleEndian.PutUint32(b[4:], uint32(len(b)-frameHeader))
 	return b
@@ -48,7 +47,7 @@ type frame struct {
 	payload []byte
 }
 
-// limits says how long a frame may be; types that are not listed are refused.
+// limits maps types of frames to their maximal length; readFrame refuses other types.
 type limits map[frameType]int
 
 func fromRank() limits {
@@ -82,8 +81,7 @@ func readFrame(r io.Reader, lim limits) (frame, error) {
 	return frame{t, p}, err
 }
 
-// readGrowing reads n bytes into a buffer that grows with what arrives, not with
-// what was announced.
+// readGrowing reads n bytes into a buffer that grows as bytes arrive, so that a false length costs no memory.
 func readGrowing(r io.Reader, n int) ([]byte, error) {
 	const atOnce = 256 << 10
 	var p []byte
@@ -93,7 +91,7 @@ func readGrowing(r io.Reader, n int) ([]byte, error) {
 		p = slices.Grow(p, more)[:have+more]
 		if _, err := io.ReadFull(r, p[have:]); err != nil {
 			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF // in the middle of a frame
+				err = io.ErrUnexpectedEOF // the stream ended within a frame
 			}
 			return nil, err
 		}

@@ -27,8 +27,7 @@ func TestRankList(t *testing.T) {
 	}
 }
 
-// FuzzDecode gives bytes to every decoder. What one of them takes must be what
-// its encoder writes.
+// FuzzDecode gives bytes to every decoder. Bytes that a decoder accepts must equal its encoder's output.
 func FuzzDecode(f *testing.F) {
 	const size = 3
 	v := verdict{kind: verdictMissing, keys: true, size: size, ranks: []int{1, 2}, text: "who"}
@@ -55,7 +54,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// reencode is nil if the payload does not decode.
+// reencode returns nil if the payload does not decode.
 func reencode(f frame, size int) []byte {
 	switch f.typ {
 	case frameHello:
@@ -133,7 +132,7 @@ func TestAuth(t *testing.T) {
 	}
 }
 
-// What rank 0 proved to a rank does not prove anything to rank 0.
+// Rank 0 does not accept its own proof when an attacker reflects it.
 func TestAuthReflection(t *testing.T) {
 	key := bytes.Repeat([]byte{1}, 16)
 	x, y := net.Pipe()

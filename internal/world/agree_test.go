@@ -2,7 +2,7 @@ package world
 
 import "testing"
 
-// All ranks cut chunks alike, also where their networks take packets of different sizes.
+// All ranks cut chunks alike, even if their networks have different packet sizes.
 func TestAgreePackets(t *testing.T) {
 	for _, c := range []struct{ asked, chunk int }{{0, 1456}, {1000, 1000}, {4000, 4000}, {60_000, 60_000}} {
 		cards := []card{{Addr: "a", Chunk: 8956, Asked: c.asked}, {Addr: "b", Chunk: 1456, Asked: c.asked}}

@@ -10,45 +10,49 @@ import (
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/offload/napi"
 	"github.com/allcast/allcast/internal/rendezvous"
+	"github.com/allcast/allcast/internal/settings"
 )
 
-// card is what a rank tells the others about itself. Everybody gets everybody's, so its
-// names are short.
+// card is a rank's description of itself for the others. Every rank gets all cards, so their JSON names
+// are short.
 type card struct {
-	Addr      string  `json:"a,omitempty"` // where it listens
+	Addr      string  `json:"a,omitempty"` // of its listener
 	Fabric    string  `json:"f,omitempty"`
 	Chunk     int     `json:"c,omitempty"` // largest that fits its interface
 	Subgroups int     `json:"s,omitempty"`
 	V6        bool    `json:"v,omitempty"`
-	Error     string  `json:"e,omitempty"` // why it cannot go on
-	NoMcast   string  `json:"m,omitempty"` // why it has no multicast
-	Asked     int     `json:"k,omitempty"` // chunk that was asked for
-	Groups    uint64  `json:"g,omitempty"` // a hash of those that were asked for
+	Error     string  `json:"e,omitempty"` // reason why the rank cannot go on
+	NoMcast   string  `json:"m,omitempty"` // reason why the rank has no multicast
+	Asked     int     `json:"k,omitempty"` // settings.Chunk
+	Groups    uint64  `json:"g,omitempty"` // hash of settings.Groups
 	Rack      string  `json:"r,omitempty"`
 	Rate      float64 `json:"b,omitempty"`
 	Calibrate bool    `json:"q,omitempty"`
 	Integrity bool    `json:"i,omitempty"`
 
-	Verbs json.RawMessage `json:"d,omitempty"` // how its queue pairs are reached
+	Verbs json.RawMessage `json:"d,omitempty"` // of its queue pairs
 }
 
-// open opens what ranks reach us by, and says what they must know of it, or what went wrong:
-// a rank that cannot go on tells the others.
+// open opens the sockets or the device and describes them. If it fails, the card tells the other ranks
+// why.
 func (j *joining) open() card {
 	mine := card{
-		Fabric: j.Fabric, Subgroups: max(1, j.Subgroups), Asked: j.Chunk, Groups: groupsHash(j.Groups), NoMcast: j.NoMulticast,
-		Rack: j.Rack, Rate: j.Rate, Integrity: j.Integrity, Calibrate: j.Calibrate,
+		Fabric: j.Fabric, Subgroups: j.Subgroups, Asked: j.Chunk, Groups: groupsHash(j.Groups),
+		Rack: j.Rack, Rate: j.Rate, Integrity: j.Integrity, Calibrate: !j.NoCalibration,
+	}
+	if j.NoMulticast {
+		mine.NoMcast = "it was turned off"
 	}
 	err := j.place()
 	switch {
 	case err != nil:
-	case j.Fabric == Verbs:
+	case j.Fabric == settings.Verbs:
 		j.verbs, err = openVerbs(j)
 	default:
 		j.where = j.ifi.Name
 		j.ln, err = ip.Listen(j.local)
 	}
-	if err == nil && len(j.RecvCores) > 0 {
+	if err == nil && len(j.ReceiveCores) > 0 {
 		err = j.dedicate()
 	}
 	if err == nil {
@@ -66,21 +70,21 @@ func (j *joining) open() card {
 	return mine
 }
 
-// dedicate makes RecvCores take the packets of our interface.
+// dedicate makes the kernel take the interface's packets on the processors in ReceiveCores.
 func (j *joining) dedicate() error {
-	undo, err := napi.Dedicate(j.ifi, j.RecvCores)
+	undo, err := napi.Dedicate(j.ifi, j.ReceiveCores)
 	if err != nil {
 		return err
 	}
-	j.undoNIC = func() {
+	j.restoreNIC = func() {
 		if err := undo(); err != nil {
-			j.Log.Warn("the interface keeps the settings of receive cores", "err", err)
+			j.Logger.Warn("the interface keeps the settings of its receive cores", "err", err)
 		}
 	}
 	return nil
 }
 
-// exchange gives everybody a card and gets everybody's.
+// exchange gives this rank's card to all ranks and returns the cards of all.
 func exchange[T any](ctx context.Context, s *rendezvous.Session, mine T) ([]T, error) {
 	blob, err := json.Marshal(mine)
 	if err != nil {
@@ -99,29 +103,15 @@ func exchange[T any](ctx context.Context, s *rendezvous.Session, mine T) ([]T, e
 	return all, nil
 }
 
-// agree finds what suits everybody; all ranks come to the same result. A chunk that was asked
-// for may take several packets, up to long bytes, of which each has packet of them.
+// agree finds parameters that suit all ranks; it has the same result on all of them. A chunk size that
+// the settings ask for may be as large as long and take several packets, each with packet bytes of it.
 func agree(cards []card, long int) (addrs []string, chunk, packet int, noMcast string, err error) {
 	chunk = cards[0].Chunk
 	for r, c := range cards {
-		switch {
-		case c.Error != "":
-			return nil, 0, 0, "", fmt.Errorf("rank %d cannot take part: %s", r, c.Error)
-		case c.Fabric != cards[0].Fabric:
-			return nil, 0, 0, "", fmt.Errorf("rank %d uses the fabric %s, rank 0 %s: use the same Options.Fabric or ALLCAST_FABRIC on all ranks", r, c.Fabric, cards[0].Fabric)
-		case c.V6 != cards[0].V6:
-			return nil, 0, 0, "", fmt.Errorf("rank %d uses another IP version than rank 0: set MASTER_ADDR or the interface so that all use the same", r)
-		case c.Subgroups != cards[0].Subgroups || c.Asked != cards[0].Asked:
-			return nil, 0, 0, "", fmt.Errorf("rank %d was started with other options than rank 0 (%d and %d subgroups, chunks of %d and %d bytes): use the same on all ranks",
-				r, c.Subgroups, cards[0].Subgroups, c.Asked, cards[0].Asked)
-		case c.Rate != cards[0].Rate:
-			return nil, 0, 0, "", fmt.Errorf("rank %d was told another rate of the network than rank 0 (%g and %g bit/s): use the same on all ranks", r, c.Rate, cards[0].Rate)
-		case c.Integrity != cards[0].Integrity:
-			return nil, 0, 0, "", fmt.Errorf("rank %d was started %s integrity checks, rank 0 %s: use the same Options.Integrity or ALLCAST_INTEGRITY on all ranks",
-				r, with(c.Integrity), with(cards[0].Integrity))
-		case c.Groups != cards[0].Groups:
-			return nil, 0, 0, "", fmt.Errorf("rank %d was given other multicast groups than rank 0: use the same ALLCAST_GROUPS on all ranks", r)
-		case c.NoMcast != "" && noMcast == "":
+		if err := c.conflict(r, &cards[0]); err != nil {
+			return nil, 0, 0, "", err
+		}
+		if noMcast == "" {
 			noMcast = c.NoMcast
 		}
 		chunk = min(chunk, c.Chunk)
@@ -130,11 +120,39 @@ func agree(cards []card, long int) (addrs []string, chunk, packet int, noMcast s
 	packet = chunk
 	long = max(long, chunk)
 	if a := cards[0].Asked; a > long && len(cards) > 1 && noMcast == "" {
-		return nil, 0, 0, "", fmt.Errorf("a chunk of %d bytes does not fit the network: at most %d do, %d in one packet", a, long, packet)
+		return nil, 0, 0, "", fmt.Errorf("a chunk of %d bytes (Options.Chunk) does not fit the network: "+
+			"want at most %d, of which one packet takes %d", a, long, packet)
 	} else if a > 0 {
 		chunk = a
 	}
 	return addrs, chunk, packet, noMcast, nil
+}
+
+// conflict returns an error if rank r, whose card this is, cannot work with rank 0.
+func (c *card) conflict(r int, root *card) error {
+	switch {
+	case c.Error != "":
+		return fmt.Errorf("rank %d cannot take part: %s", r, c.Error)
+	case c.Fabric != root.Fabric:
+		return fmt.Errorf("rank %d uses the fabric %s, rank 0 uses %s: "+
+			"use the same Options.Fabric or ALLCAST_FABRIC on all ranks", r, c.Fabric, root.Fabric)
+	case c.V6 != root.V6:
+		return fmt.Errorf("rank %d and rank 0 use different IP versions: "+
+			"set MASTER_ADDR or ALLCAST_IFNAME so that all ranks use the same", r)
+	case c.Subgroups != root.Subgroups || c.Asked != root.Asked:
+		return fmt.Errorf("rank %d has other options than rank 0 (%d and %d subgroups, chunks of %d and %d bytes): "+
+			"use the same on all ranks", r, c.Subgroups, root.Subgroups, c.Asked, root.Asked)
+	case c.Rate != root.Rate:
+		return fmt.Errorf("rank %d has another network rate than rank 0 (%g and %g bit/s): "+
+			"use the same Options.Rate or ALLCAST_RATE on all ranks", r, c.Rate, root.Rate)
+	case c.Integrity != root.Integrity:
+		return fmt.Errorf("rank %d runs %s integrity checks, rank 0 %s: "+
+			"use the same Options.Integrity or ALLCAST_INTEGRITY on all ranks", r, with(c.Integrity), with(root.Integrity))
+	case c.Groups != root.Groups:
+		return fmt.Errorf("rank %d has other multicast groups than rank 0: "+
+			"use the same Options.Groups or ALLCAST_GROUPS on all ranks", r)
+	}
+	return nil
 }
 
 func with(on bool) string {
@@ -144,7 +162,7 @@ func with(on bool) string {
 	return "without"
 }
 
-// groupsHash tells whether ranks were given the same groups; 0: none were given.
+// groupsHash lets ranks compare their groups; it is 0 for none.
 func groupsHash(groups []netip.AddrPort) uint64 {
 	if len(groups) == 0 {
 		return 0
@@ -153,5 +171,5 @@ func groupsHash(groups []netip.AddrPort) uint64 {
 	for _, g := range groups {
 		h.Write([]byte(g.String() + ","))
 	}
-	return h.Sum64() >> 11 // exact in JSON's numbers
+	return h.Sum64() >> 11 // fits a JSON number exactly
 }

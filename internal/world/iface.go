@@ -7,21 +7,22 @@ import (
 	"strings"
 )
 
-// place finds the interface to use and our address on it: the one that was named,
-// or the one over which rank 0 was reached.
+// place finds the interface and this rank's address on it: the interface that the settings name, or else
+// the one over which the rank has reached rank 0.
 func (j *joining) place() error {
 	towards := j.session.LocalAddr().Unmap()
 	all, err := net.Interfaces()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInterface, err)
 	}
-	not, exclude := strings.CutPrefix(j.Interface, "^")
+	excluded, exclude := strings.CutPrefix(j.Interface, "^")
 	var names []string
-	var second *joining // an interface that would do
+	var second *joining // an interface that is not the way to rank 0
 	for i := range all {
 		ifi := &all[i]
 		names = append(names, ifi.Name)
-		if ifi.Flags&net.FlagUp == 0 || (exclude && ifi.Name == not) || (!exclude && j.Interface != "" && ifi.Name != j.Interface) {
+		if ifi.Flags&net.FlagUp == 0 || (exclude && ifi.Name == excluded) ||
+			(!exclude && j.Interface != "" && ifi.Name != j.Interface) {
 			continue
 		}
 		addr, here := pick(ifi, towards)
@@ -39,13 +40,14 @@ func (j *joining) place() error {
 		return nil
 	}
 	if j.Interface != "" {
-		return fmt.Errorf("%w: %q is not there, is down, or has no address of the right kind: there are %s", ErrInterface, j.Interface, strings.Join(names, ", "))
+		return fmt.Errorf("%w: %q (Options.Interface, ALLCAST_IFNAME) does not exist, is down, "+
+			"or has no address of the right kind: want one of %s", ErrInterface, j.Interface, strings.Join(names, ", "))
 	}
-	return fmt.Errorf("%w: none has the address %v, over which rank 0 was reached: name one with ALLCAST_IFNAME: %s", ErrInterface, towards, strings.Join(names, ", "))
+	return fmt.Errorf("%w: none has the address %v, over which this rank has reached rank 0: "+
+		"set ALLCAST_IFNAME to one of %s", ErrInterface, towards, strings.Join(names, ", "))
 }
 
-// pick returns an interface's address of the same IP version, that very one if it
-// has it.
+// pick returns an address of the interface with the IP version of want; here is true if it is want itself.
 func pick(ifi *net.Interface, want netip.Addr) (addr netip.Addr, here bool) {
 	list, err := ifi.Addrs()
 	if err != nil {

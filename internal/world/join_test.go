@@ -4,30 +4,50 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/allcast/allcast/internal/offload/bpf"
 	"github.com/allcast/allcast/internal/rendezvous"
+	"github.com/allcast/allcast/internal/settings"
 )
 
-// Everybody who came learns who did not: also when it is the time for joining that
-// ran out, and not only at rank 0.
-func TestWhoDidNotCome(t *testing.T) {
+// join joins as one rank of a job whose rank 0 listens at l.
+func join(ctx context.Context, t *testing.T, l net.Listener, rank, size int, change func(*settings.Settings)) error {
+	t.Helper()
+	s := settings.Settings{Job: settings.Job{Rank: rank, Size: size, Addr: l.Addr().String()}}
+	s, err := settings.Resolve(s, func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	change(&s)
+	var h Hooks
+	if rank == 0 {
+		h.Listener = l
+	}
+	_, err = Join(ctx, s, h)
+	return err
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return l
+}
+
+// Every rank that came learns which ranks did not, also when its own time for joining ends.
+func TestMissingRank(t *testing.T) {
+	l := listen(t)
 	var wg sync.WaitGroup
 	for r := range 4 {
 		wg.Go(func() {
-			cfg := Config{Rank: r, Size: 5, Addr: l.Addr().String(), JoinTimeout: 300 * time.Millisecond}
-			if r == 0 {
-				cfg.Listener = l
-			}
-			_, err := Join(context.Background(), cfg)
+			err := join(t.Context(), t, l, r, 5, func(s *settings.Settings) { s.JoinTimeout = 300 * time.Millisecond })
 			var missing *rendezvous.MissingError
 			if !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 4 {
 				t.Errorf("rank %d: got %v, want that rank 4 is missing", r, err)
@@ -37,47 +57,48 @@ func TestWhoDidNotCome(t *testing.T) {
 	wg.Wait()
 }
 
-// What Join was given is closed when it fails, whatever the reason.
-func TestListenerOfBadConfig(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = Join(context.Background(), Config{
-		Rank: 0, Size: 2, Addr: l.Addr().String(), Listener: l, Subgroups: 2,
-		Groups: []netip.AddrPort{netip.MustParseAddrPort("239.1.2.3:4567")},
-	})
-	if err == nil {
-		t.Fatal("two subgroups in one group")
+// Join closes the listener also when it fails before it uses it.
+func TestJoinClosesListener(t *testing.T) {
+	l := listen(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := join(ctx, t, l, 0, 2, func(*settings.Settings) {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the listener was open")
+		t.Errorf("the listener is open: %v", err)
 	}
 }
 
-// A fabric that some rank does not have, or that others do not use, is an error that all
-// get.
+// All ranks fail if one lacks the fabric, or if they use different ones.
 func TestFabrics(t *testing.T) {
-	if HasVerbs {
+	if settings.HasVerbs {
 		t.Skip("this program was built with verbs: make test-verbs")
 	}
-	for _, fabrics := range [][2]string{{IP, Verbs}, {Verbs, Verbs}} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, fabrics := range [][2]string{{settings.IP, settings.Verbs}, {settings.Verbs, settings.Verbs}} {
+		l := listen(t)
 		var wg sync.WaitGroup
 		for r := range 2 {
 			wg.Go(func() {
-				cfg := Config{Rank: r, Size: 2, Addr: l.Addr().String(), JoinTimeout: 10 * time.Second, Fabric: fabrics[r]}
-				if r == 0 {
-					cfg.Listener = l
-				}
-				if _, err := Join(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "go build -tags verbs") {
+				// Resolve would refuse the fabric.
+				err := join(t.Context(), t, l, r, 2, func(s *settings.Settings) { s.Fabric = fabrics[r] })
+				if err == nil || !strings.Contains(err.Error(), "go build -tags verbs") {
 					t.Errorf("fabrics %v, rank %d: %v", fabrics, r, err)
 				}
 			})
 		}
 		wg.Wait()
+	}
+}
+
+// Package settings checks hooks by name, because it lies below package bpf.
+func TestHooks(t *testing.T) {
+	if len(bpf.Hooks) != len(settings.Hooks) {
+		t.Fatalf("%v and %v", bpf.Hooks, settings.Hooks)
+	}
+	for i, h := range bpf.Hooks {
+		if string(h) != settings.Hooks[i] {
+			t.Errorf("%v and %v", bpf.Hooks, settings.Hooks)
+		}
 	}
 }

@@ -12,14 +12,12 @@ import (
 	"github.com/allcast/allcast/internal/seal"
 )
 
-// groups picks what to open. A network that forwards given groups only leaves no
-// choice.
+// groups returns the groups to open: those of the settings, or else some that follow from seed.
 func (j *joining) groups(seed uint64) []netip.AddrPort {
-	n := max(1, j.Subgroups)
 	if j.Groups != nil {
-		return j.Groups[:n]
+		return j.Groups[:j.Subgroups]
 	}
-	return ip.GroupsFor(seed, n, j.local.Is6() && j.verbs == nil)
+	return ip.GroupsFor(seed, j.Subgroups, j.local.Is6() && j.verbs == nil)
 }
 
 // openGroups opens the groups on the fabric.
@@ -29,11 +27,11 @@ func (j *joining) openGroups(groups []netip.AddrPort, chunk, packet int) (fabric
 	}
 	cfg := ip.McastConfig{
 		Interface: j.ifi, Local: j.local, Groups: groups,
-		Chunk: chunk + j.tag(), Packet: packet + j.tag(), TTL: j.TTL, DSCP: j.DSCP, RecvBuffer: j.RecvBuffer, Plain: j.Plain, Sums: j.sum() > 0,
-		Poller: j.poller,
+		Chunk: chunk + j.tag(), Packet: packet + j.tag(), TTL: j.TTL, DSCP: j.DSCP,
+		RecvBuffer: j.ReceiveBuffer, Plain: j.PlainSockets, Sums: j.sum() > 0, Poller: j.poller,
 	}
 	if j.off != nil {
-		j.off.Forget() // those of the try before
+		j.off.Forget() // the groups of the previous attempt
 		cfg.Filter, cfg.Placer, cfg.Allocator = j.off.Filter, j.off, j.off
 	}
 	if why := j.tooLong(chunk, packet); why != "" {
@@ -50,8 +48,7 @@ func (j *joining) openGroups(groups []netip.AddrPort, chunk, packet int) (fabric
 	return m, nil
 }
 
-// openMulticast opens the groups; where a port is taken on some machine, others
-// are tried.
+// openMulticast opens the groups. If a port is in use on some machine, all ranks try other groups.
 func (j *joining) openMulticast(ctx context.Context, chunk, packet int) (why string, err error) {
 	seed := j.number("groups")
 	tries := uint64(3)
@@ -87,7 +84,7 @@ func (j *joining) openMulticast(ctx context.Context, chunk, packet int) (why str
 	return why, nil
 }
 
-// tag is what sealing adds to a chunk, sum what a checksum does: what is sealed needs none.
+// tag is the number of bytes that encryption adds to a chunk.
 func (j *joining) tag() int {
 	if j.Secure {
 		return seal.TagSize
@@ -95,6 +92,7 @@ func (j *joining) tag() int {
 	return 0
 }
 
+// sum is the number of bytes that a checksum adds to a chunk. Encrypted chunks need none.
 func (j *joining) sum() int {
 	if j.Integrity && !j.Secure {
 		return fabric.SumSize

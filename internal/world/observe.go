@@ -9,17 +9,17 @@ import (
 	"github.com/allcast/allcast/internal/observe"
 )
 
-// observe says who we are to who inspects us, and where failures are written down.
+// observe describes this process to "allcast inspect" and connects the flight recorder to its directory.
 func (j *joining) observe(w *World, ec *engine.Config) {
-	// Who sees the name learns nothing of the secret.
 	w.Job = fmt.Sprintf("%016x", j.number("job"))
-	host, _ := os.Hostname() // "" will do
+	host, _ := os.Hostname() // best effort
 	ec.Who = observe.State{
-		Job: w.Job, Host: host, Program: filepath.Base(os.Args[0]), Version: j.Version, Interface: w.Interface, Multicast: w.NoMulticast, Metrics: j.Metrics,
+		Job: w.Job, Host: host, Program: filepath.Base(os.Args[0]), Version: j.Version, Interface: w.Interface,
+		Multicast: w.NoMulticast, Metrics: j.Metrics.String(),
 	}
 	d, err := observe.NewDumper(j.Recorder, w.Job, j.Rank)
 	if err != nil {
-		j.Log.Warn("what the flight recorder holds cannot be written", "err", err)
+		j.Logger.Warn("the flight recorder cannot write to its directory", "err", err)
 	}
 	if d == nil {
 		return
@@ -28,9 +28,9 @@ func (j *joining) observe(w *World, ec *engine.Config) {
 		path, err := d.Write(dump)
 		switch {
 		case err != nil:
-			j.Log.Warn("what the flight recorder holds could not be written", "err", err)
+			j.Logger.Warn("the flight recorder could not write a dump", "err", err)
 		case path != "":
-			j.Log.Warn("what the flight recorder holds was written", "file", path)
+			j.Logger.Warn("the flight recorder wrote a dump", "file", path)
 		}
 	}
 }

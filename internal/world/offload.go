@@ -6,34 +6,27 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/offload/bpf"
+	"github.com/allcast/allcast/internal/settings"
 )
 
-// Datapaths: who puts received chunks in place.
+// Reasons and messages that occur more than once.
 const (
-	Host = "host" // this process
-	BPF  = "bpf"  // the kernel
-	Auto = "auto" // the kernel, if it can
+	noMulticast  = "there is no multicast"
+	hostReceives = "this process receives, not the kernel"
 )
 
-const noMulticast = "there is no multicast"
-
-func (j *joining) hook() bpf.Hook {
-	h, _ := bpf.ParseHook(j.Hook) // it was checked
-	return h
-}
-
-// offload loads what receives in the kernel, if it is wanted.
+// offload loads the kernel's receive program if the settings ask for it.
 func (j *joining) offload() error {
 	switch {
-	case j.Datapath != BPF && j.Datapath != Auto:
+	case j.Datapath == settings.Host:
 		return nil
-	case j.Fabric == Verbs:
-		j.noBPF = "what comes by verbs does not pass the kernel"
+	case j.Fabric == settings.Verbs:
+		j.noBPF = "data that arrives by verbs does not pass the kernel"
 		return nil
 	case j.Size == 1:
 		j.noBPF = "there is only one rank"
 		return nil
-	case j.NoMulticast != "":
+	case j.NoMulticast:
 		j.noBPF = noMulticast
 		return nil
 	}
@@ -41,65 +34,78 @@ func (j *joining) offload() error {
 	switch {
 	case err == nil:
 		return nil
-	case j.Datapath == BPF:
+	case j.Datapath == settings.BPF:
 		return err
 	}
 	j.noBPF = err.Error()
-	j.Log.Info("this process receives, not the kernel", "why", j.noBPF)
+	j.Logger.Info(hostReceives, "why", j.noBPF)
 	return nil
 }
 
 func (j *joining) loadOffload() (err error) {
+	unavailable := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %w", bpf.ErrUnavailable, fmt.Errorf(format, args...))
+	}
 	switch {
 	case j.Secure:
-		return fmt.Errorf("%w: the kernel has no key for what is sealed: use the host datapath with Options.Secure", bpf.ErrUnavailable)
+		return unavailable("the kernel has no key for sealed data: use the host datapath with Options.Secure")
 	case j.Integrity:
-		return fmt.Errorf("%w: the kernel does not check sums: use the host datapath with Options.Integrity", bpf.ErrUnavailable)
+		return unavailable("the kernel does not check sums: use the host datapath with Options.Integrity")
 	case j.Fault.Corrupt > 0:
-		return fmt.Errorf("%w: it cannot damage datagrams on purpose: leave corrupt out of ALLCAST_FAULT", bpf.ErrUnavailable)
+		return unavailable("the kernel cannot damage datagrams on purpose: remove corrupt from ALLCAST_FAULT")
 	case j.poller == nil:
-		return fmt.Errorf("%w: the process has no way to be woken (epoll): use the host datapath", bpf.ErrUnavailable)
+		return unavailable("nothing can wake the process (epoll is missing): use the host datapath")
 	}
 	ports := map[uint16]bool{}
-	for _, g := range j.Groups[:min(len(j.Groups), max(1, j.Subgroups))] {
+	for _, g := range j.Groups[:min(len(j.Groups), j.Subgroups)] {
 		if ports[g.Port()] {
-			return fmt.Errorf("%w: two subgroups have port %d, by which the kernel tells them apart: give each its own (Options.Groups, ALLCAST_GROUPS)", bpf.ErrUnavailable, g.Port())
+			return unavailable("two subgroups have port %d, by which the kernel tells them apart: "+
+				"give each its own (Options.Groups, ALLCAST_GROUPS)", g.Port())
 		}
 		ports[g.Port()] = true
 	}
 	chunk := ip.MaxPayload(j.ifi.MTU, j.local.Is6() && !j.local.Is4In6())
 	if j.Chunk > chunk {
 		if j.hook() == bpf.XDP {
-			return fmt.Errorf("%w: the hook xdp sees single packets, and a chunk of %d bytes takes several: use chunks of at most %d, or another hook", bpf.ErrUnavailable, j.Chunk, chunk)
+			return unavailable(xdpTooLong, j.Chunk, chunk)
 		}
 		chunk = j.Chunk
 	}
 	j.off, err = bpf.New(bpf.Config{
 		Hook: j.hook(), Interface: j.ifi, Chunk: chunk, Poller: j.poller,
-		Fault: bpf.Fault{Drop: j.Fault.Drop, Dup: j.Fault.Dup, Reorder: j.Fault.Reorder, Seed: j.Fault.Seed + uint64(j.Rank)},
+		Fault: bpf.Fault{
+			Drop: j.Fault.Drop, Dup: j.Fault.Dup, Reorder: j.Fault.Reorder, Seed: j.Fault.Seed + uint64(j.Rank),
+		},
 		Complain: func(err error) {
-			j.Log.Warn("buffers are received by this process, not by the kernel", "why", err)
+			j.Logger.Warn("this process, not the kernel, receives into some buffers", "why", err)
 		},
 	})
 	return err
 }
 
-// tooLong says why chunks cannot be received at the hook, once it is known in which packets
-// they come: those of the rank with the smallest.
+func (j *joining) hook() bpf.Hook { return bpf.Hook(j.Hook) }
+
+const xdpTooLong = "the hook xdp sees single packets, and a chunk of %d bytes takes several: " +
+	"use chunks of at most %d, or another hook"
+
+// tooLong returns why the hook cannot receive chunks of the size that the ranks have agreed on; "" if it
+// can. The rank with the smallest packets determines packet.
 func (j *joining) tooLong(chunk, packet int) string {
 	if j.off == nil || j.hook() != bpf.XDP || chunk <= packet {
 		return ""
 	}
-	return fmt.Sprintf("the hook xdp sees single packets, and a chunk of %d bytes takes several: use chunks of at most %d, or another hook", chunk, packet)
+	return fmt.Sprintf(xdpTooLong, chunk, packet)
 }
 
-// share finds out whether ranks on this machine want our packets too.
+// share tells the offload whether other ranks on this machine receive the same packets.
 func (j *joining) share(addrs []string) {
 	if j.off == nil {
 		return
 	}
+	here := j.local.Unmap().WithZone("")
 	for r, a := range addrs {
-		if at, err := netip.ParseAddrPort(a); r != j.Rank && (err != nil || at.Addr().Unmap().WithZone("") == j.local.Unmap().WithZone("")) {
+		at, err := netip.ParseAddrPort(a)
+		if r != j.Rank && (err != nil || at.Addr().Unmap().WithZone("") == here) {
 			j.off.Share()
 			return
 		}

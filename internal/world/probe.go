@@ -11,10 +11,10 @@ import (
 
 const (
 	probeComm     = 1<<32 - 1
-	probePatience = 20 * time.Millisecond // with a network that has no room for a probe
+	probePatience = 20 * time.Millisecond // limit for sending a probe into a full queue
 )
 
-// probe sees whether everybody hears everybody, on every subgroup.
+// probe tests whether every rank hears every other rank on every subgroup.
 func (j *joining) probe(ctx context.Context) (why string, err error) {
 	subs := j.mc.Subgroups()
 	p := probe.New(j.number("probe"), probeComm, j.Rank, j.Size, subs, j.mc.Capabilities().Chunk)
@@ -40,7 +40,7 @@ func (j *joining) probe(ctx context.Context) (why string, err error) {
 	go func() {
 		defer func() { ended <- struct{}{} }()
 		p.Send(stop, func(sub int, b *fabric.Batch) {
-			_ = fabric.SendAll(j.mc.Sender(sub), b, probePatience) // a rank that does not hear it will say so
+			_ = fabric.SendAll(j.mc.Sender(sub), b, probePatience) // the ranks that miss the probe report it
 		})
 	}()
 	limit := probe.Limit(j.Size)
@@ -51,7 +51,7 @@ func (j *joining) probe(ctx context.Context) (why string, err error) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	// The others may not have heard us yet: go on sending until they have said.
+	// Other ranks may still miss our probes, so this rank sends until all have reported.
 	cards, err := exchange(ctx, j.session, probeCard{p.Unheard()})
 	close(stop)
 	for sub := range subs {
@@ -65,17 +65,18 @@ func (j *joining) probe(ctx context.Context) (why string, err error) {
 	}
 	for r, c := range cards {
 		if len(c.Deaf) > 0 {
-			return fmt.Sprintf("rank %d did not hear rank %d within %v (interface %s, datagrams of %d bytes)", r, c.Deaf[0], limit, j.where, j.mc.Capabilities().Chunk), nil
+			return fmt.Sprintf("rank %d did not hear rank %d within %v (interface %s, datagrams of %d bytes)",
+				r, c.Deaf[0], limit, j.where, j.mc.Capabilities().Chunk), nil
 		}
 	}
 	return "", nil
 }
 
 type probeCard struct {
-	Deaf []int `json:"d,omitempty"` // whom we did not hear
+	Deaf []int `json:"d,omitempty"` // ranks that this rank did not hear
 }
 
-// probeSink takes the probes of one subgroup.
+// probeSink receives the probes of one subgroup.
 type probeSink struct {
 	p   *probe.Probe
 	sub int

@@ -15,23 +15,20 @@ import (
 	"github.com/allcast/allcast/internal/fabric/verbs"
 )
 
-// HasVerbs reports whether this program was built with the fabric Verbs.
-const HasVerbs = true
-
-// verbsPort is our port, and its queue pairs.
+// verbsPort is a port of a verbs device, with its queue pairs.
 type verbsPort struct {
 	dev *verbs.Device
-	rc  *verbs.RC // nil: somebody else closes it
+	rc  *verbs.RC // nil once the engine owns it
 }
 
-// openVerbs opens the device that was named, or the one that belongs to the interface
-// towards rank 0, or the first that works.
+// openVerbs opens the device that the settings name, or the device of the interface towards rank 0, or
+// the first that works.
 func openVerbs(j *joining) (*verbsPort, error) {
 	name := j.Device
 	if names := strings.Split(name, ","); len(names) > 1 {
 		name = strings.TrimSpace(names[j.Rank%len(names)])
 	}
-	d, err := verbs.Open(name, j.ifi.Index, j.Log)
+	d, err := verbs.Open(name, j.ifi.Index, j.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -56,12 +53,12 @@ func (v *verbsPort) maxChunk(sums bool) int { return v.dev.MaxChunk(sums) }
 func (v *verbsPort) card() json.RawMessage {
 	b, err := json.Marshal(v.rc.Card())
 	if err != nil {
-		panic(err) // it is numbers
+		panic(err) // a struct of numbers always encodes
 	}
 	return b
 }
 
-// connectVerbs connects everybody. When it returns, everybody is ready for everybody.
+// connectVerbs connects all queue pairs. When it returns, every rank is ready for every other.
 func (j *joining) connectVerbs(ctx context.Context, cards []card) error {
 	all := make([]*verbs.Card, len(cards))
 	for r, c := range cards {
@@ -87,10 +84,10 @@ func (j *joining) connectVerbs(ctx context.Context, cards []card) error {
 
 func (v *verbsPort) multicast(j *joining, groups []netip.AddrPort, chunk int) (fabric.Multicast, error) {
 	cfg := verbs.McastConfig{
-		Chunk: chunk, TTL: j.TTL, DSCP: j.DSCP, Bytes: j.RecvBuffer, Sums: j.sum() > 0,
-		QKey: uint32(j.number("qkey")) & (1<<31 - 1), // with the top bit it would be a privileged one
+		Chunk: chunk, TTL: j.TTL, DSCP: j.DSCP, Bytes: j.ReceiveBuffer, Sums: j.sum() > 0,
+		QKey: uint32(j.number("qkey")) & (1<<31 - 1), // the top bit marks privileged keys
 	}
-	if j.Groups == nil { // else the network forwards only those
+	if j.Groups == nil { // otherwise the network forwards only those
 		cfg.Derive = func(comm string, sub int) netip.Addr {
 			return ip.GroupsFor(j.number("groups of "+comm), len(groups), false)[sub].Addr()
 		}
@@ -105,7 +102,7 @@ func (v *verbsPort) multicast(j *joining, groups []netip.AddrPort, chunk int) (f
 	return m, nil
 }
 
-// reliable hands the queue pairs to the engine, which closes them.
+// reliable hands the queue pairs over to the engine, which closes them.
 func (v *verbsPort) reliable(h fabric.Handler, log *slog.Logger) fabric.Reliable {
 	v.rc.Start(h, log)
 	rc := v.rc

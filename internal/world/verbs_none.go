@@ -10,15 +10,13 @@ import (
 	"net/netip"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/settings"
 )
 
-// HasVerbs reports whether this program was built with the fabric Verbs.
-const HasVerbs = false
-
-// verbsPort takes the place of the real one.
+// verbsPort stands in for the type of builds with verbs.
 type verbsPort struct{}
 
-var errNoVerbs = errors.New("the fabric verbs: " + BuildVerbs)
+var errNoVerbs = errors.New("the fabric verbs: " + settings.BuildVerbs)
 
 func openVerbs(*joining) (*verbsPort, error) { return nil, errNoVerbs }
 

@@ -1,6 +1,5 @@
-// Package world brings the ranks of a job together: it finds out who they are,
-// agrees on what their network can do, tries whether multicast really arrives, and
-// starts the engine.
+// Package world brings the ranks of a job together. The ranks meet, agree on what their network can do,
+// test whether multicast arrives, and start their engines.
 package world
 
 import (
@@ -9,12 +8,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
-	"time"
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/fabric"
@@ -22,110 +18,60 @@ import (
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/offload/bpf"
 	"github.com/allcast/allcast/internal/rendezvous"
+	"github.com/allcast/allcast/internal/settings"
 )
 
-// Config says how to join. See the fields of allcast.Options.
-type Config struct {
-	Rank, Size  int
-	Addr        string // of rank 0's rendezvous
-	Key         []byte
-	Secure      bool // seal everything; needs a key
-	Integrity   bool // find what changed on the way or in memory
-	Version     string
-	Interface   string // name, ^name for any but it, "": the one towards rank 0
-	Fabric      string // IP or Verbs; "": IP
-	Device      string // of Verbs: "name:port", several separated by commas to be used in turn; "": found
-	Timeout     time.Duration
-	JoinTimeout time.Duration
-	Deadline    time.Duration
-	Subgroups   int
-	Groups      []netip.AddrPort // to use, at least Subgroups; nil: derived from the job's secret
-	Chunk       int              // 0: the largest that fits
-	TTL, DSCP   int
-	RecvBuffer  int
-	Plain       bool   // no GSO and GRO
-	NoMulticast string // set: do not try, for this reason
-	PSNBits     int
-	Pin         []int
-	Fault       fault.Spec
-	Datapath    string  // Host, BPF or Auto; "": Host
-	Hook        string  // BPF: where the kernel looks at packets; "": a socket's filter
-	RecvCores   []int   // processors that the kernel takes packets from our interface on; nil: where it likes
-	Rack        string  // of this rank
-	Rate        float64 // bits a second that reach a rank; 0: unknown
-	Calibrate   bool    // we want to measure; a rank that does not is enough to leave it
-	Log         *slog.Logger
-	Listener    net.Listener // rank 0: where the others come to; nil: at Addr
-	Recorder    string       // directory for what the flight recorder holds at a failure; "": none
-	Metrics     string       // where metrics are served, for who inspects us
-
-	Watch func(comm uint32, seq uint64, what string) // tests: see engine.Config
+// Hooks let tests reach into a rank. The zero value has no effect.
+type Hooks struct {
+	Listener net.Listener                               // rank 0's socket, if it is open already
+	Watch    func(comm uint32, seq uint64, what string) // see engine.Config
 }
 
-// A World is a job that was joined.
+// A World is a job that this process has joined.
 type World struct {
 	*engine.Engine
-	Rank, Size  int
-	NoMulticast string // why there is none; "": there is
+	Settings    settings.Settings
+	NoMulticast string // reason why multicast does not work; "" if it does
 	Features    ip.Features
-	Interface   string // or device
-	Fabric      string
+	Interface   string // interface or device in use
 	Local       netip.Addr
 	Racks       []string // by rank
 	Loopback    bool     // all traffic stays on this machine
-	Calibrate   bool     // all ranks want to
-	Secure      bool     // what ranks send is sealed
-	Integrity   bool     // and checked for accidents
-	Job         string   // names the job, the same on all ranks
-	Datapath    string   // who receives: Host or BPF
-	Hook        string   // BPF: where
-	NoBPF       string   // why it is Host although BPF was wanted
+	Calibrate   bool     // no rank has settings.NoCalibration
+	Job         string   // name of the job, the same on all ranks
+	Datapath    string   // in use: settings.Host or settings.BPF
+	Hook        string   // of settings.BPF
+	NoBPF       string   // reason for settings.Host where the settings ask for the kernel
 
-	once    sync.Once
-	undoNIC func() // nil: nothing is to be undone
+	once       sync.Once
+	restoreNIC func() // nil if the interface was not changed
 }
 
-// Close ends the engine, and gives the interface back.
+// Close stops the engine and restores the interface.
 func (w *World) Close() error {
 	err := w.Engine.Close()
 	w.once.Do(func() {
-		if w.undoNIC != nil {
-			w.undoNIC()
+		if w.restoreNIC != nil {
+			w.restoreNIC()
 		}
 	})
 	return err
 }
 
-// Join meets the others and starts the engine.
-func Join(ctx context.Context, cfg Config) (*World, error) {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Fabric == "" {
-		cfg.Fabric = IP
-	}
-	if cfg.JoinTimeout == 0 {
-		cfg.JoinTimeout = time.Minute
-	}
-	if cfg.Groups != nil && max(1, cfg.Subgroups) > len(cfg.Groups) {
-		if cfg.Listener != nil {
-			_ = cfg.Listener.Close()
-		}
-		return nil, fmt.Errorf("%d subgroups, and only %d multicast groups given", max(1, cfg.Subgroups), len(cfg.Groups))
-	}
-	// It knows the timeout, and says who did not come; a context that ends at the
-	// same time would only say that it is late.
-	s, err := rendezvous.Join(ctx, rendezvous.Config{
-		Rank: cfg.Rank, Size: cfg.Size, Addr: cfg.Addr, Key: cfg.Key, Timeout: cfg.JoinTimeout, Version: cfg.Version, Listener: cfg.Listener,
-		Secure: cfg.Secure,
+// Join meets the other ranks and starts the engine. s is a result of settings.Resolve.
+func Join(ctx context.Context, s settings.Settings, h Hooks) (*World, error) {
+	// The rendezvous has the timeout as well, and its error names the missing ranks. A context that ends
+	// at the same time would hide that error, so the context gets its timeout later.
+	session, err := rendezvous.Join(ctx, rendezvous.Config{
+		Job: s.Job, Protection: s.Protection, Liveness: s.Liveness, Listener: h.Listener,
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = s.Close() }()
-	ctx, cancel := context.WithTimeout(ctx, cfg.JoinTimeout)
+	defer func() { _ = session.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, s.JoinTimeout)
 	defer cancel()
-	j := &joining{Config: cfg, session: s}
+	j := &joining{Settings: s, hooks: h, session: session}
 	w, err := j.join(ctx)
 	if err != nil {
 		j.undo()
@@ -133,23 +79,26 @@ func Join(ctx context.Context, cfg Config) (*World, error) {
 	return w, err
 }
 
+// joining is a Join under way.
 type joining struct {
-	Config
-	session  *rendezvous.Session
-	ifi      *net.Interface
-	local    netip.Addr
-	secret   []byte
-	ln       net.Listener
-	mc       fabric.Multicast
-	features func() ip.Features // of mc; nil: the fabric is Verbs
-	verbs    *verbsPort         // nil: the fabric is IP
-	where    string             // interface or device, for people
-	poller   *ip.Poller         // nil: Go's own does it, at a price
-	off      *bpf.Offload       // nil: this process receives,
-	noBPF    string             // for this reason, if it should not
-	undoNIC  func()             // ends what RecvCores began
+	settings.Settings
+	hooks      Hooks
+	session    *rendezvous.Session
+	ifi        *net.Interface
+	local      netip.Addr
+	secret     []byte
+	ln         net.Listener
+	mc         fabric.Multicast
+	features   func() ip.Features // of mc; nil on the verbs fabric
+	verbs      *verbsPort         // nil on the IP fabric
+	where      string             // interface or device, for messages
+	poller     *ip.Poller         // nil if only Go's slower poller is available
+	off        *bpf.Offload       // nil if this process receives
+	noBPF      string             // reason why off is nil although the settings ask for the kernel
+	restoreNIC func()             // undoes the effect of ReceiveCores
 }
 
+// undo releases the resources of a Join that failed.
 func (j *joining) undo() {
 	if j.ln != nil {
 		_ = j.ln.Close()
@@ -158,8 +107,8 @@ func (j *joining) undo() {
 		_ = j.mc.Close()
 	}
 	j.dropOffload("")
-	if j.undoNIC != nil {
-		j.undoNIC()
+	if j.restoreNIC != nil {
+		j.restoreNIC()
 	}
 	if j.poller != nil {
 		_ = j.poller.Close()
@@ -169,18 +118,18 @@ func (j *joining) undo() {
 	}
 }
 
-// poll starts what serves the sockets. It is there before anything counts on it.
+// poll starts the poller that serves the sockets.
 func (j *joining) poll() {
 	var err error
 	if j.poller, err = ip.NewPoller(); err != nil {
 		j.poller = nil
-		j.Log.Debug("no poller of our own", "err", err)
+		j.Logger.Debug("no epoll poller; using the runtime's", "err", err)
 	}
 }
 
 func (j *joining) join(ctx context.Context) (*World, error) {
 	long := 0
-	if j.Fabric != Verbs {
+	if j.Fabric != settings.Verbs {
 		j.poll()
 		long = ip.MaxLong - j.tag() - j.sum()
 	}
@@ -192,8 +141,8 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	if why := j.tooLong(chunk, packet); why != "" && j.Datapath == Auto {
-		j.Log.Info("this process receives, not the kernel", "why", why)
+	if why := j.tooLong(chunk, packet); why != "" && j.Datapath == settings.Auto {
+		j.Logger.Info(hostReceives, "why", why)
 		j.dropOffload(why)
 	}
 	j.derive()
@@ -226,20 +175,23 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	return j.start(cards, addrs, why)
 }
 
-// start starts the engine on what was opened.
+// start starts the engine on the sockets and devices that are open.
 func (j *joining) start(cards []card, addrs []string, noMcast string) (*World, error) {
-	w := &World{Rank: j.Rank, Size: j.Size, NoMulticast: noMcast, Interface: j.where, Fabric: j.Fabric, Local: j.local, Loopback: j.local.IsLoopback() && j.verbs == nil, Secure: j.Secure, Integrity: j.Integrity}
-	w.Calibrate = true
+	w := &World{
+		Settings: j.Settings, NoMulticast: noMcast, Interface: j.where, Local: j.local,
+		Loopback: j.local.IsLoopback() && j.verbs == nil, Calibrate: true,
+		Datapath: settings.Host, NoBPF: j.noBPF, restoreNIC: j.restoreNIC,
+	}
 	for _, c := range cards {
 		w.Racks = append(w.Racks, c.Rack)
 		w.Calibrate = w.Calibrate && c.Calibrate
 	}
 	ec := engine.Config{
-		Rank: j.Rank, Size: j.Size, Secret: j.secret, Timeout: j.Timeout, Deadline: j.Deadline, PSNBits: j.PSNBits, Pin: j.Pin, Log: j.Log, Rate: j.Rate,
-		Secure: j.Secure, Integrity: j.Integrity, Watch: j.Watch,
+		Job: j.Job, Protection: j.Protection, Transfer: j.Transfer, Liveness: j.Liveness, Logger: j.Logger,
+		Secret: j.secret, Watch: j.hooks.Watch,
 	}
 	if j.verbs != nil {
-		ec.Reliable = func(h fabric.Handler) (fabric.Reliable, error) { return j.verbs.reliable(h, j.Log), nil }
+		ec.Reliable = func(h fabric.Handler) (fabric.Reliable, error) { return j.verbs.reliable(h, j.Logger), nil }
 	} else {
 		j.reliableIP(&ec, addrs)
 	}
@@ -249,13 +201,11 @@ func (j *joining) start(cards []card, addrs []string, noMcast string) (*World, e
 			w.Features = j.features()
 		}
 		ec.Multicast = j.mc
-		if j.off == nil { // else the kernel injects the faults
+		if j.off != nil { // the kernel injects the faults itself
+			w.Datapath, w.Hook = settings.BPF, j.Hook
+		} else {
 			ec.Multicast = fault.Wrap(j.mc, j.Fault, j.Rank)
 		}
-	}
-	w.Datapath, w.NoBPF, w.undoNIC = Host, j.noBPF, j.undoNIC
-	if j.off != nil {
-		w.Datapath, w.Hook = BPF, string(j.hook())
 	}
 	var err error
 	if w.Engine, err = engine.New(ec); err != nil {
@@ -268,8 +218,8 @@ func (j *joining) start(cards []card, addrs []string, noMcast string) (*World, e
 func (j *joining) reliableIP(ec *engine.Config, addrs []string) {
 	ec.Reliable = func(h fabric.Handler) (fabric.Reliable, error) {
 		t, err := ip.NewTCP(ip.TCPConfig{
-			Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local, Log: j.Log, Poller: j.poller,
-			Secure: j.Secure, Integrity: j.Integrity,
+			Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local,
+			Log: j.Logger, Poller: j.poller, Secure: j.Secure, Integrity: j.Integrity,
 		}, h)
 		if err != nil {
 			return fabric.Reliable{}, err
@@ -278,7 +228,7 @@ func (j *joining) reliableIP(ec *engine.Config, addrs []string) {
 	}
 }
 
-// derive makes the job's secret from its key and the session's seed.
+// derive computes the job's secret from its key and the session's seed.
 func (j *joining) derive() {
 	seed := j.session.Seed()
 	mac := hmac.New(sha256.New, j.Key)
@@ -287,13 +237,13 @@ func (j *joining) derive() {
 	j.secret = mac.Sum(nil)
 }
 
-// number is one that all ranks know. Others may see it on the network, and learn
-// nothing of the secret.
+// number returns a number for a purpose, the same on all ranks. Whoever sees it on the network learns
+// nothing about the secret.
 func (j *joining) number(what string) uint64 {
 	mac := hmac.New(sha256.New, j.secret)
 	mac.Write([]byte("allcast " + what))
 	return binary.LittleEndian.Uint64(mac.Sum(nil))
 }
 
-// ErrInterface marks an interface that cannot be used.
+// ErrInterface marks errors about the choice of the network interface.
 var ErrInterface = errors.New("no usable network interface")

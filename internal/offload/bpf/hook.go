@@ -1,8 +1,6 @@
 package bpf
 
-import "fmt"
-
-// Hook is where packets are looked at.
+// Hook is a place where the kernel looks at packets.
 type Hook string
 
 // Hooks.
@@ -12,18 +10,5 @@ const (
 	XDP        Hook = "xdp"
 )
 
-// Hooks are all, the default first.
+// Hooks lists all hooks, the default first. settings.Hooks has the same names.
 var Hooks = []Hook{SockFilter, TCX, XDP}
-
-// ParseHook reads one; "" is the default.
-func ParseHook(s string) (Hook, error) {
-	if s == "" {
-		return SockFilter, nil
-	}
-	for _, h := range Hooks {
-		if string(h) == s {
-			return h, nil
-		}
-	}
-	return "", fmt.Errorf("unknown hook %q; valid: sockfilter, tcx, xdp", s)
-}

@@ -1,0 +1,150 @@
+package bench
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/allcast/allcast"
+)
+
+// Result is one line of output.
+type Result struct {
+	Subject
+	Time      Times   `json:"time_us"`
+	AlgBW     float64 `json:"algbw_gbps"`
+	BusBW     float64 `json:"busbw_gbps"`
+	Wrong     int64   `json:"wrong"`
+	Chains    int     `json:"chains"`
+	Subgroups int     `json:"subgroups"`
+	Chunk     int     `json:"chunk"`
+	Traffic
+	UserCPU        float64  `json:"user_cpu_us"`
+	SysCPU         float64  `json:"sys_cpu_us"`
+	Overlap        *float64 `json:"overlap_pct"` // null if not measured
+	Secure         bool     `json:"secure"`
+	Integrity      bool     `json:"integrity"`
+	FallbackReason string   `json:"fallback_reason"`
+}
+
+// Subject says what was measured: an operation, an algorithm and a size.
+type Subject struct {
+	Op        string `json:"op"`
+	Algo      string `json:"algo"`
+	Requested string `json:"requested"` // algorithm as given: auto, or the same
+	Fabric    string `json:"fabric"`
+	Datapath  string `json:"datapath"`
+	Hook      string `json:"hook"`
+	Ranks     int    `json:"ranks"`
+	Bytes     int64  `json:"bytes"`
+	Iters     int    `json:"iters"`
+	Warmup    int    `json:"warmup"`
+	Timed     string `json:"timed"` // ranks whose times count: all or leaves
+}
+
+// Traffic counts chunks over all ranks and iterations, and bytes.
+type Traffic struct {
+	ChunksTotal   uint64 `json:"chunks_total"` // datagrams that multicast had to deliver
+	Dropped       int64  `json:"dropped_chunks"`
+	Duplicates    int64  `json:"duplicate_chunks"`
+	Copied        int64  `json:"copied_chunks"`
+	Corrupt       int64  `json:"corrupt_chunks"`
+	SentBytes     int64  `json:"sent_bytes"`  // per operation, of the busiest rank
+	McastBytes    int64  `json:"mcast_bytes"` // per operation, of the busiest rank
+	RepairedBytes int64  `json:"repaired_bytes"`
+}
+
+// Times summarizes the iterations, in us.
+type Times struct {
+	Avg float64 `json:"avg"`
+	Min float64 `json:"min"`
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// gather combines the tallies of all ranks into one result, which all ranks get.
+func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error) {
+	iters := float64(c.rounds)
+	delta := func(f func(allcast.Stats) uint64) int64 { return int64(f(t.after) - f(t.before)) }
+	sent := float64(delta(func(s allcast.Stats) uint64 { return s.SentBytes }))/iters - b.barrier*c.barriers()
+	mcast := float64(delta(func(s allcast.Stats) uint64 { return s.McastBytes })) / iters
+	largest := append([]int64{int64(math.Round(max(0, sent))), int64(math.Round(mcast))}, b.counted(c, t)...)
+	sums := []int64{
+		t.wrong, t.user, t.sys, total(t.times), t.overlap.compute, t.overlap.both,
+		delta(func(s allcast.Stats) uint64 { return s.DroppedChunks }),
+		delta(func(s allcast.Stats) uint64 { return s.DuplicateChunks }),
+		delta(func(s allcast.Stats) uint64 { return s.CopiedChunks }),
+		delta(func(s allcast.Stats) uint64 { return s.RepairedBytes }),
+		delta(func(s allcast.Stats) uint64 { return s.CorruptChunks }),
+	}
+	if err := b.max(ctx, largest); err != nil {
+		return nil, err
+	}
+	if err := b.sum(ctx, sums); err != nil {
+		return nil, err
+	}
+	p := b.comm.Size()
+	path := b.comm.Datapath()
+	r := &Result{
+		Subject: Subject{
+			Op: c.Op, Algo: t.info.Algorithm, Requested: c.requested,
+			Fabric: b.comm.Fabric(), Datapath: path.Name, Hook: path.Hook,
+			Ranks: p, Bytes: c.n, Iters: c.rounds, Warmup: c.Warmup, Timed: c.Timed(),
+		},
+		Time: summarize(largest[2:]), Wrong: sums[0],
+		Chains: t.info.Chains, Subgroups: t.info.Subgroups, Chunk: t.info.Chunk,
+		Traffic: Traffic{
+			ChunksTotal: t.info.Chunks * uint64(p-1) * uint64(c.rounds),
+			Dropped:     sums[6], Duplicates: sums[7], Copied: sums[8], Corrupt: sums[10],
+			SentBytes: largest[0], McastBytes: largest[1], RepairedBytes: sums[9],
+		},
+		Secure: b.comm.Secure(), Integrity: b.comm.Integrity(),
+		UserCPU: micros(float64(sums[1]) / iters / float64(p)), SysCPU: micros(float64(sums[2]) / iters / float64(p)),
+	}
+	bytes, factor := c.volume(p)
+	if r.Time.Avg > 0 {
+		r.AlgBW = bytes / (r.Time.Avg * 1e3)
+		r.BusBW = r.AlgBW * factor
+	}
+	if works, why := b.comm.Multicast(); !works && p > 1 && c.auto() {
+		r.FallbackReason = why
+	} else if path.Reason != "" {
+		r.FallbackReason = path.Reason
+	}
+	if c.Overlap {
+		o := overlapPercent(float64(sums[3]), float64(sums[4]), float64(sums[5]))
+		r.Overlap = &o
+	}
+	return r, nil
+}
+
+// counted returns this rank's times as far as they count. The time of an iteration is the largest of all ranks, so 0
+// leaves a rank out.
+func (b *Bench) counted(c *trial, t *tally) []int64 {
+	if c.Timed() == "leaves" && b.comm.Rank() == c.Root {
+		return make([]int64, len(t.times))
+	}
+	return t.times
+}
+
+// summarize sorts and summarizes the times of iterations, in ns.
+func summarize(ns []int64) Times {
+	slices.Sort(ns)
+	at := func(q float64) float64 { return micros(float64(ns[max(0, int(math.Ceil(q*float64(len(ns))))-1)])) }
+	return Times{
+		Avg: micros(float64(total(ns)) / float64(len(ns))), Min: at(0), P50: at(.5), P99: at(.99), Max: at(1),
+	}
+}
+
+// micros converts ns to us. It rounds to whole nanoseconds, because more digits would be noise.
+func micros(ns float64) float64 { return math.Round(ns) / 1e3 }
+
+// sum adds up the numbers of all ranks, in place.
+func (b *Bench) sum(ctx context.Context, v []int64) error {
+	return allcast.AllreduceSlice(ctx, b.comm, nil, v, allcast.Sum)
+}
+
+func (b *Bench) max(ctx context.Context, v []int64) error {
+	return allcast.AllreduceSlice(ctx, b.comm, nil, v, allcast.Max)
+}

@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"fmt"
+	"math/bits"
+	"testing"
+
+	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/internal/reduce"
+)
+
+// Every wrong byte is counted, whatever its position and the length.
+func TestPatternFindsWrongBytes(t *testing.T) {
+	for _, n := range []int{0, 1, 7, 8, 9, 63, 64, 100} {
+		b := make([]byte, n)
+		seed := patternSeed(3, 1)
+		fillPattern(b, seed)
+		if w := wrongPattern(b, seed); w != 0 {
+			t.Errorf("%d bytes: %d wrong before any was changed", n, w)
+		}
+		for i := range b {
+			b[i] ^= byte(1 << (i % 8))
+			if w := wrongPattern(b, seed); w != int64(i+1) {
+				t.Fatalf("%d bytes: %d found wrong of %d", n, w, i+1)
+			}
+		}
+	}
+	b := make([]byte, 4096)
+	fillPattern(b, patternSeed(1, 0))
+	for _, seed := range []uint64{patternSeed(2, 0), patternSeed(1, 1)} {
+		if w := wrongPattern(b, seed); w < 4000 {
+			t.Errorf("only %d of 4096 bytes tell one contribution from another", w)
+		}
+	}
+}
+
+func TestNonzeroBytes(t *testing.T) {
+	for x := range uint64(1 << 16) {
+		x *= 0x0100_8000_0020_4001
+		want := 0
+		for i := range 8 {
+			if x>>(8*i)&0xff != 0 {
+				want++
+			}
+		}
+		if got := nonzeroBytes(x); got != want {
+			t.Fatalf("%#x: %d (%d bits), want %d", x, got, bits.OnesCount64(x), want)
+		}
+	}
+}
+
+// The result of package reduce is right in any order of the contributions; a changed element is wrong.
+func TestReferenceAgrees(t *testing.T) {
+	const n, first = 1100, 77 // more than one batch
+	for dtype := allcast.Float32; dtype <= allcast.Uint64; dtype++ {
+		for op := allcast.Sum; op <= allcast.Product; op++ {
+			for _, ranks := range []int{1, 5, 64} {
+				if ranks == 64 && dtype != allcast.BFloat16 && dtype != allcast.Int8 {
+					continue // the types with the fewest digits are the hardest
+				}
+				t.Run(fmt.Sprintf("%v/%v/%d", dtype, op, ranks), func(t *testing.T) {
+					e := elements{dtype, op, ranks}
+					for _, step := range []int{1, ranks - 1} {
+						got := contributions(t, e, n, first, step)
+						if w := e.wrong(got, 9, first); w != 0 {
+							t.Errorf("%d bytes wrong", w)
+						}
+						last := dtype.Size()*n - 1
+						got[last] ^= 0x40 // in the exponent, or in the highest bits
+						if w := e.wrong(got, 9, first); w != int64(dtype.Size()) {
+							t.Errorf("a changed element counts as %d wrong bytes", w)
+						}
+						got[last] ^= 0x40
+						if w := e.wrong(got, 10, first); w < int64(len(got))/2 {
+							t.Errorf("another call's result: only %d of %d bytes wrong", w, len(got))
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// contributions reduces the contributions of all ranks to call 9, starting with rank 0, in steps of step.
+func contributions(t *testing.T, e elements, n int, first uint64, step int) []byte {
+	t.Helper()
+	acc, b := make([]byte, n*e.t.Size()), make([]byte, n*e.t.Size())
+	for i := range e.ranks {
+		e.fill(b, patternSeed(9, i*max(1, step)%e.ranks), first)
+		if i == 0 {
+			copy(acc, b)
+			continue
+		}
+		if err := reduce.Into(acc, b, reduce.Type(e.t), reduce.Op(e.op)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := reduce.Finish(acc, reduce.Type(e.t), reduce.Op(e.op), e.ranks); err != nil {
+		t.Fatal(err)
+	}
+	return acc
+}

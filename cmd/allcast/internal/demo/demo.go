@@ -1,0 +1,109 @@
+// Package demo is "allcast demo": Broadcast and Allgather on one machine, multicast next to the other algorithms.
+package demo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/cmd/allcast/internal/bench"
+	"github.com/allcast/allcast/cmd/allcast/internal/cli"
+)
+
+const (
+	maxRanks = 32 // more would take too long on one machine
+	bytes    = 1 << 20
+	iters    = 5
+	warmup   = 1
+)
+
+// Command is "allcast demo".
+type Command struct {
+	Ranks  int  `default:"8" placeholder:"N" help:"Number of ranks, 2 to 32 (default 8)."`
+	AsRank bool `name:"as-rank" hidden:"" help:"Join as one of the demo's ranks."`
+}
+
+// Help implements kong.HelpProvider.
+func (Command) Help() string {
+	return `Runs Broadcast and Allgather of 1M per rank over multicast and by every other algorithm. Each rank is a
+process on this machine, and every byte is verified. Prints how long each algorithm takes and how much the
+busiest rank sends. Needs no privileges and no network.
+
+Example:
+  allcast demo --ranks 4`
+}
+
+// Run starts the ranks, or is one of them.
+func (c *Command) Run(e *cli.Env) error {
+	if c.Ranks < 2 || c.Ranks > maxRanks {
+		return cli.Usagef("--ranks %d: want 2 to %d", c.Ranks, maxRanks)
+	}
+	if c.AsRank {
+		return runRank(e)
+	}
+	args := []string{"demo", "--as-rank", fmt.Sprintf("--ranks=%d", c.Ranks)}
+	if e.JSON {
+		args = append(args, "--json")
+	}
+	return e.LaunchSelf(c.Ranks, args)
+}
+
+// row is the result of one algorithm.
+type row struct {
+	*bench.Result
+	Verified bool `json:"verified"`
+}
+
+func runRank(e *cli.Env) error {
+	ctx := context.Background()
+	comm, err := bench.Join(ctx, allcast.Options{NoCalibration: true})
+	if err != nil {
+		return err
+	}
+	if works, why := comm.Multicast(); !works {
+		return bench.Leave(comm, bench.CaseError("demo", &allcast.NoMulticastError{Reason: why}))
+	}
+	rows, err := measure(ctx, e, comm)
+	if err != nil {
+		return bench.Leave(comm, err)
+	}
+	if err := comm.Close(); err != nil {
+		return err
+	}
+	wrong := slices.ContainsFunc(rows, func(r row) bool { return !r.Verified })
+	if comm.Rank() == 0 {
+		if err := report(e, rows, wrong); err != nil {
+			return err
+		}
+	}
+	if wrong {
+		return cli.StatusError(cli.StatusWrong)
+	}
+	return nil
+}
+
+// measure runs every algorithm of both operations.
+func measure(ctx context.Context, e *cli.Env, comm *allcast.Comm) ([]row, error) {
+	b, err := bench.New(ctx, comm)
+	if err != nil {
+		return nil, err
+	}
+	var rows []row
+	for _, op := range []string{"broadcast", "allgather"} {
+		for _, algo := range allcast.Algorithms(op) {
+			job := &bench.Job{Op: op, Iters: iters, Warmup: warmup, Check: true, Chains: 1, Subgroups: 1}
+			r, err := b.Measure(ctx, job, algo, bytes)
+			if err != nil {
+				return nil, bench.CaseError(op+" by "+algo, err)
+			}
+			rows = append(rows, row{r, r.Wrong == 0})
+			if e.JSON && comm.Rank() == 0 {
+				if err := e.PrintJSON(rows[len(rows)-1]); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return rows, nil
+}

@@ -1,0 +1,45 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/allcast/allcast/internal/settings"
+)
+
+// environmentFindings check the variables that a rank reads. They never show the value of the key.
+func environmentFindings() []finding {
+	return []finding{rankFinding(), keyFinding()}
+}
+
+func rankFinding() finding {
+	const check = "rank variables"
+	env, found, err := settings.FromLauncher(settings.Process)
+	switch {
+	case err != nil:
+		return finding{
+			check, statusWarn, err.Error(),
+			"set all variables of one launcher, or none; torchrun, mpirun, srun and \"allcast run\" set them",
+		}
+	case !found:
+		return finding{check, statusOK, "none: perf starts local ranks", ""}
+	}
+	detail := fmt.Sprintf("rank %d of %d (%s), rank 0 at %s", env.Rank, env.Size, env.Launcher, env.Addr)
+	return finding{check, statusOK, detail, ""}
+}
+
+func keyFinding() finding {
+	const check = "job key"
+	key, err := settings.Key(settings.Process)
+	switch {
+	case err != nil:
+		return finding{
+			check, statusWarn, err.Error(), "set 32 or more hex digits, the same on all ranks: openssl rand -hex 32",
+		}
+	case key == nil:
+		return finding{
+			check, statusMissing, "no ALLCAST_KEY: except on loopback, anyone who can reach a job can join it",
+			"export ALLCAST_KEY=$(openssl rand -hex 32), the same on all ranks; \"allcast run\" creates one",
+		}
+	}
+	return finding{check, statusOK, "set", ""}
+}

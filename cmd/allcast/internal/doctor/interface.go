@@ -1,0 +1,89 @@
+package doctor
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/allcast/allcast/internal/fabric/ip"
+)
+
+// interfaceFindings checks every interface that is up.
+func interfaceFindings() []finding {
+	all, err := net.Interfaces()
+	if err != nil {
+		return []finding{{"interfaces", statusMissing, err.Error(), "allow netlink sockets"}}
+	}
+	var findings []finding
+	network := false
+	for i := range all {
+		if all[i].Flags&net.FlagUp == 0 {
+			continue
+		}
+		f := interfaceFinding(&all[i])
+		network = network || f.Status == statusOK && all[i].Flags&net.FlagLoopback == 0
+		findings = append(findings, f)
+	}
+	if !network {
+		findings = append(findings, finding{
+			"network", statusWarn,
+			"no interface to other machines supports multicast: it works only between ranks on this machine",
+			"bring up an interface with an address, or let a container use the network of its host",
+		})
+	}
+	return findings
+}
+
+func interfaceFinding(ifi *net.Interface) finding {
+	check := "interface " + ifi.Name
+	addrs := addresses(ifi)
+	detail := fmt.Sprintf("%v, MTU %d", ifi.Flags, ifi.MTU)
+	if len(addrs) == 0 {
+		return finding{check, statusWarn, detail + ", no address", "give it an address, or ignore it: it is not used"}
+	}
+	var list []string
+	for _, a := range addrs {
+		list = append(list, a.String())
+	}
+	v6 := addrs[0].Is6()
+	detail += fmt.Sprintf(", %s, chunk %d", strings.Join(list, " "), ip.MaxPayload(ifi.MTU, v6))
+	if ifi.Flags&net.FlagLoopback != 0 {
+		return finding{check, statusOK, detail, ""}
+	}
+	if ifi.Flags&net.FlagMulticast == 0 {
+		return finding{check, statusWarn, detail + ": no multicast", "ip link set " + ifi.Name + " multicast on"}
+	}
+	// With a TTL of 1, nothing leaves the local network.
+	m, err := ip.OpenMulticast(ip.McastConfig{
+		Interface: ifi, Local: addrs[0], Groups: ip.GroupsFor(randomWord(), 1, v6), TTL: 1,
+	})
+	if err != nil {
+		return finding{
+			check, statusWarn, fmt.Sprintf("%s: %v", detail, err),
+			"look for a firewall that drops UDP to 239.192.0.0/14 (IPv6: ff15::/16) or IGMP",
+		}
+	}
+	_ = m.Close()
+	return finding{check, statusOK, detail + "; run \"allcast perf\" across machines to see whether they receive it", ""}
+}
+
+// addresses lists the addresses that ranks could use, IPv4 first.
+func addresses(ifi *net.Interface) (v4 []netip.Addr) {
+	var v6 []netip.Addr
+	list, err := ifi.Addrs()
+	if err != nil {
+		return nil
+	}
+	for _, a := range list {
+		p, err := netip.ParsePrefix(a.String())
+		switch {
+		case err != nil || p.Addr().IsLinkLocalUnicast():
+		case p.Addr().Is4():
+			v4 = append(v4, p.Addr())
+		default:
+			v6 = append(v6, p.Addr())
+		}
+	}
+	return append(v4, v6...)
+}

@@ -1,0 +1,113 @@
+package doctor
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/fabric/ip"
+)
+
+// patience is how long a datagram may take from one socket to another.
+const patience = 2 * time.Second
+
+const loopbackFix = "bring loopback up (ip link set lo up) and let it multicast " +
+	"(ip link set lo multicast on; ip route add 239.0.0.0/8 dev lo); " +
+	"in a container or sandbox, allow UDP multicast sockets; " +
+	"until then use --algo auto, which does not need multicast"
+
+// loopbackFindings sends datagrams from one set of sockets to another, as two ranks would.
+func loopbackFindings() (findings []finding, works bool) {
+	const check = "multicast on loopback"
+	f, err := multicastOnLoopback()
+	if err != nil {
+		return []finding{{check, statusMissing, err.Error(), loopbackFix}}, false
+	}
+	detail := fmt.Sprintf("a datagram went from one socket to another (%s sockets)", f.Sockets)
+	return append([]finding{{check, statusOK, detail, ""}}, featureFindings(f)...), true
+}
+
+func multicastOnLoopback() (ip.Features, error) {
+	lo, err := loopbackInterface()
+	if err != nil {
+		return ip.Features{}, err
+	}
+	cfg := ip.McastConfig{
+		Interface: lo, Local: netip.MustParseAddr("127.0.0.1"), Groups: ip.GroupsFor(randomWord(), 1, false),
+	}
+	from, err := ip.OpenMulticast(cfg)
+	if err != nil {
+		return ip.Features{}, err
+	}
+	defer func() { _ = from.Close() }()
+	to, err := ip.OpenMulticast(cfg)
+	if err != nil {
+		return ip.Features{}, err
+	}
+	defer func() { _ = to.Close() }()
+	return to.Features(), deliver(from, to)
+}
+
+func loopbackInterface() (*net.Interface, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i].Flags&net.FlagLoopback != 0 && all[i].Flags&net.FlagUp != 0 {
+			return &all[i], nil
+		}
+	}
+	return nil, errors.New("no loopback interface is up")
+}
+
+func randomWord() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// deliver sends a datagram of full size and waits until it arrives.
+func deliver(from, to fabric.Multicast) error {
+	h := fabric.Header{Token: randomWord()}
+	payload := make([]byte, from.Capabilities().Chunk)
+	s := &sink{token: h.Token, want: len(payload)}
+	rx := to.Receiver(0)
+	var late atomic.Bool
+	timer := time.AfterFunc(patience, func() { late.Store(true); rx.Wake() })
+	defer timer.Stop()
+	batch := &fabric.Batch{Headers: []fabric.Header{h}, Payloads: [][]byte{payload}}
+	if err := fabric.SendAll(from.Sender(0), batch, time.Second); err != nil {
+		return fmt.Errorf("sending: %w", err)
+	}
+	for !s.heard {
+		if late.Load() {
+			return fmt.Errorf("a datagram of %d bytes did not arrive within %v", len(payload), patience)
+		}
+		if err := rx.Receive(s); err != nil {
+			return fmt.Errorf("receiving: %w", err)
+		}
+	}
+	return nil
+}
+
+// sink looks for one datagram.
+type sink struct {
+	token uint64
+	want  int
+	heard bool
+}
+
+func (s *sink) Expect([][]byte) int         { return 0 }
+func (s *sink) Arrived([]fabric.Header) int { return 0 }
+func (s *sink) Idle()                       {}
+
+func (s *sink) Chunk(h fabric.Header, payload []byte) {
+	s.heard = s.heard || h.Token == s.token && len(payload) == s.want
+}

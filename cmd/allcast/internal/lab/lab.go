@@ -1,0 +1,105 @@
+// Package lab is "allcast lab": a real network of namespaces on one Linux machine.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/allcast/allcast/cmd/allcast/internal/cli"
+	"github.com/allcast/allcast/internal/lab"
+	"github.com/allcast/allcast/internal/units"
+)
+
+// Command is "allcast lab".
+type Command struct {
+	Run      runCmd      `cmd:"" help:"Build a network, run a command as one rank per host, print the counters, take it down."`
+	Up       upCmd       `cmd:"" help:"Build a network and leave it up."`
+	Down     downCmd     `cmd:"" help:"Take a network down, even if the process that built it is gone."`
+	Exec     execCmd     `cmd:"" help:"Run a command inside a host or switch."`
+	Counters countersCmd `cmd:"" help:"Print the counters of the ports."`
+	Report   reportCmd   `cmd:"" help:"Draw the bytes that runs put on each link."`
+	Link     linkCmd     `cmd:"" help:"Cut a cable, or reconnect it."`
+	Hold     holdCmd     `cmd:"" hidden:""`
+	Enter    enterCmd    `cmd:"" hidden:""`
+}
+
+// Help implements kong.HelpProvider.
+func (Command) Help() string {
+	return `A real network on one Linux machine: hosts and switches are network namespaces. The kernel routes unicast
+over all spines and multicast along static trees, and every port counts. It needs root and touches nothing
+outside its own namespaces.
+
+Examples:
+  allcast lab run --topology fat-tree:16,4,2 -- allcast perf allgather --algo mcast -b 64K
+  allcast lab run --topology star:8 --rate 200mbit --loss 1% -- allcast perf broadcast -b 8M
+  allcast lab up --topology fat-tree:8,2,2
+  allcast lab exec host3 -- ping -c 1 10.0.0.1
+  allcast lab down`
+}
+
+// nameFlag chooses a lab.
+type nameFlag struct {
+	Name string `default:"acl" placeholder:"NAME" help:"Name of the lab (default acl); its namespaces are NAME-host0, NAME-leaf0 and so on. Labs with different names are independent."`
+}
+
+// networkFlags describe a network.
+type networkFlags struct {
+	nameFlag
+	Topology  string            `required:"" placeholder:"SPEC" help:"Network: star:8, fat-tree:HOSTS,LEAVES,SPINES or fat-tree3:HOSTS,RADIX; at most 32 ports per switch."`
+	Rate      units.Rate        `placeholder:"RATE" help:"Rate of a host's link (default: as fast as the machine); links between switches run at the multiple that makes the tree non-blocking."`
+	UpRate    units.Rate        `placeholder:"RATE" help:"Rate of a host's sending side (default: that of its link)."`
+	MTU       int               `name:"mtu" default:"9000" placeholder:"N" help:"MTU of all links (default 9000)."`
+	Queue     units.Size        `default:"8M" placeholder:"SIZE" help:"Queue of a port with a rate, which drops when it is full (default 8M)."`
+	Groups    int               `default:"4" placeholder:"N" help:"Multicast groups, each with a tree through its own spine (default 4). It limits the number of subgroups."`
+	Loss      units.Probability `default:"0" placeholder:"P" help:"A multicast datagram is dropped at one receiver, independently. Packets that the kernel handles before its network stack (--hook tcx or xdp of perf) are not dropped: use ALLCAST_FAULT there."`
+	LossAll   units.Probability `default:"0" placeholder:"P" help:"As --loss, for all packets."`
+	Duplicate units.Probability `default:"0" placeholder:"P" help:"A multicast datagram arrives twice."`
+	Threads   bool              `help:"Prepare for hosts that receive in kernel threads (ALLCAST_RECEIVE_CORES): leaf ports then split the super-packets of TCP, because veth would not."`
+}
+
+func (f *networkFlags) config() lab.Config {
+	return lab.Config{
+		Name: f.Name, Topology: f.Topology, Rate: f.Rate, UpRate: f.UpRate, MTU: f.MTU, Queue: f.Queue, Groups: f.Groups,
+		Loss: f.Loss, LossAll: f.LossAll, Duplicate: f.Duplicate, Threads: f.Threads,
+	}
+}
+
+// self is the command line with which the lab starts this program again.
+func self() ([]string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding the path of this program: %w", err)
+	}
+	return []string{exe, "lab"}, nil
+}
+
+// signalContext ends with the first signal that would end the process. The signals have no other effect until the lab
+// is down. SIGPIPE must be caught too, because it would end the process when a pipe closes.
+func signalContext() (context.Context, context.CancelFunc) {
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(),
+		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	return ctx, func() { stop(); signal.Stop(pipe) }
+}
+
+// asUsage turns mistakes that the user can fix into usage errors.
+func asUsage(err error) error {
+	if errors.Is(err, lab.ErrConfig) || errors.Is(err, lab.ErrUnable) {
+		return cli.Usagef("%v", err)
+	}
+	return err
+}
+
+// program removes the "--" in front of a command. Without "--", the parser takes an unknown flag for the command.
+func program(args []string) ([]string, error) {
+	if len(args) > 0 && args[0] != "--" && strings.HasPrefix(args[0], "-") {
+		return nil, &cli.UsageError{Msg: "unknown flag " + args[0], See: "allcast lab --help"}
+	}
+	return cli.Program(args), nil
+}

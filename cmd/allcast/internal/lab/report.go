@@ -1,0 +1,129 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/allcast/allcast/cmd/allcast/internal/bench"
+	"github.com/allcast/allcast/cmd/allcast/internal/cli"
+	"github.com/allcast/allcast/internal/lab"
+	"github.com/allcast/allcast/internal/report"
+	"github.com/allcast/allcast/internal/topology"
+)
+
+type reportCmd struct {
+	HTML  string   `name:"html" required:"" placeholder:"FILE" help:"The page to write."`
+	Files []string `arg:"" placeholder:"FILE" help:"Output of \"allcast lab run --json -- allcast perf ... --json\", one file per run; the others are compared with the first."`
+}
+
+func (reportCmd) Help() string {
+	return `One self-contained page: the network with each link coloured by the bytes that its ports counted, runs next
+to each other. It needs no root.
+
+Example:
+  allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo mcast -b 64K -n 10 --json >mcast.json
+  allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo ring -b 64K -n 10 --json >ring.json
+  allcast lab report mcast.json ring.json --html links.html`
+}
+
+func (c *reportCmd) Run(e *cli.Env) error {
+	var all []*report.Data
+	for _, name := range c.Files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return cli.Usagef("%v", err)
+		}
+		d, err := runData(text)
+		if err != nil {
+			return cli.Usagef("%s: %v", name, err)
+		}
+		all = append(all, d)
+	}
+	merged, err := report.Merge(all...)
+	if err != nil {
+		return cli.Usagef("%v", err)
+	}
+	page, err := merged.Page()
+	if err != nil {
+		return cli.Usagef("%v", err)
+	}
+	out, err := cli.CreateFile(c.HTML, "the page")
+	if err != nil {
+		return err
+	}
+	defer out.Discard()
+	if err := page.Write(out); err != nil {
+		return err
+	}
+	if err := out.Commit(); err != nil {
+		return err
+	}
+	e.Message("wrote %s", c.HTML)
+	return nil
+}
+
+// runData parses the output of one run: the line of perf, then the counters.
+func runData(text []byte) (*report.Data, error) {
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	if len(lines) != 2 {
+		return nil, fmt.Errorf("%d lines: want one line of perf --json, for one algorithm and size, "+
+			"and one of lab run --json", len(lines))
+	}
+	var p bench.Result
+	var c lab.Counters
+	if err := json.Unmarshal(lines[0], &p); err != nil || p.Op == "" {
+		return nil, fmt.Errorf("the first line is not from perf: %w", errors.Join(err, errNoOp(p.Op)))
+	}
+	if err := json.Unmarshal(lines[1], &c); err != nil {
+		return nil, fmt.Errorf("the second line is not from the lab: %w", err)
+	}
+	g, err := topology.Parse(c.Topology)
+	if err != nil {
+		return nil, err
+	}
+	ports := make([]report.Port, len(c.Ports))
+	for i, q := range c.Ports {
+		ports[i] = report.Port{Switch: q.Switch, Port: q.Port, Rx: q.Rx, Tx: q.Tx}
+	}
+	counted, err := report.FromPorts(g, ports)
+	if err != nil {
+		return nil, err
+	}
+	payload := p.Bytes * int64(p.Iters)
+	if p.Op == "allgather" {
+		payload *= int64(p.Ranks)
+	}
+	return &report.Data{
+		Title: fmt.Sprintf("%s of %d KiB, %d times, on %s",
+			strings.ToUpper(p.Op[:1])+p.Op[1:], p.Bytes>>10, p.Iters, c.Topology),
+		Notes:    "Counted at the ports of the lab's switches; includes multicast, repair, control and joining.",
+		Command:  "allcast lab report",
+		Op:       p.Op,
+		Bytes:    uint64(p.Bytes),
+		Topology: c.Topology,
+		Runs: []report.Run{{
+			Name: p.Algo, Multicast: p.Algo == "mcast", LinkBytes: counted,
+			Bound:  uint64(payload) * uint64(g.Tree(0).Links(0)),
+			TimeUS: p.Time.P50, Repaired: repairedChunks(&p), Verified: p.Wrong == 0,
+		}},
+	}, nil
+}
+
+func errNoOp(op string) error {
+	if op == "" {
+		return errors.New("it has no operation")
+	}
+	return nil
+}
+
+// repairedChunks converts repaired bytes to chunks.
+func repairedChunks(p *bench.Result) uint64 {
+	if p.Chunk <= 0 {
+		return 0
+	}
+	return uint64((p.RepairedBytes + int64(p.Chunk) - 1) / int64(p.Chunk))
+}

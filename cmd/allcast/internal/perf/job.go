@@ -1,0 +1,193 @@
+package perf
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/cmd/allcast/internal/bench"
+	"github.com/allcast/allcast/cmd/allcast/internal/cli"
+	"github.com/allcast/allcast/internal/fabric/ip"
+	"github.com/allcast/allcast/internal/launch"
+	"github.com/allcast/allcast/internal/settings"
+	"github.com/allcast/allcast/internal/units"
+)
+
+// maxSubgroups is the library's limit. Larger values are clamped.
+const maxSubgroups = 64
+
+// job holds the checked flags.
+type job struct {
+	bench.Job
+	algos     []string
+	sizes     []int64
+	secure    bool
+	integrity bool
+	datapath  string
+	hook      string
+	fabric    string // empty: as the environment says
+	device    string
+	raw       string // log of the times of every rank and iteration; empty for none
+}
+
+// job checks the flags. Its errors are usage errors that list the valid values.
+func (c *Command) job(ranks int) (*job, error) {
+	if !slices.Contains(operations, c.Operation) {
+		return nil, cli.Usagef("unknown operation %q; valid: %s", c.Operation, strings.Join(operations, ", "))
+	}
+	algos, err := checkAlgos(c.Operation, c.Algo)
+	if err != nil {
+		return nil, err
+	}
+	for _, check := range []func() error{c.checkFabric, c.checkNumbers, func() error { return c.checkRanks(ranks) }} {
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
+	j := &job{
+		Job: bench.Job{
+			Op: c.Operation, OSU: c.OSU, Check: c.Check == 1, Root: c.Root,
+			Chains: c.chains(ranks), ByRack: c.ChainBy == "rack", Subgroups: min(c.Subgroups, maxSubgroups),
+			InPlace: c.InPlace, Overlap: c.Overlap,
+		},
+		algos: algos, secure: c.Secure, integrity: c.Integrity,
+		fabric: c.Fabric, device: c.Device, datapath: c.Datapath, hook: c.Hook,
+	}
+	j.Schedule(c.Iters, c.Warmup)
+	if c.Chunk != nil {
+		j.Chunk = int(*c.Chunk)
+	}
+	if c.Raw != nil {
+		j.raw, j.Raw = *c.Raw, true
+	}
+	if j.DType, err = allcast.ParseDataType(c.DType); err != nil {
+		return nil, cli.Usagef("--dtype: %s", strings.TrimPrefix(err.Error(), "allcast: "))
+	}
+	if j.Reduce, err = allcast.ParseReduceOp(c.Reduce); err != nil {
+		return nil, cli.Usagef("--reduce: %s", strings.TrimPrefix(err.Error(), "allcast: "))
+	}
+	if j.sizes, err = c.sizes(); err != nil {
+		return nil, err
+	}
+	j.round()
+	return j, nil
+}
+
+// checkFabric refuses fabrics that this program was not built with, and flags that exclude each other.
+func (c *Command) checkFabric() error {
+	switch {
+	case c.Fabric == settings.Verbs && !settings.HasVerbs:
+		return cli.Usagef("--fabric verbs: %s", settings.BuildVerbs)
+	case c.Fabric != "" && c.Fabric != settings.IP && c.Fabric != settings.Verbs:
+		return cli.Usagef("--fabric %s: unknown fabric; valid: ip, verbs", c.Fabric)
+	case c.Device != "" && c.Fabric == settings.IP:
+		return cli.Usagef("--device %s: devices belong to --fabric verbs", c.Device)
+	case c.Secure && c.Fabric == settings.Verbs:
+		return cli.Usagef("--secure: the fabric verbs does not support encryption")
+	}
+	return c.checkDatapath()
+}
+
+// checkDatapath also reads the environment, as the ranks do.
+func (c *Command) checkDatapath() error {
+	if c.Datapath == "" {
+		c.Datapath = settings.Process.Get("ALLCAST_DATAPATH")
+	}
+	if c.Hook == "" {
+		c.Hook = settings.Process.Get("ALLCAST_HOOK")
+	}
+	err := settings.CheckHook(c.Hook)
+	switch {
+	case !slices.Contains([]string{"", "host", "bpf", "auto"}, c.Datapath):
+		return cli.Usagef("--datapath %s: unknown datapath; valid: host, bpf, auto", c.Datapath)
+	case err != nil:
+		return cli.Usagef("--hook: %v", err)
+	case c.Hook != "" && c.Datapath != "bpf" && c.Datapath != "auto":
+		return cli.Usagef("--hook %s: hooks belong to --datapath bpf or auto", c.Hook)
+	case c.Datapath == "bpf" && c.Fabric == settings.Verbs:
+		return cli.Usagef("--datapath bpf: data on the fabric verbs bypasses the kernel; use --datapath host, or --fabric ip")
+	case c.Datapath == "bpf" && (c.Secure || c.Integrity):
+		return cli.Usagef("--datapath bpf: the kernel can neither decrypt (--secure) nor verify checksums (--integrity); " +
+			"use --datapath host")
+	}
+	return nil
+}
+
+// chains is the number of ranks that multicast at a time. Next to a Reduce-Scatter all ranks do, each at a low rate: a
+// single root would have only a part of its link left for the reduction, and all other ranks would wait for it.
+func (c *Command) chains(ranks int) int {
+	switch {
+	case c.Chains != nil:
+		return *c.Chains
+	case c.Operation == bench.Pair:
+		return max(1, ranks)
+	}
+	return 1
+}
+
+func (c *Command) checkNumbers() error {
+	switch {
+	case c.Iters != nil && *c.Iters < 1:
+		return cli.Usagef("-n %d: want 1 or more iterations", *c.Iters)
+	case c.Warmup != nil && *c.Warmup < 0:
+		return cli.Usagef("-w %d: want 0 or more iterations", *c.Warmup)
+	case c.Raw != nil && *c.Raw == "":
+		return cli.Usagef("--raw: want the name of a file")
+	case c.Check != 0 && c.Check != 1:
+		return cli.Usagef("-c %d: want 0 or 1", c.Check)
+	case c.Factor < 2:
+		return cli.Usagef("-f %d: want 2 or more", c.Factor)
+	case c.Chains != nil && *c.Chains < 1:
+		return cli.Usagef("--chains %d: want 1 or more", *c.Chains)
+	case c.ChainBy != "rank" && c.ChainBy != "rack":
+		return cli.Usagef("--chain-by %q: want rank or rack", c.ChainBy)
+	case c.Subgroups < 1:
+		return cli.Usagef("--subgroups %d: want 1 or more", c.Subgroups)
+	case c.Chunk != nil && (*c.Chunk < 1 || *c.Chunk > ip.MaxLong):
+		return cli.Usagef("--chunk %v: want 1 to %v", *c.Chunk, units.Size(ip.MaxLong))
+	}
+	return nil
+}
+
+func (c *Command) checkRanks(ranks int) error {
+	if ranks < 1 || ranks > launch.MaxRanks {
+		return cli.Usagef("--ranks %d: want 1 to %d", ranks, launch.MaxRanks)
+	}
+	if c.Root < 0 || c.Root >= ranks {
+		return cli.Usagef("--root %d: no such rank; want 0 to %d", c.Root, ranks-1)
+	}
+	if c.OSU && c.Operation == "broadcast" && ranks == 1 {
+		return cli.Usagef("--osu: times a broadcast on its leaves, and one rank alone has none; want 2 ranks or more")
+	}
+	return nil
+}
+
+// meaning explains the sizes of this operation.
+func (j *job) meaning() string {
+	switch j.Op {
+	case "reduce-scatter":
+		return "bytes is N of the paper: what one rank receives"
+	case bench.Pair:
+		return "bytes is N of the paper: what one rank sends in the Allgather and receives in the Reduce-Scatter"
+	case "allreduce":
+		return "bytes is what one rank contributes, and receives"
+	case "barrier":
+		return "a Barrier moves no bytes"
+	}
+	return "bytes is N of the paper: what one rank sends"
+}
+
+func (j *job) String() string {
+	s := j.Op
+	if j.Reduces() {
+		s = fmt.Sprintf("%s of %v, %v", s, j.DType, j.Reduce)
+	}
+	if j.secure {
+		s += ", encrypted"
+	}
+	if j.integrity {
+		s += ", with integrity checks"
+	}
+	return s
+}

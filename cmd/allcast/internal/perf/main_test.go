@@ -1,0 +1,18 @@
+package perf
+
+import (
+	"testing"
+
+	"github.com/allcast/allcast/cmd/allcast/internal/cli"
+	"github.com/allcast/allcast/cmd/allcast/internal/clitest"
+	"github.com/allcast/allcast/cmd/allcast/internal/run"
+)
+
+// table holds the subcommands that the tests of this package run.
+type table struct {
+	cli.Flags
+	Perf Command     `cmd:""`
+	Run  run.Command `cmd:""`
+}
+
+func TestMain(m *testing.M) { clitest.Main(m, &table{}) }

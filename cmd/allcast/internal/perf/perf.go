@@ -1,0 +1,145 @@
+// Package perf is "allcast perf": it measures and verifies a collective on the real network.
+package perf
+
+import (
+	"strings"
+
+	"github.com/allcast/allcast/cmd/allcast/internal/cli"
+	"github.com/allcast/allcast/internal/settings"
+	"github.com/allcast/allcast/internal/units"
+)
+
+// Command is "allcast perf".
+type Command struct {
+	Operation string `arg:"" placeholder:"OPERATION" help:"broadcast, allgather, reduce-scatter, allreduce, barrier, or allgather+reduce-scatter: both at once."`
+
+	Ranks  *int        `placeholder:"N" help:"Number of local ranks to start (default 8), unless a launcher started this process as a rank."`
+	Algo   string      `default:"auto" placeholder:"LIST" help:"Algorithms to compare, separated by commas (default auto). For both at once, pairs: mcast+ring."`
+	Min    *units.Size `name:"min" short:"b" placeholder:"MIN" help:"Smallest size (default 4K). Without -e, the only one."`
+	Max    *units.Size `name:"max" short:"e" placeholder:"MAX" help:"Largest size (default 1M)."`
+	Factor int         `short:"f" default:"4" placeholder:"FACTOR" help:"Factor from one size to the next (default 4). The size after 0 is 1."`
+	Iters  *int        `short:"n" placeholder:"ITERS" help:"Measured iterations (default 20)."`
+	Warmup *int        `short:"w" placeholder:"WARMUP" help:"Iterations before them, not timed (default 0, so that all traffic is reported)."`
+	Check  int         `short:"c" default:"1" placeholder:"0|1" help:"Verify every iteration on all ranks (default 1)."`
+
+	Root      int         `default:"0" placeholder:"R" help:"Root of a Broadcast (default 0)."`
+	Chains    *int        `placeholder:"M" help:"Ranks that multicast at a time (default 1; all ranks next to a Reduce-Scatter). Values above what the operation can use are clamped."`
+	ChainBy   string      `default:"rank" placeholder:"rank|rack" help:"rank: as many chains of neighbouring ranks as --chains says; rack: one chain per rack, by ALLCAST_RACK (default rank)."`
+	Subgroups int         `default:"1" placeholder:"S" help:"Multicast groups (default 1). Values above what the operation can use are clamped."`
+	Chunk     *units.Size `placeholder:"BYTES" help:"Payload of a datagram (default: the largest that fits the network). A larger chunk is sent as several packets with one header: less work, but one lost packet loses the whole chunk."`
+	InPlace   bool        `name:"inplace" help:"Send from the receive buffer, or receive into the send buffer."`
+	DType     string      `name:"dtype" default:"f32" placeholder:"T" help:"Element type of a reduction: f32, f64, f16, bf16, i8 to i64, u8 to u64 (default f32)."`
+	Reduce    string      `default:"sum" placeholder:"OP" help:"The reduction: sum, avg, min, max or prod (default sum)."`
+	OSU       bool        `name:"osu" help:"OSU's method, as the paper used it: without -n and -w, 1000 iterations below 4K and 100 from there on, after 100 to warm up. A Broadcast is timed on its leaves."`
+	Raw       *string     `placeholder:"FILE" help:"Also write the time of every rank and iteration to a CSV file, on rank 0's machine."`
+	Overlap   bool        `help:"Also measure which share of the operation's time is left for computing, as OSU's benchmarks do."`
+
+	fabricFlags
+}
+
+// fabricFlags choose the network, the datapath and the protection.
+type fabricFlags struct {
+	Fabric   string `default:"" placeholder:"ip|verbs" help:"The network: ip, or verbs for InfiniBand and RoCE in a program built with that tag (default: ALLCAST_FABRIC, or ip)."`
+	Device   string `default:"" placeholder:"D" help:"The verbs device and port, such as mlx5_0:1; several, separated by commas, are assigned to ranks round-robin (default: ALLCAST_DEVICE, or the first that works)."`
+	Datapath string `default:"" placeholder:"host|bpf|auto" help:"Where received data is placed: host, in the process of each rank (default); bpf, in the kernel, which needs CAP_BPF and CAP_PERFMON; auto, in the kernel if possible. Also set by ALLCAST_DATAPATH."`
+	Hook     string `default:"" placeholder:"sockfilter|tcx|xdp" help:"Kernel hook for --datapath bpf or auto (default sockfilter); tcx and xdp also need CAP_NET_ADMIN. Also set by ALLCAST_HOOK."`
+
+	Secure    bool `help:"Encrypt everything that ranks send to each other (AES-GCM). Without the key, nobody can read or change it. Also set by ALLCAST_SECURE=on."`
+	Integrity bool `help:"Add checksums to everything sent and to every result, to detect accidental changes in transit or in memory. Also set by ALLCAST_INTEGRITY=on."`
+}
+
+// Help implements kong.HelpProvider.
+func (Command) Help() string {
+	return `Measures and verifies a collective on the real network. Started by torchrun, mpirun, srun or "allcast run", it
+is one rank; otherwise it starts --ranks local ones.
+
+bytes is N of the paper: what one rank sends in an Allgather or Broadcast, what it receives in a
+Reduce-Scatter, the whole vector in an Allreduce. Reductions round it down to whole elements.
+
+The time of an iteration is that of the slowest rank, and the time of a rank runs from leaving a barrier to the
+end of the operation: clocks of different machines cannot be compared. algbw is the size of the whole result (N
+times the ranks in Allgather and Reduce-Scatter) over the average time. busbw is algbw times (P-1)/P, for
+Allreduce 2(P-1)/P, for Broadcast 1, as in nccl-tests. Both are in 1e9 bytes/s.
+
+allgather+reduce-scatter starts both without waiting, each on its own communicator, and ends when both have
+ended: N is what one rank sends in the Allgather and receives in the Reduce-Scatter. algbw counts both results,
+2NP bytes, and busbw is that times (P-1)/P: what the link of a rank would carry in each direction if both were
+rings. sent_bytes and the other counters cover both. Algorithms are pairs, the Allgather's first; auto means
+auto+auto.
+
+--osu ignores the root of a Broadcast: the time of an iteration is that of the slowest leaf, from leaving the
+barrier to having the data. Other operations are timed on all ranks. OSU's own benchmarks average over ranks;
+--raw has the numbers for that.
+
+--overlap first runs the operation alone. It then computes for as long as the operation took on average, alone
+and between start and wait. overlap_pct is 100(1 - (both - computing)/operation), from 0 to 100, of averages
+over all ranks, as in OSU's non-blocking benchmarks. OSU computes for a fixed time, but perf does a fixed amount
+of work that takes that time alone: processor time that the operation uses then counts against it.
+
+--raw writes one line per rank and measured iteration: rank,op,algo,bytes,iteration,start_ns,duration_ns. The
+start is in ns since 1970 by the clock of that rank, after the barrier. The root of a Broadcast is included,
+also with --osu; the iterations of -w and --overlap are not. The file appears when the job is done.
+
+sent_bytes and mcast_bytes are what the busiest rank handed to the network per operation, including our headers.
+chunks_total (datagrams that multicast had to deliver), dropped_chunks, duplicate_chunks, copied_chunks,
+corrupt_chunks (found by --integrity or --secure), repaired_bytes and wrong (bytes) are sums over ranks and
+iterations. CPU times are per operation, averaged over ranks.
+
+Contributions differ in every iteration, so that data left over from an earlier one is wrong. Reductions are
+compared with the exact result; sums of floats use whole numbers that need no rounding. Products are compared
+with a result in float64, within 2(P-1)u of it, and averages within 2u, where u is half a unit in the last place
+of the type (2^-24 for f32).
+
+Examples:
+  allcast perf allgather --ranks 8 --algo mcast,ring -b 1M
+  allcast perf allgather+reduce-scatter --algo mcast+ring,ring+ring -b 1M
+  allcast perf broadcast --osu --algo mcast,binomial -b 1K -e 1M --raw times.csv
+  allcast perf reduce-scatter --dtype bf16 -b 1K -e 4M -f 8 --json
+  allcast perf allgather --secure -b 1M
+  sudo allcast perf broadcast --ranks 4 --datapath bpf --hook tcx -b 64M -n 5
+  mpirun -n 64 allcast perf allgather --fabric verbs --device mlx5_0:1 --algo mcast,ring -b 1M
+  mpirun -n 4 allcast perf broadcast --algo mcast,binomial`
+}
+
+// defaultRanks is the number of local ranks without --ranks.
+const defaultRanks = 8
+
+// Arguments implements cli.Arguments.
+func (Command) Arguments() (takes, needs string) {
+	return "one operation, and flags", "an operation: " + strings.Join(operations, ", ")
+}
+
+// Run joins as one rank if a launcher started this process. Otherwise it starts local ranks.
+func (c *Command) Run(e *cli.Env) error {
+	env, found, err := settings.FromLauncher(settings.Process)
+	if err != nil {
+		return cli.Usagef("%v", err)
+	}
+	ranks := defaultRanks
+	switch {
+	case found && c.Ranks != nil && *c.Ranks != env.Size:
+		return cli.Usagef("--ranks %d, but the environment says %d (%s)", *c.Ranks, env.Size, env.Launcher)
+	case found:
+		ranks = env.Size
+		// Join would notice too, but would not call it a usage error.
+		if _, err := settings.Key(settings.Process); err != nil {
+			return cli.Usagef("%v", err)
+		}
+	case c.Ranks != nil:
+		ranks = *c.Ranks
+	}
+	job, err := c.job(ranks)
+	if err != nil {
+		return err
+	}
+	if !found {
+		if err := job.fits(ranks); err != nil {
+			return err
+		}
+		if err := checkRaw(job.raw); err != nil {
+			return err
+		}
+		return e.LaunchSelf(ranks, e.Args)
+	}
+	return runRank(e, env.Rank, job)
+}

@@ -1,0 +1,198 @@
+package perf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/cmd/allcast/internal/bench"
+	"github.com/allcast/allcast/cmd/allcast/internal/cli"
+	"github.com/allcast/allcast/cmd/allcast/internal/clitest"
+	"github.com/allcast/allcast/internal/units"
+)
+
+// inWorld runs a job and returns the errors by rank and the output of rank 0.
+func inWorld(t *testing.T, ranks int, o allcast.Options, job *job) ([]error, clitest.Outcome) {
+	t.Helper()
+	o.Subgroups, o.Chunk = job.Subgroups, job.Chunk
+	var out bytes.Buffer
+	errs := clitest.Join(t, ranks, o, func(comm *allcast.Comm) error {
+		e := &cli.Env{Stdout: io.Discard, Stderr: io.Discard, JSON: true}
+		if comm.Rank() == 0 {
+			e.Stdout = &out
+		}
+		wrong, err := measure(context.WithoutCancel(t.Context()), e, comm, job, nil)
+		if err == nil {
+			err = verdict(e, comm.Rank(), wrong)
+		}
+		return err
+	})
+	return errs, clitest.Outcome{Stdout: out.String()}
+}
+
+// testJob is a short job with all algorithms.
+func testJob(op string) *job {
+	return &job{
+		Job: bench.Job{
+			Op: op, Iters: 2, Warmup: 1, Check: true, Chains: 1, Subgroups: 1, DType: allcast.Uint8, Reduce: allcast.Sum,
+		},
+		algos: append(algorithms(op), "auto"), sizes: []int64{0, 1, 4095, 4096, 4097},
+	}
+}
+
+// Every operation and algorithm gives the right data, at sizes around those of chunks and elements.
+func TestVerifies(t *testing.T) {
+	for _, ranks := range []int{1, 2, 3, 5} {
+		for _, op := range operations {
+			t.Run(fmt.Sprintf("%s/%d", op, ranks), func(t *testing.T) {
+				job := testJob(op)
+				job.InPlace = ranks%2 == 0
+				job.Root = ranks - 1
+				errs, o := inWorld(t, ranks, allcast.Options{}, job)
+				if err := errors.Join(errs...); err != nil {
+					t.Fatal(err)
+				}
+				lines := o.Objects(t)
+				if want := len(job.algos) * len(job.sizes); len(lines) != want {
+					t.Fatalf("%d lines, want %d", len(lines), want)
+				}
+				for i, l := range lines {
+					n, algo := job.sizes[i/len(job.algos)], job.algos[i%len(job.algos)]
+					if l["wrong"] != 0. || l["bytes"] != float64(n) || l["ranks"] != float64(ranks) || l["requested"] != algo ||
+						l["fallback_reason"] != "" {
+						t.Errorf("%s of %d: %v", algo, n, l)
+					}
+					if ran := l["algo"]; algo != "auto" && ran != algo || ran == "auto" {
+						t.Errorf("%v ran instead of %s", ran, algo)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Values of chains and subgroups above what the operation can use are clamped, in place and out of place.
+func TestShapes(t *testing.T) {
+	for _, inplace := range []bool{false, true} {
+		job := testJob("allgather")
+		job.algos, job.sizes, job.Chains, job.Subgroups, job.Chunk, job.InPlace = []string{"mcast"}, []int64{5000}, 9, 3,
+			1000, inplace
+		errs, o := inWorld(t, 3, allcast.Options{}, job)
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		l := o.Objects(t)[0]
+		// 5 chunks of each of 3 ranks, to 2 others, in 2 iterations.
+		if l["chains"] != 3. || l["subgroups"] != 3. || l["chunk"] != 1000. || l["chunks_total"] != 60. || l["wrong"] != 0. {
+			t.Errorf("%v", l)
+		}
+		// Each rank multicasts its block once, with one header per chunk.
+		if l["mcast_bytes"] != 5000.+5*16 || l["sent_bytes"].(float64) < 5080 || l["sent_bytes"].(float64) > 7000 {
+			t.Errorf("%v bytes by multicast, %v in all", l["mcast_bytes"], l["sent_bytes"])
+		}
+	}
+}
+
+func TestReductions(t *testing.T) {
+	for _, c := range []struct {
+		dtype allcast.DataType
+		op    allcast.ReduceOp
+	}{
+		{allcast.Float32, allcast.Sum},
+		{allcast.BFloat16, allcast.Average},
+		{allcast.Float16, allcast.Product},
+		{allcast.Int64, allcast.Min},
+	} {
+		for _, op := range []string{"reduce-scatter", "allreduce"} {
+			job := testJob(op)
+			job.DType, job.Reduce = c.dtype, c.op
+			job.round()
+			errs, o := inWorld(t, 3, allcast.Options{}, job)
+			if err := errors.Join(errs...); err != nil {
+				t.Errorf("%s %v %v: %v\n%s", op, c.dtype, c.op, err, o.Stdout)
+			}
+			for _, l := range o.Objects(t) {
+				if int(l["bytes"].(float64))%c.dtype.Size() != 0 {
+					t.Errorf("%v bytes are no whole elements", l["bytes"])
+				}
+			}
+		}
+	}
+}
+
+// Without multicast, auto reports why it fell back, and mcast says what to do.
+func TestWithoutMulticast(t *testing.T) {
+	job := testJob("broadcast")
+	job.algos, job.sizes = []string{"auto"}, []int64{1 << 16}
+	errs, o := inWorld(t, 2, allcast.Options{NoMulticast: true}, job)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if l := o.Objects(t)[0]; l["algo"] == "mcast" || l["fallback_reason"] == "" || l["wrong"] != 0. {
+		t.Errorf("%v", l)
+	}
+	job.algos = []string{"mcast"}
+	errs, _ = inWorld(t, 2, allcast.Options{NoMulticast: true}, job)
+	for r, err := range errs {
+		if !errors.Is(err, allcast.ErrNoMulticast) || !strings.Contains(err.Error(), "doctor") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	e := &cli.Env{Stderr: io.Discard}
+	if err := verdict(e, 0, 0); err != nil {
+		t.Error(err)
+	}
+	for rank := range 2 {
+		if got := verdict(e, rank, 7); got != cli.StatusError(cli.StatusWrong) {
+			t.Errorf("rank %d: %v for wrong data", rank, got)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		factor   int
+		want     string
+	}{
+		{"", "", 4, "[4096 16384 65536 262144 1048576]"},
+		{"5000", "", 2, "[5000]"},
+		{"", "1K", 2, "[1024]"},
+		{"", "10K", 2, "[4096 8192]"},
+		{"0", "10", 3, "[0 1 3 9]"},
+		{"0", "0", 3, "[0]"},
+		{"1", "5", 2, "[1 2 4]"},
+		{"8589934592G", "8589934592G", 2, "error"},
+		{"8589934591G", "8589934591G", 2, "[9223372035781033984]"},
+	} {
+		cmd := Command{Operation: "allgather", Factor: c.factor}
+		var err error
+		for _, f := range []struct {
+			text string
+			flag **units.Size
+		}{{c.from, &cmd.Min}, {c.to, &cmd.Max}} {
+			if f.text != "" {
+				var n units.Size
+				if n, err = units.ParseSize(f.text); err == nil {
+					*f.flag = &n
+				}
+			}
+		}
+		got := "error"
+		if err == nil {
+			list, _ := cmd.sizes()
+			got = fmt.Sprint(list)
+		}
+		if got != c.want {
+			t.Errorf("-b %s -e %s -f %d: %s, want %s", c.from, c.to, c.factor, got, c.want)
+		}
+	}
+}

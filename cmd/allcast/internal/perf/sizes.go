@@ -1,0 +1,100 @@
+package perf
+
+import (
+	"bufio"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+
+	"github.com/allcast/allcast/cmd/allcast/internal/bench"
+	"github.com/allcast/allcast/cmd/allcast/internal/cli"
+	"github.com/allcast/allcast/internal/units"
+)
+
+// sizes lists the sizes from -b to -e, multiplied by -f.
+func (c *Command) sizes() ([]int64, error) {
+	if c.Operation == "barrier" {
+		return []int64{0}, nil
+	}
+	first, last := int64(4<<10), int64(1<<20)
+	switch {
+	case c.Min != nil && c.Max == nil:
+		return []int64{int64(*c.Min)}, nil
+	case c.Min != nil:
+		first, last = int64(*c.Min), int64(*c.Max)
+	case c.Max != nil:
+		last = int64(*c.Max)
+		first = min(first, last)
+	}
+	if first > last {
+		return nil, cli.Usagef("-b %v is more than -e %v", units.Size(first), units.Size(last))
+	}
+	var list []int64
+	for n := first; n <= last; {
+		list = append(list, n)
+		switch {
+		case n == 0:
+			n = 1
+		case n > math.MaxInt64/int64(c.Factor):
+			return list, nil
+		default:
+			n *= int64(c.Factor)
+		}
+	}
+	return list, nil
+}
+
+// round rounds the sizes of a reduction down to whole elements.
+func (j *job) round() {
+	if !j.Reduces() {
+		return
+	}
+	for i, n := range j.sizes {
+		j.sizes[i] = n - n%int64(j.DType.Size())
+	}
+	j.sizes = slices.Compact(j.sizes)
+}
+
+// fits refuses jobs that need more memory than is free: the kernel would kill a process without an explanation.
+func (j *job) fits(ranks int) error {
+	have, ok := availableMemory()
+	if !ok {
+		return nil
+	}
+	// N per rank, and the library's copy of that in a reduction.
+	p, n := float64(ranks), float64(slices.Max(j.sizes))
+	each := n * (p + 1)
+	switch j.Op {
+	case "broadcast":
+		each = n
+	case "reduce-scatter":
+		each = n * (2*p + 1)
+	case bench.Pair:
+		each = n * (3*p + 2)
+	case "allreduce":
+		each = 2 * n
+	}
+	if need := p * each; need > float64(have) {
+		return cli.Usagef("%d ranks with %v need %.1f GiB of memory, but %.1f GiB are free: "+
+			"want fewer ranks (--ranks) or smaller sizes (-b, -e)",
+			ranks, units.Size(slices.Max(j.sizes)), need/(1<<30), float64(have)/(1<<30))
+	}
+	return nil
+}
+
+// availableMemory is known on Linux only.
+func availableMemory() (bytes int64, ok bool) {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = f.Close() }()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var kib int64
+		if n, _ := fmt.Sscanf(s.Text(), "MemAvailable: %d kB", &kib); n == 1 {
+			return kib << 10, true
+		}
+	}
+	return 0, false
+}

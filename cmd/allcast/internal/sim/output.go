@@ -1,0 +1,138 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/allcast/allcast/cmd/allcast/internal/cli"
+	"github.com/allcast/allcast/internal/sim"
+)
+
+// maxErrorLines keeps a failure on thousands of ranks readable. --json lists all errors.
+const maxErrorLines = 8
+
+// resultTable has one row per field, under its JSON name, and one column per algorithm.
+func resultTable(results []*sim.Result) *cli.Table {
+	t := &cli.Table{Left: true}
+	if len(results) == 0 {
+		return t
+	}
+	r := results[0]
+	t.Note("%s on %s (%d ranks), simulated, seed %d, flow control %s.", r.Op, r.Topology, r.Nodes, r.Seed, r.Flow)
+	if r.Datapath != "" && r.Datapath != idealDatapath {
+		t.Note("Chunks are received by %s.", r.Datapath)
+	}
+	t.Note("bytes is N of the paper: %s. Times are us of virtual time.", bytesMeaning(r.Op))
+	for _, r := range results {
+		if r.Auto != "" {
+			t.Note("auto chose %s.", r.Auto)
+		}
+	}
+	for _, f := range resultFields {
+		row := []any{f.name}
+		for _, r := range results {
+			row = append(row, f.value(r))
+		}
+		if f.name == "bytes" {
+			f.meaning = bytesMeaning(r.Op)
+		}
+		t.Row(append(row, f.meaning)...)
+	}
+	return t
+}
+
+// bytesMeaning explains N for an operation.
+func bytesMeaning(op string) string {
+	switch op {
+	case "reduce-scatter":
+		return "what one rank receives"
+	case "allgather+reduce-scatter":
+		return "what one rank sends in the Allgather and receives in the Reduce-Scatter"
+	case "allreduce":
+		return "the whole vector"
+	}
+	return "what one rank sends"
+}
+
+var resultFields = []struct {
+	name    string
+	value   func(*sim.Result) any
+	meaning string
+}{
+	{"algo", func(r *sim.Result) any { return r.Algo }, ""},
+	{"bytes", func(r *sim.Result) any { return r.Bytes }, ""},
+	{"chains", func(r *sim.Result) any { return r.Chains }, "as used"},
+	{"subgroups", func(r *sim.Result) any { return r.Subgroups }, "as used"},
+	{"chunk", func(r *sim.Result) any { return r.Chunk }, "payload of a datagram"},
+	{"time_us", func(r *sim.Result) any { return r.TimeUS }, "first rank's start to last rank's completion"},
+	{"bound_us", func(r *sim.Result) any { return r.BoundUS }, "busiest host port at full rate, plus one latency"},
+	{"  barrier_us", func(r *sim.Result) any { return r.Phases.Barrier }, "phases of the rank that completed last"},
+	{"  multicast_us", func(r *sim.Result) any { return r.Phases.Multicast }, ""},
+	{"  fetch_us", func(r *sim.Result) any { return r.Phases.Fetch }, ""},
+	{"  handshake_us", func(r *sim.Result) any { return r.Phases.Handshake }, ""},
+	{"  transfer_us", func(r *sim.Result) any { return r.Phases.Transfer }, "of a point-to-point algorithm"},
+	{"recovery_us", func(r *sim.Result) any { return r.RecoveryUS }, "after the last datagram arrived or was lost"},
+	{"cutoff_us", func(r *sim.Result) any { return r.CutoffUS }, "the longest first cutoff of a rank"},
+	{"link_bytes", func(r *sim.Result) any { return r.LinkBytes }, "everything, on all link directions"},
+	{"link_bytes_bound", func(r *sim.Result) any { return r.LinkBytesBound }, "payload, on a minimal tree"},
+	{"payload_link_bytes", func(r *sim.Result) any { return r.PayloadLinkBytes }, "payload, as sent"},
+	{"max_crossings", func(r *sim.Result) any { return r.MaxCrossings }, "of one link direction, by the worst byte"},
+	{"sent_bytes", func(r *sim.Result) any { return r.SentBytes }, "by the busiest rank, headers included"},
+	{"chunks_total", func(r *sim.Result) any { return r.ChunksTotal }, "to be received, on all ranks"},
+	{"dropped_chunks", func(r *sim.Result) any { return r.DroppedChunks }, ""},
+	{"duplicate_chunks", func(r *sim.Result) any { return r.DuplicateChunks }, ""},
+	{"repaired_chunks", func(r *sim.Result) any { return r.RepairedChunks }, "fetched from the left neighbour"},
+	{"late_chunks", func(r *sim.Result) any { return r.LateChunks }, "arrived after they were requested"},
+	{"fetches_served_by_root", func(r *sim.Result) any { return r.RootFetches }, "chunks read from their owner"},
+	{"verified", func(r *sim.Result) any { return cli.YesNo(r.Verified) }, "every byte of every receive buffer"},
+	{"wrong", func(r *sim.Result) any { return r.Wrong }, "ranks with wrong data"},
+	{"events", func(r *sim.Result) any { return r.Events }, "simulated"},
+	{"wall_ms", func(r *sim.Result) any { return r.WallMS }, "real time"},
+}
+
+// verdict reports what went wrong and returns the worst status of all results.
+func verdict(e *cli.Env, results []*sim.Result) error {
+	status := cli.StatusOK
+	for _, r := range results {
+		status = max(status, verdictOf(e, r))
+	}
+	if status != cli.StatusOK {
+		return cli.StatusError(status)
+	}
+	return nil
+}
+
+// verdictOf returns the status of one result. Wrong data is worse than a failure, because it goes unnoticed.
+func verdictOf(e *cli.Env, r *sim.Result) int {
+	status := cli.StatusOK
+	if len(r.Errors) > 0 {
+		status = cli.StatusFailed
+		e.Message("%s (%s) failed on %d of %d ranks:", r.Op, r.Algo, len(r.Errors), r.Nodes)
+		for i, failure := range r.Errors {
+			if i == maxErrorLines {
+				e.Message("  ... and %d more; --json lists all", len(r.Errors)-i)
+				break
+			}
+			e.Message("  %s", rankErrorLine(failure))
+		}
+	}
+	switch {
+	case r.Violation != "":
+		status = cli.StatusWrong
+		e.Message("%s (%s) broke a rule: %s", r.Op, r.Algo, r.Violation)
+	case r.Wrong > 0 || len(r.Errors) == 0 && !r.Verified:
+		status = cli.StatusWrong
+		e.Message("%s (%s) left wrong data on %d of %d ranks", r.Op, r.Algo, r.Wrong, r.Nodes)
+	}
+	return status
+}
+
+func rankErrorLine(e sim.RankError) string {
+	line := fmt.Sprintf("rank %d in %s: %s", e.Rank, e.Phase, e.Reason)
+	if e.Culprit >= 0 {
+		line += fmt.Sprintf("; culprit rank %d", e.Culprit)
+	}
+	if e.Missing != "" {
+		line += "; missing " + e.Missing
+	}
+	return line
+}

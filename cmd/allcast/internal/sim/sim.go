@@ -1,0 +1,104 @@
+// Package sim is "allcast sim": it runs a collective on a simulated network.
+package sim
+
+import (
+	"errors"
+
+	"github.com/allcast/allcast/cmd/allcast/internal/cli"
+	"github.com/allcast/allcast/internal/sim"
+)
+
+// Command is "allcast sim".
+type Command struct {
+	Broadcast     broadcastCmd     `cmd:"" help:"One rank sends to all."`
+	Allgather     allgatherCmd     `cmd:"" help:"Every rank sends to all."`
+	ReduceScatter reduceScatterCmd `cmd:"" help:"Every rank gets its block of the sum."`
+	Allreduce     allreduceCmd     `cmd:"" help:"Every rank gets the whole sum."`
+	Barrier       barrierCmd       `cmd:"" help:"Every rank waits for all."`
+	Both          bothCmd          `cmd:"" name:"allgather+reduce-scatter" help:"Both at the same time, as in a training step."`
+	FSDP          fsdpCmd          `cmd:"" name:"fsdp" help:"A training step of a fully sharded model."`
+
+	simulate func(sim.Config) (*sim.Result, error) // replaces sim.Run in tests
+}
+
+// Help implements kong.HelpProvider.
+func (Command) Help() string {
+	return `The protocol is the real one; the network, the clock and the memory of the hosts are simulated.
+All randomness comes from one seed: the same flags give the same output, except wall_ms.
+
+recovery_us and cutoff_us show the cost of losses. recovery_us is the time from the moment the last datagram
+reached a host, or was lost there, to the end of the operation. Without losses it is about the time of the
+final handshake. For a datagram that a full queue drops (--queue), that moment is an estimate: when it would
+have reached the end of the link it waited for. cutoff_us is the longest first cutoff of a rank: N/B + alpha
+after its barrier, the time after which missing chunks are fetched. Both are 0 without multicast.
+
+Example:
+  allcast sim broadcast --topology fat-tree3:4096,32 --bytes 8M --rate 200gbit`
+}
+
+// run simulates one configuration once per algorithm and prints the results.
+func (c *Command) run(e *cli.Env, cfg sim.Config, f *flags) error {
+	capture, err := cli.CreateFile(f.Pcap, "the capture")
+	if err != nil {
+		return cli.Usagef("--pcap: %v", err)
+	}
+	defer capture.Discard()
+	page, err := cli.CreateFile(f.HTML, "the page")
+	if err != nil {
+		return cli.Usagef("--html: %v", err)
+	}
+	defer page.Discard()
+	if capture != nil {
+		cfg.Pcap = capture
+	}
+	var results []*sim.Result
+	for _, algo := range f.algos {
+		cfg.Algo = algo
+		r, err := c.runOne(cfg)
+		if cerr := capture.Failed(); cerr != nil {
+			return cerr // an error of the simulator only repeats it
+		}
+		if err != nil {
+			return err
+		}
+		results = append(results, r)
+		if e.JSON {
+			if err := e.PrintJSON(r); err != nil {
+				return err
+			}
+		}
+	}
+	if page != nil {
+		if err := drawLinks(e, page, cfg, results); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(capture.Commit(), page.Commit()); err != nil {
+		return err
+	}
+	if !e.JSON {
+		if err := e.PrintTable(resultTable(results)); err != nil {
+			return err
+		}
+	}
+	return verdict(e, results)
+}
+
+// runOne runs one simulation. Only the simulator can detect some bad configurations; those are usage errors as well.
+func (c *Command) runOne(cfg sim.Config) (*sim.Result, error) {
+	simulate := c.simulate
+	if simulate == nil {
+		simulate = sim.Run
+	}
+	r, err := simulate(cfg)
+	if errors.Is(err, sim.ErrConfig) {
+		return nil, cli.Usagef("%v", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.Errors == nil {
+		r.Errors = []sim.RankError{} // [] in JSON, so that readers can always iterate
+	}
+	return r, nil
+}

@@ -1,0 +1,93 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// elsewhere lists the variables that packages other than settings may read: those of the system and of
+// the lab's own processes.
+var elsewhere = map[string]bool{`"XDG_RUNTIME_DIR"`: true, `"GOMAXPROCS"`: true, "racksVar": true}
+
+// Only package settings reads variables of Allcast and of launchers, so that they have one meaning.
+func TestSettingsReadTheEnvironment(t *testing.T) {
+	root := filepath.Join("..", "..")
+	checked := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch name, _ := filepath.Rel(root, path); {
+		case d.IsDir() && (name == "bench" || name == filepath.Join("internal", "tools") ||
+			name == filepath.Join("internal", "settings") || name != "." && strings.HasPrefix(d.Name(), ".")):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		checked++
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, at := range readsEnvironment(file) {
+			t.Errorf("%s: it reads the environment: package settings does", files.Position(at))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if checked == 0 {
+		t.Error("no file was checked: have the packages moved?")
+	}
+}
+
+// readsEnvironment finds all uses of os.Getenv and os.LookupEnv, except calls for the variables elsewhere.
+func readsEnvironment(file *ast.File) (found []token.Pos) {
+	allowed := map[ast.Expr]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr: // visited before its function
+			if len(n.Args) == 1 {
+				allowed[n.Fun] = elsewhere[text(n.Args[0])]
+			}
+		case *ast.SelectorExpr:
+			if name := text(n.X) + "." + n.Sel.Name; (name == "os.Getenv" || name == "os.LookupEnv") && !allowed[n] {
+				found = append(found, n.Pos())
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// text is the source of a literal or an identifier.
+func text(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return e.Value
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
+
+// The check itself must find what it looks for.
+func TestEnvironmentIsFound(t *testing.T) {
+	const source = `package p
+var read = os.LookupEnv
+func f() { _, _ = os.Getenv("RANK"), os.Getenv("GOMAXPROCS") }`
+	file, err := parser.ParseFile(token.NewFileSet(), "p.go", source, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := readsEnvironment(file); len(found) != 2 {
+		t.Errorf("found %d reads, want 2", len(found))
+	}
+}

@@ -1,0 +1,29 @@
+package settings
+
+import (
+	"log/slog"
+	"os"
+)
+
+// LevelTrace is below debug. At this level the engine logs every event of the flight recorder.
+const LevelTrace = slog.LevelDebug - 4
+
+const defaultLevel = slog.LevelWarn
+
+var levels = map[string]slog.Level{
+	"warn": slog.LevelWarn, "info": slog.LevelInfo, "debug": slog.LevelDebug, "trace": LevelTrace,
+}
+
+// newLogger logs to standard error.
+func newLogger(level slog.Level, j *Job) *slog.Logger {
+	h := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: nameTrace})
+	return slog.New(h).With("allcast", j.Version, "rank", j.Rank)
+}
+
+// nameTrace names a level that slog does not know.
+func nameTrace(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.LevelKey && a.Value.Any() == LevelTrace {
+		a.Value = slog.StringValue("TRACE")
+	}
+	return a
+}

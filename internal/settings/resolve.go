@@ -1,0 +1,224 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Resolve completes s from the environment and with defaults, and checks the result. Fields that are
+// not zero stay as they are. Each error names the option or the variable that has to change.
+func Resolve(s Settings, env Env) (Settings, error) {
+	err := s.identify(env)
+	if err == nil {
+		err = s.readVariables(env)
+	}
+	if err == nil {
+		s.setDefaults()
+		err = s.check()
+	}
+	if err != nil {
+		return Settings{}, err
+	}
+	return s, nil
+}
+
+// identify finds the process's rank and the job's key.
+func (s *Settings) identify(env Env) (err error) {
+	if s.Size == 0 {
+		job, found, err := FromLauncher(env)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return errors.New("no rank variables in the environment: start the program with torchrun, mpirun, srun " +
+				"or \"allcast run -n RANKS -- PROGRAM\", or set Options.Rank, Size and Addr")
+		}
+		job.Version, s.Job = s.Version, job
+	} else {
+		s.LocalRank, s.LocalSize = -1, -1
+	}
+	if s.Key == nil {
+		s.Key, err = Key(env)
+	}
+	return err
+}
+
+func (s *Settings) readVariables(env Env) (err error) {
+	s.Inspect = true
+	if s.Rules, err = parseTuning(s.Tuning); err != nil {
+		return fmt.Errorf("Options.Tuning: %w", err)
+	}
+	for i := range Variables {
+		v := &Variables[i]
+		value := env.Get(v.Name)
+		if value == "" || v.read == nil {
+			continue
+		}
+		switch err := v.read(s, value, env); {
+		case err == nil:
+		case strings.HasPrefix(err.Error(), strconv.Quote(value)): // as errors of package units do
+			return fmt.Errorf("%s=%w", v.Name, err)
+		default:
+			return fmt.Errorf("%s=%q: %w", v.Name, value, err)
+		}
+	}
+	return nil
+}
+
+func (s *Settings) setDefaults() {
+	setDefault(&s.Fabric, IP)
+	setDefault(&s.Datapath, Host)
+	if s.Datapath != Host {
+		setDefault(&s.Hook, Hooks[0])
+	}
+	setDefault(&s.Subgroups, 1)
+	setDefault(&s.Timeout, 10*time.Second)
+	setDefault(&s.JoinTimeout, time.Minute)
+	if s.Logger == nil {
+		s.Logger = newLogger(defaultLevel, &s.Job)
+	}
+}
+
+// setDefault gives a setting that has no value yet one.
+func setDefault[T comparable](setting *T, value T) {
+	var unset T
+	if *setting == unset {
+		*setting = value
+	}
+}
+
+// check returns the first setting that is invalid, by itself or beside the others.
+func (s *Settings) check() error {
+	for _, check := range []func() error{
+		s.checkJob, s.checkProtection, s.checkNetwork, s.checkNumbers, s.checkTransfer, s.checkLiveness,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Settings) checkJob() error {
+	switch {
+	case s.Size < 1 || s.Size > MaxSize:
+		return fmt.Errorf("Options.Size %d: want 1 to %d ranks", s.Size, MaxSize)
+	case s.Rank < 0 || s.Rank >= s.Size:
+		return fmt.Errorf("Options.Rank %d of %d: want 0 to %d", s.Rank, s.Size, s.Size-1)
+	case len(s.Version) > maxVersion:
+		return fmt.Errorf("a version of %d bytes: want at most %d", len(s.Version), maxVersion)
+	case s.Size == 1:
+		return nil
+	case s.Addr == "":
+		return errors.New("no address of rank 0: set Options.Addr, or MASTER_ADDR and MASTER_PORT")
+	}
+	_, port, err := net.SplitHostPort(s.Addr)
+	if err != nil {
+		return fmt.Errorf("Options.Addr %q: want host:port of rank 0: %w", s.Addr, err)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("Options.Addr %q: want a port from 1 to 65535", s.Addr)
+	}
+	return nil
+}
+
+func (s *Settings) checkProtection() error {
+	switch {
+	case s.Key != nil && len(s.Key) < minKey:
+		return fmt.Errorf("Options.Key has %d bytes: want at least %d", len(s.Key), minKey)
+	case s.Secure && s.Key == nil:
+		return errors.New("encryption (Options.Secure, ALLCAST_SECURE) needs a key: set ALLCAST_KEY or ALLCAST_KEY_FILE " +
+			"to the same on all ranks, or start them with \"allcast run\", which makes one")
+	case s.Secure && s.Fabric == Verbs:
+		return errors.New("encryption (Options.Secure, ALLCAST_SECURE) does not work on the fabric verbs: " +
+			"peers read each other's memory; use the fabric ip")
+	}
+	return nil
+}
+
+func (s *Settings) checkNetwork() error {
+	switch {
+	case s.Fabric != IP && s.Fabric != Verbs:
+		return fmt.Errorf("fabric %q (Options.Fabric, ALLCAST_FABRIC): want ip or verbs", s.Fabric)
+	case s.Fabric == Verbs && !HasVerbs:
+		return errors.New("fabric verbs (Options.Fabric, ALLCAST_FABRIC): " + BuildVerbs)
+	case len(s.Rack) > maxRack:
+		return fmt.Errorf("a rack name (Options.Rack, ALLCAST_RACK) of %d bytes: want at most %d", len(s.Rack), maxRack)
+	case s.Subgroups < 0 || s.Subgroups > MaxSubgroups:
+		return fmt.Errorf("Options.Subgroups %d: want 1 to %d", s.Subgroups, MaxSubgroups)
+	case s.Groups != nil && s.Subgroups > len(s.Groups):
+		return fmt.Errorf("%d subgroups, and only %d multicast groups (Options.Groups, ALLCAST_GROUPS): "+
+			"give one per subgroup", s.Subgroups, len(s.Groups))
+	}
+	return nil
+}
+
+func (s *Settings) checkNumbers() error {
+	for _, n := range []struct {
+		option     string
+		value, max int
+	}{
+		{"Options.Chunk", s.Chunk, -1},
+		{"Options.TTL", s.TTL, 255},
+		{"Options.DSCP", s.DSCP, 63},
+		{"Options.ReceiveBuffer", s.ReceiveBuffer, -1},
+	} {
+		switch {
+		case n.value < 0 && n.max < 0:
+			return fmt.Errorf("%s %d: want 0 or more", n.option, n.value)
+		case n.max >= 0 && (n.value < 0 || n.value > n.max):
+			return fmt.Errorf("%s %d: want 0 to %d", n.option, n.value, n.max)
+		}
+	}
+	return nil
+}
+
+func (s *Settings) checkTransfer() error {
+	negative := func(cpu int) bool { return cpu < 0 }
+	switch {
+	case !(s.Rate >= 0):
+		return fmt.Errorf("Options.Rate %g: want 0 or more bits per second", s.Rate)
+	case s.Datapath != Host && s.Datapath != BPF && s.Datapath != Auto:
+		return fmt.Errorf("datapath %q (Options.Datapath, ALLCAST_DATAPATH): want host, bpf or auto", s.Datapath)
+	case s.Datapath == BPF && s.Fabric == Verbs:
+		return errors.New("the bpf datapath (Options.Datapath, ALLCAST_DATAPATH) does not work on the fabric verbs, " +
+			"whose data does not pass the kernel: use host")
+	case s.Hook != "" && s.Datapath == Host:
+		return fmt.Errorf("hook %q (Options.Hook, ALLCAST_HOOK) without the bpf datapath: "+
+			"set Options.Datapath or ALLCAST_DATAPATH to bpf or auto", s.Hook)
+	case slices.ContainsFunc(s.Pin, negative):
+		return fmt.Errorf("Options.Pin %v: want processors from 0", s.Pin)
+	case slices.ContainsFunc(s.ReceiveCores, negative):
+		return fmt.Errorf("receive cores %v (Options.ReceiveCores, ALLCAST_RECEIVE_CORES): want processors from 0",
+			s.ReceiveCores)
+	}
+	if err := CheckHook(s.Hook); err != nil {
+		return fmt.Errorf("Options.Hook, ALLCAST_HOOK: %w", err)
+	}
+	return nil
+}
+
+// CheckHook refuses a name that is not one of Hooks; "" is valid and means the default.
+func CheckHook(name string) error {
+	if name != "" && !slices.Contains(Hooks, name) {
+		return fmt.Errorf("unknown hook %q; valid: %s", name, strings.Join(Hooks, ", "))
+	}
+	return nil
+}
+
+func (s *Settings) checkLiveness() error {
+	for _, d := range []struct {
+		option string
+		value  time.Duration
+	}{{"Options.Timeout", s.Timeout}, {"Options.JoinTimeout", s.JoinTimeout}, {"Options.Deadline", s.Deadline}} {
+		if d.value < 0 {
+			return fmt.Errorf("%s %v: want 0 or more", d.option, d.value)
+		}
+	}
+	return nil
+}

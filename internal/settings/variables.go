@@ -1,0 +1,262 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric/fault"
+	"github.com/allcast/allcast/internal/observe"
+	"github.com/allcast/allcast/internal/units"
+)
+
+// A Variable is an entry of the environment that Allcast reads. An empty value counts as not set.
+type Variable struct {
+	Name    string
+	Option  string // field of allcast.Options that overrides it; "" if there is none
+	Meaning string
+	Default string
+	Example string
+
+	// read stores a value, unless an option has set the field already. The errors say what is expected.
+	// nil for variables that Key reads.
+	read func(s *Settings, value string, env Env) error
+}
+
+// Names of variables that other programs and packages set.
+const (
+	KeyVar     = "ALLCAST_KEY"
+	KeyFileVar = "ALLCAST_KEY_FILE"
+)
+
+// Variables lists all variables with the prefix ALLCAST_. The order matters where one depends on
+// another.
+var Variables = []Variable{
+	{
+		Name: KeyVar, Option: "Key", Example: "00112233445566778899aabbccddeeff",
+		Meaning: "job key, 32 or more hex digits, the same on all ranks; " +
+			"without it, a process cannot join or forge datagrams",
+		Default: "none: whoever can reach the job can join it",
+	},
+	{
+		Name: KeyFileVar, Option: "Key", Example: "/etc/allcast.key", Default: "none",
+		Meaning: "file that holds the job key, instead of `ALLCAST_KEY`",
+	},
+	{
+		Name: "ALLCAST_IFNAME", Option: "Interface", Example: "eth1", Default: "the interface towards rank 0",
+		Meaning: "network interface, or `^name` for any other",
+		read:    text(func(s *Settings) *string { return &s.Interface }),
+	},
+	{
+		Name: "ALLCAST_FABRIC", Option: "Fabric", Example: "verbs", Default: "`ip`",
+		Meaning: "network: `ip`, or `verbs` for InfiniBand and RoCE in programs built with `-tags verbs`; " +
+			"the same on all ranks",
+		read: text(func(s *Settings) *string { return &s.Fabric }),
+	},
+	{
+		Name: "ALLCAST_DEVICE", Option: "Device", Example: "mlx5_0:1",
+		Default: "the device of the interface towards rank 0",
+		Meaning: "verbs device and port; ranks take several, separated by commas, in turn",
+		read:    text(func(s *Settings) *string { return &s.Device }),
+	},
+	{
+		Name: "ALLCAST_GROUPS", Option: "Groups", Example: "239.1.2.3:5000,239.1.2.4:5001",
+		Default: "derived from the job",
+		Meaning: "multicast groups, one per subgroup; the same on all ranks",
+		read: func(s *Settings, value string, _ Env) (err error) {
+			if s.Groups == nil {
+				s.Groups, err = parseGroups(value)
+			}
+			return err
+		},
+	},
+	{
+		Name: "ALLCAST_RACK", Option: "Rack", Example: "leaf3", Default: "none",
+		Meaning: "name of this rank's rack, for chains by rack",
+		read:    text(func(s *Settings) *string { return &s.Rack }),
+	},
+	{
+		Name: "ALLCAST_RATE", Option: "Rate", Example: "25gbit", Default: "unknown: only credit limits senders",
+		Meaning: "rate at which the network delivers to a rank; ranks that multicast at once pace themselves by it. " +
+			"The same on all ranks",
+		read: func(s *Settings, value string, _ Env) error {
+			if s.Rate != 0 {
+				return nil
+			}
+			r, err := units.ParseRate(value)
+			s.Rate = float64(r)
+			return err
+		},
+	},
+	{
+		Name: "ALLCAST_SECURE", Option: "Secure", Example: "on", Default: "`off`",
+		Meaning: "`on`: encrypt and authenticate all traffic between ranks (AES-GCM); needs a key. " +
+			"The same on all ranks",
+		read: onOff(func(s *Settings, on bool) { s.Secure = s.Secure || on }),
+	},
+	{
+		Name: "ALLCAST_INTEGRITY", Option: "Integrity", Example: "on", Default: "`off`",
+		Meaning: "`on`: detect data that changes by accident, by checksums of all traffic and of every " +
+			"multicast result. The same on all ranks",
+		read: onOff(func(s *Settings, on bool) { s.Integrity = s.Integrity || on }),
+	},
+	{
+		Name: "ALLCAST_DATAPATH", Option: "Datapath", Example: "auto", Default: "`host`",
+		Meaning: "code that puts received data in place: `host`, the process; `bpf`, the kernel (eBPF), which needs " +
+			"CAP_BPF and CAP_PERFMON; `auto`, the kernel if it can",
+		read: text(func(s *Settings) *string { return &s.Datapath }),
+	},
+	{
+		Name: "ALLCAST_HOOK", Option: "Hook", Example: "tcx", Default: "`sockfilter`",
+		Meaning: "place where the kernel looks at packets: `sockfilter`, `tcx` or `xdp`; " +
+			"the last two need CAP_NET_ADMIN too. Ignored with the host datapath",
+		read: func(s *Settings, value string, _ Env) error {
+			if s.Datapath != "" && s.Datapath != Host {
+				setDefault(&s.Hook, value)
+			}
+			return nil
+		},
+	},
+	{
+		Name: "ALLCAST_RECEIVE_CORES", Option: "ReceiveCores", Example: "2,3", Default: "the kernel's choice",
+		Meaning: "processors on which threads of the kernel take packets from the interface; needs root",
+		read: func(s *Settings, value string, _ Env) (err error) {
+			if s.ReceiveCores == nil {
+				s.ReceiveCores, err = parseProcessors(value)
+			}
+			return err
+		},
+	},
+	{
+		Name: "ALLCAST_TIMEOUT", Option: "Timeout", Example: "30s", Default: "`10s`",
+		Meaning: "silence after which a rank is lost; a closed connection counts at once",
+		read: func(s *Settings, value string, _ Env) error {
+			if s.Timeout != 0 {
+				return nil
+			}
+			d, err := time.ParseDuration(value)
+			if err != nil || d <= 0 {
+				return errors.New("want a duration such as 10s")
+			}
+			s.Timeout = d
+			return nil
+		},
+	},
+	{
+		Name: "ALLCAST_TUNING", Option: "Tuning", Example: "allgather:4K-inf:mcast,ring;broadcast:mcast",
+		Default: "`auto` for all",
+		Meaning: "algorithms by operation and size; of several, the first that works is used",
+		read: func(s *Settings, value string, _ Env) (err error) {
+			if s.Tuning == "" {
+				s.Tuning = value
+				s.Rules, err = parseTuning(value)
+			}
+			return err
+		},
+	},
+	{
+		Name: "ALLCAST_CALIBRATE", Option: "NoCalibration", Example: "off", Default: "`on`",
+		Meaning: "`off`: skip the algorithm benchmark that `Join` runs; `auto` then uses a model. One rank is enough",
+		read:    onOff(func(s *Settings, on bool) { s.NoCalibration = s.NoCalibration || !on }),
+	},
+	{
+		Name: "ALLCAST_DEBUG", Option: "Logger", Example: "info", Default: "`warn`",
+		Meaning: "level of the log on standard error: `warn`, `info`, `debug` or `trace`",
+		read: func(s *Settings, value string, _ Env) error {
+			if s.Logger != nil {
+				return nil
+			}
+			level, ok := levels[value]
+			if !ok {
+				return errors.New("want warn, info, debug or trace")
+			}
+			s.Logger = newLogger(level, &s.Job)
+			return nil
+		},
+	},
+	{
+		Name: "ALLCAST_METRICS", Example: "127.0.0.1:9400", Default: "no server",
+		Meaning: "address of a Prometheus metrics server: `HOST:PORT`, `:PORT` or `unix:PATH`; " +
+			"the local rank is added to the port",
+		read: func(s *Settings, value string, env Env) (err error) {
+			if s.LocalRank < 0 {
+				if s.LocalRank, err = localRank(env); err != nil {
+					return err
+				}
+			}
+			s.Metrics, err = observe.ParseAddr(value, s.Rank, s.LocalRank)
+			return err
+		},
+	},
+	{
+		Name: "ALLCAST_INSPECT", Example: "off", Default: "`on`",
+		Meaning: "`off`: `allcast inspect` cannot find the process",
+		read:    onOff(func(s *Settings, on bool) { s.Inspect = on }),
+	},
+	{
+		Name: "ALLCAST_RECORDER", Example: "/var/tmp/allcast", Default: "none",
+		Meaning: "directory for the flight recorder's dump of each failure",
+		read: func(s *Settings, value string, _ Env) error {
+			s.Recorder = value
+			return observe.CheckDir(value) // a failed operation would be too late for this error
+		},
+	},
+	{
+		Name: "ALLCAST_FAULT", Example: "drop=1%,dup=1%,reorder=5%,corrupt=1%,seed=7", Default: "none",
+		Meaning: "faults to inject into received multicast datagrams, for tests",
+		read: func(s *Settings, value string, _ Env) (err error) {
+			s.Fault, err = fault.Parse(value)
+			return err
+		},
+	},
+}
+
+// text reads a variable that any value suits.
+func text(field func(*Settings) *string) func(*Settings, string, Env) error {
+	return func(s *Settings, value string, _ Env) error {
+		setDefault(field(s), value)
+		return nil
+	}
+}
+
+// onOff reads a switch.
+func onOff(set func(s *Settings, on bool)) func(*Settings, string, Env) error {
+	return func(s *Settings, value string, _ Env) error {
+		if value != "on" && value != "off" {
+			return errors.New("want on or off")
+		}
+		set(s, value == "on")
+		return nil
+	}
+}
+
+func parseProcessors(list string) (cpus []int, err error) {
+	for f := range strings.SplitSeq(list, ",") {
+		cpu, err := strconv.Atoi(f)
+		if err != nil {
+			return nil, errors.New("want processors such as 2,3")
+		}
+		cpus = append(cpus, cpu)
+	}
+	return cpus, nil
+}
+
+func parseGroups(list string) (groups []netip.AddrPort, err error) {
+	for f := range strings.SplitSeq(list, ",") {
+		g, err := netip.ParseAddrPort(f)
+		switch {
+		case err != nil || g.Port() == 0:
+			return nil, fmt.Errorf("%q is not ADDRESS:PORT", f)
+		case !g.Addr().IsMulticast():
+			return nil, fmt.Errorf("%v is not a multicast address", g.Addr())
+		case slices.Contains(groups, g):
+			return nil, fmt.Errorf("%v is there twice", g)
+		}
+		groups = append(groups, g)
+	}
+	return groups, nil
+}
