@@ -1,28 +1,29 @@
 /*
  * Fetch ring, final handshake and abort of one multicast collective, as in
  * internal/mcast (collective.go, fetch.go, intake.go) and internal/node (fail.go,
- * liveness.go). README.md says what is left out.
+ * liveness.go). README.md lists what the model omits.
  *
  *   -DN=3         ranks, 2 to 4
- *   -DSENDERS=7   who contributes a block, one bit a rank: all is an Allgather, one a Broadcast
- *   -DCRASHES=1   how many ranks may die
- *   -DABORTS=1    how often a user may call Abort
- *   -DDUPS=1      how many datagrams the network may double
- *   -DLOSSES=4    how many it may lose; by default any number
+ *   -DSENDERS=7   ranks that contribute a block, one bit per rank: all bits for an Allgather,
+ *                 one for a Broadcast
+ *   -DCRASHES=1   number of ranks that may die
+ *   -DABORTS=1    number of calls of Abort by users
+ *   -DDUPS=1      number of datagrams that the network may duplicate
+ *   -DLOSSES=4    number of datagrams that it may lose; any number by default
  *
- * Two that make the state space smaller, for what would be too large:
+ * Two flags make the state space smaller, for models that would be too large:
  *
  *   -DSWIFT       Fetch and Avail take no time
- *   -DPROMPT      a datagram is lost, or takes no time
+ *   -DPROMPT      a datagram is lost, or arrives in no time
  *
- * What must be caught, so that the check is known to be able to fail:
+ * Broken variants. The check must reject each of them, which shows that it can fail:
  *
  *   -DNO_HANDSHAKE  a rank completes without its right neighbour's Final
  *   -DNO_SENT       a rank completes while the network still sends from its buffer
  *   -DNO_QUIESCE    a failed call is reported before its buffers are out of reach
- *   -DNO_SPREAD     who learns of a failure keeps it to itself
- *   -DWAIT_ALL      a Fetch is answered when all of it is there
- *   -DLOOSE         a datagram is placed although a read of its chunk is under way
+ *   -DNO_SPREAD     a rank that learns of a failure does not tell the others
+ *   -DWAIT_ALL      a Fetch is answered only once all of its blocks have arrived
+ *   -DLOOSE         a datagram is placed although a read of its chunk is in progress
  */
 #ifndef N
 #define N 3
@@ -45,7 +46,7 @@
 #define LOST 1
 #else
 #define LOSSES 1
-#define LOST 0 /* nothing is counted, so there is no limit */
+#define LOST 0 /* no loss is counted, so there is no limit */
 #endif
 
 #define BIT(i)    (1 << (i))
@@ -53,14 +54,14 @@
 #define RIGHT(r)  (((r) + 1) % N)
 #define PAIR(s, r) ((s) * N + (r))
 
-/* The life of a call on one rank. DONE and FAILED: the buffers are the user's, who overwrites them. */
+/* The state of a call on one rank. In DONE and FAILED the user owns the buffers and overwrites them. */
 #define RUN 0
-#define FAILING 1 /* to be made quiet */
+#define FAILING 1 /* not quiesced yet */
 #define FAILED 2
 #define DONE 3
 #define RELEASED(r) (phase[r] >= FAILED)
 
-/* One rank's multicast. LEAVING: datagrams are on their way, the buffer is still read from. */
+/* One rank's multicast. LEAVING: datagrams are in flight, and the network still reads the buffer. */
 #define TO_SEND 0
 #define LEAVING 1
 #define SENT 2
@@ -70,24 +71,24 @@
 #define COMING 1
 #define GOT 2
 
-/* Masks have one bit a block: block i is rank i's. */
+/* Masks have one bit per block. Rank i owns block i. */
 byte phase[N];
 byte snd[N];
-byte bits[N];   /* here, as the receiver knows */
-byte good[N];   /* whose bytes in the buffer are the right ones */
-byte asked[N];  /* of the left neighbour */
-byte busy[N];   /* under read */
-byte want[N];   /* asked by the right neighbour and not here */
-byte flight[N]; /* datagrams that will reach this rank, some time */
-byte fetch[N];  /* Fetch on its way to this rank */
-byte avail[N];  /* Avail on its way to this rank */
-byte final[N];  /* Final on its way to this rank, or here */
-byte sent;      /* blocks that were announced as sent */
+byte bits[N];   /* blocks that have arrived, as the rank knows */
+byte good[N];   /* blocks whose bytes in the buffer are right */
+byte asked[N];  /* blocks requested from the left neighbour */
+byte busy[N];   /* blocks that a read in progress writes */
+byte want[N];   /* blocks that the right neighbour requested and that have not arrived */
+byte flight[N]; /* datagrams that will reach this rank at some time */
+byte fetch[N];  /* Fetch in flight to this rank */
+byte avail[N];  /* Avail in flight to this rank */
+byte final[N];  /* state of the Final to this rank */
+byte sent;      /* blocks announced as sent */
 
-byte dead[N];           /* whom this rank knows to be lost */
-byte blame[N];          /* why its communicator is broken: a rank + 1; 0: it is not */
-byte deadMsg[N * N];    /* Dead on their way, by sender and receiver */
-byte abortMsg[N * N];   /* Abort likewise: the culprit + 1 */
+byte dead[N];           /* ranks that this rank knows to be lost */
+byte blame[N];          /* rank that broke its communicator, + 1; 0: not broken */
+byte deadMsg[N * N];    /* Dead messages in flight, by sender and receiver */
+byte abortMsg[N * N];   /* Abort messages in flight: the culprit + 1 */
 byte crashed;
 byte aborter;
 byte crashes = CRASHES;
@@ -97,7 +98,7 @@ byte losses = LOSSES;
 
 #define LIVES(r) ((crashed & BIT(r)) == 0)
 
-/* settle is what an Op does at the end of every step (Op.settle). */
+/* settle models Collective.settle, which ends every step. */
 inline settle(r) {
 	if
 	:: phase[r] == RUN && bits[r] == SENDERS ->
@@ -113,9 +114,9 @@ inline settle(r) {
 #else
 		:: snd[r] == SENT && final[r] == GOT ->
 #endif
-			assert(good[r] == SENDERS); /* completion: all data is right */
+			assert(good[r] == SENDERS); /* a completed call has the right data */
 			phase[r] = DONE;
-			good[r] = 0; /* the user writes something else there */
+			good[r] = 0; /* the user overwrites the buffer */
 			want[r] = 0
 		:: else
 		fi
@@ -123,7 +124,7 @@ inline settle(r) {
 	fi
 }
 
-/* available: the left neighbour's Avail is here, and reads begin. */
+/* available: the left neighbour's Avail arrives, and reads start. */
 inline available(r) {
 	if
 	:: phase[r] == RUN -> busy[r] = busy[r] | (avail[r] & asked[r] & ~bits[r])
@@ -132,7 +133,7 @@ inline available(r) {
 	avail[r] = 0
 }
 
-/* offer tells the right neighbour what it asked for and can now read. */
+/* offer tells the right neighbour which of its requested blocks it can read now. */
 inline offer(r, m) {
 	if
 	:: (m) != 0 && LIVES(RIGHT(r)) ->
@@ -144,7 +145,7 @@ inline offer(r, m) {
 	fi
 }
 
-/* asksUs: the right neighbour's Fetch is here. */
+/* asksUs: the right neighbour's Fetch arrives. */
 inline asksUs(r) {
 	if
 	:: phase[r] == RUN ->
@@ -163,7 +164,7 @@ inline asksUs(r) {
 	fetch[r] = 0
 }
 
-/* gained: chunk c is here now. */
+/* gained: chunk c is now in the buffer. */
 inline gained(r, c) {
 	bits[r] = bits[r] | BIT(c);
 #ifdef WAIT_ALL
@@ -178,9 +179,9 @@ inline gained(r, c) {
 	settle(r)
 }
 
-/* place writes a block into a buffer, which must be in use still. */
+/* place writes a block into a buffer, whose call must not have ended. */
 inline place(r, c, right) {
-	assert(!RELEASED(r)); /* nobody writes to a buffer after its owner's call ended */
+	assert(!RELEASED(r)); /* no write to a buffer after its owner's call has ended */
 	if
 	:: right -> good[r] = good[r] | BIT(c)
 	:: else -> good[r] = good[r] & ~BIT(c)
@@ -191,7 +192,7 @@ inline place(r, c, right) {
 inline fail(r, culprit) {
 	if
 	:: blame[r] == 0 ->
-		assert((crashed | aborter) & BIT(culprit)); /* it names a rank that really failed */
+		assert((crashed | aborter) & BIT(culprit)); /* the culprit really failed */
 		blame[r] = culprit + 1;
 		i = 0;
 		do
@@ -211,8 +212,8 @@ inline fail(r, culprit) {
 }
 
 /*
- * declare: this rank takes d for lost, tells everybody and breaks (Node.declare).
- * A message that its receiver would ignore for ever is not kept.
+ * declare: this rank declares d lost, tells all ranks and breaks its communicator (Node.declare).
+ * Messages that their receiver would always ignore are dropped.
  */
 inline declare(r, d) {
 	dead[r] = dead[r] | BIT(d);
@@ -233,7 +234,7 @@ inline declare(r, d) {
 	fail(r, d)
 }
 
-/* breakBy: this rank learns of an Abort, or calls it, and tells the others. */
+/* breakBy: this rank learns of an Abort, or calls Abort, and tells the others. */
 inline breakBy(r, culprit) {
 	i = 0;
 	do
@@ -253,7 +254,7 @@ inline breakBy(r, culprit) {
 	fail(r, culprit)
 }
 
-/* crash: what a dying rank had sent arrives, or is lost with its connections. */
+/* crash: each message of a dying rank still arrives, or is lost with its connections. */
 inline crash(r) {
 	crashed = crashed | BIT(r);
 	if
@@ -284,12 +285,12 @@ inline crash(r) {
 		i++
 	:: else -> break
 	od;
-	/* What it knew and what would have reached it matters to nobody. */
+	/* Clear the state of the dead rank: no other rank depends on it. */
 	bits[r] = 0; good[r] = 0; asked[r] = 0; busy[r] = 0; want[r] = 0;
 	flight[r] = 0; fetch[r] = 0; avail[r] = 0; final[r] = 0; dead[r] = 0; blame[r] = 0
 }
 
-/* Whom a rank watches: the nearest to its left that it does not know to be dead. */
+/* The rank that r watches: the nearest to its left that r does not know to be dead. */
 #define KNOWS(r, d) ((dead[r] & BIT(d)) != 0)
 #if N == 2
 #define WATCHED(r) LEFT(r)
@@ -300,12 +301,12 @@ inline crash(r) {
 #endif
 #define SILENT(d) (!LIVES(d) && !KNOWS(me, d))
 
-/* The steps that concern one block. */
+/* Steps of one block. */
 
-/* arrive: a datagram (Intake.Judge). */
+/* arrive: a datagram arrives (Intake.Judge). */
 inline arrive(r, c) {
 	if
-	:: dups > 0 -> dups-- /* and once more later */
+	:: dups > 0 -> dups-- /* it arrives again later */
 	:: flight[r] = flight[r] & ~BIT(c)
 	fi;
 	if
@@ -319,15 +320,15 @@ inline arrive(r, c) {
 		place(r, c, true);
 		if
 		:: phase[r] == RUN -> gained(r, c)
-		:: else /* the worker has not been told yet */
+		:: else /* the receive worker does not know of the failure yet */
 		fi
-	:: else /* a duplicate, late, or of no operation that is known here */
+	:: else /* a duplicate, a late datagram, or one of an unknown operation */
 	fi
 }
 
-/* readEnds: one block has come out of the left neighbour's memory into ours. */
+/* readEnds: a read has copied one block from the left neighbour's buffer to this rank's. */
 inline readEnds(r, c) {
-	assert(!RELEASED(LEFT(r))); /* nobody reads from a buffer after its owner's call ended */
+	assert(!RELEASED(LEFT(r))); /* no read from a buffer after its owner's call has ended */
 	place(r, c, (good[LEFT(r)] & BIT(c)) != 0);
 	busy[r] = busy[r] & ~BIT(c);
 	if
@@ -336,7 +337,7 @@ inline readEnds(r, c) {
 	fi
 }
 
-/* A buffer whose owner failed and is quiet is out of reach: such a read never ends. */
+/* The buffer of a failed, quiesced call is out of reach: a read from it never ends. */
 #ifdef NO_QUIESCE
 #define REACHES(r) LIVES(r)
 #else
@@ -353,12 +354,12 @@ inline readEnds(r, c) {
 	:: atomic { LIVES(me) && (flight[me] & BIT(c)) != 0 -> arrive(me, c) } \
 	:: atomic { LIVES(me) && (busy[me] & BIT(c)) != 0 && REACHES(LEFT(me)) -> readEnds(me, c) }
 
-/* The steps that concern one other rank: it tells us of a death or an abort. */
+/* Steps of one other rank: it reports a death or an abort. */
 #define OTHER(o) \
 	:: atomic { LIVES(me) && deadMsg[PAIR(o, me)] != 0 -> hearDead(me, o); i = 0; m = 0 } \
 	:: atomic { LIVES(me) && abortMsg[PAIR(o, me)] != 0 -> m = abortMsg[PAIR(o, me)] - 1; breakBy(me, m); i = 0; m = 0 }
 
-/* One Dead at a time: the lowest rank that is named first. */
+/* hearDead handles one reported death at a time, the lowest rank first. */
 inline hearDead(r, o) {
 	m = 0;
 	do
@@ -369,10 +370,10 @@ inline hearDead(r, o) {
 }
 
 proctype rank(byte me) {
-	byte i, m; /* zero between steps */
+	byte i, m; /* zero between steps, to keep states few */
 end:
 	do
-	/* It multicasts its block; each of the others gets it some time, or never. */
+	/* The rank multicasts its block. Each other rank gets it at some time, or never. */
 	:: atomic {
 		LIVES(me) && phase[me] == RUN && snd[me] == TO_SEND ->
 		snd[me] = LEAVING;
@@ -389,10 +390,10 @@ end:
 		od;
 		i = 0
 	}
-	/* The network needs the send buffer no more. */
+	/* The network no longer needs the send buffer. */
 	:: atomic {
 		LIVES(me) && snd[me] == LEAVING ->
-		assert(!RELEASED(me)); /* nobody reads from a buffer after its owner's call ended */
+		assert(!RELEASED(me)); /* no read from a buffer after its owner's call has ended */
 		snd[me] = SENT;
 		settle(me)
 	}
@@ -404,7 +405,7 @@ end:
 #if N > 3
 	BLOCK(3)
 #endif
-	/* Cutoff: what was sent and is not here is asked of the left neighbour. */
+	/* Cutoff: the rank requests blocks that were sent and have not arrived from its left neighbour. */
 	:: atomic {
 		LIVES(me) && phase[me] == RUN && (sent & ~bits[me] & ~asked[me]) != 0 ->
 		m = sent & ~bits[me] & ~asked[me];
@@ -419,17 +420,17 @@ end:
 		fi;
 		m = 0
 	}
-	/* A Fetch of the right neighbour (Op.asksUs), an Avail of the left one (Op.available). */
+	/* A Fetch from the right neighbour, or an Avail from the left one. */
 	:: atomic { LIVES(me) && fetch[me] != 0 -> asksUs(me) }
 	:: atomic { LIVES(me) && avail[me] != 0 -> available(me) }
-	/* The Final of the right neighbour. */
+	/* The Final of the right neighbour arrives. */
 	:: atomic {
 		LIVES(me) && final[me] == COMING ->
 		final[me] = GOT;
 		settle(me)
 	}
-	/* A call that failed is made quiet: reads into its buffers are called off, others' out of them
-	 * cut, and what the network still sends from them has left. Then the user is told. */
+	/* A failed call is quiesced: reads into its buffers are cancelled, reads of other ranks from them
+	 * are cut off, and the network no longer sends from them. Then the call returns. */
 	:: atomic {
 		LIVES(me) && phase[me] == FAILING && snd[me] != LEAVING ->
 		phase[me] = FAILED;
@@ -439,7 +440,7 @@ end:
 	}
 #if CRASHES > 0
 	:: atomic { LIVES(me) && crashes > 0 -> crashes--; crash(me); i = 0 }
-	/* The left neighbour, among those that are not known to be dead, has gone silent. */
+	/* The watched rank has gone silent. */
 	:: atomic { LIVES(me) && SILENT(WATCHED(me)) -> m = WATCHED(me); declare(me, m); i = 0; m = 0 }
 #endif
 #if ABORTS > 0
@@ -458,7 +459,7 @@ end:
 	od
 }
 
-/* When nothing can happen any more, every call has ended, and who is left knows of a failure. */
+/* When no step is possible, every call has ended, and every living rank knows of a failure. */
 proctype judge() {
 	byte i;
 end:

@@ -18,29 +18,31 @@ import (
 	"time"
 )
 
-// measureAllcast runs "allcast perf" as one rank a host. Each algorithm has a job of its
-// own: buffers of one before would count as memory.
-func measureAllcast(ctx context.Context, p *place, op, algo string, n int64) (sample, error) {
+// measureAllcast runs "allcast perf" with one rank per host. Each algorithm has its own job:
+// otherwise buffers of an earlier algorithm would count as memory.
+func measureAllcast(ctx context.Context, bed *testbed, op, algo string, n int64) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {
 		return sample{}, err
 	}
-	iters, warmup := iterations(op, n, p.ranks)
+	iters, warmup := iterations(op, n, bed.ranks)
 	perf := []string{
-		p.allcast, "perf", op, "--algo", algo, "-b", fmt.Sprint(n), "-n", fmt.Sprint(iters), "-w", fmt.Sprint(warmup), "--json",
+		bed.allcast, "perf", op, "--algo", algo, "-b", fmt.Sprint(n),
+		"-n", fmt.Sprint(iters), "-w", fmt.Sprint(warmup), "--json",
 	}
-	cmds := make([]*exec.Cmd, p.ranks)
+	cmds := make([]*exec.Cmd, bed.ranks)
 	var stdout bytes.Buffer
-	said := make([]bytes.Buffer, p.ranks)
+	stderr := make([]bytes.Buffer, bed.ranks)
 	for rank := range cmds {
-		cmd := command(ctx, p.allcast, append([]string{"lab", "exec", "--name", p.lab.Plan.Config.Name, fmt.Sprintf("host%d", rank), "--"}, perf...)...)
-		cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", p.ranks), "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
-			"MASTER_ADDR="+p.lab.Plan.HostAddr(0).String(), "MASTER_PORT=29500", "ALLCAST_KEY="+hex.EncodeToString(key),
+		cmd := bed.exec(ctx, rank, perf...)
+		cmd.Env = append(os.Environ(),
+			fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", bed.ranks), "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
+			"MASTER_ADDR="+bed.lab.Plan.HostAddr(0).String(), "MASTER_PORT=29500", "ALLCAST_KEY="+hex.EncodeToString(key),
 			// As "allcast run" and "allcast lab run" set it: the hosts share the processors.
-			fmt.Sprintf("GOMAXPROCS=%d", max(1, runtime.NumCPU()/p.ranks)))
-		cmd.Stderr = &said[rank]
+			fmt.Sprintf("GOMAXPROCS=%d", max(1, runtime.NumCPU()/bed.ranks)))
+		cmd.Stderr = &stderr[rank]
 		if rank == 0 {
 			cmd.Stdout = &stdout
 		}
@@ -48,9 +50,9 @@ func measureAllcast(ctx context.Context, p *place, op, algo string, n int64) (sa
 	}
 	peak, err := runRanks(cmds, cancel)
 	if err != nil {
-		for i := range said {
-			if said[i].Len() > 0 {
-				return sample{}, fmt.Errorf("allcast %s: %w: %s", op, err, lastLine(said[i].Bytes()))
+		for i := range stderr {
+			if stderr[i].Len() > 0 {
+				return sample{}, fmt.Errorf("allcast %s: %w: %s", op, err, lastLine(stderr[i].Bytes()))
 			}
 		}
 		return sample{}, fmt.Errorf("allcast %s: %w", op, err)
@@ -58,7 +60,7 @@ func measureAllcast(ctx context.Context, p *place, op, algo string, n int64) (sa
 	return parsePerf(stdout.String(), op, peak)
 }
 
-// runRanks runs all, and returns the most memory that one has had.
+// runRanks runs all ranks, and returns the peak memory of one of them.
 func runRanks(cmds []*exec.Cmd, cancel func()) (peak int64, err error) {
 	var wait sync.WaitGroup
 	errs := make([]error, len(cmds))
@@ -69,7 +71,7 @@ func runRanks(cmds []*exec.Cmd, cancel func()) (peak int64, err error) {
 		}
 		wait.Go(func() {
 			if errs[i] = cmd.Wait(); errs[i] != nil {
-				cancel() // the others would wait for it
+				cancel() // the others would wait for this rank
 			}
 		})
 	}
@@ -80,13 +82,13 @@ func runRanks(cmds []*exec.Cmd, cancel func()) (peak int64, err error) {
 		case <-done:
 			return peak, errors.Join(errs...)
 		case <-time.After(20 * time.Millisecond):
-			// One rank is like another; looking at all would disturb them.
+			// One rank stands for all: sampling every rank would disturb the measurement.
 			peak = max(peak, peakOf(cmds[len(cmds)-1]))
 		}
 	}
 }
 
-// peakOf reads what the kernel keeps as the most: it misses what is taken after the last look.
+// peakOf reads the kernel's high-water mark. It misses growth after the last sample.
 func peakOf(cmd *exec.Cmd) int64 {
 	if cmd.Process == nil {
 		return 0
@@ -98,7 +100,7 @@ func peakOf(cmd *exec.Cmd) int64 {
 	_, rest, _ := strings.Cut(string(text), "VmHWM:")
 	var kib int64
 	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		return 0 // it has just ended
+		return 0 // the process has just ended
 	}
 	return kib << 10
 }
@@ -121,7 +123,7 @@ func parsePerf(text, op string, peak int64) (sample, error) {
 		return sample{}, fmt.Errorf("allcast %s: %w: %s", op, err, text)
 	}
 	if r.Wrong != 0 {
-		return sample{}, fmt.Errorf("allcast %s: %d bytes were wrong", op, r.Wrong)
+		return sample{}, fmt.Errorf("allcast %s: verification found %d wrong bytes", op, r.Wrong)
 	}
 	s := sample{time: r.Time.P50, cpu: r.User + r.Sys, peak: peak, algorithm: r.Algo}
 	if total := r.Chunks * min(r.Chunk, r.Bytes); total > 0 {

@@ -20,8 +20,8 @@ import (
 	"github.com/allcast/allcast/internal/fabric/ip"
 )
 
-// blast is one host of the bare multicast sender: it obeys lines of text, until there are
-// none. It sends and counts, and knows of no loss.
+// blast is one host of the bare multicast sender. It executes commands, one per line, until its
+// input ends. It sends and counts, without any protocol.
 func blast(in io.Reader, out io.Writer) error {
 	ifi, err := net.InterfaceByName(os.Getenv("ALLCAST_IFNAME"))
 	if err != nil {
@@ -32,7 +32,7 @@ func blast(in io.Reader, out io.Writer) error {
 		return err
 	}
 	if len(addrs) == 0 {
-		return errors.New("the interface has no address")
+		return errors.New("the interface that ALLCAST_IFNAME names has no address")
 	}
 	local, err := netip.ParsePrefix(addrs[0].String())
 	if err != nil {
@@ -52,11 +52,11 @@ func blast(in io.Reader, out io.Writer) error {
 		for m.Receiver(0).Receive(count) == nil {
 		}
 	}()
-	err = obey(m, count, in, out)
+	err = serve(m, count, in, out)
 	return errors.Join(err, m.Close())
 }
 
-func obey(m fabric.Multicast, count *counter, in io.Reader, out io.Writer) error {
+func serve(m fabric.Multicast, count *counter, in io.Reader, out io.Writer) error {
 	if _, err := fmt.Fprintln(out, "ready"); err != nil {
 		return err
 	}
@@ -84,23 +84,23 @@ func obey(m fabric.Multicast, count *counter, in io.Reader, out io.Writer) error
 	return nil
 }
 
-// burst is what one host sends: of turns one after the other, each of so many bytes, the
-// one with the number mine and each stride-th after it.
+// burst describes the messages of one host. All hosts together send turns messages back to back, of
+// turn bytes each. This host sends the messages mine, mine+stride, and so on.
 type burst struct {
-	start               int64   // of the first turn, of whoever it is, on the machine's clock
-	rate                float64 // bytes/ns
-	turn                int64
+	start               int64   // start of the first message of all hosts, on the machine's clock
+	rate                float64 // bytes per ns
+	turn                int64   // bytes per message
 	turns, mine, stride int
 }
 
-// sendPatience is how long a rank waits for a network that has no room.
+// sendPatience bounds how long a send waits for room in the network.
 const sendPatience = 5 * time.Second
 
 func (b *burst) send(m fabric.Multicast) error {
 	caps := m.Capabilities()
 	data := make([]byte, b.turn)
 	for i := range data {
-		data[i] = byte(i) // so that it has memory
+		data[i] = byte(i) // touch the pages before the measurement
 	}
 	s := m.Sender(0)
 	for t := b.mine; t < b.turns; t += b.stride {
@@ -122,29 +122,29 @@ func (b *burst) send(m fabric.Multicast) error {
 	return nil
 }
 
-// waitUntil gives the processor to receivers: they need it more than the pace needs to
-// be even. Who wakes up late catches up.
+// waitUntil sleeps instead of spinning, because the receivers need the processor. A sender that
+// wakes up late catches up.
 func waitUntil(due int64) {
 	const enough = 50 * int64(time.Microsecond)
 	if d := due - now(); d > enough {
 		ts := unix.NsecToTimespec(d)
-		_ = unix.Nanosleep(&ts, nil) // woken early, it is early
+		_ = unix.Nanosleep(&ts, nil) // an early wake-up only makes the pace uneven
 	}
 }
 
-// now is on a clock that all hosts share, being one machine.
+// now reads a clock that all hosts share, because they are namespaces of one machine.
 func now() int64 {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // it cannot fail
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail
 	return ts.Nano()
 }
 
-// counter counts what is received, into the same memory again and again.
+// counter counts received bytes, and reuses the same memory for all of them.
 type counter struct {
 	slots [][]byte
 	chunk int
 	bytes atomic.Int64
-	last  atomic.Int64 // when
+	last  atomic.Int64 // time of the last Idle
 }
 
 func newCounter(caps fabric.Capabilities) *counter {
@@ -164,5 +164,5 @@ func (c *counter) Arrived(h []fabric.Header) int {
 
 func (c *counter) Chunk(_ fabric.Header, payload []byte) { c.bytes.Add(int64(len(payload))) }
 
-// Idle comes after the last datagram, whenever that is.
+// Idle follows every burst of datagrams, so the last call follows the last datagram.
 func (c *counter) Idle() { c.last.Store(now()) }

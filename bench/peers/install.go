@@ -10,7 +10,7 @@ import (
 	"os/exec"
 )
 
-// packages of Debian, by a program that each has.
+// packages maps a program to the Debian package that contains it.
 var packages = map[string]string{
 	"mpirun.openmpi": "openmpi-bin",
 	"mpicc.openmpi":  "libopenmpi-dev",
@@ -18,7 +18,7 @@ var packages = map[string]string{
 	"mpicc.mpich":    "libmpich-dev",
 }
 
-// install sees that programs are there.
+// install installs the packages of missing programs.
 func install(ctx context.Context, programs ...string) error {
 	var missing []string
 	for _, name := range programs {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// blaster is the bare multicast sender: a process a host, and who tells them what to do.
+// blaster controls the bare multicast sender, which has one process per host.
 type blaster struct {
 	hosts []*blastHost
 }
@@ -24,10 +24,10 @@ type blastHost struct {
 	out *bufio.Reader
 }
 
-func startBlaster(ctx context.Context, p *place) (*blaster, error) {
+func startBlaster(ctx context.Context, bed *testbed) (*blaster, error) {
 	b := &blaster{}
-	for h := range p.ranks {
-		cmd := command(ctx, p.allcast, "lab", "exec", "--name", p.lab.Plan.Config.Name, fmt.Sprintf("host%d", h), "--", p.self, "blast")
+	for h := range bed.ranks {
+		cmd := bed.exec(ctx, h, bed.self, "blast")
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			return nil, err
@@ -49,13 +49,13 @@ func startBlaster(ctx context.Context, p *place) (*blaster, error) {
 	return b, nil
 }
 
-// stop ends the processes: memory and sockets of theirs must not disturb others.
+// stop ends the processes, so that their memory and sockets do not disturb other contestants.
 func (b *blaster) stop() {
 	for _, h := range b.hosts {
 		_ = h.in.Close()
 	}
 	for _, h := range b.hosts {
-		_ = h.cmd.Wait() // it has said what was wrong
+		_ = h.cmd.Wait() // the process has logged its error
 	}
 }
 
@@ -67,21 +67,21 @@ func (h *blastHost) tell(format string, args ...any) error {
 func (h *blastHost) answer() (string, error) {
 	line, err := h.out.ReadString('\n')
 	if err != nil {
-		return "", fmt.Errorf("the bare sender ended: %w", err)
+		return "", fmt.Errorf("the bare multicast sender ended: %w", err)
 	}
 	return strings.TrimSpace(line), nil
 }
 
 const (
-	blastBytes = 64 << 20 // of one trial: several times what all queues hold
-	blastLoss  = 0.001
+	blastBytes = 64 << 20 // bytes per trial, several times the size of all queues
+	blastLoss  = 0.001    // limit of the lost share
 	blastSteps = 8
 	blastSlow  = 0.1 // GB/s
-	blastFast  = 3.2
+	blastFast  = 3.2 // GB/s
 )
 
-// limit finds the highest rate with hardly any loss, and returns the goodput of the
-// slowest receiver then, in GB/s. around is what it was before, which saves time.
+// limit finds the highest rate with a loss below blastLoss, and returns the goodput of the slowest
+// receiver at that rate, in GB/s. around is an earlier result, which shortens the search.
 func (b *blaster) limit(op string, n int64, around float64) (float64, error) {
 	if around > 0 {
 		best, err := b.search(op, n, max(blastSlow, around/1.6), around*1.6, blastSteps-3)
@@ -92,8 +92,8 @@ func (b *blaster) limit(op string, n int64, around float64) (float64, error) {
 	return b.search(op, n, blastSlow, blastFast, blastSteps)
 }
 
-// search looks by bisection. A rate that fails gets a second chance: other programs of
-// this machine make it fail too.
+// search bisects. It tries a failed rate a second time, because other programs on this machine can
+// cause losses, too.
 func (b *blaster) search(op string, n int64, slow, fast float64, steps int) (best float64, err error) {
 	for range steps {
 		rate := math.Sqrt(slow * fast)
@@ -117,7 +117,7 @@ func (b *blaster) search(op string, n int64, slow, fast float64, steps int) (bes
 	return best, nil
 }
 
-// trial sends messages of n bytes one after the other: of one host, or of all in turn.
+// trial sends messages of n bytes back to back: all from one host, or round-robin from all hosts.
 func (b *blaster) trial(op string, n int64, rate float64) (goodput, lost float64, err error) {
 	senders := 1
 	if op == "allgather" {
@@ -132,7 +132,7 @@ func (b *blaster) trial(op string, n int64, rate float64) (goodput, lost float64
 			return 0, 0, err
 		}
 	}
-	// Long enough for all to have got the order and to have prepared their data.
+	// Leave time for all senders to read the order and to prepare their data.
 	start := now() + int64(20*time.Millisecond) + n
 	for i, h := range b.hosts[:senders] {
 		if err := h.tell("%d %g %d %d %d %d", start, rate, n, each*senders, i, senders); err != nil {
@@ -144,12 +144,12 @@ func (b *blaster) trial(op string, n int64, rate float64) (goodput, lost float64
 			return 0, 0, err
 		}
 	}
-	time.Sleep(20 * time.Millisecond) // what is queued is taken
+	time.Sleep(20 * time.Millisecond) // receivers drain their queues
 	goodput = math.Inf(1)
 	for i, h := range b.hosts {
 		want := int64(each*senders) * n
 		if i < senders {
-			want -= int64(each) * n // nobody receives what he sends himself
+			want -= int64(each) * n // a host does not receive its own messages
 		}
 		if want == 0 {
 			continue

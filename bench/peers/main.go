@@ -1,9 +1,9 @@
 //go:build linux
 
-// Command peers measures Allcast beside what people use today: in one lab, in alternation,
-// the same operation and size by Allcast, by a bare multicast sender without any protocol
-// (the limit), and by Open MPI and MPICH over TCP. It needs root, installs Debian's
-// packages if they are missing, and writes docs/benchmarks.md.
+// Command peers compares Allcast with Open MPI and MPICH over TCP, and with the limit: a bare
+// multicast sender without any protocol. All run the same operations and sizes in one lab, in
+// alternation. The command needs root, installs missing Debian packages, and writes
+// docs/benchmarks.md.
 package main
 
 import (
@@ -21,22 +21,22 @@ import (
 	"github.com/allcast/allcast/internal/units"
 )
 
-// config is what was asked for.
+// config holds the command line.
 type config struct {
-	name     string
-	topology string
-	ops      []string
-	sizes    []int64
-	most     int64 // of Allgather, whose result is that times the ranks
-	rounds   int
-	docs     string
-	tune     int // passes over the algorithms that can be forced
+	name      string
+	topology  string
+	ops       []string
+	sizes     []int64
+	maxGather int64 // largest size for Allgather, whose result has that many bytes per rank
+	rounds    int
+	docs      string
+	tune      int // passes over the peers' algorithms
 }
 
 func main() {
 	log.SetFlags(0)
 	if len(os.Args) > 1 {
-		// This program is also what runs inside the lab.
+		// Inside the lab, this program runs again in these roles.
 		switch os.Args[1] {
 		case "rsh":
 			log.Fatal(rsh(os.Args[2:]))
@@ -51,7 +51,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// The first signal takes everything down; until that is done, no other may end us.
+	// The first signal starts the cleanup, and later signals must not interrupt it.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if err := run(ctx, cfg); err != nil {
@@ -68,10 +68,10 @@ func parse() (*config, error) {
 	flag.StringVar(&cfg.topology, "topology", "star:8", "network")
 	ops := flag.String("ops", "broadcast,allgather", "operations")
 	sizes := flag.String("sizes", "1K,4K,16K,64K,256K,1M,4M,16M", "bytes that one rank sends")
-	most := flag.String("allgather-max", "4M", "largest of these for Allgather")
-	flag.IntVar(&cfg.rounds, "rounds", 5, "alternations")
-	flag.StringVar(&cfg.docs, "docs", "docs/benchmarks.md", "where to write; empty: only print")
-	flag.IntVar(&cfg.tune, "tune", 2, "passes over the peers' algorithms, to find their best at each size")
+	maxGather := flag.String("allgather-max", "4M", "largest of these sizes for Allgather")
+	flag.IntVar(&cfg.rounds, "rounds", 5, "number of rounds; each measures all contestants")
+	flag.StringVar(&cfg.docs, "docs", "docs/benchmarks.md", "page to write; empty: only print")
+	flag.IntVar(&cfg.tune, "tune", 2, "passes over the peers' algorithms, to find the best one per size")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return nil, fmt.Errorf("unknown argument %q", flag.Arg(0))
@@ -88,11 +88,11 @@ func parse() (*config, error) {
 			return nil, fmt.Errorf("-ops: unknown operation %q; valid: broadcast, allgather", op)
 		}
 	}
-	n, err := units.ParseSize(*most)
+	n, err := units.ParseSize(*maxGather)
 	if err != nil {
 		return nil, fmt.Errorf("-allgather-max: %w", err)
 	}
-	cfg.most = int64(n)
+	cfg.maxGather = int64(n)
 	for _, s := range strings.Split(*sizes, ",") {
 		n, err := units.ParseSize(s)
 		if err != nil {
@@ -104,11 +104,11 @@ func parse() (*config, error) {
 	return cfg, nil
 }
 
-// sizesOf lists the sizes of an operation, in order.
+// sizesOf returns the sizes of an operation, in ascending order.
 func (cfg *config) sizesOf(op string) []int64 {
 	var list []int64
 	for _, n := range cfg.sizes {
-		if op == "broadcast" || n <= cfg.most {
+		if op == "broadcast" || n <= cfg.maxGather {
 			list = append(list, n)
 		}
 	}

@@ -15,37 +15,37 @@ import (
 // sample is one contestant's result at one size in one round.
 type sample struct {
 	round     int
-	time      float64 // us, median over iterations of the slowest rank's
+	time      float64 // us, median over iterations, of the slowest rank
 	cpu       float64 // us per operation and rank
 	peak      int64   // bytes, of the largest rank
 	repaired  float64 // share of all bytes
-	algorithm string  // that was used, if it was chosen
+	algorithm string  // the algorithm that auto chose
 }
 
-// key says what a sample is of.
+// key identifies the samples of one table cell.
 type key struct {
-	op   string
-	size int64
-	who  string
+	op         string
+	size       int64
+	contestant string
 }
 
-// results are all samples, one a round.
+// results holds all samples, one per cell and round.
 type results struct {
 	cfg     *config
 	ranks   int
 	began   time.Time
-	load    string // of the machine, before
+	load    string // the machine's load average before the start
 	samples map[key][]sample
-	best    map[key]string // a peer's best algorithm
-	gaps    []string       // what could not be measured
-	now     int            // the round
+	best    map[key]string // best algorithm of a peer
+	gaps    []string       // errors of failed measurements
+	now     int            // current round
 }
 
-// Contestants besides the peers, which have "default" and "best" after their names.
+// Names of the contestants that are not peers. A peer appears twice, as "default" and as "best".
 const (
-	theLimit = "bare multicast"
-	auto     = "Allcast auto"
-	mcast    = "Allcast mcast"
+	bareMulticast = "bare multicast"
+	auto          = "Allcast auto"
+	mcast         = "Allcast mcast"
 )
 
 func (r *results) missing(err error) {
@@ -53,8 +53,8 @@ func (r *results) missing(err error) {
 	r.gaps = append(r.gaps, err.Error())
 }
 
-// iterations are so many that small operations are measured often and large ones not for
-// minutes.
+// iterations returns many iterations for small operations, and few for large ones, which would
+// otherwise take minutes.
 func iterations(op string, n int64, ranks int) (iters, warmup int) {
 	if op == "allgather" {
 		n *= int64(ranks)
@@ -64,30 +64,33 @@ func iterations(op string, n int64, ranks int) (iters, warmup int) {
 }
 
 func run(ctx context.Context, cfg *config) (err error) {
-	p, err := newPlace(ctx, cfg)
+	bed, err := newTestbed(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	r := &results{cfg: cfg, ranks: p.ranks, began: time.Now(), load: loadAverage(), samples: make(map[key][]sample), best: make(map[key]string)}
-	var there []*peer
+	defer func() { err = errors.Join(err, bed.close()) }()
+	r := &results{
+		cfg: cfg, ranks: bed.ranks, began: time.Now(), load: loadAverage(),
+		samples: make(map[key][]sample), best: make(map[key]string),
+	}
+	var available []*peer
 	for _, m := range peers {
-		if err := m.build(ctx, p); err != nil {
+		if err := m.build(ctx, bed); err != nil {
 			r.missing(fmt.Errorf("%s is not compared: %w", m.name, err))
 			continue
 		}
-		there = append(there, m)
+		available = append(available, m)
 	}
 	for _, op := range cfg.ops {
-		for _, m := range there {
-			r.tune(ctx, p, m, op)
+		for _, m := range available {
+			r.tune(ctx, bed, m, op)
 		}
 	}
-	// What there is after each round is written: one may not have the time for all.
+	// Write the page after each round, so that an interrupted run leaves the results so far.
 	for round := range cfg.rounds {
 		r.now = round
 		for _, op := range cfg.ops {
-			if err := r.round(ctx, p, there, op); err != nil {
+			if err := r.round(ctx, bed, available, op); err != nil {
 				return err
 			}
 		}
@@ -99,13 +102,13 @@ func run(ctx context.Context, cfg *config) (err error) {
 	return err
 }
 
-// tune finds a peer's best algorithm at each size. It looks more than once, because other
-// programs of this machine may be in the way.
-func (r *results) tune(ctx context.Context, p *place, m *peer, op string) {
+// tune finds a peer's best algorithm at each size. It makes several passes, because other programs
+// on this machine may disturb one.
+func (r *results) tune(ctx context.Context, bed *testbed, m *peer, op string) {
 	sizes := r.cfg.sizesOf(op)
 	fastest := make(map[int64]float64)
 	for _, a := range slices.Repeat(m.algorithms[op], r.cfg.tune) {
-		got, err := m.measure(ctx, p, op, a, sizes, 4)
+		got, err := m.measure(ctx, bed, op, a, sizes, 4)
 		if err != nil {
 			if ctx.Err() != nil {
 				return
@@ -122,16 +125,16 @@ func (r *results) tune(ctx context.Context, p *place, m *peer, op string) {
 	}
 }
 
-// round measures everybody once, one after the other.
-func (r *results) round(ctx context.Context, p *place, there []*peer, op string) error {
+// round measures all contestants once, one after the other.
+func (r *results) round(ctx context.Context, bed *testbed, available []*peer, op string) error {
 	sizes := r.cfg.sizesOf(op)
-	if err := r.blast(ctx, p, op, sizes); err != nil {
+	if err := r.blast(ctx, bed, op, sizes); err != nil {
 		return err
 	}
-	r.progress(op, theLimit)
+	r.progress(op, bareMulticast)
 	for _, n := range sizes {
-		for algo, who := range map[string]string{"auto": auto, "mcast": mcast} {
-			got, err := measureAllcast(ctx, p, op, algo, n)
+		for algo, contestant := range map[string]string{"auto": auto, "mcast": mcast} {
+			got, err := measureAllcast(ctx, bed, op, algo, n)
 			if err != nil {
 				if ctx.Err() != nil {
 					return err
@@ -139,12 +142,12 @@ func (r *results) round(ctx context.Context, p *place, there []*peer, op string)
 				r.missing(err)
 				continue
 			}
-			r.add(key{op, n, who}, got)
+			r.add(key{op, n, contestant}, got)
 		}
 	}
 	r.progress(op, "Allcast")
-	for _, m := range there {
-		if err := r.peer(ctx, p, m, op, "", m.name+" default", sizes); err != nil {
+	for _, m := range available {
+		if err := r.peer(ctx, bed, m, op, "", m.name+" default", sizes); err != nil {
 			return err
 		}
 		r.progress(op, m.name+" default")
@@ -158,7 +161,7 @@ func (r *results) round(ctx context.Context, p *place, there []*peer, op string)
 			if len(sized) == 0 {
 				continue
 			}
-			if err := r.peer(ctx, p, m, op, a, m.name+" best", sized); err != nil {
+			if err := r.peer(ctx, bed, m, op, a, m.name+" best", sized); err != nil {
 				return err
 			}
 		}
@@ -167,8 +170,8 @@ func (r *results) round(ctx context.Context, p *place, there []*peer, op string)
 	return ctx.Err()
 }
 
-func (r *results) progress(op, who string) {
-	log.Printf("%v: round %d, %s by %s", time.Since(r.began).Round(time.Second/10), r.now+1, op, who)
+func (r *results) progress(op, contestant string) {
+	log.Printf("%v: round %d, %s by %s", time.Since(r.began).Round(time.Second/10), r.now+1, op, contestant)
 }
 
 func (r *results) add(k key, s sample) {
@@ -176,8 +179,10 @@ func (r *results) add(k key, s sample) {
 	r.samples[k] = append(r.samples[k], s)
 }
 
-func (r *results) peer(ctx context.Context, p *place, m *peer, op, algorithm, who string, sizes []int64) error {
-	got, err := m.measure(ctx, p, op, algorithm, sizes, 1)
+func (r *results) peer(
+	ctx context.Context, bed *testbed, m *peer, op, algorithm, contestant string, sizes []int64,
+) error {
+	got, err := m.measure(ctx, bed, op, algorithm, sizes, 1)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -185,29 +190,29 @@ func (r *results) peer(ctx context.Context, p *place, m *peer, op, algorithm, wh
 		r.missing(err)
 	}
 	for n, s := range got {
-		r.add(key{op, n, who}, s)
+		r.add(key{op, n, contestant}, s)
 	}
 	return nil
 }
 
-// smallest is from where on the limit means anything: below, there is no rate, only latency.
-const smallest = 256 << 10
+// minLimitSize is the smallest size for which the limit is measured: latency dominates below.
+const minLimitSize = 256 << 10
 
-// blast measures the limit, as a time to compare with.
-func (r *results) blast(ctx context.Context, p *place, op string, sizes []int64) error {
-	if slices.Max(sizes) < smallest {
+// blast measures the limit, and converts it into a time.
+func (r *results) blast(ctx context.Context, bed *testbed, op string, sizes []int64) error {
+	if slices.Max(sizes) < minLimitSize {
 		return nil
 	}
-	b, err := startBlaster(ctx, p)
+	b, err := startBlaster(ctx, bed)
 	if err != nil {
 		return err
 	}
 	defer b.stop()
 	for _, n := range sizes {
-		if n < smallest {
+		if n < minLimitSize {
 			continue
 		}
-		k := key{op, n, theLimit}
+		k := key{op, n, bareMulticast}
 		around := 0.
 		if before := r.samples[k]; len(before) > 0 {
 			around = float64(r.received(op, n)) / before[len(before)-1].time / 1e3
@@ -217,7 +222,7 @@ func (r *results) blast(ctx context.Context, p *place, op string, sizes []int64)
 			return err
 		}
 		if goodput == 0 {
-			r.missing(fmt.Errorf("%s %d: the bare sender loses too much at any rate", op, n))
+			r.missing(fmt.Errorf("%s %d: the bare multicast sender loses too much at every rate", op, n))
 			continue
 		}
 		r.add(k, sample{time: float64(r.received(op, n)) / goodput / 1e3})
@@ -225,7 +230,7 @@ func (r *results) blast(ctx context.Context, p *place, op string, sizes []int64)
 	return nil
 }
 
-// received is what a rank receives in an operation.
+// received returns the bytes that a rank receives in an operation.
 func (r *results) received(op string, n int64) int64 {
 	if op == "allgather" {
 		return n * int64(r.ranks-1)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,23 +18,25 @@ import (
 type peer struct {
 	name     string
 	programs []string // compiler, launcher
-	compile  []string // flags
-	launch   func(p *place, op, algorithm string) (args, env []string)
-	// algorithms that can be forced, for 8 ranks.
+	compile  []string // compiler flags
+	launch   func(bed *testbed, op, algorithm string) (args, env []string)
+	// algorithms lists, by operation, the algorithms that can be forced with 8 ranks.
 	algorithms map[string][]string
-	program    string // built
+	program    string // path of the built benchmark
 }
 
-// peers are set up as for ranks that share processors (they yield when idle, and are not
-// bound) but not memory.
+// peers are configured for ranks that share processors but not memory: they yield when idle, and
+// are not bound to processors.
 var peers = []*peer{
 	{
 		name:     "Open MPI",
 		programs: []string{"mpicc.openmpi", "mpirun.openmpi"},
-		launch: func(p *place, op, algorithm string) (args, env []string) {
+		launch: func(bed *testbed, op, algorithm string) (args, env []string) {
 			args = []string{
-				"--allow-run-as-root", "--leave-session-attached", "--host", p.hosts(), "--mca", "plm_rsh_agent", p.agent, "--mca", "plm_rsh_no_tree_spawn", "1",
-				"--mca", "oob_tcp_if_include", "eth0", "--mca", "btl", "tcp,self", "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", "eth0",
+				"--allow-run-as-root", "--leave-session-attached", "--host", bed.hosts(),
+				"--mca", "plm_rsh_agent", bed.agent, "--mca", "plm_rsh_no_tree_spawn", "1",
+				"--mca", "oob_tcp_if_include", "eth0", "--mca", "btl_tcp_if_include", "eth0",
+				"--mca", "btl", "tcp,self", "--mca", "pml", "ob1",
 				"--mca", "mpi_yield_when_idle", "1", "--bind-to", "none",
 			}
 			if algorithm != "" {
@@ -50,9 +53,12 @@ var peers = []*peer{
 	{
 		name:     "MPICH",
 		programs: []string{"mpicc.mpich", "mpiexec.hydra"},
-		compile:  []string{"-rdynamic"}, // UCX is to find our epoll_wait
-		launch: func(p *place, op, algorithm string) (args, env []string) {
-			args = []string{"-launcher", "ssh", "-launcher-exec", p.agent, "-iface", "eth0", "-hosts", p.hosts(), "-n", fmt.Sprint(p.ranks), "-ppn", "1"}
+		compile:  []string{"-rdynamic"}, // lets UCX use the epoll_wait of perf.c
+		launch: func(bed *testbed, op, algorithm string) (args, env []string) {
+			args = []string{
+				"-launcher", "ssh", "-launcher-exec", bed.agent, "-iface", "eth0",
+				"-hosts", bed.hosts(), "-n", fmt.Sprint(bed.ranks), "-ppn", "1",
+			}
 			env = []string{"UCX_TLS=tcp,self", "UCX_NET_DEVICES=eth0"}
 			if algorithm != "" {
 				name := map[string]string{"broadcast": "BCAST", "allgather": "ALLGATHER"}[op]
@@ -67,9 +73,12 @@ var peers = []*peer{
 	},
 }
 
-// names of Open MPI's numbers.
+// numbered holds the names of Open MPI's algorithm numbers.
 var numbered = map[string][]string{
-	"broadcast": {"", "linear", "chain", "pipeline", "split binary", "binary", "binomial", "knomial", "scatter-allgather", "scatter-allgather-ring"},
+	"broadcast": {
+		"", "linear", "chain", "pipeline", "split binary", "binary", "binomial", "knomial",
+		"scatter-allgather", "scatter-allgather-ring",
+	},
 	"allgather": {"", "linear", "bruck", "recursive doubling", "ring", "neighbor"},
 }
 
@@ -82,31 +91,34 @@ func algorithmName(op, algorithm string) string {
 	return algorithm
 }
 
-// build compiles our program with a peer's compiler.
-func (m *peer) build(ctx context.Context, p *place) error {
+// build compiles perf.c with the peer's compiler.
+func (m *peer) build(ctx context.Context, bed *testbed) error {
 	if err := install(ctx, m.programs...); err != nil {
 		return err
 	}
-	m.program = filepath.Join(p.dir, m.programs[0])
-	return compile(ctx, m.programs[0], append(m.compile[:len(m.compile):len(m.compile)], "-O2", "-Wall", "-Wextra", "-o", m.program, "bench/peers/mpi/perf.c")...)
+	m.program = filepath.Join(bed.dir, m.programs[0])
+	flags := slices.Concat(m.compile, []string{"-O2", "-Wall", "-Wextra", "-o", m.program, "bench/peers/mpi/perf.c"})
+	return compile(ctx, m.programs[0], flags...)
 }
 
-// patience is how long one job may take.
+// patience bounds the time of one job.
 const patience = 90 * time.Second
 
-// measure runs an operation at several sizes, in one job.
-func (m *peer) measure(ctx context.Context, p *place, op, algorithm string, sizes []int64, share int) (map[int64]sample, error) {
+// measure runs an operation at several sizes, in one job, with 1/share of the usual iterations.
+func (m *peer) measure(
+	ctx context.Context, bed *testbed, op, algorithm string, sizes []int64, share int,
+) (map[int64]sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	args, env := m.launch(p, op, algorithm)
+	args, env := m.launch(bed, op, algorithm)
 	args = append([]string{"host0", "exec", m.programs[1]}, args...)
 	args = append(args, m.program, op)
 	for _, n := range sizes {
-		iters, warmup := iterations(op, n, p.ranks)
+		iters, warmup := iterations(op, n, bed.ranks)
 		args = append(args, fmt.Sprintf("%d:%d:%d", n, max(3, iters/share), max(1, warmup/share)))
 	}
-	cmd := command(ctx, p.agent, args...)
-	cmd.Env = append(append(os.Environ(), "TMPDIR="+p.dir), env...)
+	cmd := command(ctx, bed.agent, args...)
+	cmd.Env = append(append(os.Environ(), "TMPDIR="+bed.dir), env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
@@ -121,15 +133,17 @@ func (m *peer) measure(ctx context.Context, p *place, op, algorithm string, size
 			Peak  int64   `json:"peak_kib"`
 		}
 		if json.Unmarshal([]byte(line), &r) != nil {
-			continue // what a launcher says
+			continue // output of the launcher
 		}
-		if r.Wrong != 0 || r.Ranks != p.ranks {
-			return nil, fmt.Errorf("%s %s: %d bytes were wrong among %d ranks", m.name, op, r.Wrong, r.Ranks)
+		if r.Wrong != 0 || r.Ranks != bed.ranks {
+			return nil, fmt.Errorf("%s %s: %d wrong bytes among %d ranks; want 0 among %d",
+				m.name, op, r.Wrong, r.Ranks, bed.ranks)
 		}
 		results[r.Bytes] = sample{time: r.Time, cpu: r.CPU, peak: r.Peak << 10}
 	}
 	if len(results) < len(sizes) {
-		return results, fmt.Errorf("%s %s %s: %d of %d sizes: %w: %s", m.name, op, algorithm, len(results), len(sizes), err, lastLine(stderr.Bytes()))
+		return results, fmt.Errorf("%s %s %s: results for %d of %d sizes: %w: %s",
+			m.name, op, algorithm, len(results), len(sizes), err, lastLine(stderr.Bytes()))
 	}
 	return results, nil
 }

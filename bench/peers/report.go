@@ -4,18 +4,20 @@ package main
 
 import (
 	"context"
+	_ "embed" // for the page's first part
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/allcast/allcast/internal/units"
 )
 
-// spread is a median and what it is the median of.
+// spread is the median of some values, with their minimum and maximum.
 type spread struct{ median, low, high float64 }
 
 func spreadOf(values []float64) (spread, bool) {
@@ -38,7 +40,7 @@ func (s spread) String() string {
 	return fmt.Sprintf("%.*f (%.*f-%.*f)", digits, s.median, digits, s.low, digits, s.high)
 }
 
-// of sums up what f says of each round.
+// of summarises f over all rounds of one cell.
 func (r *results) of(k key, f func(sample) float64) string {
 	var values []float64
 	for _, s := range r.samples[k] {
@@ -51,9 +53,9 @@ func (r *results) of(k key, f func(sample) float64) string {
 	return s.String()
 }
 
-// ratio is how many times faster we are than another, round by round.
-func (r *results) ratio(op string, n int64, us, other string) string {
-	mine, theirs := r.samples[key{op, n, us}], r.samples[key{op, n, other}]
+// ratio summarises how many times faster Allcast is than another contestant, round by round.
+func (r *results) ratio(op string, n int64, ours, other string) string {
+	mine, theirs := r.samples[key{op, n, ours}], r.samples[key{op, n, other}]
 	var values []float64
 	for _, m := range mine {
 		for _, t := range theirs {
@@ -70,49 +72,55 @@ func (r *results) ratio(op string, n int64, us, other string) string {
 }
 
 func contestants() []string {
-	list := []string{theLimit, auto, mcast}
+	list := []string{bareMulticast, auto, mcast}
 	for _, m := range peers {
 		list = append(list, m.name+" default", m.name+" best")
 	}
 	return list
 }
 
-// write writes the tables, with all that must be known to repeat them.
+// write writes the page: the tables, and what a reader needs to repeat the measurement.
 func (r *results) write(ctx context.Context) error {
 	if r.cfg.docs == "" {
 		return nil
 	}
-	return os.WriteFile(r.cfg.docs, []byte(r.preface(ctx)+r.tables()), 0o644)
+	preface, err := r.preface(ctx)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(r.cfg.docs, []byte(preface+r.tables()), 0o644)
 }
 
 func (r *results) tables() string {
 	var b strings.Builder
 	for _, op := range r.cfg.ops {
 		fmt.Fprintf(&b, "\n## %s: time, in ms\n\n", strings.ToUpper(op[:1])+op[1:])
-		r.table(&b, op, contestants(), func(n int64, who string) string {
-			return r.of(key{op, n, who}, func(s sample) float64 { return s.time / 1e3 })
+		r.table(&b, op, contestants(), func(n int64, contestant string) string {
+			return r.of(key{op, n, contestant}, func(s sample) float64 { return s.time / 1e3 })
 		})
-		for _, us := range []string{auto, mcast} {
-			fmt.Fprintf(&b, "\n### %s: how many times faster than\n\n", us)
-			others := slices.DeleteFunc(contestants(), func(who string) bool { return who == auto || who == mcast })
-			r.table(&b, op, others, func(n int64, who string) string { return r.ratio(op, n, us, who) })
+		for _, ours := range []string{auto, mcast} {
+			fmt.Fprintf(&b, "\n### %s: how many times faster than\n\n", ours)
+			others := slices.DeleteFunc(contestants(), func(c string) bool { return c == auto || c == mcast })
+			r.table(&b, op, others, func(n int64, contestant string) string { return r.ratio(op, n, ours, contestant) })
 		}
-		fmt.Fprintf(&b, "\n### What was chosen\n\n")
-		r.table(&b, op, []string{auto, "Open MPI best", "MPICH best"}, func(n int64, who string) string { return r.chosen(op, n, who) })
-		fmt.Fprintf(&b, "\n### CPU seconds a rank uses per GB it receives\n\n")
-		r.table(&b, op, []string{auto, mcast, "Open MPI default", "Open MPI best"}, func(n int64, who string) string {
-			return r.of(key{op, n, who}, func(s sample) float64 { return s.cpu * 1e3 / float64(r.received(op, n)) })
+		fmt.Fprintf(&b, "\n### Algorithms\n\n")
+		r.table(&b, op, []string{auto, "Open MPI best", "MPICH best"}, func(n int64, contestant string) string {
+			return r.chosen(op, n, contestant)
 		})
-		fmt.Fprintf(&b, "\n### Memory of a rank besides the operation's buffers, in MiB; repaired share of Allcast mcast\n\n")
-		r.table(&b, op, []string{auto, "Open MPI default", "repaired"}, func(n int64, who string) string {
-			if who == "repaired" {
+		fmt.Fprintf(&b, "\n### CPU seconds per rank and GB received\n\n")
+		r.table(&b, op, []string{auto, mcast, "Open MPI default", "Open MPI best"}, func(n int64, contestant string) string {
+			return r.of(key{op, n, contestant}, func(s sample) float64 { return s.cpu * 1e3 / float64(r.received(op, n)) })
+		})
+		fmt.Fprintf(&b, "\n### Memory per rank without the operation's buffers, in MiB; repaired share of Allcast mcast\n\n")
+		r.table(&b, op, []string{auto, "Open MPI default", "repaired"}, func(n int64, contestant string) string {
+			if contestant == "repaired" {
 				return r.of(key{op, n, mcast}, func(s sample) float64 { return 100 * s.repaired }) + " %"
 			}
-			return r.of(key{op, n, who}, func(s sample) float64 { return float64(s.peak-r.buffers(op, n)) / (1 << 20) })
+			return r.of(key{op, n, contestant}, func(s sample) float64 { return float64(s.peak-r.buffers(op, n)) / (1 << 20) })
 		})
 	}
 	if len(r.gaps) > 0 {
-		fmt.Fprintf(&b, "\n## What could not be measured\n\n")
+		fmt.Fprintf(&b, "\n## Failed measurements\n\n")
 		for _, g := range r.gaps {
 			fmt.Fprintf(&b, "- %s\n", g)
 		}
@@ -120,18 +128,18 @@ func (r *results) tables() string {
 	return b.String()
 }
 
-func (r *results) table(b *strings.Builder, op string, columns []string, cell func(n int64, who string) string) {
+func (r *results) table(b *strings.Builder, op string, columns []string, cell func(n int64, contestant string) string) {
 	fmt.Fprintf(b, "| bytes | %s |\n|--:|%s\n", strings.Join(columns, " | "), strings.Repeat("--:|", len(columns)))
 	for _, n := range r.cfg.sizesOf(op) {
 		fmt.Fprintf(b, "| %v |", units.Size(n))
-		for _, who := range columns {
-			fmt.Fprintf(b, " %s |", cell(n, who))
+		for _, contestant := range columns {
+			fmt.Fprintf(b, " %s |", cell(n, contestant))
 		}
 		b.WriteByte('\n')
 	}
 }
 
-// buffers are the application's.
+// buffers returns the size of the application's buffers on one rank.
 func (r *results) buffers(op string, n int64) int64 {
 	if op == "allgather" {
 		return n * int64(r.ranks+1)
@@ -139,8 +147,8 @@ func (r *results) buffers(op string, n int64) int64 {
 	return n
 }
 
-func (r *results) chosen(op string, n int64, who string) string {
-	if who == auto {
+func (r *results) chosen(op string, n int64, contestant string) string {
+	if contestant == auto {
 		var names []string
 		for _, s := range r.samples[key{op, n, auto}] {
 			if !slices.Contains(names, s.algorithm) {
@@ -149,32 +157,28 @@ func (r *results) chosen(op string, n int64, who string) string {
 		}
 		return strings.Join(names, "; ")
 	}
-	if a := r.best[key{op, n, strings.TrimSuffix(who, " best")}]; a != "" {
+	if a := r.best[key{op, n, strings.TrimSuffix(contestant, " best")}]; a != "" {
 		return algorithmName(op, a)
 	}
 	return "-"
 }
 
-func (r *results) preface(ctx context.Context) string {
-	return fmt.Sprintf(`# Beside what people use today
+//go:embed preface.md.tmpl
+var prefaceText string
 
-Made by `+"`go run ./bench/peers %s`"+` (`+"`make bench-peers`"+` is that without flags) on %s: %s, %d processors, Linux %s; load average before: %s. It took %v.
+var prefaceTemplate = template.Must(template.New("preface").Parse(prefaceText))
 
-All are measured in one lab (%s, MTU 9000, no rate limit; %d hosts that share the processors), one after the other, %d rounds. Numbers are medians over the rounds, with the least
-and the most in brackets; ratios are taken round by round. A time is that of the slowest rank from leaving a barrier to the operation's end, the median over 5 to 50
-iterations after 3 to 5 to warm up. Every byte of every iteration was verified, by the same pattern for all. bytes is what one rank sends.
-
-- **%s**: no protocol. One host (Broadcast) or all in turn (Allgather) send messages of that size back to back in super-packets, by a clock; the others count. Its time is
-  what a rank receives in the operation over the goodput of the slowest receiver, at the highest rate with less than 0.1 %% lost, found by bisection. Receivers put all in the same
-  memory, which stays in the processor's cache.
-- **Allcast**: `+"`allcast perf OP --algo auto`"+` and `+"`--algo mcast`"+`, with a GOMAXPROCS of a rank's share of the processors, as `+"`allcast run` and `allcast lab run`"+` set it.
-- **Open MPI** (%s): bench/peers/mpi/perf.c by `+"`mpirun --mca btl tcp,self --mca pml ob1 --mca btl_tcp_if_include eth0 --mca mpi_yield_when_idle 1 --bind-to none`"+`, one rank a host, started
-  through what stands for ssh. Best: `+"`--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_OP_algorithm N`"+` for the N that was fastest at that size in a run before.
-- **MPICH** (%s): the same program by `+"`mpiexec.hydra`"+` with `+"`UCX_TLS=tcp,self UCX_NET_DEVICES=eth0`"+`. It has no option to yield while it waits; the program does it where UCX polls, since without it
-  ranks that share processors take several times longer. Best: `+"`MPIR_CVAR_OP_INTRA_ALGORITHM`"+`.
-- CPU time is user and system time during the operation only. Memory is the most that was resident.
-`, strings.Join(os.Args[1:], " "), r.began.UTC().Format("2006-01-02 15:04 MST"), cpuModel(), runtime.NumCPU(), kernel(ctx), r.load, time.Since(r.began).Round(time.Second),
-		r.cfg.topology, r.ranks, r.now+1, theLimit, version(ctx, "openmpi-bin"), version(ctx, "mpich"))
+func (r *results) preface(ctx context.Context) (string, error) {
+	var b strings.Builder
+	err := prefaceTemplate.Execute(&b, map[string]any{
+		"Command": strings.Join(append([]string{"go run ./bench/peers"}, os.Args[1:]...), " "),
+		"Date":    r.began.UTC().Format("2006-01-02 15:04 MST"),
+		"Took":    time.Since(r.began).Round(time.Second),
+		"CPU":     cpuModel(), "Processors": runtime.NumCPU(), "Kernel": kernel(ctx), "Load": r.load,
+		"Topology": r.cfg.topology, "Ranks": r.ranks, "Rounds": r.now + 1, "Limit": bareMulticast,
+		"OpenMPI": version(ctx, "openmpi-bin"), "MPICH": version(ctx, "mpich"),
+	})
+	return b.String(), err
 }
 
 func cpuModel() string {

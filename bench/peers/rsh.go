@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rsh is what MPI's launchers take for ssh: LAB HOSTS [OPTIONS] HOST COMMAND... runs the
-// command on a host of the lab, which besides its network has its own name, names of
-// the other hosts, and its own view of the interfaces. For a launcher that makes a
-// machine: ranks on different ones do not share memory. It only returns if it fails.
+// rsh stands in for ssh with the arguments LAB HOSTS [OPTIONS] HOST COMMAND... It executes the
+// command on a host of the lab. Besides its network, the host has its own name, names of the other
+// hosts, and its own view of the interfaces. MPI's launchers therefore take it for a machine of its
+// own, and its ranks share no memory with others. rsh returns only if it fails.
 func rsh(args []string) error {
 	if len(args) < 2 {
-		return errors.New("rsh: too few arguments")
+		return errors.New("rsh: too few arguments: want LAB HOSTS [OPTIONS] HOST COMMAND")
 	}
 	name, hosts, args := args[0], args[1], args[2:]
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
@@ -27,7 +27,7 @@ func rsh(args []string) error {
 	if len(args) < 2 {
 		return errors.New("rsh: no command")
 	}
-	// Namespaces belong to a thread; the one that executes the command keeps them.
+	// Namespaces belong to a thread, and exec keeps those of the thread that calls it.
 	runtime.LockOSThread()
 	if err := enter(name+"-"+args[0], args[0], hosts); err != nil {
 		return fmt.Errorf("rsh: %s: %w", args[0], err)
@@ -35,7 +35,7 @@ func rsh(args []string) error {
 	return unix.Exec("/bin/sh", []string{"sh", "-c", strings.Join(args[1:], " ")}, os.Environ())
 }
 
-// enter makes this thread one of a host.
+// enter moves this thread into the namespaces of a host.
 func enter(namespace, host, hosts string) error {
 	fd, err := unix.Open("/run/netns/"+namespace, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -50,7 +50,7 @@ func enter(namespace, host, hosts string) error {
 	if err := unix.Sethostname([]byte(host)); err != nil {
 		return fmt.Errorf("sethostname: %w", err)
 	}
-	// Nothing that is mounted here is to be seen by others.
+	// Keep the following mounts private to this namespace.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("mount /: %w", err)
 	}

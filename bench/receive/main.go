@@ -1,9 +1,9 @@
 //go:build linux
 
-// Command receive compares who puts received data in place: the process with plain sockets,
-// the process with super-packets, and the kernel at its three hooks. One rank sends, on one
-// processor; one receives, on another, where the kernel also takes the packets from its
-// interface. It needs root, and a machine that does nothing else.
+// Command receive compares the datapaths that place received data: the process with plain sockets,
+// the process with super-packets, and the kernel at its three hooks. One rank sends on one processor.
+// The other receives on a second processor, on which the kernel also takes packets from the
+// interface. The command needs root and an otherwise idle machine.
 package main
 
 import (
@@ -22,6 +22,11 @@ type config struct {
 	page   string
 }
 
+// rate returns the bytes per ns, that is GB/s, of one run.
+func (c config) rate(r *result) float64 {
+	return float64(c.bytes) * float64(c.iters) / float64(r.Wall)
+}
+
 func main() {
 	log.SetFlags(0)
 	if spec := os.Getenv(specVariable); spec != "" {
@@ -31,10 +36,10 @@ func main() {
 		return
 	}
 	var c config
-	flag.IntVar(&c.rounds, "rounds", 5, "how often each is measured, in turn")
-	flag.IntVar(&c.iters, "n", 10, "Broadcasts in a round")
-	flag.IntVar(&c.bytes, "bytes", 64<<20, "bytes of a Broadcast")
-	flag.StringVar(&c.page, "page", "docs/offload.md", "page whose table is replaced; empty: print it")
+	flag.IntVar(&c.rounds, "rounds", 5, "number of rounds; each measures all configurations")
+	flag.IntVar(&c.iters, "n", 10, "Broadcasts per configuration and round")
+	flag.IntVar(&c.bytes, "bytes", 64<<20, "bytes per Broadcast")
+	flag.StringVar(&c.page, "page", "docs/offload.md", "page whose table is replaced; empty: print the table")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

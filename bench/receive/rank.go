@@ -27,7 +27,7 @@ const (
 	boundVariable = "RECEIVE_BOUND"
 )
 
-// spec is what one run measures.
+// spec describes one run. The environment carries it to the ranks.
 type spec struct {
 	Name     string
 	Plain    bool
@@ -38,14 +38,14 @@ type spec struct {
 	Iters    int
 }
 
-// result is what the receiver saw, in ns and pieces.
+// result holds the receiver's measurements: times in ns, and counts.
 type result struct {
 	Wall, User, Sys, Thread, Softirq int64
 	Chunks, Repaired, Copied         int64
 	ChunkBytes                       int64
 }
 
-// cores of sender and receiver.
+// cores are the processors of the sender and the receiver.
 var cores = [2]int{0, 1}
 
 func rank(text string) error {
@@ -81,7 +81,7 @@ func rank(text string) error {
 	return c.Close()
 }
 
-// bind starts this program again, all of it on one processor.
+// bind executes this program again with all of its threads on one processor.
 func bind(cpu int) error {
 	runtime.LockOSThread()
 	var set unix.CPUSet
@@ -96,7 +96,7 @@ func bind(cpu int) error {
 	return syscall.Exec(self, os.Args, append(os.Environ(), boundVariable+"=1"))
 }
 
-// measure broadcasts, checks the last one, and tells everybody what the receiver saw.
+// measure broadcasts, verifies the last Broadcast, and returns the receiver's measurements on both ranks.
 func measure(ctx context.Context, c *allcast.Comm, s *spec) (*result, error) {
 	buf, err := c.Alloc(s.Bytes)
 	if err != nil {
@@ -129,10 +129,12 @@ func measure(ctx context.Context, c *allcast.Comm, s *spec) (*result, error) {
 	r := usage()
 	after := c.Stats()
 	r.sub(&before)
-	r.Chunks, r.Repaired, r.Copied = int64(after.ReceivedChunks-stats.ReceivedChunks), int64(after.RepairedChunks-stats.RepairedChunks), int64(after.CopiedChunks-stats.CopiedChunks)
+	r.Chunks = int64(after.ReceivedChunks - stats.ReceivedChunks)
+	r.Repaired = int64(after.RepairedChunks - stats.RepairedChunks)
+	r.Copied = int64(after.CopiedChunks - stats.CopiedChunks)
 	r.ChunkBytes = int64(s.Bytes) * int64(s.Iters) / max(1, r.Chunks+r.Repaired)
 	if buf[0] != byte(s.Iters-1) || bytes.Count(buf[1:], []byte{0}) != len(buf)-1 {
-		return nil, errors.New("wrong bytes were received")
+		return nil, errors.New("the last Broadcast delivered wrong bytes")
 	}
 	all := []int64{r.Wall, r.User, r.Sys, r.Thread, r.Softirq, r.Chunks, r.Repaired, r.Copied, r.ChunkBytes}
 	if err := allcast.BroadcastSlice(ctx, c, all, 1); err != nil {
@@ -142,14 +144,20 @@ func measure(ctx context.Context, c *allcast.Comm, s *spec) (*result, error) {
 }
 
 func (r *result) sub(b *result) {
-	r.Wall, r.User, r.Sys, r.Thread, r.Softirq = r.Wall-b.Wall, r.User-b.User, r.Sys-b.Sys, r.Thread-b.Thread, r.Softirq-b.Softirq
+	r.Wall -= b.Wall
+	r.User -= b.User
+	r.Sys -= b.Sys
+	r.Thread -= b.Thread
+	r.Softirq -= b.Softirq
 }
 
-// usage is what this process, the kernel's threads of its interface, and all softirqs have taken.
+// usage returns the CPU times so far of this process, of the kernel threads of its interface, and of all softirqs.
 func usage() result {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail
-	return result{Wall: time.Now().UnixNano(), User: u.Utime.Nano(), Sys: u.Stime.Nano(), Thread: threadTime(), Softirq: softirqTime()}
+	return result{
+		Wall: time.Now().UnixNano(), User: u.Utime.Nano(), Sys: u.Stime.Nano(), Thread: threadTime(), Softirq: softirqTime(),
+	}
 }
 
 func threadTime() (ns int64) {
@@ -177,7 +185,7 @@ func threadTime() (ns int64) {
 	return ns
 }
 
-// softirqTime is the time of softirqs that are not in such a thread, on all processors.
+// softirqTime returns the time of all softirqs outside kernel threads of interfaces, on all processors.
 func softirqTime() int64 {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {

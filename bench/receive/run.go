@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -19,8 +20,8 @@ import (
 	"github.com/allcast/allcast/internal/model/dpa"
 )
 
-// long is a chunk that fills 7 packets of the lab's MTU, but for a few bytes.
-const long = 62_000
+// longChunk nearly fills 7 packets of the lab's MTU.
+const longChunk = 62_000
 
 func specs(c config) []spec {
 	all := []spec{
@@ -29,9 +30,9 @@ func specs(c config) []spec {
 		{Name: "bpf, sockfilter", Datapath: "bpf", Hook: "sockfilter"},
 		{Name: "bpf, tcx", Datapath: "bpf", Hook: "tcx"},
 		{Name: "bpf, xdp", Datapath: "bpf", Hook: "xdp"},
-		{Name: "host, chunks of 7 packets", Datapath: "host", Chunk: long},
-		{Name: "bpf, sockfilter, chunks of 7 packets", Datapath: "bpf", Hook: "sockfilter", Chunk: long},
-		{Name: "bpf, tcx, chunks of 7 packets", Datapath: "bpf", Hook: "tcx", Chunk: long},
+		{Name: "host, chunks of 7 packets", Datapath: "host", Chunk: longChunk},
+		{Name: "bpf, sockfilter, chunks of 7 packets", Datapath: "bpf", Hook: "sockfilter", Chunk: longChunk},
+		{Name: "bpf, tcx, chunks of 7 packets", Datapath: "bpf", Hook: "tcx", Chunk: longChunk},
 	}
 	for i := range all {
 		all[i].Bytes, all[i].Iters = c.bytes, c.iters
@@ -39,10 +40,10 @@ func specs(c config) []spec {
 	return all
 }
 
-// run measures all, in turn.
+// run measures all configurations once per round, so that a change of the machine's load affects all of them.
 func run(ctx context.Context, c config) error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("a lab of network namespaces, and eBPF, need root")
+		return errors.New("the lab and eBPF need root: run this command as root")
 	}
 	dir, err := os.MkdirTemp("", "allcast-receive-")
 	if err != nil {
@@ -53,7 +54,7 @@ func run(ctx context.Context, c config) error {
 	build := exec.CommandContext(ctx, "go", "build", "-o", allcast, "./cmd/allcast")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
-		return fmt.Errorf("build the command, from the repository's root: %w", err)
+		return fmt.Errorf("build cmd/allcast (run this command in the repository's root): %w", err)
 	}
 	all := specs(c)
 	got := make([][]result, len(all))
@@ -64,7 +65,7 @@ func run(ctx context.Context, c config) error {
 				return fmt.Errorf("%s: %w", all[i].Name, err)
 			}
 			got[i] = append(got[i], *r)
-			log.Printf("round %d of %d, %s: %.2f GB/s", round+1, c.rounds, all[i].Name, float64(c.bytes)*float64(c.iters)/float64(r.Wall))
+			log.Printf("round %d of %d, %s: %.2f GB/s", round+1, c.rounds, all[i].Name, c.rate(r))
 		}
 	}
 	cores, err := oneCore(c, all, got)
@@ -74,7 +75,7 @@ func run(ctx context.Context, c config) error {
 	return write(c, table(c, all, got)+cores)
 }
 
-// one measures one.
+// one measures one configuration.
 func one(ctx context.Context, allcast string, s *spec) (*result, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -88,18 +89,18 @@ func one(ctx context.Context, allcast string, s *spec) (*result, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, allcast, "lab", "run", "--topology", "star:2", "--threads", "--json", "--", self)
 	cmd.Env = append(os.Environ(), specVariable+"="+string(text))
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it takes the lab down
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // an interrupted command removes its lab
 	cmd.WaitDelay = 20 * time.Second
-	var out, complaints bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaints
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, complaints.String())
+		return nil, fmt.Errorf("%w: %s", err, stderr.String())
 	}
 	var r result
 	return &r, json.NewDecoder(&out).Decode(&r)
 }
 
-// median of one number of all rounds.
+// median returns the median of f over all rounds.
 func median(rs []result, f func(*result) float64) float64 {
 	v := make([]float64, len(rs))
 	for i := range rs {
@@ -109,10 +110,8 @@ func median(rs []result, f func(*result) float64) float64 {
 	return (v[len(v)/2] + v[(len(v)-1)/2]) / 2
 }
 
-// table shows medians, and ratios to the process with super-packets.
+// table shows medians, and ratios to the default datapath, which is a process with super-packets.
 func table(c config, all []spec, got [][]result) string {
-	total := float64(c.bytes) * float64(c.iters)
-	rate := func(r *result) float64 { return total / float64(r.Wall) }
 	user := func(r *result) float64 { return float64(r.User) }
 	cpu := func(r *result) float64 { return float64(r.User + r.Sys) }
 	base := 0
@@ -122,45 +121,61 @@ func table(c config, all []spec, got [][]result) string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Broadcast of %d MiB, %d times, lab `star:2`, one receive core; medians of %d rounds in turn; %s, %d processors, %s. `go run ./bench/receive`.\n\n",
-		c.bytes>>20, c.iters, c.rounds, kernel(), runtime.NumCPU(), time.Now().UTC().Format("2006-01-02 15:04 UTC"))
-	b.WriteString("| received by | GB/s | times | chunk | repaired | process: user us | system us | kernel's thread us | softirq us | user, of GRO's | user + system, of GRO's |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(&b, "%d Broadcasts of %d MiB in the lab `star:2`, with one receive core: medians of %d rounds.\n"+
+		"%s, %d processors, %s; `go run ./bench/receive`.\n\n",
+		c.iters, c.bytes>>20, c.rounds, kernel(), runtime.NumCPU(), time.Now().UTC().Format("2006-01-02 15:04 UTC"))
+	b.WriteString("| received by | GB/s | relative to GRO | bytes per chunk | repaired | process: user us | " +
+		"process: system us | kernel thread us | softirq us | user, relative to GRO | user + system, relative to GRO |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for i := range all {
 		rs := got[i]
 		per := func(f func(*result) int64) float64 {
 			return median(rs, func(r *result) float64 { return float64(f(r)) / 1e3 / float64(max(1, r.Chunks)) })
 		}
-		fmt.Fprintf(&b, "| %s | %.2f | %.2fx | %.0f | %.2f %% | %.3f | %.3f | %.3f | %.2f | %.1f %% | %.1f %% |\n", all[i].Name,
-			median(rs, rate), median(rs, rate)/median(got[base], rate), median(rs, func(r *result) float64 { return float64(r.ChunkBytes) }),
+		fmt.Fprintf(&b, "| %s | %.2f | %.2fx | %.0f | %.2f %% | %.3f | %.3f | %.3f | %.2f | %.1f %% | %.1f %% |\n",
+			all[i].Name, median(rs, c.rate), median(rs, c.rate)/median(got[base], c.rate),
+			median(rs, func(r *result) float64 { return float64(r.ChunkBytes) }),
 			median(rs, func(r *result) float64 { return 100 * float64(r.Repaired) / float64(max(1, r.Chunks+r.Repaired)) }),
 			per(func(r *result) int64 { return r.User }), per(func(r *result) int64 { return r.Sys }),
 			per(func(r *result) int64 { return r.Thread }), per(func(r *result) int64 { return r.Softirq }),
 			100*median(rs, user)/median(got[base], user), 100*median(rs, cpu)/median(got[base], cpu))
 	}
-	b.WriteString("\nTimes are per chunk (datagram), of the receiving process, of the kernel's thread that takes packets from its interface, and of all softirqs outside of it (the sender's too).\n")
+	b.WriteString(`
+Times are CPU times per chunk (datagram): of the receiving process, of the kernel thread that takes
+packets from its interface, and of all softirqs outside that thread, the sender's included.
+`)
 	return b.String()
 }
 
-// oneCore is the paper's C12 and C15: what one core does, of 200 Gbit/s.
+// oneCore compares one core with a link of 200 Gbit/s, for the paper's claims C12 and C15.
 func oneCore(c config, all []spec, got [][]result) (string, error) {
 	const link = 200e9
 	var b strings.Builder
-	b.WriteString("\nOne core against a link of 200 Gbit/s, as the paper has it (C12: an accelerator's core with 16 threads is 25 % ahead of a CPU core; C15: one CPU core with a datagram datapath does not reach the link's rate):\n\n")
-	b.WriteString("| core | GB/s | of the link |\n|---|---|---|\n")
+	b.WriteString(`
+One core against the paper's link of 200 Gbit/s. Claim C12: an accelerator core with 16 threads is
+25 % faster than a CPU core. Claim C15: one CPU core with a datagram datapath does not reach the
+link's rate.
+
+| core | GB/s | of the link |
+|---|---|---|
+`)
 	line := func(name string, rate float64) {
 		fmt.Fprintf(&b, "| %s | %.2f | %.0f %% |\n", name, rate, 100*rate*8e9/link)
 	}
 	for i := range all {
-		line("measured here: "+all[i].Name, median(got[i], func(r *result) float64 { return float64(c.bytes) * float64(c.iters) / float64(r.Wall) }))
+		line("measured here: "+all[i].Name, median(got[i], c.rate))
 	}
 	for _, t := range []dpa.Transport{dpa.UD, dpa.UC} {
 		r, err := dpa.Run(dpa.Config{Transport: t, Threads: 16, Chunk: 4096, Buffer: 8 << 20, Link: link})
 		if err != nil {
 			return "", err
 		}
-		line("model of the accelerator, one core, 16 threads, "+string(t), r.Throughput*(1<<30)/1e9)
+		line("model of one accelerator core, 16 threads, "+string(t), r.Throughput*(1<<30)/1e9)
 	}
-	b.WriteString("\nC15 holds here, by far. The ratio of C12 cannot be checked: the core is another, in a virtual machine, and its packets pass the kernel's network stack.\n")
+	b.WriteString(`
+C15 holds here, by far. The ratio of C12 cannot be checked: this is a different core, in a virtual
+machine, and its packets pass through the kernel's network stack.
+`)
 	return b.String(), nil
 }
 
@@ -177,7 +192,7 @@ const (
 	until = "<!-- until here -->"
 )
 
-// write puts the table in its page.
+// write replaces the table in its page.
 func write(c config, table string) error {
 	if c.page == "" {
 		_, err := os.Stdout.WriteString(table)
@@ -190,7 +205,7 @@ func write(c config, table string) error {
 	head, rest, found := strings.Cut(string(b), from)
 	_, tail, also := strings.Cut(rest, until)
 	if !found || !also {
-		return fmt.Errorf("%s has no %q and %q", c.page, from, until)
+		return fmt.Errorf("%s: the marks %q and %q are missing", c.page, from, until)
 	}
 	return os.WriteFile(c.page, []byte(head+from+"\n"+table+until+tail), 0o644)
 }

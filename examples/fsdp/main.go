@@ -1,7 +1,7 @@
-// Command fsdp shows the communication of fully sharded training: every rank owns
-// a shard of every layer. Forward and backward passes gather the layer that comes
-// next while the current one computes; the backward pass sums the gradients of the
-// last layer meanwhile, and leaves each rank its shard. Start it with
+// Command fsdp shows the communication of fully sharded training, in which every rank owns a shard
+// of every layer. Both passes gather the next layer while the current one computes. Meanwhile the
+// backward pass also averages the gradients of the previous layer, and each rank keeps its shard of
+// the result. Start it with
 //
 //	allcast run -n 4 -- go run ./examples/fsdp
 package main
@@ -21,7 +21,7 @@ func main() {
 	log.SetFlags(0)
 	m := model{}
 	flag.IntVar(&m.layers, "layers", 8, "number of layers")
-	flag.IntVar(&m.shard, "shard", 1<<18, "float32 parameters of a layer that each rank owns")
+	flag.IntVar(&m.shard, "shard", 1<<18, "float32 parameters per layer that each rank owns")
 	flag.IntVar(&m.steps, "steps", 3, "training steps")
 	flag.Parse()
 	if err := m.train(context.Background()); err != nil {
@@ -32,10 +32,10 @@ func main() {
 type model struct {
 	layers, shard, steps int
 	comm                 *allcast.Comm
-	weights              [][]float32 // by layer: our shard
-	full                 [2][]float32
-	grads                [2][]float32
-	summed               [][]float32
+	weights              [][]float32  // this rank's shard, by layer
+	full                 [2][]float32 // gathered weights of the current and the next layer
+	grads                [2][]float32 // gradients of the current and the previous layer
+	averaged             [][]float32  // this rank's shard of the averaged gradients, by layer
 }
 
 func (m *model) train(ctx context.Context) (err error) {
@@ -45,7 +45,7 @@ func (m *model) train(ctx context.Context) (err error) {
 	p := m.comm.Size()
 	for l := range m.layers {
 		m.weights = append(m.weights, make([]float32, m.shard))
-		m.summed = append(m.summed, make([]float32, m.shard))
+		m.averaged = append(m.averaged, make([]float32, m.shard))
 		for i := range m.weights[l] {
 			m.weights[l][i] = float32(m.comm.Rank()+1) / float32(l+1)
 		}
@@ -64,13 +64,14 @@ func (m *model) train(ctx context.Context) (err error) {
 		if m.comm.Rank() == 0 {
 			s := m.comm.Stats()
 			fmt.Printf("step %d: %v, norm %.4f, sent so far %.1f MiB, of it by multicast %.1f MiB\n",
-				step, time.Since(start).Round(time.Microsecond), m.norm(), float64(s.SentBytes)/(1<<20), float64(s.McastBytes)/(1<<20))
+				step, time.Since(start).Round(time.Microsecond), m.norm(),
+				float64(s.SentBytes)/(1<<20), float64(s.McastBytes)/(1<<20))
 		}
 	}
 	return m.comm.Close()
 }
 
-// gather begins to collect a layer in one of two buffers.
+// gather starts to gather a layer into one of two buffers.
 func (m *model) gather(l int) (*allcast.Request, error) {
 	return m.comm.StartAllgather(allcast.Bytes(m.weights[l]), allcast.Bytes(m.full[l%2]))
 }
@@ -110,13 +111,15 @@ func (m *model) backward(ctx context.Context) error {
 			}
 		}
 		gradients(m.grads[l%2], m.full[l%2])
-		if reducing != nil { // of the layer before: it had the time of this one
+		if reducing != nil { // the previous layer's, which overlapped this layer's computation
 			if err := reducing.Wait(ctx); err != nil {
 				return err
 			}
 			m.update(l + 1)
 		}
-		if reducing, err = m.comm.StartReduceScatter(allcast.Bytes(m.grads[l%2]), allcast.Bytes(m.summed[l]), allcast.Float32, allcast.Average); err != nil {
+		reducing, err = m.comm.StartReduceScatter(allcast.Bytes(m.grads[l%2]), allcast.Bytes(m.averaged[l]),
+			allcast.Float32, allcast.Average)
+		if err != nil {
 			return err
 		}
 	}
@@ -128,12 +131,12 @@ func (m *model) backward(ctx context.Context) error {
 }
 
 func (m *model) update(l int) {
-	for i, g := range m.summed[l] {
+	for i, g := range m.averaged[l] {
 		m.weights[l][i] -= 0.01 * g
 	}
 }
 
-// compute stands for the forward pass of a layer.
+// compute stands in for the forward pass of a layer.
 func compute(w []float32) (sum float32) {
 	for _, x := range w {
 		sum += x * x
@@ -141,7 +144,7 @@ func compute(w []float32) (sum float32) {
 	return sum
 }
 
-// gradients stands for the backward pass of a layer.
+// gradients stands in for the backward pass of a layer.
 func gradients(g, w []float32) {
 	for i, x := range w {
 		g[i] = 2 * x

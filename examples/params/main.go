@@ -1,6 +1,5 @@
-// Command params shows a parameter broadcast: rank 0 has the model, everybody gets
-// it, whatever its size and however many ranks there are, in one crossing of every
-// link. Start it with
+// Command params broadcasts the parameters of a model from rank 0 to all ranks. The data crosses
+// every link once, for any size and any number of ranks. Start it with
 //
 //	allcast run -n 8 -- go run ./examples/params
 package main
@@ -44,17 +43,18 @@ func run(ctx context.Context, n int) error {
 	}
 	took := time.Since(start)
 
-	// Everybody must have the same bytes: the least and the greatest checksum agree.
+	// All ranks have the same bytes if the smallest and the largest checksum agree.
 	sum := []uint32{crc32.ChecksumIEEE(allcast.Bytes(params))}
-	least, most := []uint32{0}, []uint32{0}
-	if err := allcast.AllreduceSlice(ctx, comm, sum, least, allcast.Min); err != nil {
+	smallest, largest := []uint32{0}, []uint32{0}
+	if err := allcast.AllreduceSlice(ctx, comm, sum, smallest, allcast.Min); err != nil {
 		return err
 	}
-	if err := allcast.AllreduceSlice(ctx, comm, sum, most, allcast.Max); err != nil {
+	if err := allcast.AllreduceSlice(ctx, comm, sum, largest, allcast.Max); err != nil {
 		return err
 	}
-	if least[0] != most[0] {
-		return fmt.Errorf("rank %d: checksums differ: %08x to %08x", comm.Rank(), least[0], most[0])
+	if smallest[0] != largest[0] {
+		return fmt.Errorf("rank %d: the Broadcast delivered wrong bytes: checksums from %08x to %08x",
+			comm.Rank(), smallest[0], largest[0])
 	}
 	if comm.Rank() == 0 {
 		s := comm.Stats()

@@ -1,7 +1,7 @@
 /*
- * One rank of MPI, measured as "allcast perf" measures one of Allcast: contribute, meet,
- * run, meet, verify; only the operation is timed, and an iteration's time is that of
- * its slowest rank. Rank 0 prints a line of JSON.
+ * One MPI rank, measured as "allcast perf" measures an Allcast rank: fill, barrier, operation,
+ * barrier, verify. Only the operation is timed, and an iteration takes as long as its slowest rank.
+ * Rank 0 prints one line of JSON per size.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -17,9 +17,9 @@
 
 #ifdef MPICH
 /*
- * MPICH polls and never yields, which is fine with a processor a rank. Here ranks share
- * processors: whoever finds nothing lets others run, as Open MPI does by an option.
- * This takes the place of the C library's for all of the program.
+ * MPICH polls without yielding, which suits one processor per rank. Here ranks share processors,
+ * so a poll without events yields, as Open MPI does with an option. This definition replaces that
+ * of the C library in the whole program.
  */
 int epoll_wait(int fd, struct epoll_event *events, int n, int timeout)
 {
@@ -31,7 +31,7 @@ int epoll_wait(int fd, struct epoll_event *events, int n, int timeout)
 }
 #endif
 
-/* The pattern of "allcast perf": different in each call, so that old data is wrong. */
+/* The pattern of "allcast perf". It differs in each call, so that stale data is detected. */
 static uint64_t word(uint64_t seed, uint64_t i)
 {
 	uint64_t x = seed + i * 0x9e3779b97f4a7c15u;
@@ -83,8 +83,8 @@ static double cpu_us(void)
 	return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
 }
 
-/* The most memory this program has had, in KiB. Unlike getrusage's, it is not that of
- * whoever became this program. */
+/* The peak resident memory in KiB. Unlike getrusage's value, it excludes the program that called
+ * exec to start this one. */
 static int64_t peak_kib(void)
 {
 	char line[256];
@@ -107,10 +107,10 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* One size; rank 0 prints the result. */
+/* Measures one size; rank 0 prints the result. */
 static void measure(int gather, size_t n, int iters, int warmup, int rank, int size)
 {
-	static uint64_t call; /* made so far, the same on all ranks */
+	static uint64_t call; /* number of calls so far, the same on all ranks */
 	unsigned char *recv = malloc(gather ? n * (size_t)size : n);
 	unsigned char *send = gather ? malloc(n) : recv;
 	double *times = calloc((size_t)iters, sizeof *times), *slowest = calloc((size_t)iters, sizeof *slowest);
@@ -146,16 +146,16 @@ static void measure(int gather, size_t n, int iters, int warmup, int rank, int s
 		}
 	}
 
-	int64_t peak = peak_kib(), most = 0;
+	int64_t peak = peak_kib(), max_peak = 0;
 
 	MPI_Reduce(times, slowest, iters, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
 	MPI_Reduce(&wrong, &all_wrong, 1, MPI_INT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
 	MPI_Reduce(&cpu, &all_cpu, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-	MPI_Reduce(&peak, &most, 1, MPI_INT64_T, MPI_MAX, 0, MPI_COMM_WORLD);
+	MPI_Reduce(&peak, &max_peak, 1, MPI_INT64_T, MPI_MAX, 0, MPI_COMM_WORLD);
 	if (rank == 0) {
 		qsort(slowest, (size_t)iters, sizeof *slowest, by_size);
 		printf("{\"ranks\":%d,\"bytes\":%zu,\"wrong\":%lld,\"p50_us\":%.3f,\"cpu_us\":%.3f,\"peak_kib\":%lld}\n", size, n,
-		       (long long)all_wrong, slowest[(iters + 1) / 2 - 1], all_cpu / iters / size, (long long)most);
+		       (long long)all_wrong, slowest[(iters + 1) / 2 - 1], all_cpu / iters / size, (long long)max_peak);
 		fflush(stdout);
 	}
 	if (gather)
@@ -183,7 +183,7 @@ int main(int argc, char **argv)
 		measure(!strcmp(argv[1], "allgather"), n, iters, warmup, rank, size);
 	}
 #ifdef MPICH
-	/* Debian's MPICH over UCX's TCP does not come back from MPI_Finalize here. */
+	/* With Debian's MPICH over UCX's TCP, MPI_Finalize does not return here. */
 	MPI_Barrier(MPI_COMM_WORLD);
 	_exit(0);
 #endif
