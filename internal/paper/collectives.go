@@ -193,7 +193,7 @@ func varied(b *strings.Builder, g *topology.Graph, noise sim.Config) error {
 				less = append(less, algo)
 			}
 		}
-		verdicts = append(verdicts, fmt.Sprintf("%s: %s varies less than %s; not less than: %s.",
+		verdicts = append(verdicts, fmt.Sprintf("%s: %s varies less than %s;\n  not less than: %s.",
 			c.op, best, list(more), list(less)))
 	}
 	fmt.Fprintf(b, "\nOver %d seeds:\n\n- %s\n", seeds, strings.Join(verdicts, "\n- "))

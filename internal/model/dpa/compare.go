@@ -53,10 +53,9 @@ func tableI() (*Table, error) {
 	t := &Table{
 		Title: "Table I: one thread, chunks of 4 KiB, 8 MiB (calibration)",
 		Notes: []string{
-			"Table I's own columns do not agree: at 1.8 GHz, 598 cycles a chunk are 11.5 GiB/s and not 11.9, " +
-				"1084 are 6.3 and not 5.2.",
-			"The model keeps the cycles. For UD it adds the wait for the copy; " +
-				"no wait makes UC faster, so that row stays 4 % low.",
+			"The columns of Table I disagree: at 1.8 GHz, 598 cycles per chunk are 11.5 GiB/s and not 11.9,",
+			"and 1084 are 6.3 and not 5.2. The model keeps the cycles. For UD it adds the wait for the copy;",
+			"no wait makes UC faster, so that row stays 4 % low.",
 		},
 		Columns: []string{
 			"kernel", "GiB/s, paper", "GiB/s, model", "instructions", "cycles, paper", "cycles, model",
@@ -101,11 +100,11 @@ func counts() (*Table, error) {
 	t := &Table{
 		Title: "The smallest power of two of threads",
 		Notes: []string{
-			"Figures 13 and 16. model: calibrated on Table I alone. with port: the one fitted parameter added, --port 30.",
-			"linear: one thread of Table I times their number, by its throughput and by its cycles.",
-			"97 % is of the link's raw rate. UC is close: 6 cycles more a chunk than the 598 of Table I, " +
-				"and two threads would no longer do.",
-			"The paper says that 128 threads sustain 48.8 M chunks/s; whether fewer would, it does not say.",
+			"Figures 13 and 16. model: calibrated on Table I alone. with port: plus the one fitted parameter,",
+			"--port 30. linear: one thread of Table I times the number of threads, by its throughput and by",
+			"its cycles. 97 % is of the link's raw rate. UC is close: with 6 cycles per chunk more than the 598",
+			"of Table I, two threads would not be enough. The paper says that 128 threads sustain 48.8 M",
+			"chunks/s; it does not say whether fewer would.",
 		},
 		Columns: []string{"what", "paper", "model", "so", "with port", "so", "linear, throughput", "linear, cycles"},
 	}
@@ -158,7 +157,8 @@ func figure13() (*Table, error) {
 	t := &Table{
 		Title: "Figure 13: throughput by threads, GiB/s",
 		Notes: []string{
-			"Chunks of 4 KiB, 8 MiB, 200 Gbit/s (23.3 GiB/s). Of the paper's curves only these points are in its text.",
+			"Chunks of 4 KiB, 8 MiB, 200 Gbit/s (23.3 GiB/s). The paper's text gives only these points of its",
+			"curves.",
 		},
 		Columns: []string{
 			"threads", "UC paper", "UC model", "UC with port", "UC linear", "UD paper", "UD model", "UD with port", "UD linear",
@@ -188,8 +188,8 @@ func figure14() (*Table, error) {
 	t := &Table{
 		Title: "Figure 14: throughput by buffer, GiB/s",
 		Notes: []string{
-			"Chunks of 4 KiB, 200 Gbit/s. The paper's text has no number of this figure beyond those of Figure 13.",
-			"Linear extrapolation knows no fixed cost: it is the same for all buffers.",
+			"Chunks of 4 KiB, 200 Gbit/s. The paper's text gives no number of this figure beyond those of",
+			"Figure 13. Linear extrapolation has no fixed cost: it is the same for all buffers.",
 		},
 		Columns: []string{"buffer", "UC 1", "UC 4", "UC 16", "UD 1", "UD 4", "UD 8", "UD 16"},
 	}
@@ -222,8 +222,8 @@ func figure15() (*Table, error) {
 	t := &Table{
 		Title: "Figure 15: UC with chunks of several packets, GiB/s",
 		Notes: []string{
-			"8 MiB, 200 Gbit/s. The paper says that line rate takes fewer threads as the chunk grows, and gives no number.",
-			"needs: the smallest power of two of threads at 97 % of the link's rate.",
+			"8 MiB, 200 Gbit/s. The paper says that line rate takes fewer threads as the chunk grows, but gives",
+			"no number. needs: the smallest power of two of threads at 97 % of the link's rate.",
 		},
 		Columns: []string{"chunk", "1 thread", "linear", "2 threads", "linear", "4 threads", "linear", "needs", "linear"},
 	}
@@ -251,11 +251,11 @@ func figure15() (*Table, error) {
 
 func figure16() (*Table, error) {
 	t := &Table{
-		Title: "Figure 16: millions of chunks of 64 bytes a second",
+		Title: "Figure 16: millions of chunks of 64 bytes per second",
 		Notes: []string{
-			"200 Gbit/s, which is 167 M chunks/s (UC) and 176 M (UD): the link does not bind at 48.8 M. " +
-				"linear: by the throughput of Table I.",
-			"The paper's text has one point: 128 threads sustain 48.8 M. Without the fitted port the model is far above it.",
+			"200 Gbit/s are 167 M chunks/s (UC) and 176 M (UD), so the link is not the limit at 48.8 M.",
+			"linear: by the throughput of Table I. The paper's text has one point: 128 threads sustain 48.8 M.",
+			"Without the fitted port the model is far above it.",
 		},
 		Columns: []string{
 			"threads", "paper", "UC model", "UC with port", "UC linear", "UD model", "UD with port", "UD linear",

@@ -60,29 +60,72 @@ type Parameter struct {
 // Parameters lists all numbers of the model.
 func Parameters() []Parameter {
 	return []Parameter{
-		{"cores, threads a core, clock", "16, 16, 1.8 GHz", Cited, "paper, Sec. II: the accelerator"},
+		{"cores, threads per core, clock", "16, 16, 1.8 GHz", Cited, "paper, Sec. II: the accelerator"},
 		{"placement", "the 16 threads of core 0 first, then core 1", Cited, "paper, Sec. VI, experimental setup"},
 		{"receive queue of a worker", "8192 entries", Cited, "paper, Sec. III-D"},
-		{"chunks to workers", "in turn", Assumed, "paper, Sec. VI, has a connection for each worker; that all get the same share is ours"},
+		{
+			"chunks to workers", "round-robin", Assumed,
+			"paper, Sec. VI, has one connection per worker; we assume equal shares",
+		},
 		{"packet payload", "4096 bytes", Cited, "paper, Sec. III-D: the MTU"},
-		{"headers", "UD 78; UC 86, and 66 for each further packet", Cited, "InfiniBand specification: LRH, GRH, BTH, DETH or RETH, immediate, CRCs"},
-		{"instructions a chunk", "UC 66, UD 113", Calibrated, "column Instructions/CQE"},
-		{"memory accesses a chunk", "UC 5, UD 9", Calibrated, "counted in App. C for UC (completion, its doorbell record, receive doorbell record, bitmap load and store); " +
-			"UD, whose kernel is not printed, adds the work request, its doorbell record, the doorbell and the copy's completion"},
-		{"cycles of an access", "UC 106 to 107, UD 107 to 108", Calibrated, "cycles less instructions, over accesses: one latency of about 107 explains both rows"},
-		{"wait for the copy", "4096 bytes at 31.5 GB/s: 234 cycles", Calibrated, "not in the cycles of Table I, which would give 6.3 GiB/s and not 5.2: 224 to 249 cycles are missing, as 5.2 is rounded. " +
-			"A worker re-posts the staging slot it has just emptied, so it must wait until the DMA has read it; the DMA moves data at the rate of PCIe 4.0 x16 (Sec. VI). " +
-			"Another story with the same sum: 2.1 us of PCIe latency once in 16 copies"},
-		{"copies at once", "1, first come first served", Assumed, "one PCIe link to the host; it binds above 29 GiB/s only"},
-		{"issue slots of a core", "1 instruction a cycle", Assumed, "the least contention that 16 threads on one core can have; it bounds Figure 16"},
-		{"who gets the slot", "first come first served, until the next access", Assumed, "cores that switch threads when one stalls; with all slots in use, turns each cycle would give the same throughput"},
-		{"latencies", "constant", Assumed, "threads fall into step and hardly meet at the slot: with latencies that vary there would be more contention"},
-		{"polling", "the kernel's first access, repeated", Assumed, "App. C polls in its loop; idle threads take slots from busy ones"},
-		{"accesses under way", "not limited", Assumed, "no document gives a limit"},
+		{
+			"headers", "UD 78; UC 86, and 66 for each further packet", Cited,
+			"InfiniBand specification: LRH, GRH, BTH, DETH or RETH, immediate, CRCs",
+		},
+		{"instructions per chunk", "UC 66, UD 113", Calibrated, "column Instructions/CQE"},
+		{
+			"memory accesses per chunk", "UC 5, UD 9", Calibrated,
+			"counted in App. C for UC (completion, its doorbell record, receive doorbell record, bitmap load and " +
+				"store); UD, whose kernel is not printed, adds the work request, its doorbell record, the doorbell and " +
+				"the copy's completion",
+		},
+		{
+			"cycles per access", "UC 106 to 107, UD 107 to 108", Calibrated,
+			"cycles minus instructions, divided by accesses: one latency of about 107 explains both rows",
+		},
+		{
+			"wait for the copy", "4096 bytes at 31.5 GB/s: 234 cycles", Calibrated,
+			"not in the cycles of Table I, which would give 6.3 GiB/s and not 5.2: 224 to 249 cycles are missing, as " +
+				"5.2 is rounded. A worker re-posts the staging slot that it has just emptied, so it must wait until the " +
+				"DMA has read it; the DMA moves data at the rate of PCIe 4.0 x16 (Sec. VI). Another explanation with the " +
+				"same sum: 2.1 us of PCIe latency once in 16 copies",
+		},
+		{
+			"copies at once", "1, first come first served", Assumed,
+			"one PCIe link to the host; it limits the rate only above 29 GiB/s",
+		},
+		{
+			"issue slots of a core", "1 instruction per cycle", Assumed,
+			"the minimum contention that 16 threads on one core can have; it bounds Figure 16",
+		},
+		{
+			"thread that gets the slot", "first come first served, until the next access", Assumed,
+			"cores switch threads when one stalls; with all slots in use, a switch in each cycle would give the same " +
+				"throughput",
+		},
+		{
+			"latencies", "constant", Assumed,
+			"threads fall into step and hardly compete for the slot: with varying latencies there would be more " +
+				"contention",
+		},
+		{
+			"polling", "the kernel's first access, repeated", Assumed,
+			"App. C polls in its loop; idle threads take slots from busy ones",
+		},
+		{"accesses in progress", "not limited", Assumed, "no document gives a limit"},
 		{"activation of a thread", "1 us", Assumed, "shows in small buffers only (Figure 14)"},
-		{"before and after the loop", "40 instructions and 4 accesses each", Assumed, "counted in App. C, roughly; shows in small buffers only"},
-		{"flag in host memory", "1 us", Cited, "paper, Sec. III-B: 1 to 3 us over PCIe; the least, as a write goes one way"},
-		{"memory port of a core (--port)", "0 cycles; 30 in the column with port", Fitted, "cycles for which an access keeps the core's other accesses from starting. " +
-			"30 is the least at which both kernels need 128 threads in Figure 16, and not 64"},
+		{
+			"before and after the loop", "40 instructions and 4 accesses each", Assumed,
+			"counted in App. C, roughly; shows in small buffers only",
+		},
+		{
+			"flag in host memory", "1 us", Cited,
+			"paper, Sec. III-B: 1 to 3 us over PCIe; the minimum, as a write goes one way",
+		},
+		{
+			"memory port of a core (--port)", "0 cycles; 30 in the column with port", Fitted,
+			"cycles for which an access keeps the core's other accesses from starting. 30 is the minimum at which " +
+				"both kernels need 128 threads in Figure 16, and not 64",
+		},
 	}
 }

@@ -77,8 +77,8 @@ func run(spec, size string, iters int, dir string) error {
 
 Traffic at the switch ports of %s: %s from each rank, %d iterations. The network
 consists of namespaces on one machine (`+"`allcast lab`"+`). The kernel routes multicast along one tree,
-and the interfaces count. All traffic counts, joining and control included, and every received byte was
-verified. The minimum is the payload on a minimal tree.
+and the interfaces count. All traffic counts, joining and control included, and every received byte
+was verified. The minimum is the payload on a minimal tree.
 
 `+"`make figure12`"+` wrote this page on %d processors, %s. The times are of %d processes on
 those processors, and say nothing about a real network.
