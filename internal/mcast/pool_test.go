@@ -48,7 +48,7 @@ func TestPoolLendsWhatItHas(t *testing.T) {
 				if most == 0 {
 					return // it has consumed everything, and leaves
 				}
-				n := p.more(o.held, most)
+				n := p.extend(o.held, most)
 				checkLoan(t, size, before, n, o.held)
 				if o.held+n > most {
 					t.Fatalf("an operation that can use %d places holds %d", most, o.held+n)
@@ -102,7 +102,7 @@ func TestPoolOneOperationGetsAll(t *testing.T) {
 	}
 	p.giveBack(1)
 	held--
-	if held += p.more(held, 999); held != 64 {
+	if held += p.extend(held, 999); held != 64 {
 		t.Errorf("then: %d of 64", held)
 	}
 	if n := NewPool(1000, nil).join(3); n != 3 {
