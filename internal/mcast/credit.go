@@ -256,7 +256,8 @@ func (o *Collective) reduceGrants(now step.Time, out []step.Action) []step.Actio
 	for _, g := range c.child {
 		lowest = min(lowest, g)
 	}
-	if lowest <= c.reportedUp || (lowest-c.reportedUp < c.quantum && c.consumed+c.quantum <= c.reportedUp && lowest < o.g.total) {
+	if lowest <= c.reportedUp ||
+		(lowest-c.reportedUp < c.quantum && c.consumed+c.quantum <= c.reportedUp && lowest < o.g.total) {
 		return out
 	}
 	c.reportedUp = lowest
