@@ -2,12 +2,12 @@ package p2p
 
 import "math/bits"
 
-// Recursive algorithms work on the largest power of two of ranks, the core; rank
-// core+i is folded into rank i, which acts for both.
+// Recursive algorithms work on the core, the largest power of two of ranks. Rank core+i folds into
+// rank i, which acts for both.
 
 func (b *build) core() int { return 1 << (bits.Len(uint(b.Size)) - 1) }
 
-// cube is the spans of the blocks that the core ranks [lo, lo+n) act for.
+// cube returns the spans of the blocks that the core ranks [lo, lo+n) act for.
 func (b *build) cube(lo, n int) []span {
 	core := b.core()
 	out := []span{b.blocks(lo, lo+n)}
@@ -17,10 +17,10 @@ func (b *build) cube(lo, n int) []span {
 	return out
 }
 
-// doublingAllgather exchanges what two halves of a growing cube have.
+// doublingAllgather exchanges the blocks of two halves of a growing cube.
 func doublingAllgather(b *build) { b.doubling([]span{b.block(b.Rank)}) }
 
-// doubling gathers; fold is what a folded rank contributes before it.
+// doubling gathers blocks. fold holds the spans that a folded rank contributes first.
 func (b *build) doubling(fold []span) {
 	core, r := b.core(), b.Rank
 	if r >= core {
@@ -39,10 +39,10 @@ func (b *build) doubling(fold []span) {
 	}
 }
 
-// halvingReduceScatter adds up halves of a shrinking cube.
+// halvingReduceScatter sums halves of a shrinking cube.
 func halvingReduceScatter(b *build) { b.halving(true) }
 
-// halving reduces; scatter says whether folded ranks get their block.
+// halving reduces. If scatter is set, folded ranks get their block.
 func (b *build) halving(scatter bool) {
 	core, r := b.core(), b.Rank
 	if r >= core {
@@ -65,7 +65,7 @@ func (b *build) halving(scatter bool) {
 	}
 }
 
-// halvingAllreduce leaves a folded rank's block with its partner in between.
+// halvingAllreduce leaves the block of a folded rank with its partner between the two stages.
 func halvingAllreduce(b *build) {
 	b.halving(false)
 	if b.Rank >= b.core() {
@@ -75,8 +75,8 @@ func halvingAllreduce(b *build) {
 	b.doubling(nil)
 }
 
-// doublingBarrier is the pattern of the RNR barrier: it needs no connections that a
-// multicast collective would not need anyway.
+// doublingBarrier has the pattern of the RNR barrier, so it needs no connections beyond those of a
+// multicast collective.
 func doublingBarrier(b *build) {
 	core, r := b.core(), b.Rank
 	none := []span{{}}

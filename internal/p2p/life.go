@@ -5,8 +5,8 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// life is what all operations of this package have in common: they transfer,
-// then they are closed, since nobody needs them afterwards.
+// life holds what all operations of this package have in common. They transfer and then close: no
+// other rank needs them afterwards.
 type life struct {
 	phase step.Phase
 	times step.Times
@@ -23,19 +23,19 @@ func (l *life) end(now step.Time, out []step.Action) []step.Action {
 	return append(out, step.Action{Kind: step.ActComplete}, step.Action{Kind: step.ActClosed})
 }
 
-// mismatched reports whether a rank tells us that it called something else. That
-// counts also when we are done: the other one is waiting for ever.
+// mismatched reports whether a greeting announces a different call. It also applies to a completed
+// operation, because the other rank would otherwise wait for ever.
 func (l *life) mismatched(ev *step.Event, digest uint64) bool {
 	return ev.Kind == step.EvMsg && ev.Msg.Kind == wire.MsgReady && ev.Msg.Digest != digest && l.phase != step.Failed
 }
 
-// Timer is never: nothing here depends on time.
+// Timer returns Never: the operation does not depend on time.
 func (l *life) Timer() step.Time { return step.Never }
 
-// Phase is where the operation is.
+// Phase returns the current phase.
 func (l *life) Phase() step.Phase { return l.phase }
 
-// Times returns when the operation reached its phases.
+// Times returns the times at which the operation reached its phases.
 func (l *life) Times() step.Times { return l.times }
 
 // Fail ends the operation at once.
