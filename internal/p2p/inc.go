@@ -120,7 +120,7 @@ func (o *IncOp) Numbered(comm uint32, seq uint64) *IncOp {
 	return o
 }
 
-// left returns the left neighbour on the ring.
+// left and right return the neighbours on the ring.
 func (o *IncOp) left() int  { return (o.red.Rank + o.red.Size - 1) % o.red.Size }
 func (o *IncOp) right() int { return (o.red.Rank + 1) % o.red.Size }
 
