@@ -1,27 +1,27 @@
 package sim
 
-// eventKind says what happens when an event's time has come.
+// eventKind is the kind of an event.
 type eventKind uint8
 
 const (
-	evArrive  eventKind = iota // pkt has arrived over link id
-	evLink                     // link id is free again
+	evArrive  eventKind = iota // pkt arrives over link id
+	evLink                     // link id becomes free
 	evSent                     // the batch that ends with pkt has left host id
-	evDeliver                  // pkt reaches host id after a delay of its own
-	evTimer                    // host id's node wants attention
-	evWake                     // host id's processor is free again
-	evStart                    // host id makes its calls
-	evStall                    // host id stops for a while
-	evDetour                   // host id's processor does something else for a moment
-	evCrash                    // host id stops for good
-	evDrain                    // what drains[id] waits for has left the network
-	evStep                     // a training step goes on
+	evDeliver                  // pkt reaches host id after an extra delay
+	evTimer                    // the timer of host id's node expires
+	evWake                     // host id's processor becomes free
+	evStart                    // the host of starts[id] makes its call
+	evStall                    // the host of Stalls[id] stops for a while
+	evDetour                   // host id's processor is interrupted for a moment
+	evCrash                    // the host of Crashes[id] stops for good
+	evDrain                    // the datagrams of drains[id] have left the network
+	evStep                     // a training step continues
 	evReport                   // the oldest report of host id's receive workers reaches its control thread
 	evClaim                    // host id's receive worker claims chunks for its oldest read
 )
 
-// event is one thing to happen. at is virtual time in picoseconds, fine enough
-// for one byte at a terabit per second; seq keeps events of one instant in order.
+// event is a scheduled event. at is virtual time in picoseconds, fine enough for one byte at a terabit
+// per second. seq keeps simultaneous events in order.
 type event struct {
 	at   int64
 	seq  uint64
@@ -30,8 +30,8 @@ type event struct {
 	kind eventKind
 }
 
-// eventHeap is a 4-ary min-heap: flatter than a binary one, and four children
-// share two cache lines.
+// eventHeap is a 4-ary min-heap. It is flatter than a binary heap, and four children share two cache
+// lines.
 type eventHeap struct {
 	ev  []event
 	seq uint64
@@ -71,17 +71,17 @@ func (h *eventHeap) pop() event {
 		if c >= n {
 			break
 		}
-		least := c
+		first := c
 		for k := c + 1; k < min(c+4, n); k++ {
-			if h.ev[k].before(&h.ev[least]) {
-				least = k
+			if h.ev[k].before(&h.ev[first]) {
+				first = k
 			}
 		}
-		if !h.ev[least].before(&e) {
+		if !h.ev[first].before(&e) {
 			break
 		}
-		h.ev[i] = h.ev[least]
-		i = least
+		h.ev[i] = h.ev[first]
+		i = first
 	}
 	h.ev[i] = e
 	return top

@@ -25,7 +25,7 @@ func reductions(t *testing.T, topo string, kind wire.CallKind, bytes int64, comm
 	p := cfg.Topology.Hosts
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(comms))) {
 		for _, h := range w.hosts {
-			if err := h.node.AddComm(id, everybody(p)); err != nil {
+			if err := h.node.AddComm(id, allHosts(p)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -37,7 +37,7 @@ func reductions(t *testing.T, topo string, kind wire.CallKind, bytes int64, comm
 	}
 	var calls []*collective
 	for i, id := range comms {
-		c, err := w.collective(uint64(i+1), part{algo: "inc", shape: shape}, everybody(p))
+		c, err := w.collective(uint64(i+1), part{algo: "inc", shape: shape}, allHosts(p))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ func TestDroppedPacketsDoNotStopTheLink(t *testing.T) {
 	cfg.Crashes = []Crash{{Rank: 3, At: 20 * time.Microsecond, Reset: true}}
 	w, _ := mustWorld(t, cfg)
 	var calls []*collective
-	for id, members := range [][]int{everybody(4), everybody(3)} {
+	for id, members := range [][]int{allHosts(4), allHosts(3)} {
 		for _, m := range members {
 			if err := w.hosts[m].node.AddComm(uint32(id), members); err != nil {
 				t.Fatal(err)

@@ -129,8 +129,8 @@ func judge(w *world, calls []*collective) string {
 		dead[h.id] = h.dead
 	}
 	switch {
-	case w.broken != "":
-		return w.broken
+	case w.violation != "":
+		return w.violation
 	case w.wrong > 0:
 		return fmt.Sprintf("wrong data on %d ranks", w.wrong)
 	}

@@ -112,7 +112,7 @@ func mixed(s uint64) string {
 	for id := range uint32(1 + r.IntN(4)) {
 		members := r.Perm(cfg.Topology.Hosts)[:1+r.IntN(cfg.Topology.Hosts)]
 		if id < 2 {
-			members = everybody(cfg.Topology.Hosts)
+			members = allHosts(cfg.Topology.Hosts)
 		}
 		for _, m := range members {
 			if err := w.hosts[m].node.AddComm(id, members); err != nil {

@@ -157,7 +157,7 @@ func TestRecoveryBesideOthers(t *testing.T) {
 		cfg.Chunk, cfg.Seed, cfg.Loss = 64, s+1, 0.05
 		cfg.Flow, cfg.RecvQueue, cfg.RecvCost = "credit", room*(64+udHeader), time.Microsecond
 		w, _ := mustWorld(t, cfg)
-		members := everybody(4)
+		members := allHosts(4)
 		var calls []*collective
 		for i, chunks := range []int64{5000, small} {
 			for _, h := range w.hosts {
@@ -236,7 +236,7 @@ func TestDropsInAQueueAreNoted(t *testing.T) {
 	}
 	l := &w.links[slices.IndexFunc(w.links, func(l link) bool { return l.toHost })]
 	l.until = 1e6
-	chunk := func() *packet { return &packet{refs: 1, kind: pktChunk, lane: laneBulk, size: 4000} }
+	chunk := func() *packet { return &packet{refs: 1, kind: pktChunk, trafficClass: classBulk, size: 4000} }
 	for range 3 { // the last does not fit
 		w.enqueue(l, chunk(), nil)
 	}

@@ -31,7 +31,7 @@ func many(t *testing.T, cfg Config, calls int, shape mcast.Shape, at func(call, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	members := everybody(w.g.Hosts)
+	members := allHosts(w.g.Hosts)
 	var all []*collective
 	for _, h := range w.hosts {
 		if err := h.node.AddComm(0, members); err != nil {
