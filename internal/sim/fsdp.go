@@ -50,8 +50,8 @@ type FSDPResult struct {
 	BackwardUS             float64 `json:"backward_us"`               // time from the end of the last forward compute
 	AllgatherUS            float64 `json:"allgather_us"`              // time with an Allgather in flight
 	ReduceScatterUS        float64 `json:"reduce_scatter_us"`         // time with a Reduce-Scatter in flight
-	SentBytes              int64   `json:"sent_bytes"`                // bytes sent by the busiest rank, including headers
-	ReceivedBytes          int64   `json:"received_bytes"`            // bytes received by the busiest rank, including headers
+	SentBytes              int64   `json:"sent_bytes"`                // bytes sent by the busiest rank, with headers
+	ReceivedBytes          int64   `json:"received_bytes"`            // bytes received by the busiest rank
 
 	Collectives    int    `json:"collectives"` // collectives that all ranks completed
 	RepairedChunks int64  `json:"repaired_chunks"`
