@@ -29,12 +29,14 @@ func TestJudge(t *testing.T) {
 		{"all continue together", []event{says(0, kindEpoch, 0, 1, 2), says(1, kindEpoch, 0, 1, 2)}, false, false},
 		{
 			"continues with a rank that is just dying",
-			[]event{says(0, kindEpoch, 0, 1, 2, 3), says(1, kindEpoch, 0, 1, 2, 3)}, false, false,
+			[]event{says(0, kindEpoch, 0, 1, 2, 3), says(1, kindEpoch, 0, 1, 2, 3)},
+			false, false,
 		},
 		{"continues without a healthy rank", []event{says(0, kindEpoch, 0, 1)}, false, true},
 		{
 			"ranks continue with different members",
-			[]event{says(0, kindEpoch, 0, 1, 2), says(1, kindEpoch, 0, 1, 2, 3)}, false, true,
+			[]event{says(0, kindEpoch, 0, 1, 2), says(1, kindEpoch, 0, 1, 2, 3)},
+			false, true,
 		},
 		{"excluded", []event{says(1, kindExcluded, 1)}, false, true},
 		{"excluded and killed", []event{says(3, kindExcluded, 3)}, false, false},
@@ -49,7 +51,8 @@ func TestJudge(t *testing.T) {
 		{"leaks", []event{{rank: 1, report: &report{Kind: kindEnd, tally: tally{Goroutines: 1}}}}, true, true},
 		{
 			"uses too many files",
-			[]event{{rank: 1, report: &report{Kind: kindProgress, tally: tally{Files: 1000}}}}, false, true,
+			[]event{{rank: 1, report: &report{Kind: kindProgress, tally: tally{Files: 1000}}}},
+			false, true,
 		},
 	} {
 		r := &runner{
