@@ -64,7 +64,7 @@ func NewPool(size uint64, taken *place.Taken) *Pool {
 func (p *Pool) Lent() uint64 { return p.lent }
 
 // join lends room to a new operation of total chunks. It lends at most an eighth of the free room, or
-// half of it where there is plenty, so that later operations find room as well. An operation gets the
+// half of it where there is plenty. Later operations therefore find room as well. An operation gets the
 // rest of its share when it consumes. It always gets at least one place: otherwise an operation that
 // cannot finish before another one could hold all the room and wait for ever.
 func (p *Pool) join(total uint64) uint64 {
@@ -82,8 +82,8 @@ func (p *Pool) join(total uint64) uint64 {
 // plenty is a number of datagrams. Room beyond it is worth lending and reporting in large steps.
 const plenty = 256
 
-// quantum is the smallest change worth a message. It is small where room is scarce, so that no rank
-// waits for the message, and up to a quarter of the room where there is plenty.
+// quantum is the smallest change worth a message. Where room is scarce it is small, so that no rank
+// waits for the message. Where there is plenty it is up to a quarter of the room.
 func (p *Pool) quantum() uint64 {
 	return max(1, p.size/16, (p.size-min(p.size, plenty))/4)
 }

@@ -9,8 +9,8 @@ import (
 // neighbour offers each chunk as soon as it has it. The rank records the offers and reads the chunks
 // in long requests. Only a few requests are in flight, however many chunks were lost.
 const (
-	// readBytes limits the size of one read. It is large enough to be worth a message, and small
-	// enough for repaired chunks to travel on along the ring while the rank reads the next ones.
+	// readBytes limits the size of one read. It is large enough to be worth a message. It is
+	// small enough for repaired chunks to travel on while the rank reads the next ones.
 	// One read also covers at most MaxRanges chunks, to limit the number of pieces of memory.
 	readBytes = 256 << 10
 	// MaxReads limits the reads in flight per Collective. While the neighbour answers one read,
@@ -33,7 +33,7 @@ type fetcher struct {
 // sign of progress, where N is the size of the missing chunks. It moves with progress, because a
 // pause for credit or a late activation is not a loss. It backs off without progress. The cutoff is
 // earlier once everything is known to have been sent. That message took at least as long as the last
-// datagrams needed, so only chunks that may be in transit at the same time are worth waiting for.
+// datagrams needed. Only chunks that may be in transit at the same time are worth waiting for.
 func (o *Collective) cutoffAt() step.Time {
 	missing := o.missing()
 	if missing == 0 || (o.phase != step.Multicast && o.phase != step.Fetch) || missing == o.asked {
@@ -58,9 +58,9 @@ func (o *Collective) underWay(missing uint32) int64 {
 }
 
 // Queued records that datagrams wait to be received. That counts as progress, and the datagrams may
-// contain chunks that were announced as sent. It no longer counts once the workers have taken as
-// many datagrams as the queue holds since the Collective last made progress or learned of sent
-// chunks. The waiting datagrams then belong to other operations, and that may last for ever.
+// contain chunks that were announced as sent. It stops counting when the workers have taken as many
+// datagrams as the queue holds since the Collective last made progress or learned of sent chunks.
+// The waiting datagrams then belong to other operations, and that may last for ever.
 func (o *Collective) Queued(now step.Time) {
 	if p := o.cfg.Pool; o.cr.on && p.taken.Count()-o.knownTaken >= p.size {
 		return

@@ -28,8 +28,8 @@ type Shape struct {
 	Groups    [][]int // chains as lists of ranks; if set, Chains is ignored
 }
 
-// A Geometry defines how one round of a Shape is cut into chunks, which ranks send them in which
-// order, and where they belong in the receive buffer. It is immutable, depends only on Shape and
+// A Geometry defines how one round of a Shape is cut into chunks. It also defines which ranks send them
+// in which order, and where they belong in the receive buffer. It is immutable, depends only on Shape and
 // Layout, and is the same on all ranks.
 //
 // The receive buffer holds the ranks' blocks in rank order. Subgroup s carries the contiguous chunks

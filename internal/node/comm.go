@@ -194,7 +194,7 @@ func (c *comm) running() []*round {
 
 // advance starts the next round of each of the oldest calls whose slot is free. Running rounds stay
 // within one cycle of the slots, counted from the oldest. The users of a slot therefore follow in
-// order, and no rank can hold a slot for a later operation that another rank holds for an earlier one.
+// order. No rank can hold a slot for a later operation than another rank.
 func (n *Node) advance(c *comm) {
 	for i := 0; i < len(c.calls) && i < n.cfg.InFlight; i++ {
 		k := c.calls[i]

@@ -44,8 +44,8 @@
 // numbered like calls. A living rank that was declared lost learns of its exclusion from the notice of
 // its own death.
 //
-// The node forgets a communicator that its user has closed ([Node.RemoveComm]) when none of its calls
-// is in flight and no other rank needs this one to complete a call. It then ignores messages for it,
+// The node forgets a communicator some time after its user has closed it ([Node.RemoveComm]). It waits
+// until no call is in flight and no other rank needs this one to complete a call. It then ignores messages for it,
 // with one exception: a rank that starts a call which this rank will never make gets an answer.
 //
 // Before the node reports a failed call, it asks the driver to quiesce the call. The driver stops

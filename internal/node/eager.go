@@ -9,8 +9,8 @@ import (
 )
 
 // A small point-to-point call is eager: a rank sends its data to ranks that have not made the call
-// yet, and completes without an answer if it only sends. To limit the data that receivers must keep,
-// a rank runs at most eagerLead calls ahead of the last call that it knows a receiver has started. A
+// yet, and completes without an answer if it only sends. A sender runs at most eagerLead calls ahead
+// of the last call that it knows a receiver has started. This limits the data that receivers keep. A
 // receiver reports its progress before a sender reaches that limit.
 const eagerLead = 8
 

@@ -2,7 +2,7 @@ package p2p
 
 // ring gathers: in step s, rank v sends block v-s to its right and receives block v-s-1 from its left.
 // A rank forwards a segment as soon as it arrives. If follows is set, the receives before the first
-// step end with block v, and the rank forwards each of its segments as soon as it arrives.
+// step end with block v. The rank then forwards each segment of block v as soon as it arrives.
 func (b *build) ring(v int, rank func(int) int, follows bool) {
 	left, right := rank((v+b.Size-1)%b.Size), rank((v+1)%b.Size)
 	before := b.done()

@@ -2,8 +2,8 @@ package reduce
 
 import "fmt"
 
-// The functions in this file keep an f32 accumulator for F16 or BF16 data, so that a reduction of many
-// operands rounds to half precision once. Their callers have checked the user's sizes. They panic on a
+// The functions in this file keep an f32 accumulator for F16 or BF16 data. A reduction of many operands
+// then rounds to half precision once. Their callers have checked the user's sizes. They panic on a
 // wrong type, operation or length, because that is a bug.
 
 // Widen sets acc to the elements of src, exactly. It initializes an accumulator. Zero would be wrong,

@@ -14,8 +14,8 @@ import (
 //
 //	length of the text u32, text, trailer
 //
-// The trailer is the GCM tag, with the length as additional data and the record's number as the nonce,
-// or a CRC32C over number, length and text. Either trailer detects a record that was changed, dropped,
+// The trailer of a sealed record is the GCM tag; the length is additional data, and the record's number
+// is the nonce. The trailer of a checked record is a CRC32C over number, length and text. Either trailer detects a record that was changed, dropped,
 // repeated or reordered.
 const (
 	recordHead = 4

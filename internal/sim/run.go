@@ -300,8 +300,8 @@ func (cfg *Config) defaults() {
 	if cfg.Chains == 0 {
 		cfg.Chains = 1
 		if cfg.Op == bothAtOnce {
-			// All ranks send at once, at 1/P of the rate each, so that no root occupies the sending
-			// side that the reduction needs (Appendix B, equation 2).
+			// All ranks send at once, at 1/P of the rate each. No root then occupies the sending side
+			// that the reduction needs (Appendix B, equation 2).
 			cfg.Chains = cfg.Topology.Hosts
 		}
 	}
