@@ -109,7 +109,7 @@ func (o *Collective) Step(now step.Time, ev step.Event, out []step.Action) []ste
 		o.phase = step.Barrier
 		o.joinPool()
 		o.bar = newBarrier(o.rank, o.g.size, o.cr.all)
-		return o.barrierStep(now, out)
+		return o.advanceBarrier(now, out)
 	case step.EvMsg:
 		return o.handleMessage(now, ev.From, ev.Msg, out)
 	case step.EvSent:
@@ -151,7 +151,7 @@ func (o *Collective) Placed(now step.Time, sub int, q wire.Range, out []step.Act
 		}
 		at = stop
 	}
-	o.progress(now)
+	o.recordProgress(now)
 	if o.fetch[sub].wantedCount > 0 {
 		out = o.offerPlaced(sub, []wire.Range{q}, out)
 	}
@@ -164,8 +164,8 @@ func (o *Collective) Placed(now step.Time, sub int, q wire.Range, out []step.Act
 	return out
 }
 
-// wire returns the size of a chunk on the network.
-func (o *Collective) wire() int64 { return o.g.chunk + int64(o.cfg.Overhead) }
+// chunkWireSize returns the size of a chunk on the network.
+func (o *Collective) chunkWireSize() int64 { return o.g.chunk + int64(o.cfg.Overhead) }
 
 func (o *Collective) send(out []step.Action, to int, m wire.Msg) []step.Action {
 	m.Comm, m.Seq = o.cfg.Comm, o.cfg.Seq
@@ -186,7 +186,7 @@ func (o *Collective) handleMessage(now step.Time, from int, m *wire.Msg, out []s
 			o.rounds++
 		}
 		o.bar.receive(int(m.Round), m.Grant)
-		return o.barrierStep(now, out)
+		return o.advanceBarrier(now, out)
 	case wire.MsgActivate, wire.MsgChainSent:
 		if from != o.snd.pred {
 			return out
@@ -202,7 +202,7 @@ func (o *Collective) handleMessage(now step.Time, from int, m *wire.Msg, out []s
 			out = o.announceSent(now, out)
 		}
 	case wire.MsgAllSent:
-		if from == o.tree.parent && !o.tree.all {
+		if from == o.tree.parent && !o.tree.allSent {
 			out = o.recordAllSent(now, out)
 		}
 	case wire.MsgFetch:
@@ -238,7 +238,7 @@ func (o *Collective) handleMessage(now step.Time, from int, m *wire.Msg, out []s
 	return o.settle(now, out)
 }
 
-func (o *Collective) barrierStep(now step.Time, out []step.Action) []step.Action {
+func (o *Collective) advanceBarrier(now step.Time, out []step.Action) []step.Action {
 	for {
 		to, round, ok := o.bar.next()
 		if !ok {
@@ -258,8 +258,8 @@ func (o *Collective) barrierStep(now step.Time, out []step.Action) []step.Action
 	if o.rounds > 0 {
 		o.cfg.Est.Latency(o.waited / o.rounds)
 	}
-	o.firstCutoff = o.cfg.Est.Slack(int64(o.missing()) * o.wire())
-	o.barrierGrant(now, o.bar.grant)
+	o.firstCutoff = o.cfg.Est.Slack(int64(o.missing()) * o.chunkWireSize())
+	o.adoptBarrierGrant(now, o.bar.grant)
 	o.snd.active = o.snd.active || o.snd.pred < 0
 	out = o.passTurn(o.pump(now, out))
 	out = o.announceSent(now, out)
@@ -290,7 +290,7 @@ func (o *Collective) settle(now step.Time, out []step.Action) []step.Action {
 			late += o.arrived[i].late
 		}
 		if o.fetchAt == 0 {
-			o.cfg.Est.Received(int64(chunks)*o.wire(), now-o.barrierAt)
+			o.cfg.Est.Received(int64(chunks)*o.chunkWireSize(), now-o.barrierAt)
 		}
 		if late == 0 {
 			o.cfg.Est.InTime()
@@ -321,7 +321,7 @@ func (o *Collective) settle(now step.Time, out []step.Action) []step.Action {
 		out = append(out, step.Action{Kind: step.ActComplete})
 	}
 	// Other ranks may still need this rank as a relay. After that the Collective can close.
-	if o.phase == step.Lingering && o.tree.all && o.cr.all >= o.g.total && !o.cr.joined {
+	if o.phase == step.Lingering && o.tree.allSent && o.cr.all >= o.g.total && !o.cr.joined {
 		o.phase = step.Closed
 		out = append(out, step.Action{Kind: step.ActClosed})
 	}
@@ -350,14 +350,14 @@ func (o *Collective) handleTimer(now step.Time, out []step.Action) []step.Action
 	}
 	out = o.pumpSince(since, now, out)
 	if now >= o.markAt() {
-		out = o.mark(out)
+		out = o.sendMark(out)
 	}
 	if now >= o.consumeAt() {
 		o.consumeAnnounced()
 		out = o.updateGrant(now, out)
 	}
 	if now >= o.cutoffAt() {
-		out = o.cutoff(now, out)
+		out = o.handleCutoff(now, out)
 	}
 	return o.settle(now, out)
 }

@@ -106,7 +106,7 @@ func (p *Pool) extend(held, limit uint64) uint64 {
 	return n
 }
 
-func (p *Pool) giveBack(n uint64) { p.lent -= n }
+func (p *Pool) release(n uint64) { p.lent -= n }
 
 // grants is the credit state of one Collective.
 type grants struct {
@@ -148,10 +148,10 @@ func (o *Collective) consumeAt() step.Time {
 		return c.announcedAt // the queue is past the announced chunks, whichever operation the datagrams belong to
 	}
 	under := c.own - min(c.own, c.consumed) // granted chunks that are not known to have arrived
-	quiet := max(c.announcedAt, p.takenAt) + o.cfg.Est.Transit(int64(under)*o.wire())
+	quiet := max(c.announcedAt, p.takenAt) + o.cfg.Est.Transit(int64(under)*o.chunkWireSize())
 	// Another operation may take a few datagrams all the time while this one holds the room. All
 	// chunks on their way to this rank occupy lent room, so they arrive in the time that much takes.
-	return min(quiet, c.announcedAt+2*o.cfg.Est.Transit(int64(p.lent)*o.wire()))
+	return min(quiet, c.announcedAt+2*o.cfg.Est.Transit(int64(p.lent)*o.chunkWireSize()))
 }
 
 // consumeAnnounced counts announced chunks as consumed. Only handleTimer calls it: before each
@@ -179,8 +179,8 @@ func (o *Collective) joinPool() {
 	c.all = c.own
 }
 
-// barrierGrant adopts the minimum initial grant, which the barrier computed.
-func (o *Collective) barrierGrant(now step.Time, grant uint64) {
+// adoptBarrierGrant adopts the minimum initial grant, which the barrier computed.
+func (o *Collective) adoptBarrierGrant(now step.Time, grant uint64) {
 	c := &o.cr
 	if !c.on {
 		return
@@ -223,7 +223,7 @@ func (o *Collective) updateGrant(now step.Time, out []step.Action) []step.Action
 	// A datagram can prove more chunks sent than this rank granted only if the grant is below
 	// the minimum, which is impossible for correct peers. Do not underflow in any case.
 	used := min(consumed, c.own) - min(c.consumed, c.own)
-	o.cfg.Pool.giveBack(used)
+	o.cfg.Pool.release(used)
 	c.consumed = consumed
 	if consumed >= o.g.total {
 		o.leavePool()
@@ -241,7 +241,7 @@ func (o *Collective) leavePool() {
 	c := &o.cr
 	if c.joined {
 		c.joined, c.announced = false, false
-		o.cfg.Pool.giveBack(c.own - min(c.consumed, c.own))
+		o.cfg.Pool.release(c.own - min(c.consumed, c.own))
 		o.cfg.Pool.ops--
 	}
 }
@@ -300,16 +300,16 @@ func (o *Collective) markAt() step.Time {
 	return step.Never
 }
 
-func (o *Collective) mark(out []step.Action) []step.Action {
+func (o *Collective) sendMark(out []step.Action) []step.Action {
 	o.cr.needed, o.cr.marked, o.cr.markSent, o.cr.markPred = true, true, o.snd.done, o.snd.predSent
 	m := wire.Msg{
 		Kind: wire.MsgMark, Rank: uint32(o.rank), Flag: o.snd.predSent, Counts: slices.Clone(o.snd.cursor),
 	}
-	return o.spread(m, -1, out)
+	return o.forward(m, -1, out)
 }
 
-// spread sends a message along the control tree, except to the neighbour that it came from.
-func (o *Collective) spread(m wire.Msg, from int, out []step.Action) []step.Action {
+// forward sends a message along the control tree, except to the neighbour that it came from.
+func (o *Collective) forward(m wire.Msg, from int, out []step.Action) []step.Action {
 	if o.tree.parent >= 0 && o.tree.parent != from {
 		out = o.send(out, o.tree.parent, m)
 	}
@@ -323,7 +323,7 @@ func (o *Collective) spread(m wire.Msg, from int, out []step.Action) []step.Acti
 
 // handleMark learns from another sender's announcement.
 func (o *Collective) handleMark(now step.Time, from int, m *wire.Msg, out []step.Action) []step.Action {
-	out = o.spread(*m, from, out)
+	out = o.forward(*m, from, out)
 	o.cr.needed = true
 	if int(m.Rank) >= o.g.size || o.g.index[m.Rank] < 0 || len(m.Counts) != o.g.subs {
 		return out

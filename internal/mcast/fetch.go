@@ -39,9 +39,9 @@ func (o *Collective) cutoffAt() step.Time {
 	if missing == 0 || (o.phase != step.Multicast && o.phase != step.Fetch) || missing == o.asked {
 		return step.Never
 	}
-	slack := o.cfg.Est.Slack(int64(missing) * o.wire())
-	if o.tree.all {
-		slack = o.cfg.Est.Transit(o.underWay(missing) * o.wire())
+	slack := o.cfg.Est.Slack(int64(missing) * o.chunkWireSize())
+	if o.tree.allSent {
+		slack = o.cfg.Est.Transit(o.inTransit(missing) * o.chunkWireSize())
 	}
 	if o.idleCutoffs > 0 {
 		slack <<= min(o.idleCutoffs, 20)
@@ -49,8 +49,8 @@ func (o *Collective) cutoffAt() step.Time {
 	return max(o.barrierAt, o.progressAt, o.allSentAt, o.cutAt) + slack
 }
 
-// underWay returns how many of the missing chunks may be in transit.
-func (o *Collective) underWay(missing uint32) int64 {
+// inTransit returns how many of the missing chunks may be in transit.
+func (o *Collective) inTransit(missing uint32) int64 {
 	if o.cfg.Pool == nil {
 		return int64(missing)
 	}
@@ -71,8 +71,8 @@ func (o *Collective) Queued(now step.Time) {
 	}
 }
 
-// progress records that chunks have arrived.
-func (o *Collective) progress(now step.Time) {
+// recordProgress records that chunks have arrived.
+func (o *Collective) recordProgress(now step.Time) {
 	o.progressAt, o.idleCutoffs = now, 0
 	o.recordTaken()
 }
@@ -84,12 +84,12 @@ func (o *Collective) recordTaken() {
 	}
 }
 
-// cutoff asks the left neighbour for every chunk that was sent but has not arrived.
-func (o *Collective) cutoff(now step.Time, out []step.Action) []step.Action {
+// handleCutoff asks the left neighbour for every chunk that was sent but has not arrived.
+func (o *Collective) handleCutoff(now step.Time, out []step.Action) []step.Action {
 	o.cutAt = now
 	o.idleCutoffs++
 	for sub := range o.arrived {
-		out = o.ask(sub, out)
+		out = o.requestMissing(sub, out)
 	}
 	if o.asked > 0 && o.phase == step.Multicast {
 		o.phase, o.fetchAt, o.askedAt = step.Fetch, now, now
@@ -97,9 +97,9 @@ func (o *Collective) cutoff(now step.Time, out []step.Action) []step.Action {
 	return out
 }
 
-// ask requests the missing chunks of one subgroup. It leaves out claimed chunks: they are being
+// requestMissing requests the missing chunks of one subgroup. It leaves out claimed chunks: they are being
 // written and will soon be in place.
-func (o *Collective) ask(sub int, out []step.Action) []step.Action {
+func (o *Collective) requestMissing(sub int, out []step.Action) []step.Action {
 	a := &o.arrived[sub]
 	if a.missing == 0 {
 		return out
@@ -320,7 +320,7 @@ func (o *Collective) handleReadDone(now step.Time, sub int, ranges []wire.Range,
 	if n > 0 {
 		a.missing -= n
 		o.repaired += uint64(n)
-		o.progress(now)
+		o.recordProgress(now)
 		out = o.offerPlaced(sub, ranges, out)
 	}
 	return o.settle(now, o.pumpReads(out))

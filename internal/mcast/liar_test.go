@@ -71,11 +71,11 @@ func TestSentUpCountsOnceAndFromChildren(t *testing.T) {
 	}
 	hear(o, 3, wire.Msg{Kind: wire.MsgSentUp}, wire.Msg{Kind: wire.MsgSentUp})
 	hear(o, 1, wire.Msg{Kind: wire.MsgSentUp}, wire.Msg{Kind: wire.MsgSentUp})
-	if o.tree.all {
+	if o.tree.allSent {
 		t.Fatalf("it believes that all have sent, rank 2 has said nothing")
 	}
 	hear(o, 2, wire.Msg{Kind: wire.MsgSentUp})
-	if !o.tree.all {
+	if !o.tree.allSent {
 		t.Errorf("it does not know that all have sent")
 	}
 }

@@ -76,7 +76,7 @@ func (o *Collective) chunkTime() float64 {
 	if m == o.g.size && m > 1 && (o.cfg.Others == nil || *o.cfg.Others == 0) {
 		m--
 	}
-	return float64(o.wire()) * float64(m) / o.cfg.Est.limits.LinkRate
+	return float64(o.chunkWireSize()) * float64(m) / o.cfg.Est.limits.LinkRate
 }
 
 // pump hands over as many batches as turn, pace, credit and the fabric's queue allow.
@@ -159,11 +159,11 @@ func (o *Collective) passTurn(out []step.Action) []step.Action {
 // announceSent tells the control tree when this rank's subtree has sent everything.
 func (o *Collective) announceSent(now step.Time, out []step.Action) []step.Action {
 	t := &o.tree
-	t.own = t.own || (o.phase >= step.Multicast && o.snd.finished())
-	if !t.own || t.waiting > 0 || t.up {
+	t.ownSent = t.ownSent || (o.phase >= step.Multicast && o.snd.finished())
+	if !t.ownSent || t.waiting > 0 || t.reported {
 		return out
 	}
-	t.up = true
+	t.reported = true
 	if t.silent {
 		return out
 	}
@@ -175,7 +175,7 @@ func (o *Collective) announceSent(now step.Time, out []step.Action) []step.Actio
 
 // recordAllSent records that every rank has sent everything, and passes the message down the tree.
 func (o *Collective) recordAllSent(now step.Time, out []step.Action) []step.Action {
-	o.tree.all = true
+	o.tree.allSent = true
 	o.allSentAt, o.idleCutoffs = now, 0
 	for _, c := range o.tree.children {
 		out = o.send(out, c, wire.Msg{Kind: wire.MsgAllSent})

@@ -69,10 +69,10 @@ type sentTree struct {
 	children []int
 	waiting  int    // number of children that have not reported
 	heard    []bool // children that have reported
-	own      bool   // whether this rank has sent everything
-	up       bool   // whether the parent knows that the subtree has finished
+	ownSent  bool   // whether this rank has sent everything
+	reported bool   // whether the parent knows that the subtree has finished
 	silent   bool   // whether no rank of the subtree sends, which the parent knows
-	all      bool   // whether all ranks are known to have sent everything
+	allSent  bool   // whether all ranks are known to have sent everything
 }
 
 // newSentTree returns a rank's part of the tree. only is the one sending rank, or -1 if several
