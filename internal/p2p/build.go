@@ -2,8 +2,8 @@ package p2p
 
 import "hash/fnv"
 
-// build is a plan under construction.
-type build struct {
+// planBuilder is a plan under construction.
+type planBuilder struct {
 	Spec
 	plan   *Plan
 	displs []int64 // offset of each block, and the end of the last
@@ -12,8 +12,8 @@ type build struct {
 // span is a range of the buffer.
 type span struct{ off, n int64 }
 
-func newBuild(algo string, s Spec) *build {
-	b := &build{Spec: s}
+func newBuild(algo string, s Spec) *planBuilder {
+	b := &planBuilder{Spec: s}
 	if s.Kind == Barrier {
 		b.Counts = nil // a barrier moves no data
 	}
@@ -43,7 +43,7 @@ func newBuild(algo string, s Spec) *build {
 }
 
 // digest returns the same value on all ranks that make the same call.
-func (b *build) digest(algo string) uint64 {
+func (b *planBuilder) digest(algo string) uint64 {
 	return digest(algo, b.Counts, int64(b.Kind), int64(b.Size), int64(b.Root), b.Bytes, int64(b.Radix),
 		b.Segment, b.Align, int64(b.Type))
 }
@@ -63,19 +63,19 @@ func digest(algo string, counts []int64, params ...int64) uint64 {
 	return h.Sum64()
 }
 
-func (b *build) block(i int) span {
+func (b *planBuilder) block(i int) span {
 	i = ((i % b.Size) + b.Size) % b.Size
 	return span{b.displs[i], b.Counts[i]}
 }
 
 // whole returns the buffer as one span.
-func (b *build) whole() span { return span{0, b.displs[b.Size]} }
+func (b *planBuilder) whole() span { return span{0, b.displs[b.Size]} }
 
 // blocks returns the span of blocks [lo, hi), which do not wrap.
-func (b *build) blocks(lo, hi int) span { return span{b.displs[lo], b.displs[hi] - b.displs[lo]} }
+func (b *planBuilder) blocks(lo, hi int) span { return span{b.displs[lo], b.displs[hi] - b.displs[lo]} }
 
-// circle returns the one or two spans of n blocks from i on, which may wrap.
-func (b *build) circle(i, n int) []span {
+// wrapping returns the one or two spans of n blocks from i on, which may wrap.
+func (b *planBuilder) wrapping(i, n int) []span {
 	i = ((i % b.Size) + b.Size) % b.Size
 	if i+n <= b.Size {
 		return []span{b.blocks(i, i+n)}
@@ -84,7 +84,7 @@ func (b *build) circle(i, n int) []span {
 }
 
 // segment returns the maximum length of a piece, or 0 if pieces are as long as their spans.
-func (b *build) segment() int64 {
+func (b *planBuilder) segment() int64 {
 	if b.Segment == 0 {
 		return 0
 	}
@@ -93,7 +93,7 @@ func (b *build) segment() int64 {
 
 // pieces cuts a span into segments. An empty span becomes one empty piece, so that every step
 // exchanges a message and orders the next step.
-func (b *build) pieces(s span) []span {
+func (b *planBuilder) pieces(s span) []span {
 	seg := b.segment()
 	if seg == 0 || s.n <= seg {
 		return []span{s}
@@ -106,19 +106,19 @@ func (b *build) pieces(s span) []span {
 }
 
 // done returns the number of receives so far: the After value of a send that needs all of them.
-func (b *build) done() int { return len(b.plan.Recvs) }
+func (b *planBuilder) done() int { return len(b.plan.Recvs) }
 
-func (b *build) send(to int, s span, after int) {
+func (b *planBuilder) send(to int, s span, after int) {
 	b.plan.Sends = append(b.plan.Sends, Send{Off: s.off, Len: s.n, To: int32(to), After: int32(after)})
 }
 
-func (b *build) recv(from int, s span, reduce bool) {
+func (b *planBuilder) recv(from int, s span, reduce bool) {
 	b.plan.Recvs = append(b.plan.Recvs, Recv{Off: s.off, Len: s.n, From: int32(from), Reduce: reduce})
 }
 
 // exchange sends and receives lists of spans in segments. All sends wait for everything received
 // before.
-func (b *build) exchange(to int, out []span, from int, in []span, reduce bool) {
+func (b *planBuilder) exchange(to int, out []span, from int, in []span, reduce bool) {
 	after := b.done()
 	for _, s := range out {
 		for _, p := range b.pieces(s) {
@@ -133,6 +133,6 @@ func (b *build) exchange(to int, out []span, from int, in []span, reduce bool) {
 }
 
 // relative returns the distance of this rank from the root.
-func (b *build) relative() int { return (b.Rank - b.Root + b.Size) % b.Size }
+func (b *planBuilder) relative() int { return (b.Rank - b.Root + b.Size) % b.Size }
 
-func (b *build) absolute(v int) int { return (v + b.Root) % b.Size }
+func (b *planBuilder) absolute(v int) int { return (v + b.Root) % b.Size }

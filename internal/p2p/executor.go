@@ -38,7 +38,7 @@ const eagerPatience = 20 * step.Millisecond
 // only sends to. This saves one message in each direction, and the wait for it. It sends its own
 // greeting right before its data.
 type Executor struct {
-	life
+	lifecycle
 	cfg  Config
 	plan *Plan
 
@@ -87,7 +87,7 @@ func (o *Executor) Step(now step.Time, ev step.Event, out []step.Action) []step.
 	}
 	switch ev.Kind {
 	case step.EvStart:
-		o.begin(now)
+		o.start(now)
 		out = o.greet(now, out)
 	case step.EvTimer:
 		if o.timer <= now {
@@ -200,7 +200,7 @@ func (o *Executor) settle(now step.Time, out []step.Action) []step.Action {
 	if o.phase != step.Transfer || o.left > 0 || o.next < len(o.plan.Sends) || o.inFlight > 0 || o.ungreeted > 0 {
 		return out
 	}
-	return o.end(now, out)
+	return o.complete(now, out)
 }
 
 // Stats returns the counters of the Executor, which has none.

@@ -73,7 +73,7 @@ const incBatch = 32
 
 // IncOp runs a Reduction on one rank.
 type IncOp struct {
-	life
+	lifecycle
 	red      *Reduction
 	comm     uint32
 	seq      uint64
@@ -134,7 +134,7 @@ func (o *IncOp) Step(now step.Time, ev step.Event, out []step.Action) []step.Act
 	}
 	switch ev.Kind {
 	case step.EvStart:
-		o.begin(now)
+		o.start(now)
 		if o.red.Size > 1 {
 			out = append(out, step.Action{Kind: step.ActSend, To: o.right(), Msg: o.msg()})
 		}
@@ -192,7 +192,7 @@ func (o *IncOp) settle(now step.Time, out []step.Action) []step.Action {
 	if o.phase != step.Transfer || o.due > 0 || o.at < o.maxBlock || o.inFlight > 0 || !o.greeted {
 		return out
 	}
-	return o.end(now, out)
+	return o.complete(now, out)
 }
 
 // Stats returns the counters of the IncOp, which has none.

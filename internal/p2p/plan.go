@@ -104,9 +104,9 @@ type Spec struct {
 // ErrSpec marks an invalid Spec.
 var ErrSpec = errors.New("bad collective")
 
-type builder func(b *build)
+type algorithm func(b *planBuilder)
 
-var algorithms = map[Kind]map[string]builder{
+var algorithms = map[Kind]map[string]algorithm{
 	Broadcast: {
 		"binomial": binomial, "knomial": knomial, "binary": binary, "chain": chain,
 		"scatter-allgather": scatterAllgather,
@@ -131,7 +131,7 @@ func Algorithms(k Kind) []string {
 
 // New returns the plan of one rank.
 func New(algo string, s Spec) (*Plan, error) {
-	build, ok := algorithms[s.Kind][algo]
+	construct, ok := algorithms[s.Kind][algo]
 	if !ok {
 		return nil, fmt.Errorf("%w: unknown algorithm %q for %v: valid are %s",
 			ErrSpec, algo, s.Kind, strings.Join(Algorithms(s.Kind), ", "))
@@ -147,7 +147,7 @@ func New(algo string, s Spec) (*Plan, error) {
 	}
 	b := newBuild(algo, s)
 	if s.Size > 1 {
-		build(b)
+		construct(b)
 	}
 	b.plan.contacts()
 	b.plan.ownership()

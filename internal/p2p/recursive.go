@@ -5,10 +5,10 @@ import "math/bits"
 // Recursive algorithms work on the core, the largest power of two of ranks. Rank core+i folds into
 // rank i, which acts for both.
 
-func (b *build) core() int { return 1 << (bits.Len(uint(b.Size)) - 1) }
+func (b *planBuilder) core() int { return 1 << (bits.Len(uint(b.Size)) - 1) }
 
 // cube returns the spans of the blocks that the core ranks [lo, lo+n) act for.
-func (b *build) cube(lo, n int) []span {
+func (b *planBuilder) cube(lo, n int) []span {
 	core := b.core()
 	out := []span{b.blocks(lo, lo+n)}
 	if f := min(lo+n+core, b.Size); f > lo+core {
@@ -18,10 +18,10 @@ func (b *build) cube(lo, n int) []span {
 }
 
 // doublingAllgather exchanges the blocks of two halves of a growing cube.
-func doublingAllgather(b *build) { b.doubling([]span{b.block(b.Rank)}) }
+func doublingAllgather(b *planBuilder) { b.doubling([]span{b.block(b.Rank)}) }
 
 // doubling gathers blocks. fold holds the spans that a folded rank contributes first.
-func (b *build) doubling(fold []span) {
+func (b *planBuilder) doubling(fold []span) {
 	core, r := b.core(), b.Rank
 	if r >= core {
 		b.exchange(r-core, fold, r-core, []span{b.whole()}, false)
@@ -40,10 +40,10 @@ func (b *build) doubling(fold []span) {
 }
 
 // halvingReduceScatter sums halves of a shrinking cube.
-func halvingReduceScatter(b *build) { b.halving(true) }
+func halvingReduceScatter(b *planBuilder) { b.halving(true) }
 
 // halving reduces. If scatter is set, folded ranks get their block.
-func (b *build) halving(scatter bool) {
+func (b *planBuilder) halving(scatter bool) {
 	core, r := b.core(), b.Rank
 	if r >= core {
 		var in []span
@@ -66,7 +66,7 @@ func (b *build) halving(scatter bool) {
 }
 
 // halvingAllreduce leaves the block of a folded rank with its partner between the two stages.
-func halvingAllreduce(b *build) {
+func halvingAllreduce(b *planBuilder) {
 	b.halving(false)
 	if b.Rank >= b.core() {
 		b.exchange(b.Rank-b.core(), nil, b.Rank-b.core(), []span{b.whole()}, false)
@@ -77,7 +77,7 @@ func halvingAllreduce(b *build) {
 
 // doublingBarrier has the pattern of the RNR barrier, so it needs no connections beyond those of a
 // multicast collective.
-func doublingBarrier(b *build) {
+func doublingBarrier(b *planBuilder) {
 	core, r := b.core(), b.Rank
 	none := []span{{}}
 	if r >= core {

@@ -5,7 +5,7 @@ const defaultSegment = 64 << 10
 
 // tree sends the whole buffer down a tree in segments. A rank forwards each segment to all children as
 // soon as it arrives.
-func (b *build) tree(parent int, children []int) {
+func (b *planBuilder) tree(parent int, children []int) {
 	for i, p := range b.pieces(b.whole()) {
 		after := 0
 		if parent >= 0 {
@@ -38,15 +38,15 @@ func knomialTree(v, size, k int) (parent int, children []int) {
 	return parent, children
 }
 
-func binomial(b *build) {
+func binomial(b *planBuilder) {
 	b.tree(knomialTree(b.relative(), b.Size, 2))
 }
 
-func knomial(b *build) {
+func knomial(b *planBuilder) {
 	b.tree(knomialTree(b.relative(), b.Size, b.Radix))
 }
 
-func binary(b *build) {
+func binary(b *planBuilder) {
 	v := b.relative()
 	parent := (v+1)/2 - 1
 	var children []int
@@ -58,7 +58,7 @@ func binary(b *build) {
 	b.tree(parent, children)
 }
 
-func chain(b *build) {
+func chain(b *planBuilder) {
 	v := b.relative()
 	var children []int
 	if v+1 < b.Size {
@@ -69,7 +69,7 @@ func chain(b *build) {
 
 // scatterAllgather is van de Geijn's Broadcast: the root scatters blocks down a binomial tree, then a
 // ring gathers them. Blocks are numbered relative to the root.
-func scatterAllgather(b *build) {
+func scatterAllgather(b *planBuilder) {
 	v := b.relative()
 	parent, children := knomialTree(v, b.Size, 2)
 	if parent >= 0 {
