@@ -280,7 +280,7 @@ func (n *Node) deliver(now step.Time, c *comm, from int, m *wire.Msg) {
 	st := c.find(m.Seq)
 	if st != nil && st.opened {
 		if st.greetingMismatch(m) {
-			n.mismatch(c, from, m.Seq, m.Call, st.call.info())
+			n.breakMismatched(c, from, m.Seq, m.Call, st.call.info())
 			return
 		}
 		n.execute(c, st, st.op.Step(now, step.Event{Kind: step.EvMsg, From: from, Msg: m}, n.steps[:0]))
@@ -294,7 +294,7 @@ func (n *Node) deliver(now step.Time, c *comm, from int, m *wire.Msg) {
 	if st == nil && greets && int64(m.Seq) <= c.lastSeq[c.layout.Slot(m.Seq)] {
 		// No rank can have completed a call that another rank makes only now: the ranks made
 		// different calls.
-		n.mismatch(c, from, m.Seq, m.Call, c.calledAt(m.Seq))
+		n.breakMismatched(c, from, m.Seq, m.Call, c.calledAt(m.Seq))
 		return
 	}
 	if !greets {
@@ -354,10 +354,10 @@ func (n *Node) execute(c *comm, st *round, acts []step.Action) {
 		case step.ActDigest:
 			n.out = append(n.out, Action{Kind: Digest, Comm: c.id, Seq: st.seq, Geometry: st.mc.Geometry()})
 		case step.ActCorrupt:
-			n.corrupt(c, a.To, st.seq)
+			n.breakCorrupt(c, a.To, st.seq)
 			return
 		case step.ActMismatch:
-			n.mismatch(c, a.To, st.seq, a.Msg.Call, st.call.info())
+			n.breakMismatched(c, a.To, st.seq, a.Msg.Call, st.call.info())
 			return
 		}
 	}

@@ -51,15 +51,15 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	who := fmt.Sprintf("rank %d", e.Culprit)
+	culprit := fmt.Sprintf("rank %d", e.Culprit)
 	if e.Culprit == NoRank {
-		who = "no single rank"
+		culprit = "no single rank"
 	}
 	if calls := e.Calls(nil); calls != "" {
-		who += " (" + calls + ")"
+		culprit += " (" + calls + ")"
 	}
 	return fmt.Sprintf("%v %d on communicator %d failed in the %v phase: %v: %s; missing: %s",
-		e.Op, e.Seq, e.Comm, e.Phase, e.Reason, who, e.Missing)
+		e.Op, e.Seq, e.Comm, e.Phase, e.Reason, culprit, e.Missing)
 }
 
 // Calls describes the calls of a Mismatch or the ranks of a Corrupt, if known. typeName names element

@@ -65,17 +65,17 @@ func (v *verdict) valid(c *comm, size int) bool {
 	return (v.reason == Mismatch || v.reason == Corrupt) && member(int(v.pair.Ranks[0])) && member(int(v.pair.Ranks[1]))
 }
 
-// mismatch breaks a communicator because a peer made a different call.
-func (n *Node) mismatch(c *comm, from int, seq uint64, theirs, ours wire.Call) {
+// breakMismatched breaks a communicator because a peer made a different call.
+func (n *Node) breakMismatched(c *comm, from int, seq uint64, theirs, ours wire.Call) {
 	pair := &wire.CallPair{
 		Ranks: [2]uint32{uint32(c.members[from]), uint32(n.cfg.Rank)}, Calls: [2]wire.Call{theirs, ours},
 	}
 	n.breakAndNotify(c, verdict{culprit: c.members[from], reason: Mismatch, seq: seq, pair: pair}, -1)
 }
 
-// corrupt breaks a communicator because this rank and a neighbour ended with different bytes. Neither
+// breakCorrupt breaks a communicator because this rank and a neighbour ended with different bytes. Neither
 // rank can tell whose memory is at fault.
-func (n *Node) corrupt(c *comm, from int, seq uint64) {
+func (n *Node) breakCorrupt(c *comm, from int, seq uint64) {
 	pair := &wire.CallPair{Ranks: [2]uint32{uint32(n.cfg.Rank), uint32(c.members[from])}}
 	n.breakAndNotify(c, verdict{culprit: NoRank, reason: Corrupt, seq: seq, pair: pair}, -1)
 }
