@@ -23,7 +23,7 @@ type testCall struct {
 
 // prepare prepares a call. nth distinguishes the calls of a burst.
 func (r *rank) prepare(st step, nth uint64) (*testCall, error) {
-	c := r.on(st)
+	c := r.commOf(st)
 	id := r.call<<2 | nth
 	opts := []allcast.CallOption{allcast.WithAlgorithm(st.algo)}
 	if st.algo == "mcast" {

@@ -46,8 +46,8 @@ func (r *runner) injectFault() {
 	}
 }
 
-// later makes the event loop call f after d.
-func (r *runner) later(d time.Duration, f func()) {
+// schedule makes the event loop call f after d.
+func (r *runner) schedule(d time.Duration, f func()) {
 	events := r.events
 	time.AfterFunc(d, func() { events <- event{do: f} })
 }
@@ -73,7 +73,7 @@ func (r *runner) stopProcess(p *process, d time.Duration, permanent bool) {
 	r.sum.faults[kind]++
 	r.record("rank %d is stopped for %v", p.rank, d.Round(time.Millisecond))
 	_ = p.cmd.Process.Signal(syscall.SIGSTOP)
-	r.later(d, func() {
+	r.schedule(d, func() {
 		r.record("rank %d runs again", p.rank)
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		p.busy = false
@@ -129,7 +129,7 @@ func (r *runner) linkRestored(p *process, start time.Time, err error) {
 		p.busy = false
 		return
 	}
-	r.later(r.cfg.timeout, func() {
+	r.schedule(r.cfg.timeout, func() {
 		p.busy = false
 		if !p.exited {
 			r.record("rank %d, which was cut off, is killed", p.rank)

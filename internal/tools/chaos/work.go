@@ -70,8 +70,8 @@ func (r *rank) step(ctx context.Context, st step) error {
 	if err != nil {
 		return err
 	}
-	r.commName = r.name(r.on(st))
-	if err = r.callWithDeadline(ctx, r.on(st), f); err == nil {
+	r.commName = r.name(r.commOf(st))
+	if err = r.callWithDeadline(ctx, r.commOf(st), f); err == nil {
 		err = r.verify(f, st.size)
 	}
 	return errors.Join(err, r.finish(f))
@@ -108,7 +108,7 @@ func (r *rank) burst(ctx context.Context, st step) error {
 		flights = append(flights, f)
 		req, err := f.start()
 		if err != nil {
-			first, r.commName = err, r.name(r.on(st.part(i)))
+			first, r.commName = err, r.name(r.commOf(st.part(i)))
 			break
 		}
 		pending = append(pending, req)
@@ -117,7 +117,7 @@ func (r *rank) burst(ctx context.Context, st step) error {
 	for i, req := range pending {
 		if err := req.Wait(ctx); err != nil {
 			if first == nil {
-				first, r.commName = err, r.name(r.on(st.part(i)))
+				first, r.commName = err, r.name(r.commOf(st.part(i)))
 			}
 		} else if err := r.verify(flights[i], st.size/st.n); err != nil {
 			return err
@@ -142,8 +142,8 @@ func (r *rank) verify(f *testCall, size int) error {
 	return nil
 }
 
-// on returns the communicator of a step.
-func (r *rank) on(st step) *allcast.Comm {
+// commOf returns the communicator of a step.
+func (r *rank) commOf(st step) *allcast.Comm {
 	if i := st.on % (len(r.pool) + 1); i > 0 {
 		return r.pool[i-1]
 	}
