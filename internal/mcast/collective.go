@@ -28,6 +28,7 @@ type Collective struct {
 	rank        int
 	left, right int
 	phase       step.Phase
+	times       step.Times
 
 	bar     barrier
 	snd     sender
@@ -41,16 +42,10 @@ type Collective struct {
 	rounds     step.Time   // number of exchanges in waited
 	blockEnd   []step.Time // per chain: end time of the last block
 	blockOf    []int32     // per chain: position of that block's sender, counted from 1
-	barrierAt  step.Time
 	progressAt step.Time
 	allSentAt  step.Time
 	cutAt      step.Time
-	fetchAt    step.Time
-	startAt    step.Time
-	haveAt     step.Time
-	doneAt     step.Time
 
-	firstCutoff step.Time // N/B + alpha after the barrier
 	knownTaken  uint64    // pool's taken count when the Collective last learned of arrived or sent chunks
 	asked       uint32    // missing chunks requested from the left neighbour
 	askedAt     step.Time // time of the first request, until the neighbour answers it
@@ -105,7 +100,7 @@ func (o *Collective) Step(now step.Time, ev step.Event, out []step.Action) []ste
 		if ev.Offloaded {
 			o.cfg.Pool = o.cfg.Offload
 		}
-		o.startAt = now
+		o.times.Start = now
 		o.phase = step.Barrier
 		o.joinPool()
 		o.bar = newBarrier(o.rank, o.g.size, o.cr.all)
@@ -253,12 +248,12 @@ func (o *Collective) advanceBarrier(now step.Time, out []step.Action) []step.Act
 	if !o.bar.done() {
 		return out
 	}
-	o.phase, o.barrierAt = step.Multicast, now
+	o.phase, o.times.Barrier = step.Multicast, now
 	o.recordTaken()
 	if o.rounds > 0 {
 		o.cfg.Est.Latency(o.waited / o.rounds)
 	}
-	o.firstCutoff = o.cfg.Est.Slack(int64(o.missing()) * o.chunkWireSize())
+	o.times.Cutoff = o.cfg.Est.Slack(int64(o.missing()) * o.chunkWireSize())
 	o.adoptBarrierGrant(now, o.bar.grant)
 	o.snd.active = o.snd.active || o.snd.pred < 0
 	out = o.passTurn(o.pump(now, out))
@@ -289,8 +284,8 @@ func (o *Collective) settle(now step.Time, out []step.Action) []step.Action {
 			chunks += o.arrived[i].received
 			late += o.arrived[i].late
 		}
-		if o.fetchAt == 0 {
-			o.cfg.Est.Received(int64(chunks)*o.chunkWireSize(), now-o.barrierAt)
+		if o.times.Fetch == 0 {
+			o.cfg.Est.Received(int64(chunks)*o.chunkWireSize(), now-o.times.Barrier)
 		}
 		if late == 0 {
 			o.cfg.Est.InTime()
@@ -307,7 +302,7 @@ func (o *Collective) settle(now step.Time, out []step.Action) []step.Action {
 		}
 	}
 	if o.haveAll && o.snd.finished() && o.phase < step.Handshake {
-		o.phase, o.haveAt = step.Handshake, now
+		o.phase, o.times.Have = step.Handshake, now
 	}
 	if o.sum.differs() {
 		if !o.sum.reported {
@@ -317,7 +312,7 @@ func (o *Collective) settle(now step.Time, out []step.Action) []step.Action {
 		return out // the driver fails the operation
 	}
 	if o.phase == step.Handshake && o.finalSent && (o.finalGot || o.g.size == 1) {
-		o.phase, o.doneAt = step.Lingering, now
+		o.phase, o.times.Done = step.Lingering, now
 		out = append(out, step.Action{Kind: step.ActComplete})
 	}
 	// Other ranks may still need this rank as a relay. After that the Collective can close.

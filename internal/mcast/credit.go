@@ -290,7 +290,7 @@ func (o *Collective) markAt() step.Time {
 	if c.marked && c.markSent == s.done && c.markPred == s.predSent {
 		return step.Never // the other ranks have this announcement: the path is reliable
 	}
-	since := max(c.movedAt, o.barrierAt)
+	since := max(c.movedAt, o.times.Barrier)
 	switch {
 	case c.needed && s.active:
 		return since

@@ -46,7 +46,7 @@ func (o *Collective) cutoffAt() step.Time {
 	if o.idleCutoffs > 0 {
 		slack <<= min(o.idleCutoffs, 20)
 	}
-	return max(o.barrierAt, o.progressAt, o.allSentAt, o.cutAt) + slack
+	return max(o.times.Barrier, o.progressAt, o.allSentAt, o.cutAt) + slack
 }
 
 // inTransit returns how many of the missing chunks may be in transit.
@@ -92,7 +92,7 @@ func (o *Collective) handleCutoff(now step.Time, out []step.Action) []step.Actio
 		out = o.requestMissing(sub, out)
 	}
 	if o.asked > 0 && o.phase == step.Multicast {
-		o.phase, o.fetchAt, o.askedAt = step.Fetch, now, now
+		o.phase, o.times.Fetch, o.askedAt = step.Fetch, now, now
 	}
 	return out
 }

@@ -17,11 +17,7 @@ func (o *Collective) Stats() step.Stats {
 }
 
 // Times returns the times at which the Collective reached its phases.
-func (o *Collective) Times() step.Times {
-	return step.Times{
-		Start: o.startAt, Barrier: o.barrierAt, Fetch: o.fetchAt, Have: o.haveAt, Done: o.doneAt, Cutoff: o.firstCutoff,
-	}
-}
+func (o *Collective) Times() step.Times { return o.times }
 
 // Phase returns the current phase.
 func (o *Collective) Phase() step.Phase { return o.phase }
