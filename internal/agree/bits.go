@@ -1,6 +1,6 @@
 package agree
 
-// Set is ranks as bits, as messages carry them.
+// Set is a set of ranks as bits, in the format of messages.
 type Set []uint64
 
 func newSet(size int) Set { return make(Set, (size+63)/64) }
@@ -12,7 +12,7 @@ func (s Set) Has(rank int) bool {
 
 func (s Set) add(rank int) { s[rank/64] |= 1 << (rank % 64) }
 
-// fits reports whether there is no rank in the set that does not exist.
+// fits reports whether all ranks in the set are below size.
 func (s Set) fits(size int) bool {
 	if len(s) > (size+63)/64 {
 		return false
@@ -27,7 +27,7 @@ func (s Set) fits(size int) bool {
 
 func (s Set) copy() Set { return append(Set(nil), s...) }
 
-// Ranks lists the set.
+// Ranks returns the ranks in the set.
 func (s Set) Ranks() (ranks []int) {
 	for r := range 64 * len(s) {
 		if s.Has(r) {

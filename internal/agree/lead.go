@@ -2,28 +2,30 @@ package agree
 
 import "github.com/allcast/allcast/internal/wire"
 
-// lead is what the leader knows.
+// lead is the state of the leader.
 type lead struct {
 	round    uint32
-	known    Set // who has answered
+	known    Set // ranks that have answered
 	called   Set
-	hurry    bool             // somebody waits no longer
-	highest  *wire.AgreeValue // the accepted value of the highest ballot
-	free     bool             // nobody had accepted anything: we may propose what we like
+	hurry    bool             // whether some rank no longer waits
+	highest  *wire.AgreeValue // accepted value with the highest ballot
+	free     bool             // whether no rank had accepted a value: the leader may propose any value
 	proposed *wire.AgreeValue
 	accepted Set
 }
 
-// begin asks everybody what they know.
-func (m *Machine) begin() {
-	m.lead = &lead{known: newSet(m.cfg.Size), called: newSet(m.cfg.Size), accepted: newSet(m.cfg.Size), highest: m.value}
-	m.all(wire.Agree{Step: wire.AgreeAsk, Ballot: m.ballot(), Dead: m.dead.copy()})
+// startLeading asks every rank for its state.
+func (m *Machine) startLeading() {
+	m.lead = &lead{
+		known: newSet(m.cfg.Size), called: newSet(m.cfg.Size), accepted: newSet(m.cfg.Size), highest: m.value,
+	}
+	m.broadcast(wire.Agree{Step: wire.AgreeAsk, Ballot: m.ballot(), Dead: m.dead.copy()})
 }
 
-// ballot is ours: those of later leaders are higher.
+// ballot returns the current ballot of this leader. Ballots of later leaders are higher.
 func (m *Machine) ballot() uint64 { return uint64(m.cfg.Rank)<<32 | uint64(m.lead.round) }
 
-func (m *Machine) all(a wire.Agree) {
+func (m *Machine) broadcast(a wire.Agree) {
 	for r := range m.cfg.Size {
 		if m.present(r) {
 			m.send(r, a)
@@ -31,9 +33,9 @@ func (m *Machine) all(a wire.Agree) {
 	}
 }
 
-// know takes a rank's answer, or news that came unasked: whoever speaks to us
-// as its leader has given up those before us.
-func (l *lead) know(from int, a *wire.Agree) {
+// recordState handles the state of a rank, solicited or not. A rank that addresses this one as its
+// leader has given up all lower ranks.
+func (l *lead) recordState(from int, a *wire.Agree) {
 	l.known.add(from)
 	if a.Called {
 		l.called.add(from)
@@ -44,11 +46,11 @@ func (l *lead) know(from int, a *wire.Agree) {
 	}
 }
 
-// pursue moves the leader on.
-func (m *Machine) pursue() {
+// advance proposes a value or decides it, as far as the answers allow.
+func (m *Machine) advance() {
 	l := m.lead
 	if l.proposed != nil && l.free && m.outdated(l.proposed) {
-		// Nobody has acted on it: only we could have said so.
+		// No rank has acted on the proposal: only this leader can announce a decision.
 		l.round++
 		l.proposed, l.accepted = nil, newSet(m.cfg.Size)
 	}
@@ -58,14 +60,14 @@ func (m *Machine) pursue() {
 		}
 		l.proposed.Ballot = m.ballot()
 		m.value = l.proposed
-		m.all(wire.Agree{Step: wire.AgreePropose, Ballot: l.proposed.Ballot, Value: l.proposed})
+		m.broadcast(wire.Agree{Step: wire.AgreePropose, Ballot: l.proposed.Ballot, Value: l.proposed})
 	}
-	if m.everybody(l.accepted) {
+	if m.includesPresent(l.accepted) {
 		m.decide(l.proposed, m.cfg.Rank)
 	}
 }
 
-// outdated reports whether a rank that was to go on has died.
+// outdated reports whether a rank of a proposed membership has died.
 func (m *Machine) outdated(v *wire.AgreeValue) bool {
 	if v.Why != Agreed {
 		return false
@@ -78,8 +80,8 @@ func (m *Machine) outdated(v *wire.AgreeValue) bool {
 	return false
 }
 
-// everybody reports whether all others that take part are in a set.
-func (m *Machine) everybody(s Set) bool {
+// includesPresent reports whether a set contains all other participating ranks.
+func (m *Machine) includesPresent(s Set) bool {
 	for r := range m.cfg.Size {
 		if m.present(r) && !s.Has(r) {
 			return false
@@ -88,10 +90,10 @@ func (m *Machine) everybody(s Set) bool {
 	return true
 }
 
-// choose finds what to propose; nil: it is too early.
+// choose returns the value to propose, or nil if it is too early.
 func (m *Machine) choose() *wire.AgreeValue {
 	l := m.lead
-	if !m.everybody(l.known) {
+	if !m.includesPresent(l.known) {
 		return nil
 	}
 	if !l.free && l.highest != nil {

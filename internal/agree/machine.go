@@ -5,18 +5,18 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// Why an agreement failed; AgreeValue.Why.
+// Reasons why an agreement failed, for AgreeValue.Why.
 const (
-	Agreed   uint8 = iota // it did not
-	Late                  // Ranks live, but did not come
+	Agreed   uint8 = iota // no failure
+	Late                  // Ranks live but did not call
 	Closed                // Ranks have closed the communicator
-	Excluded              // Ranks, ourselves, were taken for lost
+	Excluded              // Ranks, which is this rank, was declared lost
 )
 
 // Config describes a rank of a communicator.
 type Config struct {
 	Rank, Size int
-	Patience   step.Time // how long to wait for ranks that live and do not come; 0: for ever
+	Patience   step.Time // time to wait for living ranks that do not call; 0 for ever
 }
 
 // A Send is a message to another rank.
@@ -25,63 +25,61 @@ type Send struct {
 	Msg wire.Agree
 }
 
-// A Machine is one rank's part of one agreement. Its methods must not be called
-// concurrently.
+// A Machine is one rank's part of one agreement. Its methods must not be called concurrently.
 type Machine struct {
 	cfg     Config
 	sends   []Send
 	dead    Set
-	gone    Set // they live, but have closed the communicator
-	leader  int // whom we follow: the lowest that is neither; -1: we have not heard of the agreement
+	gone    Set // living ranks that have closed the communicator
+	leader  int // lowest rank that is neither dead nor gone; -1 before the agreement is known
 	called  bool
-	id      uint32 // of the communicator that we would make
-	hurry   bool   // we wait no longer
+	id      uint32 // id that this rank offers for the new communicator
+	hurry   bool   // whether this rank no longer waits
 	ticks   int
 	tickAt  step.Time
-	value   *wire.AgreeValue // what we have accepted
+	value   *wire.AgreeValue // value that this rank has accepted
 	outcome *wire.AgreeValue
-	lead    *lead // nil: another one leads
+	lead    *lead // nil if another rank leads
 }
 
-// looks is how often we look at the clock before we are out of patience. To look only
-// once would not do: had we been stopped ourselves, those who came meanwhile might be
-// among what we have not read.
-const looks = 4
+// timerChecks is the number of timer checks before patience runs out. One check is not enough: if this
+// process was stopped, messages of ranks that called meanwhile may still be unread.
+const timerChecks = 4
 
-// New returns a Machine that has heard of nothing.
+// New returns a Machine that does not know of the agreement yet.
 func New(cfg Config) *Machine {
 	return &Machine{cfg: cfg, dead: newSet(cfg.Size), gone: newSet(cfg.Size), leader: -1}
 }
 
-// Outcome is what was decided; nil: nothing yet.
+// Outcome returns the decision, or nil if there is none yet.
 func (m *Machine) Outcome() *wire.AgreeValue { return m.outcome }
 
-// Sends returns the messages to send, and forgets them.
+// Sends returns the pending messages and clears them.
 func (m *Machine) Sends() []Send {
 	s := m.sends
 	m.sends = nil
 	return s
 }
 
-// Call says that the user has come. If ours is the proposal that is accepted, the new
-// communicator gets this id.
+// Call reports that the user has called. If this rank's proposal is accepted, the new communicator
+// gets this id.
 func (m *Machine) Call(now step.Time, id uint32) {
 	if m.outcome != nil {
 		return
 	}
 	m.called, m.id = true, id
-	m.inform(now)
+	m.reportChange(now)
 }
 
-// Hurry says that we do not want to wait for others any longer.
+// Hurry reports that this rank no longer waits for others.
 func (m *Machine) Hurry(now step.Time) {
 	if m.outcome == nil && !m.hurry {
 		m.hurry = true
-		m.inform(now)
+		m.reportChange(now)
 	}
 }
 
-// Dead says that a rank is lost.
+// Dead reports that a rank is lost.
 func (m *Machine) Dead(rank int) {
 	if rank < 0 || rank >= m.cfg.Size || m.dead.Has(rank) {
 		return
@@ -97,7 +95,7 @@ func (m *Machine) Dead(rank int) {
 	}
 }
 
-// NextTimer is when Timer wants to be called.
+// NextTimer returns the time at which the driver should call Timer.
 func (m *Machine) NextTimer() step.Time {
 	if m.outcome != nil || m.leader < 0 || m.hurry || m.cfg.Patience <= 0 {
 		return step.Never
@@ -105,22 +103,22 @@ func (m *Machine) NextTimer() step.Time {
 	return m.tickAt + m.tick()
 }
 
-func (m *Machine) tick() step.Time { return max(1, m.cfg.Patience/looks) }
+func (m *Machine) tick() step.Time { return max(1, m.cfg.Patience/timerChecks) }
 
-// Timer looks at the clock.
+// Timer counts the expired timer, and stops waiting when patience runs out.
 func (m *Machine) Timer(now step.Time) {
 	if now < m.NextTimer() {
 		return
 	}
 	m.tickAt = now
-	if m.ticks++; m.ticks >= looks {
+	if m.ticks++; m.ticks >= timerChecks {
 		m.Hurry(now)
 	}
 }
 
-// Message takes a message from another rank, which is not dead.
+// Message handles a message from another rank, which is not dead.
 func (m *Machine) Message(now step.Time, from int, a *wire.Agree) {
-	if from < 0 || from >= m.cfg.Size || m.dead.Has(from) || !m.sane(a) {
+	if from < 0 || from >= m.cfg.Size || m.dead.Has(from) || !m.valid(a) {
 		return
 	}
 	if m.outcome != nil {
@@ -131,15 +129,15 @@ func (m *Machine) Message(now step.Time, from int, a *wire.Agree) {
 		m.Dead(r)
 	}
 	if m.outcome != nil {
-		return // it is we who are dead
+		return // this rank was declared dead
 	}
 	switch a.Step {
 	case wire.AgreeAsk:
 		m.follow(now, from)
 	case wire.AgreeState:
-		m.hear(now)
+		m.activate(now)
 		if m.lead != nil {
-			m.lead.know(from, a)
+			m.lead.recordState(from, a)
 		}
 	case wire.AgreePropose:
 		m.accept(from, a)
@@ -156,22 +154,23 @@ func (m *Machine) Message(now step.Time, from int, a *wire.Agree) {
 	m.settle()
 }
 
-// sane reports whether a message names ranks that exist only.
-func (m *Machine) sane(a *wire.Agree) bool {
+// valid reports whether a message names existing ranks only.
+func (m *Machine) valid(a *wire.Agree) bool {
 	return Set(a.Dead).fits(m.cfg.Size) && (a.Value == nil || Set(a.Value.Ranks).fits(m.cfg.Size))
 }
 
-// remind tells a rank that is behind what was decided.
+// remind tells a rank that is behind the decision.
 func (m *Machine) remind(to int, a *wire.Agree) {
-	if m.outcome.Why != Excluded && (a.Step == wire.AgreeAsk || a.Step == wire.AgreeState || a.Step == wire.AgreePropose) {
+	behind := a.Step == wire.AgreeAsk || a.Step == wire.AgreeState || a.Step == wire.AgreePropose
+	if m.outcome.Why != Excluded && behind {
 		m.send(to, wire.Agree{Step: wire.AgreeCommit, Value: m.outcome})
 	}
 }
 
-// follow answers a leader. It knows that those below it are dead, which its message
-// has told us too, or have closed the communicator.
+// follow answers a leader. Ranks below the leader are dead, as its message has said, or have closed
+// the communicator.
 func (m *Machine) follow(now step.Time, from int) {
-	m.hear(now)
+	m.activate(now)
 	if from < m.leader || from > m.cfg.Rank && m.leader == m.cfg.Rank {
 		return
 	}
@@ -181,7 +180,7 @@ func (m *Machine) follow(now step.Time, from int) {
 		}
 	}
 	if m.leader == from {
-		m.report() // a new one is reported to when settle finds it
+		m.report() // settle reports to a new leader
 	}
 }
 
@@ -195,7 +194,7 @@ func (m *Machine) accept(from int, a *wire.Agree) {
 	m.send(from, wire.Agree{Step: wire.AgreeAccept, Ballot: a.Ballot})
 }
 
-// decide ends the agreement. All others hear of it before we act on it.
+// decide ends the agreement. This rank tells all others before it acts on the decision.
 func (m *Machine) decide(v *wire.AgreeValue, from int) {
 	m.outcome, m.lead = v, nil
 	for r := range m.cfg.Size {
@@ -205,25 +204,25 @@ func (m *Machine) decide(v *wire.AgreeValue, from int) {
 	}
 }
 
-// present reports whether a rank is another one that takes part.
+// present reports whether r is another participating rank.
 func (m *Machine) present(r int) bool {
 	return r != m.cfg.Rank && !m.dead.Has(r) && !m.gone.Has(r)
 }
 
 func (m *Machine) send(to int, a wire.Agree) { m.sends = append(m.sends, Send{to, a}) }
 
-// hear starts the clock when the agreement is first heard of.
-func (m *Machine) hear(now step.Time) {
+// activate starts the clock when this rank first learns of the agreement.
+func (m *Machine) activate(now step.Time) {
 	if m.leader < 0 {
 		m.tickAt = now
 		m.elect()
 	}
 }
 
-// inform tells the leader that something is new with us.
-func (m *Machine) inform(now step.Time) {
+// reportChange tells the leader about a change of this rank's state.
+func (m *Machine) reportChange(now step.Time) {
 	if m.leader < 0 {
-		m.hear(now)
+		m.activate(now)
 	} else {
 		m.report()
 	}
@@ -232,11 +231,13 @@ func (m *Machine) inform(now step.Time) {
 
 func (m *Machine) report() {
 	if m.lead == nil {
-		m.send(m.leader, wire.Agree{Step: wire.AgreeState, Called: m.called, Hurry: m.hurry, Dead: m.dead.copy(), Value: m.value})
+		m.send(m.leader, wire.Agree{
+			Step: wire.AgreeState, Called: m.called, Hurry: m.hurry, Dead: m.dead.copy(), Value: m.value,
+		})
 	}
 }
 
-// elect finds out whom to follow, and tells it what we know.
+// elect determines the leader and reports this rank's state to it.
 func (m *Machine) elect() {
 	l := 0
 	for l != m.cfg.Rank && !m.present(l) {
@@ -247,19 +248,19 @@ func (m *Machine) elect() {
 	}
 	m.leader = l
 	if l == m.cfg.Rank {
-		m.begin()
+		m.startLeading()
 		return
 	}
 	m.report()
 }
 
-// settle moves on as far as what we know allows.
+// settle advances the agreement as far as the known state allows.
 func (m *Machine) settle() {
 	if m.outcome != nil || m.leader < 0 {
 		return
 	}
 	m.elect()
 	if m.lead != nil {
-		m.pursue()
+		m.advance()
 	}
 }

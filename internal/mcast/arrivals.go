@@ -2,27 +2,27 @@ package mcast
 
 import "github.com/allcast/allcast/internal/wire"
 
-// arrivals is what a Collective knows of one subgroup beyond its Placement: how far senders are known to
-// have come, and which chunks the slow path deals with.
+// arrivals holds what a Collective knows about one subgroup beyond its Placement: how many chunks each
+// sender is known to have sent, and which chunks the slow path handles.
 type arrivals struct {
 	*Placement
-	ownIndex int // our own index among the senders, or -1
+	ownIndex int // index of this rank among the senders, or -1
 
-	// sent[i] is how many of sender i's chunks in this subgroup are known to have
-	// been sent. A datagram proves it for those before it: a rank sends in order.
+	// sent[i] is the number of sender i's chunks in this subgroup that are known to have been
+	// sent. A rank sends in order, so a datagram proves that all earlier chunks were sent.
 	sent []uint32
-	// seen[i] is how many of them no longer occupy our receive queue: they were
-	// placed, or a later datagram overtook them. Those we know only from the reliable
-	// path may still be waiting there. For credit; nil without.
+	// seen[i] is the number of those chunks that no longer occupy this rank's receive queue:
+	// they were placed, or a later datagram overtook them. Chunks known only from reliable
+	// messages may still wait in the queue. Used for credit; nil without credit.
 	seen []uint32
-	full []int32 // per chain: members before this position are known to have sent all
+	full []int32 // per chain: number of leading members known to have sent everything
 
-	asked *Bitmap // chunks asked of the left neighbour that are not here; nil before the first
+	asked *Bitmap // missing chunks requested from the left neighbour; nil before the first request
 
-	missing  uint32 // chunks not reported to be in place
+	missing  uint32 // chunks not yet reported as in place
 	received uint64 // chunks placed by datagrams
-	consumed uint64 // the sum of seen
-	late     uint64 // chunks that came by datagram after they had been asked for
+	consumed uint64 // sum of seen
+	late     uint64 // chunks that a datagram brought after they had been requested
 }
 
 func newArrivals(g *Geometry, p *Placement, rank int, credit bool) arrivals {
@@ -36,58 +36,58 @@ func newArrivals(g *Geometry, p *Placement, rank int, credit bool) arrivals {
 	return a
 }
 
-// came learns that datagrams have brought chunks q of sender i.
-func (a *arrivals) came(i int, q wire.Range) {
+// recordPlaced records that datagrams have brought chunks q of sender i.
+func (a *arrivals) recordPlaced(i int, q wire.Range) {
 	a.missing -= q.N
 	a.received += uint64(q.N)
-	a.saw(i, q.PSN+q.N-a.g.base[a.Sub][i])
+	a.recordArrival(i, q.PSN+q.N-a.g.base[a.Sub][i])
 }
 
-// saw learns from the n-th chunk of sender i that those before it were sent, and
-// that all before its direct predecessor in the chain have finished: a rank
-// activates its successor only once its own predecessor has sent all.
-func (a *arrivals) saw(i int, n uint32) {
-	a.note(i, n)
-	a.pass(i, n)
+// recordArrival records the arrival of the n-th chunk of sender i. All earlier chunks of i were sent.
+// All ranks before i's direct predecessor in the chain have finished, because a rank activates its
+// successor only after its own predecessor has finished.
+func (a *arrivals) recordArrival(i int, n uint32) {
+	a.recordSent(i, n)
+	a.consume(i, n)
 	c := &a.g.chains
 	k := c.of[i]
 	for p := a.full[k]; p < c.pos[i]-1; p++ {
 		m := c.members[k][p]
-		a.finished(m)
-		a.pass(m, a.sent[m])
+		a.recordFinished(m)
+		a.consume(m, a.sent[m])
 		a.full[k] = p + 1
 	}
 }
 
-// note learns that the first n chunks of sender i were sent. The sender of this rank knows better
-// what this rank has sent.
-func (a *arrivals) note(i int, n uint32) {
+// recordSent records that sender i has sent its first n chunks. It skips this rank, whose sender
+// state is more precise.
+func (a *arrivals) recordSent(i int, n uint32) {
 	if n > a.sent[i] && i != a.ownIndex {
 		a.sent[i] = n
 	}
 }
 
-// finished learns that sender i has sent all.
-func (a *arrivals) finished(i int) { a.note(i, a.g.base[a.Sub][i+1]-a.g.base[a.Sub][i]) }
+// recordFinished records that sender i has sent all its chunks.
+func (a *arrivals) recordFinished(i int) { a.recordSent(i, a.g.base[a.Sub][i+1]-a.g.base[a.Sub][i]) }
 
-// pass counts the first n chunks of sender i as no longer in our receive queue.
-func (a *arrivals) pass(i int, n uint32) {
+// consume counts the first n chunks of sender i as no longer in the receive queue.
+func (a *arrivals) consume(i int, n uint32) {
 	if a.seen != nil && n > a.seen[i] && i != a.ownIndex {
 		a.consumed += uint64(n - a.seen[i])
 		a.seen[i] = n
 	}
 }
 
-// passAll does so for all chunks that are known to have been sent.
-func (a *arrivals) passAll() {
+// consumeSent consumes all chunks that are known to have been sent.
+func (a *arrivals) consumeSent() {
 	for i, n := range a.sent {
-		a.pass(i, n)
+		a.consume(i, n)
 	}
 }
 
-// noteAll learns that everything was sent.
-func (a *arrivals) noteAll() {
+// recordAllFinished records that every sender has sent all its chunks.
+func (a *arrivals) recordAllFinished() {
 	for i := range a.sent {
-		a.finished(i)
+		a.recordFinished(i)
 	}
 }

@@ -55,7 +55,7 @@ func (r *tracked) accept(psn uint32, length int) (off int64, v Verdict) {
 	off, v = r.judge(psn, length)
 	if v == Placed {
 		r.Finish(psn, 1)
-		r.came(r.g.sender(r.Sub, psn), wire.Range{PSN: psn, N: 1})
+		r.recordPlaced(r.g.sender(r.Sub, psn), wire.Range{PSN: psn, N: 1})
 	}
 	return off, v
 }
@@ -206,10 +206,10 @@ func TestInference(t *testing.T) {
 			t.Errorf("sender %d: %d known as sent, %d as passed, want %d", i, r.sent[i], r.seen[i], n)
 		}
 	}
-	if r.noteAll(); r.consumed != 5 {
+	if r.recordAllFinished(); r.consumed != 5 {
 		t.Errorf("consumed %d, want 5: what the reliable path says may still be in our queue", r.consumed)
 	}
-	if r.passAll(); r.consumed != 21 {
+	if r.consumeSent(); r.consumed != 21 {
 		t.Errorf("consumed %d, want 21", r.consumed)
 	}
 }
@@ -219,7 +219,7 @@ func TestInference(t *testing.T) {
 func TestOnlyTakenDatagramsCount(t *testing.T) {
 	g := oneRound(t, broadcast(2, 0, 10, 1, 1))
 	r := track(g, 0, 1, true)
-	r.note(0, 8) // a mark
+	r.recordSent(0, 8) // a mark
 	for psn := range uint32(8) {
 		if r.accept(psn, 1); r.consumed != uint64(psn)+1 {
 			t.Fatalf("%d datagrams taken, %d consumed", psn+1, r.consumed)

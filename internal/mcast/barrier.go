@@ -2,25 +2,26 @@ package mcast
 
 import "math/bits"
 
-// barrier is the RNR barrier: recursive doubling, any P. Let core be the largest
-// power of two not above P. Each of the P-core ranks beyond it folds into its
-// partner core below; the core doubles; the partner releases the folded rank.
+// barrier is the RNR barrier: recursive doubling for any number of ranks P. Let core be the largest
+// power of two that does not exceed P. Each of the P-core ranks above it folds into a partner, the
+// rank that is core lower. The core ranks run recursive doubling. Then the partners release the
+// folded ranks.
 //
 //	round 0          folded rank -> partner
 //	round 1..k       core ranks r and r xor 2^(round-1), both ways
 //	round k+1        partner -> folded rank
 //
-// It is an all-reduce at the same time: of the least initial credit, and of the
-// digest of the call, in the sense that a rank compares what it hears with its
-// own; the partners form a connected graph, so any difference is seen somewhere.
+// The barrier is also an all-reduce. It computes the minimum of the initial credit. It also detects
+// different calls: each rank compares the digests it receives with its own, and the partners form a
+// connected graph, so at least one rank sees any difference.
 type barrier struct {
 	rank, size int
 	core       int
 	last       int    // k+1
-	round      int    // the round we are in
-	sent       bool   // our message of this round is out
-	got        uint64 // rounds heard of, one bit each; messages may come early
-	grant      uint64 // the least credit heard of so far
+	round      int    // current round
+	sent       bool   // whether this rank has sent its message of the current round
+	received   uint64 // rounds whose message has arrived, one bit each; messages may arrive early
+	grant      uint64 // minimum of the credit values received so far
 }
 
 func newBarrier(rank, size int, grant uint64) barrier {
@@ -30,7 +31,7 @@ func newBarrier(rank, size int, grant uint64) barrier {
 	return b
 }
 
-// peer is whom we exchange with in a round, -1 for nobody.
+// peer returns the rank that this rank exchanges messages with in a round, or -1 for none.
 func (b *barrier) peer(round int) int {
 	switch {
 	case round == 0 || round == b.last:
@@ -48,7 +49,7 @@ func (b *barrier) peer(round int) int {
 
 func (b *barrier) folded() bool { return b.rank >= b.core }
 
-// sends and waits say what a rank does in a round that it takes part in.
+// sends reports whether this rank sends in a round that it takes part in.
 func (b *barrier) sends(round int) bool {
 	switch round {
 	case 0:
@@ -59,6 +60,7 @@ func (b *barrier) sends(round int) bool {
 	return true
 }
 
+// waits reports whether this rank waits for a message in a round that it takes part in.
 func (b *barrier) waits(round int) bool {
 	switch round {
 	case 0:
@@ -69,7 +71,7 @@ func (b *barrier) waits(round int) bool {
 	return true
 }
 
-// settle moves past rounds that have no peer for us.
+// settle skips rounds in which this rank has no peer.
 func (b *barrier) settle() {
 	for b.round <= b.last && b.peer(b.round) < 0 {
 		b.round++
@@ -78,27 +80,26 @@ func (b *barrier) settle() {
 
 func (b *barrier) done() bool { return b.round > b.last }
 
-// accepts reports whether a message of this round from this rank belongs here.
+// accepts reports whether this rank expects a message of this round from rank from.
 func (b *barrier) accepts(from, round int) bool {
 	return round <= b.last && b.peer(round) == from && b.waits(round)
 }
 
-// hear notes a message; it may be of a later round than ours.
-func (b *barrier) hear(round int, grant uint64) {
-	b.got |= 1 << round
-	// Merging early is harmless: a minimum does not mind being told twice.
+// receive records a message, possibly of a later round than the current one.
+func (b *barrier) receive(round int, grant uint64) {
+	b.received |= 1 << round
+	// Merging a message of a later round is harmless: the minimum is idempotent.
 	b.grant = min(b.grant, grant)
 }
 
-// next returns the message to send now, if any, having moved on as far as
-// what was heard allows.
+// next advances as far as the received messages allow and returns the next message to send, if any.
 func (b *barrier) next() (to, round int, ok bool) {
 	for !b.done() {
 		if b.sends(b.round) && !b.sent {
 			b.sent = true
 			return b.peer(b.round), b.round, true
 		}
-		if b.waits(b.round) && b.got&(1<<b.round) == 0 {
+		if b.waits(b.round) && b.received&(1<<b.round) == 0 {
 			return 0, 0, false
 		}
 		b.round++

@@ -58,7 +58,7 @@ func (r *barrierRun) deliver(m barrierMsg) {
 	if !b.accepts(m.from, m.round) {
 		r.t.Fatalf("P=%d: rank %d refuses round %d of rank %d", len(r.ranks), m.to, m.round, m.from)
 	}
-	b.hear(m.round, m.grant)
+	b.receive(m.round, m.grant)
 	r.flush(m.to)
 }
 

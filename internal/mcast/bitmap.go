@@ -13,7 +13,7 @@ func NewBitmap(n uint32) *Bitmap {
 	return &Bitmap{words: make([]uint64, (uint64(n)+63)/64), n: n}
 }
 
-// Len is the number of bits.
+// Len returns the number of bits.
 func (b *Bitmap) Len() uint32 { return b.n }
 
 // Has reports whether bit i is set.
@@ -51,7 +51,7 @@ func (b *Bitmap) Count(i, n uint32) (set uint32) {
 	return set
 }
 
-// each calls f with every word that holds bits [i, i+n) and the mask of those.
+// each calls f with every word that holds some of the bits [i, i+n), and with the mask of those bits.
 func (b *Bitmap) each(i, n uint32, f func(w *uint64, m uint64)) {
 	for n > 0 {
 		k := min(64-i%64, n)

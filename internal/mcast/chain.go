@@ -1,16 +1,15 @@
 package mcast
 
-// chains is the Broadcast sequencer (Section IV-A, Appendix A): the ranks that
-// send are split into M chains; within a chain they multicast one after the
-// other, and the chains run in parallel. The split is contiguous in rank order,
-// any M, lengths differing by at most one, so that for M dividing P the active
-// group at step i is {P_i, P_(R+i), ..., P_((M-1)R+i)} as in the paper.
+// chains is the Broadcast sequencer (Section IV-A, Appendix A). It splits the sending ranks into M
+// chains. Within a chain, ranks multicast one after the other; the chains run in parallel. The split
+// is contiguous in rank order for any M, and chain lengths differ by at most one. For M dividing P,
+// the active group at step i is therefore {P_i, P_(R+i), ..., P_((M-1)R+i)} as in the paper.
 type chains struct {
 	members [][]int  // chain -> sender indices in order
 	of      []int32  // sender index -> chain
 	pos     []int32  // sender index -> position in its chain
-	before  []uint64 // sender index -> chunks that its chain sends before it
-	length  []uint64 // chain -> chunks in all
+	before  []uint64 // sender index -> number of chunks that its chain sends before it
+	length  []uint64 // chain -> total number of chunks
 }
 
 func newChains(g *Geometry) chains {
@@ -48,7 +47,7 @@ func newChains(g *Geometry) chains {
 	return c
 }
 
-// neighbours returns the ranks before and after rank in its chain, -1 for none.
+// neighbours returns the ranks before and after rank in its chain, or -1 for none.
 func (g *Geometry) neighbours(rank int) (pred, succ int) {
 	pred, succ = -1, -1
 	i := g.index[rank]
@@ -65,7 +64,7 @@ func (g *Geometry) neighbours(rank int) (pred, succ int) {
 	return
 }
 
-// ActiveGroup is who multicasts at step i of the schedule, chain by chain.
+// ActiveGroup returns the ranks that multicast at a step of the schedule, in chain order.
 func (g *Geometry) ActiveGroup(step int) []int {
 	var ranks []int
 	for _, chain := range g.chains.members {
@@ -76,7 +75,7 @@ func (g *Geometry) ActiveGroup(step int) []int {
 	return ranks
 }
 
-// Steps is the length of the longest chain.
+// Steps returns the length of the longest chain.
 func (g *Geometry) Steps() int {
 	steps := 0
 	for _, chain := range g.chains.members {
@@ -85,9 +84,9 @@ func (g *Geometry) Steps() int {
 	return steps
 }
 
-// position is the place of the j-th chunk of chain k in the merged order of all
-// chains: round-robin, chain by chain, over those that still have a j-th chunk.
-// Credit is granted in this order (credit.go).
+// position returns the place of the j-th chunk of chain k in the merged order of all chains:
+// round-robin over the chains that still have a j-th chunk. Credit is granted in this order
+// (credit.go).
 func (c *chains) position(k int, j uint64) uint64 {
 	var at uint64
 	for i, n := range c.length {

@@ -5,20 +5,20 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// Config is what a Collective needs to know.
+// Config holds the parameters of a Collective.
 type Config struct {
 	Geometry *Geometry
 	Rank     int
-	Comm     uint32 // stamped on messages
-	Seq      uint64 // the Collective's place in its communicator's order of calls
+	Comm     uint32 // communicator id for messages
+	Seq      uint64 // position in the communicator's order of calls
 	Est      *Estimator
 	Flow     Flow
-	Pool     *Pool  // FlowCredit: room where the process receives,
-	Offload  *Pool  // and where the kernel does
+	Pool     *Pool  // FlowCredit: room for operations whose datagrams the process receives
+	Offload  *Pool  // FlowCredit: room for operations whose datagrams the kernel receives
 	Batch    uint32 // chunks handed to the fabric at a time: the paper's doorbell batch
-	Overhead int    // bytes the fabric adds to a chunk on the wire
-	Digest   bool   // compare what was received with a neighbour before it is the user's, the same on all ranks
-	Others   *int   // how many operations of other kinds this process has under way; may be nil
+	Overhead int    // bytes that the fabric adds to a chunk on the wire
+	Digest   bool   // whether neighbours compare digests of the received data; the same on all ranks
+	Others   *int   // number of operations of other kinds in flight in this process; may be nil
 }
 
 // A Collective is one collective on one rank. See the package comment.
@@ -28,6 +28,7 @@ type Collective struct {
 	rank        int
 	left, right int
 	phase       step.Phase
+	times       step.Times
 
 	bar     barrier
 	snd     sender
@@ -36,26 +37,20 @@ type Collective struct {
 	tree    sentTree
 	cr      grants
 
-	roundAt    step.Time   // when our last barrier message left
-	waited     step.Time   // how long barrier partners' messages took after that, summed
-	rounds     step.Time   // over so many
-	blockEnd   []step.Time // per chain: when the last block ended,
-	blockOf    []int32     // and the position of its sender, from 1
-	barrierAt  step.Time
+	roundAt    step.Time   // time of this rank's last barrier message
+	waited     step.Time   // summed time from such a message to the partner's message
+	rounds     step.Time   // number of exchanges in waited
+	blockEnd   []step.Time // per chain: end time of the last block
+	blockOf    []int32     // per chain: position of that block's sender, counted from 1
 	progressAt step.Time
 	allSentAt  step.Time
 	cutAt      step.Time
-	fetchAt    step.Time
-	startAt    step.Time
-	haveAt     step.Time
-	doneAt     step.Time
 
-	firstCutoff step.Time // N/B + alpha after the barrier
-	knownTaken  uint64    // datagrams taken from the receive queues when the Collective last learned what came or was sent
-	asked       uint32    // missing chunks that our left neighbour was asked for,
-	askedAt     step.Time // and when it was first, until it answers
-	reads       int       // under way
-	fetchSub    int       // subgroup that reads next
+	knownTaken  uint64    // pool's taken count when the Collective last learned of arrived or sent chunks
+	asked       uint32    // missing chunks requested from the left neighbour
+	askedAt     step.Time // time of the first request, until the neighbour answers it
+	reads       int       // reads in progress
+	fetchSub    int       // subgroup of the next read
 	idleCutoffs int       // cutoffs since the last progress
 	repaired    uint64
 	haveAll     bool
@@ -64,7 +59,7 @@ type Collective struct {
 	sum         digest
 }
 
-// NewOp returns a Collective that waits for EvStart.
+// New returns a Collective that waits for EvStart.
 func New(cfg Config) *Collective {
 	g, n := cfg.Geometry, cfg.Geometry.size
 	if cfg.Batch == 0 {
@@ -85,8 +80,8 @@ func New(cfg Config) *Collective {
 	return o
 }
 
-// Placements says where the chunks of each subgroup belong. The driver may replace their Maps
-// before EvStart.
+// Placements returns the placement of each subgroup. The driver may replace their Maps before
+// EvStart.
 func (o *Collective) Placements() []*Placement {
 	all := make([]*Placement, len(o.arrived))
 	for s := range all {
@@ -95,7 +90,7 @@ func (o *Collective) Placements() []*Placement {
 	return all
 }
 
-// Step tells the Collective what happened and appends what to do to out.
+// Step handles an event and appends the resulting actions to out.
 func (o *Collective) Step(now step.Time, ev step.Event, out []step.Action) []step.Action {
 	if o.phase >= step.Closed {
 		return out
@@ -105,19 +100,19 @@ func (o *Collective) Step(now step.Time, ev step.Event, out []step.Action) []ste
 		if ev.Offloaded {
 			o.cfg.Pool = o.cfg.Offload
 		}
-		o.startAt = now
+		o.times.Start = now
 		o.phase = step.Barrier
 		o.joinPool()
 		o.bar = newBarrier(o.rank, o.g.size, o.cr.all)
-		return o.barrierStep(now, out)
+		return o.advanceBarrier(now, out)
 	case step.EvMsg:
-		return o.message(now, ev.From, ev.Msg, out)
+		return o.handleMessage(now, ev.From, ev.Msg, out)
 	case step.EvSent:
-		return o.settle(now, o.sent(now, ev.N, out))
+		return o.settle(now, o.handleSent(now, ev.N, out))
 	case step.EvRead:
-		return o.read(now, ev.Sub, ev.Ranges, out)
+		return o.handleReadDone(now, ev.Sub, ev.Ranges, out)
 	case step.EvTimer:
-		return o.timer(now, out)
+		return o.handleTimer(now, out)
 	case step.EvDigest:
 		o.sum.known, o.sum.ours = true, ev.Digest
 		return o.settle(now, out)
@@ -125,8 +120,8 @@ func (o *Collective) Step(now step.Time, ev step.Event, out []step.Action) []ste
 	return out
 }
 
-// Placed is the step for chunks of a subgroup that datagrams have brought and a receive worker has
-// put in place. Each chunk is reported once. Ordinary chunks cause no action.
+// Placed handles chunks of a subgroup that a receive worker has placed from datagrams. The driver
+// reports each chunk once. Most reports cause no action.
 func (o *Collective) Placed(now step.Time, sub int, q wire.Range, out []step.Action) []step.Action {
 	if o.phase < step.Barrier || o.phase >= step.Closed {
 		return out
@@ -145,18 +140,18 @@ func (o *Collective) Placed(now step.Time, sub int, q wire.Range, out []step.Act
 	for at, end := q.PSN, q.PSN+q.N; at < end; {
 		i := o.g.sender(sub, at)
 		stop := min(end, o.g.base[sub][i+1])
-		a.came(i, wire.Range{PSN: at, N: stop - at})
+		a.recordPlaced(i, wire.Range{PSN: at, N: stop - at})
 		if o.blockEnd != nil {
-			o.handedOver(now, sub, i, wire.Range{PSN: at, N: stop - at})
+			o.observeHandover(now, sub, i, wire.Range{PSN: at, N: stop - at})
 		}
 		at = stop
 	}
-	o.progress(now)
-	if o.fetch[sub].wanting > 0 {
-		out = o.gained(sub, []wire.Range{q}, out)
+	o.recordProgress(now)
+	if o.fetch[sub].wantedCount > 0 {
+		out = o.offerPlaced(sub, []wire.Range{q}, out)
 	}
 	if o.cr.joined {
-		out = o.consumedMore(now, out)
+		out = o.updateGrant(now, out)
 	}
 	if a.missing == 0 {
 		out = o.settle(now, out)
@@ -164,15 +159,15 @@ func (o *Collective) Placed(now step.Time, sub int, q wire.Range, out []step.Act
 	return out
 }
 
-// wire is the size of a chunk on the network.
-func (o *Collective) wire() int64 { return o.g.chunk + int64(o.cfg.Overhead) }
+// chunkWireSize returns the size of a chunk on the network.
+func (o *Collective) chunkWireSize() int64 { return o.g.chunk + int64(o.cfg.Overhead) }
 
 func (o *Collective) send(out []step.Action, to int, m wire.Msg) []step.Action {
 	m.Comm, m.Seq = o.cfg.Comm, o.cfg.Seq
 	return append(out, step.Action{Kind: step.ActSend, To: to, Msg: m})
 }
 
-func (o *Collective) message(now step.Time, from int, m *wire.Msg, out []step.Action) []step.Action {
+func (o *Collective) handleMessage(now step.Time, from int, m *wire.Msg, out []step.Action) []step.Action {
 	switch m.Kind {
 	case wire.MsgBarrier:
 		if m.Digest != o.g.digest {
@@ -185,38 +180,38 @@ func (o *Collective) message(now step.Time, from int, m *wire.Msg, out []step.Ac
 			o.waited += now - o.roundAt
 			o.rounds++
 		}
-		o.bar.hear(int(m.Round), m.Grant)
-		return o.barrierStep(now, out)
+		o.bar.receive(int(m.Round), m.Grant)
+		return o.advanceBarrier(now, out)
 	case wire.MsgActivate, wire.MsgChainSent:
 		if from != o.snd.pred {
 			return out
 		}
 		o.snd.predSent = o.snd.predSent || m.Kind == wire.MsgChainSent
 		o.snd.active = true
-		o.noteChain(now, int(o.g.index[o.rank]), o.snd.predSent)
+		o.recordChain(now, int(o.g.index[o.rank]), o.snd.predSent)
 		if o.phase >= step.Multicast {
-			out = o.handOver(o.pump(now, out))
+			out = o.passTurn(o.pump(now, out))
 		}
 	case wire.MsgSentUp:
-		if o.tree.hear(from) {
-			out = o.announce(now, out)
+		if o.tree.childFinished(from) {
+			out = o.announceSent(now, out)
 		}
 	case wire.MsgAllSent:
-		if from == o.tree.parent && !o.tree.all {
-			out = o.allSent(now, out)
+		if from == o.tree.parent && !o.tree.allSent {
+			out = o.recordAllSent(now, out)
 		}
 	case wire.MsgFetch:
 		if from == o.right && o.phase < step.Lingering {
-			out = o.asksUs(m, out)
+			out = o.serveFetch(m, out)
 		}
 	case wire.MsgAvail:
 		if from == o.left && o.phase < step.Lingering {
-			out = o.available(now, m, out)
+			out = o.recordOffers(now, m, out)
 		}
 	case wire.MsgFinal, wire.MsgFinalSum:
 		if from == o.right && !o.finalGot {
 			o.finalGot = true
-			o.sum.told, o.sum.theirs = m.Kind == wire.MsgFinalSum, m.Digest
+			o.sum.received, o.sum.theirs = m.Kind == wire.MsgFinalSum, m.Digest
 		}
 	case wire.MsgGrantUp:
 		if !o.cr.on {
@@ -230,15 +225,15 @@ func (o *Collective) message(now step.Time, from int, m *wire.Msg, out []step.Ac
 		out = o.reduceGrants(now, out)
 	case wire.MsgGrant:
 		if from == o.tree.parent {
-			out = o.granted(now, m.Grant, out)
+			out = o.acceptGrant(now, m.Grant, out)
 		}
 	case wire.MsgMark:
-		out = o.marked(now, from, m, out)
+		out = o.handleMark(now, from, m, out)
 	}
 	return o.settle(now, out)
 }
 
-func (o *Collective) barrierStep(now step.Time, out []step.Action) []step.Action {
+func (o *Collective) advanceBarrier(now step.Time, out []step.Action) []step.Action {
 	for {
 		to, round, ok := o.bar.next()
 		if !ok {
@@ -253,16 +248,16 @@ func (o *Collective) barrierStep(now step.Time, out []step.Action) []step.Action
 	if !o.bar.done() {
 		return out
 	}
-	o.phase, o.barrierAt = step.Multicast, now
-	o.known()
+	o.phase, o.times.Barrier = step.Multicast, now
+	o.recordTaken()
 	if o.rounds > 0 {
 		o.cfg.Est.Latency(o.waited / o.rounds)
 	}
-	o.firstCutoff = o.cfg.Est.Slack(int64(o.missing()) * o.wire())
-	o.barrierGrant(now, o.bar.grant)
+	o.times.Cutoff = o.cfg.Est.Slack(int64(o.missing()) * o.chunkWireSize())
+	o.adoptBarrierGrant(now, o.bar.grant)
 	o.snd.active = o.snd.active || o.snd.pred < 0
-	out = o.handOver(o.pump(now, out))
-	out = o.announce(now, out)
+	out = o.passTurn(o.pump(now, out))
+	out = o.announceSent(now, out)
 	if o.cr.on {
 		out = o.reduceGrants(now, out)
 	}
@@ -277,7 +272,7 @@ func (g *Geometry) describe() wire.Call {
 	return wire.Call{Kind: g.shape.Kind, Algo: wire.Mcast, Root: uint32(g.shape.Root), Bytes: sum}
 }
 
-// settle moves the Collective along as far as what it knows allows.
+// settle advances the Collective as far as its state allows.
 func (o *Collective) settle(now step.Time, out []step.Action) []step.Action {
 	if o.phase < step.Multicast || o.phase >= step.Closed {
 		return out
@@ -289,58 +284,58 @@ func (o *Collective) settle(now step.Time, out []step.Action) []step.Action {
 			chunks += o.arrived[i].received
 			late += o.arrived[i].late
 		}
-		if o.fetchAt == 0 {
-			o.cfg.Est.Received(int64(chunks)*o.wire(), now-o.barrierAt)
+		if o.times.Fetch == 0 {
+			o.cfg.Est.Received(int64(chunks)*o.chunkWireSize(), now-o.times.Barrier)
 		}
 		if late == 0 {
 			o.cfg.Est.InTime()
 		}
 	}
-	if o.haveAll && o.digests() && !o.sum.asked {
-		o.sum.asked = true
+	if o.haveAll && o.comparesDigests() && !o.sum.requested {
+		o.sum.requested = true
 		out = append(out, step.Action{Kind: step.ActDigest})
 	}
-	if o.haveAll && !o.finalSent && (o.sum.known || !o.digests()) {
+	if o.haveAll && !o.finalSent && (o.sum.known || !o.comparesDigests()) {
 		o.finalSent = true
 		if o.g.size > 1 {
 			out = o.send(out, o.left, o.sum.message())
 		}
 	}
 	if o.haveAll && o.snd.finished() && o.phase < step.Handshake {
-		o.phase, o.haveAt = step.Handshake, now
+		o.phase, o.times.Have = step.Handshake, now
 	}
 	if o.sum.differs() {
-		if !o.sum.said {
-			o.sum.said = true
+		if !o.sum.reported {
+			o.sum.reported = true
 			out = append(out, step.Action{Kind: step.ActCorrupt, To: o.right})
 		}
-		return out // the driver ends it
+		return out // the driver fails the operation
 	}
 	if o.phase == step.Handshake && o.finalSent && (o.finalGot || o.g.size == 1) {
-		o.phase, o.doneAt = step.Lingering, now
+		o.phase, o.times.Done = step.Lingering, now
 		out = append(out, step.Action{Kind: step.ActComplete})
 	}
-	// Others may still need us to relay; after that the Collective is of no use to anyone.
-	if o.phase == step.Lingering && o.tree.all && o.cr.all >= o.g.total && !o.cr.joined {
+	// Other ranks may still need this rank as a relay. After that the Collective can close.
+	if o.phase == step.Lingering && o.tree.allSent && o.cr.all >= o.g.total && !o.cr.joined {
 		o.phase = step.Closed
 		out = append(out, step.Action{Kind: step.ActClosed})
 	}
 	return out
 }
 
-// Timer is when the Collective wants EvTimer, Never if it does not.
+// Timer returns the time at which the Collective needs EvTimer, or Never.
 func (o *Collective) Timer() step.Time {
 	if o.phase < step.Multicast || o.phase >= step.Closed {
 		return step.Never
 	}
-	at := min(o.cutoffAt(), o.markAt(), o.passAt())
+	at := min(o.cutoffAt(), o.markAt(), o.consumeAt())
 	if s := &o.snd; s.active && s.handed < s.total && !s.blocked && s.handed-s.done < 2*o.cfg.Batch {
 		at = min(at, s.nextAt)
 	}
 	return at
 }
 
-func (o *Collective) timer(now step.Time, out []step.Action) []step.Action {
+func (o *Collective) handleTimer(now step.Time, out []step.Action) []step.Action {
 	if o.phase < step.Multicast {
 		return out
 	}
@@ -350,19 +345,19 @@ func (o *Collective) timer(now step.Time, out []step.Action) []step.Action {
 	}
 	out = o.pumpSince(since, now, out)
 	if now >= o.markAt() {
-		out = o.mark(out)
+		out = o.sendMark(out)
 	}
-	if now >= o.passAt() {
-		o.pass()
-		out = o.consumedMore(now, out)
+	if now >= o.consumeAt() {
+		o.consumeAnnounced()
+		out = o.updateGrant(now, out)
 	}
 	if now >= o.cutoffAt() {
-		out = o.cutoff(now, out)
+		out = o.handleCutoff(now, out)
 	}
 	return o.settle(now, out)
 }
 
-// Fail ends the Collective at once; nothing it holds is used again.
+// Fail ends the Collective at once. Its resources are not used again.
 func (o *Collective) Fail() {
 	if o.phase < step.Closed {
 		o.leavePool()

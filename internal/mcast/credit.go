@@ -1,56 +1,58 @@
 package mcast
 
 import (
+	"slices"
+
 	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// Credit keeps a slow receiver from being overrun. All chunks of a Collective have a
-// place in one order, the merged order of its chains (chains.position). A rank
-// grants places up to what it has consumed (placed, or sent and no longer on
-// their way to it) plus the room it lends to the Collective; the least grant of all
-// ranks is found on the control tree and handed back; a sender sends only
-// chunks whose place is below it.
+// Credit keeps senders from overrunning a slow receiver. All chunks of a Collective have a place in
+// one order, the merged order of its chains (chains.position). A rank grants the places that it has
+// consumed plus the room that it lends to the Collective. A chunk is consumed when it is placed, or
+// when it was sent and is no longer on its way to the rank. The control tree computes the minimum of
+// all ranks' grants and distributes it. A sender sends only chunks whose place is below that minimum.
 //
-// Never overrun: at most `grant` places are sent in all, so at most grant minus
-// consumed are on their way to any rank, which is no more than it lent. A pool
-// lends more than it has only when more operations are in flight than it has room
-// for, as each is owed one place; and datagrams that overtake others, or come
-// twice, are not accounted for.
+// Senders never overrun a receiver: they send at most `grant` places in total. Hence at most grant
+// minus consumed chunks are on their way to any rank, which is no more than the rank lent. There are
+// two exceptions. A pool owes each operation one place, so it lends more than it has when more
+// operations are in flight than it has room for. Reordered and duplicated datagrams are not
+// accounted for.
 //
-// Never stuck: let everything sent be consumed everywhere, T chunks. The first
-// unsent place p is at most T, and every rank's grant is above T because it
-// lends at least one place, so p may be sent. Its sender is active, because
-// places grow along each chain. Lost tails do not stop this: a datagram proves
-// what was sent before it, and a sender that is stalled, or was its chain's
-// last, announces what it has sent on the reliable path (MsgMark). Such an
-// announcement overtakes datagrams that are on their way or in our receive queue, so
-// what it covers counts as consumed only once the queue must be past it: after as
-// many datagrams as it holds were taken, or none for as long as all that were granted
-// take to come.
+// Senders never get stuck: assume that every rank has consumed everything sent so far, T chunks. The
+// first unsent place p is at most T. Every rank's grant is above T, because each rank lends at least
+// one place. Hence p may be sent. Its sender is active, because places grow along each chain.
 //
-// A sender that is stalled gives the grant some time to come. Once an announcement was
-// needed, somebody's or its own, something is being lost: then every sender announces
-// what it sends as soon as it has left, so that nobody has to stall first.
+// Lost chunks at the end of a block do not break this argument. A datagram proves that all earlier
+// chunks were sent. A sender that is stalled, or is the last of its chain, announces what it has
+// sent in a reliable message (MsgMark). This message can overtake datagrams that are in the network
+// or in the receive queue. Chunks that it covers therefore count as consumed only when the queue
+// must be past them. That is the case after the workers have taken as many datagrams as the queue
+// holds. It is also the case when they have taken none for as long as all granted chunks take to
+// arrive.
+//
+// A stalled sender first waits for the grant to arrive. Once any sender has needed an announcement,
+// chunks are being lost. From then on every sender announces what it sends as soon as it has left,
+// so that no sender has to stall first.
 
-// A Pool is a process's room for datagrams not yet consumed, shared by
-// operations of all its communicators. A process has one pool for operations that it
-// receives for itself, and one for those that the kernel receives for.
+// A Pool is the room of a process for datagrams that are not yet consumed. Operations of all its
+// communicators share it. A process has one pool for operations that it receives itself, and one for
+// operations that the kernel receives.
 type Pool struct {
 	size uint64
 	lent uint64
 	ops  uint64
 
-	taken   *place.Taken // datagrams taken from the receive queues, ever
-	takenAt step.Time    // when the last of those that were reported was reported
+	taken   *place.Taken // count of datagrams that the workers took from the receive queues
+	takenAt step.Time    // time of the last report of such datagrams
 }
 
-// Took learns of datagrams taken from the receive queues.
+// Took records a report of datagrams that a worker took from a receive queue.
 func (p *Pool) Took(now step.Time) { p.takenAt = now }
 
-// NewPool returns a pool with room for size datagrams. taken is what the receive workers share; nil:
-// there are none.
+// NewPool returns a pool with room for size datagrams. The receive workers share taken; it is nil if
+// there are no workers.
 func NewPool(size uint64, taken *place.Taken) *Pool {
 	if taken == nil {
 		taken = &place.Taken{}
@@ -58,45 +60,45 @@ func NewPool(size uint64, taken *place.Taken) *Pool {
 	return &Pool{size: max(1, size), taken: taken}
 }
 
-// Lent is how much room operations hold now.
+// Lent returns the room that operations hold.
 func (p *Pool) Lent() uint64 { return p.lent }
 
-// join lends to a new operation of total chunks: at most an eighth of what is
-// free, half where there is plenty, so that the next ones find something too (it gets its share as soon as it
-// consumes), and always at least one place. Otherwise an operation
-// that cannot finish before another one could hold all and wait for ever.
+// join lends room to a new operation of total chunks. It lends at most an eighth of the free room, or
+// half of it where there is plenty. Later operations therefore find room as well. An operation gets the
+// rest of its share when it consumes. It always gets at least one place: otherwise an operation that
+// cannot finish before another one could hold all the room and wait for ever.
 func (p *Pool) join(total uint64) uint64 {
 	p.ops++
 	n := uint64(1)
 	if p.size > p.lent {
 		free := p.size - p.lent
-		// Where there is plenty, the first gets enough to begin at full speed.
+		// Where there is plenty, the first operation gets enough to start at full speed.
 		n = max(1, min(total, max(free/8, min(free/2, free-min(free, plenty)))))
 	}
 	p.lent += n
 	return n
 }
 
-// plenty is room for so many datagrams that messages about fewer are not worth it.
+// plenty is a number of datagrams. Room beyond it is worth lending and reporting in large steps.
 const plenty = 256
 
-// quantum is what must have changed to be worth a message: little where there is
-// little room, so that nobody waits for it; up to a quarter where there is plenty.
+// quantum is the smallest change worth a message. Where room is scarce it is small, so that no rank
+// waits for the message. Where there is plenty it is up to a quarter of the room.
 func (p *Pool) quantum() uint64 {
 	return max(1, p.size/16, (p.size-min(p.size, plenty))/4)
 }
 
-// more lends further places to an operation that holds some, and can use no more than most of them.
-func (p *Pool) more(held, most uint64) uint64 {
+// extend lends further places to an operation that holds held places and can use limit places.
+func (p *Pool) extend(held, limit uint64) uint64 {
 	share := max(1, p.size/p.ops)
-	if held >= min(share, most) {
+	if held >= min(share, limit) {
 		return 0
 	}
 	var free uint64
 	if p.size > p.lent {
 		free = p.size - p.lent
 	}
-	n := min(share-held, most-held, free)
+	n := min(share-held, limit-held, free)
 	if n == 0 && held == 0 {
 		n = 1
 	}
@@ -104,69 +106,69 @@ func (p *Pool) more(held, most uint64) uint64 {
 	return n
 }
 
-func (p *Pool) giveBack(n uint64) { p.lent -= n }
+func (p *Pool) release(n uint64) { p.lent -= n }
 
-// grants is one Collective's credit.
+// grants is the credit state of one Collective.
 type grants struct {
-	on       bool
-	joined   bool   // we are counted in the pool
-	own      uint64 // what we grant
-	consumed uint64 // what we had consumed when we last looked
-	child    []uint64
-	upTold   uint64    // what our parent knows of our subtree
-	all      uint64    // what all grant: places below it may be sent
-	quantum  uint64    // smaller changes are not worth a message
-	movedAt  step.Time // when all grew last
-	needed   bool      // somebody had to announce what it has sent
-	marked   bool      // we announced what we have sent,
-	markSent uint32    // this much of it,
-	markPred bool      // and this of those before us
+	on         bool
+	joined     bool      // whether the pool counts this Collective
+	own        uint64    // places that this rank grants
+	consumed   uint64    // consumed chunks at the last update
+	child      []uint64  // grants of the children's subtrees
+	reportedUp uint64    // last grant of the subtree reported to the parent
+	all        uint64    // minimum over all ranks: places below it may be sent
+	quantum    uint64    // smallest change worth a message
+	movedAt    step.Time // time when all last grew
+	needed     bool      // whether any sender has had to announce what it sent
+	marked     bool      // whether this rank has announced what it sent
+	markSent   uint32    // number of chunks in the last announcement
+	markPred   bool      // predSent in the last announcement
 
-	noted      bool      // something was announced as sent that we may not have consumed,
-	notedAt    step.Time // then,
-	notedTaken uint64
+	announced      bool      // whether an announcement covers chunks that may not be consumed
+	announcedAt    step.Time // time of that announcement
+	announcedTaken uint64    // pool's taken count at that time
 }
 
-// noted remembers that the reliable path told us of chunks that were sent.
-func (o *Collective) noted(now step.Time) {
+// recordAnnounced records that a reliable message has reported chunks as sent.
+func (o *Collective) recordAnnounced(now step.Time) {
 	o.idleCutoffs = 0 // there may be something to fetch now
-	o.known()
+	o.recordTaken()
 	if c := &o.cr; c.joined {
-		c.noted, c.notedAt, c.notedTaken = true, now, o.cfg.Pool.taken.Count()
+		c.announced, c.announcedAt, c.announcedTaken = true, now, o.cfg.Pool.taken.Count()
 	}
 }
 
-// passAt is when what was announced counts as consumed.
-func (o *Collective) passAt() step.Time {
+// consumeAt returns the time at which announced chunks count as consumed.
+func (o *Collective) consumeAt() step.Time {
 	c, p := &o.cr, o.cfg.Pool
 	switch {
-	case !c.noted:
+	case !c.announced:
 		return step.Never
-	case p.taken.Count()-c.notedTaken >= p.size:
-		return c.notedAt // the queue is past it, whoever's datagrams they were
+	case p.taken.Count()-c.announcedTaken >= p.size:
+		return c.announcedAt // the queue is past the announced chunks, whichever operation the datagrams belong to
 	}
-	under := c.own - min(c.own, c.consumed) // granted, and not known to have come
-	quiet := max(c.notedAt, p.takenAt) + o.cfg.Est.Transit(int64(under)*o.wire())
-	// Another operation may take datagrams all the time, and few, because we hold the room. All that
-	// was on its way to us was lent, so it has come in the time that so much takes.
-	return min(quiet, c.notedAt+2*o.cfg.Est.Transit(int64(p.lent)*o.wire()))
+	under := c.own - min(c.own, c.consumed) // granted chunks that are not known to have arrived
+	quiet := max(c.announcedAt, p.takenAt) + o.cfg.Est.Transit(int64(under)*o.chunkWireSize())
+	// Another operation may take a few datagrams all the time while this one holds the room. All
+	// chunks on their way to this rank occupy lent room, so they arrive in the time that much takes.
+	return min(quiet, c.announcedAt+2*o.cfg.Est.Transit(int64(p.lent)*o.chunkWireSize()))
 }
 
-// pass counts what was announced as consumed. Only the clock calls it: whoever looks at the clock has
-// seen before whether datagrams wait (Queued).
-func (o *Collective) pass() {
-	o.cr.noted = false
+// consumeAnnounced counts announced chunks as consumed. Only handleTimer calls it: before each
+// timer, the driver reports whether datagrams are waiting (Queued).
+func (o *Collective) consumeAnnounced() {
+	o.cr.announced = false
 	for i := range o.arrived {
-		o.arrived[i].passAll()
+		o.arrived[i].consumeSent()
 	}
 }
 
-// joinPool sets what we grant to begin with.
+// joinPool sets this rank's initial grant.
 func (o *Collective) joinPool() {
 	c := &o.cr
 	c.on = o.cfg.Flow == FlowCredit && o.g.size > 1 && o.g.total > 0
 	c.all = o.g.total
-	// Children may leave the barrier, and grant, before we do.
+	// A child may leave the barrier, and grant, before this rank does.
 	c.child = make([]uint64, len(o.tree.children))
 	if !c.on {
 		return
@@ -177,20 +179,20 @@ func (o *Collective) joinPool() {
 	c.all = c.own
 }
 
-// barrierGrant takes over the least initial grant, which the barrier found.
-func (o *Collective) barrierGrant(now step.Time, grant uint64) {
+// adoptBarrierGrant adopts the minimum initial grant, which the barrier computed.
+func (o *Collective) adoptBarrierGrant(now step.Time, grant uint64) {
 	c := &o.cr
 	if !c.on {
 		return
 	}
-	c.all, c.upTold, c.movedAt = grant, grant, now
+	c.all, c.reportedUp, c.movedAt = grant, grant, now
 	for i := range c.child {
 		c.child[i] = max(c.child[i], grant)
 	}
 }
 
-// credit cuts a batch of n chunks to what may be sent now.
-func (o *Collective) credit(n uint32) uint32 {
+// clampToCredit reduces a batch of n chunks to what may be sent now.
+func (o *Collective) clampToCredit(n uint32) uint32 {
 	if !o.cr.on || o.cr.all >= o.g.total {
 		return n
 	}
@@ -202,8 +204,8 @@ func (o *Collective) credit(n uint32) uint32 {
 	return n
 }
 
-// consumedMore grants more when enough was consumed since we last looked.
-func (o *Collective) consumedMore(now step.Time, out []step.Action) []step.Action {
+// updateGrant raises this rank's grant when it has consumed enough since the last update.
+func (o *Collective) updateGrant(now step.Time, out []step.Action) []step.Action {
 	c := &o.cr
 	if !c.on || !c.joined {
 		return out
@@ -212,59 +214,61 @@ func (o *Collective) consumedMore(now step.Time, out []step.Action) []step.Actio
 	for i := range o.arrived {
 		consumed += o.arrived[i].consumed
 	}
-	// Look again when a quantum was consumed, or at once if less than that is
-	// left for senders to send: an operation may hold very little.
-	if consumed == c.consumed || (consumed-c.consumed < c.quantum && consumed+c.quantum <= c.own && consumed < o.g.total) {
+	// Update when a quantum has been consumed. Update at once if senders have less than a quantum
+	// left, because an operation may hold very little room.
+	if consumed == c.consumed ||
+		(consumed-c.consumed < c.quantum && consumed+c.quantum <= c.own && consumed < o.g.total) {
 		return out
 	}
-	// A datagram may prove more to have been sent than we granted only if we
-	// granted less than the least, which cannot be; but do not go below zero.
+	// A datagram can prove more chunks sent than this rank granted only if the grant is below
+	// the minimum, which is impossible for correct peers. Do not underflow in any case.
 	used := min(consumed, c.own) - min(c.consumed, c.own)
-	o.cfg.Pool.giveBack(used)
+	o.cfg.Pool.release(used)
 	c.consumed = consumed
 	if consumed >= o.g.total {
 		o.leavePool()
 		c.own = o.g.total
 	} else {
 		held := c.own - min(consumed, c.own)
-		// What was proved to be sent beyond what we granted was never lent.
-		c.own = max(c.own, consumed) + o.cfg.Pool.more(held, o.g.total-consumed)
+		// The pool never lent chunks that were proved sent beyond the grant.
+		c.own = max(c.own, consumed) + o.cfg.Pool.extend(held, o.g.total-consumed)
 	}
 	return o.reduceGrants(now, out)
 }
 
-// leavePool returns what the Collective still holds.
+// leavePool returns the room that the Collective still holds.
 func (o *Collective) leavePool() {
 	c := &o.cr
 	if c.joined {
-		c.joined, c.noted = false, false
-		o.cfg.Pool.giveBack(c.own - min(c.consumed, c.own))
+		c.joined, c.announced = false, false
+		o.cfg.Pool.release(c.own - min(c.consumed, c.own))
 		o.cfg.Pool.ops--
 	}
 }
 
-// reduceGrants passes the least grant of our subtree up, or, at the top, down.
+// reduceGrants passes the minimum grant of this rank's subtree up, or down if this rank is the top.
 func (o *Collective) reduceGrants(now step.Time, out []step.Action) []step.Action {
 	c := &o.cr
 	if o.phase < step.Multicast || o.phase >= step.Closed {
 		return out
 	}
-	least := min(c.own, o.g.total)
+	lowest := min(c.own, o.g.total)
 	for _, g := range c.child {
-		least = min(least, g)
+		lowest = min(lowest, g)
 	}
-	if least <= c.upTold || (least-c.upTold < c.quantum && c.consumed+c.quantum <= c.upTold && least < o.g.total) {
+	if lowest <= c.reportedUp ||
+		(lowest-c.reportedUp < c.quantum && c.consumed+c.quantum <= c.reportedUp && lowest < o.g.total) {
 		return out
 	}
-	c.upTold = least
+	c.reportedUp = lowest
 	if o.tree.parent >= 0 {
-		return o.send(out, o.tree.parent, wire.Msg{Kind: wire.MsgGrantUp, Grant: least})
+		return o.send(out, o.tree.parent, wire.Msg{Kind: wire.MsgGrantUp, Grant: lowest})
 	}
-	return o.granted(now, least, out)
+	return o.acceptGrant(now, lowest, out)
 }
 
-// granted takes the least grant of all and passes it down.
-func (o *Collective) granted(now step.Time, grant uint64, out []step.Action) []step.Action {
+// acceptGrant adopts the minimum grant of all ranks and passes it down.
+func (o *Collective) acceptGrant(now step.Time, grant uint64, out []step.Action) []step.Action {
 	c := &o.cr
 	if !c.on || grant <= c.all {
 		return out
@@ -276,18 +280,17 @@ func (o *Collective) granted(now step.Time, grant uint64, out []step.Action) []s
 	return o.pump(now, out)
 }
 
-// markAt is when a sender whom credit does not reach announces what it has
-// sent: chunks lost at the end of a block are otherwise never counted as
-// consumed.
+// markAt returns the time at which a sender without credit announces what it has sent. Without the
+// announcement, chunks lost at the end of a block would never count as consumed.
 func (o *Collective) markAt() step.Time {
 	c, s := &o.cr, &o.snd
 	if !c.on || c.all >= o.g.total || s.total == 0 || s.done != s.handed {
 		return step.Never
 	}
 	if c.marked && c.markSent == s.done && c.markPred == s.predSent {
-		return step.Never // they know, and the path is reliable
+		return step.Never // the other ranks have this announcement: the path is reliable
 	}
-	since := max(c.movedAt, o.barrierAt)
+	since := max(c.movedAt, o.times.Barrier)
 	switch {
 	case c.needed && s.active:
 		return since
@@ -297,14 +300,16 @@ func (o *Collective) markAt() step.Time {
 	return step.Never
 }
 
-func (o *Collective) mark(out []step.Action) []step.Action {
+func (o *Collective) sendMark(out []step.Action) []step.Action {
 	o.cr.needed, o.cr.marked, o.cr.markSent, o.cr.markPred = true, true, o.snd.done, o.snd.predSent
-	m := wire.Msg{Kind: wire.MsgMark, Rank: uint32(o.rank), Flag: o.snd.predSent, Counts: append([]uint32(nil), o.snd.cursor...)}
-	return o.spread(m, -1, out)
+	m := wire.Msg{
+		Kind: wire.MsgMark, Rank: uint32(o.rank), Flag: o.snd.predSent, Counts: slices.Clone(o.snd.cursor),
+	}
+	return o.forward(m, -1, out)
 }
 
-// spread sends along the control tree, away from where a message came from.
-func (o *Collective) spread(m wire.Msg, from int, out []step.Action) []step.Action {
+// forward sends a message along the control tree, except to the neighbour that it came from.
+func (o *Collective) forward(m wire.Msg, from int, out []step.Action) []step.Action {
 	if o.tree.parent >= 0 && o.tree.parent != from {
 		out = o.send(out, o.tree.parent, m)
 	}
@@ -316,24 +321,24 @@ func (o *Collective) spread(m wire.Msg, from int, out []step.Action) []step.Acti
 	return out
 }
 
-// marked learns from such an announcement.
-func (o *Collective) marked(now step.Time, from int, m *wire.Msg, out []step.Action) []step.Action {
-	out = o.spread(*m, from, out)
+// handleMark learns from another sender's announcement.
+func (o *Collective) handleMark(now step.Time, from int, m *wire.Msg, out []step.Action) []step.Action {
+	out = o.forward(*m, from, out)
 	o.cr.needed = true
 	if int(m.Rank) >= o.g.size || o.g.index[m.Rank] < 0 || len(m.Counts) != o.g.subs {
 		return out
 	}
 	i := int(o.g.index[m.Rank])
 	for sub := range o.arrived {
-		o.arrived[sub].note(i, min(m.Counts[sub], o.g.base[sub][i+1]-o.g.base[sub][i]))
+		o.arrived[sub].recordSent(i, min(m.Counts[sub], o.g.base[sub][i+1]-o.g.base[sub][i]))
 	}
-	o.noteChain(now, i, m.Flag)
+	o.recordChain(now, i, m.Flag)
 	return out
 }
 
-// noteChain learns on the reliable path that sender i has had its turn, and
-// whether all before it in the chain have finished.
-func (o *Collective) noteChain(now step.Time, i int, finished bool) {
+// recordChain records, from a reliable message, that sender i is active. If finished is set, all
+// ranks before i in its chain have finished; otherwise all but its direct predecessor have.
+func (o *Collective) recordChain(now step.Time, i int, finished bool) {
 	c := &o.g.chains
 	last := int(c.pos[i]) - 1
 	if finished {
@@ -341,8 +346,8 @@ func (o *Collective) noteChain(now step.Time, i int, finished bool) {
 	}
 	for _, m := range c.members[c.of[i]][:max(last, 0)] {
 		for sub := range o.arrived {
-			o.arrived[sub].finished(m)
+			o.arrived[sub].recordFinished(m)
 		}
 	}
-	o.noted(now)
+	o.recordAnnounced(now)
 }

@@ -2,21 +2,21 @@ package mcast
 
 import "github.com/allcast/allcast/internal/wire"
 
-// digest is a checksum of all that a Collective received. Neighbours on the ring compare theirs
-// in the final handshake: a rank whose memory changed a bit differs from both of its
-// neighbours, and completes only if it equals the right one. The driver makes it, because
-// the memory is the driver's.
+// digest is a checksum of everything that a Collective received. Neighbours on the ring compare
+// their digests in the final handshake. A rank with a bit flipped in memory differs from both
+// neighbours, and a rank completes only if its digest equals its right neighbour's. The driver
+// computes the digest, because the driver owns the memory.
 type digest struct {
-	asked, known bool
-	ours         uint64
-	told         bool // by the right neighbour
-	theirs       uint64
-	said         bool // that they differ
+	requested, known bool
+	ours             uint64
+	received         bool // whether theirs has arrived from the right neighbour
+	theirs           uint64
+	reported         bool // whether a difference has been reported
 }
 
-func (d *digest) differs() bool { return d.known && d.told && d.ours != d.theirs }
+func (d *digest) differs() bool { return d.known && d.received && d.ours != d.theirs }
 
-// message is our part of the final handshake.
+// message returns this rank's message of the final handshake.
 func (d *digest) message() wire.Msg {
 	if d.known {
 		return wire.Msg{Kind: wire.MsgFinalSum, Digest: d.ours}
@@ -24,11 +24,11 @@ func (d *digest) message() wire.Msg {
 	return wire.Msg{Kind: wire.MsgFinal}
 }
 
-// digests reports whether ranks compare what they received.
-func (o *Collective) digests() bool { return o.cfg.Digest && o.g.size > 1 }
+// comparesDigests reports whether ranks compare digests.
+func (o *Collective) comparesDigests() bool { return o.cfg.Digest && o.g.size > 1 }
 
-// Spans calls f for each piece of the receive buffer that this round fills, in order: the
-// same on all ranks, their own block included.
+// Spans calls f for each piece of the receive buffer that this round fills, in order. The pieces are
+// the same on all ranks and include a rank's own block.
 func (g *Geometry) Spans(f func(off, n int64)) {
 	for i, n := range g.counts {
 		f(g.displs[i], n)

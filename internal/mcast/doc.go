@@ -1,74 +1,71 @@
-// Package mcast is the paper, sans-IO: one multicast collective (an [Collective]) on
-// one rank. Time, datagrams, messages and memory belong to the driver; a Collective is
-// a state machine that is told what happened and answers with what to do:
+// Package mcast implements the paper without I/O: one multicast collective (a [Collective]) on one
+// rank. Time, datagrams, messages and memory belong to the driver. A Collective is a state machine:
+// the driver reports events, and the Collective answers with actions.
 //
 //	actions = op.Step(now, event, actions[:0])
 //
 // # Life of a Collective
 //
-// RNR barrier: all ranks are ready to receive before anyone sends (barrier.go).
-// Multicast: the active rank of each chain sends its block, then its successor
-// does (chain.go, sender.go). A receive worker places each chunk by its PSN and
-// records it (intake.go, placement.go); the Collective infers from these records what was
-// sent (arrivals.go). Fetch: chunks that are still missing when the cutoff passes
-// (cutoff.go) are read from the left neighbour on the ring (fetch.go). Final
-// handshake: a rank that has everything tells its left neighbour, and may return
-// once its right neighbour has told it the same. A rank then lingers without
-// buffers until it has relayed what others need (tree.go), and is closed.
+//   - RNR barrier: all ranks are ready to receive before any rank sends (barrier.go).
+//   - Multicast: the active rank of each chain sends its block, then its successor does (chain.go,
+//     sender.go). A receive worker places each chunk by its PSN and records it (intake.go,
+//     placement.go). The Collective infers from these records which chunks were sent (arrivals.go).
+//   - Fetch: the rank reads chunks that are still missing at the cutoff (cutoff.go) from its left
+//     neighbour on the ring (fetch.go).
+//   - Final handshake: a rank that has every chunk tells its left neighbour. It may return once its
+//     right neighbour has told it the same.
+//   - Lingering: the rank keeps no buffers but still relays messages that other ranks need
+//     (tree.go). Then it closes.
 //
 // # One record of chunks
 //
-// A [Placement] is the only record of which chunks of a subgroup are free, claimed or
-// in place; package place says who may change it. The receive worker, reads of the
-// slow path and a program in the kernel write it. The Collective reads it and keeps no
-// copy. It keeps only what the record does not say: which chunks senders are known to
-// have sent, and which chunks the neighbours were asked for or have offered.
+// A [Placement] is the only record of which chunks of a subgroup are free, claimed or in place.
+// Package place defines which party may change it. The receive worker, reads of the slow path and
+// the kernel program write it. The Collective reads it and keeps no copy. It stores only what the
+// record lacks: the chunks known to have been sent, and the chunks requested from or offered by
+// neighbours.
 //
-// An [Intake] is the receive worker without its I/O. All drivers use it the same way:
-// they hand it datagrams one by one or in batches, hand its reports to the Collective when
-// these arrive ([Collective.Placed]), and let it claim chunks before they read them.
+// An [Intake] is the receive worker without its I/O. All drivers use it the same way. They pass it
+// datagrams one by one or in batches. They pass its reports to the Collective when the reports
+// arrive ([Collective.Placed]). They let it claim chunks before they read them.
 //
 // # Why a buffer is free when the Collective completes
 //
-// A Collective completes on rank r when (1) every chunk is in place, (2) r's own
-// multicasts have left the buffer, and (3) r holds the Final of its right
-// neighbour. Nothing can then touch r's buffers:
+// A Collective completes on rank r when (1) every chunk is in place, (2) r's own multicasts have
+// left the buffer, and (3) r holds the Final message of its right neighbour. Nothing can touch r's
+// buffers after that:
 //
-//   - Nobody writes. A receive worker writes only to slots of free chunks, and of
-//     chunks that it has claimed and places before it does anything else. A program in
-//     the kernel writes only chunks that it has claimed. A read of ours writes only
-//     chunks that the worker has claimed for it. They are in place when the read
-//     ends, and not before. A chunk in place is never written again. So "every chunk
-//     is in place" implies "no read is under way".
-//   - Nobody reads. Only the right neighbour ever reads from r: every rank asks
-//     its left neighbour, and nobody else. It sends Final when all its chunks are in
-//     place, so by the same argument it has no read under way, and it starts none
-//     later, because it misses nothing.
-//   - Our own sends are over by (2).
+//   - Nothing writes to them. A receive worker writes only to slots of free chunks, and to slots of
+//     chunks that it has claimed and places before it does anything else. The kernel program writes
+//     only chunks that it has claimed. A read by r writes only chunks that the worker has claimed
+//     for it; they are in place when the read ends, and not before. A chunk in place is never
+//     written again. Therefore "every chunk is in place" implies "no read is in progress".
+//   - Nothing reads from them. Every rank fetches from its left neighbour only, so only the right
+//     neighbour ever reads from r. The right neighbour sends Final when all its chunks are in place.
+//     By the same argument it then has no read in progress. It starts none later, because it misses
+//     no chunk.
+//   - r's own sends have ended, by (2).
 //
-// With an error, the driver is first told to quiesce the Op (package node): it
-// revokes the buffers, and only then is the user told.
+// If the Collective fails, package node first tells the driver to quiesce it. The driver revokes the
+// buffers, and only then does the call return to the user.
 //
 // # Why a stale chunk is never accepted
 //
-// An immediate names a slot (see [wire.Layout]) and a PSN. Slot s is used by the Collectives
-// s, s+K, s+2K, ... of a communicator, K slots in all. Let X and Y = X+K be two
-// users of one slot on rank r.
+// An immediate names a slot (see [wire.Layout]) and a PSN. A communicator has K slots; its
+// Collectives s, s+K, s+2K, ... use slot s. Let X and Y = X+K be two users of one slot on rank r.
 //
-//   - Each chunk of X is multicast exactly once; repairs go over reliable reads.
-//   - When X completes on r, r holds every chunk of X. It got each one from a
-//     datagram, which was sent by then, or by a read; a read is only asked for
-//     after its owner announced the chunk as sent. So every datagram of X had been
-//     handed to the network by then.
-//   - r enters Y's barrier only when X is closed on r and the fabric has said that
-//     X is drained there (package node): that no datagram sent before X completed
-//     on r can still arrive, be it from the network or from r's receive queue. A
-//     fabric whose datagrams carry a token per operation drops those of X by it; one
-//     without waits for the network's maximum packet lifetime and then for its
-//     receive queue to have been emptied once.
-//   - Before r enters Y's barrier, r has no Collective in that slot and drops what names
-//     it; and nobody sends chunks of Y before r has entered.
+//   - Each chunk of X is multicast exactly once. Repairs use reliable reads.
+//   - When X completes on r, r holds every chunk of X. It received each chunk in a datagram, which
+//     had been sent by then, or through a read. A rank requests a read only after the owner has
+//     announced the chunk as sent. Hence every datagram of X had entered the network by then.
+//   - r enters Y's barrier only after X is closed on r and the fabric has reported X as drained
+//     (package node). Drained means that no datagram sent before X completed on r can still arrive,
+//     neither from the network nor from r's receive queue. A fabric whose datagrams carry a token
+//     per operation drops datagrams of X by their token. A fabric without tokens waits for the
+//     network's maximum packet lifetime, and then until its receive queue has been empty once.
+//   - Before r enters Y's barrier, r has no Collective in that slot and drops datagrams that name
+//     it. No rank sends chunks of Y before r has entered.
 //
-// So a chunk that names slot s while Y is open on r was sent for Y. An aborted Collective
-// never frees its slot: its communicator is broken and takes no further calls.
+// Hence a chunk that names slot s while Y is open on r was sent for Y. A failed Collective never
+// frees its slot: its communicator is broken and accepts no further calls.
 package mcast

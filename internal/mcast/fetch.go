@@ -5,102 +5,101 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// The slow path. A rank asks its left neighbour for chunks that were sent and are not here. The
-// neighbour offers each of them as soon as it has it. The rank remembers what was offered, and
-// reads it in long requests of which only a few are under way, however much was lost.
+// The slow path. A rank asks its left neighbour for chunks that were sent but have not arrived. The
+// neighbour offers each chunk as soon as it has it. The rank records the offers and reads the chunks
+// in long requests. Only a few requests are in flight, however many chunks were lost.
 const (
-	// readBytes is what one read covers: enough to be worth a message, little enough for repaired
-	// chunks to travel on along the ring while the next ones are read. It also covers at most
-	// MaxRanges chunks, so that however they are scattered they are few enough pieces of memory.
+	// readBytes limits the size of one read. It is large enough to be worth a message. It is
+	// small enough for repaired chunks to travel on while the rank reads the next ones.
+	// One read also covers at most MaxRanges chunks, to limit the number of pieces of memory.
 	readBytes = 256 << 10
-	// MaxReads is how many reads of a Collective are under way at most: while one is answered, the next
-	// is on its way, and the receive worker claims a third.
+	// MaxReads limits the reads in flight per Collective. While the neighbour answers one read,
+	// the next request is in transit, and the receive worker claims chunks for a third.
 	MaxReads = 4
 )
 
 // fetcher is the slow path of one subgroup.
 type fetcher struct {
-	askedUs *Bitmap // chunks that our right neighbour has asked for; nil before the first
-	want    *Bitmap // of these, chunks that we do not have; nil before the first
-	wanting uint32  // how many
-	offered *Bitmap // chunks that our left neighbour has had for us, of those we asked for; nil before the first
-	unread  *Bitmap // of these, chunks that no read was started for; likewise
-	offers  uint32  // how many
-	next    uint32  // where the next read begins to look
+	requested   *Bitmap // chunks that the right neighbour has requested; nil before the first
+	wanted      *Bitmap // requested chunks that this rank does not have yet; nil before the first
+	wantedCount uint32  // number of bits in wanted
+	offered     *Bitmap // requested chunks that the left neighbour has offered; nil before the first
+	unread      *Bitmap // offered chunks for which no read has started; nil before the first
+	unreadCount uint32  // number of bits in unread
+	next        uint32  // chunk at which the next read starts its search
 }
 
-// cutoffAt is when what is missing is taken for lost: N/B + alpha after the last
-// sign of progress, N being what has not arrived. It moves with progress, so
-// that a pause for credit or a late activation is not mistaken for a loss, and backs
-// off without it. Once everything is known to have been sent it is sooner: that news
-// took at least as long as the last datagrams had to, so only as much as may be on its
-// way at once is waited for.
+// cutoffAt returns the time at which the missing chunks count as lost: N/B + alpha after the last
+// sign of progress, where N is the size of the missing chunks. It moves with progress, because a
+// pause for credit or a late activation is not a loss. It backs off without progress. The cutoff is
+// earlier once everything is known to have been sent. That message took at least as long as the last
+// datagrams needed. Only chunks that may be in transit at the same time are worth waiting for.
 func (o *Collective) cutoffAt() step.Time {
 	missing := o.missing()
 	if missing == 0 || (o.phase != step.Multicast && o.phase != step.Fetch) || missing == o.asked {
 		return step.Never
 	}
-	slack := o.cfg.Est.Slack(int64(missing) * o.wire())
-	if o.tree.all {
-		slack = o.cfg.Est.Transit(o.underWay(missing) * o.wire())
+	slack := o.cfg.Est.Slack(int64(missing) * o.chunkWireSize())
+	if o.tree.allSent {
+		slack = o.cfg.Est.Transit(o.inTransit(missing) * o.chunkWireSize())
 	}
 	if o.idleCutoffs > 0 {
 		slack <<= min(o.idleCutoffs, 20)
 	}
-	return max(o.barrierAt, o.progressAt, o.allSentAt, o.cutAt) + slack
+	return max(o.times.Barrier, o.progressAt, o.allSentAt, o.cutAt) + slack
 }
 
-// underWay is how many of the missing chunks may be on their way.
-func (o *Collective) underWay(missing uint32) int64 {
+// inTransit returns how many of the missing chunks may be in transit.
+func (o *Collective) inTransit(missing uint32) int64 {
 	if o.cfg.Pool == nil {
 		return int64(missing)
 	}
 	return min(int64(missing), int64(o.cfg.Pool.size))
 }
 
-// Queued learns that datagrams wait to be received: that counts as progress, and what was announced
-// as sent may be among them. But once as many datagrams were taken as the queue holds, what waited
-// when the Collective last got on, or heard that chunks were sent, is not there any more: what waits now is
-// other operations', and may be so for ever.
+// Queued records that datagrams wait to be received. That counts as progress, and the datagrams may
+// contain chunks that were announced as sent. It stops counting when the workers have taken as many
+// datagrams as the queue holds since the Collective last made progress or learned of sent chunks.
+// The waiting datagrams then belong to other operations, and that may last for ever.
 func (o *Collective) Queued(now step.Time) {
 	if p := o.cfg.Pool; o.cr.on && p.taken.Count()-o.knownTaken >= p.size {
 		return
 	}
 	o.progressAt = max(o.progressAt, now)
-	if c := &o.cr; c.noted {
-		c.notedAt = max(c.notedAt, now)
+	if c := &o.cr; c.announced {
+		c.announcedAt = max(c.announcedAt, now)
 	}
 }
 
-// progress notes that chunks have come.
-func (o *Collective) progress(now step.Time) {
+// recordProgress records that chunks have arrived.
+func (o *Collective) recordProgress(now step.Time) {
 	o.progressAt, o.idleCutoffs = now, 0
-	o.known()
+	o.recordTaken()
 }
 
-// known notes how many datagrams were taken when the Collective last learned what came or was sent.
-func (o *Collective) known() {
+// recordTaken stores the number of datagrams taken when the Collective learned of arrived or sent chunks.
+func (o *Collective) recordTaken() {
 	if o.cr.on {
 		o.knownTaken = o.cfg.Pool.taken.Count()
 	}
 }
 
-// cutoff asks the left neighbour for every chunk that was sent and is not here.
-func (o *Collective) cutoff(now step.Time, out []step.Action) []step.Action {
+// handleCutoff asks the left neighbour for every chunk that was sent but has not arrived.
+func (o *Collective) handleCutoff(now step.Time, out []step.Action) []step.Action {
 	o.cutAt = now
 	o.idleCutoffs++
 	for sub := range o.arrived {
-		out = o.ask(sub, out)
+		out = o.requestMissing(sub, out)
 	}
 	if o.asked > 0 && o.phase == step.Multicast {
-		o.phase, o.fetchAt, o.askedAt = step.Fetch, now, now
+		o.phase, o.times.Fetch, o.askedAt = step.Fetch, now, now
 	}
 	return out
 }
 
-// ask asks for the chunks of one subgroup. Those that somebody is writing just now are not asked
-// for: they are in place soon.
-func (o *Collective) ask(sub int, out []step.Action) []step.Action {
+// requestMissing requests the missing chunks of one subgroup. It leaves out claimed chunks: they are being
+// written and will soon be in place.
+func (o *Collective) requestMissing(sub int, out []step.Action) []step.Action {
 	a := &o.arrived[sub]
 	if a.missing == 0 {
 		return out
@@ -142,36 +141,36 @@ func (o *Collective) ask(sub int, out []step.Action) []step.Action {
 	return out
 }
 
-// asksUs serves a Fetch of our right neighbour: it can read at once what is in place here, and the
-// rest as soon as it is. To wait until all of it is there would deadlock: with three ranks that
-// each miss the other two blocks, each waits for its left neighbour round the ring.
+// serveFetch handles a Fetch of the right neighbour. The neighbour can read chunks in place at once,
+// and the others as soon as they are in place. Waiting for all of them would deadlock: with three
+// ranks that each miss the other two blocks, each rank waits for its left neighbour.
 //
-// A chunk is offered once. A correct rank asks for it once: it forgets that it has asked only when the
-// chunk is in place, and then does not miss it any more. Offers arrive, so none has to be repeated. A
-// rank that asks again and again thus cannot make us queue offers that it need not read.
-func (o *Collective) asksUs(m *wire.Msg, out []step.Action) []step.Action {
+// A chunk is offered once. A correct rank requests it once: it clears the request only when the
+// chunk is in place, and then no longer misses the chunk. Offers are reliable and need no repetition.
+// A rank that repeats its requests therefore cannot make this rank queue more and more offers.
+func (o *Collective) serveFetch(m *wire.Msg, out []step.Action) []step.Action {
 	if int(m.Sub) >= len(o.arrived) {
 		return out
 	}
 	sub := int(m.Sub)
 	a, f := &o.arrived[sub], &o.fetch[sub]
-	if f.askedUs == nil {
-		f.askedUs = NewBitmap(a.Len())
+	if f.requested == nil {
+		f.requested = NewBitmap(a.Len())
 	}
 	var have []wire.Range
 	var done uint32
 	for _, q := range m.Ranges {
-		// In order and without overlap, so that we look at each chunk at most once for a message.
+		// Ranges are in order and do not overlap, so each message visits a chunk at most once.
 		if q.PSN < done || q.PSN >= a.Len() || q.N > a.Len()-q.PSN {
 			continue
 		}
 		done = q.PSN + q.N
 		for at, end := q.PSN, q.PSN+q.N; ; {
-			if at = f.askedUs.NextClear(at, end); at == end {
+			if at = f.requested.NextClear(at, end); at == end {
 				break
 			}
-			stop := f.askedUs.NextSet(at, end)
-			f.askedUs.SetRange(at, stop-at)
+			stop := f.requested.NextSet(at, end)
+			f.requested.SetRange(at, stop-at)
 			have = o.offerable(sub, at, stop, have)
 			at = stop
 		}
@@ -179,22 +178,22 @@ func (o *Collective) asksUs(m *wire.Msg, out []step.Action) []step.Action {
 	return o.offer(sub, have, out)
 }
 
-// offerable appends to have those of the chunks [at, end) that are in place here, and notes the others as
+// offerable appends to have the chunks of [at, end) that are in place, and records the others as
 // wanted.
 func (o *Collective) offerable(sub int, at, end uint32, have []wire.Range) []wire.Range {
 	a, f := &o.arrived[sub], &o.fetch[sub]
 	for at < end {
-		// A chunk may be placed while we look: its report comes later and offers it.
+		// A worker may place a chunk concurrently. Its report follows and offers the chunk.
 		if stop := a.NextMissing(at, end); stop > at {
 			have = append(have, wire.Range{PSN: at, N: stop - at})
 			at = stop
 			continue
 		}
 		stop := a.NextInPlace(at, end)
-		if f.want == nil {
-			f.want = NewBitmap(a.Len())
+		if f.wanted == nil {
+			f.wanted = NewBitmap(a.Len())
 		}
-		f.wanting += f.want.SetRange(at, stop-at)
+		f.wantedCount += f.wanted.SetRange(at, stop-at)
 		at = stop
 	}
 	return have
@@ -209,20 +208,20 @@ func (o *Collective) offer(sub int, have []wire.Range, out []step.Action) []step
 	return out
 }
 
-// gained tells our right neighbour about chunks it asked for and we now have.
-func (o *Collective) gained(sub int, gained []wire.Range, out []step.Action) []step.Action {
+// offerPlaced offers chunks that are now in place and that the right neighbour has requested.
+func (o *Collective) offerPlaced(sub int, placed []wire.Range, out []step.Action) []step.Action {
 	f := &o.fetch[sub]
-	if f.wanting == 0 {
+	if f.wantedCount == 0 {
 		return out
 	}
 	var have []wire.Range
-	for _, q := range gained {
+	for _, q := range placed {
 		for at, end := q.PSN, q.PSN+q.N; ; {
-			if at = f.want.NextSet(at, end); at == end {
+			if at = f.wanted.NextSet(at, end); at == end {
 				break
 			}
-			stop := f.want.NextClear(at, end)
-			f.wanting -= f.want.ClearRange(at, stop-at)
+			stop := f.wanted.NextClear(at, end)
+			f.wantedCount -= f.wanted.ClearRange(at, stop-at)
 			have = append(have, wire.Range{PSN: at, N: stop - at})
 			at = stop
 		}
@@ -230,8 +229,8 @@ func (o *Collective) gained(sub int, gained []wire.Range, out []step.Action) []s
 	return o.offer(sub, have, out)
 }
 
-// available remembers chunks that the left neighbour now has, and reads them in turn.
-func (o *Collective) available(now step.Time, m *wire.Msg, out []step.Action) []step.Action {
+// recordOffers records chunks that the left neighbour offers, and starts reads.
+func (o *Collective) recordOffers(now step.Time, m *wire.Msg, out []step.Action) []step.Action {
 	if int(m.Sub) >= len(o.arrived) {
 		return out
 	}
@@ -240,7 +239,7 @@ func (o *Collective) available(now step.Time, m *wire.Msg, out []step.Action) []
 		return out
 	}
 	if o.askedAt > 0 {
-		o.cfg.Est.RoundTrip(now - o.askedAt) // the first answer came at once
+		o.cfg.Est.RoundTrip(now - o.askedAt) // the neighbour sent the first answer at once
 		o.askedAt = 0
 	}
 	for _, q := range m.Ranges {
@@ -255,9 +254,9 @@ func (o *Collective) available(now step.Time, m *wire.Msg, out []step.Action) []
 				f.offered, f.unread = NewBitmap(a.Len()), NewBitmap(a.Len())
 			}
 			stop := min(a.asked.NextClear(at, end), max(at+1, f.offered.NextSet(at, end)))
-			if !f.offered.Has(at) { // none of them was
+			if !f.offered.Has(at) { // no chunk of [at, stop) has been offered
 				f.offered.SetRange(at, stop-at)
-				f.offers += f.unread.SetRange(at, stop-at)
+				f.unreadCount += f.unread.SetRange(at, stop-at)
 			}
 			at = stop
 		}
@@ -265,11 +264,11 @@ func (o *Collective) available(now step.Time, m *wire.Msg, out []step.Action) []
 	return o.pumpReads(out)
 }
 
-// pumpReads starts reads of what was offered, as many as may be under way.
+// pumpReads starts as many reads of offered chunks as may be in flight.
 func (o *Collective) pumpReads(out []step.Action) []step.Action {
 	for range o.fetch {
 		f := &o.fetch[o.fetchSub]
-		for f.offers > 0 && o.reads < MaxReads {
+		for f.unreadCount > 0 && o.reads < MaxReads {
 			ranges, n := o.nextRead(o.fetchSub)
 			if n == 0 {
 				break
@@ -285,23 +284,23 @@ func (o *Collective) pumpReads(out []step.Action) []step.Action {
 	return out
 }
 
-// nextRead takes as many offered chunks as one read covers, n in all. Each range is of one owner,
-// so that it is one piece of the receive buffer.
+// nextRead takes as many offered chunks as one read covers, n in total. Each range has one owner and
+// is therefore contiguous in the receive buffer.
 func (o *Collective) nextRead(sub int) (ranges []wire.Range, n uint32) {
 	a, f := &o.arrived[sub], &o.fetch[sub]
-	most := uint32(min(max(1, readBytes/o.g.chunk), wire.MaxRanges))
-	for f.offers > 0 && n < most {
+	limit := uint32(min(max(1, readBytes/o.g.chunk), wire.MaxRanges))
+	for f.unreadCount > 0 && n < limit {
 		at := f.unread.NextSet(f.next, a.Len())
 		if at == a.Len() {
 			f.next = 0
 			continue
 		}
-		end := min(f.unread.NextClear(at, a.Len()), o.g.base[sub][o.g.sender(sub, at)+1], at+most-n)
-		// Those before it have come meanwhile. A program in the kernel may be writing some of the others,
-		// and give up: whoever claims them for the read waits for that.
+		end := min(f.unread.NextClear(at, a.Len()), o.g.base[sub][o.g.sender(sub, at)+1], at+limit-n)
+		// Chunks before from have arrived meanwhile. The kernel program may be writing some of the
+		// others and may give up; the worker that claims them for the read waits for that.
 		from := a.NextMissing(at, end)
 		f.next = a.NextInPlace(from, end)
-		f.offers -= f.unread.ClearRange(at, f.next-at)
+		f.unreadCount -= f.unread.ClearRange(at, f.next-at)
 		if from < f.next {
 			ranges = append(ranges, wire.Range{PSN: from, N: f.next - from})
 			n += f.next - from
@@ -310,8 +309,8 @@ func (o *Collective) nextRead(sub int) (ranges []wire.Range, n uint32) {
 	return ranges, n
 }
 
-// read learns that a read has ended, and which chunks it has put in place.
-func (o *Collective) read(now step.Time, sub int, ranges []wire.Range, out []step.Action) []step.Action {
+// handleReadDone handles the end of a read, which has placed the chunks in ranges.
+func (o *Collective) handleReadDone(now step.Time, sub int, ranges []wire.Range, out []step.Action) []step.Action {
 	a := &o.arrived[sub]
 	o.reads--
 	n := wire.Chunks(ranges)
@@ -321,8 +320,8 @@ func (o *Collective) read(now step.Time, sub int, ranges []wire.Range, out []ste
 	if n > 0 {
 		a.missing -= n
 		o.repaired += uint64(n)
-		o.progress(now)
-		out = o.gained(sub, ranges, out)
+		o.recordProgress(now)
+		out = o.offerPlaced(sub, ranges, out)
 	}
 	return o.settle(now, o.pumpReads(out))
 }

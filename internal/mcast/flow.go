@@ -7,9 +7,9 @@ type Flow uint8
 
 // Policies.
 const (
-	// FlowNone sends as fast as the link allows: for lossless fabrics, as in the paper.
+	// FlowNone sends as fast as the link allows. It suits lossless fabrics, as in the paper.
 	FlowNone Flow = iota
-	// FlowCredit sends no more than every receiver has room for.
+	// FlowCredit limits senders to the room of the slowest receiver.
 	FlowCredit
 )
 
@@ -20,7 +20,7 @@ func (f Flow) String() string {
 	return "none"
 }
 
-// ParseFlow is the inverse of String.
+// ParseFlow parses the result of String.
 func ParseFlow(s string) (Flow, error) {
 	switch s {
 	case "none":

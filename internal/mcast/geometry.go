@@ -10,47 +10,46 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// maxRounds bounds the plan of a call: what needs more has absurd parameters.
+// maxRounds limits the rounds of a call. Calls that need more have unreasonable parameters.
 const maxRounds = 1 << 16
 
-// ErrShape marks a Shape that makes no sense.
+// ErrShape marks an invalid Shape.
 var ErrShape = errors.New("bad collective")
 
-// A Shape is what is asked for, the same on all ranks. A Broadcast is an
-// Allgather to which only the root contributes; that is the whole difference.
+// A Shape describes the requested collective. It is the same on all ranks. A Broadcast is an
+// Allgather to which only the root contributes; there is no other difference.
 type Shape struct {
 	Kind      wire.CallKind
-	Root      int     // Broadcast
+	Root      int     // Broadcast only
 	Counts    []int64 // bytes that each rank contributes; len(Counts) is P
 	Chunk     int
 	Chains    int     // M, clamped to the number of ranks that send
 	Subgroups int     // S, clamped to the chunks of the largest block
-	Groups    [][]int // when set: the chains, each a list of ranks; Chains is ignored
+	Groups    [][]int // chains as lists of ranks; if set, Chains is ignored
 }
 
-// A Geometry fixes how one round of a Shape is cut into chunks, who sends them
-// in which order, and where they belong in the receive buffer. It is immutable,
-// a function of Shape and Layout alone, and the same on all ranks.
+// A Geometry defines how one round of a Shape is cut into chunks. It also defines which ranks send them
+// in which order, and where they belong in the receive buffer. It is immutable, depends only on Shape and
+// Layout, and is the same on all ranks.
 //
-// The receive buffer holds the ranks' blocks in rank order. Subgroup s carries
-// the contiguous chunks [n*s/S, n*(s+1)/S) of each block of n chunks; its PSNs
-// number what it carries, rank by rank.
+// The receive buffer holds the ranks' blocks in rank order. Subgroup s carries the contiguous chunks
+// [n*s/S, n*(s+1)/S) of each block of n chunks. Its PSNs number these chunks, rank by rank.
 type Geometry struct {
 	shape   Shape
 	size    int
 	subs    int
 	chunk   int64
-	skip    int64   // where this round begins in each rank's block
-	displs  []int64 // where each sender's block of this round begins in the receive buffer
-	counts  []int64 // its bytes
+	skip    int64   // offset of this round in each rank's block
+	displs  []int64 // offset of each sender's block of this round in the receive buffer
+	counts  []int64 // size of each sender's block in bytes
 	chunks  []uint32
 	senders []int      // ranks that contribute to this round, in rank order
 	index   []int32    // rank -> index in senders, or -1
 	base    [][]uint32 // base[s][i]: first PSN of senders[i] in subgroup s; base[s][len] ends it
 	chains  chains
 	bytes   int64
-	total   uint64 // chunks
-	uniform bool   // all senders have equally many chunks
+	total   uint64 // number of chunks
+	uniform bool   // whether all senders have the same number of chunks
 	digest  uint64
 	call    wire.Call
 }
@@ -60,7 +59,7 @@ func Plan(s Shape, l wire.Layout) ([]*Geometry, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	var senders, most int64
+	var senders, maxChunks int64
 	displs := make([]int64, len(s.Counts))
 	var at int64
 	for r, n := range s.Counts {
@@ -68,27 +67,29 @@ func Plan(s Shape, l wire.Layout) ([]*Geometry, error) {
 		at += n
 		if n > 0 {
 			senders++
-			most = max(most, (n-1)/int64(s.Chunk)+1)
+			maxChunks = max(maxChunks, (n-1)/int64(s.Chunk)+1)
 		}
 	}
-	s.Subgroups = int(max(1, min(int64(s.Subgroups), most)))
+	s.Subgroups = int(max(1, min(int64(s.Subgroups), maxChunks)))
 	if senders > l.Capacity() {
-		return nil, fmt.Errorf("%w: %d ranks send, but the immediate numbers only %d chunks; use more PSN bits", ErrShape, senders, l.Capacity())
+		return nil, fmt.Errorf("%w: %d ranks send, but the immediate numbers only %d chunks; use more PSN bits",
+			ErrShape, senders, l.Capacity())
 	}
-	// perRound chunks of every block: a subgroup then carries at most
-	// senders * ceil(perRound/S) of them, which must fit its PSNs.
-	perRound := most
+	// A round carries perRound chunks of every block. A subgroup then carries at most
+	// senders * ceil(perRound/S) chunks, which must fit its PSNs.
+	perRound := maxChunks
 	if senders > 0 {
-		perRound = min(most, l.Capacity()/senders*int64(s.Subgroups))
-		// Chunks are counted in 32 bits, over all subgroups too.
+		perRound = min(maxChunks, l.Capacity()/senders*int64(s.Subgroups))
+		// Chunk counters have 32 bits, also summed over all subgroups.
 		perRound = max(1, min(perRound, math.MaxInt32/senders))
 	}
 	rounds := int64(1)
-	if most > 0 {
-		rounds = (most + perRound - 1) / perRound
+	if maxChunks > 0 {
+		rounds = (maxChunks + perRound - 1) / perRound
 	}
 	if rounds > maxRounds {
-		return nil, fmt.Errorf("%w: %d bytes take %d rounds of %d chunks; use larger chunks or more PSN bits", ErrShape, at, rounds, perRound*senders)
+		return nil, fmt.Errorf("%w: %d bytes take %d rounds of %d chunks; use larger chunks or more PSN bits",
+			ErrShape, at, rounds, perRound*senders)
 	}
 	plan := make([]*Geometry, 0, rounds)
 	for k := range rounds {
@@ -115,7 +116,8 @@ func (s *Shape) check() error {
 	var sum int64
 	for r, n := range s.Counts {
 		if n < 0 || n > math.MaxInt64-sum {
-			return fmt.Errorf("%w: rank %d contributes %d bytes: sizes must be 0 or more and their sum fit 63 bits", ErrShape, r, n)
+			return fmt.Errorf("%w: rank %d contributes %d bytes: sizes must be 0 or more and their sum fit 63 bits",
+				ErrShape, r, n)
 		}
 		if s.Kind == wire.Broadcast && r != s.Root && n != 0 {
 			return fmt.Errorf("%w: rank %d contributes to a broadcast from %d", ErrShape, r, s.Root)
@@ -146,14 +148,14 @@ func (s *Shape) checkGroups() error {
 	return nil
 }
 
-func newGeometry(s Shape, displs []int64, skip, most int64) *Geometry {
+func newGeometry(s Shape, displs []int64, skip, limit int64) *Geometry {
 	g := &Geometry{
 		shape: s, size: len(s.Counts), subs: s.Subgroups, chunk: int64(s.Chunk), skip: skip,
 		index: make([]int32, len(s.Counts)), uniform: true,
 	}
 	for r, n := range s.Counts {
 		g.index[r] = -1
-		n = min(n-skip, most)
+		n = min(n-skip, limit)
 		if n <= 0 {
 			continue
 		}
@@ -180,12 +182,12 @@ func newGeometry(s Shape, displs []int64, skip, most int64) *Geometry {
 	return g
 }
 
-// part is the piece of a block of n chunks that subgroup sub of subs carries.
+// part returns the range of a block of n chunks that subgroup sub of subs carries.
 func part(n uint32, sub, subs int) (lo, hi uint32) {
 	return uint32(uint64(n) * uint64(sub) / uint64(subs)), uint32(uint64(n) * uint64(sub+1) / uint64(subs))
 }
 
-// hash identifies the call: ranks whose digests differ called different things.
+// hash identifies the call. If the digests of two ranks differ, the ranks made different calls.
 func (g *Geometry) hash() uint64 {
 	h := fnv.New64a()
 	var b [8]byte
@@ -199,7 +201,7 @@ func (g *Geometry) hash() uint64 {
 	if g.shape.Kind == wire.Broadcast {
 		put(int64(g.shape.Root))
 	}
-	put(g.bytes) // of this round: it depends on the layout
+	put(g.bytes) // bytes of this round, which depend on the layout
 	put(g.chunk)
 	put(int64(g.subs))
 	put(g.skip)
@@ -216,37 +218,37 @@ func (g *Geometry) hash() uint64 {
 	return h.Sum64()
 }
 
-// Size is P.
+// Size returns P.
 func (g *Geometry) Size() int { return g.size }
 
-// Subgroups is S as used.
+// Subgroups returns S after clamping.
 func (g *Geometry) Subgroups() int { return g.subs }
 
-// Chains is M as used.
+// Chains returns M after clamping.
 func (g *Geometry) Chains() int { return len(g.chains.members) }
 
-// Kind is what the collective does.
+// Kind returns the kind of the collective.
 func (g *Geometry) Kind() wire.CallKind { return g.shape.Kind }
 
-// Root is the root of a Broadcast.
+// Root returns the root of a Broadcast.
 func (g *Geometry) Root() int { return g.shape.Root }
 
-// Bytes is the size of what is received in this round, own block included.
+// Bytes returns the size of this round in the receive buffer, including this rank's block.
 func (g *Geometry) Bytes() int64 { return g.bytes }
 
-// Chunks is the number of chunks of this round, own block included.
+// Chunks returns the number of chunks of this round, including this rank's block.
 func (g *Geometry) Chunks() uint64 { return g.total }
 
-// Call describes the call that this round belongs to, for people.
+// Call describes the call that this round belongs to, for error messages.
 func (g *Geometry) Call() wire.Call { return g.call }
 
 // Digest identifies the call that this round belongs to.
 func (g *Geometry) Digest() uint64 { return g.digest }
 
-// PSNs is how many chunks subgroup sub carries.
+// PSNs returns the number of chunks that subgroup sub carries.
 func (g *Geometry) PSNs(sub int) uint32 { return g.base[sub][len(g.senders)] }
 
-// Block is the range of PSNs of rank's chunks in subgroup sub.
+// Block returns the range of PSNs of rank's chunks in subgroup sub.
 func (g *Geometry) Block(sub, rank int) (psn, n uint32) {
 	i := g.index[rank]
 	if i < 0 {
@@ -268,11 +270,11 @@ func (g *Geometry) sender(sub int, psn uint32) int {
 	return sort.Search(len(g.senders), func(i int) bool { return b[i+1] > psn })
 }
 
-// Owner is the rank that sends psn.
+// Owner returns the rank that sends psn.
 func (g *Geometry) Owner(sub int, psn uint32) int { return g.senders[g.sender(sub, psn)] }
 
-// Locate says where chunk psn of subgroup sub belongs: its offset in the
-// receive buffer, its offset in its owner's block, and its length.
+// Locate returns the position of chunk psn of subgroup sub: its offset in the receive buffer, its
+// offset in its owner's block, and its length.
 func (g *Geometry) Locate(sub int, psn uint32) (off, inBlock int64, length int) {
 	return g.locate(sub, psn, g.sender(sub, psn))
 }
@@ -283,8 +285,8 @@ func (g *Geometry) locate(sub int, psn uint32, i int) (off, inBlock int64, lengt
 	return g.displs[i] + at, g.skip + at, int(min(g.chunk, g.counts[i]-at))
 }
 
-// Blocks calls f for each rank's block of subgroup sub, in the order of their PSNs: where its
-// first chunk belongs in the receive buffer, its chunks, and the length of the last.
+// Blocks calls f for each rank's block of subgroup sub, in PSN order. It passes the offset of the
+// block in the receive buffer, its PSNs, and the length of its last chunk.
 func (g *Geometry) Blocks(sub int, f func(off int64, psn, n uint32, tail int)) {
 	b := g.base[sub]
 	for i := range g.senders {
@@ -296,11 +298,11 @@ func (g *Geometry) Blocks(sub int, f func(off int64, psn, n uint32, tail int)) {
 	}
 }
 
-// Chunk is the payload of a chunk that is not the last of its block.
+// Chunk returns the payload size of a chunk that is not the last of its block.
 func (g *Geometry) Chunk() int { return int(g.chunk) }
 
-// Span is the piece of the receive buffer that the chunks [psn, psn+n) of one
-// owner fill; only the last chunk of a block may be short.
+// Span returns the piece of the receive buffer that chunks [psn, psn+n) of one owner fill. Only the
+// last chunk of a block may be short.
 func (g *Geometry) Span(sub int, psn, n uint32) (off, length int64) {
 	i := g.sender(sub, psn)
 	off, _, _ = g.locate(sub, psn, i)
@@ -308,7 +310,7 @@ func (g *Geometry) Span(sub int, psn, n uint32) (off, length int64) {
 	return off, last + int64(tail) - off
 }
 
-// onlySender is the one rank that sends, -1 if there is none or another.
+// onlySender returns the sending rank if exactly one rank sends, and -1 otherwise.
 func (g *Geometry) onlySender() int {
 	if len(g.senders) != 1 {
 		return -1

@@ -7,7 +7,7 @@ import (
 	"github.com/allcast/allcast/internal/step"
 )
 
-// Stats returns the Collective's counters.
+// Stats returns the counters of the Collective.
 func (o *Collective) Stats() step.Stats {
 	s := step.Stats{Repaired: o.repaired}
 	for i := range o.arrived {
@@ -16,19 +16,17 @@ func (o *Collective) Stats() step.Stats {
 	return s
 }
 
-// Times returns when the Collective reached its phases.
-func (o *Collective) Times() step.Times {
-	return step.Times{Start: o.startAt, Barrier: o.barrierAt, Fetch: o.fetchAt, Have: o.haveAt, Done: o.doneAt, Cutoff: o.firstCutoff}
-}
+// Times returns the times at which the Collective reached its phases.
+func (o *Collective) Times() step.Times { return o.times }
 
-// Phase is where the Collective is.
+// Phase returns the current phase.
 func (o *Collective) Phase() step.Phase { return o.phase }
 
-// Geometry is what the Collective works on.
+// Geometry returns the geometry of the round.
 func (o *Collective) Geometry() *Geometry { return o.g }
 
-// WaitingOn names the rank that has to act next for this Collective to go on, as far as
-// this rank can tell; itself, if it only waits for its own fabric.
+// WaitingOn returns the rank that must act next, as far as this rank can tell. It returns this rank
+// if the Collective waits only for the local fabric.
 func (o *Collective) WaitingOn() int {
 	switch o.phase {
 	case step.Barrier:
@@ -68,9 +66,9 @@ func (o *Collective) sendWaitsOn() int {
 	return o.rank
 }
 
-// Missing describes the chunks that are not here, owner by owner, for people.
+// Missing describes the missing chunks by owner, for error messages.
 func (o *Collective) Missing(name step.Namer) string {
-	const most = 8
+	const maxRanges = 8
 	var b strings.Builder
 	ranges := 0
 	for sub := range o.arrived {
@@ -82,7 +80,7 @@ func (o *Collective) Missing(name step.Namer) string {
 			}
 			i := o.g.sender(sub, at)
 			stop := min(a.NextInPlace(at, end), o.g.base[sub][i+1])
-			if ranges++; ranges <= most {
+			if ranges++; ranges <= maxRanges {
 				lo, _ := part(o.g.chunks[i], sub, o.g.subs)
 				first := int64(lo+at-o.g.base[sub][i]) + o.g.skip/o.g.chunk
 				if b.Len() > 0 {
@@ -93,8 +91,8 @@ func (o *Collective) Missing(name step.Namer) string {
 			at = stop
 		}
 	}
-	if ranges > most {
-		fmt.Fprintf(&b, ", and %d more ranges", ranges-most)
+	if ranges > maxRanges {
+		fmt.Fprintf(&b, ", and %d more ranges", ranges-maxRanges)
 	}
 	if ranges == 0 {
 		return "nothing"

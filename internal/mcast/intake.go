@@ -5,70 +5,69 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// An Intake is the receive worker of one subgroup, without its I/O: it decides, datagram by
-// datagram and for all operations of a process, where payloads belong, and reports which chunks
-// are in place. Its driver moves the bytes. One goroutine at a time uses it.
+// An Intake is the receive worker of one subgroup, without its I/O. For each datagram of any
+// operation of the process, it decides where the payload belongs. It reports which chunks are in
+// place. Its driver moves the bytes. One goroutine at a time uses it.
 //
-// A driver that can let the network write straight to the receive buffer asks for Expect, lets
-// datagrams arrive there, checks them with Fits, and says with Arrived how many are where they
-// belong. It hands over all others one by one: it asks Judge, moves the payload and calls Place, or
-// calls Ignore.
+// A driver that lets the network write straight to the receive buffer works in batches. It calls
+// Expect, lets datagrams arrive in the returned slots, and checks them with Fits. Then it calls
+// Arrived with the number of datagrams that belong where they are. It passes all other datagrams one
+// by one: it calls Judge, moves the payload and calls Place, or calls Ignore.
 type Intake struct {
 	layout wire.Layout
-	limit  uint32         // chunks of a report
-	fresh  func() *Report // makes an empty one
+	limit  uint32         // number of chunks at which a report is due
+	fresh  func() *Report // constructor of empty reports
 	taken  *place.Taken
-	open   map[uint64]*Placement
+	open   map[uint64]*Placement // placements by token
 
-	last    *Placement // of the chunk placed last,
-	next    uint32     // and the chunk after it
-	guess   *Placement // of the last Expect,
-	guessed uint32     // and its first chunk
+	last    *Placement // placement of the last chunk placed
+	next    uint32     // PSN after that chunk
+	guess   *Placement // placement of the last Expect
+	guessed uint32     // first PSN of the last Expect
 	report  *Report
 }
 
-// A Report is what an Intake did since the last one.
+// A Report lists what an Intake has done since the previous report.
 type Report struct {
 	Runs    []PlacedRun
-	Chunks  uint32 // in all Runs
+	Chunks  uint32 // total of all Runs
 	Ignored Ignored
-	Comm    uint32 // whose operation late datagrams were of
+	Comm    uint32 // communicator of the late datagrams
 }
 
-// A PlacedRun is consecutive chunks that are in place. Each chunk is reported once.
+// A PlacedRun is a run of consecutive chunks in place. Each chunk is reported once.
 type PlacedRun struct {
 	*Placement
 	wire.Range
 }
 
-// Ignored counts datagrams that were taken off the receive queue and placed nothing.
+// Ignored counts datagrams that were taken from the receive queue but placed no chunk.
 type Ignored struct {
 	Duplicates, Late, Foreign, Stale uint64 // by Verdict
 }
 
-// MaxRuns is how many runs a report holds at most.
+// MaxRuns limits the runs of a report.
 const MaxRuns = 64
 
-// A Slot is where a chunk belongs in the receive buffer.
+// A Slot is the position of a chunk in the receive buffer.
 type Slot struct {
 	Off int64
 	Len int
 }
 
-// NewIntake returns the Intake of a subgroup. It reports after limit chunks at the latest, so that
-// credit flows while data keeps coming; fresh makes empty reports. All Intakes of a process share
-// taken.
+// NewIntake returns the Intake of a subgroup. A report is due after limit chunks, so that credit flows
+// while data keeps arriving. fresh returns empty reports. All Intakes of a process share taken.
 func NewIntake(l wire.Layout, limit uint32, taken *place.Taken, fresh func() *Report) *Intake {
 	return &Intake{layout: l, limit: max(1, limit), taken: taken, fresh: fresh, open: map[uint64]*Placement{}}
 }
 
-// Open lets datagrams with a token be placed.
+// Open accepts datagrams that carry a token.
 func (in *Intake) Open(token uint64, p *Placement) {
 	p.token, p.slot = token, in.layout.Slot(p.Seq)
 	in.open[token] = p
 }
 
-// Close ends that. Nothing is placed for p any more.
+// Close stops accepting datagrams for p. The Intake places nothing for p after that.
 func (in *Intake) Close(p *Placement) {
 	if in.open[p.token] == p {
 		delete(in.open, p.token)
@@ -86,18 +85,18 @@ func (in *Intake) Knows(token uint64) bool {
 	return in.last != nil && in.last.token == token || in.open[token] != nil
 }
 
-// Each calls f for every placement that is open, in any order.
+// Each calls f for every open placement, in any order.
 func (in *Intake) Each(f func(*Placement)) {
 	for _, p := range in.open {
 		f(p)
 	}
 }
 
-// Last is the placement of the last datagram; nil: there is none.
+// Last returns the placement of the last datagram, or nil.
 func (in *Intake) Last() *Placement { return in.last }
 
-// Expect fills slots with where the next datagrams most likely belong, in order, and returns the
-// placement and how many.
+// Expect fills slots with the most likely positions of the next datagrams, in order. It returns their
+// placement and their number.
 func (in *Intake) Expect(slots []Slot) (p *Placement, n int) {
 	in.guess, in.guessed = in.last, in.next
 	p = in.last
@@ -112,13 +111,13 @@ func (in *Intake) Expect(slots []Slot) (p *Placement, n int) {
 		slots[n].Off, slots[n].Len = p.Locate(psn)
 		n++
 		if slots[n-1].Len != slots[0].Len {
-			break // the end of a block: the last of its super-packet
+			break // a short chunk ends a block and its super-packet
 		}
 	}
 	return p, n
 }
 
-// Guess is the placement of the last Expect; nil: there is none.
+// Guess returns the placement of the last Expect, or nil.
 func (in *Intake) Guess() *Placement { return in.guess }
 
 // Fits reports whether a datagram that filled the i-th slot of the last Expect belongs there.
@@ -128,7 +127,7 @@ func (in *Intake) Fits(i int, token uint64, imm uint32) bool {
 	return p != nil && token == p.token && imm == in.layout.Imm(p.Seq, psn) && p.Free(psn)
 }
 
-// Arrived says that the first n slots of the last Expect hold what belongs there.
+// Arrived records that the first n slots of the last Expect hold the chunks that belong there.
 func (in *Intake) Arrived(n int) {
 	if n > 0 {
 		in.taken.Add(uint64(n))
@@ -136,9 +135,11 @@ func (in *Intake) Arrived(n int) {
 	}
 }
 
-// Judge decides about one datagram. With Placed, its payload belongs at offset off of p's receive
-// buffer.
-func (in *Intake) Judge(token uint64, comm, imm uint32, length int) (p *Placement, psn uint32, off int64, v Verdict) {
+// Judge decides about one datagram. If the verdict is Placed, the payload belongs at offset off of p's
+// receive buffer.
+func (in *Intake) Judge(token uint64, comm, imm uint32, length int) (
+	p *Placement, psn uint32, off int64, v Verdict,
+) {
 	in.taken.Add(1)
 	slot, psn := in.layout.Split(imm)
 	p = in.last
@@ -155,15 +156,15 @@ func (in *Intake) Judge(token uint64, comm, imm uint32, length int) (p *Placemen
 	return p, psn, off, v
 }
 
-// Place says that chunks which were free, or which the driver has claimed, are in place.
+// Place records that chunks are in place. They were free, or the driver has claimed them.
 func (in *Intake) Place(p *Placement, q wire.Range) {
 	p.Finish(q.PSN, q.N)
 	in.last, in.next = p, q.PSN+q.N
-	in.note(p, q)
+	in.appendRun(p, q)
 }
 
-// note reports chunks that are in place.
-func (in *Intake) note(p *Placement, q wire.Range) {
+// appendRun adds chunks in place to the report.
+func (in *Intake) appendRun(p *Placement, q wire.Range) {
 	r := in.current()
 	r.Chunks += q.N
 	if k := len(r.Runs) - 1; k >= 0 && r.Runs[k].Placement == p && r.Runs[k].PSN+r.Runs[k].N == q.PSN {
@@ -178,14 +179,14 @@ func (in *Intake) Due() bool {
 	return in.report != nil && (len(in.report.Runs) >= MaxRuns || in.report.Chunks >= in.limit)
 }
 
-// Flush returns what there is to report, and forgets it; nil: nothing.
+// Flush returns the pending report and clears it. It returns nil if there is none.
 func (in *Intake) Flush() *Report {
 	r := in.report
 	in.report = nil
 	return r
 }
 
-// Ignore counts datagrams that placed nothing. p is nil if they are stale.
+// Ignore counts datagrams that placed no chunk. p is nil if they are stale.
 func (in *Intake) Ignore(p *Placement, v Verdict, n uint64) {
 	if n == 0 {
 		return
@@ -205,9 +206,9 @@ func (in *Intake) Ignore(p *Placement, v Verdict, n uint64) {
 	}
 }
 
-// Claim claims chunks for a read: datagrams no longer place them. It appends to won those that the
-// read is to place; the others are in place already. It reports busy if a program in the kernel is
-// writing some of them, and is then called again.
+// Claim claims chunks for a read; datagrams no longer place them. It appends to won the chunks that
+// the read must place; the others are already in place. It reports busy if the kernel program is
+// writing some of them. The caller then calls Claim again.
 func (in *Intake) Claim(p *Placement, ranges []wire.Range, won []wire.Range) (runs []wire.Range, busy bool) {
 	for _, q := range ranges {
 		first := len(won)
@@ -223,9 +224,9 @@ func (in *Intake) Claim(p *Placement, ranges []wire.Range, won []wire.Range) (ru
 	return won, busy
 }
 
-// Learn reports the chunks of p that a program in the kernel has placed.
+// Learn reports the chunks of p that the kernel program has placed.
 func (in *Intake) Learn(p *Placement) {
-	p.Fresh(func(psn, n uint32) { in.note(p, wire.Range{PSN: psn, N: n}) })
+	p.Fresh(func(psn, n uint32) { in.appendRun(p, wire.Range{PSN: psn, N: n}) })
 }
 
 func (in *Intake) current() *Report {

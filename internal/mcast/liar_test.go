@@ -71,11 +71,11 @@ func TestSentUpCountsOnceAndFromChildren(t *testing.T) {
 	}
 	hear(o, 3, wire.Msg{Kind: wire.MsgSentUp}, wire.Msg{Kind: wire.MsgSentUp})
 	hear(o, 1, wire.Msg{Kind: wire.MsgSentUp}, wire.Msg{Kind: wire.MsgSentUp})
-	if o.tree.all {
+	if o.tree.allSent {
 		t.Fatalf("it believes that all have sent, rank 2 has said nothing")
 	}
 	hear(o, 2, wire.Msg{Kind: wire.MsgSentUp})
-	if !o.tree.all {
+	if !o.tree.allSent {
 		t.Errorf("it does not know that all have sent")
 	}
 }
@@ -94,7 +94,7 @@ func TestOnlyNeighboursCount(t *testing.T) {
 			wire.Msg{Kind: wire.MsgActivate}, wire.Msg{Kind: wire.MsgChainSent}, wire.Msg{Kind: wire.MsgFinal},
 			wire.Msg{Kind: wire.MsgFetch, Ranges: []wire.Range{all}}, wire.Msg{Kind: wire.MsgAvail, Ranges: []wire.Range{all}},
 		)
-		if len(acts) > 0 || o.snd.active || o.finalGot || o.fetch[0].wanting > 0 {
+		if len(acts) > 0 || o.snd.active || o.finalGot || o.fetch[0].wantedCount > 0 {
 			t.Errorf("rank %d is listened to: %+v", from, acts)
 		}
 	}

@@ -5,34 +5,35 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// Verdict is what a receive worker makes of a datagram.
+// Verdict is the decision of a receive worker about a datagram.
 type Verdict uint8
 
-// Verdicts. Only Placed is worth a write; the rest is ordinary input.
+// Verdicts. Only Placed leads to a write; the others are expected input.
 const (
-	Placed    Verdict = iota // its payload belongs in the receive buffer
-	Duplicate                // the chunk is there already
-	Late                     // a read of the chunk is under way and will place it
-	Foreign                  // no chunk of the operation: its communicator, immediate or length does not fit
-	Stale                    // of no operation that is open
+	Placed    Verdict = iota // the payload belongs in the receive buffer
+	Duplicate                // the chunk is already in place
+	Late                     // a read of the chunk is in progress and will place it
+	Foreign                  // not a chunk of the operation: communicator, immediate or length does not match
+	Stale                    // no open operation has its token
 )
 
-// A Placement says where the chunks of one subgroup of one operation belong, and which of them are
-// in place. The Collective, the receive worker and reads share it; see package place for who may change it.
+// A Placement records where the chunks of one subgroup of one operation belong, and which of them are
+// in place. The Collective, the receive worker and reads share it. Package place defines which of
+// them may change it.
 type Placement struct {
 	*place.Map
 	Comm uint32
 	Seq  uint64
 	Sub  int
-	Data any // the driver's
+	Data any // private to the driver
 
 	g     *Geometry
 	own   wire.Range
-	token uint64 // of its datagrams,
-	slot  uint32 // and their slot, once an Intake knows it
+	token uint64 // token of its datagrams, set by the Intake
+	slot  uint32 // slot of its datagrams, set by the Intake
 }
 
-// newPlacement makes the placement of a rank's subgroup. The rank's own chunks are in place.
+// newPlacement returns the placement of one subgroup of a rank. The rank's own chunks are in place.
 func newPlacement(g *Geometry, sub, rank int, comm uint32, seq uint64) *Placement {
 	p := &Placement{Map: place.New(g.PSNs(sub)), Comm: comm, Seq: seq, Sub: sub, g: g}
 	p.own.PSN, p.own.N = g.Block(sub, rank)
@@ -40,22 +41,22 @@ func newPlacement(g *Geometry, sub, rank int, comm uint32, seq uint64) *Placemen
 	return p
 }
 
-// Geometry is that of the operation.
+// Geometry returns the geometry of the operation.
 func (p *Placement) Geometry() *Geometry { return p.g }
 
-// Own is the rank's own chunks, which it does not receive.
+// Own returns the rank's own chunks, which it does not receive.
 func (p *Placement) Own() wire.Range { return p.own }
 
-// Receives reports whether there is anything to receive.
+// Receives reports whether the rank receives any chunk of the subgroup.
 func (p *Placement) Receives() bool { return p.own.N < p.Len() }
 
-// Locate says where a chunk belongs in the receive buffer, and its length.
+// Locate returns the offset of a chunk in the receive buffer and its length.
 func (p *Placement) Locate(psn uint32) (off int64, length int) {
 	off, _, length = p.g.Locate(p.Sub, psn)
 	return off, length
 }
 
-// judge decides about a datagram that carries chunk psn with a payload of length bytes. With
+// judge decides about a datagram with chunk psn and a payload of length bytes. If the verdict is
 // Placed, the payload belongs at offset off, and the chunk is free.
 func (p *Placement) judge(psn uint32, length int) (off int64, v Verdict) {
 	if psn >= p.Len() {

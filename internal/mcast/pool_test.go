@@ -48,7 +48,7 @@ func TestPoolLendsWhatItHas(t *testing.T) {
 				if most == 0 {
 					return // it has consumed everything, and leaves
 				}
-				n := p.more(o.held, most)
+				n := p.extend(o.held, most)
 				checkLoan(t, size, before, n, o.held)
 				if o.held+n > most {
 					t.Fatalf("an operation that can use %d places holds %d", most, o.held+n)
@@ -60,12 +60,12 @@ func TestPoolLendsWhatItHas(t *testing.T) {
 			"consume": func(t *rapid.T) {
 				o := pick(t)
 				n := rapid.Uint64Range(0, o.held).Draw(t, "chunks")
-				p.giveBack(n)
+				p.release(n)
 				o.held -= n
 			},
 			"leave": func(t *rapid.T) {
 				o := pick(t)
-				p.giveBack(o.held)
+				p.release(o.held)
 				p.ops--
 				for i := range ops {
 					if ops[i] == o {
@@ -76,7 +76,7 @@ func TestPoolLendsWhatItHas(t *testing.T) {
 			},
 		})
 		for _, o := range ops {
-			p.giveBack(o.held)
+			p.release(o.held)
 		}
 		if p.Lent() != 0 {
 			t.Fatalf("%d places did not come back", p.Lent())
@@ -100,9 +100,9 @@ func TestPoolOneOperationGetsAll(t *testing.T) {
 	if held < 1 || held > 32 {
 		t.Errorf("at first: %d of 64", held)
 	}
-	p.giveBack(1)
+	p.release(1)
 	held--
-	if held += p.more(held, 999); held != 64 {
+	if held += p.extend(held, 999); held != 64 {
 		t.Errorf("then: %d of 64", held)
 	}
 	if n := NewPool(1000, nil).join(3); n != 3 {

@@ -7,20 +7,20 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// sender is the fast path's send side: one rank's block, cut into batches that
-// go round-robin over the subgroups.
+// sender is the send side of the fast path. It cuts the block of one rank into batches, round-robin
+// over the subgroups.
 type sender struct {
 	total, handed, done uint32
 	sub                 int      // next subgroup to serve
 	cursor              []uint32 // chunks handed over, by subgroup
 
-	pred, succ int       // in the chain; -1: none
-	active     bool      // it is our turn
-	predSent   bool      // all before us in the chain have sent all
-	activated  bool      // our successor knows that it is its turn
-	chainSent  bool      // and that we have finished
-	nextAt     step.Time // pacing: no batch before this
-	blocked    bool      // out of credit
+	pred, succ int       // neighbours in the chain, or -1
+	active     bool      // whether it is this rank's turn
+	predSent   bool      // whether all earlier ranks of the chain have finished
+	activated  bool      // whether the successor has been activated
+	chainSent  bool      // whether the successor knows that this rank has finished
+	nextAt     step.Time // earliest time of the next batch (pacing)
+	blocked    bool      // whether the sender is out of credit
 }
 
 func newSender(g *Geometry, rank int) sender {
@@ -35,29 +35,28 @@ func newSender(g *Geometry, rank int) sender {
 
 func (s *sender) finished() bool { return s.done == s.total }
 
-// lead is how many chunks before our end the successor is activated, so that
-// its first chunk follows our last without a gap: what the link sends while
-// the activation travels.
+// lead returns how many chunks before its end this rank activates its successor. The link sends that
+// many chunks while the activation travels, so the successor's first chunk follows without a gap.
 func (o *Collective) lead() uint32 {
 	if o.cfg.Est.latency <= 0 || o.cfg.Est.limits.LinkRate <= 0 || o.snd.total == 0 {
 		return 0
 	}
-	// Whole chunks only: round up or down so that it is right on average along
-	// the chain. What one activation is early fills what the next is late.
+	// lead counts whole chunks. Rounding varies along the chain, so that it is right on average:
+	// an early activation compensates for the next late one.
 	part := float64(o.g.chains.pos[o.g.index[o.rank]]) * 0.6180339887
 	part -= math.Floor(part)
 	return uint32(min(float64(o.cfg.Est.latency)/o.chunkTime()+part, float64(o.snd.total)))
 }
 
-// handedOver watches the stream for the end of one block and the beginning of
-// its successor's, in the chunks of one sender that have come.
-func (o *Collective) handedOver(now step.Time, sub, sender int, q wire.Range) {
+// observeHandover looks for the end of one block and the start of the successor's block in chunks
+// that have arrived from one sender.
+func (o *Collective) observeHandover(now step.Time, sub, sender int, q wire.Range) {
 	c := &o.g.chains
 	k := c.of[sender]
 	if sub == 0 && q.PSN == o.g.base[sub][sender] {
 		switch p := c.pos[sender]; {
 		case p == 0:
-		case o.blockOf[k] == p: // the block before it, counted from 1, has ended
+		case o.blockOf[k] == p: // the previous block, counted from 1, has ended
 			o.cfg.Est.Handover(now-o.blockEnd[k], step.Time(o.chunkTime()))
 		default:
 			o.cfg.Est.Overlap(step.Time(o.chunkTime()))
@@ -68,33 +67,33 @@ func (o *Collective) handedOver(now step.Time, sub, sender int, q wire.Range) {
 	}
 }
 
-// chunkTime is how long one chunk of ours takes on the wire: with M roots
-// sending at once, each paces itself at B/M. When all ranks send at once, nobody
-// hears more than the P-1 others and each may send at B/(P-1); unless a reduction
-// runs as well, whose results need the rest (Appendix B, equation 2).
+// chunkTime returns how long one chunk of this rank takes on the wire. With M roots sending at once,
+// each root paces itself at B/M. If all ranks send at once, each rank receives from the P-1 others
+// only, and may send at B/(P-1). This does not hold if a reduction runs as well, because its results
+// need the rest of the bandwidth (Appendix B, equation 2).
 func (o *Collective) chunkTime() float64 {
 	m := max(1, o.g.Chains())
 	if m == o.g.size && m > 1 && (o.cfg.Others == nil || *o.cfg.Others == 0) {
 		m--
 	}
-	return float64(o.wire()) * float64(m) / o.cfg.Est.limits.LinkRate
+	return float64(o.chunkWireSize()) * float64(m) / o.cfg.Est.limits.LinkRate
 }
 
-// pump hands over as many batches as turn, pace, credit and the fabric's queue
-// allow.
+// pump hands over as many batches as turn, pace, credit and the fabric's queue allow.
 func (o *Collective) pump(now step.Time, out []step.Action) []step.Action {
 	return o.pumpSince(now, now, out)
 }
 
-// pumpSince does so for a rank that would have sent since then, had its clock not gone
-// off late: what it missed it may catch up with, or late clocks would slow it down.
+// pumpSince is pump for a rank whose timer fired late: the rank could have sent since then. It may
+// catch up, because otherwise late timers would reduce its rate.
 func (o *Collective) pumpSince(since, now step.Time, out []step.Action) []step.Action {
 	s := &o.snd
 	s.blocked = false
 	lead := o.lead()
-	for o.phase >= step.Multicast && s.active && s.handed < s.total && s.handed-s.done < 2*o.cfg.Batch && now >= s.nextAt {
+	for o.phase >= step.Multicast && s.active && s.handed < s.total &&
+		s.handed-s.done < 2*o.cfg.Batch && now >= s.nextAt {
 		psn, n := o.batch(lead)
-		if n = o.credit(n); n == 0 {
+		if n = o.clampToCredit(n); n == 0 {
 			s.blocked = true
 			break
 		}
@@ -110,15 +109,15 @@ func (o *Collective) pumpSince(since, now step.Time, out []step.Action) []step.A
 	return out
 }
 
-// batch picks the next chunks of the next subgroup that has any left.
+// batch returns the next chunks of the next subgroup that has any left.
 func (o *Collective) batch(lead uint32) (psn, n uint32) {
 	s := &o.snd
 	for {
 		base, size := o.g.Block(s.sub, o.rank)
 		if left := size - s.cursor[s.sub]; left > 0 {
-			// Many roots at once would meet in bursts: each sends fewer at a time.
+			// Bursts of many roots would collide, so each root sends smaller batches.
 			n = min(max(1, o.cfg.Batch/uint32(o.g.Chains())), left)
-			// End a batch where the successor is due: its completion is the signal.
+			// End a batch where the successor is due: the completion of the batch triggers the activation.
 			if rest := s.total - s.handed; rest > lead && rest-n < lead {
 				n = rest - lead
 			}
@@ -128,20 +127,20 @@ func (o *Collective) batch(lead uint32) (psn, n uint32) {
 	}
 }
 
-// sent learns that n chunks have left the send buffer.
-func (o *Collective) sent(now step.Time, n uint32, out []step.Action) []step.Action {
+// handleSent handles the event that n chunks have left the send buffer.
+func (o *Collective) handleSent(now step.Time, n uint32, out []step.Action) []step.Action {
 	s := &o.snd
 	s.done = min(s.done+n, s.handed)
 	out = o.pump(now, out)
-	out = o.handOver(out)
-	out = o.consumedMore(now, out)
-	return o.announce(now, out)
+	out = o.passTurn(out)
+	out = o.updateGrant(now, out)
+	return o.announceSent(now, out)
 }
 
-// handOver passes the turn on. A rank does so only when all before it in the
-// chain have finished, so that whoever sees a chunk of ours knows that all but
-// our predecessor have sent all (arrivals.saw).
-func (o *Collective) handOver(out []step.Action) []step.Action {
+// passTurn activates the successor. A rank does so only after all earlier ranks of its chain have
+// finished. A chunk of this rank therefore proves that all of them but its direct predecessor have
+// sent everything (arrivals.recordArrival).
+func (o *Collective) passTurn(out []step.Action) []step.Action {
 	s := &o.snd
 	if s.succ < 0 || !s.predSent || !s.active {
 		return out
@@ -157,33 +156,33 @@ func (o *Collective) handOver(out []step.Action) []step.Action {
 	return out
 }
 
-// announce tells the control tree when our subtree has sent all.
-func (o *Collective) announce(now step.Time, out []step.Action) []step.Action {
+// announceSent tells the control tree when this rank's subtree has sent everything.
+func (o *Collective) announceSent(now step.Time, out []step.Action) []step.Action {
 	t := &o.tree
-	t.own = t.own || (o.phase >= step.Multicast && o.snd.finished())
-	if !t.own || t.waiting > 0 || t.up {
+	t.ownSent = t.ownSent || (o.phase >= step.Multicast && o.snd.finished())
+	if !t.ownSent || t.waiting > 0 || t.reported {
 		return out
 	}
-	t.up = true
+	t.reported = true
 	if t.silent {
 		return out
 	}
 	if t.parent >= 0 {
 		return o.send(out, t.parent, wire.Msg{Kind: wire.MsgSentUp})
 	}
-	return o.allSent(now, out)
+	return o.recordAllSent(now, out)
 }
 
-// allSent learns for certain that everything was sent, and passes it on.
-func (o *Collective) allSent(now step.Time, out []step.Action) []step.Action {
-	o.tree.all = true
+// recordAllSent records that every rank has sent everything, and passes the message down the tree.
+func (o *Collective) recordAllSent(now step.Time, out []step.Action) []step.Action {
+	o.tree.allSent = true
 	o.allSentAt, o.idleCutoffs = now, 0
 	for _, c := range o.tree.children {
 		out = o.send(out, c, wire.Msg{Kind: wire.MsgAllSent})
 	}
 	for i := range o.arrived {
-		o.arrived[i].noteAll()
+		o.arrived[i].recordAllFinished()
 	}
-	o.noted(now)
+	o.recordAnnounced(now)
 	return out
 }

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// parent and appendChildren define the static control tree of a communicator: a
-// binomial tree over the barrier's core, with the folded ranks below their
-// partners. Its edges are barrier partners, so it needs no connection of its own.
+// parent and appendChildren define the static control tree of a communicator: a binomial tree over
+// the barrier's core, with the folded ranks below their partners. Its edges connect barrier partners,
+// so the tree needs no connections of its own.
 func parent(rank, size int) int {
 	if rank == 0 {
 		return -1
@@ -32,9 +32,9 @@ func appendChildren(to []int, rank, size int) []int {
 	return to
 }
 
-// AppendPeers appends the ranks that rank exchanges reliable messages with, in
-// operations of any Geometry over size ranks: ring neighbours, barrier partners
-// and (the same) tree neighbours. Chain neighbours depend on the Geometry.
+// AppendPeers appends the ranks that rank exchanges reliable messages with, for any Geometry over
+// size ranks: its ring neighbours and its barrier partners, which include its tree neighbours. Chain
+// neighbours depend on the Geometry and are not included.
 func AppendPeers(to []int, rank, size int) []int {
 	if size == 1 {
 		return to
@@ -61,23 +61,22 @@ func AppendPeers(to []int, rank, size int) []int {
 	return to
 }
 
-// sentTree is the announcement that everything has been sent: each rank tells
-// its parent once its subtree has sent all, and the top tells everyone. Two
-// messages a rank at most, whatever the number of chains: of a Broadcast only those
-// above the root have something to tell.
+// sentTree announces that everything has been sent. Each rank tells its parent once its subtree has
+// sent everything, and the top tells all ranks. A rank sends at most two messages, whatever the number of
+// chains. In a Broadcast only the ranks between the root and the top have anything to report.
 type sentTree struct {
 	parent   int
 	children []int
-	waiting  int    // children not heard of
-	heard    []bool // by child
-	own      bool   // we have sent all
-	up       bool   // our parent was told, or knows
-	silent   bool   // nobody in our subtree sends, as our parent knows
-	all      bool   // everything was sent, as we know for certain
+	waiting  int    // number of children that have not reported
+	heard    []bool // children that have reported
+	ownSent  bool   // whether this rank has sent everything
+	reported bool   // whether the parent knows that the subtree has finished
+	silent   bool   // whether no rank of the subtree sends, which the parent knows
+	allSent  bool   // whether all ranks are known to have sent everything
 }
 
-// newSentTree makes a rank's part of it; only is the one rank that sends, -1 if there may
-// be others.
+// newSentTree returns a rank's part of the tree. only is the one sending rank, or -1 if several
+// ranks may send.
 func newSentTree(rank, size, only int) sentTree {
 	t := sentTree{parent: parent(rank, size), children: appendChildren(nil, rank, size)}
 	t.waiting, t.heard = len(t.children), make([]bool, len(t.children))
@@ -85,7 +84,7 @@ func newSentTree(rank, size, only int) sentTree {
 		return t
 	}
 	t.silent = true
-	below := -1 // which child the rank that sends is below of, or is
+	below := -1 // child whose subtree contains the sending rank
 	for r := only; r >= 0; r = parent(r, size) {
 		if r == rank {
 			t.silent = false
@@ -102,8 +101,8 @@ func newSentTree(rank, size, only int) sentTree {
 	return t
 }
 
-// hear notes that a child's subtree has sent all.
-func (t *sentTree) hear(child int) bool {
+// childFinished records that a child's subtree has sent everything. It returns false for a repetition.
+func (t *sentTree) childFinished(child int) bool {
 	i := slices.Index(t.children, child)
 	if i < 0 || t.heard[i] {
 		return false

@@ -115,7 +115,7 @@ func TestSentTreeOfOneSender(t *testing.T) {
 					t.Fatalf("P=%d, %d sends: rank %d is silent: %v", size, only, rank, tree.silent)
 				}
 				for _, c := range tree.children {
-					if tree.hear(c) != (on && c == child) {
+					if tree.childFinished(c) != (on && c == child) {
 						t.Fatalf("P=%d, %d sends: rank %d waits for %d, or does not", size, only, rank, c)
 					}
 				}

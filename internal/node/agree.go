@@ -9,12 +9,12 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// maxAhead bounds the agreements that others have begun and we have not: each of
-// them took its time to fail because we did not come.
+// maxAhead limits the agreements that other ranks have started and this rank has not. Each of them
+// took its time to fail because this rank did not join.
 const maxAhead = 1 << 10
 
-// agreement is one attempt of a communicator's survivors to agree on who they are.
-// Like calls, attempts are numbered by the order in which they are made.
+// agreement is one attempt of a communicator's survivors to agree on their membership. Like calls,
+// attempts are numbered by call order.
 type agreement struct {
 	m      *agree.Machine
 	seq    uint64
@@ -22,19 +22,18 @@ type agreement struct {
 	called bool
 }
 
-// Agreed is how an agreement ended.
+// Agreed is the outcome of an agreement.
 type Agreed struct {
-	ID      uint32 // of the new communicator; 0: none was made
-	Members []int  // of the new communicator, world ranks in its order; nil: it failed
+	ID      uint32 // id of the new communicator; 0 for none
+	Members []int  // world ranks of the new communicator, in its order; nil if the agreement failed
 	Why     uint8  // agree.Late, agree.Closed, agree.Excluded
-	Ranks   []int  // world ranks that it failed because of
+	Ranks   []int  // world ranks that caused the failure
 }
 
-// Agree begins an agreement of the members that live on who they are; req comes
-// back with Settled. It works on a broken communicator, and that is what it is
-// for. All members call it; it ends for all of them alike. If it ends well and id is
-// not 0, there is a communicator of them then: its id is what one of them gave, and
-// nobody else may use it.
+// Agree starts an agreement of the living members on their membership; Settled returns req. It works
+// on broken communicators. All members call it, and it ends the same way on all of them. On success
+// with a nonzero id, the members get a new communicator. Its id is the one that one of the members
+// passed, and no other communicator may use it.
 func (n *Node) Agree(now step.Time, comm uint32, req uint64, id uint32) error {
 	c := n.comms[comm]
 	if c == nil || c.removed {
@@ -51,8 +50,7 @@ func (n *Node) Agree(now step.Time, comm uint32, req uint64, id uint32) error {
 	return nil
 }
 
-// Hurry says that an agreement is not to wait any longer for ranks that live and have
-// not come.
+// Hurry stops an agreement from waiting any longer for living ranks that have not called Agree.
 func (n *Node) Hurry(now step.Time, comm uint32, req uint64) {
 	c := n.comms[comm]
 	if c == nil {
@@ -67,7 +65,7 @@ func (n *Node) Hurry(now step.Time, comm uint32, req uint64) {
 	}
 }
 
-// agreement finds an attempt, or begins it.
+// agreement finds an attempt, or starts it.
 func (n *Node) agreement(c *comm, seq uint64) *agreement {
 	for _, a := range c.agreements {
 		if a.seq == seq {
@@ -85,23 +83,24 @@ func (n *Node) agreement(c *comm, seq uint64) *agreement {
 	return a
 }
 
-// agreeMsg takes a message of an agreement.
-func (n *Node) agreeMsg(now step.Time, c *comm, from int, m *wire.Msg) {
-	if m.Seq < c.nextAgree && !slices.ContainsFunc(c.agreements, func(a *agreement) bool { return a.seq == m.Seq }) {
-		return // it is over here, and all were told
+// handleAgree handles a message of an agreement.
+func (n *Node) handleAgree(now step.Time, c *comm, from int, m *wire.Msg) {
+	known := func(a *agreement) bool { return a.seq == m.Seq }
+	if m.Seq < c.nextAgree && !slices.ContainsFunc(c.agreements, known) {
+		return // the attempt has ended here, and all members were told
 	}
 	if c.removed && m.Seq >= c.nextAgree {
-		n.gone(from, m)
+		n.sendAgreeGone(from, m)
 		return
 	}
 	if m.Seq >= c.nextAgree+maxAhead || len(c.members) > wire.MaxAgree {
 		n.stats.Stale++
 		return
 	}
-	// What it knows is news here like any other.
+	// The sender's deaths are handled like any other death notice.
 	for _, r := range agree.Set(m.Agree.Dead).Ranks() {
 		if r < len(c.members) {
-			n.declare(now, c.members[r], from)
+			n.declareLost(now, c.members[r], from)
 		}
 	}
 	if n.live.dead[n.cfg.Rank] || n.comms[c.id] != c {
@@ -113,15 +112,17 @@ func (n *Node) agreeMsg(now step.Time, c *comm, from int, m *wire.Msg) {
 	n.settle(c, a)
 }
 
-// gone says that we have closed a communicator that others still want to agree on.
-func (n *Node) gone(to int, m *wire.Msg) {
+// sendAgreeGone tells a rank that this rank has closed the communicator that it wants to agree on.
+func (n *Node) sendAgreeGone(to int, m *wire.Msg) {
 	switch m.Agree.Step {
 	case wire.AgreeAsk, wire.AgreeState, wire.AgreePropose:
-		n.send(to, &wire.Msg{Kind: wire.MsgAgree, Comm: m.Comm, Seq: m.Seq, Agree: &wire.Agree{Step: wire.AgreeGone}})
+		n.send(to, &wire.Msg{
+			Kind: wire.MsgAgree, Comm: m.Comm, Seq: m.Seq, Agree: &wire.Agree{Step: wire.AgreeGone},
+		})
 	}
 }
 
-// agreeDead tells a communicator's agreements of a death.
+// agreeDead reports a death to the agreements of a communicator.
 func (n *Node) agreeDead(c *comm, rank int) {
 	for _, a := range slices.Clone(c.agreements) {
 		a.m.Dead(rank)
@@ -129,7 +130,7 @@ func (n *Node) agreeDead(c *comm, rank int) {
 	}
 }
 
-// agreeTimer lets agreements look at the clock.
+// agreeTimer runs the expired timers of a communicator's agreements.
 func (n *Node) agreeTimer(now step.Time, c *comm) {
 	for _, a := range slices.Clone(c.agreements) {
 		if a.m.NextTimer() <= now {
@@ -139,7 +140,7 @@ func (n *Node) agreeTimer(now step.Time, c *comm) {
 	}
 }
 
-// settle sends what an agreement has to say and reports it once it is over.
+// settle sends the messages of an agreement and reports its outcome.
 func (n *Node) settle(c *comm, a *agreement) {
 	for _, s := range a.m.Sends() {
 		if w := c.members[s.To]; !n.live.dead[w] {
@@ -148,7 +149,7 @@ func (n *Node) settle(c *comm, a *agreement) {
 	}
 	v := a.m.Outcome()
 	if v == nil || !a.called {
-		return // kept for when the user comes
+		return // kept until the user calls Agree
 	}
 	at := slices.Index(c.agreements, a)
 	if at < 0 {
@@ -158,8 +159,8 @@ func (n *Node) settle(c *comm, a *agreement) {
 	n.out = append(n.out, Action{Kind: Settled, Comm: c.id, Req: a.req, Agreed: n.conclude(c, v)})
 }
 
-// conclude makes the communicator that was agreed on. It is there before any
-// message for it can be: whoever has made it first has told us first.
+// conclude creates the agreed communicator. It exists before any message for it arrives: a rank that
+// creates it first has informed this rank first, over the same connection.
 func (n *Node) conclude(c *comm, v *wire.AgreeValue) *Agreed {
 	var ranks []int
 	for _, r := range agree.Set(v.Ranks).Ranks() {
@@ -173,7 +174,7 @@ func (n *Node) conclude(c *comm, v *wire.AgreeValue) *Agreed {
 	}
 	if v.ID != 0 {
 		if err := n.AddComm(v.ID, ranks); err != nil {
-			// Only a peer that gave an id that is in use can have done that.
+			// Only a peer that passed an id already in use can cause this.
 			return &Agreed{Why: agree.Closed, Ranks: ranks}
 		}
 	}

@@ -9,47 +9,47 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// maxEarly bounds the messages of one peer that are kept for calls this rank has
-// not made yet. A peer has at most Config.InFlight calls under way and sends a
-// handful of barrier messages for each before it needs us.
+// maxEarly limits the messages of one peer that are kept for calls that this rank has not made yet.
+// A peer has at most Config.InFlight calls in flight, and sends a handful of barrier messages for
+// each before it needs this rank.
 const maxEarly = 1 << 15
 
-// window is how far ahead of us a rank's calls are believed: each of those between it and
-// us may be ahead of the next by lead and Config.InFlight calls.
-const window = 1 << 16
+// seqWindow limits how far ahead of this rank's calls a peer's calls may be. Each rank on the path
+// between two ranks may be ahead of the next one by eagerLead and Config.InFlight calls.
+const seqWindow = 1 << 16
 
 // comm is one communicator.
 type comm struct {
 	id        uint32
 	rank      int
 	members   []int       // comm rank -> world rank
-	fromWorld map[int]int // and back; nil: they are the same
+	fromWorld map[int]int // world rank -> comm rank; nil if they are equal
 	layout    wire.Layout
 	est       *mcast.Estimator
 
-	nextSeq uint64
-	calls   []*call                         // not ended, oldest first
-	slots   []*opState                      // by slot, until drained
-	live    []*opState                      // not closed, oldest first
-	lastSeq []int64                         // a slot's last user; -1: none
-	recent  [8]recentCall                   // what the last ones were
-	eager   []uint64                        // if it was eager, its digest; else 0
-	reached []uint64                        // eager: by rank, one more than the last call that we know it has begun
-	told    []uint64                        // eager: by rank, one more than the last call that it knows we have begun
-	ahead   func(seq uint64, peer int) bool // p2p.Config's
-	owes    func(seq uint64, peer int) bool // likewise
-	early   map[uint64][]earlyMsg
-	nEarly  int         // how many,
-	earlyOf map[int]int // and by peer
-	broken  *verdict
-	removed bool // nobody here uses it any more
-	scratch []*opState
+	nextSeq     uint64
+	calls       []*call                         // unfinished calls, oldest first
+	slots       []*round                        // rounds by slot, until drained
+	live        []*round                        // rounds that are not closed, oldest first
+	lastSeq     []int64                         // last user of each slot, or -1
+	recent      [8]recentCall                   // descriptions of the last calls
+	eager       []uint64                        // by slot: digest of the last user if it was eager, otherwise 0
+	reached     []uint64                        // eager: by rank, 1 + the last call that it is known to have started
+	informed    []uint64                        // eager: by rank, 1 + the last call that it knows this rank has started
+	ahead       func(seq uint64, peer int) bool // callback for p2p.Config.Ahead
+	owes        func(seq uint64, peer int) bool // callback for p2p.Config.Owes
+	early       map[uint64][]earlyMsg
+	earlyCount  int         // number of early messages
+	earlyByPeer map[int]int // number of early messages by peer
+	broken      *verdict
+	removed     bool // whether the user has closed it
+	scratch     []*round
 
-	agreements []*agreement // not over, or not called yet
+	agreements []*agreement // agreements that have not ended, or that the user has not called yet
 	nextAgree  uint64
 }
 
-// operation is what a round runs: a mcast.Collective or a p2p.Executor.
+// operation runs one round: a mcast.Collective, a p2p.Executor or a p2p.IncOp.
 type operation interface {
 	Step(now step.Time, ev step.Event, out []step.Action) []step.Action
 	Timer() step.Time
@@ -69,19 +69,19 @@ type call struct {
 	plan    []*mcast.Geometry
 	p2p     *p2p.Plan
 	inc     *p2p.Reduction
-	seq     uint64 // of its first round
-	round   int    // the round that runs or comes next
+	seq     uint64 // number of its first round
+	round   int    // index of the current or next round
 	running bool
 	startAt step.Time
 	spent   Spent
 	trace   *trace
-	failed  *Error // waiting for its operation to be quiet
+	failed  *Error // error to report once the operation is quiescent
 }
 
-// Spent is how long a call was in each phase, summed over its rounds.
+// Spent holds the time that a call spent in each phase, summed over its rounds.
 type Spent struct {
 	Barrier, Multicast, Fetch, Handshake step.Time
-	Cutoff                               step.Time // the longest first cutoff of a round
+	Cutoff                               step.Time // longest first cutoff of a round
 }
 
 func (s *Spent) add(t step.Times) {
@@ -95,29 +95,29 @@ func (s *Spent) add(t step.Times) {
 	s.Fetch += t.Have - t.Fetch
 }
 
-// opState is one round in flight.
-type opState struct {
-	op   operation
-	mc   *mcast.Collective // op, if it is one
-	pp   *p2p.Executor     // likewise
-	inc  *p2p.IncOp        // likewise
-	seq  uint64
-	call *call
-	open bool // the driver has said Opened
-	done bool // its buffers are the user's again
+// round is one round in flight.
+type round struct {
+	op     operation
+	mc     *mcast.Collective // op if it is multicast, otherwise nil
+	pp     *p2p.Executor     // op if it is point to point, otherwise nil
+	inc    *p2p.IncOp        // op if the network reduces, otherwise nil
+	seq    uint64
+	call   *call
+	opened bool // whether the driver has called Opened
+	done   bool // whether its buffers belong to the user again
 
-	closed bool // the driver was told
+	closed bool // whether the driver has been told to close it
 
-	seen step.Phase // that Config.Turned was told of
+	reported step.Phase // last phase reported to Config.Turned
 }
 
-// recentCall remembers a call for the sake of errors.
+// recentCall describes a call for error messages.
 type recentCall struct {
 	seq  uint64
 	info wire.Call
 }
 
-// calledAt says what we called, if it was not long ago.
+// calledAt describes this rank's call with number seq, if it was recent.
 func (c *comm) calledAt(seq uint64) wire.Call {
 	if r := &c.recent[seq%uint64(len(c.recent))]; r.seq == seq {
 		return r.info
@@ -137,8 +137,8 @@ type verdict struct {
 	pair    *wire.CallPair // Mismatch
 }
 
-// index checks the members and makes fromWorld. A communicator of everybody in
-// order needs none, which matters when ten thousand nodes are simulated.
+// index checks the members and builds fromWorld. A communicator of all ranks in order needs no map,
+// which matters when ten thousand nodes are simulated.
 func (c *comm) index(size int) error {
 	same := true
 	for i, w := range c.members {
@@ -153,14 +153,14 @@ func (c *comm) index(size int) error {
 	c.fromWorld = make(map[int]int, len(c.members))
 	for i, w := range c.members {
 		if _, twice := c.fromWorld[w]; twice {
-			return fmt.Errorf("rank %d is there twice", w)
+			return fmt.Errorf("rank %d appears twice", w)
 		}
 		c.fromWorld[w] = i
 	}
 	return nil
 }
 
-// rankOf is the rank of a process in this communicator.
+// rankOf returns the rank of a process in this communicator.
 func (c *comm) rankOf(world int) (rank int, member bool) {
 	if c.fromWorld == nil {
 		return world, world >= 0 && world < len(c.members)
@@ -169,8 +169,8 @@ func (c *comm) rankOf(world int) (rank int, member bool) {
 	return rank, member
 }
 
-// name is what people call a rank of the communicator: by its number there, and in the world where
-// that differs.
+// name returns the name of a rank in error messages: its number in the communicator, and its world
+// rank where that differs.
 func (c *comm) name(rank int) string {
 	if w := c.members[rank]; w != rank {
 		return fmt.Sprintf("rank %d (world rank %d)", rank, w)
@@ -178,24 +178,23 @@ func (c *comm) name(rank int) string {
 	return fmt.Sprintf("rank %d", rank)
 }
 
-// find returns the operation seq if it is open here.
-func (c *comm) find(seq uint64) *opState {
+// find returns the round with number seq if it holds its slot.
+func (c *comm) find(seq uint64) *round {
 	if st := c.slots[c.layout.Slot(seq)]; st != nil && st.seq == seq {
 		return st
 	}
 	return nil
 }
 
-// running returns the open operations, safe against changes meanwhile.
-func (c *comm) running() []*opState {
+// running returns a copy of the live rounds, so that the caller may change the list.
+func (c *comm) running() []*round {
 	c.scratch = append(c.scratch[:0], c.live...)
 	return c.scratch
 }
 
-// advance starts what may start: of the oldest calls the next round each, when
-// its slot is free. What runs stays within one turn of the slots, counted from
-// the oldest: a slot's users then come in order, and no rank can hold a slot for
-// a later operation that another rank holds for an earlier one.
+// advance starts the next round of each of the oldest calls whose slot is free. Running rounds stay
+// within one cycle of the slots, counted from the oldest. The users of a slot therefore follow in
+// order. No rank can hold a slot for a later operation than another rank.
 func (n *Node) advance(c *comm) {
 	for i := 0; i < len(c.calls) && i < n.cfg.InFlight; i++ {
 		k := c.calls[i]
@@ -203,22 +202,22 @@ func (n *Node) advance(c *comm) {
 			return
 		}
 		if !k.running && c.slots[c.layout.Slot(k.next())] == nil {
-			n.begin(c, k)
+			n.startRound(c, k)
 		}
 	}
 }
 
-// next is the round of the call that runs or comes next.
+// next returns the number of the call's current or next round.
 func (k *call) next() uint64 { return k.seq + uint64(k.round) }
 
-func (n *Node) begin(c *comm, k *call) {
+func (n *Node) startRound(c *comm, k *call) {
 	seq := k.next()
-	st := &opState{seq: seq, call: k}
+	st := &round{seq: seq, call: k}
 	open := Action{Kind: Open, Comm: c.id, Seq: seq, Req: k.req}
 	switch {
 	case k.p2p != nil:
 		cfg := p2p.Config{Plan: k.p2p, Comm: c.id, Seq: seq}
-		n.eager(c, k, &cfg)
+		n.configureEager(c, k, &cfg)
 		st.pp = p2p.NewExecutor(cfg)
 		st.op = st.pp
 		open.Inbox = p2p.NewInbox(k.p2p)
@@ -229,91 +228,91 @@ func (n *Node) begin(c *comm, k *call) {
 		open.Geometry = k.plan[k.round]
 		st.mc = mcast.New(mcast.Config{
 			Geometry: open.Geometry, Rank: c.rank, Comm: c.id, Seq: seq, Est: c.est,
-			Flow: n.cfg.Flow, Pool: n.pool, Offload: n.kernel, Batch: n.cfg.Batch, Overhead: n.cfg.Overhead, Others: &n.others, Digest: n.cfg.Digest,
+			Flow: n.cfg.Flow, Pool: n.pool, Offload: n.offloadPool, Batch: n.cfg.Batch,
+			Overhead: n.cfg.Overhead, Others: &n.nonMulticast, Digest: n.cfg.Digest,
 		})
 		st.op = st.mc
 		open.Placements = st.mc.Placements()
 	}
 	if st.mc == nil {
-		n.others++
+		n.nonMulticast++
 	}
 	slot := c.layout.Slot(seq)
 	c.slots[slot] = st
 	c.lastSeq[slot] = int64(seq)
 	c.recent[seq%uint64(len(c.recent))] = recentCall{seq, k.info()}
-	n.noteEager(c, k, slot)
+	n.rememberEager(c, k, slot)
 	c.live = append(c.live, st)
 	k.running = true
 	n.out = append(n.out, open)
 }
 
-// Opened learns that the buffers of a round can be written and read: the answer to Open. Offloaded
-// says that the kernel receives for all of its subgroups, not the process.
+// Opened answers Open: the buffers of a round can be written and read. Offloaded means that the kernel,
+// not the process, receives for all its subgroups.
 func (n *Node) Opened(now step.Time, comm uint32, seq uint64, offloaded bool) {
 	c := n.comms[comm]
 	if c == nil {
 		return
 	}
 	st := c.find(seq)
-	if st == nil || st.open || c.broken != nil {
+	if st == nil || st.opened || c.broken != nil {
 		return
 	}
-	st.open = true
-	n.do(c, st, st.op.Step(now, step.Event{Kind: step.EvStart, Offloaded: offloaded}, n.steps[:0]))
+	st.opened = true
+	n.execute(c, st, st.op.Step(now, step.Event{Kind: step.EvStart, Offloaded: offloaded}, n.steps[:0]))
 	early := c.early[seq]
 	delete(c.early, seq)
 	for i := range early {
-		c.nEarly--
-		c.earlyOf[early[i].from]--
+		c.earlyCount--
+		c.earlyByPeer[early[i].from]--
 		n.deliver(now, c, early[i].from, &early[i].msg)
 	}
 }
 
-// deliver hands a message to its operation, or keeps it for one to come.
+// deliver passes a message to its round, or keeps it for a future round.
 func (n *Node) deliver(now step.Time, c *comm, from int, m *wire.Msg) {
 	if c.broken != nil {
-		// It may not have heard, or not known the communicator when it did.
+		// The peer may not have received the verdict, or not known the communicator at the time.
 		n.send(c.members[from], c.broken.message(c.id))
 		return
 	}
-	n.begun(now, c, from, m.Seq)
+	n.recordReached(now, c, from, m.Seq)
 	st := c.find(m.Seq)
-	if st != nil && st.open {
-		if st.greetedOtherwise(m) {
-			n.mismatch(c, from, m.Seq, m.Call, st.call.info())
+	if st != nil && st.opened {
+		if st.greetingMismatch(m) {
+			n.breakMismatched(c, from, m.Seq, m.Call, st.call.info())
 			return
 		}
-		n.do(c, st, st.op.Step(now, step.Event{Kind: step.EvMsg, From: from, Msg: m}, n.steps[:0]))
+		n.execute(c, st, st.op.Step(now, step.Event{Kind: step.EvMsg, From: from, Msg: m}, n.steps[:0]))
 		return
 	}
-	// Calls that a peer can have under way are near those that we have made.
-	greets := (m.Kind == wire.MsgBarrier || m.Kind == wire.MsgReady) && m.Seq < c.nextSeq+window
-	if st == nil && greets && c.eagerlyDone(m) {
+	// A peer's calls in flight have numbers near those of this rank's calls.
+	greets := (m.Kind == wire.MsgBarrier || m.Kind == wire.MsgReady) && m.Seq < c.nextSeq+seqWindow
+	if st == nil && greets && c.completedEagerly(m) {
 		return
 	}
 	if st == nil && greets && int64(m.Seq) <= c.lastSeq[c.layout.Slot(m.Seq)] {
-		// Nobody can have finished a call that another one only now makes: they
-		// made different ones.
-		n.mismatch(c, from, m.Seq, m.Call, c.calledAt(m.Seq))
+		// No rank can have completed a call that another rank makes only now: the ranks made
+		// different calls.
+		n.breakMismatched(c, from, m.Seq, m.Call, c.calledAt(m.Seq))
 		return
 	}
 	if !greets {
 		n.stats.Stale++
 		return
 	}
-	if c.earlyOf[from] == maxEarly {
-		n.breakBy(c, verdict{culprit: c.members[from], reason: Protocol, seq: m.Seq}, -1)
+	if c.earlyByPeer[from] == maxEarly {
+		n.breakAndNotify(c, verdict{culprit: c.members[from], reason: Protocol, seq: m.Seq}, -1)
 		return
 	}
 	c.early[m.Seq] = append(c.early[m.Seq], earlyMsg{from, *m})
-	c.nEarly++
-	c.earlyOf[from]++
+	c.earlyCount++
+	c.earlyByPeer[from]++
 }
 
-// greetedOtherwise reports whether a peer began the operation in a way that this
-// one does not: one of them multicasts, the other does not. Neither would ever
-// answer the other.
-func (st *opState) greetedOtherwise(m *wire.Msg) bool {
+// greetingMismatch reports whether a peer started the operation with the wrong protocol: one rank
+// multicasts and the other does not. Neither would ever answer the other.
+func (st *round) greetingMismatch(m *wire.Msg) bool {
 	if st.op.Phase() == step.Failed {
 		return false
 	}
@@ -323,35 +322,42 @@ func (st *opState) greetedOtherwise(m *wire.Msg) bool {
 	return m.Kind == wire.MsgBarrier
 }
 
-// do turns an operation's actions into the node's.
-func (n *Node) do(c *comm, st *opState, acts []step.Action) {
-	n.steps = nil // acts may use it, and do may come back here
-	n.turned(c, st)
+// execute turns the actions of a round into actions of the node.
+func (n *Node) execute(c *comm, st *round, acts []step.Action) {
+	n.steps = nil // acts may alias it, and execute may recurse
+	n.reportPhase(c, st)
 	for i := range acts {
 		a := &acts[i]
 		switch a.Kind {
 		case step.ActSend:
-			c.tells(a.To, st.seq)
+			c.recordInformed(a.To, st.seq)
 			n.send(c.members[a.To], &a.Msg)
 		case step.ActMulticast:
-			n.out = append(n.out, Action{Kind: Multicast, Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.mc.Geometry()})
+			n.out = append(n.out, Action{
+				Kind: Multicast, Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.mc.Geometry(),
+			})
 		case step.ActRead:
-			n.out = append(n.out, Action{Kind: Read, To: c.members[a.To], Comm: c.id, Seq: st.seq, Sub: a.Sub, Ranges: a.Ranges})
+			n.out = append(n.out, Action{
+				Kind: Read, To: c.members[a.To], Comm: c.id, Seq: st.seq, Sub: a.Sub, Ranges: a.Ranges,
+			})
 		case step.ActReduce:
 			n.out = append(n.out, Action{Kind: Reduce, Comm: c.id, Seq: st.seq, Off: a.Off, Len: a.Len})
 		case step.ActPut:
-			n.out = append(n.out, Action{Kind: Put, To: c.members[a.To], Comm: c.id, Seq: st.seq, PSN: a.PSN, Off: a.Off, Len: a.Len, Input: a.Input})
+			n.out = append(n.out, Action{
+				Kind: Put, To: c.members[a.To], Comm: c.id, Seq: st.seq,
+				PSN: a.PSN, Off: a.Off, Len: a.Len, Input: a.Input,
+			})
 		case step.ActComplete:
-			n.completed(c, st)
+			n.completeRound(c, st)
 		case step.ActClosed:
-			n.closed(c, st)
+			n.closeRound(c, st)
 		case step.ActDigest:
 			n.out = append(n.out, Action{Kind: Digest, Comm: c.id, Seq: st.seq, Geometry: st.mc.Geometry()})
 		case step.ActCorrupt:
-			n.corrupt(c, a.To, st.seq)
+			n.breakCorrupt(c, a.To, st.seq)
 			return
 		case step.ActMismatch:
-			n.mismatch(c, a.To, st.seq, a.Msg.Call, st.call.info())
+			n.breakMismatched(c, a.To, st.seq, a.Msg.Call, st.call.info())
 			return
 		}
 	}
@@ -359,14 +365,14 @@ func (n *Node) do(c *comm, st *opState, acts []step.Action) {
 }
 
 func (n *Node) send(to int, m *wire.Msg) {
-	n.met[to] = struct{}{}
+	n.connected[to] = struct{}{}
 	n.out = append(n.out, Action{Kind: Send, To: to, Msg: *m})
 }
 
-func (n *Node) completed(c *comm, st *opState) {
+func (n *Node) completeRound(c *comm, st *round) {
 	st.done = true
 	if st.mc == nil {
-		n.others--
+		n.nonMulticast--
 	}
 	k := st.call
 	k.running, k.trace = false, nil
@@ -376,12 +382,12 @@ func (n *Node) completed(c *comm, st *opState) {
 		n.advance(c)
 		return
 	}
-	n.end(c, k, nil)
+	n.endCall(c, k, nil)
 	n.advance(c)
 }
 
-// end takes a call off the list and reports it.
-func (n *Node) end(c *comm, k *call, err *Error) {
+// endCall removes a call from the list and reports its end.
+func (n *Node) endCall(c *comm, k *call, err *Error) {
 	for i := range c.calls {
 		if c.calls[i] == k {
 			c.calls = append(c.calls[:i], c.calls[i+1:]...)
@@ -391,9 +397,9 @@ func (n *Node) end(c *comm, k *call, err *Error) {
 	n.out = append(n.out, Action{Kind: Done, Req: k.req, Comm: c.id, Seq: k.seq, Err: err, Spent: k.spent})
 }
 
-func (n *Node) closed(c *comm, st *opState) {
+func (n *Node) closeRound(c *comm, st *round) {
 	if st.closed {
-		return // the communicator broke meanwhile, and closed it
+		return // breakComm has closed it meanwhile
 	}
 	st.closed = true
 	n.stats.add(st.op.Stats())
@@ -406,7 +412,7 @@ func (n *Node) closed(c *comm, st *opState) {
 	n.out = append(n.out, Action{Kind: Closed, Comm: c.id, Seq: st.seq})
 }
 
-// timer is when this communicator wants attention.
+// timer returns the time of this communicator's next timer.
 func (c *comm) timer(deadline step.Time) step.Time {
 	at := step.Never
 	for _, st := range c.live {

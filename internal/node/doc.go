@@ -1,59 +1,55 @@
-// Package node is one process, sans-IO: its communicators, the operations in
-// flight on them, their identity and order, the room for datagrams they share,
-// the liveness of its peers, and abort. Like package protocol it knows no clock,
-// socket or goroutine: a driver calls the methods of [Node] with what happened
-// and carries out what [Node.Actions] returns.
+// Package node implements one process without I/O: its communicators, the operations in flight on
+// them, their identity and order, the room for datagrams that they share, the liveness of peers, and
+// abort. Like package mcast it uses no clock, socket or goroutine. A driver reports events through
+// the methods of [Node] and executes the actions that [Node.Actions] returns.
 //
 // # Identity and order
 //
-// The order of Start calls on a communicator, the same on all ranks, numbers its
-// operations. A call that does not fit an immediate's PSNs takes several numbers
-// and runs as that many rounds, one after the other. Calls run concurrently, up to
-// Config.InFlight, and finish in any order. The calls in flight on a rank are
-// always the oldest that have not completed there, so the oldest of all is in
-// flight everywhere and nothing waits in a circle.
+// The order of Start calls on a communicator is the same on all ranks and numbers its operations. A
+// call that does not fit an immediate's PSNs takes several numbers and runs as that many rounds, one
+// after the other. Calls run concurrently, up to Config.InFlight, and finish in any order. The calls
+// in flight on a rank are always the oldest that have not completed there. The globally oldest call
+// is therefore in flight on every rank, and there is no circular wait.
 //
 // # Failure
 //
-// Every call ends. A process watches its left neighbour on the ring of all living
-// processes: silence for Config.Timeout, or a closed connection, and it is
-// declared lost. The news spreads along ring and barrier edges, each process
-// passing it on once; and whoever gets a new neighbour on the ring of the living
-// tells it all the deaths it knows. So it reaches every survivor, however many
-// died at once: a survivor whose left neighbour is dead notices, goes on to the
-// next, and ends up watching the nearest living one, which it then tells; that
-// one learns who its right neighbour is now and tells it in turn what it knows.
-// Along the ring of the living all news passes in both directions; the barrier
-// edges only make it faster. (The edges of the ring of all and of the barrier
-// alone are not enough: with five ranks of which 0 and 3 die, rank 4
-// has no living peer, would go on sending its heartbeats to 0, and be taken for
-// dead by 1.) A communicator that lost a member is broken: each call on it that
-// has not completed fails with an [Error] that names a rank that
-// really failed, and so does every later call. Completed calls stay completed.
+// Every call ends. A process watches its left neighbour on the ring of all living processes. It
+// declares the neighbour lost after Config.Timeout without a message, or when the connection closes.
+// The death notice spreads along ring and barrier edges; each process forwards it once. In addition, a
+// process that gets a new neighbour on the ring of the living tells it all the deaths it knows.
 //
-// A user breaks a communicator on purpose with [Node.Abort], or with [Node.Cancel] when a
-// caller gives up: the error on all ranks then names the rank that did. A communicator that
-// was being made when its parent broke takes over the parent's verdict ([Node.Disown], and
-// [Node.Inherit] where it stays in use), so that members that use it already do not blame a
-// healthy rank.
+// Hence every survivor learns of every death, however many ranks die at once. A survivor with a dead
+// left neighbour notices, moves on to the next rank, and ends up watching the nearest living one. It
+// tells that rank. That rank learns which rank is now its right neighbour, and tells it what it knows
+// in turn. All notices therefore pass along the ring of the living in both directions; the barrier
+// edges only make this faster. The edges of the original ring and of the barrier alone are not
+// enough: with five ranks of which 0 and 3 die, rank 4 has no living peer. It would keep sending its
+// heartbeats to 0, and rank 1 would declare it dead.
 //
-// A call that passes its deadline asks the rank it waits for what that one waits
-// for, and so on, until one is found that has not made the call or does not answer
-// (trace.go). If there is none, nobody failed and the deadline was too short: the
-// error then names no rank.
+// A communicator that has lost a member is broken. Each call on it that has not completed fails with
+// an [Error] that names a rank that really failed, and so does every later call. Completed calls stay
+// completed.
 //
-// The survivors of a broken communicator can agree on who they are and get a new one of
-// themselves ([Node.Agree], package agree). Deaths that one of them knows of are told
-// to the others on the way; attempts are numbered like calls. A rank that was taken
-// for lost and lives learns that it is out, by being told of its own death.
+// A user breaks a communicator on purpose with [Node.Abort], or with [Node.Cancel] when a caller gives
+// up. The error on all ranks then names the rank that did so. A communicator under construction takes
+// over the verdict of its broken parent ([Node.Disown], and [Node.Inherit] where it stays in use).
+// Members that already use it therefore do not blame a healthy rank.
 //
-// A communicator that its user has closed ([Node.RemoveComm]) is forgotten when no call
-// of it is under way and no other rank needs us to complete one. Messages for it are
-// ignored then, except that who begins something that we never will hears so.
+// A call that passes its deadline asks the rank it waits for which rank that one waits for, and so on
+// (trace.go). The search ends at a rank that has not made the call or does not answer. If there is no
+// such rank, no rank failed and the deadline was too short; the error then names no rank.
 //
-// Before a failed call is reported, the driver is asked to quiesce it: to stop
-// sending from its buffers, receiving and reading into them, and letting others read
-// from them. What cannot be recalled, such as an RDMA READ, the driver waits for.
-// A neighbour's read that is refused ends in that neighbour's own failure, never
-// in wrong data.
+// The survivors of a broken communicator can agree on their membership and get a new communicator
+// ([Node.Agree], package agree). They exchange the deaths they know in the process. Attempts are
+// numbered like calls. A living rank that was declared lost learns of its exclusion from the notice of
+// its own death.
+//
+// The node forgets a communicator some time after its user has closed it ([Node.RemoveComm]). It waits
+// until no call is in flight and no other rank needs this one to complete a call. It then ignores messages for it,
+// with one exception: a rank that starts a call which this rank will never make gets an answer.
+//
+// Before the node reports a failed call, it asks the driver to quiesce the call. The driver stops
+// sending from the call's buffers, receiving and reading into them, and letting other ranks read from
+// them. It waits for transfers that cannot be revoked, such as an RDMA READ. A refused read fails the
+// neighbour's own call; it never produces wrong data.
 package node

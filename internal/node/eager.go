@@ -8,47 +8,46 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// A small call that runs point to point is eager: its data goes to ranks that have not
-// made the call yet, and who only sends is done without having heard of them. So
-// that they need not keep more than a little, nobody gets further ahead of a rank than
-// it knows how far that rank is, and lead calls more. A rank tells how far it is before
-// that happens.
-const lead = 8
+// A small point-to-point call is eager: a rank sends its data to ranks that have not made the call
+// yet, and completes without an answer if it only sends. A sender runs at most eagerLead calls ahead
+// of the last call that it knows a receiver has started. This limits the data that receivers keep. A
+// receiver reports its progress before a sender reaches that limit.
+const eagerLead = 8
 
-// EagerLimit is the size up to which point-to-point calls should be eager (Config.Eager).
+// EagerLimit is the recommended maximum size of eager calls (Config.Eager).
 const EagerLimit = 256 << 10
 
-// EagerSegments is how many segments an eager call may be sent in: a rank that has not made the call
-// keeps them one by one, and each takes memory besides its bytes.
+// EagerSegments limits the segments of an eager call. A rank that has not made the call keeps the
+// segments one by one, and each takes memory besides its bytes.
 const EagerSegments = 256
 
 func (n *Node) isEager(k *call) bool {
 	return k.p2p != nil && n.cfg.Eager > 0 && k.p2p.Bytes <= n.cfg.Eager && k.p2p.Segments <= EagerSegments
 }
 
-// eager makes a call eager if it is to be.
-func (n *Node) eager(c *comm, k *call, cfg *p2p.Config) {
+// configureEager makes a call eager if it qualifies.
+func (n *Node) configureEager(c *comm, k *call, cfg *p2p.Config) {
 	if !n.isEager(k) {
 		return
 	}
 	if c.reached == nil {
-		c.reached, c.told = make([]uint64, len(c.members)), make([]uint64, len(c.members))
-		c.ahead = func(seq uint64, peer int) bool { return seq < c.reached[peer]+lead }
-		c.owes = func(seq uint64, peer int) bool { return seq >= c.told[peer]+lead/2 }
+		c.reached, c.informed = make([]uint64, len(c.members)), make([]uint64, len(c.members))
+		c.ahead = func(seq uint64, peer int) bool { return seq < c.reached[peer]+eagerLead }
+		c.owes = func(seq uint64, peer int) bool { return seq >= c.informed[peer]+eagerLead/2 }
 	}
 	cfg.Ahead, cfg.Owes = c.ahead, c.owes
 }
 
-// tells notes that a rank learns from us that we have begun a call.
-func (c *comm) tells(rank int, seq uint64) {
-	if c.told != nil {
-		c.told[rank] = max(c.told[rank], seq+1)
+// recordInformed records that a message tells a rank that this rank has started a call.
+func (c *comm) recordInformed(rank int, seq uint64) {
+	if c.informed != nil {
+		c.informed[rank] = max(c.informed[rank], seq+1)
 	}
 }
 
-// noteEager remembers what an eager call was: ranks may only now make it when we have
-// forgotten it.
-func (n *Node) noteEager(c *comm, k *call, slot uint32) {
+// rememberEager records the digest of an eager call: other ranks may make the call only after this
+// rank has dropped it.
+func (n *Node) rememberEager(c *comm, k *call, slot uint32) {
 	if n.cfg.Eager == 0 {
 		return
 	}
@@ -61,46 +60,46 @@ func (n *Node) noteEager(c *comm, k *call, slot uint32) {
 	}
 }
 
-// eagerlyDone reports whether a greeting is for a call that we ended without it, and
-// that it is the same call.
-func (c *comm) eagerlyDone(m *wire.Msg) bool {
+// completedEagerly reports whether a greeting belongs to the same call that this rank has already
+// completed eagerly.
+func (c *comm) completedEagerly(m *wire.Msg) bool {
 	slot := c.layout.Slot(m.Seq)
 	if c.eager == nil || m.Kind != wire.MsgReady {
 		return false
 	}
-	// Longer ago than there are slots, nobody remembers what it was.
+	// Calls older than the number of slots have no record and are accepted.
 	return int64(m.Seq) < c.lastSeq[slot] || int64(m.Seq) == c.lastSeq[slot] && c.eager[slot] == m.Digest
 }
 
-// begun learns that a rank has begun a call: we may be further ahead.
-func (n *Node) begun(now step.Time, c *comm, rank int, seq uint64) {
-	if c.reached == nil || seq < c.reached[rank] || seq >= c.nextSeq+window {
+// recordReached records that a rank has started a call. Calls that waited for it may then proceed.
+func (n *Node) recordReached(now step.Time, c *comm, rank int, seq uint64) {
+	if c.reached == nil || seq < c.reached[rank] || seq >= c.nextSeq+seqWindow {
 		return
 	}
 	c.reached[rank] = seq + 1
-	waits := func(st *opState) bool {
+	mayProceed := func(st *round) bool {
 		return st.pp != nil && st.seq > seq && st.op.Phase() == step.Transfer
 	}
-	if !slices.ContainsFunc(c.live, waits) {
-		return // as nearly always
+	if !slices.ContainsFunc(c.live, mayProceed) {
+		return // the common case
 	}
-	for _, st := range slices.Clone(c.live) { // it may change
-		if waits(st) {
-			n.do(c, st, st.pp.Step(now, step.Event{Kind: step.EvTimer}, n.steps[:0]))
+	for _, st := range slices.Clone(c.live) { // Step may change c.live
+		if mayProceed(st) {
+			n.execute(c, st, st.pp.Step(now, step.Event{Kind: step.EvTimer}, n.steps[:0]))
 		}
 	}
 }
 
-// Early reports whether data of an operation is for a call that this rank has not
-// begun, and is small enough to be kept until it does.
+// Early reports whether data belongs to a call that this rank has not started, and is small enough
+// to be kept until it does.
 func (n *Node) Early(from int, comm uint32, seq uint64, length int64) bool {
 	c := n.comms[comm]
 	if c == nil || c.broken != nil || length > n.cfg.Eager {
 		return false
 	}
 	_, member := c.rankOf(from)
-	if st := c.find(seq); st != nil && !st.open {
+	if st := c.find(seq); st != nil && !st.opened {
 		return member && st.pp != nil
 	}
-	return member && int64(seq) > c.lastSeq[c.layout.Slot(seq)] && seq < c.nextSeq+window
+	return member && int64(seq) > c.lastSeq[c.layout.Slot(seq)] && seq < c.nextSeq+seqWindow
 }

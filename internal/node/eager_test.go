@@ -26,7 +26,7 @@ func TestEagerLead(t *testing.T) {
 		for _, h := range c.nodes {
 			// Each of the others is at most lead calls ahead, on both communicators; they
 			// may be ahead by different calls.
-			if limit := 2 * lead * 4; h.most > limit {
+			if limit := 2 * eagerLead * 4; h.most > limit {
 				t.Fatalf("seed %d: rank %d kept pieces of %d calls, want at most %d", seed, h.id, h.most, limit)
 			}
 			if len(h.early) > 0 {
@@ -41,7 +41,7 @@ func TestEagerLead(t *testing.T) {
 func TestEagerStops(t *testing.T) {
 	c := newPlanCluster(t, 2, 1, eagerConfig())
 	var calls []*planCall
-	for range 3 * lead {
+	for range 3 * eagerLead {
 		k := c.call(0, p2p.Broadcast, "binomial", 10)
 		calls = append(calls, k)
 		c.on(k, 0)
@@ -53,8 +53,8 @@ func TestEagerStops(t *testing.T) {
 			ended++
 		}
 	}
-	if ended != lead || c.nodes[1].most != lead {
-		t.Fatalf("%d calls have ended and %d are kept, want %d", ended, c.nodes[1].most, lead)
+	if ended != eagerLead || c.nodes[1].most != eagerLead {
+		t.Fatalf("%d calls have ended and %d are kept, want %d", ended, c.nodes[1].most, eagerLead)
 	}
 	for _, k := range calls {
 		c.on(k, 1)

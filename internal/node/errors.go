@@ -8,19 +8,19 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// Reason is why a communicator broke.
+// Reason is the reason why a communicator broke.
 type Reason uint8
 
 // Reasons.
 const (
 	Lost      Reason = 1 + iota // a rank was silent for too long, or its connection closed
-	Aborted                     // a rank was told to abort
-	Deadline                    // a call took longer than it was given
-	Mismatch                    // two ranks called different things
-	Protocol                    // a rank sent what no correct peer sends
+	Aborted                     // a user aborted the communicator
+	Deadline                    // a call exceeded its deadline
+	Mismatch                    // two ranks made different calls
+	Protocol                    // a rank sent a message that no correct peer sends
 	Left                        // a rank has closed the communicator
 	Corrupt                     // two ranks ended with different bytes
-	Cancelled                   // the caller of an operation has given up
+	Cancelled                   // the caller of an operation gave up
 )
 
 var reasonNames = map[Reason]string{
@@ -35,36 +35,36 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason(%d)", uint8(r))
 }
 
-// NoRank is the culprit when none could be found.
+// NoRank is the culprit if no rank could be identified.
 const NoRank = -1
 
-// An Error is how a call ended that did not complete.
+// An Error describes the failure of a call.
 type Error struct {
 	Comm    uint32
 	Seq     uint64
 	Op      wire.CallKind
-	Phase   step.Phase // where the call was on this rank
+	Phase   step.Phase // phase of the call on this rank
 	Culprit int        // world rank that failed, or NoRank
 	Reason  Reason
-	Missing string         // what had not arrived
-	Pair    *wire.CallPair // Mismatch: the two calls, as far as they are known. Corrupt: whose bytes differ
+	Missing string         // description of what had not arrived
+	Pair    *wire.CallPair // Mismatch: the two calls, as far as known; Corrupt: the ranks whose bytes differ
 }
 
 func (e *Error) Error() string {
-	who := fmt.Sprintf("rank %d", e.Culprit)
+	culprit := fmt.Sprintf("rank %d", e.Culprit)
 	if e.Culprit == NoRank {
-		who = "no single rank"
+		culprit = "no single rank"
 	}
 	if calls := e.Calls(nil); calls != "" {
-		who += " (" + calls + ")"
+		culprit += " (" + calls + ")"
 	}
 	return fmt.Sprintf("%v %d on communicator %d failed in the %v phase: %v: %s; missing: %s",
-		e.Op, e.Seq, e.Comm, e.Phase, e.Reason, who, e.Missing)
+		e.Op, e.Seq, e.Comm, e.Phase, e.Reason, culprit, e.Missing)
 }
 
-// Calls tells who called what, for people, if it is known; typed puts an element type in
-// words.
-func (e *Error) Calls(typed func(uint16) string) string {
+// Calls describes the calls of a Mismatch or the ranks of a Corrupt, if known. typeName names element
+// types.
+func (e *Error) Calls(typeName func(uint16) string) string {
 	if e.Pair == nil {
 		return ""
 	}
@@ -72,7 +72,8 @@ func (e *Error) Calls(typed func(uint16) string) string {
 	if e.Reason == Corrupt {
 		return fmt.Sprintf("ranks %d and %d ended with different bytes", r[0], r[1])
 	}
-	s := fmt.Sprintf("rank %d called %s, rank %d called %s", r[0], c[0].Describe(typed), r[1], c[1].Describe(typed))
+	s := fmt.Sprintf("rank %d called %s, rank %d called %s",
+		r[0], c[0].Describe(typeName), r[1], c[1].Describe(typeName))
 	if c[0] == c[1] {
 		s += ", with other counts or options"
 	}

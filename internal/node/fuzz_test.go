@@ -283,7 +283,7 @@ func (z *fuzzed) end() {
 	if n := z.n.pool.Lent(); n != 0 {
 		z.t.Fatalf("%d places did not come back", n)
 	}
-	if n := z.n.others; n != 0 {
+	if n := z.n.nonMulticast; n != 0 {
 		z.t.Fatalf("%d operations are counted that have ended", n)
 	}
 }

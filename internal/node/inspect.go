@@ -5,33 +5,33 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// A CommView is what people are told of a communicator. Ranks are world ranks.
+// A CommView describes a communicator for people. Ranks are world ranks.
 type CommView struct {
 	ID      uint32
-	Rank    int // ours in it
+	Rank    int // rank of this process in it
 	Size    int
-	Calls   uint64 // so many numbers were given to operations
+	Calls   uint64 // number of operations started so far
 	Broken  bool
-	Culprit int    // of what broke it, or NoRank
-	Reason  Reason // why it is broken
+	Culprit int    // rank that broke it, or NoRank
+	Reason  Reason // reason why it is broken
 	Open    []CallView
-	Linger  int // operations that only relay for others
+	Linger  int // number of operations that only relay for other ranks
 }
 
-// A CallView is what people are told of a call that has not ended.
+// A CallView describes an unfinished call for people.
 type CallView struct {
 	Req       uint64
 	Kind      wire.CallKind
-	Seq       uint64 // of the round that runs or comes next
+	Seq       uint64 // number of the current or next round
 	Round     int
 	Rounds    int
 	Phase     step.Phase
 	Start     step.Time
-	WaitingOn int // ourselves: for nobody else
+	WaitingOn int // this rank if the call waits for no other rank
 	Missing   string
 }
 
-// Inspect describes what the process is at, oldest calls first.
+// Inspect describes the state of the process, oldest calls first.
 func (n *Node) Inspect() []CommView {
 	all := make([]CommView, 0, len(n.order))
 	for _, c := range n.order {
@@ -56,7 +56,7 @@ func (c *comm) view() CommView {
 	return v
 }
 
-// viewCall describes a call. One that is queued waits for what the oldest waits for.
+// viewCall describes a call. A queued call waits for the same rank as the oldest call.
 func (c *comm) viewCall(k *call) CallView {
 	v := CallView{
 		Req: k.req, Kind: k.kind, Seq: k.next(), Round: k.round, Rounds: k.rounds, Start: k.startAt,
@@ -68,7 +68,7 @@ func (c *comm) viewCall(k *call) CallView {
 	return v
 }
 
-// NextSeq is the number that the next operation of a communicator gets.
+// NextSeq returns the number of the next operation of a communicator.
 func (n *Node) NextSeq(comm uint32) uint64 {
 	if c := n.comms[comm]; c != nil {
 		return c.nextSeq
@@ -76,16 +76,16 @@ func (n *Node) NextSeq(comm uint32) uint64 {
 	return 0
 }
 
-// Deaths lists the world ranks that are lost, in the order we learned of them.
+// Deaths returns the lost world ranks in the order in which this rank learned of them.
 func (n *Node) Deaths() []int { return append([]int(nil), n.live.deaths...) }
 
-// turned tells who watches that an operation has changed phase.
-func (n *Node) turned(c *comm, st *opState) {
+// reportPhase calls Config.Turned if the phase of a round has changed.
+func (n *Node) reportPhase(c *comm, st *round) {
 	if n.cfg.Turned == nil {
 		return
 	}
-	if p := st.op.Phase(); p != st.seen {
-		n.cfg.Turned(c.id, st.seq, st.seen, p)
-		st.seen = p
+	if p := st.op.Phase(); p != st.reported {
+		n.cfg.Turned(c.id, st.seq, st.reported, p)
+		st.reported = p
 	}
 }

@@ -10,53 +10,76 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// Config describes a process and what its fabric is like.
+// Config describes a process and its fabric.
 type Config struct {
-	Rank, Size int       // in the world
-	Timeout    step.Time // silence after which a rank is lost; 0: never, and no heartbeats
-	Deadline   step.Time // for a call, from Start on, waiting for its turn included; 0: none
+	Rank, Size int       // position in the world
+	Timeout    step.Time // silence after which a rank is lost; 0 disables liveness checks and heartbeats
+	Deadline   step.Time // time limit of a call from Start on, including its time in the queue; 0 for none
 	Flow       mcast.Flow
-	Room       uint64       // FlowCredit: datagrams that the process's receive queues hold
-	Offload    uint64       // FlowCredit: datagrams that may be on their way to operations for which the kernel receives
-	Taken      *place.Taken // what the receive workers share; nil: there are none
-	ByKernel   *place.Taken // what the kernel has placed for the process; likewise
+	Room       uint64       // FlowCredit: datagrams that the receive queues of the process hold
+	Offload    uint64       // FlowCredit: datagrams that may be in transit to operations that the kernel receives
+	Taken      *place.Taken // counter shared by the receive workers; nil if there are none
+	ByKernel   *place.Taken // counter of datagrams that the kernel placed; nil if it places none
 	Batch      uint32
 	Overhead   int
 	Limits     mcast.Limits
 	Layout     wire.Layout
-	InFlight   int   // calls that run at once on a communicator
-	Eager      int64 // point-to-point calls of at most so many bytes are eager, on all ranks alike: the driver keeps data for which Early says so
+	InFlight   int // limit of concurrent calls per communicator
+	// Eager is the maximum size in bytes of eager point-to-point calls; the same on all ranks. The
+	// driver keeps the data for which Early returns true.
+	Eager int64
 
-	// Digest has ranks compare what multicast brought them: see Digest, the action.
+	// Digest makes ranks compare the data that multicast brought them: see the action Digest.
 	Digest bool
 
-	// Turned, if set, is told of every change of phase, for people to see. It must not
-	// call the node.
+	// Turned, if set, is called on every change of phase, for observers. It must not call the node.
 	Turned func(comm uint32, seq uint64, from, to step.Phase)
 }
 
-// ActionKind says what a driver has to do.
+// ActionKind is the kind of an Action.
 type ActionKind uint8
 
-// Actions.
+// Actions, with the fields that each kind uses.
 const (
-	Send      ActionKind = iota // To, Msg
-	Open                        // Comm, Seq, Req, and Geometry and Placements if it is multicast, Inbox if it is point to point: a round of Req begins. Let its buffers be written and read, then call Opened
-	Multicast                   // Comm, Seq, Sub, PSN, N
-	Read                        // To, Comm, Seq, Sub, Ranges: claim these chunks (mcast.Intake), read those that were won, then call ReadDone
-	Reduce                      // Comm, Seq, Off, Len: send a range of the buffer up the reduction tree, chunk by chunk; then call Sent with 1
-	Put                         // To, Comm, Seq, PSN, Off, Len, Input: send a range of the buffer, as the PSN-th to To; then call Sent with 1
-	Release                     // Comm, Seq: the round no longer touches its buffers, nor does anyone
-	Quiesce                     // Comm, Seq: let nothing touch the buffers any more, then call Quiesced. The round may not be Opened yet, and need not be any more
-	Done                        // Req, Err, Spent: a call has ended
-	Closed                      // Comm, Seq: nobody needs the operation any more; call Drained when none of its datagrams can come any more. One that was quiesced never closes, its communicator is broken
-	Drop                        // To: a peer is dead, forget its connection
-	Settled                     // Req, Comm, Agreed: an agreement has ended
-	Removed                     // Comm: nothing of it is left
-	Digest                      // Comm, Seq, Geometry: sum up what the round received (Geometry.Spans), then call Digested
+	// Send sends Msg to To.
+	Send ActionKind = iota
+	// Open starts a round of Req: Comm, Seq, Req; Geometry and Placements for multicast, Inbox for
+	// point to point. The driver makes its buffers writable and readable, then calls Opened.
+	Open
+	// Multicast sends chunks: Comm, Seq, Sub, PSN, N.
+	Multicast
+	// Read reads chunks from To: Comm, Seq, Sub, Ranges. The driver claims the chunks
+	// (mcast.Intake), reads those that it won, then calls ReadDone.
+	Read
+	// Reduce sends a range of the buffer up the reduction tree, chunk by chunk: Comm, Seq, Off, Len.
+	// The driver then calls Sent with 1.
+	Reduce
+	// Put sends a range of the buffer to To as its PSN-th: Comm, Seq, PSN, Off, Len, Input. The
+	// driver then calls Sent with 1.
+	Put
+	// Release reports that neither the round nor any other party uses its buffers: Comm, Seq.
+	Release
+	// Quiesce stops all access to the buffers of a round: Comm, Seq. The driver then calls Quiesced.
+	// It need not call Opened any more if it has not done so.
+	Quiesce
+	// Done reports the end of a call: Req, Err, Spent.
+	Done
+	// Closed reports that no rank needs the operation any more: Comm, Seq. The driver calls Drained
+	// when none of its datagrams can arrive. A quiesced operation never closes: its communicator is
+	// broken.
+	Closed
+	// Drop reports that peer To is dead. The driver closes its connection.
+	Drop
+	// Settled reports the end of an agreement: Req, Comm, Agreed.
+	Settled
+	// Removed reports that the node has forgotten Comm.
+	Removed
+	// Digest asks for the digest of the data that the round received: Comm, Seq, Geometry
+	// (Geometry.Spans). The driver then calls Digested.
+	Digest
 )
 
-// An Action is for the driver to carry out, in order. Ranks are world ranks.
+// An Action is a task for the driver. The driver executes actions in order. Ranks are world ranks.
 type Action struct {
 	Kind     ActionKind
 	To       int
@@ -75,50 +98,53 @@ type Action struct {
 
 	Placements []*mcast.Placement // by subgroup
 	Inbox      *p2p.Inbox
-	Input      bool // of a reduction: from its input
+	Input      bool // reduction: take the range from the input
 }
 
-// Stats counts what a Node saw.
+// Stats holds the counters of a Node.
 type Stats struct {
 	step.Stats
-	Stale uint64 // datagrams and messages for no open operation
+	Stale uint64 // datagrams and messages that belong to no open operation
 }
 
 // A Node is one process. Its methods must not be called concurrently.
 type Node struct {
-	cfg    Config
-	comms  map[uint32]*comm
-	order  []*comm // in order of creation: nothing may depend on a map's order
-	pool   *mcast.Pool
-	kernel *mcast.Pool // of operations for which the kernel receives
-	others int         // operations under way that are not multicast
-	live   liveness
+	cfg          Config
+	comms        map[uint32]*comm
+	order        []*comm // in order of creation: behaviour must not depend on map order
+	pool         *mcast.Pool
+	offloadPool  *mcast.Pool // room of operations that the kernel receives
+	nonMulticast int         // running operations that are not multicast
+	live         liveness
 
-	removing int // communicators that are to be forgotten
-	graves   [64]grave
-	buried   int
+	removing     int // number of communicators to forget
+	lastRemoved  [64]removedComm
+	removedCount int
 
-	met   map[int]struct{} // ranks that we have sent something: they have a connection with us
-	out   []Action
-	spare []Action      // what Actions returned last
-	steps []step.Action // scratch
-	stats Stats
+	connected map[int]struct{} // ranks that this rank has sent to, and is therefore connected to
+	out       []Action
+	spare     []Action      // slice returned by the last call of Actions
+	steps     []step.Action // scratch
+	stats     Stats
 }
 
-// New returns a node at time now, with no communicator.
+// New returns a node without communicators.
 func New(now step.Time, cfg Config) *Node {
 	if cfg.InFlight < 1 {
 		cfg.InFlight = 16
 	}
 	// Half of the slots stay free for operations that linger or drain.
 	cfg.InFlight = int(min(uint64(cfg.InFlight), max(1, cfg.Layout.Slots()/2)))
-	n := &Node{cfg: cfg, comms: map[uint32]*comm{}, met: map[int]struct{}{}, pool: mcast.NewPool(cfg.Room, cfg.Taken), kernel: mcast.NewPool(cfg.Offload, cfg.ByKernel)}
+	n := &Node{
+		cfg: cfg, comms: map[uint32]*comm{}, connected: map[int]struct{}{},
+		pool: mcast.NewPool(cfg.Room, cfg.Taken), offloadPool: mcast.NewPool(cfg.Offload, cfg.ByKernel),
+	}
 	n.live = newLiveness(now, &cfg)
 	return n
 }
 
-// AddComm makes a communicator of the given world ranks; its rank i is
-// members[i]. All members add it before any of them starts a call on it.
+// AddComm adds a communicator of the given world ranks; its rank i is members[i]. All members add it
+// before any of them starts a call on it.
 func (n *Node) AddComm(id uint32, members []int) error {
 	c := &comm{id: id, members: members, layout: n.cfg.Layout}
 	if err := c.index(n.cfg.Size); err != nil {
@@ -132,12 +158,12 @@ func (n *Node) AddComm(id uint32, members []int) error {
 		return fmt.Errorf("communicator %d exists", id)
 	}
 	c.est = mcast.NewEstimator(n.cfg.Limits)
-	c.slots = make([]*opState, n.cfg.Layout.Slots())
+	c.slots = make([]*round, n.cfg.Layout.Slots())
 	c.lastSeq = make([]int64, len(c.slots))
 	for i := range c.lastSeq {
 		c.lastSeq[i] = -1
 	}
-	c.early, c.earlyOf = map[uint64][]earlyMsg{}, map[int]int{}
+	c.early, c.earlyByPeer = map[uint64][]earlyMsg{}, map[int]int{}
 	n.comms[id] = c
 	n.order = append(n.order, c)
 	for _, w := range members {
@@ -149,25 +175,25 @@ func (n *Node) AddComm(id uint32, members []int) error {
 	return nil
 }
 
-// Start begins a call; req comes back with Done. plan is mcast.Plan's.
+// Start starts a multicast call with the result of mcast.Plan. Done returns req.
 func (n *Node) Start(now step.Time, comm uint32, req uint64, plan []*mcast.Geometry) error {
 	c := n.comms[comm]
 	if c == nil || c.removed {
 		return fmt.Errorf("%w: %d", ErrComm, comm)
 	}
 	if plan[0].Size() != len(c.members) {
-		return fmt.Errorf("%w: %d, the communicator has %d", ErrSize, plan[0].Size(), len(c.members))
+		return fmt.Errorf("%w: %d, but the communicator has %d", ErrSize, plan[0].Size(), len(c.members))
 	}
 	n.start(now, c, &call{req: req, kind: plan[0].Kind(), plan: plan, rounds: len(plan)})
 	return nil
 }
 
-// StartPlan begins a call that runs point to point; p is this rank's plan.
+// StartPlan starts a point-to-point call with the plan of this rank. Done returns req.
 func (n *Node) StartPlan(now step.Time, comm uint32, req uint64, p *p2p.Plan) error {
 	return n.startAs(now, comm, p.Rank, p.Size, &call{req: req, kind: p.Kind, p2p: p, rounds: 1})
 }
 
-// StartReduction begins a call that the network carries out.
+// StartReduction starts a call that the network reduces. Done returns req.
 func (n *Node) StartReduction(now step.Time, comm uint32, req uint64, r *p2p.Reduction) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -175,14 +201,15 @@ func (n *Node) StartReduction(now step.Time, comm uint32, req uint64, r *p2p.Red
 	return n.startAs(now, comm, r.Rank, r.Size, &call{req: req, kind: r.Kind, inc: r, rounds: 1})
 }
 
-// startAs begins a call that was prepared for one rank of so many.
+// startAs starts a call that was prepared for one rank of a communicator of this size.
 func (n *Node) startAs(now step.Time, comm uint32, rank, size int, k *call) error {
 	c := n.comms[comm]
 	if c == nil || c.removed {
 		return fmt.Errorf("%w: %d", ErrComm, comm)
 	}
 	if size != len(c.members) || rank != c.rank {
-		return fmt.Errorf("%w: rank %d of %d, the communicator has %d and we are %d", ErrSize, rank, size, len(c.members), c.rank)
+		return fmt.Errorf("%w: rank %d of %d, but the communicator has %d ranks and this is rank %d",
+			ErrSize, rank, size, len(c.members), c.rank)
 	}
 	n.start(now, c, k)
 	return nil
@@ -199,8 +226,8 @@ func (n *Node) start(now step.Time, c *comm, k *call) {
 	n.advance(c)
 }
 
-// Actions returns what there is to do and forgets it. The slice is valid
-// until the next call of Actions.
+// Actions returns the pending actions and clears them. The slice is valid until the next call of
+// Actions.
 func (n *Node) Actions() []Action {
 	n.sweep()
 	out := n.out
@@ -208,7 +235,7 @@ func (n *Node) Actions() []Action {
 	return out
 }
 
-// Stats returns the counters of all operations so far.
+// Stats returns the sum of the counters of all operations.
 func (n *Node) Stats() Stats {
 	s := n.stats
 	for _, c := range n.order {
@@ -226,9 +253,9 @@ func (s *Stats) add(o step.Stats) {
 	s.Foreign += o.Foreign
 }
 
-// Pieces learns from the Inbox of an operation how far it is, after a peer's piece: the first prefix
-// receives are complete, and left are not. That the peer lives, Heard is told when the piece comes,
-// which may be long before.
+// Pieces reports the state of an operation's Inbox after a piece from a peer: the first prefix
+// receives are complete, and left are not. The driver reports the sign of life separately (Heard),
+// when the piece arrives, which may be much earlier.
 func (n *Node) Pieces(now step.Time, from int, comm uint32, seq uint64, prefix, left int) {
 	c := n.comms[comm]
 	if c == nil {
@@ -239,13 +266,12 @@ func (n *Node) Pieces(now step.Time, from int, comm uint32, seq uint64, prefix, 
 	if !member || st == nil || st.pp == nil {
 		return
 	}
-	n.begun(now, c, r, seq)
-	n.do(c, st, st.pp.Received(now, prefix, left, n.steps[:0]))
+	n.recordReached(now, c, r, seq)
+	n.execute(c, st, st.pp.Received(now, prefix, left, n.steps[:0]))
 }
 
-// Result takes a piece of what the network has reduced for us. If ok, it
-// belongs at its offset: added to what is there in a Reduce-Scatter, instead of it
-// in an Allreduce.
+// Result handles a piece that the network has reduced for this rank. If ok, the piece belongs at its
+// offset: a Reduce-Scatter adds it to the buffer, and an Allreduce replaces the buffer's content.
 func (n *Node) Result(now step.Time, comm uint32, seq uint64, off, length int64) (ok bool) {
 	c := n.comms[comm]
 	if c == nil {
@@ -258,28 +284,27 @@ func (n *Node) Result(now step.Time, comm uint32, seq uint64, off, length int64)
 		return false
 	}
 	ok, steps := st.inc.Result(now, off, length, n.steps[:0])
-	n.do(c, st, steps)
+	n.execute(c, st, steps)
 	return ok
 }
 
-// Sent learns that chunks of an operation have left its send buffer.
+// Sent reports that chunks of an operation have left its send buffer.
 func (n *Node) Sent(now step.Time, comm uint32, seq uint64, chunks uint32) {
 	n.step(now, comm, seq, step.Event{Kind: step.EvSent, N: chunks})
 }
 
-// ReadDone learns that a read has ended, and which of its chunks are in place by it: those that the
-// claim before it won.
+// ReadDone reports the end of a read, and the chunks that it has placed: those that its claim won.
 func (n *Node) ReadDone(now step.Time, comm uint32, seq uint64, sub int, placed []wire.Range) {
 	n.step(now, comm, seq, step.Event{Kind: step.EvRead, Sub: sub, Ranges: placed})
 }
 
-// Digested learns the sum that a Digest asked for.
+// Digested reports the digest that a Digest action asked for.
 func (n *Node) Digested(now step.Time, comm uint32, seq, sum uint64) {
 	n.step(now, comm, seq, step.Event{Kind: step.EvDigest, Digest: sum})
 }
 
-// Drained learns that no datagram of a closed operation can arrive any more,
-// neither from the network nor from a receive queue: its slot may be used again.
+// Drained reports that no datagram of a closed operation can arrive any more, neither from the
+// network nor from a receive queue. Its slot becomes free.
 func (n *Node) Drained(now step.Time, comm uint32, seq uint64) {
 	c := n.comms[comm]
 	if c == nil {
@@ -299,30 +324,30 @@ func (n *Node) step(now step.Time, comm uint32, seq uint64, ev step.Event) {
 		return
 	}
 	if st := c.find(seq); st != nil {
-		n.do(c, st, st.op.Step(now, ev, n.steps[:0]))
+		n.execute(c, st, st.op.Step(now, ev, n.steps[:0]))
 	}
 }
 
-// Message takes a reliable message from a world rank.
+// Message handles a reliable message from a world rank.
 func (n *Node) Message(now step.Time, from int, m *wire.Msg) {
 	if from < 0 || from >= n.cfg.Size {
 		n.stats.Stale++
 		return
 	}
-	n.live.heard(now, from)
+	n.live.recordSign(now, from)
 	if n.live.dead[from] {
-		return // declared lost: too late to change its mind
+		return // a declared loss is final
 	}
 	switch m.Kind {
 	case wire.MsgHeartbeat:
 		return
 	case wire.MsgDead:
-		n.declare(now, int(m.Rank), from)
+		n.declareLost(now, int(m.Rank), from)
 		return
 	}
 	c := n.comms[m.Comm]
 	if c == nil {
-		n.unknown(from, m)
+		n.handleUnknownComm(from, m)
 		return
 	}
 	r, member := c.rankOf(from)
@@ -332,21 +357,21 @@ func (n *Node) Message(now step.Time, from int, m *wire.Msg) {
 	}
 	switch m.Kind {
 	case wire.MsgAbort:
-		n.aborted(c, from, m)
+		n.handleAbort(c, from, m)
 	case wire.MsgAgree:
-		n.agreeMsg(now, c, from, m)
+		n.handleAgree(now, c, from, m)
 	case wire.MsgProbeWait:
-		n.explain(c, from, m)
+		n.answerProbe(c, from, m)
 	case wire.MsgWaitState:
-		n.traced(now, c, from, m)
+		n.handleWaitState(now, c, from, m)
 	default:
 		n.deliver(now, c, r, m)
 	}
 }
 
-// Timer is to be called at the time that NextTimer returned, or later.
+// Timer runs expired timers. The driver calls it at the time that NextTimer returned, or later.
 func (n *Node) Timer(now step.Time) {
-	n.beat(now)
+	n.checkLiveness(now)
 	for _, c := range n.order {
 		n.agreeTimer(now, c)
 		if c.broken != nil {
@@ -354,14 +379,14 @@ func (n *Node) Timer(now step.Time) {
 		}
 		for _, st := range c.running() {
 			if st.op.Timer() <= now {
-				n.do(c, st, st.op.Step(now, step.Event{Kind: step.EvTimer}, n.steps[:0]))
+				n.execute(c, st, st.op.Step(now, step.Event{Kind: step.EvTimer}, n.steps[:0]))
 			}
 		}
 		n.checkDeadline(now, c)
 	}
 }
 
-// NextTimer is when Timer wants to be called.
+// NextTimer returns the time at which the driver should call Timer.
 func (n *Node) NextTimer() step.Time {
 	at := n.live.nextAt(n.cfg.Timeout)
 	for _, c := range n.order {

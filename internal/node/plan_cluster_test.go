@@ -315,7 +315,7 @@ func (c *planCluster) untouched() {
 		}
 	}
 	for _, h := range c.nodes {
-		if n := h.node.others; n != 0 && !h.dead && h.idle() {
+		if n := h.node.nonMulticast; n != 0 && !h.dead && h.idle() {
 			c.t.Fatalf("rank %d counts %d operations under way, and has none", h.id, n)
 		}
 	}

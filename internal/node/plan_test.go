@@ -107,7 +107,7 @@ func TestPlanEarly(t *testing.T) {
 		}
 		c.run()
 		n := c.nodes[late].node
-		if n.comms[0].nEarly == 0 {
+		if n.comms[0].earlyCount == 0 {
 			t.Fatalf("rank %d keeps no greeting", late)
 		}
 		for from := range size {
@@ -121,8 +121,8 @@ func TestPlanEarly(t *testing.T) {
 		c.on(k, late)
 		c.run()
 		c.completed(k)
-		if n.comms[0].nEarly != 0 {
-			t.Fatalf("%d greetings are still kept", n.comms[0].nEarly)
+		if n.comms[0].earlyCount != 0 {
+			t.Fatalf("%d greetings are still kept", n.comms[0].earlyCount)
 		}
 	})
 }

@@ -5,9 +5,9 @@ import (
 	"github.com/allcast/allcast/internal/step"
 )
 
-// Received takes the report of a receive worker: chunks that it has put in place, each for the first
-// time, and datagrams that placed nothing. Late ones mean that the cutoff of their communicator was
-// too early. Offloaded says that the kernel took the datagrams, not the worker.
+// Received handles a report of a receive worker: chunks that it has placed, each reported once, and
+// datagrams that placed nothing. Late datagrams mean that the cutoff of their communicator was too
+// early. Offloaded means that the kernel took the datagrams, not the worker.
 func (n *Node) Received(now step.Time, r *mcast.Report, offloaded bool) {
 	for i := range r.Runs {
 		run := &r.Runs[i]
@@ -22,12 +22,12 @@ func (n *Node) Received(now step.Time, r *mcast.Report, offloaded bool) {
 			continue
 		}
 		if steps := st.mc.Placed(now, run.Sub, run.Range, n.steps[:0]); len(steps) > 0 {
-			n.do(c, st, steps)
+			n.execute(c, st, steps)
 		}
 	}
 	pool := n.pool
 	if offloaded {
-		pool = n.kernel
+		pool = n.offloadPool
 	}
 	pool.Took(now)
 	i := &r.Ignored
@@ -40,12 +40,12 @@ func (n *Node) Received(now step.Time, r *mcast.Report, offloaded bool) {
 	}
 }
 
-// Foreign learns how many pieces came for a point-to-point operation that its Inbox did not expect,
-// once the operation has completed or failed.
+// Foreign adds the number of pieces that the Inbox of a point-to-point operation rejected. The driver
+// calls it once the operation has completed or failed.
 func (n *Node) Foreign(pieces uint64) { n.stats.Foreign += pieces }
 
-// Queued learns that datagrams wait in the receive queues: what operations miss may
-// be among them, and is not taken for lost yet.
+// Queued reports that datagrams wait in the receive queues. Missing chunks may be among them and do
+// not count as lost yet.
 func (n *Node) Queued(now step.Time) {
 	for _, c := range n.order {
 		for _, st := range c.live {
@@ -56,6 +56,6 @@ func (n *Node) Queued(now step.Time) {
 	}
 }
 
-// Heard learns that a peer was alive at a time, which may be past: something came from it that is not
+// Heard reports that a peer was alive at a time, possibly in the past: data arrived from it that is not
 // for the node, or not yet.
-func (n *Node) Heard(at step.Time, from int) { n.live.heard(at, from) }
+func (n *Node) Heard(at step.Time, from int) { n.live.recordSign(at, from) }

@@ -6,10 +6,9 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// RemoveComm ends the use of a communicator on this process: nothing can be started
-// on it any more. What is under way goes on, and so does what others need of us to
-// complete; after that it is forgotten, Removed says so, and messages for it are
-// ignored.
+// RemoveComm closes a communicator on this process: no call can start on it any more. Calls in flight
+// continue, and so does the work that other ranks need to complete theirs. After that the node
+// forgets the communicator, emits Removed, and ignores messages for it.
 func (n *Node) RemoveComm(comm uint32) error {
 	c := n.comms[comm]
 	if c == nil || c.removed {
@@ -20,11 +19,11 @@ func (n *Node) RemoveComm(comm uint32) error {
 	return nil
 }
 
-// Comms is how many communicators there are.
+// Comms returns the number of communicators.
 func (n *Node) Comms() int { return len(n.comms) }
 
-// sweep forgets the removed communicators that nobody needs any more. It is called
-// where nothing goes through the list of communicators.
+// sweep forgets the removed communicators that no rank needs any more. It must not run during an
+// iteration over the list of communicators.
 func (n *Node) sweep() {
 	if n.removing == 0 {
 		return
@@ -37,8 +36,8 @@ func (n *Node) sweep() {
 		}
 		n.removing--
 		delete(n.comms, c.id)
-		n.graves[n.buried%len(n.graves)] = grave{c.id, c.nextSeq, c.broken}
-		n.buried++
+		n.lastRemoved[n.removedCount%len(n.lastRemoved)] = removedComm{c.id, c.nextSeq, c.broken}
+		n.removedCount++
 		n.refuse(c)
 		n.out = append(n.out, Action{Kind: Removed, Comm: c.id})
 	}
@@ -46,8 +45,8 @@ func (n *Node) sweep() {
 	n.order = kept
 }
 
-// idle reports whether nothing of a communicator is under way, here or, as far as it
-// needs us, elsewhere.
+// idle reports whether no work of a communicator remains, neither here nor on ranks that need this
+// one.
 func (c *comm) idle() bool {
 	if len(c.calls) > 0 {
 		return false
@@ -58,33 +57,33 @@ func (c *comm) idle() bool {
 		}
 	}
 	if c.broken != nil {
-		return true // its operations have failed, and are quiet
+		return true // its operations have failed and are quiescent
 	}
 	if len(c.live) > 0 {
 		return false
 	}
 	for _, st := range c.slots {
 		if st != nil {
-			return false // it drains
+			return false // the slot drains
 		}
 	}
 	return true
 }
 
-// refuse answers those who have already begun what we will never take part in.
+// refuse answers ranks that have started a call or agreement in which this rank will never take part.
 func (n *Node) refuse(c *comm) {
 	if c.broken != nil {
 		return
 	}
-	told := make(map[int]bool)
+	started := make(map[int]bool)
 	for _, early := range c.early {
 		for _, m := range early {
-			told[m.from] = true
+			started[m.from] = true
 		}
 	}
-	for r, w := range c.members { // not in the order of a map
-		if told[r] {
-			n.hasClosed(w, c.id, nil)
+	for r, w := range c.members { // in rank order, which is deterministic
+		if started[r] {
+			n.sendClosed(w, c.id, nil)
 		}
 	}
 	for _, a := range c.agreements {
@@ -92,50 +91,52 @@ func (n *Node) refuse(c *comm) {
 	}
 }
 
-// refuseAgreement tells those that take part in an agreement that we do not.
+// refuseAgreement tells the participants of an agreement that this rank does not take part.
 func (n *Node) refuseAgreement(c *comm, a *agreement) {
 	if a.m.Outcome() != nil {
 		return
 	}
 	for _, w := range c.members {
 		if w != n.cfg.Rank && !n.live.dead[w] {
-			n.send(w, &wire.Msg{Kind: wire.MsgAgree, Comm: c.id, Seq: a.seq, Agree: &wire.Agree{Step: wire.AgreeGone}})
+			n.send(w, &wire.Msg{
+				Kind: wire.MsgAgree, Comm: c.id, Seq: a.seq, Agree: &wire.Agree{Step: wire.AgreeGone},
+			})
 		}
 	}
 }
 
-// grave remembers a communicator that was removed.
-type grave struct {
+// removedComm remembers a communicator that was removed.
+type removedComm struct {
 	comm    uint32
 	nextSeq uint64
-	broken  *verdict // why it was of no more use; nil: its user had no more use for it
+	broken  *verdict // verdict that broke it; nil if the user closed an intact communicator
 }
 
-// unknown takes a message for a communicator that is not there: all members make one
-// before any uses it, so it has been. Most are late and nobody waits for an answer;
-// but who agrees with us, or begins a call that we never made, would wait for ever.
-// Only the last ones to go are remembered for that.
-func (n *Node) unknown(from int, m *wire.Msg) {
+// handleUnknownComm handles a message for an unknown communicator. All members add a communicator
+// before any uses it, so this one existed. Most such messages are late and need no answer. But a rank
+// that takes part in an agreement, or starts a call that this rank never made, would wait for ever.
+// Only the most recently removed communicators are remembered for that purpose.
+func (n *Node) handleUnknownComm(from int, m *wire.Msg) {
 	n.stats.Stale++
 	switch m.Kind {
 	case wire.MsgAgree:
-		n.gone(from, m)
+		n.sendAgreeGone(from, m)
 	case wire.MsgBarrier, wire.MsgReady:
-		for _, g := range n.graves {
-			if g.comm == m.Comm && m.Seq >= g.nextSeq && g != (grave{}) {
-				n.hasClosed(from, m.Comm, g.broken)
+		for _, g := range n.lastRemoved {
+			if g.comm == m.Comm && m.Seq >= g.nextSeq && g != (removedComm{}) {
+				n.sendClosed(from, m.Comm, g.broken)
 				return
 			}
 		}
 	}
 }
 
-// hasClosed tells a peer that we take no part in a communicator any more. If it lost a
-// member, that is why, and what the peer is to hear first; if it broke, the peer hears why.
-func (n *Node) hasClosed(to int, comm uint32, why *verdict) {
-	n.tell(n.live.deaths, []int{to}, -1)
-	if why == nil {
-		why = &verdict{culprit: n.cfg.Rank, reason: Left}
+// sendClosed tells a peer that this rank has left a communicator. If the communicator lost a member,
+// the peer first learns of that death. If it broke, the peer learns the verdict.
+func (n *Node) sendClosed(to int, comm uint32, v *verdict) {
+	n.sendDeaths(n.live.deaths, []int{to}, -1)
+	if v == nil {
+		v = &verdict{culprit: n.cfg.Rank, reason: Left}
 	}
-	n.send(to, why.message(comm))
+	n.send(to, v.message(comm))
 }

@@ -7,37 +7,36 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// States that a rank can answer MsgWhy with.
+// States of a rank in its answer to MsgProbeWait.
 const (
-	notCalled uint8 = iota // it has not made this call
-	waiting                // it waits for Msg.Rank (a rank of the communicator)
-	busy                   // it waits for nobody
-	complete               // it has completed the call
+	notCalled uint8 = iota // the rank has not made this call
+	waiting                // the rank waits for Msg.Rank (a rank of the communicator)
+	busy                   // the rank waits for no other rank
+	complete               // the rank has completed the call
 )
 
-// trace is the search for the rank that a late call waits for.
+// trace is the search for the rank that an overdue call waits for.
 type trace struct {
-	target int // whom we asked, a rank of the communicator
-	hops   int
-	ticks  int // how often we looked for an answer since
-	tickAt step.Time
-	every  step.Time
+	target   int // rank of the communicator that was asked
+	hops     int
+	ticks    int // checks for an answer since then
+	tickAt   step.Time
+	interval step.Time
 }
 
-// looks is how often we look for an answer, in equal parts of the timeout. To
-// look only once, at its end, would not do: had we been stopped ourselves
-// meanwhile, the answer might be among what we have not read.
-const looks = 4
+// probeChecks is the number of checks for an answer, at equal parts of the timeout. A single check at
+// the end is not enough: if this process was stopped meanwhile, the answer may still be unread.
+const probeChecks = 4
 
 func (k *call) deadlineAt(deadline step.Time) step.Time {
 	if k.trace != nil {
-		return k.trace.tickAt + k.trace.every
+		return k.trace.tickAt + k.trace.interval
 	}
 	return k.startAt + deadline
 }
 
-// checkDeadline starts a search when the oldest call took too long, and ends one
-// that gets no answer. Later calls may well be waiting for the oldest.
+// checkDeadline starts a search when the oldest call is overdue, and ends a search without an answer.
+// It ignores later calls, which may be waiting for the oldest.
 func (n *Node) checkDeadline(now step.Time, c *comm) {
 	if n.cfg.Deadline <= 0 || len(c.calls) == 0 || c.broken != nil {
 		return
@@ -47,19 +46,18 @@ func (n *Node) checkDeadline(now step.Time, c *comm) {
 	case now < k.deadlineAt(n.cfg.Deadline):
 	case k.trace != nil:
 		k.trace.tickAt = now
-		if k.trace.ticks++; k.trace.ticks >= looks {
-			// Everybody waits for it, and it does not even say why.
-			n.breakBy(c, verdict{culprit: c.members[k.trace.target], reason: Deadline, seq: k.next()}, -1)
+		if k.trace.ticks++; k.trace.ticks >= probeChecks {
+			// All ranks wait for the target, and it does not answer.
+			n.breakAndNotify(c, verdict{culprit: c.members[k.trace.target], reason: Deadline, seq: k.next()}, -1)
 		}
 	default:
-		// Silence is judged by Timeout, however short the deadline is.
-		k.trace = &trace{every: max(cmp.Or(n.cfg.Timeout, n.cfg.Deadline)/looks, 1)}
-		n.ask(now, c, k, c.waitingOn())
+		// Timeout decides about silence, however short the deadline is.
+		k.trace = &trace{interval: max(cmp.Or(n.cfg.Timeout, n.cfg.Deadline)/probeChecks, 1)}
+		n.probe(now, c, k, c.waitingOn())
 	}
 }
 
-// waitingOn is the rank that our oldest call waits for; ourselves if it waits
-// for nobody.
+// waitingOn returns the rank that the oldest call waits for, or this rank if it waits for no other.
 func (c *comm) waitingOn() int {
 	if len(c.calls) > 0 && c.calls[0].running {
 		return c.find(c.calls[0].next()).op.WaitingOn()
@@ -67,20 +65,20 @@ func (c *comm) waitingOn() int {
 	return c.rank
 }
 
-// ask goes on with the search at target.
-func (n *Node) ask(now step.Time, c *comm, k *call, target int) {
+// probe continues the search at target.
+func (n *Node) probe(now step.Time, c *comm, k *call, target int) {
 	t := k.trace
 	if t.hops++; target == c.rank || t.hops > 2*len(c.members) {
-		// We are at it ourselves, or things moved while we asked.
-		n.breakBy(c, verdict{culprit: NoRank, reason: Deadline, seq: k.next()}, -1)
+		// This rank itself holds up the call, or the state changed during the search.
+		n.breakAndNotify(c, verdict{culprit: NoRank, reason: Deadline, seq: k.next()}, -1)
 		return
 	}
 	t.target, t.tickAt, t.ticks = target, now, 0
 	n.send(c.members[target], &wire.Msg{Kind: wire.MsgProbeWait, Comm: c.id, Seq: k.next()})
 }
 
-// explain answers what we wait for.
-func (n *Node) explain(c *comm, from int, m *wire.Msg) {
+// answerProbe tells a peer which rank this rank waits for.
+func (n *Node) answerProbe(c *comm, from int, m *wire.Msg) {
 	if c.broken != nil {
 		n.send(from, c.broken.message(c.id))
 		return
@@ -102,8 +100,8 @@ func (n *Node) explain(c *comm, from int, m *wire.Msg) {
 	n.send(from, &a)
 }
 
-// traced goes on with the search after an answer.
-func (n *Node) traced(now step.Time, c *comm, from int, m *wire.Msg) {
+// handleWaitState continues the search after an answer.
+func (n *Node) handleWaitState(now step.Time, c *comm, from int, m *wire.Msg) {
 	if c.broken != nil || len(c.calls) == 0 {
 		return
 	}
@@ -113,10 +111,10 @@ func (n *Node) traced(now step.Time, c *comm, from int, m *wire.Msg) {
 	}
 	switch {
 	case m.State == waiting && int(m.Rank) < len(c.members):
-		n.ask(now, c, k, int(m.Rank))
+		n.probe(now, c, k, int(m.Rank))
 	case m.State == notCalled:
-		n.breakBy(c, verdict{culprit: from, reason: Deadline, seq: m.Seq}, -1)
-	default: // it works on it, or is done: nobody failed, the deadline was too short
-		n.breakBy(c, verdict{culprit: NoRank, reason: Deadline, seq: m.Seq}, -1)
+		n.breakAndNotify(c, verdict{culprit: from, reason: Deadline, seq: m.Seq}, -1)
+	default: // the target works on the call or has completed it: no rank failed, the deadline was too short
+		n.breakAndNotify(c, verdict{culprit: NoRank, reason: Deadline, seq: m.Seq}, -1)
 	}
 }

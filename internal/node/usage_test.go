@@ -70,9 +70,9 @@ func TestAddCommRefuses(t *testing.T) {
 		{"not ourselves, in order", []int{0}, "rank 1 is not a member"},
 		{"a rank beyond the world", []int{0, 1, 4}, "rank 4 is not in the world of 4"},
 		{"a negative rank", []int{-1, 1}, "rank -1 is not in the world of 4"},
-		{"a rank twice", []int{1, 2, 1}, "rank 1 is there twice"},
-		{"a rank twice, in order so far", []int{0, 1, 2, 2}, "rank 2 is there twice"},
-		{"a rank too many", []int{0, 1, 2, 3, 0}, "rank 0 is there twice"},
+		{"a rank twice", []int{1, 2, 1}, "rank 1 appears twice"},
+		{"a rank twice, in order so far", []int{0, 1, 2, 2}, "rank 2 appears twice"},
+		{"a rank too many", []int{0, 1, 2, 3, 0}, "rank 0 appears twice"},
 	} {
 		if err := n.AddComm(8, tc.members); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "communicator 8") {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)

@@ -2,26 +2,26 @@ package p2p
 
 import "hash/fnv"
 
-// build collects a plan.
-type build struct {
+// planBuilder is a plan under construction.
+type planBuilder struct {
 	Spec
 	plan   *Plan
-	displs []int64 // where each block begins; one more than blocks
+	displs []int64 // offset of each block, and the end of the last
 }
 
 // span is a range of the buffer.
 type span struct{ off, n int64 }
 
-func newBuild(algo string, s Spec) *build {
-	b := &build{Spec: s}
+func newBuild(algo string, s Spec) *planBuilder {
+	b := &planBuilder{Spec: s}
 	if s.Kind == Barrier {
-		b.Counts = nil // it moves nothing
+		b.Counts = nil // a barrier moves no data
 	}
 	if s.Kind == Broadcast || s.Kind == Allreduce {
-		// Algorithms that scatter cut the buffer into one block a rank.
+		// Algorithms that scatter cut the buffer into one block per rank.
 		b.Counts = make([]int64, s.Size)
 		units, size := (s.Bytes+s.Align-1)/s.Align, int64(s.Size)
-		begin := func(i int64) int64 { // units*i/size, without a product that may not fit
+		begin := func(i int64) int64 { // units*i/size without a product that may overflow
 			return min((units/size*i+units%size*i/size)*s.Align, s.Bytes)
 		}
 		for i := range b.Counts {
@@ -32,7 +32,9 @@ func newBuild(algo string, s Spec) *build {
 	for i, n := range b.Counts {
 		b.displs[i+1] = b.displs[i] + n
 	}
-	b.plan = &Plan{Kind: s.Kind, Algo: algo, Rank: s.Rank, Size: s.Size, Root: s.Root, Bytes: b.displs[s.Size], Type: s.Type}
+	b.plan = &Plan{
+		Kind: s.Kind, Algo: algo, Rank: s.Rank, Size: s.Size, Root: s.Root, Bytes: b.displs[s.Size], Type: s.Type,
+	}
 	if seg := b.segment(); seg > 0 {
 		b.plan.Segments = b.plan.Bytes / seg
 	}
@@ -40,9 +42,10 @@ func newBuild(algo string, s Spec) *build {
 	return b
 }
 
-// digest is the same on all ranks that make the same call.
-func (b *build) digest(algo string) uint64 {
-	return digest(algo, b.Counts, int64(b.Kind), int64(b.Size), int64(b.Root), b.Bytes, int64(b.Radix), b.Segment, b.Align, int64(b.Type))
+// digest returns the same value on all ranks that make the same call.
+func (b *planBuilder) digest(algo string) uint64 {
+	return digest(algo, b.Counts, int64(b.Kind), int64(b.Size), int64(b.Root), b.Bytes, int64(b.Radix),
+		b.Segment, b.Align, int64(b.Type))
 }
 
 func digest(algo string, counts []int64, params ...int64) uint64 {
@@ -60,19 +63,19 @@ func digest(algo string, counts []int64, params ...int64) uint64 {
 	return h.Sum64()
 }
 
-func (b *build) block(i int) span {
+func (b *planBuilder) block(i int) span {
 	i = ((i % b.Size) + b.Size) % b.Size
 	return span{b.displs[i], b.Counts[i]}
 }
 
-// whole is the buffer as one span.
-func (b *build) whole() span { return span{0, b.displs[b.Size]} }
+// whole returns the buffer as one span.
+func (b *planBuilder) whole() span { return span{0, b.displs[b.Size]} }
 
-// blocks is the span of blocks [lo, hi), which do not wrap.
-func (b *build) blocks(lo, hi int) span { return span{b.displs[lo], b.displs[hi] - b.displs[lo]} }
+// blocks returns the span of blocks [lo, hi), which do not wrap.
+func (b *planBuilder) blocks(lo, hi int) span { return span{b.displs[lo], b.displs[hi] - b.displs[lo]} }
 
-// circle is the spans of n blocks from i on, which may wrap: one or two.
-func (b *build) circle(i, n int) []span {
+// wrapping returns the one or two spans of n blocks from i on, which may wrap.
+func (b *planBuilder) wrapping(i, n int) []span {
 	i = ((i % b.Size) + b.Size) % b.Size
 	if i+n <= b.Size {
 		return []span{b.blocks(i, i+n)}
@@ -80,17 +83,17 @@ func (b *build) circle(i, n int) []span {
 	return []span{b.blocks(i, b.Size), b.blocks(0, i+n-b.Size)}
 }
 
-// segment is how long a piece is at most; 0: as long as its span.
-func (b *build) segment() int64 {
+// segment returns the maximum length of a piece, or 0 if pieces are as long as their spans.
+func (b *planBuilder) segment() int64 {
 	if b.Segment == 0 {
 		return 0
 	}
 	return max(b.Segment/b.Align, 1) * b.Align
 }
 
-// pieces cuts a span into segments. An empty one is one empty piece, so that
-// every step exchanges something and orders what follows.
-func (b *build) pieces(s span) []span {
+// pieces cuts a span into segments. An empty span becomes one empty piece, so that every step
+// exchanges a message and orders the next step.
+func (b *planBuilder) pieces(s span) []span {
 	seg := b.segment()
 	if seg == 0 || s.n <= seg {
 		return []span{s}
@@ -102,21 +105,20 @@ func (b *build) pieces(s span) []span {
 	return out
 }
 
-// done is how many receives the plan has so far: what a send added now waits
-// for if it needs all of them.
-func (b *build) done() int { return len(b.plan.Recvs) }
+// done returns the number of receives so far: the After value of a send that needs all of them.
+func (b *planBuilder) done() int { return len(b.plan.Recvs) }
 
-func (b *build) send(to int, s span, after int) {
+func (b *planBuilder) send(to int, s span, after int) {
 	b.plan.Sends = append(b.plan.Sends, Send{Off: s.off, Len: s.n, To: int32(to), After: int32(after)})
 }
 
-func (b *build) recv(from int, s span, reduce bool) {
+func (b *planBuilder) recv(from int, s span, reduce bool) {
 	b.plan.Recvs = append(b.plan.Recvs, Recv{Off: s.off, Len: s.n, From: int32(from), Reduce: reduce})
 }
 
-// exchange sends and receives lists of spans with segments, all sends after
-// everything received before.
-func (b *build) exchange(to int, out []span, from int, in []span, reduce bool) {
+// exchange sends and receives lists of spans in segments. All sends wait for everything received
+// before.
+func (b *planBuilder) exchange(to int, out []span, from int, in []span, reduce bool) {
 	after := b.done()
 	for _, s := range out {
 		for _, p := range b.pieces(s) {
@@ -130,7 +132,7 @@ func (b *build) exchange(to int, out []span, from int, in []span, reduce bool) {
 	}
 }
 
-// relative numbers ranks from the root.
-func (b *build) relative() int { return (b.Rank - b.Root + b.Size) % b.Size }
+// relative returns the distance of this rank from the root.
+func (b *planBuilder) relative() int { return (b.Rank - b.Root + b.Size) % b.Size }
 
-func (b *build) absolute(v int) int { return (v + b.Root) % b.Size }
+func (b *planBuilder) absolute(v int) int { return (v + b.Root) % b.Size }

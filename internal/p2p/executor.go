@@ -7,58 +7,57 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// maxPuts is how many sends are handed to the fabric at a time: enough to keep a
-// link busy, few enough for other operations to get their turn.
+// maxPuts limits the sends handed to the fabric at a time. It is large enough to keep a link busy, and
+// small enough for other operations to get their turn.
 const maxPuts = 8
 
-// Config is what an Executor needs to know.
+// Config holds the parameters of an Executor.
 type Config struct {
 	Plan *Plan
 	Comm uint32
 	Seq  uint64
 
-	// Ahead, if set, makes the Executor eager, on all ranks or on none. It says whether a
-	// peer may be sent to that has not greeted: it keeps what comes before its call.
+	// Ahead, if set, makes the Executor eager, on all ranks or on none. It reports whether this rank
+	// may send to a peer that has not greeted. The peer keeps data that arrives before its call.
 	Ahead func(seq uint64, peer int) bool
-	// Owes says whether a peer that sends to us is to be greeted, so that it knows how
+	// Owes reports whether this rank must greet a peer that sends to it, so that the peer learns how
 	// far it is ahead.
 	Owes func(seq uint64, peer int) bool
 }
 
-// eagerPatience is how long an eager Executor waits before it greets those it has not greeted:
-// two ranks that both think they receive would otherwise never hear of each other.
+// eagerPatience is the time after which an eager Executor greets the remaining peers. Without it, two
+// ranks that both expect to receive would never learn of each other.
 const eagerPatience = 20 * step.Millisecond
 
-// An Executor runs a Plan on one rank. A rank tells those it deals with that it is
-// ready, and what it was called with; they send as soon as their plan allows. It
-// is done when all has arrived and all has left, since nobody reads another's
-// buffer, and all it deals with have greeted: data may overtake a greeting, and
-// nobody is to end well with data of a rank that called something else.
+// An Executor runs a Plan on one rank. A rank greets its peers: it is ready, and this is its call.
+// Peers send as soon as their plan allows. No rank reads the buffer of another. The Executor is
+// therefore done when all pieces have arrived, all sends have left, and all peers have greeted. Data
+// may overtake a greeting, and no rank may succeed with data of a rank that made a different call.
 //
-// An eager one waits for no greeting before it sends, and does not need that of a rank
-// that it only sends to: a message each way is saved, and the wait for it. Its
-// greeting goes right before its data.
+// An eager Executor sends without waiting for greetings, and needs no greeting from ranks that it
+// only sends to. This saves one message in each direction, and the wait for it. It sends its own
+// greeting right before its data.
 type Executor struct {
-	life
+	lifecycle
 	cfg  Config
 	plan *Plan
 
-	peers   []peer    // as in the plan
-	unheard int       // peers that have not greeted, of those that must
-	timer   step.Time // eager: when we greet the others
-	prefix  int       // the first so many receives are complete
-	left    int       // receives to come
-	next    int       // next send
-	flying  int       // sends handed over and not done
+	peers     []peer    // by contact of the plan
+	ungreeted int       // required greetings that have not arrived
+	timer     step.Time // eager: time to greet the remaining peers
+	prefix    int       // number of leading receives that are complete
+	left      int       // number of incomplete receives
+	next      int       // index of the next send
+	inFlight  int       // sends handed over but not done
 
-	somePeers [6]peer // most plans are small
+	somePeers [6]peer // backing array for small plans, which are the common case
 }
 
-// peer is how far an Executor is with one it deals with.
+// peer is the state of an Executor with respect to one peer.
 type peer struct {
-	ready   bool   // it has greeted, and may be sent to
-	greeted bool   // eager: we have greeted it
-	sends   uint32 // to it so far
+	ready   bool   // whether the peer has greeted and may be sent to
+	greeted bool   // eager: whether this rank has greeted the peer
+	sends   uint32 // number of sends to the peer so far
 }
 
 // NewExecutor returns an Executor that waits for EvStart.
@@ -69,16 +68,16 @@ func NewExecutor(cfg Config) *Executor {
 		o.peers = make([]peer, n)
 	}
 	o.peers = o.peers[:len(o.plan.peers)]
-	o.unheard = len(o.peers)
+	o.ungreeted = len(o.peers)
 	if o.eager() {
-		o.unheard = o.plan.senders
+		o.ungreeted = o.plan.senders
 	}
 	return o
 }
 
 func (o *Executor) eager() bool { return o.cfg.Ahead != nil }
 
-// Step tells the Executor what happened and appends what to do to out.
+// Step handles an event and appends the resulting actions to out.
 func (o *Executor) Step(now step.Time, ev step.Event, out []step.Action) []step.Action {
 	if o.mismatched(&ev, o.plan.Digest) {
 		return append(out, step.Action{Kind: step.ActMismatch, To: ev.From, Msg: *ev.Msg})
@@ -88,7 +87,7 @@ func (o *Executor) Step(now step.Time, ev step.Event, out []step.Action) []step.
 	}
 	switch ev.Kind {
 	case step.EvStart:
-		o.begin(now)
+		o.start(now)
 		out = o.greet(now, out)
 	case step.EvTimer:
 		if o.timer <= now {
@@ -101,18 +100,17 @@ func (o *Executor) Step(now step.Time, ev step.Event, out []step.Action) []step.
 		if i := o.plan.contact(ev.From); i >= 0 && !o.peers[i].ready {
 			o.peers[i].ready = true
 			if i < o.plan.senders || !o.eager() {
-				o.unheard--
+				o.ungreeted--
 			}
 		}
 	case step.EvSent:
-		o.flying -= int(ev.N)
+		o.inFlight -= int(ev.N)
 	}
 	return o.settle(now, o.pump(out))
 }
 
-// greet tells those we receive from that they may send, and those we send to
-// what we were called with: two ranks that both think they are the root would
-// otherwise never hear of each other.
+// greet tells the ranks that send to this one that they may send, and tells receivers which call this
+// rank made. Without the latter, two ranks that both act as the root would never learn of each other.
 func (o *Executor) greet(now step.Time, out []step.Action) []step.Action {
 	if !o.eager() {
 		return o.greetAll(out)
@@ -144,7 +142,7 @@ func (o *Executor) greetOne(i int, out []step.Action) []step.Action {
 	return append(out, step.Action{Kind: step.ActSend, To: int(o.plan.peers[i].rank), Msg: o.msg()})
 }
 
-// Timer is when an eager Executor loses patience.
+// Timer returns the time at which an eager Executor greets the remaining peers.
 func (o *Executor) Timer() step.Time {
 	if o.phase != step.Transfer {
 		return step.Never
@@ -152,8 +150,8 @@ func (o *Executor) Timer() step.Time {
 	return o.timer
 }
 
-// may reports whether a peer may be sent to.
-func (o *Executor) may(i int) bool {
+// mayPut reports whether this rank may send to a peer.
+func (o *Executor) mayPut(i int) bool {
 	return o.peers[i].ready || o.eager() && o.cfg.Ahead(o.cfg.Seq, int(o.plan.peers[i].rank))
 }
 
@@ -164,7 +162,7 @@ func (o *Executor) msg() wire.Msg {
 	}
 }
 
-// Received learns how far the Inbox is: the first prefix receives are complete, and left are not.
+// Received reports the state of the Inbox: the first prefix receives are complete, and left are not.
 // Reports may overtake each other.
 func (o *Executor) Received(now step.Time, prefix, left int, out []step.Action) []step.Action {
 	if o.phase != step.Transfer {
@@ -174,15 +172,15 @@ func (o *Executor) Received(now step.Time, prefix, left int, out []step.Action) 
 	return o.settle(now, o.pump(out))
 }
 
-// pump hands over the sends whose time has come, in order.
+// pump hands over the sends whose conditions hold, in order.
 func (o *Executor) pump(out []step.Action) []step.Action {
-	for o.phase == step.Transfer && o.next < len(o.plan.Sends) && o.flying < maxPuts {
+	for o.phase == step.Transfer && o.next < len(o.plan.Sends) && o.inFlight < maxPuts {
 		s := &o.plan.Sends[o.next]
 		if int(s.After) > o.prefix {
 			break
 		}
 		to := o.plan.contact(int(s.To))
-		if !o.may(to) {
+		if !o.mayPut(to) {
 			break
 		}
 		if o.eager() {
@@ -193,28 +191,28 @@ func (o *Executor) pump(out []step.Action) []step.Action {
 		})
 		o.peers[to].sends++
 		o.next++
-		o.flying++
+		o.inFlight++
 	}
 	return out
 }
 
 func (o *Executor) settle(now step.Time, out []step.Action) []step.Action {
-	if o.phase != step.Transfer || o.left > 0 || o.next < len(o.plan.Sends) || o.flying > 0 || o.unheard > 0 {
+	if o.phase != step.Transfer || o.left > 0 || o.next < len(o.plan.Sends) || o.inFlight > 0 || o.ungreeted > 0 {
 		return out
 	}
-	return o.end(now, out)
+	return o.complete(now, out)
 }
 
-// Stats returns the Executor's counters.
+// Stats returns the counters of the Executor, which has none.
 func (o *Executor) Stats() step.Stats { return step.Stats{} }
 
-// WaitingOn names the rank that has to act next for this Executor to go on.
+// WaitingOn returns the rank that must act next.
 func (o *Executor) WaitingOn() int {
 	if o.prefix < len(o.plan.Recvs) && (o.next == len(o.plan.Sends) || int(o.plan.Sends[o.next].After) > o.prefix) {
 		return int(o.plan.Recvs[o.prefix].From)
 	}
 	if o.next < len(o.plan.Sends) {
-		if to := int(o.plan.Sends[o.next].To); !o.may(o.plan.contact(to)) {
+		if to := int(o.plan.Sends[o.next].To); !o.mayPut(o.plan.contact(to)) {
 			return to
 		}
 	}
@@ -228,14 +226,16 @@ func (o *Executor) WaitingOn() int {
 	return o.plan.Rank
 }
 
-// Missing describes what has not arrived, for people.
+// Missing describes the missing pieces for error messages.
 func (o *Executor) Missing(name step.Namer) string {
 	if o.left == 0 {
 		return "nothing"
 	}
 	r := o.plan.Recvs[o.prefix]
 	if r.Len == 0 {
-		return fmt.Sprintf("%d of %d pieces, first an empty one from %s", o.left, len(o.plan.Recvs), name.Name(int(r.From)))
+		return fmt.Sprintf("%d of %d pieces, first an empty one from %s",
+			o.left, len(o.plan.Recvs), name.Name(int(r.From)))
 	}
-	return fmt.Sprintf("%d of %d pieces, first bytes %d-%d from %s", o.left, len(o.plan.Recvs), r.Off, r.Off+r.Len-1, name.Name(int(r.From)))
+	return fmt.Sprintf("%d of %d pieces, first bytes %d-%d from %s",
+		o.left, len(o.plan.Recvs), r.Off, r.Off+r.Len-1, name.Name(int(r.From)))
 }

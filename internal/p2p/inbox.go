@@ -1,20 +1,20 @@
 package p2p
 
-// An Inbox decides where the pieces belong that peers send to one operation of this rank, and knows
-// which of them are in place. Whoever takes a piece from the network asks the Inbox, moves or adds
-// the bytes, and reports to the Executor how far the Inbox is. One caller at a time uses it.
+// An Inbox decides where the pieces of one operation belong on this rank, and records which of them
+// are in place. The receiver of a piece asks the Inbox, moves or adds the bytes, and reports the
+// Inbox's progress to the Executor. One caller at a time uses it.
 //
-// Pieces of a reduction are added in the plan's order, whatever arrives first: floats then give the
-// same bits in every run. A piece that comes before its turn is held. The caller that completes the
-// piece before it adds it.
+// Pieces of a reduction are added in the plan's order, whatever arrives first, so that floats give the
+// same bits in every run. A piece that arrives before its turn is held. The caller that completes the
+// previous piece adds it.
 type Inbox struct {
 	plan    *Plan
 	state   []pieceState // by receive
-	prefix  int          // the first so many receives are complete
-	left    int          // receives that are not
-	foreign uint64       // pieces that nobody expects
+	prefix  int          // number of leading receives that are complete
+	left    int          // number of incomplete receives
+	foreign uint64       // number of unexpected pieces
 
-	someState [12]pieceState // most plans are small
+	someState [12]pieceState // backing array for small plans, which are the common case
 }
 
 type pieceState uint8
@@ -22,8 +22,8 @@ type pieceState uint8
 const (
 	pieceAwaited pieceState = iota
 	pieceTaken              // a caller is placing or adding it
-	pieceKept               // it is arriving, before its turn
-	pieceHeld               // it has arrived, before its turn
+	pieceKept               // it is arriving before its turn
+	pieceHeld               // it has arrived before its turn
 	pieceDone
 )
 
@@ -37,9 +37,9 @@ func NewInbox(p *Plan) *Inbox {
 	return b
 }
 
-// Take claims the nth piece from a peer, which is length bytes long, and returns the number of the
-// receive that it is. If hold, its bytes are kept until Next names that number. It reports false if
-// nobody expects the piece.
+// Take claims the nth piece from a peer and returns the index of its receive. If hold is set, the
+// caller keeps the bytes until Next returns that index. Take returns false if the piece, or its
+// length, is unexpected.
 func (b *Inbox) Take(from int, nth uint32, length int64) (i int, r *Recv, hold, ok bool) {
 	var recvs []int32
 	if c := b.plan.contact(from); c >= 0 {
@@ -63,7 +63,7 @@ func (b *Inbox) Take(from int, nth uint32, length int64) (i int, r *Recv, hold, 
 	return i, r, false, true
 }
 
-// Arrived says that all bytes of receive i, which Take claimed, have been placed, added or kept.
+// Arrived records that all bytes of receive i, which Take claimed, have been placed, added or kept.
 func (b *Inbox) Arrived(i int) {
 	if b.state[i] == pieceKept {
 		b.state[i] = pieceHeld
@@ -76,8 +76,8 @@ func (b *Inbox) Arrived(i int) {
 	}
 }
 
-// Next returns the receive whose turn has come while it was held, and claims it for the caller: it
-// adds the bytes that were kept, and then calls Arrived. -1: there is none.
+// Next returns a held receive whose turn has come, and claims it for the caller. The caller adds the
+// kept bytes and then calls Arrived. Next returns -1 if there is none.
 func (b *Inbox) Next() int {
 	if b.prefix < len(b.state) && b.state[b.prefix] == pieceHeld {
 		b.state[b.prefix] = pieceTaken
@@ -86,11 +86,11 @@ func (b *Inbox) Next() int {
 	return -1
 }
 
-// Recv is a receive of the plan.
+// Recv returns a receive of the plan.
 func (b *Inbox) Recv(i int) *Recv { return &b.plan.Recvs[i] }
 
-// Progress is how far the Inbox is: the first so many receives are complete, and so many are not.
+// Progress returns the number of leading receives that are complete, and of incomplete receives.
 func (b *Inbox) Progress() (prefix, left int) { return b.prefix, b.left }
 
-// Foreign is how many pieces came that nobody expected.
+// Foreign returns the number of unexpected pieces.
 func (b *Inbox) Foreign() uint64 { return b.foreign }

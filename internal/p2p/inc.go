@@ -8,30 +8,28 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// A Reduction is a Reduce-Scatter or Allreduce that the network carries out:
-// ranks send their inputs up a tree, the switches add them chunk by chunk, and the
-// top sends each sum to whom it belongs (in-network computing, as SHARP does).
+// A Reduction is a Reduce-Scatter or Allreduce that the network computes, as SHARP does. Ranks send
+// their inputs up a tree, switches add them chunk by chunk, and the top sends each sum to the ranks
+// that need it.
 //
-// All ranks send chunks in the same order, so that switches with few buffers meet
-// the same chunk from all sides: the first chunks of all blocks, then the second
-// ones, and so on, so that results reach all ranks at an even rate. In a
-// Reduce-Scatter a rank sends up the blocks of the others and adds its own locally;
-// of its own block it sends only the first chunk, empty, which tells the tree that
-// it is ready to receive.
+// All ranks send chunks in the same order, so that switches with few buffers receive the same chunk
+// from all sides. The order is: the first chunk of every block, then the second chunk of every block,
+// and so on. Results therefore reach all ranks at an even rate. In a Reduce-Scatter, a rank sends the
+// other ranks' blocks up the tree and adds its own block locally. Of its own block it sends only the
+// first chunk, empty, which tells the tree that the rank is ready to receive.
 //
-// The network adds up whatever it gets. So that ranks which called different
-// things find out all the same, each tells its right neighbour in the ring what it
-// called, and nobody ends before it has heard of its left one.
+// The network adds whatever it receives. To detect different calls, each rank tells its right
+// neighbour on the ring which call it made. No rank completes before its left neighbour has told it.
 type Reduction struct {
 	Kind   Kind
 	Rank   int
 	Size   int
-	Counts []int64 // blocks; an Allreduce takes them for one that everybody gets
+	Counts []int64 // block sizes; an Allreduce treats them as one block for all ranks
 	Chunk  int
 	Type   uint64 // as in Spec
 }
 
-// blocks are what is cut into chunks.
+// blocks returns the sizes of the blocks that are cut into chunks.
 func (r *Reduction) blocks() []int64 {
 	if r.Kind != Allreduce {
 		return r.Counts
@@ -43,11 +41,12 @@ func (r *Reduction) blocks() []int64 {
 	return []int64{sum}
 }
 
-// Check says what is wrong with a Reduction.
+// Check reports what is wrong with a Reduction.
 func (r *Reduction) Check() error {
 	switch {
 	case r.Kind != ReduceScatter && r.Kind != Allreduce:
-		return fmt.Errorf("%w: the network does not carry out %v: it does reduce-scatter and allreduce", ErrSpec, r.Kind)
+		return fmt.Errorf("%w: the network does not carry out %v: it does reduce-scatter and allreduce",
+			ErrSpec, r.Kind)
 	case r.Size < 1 || r.Rank < 0 || r.Rank >= r.Size:
 		return fmt.Errorf("%w: rank %d of %d", ErrSpec, r.Rank, r.Size)
 	case r.Chunk < 1:
@@ -62,42 +61,44 @@ func (r *Reduction) Check() error {
 	return err
 }
 
-// maxChunks is what a bitmap can number.
+// maxChunks is the capacity of a bitmap.
 const maxChunks = 1 << 31
 
 func (r *Reduction) digest() uint64 {
 	return digest("inc", r.blocks(), int64(r.Kind), int64(r.Size), int64(r.Chunk), int64(r.Type))
 }
 
-// incBatch is how many chunks are handed to the fabric at a time.
+// incBatch limits the chunks handed to the fabric at a time.
 const incBatch = 32
 
 // IncOp runs a Reduction on one rank.
 type IncOp struct {
-	life
-	red    *Reduction
-	comm   uint32
-	seq    uint64
-	counts []int64 // of blocks
-	digest uint64
-	heard  bool // the left neighbour in the ring has greeted
-	displs []int64
-	block  int   // whose chunk comes next,
-	at     int64 // and where in the block
-	most   int64 // the largest block
-	flying int
-	due    int64         // bytes of results to come
-	lo, hi int64         // where they belong
-	got    *mcast.Bitmap // by chunk
+	lifecycle
+	red      *Reduction
+	comm     uint32
+	seq      uint64
+	counts   []int64 // block sizes
+	digest   uint64
+	greeted  bool // whether the left neighbour on the ring has greeted
+	displs   []int64
+	block    int   // block of the next chunk
+	at       int64 // offset of the next chunk in its block
+	maxBlock int64 // size of the largest block
+	inFlight int
+	due      int64         // bytes of results that have not arrived
+	lo, hi   int64         // range of the results in the buffer
+	received *mcast.Bitmap // results that have arrived, by chunk
 }
 
 // NewIncOp returns an IncOp that waits for EvStart. The Reduction must pass Check.
 func NewIncOp(r *Reduction) *IncOp {
 	counts := r.blocks()
-	o := &IncOp{red: r, counts: counts, digest: r.digest(), heard: r.Size == 1, displs: make([]int64, len(counts)+1)}
+	o := &IncOp{
+		red: r, counts: counts, digest: r.digest(), greeted: r.Size == 1, displs: make([]int64, len(counts)+1),
+	}
 	for i, n := range counts {
 		o.displs[i+1] = o.displs[i] + n
-		o.most = max(o.most, n)
+		o.maxBlock = max(o.maxBlock, n)
 		if r.Size > 1 && (r.Kind == Allreduce || i == r.Rank) {
 			o.due += n
 		}
@@ -106,24 +107,24 @@ func NewIncOp(r *Reduction) *IncOp {
 	if r.Kind == ReduceScatter {
 		o.lo, o.hi = o.displs[r.Rank], o.displs[r.Rank+1]
 	}
-	o.got = mcast.NewBitmap(uint32((o.hi - o.lo + int64(r.Chunk) - 1) / int64(r.Chunk)))
+	o.received = mcast.NewBitmap(uint32((o.hi - o.lo + int64(r.Chunk) - 1) / int64(r.Chunk)))
 	if r.Size == 1 {
-		o.most = 0
+		o.maxBlock = 0
 	}
 	return o
 }
 
-// Numbered gives the Executor the identity that its message carries.
+// Numbered sets the communicator and number that the messages carry.
 func (o *IncOp) Numbered(comm uint32, seq uint64) *IncOp {
 	o.comm, o.seq = comm, seq
 	return o
 }
 
-// left and right are the neighbours in the ring.
+// left and right return the neighbours on the ring.
 func (o *IncOp) left() int  { return (o.red.Rank + o.red.Size - 1) % o.red.Size }
 func (o *IncOp) right() int { return (o.red.Rank + 1) % o.red.Size }
 
-// Step tells the Executor what happened and appends what to do to out.
+// Step handles an event and appends the resulting actions to out.
 func (o *IncOp) Step(now step.Time, ev step.Event, out []step.Action) []step.Action {
 	if o.mismatched(&ev, o.digest) {
 		return append(out, step.Action{Kind: step.ActMismatch, To: ev.From, Msg: *ev.Msg})
@@ -133,14 +134,14 @@ func (o *IncOp) Step(now step.Time, ev step.Event, out []step.Action) []step.Act
 	}
 	switch ev.Kind {
 	case step.EvStart:
-		o.begin(now)
+		o.start(now)
 		if o.red.Size > 1 {
 			out = append(out, step.Action{Kind: step.ActSend, To: o.right(), Msg: o.msg()})
 		}
 	case step.EvMsg:
-		o.heard = o.heard || (ev.Msg.Kind == wire.MsgReady && ev.From == o.left())
+		o.greeted = o.greeted || (ev.Msg.Kind == wire.MsgReady && ev.From == o.left())
 	case step.EvSent:
-		o.flying -= int(ev.N)
+		o.inFlight -= int(ev.N)
 	}
 	return o.settle(now, o.pump(out))
 }
@@ -152,13 +153,14 @@ func (o *IncOp) msg() wire.Msg {
 	}
 }
 
-// Result takes a piece of the sum that arrived at offset off.
+// Result handles a piece of the sum at offset off. It returns false if the piece is unexpected.
 func (o *IncOp) Result(now step.Time, off, length int64, out []step.Action) (ok bool, _ []step.Action) {
 	chunk := int64(o.red.Chunk)
-	if o.phase != step.Transfer || off < o.lo || off >= o.hi || (off-o.lo)%chunk != 0 || length != min(chunk, o.hi-off) {
+	if o.phase != step.Transfer || off < o.lo || off >= o.hi ||
+		(off-o.lo)%chunk != 0 || length != min(chunk, o.hi-off) {
 		return false, out
 	}
-	if !o.got.Set(uint32((off - o.lo) / chunk)) {
+	if !o.received.Set(uint32((off - o.lo) / chunk)) {
 		return false, out
 	}
 	o.due -= length
@@ -167,7 +169,7 @@ func (o *IncOp) Result(now step.Time, off, length int64, out []step.Action) (ok 
 
 // pump hands over chunks: the same piece of every block, then the next piece.
 func (o *IncOp) pump(out []step.Action) []step.Action {
-	for o.phase == step.Transfer && o.at < o.most && o.flying < incBatch {
+	for o.phase == step.Transfer && o.at < o.maxBlock && o.inFlight < incBatch {
 		i, at := o.block, o.at
 		if o.block++; o.block == len(o.counts) {
 			o.block, o.at = 0, o.at+int64(o.red.Chunk)
@@ -181,26 +183,26 @@ func (o *IncOp) pump(out []step.Action) []step.Action {
 			n = 0
 		}
 		out = append(out, step.Action{Kind: step.ActReduce, Off: o.displs[i] + at, Len: n})
-		o.flying++
+		o.inFlight++
 	}
 	return out
 }
 
 func (o *IncOp) settle(now step.Time, out []step.Action) []step.Action {
-	if o.phase != step.Transfer || o.due > 0 || o.at < o.most || o.flying > 0 || !o.heard {
+	if o.phase != step.Transfer || o.due > 0 || o.at < o.maxBlock || o.inFlight > 0 || !o.greeted {
 		return out
 	}
-	return o.end(now, out)
+	return o.complete(now, out)
 }
 
-// Stats returns the Executor's counters.
+// Stats returns the counters of the IncOp, which has none.
 func (o *IncOp) Stats() step.Stats { return step.Stats{} }
 
-// WaitingOn is the left neighbour: the switches do not say whom they wait for,
-// but who asks around the ring comes to the rank that has not made the call.
+// WaitingOn returns the left neighbour. The switches do not report which rank they wait for, but a
+// search along the ring reaches the rank that has not made the call.
 func (o *IncOp) WaitingOn() int { return o.left() }
 
-// Missing describes what has not arrived, for people.
+// Missing describes the missing results for error messages.
 func (o *IncOp) Missing(step.Namer) string {
 	if o.due == 0 {
 		return "nothing"

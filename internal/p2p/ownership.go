@@ -5,19 +5,20 @@ import (
 	"slices"
 )
 
-// A reduction neither changes nor copies its input. A rank sends a block from there until something
-// was added to it; the first sum of a range is what arrived plus the input, and goes to memory of
-// its own. Which sends and receives that are depends on the plan alone, so it is found out once.
+// A reduction neither changes nor copies its input. A rank sends a block from the input until a piece
+// has been added to the block. The first sum of a range is the piece that arrived plus the input, and
+// goes to separate memory. Which sends and receives that concerns depends on the plan alone, so it is
+// computed once.
 
-// A Partial is a range of the buffer that holds sums of some ranks, and how often it, or a part of
-// it, is sent on.
+// A Partial is a range of the buffer that holds partial sums, with the number of sends of it or of a
+// part of it.
 type Partial struct {
 	Off, Len int64
 	Sends    int
 }
 
-// ownership marks what a reduction's plan sends from the input and what it receives first, and
-// lists the ranges that are sums when they are sent on.
+// ownership marks the sends that read from the input and the first receive of each range. It also
+// lists the ranges that hold sums when they are sent on.
 func (p *Plan) ownership() {
 	if p.Kind != ReduceScatter && p.Kind != Allreduce {
 		return
@@ -46,7 +47,7 @@ func (p *Plan) ownership() {
 	p.Partials = mergeOverlapping(p.Partials)
 }
 
-// mergeOverlapping sorts ranges and merges those that overlap, not those that only touch.
+// mergeOverlapping sorts ranges and merges those that overlap. It keeps adjacent ranges apart.
 func mergeOverlapping(all []Partial) []Partial {
 	slices.SortFunc(all, func(a, b Partial) int { return cmp.Compare(a.Off, b.Off) })
 	out := all[:0]
@@ -64,7 +65,7 @@ func mergeOverlapping(all []Partial) []Partial {
 	return out
 }
 
-// cover is the ranges that were received, sorted and merged.
+// cover is a sorted list of received ranges without overlaps.
 type cover []span
 
 func (c cover) overlaps(off, n int64) bool {
@@ -72,7 +73,7 @@ func (c cover) overlaps(off, n int64) bool {
 	return n > 0 && i < len(c) && c[i].off < off+n
 }
 
-// after is the first span that ends after off.
+// after returns the index of the first span that ends after off.
 func (c cover) after(off int64) int {
 	i, _ := slices.BinarySearchFunc(c, off, func(s span, off int64) int {
 		if s.off+s.n > off {

@@ -1,21 +1,20 @@
-// Package p2p holds the point-to-point collectives that today's libraries use,
-// as plans: data that says who sends which range of a buffer to whom, after what.
-// One executor (Executor) runs all of them over the reliable side of a network. Like
-// package protocol it knows no clock, socket or goroutine.
+// Package p2p holds the point-to-point collectives of common libraries as plans. A plan is data: which
+// rank sends which range of a buffer to which rank, and after which receives. One [Executor] runs all
+// plans over the reliable side of a network. Like package mcast it uses no clock, socket or
+// goroutine.
 //
-// A plan works on one buffer per rank: the receive buffer of a Broadcast or an Allgather; for a
-// reduction the rank's input, which turns into the result (but see ownership.go). Reductions happen
-// on arrival: the buffer's content op= the piece that came.
+// A plan works on one buffer per rank. For a Broadcast or an Allgather it is the receive buffer. For a
+// reduction it is the rank's input, which turns into the result (but see ownership.go). A rank
+// reduces on arrival: buffer content op= arriving piece.
 //
 // # Order of summation
 //
-// ring: block b is summed along the ring beginning at rank b+1 and ending at b,
-// which holds it: x(b) + (x(b-1) + ( ... + x(b+1))). recursive-halving: pairs at
-// distance core/2 first, then core/4 and so on; ranks beyond the largest power
-// of two are added to their partners before that. In both each block is summed in
-// one place, so an Allreduce gives the same bits on all ranks. And it is summed in
-// the plan's order, whatever arrives first: a piece that comes before its turn is
-// held, so that floats give the same bits in every run.
+// ring: block b is summed along the ring from rank b+1 to rank b, which keeps it:
+// x(b) + (x(b-1) + ( ... + x(b+1))). recursive-halving: pairs at distance core/2 first, then core/4,
+// and so on; ranks beyond the largest power of two are added to their partners before that. Both
+// algorithms sum each block in one place, so an Allreduce gives the same bits on all ranks. They sum
+// in the plan's order, whatever arrives first: a piece that arrives before its turn is held. Floats
+// therefore give the same bits in every run.
 package p2p
 
 import (
@@ -28,10 +27,10 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// Kind is what a plan achieves.
+// Kind is the kind of collective that a plan implements.
 type Kind = wire.CallKind
 
-// Executors.
+// Kinds.
 const (
 	Broadcast     = wire.Broadcast
 	Allgather     = wire.Allgather
@@ -40,75 +39,77 @@ const (
 	Barrier       = wire.Barrier
 )
 
-// Send is a range that goes to another rank once the first After receives of
-// the plan are complete.
+// A Send is a range that goes to another rank once the first After receives of the plan are complete.
 type Send struct {
 	Off, Len int64
 	To       int32
 	After    int32
-	Input    bool // of a reduction: nothing was added to the range before
+	Input    bool // reduction: nothing has been added to the range before
 }
 
-// Recv is a range that comes from another rank. The n-th receive from a rank
-// matches the n-th send of that rank to us.
+// A Recv is a range that arrives from another rank. The n-th receive from a rank matches the n-th send
+// of that rank to this one.
 type Recv struct {
 	Off, Len int64
 	From     int32
-	Reduce   bool // add it to what is there
-	First    bool // of a reduction: nothing was added to the range before
+	Reduce   bool // whether to add it to the buffer's content
+	First    bool // reduction: nothing has been added to the range before
 }
 
-// A Plan is what one rank does: its sends in order, its receives in order.
+// A Plan lists the sends and the receives of one rank, each in order.
 type Plan struct {
 	Kind   Kind
 	Algo   string
 	Rank   int
 	Size   int
 	Root   int
-	Bytes  int64 // of the buffer
+	Bytes  int64 // size of the buffer
 	Digest uint64
 	Type   uint64 // as in Spec
 	Sends  []Send
 	Recvs  []Recv
 
-	// Segments is the length of the buffer in segments, rounded down, the same on all ranks; 0: blocks are
-	// sent whole. A rank sends at most 2*(Segments+Size) pieces to another.
+	// Segments is the length of the buffer in segments, rounded down; the same on all ranks. It is 0
+	// if blocks are sent whole. A rank sends at most 2*(Segments+Size) pieces to another.
 	Segments int64
 
-	// Partials are, in a reduction, the ranges that are sums when they are sent on, sorted and apart.
+	// Partials lists the ranges that hold sums when a reduction sends them on, sorted and disjoint.
 	Partials []Partial
 
-	peers   []contact // those it deals with,
-	senders int       // of which the first so many send to us
-	byRank  []int32   // and these, sorted
+	peers   []contact // peers of the plan, senders first
+	senders int       // number of peers that send to this rank
+	byRank  []int32   // indices of peers, sorted by rank
 }
 
-// Spec says what is wanted. Counts are the blocks of the buffer, one a rank; for
-// Broadcast and Allreduce Bytes is its size.
+// A Spec describes the wanted collective. Counts are the blocks of the buffer, one per rank. For
+// Broadcast and Allreduce, Bytes is the size of the buffer.
 type Spec struct {
-	Kind    Kind
-	Rank    int
-	Size    int
-	Root    int
-	Bytes   int64
-	Counts  []int64
-	Radix   int   // of knomial; 0: 4
-	Segment int64 // pipelined algorithms send in pieces of this size; 0: whole blocks, or a default for chain and binary
-	Align   int64 // pieces begin at multiples of this within a block; 0: 1
+	Kind   Kind
+	Rank   int
+	Size   int
+	Root   int
+	Bytes  int64
+	Counts []int64
+	Radix  int // radix of knomial; 0 means 4
+	// Segment is the piece size of pipelined algorithms. 0 means whole blocks, or a default for chain
+	// and binary.
+	Segment int64
+	Align   int64 // unit of piece offsets within a block; 0 means 1
 
-	// Type is what else must be the same on all ranks, such as a number for the
-	// element type and the operator of a reduction. It is only compared.
+	// Type is any further value that must be the same on all ranks, such as the encoded element type
+	// and operator of a reduction. It is only compared.
 	Type uint64
 }
 
-// ErrSpec marks a Spec that makes no sense.
+// ErrSpec marks an invalid Spec.
 var ErrSpec = errors.New("bad collective")
 
-type builder func(b *build)
+type algorithm func(b *planBuilder)
 
-var algorithms = map[Kind]map[string]builder{
+var algorithms = map[Kind]map[string]algorithm{
 	Broadcast: {
-		"binomial": binomial, "knomial": knomial, "binary": binary, "chain": chain, "scatter-allgather": scatterAllgather,
+		"binomial": binomial, "knomial": knomial, "binary": binary, "chain": chain,
+		"scatter-allgather": scatterAllgather,
 	},
 	Allgather: {
 		"ring": ringAllgather, "linear": linearAllgather, "recursive-doubling": doublingAllgather, "bruck": bruck,
@@ -118,7 +119,7 @@ var algorithms = map[Kind]map[string]builder{
 	Barrier:       {"dissemination": dissemination, "recursive-doubling": doublingBarrier},
 }
 
-// Algorithms lists the algorithms for a kind, sorted.
+// Algorithms returns the algorithms for a kind, sorted.
 func Algorithms(k Kind) []string {
 	var names []string
 	for n := range algorithms[k] {
@@ -128,34 +129,35 @@ func Algorithms(k Kind) []string {
 	return names
 }
 
-// New makes the plan of one rank.
+// New returns the plan of one rank.
 func New(algo string, s Spec) (*Plan, error) {
-	build, ok := algorithms[s.Kind][algo]
+	construct, ok := algorithms[s.Kind][algo]
 	if !ok {
-		return nil, fmt.Errorf("%w: unknown algorithm %q for %v: valid are %s", ErrSpec, algo, s.Kind, strings.Join(Algorithms(s.Kind), ", "))
+		return nil, fmt.Errorf("%w: unknown algorithm %q for %v: valid are %s",
+			ErrSpec, algo, s.Kind, strings.Join(Algorithms(s.Kind), ", "))
 	}
 	if algo != "knomial" {
-		s.Radix = 0 // nobody looks at it: no reason to call it a mismatch
+		s.Radix = 0 // unused: a difference must not count as a mismatch
 	}
 	if s.Segment == 0 && (algo == "chain" || algo == "binary") {
-		s.Segment = defaultSegment // without one they would not be pipelined
+		s.Segment = defaultSegment // without segments they would not be pipelined
 	}
 	if err := s.complete(); err != nil {
 		return nil, err
 	}
 	b := newBuild(algo, s)
 	if s.Size > 1 {
-		build(b)
+		construct(b)
 	}
 	b.plan.contacts()
 	b.plan.ownership()
 	return b.plan, nil
 }
 
-// maxPieces bounds a plan: segments that cut a buffer into more are a mistake.
+// maxPieces limits the segments of a plan. More are a mistake by the caller.
 const maxPieces = 1 << 24
 
-// complete fills in defaults, clears what the kind does not use, and checks.
+// complete sets defaults, clears fields that the kind does not use, and checks the rest.
 func (s *Spec) complete() error {
 	if s.Radix == 0 {
 		s.Radix = 4
@@ -190,7 +192,8 @@ func (s *Spec) complete() error {
 		sum = s.Bytes
 	}
 	if s.Segment > 0 && sum/max(s.Segment, s.Align) > maxPieces {
-		return fmt.Errorf("%w: segments of %d bytes cut %d bytes into more than %d pieces", ErrSpec, s.Segment, sum, maxPieces)
+		return fmt.Errorf("%w: segments of %d bytes cut %d bytes into more than %d pieces",
+			ErrSpec, s.Segment, sum, maxPieces)
 	}
 	return nil
 }

@@ -1,9 +1,9 @@
 package p2p
 
-// ring gathers: in step s, rank v passes block v-s on to its right and gets block
-// v-s-1 from its left. A segment goes on as soon as it is there. If the receives before
-// the first step end with block v, its segments go on as soon as each of them is there.
-func (b *build) ring(v int, rank func(int) int, follows bool) {
+// ring gathers: in step s, rank v sends block v-s to its right and receives block v-s-1 from its left.
+// A rank forwards a segment as soon as it arrives. If follows is set, the receives before the first
+// step end with block v. The rank then forwards each segment of block v as soon as it arrives.
+func (b *planBuilder) ring(v int, rank func(int) int, follows bool) {
 	left, right := rank((v+b.Size-1)%b.Size), rank((v+1)%b.Size)
 	before := b.done()
 	for s := range b.Size - 1 {
@@ -22,11 +22,11 @@ func (b *build) ring(v int, rank func(int) int, follows bool) {
 	}
 }
 
-func ringAllgather(b *build) { b.ring(b.Rank, func(v int) int { return v }, false) }
+func ringAllgather(b *planBuilder) { b.ring(b.Rank, func(v int) int { return v }, false) }
 
-// ringReduceScatter: in step s, rank r adds what comes for block r-2-s and
-// passes on block r-1-s, which it completed the step before.
-func ringReduceScatter(b *build) {
+// ringReduceScatter sums along the ring: in step s, rank r adds the piece that arrives for block r-2-s
+// and sends block r-1-s, which it completed in the step before.
+func ringReduceScatter(b *planBuilder) {
 	r := b.Rank
 	left, right := (r+b.Size-1)%b.Size, (r+1)%b.Size
 	for s := range b.Size - 1 {
@@ -44,34 +44,34 @@ func ringReduceScatter(b *build) {
 	}
 }
 
-func ringAllreduce(b *build) {
+func ringAllreduce(b *planBuilder) {
 	ringReduceScatter(b)
 	b.ring(b.Rank, func(v int) int { return v }, true)
 }
 
-// linearAllgather sends the own block to everybody.
-func linearAllgather(b *build) {
+// linearAllgather sends this rank's block to every other rank.
+func linearAllgather(b *planBuilder) {
 	for i := 1; i < b.Size; i++ {
-		b.exchange((b.Rank+i)%b.Size, []span{b.block(b.Rank)}, (b.Rank-i+b.Size)%b.Size, []span{b.block(b.Rank - i)}, false)
+		to, from := (b.Rank+i)%b.Size, (b.Rank-i+b.Size)%b.Size
+		b.exchange(to, []span{b.block(b.Rank)}, from, []span{b.block(b.Rank - i)}, false)
 	}
 	for i := range b.plan.Sends {
 		b.plan.Sends[i].After = 0
 	}
 }
 
-// bruck's Allgather: with distances 1, 2, 4, ... each rank fetches as many blocks
-// as it has from the rank that far to the right.
-func bruck(b *build) {
+// bruck is Bruck's Allgather: with distances 1, 2, 4, ... each rank receives as many blocks as it has
+// from the rank at that distance to the right.
+func bruck(b *planBuilder) {
 	for d := 1; d < b.Size; d *= 2 {
 		n := min(d, b.Size-d)
 		to, from := (b.Rank-d+b.Size)%b.Size, (b.Rank+d)%b.Size
-		b.exchange(to, b.circle(b.Rank, n), from, b.circle(b.Rank+d, n), false)
+		b.exchange(to, b.wrapping(b.Rank, n), from, b.wrapping(b.Rank+d, n), false)
 	}
 }
 
-// dissemination is a barrier: after log P rounds everybody has heard, directly
-// or not, of everybody.
-func dissemination(b *build) {
+// dissemination is a barrier: after log P rounds every rank depends on every other.
+func dissemination(b *planBuilder) {
 	for d := 1; d < b.Size; d *= 2 {
 		b.exchange((b.Rank+d)%b.Size, []span{{}}, (b.Rank-d+b.Size)%b.Size, []span{{}}, false)
 	}

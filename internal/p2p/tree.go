@@ -1,11 +1,11 @@
 package p2p
 
-// defaultSegment is what chain and binary are pipelined with.
+// defaultSegment is the segment size of chain and binary.
 const defaultSegment = 64 << 10
 
-// tree sends the whole buffer down a tree, segment by segment: each goes on to
-// all children as soon as it is there.
-func (b *build) tree(parent int, children []int) {
+// tree sends the whole buffer down a tree in segments. A rank forwards each segment to all children as
+// soon as it arrives.
+func (b *planBuilder) tree(parent int, children []int) {
 	for i, p := range b.pieces(b.whole()) {
 		after := 0
 		if parent >= 0 {
@@ -18,8 +18,8 @@ func (b *build) tree(parent int, children []int) {
 	}
 }
 
-// knomialTree is the parent and children of v in the k-nomial tree: digits base
-// k, the parent has the lowest non-zero one cleared. Largest subtrees come first.
+// knomialTree returns the parent and the children of v in the k-nomial tree. In base k, the parent has
+// the lowest non-zero digit of v cleared. Children with the largest subtrees come first.
 func knomialTree(v, size, k int) (parent int, children []int) {
 	parent = -1
 	level := 1
@@ -38,15 +38,15 @@ func knomialTree(v, size, k int) (parent int, children []int) {
 	return parent, children
 }
 
-func binomial(b *build) {
+func binomial(b *planBuilder) {
 	b.tree(knomialTree(b.relative(), b.Size, 2))
 }
 
-func knomial(b *build) {
+func knomial(b *planBuilder) {
 	b.tree(knomialTree(b.relative(), b.Size, b.Radix))
 }
 
-func binary(b *build) {
+func binary(b *planBuilder) {
 	v := b.relative()
 	parent := (v+1)/2 - 1
 	var children []int
@@ -58,7 +58,7 @@ func binary(b *build) {
 	b.tree(parent, children)
 }
 
-func chain(b *build) {
+func chain(b *planBuilder) {
 	v := b.relative()
 	var children []int
 	if v+1 < b.Size {
@@ -67,9 +67,9 @@ func chain(b *build) {
 	b.tree(v-1, children)
 }
 
-// scatterAllgather is van de Geijn's Broadcast: the root scatters blocks down a
-// binomial tree, then a ring gathers them. Blocks are numbered from the root.
-func scatterAllgather(b *build) {
+// scatterAllgather is van de Geijn's Broadcast: the root scatters blocks down a binomial tree, then a
+// ring gathers them. Blocks are numbered relative to the root.
+func scatterAllgather(b *planBuilder) {
 	v := b.relative()
 	parent, children := knomialTree(v, b.Size, 2)
 	if parent >= 0 {
@@ -86,7 +86,7 @@ func scatterAllgather(b *build) {
 	b.ring(v, b.absolute, false)
 }
 
-// subtree is how many ranks are below v in a binomial tree, v included.
+// subtree returns the size of the subtree of v in a binomial tree, including v.
 func subtree(v, size int) int {
 	if v == 0 {
 		return size

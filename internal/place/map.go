@@ -1,22 +1,23 @@
 // Package place records which chunks of one subgroup of one operation are in the receive buffer.
 // A rank has exactly one such record per subgroup and operation, a [Map]. Receive workers, reads of
-// the slow path, the protocol and, where the kernel receives, a program in the kernel share it.
+// the slow path, the protocol and the kernel program (where the kernel receives) share it.
 //
 // # States
 //
-// A chunk is free, claimed or in place, and only ever moves on:
+// A chunk is free, claimed or in place, and moves through these states in this order only:
 //
-//   - The slot of a free chunk belongs to the receive worker, which may write anything to it: it
-//     lets the network write to where the next chunks are expected, before it knows what arrives.
-//   - The slot of a claimed chunk belongs to whoever claimed it, and nobody else writes to it.
+//   - The slot of a free chunk belongs to the receive worker, which may write anything to it. The
+//     worker lets the network write to the expected slots of the next chunks before it knows which
+//     datagrams arrive.
+//   - The slot of a claimed chunk belongs to its claimant. No other party writes to it.
 //   - A chunk in place is never written again, and other ranks may read it.
 //
-// There is one exception: a program in the kernel that claimed a chunk and could not copy it gives
-// its claim back.
+// There is one exception: the kernel program releases its claim on a chunk that it cannot copy.
 //
-// Only the receive worker takes free chunks and claims them for others, because only it knows what
-// the network is writing to. A program in the kernel writes nothing that it has not claimed, so it
-// may claim at any time; a worker beside such a program claims before it writes, too.
+// Only the receive worker takes free chunks and claims chunks for reads, because only the worker
+// knows which slots the network is writing to. The kernel program claims every chunk before it
+// writes it, so it may claim at any time. A worker beside a kernel program also claims each chunk
+// before it writes it.
 package place
 
 import (
@@ -24,36 +25,35 @@ import (
 	"sync/atomic"
 )
 
-// A Word is the state of 32 chunks. Package bpf has the same layout in C.
+// A Word is the state of 32 chunks. Package bpf defines the same layout in C.
 type Word struct {
 	Claimed atomic.Uint64 // lower half: chunks that are claimed or in place; upper half: generation
 	Done    atomic.Uint32 // chunks in place
-	Read    atomic.Uint32 // chunks that were claimed for a read
+	Read    atomic.Uint32 // chunks claimed for a read
 }
 
-// WordBits is how many chunks a Word knows.
+// WordBits is the number of chunks per Word.
 const WordBits = 32
 
-// A Map is the state of the chunks of one subgroup. One goroutine at a time, the receive worker,
-// changes it, except that Finish may be called by whoever has claimed the chunks. Any goroutine
-// may read it.
+// A Map is the state of the chunks of one subgroup. Only the receive worker changes it, with one
+// exception: the claimant of a chunk may call Finish from any goroutine. Any goroutine may read it.
 type Map struct {
 	words []Word
 	n     uint32
 
-	// A program in the kernel tells nobody which chunks it placed. So the worker remembers which
-	// it has seen; nil: no program places any.
+	// The kernel program reports no chunks, so the worker remembers which placed chunks it has
+	// seen. nil if no kernel program places chunks.
 	seen []uint32
-	from int // all chunks of the words before it were seen
+	from int // number of leading words whose chunks were all seen
 }
 
-// New returns the map of n chunks, all free.
-func New(n uint32) *Map { return &Map{words: make([]Word, words(n)), n: n} }
+// New returns a map of n free chunks.
+func New(n uint32) *Map { return &Map{words: make([]Word, Words(n)), n: n} }
 
-// Shared returns the map of n chunks whose words a program in the kernel also changes. Chunks that
-// are in place or claimed now count as seen.
+// Shared returns a map of n chunks over words that the kernel program also changes. Chunks that are
+// already claimed or in place count as seen.
 func Shared(w []Word, n uint32) *Map {
-	m := &Map{words: w[:words(n)], n: n, seen: make([]uint32, words(n))}
+	m := &Map{words: w[:Words(n)], n: n, seen: make([]uint32, Words(n))}
 	for i := range m.words {
 		m.seen[i] = uint32(m.words[i].Claimed.Load())
 	}
@@ -63,15 +63,13 @@ func Shared(w []Word, n uint32) *Map {
 	return m
 }
 
-// IsShared reports whether a program in the kernel places chunks as well.
+// IsShared reports whether the kernel program places chunks as well.
 func (m *Map) IsShared() bool { return m.seen != nil }
 
-// Words is how many Words hold n chunks.
-func Words(n uint32) int { return words(n) }
+// Words returns the number of Words for n chunks.
+func Words(n uint32) int { return int((uint64(n) + WordBits - 1) / WordBits) }
 
-func words(n uint32) int { return int((uint64(n) + WordBits - 1) / WordBits) }
-
-// Len is the number of chunks.
+// Len returns the number of chunks.
 func (m *Map) Len() uint32 { return m.n }
 
 // Free reports whether a chunk is free.
@@ -89,7 +87,7 @@ func (m *Map) ForRead(i uint32) bool {
 	return m.words[i/WordBits].Read.Load()&(1<<(i%WordBits)) != 0
 }
 
-// Take claims a chunk for the caller, and reports false if it is not free.
+// Take claims a chunk for the caller. It returns false if the chunk is not free.
 func (m *Map) Take(i uint32) bool {
 	w, bit := &m.words[i/WordBits], uint64(1)<<(i%WordBits)
 	if w.Claimed.Load()&bit != 0 || w.Claimed.Or(bit)&bit != 0 {
@@ -101,8 +99,8 @@ func (m *Map) Take(i uint32) bool {
 	return true
 }
 
-// Finish says that chunks are in place. The caller has written them. It has claimed them, unless only
-// the receive worker places chunks.
+// Finish marks chunks that the caller has written as in place. The caller must have claimed them,
+// unless only the receive worker places chunks.
 func (m *Map) Finish(i, n uint32) {
 	for n > 0 {
 		k := min(WordBits-i%WordBits, n)
@@ -116,9 +114,9 @@ func (m *Map) Finish(i, n uint32) {
 	}
 }
 
-// Claim claims the free ones of n chunks for a read, and calls won for each run of them. It reports
-// busy if a program in the kernel is writing some of the others: the caller then calls again, until
-// all of them are in place or claimed for a read.
+// Claim claims the free chunks among [i, i+n) for a read, and calls won for each run of them. It
+// reports busy if the kernel program is writing some of the others. The caller then calls Claim
+// again, until every chunk is in place or claimed for a read.
 func (m *Map) Claim(i, n uint32, won func(i, n uint32)) (busy bool) {
 	for n > 0 {
 		k := min(WordBits-i%WordBits, n)
@@ -137,7 +135,7 @@ func (m *Map) Claim(i, n uint32, won func(i, n uint32)) (busy bool) {
 	return busy
 }
 
-// Fresh calls f for each run of chunks that a program in the kernel has placed since the last call.
+// Fresh calls f for each run of chunks that the kernel program has placed since the last call.
 func (m *Map) Fresh(f func(i, n uint32)) {
 	for i := m.from; i < len(m.words); i++ {
 		if fresh := m.words[i].Done.Load() &^ m.seen[i]; fresh != 0 {
@@ -180,10 +178,10 @@ func (m *Map) next(i, end uint32, bitsOf func(*Word) uint32) uint32 {
 	return end
 }
 
-// mask is the bits of n chunks from i on, all of one word.
+// mask returns the bits of chunks [i, i+n), which share one word.
 func mask(i, n uint32) uint32 { return ^uint32(0) >> (WordBits - n) << (i % WordBits) }
 
-// eachRun calls f for each run of the chunks that a word's bits name, the first bit being chunk psn.
+// eachRun calls f for each run of set bits. The lowest bit of word is chunk psn.
 func eachRun(psn, word uint32, f func(i, n uint32)) {
 	for word != 0 {
 		skip := uint32(bits.TrailingZeros32(word))

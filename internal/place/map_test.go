@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// state is that of a chunk, in a model of a Map that is too simple to be wrong.
+// state is the state of a chunk in a simple model of a Map.
 type state uint8
 
 const (
@@ -20,7 +20,7 @@ const (
 	inPlaceByRead
 )
 
-// A Map behaves as a list of states does, whatever is done to it.
+// A Map behaves like a list of states under any sequence of operations.
 func TestMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := uint32(rapid.IntRange(1, 200).Draw(t, "chunks"))
@@ -99,8 +99,10 @@ func compare(t *rapid.T, m *Map, model []state) {
 	}
 	for i := range n {
 		s := model[i]
-		if m.Free(i) != (s == free) || m.InPlace(i) != (s >= inPlace) || m.ForRead(i) != (s == forRead || s == inPlaceByRead) {
-			t.Fatalf("chunk %d in state %d: free %v, in place %v, for a read %v", i, s, m.Free(i), m.InPlace(i), m.ForRead(i))
+		read := s == forRead || s == inPlaceByRead
+		if m.Free(i) != (s == free) || m.InPlace(i) != (s >= inPlace) || m.ForRead(i) != read {
+			t.Fatalf("chunk %d in state %d: free %v, in place %v, for a read %v",
+				i, s, m.Free(i), m.InPlace(i), m.ForRead(i))
 		}
 		for name, c := range map[string]struct{ got, want uint32 }{
 			"free":     {m.NextFree(i, n), next(i, func(s state) bool { return s == free })},
@@ -109,20 +111,20 @@ func compare(t *rapid.T, m *Map, model []state) {
 			"missing":  {m.NextMissing(i, n), next(i, func(s state) bool { return s < inPlace })},
 		} {
 			if c.got != c.want {
-				t.Fatalf("from %d on, the next that is %s is %d, want %d", i, name, c.got, c.want)
+				t.Fatalf("the next %s chunk from %d on is %d, want %d", name, i, c.got, c.want)
 			}
 		}
 	}
 }
 
-// Fresh finds each chunk that somebody else has placed, once; not those that the worker has placed
-// or claimed, and not those that were there before.
+// Fresh finds each chunk that the kernel program has placed, once. It skips chunks that the worker has
+// placed or claimed, and chunks that were in place before.
 func TestFresh(t *testing.T) {
 	for n := uint32(1); n < 100; n += 7 {
 		r := rand.New(rand.NewPCG(uint64(n), 0))
 		words := make([]Word, Words(n))
 		kernel := Shared(words, n)
-		kernel.Finish(0, n/4) // our own
+		kernel.Finish(0, n/4) // chunks of this rank
 		m := Shared(words, n)
 		want, got := map[uint32]bool{}, map[uint32]int{}
 		for i := n / 4; i < n; i++ {
@@ -141,7 +143,7 @@ func TestFresh(t *testing.T) {
 			}
 		}
 		m.Fresh(func(i, k uint32) { count(got, i, k) })
-		m.Fresh(func(i, k uint32) { t.Errorf("%d chunks: %d at %d again", n, k, i) })
+		m.Fresh(func(i, k uint32) { t.Errorf("%d chunks: %d at %d are found again", n, k, i) })
 		for i := range n {
 			if (got[i] == 1) != want[i] || got[i] > 1 {
 				t.Errorf("%d chunks: chunk %d is found %d times, placed %v", n, i, got[i], want[i])
@@ -157,24 +159,24 @@ func count(got map[uint32]int, i, n uint32) {
 	}
 }
 
-// Programs in the kernel, the worker and a reader race for chunks. Each chunk is written by one of
-// them, and whoever sees it in place sees what was written.
+// Kernel programs, the worker and a reader race for chunks. Exactly one of them writes each chunk, and
+// every observer of a chunk in place sees the written data.
 func TestRace(t *testing.T) {
 	const n, programs = 1 << 12, 3
 	words := make([]Word, Words(n))
 	worker := Shared(words, n)
-	data := make([]uint32, n) // by chunk: who wrote it, plain memory
+	data := make([]uint32, n) // by chunk: its writer, in plain memory
 	var wg sync.WaitGroup
 	for p := range programs {
 		wg.Go(func() {
-			m := &Map{words: words, n: n} // as the kernel sees it: nothing is seen or not
+			m := &Map{words: words, n: n} // the kernel's view, without the worker's record of seen chunks
 			r := rand.New(rand.NewPCG(uint64(p), 7))
 			for range 4 * n {
 				i := uint32(r.IntN(n))
 				if !m.Take(i) {
 					continue
 				}
-				if r.IntN(8) == 0 { // it cannot copy, and gives the claim back
+				if r.IntN(8) == 0 { // the program cannot copy and releases the claim
 					words[i/WordBits].Claimed.And(^(uint64(1) << (i % WordBits)))
 					continue
 				}
@@ -200,7 +202,7 @@ func TestRace(t *testing.T) {
 			worker.Fresh(func(i, k uint32) {
 				for x := i; x < i+k; x++ {
 					if data[x] == 0 || data[x] == 99 {
-						t.Errorf("chunk %d is in place by a program, and holds %d", x, data[x])
+						t.Errorf("a program placed chunk %d, but it holds %d", x, data[x])
 					}
 				}
 				seen += int(k)
@@ -210,7 +212,7 @@ func TestRace(t *testing.T) {
 	wg.Wait()
 	worker.Fresh(func(i, k uint32) { seen += int(k) })
 	if seen != n || worker.NextMissing(0, n) != n || worker.NextFree(0, n) != n {
-		t.Errorf("%d of %d chunks were seen; the first that is missing is %d", seen, n, worker.NextMissing(0, n))
+		t.Errorf("%d of %d chunks were seen; the first missing chunk is %d", seen, n, worker.NextMissing(0, n))
 	}
 }
 
@@ -236,7 +238,7 @@ func BenchmarkMap(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if m.NextMissing(0, n) != n {
-				b.Fatal("it is not full")
+				b.Fatal("a chunk is missing")
 			}
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Accumulate is an f32 operation on widened elements, Round its rounding.
+// Accumulate is an f32 operation on widened elements, and Round rounds its result.
 func TestAccumulateIsExact(t *testing.T) {
 	wide := formats[F32]
 	for _, typ := range halves {
@@ -43,7 +43,7 @@ func TestAccumulateIsExact(t *testing.T) {
 	}
 }
 
-// All lengths and places, on all paths.
+// All paths agree for all lengths and alignments.
 func TestAccumulatePathsAgree(t *testing.T) {
 	for _, typ := range halves {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestAccumulatePathsAgree(t *testing.T) {
 				fill(r, more, typ)
 				results := map[string][]byte{}
 				for _, path := range paths() {
-					// All stages end up in out, and so does what must stay zero.
+					// out receives the results of all stages, and memory that must stay zero.
 					out := make([]byte, 10*at.n+100)
 					acc := make([]float32, at.n+2)
 					on(path, func() {
@@ -78,7 +78,7 @@ func TestAccumulatePathsAgree(t *testing.T) {
 }
 
 func TestAccumulatePieces(t *testing.T) {
-	const step = 128 << 10 // elements: 256 KiB of halves
+	const step = 128 << 10 // elements per 256 KiB of halves
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, typ := range halves {
 		all := make([]byte, 8*step)
@@ -95,7 +95,8 @@ func TestAccumulatePieces(t *testing.T) {
 					Round(results[i], accs[i], typ)
 				})
 			}
-			same := slices.EqualFunc(accs[0], accs[1], func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
+			equalBits := func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
+			same := slices.EqualFunc(accs[0], accs[1], equalBits)
 			if !same || !slices.Equal(results[0], results[1]) {
 				t.Errorf("%v: %d elements: the paths differ", typ, n)
 			}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The sizes of a chunk train, of a segment in L2, and of a buffer beyond it.
+// Sizes of a chunk train, of a segment in L2, and of a buffer larger than L2.
 var benchSizes = []int{64 << 10, 1 << 20, 16 << 20}
 
 func sizeName(n int) string {
@@ -19,7 +19,7 @@ func sizeName(n int) string {
 	return fmt.Sprintf("%dMiB", n>>20)
 }
 
-// BenchmarkCopy is what BenchmarkF32Sum is measured against.
+// BenchmarkCopy is the baseline of BenchmarkF32Sum.
 func BenchmarkCopy(b *testing.B) {
 	for _, size := range benchSizes {
 		b.Run(sizeName(size), func(b *testing.B) {
@@ -32,8 +32,8 @@ func BenchmarkCopy(b *testing.B) {
 	}
 }
 
-// BenchmarkF32SumOverCopy does both in turn, so that a busy machine disturbs both,
-// and reports the median of the ratio of their rates.
+// BenchmarkF32SumOverCopy alternates between sum and copy, so that a busy machine disturbs both. It
+// reports the median of the ratio of their rates.
 func BenchmarkF32SumOverCopy(b *testing.B) {
 	for _, size := range benchSizes {
 		b.Run(sizeName(size), func(b *testing.B) {
@@ -63,7 +63,7 @@ func BenchmarkF32Sum(b *testing.B) {
 	}
 }
 
-// BenchmarkInto measures every kernel, on a buffer in L2.
+// BenchmarkInto measures every kernel on a buffer in L2.
 func BenchmarkInto(b *testing.B) {
 	for t := range Type(numTypes) {
 		for _, op := range []Op{Sum, Min, Max, Prod} {
@@ -72,7 +72,7 @@ func BenchmarkInto(b *testing.B) {
 	}
 }
 
-// BenchmarkGo is the portable path.
+// BenchmarkGo measures the portable path.
 func BenchmarkGo(b *testing.B) {
 	defer func(was bool) { simd = was }(simd)
 	simd = false
@@ -150,10 +150,9 @@ func benchInto(b *testing.B, size int, t Type, op Op) {
 	}
 }
 
-// benchBuffers hold ones, which can be added or multiplied for long without
-// denormals and infinities: those would measure the processor's exceptions.
-// They must be written: a page that never was is one page of zeros for all, and
-// a copy from it runs out of L1.
+// benchBuffers returns buffers of ones. Ones can be added or multiplied for long without denormals and
+// infinities, which would measure the processor's exceptions. The buffers must be written: all pages
+// that were never written share one page of zeros, and a copy from that page runs out of L1.
 func benchBuffers(size int, t Type) (dst, src []byte) {
 	dst, src = make([]byte, size), make([]byte, size)
 	for i := range size / t.Size() {
@@ -163,7 +162,7 @@ func benchBuffers(size int, t Type) (dst, src []byte) {
 	return dst, src
 }
 
-// setElement is independent of the package's own conversions.
+// setElement does not use the package's own conversions.
 func setElement(b []byte, t Type, i int, x float64) {
 	b = b[i*t.Size():]
 	switch t {

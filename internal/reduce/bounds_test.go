@@ -9,10 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A reduction over P ranks, one after the other, stays within the bound of
-// recursive summation (Higham, Accuracy and Stability of Numerical Algorithms,
-// 4.2): |error| <= gamma * sum of |x|, gamma = k*u/(1 - k*u), over k = P-1
-// roundings of unit u.
+// A sequential reduction over P ranks stays within the bound of recursive summation (Higham, Accuracy
+// and Stability of Numerical Algorithms, 4.2): |error| <= gamma * sum of |x|, gamma = k*u/(1 - k*u),
+// over k = P-1 roundings of unit u.
 func TestSumErrorBound(t *testing.T) {
 	for _, typ := range []Type{F32, F64, F16, BF16} {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -35,7 +34,7 @@ func TestSumErrorBound(t *testing.T) {
 	}
 }
 
-// With an accumulator the bound is that of f32, and one rounding.
+// With an accumulator, the bound is that of f32 plus one rounding.
 func TestAccumulateErrorBound(t *testing.T) {
 	for _, typ := range halves {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -77,7 +76,7 @@ func drawCluster(t *rapid.T, typ Type) cluster {
 	return c
 }
 
-// unit is the relative error of one rounding.
+// unit returns the relative error of one rounding.
 func unit(t Type) float64 { return math.Ldexp(1, -formats[t].fraction-1) }
 
 func (c cluster) gamma(t Type) float64 {
@@ -85,7 +84,7 @@ func (c cluster) gamma(t Type) float64 {
 	return k / (1 - k)
 }
 
-// exact is the sum of element i, divided, and that of the magnitudes.
+// exact returns the quotient of the sum of element i and divide, and that of the magnitudes.
 func (c cluster) exact(t Type, i, divide int) (sum, magnitudes float64, whole *big.Float) {
 	whole, all := exact(0), exact(0)
 	for _, b := range c.ranks {
@@ -93,7 +92,7 @@ func (c cluster) exact(t Type, i, divide int) (sum, magnitudes float64, whole *b
 		whole.Add(whole, x)
 		all.Add(all, x.Abs(x))
 	}
-	whole.Quo(whole.SetPrec(200), exact(float64(divide))) // exact enough for a bound
+	whole.Quo(whole.SetPrec(200), exact(float64(divide))) // precise enough for a bound
 	all.Quo(all.SetPrec(200), exact(float64(divide)))
 	sum, _ = whole.Float64()
 	magnitudes, _ = all.Float64()
@@ -105,19 +104,21 @@ func (c cluster) check(t *rapid.T, what string, dst []byte, typ Type, divide int
 		_, magnitudes, whole := c.exact(typ, i, divide)
 		got := formats[typ].value(getBits(dst, typ, i))
 		if off := distance(got, whole); off > bound*magnitudes {
-			t.Fatalf("%s %d of P=%d: %g is %g off, allowed are %g", what, i, len(c.ranks), got, off, bound*magnitudes)
+			t.Fatalf("%s %d of P=%d: %g has an error of %g, at most %g is allowed",
+				what, i, len(c.ranks), got, off, bound*magnitudes)
 		}
 	}
 }
 
 func (c cluster) checkTight(t *rapid.T, what string, dst []byte, typ Type, divide int, bound float64) {
-	smallest := formats[typ].value(1) // near zero, half of it is the rounding
+	smallest := formats[typ].value(1) // near zero, half of it is the rounding error
 	for i := range c.n {
 		sum, magnitudes, whole := c.exact(typ, i, divide)
 		got := formats[typ].value(getBits(dst, typ, i))
 		allowed := bound*magnitudes*(1+unit(typ)) + unit(typ)*math.Abs(sum) + smallest/2
 		if off := distance(got, whole); off > allowed {
-			t.Fatalf("%s %d of P=%d: %g is %g off, allowed are %g", what, i, len(c.ranks), got, off, allowed)
+			t.Fatalf("%s %d of P=%d: %g has an error of %g, at most %g is allowed",
+				what, i, len(c.ranks), got, off, allowed)
 		}
 	}
 }
@@ -127,7 +128,7 @@ func distance(x float64, y *big.Float) float64 {
 	return math.Abs(d)
 }
 
-// Why the accumulator is there: ones are lost once the sum is 2^11 times larger.
+// The accumulator is needed because ones are lost once the sum is 2^11 times larger.
 func TestAccumulatorKeepsSmallAddends(t *testing.T) {
 	const ranks = 3000
 	ones := pack(F16, 0x3c00)
@@ -138,10 +139,10 @@ func TestAccumulatorKeepsSmallAddends(t *testing.T) {
 		Accumulate(acc, ones, F16, Sum)
 	}
 	if got := formats[F16].value(getBits(dst, F16, 0)); got != 2048 {
-		t.Errorf("rounded at each step, %d ones are %v; 2048 was expected to be where it stops", ranks, got)
+		t.Errorf("with a rounding per step, %d ones sum to %v, want 2048, where half precision stops", ranks, got)
 	}
 	Round(dst, acc, F16)
 	if got := formats[F16].value(getBits(dst, F16, 0)); got != ranks {
-		t.Errorf("accumulated in f32, %d ones are %v", ranks, got)
+		t.Errorf("accumulated in f32, %d ones sum to %v", ranks, got)
 	}
 }

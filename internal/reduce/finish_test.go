@@ -37,8 +37,7 @@ func mustFinish(t testing.TB, buf []byte, typ Type, n int) {
 	}
 }
 
-// An average is the quotient with one rounding to f32 (f64), and one more to
-// half precision.
+// An average is the quotient with one rounding to f32 (f64), and one more rounding to half precision.
 func TestFinishDivides(t *testing.T) {
 	for _, typ := range allTypes() {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -73,8 +72,8 @@ func quotient(t Type, bits uint64, n int) uint64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return f.special(x)
 	}
-	// A quotient of n that is not representable is never so close to the middle
-	// between two results that thousands of digits would hide on which side it is.
+	// A quotient by n that is not representable is never so close to the midpoint of two results that
+	// thousands of digits would hide its side.
 	wide := formats[F64]
 	if t != F64 {
 		wide = formats[F32]
@@ -86,7 +85,7 @@ func quotient(t Type, bits uint64, n int) uint64 {
 }
 
 func TestFinishLeavesOthers(t *testing.T) {
-	buf := bytes.Repeat([]byte{0xff}, 96) // NaN with all its payload
+	buf := bytes.Repeat([]byte{0xff}, 96) // a NaN with its full payload
 	for _, typ := range allTypes() {
 		for _, op := range []Op{Sum, Min, Max, Prod} {
 			if err := Finish(buf, typ, op, 3); err != nil || !bytes.Equal(buf, bytes.Repeat([]byte{0xff}, 96)) {

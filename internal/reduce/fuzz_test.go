@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzInto takes any bytes, type, operation and place in memory: no panic, an
-// error exactly for what Into does not promise to take, the same bytes on all
-// paths, and the same from Finish.
+// FuzzInto tries any bytes, type, operation and alignment. Into must not panic, must return an error
+// exactly for invalid input, and must give the same bytes on all paths. The same holds for Finish.
 func FuzzInto(f *testing.F) {
 	for t := range numTypes {
 		f.Add(bytes.Repeat([]byte{0, 0x3c, 0xff, 0x7f, 1, 0, 0, 0x80}, 9), uint8(t), uint8(t%numOps), uint8(t), uint8(0), 3)
@@ -49,7 +48,7 @@ func FuzzInto(f *testing.F) {
 	})
 }
 
-// FuzzAccumulate is the same for an f32 accumulator.
+// FuzzAccumulate does the same for an f32 accumulator.
 func FuzzAccumulate(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{0, 0x3c, 0xff, 0x7f, 1, 0, 0, 0x80}, 9), true, uint8(Sum))
 	f.Add(bytes.Repeat([]byte{0x80, 0x7f, 0, 1}, 13), false, uint8(Max))

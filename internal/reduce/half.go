@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// The one NaN of each type. Not math.NaN(), which has a payload.
+// The canonical NaN of each type. math.NaN() is different: it has a payload.
 var (
 	nan32 = math.Float32frombits(0x7fc00000)
 	nan64 = math.Float64frombits(0x7ff8000000000000)
@@ -18,13 +18,12 @@ const (
 
 	inf32 = 0x7f800000
 
-	// Exponents are biased by 127 in f32 and by 15 in f16, above 10 bits of
-	// fraction instead of 23.
+	// The exponent bias is 127 in f32 and 15 in f16. The fraction has 23 bits in f32 and 10 in f16.
 	rebias = (127 - 15) << 23
 	shift  = 23 - 10
 )
 
-// f16ToF32 is exact.
+// f16ToF32 converts exactly.
 func f16ToF32(h uint16) float32 {
 	sign, m := uint32(h&0x8000)<<16, uint32(h&0x7fff)
 	switch {
@@ -32,7 +31,7 @@ func f16ToF32(h uint16) float32 {
 		return nan32
 	case m == infF16:
 		return math.Float32frombits(sign | inf32)
-	case m < 1<<10: // denormal: m units of 2^-24, which f32 has as normal numbers
+	case m < 1<<10: // denormal: m units of 2^-24, which are normal numbers in f32
 		return math.Float32frombits(sign | math.Float32bits(float32(m)*0x1p-24))
 	}
 	return math.Float32frombits(sign | (m<<shift + rebias))
@@ -48,15 +47,15 @@ func f32ToF16(f float32) uint16 {
 	case m >= 0x477ff000: // 65520, halfway from the largest f16 to 2^16
 		return sign | infF16
 	case m < 0x38800000: // 2^-14: the result is denormal, a multiple of 2^-24
-		// So are the floats from 1/2 to 1: the addition rounds as we want.
+		// Floats from 1/2 to 1 are multiples of 2^-24 too, so the addition rounds correctly.
 		half := math.Float32frombits(m) + 0.5
 		return sign | uint16(math.Float32bits(half)-0x3f000000)
 	}
-	m += 1<<(shift-1) - 1 + m>>shift&1 // a carry into the exponent is right
+	m += 1<<(shift-1) - 1 + m>>shift&1 // a carry into the exponent is correct
 	return sign | uint16((m-rebias)>>shift)
 }
 
-// bf16ToF32 is exact.
+// bf16ToF32 converts exactly.
 func bf16ToF32(h uint16) float32 {
 	if h&0x7fff > inf32>>16 {
 		return nan32
@@ -70,10 +69,10 @@ func f32ToBF16(f float32) uint16 {
 	if u&0x7fffffff > inf32 {
 		return nanBF16
 	}
-	return uint16((u + 0x7fff + u>>16&1) >> 16) // a carry into Inf is right
+	return uint16((u + 0x7fff + u>>16&1) >> 16) // a carry into Inf is correct
 }
 
-// goWiden and goRound take four elements at a time, for fewer checks of bounds.
+// goWiden and goRound process four elements at a time, to save bounds checks.
 
 func goWiden(dst []float32, src []byte, t Type) {
 	widen := bf16ToF32

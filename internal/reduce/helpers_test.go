@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// paths are all ways to do the work on this machine: assembly if it has it, Go
-// on the elements in place, and Go on copies as big-endian machines do.
+// paths returns all implementations on this machine: assembly if available, Go in place, and Go on
+// copies as on big-endian machines.
 func paths() []string {
 	if simd {
 		return []string{"avx2", "go", "go-copies"}
@@ -34,7 +34,7 @@ func allTypes() []Type {
 
 func allOps() []Op { return []Op{Sum, Avg, Min, Max, Prod} }
 
-// corners are the values at which something changes.
+// corners returns the values at which behaviour changes.
 func corners(t Type) []uint64 {
 	f, float := formats[t]
 	if !float {
@@ -54,7 +54,7 @@ func corners(t Type) []uint64 {
 	return values
 }
 
-// element draws a corner, any bits, or a value of a common size.
+// element draws a corner, arbitrary bits, or a value of common magnitude.
 func element(t Type) *rapid.Generator[uint64] {
 	mask := uint64(1)<<(8*t.Size()-1)<<1 - 1
 	bits := rapid.Map(rapid.Uint64(), func(u uint64) uint64 { return u & mask })
@@ -65,14 +65,14 @@ func element(t Type) *rapid.Generator[uint64] {
 	return rapid.OneOf(from...)
 }
 
-// common keeps the sign and fraction of any bits, and an exponent close to 1's:
-// sums then round, where others only keep the larger operand.
+// common keeps the sign and the fraction of arbitrary bits, with an exponent close to that of 1. Sums of
+// such values round, whereas other sums only keep the larger operand.
 func (f format) common(u uint64) uint64 {
 	e := uint64(f.bias()-4) + u>>f.fraction&7
 	return u&f.sign() | e<<f.fraction | u&(1<<f.fraction-1)
 }
 
-// fill does what element does, fast.
+// fill is a fast variant of element for buffers.
 func fill(r *rand.Rand, b []byte, t Type) {
 	special := corners(t)
 	f, float := formats[t]

@@ -10,9 +10,8 @@ type integer interface {
 	int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
 }
 
-// combine is the arithmetic in Go, and with it the definition of what the
-// assembly computes. nan replaces every NaN; for integers the compiler drops
-// the comparison.
+// combine is the arithmetic in Go, and defines the results of the assembly. nan replaces every NaN. For
+// integers the compiler removes the comparison.
 func combine[T number](dst, src []T, op Op, nan T) {
 	dst = dst[:len(src)]
 	switch op {
@@ -26,7 +25,7 @@ func combine[T number](dst, src []T, op Op, nan T) {
 		}
 	case Min:
 		for i, s := range src {
-			r := min(dst[i], s) // IEEE 754-2019's minimum, says the Go specification
+			r := min(dst[i], s) // minimum of IEEE 754-2019, by the Go specification
 			dst[i] = r
 			if isNaN(r) {
 				dst[i] = nan
@@ -63,8 +62,8 @@ func divideFloats[T float32 | float64](dst []T, n, nan T) {
 	}
 }
 
-// divideInts truncates toward zero, as Go's division does. Processors divide 32
-// bits in half the time of 64.
+// divideInts truncates toward zero, as Go's division does. Processors divide 32 bits in half the time
+// of 64.
 func divideInts[T integer](dst []T, n int) {
 	signed := ^T(0) < 0
 	switch narrow := unsafe.Sizeof(T(0)) <= 4 && n <= 1<<31-1; {

@@ -2,11 +2,11 @@
 
 package reduce
 
-// The kernels: see loop_amd64.h for what they share. n is in bytes, of the
-// narrower side where the sides differ, and at least 32.
+// Assembly kernels. loop_amd64.h describes what they share. n is in bytes, of the narrower side where
+// the sides differ, and at least 32.
 
-// intoKernels are those of Into. A product of 64 bits has no AVX2 instruction,
-// and one multiplication a cycle in Go is as fast as memory anyway.
+// intoKernels are the kernels of Into. AVX2 has no 64-bit product, and one multiplication per cycle in Go
+// is as fast as memory anyway.
 var intoKernels = [numTypes][numOps]func(dst, src *byte, n int){
 	F32:  {Sum: f32Sum, Avg: f32Sum, Min: f32Min, Max: f32Max, Prod: f32Prod},
 	F64:  {Sum: f64Sum, Avg: f64Sum, Min: f64Min, Max: f64Max, Prod: f64Prod},
@@ -22,7 +22,7 @@ var intoKernels = [numTypes][numOps]func(dst, src *byte, n int){
 	U64:  {Sum: int64Sum, Avg: int64Sum, Min: u64Min, Max: u64Max},
 }
 
-// accKernels are those of Accumulate.
+// accKernels are the kernels of Accumulate.
 var accKernels = [numTypes][numOps]func(acc *float32, src *byte, n int){
 	F16:  {Sum: f16AccSum, Avg: f16AccSum, Min: f16AccMin, Max: f16AccMax, Prod: f16AccProd},
 	BF16: {Sum: bf16AccSum, Avg: bf16AccSum, Min: bf16AccMin, Max: bf16AccMax, Prod: bf16AccProd},

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Op says how two elements become one.
+// Op is the operation that combines two elements.
 type Op uint8
 
-// The operations. Avg combines as Sum does, and divides in Finish.
+// Operations. Avg combines like Sum, and divides in Finish.
 const (
 	Sum Op = iota
 	Avg
@@ -20,12 +20,13 @@ const (
 )
 
 var ops = [numOps]struct{ name, long string }{
-	Sum: {"sum", "sum"}, Avg: {"avg", "average"}, Min: {"min", "minimum"}, Max: {"max", "maximum"}, Prod: {"prod", "product"},
+	Sum: {"sum", "sum"}, Avg: {"avg", "average"}, Min: {"min", "minimum"}, Max: {"max", "maximum"},
+	Prod: {"prod", "product"},
 }
 
 func (op Op) valid() bool { return op < numOps }
 
-// String returns the short name that ParseOp reads.
+// String returns the short name, which ParseOp accepts.
 func (op Op) String() string {
 	if !op.valid() {
 		return fmt.Sprintf("Op(%d)", uint8(op))
@@ -33,8 +34,8 @@ func (op Op) String() string {
 	return ops[op].name
 }
 
-// ParseOp reads an operation's name: sum, avg, min, max or prod, or the same in
-// full (average, minimum, maximum, product).
+// ParseOp parses the name of an operation: sum, avg, min, max or prod, or the long form (average,
+// minimum, maximum, product).
 func ParseOp(s string) (Op, error) {
 	names := make([]string, numOps)
 	for op := range ops {

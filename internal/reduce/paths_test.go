@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPath tells what the other tests compared.
+// TestPath logs the paths that the other tests compare.
 func TestPath(t *testing.T) {
 	t.Logf("this machine works on %q; the tests compare %q", Path(), paths())
 	on("go", func() {
@@ -19,8 +19,7 @@ func TestPath(t *testing.T) {
 	})
 }
 
-// shape is where buffers lie: how many elements, and how far from an aligned
-// address.
+// shape is the layout of buffers: the number of elements, and the distance from an aligned address.
 type shape struct{ n, dst, src int }
 
 func drawShape(t *rapid.T) shape {
@@ -31,7 +30,7 @@ func drawShape(t *rapid.T) shape {
 	}
 }
 
-// Every path gives the same bytes, writes nothing around dst, and leaves src.
+// Every path gives the same bytes, writes nothing outside dst, and leaves src unchanged.
 func TestIntoPathsAgree(t *testing.T) {
 	for _, typ := range allTypes() {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -102,7 +101,7 @@ func TestIntoItself(t *testing.T) {
 	}
 }
 
-// The assembly is called with pieces: no byte is left out, none done twice.
+// The assembly runs in pieces: it processes each byte exactly once.
 func TestIntoPieces(t *testing.T) {
 	const step = 256 << 10
 	r := rand.New(rand.NewPCG(3, 4))

@@ -1,7 +1,7 @@
 package reduce
 
-// block is how many elements at a time go through the stack, when they cannot
-// be worked on where they are.
+// block is the number of elements that are processed on the stack at a time, if they cannot be processed
+// in place.
 const block = 128
 
 // goInto is Into on the portable path.

@@ -2,8 +2,8 @@
 
 package reduce
 
-// probe says whether the processor has AVX2 and F16C, and whether the kernel
-// saves the registers they use (Intel's manual, volume 1, 14.3 to 14.7).
+// probe reports whether the processor has AVX2 and F16C, and whether the kernel saves their registers
+// (Intel's manual, volume 1, 14.3 to 14.7).
 func probe() bool {
 	const (
 		f16c    = 1 << 29 // leaf 1, ECX

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What can be wrong with a call.
+// Errors that calls return.
 var (
 	ErrType  = errors.New("reduce: unknown element type")
 	ErrOp    = errors.New("reduce: unknown operation")
@@ -13,9 +13,9 @@ var (
 	ErrRanks = errors.New("reduce: wrong number of operands")
 )
 
-// Into sets dst[i] to dst[i] op src[i] for every element. Both buffers have the
-// same length, a multiple of the element size. They must not overlap, unless
-// they are the same memory. After an error dst is as it was.
+// Into sets dst[i] to dst[i] op src[i] for every element. Both buffers have the same length, a multiple
+// of the element size. They must not overlap, unless they are the same memory. dst is unchanged after an
+// error.
 func Into(dst, src []byte, t Type, op Op) error {
 	if err := check(dst, t, op); err != nil {
 		return err
@@ -29,10 +29,9 @@ func Into(dst, src []byte, t Type, op Op) error {
 	return nil
 }
 
-// Finish turns what was accumulated over n operands into the result. Avg
-// divides every element by n: floats in f32 (f64 for F64) with n rounded to it
-// and the result rounded once more for F16 and BF16, integers truncated toward
-// zero. The other operations leave the buffer as it is.
+// Finish turns the accumulated value of n operands into the result. Avg divides every element by n.
+// Floats are divided in f32 (F64 in f64) with n rounded to that type; F16 and BF16 results are rounded
+// once more. Integers are truncated toward zero. The other operations leave the buffer unchanged.
 func Finish(buf []byte, t Type, op Op, n int) error {
 	if err := check(buf, t, op); err != nil {
 		return err

@@ -36,7 +36,7 @@ func TestNames(t *testing.T) {
 		t.Errorf("mean: %v", err)
 	}
 	if got := Type(99).String() + Op(99).String(); got != "Type(99)Op(99)" || Type(99).Size() != 0 {
-		t.Errorf("unknown ones are %s of %d bytes", got, Type(99).Size())
+		t.Errorf("the unknown type is %s with %d bytes", got, Type(99).Size())
 	}
 }
 
@@ -65,7 +65,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// What the package promises where IEEE 754 or C leave a choice.
+// The package fixes what IEEE 754 or C leave open.
 func TestChoices(t *testing.T) {
 	nan, inf, negZero := math.NaN(), math.Inf(1), math.Copysign(0, -1)
 	for _, c := range []struct {
@@ -97,7 +97,7 @@ func TestChoices(t *testing.T) {
 			f := formats[typ]
 			a, b, want := f.bits(c.a), f.bits(c.b), f.bits(c.want)
 			for _, path := range paths() {
-				// The same in every lane, and in the last vector.
+				// The result is the same in every lane, and in the last vector.
 				dst, src := bytes.Repeat(pack(typ, a), 45), bytes.Repeat(pack(typ, b), 45)
 				on(path, func() { mustInto(t, dst, src, typ, c.op) })
 				if !bytes.Equal(dst, bytes.Repeat(pack(typ, want), 45)) {
@@ -108,8 +108,7 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-// Every type and operation, against exact arithmetic rounded once: not within
-// bounds, but to the bit.
+// Every type and operation equals exact arithmetic rounded once, to the bit.
 func TestIntoIsExact(t *testing.T) {
 	for _, typ := range allTypes() {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -135,7 +134,7 @@ func TestIntoIsExact(t *testing.T) {
 	}
 }
 
-// All pairs of values where something changes.
+// All pairs of corner values give the right result.
 func TestCornersAreExact(t *testing.T) {
 	for _, typ := range allTypes() {
 		special := corners(typ)

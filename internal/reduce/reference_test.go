@@ -6,8 +6,8 @@ import (
 	"math/big"
 )
 
-// The reference: every operation exactly, on big numbers, and one rounding. It
-// shares no code with the package. Elements are bits in a uint64.
+// The reference computes every operation exactly with big numbers, and rounds once. It shares no code
+// with the package. Elements are bits in a uint64.
 
 func getBits(b []byte, t Type, i int) uint64 {
 	b = b[i*t.Size():]
@@ -36,9 +36,9 @@ func pack(t Type, elements ...uint64) []byte {
 	return b
 }
 
-// format is a binary floating-point format of IEEE 754's kind.
+// format is a binary floating-point format of the IEEE 754 kind.
 type format struct {
-	fraction, exponent int // bits
+	fraction, exponent int // widths in bits
 }
 
 var formats = map[Type]format{F32: {23, 8}, F64: {52, 11}, F16: {10, 5}, BF16: {7, 8}}
@@ -48,7 +48,7 @@ func (f format) inf() uint64  { return (1<<f.exponent - 1) << f.fraction }
 func (f format) nan() uint64  { return f.inf() | 1<<(f.fraction-1) }
 func (f format) sign() uint64 { return 1 << (f.fraction + f.exponent) }
 
-// value is exact: every format fits a float64. NaN is some NaN.
+// value returns the exact value; every format fits a float64. It returns some NaN for any NaN.
 func (f format) value(bits uint64) float64 {
 	m, e := bits&(1<<f.fraction-1), int(bits>>f.fraction)&(1<<f.exponent-1)
 	var x float64
@@ -68,7 +68,7 @@ func (f format) value(bits uint64) float64 {
 	return x
 }
 
-// round is x to nearest, ties to even; negative is the sign if x is zero.
+// round rounds x to nearest, ties to even. negative is the sign if x is zero.
 func (f format) round(x *big.Float, negative bool) uint64 {
 	var sign uint64
 	if x.Signbit() || x.Sign() == 0 && negative {
@@ -77,8 +77,8 @@ func (f format) round(x *big.Float, negative bool) uint64 {
 	if x.Sign() == 0 {
 		return sign
 	}
-	x = new(big.Float).SetPrec(x.MinPrec() + 1).Abs(x) // shorter is faster
-	// x is between 2^(e-1) and 2^e: count it in units of the last place there.
+	x = new(big.Float).SetPrec(x.MinPrec() + 1).Abs(x) // a lower precision is faster
+	// x is between 2^(e-1) and 2^e. Count it in units of the last place there.
 	e := x.MantExp(nil)
 	unit := max(e-1, 1-f.bias()) - f.fraction
 	x.SetMantExp(x, -unit)
@@ -87,22 +87,22 @@ func (f format) round(x *big.Float, negative bool) uint64 {
 	if half := rest.Cmp(big.NewFloat(0.5)); half > 0 || half == 0 && units.Bit(0) == 1 {
 		units.Add(units, big.NewInt(1))
 	}
-	// The bits are the units, and the exponent counted from its smallest on. That
-	// is right for denormals (no exponent yet) and for a carry into the next one.
+	// The bits are the units plus the exponent, counted from the smallest one. This is also right
+	// for denormals, which have no exponent yet, and for a carry into the next exponent.
 	step := unit - (1 - f.bias() - f.fraction)
 	bits := units.Uint64() + uint64(step)<<f.fraction
 	return sign | min(bits, f.inf())
 }
 
-// digits are enough to add and multiply all formats without rounding: sums of
-// doubles reach from 2^-1074 to 2^1024, and then some.
+// digits suffices to add and multiply all formats without rounding: sums of doubles range from 2^-1074
+// to 2^1024, and slightly beyond.
 const digits = 2200
 
 func exact(x float64) *big.Float {
 	return new(big.Float).SetPrec(digits).SetFloat64(x)
 }
 
-// reference is a op b.
+// reference returns a op b.
 func reference(t Type, op Op, a, b uint64) uint64 {
 	f, float := formats[t]
 	if !float {
@@ -114,7 +114,7 @@ func reference(t Type, op Op, a, b uint64) uint64 {
 	}
 	switch op {
 	case Min, Max:
-		// Order as integers do, with the sign's complement: -0 is before +0.
+		// Compare as integers, with the complement for negative values: -0 is less than +0.
 		less := x < y || x == y && a&f.sign() > b&f.sign()
 		if less == (op == Min) {
 			return a
@@ -132,8 +132,8 @@ func reference(t Type, op Op, a, b uint64) uint64 {
 	return f.round(new(big.Float).Add(exact(x), exact(y)), math.Signbit(x) && math.Signbit(y))
 }
 
-// bits is round for any float64 but its denormals. Scaling by powers of two and
-// math.RoundToEven are exact, and much faster than big numbers.
+// bits is round for any float64 except denormals. Scaling by powers of two and math.RoundToEven are
+// exact, and much faster than big numbers.
 func (f format) bits(x float64) uint64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return f.special(x)
@@ -152,7 +152,7 @@ func (f format) bits(x float64) uint64 {
 	return sign | min(units+uint64(unit-smallest)<<f.fraction, f.inf())
 }
 
-// special is an infinity or NaN.
+// special returns the bits of an infinity or a NaN.
 func (f format) special(x float64) uint64 {
 	switch {
 	case math.IsInf(x, 1):
@@ -163,7 +163,7 @@ func (f format) special(x float64) uint64 {
 	return f.nan()
 }
 
-// integerValue is the value of an integer type's bits.
+// integerValue returns the value of an integer type's bits.
 func integerValue(t Type, bits uint64) *big.Int {
 	x := new(big.Int).SetUint64(bits)
 	if width := uint(8 * t.Size()); t <= I64 && bits>>(width-1) == 1 {
@@ -172,7 +172,7 @@ func integerValue(t Type, bits uint64) *big.Int {
 	return x
 }
 
-// integerBits wraps.
+// integerBits wraps around.
 func integerBits(t Type, x *big.Int) uint64 {
 	modulus := new(big.Int).Lsh(big.NewInt(1), uint(8*t.Size()))
 	return new(big.Int).Mod(x, modulus).Uint64() // Mod is never negative

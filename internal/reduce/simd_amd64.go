@@ -2,10 +2,10 @@
 
 package reduce
 
-// simd is the probe's result, and the off-switch of the tests.
+// simd enables the assembly. Tests switch it off.
 var simd = probe()
 
-// Path names the code that does the work: "go", or "avx2" for assembly.
+// Path names the active implementation: "go", or "avx2" for assembly.
 func Path() string {
 	if simd {
 		return "avx2"
@@ -14,16 +14,16 @@ func Path() string {
 }
 
 const (
-	// smallest is what the assembly can work on: a vector. Below it is not worth a call.
-	smallest = 32
+	// minSIMD is the minimum size for the assembly: one vector.
+	minSIMD = 32
 
-	// piece bounds the time in assembly, some tens of microseconds: the scheduler
-	// cannot interrupt it, and a collection of garbage would wait.
+	// piece limits the time in assembly to some tens of microseconds: the scheduler cannot
+	// preempt it, and a garbage collection would have to wait.
 	piece = 256 << 10
 )
 
 func simdInto(dst, src []byte, t Type, op Op) bool {
-	if !simd || len(dst) < smallest {
+	if !simd || len(dst) < minSIMD {
 		return false
 	}
 	k := intoKernels[t][op]
@@ -38,7 +38,7 @@ func simdInto(dst, src []byte, t Type, op Op) bool {
 	return true
 }
 
-// next is the length of the next piece of n bytes, such that none is too small.
+// next returns the length of the next piece of n bytes, such that no piece is too small.
 func next(n int) int {
 	if n < 2*piece {
 		return n
@@ -47,7 +47,7 @@ func next(n int) int {
 }
 
 func simdDivide(buf []byte, t Type, n int) bool {
-	if !simd || len(buf) < smallest {
+	if !simd || len(buf) < minSIMD {
 		return false
 	}
 	switch n32, n64 := float32(n), float64(n); t {
@@ -60,7 +60,7 @@ func simdDivide(buf []byte, t Type, n int) bool {
 	case BF16:
 		inPieces(buf, func(p *byte, k int) { bf16Div(p, &n32, k) })
 	default:
-		return false // integers are divided in Go
+		return false // Go code divides integers
 	}
 	return true
 }
@@ -74,7 +74,7 @@ func inPieces(buf []byte, f func(p *byte, n int)) {
 }
 
 func simdWiden(acc []float32, src []byte, t Type) bool {
-	if !simd || len(src) < smallest {
+	if !simd || len(src) < minSIMD {
 		return false
 	}
 	for len(src) > 0 {
@@ -90,7 +90,7 @@ func simdWiden(acc []float32, src []byte, t Type) bool {
 }
 
 func simdAccumulate(acc []float32, src []byte, t Type, op Op) bool {
-	if !simd || len(src) < smallest {
+	if !simd || len(src) < minSIMD {
 		return false
 	}
 	k := accKernels[t][op]
@@ -103,7 +103,7 @@ func simdAccumulate(acc []float32, src []byte, t Type, op Op) bool {
 }
 
 func simdRound(dst []byte, acc []float32, t Type) bool {
-	if !simd || len(dst) < smallest {
+	if !simd || len(dst) < minSIMD {
 		return false
 	}
 	for len(dst) > 0 {

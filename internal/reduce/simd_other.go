@@ -2,12 +2,12 @@
 
 package reduce
 
-// There is no assembly here: every function says that it did nothing.
+// Without assembly, every function reports that it did nothing.
 
-// simd is the off-switch of the tests.
+// simd enables the assembly. Tests switch it off.
 var simd = false
 
-// Path names the code that does the work: "go", or "avx2" for assembly.
+// Path names the active implementation: "go", or "avx2" for assembly.
 func Path() string { return "go" }
 
 func simdInto(_, _ []byte, _ Type, _ Op) bool { return false }

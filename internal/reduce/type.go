@@ -8,7 +8,7 @@ import (
 // Type is the type of a buffer's elements.
 type Type uint8
 
-// The element types. BF16 is the upper half of an F32, F16 is IEEE 754 binary16.
+// Element types. BF16 is the upper half of an F32, and F16 is IEEE 754 binary16.
 const (
 	F32 Type = iota
 	F64
@@ -37,7 +37,7 @@ var types = [numTypes]struct {
 
 func (t Type) valid() bool { return t < numTypes }
 
-// String returns the name that ParseType reads.
+// String returns the name, which ParseType accepts.
 func (t Type) String() string {
 	if !t.valid() {
 		return fmt.Sprintf("Type(%d)", uint8(t))
@@ -45,7 +45,7 @@ func (t Type) String() string {
 	return types[t].name
 }
 
-// Size is the size of an element in bytes, or 0 if there is no such type.
+// Size returns the size of an element in bytes, or 0 for an invalid type.
 func (t Type) Size() int {
 	if !t.valid() {
 		return 0
@@ -53,7 +53,7 @@ func (t Type) Size() int {
 	return types[t].size
 }
 
-// ParseType reads a type's name, "f32" or "u8" for example.
+// ParseType parses the name of a type, such as "f32" or "u8".
 func ParseType(s string) (Type, error) {
 	names := make([]string, numTypes)
 	for t := range types {

@@ -5,15 +5,15 @@ import (
 	"unsafe"
 )
 
-// hostLittle says whether memory already has the order of our buffers. Where it
-// has, the other path gives the same: tests switch to it.
+// hostLittle reports whether the machine is little-endian, like the buffers. Tests clear it, because the
+// other path gives the same results on any machine.
 var hostLittle = func() bool {
 	one := uint16(1)
 	return *(*byte)(unsafe.Pointer(&one)) == 1
 }()
 
-// view is b as elements, or false where it has to be copied for that: aligned
-// otherwise than T, or on a big-endian machine.
+// view returns b as elements without a copy. It returns false if b is not aligned for T, or if the
+// machine is big-endian.
 func view[T number](b []byte) ([]T, bool) {
 	if len(b) == 0 {
 		return nil, true
@@ -26,12 +26,12 @@ func view[T number](b []byte) ([]T, bool) {
 	return unsafe.Slice((*T)(p), len(b)/int(unsafe.Sizeof(x))), true
 }
 
-// memory is the accumulator as the machine keeps it, in its own byte order.
+// memory returns the accumulator's bytes in the machine's byte order.
 func memory(acc []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(acc))), 4*len(acc))
 }
 
-// load fills dst from src, as far as both go, and says with how many elements.
+// load fills dst from src as far as both reach, and returns the number of elements.
 func load[T number](dst []T, src []byte) int {
 	size := int(unsafe.Sizeof(dst[0]))
 	n := min(len(dst), len(src)/size)
@@ -62,7 +62,7 @@ func load[T number](dst []T, src []byte) int {
 	return n
 }
 
-// store is the reverse of load: all of src to dst. It says how many bytes.
+// store writes all of src to dst, and returns the number of bytes.
 func store[T number](dst []byte, src []T) int {
 	size := int(unsafe.Sizeof(src[0]))
 	p := unsafe.Pointer(unsafe.SliceData(src))

@@ -1,28 +1,28 @@
-// Package seal is what keeps bytes on a network from being read or changed: sealed
-// datagrams (AES-GCM, a key an operation), sealed streams (AES-GCM, a key a connection
-// and direction), and the checksums (CRC32C) of jobs that only fear accidents.
+// Package seal protects bytes on a network from being read or changed. It provides sealed datagrams
+// (AES-GCM with one key per operation) and sealed streams (AES-GCM with one key per connection and
+// direction). For jobs that only need protection against accidents, it provides checksums (CRC32C).
 //
 // # Why no nonce is used twice
 //
-// AES-GCM is broken for a key once two different texts are sealed with one nonce.
+// AES-GCM is broken for a key once two different texts are sealed with the same nonce.
 //
-// Streams: a key comes from fresh random nonces of both sides of a connection and names
-// the direction; its nonce is a counter of records that ends the stream before it wraps.
+// Streams: a key is derived from fresh random nonces of both sides of a connection and from the
+// direction. The nonce of a record is a counter, and the stream ends before the counter wraps.
 //
-// Datagrams: the key of an operation comes from the job's secret, the communicator's
-// name and members, and the operation's number on it; the nonce is the sender's world
-// rank, the subgroup and the immediate.
+// Datagrams: the key of an operation is derived from the job's secret, the communicator's name and
+// members, and the operation's number. The nonce consists of the sender's world rank, the subgroup and
+// the immediate.
 //
-//   - A job's secret contains 256 bits that rank 0 draws for each job, and that reach
-//     the others sealed: nobody can make them use those of an earlier job.
-//   - No two processes use one nonce with one key: the nonce names the process.
-//   - One process uses each number of a communicator once (package node), and a
-//     name once: ids of communicators come from counters that never go back
-//     (allcast.newID), also when one is closed, made by Shrink, or a duplicate. A round of
-//     a large call is an operation with a number of its own.
-//   - In one operation a process multicasts each PSN of a subgroup once: the protocol's
-//     cursor only moves forward, whatever a send's outcome is. What is lost is read
-//     over a reliable connection, which is a stream.
-//   - A datagram that the socket has to send again, because a super-packet was refused,
-//     is the same bytes.
+//   - A job's secret contains 256 bits that rank 0 draws for each job. The other ranks receive them
+//     sealed, so no attacker can make ranks reuse the secret of an earlier job.
+//   - No two processes use the same nonce with the same key, because the nonce names the process.
+//   - A process uses each number of a communicator once (package node), and each name once. Ids of
+//     communicators come from counters that never decrease (allcast.newID). This also holds for
+//     closed communicators, for duplicates, and for communicators made by Shrink. A round of a large
+//     call is an operation with its own number.
+//   - In one operation, a process multicasts each PSN of a subgroup once: the protocol's cursor only
+//     moves forward, whatever the outcome of a send. Lost chunks are read over a reliable connection,
+//     which is a stream.
+//   - A datagram that the socket must send again, because it refused a super-packet, has the same
+//     bytes.
 package seal

@@ -8,7 +8,7 @@ import (
 	"encoding/binary"
 )
 
-// TagSize is what sealing adds to a text.
+// TagSize is the number of bytes that sealing adds to a text.
 const TagSize = 16
 
 const (
@@ -19,16 +19,16 @@ const (
 // A Master is a secret that keys are derived from.
 type Master struct{ prk []byte }
 
-// NewMaster makes one from a secret; salt may be nil.
+// NewMaster derives a Master from a secret. salt may be nil.
 func NewMaster(secret, salt []byte) *Master {
 	prk, err := hkdf.Extract(sha256.New, secret, salt)
 	if err != nil {
-		panic("seal: " + err.Error()) // only if the hash is not approved
+		panic("seal: " + err.Error()) // happens only if the hash is not approved
 	}
 	return &Master{prk: prk}
 }
 
-// gcm is AES-GCM with the key of a purpose.
+// gcm returns AES-GCM with the key for a purpose.
 func (m *Master) gcm(info string) cipher.AEAD {
 	key, err := hkdf.Expand(sha256.New, m.prk, info, keySize)
 	if err != nil {
@@ -45,13 +45,12 @@ func (m *Master) gcm(info string) cipher.AEAD {
 	return a
 }
 
-// A Datagrams seals and opens the datagrams of one operation. Any number of goroutines
-// may use it.
+// A Datagrams seals and opens the datagrams of one operation. It is safe for concurrent use.
 type Datagrams struct{ aead cipher.AEAD }
 
-// Datagrams makes the key of an operation: the seq-th on a communicator of this name and
-// these members. The name comes last and the counts before it, so different operations
-// are different inputs.
+// Datagrams returns the key of the seq-th operation on a communicator with this name and these members.
+// The name comes last and the member count precedes the members, so different operations have
+// different inputs.
 func (m *Master) Datagrams(name string, members []int, seq uint64) *Datagrams {
 	le := binary.LittleEndian
 	info := le.AppendUint64([]byte("allcast datagrams\x00"), seq)
@@ -62,7 +61,7 @@ func (m *Master) Datagrams(name string, members []int, seq uint64) *Datagrams {
 	return &Datagrams{aead: m.gcm(string(info) + name)}
 }
 
-// Nonce is what tells the datagrams of an operation apart; see the package comment.
+// A Nonce distinguishes the datagrams of an operation; see the package comment.
 type Nonce struct {
 	Sender, Sub, Imm uint32 // world rank; subgroup; immediate
 }
@@ -75,19 +74,18 @@ func (n Nonce) put(b *[nonceSize]byte) []byte {
 	return b[:]
 }
 
-// Scratch is memory that a call needs, so that it allocates nothing. Each goroutine has
-// its own.
+// Scratch is working memory that avoids allocations. Each goroutine needs its own.
 type Scratch struct {
 	nonce [nonceSize]byte
 }
 
-// Seal appends the sealed text, TagSize longer, to dst, and binds the header to it.
+// Seal appends the sealed text, which is TagSize longer, to dst. It also authenticates the header.
 func (d *Datagrams) Seal(s *Scratch, dst []byte, n Nonce, text, header []byte) []byte {
 	return d.aead.Seal(dst, n.put(&s.nonce), text, header)
 }
 
-// Open writes the text of what was sealed to dst, whose length is the text's, and reports
-// whether nobody has changed it. If it was changed, dst holds nothing of use.
+// Open decrypts a sealed text into dst, which has the length of the text. It returns false if the text
+// or the header was changed; dst then holds no useful data.
 func (d *Datagrams) Open(s *Scratch, dst []byte, n Nonce, sealed, header []byte) bool {
 	if len(sealed) != len(dst)+TagSize {
 		return false

@@ -32,11 +32,11 @@ func TestDatagramsOpen(t *testing.T) {
 			t.Fatalf("%d bytes became %d", n, len(sealed))
 		}
 		if n > TagSize && bytes.Contains(sealed, text[:TagSize]) {
-			t.Error("the text can be read")
+			t.Error("the text is readable")
 		}
 		got := make([]byte, n)
 		if !d.Open(&s, got, at, sealed, header) || !bytes.Equal(got, text) {
-			t.Errorf("%d bytes do not come back", n)
+			t.Errorf("%d bytes do not open to the same text", n)
 		}
 		for _, c := range []struct {
 			what   string
@@ -55,7 +55,7 @@ func TestDatagramsOpen(t *testing.T) {
 			{"nothing", at, nil, header},
 		} {
 			if d.Open(&s, got, c.at, c.sealed, c.header) {
-				t.Errorf("%d bytes: %s was taken", n, c.what)
+				t.Errorf("%d bytes: %s was accepted", n, c.what)
 			}
 		}
 	}
@@ -67,8 +67,8 @@ func flip(b []byte, i int) []byte {
 	return b
 }
 
-// Operations have keys of their own: by number, name and members, whatever the bytes of
-// these look like one after the other.
+// Operations have different keys if their numbers, names or members differ, even if the concatenated
+// inputs look alike.
 func TestKeysDiffer(t *testing.T) {
 	m := NewMaster(secret, nil)
 	keys := map[string]*Datagrams{
@@ -103,14 +103,14 @@ func TestSealAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		b := d.Seal(&s, sealed, Nonce{}, text, header)
 		if !d.Open(&s, text, Nonce{}, b, header) {
-			t.Error("it does not open")
+			t.Error("the sealed text does not open")
 		}
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
-// directions are the two kinds, both ends of each.
+// directions returns both ends of a direction of each kind.
 func directions() map[string][2]*Direction {
 	m := NewMaster(secret, []byte("nonces"))
 	return map[string][2]*Direction{
@@ -133,13 +133,13 @@ func TestStream(t *testing.T) {
 			}
 			got, err := io.ReadAll(NewReader(d[1], bytes.NewReader(wire)))
 			if err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%d of %d bytes came, %v", len(got), len(want), err)
+				t.Errorf("read %d of %d bytes, %v", len(got), len(want), err)
 			}
 		})
 	}
 }
 
-// A reader that has nothing for now is asked again, at any place.
+// After a temporary error at any position, reading continues where it stopped.
 func TestStreamAgain(t *testing.T) {
 	again := errors.New("again")
 	for name, d := range directions() {
@@ -164,13 +164,13 @@ func TestStreamAgain(t *testing.T) {
 				}
 			}
 			if !bytes.Equal(got, want) {
-				t.Errorf("%d of %d bytes came", len(got), len(want))
+				t.Errorf("read %d of %d bytes", len(got), len(want))
 			}
 		})
 	}
 }
 
-// stuttering fails every other time.
+// stuttering fails every other read.
 type stuttering struct {
 	r   io.Reader
 	err error
@@ -184,7 +184,7 @@ func (s *stuttering) Read(b []byte) (int, error) {
 	return s.r.Read(b)
 }
 
-// Any change of the records is found, and nothing after it is read.
+// A Reader detects any change of the records, and returns no text after it.
 func TestStreamChanged(t *testing.T) {
 	for name := range directions() {
 		t.Run(name, func(t *testing.T) {
@@ -198,10 +198,12 @@ func TestStreamChanged(t *testing.T) {
 			}
 			r := records()
 			wires := map[string][]byte{
-				"left out":      bytes.Join([][]byte{r[0], r[2]}, nil),
-				"repeated":      bytes.Join([][]byte{r[0], r[0], r[1]}, nil),
-				"moved":         bytes.Join([][]byte{r[1], r[0], r[2]}, nil),
-				"another's":     bytes.Join([][]byte{r[0], NewMaster([]byte("x"), nil).Direction("a to b").Append(nil, []byte("second"))}, nil),
+				"left out": bytes.Join([][]byte{r[0], r[2]}, nil),
+				"repeated": bytes.Join([][]byte{r[0], r[0], r[1]}, nil),
+				"moved":    bytes.Join([][]byte{r[1], r[0], r[2]}, nil),
+				"different key": bytes.Join([][]byte{
+					r[0], NewMaster([]byte("x"), nil).Direction("a to b").Append(nil, []byte("second")),
+				}, nil),
 				"too long":      {0xff, 0xff, 0xff, 0xff, 1},
 				"empty":         {0, 0, 0, 0, 1, 2, 3, 4},
 				"cut short":     bytes.Join(r, nil)[:len(r[0])+6],
@@ -221,14 +223,14 @@ func TestStreamChanged(t *testing.T) {
 					t.Errorf("%s: %q was read", what, got)
 				}
 				if _, again := rd.Read(make([]byte, 9)); again == nil {
-					t.Errorf("%s: it reads on", what)
+					t.Errorf("%s: the reader continues after the error", what)
 				}
 			}
 		})
 	}
 }
 
-// The other direction's records are nobody's.
+// A Reader rejects records of the opposite direction.
 func TestStreamReflected(t *testing.T) {
 	m := NewMaster(secret, nil)
 	wire := m.Direction("a to b").Append(nil, []byte("text"))
@@ -237,7 +239,7 @@ func TestStreamReflected(t *testing.T) {
 	}
 }
 
-// Whatever comes, a reader ends, and hands out nothing that was not sealed.
+// For any input, a Reader ends and returns no text that was not sealed.
 func FuzzReader(f *testing.F) {
 	for _, d := range directions() {
 		f.Add(d[0].Append(nil, []byte("some text")), false)
@@ -251,10 +253,10 @@ func FuzzReader(f *testing.F) {
 		r := NewReader(directions()[name][1], bytes.NewReader(wire))
 		got, err := io.ReadAll(r)
 		if len(got) > len(wire) {
-			t.Errorf("%d bytes out of %d", len(got), len(wire))
+			t.Errorf("%d bytes of text from %d bytes of input", len(got), len(wire))
 		}
 		if _, again := r.Read(make([]byte, 1)); again == nil || err != nil && again.Error() != err.Error() {
-			t.Errorf("after %v comes %v", err, again)
+			t.Errorf("the error changes from %v to %v", err, again)
 		}
 	})
 }
@@ -266,13 +268,14 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sealed, header []byte, sender, imm uint32) {
 		var s Scratch
 		dst := make([]byte, max(0, len(sealed)-TagSize))
-		if d.Open(&s, dst, Nonce{sender, 0, imm}, sealed, header) && !bytes.Equal(d.Seal(&s, nil, Nonce{sender, 0, imm}, dst, header), sealed) {
-			t.Error("it opened what would not be sealed so")
+		at := Nonce{sender, 0, imm}
+		if d.Open(&s, dst, at, sealed, header) && !bytes.Equal(d.Seal(&s, nil, at, dst, header), sealed) {
+			t.Error("the opened text seals to different bytes")
 		}
 	})
 }
 
-// What one chunk costs, at the sizes of a jumbo frame and of an ordinary one.
+// BenchmarkChunk measures the cost of one chunk for a jumbo and for a standard frame.
 func BenchmarkChunk(b *testing.B) {
 	d := NewMaster(secret, nil).Datagrams("world", members(8), 1)
 	var s Scratch
@@ -292,7 +295,7 @@ func BenchmarkChunk(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if !d.Open(&s, text, Nonce{}, whole, header) {
-					b.Fatal("it does not open")
+					b.Fatal("the sealed text does not open")
 				}
 			}
 		})
@@ -303,7 +306,7 @@ func BenchmarkChunk(b *testing.B) {
 			}
 		})
 	}
-	// An operation has a key of its own.
+	// Each operation derives a key.
 	b.Run("Key", func(b *testing.B) {
 		m := NewMaster(secret, nil)
 		world := members(8)

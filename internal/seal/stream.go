@@ -14,39 +14,39 @@ import (
 //
 //	length of the text u32, text, trailer
 //
-// The trailer is GCM's tag, with the length as additional data and the record's number
-// as the nonce; or a CRC32C over number, length and text. Either way a record that was
-// changed, left out, repeated or moved is found.
+// The trailer of a sealed record is the GCM tag; the length is additional data, and the record's number
+// is the nonce. The trailer of a checked record is a CRC32C over number, length and text. Either trailer detects a record that was changed, dropped,
+// repeated or reordered.
 const (
 	recordHead = 4
 	sumSize    = 4
-	// MaxRecord is the longest text of a record, and so what a reader holds.
+	// MaxRecord is the maximum text length of a record, and bounds the memory of a reader.
 	MaxRecord = 64 << 10
 )
 
-// ErrRecord marks a record that is not what was sent.
+// ErrRecord marks a record that differs from the one that was sent.
 var ErrRecord = errors.New("damaged record")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Sum is the CRC32C of what it is called with, one after the other.
+// Sum continues a CRC32C over b.
 func Sum(before uint32, b []byte) uint32 { return crc32.Update(before, castagnoli, b) }
 
-// A Direction protects one direction of a connection. Its two ends are not used at the
-// same time; each end of the connection has its own.
+// A Direction protects one direction of a connection. Each end of the connection has its own, which must
+// not be used concurrently.
 type Direction struct {
-	aead   cipher.AEAD // nil: checksums
+	aead   cipher.AEAD // nil for checksums
 	number uint64
 	nonce  [nonceSize]byte
 }
 
-// Direction makes the sealed direction of a label. Both ends use the same label; the other
-// direction has another.
+// Direction returns the sealed direction with this label. Both ends use the same label, and the opposite
+// direction uses a different one.
 func (m *Master) Direction(label string) *Direction {
 	return &Direction{aead: m.gcm("allcast stream\x00" + label)}
 }
 
-// Checked makes a direction that only finds accidents.
+// Checked returns a direction that detects accidental changes only.
 func Checked() *Direction { return &Direction{} }
 
 func (d *Direction) trailer() int {
@@ -56,7 +56,7 @@ func (d *Direction) trailer() int {
 	return TagSize
 }
 
-// next numbers a record.
+// next returns the nonce of the next record.
 func (d *Direction) next() []byte {
 	if d.number == math.MaxUint64 {
 		panic("seal: a stream of 2^64 records")
@@ -66,8 +66,8 @@ func (d *Direction) next() []byte {
 	return d.nonce[:]
 }
 
-// Append appends the records of a text to dst. The records are sent in the order in
-// which they were made. text may not overlap dst's free memory.
+// Append appends the records of a text to dst. The caller must send records in the order in which they
+// were made. text must not overlap dst's free memory.
 func (d *Direction) Append(dst, text []byte) []byte {
 	for len(text) > 0 {
 		n := min(len(text), MaxRecord)
@@ -89,26 +89,26 @@ type Reader struct {
 	d       *Direction
 	r       io.Reader
 	buf     []byte
-	at, end int    // what was read and not looked at
-	text    []byte // of the last record, in buf
-	bad     error  // it stays
+	at, end int    // range of buf that was read but not processed
+	text    []byte // rest of the last record's text, in buf
+	bad     error  // permanent error
 }
 
-// readAhead is what a Reader begins with: many small records come with one call. When a
-// record is larger, it takes more: a connection that is read in small portions stalls.
+// readAhead is the initial buffer size: one read brings many small records. A larger record grows the
+// buffer to readLarge, because a connection that is read in small portions stalls.
 const (
 	readAhead = 16 << 10
 	readLarge = 4 * (recordHead + MaxRecord + TagSize)
 )
 
-// NewReader reads texts from the records of r. After an error of r it can be called
-// again, unless it is the end.
+// NewReader returns a Reader of the records of r. After an error of r other than io.EOF, the caller may
+// call Read again.
 func NewReader(d *Direction, r io.Reader) *Reader {
 	return &Reader{d: d, r: r, buf: make([]byte, readAhead)}
 }
 
-// Read implements io.Reader. io.EOF means an end between two records: whether that is
-// the end of the stream too, the text must say.
+// Read implements io.Reader. io.EOF means that r ended between two records. Only the text can tell
+// whether the stream is complete.
 func (r *Reader) Read(b []byte) (int, error) {
 	if len(r.text) == 0 && len(b) > 0 {
 		if err := r.record(); err != nil {
@@ -120,7 +120,7 @@ func (r *Reader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// record takes the next record.
+// record reads and checks the next record.
 func (r *Reader) record() error {
 	if r.bad != nil {
 		return r.bad
@@ -137,12 +137,12 @@ func (r *Reader) record() error {
 	if err := r.fill(size); err != nil {
 		return err
 	}
-	r.text, r.bad = r.d.open(r.buf[r.at : r.at+size])
+	r.text, r.bad = r.d.unwrap(r.buf[r.at : r.at+size])
 	r.at += size
 	return r.bad
 }
 
-// fill reads until n bytes are here.
+// fill reads until n bytes are available.
 func (r *Reader) fill(n int) error {
 	if r.end-r.at >= n {
 		return nil
@@ -169,14 +169,15 @@ func (r *Reader) fill(n int) error {
 	return nil
 }
 
-// open checks a record and returns its text, in place.
-func (d *Direction) open(b []byte) ([]byte, error) {
+// unwrap checks a record and returns its text, in place.
+func (d *Direction) unwrap(b []byte) ([]byte, error) {
 	number := d.number
 	if d.aead != nil {
 		body := b[recordHead:]
 		text, err := d.aead.Open(body[:0], d.next(), body, b[:recordHead])
 		if err != nil {
-			return nil, fmt.Errorf("%w: record %d was changed, left out, repeated or moved, or is a stranger's", ErrRecord, number)
+			return nil, fmt.Errorf("%w: record %d was changed, left out, repeated or moved, or has a different key",
+				ErrRecord, number)
 		}
 		return text, nil
 	}

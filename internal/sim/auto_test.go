@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What auto chooses must be within a tenth of the best that there is.
+// The algorithm that auto chooses takes at most a tenth longer than the best one.
 func TestAutoChoosesWell(t *testing.T) {
 	t.Parallel()
 	slow(t)
@@ -39,12 +39,13 @@ func TestAutoChoosesWell(t *testing.T) {
 				}
 				worst = max(worst, r.TimeUS/best)
 				if r.TimeUS > 1.1*best {
-					t.Errorf("%s of %d bytes on %s: auto %.1f us (%s), best %.1f us (%s)", op, n, topo, r.TimeUS, r.Auto, best, by)
+					t.Errorf("%s of %d bytes on %s: auto %.1f us (%s), best %.1f us (%s)",
+						op, n, topo, r.TimeUS, r.Auto, best, by)
 				}
 			}
 		}
 	}
-	t.Logf("at worst %.3f of the best", worst)
+	t.Logf("worst ratio to the best: %.3f", worst)
 }
 
 type variant struct {
@@ -52,7 +53,7 @@ type variant struct {
 	segment int64
 }
 
-// variants are the parameters worth trying for an algorithm.
+// variants returns the parameters worth trying for an algorithm.
 func variants(op, algo string, n int64) []variant {
 	switch {
 	case algo == "mcast" && op == "allgather":

@@ -6,7 +6,7 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// BenchmarkEvents is the simulator's speed on a large network.
+// BenchmarkEvents measures the speed of the simulator on a large network.
 func BenchmarkEvents(b *testing.B) {
 	g, err := topology.Parse("fat-tree3:1024,32")
 	if err != nil {
@@ -14,7 +14,10 @@ func BenchmarkEvents(b *testing.B) {
 	}
 	var events, chunks int64
 	for b.Loop() {
-		r, err := Run(Config{Op: "allgather", Topology: g, Bytes: 8 << 10, Chunk: 4096, Chains: 1, Subgroups: 1, Rate: 100e9, Latency: 500, Seed: 1})
+		r, err := Run(Config{
+			Op: "allgather", Topology: g, Bytes: 8 << 10, Chunk: 4096, Chains: 1, Subgroups: 1,
+			Rate: 100e9, Latency: 500, Seed: 1,
+		})
 		if err != nil || !r.Verified {
 			b.Fatal(err, r)
 		}

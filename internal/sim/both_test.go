@@ -7,13 +7,13 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// Claim C2, Appendix B: Allgather and Reduce-Scatter at once take 2 - 2/P times
-// as long by rings as by multicast and in-network reduction.
+// Claim C2, Appendix B: concurrent Allgather and Reduce-Scatter take 2 - 2/P times as long with rings
+// as with multicast and in-network reduction.
 func TestBothAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, p := range []int{4, 8, 16} {
 		if testenv.Race && p > 4 {
-			break // the run without the race detector has them all
+			break // the run without the race detector covers all sizes
 		}
 		run := func(algo string) *Result {
 			cfg := base(t, bothAtOnce, fmt.Sprintf("star:%d", p), 1<<20)
@@ -37,7 +37,7 @@ func TestBothAtOnce(t *testing.T) {
 	}
 }
 
-// No pair is faster than its bound, also where headers are most of the traffic.
+// No pair is faster than its bound, even where headers are most of the traffic.
 func TestBothAtOnceKeepTheBound(t *testing.T) {
 	slow(t)
 	for _, topo := range []string{"star:1", "star:2", "star:3", "fat-tree:4,2,1"} {
@@ -50,7 +50,8 @@ func TestBothAtOnceKeepTheBound(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !r.Verified || r.TimeUS < r.BoundUS {
-					t.Errorf("%s on %s, chunks of %d: verified %v, %.1f us, bound %.1f", algo, topo, chunk, r.Verified, r.TimeUS, r.BoundUS)
+					t.Errorf("%s on %s, chunks of %d: verified %v, %.1f us, bound %.1f",
+						algo, topo, chunk, r.Verified, r.TimeUS, r.BoundUS)
 				}
 			}
 		}

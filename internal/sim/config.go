@@ -1,11 +1,11 @@
 // Package sim runs many nodes over a simulated network in virtual time.
 //
-// The nodes are the real protocol code (internal/node, internal/mcast, internal/p2p), and so is
-// the code that decides where received data goes: hosts drive protocol.Intake, p2p.Inbox and the
-// record of chunks as the engine does, in batches, with late reports and with claims before reads.
-// Only the network, the clock and the hosts' memory are simulated. A run is
-// single-threaded and everything random in it comes from one seed, so the same
-// Config gives the same Result, bit for bit (Result.WallMS aside).
+// The nodes are the production protocol code (internal/node, internal/mcast, internal/p2p). So is the
+// code that decides where received data goes: hosts drive mcast.Intake, p2p.Inbox and the record of
+// chunks as the engine does, in batches, with late reports and with claims before reads. Only the
+// network, the clock and the hosts' memory are simulated. A run is single-threaded, and one seed
+// determines everything random in it. The same Config therefore gives the same Result, bit for bit,
+// except for Result.WallMS.
 package sim
 
 import (
@@ -21,75 +21,79 @@ type Config struct {
 	Algo     string          // one of Algorithms[Op], or "auto"
 	Topology *topology.Graph // one rank per host, rank i on host i
 
-	Bytes   int64   // what one rank sends; in a reduce-scatter, what one rank receives
-	Counts  []int64 // allgather with a size per rank; overrides Bytes
+	Bytes   int64   // bytes that one rank sends; in a reduce-scatter, bytes that one rank receives
+	Counts  []int64 // allgather: bytes per rank; overrides Bytes
 	Root    int     // broadcast only
-	InPlace bool    // the send buffer is the rank's block of the receive buffer
+	InPlace bool    // whether the send buffer is the rank's block of the receive buffer
 
-	Chains    int    // M; more than the op can use is clamped; 0: 1, or P where a reduction runs at the same time
-	Subgroups int    // S; likewise
+	Chains    int    // M, clamped to what the operation can use; 0 means 1, or P beside a reduction
+	Subgroups int    // S, clamped to what the operation can use
 	ChainBy   string // "rank" or "rack"
 	Chunk     int    // payload bytes of one datagram
-	PSNBits   int    // bits of the immediate that number chunks; 0: the protocol's default
-	Radix     int    // of knomial; 0: 4
-	Segment   int64  // point-to-point algorithms pipeline in pieces of this size; 0: the algorithm's default
+	PSNBits   int    // bits of the immediate that number chunks; 0 means the protocol's default
+	Radix     int    // radix of knomial; 0 means 4
+	Segment   int64  // piece size of pipelined point-to-point algorithms; 0 means the algorithm's default
 
-	Rate      float64       // of a host link, bit/s
-	Latency   time.Duration // of one link, its switch included
-	Queue     int64         // bytes a switch port queues before it drops; 0: lossless, with back-pressure
-	RecvQueue int64         // bytes a host queues before it drops; 0: unbounded
-	RecvCost  time.Duration // host time for each chunk received
-	Gather    time.Duration // receive workers let datagrams gather for so long, and take several at once
-	Late      time.Duration // receive workers and control threads hear of each other's work so much later, on average
-	Digest    bool          // ranks compare what they received with a neighbour
-	Datapath  string        // who receives: "" or "ideal", or what dpa.ParseDatapath takes, which sets what RecvCost and RecvQueue do
-	Flow      string        // "none" or "credit"
+	Rate      float64       // bit/s of a host link
+	Latency   time.Duration // latency of one link, including its switch
+	Queue     int64         // bytes that a switch port queues before it drops; 0 means lossless, with back-pressure
+	RecvQueue int64         // bytes that a host queues before it drops; 0 means unbounded
+	RecvCost  time.Duration // host time per received chunk
+	Gather    time.Duration // time for which receive workers let datagrams gather, to take several at once
+	Late      time.Duration // mean delay of messages between receive workers and control threads
+	Digest    bool          // whether ranks compare digests of the received data
+	// Datapath is the receiver: "" or "ideal", or a value of dpa.ParseDatapath, which replaces RecvCost
+	// and RecvQueue.
+	Datapath string
+	Flow     string // "none" or "credit"
 
-	Loss      float64 // a multicast datagram is dropped at one receiver, independently
-	LossAll   float64 // likewise, and reliable packets are delayed as by a retransmission
-	Reorder   float64 // a datagram is displaced by up to 16 places
-	Duplicate float64 // a datagram arrives twice
-	Straggle  float64 // a datagram is late by up to straggleAlphas alphas, and may arrive while it is fetched
-	Stalls    []Stall
-	Crashes   []Crash
-	Detour    time.Duration // hosts stop for this long on average, detourShare of the time: operating-system noise
-	Noise     time.Duration // mean delay before a host reacts to a reliable message or a send that has arrived
+	Loss      float64 // probability that a multicast datagram is dropped at one receiver
+	LossAll   float64 // like Loss; in addition, reliable packets are delayed as by retransmissions
+	Reorder   float64 // probability that a datagram is displaced by up to 16 places
+	Duplicate float64 // probability that a datagram arrives twice
+	// Straggle is the probability that a datagram is late by up to straggleAlphas alphas. Such a
+	// datagram may arrive during a fetch.
+	Straggle float64
+	Stalls   []Stall
+	Crashes  []Crash
+	Detour   time.Duration // mean length of operating-system noise, which takes detourShare of the time
+	Noise    time.Duration // mean delay before a host reacts to a reliable message or a received send
 
-	Timeout  time.Duration // a silent rank is declared lost after this long
-	Deadline time.Duration // the operation is aborted after this long; 0: never
+	Timeout  time.Duration // silence after which a rank is declared lost
+	Deadline time.Duration // time after which the operation is aborted; 0 for never
 	Seed     uint64
 
-	reason string // why auto chose Algo
-	pace   int64  // of the datapath: ps for each chunk received
+	reason string // reason why auto chose Algo
+	pace   int64  // ps per received chunk, from the datapath
 
-	Pcap io.Writer // when set, every packet that leaves a host is recorded
+	Pcap io.Writer // capture of every packet that leaves a host, if set
 }
 
-// A Stall stops a host's processor: its NIC still queues what arrives.
+// A Stall stops the processor of a host. Its NIC still queues arriving packets.
 type Stall struct {
 	Rank int
 	At   time.Duration
 	For  time.Duration
 }
 
-// A Crash stops a host for good. A silent one just vanishes from the network;
-// otherwise its peers' connections are reset, as when only the process dies.
+// A Crash stops a host for good. If Reset is set, its peers' connections are reset, as when only the
+// process dies. Otherwise the host silently vanishes from the network.
 type Crash struct {
 	Rank  int
 	At    time.Duration
 	Reset bool
 }
 
-// Phases is where the time of the rank that completed last went.
+// Phases is the time that the last rank to complete spent in each phase.
 type Phases struct {
 	Barrier   float64 `json:"barrier_us"`
 	Multicast float64 `json:"multicast_us"`
 	Fetch     float64 `json:"fetch_us"`
 	Handshake float64 `json:"handshake_us"`
-	Transfer  float64 `json:"transfer_us,omitempty"` // point-to-point algorithms have no other
+	Transfer  float64 `json:"transfer_us,omitempty"` // the only phase of point-to-point algorithms
 }
 
-// RankError is how the operation ended on a rank that did not complete it.
+// A RankError describes the failure of the operation on one rank.
 type RankError struct {
 	Rank    int    `json:"rank"`
 	Culprit int    `json:"culprit"`
@@ -99,8 +103,8 @@ type RankError struct {
 	Reason  string `json:"reason"`
 }
 
-// Part is one of several collectives that ran at once: its time, and the payload
-// that crossed the boundary of its busiest rank (Figure 3).
+// A Part describes one of several concurrent collectives: its time, and the payload that crossed the
+// boundary of its busiest rank (Figure 3).
 type Part struct {
 	Op       string  `json:"op"`
 	TimeUS   float64 `json:"time_us"`
@@ -108,7 +112,7 @@ type Part struct {
 	Received int64   `json:"boundary_received_bytes"`
 }
 
-// Result is what a run measured. Times are microseconds of virtual time.
+// Result holds the measurements of a run. Times are microseconds of virtual time.
 type Result struct {
 	Op        string `json:"op"`
 	Algo      string `json:"algo"`
@@ -120,38 +124,38 @@ type Result struct {
 	Subgroups int    `json:"subgroups"`
 	Chunk     int    `json:"chunk"`
 	Flow      string `json:"flow"`
-	Datapath  string `json:"datapath"`       // "ideal", or the accelerator with all that it goes by
-	Auto      string `json:"auto,omitempty"` // why auto chose Algo
+	Datapath  string `json:"datapath"`       // "ideal", or the accelerator with all its parameters
+	Auto      string `json:"auto,omitempty"` // reason why auto chose Algo
 
 	TimeUS  float64 `json:"time_us"`
 	BoundUS float64 `json:"bound_us"`
-	// From when the last datagram reached a host, or would have, to the end; 0 without multicast.
+	// RecoveryUS is the time from the (possibly prevented) arrival of the last datagram to the end; 0 without multicast.
 	RecoveryUS       float64 `json:"recovery_us"`
-	CutoffUS         float64 `json:"cutoff_us"` // the longest first cutoff of a rank: N/B + alpha after its barrier
+	CutoffUS         float64 `json:"cutoff_us"` // longest first cutoff of a rank: N/B + alpha after its barrier
 	LinkBytes        int64   `json:"link_bytes"`
 	LinkBytesBound   int64   `json:"link_bytes_bound"`
 	PayloadLinkBytes int64   `json:"payload_link_bytes"`
 	MaxCrossings     int     `json:"max_crossings"`
-	SentBytes        int64   `json:"sent_bytes"` // by the busiest rank, headers included
+	SentBytes        int64   `json:"sent_bytes"` // bytes sent by the busiest rank, including headers
 
-	// ByLink is LinkBytes by topology.LinkID. It is for drawing: thousands of numbers
-	// would hide the few that people read in the JSON.
+	// ByLink is LinkBytes by topology.LinkID, for drawings. The JSON omits it, because thousands of
+	// numbers would hide the few that people read.
 	ByLink        []uint64 `json:"-"`
-	PayloadByLink []uint64 `json:"-"` // of these, payload
+	PayloadByLink []uint64 `json:"-"` // payload share of ByLink
 
-	ChunksTotal     int64 `json:"chunks_total"` // chunks the ranks had to receive
+	ChunksTotal     int64 `json:"chunks_total"` // chunks that the ranks had to receive
 	DroppedChunks   int64 `json:"dropped_chunks"`
 	DuplicateChunks int64 `json:"duplicate_chunks"`
 	RepairedChunks  int64 `json:"repaired_chunks"`
 	LateChunks      int64 `json:"late_chunks"`
 	RootFetches     int64 `json:"fetches_served_by_root"` // chunks read from the rank that owns them
-	MaxOwnerReads   int   `json:"max_owner_reads"`        // how often the most-read chunk was read from its owner
+	MaxOwnerReads   int   `json:"max_owner_reads"`        // maximum number of reads of one chunk from its owner
 
-	Parts []Part `json:"parts,omitempty"` // of several collectives at once
+	Parts []Part `json:"parts,omitempty"` // one per collective, if there are several
 
 	Verified  bool   `json:"verified"`
-	Wrong     int    `json:"wrong"`               // ranks whose data was wrong
-	Violation string `json:"violation,omitempty"` // a broken rule, such as a buffer touched after it was free
+	Wrong     int    `json:"wrong"`               // number of ranks with wrong data
+	Violation string `json:"violation,omitempty"` // first broken rule, such as an access to a freed buffer
 
 	Events int64       `json:"events"`
 	WallMS float64     `json:"wall_ms"`

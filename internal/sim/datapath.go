@@ -9,9 +9,8 @@ import (
 // ideal is the datapath whose only cost is RecvCost.
 const ideal = "ideal"
 
-// receiveBy makes what the datapath stands for of its name: a pace, and a queue that
-// ends somewhere.
-func (cfg *Config) receiveBy() error {
+// applyDatapath replaces the name of the datapath by its cost per chunk and its receive queue.
+func (cfg *Config) applyDatapath() error {
 	if cfg.Datapath == "" || cfg.Datapath == ideal {
 		cfg.Datapath = ideal
 		return nil

@@ -21,8 +21,8 @@ func datapathConfig(t *testing.T, datapath string) Config {
 	}
 }
 
-// One UD thread keeps up with a quarter of the link: with a short queue most is dropped
-// and all of it repaired. One core of threads drops nothing.
+// One UD thread keeps up with a quarter of the link. With a short queue most chunks are dropped and
+// repaired. A core with all its threads drops nothing.
 func TestAcceleratorReceives(t *testing.T) {
 	for _, c := range []struct {
 		datapath string
@@ -39,7 +39,8 @@ func TestAcceleratorReceives(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !r.Verified || r.Wrong != 0 || len(r.Errors) != 0 || r.Datapath != c.named {
-			t.Errorf("%s: verified %v, wrong %d, errors %v, named %s", c.datapath, r.Verified, r.Wrong, r.Errors, r.Datapath)
+			t.Errorf("%s: verified %v, wrong %d, errors %v, named %s",
+				c.datapath, r.Verified, r.Wrong, r.Errors, r.Datapath)
 		}
 		if (r.DroppedChunks > 0) != c.drops || (r.RepairedChunks > 0) != c.drops {
 			t.Errorf("%s: %d dropped, %d repaired of %d", c.datapath, r.DroppedChunks, r.RepairedChunks, r.ChunksTotal)
@@ -50,7 +51,7 @@ func TestAcceleratorReceives(t *testing.T) {
 	}
 }
 
-// Credit keeps a slow accelerator from being overrun.
+// Credit protects a slow accelerator from being overrun.
 func TestAcceleratorWithCredit(t *testing.T) {
 	cfg := datapathConfig(t, "dpa:ud,threads=1,queue=256")
 	cfg.Flow = "credit"
@@ -61,9 +62,9 @@ func TestAcceleratorWithCredit(t *testing.T) {
 	if !r.Verified || r.DroppedChunks != 0 {
 		t.Errorf("verified %v, %d dropped", r.Verified, r.DroppedChunks)
 	}
-	// 1024 chunks at 1318 cycles of 1.8 GHz.
+	// 1024 chunks with 1318 cycles each at 1.8 GHz.
 	if r.TimeUS < 1024*1318/1800.0 || r.TimeUS > 1.1*1024*1318/1800.0 {
-		t.Errorf("took %.0f us, the model's pace makes it %.0f", r.TimeUS, 1024*1318/1800.0)
+		t.Errorf("took %.0f us, want about %.0f by the model", r.TimeUS, 1024*1318/1800.0)
 	}
 }
 

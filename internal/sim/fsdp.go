@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// FSDPConfig describes one training step of a fully sharded model (Section II-A).
-// Of the embedded Config it uses the network and the seed; Algo is one of
-// FSDPAlgorithms, and Chunk and Segment may be 0.
+// FSDPConfig describes one training step of a fully sharded model (Section II-A). It uses the network
+// and the seed of the embedded Config. Algo is one of FSDPAlgorithms. Chunk and Segment may be 0.
 type FSDPConfig struct {
 	Config
 	Layers     int
-	LayerBytes int64         // parameters of a layer, all shards together
+	LayerBytes int64         // size of the parameters of a layer, over all shards
 	Compute    time.Duration // forward time of a layer; backward takes twice that
 	Prefetch   int           // layers gathered ahead of the one being computed
 }
@@ -20,7 +19,7 @@ type FSDPConfig struct {
 // FSDPAlgorithms lists the pairs of Allgather and Reduce-Scatter that can be simulated.
 func FSDPAlgorithms() []string { return Algorithms[bothAtOnce] }
 
-// Span is one thing that a rank did in a step.
+// A Span is one activity of a rank in a step.
 type Span struct {
 	Kind     string  `json:"kind"` // "compute", "allgather" or "reduce-scatter"
 	Layer    int     `json:"layer"`
@@ -29,8 +28,8 @@ type Span struct {
 	End      float64 `json:"end_us"`
 }
 
-// FSDPResult is what a step measured. Times are microseconds of virtual time and
-// those of the rank that ended last: compute and what is exposed add up to the step.
+// FSDPResult holds the measurements of a step. Times are microseconds of virtual time, on the rank that
+// ended last. Compute and exposed times add up to the step.
 type FSDPResult struct {
 	Op         string `json:"op"`
 	Algo       string `json:"algo"`
@@ -41,20 +40,20 @@ type FSDPResult struct {
 	ShardBytes int64  `json:"shard_bytes"`
 	Prefetch   int    `json:"prefetch"`
 	Chunk      int    `json:"chunk"`
-	Segment    int64  `json:"segment"` // of rings
+	Segment    int64  `json:"segment"` // segment size of rings
 
 	StepUS                 float64 `json:"step_us"`
 	ComputeUS              float64 `json:"compute_us"`
-	BubblePct              float64 `json:"bubble_pct"`                // of the step that is not compute
-	ExposedAllgatherUS     float64 `json:"exposed_allgather_us"`      // waited for parameters
-	ExposedReduceScatterUS float64 `json:"exposed_reduce_scatter_us"` // after the last compute
-	BackwardUS             float64 `json:"backward_us"`               // from the end of the last forward compute
-	AllgatherUS            float64 `json:"allgather_us"`              // one was under way
-	ReduceScatterUS        float64 `json:"reduce_scatter_us"`         // likewise
-	SentBytes              int64   `json:"sent_bytes"`                // by the busiest rank, headers included
-	ReceivedBytes          int64   `json:"received_bytes"`            // likewise
+	BubblePct              float64 `json:"bubble_pct"`                // share of the step without compute
+	ExposedAllgatherUS     float64 `json:"exposed_allgather_us"`      // time spent waiting for parameters
+	ExposedReduceScatterUS float64 `json:"exposed_reduce_scatter_us"` // time after the last compute
+	BackwardUS             float64 `json:"backward_us"`               // time from the end of the last forward compute
+	AllgatherUS            float64 `json:"allgather_us"`              // time with an Allgather in flight
+	ReduceScatterUS        float64 `json:"reduce_scatter_us"`         // time with a Reduce-Scatter in flight
+	SentBytes              int64   `json:"sent_bytes"`                // bytes sent by the busiest rank, with headers
+	ReceivedBytes          int64   `json:"received_bytes"`            // bytes received by the busiest rank
 
-	Collectives    int    `json:"collectives"` // that all ranks completed
+	Collectives    int    `json:"collectives"` // collectives that all ranks completed
 	RepairedChunks int64  `json:"repaired_chunks"`
 	Verified       bool   `json:"verified"`
 	Wrong          int    `json:"wrong"`
@@ -64,7 +63,7 @@ type FSDPResult struct {
 	WallMS   float64     `json:"wall_ms"`
 	Seed     uint64      `json:"seed"`
 	Errors   []RankError `json:"errors"`
-	Timeline []Span      `json:"timeline"` // of rank 0, in order of ends
+	Timeline []Span      `json:"timeline"` // spans of rank 0, in order of their ends
 }
 
 // RunFSDP simulates one training step.
@@ -80,7 +79,7 @@ func RunFSDP(cfg FSDPConfig) (*FSDPResult, error) {
 	return r, nil
 }
 
-// prepare brings a step to where all ranks have begun it.
+// prepare sets up a step that all ranks have started.
 func (cfg *FSDPConfig) prepare() (*trainingStep, error) {
 	parts, err := cfg.completeStep()
 	if err != nil {
@@ -105,13 +104,13 @@ func (cfg *FSDPConfig) prepare() (*trainingStep, error) {
 	}
 	w.step = s
 	for r := range s.ranks {
-		w.pending++ // the step itself: between collectives nothing else is pending
+		w.pending++ // counts the step itself: between collectives nothing else is pending
 		s.advance(r)
 	}
 	return s, nil
 }
 
-// completeStep fills in defaults and checks.
+// completeStep sets defaults and checks the configuration.
 func (cfg *FSDPConfig) completeStep() (parts []part, err error) {
 	bad := func(format string, args ...any) ([]part, error) {
 		return nil, fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
@@ -135,9 +134,8 @@ func (cfg *FSDPConfig) completeStep() (parts []part, err error) {
 		cfg.Chunk = coarseChunk(cfg.LayerBytes, p)
 	}
 	if cfg.Segment == 0 {
-		// Rings forward in pieces, as every library does: without, each of their
-		// steps would pay for storing a chunk at each switch, which is an artefact
-		// of coarse chunks.
+		// Rings forward in pieces, as in every library. Without pieces, each step would pay for
+		// storing a whole chunk at each switch, which is an artefact of coarse chunks.
 		chunk := int64(cfg.Chunk)
 		cfg.Segment = (cfg.Bytes/4 + chunk - 1) / chunk * chunk
 	}
@@ -151,36 +149,36 @@ func (cfg *FSDPConfig) completeStep() (parts []part, err error) {
 	return parts, nil
 }
 
-// inSequence is how long the step would take with nothing at the same time, in
-// picoseconds; no more than twice the longest step.
+// inSequence returns the time of the step without any overlap, in picoseconds, clamped to twice the
+// longest step.
 func (cfg *FSDPConfig) inSequence() int64 {
 	wire := float64(cfg.LayerBytes) * 8e12 / cfg.Rate
 	ps := 3 * float64(cfg.Layers) * (wire + float64(cfg.Compute.Nanoseconds())*1000)
 	return int64(min(ps, 2*1000*float64(maxStep)))
 }
 
-// The largest step: picoseconds in 63 bits are a hundred days, and limits are
-// multiples of what is expected.
+// Limits of a step: 63 bits of picoseconds are a hundred days, and time limits are multiples of the
+// expected time.
 const (
 	maxLayers     = 10000
 	maxLayerBytes = 1 << 40
 	maxStep       = time.Hour
 )
 
-// Chunks of a layer times ranks, which is what a run costs, and the least chunks of
-// a shard: fewer, and pipelines through switches are not filled.
+// chunkBudget is the wanted product of chunks per layer and ranks, which determines the cost of a run.
+// minChunks is the minimum number of chunks per shard: fewer would not fill pipelines through switches.
 const (
 	chunkBudget = 1 << 17
-	leastChunks = 8
+	minChunks   = 8
 )
 
-// coarseChunk picks the chunk of a scale model: real networks carry 4 KiB at a
-// time, but a step moves hundreds of gigabytes. What takes time is bytes over
-// rates, which chunks do not change as long as there are many of them in a shard.
+// coarseChunk picks the chunk size of a scale model. Real networks carry 4 KiB per packet, but a step
+// moves hundreds of gigabytes. Bytes over rates determine the time, and the chunk size does not change
+// that as long as a shard has many chunks.
 func coarseChunk(layer, p int64) int {
 	want := uint64(layer*p/chunkBudget) + 1
-	most := uint64((layer+p-1)/p/leastChunks) + 1
+	limit := uint64((layer+p-1)/p/minChunks) + 1
 	up := uint64(1) << bits.Len64(want-1)
-	down := uint64(1) << (bits.Len64(most) - 1)
+	down := uint64(1) << (bits.Len64(limit) - 1)
 	return int(max(4<<10, min(up, down, 16<<20)))
 }

@@ -1,29 +1,29 @@
 package sim
 
-// call makes a rank's next call on a communicator. The first rank to come makes
-// the buffers of all: there are never more than a few collectives' at a time.
+// call makes a rank's next call on a communicator. The first rank that calls creates the buffers of all
+// ranks, so only a few collectives' buffers exist at a time.
 func (s *trainingStep) call(rank, on int) {
 	w, r := s.w, &s.ranks[rank]
-	nth := r.asked[on]
+	nth := r.started[on]
 	c := s.calls[on][nth]
 	if c == nil {
 		var err error
 		if c, err = w.collective(uint64(nth*comms+on+1), s.parts[on], s.members); err != nil {
-			w.violate("no collective %d: %v", nth, err) // the first one could be made, and all are alike
+			w.violate("no collective %d: %v", nth, err) // the first collective could be created, and all are alike
 			return
 		}
 		c.comm = uint32(on)
 		s.calls[on][nth], w.calls[c.req] = c, c
 	}
-	r.asked[on]++
+	r.started[on]++
 	r.called[on] = w.now
 	w.starts = append(w.starts, start{w.now, rank, c})
 	w.push(w.now, evStart, int32(len(w.starts)-1), nil)
 	w.pending++
 }
 
-// finish sees to it that a collective that has ended everywhere is taken away when
-// no packet of it can be left in the network.
+// finish schedules the removal of a collective that has ended on all ranks, for when none of its
+// packets can be left in the network.
 func (s *trainingStep) finish(c *collective) {
 	if !c.failed {
 		s.complete++
@@ -32,8 +32,7 @@ func (s *trainingStep) finish(c *collective) {
 	s.w.push(s.w.now+s.w.lifetime+32*s.w.slotTime, evStep, int32(len(s.ranks)+len(s.retire)-1), nil)
 }
 
-// drop looks for the last time whether anybody wrote to buffers that were free,
-// and forgets them.
+// drop checks for the last time that nothing wrote to freed buffers, and forgets the collective.
 func (s *trainingStep) drop(c *collective) {
 	w := s.w
 	if c.mem == nil {
@@ -56,15 +55,16 @@ func (s *trainingStep) drop(c *collective) {
 	}
 }
 
-// result gathers what the step measured.
+// result collects the measurements of the step.
 func (s *trainingStep) result(cfg *FSDPConfig) *FSDPResult {
 	w := s.w
 	for _, c := range s.retire {
 		s.drop(c)
 	}
 	out := &FSDPResult{
-		Op: "fsdp", Algo: cfg.Algo, Nodes: w.g.Hosts, Topology: w.g.Name, Layers: s.layers, LayerBytes: cfg.LayerBytes,
-		ShardBytes: cfg.Bytes, Prefetch: s.prefetch, Chunk: cfg.Chunk, Segment: cfg.Segment, Collectives: s.complete,
+		Op: "fsdp", Algo: cfg.Algo, Nodes: w.g.Hosts, Topology: w.g.Name,
+		Layers: s.layers, LayerBytes: cfg.LayerBytes, ShardBytes: cfg.Bytes, Prefetch: s.prefetch,
+		Chunk: cfg.Chunk, Segment: cfg.Segment, Collectives: s.complete,
 		Wrong: w.wrong, Events: w.events, Seed: cfg.Seed, Errors: []RankError{}, Timeline: s.spans,
 	}
 	last := 0
@@ -83,13 +83,14 @@ func (s *trainingStep) result(cfg *FSDPConfig) *FSDPResult {
 	if w.lingering > 0 && w.failures == 0 {
 		w.violate("operations lingered for ever")
 	}
-	out.Violation = w.broken
-	out.Verified = w.wrong == 0 && w.broken == "" && len(out.Errors) == 0 && s.complete == len(s.calls[gather])+len(s.calls[scatter])
+	out.Violation = w.violation
+	out.Verified = w.wrong == 0 && w.violation == "" && len(out.Errors) == 0 &&
+		s.complete == len(s.calls[gather])+len(s.calls[scatter])
 	s.times(out, &s.ranks[last])
 	return out
 }
 
-// times are those of the rank that ended last; a step that failed has none.
+// times sets the times of the rank that ended last. A failed step has none.
 func (s *trainingStep) times(out *FSDPResult, r *rankStep) {
 	if !r.over {
 		return
@@ -98,14 +99,14 @@ func (s *trainingStep) times(out *FSDPResult, r *rankStep) {
 	compute := 3 * int64(s.layers) * s.forward
 	out.StepUS, out.ComputeUS = us(r.ended), us(compute)
 	out.ExposedAllgatherUS, out.ExposedReduceScatterUS = us(r.waited), us(r.ended-r.computed)
-	out.BackwardUS = us(r.ended - r.turned)
+	out.BackwardUS = us(r.ended - r.forwardEnd)
 	out.AllgatherUS, out.ReduceScatterUS = us(r.busy[gather]), us(r.busy[scatter])
 	if r.ended > 0 {
 		out.BubblePct = 100 * float64(r.ended-compute) / float64(r.ended)
 	}
 }
 
-// failure says what a rank that did not end its step was doing.
+// failure describes what a rank was doing that did not end its step.
 func (s *trainingStep) failure(rank int) RankError {
 	for _, calls := range s.calls {
 		for _, c := range calls {
@@ -119,5 +120,7 @@ func (s *trainingStep) failure(rank int) RankError {
 			}
 		}
 	}
-	return RankError{Rank: rank, Culprit: -1, Op: "fsdp", Phase: "unknown", Missing: "unknown", Reason: "the step never ended"}
+	return RankError{
+		Rank: rank, Culprit: -1, Op: "fsdp", Phase: "unknown", Missing: "unknown", Reason: "the step never ended",
+	}
 }

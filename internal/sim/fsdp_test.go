@@ -34,7 +34,7 @@ func runStep(t *testing.T, cfg FSDPConfig) *FSDPResult {
 			cfg.Algo, cfg.Topology.Name, r.Verified, r.Collectives, 3*cfg.Layers-1, r.Wrong, r.Violation, r.Errors)
 	}
 	if sum := r.ComputeUS + r.ExposedAllgatherUS + r.ExposedReduceScatterUS; math.Abs(sum-r.StepUS) > 1e-6*r.StepUS {
-		t.Errorf("%s: compute and what is exposed are %.3f us, the step %.3f", cfg.Algo, sum, r.StepUS)
+		t.Errorf("%s: compute and exposed times sum to %.3f us, the step takes %.3f", cfg.Algo, sum, r.StepUS)
 	}
 	return r
 }
@@ -53,7 +53,7 @@ func TestFSDPVerified(t *testing.T) {
 	}
 }
 
-// checkTimeline holds rank 0's timeline against what a step is.
+// checkTimeline checks rank 0's timeline against the rules of a step.
 func checkTimeline(t *testing.T, cfg FSDPConfig, r *FSDPResult) {
 	t.Helper()
 	find := func(kind string, layer int, backward bool) *Span {
@@ -76,20 +76,21 @@ func checkTimeline(t *testing.T, cfg FSDPConfig, r *FSDPResult) {
 		}
 		c := find("compute", layer, backward)
 		if i > 0 && c.Start < computes[i-1].End {
-			t.Errorf("%s: layer %d computed before the one before it", cfg.Algo, layer)
+			t.Errorf("%s: layer %d was computed before the previous layer", cfg.Algo, layer)
 		}
 		if i != cfg.Layers {
 			g := find("allgather", layer, backward)
 			if c.Start < g.End {
-				t.Errorf("%s: layer %d computed at %.3f, gathered at %.3f", cfg.Algo, layer, c.Start, g.End)
+				t.Errorf("%s: layer %d was computed at %.3f but gathered at %.3f", cfg.Algo, layer, c.Start, g.End)
 			}
 			if ahead := i - cfg.Prefetch - 1; ahead >= 0 && g.Start < computes[ahead].End {
-				t.Errorf("%s: prefetch %d, but the gather for use %d began before use %d ended", cfg.Algo, cfg.Prefetch, i, ahead)
+				t.Errorf("%s: prefetch %d, but the gather for use %d started before use %d ended",
+					cfg.Algo, cfg.Prefetch, i, ahead)
 			}
 		}
 		if backward {
 			if s := find("reduce-scatter", layer, true); s.Start < c.End {
-				t.Errorf("%s: gradients of layer %d sent before they were there", cfg.Algo, layer)
+				t.Errorf("%s: gradients of layer %d were sent before they were computed", cfg.Algo, layer)
 			}
 		}
 		computes = append(computes, c)
@@ -113,8 +114,8 @@ func TestFSDPSameSeedSameStep(t *testing.T) {
 	}
 }
 
-// With compute far above communication, only the first Allgather and the last
-// Reduce-Scatter are exposed.
+// With compute far above communication, only the first Allgather and the last Reduce-Scatter are
+// exposed.
 func TestFSDPComputeBound(t *testing.T) {
 	for _, algo := range FSDPAlgorithms() {
 		cfg := fsdpBase(t, "star:8", algo)
@@ -122,16 +123,17 @@ func TestFSDPComputeBound(t *testing.T) {
 		r := runStep(t, cfg)
 		wire := float64(cfg.LayerBytes) * 8e6 / cfg.Rate
 		if r.ExposedAllgatherUS > 1.2*wire || r.ExposedReduceScatterUS > 1.2*wire {
-			t.Errorf("%s: exposed %.1f and %.1f us, one of them takes %.1f at line rate", algo, r.ExposedAllgatherUS, r.ExposedReduceScatterUS, wire)
+			t.Errorf("%s: exposed %.1f and %.1f us, one collective takes %.1f at line rate",
+				algo, r.ExposedAllgatherUS, r.ExposedReduceScatterUS, wire)
 		}
 		if r.BubblePct > 1 {
-			t.Errorf("%s: bubbles of %.2f %%", algo, r.BubblePct)
+			t.Errorf("%s: bubbles take %.2f %%", algo, r.BubblePct)
 		}
 	}
 }
 
-// With communication far above compute, backward is Allgather and Reduce-Scatter at
-// once, and by rings takes 2 - 2/P times as long (Appendix B).
+// With communication far above compute, backward is a concurrent Allgather and Reduce-Scatter, and takes
+// 2 - 2/P times as long with rings (Appendix B).
 func TestFSDPCommunicationBound(t *testing.T) {
 	t.Parallel()
 	slow(t)
@@ -142,19 +144,20 @@ func TestFSDPCommunicationBound(t *testing.T) {
 			return runStep(t, cfg)
 		}
 		rings, net := run("ring+ring"), run("mcast+inc")
-		// L-1 Allgathers beside L Reduce-Scatters: rings share the link, the others
-		// only leave one Reduce-Scatter over at the end.
+		// L-1 Allgathers run beside L Reduce-Scatters. Rings share the link. Multicast and in-network
+		// reduction leave only one Reduce-Scatter for the end.
 		n, f := 6.0, 1-1/float64(p)
 		want := (2*n - 1) * f / (n - 1 + f)
 		if s := rings.BackwardUS / net.BackwardUS; s < 0.93*want || s > 1.07*want {
-			t.Errorf("P=%d: backward %.1f us by rings and %.1f in the network: speed-up %.3f, want %.3f", p, rings.BackwardUS, net.BackwardUS, s, want)
+			t.Errorf("P=%d: backward %.1f us with rings and %.1f in the network: speed-up %.3f, want %.3f",
+				p, rings.BackwardUS, net.BackwardUS, s, want)
 		} else {
 			t.Logf("P=%d: speed-up of backward %.3f, want %.3f", p, s, want)
 		}
 	}
 }
 
-// Coarse chunks are a scale model: a step does not depend on them.
+// Coarse chunks are a scale model: the time of a step does not depend on the chunk size.
 func TestFSDPChunks(t *testing.T) {
 	slow(t)
 	for _, algo := range FSDPAlgorithms() {
@@ -171,8 +174,7 @@ func TestFSDPChunks(t *testing.T) {
 	}
 }
 
-// Verified is earned: one wrong bit in one rank's input, or a write to one buffer
-// after its collective, and it is gone.
+// One wrong bit in one rank's input clears Verified. So does a write to a buffer after its collective.
 func TestFSDPFindsWrongData(t *testing.T) {
 	for _, algo := range FSDPAlgorithms() {
 		cfg := fsdpBase(t, "star:4", algo)
@@ -199,7 +201,7 @@ func TestFSDPFindsWrongData(t *testing.T) {
 	}
 }
 
-// A run that is cut short is not verified, and says who did not end.
+// A run that is cut short is not verified, and its errors name the ranks that did not end.
 func TestFSDPCutShort(t *testing.T) {
 	cfg := fsdpBase(t, "star:4", "ring+ring")
 	s, err := cfg.prepare()

@@ -11,7 +11,7 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// outcome is how a collective ended on one rank.
+// outcome is the end of a collective on one rank.
 type outcome struct {
 	ended bool
 	at    int64
@@ -30,41 +30,40 @@ type putKey struct {
 	nth uint32
 }
 
-// host is one machine: a NIC that the network reaches, a processor that may
-// be stopped, and a node. Its two sides are independent: datagrams queue for the
-// receive workers, everything else for the control thread.
+// host is one machine: a NIC, a processor that may be stopped, and a node. Its receive workers and its
+// control thread are independent: datagrams queue for the workers, everything else for the thread.
 type host struct {
 	w    *world
 	id   int
 	node *node.Node
 	dead bool
 
-	stalled   int64         // the processor is stopped until then
-	datagrams fifo          // received, waiting for a receive worker
-	datBytes  int64         // their bytes
-	workUntil int64         // the receive worker is busy until then
-	wakeAt    int64         // when evWake comes; never: not
-	taken     uint64        // datagrams taken off the queue so far
-	drains    []drain       // operations that wait for the queue, oldest first
-	control   []event       // messages and completions that arrived while stopped
-	calls     []*collective // to be made when it runs again
-	timerAt   int64         // when evTimer comes; never: not
-	timerDue  bool          // it came while stopped
-	ctlAt     int64         // with noise: when the last message is handled
-	inOrder   map[int]int64
+	stalled   int64         // end of the processor's stop
+	datagrams fifo          // datagrams that wait for a receive worker
+	datBytes  int64         // size of the queued datagrams in bytes
+	workUntil int64         // time until which the receive worker is busy
+	wakeAt    int64         // time of the next evWake, or never
+	taken     uint64        // number of datagrams taken from the queue
+	drains    []drain       // operations that wait for the queue to drain, oldest first
+	control   []event       // messages and completions that arrived while the processor was stopped
+	calls     []*collective // calls to make when the processor runs again
+	timerAt   int64         // time of the next evTimer, or never
+	timerDue  bool          // whether the timer expired while the processor was stopped
+	controlAt int64         // with noise: time at which the last message is handled
+	inOrder   map[int]int64 // by connection: delivery time of its last delayed packet
 
-	workers []*mcast.Intake // by subgroup
-	tally   place.Taken     // what they share
-	reports []*mcast.Report // on their way to the control thread, oldest first
-	claims  []*read         // on their way to a receive worker, oldest first
-	slots   [superPacket]mcast.Slot
+	workers    []*mcast.Intake // by subgroup
+	takenCount place.Taken     // datagrams taken, shared by the workers
+	reports    []*mcast.Report // reports in transit to the control thread, oldest first
+	claims     []*read         // claims in transit to a receive worker, oldest first
+	slots      [superPacket]mcast.Slot
 
-	puts    map[putKey][]*packet // sends of others that have not all arrived
-	early   map[opKey][]*packet  // their last packets, of operations that have not begun here
+	puts    map[putKey][]*packet // packets of peers' sends that have not arrived completely
+	early   map[opKey][]*packet  // last packets of sends for operations that this host has not started
 	regions map[opKey]*region
-	last    opKey // the region looked up last
-	lastReg *region
-	acting  bool // act is under way
+	last    opKey   // key of the last region lookup
+	lastReg *region // result of the last region lookup
+	acting  bool    // whether act is running
 	sent    int64
 }
 
@@ -79,7 +78,7 @@ func ps(t step.Time) int64 {
 	return int64(t) * 1000
 }
 
-// arrived takes a packet off the wire.
+// arrived handles a packet from the wire.
 func (h *host) arrived(k *packet) {
 	if h.dead {
 		h.w.pools.release(k)
@@ -91,20 +90,19 @@ func (h *host) arrived(k *packet) {
 	}
 	at := h.w.now
 	if p := h.w.cfg.LossAll; p > 0 {
-		// Each loss costs the sender a timeout; what follows on the same
-		// connection waits for it.
+		// Each loss costs the sender a timeout. Later packets on the connection wait for it.
 		for h.w.rng.Float64() < p {
 			at += h.w.retransmit
 		}
 	}
 	if n := h.w.noise; n > 0 && (k.kind == pktMessage || (k.kind == pktPut && k.last)) {
-		at = max(at+int64(h.w.rng.ExpFloat64()*float64(n)), h.ctlAt)
-		h.ctlAt = at
+		at = max(at+int64(h.w.rng.ExpFloat64()*float64(n)), h.controlAt)
+		h.controlAt = at
 	}
-	conn := k.src*lanes + int(k.lane)
+	conn := k.src*trafficClasses + int(k.trafficClass)
 	before, ok := h.inOrder[conn]
 	if ok = ok && before >= h.w.now; ok {
-		at = max(at, before) // and after it, also when it is due at this instant
+		at = max(at, before) // deliver after the previous packet, also if both are due now
 	}
 	if ok || at > h.w.now {
 		h.inOrder[conn] = at
@@ -140,8 +138,8 @@ func (h *host) region(key opKey) *region {
 	return h.lastReg
 }
 
-// reliable takes a packet of the reliable path, in order. Reads are served and
-// finished by the NIC: a stopped processor does not hold them up.
+// reliable handles a packet of the reliable path, in order. The NIC serves and completes reads, so a
+// stopped processor does not delay them.
 func (h *host) reliable(k *packet) {
 	switch k.kind {
 	case pktRead:
@@ -183,7 +181,7 @@ func (h *host) message(k *packet) {
 	h.act()
 }
 
-// put takes a send that has arrived: it asks the operation's Inbox where its pieces belong.
+// put handles a completely received send: it asks the operation's Inbox where the pieces belong.
 func (h *host) put(last *packet) {
 	key := putKey{opKey{last.comm, last.seq}, last.src, last.psn}
 	h.node.Heard(ns(h.w.now), last.src)
@@ -223,20 +221,20 @@ func (h *host) put(last *packet) {
 	h.act()
 }
 
-// placePut puts the pieces of a send in place, or adds them to what is there.
+// placePut places the pieces of a send, or adds them to the buffer's content.
 func (h *host) placePut(r *region, recv *p2p.Recv, pieces []*packet) {
-	how := put
+	mode := put
 	switch {
 	case recv.First:
-		how = addToInput
+		mode = addToInput
 	case recv.Reduce:
-		how = add
+		mode = add
 	}
 	first := pieces[0].off
 	for _, k := range pieces {
 		if k.bytes > 0 {
-			r.took(k)
-			r.mem.place(recv.Off+k.off-first, &k.pay, how)
+			r.countReceived(k)
+			r.mem.place(recv.Off+k.off-first, &k.pay, mode)
 		}
 	}
 	h.drop(pieces)
@@ -254,11 +252,11 @@ func (h *host) batchSent(k *packet) {
 	h.act()
 }
 
-// act carries out what the node wants. The caller has changed what the node knows, so its timer may
-// have moved even if it wants nothing.
+// act executes the actions of the node. The caller has changed the node's state, so its timer may have
+// moved even without actions.
 func (h *host) act() {
 	if h.acting {
-		return // who is at it sees what is new
+		return // the running call of act sees the new actions
 	}
 	h.acting = true
 	for {
@@ -267,7 +265,7 @@ func (h *host) act() {
 			break
 		}
 		for i := range acts {
-			h.do(&acts[i])
+			h.execute(&acts[i])
 		}
 	}
 	h.acting = false
@@ -284,18 +282,18 @@ func (h *host) rearm() {
 
 func (h *host) timer() {
 	if h.dead || h.w.now != h.timerAt {
-		return // an earlier one took its place
+		return // an earlier timer has replaced it
 	}
 	h.timerAt = never
 	if h.w.now < h.stalled {
 		h.timerDue = true
 		return
 	}
-	h.lookAtClock()
+	h.runTimer()
 }
 
-// lookAtClock lets the node see the time. What waits in the receive queue is not lost.
-func (h *host) lookAtClock() {
+// runTimer runs the node's timers. Datagrams in the receive queue are not lost.
+func (h *host) runTimer() {
 	if h.datagrams.len() > 0 {
 		h.node.Queued(ns(h.w.now))
 	}

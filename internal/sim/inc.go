@@ -8,52 +8,55 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// aggregators is how many chunks a switch adds up at a time.
+// aggregators is the number of chunks that a switch sums at a time.
 const aggregators = 64
 
-// incTree is the reduction tree: the ports of a multicast tree with a direction,
-// through another top than the multicast's where there is one.
+// incTree is the reduction tree: the ports of a multicast tree with a direction. It uses a different
+// top than multicast if there is one.
 type incTree struct {
 	tree     *topology.Tree
-	up       []topology.LinkID       // by node: towards the top; none at the top
-	children []int                   // by switch: ports that lead down
-	lone     [][]int                 // by host: the switches on its way up whose port towards it leads to no other host
+	up       []topology.LinkID       // by node: link towards the top; NoLink at the top
+	children []int                   // by switch: number of ports that lead down
+	lone     [][]int                 // by host: switches above it whose port towards it leads to no other host
 	nodes    []map[opKey]*aggregator // by switch
 }
 
-// aggregator is the part of a switch that adds up one reduction. All ranks send
-// in the same order, each leaving out its own block; so it takes chunks only from
-// a window that begins at the first one it has not passed on. What is beyond the
-// window waits where it is, at its host or in the switch below, and not in a buffer
-// of the link. So a rank that runs ahead can take neither the buffers that those
-// before it need, since the first chunk of the window is always taken, from
-// everybody; nor those of other reductions, since each has a window of its own:
-// any number of them go on at once, in whatever order ranks began them.
+// aggregator is the part of a switch that sums one reduction. All ranks send in the same order, each
+// without its own block. The aggregator therefore accepts only chunks of a window, which starts at the
+// first chunk that it has not passed on. Chunks beyond the window wait at their host or in the switch
+// below, not in a buffer of the link.
+//
+// A rank that runs ahead can therefore not take the buffers that slower ranks need: the first chunk of
+// the window is accepted from every rank. Nor can it take buffers of other reductions, because each
+// reduction has its own window. Any number of reductions progress at once, in whatever order ranks
+// started them.
 type aggregator struct {
-	base  int              // chunks whose turn is before it have been passed on
-	sums  map[int]*sum     // by chunk
-	gone  map[int]bool     // by turn: passed on, beyond base
-	wait  map[int][]parked // by turn: beyond the window
-	ready map[int]bool     // at the top, by owner: it has sent its first chunk
-	early map[int][]int    // at the top, by owner: chunks added up before that
+	base   int              // turn of the first chunk that has not been passed on
+	sums   map[int]*sum     // by chunk
+	passed map[int]bool     // by turn: chunks beyond base that have been passed on
+	wait   map[int][]parked // by turn: packets beyond the window
+	ready  map[int]bool     // at the top, by owner: whether it has sent its first chunk
+	early  map[int][]int    // at the top, by owner: chunks summed before that
 }
 
-// parked is a packet that waits until the switch at the other end of a link can
-// take it.
+// parked is a packet that waits until the switch at the other end of a link accepts it.
 type parked struct {
 	l *link
 	k *packet
 	h *hop
 }
 
-// sum is one chunk being added up.
+// sum is a chunk under summation.
 type sum struct {
 	pkt  *packet
 	have int
 }
 
 func newIncTree(g *topology.Graph) *incTree {
-	t := &incTree{tree: g.Tree(g.Trees() - 1), up: make([]topology.LinkID, g.Nodes()), children: make([]int, g.Nodes()), lone: make([][]int, g.Hosts), nodes: make([]map[opKey]*aggregator, g.Nodes())}
+	t := &incTree{
+		tree: g.Tree(g.Trees() - 1), up: make([]topology.LinkID, g.Nodes()), children: make([]int, g.Nodes()),
+		lone: make([][]int, g.Hosts), nodes: make([]map[opKey]*aggregator, g.Nodes()),
+	}
 	hosts := make([]int, g.Nodes())
 	var walk func(n topology.NodeID, up topology.LinkID)
 	walk = func(n topology.NodeID, up topology.LinkID) {
@@ -84,8 +87,8 @@ func newIncTree(g *topology.Graph) *incTree {
 	return t
 }
 
-// expects is how many contributions to a chunk of owner's block a switch gets.
-// The owner itself sends one only for the first chunk.
+// expects returns the number of contributions to a chunk of owner's block that a switch receives. The
+// owner contributes only to the first chunk.
 func (t *incTree) expects(n topology.NodeID, owner int, first bool) int {
 	e := t.children[n]
 	if owner < 0 || first {
@@ -99,18 +102,17 @@ func (t *incTree) expects(n topology.NodeID, owner int, first bool) int {
 	return e
 }
 
-// reduce sends a range up the tree; an empty one says that we are ready to
-// receive the block that begins there.
+// reduce sends a range up the tree. An empty range reports that this host is ready to receive the
+// block that starts there.
 func (h *host) reduce(a *node.Action) {
-	h.cut(a, func(k *packet, c *collective) {
+	h.packetize(a, func(k *packet, c *collective) {
 		k.kind, k.dst = pktSum, -1
-		k.all = c.cut(k.off) - k.off // the chunk's length, also when ours is empty
+		k.all = c.chunkEnd(k.off) - k.off // length of the chunk, also if this host's contribution is empty
 		h.w.sendUp(&h.w.links[h.w.g.HostUp(h.id)], k, nil)
 	})
 }
 
-// sendUp puts a chunk on a link towards the top, when the switch at the other end
-// can take it.
+// sendUp puts a chunk on a link towards the top once the switch at the other end accepts it.
 func (w *world) sendUp(l *link, k *packet, h *hop) {
 	key := opKey{k.comm, k.seq}
 	c, a := w.reductions[key], w.aggregator(l.to, key)
@@ -124,14 +126,17 @@ func (w *world) sendUp(l *link, k *packet, h *hop) {
 func (w *world) aggregator(n topology.NodeID, key opKey) *aggregator {
 	a := w.inc.nodes[n][key]
 	if a == nil {
-		a = &aggregator{sums: map[int]*sum{}, gone: map[int]bool{}, wait: map[int][]parked{}, ready: map[int]bool{}, early: map[int][]int{}}
+		a = &aggregator{
+			sums: map[int]*sum{}, passed: map[int]bool{}, wait: map[int][]parked{},
+			ready: map[int]bool{}, early: map[int][]int{},
+		}
 		w.inc.nodes[n][key] = a
 		w.advance(n, a, w.reductions[key])
 	}
 	return a
 }
 
-// aggregate takes a chunk that came to a switch on its way up.
+// aggregate handles a chunk that arrives at a switch on its way up.
 func (w *world) aggregate(n topology.NodeID, k *packet, h *hop) {
 	key := opKey{k.comm, k.seq}
 	w.add(n, w.aggregator(n, key), w.reductions[key], k)
@@ -139,8 +144,8 @@ func (w *world) aggregate(n topology.NodeID, k *packet, h *hop) {
 	w.pools.release(k)
 }
 
-// advance moves the window past chunks that never come here: those to which only
-// their owner is below this switch.
+// advance moves the window past chunks that never reach this switch: those whose owner is the only
+// rank below it.
 func (w *world) advance(n topology.NodeID, a *aggregator, c *collective) {
 	for a.base < len(c.inTurn) {
 		if owner, first := c.ownerOf(c.inTurn[a.base]); w.inc.expects(n, owner, first) > 0 {
@@ -150,8 +155,8 @@ func (w *world) advance(n topology.NodeID, a *aggregator, c *collective) {
 	}
 }
 
-// takeTurns numbers the chunks in the order in which ranks send them up.
-func (c *collective) takeTurns() {
+// orderChunks numbers the chunks in the order in which ranks send them up.
+func (c *collective) orderChunks() {
 	n := c.cells[len(c.counts)]
 	c.turn, c.inTurn = make([]int, n), make([]int, 0, n)
 	for at := 0; len(c.inTurn) < n; at++ {
@@ -164,8 +169,8 @@ func (c *collective) takeTurns() {
 	}
 }
 
-// ownerOf is whose block a chunk belongs to, -1 if everybody gets it, and whether
-// it is the block's first.
+// ownerOf returns the owner of a chunk, or -1 if all ranks receive it, and whether it is the first of
+// its block.
 func (c *collective) ownerOf(cell int) (owner int, first bool) {
 	if c.kind != wire.ReduceScatter {
 		return -1, false
@@ -174,13 +179,13 @@ func (c *collective) ownerOf(cell int) (owner int, first bool) {
 	return owner, cell == c.cells[owner]
 }
 
-// add adds a contribution, and passes the sum on when it is complete.
+// add adds a contribution and passes the sum on when it is complete.
 func (w *world) add(n topology.NodeID, a *aggregator, c *collective, k *packet) {
 	cell := c.cell(k.off)
 	s := a.sums[cell]
 	if s == nil {
 		p := w.pools.packet()
-		p.kind, p.lane, p.src, p.dst = pktSum, laneBulk, k.src, -1
+		p.kind, p.trafficClass, p.src, p.dst = pktSum, classBulk, k.src, -1
 		p.comm, p.seq, p.off, p.all, p.bytes = k.comm, k.seq, k.off, k.all, int(k.all)
 		p.size = k.all + putHeader
 		if c.move {
@@ -203,8 +208,8 @@ func (w *world) add(n topology.NodeID, a *aggregator, c *collective, k *packet) 
 	}
 }
 
-// passSum sends a complete sum up, or from the top to whom it belongs, if that
-// one is ready. Its buffer is free when it leaves.
+// passSum sends a complete sum up. The top sends it to the owner once the owner is ready. The sum's
+// buffer becomes free when it leaves.
 func (w *world) passSum(n topology.NodeID, a *aggregator, cell, owner int, first bool) {
 	p := a.sums[cell].pkt
 	if up := w.inc.up[n]; up != topology.NoLink {
@@ -236,18 +241,18 @@ func (w *world) passSum(n topology.NodeID, a *aggregator, cell, owner int, first
 	}
 }
 
-// freeSum makes room for chunks that wait: the sum of a chunk has left.
+// freeSum frees the buffer of a sum that has left, and admits waiting chunks.
 func (w *world) freeSum(n topology.NodeID, key opKey, cell int) {
 	a, c := w.inc.nodes[n][key], w.reductions[key]
 	delete(a.sums, cell)
-	a.gone[c.turn[cell]] = true
-	was := a.base
-	for a.gone[a.base] {
-		delete(a.gone, a.base)
+	a.passed[c.turn[cell]] = true
+	oldBase := a.base
+	for a.passed[a.base] {
+		delete(a.passed, a.base)
 		a.base++
 		w.advance(n, a, c)
 	}
-	for in := was + aggregators; in < a.base+aggregators; in++ {
+	for in := oldBase + aggregators; in < a.base+aggregators; in++ {
 		waiting := a.wait[in]
 		delete(a.wait, in)
 		for _, x := range waiting {
@@ -256,18 +261,18 @@ func (w *world) freeSum(n topology.NodeID, key opKey, cell int) {
 	}
 }
 
-// result takes a sum that arrived at its host.
+// result handles a sum that arrived at its host.
 func (h *host) result(k *packet) {
 	ok := h.node.Result(ns(h.w.now), k.comm, k.seq, k.off, int64(k.bytes))
 	r := h.region(opKey{k.comm, k.seq})
 	switch {
 	case ok && r != nil && r.open:
-		r.took(k)
-		how := put
+		r.countReceived(k)
+		mode := put
 		if r.mem.c.kind == wire.ReduceScatter {
-			how = add
+			mode = add
 		}
-		r.mem.place(k.off, &k.pay, how)
+		r.mem.place(k.off, &k.pay, mode)
 	case ok:
 		h.w.violate("rank %d got a sum after its buffers were free", h.id)
 	}

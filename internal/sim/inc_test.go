@@ -10,9 +10,11 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// reductions runs several reductions of some bytes by the network, the i-th on communicator
-// comms[i], started on rank r at at(i, r).
-func reductions(t *testing.T, topo string, kind wire.CallKind, bytes int64, comms []uint32, at func(call, rank int) int64) string {
+// reductions runs in-network reductions of this size. The i-th runs on communicator comms[i] and starts
+// on rank r at time at(i, r).
+func reductions(
+	t *testing.T, topo string, kind wire.CallKind, bytes int64, comms []uint32, at func(call, rank int) int64,
+) string {
 	t.Helper()
 	cfg, _, err := base(t, "allgather", topo, 0).complete()
 	if err != nil {
@@ -25,7 +27,7 @@ func reductions(t *testing.T, topo string, kind wire.CallKind, bytes int64, comm
 	p := cfg.Topology.Hosts
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(comms))) {
 		for _, h := range w.hosts {
-			if err := h.node.AddComm(id, everybody(p)); err != nil {
+			if err := h.node.AddComm(id, allHosts(p)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -37,7 +39,7 @@ func reductions(t *testing.T, topo string, kind wire.CallKind, bytes int64, comm
 	}
 	var calls []*collective
 	for i, id := range comms {
-		c, err := w.collective(uint64(i+1), part{algo: "inc", shape: shape}, everybody(p))
+		c, err := w.collective(uint64(i+1), part{algo: "inc", shape: shape}, allHosts(p))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,19 +51,19 @@ func reductions(t *testing.T, topo string, kind wire.CallKind, bytes int64, comm
 	return judge(w, calls)
 }
 
-// Ranks that make calls on two communicators in different orders, or some much
-// earlier than others, each fill the switches with what others do not send yet.
-// What waits for its turn must not keep the other reduction's chunks out.
+// Some ranks make their calls on two communicators in different orders, or much earlier than others.
+// They fill the switches with chunks that other ranks do not send yet. Chunks that wait for their turn
+// must not block the chunks of the other reduction.
 func TestReductionsAtOnce(t *testing.T) {
 	t.Parallel()
 	const (
-		late  = 1e9     // long enough for all that can be sent ahead,
-		ahead = 2 << 20 // and more than that
+		late  = 1e9     // long enough to send everything that can be sent ahead
+		ahead = 2 << 20 // more than can be sent ahead
 	)
 	for _, kind := range []wire.CallKind{wire.ReduceScatter, wire.Allreduce} {
 		for _, topo := range []string{"star:2", "star:5", "fat-tree:6,3,2"} {
 			if testenv.Race && topo != "star:2" {
-				continue // the run without the race detector has them all
+				continue // the run without the race detector covers all topologies
 			}
 			for name, at := range map[string]func(call, rank int) int64{
 				"crossed":   func(call, rank int) int64 { return int64((call+rank)%2) * late },
@@ -70,7 +72,7 @@ func TestReductionsAtOnce(t *testing.T) {
 			} {
 				for _, comms := range [][]uint32{{0, 1}, {0, 0, 0}, {0, 1, 0, 1}} {
 					if name == "crossed" && len(comms) > 2 {
-						continue // on one communicator calls have an order
+						continue // calls on one communicator have an order
 					}
 					if msg := reductions(t, topo, kind, ahead, comms, at); msg != "" {
 						t.Errorf("%v on %s, %s, communicators %v: %s", kind, topo, name, comms, msg)
@@ -81,8 +83,8 @@ func TestReductionsAtOnce(t *testing.T) {
 	}
 }
 
-// A sum that nobody but its owner is missing from must not come down to one that
-// has not made the call: nobody would be there to take it.
+// A sum that lacks only its owner's contribution must not reach an owner that has not made the call:
+// nothing there could receive it.
 func TestReductionForALateRank(t *testing.T) {
 	t.Parallel()
 	for _, topo := range []string{"star:2", "star:4", "fat-tree:4,4,2", "fat-tree:6,3,2", "fat-tree3:16,4"} {
@@ -102,7 +104,7 @@ func TestReductionForALateRank(t *testing.T) {
 	}
 }
 
-// The tree adds up what all hosts send, so a communicator of some is refused.
+// The tree sums the contributions of all hosts, so a communicator of some hosts is refused.
 func TestReductionOfSome(t *testing.T) {
 	cfg, _, err := base(t, "allgather", "star:4", 0).complete()
 	if err != nil {
@@ -121,10 +123,13 @@ func TestReductionOfSome(t *testing.T) {
 	}
 }
 
-// Reductions of every size on trees of every shape.
+// Reductions of every size work on trees of every shape.
 func TestReductionTrees(t *testing.T) {
 	slow(t)
-	for _, topo := range []string{"fat-tree:7,7,3", "fat-tree:7,2,1", "fat-tree:10,4,3", "fat-tree3:9,4", "fat-tree3:16,4", "fat-tree:1,1,1"} {
+	topos := []string{
+		"fat-tree:7,7,3", "fat-tree:7,2,1", "fat-tree:10,4,3", "fat-tree3:9,4", "fat-tree3:16,4", "fat-tree:1,1,1",
+	}
+	for _, topo := range topos {
 		for _, op := range []string{"reduce-scatter", "allreduce"} {
 			for _, bytes := range []int64{0, 1, 4096, 50_001, 400_000} {
 				cfg := base(t, op, topo, bytes)
@@ -141,7 +146,7 @@ func TestReductionTrees(t *testing.T) {
 	}
 }
 
-// The network leaves a rank only results to receive; plans also what is to be added.
+// With in-network reduction, a rank receives results only. Plans also receive operands.
 func TestChunksToReceive(t *testing.T) {
 	for _, x := range []struct {
 		op, algo string

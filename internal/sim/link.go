@@ -4,11 +4,11 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// inputBuffer is how much of a lane a switch buffers for each link that leads
-// into it on a lossless network; when it is full, the link stops.
+// inputBuffer is the size of the input buffer that a lossless switch has per link and traffic class. A
+// full buffer stops the link.
 const inputBuffer = 256 << 10
 
-// queued is a packet waiting for a link, and the buffer it occupies meanwhile.
+// queued is a packet that waits for a link, and the buffer that it occupies meanwhile.
 type queued struct {
 	pkt *packet
 	hop *hop // nil at a host
@@ -36,7 +36,7 @@ func (f *fifo) pop() queued {
 	return x
 }
 
-// fairQueue serves the operations that share a NIC in turn.
+// fairQueue serves the operations that share a NIC round-robin.
 type fairQueue struct {
 	keys []opKey
 	ops  []fifo
@@ -54,7 +54,7 @@ func (f *fairQueue) push(x queued) {
 		}
 	}
 	for i := range f.keys {
-		if f.ops[i].len() == 0 { // its operation may well be over
+		if f.ops[i].len() == 0 { // its operation may have ended
 			f.keys[i] = key
 			f.ops[i].push(x)
 			return
@@ -65,7 +65,7 @@ func (f *fairQueue) push(x queued) {
 	f.ops[len(f.ops)-1].push(x)
 }
 
-// turn is the operation to be served next.
+// turn returns the queue of the operation to serve next.
 func (f *fairQueue) turn() *fifo {
 	for f.ops[f.next].len() == 0 {
 		f.next = (f.next + 1) % len(f.ops)
@@ -80,76 +80,75 @@ func (f *fairQueue) pop() queued {
 	return x
 }
 
-// link is one direction of a cable: its output queues at one end, the input
-// buffer at the other.
+// link is one direction of a cable: its output queues at one end, the input buffer at the other.
 type link struct {
 	id      topology.LinkID
 	to      topology.NodeID
 	toHost  bool
-	host    int32 // whose uplink this is; -1: a switch's
-	waking  bool  // evLink is on its way
-	until   int64 // busy sending until then
+	host    int32 // host whose uplink this is; -1 if a switch sends
+	waking  bool  // whether evLink is scheduled
+	until   int64 // end of the current transmission
 	psByte  float64
 	latency int64
-	wait    [lanes]fifo
-	fair    *fairQueue   // takes the place of the bulk lane at hosts
-	waiting [lanes]int64 // bytes
-	held    [lanes]int64 // bytes in the input buffer at the other end
+	wait    [trafficClasses]fifo
+	fair    *fairQueue            // replaces the bulk queue at hosts
+	waiting [trafficClasses]int64 // bytes waiting
+	held    [trafficClasses]int64 // bytes in the input buffer at the other end
 
 	bytes   int64
 	payload int64
 }
 
-// enqueue puts a packet on a link's queue and sends what can be sent.
+// enqueue adds a packet to a link's queue and starts sending if possible.
 func (w *world) enqueue(l *link, k *packet, h *hop) {
-	if w.cfg.Queue > 0 && l.host < 0 && k.kind == pktChunk && l.waiting[k.lane]+k.size > w.cfg.Queue {
-		// A full queue drops datagrams. Reliable packets wait instead: their
-		// retransmissions would bring them here a little later.
+	if w.cfg.Queue > 0 && l.host < 0 && k.kind == pktChunk && l.waiting[k.trafficClass]+k.size > w.cfg.Queue {
+		// A full queue drops datagrams. Reliable packets wait instead, because retransmissions would
+		// bring them here a little later.
 		w.dropped++
-		w.noteArrival(max(w.now, l.until) + int64(float64(l.waiting[k.lane]+k.size)*l.psByte) + l.latency)
+		w.recordArrival(max(w.now, l.until) + int64(float64(l.waiting[k.trafficClass]+k.size)*l.psByte) + l.latency)
 		w.leave(k, h)
 		w.pools.release(k)
 		return
 	}
-	if l.fair != nil && k.lane == laneBulk {
+	if l.fair != nil && k.trafficClass == classBulk {
 		l.fair.push(queued{k, h})
 	} else {
-		l.wait[k.lane].push(queued{k, h})
+		l.wait[k.trafficClass].push(queued{k, h})
 	}
-	l.waiting[k.lane] += k.size
+	l.waiting[k.trafficClass] += k.size
 	w.send(l)
 }
 
-// noteArrival notes when a multicast datagram reaches a host, or would have. For one that a queue drops
-// that is an estimate: when the datagram would have reached the end of that link, behind what waits for
-// it. This is the host if it is the last link; links after it are not counted.
-func (w *world) noteArrival(at int64) { w.lastArrival = max(w.lastArrival, at) }
+// recordArrival records when a multicast datagram reaches a host, or would have. For a datagram that a
+// queue drops, the time is an estimate: its arrival at the end of that link, behind the queue. Links
+// after it are not counted.
+func (w *world) recordArrival(at int64) { w.lastArrival = max(w.lastArrival, at) }
 
-// idle reports whether nothing waits for the link.
+// idle reports whether no packet waits for the link.
 func (l *link) idle() bool {
-	return l.waiting[laneControl]+l.waiting[laneBulk] == 0
+	return l.waiting[classControl]+l.waiting[classBulk] == 0
 }
 
-// first is the queue of a lane that is served next; nil if the lane is empty.
-func (l *link) first(lane int) *fifo {
+// first returns the queue of a traffic class that is served next, or nil if the class is empty.
+func (l *link) first(class int) *fifo {
 	switch {
-	case l.waiting[lane] == 0:
+	case l.waiting[class] == 0:
 		return nil
-	case lane == laneBulk && l.fair != nil:
+	case class == classBulk && l.fair != nil:
 		return l.fair.turn()
 	}
-	return &l.wait[lane]
+	return &l.wait[class]
 }
 
-func (l *link) pop(lane int) queued {
-	if lane == laneBulk && l.fair != nil {
+func (l *link) pop(class int) queued {
+	if class == classBulk && l.fair != nil {
 		return l.fair.pop()
 	}
-	return l.wait[lane].pop()
+	return l.wait[class].pop()
 }
 
-// send starts the next packet of a link, if there is one, the link is free and
-// the other end has room. Packets that have nothing to carry any more take no time.
+// send starts the next packet of a link if the link is free and the other end has room. Packets that
+// must not be sent any more take no time.
 func (w *world) send(l *link) {
 	if w.now < l.until {
 		if !l.waking && !l.idle() {
@@ -158,19 +157,19 @@ func (w *world) send(l *link) {
 		}
 		return
 	}
-	for lane := 0; lane < lanes; {
-		f := l.first(lane)
+	for class := 0; class < trafficClasses; {
+		f := l.first(class)
 		if f == nil {
-			lane++
+			class++
 			continue
 		}
 		k := f.q[f.head].pkt
-		if w.cfg.Queue == 0 && !l.toHost && l.held[lane]+k.size > w.buffer {
-			lane++ // room is made when a packet leaves the switch: see leave
+		if w.cfg.Queue == 0 && !l.toHost && l.held[class]+k.size > w.buffer {
+			class++ // leave makes room when a packet leaves the switch
 			continue
 		}
-		x := l.pop(lane)
-		l.waiting[lane] -= k.size
+		x := l.pop(class)
+		l.waiting[class] -= k.size
 		if w.transmit(l, k, x.hop) {
 			break
 		}
@@ -181,21 +180,21 @@ func (w *world) send(l *link) {
 	}
 }
 
-// transmit puts a packet on the wire, or reports false if it need not go.
+// transmit puts a packet on the wire. It returns false if the packet must not be sent any more.
 func (w *world) transmit(l *link, k *packet, h *hop) bool {
-	if l.host >= 0 && !w.leaves(int(l.host), k) {
+	if l.host >= 0 && !w.startSending(int(l.host), k) {
 		w.pools.release(k)
 		return false
 	}
 	l.until = w.now + int64(float64(k.size)*l.psByte+0.5)
 	if w.cfg.Queue == 0 && !l.toHost {
-		l.held[k.lane] += k.size
+		l.held[k.trafficClass] += k.size
 	}
 	l.bytes += k.size
 	if k.bytes > 0 {
 		l.payload += int64(k.bytes)
 		if k.cell >= 0 {
-			w.crossings.note(int(l.id), k.cell)
+			w.crossings.record(int(l.id), k.cell)
 		}
 	}
 	if l.host >= 0 && k.last && k.kind != pktResponse {
@@ -207,8 +206,7 @@ func (w *world) transmit(l *link, k *packet, h *hop) bool {
 	return true
 }
 
-// leave gives back the buffer of the link a packet came over, once the last
-// copy is on its way.
+// leave frees the buffer of the link that a packet arrived over, once the last copy has started.
 func (w *world) leave(k *packet, h *hop) {
 	if h == nil {
 		return
@@ -224,7 +222,7 @@ func (w *world) leave(k *packet, h *hop) {
 	}
 	in := &w.links[from]
 	if w.cfg.Queue == 0 {
-		in.held[k.lane] -= k.size
+		in.held[k.trafficClass] -= k.size
 		w.send(in)
 	}
 }
@@ -265,35 +263,35 @@ func (w *world) arrive(l *link, k *packet) {
 	}
 }
 
-// crossings counts how often each chunk crossed each link direction: one bit
-// for the first time, a map for the rare rest.
+// crossings counts how often each chunk crossed each direction of a link: one bit for the first time,
+// and a map for the rare repetitions.
 type crossings struct {
-	bits  []uint64
-	words int
-	more  map[[2]int]int
-	most  int
+	bits     []uint64
+	words    int
+	repeated map[[2]int]int
+	maxCount int
 }
 
 func newCrossings(links, cells int) *crossings {
-	c := &crossings{words: (cells + 63) / 64, more: map[[2]int]int{}}
+	c := &crossings{words: (cells + 63) / 64, repeated: map[[2]int]int{}}
 	c.bits = make([]uint64, links*c.words)
 	return c
 }
 
-func (c *crossings) note(link, cell int) {
+func (c *crossings) record(link, cell int) {
 	if c == nil {
 		return
 	}
 	w, m := &c.bits[link*c.words+cell/64], uint64(1)<<(cell%64)
 	if *w&m == 0 {
 		*w |= m
-		c.most = max(c.most, 1)
+		c.maxCount = max(c.maxCount, 1)
 		return
 	}
 	key := [2]int{link, cell}
-	if c.more[key] == 0 {
-		c.more[key] = 1
+	if c.repeated[key] == 0 {
+		c.repeated[key] = 1
 	}
-	c.more[key]++
-	c.most = max(c.most, c.more[key])
+	c.repeated[key]++
+	c.maxCount = max(c.maxCount, c.repeated[key])
 }

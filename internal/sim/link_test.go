@@ -7,15 +7,15 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// When a communicator breaks, what its operations had queued at a NIC is dropped.
-// What others have queued there must not wait for somebody to wake the link.
+// When a communicator breaks, its operations' packets in a NIC's queue are dropped. Other packets in
+// that queue must not have to wait for an event that wakes the link.
 func TestDroppedPacketsDoNotStopTheLink(t *testing.T) {
 	cfg := base(t, "allgather", "star:4", 0)
 	cfg.Queue = 1 << 20 // a switch that drops does not wake links when it has room
 	cfg.Crashes = []Crash{{Rank: 3, At: 20 * time.Microsecond, Reset: true}}
 	w, _ := mustWorld(t, cfg)
 	var calls []*collective
-	for id, members := range [][]int{everybody(4), everybody(3)} {
+	for id, members := range [][]int{allHosts(4), allHosts(3)} {
 		for _, m := range members {
 			if err := w.hosts[m].node.AddComm(uint32(id), members); err != nil {
 				t.Fatal(err)
@@ -43,7 +43,7 @@ func TestDroppedPacketsDoNotStopTheLink(t *testing.T) {
 	}
 }
 
-// Bytes by link are what the total is the sum of.
+// The bytes by link add up to the total.
 func TestBytesByLink(t *testing.T) {
 	cfg := base(t, "allgather", "fat-tree:16,4,2", 64<<10)
 	g := cfg.Topology

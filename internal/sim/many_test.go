@@ -9,13 +9,12 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// manySeeds is how many of the random worlds with several communicators run, as
-// a share of -seeds.
+// manyShare is the divisor of -seeds for random worlds with several communicators.
 const manyShare = 4
 
-// TestManyAtOnce runs several operations on several overlapping communicators at
-// once, started at different times on different ranks, with few slots so that
-// they are reused, and every fault of TestRandom.
+// TestManyAtOnce runs several operations on several overlapping communicators concurrently. They start
+// at different times on different ranks, with few slots, so that slots are reused, and with every fault
+// of TestRandom.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	if *seed != 0 {
@@ -65,7 +64,7 @@ func manyAtOnce(s uint64) string {
 			}
 			c := newCollective(req, id, members, plan, shape, r.IntN(2) == 0, s)
 			calls = append(calls, c)
-			// Ranks call at different times, but in the same order.
+			// Ranks make their calls at different times, but in the same order.
 			late := r.Int64N(20e6)
 			w.call(c, func(rank int) int64 { return int64(req)*10e6 + int64(rank)*late%20e6 })
 		}
@@ -76,7 +75,7 @@ func manyAtOnce(s uint64) string {
 	return judge(w, calls)
 }
 
-// sortStarts makes each rank's calls on a communicator come in call order.
+// sortStarts puts each rank's calls on a communicator into call order.
 func sortStarts(w *world) {
 	last := map[[2]int]int64{}
 	for i := range w.starts {
@@ -92,7 +91,10 @@ func sortStarts(w *world) {
 }
 
 func randomShape(r *rand.Rand, p int, cfg *Config) mcast.Shape {
-	s := mcast.Shape{Kind: wire.Allgather, Counts: make([]int64, p), Chunk: cfg.Chunk, Chains: 1 + r.IntN(p), Subgroups: 1 + r.IntN(4)}
+	s := mcast.Shape{
+		Kind: wire.Allgather, Counts: make([]int64, p), Chunk: cfg.Chunk,
+		Chains: 1 + r.IntN(p), Subgroups: 1 + r.IntN(4),
+	}
 	if r.IntN(2) == 0 {
 		s.Kind, s.Root = wire.Broadcast, r.IntN(p)
 		s.Counts[s.Root] = int64(r.IntN(40 * s.Chunk))
@@ -104,7 +106,7 @@ func randomShape(r *rand.Rand, p int, cfg *Config) mcast.Shape {
 	return s
 }
 
-// repaired is how many chunks all ranks have fetched.
+// repaired returns the number of chunks that all ranks have fetched.
 func (w *world) repaired() (n int64) {
 	for _, h := range w.hosts {
 		n += int64(h.node.Stats().Repaired)
@@ -112,7 +114,7 @@ func (w *world) repaired() (n int64) {
 	return n
 }
 
-// toReceive is how many chunks multicast has to bring, over all ranks.
+// toReceive returns the number of chunks that multicast has to deliver, over all ranks.
 func toReceive(calls []*collective) (n int64) {
 	for _, c := range calls {
 		if c.plan != nil {
@@ -122,15 +124,15 @@ func toReceive(calls []*collective) (n int64) {
 	return n
 }
 
-// judge says what is wrong with how the calls ended.
+// judge describes what is wrong with the ends of the calls, or returns "".
 func judge(w *world, calls []*collective) string {
 	dead := map[int]bool{}
 	for _, h := range w.hosts {
 		dead[h.id] = h.dead
 	}
 	switch {
-	case w.broken != "":
-		return w.broken
+	case w.violation != "":
+		return w.violation
 	case w.wrong > 0:
 		return fmt.Sprintf("wrong data on %d ranks", w.wrong)
 	}
@@ -145,7 +147,8 @@ func judge(w *world, calls []*collective) string {
 			case !o.ended:
 				return fmt.Sprintf("call %d on communicator %d never ended on rank %d", c.req, c.comm, i)
 			case o.err != nil && !hurt:
-				return fmt.Sprintf("call %d on communicator %d failed, but all its members live: %v", c.req, c.comm, o.err)
+				return fmt.Sprintf("call %d on communicator %d failed, but all its members live: %v",
+					c.req, c.comm, o.err)
 			case o.err != nil && !dead[o.err.Culprit]:
 				return fmt.Sprintf("call %d: rank %d blames a rank that lives: %v", c.req, i, o.err)
 			}

@@ -2,52 +2,48 @@ package sim
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math/rand/v2"
-	"sort"
 
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// moveLimit is up to how many bytes of receive buffers, over all ranks, payload
-// is really moved; beyond that each chunk is one tag that tells it from others.
+// moveLimit is the total size of receive buffers up to which payload is really moved. Beyond it, each
+// chunk is represented by one tag.
 const moveLimit = 192 << 20
 
-// payload is what a packet carries.
+// payload is the content of a packet.
 type payload struct {
 	data []byte
 	tag  uint32
 }
 
-// memory is one rank's buffers of one collective. When the call has ended, all
-// of it is overwritten: whoever still reads from it spreads garbage that the
-// readers' own verification finds, and whoever still writes to it is found by
-// intact.
+// memory holds one rank's buffers of one collective. They are overwritten when the call has ended. A
+// later read spreads garbage, which the verification on the reading rank finds. A later write is
+// found by intact.
 type memory struct {
 	c    *collective
-	rank int // in the communicator
-	// bytes, or one tag a chunk
+	rank int // rank in the communicator
+	// Bytes, or one tag per chunk.
 	send, recv         []byte
 	sendTags, recvTags []uint32
 }
 
-// region is a round's view of a memory: what the fabric may touch, and the types of the protocol
+// region is a round's view of a memory: the part that the fabric may touch, and the protocol objects
 // that say where data belongs.
 type region struct {
 	mem        *memory
 	geo        *mcast.Geometry
-	placements []*mcast.Placement // multicast, by subgroup
+	placements []*mcast.Placement // multicast: by subgroup
 	inbox      *p2p.Inbox         // point to point
-	held       map[int][]*packet  // by receive: pieces that came before their turn
+	held       map[int][]*packet  // by receive: pieces that arrived before their turn
 	open       bool
 }
 
-// sent and took count payload at the boundary of the host.
-func (r *region) sent(k *packet) { r.mem.c.sent[r.mem.rank] += int64(k.bytes) }
+// countSent and countReceived count payload at the boundary of the host.
+func (r *region) countSent(k *packet) { r.mem.c.sent[r.mem.rank] += int64(k.bytes) }
 
-func (r *region) took(k *packet) { r.mem.c.received[r.mem.rank] += int64(k.bytes) }
+func (r *region) countReceived(k *packet) { r.mem.c.received[r.mem.rank] += int64(k.bytes) }
 
 func newMemory(c *collective, rank int) *memory {
 	m := &memory{c: c, rank: rank}
@@ -78,8 +74,8 @@ func newMemory(c *collective, rank int) *memory {
 	return m
 }
 
-// reduceInput makes buffers for a reduction: the input, as large as all blocks, and memory for sums
-// of all of them, which holds rubbish until something is received.
+// reduceInput creates the buffers of a reduction: the input, as large as all blocks, and memory for all
+// sums, which holds garbage until data arrives.
 func (m *memory) reduceInput() {
 	c := m.c
 	if c.move {
@@ -94,8 +90,8 @@ func (m *memory) reduceInput() {
 	}
 }
 
-// copyOwn puts the rank's own block in place, as every library does first. The input of a reduction
-// stays where it is, but for those that the network carries out.
+// copyOwn puts the rank's own block in place. The input of a reduction stays where it is, unless the
+// network computes the reduction.
 func (m *memory) copyOwn() {
 	if m.c.reduces {
 		if m.c.p2p == nil || len(m.c.members) == 1 {
@@ -111,8 +107,8 @@ func (m *memory) copyOwn() {
 	copy(m.recvTags[min(m.c.cells[m.rank], len(m.recvTags)):], m.sendTags)
 }
 
-// load reads n bytes at off of the receive buffer, or for a multicast what lies
-// at the same place of the send buffer. A reduction's input is all of its send buffer.
+// load reads n bytes at off of the receive buffer, or for a multicast the same data at offset at of the
+// send buffer. The input of a reduction is its whole send buffer.
 func (m *memory) load(p *payload, off, at int64, n int, own, input bool) {
 	own = own && !m.c.inPlace
 	switch {
@@ -131,24 +127,24 @@ func (m *memory) load(p *payload, off, at int64, n int, own, input bool) {
 	}
 }
 
-// placing is what to do with a payload: put it in place, add it to what is there, or add it to the
+// placeMode says how to place a payload: replace the content, add to it, or store its sum with the
 // input, which is the first sum.
-type placing uint8
+type placeMode uint8
 
 const (
-	put placing = iota
+	put placeMode = iota
 	add
 	addToInput
 )
 
-func (m *memory) place(off int64, p *payload, how placing) {
-	reduce := how != put
+func (m *memory) place(off int64, p *payload, mode placeMode) {
+	reduce := mode != put
 	switch {
-	case m.c.move && how == addToInput:
+	case m.c.move && mode == addToInput:
 		for i, x := range p.data {
 			m.recv[off+int64(i)] = m.send[off+int64(i)] + x
 		}
-	case how == addToInput:
+	case mode == addToInput:
 		cell := m.c.cell(off)
 		m.recvTags[cell] = m.sendTags[cell] + p.tag
 	case m.c.move && reduce:
@@ -164,8 +160,8 @@ func (m *memory) place(off int64, p *payload, how placing) {
 	}
 }
 
-// verify compares the result with what all ranks contributed. After a
-// Reduce-Scatter only the own block is one.
+// verify compares the result with the ranks' contributions. A Reduce-Scatter leaves only the rank's own
+// block as a result.
 func (m *memory) verify() bool {
 	c := m.c
 	first, last := 0, len(c.counts)
@@ -201,7 +197,7 @@ func fillBytes(b []byte) {
 	}
 }
 
-// intact reports whether nobody wrote since poison.
+// intact reports whether nothing has been written since poison.
 func (m *memory) intact() bool {
 	for _, b := range [][]byte{m.send, m.recv} {
 		for _, x := range b {
@@ -218,138 +214,4 @@ func (m *memory) intact() bool {
 		}
 	}
 	return true
-}
-
-// collective is one call on all ranks of a communicator.
-type collective struct {
-	req     uint64
-	comm    uint32
-	members []int
-	counts  []int64
-	displs  []int64 // len(counts)+1
-	cells   []int   // first chunk of each block, numbered over all blocks
-	chunk   int
-	kind    wire.CallKind
-	inPlace bool
-	reduces bool
-	uniform bool // all ranks contribute equally much
-	move    bool
-	seed    uint64
-	expect  []byte
-	sums    []uint32
-	turn    []int // of each chunk in a reduction by the network, and back
-	inTurn  []int
-	plan    []*mcast.Geometry        // multicast, or
-	p2p     func(rank int) *p2p.Plan // point to point
-	mem     []*memory
-
-	ended    int
-	ranks    []outcome
-	sent     []int64 // payload by rank, across its NIC
-	received []int64
-	failed   bool
-}
-
-func newCollective(req uint64, comm uint32, members []int, plan []*mcast.Geometry, s mcast.Shape, inPlace bool, seed uint64) *collective {
-	c := &collective{
-		req: req, comm: comm, members: members, plan: plan, counts: s.Counts, chunk: s.Chunk, kind: s.Kind,
-		reduces: s.Kind == wire.ReduceScatter || s.Kind == wire.Allreduce,
-		inPlace: inPlace || s.Kind == wire.Broadcast, seed: seed ^ req*0x9e3779b97f4a7c15,
-		ranks: make([]outcome, len(members)), sent: make([]int64, len(members)), received: make([]int64, len(members)),
-	}
-	c.displs, c.cells = make([]int64, len(s.Counts)+1), make([]int, len(s.Counts)+1)
-	c.uniform = s.Counts[0] > 0
-	for i, n := range s.Counts {
-		c.uniform = c.uniform && n == s.Counts[0]
-		c.displs[i+1] = c.displs[i] + n
-		c.cells[i+1] = c.cells[i] + int((n+int64(s.Chunk)-1)/int64(s.Chunk))
-	}
-	c.move = c.total() <= moveLimit/int64(len(members))
-	c.mem = make([]*memory, len(members))
-	for i := range c.mem {
-		c.mem[i] = newMemory(c, i)
-	}
-	return c
-}
-
-// fill writes what rank contributes.
-func (c *collective) fill(b []byte, rank int) {
-	r := rand.NewPCG(c.seed, uint64(rank))
-	for len(b) >= 8 {
-		binary.LittleEndian.PutUint64(b, r.Uint64())
-		b = b[8:]
-	}
-	for i := range b {
-		b[i] = byte(r.Uint64())
-	}
-}
-
-func (c *collective) total() int64 { return c.displs[len(c.counts)] }
-
-func (c *collective) want() []byte {
-	switch {
-	case c.expect != nil:
-	case c.reduces:
-		c.expect = make([]byte, c.total())
-		in := make([]byte, c.total())
-		for r := range c.counts {
-			c.fill(in, r)
-			for i, x := range in {
-				c.expect[i] += x
-			}
-		}
-	default:
-		c.expect = make([]byte, c.total())
-		for r, n := range c.counts {
-			c.fill(c.expect[c.displs[r]:][:n], r)
-		}
-	}
-	return c.expect
-}
-
-// tag identifies a chunk; never poisonTag.
-func (c *collective) tag(cell int) uint32 {
-	x := (uint64(cell) + c.seed) * 0x9e3779b97f4a7c15
-	x ^= x >> 29
-	x *= 0xbf58476d1ce4e5b9
-	return uint32(x>>32) | 1
-}
-
-// input is the tag of a chunk of a rank's input to a reduction.
-func (c *collective) input(rank, cell int) uint32 { return c.tag(cell*len(c.counts) + rank) }
-
-// wantTag is the tag that a chunk of the result must have.
-func (c *collective) wantTag(cell int) uint32 {
-	if !c.reduces {
-		return c.tag(cell)
-	}
-	if c.sums == nil {
-		c.sums = make([]uint32, c.cells[len(c.counts)])
-		for i := range c.sums {
-			for r := range c.counts {
-				c.sums[i] += c.input(r, i)
-			}
-		}
-	}
-	return c.sums[cell]
-}
-
-// blockAt is the block that holds an offset of the receive buffer.
-func (c *collective) blockAt(off int64) int {
-	if c.uniform {
-		return int(off / c.counts[0])
-	}
-	return sort.Search(len(c.counts), func(i int) bool { return c.displs[i+1] > off })
-}
-
-// cut is where the chunk at an offset ends.
-func (c *collective) cut(off int64) int64 {
-	r := c.blockAt(off)
-	return min(off+int64(c.chunk)-(off-c.displs[r])%int64(c.chunk), c.displs[r+1])
-}
-
-// cell is the chunk at an offset of the receive buffer.
-func (c *collective) cell(off int64) int {
-	r := c.blockAt(off)
-	return c.cells[r] + int((off-c.displs[r])/int64(c.chunk))
 }

@@ -9,12 +9,10 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// mixedShare is how many of the random worlds with all algorithms run, as a share
-// of -seeds.
+// mixedShare is the divisor of -seeds for random worlds with all algorithms.
 const mixedShare = 4
 
-// TestRandomAlgorithms is TestRandom for what does not multicast, with the same
-// faults.
+// TestRandomAlgorithms is TestRandom for the algorithms without multicast, with the same faults.
 func TestRandomAlgorithms(t *testing.T) {
 	t.Parallel()
 	for s := uint64(1); s <= fewer(uint64(*seeds/mixedShare)); s++ {
@@ -23,7 +21,8 @@ func TestRandomAlgorithms(t *testing.T) {
 		}
 		cfg := randomAlgorithm(s)
 		if msg := checkAlgorithm(cfg); msg != "" {
-			t.Fatalf("seed %d: %s\nreplay: go test ./internal/sim -run TestRandomAlgorithms -seed %d\nabout:  allcast %s --algo %s", s, msg, s, commandLine(cfg), cfg.Algo)
+			t.Fatalf("seed %d: %s\nreplay: go test ./internal/sim -run TestRandomAlgorithms -seed %d\n"+
+				"about:  allcast %s --algo %s", s, msg, s, commandLine(cfg), cfg.Algo)
 		}
 		if *seed != 0 {
 			return
@@ -31,7 +30,7 @@ func TestRandomAlgorithms(t *testing.T) {
 	}
 }
 
-// randomAlgorithm is a Config of TestRandom with another operation and algorithm.
+// randomAlgorithm returns a Config of TestRandom with another operation and algorithm.
 func randomAlgorithm(s uint64) Config {
 	r := rand.New(rand.NewPCG(s, 0xa190))
 	cfg := randomConfig(s)
@@ -75,8 +74,8 @@ func checkAlgorithm(cfg Config) string {
 	return ""
 }
 
-// TestMixed is TestManyAtOnce with all algorithms at once: on communicator 0, of
-// everybody, also reductions by the network.
+// TestMixed is TestManyAtOnce with all algorithms concurrently. Communicators 0 and 1 contain all hosts
+// and also run in-network reductions.
 func TestMixed(t *testing.T) {
 	t.Parallel()
 	for s := uint64(1); s <= fewer(uint64(*seeds/mixedShare)); s++ {
@@ -112,7 +111,7 @@ func mixed(s uint64) string {
 	for id := range uint32(1 + r.IntN(4)) {
 		members := r.Perm(cfg.Topology.Hosts)[:1+r.IntN(cfg.Topology.Hosts)]
 		if id < 2 {
-			members = everybody(cfg.Topology.Hosts)
+			members = allHosts(cfg.Topology.Hosts)
 		}
 		for _, m := range members {
 			if err := w.hosts[m].node.AddComm(id, members); err != nil {
@@ -136,7 +135,7 @@ func mixed(s uint64) string {
 	return judge(w, calls)
 }
 
-// randomPart is any collective of p ranks.
+// randomPart returns a random collective of p ranks.
 func randomPart(r *rand.Rand, p int, inc bool, cfg *Config) part {
 	ops := []string{"broadcast", "allgather", "reduce-scatter", "allreduce", "barrier"}
 	op := ops[r.IntN(len(ops))]

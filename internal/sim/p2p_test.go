@@ -9,7 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// Pieces that nobody expects are counted when the operation is over.
+// Unexpected pieces are counted when the operation has ended.
 func TestUnwantedPiecesAreCounted(t *testing.T) {
 	cfg, _, err := base(t, "allgather", "star:2", 1000).complete()
 	if err != nil {
@@ -35,8 +35,8 @@ func TestUnwantedPiecesAreCounted(t *testing.T) {
 	}
 }
 
-// Every algorithm, verified against a plain reference: the bytes that the ranks
-// contributed, or their sum.
+// Every algorithm is verified against a simple reference: the bytes that the ranks contributed, or their
+// sum.
 func TestEveryAlgorithm(t *testing.T) {
 	for op, algos := range Algorithms {
 		for _, algo := range algos {
@@ -45,7 +45,7 @@ func TestEveryAlgorithm(t *testing.T) {
 				sizes := []int64{0, 1, 1000, 4096, 20_001}
 				for p := 1; p <= 40; p++ {
 					if testenv.Race && p > 9 && p%12 != 4 {
-						continue // the run without the race detector has them all
+						continue // the run without the race detector covers all sizes
 					}
 					for _, bytes := range []int64{sizes[p%5], sizes[(p+3)%5]} {
 						for _, segment := range []int64{0, 2000} {
@@ -62,7 +62,8 @@ func TestEveryAlgorithm(t *testing.T) {
 								t.Fatal(err)
 							}
 							if !r.Verified || r.Algo != algo {
-								t.Fatalf("%s of %d bytes on %d ranks, segment %d: not verified: %d wrong, %q, %+v", r.Algo, bytes, p, segment, r.Wrong, r.Violation, r.Errors)
+								t.Fatalf("%s of %d bytes on %d ranks, segment %d: not verified: %d wrong, %q, %+v",
+									r.Algo, bytes, p, segment, r.Wrong, r.Violation, r.Errors)
 							}
 						}
 					}

@@ -2,15 +2,15 @@ package sim
 
 import "github.com/allcast/allcast/internal/topology"
 
-// Header bytes, as on InfiniBand. UD multicast: LRH 8, GRH 40, BTH 12, DETH 8,
-// immediate 4, ICRC 4, VCRC 2. RC: LRH 8, BTH 12, ICRC 4, VCRC 2; a read request
-// adds RETH 16, a read response AETH 4.
+// Header sizes in bytes, as on InfiniBand. UD multicast: LRH 8, GRH 40, BTH 12, DETH 8, immediate 4,
+// ICRC 4, VCRC 2. RC: LRH 8, BTH 12, ICRC 4, VCRC 2; a read request adds RETH 16, and a read response
+// AETH 4.
 const (
 	udHeader       = 78
 	rcHeader       = 26
 	readHeader     = rcHeader + 16
 	responseHeader = rcHeader + 4
-	putHeader      = rcHeader + 24 // communicator, operation, which send, length
+	putHeader      = rcHeader + 24 // communicator, operation, index of the send, length
 )
 
 type packetKind uint8
@@ -22,60 +22,60 @@ const (
 	pktResponse                   // one chunk of the answer
 	pktPut                        // a piece of a point-to-point send
 	pktSum                        // a chunk on its way up the reduction tree
-	pktResult                     // and down again
+	pktResult                     // a sum on its way down
 )
 
-// Virtual lanes of a link: control goes first and is never behind bulk.
+// Traffic classes of a link. Control has priority and never waits behind bulk.
 const (
-	laneControl = iota
-	laneBulk
-	lanes
+	classControl = iota
+	classBulk
+	trafficClasses
 )
 
-// packet is one packet on the network; copies that a switch makes share it.
+// packet is one packet on the network. Copies that a switch makes share it.
 type packet struct {
-	refs  int
-	kind  packetKind
-	lane  uint8
-	last  bool // the last of its batch or read
-	src   int
-	dst   int
-	size  int64 // on the wire
-	born  int64 // when it left its host
-	bytes int   // of payload
-	tree  *topology.Tree
+	refs         int
+	kind         packetKind
+	trafficClass uint8
+	last         bool // whether it is the last of its batch or read
+	src          int
+	dst          int
+	size         int64 // bytes on the wire
+	born         int64 // time when it left its host
+	bytes        int   // bytes of payload
+	tree         *topology.Tree
 
 	comm uint32
 	seq  uint64
 	sub  int
 	psn  uint32
-	n    uint32 // chunks of the batch or read it belongs to
-	all  int64  // bytes of the send it belongs to
+	n    uint32 // number of chunks of its batch or read
+	all  int64  // size of its send in bytes
 	imm  uint32
 	msg  []byte
-	read *read // that a request or a response belongs to
+	read *read // read of a request or a response
 
-	input bool // of a reduction: from its input
+	input bool // reduction: whether the payload is from the input
 
-	// The payload is read from its source when the NIC starts to send it.
+	// The NIC reads the payload from its source when it starts to send.
 	from *region
-	off  int64 // there: of the source's receive buffer
-	at   int64 // and of its send buffer
+	off  int64 // offset in the source's receive buffer
+	at   int64 // offset in the source's send buffer
 	pay  payload
-	cell int // which chunk of the collective it is, for accounting; -1: none
+	cell int // chunk of the collective for accounting, or -1
 }
 
-// hop is a packet inside a switch: it occupies the input buffer of the link it
-// came over until the last copy starts to leave.
+// hop is a packet inside a switch. It occupies the input buffer of the link that it arrived over until
+// the last copy starts to leave.
 type hop struct {
 	pkt  *packet
-	in   topology.LinkID // NoLink: a sum, which occupies an aggregator
+	in   topology.LinkID // NoLink for a sum, which occupies an aggregator
 	left int
 	at   topology.NodeID
-	cell int // of the sum
+	cell int // chunk of the sum
 }
 
-// free lists keep the simulator from allocating for every packet.
+// pools hold free lists, so that the simulator does not allocate for every packet.
 type pools struct {
 	packets []*packet
 	hops    []*hop

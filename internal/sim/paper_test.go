@@ -10,7 +10,7 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// base is what the command's defaults are.
+// base returns a Config with the defaults of the command.
 func base(t testing.TB, op, spec string, bytes int64) Config {
 	t.Helper()
 	g, err := topology.Parse(spec)
@@ -51,7 +51,7 @@ func slow(t testing.TB) {
 	}
 }
 
-// fewer is how many of n cases run with the race detector; without it, all.
+// fewer returns n, or a twentieth of it under the race detector.
 func fewer(n uint64) uint64 {
 	if testenv.Race {
 		return n / 20
@@ -59,25 +59,26 @@ func fewer(n uint64) uint64 {
 	return n
 }
 
-// Insight 1, claim C3: every byte crosses every link at most once. Claim C10's
-// other half, the traffic of the ring, needs the ring.
+// Insight 1, claim C3: every byte crosses every link at most once. The other half of claim C10, the
+// traffic of the ring, needs the ring.
 func TestEveryByteCrossesEveryLinkOnce(t *testing.T) {
 	cfg := base(t, "allgather", "fat-tree:188,12,6", 64<<10)
 	cfg.Rate = 56e9
 	r := mustVerify(t, cfg)
 	if r.MaxCrossings != 1 || r.PayloadLinkBytes != r.LinkBytesBound {
-		t.Errorf("a byte crossed a link %d times; payload on links %d, least %d", r.MaxCrossings, r.PayloadLinkBytes, r.LinkBytesBound)
+		t.Errorf("a byte crossed a link %d times; payload on links %d, minimum %d",
+			r.MaxCrossings, r.PayloadLinkBytes, r.LinkBytesBound)
 	}
 	if over := float64(r.LinkBytes) / float64(r.LinkBytesBound); over > 1.03 {
-		t.Errorf("headers and control add %.3f", over)
+		t.Errorf("headers and control traffic multiply the bytes by %.3f", over)
 	}
-	// Claim C7: at this size the rest is data movement.
+	// Claim C7: at this size almost all the time is data movement.
 	if share := r.Phases.Multicast / r.TimeUS; share < 0.98 {
 		t.Errorf("multicast is %.4f of the time", share)
 	}
 }
 
-// Section IV: Allgather is bound by the receive port.
+// Section IV: the receive port bounds Allgather.
 func TestAllgatherRunsAtLineRate(t *testing.T) {
 	slow(t)
 	cfg := base(t, "allgather", "fat-tree:188,12,6", 256<<10)
@@ -108,14 +109,15 @@ func TestThousandHosts(t *testing.T) {
 	}
 }
 
-// Section III-C: whatever is lost is repaired, over the ring.
+// Section III-C: every lost chunk is repaired over the ring.
 func TestHalfLost(t *testing.T) {
 	for _, op := range []string{"broadcast", "allgather"} {
 		cfg := base(t, op, "fat-tree:16,4,2", 1<<20)
 		cfg.Loss = 0.5
 		r := mustVerify(t, cfg)
 		if r.MaxOwnerReads != 1 || r.RepairedChunks != r.DroppedChunks {
-			t.Errorf("%s: a chunk left its owner by fetch %d times; %d dropped, %d repaired", op, r.MaxOwnerReads, r.DroppedChunks, r.RepairedChunks)
+			t.Errorf("%s: a chunk left its owner by fetch %d times; %d dropped, %d repaired",
+				op, r.MaxOwnerReads, r.DroppedChunks, r.RepairedChunks)
 		}
 		if most := r.ChunksTotal / int64(r.Nodes-1); r.RootFetches > most {
 			t.Errorf("%s: %d chunks of %d fetched from their owners", op, r.RootFetches, most)
@@ -123,8 +125,8 @@ func TestHalfLost(t *testing.T) {
 	}
 }
 
-// Three ranks that each miss both others' blocks: who waits for all of a range
-// before answering waits for ever.
+// Three ranks each miss the blocks of both others. A rank that answers only when it has all of a range
+// would wait for ever.
 func TestAllLostOnThreeRanks(t *testing.T) {
 	for _, subs := range []int{1, 3} {
 		cfg := base(t, "allgather", "star:3", 100_001)
@@ -135,7 +137,7 @@ func TestAllLostOnThreeRanks(t *testing.T) {
 	}
 }
 
-// Credit, beyond the paper: a receiver that stops is not overrun.
+// Credit, beyond the paper: a stopped receiver is not overrun.
 func TestCredit(t *testing.T) {
 	run := func(flow string) *Result {
 		cfg := base(t, "broadcast", "star:8", 64<<20)
@@ -148,9 +150,9 @@ func TestCredit(t *testing.T) {
 		t.Errorf("with credit %d of %d chunks repaired", with.RepairedChunks, with.ChunksTotal)
 	}
 	if without.RepairedChunks < 5*with.RepairedChunks+1000 {
-		t.Errorf("without credit only %d", without.RepairedChunks)
+		t.Errorf("without credit only %d chunks were repaired", without.RepairedChunks)
 	}
-	// And it costs nothing when nobody is slow.
+	// Credit costs nothing if no receiver is slow.
 	clean := base(t, "broadcast", "star:8", 64<<20)
 	clean.Rate, clean.RecvQueue, clean.Flow = 56e9, 4<<20, "credit"
 	if r := mustVerify(t, clean); r.TimeUS > 1.02*r.BoundUS {
@@ -169,12 +171,12 @@ func TestChainsAndSubgroupsWithLoss(t *testing.T) {
 	}
 }
 
-// Any P, M and S.
+// Any P, M and S work.
 func TestEveryShape(t *testing.T) {
 	t.Parallel()
 	for p := 1; p <= 40; p++ {
 		if testenv.Race && p > 9 && p%8 != 5 {
-			continue // the run without the race detector has them all
+			continue // the run without the race detector covers all sizes
 		}
 		for m := 1; m <= p; m += 1 + p/5 {
 			for s := 1; s <= 8; s++ {
@@ -190,12 +192,12 @@ func TestEveryShape(t *testing.T) {
 	}
 }
 
-// What is dropped is repaired once; a chunk that was only late is not asked for.
+// A dropped chunk is repaired once. A chunk that is only late is not requested.
 func TestNoFetchStorm(t *testing.T) {
 	cfg := base(t, "allgather", "fat-tree:16,4,2", 1<<20)
 	cfg.Reorder = 0.3
 	if r := mustVerify(t, cfg); r.RepairedChunks > 0 || r.LateChunks > 0 {
-		t.Errorf("nothing was lost, but %d chunks were repaired and %d came late", r.RepairedChunks, r.LateChunks)
+		t.Errorf("nothing was lost, but %d chunks were repaired and %d were late", r.RepairedChunks, r.LateChunks)
 	}
 }
 
@@ -219,7 +221,7 @@ func TestDeadline(t *testing.T) {
 	cfg.Stalls = []Stall{{Rank: 3, At: 0, For: time.Second}}
 	r := mustRun(t, cfg)
 	if len(r.Errors) == 0 {
-		t.Fatal("nobody noticed")
+		t.Fatal("no rank noticed the stalled rank")
 	}
 	for _, e := range r.Errors {
 		if e.Culprit != 3 {

@@ -13,13 +13,12 @@ import (
 
 var (
 	seeds = flag.Int("seeds", 2000, "random simulations to run")
-	seed  = flag.Uint64("seed", 0, "run only this one, and say more")
+	seed  = flag.Uint64("seed", 0, "run only this simulation, with more output")
 )
 
-// TestRandom runs collectives of every shape over networks with every fault.
-// Without a crash each must complete with the right data; with one, each
-// survivor either completes or blames a rank that crashed. In no case is a
-// buffer touched after it was given back.
+// TestRandom runs collectives of every shape over networks with every fault. Without a crash, each must
+// complete with the right data. With a crash, each survivor completes or blames a crashed rank. No
+// buffer is touched after it was given back.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	if *seed != 0 {
@@ -38,14 +37,15 @@ func TestRandom(t *testing.T) {
 			for s := uint64(shard + 1); s <= all; s += shards {
 				cfg := randomConfig(s)
 				if msg := check(t, cfg); msg != "" {
-					t.Fatalf("seed %d: %s\nreplay: go test ./internal/sim -run TestRandom -seed %d\nabout:  allcast %s", s, msg, s, commandLine(cfg))
+					t.Fatalf("seed %d: %s\nreplay: go test ./internal/sim -run TestRandom -seed %d\nabout:  allcast %s",
+						s, msg, s, commandLine(cfg))
 				}
 			}
 		})
 	}
 }
 
-// check runs cfg and returns what is wrong with how it ended.
+// check runs cfg and describes what is wrong with its end, or returns "".
 func check(t *testing.T, cfg Config) string {
 	t.Helper()
 	r, err := Run(cfg)
@@ -82,14 +82,14 @@ func check(t *testing.T, cfg Config) string {
 	return ""
 }
 
-// tidy reports whether the network delivers all datagrams once, in order and in time.
+// tidy reports whether the network delivers all datagrams once, in order and on time.
 func tidy(cfg *Config) bool {
 	return cfg.Loss == 0 && cfg.LossAll == 0 && cfg.Reorder == 0 && cfg.Duplicate == 0 && cfg.Straggle == 0 &&
 		cfg.Queue == 0
 }
 
-// needless returns a message if many chunks were repaired although all of them arrived. A rank may take
-// a few chunks for lost while it waits for credit, or while operations share links.
+// needless returns a message if many chunks were repaired although all of them arrived. A rank may
+// consider a few chunks lost while it waits for credit, or while operations share links.
 func needless(cfg *Config, dropped, repaired, all int64) string {
 	calm := tidy(cfg) && len(cfg.Stalls) == 0 && len(cfg.Crashes) == 0 && cfg.Detour == 0
 	if calm && dropped == 0 && repaired > all/4 {
@@ -98,8 +98,8 @@ func needless(cfg *Config, dropped, repaired, all int64) string {
 	return ""
 }
 
-// randomConfig makes a Config from a seed: small enough that thousands run in
-// seconds, and with each feature on often enough to meet every other.
+// randomConfig derives a Config from a seed. It is small enough for thousands of runs in seconds, and
+// has each feature on often enough to meet every other.
 func randomConfig(s uint64) Config {
 	r := rand.New(rand.NewPCG(s, 0x5eed))
 	one := func(in int) bool { return r.IntN(in) == 0 }
@@ -189,7 +189,7 @@ func randomConfig(s uint64) Config {
 			cfg.Crashes = append(cfg.Crashes, Crash{Rank: r.IntN(p), At: at(), Reset: one(2)})
 		}
 	}
-	// As in an engine: datagrams come several at once, threads hear of each other late.
+	// As in an engine, datagrams arrive in groups, and threads learn of each other's work late.
 	if one(2) {
 		cfg.Gather = time.Duration(r.IntN(3000)) * time.Nanosecond
 	}
@@ -197,7 +197,7 @@ func randomConfig(s uint64) Config {
 		cfg.Late = time.Duration(r.IntN(3000)) * time.Nanosecond
 	}
 	cfg.Digest = one(3)
-	// Some datagrams arrive while they are being fetched, or just before or after.
+	// Some datagrams arrive during their fetch, or just before or after it.
 	if one(3) {
 		cfg.Straggle = r.Float64() / 2
 		if one(2) {
@@ -207,11 +207,13 @@ func randomConfig(s uint64) Config {
 	return cfg
 }
 
-// commandLine is cfg as the command takes it, as far as it does.
+// commandLine returns the command line for cfg, as far as the command has the options.
 func commandLine(c Config) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "sim %s --topology %s --bytes %d --chunk %d --chains %d --subgroups %d --chain-by %s --rate %gmbit --latency %v --flow %s --seed %d --timeout %v",
-		c.Op, c.Topology.Name, c.Bytes, c.Chunk, c.Chains, c.Subgroups, c.ChainBy, c.Rate/1e6, c.Latency, c.Flow, c.Seed, c.Timeout)
+	fmt.Fprintf(&b, "sim %s --topology %s --bytes %d --chunk %d --chains %d --subgroups %d --chain-by %s ",
+		c.Op, c.Topology.Name, c.Bytes, c.Chunk, c.Chains, c.Subgroups, c.ChainBy)
+	fmt.Fprintf(&b, "--rate %gmbit --latency %v --flow %s --seed %d --timeout %v",
+		c.Rate/1e6, c.Latency, c.Flow, c.Seed, c.Timeout)
 	opt := func(on bool, format string, args ...any) {
 		if on {
 			fmt.Fprintf(&b, " "+format, args...)

@@ -12,21 +12,22 @@ type read struct {
 	key    opKey
 	to     int
 	sub    int
-	ranges []wire.Range // asked for; once claimed, those that the read is to place
+	ranges []wire.Range // requested chunks; after the claim, chunks that the read must place
 }
 
-// read lets the receive worker claim the chunks, and then reads those that it has won.
+// read asks the receive worker to claim chunks, and then reads those that it won.
 func (h *host) read(r *read) {
 	h.claims = append(h.claims, r)
-	h.later(evClaim)
+	h.notify(evClaim)
 }
 
-// claim is the receive worker claiming chunks. What it placed before is known before the read begins.
+// claim lets the receive worker claim chunks. The worker reports its placed chunks before the read
+// starts.
 func (h *host) claim(r *read) {
 	w := h.w
 	reg := h.regions[r.key]
 	if reg == nil {
-		return // it has ended meanwhile
+		return // the round has ended meanwhile
 	}
 	in := h.worker(r.sub)
 	r.ranges, _ = in.Claim(reg.placements[r.sub], r.ranges, nil)
@@ -37,7 +38,7 @@ func (h *host) claim(r *read) {
 		return
 	}
 	k := w.pools.packet()
-	k.kind, k.lane, k.src, k.dst = pktRead, laneControl, h.id, r.to
+	k.kind, k.trafficClass, k.src, k.dst = pktRead, classControl, h.id, r.to
 	k.comm, k.seq, k.sub, k.read = r.key.comm, r.key.seq, r.sub, r
 	k.size = int64(readHeader * len(r.ranges))
 	h.inject(k)
@@ -58,7 +59,7 @@ func (h *host) serve(q *packet) {
 				w.violate("rank %d reads a chunk that rank %d does not have", q.src, h.id)
 			}
 			k := w.pools.packet()
-			k.kind, k.lane, k.src, k.dst, k.read = pktResponse, laneBulk, h.id, q.src, q.read
+			k.kind, k.trafficClass, k.src, k.dst, k.read = pktResponse, classBulk, h.id, q.src, q.read
 			k.comm, k.seq, k.sub, k.psn = q.comm, q.seq, q.sub, psn
 			k.off, _, k.bytes = r.geo.Locate(q.sub, psn)
 			k.from = r
@@ -86,7 +87,7 @@ func (h *host) readData(k *packet) {
 		if p := r.placements[k.sub]; p.Free(k.psn) || p.InPlace(k.psn) {
 			h.w.violate("rank %d reads a chunk that it has not claimed", h.id)
 		}
-		r.took(k)
+		r.countReceived(k)
 		r.mem.place(k.off, &k.pay, put)
 		if k.last {
 			for _, c := range k.read.ranges {
@@ -101,7 +102,7 @@ func (h *host) readData(k *packet) {
 	h.act()
 }
 
-// digest sums up what a round has received.
+// digest computes the digest of the data that a round received.
 func (m *memory) digest(g *mcast.Geometry) uint64 {
 	var sum uint32
 	g.Spans(func(off, n int64) {
@@ -109,9 +110,10 @@ func (m *memory) digest(g *mcast.Geometry) uint64 {
 			sum = crc32.Update(sum, crc32.IEEETable, m.recv[off:off+n])
 			return
 		}
-		for at := off; at < off+n; at = m.c.cut(at) {
+		for at := off; at < off+n; at = m.c.chunkEnd(at) {
 			tag := m.recvTags[m.c.cell(at)]
-			sum = crc32.Update(sum, crc32.IEEETable, []byte{byte(tag), byte(tag >> 8), byte(tag >> 16), byte(tag >> 24)})
+			bytes := []byte{byte(tag), byte(tag >> 8), byte(tag >> 16), byte(tag >> 24)}
+			sum = crc32.Update(sum, crc32.IEEETable, bytes)
 		}
 	})
 	return uint64(sum)

@@ -5,13 +5,13 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// superPacket is how many datagrams of one sender reach a receive worker as one, at most.
+// superPacket limits the datagrams of one sender that reach a receive worker as one.
 const superPacket = 8
 
-// datagram decides the fate of a multicast datagram at this receiver.
+// datagram decides whether a multicast datagram is lost, duplicated or delayed at this receiver.
 func (h *host) datagram(k *packet) {
 	w := h.w
-	w.noteArrival(w.now) // also of those that are lost here
+	w.recordArrival(w.now) // counts lost datagrams as well
 	if p := w.loss; w.now-k.born > w.lifetime || (p > 0 && w.rng.Float64() < p) {
 		w.dropped++
 		w.pools.release(k)
@@ -19,14 +19,14 @@ func (h *host) datagram(k *packet) {
 	}
 	if w.cfg.Duplicate > 0 && w.rng.Float64() < w.cfg.Duplicate {
 		k.refs++
-		w.push(w.now+w.places(), evDeliver, int32(h.id), k)
+		w.push(w.now+w.displacement(), evDeliver, int32(h.id), k)
 	}
 	if w.cfg.Straggle > 0 && w.rng.Float64() < w.cfg.Straggle {
 		w.push(w.now+w.rng.Int64N(w.straggle), evDeliver, int32(h.id), k)
 		return
 	}
 	if w.cfg.Reorder > 0 && w.rng.Float64() < w.cfg.Reorder {
-		w.push(w.now+w.places(), evDeliver, int32(h.id), k)
+		w.push(w.now+w.displacement(), evDeliver, int32(h.id), k)
 		return
 	}
 	h.receive(k)
@@ -53,7 +53,7 @@ func (h *host) receive(k *packet) {
 	}
 }
 
-// wakeBy sees that wake is called at a time, at the latest.
+// wakeBy schedules wake at a time or earlier.
 func (h *host) wakeBy(at int64) {
 	if at < h.wakeAt {
 		h.wakeAt = at
@@ -61,8 +61,8 @@ func (h *host) wakeBy(at int64) {
 	}
 }
 
-// wake is the receive worker being done with a datagram or a batch of them, or the processor
-// running again.
+// wake runs when the receive worker has finished a datagram or a batch, or when the processor runs
+// again.
 func (h *host) wake() {
 	w := h.w
 	if w.now >= h.wakeAt {
@@ -82,7 +82,7 @@ func (h *host) wake() {
 		case evSent:
 			h.batchSent(e.pkt)
 		case evReport, evClaim:
-			h.worked(e.kind)
+			h.handleNotified(e.kind)
 		default:
 			h.message(e.pkt)
 		}
@@ -93,7 +93,7 @@ func (h *host) wake() {
 	h.calls = h.calls[:0]
 	for h.datagrams.len() > 0 && w.now >= h.workUntil {
 		n := h.take()
-		h.drained()
+		h.reportDrained()
 		if w.recvCost > 0 {
 			h.workUntil = w.now + int64(n)*w.recvCost
 		}
@@ -103,12 +103,12 @@ func (h *host) wake() {
 	}
 	if h.timerDue {
 		h.timerDue = false
-		h.lookAtClock()
+		h.runTimer()
 	}
 	h.rearm()
 }
 
-// take takes the next datagrams off the queue, and says how many.
+// take takes the next datagrams from the queue and returns their number.
 func (h *host) take() int {
 	batch := []*packet{h.pop()}
 	for h.w.gather > 0 && h.datagrams.len() > 0 && len(batch) < superPacket {
@@ -133,27 +133,27 @@ func (h *host) pop() *packet {
 	return k
 }
 
-// worker is the receive worker of a subgroup.
+// worker returns the receive worker of a subgroup.
 func (h *host) worker(sub int) *mcast.Intake {
 	for len(h.workers) <= sub {
-		h.workers = append(h.workers, mcast.NewIntake(h.w.layout, h.w.reportAfter, &h.tally, h.w.report))
+		h.workers = append(h.workers, mcast.NewIntake(h.w.layout, h.w.reportAfter, &h.takenCount, h.w.report))
 	}
 	return h.workers[sub]
 }
 
-// token names an operation in datagrams by its communicator and slot. The engine's are unique, so
-// that nothing of the past is ever taken for something new; here only the slot's draining keeps an
-// old datagram out of the next operation.
+// token identifies an operation in datagrams by its communicator and slot. The engine's tokens are
+// unique, so that it never accepts a stale datagram. Here only the draining of slots keeps a stale
+// datagram out of the next operation.
 func (h *host) token(comm, slot uint32) uint64 { return uint64(comm)<<32 | uint64(slot) }
 
-// chunk lets the receive worker decide about one datagram, and puts its payload where that says.
+// chunk lets the receive worker judge one datagram, and places its payload accordingly.
 func (h *host) chunk(k *packet) {
 	in := h.worker(k.sub)
 	slot, _ := h.w.layout.Split(k.imm)
 	p, psn, off, v := in.Judge(h.token(k.comm, slot), k.comm, k.imm, k.bytes)
 	if v == mcast.Placed {
 		if r := h.region(opKey{k.comm, p.Seq}); r != nil && r.open {
-			r.took(k)
+			r.countReceived(k)
 			r.mem.place(off, &k.pay, put)
 		} else {
 			h.w.violate("rank %d placed a chunk after its buffers were free", h.id)
@@ -165,9 +165,9 @@ func (h *host) chunk(k *packet) {
 	h.w.pools.release(k)
 }
 
-// scatter is chunk for several datagrams that arrive as one: the network writes their payloads to
-// where the worker expects the next chunks, before anybody knows which they are. A guess that was
-// wrong leaves rubbish there.
+// scatter handles several datagrams that arrive as one. The network writes their payloads to the
+// expected slots of the next chunks before the worker knows which chunks they are. A wrong guess
+// leaves garbage there.
 func (h *host) scatter(batch []*packet) {
 	in := h.worker(batch[0].sub)
 	p, n := in.Expect(h.slots[:len(batch)])
@@ -187,7 +187,7 @@ func (h *host) scatter(batch []*packet) {
 		if !in.Fits(taken, h.token(k.comm, slot), k.imm) {
 			break
 		}
-		h.region(opKey{p.Comm, p.Seq}).took(k)
+		h.region(opKey{p.Comm, p.Seq}).countReceived(k)
 		taken++
 	}
 	in.Arrived(taken)
@@ -199,7 +199,7 @@ func (h *host) scatter(batch []*packet) {
 	}
 }
 
-// flush reports what workers have placed, when the queue is empty or enough has come.
+// flush sends the workers' reports when the queue is empty or a report is due.
 func (h *host) flush() {
 	for _, in := range h.workers {
 		if h.datagrams.len() == 0 || in.Due() {
@@ -208,27 +208,27 @@ func (h *host) flush() {
 	}
 }
 
-// report lets the control thread know what a worker has placed.
+// report sends a worker's report to the control thread.
 func (h *host) report(in *mcast.Intake) {
 	if r := in.Flush(); r != nil {
 		h.reports = append(h.reports, r)
-		h.later(evReport)
+		h.notify(evReport)
 	}
 }
 
-// later lets the receive worker and the control thread hear of each other: at once, or when the
-// scheduler lets them.
-func (h *host) later(kind eventKind) {
+// notify passes a report or claim between the receive worker and the control thread: at once, or after
+// a scheduling delay.
+func (h *host) notify(kind eventKind) {
 	w := h.w
 	if w.late == 0 {
-		h.worked(kind)
+		h.handleNotified(kind)
 		return
 	}
 	w.push(w.now+int64(w.rng.ExpFloat64()*float64(w.late)), kind, int32(h.id), nil)
 }
 
-// worked takes the oldest report or claim.
-func (h *host) worked(kind eventKind) {
+// handleNotified handles the oldest report or claim.
+func (h *host) handleNotified(kind eventKind) {
 	if h.dead {
 		return
 	}
@@ -245,24 +245,24 @@ func (h *host) worked(kind eventKind) {
 	h.act()
 }
 
-// drain is a closed operation whose slot is not free yet: datagrams for it may
-// be among the first upto that the receive queue has ever held.
+// drain is a closed operation whose slot is not free yet. Its datagrams may be among the first upto
+// that the receive queue has ever held.
 type drain struct {
 	host int
 	key  opKey
 	upto uint64
 }
 
-// settled is a closed operation whose datagrams have left the network: what is
-// queued here now may still be among them.
-func (h *host) settled(d drain) {
+// awaitQueue handles a closed operation whose datagrams have left the network. Some may still be in
+// the receive queue.
+func (h *host) awaitQueue(d drain) {
 	d.upto = h.taken + uint64(h.datagrams.len())
 	h.drains = append(h.drains, d)
-	h.drained()
+	h.reportDrained()
 }
 
-// drained tells the node what the receive queue no longer holds.
-func (h *host) drained() {
+// reportDrained reports operations whose datagrams have left the receive queue.
+func (h *host) reportDrained() {
 	for len(h.drains) > 0 && h.drains[0].upto <= h.taken {
 		d := h.drains[0]
 		h.drains = h.drains[1:]

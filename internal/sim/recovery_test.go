@@ -13,11 +13,11 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// recoveryShare is how many simulations TestRecoveryIsBounded runs for each of -seeds.
+// recoveryShare is the number of simulations of TestRecoveryIsBounded per seed of -seeds.
 const recoveryShare = 5
 
-// TestRecoveryIsBounded bounds what losses cost: no operation takes longer than twice its time
-// without losses, six cutoffs, and twice the time that the repaired bytes take at line rate.
+// TestRecoveryIsBounded bounds the cost of losses: no operation takes longer than twice its time without
+// losses, six cutoffs, and twice the time of the repaired bytes at line rate.
 func TestRecoveryIsBounded(t *testing.T) {
 	t.Parallel()
 	if *seed != 0 {
@@ -36,14 +36,15 @@ func TestRecoveryIsBounded(t *testing.T) {
 			for s := uint64(shard + 1); s <= all; s += shards {
 				cfg := lossyConfig(s)
 				if msg := checkRecovery(cfg); msg != "" {
-					t.Fatalf("seed %d: %s\nreplay: go test ./internal/sim -run TestRecoveryIsBounded -seed %d\nabout:  allcast %s", s, msg, s, commandLine(cfg))
+					t.Fatalf("seed %d: %s\nreplay: go test ./internal/sim -run TestRecoveryIsBounded -seed %d\n"+
+						"about:  allcast %s", s, msg, s, commandLine(cfg))
 				}
 			}
 		})
 	}
 }
 
-// lossyConfig makes a Config with losses, and no other faults, from a seed.
+// lossyConfig derives a Config with losses, and no other faults, from a seed.
 func lossyConfig(s uint64) Config {
 	r := rand.New(rand.NewPCG(s, 0x1055))
 	one := func(in int) bool { return r.IntN(in) == 0 }
@@ -83,7 +84,7 @@ func lossyConfig(s uint64) Config {
 	return cfg
 }
 
-// checkRecovery runs cfg with and without losses, and returns what is wrong with the times.
+// checkRecovery runs cfg with and without losses, and describes what is wrong with the times.
 func checkRecovery(cfg Config) string {
 	lossy, err := Run(cfg)
 	if err != nil {
@@ -108,17 +109,18 @@ func checkRecovery(cfg Config) string {
 		bound *= 1.2
 	}
 	if lossy.TimeUS > bound {
-		return fmt.Sprintf("took %.3f us, %.1f times the bound of %.3f: clean %.3f, cutoff %.3f, %d repaired %.3f",
+		return fmt.Sprintf("took %.3f us, %.1f times the bound of %.3f: "+
+			"clean %.3f, cutoff %.3f, %d repaired chunks %.3f",
 			lossy.TimeUS, lossy.TimeUS/bound, bound, clean.TimeUS, lossy.CutoffUS, lossy.RepairedChunks, repaired)
 	}
 	return ""
 }
 
-// TestRecoveryOneAfterAnother bounds what losses cost operations that follow each other: none may keep
-// room for datagrams that the next one needs.
+// TestRecoveryOneAfterAnother bounds the cost of losses for consecutive operations: none may keep room
+// for datagrams that the next one needs.
 func TestRecoveryOneAfterAnother(t *testing.T) {
 	t.Parallel()
-	const calls, share = 4, 10 // it runs one in so many of -seeds
+	const calls, share = 4, 10 // share is the divisor of -seeds
 	for s := uint64(1); s <= fewer(uint64(*seeds/share)); s++ {
 		cfg := lossyConfig(s)
 		room := 2*cfg.Chains*cfg.Subgroups + 1<<(4+s%9)
@@ -128,7 +130,8 @@ func TestRecoveryOneAfterAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, parts := mustWorld(t, cfg)
-		w, all := many(t, cfg, calls, parts[0].shape, func(call, _ int) int64 { return int64(call) * int64(one.TimeUS*1e6) })
+		startAt := func(call, _ int) int64 { return int64(call) * int64(one.TimeUS*1e6) }
+		w, all := many(t, cfg, calls, parts[0].shape, startAt)
 		if msg := judge(w, all); msg != "" {
 			t.Fatalf("seed %d: %s", s, msg)
 		}
@@ -141,14 +144,15 @@ func TestRecoveryOneAfterAnother(t *testing.T) {
 		repaired := float64(lossy.RepairedChunks) * float64(cfg.Chunk) * 8e6 / cfg.Rate
 		bound := (calls-1)*one.TimeUS + 2*clean.TimeUS + 6*one.CutoffUS + 2*repaired
 		if lossy.TimeUS > bound {
-			t.Fatalf("seed %d, room for %d: %d calls took %.3f us, want at most %.3f; one takes %.3f, and %.3f without losses\nabout: allcast %s",
+			t.Fatalf("seed %d, room for %d: %d calls took %.3f us, want at most %.3f; "+
+				"one takes %.3f, and %.3f without losses\nabout: allcast %s",
 				s, room, calls, lossy.TimeUS, bound, one.TimeUS, clean.TimeUS, commandLine(lossyConfig(s)))
 		}
 	}
 }
 
 // TestRecoveryBesideOthers loses chunks of a small operation while a large one keeps all receive queues
-// full: that may not delay the repair for longer than a full queue takes.
+// full. A full queue may not delay the repair for longer than it takes to drain.
 func TestRecoveryBesideOthers(t *testing.T) {
 	t.Parallel()
 	const small, room = 8, 64
@@ -157,7 +161,7 @@ func TestRecoveryBesideOthers(t *testing.T) {
 		cfg.Chunk, cfg.Seed, cfg.Loss = 64, s+1, 0.05
 		cfg.Flow, cfg.RecvQueue, cfg.RecvCost = "credit", room*(64+udHeader), time.Microsecond
 		w, _ := mustWorld(t, cfg)
-		members := everybody(4)
+		members := allHosts(4)
 		var calls []*collective
 		for i, chunks := range []int64{5000, small} {
 			for _, h := range w.hosts {
@@ -165,7 +169,9 @@ func TestRecoveryBesideOthers(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			shape := mcast.Shape{Kind: wire.Broadcast, Counts: []int64{64 * chunks, 0, 0, 0}, Chunk: 64, Chains: 1, Subgroups: 1}
+			shape := mcast.Shape{
+				Kind: wire.Broadcast, Counts: []int64{64 * chunks, 0, 0, 0}, Chunk: 64, Chains: 1, Subgroups: 1,
+			}
 			plan, err := mcast.Plan(shape, w.layout)
 			if err != nil {
 				t.Fatal(err)
@@ -191,14 +197,13 @@ func TestRecoveryBesideOthers(t *testing.T) {
 	}
 }
 
-// tinyWindow reports whether the receive queue has less than one place for each chain and subgroup.
-// A chunk that was lost then occupies its place until its sender has announced it, so that losses
-// cost more than elsewhere.
+// tinyWindow reports whether the receive queue has less than one place per chain and subgroup. A lost
+// chunk then occupies its place until its sender has announced it, so losses cost more.
 func tinyWindow(cfg *Config, r *Result) bool {
 	return cfg.RecvQueue > 0 && cfg.RecvQueue/int64(cfg.Chunk+udHeader) < int64(r.Chains*r.Subgroups)
 }
 
-// A loss costs an operation on a star at most three times what it takes without one, and 100 us.
+// A loss costs an operation on a star at most three times its time without losses, plus 100 us.
 func TestLossOnAStar(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"broadcast", "allgather"} {
@@ -212,7 +217,8 @@ func TestLossOnAStar(t *testing.T) {
 						for s := range fewer(50) + 1 {
 							cfg.Loss, cfg.Seed = loss, s+1
 							if r := mustVerify(t, cfg); r.TimeUS > 3*clean.TimeUS+100 {
-								t.Fatalf("%d bytes, loss %v, seed %d: %.3f us, and %.3f without loss", bytes, loss, s+1, r.TimeUS, clean.TimeUS)
+								t.Fatalf("%d bytes, loss %v, seed %d: %.3f us, and %.3f without loss",
+									bytes, loss, s+1, r.TimeUS, clean.TimeUS)
 							}
 						}
 					}
@@ -222,7 +228,7 @@ func TestLossOnAStar(t *testing.T) {
 	}
 }
 
-// A datagram that a switch drops would have arrived, too: recovery does not begin before.
+// The estimated arrival of a datagram that a switch drops counts too: recovery starts after it.
 func TestDropsInAQueueAreNoted(t *testing.T) {
 	cfg := base(t, "broadcast", "star:2", 64<<10)
 	cfg.Queue = 10_000
@@ -236,23 +242,23 @@ func TestDropsInAQueueAreNoted(t *testing.T) {
 	}
 	l := &w.links[slices.IndexFunc(w.links, func(l link) bool { return l.toHost })]
 	l.until = 1e6
-	chunk := func() *packet { return &packet{refs: 1, kind: pktChunk, lane: laneBulk, size: 4000} }
-	for range 3 { // the last does not fit
+	chunk := func() *packet { return &packet{refs: 1, kind: pktChunk, trafficClass: classBulk, size: 4000} }
+	for range 3 { // the last packet does not fit
 		w.enqueue(l, chunk(), nil)
 	}
 	want := l.until + int64(12_000*l.psByte) + l.latency
 	if w.dropped != 1 || w.lastArrival != want {
-		t.Errorf("%d dropped, recovery begins at %d ps, want %d", w.dropped, w.lastArrival, want)
+		t.Errorf("%d dropped, recovery starts at %d ps, want %d", w.dropped, w.lastArrival, want)
 	}
-	// One that arrives before that changes nothing.
+	// An earlier arrival changes nothing.
 	w.now = 2e6
 	w.hosts[1].datagram(chunk())
 	if w.lastArrival != want {
-		t.Errorf("recovery begins at %d ps, want %d", w.lastArrival, want)
+		t.Errorf("recovery starts at %d ps, want %d", w.lastArrival, want)
 	}
 }
 
-// recovery_us is from when the last datagram arrived, or would have, to the end.
+// recovery_us is the time from the last (possibly prevented) arrival of a datagram to the end.
 func TestRecoveryIsMeasured(t *testing.T) {
 	t.Parallel()
 	cfg := base(t, "broadcast", "star:4", 64<<10)
@@ -262,11 +268,13 @@ func TestRecoveryIsMeasured(t *testing.T) {
 	if lossy.RepairedChunks == 0 {
 		t.Fatal("nothing was lost")
 	}
-	// Without loss there is a handshake left; with it a cutoff, a fetch and a read as well.
+	// Without loss the handshake remains. With loss, a cutoff, a fetch and a read remain as well.
 	if clean.RecoveryUS <= 0 || clean.RecoveryUS > clean.Phases.Handshake+0.001 {
-		t.Errorf("without loss: %v us, of which the handshake takes %v", clean.RecoveryUS, clean.Phases.Handshake)
+		t.Errorf("recovery without loss takes %v us, but the handshake takes only %v",
+			clean.RecoveryUS, clean.Phases.Handshake)
 	}
 	if extra := lossy.TimeUS - clean.TimeUS; math.Abs(lossy.RecoveryUS-clean.RecoveryUS-extra) > 0.001 {
-		t.Errorf("recovery takes %v us, %v without loss; the operation %v us longer", lossy.RecoveryUS, clean.RecoveryUS, extra)
+		t.Errorf("recovery takes %v us, %v without loss; the operation takes %v us longer",
+			lossy.RecoveryUS, clean.RecoveryUS, extra)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// mustWorld makes the world of a Config, and what is to run in it.
+// mustWorld returns the world of a Config and the parts to run in it.
 func mustWorld(t *testing.T, cfg Config) (*world, []part) {
 	t.Helper()
 	cfg, parts, err := cfg.complete()
@@ -22,16 +22,17 @@ func mustWorld(t *testing.T, cfg Config) (*world, []part) {
 	return w, parts
 }
 
-// many runs calls of one shape on one communicator of everybody, started on
-// rank r at at(call, r).
-func many(t *testing.T, cfg Config, calls int, shape mcast.Shape, at func(call, rank int) int64) (*world, []*collective) {
+// many runs calls of one shape on a communicator of all hosts. Call k starts on rank r at time at(k, r).
+func many(
+	t *testing.T, cfg Config, calls int, shape mcast.Shape, at func(call, rank int) int64,
+) (*world, []*collective) {
 	t.Helper()
 	w, _ := mustWorld(t, cfg)
 	plan, err := mcast.Plan(shape, w.layout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	members := everybody(w.g.Hosts)
+	members := allHosts(w.g.Hosts)
 	var all []*collective
 	for _, h := range w.hosts {
 		if err := h.node.AddComm(0, members); err != nil {
@@ -57,9 +58,8 @@ func equal(p int, bytes int64, chunk int) mcast.Shape {
 	return s
 }
 
-// Two calls of 1200 rounds each share 1024 slots. If the second could take a
-// slot before the first has used it, a rank that is late with the second call
-// would wait in a circle with the others.
+// Two calls of 1200 rounds each share 1024 slots. If the second could take a slot before the first has
+// used it, a rank that makes the second call late would cause a circular wait.
 func TestSlotsAreUsedInOrder(t *testing.T) {
 	for _, late := range []int64{0, 100e9} {
 		cfg := base(t, "allgather", "star:4", 0)
@@ -76,8 +76,8 @@ func TestSlotsAreUsedInOrder(t *testing.T) {
 	}
 }
 
-// Slow receivers with many operations in flight: what a stalled sender announces
-// overtakes the datagrams in the receive queue and must not count as consumed.
+// Receivers are slow, and many operations are in flight. The announcement of a stalled sender overtakes
+// datagrams in the receive queue, so the announced chunks must not count as consumed.
 func TestCreditNeverOverruns(t *testing.T) {
 	for _, calls := range []int{1, 4, 16, 30} {
 		for _, room := range []int64{64, 256} {
@@ -92,8 +92,8 @@ func TestCreditNeverOverruns(t *testing.T) {
 	}
 }
 
-// A rank that was stopped for so long that it was declared lost learns that it
-// is out; it does not blame the neighbour that stopped talking to it.
+// A rank that was stopped until it was declared lost learns that it is excluded. It does not blame the
+// neighbour that stopped talking to it.
 func TestSlowRankBlamesItself(t *testing.T) {
 	cfg := base(t, "allgather", "star:4", 1<<20)
 	cfg.Timeout = 100 * time.Millisecond
@@ -109,7 +109,7 @@ func TestSlowRankBlamesItself(t *testing.T) {
 	}
 }
 
-// The time that a stall lasts is not added again by the cutoff's backing off.
+// The back-off of the cutoff does not add the duration of a stall again.
 func TestCutoffAfterAStall(t *testing.T) {
 	for seed := uint64(1); seed <= 50; seed++ {
 		cfg := base(t, "allgather", "star:3", 4096)
@@ -121,8 +121,8 @@ func TestCutoffAfterAStall(t *testing.T) {
 	}
 }
 
-// A packet that arrives at the very instant at which a delayed one of the same
-// connection is delivered must not overtake it.
+// A packet that arrives exactly when a delayed packet of the same connection is delivered must not
+// overtake it.
 func TestReliablePathKeepsOrder(t *testing.T) {
 	cfg := base(t, "allgather", "star:12", 294)
 	cfg.Chunk, cfg.Chains, cfg.Queue, cfg.Seed = 7, 4, 1360, 191
@@ -131,7 +131,7 @@ func TestReliablePathKeepsOrder(t *testing.T) {
 	mustVerify(t, cfg)
 }
 
-// A search for who is late must survive the call going on to its next round.
+// A search for a late rank must survive the start of the call's next round.
 func TestDeadlineBetweenRounds(t *testing.T) {
 	for seed := uint64(1); seed <= 20; seed++ {
 		cfg := base(t, "allgather", "star:4", 4800)
@@ -139,7 +139,7 @@ func TestDeadlineBetweenRounds(t *testing.T) {
 		cfg.Timeout, cfg.Deadline = 10*time.Millisecond, 2*time.Millisecond
 		for _, e := range mustRun(t, cfg).Errors {
 			if e.Culprit != -1 {
-				t.Fatalf("seed %d: nobody failed, but %+v", seed, e)
+				t.Fatalf("seed %d: no rank failed, but %+v", seed, e)
 			}
 		}
 	}

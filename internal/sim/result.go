@@ -6,17 +6,18 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// result gathers what a run measured. Of several collectives at once, times are
-// those of the last to end, and what is counted per chunk is not.
+// result collects the measurements of a run. With several concurrent collectives, times are those of
+// the last to end, and counts per chunk are left out.
 func (w *world) result(calls []*collective) *Result {
 	c := calls[0]
 	r := &Result{
 		Op: w.cfg.Op, Algo: w.cfg.Algo, Nodes: w.g.Hosts, Topology: w.g.Name, Bytes: w.cfg.Bytes, Seed: w.cfg.Seed,
-		Chunk: c.chunk, Flow: w.cfg.Flow, Datapath: w.cfg.Datapath, Auto: w.cfg.reason, RootFetches: w.rootFetches, MaxOwnerReads: w.maxOwnerReads,
+		Chunk: c.chunk, Flow: w.cfg.Flow, Datapath: w.cfg.Datapath, Auto: w.cfg.reason,
+		RootFetches: w.rootFetches, MaxOwnerReads: w.maxOwnerReads,
 		DroppedChunks: w.dropped, Events: w.events, Verified: true, Errors: []RankError{},
 	}
 	if w.crossings != nil {
-		r.MaxCrossings = w.crossings.most
+		r.MaxCrossings = w.crossings.maxCount
 	}
 	if c.plan != nil {
 		r.Chains, r.Subgroups = max(1, c.plan[0].Chains()), c.plan[0].Subgroups()
@@ -36,7 +37,7 @@ func (w *world) result(calls []*collective) *Result {
 	}
 	var port int64
 	for _, c := range calls {
-		r.LinkBytesBound += w.leastLinkBytes(c)
+		r.LinkBytesBound += w.minLinkBytes(c)
 		r.ChunksTotal += c.toReceive()
 		port = max(port, w.busiestPort(c))
 		w.outcomes(r, c)
@@ -56,7 +57,7 @@ func (w *world) result(calls []*collective) *Result {
 	return r
 }
 
-func (w *world) leastLinkBytes(c *collective) int64 {
+func (w *world) minLinkBytes(c *collective) int64 {
 	n := c.total() * int64(w.trees[0].Links(0))
 	if c.kind == wire.Allreduce {
 		n *= 2 // up and down
@@ -64,7 +65,7 @@ func (w *world) leastLinkBytes(c *collective) int64 {
 	return n
 }
 
-// toReceive is how many chunks all ranks together have to receive.
+// toReceive returns the number of chunks that all ranks together have to receive.
 func (c *collective) toReceive() int64 {
 	chunks, p := int64(c.cells[len(c.counts)]), int64(len(c.members))
 	inc := c.plan == nil && c.p2p == nil
@@ -72,16 +73,16 @@ func (c *collective) toReceive() int64 {
 	case p == 1:
 		return 0
 	case inc && c.kind == wire.ReduceScatter:
-		return chunks // each its own block
+		return chunks // each rank receives its own block
 	case inc:
 		return chunks * p
 	case c.kind == wire.Allreduce:
-		return 2 * chunks * (p - 1) // first to be added, then the result
+		return 2 * chunks * (p - 1) // once to add, once as the result
 	}
 	return chunks * (p - 1)
 }
 
-// header is what a packet of a collective's payload carries besides it.
+// header returns the header size of the packets of a collective's payload.
 func (w *world) header(c *collective) int64 {
 	if c.plan != nil {
 		return udHeader
@@ -89,7 +90,7 @@ func (w *world) header(c *collective) int64 {
 	return putHeader
 }
 
-// part is what one of several collectives measured.
+// part describes one of several collectives.
 func (w *world) part(c *collective) Part {
 	p := Part{Op: c.kind.String()}
 	for i, o := range c.ranks {
@@ -100,13 +101,13 @@ func (w *world) part(c *collective) Part {
 	return p
 }
 
-// wire is what a block takes on a link, headers included.
+// wire returns the size of a block on a link, including headers.
 func (w *world) wire(c *collective, block int) int64 {
 	return c.counts[block] + int64(c.cells[block+1]-c.cells[block])*w.header(c)
 }
 
-// busiestPortOfBoth is what the busiest host port has to carry of an Allgather and
-// a Reduce-Scatter at once: one sends what the other receives.
+// busiestPortOfBoth returns the load of the busiest host port with a concurrent Allgather and
+// Reduce-Scatter: one sends as much as the other receives.
 func (w *world) busiestPortOfBoth(gather, scatter *collective) (port int64) {
 	var gathered, scattered int64
 	for i := range gather.counts {
@@ -120,23 +121,23 @@ func (w *world) busiestPortOfBoth(gather, scatter *collective) (port int64) {
 	return port
 }
 
-// busiestPort is what the busiest host port has to carry, headers included,
-// whatever the algorithm: the bound on the time.
+// busiestPort returns the load of the busiest host port, including headers, for any algorithm. It
+// bounds the time from below.
 func (w *world) busiestPort(c *collective) int64 {
-	var all, most int64
-	least := int64(-1)
+	var all, largest int64
+	smallest := int64(-1)
 	for i := range c.counts {
 		wire := w.wire(c, i)
 		all += wire
-		most = max(most, wire)
-		if least < 0 || wire < least {
-			least = wire
+		largest = max(largest, wire)
+		if smallest < 0 || wire < smallest {
+			smallest = wire
 		}
 	}
 	if c.kind == wire.Allreduce && w.cfg.Algo != "inc" {
 		return 2 * all * int64(len(c.counts)-1) / int64(len(c.counts))
 	}
-	return max(most, all-least) // sending, or receiving what the others send; for a reduction the other way round
+	return max(largest, all-smallest) // sends, or receives from the others; the reverse for a reduction
 }
 
 func (w *world) outcomes(r *Result, c *collective) {
@@ -144,7 +145,7 @@ func (w *world) outcomes(r *Result, c *collective) {
 	intact := true
 	for i, o := range c.ranks {
 		switch {
-		case w.hosts[c.members[i]].dead && !o.ended: // it cannot say
+		case w.hosts[c.members[i]].dead && !o.ended: // a dead host reports nothing
 		case !o.ended:
 			r.Errors = append(r.Errors, RankError{
 				Rank: i, Culprit: -1, Op: w.cfg.Op, Phase: "unknown", Missing: "unknown",
@@ -176,13 +177,13 @@ func (w *world) outcomes(r *Result, c *collective) {
 			r.Phases = Phases{Transfer: us(int64(o.spent.Multicast))}
 		}
 	}
-	if w.broken == "" && !intact {
-		w.broken = "a buffer was written after it was free"
+	if w.violation == "" && !intact {
+		w.violation = "a buffer was written after it was free"
 	}
-	if w.broken == "" && w.failures == 0 && w.lingering > 0 {
-		w.broken = "operations lingered for ever"
+	if w.violation == "" && w.failures == 0 && w.lingering > 0 {
+		w.violation = "operations lingered for ever"
 	}
-	r.Violation = w.broken
-	r.Verified = r.Verified && w.wrong == 0 && w.broken == "" && len(r.Errors) == 0
+	r.Violation = w.violation
+	r.Verified = r.Verified && w.wrong == 0 && w.violation == "" && len(r.Errors) == 0
 	r.Wrong = w.wrong
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// ErrConfig marks a Config that makes no sense.
+// ErrConfig marks an invalid Config.
 var ErrConfig = errors.New("bad simulation")
 
-// Algorithms lists what can be simulated, by operation; the first is the default.
+// Algorithms lists the algorithms by operation. The first is the default.
 var Algorithms = map[string][]string{
 	"broadcast":      {"mcast", "binomial", "knomial", "binary", "chain", "scatter-allgather"},
 	"allgather":      {"mcast", "ring", "linear", "recursive-doubling", "bruck"},
@@ -36,10 +36,10 @@ var kinds = map[string]wire.CallKind{
 	"allreduce": wire.Allreduce, "barrier": wire.Barrier,
 }
 
-// Run carries out one simulated collective. It returns an error for a Config
-// that makes no sense; how the collective itself ended is in the Result.
+// Run simulates one collective. It returns an error for an invalid Config. The Result says how the
+// collective itself ended.
 func Run(cfg Config) (*Result, error) {
-	began := time.Now()
+	startTime := time.Now()
 	cfg, parts, err := cfg.complete()
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func Run(cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	members := everybody(cfg.Topology.Hosts)
+	members := allHosts(cfg.Topology.Hosts)
 	for _, h := range w.hosts {
 		if err := h.node.AddComm(0, members); err != nil {
 			return nil, err
@@ -76,12 +76,12 @@ func Run(cfg Config) (*Result, error) {
 		}
 	}
 	r := w.result(calls)
-	r.WallMS = float64(time.Since(began).Microseconds()) / 1000
+	r.WallMS = float64(time.Since(startTime).Microseconds()) / 1000
 	return r, nil
 }
 
-// everybody is the communicator of n hosts in order.
-func everybody(n int) []int {
+// allHosts returns the members of a communicator of n hosts in order.
+func allHosts(n int) []int {
 	all := make([]int, n)
 	for i := range all {
 		all[i] = i
@@ -89,7 +89,7 @@ func everybody(n int) []int {
 	return all
 }
 
-// part is one of the collectives that run at the same time.
+// part is one of several concurrent collectives.
 type part struct {
 	algo  string
 	shape mcast.Shape
@@ -106,11 +106,12 @@ func (w *world) collective(req uint64, p part, members []int) (*collective, erro
 		return newCollective(req, 0, members, plan, shape, cfg.InPlace, cfg.Seed), nil
 	}
 	if p.algo == "inc" {
-		if !slices.Equal(members, everybody(w.g.Hosts)) {
-			return nil, fmt.Errorf("%w: the network reduces for all hosts in order, not for %d of %d", ErrConfig, len(members), w.g.Hosts)
+		if !slices.Equal(members, allHosts(w.g.Hosts)) {
+			return nil, fmt.Errorf("%w: the network reduces for all hosts in order, not for %d of %d",
+				ErrConfig, len(members), w.g.Hosts)
 		}
 		c := newCollective(req, 0, members, nil, shape, cfg.InPlace, cfg.Seed)
-		c.takeTurns()
+		c.orderChunks()
 		return c, nil
 	}
 	spec := func(rank int) p2p.Spec {
@@ -134,7 +135,7 @@ func (w *world) collective(req uint64, p part, members []int) (*collective, erro
 	return c, nil
 }
 
-// schedule lets the configured faults happen.
+// schedule schedules the configured faults.
 func (w *world) schedule() {
 	for i, s := range w.cfg.Stalls {
 		w.push(s.At.Nanoseconds()*1000, evStall, int32(i), nil)
@@ -149,8 +150,8 @@ func (w *world) schedule() {
 	}
 }
 
-// limit is the virtual time at which a run that has not ended is given up: far
-// beyond every timeout it may have to wait for.
+// limit returns the virtual time at which an unfinished run is abandoned. It is far beyond every timeout
+// that the run may have to wait for.
 func (w *world) limit() int64 {
 	t := 20*w.cfg.Timeout + 4*w.cfg.Deadline + time.Hour
 	for _, s := range w.cfg.Stalls {
@@ -162,7 +163,7 @@ func (w *world) limit() int64 {
 	return t.Nanoseconds() * 1000
 }
 
-// complete fills in defaults and checks.
+// complete sets defaults and checks the configuration.
 func (cfg Config) complete() (Config, []part, error) {
 	bad := func(format string, args ...any) (Config, []part, error) {
 		return cfg, nil, fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
@@ -171,17 +172,20 @@ func (cfg Config) complete() (Config, []part, error) {
 		return bad("no topology")
 	}
 	cfg.defaults()
-	if err := cfg.receiveBy(); err != nil {
+	if err := cfg.applyDatapath(); err != nil {
 		return bad("%v", err)
 	}
 	p := cfg.Topology.Hosts
 	switch {
 	case Algorithms[cfg.Op] == nil:
-		return bad("unknown operation %q: valid are %s", cfg.Op, strings.Join(slices.Sorted(maps.Keys(Algorithms)), ", "))
+		return bad("unknown operation %q: valid are %s",
+			cfg.Op, strings.Join(slices.Sorted(maps.Keys(Algorithms)), ", "))
 	case cfg.Algo == "auto" && cfg.Op == bothAtOnce:
-		return bad("auto chooses for one operation at a time: name a pair, %s", strings.Join(Algorithms[cfg.Op], ", "))
+		return bad("auto chooses for one operation at a time: name a pair, %s",
+			strings.Join(Algorithms[cfg.Op], ", "))
 	case cfg.Algo != "auto" && !slices.Contains(Algorithms[cfg.Op], cfg.Algo):
-		return bad("unknown algorithm %q for %s: valid are %s", cfg.Algo, cfg.Op, strings.Join(Algorithms[cfg.Op], ", "))
+		return bad("unknown algorithm %q for %s: valid are %s",
+			cfg.Algo, cfg.Op, strings.Join(Algorithms[cfg.Op], ", "))
 	case cfg.Chunk < 1:
 		return bad("chunk of %d bytes: must be at least 1", cfg.Chunk)
 	case cfg.Radix != 0 && cfg.Radix < 2:
@@ -190,14 +194,15 @@ func (cfg Config) complete() (Config, []part, error) {
 		return bad("segment of %d bytes: must be 0 or more", cfg.Segment)
 	case cfg.Rate <= 0:
 		return bad("rate must be above 0")
-	case cfg.Latency < 0 || cfg.RecvCost < 0 || cfg.Gather < 0 || cfg.Late < 0 || cfg.Noise < 0 || cfg.Detour < 0 || cfg.Timeout < 0 || cfg.Deadline < 0:
+	case min(cfg.Latency, cfg.RecvCost, cfg.Gather, cfg.Late, cfg.Noise, cfg.Detour, cfg.Timeout, cfg.Deadline) < 0:
 		return bad("durations must be 0 or more")
 	case cfg.Bytes < 0 || cfg.Queue < 0 || cfg.RecvQueue < 0:
 		return bad("sizes must be 0 or more")
 	case cfg.Queue > 0 && cfg.Queue < int64(cfg.Chunk+udHeader):
 		return bad("a queue of %d bytes does not hold one datagram of %d", cfg.Queue, cfg.Chunk+udHeader)
 	case cfg.RecvQueue > 0 && cfg.RecvQueue < int64(cfg.Chunk+udHeader):
-		return bad("a receive queue of %d bytes does not hold one datagram of %d", cfg.RecvQueue, cfg.Chunk+udHeader)
+		return bad("a receive queue of %d bytes does not hold one datagram of %d",
+			cfg.RecvQueue, cfg.Chunk+udHeader)
 	case cfg.Root < 0 || cfg.Root >= p:
 		return bad("root %d: must be 0 to %d", cfg.Root, p-1)
 	case cfg.Counts != nil && ((cfg.Op != "allgather" && cfg.Op != "reduce-scatter") || len(cfg.Counts) != p):
@@ -236,7 +241,7 @@ func (cfg Config) complete() (Config, []part, error) {
 	return cfg, parts, nil
 }
 
-// choose lets the cost model pick what to run.
+// choose lets the cost model choose the algorithm.
 func (cfg *Config) choose() error {
 	n := cfg.Bytes
 	for _, c := range cfg.Counts {
@@ -263,7 +268,7 @@ func (cfg *Config) choose() error {
 	return nil
 }
 
-// shape is one collective of the Config.
+// shape returns the shape of one collective of the Config.
 func (cfg *Config) shape(kind wire.CallKind) mcast.Shape {
 	p := cfg.Topology.Hosts
 	s := mcast.Shape{
@@ -295,8 +300,8 @@ func (cfg *Config) defaults() {
 	if cfg.Chains == 0 {
 		cfg.Chains = 1
 		if cfg.Op == bothAtOnce {
-			// Everybody sends at once, at 1/P of the rate: no root's turn takes the
-			// sending side away from the reduction (Appendix B, equation 2).
+			// All ranks send at once, at 1/P of the rate each. No root then occupies the sending side
+			// that the reduction needs (Appendix B, equation 2).
 			cfg.Chains = cfg.Topology.Hosts
 		}
 	}

@@ -27,35 +27,35 @@ type world struct {
 	hosts  []*host
 	calls  map[uint64]*collective
 	inc    *incTree
-	step   *trainingStep // nil: single collectives
-	buffer int64         // inputBuffer, or what holds a few very large chunks
+	step   *trainingStep // nil for single collectives
+	buffer int64         // input buffer size: inputBuffer, or room for a few very large chunks
 
 	reductions map[opKey]*collective // by operation
 	starts     []start
 	pcap       *pcap.Writer
 	packet     uint32
 
-	loss       float64 // of datagrams, from either option
+	loss       float64 // probability of losing a datagram, from both options
 	recvCost   int64
-	gather     int64 // how long receive workers let datagrams gather
-	late       int64 // how long receive workers and control threads take to hear of each other, on average
+	gather     int64 // time for which receive workers let datagrams gather
+	late       int64 // mean delay between receive workers and control threads
 	noise      int64
 	retransmit int64
-	slotTime   int64 // of one chunk on a host link
-	lifetime   int64 // a datagram that is older when it arrives is dropped
-	straggle   int64 // the longest delay of a datagram that straggles
+	slotTime   int64 // time of one chunk on a host link
+	lifetime   int64 // age above which arriving datagrams are dropped
+	straggle   int64 // maximum delay of a straggling datagram
 	drains     []drain
 
-	reportAfter uint32 // chunks of a report
+	reportAfter uint32 // number of chunks at which a report is due
 	idleReports []*mcast.Report
-	lastArrival int64 // when a multicast datagram last reached a host, or would have
+	lastArrival int64 // last time at which a multicast datagram reached a host, or would have
 
-	pending   int // calls not ended, over living ranks
-	lingering int // rounds not closed
+	pending   int // unfinished calls of living ranks
+	lingering int // rounds that are not closed
 	failures  int
 	wrong     int
 	dropped   int64
-	broken    string // the first rule that was found broken
+	violation string // first broken rule
 
 	crossings     *crossings
 	ownerReads    []uint16 // by chunk: reads served by its owner
@@ -63,7 +63,7 @@ type world struct {
 	maxOwnerReads int
 }
 
-// start is a call that a host makes at some time.
+// start is a call that a host makes at a given time.
 type start struct {
 	at   int64
 	host int
@@ -81,9 +81,11 @@ func newWorld(cfg Config) (*world, error) {
 	}
 	g := cfg.Topology
 	w := &world{
-		cfg: cfg, g: g, layout: layout, rng: rand.New(rand.NewPCG(cfg.Seed, 0xa11ca57)), calls: map[uint64]*collective{}, reductions: map[opKey]*collective{},
+		cfg: cfg, g: g, layout: layout, rng: rand.New(rand.NewPCG(cfg.Seed, 0xa11ca57)),
+		calls: map[uint64]*collective{}, reductions: map[opKey]*collective{},
 		inc: newIncTree(g), buffer: max(inputBuffer, 4*int64(cfg.Chunk+udHeader)),
-		loss: 1 - (1-cfg.Loss)*(1-cfg.LossAll), recvCost: cfg.RecvCost.Nanoseconds()*1000 + cfg.pace, noise: cfg.Noise.Nanoseconds() * 1000,
+		loss:     1 - (1-cfg.Loss)*(1-cfg.LossAll),
+		recvCost: cfg.RecvCost.Nanoseconds()*1000 + cfg.pace, noise: cfg.Noise.Nanoseconds() * 1000,
 		gather: cfg.Gather.Nanoseconds() * 1000, late: cfg.Late.Nanoseconds() * 1000,
 	}
 	w.links = make([]link, len(g.Links))
@@ -102,8 +104,8 @@ func newWorld(cfg Config) (*world, error) {
 	w.slotTime = int64(float64(cfg.Chunk+udHeader) * 8e12 / cfg.Rate)
 	w.reportAfter = uint32(max(1, min(w.room()/8, 64)))
 	path := w.longestPath()
-	// Switches drop what is older than a limit, as InfiniBand's do: about a second,
-	// far above what full buffers at every hop take to empty.
+	// Switches drop packets above an age of about a second, as on InfiniBand. That is far more than
+	// full buffers at every hop take to drain.
 	w.lifetime = 1e12
 	if cfg.Straggle > 0 {
 		w.straggle = straggleAlphas * w.alpha(path)
@@ -112,10 +114,11 @@ func newWorld(cfg Config) (*world, error) {
 	w.retransmit = 4*path + 20*w.slotTime
 	for i := range g.Hosts {
 		h := &host{
-			w: w, id: i, timerAt: never, wakeAt: never, regions: map[opKey]*region{}, puts: map[putKey][]*packet{}, early: map[opKey][]*packet{}, inOrder: map[int]int64{},
+			w: w, id: i, timerAt: never, wakeAt: never, regions: map[opKey]*region{},
+			puts: map[putKey][]*packet{}, early: map[opKey][]*packet{}, inOrder: map[int]int64{},
 		}
 		cfg := w.nodeConfig(i, flow, path)
-		cfg.Taken = &h.tally
+		cfg.Taken = &h.takenCount
 		h.node = node.New(0, cfg)
 		w.hosts = append(w.hosts, h)
 	}
@@ -127,15 +130,15 @@ func newWorld(cfg Config) (*world, error) {
 	return w, nil
 }
 
-// room is how many datagrams a receive queue holds.
+// room returns the number of datagrams that a receive queue holds.
 func (w *world) room() uint64 {
 	if w.cfg.RecvQueue > 0 {
 		return max(1, uint64(w.cfg.RecvQueue)/uint64(w.cfg.Chunk+udHeader))
 	}
-	return 8192 // the paper's
+	return 8192 // value of the paper
 }
 
-// report makes an empty report.
+// report returns an empty report.
 func (w *world) report() *mcast.Report {
 	if n := len(w.idleReports); n > 0 {
 		r := w.idleReports[n-1]
@@ -151,29 +154,29 @@ func (w *world) recycle(r *mcast.Report) {
 	w.idleReports = append(w.idleReports, r)
 }
 
-// nodeConfig is what a fabric would tell its node about itself.
+// nodeConfig returns the configuration that a fabric would derive for its node.
 func (w *world) nodeConfig(rank int, flow mcast.Flow, path int64) node.Config {
 	alpha := ns(w.alpha(path))
 	return node.Config{
 		Rank: rank, Size: w.g.Hosts, Timeout: step.Time(w.cfg.Timeout.Nanoseconds()),
 		Deadline: step.Time(w.cfg.Deadline.Nanoseconds()),
-		Flow:     flow, Room: w.room(), Batch: 16, Overhead: udHeader, Layout: w.layout, Eager: node.EagerLimit, Digest: w.cfg.Digest,
+		Flow:     flow, Room: w.room(), Batch: 16, Overhead: udHeader, Layout: w.layout,
+		Eager: node.EagerLimit, Digest: w.cfg.Digest,
 		Limits: mcast.Limits{LinkRate: w.cfg.Rate / 8e9, Alpha: alpha, MinAlpha: alpha / 4, MaxAlpha: 1000 * alpha},
 	}
 }
 
-// alpha is longer than a datagram that is displaced by 16 places can be under way.
+// alpha exceeds the transit time of a datagram that is displaced by 16 places.
 func (w *world) alpha(path int64) int64 { return 2*path + 32*w.slotTime }
 
-// straggleAlphas is the longest delay of a datagram that straggles, in alphas. Some of these datagrams
+// straggleAlphas is the maximum delay of a straggling datagram in alphas. Some of these datagrams
 // arrive before the cutoff, some during the fetch, and some after it.
 const straggleAlphas = 8
 
 func (w *world) push(at int64, kind eventKind, id int32, pkt *packet) { w.heap.push(at, kind, id, pkt) }
 
-// places is the delay that displaces a datagram by 1 to 16 places in a stream
-// at line rate.
-func (w *world) places() int64 { return (1 + w.rng.Int64N(16)) * w.slotTime }
+// displacement returns a delay that displaces a datagram by 1 to 16 places in a stream at line rate.
+func (w *world) displacement() int64 { return (1 + w.rng.Int64N(16)) * w.slotTime }
 
 func (w *world) longestPath() int64 {
 	hops := 0
@@ -183,10 +186,10 @@ func (w *world) longestPath() int64 {
 	return int64(hops) * w.cfg.Latency.Nanoseconds() * 1000
 }
 
-// violate notes a broken rule of the contract between node and fabric.
+// violate records a broken rule of the contract between node and fabric.
 func (w *world) violate(format string, args ...any) {
-	if w.broken == "" {
-		w.broken = fmt.Sprintf(format, args...)
+	if w.violation == "" {
+		w.violation = fmt.Sprintf(format, args...)
 	}
 }
 
@@ -200,10 +203,10 @@ func (w *world) call(c *collective, at func(rank int) int64) {
 	}
 }
 
-// loop runs until every call has ended and nobody lingers, or until limit.
+// loop runs until every call has ended and no operation lingers, or until limit.
 func (w *world) loop(limit int64) {
 	for _, h := range w.hosts {
-		h.rearm() // also those that make no call are alive
+		h.rearm() // hosts that make no call send heartbeats as well
 	}
 	for len(w.heap.ev) > 0 {
 		if w.pending == 0 && (w.lingering == 0 || w.failures > 0) {
@@ -246,7 +249,7 @@ func (w *world) loop(limit int64) {
 		case evWake:
 			w.hosts[e.id].wake()
 		case evStart:
-			w.begin(w.starts[e.id])
+			w.startCall(w.starts[e.id])
 		case evStall:
 			w.stall(w.cfg.Stalls[e.id])
 		case evDetour:
@@ -255,27 +258,27 @@ func (w *world) loop(limit int64) {
 			w.crash(w.cfg.Crashes[e.id])
 		case evDrain:
 			if h := w.hosts[w.drains[e.id].host]; !h.dead {
-				h.settled(w.drains[e.id])
+				h.awaitQueue(w.drains[e.id])
 			}
 		case evReport, evClaim:
 			if h := w.hosts[e.id]; w.now < h.stalled {
 				h.control = append(h.control, e)
 			} else {
-				h.worked(e.kind)
+				h.handleNotified(e.kind)
 			}
 		case evStep:
-			w.step.happened(int(e.id))
+			w.step.handleEvent(int(e.id))
 		}
 	}
 }
 
-func (w *world) begin(s start) {
+func (w *world) startCall(s start) {
 	h := w.hosts[s.host]
 	if h.dead {
 		return
 	}
 	if w.now < h.stalled || len(h.calls) > 0 {
-		h.calls = append(h.calls, s.c) // a stopped processor makes no calls, and keeps their order
+		h.calls = append(h.calls, s.c) // a stopped processor makes its calls later, in order
 		h.wakeBy(h.stalled)
 		return
 	}
@@ -288,12 +291,12 @@ func (w *world) stall(s Stall) {
 	h.wakeBy(h.stalled)
 }
 
-// detourShare is how much of its time a processor spends on other things. Noise on
-// well-kept cluster nodes is below that; what matters is how algorithms compare.
+// detourShare is the share of time that a processor spends on noise. Well-kept cluster nodes have less;
+// the comparison of algorithms matters, not the absolute value.
 const detourShare = 0.01
 
-// detour stops a host for a moment, and lets it happen again. What arrives meanwhile
-// waits; its NIC goes on.
+// detour stops a host for a moment and schedules the next detour. Arriving packets wait, and the NIC
+// continues.
 func (w *world) detour(h *host) {
 	if h.dead {
 		return

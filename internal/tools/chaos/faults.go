@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// pause is how long nothing happens, at times very little: so that a failure meets the
-// survivors while they agree on another.
+// pause returns the time until the next fault. Some pauses are very short, so that a failure hits the
+// survivors while they agree on an earlier one.
 func (r *runner) pause() time.Duration {
 	if r.rnd.IntN(5) == 0 {
 		return time.Duration(r.rnd.IntN(50)) * time.Millisecond
@@ -16,121 +16,123 @@ func (r *runner) pause() time.Duration {
 	return 100*time.Millisecond + time.Duration(r.rnd.IntN(2400))*time.Millisecond
 }
 
-// strike does something to a rank.
-func (r *runner) strike() {
+// injectFault injects a random fault into a random rank.
+func (r *runner) injectFault() {
 	var well []*process
 	for _, p := range r.ranks {
-		if p.unharmed() && !p.busy && !p.gone && p.joined {
+		if p.unharmed() && !p.busy && !p.exited && p.joined {
 			well = append(well, p)
 		}
 	}
-	// The draws are the same whoever is left, so that a seed means as much as it can.
-	kind, who, how := r.rnd.IntN(100), r.rnd.IntN(1<<20), r.rnd.Float64()
+	// The draws do not depend on the remaining ranks, so that a seed is as reproducible as possible.
+	kind, victim, length := r.rnd.IntN(100), r.rnd.IntN(1<<20), r.rnd.Float64()
 	if r.closing || len(well) == 0 {
 		return
 	}
-	p := well[who%len(well)]
+	p := well[victim%len(well)]
 	switch t := r.cfg.timeout; {
 	case kind < 15:
-		r.killed(p)
+		r.kill(p)
 	case kind < 55:
-		r.stopped(p, time.Duration(0.6*how*float64(t)), false)
+		r.stopProcess(p, time.Duration(0.6*length*float64(t)), false)
 	case kind < 65:
-		r.stopped(p, 2*t+time.Duration(how*float64(t)), true)
-	case r.place.lab == nil:
-		r.stopped(p, time.Duration(0.1*how*float64(t)), false)
+		r.stopProcess(p, 2*t+time.Duration(length*float64(t)), true)
+	case r.site.lab == nil:
+		r.stopProcess(p, time.Duration(0.1*length*float64(t)), false)
 	case kind < 88:
-		r.cut(p, time.Duration(0.2*how*float64(t)), false)
+		r.cutLink(p, time.Duration(0.2*length*float64(t)), false)
 	default:
-		r.cut(p, 2*t+time.Duration(how*float64(t)), true)
+		r.cutLink(p, 2*t+time.Duration(length*float64(t)), true)
 	}
 }
 
-// later has something done by who judges.
-func (r *runner) later(d time.Duration, f func()) {
+// schedule makes the event loop call f after d.
+func (r *runner) schedule(d time.Duration, f func()) {
 	events := r.events
 	time.AfterFunc(d, func() { events <- event{do: f} })
 }
 
-func (r *runner) harm(p *process, kind string) { p.harm, p.harmAt = kind, time.Now() }
+func (r *runner) recordFault(p *process, kind string) { p.fault, p.faultAt = kind, time.Now() }
 
-func (r *runner) killed(p *process) {
-	r.note("rank %d is killed", p.rank)
+func (r *runner) kill(p *process) {
+	r.record("rank %d is killed", p.rank)
 	r.sum.faults["kill"]++
-	r.harm(p, "kill")
+	r.recordFault(p, "kill")
 	_ = p.cmd.Process.Kill()
 }
 
-// stopped stops a rank for a while. If that is for good, it must find out when it runs
-// again.
-func (r *runner) stopped(p *process, d time.Duration, good bool) {
+// stopProcess stops a rank for a while. If the stop is permanent, the others exclude the rank, and it
+// must find out when it runs again.
+func (r *runner) stopProcess(p *process, d time.Duration, permanent bool) {
 	p.busy = true
 	kind := "short stop"
-	if good {
+	if permanent {
 		kind = "stop"
-		r.harm(p, kind)
+		r.recordFault(p, kind)
 	}
 	r.sum.faults[kind]++
-	r.note("rank %d is stopped for %v", p.rank, d.Round(time.Millisecond))
+	r.record("rank %d is stopped for %v", p.rank, d.Round(time.Millisecond))
 	_ = p.cmd.Process.Signal(syscall.SIGSTOP)
-	r.later(d, func() {
-		r.note("rank %d runs again", p.rank)
+	r.schedule(d, func() {
+		r.record("rank %d runs again", p.rank)
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		p.busy = false
 	})
 }
 
-// cut cuts a rank's cable for a while. It takes time to do: who cuts does not wait.
-func (r *runner) cut(p *process, d time.Duration, good bool) {
+// cutLink cuts a rank's link for a while. Cutting takes time, so a goroutine does it.
+func (r *runner) cutLink(p *process, d time.Duration, permanent bool) {
 	p.busy = true
 	kind := "short cut"
-	if good {
+	if permanent {
 		kind = "cut"
-		r.harm(p, kind)
+		r.recordFault(p, kind)
 	}
 	r.sum.faults[kind]++
-	r.note("rank %d is cut off for %v or more", p.rank, d.Round(time.Millisecond))
+	r.record("rank %d is cut off for %v or more", p.rank, d.Round(time.Millisecond))
 	start, events := time.Now(), r.events
 	go func() {
-		down := r.place.cut(p.rank, false)
+		down := r.site.setLink(p.rank, false)
 		events <- event{do: func() {
 			if down != nil {
 				r.violation("cutting the link of rank %d: %v", p.rank, down)
 			}
 		}}
-		// TCP tries again after twice the time at most, so it may be silent for as long.
-		wait := time.AfterFunc(max(0, (r.cfg.timeout-time.Second)/2-time.Since(start)), func() { events <- event{do: func() { r.doubted(p, start) }} })
+		// TCP doubles its retransmission time, so it may stay silent for as long again.
+		doubtAfter := max(0, (r.cfg.timeout-time.Second)/2-time.Since(start))
+		wait := time.AfterFunc(doubtAfter, func() { events <- event{do: func() { r.markDoubtful(p, start) }} })
 		<-time.After(d)
-		up := r.place.cut(p.rank, true)
+		up := r.site.setLink(p.rank, true)
 		wait.Stop()
-		events <- event{do: func() { r.mended(p, start, up) }}
+		events <- event{do: func() { r.linkRestored(p, start, up) }}
 	}()
 }
 
-// doubted: a cut takes so long that others may take the rank for lost.
-func (r *runner) doubted(p *process, start time.Time) {
-	if p.harm == "" && p.busy {
-		r.note("rank %d is cut off for %v: others may take it for lost", p.rank, time.Since(start).Round(time.Millisecond))
-		p.doubt = true
+// markDoubtful handles a cut that lasts so long that other ranks may declare the rank lost.
+func (r *runner) markDoubtful(p *process, start time.Time) {
+	if p.fault == "" && p.busy {
+		r.record("rank %d is cut off for %v: others may declare it lost", p.rank,
+			time.Since(start).Round(time.Millisecond))
+		p.doubtful = true
 		r.sum.faults["doubtful cut"]++
 	}
 }
 
-// mended: the link is up again. Who was cut off for good is ended after a while, in which
-// it must do no harm.
-func (r *runner) mended(p *process, start time.Time, err error) {
-	r.note("the link of rank %d is up again after %v", p.rank, time.Since(start).Round(time.Millisecond))
+// linkRestored handles a link that is up again. A rank that was cut off permanently is killed after a
+// while, during which it must do no harm.
+func (r *runner) linkRestored(p *process, start time.Time, err error) {
+	r.record("the link of rank %d is up again after %v", p.rank, time.Since(start).Round(time.Millisecond))
 	if err != nil {
-		r.violation("mending the link of rank %d: %v", p.rank, err)
+		r.violation("restoring the link of rank %d: %v", p.rank, err)
 	}
 	if p.unharmed() {
 		p.busy = false
 		return
 	}
-	r.later(r.cfg.timeout, func() {
+	r.schedule(r.cfg.timeout, func() {
 		p.busy = false
-		if !p.gone {
-			r.note("rank %d, which was cut off, is ended", p.rank)
+		if !p.exited {
+			r.record("rank %d, which was cut off, is killed", p.rank)
 			_ = p.cmd.Process.Kill()
 		}
 	})

@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// A judge that lets everything pass would be of no use: what must be a violation is one,
-// and what is right is none.
+// The judge reports every violation, and reports none if there is none.
 func TestJudge(t *testing.T) {
 	end := func(rank int) event { return event{rank: rank, end: errEnded} }
 	says := func(rank int, what string, ranks ...int) event {
-		return event{rank: rank, note: &note{What: what, Epoch: 1, Ranks: ranks}}
+		return event{rank: rank, report: &report{Kind: what, Epoch: 1, Ranks: ranks}}
 	}
 	for _, tt := range []struct {
 		name    string
@@ -21,34 +20,49 @@ func TestJudge(t *testing.T) {
 		closing bool
 		bad     bool
 	}{
-		{"names who was killed", []event{says(0, sayLost, 3)}, false, false},
-		{"names who is well", []event{says(0, sayLost, 2)}, false, true},
-		{"names nobody", []event{says(0, sayLost, -1)}, false, true},
-		{"who was killed names anybody", []event{says(3, sayLost, 2)}, false, false},
-		{"shrink misses who is well", []event{says(0, sayMissing, 1)}, false, true},
-		{"shrink misses who was killed", []event{says(0, sayMissing, 3)}, false, false},
-		{"goes on together", []event{says(0, sayEpoch, 0, 1, 2), says(1, sayEpoch, 0, 1, 2)}, false, false},
-		{"goes on with who dies just then", []event{says(0, sayEpoch, 0, 1, 2, 3), says(1, sayEpoch, 0, 1, 2, 3)}, false, false},
-		{"goes on without who is well", []event{says(0, sayEpoch, 0, 1)}, false, true},
-		{"goes on with others", []event{says(0, sayEpoch, 0, 1, 2), says(1, sayEpoch, 0, 1, 2, 3)}, false, true},
-		{"left out", []event{says(1, sayExcluded, 1)}, false, true},
-		{"left out, and killed", []event{says(3, sayExcluded, 3)}, false, false},
-		{"wrong data", []event{says(1, sayWrong)}, false, true},
-		{"wrong data of who was stopped", []event{says(3, sayWrong)}, false, true},
-		{"hangs", []event{says(1, sayHang)}, false, true},
-		{"odd", []event{says(1, sayOdd)}, false, true},
-		{"ends by itself", []event{end(1)}, false, true},
-		{"ends before it was asked to", []event{says(1, sayEnd), end(1)}, false, true},
-		{"ends when asked to", []event{says(1, sayEnd), end(1)}, true, false},
-		{"ends when killed", []event{end(3)}, false, false},
-		{"leaks", []event{{rank: 1, note: &note{What: sayEnd, tally: tally{Goroutines: 1}}}}, true, true},
-		{"grows", []event{{rank: 1, note: &note{What: sayTick, tally: tally{Files: 1000}}}}, false, true},
+		{"blames a killed rank", []event{says(0, kindLost, 3)}, false, false},
+		{"blames a healthy rank", []event{says(0, kindLost, 2)}, false, true},
+		{"blames no rank", []event{says(0, kindLost, -1)}, false, true},
+		{"a killed rank blames any rank", []event{says(3, kindLost, 2)}, false, false},
+		{"shrink misses a healthy rank", []event{says(0, kindMissing, 1)}, false, true},
+		{"shrink misses a killed rank", []event{says(0, kindMissing, 3)}, false, false},
+		{"all continue together", []event{says(0, kindEpoch, 0, 1, 2), says(1, kindEpoch, 0, 1, 2)}, false, false},
+		{
+			"continues with a rank that is just dying",
+			[]event{says(0, kindEpoch, 0, 1, 2, 3), says(1, kindEpoch, 0, 1, 2, 3)},
+			false, false,
+		},
+		{"continues without a healthy rank", []event{says(0, kindEpoch, 0, 1)}, false, true},
+		{
+			"ranks continue with different members",
+			[]event{says(0, kindEpoch, 0, 1, 2), says(1, kindEpoch, 0, 1, 2, 3)},
+			false, true,
+		},
+		{"excluded", []event{says(1, kindExcluded, 1)}, false, true},
+		{"excluded and killed", []event{says(3, kindExcluded, 3)}, false, false},
+		{"wrong data", []event{says(1, kindWrong)}, false, true},
+		{"wrong data on a killed rank", []event{says(3, kindWrong)}, false, true},
+		{"hangs", []event{says(1, kindHang)}, false, true},
+		{"unexpected error", []event{says(1, kindUnexpected)}, false, true},
+		{"exits without a reason", []event{end(1)}, false, true},
+		{"exits before it was asked to", []event{says(1, kindEnd), end(1)}, false, true},
+		{"exits when asked to", []event{says(1, kindEnd), end(1)}, true, false},
+		{"exits when killed", []event{end(3)}, false, false},
+		{"leaks", []event{{rank: 1, report: &report{Kind: kindEnd, tally: tally{Goroutines: 1}}}}, true, true},
+		{
+			"uses too many files",
+			[]event{{rank: 1, report: &report{Kind: kindProgress, tally: tally{Files: 1000}}}},
+			false, true,
+		},
 	} {
-		r := &runner{cfg: &config{mode: modeFaults}, start: time.Now(), sum: newSummary(), epochs: map[int][]int{}, closing: tt.closing}
-		for n := range 4 {
-			r.ranks = append(r.ranks, &process{rank: n, lostAt: map[int]time.Time{}})
+		r := &runner{
+			cfg: &config{mode: modeFaults}, start: time.Now(), sum: newSummary(),
+			epochs: map[int][]int{}, closing: tt.closing,
 		}
-		r.harm(r.ranks[3], "kill")
+		for n := range 4 {
+			r.ranks = append(r.ranks, &process{rank: n, blamedAt: map[int]time.Time{}})
+		}
+		r.recordFault(r.ranks[3], "kill")
 		for _, e := range tt.events {
 			r.handle(e)
 		}
@@ -58,52 +72,70 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Ranks that abort must have had a reason of their own, or another rank's.
+// A rank that aborts must have its own reason, or that of another rank.
 func TestJudgeAborts(t *testing.T) {
 	const cancelled, aborted = "allcast: failed: cancelled: rank 1", "allcast: failed: aborted: rank 1"
-	says := func(what string, epoch int, text string, whom int) *note {
-		return &note{What: what, Epoch: epoch, Text: text, Ranks: []int{whom}, Comm: "main"}
+	says := func(what string, epoch int, text string, whom int) *report {
+		return &report{Kind: what, Epoch: epoch, Text: text, Ranks: []int{whom}, Comm: "main"}
 	}
-	on := func(comm string, n *note) *note {
+	on := func(comm string, n *report) *report {
 		n.Comm = comm
 		return n
 	}
-	during := func(op string, call uint64, n *note) *note {
+	during := func(op string, call uint64, n *report) *report {
 		n.Op, n.Call = op, call
 		return n
 	}
 	for name, tt := range map[string]struct {
-		notes []*note // of ranks 0, 1, ...
+		notes []*report // by rank
 		bad   bool
 	}{
-		"cancelled":                      {[]*note{says(sayGivenUp, 1, cancelled, 1), says(sayCancelled, 1, cancelled, 1)}, false},
-		"aborted by a rank that cancels": {[]*note{says(sayGivenUp, 1, aborted, 1), says(sayCancelled, 1, cancelled, 1)}, false},
-		"in turn": {[]*note{
-			says(sayGivenUp, 1, aborted, 1), on("other", says(sayGivenUp, 1, cancelled, 2)),
-			on("other", says(sayCancelled, 1, cancelled, 2)),
+		"cancelled": {[]*report{
+			says(kindGivenUp, 1, cancelled, 1),
+			says(kindCancelled, 1, cancelled, 1),
 		}, false},
-		"by a rank that learned of it there": {[]*note{
-			says(sayGivenUp, 1, aborted, 1), says(sayGivenUp, 1, cancelled, 2),
-			says(sayCancelled, 1, cancelled, 2),
-		}, true},
-		"cancelled on another communicator": {[]*note{says(sayGivenUp, 1, cancelled, 1), on("other", says(sayCancelled, 1, cancelled, 1))}, true},
-		"cancelled in the Split that made the communicator": {[]*note{
-			on(madeBy(17)+"color 0", says(sayGivenUp, 1, cancelled, 1)), during("split , 3 bytes", 17, says(sayCancelled, 1, cancelled, 1)),
+		"aborted by a rank that cancels": {[]*report{
+			says(kindGivenUp, 1, aborted, 1),
+			says(kindCancelled, 1, cancelled, 1),
 		}, false},
-		"cancelled in another Split": {[]*note{
-			on(madeBy(17)+"color 0", says(sayGivenUp, 1, cancelled, 1)), during("split , 3 bytes", 1, says(sayCancelled, 1, cancelled, 1)),
+		"in turn": {[]*report{
+			says(kindGivenUp, 1, aborted, 1), on("other", says(kindGivenUp, 1, cancelled, 2)),
+			on("other", says(kindCancelled, 1, cancelled, 2)),
+		}, false},
+		"by a rank that learned of it there": {[]*report{
+			says(kindGivenUp, 1, aborted, 1), says(kindGivenUp, 1, cancelled, 2),
+			says(kindCancelled, 1, cancelled, 2),
 		}, true},
-		"cancelled in another call than the Split": {[]*note{
-			on(madeBy(17)+"color 0", says(sayGivenUp, 1, cancelled, 1)), during("barrier", 17, says(sayCancelled, 1, cancelled, 1)),
+		"cancelled on another communicator": {[]*report{
+			says(kindGivenUp, 1, cancelled, 1),
+			on("other", says(kindCancelled, 1, cancelled, 1)),
 		}, true},
-		"by a rank that only gave up": {[]*note{
-			says(sayGivenUp, 1, cancelled, 1), says(sayGivenUp, 1, cancelled, 2),
-			says(sayCancelled, 1, cancelled, 2),
+		"cancelled in the Split that made the communicator": {[]*report{
+			on(madeBy(17)+"color 0", says(kindGivenUp, 1, cancelled, 1)),
+			during("split , 3 bytes", 17, says(kindCancelled, 1, cancelled, 1)),
+		}, false},
+		"cancelled in another Split": {[]*report{
+			on(madeBy(17)+"color 0", says(kindGivenUp, 1, cancelled, 1)),
+			during("split , 3 bytes", 1, says(kindCancelled, 1, cancelled, 1)),
 		}, true},
-		"by a rank that is well":   {[]*note{says(sayGivenUp, 1, aborted, 1)}, true},
-		"by no single rank":        {[]*note{says(sayGivenUp, 1, aborted, -1)}, true},
-		"in another epoch":         {[]*note{says(sayGivenUp, 1, cancelled, 1), says(sayCancelled, 2, cancelled, 1)}, true},
-		"by itself, in two epochs": {[]*note{says(sayCancelled, 1, cancelled, 0), says(sayCancelled, 2, cancelled, 1)}, false},
+		"cancelled in another call than the Split": {[]*report{
+			on(madeBy(17)+"color 0", says(kindGivenUp, 1, cancelled, 1)),
+			during("barrier", 17, says(kindCancelled, 1, cancelled, 1)),
+		}, true},
+		"by a rank that only gave up": {[]*report{
+			says(kindGivenUp, 1, cancelled, 1), says(kindGivenUp, 1, cancelled, 2),
+			says(kindCancelled, 1, cancelled, 2),
+		}, true},
+		"by a rank that is well": {[]*report{says(kindGivenUp, 1, aborted, 1)}, true},
+		"by no single rank":      {[]*report{says(kindGivenUp, 1, aborted, -1)}, true},
+		"in another epoch": {[]*report{
+			says(kindGivenUp, 1, cancelled, 1),
+			says(kindCancelled, 2, cancelled, 1),
+		}, true},
+		"by itself, in two epochs": {[]*report{
+			says(kindCancelled, 1, cancelled, 0),
+			says(kindCancelled, 2, cancelled, 1),
+		}, false},
 	} {
 		a := aborts{}
 		for rank, n := range tt.notes {
@@ -115,30 +147,34 @@ func TestJudgeAborts(t *testing.T) {
 	}
 }
 
-// All ranks read the same in the script, and it is about everything.
+// All ranks compute the same script, and the script contains every kind of step.
 func TestScript(t *testing.T) {
-	for mode, all := range map[mode]odds{modeFaults: everything, modeCancel: everything, modeLoss: multicasts} {
-		s := script{mode: mode, seed: 7, generation: 3, epoch: 2, most: 1 << 20}
+	for mode, all := range map[mode]odds{modeFaults: allSteps, modeCancel: allSteps, modeLoss: multicastSteps} {
+		s := script{mode: mode, seed: 7, generation: 3, epoch: 2, maxBytes: 1 << 20}
 		seen := map[string]bool{}
 		for call := range uint64(2000) {
 			st := s.at(call)
 			if st != s.at(call) {
-				t.Fatalf("%s: call %d is not the same twice", mode, call)
+				t.Fatalf("%s: call %d differs between two computations", mode, call)
 			}
-			if st.size < 0 || st.size > s.most || mode == modeLoss && (st.size < s.most/8 || st.algo != "mcast" || st.part(1).algo != "mcast") {
+			if st.size < 0 || st.size > s.maxBytes {
+				t.Fatalf("%s: call %d moves %d bytes", mode, call, st.size)
+			}
+			lossy := st.size >= s.maxBytes/8 && st.algo == "mcast" && st.part(1).algo == "mcast"
+			if mode == modeLoss && !lossy {
 				t.Fatalf("%s: call %d moves %d bytes by %s", mode, call, st.size, st.algo)
 			}
 			seen[st.do] = true
 		}
 		for _, o := range all {
-			if o.do != "dup" && !seen[o.do] { // it is a split
-				t.Errorf("%s: there is no %s", mode, o.do)
+			if o.do != "dup" && !seen[o.do] { // a dup is a split
+				t.Errorf("%s: the script has no %s", mode, o.do)
 			}
 		}
 	}
 }
 
-// What ranks contribute differs by rank, call and epoch, so that a wrong byte shows.
+// The contributions differ by rank, call and epoch, so that a wrong byte is detected.
 func TestPattern(t *testing.T) {
 	for n := range 40 {
 		filled := func(s script, call uint64, rank int) []byte {
@@ -155,13 +191,13 @@ func TestPattern(t *testing.T) {
 		other.epoch = 1
 		for _, b := range [][]byte{filled(s, 5, 2), filled(s, 6, 1), filled(other, 5, 1)} {
 			if n >= 8 && slices.Equal(base, b) {
-				t.Errorf("%x twice", b)
+				t.Errorf("two contributions are %x", b)
 			}
 		}
 		for i := range base {
 			base[i]++
 			if s.pattern(5, 1).check(base) == nil {
-				t.Errorf("%d bytes: byte %d is wrong, and nobody sees it", n, i)
+				t.Errorf("%d bytes: check does not detect that byte %d is wrong", n, i)
 			}
 			base[i]--
 		}

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command chaos runs random operations on ranks that are killed, stopped and cut off at random, on a
-// network that loses much, or with contexts that end. It checks that every call ends in time with the
-// right bytes, or with an error that names a rank to which that really happened. See docs/chaos.md.
+// Command chaos runs random operations while ranks are killed, stopped or cut off at random, while the
+// network loses many datagrams, or while contexts end. It checks that every call ends in time, either
+// with the right bytes or with an error that names a rank that really failed. See docs/chaos.md.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/allcast/allcast/internal/lab"
 )
 
-// config is what was asked for.
+// config holds the command line options.
 type config struct {
 	mode    mode
 	time    time.Duration
@@ -29,13 +29,13 @@ type config struct {
 	name    string
 	local   bool
 	keep    bool
-	size    int // most bytes of a call
+	size    int // maximum bytes of a call
 }
 
 func main() {
 	log.SetFlags(0)
 	if len(os.Args) > 1 {
-		// This program is also what runs inside the lab.
+		// This program also runs inside the lab.
 		switch os.Args[1] {
 		case "hold":
 			log.Fatal(lab.Hold(os.Args[2], os.Stdin, os.Stdout))
@@ -49,7 +49,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// The first signal takes everything down; until that is done, no other may end us.
+	// The first signal starts the cleanup. No further signal may end the process before it is done.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if err := run(ctx, cfg); err != nil {
@@ -59,15 +59,15 @@ func main() {
 
 func parse() (*config, error) {
 	cfg := &config{mode: modeFaults}
-	flag.Var(&cfg.mode, "mode", "what to try: faults, loss or cancel")
-	flag.DurationVar(&cfg.time, "time", 10*time.Minute, "how long")
-	flag.Uint64Var(&cfg.seed, "seed", 0, "of operations and faults; 0: from the clock")
-	flag.IntVar(&cfg.hosts, "hosts", 0, "ranks; 0: 8, or 4 in mode loss")
+	flag.Var(&cfg.mode, "mode", "kind of trouble: faults, loss or cancel")
+	flag.DurationVar(&cfg.time, "time", 10*time.Minute, "duration of the run")
+	flag.Uint64Var(&cfg.seed, "seed", 0, "seed of operations and faults; 0: from the clock")
+	flag.IntVar(&cfg.hosts, "hosts", 0, "number of ranks; 0: 8, or 4 in mode loss")
 	flag.DurationVar(&cfg.timeout, "timeout", 4*time.Second, "silence after which a rank is lost")
 	flag.StringVar(&cfg.name, "name", "chaos", "name of the lab")
-	flag.BoolVar(&cfg.local, "local", false, "processes on loopback, without a lab: no links are cut")
-	flag.BoolVar(&cfg.keep, "keep", false, "keep what ranks wrote, also when all was well")
-	flag.IntVar(&cfg.size, "size", 0, "most bytes that a call moves; 0: 4 MiB, or 512 MiB in mode loss")
+	flag.BoolVar(&cfg.local, "local", false, "run processes on loopback, without a lab: no links are cut")
+	flag.BoolVar(&cfg.keep, "keep", false, "keep the ranks' logs even without a violation")
+	flag.IntVar(&cfg.size, "size", 0, "maximum bytes of a call; 0: 4 MiB, or 512 MiB in mode loss")
 	flag.Parse()
 	if cfg.hosts == 0 {
 		cfg.hosts = cfg.mode.hosts()
@@ -78,8 +78,8 @@ func parse() (*config, error) {
 	switch {
 	case flag.NArg() > 0:
 		return nil, fmt.Errorf("unknown argument %q", flag.Arg(0))
-	case cfg.hosts < fewest+1 || cfg.hosts > 32:
-		return nil, fmt.Errorf("-hosts %d: want %d to 32", cfg.hosts, fewest+1)
+	case cfg.hosts < minRanks+1 || cfg.hosts > 32:
+		return nil, fmt.Errorf("-hosts %d: want %d to 32", cfg.hosts, minRanks+1)
 	case cfg.timeout < time.Second || cfg.size < 1:
 		return nil, errors.New("want -timeout 1s or more, and -size 1 or more")
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// mode is what the runner tries.
+// mode is the kind of trouble that the runner causes.
 type mode string
 
 const (
@@ -30,15 +30,15 @@ func (m *mode) Set(s string) error {
 
 func (m *mode) String() string { return string(*m) }
 
-// hosts is how many ranks a job has, unless the command line says so.
+// hosts returns the default number of ranks.
 func (m mode) hosts() int {
 	if m == modeLoss {
-		return 4 // each has buffers of many MiB
+		return 4 // each rank has buffers of many MiB
 	}
 	return 8
 }
 
-// size is how many bytes a call moves at most, unless the command line says so.
+// size returns the default maximum of bytes per call.
 func (m mode) size() int {
 	if m == modeLoss {
 		return 512 << 20
@@ -46,7 +46,7 @@ func (m mode) size() int {
 	return 4 << 20
 }
 
-// loss is the faults of the network in one generation, for ALLCAST_FAULT; "": none.
+// loss returns the network faults of one generation for ALLCAST_FAULT, or "" for none.
 func (m mode) loss(r *rand.Rand, seed uint64) string {
 	drop, none := 3*r.Float64(), r.IntN(3) == 0
 	switch {

@@ -18,81 +18,82 @@ import (
 	"github.com/allcast/allcast"
 )
 
-// jobVar tells ranks what to do: MODE SEED GENERATION SUBGROUPS SIZE LIMIT.
+// jobVar is the variable with the parameters of a rank: MODE SEED GENERATION SUBGROUPS SIZE LIMIT.
 const jobVar = "ALLCAST_CHAOS"
 
 // rank is one process of the job.
 type rank struct {
-	script script
-	trees  int
-	limit  time.Duration // of a call
-	world  *allcast.Comm
-	main   *allcast.Comm   // of the ranks that live
-	pool   []*allcast.Comm // made of main
-	over   atomic.Bool     // the runner has had enough
-	call   uint64
-	op     string
-	where  string                   // the communicator of the call
-	names  map[*allcast.Comm]string // of communicators of the pool; the same on all their ranks
-	had    tally                    // before we joined
-	draw   *rand.Rand               // what only this rank decides
-	marked [][]byte                 // buffers whose calls have returned
+	script   script
+	trees    int
+	limit    time.Duration // time limit of a call
+	world    *allcast.Comm
+	main     *allcast.Comm   // communicator of the living ranks
+	pool     []*allcast.Comm // communicators made from main
+	stopping atomic.Bool     // whether the runner has asked the rank to stop
+	call     uint64
+	op       string
+	commName string                   // communicator of the call
+	names    map[*allcast.Comm]string // names of the communicators of the pool; the same on all their ranks
+	baseline tally                    // resources before Join
+	draw     *rand.Rand               // source of this rank's private decisions
+	returned [][]byte                 // buffers whose calls have returned, filled with markers
 
 	calls, bytes, comms           atomic.Uint64
 	cancelled, inTimes, unstarted atomic.Uint64 // see tally
-	began                         atomic.Int64  // ticks of the watchdog since when a call runs; 0: none does
+	callTick                      atomic.Int64  // watchdog tick at which the current call started; 0 if none is running
 	ticks                         atomic.Int64
 }
 
 func rankMain() int {
 	r := &rank{}
-	if _, err := fmt.Sscan(os.Getenv(jobVar), (*string)(&r.script.mode), &r.script.seed, &r.script.generation, &r.trees, &r.script.most, &r.limit); err != nil {
-		say(note{What: sayOdd, Text: jobVar + ": " + err.Error()})
+	if _, err := fmt.Sscan(os.Getenv(jobVar), (*string)(&r.script.mode), &r.script.seed, &r.script.generation,
+		&r.trees, &r.script.maxBytes, &r.limit); err != nil {
+		sendReport(report{Kind: kindUnexpected, Text: jobVar + ": " + err.Error()})
 		return 1
 	}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		r.over.Store(true)
+		r.stopping.Store(true)
 	}()
 	if err := r.run(context.Background()); err != nil {
-		r.say(sayOdd, nil, err)
+		r.report(kindUnexpected, nil, err)
 		return 1
 	}
 	return 0
 }
 
-func (r *rank) say(what string, ranks []int, err error) {
-	n := note{What: what, Epoch: r.script.epoch, Call: r.call, Op: r.op, Comm: r.where, Ranks: ranks}
+func (r *rank) report(what string, ranks []int, err error) {
+	n := report{Kind: what, Epoch: r.script.epoch, Call: r.call, Op: r.op, Comm: r.commName, Ranks: ranks}
 	if err != nil {
 		n.Text = err.Error()
 	}
-	say(n)
+	sendReport(n)
 }
 
 func (r *rank) run(ctx context.Context) (err error) {
 	go r.watch(func() {
 		var s strings.Builder
 		_ = pprof.Lookup("goroutine").WriteTo(&s, 1)
-		say(note{What: sayHang, Epoch: r.script.epoch, Call: r.call, Op: r.op, Text: s.String()})
+		sendReport(report{Kind: kindHang, Epoch: r.script.epoch, Call: r.call, Op: r.op, Text: s.String()})
 		os.Exit(1)
 	})
-	r.had = tally{Goroutines: runtime.NumGoroutine(), Files: files()}
-	r.enter("join")
+	r.baseline = tally{Goroutines: runtime.NumGoroutine(), Files: files()}
+	r.startWatch("join")
 	if r.world, err = allcast.Join(ctx, allcast.Options{Subgroups: r.trees, JoinTimeout: time.Minute}); err != nil {
 		return err
 	}
-	r.leave()
+	r.stopWatch()
 	r.main = r.world
 	r.names = map[*allcast.Comm]string{}
 	r.draw = rand.New(rand.NewPCG(r.script.seed^r.script.generation, uint64(r.world.Rank())))
-	r.say(sayJoined, nil, nil)
+	r.report(kindJoined, nil, nil)
 	for {
 		err := r.work(ctx)
 		if err == nil {
 			r.closePool()
-			return r.end()
+			return r.leaveJob()
 		}
-		if err := r.failed(err); err != nil {
+		if err := r.handleFailure(err); err != nil {
 			return err
 		}
 		if ok, err := r.shrink(ctx); !ok || err != nil {
@@ -101,50 +102,50 @@ func (r *rank) run(ctx context.Context) (err error) {
 	}
 }
 
-// failed tells the runner how a call ended, and the other ranks that we go on to Shrink. It returns an
-// error that should not be.
-func (r *rank) failed(err error) error {
+// handleFailure reports how a call ended, and aborts the other communicators so that all ranks proceed
+// to Shrink. It returns unexpected errors.
+func (r *rank) handleFailure(err error) error {
 	var failed *allcast.RankError
 	known := errors.As(err, &failed)
 	switch {
-	case errors.Is(err, errPromise):
+	case errors.Is(err, errContract):
 		return err
 	case r.script.mode == modeCancel && errors.Is(err, context.DeadlineExceeded):
 		r.cancelled.Add(1)
-		named := r.world.Rank() // in a Split nothing may have begun
+		named := r.world.Rank() // a Split may fail before anything starts
 		if known {
 			named = failed.WorldRank
 		}
-		r.say(sayCancelled, []int{named}, err)
+		r.report(kindCancelled, []int{named}, err)
 	case !known:
 		return err
 	case errors.Is(err, allcast.ErrRankLost):
-		r.say(sayLost, []int{failed.WorldRank}, err)
+		r.report(kindLost, []int{failed.WorldRank}, err)
 	case errors.Is(err, allcast.ErrAborted):
-		r.say(sayGivenUp, []int{failed.WorldRank}, err)
+		r.report(kindGivenUp, []int{failed.WorldRank}, err)
 	default:
-		return fmt.Errorf("another error than a lost rank or an abort: %w", err)
+		return fmt.Errorf("neither a lost rank nor an abort: %w", err)
 	}
-	// Others may wait for us in communicators that have lost nobody.
+	// Other ranks may wait for this one in communicators that have lost no rank.
 	for _, c := range r.pool {
-		_ = c.Abort() // it may be broken
+		_ = c.Abort() // fails if it is already broken
 	}
 	if r.script.mode == modeCancel {
-		_ = r.main.Abort() // likewise
+		_ = r.main.Abort() // fails if it is already broken
 	}
 	return nil
 }
 
-// shrink goes on with the ranks that live; false: we are out.
+// shrink continues with the living ranks. It returns false if this rank is excluded.
 func (r *rank) shrink(ctx context.Context) (bool, error) {
 	for try := 0; ; try++ {
-		r.enter("shrink")
+		r.startWatch("shrink")
 		next, err := r.main.Shrink(ctx)
-		r.leave()
+		r.stopWatch()
 		var failed *allcast.ShrinkError
 		switch {
 		case err == nil:
-			// Only now: nobody uses what was made of main any more.
+			// No rank uses the communicators made from main any more.
 			r.closePool()
 			if r.main != r.world {
 				if err := r.main.Close(); err != nil {
@@ -154,17 +155,17 @@ func (r *rank) shrink(ctx context.Context) (bool, error) {
 			r.main = next
 			r.script.epoch++
 			r.call = 0
-			r.say(sayEpoch, r.members(), nil)
-			return true, r.marks()
+			r.report(kindEpoch, r.members(), nil)
+			return true, r.checkMarkers()
 		case !errors.As(err, &failed):
 			return false, err
 		case errors.Is(err, allcast.ErrRankLost):
-			r.say(sayExcluded, failed.WorldRanks, err)
+			r.report(kindExcluded, failed.WorldRanks, err)
 			return false, nil
 		case try == 5:
-			return false, fmt.Errorf("too many times: %w", err)
+			return false, fmt.Errorf("shrink failed %d times: %w", try+1, err)
 		}
-		r.say(sayMissing, failed.WorldRanks, err)
+		r.report(kindMissing, failed.WorldRanks, err)
 	}
 }
 
@@ -176,13 +177,13 @@ func (r *rank) members() []int {
 	return list
 }
 
-// end leaves the job, with nothing left of it.
-func (r *rank) end() error {
-	if err := r.marks(); err != nil {
+// leaveJob leaves the job and checks that nothing of it remains.
+func (r *rank) leaveJob() error {
+	if err := r.checkMarkers(); err != nil {
 		return err
 	}
 	t := r.tally()
-	r.enter("close")
+	r.startWatch("close")
 	if r.main != r.world {
 		if err := r.main.Close(); err != nil {
 			return err
@@ -191,26 +192,27 @@ func (r *rank) end() error {
 	if err := r.world.Close(); err != nil {
 		return err
 	}
-	r.leave()
-	// What ends in the background ends soon, but not at once.
+	r.stopWatch()
+	// Background work ends soon, but not at once.
 	for range 500 {
-		if t.Goroutines, t.Files = runtime.NumGoroutine()-r.had.Goroutines, files()-r.had.Files; t.Goroutines <= 0 && t.Files <= ownFiles {
+		t.Goroutines, t.Files = runtime.NumGoroutine()-r.baseline.Goroutines, files()-r.baseline.Files
+		if t.Goroutines <= 0 && t.Files <= ownFiles {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	n := note{What: sayEnd, Epoch: r.script.epoch, Call: r.call, tally: t}
+	n := report{Kind: kindEnd, Epoch: r.script.epoch, Call: r.call, tally: t}
 	if t.Goroutines > 0 {
 		var b strings.Builder
 		_ = pprof.Lookup("goroutine").WriteTo(&b, 1)
 		n.Text = b.String()
 	}
-	say(n)
+	sendReport(n)
 	return nil
 }
 
-// ownFiles is what Go's runtime keeps once it has used the network: an epoll and what
-// wakes it.
+// ownFiles is the number of files that the Go runtime keeps once it has used the network: an epoll
+// instance and the descriptor that wakes it.
 const ownFiles = 2
 
 func files() int {
@@ -223,12 +225,12 @@ func files() int {
 
 func (r *rank) closePool() {
 	for _, c := range r.pool {
-		_ = c.Close() // it may be broken
+		_ = c.Close() // fails if it is already broken
 	}
 	r.pool, r.names = nil, map[*allcast.Comm]string{}
 }
 
-// name is what all ranks of a communicator call it.
+// name returns the name that all ranks of a communicator use for it.
 func (r *rank) name(c *allcast.Comm) string {
 	if c == r.main {
 		return "main"
@@ -245,12 +247,12 @@ func (r *rank) tally() tally {
 	}
 }
 
-// enter and leave mark a call for the watchdog.
-func (r *rank) enter(op string) {
+// startWatch tells the watchdog that a call starts, and stopWatch that it has returned.
+func (r *rank) startWatch(op string) {
 	r.op = op
-	r.began.Store(r.ticks.Load() + 1)
+	r.callTick.Store(r.ticks.Load() + 1)
 }
-func (r *rank) leave() { r.began.Store(0) }
+func (r *rank) stopWatch() { r.callTick.Store(0) }
 
 // tick is the watchdog's interval. The watchdog counts intervals, not time, because a process that was
 // stopped has done nothing wrong.
@@ -260,7 +262,7 @@ const tick = 100 * time.Millisecond
 func (r *rank) watch(hung func()) {
 	for range time.Tick(tick) {
 		n := r.ticks.Add(1)
-		if b := r.began.Load(); b != 0 && time.Duration(n-b)*tick > r.limit {
+		if b := r.callTick.Load(); b != 0 && time.Duration(n-b)*tick > r.limit {
 			hung()
 			return
 		}

@@ -14,74 +14,73 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// fewest ranks that a job goes on with: with less, a new one is started.
-const fewest = 3
+// minRanks is the number of ranks below which a new job is started.
+const minRanks = 3
 
-// runner starts jobs one after the other, does things to them, and judges.
+// runner runs jobs one after the other, injects faults, and judges the results.
 type runner struct {
-	cfg   *config
-	place *place
-	rnd   *rand.Rand
-	start time.Time
-	until time.Time
-	past  []string // what happened, in order
-	sum   summary
+	cfg     *config
+	site    *site
+	rnd     *rand.Rand
+	start   time.Time
+	until   time.Time
+	history []string // history of the generation
+	sum     summary
 
-	// Of the generation that runs.
-	nth      uint64
+	// State of the current generation.
+	number   uint64
 	ranks    []*process
 	events   chan event
 	closing  bool
-	epochs   map[int][]int // members, as the first unharmed rank told
+	epochs   map[int][]int // members by epoch, as the first unharmed rank reported them
 	aborts   aborts
 	violated error
 }
 
-// event is a note of a rank, its end, or something to do.
+// event is a report of a rank, the end of its process, or a function to call.
 type event struct {
-	rank int
-	note *note
-	end  error  // with note nil: the process has ended
-	do   func() // with both nil
-}
-
-// process is a rank as the runner sees it.
-type process struct {
 	rank   int
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	joined bool
-	gone   bool   // the process has ended
-	said   string // the last that it said of its end
-
-	harm   string    // what was done to it for good, "": nothing
-	harmAt time.Time // since when
-	doubt  bool      // it may be named, but need not: it was cut off for a time near the timeout
-	busy   bool      // something is being done to it
-	epoch  int
-	last   tally
-	lostAt map[int]time.Time // when it first named whom
+	report *report
+	end    error  // set if the process has ended
+	do     func() // set if there is a function to call
 }
 
-// unharmed says whether a rank must do well.
-func (p *process) unharmed() bool { return p.harm == "" && !p.doubt }
+// process is the runner's view of a rank.
+type process struct {
+	rank     int
+	cmd      *exec.Cmd
+	in       io.WriteCloser
+	joined   bool
+	exited   bool   // whether the process has ended
+	lastKind string // last report about its end
+
+	fault    string    // permanent fault, or ""
+	faultAt  time.Time // time of the permanent fault
+	doubtful bool      // whether ranks may blame it or not: its link was cut for a time near the timeout
+	busy     bool      // whether a fault is in progress
+	epoch    int
+	last     tally
+	blamedAt map[int]time.Time // by blamed rank: time of the first report
+}
+
+// unharmed reports whether the rank must succeed.
+func (p *process) unharmed() bool { return p.fault == "" && !p.doubtful }
 
 func run(ctx context.Context, cfg *config) (err error) {
-	p, err := newPlace(ctx, cfg)
+	p, err := newSite(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	r := &runner{cfg: cfg, place: p, rnd: rand.New(rand.NewPCG(cfg.seed, 0)), start: time.Now(), sum: newSummary()}
+	r := &runner{cfg: cfg, site: p, rnd: rand.New(rand.NewPCG(cfg.seed, 0)), start: time.Now(), sum: newSummary()}
 	r.until = r.start.Add(cfg.time)
-	log.Printf("mode %s, seed %d, %d ranks, timeout %v, %v", cfg.mode, cfg.seed, cfg.hosts, cfg.timeout, where(p))
-	for r.nth = 1; time.Now().Before(r.until) && ctx.Err() == nil && err == nil; r.nth++ {
-		err = r.generation(ctx)
+	log.Printf("mode %s, seed %d, %d ranks, timeout %v, %v", cfg.mode, cfg.seed, cfg.hosts, cfg.timeout, describe(p))
+	for r.number = 1; time.Now().Before(r.until) && ctx.Err() == nil && err == nil; r.number++ {
+		err = r.runGeneration(ctx)
 	}
 	if ctx.Err() != nil {
 		return errors.Join(errors.New("interrupted"), p.close(cfg.keep))
@@ -90,61 +89,61 @@ func run(ctx context.Context, cfg *config) (err error) {
 	err = errors.Join(err, p.close(keep))
 	r.sum.print(os.Stdout, time.Since(r.start))
 	if err != nil {
-		r.tell(err)
+		r.printViolation(err)
 		return errors.New("failed")
 	}
 	if keep {
-		log.Printf("what ranks wrote is in %s", p.dir)
+		log.Printf("the ranks' logs are in %s", p.dir)
 	}
 	return nil
 }
 
-func where(p *place) string {
+func describe(p *site) string {
 	if p.lab == nil {
 		return "on loopback: links are not cut"
 	}
 	return "in a lab of namespaces"
 }
 
-// tell prints a violation with all that led to it.
-func (r *runner) tell(err error) {
-	log.Printf("\nhistory of generation %d:", r.nth-1)
-	for _, line := range r.past {
+// printViolation prints a violation and the history that led to it.
+func (r *runner) printViolation(err error) {
+	log.Printf("\nhistory of generation %d:", r.number-1)
+	for _, line := range r.history {
 		log.Print(line)
 	}
-	log.Printf("\nVIOLATION with seed %d: %v\nwhat ranks wrote is in %s", r.cfg.seed, err, r.place.dir)
+	log.Printf("\nVIOLATION with seed %d: %v\nthe ranks' logs are in %s", r.cfg.seed, err, r.site.dir)
 }
 
-func (r *runner) note(format string, args ...any) {
-	r.past = append(r.past, fmt.Sprintf("%9.3fs ", time.Since(r.start).Seconds())+fmt.Sprintf(format, args...))
+func (r *runner) record(format string, args ...any) {
+	r.history = append(r.history, fmt.Sprintf("%9.3fs ", time.Since(r.start).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// violation ends the run; the first one counts.
+// violation ends the run. The first violation counts.
 func (r *runner) violation(format string, args ...any) {
 	err := fmt.Errorf(format, args...)
-	r.note("VIOLATION: %v", err)
+	r.record("VIOLATION: %v", err)
 	if r.violated == nil {
 		r.violated = err
 	}
 }
 
-// limit is how long a call may take at most: a verdict, other ranks that are stopped for a while in
-// between, and the time that its bytes take.
+// limit returns the time limit of a call. It covers a verdict, stops of other ranks in between, and the
+// transfer of the call's bytes.
 func (r *runner) limit() time.Duration {
 	const slowest = 8 << 20 // bytes per second, with losses and on a busy machine
 	return 5*r.cfg.timeout + 20*time.Second + time.Duration(r.cfg.size/slowest)*time.Second
 }
 
-// generation runs a job until too few are left of it, or it had its time.
-func (r *runner) generation(ctx context.Context) error {
-	r.past, r.ranks, r.closing, r.epochs, r.aborts = nil, nil, false, map[int][]int{}, aborts{}
+// runGeneration runs a job until too few ranks are left or its time is over.
+func (r *runner) runGeneration(ctx context.Context) error {
+	r.history, r.ranks, r.closing, r.epochs, r.aborts = nil, nil, false, map[int][]int{}, aborts{}
 	r.events = make(chan event, 1024)
 	r.sum.generations++
-	defer r.kill()
-	if err := r.begin(); err != nil {
+	defer r.killAll()
+	if err := r.launchJob(); err != nil {
 		return err
 	}
-	deadline := time.NewTimer(r.limit() + time.Minute) // to join
+	deadline := time.NewTimer(r.limit() + time.Minute) // time limit of joining
 	end := time.NewTimer(time.Duration(20+r.rnd.IntN(25)) * time.Second)
 	next := time.NewTimer(time.Hour)
 	if left := time.Until(r.until); left < 20*time.Second {
@@ -158,12 +157,12 @@ func (r *runner) generation(ctx context.Context) error {
 		case e := <-r.events:
 			r.handle(e)
 		case <-next.C:
-			r.strike()
+			r.injectFault()
 			next.Reset(r.pause())
 		case <-end.C:
 			r.finish(deadline)
 		case <-deadline.C:
-			r.violation("generation %d does not end: %s", r.nth, r.pending())
+			r.violation("generation %d does not end: %s", r.number, r.pending())
 		}
 		if !joined && r.all(func(p *process) bool { return p.joined }) {
 			joined = true
@@ -172,10 +171,10 @@ func (r *runner) generation(ctx context.Context) error {
 			}
 			deadline.Reset(time.Hour)
 		}
-		if !r.closing && r.count((*process).unharmed) < fewest {
+		if !r.closing && r.count((*process).unharmed) < minRanks {
 			r.finish(deadline)
 		}
-		ended := r.closing && r.all(func(p *process) bool { return p.gone && !p.busy })
+		ended := r.closing && r.all(func(p *process) bool { return p.exited && !p.busy })
 		if ended && r.cfg.mode == modeCancel {
 			if err := r.aborts.judge(); err != nil {
 				r.violation("%w", err)
@@ -187,45 +186,48 @@ func (r *runner) generation(ctx context.Context) error {
 		}
 		if ended {
 			r.sum.add(r.ranks)
-			log.Printf("generation %d ended after %v, %d ranks well; %d calls so far", r.nth, time.Since(r.start).Round(time.Second), r.count((*process).unharmed), r.sum.calls)
+			log.Printf("generation %d ended after %v, %d ranks well; %d calls so far", r.number,
+				time.Since(r.start).Round(time.Second), r.count((*process).unharmed), r.sum.calls)
 			return nil
 		}
 	}
 }
 
-// dump lets ranks say where they are, before they are killed.
+// dump lets stopped ranks continue, so that they can write their state before they are killed.
 func (r *runner) dump() {
 	for _, p := range r.ranks {
-		if !p.gone {
+		if !p.exited {
 			_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		}
 	}
 }
 
-// begin starts the ranks of a job with faults of its own.
-func (r *runner) begin() error {
-	env, err := r.place.job(r.cfg.hosts)
+// launchJob starts the ranks of a job with random settings.
+func (r *runner) launchJob() error {
+	env, err := r.site.job(r.cfg.hosts)
 	if err != nil {
 		return err
 	}
-	var with []string
-	if loss := r.cfg.mode.loss(r.rnd, r.nth); loss != "" {
-		with = append(with, "ALLCAST_FAULT="+loss)
+	var settings []string
+	if loss := r.cfg.mode.loss(r.rnd, r.number); loss != "" {
+		settings = append(settings, "ALLCAST_FAULT="+loss)
 	}
 	if r.rnd.IntN(3) == 0 {
-		with = append(with, "ALLCAST_DATAPATH=auto")
+		settings = append(settings, "ALLCAST_DATAPATH=auto")
 	}
 	if r.rnd.IntN(4) == 0 {
-		with = append(with, "ALLCAST_SECURE=on")
+		settings = append(settings, "ALLCAST_SECURE=on")
 	}
 	if r.rnd.IntN(4) == 0 {
-		with = append(with, "ALLCAST_INTEGRITY=on")
+		settings = append(settings, "ALLCAST_INTEGRITY=on")
 	}
-	with = append(with, fmt.Sprint("ALLCAST_TIMEOUT=", r.cfg.timeout), fmt.Sprintf("%s=%s %d %d %d %d %d", jobVar, r.cfg.mode, r.cfg.seed, r.nth, 1+r.rnd.IntN(2), r.cfg.size, r.limit().Nanoseconds()))
-	r.note("generation %d: %v", r.nth, with)
-	log.Printf("generation %d: %v", r.nth, with)
+	settings = append(settings, fmt.Sprint("ALLCAST_TIMEOUT=", r.cfg.timeout),
+		fmt.Sprintf("%s=%s %d %d %d %d %d", jobVar, r.cfg.mode, r.cfg.seed, r.number,
+			1+r.rnd.IntN(2), r.cfg.size, r.limit().Nanoseconds()))
+	r.record("generation %d: %v", r.number, settings)
+	log.Printf("generation %d: %v", r.number, settings)
 	for n := range r.cfg.hosts {
-		p := &process{rank: n, cmd: r.place.command(n, append(env, with...)), lostAt: map[int]time.Time{}}
+		p := &process{rank: n, cmd: r.site.command(n, append(env, settings...)), blamedAt: map[int]time.Time{}}
 		r.ranks = append(r.ranks, p)
 		if err := r.launch(p); err != nil {
 			return err
@@ -234,9 +236,9 @@ func (r *runner) begin() error {
 	return nil
 }
 
-// launch starts a process and reads what it says.
+// launch starts a process and forwards its reports as events.
 func (r *runner) launch(p *process) error {
-	file, err := os.Create(filepath.Join(r.place.dir, fmt.Sprintf("stderr-%d-%d", r.nth, p.rank)))
+	file, err := os.Create(filepath.Join(r.site.dir, fmt.Sprintf("stderr-%d-%d", r.number, p.rank)))
 	if err != nil {
 		return err
 	}
@@ -257,11 +259,11 @@ func (r *runner) launch(p *process) error {
 		in := bufio.NewScanner(out)
 		in.Buffer(nil, 1<<22)
 		for in.Scan() {
-			n := &note{}
+			n := &report{}
 			if err := json.Unmarshal(in.Bytes(), n); err != nil {
-				n = &note{What: sayOdd, Text: in.Text()}
+				n = &report{Kind: kindUnexpected, Text: in.Text()}
 			}
-			events <- event{rank: p.rank, note: n}
+			events <- event{rank: p.rank, report: n}
 		}
 		events <- event{rank: p.rank, end: errors.Join(errEnded, p.cmd.Wait())}
 	}()
@@ -270,13 +272,13 @@ func (r *runner) launch(p *process) error {
 
 var errEnded = errors.New("ended")
 
-// finish ends the generation: what can be healed is, and ranks are told to leave.
+// finish ends the generation: it asks the ranks to leave.
 func (r *runner) finish(deadline *time.Timer) {
 	if r.closing {
 		return
 	}
 	r.closing = true
-	r.note("end of generation")
+	r.record("end of generation")
 	for _, p := range r.ranks {
 		_ = p.in.Close()
 	}
@@ -297,154 +299,23 @@ func (r *runner) count(f func(*process) bool) (n int) {
 func (r *runner) pending() string {
 	var list []string
 	for _, p := range r.ranks {
-		if !p.gone {
-			list = append(list, fmt.Sprintf("rank %d (harm %q, epoch %d)", p.rank, p.harm, p.epoch))
+		if !p.exited {
+			list = append(list, fmt.Sprintf("rank %d (harm %q, epoch %d)", p.rank, p.fault, p.epoch))
 		}
 	}
 	return strings.Join(list, ", ") + " still run"
 }
 
-// kill leaves nothing running, and all links up.
-func (r *runner) kill() {
+// killAll kills all ranks and waits for their ends.
+func (r *runner) killAll() {
 	for _, p := range r.ranks {
-		if p.cmd.Process != nil && !p.gone {
+		if p.cmd.Process != nil && !p.exited {
 			_ = p.cmd.Process.Kill()
 		}
 	}
-	for !r.all(func(p *process) bool { return p.gone || p.cmd.Process == nil }) {
-		if e := <-r.events; e.note == nil && e.do == nil {
-			r.ranks[e.rank].gone = true
+	for !r.all(func(p *process) bool { return p.exited || p.cmd.Process == nil }) {
+		if e := <-r.events; e.report == nil && e.do == nil {
+			r.ranks[e.rank].exited = true
 		}
-	}
-}
-
-// handle judges what a rank said.
-func (r *runner) handle(e event) {
-	if e.do != nil {
-		e.do()
-		return
-	}
-	p := r.ranks[e.rank]
-	if e.note == nil {
-		r.ended(p, e.end)
-		return
-	}
-	n := e.note
-	if n.What == sayTick || n.What == sayEnd {
-		p.last = n.tally
-	}
-	if n.What != sayTick {
-		r.note("rank %d: %v", p.rank, n)
-	}
-	switch n.What {
-	case sayJoined:
-		p.joined = true
-	case sayLost:
-		r.lost(p, n)
-	case sayGivenUp:
-		r.sum.givenUp++
-		r.aborts.add(p.rank, n)
-		if r.cfg.mode != modeCancel && p.unharmed() && r.all(func(p *process) bool { return p.unharmed() }) {
-			r.violation("rank %d: %v, and nothing has happened to anybody", p.rank, n)
-		}
-	case sayCancelled:
-		r.aborts.add(p.rank, n)
-	case sayEpoch:
-		r.epoch(p, n)
-	case sayMissing:
-		if p.unharmed() {
-			r.named(p, n)
-		}
-	case sayExcluded:
-		p.said = n.What
-		if p.unharmed() {
-			r.violation("rank %d is well, and was left out by the others", p.rank)
-		}
-	case sayWrong, sayHang:
-		r.violation("rank %d: %v", p.rank, n)
-	case sayOdd:
-		p.said = n.What
-		if p.unharmed() {
-			r.violation("rank %d: %v", p.rank, n)
-		}
-	case sayEnd:
-		p.said = n.What
-		r.leaks(p, n)
-	}
-	if n.What == sayTick {
-		r.grown(p, &n.tally)
-	}
-}
-
-// named sees that whom a rank blames has really failed.
-func (r *runner) named(p *process, n *note) {
-	for _, w := range n.Ranks {
-		if w < 0 || w >= len(r.ranks) || r.ranks[w].unharmed() {
-			r.violation("rank %d blames rank %d, which is well: %v", p.rank, w, n)
-		}
-	}
-}
-
-func (r *runner) lost(p *process, n *note) {
-	if !p.unharmed() {
-		r.sum.own++ // what a rank says that is cut off is its own view
-		return
-	}
-	r.named(p, n)
-	for _, w := range n.Ranks {
-		if w < 0 || w >= len(r.ranks) || !p.lostAt[w].IsZero() || r.ranks[w].harm == "" {
-			continue
-		}
-		p.lostAt[w] = time.Now()
-		r.sum.verdict(r.ranks[w].harm, time.Since(r.ranks[w].harmAt))
-	}
-}
-
-// epoch sees that all who are well go on together.
-func (r *runner) epoch(p *process, n *note) {
-	p.epoch = n.Epoch
-	if !p.unharmed() {
-		return
-	}
-	r.sum.shrinks++
-	if known, ok := r.epochs[n.Epoch]; !ok {
-		r.epochs[n.Epoch] = n.Ranks
-	} else if !slices.Equal(known, n.Ranks) {
-		r.violation("rank %d goes on with %v, others with %v", p.rank, n.Ranks, known)
-	}
-	for _, q := range r.ranks {
-		if q.unharmed() && !slices.Contains(n.Ranks, q.rank) {
-			r.violation("rank %d goes on with %v, without rank %d, which is well", p.rank, n.Ranks, q.rank)
-		}
-	}
-}
-
-// ended judges the end of a process.
-func (r *runner) ended(p *process, end error) {
-	p.gone = true
-	r.note("rank %d: %v", p.rank, strings.ReplaceAll(end.Error(), "\n", ": "))
-	switch {
-	case p.harm == "kill" || p.harm == "cut" || p.doubt:
-	case p.harm == "stop" && (p.said == sayExcluded || p.said == sayEnd || p.said == sayOdd):
-	case p.unharmed() && p.said == sayEnd && r.closing:
-	default:
-		r.violation("rank %d has ended without a reason; it last said %q", p.rank, p.said)
-	}
-}
-
-// leaks looks at what a rank has left after it has left the job.
-func (r *runner) leaks(p *process, n *note) {
-	r.sum.goroutines, r.sum.files = max(r.sum.goroutines, n.Goroutines), max(r.sum.files, n.Files)
-	if n.Goroutines > 0 || n.Files > ownFiles {
-		r.violation("rank %d has %d goroutines and %d files more than before it joined: %s", p.rank, n.Goroutines, n.Files, n.Text)
-	}
-}
-
-// grown looks at what a rank has while it works: connections to all and from all, and
-// a goroutine or two for each.
-func (r *runner) grown(p *process, t *tally) {
-	r.sum.workGoroutines, r.sum.workFiles = max(r.sum.workGoroutines, t.Goroutines), max(r.sum.workFiles, t.Files)
-	if most := 40 + 6*len(r.ranks); t.Goroutines > most || t.Files > most {
-		r.violation("rank %d has %d goroutines and %d files: want at most %d", p.rank, t.Goroutines, t.Files, most)
 	}
 }

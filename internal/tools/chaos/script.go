@@ -8,28 +8,28 @@ import (
 	"math/rand/v2"
 )
 
-// script decides what ranks do. All of them compute the same from the same numbers, so that nobody has
-// to tell them.
+// script determines the steps of all ranks. All ranks compute the same steps from the same numbers, so
+// they need no coordinator.
 type script struct {
 	mode             mode
 	seed, generation uint64
 	epoch            int
-	most             int // bytes of a call
+	maxBytes         int // maximum bytes of a call
 }
 
-// step is one thing that all ranks of the main communicator do.
+// step is one step of all ranks of the main communicator.
 type step struct {
 	do    string
 	algo  string
-	on    int // which communicator; 0: the main one, others are in the pool, modulo its length
-	size  int // bytes in all
-	chunk int // payload of a datagram; 0: as the library chooses
+	on    int // communicator: 0 is the main one, others index the pool modulo its length
+	size  int // total bytes
+	chunk int // payload of a datagram; 0 for the library's choice
 	root  uint64
-	// Split: colors, by rank modulo
+	// Number of colors of a Split; a rank's color is its rank modulo colors.
 	colors        int
 	chains, trees int
-	n             int  // of a burst
-	alloc         bool // buffers are from Alloc
+	n             int  // number of calls of a burst
+	alloc         bool // whether buffers are from Alloc
 }
 
 var algorithms = map[string][]string{
@@ -40,14 +40,14 @@ var algorithms = map[string][]string{
 	"allreduce":  {"auto"},
 }
 
-// odds says how often a step is drawn.
+// odds lists steps with their relative frequencies.
 type odds []struct {
 	do string
 	n  int
 }
 
-// everything is what ranks do unless they only lose datagrams.
-var everything = odds{
+// allSteps are the steps of the modes faults and cancel.
+var allSteps = odds{
 	{"broadcast", 25},
 	{"allgather", 25},
 	{"allgatherv", 6},
@@ -60,8 +60,8 @@ var everything = odds{
 	{"close", 8},
 }
 
-// multicasts is what can lose datagrams.
-var multicasts = odds{{"broadcast", 4}, {"allgather", 4}, {"allgatherv", 1}, {"burst", 1}}
+// multicastSteps are the steps that can lose datagrams.
+var multicastSteps = odds{{"broadcast", 4}, {"allgather", 4}, {"allgatherv", 1}, {"burst", 1}}
 
 func (o odds) draw(r *rand.Rand) string {
 	all := 0
@@ -74,7 +74,7 @@ func (o odds) draw(r *rand.Rand) string {
 			return e.do
 		}
 	}
-	panic("chaos: more was drawn than there is")
+	panic("chaos: draw beyond the sum of the odds")
 }
 
 func (s script) rand(call uint64) *rand.Rand {
@@ -84,24 +84,24 @@ func (s script) rand(call uint64) *rand.Rand {
 func (s script) at(call uint64) step {
 	r := s.rand(call)
 	st := step{
-		on: r.IntN(4), root: r.Uint64(), colors: 1 + r.IntN(3), chains: 1 + r.IntN(4), trees: 1 + r.IntN(2), n: 2 + r.IntN(3),
-		alloc: r.IntN(2) == 0,
+		on: r.IntN(4), root: r.Uint64(), colors: 1 + r.IntN(3), chains: 1 + r.IntN(4), trees: 1 + r.IntN(2),
+		n: 2 + r.IntN(3), alloc: r.IntN(2) == 0,
 	}
 	if s.mode == modeLoss {
-		st.do, st.algo, st.size, st.chunk = multicasts.draw(r), "mcast", drawLarge(r, s.most), 512<<r.IntN(4)
+		st.do, st.algo, st.size, st.chunk = multicastSteps.draw(r), "mcast", drawLarge(r, s.maxBytes), 512<<r.IntN(4)
 		return st
 	}
-	if st.do = everything.draw(r); st.do == "dup" {
+	if st.do = allSteps.draw(r); st.do == "dup" {
 		st.do, st.colors = "split", 1
 	}
-	st.size = draw(r, s.most)
+	st.size = drawSize(r, s.maxBytes)
 	if list := algorithms[st.do]; list != nil {
 		st.algo = list[r.IntN(len(list))]
 	}
 	return st
 }
 
-// part is one call of a burst.
+// part returns one call of a burst.
 func (st step) part(i int) step {
 	one := st
 	one.do, one.on, one.size = "allgather", st.on+i, st.size/st.n
@@ -111,9 +111,9 @@ func (st step) part(i int) step {
 	return one
 }
 
-// draw picks a size: nothing, something small, or anything up to the most, as likely on
-// every scale.
-func draw(r *rand.Rand, most int) int {
+// drawSize returns a size: 0, something small, or any size up to limit, with equal probability on every
+// scale.
+func drawSize(r *rand.Rand, limit int) int {
 	switch r.IntN(10) {
 	case 0:
 		return 0
@@ -121,12 +121,12 @@ func draw(r *rand.Rand, most int) int {
 		return 1 + r.IntN(16)
 	}
 	top := 1 << r.IntN(23)
-	return min(most, top+r.IntN(top))
+	return min(limit, top+r.IntN(top))
 }
 
-// drawLarge picks a size from an eighth of the most to the most, as likely on every scale.
-func drawLarge(r *rand.Rand, most int) int {
-	top := max(1, most>>(1+r.IntN(3)))
+// drawLarge returns a size from limit/8 to limit, with equal probability on every scale.
+func drawLarge(r *rand.Rand, limit int) int {
+	top := max(1, limit>>(1+r.IntN(3)))
 	return top + r.IntN(top)
 }
 
@@ -134,7 +134,7 @@ func (st step) String() string {
 	return fmt.Sprintf("%s %s, %d bytes, communicator %d", st.do, st.algo, st.size, st.on)
 }
 
-// pattern is what a rank contributes to a call: numbers that follow from the one before.
+// pattern generates the contribution of a rank to a call. Each number follows from the previous one.
 type pattern uint64
 
 func (s script) pattern(call uint64, rank int) pattern {
@@ -151,7 +151,7 @@ func (p *pattern) next() uint64 {
 	return uint64(x)
 }
 
-// fill writes the pattern.
+// fill writes the pattern to b.
 func (p pattern) fill(b []byte) {
 	for ; len(b) >= 8; b = b[8:] {
 		binary.LittleEndian.PutUint64(b, p.next())
@@ -161,7 +161,7 @@ func (p pattern) fill(b []byte) {
 	copy(b, word[:])
 }
 
-// check compares bytes with the pattern.
+// check compares b with the pattern.
 func (p pattern) check(b []byte) error {
 	all, bad, first := len(b), 0, -1
 	var word [8]byte

@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// summary is what is reported in the end.
+// summary holds the totals that are printed in the end.
 type summary struct {
 	generations int
-	calls       uint64 // that ended well, on all ranks
+	calls       uint64 // calls that succeeded, summed over all ranks
 	bytes       uint64
 	repaired    uint64
 	comms       uint64
-	cancelled   uint64 // calls whose context ended before they did,
-	inTime      uint64 // after they had,
-	unstarted   uint64 // and before they began
+	cancelled   uint64 // calls whose context ended first
+	inTime      uint64 // calls that completed before their context ended
+	unstarted   uint64 // calls whose context had ended before
 	shrinks     int
-	givenUp     int // calls that failed because another rank had given a communicator up
-	own         int // what ranks said that were cut off or stopped
+	givenUp     int // calls that failed because another rank had aborted a communicator
+	ownViews    int // reports of ranks that were cut off or stopped
 	faults      map[string]int
-	worst       map[string]time.Duration // to a verdict, by kind
+	worst       map[string]time.Duration // by fault: maximum time to a verdict
 	verdicts    map[string]int
 
-	goroutines, files         int // most after leaving
-	workGoroutines, workFiles int // most before
+	goroutines, files         int // maximum after leaving
+	workGoroutines, workFiles int // maximum while working
 }
 
 func newSummary() summary {
@@ -54,10 +54,13 @@ func (s *summary) add(ranks []*process) {
 
 func (s *summary) print(w io.Writer, took time.Duration) {
 	_, _ = fmt.Fprintf(w, "%v, %d generations\n", took.Round(time.Second), s.generations)
-	_, _ = fmt.Fprintf(w, "%d calls ended well, summed over ranks; every byte of %.1f GB is right; %d chunks repaired\n", s.calls, float64(s.bytes)/1e9, s.repaired)
-	_, _ = fmt.Fprintf(w, "%d communicators split, %d shrunk, summed over ranks; %d calls ended because another rank had given up first\n", s.comms, s.shrinks, s.givenUp)
+	_, _ = fmt.Fprintf(w, "%d calls succeeded, summed over ranks; every byte of %.1f GB is right; %d chunks repaired\n",
+		s.calls, float64(s.bytes)/1e9, s.repaired)
+	_, _ = fmt.Fprintf(w, "%d communicators split, %d shrunk, summed over ranks; "+
+		"%d calls failed because another rank had given up first\n", s.comms, s.shrinks, s.givenUp)
 	if s.cancelled+s.inTime+s.unstarted > 0 {
-		_, _ = fmt.Fprintf(w, "%d calls were cancelled by their context; %d completed before it ended; %d did not start because it had\n", s.cancelled, s.inTime, s.unstarted)
+		_, _ = fmt.Fprintf(w, "%d calls were cancelled by their context; %d completed before it ended; "+
+			"%d did not start because it had ended\n", s.cancelled, s.inTime, s.unstarted)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.faults)) {
 		_, _ = fmt.Fprintf(w, "%-14s %4d", kind, s.faults[kind])
@@ -66,5 +69,6 @@ func (s *summary) print(w io.Writer, took time.Duration) {
 		}
 		_, _ = fmt.Fprintln(w)
 	}
-	_, _ = fmt.Fprintf(w, "a rank had %d goroutines and %d files at most, and %d and %d more after it had left than before it joined\n", s.workGoroutines, s.workFiles, s.goroutines, s.files)
+	_, _ = fmt.Fprintf(w, "a rank had at most %d goroutines and %d files; after it had left, "+
+		"at most %d and %d more than before it joined\n", s.workGoroutines, s.workFiles, s.goroutines, s.files)
 }

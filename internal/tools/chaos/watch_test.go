@@ -16,9 +16,9 @@ func TestWatchdog(t *testing.T) {
 		var after time.Duration // time of the report
 		go r.watch(func() { after = time.Since(start) })
 		for range 5 {
-			r.enter("allgather")
+			r.startWatch("allgather")
 			time.Sleep(r.limit - tick)
-			r.leave()
+			r.stopWatch()
 			time.Sleep(2 * r.limit) // between calls there is no limit
 		}
 		synctest.Wait()
@@ -26,7 +26,7 @@ func TestWatchdog(t *testing.T) {
 			t.Fatalf("reported after %v, and every call was short", after)
 		}
 		began := time.Since(start)
-		r.enter("barrier")
+		r.startWatch("barrier")
 		time.Sleep(2 * r.limit)
 		synctest.Wait()
 		if took := after - began; took < r.limit || took > r.limit+2*tick {

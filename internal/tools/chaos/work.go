@@ -12,40 +12,40 @@ import (
 	"github.com/allcast/allcast"
 )
 
-// report is how often ranks say how far they are, and look whether it is over: in calls.
-const report = 16
+// reportEvery is the number of calls between two progress reports.
+const reportEvery = 16
 
-// most communicators beside the main one.
-const poolMost = 3
+// maxPool limits the communicators beside the main one.
+const maxPool = 3
 
-// work follows the script until it is over on all ranks.
+// work follows the script until all ranks have been asked to stop.
 func (r *rank) work(ctx context.Context) error {
 	for ; ; r.call++ {
-		if r.call%report == report-1 {
-			say(note{What: sayTick, Epoch: r.script.epoch, Call: r.call, tally: r.tally()})
-			if over, err := r.isOver(ctx); err != nil || over {
+		if r.call%reportEvery == reportEvery-1 {
+			sendReport(report{Kind: kindProgress, Epoch: r.script.epoch, Call: r.call, tally: r.tally()})
+			if stop, err := r.allStopping(ctx); err != nil || stop {
 				return err
 			}
 			continue
 		}
 		st := r.script.at(r.call)
-		r.enter(st.String())
+		r.startWatch(st.String())
 		if err := r.step(ctx, st); err != nil {
 			return err
 		}
-		r.leave()
+		r.stopWatch()
 	}
 }
 
-// isOver says whether all ranks were told to end.
-func (r *rank) isOver(ctx context.Context) (bool, error) {
+// allStopping reports whether all ranks have been asked to stop.
+func (r *rank) allStopping(ctx context.Context) (bool, error) {
 	flag := []byte{0}
-	if r.over.Load() {
+	if r.stopping.Load() {
 		flag[0] = 1
 	}
-	r.enter("over?")
-	defer r.leave()
-	r.where = r.name(r.main)
+	r.startWatch("over?")
+	defer r.stopWatch()
+	r.commName = r.name(r.main)
 	if err := r.main.Allreduce(ctx, nil, flag, allcast.Uint8, allcast.Min); err != nil {
 		return false, err
 	}
@@ -66,24 +66,24 @@ func (r *rank) step(ctx context.Context, st step) error {
 	case "burst":
 		return r.burst(ctx, st)
 	}
-	f, err := r.flight(st, 0)
+	f, err := r.prepare(st, 0)
 	if err != nil {
 		return err
 	}
-	r.where = r.name(r.on(st))
-	if err = r.inTime(ctx, r.on(st), f); err == nil {
+	r.commName = r.name(r.commOf(st))
+	if err = r.callWithDeadline(ctx, r.commOf(st), f); err == nil {
 		err = r.verify(f, st.size)
 	}
 	return errors.Join(err, r.finish(f))
 }
 
 func (r *rank) split(ctx context.Context, st step) error {
-	if len(r.pool) == poolMost {
+	if len(r.pool) == maxPool {
 		return nil
 	}
-	ctx, cancel := r.whim(ctx)
+	ctx, cancel := r.randomDeadline(ctx)
 	defer cancel()
-	r.where = r.name(r.main)
+	r.commName = r.name(r.main)
 	color := r.main.Rank() % st.colors
 	c, err := r.main.Split(ctx, color, int(st.root%2)*-r.main.Rank())
 	if err != nil {
@@ -95,29 +95,29 @@ func (r *rank) split(ctx context.Context, st step) error {
 	return nil
 }
 
-// burst has several calls under way.
+// burst makes several calls concurrently.
 func (r *rank) burst(ctx context.Context, st step) error {
-	var flights []*flight
+	var flights []*testCall
 	var pending []*allcast.Request
 	var first error
 	for i := range st.n {
-		f, err := r.flight(st.part(i), uint64(i))
+		f, err := r.prepare(st.part(i), uint64(i))
 		if err != nil {
 			return err
 		}
 		flights = append(flights, f)
 		req, err := f.start()
 		if err != nil {
-			first, r.where = err, r.name(r.on(st.part(i)))
+			first, r.commName = err, r.name(r.commOf(st.part(i)))
 			break
 		}
 		pending = append(pending, req)
 	}
-	// All of them, also after a failure: their buffers are theirs until then.
+	// Wait for all of them, also after a failure: the calls own their buffers until then.
 	for i, req := range pending {
 		if err := req.Wait(ctx); err != nil {
 			if first == nil {
-				first, r.where = err, r.name(r.on(st.part(i)))
+				first, r.commName = err, r.name(r.commOf(st.part(i)))
 			}
 		} else if err := r.verify(flights[i], st.size/st.n); err != nil {
 			return err
@@ -131,10 +131,10 @@ func (r *rank) burst(ctx context.Context, st step) error {
 	return first
 }
 
-// verify looks at what a call has received.
-func (r *rank) verify(f *flight, size int) error {
+// verify checks the data that a call has received.
+func (r *rank) verify(f *testCall, size int) error {
 	if err := f.verify(); err != nil {
-		r.say(sayWrong, nil, err)
+		r.report(kindWrong, nil, err)
 		return err
 	}
 	r.calls.Add(1)
@@ -142,53 +142,55 @@ func (r *rank) verify(f *flight, size int) error {
 	return nil
 }
 
-// on is the communicator of a step.
-func (r *rank) on(st step) *allcast.Comm {
+// commOf returns the communicator of a step.
+func (r *rank) commOf(st step) *allcast.Comm {
 	if i := st.on % (len(r.pool) + 1); i > 0 {
 		return r.pool[i-1]
 	}
 	return r.main
 }
 
-// whim returns a context that ends soon, at times, in mode cancel. Every rank draws for itself.
-func (r *rank) whim(ctx context.Context) (context.Context, context.CancelFunc) {
-	if r.script.mode != modeCancel || r.over.Load() || r.draw.IntN(8*r.world.Size()) > 0 {
+// randomDeadline sometimes returns a context that ends soon, in mode cancel. Every rank draws for
+// itself.
+func (r *rank) randomDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.script.mode != modeCancel || r.stopping.Load() || r.draw.IntN(8*r.world.Size()) > 0 {
 		return ctx, func() {}
 	}
-	// As likely on every scale from a microsecond to 20 ms.
+	// The probability is equal on every scale from a microsecond to 20 ms.
 	d := time.Duration(float64(time.Microsecond) * math.Exp(r.draw.Float64()*math.Log(20_000)))
 	if r.draw.IntN(4) == 0 {
-		d = 0 // it has ended already
+		d = 0 // the context has already ended
 	}
 	return context.WithTimeout(ctx, d)
 }
 
-// inTime makes a call whose context may end, and checks what is promised if it does.
-func (r *rank) inTime(ctx context.Context, c *allcast.Comm, f *flight) error {
-	whim, cancel := r.whim(ctx)
+// callWithDeadline makes a call whose context may end, and checks what the library guarantees if it does.
+func (r *rank) callWithDeadline(ctx context.Context, c *allcast.Comm, f *testCall) error {
+	limited, cancel := r.randomDeadline(ctx)
 	defer cancel()
-	err := f.call(whim)
+	err := f.call(limited)
 	var failed *allcast.RankError
 	switch {
-	case whim == ctx:
+	case limited == ctx:
 		return err
 	case err == nil:
 		r.inTimes.Add(1)
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &failed):
-		// It had ended before the call, which has not taken its place in the order of calls.
+		// The context ended before the call, which took no number in the order of calls.
 		r.unstarted.Add(1)
 		return f.call(ctx)
 	case !errors.Is(err, context.DeadlineExceeded):
-		return err // another rank's fault, before our context ended
+		return err // another rank failed before this context ended
 	case !errors.Is(err, allcast.ErrAborted) || failed.Op == "" || failed.Phase == "" || failed.Missing == "":
-		return fmt.Errorf("%w: a call was cancelled, operation %q, phase %q, missing %q: %w", errPromise, failed.Op, failed.Phase, failed.Missing, err)
+		return fmt.Errorf("%w: a call was cancelled, operation %q, phase %q, missing %q: %w",
+			errContract, failed.Op, failed.Phase, failed.Missing, err)
 	}
 	if later := c.Barrier(ctx); !errors.Is(later, err) {
-		return fmt.Errorf("%w: a later call got %w, want %w", errPromise, later, err)
+		return fmt.Errorf("%w: a later call got %w, want %w", errContract, later, err)
 	}
 	return err
 }
 
-// errPromise is that the library did not do what its documentation says.
-var errPromise = errors.New("a promise is broken")
+// errContract marks behaviour that contradicts the documentation of the library.
+var errContract = errors.New("the library broke its contract")

@@ -81,8 +81,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "forget what the neighbour waits for", file: "internal/mcast/collective.go",
-		old:   "out = o.gained(sub, []wire.Range{q}, out)",
-		wrong: "o.gained(sub, []wire.Range{q}, nil)",
+		old:   "out = o.offerPlaced(sub, []wire.Range{q}, out)",
+		wrong: "o.offerPlaced(sub, []wire.Range{q}, nil)",
 	},
 	{
 		name: "count a repaired chunk as asked for", file: "internal/mcast/fetch.go",

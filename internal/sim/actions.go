@@ -5,18 +5,18 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// do carries out one action of a node.
-func (h *host) do(a *node.Action) {
+// execute carries out one action of a node.
+func (h *host) execute(a *node.Action) {
 	w := h.w
 	switch a.Kind {
 	case node.Send:
 		k := w.pools.packet()
-		k.kind, k.lane, k.src, k.dst = pktMessage, laneControl, h.id, a.To
+		k.kind, k.trafficClass, k.src, k.dst = pktMessage, classControl, h.id, a.To
 		k.msg = wire.AppendMsg(k.msg[:0], &a.Msg)
 		k.size = int64(len(k.msg)) + rcHeader
 		h.inject(k)
 	case node.Open:
-		h.open(a)
+		h.openRound(a)
 	case node.Multicast:
 		h.multicast(a)
 	case node.Read:
@@ -44,8 +44,8 @@ func (h *host) do(a *node.Action) {
 	}
 }
 
-// open lets the buffers of a round be written and read.
-func (h *host) open(a *node.Action) {
+// openRound makes the buffers of a round writable and readable.
+func (h *host) openRound(a *node.Action) {
 	w, key := h.w, opKey{a.Comm, a.Seq}
 	c := w.calls[a.Req]
 	m := c.mem[c.rankOf(h.id)]
@@ -103,7 +103,7 @@ func (h *host) multicast(a *node.Action) {
 	r := h.regions[opKey{a.Comm, a.Seq}]
 	for i := range a.N {
 		k := w.pools.packet()
-		k.kind, k.lane, k.src, k.dst = pktChunk, laneBulk, h.id, -1
+		k.kind, k.trafficClass, k.src, k.dst = pktChunk, classBulk, h.id, -1
 		k.comm, k.seq, k.sub, k.psn, k.n = a.Comm, a.Seq, a.Sub, a.PSN+i, a.N
 		k.imm = w.layout.Imm(a.Seq, k.psn)
 		k.tree = w.trees[a.Sub%len(w.trees)]
@@ -117,7 +117,7 @@ func (h *host) multicast(a *node.Action) {
 
 // sendRange sends a range of the buffer to one rank.
 func (h *host) sendRange(a *node.Action) {
-	h.cut(a, func(k *packet, c *collective) {
+	h.packetize(a, func(k *packet, c *collective) {
 		k.kind, k.dst, k.psn, k.all, k.input = pktPut, a.To, a.PSN, a.Len, a.Input
 		if k.bytes > 0 && h.w.ownerReads != nil && !c.reduces {
 			k.cell = c.cell(k.off)
@@ -126,17 +126,17 @@ func (h *host) sendRange(a *node.Action) {
 	})
 }
 
-// cut makes packets of a range of the buffer, each with at most one chunk. An empty
-// range is one empty packet.
-func (h *host) cut(a *node.Action, send func(*packet, *collective)) {
+// packetize cuts a range of the buffer into packets of at most one chunk each. An empty range becomes
+// one empty packet.
+func (h *host) packetize(a *node.Action, send func(*packet, *collective)) {
 	r := h.regions[opKey{a.Comm, a.Seq}]
 	c := r.mem.c
 	for off, end, more := a.Off, a.Off+a.Len, true; more; {
 		k := h.w.pools.packet()
-		k.lane, k.src, k.comm, k.seq, k.n = laneBulk, h.id, a.Comm, a.Seq, 1
+		k.trafficClass, k.src, k.comm, k.seq, k.n = classBulk, h.id, a.Comm, a.Seq, 1
 		k.off, k.from = off, r
 		if off < end {
-			k.bytes = int(min(c.cut(off), end) - off)
+			k.bytes = int(min(c.chunkEnd(off), end) - off)
 		}
 		k.size = int64(k.bytes) + putHeader
 		off += int64(k.bytes)
@@ -146,9 +146,9 @@ func (h *host) cut(a *node.Action, send func(*packet, *collective)) {
 	}
 }
 
-// leaves is the NIC starting to send a packet: it reads the payload now. It
-// reports false if the packet has nothing to carry any more.
-func (w *world) leaves(id int, k *packet) bool {
+// startSending is called when the NIC starts to send a packet, and reads the payload. It returns false
+// if the packet must not be sent any more.
+func (w *world) startSending(id int, k *packet) bool {
 	h := w.hosts[id]
 	if h.dead {
 		return false
@@ -161,7 +161,7 @@ func (w *world) leaves(id int, k *packet) bool {
 			return false
 		}
 		if k.bytes > 0 {
-			k.from.sent(k)
+			k.from.countSent(k)
 			k.from.mem.load(&k.pay, k.off, k.at, k.bytes, k.kind == pktChunk, k.input)
 		}
 	}
@@ -171,7 +171,7 @@ func (w *world) leaves(id int, k *packet) bool {
 	return true
 }
 
-// done notes how a call ended on this rank and takes its buffers away.
+// done records the end of a call on this rank and takes its buffers away.
 func (h *host) done(a *node.Action) {
 	w := h.w
 	c := w.calls[a.Req]
@@ -189,7 +189,7 @@ func (h *host) done(a *node.Action) {
 		w.failures++
 	}
 	if w.step != nil {
-		w.step.returned(h.id, c)
+		w.step.callReturned(h.id, c)
 	}
 }
 
@@ -205,7 +205,7 @@ func (c *collective) rankOf(host int) int {
 	return -1
 }
 
-// cellOf numbers a chunk for the accounting, which follows the first call only.
+// cellOf returns the accounting number of a chunk. Accounting covers a single call only.
 func (w *world) cellOf(r *region, sub int, psn uint32) int {
 	if w.ownerReads == nil {
 		return -1

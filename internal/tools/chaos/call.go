@@ -12,18 +12,18 @@ import (
 	"github.com/allcast/allcast"
 )
 
-// flight is one call: how to make it, its buffers, and what must be in them afterwards.
-type flight struct {
+// testCall is one call: its start functions, its buffers, and the check of its results.
+type testCall struct {
 	start  func() (*allcast.Request, error)
-	call   func(ctx context.Context) error // the same, and waits for it
+	call   func(ctx context.Context) error // blocking variant of start
 	verify func() error
 	bufs   [][]byte
-	alloc  bool // bufs are from Alloc
+	alloc  bool // whether bufs are from Alloc
 }
 
-// flight prepares a call; nth tells those of a burst apart.
-func (r *rank) flight(st step, nth uint64) (*flight, error) {
-	c := r.on(st)
+// prepare prepares a call. nth distinguishes the calls of a burst.
+func (r *rank) prepare(st step, nth uint64) (*testCall, error) {
+	c := r.commOf(st)
 	id := r.call<<2 | nth
 	opts := []allcast.CallOption{allcast.WithAlgorithm(st.algo)}
 	if st.algo == "mcast" {
@@ -32,7 +32,7 @@ func (r *rank) flight(st step, nth uint64) (*flight, error) {
 	if st.chunk > 0 {
 		opts = append(opts, allcast.WithChunk(st.chunk))
 	}
-	f := &flight{alloc: st.alloc}
+	f := &testCall{alloc: st.alloc}
 	var err error
 	switch st.do {
 	case "broadcast":
@@ -56,8 +56,8 @@ func (r *rank) flight(st step, nth uint64) (*flight, error) {
 	return f, err
 }
 
-// buffer adds a buffer to a flight.
-func (r *rank) buffer(f *flight, n int) ([]byte, error) {
+// buffer adds a buffer to a call.
+func (r *rank) buffer(f *testCall, n int) ([]byte, error) {
 	b := make([]byte, 0)
 	if !f.alloc {
 		b = make([]byte, n)
@@ -71,7 +71,7 @@ func (r *rank) buffer(f *flight, n int) ([]byte, error) {
 	return b, nil
 }
 
-func (r *rank) broadcast(f *flight, c *allcast.Comm, st step, id uint64, opts []allcast.CallOption) error {
+func (r *rank) broadcast(f *testCall, c *allcast.Comm, st step, id uint64, opts []allcast.CallOption) error {
 	root := int(st.root % uint64(c.Size()))
 	want := r.script.pattern(id, c.WorldRank(root))
 	buf, err := r.buffer(f, st.size)
@@ -87,8 +87,8 @@ func (r *rank) broadcast(f *flight, c *allcast.Comm, st step, id uint64, opts []
 	return nil
 }
 
-// gather prepares the buffers of an Allgather: what we send, and what we receive.
-func (r *rank) gather(f *flight, c *allcast.Comm, counts []int, id uint64) error {
+// gather prepares the send and the receive buffer of an Allgather.
+func (r *rank) gather(f *testCall, c *allcast.Comm, counts []int, id uint64) error {
 	all := 0
 	for _, n := range counts {
 		all += n
@@ -112,8 +112,8 @@ func (r *rank) gather(f *flight, c *allcast.Comm, counts []int, id uint64) error
 	return err
 }
 
-// reduce adds unsigned numbers, which gives the same in any order.
-func (r *rank) reduce(f *flight, c *allcast.Comm, st step, id uint64, opts []allcast.CallOption) error {
+// reduce adds unsigned integers, whose sum does not depend on the order.
+func (r *rank) reduce(f *testCall, c *allcast.Comm, st step, id uint64, opts []allcast.CallOption) error {
 	n := st.size / 8 / c.Size() * c.Size() * 8
 	part, mineAt := n, 0
 	if st.do == "reduce" {
@@ -159,40 +159,40 @@ func (r *rank) reduce(f *flight, c *allcast.Comm, st step, id uint64, opts []all
 	return nil
 }
 
-// marker is what a rank writes to buffers whose call has returned.
+// marker is the byte that a rank writes to buffers whose call has returned.
 const marker = 0xEE
 
-// finish gives the buffers of a call back, which has returned. Whatever touches them later is found out:
-// memory of Alloc is gone, and other memory has marks that are looked at later.
-func (r *rank) finish(f *flight) error {
+// finish releases the buffers of a call that has returned, such that any later access is detected:
+// memory of Alloc is unmapped, and other memory holds markers that checkMarkers inspects later.
+func (r *rank) finish(f *testCall) error {
 	for _, b := range f.bufs {
 		if len(b) == 0 {
 			continue
 		}
 		if f.alloc {
 			if err := r.world.Free(b); err != nil {
-				return fmt.Errorf("%w: %w", errPromise, err)
+				return fmt.Errorf("%w: %w", errContract, err)
 			}
 		} else if r.script.mode == modeCancel {
 			for i := range b {
 				b[i] = marker
 			}
-			r.marked = append(r.marked, b)
+			r.returned = append(r.returned, b)
 		}
 	}
 	f.bufs = nil
 	return nil
 }
 
-// marks looks at buffers whose calls have returned, and forgets the oldest.
-func (r *rank) marks() error {
-	for _, b := range r.marked {
+// checkMarkers inspects buffers whose calls have returned, and forgets the oldest.
+func (r *rank) checkMarkers() error {
+	for _, b := range r.returned {
 		if bytes.Count(b, []byte{marker}) != len(b) {
 			return errors.New("a buffer was written after its call had returned")
 		}
 	}
 	const keep = 8
-	r.marked = append([][]byte(nil), r.marked[max(0, len(r.marked)-keep):]...)
+	r.returned = append([][]byte(nil), r.returned[max(0, len(r.returned)-keep):]...)
 	return nil
 }
 
@@ -204,11 +204,11 @@ func evenly(ranks, size int) []int {
 	return counts
 }
 
-// unevenly gives some ranks nothing, and some more than others.
-func unevenly(ranks, size int, draw uint64) []int {
+// unevenly gives some ranks nothing, and some ranks more than others.
+func unevenly(ranks, size int, random uint64) []int {
 	counts := evenly(ranks, size)
 	for i := range counts {
-		counts[i] = counts[i] / 3 * int(draw>>(2*i%62)&3)
+		counts[i] = counts[i] / 3 * int(random>>(2*i%62)&3)
 	}
 	return counts
 }

@@ -19,15 +19,15 @@ import (
 	"github.com/allcast/allcast/internal/lab"
 )
 
-// place is where ranks run.
-type place struct {
-	lab  *lab.Lab // nil: on this machine
+// site is the environment of the ranks.
+type site struct {
+	lab  *lab.Lab // nil if ranks run on this machine
 	self string
-	dir  string // for what they write
+	dir  string // directory of the ranks' logs
 }
 
-func newPlace(ctx context.Context, cfg *config) (*place, error) {
-	p := &place{}
+func newSite(ctx context.Context, cfg *config) (*site, error) {
+	p := &site{}
 	var err error
 	if p.self, err = os.Executable(); err != nil {
 		return nil, err
@@ -38,7 +38,8 @@ func newPlace(ctx context.Context, cfg *config) (*place, error) {
 	if cfg.local {
 		return p, nil
 	}
-	p.lab, err = lab.Up(ctx, lab.Config{Name: cfg.name, Topology: fmt.Sprintf("star:%d", cfg.hosts)}, lab.Options{Self: []string{p.self}})
+	p.lab, err = lab.Up(ctx, lab.Config{Name: cfg.name, Topology: fmt.Sprintf("star:%d", cfg.hosts)},
+		lab.Options{Self: []string{p.self}})
 	if errors.Is(err, lab.ErrUnable) {
 		log.Printf("%v: on loopback instead", err)
 		p.lab, err = nil, nil
@@ -49,12 +50,12 @@ func newPlace(ctx context.Context, cfg *config) (*place, error) {
 	return p, nil
 }
 
-// close takes all down; nothing of the lab may be left.
-func (p *place) close(keep bool) error {
+// close removes the lab and checks that nothing of it is left.
+func (p *site) close(keep bool) error {
 	var err error
 	if p.lab != nil {
 		err = p.lab.Down()
-		left, _ := filepath.Glob("/run/netns/" + p.lab.Plan.Config.Name + "-*") // the pattern is a good one
+		left, _ := filepath.Glob("/run/netns/" + p.lab.Plan.Config.Name + "-*") // the pattern is valid
 		if len(left) > 0 {
 			err = errors.Join(err, fmt.Errorf("namespaces were left behind: %v", left))
 		}
@@ -65,30 +66,34 @@ func (p *place) close(keep bool) error {
 	return err
 }
 
-// cut cuts a rank's cable, or mends it.
-func (p *place) cut(rank int, up bool) error {
+// setLink cuts or restores the link of a rank.
+func (p *site) setLink(rank int, up bool) error {
 	return p.lab.SetLink("host"+strconv.Itoa(rank), "", up)
 }
 
-// job is what all ranks of a generation are told.
-func (p *place) job(size int) ([]string, error) {
+// job returns the environment variables that all ranks of a generation share.
+func (p *site) job(size int) ([]string, error) {
 	var key [32]byte
-	_, _ = rand.Read(key[:]) // it never fails
-	env := []string{"WORLD_SIZE=" + strconv.Itoa(size), "ALLCAST_KEY=" + hex.EncodeToString(key[:]), "ALLCAST_RECORDER=" + p.dir, "ALLCAST_DEBUG=info", "GOMAXPROCS=1"}
+	_, _ = rand.Read(key[:]) // never fails
+	env := []string{
+		"WORLD_SIZE=" + strconv.Itoa(size), "ALLCAST_KEY=" + hex.EncodeToString(key[:]),
+		"ALLCAST_RECORDER=" + p.dir, "ALLCAST_DEBUG=info", "GOMAXPROCS=1",
+	}
 	if p.lab != nil {
-		return append(env, "MASTER_PORT=29500", "MASTER_ADDR="+p.lab.Plan.HostAddr(0).String(), "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1"), nil
+		return append(env, "MASTER_PORT=29500", "MASTER_ADDR="+p.lab.Plan.HostAddr(0).String(),
+			"LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1"), nil
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	// Rank 0 takes it over; an address in use would be retried.
+	// Rank 0 reuses the port. It retries if the address is in use.
 	port := l.Addr().(*net.TCPAddr).Port
 	return append(env, "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port)), l.Close()
 }
 
-// command is a rank. The kernel kills it when we end, whatever ends us.
-func (p *place) command(rank int, env []string) *exec.Cmd {
+// command returns the command of a rank. The kernel kills the rank when this process ends.
+func (p *site) command(rank int, env []string) *exec.Cmd {
 	cmd := exec.Command(p.self, "rank")
 	if p.lab != nil {
 		cmd = exec.Command(p.self, "enter", p.lab.Plan.Config.Name, strconv.Itoa(rank))
@@ -98,7 +103,7 @@ func (p *place) command(rank int, env []string) *exec.Cmd {
 	return cmd
 }
 
-// enter goes into a host of the lab and becomes a rank there.
+// enter enters a host of the lab and becomes a rank there.
 func enter(name, rank string) error {
 	l, err := lab.Attach(name)
 	if err != nil {

@@ -2,13 +2,13 @@ package p2p
 
 import "math/bits"
 
-// Recursive algorithms work on the largest power of two of ranks, the core; rank
-// core+i is folded into rank i, which acts for both.
+// Recursive algorithms work on the core, the largest power of two of ranks. Rank core+i folds into
+// rank i, which acts for both.
 
-func (b *build) core() int { return 1 << (bits.Len(uint(b.Size)) - 1) }
+func (b *planBuilder) core() int { return 1 << (bits.Len(uint(b.Size)) - 1) }
 
-// cube is the spans of the blocks that the core ranks [lo, lo+n) act for.
-func (b *build) cube(lo, n int) []span {
+// cube returns the spans of the blocks that the core ranks [lo, lo+n) act for.
+func (b *planBuilder) cube(lo, n int) []span {
 	core := b.core()
 	out := []span{b.blocks(lo, lo+n)}
 	if f := min(lo+n+core, b.Size); f > lo+core {
@@ -17,11 +17,11 @@ func (b *build) cube(lo, n int) []span {
 	return out
 }
 
-// doublingAllgather exchanges what two halves of a growing cube have.
-func doublingAllgather(b *build) { b.doubling([]span{b.block(b.Rank)}) }
+// doublingAllgather exchanges the blocks of two halves of a growing cube.
+func doublingAllgather(b *planBuilder) { b.doubling([]span{b.block(b.Rank)}) }
 
-// doubling gathers; fold is what a folded rank contributes before it.
-func (b *build) doubling(fold []span) {
+// doubling gathers blocks. fold holds the spans that a folded rank contributes first.
+func (b *planBuilder) doubling(fold []span) {
 	core, r := b.core(), b.Rank
 	if r >= core {
 		b.exchange(r-core, fold, r-core, []span{b.whole()}, false)
@@ -39,11 +39,11 @@ func (b *build) doubling(fold []span) {
 	}
 }
 
-// halvingReduceScatter adds up halves of a shrinking cube.
-func halvingReduceScatter(b *build) { b.halving(true) }
+// halvingReduceScatter sums halves of a shrinking cube.
+func halvingReduceScatter(b *planBuilder) { b.halving(true) }
 
-// halving reduces; scatter says whether folded ranks get their block.
-func (b *build) halving(scatter bool) {
+// halving reduces. If scatter is set, folded ranks get their block.
+func (b *planBuilder) halving(scatter bool) {
 	core, r := b.core(), b.Rank
 	if r >= core {
 		var in []span
@@ -65,8 +65,8 @@ func (b *build) halving(scatter bool) {
 	}
 }
 
-// halvingAllreduce leaves a folded rank's block with its partner in between.
-func halvingAllreduce(b *build) {
+// halvingAllreduce leaves the block of a folded rank with its partner between the two stages.
+func halvingAllreduce(b *planBuilder) {
 	b.halving(false)
 	if b.Rank >= b.core() {
 		b.exchange(b.Rank-b.core(), nil, b.Rank-b.core(), []span{b.whole()}, false)
@@ -75,9 +75,9 @@ func halvingAllreduce(b *build) {
 	b.doubling(nil)
 }
 
-// doublingBarrier is the pattern of the RNR barrier: it needs no connections that a
-// multicast collective would not need anyway.
-func doublingBarrier(b *build) {
+// doublingBarrier has the pattern of the RNR barrier, so it needs no connections beyond those of a
+// multicast collective.
+func doublingBarrier(b *planBuilder) {
 	core, r := b.core(), b.Rank
 	none := []span{{}}
 	if r >= core {
