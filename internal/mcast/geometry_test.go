@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/wire"
 	"pgregory.net/rapid"
 )
@@ -12,7 +13,7 @@ import (
 // checkCover checks that the rounds of a plan cut the receive buffer into
 // chunks that cover each byte exactly once, and that Block, Owner, Locate and
 // Span agree about them.
-func checkCover(t tb, s Shape, plan []*Geometry, l wire.Layout) {
+func checkCover(t clustertest.TB, s Shape, plan []*Geometry, l wire.Layout) {
 	t.Helper()
 	displs := make([]int64, len(s.Counts)+1)
 	for r, n := range s.Counts {
@@ -68,7 +69,7 @@ func checkCover(t tb, s Shape, plan []*Geometry, l wire.Layout) {
 }
 
 // checkSpans compares Span with Locate for some ranges of a rank's block.
-func checkSpans(t tb, g *Geometry, sub, rank int) {
+func checkSpans(t clustertest.TB, g *Geometry, sub, rank int) {
 	t.Helper()
 	first, n := g.Block(sub, rank)
 	for i := range n {

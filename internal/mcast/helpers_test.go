@@ -3,17 +3,12 @@ package mcast
 import (
 	"slices"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/wire"
 	"pgregory.net/rapid"
 )
 
-// tb is what *testing.T, *testing.B and *rapid.T have in common.
-type tb interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
-func mustLayout(t tb, psnBits int) wire.Layout {
+func mustLayout(t clustertest.TB, psnBits int) wire.Layout {
 	t.Helper()
 	l, err := wire.NewLayout(psnBits)
 	if err != nil {
@@ -22,7 +17,7 @@ func mustLayout(t tb, psnBits int) wire.Layout {
 	return l
 }
 
-func mustPlan(t tb, s Shape, l wire.Layout) []*Geometry {
+func mustPlan(t clustertest.TB, s Shape, l wire.Layout) []*Geometry {
 	t.Helper()
 	plan, err := Plan(s, l)
 	if err != nil {
@@ -32,7 +27,7 @@ func mustPlan(t tb, s Shape, l wire.Layout) []*Geometry {
 }
 
 // oneRound plans a Shape that fits one round.
-func oneRound(t tb, s Shape) *Geometry {
+func oneRound(t clustertest.TB, s Shape) *Geometry {
 	t.Helper()
 	plan := mustPlan(t, s, mustLayout(t, 0))
 	if len(plan) != 1 {

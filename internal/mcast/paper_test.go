@@ -55,9 +55,7 @@ func TestPaperSectionIIIA(t *testing.T) {
 		}
 	})
 	t.Run("without drops the reliability layer is not involved", func(t *testing.T) {
-		c := scripted(t, broadcast(8, 2, 1000, 16, 2), Config{}, func(*Geometry) func(int, int, uint32) bool {
-			return func(int, int, uint32) bool { return false }
-		})
+		c := scripted(t, broadcast(8, 2, 1000, 16, 2), Config{}, func(int, int, uint32) bool { return false })
 		for _, m := range c.ranks {
 			if m.op.Stats() != (step.Stats{}) || m.op.Times().Fetch != 0 {
 				t.Errorf("rank %d: %+v", m.rank, m.op.Stats())
