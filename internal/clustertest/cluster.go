@@ -47,7 +47,7 @@ const (
 // A Cluster is the ranks of a job and the events that are pending at them.
 type Cluster struct {
 	T        TB
-	Name     string // subject of the test, for failure reports
+	Subject  any // of the test, for failure reports
 	Seed     uint64
 	Rand     *rand.Rand
 	Now      step.Time
@@ -278,7 +278,7 @@ func (c *Cluster) Failf(format string, args ...any) {
 // Report describes the ranks, the pending events and the last events.
 func (c *Cluster) Report() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s seed %d, time %d, after %d events\n", c.Name, c.Seed, c.Now, c.events)
+	fmt.Fprintf(&b, "%v: seed %d, time %d, after %d events\n", c.Subject, c.Seed, c.Now, c.events)
 	for _, r := range c.Ranks {
 		if r.Machine == nil || r.Done() && !r.Dead {
 			continue

@@ -36,7 +36,7 @@ type barrierCluster struct {
 func newBarrierCluster(t *testing.T, seed uint64, size int) *barrierCluster {
 	t.Helper()
 	c := &barrierCluster{Cluster: clustertest.New(t, seed), lowest: 1000}
-	c.Name = fmt.Sprintf("P=%d:", size)
+	c.Subject = fmt.Sprintf("P=%d", size)
 	for r := range size {
 		b := &barrierRun{barrier: newBarrier(r, size, c.Rand.Uint64N(1000))}
 		c.lowest = min(c.lowest, b.grant)

@@ -37,18 +37,20 @@ func TestIncSendsUp(t *testing.T) {
 			for rank := range size {
 				_, up := incUp(t, &p2p.Reduction{Kind: p2p.ReduceScatter, Rank: rank, Size: size, Counts: counts, Chunk: 10})
 				c := call{"inc", p2p.Spec{Kind: p2p.ReduceScatter, Size: size, Counts: counts}}
-				seen, order := make([]int, c.total()), []int64{}
+				ref := c.reference(0)
+				lo, hi := ref.Block(rank)
+				seen, order := make([]int, ref.Total()), []int64{}
 				for _, a := range up {
 					for i := range a.Len {
 						seen[a.Off+i]++
 					}
-					if a.Len > 10 || a.Len == 0 && a.Off != c.displs()[rank] {
+					if a.Len > 10 || a.Len == 0 && a.Off != lo {
 						t.Errorf("%v: rank %d sends up %+v", c, rank, a)
 					}
 					order = append(order, a.Off)
 				}
 				for i, n := range seen {
-					own := int64(i) >= c.displs()[rank] && int64(i) < c.displs()[rank+1]
+					own := int64(i) >= lo && int64(i) < hi
 					if own != (n == 0) || n > 1 {
 						t.Fatalf("%v: rank %d sends byte %d up %d times", c, rank, i, n)
 					}

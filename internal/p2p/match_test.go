@@ -100,7 +100,7 @@ func planOf(t *rapid.T, c call, rank int) *p2p.Plan {
 
 // checkRanges looks at one rank's plan by itself.
 func checkRanges(t *rapid.T, c call, p *p2p.Plan) {
-	if p.Kind != c.Kind || p.Algo != c.algo || p.Size != c.Size || p.Bytes != c.total() {
+	if p.Kind != c.Kind || p.Algo != c.algo || p.Size != c.Size || p.Bytes != c.reference(0).Total() {
 		t.Fatalf("%v: rank %d: the plan is for %v/%s, %d ranks, %d bytes", c, p.Rank, p.Kind, p.Algo, p.Size, p.Bytes)
 	}
 	for _, s := range p.Sends {

@@ -1,6 +1,7 @@
 package p2p_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -58,8 +59,7 @@ func others(c call) map[string]call {
 	return all
 }
 
-// found runs a call that one rank makes differently, and reports whether
-// anybody saw it.
+// found runs a call that one rank makes differently, and reports whether any rank found out.
 func found(t *testing.T, c, odd call, rank int, seed uint64) bool {
 	t.Helper()
 	plans := c.plans(t)
@@ -68,11 +68,8 @@ func found(t *testing.T, c, odd call, rank int, seed uint64) bool {
 	for r := range bufs {
 		bufs[r] = make([]byte, plans[r].Bytes)
 	}
-	w := newCluster(seed, plans, bufs, sum)
-	w.run(forever)
-	if len(w.errs) > 0 {
-		t.Errorf("%v, rank %d calls %v: %v", c, rank, odd, w.errs[0])
-	}
+	w := newCluster(t, fmt.Sprintf("%v, rank %d calls %v", c, rank, odd), seed, plans, bufs, sum)
+	w.Drain(forever)
 	return len(w.mismatches) > 0
 }
 

@@ -24,11 +24,12 @@ type symbolic struct {
 
 func (c call) symbolic(m *matched) *symbolic {
 	s := &symbolic{c: c, m: m, done: make([]int, c.Size)}
-	total := c.total()
+	ref := c.reference(0)
+	total := ref.Total()
 	s.want = make([]uint64, total)
 	for r, p := range m.plans {
 		have := make([]uint64, total)
-		for lo, hi := c.owned(r); lo < hi; lo++ {
+		for lo, hi := ref.Owned(r); lo < hi; lo++ {
 			have[lo] = 1 << r
 			s.want[lo] |= 1 << r
 		}
@@ -58,7 +59,7 @@ func (s *symbolic) run() error {
 		if s.err == nil && s.done[r] < len(p.Recvs) {
 			s.err = fmt.Errorf("rank %d never gets its receive %d, %+v", r, s.done[r], p.Recvs[s.done[r]])
 		}
-		for lo, hi := s.c.wanted(r); lo < hi && s.err == nil; lo++ {
+		for lo, hi := s.c.reference(0).Wanted(r); lo < hi && s.err == nil; lo++ {
 			if s.have[r][lo] != s.want[lo] {
 				s.err = fmt.Errorf("rank %d ends with %b at byte %d, want %b", r, s.have[r][lo], lo, s.want[lo])
 			}
