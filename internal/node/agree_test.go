@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/agree"
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/step"
 )
 
@@ -16,7 +17,7 @@ func (h *host) agreed(a *Action) {
 		h.settled = map[uint64]*Agreed{}
 	}
 	if h.settled[a.Req] != nil {
-		h.c.t.Fatalf("rank %d: agreement %d ends twice", h.id, a.Req)
+		h.c.Failf("rank %d: agreement %d ends twice", h.ID, a.Req)
 	}
 	h.settled[a.Req] = a.Agreed
 	if a.Agreed.ID != 0 {
@@ -26,11 +27,11 @@ func (h *host) agreed(a *Action) {
 
 // shrink lets a rank come to an agreement.
 func (c *cluster) shrink(comm uint32, req uint64, ranks ...int) {
-	c.t.Helper()
+	c.T.Helper()
 	for _, r := range ranks {
 		h := c.hosts[r]
-		if err := h.node.Agree(c.now, comm, req, uint32(1000+100*req)+uint32(r)); err != nil {
-			c.t.Fatalf("rank %d: %v", r, err)
+		if err := h.node.Agree(c.Now, comm, req, uint32(1000+100*req)+uint32(r)); err != nil {
+			c.Failf("rank %d: %v", r, err)
 		}
 		h.act()
 	}
@@ -38,19 +39,19 @@ func (c *cluster) shrink(comm uint32, req uint64, ranks ...int) {
 
 // agreement waits until an agreement has ended on ranks and sees that it ended alike.
 func (c *cluster) agreement(req uint64, ranks ...int) *Agreed {
-	c.t.Helper()
-	c.until(fmt.Sprintf("agreement %d", req), func() bool {
-		return !slices.ContainsFunc(ranks, func(r int) bool { return !c.hosts[r].dead && c.hosts[r].settled[req] == nil })
+	c.T.Helper()
+	c.Until(fmt.Sprintf("agreement %d", req), func() bool {
+		return !slices.ContainsFunc(ranks, func(r int) bool { return !c.hosts[r].Dead && c.hosts[r].settled[req] == nil })
 	})
 	var first *Agreed
 	for _, r := range ranks {
 		a := c.hosts[r].settled[req]
 		switch {
-		case c.hosts[r].dead:
+		case c.hosts[r].Dead:
 		case first == nil:
 			first = a
 		case a.ID != first.ID || a.Why != first.Why || !slices.Equal(a.Members, first.Members) || !slices.Equal(a.Ranks, first.Ranks):
-			c.t.Fatalf("agreement %d: rank %d has %+v, another one %+v", req, r, *a, *first)
+			c.Failf("agreement %d: rank %d has %+v, another one %+v", req, r, *a, *first)
 		}
 	}
 	return first
@@ -109,13 +110,13 @@ func TestAgreeWithoutOne(t *testing.T) {
 	for absent := range p {
 		c := world(t, p, testConfig())
 		came := without(p, absent)
-		start := c.now
+		start := c.Now
 		c.shrink(0, 1, came...)
 		a := c.agreement(1, came...)
 		if a.Why != agree.Late || !slices.Equal(a.Ranks, []int{absent}) || a.Members != nil {
 			t.Fatalf("without rank %d: %+v", absent, *a)
 		}
-		if took := c.now - start; took > c.cfg.Timeout+c.cfg.Timeout/2 {
+		if took := c.Now - start; took > c.cfg.Timeout+c.cfg.Timeout/2 {
 			t.Errorf("it took %d, the timeout is %d", took, c.cfg.Timeout)
 		}
 		c.shrink(0, 1, absent)
@@ -133,8 +134,8 @@ func TestAgreeHurry(t *testing.T) {
 	cfg.Deadline = 1000 * step.Second
 	c := world(t, 4, cfg)
 	c.shrink(0, 1, 1, 3)
-	c.runFor(ms)
-	c.hosts[3].node.Hurry(c.now, 0, 1)
+	c.RunFor(ms)
+	c.hosts[3].node.Hurry(c.Now, 0, 1)
 	c.hosts[3].act()
 	if a := c.agreement(1, 1, 3); a.Why != agree.Late || !slices.Equal(a.Ranks, []int{0, 2}) {
 		t.Fatalf("%+v", *a)
@@ -149,13 +150,13 @@ func TestAgreeExcluded(t *testing.T) {
 		others := without(p, out)
 		c.hurt = true
 		c.shrink(0, 1, out)
-		c.hosts[out].stopped, c.hosts[out].late = true, true
+		c.hosts[out].Stopped, c.hosts[out].late = true, true
 		c.shrink(0, 1, others...)
 		a := c.agreement(1, others...)
 		if !slices.Equal(a.Members, others) {
 			t.Fatalf("rank %d was stopped: %+v", out, *a)
 		}
-		c.hosts[out].stopped = false
+		c.hosts[out].Stopped = false
 		if a := c.agreement(1, out); a.Why != agree.Excluded || !slices.Equal(a.Ranks, []int{out}) {
 			t.Fatalf("rank %d was left out and thinks: %+v", out, *a)
 		}
@@ -172,13 +173,13 @@ func TestAgreeClosed(t *testing.T) {
 		}
 		c.hosts[r].act()
 	}
-	start := c.now
+	start := c.Now
 	c.shrink(5, 1, 1, 3)
 	if a := c.agreement(1, 1, 3); a.Why != agree.Closed || !slices.Equal(a.Ranks, []int{0, 2}) {
 		t.Fatalf("%+v", *a)
 	}
-	if c.now-start >= c.cfg.Timeout {
-		t.Errorf("it took %d", c.now-start)
+	if c.Now-start >= c.cfg.Timeout {
+		t.Errorf("it took %d", c.Now-start)
 	}
 }
 
@@ -197,7 +198,7 @@ func TestAgreeRandomDeaths(t *testing.T) {
 		cfg := testConfig()
 		cfg.Deadline = 1000 * step.Second // all come in time
 		c := world(t, p, cfg)
-		c.rng = rng
+		c.randomly(seed, clustertest.Faults{})
 		c.call(0, allgather(p, 10, 4))
 		var dead []int
 		die := func() {
@@ -208,13 +209,13 @@ func TestAgreeRandomDeaths(t *testing.T) {
 		}
 		steps := func() {
 			for range rng.IntN(200) {
-				c.stepBefore(c.now + 100*ms)
+				c.StepBefore(c.Now + 100*ms)
 			}
 		}
 		steps()
 		die()
 		for _, r := range rng.Perm(p) {
-			if !c.hosts[r].dead {
+			if !c.hosts[r].Dead {
 				c.shrink(0, 1, r)
 			}
 			steps()

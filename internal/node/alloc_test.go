@@ -3,6 +3,7 @@ package node
 import (
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
@@ -10,7 +11,7 @@ import (
 
 // receiver is a node in the middle of a broadcast from rank 0, of which nothing
 // has arrived. It answers to itself for the rest of the world.
-func receiver(t tb, flow mcast.Flow, chunks int64, subgroups int) (*Node, []*mcast.Placement) {
+func receiver(t clustertest.TB, flow mcast.Flow, chunks int64, subgroups int) (*Node, []*mcast.Placement) {
 	t.Helper()
 	cfg := testConfig()
 	cfg.Rank, cfg.Size, cfg.Flow, cfg.Room = 1, 2, flow, 8192
@@ -49,7 +50,7 @@ type feed struct {
 	report mcast.Report
 }
 
-func newFeed(t tb, flow mcast.Flow, chunks int64, subgroups int) *feed {
+func newFeed(t clustertest.TB, flow mcast.Flow, chunks int64, subgroups int) *feed {
 	n, all := receiver(t, flow, chunks, subgroups)
 	return &feed{n: n, all: all, report: mcast.Report{Runs: make([]mcast.PlacedRun, 1)}}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -22,15 +23,15 @@ func TestDeadlineFindsWhoNeverCalled(t *testing.T) {
 			cfg.InFlight = 2
 			c := world(t, p, cfg)
 			done := c.call(0, allgather(p, 5, 4))
-			c.until("the first call", func() bool { return c.ended(done) })
+			c.Until("the first call", func() bool { return c.ended(done) })
 			others := slices.Delete(upTo(p), absent, absent+1)
 			var jobs []*job
 			for range 4 {
 				jobs = append(jobs, c.job(0, allgather(p, 5, 4)).on(others...))
 			}
-			began := c.now
-			c.until("the end of all calls", func() bool { return c.ended(jobs...) })
-			if took := c.now - began; took < cfg.Deadline || took > cfg.Deadline+ms {
+			began := c.Now
+			c.Until("the end of all calls", func() bool { return c.ended(jobs...) })
+			if took := c.Now - began; took < cfg.Deadline || took > cfg.Deadline+ms {
 				t.Errorf("%d ranks, without %d: the calls ended after %d", p, absent, took)
 			}
 			c.finish()
@@ -52,7 +53,7 @@ func TestDeadlineAtDifferentTimes(t *testing.T) {
 			for i := range p {
 				if r := (first + i) % p; r != absent {
 					j.on(r)
-					c.runFor(300 * us)
+					c.RunFor(300 * us)
 				}
 			}
 			c.finish()
@@ -101,7 +102,7 @@ func TestDeadlineWithoutHeartbeats(t *testing.T) {
 func TestDeadlineWhileTheSlotIsNotFree(t *testing.T) {
 	for late := range 3 {
 		c := world(t, 3, withDeadline(psnBits(testConfig(), 31), 5*ms))
-		c.hosts[late].drains.held = true
+		c.hosts[late].drains.Held = true
 		good := []*job{c.call(0, allgather(3, 5, 4)), c.call(0, allgather(3, 5, 4))}
 		stuck := c.call(0, allgather(3, 5, 4))
 		c.finish()
@@ -115,11 +116,11 @@ func TestDeadlineWhileTheSlotIsNotFree(t *testing.T) {
 func TestDeadlineOfACircle(t *testing.T) {
 	for p := 2; p <= 5; p++ {
 		c := world(t, p, withDeadline(patient(testConfig()), 5*ms))
-		c.fate = func(to int, _ *item) fate {
+		c.fate = func(to int, _ *datagram) clustertest.Fate {
 			if to == 1 {
-				return dropped
+				return clustertest.Lose
 			}
-			return goesOn
+			return clustertest.Deliver
 		}
 		j := c.call(0, broadcast(p, 0, 5, 4))
 		c.finish()
@@ -137,13 +138,13 @@ func TestDeadlineNotOfCallsInTime(t *testing.T) {
 	c := world(t, 5, withDeadline(testConfig(), 5*ms))
 	for range 10 {
 		jobs := []*job{c.call(0, allgather(5, 30, 4)), c.call(0, broadcast(5, 3, 100, 4))}
-		c.runFor(12 * ms)
+		c.RunFor(12 * ms)
 		c.allRight(jobs...)
 	}
 	c.finish()
 	for _, h := range c.hosts {
 		if n := h.sends[wire.MsgProbeWait] + h.sends[wire.MsgWaitState]; n > 0 {
-			t.Errorf("rank %d asked and answered %d times", h.id, n)
+			t.Errorf("rank %d asked and answered %d times", h.ID, n)
 		}
 	}
 }

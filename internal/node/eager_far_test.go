@@ -13,29 +13,29 @@ func TestEagerFarAhead(t *testing.T) {
 	const size, far = 10, 8
 	cfg := eagerConfig()
 	cfg.Layout, _ = wire.NewLayout(27)
-	c := newPlanCluster(t, size, 1, cfg)
-	var calls []*planCall
+	c := planWorld(t, size, 1, cfg)
+	var calls []*job
 	for range 5 { // until the far one owes a word
-		calls = append(calls, c.call(0, p2p.Broadcast, "binomial", 10))
+		calls = append(calls, c.plan(0, p2p.Broadcast, "binomial", 10))
 	}
 	for range 66 {
-		calls = append(calls, c.call(0, p2p.Broadcast, "chain", 10))
+		calls = append(calls, c.plan(0, p2p.Broadcast, "chain", 10))
 	}
 	for r := range size {
 		if r < far {
 			for _, k := range calls {
-				c.on(k, r)
+				k.on(r)
 			}
 			c.run()
 		}
 	}
 	for r := far; r < size; r++ {
 		for _, k := range calls {
-			c.on(k, r)
+			k.on(r)
 		}
 	}
 	c.run()
-	c.runFor(100 * ms)
+	c.RunFor(100 * ms)
 	for i, k := range calls {
 		for r := range size {
 			s := k.shares[r]
@@ -54,26 +54,26 @@ func TestEagerGreetingFromFarAhead(t *testing.T) {
 	const size, far = 10, 8
 	cfg := eagerConfig()
 	cfg.Layout, _ = wire.NewLayout(27)
-	c := newPlanCluster(t, size, 1, cfg)
-	var calls []*planCall
+	c := planWorld(t, size, 1, cfg)
+	var calls []*job
 	for range 66 {
-		calls = append(calls, c.call(0, p2p.Broadcast, "chain", 10))
+		calls = append(calls, c.plan(0, p2p.Broadcast, "chain", 10))
 	}
-	calls = append(calls, c.call(0, p2p.Barrier, "recursive-doubling", 0))
+	calls = append(calls, c.plan(0, p2p.Barrier, "recursive-doubling", 0))
 	for r := range far {
 		for _, k := range calls {
-			c.on(k, r)
+			k.on(r)
 		}
 	}
 	c.run()
-	c.runFor(100 * ms) // patience ends: rank 0 greets all
+	c.RunFor(100 * ms) // patience ends: rank 0 greets all
 	for r := far; r < size; r++ {
 		for _, k := range calls {
-			c.on(k, r)
+			k.on(r)
 		}
 	}
 	c.run()
-	c.runFor(1000 * ms)
+	c.RunFor(1000 * ms)
 	for i, k := range calls {
 		for r := range size {
 			if s := k.shares[r]; !s.ended || s.err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -47,14 +48,14 @@ func TestErrorText(t *testing.T) {
 // The error of a call tells where it was and what had not come.
 func TestErrorNamesWhatIsMissing(t *testing.T) {
 	c := world(t, 3, patient(testConfig()))
-	c.fate = func(to int, d *item) fate {
+	c.fate = func(to int, d *datagram) clustertest.Fate {
 		if to == 1 && d.psn != 1 {
-			return isKept
+			return clustertest.Keep
 		}
-		return goesOn
+		return clustertest.Deliver
 	}
 	j := c.call(0, broadcast(3, 2, 40, 4))
-	c.runFor(ms)
+	c.RunFor(ms)
 	c.abort(2, 0)
 	c.finish()
 	for r, want := range map[int]string{
@@ -75,14 +76,14 @@ func TestErrorNamesWhatIsMissing(t *testing.T) {
 // missing is told in terms of those, not of a round that the user never sees.
 func TestErrorNamesWhatIsMissingOfAllRounds(t *testing.T) {
 	c := world(t, 2, psnBits(patient(testConfig()), 4))
-	c.fate = func(_ int, d *item) fate {
+	c.fate = func(_ int, d *datagram) clustertest.Fate {
 		if d.seq == 1 && d.psn >= 3 {
-			return isKept
+			return clustertest.Keep
 		}
-		return goesOn
+		return clustertest.Deliver
 	}
 	j := c.call(0, broadcast(2, 0, 3*16, 1)) // rounds of 16 chunks: 0-15, 16-31, 32-47
-	c.runFor(ms)
+	c.RunFor(ms)
 	c.abort(0, 0)
 	c.finish()
 	got := j.shares[1].err.Missing

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/step"
@@ -58,7 +59,7 @@ func FuzzNode(f *testing.F) {
 	})
 }
 
-func fuzzPlan(t tb) []*mcast.Geometry {
+func fuzzPlan(t clustertest.TB) []*mcast.Geometry {
 	plan, err := mcast.Plan(allgather(4, 10, 4), testConfig().Layout)
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -154,7 +155,7 @@ func (z *fuzzed) step(what byte, in []byte) []byte {
 }
 
 // fuzzRing is a plan of four ranks.
-func fuzzRing(t tb, rank int) *p2p.Plan {
+func fuzzRing(t clustertest.TB, rank int) *p2p.Plan {
 	p, err := p2p.New("ring", p2p.Spec{Kind: p2p.Allreduce, Rank: rank, Size: 4, Bytes: 20})
 	if err != nil {
 		t.Fatalf("%v", err)

@@ -1,20 +1,20 @@
 package node
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/wire"
 )
 
 // keepOps keeps the datagrams of some operations of communicator 0.
-func keepOps(seqs ...uint64) func(int, *item) fate {
-	return func(_ int, d *item) fate {
+func keepOps(seqs ...uint64) func(int, *datagram) clustertest.Fate {
+	return func(_ int, d *datagram) clustertest.Fate {
 		if d.comm == 0 && slices.Contains(seqs, d.seq) {
-			return isKept
+			return clustertest.Keep
 		}
-		return goesOn
+		return clustertest.Deliver
 	}
 }
 
@@ -35,9 +35,9 @@ func TestCallsFinishInAnotherOrder(t *testing.T) {
 	for range 4 {
 		jobs = append(jobs, c.call(0, allgather(3, 10, 4)))
 	}
-	c.until("calls 1 and 3", func() bool { return c.ended(jobs[1], jobs[3]) })
-	c.release(func(k *kept) bool { return k.it.seq == 2 })
-	c.until("call 2", func() bool { return c.ended(jobs[2]) })
+	c.Until("calls 1 and 3", func() bool { return c.ended(jobs[1], jobs[3]) })
+	c.release(func(d datagram) bool { return d.seq == 2 })
+	c.Until("call 2", func() bool { return c.ended(jobs[2]) })
 	c.release(nil)
 	c.finish()
 	c.allRight(jobs...)
@@ -60,7 +60,7 @@ func TestInFlight(t *testing.T) {
 		for range 8 {
 			jobs = append(jobs, c.call(0, allgather(3, 9, 4)))
 		}
-		c.runFor(20 * ms)
+		c.RunFor(20 * ms)
 		for i, j := range jobs {
 			want := len(stuck) < cfg.InFlight && !slices.Contains(stuck, uint64(i))
 			for r, s := range j.shares {
@@ -99,7 +99,7 @@ func TestIdentityIsCallOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
 		c := newCluster(t, 4, testConfig())
-		c.rng = rand.New(rand.NewPCG(seed, 1))
+		c.randomly(seed, clustertest.Faults{})
 		c.comm(7, 0, 1, 2, 3)
 		c.comm(3, 3, 1)
 		c.comm(5, 2, 0, 3)
@@ -129,7 +129,7 @@ func TestRoundsOneAfterTheOther(t *testing.T) {
 	last := c.call(0, allgather(3, 2*5*4, 4))
 	c.finish()
 	c.allRight(c.jobs...)
-	if n := len(large.plan); n != 7 {
+	if n := len(large.geos); n != 7 {
 		t.Fatalf("%d rounds, want 7", n)
 	}
 	for r := range 3 {
@@ -147,7 +147,7 @@ func TestRoundsAtRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		c := world(t, 4, psnBits(testConfig(), 4))
-		c.rng, c.loss, c.duplicate = rand.New(rand.NewPCG(seed, 2)), 0.1, 0.1
+		c.randomly(seed, clustertest.Faults{Loss: 0.1, Duplicate: 0.1})
 		for i := range 6 {
 			j := c.job(0, allgather(4, int64(i*i*13), 3))
 			for r := range 4 {
@@ -165,10 +165,10 @@ func TestRoundsAtRandom(t *testing.T) {
 func TestRoundsBehindASlotsLaterUser(t *testing.T) {
 	c, a, b := wrapAround(t)
 	b.on(0, 1)
-	c.hosts[1].drains.held = true
-	c.runFor(5 * ms) // rank 0 gets as far as it can; on rank 1 nothing is drained
-	c.hosts[1].drains.held = false
-	c.until("the end of a call of 1025 rounds", func() bool { return c.ended(a, b) })
+	c.hosts[1].drains.Held = true
+	c.RunFor(5 * ms) // rank 0 gets as far as it can; on rank 1 nothing is drained
+	c.hosts[1].drains.Held = false
+	c.Until("the end of a call of 1025 rounds", func() bool { return c.ended(a, b) })
 	c.allRight(a, b)
 }
 
@@ -177,9 +177,9 @@ func TestRoundsBehindASlotsLaterUser(t *testing.T) {
 func TestRoundsMeetInASlot(t *testing.T) {
 	c, a, b := wrapAround(t)
 	b.on(0)
-	c.until("round 1 of A on rank 1", func() bool { return len(a.shares[1].rounds) == 2 })
+	c.Until("round 1 of A on rank 1", func() bool { return len(a.shares[1].rounds) == 2 })
 	b.on(1)
-	c.until("the end of a call of 1025 rounds", func() bool { return c.ended(a, b) })
+	c.Until("the end of a call of 1025 rounds", func() bool { return c.ended(a, b) })
 	c.allRight(a, b)
 }
 
@@ -192,8 +192,8 @@ func wrapAround(t *testing.T) (c *cluster, a, b *job) {
 	cfg.Timeout = 0 // so that being stuck is seen at once
 	c = world(t, 2, cfg)
 	a = c.call(0, broadcast(2, 0, 1025*16, 1))
-	if len(a.plan) != 1025 || cfg.Layout.Slot(1025) != 1 {
-		t.Fatalf("%d rounds, slot %d", len(a.plan), cfg.Layout.Slot(1025))
+	if len(a.geos) != 1025 || cfg.Layout.Slot(1025) != 1 {
+		t.Fatalf("%d rounds, slot %d", len(a.geos), cfg.Layout.Slot(1025))
 	}
 	return c, a, c.job(0, broadcast(2, 0, 8, 1))
 }

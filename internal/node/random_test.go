@@ -2,12 +2,12 @@ package node
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
@@ -25,9 +25,10 @@ func TestAnythingGoes(t *testing.T) {
 func anythingGoes(t *rapid.T) {
 	p := rapid.IntRange(2, 7).Draw(t, "P")
 	c := newCluster(t, p, drawConfig(t))
-	c.rng = rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-	c.loss = rapid.SampledFrom([]float64{0, 0, 0.02, 0.3}).Draw(t, "loss")
-	c.duplicate = rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "duplicate")
+	c.randomly(rapid.Uint64().Draw(t, "seed"), clustertest.Faults{
+		Loss:      rapid.SampledFrom([]float64{0, 0, 0.02, 0.3}).Draw(t, "loss"),
+		Duplicate: rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "duplicate"),
+	})
 	guilty := map[uint32][]blame{}
 	for id := range uint32(rapid.IntRange(1, 3).Draw(t, "communicators")) {
 		members := rapid.Permutation(upTo(p)).Draw(t, "members")
@@ -36,7 +37,7 @@ func anythingGoes(t *rapid.T) {
 	}
 	for _, w := range drawTrouble(t, c) {
 		for range w.after {
-			c.step()
+			c.Step()
 		}
 		for id, b := range w.strike() {
 			guilty[id] = append(guilty[id], b)
@@ -45,7 +46,7 @@ func anythingGoes(t *rapid.T) {
 	c.finish()
 	for _, j := range c.jobs {
 		for r, s := range j.shares {
-			if !c.hosts[r].dead && s.err != nil && !slices.ContainsFunc(guilty[j.comm], func(b blame) bool { return b.fits(s.err) }) {
+			if !c.hosts[r].Dead && s.err != nil && !slices.ContainsFunc(guilty[j.comm], func(b blame) bool { return b.fits(s.err) }) {
 				t.Fatalf("request %d on rank %d: %v\nguilty: %v", j.req, r, s.err, guilty[j.comm])
 			}
 		}

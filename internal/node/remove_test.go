@@ -11,10 +11,10 @@ import (
 
 // remove closes a communicator on some ranks.
 func (c *cluster) remove(comm uint32, ranks ...int) {
-	c.t.Helper()
+	c.T.Helper()
 	for _, r := range ranks {
 		if err := c.hosts[r].node.RemoveComm(comm); err != nil {
-			c.t.Fatalf("rank %d: %v", r, err)
+			c.Failf("rank %d: %v", r, err)
 		}
 		c.hosts[r].act()
 	}
@@ -22,11 +22,11 @@ func (c *cluster) remove(comm uint32, ranks ...int) {
 
 // forgotten sees that nothing of a communicator is left on any rank.
 func (c *cluster) forgotten(comm uint32) {
-	c.t.Helper()
+	c.T.Helper()
 	for _, h := range c.hosts {
 		n := h.node
 		if n.comms[comm] != nil || n.removing != 0 || len(n.order) != len(n.comms) || !slices.Contains(h.removed, comm) {
-			c.t.Fatalf("rank %d: %d communicators, %d in order, %d to be removed; removed %v", h.id, len(n.comms), len(n.order), n.removing, h.removed)
+			c.Failf("rank %d: %d communicators, %d in order, %d to be removed; removed %v", h.ID, len(n.comms), len(n.order), n.removing, h.removed)
 		}
 	}
 }
@@ -39,12 +39,12 @@ func TestRemoveWithCallsUnderWay(t *testing.T) {
 		c.comm(7, upTo(p)...)
 		j, other := c.call(7, allgather(p, 30, 4)), c.call(0, allgather(p, 20, 4))
 		for range steps {
-			c.step()
+			c.Step()
 		}
 		c.remove(7, upTo(p)...)
 		c.finish()
 		c.allRight(j, other)
-		c.runFor(ms)
+		c.RunFor(ms)
 		c.forgotten(7)
 	}
 }
@@ -60,7 +60,7 @@ func TestRemovedIsUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{n.RemoveComm(7), n.Start(c.now, 7, 1, plan), n.Agree(c.now, 7, 2, 9), n.Abort(7)} {
+	for _, err := range []error{n.RemoveComm(7), n.Start(c.Now, 7, 1, plan), n.Agree(c.Now, 7, 2, 9), n.Abort(7)} {
 		if !errors.Is(err, ErrComm) {
 			t.Errorf("got %v, want ErrComm", err)
 		}
@@ -74,12 +74,12 @@ func TestRemoveBroken(t *testing.T) {
 	c.comm(7, upTo(p)...)
 	j := c.call(7, allgather(p, 30, 4))
 	for range 10 {
-		c.step()
+		c.Step()
 	}
 	c.abort(1, 7)
 	c.remove(7, upTo(p)...)
 	c.finish()
-	c.runFor(ms)
+	c.RunFor(ms)
 	for r, s := range j.shares {
 		if s.err == nil || s.err.Reason != Aborted {
 			t.Errorf("rank %d: %v", r, s.err)
@@ -98,11 +98,11 @@ func TestCallOnARemovedCommunicator(t *testing.T) {
 		first := c.call(7, allgather(p, 10, 4))
 		c.finish()
 		c.allRight(first)
-		c.runFor(ms)
+		c.RunFor(ms)
 		j := c.job(7, allgather(p, 10, 4))
 		if before {
 			j.on(0, 2)
-			c.runFor(ms)
+			c.RunFor(ms)
 		}
 		c.remove(7, 1)
 		if !before {
@@ -116,8 +116,8 @@ func TestCallOnARemovedCommunicator(t *testing.T) {
 		}
 		h := c.hosts[1]
 		stale := h.node.Stats().Stale
-		h.node.Message(c.now, 0, &wire.Msg{Kind: wire.MsgBarrier, Comm: 7, Seq: 0})
-		h.node.Message(c.now, 0, &wire.Msg{Kind: wire.MsgFinal, Comm: 7, Seq: 1})
+		h.node.Message(c.Now, 0, &wire.Msg{Kind: wire.MsgBarrier, Comm: 7, Seq: 0})
+		h.node.Message(c.Now, 0, &wire.Msg{Kind: wire.MsgFinal, Comm: 7, Seq: 1})
 		if h.act() || h.node.Stats().Stale != stale+2 {
 			t.Errorf("late messages: %d were stale", h.node.Stats().Stale-stale)
 		}
@@ -141,10 +141,10 @@ func TestRemoveManyTimes(t *testing.T) {
 		c.remove(id, upTo(p)...)
 		c.finish()
 	}
-	c.runFor(ms)
+	c.RunFor(ms)
 	for _, h := range c.hosts {
 		if n := h.node; len(n.comms) != 0 || len(n.order) != 0 || n.removing != 0 {
-			t.Errorf("rank %d keeps %d communicators, %d in order", h.id, len(n.comms), len(n.order))
+			t.Errorf("rank %d keeps %d communicators, %d in order", h.ID, len(n.comms), len(n.order))
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestAbortIsValidated(t *testing.T) {
 		c := newCluster(t, 4, testConfig())
 		c.comm(3, 0, 1, 3)
 		m.Kind, m.Comm = wire.MsgAbort, 3
-		c.hosts[0].node.Message(c.now, 1, &m)
+		c.hosts[0].node.Message(c.Now, 1, &m)
 		if v := c.hosts[0].node.comms[3].broken; v == nil || v.culprit != 1 || v.reason != Protocol || v.pair != nil {
 			t.Errorf("%s: %+v", name, v)
 		}
@@ -180,7 +180,7 @@ func TestDisown(t *testing.T) {
 		c := world(t, 4, testConfig())
 		c.comm(3, 0, 1, 3)
 		c.kill(true, 2)
-		c.until("the news", func() bool { return c.learned(2) })
+		c.Until("the news", func() bool { return c.learned(2) })
 		h := c.hosts[1]
 		disown := func() {
 			if err := h.node.Disown(3, 0); err != nil {
@@ -192,7 +192,7 @@ func TestDisown(t *testing.T) {
 			disown()
 		}
 		j := c.job(3, allgather(3, 5, 4)).on(0, 3)
-		c.runFor(ms)
+		c.RunFor(ms)
 		if !late {
 			disown()
 		}
@@ -220,7 +220,7 @@ func TestInherit(t *testing.T) {
 			h := c.hosts[1]
 			h.node.breakComm(h.node.comms[0], x.from)
 			j := c.job(3, allgather(3, 5, 4)).on(0, 3)
-			c.runFor(ms)
+			c.RunFor(ms)
 			if err := how(h.node, 3, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +262,7 @@ func TestCancel(t *testing.T) {
 	c := world(t, 4, patient(testConfig()))
 	c.fate = keepOps(0)
 	j := c.call(0, allgather(4, 50, 4))
-	c.runFor(ms)
+	c.RunFor(ms)
 	if err := c.hosts[2].node.Cancel(0); err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,9 @@
 package node
 
 import (
-	"math/rand/v2"
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/mcast"
 )
 
@@ -16,10 +16,7 @@ func TestCommunicatorsShareThePool(t *testing.T) {
 		cfg := testConfig()
 		cfg.Flow, cfg.Room = mcast.FlowCredit, 1+seed%5
 		c := newCluster(t, 6, cfg)
-		c.rng = rand.New(rand.NewPCG(seed, 3))
-		if seed%2 == 1 {
-			c.loss, c.duplicate = 0.1, 0.05
-		}
+		c.randomly(seed, clustertest.Faults{Loss: 0.1 * float64(seed%2), Duplicate: 0.05 * float64(seed%2)})
 		c.comm(1, 0, 1, 2, 3, 4, 5)
 		c.comm(2, 5, 3, 1)
 		c.comm(3, 2, 0)
@@ -54,7 +51,7 @@ func TestAStuckOperationDoesNotStarveOthers(t *testing.T) {
 	c.fate = keepOps(0, 1)
 	stuck := []*job{c.call(0, allgather(3, 40, 4)), c.call(0, allgather(3, 40, 4))}
 	free := []*job{c.call(0, allgather(3, 40, 4)), c.call(1, allgather(3, 40, 4)), c.call(1, broadcast(3, 1, 100, 4))}
-	c.until("the others", func() bool { return c.ended(free...) })
+	c.Until("the others", func() bool { return c.ended(free...) })
 	if c.hosts[0].node.pool.Lent() == 0 {
 		t.Error("the stuck operations hold no room: the test tests nothing")
 	}
@@ -73,16 +70,16 @@ func TestPoolComesBackAfterAFailure(t *testing.T) {
 		c := newCluster(t, 4, cfg)
 		c.comm(0, upTo(4)...)
 		c.comm(1, 0, 1)
-		c.fate = func(to int, d *item) fate {
+		c.fate = func(to int, d *datagram) clustertest.Fate {
 			if k%3 > 0 && to != 2 && d.psn%3 == 2 {
-				return dropped
+				return clustertest.Lose
 			}
-			return goesOn
+			return clustertest.Deliver
 		}
 		bad := []*job{c.call(0, allgather(4, 30, 4)), c.call(0, broadcast(4, 2, 30, 4))}
 		bad = append(bad, c.job(0, allgather(4, 1, 1)).on(0, 1, 3))
 		for range 3 * k {
-			c.step()
+			c.Step()
 		}
 		c.kill(k%2 == 0, 2)
 		good := c.call(1, allgather(2, 50, 4))

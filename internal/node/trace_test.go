@@ -3,6 +3,7 @@ package node
 import (
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -11,16 +12,16 @@ import (
 // waits for it in the next. It has made the call, and is not to blame.
 func TestTraceOfAnEarlierRound(t *testing.T) {
 	c := world(t, 3, withDeadline(psnBits(patient(testConfig()), 4), 5*ms))
-	c.fate = func(to int, d *item) fate {
+	c.fate = func(to int, d *datagram) clustertest.Fate {
 		if to == 2 && d.seq == 1 {
-			return dropped
+			return clustertest.Lose
 		}
-		return goesOn
+		return clustertest.Deliver
 	}
 	j := c.job(0, broadcast(3, 0, 3*16, 1)).on(0)
-	c.runFor(ms) // so that rank 0 asks first
+	c.RunFor(ms) // so that rank 0 asks first
 	j.on(1, 2)
-	c.until("rank 0 being ahead", func() bool { return len(j.shares[0].rounds) == 3 })
+	c.Until("rank 0 being ahead", func() bool { return len(j.shares[0].rounds) == 3 })
 	c.finish()
 	for r, s := range j.shares {
 		if s.err == nil || s.err.Reason != Deadline || s.err.Culprit != NoRank {
@@ -35,20 +36,20 @@ func TestTraceOfARoundThatIsOver(t *testing.T) {
 	cfg := withDeadline(psnBits(patient(testConfig()), 4), 5*ms)
 	cfg.Timeout = 2 * ms
 	c := world(t, 3, cfg)
-	c.fate = func(to int, _ *item) fate {
+	c.fate = func(to int, _ *datagram) clustertest.Fate {
 		if to == 2 {
-			return isKept
+			return clustertest.Keep
 		}
-		return goesOn
+		return clustertest.Deliver
 	}
 	j := c.job(0, broadcast(3, 0, 3*16, 1)).on(2)
-	c.runFor(4900 * us) // so that only rank 2 asks
+	c.RunFor(4900 * us) // so that only rank 2 asks
 	j.on(0, 1)
-	c.until("the question", func() bool { return c.hosts[2].sends[wire.MsgProbeWait] == 1 })
-	c.hosts[2].inbox[0].held = true
+	c.Until("the question", func() bool { return c.hosts[2].sends[wire.MsgProbeWait] == 1 })
+	c.hosts[2].inbox[0].Held = true
 	c.release(nil)
-	c.until("the next round", func() bool { return len(j.shares[2].rounds) == 2 })
-	c.hosts[2].inbox[0].held = false
+	c.Until("the next round", func() bool { return len(j.shares[2].rounds) == 2 })
+	c.hosts[2].inbox[0].Held = false
 	c.finish()
 	for r, s := range j.shares {
 		if s.err == nil || s.err.Reason != Deadline || s.err.Culprit != NoRank {
@@ -62,18 +63,18 @@ func TestTraceOfACallThatWaits(t *testing.T) {
 	cfg := withDeadline(patient(testConfig()), 5*ms)
 	cfg.InFlight = 1
 	c := world(t, 3, cfg)
-	c.fate = func(to int, d *item) fate {
+	c.fate = func(to int, d *datagram) clustertest.Fate {
 		if to == 2 && d.seq == 0 {
-			return dropped
+			return clustertest.Lose
 		}
-		return goesOn
+		return clustertest.Deliver
 	}
 	jobs := []*job{c.job(0, broadcast(3, 0, 5, 4)).on(0), c.job(0, broadcast(3, 0, 5, 4)).on(0)}
-	c.runFor(ms) // so that rank 0 asks first
+	c.RunFor(ms) // so that rank 0 asks first
 	for _, j := range jobs {
 		j.on(1, 2)
 	}
-	c.until("rank 0 being ahead", func() bool { return len(jobs[1].shares[0].rounds) == 1 })
+	c.Until("rank 0 being ahead", func() bool { return len(jobs[1].shares[0].rounds) == 1 })
 	c.finish()
 	for _, j := range jobs {
 		for r, s := range j.shares {
@@ -97,9 +98,9 @@ func TestTraceOfABrokenCommunicator(t *testing.T) {
 		if called {
 			j.on(1)
 		}
-		c.runFor(ms)
+		c.RunFor(ms)
 		c.abort(1, 0)
-		c.clear(c.hosts[0].inbox[1]) // as if that went another, longer way
+		c.hosts[0].inbox[1].Truncate(0) // as if that went another, longer way
 		c.finish()
 		c.allFailed(1, []Reason{Aborted}, j)
 	}
@@ -132,9 +133,9 @@ func stoppedTrace(t *testing.T, timeout, stop step.Time) {
 	cfg.Timeout = timeout
 	c := world(t, 3, cfg)
 	j := c.job(0, allgather(3, 5, 4)).on(1)
-	c.runFor(1900 * us)
+	c.RunFor(1900 * us)
 	j.on(0)
-	c.until("the question", func() bool { return c.hosts[1].sends[wire.MsgProbeWait] == 1 })
+	c.Until("the question", func() bool { return c.hosts[1].sends[wire.MsgProbeWait] == 1 })
 	c.freeze(1, stop)
 	c.finish()
 	for r, s := range j.shares {
@@ -153,7 +154,7 @@ func TestTraceIgnoresWrongAnswers(t *testing.T) {
 	answer := func(from int, m wire.Msg) {
 		t.Helper()
 		m.Kind = wire.MsgWaitState
-		h.node.Message(c.now, from, &m)
+		h.node.Message(c.Now, from, &m)
 		if h.node.comms[0].broken != nil || h.act() {
 			t.Errorf("an answer of rank %d had an effect: %+v", from, m)
 		}
@@ -161,7 +162,7 @@ func TestTraceIgnoresWrongAnswers(t *testing.T) {
 	answer(0, wire.Msg{State: notCalled}) // no call
 	j := c.job(0, allgather(3, 5, 4)).on(0, 1)
 	answer(0, wire.Msg{State: notCalled}) // nobody asked
-	c.until("the question", func() bool { return h.sends[wire.MsgProbeWait] == 1 })
+	c.Until("the question", func() bool { return h.sends[wire.MsgProbeWait] == 1 })
 	answer(2, wire.Msg{State: notCalled})         // asked rank 0
 	answer(0, wire.Msg{State: notCalled, Seq: 1}) // asked about 0
 	c.finish()
@@ -182,15 +183,15 @@ func TestTraceEnds(t *testing.T) {
 		c := world(t, 4, withDeadline(testConfig(), 5*ms))
 		h := c.hosts[0]
 		j := c.job(0, allgather(4, 5, 4)).on(0)
-		c.until("the question", func() bool { return h.sends[wire.MsgProbeWait] == 1 })
+		c.Until("the question", func() bool { return h.sends[wire.MsgProbeWait] == 1 })
 		m.Kind = wire.MsgWaitState
 		for range 20 {
 			for r := 1; r < 4; r++ {
-				h.node.Message(c.now, r, &m)
+				h.node.Message(c.Now, r, &m)
 			}
 			h.act()
 		}
-		c.until("the end", func() bool { return c.ended(j) })
+		c.Until("the end", func() bool { return c.ended(j) })
 		if e := j.shares[0].err; e == nil || e.Reason != Deadline || e.Culprit != NoRank {
 			t.Errorf("%+v: %v", m, e)
 		}

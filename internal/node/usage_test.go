@@ -15,25 +15,25 @@ func TestUnknownCommunicator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Start(c.now, 3, 0, plan); !errors.Is(err, ErrComm) || !strings.Contains(err.Error(), "3") {
+	if err := n.Start(c.Now, 3, 0, plan); !errors.Is(err, ErrComm) || !strings.Contains(err.Error(), "3") {
 		t.Errorf("Start: %v", err)
 	}
 	if err := n.Abort(3); !errors.Is(err, ErrComm) || !strings.Contains(err.Error(), "3") {
 		t.Errorf("Abort: %v", err)
 	}
 	// What a driver says of operations that there are not is no reason to panic.
-	n.Sent(c.now, 3, 0, 1)
-	n.ReadDone(c.now, 3, 0, 0, nil)
-	n.Opened(c.now, 3, 0, false)
-	n.Pieces(c.now, 1, 3, 0, 1, 0)
-	n.Drained(c.now, 3, 0)
+	n.Sent(c.Now, 3, 0, 1)
+	n.ReadDone(c.Now, 3, 0, 0, nil)
+	n.Opened(c.Now, 3, 0, false)
+	n.Pieces(c.Now, 1, 3, 0, 1, 0)
+	n.Drained(c.Now, 3, 0)
 	n.Quiesced(3, 0)
 	c.comm(3, 0, 1)
-	n.Sent(c.now, 3, 0, 1)
-	n.ReadDone(c.now, 3, 0, 0, nil)
-	n.Opened(c.now, 3, 0, false)
-	n.Pieces(c.now, 1, 3, 0, 1, 0)
-	n.Drained(c.now, 3, 0)
+	n.Sent(c.Now, 3, 0, 1)
+	n.ReadDone(c.Now, 3, 0, 0, nil)
+	n.Opened(c.Now, 3, 0, false)
+	n.Pieces(c.Now, 1, 3, 0, 1, 0)
+	n.Drained(c.Now, 3, 0)
 	n.Quiesced(3, 0)
 	if c.hosts[0].act() {
 		t.Error("something happened")
@@ -47,7 +47,7 @@ func TestStartForAnotherNumberOfRanks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.hosts[0].node.Start(c.now, 0, 0, plan); !errors.Is(err, ErrSize) {
+		if err := c.hosts[0].node.Start(c.Now, 0, 0, plan); !errors.Is(err, ErrSize) {
 			t.Errorf("%d ranks: %v", p, err)
 		}
 	}
@@ -92,7 +92,7 @@ func TestAddCommRefuses(t *testing.T) {
 func TestAddCommAfterADeath(t *testing.T) {
 	c := newCluster(t, 4, testConfig())
 	c.kill(true, 2)
-	c.until("the news", func() bool { return c.learned(2) })
+	c.Until("the news", func() bool { return c.learned(2) })
 	members := []int{3, 2, 0}
 	c.comms[1] = members
 	for _, r := range []int{3, 0} {
