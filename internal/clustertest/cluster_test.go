@@ -71,7 +71,8 @@ func newProbes(t *testing.T, seed uint64, ranks int) (c *Cluster, qs []*Queue[in
 
 func TestOrders(t *testing.T) {
 	for name, order := range map[string]Order{
-		"random": Random, "oldest": Oldest, "newest": Newest, "fair": Fair(5), "avoid": Avoid(func(q *Pending) bool { return q.At.ID == 0 }),
+		"random": Random, "oldest": Oldest, "newest": Newest, "fair": Fair(5),
+		"avoid": Avoid(func(q *Pending) bool { return q.At.ID == 0 }),
 	} {
 		c, qs, happened := newProbes(t, 1, 4)
 		c.Order = order
@@ -234,7 +235,8 @@ func TestReport(t *testing.T) {
 }
 
 func TestReference(t *testing.T) {
-	for _, kind := range []wire.CallKind{wire.Broadcast, wire.Allgather, wire.ReduceScatter, wire.Allreduce, wire.Barrier} {
+	for _, kind := range []wire.CallKind{wire.Broadcast, wire.Allgather, wire.ReduceScatter, wire.Allreduce,
+		wire.Barrier} {
 		f := &Reference{Kind: kind, Size: 3, Root: 1, Counts: []int64{3, 0, 5}, Seed: 9}
 		if kind == wire.Barrier {
 			f.Counts = nil

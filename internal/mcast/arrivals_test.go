@@ -155,7 +155,8 @@ func TestReadIsNotOvertaken(t *testing.T) {
 	g := oneRound(t, broadcast(2, 0, 40, 8, 1))
 	r := track(g, 0, 1, false)
 	var in Intake
-	if won, busy := in.Claim(r.Placement, []wire.Range{{PSN: 1, N: 2}}, nil); busy || !slices.Equal(won, []wire.Range{{PSN: 1, N: 2}}) {
+	if won, busy := in.Claim(r.Placement, []wire.Range{{PSN: 1, N: 2}}, nil); busy || !slices.Equal(won,
+		[]wire.Range{{PSN: 1, N: 2}}) {
 		t.Fatalf("claimed %v, busy %v", won, busy)
 	}
 	for _, c := range []struct {

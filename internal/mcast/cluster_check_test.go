@@ -163,7 +163,8 @@ func (m *member) Check() {
 				}
 			}
 			if a.InPlace(psn) != (f&placed != 0) || a.Free(psn) != (f&(placed|reading) == 0) {
-				w.Failf("rank %d, PSN %d of subgroup %d: in place %v, free %v; flags %b", m.rank, psn, sub, a.InPlace(psn), a.Free(psn), f)
+				w.Failf("rank %d, PSN %d of subgroup %d: in place %v, free %v; flags %b",
+					m.rank, psn, sub, a.InPlace(psn), a.Free(psn), f)
 			}
 		}
 	}

@@ -6,7 +6,8 @@ import (
 )
 
 // Chunk takes one datagram as a driver without queues does: it decides, places and reports at once.
-func (o *Collective) Chunk(now step.Time, sub int, psn uint32, length int, out []step.Action) (int64, Verdict, []step.Action) {
+func (o *Collective) Chunk(now step.Time, sub int, psn uint32, length int, out []step.Action) (int64, Verdict,
+	[]step.Action) {
 	if o.phase < step.Barrier || o.phase >= step.Closed || sub >= len(o.arrived) {
 		return 0, Foreign, out
 	}

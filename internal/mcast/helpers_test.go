@@ -51,9 +51,9 @@ func broadcast(p, root int, bytes int64, chunk, subgroups int) Shape {
 	return s
 }
 
-// drawShape draws any legal Shape of at most maxP ranks and blocks of about most
-// chunks. The sizes that go wrong are drawn on purpose: 0, 1, around a multiple.
-func drawShape(t *rapid.T, maxP, most int) Shape {
+// drawShape draws any legal Shape of at most maxP ranks and blocks of about maxChunks chunks. It prefers
+// sizes that tend to go wrong: 0, 1, around a multiple of the chunk.
+func drawShape(t *rapid.T, maxP, maxChunks int) Shape {
 	p := rapid.IntRange(1, maxP).Draw(t, "P")
 	s := Shape{
 		Kind:      rapid.SampledFrom([]wire.CallKind{wire.Allgather, wire.Allgather, wire.Broadcast}).Draw(t, "kind"),
@@ -64,7 +64,7 @@ func drawShape(t *rapid.T, maxP, most int) Shape {
 	}
 	size := rapid.Custom(func(t *rapid.T) int64 {
 		c := int64(s.Chunk)
-		n := c*rapid.Int64Range(0, int64(most)).Draw(t, "chunks") + rapid.Int64Range(-1, c-1).Draw(t, "tail")
+		n := c*rapid.Int64Range(0, int64(maxChunks)).Draw(t, "chunks") + rapid.Int64Range(-1, c-1).Draw(t, "tail")
 		return rapid.SampledFrom([]int64{0, 1, c, max(0, n), max(0, n), max(0, n)}).Draw(t, "size")
 	})
 	switch {

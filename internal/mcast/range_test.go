@@ -6,8 +6,8 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// checkRange checks that an action of a Collective makes sense by itself: whatever an
-// Collective is told, a driver must be able to carry out what it answers.
+// checkRange checks that an action of a Collective makes sense by itself: whatever events a Collective
+// gets, a driver must be able to carry out its actions.
 func checkRange(t clustertest.TB, o *Collective, a *step.Action) {
 	g := o.g
 	if a.To < 0 || a.To >= g.Size() {
@@ -29,7 +29,8 @@ func checkRange(t clustertest.TB, o *Collective, a *step.Action) {
 	case step.ActMulticast:
 		first, n := g.Block(a.Sub, o.rank)
 		if a.N == 0 || a.N > o.cfg.Batch || a.PSN < first || a.PSN+a.N > first+n {
-			t.Fatalf("rank %d multicasts PSN %d-%d of subgroup %d, its own begin at %d and are %d", o.rank, a.PSN, a.PSN+a.N-1, a.Sub, first, n)
+			t.Fatalf("rank %d multicasts PSN %d-%d of subgroup %d, its own begin at %d and are %d",
+				o.rank, a.PSN, a.PSN+a.N-1, a.Sub, first, n)
 		}
 	case step.ActRead:
 		if a.To != o.left {
@@ -44,7 +45,7 @@ func checkRange(t clustertest.TB, o *Collective, a *step.Action) {
 	}
 }
 
-// checkRanges checks what Fetch and Avail say.
+// checkRanges checks the contents of Fetch and Avail.
 func checkRanges(t clustertest.TB, o *Collective, a *step.Action) {
 	if a.Msg.Kind != wire.MsgFetch && a.Msg.Kind != wire.MsgAvail {
 		return

@@ -168,7 +168,8 @@ func (s *opScript) state() string {
 	line := fmt.Sprintf("t=%s %v: missing %s; alpha %s, timer %s, waits for %d",
 		show(s.now), o.Phase(), o.Missing(nil), show(o.cfg.Est.Alpha()), show(o.Timer()), o.WaitingOn())
 	if o.cr.on {
-		line += fmt.Sprintf("\ngrants %d, all grant %d, consumed %d, lent %d", o.cr.own, o.cr.all, o.cr.consumed, o.cfg.Pool.Lent())
+		line += fmt.Sprintf("\ngrants %d, all grant %d, consumed %d, lent %d",
+			o.cr.own, o.cr.all, o.cr.consumed, o.cfg.Pool.Lent())
 	}
 	if st := o.Stats(); st != (step.Stats{}) || s.ignored != [Stale + 1]uint64{} {
 		line += fmt.Sprintf("\nrepaired %d, late %d, duplicates %d, foreign %d",

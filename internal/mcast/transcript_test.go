@@ -15,7 +15,8 @@ import (
 // Transcript -rewrite, and read the difference.
 func TestTranscripts(t *testing.T) {
 	clustertest.RunScripts(t, "testdata/op_*.txt", func() func(clustertest.Command) string { return new(opScript).run })
-	clustertest.RunScripts(t, "testdata/world_*.txt", func() func(clustertest.Command) string { return new(worldScript).run })
+	clustertest.RunScripts(t, "testdata/world_*.txt",
+		func() func(clustertest.Command) string { return new(worldScript).run })
 }
 
 // scriptConfig reads the arguments of the command new.

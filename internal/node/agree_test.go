@@ -37,7 +37,7 @@ func (c *cluster) shrink(comm uint32, req uint64, ranks ...int) {
 	}
 }
 
-// agreement waits until an agreement has ended on ranks and sees that it ended alike.
+// agreement waits until an agreement has ended on some ranks, and checks that the outcomes are the same.
 func (c *cluster) agreement(req uint64, ranks ...int) *Agreed {
 	c.T.Helper()
 	c.Until(fmt.Sprintf("agreement %d", req), func() bool {
@@ -50,7 +50,8 @@ func (c *cluster) agreement(req uint64, ranks ...int) *Agreed {
 		case c.hosts[r].Dead:
 		case first == nil:
 			first = a
-		case a.ID != first.ID || a.Why != first.Why || !slices.Equal(a.Members, first.Members) || !slices.Equal(a.Ranks, first.Ranks):
+		case a.ID != first.ID || a.Why != first.Why || !slices.Equal(a.Members, first.Members) || !slices.Equal(a.Ranks,
+			first.Ranks):
 			c.Failf("agreement %d: rank %d has %+v, another one %+v", req, r, *a, *first)
 		}
 	}
@@ -61,7 +62,7 @@ func without(n int, out ...int) []int {
 	return slices.DeleteFunc(upTo(n), func(r int) bool { return slices.Contains(out, r) })
 }
 
-// All survivors go on together, whatever they know of who died.
+// All survivors go on together, whichever deaths each of them knows of.
 func TestAgreeAfterDeaths(t *testing.T) {
 	for _, dead := range [][]int{{}, {0}, {7}, {3, 4}, {0, 1, 2}, {1, 2, 3, 4, 5, 6, 7}} {
 		for _, reset := range []bool{false, true} {
@@ -70,7 +71,7 @@ func TestAgreeAfterDeaths(t *testing.T) {
 			j := c.call(0, allgather(p, 10, 4))
 			living := without(p, dead...)
 			c.kill(reset, dead...)
-			c.shrink(0, 1, living...) // before anybody has noticed
+			c.shrink(0, 1, living...) // before any rank has noticed
 			a := c.agreement(1, living...)
 			if !slices.Equal(a.Members, living) || a.ID == 0 {
 				t.Fatalf("%v died: %+v", dead, *a)
@@ -83,8 +84,8 @@ func TestAgreeAfterDeaths(t *testing.T) {
 	}
 }
 
-// An abort leaves nobody out; the communicator stays broken, the new one works, and it
-// can be shrunk again.
+// An abort excludes no rank. The old communicator stays broken; the new one works and can be shrunk
+// again.
 func TestAgreeAfterAbort(t *testing.T) {
 	const p = 5
 	c := world(t, p, testConfig())
@@ -103,8 +104,8 @@ func TestAgreeAfterAbort(t *testing.T) {
 	c.allRight(j)
 }
 
-// Who lives but does not come is named, on all ranks; when it comes, it learns that it
-// was too late, and then all can try again.
+// All ranks name a rank that lives but does not come. When it comes, it learns that it was too late, and
+// then all ranks can try again.
 func TestAgreeWithoutOne(t *testing.T) {
 	const p = 4
 	for absent := range p {
@@ -128,7 +129,7 @@ func TestAgreeWithoutOne(t *testing.T) {
 	}
 }
 
-// Who hurries ends it for all.
+// A rank that hurries ends the agreement on all ranks.
 func TestAgreeHurry(t *testing.T) {
 	cfg := testConfig()
 	cfg.Deadline = 1000 * step.Second
@@ -142,7 +143,7 @@ func TestAgreeHurry(t *testing.T) {
 	}
 }
 
-// Who was stopped for so long that the others went on without it learns that.
+// A rank that was stopped for so long that the others went on without it learns that.
 func TestAgreeExcluded(t *testing.T) {
 	const p = 4
 	for out := range p {
@@ -183,8 +184,8 @@ func TestAgreeClosed(t *testing.T) {
 	}
 }
 
-// Ranks die before and while the survivors agree, with calls under way. Those that are
-// left have the same members in the end, and can use them unless one has died since.
+// Ranks die before and while the survivors agree, with calls under way. In the end the survivors have
+// the same members, and can call collectives with them unless one has died since.
 func TestAgreeRandomDeaths(t *testing.T) {
 	t.Parallel()
 	runs := 1500

@@ -9,8 +9,8 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// receiver is a node in the middle of a broadcast from rank 0, of which nothing
-// has arrived. It answers to itself for the rest of the world.
+// receiver is a node in the middle of a broadcast from rank 0, before the first chunk. It answers its own
+// messages in place of the other ranks.
 func receiver(t clustertest.TB, flow mcast.Flow, chunks int64, subgroups int) (*Node, []*mcast.Placement) {
 	t.Helper()
 	cfg := testConfig()
@@ -32,7 +32,7 @@ func receiver(t clustertest.TB, flow mcast.Flow, chunks int64, subgroups int) (*
 	n.Opened(0, 0, 0, false)
 	for _, a := range n.Actions() {
 		if a.Kind == Send && a.Msg.Kind == wire.MsgBarrier {
-			n.Message(0, 0, &a.Msg) // rank 0 would say just the same
+			n.Message(0, 0, &a.Msg) // rank 0 would send the same
 		}
 	}
 	n.Actions()

@@ -9,7 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/step"
 )
 
-// longestRun is how many neighbours on the ring are dead.
+// longestRun is the length of the longest run of dead neighbours on the ring.
 func longestRun(p int, dead []int) (n int) {
 	for _, first := range dead {
 		run := 1
@@ -21,15 +21,16 @@ func longestRun(p int, dead []int) (n int) {
 	return n
 }
 
-// spread sees that every survivor learns of every death, in bounded time from
-// now. That nobody blames a living rank is checked at every Drop.
+// spread checks that every survivor learns of every death in bounded time. The cluster checks at every
+// Drop that no rank blames a living one.
 func (c *cluster) spread(dead ...int) {
 	c.T.Helper()
 	p, killed := len(c.hosts), c.Now
-	c.Until(fmt.Sprintf("the survivors of %v dying among %d learning of it", dead, p), func() bool { return c.learned(dead...) })
+	c.Until(fmt.Sprintf("the survivors of %v dying among %d learning of it",
+		dead, p), func() bool { return c.learned(dead...) })
 	// A survivor goes through the run to its left one after the other.
 	if most := step.Time(longestRun(p, dead))*(c.cfg.Timeout+ms) + 2*ms; c.Now-killed > most {
-		c.Failf("%v died among %d: everybody knew after %d, want at most %d", dead, p, c.Now-killed, most)
+		c.Failf("%v died among %d: all ranks knew after %d, want at most %d", dead, p, c.Now-killed, most)
 	}
 	c.RunFor(3 * c.cfg.Timeout)
 	for _, h := range c.hosts {
@@ -70,7 +71,8 @@ func (c *cluster) onlyBlame(dead []int, jobs ...*job) {
 	c.T.Helper()
 	for _, j := range jobs {
 		for r, s := range j.shares {
-			if !c.hosts[r].Dead && (!s.ended || s.err != nil && (s.err.Reason != Lost || !slices.Contains(dead, s.err.Culprit))) {
+			if !c.hosts[r].Dead && (!s.ended || s.err != nil && (s.err.Reason != Lost || !slices.Contains(dead,
+				s.err.Culprit))) {
 				c.Failf("%v died among %d: rank %d ended %v: %v", dead, len(c.hosts), r, s.ended, s.err)
 			}
 		}
@@ -114,7 +116,7 @@ func TestAnyDieAtOnce(t *testing.T) {
 	}
 }
 
-// Another one dies at some moment while the first death is noticed and spread.
+// A second rank dies while the others notice and spread the first death.
 func TestAnotherDiesMeanwhile(t *testing.T) {
 	t.Parallel()
 	const p = 6
@@ -137,7 +139,7 @@ func TestAnotherDiesMeanwhile(t *testing.T) {
 	}
 }
 
-// A communicator without the dead rank does not notice, whatever it is doing.
+// A death does not affect a communicator without the dead rank, in any phase.
 func TestOtherCommunicatorsGoOn(t *testing.T) {
 	for k := range 40 {
 		cfg := testConfig()

@@ -45,7 +45,10 @@ func TestEarlyForACallThatWaits(t *testing.T) {
 	for range 9 {
 		jobs = append(jobs, c.call(0, allgather(3, 5, 4)))
 	}
-	c.Until("messages for a call whose slot is not free", func() bool { return c.hosts[0].node.comms[0].nEarly >= 2 && c.ended(jobs[:4]...) })
+	c.Until("messages for a call whose slot is not free", func() bool {
+		return c.hosts[0].node.comms[0].nEarly >= 2 &&
+			c.ended(jobs[:4]...)
+	})
 	c.hosts[0].drains.Held = false
 	c.finish()
 	c.allRight(jobs...)
@@ -56,8 +59,7 @@ func TestEarlyForACallThatWaits(t *testing.T) {
 	}
 }
 
-// Only barrier messages can come early; nobody sends others before we have
-// entered.
+// Only barrier messages can come early: no rank sends others before we have entered.
 func TestEarlyOnlyBarriers(t *testing.T) {
 	c := world(t, 2, testConfig())
 	j := c.call(0, allgather(2, 5, 4))
@@ -81,8 +83,8 @@ func TestEarlyOnlyBarriers(t *testing.T) {
 	c.finish()
 }
 
-// Nothing is kept for the past. A peer that enters a barrier which we left long
-// ago, or one of a number that no call gets, counted its calls in another way.
+// A rank keeps no message for the past. A peer that enters a barrier which we left long ago, or one whose
+// number no call gets, made other calls.
 func TestEarlyNothingForThePast(t *testing.T) {
 	for _, seq := range []uint64{0, 1<<64 - 1} {
 		c := world(t, 2, testConfig())
@@ -116,7 +118,7 @@ func TestEarlyFromAStranger(t *testing.T) {
 	}
 }
 
-// What is kept is bounded: a peer that goes beyond is at fault.
+// The number of kept messages is bounded: a peer that exceeds it is at fault.
 func TestEarlyIsBounded(t *testing.T) {
 	c := world(t, 3, testConfig())
 	h := c.hosts[0]
@@ -136,7 +138,7 @@ func TestEarlyIsBounded(t *testing.T) {
 	c.allFailed(2, []Reason{Protocol}, running, later)
 }
 
-// It is the one who sent too much that is at fault, not who comes next.
+// The rank that sent too much is at fault, not the next one to send.
 func TestEarlyFloodBlamesTheFlooder(t *testing.T) {
 	c := world(t, 3, testConfig())
 	h := c.hosts[0]

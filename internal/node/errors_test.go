@@ -16,7 +16,8 @@ func TestErrorText(t *testing.T) {
 		want string
 	}{
 		{
-			Error{Comm: 7, Seq: 3, Op: wire.Allgather, Phase: step.Multicast, Culprit: 5, Reason: Lost, Missing: "rank 5 chunks 0-3"},
+			Error{Comm: 7, Seq: 3, Op: wire.Allgather, Phase: step.Multicast, Culprit: 5, Reason: Lost,
+				Missing: "rank 5 chunks 0-3"},
 			"allgather 3 on communicator 7 failed in the multicast phase: lost: rank 5; missing: rank 5 chunks 0-3",
 		},
 		{
@@ -45,7 +46,7 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// The error of a call tells where it was and what had not come.
+// The error of a call tells its phase and the missing data.
 func TestErrorNamesWhatIsMissing(t *testing.T) {
 	c := world(t, 3, patient(testConfig()))
 	c.fate = func(to int, d *datagram) clustertest.Fate {
@@ -72,8 +73,8 @@ func TestErrorNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A call of several rounds has one number and one block of each rank: what is
-// missing is told in terms of those, not of a round that the user never sees.
+// A call of several rounds has one number and one block of each rank. The error describes missing data in
+// these terms, because the user never sees rounds.
 func TestErrorNamesWhatIsMissingOfAllRounds(t *testing.T) {
 	c := world(t, 2, psnBits(patient(testConfig()), 4))
 	c.fate = func(_ int, d *datagram) clustertest.Fate {

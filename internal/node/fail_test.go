@@ -11,10 +11,9 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// A rank dies at every moment of a life with calls that run, that wait for their
-// turn, that are between rounds, and that have completed. Each ends once, after
-// its buffers are quiet, with an error that says what is to be said (both are
-// checked at every Done). Those that completed have their data.
+// A rank dies at every moment, with calls that run, that wait for their turn, that are between rounds,
+// and that have completed. Each ends once, after its buffers are quiet, with a complete error (the
+// cluster checks both at every Done). Calls that completed have their data.
 func TestEveryCallEndsOnce(t *testing.T) {
 	t.Parallel()
 	const p, victim = 4, 2
@@ -89,7 +88,7 @@ func TestQuiesceBeforeDone(t *testing.T) {
 	c.hosts[1].quiet.Held = false
 	c.finish()
 	c.allFailed(0, []Reason{Aborted}, j, queued)
-	// Being told again does not end it again.
+	// A second Quiesced does not end it again.
 	for _, seq := range []uint64{0, 1, 2} {
 		c.hosts[1].node.Quiesced(0, seq)
 		c.hosts[1].node.Quiesced(7, seq)
@@ -99,7 +98,7 @@ func TestQuiesceBeforeDone(t *testing.T) {
 	}
 }
 
-// After the break every call fails where it is made, without a step.
+// After the break every call fails at once.
 func TestCallsAfterTheBreakFailAtOnce(t *testing.T) {
 	c := world(t, 3, psnBits(testConfig(), 4))
 	c.abort(1, 0)
@@ -119,7 +118,7 @@ func TestAbortReachesAllMembers(t *testing.T) {
 	for p := 1; p <= 9; p++ {
 		for by := range p {
 			c := newCluster(t, p+1, testConfig())
-			members := upTo(p + 1)[1:] // shifted, so that world ranks are not the communicator's
+			members := upTo(p + 1)[1:] // shifted, so that world ranks differ from those of the communicator
 			c.comm(6, members...)
 			c.comm(2, upTo(p+1)...)
 			done := c.call(6, allgather(p, 5, 4))
@@ -164,7 +163,7 @@ func TestAbortBeforeAddComm(t *testing.T) {
 	c.allFailed(1, []Reason{Aborted}, j)
 }
 
-// One rank calls something else than the others. Nobody completes it.
+// One rank makes another call than the others. No rank completes it.
 func TestMismatchedCallsFailEverywhere(t *testing.T) {
 	for p := 2; p <= 6; p++ {
 		base := func() mcast.Shape { return broadcast(p, 0, 20, 4) }
@@ -200,8 +199,8 @@ func TestMismatchedCallsFailEverywhere(t *testing.T) {
 	}
 }
 
-// The mismatch is found in a message that came early, at the moment when the call
-// before it completes and closes, all in one step: see that each happens once.
+// A rank finds the mismatch in an early message, in the same step in which the call before it completes
+// and closes. Each of these must happen once.
 func TestMismatchInAnEarlyMessage(t *testing.T) {
 	cfg := patient(testConfig())
 	cfg.InFlight = 1

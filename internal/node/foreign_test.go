@@ -6,8 +6,8 @@ import (
 	"github.com/allcast/allcast/internal/clustertest"
 )
 
-// Whatever comes over the multicast path that is no chunk of an open operation is
-// counted, not placed and not answered; and it does no harm.
+// A datagram that is no chunk of an open operation is counted. It is not placed, not answered, and does no
+// harm.
 func TestForeignChunks(t *testing.T) {
 	const p, chunk = 3, 8
 	c := world(t, p, patient(testConfig()))
@@ -48,7 +48,7 @@ func TestForeignChunks(t *testing.T) {
 			t.Errorf("%s: counted %d times", tc.name, got)
 		}
 	}
-	// Our own chunk is one that we have.
+	// A rank has its own chunk.
 	if placed := h.gets(0, 0, layout.Imm(0, 1), chunk); placed || h.node.Stats().Duplicates != 1 {
 		t.Errorf("our own chunk: placed %v, stats %+v", placed, h.node.Stats())
 	}
@@ -73,7 +73,7 @@ func (h *host) gets(comm uint32, sub int, imm uint32, length int) bool {
 	return placed
 }
 
-// A duplicate, and a datagram that comes after a read of it has begun.
+// Duplicates, and a datagram that arrives after a read of its chunk has begun.
 func TestDuplicateAndLateChunks(t *testing.T) {
 	c := world(t, 2, testConfig())
 	var copies []datagram
@@ -93,7 +93,8 @@ func TestDuplicateAndLateChunks(t *testing.T) {
 		}
 		c.hosts[1].act()
 	}
-	if s := c.hosts[1].node.Stats(); s.Duplicates != 2 || s.Late != 1 || s.Repaired != 0 || s.Foreign != 0 || s.Stale != 0 {
+	if s := c.hosts[1].node.Stats(); s.Duplicates != 2 || s.Late != 1 || s.Repaired != 0 || s.Foreign != 0 ||
+		s.Stale != 0 {
 		t.Errorf("stats %+v", s)
 	}
 	c.hosts[1].reads.Held = false

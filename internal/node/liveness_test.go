@@ -37,7 +37,7 @@ func TestHeartbeatsWhenIdle(t *testing.T) {
 	}
 }
 
-// Without a timeout nobody watches anybody, and nothing needs a timer.
+// Without a timeout no rank watches another, and nothing needs a timer.
 func TestNoTimeoutNoHeartbeats(t *testing.T) {
 	cfg := testConfig()
 	cfg.Timeout = 0
@@ -53,8 +53,8 @@ func TestNoTimeoutNoHeartbeats(t *testing.T) {
 	}
 }
 
-// A silent process is noticed by its right neighbour, after Timeout and no
-// sooner, and soon after that everybody knows.
+// The right neighbour notices a silent process, after Timeout and no sooner. All ranks know soon after
+// that.
 func TestSilentProcessIsLost(t *testing.T) {
 	for p := 2; p <= 9; p++ {
 		for victim := range p {
@@ -72,11 +72,11 @@ func TestSilentProcessIsLost(t *testing.T) {
 				t.Errorf("%d ranks: noticed after %d", p, took)
 			}
 			noticed := c.Now
-			c.Until("everybody learning of it", func() bool { return c.learned(victim) })
+			c.Until("all ranks learning of it", func() bool { return c.learned(victim) })
 			if c.Now-noticed > ms {
 				t.Errorf("%d ranks: the news took %d", p, c.Now-noticed)
 			}
-			c.RunFor(10 * c.cfg.Timeout) // and nobody else is ever blamed
+			c.RunFor(10 * c.cfg.Timeout) // and no other rank is ever blamed
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestPeerLostCountsAtOnce(t *testing.T) {
 	if !c.learned(3) || c.Now-killed > ms {
 		t.Errorf("learned %v, after %d", c.learned(3), c.Now-killed)
 	}
-	// Being told again changes nothing, and nobody can be lost who is not there.
+	// Telling a rank again changes nothing, and a rank that does not exist cannot be lost.
 	for _, r := range []int{3, -1, 5, 1 << 40} {
 		c.hosts[0].node.PeerLost(c.Now, r)
 		if c.hosts[0].act() {
@@ -103,7 +103,7 @@ func TestPeerLostCountsAtOnce(t *testing.T) {
 	}
 }
 
-// Who has made no call is waited for as long as it beats.
+// Ranks wait for a rank that makes no call as long as it sends heartbeats.
 func TestNoCallIsNotSilence(t *testing.T) {
 	c := world(t, 4, testConfig())
 	j := c.job(0, allgather(4, 10, 4)).on(0, 1, 3)
@@ -116,8 +116,8 @@ func TestNoCallIsNotSilence(t *testing.T) {
 	c.allRight(j)
 }
 
-// A process that was stopped for less than the timeout is not lost, and blames
-// nobody for what it did not read meanwhile.
+// A process that was stopped for less than the timeout is not lost. It blames no rank for messages that
+// it did not read meanwhile.
 func TestStoppedForLessThanTheTimeout(t *testing.T) {
 	for p := 2; p <= 4; p++ {
 		c := world(t, p, testConfig())
@@ -145,12 +145,12 @@ func TestStoppedOneAfterTheOther(t *testing.T) {
 		c.freeze(1, c.cfg.Timeout+50*us-watcher)
 		c.Until("a heartbeat", func() bool { return *beats == 3 })
 		c.freeze(2, watcher)
-		c.RunFor(3 * c.cfg.Timeout) // that nobody blames a living rank is checked at every Drop
+		c.RunFor(3 * c.cfg.Timeout) // the cluster checks at every Drop that no rank blames a living one
 	}
 }
 
-// However long a node was stopped, it does not blame its neighbour for it: first
-// it has to read what came meanwhile.
+// However long a node was stopped, it does not blame its neighbour for that. First it has to read the
+// messages that came meanwhile.
 func TestStoppedForLongBlamesNobody(t *testing.T) {
 	cfg := testConfig()
 	cfg.Rank, cfg.Size = 1, 3
@@ -167,7 +167,7 @@ func TestStoppedForLongBlamesNobody(t *testing.T) {
 		if n.live.dead[0] {
 			t.Errorf("stopped for %d: the left neighbour is taken for lost at once", long)
 		}
-		// If there was nothing to read it is lost after all, soon.
+		// If there was nothing to read, the neighbour is lost soon.
 		noticed := now
 		for !n.live.dead[0] && now < noticed+2*cfg.Timeout {
 			now = n.NextTimer()
@@ -179,9 +179,8 @@ func TestStoppedForLongBlamesNobody(t *testing.T) {
 	}
 }
 
-// A process that was stopped for longer than the timeout is out. When it runs
-// again it learns so, fails its own calls with itself as the culprit, and blames
-// nobody, neither then nor later.
+// A process that was stopped for longer than the timeout is out. When it runs again, it learns that and
+// fails its own calls with itself as the culprit. It blames no other rank, then or later.
 func TestStoppedForTooLongIsOut(t *testing.T) {
 	for p := 2; p <= 6; p++ {
 		for victim := range p {

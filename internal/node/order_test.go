@@ -48,8 +48,8 @@ func TestCallsFinishInAnotherOrder(t *testing.T) {
 	}
 }
 
-// A call that is stuck takes one place in flight; the others go on with the rest.
-// That no more than InFlight run, and always the oldest, is checked at every Open.
+// A call that is stuck takes one place in flight; the others use the rest. The cluster checks at every
+// Open that at most InFlight calls run, and always the oldest.
 func TestInFlight(t *testing.T) {
 	for _, stuck := range [][]uint64{{0}, {3}, {0, 1}, {0, 1, 2}} {
 		cfg := patient(testConfig())
@@ -92,9 +92,9 @@ func TestInFlightIsAtMostHalfTheSlots(t *testing.T) {
 	}
 }
 
-// The n-th call on a communicator is the same operation everywhere, whenever and
-// in whatever order between communicators the ranks make their calls. Their
-// numbers are checked at every Open, and that the data is theirs at every Done.
+// The n-th call on a communicator is the same operation on all ranks, whenever the ranks make their
+// calls, in any order between communicators. The cluster checks the numbers at every Open and the data at
+// every Done.
 func TestIdentityIsCallOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
@@ -159,9 +159,8 @@ func TestRoundsAtRandom(t *testing.T) {
 	}
 }
 
-// TestRoundsBehindASlotsLaterUser: round 1 of A is announced by rank 0 at a time
-// when B could have its slot on rank 1, and must not be taken for something of
-// the past there.
+// TestRoundsBehindASlotsLaterUser: rank 0 announces round 1 of A while B could have its slot on rank 1.
+// Rank 1 must not take the message for one of the past.
 func TestRoundsBehindASlotsLaterUser(t *testing.T) {
 	c, a, b := wrapAround(t)
 	b.on(0, 1)
@@ -172,8 +171,8 @@ func TestRoundsBehindASlotsLaterUser(t *testing.T) {
 	c.allRight(a, b)
 }
 
-// TestRoundsMeetInASlot: rank 0 could have B in slot 1 while rank 1 has round 1
-// of A there, each waiting for the other to get out of the way.
+// TestRoundsMeetInASlot: rank 0 could have B in slot 1 while rank 1 has round 1 of A there. Each would
+// wait for the other to leave the slot.
 func TestRoundsMeetInASlot(t *testing.T) {
 	c, a, b := wrapAround(t)
 	b.on(0)
@@ -183,13 +182,13 @@ func TestRoundsMeetInASlot(t *testing.T) {
 	c.allRight(a, b)
 }
 
-// wrapAround makes a call A of more rounds than there are slots on two ranks, and
-// a call B behind it that nobody has made yet. B's slot, 1, is also that of A's
-// round 1. A slot's users must come in the order of their numbers on all ranks.
+// wrapAround makes a call A of more rounds than there are slots on two ranks, and plans a call B behind
+// it. The slot of B, 1, is also that of round 1 of A. The users of a slot must come in the order of their
+// numbers on all ranks.
 func wrapAround(t *testing.T) (c *cluster, a, b *job) {
 	t.Helper()
 	cfg := psnBits(testConfig(), wire.MinPSNBits)
-	cfg.Timeout = 0 // so that being stuck is seen at once
+	cfg.Timeout = 0 // so that a deadlock shows at once
 	c = world(t, 2, cfg)
 	a = c.call(0, broadcast(2, 0, 1025*16, 1))
 	if len(a.geos) != 1025 || cfg.Layout.Slot(1025) != 1 {

@@ -1,15 +1,13 @@
 package node
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/allcast/allcast/internal/p2p"
 )
 
-// One rank calls something else: all learn of it, whatever overtakes what, and
-// each blames a rank that called something else than another one did. Nobody that
-// ends well has wrong data.
+// One rank makes another call. All ranks learn of it in any order of delivery, and each blames one of two
+// ranks whose calls differ. No rank completes with wrong data.
 func TestPlanMismatch(t *testing.T) {
 	everyPlan(t, []int{2, 3, 5}, func(x planCase) {
 		t, kind, algo, size, seed := x.T, x.kind, x.algo, x.size, x.seed
@@ -34,13 +32,13 @@ func TestPlanMismatch(t *testing.T) {
 			c.hurt = true // pieces of the other call may be refused
 			c.run()
 			if k.failures(Mismatch, upTo(size)...) == 0 || o.failures(Mismatch, upTo(size)...) == 0 {
-				t.Fatalf("%v/%s on %d ranks: nobody finds that rank %d made another call", kind, algo, size, odd)
+				t.Fatalf("%v/%s on %d ranks: no rank finds that rank %d made another call", kind, algo, size, odd)
 			}
 		}
 	})
 }
 
-// Some multicast and some do not: neither would ever answer the other's greeting.
+// Some ranks multicast and some do not: neither would ever answer the greeting of the other.
 func TestPlanMeetsMulticast(t *testing.T) {
 	everyPlan(t, []int{2, 3, 5, 8}, func(x planCase) {
 		t, kind, algo, size, seed := x.T, x.kind, x.algo, x.size, x.seed
@@ -52,20 +50,21 @@ func TestPlanMeetsMulticast(t *testing.T) {
 			if before {
 				o.on(odd)
 			}
-			k.on(slices.DeleteFunc(upTo(size), func(r int) bool { return r == odd })...)
+			k.on(without(size, odd)...)
 			c.run()
 			if !before {
 				o.on(odd)
 				c.run()
 			}
 			if k.failures(Mismatch, upTo(size)...) == 0 || o.failures(Mismatch, upTo(size)...) == 0 {
-				t.Fatalf("%v/%s on %d ranks: nobody finds that rank %d made another call", kind, algo, size, odd)
+				t.Fatalf("%v/%s on %d ranks: no rank finds that rank %d made another call", kind, algo, size, odd)
 			}
 		}
 	})
 }
 
-// A rank dies anywhere: every other call completes or fails, and blames it.
+// A rank dies at any moment: the call completes or fails on every other rank, and failures blame the dead
+// rank.
 func TestPlanPeerLost(t *testing.T) {
 	everyPlan(t, []int{2, 3, 6}, func(x planCase) {
 		t, kind, algo, size, seed := x.T, x.kind, x.algo, x.size, x.seed
@@ -82,7 +81,7 @@ func TestPlanPeerLost(t *testing.T) {
 		c.run()
 		k.failures(Lost, dead)
 		after := c.plan(0, kind, algo, 10)
-		after.on(slices.DeleteFunc(upTo(size), func(r int) bool { return r == dead })...)
+		after.on(without(size, dead)...)
 		c.run()
 		if n := after.failures(Lost, dead); n != size-1 {
 			t.Fatalf("%v/%s: only %d of %d ranks refuse the next call", kind, algo, n, size-1)
@@ -90,8 +89,7 @@ func TestPlanPeerLost(t *testing.T) {
 	})
 }
 
-// Abort ends a call on all ranks, wherever it is, and later ones too; other
-// communicators do not notice.
+// Abort ends a call on all ranks in any phase, and later calls too. Other communicators are not affected.
 func TestPlanAbort(t *testing.T) {
 	everyPlan(t, []int{2, 5}, func(x planCase) {
 		t, kind, algo, size, seed := x.T, x.kind, x.algo, x.size, x.seed
@@ -121,7 +119,7 @@ func TestPlanAbort(t *testing.T) {
 	})
 }
 
-// What arrives for a call that failed is not taken: its buffers are the user's.
+// A rank takes nothing for a call that failed: the buffers belong to the user.
 func TestPlanNothingAfterFailure(t *testing.T) {
 	everyPlan(t, []int{4}, func(x planCase) {
 		t, kind, algo, size, seed := x.T, x.kind, x.algo, x.size, x.seed
@@ -155,10 +153,10 @@ func TestPlanDeadline(t *testing.T) {
 		c := planWorld(t, size, seed, cfg)
 		idle := c.Rand.IntN(size)
 		k := c.plan(0, kind, algo, 10)
-		k.on(slices.DeleteFunc(upTo(size), func(r int) bool { return r == idle })...)
+		k.on(without(size, idle)...)
 		c.RunFor(200 * ms)
 		if k.failures(Deadline, idle) == 0 {
-			t.Fatalf("%v/%s: nobody notices that rank %d makes no call", kind, algo, idle)
+			t.Fatalf("%v/%s: no rank notices that rank %d makes no call", kind, algo, idle)
 		}
 	})
 }

@@ -44,8 +44,8 @@ func everyPlan(t *testing.T, sizes []int, test func(planCase)) {
 	}
 }
 
-// Every algorithm completes with the right data, whatever overtakes what, and
-// leaves the buffers alone after that.
+// Every algorithm completes with the right data in any order of delivery, and does not touch the buffers
+// after that.
 func TestPlanCompletes(t *testing.T) { planCompletes(t, quietConfig()) }
 
 func planCompletes(t *testing.T, cfg Config) {
@@ -79,7 +79,8 @@ func (c *cluster) oneByOne(n, comms int) (calls []*job) {
 	for range n {
 		kind := planKinds[c.Rand.IntN(len(planKinds))]
 		algos := planAlgorithms(kind)
-		calls = append(calls, c.plan(uint32(c.Rand.IntN(comms)), kind, algos[c.Rand.IntN(len(algos))], int64(c.Rand.IntN(20))))
+		calls = append(calls, c.plan(uint32(c.Rand.IntN(comms)), kind, algos[c.Rand.IntN(len(algos))],
+			int64(c.Rand.IntN(20))))
 	}
 	for _, late := range c.Rand.Perm(len(c.hosts)) {
 		for _, k := range calls {
@@ -92,8 +93,7 @@ func (c *cluster) oneByOne(n, comms int) (calls []*job) {
 	return calls
 }
 
-// Greetings that come before the call are kept for it; pieces cannot, and one that
-// comes all the same is not taken.
+// A rank keeps greetings that come before the call. It does not keep pieces, and refuses them.
 func TestPlanEarly(t *testing.T) {
 	everyPlan(t, []int{2, 5}, func(x planCase) {
 		t, kind, algo, size, seed := x.T, x.kind, x.algo, x.size, x.seed
@@ -112,7 +112,7 @@ func TestPlanEarly(t *testing.T) {
 		}
 		for from := range size {
 			if n.Early(from, 0, 0, 3) {
-				t.Fatalf("a piece of rank %d is kept before the call, and nobody is eager", from)
+				t.Fatalf("a piece of rank %d is kept before the call, and the call is not eager", from)
 			}
 		}
 		if n.Result(c.Now, 0, 0, 0, incChunk) || n.Stats().Stale != 1 {
@@ -127,9 +127,8 @@ func TestPlanEarly(t *testing.T) {
 	})
 }
 
-// Pieces may overtake the greeting of their sender. The call then waits for it:
-// had it ended and been drained, the greeting would look like that of a rank which
-// makes the call only now.
+// Pieces may overtake the greeting of their sender. The call then waits for the greeting: if the call had
+// ended and been drained, the greeting would look like that of a rank which makes the call only now.
 func TestPlanGreetingComesLast(t *testing.T) {
 	everyPlan(t, []int{2, 3, 6}, func(x planCase) {
 		t, kind, algo, size, seed := x.T, x.kind, x.algo, x.size, x.seed
@@ -163,14 +162,16 @@ func TestPlanBadCalls(t *testing.T) {
 		return r
 	}
 	for what, x := range map[string]struct{ err, want error }{
-		"communicator":        {n.StartPlan(c.Now, 9, 0, plan), ErrComm},
-		"another rank's":      {n.StartPlan(c.Now, 0, 0, &other), ErrSize},
-		"another size":        {n.StartPlan(c.Now, 0, 0, &other2), ErrSize},
-		"inc communicator":    {n.StartReduction(c.Now, 9, 0, red(func(*p2p.Reduction) {})), ErrComm},
-		"inc another rank's":  {n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Rank = 2 })), ErrSize},
-		"inc no chunk":        {n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Chunk = 0 })), p2p.ErrSpec},
-		"inc too few blocks":  {n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Counts = r.Counts[:1] })), p2p.ErrSpec},
-		"inc of another kind": {n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Kind = p2p.Allgather })), p2p.ErrSpec},
+		"communicator":       {n.StartPlan(c.Now, 9, 0, plan), ErrComm},
+		"another rank's":     {n.StartPlan(c.Now, 0, 0, &other), ErrSize},
+		"another size":       {n.StartPlan(c.Now, 0, 0, &other2), ErrSize},
+		"inc communicator":   {n.StartReduction(c.Now, 9, 0, red(func(*p2p.Reduction) {})), ErrComm},
+		"inc another rank's": {n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Rank = 2 })), ErrSize},
+		"inc no chunk":       {n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Chunk = 0 })), p2p.ErrSpec},
+		"inc too few blocks": {n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Counts = r.Counts[:1] })),
+			p2p.ErrSpec},
+		"inc of another kind": {n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Kind = p2p.Allgather })),
+			p2p.ErrSpec},
 	} {
 		if !errors.Is(x.err, x.want) {
 			t.Errorf("%s: error %v, want %v", what, x.err, x.want)
@@ -182,7 +183,7 @@ func TestPlanBadCalls(t *testing.T) {
 	c.allRight(c.plan(0, p2p.Allgather, "ring", 5).all())
 }
 
-// What comes from nowhere, for nothing or too late is counted and not taken.
+// Pieces and sums of no rank, for no call or too late are counted and refused.
 func TestPlanForeignPieces(t *testing.T) {
 	c := planWorld(t, 3, 1, quietConfig())
 	c.comm(1, 0, 2)
@@ -209,7 +210,7 @@ func TestPlanForeignPieces(t *testing.T) {
 	refused("not a member", 1, 1, 0, 0, 3)
 	refused("no such operation", 2, 0, 1, 0, 3)
 	refused("one that the network reduces", 2, 1, 0, 0, 3)
-	refused("nobody we receive from", 1, 0, 0, 0, 3)
+	refused("no rank we receive from", 1, 0, 0, 0, 3)
 	refused("a piece too many", 2, 0, 0, 99, 3)
 	refused("another length", 2, 0, 0, 0, 4)
 	for what, taken := range map[string]bool{

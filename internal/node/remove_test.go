@@ -20,18 +20,19 @@ func (c *cluster) remove(comm uint32, ranks ...int) {
 	}
 }
 
-// forgotten sees that nothing of a communicator is left on any rank.
+// forgotten checks that nothing of a communicator is left on any rank.
 func (c *cluster) forgotten(comm uint32) {
 	c.T.Helper()
 	for _, h := range c.hosts {
 		n := h.node
 		if n.comms[comm] != nil || n.removing != 0 || len(n.order) != len(n.comms) || !slices.Contains(h.removed, comm) {
-			c.Failf("rank %d: %d communicators, %d in order, %d to be removed; removed %v", h.ID, len(n.comms), len(n.order), n.removing, h.removed)
+			c.Failf("rank %d: %d communicators, %d in order, %d to be removed; removed %v",
+				h.ID, len(n.comms), len(n.order), n.removing, h.removed)
 		}
 	}
 }
 
-// What is under way goes on; then nothing is left.
+// Calls under way go on; then nothing is left.
 func TestRemoveWithCallsUnderWay(t *testing.T) {
 	for steps := range 150 {
 		const p = 4
@@ -88,8 +89,8 @@ func TestRemoveBroken(t *testing.T) {
 	c.forgotten(7)
 }
 
-// Who begins a call on a communicator that another rank has closed is told so. What
-// comes late is ignored.
+// A rank that begins a call on a communicator which another rank has closed learns of that. Late messages
+// are ignored.
 func TestCallOnARemovedCommunicator(t *testing.T) {
 	for _, before := range []bool{false, true} { // the call, or the closing
 		const p = 3
@@ -149,19 +150,21 @@ func TestRemoveManyTimes(t *testing.T) {
 	}
 }
 
-// A verdict that no correct member can have made says only that its sender is at fault.
+// A verdict that no correct member can have made proves only that its sender is at fault.
 func TestAbortIsValidated(t *testing.T) {
 	call := wire.Call{Kind: wire.Broadcast}
 	for name, m := range map[string]wire.Msg{
-		"a rank beyond the world":        {Rank: 99, Reason: uint8(Lost)},
-		"far out":                        {Rank: 1 << 31, Reason: uint8(Lost)},
-		"nobody is lost":                 {Rank: 1<<32 - 1, Reason: uint8(Lost)},
-		"no reason":                      {Rank: 1},
-		"a reason that there is not":     {Rank: 1, Reason: uint8(Cancelled) + 1},
-		"corrupt, but not who":           {Rank: 1<<32 - 1, Reason: uint8(Corrupt)},
-		"corrupt, one not a member":      {Rank: 1<<32 - 1, Reason: uint8(Corrupt), Pair: &wire.CallPair{Ranks: [2]uint32{1, 2}}},
-		"calls of a rank that is not in": {Rank: 1, Reason: uint8(Mismatch), Pair: &wire.CallPair{Ranks: [2]uint32{1, 2}, Calls: [2]wire.Call{call, call}}},
-		"calls, but no mismatch":         {Rank: 1, Reason: uint8(Lost), Pair: &wire.CallPair{Ranks: [2]uint32{1, 0}}},
+		"a rank beyond the world":    {Rank: 99, Reason: uint8(Lost)},
+		"far out":                    {Rank: 1 << 31, Reason: uint8(Lost)},
+		"no rank is lost":            {Rank: 1<<32 - 1, Reason: uint8(Lost)},
+		"no reason":                  {Rank: 1},
+		"a reason that there is not": {Rank: 1, Reason: uint8(Cancelled) + 1},
+		"corrupt, but not who":       {Rank: 1<<32 - 1, Reason: uint8(Corrupt)},
+		"corrupt, one not a member": {Rank: 1<<32 - 1, Reason: uint8(Corrupt),
+			Pair: &wire.CallPair{Ranks: [2]uint32{1, 2}}},
+		"calls of a rank that is not in": {Rank: 1, Reason: uint8(Mismatch), Pair: &wire.CallPair{Ranks: [2]uint32{1, 2},
+			Calls: [2]wire.Call{call, call}}},
+		"calls, but no mismatch": {Rank: 1, Reason: uint8(Lost), Pair: &wire.CallPair{Ranks: [2]uint32{1, 0}}},
 	} {
 		c := newCluster(t, 4, testConfig())
 		c.comm(3, 0, 1, 3)
@@ -173,8 +176,8 @@ func TestAbortIsValidated(t *testing.T) {
 	}
 }
 
-// A communicator that was being made when the one broke that it was made of breaks with it: those
-// that use it learn who really failed, who need not be a member, also if they come later.
+// A communicator that is being made breaks with its parent. Its users learn which rank really failed, also
+// if that rank is no member, and also if they come later.
 func TestDisown(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		c := world(t, 4, testConfig())
@@ -201,14 +204,14 @@ func TestDisown(t *testing.T) {
 	}
 }
 
-// The verdict of another communicator is taken over as it is, but for reasons that are about its own
-// calls. A deadline that nobody is to blame for names nobody.
+// A communicator inherits the verdict of another one unchanged, except for reasons that concern calls of
+// the latter. A deadline without a culprit names no rank.
 func TestInherit(t *testing.T) {
 	pair := &wire.CallPair{Ranks: [2]uint32{1, 2}}
 	for name, x := range map[string]struct{ from, want verdict }{
 		"lost":             {verdict{2, Lost, 7, nil}, verdict{2, Lost, 0, nil}},
 		"deadline":         {verdict{2, Deadline, 7, nil}, verdict{2, Deadline, 0, nil}},
-		"nobody's fault":   {verdict{NoRank, Deadline, 7, nil}, verdict{NoRank, Deadline, 0, nil}},
+		"no culprit":       {verdict{NoRank, Deadline, 7, nil}, verdict{NoRank, Deadline, 0, nil}},
 		"cancelled":        {verdict{2, Cancelled, 0, nil}, verdict{2, Cancelled, 0, nil}},
 		"mismatched calls": {verdict{2, Mismatch, 7, pair}, verdict{2, Aborted, 0, nil}},
 		"different bytes":  {verdict{NoRank, Corrupt, 7, pair}, verdict{1, Aborted, 0, nil}},
@@ -257,7 +260,7 @@ func TestInheritNothing(t *testing.T) {
 	}
 }
 
-// A call that was cancelled fails everywhere, by the rank that cancelled.
+// A cancelled call fails on all ranks, which blame the rank that cancelled it.
 func TestCancel(t *testing.T) {
 	c := world(t, 4, patient(testConfig()))
 	c.fate = keepOps(0)
@@ -271,7 +274,7 @@ func TestCancel(t *testing.T) {
 	c.allFailed(2, []Reason{Cancelled}, j)
 }
 
-// All ranks hear of both calls.
+// The error on each rank shows both calls.
 func TestMismatchNamesBothCalls(t *testing.T) {
 	const p = 5
 	c := world(t, p, testConfig())
@@ -291,7 +294,8 @@ func TestMismatchNamesBothCalls(t *testing.T) {
 			t.Fatalf("rank %d: %v: rank 3 is not there", r, s.err)
 		}
 		theirs, ours := s.err.Pair.Calls[i], s.err.Pair.Calls[1-i]
-		if theirs.Kind != wire.Broadcast || theirs.Root != 2 || theirs.Bytes != 77 || ours.Kind != wire.Allgather || ours.Bytes != 10*p || ours.Algo.String() != "mcast" {
+		if theirs.Kind != wire.Broadcast || theirs.Root != 2 || theirs.Bytes != 77 || ours.Kind != wire.Allgather ||
+			ours.Bytes != 10*p || ours.Algo.String() != "mcast" {
 			t.Errorf("rank %d: %v", r, s.err)
 		}
 	}

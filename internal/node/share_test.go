@@ -7,9 +7,9 @@ import (
 	"github.com/allcast/allcast/internal/mcast"
 )
 
-// Communicators with different members in different orders share their
-// processes' rooms for datagrams, which are far too small for all of them. All
-// complete, and all of the room comes back (checked by finish).
+// Communicators with different members in different orders share the room of their processes for
+// datagrams, which is far too small for all of them. All calls complete, and all of the room is returned
+// (finish checks that).
 func TestCommunicatorsShareThePool(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -40,8 +40,8 @@ func TestCommunicatorsShareThePool(t *testing.T) {
 	}
 }
 
-// An operation that cannot go on holds what it was lent, and nothing else waits
-// for that: here the datagrams of one communicator do not come through.
+// A stuck operation holds its room, and no other operation waits for that. Here the datagrams of one
+// communicator do not arrive.
 func TestAStuckOperationDoesNotStarveOthers(t *testing.T) {
 	cfg := patient(testConfig())
 	cfg.Flow, cfg.Room = mcast.FlowCredit, 1
@@ -61,8 +61,7 @@ func TestAStuckOperationDoesNotStarveOthers(t *testing.T) {
 	c.allRight(append(stuck, free...)...)
 }
 
-// What a failed operation was lent comes back too, also that of one that only
-// waits in its barrier, and that of one that lingers.
+// A failed operation returns its room too, also while it waits in its barrier or lingers.
 func TestPoolComesBackAfterAFailure(t *testing.T) {
 	for k := range 90 {
 		cfg := testConfig()
@@ -83,7 +82,7 @@ func TestPoolComesBackAfterAFailure(t *testing.T) {
 		}
 		c.kill(k%2 == 0, 2)
 		good := c.call(1, allgather(2, 50, 4))
-		c.finish() // which looks at the pools
+		c.finish() // checks the pools
 		c.allRight(good)
 		for _, j := range bad {
 			for r, s := range j.shares {

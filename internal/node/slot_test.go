@@ -6,8 +6,8 @@ import (
 	"github.com/allcast/allcast/internal/clustertest"
 )
 
-// Operation n+2 has the slot of operation n here. It does not begin before its
-// fabric has said that no datagram of n can come any more.
+// Operation n+2 has the slot of operation n here. It begins only after the fabric has reported that no
+// datagram of n can arrive any more.
 func TestSlotReuseWaitsForDrained(t *testing.T) {
 	c := world(t, 2, psnBits(testConfig(), 31))
 	c.hosts[1].drains.Held = true
@@ -45,8 +45,7 @@ func TestDrainedTooEarlyIsIgnored(t *testing.T) {
 	c.allRight(j)
 }
 
-// staleWorld runs one operation whose datagrams to rank 1 it copies, until it
-// is closed but not drained.
+// staleWorld runs one operation until it is closed but not drained, and copies its datagrams to rank 1.
 func staleWorld(t *testing.T) (*cluster, []datagram) {
 	t.Helper()
 	c := world(t, 2, psnBits(testConfig(), 31))
@@ -67,14 +66,13 @@ func staleWorld(t *testing.T) (*cluster, []datagram) {
 	return c, copies
 }
 
-// counted is what a node counts as stale or foreign.
+// counted is the number of datagrams that a node counts as stale or foreign.
 func (h *host) counted() uint64 {
 	s := h.node.Stats()
 	return s.Stale + s.Foreign
 }
 
-// replay gives rank 1 datagrams a second time, which must be counted, never
-// placed and never answered.
+// replay gives rank 1 datagrams a second time. It must count them, and neither place nor answer them.
 func (c *cluster) replay(t *testing.T, when string, copies []datagram) {
 	t.Helper()
 	h := c.hosts[1]
@@ -104,8 +102,8 @@ func TestStaleChunkOfADrainedOperation(t *testing.T) {
 	c.replay(t, "drained", copies)
 }
 
-// While the slot's next user waits for Drained, its peers have entered its
-// barrier already; a stale chunk must not end up in it.
+// While the next user of the slot waits for Drained, its peers have already entered its barrier. A stale
+// chunk must not end up in it.
 func TestStaleChunkWhileTheNextUserWaits(t *testing.T) {
 	c, copies := staleWorld(t)
 	jobs := []*job{c.call(0, broadcast(2, 0, 10, 4)), c.call(0, broadcast(2, 0, 10, 4))}

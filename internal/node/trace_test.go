@@ -30,8 +30,8 @@ func TestTraceOfAnEarlierRound(t *testing.T) {
 	}
 }
 
-// The answer comes when the round that it is about is over on rank 2, which then
-// asks again about the next one. Rank 0 did answer, and is not to blame.
+// The answer arrives when its round is over on rank 2, which then asks again about the next round. Rank 0
+// did answer, and is not to blame.
 func TestTraceOfARoundThatIsOver(t *testing.T) {
 	cfg := withDeadline(psnBits(patient(testConfig()), 4), 5*ms)
 	cfg.Timeout = 2 * ms
@@ -88,8 +88,8 @@ func TestTraceOfACallThatWaits(t *testing.T) {
 	}
 }
 
-// A rank that was asked may know already why it all ended, from someone who has
-// not told the asker yet. It says so instead of looking guilty.
+// A rank that is asked may already know the verdict from a third rank that has not told the asker yet. It
+// answers with the verdict instead of looking guilty.
 func TestTraceOfABrokenCommunicator(t *testing.T) {
 	for _, called := range []bool{true, false} {
 		c := world(t, 2, withDeadline(patient(testConfig()), 5*ms))
@@ -100,7 +100,7 @@ func TestTraceOfABrokenCommunicator(t *testing.T) {
 		}
 		c.RunFor(ms)
 		c.abort(1, 0)
-		c.hosts[0].inbox[1].Truncate(0) // as if that went another, longer way
+		c.hosts[0].inbox[1].Truncate(0) // as if the message took a longer path
 		c.finish()
 		c.allFailed(1, []Reason{Aborted}, j)
 	}
@@ -111,16 +111,16 @@ func TestTraceOfABrokenCommunicator(t *testing.T) {
 // not to blame, rank 2 is, which did not make the call.
 func TestTraceByARankThatWasStopped(t *testing.T) { stoppedTrace(t, 10*ms, 4*ms) }
 
-// The same without heartbeats, for which there is no other sign of having been
-// stopped than that it is later than it should be; be it ever so little.
+// The same without heartbeats. The only sign of the stop is then that the clock is later than expected, by
+// however little.
 func TestTraceByARankThatWasStoppedWithoutHeartbeats(t *testing.T) {
 	for _, stop := range []step.Time{2010 * us, 2100 * us, 2500 * us, 3 * ms, 4 * ms, 40 * ms} {
 		stoppedTrace(t, 0, stop)
 	}
 }
 
-// It was stopped for so long that it is out itself. It blames itself or who really
-// is to blame, but still not rank 0.
+// Rank 1 was stopped for so long that it is out itself. It blames itself or the real culprit, but not
+// rank 0.
 func TestTraceByARankThatIsOut(t *testing.T) {
 	for _, stop := range []step.Time{10 * ms, 10100 * us, 11 * ms, 12 * ms, 14 * ms, 20 * ms} {
 		stoppedTrace(t, 10*ms, stop)
@@ -146,8 +146,7 @@ func stoppedTrace(t *testing.T, timeout, stop step.Time) {
 	}
 }
 
-// Answers that nobody asked for, from the wrong rank, about another call, or
-// that make no sense.
+// Answers without a question, from the wrong rank, about another call, or without sense.
 func TestTraceIgnoresWrongAnswers(t *testing.T) {
 	c := world(t, 3, withDeadline(testConfig(), 5*ms))
 	h := c.hosts[1]
@@ -161,7 +160,7 @@ func TestTraceIgnoresWrongAnswers(t *testing.T) {
 	}
 	answer(0, wire.Msg{State: notCalled}) // no call
 	j := c.job(0, allgather(3, 5, 4)).on(0, 1)
-	answer(0, wire.Msg{State: notCalled}) // nobody asked
+	answer(0, wire.Msg{State: notCalled}) // no question
 	c.Until("the question", func() bool { return h.sends[wire.MsgProbeWait] == 1 })
 	answer(2, wire.Msg{State: notCalled})         // asked rank 0
 	answer(0, wire.Msg{State: notCalled, Seq: 1}) // asked about 0
@@ -169,7 +168,7 @@ func TestTraceIgnoresWrongAnswers(t *testing.T) {
 	c.allFailed(2, []Reason{Deadline}, j)
 }
 
-// Whoever leads the search astray, it ends.
+// The search ends, whatever wrong answers peers give.
 func TestTraceEnds(t *testing.T) {
 	for _, m := range []wire.Msg{
 		{State: waiting, Rank: 1 << 31},

@@ -10,8 +10,8 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// A message with another digest is a mismatch that names its sender and what it
-// called, and does not make the sender ready.
+// A message with another digest is a mismatch that names its sender and the call of the sender. It does
+// not make the sender ready.
 func TestMismatch(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo
@@ -33,7 +33,7 @@ func TestMismatch(t *testing.T) {
 	})
 }
 
-// others is what one rank may call while the rest call c.
+// others are calls that one rank may make while the rest call c.
 func others(c call) map[string]call {
 	all := map[string]call{}
 	bytes, algo, kind, segment := c.sized(11), c, c, c
@@ -73,7 +73,7 @@ func found(t *testing.T, c, odd call, rank int, seed uint64) bool {
 	return len(w.mismatches) > 0
 }
 
-// When one rank calls something else, somebody finds out.
+// When one rank makes another call, some rank finds out.
 func TestMismatchIsFound(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo
@@ -82,7 +82,7 @@ func TestMismatchIsFound(t *testing.T) {
 			for what, odd := range others(c) {
 				for rank := range size {
 					if !found(t, c, odd, rank, uint64(rank)) {
-						t.Fatalf("%v: nobody finds that rank %d has another %s: %v", c, rank, what, odd)
+						t.Fatalf("%v: no rank finds that rank %d has another %s: %v", c, rank, what, odd)
 					}
 				}
 			}
@@ -90,8 +90,8 @@ func TestMismatchIsFound(t *testing.T) {
 	})
 }
 
-// Likewise if one rank has another root: also if it takes itself for the root,
-// or the root takes another one for it.
+// The same if one rank has another root, also if it takes itself for the root, or the root takes another
+// rank for the root.
 func TestAnotherRootIsFound(t *testing.T) {
 	for _, algo := range p2p.Algorithms(p2p.Broadcast) {
 		t.Run(algo, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestAnotherRootIsFound(t *testing.T) {
 						odd := c
 						odd.Root = root
 						if root != c.Root && !found(t, c, odd, rank, uint64(rank)) {
-							t.Fatalf("%d ranks: nobody finds that rank %d has root %d, the others %d", size, rank, root, c.Root)
+							t.Fatalf("%d ranks: no rank finds that rank %d has root %d, the others %d", size, rank, root, c.Root)
 						}
 					}
 				}

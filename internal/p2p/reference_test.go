@@ -16,7 +16,7 @@ func reduces(k p2p.Kind) bool { return k == p2p.ReduceScatter || k == p2p.Allred
 // blockwise tells the kinds that take Counts from those that take Bytes.
 func blockwise(k p2p.Kind) bool { return k == p2p.Allgather || k == p2p.ReduceScatter }
 
-// call is a collective on all ranks; the Rank of its Spec does not count.
+// call is a collective on all ranks; the Rank of its Spec is ignored.
 type call struct {
 	algo string
 	p2p.Spec
@@ -97,7 +97,7 @@ type subject struct {
 	algo string
 }
 
-// everyAlgorithm runs a test for each algorithm, which its name tells.
+// everyAlgorithm runs a subtest for each algorithm.
 func everyAlgorithm(t *testing.T, test func(subject)) {
 	t.Helper()
 	for _, kind := range kinds {

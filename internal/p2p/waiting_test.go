@@ -65,7 +65,7 @@ func TestWaitingOnItself(t *testing.T) {
 	})
 }
 
-// What people read about a ring that got its first block and not the next.
+// Missing as people read it, for a ring that got its first block and not the next.
 func TestMissing(t *testing.T) {
 	s := newSolo(call{"ring", p2p.Spec{Kind: p2p.Allgather, Size: 4}}.sized(10).plan(t, 1))
 	s.start()
@@ -85,7 +85,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// A piece without bytes has no first and last one; a barrier has only such.
+// A piece without bytes has no first and last byte; a barrier has only such pieces.
 func TestMissingWithoutBytes(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo
