@@ -31,13 +31,19 @@ type Machine interface {
 // Untimed is embedded in a Machine that has no timer and nothing to check after each event.
 type Untimed struct{}
 
+// NextTimer returns step.Never.
 func (Untimed) NextTimer() step.Time { return step.Never }
-func (Untimed) Timer() bool          { return false }
-func (Untimed) Check()               {}
+
+// Timer does nothing.
+func (Untimed) Timer() bool { return false }
+
+// Check does nothing.
+func (Untimed) Check() {}
 
 // TimerPolicy says when a Cluster fires timers that are due.
 type TimerPolicy uint8
 
+// When due timers fire.
 const (
 	TimersFirst   TimerPolicy = iota // before anything else
 	TimersSampled                    // after an event: at its rank and at a random rank
@@ -242,11 +248,11 @@ func (c *Cluster) Drain(limit int) {
 
 // Round lets everything happen that is pending in the queues of the given kind, oldest first, but
 // not what that causes. It reports whether anything was pending.
-func (c *Cluster) Round(kind string) (any bool) {
-	for last := c.serial; ; any = true {
+func (c *Cluster) Round(kind string) (happened bool) {
+	for last := c.serial; ; happened = true {
 		q := oldest(c.ready, func(q *Pending) bool { return q.enabled() && q.Kind == kind && q.stamps[0].serial <= last })
 		if q == nil {
-			return any
+			return happened
 		}
 		f := q.Faults
 		q.Faults = Faults{}

@@ -235,8 +235,9 @@ func TestReport(t *testing.T) {
 }
 
 func TestReference(t *testing.T) {
-	for _, kind := range []wire.CallKind{wire.Broadcast, wire.Allgather, wire.ReduceScatter, wire.Allreduce,
-		wire.Barrier} {
+	for _, kind := range []wire.CallKind{
+		wire.Broadcast, wire.Allgather, wire.ReduceScatter, wire.Allreduce, wire.Barrier,
+	} {
 		f := &Reference{Kind: kind, Size: 3, Root: 1, Counts: []int64{3, 0, 5}, Seed: 9}
 		if kind == wire.Barrier {
 			f.Counts = nil

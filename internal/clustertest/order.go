@@ -17,7 +17,7 @@ func Avoid(late func(*Pending) bool) Order {
 		if len(ready) == 0 {
 			return nil
 		}
-		var any *Pending
+		var delayed *Pending
 		for i, at := 0, c.Rand.IntN(len(ready)); i < len(ready); i++ {
 			q := ready[(at+i)%len(ready)]
 			if !q.enabled() {
@@ -26,11 +26,11 @@ func Avoid(late func(*Pending) bool) Order {
 			if late == nil || !late(q) {
 				return q
 			}
-			if any == nil {
-				any = q
+			if delayed == nil {
+				delayed = q
 			}
 		}
-		return any
+		return delayed
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 // Fate is what becomes of an event that enters a queue.
 type Fate uint8
 
+// Fates.
 const (
 	Deliver Fate = iota
 	Lose

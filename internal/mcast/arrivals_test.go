@@ -4,8 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/wire"
 	"pgregory.net/rapid"
+
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // sentChunks is the truth about a multicast: who has sent how much of what. Senders

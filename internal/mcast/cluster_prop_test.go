@@ -3,9 +3,10 @@ package mcast
 import (
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/step"
-	"pgregory.net/rapid"
 )
 
 // drawWorld draws processes and the delays between them.

@@ -5,9 +5,10 @@ import (
 	"math"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/wire"
-	"pgregory.net/rapid"
 )
 
 // checkCover checks that the rounds of a plan cut the receive buffer into

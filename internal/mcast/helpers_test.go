@@ -3,9 +3,10 @@ package mcast
 import (
 	"slices"
 
+	"pgregory.net/rapid"
+
 	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/wire"
-	"pgregory.net/rapid"
 )
 
 func mustLayout(t clustertest.TB, psnBits int) wire.Layout {

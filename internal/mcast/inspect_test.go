@@ -47,8 +47,9 @@ func TestWaitingOnCredit(t *testing.T) {
 	for _, c := range []struct{ root, peer, want int }{{0, 1, 2}, {3, 2, 2}} {
 		o := started(t, broadcast(4, c.root, 100, 1, 1), c.root, Config{Flow: FlowCredit, Pool: NewPool(8, nil)})
 		for o.Phase() == step.Barrier {
-			hear(o, o.bar.peer(o.bar.round), wire.Msg{Kind: wire.MsgBarrier, Round: uint8(o.bar.round), Grant: 1,
-				Digest: o.g.Digest()})
+			hear(o, o.bar.peer(o.bar.round), wire.Msg{
+				Kind: wire.MsgBarrier, Round: uint8(o.bar.round), Grant: 1, Digest: o.g.Digest(),
+			})
 		}
 		o.Step(1, step.Event{Kind: step.EvSent, N: 1}, nil)
 		hear(o, c.peer, wire.Msg{Kind: wire.MsgGrantUp, Grant: 50})

@@ -129,8 +129,9 @@ func TestNonsenseIsIgnored(t *testing.T) {
 			wire.Msg{Kind: wire.MsgGrant, Grant: 1 << 60}, wire.Msg{Kind: wire.MsgBarrier, Round: 200, Digest: o.g.Digest()},
 			wire.Msg{Kind: wire.MsgReady}, wire.Msg{Kind: wire.MsgHeartbeat}, wire.Msg{Kind: 0}, wire.Msg{Kind: 255},
 		)
-		acts = append(acts, hear(o, 3, wire.Msg{Kind: wire.MsgAvail, Sub: 1, Ranges: all}, wire.Msg{Kind: wire.MsgAvail,
-			Ranges: all}, wire.Msg{Kind: wire.MsgGrantUp, Grant: 1 << 60})...)
+		acts = append(acts, hear(o, 3, wire.Msg{Kind: wire.MsgAvail, Sub: 1, Ranges: all}, wire.Msg{
+			Kind: wire.MsgAvail, Ranges: all,
+		}, wire.Msg{Kind: wire.MsgGrantUp, Grant: 1 << 60})...)
 		acts = append(acts, o.Step(1, step.Event{Kind: 99}, nil)...)
 		if len(acts) > 0 {
 			t.Errorf("%v: %+v", flow, acts)

@@ -42,8 +42,9 @@ func TestAuthorsMistakes(t *testing.T) {
 	t.Run("3: the cutoff is armed when the barrier ends, with alpha", func(t *testing.T) {
 		o := New(Config{
 			Geometry: oneRound(t, broadcast(2, 0, 1, 1, 1)), Rank: 1,
-			Est: NewEstimator(Limits{LinkRate: 25, Alpha: 10 * step.Microsecond, MinAlpha: 10 * step.Microsecond,
-				MaxAlpha: step.Second}),
+			Est: NewEstimator(Limits{
+				LinkRate: 25, Alpha: 10 * step.Microsecond, MinAlpha: 10 * step.Microsecond, MaxAlpha: step.Second,
+			}),
 		})
 		o.Step(0, step.Event{Kind: step.EvStart}, nil)
 		if o.Timer() != step.Never {
@@ -79,7 +80,8 @@ func TestAuthorsMistakes(t *testing.T) {
 	t.Run("5: several subgroups", func(t *testing.T) {
 		for s := 1; s <= 8; s++ {
 			c := scripted(t, allgather(5, 203, 8, 2, s), Config{}, func(to, sub int,
-				psn uint32) bool {
+				psn uint32,
+			) bool {
 				return (to+sub+int(psn))%7 == 0
 			})
 			if c.g.Subgroups() != s {

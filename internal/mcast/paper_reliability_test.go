@@ -25,8 +25,9 @@ func TestPaperSectionIIIC(t *testing.T) {
 		// 1000 chunks of 1000 bytes at 1 byte/ns, all missing: 1 ms, and alpha.
 		o := New(Config{
 			Geometry: oneRound(t, broadcast(2, 0, 1_000_000, 1000, 1)), Rank: 1,
-			Est: NewEstimator(Limits{LinkRate: 1, Alpha: 70 * step.Microsecond, MinAlpha: 70 * step.Microsecond,
-				MaxAlpha: step.Second}),
+			Est: NewEstimator(Limits{
+				LinkRate: 1, Alpha: 70 * step.Microsecond, MinAlpha: 70 * step.Microsecond, MaxAlpha: step.Second,
+			}),
 		})
 		o.Step(0, step.Event{Kind: step.EvStart}, nil)
 		o.Step(5000, step.Event{Kind: step.EvMsg, Msg: &wire.Msg{Kind: wire.MsgBarrier, Round: 1, Digest: o.g.Digest()}}, nil)

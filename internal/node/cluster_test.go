@@ -76,8 +76,9 @@ func psnBits(cfg Config, bits int) Config {
 }
 
 func newCluster(t clustertest.TB, size int, cfg Config) *cluster {
-	c := &cluster{Cluster: clustertest.New(t, 0), cfg: cfg, comms: map[uint32][]int{},
-		sums: map[opKey]map[int64]*networkSum{}}
+	c := &cluster{
+		Cluster: clustertest.New(t, 0), cfg: cfg, comms: map[uint32][]int{}, sums: map[opKey]map[int64]*networkSum{},
+	}
 	c.Now, c.MaxSpins = step.Second, 2
 	c.Order, c.Delay = clustertest.Oldest, func() step.Time { return tick }
 	c.network = c.Add(-1, idleMachine{})

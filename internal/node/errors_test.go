@@ -16,8 +16,9 @@ func TestErrorText(t *testing.T) {
 		want string
 	}{
 		{
-			Error{Comm: 7, Seq: 3, Op: wire.Allgather, Phase: step.Multicast, Culprit: 5, Reason: Lost,
-				Missing: "rank 5 chunks 0-3"},
+			Error{
+				Comm: 7, Seq: 3, Op: wire.Allgather, Phase: step.Multicast, Culprit: 5, Reason: Lost, Missing: "rank 5 chunks 0-3",
+			},
 			"allgather 3 on communicator 7 failed in the multicast phase: lost: rank 5; missing: rank 5 chunks 0-3",
 		},
 		{

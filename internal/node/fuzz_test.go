@@ -33,10 +33,12 @@ func FuzzNode(f *testing.F) {
 		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeAsk, Dead: []uint64{4}}},
 		{Kind: wire.MsgAgree, Comm: 1, Agree: &wire.Agree{Step: wire.AgreeState, Called: true, Dead: []uint64{1}}},
 		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeGone}},
-		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreePropose, Value: &wire.AgreeValue{ID: 9,
-			Ranks: []uint64{15}}}},
-		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeCommit, Value: &wire.AgreeValue{ID: 1,
-			Ranks: []uint64{255}}}},
+		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreePropose, Value: &wire.AgreeValue{
+			ID: 9, Ranks: []uint64{15},
+		}}},
+		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeCommit, Value: &wire.AgreeValue{
+			ID: 1, Ranks: []uint64{255},
+		}}},
 		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeCommit, Value: &wire.AgreeValue{ID: 1, Ranks: []uint64{9}}}},
 		{Kind: wire.MsgAbort, Reason: 4, Pair: &wire.CallPair{Ranks: [2]uint32{1, 9}}},
 	} {
@@ -86,8 +88,9 @@ func newFuzzed(t *testing.T) *fuzzed {
 	t.Helper()
 	cfg := psnBits(testConfig(), 30)
 	cfg.Rank, cfg.Size, cfg.Flow, cfg.Room, cfg.Deadline = 3, 4, mcast.FlowCredit, 4, 3*ms
-	z := &fuzzed{t: t, n: New(0, cfg), plan: fuzzPlan(t), ended: map[uint64]int{}, workers: newIntakes(cfg),
-		open: map[opKey]Action{}}
+	z := &fuzzed{
+		t: t, n: New(0, cfg), plan: fuzzPlan(t), ended: map[uint64]int{}, workers: newIntakes(cfg), open: map[opKey]Action{},
+	}
 	for id, members := range [][]int{{0, 1, 2, 3}, {3, 1, 0, 2}} {
 		if err := z.n.AddComm(uint32(id), members); err != nil {
 			t.Fatal(err)

@@ -168,10 +168,12 @@ func TestPlanBadCalls(t *testing.T) {
 		"inc communicator":   {n.StartReduction(c.Now, 9, 0, red(func(*p2p.Reduction) {})), ErrComm},
 		"inc another rank's": {n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Rank = 2 })), ErrSize},
 		"inc no chunk":       {n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Chunk = 0 })), p2p.ErrSpec},
-		"inc too few blocks": {n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Counts = r.Counts[:1] })),
-			p2p.ErrSpec},
-		"inc of another kind": {n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Kind = p2p.Allgather })),
-			p2p.ErrSpec},
+		"inc too few blocks": {
+			n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Counts = r.Counts[:1] })), p2p.ErrSpec,
+		},
+		"inc of another kind": {
+			n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Kind = p2p.Allgather })), p2p.ErrSpec,
+		},
 	} {
 		if !errors.Is(x.err, x.want) {
 			t.Errorf("%s: error %v, want %v", what, x.err, x.want)

@@ -160,10 +160,12 @@ func TestAbortIsValidated(t *testing.T) {
 		"no reason":                  {Rank: 1},
 		"a reason that there is not": {Rank: 1, Reason: uint8(Cancelled) + 1},
 		"corrupt, but not who":       {Rank: 1<<32 - 1, Reason: uint8(Corrupt)},
-		"corrupt, one not a member": {Rank: 1<<32 - 1, Reason: uint8(Corrupt),
-			Pair: &wire.CallPair{Ranks: [2]uint32{1, 2}}},
-		"calls of a rank that is not in": {Rank: 1, Reason: uint8(Mismatch), Pair: &wire.CallPair{Ranks: [2]uint32{1, 2},
-			Calls: [2]wire.Call{call, call}}},
+		"corrupt, one not a member": {
+			Rank: 1<<32 - 1, Reason: uint8(Corrupt), Pair: &wire.CallPair{Ranks: [2]uint32{1, 2}},
+		},
+		"calls of a rank that is not in": {Rank: 1, Reason: uint8(Mismatch), Pair: &wire.CallPair{
+			Ranks: [2]uint32{1, 2}, Calls: [2]wire.Call{call, call},
+		}},
 		"calls, but no mismatch": {Rank: 1, Reason: uint8(Lost), Pair: &wire.CallPair{Ranks: [2]uint32{1, 0}}},
 	} {
 		c := newCluster(t, 4, testConfig())

@@ -23,8 +23,9 @@ func (t *tape) next() int {
 func (t *tape) call() call {
 	kind := kinds[t.next()%len(kinds)]
 	algos := p2p.Algorithms(kind)
-	c := call{algos[t.next()%len(algos)], p2p.Spec{Kind: kind, Size: 1 + t.next()%20, Segment: int64(t.next() % 8),
-		Radix: 2 + t.next()%4}}
+	c := call{algos[t.next()%len(algos)], p2p.Spec{
+		Kind: kind, Size: 1 + t.next()%20, Segment: int64(t.next() % 8), Radix: 2 + t.next()%4,
+	}}
 	c.Rank = t.next() % c.Size
 	c.Root = t.next() % c.Size
 	return c.sized(int64(t.next() % 32))
@@ -36,8 +37,9 @@ func (t *tape) call() call {
 func FuzzOpData(f *testing.F) {
 	for kind := range byte(len(kinds)) {
 		for algo := range byte(5) {
-			f.Add([]byte{kind, algo, 6, 3, 1, 2, 1, 20, 0, 1, 3, 4, 1, 3, 5, 2, 2, 3, 3, 4, 2, 4, 3, 0, 0, 3, 3, 0, 1, 3, 4,
-				0, 2})
+			f.Add([]byte{
+				kind, algo, 6, 3, 1, 2, 1, 20, 0, 1, 3, 4, 1, 3, 5, 2, 2, 3, 3, 4, 2, 4, 3, 0, 0, 3, 3, 0, 1, 3, 4, 0, 2,
+			})
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -85,8 +87,10 @@ type account struct {
 func newAccount(t *testing.T, c call) *account {
 	t.Helper()
 	p := c.plan(t, c.Rank)
-	return &account{t: t, c: c, plan: p, op: p2p.NewExecutor(p2p.Config{Plan: p}), in: p2p.NewInbox(p),
-		got: map[int]bool{}, ready: map[int]bool{}}
+	return &account{
+		t: t, c: c, plan: p, op: p2p.NewExecutor(p2p.Config{Plan: p}), in: p2p.NewInbox(p),
+		got: map[int]bool{}, ready: map[int]bool{},
+	}
 }
 
 func (a *account) message(from int, wrong bool) {
