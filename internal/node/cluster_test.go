@@ -149,12 +149,12 @@ func (c *cluster) kill(reset bool, ranks ...int) {
 		if reset {
 			peers = mcast.AppendPeers(nil, r, len(c.hosts))
 		}
-		c.killBefore(r, peers)
+		c.killSeenBy(r, peers)
 	}
 }
 
-// killBefore stops a process for good. The given peers notice after they got everything that it sent.
-func (c *cluster) killBefore(rank int, peers []int) {
+// killSeenBy stops a process for good. The given peers notice after they got everything that it sent.
+func (c *cluster) killSeenBy(rank int, peers []int) {
 	c.hurt = true
 	c.Kill(c.hosts[rank].Rank)
 	for _, p := range peers {

@@ -25,8 +25,8 @@ func TestEagerLead(t *testing.T) {
 		c.allRight(c.oneByOne(60, 2)...)
 		for _, h := range c.hosts {
 			// Each of the four others is at most lead calls ahead on each communicator, by different calls.
-			if limit := 2 * lead * 4; h.most > limit {
-				t.Fatalf("seed %d: rank %d kept pieces of %d calls, want at most %d", seed, h.ID, h.most, limit)
+			if limit := 2 * lead * 4; h.peakEarly > limit {
+				t.Fatalf("seed %d: rank %d kept pieces of %d calls, want at most %d", seed, h.ID, h.peakEarly, limit)
 			}
 			if len(h.early) > 0 {
 				t.Fatalf("seed %d: rank %d still keeps pieces of %d calls", seed, h.ID, len(h.early))
@@ -51,8 +51,8 @@ func TestEagerStops(t *testing.T) {
 			ended++
 		}
 	}
-	if ended != lead || c.hosts[1].most != lead {
-		t.Fatalf("%d calls have ended and %d are kept, want %d", ended, c.hosts[1].most, lead)
+	if ended != lead || c.hosts[1].peakEarly != lead {
+		t.Fatalf("%d calls have ended and %d are kept, want %d", ended, c.hosts[1].peakEarly, lead)
 	}
 	for _, k := range calls {
 		k.on(1)

@@ -77,7 +77,7 @@ func TestPlanPeerLost(t *testing.T) {
 			}
 		}
 		c.Drain(c.Rand.IntN(20 * size))
-		c.killBefore(dead, upTo(size))
+		c.killSeenBy(dead, upTo(size))
 		c.run()
 		k.failures(Lost, dead)
 		after := c.plan(0, kind, algo, 10)

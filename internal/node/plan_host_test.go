@@ -75,7 +75,7 @@ func (h *host) putLeaves(a Action) {
 func (h *host) piece(p piece) {
 	if h.openRound(p.opKey) == nil && h.node.Early(p.from, p.comm, p.seq, int64(len(p.payload))) {
 		h.early[p.opKey] = append(h.early[p.opKey], p)
-		h.most = max(h.most, len(h.early))
+		h.peakEarly = max(h.peakEarly, len(h.early))
 		return
 	}
 	h.node.Heard(h.c.Now, p.from)
