@@ -23,7 +23,9 @@ func newReceiving(t testing.TB, chunks int64, cfg Config) *receiving {
 	cfg.Est = NewEstimator(Limits{LinkRate: 25, Alpha: 10 * step.Microsecond})
 	r := &receiving{o: New(cfg), out: make([]step.Action, 0, 16), chunk: chunk}
 	r.o.Step(1, step.Event{Kind: step.EvStart}, nil)
-	r.o.Step(1, step.Event{Kind: step.EvMsg, Msg: &wire.Msg{Kind: wire.MsgBarrier, Round: 1, Grant: 1 << 40, Digest: r.o.g.Digest()}}, nil)
+	r.o.Step(1, step.Event{Kind: step.EvMsg, Msg: &wire.Msg{
+		Kind: wire.MsgBarrier, Round: 1, Grant: 1 << 40, Digest: r.o.g.Digest(),
+	}}, nil)
 	if r.o.Phase() != step.Multicast {
 		t.Fatalf("phase %v", r.o.Phase())
 	}

@@ -4,8 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/wire"
 	"pgregory.net/rapid"
+
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // sentChunks is the truth about a multicast: who has sent how much of what. Senders
@@ -155,7 +156,8 @@ func TestReadIsNotOvertaken(t *testing.T) {
 	g := oneRound(t, broadcast(2, 0, 40, 8, 1))
 	r := track(g, 0, 1, false)
 	var in Intake
-	if won, busy := in.Claim(r.Placement, []wire.Range{{PSN: 1, N: 2}}, nil); busy || !slices.Equal(won, []wire.Range{{PSN: 1, N: 2}}) {
+	if won, busy := in.Claim(r.Placement, []wire.Range{{PSN: 1, N: 2}}, nil); busy || !slices.Equal(won,
+		[]wire.Range{{PSN: 1, N: 2}}) {
 		t.Fatalf("claimed %v, busy %v", won, busy)
 	}
 	for _, c := range []struct {

@@ -1,154 +1,125 @@
 package mcast
 
 import (
+	"fmt"
 	"math/bits"
-	"math/rand/v2"
 	"testing"
+
+	"github.com/allcast/allcast/internal/clustertest"
 )
 
-// barrierRun is P barriers and the messages between them.
+// barrierRun is the barrier of one rank.
 type barrierRun struct {
-	t       *testing.T
-	ranks   []*barrier // nil: not entered yet
-	grants  []uint64
-	entered int
-	wire    []barrierMsg
-	sent    int
+	clustertest.Untimed
+	barrier
+	entered bool
+	inbox   *clustertest.Queue[barrierMsg]
 }
 
 type barrierMsg struct {
-	from, to, round int
-	grant           uint64
+	from, round int
+	grant       uint64
 }
 
-func newBarrierRun(t *testing.T, size int, rng *rand.Rand) *barrierRun {
+func (b *barrierRun) Done() bool     { return b.entered && b.done() }
+func (b *barrierRun) String() string { return fmt.Sprintf("entered %v, round %d", b.entered, b.round) }
+
+// barrierCluster is some barriers and the number of messages that they sent.
+type barrierCluster struct {
+	*clustertest.Cluster
+	ranks   []*barrierRun
+	lowest  uint64 // grant
+	entered int
+	sent    int
+}
+
+func newBarrierCluster(t *testing.T, seed uint64, size int) *barrierCluster {
 	t.Helper()
-	r := &barrierRun{t: t, ranks: make([]*barrier, size)}
-	for range size {
-		r.grants = append(r.grants, rng.Uint64N(1000))
+	c := &barrierCluster{Cluster: clustertest.New(t, seed), lowest: 1000}
+	c.Subject = fmt.Sprintf("P=%d", size)
+	for r := range size {
+		b := &barrierRun{barrier: newBarrier(r, size, c.Rand.Uint64N(1000))}
+		c.lowest = min(c.lowest, b.grant)
+		c.ranks = append(c.ranks, b)
+		at := c.Add(r, b)
+		b.inbox = clustertest.NewQueue(c.Cluster, "message", at, r, func(m barrierMsg) {
+			if !b.accepts(m.from, m.round) {
+				c.Failf("rank %d refuses round %d of rank %d", r, m.round, m.from)
+			}
+			b.receive(m.round, m.grant)
+			c.flush(r)
+		})
+		b.inbox.Held = true
+		b.inbox.Faults = clustertest.Faults{Reorder: 1, Duplicate: 1. / 8}
+		clustertest.NewQueue(c.Cluster, "enter", at, r, func(struct{}) {
+			b.entered, b.inbox.Held = true, false
+			c.entered++
+			c.flush(r)
+		}).Push(struct{}{})
 	}
-	return r
+	return c
 }
 
-// enter lets a rank in and sends what it has to say.
-func (r *barrierRun) enter(rank int) {
-	b := newBarrier(rank, len(r.ranks), r.grants[rank])
-	r.ranks[rank] = &b
-	r.entered++
-	r.flush(rank)
-}
-
-func (r *barrierRun) flush(rank int) {
-	b := r.ranks[rank]
-	for {
-		to, round, ok := b.next()
-		if !ok {
-			break
-		}
-		r.wire = append(r.wire, barrierMsg{rank, to, round, b.grant})
-		r.sent++
+// flush sends the messages of a rank that are due.
+func (c *barrierCluster) flush(rank int) {
+	b := c.ranks[rank]
+	for to, round, ok := b.next(); ok; to, round, ok = b.next() {
+		c.ranks[to].inbox.Push(barrierMsg{rank, round, b.grant})
+		c.sent++
 	}
-	if b.done() && r.entered != len(r.ranks) {
-		r.t.Fatalf("P=%d: rank %d left when %d had entered", len(r.ranks), rank, r.entered)
+	if b.done() && c.entered != len(c.ranks) {
+		c.Failf("rank %d left when %d had entered", rank, c.entered)
 	}
 }
 
-func (r *barrierRun) deliver(m barrierMsg) {
-	b := r.ranks[m.to]
-	if !b.accepts(m.from, m.round) {
-		r.t.Fatalf("P=%d: rank %d refuses round %d of rank %d", len(r.ranks), m.to, m.round, m.from)
-	}
-	b.receive(m.round, m.grant)
-	r.flush(m.to)
-}
-
-func (r *barrierRun) finish() {
-	least := r.grants[0]
-	for _, g := range r.grants {
-		least = min(least, g)
-	}
-	for rank, b := range r.ranks {
-		if !b.done() {
-			r.t.Fatalf("P=%d: rank %d is still in round %d", len(r.ranks), rank, b.round)
-		}
-		if b.grant != least {
-			r.t.Fatalf("P=%d: rank %d heard of %d, the least is %d", len(r.ranks), rank, b.grant, least)
+// finish checks that all ranks have left and know the lowest grant.
+func (c *barrierCluster) finish() {
+	for r, b := range c.ranks {
+		if !b.Done() || b.grant != c.lowest {
+			c.Failf("rank %d: in round %d, knows the grant %d, the lowest is %d", r, b.round, b.grant, c.lowest)
 		}
 	}
 }
 
-// Whatever the order of entering and of delivery, with messages told twice:
-// nobody leaves early, everybody leaves, knowing the least grant.
+// In any order of entering and of delivery, with duplicates: no rank leaves before all have entered,
+// every rank leaves, and every rank knows the lowest grant.
 func TestBarrierInAnyOrder(t *testing.T) {
 	for size := 1; size <= 130; size++ {
 		for seed := range uint64(4) {
-			rng := rand.New(rand.NewPCG(uint64(size), seed))
-			r := newBarrierRun(t, size, rng)
-			waiting := rng.Perm(size)
-			var held []barrierMsg // for ranks that have not entered
-			for len(waiting) > 0 || len(r.wire) > 0 {
-				if n := len(waiting); n > 0 && rng.IntN(n+len(r.wire)) < n {
-					rank := waiting[n-1]
-					waiting = waiting[:n-1]
-					r.enter(rank)
-					r.wire, held = append(r.wire, held...), nil
-					continue
-				}
-				i := rng.IntN(len(r.wire))
-				m := r.wire[i]
-				r.wire[i] = r.wire[len(r.wire)-1]
-				r.wire = r.wire[:len(r.wire)-1]
-				if r.ranks[m.to] == nil {
-					held = append(held, m)
-					continue
-				}
-				r.deliver(m)
-				if rng.IntN(8) == 0 {
-					r.deliver(m)
-				}
-			}
-			r.finish()
+			c := newBarrierCluster(t, uint64(size)<<8|seed, size)
+			c.Drain(1 << 20)
+			c.finish()
 		}
 	}
 }
 
-// In lockstep it takes log2 P rounds of messages for a power of two, and at most
-// two more for the fold and the release otherwise.
+// In lockstep it takes log2 P rounds of messages for a power of two. Otherwise the fold and the release
+// take at most two more.
 func TestBarrierRounds(t *testing.T) {
 	for size := 1; size <= 130; size++ {
-		r := newBarrierRun(t, size, rand.New(rand.NewPCG(1, 1)))
-		for rank := range size {
-			// They all enter at once: nobody can leave before the last has.
-			r.entered = size - 1
-			r.enter(rank)
-		}
+		c := newBarrierCluster(t, 1, size)
+		c.Round("enter")
 		rounds := 0
-		for len(r.wire) > 0 {
-			now := r.wire
-			r.wire = nil
-			for _, m := range now {
-				r.deliver(m)
-			}
+		for c.Round("message") {
 			rounds++
 		}
-		r.entered = size
-		r.finish()
+		c.finish()
 		log := bits.Len(uint(size)) - 1
-		most := log
+		limit := log
 		if size != 1<<log {
-			most += 2
+			limit += 2
 		}
-		if rounds > most || rounds < log {
-			t.Errorf("P=%d: %d rounds, want %d to %d", size, rounds, log, most)
+		if rounds > limit || rounds < log {
+			t.Errorf("P=%d: %d rounds, want %d to %d", size, rounds, log, limit)
 		}
-		if want := (1<<log)*log + 2*(size-1<<log); r.sent != want {
-			t.Errorf("P=%d: %d messages, want %d", size, r.sent, want)
+		if want := (1<<log)*log + 2*(size-1<<log); c.sent != want {
+			t.Errorf("P=%d: %d messages, want %d", size, c.sent, want)
 		}
 	}
 }
 
-// A message is accepted only from the partner of its round, and only in the
-// direction in which that round speaks.
+// A barrier accepts a message only from the partner of its round, and only in the direction of that
+// round.
 func TestBarrierAcceptsOnlyPartners(t *testing.T) {
 	for size := 1; size <= 34; size++ {
 		for rank := range size {
@@ -162,7 +133,7 @@ func TestBarrierAcceptsOnlyPartners(t *testing.T) {
 					partners++
 					back := newBarrier(from, size, 0)
 					if back.peer(round) != rank || !back.sends(round) || from == rank {
-						t.Fatalf("P=%d: rank %d takes round %d from rank %d, who does not send it", size, rank, round, from)
+						t.Fatalf("P=%d: rank %d takes round %d from rank %d, which does not send it", size, rank, round, from)
 					}
 				}
 				if partners > 1 || partners == 1 && round > b.last {

@@ -113,7 +113,9 @@ func BenchmarkOpSend(b *testing.B) {
 			left = chunks
 			o = New(Config{Geometry: g, Est: NewEstimator(Limits{})})
 			o.Step(1, step.Event{Kind: step.EvStart}, nil)
-			o.Step(1, step.Event{Kind: step.EvMsg, From: 1, Msg: &wire.Msg{Kind: wire.MsgBarrier, Round: 1, Digest: g.Digest()}}, nil)
+			o.Step(1, step.Event{Kind: step.EvMsg, From: 1, Msg: &wire.Msg{
+				Kind: wire.MsgBarrier, Round: 1, Digest: g.Digest(),
+			}}, nil)
 			b.StartTimer()
 		}
 		left--

@@ -104,7 +104,8 @@ func TestBitmapEveryRange(t *testing.T) {
 				first = i
 			}
 			if b.Count(0, n) != k || b.NextSet(0, n) != first || b.NextClear(i, n) != i+k {
-				t.Fatalf("SetRange(%d, %d): %d set, the first %d, then clear at %d", i, k, b.Count(0, n), b.NextSet(0, n), b.NextClear(i, n))
+				t.Fatalf("SetRange(%d, %d): %d set, the first %d, then clear at %d",
+					i, k, b.Count(0, n), b.NextSet(0, n), b.NextClear(i, n))
 			}
 			b.ClearRange(i, k)
 			if b.Count(0, n) != 0 {

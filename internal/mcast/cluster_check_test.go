@@ -2,46 +2,41 @@ package mcast
 
 import (
 	"bytes"
-	"slices"
 
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
 // checkMsg checks that a message tells the truth.
-func (c *cluster) checkMsg(m *member, msg *wire.Msg) {
+func (m *member) checkMsg(msg *wire.Msg) {
+	c, w, sub := m.c, m.c.w, int(msg.Sub)
 	switch msg.Kind {
 	case wire.MsgFetch:
-		for _, q := range msg.Ranges {
-			for psn := q.PSN; psn < q.PSN+q.N; psn++ {
-				if m.placed[msg.Sub][psn] || c.state[msg.Sub][psn] != left {
-					c.w.t.Fatalf("rank %d asks for PSN %d of subgroup %d: placed %v, state %d", m.rank, psn, msg.Sub, m.placed[msg.Sub][psn], c.state[msg.Sub][psn])
-				}
-				if m.asked[msg.Sub][psn] { // it is offered once
-					c.w.t.Fatalf("rank %d asks for PSN %d of subgroup %d twice", m.rank, psn, msg.Sub)
-				}
-				m.asked[msg.Sub][psn] = true
+		m.each(sub, msg.Ranges, func(psn uint32, f *chunkFlags) {
+			if *f&(placed|asked) != 0 || c.state[sub][psn] != left { // a chunk is offered once
+				w.Failf("rank %d asks for PSN %d of subgroup %d: flags %b, state %d", m.rank, psn, sub, *f, c.state[sub][psn])
 			}
-		}
+			*f |= asked
+		})
 	case wire.MsgAvail:
-		for _, q := range msg.Ranges {
-			if slices.Contains(m.placed[msg.Sub][q.PSN:q.PSN+q.N], false) {
-				c.w.t.Fatalf("rank %d offers %v of subgroup %d, which it does not have", m.rank, q, msg.Sub)
+		m.each(sub, msg.Ranges, func(psn uint32, f *chunkFlags) {
+			if *f&placed == 0 {
+				w.Failf("rank %d offers PSN %d of subgroup %d, which it does not have", m.rank, psn, sub)
 			}
-		}
-	case wire.MsgFinal:
+		})
+	case wire.MsgFinal, wire.MsgFinalSum:
 		if m.missing > 0 {
-			c.w.t.Fatalf("rank %d sends Final and misses %d", m.rank, m.missing)
+			w.Failf("rank %d sends Final and misses %d", m.rank, m.missing)
 		}
 	case wire.MsgActivate, wire.MsgChainSent:
-		c.checkTurn(m)
+		m.checkTurn()
 		if msg.Kind == wire.MsgChainSent && !c.allLeft(m.rank) {
-			c.w.t.Fatalf("rank %d says it has finished, with %d handed over and %d gone", m.rank, m.handed, m.told)
+			w.Failf("rank %d says it has finished, with %d handed over and %d gone", m.rank, m.handed, m.told)
 		}
 	case wire.MsgAllSent:
 		for r := range c.ranks {
 			if !c.allLeft(r) {
-				c.w.t.Fatalf("rank %d says that all have sent; rank %d has not", m.rank, r)
+				w.Failf("rank %d says that all have sent; rank %d has not", m.rank, r)
 			}
 		}
 	case wire.MsgMark:
@@ -49,14 +44,14 @@ func (c *cluster) checkMsg(m *member, msg *wire.Msg) {
 			first, _ := c.g.Block(sub, int(msg.Rank))
 			for i := range n {
 				if c.state[sub][first+i] != left {
-					c.w.t.Fatalf("rank %d marks %d chunks of rank %d in subgroup %d; chunk %d has not left", m.rank, n, msg.Rank, sub, i)
+					w.Failf("rank %d marks %d chunks of rank %d in subgroup %d; chunk %d has not left", m.rank, n, msg.Rank, sub, i)
 				}
 			}
 		}
 	}
 }
 
-// allLeft reports whether a rank's whole block has left its send buffer.
+// allLeft reports whether the whole block of a rank has left its send buffer.
 func (c *cluster) allLeft(rank int) bool {
 	if c.g.Size() == 1 {
 		return true
@@ -72,114 +67,130 @@ func (c *cluster) allLeft(rank int) bool {
 	return true
 }
 
-// checkTurn: a rank multicasts, and passes the turn on, when all in its chain but
-// its predecessor have finished.
-func (c *cluster) checkTurn(m *member) {
-	i := c.g.index[m.rank]
-	chain := c.g.chains.members[c.g.chains.of[i]]
-	for p := range int(c.g.chains.pos[i]) - 1 {
-		if r := c.g.senders[chain[p]]; !c.allLeft(r) {
-			c.w.t.Fatalf("rank %d is active before rank %d has finished", m.rank, r)
+// checkTurn: a rank multicasts, and passes the turn on, when all before it in its chain have
+// finished, except its predecessor.
+func (m *member) checkTurn() {
+	g := m.c.g
+	i := g.index[m.rank]
+	chain := g.chains.members[g.chains.of[i]]
+	for p := range int(g.chains.pos[i]) - 1 {
+		if r := g.senders[chain[p]]; !m.c.allLeft(r) {
+			m.c.w.Failf("rank %d is active before rank %d has finished", m.rank, r)
 		}
 	}
 }
 
-// checkCredit: what m hands over next has a place that every rank has granted.
-func (c *cluster) checkCredit(m *member) {
+// checkCredit: every rank has granted the place of the chunk that m hands over next.
+func (m *member) checkCredit() {
 	if m.op.cfg.Flow != FlowCredit {
 		return
 	}
-	i := c.g.index[m.rank]
-	place := c.g.chains.position(int(c.g.chains.of[i]), c.g.chains.before[i]+uint64(m.handed))
-	for _, to := range c.ranks {
+	g := m.c.g
+	i := g.index[m.rank]
+	place := g.chains.position(int(g.chains.of[i]), g.chains.before[i]+uint64(m.handed))
+	for _, to := range m.c.ranks {
 		if place >= to.op.cr.own {
-			c.w.t.Fatalf("rank %d sends the chunk in place %d, rank %d has granted %d", m.rank, place, to.rank, to.op.cr.own)
+			m.c.w.Failf("rank %d sends the chunk in place %d, rank %d has granted %d", m.rank, place, to.rank, to.op.cr.own)
 		}
 	}
 }
 
-// checkComplete: everything is here, ours is gone, and our right neighbour is done.
-func (c *cluster) checkComplete(m *member) {
+// checkComplete: every chunk is here, the own block has left, and the right neighbour is done.
+func (m *member) checkComplete() {
+	c, w := m.c, m.c.w
 	switch {
 	case m.complete:
-		c.w.t.Fatalf("rank %d completes twice", m.rank)
+		w.Failf("rank %d completes twice", m.rank)
 	case m.missing > 0 || m.reads() > 0:
-		c.w.t.Fatalf("rank %d completes with %d chunks missing and %d reads under way", m.rank, m.missing, m.reads())
+		w.Failf("rank %d completes with %d chunks missing and %d reads under way", m.rank, m.missing, m.reads())
 	case !c.allLeft(m.rank) || m.handed != m.told:
-		c.w.t.Fatalf("rank %d completes before its sends have", m.rank)
+		w.Failf("rank %d completes before its sends have", m.rank)
 	case len(c.ranks) > 1 && !m.final:
-		c.w.t.Fatalf("rank %d completes without its right neighbour's Final", m.rank)
+		w.Failf("rank %d completes without the Final of its right neighbour", m.rank)
 	}
-	right := c.ranks[(m.rank+1)%len(c.ranks)]
-	if right.reads() > 0 {
-		c.w.t.Fatalf("rank %d completes while rank %d reads from it", m.rank, right.rank)
+	if right := c.ranks[(m.rank+1)%len(c.ranks)]; right.reads() > 0 {
+		w.Failf("rank %d completes while rank %d reads from it", m.rank, right.rank)
 	}
-	c.sameBytes(m)
+	m.sameBytes()
 }
 
-// reads is how many reads of a rank are under way and will place something.
+// reads counts the reads under way that will place something.
 func (m *member) reads() (n int) {
-	for _, it := range m.fetch.items {
-		if len(it.ranges) > 0 {
+	for _, r := range m.fetch.Items() {
+		if len(r.ranges) > 0 {
 			n++
 		}
 	}
 	return n
 }
 
-func (c *cluster) sameBytes(m *member) {
-	got := c.mem.recv[m.rank]
-	// Of a call in rounds, only what this round carries is there.
-	for sub := range c.g.Subgroups() {
-		for psn := range c.g.PSNs(sub) {
-			off, length := c.g.Span(sub, psn, 1)
-			if !bytes.Equal(got[off:off+length], c.mem.want[off:off+length]) {
-				c.w.t.Fatalf("rank %d has wrong bytes in PSN %d of subgroup %d, rank %d's", m.rank, psn, sub, c.g.Owner(sub, psn))
+// sameBytes compares the chunks of this round, which may be one of several, with the result.
+func (m *member) sameBytes() {
+	g, got, want := m.c.g, m.c.recv[m.rank], m.c.Want()
+	for sub := range g.Subgroups() {
+		for psn := range g.PSNs(sub) {
+			off, length := g.Span(sub, psn, 1)
+			if !bytes.Equal(got[off:off+length], want[off:off+length]) {
+				m.c.w.Failf("rank %d has wrong bytes in PSN %d of subgroup %d from rank %d", m.rank, psn, sub, g.Owner(sub, psn))
 			}
 		}
 	}
 }
 
-// invariants compares a Collective with what its driver knows.
-func (c *cluster) invariants(m *member) {
-	o := m.op
+// Check compares the Collective with the state of its driver.
+func (m *member) Check() {
+	if !m.stepped {
+		return
+	}
+	m.stepped = false
+	o, w := m.op, m.c.w
 	if o.Phase() < m.phase {
-		c.w.t.Fatalf("rank %d goes back from %v to %v", m.rank, m.phase, o.Phase())
+		w.Failf("rank %d goes back from %v to %v", m.rank, m.phase, o.Phase())
 	}
 	m.phase = o.Phase()
 	if int(o.missing()) != m.unknown {
-		c.w.t.Fatalf("rank %d counts %d missing, it was not told of %d", m.rank, o.missing(), m.unknown)
+		w.Failf("rank %d counts %d missing, it was not told of %d", m.rank, o.missing(), m.unknown)
 	}
-	var asked uint32
+	var requested uint32
 	for sub := range o.arrived {
 		a := &o.arrived[sub]
 		for psn := range a.Len() {
+			f := m.chunks[sub][psn]
 			if a.asked != nil && a.asked.Has(psn) {
-				asked++
-				if m.reported[sub][psn] {
-					c.w.t.Fatalf("rank %d, PSN %d of subgroup %d: asked for, and it was told that it is here", m.rank, psn, sub)
+				requested++
+				if f&reported != 0 {
+					w.Failf("rank %d still asks for PSN %d of subgroup %d, and was told that it is here", m.rank, psn, sub)
 				}
 			}
-			free := !m.placed[sub][psn] && !m.reading[sub][psn]
-			if a.InPlace(psn) != m.placed[sub][psn] || a.Free(psn) != free {
-				c.w.t.Fatalf("rank %d, PSN %d of subgroup %d: in place %v, free %v; want %v, %v", m.rank, psn, sub, a.InPlace(psn), a.Free(psn), m.placed[sub][psn], free)
+			if a.InPlace(psn) != (f&placed != 0) || a.Free(psn) != (f&(placed|reading) == 0) {
+				w.Failf("rank %d, PSN %d of subgroup %d: in place %v, free %v; flags %b",
+					m.rank, psn, sub, a.InPlace(psn), a.Free(psn), f)
 			}
 		}
 	}
-	if o.asked != asked {
-		c.w.t.Fatalf("rank %d counts %d asked for, it is %d", m.rank, o.asked, asked)
+	if o.asked != requested {
+		w.Failf("rank %d counts %d chunks asked for, want %d", m.rank, o.asked, requested)
 	}
 }
 
-// verify checks that all ended well and nothing is left.
+// verify checks that all ranks ended well and hold nothing.
 func (c *cluster) verify() {
 	for _, m := range c.ranks {
 		if !m.complete || !m.closed || m.missing > 0 {
-			c.w.t.Fatalf("rank %d: complete %v, closed %v, %d missing", m.rank, m.complete, m.closed, m.missing)
+			c.w.Failf("rank %d: complete %v, closed %v, %d missing", m.rank, m.complete, m.closed, m.missing)
 		}
-		c.sameBytes(m)
+		m.sameBytes()
 		if m.op.Timer() != step.Never || m.op.Phase() != step.Closed {
-			c.w.t.Fatalf("rank %d is %v and wants a timer at %d", m.rank, m.op.Phase(), m.op.Timer())
+			c.w.Failf("rank %d is %v and wants a timer at %d", m.rank, m.op.Phase(), m.op.Timer())
+		}
+	}
+}
+
+// empty checks that all room came back.
+func (w *world) empty() {
+	for r, h := range w.hosts {
+		if h.pool.Lent() != 0 || h.pool.ops != 0 {
+			w.Failf("rank %d: %d places are still lent, to %d operations", r, h.pool.Lent(), h.pool.ops)
 		}
 	}
 }

@@ -3,61 +3,44 @@ package mcast
 import (
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// drain lets everything happen but datagrams for one rank, until nothing else
-// can, timers of the other ranks included.
-func (w *world) drain(c *cluster, deaf int) {
-	for range 100_000 {
-		var next *lane
-		for _, l := range c.ready {
-			if l.kind != laneGram || l.at.rank != deaf {
-				next = l
-				break
-			}
+// runWithout runs until nothing else can happen, while the receive worker and the timers of a rank are
+// stopped.
+func (w *world) runWithout(m *member) {
+	m.grams.Held, m.mute = true, true
+	w.Order, w.Timers = clustertest.Oldest, clustertest.TimersIdle
+	for events := 0; w.StepBefore(w.Now + step.Second); events++ {
+		if events > 100_000 {
+			w.Failf("no end")
 		}
-		if next != nil {
-			c.happen(next)
-			continue
-		}
-		at, who := step.Never, (*member)(nil)
-		for _, m := range c.ranks {
-			if due := m.op.Timer(); m.rank != deaf && m.started && !m.closed && due < at {
-				at, who = due, m
-			}
-		}
-		if who == nil || at > w.now+step.Second {
-			return
-		}
-		w.now = max(w.now, at)
-		c.tick(who)
 	}
-	w.t.Fatalf("no end:\n%s", dump([]*cluster{c}))
+	m.grams.Held, m.mute = false, false
+	w.Order, w.Timers = clustertest.Random, clustertest.TimersSampled
 }
 
-// A receive worker that is stopped while the rest of its process lives must not
-// be sent more than it has room for: that is what credit is for. In particular,
-// a mark that overtakes the datagrams it speaks of does not make room for more.
+// Senders must not exceed the room of a receive worker that is stopped while the rest of its process
+// runs. In particular, a mark that overtakes its datagrams does not make room for more.
 func TestCreditDoesNotOverrunASlowWorker(t *testing.T) {
 	const room = 8
 	for _, deaf := range []int{1, 2, 3} {
 		s := broadcast(4, 0, 256, 1, 1)
 		w := newWorld(t, 1, 4, Limits{Alpha: 10 * step.Microsecond}, room)
-		c := w.open(oneRound(t, s), newMemory(w.rng, s.Counts), network{}, Config{Flow: FlowCredit, Batch: 4})
-		w.drain(c, deaf)
-		if n := len(c.ranks[deaf].grams.items); n > room {
+		c := w.open(s, network{}, Config{Flow: FlowCredit, Batch: 4})
+		w.runWithout(c.ranks[deaf])
+		if n := c.ranks[deaf].grams.Len(); n == 0 || n > room {
 			t.Errorf("rank %d: %d datagrams wait for its worker, it has room for %d", deaf, n, room)
 		}
-		w.run(c)
+		w.run()
 		w.empty()
 	}
 }
 
-// What was announced as sent counts as consumed once as many datagrams as the
-// queue holds were taken from it, whoever's they were: an operation whose chunk
-// was lost must not wait until all others are silent.
+// An announced chunk counts as consumed once the worker has taken as many datagrams as the queue
+// holds, of any collective: a collective that lost a chunk must not wait until all others are silent.
 func TestMarkPassesWhileOthersReceive(t *testing.T) {
 	pool := NewPool(8, nil)
 	o := started(t, broadcast(2, 0, 100, 1, 1), 1, Config{Flow: FlowCredit, Pool: pool})
@@ -68,7 +51,7 @@ func TestMarkPassesWhileOthersReceive(t *testing.T) {
 	now := step.Time(1)
 	for range 100 {
 		now += o.cfg.Est.Alpha() / 2
-		pool.taken.Add(1) // another operation's
+		pool.taken.Add(1) // of another collective
 		pool.Took(now)
 		if o.Timer() <= now {
 			o.Step(now, step.Event{Kind: step.EvTimer}, nil)
@@ -79,8 +62,8 @@ func TestMarkPassesWhileOthersReceive(t *testing.T) {
 	}
 }
 
-// A rank lends the room of the path that receives: the kernel's if the kernel receives for all
-// subgroups of the operation, and else that of the process's receive queues.
+// A rank lends the room of the path that receives: that of the kernel if the kernel receives for all
+// subgroups, and otherwise that of the receive queues of the process.
 func TestCreditFollowsTheReceiver(t *testing.T) {
 	const room, kernel, total = 8, 4096, 10_000
 	for _, offloaded := range []bool{false, true} {
@@ -101,7 +84,7 @@ func TestCreditFollowsTheReceiver(t *testing.T) {
 			t.Errorf("offloaded %v: grants %d; lent: %d of %d, and %d by the other",
 				offloaded, grant, lender.Lent(), size, other.Lent())
 		}
-		// What was consumed is lent again, by the same pool.
+		// The same pool lends consumed places again.
 		hear(o, 0, wire.Msg{Kind: wire.MsgBarrier, Round: 1, Grant: 4, Digest: o.g.Digest()})
 		for psn := range uint32(total / 2) {
 			if _, v, _ := o.Chunk(2, 0, psn, 1, nil); v != Placed {
@@ -112,7 +95,7 @@ func TestCreditFollowsTheReceiver(t *testing.T) {
 			}
 		}
 		if o.Fail(); here.Lent()+there.Lent() != 0 {
-			t.Errorf("offloaded %v: %d places did not come back", offloaded, here.Lent()+there.Lent())
+			t.Errorf("offloaded %v: %d places were not returned", offloaded, here.Lent()+there.Lent())
 		}
 	}
 }

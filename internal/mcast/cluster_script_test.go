@@ -3,30 +3,27 @@ package mcast
 import (
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/step"
 )
 
-// scripted runs one collective on which datagrams are lost by plan, with
-// patience: every cutoff is due to a loss.
-func scripted(t *testing.T, s Shape, cfg Config, drop func(g *Geometry) func(to, sub int, psn uint32) bool) *cluster {
+// scripted runs one collective that loses the given datagrams. Every cutoff is due to a loss, because
+// timers wait.
+func scripted(t *testing.T, s Shape, cfg Config, drop func(to, sub int, psn uint32) bool) *cluster {
 	t.Helper()
 	w := newWorld(t, 7, len(s.Counts), Limits{Alpha: 10 * step.Microsecond}, 16)
-	w.calm = true
-	g := oneRound(t, s)
-	c := w.open(g, newMemory(w.rng, s.Counts), network{drop: drop(g)}, cfg)
-	w.run(c)
+	w.calm()
+	c := w.open(s, network{drop: drop}, cfg)
+	w.run()
 	w.empty()
 	return c
 }
 
-func allLost(*Geometry) func(int, int, uint32) bool {
-	return func(int, int, uint32) bool { return true }
-}
+func allLost(int, int, uint32) bool { return true }
 
-// With three ranks that each miss the other two blocks, a rank that answers only
-// when it has all that was asked for waits for ever: so does its neighbour, round
-// the ring. Answered range by range, each gets its left neighbour's own block, then
-// passes it on.
+// Three ranks each miss the other two blocks. If a rank answered only once it has every requested
+// chunk, all three would wait for each other forever. Because a rank answers range by range, each gets
+// the own block of its left neighbour, and then passes it on.
 func TestThreeRanksThatMissEachOther(t *testing.T) {
 	for _, flow := range []Flow{FlowNone, FlowCredit} {
 		for _, m := range []int{1, 2, 3} {
@@ -40,8 +37,8 @@ func TestThreeRanksThatMissEachOther(t *testing.T) {
 	}
 }
 
-// When every datagram is lost, what remains is a ring Allgather (Section III-C):
-// each rank reads every foreign chunk once, and each owner is read from once.
+// When every datagram is lost, the fetches form a ring Allgather (Section III-C): each rank reads every
+// foreign chunk once, and each chunk is read once from its owner.
 func TestTotalLossIsARing(t *testing.T) {
 	for _, p := range []int{2, 3, 5, 8, 13} {
 		c := scripted(t, allgather(p, 333, 32, 2, 3), Config{}, allLost)
@@ -55,7 +52,7 @@ func TestTotalLossIsARing(t *testing.T) {
 	}
 }
 
-// The root of a Broadcast is asked by one rank only, whatever everybody misses.
+// Only one rank reads from the root of a Broadcast, whatever the ranks miss.
 func TestRootIsReadByOneRankOnly(t *testing.T) {
 	c := scripted(t, broadcast(9, 4, 1001, 10, 2), Config{}, allLost)
 	for _, m := range c.ranks {
@@ -65,8 +62,8 @@ func TestRootIsReadByOneRankOnly(t *testing.T) {
 	}
 }
 
-// Each single datagram lost in turn: exactly that chunk is repaired, at exactly
-// that rank. The tail is short, and sits in another subgroup than the head.
+// Each datagram is lost in turn: that rank repairs that chunk, and no rank repairs another one. The
+// short tail is in another subgroup than the head.
 func TestEachSingleLoss(t *testing.T) {
 	s := allgather(4, 50, 16, 2, 2)
 	g := oneRound(t, s)
@@ -77,8 +74,8 @@ func TestEachSingleLoss(t *testing.T) {
 					if g.Owner(sub, psn) == to {
 						continue
 					}
-					c := scripted(t, s, Config{Flow: flow}, func(*Geometry) func(int, int, uint32) bool {
-						return func(r, sb int, p uint32) bool { return r == to && sb == sub && p == psn }
+					c := scripted(t, s, Config{Flow: flow}, func(r, sb int, p uint32) bool {
+						return r == to && sb == sub && p == psn
 					})
 					for _, m := range c.ranks {
 						want := uint64(0)
@@ -95,7 +92,7 @@ func TestEachSingleLoss(t *testing.T) {
 	}
 }
 
-// One rank alone needs nobody, whatever is asked for.
+// A collective of one rank completes at once.
 func TestAlone(t *testing.T) {
 	for _, s := range []Shape{allgather(1, 0, 8, 1, 1), allgather(1, 100, 8, 3, 4), broadcast(1, 0, 17, 8, 2)} {
 		for _, flow := range []Flow{FlowNone, FlowCredit} {
@@ -105,13 +102,13 @@ func TestAlone(t *testing.T) {
 				t.Errorf("%v, %v: %+v", s, flow, acts)
 			}
 			if o.cfg.Pool.Lent() != 0 {
-				t.Errorf("%v, %v: still holds %d", s, flow, o.cfg.Pool.Lent())
+				t.Errorf("%v, %v: %d places are still lent", s, flow, o.cfg.Pool.Lent())
 			}
 		}
 	}
 }
 
-// Nothing to send is a barrier and a handshake.
+// A collective without bytes is a barrier and a handshake.
 func TestNothingToSend(t *testing.T) {
 	for p := 2; p <= 9; p++ {
 		for _, flow := range []Flow{FlowNone, FlowCredit} {
@@ -125,8 +122,8 @@ func TestNothingToSend(t *testing.T) {
 	}
 }
 
-// An operation that is lent a single place, because others hold the rest, still
-// ends: places are granted one by one.
+// A collective that is lent a single place, because others hold the rest, still ends: its places are
+// granted one by one.
 func TestCreditOfOnePlace(t *testing.T) {
 	for _, room := range []uint64{1, 2, 64, 1024} {
 		w := newWorld(t, 3, 5, Limits{Alpha: 10 * step.Microsecond}, room)
@@ -137,7 +134,8 @@ func TestCreditOfOnePlace(t *testing.T) {
 		}
 		before := w.hosts[0].pool.Lent()
 		s := allgather(5, 300, 8, 2, 2)
-		w.run(w.open(oneRound(t, s), newMemory(w.rng, s.Counts), network{loss: 0.1}, Config{Flow: FlowCredit}))
+		w.open(s, network{Faults: clustertest.Faults{Loss: 0.1}}, Config{Flow: FlowCredit})
+		w.run()
 		for r, h := range w.hosts {
 			if h.pool.Lent() != before {
 				t.Errorf("room %d, rank %d: %d lent, %d before", room, r, h.pool.Lent(), before)

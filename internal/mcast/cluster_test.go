@@ -1,47 +1,29 @@
 package mcast
 
 import (
-	"bytes"
-	"math/rand/v2"
+	"fmt"
 	"slices"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// clusterToken is that of a cluster's datagrams.
+// clusterToken is the token of all datagrams.
 const clusterToken = 0xa11ca57
 
-// A cluster is one collective on all its ranks, driven to its end without a
-// network model: whatever is pending may happen next, in any order that the
-// fabrics' contracts allow. What must hold meanwhile is in cluster_check_test.go.
-type cluster struct {
-	w     *world
-	g     *Geometry
-	net   network
-	mem   *memory
-	ranks []*member
-	open  int        // of them, those not closed
-	ready []*lane    // those with something pending
-	state [][]uint8  // [subgroup][PSN]: unsent, handed over or left
-	peers [][]int    // whom a rank may send messages to
-	reads [][]uint32 // [subgroup][PSN]: times the owner itself was read from
-	room  int        // when set: more datagrams must never wait at a rank
-	log   func(string, ...any)
-}
-
-// world is what clusters share: time, chance, and what a process keeps.
+// world is what the collectives of a test share: the clock, the random source and the state that a
+// process keeps between collectives.
 type world struct {
-	t      tb
-	rng    *rand.Rand
-	now    step.Time
-	tick   step.Time // at most so much time passes between two events
-	hosts  []host
-	layout wire.Layout
-	slow   int  // rank that seldom gets to do anything; -1: none
-	deaf   bool // it is slow only to take datagrams
-	calm   bool // timers wait until nothing else is pending: no cutoff before its time
+	*clustertest.Cluster
+	hosts    []host
+	layout   wire.Layout
+	tick     step.Time // maximum time between two events
+	slow     int       // rank that handles few events; -1: none
+	deaf     bool      // whether it is slow only to take datagrams
+	lockstep bool      // whether reports and completions arrive at once, for scripts
+	all      []*cluster
 }
 
 type host struct {
@@ -50,75 +32,107 @@ type host struct {
 	taken *place.Taken
 }
 
-// network says what happens to datagrams; each receiver's copy has its own fate.
+// A cluster is one collective on all its ranks.
+type cluster struct {
+	*clustertest.Reference
+	w       *world
+	g       *Geometry
+	send    [][]byte // by rank: its block
+	recv    [][]byte // by rank
+	ranks   []*member
+	state   [][]chunkState // [subgroup][PSN]
+	peers   [][]int        // by rank: ranks that it may send messages to
+	reads   [][]uint32     // [subgroup][PSN]: reads from the owner itself
+	room    int            // when set: limit of the datagrams that wait at a rank
+	log     func(rank int, a *step.Action)
+	digests []uint64 // by rank: digest of its memory
+	accused [][2]int // rank that found a difference, rank that differs
+}
+
+// network is what happens to datagrams. Each receiver's copy has its own fate.
 type network struct {
-	loss, duplicate, reorder float64
-	drop                     func(to, sub int, psn uint32) bool // when set, instead of loss
+	clustertest.Faults
+	drop func(to, sub int, psn uint32) bool // when set, replaces Loss
 }
 
-// member is one rank of a cluster: its Collective and what its driver knows.
-type member struct {
-	rank     int
-	op       *Collective
-	started  bool
-	complete bool
-	closed   bool
-	final    bool          // its right neighbour's Final was delivered
-	phase    step.Phase    // after its last step
-	placed   [][]bool      // [subgroup][PSN]: in place
-	reading  [][]bool      // likewise: claimed for a read
-	wanted   [][]bool      // likewise: of a read that is to be claimed
-	reported [][]bool      // likewise: the Collective knows
-	asked    [][]bool      // likewise: its left neighbour was asked for it
-	missing  int           // chunks not placed
-	unknown  int           // chunks that the Collective has not heard of
-	intakes  []*Intake     // by subgroup
-	handed   uint32        // chunks of its own handed to the fabric,
-	told     uint32        // and those of them that the Collective knows have left
-	inbox    map[int]*lane // by sender
-	grams    lane
-	reports  lane
-	nic      lane
-	sent     lane
-	claims   lane
-	fetch    lane
-	start    lane
-}
-
-type laneKind uint8
+// chunkState is how far a chunk is on its sender.
+type chunkState uint8
 
 const (
-	laneStart  laneKind = iota
-	laneMsg             // reliable messages from one rank, in order
-	laneGram            // datagrams
-	laneNIC             // chunks to send
-	laneSent            // chunks that have left, to be told
-	laneReport          // reports of receive workers
-	laneClaim           // reads to be claimed
-	laneRead            // reads to carry out
+	unsent chunkState = iota
+	handed            // to the fabric
+	left              // the send buffer
 )
 
-// A lane is a queue of one kind of things that can happen at a rank.
-type lane struct {
-	kind  laneKind
-	at    *member
-	from  int
-	items []item
-	index int       // in ready, if there are items
-	since step.Time // there are, or the last was taken
+// chunkFlags is what the driver of a receiver knows about a chunk.
+type chunkFlags uint8
+
+const (
+	placed   chunkFlags = 1 << iota
+	reading             // claimed for a read
+	wanted              // part of a read that is not claimed yet
+	reported            // known to the Collective
+	asked               // requested from the left neighbour
+)
+
+// member is one rank of a cluster: its Collective and the state of its driver.
+type member struct {
+	c                         *cluster
+	at                        *clustertest.Rank
+	rank                      int
+	op                        *Collective
+	started, complete, closed bool
+	final                     bool       // whether the Final of the right neighbour was delivered
+	mute                      bool       // whether its timers do not fire
+	stepped                   bool       // since the last Check
+	phase                     step.Phase // at the last Check
+	chunks                    [][]chunkFlags
+	missing                   int // chunks that are not placed
+	unknown                   int // chunks that the Collective was not told of
+	intakes                   []*Intake
+	handed, told              uint32 // own chunks handed to the fabric, and reported as sent
+	digestAsked               int
+	queues
 }
 
-type item struct {
-	msg     []byte
+// queues are what can happen at a member.
+type queues struct {
+	start   *clustertest.Queue[struct{}]
+	inbox   map[int]*clustertest.Queue[[]byte] // by sender
+	grams   *clustertest.Queue[datagram]
+	nic     *clustertest.Queue[datagram]
+	sent    *clustertest.Queue[struct{}]
+	reports *clustertest.Queue[subReport]
+	claims  *clustertest.Queue[readRequest]
+	fetch   *clustertest.Queue[readRequest]
+	digest  *clustertest.Queue[uint64]
+}
+
+type datagram struct {
 	sub     int
 	psn     uint32
-	ranges  []wire.Range
-	report  *Report
+	last    bool // of its ActMulticast
 	payload []byte
 }
 
-func newWorld(t tb, seed uint64, size int, limits Limits, room uint64) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 0)), now: 1, tick: 200, slow: -1, layout: mustLayout(t, 0)}
+type subReport struct {
+	sub int
+	*Report
+}
+
+type readRequest struct {
+	sub    int
+	ranges []wire.Range
+}
+
+func newWorld(t clustertest.TB, seed uint64, size int, limits Limits, room uint64) *world {
+	w := &world{Cluster: clustertest.New(t, seed), tick: 200, slow: -1, layout: mustLayout(t, 0)}
+	w.Now, w.Timers = 1, clustertest.TimersSampled
+	w.Delay = func() step.Time { return step.Time(w.Rand.Int64N(int64(w.tick) + 1)) }
+	w.Before = w.keepUp
+	w.Skip = func(q *clustertest.Pending) bool {
+		return q.At.ID == w.slow && (!w.deaf || q.Kind == "datagram") && w.Rand.IntN(50) != 0
+	}
 	for range size {
 		taken := &place.Taken{}
 		w.hosts = append(w.hosts, host{NewEstimator(limits), NewPool(room, taken), taken})
@@ -126,89 +140,148 @@ func newWorld(t tb, seed uint64, size int, limits Limits, room uint64) *world {
 	return w
 }
 
-// memory is the users' buffers: what each rank sends and where it receives.
-type memory struct {
-	send, recv [][]byte
-	want       []byte
-}
+// calm makes timers wait until nothing else is pending: no cutoff passes before its time.
+func (w *world) calm() { w.Timers = clustertest.TimersIdle }
 
-func newMemory(rng *rand.Rand, counts []int64) *memory {
-	m := &memory{}
-	for _, n := range counts {
-		block := make([]byte, n)
-		for i := range block {
-			block[i] = byte(rng.Uint32())
-		}
-		m.send = append(m.send, block)
-		m.want = append(m.want, block...)
-	}
-	at := 0
-	for _, block := range m.send {
-		recv := bytes.Repeat([]byte{0xee}, len(m.want))
-		at += copy(recv[at:], block)
-		m.recv = append(m.recv, recv)
-	}
-	return m
-}
-
-// open makes an operation on all ranks, none of which has started it.
-func (w *world) open(g *Geometry, mem *memory, net network, cfg Config) *cluster {
-	c := &cluster{w: w, g: g, net: net, mem: mem, log: func(string, ...any) {}}
-	for sub := range g.Subgroups() {
-		c.state = append(c.state, make([]uint8, g.PSNs(sub)))
-		c.reads = append(c.reads, make([]uint32, g.PSNs(sub)))
-	}
-	for r := range g.Size() {
-		cfg.Geometry, cfg.Rank, cfg.Est, cfg.Pool = g, r, w.hosts[r].est, w.hosts[r].pool
-		m := &member{rank: r, op: New(cfg), inbox: map[int]*lane{}}
-		m.grams, m.nic = lane{kind: laneGram, at: m}, lane{kind: laneNIC, at: m}
-		m.sent, m.fetch = lane{kind: laneSent, at: m}, lane{kind: laneRead, at: m}
-		m.reports, m.claims = lane{kind: laneReport, at: m}, lane{kind: laneClaim, at: m}
-		m.start = lane{kind: laneStart, at: m}
-		for sub := range g.Subgroups() {
-			placed := make([]bool, g.PSNs(sub))
-			psn, n := g.Block(sub, r)
-			for i := range n {
-				placed[psn+i] = true
-			}
-			m.placed = append(m.placed, placed)
-			m.reading = append(m.reading, make([]bool, g.PSNs(sub)))
-			m.wanted = append(m.wanted, make([]bool, g.PSNs(sub)))
-			m.reported = append(m.reported, slices.Clone(placed))
-			m.asked = append(m.asked, make([]bool, g.PSNs(sub)))
-			m.missing += len(placed) - int(n)
-			m.intakes = append(m.intakes, NewIntake(w.layout, uint32(1+w.rng.IntN(8)), w.hosts[r].taken, func() *Report { return &Report{} }))
-			m.intakes[sub].Open(clusterToken, m.op.arrived[sub].Placement)
-		}
-		m.unknown = m.missing
-		c.ranks = append(c.ranks, m)
-		c.open++
-		c.push(&m.start, item{})
-		peers := AppendPeers(nil, r, g.Size())
-		pred, succ := g.neighbours(r)
-		c.peers = append(c.peers, append(peers, pred, succ))
+// memory makes the buffers of a collective, which its rounds share.
+func (w *world) memory(s Shape) *cluster {
+	c := &cluster{w: w, Reference: &clustertest.Reference{
+		Kind: wire.Allgather, Size: len(s.Counts), Counts: s.Counts, Seed: w.Rand.Uint64(),
+	}}
+	for r := range s.Counts {
+		lo, hi := c.Block(r)
+		recv := slices.Repeat([]byte{0xee}, int(c.Total()))
+		send := c.Input(r)[lo:hi]
+		copy(recv[lo:], send)
+		c.send, c.recv = append(c.send, send), append(c.recv, recv)
 	}
 	return c
 }
 
-func (c *cluster) push(l *lane, it item) {
-	if len(l.items) == 0 {
-		l.index, l.since = len(c.ready), c.w.now
-		c.ready = append(c.ready, l)
+// open makes a round on all ranks, none of which has started it.
+func (c *cluster) open(g *Geometry, net network, cfg Config) *cluster {
+	round := *c
+	c = &round
+	c.g, c.ranks, c.state, c.peers, c.reads = g, nil, nil, nil, nil
+	for sub := range g.Subgroups() {
+		c.state = append(c.state, make([]chunkState, g.PSNs(sub)))
+		c.reads = append(c.reads, make([]uint32, g.PSNs(sub)))
 	}
-	l.items = append(l.items, it)
+	for r := range g.Size() {
+		h := &c.w.hosts[r]
+		cfg.Geometry, cfg.Rank, cfg.Est, cfg.Pool = g, r, h.est, h.pool
+		m := &member{c: c, rank: r, op: New(cfg)}
+		m.at = c.w.Add(r, m)
+		for sub := range g.Subgroups() {
+			chunks := make([]chunkFlags, g.PSNs(sub))
+			psn, n := g.Block(sub, r)
+			for i := range n {
+				chunks[psn+i] = placed | reported
+			}
+			m.chunks = append(m.chunks, chunks)
+			m.missing += len(chunks) - int(n)
+			in := NewIntake(c.w.layout, uint32(1+c.w.Rand.IntN(8)), h.taken, func() *Report { return &Report{} })
+			in.Open(clusterToken, m.op.arrived[sub].Placement)
+			m.intakes = append(m.intakes, in)
+		}
+		m.unknown = m.missing
+		m.makeQueues(net)
+		m.start.Push(struct{}{})
+		c.ranks = append(c.ranks, m)
+		pred, succ := g.neighbours(r)
+		c.peers = append(c.peers, append(AppendPeers(nil, r, g.Size()), pred, succ))
+	}
+	c.w.all = append(c.w.all, c)
+	return c
 }
 
-// take removes the i-th item of a lane.
-func (c *cluster) take(l *lane, i int) item {
-	it := l.items[i]
-	l.since = c.w.now
-	copy(l.items[i:], l.items[i+1:])
-	if l.items = l.items[:len(l.items)-1]; len(l.items) == 0 {
-		last := len(c.ready) - 1
-		c.ready[l.index] = c.ready[last]
-		c.ready[l.index].index = l.index
-		c.ready = c.ready[:last]
+// open makes a collective of one round on all ranks.
+func (w *world) open(s Shape, net network, cfg Config) *cluster {
+	return w.memory(s).open(oneRound(w.T, s), net, cfg)
+}
+
+func queueOf[E any](m *member, kind string, do func(E)) *clustertest.Queue[E] {
+	return clustertest.NewQueue(m.c.w.Cluster, kind, m.at, m.rank, do)
+}
+
+func (m *member) makeQueues(net network) {
+	m.queues = queues{
+		start: queueOf(m, "start", func(struct{}) {
+			m.started = true
+			m.step(step.Event{Kind: step.EvStart})
+		}),
+		inbox:   map[int]*clustertest.Queue[[]byte]{},
+		grams:   queueOf(m, "datagram", m.datagram),
+		nic:     queueOf(m, "multicast", m.leave),
+		sent:    queueOf(m, "sent", m.tellSent),
+		reports: queueOf(m, "report", m.heard),
+		claims:  queueOf(m, "claim", m.claim),
+		fetch:   queueOf(m, "read", m.read),
+		digest: queueOf(m, "digest", func(sum uint64) {
+			m.step(step.Event{Kind: step.EvDigest, Digest: sum})
+		}),
 	}
-	return it
+	m.fetch.Faults.Reorder = 1
+	m.grams.Faults = net.Faults
+	if net.drop != nil {
+		m.grams.Faults.Loss = 0
+		m.grams.Fate = func(d datagram) clustertest.Fate {
+			if net.drop(m.rank, d.sub, d.psn) {
+				return clustertest.Lose
+			}
+			return clustertest.Deliver
+		}
+	}
+}
+
+// run lets events happen until all collectives are closed on all their ranks.
+func (w *world) run() {
+	limit := 10_000
+	for _, c := range w.all {
+		limit += 400 * c.g.Size() * (20 + int(c.g.Chunks()))
+	}
+	w.Run(limit)
+	for _, c := range w.all {
+		c.verify()
+	}
+	w.all, w.Ranks = nil, nil
+}
+
+// keepUp lets workers that have datagrams waiting take one within alpha: slow, but not stopped.
+// Credit rests on that (see credit.go).
+func (w *world) keepUp() {
+	for _, c := range w.all {
+		for _, m := range c.ranks {
+			if q := m.grams; c.room > 0 && q.Len() > 0 && w.Now >= q.Since+m.op.cfg.Est.Alpha()/2 {
+				w.Happen(&q.Pending)
+			}
+		}
+	}
+}
+
+func (m *member) Done() bool { return m.closed }
+
+func (m *member) NextTimer() step.Time {
+	if m.closed || !m.started || m.mute {
+		return step.Never
+	}
+	return m.op.Timer()
+}
+
+func (m *member) Timer() bool {
+	now := m.c.w.Now
+	if m.grams.Len() > 0 {
+		if m.op.Queued(now); m.op.Timer() > now {
+			return true
+		}
+	}
+	return len(m.step(step.Event{Kind: step.EvTimer})) > 0
+}
+
+func (m *member) String() string {
+	o := m.op
+	return fmt.Sprintf(
+		"%v, waits for %d, sent %d/%d/%d, active %v, missing %s, asked %d, grants own %d consumed %d all %d of %d",
+		o.Phase(), o.WaitingOn(), o.snd.done, o.snd.handed, o.snd.total, o.snd.active, o.Missing(nil), o.asked,
+		o.cr.own, o.cr.consumed, o.cr.all, m.c.g.total)
 }

@@ -3,8 +3,9 @@ package mcast
 import (
 	"testing"
 
-	"github.com/allcast/allcast/internal/step"
 	"pgregory.net/rapid"
+
+	"github.com/allcast/allcast/internal/step"
 )
 
 func drawLimits(t *rapid.T) Limits {
@@ -88,7 +89,9 @@ func TestEstimatorLearnsTheRate(t *testing.T) {
 
 // With N/B and alpha in round numbers: 1 MB at 1 byte/ns is 1 ms.
 func TestSlackIsNOverBPlusAlpha(t *testing.T) {
-	e := NewEstimator(Limits{LinkRate: 1, Alpha: 50 * step.Microsecond, MinAlpha: 50 * step.Microsecond, MaxAlpha: step.Second})
+	e := NewEstimator(Limits{
+		LinkRate: 1, Alpha: 50 * step.Microsecond, MinAlpha: 50 * step.Microsecond, MaxAlpha: step.Second,
+	})
 	if got, want := e.Slack(1_000_000), step.Millisecond+50*step.Microsecond; got != want {
 		t.Errorf("%d, want %d", got, want)
 	}

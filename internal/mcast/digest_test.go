@@ -4,89 +4,32 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// digestRun is an Allgather whose ranks' memory has these sums, on a network that loses
-// nothing. late ranks are asked for their sums, and answer when there is nothing else to do.
-type digestRun struct {
-	ops      []*Collective
-	sums     []uint64
-	late     []bool
-	asked    []int
-	complete []bool
-	accused  [][2]int // who found whom to differ
-	todo     []func()
-	later    []func()
-}
-
-func newDigestRun(t *testing.T, digest bool, sums ...uint64) *digestRun {
+// runDigests runs an Allgather without losses, on which the memory of the ranks has these digests. The
+// digest of a late rank is known only when nothing else is pending.
+func runDigests(t *testing.T, seed uint64, enabled bool, late int, digests ...uint64) *cluster {
 	t.Helper()
-	p := len(sums)
-	g := oneRound(t, allgather(p, 100, 40, 1, 1))
-	r := &digestRun{sums: sums, late: make([]bool, p), asked: make([]int, p), complete: make([]bool, p)}
-	for rank := range p {
-		r.ops = append(r.ops, New(Config{Geometry: g, Rank: rank, Est: NewEstimator(Limits{}), Digest: digest}))
+	w := newWorld(t, seed, len(digests), Limits{}, 16)
+	c := w.open(allgather(len(digests), 100, 40, 1, 1), network{}, Config{Digest: enabled})
+	c.digests = digests
+	for _, m := range c.ranks {
+		m.digest.Held = m.rank == late
 	}
-	return r
-}
-
-func (r *digestRun) run() {
-	for rank := range r.ops {
-		r.step(rank, step.Event{Kind: step.EvStart})
+	w.Drain(100_000)
+	for _, m := range c.ranks {
+		m.digest.Held = false
 	}
-	for len(r.todo)+len(r.later) > 0 {
-		if len(r.todo) == 0 {
-			r.todo, r.later = r.later[:1:1], r.later[1:]
-		}
-		f := r.todo[0]
-		r.todo = r.todo[1:]
-		f()
-	}
-}
-
-func (r *digestRun) step(rank int, ev step.Event) { r.do(rank, r.ops[rank].Step(0, ev, nil)) }
-
-func (r *digestRun) do(rank int, acts []step.Action) {
-	for _, a := range acts {
-		switch a.Kind {
-		case step.ActSend:
-			r.todo = append(r.todo, func() { r.step(a.To, step.Event{Kind: step.EvMsg, From: rank, Msg: &a.Msg}) })
-		case step.ActMulticast:
-			r.todo = append(r.todo, func() { r.multicast(rank, &a) })
-		case step.ActComplete:
-			r.complete[rank] = true
-		case step.ActDigest:
-			r.asked[rank]++
-			answer := func() { r.step(rank, step.Event{Kind: step.EvDigest, Digest: r.sums[rank]}) }
-			if r.late[rank] {
-				r.later = append(r.later, answer)
-			} else {
-				r.todo = append(r.todo, answer)
-			}
-		case step.ActCorrupt:
-			r.accused = append(r.accused, [2]int{rank, a.To})
-		default:
-		}
-	}
-}
-
-func (r *digestRun) multicast(from int, a *step.Action) {
-	r.step(from, step.Event{Kind: step.EvSent, N: a.N})
-	for to, op := range r.ops {
-		for psn := a.PSN; to != from && psn < a.PSN+a.N; psn++ {
-			_, _, n := op.g.Locate(a.Sub, psn)
-			_, _, acts := op.Chunk(0, a.Sub, psn, n, nil)
-			r.do(to, acts)
-		}
-	}
+	w.Drain(100_000)
+	slices.SortFunc(c.accused, func(a, b [2]int) int { return a[0] - b[0] })
+	return c
 }
 
 func TestDigests(t *testing.T) {
-	for _, c := range []struct {
+	for _, x := range []struct {
 		name    string
-		sums    []uint64
+		digests []uint64
 		accused [][2]int
 	}{
 		{"same", []uint64{7, 7, 7, 7}, nil},
@@ -96,44 +39,40 @@ func TestDigests(t *testing.T) {
 		{"two ranks", []uint64{1, 2}, [][2]int{{0, 1}, {1, 0}}},
 		{"all differ", []uint64{1, 2, 3}, [][2]int{{0, 1}, {1, 2}, {2, 0}}},
 	} {
-		for late := -1; late < len(c.sums); late++ {
-			r := newDigestRun(t, true, c.sums...)
-			if late >= 0 {
-				r.late[late] = true
-			}
-			r.run()
-			slices.SortFunc(r.accused, func(a, b [2]int) int { return a[0] - b[0] })
-			if !slices.Equal(r.accused, c.accused) {
-				t.Errorf("%s, %d late: %v", c.name, late, r.accused)
-			}
-			for rank := range c.sums {
-				accuses := slices.ContainsFunc(c.accused, func(a [2]int) bool { return a[0] == rank })
-				if r.complete[rank] == accuses || r.asked[rank] != 1 {
-					t.Errorf("%s, %d late: rank %d: complete %v, asked %d times", c.name, late, rank, r.complete[rank], r.asked[rank])
+		for late := -1; late < len(x.digests); late++ {
+			for seed := range uint64(3) {
+				c := runDigests(t, seed, true, late, x.digests...)
+				if !slices.Equal(c.accused, x.accused) {
+					t.Errorf("%s, %d late, seed %d: %v", x.name, late, seed, c.accused)
+				}
+				for _, m := range c.ranks {
+					accuses := slices.ContainsFunc(x.accused, func(a [2]int) bool { return a[0] == m.rank })
+					if m.complete == accuses || m.digestAsked != 1 {
+						t.Errorf("%s, %d late, seed %d: rank %d: complete %v, asked %d times",
+							x.name, late, seed, m.rank, m.complete, m.digestAsked)
+					}
 				}
 			}
 		}
 	}
 }
 
-// Nobody is asked without need, and messages are as short as before.
+// Without digests no rank is asked for one, and messages are as short as before.
 func TestNoDigests(t *testing.T) {
-	r := newDigestRun(t, false, 1, 2, 3)
-	r.run()
-	if slices.Contains(r.complete, false) || slices.Max(r.asked) > 0 || r.accused != nil {
-		t.Errorf("complete %v, asked %v, accused %v", r.complete, r.asked, r.accused)
+	c := runDigests(t, 1, false, -1, 1, 2, 3)
+	alone := runDigests(t, 1, true, -1, 5) // a rank alone has no rank to compare with
+	for _, m := range append(c.ranks, alone.ranks...) {
+		if !m.complete || m.digestAsked > 0 || m.c.accused != nil {
+			t.Errorf("rank %d of %d: complete %v, asked %d times, accused %v",
+				m.rank, len(m.c.ranks), m.complete, m.digestAsked, m.c.accused)
+		}
 	}
 	if n := len(wire.AppendMsg(nil, &wire.Msg{Kind: wire.MsgFinal})); n != 13 { // kind, comm, seq
 		t.Errorf("a Final has %d bytes", n)
 	}
-	one := newDigestRun(t, true, 5) // alone: with whom to compare?
-	one.run()
-	if !one.complete[0] || one.asked[0] > 0 {
-		t.Error("a rank alone was asked")
-	}
 }
 
-// Spans are the whole buffer, whatever the rounds.
+// Spans cover the whole buffer, in any number of rounds.
 func TestSpans(t *testing.T) {
 	s := Shape{Kind: wire.Allgather, Counts: []int64{100, 0, 37, 4000}, Chunk: 10, Chains: 1, Subgroups: 2}
 	l := mustLayout(t, 4)

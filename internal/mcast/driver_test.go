@@ -5,8 +5,10 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// Chunk takes one datagram as a driver without queues does: it decides, places and reports at once.
-func (o *Collective) Chunk(now step.Time, sub int, psn uint32, length int, out []step.Action) (int64, Verdict, []step.Action) {
+// Chunk takes one datagram as a driver without queues does: it judges, places and reports at once.
+func (o *Collective) Chunk(
+	now step.Time, sub int, psn uint32, length int, out []step.Action,
+) (int64, Verdict, []step.Action) {
 	if o.phase < step.Barrier || o.phase >= step.Closed || sub >= len(o.arrived) {
 		return 0, Foreign, out
 	}

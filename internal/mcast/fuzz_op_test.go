@@ -76,7 +76,8 @@ func (v *victim) do(acts []step.Action) {
 				}
 			}
 			if v.complete || v.handed != v.told || v.told != v.o.snd.total || len(v.reads) > 0 {
-				v.t.Fatalf("it completes: again %v, %d of %d told of, %d reads under way", v.complete, v.told, v.o.snd.total, len(v.reads))
+				v.t.Fatalf("it completes: again %v, %d of %d told of, %d reads under way",
+					v.complete, v.told, v.o.snd.total, len(v.reads))
 			}
 			v.complete = true
 		case step.ActClosed:
@@ -201,7 +202,9 @@ func (v *victim) event(in *tape) {
 func FuzzOpMessages(f *testing.F) {
 	for _, b := range shapeSeeds {
 		for _, kind := range []byte{0, 1, 2} {
-			f.Add(b, []byte{kind, 0, 3, 4, 0, 0, 0, 1, 1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 6, 0, 0, 0, 0, 9, 0, 0, 8, 1, 7, 1, 1})
+			f.Add(b, []byte{
+				kind, 0, 3, 4, 0, 0, 0, 1, 1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 6, 0, 0, 0, 0, 9, 0, 0, 8, 1, 7, 1, 1,
+			})
 		}
 	}
 	f.Fuzz(func(t *testing.T, shape, events []byte) {

@@ -5,14 +5,16 @@ import (
 	"math"
 	"testing"
 
-	"github.com/allcast/allcast/internal/wire"
 	"pgregory.net/rapid"
+
+	"github.com/allcast/allcast/internal/clustertest"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // checkCover checks that the rounds of a plan cut the receive buffer into
 // chunks that cover each byte exactly once, and that Block, Owner, Locate and
 // Span agree about them.
-func checkCover(t tb, s Shape, plan []*Geometry, l wire.Layout) {
+func checkCover(t clustertest.TB, s Shape, plan []*Geometry, l wire.Layout) {
 	t.Helper()
 	displs := make([]int64, len(s.Counts)+1)
 	for r, n := range s.Counts {
@@ -40,10 +42,12 @@ func checkCover(t tb, s Shape, plan []*Geometry, l wire.Layout) {
 				for ; psn < next; psn++ {
 					off, inBlock, length := g.Locate(sub, psn)
 					if owner := g.Owner(sub, psn); owner != rank || off != displs[rank]+inBlock {
-						t.Fatalf("round %d, subgroup %d, PSN %d: rank %d's, at %d, %d in its block; want rank %d", round, sub, psn, owner, off, inBlock, rank)
+						t.Fatalf("round %d, subgroup %d, PSN %d: rank %d's, at %d, %d in its block; want rank %d",
+							round, sub, psn, owner, off, inBlock, rank)
 					}
 					if inBlock%int64(s.Chunk) != 0 || int64(length) != min(int64(s.Chunk), s.Counts[rank]-inBlock) || length < 1 {
-						t.Fatalf("round %d, subgroup %d, PSN %d: %d bytes at %d of a block of %d", round, sub, psn, length, inBlock, s.Counts[rank])
+						t.Fatalf("round %d, subgroup %d, PSN %d: %d bytes at %d of a block of %d",
+							round, sub, psn, length, inBlock, s.Counts[rank])
 					}
 					for i := range int64(length) {
 						covered[off+i]++
@@ -68,7 +72,7 @@ func checkCover(t tb, s Shape, plan []*Geometry, l wire.Layout) {
 }
 
 // checkSpans compares Span with Locate for some ranges of a rank's block.
-func checkSpans(t tb, g *Geometry, sub, rank int) {
+func checkSpans(t clustertest.TB, g *Geometry, sub, rank int) {
 	t.Helper()
 	first, n := g.Block(sub, rank)
 	for i := range n {
@@ -127,7 +131,7 @@ func TestSubgroupsAreContiguous(t *testing.T) {
 }
 
 func TestRounds(t *testing.T) {
-	l := mustLayout(t, 4) // 16 PSNs a subgroup
+	l := mustLayout(t, 4) // 16 PSNs per subgroup
 	for _, c := range []struct {
 		name   string
 		shape  Shape
@@ -152,8 +156,7 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// Sizes that no machine holds today must be planned right or refused, never
-// planned wrong: a user may ask for anything that fits an int64.
+// Plan must plan sizes that no machine holds today right, or refuse them: a user may ask for any int64.
 func TestPlanHuge(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -199,7 +202,7 @@ func TestPlanHuge(t *testing.T) {
 				if chunks != g.Chunks() {
 					t.Errorf("round %d: %d chunks, the subgroups carry %d", round, g.Chunks(), chunks)
 				}
-				// A Collective counts what it misses in 32 bits.
+				// A Collective counts missing chunks in 32 bits.
 				if g.Chunks() > math.MaxUint32 {
 					t.Errorf("round %d: %d chunks", round, g.Chunks())
 				}

@@ -3,17 +3,13 @@ package mcast
 import (
 	"slices"
 
-	"github.com/allcast/allcast/internal/wire"
 	"pgregory.net/rapid"
+
+	"github.com/allcast/allcast/internal/clustertest"
+	"github.com/allcast/allcast/internal/wire"
 )
 
-// tb is what *testing.T, *testing.B and *rapid.T have in common.
-type tb interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
-func mustLayout(t tb, psnBits int) wire.Layout {
+func mustLayout(t clustertest.TB, psnBits int) wire.Layout {
 	t.Helper()
 	l, err := wire.NewLayout(psnBits)
 	if err != nil {
@@ -22,7 +18,7 @@ func mustLayout(t tb, psnBits int) wire.Layout {
 	return l
 }
 
-func mustPlan(t tb, s Shape, l wire.Layout) []*Geometry {
+func mustPlan(t clustertest.TB, s Shape, l wire.Layout) []*Geometry {
 	t.Helper()
 	plan, err := Plan(s, l)
 	if err != nil {
@@ -32,7 +28,7 @@ func mustPlan(t tb, s Shape, l wire.Layout) []*Geometry {
 }
 
 // oneRound plans a Shape that fits one round.
-func oneRound(t tb, s Shape) *Geometry {
+func oneRound(t clustertest.TB, s Shape) *Geometry {
 	t.Helper()
 	plan := mustPlan(t, s, mustLayout(t, 0))
 	if len(plan) != 1 {
@@ -56,9 +52,9 @@ func broadcast(p, root int, bytes int64, chunk, subgroups int) Shape {
 	return s
 }
 
-// drawShape draws any legal Shape of at most maxP ranks and blocks of about most
-// chunks. The sizes that go wrong are drawn on purpose: 0, 1, around a multiple.
-func drawShape(t *rapid.T, maxP, most int) Shape {
+// drawShape draws any legal Shape of at most maxP ranks and blocks of about maxChunks chunks. It prefers
+// sizes that tend to go wrong: 0, 1, around a multiple of the chunk.
+func drawShape(t *rapid.T, maxP, maxChunks int) Shape {
 	p := rapid.IntRange(1, maxP).Draw(t, "P")
 	s := Shape{
 		Kind:      rapid.SampledFrom([]wire.CallKind{wire.Allgather, wire.Allgather, wire.Broadcast}).Draw(t, "kind"),
@@ -69,7 +65,7 @@ func drawShape(t *rapid.T, maxP, most int) Shape {
 	}
 	size := rapid.Custom(func(t *rapid.T) int64 {
 		c := int64(s.Chunk)
-		n := c*rapid.Int64Range(0, int64(most)).Draw(t, "chunks") + rapid.Int64Range(-1, c-1).Draw(t, "tail")
+		n := c*rapid.Int64Range(0, int64(maxChunks)).Draw(t, "chunks") + rapid.Int64Range(-1, c-1).Draw(t, "tail")
 		return rapid.SampledFrom([]int64{0, 1, c, max(0, n), max(0, n), max(0, n)}).Draw(t, "size")
 	})
 	switch {

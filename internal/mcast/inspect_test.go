@@ -47,7 +47,9 @@ func TestWaitingOnCredit(t *testing.T) {
 	for _, c := range []struct{ root, peer, want int }{{0, 1, 2}, {3, 2, 2}} {
 		o := started(t, broadcast(4, c.root, 100, 1, 1), c.root, Config{Flow: FlowCredit, Pool: NewPool(8, nil)})
 		for o.Phase() == step.Barrier {
-			hear(o, o.bar.peer(o.bar.round), wire.Msg{Kind: wire.MsgBarrier, Round: uint8(o.bar.round), Grant: 1, Digest: o.g.Digest()})
+			hear(o, o.bar.peer(o.bar.round), wire.Msg{
+				Kind: wire.MsgBarrier, Round: uint8(o.bar.round), Grant: 1, Digest: o.g.Digest(),
+			})
 		}
 		o.Step(1, step.Event{Kind: step.EvSent, N: 1}, nil)
 		hear(o, c.peer, wire.Msg{Kind: wire.MsgGrantUp, Grant: 50})
@@ -59,7 +61,8 @@ func TestWaitingOnCredit(t *testing.T) {
 
 func TestMissingDescribes(t *testing.T) {
 	o := paperOp(t, allgather(3, 80, 8, 1, 2), 1)
-	if got, want := o.Missing(nil), "rank 0 chunks 0-4, rank 2 chunks 0-4, rank 0 chunks 5-9, rank 2 chunks 5-9"; got != want {
+	if got, want := o.Missing(nil),
+		"rank 0 chunks 0-4, rank 2 chunks 0-4, rank 0 chunks 5-9, rank 2 chunks 5-9"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for sub := range 2 {
@@ -110,7 +113,8 @@ func TestNames(t *testing.T) {
 	if step.Queued.String() != "queued" || step.Failed.String() != "failed" || step.Phase(99).String() != "phase(99)" {
 		t.Errorf("%v %v %v", step.Queued, step.Failed, step.Phase(99))
 	}
-	if wire.Broadcast.String() != "broadcast" || wire.Allgather.String() != "allgather" || wire.CallKind(0).String() != "kind(0)" {
+	if wire.Broadcast.String() != "broadcast" || wire.Allgather.String() != "allgather" ||
+		wire.CallKind(0).String() != "kind(0)" {
 		t.Errorf("%v %v %v", wire.Broadcast, wire.Allgather, wire.CallKind(0))
 	}
 }

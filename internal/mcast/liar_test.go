@@ -52,7 +52,8 @@ func TestPoolSurvivesWhatWasNotGranted(t *testing.T) {
 // RNR: whoever says what, nothing is multicast before our own barrier is over.
 func TestNothingIsSentBeforeTheBarrier(t *testing.T) {
 	o := started(t, allgather(4, 8, 1, 1, 1), 1, Config{Flow: FlowCredit, Pool: NewPool(4, nil)})
-	acts := hear(o, 0, wire.Msg{Kind: wire.MsgActivate}, wire.Msg{Kind: wire.MsgChainSent}, wire.Msg{Kind: wire.MsgGrant, Grant: 1000}, wire.Msg{Kind: wire.MsgAllSent})
+	acts := hear(o, 0, wire.Msg{Kind: wire.MsgActivate}, wire.Msg{Kind: wire.MsgChainSent},
+		wire.Msg{Kind: wire.MsgGrant, Grant: 1000}, wire.Msg{Kind: wire.MsgAllSent})
 	acts = o.Step(1, step.Event{Kind: step.EvTimer}, acts)
 	for _, a := range acts {
 		if a.Kind == step.ActMulticast {
@@ -128,7 +129,9 @@ func TestNonsenseIsIgnored(t *testing.T) {
 			wire.Msg{Kind: wire.MsgGrant, Grant: 1 << 60}, wire.Msg{Kind: wire.MsgBarrier, Round: 200, Digest: o.g.Digest()},
 			wire.Msg{Kind: wire.MsgReady}, wire.Msg{Kind: wire.MsgHeartbeat}, wire.Msg{Kind: 0}, wire.Msg{Kind: 255},
 		)
-		acts = append(acts, hear(o, 3, wire.Msg{Kind: wire.MsgAvail, Sub: 1, Ranges: all}, wire.Msg{Kind: wire.MsgAvail, Ranges: all}, wire.Msg{Kind: wire.MsgGrantUp, Grant: 1 << 60})...)
+		acts = append(acts, hear(o, 3, wire.Msg{Kind: wire.MsgAvail, Sub: 1, Ranges: all}, wire.Msg{
+			Kind: wire.MsgAvail, Ranges: all,
+		}, wire.Msg{Kind: wire.MsgGrantUp, Grant: 1 << 60})...)
 		acts = append(acts, o.Step(1, step.Event{Kind: 99}, nil)...)
 		if len(acts) > 0 {
 			t.Errorf("%v: %+v", flow, acts)

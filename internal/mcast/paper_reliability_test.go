@@ -25,7 +25,9 @@ func TestPaperSectionIIIC(t *testing.T) {
 		// 1000 chunks of 1000 bytes at 1 byte/ns, all missing: 1 ms, and alpha.
 		o := New(Config{
 			Geometry: oneRound(t, broadcast(2, 0, 1_000_000, 1000, 1)), Rank: 1,
-			Est: NewEstimator(Limits{LinkRate: 1, Alpha: 70 * step.Microsecond, MinAlpha: 70 * step.Microsecond, MaxAlpha: step.Second}),
+			Est: NewEstimator(Limits{
+				LinkRate: 1, Alpha: 70 * step.Microsecond, MinAlpha: 70 * step.Microsecond, MaxAlpha: step.Second,
+			}),
 		})
 		o.Step(0, step.Event{Kind: step.EvStart}, nil)
 		o.Step(5000, step.Event{Kind: step.EvMsg, Msg: &wire.Msg{Kind: wire.MsgBarrier, Round: 1, Digest: o.g.Digest()}}, nil)
@@ -37,7 +39,8 @@ func TestPaperSectionIIIC(t *testing.T) {
 		o := paperOp(t, broadcast(6, 0, 24, 8, 1), 3)
 		o.Chunk(1, 0, 2, 8, nil)
 		acts := o.Step(o.Timer(), step.Event{Kind: step.EvTimer}, nil)
-		if len(acts) != 1 || acts[0].To != 2 || acts[0].Msg.Kind != wire.MsgFetch || !slices.Equal(acts[0].Msg.Ranges, []wire.Range{{PSN: 0, N: 2}}) {
+		if len(acts) != 1 || acts[0].To != 2 || acts[0].Msg.Kind != wire.MsgFetch || !slices.Equal(acts[0].Msg.Ranges,
+			[]wire.Range{{PSN: 0, N: 2}}) {
 			t.Errorf("%+v", acts)
 		}
 	})

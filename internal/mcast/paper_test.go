@@ -10,9 +10,9 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// The paper, claim by claim, as far as one Collective can show it. What needs a network,
-// times or counters of switches is checked by the simulator. docs/claims.md numbers the
-// claims (C4, C5, C6) and the mistakes of the authors' code.
+// The claims of the paper, as far as one Collective can show them. The simulator checks claims that need a
+// network, times or counters of switches. docs/claims.md numbers the claims (C4, C5, C6) and the mistakes
+// in the code of the authors.
 
 func TestPaperSectionIIIA(t *testing.T) {
 	t.Run("the root cuts its buffer into MTU-sized chunks", func(t *testing.T) {
@@ -55,9 +55,7 @@ func TestPaperSectionIIIA(t *testing.T) {
 		}
 	})
 	t.Run("without drops the reliability layer is not involved", func(t *testing.T) {
-		c := scripted(t, broadcast(8, 2, 1000, 16, 2), Config{}, func(*Geometry) func(int, int, uint32) bool {
-			return func(int, int, uint32) bool { return false }
-		})
+		c := scripted(t, broadcast(8, 2, 1000, 16, 2), Config{}, func(int, int, uint32) bool { return false })
 		for _, m := range c.ranks {
 			if m.op.Stats() != (step.Stats{}) || m.op.Times().Fetch != 0 {
 				t.Errorf("rank %d: %+v", m.rank, m.op.Stats())
@@ -158,14 +156,16 @@ func paperOp(t *testing.T, s Shape, rank int) *Collective {
 	return o
 }
 
-// leaveBarrier returns also what the Collective does when it leaves.
+// leaveBarrier also returns the actions of the Collective until it has left its barrier.
 func leaveBarrier(t *testing.T, s Shape, rank int) (o *Collective, acts []step.Action) {
 	t.Helper()
-	o = New(Config{Geometry: oneRound(t, s), Rank: rank, Est: NewEstimator(Limits{Alpha: 10 * step.Microsecond, MinAlpha: 10 * step.Microsecond, MaxAlpha: step.Second})})
+	limits := Limits{Alpha: 10 * step.Microsecond, MinAlpha: 10 * step.Microsecond, MaxAlpha: step.Second}
+	o = New(Config{Geometry: oneRound(t, s), Rank: rank, Est: NewEstimator(limits)})
 	acts = o.Step(1, step.Event{Kind: step.EvStart}, nil)
 	for o.Phase() == step.Barrier {
 		round := o.bar.round
-		acts = append(acts, hear(o, o.bar.peer(round), wire.Msg{Kind: wire.MsgBarrier, Round: uint8(round), Digest: o.g.Digest()})...)
+		m := wire.Msg{Kind: wire.MsgBarrier, Round: uint8(round), Digest: o.g.Digest()}
+		acts = append(acts, hear(o, o.bar.peer(round), m)...)
 	}
 	return o, acts
 }

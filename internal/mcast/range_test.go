@@ -1,13 +1,14 @@
 package mcast
 
 import (
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// checkRange checks that an action of a Collective makes sense by itself: whatever an
-// Collective is told, a driver must be able to carry out what it answers.
-func checkRange(t tb, o *Collective, a *step.Action) {
+// checkRange checks that an action of a Collective makes sense by itself: whatever events a Collective
+// gets, a driver must be able to carry out its actions.
+func checkRange(t clustertest.TB, o *Collective, a *step.Action) {
 	g := o.g
 	if a.To < 0 || a.To >= g.Size() {
 		t.Fatalf("rank %d: action %d for rank %d of %d", o.rank, a.Kind, a.To, g.Size())
@@ -28,7 +29,8 @@ func checkRange(t tb, o *Collective, a *step.Action) {
 	case step.ActMulticast:
 		first, n := g.Block(a.Sub, o.rank)
 		if a.N == 0 || a.N > o.cfg.Batch || a.PSN < first || a.PSN+a.N > first+n {
-			t.Fatalf("rank %d multicasts PSN %d-%d of subgroup %d, its own begin at %d and are %d", o.rank, a.PSN, a.PSN+a.N-1, a.Sub, first, n)
+			t.Fatalf("rank %d multicasts PSN %d-%d of subgroup %d, its own begin at %d and are %d",
+				o.rank, a.PSN, a.PSN+a.N-1, a.Sub, first, n)
 		}
 	case step.ActRead:
 		if a.To != o.left {
@@ -43,8 +45,8 @@ func checkRange(t tb, o *Collective, a *step.Action) {
 	}
 }
 
-// checkRanges checks what Fetch and Avail say.
-func checkRanges(t tb, o *Collective, a *step.Action) {
+// checkRanges checks the contents of Fetch and Avail.
+func checkRanges(t clustertest.TB, o *Collective, a *step.Action) {
 	if a.Msg.Kind != wire.MsgFetch && a.Msg.Kind != wire.MsgAvail {
 		return
 	}
@@ -66,7 +68,7 @@ func checkRanges(t tb, o *Collective, a *step.Action) {
 }
 
 // checkOneOwner checks that a range can be read with one contiguous read.
-func checkOneOwner(t tb, o *Collective, sub int, q wire.Range) {
+func checkOneOwner(t clustertest.TB, o *Collective, sub int, q wire.Range) {
 	if q.N == 0 || int64(q.N) > max(1, readBytes/o.g.chunk) || uint64(q.PSN)+uint64(q.N) > uint64(o.g.PSNs(sub)) {
 		t.Fatalf("rank %d: PSN %d-%d of %d in one read", o.rank, q.PSN, q.PSN+q.N-1, o.g.PSNs(sub))
 	}

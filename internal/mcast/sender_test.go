@@ -87,7 +87,10 @@ func TestActivationLead(t *testing.T) {
 		case 10:
 			want = []wire.MsgKind{wire.MsgChainSent}
 		}
-		if !slices.Equal(slices.DeleteFunc(got, func(k wire.MsgKind) bool { return k == wire.MsgSentUp || k == wire.MsgAllSent }), want) {
+		if !slices.Equal(slices.DeleteFunc(got, func(k wire.MsgKind) bool {
+			return k == wire.MsgSentUp ||
+				k == wire.MsgAllSent
+		}), want) {
 			t.Errorf("after %d of 10: %v, want %v", sent, got, want)
 		}
 	}
@@ -100,7 +103,8 @@ func TestTurnIsNotPassedTooEarly(t *testing.T) {
 	if got := multicasts(hear(o, 0, wire.Msg{Kind: wire.MsgActivate})); got != 1 {
 		t.Fatalf("%d chunks on activation", got)
 	}
-	if got := kinds(o.Step(1, step.Event{Kind: step.EvSent, N: 1}, nil)); slices.Contains(got, wire.MsgActivate) || slices.Contains(got, wire.MsgChainSent) {
+	if got := kinds(o.Step(1, step.Event{Kind: step.EvSent, N: 1}, nil)); slices.Contains(got, wire.MsgActivate) ||
+		slices.Contains(got, wire.MsgChainSent) {
 		t.Errorf("rank 0 may still be sending: %v", got)
 	}
 	if got := kinds(hear(o, 0, wire.Msg{Kind: wire.MsgChainSent})); !slices.Equal(got, []wire.MsgKind{wire.MsgChainSent}) {

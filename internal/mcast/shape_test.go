@@ -6,8 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/wire"
 	"pgregory.net/rapid"
+
+	"github.com/allcast/allcast/internal/wire"
 )
 
 func TestBadShapes(t *testing.T) {

@@ -3,11 +3,10 @@ package mcast
 import (
 	"fmt"
 	"strings"
-	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
-	"github.com/cockroachdb/datadriven"
 )
 
 // opScript is one Collective and its driver. Commands:
@@ -18,7 +17,7 @@ import (
 //	chunk     psn=N or N-M, sub= len=: datagrams
 //	sent      n=: chunks that have left the send buffer
 //	claim     psn= sub=: the receive worker claims chunks for a read
-//	read      psn= sub=: a read has ended, of what was claimed before if anything was
+//	read      psn= sub=: a read has ended, of the chunks claimed before if there are any
 //	wait      for=DURATION, or until the Collective's timer: time passes, the timer fires if due
 //	state
 type opScript struct {
@@ -28,60 +27,52 @@ type opScript struct {
 	ignored [Stale + 1]uint64 // datagrams that placed nothing, by verdict
 }
 
-func runOpScript(t *testing.T, path string) {
-	t.Helper()
-	var s opScript
-	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-		t.Helper()
-		return s.command(args{t, d})
-	})
-}
-
-func (s *opScript) command(a args) string {
-	switch a.d.Cmd {
+func (s *opScript) run(d clustertest.Command) string {
+	switch d.Cmd {
 	case "new":
-		g, cfg := a.op()
-		cfg.Geometry, cfg.Rank, cfg.Est = g, a.integer("rank", 0), a.estimator()
+		shape, cfg, limits, room := scriptConfig(d)
+		cfg.Geometry, cfg.Rank = oneRound(d.T, shape), d.Int("rank", 0)
+		cfg.Est, cfg.Pool = NewEstimator(limits), NewPool(room, nil)
 		*s = opScript{o: New(cfg)}
 		return s.describe()
 	case "start":
 		return s.step(step.Event{Kind: step.EvStart})
 	case "msg":
-		return s.step(step.Event{Kind: step.EvMsg, From: a.integer("from", 0), Msg: s.message(a)})
+		return s.step(step.Event{Kind: step.EvMsg, From: d.Int("from", 0), Msg: s.message(d)})
 	case "chunk":
-		return s.chunks(a)
+		return s.chunks(d)
 	case "sent":
-		return s.step(step.Event{Kind: step.EvSent, N: uint32(a.integer("n", 1))})
+		return s.step(step.Event{Kind: step.EvSent, N: uint32(d.Int("n", 1))})
 	case "read":
-		sub := a.integer("sub", 0)
+		sub := d.Int("sub", 0)
 		if s.won == nil {
-			s.won = s.o.claim(&step.Action{Sub: sub, Ranges: a.spans("psn")})
+			s.won = s.o.claim(&step.Action{Sub: sub, Ranges: d.Ranges("psn")})
 		}
 		won := s.won
 		s.won = nil
 		return s.show(s.o.readDone(s.now, sub, won))
 	case "claim":
-		s.won = s.o.claim(&step.Action{Sub: a.integer("sub", 0), Ranges: a.spans("psn")})
+		s.won = s.o.claim(&step.Action{Sub: d.Int("sub", 0), Ranges: d.Ranges("psn")})
 		var out []string
 		for _, q := range s.won {
 			out = append(out, "claimed "+psns(q.PSN, q.N))
 		}
 		return strings.Join(out, "\n")
 	case "wait":
-		if len(a.d.CmdArgs) > 0 {
-			s.now += a.span("for", 0)
+		if len(d.CmdArgs) > 0 {
+			s.now += d.Span("for", 0)
 		} else if at := s.o.Timer(); at != step.Never {
 			s.now = max(s.now, at)
 		}
+		now := clustertest.ShowTime(s.now)
 		if s.o.Timer() > s.now {
-			return fmt.Sprintf("t=%s: nothing is due before %s", showTime(s.now), showTime(s.o.Timer()))
+			return fmt.Sprintf("t=%s: nothing is due before %s", now, clustertest.ShowTime(s.o.Timer()))
 		}
-		return fmt.Sprintf("t=%s\n", showTime(s.now)) + s.step(step.Event{Kind: step.EvTimer})
+		return fmt.Sprintf("t=%s\n", now) + s.step(step.Event{Kind: step.EvTimer})
 	case "state":
 		return s.state()
 	}
-	a.d.Fatalf(a.t, "unknown command %s", a.d.Cmd)
-	return ""
+	return d.Unknown()
 }
 
 func (s *opScript) step(ev step.Event) string { return s.show(s.o.Step(s.now, ev, nil)) }
@@ -97,42 +88,42 @@ func (s *opScript) show(acts []step.Action) string {
 	return strings.Join(lines, "\n")
 }
 
-func (s *opScript) message(a args) *wire.Msg {
+func (s *opScript) message(d clustertest.Command) *wire.Msg {
 	m := &wire.Msg{Comm: 1, Seq: 1, Digest: s.o.g.Digest(), Call: s.o.g.Call()}
 	for kind, name := range msgNames {
-		if a.d.HasArg(strings.ToLower(name)) {
+		if d.HasArg(strings.ToLower(name)) {
 			m.Kind = kind
 		}
 	}
 	if m.Kind == 0 {
-		a.d.Fatalf(a.t, "no such message")
+		d.Fatalf(d.T, "no such message")
 	}
-	m.Round, m.Grant = uint8(a.integer("round", 0)), uint64(a.integer("upto", 0))
-	m.Sub, m.Rank, m.Flag = uint16(a.integer("sub", 0)), uint32(a.integer("rank", 0)), a.d.HasArg("before")
-	m.Ranges = a.spans("ranges")
-	if arg, ok := a.d.Arg("counts"); ok {
+	m.Round, m.Grant = uint8(d.Int("round", 0)), uint64(d.Int("upto", 0))
+	m.Sub, m.Rank, m.Flag = uint16(d.Int("sub", 0)), uint32(d.Int("rank", 0)), d.HasArg("before")
+	m.Ranges = d.Ranges("ranges")
+	if arg, ok := d.Arg("counts"); ok {
 		m.Counts = make([]uint32, len(arg.Vals))
 		for i := range m.Counts {
-			arg.Scan(a.t, i, &m.Counts[i])
+			arg.Scan(d.T, i, &m.Counts[i])
 		}
 	}
-	if a.d.HasArg("other-call") {
+	if d.HasArg("other-call") {
 		m.Digest, m.Call = 0, wire.Call{Kind: wire.Broadcast, Root: 2, Bytes: 12345}
 	}
 	return m
 }
 
-// chunks delivers datagrams and says what became of each.
-func (s *opScript) chunks(a args) string {
+// chunks delivers datagrams and tells the verdict on each.
+func (s *opScript) chunks(d clustertest.Command) string {
 	var lines []string
-	sub := a.integer("sub", 0)
-	for _, q := range a.spans("psn") {
+	sub := d.Int("sub", 0)
+	for _, q := range d.Ranges("psn") {
 		for psn := q.PSN; psn < q.PSN+q.N; psn++ {
 			length := 0
 			if sub < s.o.g.Subgroups() && psn < s.o.g.PSNs(sub) {
 				_, _, length = s.o.g.Locate(sub, psn)
 			}
-			off, v, acts := s.o.Chunk(s.now, sub, psn, a.integer("len", length), nil)
+			off, v, acts := s.o.Chunk(s.now, sub, psn, d.Int("len", length), nil)
 			line := fmt.Sprintf("PSN %d: %s", psn, []string{"placed", "duplicate", "late", "foreign", "stale"}[v])
 			if v == Placed {
 				line += fmt.Sprintf(" at %d", off)
@@ -173,9 +164,12 @@ func orNobody(rank int) string {
 
 func (s *opScript) state() string {
 	o := s.o
-	line := fmt.Sprintf("t=%s %v: missing %s; alpha %s, timer %s, waits for %d", showTime(s.now), o.Phase(), o.Missing(nil), showTime(o.cfg.Est.Alpha()), showTime(o.Timer()), o.WaitingOn())
+	show := clustertest.ShowTime
+	line := fmt.Sprintf("t=%s %v: missing %s; alpha %s, timer %s, waits for %d",
+		show(s.now), o.Phase(), o.Missing(nil), show(o.cfg.Est.Alpha()), show(o.Timer()), o.WaitingOn())
 	if o.cr.on {
-		line += fmt.Sprintf("\ngrants %d, all grant %d, consumed %d, lent %d", o.cr.own, o.cr.all, o.cr.consumed, o.cfg.Pool.Lent())
+		line += fmt.Sprintf("\ngrants %d, all grant %d, consumed %d, lent %d",
+			o.cr.own, o.cr.all, o.cr.consumed, o.cfg.Pool.Lent())
 	}
 	if st := o.Stats(); st != (step.Stats{}) || s.ignored != [Stale + 1]uint64{} {
 		line += fmt.Sprintf("\nrepaired %d, late %d, duplicates %d, foreign %d",

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/agree"
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/step"
 )
 
@@ -16,7 +17,7 @@ func (h *host) agreed(a *Action) {
 		h.settled = map[uint64]*Agreed{}
 	}
 	if h.settled[a.Req] != nil {
-		h.c.t.Fatalf("rank %d: agreement %d ends twice", h.id, a.Req)
+		h.c.Failf("rank %d: agreement %d ends twice", h.ID, a.Req)
 	}
 	h.settled[a.Req] = a.Agreed
 	if a.Agreed.ID != 0 {
@@ -26,31 +27,32 @@ func (h *host) agreed(a *Action) {
 
 // shrink lets a rank come to an agreement.
 func (c *cluster) shrink(comm uint32, req uint64, ranks ...int) {
-	c.t.Helper()
+	c.T.Helper()
 	for _, r := range ranks {
 		h := c.hosts[r]
-		if err := h.node.Agree(c.now, comm, req, uint32(1000+100*req)+uint32(r)); err != nil {
-			c.t.Fatalf("rank %d: %v", r, err)
+		if err := h.node.Agree(c.Now, comm, req, uint32(1000+100*req)+uint32(r)); err != nil {
+			c.Failf("rank %d: %v", r, err)
 		}
 		h.act()
 	}
 }
 
-// agreement waits until an agreement has ended on ranks and sees that it ended alike.
+// agreement waits until an agreement has ended on some ranks, and checks that the outcomes are the same.
 func (c *cluster) agreement(req uint64, ranks ...int) *Agreed {
-	c.t.Helper()
-	c.until(fmt.Sprintf("agreement %d", req), func() bool {
-		return !slices.ContainsFunc(ranks, func(r int) bool { return !c.hosts[r].dead && c.hosts[r].settled[req] == nil })
+	c.T.Helper()
+	c.Until(fmt.Sprintf("agreement %d", req), func() bool {
+		return !slices.ContainsFunc(ranks, func(r int) bool { return !c.hosts[r].Dead && c.hosts[r].settled[req] == nil })
 	})
 	var first *Agreed
 	for _, r := range ranks {
 		a := c.hosts[r].settled[req]
 		switch {
-		case c.hosts[r].dead:
+		case c.hosts[r].Dead:
 		case first == nil:
 			first = a
-		case a.ID != first.ID || a.Why != first.Why || !slices.Equal(a.Members, first.Members) || !slices.Equal(a.Ranks, first.Ranks):
-			c.t.Fatalf("agreement %d: rank %d has %+v, another one %+v", req, r, *a, *first)
+		case a.ID != first.ID || a.Why != first.Why || !slices.Equal(a.Members, first.Members) || !slices.Equal(a.Ranks,
+			first.Ranks):
+			c.Failf("agreement %d: rank %d has %+v, another one %+v", req, r, *a, *first)
 		}
 	}
 	return first
@@ -60,7 +62,7 @@ func without(n int, out ...int) []int {
 	return slices.DeleteFunc(upTo(n), func(r int) bool { return slices.Contains(out, r) })
 }
 
-// All survivors go on together, whatever they know of who died.
+// All survivors go on together, whichever deaths each of them knows of.
 func TestAgreeAfterDeaths(t *testing.T) {
 	for _, dead := range [][]int{{}, {0}, {7}, {3, 4}, {0, 1, 2}, {1, 2, 3, 4, 5, 6, 7}} {
 		for _, reset := range []bool{false, true} {
@@ -69,7 +71,7 @@ func TestAgreeAfterDeaths(t *testing.T) {
 			j := c.call(0, allgather(p, 10, 4))
 			living := without(p, dead...)
 			c.kill(reset, dead...)
-			c.shrink(0, 1, living...) // before anybody has noticed
+			c.shrink(0, 1, living...) // before any rank has noticed
 			a := c.agreement(1, living...)
 			if !slices.Equal(a.Members, living) || a.ID == 0 {
 				t.Fatalf("%v died: %+v", dead, *a)
@@ -82,8 +84,8 @@ func TestAgreeAfterDeaths(t *testing.T) {
 	}
 }
 
-// An abort leaves nobody out; the communicator stays broken, the new one works, and it
-// can be shrunk again.
+// An abort excludes no rank. The old communicator stays broken; the new one works and can be shrunk
+// again.
 func TestAgreeAfterAbort(t *testing.T) {
 	const p = 5
 	c := world(t, p, testConfig())
@@ -102,20 +104,20 @@ func TestAgreeAfterAbort(t *testing.T) {
 	c.allRight(j)
 }
 
-// Who lives but does not come is named, on all ranks; when it comes, it learns that it
-// was too late, and then all can try again.
+// All ranks name a rank that lives but does not come. When it comes, it learns that it was too late, and
+// then all ranks can try again.
 func TestAgreeWithoutOne(t *testing.T) {
 	const p = 4
 	for absent := range p {
 		c := world(t, p, testConfig())
 		came := without(p, absent)
-		start := c.now
+		start := c.Now
 		c.shrink(0, 1, came...)
 		a := c.agreement(1, came...)
 		if a.Why != agree.Late || !slices.Equal(a.Ranks, []int{absent}) || a.Members != nil {
 			t.Fatalf("without rank %d: %+v", absent, *a)
 		}
-		if took := c.now - start; took > c.cfg.Timeout+c.cfg.Timeout/2 {
+		if took := c.Now - start; took > c.cfg.Timeout+c.cfg.Timeout/2 {
 			t.Errorf("it took %d, the timeout is %d", took, c.cfg.Timeout)
 		}
 		c.shrink(0, 1, absent)
@@ -127,21 +129,21 @@ func TestAgreeWithoutOne(t *testing.T) {
 	}
 }
 
-// Who hurries ends it for all.
+// A rank that hurries ends the agreement on all ranks.
 func TestAgreeHurry(t *testing.T) {
 	cfg := testConfig()
 	cfg.Deadline = 1000 * step.Second
 	c := world(t, 4, cfg)
 	c.shrink(0, 1, 1, 3)
-	c.runFor(ms)
-	c.hosts[3].node.Hurry(c.now, 0, 1)
+	c.RunFor(ms)
+	c.hosts[3].node.Hurry(c.Now, 0, 1)
 	c.hosts[3].act()
 	if a := c.agreement(1, 1, 3); a.Why != agree.Late || !slices.Equal(a.Ranks, []int{0, 2}) {
 		t.Fatalf("%+v", *a)
 	}
 }
 
-// Who was stopped for so long that the others went on without it learns that.
+// A rank that was stopped for so long that the others went on without it learns that.
 func TestAgreeExcluded(t *testing.T) {
 	const p = 4
 	for out := range p {
@@ -149,13 +151,13 @@ func TestAgreeExcluded(t *testing.T) {
 		others := without(p, out)
 		c.hurt = true
 		c.shrink(0, 1, out)
-		c.hosts[out].stopped, c.hosts[out].late = true, true
+		c.hosts[out].Stopped, c.hosts[out].late = true, true
 		c.shrink(0, 1, others...)
 		a := c.agreement(1, others...)
 		if !slices.Equal(a.Members, others) {
 			t.Fatalf("rank %d was stopped: %+v", out, *a)
 		}
-		c.hosts[out].stopped = false
+		c.hosts[out].Stopped = false
 		if a := c.agreement(1, out); a.Why != agree.Excluded || !slices.Equal(a.Ranks, []int{out}) {
 			t.Fatalf("rank %d was left out and thinks: %+v", out, *a)
 		}
@@ -172,18 +174,18 @@ func TestAgreeClosed(t *testing.T) {
 		}
 		c.hosts[r].act()
 	}
-	start := c.now
+	start := c.Now
 	c.shrink(5, 1, 1, 3)
 	if a := c.agreement(1, 1, 3); a.Why != agree.Closed || !slices.Equal(a.Ranks, []int{0, 2}) {
 		t.Fatalf("%+v", *a)
 	}
-	if c.now-start >= c.cfg.Timeout {
-		t.Errorf("it took %d", c.now-start)
+	if c.Now-start >= c.cfg.Timeout {
+		t.Errorf("it took %d", c.Now-start)
 	}
 }
 
-// Ranks die before and while the survivors agree, with calls under way. Those that are
-// left have the same members in the end, and can use them unless one has died since.
+// Ranks die before and while the survivors agree, with calls under way. In the end the survivors have
+// the same members, and can call collectives with them unless one has died since.
 func TestAgreeRandomDeaths(t *testing.T) {
 	t.Parallel()
 	runs := 1500
@@ -197,7 +199,7 @@ func TestAgreeRandomDeaths(t *testing.T) {
 		cfg := testConfig()
 		cfg.Deadline = 1000 * step.Second // all come in time
 		c := world(t, p, cfg)
-		c.rng = rng
+		c.randomly(seed, clustertest.Faults{})
 		c.call(0, allgather(p, 10, 4))
 		var dead []int
 		die := func() {
@@ -208,13 +210,13 @@ func TestAgreeRandomDeaths(t *testing.T) {
 		}
 		steps := func() {
 			for range rng.IntN(200) {
-				c.stepBefore(c.now + 100*ms)
+				c.StepBefore(c.Now + 100*ms)
 			}
 		}
 		steps()
 		die()
 		for _, r := range rng.Perm(p) {
-			if !c.hosts[r].dead {
+			if !c.hosts[r].Dead {
 				c.shrink(0, 1, r)
 			}
 			steps()

@@ -3,14 +3,15 @@ package node
 import (
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// receiver is a node in the middle of a broadcast from rank 0, of which nothing
-// has arrived. It answers to itself for the rest of the world.
-func receiver(t tb, flow mcast.Flow, chunks int64, subgroups int) (*Node, []*mcast.Placement) {
+// receiver is a node in the middle of a broadcast from rank 0, before the first chunk. It answers its own
+// messages in place of the other ranks.
+func receiver(t clustertest.TB, flow mcast.Flow, chunks int64, subgroups int) (*Node, []*mcast.Placement) {
 	t.Helper()
 	cfg := testConfig()
 	cfg.Rank, cfg.Size, cfg.Flow, cfg.Room = 1, 2, flow, 8192
@@ -31,7 +32,7 @@ func receiver(t tb, flow mcast.Flow, chunks int64, subgroups int) (*Node, []*mca
 	n.Opened(0, 0, 0, false)
 	for _, a := range n.Actions() {
 		if a.Kind == Send && a.Msg.Kind == wire.MsgBarrier {
-			n.Message(0, 0, &a.Msg) // rank 0 would say just the same
+			n.Message(0, 0, &a.Msg) // rank 0 would send the same
 		}
 	}
 	n.Actions()
@@ -49,7 +50,7 @@ type feed struct {
 	report mcast.Report
 }
 
-func newFeed(t tb, flow mcast.Flow, chunks int64, subgroups int) *feed {
+func newFeed(t clustertest.TB, flow mcast.Flow, chunks int64, subgroups int) *feed {
 	n, all := receiver(t, flow, chunks, subgroups)
 	return &feed{n: n, all: all, report: mcast.Report{Runs: make([]mcast.PlacedRun, 1)}}
 }

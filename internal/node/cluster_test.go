@@ -1,64 +1,38 @@
 package node
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"strings"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// tb is what *testing.T, *testing.B and *rapid.T have in common.
-type tb interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
 const (
 	us = step.Microsecond
 	ms = step.Millisecond
 
-	tick = us // each thing that happens takes so long
+	tick    = us      // duration of an event
+	forever = 1 << 40 // more events than any run has
 )
 
-// A cluster is some nodes and the fabric between them. It has an explicit clock
-// and no model of a network: what has waited longest happens next or, with a
-// random source, anything that the fabric's contract allows. It checks that the
-// nodes keep their side of the contract (contract_test.go).
+// A cluster is some nodes and the fabric between them. Without a random source, the event that has
+// waited longest happens next. The cluster checks that the nodes keep their side of the contract
+// (contract_test.go).
 type cluster struct {
-	t      tb
-	cfg    Config
-	now    step.Time
-	rng    *rand.Rand // nil: what has waited longest happens next
-	hosts  []*host
-	comms  map[uint32][]int
-	jobs   []*job  // by request
-	ready  []*lane // those with something pending
-	serial uint64
-	open   int   // calls on living ranks that are to be made or have not ended
-	ends   []end // in the order in which calls ended, over all ranks
-	hurt   bool  // a process died or a communicator broke: reads may be refused
-
-	loss, duplicate float64
-	fate            func(to int, d *item) fate // of one receiver's copy of a datagram; nil: sent on
-	kept            []kept
-}
-
-// fate is what becomes of a datagram.
-type fate uint8
-
-const (
-	goesOn fate = iota
-	dropped
-	isKept // until the test says more
-)
-
-type kept struct {
-	to int
-	it item
+	*clustertest.Cluster
+	cfg     Config
+	random  bool
+	hosts   []*host
+	network *clustertest.Rank // adds up the chunks of reductions
+	comms   map[uint32][]int
+	jobs    []*job // by request
+	ends    []end  // in the order in which calls ended, over all ranks
+	hurt    bool   // a process died or a communicator broke: reads and pieces may be refused
+	fate    func(to int, d *datagram) clustertest.Fate
+	sums    map[opKey]map[int64]*networkSum
 }
 
 type end struct {
@@ -66,7 +40,7 @@ type end struct {
 	req  uint64
 }
 
-// testConfig is what most tests want: rank and size are filled in.
+// testConfig suits most tests. The cluster fills in rank and size.
 func testConfig() Config {
 	layout, err := wire.NewLayout(0)
 	if err != nil {
@@ -78,7 +52,14 @@ func testConfig() Config {
 	}
 }
 
-// patient makes nobody take a held datagram for lost while a test lasts.
+// quietConfig has no heartbeats: every event is caused by the test.
+func quietConfig() Config {
+	cfg := testConfig()
+	cfg.Timeout = 0
+	return cfg
+}
+
+// patient keeps ranks from taking a kept datagram for lost.
 func patient(cfg Config) Config {
 	cfg.Limits = mcast.Limits{Alpha: 1000 * step.Second, MinAlpha: 1000 * step.Second}
 	return cfg
@@ -94,20 +75,49 @@ func psnBits(cfg Config, bits int) Config {
 	return cfg
 }
 
-func newCluster(t tb, size int, cfg Config) *cluster {
-	c := &cluster{t: t, cfg: cfg, now: step.Second, comms: map[uint32][]int{}}
+func newCluster(t clustertest.TB, size int, cfg Config) *cluster {
+	c := &cluster{
+		Cluster: clustertest.New(t, 0), cfg: cfg, comms: map[uint32][]int{}, sums: map[opKey]map[int64]*networkSum{},
+	}
+	c.Now, c.MaxSpins = step.Second, 2
+	c.Order, c.Delay = clustertest.Oldest, func() step.Time { return tick }
+	c.network = c.Add(-1, idleMachine{})
 	for i := range size {
 		cfg.Rank, cfg.Size = i, size
 		cfg.Taken = &place.Taken{}
-		c.hosts = append(c.hosts, newHost(c, New(c.now, cfg)))
+		c.hosts = append(c.hosts, newHost(c, New(c.Now, cfg)))
 	}
 	return c
 }
 
-// world is a cluster with one communicator, number 0, of everybody.
-func world(t tb, size int, cfg Config) *cluster {
+// idleMachine is a place where events happen that is no rank.
+type idleMachine struct{ clustertest.Untimed }
+
+func (idleMachine) Done() bool     { return true }
+func (idleMachine) String() string { return "network" }
+
+// randomly makes the next event random. None waits for much longer than the others.
+func (c *cluster) randomly(seed uint64, faults clustertest.Faults) {
+	c.Seed, c.Rand = seed, rand.New(rand.NewPCG(seed, 0))
+	c.random, c.Order = true, clustertest.Fair(200*us)
+	faults.Reorder = 1
+	for _, h := range c.hosts {
+		h.grams.Faults = faults
+	}
+}
+
+// world is a cluster with one communicator, number 0, of all ranks.
+func world(t clustertest.TB, size int, cfg Config) *cluster {
 	c := newCluster(t, size, cfg)
 	c.comm(0, upTo(size)...)
+	return c
+}
+
+// planWorld is a world for point-to-point calls. Any event may happen next.
+func planWorld(t clustertest.TB, size int, seed uint64, cfg Config) *cluster {
+	c := world(t, size, cfg)
+	c.randomly(seed, clustertest.Faults{})
+	c.Order = clustertest.Random
 	return c
 }
 
@@ -121,117 +131,53 @@ func upTo(n int) []int {
 
 // comm adds a communicator on all its members.
 func (c *cluster) comm(id uint32, members ...int) {
-	c.t.Helper()
+	c.T.Helper()
 	c.comms[id] = members
 	for _, m := range members {
 		if err := c.hosts[m].node.AddComm(id, members); err != nil {
-			c.t.Fatalf("communicator %d on rank %d: %v", id, m, err)
+			c.Failf("communicator %d on rank %d: %v", id, m, err)
 		}
 		c.hosts[m].act()
 	}
 }
 
-// kill stops a process for good. What it has sent may still arrive. With reset,
-// those that have a connection to it notice after that; otherwise nobody does.
+// kill stops processes for good. What they have sent may still arrive. With reset, the ranks that have
+// a multicast connection to them notice after that; otherwise no rank does.
 func (c *cluster) kill(reset bool, ranks ...int) {
-	c.hurt = true
 	for _, r := range ranks {
-		h := c.hosts[r]
-		h.dead = true
-		for _, shares := range h.shares {
-			c.open -= len(shares)
+		var peers []int
+		if reset {
+			peers = mcast.AppendPeers(nil, r, len(c.hosts))
 		}
-		for _, l := range h.lanes() {
-			c.clear(l)
-		}
-		if !reset {
-			continue
-		}
-		for _, p := range mcast.AppendPeers(nil, r, len(c.hosts)) {
-			if !c.hosts[p].dead {
-				c.push(c.hosts[p].inbox[r], item{eof: true})
-			}
+		c.killSeenBy(r, peers)
+	}
+}
+
+// killSeenBy stops a process for good. The given peers notice after they got everything that it sent.
+func (c *cluster) killSeenBy(rank int, peers []int) {
+	c.hurt = true
+	c.Kill(c.hosts[rank].Rank)
+	for _, p := range peers {
+		if p != rank {
+			c.hosts[p].inbox[rank].Push(nil)
 		}
 	}
 }
 
 // freeze stops a process for a while: it handles nothing and looks at no clock.
 func (c *cluster) freeze(rank int, d step.Time) {
-	c.t.Helper()
 	h := c.hosts[rank]
-	h.stopped, h.late = true, h.late || d >= c.cfg.Timeout
-	c.runFor(d)
-	h.stopped = false
+	h.Stopped, h.late = true, h.late || d >= c.cfg.Timeout
+	c.RunFor(d)
+	h.Stopped = false
 }
 
-// until lets things happen until something is so.
-func (c *cluster) until(what string, so func() bool) {
-	c.t.Helper()
-	const most = 2_000_000
-	for range most {
-		if so() {
-			return
-		}
-		if !c.step() {
-			c.t.Fatalf("stuck before %s: nothing is pending and nobody has a timer\n%s", what, c.dump())
-		}
-	}
-	c.t.Fatalf("%s: not after %d events\n%s", what, most, c.dump())
-}
+// run lets events happen until none is pending. No timer fires.
+func (c *cluster) run() { c.Drain(forever) }
 
-// runFor lets things happen for some time.
-func (c *cluster) runFor(d step.Time) {
-	c.t.Helper()
-	for end := c.now + d; c.now < end; {
-		if !c.stepBefore(end) {
-			c.now = end
-		}
-	}
-}
-
-func (c *cluster) step() bool { return c.stepBefore(step.Never) }
-
-// stepBefore lets the next thing happen, if it is due before the given time.
-func (c *cluster) stepBefore(end step.Time) bool {
-	next := step.Never
+// release lets kept datagrams go on: all, or those that a test picks.
+func (c *cluster) release(which func(datagram) bool) {
 	for _, h := range c.hosts {
-		if h.dead || h.stopped {
-			continue
-		}
-		if h.timerAt <= c.now {
-			h.timer()
-			return true
-		}
-		next = min(next, h.timerAt)
+		h.grams.Release(which)
 	}
-	if l := c.pick(); l != nil {
-		c.now += tick
-		c.happen(l)
-		return true
-	}
-	if next >= end {
-		return false
-	}
-	c.now = next
-	return true
-}
-
-// dump describes where everybody is, for a failure's sake.
-func (c *cluster) dump() string {
-	var b strings.Builder
-	for _, h := range c.hosts {
-		fmt.Fprintf(&b, "rank %d: dead %v, stopped %v, lost %v, at %d, timer %d\n", h.id, h.dead, h.stopped, h.lost, c.now, h.timerAt)
-		for _, co := range h.node.order {
-			for _, k := range co.calls {
-				fmt.Fprintf(&b, "  communicator %d call %d, round %d of %d, running %v, failed %v\n", co.id, k.seq, k.round, len(k.plan), k.running, k.failed)
-			}
-			for _, st := range co.live {
-				fmt.Fprintf(&b, "  communicator %d operation %d: %v, waits for %d, missing %s\n", co.id, st.seq, st.op.Phase(), st.op.WaitingOn(), st.op.Missing(nil))
-			}
-		}
-	}
-	for _, l := range c.ready {
-		fmt.Fprintf(&b, "pending at rank %d: %d of %v, held %v\n", l.at.id, len(l.items), l.kind, l.held)
-	}
-	return b.String()
 }

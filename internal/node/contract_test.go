@@ -1,39 +1,40 @@
 package node
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// regionState is who may touch a round's buffers.
-type regionState uint8
+// roundState says who may touch the buffers of a round.
+type roundState uint8
 
 const (
-	isOpen   regionState = iota // the fabric
-	released                    // the user, or the next round
-	revoked                     // nobody, but the node was not told yet
-	quiet                       // the user
+	isOpen   roundState = iota // the fabric
+	released                   // the user, or the next round
+	revoked                    // no one, but the node was not told yet
+	quiet                      // the user
 )
 
-// region is one round on one rank.
-type region struct {
+// round is one round of a call on one rank.
+type hostRound struct {
 	share   *share
-	geo     *mcast.Geometry
-	state   regionState
-	took    step.Time // first when it was opened, then how long until its buffers were free
+	geo     *mcast.Geometry // of a multicast round
+	in      *p2p.Inbox      // of a point-to-point round
+	state   roundState
+	took    step.Time // until released: when it was opened; after that: how long it was open
 	opened  bool
 	closed  bool
 	drained bool
-	// Where its chunks belong, by subgroup.
-	placements []*mcast.Placement
-	left       map[[2]uint32]bool // subgroup and PSN that were multicast
+
+	placements []*mcast.Placement // by subgroup
+	left       map[[2]uint32]bool // subgroup and PSN of the chunks that were multicast
 }
 
-// act carries out what the node wants, and holds it to its contract.
+// act carries out the actions of the node, and holds it to its contract.
 func (h *host) act() (acted bool) {
 	for acts := h.node.Actions(); len(acts) > 0; acts = h.node.Actions() {
 		acted = true
@@ -46,162 +47,193 @@ func (h *host) act() (acted bool) {
 }
 
 func (h *host) do(a *Action) {
-	c := h.c
+	c, key := h.c, opKey{a.Comm, a.Seq}
 	switch a.Kind {
 	case Send:
-		if a.To == h.id || a.To < 0 || a.To >= len(c.hosts) || slices.Contains(h.lost, a.To) {
-			c.t.Fatalf("rank %d sends kind %d to %d; it has lost %v", h.id, a.Msg.Kind, a.To, h.lost)
+		if a.To == h.ID || a.To < 0 || a.To >= len(c.hosts) || slices.Contains(h.lost, a.To) {
+			c.Failf("rank %d sends kind %d to %d; it has lost %v", h.ID, a.Msg.Kind, a.To, h.lost)
 		}
 		h.sends[a.Msg.Kind]++
-		c.push(c.hosts[a.To].inbox[h.id], item{msg: wire.AppendMsg(nil, &a.Msg)})
+		c.hosts[a.To].inbox[h.ID].Push(wire.AppendMsg(nil, &a.Msg))
 	case Open:
 		h.open(a)
 	case Multicast:
 		h.multicast(a)
 	case Read:
-		if members := c.comms[a.Comm]; members[(slices.Index(members, h.id)+len(members)-1)%len(members)] != a.To {
-			c.t.Fatalf("rank %d reads from %d, which is not its left neighbour", h.id, a.To)
+		if members := c.comms[a.Comm]; members[(slices.Index(members, h.ID)+len(members)-1)%len(members)] != a.To {
+			c.Failf("rank %d reads from %d, which is not its left neighbour", h.ID, a.To)
 		}
-		c.push(&h.claims, item{to: a.To, comm: a.Comm, seq: a.Seq, sub: a.Sub, ranges: a.Ranges})
+		h.claims.Push(readRequest{key, a.To, a.Sub, a.Ranges})
+	case Put, Reduce:
+		h.roundOf(a, isOpen)
+		h.puts.Push(*a)
 	case Release:
-		r := h.region(a, isOpen)
-		r.state, r.took = released, c.now-r.took
-		h.workers.close(r.placements)
+		r := h.endRound(a, released)
+		r.took = c.Now - r.took
 	case Quiesce:
 		c.hurt = true
-		r := h.region(a, isOpen)
-		r.state = revoked
-		h.workers.close(r.placements)
-		c.push(&h.quiet, item{comm: a.Comm, seq: a.Seq})
+		h.endRound(a, revoked)
+		h.quiet.Push(key)
 	case Closed:
-		r := h.region(a, released)
+		r := h.roundOf(a, released)
 		if r.closed {
-			c.t.Fatalf("rank %d closes operation %d of communicator %d twice", h.id, a.Seq, a.Comm)
+			c.Failf("rank %d closes operation %d of communicator %d twice", h.ID, a.Seq, a.Comm)
 		}
 		r.closed = true
-		c.push(&h.drains, item{comm: a.Comm, seq: a.Seq})
+		h.drains.Push(key)
 	case Done:
 		h.done(a)
 	case Drop:
-		if a.To == h.id || slices.Contains(h.lost, a.To) {
-			c.t.Fatalf("rank %d drops rank %d; it has lost %v", h.id, a.To, h.lost)
+		if a.To == h.ID || slices.Contains(h.lost, a.To) {
+			c.Failf("rank %d drops rank %d; it has lost %v", h.ID, a.To, h.lost)
 		}
-		if victim := c.hosts[a.To]; !victim.dead && !victim.late {
-			c.t.Fatalf("rank %d takes rank %d for lost, which lives", h.id, a.To)
+		if victim := c.hosts[a.To]; !victim.Dead && !victim.late {
+			c.Failf("rank %d takes rank %d for lost, which lives", h.ID, a.To)
 		}
 		h.lost = append(h.lost, a.To)
 	case Settled:
 		h.agreed(a)
 	case Removed:
 		if h.node.comms[a.Comm] != nil {
-			c.t.Fatalf("rank %d: communicator %d is removed and still there", h.id, a.Comm)
+			c.Failf("rank %d: communicator %d is removed and still there", h.ID, a.Comm)
 		}
 		h.removed = append(h.removed, a.Comm)
 	default:
-		c.t.Fatalf("rank %d: unknown action %d", h.id, a.Kind)
+		c.Failf("rank %d: unknown action %d", h.ID, a.Kind)
 	}
 }
 
-// region finds the operation of an action, which must be in a given state.
-func (h *host) region(a *Action, want regionState) *region {
-	r := h.ops[opKey{a.Comm, a.Seq}]
+// roundOf finds the round of an action, which must be in a given state.
+func (h *host) roundOf(a *Action, want roundState) *hostRound {
+	r := h.rounds[opKey{a.Comm, a.Seq}]
 	if r == nil || r.state != want {
-		h.c.t.Fatalf("rank %d: action %d for operation %d of communicator %d, which is not in state %d: %+v", h.id, a.Kind, a.Seq, a.Comm, want, r)
+		h.c.Failf("rank %d: action %d for operation %d of communicator %d, which is not in state %d: %+v",
+			h.ID, a.Kind, a.Seq, a.Comm, want, r)
 	}
 	return r
 }
 
-// open checks a round's identity, that its slot is free, that the round before it
-// is over, and that only the oldest calls run.
-func (h *host) open(a *Action) {
-	c := h.c
+// endRound takes the buffers of a round away from the fabric.
+func (h *host) endRound(a *Action, state roundState) *hostRound {
+	r := h.roundOf(a, isOpen)
+	r.state = state
+	h.workers.close(r.placements)
+	if r.in != nil {
+		h.node.Foreign(r.in.Foreign())
+	}
+	return r
+}
+
+// shareOf finds the share of an action among those that have not ended.
+func (h *host) shareOf(a *Action) (s *share, at int) {
 	shares := h.shares[a.Comm]
-	at := slices.IndexFunc(shares, func(s *share) bool { return s.job.req == a.Req })
-	if at < 0 || at >= h.node.cfg.InFlight {
-		c.t.Fatalf("rank %d opens a round of request %d, which is number %d of those that have not ended", h.id, a.Req, at)
+	if at = slices.IndexFunc(shares, func(s *share) bool { return s.job.req == a.Req }); at < 0 {
+		h.c.Failf("rank %d: action %d for request %d, which is not under way: %v", h.ID, a.Kind, a.Req, a.Err)
 	}
-	s := shares[at]
-	if a.Seq != s.seq+uint64(len(s.rounds)) || a.Geometry != s.job.plan[len(s.rounds)] {
-		c.t.Fatalf("rank %d opens operation %d for round %d of call %d", h.id, a.Seq, len(s.rounds), s.seq)
+	return shares[at], at
+}
+
+// open checks the identity of a round, that its slot is free, that the round before it is over, and that
+// only the oldest calls run.
+func (h *host) open(a *Action) {
+	c, key := h.c, opKey{a.Comm, a.Seq}
+	s, at := h.shareOf(a)
+	n := len(s.rounds)
+	if at >= h.node.cfg.InFlight {
+		c.Failf("rank %d opens a round of request %d, which is number %d of those that have not ended", h.ID, a.Req, at)
 	}
-	if n := len(s.rounds); n > 0 && s.rounds[n-1].state != released {
-		c.t.Fatalf("rank %d opens operation %d before the round before it is over", h.id, a.Seq)
+	if a.Seq != s.seq+uint64(n) || n >= s.job.rounds() || s.job.geos != nil && a.Geometry != s.job.geos[n] {
+		c.Failf("rank %d opens operation %d for round %d of call %d", h.ID, a.Seq, n, s.seq)
+	}
+	if n > 0 && s.rounds[n-1].state != released {
+		c.Failf("rank %d opens operation %d before the round before it is over", h.ID, a.Seq)
 	}
 	slot := opKey{a.Comm, uint64(c.cfg.Layout.Slot(a.Seq))}
 	if r := h.inSlot[slot]; r != nil && !r.drained {
-		c.t.Fatalf("rank %d opens operation %d in a slot that is not drained", h.id, a.Seq)
+		c.Failf("rank %d opens operation %d in a slot that is not drained", h.ID, a.Seq)
 	}
-	r := &region{share: s, geo: a.Geometry, took: c.now, left: map[[2]uint32]bool{}, placements: a.Placements}
-	h.inSlot[slot], h.ops[opKey{a.Comm, a.Seq}] = r, r
+	r := &hostRound{
+		share: s, geo: a.Geometry, in: a.Inbox, took: c.Now, left: map[[2]uint32]bool{}, placements: a.Placements,
+	}
+	h.inSlot[slot], h.rounds[key] = r, r
 	s.rounds = append(s.rounds, r)
-	h.undrained[a.Comm]++
+	h.waiting[a.Comm]++
 	h.workers.open(a.Placements)
-	c.push(&h.opens, item{comm: a.Comm, seq: a.Seq})
+	if r.geo != nil {
+		h.opens.Push(key)
+		return
+	}
+	h.opened(key)
+	for _, p := range h.early[key] {
+		h.recalls.Push(p)
+	}
+	delete(h.early, key)
 }
 
 func (h *host) multicast(a *Action) {
 	c := h.c
-	r := h.region(a, isOpen)
+	r := h.roundOf(a, isOpen)
 	for psn := a.PSN; psn < a.PSN+a.N; psn++ {
 		key := [2]uint32{uint32(a.Sub), psn}
-		if r.left[key] || c.comms[a.Comm][r.geo.Owner(a.Sub, psn)] != h.id {
-			c.t.Fatalf("rank %d multicasts chunk %v twice, or it is not its own", h.id, key)
+		if r.left[key] || c.comms[a.Comm][r.geo.Owner(a.Sub, psn)] != h.ID {
+			c.Failf("rank %d multicasts chunk %v twice, or it is not its own", h.ID, key)
 		}
 		r.left[key] = true
-		c.push(&h.nic, item{comm: a.Comm, seq: a.Seq, sub: a.Sub, psn: psn, imm: c.cfg.Layout.Imm(a.Seq, psn)})
+		h.nic.Push(datagram{opKey: opKey{a.Comm, a.Seq}, sub: a.Sub, psn: psn, imm: c.cfg.Layout.Imm(a.Seq, psn)})
 	}
 }
 
-// done checks that a call ends once, when nothing can touch its buffers any
-// more, with the right data or with an error that says all there is to say.
+// done checks that a call ends once, when nothing can touch its buffers any more, with the right data or
+// with a complete error.
 func (h *host) done(a *Action) {
 	c := h.c
-	shares := h.shares[a.Comm]
-	at := slices.IndexFunc(shares, func(s *share) bool { return s.job.req == a.Req })
-	if at < 0 {
-		c.t.Fatalf("rank %d: request %d ends, but it is not under way: %v", h.id, a.Req, a.Err)
-	}
-	s := shares[at]
-	h.shares[a.Comm] = slices.Delete(shares, at, at+1)
+	s, at := h.shareOf(a)
+	h.shares[a.Comm] = slices.Delete(h.shares[a.Comm], at, at+1)
 	for i, r := range s.rounds {
 		if r.state != released && r.state != quiet {
-			c.t.Fatalf("rank %d: call %d ends, but its round %d is in state %d", h.id, s.seq, i, r.state)
+			c.Failf("rank %d: call %d ends, but its round %d is in state %d", h.ID, s.seq, i, r.state)
 		}
 	}
 	s.ended, s.err = true, a.Err
-	c.open--
-	c.ends = append(c.ends, end{h.id, a.Req})
+	c.ends = append(c.ends, end{h.ID, a.Req})
 	if a.Err == nil {
-		if len(s.rounds) != len(s.job.plan) || !bytes.Equal(s.recv, s.job.want()) {
-			c.t.Fatalf("rank %d: call %d on communicator %d ends with wrong data after %d of %d rounds", h.id, s.seq, a.Comm, len(s.rounds), len(s.job.plan))
+		if n := len(s.rounds); n != s.job.rounds() {
+			c.Failf("rank %d: call %d on communicator %d ends after %d of %d rounds", h.ID, s.seq, a.Comm, n, s.job.rounds())
 		}
-		s.checkSpent(c, h.id, &a.Spent)
+		if err := s.job.Check(s.rank, s.recv); err != nil {
+			c.Failf("rank %d: call %d on communicator %d ends with wrong data: %v", h.ID, s.seq, a.Comm, err)
+		}
+		s.checkSpent(c, h.ID, &a.Spent)
 	} else {
 		c.hurt = true
-		s.checkError(c, h.id)
+		s.checkError(c, h.ID)
 	}
-	poison(s.send)
-	poison(s.recv)
+	s.poison()
 }
 
-// checkSpent sees that a call's time is told completely: that of all its rounds.
+// checkSpent checks that the phases of a multicast call take as long as its rounds.
 func (s *share) checkSpent(c *cluster, rank int, p *Spent) {
 	rounds := step.Time(0)
 	for _, r := range s.rounds {
 		rounds += r.took
 	}
+	if s.job.geos == nil {
+		return
+	}
 	if min(p.Barrier, p.Multicast, p.Fetch, p.Handshake) < 0 || p.Barrier+p.Multicast+p.Fetch+p.Handshake != rounds {
-		c.t.Fatalf("rank %d, call %d: its rounds took %d, but it was %+v in its phases", rank, s.seq, rounds, *p)
+		c.Failf("rank %d, call %d: its rounds took %d, but it was %+v in its phases", rank, s.seq, rounds, *p)
 	}
 }
 
 func (s *share) checkError(c *cluster, rank int) {
 	e, phases := s.err, []step.Phase{step.Queued}
 	if n := len(s.rounds); n > 0 && s.rounds[n-1].state == quiet && s.rounds[n-1].opened {
-		phases = []step.Phase{step.Barrier, step.Multicast, step.Fetch, step.Handshake}
+		if phases = []step.Phase{step.Transfer}; s.job.geos != nil {
+			phases = []step.Phase{step.Barrier, step.Multicast, step.Fetch, step.Handshake}
+		}
 	}
-	if e.Comm != s.job.comm || e.Seq != s.seq || e.Op != s.job.shape.Kind || !slices.Contains(phases, e.Phase) || e.Missing == "" ||
-		e.Reason < Lost || e.Reason > Cancelled || e.Culprit < NoRank || e.Culprit >= len(c.hosts) {
-		c.t.Fatalf("rank %d, call %d on communicator %d: the error is wrong: %+v", rank, s.seq, s.job.comm, *e)
+	if e.Comm != s.job.comm || e.Seq != s.seq || e.Op != s.job.kind || !slices.Contains(phases, e.Phase) ||
+		e.Missing == "" || e.Reason < Lost || e.Reason > Cancelled || e.Culprit < NoRank || e.Culprit >= len(c.hosts) {
+		c.Failf("rank %d, call %d on communicator %d: the error is wrong: %+v", rank, s.seq, s.job.comm, *e)
 	}
 }

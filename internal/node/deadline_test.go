@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -13,8 +14,8 @@ func withDeadline(cfg Config, d step.Time) Config {
 	return cfg
 }
 
-// A rank never makes a call. All others find it by asking who waits for whom,
-// also for calls that wait behind the first ones, and so does the rank itself.
+// A rank never makes a call. All others find it by asking which rank waits for which, and so does the
+// rank itself. That holds for calls that wait behind the first ones too.
 func TestDeadlineFindsWhoNeverCalled(t *testing.T) {
 	for p := 2; p <= 9; p++ {
 		for absent := range p {
@@ -22,15 +23,15 @@ func TestDeadlineFindsWhoNeverCalled(t *testing.T) {
 			cfg.InFlight = 2
 			c := world(t, p, cfg)
 			done := c.call(0, allgather(p, 5, 4))
-			c.until("the first call", func() bool { return c.ended(done) })
+			c.Until("the first call", func() bool { return c.ended(done) })
 			others := slices.Delete(upTo(p), absent, absent+1)
 			var jobs []*job
 			for range 4 {
 				jobs = append(jobs, c.job(0, allgather(p, 5, 4)).on(others...))
 			}
-			began := c.now
-			c.until("the end of all calls", func() bool { return c.ended(jobs...) })
-			if took := c.now - began; took < cfg.Deadline || took > cfg.Deadline+ms {
+			began := c.Now
+			c.Until("the end of all calls", func() bool { return c.ended(jobs...) })
+			if took := c.Now - began; took < cfg.Deadline || took > cfg.Deadline+ms {
 				t.Errorf("%d ranks, without %d: the calls ended after %d", p, absent, took)
 			}
 			c.finish()
@@ -41,8 +42,8 @@ func TestDeadlineFindsWhoNeverCalled(t *testing.T) {
 	}
 }
 
-// The ranks make their calls at different times: the first to lose patience asks
-// ranks that have not.
+// The ranks make their calls at different times: the first rank whose deadline passes asks ranks whose
+// deadline has not passed.
 func TestDeadlineAtDifferentTimes(t *testing.T) {
 	const p = 7
 	for absent := range p {
@@ -52,7 +53,7 @@ func TestDeadlineAtDifferentTimes(t *testing.T) {
 			for i := range p {
 				if r := (first + i) % p; r != absent {
 					j.on(r)
-					c.runFor(300 * us)
+					c.RunFor(300 * us)
 				}
 			}
 			c.finish()
@@ -78,7 +79,7 @@ func TestDeadlineOfASilentRank(t *testing.T) {
 	}
 }
 
-// Nobody watches anybody, and still the deadline finds the rank.
+// The deadline finds the rank without heartbeats too.
 func TestDeadlineWithoutHeartbeats(t *testing.T) {
 	cfg := withDeadline(testConfig(), 5*ms)
 	cfg.Timeout = 0
@@ -96,12 +97,12 @@ func TestDeadlineWithoutHeartbeats(t *testing.T) {
 	}
 }
 
-// A call that cannot even begin, because its fabric does not say that the slot's
-// last user is drained, waits for nobody; nor do those who wait for it know better.
+// A call cannot begin because its fabric does not report that the last user of its slot is drained. It
+// waits for no rank, and the ranks that wait for it blame no rank either.
 func TestDeadlineWhileTheSlotIsNotFree(t *testing.T) {
 	for late := range 3 {
 		c := world(t, 3, withDeadline(psnBits(testConfig(), 31), 5*ms))
-		c.hosts[late].drains.held = true
+		c.hosts[late].drains.Held = true
 		good := []*job{c.call(0, allgather(3, 5, 4)), c.call(0, allgather(3, 5, 4))}
 		stuck := c.call(0, allgather(3, 5, 4))
 		c.finish()
@@ -110,16 +111,16 @@ func TestDeadlineWhileTheSlotIsNotFree(t *testing.T) {
 	}
 }
 
-// Rank 1 waits for a chunk of rank 0, which was lost, and takes it for lost only
-// after the deadline; rank 0 waits for rank 1 to have it. Nobody failed.
+// Rank 1 waits for a lost chunk of rank 0, and takes it for lost only after the deadline. Rank 0 waits
+// until rank 1 has it. No rank failed.
 func TestDeadlineOfACircle(t *testing.T) {
 	for p := 2; p <= 5; p++ {
 		c := world(t, p, withDeadline(patient(testConfig()), 5*ms))
-		c.fate = func(to int, _ *item) fate {
+		c.fate = func(to int, _ *datagram) clustertest.Fate {
 			if to == 1 {
-				return dropped
+				return clustertest.Lose
 			}
-			return goesOn
+			return clustertest.Deliver
 		}
 		j := c.call(0, broadcast(p, 0, 5, 4))
 		c.finish()
@@ -131,26 +132,24 @@ func TestDeadlineOfACircle(t *testing.T) {
 	}
 }
 
-// Calls that end in time never meet their deadline, however long ago that is,
-// and nobody asks anything.
+// Calls that end in time never meet their deadline, and no rank asks another.
 func TestDeadlineNotOfCallsInTime(t *testing.T) {
 	c := world(t, 5, withDeadline(testConfig(), 5*ms))
 	for range 10 {
 		jobs := []*job{c.call(0, allgather(5, 30, 4)), c.call(0, broadcast(5, 3, 100, 4))}
-		c.runFor(12 * ms)
+		c.RunFor(12 * ms)
 		c.allRight(jobs...)
 	}
 	c.finish()
 	for _, h := range c.hosts {
 		if n := h.sends[wire.MsgProbeWait] + h.sends[wire.MsgWaitState]; n > 0 {
-			t.Errorf("rank %d asked and answered %d times", h.id, n)
+			t.Errorf("rank %d asked and answered %d times", h.ID, n)
 		}
 	}
 }
 
-// tooShort runs a call with a deadline that may be too short for it. Everybody
-// made the call and works on it: no rank is at fault, whatever the moment, also
-// between rounds.
+// tooShort runs a call with a deadline that may be too short for it. All ranks made the call and work on
+// it: no rank is at fault at any moment, also between rounds.
 func tooShort(t *testing.T, deadline step.Time) (well bool) {
 	t.Helper()
 	c := world(t, 4, withDeadline(psnBits(testConfig(), 5), deadline))
@@ -176,8 +175,8 @@ func TestDeadlineTooShortBlamesNobody(t *testing.T) {
 	}
 }
 
-// Who does not answer within a very short deadline has not failed: only silence
-// for Timeout says that.
+// A rank that does not answer within a very short deadline has not failed: only silence for Timeout is a
+// failure.
 func TestDeadlineShorterThanARoundTripBlamesNobody(t *testing.T) {
 	for _, deadline := range []step.Time{1, us, 5 * us, 10 * us, 20 * us} {
 		tooShort(t, deadline)

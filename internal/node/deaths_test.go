@@ -9,7 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/step"
 )
 
-// longestRun is how many neighbours on the ring are dead.
+// longestRun is the length of the longest run of dead neighbours on the ring.
 func longestRun(p int, dead []int) (n int) {
 	for _, first := range dead {
 		run := 1
@@ -21,20 +21,21 @@ func longestRun(p int, dead []int) (n int) {
 	return n
 }
 
-// spread sees that every survivor learns of every death, in bounded time from
-// now. That nobody blames a living rank is checked at every Drop.
+// spread checks that every survivor learns of every death in bounded time. The cluster checks at every
+// Drop that no rank blames a living one.
 func (c *cluster) spread(dead ...int) {
-	c.t.Helper()
-	p, killed := len(c.hosts), c.now
-	c.until(fmt.Sprintf("the survivors of %v dying among %d learning of it", dead, p), func() bool { return c.learned(dead...) })
+	c.T.Helper()
+	p, killed := len(c.hosts), c.Now
+	c.Until(fmt.Sprintf("the survivors of %v dying among %d learning of it",
+		dead, p), func() bool { return c.learned(dead...) })
 	// A survivor goes through the run to its left one after the other.
-	if most := step.Time(longestRun(p, dead))*(c.cfg.Timeout+ms) + 2*ms; c.now-killed > most {
-		c.t.Fatalf("%v died among %d: everybody knew after %d, want at most %d", dead, p, c.now-killed, most)
+	if most := step.Time(longestRun(p, dead))*(c.cfg.Timeout+ms) + 2*ms; c.Now-killed > most {
+		c.Failf("%v died among %d: all ranks knew after %d, want at most %d", dead, p, c.Now-killed, most)
 	}
-	c.runFor(3 * c.cfg.Timeout)
+	c.RunFor(3 * c.cfg.Timeout)
 	for _, h := range c.hosts {
-		if !h.dead && len(h.lost) != len(dead) {
-			c.t.Fatalf("%v died among %d: rank %d lost %v", dead, p, h.id, h.lost)
+		if !h.Dead && len(h.lost) != len(dead) {
+			c.Failf("%v died among %d: rank %d lost %v", dead, p, h.ID, h.lost)
 		}
 	}
 }
@@ -67,11 +68,12 @@ func TestSeveralDieAtOnce(t *testing.T) {
 // onlyBlame checks that the jobs ended on all survivors, well or with an error
 // that names one of the dead.
 func (c *cluster) onlyBlame(dead []int, jobs ...*job) {
-	c.t.Helper()
+	c.T.Helper()
 	for _, j := range jobs {
 		for r, s := range j.shares {
-			if !c.hosts[r].dead && (!s.ended || s.err != nil && (s.err.Reason != Lost || !slices.Contains(dead, s.err.Culprit))) {
-				c.t.Fatalf("%v died among %d: rank %d ended %v: %v", dead, len(c.hosts), r, s.ended, s.err)
+			if !c.hosts[r].Dead && (!s.ended || s.err != nil && (s.err.Reason != Lost || !slices.Contains(dead,
+				s.err.Culprit))) {
+				c.Failf("%v died among %d: rank %d ended %v: %v", dead, len(c.hosts), r, s.ended, s.err)
 			}
 		}
 	}
@@ -97,7 +99,7 @@ func TestAnyDieAtOnce(t *testing.T) {
 			c := world(t, p, testConfig())
 			first := c.call(0, allgather(p, 5, 4))
 			for range set * 5 % (p * 20) {
-				c.step()
+				c.Step()
 			}
 			c.kill(set%3 == 0, dead...)
 			c.spread(dead...)
@@ -114,7 +116,7 @@ func TestAnyDieAtOnce(t *testing.T) {
 	}
 }
 
-// Another one dies at some moment while the first death is noticed and spread.
+// A second rank dies while the others notice and spread the first death.
 func TestAnotherDiesMeanwhile(t *testing.T) {
 	t.Parallel()
 	const p = 6
@@ -126,9 +128,9 @@ func TestAnotherDiesMeanwhile(t *testing.T) {
 		for after := range 12 {
 			c := world(t, p, testConfig())
 			j := c.call(0, allgather(p, 5, 4))
-			c.runFor(100 * us)
+			c.RunFor(100 * us)
 			c.kill(after%2 == 0, a)
-			c.runFor(step.Time(after) * c.cfg.Timeout / 8)
+			c.RunFor(step.Time(after) * c.cfg.Timeout / 8)
 			c.kill(after%3 == 0, b)
 			c.spread(a, b)
 			c.finish()
@@ -137,7 +139,7 @@ func TestAnotherDiesMeanwhile(t *testing.T) {
 	}
 }
 
-// A communicator without the dead rank does not notice, whatever it is doing.
+// A death does not affect a communicator without the dead rank, in any phase.
 func TestOtherCommunicatorsGoOn(t *testing.T) {
 	for k := range 40 {
 		cfg := testConfig()
@@ -151,7 +153,7 @@ func TestOtherCommunicatorsGoOn(t *testing.T) {
 		good := []*job{c.call(1, allgather(3, 30, 4)), c.call(1, broadcast(3, 1, 30, 4)), c.call(3, allgather(1, 9, 4))}
 		hurt := c.job(2, allgather(2, 5, 4)).on(4)
 		for range 4 * k {
-			c.step()
+			c.Step()
 		}
 		c.kill(k%2 == 0, 1)
 		good = append(good, c.call(1, allgather(3, 60, 4)))

@@ -13,38 +13,36 @@ func eagerConfig() Config {
 	return cfg
 }
 
-// Every algorithm completes with the right data when nobody waits for a greeting.
+// Every algorithm completes with the right data when no rank waits for a greeting.
 func TestEagerCompletes(t *testing.T) { planCompletes(t, eagerConfig()) }
 
-// Ranks that are far behind get what they need, and are not left further behind than
-// lead calls on a communicator.
+// Ranks that are far behind get their data. No rank gets more than eagerLead calls ahead of them on a
+// communicator.
 func TestEagerLead(t *testing.T) {
 	for seed := range uint64(60) {
-		c := newPlanCluster(t, 5, seed, eagerConfig())
+		c := planWorld(t, 5, seed, eagerConfig())
 		c.comm(1, 3, 0, 4)
-		c.completed(c.oneByOne(60, 2)...)
-		for _, h := range c.nodes {
-			// Each of the others is at most lead calls ahead, on both communicators; they
-			// may be ahead by different calls.
-			if limit := 2 * eagerLead * 4; h.most > limit {
-				t.Fatalf("seed %d: rank %d kept pieces of %d calls, want at most %d", seed, h.id, h.most, limit)
+		c.allRight(c.oneByOne(60, 2)...)
+		for _, h := range c.hosts {
+			// Each of the four others is at most eagerLead calls ahead on each communicator, by different calls.
+			if limit := 2 * eagerLead * 4; h.peakEarly > limit {
+				t.Fatalf("seed %d: rank %d kept pieces of %d calls, want at most %d", seed, h.ID, h.peakEarly, limit)
 			}
 			if len(h.early) > 0 {
-				t.Fatalf("seed %d: rank %d still keeps pieces of %d calls", seed, h.id, len(h.early))
+				t.Fatalf("seed %d: rank %d still keeps pieces of %d calls", seed, h.ID, len(h.early))
 			}
 		}
 	}
 }
 
-// A root that only sends gets no further ahead of a rank that does nothing than lead
-// calls.
+// A root that only sends gets at most eagerLead calls ahead of a rank that does nothing.
 func TestEagerStops(t *testing.T) {
-	c := newPlanCluster(t, 2, 1, eagerConfig())
-	var calls []*planCall
+	c := planWorld(t, 2, 1, eagerConfig())
+	var calls []*job
 	for range 3 * eagerLead {
-		k := c.call(0, p2p.Broadcast, "binomial", 10)
+		k := c.plan(0, p2p.Broadcast, "binomial", 10)
 		calls = append(calls, k)
-		c.on(k, 0)
+		k.on(0)
 	}
 	c.run()
 	ended := 0
@@ -53,67 +51,51 @@ func TestEagerStops(t *testing.T) {
 			ended++
 		}
 	}
-	if ended != eagerLead || c.nodes[1].most != eagerLead {
-		t.Fatalf("%d calls have ended and %d are kept, want %d", ended, c.nodes[1].most, eagerLead)
+	if ended != eagerLead || c.hosts[1].peakEarly != eagerLead {
+		t.Fatalf("%d calls have ended and %d are kept, want %d", ended, c.hosts[1].peakEarly, eagerLead)
 	}
 	for _, k := range calls {
-		c.on(k, 1)
+		k.on(1)
 	}
 	c.run()
-	c.completed(calls...)
+	c.allRight(calls...)
 }
 
-// Ranks that made different calls find out, also when one of them is done, or when both
-// only receive: that takes a moment.
+// Ranks that made different calls find out, also when one of them is done. When both only receive, it
+// takes a moment.
 func TestEagerMismatch(t *testing.T) {
 	everyPlan(t, []int{2, 3, 5}, func(x planCase) {
 		t, kind, algo, size, seed := x.T, x.kind, x.algo, x.size, x.seed
 		if kind == p2p.Barrier || algo == "inc" {
 			return
 		}
-		for what, other := range map[string]func(c *planCluster) *planCall{
-			"size": func(c *planCluster) *planCall { return c.call(0, kind, algo, 11) },
-			"plan": func(c *planCluster) *planCall { return c.call(0, p2p.Barrier, "dissemination", 0) },
-			"root": func(c *planCluster) *planCall {
-				k := c.call(0, p2p.Broadcast, "binomial", 10)
-				k.spec.Root = size - 1
+		for what, other := range map[string]func(c *cluster) *job{
+			"size": func(c *cluster) *job { return c.plan(0, kind, algo, 11) },
+			"plan": func(c *cluster) *job { return c.plan(0, p2p.Barrier, "dissemination", 0) },
+			"root": func(c *cluster) *job {
+				k := c.plan(0, p2p.Broadcast, "binomial", 10)
+				k.spec.Root, k.Root = size-1, size-1
 				return k
 			},
 		} {
-			c := newPlanCluster(t, size, seed, eagerConfig())
-			odd := c.rng.IntN(size)
-			k, o := c.call(0, kind, algo, 10), other(c)
+			c := planWorld(t, size, seed, eagerConfig())
+			odd := c.Rand.IntN(size)
+			k, o := c.plan(0, kind, algo, 10), other(c)
 			c.hurt = true // pieces of the other call may be refused
-			for _, r := range c.rng.Perm(size) {
+			for _, r := range c.Rand.Perm(size) {
 				if r == odd {
-					c.on(o, r)
+					o.on(r)
 				} else {
-					c.on(k, r)
+					k.on(r)
 				}
-				if c.rng.IntN(2) == 0 {
+				if c.Rand.IntN(2) == 0 {
 					c.run()
 				}
 			}
-			c.runFor(100 * ms)
-			found := 0
-			for r := range size {
-				call := k
-				if r == odd {
-					call = o
-				}
-				s := call.shares[r]
-				if !s.ended {
-					t.Fatalf("%v/%s on %d ranks, another %s: rank %d never ends", kind, algo, size, what, r)
-				}
-				if s.err != nil && s.err.Reason != Mismatch {
-					t.Fatalf("%v/%s on %d ranks, another %s: rank %d: %v", kind, algo, size, what, r, s.err)
-				}
-				if s.err != nil {
-					found++
-				}
-			}
+			c.RunFor(100 * ms)
+			found := k.failures(Mismatch, upTo(size)...) + o.failures(Mismatch, upTo(size)...)
 			if found == 0 {
-				t.Fatalf("%v/%s on %d ranks, another %s: nobody finds out", kind, algo, size, what)
+				t.Fatalf("%v/%s on %d ranks, another %s: no rank finds out", kind, algo, size, what)
 			}
 		}
 	})

@@ -18,7 +18,7 @@ func TestEarlyBarrierMessagesAreKept(t *testing.T) {
 			for i := range 4 {
 				jobs = append(jobs, c.job(0, allgather(p, int64(5+i), 4)).on(others...))
 			}
-			c.runFor(5 * ms)
+			c.RunFor(5 * ms)
 			n := c.hosts[late].node
 			if folded := late >= 1<<(bits.Len(uint(p))-1); n.comms[0].earlyCount < 4 && !folded { // those are only answered
 				t.Fatalf("%d ranks: rank %d keeps %d messages for 4 calls", p, late, n.comms[0].earlyCount)
@@ -40,24 +40,26 @@ func TestEarlyBarrierMessagesAreKept(t *testing.T) {
 func TestEarlyForACallThatWaits(t *testing.T) {
 	cfg := psnBits(testConfig(), 30) // four slots, two calls in flight
 	c := world(t, 3, cfg)
-	c.hosts[0].drains.held = true
+	c.hosts[0].drains.Held = true
 	var jobs []*job
 	for range 9 {
 		jobs = append(jobs, c.call(0, allgather(3, 5, 4)))
 	}
-	c.until("messages for a call whose slot is not free", func() bool { return c.hosts[0].node.comms[0].earlyCount >= 2 && c.ended(jobs[:4]...) })
-	c.hosts[0].drains.held = false
+	c.Until("messages for a call whose slot is not free", func() bool {
+		return c.hosts[0].node.comms[0].earlyCount >= 2 &&
+			c.ended(jobs[:4]...)
+	})
+	c.hosts[0].drains.Held = false
 	c.finish()
 	c.allRight(jobs...)
 	for _, h := range c.hosts {
 		if n := h.node.comms[0].earlyCount; n != 0 || h.node.Stats().Stale != 0 {
-			t.Errorf("rank %d still keeps %d messages, and dropped %d", h.id, n, h.node.Stats().Stale)
+			t.Errorf("rank %d still keeps %d messages, and dropped %d", h.ID, n, h.node.Stats().Stale)
 		}
 	}
 }
 
-// Only barrier messages can come early; nobody sends others before we have
-// entered.
+// Only barrier messages can come early: no rank sends others before we have entered.
 func TestEarlyOnlyBarriers(t *testing.T) {
 	c := world(t, 2, testConfig())
 	j := c.call(0, allgather(2, 5, 4))
@@ -67,7 +69,7 @@ func TestEarlyOnlyBarriers(t *testing.T) {
 	send := func(m wire.Msg) {
 		t.Helper()
 		stale := h.node.Stats().Stale
-		h.node.Message(c.now, 1, &m)
+		h.node.Message(c.Now, 1, &m)
 		if h.act() || h.node.comms[0].earlyCount != 0 || h.node.Stats().Stale != stale+1 {
 			t.Errorf("message %+v: kept %d, stale %d", m, h.node.comms[0].earlyCount, h.node.Stats().Stale-stale)
 		}
@@ -81,8 +83,8 @@ func TestEarlyOnlyBarriers(t *testing.T) {
 	c.finish()
 }
 
-// Nothing is kept for the past. A peer that enters a barrier which we left long
-// ago, or one of a number that no call gets, counted its calls in another way.
+// A rank keeps no message for the past. A peer that enters a barrier which we left long ago, or one whose
+// number no call gets, made other calls.
 func TestEarlyNothingForThePast(t *testing.T) {
 	for _, seq := range []uint64{0, 1<<64 - 1} {
 		c := world(t, 2, testConfig())
@@ -90,7 +92,7 @@ func TestEarlyNothingForThePast(t *testing.T) {
 		c.finish()
 		c.allRight(j)
 		h := c.hosts[0]
-		h.node.Message(c.now, 1, &wire.Msg{Kind: wire.MsgBarrier, Seq: seq})
+		h.node.Message(c.Now, 1, &wire.Msg{Kind: wire.MsgBarrier, Seq: seq})
 		h.act()
 		co := h.node.comms[0]
 		if co.earlyCount != 0 || (co.broken == nil && h.node.Stats().Stale != 1) {
@@ -109,14 +111,14 @@ func TestEarlyFromAStranger(t *testing.T) {
 	h := c.hosts[0]
 	for _, kind := range []wire.MsgKind{wire.MsgBarrier, wire.MsgAbort, wire.MsgProbeWait, wire.MsgWaitState} {
 		stale := h.node.Stats().Stale
-		h.node.Message(c.now, 2, &wire.Msg{Kind: kind, Comm: 4, Reason: uint8(Aborted)})
+		h.node.Message(c.Now, 2, &wire.Msg{Kind: kind, Comm: 4, Reason: uint8(Aborted)})
 		if h.act() || h.node.comms[4].earlyCount != 0 || h.node.comms[4].broken != nil || h.node.Stats().Stale != stale+1 {
 			t.Errorf("message kind %d of a stranger had an effect", kind)
 		}
 	}
 }
 
-// What is kept is bounded: a peer that goes beyond is at fault.
+// The number of kept messages is bounded: a peer that exceeds it is at fault.
 func TestEarlyIsBounded(t *testing.T) {
 	c := world(t, 3, testConfig())
 	h := c.hosts[0]
@@ -127,7 +129,7 @@ func TestEarlyIsBounded(t *testing.T) {
 			t.Fatalf("%d messages are kept", sent)
 		}
 		m.Seq = 1 + uint64(sent)%100 // calls it may well have under way
-		h.node.Message(c.now, 2, &m)
+		h.node.Message(c.Now, 2, &m)
 	}
 	h.act()
 	c.finish()
@@ -136,20 +138,20 @@ func TestEarlyIsBounded(t *testing.T) {
 	c.allFailed(2, []Reason{Protocol}, running, later)
 }
 
-// It is the one who sent too much that is at fault, not who comes next.
+// The rank that sent too much is at fault, not the next one to send.
 func TestEarlyFloodBlamesTheFlooder(t *testing.T) {
 	c := world(t, 3, testConfig())
 	h := c.hosts[0]
 	m := wire.Msg{Kind: wire.MsgBarrier, Seq: 5}
 	for i := range maxEarly {
 		m.Seq = 6 + uint64(i)%100
-		h.node.Message(c.now, 2, &m)
+		h.node.Message(c.Now, 2, &m)
 	}
 	h.act()
 	j := c.job(0, allgather(3, 5, 4)).on(1, 2) // which sends rank 0 its barrier messages
-	c.runFor(ms)
+	c.RunFor(ms)
 	j.on(0)
-	c.until("the end", func() bool { return c.ended(j) })
+	c.Until("the end", func() bool { return c.ended(j) })
 	for r, s := range j.shares {
 		if s.err != nil && (s.err.Reason != Protocol || s.err.Culprit != 2) {
 			t.Errorf("rank %d: %v", r, s.err)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -15,7 +16,9 @@ func TestErrorText(t *testing.T) {
 		want string
 	}{
 		{
-			Error{Comm: 7, Seq: 3, Op: wire.Allgather, Phase: step.Multicast, Culprit: 5, Reason: Lost, Missing: "rank 5 chunks 0-3"},
+			Error{
+				Comm: 7, Seq: 3, Op: wire.Allgather, Phase: step.Multicast, Culprit: 5, Reason: Lost, Missing: "rank 5 chunks 0-3",
+			},
 			"allgather 3 on communicator 7 failed in the multicast phase: lost: rank 5; missing: rank 5 chunks 0-3",
 		},
 		{
@@ -44,17 +47,17 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// The error of a call tells where it was and what had not come.
+// The error of a call tells its phase and the missing data.
 func TestErrorNamesWhatIsMissing(t *testing.T) {
 	c := world(t, 3, patient(testConfig()))
-	c.fate = func(to int, d *item) fate {
+	c.fate = func(to int, d *datagram) clustertest.Fate {
 		if to == 1 && d.psn != 1 {
-			return isKept
+			return clustertest.Keep
 		}
-		return goesOn
+		return clustertest.Deliver
 	}
 	j := c.call(0, broadcast(3, 2, 40, 4))
-	c.runFor(ms)
+	c.RunFor(ms)
 	c.abort(2, 0)
 	c.finish()
 	for r, want := range map[int]string{
@@ -71,18 +74,18 @@ func TestErrorNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A call of several rounds has one number and one block of each rank: what is
-// missing is told in terms of those, not of a round that the user never sees.
+// A call of several rounds has one number and one block of each rank. The error describes missing data in
+// these terms, because the user never sees rounds.
 func TestErrorNamesWhatIsMissingOfAllRounds(t *testing.T) {
 	c := world(t, 2, psnBits(patient(testConfig()), 4))
-	c.fate = func(_ int, d *item) fate {
+	c.fate = func(_ int, d *datagram) clustertest.Fate {
 		if d.seq == 1 && d.psn >= 3 {
-			return isKept
+			return clustertest.Keep
 		}
-		return goesOn
+		return clustertest.Deliver
 	}
 	j := c.call(0, broadcast(2, 0, 3*16, 1)) // rounds of 16 chunks: 0-15, 16-31, 32-47
-	c.runFor(ms)
+	c.RunFor(ms)
 	c.abort(0, 0)
 	c.finish()
 	got := j.shares[1].err.Missing

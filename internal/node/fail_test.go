@@ -5,15 +5,15 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// A rank dies at every moment of a life with calls that run, that wait for their
-// turn, that are between rounds, and that have completed. Each ends once, after
-// its buffers are quiet, with an error that says what is to be said (both are
-// checked at every Done). Those that completed have their data.
+// A rank dies at every moment, with calls that run, that wait for their turn, that are between rounds,
+// and that have completed. Each ends once, after its buffers are quiet, with a complete error (the
+// cluster checks both at every Done). Calls that completed have their data.
 func TestEveryCallEndsOnce(t *testing.T) {
 	t.Parallel()
 	const p, victim = 4, 2
@@ -29,7 +29,7 @@ func TestEveryCallEndsOnce(t *testing.T) {
 			jobs = append(jobs, c.call(0, s))
 		}
 		for range 6 * k {
-			c.step()
+			c.Step()
 		}
 		c.kill(k%2 == 0, victim)
 		c.finish()
@@ -60,35 +60,35 @@ func TestEveryCallEndsOnce(t *testing.T) {
 // call is over only when the driver has said that they are quiet.
 func TestQuiesceBeforeDone(t *testing.T) {
 	c := world(t, 3, testConfig())
-	c.fate = func(to int, d *item) fate {
+	c.fate = func(to int, d *datagram) clustertest.Fate {
 		if to == 1 && d.psn == 2 {
-			return isKept // lost to begin with, so that there is a read
+			return clustertest.Keep // lost to begin with, so that there is a read
 		}
-		return goesOn
+		return clustertest.Deliver
 	}
-	c.hosts[1].reads.held, c.hosts[1].sent.held, c.hosts[1].quiet.held = true, true, true
+	c.hosts[1].reads.Held, c.hosts[1].sent.Held, c.hosts[1].quiet.Held = true, true, true
 	j := c.call(0, allgather(3, 16, 4))
-	c.until("a read", func() bool { return len(c.hosts[1].reads.items) > 0 })
+	c.Until("a read", func() bool { return c.hosts[1].reads.Len() > 0 })
 	queued := c.job(0, allgather(3, 16, 4)).on(1) // also runs, in its barrier
 	c.abort(0, 0)
-	c.runFor(50 * ms)
+	c.RunFor(50 * ms)
 	for _, j := range []*job{j, queued} {
 		s := j.shares[1]
 		if s.ended || s.rounds[0].state != revoked {
 			t.Fatalf("ended %v before its buffers were quiet, state %d", s.ended, s.rounds[0].state)
 		}
 	}
-	c.hosts[1].reads.held, c.hosts[1].sent.held = false, false
+	c.hosts[1].reads.Held, c.hosts[1].sent.Held = false, false
 	c.fate = nil
 	c.release(nil) // late datagrams, completions and reads change nothing
-	c.runFor(ms)
+	c.RunFor(ms)
 	if c.ended(j) {
 		t.Fatal("ended before its buffers were quiet")
 	}
-	c.hosts[1].quiet.held = false
+	c.hosts[1].quiet.Held = false
 	c.finish()
 	c.allFailed(0, []Reason{Aborted}, j, queued)
-	// Being told again does not end it again.
+	// A second Quiesced does not end it again.
 	for _, seq := range []uint64{0, 1, 2} {
 		c.hosts[1].node.Quiesced(0, seq)
 		c.hosts[1].node.Quiesced(7, seq)
@@ -98,11 +98,11 @@ func TestQuiesceBeforeDone(t *testing.T) {
 	}
 }
 
-// After the break every call fails where it is made, without a step.
+// After the break every call fails at once.
 func TestCallsAfterTheBreakFailAtOnce(t *testing.T) {
 	c := world(t, 3, psnBits(testConfig(), 4))
 	c.abort(1, 0)
-	c.runFor(ms)
+	c.RunFor(ms)
 	for r := range 3 {
 		for range 3 {
 			j := c.job(0, allgather(3, 100, 4)).on(r) // of several rounds
@@ -118,14 +118,14 @@ func TestAbortReachesAllMembers(t *testing.T) {
 	for p := 1; p <= 9; p++ {
 		for by := range p {
 			c := newCluster(t, p+1, testConfig())
-			members := upTo(p + 1)[1:] // shifted, so that world ranks are not the communicator's
+			members := upTo(p + 1)[1:] // shifted, so that world ranks differ from those of the communicator
 			c.comm(6, members...)
 			c.comm(2, upTo(p+1)...)
 			done := c.call(6, allgather(p, 5, 4))
-			c.until("the first call", func() bool { return c.ended(done) })
+			c.Until("the first call", func() bool { return c.ended(done) })
 			j := c.job(6, allgather(p, 5, 4)).on(members[1:]...) // one has not called
 			c.abort(members[by], 6)
-			c.until("the abort everywhere", func() bool {
+			c.Until("the abort everywhere", func() bool {
 				return !slices.ContainsFunc(members, func(r int) bool { return c.hosts[r].node.comms[6].broken == nil })
 			})
 			c.finish()
@@ -154,7 +154,7 @@ func TestAbortBeforeAddComm(t *testing.T) {
 		}
 	}
 	c.abort(1, 4)
-	c.runFor(ms)
+	c.RunFor(ms)
 	if err := c.hosts[2].node.AddComm(4, members); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestAbortBeforeAddComm(t *testing.T) {
 	c.allFailed(1, []Reason{Aborted}, j)
 }
 
-// One rank calls something else than the others. Nobody completes it.
+// One rank makes another call than the others. No rank completes it.
 func TestMismatchedCallsFailEverywhere(t *testing.T) {
 	for p := 2; p <= 6; p++ {
 		base := func() mcast.Shape { return broadcast(p, 0, 20, 4) }
@@ -181,7 +181,7 @@ func TestMismatchedCallsFailEverywhere(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d of %d", name, odd, p), func(t *testing.T) {
 					c := world(t, p, psnBits(testConfig(), 4))
 					good := c.call(0, base())
-					c.until("the first call", func() bool { return c.ended(good) })
+					c.Until("the first call", func() bool { return c.ended(good) })
 					jobs := []*job{c.job(0, base()).on(slices.Delete(upTo(p), odd, odd+1)...), c.job(0, variant()).on(odd)}
 					c.finish()
 					c.allRight(good)
@@ -199,21 +199,21 @@ func TestMismatchedCallsFailEverywhere(t *testing.T) {
 	}
 }
 
-// The mismatch is found in a message that came early, at the moment when the call
-// before it completes and closes, all in one step: see that each happens once.
+// A rank finds the mismatch in an early message, in the same step in which the call before it completes
+// and closes. Each of these must happen once.
 func TestMismatchInAnEarlyMessage(t *testing.T) {
 	cfg := patient(testConfig())
 	cfg.InFlight = 1
 	c := world(t, 3, cfg)
-	c.fate = func(to int, d *item) fate {
+	c.fate = func(to int, d *datagram) clustertest.Fate {
 		if to == 1 && d.seq == 0 {
-			return isKept
+			return clustertest.Keep
 		}
-		return goesOn
+		return clustertest.Deliver
 	}
 	first := c.call(0, broadcast(3, 0, 8, 4))
 	jobs := []*job{c.job(0, broadcast(3, 0, 8, 4)).on(0, 1), c.job(0, broadcast(3, 0, 9, 4)).on(2)}
-	c.until("an early message", func() bool { return c.hosts[0].node.comms[0].earlyCount > 0 })
+	c.Until("an early message", func() bool { return c.hosts[0].node.comms[0].earlyCount > 0 })
 	c.release(nil) // rank 1 now tells rank 0 that it has everything
 	c.finish()
 	c.allRight(first)

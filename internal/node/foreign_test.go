@@ -1,9 +1,13 @@
 package node
 
-import "testing"
+import (
+	"testing"
 
-// Whatever comes over the multicast path that is no chunk of an open operation is
-// counted, not placed and not answered; and it does no harm.
+	"github.com/allcast/allcast/internal/clustertest"
+)
+
+// A datagram that is no chunk of an open operation is counted. It is not placed, not answered, and does no
+// harm.
 func TestForeignChunks(t *testing.T) {
 	const p, chunk = 3, 8
 	c := world(t, p, patient(testConfig()))
@@ -11,7 +15,7 @@ func TestForeignChunks(t *testing.T) {
 	shape := allgather(p, 20, chunk) // 8, 8 and 4 bytes
 	shape.Subgroups = 2              // one and two of them
 	j := c.call(0, shape)
-	c.runFor(ms)
+	c.RunFor(ms)
 	layout, h := c.cfg.Layout, c.hosts[1]
 	for _, tc := range []struct {
 		name   string
@@ -44,7 +48,7 @@ func TestForeignChunks(t *testing.T) {
 			t.Errorf("%s: counted %d times", tc.name, got)
 		}
 	}
-	// Our own chunk is one that we have.
+	// A rank has its own chunk.
 	if placed := h.gets(0, 0, layout.Imm(0, 1), chunk); placed || h.node.Stats().Duplicates != 1 {
 		t.Errorf("our own chunk: placed %v, stats %+v", placed, h.node.Stats())
 	}
@@ -65,35 +69,36 @@ func TestChunkWithASlotBeyondTheTable(t *testing.T) {
 // gets gives a process a datagram of so many bytes, and reports whether it was placed.
 func (h *host) gets(comm uint32, sub int, imm uint32, length int) bool {
 	placed := h.workers.take(comm, sub, imm, length, nil)
-	h.node.Received(h.c.now, h.workers.sub(sub).Flush(), false)
+	h.node.Received(h.c.Now, h.workers.sub(sub).Flush(), false)
 	return placed
 }
 
-// A duplicate, and a datagram that comes after a read of it has begun.
+// Duplicates, and a datagram that arrives after a read of its chunk has begun.
 func TestDuplicateAndLateChunks(t *testing.T) {
 	c := world(t, 2, testConfig())
-	var copies []item
-	c.fate = func(_ int, d *item) fate {
+	var copies []datagram
+	c.fate = func(_ int, d *datagram) clustertest.Fate {
 		copies = append(copies, *d)
 		if d.psn == 1 {
-			return isKept
+			return clustertest.Keep
 		}
-		return goesOn
+		return clustertest.Deliver
 	}
-	c.hosts[1].reads.held = true
+	c.hosts[1].reads.Held = true
 	j := c.call(0, broadcast(2, 0, 12, 4))
-	c.until("a read", func() bool { return len(c.hosts[1].reads.items) > 0 }) // claimed
+	c.Until("a read", func() bool { return c.hosts[1].reads.Len() > 0 }) // claimed
 	for i := range copies {
 		if c.hosts[1].chunk(&copies[i]) {
 			t.Errorf("chunk %d was placed", copies[i].psn)
 		}
 		c.hosts[1].act()
 	}
-	if s := c.hosts[1].node.Stats(); s.Duplicates != 2 || s.Late != 1 || s.Repaired != 0 || s.Foreign != 0 || s.Stale != 0 {
+	if s := c.hosts[1].node.Stats(); s.Duplicates != 2 || s.Late != 1 || s.Repaired != 0 || s.Foreign != 0 ||
+		s.Stale != 0 {
 		t.Errorf("stats %+v", s)
 	}
-	c.hosts[1].reads.held = false
-	c.kept = nil
+	c.hosts[1].reads.Held = false
+	c.hosts[1].grams.Forget()
 	c.finish()
 	c.allRight(j)
 	if s := c.hosts[1].node.Stats(); s.Duplicates != 2 || s.Late != 1 || s.Repaired != 1 {

@@ -5,16 +5,16 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// FuzzNode gives a node messages, datagrams and news that no correct peer may
-// ever send, in any order, while its driver does its part. Whatever that is, each
-// call ends exactly once, at the latest when its communicator is aborted, and all
-// that was lent comes back.
+// FuzzNode gives a node messages, datagrams and events that no correct peer sends, in any order, while its
+// driver does its part. Each call ends exactly once, at the latest when its communicator is aborted, and
+// all room is returned.
 func FuzzNode(f *testing.F) {
 	barrier := wire.Msg{Kind: wire.MsgBarrier, Digest: fuzzPlan(f)[0].Digest(), Round: 1, Grant: 9}
 	var seed []byte
@@ -33,8 +33,12 @@ func FuzzNode(f *testing.F) {
 		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeAsk, Dead: []uint64{4}}},
 		{Kind: wire.MsgAgree, Comm: 1, Agree: &wire.Agree{Step: wire.AgreeState, Called: true, Dead: []uint64{1}}},
 		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeGone}},
-		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreePropose, Value: &wire.AgreeValue{ID: 9, Ranks: []uint64{15}}}},
-		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeCommit, Value: &wire.AgreeValue{ID: 1, Ranks: []uint64{255}}}},
+		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreePropose, Value: &wire.AgreeValue{
+			ID: 9, Ranks: []uint64{15},
+		}}},
+		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeCommit, Value: &wire.AgreeValue{
+			ID: 1, Ranks: []uint64{255},
+		}}},
 		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeCommit, Value: &wire.AgreeValue{ID: 1, Ranks: []uint64{9}}}},
 		{Kind: wire.MsgAbort, Reason: 4, Pair: &wire.CallPair{Ranks: [2]uint32{1, 9}}},
 	} {
@@ -58,7 +62,7 @@ func FuzzNode(f *testing.F) {
 	})
 }
 
-func fuzzPlan(t tb) []*mcast.Geometry {
+func fuzzPlan(t clustertest.TB) []*mcast.Geometry {
 	plan, err := mcast.Plan(allgather(4, 10, 4), testConfig().Layout)
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -66,7 +70,7 @@ func fuzzPlan(t tb) []*mcast.Geometry {
 	return plan
 }
 
-// fuzzed is a node and a driver that only does what it must.
+// fuzzed is a node and a minimal driver.
 type fuzzed struct {
 	t       *testing.T
 	n       *Node
@@ -84,7 +88,9 @@ func newFuzzed(t *testing.T) *fuzzed {
 	t.Helper()
 	cfg := psnBits(testConfig(), 30)
 	cfg.Rank, cfg.Size, cfg.Flow, cfg.Room, cfg.Deadline = 3, 4, mcast.FlowCredit, 4, 3*ms
-	z := &fuzzed{t: t, n: New(0, cfg), plan: fuzzPlan(t), ended: map[uint64]int{}, workers: newIntakes(cfg), open: map[opKey]Action{}}
+	z := &fuzzed{
+		t: t, n: New(0, cfg), plan: fuzzPlan(t), ended: map[uint64]int{}, workers: newIntakes(cfg), open: map[opKey]Action{},
+	}
 	for id, members := range [][]int{{0, 1, 2, 3}, {3, 1, 0, 2}} {
 		if err := z.n.AddComm(uint32(id), members); err != nil {
 			t.Fatal(err)
@@ -93,7 +99,7 @@ func newFuzzed(t *testing.T) *fuzzed {
 	return z
 }
 
-// step takes what happens next from the input and returns the rest of it.
+// step takes the next event from the input and returns the rest of the input.
 func (z *fuzzed) step(what byte, in []byte) []byte {
 	arg := make([]byte, 7)
 	switch what % 12 {
@@ -154,7 +160,7 @@ func (z *fuzzed) step(what byte, in []byte) []byte {
 }
 
 // fuzzRing is a plan of four ranks.
-func fuzzRing(t tb, rank int) *p2p.Plan {
+func fuzzRing(t clustertest.TB, rank int) *p2p.Plan {
 	p, err := p2p.New("ring", p2p.Spec{Kind: p2p.Allreduce, Rank: rank, Size: 4, Bytes: 20})
 	if err != nil {
 		t.Fatalf("%v", err)

@@ -1,10 +1,12 @@
 package node
 
 import (
+	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
+	"strings"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
@@ -15,137 +17,217 @@ type opKey struct {
 	seq  uint64
 }
 
-// host is one process: its node and what its driver knows.
+// host is one process: its node and the state of its driver.
 type host struct {
-	c       *cluster
-	id      int
-	node    *Node
-	dead    bool
-	late    bool // it was stopped for so long that others may take it for lost
-	stopped bool
-	timerAt step.Time
-	spins   int // timers in a row that did nothing and want to be called again
+	*clustertest.Rank
+	c         *cluster
+	node      *Node
+	late      bool // whether it was stopped for so long that others may take it for lost
+	timerAt   step.Time
+	workers   intakes
+	rounds    map[opKey]*hostRound
+	inSlot    map[opKey]*hostRound    // by communicator and slot, until drained
+	waiting   map[uint32]int      // by communicator: operations that are not drained
+	nextSeq   map[uint32]uint64   // by communicator
+	shares    map[uint32][]*share // calls on a communicator that have not ended, oldest first
+	queued    int                 // calls that are still to be made
+	lost      []int               // dead ranks, in the order in which the node found out
+	sends     [64]int             // messages by kind
+	settled   map[uint64]*Agreed  // by request
+	removed   []uint32
+	early     map[opKey][]piece // pieces for calls that were not made yet
+	peakEarly int               // highest number of operations with such pieces
+	kept      map[heldKey][]byte
+	queues
+}
 
-	inbox                   []*lane // by sender
-	grams, nic, sent, reads lane
-	opens, reports, claims  lane
-	quiet, drains           lane
-	workers                 intakes
-	calls                   map[uint32]*lane
-	flying                  map[opKey]int // datagrams on their way here
-	ops                     map[opKey]*region
-	inSlot                  map[opKey]*region // by communicator and slot, until drained
-	undrained               map[uint32]int    // operations of a communicator
-	nextSeq                 map[uint32]uint64
-	shares                  map[uint32][]*share // calls on a communicator that have not ended, oldest first
-	lost                    []int               // the dead, in the order in which the node said so
-	sends                   [64]int             // messages by kind
-	settled                 map[uint64]*Agreed  // by request
-	removed                 []uint32
+// queues are what can happen at a host.
+type queues struct {
+	inbox   []*clustertest.Queue[[]byte] // by sender; nil: the connection is gone
+	pieces  []*clustertest.Queue[piece]  // by sender
+	calls   map[uint32]*clustertest.Queue[*job]
+	grams   *clustertest.Queue[datagram]
+	nic     *clustertest.Queue[datagram] // chunks to multicast
+	puts    *clustertest.Queue[Action]   // pieces to send
+	sent    *clustertest.Queue[opKey]    // chunks that have left
+	opens   *clustertest.Queue[opKey]    // rounds whose buffers are being prepared
+	reports *clustertest.Queue[*mcast.Report]
+	claims  *clustertest.Queue[readRequest]
+	reads   *clustertest.Queue[readRequest]
+	quiet   *clustertest.Queue[opKey] // failed operations that the fabric has released
+	drains  *clustertest.Queue[opKey] // closed operations whose datagrams are gone
+	recalls *clustertest.Queue[piece] // early pieces whose call was made
+	results *clustertest.Queue[result]
+	ups     *clustertest.Queue[contribution] // at the network
+}
+
+type datagram struct {
+	opKey
+	sub     int
+	psn     uint32
+	imm     uint32
+	payload []byte
+}
+
+type readRequest struct {
+	opKey
+	to, sub int
+	ranges  []wire.Range
 }
 
 func newHost(c *cluster, n *Node) *host {
 	h := &host{
-		c: c, id: n.cfg.Rank, node: n, timerAt: n.NextTimer(), calls: map[uint32]*lane{}, flying: map[opKey]int{},
-		ops: map[opKey]*region{}, inSlot: map[opKey]*region{}, undrained: map[uint32]int{}, nextSeq: map[uint32]uint64{}, shares: map[uint32][]*share{},
-		workers: newIntakes(n.cfg),
+		c: c, node: n, timerAt: n.NextTimer(), workers: newIntakes(n.cfg), rounds: map[opKey]*hostRound{},
+		inSlot: map[opKey]*hostRound{}, waiting: map[uint32]int{}, nextSeq: map[uint32]uint64{}, shares: map[uint32][]*share{},
+		early: map[opKey][]piece{}, kept: map[heldKey][]byte{},
+	}
+	h.Rank = c.Add(n.cfg.Rank, h)
+	h.queues = queues{
+		calls:   map[uint32]*clustertest.Queue[*job]{},
+		grams:   queueOf(h, "datagram", h.ID, h.datagram),
+		nic:     queueOf(h, "multicast", h.ID, h.leave),
+		puts:    queueOf(h, "put", h.ID, h.putLeaves),
+		sent:    queueOf(h, "sent", h.ID, func(k opKey) { n.Sent(c.Now, k.comm, k.seq, 1) }),
+		opens:   queueOf(h, "open", h.ID, h.opened),
+		reports: queueOf(h, "report", h.ID, func(r *mcast.Report) { n.Received(c.Now, r, false) }),
+		claims:  queueOf(h, "claim", h.ID, h.claim),
+		reads:   queueOf(h, "read", h.ID, h.read),
+		quiet: queueOf(h, "quiet", h.ID, func(k opKey) {
+			h.rounds[k].state = quiet
+			n.Quiesced(k.comm, k.seq)
+		}),
+		drains: queueOf(h, "drain", h.ID, func(k opKey) {
+			h.rounds[k].drained = true
+			h.waiting[k.comm]--
+			n.Drained(c.Now, k.comm, k.seq)
+		}),
+		recalls: queueOf(h, "recall", h.ID, h.piece),
+		results: queueOf(h, "result", -1, h.result),
+		ups:     clustertest.NewQueue(c.Cluster, "up", c.network, h.ID, c.addUp),
+	}
+	h.drains.Ready = func() bool {
+		same := func(d datagram) bool { return d.opKey == h.drains.Items()[0] }
+		return !slices.ContainsFunc(h.grams.Items(), same) && !slices.ContainsFunc(h.grams.Kept(), same)
+	}
+	h.grams.Fate = func(d datagram) clustertest.Fate {
+		if c.fate == nil {
+			return clustertest.Deliver
+		}
+		return c.fate(h.ID, &d)
 	}
 	for from := range n.cfg.Size {
-		h.inbox = append(h.inbox, &lane{kind: laneMsg, at: h, from: from})
+		h.inbox = append(h.inbox, queueOf(h, "message", from, func(b []byte) { h.message(from, b) }))
+		h.pieces = append(h.pieces, queueOf(h, "piece", from, h.piece))
 	}
-	h.grams, h.nic = lane{kind: laneGram, at: h}, lane{kind: laneNIC, at: h}
-	h.sent, h.reads = lane{kind: laneSent, at: h}, lane{kind: laneRead, at: h}
-	h.quiet, h.drains = lane{kind: laneQuiet, at: h}, lane{kind: laneDrain, at: h}
-	h.opens, h.reports, h.claims = lane{kind: laneOpen, at: h}, lane{kind: laneReport, at: h}, lane{kind: laneClaim, at: h}
 	return h
 }
 
-func (h *host) lanes() []*lane {
-	all := append([]*lane{&h.grams, &h.nic, &h.sent, &h.reads, &h.opens, &h.reports, &h.claims, &h.quiet, &h.drains}, h.inbox...)
-	for _, id := range slices.Sorted(maps.Keys(h.calls)) { // nothing may depend on a map's order
-		all = append(all, h.calls[id])
-	}
-	return all
+// queueOf makes a queue of events after which the node wants something done.
+func queueOf[E any](h *host, kind string, from int, do func(E)) *clustertest.Queue[E] {
+	return clustertest.NewQueue(h.c.Cluster, kind, h.Rank, from, func(e E) {
+		do(e)
+		h.act()
+	})
 }
 
-// later queues a call, to be made after those queued before it.
+func (h *host) NextTimer() step.Time { return h.timerAt }
+
+func (h *host) Timer() bool {
+	h.node.Timer(h.c.Now)
+	return h.act()
+}
+
+func (h *host) Check() {}
+
+// Done reports whether all calls were made and have ended.
+func (h *host) Done() bool {
+	for _, shares := range h.shares {
+		if len(shares) > 0 {
+			return false
+		}
+	}
+	return h.queued == 0
+}
+
+func (h *host) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "lost %v, timer at %d", h.lost, h.timerAt)
+	for _, co := range h.node.order {
+		for _, k := range co.calls {
+			fmt.Fprintf(&b, "\n  communicator %d call %d, round %d of %d, running %v, failed %v",
+				co.id, k.seq, k.round, len(k.plan), k.running, k.failed)
+		}
+		for _, st := range co.live {
+			fmt.Fprintf(&b, "\n  communicator %d operation %d: %v, waits for %d, missing %s",
+				co.id, st.seq, st.op.Phase(), st.op.WaitingOn(), st.op.Missing(nil))
+		}
+	}
+	return b.String()
+}
+
+// later queues a call after those queued before it.
 func (h *host) later(j *job) {
 	if h.calls[j.comm] == nil {
-		h.calls[j.comm] = &lane{kind: laneCall, at: h}
+		h.calls[j.comm] = queueOf(h, "call", h.ID, func(j *job) {
+			h.queued--
+			h.start(j)
+		})
 	}
-	h.c.push(h.calls[j.comm], item{job: j})
+	h.queued++
+	h.calls[j.comm].Push(j)
 }
 
-// start makes a call.
-func (h *host) start(j *job) {
-	s := newShare(j, h.id)
-	h.c.open++
-	s.seq = h.nextSeq[j.comm]
-	h.nextSeq[j.comm] += uint64(len(j.plan))
-	h.shares[j.comm] = append(h.shares[j.comm], s)
-	if err := h.node.Start(h.c.now, j.comm, j.req, j.plan); err != nil {
-		h.c.t.Fatalf("rank %d could not start: %v", h.id, err)
-	}
-	h.act()
-}
-
-func (h *host) timer() {
-	h.node.Timer(h.c.now)
-	acted := h.act()
-	if h.spins++; acted || h.timerAt > h.c.now {
-		h.spins = 0
-	}
-	if h.spins > 2 {
-		h.c.t.Fatalf("rank %d: its timer fires for ever at %d\n%s", h.id, h.c.now, h.c.dump())
-	}
-}
-
-func (h *host) message(from int, it item) {
-	if it.eof {
-		h.node.PeerLost(h.c.now, from)
+func (h *host) message(from int, b []byte) {
+	if b == nil {
+		h.node.PeerLost(h.c.Now, from)
 		return
 	}
-	m, err := wire.ParseMsg(it.msg)
+	m, err := wire.ParseMsg(b)
 	if err != nil {
-		h.c.t.Fatalf("rank %d to %d: %v", from, h.id, err)
+		h.c.Failf("rank %d to %d: %v", from, h.ID, err)
 	}
-	h.node.Message(h.c.now, from, &m)
+	h.node.Message(h.c.Now, from, &m)
+}
+
+func (h *host) opened(k opKey) {
+	if r := h.rounds[k]; r.state == isOpen { // it may have failed meanwhile
+		r.took, r.opened = h.c.Now, true
+	}
+	h.node.Opened(h.c.Now, k.comm, k.seq, false)
+}
+
+// take hands a datagram to the receive worker and reports whether it was placed.
+func (h *host) take(d *datagram) bool {
+	return h.workers.take(d.comm, d.sub, d.imm, len(d.payload), func(p *mcast.Placement, psn uint32, off int64) {
+		r := h.rounds[opKey{d.comm, p.Seq}]
+		switch {
+		case r == nil || r.state != isOpen:
+			h.c.Failf("rank %d places a chunk in operation %d, which is not open", h.ID, p.Seq)
+		case p.Seq != d.seq || psn != d.psn:
+			h.c.Failf("rank %d places chunk %d of operation %d in operation %d, as %d", h.ID, d.psn, d.seq, p.Seq, psn)
+		}
+		if want, _, _ := r.geo.Locate(d.sub, d.psn); off != want {
+			h.c.Failf("rank %d: chunk %d of subgroup %d goes to %d, want %d", h.ID, d.psn, d.sub, off, want)
+		}
+		copy(r.share.recv[off:], d.payload)
+	})
 }
 
 // chunk hands a datagram to the receive worker, which reports at once.
-func (h *host) chunk(it *item) bool {
-	placed := h.workers.take(it.comm, it.sub, it.imm, len(it.payload), func(p *mcast.Placement, psn uint32, off int64) {
-		h.place(it, p, psn, off)
-	})
-	h.node.Received(h.c.now, h.workers.sub(it.sub).Flush(), false)
-	return placed
+func (h *host) chunk(d *datagram) bool {
+	ok := h.take(d)
+	h.node.Received(h.c.Now, h.workers.sub(d.sub).Flush(), false)
+	return ok
 }
 
-// place puts a payload where the worker says.
-func (h *host) place(it *item, p *mcast.Placement, psn uint32, off int64) {
-	r := h.ops[opKey{it.comm, p.Seq}]
-	switch {
-	case r == nil || r.state != isOpen:
-		h.c.t.Fatalf("rank %d places a chunk in operation %d, which is not open", h.id, p.Seq)
-	case p.Seq != it.seq || psn != it.psn:
-		h.c.t.Fatalf("rank %d places chunk %d of operation %d in operation %d, as %d", h.id, it.psn, it.seq, p.Seq, psn)
-	}
-	if want, _, _ := r.geo.Locate(it.sub, it.psn); off != want {
-		h.c.t.Fatalf("rank %d: chunk %d of subgroup %d goes to %d, want %d", h.id, it.psn, it.sub, off, want)
-	}
-	copy(r.share.recv[off:], it.payload)
-}
-
-// datagram hands a datagram to the receive worker, which reports when it gets to it.
-func (h *host) datagram(it *item) {
-	if h.c.rng == nil {
-		h.chunk(it)
+// datagram hands a datagram to the receive worker. In random runs the worker reports later.
+func (h *host) datagram(d datagram) {
+	if !h.c.random {
+		h.chunk(&d)
 		return
 	}
-	h.workers.take(it.comm, it.sub, it.imm, len(it.payload), func(p *mcast.Placement, psn uint32, off int64) {
-		h.place(it, p, psn, off)
-	})
-	if len(h.grams.items) == 0 || h.c.rng.IntN(4) == 0 {
+	h.take(&d)
+	if h.grams.Len() == 0 || h.c.Rand.IntN(4) == 0 {
 		for _, sub := range slices.Sorted(maps.Keys(h.workers.subs)) {
 			h.flush(sub)
 		}
@@ -154,77 +236,59 @@ func (h *host) datagram(it *item) {
 
 func (h *host) flush(sub int) {
 	if r := h.workers.sub(sub).Flush(); r != nil {
-		h.c.push(&h.reports, item{report: r})
+		h.reports.Push(r)
 	}
 }
 
 // claim lets the receive worker claim chunks for a read.
-func (h *host) claim(it item) {
-	r := h.ops[it.op()]
+func (h *host) claim(q readRequest) {
+	r := h.rounds[q.opKey]
 	if r.state != isOpen {
 		return
 	}
-	it.ranges, _ = h.workers.sub(it.sub).Claim(r.placements[it.sub], it.ranges, nil)
-	h.flush(it.sub)
-	h.c.push(&h.reads, it)
+	q.ranges, _ = h.workers.sub(q.sub).Claim(r.placements[q.sub], q.ranges, nil)
+	h.flush(q.sub)
+	h.reads.Push(q)
 }
 
-// leave is a chunk leaving the send buffer, in as many copies as arrive.
-func (h *host) leave(it item) {
-	c := h.c
-	r := h.ops[it.op()]
+// leave is a chunk that leaves the send buffer, in as many copies as arrive.
+func (h *host) leave(d datagram) {
+	c, r := h.c, h.rounds[d.opKey]
 	if r.state != isOpen {
 		if !c.hurt {
-			c.t.Fatalf("rank %d sends operation %d from a buffer that is free", h.id, it.seq)
+			c.Failf("rank %d sends operation %d from a buffer that is free", h.ID, d.seq)
 		}
 		return
 	}
-	_, at, n := r.geo.Locate(it.sub, it.psn)
-	it.payload = append([]byte(nil), r.share.send[at:at+int64(n)]...)
-	c.push(&h.sent, item{comm: it.comm, seq: it.seq, n: 1})
-	for _, m := range c.comms[it.comm] {
+	_, at, n := r.geo.Locate(d.sub, d.psn)
+	d.payload = slices.Clone(r.share.send[at : at+int64(n)])
+	h.sent.Push(d.opKey)
+	for _, m := range c.comms[d.comm] {
 		to := c.hosts[m]
-		if m == h.id || to.dead || (c.rng != nil && c.rng.Float64() < c.loss) {
+		if m == h.ID || to.Dead {
 			continue
 		}
-		if to.ops[it.op()] == nil {
-			c.t.Fatalf("rank %d sends operation %d, for which rank %d is not ready", h.id, it.seq, m)
+		if to.rounds[d.opKey] == nil {
+			c.Failf("rank %d sends operation %d, for which rank %d is not ready", h.ID, d.seq, m)
 		}
-		f := goesOn
-		if c.fate != nil {
-			f = c.fate(m, &it)
-		}
-		switch f {
-		case goesOn:
-			c.push(&to.grams, it)
-		case isKept:
-			c.kept = append(c.kept, kept{m, it})
-		}
+		to.grams.Push(d)
 	}
 }
 
-// read serves a read from the peer's receive buffer.
-func (h *host) read(it item) {
-	c := h.c
-	own, peer := h.ops[it.op()], c.hosts[it.to].ops[it.op()]
-	for _, q := range it.ranges {
-		if own.state != isOpen || peer == nil || peer.state != isOpen || c.hosts[it.to].dead {
+// read serves a read from the receive buffer of the peer.
+func (h *host) read(q readRequest) {
+	c, peer := h.c, h.c.hosts[q.to]
+	own, theirs := h.rounds[q.opKey], peer.rounds[q.opKey]
+	for _, chunks := range q.ranges {
+		if own.state != isOpen || theirs == nil || theirs.state != isOpen || peer.Dead {
 			if !c.hurt {
-				c.t.Fatalf("rank %d reads from rank %d in operation %d, but a buffer is free", h.id, it.to, it.seq)
+				c.Failf("rank %d reads from rank %d in operation %d, but a buffer is free", h.ID, q.to, q.seq)
 			}
-			return // refused: the reader's own failure is on its way
+			return // refused: the failure of the reader is on its way
 		}
-		off, n := own.geo.Span(it.sub, q.PSN, q.N)
-		copy(own.share.recv[off:off+n], peer.share.recv[off:off+n])
-		own.placements[it.sub].Finish(q.PSN, q.N)
+		off, n := own.geo.Span(q.sub, chunks.PSN, chunks.N)
+		copy(own.share.recv[off:off+n], theirs.share.recv[off:off+n])
+		own.placements[q.sub].Finish(chunks.PSN, chunks.N)
 	}
-	h.node.ReadDone(c.now, it.comm, it.seq, it.sub, it.ranges)
-}
-
-// fill writes what a rank contributes to a job.
-func fill(b []byte, req uint64, rank int) {
-	r := rand.NewPCG(req, uint64(rank))
-	for i := range b {
-		b[i] = byte(r.Uint64())
-	}
+	h.node.ReadDone(c.Now, q.comm, q.seq, q.sub, q.ranges)
 }

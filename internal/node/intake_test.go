@@ -7,7 +7,7 @@ import (
 )
 
 // intakes are the receive workers of a process, by subgroup. Datagrams name their operation by
-// communicator and slot, so that the slot's next user gets what comes too late.
+// communicator and slot, so that the next user of the slot gets late datagrams.
 type intakes struct {
 	layout wire.Layout
 	taken  *place.Taken
@@ -44,8 +44,10 @@ func (w *intakes) close(all []*mcast.Placement) {
 	}
 }
 
-// take decides about a datagram, and calls place with where its payload belongs.
-func (w *intakes) take(comm uint32, sub int, imm uint32, length int, place func(p *mcast.Placement, psn uint32, off int64)) bool {
+// take judges a datagram, and calls place with the position of its payload.
+func (w *intakes) take(
+	comm uint32, sub int, imm uint32, length int, place func(p *mcast.Placement, psn uint32, off int64),
+) bool {
 	slot, _ := w.layout.Split(imm)
 	in := w.sub(sub)
 	p, psn, off, v := in.Judge(token(comm, slot), comm, imm, length)

@@ -3,27 +3,33 @@ package node
 import (
 	"slices"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/wire"
 )
 
 // job is a collective that ranks may call.
 type job struct {
+	*clustertest.Reference
 	c      *cluster
 	req    uint64
 	comm   uint32
-	shape  mcast.Shape
-	plan   []*mcast.Geometry
-	shares map[int]*share // by world rank, of those that called
-	expect []byte
+	kind   wire.CallKind
+	geos   []*mcast.Geometry // rounds, if it is multicast
+	algo   string            // otherwise: of package p2p, or "inc"
+	spec   p2p.Spec
+	shares map[int]*share // by world rank, of the ranks that called
 }
 
-// share is one rank's part of a job: its buffers, and how it ended.
+// share is the part of one rank in a job: its buffers and its outcome.
 type share struct {
 	job        *job
+	rank       int    // in the communicator
 	seq        uint64 // by the order of calls
-	send, recv []byte
-	rounds     []*region
+	send, recv []byte // point-to-point calls have no send buffer
+	plan       *p2p.Plan
+	rounds     []*hostRound
 	ended      bool
 	err        *Error
 }
@@ -42,79 +48,110 @@ func broadcast(p, root int, bytes int64, chunk int) mcast.Shape {
 	return s
 }
 
-// job plans a collective that nobody has called yet.
+// job plans a multicast collective that no rank has called yet.
 func (c *cluster) job(comm uint32, s mcast.Shape) *job {
-	c.t.Helper()
+	c.T.Helper()
 	plan, err := mcast.Plan(s, c.cfg.Layout)
 	if err != nil {
-		c.t.Fatalf("%+v: %v", s, err)
+		c.Failf("%+v: %v", s, err)
 	}
-	j := &job{c: c, req: uint64(len(c.jobs)), comm: comm, shape: s, plan: plan, shares: map[int]*share{}}
+	return c.add(&job{comm: comm, kind: s.Kind, geos: plan, Reference: &clustertest.Reference{
+		Kind: wire.Allgather, Size: len(s.Counts), Counts: s.Counts,
+	}})
+}
+
+// plan plans a point-to-point collective, with blocks of some bytes, that no rank has called yet.
+func (c *cluster) plan(comm uint32, kind p2p.Kind, algo string, block int64) *job {
+	size := len(c.comms[comm])
+	spec := p2p.Spec{Kind: kind, Size: size, Segment: 3, Counts: make([]int64, size)}
+	if kind != p2p.Barrier {
+		for i := range spec.Counts {
+			spec.Counts[i] = block + int64(i%2)
+		}
+	}
+	j := &job{comm: comm, kind: kind, algo: algo, spec: spec}
+	j.Reference = &clustertest.Reference{Kind: kind, Size: size, Counts: spec.Counts}
+	j.spec.Bytes = j.Total()
+	return c.add(j)
+}
+
+func (c *cluster) add(j *job) *job {
+	j.c, j.req, j.shares = c, uint64(len(c.jobs)), map[int]*share{}
+	j.Seed = j.req
 	c.jobs = append(c.jobs, j)
 	return j
 }
 
+// rounds is the number of operations that the call takes.
+func (j *job) rounds() int { return max(1, len(j.geos)) }
+
 // on makes the call on some ranks now.
 func (j *job) on(ranks ...int) *job {
-	j.c.t.Helper()
+	j.c.T.Helper()
 	for _, r := range ranks {
 		j.c.hosts[r].start(j)
 	}
 	return j
 }
 
-// call plans a collective and calls it on all members.
+// all makes the call on all members and lets everything happen.
+func (j *job) all() *job {
+	j.c.T.Helper()
+	j.on(j.c.comms[j.comm]...)
+	j.c.run()
+	return j
+}
+
+// call plans a multicast collective and calls it on all members.
 func (c *cluster) call(comm uint32, s mcast.Shape) *job {
-	c.t.Helper()
+	c.T.Helper()
 	return c.job(comm, s).on(c.comms[comm]...)
 }
 
-func newShare(j *job, rank int) *share {
-	s := &share{job: j, recv: make([]byte, len(j.want()))}
-	j.shares[rank] = s
-	at := 0
-	for r, m := range j.c.comms[j.comm] {
-		n := int(j.shape.Counts[r])
-		if m == rank {
-			s.send = make([]byte, n)
-			fill(s.send, j.req, r)
-			copy(s.recv[at:], s.send) // as every library does first
-		}
-		at += n
+// start makes a call.
+func (h *host) start(j *job) {
+	c := h.c
+	s := &share{job: j, rank: slices.Index(c.comms[j.comm], h.ID), seq: h.nextSeq[j.comm], recv: make([]byte, j.Total())}
+	j.shares[h.ID] = s
+	h.nextSeq[j.comm] += uint64(j.rounds())
+	h.shares[j.comm] = append(h.shares[j.comm], s)
+	if err := s.start(h); err != nil {
+		c.Failf("rank %d could not start: %v", h.ID, err)
 	}
-	return s
+	h.act()
 }
 
-// want is what everybody has in the end.
-func (j *job) want() []byte {
-	if j.expect == nil {
-		j.expect = []byte{}
-		for r, n := range j.shape.Counts {
-			b := make([]byte, n)
-			fill(b, j.req, r)
-			j.expect = append(j.expect, b...)
-		}
+func (s *share) start(h *host) (err error) {
+	j, now, spec := s.job, h.c.Now, s.job.spec
+	spec.Rank = s.rank
+	if j.geos != nil {
+		lo, hi := j.Block(s.rank)
+		s.send = j.Input(s.rank)[lo:hi]
+		copy(s.recv[lo:], s.send) // as every driver does first
+		return h.node.Start(now, j.comm, j.req, j.geos)
 	}
-	return j.expect
+	s.recv = j.Input(s.rank)
+	if j.algo == "inc" {
+		return h.node.StartReduction(now, j.comm, j.req, &p2p.Reduction{
+			Kind: spec.Kind, Rank: s.rank, Size: spec.Size, Counts: spec.Counts, Chunk: incChunk,
+		})
+	}
+	if s.plan, err = p2p.New(j.algo, spec); err != nil {
+		return err
+	}
+	return h.node.StartPlan(now, j.comm, j.req, s.plan)
 }
 
-const poisonByte = 0xa5
-
-func poison(b []byte) {
-	for i := range b {
-		b[i] = poisonByte
-	}
-}
-
-func poisoned(b []byte) bool {
-	return !slices.ContainsFunc(b, func(x byte) bool { return x != poisonByte })
+func (s *share) poison() {
+	clustertest.Poison(s.send)
+	clustertest.Poison(s.recv)
 }
 
 // ended reports whether the jobs have ended on all living ranks that called them.
 func (c *cluster) ended(jobs ...*job) bool {
 	for _, j := range jobs {
 		for r, s := range j.shares {
-			if !s.ended && !c.hosts[r].dead {
+			if !s.ended && !c.hosts[r].Dead {
 				return false
 			}
 		}
@@ -122,74 +159,112 @@ func (c *cluster) ended(jobs ...*job) bool {
 	return true
 }
 
-// finish runs until all calls have ended and nobody holds anything for them any
-// more, and checks that nobody touched a buffer after that.
+// finish runs until all calls have ended and no rank holds anything for them, and checks that nothing
+// touched a buffer after that.
 func (c *cluster) finish() {
-	c.t.Helper()
-	c.until("the end of all calls", func() bool { return c.open == 0 })
+	c.T.Helper()
+	c.Until("the end of all calls", func() bool {
+		return !slices.ContainsFunc(c.hosts, func(h *host) bool { return !h.Dead && !h.Done() })
+	})
 	if c.hurt {
-		c.runFor(2 * max(c.cfg.Timeout, ms)) // for those who wait for nothing to learn of it too
+		c.RunFor(2 * max(c.cfg.Timeout, ms)) // ranks that wait for nothing learn of it too
 	}
-	c.until("all operations being closed and drained", c.settled)
-	for _, j := range c.jobs {
-		for r, s := range j.shares {
-			if s.ended && (!poisoned(s.send) || !poisoned(s.recv)) {
-				c.t.Fatalf("request %d: rank %d's buffers were touched after they were free", j.req, r)
-			}
-		}
-	}
+	c.Until("all operations being closed and drained", c.drained)
+	c.untouched()
 	for _, h := range c.hosts {
-		if n := h.node.pool.Lent(); n != 0 && !h.dead {
-			c.t.Fatalf("rank %d: %d places of the pool did not come back", h.id, n)
+		if n := h.node.pool.Lent(); n != 0 && !h.Dead {
+			c.Failf("rank %d: %d places of the pool were not returned", h.ID, n)
 		}
 	}
 }
 
-// settled reports whether no operation of a communicator that works is left.
-func (c *cluster) settled() bool {
+// drained reports whether no operation of a working communicator is left.
+func (c *cluster) drained() bool {
 	for _, h := range c.hosts {
 		for _, co := range h.node.order {
-			if !h.dead && co.broken == nil && h.undrained[co.id] > 0 {
+			if !h.Dead && co.broken == nil && h.waiting[co.id] > 0 {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// untouched fails the test if a buffer was written after its call had ended, or if a node counts
+// operations that it does not have.
+func (c *cluster) untouched() {
+	c.T.Helper()
+	for _, j := range c.jobs {
+		for r, s := range j.shares {
+			if s.ended && (!clustertest.Poisoned(s.send) || !clustertest.Poisoned(s.recv)) {
+				c.Failf("request %d: the buffers of rank %d were touched after they were free", j.req, r)
+			}
+		}
+	}
+	for _, h := range c.hosts {
+		busy := slices.ContainsFunc(h.node.order, func(co *comm) bool { return len(co.calls) > 0 })
+		if n := h.node.nonMulticast; n != 0 && !h.Dead && !busy {
+			c.Failf("rank %d counts %d operations under way, and has none", h.ID, n)
+		}
+	}
 }
 
 // allRight fails the test unless the jobs completed on all ranks that called them.
 func (c *cluster) allRight(jobs ...*job) {
-	c.t.Helper()
+	c.T.Helper()
 	for _, j := range jobs {
 		for r, s := range j.shares {
-			if !c.hosts[r].dead && (!s.ended || s.err != nil) {
-				c.t.Fatalf("request %d on rank %d: ended %v, error %v", j.req, r, s.ended, s.err)
+			if !c.hosts[r].Dead && (!s.ended || s.err != nil) {
+				c.Failf("request %d, %v %s, on rank %d: ended %v, error %v", j.req, j.kind, j.algo, r, s.ended, s.err)
+			}
+		}
+	}
+	c.untouched()
+}
+
+// allFailed fails the test unless the jobs failed on all living ranks that called them, with that
+// culprit and one of those reasons.
+func (c *cluster) allFailed(culprit int, reasons []Reason, jobs ...*job) {
+	c.T.Helper()
+	for _, j := range jobs {
+		for r, s := range j.shares {
+			if c.hosts[r].Dead {
+				continue
+			}
+			if !s.ended || s.err == nil || s.err.Culprit != culprit || !slices.Contains(reasons, s.err.Reason) {
+				c.Failf("request %d on rank %d: ended %v, error %v; want culprit %d and one of %v",
+					j.req, r, s.ended, s.err, culprit, reasons)
 			}
 		}
 	}
 }
 
-// allFailed fails the test unless the jobs failed on all living ranks that called
-// them, with that culprit and one of those reasons.
-func (c *cluster) allFailed(culprit int, reasons []Reason, jobs ...*job) {
-	c.t.Helper()
-	for _, j := range jobs {
-		for r, s := range j.shares {
-			if c.hosts[r].dead {
-				continue
-			}
-			if !s.ended || s.err == nil || s.err.Culprit != culprit || !slices.Contains(reasons, s.err.Reason) {
-				c.t.Fatalf("request %d on rank %d: ended %v, error %v; want culprit %d and one of %v", j.req, r, s.ended, s.err, culprit, reasons)
-			}
+// failures fails the test unless a job has ended on all living ranks that called it, and each failure has
+// that reason and blames one of those ranks. It returns the number of failures.
+func (j *job) failures(reason Reason, culprits ...int) (n int) {
+	c := j.c
+	c.T.Helper()
+	for r, s := range j.shares {
+		switch {
+		case c.hosts[r].Dead:
+		case !s.ended:
+			c.Failf("%v/%s on rank %d has not ended", j.kind, j.algo, r)
+		case s.err == nil: // it had everything that it needs
+		case s.err.Reason != reason || !slices.Contains(culprits, s.err.Culprit):
+			c.Failf("%v/%s on rank %d: %v; want %v, and one of %v blamed", j.kind, j.algo, r, s.err, reason, culprits)
+		default:
+			n++
 		}
 	}
+	c.untouched()
+	return n
 }
 
 // abort breaks a communicator at the request of a rank's user.
 func (c *cluster) abort(rank int, comm uint32) {
-	c.t.Helper()
+	c.T.Helper()
 	if err := c.hosts[rank].node.Abort(comm); err != nil {
-		c.t.Fatalf("rank %d: %v", rank, err)
+		c.Failf("rank %d: %v", rank, err)
 	}
 	c.hosts[rank].act()
 }

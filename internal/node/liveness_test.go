@@ -12,7 +12,7 @@ import (
 func (c *cluster) learned(dead ...int) bool {
 	for _, h := range c.hosts {
 		for _, d := range dead {
-			if !h.dead && !slices.Contains(h.lost, d) {
+			if !h.Dead && !slices.Contains(h.lost, d) {
 				return false
 			}
 		}
@@ -23,60 +23,60 @@ func (c *cluster) learned(dead ...int) bool {
 func TestHeartbeatsWhenIdle(t *testing.T) {
 	for p := 1; p <= 6; p++ {
 		c := newCluster(t, p, testConfig())
-		c.runFor(50 * c.cfg.Timeout)
+		c.RunFor(50 * c.cfg.Timeout)
 		for _, h := range c.hosts {
 			beats := h.sends[wire.MsgHeartbeat]
 			if p > 1 && (beats < 4*50-1 || beats > 4*50+1) || p == 1 && beats > 0 {
-				t.Errorf("%d ranks: rank %d sent %d heartbeats in 50 timeouts, want 4 in each", p, h.id, beats)
+				t.Errorf("%d ranks: rank %d sent %d heartbeats in 50 timeouts, want 4 in each", p, h.ID, beats)
 			}
 			h.sends[wire.MsgHeartbeat] = 0
 			if len(h.lost) > 0 || h.sends != [64]int{} {
-				t.Errorf("%d ranks: idle rank %d lost %v and sent %v", p, h.id, h.lost, h.sends)
+				t.Errorf("%d ranks: idle rank %d lost %v and sent %v", p, h.ID, h.lost, h.sends)
 			}
 		}
 	}
 }
 
-// Without a timeout nobody watches anybody, and nothing needs a timer.
+// Without a timeout no rank watches another, and nothing needs a timer.
 func TestNoTimeoutNoHeartbeats(t *testing.T) {
 	cfg := testConfig()
 	cfg.Timeout = 0
 	c := world(t, 3, cfg)
 	for _, h := range c.hosts {
 		if at := h.node.NextTimer(); at != step.Never {
-			t.Errorf("rank %d wants its timer at %d", h.id, at)
+			t.Errorf("rank %d wants its timer at %d", h.ID, at)
 		}
-		h.node.Timer(c.now + 1000*step.Second)
+		h.node.Timer(c.Now + 1000*step.Second)
 		if h.act() {
-			t.Errorf("rank %d did something", h.id)
+			t.Errorf("rank %d did something", h.ID)
 		}
 	}
 }
 
-// A silent process is noticed by its right neighbour, after Timeout and no
-// sooner, and soon after that everybody knows.
+// The right neighbour notices a silent process, after Timeout and no sooner. All ranks know soon after
+// that.
 func TestSilentProcessIsLost(t *testing.T) {
 	for p := 2; p <= 9; p++ {
 		for victim := range p {
 			c := newCluster(t, p, testConfig())
-			c.runFor(3*c.cfg.Timeout + 100*us)
+			c.RunFor(3*c.cfg.Timeout + 100*us)
 			c.kill(false, victim)
-			killed, right := c.now, c.hosts[(victim+1)%p]
-			c.until("a death being noticed", func() bool {
+			killed, right := c.Now, c.hosts[(victim+1)%p]
+			c.Until("a death being noticed", func() bool {
 				return slices.ContainsFunc(c.hosts, func(h *host) bool { return len(h.lost) > 0 })
 			})
 			if !slices.Equal(right.lost, []int{victim}) {
 				t.Errorf("%d ranks: rank %d died and its right neighbour was not the first to know", p, victim)
 			}
-			if took := c.now - killed; took < c.cfg.Timeout*3/4-ms || took > c.cfg.Timeout+ms {
+			if took := c.Now - killed; took < c.cfg.Timeout*3/4-ms || took > c.cfg.Timeout+ms {
 				t.Errorf("%d ranks: noticed after %d", p, took)
 			}
-			noticed := c.now
-			c.until("everybody learning of it", func() bool { return c.learned(victim) })
-			if c.now-noticed > ms {
-				t.Errorf("%d ranks: the news took %d", p, c.now-noticed)
+			noticed := c.Now
+			c.Until("all ranks learning of it", func() bool { return c.learned(victim) })
+			if c.Now-noticed > ms {
+				t.Errorf("%d ranks: the news took %d", p, c.Now-noticed)
 			}
-			c.runFor(10 * c.cfg.Timeout) // and nobody else is ever blamed
+			c.RunFor(10 * c.cfg.Timeout) // and no other rank is ever blamed
 		}
 	}
 }
@@ -86,28 +86,28 @@ func TestPeerLostCountsAtOnce(t *testing.T) {
 	cfg.Timeout = 1000 * step.Second
 	c := world(t, 5, cfg)
 	j := c.job(0, allgather(5, 10, 4)).on(0, 1, 2, 4)
-	c.runFor(ms)
+	c.RunFor(ms)
 	c.kill(true, 3)
-	killed := c.now
-	c.until("the end of the call", func() bool { return c.ended(j) })
+	killed := c.Now
+	c.Until("the end of the call", func() bool { return c.ended(j) })
 	c.allFailed(3, []Reason{Lost}, j)
-	if !c.learned(3) || c.now-killed > ms {
-		t.Errorf("learned %v, after %d", c.learned(3), c.now-killed)
+	if !c.learned(3) || c.Now-killed > ms {
+		t.Errorf("learned %v, after %d", c.learned(3), c.Now-killed)
 	}
-	// Being told again changes nothing, and nobody can be lost who is not there.
+	// Telling a rank again changes nothing, and a rank that does not exist cannot be lost.
 	for _, r := range []int{3, -1, 5, 1 << 40} {
-		c.hosts[0].node.PeerLost(c.now, r)
+		c.hosts[0].node.PeerLost(c.Now, r)
 		if c.hosts[0].act() {
 			t.Errorf("PeerLost(%d) had an effect", r)
 		}
 	}
 }
 
-// Who has made no call is waited for as long as it beats.
+// Ranks wait for a rank that makes no call as long as it sends heartbeats.
 func TestNoCallIsNotSilence(t *testing.T) {
 	c := world(t, 4, testConfig())
 	j := c.job(0, allgather(4, 10, 4)).on(0, 1, 3)
-	c.runFor(100 * c.cfg.Timeout)
+	c.RunFor(100 * c.cfg.Timeout)
 	if c.hurt {
 		t.Fatal("something failed")
 	}
@@ -116,15 +116,15 @@ func TestNoCallIsNotSilence(t *testing.T) {
 	c.allRight(j)
 }
 
-// A process that was stopped for less than the timeout is not lost, and blames
-// nobody for what it did not read meanwhile.
+// A process that was stopped for less than the timeout is not lost. It blames no rank for messages that
+// it did not read meanwhile.
 func TestStoppedForLessThanTheTimeout(t *testing.T) {
 	for p := 2; p <= 4; p++ {
 		c := world(t, p, testConfig())
 		for range 5 {
 			beats := &c.hosts[1].sends[wire.MsgHeartbeat]
 			before := *beats
-			c.until("a heartbeat", func() bool { return *beats > before })
+			c.Until("a heartbeat", func() bool { return *beats > before })
 			c.freeze(1, c.cfg.Timeout*9/10)
 		}
 		j := c.call(0, allgather(p, 10, 4))
@@ -140,17 +140,17 @@ func TestStoppedOneAfterTheOther(t *testing.T) {
 	for watcher := ms; watcher < 7*ms; watcher += 100 * us {
 		c := newCluster(t, 3, testConfig())
 		beats := &c.hosts[1].sends[wire.MsgHeartbeat]
-		c.until("a heartbeat", func() bool { return *beats == 2 })
-		c.runFor(5 * us) // it is heard
+		c.Until("a heartbeat", func() bool { return *beats == 2 })
+		c.RunFor(5 * us) // it is heard
 		c.freeze(1, c.cfg.Timeout+50*us-watcher)
-		c.until("a heartbeat", func() bool { return *beats == 3 })
+		c.Until("a heartbeat", func() bool { return *beats == 3 })
 		c.freeze(2, watcher)
-		c.runFor(3 * c.cfg.Timeout) // that nobody blames a living rank is checked at every Drop
+		c.RunFor(3 * c.cfg.Timeout) // the cluster checks at every Drop that no rank blames a living one
 	}
 }
 
-// However long a node was stopped, it does not blame its neighbour for it: first
-// it has to read what came meanwhile.
+// However long a node was stopped, it does not blame its neighbour for that. First it has to read the
+// messages that came meanwhile.
 func TestStoppedForLongBlamesNobody(t *testing.T) {
 	cfg := testConfig()
 	cfg.Rank, cfg.Size = 1, 3
@@ -167,7 +167,7 @@ func TestStoppedForLongBlamesNobody(t *testing.T) {
 		if n.live.dead[0] {
 			t.Errorf("stopped for %d: the left neighbour is taken for lost at once", long)
 		}
-		// If there was nothing to read it is lost after all, soon.
+		// If there was nothing to read, the neighbour is lost soon.
 		noticed := now
 		for !n.live.dead[0] && now < noticed+2*cfg.Timeout {
 			now = n.NextTimer()
@@ -179,9 +179,8 @@ func TestStoppedForLongBlamesNobody(t *testing.T) {
 	}
 }
 
-// A process that was stopped for longer than the timeout is out. When it runs
-// again it learns so, fails its own calls with itself as the culprit, and blames
-// nobody, neither then nor later.
+// A process that was stopped for longer than the timeout is out. When it runs again, it learns that and
+// fails its own calls with itself as the culprit. It blames no other rank, then or later.
 func TestStoppedForTooLongIsOut(t *testing.T) {
 	for p := 2; p <= 6; p++ {
 		for victim := range p {
@@ -189,12 +188,12 @@ func TestStoppedForTooLongIsOut(t *testing.T) {
 			c.hurt = true
 			out := c.job(0, allgather(p, 10, 4)).on(victim)
 			c.freeze(victim, 3*c.cfg.Timeout)
-			c.runFor(10 * c.cfg.Timeout)
+			c.RunFor(10 * c.cfg.Timeout)
 			later := c.job(0, allgather(p, 10, 4)).on(victim)
 			c.allFailed(victim, []Reason{Lost}, out, later)
 			for _, h := range c.hosts {
-				if h.id == victim && len(h.lost) > 0 || h.id != victim && !slices.Equal(h.lost, []int{victim}) {
-					t.Errorf("rank %d of %d was too late: rank %d has lost %v", victim, p, h.id, h.lost)
+				if h.ID == victim && len(h.lost) > 0 || h.ID != victim && !slices.Equal(h.lost, []int{victim}) {
+					t.Errorf("rank %d of %d was too late: rank %d has lost %v", victim, p, h.ID, h.lost)
 				}
 			}
 			fresh := c.job(0, allgather(p, 10, 4)).on((victim + 1) % p)
@@ -207,7 +206,7 @@ func TestStoppedForTooLongIsOut(t *testing.T) {
 func TestNewCommunicatorOnAProcessThatIsOut(t *testing.T) {
 	c := newCluster(t, 4, testConfig())
 	c.freeze(2, 3*c.cfg.Timeout)
-	c.runFor(10 * c.cfg.Timeout)
+	c.RunFor(10 * c.cfg.Timeout)
 	c.comm(9, 1, 2, 3)
 	c.allFailed(2, []Reason{Lost}, c.call(9, allgather(3, 10, 4)))
 }

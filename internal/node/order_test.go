@@ -1,20 +1,20 @@
 package node
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/wire"
 )
 
 // keepOps keeps the datagrams of some operations of communicator 0.
-func keepOps(seqs ...uint64) func(int, *item) fate {
-	return func(_ int, d *item) fate {
+func keepOps(seqs ...uint64) func(int, *datagram) clustertest.Fate {
+	return func(_ int, d *datagram) clustertest.Fate {
 		if d.comm == 0 && slices.Contains(seqs, d.seq) {
-			return isKept
+			return clustertest.Keep
 		}
-		return goesOn
+		return clustertest.Deliver
 	}
 }
 
@@ -35,9 +35,9 @@ func TestCallsFinishInAnotherOrder(t *testing.T) {
 	for range 4 {
 		jobs = append(jobs, c.call(0, allgather(3, 10, 4)))
 	}
-	c.until("calls 1 and 3", func() bool { return c.ended(jobs[1], jobs[3]) })
-	c.release(func(k *kept) bool { return k.it.seq == 2 })
-	c.until("call 2", func() bool { return c.ended(jobs[2]) })
+	c.Until("calls 1 and 3", func() bool { return c.ended(jobs[1], jobs[3]) })
+	c.release(func(d datagram) bool { return d.seq == 2 })
+	c.Until("call 2", func() bool { return c.ended(jobs[2]) })
 	c.release(nil)
 	c.finish()
 	c.allRight(jobs...)
@@ -48,8 +48,8 @@ func TestCallsFinishInAnotherOrder(t *testing.T) {
 	}
 }
 
-// A call that is stuck takes one place in flight; the others go on with the rest.
-// That no more than InFlight run, and always the oldest, is checked at every Open.
+// A call that is stuck takes one place in flight; the others use the rest. The cluster checks at every
+// Open that at most InFlight calls run, and always the oldest.
 func TestInFlight(t *testing.T) {
 	for _, stuck := range [][]uint64{{0}, {3}, {0, 1}, {0, 1, 2}} {
 		cfg := patient(testConfig())
@@ -60,7 +60,7 @@ func TestInFlight(t *testing.T) {
 		for range 8 {
 			jobs = append(jobs, c.call(0, allgather(3, 9, 4)))
 		}
-		c.runFor(20 * ms)
+		c.RunFor(20 * ms)
 		for i, j := range jobs {
 			want := len(stuck) < cfg.InFlight && !slices.Contains(stuck, uint64(i))
 			for r, s := range j.shares {
@@ -92,14 +92,14 @@ func TestInFlightIsAtMostHalfTheSlots(t *testing.T) {
 	}
 }
 
-// The n-th call on a communicator is the same operation everywhere, whenever and
-// in whatever order between communicators the ranks make their calls. Their
-// numbers are checked at every Open, and that the data is theirs at every Done.
+// The n-th call on a communicator is the same operation on all ranks, whenever the ranks make their
+// calls, in any order between communicators. The cluster checks the numbers at every Open and the data at
+// every Done.
 func TestIdentityIsCallOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
 		c := newCluster(t, 4, testConfig())
-		c.rng = rand.New(rand.NewPCG(seed, 1))
+		c.randomly(seed, clustertest.Faults{})
 		c.comm(7, 0, 1, 2, 3)
 		c.comm(3, 3, 1)
 		c.comm(5, 2, 0, 3)
@@ -129,7 +129,7 @@ func TestRoundsOneAfterTheOther(t *testing.T) {
 	last := c.call(0, allgather(3, 2*5*4, 4))
 	c.finish()
 	c.allRight(c.jobs...)
-	if n := len(large.plan); n != 7 {
+	if n := len(large.geos); n != 7 {
 		t.Fatalf("%d rounds, want 7", n)
 	}
 	for r := range 3 {
@@ -147,7 +147,7 @@ func TestRoundsAtRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		c := world(t, 4, psnBits(testConfig(), 4))
-		c.rng, c.loss, c.duplicate = rand.New(rand.NewPCG(seed, 2)), 0.1, 0.1
+		c.randomly(seed, clustertest.Faults{Loss: 0.1, Duplicate: 0.1})
 		for i := range 6 {
 			j := c.job(0, allgather(4, int64(i*i*13), 3))
 			for r := range 4 {
@@ -159,41 +159,40 @@ func TestRoundsAtRandom(t *testing.T) {
 	}
 }
 
-// TestRoundsBehindASlotsLaterUser: round 1 of A is announced by rank 0 at a time
-// when B could have its slot on rank 1, and must not be taken for something of
-// the past there.
+// TestRoundsBehindASlotsLaterUser: rank 0 announces round 1 of A while B could have its slot on rank 1.
+// Rank 1 must not take the message for one of the past.
 func TestRoundsBehindASlotsLaterUser(t *testing.T) {
 	c, a, b := wrapAround(t)
 	b.on(0, 1)
-	c.hosts[1].drains.held = true
-	c.runFor(5 * ms) // rank 0 gets as far as it can; on rank 1 nothing is drained
-	c.hosts[1].drains.held = false
-	c.until("the end of a call of 1025 rounds", func() bool { return c.ended(a, b) })
+	c.hosts[1].drains.Held = true
+	c.RunFor(5 * ms) // rank 0 gets as far as it can; on rank 1 nothing is drained
+	c.hosts[1].drains.Held = false
+	c.Until("the end of a call of 1025 rounds", func() bool { return c.ended(a, b) })
 	c.allRight(a, b)
 }
 
-// TestRoundsMeetInASlot: rank 0 could have B in slot 1 while rank 1 has round 1
-// of A there, each waiting for the other to get out of the way.
+// TestRoundsMeetInASlot: rank 0 could have B in slot 1 while rank 1 has round 1 of A there. Each would
+// wait for the other to leave the slot.
 func TestRoundsMeetInASlot(t *testing.T) {
 	c, a, b := wrapAround(t)
 	b.on(0)
-	c.until("round 1 of A on rank 1", func() bool { return len(a.shares[1].rounds) == 2 })
+	c.Until("round 1 of A on rank 1", func() bool { return len(a.shares[1].rounds) == 2 })
 	b.on(1)
-	c.until("the end of a call of 1025 rounds", func() bool { return c.ended(a, b) })
+	c.Until("the end of a call of 1025 rounds", func() bool { return c.ended(a, b) })
 	c.allRight(a, b)
 }
 
-// wrapAround makes a call A of more rounds than there are slots on two ranks, and
-// a call B behind it that nobody has made yet. B's slot, 1, is also that of A's
-// round 1. A slot's users must come in the order of their numbers on all ranks.
+// wrapAround makes a call A of more rounds than there are slots on two ranks, and plans a call B behind
+// it. The slot of B, 1, is also that of round 1 of A. The users of a slot must come in the order of their
+// numbers on all ranks.
 func wrapAround(t *testing.T) (c *cluster, a, b *job) {
 	t.Helper()
 	cfg := psnBits(testConfig(), wire.MinPSNBits)
-	cfg.Timeout = 0 // so that being stuck is seen at once
+	cfg.Timeout = 0 // so that a deadlock shows at once
 	c = world(t, 2, cfg)
 	a = c.call(0, broadcast(2, 0, 1025*16, 1))
-	if len(a.plan) != 1025 || cfg.Layout.Slot(1025) != 1 {
-		t.Fatalf("%d rounds, slot %d", len(a.plan), cfg.Layout.Slot(1025))
+	if len(a.geos) != 1025 || cfg.Layout.Slot(1025) != 1 {
+		t.Fatalf("%d rounds, slot %d", len(a.geos), cfg.Layout.Slot(1025))
 	}
 	return c, a, c.job(0, broadcast(2, 0, 8, 1))
 }

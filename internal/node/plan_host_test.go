@@ -3,236 +3,186 @@ package node
 import (
 	"slices"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/wire"
 )
 
-// incChunk is what the network of a planCluster adds up at a time.
+// incChunk is the size of the chunks that the network adds up.
 const incChunk = 4
 
-func (h *planHost) act() {
-	for acts := h.node.Actions(); len(acts) > 0; acts = h.node.Actions() {
-		for i := range acts {
-			h.do(acts[i])
-		}
-	}
+// piece is a range of the buffer of a peer that arrives as the nth from that peer.
+type piece struct {
+	opKey
+	from    int
+	nth     uint32
+	payload []byte
 }
 
-func (h *planHost) do(a Action) {
+// heldKey names a piece that waits for its turn, by its number in the plan.
+type heldKey struct {
+	opKey
+	recv int
+}
+
+// result is a sum that comes down from the network.
+type result struct {
+	opKey
+	off int64
+	sum []byte
+}
+
+// contribution is a chunk that goes up to the network.
+type contribution struct {
+	job *job
+	opKey
+	off     int64
+	payload []byte
+}
+
+// networkSum is a chunk that the network adds up.
+type networkSum struct {
+	have  int
+	data  []byte
+	after []func() // of the first chunk of a block: the other chunks, which wait for it
+}
+
+// openRound returns a round whose buffers the fabric may touch, or nil.
+func (h *host) openRound(key opKey) *hostRound {
+	if r := h.rounds[key]; r != nil && r.state == isOpen {
+		return r
+	}
+	return nil
+}
+
+// putLeaves is a range that leaves the buffer, for a peer or for the network. It is read now, not when
+// the node handed it over.
+func (h *host) putLeaves(a Action) {
 	c, key := h.c, opKey{a.Comm, a.Seq}
-	switch a.Kind {
-	case Send:
-		b := wire.AppendMsg(nil, &a.Msg)
-		c.later("message", h.id, a.To, func() {
-			m, err := wire.ParseMsg(b)
-			if err != nil {
-				c.t.Fatal(err)
-			}
-			c.nodes[a.To].node.Message(c.now, h.id, &m)
-			c.nodes[a.To].act()
-		})
-	case Open:
-		h.open[key], h.in[key] = c.calls[a.Req].shares[h.id], a.Inbox
-		h.node.Opened(c.now, a.Comm, a.Seq, false)
-		for _, f := range h.early[key] {
-			c.later("recall", h.id, h.id, f)
-		}
-		delete(h.early, key)
-	case Put:
-		s := h.share(key)
-		// The piece is read from the buffer when it leaves, not when it is handed over.
-		c.later("nic", h.id, h.id, func() {
-			if h.open[key] != s {
-				return // it failed meanwhile
-			}
-			payload := append([]byte(nil), s.buf[a.Off:a.Off+a.Len]...)
-			c.later("piece", h.id, a.To, func() { c.nodes[a.To].piece(h.id, key, a.PSN, payload) })
-			h.node.Sent(c.now, a.Comm, a.Seq, 1)
-			h.act()
-		})
-	case Reduce:
-		h.reduce(a)
-	case Release:
-		h.share(key)
-		h.forget(key)
-	case Quiesce:
-		c.hurt = true
-		h.share(key)
-		h.forget(key)
-		c.later("quiet", h.id, h.id, func() { h.node.Quiesced(a.Comm, a.Seq); h.act() })
-	case Closed:
-		c.later("drain", h.id, h.id, func() { h.node.Drained(c.now, a.Comm, a.Seq); h.act() })
-	case Done:
-		h.done(a)
-	case Drop:
-		if !c.nodes[a.To].dead {
-			c.t.Fatalf("rank %d takes rank %d for lost, which lives", h.id, a.To)
-		}
-	default: // multicasts of calls that no test lets come so far
-		c.t.Fatalf("rank %d: action %d", h.id, a.Kind)
+	r := h.openRound(key)
+	if r == nil {
+		return // it failed meanwhile
 	}
+	payload := slices.Clone(r.share.recv[a.Off : a.Off+a.Len])
+	if a.Kind == Put {
+		c.hosts[a.To].pieces[h.ID].Push(piece{key, h.ID, a.PSN, payload})
+	} else {
+		h.ups.Push(contribution{r.share.job, key, a.Off, payload})
+	}
+	h.node.Sent(c.Now, a.Comm, a.Seq, 1)
 }
 
-// share is an operation that must be open.
-func (h *planHost) share(key opKey) *planShare {
-	s := h.open[key]
-	if s == nil {
-		h.c.t.Fatalf("rank %d: operation %+v is not open", h.id, key)
-	}
-	return s
-}
-
-func (h *planHost) forget(key opKey) {
-	if in := h.in[key]; in != nil {
-		h.node.Foreign(in.Foreign())
-	}
-	delete(h.open, key)
-	delete(h.in, key)
-}
-
-// piece is a Put that has arrived.
-func (h *planHost) piece(from int, key opKey, nth uint32, payload []byte) {
-	if h.open[key] == nil && h.node.Early(from, key.comm, key.seq, int64(len(payload))) {
-		h.early[key] = append(h.early[key], func() { h.piece(from, key, nth, payload) })
-		h.most = max(h.most, len(h.early))
+// piece is a piece that arrives.
+func (h *host) piece(p piece) {
+	if h.openRound(p.opKey) == nil && h.node.Early(p.from, p.comm, p.seq, int64(len(p.payload))) {
+		h.early[p.opKey] = append(h.early[p.opKey], p)
+		h.peakEarly = max(h.peakEarly, len(h.early))
 		return
 	}
-	h.node.Heard(h.c.now, from)
-	if !h.takes(from, key, nth, payload) && !h.c.hurt {
-		h.c.t.Fatalf("rank %d does not take piece %d of rank %d", h.id, nth, from)
+	h.node.Heard(h.c.Now, p.from)
+	if !h.takes(p) && !h.c.hurt {
+		h.c.Failf("rank %d does not take piece %d of rank %d", h.ID, p.nth, p.from)
 	}
-	h.act()
 }
 
 // takes places, adds or keeps a piece, and reports whether it was expected.
-func (h *planHost) takes(from int, key opKey, nth uint32, payload []byte) bool {
-	in := h.in[key]
-	if in == nil {
+func (h *host) takes(p piece) bool {
+	o := h.openRound(p.opKey)
+	if o == nil || o.in == nil {
 		return false
 	}
-	rank := slices.Index(h.c.comms[key.comm], from)
-	i, r, hold, ok := in.Take(rank, nth, int64(len(payload)))
+	i, r, hold, ok := o.in.Take(slices.Index(h.c.comms[p.comm], p.from), p.nth, int64(len(p.payload)))
 	if !ok {
 		return false
 	}
-	buf := h.share(key).buf
+	buf := o.share.recv
 	switch {
 	case hold:
-		h.held[heldKey{key, i}] = payload
+		h.kept[heldKey{p.opKey, i}] = p.payload
 	case r.Reduce:
-		add(buf[r.Off:], payload)
+		clustertest.Sum(buf[r.Off:], p.payload)
 	default:
-		copy(buf[r.Off:], payload)
+		copy(buf[r.Off:], p.payload)
 	}
-	in.Arrived(i)
-	for i := in.Next(); i >= 0; i = in.Next() {
-		k := heldKey{key, i}
-		add(buf[h.share(key).plan.Recvs[i].Off:], h.held[k])
-		delete(h.held, k)
-		in.Arrived(i)
+	o.in.Arrived(i)
+	for i := o.in.Next(); i >= 0; i = o.in.Next() {
+		k := heldKey{p.opKey, i}
+		clustertest.Sum(buf[o.share.plan.Recvs[i].Off:], h.kept[k])
+		delete(h.kept, k)
+		o.in.Arrived(i)
 	}
-	prefix, left := in.Progress()
-	h.node.Pieces(h.c.now, from, key.comm, key.seq, prefix, left)
+	prefix, left := o.in.Progress()
+	h.node.Pieces(h.c.Now, p.from, p.comm, p.seq, prefix, left)
 	return true
 }
 
-func add(to, from []byte) {
-	for i, x := range from {
-		to[i] += x
-	}
-}
-
-// reduce is a chunk going up; when the last contribution is there, the sum comes
-// down to whom it belongs.
-func (h *planHost) reduce(a Action) {
-	c, key := h.c, opKey{a.Comm, a.Seq}
-	s := h.share(key)
-	c.later("nic", h.id, h.id, func() {
-		if h.open[key] != s {
-			return
-		}
-		payload := append([]byte(nil), s.buf[a.Off:a.Off+a.Len]...)
-		c.later("up", h.id, -1, func() { c.addUp(s.call, key, a.Off, payload) })
-		h.node.Sent(c.now, a.Comm, a.Seq, 1)
-		h.act()
-	})
-}
-
-func (c *planCluster) addUp(k *planCall, key opKey, off int64, payload []byte) {
+// addUp is a chunk that reaches the network. When the last contribution is there, the sum goes down to
+// the ranks that want it.
+func (c *cluster) addUp(x contribution) {
+	j, key, off := x.job, x.opKey, x.off
 	if c.sums[key] == nil {
-		c.sums[key] = map[int64]*planSum{}
+		c.sums[key] = map[int64]*networkSum{}
 	}
-	lo, hi, owner := k.blockAt(off)
+	lo, hi, owner := j.blockAt(off)
 	s := c.sums[key][off]
 	if s == nil {
-		s = &planSum{data: make([]byte, min(hi-off, incChunk))}
+		s = &networkSum{data: make([]byte, min(hi-off, incChunk))}
 		c.sums[key][off] = s
 	}
-	add(s.data, payload)
-	want := k.spec.Size
-	if k.spec.Kind == p2p.ReduceScatter && off > lo {
+	clustertest.Sum(s.data, x.payload)
+	want := j.spec.Size
+	if j.kind == p2p.ReduceScatter && off > lo {
 		want-- // the owner adds its own locally
 	}
 	if s.have++; s.have < want {
 		return
 	}
 	down := func() {
-		for r, m := range c.comms[k.comm] {
-			if k.spec.Kind == p2p.Allreduce || r == owner {
-				c.later("result", -1, m, func() { c.nodes[m].result(key, off, s.data) })
+		for r, m := range c.comms[j.comm] {
+			if j.kind == p2p.Allreduce || r == owner {
+				c.hosts[m].results.Push(result{key, off, s.data})
 			}
 		}
 	}
 	// An owner that has not sent its first chunk is not ready to receive.
 	first := c.sums[key][lo]
 	switch {
-	case k.spec.Kind == p2p.Allreduce || (first != nil && first.have == k.spec.Size):
+	case j.kind == p2p.Allreduce || (first != nil && first.have == j.spec.Size):
 		down()
 		for _, f := range s.after {
 			f()
 		}
 	case first == nil:
-		c.t.Fatalf("a chunk at %d goes up before its block's first", off)
+		c.Failf("a chunk at %d goes up before the first chunk of its block", off)
 	default:
 		first.after = append(first.after, down)
 	}
 }
 
-// blockAt is where the block at an offset begins and ends, and whose it is.
-func (k *planCall) blockAt(off int64) (lo, hi int64, owner int) {
-	if k.spec.Kind == p2p.Allreduce {
-		return 0, k.bytes(), -1
+// blockAt is the range and the owner of the block at an offset.
+func (j *job) blockAt(off int64) (lo, hi int64, owner int) {
+	if j.kind == p2p.Allreduce {
+		return 0, j.Total(), -1
 	}
-	for r := range k.spec.Counts {
-		if lo, hi = k.block(r); off < hi {
+	for r := range j.Counts {
+		if lo, hi = j.Block(r); off < hi {
 			return lo, hi, r
 		}
 	}
 	return lo, hi, -1
 }
 
-func (h *planHost) result(key opKey, off int64, sum []byte) {
-	if h.node.Result(h.c.now, key.comm, key.seq, off, int64(len(sum))) {
-		s := h.share(key)
-		if s.call.spec.Kind == p2p.ReduceScatter {
-			add(s.buf[off:], sum)
+func (h *host) result(x result) {
+	if h.node.Result(h.c.Now, x.comm, x.seq, x.off, int64(len(x.sum))) {
+		r := h.openRound(x.opKey)
+		if r == nil {
+			h.c.Failf("rank %d takes a sum for operation %+v, which is not open", h.ID, x.opKey)
+		}
+		if r.share.job.kind == p2p.ReduceScatter {
+			clustertest.Sum(r.share.recv[x.off:], x.sum)
 		} else {
-			copy(s.buf[off:], sum)
+			copy(r.share.recv[x.off:], x.sum)
 		}
 	} else if !h.c.hurt {
-		h.c.t.Fatalf("rank %d does not take the sum at %d", h.id, off)
+		h.c.Failf("rank %d does not take the sum at %d", h.ID, x.off)
 	}
-	h.act()
-}
-
-func (h *planHost) done(a Action) {
-	s := h.c.calls[a.Req].shares[h.id]
-	if s == nil || s.ended {
-		h.c.t.Fatalf("rank %d: request %d ends, and is not under way", h.id, a.Req)
-	}
-	s.ended, s.err = true, a.Err
-	if a.Err == nil && !s.call.right(s.rank, s.buf) {
-		h.c.t.Fatalf("rank %d: %s %v ends with wrong data", h.id, s.call.algo, s.call.spec.Kind)
-	}
-	poison(s.buf)
 }

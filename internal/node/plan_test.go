@@ -44,19 +44,19 @@ func everyPlan(t *testing.T, sizes []int, test func(planCase)) {
 	}
 }
 
-// Every algorithm completes with the right data, whatever overtakes what, and
-// leaves the buffers alone after that.
+// Every algorithm completes with the right data in any order of delivery, and does not touch the buffers
+// after that.
 func TestPlanCompletes(t *testing.T) { planCompletes(t, quietConfig()) }
 
 func planCompletes(t *testing.T, cfg Config) {
 	t.Helper()
 	everyPlan(t, []int{1, 2, 3, 5, 8}, func(x planCase) {
 		t, kind, algo, size, seed := x.T, x.kind, x.algo, x.size, x.seed
-		c := newPlanCluster(t, size, seed, cfg)
-		c.completed(c.all(c.call(0, kind, algo, 10)), c.all(c.call(0, kind, algo, 0)))
-		for _, h := range c.nodes {
+		c := planWorld(t, size, seed, cfg)
+		c.allRight(c.plan(0, kind, algo, 10).all(), c.plan(0, kind, algo, 0).all())
+		for _, h := range c.hosts {
 			if s := h.node.Stats(); s.Stale != 0 || s.Foreign != 0 {
-				t.Fatalf("rank %d dropped something: %+v", h.id, s)
+				t.Fatalf("rank %d dropped something: %+v", h.ID, s)
 			}
 		}
 	})
@@ -66,25 +66,26 @@ func planCompletes(t *testing.T, cfg Config) {
 // with some ranks far behind.
 func TestPlansAtOnce(t *testing.T) {
 	for seed := range uint64(60) {
-		c := newPlanCluster(t, 5, seed, quietConfig())
+		c := planWorld(t, 5, seed, quietConfig())
 		c.comm(1, 3, 0, 4)
 		c.comm(2, 4, 3, 2, 1, 0)
-		c.completed(c.oneByOne(12, 3)...)
+		c.allRight(c.oneByOne(12, 3)...)
 	}
 }
 
 // oneByOne draws calls on the first communicators, and lets rank after rank make all of
 // theirs, in any order of ranks: the last ones are far behind.
-func (c *planCluster) oneByOne(n, comms int) (calls []*planCall) {
+func (c *cluster) oneByOne(n, comms int) (calls []*job) {
 	for range n {
-		kind := planKinds[c.rng.IntN(len(planKinds))]
+		kind := planKinds[c.Rand.IntN(len(planKinds))]
 		algos := planAlgorithms(kind)
-		calls = append(calls, c.call(uint32(c.rng.IntN(comms)), kind, algos[c.rng.IntN(len(algos))], int64(c.rng.IntN(20))))
+		calls = append(calls, c.plan(uint32(c.Rand.IntN(comms)), kind, algos[c.Rand.IntN(len(algos))],
+			int64(c.Rand.IntN(20))))
 	}
-	for _, late := range c.rng.Perm(len(c.nodes)) {
+	for _, late := range c.Rand.Perm(len(c.hosts)) {
 		for _, k := range calls {
-			if _, member := c.nodes[late].node.comms[k.comm]; member {
-				c.on(k, late)
+			if _, member := c.hosts[late].node.comms[k.comm]; member {
+				k.on(late)
 			}
 		}
 		c.run()
@@ -92,65 +93,63 @@ func (c *planCluster) oneByOne(n, comms int) (calls []*planCall) {
 	return calls
 }
 
-// Greetings that come before the call are kept for it; pieces cannot, and one that
-// comes all the same is not taken.
+// A rank keeps greetings that come before the call. It does not keep pieces, and refuses them.
 func TestPlanEarly(t *testing.T) {
 	everyPlan(t, []int{2, 5}, func(x planCase) {
 		t, kind, algo, size, seed := x.T, x.kind, x.algo, x.size, x.seed
-		c := newPlanCluster(t, size, seed, quietConfig())
-		late := c.rng.IntN(size)
-		k := c.call(0, kind, algo, 10)
+		c := planWorld(t, size, seed, quietConfig())
+		late := c.Rand.IntN(size)
+		k := c.plan(0, kind, algo, 10)
 		for r := range size {
 			if r != late {
-				c.on(k, r)
+				k.on(r)
 			}
 		}
 		c.run()
-		n := c.nodes[late].node
+		n := c.hosts[late].node
 		if n.comms[0].earlyCount == 0 {
 			t.Fatalf("rank %d keeps no greeting", late)
 		}
 		for from := range size {
 			if n.Early(from, 0, 0, 3) {
-				t.Fatalf("a piece of rank %d is kept before the call, and nobody is eager", from)
+				t.Fatalf("a piece of rank %d is kept before the call, and the call is not eager", from)
 			}
 		}
-		if n.Result(c.now, 0, 0, 0, incChunk) || n.Stats().Stale != 1 {
+		if n.Result(c.Now, 0, 0, 0, incChunk) || n.Stats().Stale != 1 {
 			t.Fatalf("a sum is taken before the call, or is not counted: %+v", n.Stats())
 		}
-		c.on(k, late)
+		k.on(late)
 		c.run()
-		c.completed(k)
+		c.allRight(k)
 		if n.comms[0].earlyCount != 0 {
 			t.Fatalf("%d greetings are still kept", n.comms[0].earlyCount)
 		}
 	})
 }
 
-// Pieces may overtake the greeting of their sender. The call then waits for it:
-// had it ended and been drained, the greeting would look like that of a rank which
-// makes the call only now.
+// Pieces may overtake the greeting of their sender. The call then waits for the greeting: if the call had
+// ended and been drained, the greeting would look like that of a rank which makes the call only now.
 func TestPlanGreetingComesLast(t *testing.T) {
 	everyPlan(t, []int{2, 3, 6}, func(x planCase) {
 		t, kind, algo, size, seed := x.T, x.kind, x.algo, x.size, x.seed
-		c := newPlanCluster(t, size, seed, quietConfig())
-		k := c.call(0, kind, algo, 10)
-		to := c.rng.IntN(size)
-		from := (to + 1 + c.rng.IntN(size-1)) % size
-		line := lineKey{"message", from, to}
-		c.held[line] = true
-		c.all(k)
-		c.held[line] = false
+		c := planWorld(t, size, seed, quietConfig())
+		k := c.plan(0, kind, algo, 10)
+		to := c.Rand.IntN(size)
+		from := (to + 1 + c.Rand.IntN(size-1)) % size
+		line := c.hosts[to].inbox[from]
+		line.Held = true
+		k.all()
+		line.Held = false
 		c.run()
-		c.completed(k)
-		c.completed(c.all(c.call(0, kind, algo, 7)))
+		c.allRight(k)
+		c.allRight(c.plan(0, kind, algo, 7).all())
 	})
 }
 
 // Bad calls are refused at once, and leave no trace.
 func TestPlanBadCalls(t *testing.T) {
-	c := newPlanCluster(t, 3, 1, quietConfig())
-	n := c.nodes[1].node
+	c := planWorld(t, 3, 1, quietConfig())
+	n := c.hosts[1].node
 	plan, err := p2p.New("ring", p2p.Spec{Kind: p2p.Allgather, Rank: 1, Size: 3, Counts: []int64{1, 2, 3}})
 	if err != nil {
 		t.Fatal(err)
@@ -163,14 +162,18 @@ func TestPlanBadCalls(t *testing.T) {
 		return r
 	}
 	for what, x := range map[string]struct{ err, want error }{
-		"communicator":        {n.StartPlan(c.now, 9, 0, plan), ErrComm},
-		"another rank's":      {n.StartPlan(c.now, 0, 0, &other), ErrSize},
-		"another size":        {n.StartPlan(c.now, 0, 0, &other2), ErrSize},
-		"inc communicator":    {n.StartReduction(c.now, 9, 0, red(func(*p2p.Reduction) {})), ErrComm},
-		"inc another rank's":  {n.StartReduction(c.now, 0, 0, red(func(r *p2p.Reduction) { r.Rank = 2 })), ErrSize},
-		"inc no chunk":        {n.StartReduction(c.now, 0, 0, red(func(r *p2p.Reduction) { r.Chunk = 0 })), p2p.ErrSpec},
-		"inc too few blocks":  {n.StartReduction(c.now, 0, 0, red(func(r *p2p.Reduction) { r.Counts = r.Counts[:1] })), p2p.ErrSpec},
-		"inc of another kind": {n.StartReduction(c.now, 0, 0, red(func(r *p2p.Reduction) { r.Kind = p2p.Allgather })), p2p.ErrSpec},
+		"communicator":       {n.StartPlan(c.Now, 9, 0, plan), ErrComm},
+		"another rank's":     {n.StartPlan(c.Now, 0, 0, &other), ErrSize},
+		"another size":       {n.StartPlan(c.Now, 0, 0, &other2), ErrSize},
+		"inc communicator":   {n.StartReduction(c.Now, 9, 0, red(func(*p2p.Reduction) {})), ErrComm},
+		"inc another rank's": {n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Rank = 2 })), ErrSize},
+		"inc no chunk":       {n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Chunk = 0 })), p2p.ErrSpec},
+		"inc too few blocks": {
+			n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Counts = r.Counts[:1] })), p2p.ErrSpec,
+		},
+		"inc of another kind": {
+			n.StartReduction(c.Now, 0, 0, red(func(r *p2p.Reduction) { r.Kind = p2p.Allgather })), p2p.ErrSpec,
+		},
 	} {
 		if !errors.Is(x.err, x.want) {
 			t.Errorf("%s: error %v, want %v", what, x.err, x.want)
@@ -179,28 +182,28 @@ func TestPlanBadCalls(t *testing.T) {
 	if len(n.Actions()) > 0 || n.comms[0].nextSeq != 0 {
 		t.Error("a refused call had an effect")
 	}
-	c.completed(c.all(c.call(0, p2p.Allgather, "ring", 5)))
+	c.allRight(c.plan(0, p2p.Allgather, "ring", 5).all())
 }
 
-// What comes from nowhere, for nothing or too late is counted and not taken.
+// Pieces and sums of no rank, for no call or too late are counted and refused.
 func TestPlanForeignPieces(t *testing.T) {
-	c := newPlanCluster(t, 3, 1, quietConfig())
+	c := planWorld(t, 3, 1, quietConfig())
 	c.comm(1, 0, 2)
-	k := c.call(0, p2p.Allgather, "ring", 5)
-	c.on(k, 0)
-	red := c.call(1, p2p.ReduceScatter, "inc", 5)
-	c.on(red, 0)
-	n := c.nodes[0].node
+	k := c.plan(0, p2p.Allgather, "ring", 5)
+	k.on(0)
+	red := c.plan(1, p2p.ReduceScatter, "inc", 5)
+	red.on(0)
+	n := c.hosts[0].node
 	refused := func(what string, from int, comm uint32, seq uint64, nth uint32, length int64) {
 		t.Helper()
-		if c.nodes[0].takes(from, opKey{comm, seq}, nth, make([]byte, length)) || len(n.Actions()) > 0 {
+		if c.hosts[0].takes(piece{opKey{comm, seq}, from, nth, make([]byte, length)}) || len(n.Actions()) > 0 {
 			t.Errorf("%s: taken", what)
 		}
 	}
 	for _, from := range []int{-1, 3, 1 << 40, -1 << 40} {
 		refused("no rank", from, 0, 0, 0, 3)
 		stale := n.Stats().Stale
-		n.Message(c.now, from, &wire.Msg{Kind: wire.MsgReady})
+		n.Message(c.Now, from, &wire.Msg{Kind: wire.MsgReady})
 		if n.Stats().Stale != stale+1 {
 			t.Errorf("a message of rank %d is not counted", from)
 		}
@@ -209,24 +212,24 @@ func TestPlanForeignPieces(t *testing.T) {
 	refused("not a member", 1, 1, 0, 0, 3)
 	refused("no such operation", 2, 0, 1, 0, 3)
 	refused("one that the network reduces", 2, 1, 0, 0, 3)
-	refused("nobody we receive from", 1, 0, 0, 0, 3)
+	refused("no rank we receive from", 1, 0, 0, 0, 3)
 	refused("a piece too many", 2, 0, 0, 99, 3)
 	refused("another length", 2, 0, 0, 0, 4)
 	for what, taken := range map[string]bool{
-		"no communicator":   n.Result(c.now, 7, 0, 0, 4),
-		"no such operation": n.Result(c.now, 1, 5, 0, 4),
-		"a plan":            n.Result(c.now, 0, 0, 0, 4),
-		"not our block":     n.Result(c.now, 1, 0, 5, 4),
-		"another length":    n.Result(c.now, 1, 0, 0, 3),
+		"no communicator":   n.Result(c.Now, 7, 0, 0, 4),
+		"no such operation": n.Result(c.Now, 1, 5, 0, 4),
+		"a plan":            n.Result(c.Now, 0, 0, 0, 4),
+		"not our block":     n.Result(c.Now, 1, 0, 5, 4),
+		"another length":    n.Result(c.Now, 1, 0, 0, 3),
 	} {
 		if taken {
 			t.Errorf("%s: a sum is taken", what)
 		}
 	}
-	c.on(k, 1, 2)
-	c.on(red, 2)
+	k.on(1, 2)
+	red.on(2)
 	c.run()
-	c.completed(k, red)
+	c.allRight(k, red)
 	if f := n.Stats().Foreign; f != 7 { // four of no rank, and the last three
 		t.Errorf("%d pieces are counted as foreign, want 7", f)
 	}

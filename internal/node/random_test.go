@@ -2,21 +2,20 @@ package node
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// TestAnythingGoes runs several communicators over the same processes with many
-// calls, losses, deaths, an abort, a pause, a rank that does not call and one that
-// calls something else, all in a random order of events. Every call ends once: with
-// the right data, or with an error that names a rank that really failed.
+// TestAnythingGoes runs several communicators over the same processes, in a random order of events: with
+// many calls, losses, deaths, an abort, a pause, a rank that does not call and one that makes another
+// call. Every call ends once: with the right data, or with an error that names a rank that really failed.
 func TestAnythingGoes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, anythingGoes)
@@ -25,9 +24,10 @@ func TestAnythingGoes(t *testing.T) {
 func anythingGoes(t *rapid.T) {
 	p := rapid.IntRange(2, 7).Draw(t, "P")
 	c := newCluster(t, p, drawConfig(t))
-	c.rng = rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-	c.loss = rapid.SampledFrom([]float64{0, 0, 0.02, 0.3}).Draw(t, "loss")
-	c.duplicate = rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "duplicate")
+	c.randomly(rapid.Uint64().Draw(t, "seed"), clustertest.Faults{
+		Loss:      rapid.SampledFrom([]float64{0, 0, 0.02, 0.3}).Draw(t, "loss"),
+		Duplicate: rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "duplicate"),
+	})
 	guilty := map[uint32][]blame{}
 	for id := range uint32(rapid.IntRange(1, 3).Draw(t, "communicators")) {
 		members := rapid.Permutation(upTo(p)).Draw(t, "members")
@@ -36,7 +36,7 @@ func anythingGoes(t *rapid.T) {
 	}
 	for _, w := range drawTrouble(t, c) {
 		for range w.after {
-			c.step()
+			c.Step()
 		}
 		for id, b := range w.strike() {
 			guilty[id] = append(guilty[id], b)
@@ -45,14 +45,15 @@ func anythingGoes(t *rapid.T) {
 	c.finish()
 	for _, j := range c.jobs {
 		for r, s := range j.shares {
-			if !c.hosts[r].dead && s.err != nil && !slices.ContainsFunc(guilty[j.comm], func(b blame) bool { return b.fits(s.err) }) {
+			fits := func(b blame) bool { return b.fits(s.err) }
+			if !c.hosts[r].Dead && s.err != nil && !slices.ContainsFunc(guilty[j.comm], fits) {
 				t.Fatalf("request %d on rank %d: %v\nguilty: %v", j.req, r, s.err, guilty[j.comm])
 			}
 		}
 	}
 }
 
-// blame is an error that may come out.
+// blame is an error that is allowed.
 type blame struct {
 	reason  Reason
 	culprit []int
@@ -72,8 +73,7 @@ func drawConfig(t *rapid.T) Config {
 	return cfg
 }
 
-// drawCalls queues calls on a communicator. The last may be one that a rank does
-// not make, or on which it calls something else.
+// drawCalls queues calls on a communicator. In the last one, a rank may make no call or another call.
 func drawCalls(t *rapid.T, c *cluster, id uint32) []blame {
 	members := c.comms[id]
 	p := len(members)
@@ -83,7 +83,9 @@ func drawCalls(t *rapid.T, c *cluster, id uint32) []blame {
 			c.hosts[m].later(j)
 		}
 	}
-	how := rapid.SampledFrom([]string{"all is well", "all is well", "all is well", "one does not call", "one calls something else"}).Draw(t, "how")
+	how := rapid.SampledFrom([]string{
+		"all is well", "all is well", "all is well", "one does not call", "one calls something else",
+	}).Draw(t, "how")
 	if how == "all is well" || p == 1 {
 		return nil
 	}
@@ -122,8 +124,8 @@ func drawShape(t *rapid.T, p int) mcast.Shape {
 	return s
 }
 
-// trouble is something that happens after so many events. It returns what may
-// be blamed for it, by communicator.
+// trouble is a fault that strikes after some events. It returns the errors that are allowed after it, by
+// communicator.
 type trouble struct {
 	after  int
 	strike func() map[uint32]blame

@@ -11,27 +11,28 @@ import (
 
 // remove closes a communicator on some ranks.
 func (c *cluster) remove(comm uint32, ranks ...int) {
-	c.t.Helper()
+	c.T.Helper()
 	for _, r := range ranks {
 		if err := c.hosts[r].node.RemoveComm(comm); err != nil {
-			c.t.Fatalf("rank %d: %v", r, err)
+			c.Failf("rank %d: %v", r, err)
 		}
 		c.hosts[r].act()
 	}
 }
 
-// forgotten sees that nothing of a communicator is left on any rank.
+// forgotten checks that nothing of a communicator is left on any rank.
 func (c *cluster) forgotten(comm uint32) {
-	c.t.Helper()
+	c.T.Helper()
 	for _, h := range c.hosts {
 		n := h.node
 		if n.comms[comm] != nil || n.removing != 0 || len(n.order) != len(n.comms) || !slices.Contains(h.removed, comm) {
-			c.t.Fatalf("rank %d: %d communicators, %d in order, %d to be removed; removed %v", h.id, len(n.comms), len(n.order), n.removing, h.removed)
+			c.Failf("rank %d: %d communicators, %d in order, %d to be removed; removed %v",
+				h.ID, len(n.comms), len(n.order), n.removing, h.removed)
 		}
 	}
 }
 
-// What is under way goes on; then nothing is left.
+// Calls under way go on; then nothing is left.
 func TestRemoveWithCallsUnderWay(t *testing.T) {
 	for steps := range 150 {
 		const p = 4
@@ -39,12 +40,12 @@ func TestRemoveWithCallsUnderWay(t *testing.T) {
 		c.comm(7, upTo(p)...)
 		j, other := c.call(7, allgather(p, 30, 4)), c.call(0, allgather(p, 20, 4))
 		for range steps {
-			c.step()
+			c.Step()
 		}
 		c.remove(7, upTo(p)...)
 		c.finish()
 		c.allRight(j, other)
-		c.runFor(ms)
+		c.RunFor(ms)
 		c.forgotten(7)
 	}
 }
@@ -60,7 +61,7 @@ func TestRemovedIsUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{n.RemoveComm(7), n.Start(c.now, 7, 1, plan), n.Agree(c.now, 7, 2, 9), n.Abort(7)} {
+	for _, err := range []error{n.RemoveComm(7), n.Start(c.Now, 7, 1, plan), n.Agree(c.Now, 7, 2, 9), n.Abort(7)} {
 		if !errors.Is(err, ErrComm) {
 			t.Errorf("got %v, want ErrComm", err)
 		}
@@ -74,12 +75,12 @@ func TestRemoveBroken(t *testing.T) {
 	c.comm(7, upTo(p)...)
 	j := c.call(7, allgather(p, 30, 4))
 	for range 10 {
-		c.step()
+		c.Step()
 	}
 	c.abort(1, 7)
 	c.remove(7, upTo(p)...)
 	c.finish()
-	c.runFor(ms)
+	c.RunFor(ms)
 	for r, s := range j.shares {
 		if s.err == nil || s.err.Reason != Aborted {
 			t.Errorf("rank %d: %v", r, s.err)
@@ -88,8 +89,8 @@ func TestRemoveBroken(t *testing.T) {
 	c.forgotten(7)
 }
 
-// Who begins a call on a communicator that another rank has closed is told so. What
-// comes late is ignored.
+// A rank that begins a call on a communicator which another rank has closed learns of that. Late messages
+// are ignored.
 func TestCallOnARemovedCommunicator(t *testing.T) {
 	for _, before := range []bool{false, true} { // the call, or the closing
 		const p = 3
@@ -98,11 +99,11 @@ func TestCallOnARemovedCommunicator(t *testing.T) {
 		first := c.call(7, allgather(p, 10, 4))
 		c.finish()
 		c.allRight(first)
-		c.runFor(ms)
+		c.RunFor(ms)
 		j := c.job(7, allgather(p, 10, 4))
 		if before {
 			j.on(0, 2)
-			c.runFor(ms)
+			c.RunFor(ms)
 		}
 		c.remove(7, 1)
 		if !before {
@@ -116,8 +117,8 @@ func TestCallOnARemovedCommunicator(t *testing.T) {
 		}
 		h := c.hosts[1]
 		stale := h.node.Stats().Stale
-		h.node.Message(c.now, 0, &wire.Msg{Kind: wire.MsgBarrier, Comm: 7, Seq: 0})
-		h.node.Message(c.now, 0, &wire.Msg{Kind: wire.MsgFinal, Comm: 7, Seq: 1})
+		h.node.Message(c.Now, 0, &wire.Msg{Kind: wire.MsgBarrier, Comm: 7, Seq: 0})
+		h.node.Message(c.Now, 0, &wire.Msg{Kind: wire.MsgFinal, Comm: 7, Seq: 1})
 		if h.act() || h.node.Stats().Stale != stale+2 {
 			t.Errorf("late messages: %d were stale", h.node.Stats().Stale-stale)
 		}
@@ -141,46 +142,50 @@ func TestRemoveManyTimes(t *testing.T) {
 		c.remove(id, upTo(p)...)
 		c.finish()
 	}
-	c.runFor(ms)
+	c.RunFor(ms)
 	for _, h := range c.hosts {
 		if n := h.node; len(n.comms) != 0 || len(n.order) != 0 || n.removing != 0 {
-			t.Errorf("rank %d keeps %d communicators, %d in order", h.id, len(n.comms), len(n.order))
+			t.Errorf("rank %d keeps %d communicators, %d in order", h.ID, len(n.comms), len(n.order))
 		}
 	}
 }
 
-// A verdict that no correct member can have made says only that its sender is at fault.
+// A verdict that no correct member can have made proves only that its sender is at fault.
 func TestAbortIsValidated(t *testing.T) {
 	call := wire.Call{Kind: wire.Broadcast}
 	for name, m := range map[string]wire.Msg{
-		"a rank beyond the world":        {Rank: 99, Reason: uint8(Lost)},
-		"far out":                        {Rank: 1 << 31, Reason: uint8(Lost)},
-		"nobody is lost":                 {Rank: 1<<32 - 1, Reason: uint8(Lost)},
-		"no reason":                      {Rank: 1},
-		"a reason that there is not":     {Rank: 1, Reason: uint8(Cancelled) + 1},
-		"corrupt, but not who":           {Rank: 1<<32 - 1, Reason: uint8(Corrupt)},
-		"corrupt, one not a member":      {Rank: 1<<32 - 1, Reason: uint8(Corrupt), Pair: &wire.CallPair{Ranks: [2]uint32{1, 2}}},
-		"calls of a rank that is not in": {Rank: 1, Reason: uint8(Mismatch), Pair: &wire.CallPair{Ranks: [2]uint32{1, 2}, Calls: [2]wire.Call{call, call}}},
-		"calls, but no mismatch":         {Rank: 1, Reason: uint8(Lost), Pair: &wire.CallPair{Ranks: [2]uint32{1, 0}}},
+		"a rank beyond the world":    {Rank: 99, Reason: uint8(Lost)},
+		"far out":                    {Rank: 1 << 31, Reason: uint8(Lost)},
+		"no rank is lost":            {Rank: 1<<32 - 1, Reason: uint8(Lost)},
+		"no reason":                  {Rank: 1},
+		"a reason that there is not": {Rank: 1, Reason: uint8(Cancelled) + 1},
+		"corrupt, but not who":       {Rank: 1<<32 - 1, Reason: uint8(Corrupt)},
+		"corrupt, one not a member": {
+			Rank: 1<<32 - 1, Reason: uint8(Corrupt), Pair: &wire.CallPair{Ranks: [2]uint32{1, 2}},
+		},
+		"calls of a rank that is not in": {Rank: 1, Reason: uint8(Mismatch), Pair: &wire.CallPair{
+			Ranks: [2]uint32{1, 2}, Calls: [2]wire.Call{call, call},
+		}},
+		"calls, but no mismatch": {Rank: 1, Reason: uint8(Lost), Pair: &wire.CallPair{Ranks: [2]uint32{1, 0}}},
 	} {
 		c := newCluster(t, 4, testConfig())
 		c.comm(3, 0, 1, 3)
 		m.Kind, m.Comm = wire.MsgAbort, 3
-		c.hosts[0].node.Message(c.now, 1, &m)
+		c.hosts[0].node.Message(c.Now, 1, &m)
 		if v := c.hosts[0].node.comms[3].broken; v == nil || v.culprit != 1 || v.reason != Protocol || v.pair != nil {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
 }
 
-// A communicator that was being made when the one broke that it was made of breaks with it: those
-// that use it learn who really failed, who need not be a member, also if they come later.
+// A communicator that is being made breaks with its parent. Its users learn which rank really failed, also
+// if that rank is no member, and also if they come later.
 func TestDisown(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		c := world(t, 4, testConfig())
 		c.comm(3, 0, 1, 3)
 		c.kill(true, 2)
-		c.until("the news", func() bool { return c.learned(2) })
+		c.Until("the news", func() bool { return c.learned(2) })
 		h := c.hosts[1]
 		disown := func() {
 			if err := h.node.Disown(3, 0); err != nil {
@@ -192,7 +197,7 @@ func TestDisown(t *testing.T) {
 			disown()
 		}
 		j := c.job(3, allgather(3, 5, 4)).on(0, 3)
-		c.runFor(ms)
+		c.RunFor(ms)
 		if !late {
 			disown()
 		}
@@ -201,14 +206,14 @@ func TestDisown(t *testing.T) {
 	}
 }
 
-// The verdict of another communicator is taken over as it is, but for reasons that are about its own
-// calls. A deadline that nobody is to blame for names nobody.
+// A communicator inherits the verdict of another one unchanged, except for reasons that concern calls of
+// the latter. A deadline without a culprit names no rank.
 func TestInherit(t *testing.T) {
 	pair := &wire.CallPair{Ranks: [2]uint32{1, 2}}
 	for name, x := range map[string]struct{ from, want verdict }{
 		"lost":             {verdict{2, Lost, 7, nil}, verdict{2, Lost, 0, nil}},
 		"deadline":         {verdict{2, Deadline, 7, nil}, verdict{2, Deadline, 0, nil}},
-		"nobody's fault":   {verdict{NoRank, Deadline, 7, nil}, verdict{NoRank, Deadline, 0, nil}},
+		"no culprit":       {verdict{NoRank, Deadline, 7, nil}, verdict{NoRank, Deadline, 0, nil}},
 		"cancelled":        {verdict{2, Cancelled, 0, nil}, verdict{2, Cancelled, 0, nil}},
 		"mismatched calls": {verdict{2, Mismatch, 7, pair}, verdict{2, Aborted, 0, nil}},
 		"different bytes":  {verdict{NoRank, Corrupt, 7, pair}, verdict{1, Aborted, 0, nil}},
@@ -220,7 +225,7 @@ func TestInherit(t *testing.T) {
 			h := c.hosts[1]
 			h.node.breakComm(h.node.comms[0], x.from)
 			j := c.job(3, allgather(3, 5, 4)).on(0, 3)
-			c.runFor(ms)
+			c.RunFor(ms)
 			if err := how(h.node, 3, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -257,12 +262,12 @@ func TestInheritNothing(t *testing.T) {
 	}
 }
 
-// A call that was cancelled fails everywhere, by the rank that cancelled.
+// A cancelled call fails on all ranks, which blame the rank that cancelled it.
 func TestCancel(t *testing.T) {
 	c := world(t, 4, patient(testConfig()))
 	c.fate = keepOps(0)
 	j := c.call(0, allgather(4, 50, 4))
-	c.runFor(ms)
+	c.RunFor(ms)
 	if err := c.hosts[2].node.Cancel(0); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +276,7 @@ func TestCancel(t *testing.T) {
 	c.allFailed(2, []Reason{Cancelled}, j)
 }
 
-// All ranks hear of both calls.
+// The error on each rank shows both calls.
 func TestMismatchNamesBothCalls(t *testing.T) {
 	const p = 5
 	c := world(t, p, testConfig())
@@ -291,7 +296,8 @@ func TestMismatchNamesBothCalls(t *testing.T) {
 			t.Fatalf("rank %d: %v: rank 3 is not there", r, s.err)
 		}
 		theirs, ours := s.err.Pair.Calls[i], s.err.Pair.Calls[1-i]
-		if theirs.Kind != wire.Broadcast || theirs.Root != 2 || theirs.Bytes != 77 || ours.Kind != wire.Allgather || ours.Bytes != 10*p || ours.Algo.String() != "mcast" {
+		if theirs.Kind != wire.Broadcast || theirs.Root != 2 || theirs.Bytes != 77 || ours.Kind != wire.Allgather ||
+			ours.Bytes != 10*p || ours.Algo.String() != "mcast" {
 			t.Errorf("rank %d: %v", r, s.err)
 		}
 	}

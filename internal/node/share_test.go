@@ -1,25 +1,22 @@
 package node
 
 import (
-	"math/rand/v2"
 	"testing"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/mcast"
 )
 
-// Communicators with different members in different orders share their
-// processes' rooms for datagrams, which are far too small for all of them. All
-// complete, and all of the room comes back (checked by finish).
+// Communicators with different members in different orders share the room of their processes for
+// datagrams, which is far too small for all of them. All calls complete, and all of the room is returned
+// (finish checks that).
 func TestCommunicatorsShareThePool(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		cfg := testConfig()
 		cfg.Flow, cfg.Room = mcast.FlowCredit, 1+seed%5
 		c := newCluster(t, 6, cfg)
-		c.rng = rand.New(rand.NewPCG(seed, 3))
-		if seed%2 == 1 {
-			c.loss, c.duplicate = 0.1, 0.05
-		}
+		c.randomly(seed, clustertest.Faults{Loss: 0.1 * float64(seed%2), Duplicate: 0.05 * float64(seed%2)})
 		c.comm(1, 0, 1, 2, 3, 4, 5)
 		c.comm(2, 5, 3, 1)
 		c.comm(3, 2, 0)
@@ -43,8 +40,8 @@ func TestCommunicatorsShareThePool(t *testing.T) {
 	}
 }
 
-// An operation that cannot go on holds what it was lent, and nothing else waits
-// for that: here the datagrams of one communicator do not come through.
+// A stuck operation holds its room, and no other operation waits for that. Here the datagrams of one
+// communicator do not arrive.
 func TestAStuckOperationDoesNotStarveOthers(t *testing.T) {
 	cfg := patient(testConfig())
 	cfg.Flow, cfg.Room = mcast.FlowCredit, 1
@@ -54,7 +51,7 @@ func TestAStuckOperationDoesNotStarveOthers(t *testing.T) {
 	c.fate = keepOps(0, 1)
 	stuck := []*job{c.call(0, allgather(3, 40, 4)), c.call(0, allgather(3, 40, 4))}
 	free := []*job{c.call(0, allgather(3, 40, 4)), c.call(1, allgather(3, 40, 4)), c.call(1, broadcast(3, 1, 100, 4))}
-	c.until("the others", func() bool { return c.ended(free...) })
+	c.Until("the others", func() bool { return c.ended(free...) })
 	if c.hosts[0].node.pool.Lent() == 0 {
 		t.Error("the stuck operations hold no room: the test tests nothing")
 	}
@@ -64,8 +61,7 @@ func TestAStuckOperationDoesNotStarveOthers(t *testing.T) {
 	c.allRight(append(stuck, free...)...)
 }
 
-// What a failed operation was lent comes back too, also that of one that only
-// waits in its barrier, and that of one that lingers.
+// A failed operation returns its room too, also while it waits in its barrier or lingers.
 func TestPoolComesBackAfterAFailure(t *testing.T) {
 	for k := range 90 {
 		cfg := testConfig()
@@ -73,20 +69,20 @@ func TestPoolComesBackAfterAFailure(t *testing.T) {
 		c := newCluster(t, 4, cfg)
 		c.comm(0, upTo(4)...)
 		c.comm(1, 0, 1)
-		c.fate = func(to int, d *item) fate {
+		c.fate = func(to int, d *datagram) clustertest.Fate {
 			if k%3 > 0 && to != 2 && d.psn%3 == 2 {
-				return dropped
+				return clustertest.Lose
 			}
-			return goesOn
+			return clustertest.Deliver
 		}
 		bad := []*job{c.call(0, allgather(4, 30, 4)), c.call(0, broadcast(4, 2, 30, 4))}
 		bad = append(bad, c.job(0, allgather(4, 1, 1)).on(0, 1, 3))
 		for range 3 * k {
-			c.step()
+			c.Step()
 		}
 		c.kill(k%2 == 0, 2)
 		good := c.call(1, allgather(2, 50, 4))
-		c.finish() // which looks at the pools
+		c.finish() // checks the pools
 		c.allRight(good)
 		for _, j := range bad {
 			for r, s := range j.shares {

@@ -2,15 +2,17 @@ package node
 
 import (
 	"testing"
+
+	"github.com/allcast/allcast/internal/clustertest"
 )
 
-// Operation n+2 has the slot of operation n here. It does not begin before its
-// fabric has said that no datagram of n can come any more.
+// Operation n+2 has the slot of operation n here. It begins only after the fabric has reported that no
+// datagram of n can arrive any more.
 func TestSlotReuseWaitsForDrained(t *testing.T) {
 	c := world(t, 2, psnBits(testConfig(), 31))
-	c.hosts[1].drains.held = true
+	c.hosts[1].drains.Held = true
 	jobs := []*job{c.call(0, allgather(2, 9, 4)), c.call(0, allgather(2, 9, 4)), c.call(0, allgather(2, 9, 4))}
-	c.runFor(30 * ms)
+	c.RunFor(30 * ms)
 	for r, want := range []int{1, 0} {
 		if s := jobs[2].shares[r]; len(s.rounds) != want {
 			t.Errorf("rank %d: the slot's next user has begun %d rounds, want %d", r, len(s.rounds), want)
@@ -19,7 +21,7 @@ func TestSlotReuseWaitsForDrained(t *testing.T) {
 	if !c.ended(jobs[0], jobs[1]) {
 		t.Error("calls in free slots did not complete")
 	}
-	c.hosts[1].drains.held = false
+	c.hosts[1].drains.Held = false
 	c.finish()
 	c.allRight(jobs...)
 }
@@ -29,13 +31,13 @@ func TestDrainedTooEarlyIsIgnored(t *testing.T) {
 	c := world(t, 2, psnBits(patient(testConfig()), 31))
 	c.fate = keepOps(0)
 	j := c.call(0, allgather(2, 9, 4))
-	c.runFor(ms)
+	c.RunFor(ms)
 	for _, h := range c.hosts {
-		h.node.Drained(c.now, 0, 0)
-		h.node.Drained(c.now, 0, 2)  // the same slot, not begun
-		h.node.Drained(c.now, 99, 0) // no such communicator
+		h.node.Drained(c.Now, 0, 0)
+		h.node.Drained(c.Now, 0, 2)  // the same slot, not begun
+		h.node.Drained(c.Now, 99, 0) // no such communicator
 		if h.act() || h.node.comms[0].slots[0] == nil {
-			t.Fatalf("rank %d gave a running operation's slot away", h.id)
+			t.Fatalf("rank %d gave a running operation's slot away", h.ID)
 		}
 	}
 	c.release(nil)
@@ -43,21 +45,20 @@ func TestDrainedTooEarlyIsIgnored(t *testing.T) {
 	c.allRight(j)
 }
 
-// staleWorld runs one operation whose datagrams to rank 1 it copies, until it
-// is closed but not drained.
-func staleWorld(t *testing.T) (*cluster, []item) {
+// staleWorld runs one operation until it is closed but not drained, and copies its datagrams to rank 1.
+func staleWorld(t *testing.T) (*cluster, []datagram) {
 	t.Helper()
 	c := world(t, 2, psnBits(testConfig(), 31))
-	var copies []item
-	c.fate = func(to int, d *item) fate {
+	var copies []datagram
+	c.fate = func(to int, d *datagram) clustertest.Fate {
 		if to == 1 && d.seq == 0 {
 			copies = append(copies, *d)
 		}
-		return goesOn
+		return clustertest.Deliver
 	}
-	c.hosts[1].drains.held = true
+	c.hosts[1].drains.Held = true
 	j := c.call(0, broadcast(2, 0, 10, 4))
-	c.until("a closed operation", func() bool { return c.ended(j) && c.hosts[1].ops[opKey{0, 0}].closed })
+	c.Until("a closed operation", func() bool { return c.ended(j) && c.hosts[1].rounds[opKey{0, 0}].closed })
 	c.allRight(j)
 	if len(copies) != 3 {
 		t.Fatalf("%d datagrams, want 3", len(copies))
@@ -65,15 +66,14 @@ func staleWorld(t *testing.T) (*cluster, []item) {
 	return c, copies
 }
 
-// counted is what a node counts as stale or foreign.
+// counted is the number of datagrams that a node counts as stale or foreign.
 func (h *host) counted() uint64 {
 	s := h.node.Stats()
 	return s.Stale + s.Foreign
 }
 
-// replay gives rank 1 datagrams a second time, which must be counted, never
-// placed and never answered.
-func (c *cluster) replay(t *testing.T, when string, copies []item) {
+// replay gives rank 1 datagrams a second time. It must count them, and neither place nor answer them.
+func (c *cluster) replay(t *testing.T, when string, copies []datagram) {
 	t.Helper()
 	h := c.hosts[1]
 	for i := range copies {
@@ -97,21 +97,21 @@ func TestStaleChunkOfAClosedOperation(t *testing.T) {
 
 func TestStaleChunkOfADrainedOperation(t *testing.T) {
 	c, copies := staleWorld(t)
-	c.hosts[1].drains.held = false
-	c.until("a drained operation", func() bool { return c.hosts[1].ops[opKey{0, 0}].drained })
+	c.hosts[1].drains.Held = false
+	c.Until("a drained operation", func() bool { return c.hosts[1].rounds[opKey{0, 0}].drained })
 	c.replay(t, "drained", copies)
 }
 
-// While the slot's next user waits for Drained, its peers have entered its
-// barrier already; a stale chunk must not end up in it.
+// While the next user of the slot waits for Drained, its peers have already entered its barrier. A stale
+// chunk must not end up in it.
 func TestStaleChunkWhileTheNextUserWaits(t *testing.T) {
 	c, copies := staleWorld(t)
 	jobs := []*job{c.call(0, broadcast(2, 0, 10, 4)), c.call(0, broadcast(2, 0, 10, 4))}
-	c.until("the slot's next user waiting", func() bool {
+	c.Until("the slot's next user waiting", func() bool {
 		return len(jobs[1].shares[0].rounds) == 1 && jobs[0].shares[1].ended && c.hosts[1].node.comms[0].earlyCount > 0
 	})
 	c.replay(t, "the next user waits", copies)
-	c.hosts[1].drains.held = false
+	c.hosts[1].drains.Held = false
 	c.finish()
 	c.allRight(jobs...)
 }
@@ -120,13 +120,9 @@ func TestStaleChunkOfAFailedOperation(t *testing.T) {
 	c := world(t, 2, patient(testConfig()))
 	c.fate = keepOps(0)
 	j := c.call(0, broadcast(2, 0, 10, 4))
-	c.runFor(ms)
+	c.RunFor(ms)
 	c.abort(0, 0)
 	c.finish()
 	c.allFailed(0, []Reason{Aborted}, j)
-	var copies []item
-	for _, k := range c.kept {
-		copies = append(copies, k.it)
-	}
-	c.replay(t, "failed", copies)
+	c.replay(t, "failed", c.hosts[1].grams.Kept())
 }

@@ -15,25 +15,25 @@ func TestUnknownCommunicator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Start(c.now, 3, 0, plan); !errors.Is(err, ErrComm) || !strings.Contains(err.Error(), "3") {
+	if err := n.Start(c.Now, 3, 0, plan); !errors.Is(err, ErrComm) || !strings.Contains(err.Error(), "3") {
 		t.Errorf("Start: %v", err)
 	}
 	if err := n.Abort(3); !errors.Is(err, ErrComm) || !strings.Contains(err.Error(), "3") {
 		t.Errorf("Abort: %v", err)
 	}
-	// What a driver says of operations that there are not is no reason to panic.
-	n.Sent(c.now, 3, 0, 1)
-	n.ReadDone(c.now, 3, 0, 0, nil)
-	n.Opened(c.now, 3, 0, false)
-	n.Pieces(c.now, 1, 3, 0, 1, 0)
-	n.Drained(c.now, 3, 0)
+	// A node does not panic when its driver reports events of operations that do not exist.
+	n.Sent(c.Now, 3, 0, 1)
+	n.ReadDone(c.Now, 3, 0, 0, nil)
+	n.Opened(c.Now, 3, 0, false)
+	n.Pieces(c.Now, 1, 3, 0, 1, 0)
+	n.Drained(c.Now, 3, 0)
 	n.Quiesced(3, 0)
 	c.comm(3, 0, 1)
-	n.Sent(c.now, 3, 0, 1)
-	n.ReadDone(c.now, 3, 0, 0, nil)
-	n.Opened(c.now, 3, 0, false)
-	n.Pieces(c.now, 1, 3, 0, 1, 0)
-	n.Drained(c.now, 3, 0)
+	n.Sent(c.Now, 3, 0, 1)
+	n.ReadDone(c.Now, 3, 0, 0, nil)
+	n.Opened(c.Now, 3, 0, false)
+	n.Pieces(c.Now, 1, 3, 0, 1, 0)
+	n.Drained(c.Now, 3, 0)
 	n.Quiesced(3, 0)
 	if c.hosts[0].act() {
 		t.Error("something happened")
@@ -47,11 +47,11 @@ func TestStartForAnotherNumberOfRanks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.hosts[0].node.Start(c.now, 0, 0, plan); !errors.Is(err, ErrSize) {
+		if err := c.hosts[0].node.Start(c.Now, 0, 0, plan); !errors.Is(err, ErrSize) {
 			t.Errorf("%d ranks: %v", p, err)
 		}
 	}
-	// A call that was refused takes no number.
+	// A refused call takes no number.
 	j := c.call(0, allgather(3, 5, 4))
 	c.finish()
 	c.allRight(j)
@@ -65,7 +65,7 @@ func TestAddCommRefuses(t *testing.T) {
 		members []int
 		want    string
 	}{
-		{"nobody", nil, "rank 1 is not a member"},
+		{"no members", nil, "rank 1 is not a member"},
 		{"not ourselves", []int{0, 2}, "rank 1 is not a member"},
 		{"not ourselves, in order", []int{0}, "rank 1 is not a member"},
 		{"a rank beyond the world", []int{0, 1, 4}, "rank 4 is not in the world of 4"},
@@ -74,11 +74,12 @@ func TestAddCommRefuses(t *testing.T) {
 		{"a rank twice, in order so far", []int{0, 1, 2, 2}, "rank 2 appears twice"},
 		{"a rank too many", []int{0, 1, 2, 3, 0}, "rank 0 appears twice"},
 	} {
-		if err := n.AddComm(8, tc.members); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "communicator 8") {
+		if err := n.AddComm(8, tc.members); err == nil || !strings.Contains(err.Error(), tc.want) ||
+			!strings.Contains(err.Error(), "communicator 8") {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
 	}
-	c.comm(8, 3, 1) // what was refused left nothing behind
+	c.comm(8, 3, 1) // refused communicators left nothing behind
 	if err := n.AddComm(8, []int{0, 1}); err == nil || !strings.Contains(err.Error(), "communicator 8 exists") {
 		t.Errorf("added twice: %v", err)
 	}
@@ -92,7 +93,7 @@ func TestAddCommRefuses(t *testing.T) {
 func TestAddCommAfterADeath(t *testing.T) {
 	c := newCluster(t, 4, testConfig())
 	c.kill(true, 2)
-	c.until("the news", func() bool { return c.learned(2) })
+	c.Until("the news", func() bool { return c.learned(2) })
 	members := []int{3, 2, 0}
 	c.comms[1] = members
 	for _, r := range []int{3, 0} {

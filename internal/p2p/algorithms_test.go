@@ -23,8 +23,8 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
-// Every algorithm against the plain reference, for P = 1..40 and sizes 0, 1, odd
-// and large, whole and in segments, whatever the network's order.
+// Every algorithm gives the result of the reference, for P = 1..40 and sizes 0, 1, odd and large, whole and
+// in segments, in any order of delivery.
 func TestEveryAlgorithm(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo
@@ -104,8 +104,7 @@ func TestEveryRoot(t *testing.T) {
 	}
 }
 
-// Buffers above the 64 KiB with which chain and binary are pipelined of
-// themselves.
+// Buffers above the 64 KiB from which chain and binary are pipelined by default.
 func TestLargeBuffers(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo

@@ -2,243 +2,229 @@ package p2p_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// A cluster runs the Executors of all ranks in memory, one event at a time. What a
-// rank sends another arrives in order; between pairs, and between messages and
-// data, anything goes. A send is read when it departs, which may be long after
-// the Executor handed it over, and the Executor hears of it later still.
+// forever is more events than any run has.
+const forever = 1 << 40
+
+// A cluster runs the Executors of all ranks. Messages between two ranks arrive in order, and so do
+// pieces; everything else arrives in any order. A piece is read from the buffer when it departs, which
+// may be long after the Executor handed it over. The Executor hears of the departure later still.
 type cluster[T any] struct {
-	rng   *rand.Rand
-	pick  picker
-	plans []*p2p.Plan
-	ops   []*p2p.Executor
-	in    []*p2p.Inbox
-	bufs  [][]T
+	*clustertest.Cluster
+	ranks []*member[T]
 	add   func(have, came T) T
-	loose bool // pieces between two ranks overtake each other
+	loose bool // whether pieces between two ranks overtake each other
 
-	now    step.Time
-	todo   []event
-	msgs   [][]wire.Msg    // by pair: messages on their way
-	handed [][]step.Action // by pair: puts handed over
-	flight [][]flying[T]   // by pair: puts on their way
-	held   map[[2]int][]T  // rank, receive: pieces that came before their turn
-	sent   []uint32        // by rank: departures that the Executor has not heard of
-
-	started, frozen, complete, closed []bool
-
-	results    [][]T
 	mismatches []step.Action
 	early      int // ranks that completed before all had started
-	errs       []error
 }
 
-type flying[T any] struct {
+// member is one rank: its Executor and the state of its driver.
+type member[T any] struct {
+	clustertest.Untimed
+	c    *cluster[T]
+	at   *clustertest.Rank
+	plan *p2p.Plan
+	op   *p2p.Executor
+	in   *p2p.Inbox
+	buf  []T
+	kept map[int][]T // by receive: pieces that came before their turn
+
+	started, complete, closed bool
+
+	start *clustertest.Queue[struct{}]
+	heard *clustertest.Queue[struct{}] // departures that the Executor has not heard of
+	peers []link[T]
+}
+
+// link holds the events between a member and one peer.
+type link[T any] struct {
+	messages *clustertest.Queue[wire.Msg] // from the peer
+	pieces   *clustertest.Queue[piece[T]] // from the peer
+	departs  *clustertest.Queue[span]     // to the peer
+}
+
+// span is a piece in the buffer of its sender.
+type span struct {
+	nth      uint32
+	off, len int64
+}
+
+type piece[T any] struct {
 	nth  uint32
 	data []T
 }
 
-type event struct {
-	kind eventKind
-	a, b int // from, to
-}
-
-type eventKind uint8
-
-const (
-	start eventKind = iota
-	message
-	depart
-	arrive
-	heard
-)
-
-// actor is the rank at which it happens. A send departs even if nobody will ever
-// take it.
-func (e event) actor() int {
-	if e.kind == message || e.kind == arrive {
-		return e.b
-	}
-	return e.a
-}
-
-// A picker chooses which of the pending events comes next.
-type picker func(rng *rand.Rand, todo []event) int
-
-func newCluster[T any](seed uint64, plans []*p2p.Plan, bufs [][]T, add func(have, came T) T) *cluster[T] {
-	p := len(plans)
-	c := &cluster[T]{
-		rng: rand.New(rand.NewPCG(seed, 0)), plans: plans, bufs: bufs, add: add,
-		msgs: make([][]wire.Msg, p*p), handed: make([][]step.Action, p*p), flight: make([][]flying[T], p*p),
-		sent: make([]uint32, p), started: make([]bool, p), frozen: make([]bool, p), complete: make([]bool, p), closed: make([]bool, p),
-		results: make([][]T, p),
-	}
-	c.pick = schedules[c.rng.IntN(len(schedules))].pick(c.rng, p)
+func newCluster[T any](
+	t clustertest.TB, subject any, seed uint64, plans []*p2p.Plan, bufs [][]T, add func(have, came T) T,
+) *cluster[T] {
+	c := &cluster[T]{Cluster: clustertest.New(t, seed), add: add}
+	c.Subject = subject
+	c.Order = schedules[c.Rand.IntN(len(schedules))].order(c.Rand, len(plans))
 	for r, plan := range plans {
-		c.ops = append(c.ops, p2p.NewExecutor(p2p.Config{Plan: plan, Comm: 3, Seq: 7}))
-		c.in = append(c.in, p2p.NewInbox(plan))
-		c.todo = append(c.todo, event{start, r, r})
+		m := &member[T]{
+			c: c, plan: plan, op: p2p.NewExecutor(p2p.Config{Plan: plan, Comm: 3, Seq: 7}), in: p2p.NewInbox(plan),
+			buf: bufs[r], kept: map[int][]T{}, peers: make([]link[T], len(plans)),
+		}
+		m.at = c.Add(r, m)
+		c.ranks = append(c.ranks, m)
+		m.start = clustertest.NewQueue(c.Cluster, "start", m.at, r, func(struct{}) {
+			m.started = true
+			m.step(step.Event{Kind: step.EvStart})
+		})
+		m.start.Push(struct{}{})
+		m.heard = clustertest.NewQueue(c.Cluster, "heard", m.at, r, func(struct{}) {
+			// The fabric may tell of several departures at once.
+			n := c.Rand.IntN(m.heard.Len() + 1)
+			for range n {
+				m.heard.Take(0)
+			}
+			m.step(step.Event{Kind: step.EvSent, N: uint32(1 + n)})
+		})
 	}
 	return c
 }
 
-// run goes on until nothing is left to happen, or for at most so many events.
-func (c *cluster[T]) run(most int) {
-	for ; most > 0 && len(c.todo) > 0; most-- {
-		i := c.pick(c.rng, c.todo)
-		ev := c.todo[i]
-		c.todo[i] = c.todo[len(c.todo)-1]
-		c.todo = c.todo[:len(c.todo)-1]
-		if c.frozen[ev.actor()] {
-			continue
+// link returns the events between m and a peer.
+func (m *member[T]) link(peer int) *link[T] {
+	l, c := &m.peers[peer], m.c.Cluster
+	if l.messages == nil {
+		l.messages = clustertest.NewQueue(c, "message", m.at, peer, func(msg wire.Msg) {
+			m.step(step.Event{Kind: step.EvMsg, From: peer, Msg: &msg})
+		})
+		l.pieces = clustertest.NewQueue(c, "arrive", m.at, peer, func(p piece[T]) { m.arrives(peer, p) })
+		l.departs = clustertest.NewQueue(c, "depart", m.at, peer, func(s span) {
+			if m.complete {
+				c.Failf("rank %d sends from a buffer that is free", m.at.ID)
+			}
+			m.heard.Push(struct{}{})
+			to := m.c.ranks[peer].link(m.at.ID)
+			to.pieces.Push(piece[T]{s.nth, slices.Clone(m.buf[s.off : s.off+s.len])})
+		})
+		if m.c.loose {
+			l.pieces.Faults.Reorder = 1
 		}
-		c.now++
-		c.step(ev)
 	}
+	return l
 }
 
-func (c *cluster[T]) step(ev event) {
-	pair := ev.a*len(c.ops) + ev.b
-	switch ev.kind {
-	case start:
-		c.started[ev.a] = true
-		c.act(ev.a, c.ops[ev.a].Step(c.now, step.Event{Kind: step.EvStart}, nil))
-	case message:
-		m := take(&c.msgs[pair], 0)
-		c.act(ev.b, c.ops[ev.b].Step(c.now, step.Event{Kind: step.EvMsg, From: ev.a, Msg: &m}, nil))
-	case depart:
-		put := take(&c.handed[pair], 0)
-		if c.complete[ev.a] {
-			c.failf("rank %d sent from a buffer that was free", ev.a)
-			return
-		}
-		c.flight[pair] = append(c.flight[pair], flying[T]{put.PSN, slices.Clone(c.bufs[ev.a][put.Off : put.Off+put.Len])})
-		c.sent[ev.a]++
-		c.todo = append(c.todo, event{arrive, ev.a, ev.b}, event{heard, ev.a, ev.a})
-	case arrive:
-		at := 0
-		if c.loose {
-			at = c.rng.IntN(len(c.flight[pair]))
-		}
-		c.arrives(ev.a, ev.b, take(&c.flight[pair], at))
-	case heard:
-		// Several departures may be told at once; then some of these events find nothing to tell.
-		if n := c.sent[ev.a]; n > 0 {
-			n -= c.rng.Uint32N(n)
-			c.sent[ev.a] -= n
-			c.act(ev.a, c.ops[ev.a].Step(c.now, step.Event{Kind: step.EvSent, N: n}, nil))
-		}
-	}
-}
+func (m *member[T]) step(ev step.Event) { m.act(m.op.Step(m.c.Now, ev, nil)) }
 
-func (c *cluster[T]) arrives(from, to int, f flying[T]) {
-	if c.complete[to] {
-		c.failf("rank %d got data after its buffer was free", to)
-		return
+func (m *member[T]) arrives(from int, p piece[T]) {
+	c, to, recvs := m.c, m.at.ID, m.plan.Recvs
+	if m.complete {
+		c.Failf("rank %d gets data after its buffer was free", to)
 	}
-	recvs := c.plans[to].Recvs
-	acts, ok := deliver(c.ops[to], c.in[to], c.now, from, f.nth, int64(len(f.data)), func(i int, r *p2p.Recv, hold bool) {
+	length := int64(len(p.data))
+	acts, ok := deliver(m.op, m.in, c.Now, from, p.nth, length, func(i int, r *p2p.Recv, hold bool) {
 		switch {
 		case *r != recvs[i] || int(r.From) != from:
-			c.failf("rank %d took piece %d of rank %d, %d long, as %+v", to, f.nth, from, len(f.data), *r)
+			c.Failf("rank %d takes piece %d of rank %d, %d long, as %+v", to, p.nth, from, length, *r)
 		case hold:
-			if c.held == nil {
-				c.held = map[[2]int][]T{}
-			}
-			c.held[[2]int{to, i}] = f.data
+			m.kept[i] = p.data
 		default:
-			c.place(to, r.Off, f.data, r.Reduce)
+			m.place(r.Off, p.data, r.Reduce)
 		}
 	}, func(i int) {
-		data, held := c.held[[2]int{to, i}]
-		if !held || int64(len(data)) != recvs[i].Len {
-			c.failf("rank %d applies receive %d, which it does not hold", to, i)
-			return
+		data, kept := m.kept[i]
+		if !kept || int64(len(data)) != recvs[i].Len {
+			c.Failf("rank %d applies receive %d, which it does not hold", to, i)
 		}
-		delete(c.held, [2]int{to, i})
-		c.place(to, recvs[i].Off, data, true)
+		delete(m.kept, i)
+		m.place(recvs[i].Off, data, true)
 	})
 	if !ok {
-		c.failf("rank %d did not take piece %d of rank %d, %d long", to, f.nth, from, len(f.data))
+		c.Failf("rank %d does not take piece %d of rank %d, %d long", to, p.nth, from, length)
 	}
-	c.act(to, acts)
+	m.act(acts)
 }
 
-func (c *cluster[T]) place(to int, off int64, data []T, reduce bool) {
-	buf := c.bufs[to][off : off+int64(len(data))]
+func (m *member[T]) place(off int64, data []T, reduce bool) {
+	buf := m.buf[off : off+int64(len(data))]
 	if !reduce {
 		copy(buf, data)
 		return
 	}
 	for i, x := range data {
-		buf[i] = c.add(buf[i], x)
+		buf[i] = m.c.add(buf[i], x)
 	}
 }
 
-func (c *cluster[T]) act(rank int, acts []step.Action) {
+func (m *member[T]) act(acts []step.Action) {
+	c, rank := m.c, m.at.ID
 	for _, a := range acts {
-		pair := rank*len(c.ops) + a.To
 		switch a.Kind {
 		case step.ActSend:
-			c.msgs[pair] = append(c.msgs[pair], a.Msg)
-			c.todo = append(c.todo, event{message, rank, a.To})
+			c.ranks[a.To].link(rank).messages.Push(a.Msg)
 		case step.ActPut:
-			c.handed[pair] = append(c.handed[pair], a)
-			c.todo = append(c.todo, event{depart, rank, a.To})
+			m.link(a.To).departs.Push(span{a.PSN, a.Off, a.Len})
 		case step.ActMismatch:
 			c.mismatches = append(c.mismatches, a)
 		case step.ActComplete:
-			if c.complete[rank] || c.closed[rank] {
-				c.failf("rank %d completed twice", rank)
+			if m.complete || m.closed {
+				c.Failf("rank %d completes twice", rank)
 			}
-			c.complete[rank] = true
-			if slices.Contains(c.started, false) {
+			m.complete = true
+			if slices.ContainsFunc(c.ranks, func(m *member[T]) bool { return !m.started }) {
 				c.early++
 			}
-			c.results[rank] = c.bufs[rank]
 		case step.ActClosed:
-			if !c.complete[rank] || c.closed[rank] {
-				c.failf("rank %d closed twice, or before it completed", rank)
+			if !m.complete || m.closed {
+				c.Failf("rank %d closes twice, or before it completes", rank)
 			}
-			c.closed[rank] = true
+			m.closed = true
 		default:
-			c.failf("rank %d: action %d is not one of ours", rank, a.Kind)
+			c.Failf("rank %d: unexpected action %d", rank, a.Kind)
 		}
 	}
 }
 
-// check says what is wrong with a run that ought to have gone well.
-func (c *cluster[T]) check() error {
-	for _, m := range c.mismatches {
-		c.failf("a mismatch with rank %d: %+v", m.To, m.Msg.Call)
-	}
-	for r, op := range c.ops {
-		if !c.complete[r] || !c.closed[r] || op.Phase() != step.Closed {
-			c.failf("rank %d does not end: it is %v, waits for rank %d and misses %s", r, op.Phase(), op.WaitingOn(), op.Missing(nil))
-		}
-		if f := c.in[r].Foreign(); f != 0 {
-			c.failf("rank %d counts %d foreign pieces", r, f)
-		}
-	}
-	if len(c.errs) > 0 {
-		return c.errs[0]
-	}
-	return nil
+func (m *member[T]) Done() bool { return m.closed }
+
+func (m *member[T]) String() string {
+	return fmt.Sprintf("%v, waits for rank %d, misses %s", m.op.Phase(), m.op.WaitingOn(), m.op.Missing(nil))
 }
 
-func (c *cluster[T]) failf(format string, args ...any) {
-	c.errs = append(c.errs, fmt.Errorf(format, args...))
+// finish runs to the end and fails the test unless all went well.
+func (c *cluster[T]) finish() {
+	c.Drain(forever)
+	for _, a := range c.mismatches {
+		c.Failf("a mismatch with rank %d: %+v", a.To, a.Msg.Call)
+	}
+	for r, m := range c.ranks {
+		if !m.complete || !m.closed || m.op.Phase() != step.Closed {
+			c.Failf("rank %d does not end", r)
+		}
+		if f := m.in.Foreign(); f != 0 {
+			c.Failf("rank %d counts %d foreign pieces", r, f)
+		}
+	}
 }
 
-func take[T any](queue *[]T, i int) T {
-	x := (*queue)[i]
-	*queue = slices.Delete(*queue, i, i+1)
-	return x
+// deliver hands a piece to the Inbox of a rank as a driver does, and tells its Executor. It calls take
+// with the receive and whether the piece must be held, then apply with each held receive whose turn has
+// come. It reports false if the rank does not expect the piece.
+func deliver(
+	op *p2p.Executor, in *p2p.Inbox, now step.Time, from int, nth uint32, length int64,
+	take func(i int, r *p2p.Recv, hold bool), apply func(i int),
+) (acts []step.Action, ok bool) {
+	i, r, hold, ok := in.Take(from, nth, length)
+	if !ok {
+		return nil, false
+	}
+	take(i, r, hold)
+	in.Arrived(i)
+	for i := in.Next(); i >= 0; i = in.Next() {
+		apply(i)
+		in.Arrived(i)
+	}
+	prefix, left := in.Progress()
+	return op.Received(now, prefix, left, nil), true
 }

@@ -23,7 +23,9 @@ func (t *tape) next() int {
 func (t *tape) call() call {
 	kind := kinds[t.next()%len(kinds)]
 	algos := p2p.Algorithms(kind)
-	c := call{algos[t.next()%len(algos)], p2p.Spec{Kind: kind, Size: 1 + t.next()%20, Segment: int64(t.next() % 8), Radix: 2 + t.next()%4}}
+	c := call{algos[t.next()%len(algos)], p2p.Spec{
+		Kind: kind, Size: 1 + t.next()%20, Segment: int64(t.next() % 8), Radix: 2 + t.next()%4,
+	}}
 	c.Rank = t.next() % c.Size
 	c.Root = t.next() % c.Size
 	return c.sized(int64(t.next() % 32))
@@ -35,7 +37,9 @@ func (t *tape) call() call {
 func FuzzOpData(f *testing.F) {
 	for kind := range byte(len(kinds)) {
 		for algo := range byte(5) {
-			f.Add([]byte{kind, algo, 6, 3, 1, 2, 1, 20, 0, 1, 3, 4, 1, 3, 5, 2, 2, 3, 3, 4, 2, 4, 3, 0, 0, 3, 3, 0, 1, 3, 4, 0, 2})
+			f.Add([]byte{
+				kind, algo, 6, 3, 1, 2, 1, 20, 0, 1, 3, 4, 1, 3, 5, 2, 2, 3, 3, 4, 2, 4, 3, 0, 0, 3, 3, 0, 1, 3, 4, 0, 2,
+			})
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -83,7 +87,10 @@ type account struct {
 func newAccount(t *testing.T, c call) *account {
 	t.Helper()
 	p := c.plan(t, c.Rank)
-	return &account{t: t, c: c, plan: p, op: p2p.NewExecutor(p2p.Config{Plan: p}), in: p2p.NewInbox(p), got: map[int]bool{}, ready: map[int]bool{}}
+	return &account{
+		t: t, c: c, plan: p, op: p2p.NewExecutor(p2p.Config{Plan: p}), in: p2p.NewInbox(p),
+		got: map[int]bool{}, ready: map[int]bool{},
+	}
 }
 
 func (a *account) message(from int, wrong bool) {
@@ -96,7 +103,8 @@ func (a *account) message(from int, wrong bool) {
 	acts := a.op.Step(1, step.Event{Kind: step.EvMsg, From: from, Msg: &m}, nil)
 	if !wrong {
 		a.did(acts)
-	} else if mismatch := len(acts) == 1 && acts[0].Kind == step.ActMismatch && acts[0].To == from; !mismatch { // also when we are done
+	} else if mismatch := len(acts) == 1 && acts[0].Kind == step.ActMismatch &&
+		acts[0].To == from; !mismatch { // also when we are done
 		a.t.Fatalf("%v: rank %d: a wrong digest gives %v", a.c, a.c.Rank, acts)
 	}
 }
@@ -114,7 +122,8 @@ func (a *account) data(from int, nth uint32, in *tape) {
 	wantHold := want.Reduce && !a.have(receive) // sums are made in the plan's order
 	acts, ok := deliver(a.op, a.in, 1, from, nth, length, func(i int, r *p2p.Recv, hold bool) {
 		if i != receive || *r != want || hold != wantHold {
-			a.t.Fatalf("%v: rank %d: piece %d of %d is %d, %+v, held %v; want %d, %+v, %v", a.c, a.c.Rank, nth, from, i, *r, hold, receive, want, wantHold)
+			a.t.Fatalf("%v: rank %d: piece %d of %d is %d, %+v, held %v; want %d, %+v, %v",
+				a.c, a.c.Rank, nth, from, i, *r, hold, receive, want, wantHold)
 		}
 		a.got[receive] = true
 	}, func(i int) {
@@ -187,7 +196,8 @@ func (a *account) did(acts []step.Action) {
 			a.done = true
 		}
 	}
-	if all := a.started && a.sends == len(a.plan.Sends) && a.flying == 0 && len(a.got) == len(a.plan.Recvs) && a.greeted(); all != a.done {
+	if all := a.started && a.sends == len(a.plan.Sends) && a.flying == 0 && len(a.got) == len(a.plan.Recvs) &&
+		a.greeted(); all != a.done {
 		a.t.Fatalf("%v: rank %d has sent %d (%d on their way) and received %d of %d and %d, greeted by all: %v; complete: %v",
 			a.c, a.c.Rank, a.sends, a.flying, len(a.got), len(a.plan.Sends), len(a.plan.Recvs), a.greeted(), a.done)
 	}

@@ -34,7 +34,8 @@ func TestEndsWhenAllHaveGreeted(t *testing.T) {
 			s.heard()
 			for from := range late {
 				if s.Phase() != step.Transfer || !late[s.WaitingOn()] {
-					t.Fatalf("%v: rank %d is %v and waits for rank %d, but has not heard of %v", c, rank, s.Phase(), s.WaitingOn(), late)
+					t.Fatalf("%v: rank %d is %v and waits for rank %d, but has not heard of %v",
+						c, rank, s.Phase(), s.WaitingOn(), late)
 				}
 				s.ready(from)
 				delete(late, from)

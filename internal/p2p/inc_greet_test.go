@@ -38,7 +38,8 @@ func TestIncMismatch(t *testing.T) {
 			own.Rank, odd.Rank = (rank+1)%like.Size, rank
 			change(&odd)
 			to, m := greeting(t, &odd)
-			if to != own.Rank || m.Kind != wire.MsgReady || m.Comm != 3 || m.Seq != 7 || m.Call.Kind != odd.Kind || m.Call.Bytes != 60 {
+			if to != own.Rank || m.Kind != wire.MsgReady || m.Comm != 3 || m.Seq != 7 || m.Call.Kind != odd.Kind ||
+				m.Call.Bytes != 60 {
 				t.Errorf("rank %d tells %d %+v", rank, to, m)
 			}
 			op, _ := incUp(t, &own)
@@ -64,7 +65,8 @@ func TestIncWaitsForItsLeft(t *testing.T) {
 	if op.Phase() != step.Transfer {
 		t.Error("it ends although only its right neighbour has greeted")
 	}
-	if acts := op.Step(1, step.Event{Kind: step.EvMsg, From: 2, Msg: &m}, nil); len(acts) != 2 || op.Phase() != step.Closed {
+	if acts := op.Step(1, step.Event{Kind: step.EvMsg, From: 2, Msg: &m}, nil); len(acts) != 2 ||
+		op.Phase() != step.Closed {
 		t.Errorf("is %v, does %v", op.Phase(), acts)
 	}
 }

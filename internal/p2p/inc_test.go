@@ -37,18 +37,20 @@ func TestIncSendsUp(t *testing.T) {
 			for rank := range size {
 				_, up := incUp(t, &p2p.Reduction{Kind: p2p.ReduceScatter, Rank: rank, Size: size, Counts: counts, Chunk: 10})
 				c := call{"inc", p2p.Spec{Kind: p2p.ReduceScatter, Size: size, Counts: counts}}
-				seen, order := make([]int, c.total()), []int64{}
+				ref := c.reference(0)
+				lo, hi := ref.Block(rank)
+				seen, order := make([]int, ref.Total()), []int64{}
 				for _, a := range up {
 					for i := range a.Len {
 						seen[a.Off+i]++
 					}
-					if a.Len > 10 || a.Len == 0 && a.Off != c.displs()[rank] {
+					if a.Len > 10 || a.Len == 0 && a.Off != lo {
 						t.Errorf("%v: rank %d sends up %+v", c, rank, a)
 					}
 					order = append(order, a.Off)
 				}
 				for i, n := range seen {
-					own := int64(i) >= c.displs()[rank] && int64(i) < c.displs()[rank+1]
+					own := int64(i) >= lo && int64(i) < hi
 					if own != (n == 0) || n > 1 {
 						t.Fatalf("%v: rank %d sends byte %d up %d times", c, rank, i, n)
 					}
@@ -59,8 +61,8 @@ func TestIncSendsUp(t *testing.T) {
 	}
 }
 
-// checkOrder compares the chunks that a rank and those before it send up: both
-// may lack some of their own, but what both have comes in the same order.
+// checkOrder compares the chunks that a rank and the ranks before it send up. Both may lack some of their
+// own chunks, but chunks that both send come in the same order.
 func checkOrder(t *testing.T, c call, rank int, first *[]int64, order []int64) {
 	t.Helper()
 	if *first == nil {
@@ -97,7 +99,9 @@ func TestIncResults(t *testing.T) {
 	}
 	wrong := func() {
 		t.Helper()
-		for _, w := range [][2]int64{{10, 10}, {40, 10}, {35, 10}, {15, 10}, {20, 21}, {20, 0}, {20, -1}, {-10, 10}, {1 << 62, 1 << 62}} {
+		for _, w := range [][2]int64{
+			{10, 10}, {40, 10}, {35, 10}, {15, 10}, {20, 21}, {20, 0}, {20, -1}, {-10, 10}, {1 << 62, 1 << 62},
+		} {
 			refuse("not ours", w[0], w[1])
 		}
 	}
@@ -107,13 +111,14 @@ func TestIncResults(t *testing.T) {
 	}
 	wrong()
 	ok, acts := op.Result(1, 20, 10, nil)
-	if !ok || len(acts) != 2 || acts[0].Kind != step.ActComplete || acts[1].Kind != step.ActClosed || op.Missing(nil) != "nothing" {
+	if !ok || len(acts) != 2 || acts[0].Kind != step.ActComplete || acts[1].Kind != step.ActClosed ||
+		op.Missing(nil) != "nothing" {
 		t.Errorf("the last chunk: %v, %v; %s is missing", ok, acts, op.Missing(nil))
 	}
 	refuse("after the end", 20, 10)
 }
 
-// A chunk of the sum that comes twice does not stand for another.
+// A duplicate chunk of the sum does not count as another chunk.
 func TestIncDuplicateResult(t *testing.T) {
 	op, _ := incUp(t, &p2p.Reduction{Kind: p2p.ReduceScatter, Rank: 1, Size: 3, Counts: []int64{20, 20, 20}, Chunk: 10})
 	op.Result(1, 20, 10, nil)

@@ -11,11 +11,9 @@ import (
 
 // matched pairs the sends of all ranks with the receives of all ranks.
 type matched struct {
-	plans []*p2p.Plan
-	// sender is, by rank and receive, whose which send it matches; nth, by rank
-	// and send, which it is of those to the same peer.
-	sender [][]sendID
-	nth    [][]int
+	plans  []*p2p.Plan
+	sender [][]sendID // by rank and receive: the matching send
+	nth    [][]int    // by rank and send: its number among those to the same peer
 }
 
 type sendID struct{ rank, i int }
@@ -45,7 +43,7 @@ func match(plans []*p2p.Plan) (*matched, error) {
 			}
 			pair := int(r.From)*size + b
 			if len(sends[pair]) == 0 {
-				return nil, fmt.Errorf("rank %d receives %+v, which nobody sends", b, r)
+				return nil, fmt.Errorf("rank %d receives %+v, which no rank sends", b, r)
 			}
 			i := sends[pair][0]
 			sends[pair] = sends[pair][1:]
@@ -64,8 +62,8 @@ func match(plans []*p2p.Plan) (*matched, error) {
 	return m, nil
 }
 
-// waits is how many receives a send really waits for: sends go in order, so
-// those of the ones before it count as well.
+// waits is the number of receives that each send waits for. Sends go in order, so that a send also waits
+// for the receives of the sends before it.
 func waits(p *p2p.Plan) []int {
 	w, most := make([]int, len(p.Sends)), 0
 	for i, s := range p.Sends {
@@ -98,9 +96,9 @@ func planOf(t *rapid.T, c call, rank int) *p2p.Plan {
 	return p
 }
 
-// checkRanges looks at one rank's plan by itself.
+// checkRanges checks the plan of one rank by itself.
 func checkRanges(t *rapid.T, c call, p *p2p.Plan) {
-	if p.Kind != c.Kind || p.Algo != c.algo || p.Size != c.Size || p.Bytes != c.total() {
+	if p.Kind != c.Kind || p.Algo != c.algo || p.Size != c.Size || p.Bytes != c.reference(0).Total() {
 		t.Fatalf("%v: rank %d: the plan is for %v/%s, %d ranks, %d bytes", c, p.Rank, p.Kind, p.Algo, p.Size, p.Bytes)
 	}
 	for _, s := range p.Sends {

@@ -1,6 +1,7 @@
 package p2p_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -9,8 +10,8 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// A message with another digest is a mismatch that names its sender and what it
-// called, and does not make the sender ready.
+// A message with another digest is a mismatch that names its sender and the call of the sender. It does
+// not make the sender ready.
 func TestMismatch(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo
@@ -32,7 +33,7 @@ func TestMismatch(t *testing.T) {
 	})
 }
 
-// others is what one rank may call while the rest call c.
+// others are calls that one rank may make while the rest call c.
 func others(c call) map[string]call {
 	all := map[string]call{}
 	bytes, algo, kind, segment := c.sized(11), c, c, c
@@ -58,8 +59,7 @@ func others(c call) map[string]call {
 	return all
 }
 
-// found runs a call that one rank makes differently, and reports whether
-// anybody saw it.
+// found runs a call that one rank makes differently, and reports whether any rank found out.
 func found(t *testing.T, c, odd call, rank int, seed uint64) bool {
 	t.Helper()
 	plans := c.plans(t)
@@ -68,15 +68,12 @@ func found(t *testing.T, c, odd call, rank int, seed uint64) bool {
 	for r := range bufs {
 		bufs[r] = make([]byte, plans[r].Bytes)
 	}
-	w := newCluster(seed, plans, bufs, sum)
-	w.run(forever)
-	if len(w.errs) > 0 {
-		t.Errorf("%v, rank %d calls %v: %v", c, rank, odd, w.errs[0])
-	}
+	w := newCluster(t, fmt.Sprintf("%v, rank %d calls %v", c, rank, odd), seed, plans, bufs, sum)
+	w.Drain(forever)
 	return len(w.mismatches) > 0
 }
 
-// When one rank calls something else, somebody finds out.
+// When one rank makes another call, some rank finds out.
 func TestMismatchIsFound(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo
@@ -85,7 +82,7 @@ func TestMismatchIsFound(t *testing.T) {
 			for what, odd := range others(c) {
 				for rank := range size {
 					if !found(t, c, odd, rank, uint64(rank)) {
-						t.Fatalf("%v: nobody finds that rank %d has another %s: %v", c, rank, what, odd)
+						t.Fatalf("%v: no rank finds that rank %d has another %s: %v", c, rank, what, odd)
 					}
 				}
 			}
@@ -93,8 +90,8 @@ func TestMismatchIsFound(t *testing.T) {
 	})
 }
 
-// Likewise if one rank has another root: also if it takes itself for the root,
-// or the root takes another one for it.
+// The same if one rank has another root, also if it takes itself for the root, or the root takes another
+// rank for the root.
 func TestAnotherRootIsFound(t *testing.T) {
 	for _, algo := range p2p.Algorithms(p2p.Broadcast) {
 		t.Run(algo, func(t *testing.T) {
@@ -106,7 +103,7 @@ func TestAnotherRootIsFound(t *testing.T) {
 						odd := c
 						odd.Root = root
 						if root != c.Root && !found(t, c, odd, rank, uint64(rank)) {
-							t.Fatalf("%d ranks: nobody finds that rank %d has root %d, the others %d", size, rank, root, c.Root)
+							t.Fatalf("%d ranks: no rank finds that rank %d has root %d, the others %d", size, rank, root, c.Root)
 						}
 					}
 				}

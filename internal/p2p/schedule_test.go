@@ -1,49 +1,40 @@
 package p2p_test
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
 
-// forever is more events than any run has.
-const forever = 1 << 40
+	"github.com/allcast/allcast/internal/clustertest"
+)
 
-// schedules are the ways in which a network may order what is not ordered.
+// schedules are the ways in which a network may order events.
 var schedules = []struct {
-	name string
-	pick func(rng *rand.Rand, size int) picker
+	name  string
+	order func(rng *rand.Rand, size int) clustertest.Order
 }{
-	{"random", func(*rand.Rand, int) picker { return anyOf }},
-	{"newest first", func(*rand.Rand, int) picker {
-		return func(rng *rand.Rand, todo []event) int { return len(todo) - 1 - rng.IntN(min(len(todo), 2)) }
-	}},
-	{"oldest first", func(*rand.Rand, int) picker {
-		return func(*rand.Rand, []event) int { return 0 }
-	}},
-	{"a late rank", func(rng *rand.Rand, size int) picker {
+	{"random", func(*rand.Rand, int) clustertest.Order { return clustertest.Random }},
+	{"newest first", func(*rand.Rand, int) clustertest.Order { return clustertest.Newest }},
+	{"oldest first", func(*rand.Rand, int) clustertest.Order { return clustertest.Oldest }},
+	{"a late rank", func(rng *rand.Rand, size int) clustertest.Order {
 		late := rng.IntN(size)
-		return avoid(func(ev event) bool { return ev.a == late })
+		return clustertest.Avoid(func(q *clustertest.Pending) bool {
+			if q.Kind == "message" || q.Kind == "arrive" {
+				return q.From == late
+			}
+			return q.At.ID == late
+		})
 	}},
-	{"a late pair", func(rng *rand.Rand, size int) picker {
+	{"a late pair", func(rng *rand.Rand, size int) clustertest.Order {
 		a, b := rng.IntN(size), rng.IntN(size)
-		return avoid(func(ev event) bool { return ev.a == a && ev.b == b || ev.a == b && ev.b == a })
+		return clustertest.Avoid(func(q *clustertest.Pending) bool {
+			return q.From == a && q.At.ID == b || q.From == b && q.At.ID == a
+		})
 	}},
-	{"late sends", func(*rand.Rand, int) picker {
-		return avoid(func(ev event) bool { return ev.kind == depart })
-	}},
-	{"late completions", func(*rand.Rand, int) picker {
-		return avoid(func(ev event) bool { return ev.kind == heard })
-	}},
+	{"late sends", lateKind("depart")},
+	{"late completions", lateKind("heard")},
 }
 
-func anyOf(rng *rand.Rand, todo []event) int { return rng.IntN(len(todo)) }
-
-// avoid picks at random, but what is late only when nothing else was found.
-func avoid(late func(event) bool) picker {
-	return func(rng *rand.Rand, todo []event) int {
-		at := rng.IntN(len(todo))
-		for i := range min(len(todo), 64) {
-			if k := (at + i) % len(todo); !late(todo[k]) {
-				return k
-			}
-		}
-		return at
+func lateKind(kind string) func(*rand.Rand, int) clustertest.Order {
+	return func(*rand.Rand, int) clustertest.Order {
+		return clustertest.Avoid(func(q *clustertest.Pending) bool { return q.Kind == kind })
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/allcast/allcast/internal/p2p"
 )
 
-// Symbolic execution: a byte is the set of the ranks whose input is in it. A
-// send carries what its rank has after exactly the After receives it asks for.
+// symbolic is an execution in which a byte is the set of the ranks whose input is in it. A send carries
+// the bytes of its rank after exactly the receives that its After demands.
 type symbolic struct {
 	c    call
 	m    *matched
 	have [][]uint64 // by rank and byte
-	want []uint64   // by byte: in the result is what anybody had
+	want []uint64   // by byte: ranks that contribute to the result
 	done []int      // by rank: receives applied
 	next [][][]int  // by rank and number of receives: sends that wait for just these
 	sent [][][]uint64
@@ -24,11 +24,12 @@ type symbolic struct {
 
 func (c call) symbolic(m *matched) *symbolic {
 	s := &symbolic{c: c, m: m, done: make([]int, c.Size)}
-	total := c.total()
+	ref := c.reference(0)
+	total := ref.Total()
 	s.want = make([]uint64, total)
 	for r, p := range m.plans {
 		have := make([]uint64, total)
-		for lo, hi := c.owned(r); lo < hi; lo++ {
+		for lo, hi := ref.Owned(r); lo < hi; lo++ {
 			have[lo] = 1 << r
 			s.want[lo] |= 1 << r
 		}
@@ -58,7 +59,7 @@ func (s *symbolic) run() error {
 		if s.err == nil && s.done[r] < len(p.Recvs) {
 			s.err = fmt.Errorf("rank %d never gets its receive %d, %+v", r, s.done[r], p.Recvs[s.done[r]])
 		}
-		for lo, hi := s.c.wanted(r); lo < hi && s.err == nil; lo++ {
+		for lo, hi := s.c.reference(0).Wanted(r); lo < hi && s.err == nil; lo++ {
 			if s.have[r][lo] != s.want[lo] {
 				s.err = fmt.Errorf("rank %d ends with %b at byte %d, want %b", r, s.have[r][lo], lo, s.want[lo])
 			}
@@ -67,7 +68,7 @@ func (s *symbolic) run() error {
 	return s.err
 }
 
-// send takes down what the sends carry that wait for just what is here.
+// send records the bytes of the sends that wait for exactly the receives so far.
 func (s *symbolic) send(r int) {
 	for _, i := range s.next[r][s.done[r]] {
 		snd := s.m.plans[r].Sends[i]
@@ -109,8 +110,8 @@ func (s *symbolic) receive(r int) bool {
 	return true
 }
 
-// No send reads a byte before what it needs was received: with what is there at
-// After and nothing more, all ranks get what they want.
+// No send reads a byte before the receives that it needs: with the receives up to After and no more, all
+// ranks get their results.
 func TestSendsNeedNothingAfterAfter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCall(t, 40)
@@ -128,7 +129,7 @@ func TestSendsNeedNothingAfterAfter(t *testing.T) {
 	})
 }
 
-// The same without chance: every algorithm, P = 1..40.
+// The same for every algorithm and P = 1..40.
 func TestSendsNeedNothingAfterAfterForEveryP(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo

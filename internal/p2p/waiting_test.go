@@ -8,43 +8,37 @@ import (
 	"github.com/allcast/allcast/internal/p2p"
 )
 
-// When a rank stops, each rank that does not end waits for a rank that does
-// not end either, and so on up to the one that stopped.
+// When a rank stops, each rank that does not end waits for another rank that does not end, and so on up
+// to the rank that stopped.
 func TestWaitingOnLeadsToWhoStopped(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo
 		for size := 2; size <= 14; size++ {
 			c := call{algo, p2p.Spec{Kind: kind, Size: size, Root: size / 3, Segment: 4}}.sized(10)
 			for stop := range size {
-				seed := uint64(stop)
-				bufs, _ := c.inputs(seed)
-				w := newCluster(seed, c.plans(t), bufs, sum)
-				w.run(w.rng.IntN(10 * size))
-				w.frozen[stop] = true
-				w.run(forever)
-				if len(w.errs) > 0 {
-					t.Fatalf("%v, seed %d: %v", c, seed, w.errs[0])
-				}
-				checkWaiting(t, c, w, stop)
+				w, _ := c.cluster(t, uint64(stop))
+				w.Drain(w.Rand.IntN(10 * size))
+				w.Kill(w.ranks[stop].at)
+				w.Drain(forever)
+				checkWaiting(w, stop)
 			}
 		}
 	})
 }
 
-func checkWaiting(t *testing.T, c call, w *cluster[byte], stop int) {
-	t.Helper()
-	for r := range w.ops {
+func checkWaiting(w *cluster[byte], stop int) {
+	for r, m := range w.ranks {
 		at, path := r, []int{r}
-		for !w.closed[r] && at != stop {
-			at = w.ops[at].WaitingOn()
-			if path = append(path, at); len(path) > c.Size || w.closed[at] {
-				t.Fatalf("%v: rank %d stopped, but the ranks that wait for each other are %v", c, stop, path)
+		for !m.closed && at != stop {
+			at = w.ranks[at].op.WaitingOn()
+			if path = append(path, at); len(path) > len(w.ranks) || w.ranks[at].closed {
+				w.Failf("rank %d stopped, but the ranks that wait for each other are %v", stop, path)
 			}
 		}
 	}
 }
 
-// Whoever waits for nobody but its own fabric says so.
+// A rank that waits only for its own fabric names itself.
 func TestWaitingOnItself(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo
@@ -71,7 +65,7 @@ func TestWaitingOnItself(t *testing.T) {
 	})
 }
 
-// What people read about a ring that got its first block and not the next.
+// Missing as people read it, for a ring that got its first block and not the next.
 func TestMissing(t *testing.T) {
 	s := newSolo(call{"ring", p2p.Spec{Kind: p2p.Allgather, Size: 4}}.sized(10).plan(t, 1))
 	s.start()
@@ -91,7 +85,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// A piece without bytes has no first and last one; a barrier has only such.
+// A piece without bytes has no first and last byte; a barrier has only such pieces.
 func TestMissingWithoutBytes(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo

@@ -1,0 +1,122 @@
+package clustertest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/allcast/allcast/internal/wire"
+)
+
+// A Reference says what the buffers of all ranks hold before and after a collective. It adds bytes
+// for reductions.
+type Reference struct {
+	Kind   wire.CallKind
+	Size   int
+	Root   int
+	Bytes  int64   // of the buffer, where Counts is nil
+	Counts []int64 // bytes of each block
+	Seed   uint64
+
+	want []byte
+}
+
+// Total is the size of a buffer.
+func (f *Reference) Total() (n int64) {
+	if f.Counts == nil {
+		return f.Bytes
+	}
+	for _, x := range f.Counts {
+		n += x
+	}
+	return n
+}
+
+// Block is the range of a rank's block.
+func (f *Reference) Block(rank int) (lo, hi int64) {
+	for _, x := range f.Counts[:rank] {
+		lo += x
+	}
+	return lo, lo + f.Counts[rank]
+}
+
+// Owned is the range that a rank contributes.
+func (f *Reference) Owned(rank int) (lo, hi int64) {
+	switch f.Kind {
+	case wire.ReduceScatter, wire.Allreduce:
+		return 0, f.Total()
+	case wire.Allgather:
+		return f.Block(rank)
+	case wire.Broadcast:
+		if rank == f.Root {
+			return 0, f.Total()
+		}
+	}
+	return 0, 0
+}
+
+// Wanted is the range that a rank must have in the end.
+func (f *Reference) Wanted(rank int) (lo, hi int64) {
+	if f.Kind == wire.ReduceScatter {
+		return f.Block(rank)
+	}
+	return 0, f.Total()
+}
+
+// Input is the buffer of a rank before the call: noise, also where the rank contributes nothing.
+func (f *Reference) Input(rank int) []byte {
+	noise := rand.NewPCG(f.Seed, uint64(rank))
+	n := f.Total()
+	b := make([]byte, 0, n+8)
+	for int64(len(b)) < n {
+		b = binary.LittleEndian.AppendUint64(b, noise.Uint64())
+	}
+	return b[:n]
+}
+
+// Want is the result of the call.
+func (f *Reference) Want() []byte {
+	if f.want == nil {
+		f.want = make([]byte, f.Total())
+		for r := range f.Size {
+			lo, hi := f.Owned(r)
+			if lo < hi {
+				Sum(f.want[lo:hi], f.Input(r)[lo:hi])
+			}
+		}
+	}
+	return f.want
+}
+
+// Check compares the buffer of a rank with the result.
+func (f *Reference) Check(rank int, got []byte) error {
+	want := f.Want()
+	for lo, hi := f.Wanted(rank); lo < hi; lo++ {
+		if got[lo] != want[lo] {
+			return fmt.Errorf("rank %d has %#02x at byte %d, want %#02x", rank, got[lo], lo, want[lo])
+		}
+	}
+	return nil
+}
+
+// Sum adds bytes.
+func Sum(to, from []byte) {
+	for i, x := range from {
+		to[i] += x
+	}
+}
+
+const poison = 0xa5
+
+// Poison overwrites a buffer that belongs to the user again.
+func Poison(b []byte) {
+	for i := range b {
+		b[i] = poison
+	}
+}
+
+// Poisoned reports whether nothing has been written to a buffer since Poison.
+func Poisoned(b []byte) bool {
+	return !slices.ContainsFunc(b, func(x byte) bool { return x != poison })
+}
