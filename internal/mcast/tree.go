@@ -41,12 +41,7 @@ func AppendPeers(to []int, rank, size int) []int {
 	}
 	n := len(to)
 	add := func(r int) {
-		for _, have := range to[n:] {
-			if have == r {
-				return
-			}
-		}
-		if r != rank {
+		if r != rank && !slices.Contains(to[n:], r) {
 			to = append(to, r)
 		}
 	}

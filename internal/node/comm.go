@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
@@ -388,11 +389,8 @@ func (n *Node) completeRound(c *comm, st *round) {
 
 // endCall removes a call from the list and reports its end.
 func (n *Node) endCall(c *comm, k *call, err *Error) {
-	for i := range c.calls {
-		if c.calls[i] == k {
-			c.calls = append(c.calls[:i], c.calls[i+1:]...)
-			break
-		}
+	if i := slices.Index(c.calls, k); i >= 0 {
+		c.calls = slices.Delete(c.calls, i, i+1)
 	}
 	n.out = append(n.out, Action{Kind: Done, Req: k.req, Comm: c.id, Seq: k.seq, Err: err, Spent: k.spent})
 }
@@ -403,11 +401,8 @@ func (n *Node) closeRound(c *comm, st *round) {
 	}
 	st.closed = true
 	n.stats.add(st.op.Stats())
-	for i := range c.live {
-		if c.live[i] == st {
-			c.live = append(c.live[:i], c.live[i+1:]...)
-			break
-		}
+	if i := slices.Index(c.live, st); i >= 0 {
+		c.live = slices.Delete(c.live, i, i+1)
 	}
 	n.out = append(n.out, Action{Kind: Closed, Comm: c.id, Seq: st.seq})
 }

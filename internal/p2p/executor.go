@@ -203,9 +203,6 @@ func (o *Executor) settle(now step.Time, out []step.Action) []step.Action {
 	return o.complete(now, out)
 }
 
-// Stats returns the counters of the Executor, which has none.
-func (o *Executor) Stats() step.Stats { return step.Stats{} }
-
 // WaitingOn returns the rank that must act next.
 func (o *Executor) WaitingOn() int {
 	if o.prefix < len(o.plan.Recvs) && (o.next == len(o.plan.Sends) || int(o.plan.Sends[o.next].After) > o.prefix) {

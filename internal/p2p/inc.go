@@ -195,9 +195,6 @@ func (o *IncOp) settle(now step.Time, out []step.Action) []step.Action {
 	return o.complete(now, out)
 }
 
-// Stats returns the counters of the IncOp, which has none.
-func (o *IncOp) Stats() step.Stats { return step.Stats{} }
-
 // WaitingOn returns the left neighbour. The switches do not report which rank they wait for, but a
 // search along the ring reaches the rank that has not made the call.
 func (o *IncOp) WaitingOn() int { return o.left() }

@@ -38,6 +38,9 @@ func (l *lifecycle) Phase() step.Phase { return l.phase }
 // Times returns the times at which the operation reached its phases.
 func (l *lifecycle) Times() step.Times { return l.times }
 
+// Stats returns the counters of the operation, which has none.
+func (l *lifecycle) Stats() step.Stats { return step.Stats{} }
+
 // Fail ends the operation at once.
 func (l *lifecycle) Fail() {
 	if l.phase < step.Closed {

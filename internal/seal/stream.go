@@ -15,8 +15,8 @@ import (
 //	length of the text u32, text, trailer
 //
 // The trailer of a sealed record is the GCM tag; the length is additional data, and the record's number
-// is the nonce. The trailer of a checked record is a CRC32C over number, length and text. Either trailer detects a record that was changed, dropped,
-// repeated or reordered.
+// is the nonce. The trailer of a checked record is a CRC32C over number, length and text. Either trailer
+// detects a record that was changed, dropped, repeated or reordered.
 const (
 	recordHead = 4
 	sumSize    = 4

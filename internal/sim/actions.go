@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -197,12 +199,7 @@ func (c *collective) rankOf(host int) int {
 	if c.members[host%len(c.members)] == host {
 		return host % len(c.members)
 	}
-	for i, w := range c.members {
-		if w == host {
-			return i
-		}
-	}
-	return -1
+	return slices.Index(c.members, host)
 }
 
 // cellOf returns the accounting number of a chunk. Accounting covers a single call only.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/allcast/allcast/internal/node"
@@ -94,10 +95,8 @@ func (t *incTree) expects(n topology.NodeID, owner int, first bool) int {
 	if owner < 0 || first {
 		return e
 	}
-	for _, s := range t.lone[owner] {
-		if s == int(n) {
-			e--
-		}
+	if slices.Contains(t.lone[owner], int(n)) {
+		e--
 	}
 	return e
 }

@@ -284,11 +284,7 @@ func (cfg *Config) shape(kind wire.CallKind) mcast.Shape {
 		}
 	}
 	if cfg.ChainBy == "rack" {
-		ranks := make([]int, p)
-		for i := range ranks {
-			ranks[i] = i
-		}
-		s.Groups = cfg.Topology.ByRack(ranks)
+		s.Groups = cfg.Topology.ByRack(allHosts(p))
 	}
 	return s
 }
