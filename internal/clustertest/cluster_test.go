@@ -269,7 +269,7 @@ func TestOnlyTestsImport(t *testing.T) {
 			return err
 		}
 		b, err := os.ReadFile(path)
-		if strings.Contains(string(b), "internal/clustertest\"") {
+		if strings.Contains(string(b), "\"github.com/allcast/allcast/internal/clustertest\"") {
 			t.Errorf("%s imports clustertest", path)
 		}
 		return err
