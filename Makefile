@@ -41,7 +41,7 @@ build: ## Build the command into bin/
 .PHONY: test
 test: ## Run all tests with the race detector (needs gcc), and without it what is too long with it
 	$(GO) test -race -timeout 20m $(TESTFLAGS) ./...
-	$(GO) test -timeout 20m -skip '^Test(KillMatrix|Survive|Death|Strangers|Rejoin|Stopped)' $(TESTFLAGS) . ./internal/engine ./internal/sim ./internal/model/dpa ./internal/tools/docs
+	$(GO) test -timeout 20m -skip '^Test(KillMatrix|Survive|Death|Strangers|Rejoin|Stopped)' $(TESTFLAGS) . ./internal/engine/... ./internal/sim ./internal/model/dpa ./internal/tools/docs
 
 # The kernel can neither open what is sealed nor check sums; the others are long, and not about receiving.
 .PHONY: test-offload

@@ -99,7 +99,7 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 
 // meet waits for all ranks, apart from what they do on communicators.
 func (c *Comm) meet(ctx context.Context) error {
-	r, err := c.job.Start(engine.Exit, engine.Call{Kind: wire.Barrier, Algo: barrierAlgo})
+	r, err := c.job.Start(engine.Lifecycle, engine.Call{Kind: wire.Barrier, Algo: barrierAlgo})
 	if err != nil {
 		return exportError(err, c.members)
 	}

@@ -1,0 +1,104 @@
+package datapath
+
+import (
+	"fmt"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/wire"
+)
+
+// A Sink takes the reports of a Datapath. Any goroutine may report; the Sink must not block.
+type Sink interface {
+	Report(Event)
+}
+
+// EventKind says what happened.
+type EventKind uint8
+
+// Events that control tells the node of, with the fields that they set.
+const (
+	ChunksPlaced       EventKind = iota // Chunks, Kernel: a receive worker's report
+	PiecesPlaced                        // Op, Peer, Prefix, Left: progress of a point-to-point operation
+	EarlyData                           // Peer, Piece, Buf: data for an operation that is not open; control releases Buf
+	Sent                                // Op, N: chunks that were multicast, or puts that are done
+	Ready                               // Op: its buffer is registered
+	RegistrationFailed                  // Op, Err
+	ReadDone                            // Op, Peer, Sub, Won, Bytes: chunks in place after a read; none were claimed if Won is nil
+	Digested                            // Op, Sum
+	Quiesced                            // Op: nothing touches the buffers of a failed operation any more
+	PeerFaulty                          // Peer, Err: the peer sent what no correct peer sends
+
+	// Events that only Accept sees.
+	putDone        // Peer, Piece
+	directReadDone // Peer, readID, N: 1 if the chunks are in place
+	registered     // Piece.Op, Err
+	claimed        // read: the receive worker has claimed its chunks
+	readPlaced     // read: all of the answer is in place
+	quiet          // Op: one goroutine no longer touches its buffers
+)
+
+// An Event is one report. Its kind says which fields count.
+type Event struct {
+	Kind   EventKind
+	Kernel bool // the kernel received the datagrams
+	Op     *Operation
+	Peer   int
+	N      uint32
+	Sum    uint64
+	Err    error
+
+	Chunks       *mcast.Report
+	Prefix, Left int // receives that are complete from the first on, and receives that are not
+
+	Piece fabric.Piece
+	off   int64
+	Buf   *fabric.Buffer
+
+	Sub    int
+	Won    []wire.Range
+	Bytes  int64
+	read   *read
+	readID fabric.ReadID
+}
+
+// Accept does the datapath's share of an event, on control's goroutine. It may turn the event into the
+// one that follows from it. It reports false if the event does not concern the node.
+func (d *Datapath) Accept(ev *Event) bool {
+	switch ev.Kind {
+	case ChunksPlaced, PiecesPlaced, PeerFaulty:
+		return true
+	case EarlyData:
+		// The operation may have been opened since.
+		if op := d.transfers.find(ev.Piece.Op); op != nil {
+			op.Receive(ev.Peer, ev.Piece, ev.off, ev.Buf)
+			return false
+		}
+		return true
+	case Sent:
+		return ev.Op.state == opOpen
+	case putDone:
+		return d.putDone(ev)
+	case claimed:
+		return d.claimed(ev)
+	case readPlaced:
+		return d.readDone(ev)
+	case directReadDone:
+		return d.directReadDone(ev)
+	case registered:
+		return d.registered(ev)
+	case Digested:
+		return d.digested(ev)
+	case quiet:
+		return ev.Op.answered(ev)
+	default:
+		panic(fmt.Sprintf("datapath: unexpected event %d", ev.Kind))
+	}
+}
+
+// Discard releases the memory of an event that nobody handles.
+func (ev *Event) Discard() {
+	if ev.Buf != nil {
+		ev.Buf.Release()
+	}
+}
