@@ -83,7 +83,7 @@ func (c *Control) end(req uint64, err error) {
 func (c *Control) report(k *call) {
 	c.data.Memory.Unuse(&k.bufs)
 	k.req.end()
-	if c.data.Leader() == datapath.LeaderSleeps {
+	if c.data.Polling.Leader() == datapath.LeaderSleeps {
 		c.poller.Kick()
 	}
 }

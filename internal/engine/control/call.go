@@ -194,8 +194,8 @@ func (k *Call) checkOverlap(rank int) error {
 	if k.Kind == wire.ReduceScatter {
 		at += uintptr(sum(k.Counts[:rank]))
 	}
-	recv := datapath.Address(k.Recv)
-	if recv != at && recv < datapath.Address(k.Send)+uintptr(len(k.Send)) && datapath.Address(k.Send) < recv+uintptr(len(k.Recv)) {
+	send, recv := datapath.Address(k.Send), datapath.Address(k.Recv)
+	if recv != at && recv < send+uintptr(len(k.Send)) && send < recv+uintptr(len(k.Recv)) {
 		return fmt.Errorf("%w: the receive buffer overlaps the send buffer, and is not this rank's block of it", ErrCall)
 	}
 	return nil

@@ -26,7 +26,7 @@ type Config struct {
 	Reliable   func(fabric.Handler) (fabric.Reliable, error)
 	Secret     []byte        // of the job, for tokens and keys
 	Secure     bool          // seal datagrams
-	Integrity  bool          // detect changed data: on the way, by checksums or seals; in memory, by comparing with a neighbour
+	Integrity  bool          // detect data that changed on the way (checksums) or in memory (digests of neighbours)
 	Timeout    time.Duration // silence after which a rank is lost
 	Deadline   time.Duration // of a call; 0: none
 	Rate       float64       // bits per second that reach a rank; 0: unknown, and no rank paces itself

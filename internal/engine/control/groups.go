@@ -98,7 +98,7 @@ func (c *Control) ProbeGroups(ctx context.Context, comm uint32) *GroupProbe {
 		return &GroupProbe{stop: func() {}}
 	}
 	size := len(g.Members)
-	p := probe.New(c.data.ProbeToken(comm), comm, g.Rank, size, mc.Subgroups(), mc.Capabilities().Chunk)
+	p := probe.New(c.data.Probes.Token(comm), comm, g.Rank, size, mc.Subgroups(), mc.Capabilities().Chunk)
 	stop := c.data.Probes.Start(p)
 	limit := probe.Limit(size)
 	if d := c.cfg.Deadline; d > 0 {

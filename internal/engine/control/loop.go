@@ -107,7 +107,7 @@ func (c *Control) reported(now step.Time, ev *datapath.Event) {
 		c.node.Received(now, ev.Chunks, ev.Kernel)
 		datapath.FreeReport(ev.Chunks)
 	case datapath.PiecesPlaced:
-		c.node.Pieces(now, ev.Peer, op.Key.Comm, op.Key.Seq, ev.Prefix, ev.Left)
+		c.node.Pieces(now, ev.Peer, op.Key.Comm, op.Key.Seq, int(ev.Prefix), int(ev.Left))
 	case datapath.EarlyData:
 		c.obs.TraceHeard(ev.Peer, max(1, now))
 		c.keep(now, ev)
@@ -122,9 +122,10 @@ func (c *Control) reported(now step.Time, ev *datapath.Event) {
 			"comm", op.Key.Comm, "err", ev.Err)
 		_ = c.node.Abort(op.Key.Comm) // it exists
 	case datapath.ReadDone:
-		c.node.ReadDone(now, op.Key.Comm, op.Key.Seq, ev.Sub, ev.Won)
-		if len(ev.Won) > 0 {
-			c.obs.TraceRepair(op.Key.Comm, op.Key.Seq, ev.Peer, ev.Bytes)
+		sub, chunks, bytes := ev.Fetched()
+		c.node.ReadDone(now, op.Key.Comm, op.Key.Seq, sub, chunks)
+		if bytes > 0 {
+			c.obs.TraceRepair(op.Key.Comm, op.Key.Seq, ev.Peer, bytes)
 		}
 	case datapath.Digested:
 		c.node.Digested(now, op.Key.Comm, op.Key.Seq, ev.Sum)

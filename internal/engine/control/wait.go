@@ -23,9 +23,9 @@ const (
 func (r *Request) Wait(ctx context.Context) {
 	c := r.c
 	if p := c.poller; p != nil && !r.over.Load() && p.Lead() {
-		c.data.SetLeader(datapath.LeaderPolls)
+		c.data.Polling.SetLeader(datapath.LeaderPolls)
 		c.lead(ctx, r)
-		c.data.SetLeader(datapath.NoLeader)
+		c.data.Polling.SetLeader(datapath.NoLeader)
 		p.Yield()
 	}
 	if r.over.Load() {
@@ -45,11 +45,11 @@ func (c *Control) lead(ctx context.Context, r *Request) {
 		defer stop()
 	}
 	ended := func() bool { return r.over.Load() || ctx.Err() != nil }
-	alone, idlePolls := c.data.Alone(), 0
+	alone, idlePolls := c.data.Polling.Alone(), 0
 	for since := time.Now(); !ended(); {
 		c.tick()
 		polled := p.Poll(0)
-		if c.data.Serve() || polled {
+		if c.data.Polling.Serve() || polled {
 			if now := time.Now(); now.Sub(since) > minSpin {
 				c.spin = min(2*c.spin, maxSpin)
 				since = now
@@ -61,7 +61,7 @@ func (c *Control) lead(ctx context.Context, r *Request) {
 			// processors, this would only wake a thread to run this goroutine instead.
 			runtime.Gosched()
 		}
-		if c.data.Bulk() {
+		if c.data.Polling.Bulk() {
 			return // for long: Go's poller waits at a lower cost, and wakes the background goroutine
 		}
 		if time.Since(since) < c.spin {
@@ -69,11 +69,11 @@ func (c *Control) lead(ctx context.Context, r *Request) {
 			continue
 		}
 		c.spin = max(c.spin/2, minSpin)
-		c.data.SetLeader(datapath.LeaderSleeps)
+		c.data.Polling.SetLeader(datapath.LeaderSleeps)
 		if !ended() {
 			p.Poll(c.untilTick())
 		}
-		c.data.SetLeader(datapath.LeaderPolls)
+		c.data.Polling.SetLeader(datapath.LeaderPolls)
 		since = time.Now()
 	}
 }

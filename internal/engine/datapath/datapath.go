@@ -30,8 +30,9 @@ type Config struct {
 
 // A Datapath moves the bytes of one process.
 type Datapath struct {
-	Memory Memory
-	Probes Probes
+	Memory  Memory
+	Polling Polling
+	Probes  Probes
 
 	cfg     Config
 	sink    Sink
@@ -43,12 +44,12 @@ type Datapath struct {
 	send    *sender // nil: the network has no multicast
 	credit  credit
 
-	reads     reads
-	transfers transfers // open point-to-point operations
-	scratch   scratch   // memory of sums that pass through
-	heard     []atomic.Int64
+	reads     registry[uint64, *read]            // that peers have not answered yet
+	lastRead  uint64                             // id, owned by control's goroutine
+	transfers registry[fabric.OpKey, *Operation] // open point-to-point operations
+	scratch   scratch                            // memory of sums that pass through
+	heard     []atomic.Int64                     // by rank: when data last came from it; 0: never
 
-	polling polling
 	workers workers
 
 	refused  atomic.Uint64 // multicasts that the network refused to send
@@ -72,10 +73,9 @@ type workers struct {
 func New(cfg Config, sink Sink) *Datapath {
 	d := &Datapath{
 		cfg: cfg, sink: sink, ops: map[fabric.OpKey]*Operation{}, heard: make([]atomic.Int64, cfg.Size),
-		reads: reads{open: map[uint64]*read{}}, transfers: transfers{open: map[fabric.OpKey]*Operation{}},
-		Probes: newProbes(),
+		reads: newRegistry[uint64, *read](), transfers: newRegistry[fabric.OpKey, *Operation](), Probes: newProbes(cfg.Secret),
 	}
-	d.polling.alone = runtime.GOMAXPROCS(0) == 1
+	d.Polling.alone = runtime.GOMAXPROCS(0) == 1
 	d.scratch.alloc = d.Memory.allocPlain
 	d.protect.tokens = newTokens(cfg.Secret)
 	if mc := cfg.Multicast; mc != nil {
@@ -95,7 +95,7 @@ func (d *Datapath) Start(rel fabric.Reliable) {
 		return
 	}
 	d.send = newSender(d, mc)
-	d.Probes.send = d.send.probe
+	d.Polling.send, d.Probes.send = d.send, d.send.probe
 	d.workers.Add(1 + mc.Subgroups())
 	go d.send.run()
 	for sub := range mc.Subgroups() {

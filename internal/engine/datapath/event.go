@@ -24,14 +24,14 @@ const (
 	Sent                                // Op, N: chunks that were multicast, or puts that are done
 	Ready                               // Op: its buffer is registered
 	RegistrationFailed                  // Op, Err
-	ReadDone                            // Op, Peer, Sub, Won, Bytes: chunks in place after a read; none were claimed if Won is nil
+	ReadDone                            // Op, Peer, Fetched: a read has ended, without a chunk if all were claimed by others
 	Digested                            // Op, Sum
 	Quiesced                            // Op: nothing touches the buffers of a failed operation any more
 	PeerFaulty                          // Peer, Err: the peer sent what no correct peer sends
 
 	// Events that only Accept sees.
 	putDone        // Peer, Piece
-	directReadDone // Peer, readID, N: 1 if the chunks are in place
+	directReadDone // Peer, Piece.Op, Sum, N: 1 if the chunks are in place
 	registered     // Piece.Op, Err
 	claimed        // read: the receive worker has claimed its chunks
 	readPlaced     // read: all of the answer is in place
@@ -40,26 +40,24 @@ const (
 
 // An Event is one report. Its kind says which fields count.
 type Event struct {
-	Kind   EventKind
-	Kernel bool // the kernel received the datagrams
-	Op     *Operation
-	Peer   int
-	N      uint32
-	Sum    uint64
-	Err    error
-
+	Kind         EventKind
+	Kernel       bool // the kernel received the datagrams
+	N            uint32
+	Prefix, Left uint32 // receives that are complete from the first on, and receives that are not
+	Peer         int
+	Op           *Operation
+	Sum          uint64 // of a digest; directReadDone: the read's id
+	Err          error
 	Chunks       *mcast.Report
-	Prefix, Left int // receives that are complete from the first on, and receives that are not
+	Piece        fabric.Piece
+	off          int64
+	Buf          *fabric.Buffer
+	read         *read
+}
 
-	Piece fabric.Piece
-	off   int64
-	Buf   *fabric.Buffer
-
-	Sub    int
-	Won    []wire.Range
-	Bytes  int64
-	read   *read
-	readID fabric.ReadID
+// Fetched says which chunks of a subgroup ReadDone has placed, and how many bytes they are.
+func (ev *Event) Fetched() (sub int, chunks []wire.Range, bytes int64) {
+	return ev.read.landing.place.Sub, ev.read.won, ev.read.size
 }
 
 // Accept does the datapath's share of an event, on control's goroutine. It may turn the event into the

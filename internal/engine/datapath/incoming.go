@@ -1,35 +1,6 @@
 package datapath
 
-import (
-	"sync"
-
-	"github.com/allcast/allcast/internal/fabric"
-)
-
-// transfers are the open point-to-point operations, for those who read pieces from the network.
-type transfers struct {
-	mu   sync.RWMutex
-	open map[fabric.OpKey]*Operation
-}
-
-func (t *transfers) add(op *Operation) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.open[op.Key] = op
-}
-
-func (t *transfers) remove(op *Operation) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.open, op.Key)
-}
-
-// find returns an open operation; nil: it is not open, or not yet.
-func (t *transfers) find(key fabric.OpKey) *Operation {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.open[key]
-}
+import "github.com/allcast/allcast/internal/fabric"
 
 // Incoming is the part of fabric.Handler that concerns data.
 type Incoming Datapath
@@ -58,7 +29,7 @@ func (in *Incoming) ReadData(from int, id fabric.ReadID, off int64, b *fabric.Bu
 	d := (*Datapath)(in)
 	d.hear(from)
 	defer b.Release()
-	r := d.reads.find(id, from)
+	r := d.findRead(id, from)
 	if r == nil || !r.op.pins.enter() {
 		return
 	}
@@ -77,7 +48,7 @@ func (in *Incoming) ReadData(from int, id fabric.ReadID, off int64, b *fabric.Bu
 
 // ReadIntoDone implements fabric.Handler.
 func (in *Incoming) ReadIntoDone(from int, id fabric.ReadID, ok bool) {
-	ev := Event{Kind: directReadDone, Peer: from, readID: id}
+	ev := Event{Kind: directReadDone, Peer: from, Piece: fabric.Piece{Op: id.Op}, Sum: id.ID}
 	if ok {
 		ev.N = 1
 	}
@@ -102,7 +73,7 @@ func (op *Operation) Receive(peer int, p fabric.Piece, off int64, b *fabric.Buff
 		op.d.sink.Report(Event{Kind: PeerFaulty, Peer: peer, Err: err})
 	}
 	if more {
-		op.d.sink.Report(Event{Kind: PiecesPlaced, Op: op, Peer: peer, Prefix: prefix, Left: left})
+		op.d.sink.Report(Event{Kind: PiecesPlaced, Op: op, Peer: peer, Prefix: uint32(prefix), Left: uint32(left)})
 	}
 }
 

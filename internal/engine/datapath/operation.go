@@ -41,7 +41,7 @@ func (d *Datapath) Drop(b *Buffers) {
 	if b.area != nil {
 		b.area.leave()
 		// Fetched chunks were never placed. If other calls wait for many, the next look finds them.
-		d.polling.bulk.Store(false)
+		d.Polling.bulk.Store(false)
 	}
 	b.mem, b.area, b.Send, b.Recv = nil, nil, nil, nil
 }
@@ -100,7 +100,7 @@ func (d *Datapath) StartRound(r Round) *Operation {
 	d.ops[r.Key] = op
 	if r.Geometry == nil {
 		op.pieces = newPieces(r.Buffers, r.Inbox, &d.scratch)
-		d.transfers.add(op)
+		d.transfers.add(op.Key, op)
 		return op
 	}
 	op.mem.Store(r.Buffers.mem)
@@ -210,7 +210,7 @@ func (op *Operation) Unexpected() uint64 {
 	if op.pieces == nil {
 		return 0
 	}
-	return op.pieces.inbox.Foreign()
+	return op.pieces.unexpected()
 }
 
 // withdraw takes the buffers away from the reliable side. The workers have their own ways.
@@ -218,10 +218,10 @@ func (op *Operation) withdraw() {
 	op.mem.Store(nil)
 	if op.landings != nil {
 		op.d.rel.Unregister(op.Key)
-		op.d.reads.forget(op)
+		op.d.forgetReads(op)
 	}
 	if op.pieces != nil {
-		op.d.transfers.remove(op)
+		op.d.transfers.remove(op.Key)
 	}
 }
 
@@ -275,9 +275,8 @@ func (op *Operation) settled() bool {
 
 // Read fetches chunks from a peer: it asks the receive worker to claim them. ReadDone reports the end.
 func (op *Operation) Read(peer, sub int, ranges []wire.Range) {
-	rs := &op.d.reads
-	rs.lastID++
+	op.d.lastRead++
 	t := newCommand(commandClaim)
-	t.Value.read = &read{id: rs.lastID, op: op, landing: op.landings[sub], peer: peer, ranges: ranges}
+	t.Value.read = &read{id: op.d.lastRead, op: op, landing: op.landings[sub], peer: peer, ranges: ranges}
 	op.d.recvs[sub].command(t, true)
 }

@@ -65,7 +65,7 @@ func (d *Datapath) offload(l *landing) bool {
 		p.Map = words
 	}
 	if l.left >= manyChunks {
-		d.polling.bulk.Store(true)
+		d.Polling.bulk.Store(true)
 	}
 	return true
 }
@@ -104,7 +104,7 @@ func (d *Datapath) look() {
 		})
 		w.flush(false)
 	}
-	d.polling.bulk.Store(slices.ContainsFunc(d.recvs, (*receiver).awaitsMany))
+	d.Polling.bulk.Store(slices.ContainsFunc(d.recvs, (*receiver).awaitsMany))
 }
 
 // awaitsMany reports whether the kernel still has to place many chunks of an operation that has not

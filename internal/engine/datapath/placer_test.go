@@ -40,7 +40,7 @@ func TestBulkEnds(t *testing.T) {
 	w.in.Open(l.op.token, l.place)
 	look := func(want bool) {
 		t.Helper()
-		if d.look(); d.Bulk() != want {
+		if d.look(); d.Polling.Bulk() != want {
 			t.Errorf("bulk: %v", !want)
 		}
 	}

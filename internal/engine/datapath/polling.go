@@ -20,32 +20,31 @@ const (
 	LeaderSleeps               // the poller's Kick wakes the leader; the send worker sends
 )
 
-// polling is how the workers share the network with a goroutine that waits for a call.
-type polling struct {
+// Polling is how the workers share the network with a goroutine that waits for a call.
+type Polling struct {
+	send   *sender       // nil: the network has no multicast
 	leader atomic.Uint32 // Leader
 	bulk   atomic.Bool   // the kernel still has many chunks to place, so that nothing happens soon
 	alone  bool          // Go runs one goroutine at a time
 }
 
-func (p *polling) state() Leader { return Leader(p.leader.Load()) }
-
 // Leader is the state of the goroutine that polls.
-func (d *Datapath) Leader() Leader { return d.polling.state() }
+func (p *Polling) Leader() Leader { return Leader(p.leader.Load()) }
 
 // SetLeader changes it. Unless the leader polls, the send worker takes over what is to be sent.
-func (d *Datapath) SetLeader(l Leader) {
-	d.polling.leader.Store(uint32(l))
+func (p *Polling) SetLeader(l Leader) {
+	p.leader.Store(uint32(l))
 	if l != LeaderPolls {
-		d.send.rouse()
+		p.send.rouse()
 	}
 }
 
 // Serve multicasts without blocking what is to be sent, and reports whether it did something.
-func (d *Datapath) Serve() bool { return d.send.serve() }
+func (p *Polling) Serve() bool { return p.send.serve() }
 
 // Alone reports whether Go runs one goroutine at a time.
-func (d *Datapath) Alone() bool { return d.polling.alone }
+func (p *Polling) Alone() bool { return p.alone }
 
 // Bulk reports whether the kernel still has many chunks to place. A goroutine that waits for them may
 // as well sleep.
-func (d *Datapath) Bulk() bool { return d.polling.bulk.Load() }
+func (p *Polling) Bulk() bool { return p.bulk.Load() }

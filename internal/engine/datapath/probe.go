@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -11,18 +10,24 @@ import (
 // Probes are the tests of communicators' multicast groups that are under way. The receive workers own
 // the receivers, and hand datagrams of no operation to the tests.
 type Probes struct {
-	send func(sub int, b *fabric.Batch) // nil: the network has no multicast
+	secret []byte
+	send   func(sub int, b *fabric.Batch) // nil: the network has no multicast
 
-	n    atomic.Int32 // size of open
-	mu   sync.Mutex
-	open map[uint64]*probe.Probe // by token
+	n    atomic.Int32                   // size of open
+	open registry[uint64, *probe.Probe] // by token
 }
 
-func newProbes() Probes { return Probes{open: map[uint64]*probe.Probe{}} }
+func newProbes(secret []byte) Probes {
+	return Probes{secret: secret, open: newRegistry[uint64, *probe.Probe]()}
+}
+
+// Token is the token of the datagrams that test a communicator's groups. No communicator has this name.
+func (s *Probes) Token(comm uint32) uint64 { return newTokens(s.secret).of("probe", uint64(comm)) }
 
 // Start lets a test receive datagrams, and sends its own until stop returns.
 func (s *Probes) Start(p *probe.Probe) (stop func()) {
-	s.set(p, true)
+	s.open.add(p.Token(), p)
+	s.n.Add(1)
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -31,19 +36,9 @@ func (s *Probes) Start(p *probe.Probe) (stop func()) {
 	return func() {
 		close(quit)
 		<-ended
-		s.set(p, false)
+		s.n.Add(-1)
+		s.open.remove(p.Token())
 	}
-}
-
-func (s *Probes) set(p *probe.Probe, open bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if open {
-		s.open[p.Token()] = p
-	} else {
-		delete(s.open, p.Token())
-	}
-	s.n.Store(int32(len(s.open)))
 }
 
 // take reports whether a datagram belongs to a test. Receive workers call it.
@@ -51,9 +46,7 @@ func (s *Probes) take(sub int, h fabric.Header, payload []byte) bool {
 	if s.n.Load() == 0 {
 		return false
 	}
-	s.mu.Lock()
-	p := s.open[h.Token]
-	s.mu.Unlock()
+	p := s.open.find(h.Token)
 	if p == nil {
 		return false
 	}

@@ -2,7 +2,7 @@ package datapath
 
 import (
 	"fmt"
-	"sync"
+	"maps"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/mcast"
@@ -34,45 +34,19 @@ const (
 	_ = uint(fabric.MaxReads - mcast.MaxReads)
 )
 
-// reads are the reads that peers have not answered yet.
-type reads struct {
-	lastID uint64 // owned by control's goroutine
-
-	mu   sync.Mutex
-	open map[uint64]*read
-}
-
-func (r *reads) add(x *read) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.open[x.id] = x
-}
-
-// find returns a read that a peer was asked for; nil: the peer was not asked, or has answered.
-func (r *reads) find(id fabric.ReadID, peer int) *read {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if x := r.open[id.ID]; x != nil && x.op.Key == id.Op && x.peer == peer {
-		return x
+// findRead returns a read that a peer was asked for; nil: the peer was not asked, or has answered.
+func (d *Datapath) findRead(id fabric.ReadID, peer int) *read {
+	if r := d.reads.find(id.ID); r != nil && r.op.Key == id.Op && r.peer == peer {
+		return r
 	}
 	return nil
 }
 
-func (r *reads) remove(id uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.open, id)
-}
-
-// forget forgets the reads of an operation.
-func (r *reads) forget(op *Operation) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id, x := range r.open {
-		if x.op == op {
-			delete(r.open, id)
-		}
-	}
+// forgetReads forgets the reads of an operation.
+func (d *Datapath) forgetReads(op *Operation) {
+	d.reads.mu.Lock()
+	defer d.reads.mu.Unlock()
+	maps.DeleteFunc(d.reads.open, func(_ uint64, r *read) bool { return r.op == op })
 }
 
 // claimed asks the peer for the chunks that the receive worker has claimed.
@@ -83,7 +57,7 @@ func (d *Datapath) claimed(ev *Event) bool {
 		return false
 	}
 	if len(r.won) == 0 {
-		*ev = Event{Kind: ReadDone, Op: op, Peer: r.peer, Sub: r.landing.place.Sub}
+		ev.Kind, ev.Op, ev.Peer = ReadDone, op, r.peer
 		return true
 	}
 	for _, q := range r.won {
@@ -91,7 +65,7 @@ func (d *Datapath) claimed(ev *Event) bool {
 		r.spans = append(r.spans, fabric.Span{Off: off, Len: n})
 		r.size += n
 	}
-	d.reads.add(r)
+	d.reads.add(r.id, r)
 	req := fabric.ReadRequest{ReadID: fabric.ReadID{Op: op.Key, ID: r.id}, Spans: r.spans}
 	if d.rel.Direct != nil {
 		op.users++
@@ -139,17 +113,17 @@ func (d *Datapath) readDone(ev *Event) bool {
 	if r.op.state != opOpen {
 		return false
 	}
-	*ev = Event{Kind: ReadDone, Op: r.op, Peer: r.peer, Sub: r.landing.place.Sub, Won: r.won, Bytes: r.size}
+	ev.Kind, ev.Op, ev.Peer = ReadDone, r.op, r.peer
 	d.repaired.Add(uint64(r.size))
 	return true
 }
 
 // directReadDone takes the end of a read that the fabric has placed.
 func (d *Datapath) directReadDone(ev *Event) bool {
-	if op := d.ops[ev.readID.Op]; op != nil && op.state == opQuiescing {
+	if op := d.ops[ev.Piece.Op]; op != nil && op.state == opQuiescing {
 		return op.answered(ev)
 	}
-	r := d.reads.find(ev.readID, ev.Peer)
+	r := d.findRead(fabric.ReadID{Op: ev.Piece.Op, ID: ev.Sum}, ev.Peer)
 	if r == nil {
 		return false
 	}

@@ -19,12 +19,12 @@ func TestAnswersBeforeTheQuestion(t *testing.T) {
 	if answer(); mem[0] != 0 {
 		t.Error("it was placed before it was asked for")
 	}
-	d.reads.add(&read{id: 1, op: op, peer: 1, spans: []fabric.Span{{Off: 0, Len: 10}}, size: 10})
+	d.reads.add(1, &read{id: 1, op: op, peer: 1, spans: []fabric.Span{{Off: 0, Len: 10}}, size: 10})
 	if answer(); mem[0] != 1 {
 		t.Error("it was not placed after it was asked for")
 	}
 	// An operation that has failed is not written to any more.
-	d.reads.add(&read{id: 1, op: op, peer: 1, spans: []fabric.Span{{Off: 0, Len: 10}}, size: 10})
+	d.reads.add(1, &read{id: 1, op: op, peer: 1, spans: []fabric.Span{{Off: 0, Len: 10}}, size: 10})
 	op.pins.close()
 	mem[0] = 0
 	if answer(); mem[0] != 0 {

@@ -87,7 +87,7 @@ func FreeReport(r *mcast.Report) {
 // start begins the work. The poller runs the workers that need no goroutine of their own: the worker of
 // the first subgroup, and all workers if no two goroutines would run at once or the kernel places.
 func (w *receiver) start() {
-	if c := &w.d.caps; c.Poller != nil && (w.sub == 0 || c.Placer != nil || w.d.polling.alone) {
+	if c := &w.d.caps; c.Poller != nil && (w.sub == 0 || c.Placer != nil || w.d.Polling.alone) {
 		w.poller = c.Poller // which may run the worker before Attach returns
 		if w.rx.Attach(w, w.failed) {
 			return
@@ -333,7 +333,7 @@ func (w *receiver) Idle() {
 	w.become(workerIdle)
 	if w.poller != nil {
 		w.drain()
-		if w.d.polling.state() == NoLeader {
+		if w.d.Polling.Leader() == NoLeader {
 			w.poller.Rest(w.pause()) // lets datagrams gather while nobody waits for a call
 		}
 	}

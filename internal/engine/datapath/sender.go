@@ -66,7 +66,7 @@ func newSender(d *Datapath, mc fabric.Multicast) *sender {
 // command queues a command. It does not wake the worker while a leader polls.
 func (s *sender) command(t *queue.Item[command]) {
 	s.cmds.Add(t)
-	if s.d.polling.state() != LeaderPolls {
+	if s.d.Polling.Leader() != LeaderPolls {
 		s.cmds.Rouse()
 	}
 }

@@ -68,7 +68,7 @@ func TestServeSends(t *testing.T) {
 		t.Error("nobody serves, and the worker was not woken")
 	}
 	s.work()
-	s.d.SetLeader(LeaderPolls)
+	s.d.Polling.SetLeader(LeaderPolls)
 	if multicast(op) {
 		t.Error("a goroutine serves, and the worker was woken")
 	}
@@ -78,7 +78,7 @@ func TestServeSends(t *testing.T) {
 	if s.serve() {
 		t.Error("serve did something, and there was nothing to do")
 	}
-	s.d.SetLeader(LeaderSleeps)
+	s.d.Polling.SetLeader(LeaderSleeps)
 	if !multicast(op) {
 		t.Error("the goroutine that serves sleeps, and the worker was not woken")
 	}
@@ -91,7 +91,7 @@ func TestServeDoesNotBlock(t *testing.T) {
 	s, tx, multicast := sendBench(t)
 	op := sendOp(t)
 	tx.room, tx.completed = 3, 1<<20
-	s.d.SetLeader(LeaderPolls)
+	s.d.Polling.SetLeader(LeaderPolls)
 	multicast(op)
 	if s.serve(); tx.took != 3 || tx.awaited > 0 {
 		t.Fatalf("the network took %d datagrams and was waited for %d times; want 3 and 0", tx.took, tx.awaited)

@@ -20,9 +20,3 @@ func (t *tokens) of(comm string, seq uint64) uint64 {
 	t.mac.Write([]byte(comm))
 	return binary.LittleEndian.Uint64(t.mac.Sum(nil))
 }
-
-// ProbeToken is the token of the datagrams that test a communicator's multicast groups. No communicator
-// has this name. Any goroutine may call it.
-func (d *Datapath) ProbeToken(comm uint32) uint64 {
-	return newTokens(d.cfg.Secret).of("probe", uint64(comm))
-}
