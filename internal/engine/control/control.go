@@ -205,32 +205,22 @@ func (c *Control) Alloc(n int) ([]byte, error) {
 // Free gives back what Alloc returned. The caller does not use it any more.
 func (c *Control) Free(b []byte) error { return c.data.Memory.Free(b) }
 
-// view is Control as its observer sees it.
+// view is Control as its observer sees it: an observer.View.
 type view Control
 
-// Run implements observer.View.
 func (v *view) Run(f func()) bool { return (*Control)(v).do(f) }
 
-// Submit implements observer.View. The goroutine that submits may have to run the loop, which may be
-// stuck, so it is not the caller's.
+// Submit runs f from a goroutine of its own: whoever submits may have to run the loop, which may be stuck.
 func (v *view) Submit(f func()) { go (*Control)(v).submit(f) }
 
-// Stopped implements observer.View.
-func (v *view) Stopped() <-chan struct{} { return v.over }
+func (v *view) Stopped() <-chan struct{}    { return v.over }
+func (v *view) CommName(id uint32) string   { return v.comms.names[id] }
+func (v *view) Calls() int                  { return len(v.calls) }
+func (v *view) Counters() datapath.Counters { return v.data.Counters() }
 
-// CommName implements observer.View.
-func (v *view) CommName(id uint32) string { return v.comms.names[id] }
-
-// Call implements observer.View.
 func (v *view) Call(req uint64) *observer.Call {
 	if k := v.calls[req]; k != nil {
 		return &k.info
 	}
 	return nil
 }
-
-// Calls implements observer.View.
-func (v *view) Calls() int { return len(v.calls) }
-
-// Counters implements observer.View.
-func (v *view) Counters() datapath.Counters { return v.data.Counters() }
