@@ -23,7 +23,8 @@ type uncopied struct {
 }
 
 func (u uncopied) Put(to int, p fabric.Piece, data []byte) {
-	if len(data) > 0 && datapath.Address(data) >= datapath.Address(u.input) && datapath.Address(data) < datapath.Address(u.input)+uintptr(len(u.input)) {
+	at, input := datapath.Address(data), datapath.Address(u.input)
+	if len(data) > 0 && at >= input && at < input+uintptr(len(u.input)) {
 		u.sent.Add(int64(len(data)))
 	}
 	u.net.ranks[to].h.Data(u.rank, p, 0, &fabric.Buffer{B: data})
@@ -41,9 +42,9 @@ func (a *countingAllocator) Alloc(n int) ([]byte, error) {
 	return a.Memory.Alloc(n)
 }
 
-// A Reduce-Scatter neither copies nor changes its input. What a rank sends first comes from the caller's
-// memory. Scratch memory is for the sums that pass through, which are less than the input, and nothing
-// else is as large as a block.
+// A Reduce-Scatter neither copies nor changes its input. The first data that a rank sends comes from the
+// caller's memory. Scratch memory holds the sums that pass through, which are smaller than the input,
+// and no other allocation is as large as a block.
 func TestReduceScatterDoesNotCopy(t *testing.T) {
 	const size, block = 8, 1 << 20 // scratch memory of that size comes from the allocator
 	for _, algo := range p2p.Algorithms(wire.ReduceScatter) {

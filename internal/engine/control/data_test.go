@@ -11,13 +11,14 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// reducing is rank 0 of 2 in a reduction, the first call on World, whose other rank
-// is the test.
+// reducing starts a reduction on rank 0 of 2, the first call on World. The test plays rank 1.
 func reducing(t *testing.T) (*engine, fabric.Handler, *Request) {
 	t.Helper()
 	n := newMemNet(2)
 	e := n.engines(t)[0]
-	r, err := e.Start(World, Call{Kind: wire.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.F32, Op: reduce.Sum})
+	r, err := e.Start(World, Call{
+		Kind: wire.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.F32, Op: reduce.Sum,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +35,8 @@ func TestHalfAnElement(t *testing.T) {
 	}
 }
 
-// Pieces that nobody expects are counted, whether the operation completes or fails.
-func TestUnwantedPiecesAreCounted(t *testing.T) {
+// Unexpected pieces are counted, whether the operation completes or fails.
+func TestUnexpectedPiecesAreCounted(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		n := newMemNet(2)
 		all := n.engines(t)
@@ -107,7 +108,7 @@ func TestPartsAreSignsOfLife(t *testing.T) {
 	})
 }
 
-// silent is a network on which nobody is.
+// silent is a network without other ranks.
 type silent struct{ memReliable }
 
 func (silent) Send(int, []byte)     {}

@@ -11,7 +11,7 @@ import (
 // memDirect is memReliable on a network that reads straight into place.
 type memDirect struct {
 	memReliable
-	hold chan func() // takes what ends a read, instead of it ending; nil: it ends at once
+	hold chan func() // takes the function that ends a read; nil: reads end at once
 }
 
 func (m memDirect) ReadInto(to int, r fabric.ReadRequest, buf []byte) {
@@ -36,12 +36,13 @@ func directEngines(t *testing.T, hold chan func()) []*engine {
 	n.ranks[1].deaf.Store(true)
 	var all []*engine
 	for r, m := range n.ranks {
-		e, err := newEngine(Config{Rank: r, Size: 2, Multicast: m, Secret: []byte("secret"), Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
+		connect := func(h fabric.Handler) (fabric.Reliable, error) {
 			m.h = h
 			rel := reliable(memReliable{m})
 			rel.Reader, rel.Direct = nil, memDirect{memReliable{m}, hold}
 			return rel, nil
-		}})
+		}
+		e, err := newEngine(Config{Rank: r, Size: 2, Multicast: m, Secret: []byte("secret"), Reliable: connect})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +94,7 @@ func TestFailureWaitsForReads(t *testing.T) {
 	}
 }
 
-// memLate is memReliable on a network that takes its time to register memory.
+// memLate is memReliable on a network that registers memory when the test says so.
 type memLate struct {
 	memReliable
 	begun chan fabric.OpKey
@@ -112,12 +113,13 @@ func lateEngines(t *testing.T) ([]*engine, chan fabric.OpKey) {
 	begun := make(chan fabric.OpKey, 10)
 	var all []*engine
 	for r, m := range n.ranks {
-		e, err := newEngine(Config{Rank: r, Size: 2, Multicast: m, Secret: []byte("secret"), Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
+		connect := func(h fabric.Handler) (fabric.Reliable, error) {
 			if m.h = h; r == 0 {
 				return reliable(memLate{memReliable{m}, begun}), nil
 			}
 			return reliable(memReliable{m}), nil
-		}})
+		}
+		e, err := newEngine(Config{Rank: r, Size: 2, Multicast: m, Secret: []byte("secret"), Reliable: connect})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,15 +141,15 @@ func startBroadcasts(t *testing.T, all []*engine, bufs [][]byte) (reqs []*Reques
 	return reqs
 }
 
-// A rank enters the barrier of an operation when its buffer is registered, and not before. What
-// others send meanwhile is kept.
+// A rank enters the barrier of an operation when its buffer is registered, and not before. It keeps the
+// messages that arrive meanwhile.
 func TestRegistersLater(t *testing.T) {
 	all, begun := lateEngines(t)
 	bufs := [][]byte{bytes.Repeat([]byte{7}, 1000), make([]byte, 1000)}
 	reqs := startBroadcasts(t, all, bufs)
 	key := <-begun
 	for _, e := range all {
-		e.do(func() {}) // what is queued is done
+		e.do(func() {}) // all queued tasks are handled
 		if e.Stats().McastChunks > 0 {
 			t.Error("somebody sent before all were ready")
 		}
@@ -172,7 +174,7 @@ func TestRegisterFails(t *testing.T) {
 	}
 }
 
-// An operation that fails while its memory is being registered ends when that has ended.
+// An operation that fails during the registration of its memory ends after the registration.
 func TestFailsWhileItRegisters(t *testing.T) {
 	all, begun := lateEngines(t)
 	reqs := startBroadcasts(t, all, [][]byte{make([]byte, 1000), make([]byte, 1000)})

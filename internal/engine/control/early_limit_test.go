@@ -9,7 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// A peer cannot make a rank keep any number of pieces for calls to come, though they are empty.
+// The number of pieces that a rank keeps for later calls of a peer is bounded, even if they are empty.
 func TestEmptyEarlyPiecesAreBounded(t *testing.T) {
 	n := newMemNet(2)
 	e := n.engines(t)[0]
@@ -44,8 +44,8 @@ func TestEmptyEarlyPiecesAreBounded(t *testing.T) {
 	}
 }
 
-// A correct peer stays below the limit when it is as far ahead as it can be, in as many pieces as
-// there can be. With more pieces, the call is not eager.
+// A correct peer stays below the limit even if it is as far ahead as possible, with as many pieces as
+// possible. A call with more pieces is not eager.
 func TestEarlyPiecesOfACorrectPeer(t *testing.T) {
 	for _, segment := range []int64{node.EagerLimit / node.EagerSegments, 100} {
 		all := newMemNet(2).engines(t)
@@ -62,7 +62,7 @@ func TestEarlyPiecesOfACorrectPeer(t *testing.T) {
 			}
 			if e == all[0] {
 				pieces := 0
-				e.do(func() {}) // all of it has been sent
+				e.do(func() {}) // all pieces have been sent
 				all[1].do(func() {
 					for _, of := range all[1].early.pieces {
 						pieces += len(of)

@@ -14,12 +14,12 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// counted is memory of a network that counts how often it is released.
+// counted is a buffer of a network that counts its releases.
 func counted(b []byte, released *atomic.Int32) *fabric.Buffer {
 	return &fabric.Buffer{B: b, Free: func(*fabric.Buffer) { released.Add(1) }}
 }
 
-// kept is how many pieces an engine keeps for calls to come, and how many bytes it counts for them.
+// kept returns how many pieces an engine keeps for later calls, and how many bytes it counts for them.
 func kept(t *testing.T, e *engine) (pieces, size int) {
 	t.Helper()
 	if !e.do(func() {
@@ -45,7 +45,7 @@ func blames(t *testing.T, r *Request, rank int) {
 	}
 }
 
-// Ranks that are ahead send to one that has not made its calls yet. It gets all of it when it does.
+// A rank that makes its calls late gets all data that faster ranks have sent before.
 func TestDataBeforeItsCall(t *testing.T) {
 	const size, n = 3, 1000
 	all := newMemNet(size).engines(t)
@@ -96,8 +96,8 @@ func TestDataBeforeItsCall(t *testing.T) {
 	}
 }
 
-// No correct rank sends a small piece in parts before the call is made, or more than its calls ahead
-// can hold. Such a rank is given up.
+// No correct rank sends a small piece in parts ahead of the call, or more than its calls ahead can hold.
+// Such a rank is given up.
 func TestEarlyDataOfAWrongPeer(t *testing.T) {
 	for name, send := range map[string]func(h fabric.Handler, released *atomic.Int32) (sent int32){
 		"parts": func(h fabric.Handler, released *atomic.Int32) int32 {
@@ -136,8 +136,8 @@ func TestEarlyDataOfAWrongPeer(t *testing.T) {
 	}
 }
 
-// Data that is for no call, now or later, is dropped: of no communicator, of no member, of a call that
-// has ended, too far ahead, or too large to be sent before the call is made.
+// Data that belongs to no call, now or later, is dropped: of an unknown communicator, of a rank that is
+// not a member, of an ended call, too far ahead, or too large for an eager call.
 func TestDataForNoCall(t *testing.T) {
 	n := newMemNet(3)
 	all := n.engines(t)
@@ -169,10 +169,10 @@ func TestDataForNoCall(t *testing.T) {
 			t.Errorf("%+v: %d pieces of %d bytes are kept", c, pieces, size)
 		}
 	}
-	broadcast(t, all, 1000) // nobody was given up for it
+	broadcast(t, all, 1000) // no rank was given up
 }
 
-// A call that fails takes along what was kept for the calls after it.
+// The data that was kept for later calls is dropped when a call fails.
 func TestFailureForgetsEarlyData(t *testing.T) {
 	e, h, r := reducing(t)
 	next := fabric.OpKey{Comm: World, Seq: 1}
@@ -193,8 +193,7 @@ func TestFailureForgetsEarlyData(t *testing.T) {
 	}
 }
 
-// Once a call has failed, its buffer is the caller's: data that still comes is released and goes
-// nowhere.
+// The buffer of a failed call is the caller's. Data that still arrives for it is released and not placed.
 func TestDataAfterFailure(t *testing.T) {
 	n := newMemNet(2)
 	e := n.engines(t)[0]
@@ -216,7 +215,7 @@ func TestDataAfterFailure(t *testing.T) {
 	var released atomic.Int32
 	for nth := range uint32(2) {
 		n.ranks[0].h.Data(1, fabric.Piece{Op: key, Nth: nth, Len: 4}, 0, counted([]byte{9, 9, 9, 9}, &released))
-		// A connection that has found the operation before it failed.
+		// A connection found the operation before it failed.
 		op.Receive(1, fabric.Piece{Op: key, Nth: nth, Len: 4}, 0, counted([]byte{9, 9, 9, 9}, &released))
 	}
 	if !bytes.Equal(buf, want) {

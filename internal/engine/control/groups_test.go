@@ -15,13 +15,13 @@ import (
 type groupNet struct {
 	memNet
 	mu     sync.Mutex
-	groups map[uint32][]int // ranks that are in a communicator's group
+	groups map[uint32][]int // by communicator: ranks in its group
 	fails  map[int]error    // by rank: the error of AddComm
 	deaf   map[int]bool     // ranks that join a group and hear nothing of it
 	other  int              // datagrams that reached ranks outside of their communicator
 }
 
-// groupRank is one rank's side of it.
+// groupRank is one rank's side of a groupNet.
 type groupRank struct {
 	*memRank
 	net *groupNet
@@ -51,7 +51,7 @@ func (m *groupRank) RemoveComm(id uint32) {
 	m.net.groups[id] = slices.DeleteFunc(m.net.groups[id], func(r int) bool { return r == m.rank })
 }
 
-// Send sends to the communicator's group if this rank is in it, else to the job's.
+// Send sends to the communicator's group if this rank is in it, otherwise to the job's group.
 func (m *groupRank) Send(b *fabric.Batch) (int, error) {
 	m.net.mu.Lock()
 	group := slices.Clone(m.net.groups[b.Headers[0].Comm])
@@ -142,7 +142,7 @@ func multicasts(t *testing.T, all []*engine) (repaired uint64) {
 	return repaired
 }
 
-// Members of a communicator hear each other on its own groups, and nobody else does.
+// Only the members of a communicator hear each other on its own groups.
 func TestProbeGroups(t *testing.T) {
 	n, all := groupEngines(t, nil, nil, 0)
 	for r, unheard := range probeAll(t, all) {
@@ -161,11 +161,11 @@ func TestProbeGroups(t *testing.T) {
 	}
 }
 
-// A member that hears nothing on the groups is found, and the job's groups work.
+// The test finds a member that hears nothing on the groups, and the job's groups still work.
 func TestProbeFindsDeafMember(t *testing.T) {
 	n, all := groupEngines(t, nil, map[int]bool{1: true}, 400*time.Millisecond)
 	for r, unheard := range probeAll(t, all) {
-		// In the communicator, ranks are in reverse.
+		// The communicator numbers its members in reverse.
 		if want := map[int][]int{1: {0, 2}}[r]; !slices.Equal(unheard, want) {
 			t.Errorf("rank %d did not hear %v, want %v", r, unheard, want)
 		}
@@ -178,7 +178,7 @@ func TestProbeFindsDeafMember(t *testing.T) {
 	}
 }
 
-// A member that could not join says so.
+// A member that could not join reports it.
 func TestProbeWithoutGroups(t *testing.T) {
 	_, all := groupEngines(t, map[int]error{0: errors.New("no more groups")}, nil, 0)
 	unheard := probeAll(t, all)

@@ -11,21 +11,22 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// gather starts an Allgather of n bytes each.
+// gather starts an Allgather of n bytes per rank.
 func gather(t *testing.T, e *engine, n int64) *Request {
 	t.Helper()
 	counts := make([]int64, e.cfg.Size)
 	for i := range counts {
 		counts[i] = n
 	}
-	r, err := e.Start(World, Call{Kind: wire.Allgather, Algo: Multicast, Counts: counts, Recv: make([]byte, n*int64(len(counts)))})
+	recv := make([]byte, n*int64(len(counts)))
+	r, err := e.Start(World, Call{Kind: wire.Allgather, Algo: Multicast, Counts: counts, Recv: recv})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// What is asked while a rank has not called says so, and what it waits for.
+// The state of a rank that waits names the rank that it waits for.
 func TestStateOfWaiting(t *testing.T) {
 	all := newMemNet(2).engines(t)
 	r := gather(t, all[0], 1000)
@@ -38,7 +39,8 @@ func TestStateOfWaiting(t *testing.T) {
 		t.Fatalf("%+v", world)
 	}
 	op := world.Ops[0]
-	if op.Op != "allgather" || op.Algo != Multicast || op.Phase != "barrier" || op.WaitsOn != 1 || op.Bytes != 2000 || !strings.Contains(op.Missing, "rank 1") {
+	if op.Op != "allgather" || op.Algo != Multicast || op.Phase != "barrier" || op.WaitsOn != 1 ||
+		op.Bytes != 2000 || !strings.Contains(op.Missing, "rank 1") {
 		t.Errorf("%+v", op)
 	}
 	gather(t, all[1], 1000)
@@ -51,7 +53,9 @@ func TestStateOfWaiting(t *testing.T) {
 	for _, e := range s.Events {
 		seen[e.What+" "+e.How] = true
 	}
-	for _, want := range []string{"begun allgather", "phase barrier", "phase multicast", "sent barrier", "received barrier", "ended allgather"} {
+	for _, want := range []string{
+		"begun allgather", "phase barrier", "phase multicast", "sent barrier", "received barrier", "ended allgather",
+	} {
 		if !seen[want] {
 			t.Errorf("no event %q in %v", want, seen)
 		}
@@ -61,7 +65,7 @@ func TestStateOfWaiting(t *testing.T) {
 	}
 }
 
-// A node that is stuck is said to be, in bounded time.
+// State and Metrics answer in bounded time, and say that a stuck node does not.
 func TestStateOfStuck(t *testing.T) {
 	e := newMemNet(1).engines(t)[0]
 	stuck, release := make(chan struct{}), make(chan struct{})
@@ -89,8 +93,8 @@ func TestStateWhenClosed(t *testing.T) {
 	}
 }
 
-// All calls of a communicator fail by the same: it is written down and told once, and
-// before any caller knows.
+// All calls of a communicator fail for the same reason. It is dumped and logged once, before any caller
+// knows.
 func TestFailureIsToldOnce(t *testing.T) {
 	n := newMemNet(2)
 	var log bytes.Buffer
@@ -113,8 +117,9 @@ func TestFailureIsToldOnce(t *testing.T) {
 		t.Fatalf("%v, %v, written down %d times", a.Err(), b.Err(), len(dumps))
 	}
 	d := <-dumps
-	if d.Failure.Culprit != 1 || d.Failure.Reason != "aborted" || d.Failure.Op != "allgather" || d.Failure.Phase != "barrier" || len(d.Events) == 0 {
-		t.Errorf("%+v", d.Failure)
+	f := &d.Failure
+	if f.Culprit != 1 || f.Reason != "aborted" || f.Op != "allgather" || f.Phase != "barrier" || len(d.Events) == 0 {
+		t.Errorf("%+v", f)
 	}
 	e.do(func() {
 		if n := strings.Count(log.String(), "operation failed"); n != 1 || !strings.Contains(log.String(), "culprit=1") {

@@ -13,7 +13,7 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// memNet is a fabric in memory, for tests of what real ones do only in bad moments.
+// memNet is a fabric in memory. Tests make it do what real networks rarely do.
 type memNet struct {
 	ranks             []*memRank
 	secure, integrity bool
@@ -32,8 +32,8 @@ func newEngine(cfg Config) (*engine, error) {
 	return &engine{c, o}, err
 }
 
-// memRank is one rank's side of it. The reliable side calls the peer's handler at
-// once; the multicast side has a queue.
+// memRank is one rank's side of a memNet. The reliable side calls the peer's handler at once; the
+// multicast side has a queue.
 type memRank struct {
 	net  *memNet
 	rank int
@@ -46,15 +46,15 @@ type memRank struct {
 	wake    chan struct{}
 	closed  chan struct{}
 	once    sync.Once
-	fail    chan error  // what Receive returns next
+	fail    chan error  // the next error of Receive
 	deaf    atomic.Bool // nothing arrives
-	pending atomic.Bool // something always waits
-	stuck   atomic.Bool // Send has no room until it is closed
+	pending atomic.Bool // datagrams always wait
+	stuck   atomic.Bool // Send has no room until Close
 	sent    uint64      // datagrams
 	sending chan struct{}
 
-	change func(*memDatagram) // on the way to this rank
-	after  func()             // a datagram was handed over
+	change func(*memDatagram) // changes datagrams on the way to this rank
+	after  func()             // called after each datagram
 }
 
 type memDatagram struct {
@@ -268,8 +268,7 @@ func TestBroadcastInMemory(t *testing.T) {
 	broadcast(t, newMemNet(3).engines(t), 10_001)
 }
 
-// A worker whose socket fails still has to answer: what it does not receive is
-// fetched, and operations and Close end.
+// A worker whose socket fails still answers: lost chunks are fetched, and operations and Close end.
 func TestReceiveFails(t *testing.T) {
 	n := newMemNet(2)
 	all := n.engines(t)
@@ -278,7 +277,7 @@ func TestReceiveFails(t *testing.T) {
 	broadcast(t, all, 1000)
 }
 
-// Strangers may keep a socket busy: that must not put off fetching for ever.
+// Foreign datagrams may keep a socket busy. That must not delay fetches forever.
 func TestSomethingAlwaysWaits(t *testing.T) {
 	n := newMemNet(2)
 	all := n.engines(t)
@@ -287,7 +286,7 @@ func TestSomethingAlwaysWaits(t *testing.T) {
 	broadcast(t, all, 1000)
 }
 
-// Close must end calls also when the network takes nothing any more.
+// Close ends calls even if the network takes no datagrams any more.
 func TestCloseWhileSendIsStuck(t *testing.T) {
 	n := newMemNet(2)
 	n.ranks[0].stuck.Store(true)

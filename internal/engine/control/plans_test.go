@@ -8,7 +8,7 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// A plan is remembered for the same call only.
+// A plan is found for the same call only.
 func TestPlansAreForOneCall(t *testing.T) {
 	var p plans
 	same := Call{Kind: wire.Allgather, Algo: "ring", Counts: []int64{1, 2}, Recv: make([]byte, 3)}
@@ -17,7 +17,7 @@ func TestPlansAreForOneCall(t *testing.T) {
 	again := same
 	again.Recv, again.Counts, again.Send = make([]byte, 3), []int64{1, 2}, make([]byte, 1)
 	if p.find(&again) != m {
-		t.Error("not remembered")
+		t.Error("not found")
 	}
 	for name, change := range map[string]func(*Call){
 		"kind":      func(c *Call) { c.Kind = wire.ReduceScatter },
@@ -37,16 +37,16 @@ func TestPlansAreForOneCall(t *testing.T) {
 		c := same
 		change(&c)
 		if p.find(&c) != nil {
-			t.Errorf("another %s, and it gets the same plan", name)
+			t.Errorf("a call with another %s gets the same plan", name)
 		}
 	}
-	same.Counts[0] = 7 // the caller's
+	same.Counts[0] = 7 // the caller may change its slice
 	if p.find(&again) != m {
-		t.Error("it depends on memory of the caller's")
+		t.Error("it depends on the caller's memory")
 	}
 }
 
-// The last ones are remembered, and large ones are not.
+// The last plans are kept, unless they are large.
 func TestPlansAreFew(t *testing.T) {
 	var p plans
 	of := func(n int) *Call { return &Call{Kind: wire.Broadcast, Recv: make([]byte, n)} }
@@ -55,17 +55,17 @@ func TestPlansAreFew(t *testing.T) {
 	}
 	for n := range maxPlans + 1 {
 		if got := p.find(of(n)) != nil; got != (n > 0) {
-			t.Errorf("plan %d is remembered: %v", n, got)
+			t.Errorf("plan %d is kept: %v", n, got)
 		}
 	}
 	p.keep(newPlan(&Call{Groups: [][]int{{0, 1}}}))
 	if p.find(of(1)) == nil {
-		t.Error("one that is never found has taken the place of another")
+		t.Error("a plan that is never found has replaced another")
 	}
 	m := newPlan(of(100))
 	m.rounds = make([]*mcast.Geometry, maxRounds+1)
 	p.keep(m)
 	if p.find(of(100)) != nil {
-		t.Error("a large plan is remembered")
+		t.Error("a large plan is kept")
 	}
 }

@@ -16,7 +16,7 @@ import (
 // inlineDigest is the size up to which the loop computes digests.
 const inlineDigest = 256 << 10
 
-// protected runs a test with summed and with sealed datagrams.
+// protected runs a test with checksums and with sealed datagrams.
 func protected(t *testing.T, size int, f func(t *testing.T, n *memNet)) {
 	t.Helper()
 	for _, secure := range []bool{false, true} {
@@ -28,7 +28,7 @@ func protected(t *testing.T, size int, f func(t *testing.T, n *memNet)) {
 	}
 }
 
-// known is text that would be recognised.
+// known is text that a test recognises on the network.
 var known = bytes.Repeat([]byte("known plaintext "), 800)
 
 // gatherKnown has all ranks gather blocks of different text, and compares.
@@ -53,7 +53,7 @@ func gatherKnown(t *testing.T, all []*engine, block int) {
 	}
 }
 
-// A changed datagram is not placed, but fetched, and counted.
+// A changed datagram is counted, and its chunk is fetched.
 func TestChangedDatagrams(t *testing.T) {
 	protected(t, 3, func(t *testing.T, n *memNet) {
 		t.Helper()
@@ -78,11 +78,11 @@ func TestChangedDatagrams(t *testing.T) {
 	})
 }
 
-// A header that was changed does not bring a good payload to another place.
+// A changed header does not place a good payload elsewhere.
 func TestChangedHeaders(t *testing.T) {
 	protected(t, 2, func(t *testing.T, n *memNet) {
 		t.Helper()
-		n.ranks[1].change = func(d *memDatagram) { d.h.Imm ^= 1 } // the neighbour's place
+		n.ranks[1].change = func(d *memDatagram) { d.h.Imm ^= 1 } // the place of the next chunk
 		all := n.engines(t)
 		broadcast(t, all, 10_000)
 		if s := all[1].Stats(); s.Corrupt == 0 || s.Repaired == 0 {
@@ -91,7 +91,7 @@ func TestChangedHeaders(t *testing.T) {
 	})
 }
 
-// What is on the network is not the text; in the clear it is, so the test would see it.
+// Sealed datagrams do not show the text. Plain datagrams do, so the test would notice.
 func TestSealedIsUnreadable(t *testing.T) {
 	protected(t, 3, func(t *testing.T, n *memNet) {
 		t.Helper()
@@ -118,8 +118,7 @@ func TestSealedIsUnreadable(t *testing.T) {
 	})
 }
 
-// Datagrams that somebody plays back, moves to another place or makes up do no harm, and
-// are counted.
+// Replayed, moved and forged datagrams do no harm, and are counted.
 func TestReplayedDatagrams(t *testing.T) {
 	protected(t, 2, func(t *testing.T, n *memNet) {
 		t.Helper()
@@ -151,7 +150,7 @@ func TestReplayedDatagrams(t *testing.T) {
 	})
 }
 
-// Sealing takes from the chunk what it adds to the datagram.
+// Sealing reduces the chunk by what it adds to the datagram.
 func TestSealedSizes(t *testing.T) {
 	protected(t, 2, func(t *testing.T, n *memNet) {
 		t.Helper()
@@ -172,8 +171,8 @@ func TestSealedSizes(t *testing.T) {
 	})
 }
 
-// A bit that changes in a rank's memory after it was received is found by its neighbours
-// and itself, whatever the size, and the error says whose bytes differ.
+// A rank and its neighbour detect a bit that changes in the rank's memory after it was received, whatever
+// the size. The error names the ranks whose bytes differ.
 func TestMemoryChanged(t *testing.T) {
 	for _, size := range []int{1000, inlineDigest + 1000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -187,7 +186,7 @@ func TestMemoryChanged(t *testing.T) {
 			for r := range bufs {
 				bufs[r] = make([]byte, size)
 			}
-			flip := sync.OnceFunc(func() { bufs[bad][3] ^= 0x20 }) // its first chunk is there
+			flip := sync.OnceFunc(func() { bufs[bad][3] ^= 0x20 }) // its first chunk is in place
 			n.ranks[bad].after = flip
 			all := n.engines(t)
 			var reqs []*Request
@@ -207,7 +206,8 @@ func TestMemoryChanged(t *testing.T) {
 					if !bytes.Equal(bufs[r], bufs[0]) {
 						t.Errorf("rank %d: wrong data and no error", r)
 					}
-				case !errors.As(err, &e) || e.Reason != node.Corrupt || e.Culprit != node.NoRank || e.Pair == nil || !slices.Contains(e.Pair.Ranks[:], bad):
+				case !errors.As(err, &e) || e.Reason != node.Corrupt || e.Culprit != node.NoRank || e.Pair == nil ||
+					!slices.Contains(e.Pair.Ranks[:], bad):
 					t.Errorf("rank %d: %v", r, err)
 				default:
 					t.Logf("rank %d: %v", r, err)
@@ -217,7 +217,7 @@ func TestMemoryChanged(t *testing.T) {
 	}
 }
 
-// Memory that does not change is the same, in several rounds too.
+// Digests of unchanged memory agree, over several rounds too.
 func TestDigestsAgree(t *testing.T) {
 	protected(t, 3, func(t *testing.T, n *memNet) {
 		t.Helper()

@@ -70,7 +70,9 @@ func bigBroadcast(t testing.TB, n int) *Operation {
 	t.Helper()
 	mem := make([]byte, benchChunk) // all chunks land in the first one, since only the path counts
 	layout, _ := wire.NewLayout(0)
-	plan, err := mcast.Plan(mcast.Shape{Kind: wire.Broadcast, Counts: []int64{int64(n) * benchChunk, 0}, Chunk: benchChunk, Chains: 1, Subgroups: 1}, layout)
+	plan, err := mcast.Plan(mcast.Shape{
+		Kind: wire.Broadcast, Counts: []int64{int64(n) * benchChunk, 0}, Chunk: benchChunk, Chains: 1, Subgroups: 1,
+	}, layout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +165,9 @@ func BenchmarkSendWorker(b *testing.B) {
 	op := bigBroadcast(b, benchBatch)
 	mem := make([]byte, benchBatch*benchChunk)
 	op.mem.Store(&mem)
-	s := &sender{d: d, tx: []fabric.Sender{&nowhere{}}, posted: make([]uint64, 1), max: benchBatch, cmds: queue.New[command]()}
+	s := &sender{
+		d: d, tx: []fabric.Sender{&nowhere{}}, posted: make([]uint64, 1), max: benchBatch, cmds: queue.New[command](),
+	}
 	s.batch.Headers = make([]fabric.Header, 0, s.max)
 	s.batch.Payloads = make([][]byte, 0, s.max)
 	b.ReportAllocs()

@@ -58,18 +58,18 @@ func TestPartsOutOfTurn(t *testing.T) {
 	p.part(1, 0, 7, 0, bad, false)     // longer than its piece
 	p.part(1, 0, 8, 0, append(bad, 0), false)
 	p.part(1, 1, 8, 0, bad, false) // a second piece
-	p.part(0, 0, 8, 0, bad, false) // ourselves
-	p.part(7, 0, 8, 0, bad, false) // nobody
+	p.part(0, 0, 8, 0, bad, false) // from this rank
+	p.part(7, 0, 8, 0, bad, false) // from a rank that does not exist
 	p.part(1, 0, 8, 0, data[:3], false)
 	p.part(1, 0, 8, 0, bad[:3], false) // again
-	p.part(1, 0, 8, 2, bad[:1], false) // what is there
+	p.part(1, 0, 8, 2, bad[:1], false) // bytes that are in place
 	p.part(1, 0, 8, 4, bad[:4], false) // a part was left out
 	p.part(1, 0, 8, 3, bad[:6], false) // more than is left
 	p.part(1, 0, 9, 3, bad[:6], false) // its piece has become longer
 	p.part(1, 1, 8, 3, bad[:5], false) // of another piece
 	p.part(2, 0, 8, 3, bad[:5], false) // of another rank
 	if !bytes.Equal(p.recv, append(make([]byte, 8), 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)) {
-		t.Fatalf("what nobody wants was placed: %v", p.recv)
+		t.Fatalf("unexpected parts were placed: %v", p.recv)
 	}
 	if prefix, left := p.part(2, 0, 8, 0, bad, true); left != 1 {
 		t.Errorf("%d receives are complete, %d are not", prefix, left)

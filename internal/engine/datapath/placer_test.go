@@ -24,9 +24,9 @@ func (u unplaced) Count(uint32) bool                    { return false }
 func (u unplaced) Ignored() (dup, late, foreign uint64) { return 0, 0, 0 }
 func (u unplaced) Close()                               {}
 
-// A goroutine that waits does not look while much is still to be placed. But chunks that were
-// fetched, or came to the worker, never will be: they must not count once the operation has ended,
-// or has them.
+// A waiting goroutine does not poll while the kernel still has many chunks to place. The kernel never
+// places chunks that were fetched or came to the worker. They must not count once they are in place, or
+// once the operation has ended.
 func TestBulkEnds(t *testing.T) {
 	d, sink := bare(t)
 	w := newReceiver(d, 0, nil)
@@ -54,7 +54,7 @@ func TestBulkEnds(t *testing.T) {
 	sink.discard()
 }
 
-// Chunks that the kernel has put in a stage are copied, unless they have come another way.
+// Chunks that the kernel has placed in a stage are copied, unless they arrived another way.
 func TestUnstage(t *testing.T) {
 	d, sink := bare(t)
 	w := newReceiver(d, 0, nil)

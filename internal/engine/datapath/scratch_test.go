@@ -9,10 +9,10 @@ import (
 	"unsafe"
 )
 
-// system is where a scratch gets large memory from.
+// system allocates the large blocks of a scratch.
 type system struct {
 	t     *testing.T
-	sizes []int            // of what was asked for
+	sizes []int            // requested
 	inUse map[*byte][]byte // not freed yet
 	err   error            // of the next request
 }
@@ -55,7 +55,7 @@ func withScratch(t *testing.T, f func(x *scratchTest)) {
 // timer and the test take turns.
 func (s *scratch) nextTurn() {
 	s.mu.Lock()
-	s.mu.Unlock() //nolint:staticcheck // an empty section is what orders the two
+	s.mu.Unlock() //nolint:staticcheck // an empty section orders the two
 	time.Sleep(scratchAge)
 	synctest.Wait()
 	s.mu.Lock()
@@ -125,8 +125,8 @@ func TestScratchLarge(t *testing.T) {
 	})
 }
 
-// Memory that nobody has used for two turns of the timer goes back to the system. Memory in use stays,
-// and one use makes it young again.
+// Memory that was idle for two turns of the timer goes back to the system. Memory in use stays, and one
+// use makes it young again.
 func TestScratchAges(t *testing.T) {
 	withScratch(t, func(x *scratchTest) {
 		t, s, sys := x.T, &x.scratch, &x.sys
@@ -160,8 +160,8 @@ func TestScratchAges(t *testing.T) {
 	})
 }
 
-// Close frees all that is idle, whatever its age. What is in use is freed when it comes back, and what
-// is needed after that is the heap's.
+// Close frees all idle blocks, whatever their age. Blocks in use are freed when they come back, and later
+// requests get memory of the heap.
 func TestScratchCloses(t *testing.T) {
 	withScratch(t, func(x *scratchTest) {
 		t, s, sys := x.T, &x.scratch, &x.sys

@@ -9,7 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// scripted is a network that takes so many datagrams, and completes them when it is told to.
+// scripted is a network that takes a given number of datagrams, and completes them when told to.
 type scripted struct {
 	room      int // datagrams that it takes before it is busy; negative: any number
 	took      int
@@ -58,19 +58,19 @@ func sendOp(t *testing.T) *Operation {
 	return op
 }
 
-// A goroutine that serves the network multicasts without waking the worker, but the worker
-// sends when nobody serves, or when the goroutine sleeps.
+// A leader that polls multicasts without waking the worker. The worker sends when there is no leader, or
+// when the leader sleeps.
 func TestServeSends(t *testing.T) {
 	s, tx, multicast := sendBench(t)
 	op := sendOp(t)
 	tx.completed = 1 << 20
 	if !multicast(op) {
-		t.Error("nobody serves, and the worker was not woken")
+		t.Error("there is no leader, and the worker was not woken")
 	}
 	s.work()
 	s.d.Polling.SetLeader(LeaderPolls)
 	if multicast(op) {
-		t.Error("a goroutine serves, and the worker was woken")
+		t.Error("a leader polls, and the worker was woken")
 	}
 	if !s.serve() || tx.took != 2*benchBatch || !s.idle() {
 		t.Errorf("the network got %d datagrams of two batches", tx.took)
@@ -80,13 +80,13 @@ func TestServeSends(t *testing.T) {
 	}
 	s.d.Polling.SetLeader(LeaderSleeps)
 	if !multicast(op) {
-		t.Error("the goroutine that serves sleeps, and the worker was not woken")
+		t.Error("the leader sleeps, and the worker was not woken")
 	}
 	s.work()
 }
 
-// serve never waits for the network: it leaves the rest of a batch to the worker, which goes on
-// at the first datagram that was not taken.
+// serve never waits for the network. The worker sends the rest of a batch, from the first datagram that
+// was not taken.
 func TestServeDoesNotBlock(t *testing.T) {
 	s, tx, multicast := sendBench(t)
 	op := sendOp(t)

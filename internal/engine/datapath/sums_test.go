@@ -15,8 +15,8 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// byteSums is a reduction of bytes whose result is [at, at+n) of a buffer of size bytes, and whose
-// plan sends on sums of some ranges.
+// byteSums is a reduction of bytes. Its result is [at, at+n) of a buffer of size bytes, and its plan
+// forwards sums of some ranges.
 func byteSums(pool *scratch, size, at, n int, partials ...p2p.Partial) *sums {
 	b := &Buffers{
 		Type: reduce.U8, Op: reduce.Sum, Own: int64(at), Send: make([]byte, size), Recv: make([]byte, n),
@@ -28,7 +28,7 @@ func byteSums(pool *scratch, size, at, n int, partials ...p2p.Partial) *sums {
 	return newSums(b, pool)
 }
 
-// takeAll is take of a piece, or a part of one, that begins at off.
+// takeAll takes a piece, or a part of one, that begins at off.
 func (s *sums) takeAll(r p2p.Recv, off int64, b []byte) {
 	var mu sync.Mutex
 	s.take(mu.Lock, mu.Unlock, &r, off, b)
@@ -69,7 +69,7 @@ func TestSumsAcrossAreas(t *testing.T) {
 	})
 }
 
-// The first sum of a long range is made bit by bit in the cache. The borders must fit.
+// The first sum of a long range is made in parts that stay in the cache. The borders must fit.
 func TestSumsOfLongPieces(t *testing.T) {
 	withScratch(t, func(x *scratchTest) {
 		t, pool := x.T, &x.scratch
@@ -90,8 +90,8 @@ func TestSumsOfLongPieces(t *testing.T) {
 	})
 }
 
-// A sum that only passes through gives its memory back when it was sent for the last time, and only
-// then. What was never sent comes back with release.
+// A sum that only passes through gives its memory back after its last send, and not before. Memory that
+// was never sent comes back with release.
 func TestSumsGiveMemoryBack(t *testing.T) {
 	withScratch(t, func(x *scratchTest) {
 		t, pool, sys := x.T, &x.scratch, &x.sys
@@ -114,7 +114,7 @@ func TestSumsGiveMemoryBack(t *testing.T) {
 		} else {
 			pool.put(got)
 		}
-		s.sent(2 * n) // the result, which is nobody's scratch
+		s.sent(2 * n) // the result, which is not scratch memory
 		s.release()
 		s.release() // does no harm
 		if pool.close(); len(sys.inUse) != 0 {
@@ -123,8 +123,8 @@ func TestSumsGiveMemoryBack(t *testing.T) {
 	})
 }
 
-// In place, the first sum is made where the input is. An Allgather's part of an Allreduce replaces what
-// is there.
+// In place, the first sum is made where the input is. The Allgather of an Allreduce overwrites the sums
+// there.
 func TestSumsInPlace(t *testing.T) {
 	buf := []byte{1, 2, 3, 4, 5, 6}
 	plan := &p2p.Plan{Partials: []p2p.Partial{{Len: 6, Sends: 1}}}
@@ -176,7 +176,7 @@ type flying struct {
 	data  []byte
 }
 
-// reduction runs one on all ranks, in any order that the network allows, and in any parts.
+// reduction runs a reduction on all ranks, in any order that the network allows, and in any parts.
 type reduction struct {
 	*testing.T
 	rng   *rand.Rand
@@ -184,8 +184,8 @@ type reduction struct {
 	path  map[[2]int][]flying // by sender and receiver
 }
 
-// Whatever arrives first, and in whatever parts, results are right, inputs stay as they are, and all
-// scratch memory comes back.
+// In any order and in any parts, results are correct, inputs stay unchanged, and all scratch memory comes
+// back.
 func TestReductionsInParts(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 0x5c))
@@ -256,7 +256,7 @@ func (n *reduction) join(kind wire.CallKind, algo string, counts []int64, pool *
 	}
 }
 
-// run lets everything happen, one thing at a time.
+// run delivers all pieces, one at a time.
 func (n *reduction) run() {
 	n.Helper()
 	for rank, r := range n.ranks {
@@ -281,7 +281,7 @@ func (n *reduction) run() {
 	}
 }
 
-// do carries out what a Collective wants.
+// do carries out the actions of a rank.
 func (n *reduction) do(rank int, acts []step.Action) {
 	n.Helper()
 	r := n.ranks[rank]
@@ -320,7 +320,7 @@ func (n *reduction) arrive(rank int, f flying) {
 	}
 }
 
-// check compares all results, and looks for what was changed or kept.
+// check compares all results, and looks for changed inputs and memory that was not given back.
 func (n *reduction) check(name string) {
 	n.Helper()
 	want := make([]byte, len(n.ranks[0].input))
