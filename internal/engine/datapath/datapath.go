@@ -73,7 +73,8 @@ type workers struct {
 func New(cfg Config, sink Sink) *Datapath {
 	d := &Datapath{
 		cfg: cfg, sink: sink, ops: map[fabric.OpKey]*Operation{}, heard: make([]atomic.Int64, cfg.Size),
-		reads: newRegistry[uint64, *read](), transfers: newRegistry[fabric.OpKey, *Operation](), Probes: newProbes(cfg.Secret),
+		Probes: newProbes(cfg.Secret), reads: newRegistry[uint64, *read](),
+		transfers: newRegistry[fabric.OpKey, *Operation](),
 	}
 	d.Polling.alone = runtime.GOMAXPROCS(0) == 1
 	d.scratch.alloc = d.Memory.allocPlain

@@ -24,7 +24,7 @@ const (
 	Sent                                // Op, N: chunks that were multicast, or puts that are done
 	Ready                               // Op: its buffer is registered
 	RegistrationFailed                  // Op, Err
-	ReadDone                            // Op, Peer, Fetched: a read has ended, without a chunk if all were claimed by others
+	ReadDone                            // Op, Peer, Fetched: a read has ended, perhaps without chunks
 	Digested                            // Op, Sum
 	Quiesced                            // Op: nothing touches the buffers of a failed operation any more
 	PeerFaulty                          // Peer, Err: the peer sent what no correct peer sends
