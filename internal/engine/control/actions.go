@@ -188,13 +188,14 @@ func (c *Control) done(a *node.Action) {
 
 // startRound lets the datapath move the data of a round.
 func (c *Control) startRound(key fabric.OpKey, a *node.Action) {
+	bufs := &c.calls[a.Req].bufs
 	op := c.data.StartRound(datapath.Round{
-		Key: key, Comm: c.comms.names[key.Comm], Buffers: &c.calls[a.Req].bufs,
+		Key: key, Comm: c.comms.names[key.Comm], Buffers: bufs,
 		Geometry: a.Geometry, Placements: a.Placements, Inbox: a.Inbox,
 	})
-	if j := c.comms.joining[key.Comm]; j != nil && a.Geometry != nil {
-		op.Hold()
+	if j := c.comms.joining[key.Comm]; j != nil && a.Geometry != nil && len(bufs.Group.Members) > 1 {
 		j.held = append(j.held, op)
+		return
 	}
 	c.opened(op)
 	if a.Inbox != nil {
@@ -204,8 +205,8 @@ func (c *Control) startRound(key fabric.OpKey, a *node.Action) {
 
 // opened tells the node that a round may begin, once that is so.
 func (c *Control) opened(op *datapath.Operation) {
-	if op.IsReady() {
-		c.node.Opened(c.now(), op.Key.Comm, op.Key.Seq, op.Offloaded())
+	if ready, offloaded := op.Ready(); ready {
+		c.node.Opened(c.now(), op.Key.Comm, op.Key.Seq, offloaded)
 	}
 }
 

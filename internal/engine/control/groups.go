@@ -48,7 +48,6 @@ func (c *Control) joined(id uint32) {
 		return
 	}
 	for _, op := range j.held {
-		op.Unhold()
 		c.opened(op)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -18,6 +19,7 @@ type groupNet struct {
 	groups map[uint32][]int // by communicator: ranks in its group
 	fails  map[int]error    // by rank: the error of AddComm
 	deaf   map[int]bool     // ranks that join a group and hear nothing of it
+	gate   chan struct{}    // delays AddComm of later communicators until it is closed; nil: no delay
 	other  int              // datagrams that reached ranks outside of their communicator
 }
 
@@ -36,6 +38,9 @@ func (m *groupRank) Capabilities() fabric.Capabilities {
 }
 
 func (m *groupRank) AddComm(id uint32, _ string) error {
+	if id > FirstComm && m.net.gate != nil {
+		<-m.net.gate
+	}
 	m.net.mu.Lock()
 	defer m.net.mu.Unlock()
 	if err := m.net.fails[m.rank]; err != nil {
@@ -187,5 +192,48 @@ func TestProbeWithoutGroups(t *testing.T) {
 	}
 	if len(unheard[1]) > 0 || len(unheard[2]) > 0 {
 		t.Errorf("datagrams of that rank to the job's groups were not heard: %v", unheard)
+	}
+}
+
+// Rounds of a communicator that an agreement made begin after its groups are joined, and not before.
+func TestRoundsWaitForGroups(t *testing.T) {
+	n, all := groupEngines(t, nil, nil, 0)
+	n.gate = make(chan struct{})
+	agreed := make([]*node.Agreed, len(all))
+	var wg sync.WaitGroup
+	for r, e := range all {
+		wg.Go(func() {
+			var err error
+			if agreed[r], err = e.Agree(t.Context(), FirstComm, FirstComm+1+uint32(r)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	var reqs []*Request
+	for r, e := range all {
+		q, err := e.Start(agreed[r].ID, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: make([]byte, 1000)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reqs = append(reqs, q)
+	}
+	for r, e := range all {
+		e.do(func() {}) // all queued tasks are handled
+		if reqs[r].Over() || e.Stats().McastChunks > 0 {
+			t.Errorf("rank %d did not wait for its groups", r)
+		}
+	}
+	close(n.gate)
+	for r, q := range reqs {
+		if <-q.Done(); q.Err() != nil {
+			t.Errorf("rank %d: %v", r, q.Err())
+		}
+		if !all[r].OwnGroups(agreed[r].ID) {
+			t.Errorf("rank %d has no groups", r)
+		}
 	}
 }

@@ -115,7 +115,9 @@ func (c *Control) reported(now step.Time, ev *datapath.Event) {
 	case datapath.Sent:
 		c.node.Sent(now, op.Key.Comm, op.Key.Seq, ev.N)
 	case datapath.Ready:
-		c.opened(op)
+		if c.comms.joining[op.Key.Comm] == nil { // otherwise joined goes on
+			c.opened(op)
+		}
 	case datapath.RegistrationFailed:
 		// The others would wait for this rank.
 		c.cfg.Log.Error("the network cannot use a buffer, and the communicator is aborted",

@@ -76,11 +76,11 @@ type Operation struct {
 	pins      pins // goroutines that place data of connections
 
 	// Owned by control's goroutine.
-	state     opState
-	offloaded bool // the kernel receives for all its subgroups
-	holds     int  // reasons why the round may not begin yet: registration, and Hold
-	users     int  // puts, direct reads, registrations and digests under way
-	waiting   int  // answers that Quiesce waits for
+	state       opState
+	offloaded   bool // the kernel receives for all its subgroups
+	registering bool // the network does not know its buffer yet
+	users       int  // puts, direct reads, registrations and digests under way
+	waiting     int  // answers that Quiesce waits for
 }
 
 // A Round describes an Operation.
@@ -94,7 +94,7 @@ type Round struct {
 }
 
 // StartRound lets the buffers of a round be written and read. The node may begin the round when the
-// operation is IsReady; if it is not yet, a Ready event or Unhold says so later.
+// operation is ready; if it is not yet, a Ready event says so later.
 func (d *Datapath) StartRound(r Round) *Operation {
 	op := &Operation{Key: r.Key, d: d, bufs: r.Buffers, geo: r.Geometry}
 	d.ops[r.Key] = op
@@ -123,8 +123,7 @@ func (d *Datapath) StartRound(r Round) *Operation {
 		op.landings[sub] = l
 		d.recvs[sub].command(landingCommand(commandOpen, l), false)
 	}
-	if !d.rel.Register(op.Key, *r.Buffers.mem) {
-		op.holds++
+	if op.registering = !d.rel.Register(op.Key, *r.Buffers.mem); op.registering {
 		op.users++
 	}
 	return op
@@ -133,17 +132,10 @@ func (d *Datapath) StartRound(r Round) *Operation {
 // Operation returns an operation that has not ended.
 func (d *Datapath) Operation(key fabric.OpKey) *Operation { return d.ops[key] }
 
-// IsReady reports whether the round may begin.
-func (op *Operation) IsReady() bool { return op.state == opOpen && op.holds == 0 }
-
-// Hold keeps the round from beginning until Unhold.
-func (op *Operation) Hold() { op.holds++ }
-
-// Unhold ends Hold.
-func (op *Operation) Unhold() { op.holds-- }
-
-// Offloaded reports whether the kernel receives for all subgroups of the operation.
-func (op *Operation) Offloaded() bool { return op.offloaded }
+// Ready reports whether the round may begin, and whether the kernel receives for all its subgroups.
+func (op *Operation) Ready() (ready, offloaded bool) {
+	return op.state == opOpen && !op.registering, op.offloaded
+}
 
 // Multicast sends n of this rank's chunks from psn on. Sent reports the end.
 func (op *Operation) Multicast(sub int, psn, n uint32) {
@@ -182,12 +174,12 @@ func (d *Datapath) registered(ev *Event) bool {
 	case op.state == opQuiescing:
 		return op.answered(ev)
 	}
-	op.holds--
+	op.registering = false
 	op.users--
 	if ev.Kind, ev.Op = Ready, op; ev.Err != nil {
 		ev.Kind = RegistrationFailed
 	}
-	return ev.Err != nil || op.IsReady()
+	return true
 }
 
 // Release gives the buffers of a complete operation back.

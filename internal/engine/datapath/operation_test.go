@@ -122,7 +122,7 @@ func TestQuiesceWaits(t *testing.T) {
 		},
 		"registration": {
 			multicast: true, n: 1000, begin: func(x *opTest) {
-				if x.op.IsReady() {
+				if ready, _ := x.op.Ready(); ready {
 					x.Error("ready before its buffer is registered")
 				}
 			},
@@ -198,7 +198,7 @@ func TestQuiesceAtOnce(t *testing.T) {
 // A root receives nothing, so nothing wakes its receive worker. Commands for it must not pile up.
 func TestCommandsDoNotPileUp(t *testing.T) {
 	x := newOpTest(t, true, true, 1, 1000)
-	if !x.op.IsReady() {
+	if ready, _ := x.op.Ready(); !ready {
 		t.Error("not ready")
 	}
 	x.op.Release()
