@@ -12,16 +12,13 @@ type Group struct {
 // NewGroup returns the group of the members, in the order of their ranks; self is a world rank.
 func NewGroup(self int, members []int) Group {
 	g := Group{Rank: slices.Index(members, self), Members: members}
+	ranks, same := make(map[int]int, len(members)), true
 	for i, w := range members {
-		if i != w {
-			g.ranks = make(map[int]int, len(members))
-			break
-		}
+		ranks[w] = i
+		same = same && i == w
 	}
-	if g.ranks != nil {
-		for i, w := range members {
-			g.ranks[w] = i
-		}
+	if !same {
+		g.ranks = ranks
 	}
 	return g
 }
