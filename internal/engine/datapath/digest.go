@@ -32,13 +32,3 @@ func (op *Operation) digest(mem []byte) uint64 {
 	})
 	return uint64(op.geo.Bytes())<<32 | uint64(sum)
 }
-
-// digested takes the end of a large digest.
-func (d *Datapath) digested(ev *Event) bool {
-	op := ev.Op
-	if op.state == opQuiescing {
-		return op.answered(ev)
-	}
-	op.users--
-	return op.state == opOpen
-}

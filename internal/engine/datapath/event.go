@@ -75,23 +75,37 @@ func (d *Datapath) Accept(ev *Event) bool {
 		return true
 	case Sent:
 		return ev.Op.state == opOpen
-	case putDone:
-		return d.putDone(ev)
 	case claimed:
 		return d.claimed(ev)
 	case readPlaced:
 		return d.readDone(ev)
-	case directReadDone:
-		return d.directReadDone(ev)
-	case registered:
-		return d.registered(ev)
-	case Digested:
-		return d.digested(ev)
-	case quiet:
-		return ev.Op.answered(ev)
+	case putDone, directReadDone, registered:
+		if ev.Op = d.ops[ev.Piece.Op]; ev.Op == nil {
+			return false
+		}
+	case Digested, quiet:
 	default:
 		panic(fmt.Sprintf("datapath: unexpected event %d", ev.Kind))
 	}
+	// A user of the operation's buffers is done.
+	op := ev.Op
+	if op.state == opQuiescing {
+		return op.answered(ev)
+	}
+	op.users--
+	switch ev.Kind {
+	case putDone:
+		op.pieces.sent(ev.Peer, ev.Piece.Nth)
+		ev.Kind, ev.N = Sent, 1
+	case directReadDone:
+		return d.directReadDone(ev)
+	case registered:
+		op.registering = false
+		if ev.Kind = Ready; ev.Err != nil {
+			ev.Kind = RegistrationFailed
+		}
+	}
+	return op.state == opOpen
 }
 
 // Discard releases the memory of an event that nobody handles.

@@ -151,37 +151,6 @@ func (op *Operation) Put(to int, nth uint32, off, n int64, input bool) {
 	op.d.rel.Put(to, fabric.Piece{Op: op.Key, Nth: nth, Len: n}, op.pieces.source(to, nth, off, n, input))
 }
 
-func (d *Datapath) putDone(ev *Event) bool {
-	op := d.ops[ev.Piece.Op]
-	switch {
-	case op == nil:
-		return false
-	case op.state == opQuiescing:
-		return op.answered(ev)
-	}
-	op.users--
-	op.pieces.sent(ev.Peer, ev.Piece.Nth)
-	ev.Kind, ev.Op, ev.N = Sent, op, 1
-	return true
-}
-
-// registered takes the end of a registration.
-func (d *Datapath) registered(ev *Event) bool {
-	op := d.ops[ev.Piece.Op]
-	switch {
-	case op == nil:
-		return false
-	case op.state == opQuiescing:
-		return op.answered(ev)
-	}
-	op.registering = false
-	op.users--
-	if ev.Kind, ev.Op = Ready, op; ev.Err != nil {
-		ev.Kind = RegistrationFailed
-	}
-	return true
-}
-
 // Release gives the buffers of a complete operation back.
 func (op *Operation) Release() {
 	op.withdraw()

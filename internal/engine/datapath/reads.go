@@ -120,14 +120,10 @@ func (d *Datapath) readDone(ev *Event) bool {
 
 // directReadDone takes the end of a read that the fabric has placed.
 func (d *Datapath) directReadDone(ev *Event) bool {
-	if op := d.ops[ev.Piece.Op]; op != nil && op.state == opQuiescing {
-		return op.answered(ev)
-	}
 	r := d.findRead(fabric.ReadID{Op: ev.Piece.Op, ID: ev.Sum}, ev.Peer)
 	if r == nil {
 		return false
 	}
-	r.op.users--
 	d.reads.remove(r.id)
 	if ev.N == 0 {
 		return false // the peer refused, because its failure is on its way
