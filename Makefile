@@ -21,7 +21,7 @@ SOCKETS       := ^Benchmark(Send|Receive|SendReceive|TCP.*)$$
 # neither decrypt nor verify checksums, so internal/e2e/secure is not among them. SUITES_PLAIN lists
 # those that do more, or that measure, without the race detector.
 SUITES_DATAPATH := . ./internal/e2e/offload ./internal/e2e/observe
-SUITES_PLAIN    := $(SUITES_DATAPATH) ./internal/e2e/secure ./internal/engine ./internal/sim \
+SUITES_PLAIN    := $(SUITES_DATAPATH) ./internal/e2e/secure ./internal/engine/... ./internal/sim \
                    ./internal/model/dpa ./internal/paper
 
 # What has code for the tag verbs.

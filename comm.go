@@ -98,7 +98,7 @@ func (j *job) warn() {
 
 // meet waits for all ranks, independently of their operations on communicators.
 func (c *Comm) meet(ctx context.Context) error {
-	r, err := c.job.Start(engine.Exit, engine.Call{Kind: wire.Barrier, Algo: barrierAlgo})
+	r, err := c.job.Start(engine.Lifecycle, engine.Call{Kind: wire.Barrier, Algo: barrierAlgo})
 	if err != nil {
 		return exportError(err, c.members)
 	}

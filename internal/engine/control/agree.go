@@ -1,0 +1,78 @@
+package control
+
+import (
+	"context"
+
+	"github.com/allcast/allcast/internal/node"
+)
+
+// agreement is an agreement under way.
+type agreement struct {
+	done   chan struct{}
+	result *node.Agreed
+}
+
+// Agree lets the live members of a communicator agree on who they are, even on a broken communicator.
+// All of them call it. If id is not 0, a communicator of them exists afterwards, under an id that one of
+// them gave: no two ranks ever give the same. When ctx ends, the agreement no longer waits for live
+// ranks that have not called; the result is still the same on all ranks.
+func (c *Control) Agree(ctx context.Context, comm, id uint32) (*node.Agreed, error) {
+	a := &agreement{done: make(chan struct{})}
+	var req uint64
+	var err error
+	if !c.do(func() { req, err = c.agree(comm, id, a) }) {
+		return nil, ErrClosed
+	}
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-a.done:
+		return a.result, nil
+	case <-c.over:
+		return nil, ErrClosed
+	case <-ctx.Done():
+	}
+	c.do(func() { c.node.Hurry(c.now(), comm, req); c.act() })
+	select {
+	case <-a.done:
+		return a.result, nil
+	case <-c.over:
+		return nil, ErrClosed
+	}
+}
+
+func (c *Control) agree(comm, id uint32, a *agreement) (req uint64, err error) {
+	if !c.is(running) && comm != Lifecycle {
+		return 0, ErrClosed
+	}
+	c.lastReq++
+	req = c.lastReq
+	c.agreements[req] = a
+	if err = c.node.Agree(c.now(), comm, req, id); err != nil {
+		delete(c.agreements, req)
+	}
+	c.act()
+	return req, err
+}
+
+// agreed takes the end of an agreement. The new communicator exists before any message for it is
+// handled.
+func (c *Control) agreed(a *node.Action) {
+	w := c.agreements[a.Req]
+	delete(c.agreements, a.Req)
+	if g := a.Agreed; g.ID != 0 {
+		c.register(g.ID, commName(g.ID), g.Members)
+		c.joinLater(g.ID)
+	}
+	w.result = a.Agreed
+	if a.Agreed.Members == nil && c.is(running) {
+		// The caller may exit because of the result: the verdict leaves first.
+		go func() {
+			c.rel.Flush(flushLimit)
+			close(w.done)
+		}()
+		return
+	}
+	close(w.done)
+}

@@ -1,0 +1,141 @@
+package control
+
+import (
+	"strconv"
+	"sync"
+
+	"github.com/allcast/allcast/internal/engine/datapath"
+)
+
+// Communicators of all ranks, which always exist. Lifecycle is for joining and leaving. A rank that
+// leaves early can therefore be told apart from one that made a different call, and a rank that has
+// just joined cannot fail the joining of others.
+const (
+	World = iota
+	Lifecycle
+	FirstComm // the first free id
+)
+
+// comms are the communicators of a process.
+type comms struct {
+	mu      sync.Mutex // also orders Start and Close
+	groups  map[uint32]*group
+	outside map[uint32]bool // communicators whose multicast groups this rank could not join
+
+	// Owned by the loop.
+	names   map[uint32]string
+	joining map[uint32]*joining // communicators whose multicast groups are being joined
+}
+
+// group is a communicator as callers see it.
+type group struct {
+	datapath.Group
+	plans plans
+}
+
+// joining is the joining of a communicator's multicast groups.
+type joining struct {
+	done chan struct{}
+	held []*datapath.Operation // rounds that wait for it
+}
+
+func newComms() comms {
+	return comms{
+		groups: map[uint32]*group{}, outside: map[uint32]bool{}, names: map[uint32]string{},
+		joining: map[uint32]*joining{},
+	}
+}
+
+// group returns a communicator; nil: it does not exist.
+func (s *comms) group(id uint32) *group {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.groups[id]
+}
+
+func (c *Control) everybody() []int {
+	all := make([]int, c.cfg.Size)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// AddComm makes a communicator of world ranks, in the order of its ranks. No two communicators of a
+// process have the same id. No two of a job have the same name, because all of them share the network.
+// All members add it before one of them uses it.
+func (c *Control) AddComm(id uint32, name string, members []int) error {
+	c.joinGroups(id, name)
+	return c.try(func() error { return c.addComm(id, name, members) })
+}
+
+func (c *Control) addComm(id uint32, name string, members []int) error {
+	if err := c.node.AddComm(id, members); err != nil {
+		return err
+	}
+	c.register(id, name, members)
+	return nil
+}
+
+// register makes a communicator known to callers.
+func (c *Control) register(id uint32, name string, members []int) {
+	c.comms.names[id] = name
+	c.comms.mu.Lock()
+	defer c.comms.mu.Unlock()
+	c.comms.groups[id] = &group{Group: datapath.NewGroup(c.cfg.Rank, members)}
+}
+
+// commName is the name of a communicator whose id no other communicator of the job ever has.
+func commName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
+
+// Abort breaks a communicator on all ranks.
+func (c *Control) Abort(comm uint32) error {
+	return c.try(func() error { return c.node.Abort(comm) })
+}
+
+// Disown ends the use of a communicator that could not be made on all ranks, because its parent broke.
+func (c *Control) Disown(comm, parent uint32) error {
+	return c.try(func() error { return c.node.Disown(comm, parent) })
+}
+
+// Inherit breaks a communicator with the verdict of another, if that one is broken.
+func (c *Control) Inherit(comm, from uint32) error {
+	return c.try(func() error { return c.node.Inherit(comm, from) })
+}
+
+// RemoveComm ends the use of a communicator on this process. Calls under way go on. Its memory is free
+// when they have ended and no other rank needs this one any more.
+func (c *Control) RemoveComm(id uint32) error {
+	return c.try(func() error { return c.node.RemoveComm(id) })
+}
+
+// try runs a function of the node on the loop.
+func (c *Control) try(f func() error) (err error) {
+	if !c.do(func() { err = f(); c.act() }) {
+		return ErrClosed
+	}
+	return err
+}
+
+// Comms counts the communicators that take up memory.
+func (c *Control) Comms() (n int) {
+	c.do(func() {
+		c.comms.mu.Lock()
+		defer c.comms.mu.Unlock()
+		n = max(c.node.Comms(), len(c.comms.groups), len(c.comms.names))
+	})
+	return n
+}
+
+// removed forgets a communicator.
+func (c *Control) removed(id uint32) {
+	delete(c.comms.names, id)
+	if c.comms.joining[id] == nil {
+		c.leaveGroups(id)
+	}
+	c.forgetEarly(id)
+	c.comms.mu.Lock()
+	defer c.comms.mu.Unlock()
+	delete(c.comms.outside, id)
+	delete(c.comms.groups, id)
+}

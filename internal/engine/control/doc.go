@@ -1,0 +1,25 @@
+// Package control runs a node over a real network: it is the tasks, the clock and the waiting that the
+// sans-IO packages do without. Package datapath moves the bytes for it, and package observer watches.
+//
+// # The loop
+//
+// At most one goroutine runs the node at a time (loop.go). Everything that happens becomes a task on a
+// lock-free queue: calls of the application, messages of peers, reports of the datapath, the clock.
+// Whoever enqueues a task also drains the queue, unless another goroutine is already draining it, and
+// carries out the node's actions in order (actions.go). Waking a goroutine for each task would cost
+// more than most tasks. When there is nothing to do, nothing runs. Work that takes long runs elsewhere:
+// registering memory, joining multicast groups, digests and averages of large results.
+//
+// Comments say "the loop" for the goroutine that runs the node at the time.
+//
+// # Waiting
+//
+// A goroutine blocked in Wait polls the network itself, with a fabric.Poller (wait.go). The awaited
+// event therefore does not have to wake another thread first.
+//
+// # The end of a call
+//
+// A call ends for its caller when nothing touches its buffers any more. A complete call has all its data
+// in place. For a failed call, control waits until the datapath reports Quiesced for each of its rounds
+// (package datapath says why that is enough). Request.Cancel waits for the same.
+package control

@@ -1,0 +1,128 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric/probe"
+)
+
+// Where communicators have multicast groups of their own, a group may not work although the job's does:
+// a switch or a subnet manager may have run out of groups, or a rank could not join. The members of a new
+// communicator therefore test its groups before they use them.
+
+// joinGroups joins the multicast groups of a communicator, where it has its own. It may take long.
+func (c *Control) joinGroups(id uint32, name string) {
+	g := c.data.Caps().Groups
+	if g == nil || id < FirstComm {
+		return
+	}
+	if err := g.AddComm(id, name); err != nil {
+		c.cfg.Logger.Warn("a communicator shares the job's multicast groups", "comm", name, "err", err)
+		c.comms.mu.Lock()
+		defer c.comms.mu.Unlock()
+		c.comms.outside[id] = true
+	}
+}
+
+// joinLater joins the groups of a communicator that exists already. Its rounds wait for the groups.
+func (c *Control) joinLater(id uint32) {
+	if c.data.Caps().Groups == nil {
+		return
+	}
+	c.comms.joining[id] = &joining{done: make(chan struct{})}
+	name := c.comms.names[id]
+	go func() {
+		c.joinGroups(id, name)
+		c.submit(func() { c.joined(id) })
+	}()
+}
+
+// joined lets the rounds begin that waited for their communicator's groups.
+func (c *Control) joined(id uint32) {
+	j := c.comms.joining[id]
+	delete(c.comms.joining, id)
+	close(j.done)
+	if _, known := c.comms.names[id]; !known {
+		c.leaveGroups(id) // the communicator was closed meanwhile
+		return
+	}
+	for _, op := range j.held {
+		c.opened(op)
+	}
+}
+
+// leaveGroups leaves the groups of a communicator.
+func (c *Control) leaveGroups(id uint32) {
+	if g := c.data.Caps().Groups; g != nil && id >= FirstComm {
+		go g.RemoveComm(id)
+	}
+}
+
+// OwnGroups reports whether a communicator has multicast groups of its own. It waits until this rank
+// has joined them.
+func (c *Control) OwnGroups(comm uint32) bool {
+	if c.data.Caps().Groups == nil || comm < FirstComm {
+		return false
+	}
+	var j *joining
+	if !c.do(func() { j = c.comms.joining[comm] }) {
+		return false
+	}
+	if j != nil {
+		select {
+		case <-j.done:
+		case <-c.over:
+			return false
+		}
+	}
+	return true
+}
+
+// A GroupProbe is this rank's part of a test of a communicator's own multicast groups.
+type GroupProbe struct {
+	Unheard []int // ranks of the communicator that were not heard
+	stop    func()
+}
+
+// Stop ends the test.
+func (p *GroupProbe) Stop() { p.stop() }
+
+// ProbeGroups listens for the other members of a communicator on its own groups, until all were heard
+// or for a bounded time. All members have joined the groups before one of them calls it. This rank
+// keeps sending until Stop, because others may not have heard it yet.
+func (c *Control) ProbeGroups(ctx context.Context, comm uint32) *GroupProbe {
+	g, mc := c.comms.group(comm), c.cfg.Multicast
+	if g == nil || mc == nil {
+		return &GroupProbe{stop: func() {}}
+	}
+	size := len(g.Members)
+	p := probe.New(c.data.Probes.Token(comm), comm, g.Rank, size, mc.Subgroups(), mc.Capabilities().Chunk)
+	stop := c.data.Probes.Start(p)
+	limit := probe.Limit(size)
+	if d := c.cfg.Deadline; d > 0 {
+		limit = min(limit, d/2) // ranks that heard all others wait for the rest in a call
+	}
+	c.comms.mu.Lock()
+	if c.comms.outside[comm] {
+		limit = 0
+	}
+	c.comms.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-p.All():
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-c.over:
+	}
+	return &GroupProbe{Unheard: p.Unheard(), stop: stop}
+}
+
+// LeaveGroups makes a communicator share the job's multicast groups. All members do so before one of
+// them multicasts.
+func (c *Control) LeaveGroups(comm uint32) {
+	if g := c.data.Caps().Groups; g != nil {
+		g.RemoveComm(comm)
+	}
+}

@@ -1,0 +1,76 @@
+package control
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// A Request is a call under way.
+type Request struct {
+	c    *Control
+	call *call
+	info Info
+	err  error       // how it ended, once over is set
+	over atomic.Bool // it has ended
+
+	mu   sync.Mutex
+	done chan struct{} // nil: nobody has asked for it; a waiting goroutine needs none as a rule
+}
+
+// Info says how a call is carried out.
+type Info struct {
+	Algo              string
+	Chains, Subgroups int
+	Chunk             int
+	Chunks            uint64 // in all
+}
+
+// Done is closed when the call has ended and the buffers are the caller's again.
+func (r *Request) Done() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done == nil {
+		r.done = make(chan struct{})
+		if r.over.Load() {
+			close(r.done)
+		}
+	}
+	return r.done
+}
+
+// Over reports whether the call has ended: Done without a channel.
+func (r *Request) Over() bool { return r.over.Load() }
+
+// Err is how the call ended; nil before it has.
+func (r *Request) Err() error {
+	if !r.over.Load() {
+		return nil
+	}
+	return r.err
+}
+
+// end ends the request. err is set.
+func (r *Request) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over.Store(true)
+	if r.done != nil {
+		close(r.done)
+	}
+}
+
+// Info says how the call is carried out.
+func (r *Request) Info() Info { return r.info }
+
+// Cancel gives up a call that is not complete: it aborts its communicator on all ranks. It returns when
+// the call has ended, so that nothing touches its buffers any more.
+func (r *Request) Cancel() {
+	c, k := r.c, r.call
+	c.do(func() {
+		if c.calls[k.id] == k && !k.whole {
+			_ = c.node.Cancel(k.info.Comm) // it exists
+			c.act()
+		}
+	})
+	<-r.Done()
+}

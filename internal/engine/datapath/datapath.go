@@ -1,0 +1,225 @@
+package datapath
+
+import (
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/place"
+	"github.com/allcast/allcast/internal/settings"
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
+)
+
+// Config describes the network that a Datapath works on.
+type Config struct {
+	Size      int
+	Multicast fabric.Multicast // nil: the network has none
+	Layout    wire.Layout
+	Secret    []byte // of the job, for tokens and keys
+	settings.Protection
+	Pin    []int // processors that workers are bound to; nil: none
+	Logger *slog.Logger
+	Clock  func() step.Time // of the node
+}
+
+// A Datapath moves the bytes of one process.
+type Datapath struct {
+	Memory  Memory
+	Polling Polling
+	Probes  Probes
+
+	cfg     Config
+	sink    Sink
+	caps    fabric.Capabilities
+	rel     fabric.Reliable
+	protect protection
+	ops     map[fabric.OpKey]*Operation // from StartRound to Release or Quiesced, owned by control's goroutine
+	recvs   []*receiver
+	send    *sender // nil: the network has no multicast
+	credit  credit
+
+	reads     registry[uint64, *read]            // that peers have not answered yet
+	lastRead  uint64                             // id, owned by control's goroutine
+	transfers registry[fabric.OpKey, *Operation] // open point-to-point operations
+	scratch   scratch                            // memory of sums that pass through
+	heard     []atomic.Int64                     // by rank: when data last came from it; 0: never
+
+	workers workers
+
+	refused  atomic.Uint64 // multicasts that the network refused to send
+	repaired atomic.Uint64 // fetched bytes
+}
+
+// credit counts the datagrams that left the receive queues, for the node's flow control.
+type credit struct {
+	taken      place.Taken // by receive workers
+	byKernel   place.Taken // by the kernel
+	flushAfter uint32      // chunks per report, limited so that credit flows while data keeps coming
+}
+
+// workers are the goroutines of the receive workers and the send worker.
+type workers struct {
+	sync.WaitGroup
+	pinned atomic.Int32 // workers bound to a processor
+}
+
+// New returns a Datapath that reports to sink. It moves nothing before Start.
+func New(cfg Config, sink Sink) *Datapath {
+	d := &Datapath{
+		cfg: cfg, sink: sink, ops: map[fabric.OpKey]*Operation{}, heard: make([]atomic.Int64, cfg.Size),
+		Probes: newProbes(cfg.Secret), reads: newRegistry[uint64, *read](),
+		transfers: newRegistry[fabric.OpKey, *Operation](),
+	}
+	d.Polling.alone = runtime.GOMAXPROCS(0) == 1
+	d.scratch.alloc = d.Memory.allocPlain
+	d.protect.tokens = newTokens(cfg.Secret)
+	if mc := cfg.Multicast; mc != nil {
+		d.caps = mc.Capabilities()
+		d.protect.init(cfg, &d.caps)
+		d.credit.flushAfter = uint32(max(1, min(d.caps.Room/8, 4*d.caps.Batch)))
+	}
+	d.Memory.placed = d.caps.Allocator
+	return d
+}
+
+// Start starts the workers. Control does not run before Start returns.
+func (d *Datapath) Start(rel fabric.Reliable) {
+	d.rel, d.Memory.plain = rel, rel.Allocator
+	mc := d.cfg.Multicast
+	if mc == nil {
+		return
+	}
+	d.send = newSender(d, mc)
+	d.Polling.send, d.Probes.send = d.send, d.send.probe
+	d.workers.Add(1 + mc.Subgroups())
+	go d.send.run()
+	for sub := range mc.Subgroups() {
+		d.recvs = append(d.recvs, newReceiver(d, sub, mc.Receiver(sub)))
+	}
+	for _, r := range d.recvs {
+		r.start()
+	}
+}
+
+// Watch makes the poller look for chunks that the kernel has placed.
+func (d *Datapath) Watch() error {
+	if d.caps.Placer == nil {
+		return nil
+	}
+	return d.caps.Placer.Watch(d.look)
+}
+
+// Interrupt closes the multicast side: a worker that waits for the network answers now.
+func (d *Datapath) Interrupt() {
+	if mc := d.cfg.Multicast; mc != nil {
+		_ = mc.Close()
+	}
+}
+
+// Close ends the workers and closes the network. All operations have ended, and Interrupt was called.
+func (d *Datapath) Close() {
+	d.scratch.close()
+	_ = d.rel.Close()
+	if d.send != nil {
+		close(d.send.stop)
+	}
+	for _, r := range d.recvs {
+		r.command(newCommand(commandStop), r.poller != nil)
+	}
+	d.workers.Wait()
+	if p := d.Poller(); p != nil {
+		_ = p.Close()
+	}
+	if d.caps.Placer != nil {
+		_ = d.caps.Placer.Close()
+	}
+}
+
+// Poller polls both sides of the network; nil: the sides serve themselves.
+func (d *Datapath) Poller() fabric.Poller {
+	if d.rel.Poller != nil {
+		return d.rel.Poller
+	}
+	return d.caps.Poller
+}
+
+// Caps are the capabilities of the multicast side, less what seals take; zero if there is none.
+func (d *Datapath) Caps() fabric.Capabilities { return d.caps }
+
+// Credit counts the datagrams that the receive workers and the kernel took off their queues.
+func (d *Datapath) Credit() (taken, byKernel *place.Taken) {
+	return &d.credit.taken, &d.credit.byKernel
+}
+
+// Pending reports whether received datagrams wait for a worker that has not had its turn.
+func (d *Datapath) Pending() bool {
+	return d.unseen() || slices.ContainsFunc(d.recvs, (*receiver).pending)
+}
+
+// HeardAt is when data last came from a rank, by the node's clock; 0: never.
+func (d *Datapath) HeardAt(rank int) step.Time { return step.Time(d.heard[rank].Load()) }
+
+// hear notes that data came from a rank: the rank is alive. Its next message, even a heartbeat, may
+// arrive much later.
+func (d *Datapath) hear(rank int) {
+	if rank >= 0 && rank < len(d.heard) {
+		d.heard[rank].Store(int64(max(1, d.cfg.Clock())))
+	}
+}
+
+// sendFailed counts a multicast that the network refused, and logs the first one.
+func (d *Datapath) sendFailed(err error) {
+	if errors.Is(err, fabric.ErrClosed) {
+		return
+	}
+	if d.refused.Add(1) == 1 {
+		d.cfg.Logger.Error("multicast could not be sent; other ranks will fetch the missing chunks", "err", err)
+	}
+}
+
+// Counters count what a Datapath did.
+type Counters struct {
+	McastBytes    uint64 // multicast, headers included
+	McastChunks   uint64
+	Placed        uint64 // chunks received by multicast
+	Copied        uint64 // of these, chunks that were not received in place
+	Corrupt       uint64 // datagrams changed on the way, or forged
+	Dropped       uint64 // datagrams that a full receive queue, or an injected fault, dropped here
+	Malformed     uint64 // foreign datagrams without a header
+	RepairedBytes uint64 // fetched
+	DirectReads   uint64 // of these fetches, requests to read a peer's memory (RDMA READ)
+	Refused       uint64 // multicasts that the network refused to send
+	RejectedConns uint64 // connections that failed to authenticate as a rank
+	Peers         map[int]fabric.PeerStats
+}
+
+// Counters returns the counters. Any goroutine may call it.
+func (d *Datapath) Counters() (c Counters) {
+	c.RepairedBytes, c.Refused = d.repaired.Load(), d.refused.Load()
+	if d.send != nil {
+		c.McastBytes, c.McastChunks = d.send.bytes.Load(), d.send.sent.Load()
+	}
+	for _, r := range d.recvs {
+		c.Placed += r.placed.Load()
+		c.Copied += r.copied.Load()
+		c.Corrupt += r.corrupt.Load()
+		rx := r.rx.Stats()
+		c.Dropped += rx.Dropped
+		c.Malformed += rx.Malformed
+	}
+	if d.caps.Placer != nil {
+		c.Dropped += d.caps.Placer.Lost()
+	}
+	rel := d.rel.Stats()
+	c.Peers, c.DirectReads, c.RejectedConns = rel.Peers, rel.DirectReads, rel.RejectedConns
+	return c
+}
+
+// retryAfter is how long a worker waits after the network failed.
+const retryAfter = 100 * time.Millisecond

@@ -1,0 +1,116 @@
+package datapath
+
+import (
+	"fmt"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/wire"
+)
+
+// A Sink takes the reports of a Datapath. Any goroutine may report; the Sink must not block.
+type Sink interface {
+	Report(Event)
+}
+
+// EventKind says what happened.
+type EventKind uint8
+
+// Events that control tells the node of, with the fields that they set.
+const (
+	ChunksPlaced       EventKind = iota // Chunks, Kernel: a receive worker's report
+	PiecesPlaced                        // Op, Peer, Prefix, Left: progress of a point-to-point operation
+	EarlyData                           // Peer, Piece, Buf: data for an operation that is not open; control releases Buf
+	Sent                                // Op, N: chunks that were multicast, or puts that are done
+	Ready                               // Op: its buffer is registered
+	RegistrationFailed                  // Op, Err
+	ReadDone                            // Op, Peer, Fetched: a read has ended, perhaps without chunks
+	Digested                            // Op, Sum
+	Quiesced                            // Op: nothing touches the buffers of a failed operation any more
+	PeerFaulty                          // Peer, Err: the peer sent what no correct peer sends
+
+	// Events that only Accept sees.
+	putDone        // Peer, Piece
+	directReadDone // Peer, Piece.Op, Sum, N: 1 if the chunks are in place
+	registered     // Piece.Op, Err
+	claimed        // read: the receive worker has claimed its chunks
+	readPlaced     // read: all of the answer is in place
+	quiet          // Op: one goroutine no longer touches its buffers
+)
+
+// An Event is one report. Its kind says which fields count.
+type Event struct {
+	Kind         EventKind
+	Kernel       bool // the kernel received the datagrams
+	N            uint32
+	Prefix, Left uint32 // receives that are complete from the first on, and receives that are not
+	Peer         int
+	Op           *Operation
+	Sum          uint64 // of a digest; directReadDone: the read's id
+	Err          error
+	Chunks       *mcast.Report
+	Piece        fabric.Piece
+	off          int64
+	Buf          *fabric.Buffer
+	read         *read
+}
+
+// Fetched says which chunks of a subgroup ReadDone has placed, and how many bytes they are.
+func (ev *Event) Fetched() (sub int, chunks []wire.Range, bytes int64) {
+	return ev.read.landing.place.Sub, ev.read.won, ev.read.size
+}
+
+// Accept does the datapath's share of an event, on control's goroutine. It may turn the event into the
+// one that follows from it. It reports false if the event does not concern the node.
+func (d *Datapath) Accept(ev *Event) bool {
+	switch ev.Kind {
+	case ChunksPlaced, PiecesPlaced, PeerFaulty:
+		return true
+	case EarlyData:
+		// The operation may have been opened since.
+		if op := d.transfers.find(ev.Piece.Op); op != nil {
+			op.Receive(ev.Peer, ev.Piece, ev.off, ev.Buf)
+			return false
+		}
+		return true
+	case Sent:
+		return ev.Op.state == opOpen
+	case claimed:
+		return d.claimed(ev)
+	case readPlaced:
+		return d.readDone(ev)
+	case putDone, directReadDone, registered:
+		if ev.Op = d.ops[ev.Piece.Op]; ev.Op == nil {
+			return false
+		}
+	case Digested, quiet:
+	default:
+		panic(fmt.Sprintf("datapath: unexpected event %d", ev.Kind))
+	}
+	// A user of the operation's buffers is done.
+	op := ev.Op
+	if op.state == opQuiescing {
+		return op.answered(ev)
+	}
+	op.users--
+	switch ev.Kind {
+	case putDone:
+		op.pieces.sent(ev.Peer, ev.Piece.Nth)
+		ev.Kind, ev.N = Sent, 1
+	case directReadDone:
+		return d.directReadDone(ev)
+	case registered:
+		op.registering = false
+		if ev.Kind = Ready; ev.Err != nil {
+			ev.Kind = RegistrationFailed
+		}
+	}
+	return op.state == opOpen
+}
+
+// Discard releases the memory of an event that nobody handles.
+func (ev *Event) Discard() {
+	if ev.Buf != nil {
+		ev.Buf.Release()
+	}
+}

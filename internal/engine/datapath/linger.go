@@ -1,0 +1,42 @@
+package datapath
+
+import "time"
+
+// linger is how long a receive worker lets datagrams gather. A wake-up costs more than a super-packet,
+// so a thread that slept until each one came would spend most of its time waking. While much of an
+// operation is still missing, a worker that found its queue empty pauses before it looks again, as
+// network cards do with interrupts. The worker adapts the pause: a few super-packets should be there
+// when it looks, and never so many that credit runs out.
+type linger struct {
+	pause  time.Duration
+	before uint64 // datagrams placed when the worker looked last
+	few    uint64 // datagrams per look below which the pause grows
+	many   uint64 // datagrams per look above which the pause shrinks
+}
+
+const (
+	minLinger = 50 * time.Microsecond
+	maxLinger = 4 * time.Millisecond
+)
+
+// newLinger returns the linger for super-packets of batch chunks and a queue of room chunks.
+func newLinger(batch, room int) linger {
+	many := uint64(min(8*batch, max(1, room/8)))
+	return linger{few: many / 2, many: many}
+}
+
+// next is how long to pause before the next look, after placed chunks in total and with missing to
+// come.
+func (l *linger) next(placed uint64, missing uint32) time.Duration {
+	got := placed - l.before
+	l.before = placed
+	switch {
+	case uint64(missing) < 2*l.many || got == 0:
+		return 0 // near the end, or nothing comes: do not delay the next chunk
+	case got < l.few:
+		l.pause = min(max(minLinger, 2*l.pause), maxLinger)
+	case got > l.many:
+		l.pause /= 2
+	}
+	return l.pause
+}

@@ -1,0 +1,243 @@
+package datapath
+
+import (
+	"sync/atomic"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/p2p"
+	"github.com/allcast/allcast/internal/reduce"
+	"github.com/allcast/allcast/internal/wire"
+)
+
+// Buffers are the memory of a call, and what happens to the data.
+type Buffers struct {
+	Group      *Group
+	Send, Recv []byte
+	Own        int64 // Reduce-Scatter: where this rank's block begins in Send
+	Reduces    bool
+	Type       reduce.Type // of a reduction
+	Op         reduce.Op
+	Plan       *p2p.Plan // nil: multicast
+
+	mem  *[]byte     // Recv, for goroutines that may still hold it when the call ends
+	area *sharedArea // where the kernel places chunks; nil: nowhere
+	uses []*block    // memory of Alloc that the call uses
+}
+
+// Prepare makes the buffers ready for rounds. With place set, the kernel may place chunks in Recv.
+func (d *Datapath) Prepare(b *Buffers, place bool) {
+	mem := b.Recv
+	b.mem = &mem
+	if p := d.caps.Placer; p != nil && place {
+		if a := p.Area(b.Recv); a != nil {
+			b.area = newSharedArea(a)
+		}
+	}
+}
+
+// Drop forgets the buffers of a call that has ended.
+func (d *Datapath) Drop(b *Buffers) {
+	if b.area != nil {
+		b.area.leave()
+		// Fetched chunks were never placed. If other calls wait for many, the next look finds them.
+		d.Polling.bulk.Store(false)
+	}
+	b.mem, b.area, b.Send, b.Recv = nil, nil, nil, nil
+}
+
+// opState is the state of an Operation.
+//
+//	opOpen      -> opReleased   Release: it is complete
+//	opOpen      -> opQuiescing  Quiesce: it failed
+//	opQuiescing -> opQuiet      nothing touches its buffers any more
+type opState uint8
+
+const (
+	opOpen opState = iota
+	opReleased
+	opQuiescing
+	opQuiet
+)
+
+// An Operation is one round of a call.
+type Operation struct {
+	Key fabric.OpKey
+
+	d         *Datapath
+	bufs      *Buffers
+	token     uint64
+	geo       *mcast.Geometry // nil: point to point
+	seal      *sealing        // nil: its datagrams are not sealed
+	landings  []*landing      // by subgroup, nil where nothing is received; empty: it does not multicast
+	pieces    *pieces         // nil: it multicasts
+	mem       atomic.Pointer[[]byte]
+	cancelled atomic.Bool
+	pins      pins // goroutines that place data of connections
+
+	// Owned by control's goroutine.
+	state       opState
+	offloaded   bool // the kernel receives for all its subgroups
+	registering bool // the network does not know its buffer yet
+	users       int  // puts, direct reads, registrations and digests under way
+	waiting     int  // answers that Quiesce waits for
+}
+
+// A Round describes an Operation.
+type Round struct {
+	Key        fabric.OpKey
+	Comm       string // name of the communicator, for tokens and keys
+	Buffers    *Buffers
+	Geometry   *mcast.Geometry    // multicast
+	Placements []*mcast.Placement // by subgroup
+	Inbox      *p2p.Inbox         // point to point
+}
+
+// StartRound lets the buffers of a round be written and read. The node may begin the round when the
+// operation is ready; if it is not yet, a Ready event says so later.
+func (d *Datapath) StartRound(r Round) *Operation {
+	op := &Operation{Key: r.Key, d: d, bufs: r.Buffers, geo: r.Geometry}
+	d.ops[r.Key] = op
+	if r.Geometry == nil {
+		op.pieces = newPieces(r.Buffers, r.Inbox, &d.scratch)
+		d.transfers.add(op.Key, op)
+		return op
+	}
+	op.mem.Store(r.Buffers.mem)
+	if len(r.Buffers.Group.Members) == 1 {
+		return op
+	}
+	op.token = d.protect.tokens.of(r.Comm, r.Key.Seq)
+	op.seal = d.protect.sealing(r)
+	op.landings = make([]*landing, len(r.Placements))
+	op.offloaded = d.caps.Placer != nil
+	for sub, p := range r.Placements {
+		// A worker that receives nothing for the round, such as a root's, must not be told of it: no
+		// datagram would ever make the worker look at its commands.
+		if !p.Receives() {
+			continue
+		}
+		l := &landing{op: op, place: p, mem: &op.mem, left: p.Len() - p.Own().N}
+		p.Data = l
+		op.offloaded = d.offload(l) && op.offloaded
+		op.landings[sub] = l
+		d.recvs[sub].command(landingCommand(commandOpen, l), false)
+	}
+	if op.registering = !d.rel.Register(op.Key, *r.Buffers.mem); op.registering {
+		op.users++
+	}
+	return op
+}
+
+// Operation returns an operation that has not ended.
+func (d *Datapath) Operation(key fabric.OpKey) *Operation { return d.ops[key] }
+
+// Ready reports whether the round may begin, and whether the kernel receives for all its subgroups.
+func (op *Operation) Ready() (ready, offloaded bool) {
+	return op.state == opOpen && !op.registering, op.offloaded
+}
+
+// Multicast sends n of this rank's chunks from psn on. Sent reports the end.
+func (op *Operation) Multicast(sub int, psn, n uint32) {
+	t := newCommand(commandMulticast)
+	c := &t.Value
+	c.op, c.sub, c.psn, c.n, c.total = op, sub, psn, n, n
+	op.d.send.command(t)
+}
+
+// Put sends the nth range to a peer. Sent reports the end.
+func (op *Operation) Put(to int, nth uint32, off, n int64, input bool) {
+	op.users++
+	op.d.rel.Put(to, fabric.Piece{Op: op.Key, Nth: nth, Len: n}, op.pieces.source(to, nth, off, n, input))
+}
+
+// Release gives the buffers of a complete operation back.
+func (op *Operation) Release() {
+	op.withdraw()
+	op.state = opReleased
+	delete(op.d.ops, op.Key)
+	for _, l := range op.landings {
+		if l != nil {
+			op.d.recvs[l.place.Sub].command(landingCommand(commandClose, l), false)
+		}
+	}
+	if op.pieces != nil {
+		op.pieces.release()
+	}
+}
+
+// Unexpected counts the pieces that came for an ended operation although nobody expected them.
+func (op *Operation) Unexpected() uint64 {
+	if op.pieces == nil {
+		return 0
+	}
+	return op.pieces.unexpected()
+}
+
+// withdraw takes the buffers away from the reliable side. The workers have their own ways.
+func (op *Operation) withdraw() {
+	op.mem.Store(nil)
+	if op.landings != nil {
+		op.d.rel.Unregister(op.Key)
+		op.d.forgetReads(op)
+	}
+	if op.pieces != nil {
+		op.d.transfers.remove(op.Key)
+	}
+}
+
+// Quiesce makes sure that nothing touches the buffers of a failed operation any more. It reports whether
+// that is so already; otherwise a Quiesced event says so later.
+func (op *Operation) Quiesce() (done bool) {
+	d := op.d
+	op.cancelled.Store(true)
+	op.withdraw()
+	op.state = opQuiescing
+	op.waiting = op.users
+	if op.pins.close() {
+		op.waiting++
+	}
+	if op.landings != nil {
+		op.waiting++
+		t := newCommand(commandQuiesce)
+		t.Value.op = op
+		d.send.command(t)
+		for _, l := range op.landings {
+			if l != nil {
+				op.waiting++
+				d.recvs[l.place.Sub].command(landingCommand(commandQuiesce, l), true)
+			}
+		}
+	}
+	if op.users > 0 {
+		d.rel.Cancel(op.Key)
+	}
+	return op.settled()
+}
+
+// answered counts an answer that Quiesce waits for. The last one makes the event Quiesced.
+func (op *Operation) answered(ev *Event) bool {
+	op.waiting--
+	*ev = Event{Kind: Quiesced, Op: op}
+	return op.settled()
+}
+
+func (op *Operation) settled() bool {
+	if op.waiting > 0 || op.state != opQuiescing {
+		return false
+	}
+	op.state = opQuiet
+	delete(op.d.ops, op.Key)
+	if op.pieces != nil {
+		op.pieces.release()
+	}
+	return true
+}
+
+// Read fetches chunks from a peer: it asks the receive worker to claim them. ReadDone reports the end.
+func (op *Operation) Read(peer, sub int, ranges []wire.Range) {
+	op.d.lastRead++
+	t := newCommand(commandClaim)
+	t.Value.read = &read{id: op.d.lastRead, op: op, landing: op.landings[sub], peer: peer, ranges: ranges}
+	op.d.recvs[sub].command(t, true)
+}

@@ -1,0 +1,188 @@
+package datapath
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/p2p"
+)
+
+// pieces is the data of a point-to-point operation. Whoever reads a piece from the network places it or
+// adds it to a sum. Control only hears how far the operation is.
+type pieces struct {
+	inbox *p2p.Inbox
+	recv  []byte // where pieces go, unless the operation is a reduction
+	sums  *sums  // nil: the operation is not a reduction
+	size  int    // bytes per element of a reduction
+	pool  *scratch
+
+	mu       sync.Mutex
+	arriving map[pieceID]*arriving // incomplete pieces
+	held     map[int][]byte        // by receive: complete pieces that came before their turn
+	sending  []sending             // puts under way from scratch memory
+}
+
+// pieceID names a piece: the nth from a rank.
+type pieceID struct {
+	from int
+	nth  uint32
+}
+
+// arriving is a piece whose parts are coming in.
+type arriving struct {
+	i    int // index of its receive
+	recv *p2p.Recv
+	kept []byte // scratch memory that holds it until its turn; nil: it is placed as it comes
+	next int64  // offset of the next part
+}
+
+type sending struct {
+	to  int
+	nth uint32
+	off int64
+}
+
+func newPieces(b *Buffers, inbox *p2p.Inbox, pool *scratch) *pieces {
+	p := &pieces{inbox: inbox, recv: b.Recv, pool: pool}
+	if b.Reduces && len(b.Group.Members) > 1 {
+		p.sums, p.size = newSums(b, pool), b.Type.Size()
+	}
+	return p
+}
+
+// source is the memory of a piece to send, in use until sent.
+func (p *pieces) source(to int, nth uint32, off, n int64, input bool) []byte {
+	if p.sums == nil {
+		return p.recv[off : off+n]
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !input && n > 0 {
+		p.sending = append(p.sending, sending{to, nth, off})
+	}
+	return p.sums.source(off, n, input)
+}
+
+// sent ends the use of a piece that was sent.
+func (p *pieces) sent(to int, nth uint32) {
+	if p.sums == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, s := range p.sending {
+		if s.to == to && s.nth == nth {
+			p.sums.sent(s.off)
+			p.sending = append(p.sending[:i], p.sending[i+1:]...)
+			return
+		}
+	}
+}
+
+// take places a part of a piece from a rank of the communicator. It reports whether a piece is complete
+// with it and how far the operation is. It fails if no correct rank sends such a part.
+func (p *pieces) take(from int, piece fabric.Piece, off int64, b []byte) (prefix, left int, more bool, err error) {
+	p.mu.Lock()
+	a := p.part(from, piece, off, int64(len(b)))
+	p.mu.Unlock()
+	if a == nil {
+		return 0, 0, false, nil
+	}
+	if p.sums != nil && len(b)%p.size != 0 {
+		return 0, 0, false, fmt.Errorf("it sent what no correct peer sends: %d bytes of elements of %d", len(b), p.size)
+	}
+	if a.kept != nil {
+		copy(a.kept[off:], b)
+	} else {
+		p.place(a.recv, off, b)
+	}
+	if a.next < piece.Len {
+		return 0, 0, false, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.arriving, pieceID{from, piece.Nth})
+	if a.kept != nil {
+		if p.held == nil {
+			p.held = map[int][]byte{}
+		}
+		p.held[a.i] = a.kept
+	}
+	p.inbox.Arrived(a.i)
+	for i := p.inbox.Next(); i >= 0; i = p.inbox.Next() {
+		kept := p.held[i]
+		delete(p.held, i)
+		p.mu.Unlock()
+		p.place(p.inbox.Recv(i), 0, kept)
+		p.mu.Lock()
+		if kept != nil { // nil: the piece is empty
+			p.pool.put(kept)
+		}
+		p.inbox.Arrived(i)
+	}
+	prefix, left = p.inbox.Progress()
+	return prefix, left, true, nil
+}
+
+// part finds the piece that a part belongs to, and notes that the part has come; nil: the operation does
+// not expect it. The caller holds p.mu.
+func (p *pieces) part(from int, piece fabric.Piece, off, n int64) *arriving {
+	id := pieceID{from, piece.Nth}
+	a := p.arriving[id]
+	if a == nil && off == 0 && n <= piece.Len {
+		i, recv, hold, ok := p.inbox.Take(from, piece.Nth, piece.Len)
+		if !ok {
+			return nil // its other parts are not expected either
+		}
+		a = &arriving{i: i, recv: recv}
+		if hold && piece.Len > 0 {
+			a.kept = p.pool.get(int(piece.Len))
+		}
+		if n < piece.Len {
+			if p.arriving == nil {
+				p.arriving = map[pieceID]*arriving{}
+			}
+			p.arriving[id] = a
+		}
+	}
+	if a == nil || a.recv.Len != piece.Len || a.next != off || n > piece.Len-off {
+		return nil
+	}
+	a.next += n
+	return a
+}
+
+// place writes bytes to where they belong, or adds them to the sum there.
+func (p *pieces) place(r *p2p.Recv, off int64, b []byte) {
+	if p.sums == nil {
+		copy(p.recv[r.Off+off:], b)
+		return
+	}
+	p.sums.take(p.mu.Lock, p.mu.Unlock, r, r.Off+off, b)
+}
+
+// release gives back all scratch memory. Nothing is under way any more.
+func (p *pieces) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range p.arriving {
+		if a.kept != nil {
+			p.pool.put(a.kept)
+		}
+	}
+	for _, b := range p.held {
+		p.pool.put(b)
+	}
+	p.arriving, p.held = nil, nil
+	if p.sums != nil {
+		p.sums.release()
+	}
+}
+
+// unexpected counts the pieces that came although the operation did not expect them.
+func (p *pieces) unexpected() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.inbox.Foreign()
+}

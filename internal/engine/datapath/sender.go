@@ -1,0 +1,235 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/allcast/allcast/internal/engine/queue"
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+const (
+	// sendPatience is how long the send worker waits for a network that has no room. It gives up
+	// datagrams after that, and the other ranks fetch them.
+	sendPatience = 5 * time.Second
+	// sendSlice is how long one wait takes. In between, the worker notices cancelled operations.
+	sendSlice = 20 * time.Millisecond
+)
+
+// A sender multicasts straight from the users' buffers what control asks for. It has a worker goroutine,
+// because the network may have no room. A goroutine that waits for a call and polls the network sends as
+// well, as long as the network takes datagrams at once: waking the worker costs more than most sends.
+// The worker sends the rest.
+type sender struct {
+	d    *Datapath
+	tx   []fabric.Sender // by subgroup
+	max  int             // datagrams per batch
+	cmds *queue.Queue[command]
+	stop chan struct{}
+
+	turn    sync.Mutex           // held by the goroutine that sends; guards the fields below
+	todo    *queue.Item[command] // commands taken off the queue and not carried out, oldest first
+	waited  time.Duration
+	posted  []uint64 // by subgroup: datagrams that the network took
+	unacked []sendAck
+	batch   fabric.Batch
+	sealer  sealer
+
+	unfinished atomic.Bool   // todo or unacked is not empty
+	bytes      atomic.Uint64 // handed to the network, headers included
+	sent       atomic.Uint64 // chunks
+}
+
+// sendAck is a command that was carried out, while the network may still read its memory.
+type sendAck struct {
+	kind EventKind
+	op   *Operation
+	n    uint32
+	sub  int
+	upto uint64 // completed datagrams of the subgroup after which the network no longer reads the memory
+}
+
+func newSender(d *Datapath, mc fabric.Multicast) *sender {
+	s := &sender{d: d, cmds: queue.New[command](), stop: make(chan struct{}), max: max(1, d.caps.Batch)}
+	for sub := range mc.Subgroups() {
+		s.tx = append(s.tx, mc.Sender(sub))
+	}
+	s.posted = make([]uint64, len(s.tx))
+	s.batch.Headers = make([]fabric.Header, 0, s.max)
+	s.batch.Payloads = make([][]byte, 0, s.max)
+	return s
+}
+
+// command queues a command. It does not wake the worker while a leader polls.
+func (s *sender) command(t *queue.Item[command]) {
+	s.cmds.Add(t)
+	if s.d.Polling.Leader() != LeaderPolls {
+		s.cmds.Rouse()
+	}
+}
+
+// run is the worker.
+func (s *sender) run() {
+	defer s.d.workers.Done()
+	s.d.pin()
+	for {
+		s.turn.Lock()
+		for !s.work() {
+			s.await()
+		}
+		s.turn.Unlock()
+		if s.cmds.Sleep() {
+			if s.unfinished.Load() { // the leader has begun something since, and cannot finish it
+				s.cmds.Awake()
+				continue
+			}
+			select {
+			case <-s.cmds.Wake():
+			case <-s.stop:
+				return
+			}
+		}
+	}
+}
+
+// idle reports whether there is nothing to do.
+func (s *sender) idle() bool { return s == nil || s.cmds.Empty() && !s.unfinished.Load() }
+
+// rouse wakes the worker if there is something to do.
+func (s *sender) rouse() {
+	if !s.idle() {
+		s.cmds.Rouse()
+	}
+}
+
+// serve carries out commands without blocking, unless another goroutine does, and reports whether it
+// did.
+func (s *sender) serve() bool {
+	if s.idle() || !s.turn.TryLock() {
+		return false
+	}
+	defer s.turn.Unlock()
+	if !s.work() {
+		s.cmds.Rouse()
+	}
+	return true
+}
+
+// work carries out commands until none is left, or until the network has no room or still reads the
+// memory of one. It reports whether none is left. The caller holds turn.
+func (s *sender) work() (done bool) {
+	defer func() { s.unfinished.Store(!done) }()
+	for {
+		s.acknowledge()
+		if s.todo == nil {
+			if s.todo = s.cmds.Take(); s.todo == nil {
+				return len(s.unacked) == 0
+			}
+			s.unfinished.Store(true)
+		}
+		t := s.todo
+		c := &t.Value
+		kind := Sent
+		switch c.kind {
+		case commandMulticast:
+			if !s.multicast(c) {
+				return false
+			}
+		case commandQuiesce:
+			kind = quiet
+		default:
+			panic("datapath: unknown command for the send worker")
+		}
+		s.waited = 0
+		s.unacked = append(s.unacked, sendAck{kind, c.op, c.total, c.sub, s.posted[c.sub]})
+		s.todo = t.Next
+		freeCommand(t)
+	}
+}
+
+// acknowledge answers commands whose memory the network no longer needs, in order.
+func (s *sender) acknowledge() {
+	n := 0
+	for n < len(s.unacked) && s.tx[s.unacked[n].sub].Completed() >= s.unacked[n].upto {
+		a := &s.unacked[n]
+		s.d.sink.Report(Event{Kind: a.kind, Op: a.op, N: a.n})
+		n++
+	}
+	s.unacked = append(s.unacked[:0], s.unacked[n:]...)
+}
+
+// await waits for the network, for a moment. The caller holds turn.
+func (s *sender) await() {
+	sub := 0
+	switch {
+	case s.todo != nil:
+		sub = s.todo.Value.sub
+	case len(s.unacked) > 0:
+		sub = s.unacked[0].sub
+	}
+	start := time.Now()
+	s.tx[sub].Await(sendSlice)
+	if s.todo != nil {
+		s.waited += time.Since(start)
+	}
+}
+
+// multicast sends chunks [psn, psn+n) of this rank's block, in as few super-packets as possible. It
+// reports false if the network has no room: psn and n then say what is left. A short chunk ends its
+// super-packet, because the kernel cuts one into equal pieces of which only the last may be shorter.
+func (s *sender) multicast(c *command) bool {
+	op := c.op
+	p := op.mem.Load()
+	defer func() { clear(s.batch.Payloads) }()
+	for c.n > 0 && p != nil && !op.cancelled.Load() {
+		bytes := s.fill(c, *p)
+		n, err := s.tx[c.sub].Send(&s.batch)
+		s.posted[c.sub] += uint64(n)
+		s.sent.Add(uint64(n))
+		if n == len(s.batch.Headers) {
+			s.bytes.Add(uint64(bytes))
+		} else {
+			for _, b := range s.batch.Payloads[:n] {
+				s.bytes.Add(uint64(len(b) + s.d.protect.head))
+			}
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, fabric.ErrBusy) && s.waited < sendPatience:
+			c.psn, c.n = c.psn+uint32(n), c.n-uint32(n)
+			return false
+		default:
+			if errors.Is(err, fabric.ErrBusy) {
+				err = fmt.Errorf("multicast: %w, for %v; is the interface's link up?", err, sendPatience)
+			}
+			s.d.sendFailed(err)
+			s.waited = 0
+			n = len(s.batch.Headers) // other ranks fetch the rest
+		}
+		c.psn, c.n = c.psn+uint32(n), c.n-uint32(n)
+	}
+	return true
+}
+
+// fill makes a batch of the command's next chunks, and returns its size on the network.
+func (s *sender) fill(c *command, mem []byte) (bytes int) {
+	b, op := &s.batch, c.op
+	b.Headers, b.Payloads = b.Headers[:0], b.Payloads[:0]
+	s.sealer.out = s.sealer.out[:0]
+	for i := uint32(0); i < c.n && len(b.Headers) < s.max; i++ {
+		psn := c.psn + i
+		off, _, length := op.geo.Locate(c.sub, psn)
+		h := fabric.Header{Token: op.token, Comm: op.Key.Comm, Imm: s.d.cfg.Layout.Imm(op.Key.Seq, psn)}
+		payload := s.protect(op, c.sub, psn, &h, mem[off:off+int64(length)])
+		b.Headers = append(b.Headers, h)
+		b.Payloads = append(b.Payloads, payload)
+		bytes += len(payload) + s.d.protect.head
+		if len(payload) != len(b.Payloads[0]) {
+			break
+		}
+	}
+	return bytes
+}

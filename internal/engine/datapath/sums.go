@@ -1,0 +1,123 @@
+package datapath
+
+import (
+	"unsafe"
+
+	"github.com/allcast/allcast/internal/p2p"
+	"github.com/allcast/allcast/internal/reduce"
+)
+
+// sums is the memory of a reduction. Its input is neither changed nor copied: a rank sends data to which
+// it has added nothing straight from there. Sums that the caller gets are made in the receive buffer.
+// Sums that only pass through are made in scratch memory, which is taken when the first piece arrives
+// and given back when the sum has been sent.
+type sums struct {
+	kind   reduce.Type
+	op     reduce.Op
+	input  []byte
+	result []byte
+	at     int64 // where result begins in the plan's buffer
+	areas  []area
+	pool   *scratch
+}
+
+// area is scratch memory for a range of the plan's buffer.
+type area struct {
+	p2p.Partial
+	mem []byte // nil: not taken yet, or given back
+}
+
+func newSums(b *Buffers, pool *scratch) *sums {
+	s := &sums{kind: b.Type, op: b.Op, input: b.Send, result: b.Recv, at: b.Own, pool: pool}
+	if s.input == nil {
+		s.input = b.Recv // in place
+	}
+	for _, p := range b.Plan.Partials {
+		if p.Off < s.at || p.Off+p.Len > s.at+int64(len(s.result)) {
+			s.areas = append(s.areas, area{Partial: p})
+		}
+	}
+	return s
+}
+
+// source is the memory of a range to send.
+func (s *sums) source(off, n int64, input bool) []byte {
+	if input {
+		return s.input[off : off+n]
+	}
+	return s.memory(off, n)
+}
+
+// memory is where the sum of a range is made, up to the end of the area that the range begins in.
+func (s *sums) memory(off, n int64) []byte {
+	if at := off - s.at; at >= 0 && at < int64(len(s.result)) {
+		return s.result[at:min(at+n, int64(len(s.result)))]
+	}
+	for i := range s.areas {
+		a := &s.areas[i]
+		if at := off - a.Off; at >= 0 && at < a.Len {
+			if a.mem == nil {
+				a.mem = s.pool.get(int(a.Len))
+			}
+			return a.mem[at:min(at+n, a.Len)]
+		}
+	}
+	panic("datapath: a reduction's plan has no memory for a piece that it receives")
+}
+
+// take adds a piece, or a part of one, to its sum: b belongs at off of the plan's buffer. It locks while
+// it looks for memory.
+func (s *sums) take(lock, unlock func(), r *p2p.Recv, off int64, b []byte) {
+	for len(b) > 0 {
+		lock()
+		dst := s.memory(off, int64(len(b)))
+		unlock()
+		switch part := b[:len(dst)]; {
+		case !r.Reduce:
+			copy(dst, part)
+		case !r.First || unsafe.SliceData(dst) == unsafe.SliceData(s.input[off:]):
+			s.add(dst, part)
+		default:
+			// In parts that stay in the processor's cache.
+			const piece = 16 << 10
+			for at := 0; at < len(dst); at += piece {
+				end := min(at+piece, len(dst))
+				copy(dst[at:end], part[at:end])
+				s.add(dst[at:end], s.input[off+int64(at):off+int64(end)])
+			}
+		}
+		off, b = off+int64(len(dst)), b[len(dst):]
+	}
+}
+
+func (s *sums) add(dst, src []byte) {
+	// pieces.take has checked that parts hold whole elements.
+	if err := reduce.Into(dst, src, s.kind, s.op); err != nil {
+		panic("datapath: " + err.Error())
+	}
+}
+
+// sent gives memory back after the last send of a range.
+func (s *sums) sent(off int64) {
+	for i := range s.areas {
+		a := &s.areas[i]
+		if off < a.Off || off >= a.Off+a.Len {
+			continue
+		}
+		if a.Sends--; a.Sends == 0 && a.mem != nil {
+			s.pool.put(a.mem)
+			a.mem = nil
+		}
+		return
+	}
+}
+
+// release gives all scratch memory back.
+func (s *sums) release() {
+	for i := range s.areas {
+		if a := &s.areas[i]; a.mem != nil {
+			s.pool.put(a.mem)
+			a.mem = nil
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package observer
+
+import (
+	"github.com/allcast/allcast/internal/engine/datapath"
+	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/observe"
+)
+
+// Stats count what an engine did since it was made.
+type Stats struct {
+	node.Stats
+	datapath.Counters
+}
+
+// SentBytes counts everything that was handed to the network, headers included.
+func (s *Stats) SentBytes() uint64 {
+	n := s.McastBytes
+	for _, p := range s.Peers {
+		n += p.Sent
+	}
+	return n
+}
+
+// Stats returns the counters.
+func (o *Observer) Stats() Stats {
+	var s node.Stats
+	if !o.view.Run(func() { s = o.node.Stats() }) {
+		s = o.node.Stats() // nobody else uses the node any more
+	}
+	return o.stats(s)
+}
+
+// stats adds the counters of the datapath.
+func (o *Observer) stats(n node.Stats) Stats {
+	s := Stats{n, o.view.Counters()}
+	s.Foreign += s.Malformed
+	return s
+}
+
+// Metrics implements observe.Source.
+func (o *Observer) Metrics() observe.Metrics {
+	type known struct {
+		stats   node.Stats
+		tallies observe.Tallies
+		calls   int
+		lost    int
+	}
+	k, ok := ask(o, func() known {
+		return known{o.node.Stats(), o.tallies.Clone(), o.view.Calls(), len(o.node.Deaths())}
+	})
+	m := observe.Metrics{
+		Job: o.cfg.Who.Job, Version: o.cfg.Who.Version, Rank: o.cfg.Rank, Size: o.cfg.Size, Answers: ok,
+		Peers: map[int]observe.PeerBytes{}, Tallies: k.tallies,
+	}
+	s := o.stats(k.stats)
+	for r, p := range s.Peers {
+		m.Peers[r] = observe.PeerBytes{Sent: p.Sent, Received: p.Received}
+	}
+	add := func(name string, v uint64, help string) {
+		m.Numbers = append(m.Numbers, observe.Metric{Name: name, Help: help, Value: float64(v)})
+	}
+	add("sent_bytes_total", s.SentBytes(), "Bytes handed to the network, our headers included.")
+	add("multicast_sent_bytes_total", s.McastBytes, "Bytes sent by multicast.")
+	add("multicast_sent_chunks_total", s.McastChunks, "Chunks sent by multicast.")
+	add("multicast_refused_total", s.Refused, "Multicasts that the network refused to send.")
+	add("received_chunks_total", s.Placed, "Chunks received by multicast.")
+	add("copied_chunks_total", s.Copied, "Chunks that were not received where they belong.")
+	add("dropped_chunks_total", s.Dropped, "Datagrams dropped by our full receive queue, or by an injected fault.")
+	add("repaired_bytes_total", s.RepairedBytes, "Bytes fetched because multicast did not deliver them.")
+	add("rejected_connections_total", s.RejectedConns, "Connections that did not prove to be of a rank.")
+	if !ok {
+		return m // only the node knows the rest
+	}
+	add("repaired_chunks_total", s.Repaired, "Chunks fetched because multicast did not deliver them.")
+	add("late_chunks_total", s.Late, "Chunks that came by multicast after they had been asked for.")
+	add("duplicate_chunks_total", s.Duplicates, "Chunks that came twice.")
+	add("corrupt_chunks_total", s.Corrupt, "Datagrams changed on the way or forged, found by checksums or seals: ignored.")
+	add("foreign_chunks_total", s.Foreign+s.Stale,
+		"Strangers' and old datagrams, and pieces that no operation expected: ignored.")
+	add("operations_running", uint64(k.calls), "Operations under way.")
+	add("lost_ranks", uint64(k.lost), "Ranks that were lost.")
+	return m
+}
