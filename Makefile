@@ -121,7 +121,7 @@ bpf: ## Compile the kernel's part of the receive path again (needs clang-14, llv
 
 .PHONY: docs
 docs: ## Measure again what the tables in docs/ show (PAGES=docs/dpa.md: only that)
-	$(GO) run ./internal/paper $(PAGES)
+	$(GO) run ./internal/tools/docs $(PAGES)
 
 .PHONY: packages
 packages: ## Draw the packages and their imports into docs/packages.md
