@@ -129,11 +129,10 @@ func (s strike) work(ctx context.Context, in *bufio.Reader) (*allcast.Comm, erro
 	}
 	for i := range uint64(maxCalls) {
 		if s.phase == "idle" && i == goodCalls {
+			e2e.Say("idle")
+			_, _ = in.ReadString('\n') // the victim: all ranks are idle; others: the fault has happened
 			if victim {
 				s.hit(in)
-			} else {
-				e2e.Say("idle")
-				_, _ = in.ReadString('\n') // the fault has happened
 			}
 		}
 		if err := s.call(ctx, c, i); err != nil {
@@ -259,6 +258,17 @@ func (s strike) test(t *testing.T, l *lab.Lab) time.Duration {
 	t.Helper()
 	all := s.start(t, l)
 	victim := all[s.victim]
+	if s.phase == "idle" {
+		// A rank may return from its call before others do, and must not die before they are idle too.
+		for rank, p := range all {
+			if !p.Until("idle") {
+				t.Errorf("rank %d said %q, want idle", rank, p.Last())
+			}
+		}
+		if err := victim.Tell("strike"); err != nil {
+			t.Errorf("rank %d: %v", s.victim, err)
+		}
+	}
 	if !victim.Until("now") {
 		t.Fatalf("rank %d did not come to the %s phase: %s", s.victim, s.phase, victim.Last())
 	}
@@ -279,9 +289,6 @@ func (s strike) test(t *testing.T, l *lab.Lab) time.Duration {
 	}
 	for rank, p := range all {
 		if s.phase == "idle" && rank != s.victim {
-			if !p.Until("idle") {
-				t.Errorf("rank %d said %q, want idle", rank, p.Last())
-			}
 			if err := p.Tell("go on"); err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 			}
