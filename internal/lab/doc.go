@@ -11,4 +11,9 @@
 // The kernel drops multicast routes when the socket that created them closes. A separate
 // process, the holder, keeps these sockets open. It also holds the lock that allows only one
 // lab per name.
+//
+// Cables keep super-packets whole. Rates are tbf with a burst above one super-packet. A small eBPF
+// program at the ingress of hosts loses and duplicates packets; the leaf then cuts super-packets up, so
+// that single datagrams are lost. Ranks learn the groups that have trees from ALLCAST_GROUPS, and joining
+// any other group is an error.
 package lab

@@ -52,4 +52,18 @@
 // sending from the call's buffers, receiving and reading into them, and letting other ranks read from
 // them. It waits for transfers that cannot be revoked, such as an RDMA READ. A refused read fails the
 // neighbour's own call; it never produces wrong data.
+//
+// # Cancellation
+//
+// A blocking call whose context ends aborts its communicator ([Node.Cancel]). It takes the path of
+// every other failure, with a reason of its own:
+//
+//  1. If the operation has completed by then, nothing is aborted, and the call returns its result.
+//  2. Otherwise the node breaks the communicator and sends the verdict, which names this rank, to the
+//     members that it knows. Each member passes the verdict on before it acts on it.
+//  3. Each rank quiesces every unfinished operation of the communicator.
+//  4. Only then do the calls return. On the rank that gave up, the error also matches the context's
+//     error, and later calls on the communicator return the same error at once.
+//
+// A context that has ended before the call starts nothing, and Request.Wait never aborts anything.
 package node

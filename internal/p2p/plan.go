@@ -15,6 +15,27 @@
 // algorithms sum each block in one place, so an Allreduce gives the same bits on all ranks. They sum
 // in the plan's order, whatever arrives first: a piece that arrives before its turn is held. Floats
 // therefore give the same bits in every run.
+//
+// # Reductions
+//
+// The executor adds the pieces of a reduction in the plan's order, whatever arrives first, so floats
+// give the same bits in every run. A reduction neither changes nor copies its input, unless it works
+// in place. The plan decides which ranges a rank sends from its input, which receives are the first
+// sum of a range, and which sums only pass through (ownership.go). A first sum is the received piece
+// plus the input. Sums for the caller are made in the receive buffer, all others in scratch memory.
+//
+// A [Reduction] is carried out by the network: ranks send chunks up a tree in one common order, the
+// same piece of every block in turn, and switches add them up in a window of few buffers. The window
+// begins at the first chunk that was not passed on, so a rank that runs ahead cannot take buffers
+// that other ranks need. Each reduction has its own window, and chunks beyond it wait at the sender.
+//
+// # Small calls
+//
+// Calls of at most 256 KiB are eager: data leaves with the greeting in one write, and a receiver that
+// makes its call late finds the data waiting. A rank reports its progress to its senders, at least
+// every fourth call. A sender runs at most eight calls ahead of these reports, which bounds the
+// memory of early data. Ranks that made different calls learn of it from the greeting that comes
+// with the data, or after 20 ms if both only wait.
 package p2p
 
 import (

@@ -1,5 +1,11 @@
 // Package world brings the ranks of a job together. The ranks meet, agree on what their network can do,
 // test whether multicast arrives, and start their engines.
+//
+// Ranks meet at the address of rank 0 (package rendezvous), agree on the largest chunk that all
+// interfaces carry, open the multicast groups, and test with datagrams of full size whether each rank
+// hears every other. If not, the job runs without multicast and says why. Leaving is a barrier on a
+// communicator of its own, so a rank that leaves early can be told apart from one that made a different
+// call.
 package world
 
 import (
