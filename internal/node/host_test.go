@@ -26,14 +26,14 @@ type host struct {
 	timerAt   step.Time
 	workers   intakes
 	rounds    map[opKey]*hostRound
-	inSlot    map[opKey]*hostRound    // by communicator and slot, until drained
-	waiting   map[uint32]int      // by communicator: operations that are not drained
-	nextSeq   map[uint32]uint64   // by communicator
-	shares    map[uint32][]*share // calls on a communicator that have not ended, oldest first
-	queued    int                 // calls that are still to be made
-	lost      []int               // dead ranks, in the order in which the node found out
-	sends     [64]int             // messages by kind
-	settled   map[uint64]*Agreed  // by request
+	inSlot    map[opKey]*hostRound // by communicator and slot, until drained
+	waiting   map[uint32]int       // by communicator: operations that are not drained
+	nextSeq   map[uint32]uint64    // by communicator
+	shares    map[uint32][]*share  // calls on a communicator that have not ended, oldest first
+	queued    int                  // calls that are still to be made
+	lost      []int                // dead ranks, in the order in which the node found out
+	sends     [64]int              // messages by kind
+	settled   map[uint64]*Agreed   // by request
 	removed   []uint32
 	early     map[opKey][]piece // pieces for calls that were not made yet
 	peakEarly int               // highest number of operations with such pieces
