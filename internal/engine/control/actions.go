@@ -47,7 +47,7 @@ func (c *Control) complete(req uint64) {
 		c.end(req, k.divide())
 	default:
 		go func() {
-			t := newTask(taskFinished)
+			t := c.newTask(taskFinished)
 			t.Value.req, t.Value.err = req, k.divide()
 			c.push(t)
 		}()

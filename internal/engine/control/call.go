@@ -73,7 +73,7 @@ func (c *Control) Start(comm uint32, spec Call) (*Request, error) {
 		c.data.Memory.Unuse(&k.bufs)
 		return nil, err
 	}
-	t := newTask(taskCall)
+	t := c.newTask(taskCall)
 	t.Value.call = k
 	c.comms.mu.Lock()
 	if !c.is(running) {

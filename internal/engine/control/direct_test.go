@@ -165,7 +165,7 @@ func TestRegistersLater(t *testing.T) {
 				t.Error("somebody sent before all were ready")
 			}
 		}
-		all[0].data.Incoming().Registered(key, nil)
+		all[0].data.Registered(key, nil)
 		for r, req := range reqs {
 			if <-req.Done(); req.Err() != nil || !bytes.Equal(bufs[r], bufs[0]) {
 				t.Errorf("rank %d: %v", r, req.Err())
@@ -179,7 +179,7 @@ func TestRegisterFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, begun := lateEngines(t)
 		reqs := startBroadcasts(t, all, [][]byte{make([]byte, 1000), make([]byte, 1000)})
-		all[0].data.Incoming().Registered(<-begun, fabric.ErrClosed)
+		all[0].data.Registered(<-begun, fabric.ErrClosed)
 		for _, r := range reqs {
 			if <-r.Done(); r.Err() == nil {
 				t.Error("it did not fail")
@@ -202,7 +202,7 @@ func TestFailsWhileItRegisters(t *testing.T) {
 		if reqs[0].Over() {
 			t.Error("it has ended while the network may use its memory")
 		}
-		all[0].data.Incoming().Registered(key, nil)
+		all[0].data.Registered(key, nil)
 		if <-reqs[0].Done(); reqs[0].Err() == nil {
 			t.Error("it did not fail")
 		}

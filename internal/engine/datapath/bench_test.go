@@ -172,10 +172,7 @@ func BenchmarkSendWorker(b *testing.B) {
 	s.batch.Payloads = make([][]byte, 0, s.max)
 	b.ReportAllocs()
 	for i := 0; i < b.N; i += benchBatch {
-		t := newCommand(commandMulticast)
-		t.Value.op, t.Value.n = op, benchBatch
-		s.multicast(&t.Value)
-		freeCommand(t)
+		s.multicast(&command{kind: commandMulticast, op: op, n: benchBatch})
 		sink.discard()
 	}
 }

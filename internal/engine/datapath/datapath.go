@@ -130,7 +130,7 @@ func (d *Datapath) Close() {
 		close(d.send.stop)
 	}
 	for _, r := range d.recvs {
-		r.command(newCommand(commandStop), r.poller != nil)
+		r.command(command{kind: commandStop}, r.poller != nil)
 	}
 	d.workers.Wait()
 	if p := d.Poller(); p != nil {

@@ -105,7 +105,7 @@ func TestQuiesceWaits(t *testing.T) {
 	}{
 		"put": {
 			n: 8, begin: func(x *opTest) { x.op.Put(0, 0, 8, 8, false) },
-			end: func(x *opTest) { x.d.Incoming().PutDone(0, fabric.Piece{Op: x.op.Key, Len: 8}) }, cancels: true,
+			end: func(x *opTest) { x.d.PutDone(0, fabric.Piece{Op: x.op.Key, Len: 8}) }, cancels: true,
 		},
 		"data": {
 			n: 8, begin: func(x *opTest) {
@@ -126,7 +126,7 @@ func TestQuiesceWaits(t *testing.T) {
 					x.Error("ready before its buffer is registered")
 				}
 			},
-			end: func(x *opTest) { x.d.Incoming().Registered(x.op.Key, nil) }, cancels: true,
+			end: func(x *opTest) { x.d.Registered(x.op.Key, nil) }, cancels: true,
 		},
 		"direct read": {
 			multicast: true, registers: true, n: 1000, begin: func(x *opTest) {
@@ -135,7 +135,7 @@ func TestQuiesceWaits(t *testing.T) {
 					x.Fatalf("%d reads", len(x.net.reads))
 				}
 			},
-			end: func(x *opTest) { x.d.Incoming().ReadIntoDone(0, x.net.reads[0], true) }, cancels: true,
+			end: func(x *opTest) { x.d.ReadIntoDone(0, x.net.reads[0], true) }, cancels: true,
 		},
 		"digest": {
 			multicast: true, registers: true, n: large, begin: func(x *opTest) {

@@ -53,12 +53,8 @@ func (d *Datapath) forgetReads(op *Operation) {
 func (d *Datapath) claimed(ev *Event) bool {
 	r := ev.read
 	op := r.op
-	if op.state != opOpen {
-		return false
-	}
-	if len(r.won) == 0 {
-		ev.Kind, ev.Op, ev.Peer = ReadDone, op, r.peer
-		return true
+	if op.state != opOpen || len(r.won) == 0 {
+		return d.readDone(ev)
 	}
 	for _, q := range r.won {
 		off, n := op.geo.Span(r.landing.place.Sub, q.PSN, q.N)

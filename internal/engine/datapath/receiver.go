@@ -174,7 +174,9 @@ func (w *receiver) wait(end <-chan time.Time) {
 
 // command gives the worker a command, which it obeys at once if asked to, else before it looks at another
 // datagram.
-func (w *receiver) command(t *queue.Item[command], now bool) {
+func (w *receiver) command(c command, now bool) {
+	t := w.cmds.Item()
+	t.Value = c
 	w.cmds.Push(t)
 	if now {
 		w.rx.Wake()
@@ -182,11 +184,8 @@ func (w *receiver) command(t *queue.Item[command], now bool) {
 }
 
 func (w *receiver) drain() {
-	for t := w.cmds.Take(); t != nil; {
-		next := t.Next
+	for t := w.cmds.Take(); t != nil; t = w.cmds.Free(t) {
 		w.obey(&t.Value)
-		freeCommand(t)
-		t = next
 	}
 }
 

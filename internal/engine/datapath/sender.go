@@ -64,7 +64,9 @@ func newSender(d *Datapath, mc fabric.Multicast) *sender {
 }
 
 // command queues a command. It does not wake the worker while a leader polls.
-func (s *sender) command(t *queue.Item[command]) {
+func (s *sender) command(c command) {
+	t := s.cmds.Item()
+	t.Value = c
 	s.cmds.Add(t)
 	if s.d.Polling.Leader() != LeaderPolls {
 		s.cmds.Rouse()
@@ -130,8 +132,7 @@ func (s *sender) work() (done bool) {
 			}
 			s.unfinished.Store(true)
 		}
-		t := s.todo
-		c := &t.Value
+		c := &s.todo.Value
 		kind := Sent
 		switch c.kind {
 		case commandMulticast:
@@ -145,8 +146,7 @@ func (s *sender) work() (done bool) {
 		}
 		s.waited = 0
 		s.unacked = append(s.unacked, sendAck{kind, c.op, c.total, c.sub, s.posted[c.sub]})
-		s.todo = t.Next
-		freeCommand(t)
+		s.todo = s.cmds.Free(s.todo)
 	}
 }
 
