@@ -8,20 +8,16 @@ import (
 	"github.com/allcast/allcast/internal/engine/observer"
 )
 
+// Types of package control that callers use.
 type (
-	// Config describes what an Engine runs on.
-	Config = control.Config
-	// A Call is a collective that this rank takes part in.
-	Call = control.Call
-	// A Request is a call under way.
+	Config  = control.Config
+	Call    = control.Call
 	Request = control.Request
 )
 
-// Multicast is the name of the algorithm of package mcast.
-const Multicast = control.Multicast
-
-// Communicators of all ranks, and the first free id.
+// The algorithm of package mcast, the communicators of all ranks, and the first free id.
 const (
+	Multicast = control.Multicast
 	World     = control.World
 	Lifecycle = control.Lifecycle
 	FirstComm = control.FirstComm

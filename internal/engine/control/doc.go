@@ -14,7 +14,7 @@
 //
 // # Waiting
 //
-// A goroutine blocked in Wait polls the network itself, with a fabric.Poller (wait.go). The awaited
+// A goroutine blocked in Wait polls the network itself (wait.go), unless another one does. The awaited
 // event therefore does not have to wake another thread first.
 //
 // # The end of a call

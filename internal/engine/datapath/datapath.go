@@ -76,7 +76,7 @@ func New(cfg Config, sink Sink) *Datapath {
 		Probes: newProbes(cfg.Secret), reads: newRegistry[uint64, *read](),
 		transfers: newRegistry[fabric.OpKey, *Operation](),
 	}
-	d.Polling.alone = runtime.GOMAXPROCS(0) == 1
+	d.Polling.Alone = runtime.GOMAXPROCS(0) == 1
 	d.scratch.alloc = d.Memory.allocPlain
 	d.protect.tokens = newTokens(cfg.Secret)
 	if mc := cfg.Multicast; mc != nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/allcast/allcast/internal/p2p"
 )
 
-// pieces is the data of a point-to-point operation. Whoever reads a piece from the network places it or
-// adds it to a sum. Control only hears how far the operation is.
+// pieces is the data of a point-to-point operation.
 type pieces struct {
 	inbox *p2p.Inbox
 	recv  []byte // where pieces go, unless the operation is a reduction

@@ -9,9 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// read is a read of the slow path. It goes from control to the receive worker, which claims its chunks,
-// back to control, which asks the peer for the chunks that were won, and then to whoever reads the
-// answer from the network.
+// read is a read of the slow path. The package comment describes its way.
 type read struct {
 	id      uint64
 	op      *Operation

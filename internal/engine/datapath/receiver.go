@@ -87,7 +87,7 @@ func FreeReport(r *mcast.Report) {
 // start begins the work. The poller runs the workers that need no goroutine of their own: the worker of
 // the first subgroup, and all workers if no two goroutines would run at once or the kernel places.
 func (w *receiver) start() {
-	if c := &w.d.caps; c.Poller != nil && (w.sub == 0 || c.Placer != nil || w.d.Polling.alone) {
+	if c := &w.d.caps; c.Poller != nil && (w.sub == 0 || c.Placer != nil || w.d.Polling.Alone) {
 		w.poller = c.Poller // which may run the worker before Attach returns
 		if w.rx.Attach(w, w.failed) {
 			return
@@ -127,8 +127,7 @@ func (w *receiver) fail(err error) {
 	}
 }
 
-// run is the worker's goroutine. When the network fails or is closed, control still waits for answers to
-// its commands.
+// run is the worker's goroutine. It answers commands even after the network has failed or is closed.
 func (w *receiver) run() {
 	w.d.pin()
 	for !w.is(workerStopped) {

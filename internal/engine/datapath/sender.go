@@ -19,10 +19,8 @@ const (
 	sendSlice = 20 * time.Millisecond
 )
 
-// A sender multicasts straight from the users' buffers what control asks for. It has a worker goroutine,
-// because the network may have no room. A goroutine that waits for a call and polls the network sends as
-// well, as long as the network takes datagrams at once: waking the worker costs more than most sends.
-// The worker sends the rest.
+// A sender multicasts what control asks for. It has a worker goroutine, because the network may have no
+// room. A goroutine that polls the network sends as well: waking the worker costs more than most sends.
 type sender struct {
 	d    *Datapath
 	tx   []fabric.Sender // by subgroup

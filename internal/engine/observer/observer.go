@@ -67,6 +67,12 @@ type Call struct {
 	Lifecycle bool // joining or leaving, which nobody counts as an operation
 }
 
+func (k *Call) event(kind observe.Kind, n int64) observe.Event {
+	return observe.Event{
+		Kind: kind, Comm: k.Comm, Seq: k.Seq, What: uint8(k.Kind), N: n, Text: k.Algo, Peer: observe.NoPeer,
+	}
+}
+
 // An Observer watches one engine.
 type Observer struct {
 	cfg  Config
@@ -125,13 +131,16 @@ func (o *Observer) TraceHeard(rank int, at step.Time) {
 	}
 }
 
-// TraceMessage records a message before it is handled. Heartbeats would push out the events that matter.
+// TraceMessage records a message before it is handled.
 func (o *Observer) TraceMessage(peer int, m *wire.Msg) {
 	o.TraceHeard(peer, max(1, o.now))
+	o.noteMessage(observe.Received, peer, m)
+}
+
+// noteMessage records a message. Heartbeats would push out the events that matter.
+func (o *Observer) noteMessage(kind observe.Kind, peer int, m *wire.Msg) {
 	if m.Kind != wire.MsgHeartbeat {
-		o.note(observe.Event{
-			Kind: observe.Received, Comm: m.Comm, Seq: m.Seq, What: uint8(m.Kind), Peer: int32(peer),
-		})
+		o.note(observe.Event{Kind: kind, Comm: m.Comm, Seq: m.Seq, What: uint8(m.Kind), Peer: int32(peer)})
 	}
 }
 
@@ -151,11 +160,7 @@ func (o *Observer) TraceAction(a *node.Action) {
 		if o.cfg.Watch != nil && (m.Kind == wire.MsgActivate || m.Kind == wire.MsgChainSent) {
 			o.cfg.Watch(m.Comm, m.Seq, "activation")
 		}
-		if m.Kind != wire.MsgHeartbeat {
-			o.note(observe.Event{
-				Kind: observe.Sent, Comm: m.Comm, Seq: m.Seq, What: uint8(m.Kind), Peer: int32(a.To),
-			})
-		}
+		o.noteMessage(observe.Sent, a.To, m)
 	case node.Put:
 		if o.cfg.Watch != nil {
 			o.cfg.Watch(a.Comm, a.Seq, "put")
@@ -182,11 +187,11 @@ func (o *Observer) TraceDrop(peer int, departing bool) {
 // TraceLost records that a connection has ended, with the peer's goodbye or by an error.
 func (o *Observer) TraceLost(peer int, goodbye bool, err error, closing bool) {
 	o.gone[peer] = true
-	if goodbye {
-		o.note(observe.Event{Kind: observe.PeerLeft, Peer: int32(peer)})
-	} else {
-		o.note(observe.Event{Kind: observe.PeerLost, Peer: int32(peer), Text: err.Error()})
+	ev := observe.Event{Kind: observe.PeerLeft, Peer: int32(peer)}
+	if !goodbye {
+		ev.Kind, ev.Text = observe.PeerLost, err.Error()
 	}
+	o.note(ev)
 	switch {
 	case closing:
 	case goodbye:
@@ -198,10 +203,7 @@ func (o *Observer) TraceLost(peer int, goodbye bool, err error, closing bool) {
 
 // TraceStart records a call before the node gets it.
 func (o *Observer) TraceStart(k *Call) {
-	o.note(observe.Event{
-		Kind: observe.CallBegun, Comm: k.Comm, Seq: k.Seq, What: uint8(k.Kind), N: k.Bytes, Text: k.Algo,
-		Peer: observe.NoPeer,
-	})
+	o.note(k.event(observe.CallBegun, k.Bytes))
 	if o.debug {
 		o.cfg.Logger.Debug("operation begun", "op", k.Kind, "algo", k.Algo, "bytes", k.Bytes,
 			"comm", o.view.CommName(k.Comm), "seq", k.Seq)
@@ -216,10 +218,7 @@ func (o *Observer) TraceEnd(k *Call, err error, departing bool) (wait func()) {
 	if !k.Lifecycle {
 		o.tallies.Add(observe.Series{Op: k.Kind.String(), Algo: k.Algo}, o.outcome(err), took)
 	}
-	ev := observe.Event{
-		Kind: observe.CallEnded, Comm: k.Comm, Seq: k.Seq, What: uint8(k.Kind), N: int64(took), Text: k.Algo,
-		Peer: observe.NoPeer,
-	}
+	ev := k.event(observe.CallEnded, int64(took))
 	if err == nil {
 		o.note(ev)
 		if o.debug {
