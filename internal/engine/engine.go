@@ -8,10 +8,12 @@ import (
 	"github.com/allcast/allcast/internal/engine/observer"
 )
 
-// Types of package control that callers use.
 type (
-	Config  = control.Config
-	Call    = control.Call
+	// Config describes what an Engine runs on.
+	Config = control.Config
+	// A Call is a collective that this rank takes part in.
+	Call = control.Call
+	// A Request is a call under way.
 	Request = control.Request
 )
 

@@ -78,8 +78,7 @@ func (c *Control) end(req uint64, err error) {
 	c.checkIdle()
 }
 
-// report ends a request, and wakes the goroutine that waits for it. The call's memory may be freed from
-// now on.
+// report ends a request, and wakes the goroutine that waits for it. Free may now take the call's memory.
 func (c *Control) report(k *call) {
 	c.data.Memory.Unuse(&k.bufs)
 	k.req.end()

@@ -52,8 +52,7 @@ func (c *Control) joined(id uint32) {
 	}
 }
 
-// OwnGroups reports whether a communicator has multicast groups of its own. It waits until this rank
-// has joined them.
+// OwnGroups waits until this rank has joined a communicator's own multicast groups; false: it has none.
 func (c *Control) OwnGroups(comm uint32) bool {
 	if c.data.Caps().Groups == nil || comm < FirstComm {
 		return false
@@ -109,8 +108,7 @@ func (c *Control) ProbeGroups(ctx context.Context, comm uint32) *GroupProbe {
 	return &GroupProbe{Unheard: p.Unheard(), Stop: stop}
 }
 
-// LeaveGroups makes a communicator share the job's multicast groups. All members do so before one of
-// them multicasts.
+// LeaveGroups makes a communicator share the job's groups. All members call it before one multicasts.
 func (c *Control) LeaveGroups(comm uint32) {
 	if g := c.data.Caps().Groups; g != nil && comm >= FirstComm {
 		g.RemoveComm(comm)

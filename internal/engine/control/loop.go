@@ -71,8 +71,6 @@ func (c *Control) handle(t *task) {
 	case taskMessage:
 		c.obs.TraceMessage(t.peer, &t.msg)
 		c.node.Message(now, t.peer, &t.msg)
-	case taskLost:
-		c.lost(now, t.peer, t.err)
 	case taskReport:
 		if c.data.Accept(&t.event) {
 			c.reported(now, &t.event)

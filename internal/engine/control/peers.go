@@ -35,9 +35,7 @@ func (u *upcalls) Message(from int, msg []byte) {
 // Lost implements fabric.Handler.
 func (u *upcalls) Lost(peer int, err error) {
 	c := (*Control)(u)
-	t := c.newTask(taskLost)
-	t.Value.peer, t.Value.err = peer, err
-	c.push(t)
+	c.submit(func() { c.lost(c.now(), peer, err) })
 }
 
 // Report implements datapath.Sink.

@@ -12,7 +12,6 @@ const (
 	taskCall     taskKind = iota // call: the application made it
 	taskDo                       // do: rare work
 	taskMessage                  // peer, msg
-	taskLost                     // peer, err: the connection has ended
 	taskReport                   // event: of the datapath
 	taskTick                     // the clock went off
 	taskFinished                 // req, err: a large average is computed

@@ -165,8 +165,7 @@ func (d *Datapath) Pending() bool {
 // HeardAt is when data last came from a rank, by the node's clock; 0: never.
 func (d *Datapath) HeardAt(rank int) step.Time { return step.Time(d.heard[rank].Load()) }
 
-// hear notes that data came from a rank: the rank is alive. Its next message, even a heartbeat, may
-// arrive much later.
+// hear notes that a rank is alive: data came from it. Its next message may arrive much later.
 func (d *Datapath) hear(rank int) {
 	if rank >= 0 && rank < len(d.heard) {
 		d.heard[rank].Store(int64(max(1, d.cfg.Clock())))

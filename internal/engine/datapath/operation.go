@@ -168,7 +168,9 @@ func (op *Operation) Unexpected() uint64 {
 	if op.pieces == nil {
 		return 0
 	}
-	return op.pieces.unexpected()
+	op.pieces.mu.Lock()
+	defer op.pieces.mu.Unlock()
+	return op.pieces.inbox.Foreign()
 }
 
 // withdraw takes the buffers away from the reliable side. The workers have their own ways.

@@ -178,10 +178,3 @@ func (p *pieces) release() {
 		p.sums.release()
 	}
 }
-
-// unexpected counts the pieces that came although the operation did not expect them.
-func (p *pieces) unexpected() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.inbox.Foreign()
-}

@@ -107,8 +107,7 @@ func (d *Datapath) look() {
 	d.Polling.bulk.Store(slices.ContainsFunc(d.recvs, (*receiver).awaitsMany))
 }
 
-// awaitsMany reports whether the kernel still has to place many chunks of an operation that has not
-// ended.
+// awaitsMany reports whether the kernel still has to place many chunks of an open operation.
 func (w *receiver) awaitsMany() (many bool) {
 	if w.poller == nil {
 		return false

@@ -43,6 +43,5 @@ func (p *Polling) SetLeader(l Leader) {
 // Serve multicasts without blocking what is to be sent, and reports whether it did something.
 func (p *Polling) Serve() bool { return p.send.serve() }
 
-// Bulk reports whether the kernel still has many chunks to place. A goroutine that waits for them may
-// as well sleep.
+// Bulk reports whether the kernel still has many chunks to place, so that polling is not worth it.
 func (p *Polling) Bulk() bool { return p.bulk.Load() }

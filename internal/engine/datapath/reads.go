@@ -70,8 +70,7 @@ func (d *Datapath) claimed(ev *Event) bool {
 	return false
 }
 
-// answered places a part of an answer, and reports whether it was the last. Whoever reads it from the
-// network calls it.
+// answered places a part of an answer, and reports whether it was the last.
 func (r *read) answered(off int64, b []byte) (last bool, err error) {
 	if off != r.got || int64(len(b)) > r.size-off {
 		return false, fmt.Errorf("it sent what no correct peer sends: bytes %d to %d of an answer of %d, after byte %d",

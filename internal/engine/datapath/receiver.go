@@ -43,8 +43,7 @@ const (
 	workerStopped             // its placements are closed
 )
 
-// A receiver is the receive worker of one subgroup: a mcast.Intake and its I/O. It implements
-// fabric.Sink.
+// A receiver is the receive worker of one subgroup: a mcast.Intake and its I/O, and a fabric.Sink.
 type receiver struct {
 	d      *Datapath
 	sub    int
@@ -106,8 +105,7 @@ func (w *receiver) become(s workerState) {
 	}
 }
 
-// failed is what the poller calls when the network failed or is closed. Control still waits for answers
-// to its commands.
+// failed is what the poller calls when the network failed or is closed. Commands are still answered.
 func (w *receiver) failed(err error) {
 	w.fail(err)
 	w.drain()
@@ -171,8 +169,7 @@ func (w *receiver) wait(end <-chan time.Time) {
 	w.drain()
 }
 
-// command gives the worker a command, which it obeys at once if asked to, else before it looks at another
-// datagram.
+// command queues a command. With now set it wakes the worker, which else obeys before the next datagram.
 func (w *receiver) command(c command, now bool) {
 	t := w.cmds.Item()
 	t.Value = c
@@ -314,8 +311,7 @@ func (w *receiver) Chunk(h fabric.Header, payload []byte) {
 	w.report()
 }
 
-// pending reports whether datagrams wait for the worker, or the worker handles some. Any goroutine may
-// call it.
+// pending reports whether the worker has datagrams to handle. Any goroutine may call it.
 func (w *receiver) pending() bool { return !w.is(workerDeaf) && (w.is(workerBusy) || w.rx.Pending()) }
 
 // report hands over what there is to report, if that is enough.

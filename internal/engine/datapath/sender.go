@@ -105,8 +105,7 @@ func (s *sender) rouse() {
 	}
 }
 
-// serve carries out commands without blocking, unless another goroutine does, and reports whether it
-// did.
+// serve carries out commands without blocking. It reports false if none wait or another goroutine sends.
 func (s *sender) serve() bool {
 	if s.idle() || !s.turn.TryLock() {
 		return false

@@ -41,8 +41,7 @@ type Config struct {
 	Clock      func() step.Time // of the node
 }
 
-// A View is the engine as the observer sees it. Only the goroutine that runs the node calls CommName,
-// Call and Calls.
+// A View is the engine as the observer sees it.
 type View interface {
 	// Run runs f on the goroutine that runs the node, and waits for it. It reports false if the engine
 	// has stopped; then nobody else uses the node.
@@ -50,10 +49,12 @@ type View interface {
 	// Submit runs f there later, and does not block.
 	Submit(f func())
 	Stopped() <-chan struct{}
+	Counters() datapath.Counters
+
+	// Only the goroutine that runs the node calls these.
 	CommName(id uint32) string
 	Call(req uint64) *Call // nil: it has ended
 	Calls() int
-	Counters() datapath.Counters
 }
 
 // A Call describes a call for people.
@@ -314,8 +315,7 @@ var outcomes = map[node.Reason]string{
 	node.Protocol: "protocol", node.Corrupt: "corrupt", node.Cancelled: "cancelled", node.Left: "closed",
 }
 
-// ask computes something on the goroutine that runs the node. It reports false if that does not happen
-// in time.
+// ask computes something on the goroutine that runs the node. It reports false if that takes too long.
 func ask[T any](o *Observer, f func() T) (v T, ok bool) {
 	answer := make(chan T, 1) // nobody takes a late answer
 	timer := time.NewTimer(askLimit)

@@ -81,8 +81,7 @@ func (q *Queue[T]) Take() *Item[T] {
 	return first
 }
 
-// Sleep announces that the consumer is about to wait for Wake. It reports false if there are items to
-// take instead.
+// Sleep announces that the consumer is about to wait for Wake; false: there are items to take instead.
 func (q *Queue[T]) Sleep() bool {
 	q.sleeping.Store(true)
 	if q.head.Load() != nil {
