@@ -152,10 +152,9 @@ func (c *Control) nodeConfig() node.Config {
 	if cfg.Multicast == nil {
 		return nc
 	}
-	taken, byKernel := c.data.Credit()
-	nc.Flow, nc.Room, nc.Taken = mcast.FlowCredit, uint64(max(1, caps.Room)), taken
+	nc.Flow, nc.Room, nc.Taken = mcast.FlowCredit, uint64(max(1, caps.Room)), &c.data.Credit.Taken
 	if caps.Placer != nil {
-		nc.Offload, nc.ByKernel = uint64(caps.Placer.Room()), byKernel
+		nc.Offload, nc.ByKernel = uint64(caps.Placer.Room()), &c.data.Credit.ByKernel
 	}
 	nc.Batch, nc.Overhead = uint32(2*max(1, caps.Batch)), caps.Overhead
 	return nc

@@ -61,7 +61,7 @@ func bare(t testing.TB) (*Datapath, *recorded) {
 	sink := &recorded{}
 	log := slog.New(slog.DiscardHandler)
 	d := New(Config{Size: 2, Layout: layout, Secret: []byte("k"), Logger: log, Clock: func() step.Time { return 1 }}, sink)
-	d.credit.flushAfter = 28
+	d.Credit.flushAfter = 28
 	return d, sink
 }
 

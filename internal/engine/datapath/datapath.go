@@ -33,6 +33,7 @@ type Datapath struct {
 	Memory  Memory
 	Polling Polling
 	Probes  Probes
+	Credit  Credit
 
 	cfg     Config
 	sink    Sink
@@ -42,7 +43,6 @@ type Datapath struct {
 	ops     map[fabric.OpKey]*Operation // from StartRound to Release or Quiesced, owned by control's goroutine
 	recvs   []*receiver
 	send    *sender // nil: the network has no multicast
-	credit  credit
 
 	reads     registry[uint64, *read]            // that peers have not answered yet
 	lastRead  uint64                             // id, owned by control's goroutine
@@ -56,10 +56,10 @@ type Datapath struct {
 	repaired atomic.Uint64 // fetched bytes
 }
 
-// credit counts the datagrams that left the receive queues, for the node's flow control.
-type credit struct {
-	taken      place.Taken // by receive workers
-	byKernel   place.Taken // by the kernel
+// Credit counts the datagrams that left the receive queues, for the node's flow control.
+type Credit struct {
+	Taken      place.Taken // by receive workers
+	ByKernel   place.Taken // by the kernel
 	flushAfter uint32      // chunks per report, limited so that credit flows while data keeps coming
 }
 
@@ -82,7 +82,7 @@ func New(cfg Config, sink Sink) *Datapath {
 	if mc := cfg.Multicast; mc != nil {
 		d.caps = mc.Capabilities()
 		d.protect.init(cfg, &d.caps)
-		d.credit.flushAfter = uint32(max(1, min(d.caps.Room/8, 4*d.caps.Batch)))
+		d.Credit.flushAfter = uint32(max(1, min(d.caps.Room/8, 4*d.caps.Batch)))
 	}
 	d.Memory.placed = d.caps.Allocator
 	return d
@@ -151,11 +151,6 @@ func (d *Datapath) Poller() fabric.Poller {
 
 // Caps are the capabilities of the multicast side, less what seals take; zero if there is none.
 func (d *Datapath) Caps() fabric.Capabilities { return d.caps }
-
-// Credit counts the datagrams that the receive workers and the kernel took off their queues.
-func (d *Datapath) Credit() (taken, byKernel *place.Taken) {
-	return &d.credit.taken, &d.credit.byKernel
-}
 
 // Pending reports whether received datagrams wait for a worker that has not had its turn.
 func (d *Datapath) Pending() bool {

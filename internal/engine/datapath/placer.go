@@ -140,7 +140,7 @@ func (w *receiver) learn(l *landing) {
 	w.in.Ignore(l.place, mcast.Duplicate, duplicates)
 	w.in.Ignore(l.place, mcast.Late, late)
 	w.in.Ignore(l.place, mcast.Foreign, foreign)
-	w.d.credit.byKernel.Add(counted - l.seen.Swap(counted))
+	w.d.Credit.ByKernel.Add(counted - l.seen.Swap(counted))
 	w.flush(true)
 }
 

@@ -65,7 +65,7 @@ type receiver struct {
 func newReceiver(d *Datapath, sub int, rx fabric.Receiver) *receiver {
 	return &receiver{
 		d: d, sub: sub, rx: rx, cmds: queue.New[command](), linger: newLinger(d.caps.Batch, d.caps.Room),
-		in:    mcast.NewIntake(d.cfg.Layout, d.credit.flushAfter, &d.credit.taken, newReport),
+		in:    mcast.NewIntake(d.cfg.Layout, d.Credit.flushAfter, &d.Credit.Taken, newReport),
 		slots: make([]mcast.Slot, max(1, d.caps.Batch)),
 	}
 }

@@ -372,9 +372,7 @@ func (o *Observer) state(events int) observe.State {
 }
 
 func (o *Observer) commState(now step.Time, v *node.CommView) observe.Comm {
-	c := observe.Comm{
-		ID: v.ID, Name: o.view.CommName(v.ID), Rank: v.Rank, Size: v.Size, Calls: v.Calls, Linger: v.Linger,
-	}
+	c := observe.Comm{ID: v.ID, Name: o.view.CommName(v.ID), Rank: v.Rank, Size: v.Size, Calls: v.Calls, Linger: v.Linger}
 	if v.Broken {
 		c.Broken, c.Culprit = v.Reason.String(), &v.Culprit
 	}
