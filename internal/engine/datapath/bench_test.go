@@ -172,7 +172,10 @@ func BenchmarkSendWorker(b *testing.B) {
 	s.batch.Payloads = make([][]byte, 0, s.max)
 	b.ReportAllocs()
 	for i := 0; i < b.N; i += benchBatch {
-		s.multicast(&command{kind: commandMulticast, op: op, n: benchBatch})
+		t := s.cmds.Item()
+		t.Value = command{kind: commandMulticast, op: op, n: benchBatch}
+		s.multicast(&t.Value)
+		s.cmds.Free(t)
 		sink.discard()
 	}
 }
