@@ -69,7 +69,7 @@ func TestTooLongChunks(t *testing.T) {
 	for rank, err := range allcasttest.JoinAll(t.Context(), opts, func(context.Context, *allcast.Comm) error {
 		return errors.New("joined")
 	}) {
-		if err == nil || !strings.Contains(err.Error(), "at most 65453 do") {
+		if err == nil || !strings.Contains(err.Error(), "at most 65453") {
 			t.Errorf("rank %d: got %v", rank, err)
 		}
 	}

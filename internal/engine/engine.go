@@ -17,11 +17,9 @@ type (
 	Request = control.Request
 )
 
-// Multicast is the name of the algorithm of package mcast.
-const Multicast = control.Multicast
-
-// Communicators of all ranks, and the first free id.
+// The algorithm of package mcast, the communicators of all ranks, and the first free id.
 const (
+	Multicast = control.Multicast
 	World     = control.World
 	Lifecycle = control.Lifecycle
 	FirstComm = control.FirstComm

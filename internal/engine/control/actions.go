@@ -47,7 +47,7 @@ func (c *Control) complete(req uint64) {
 		c.end(req, k.divide())
 	default:
 		go func() {
-			t := newTask(taskFinished)
+			t := c.newTask(taskFinished)
 			t.Value.req, t.Value.err = req, k.divide()
 			c.push(t)
 		}()
@@ -78,8 +78,7 @@ func (c *Control) end(req uint64, err error) {
 	c.checkIdle()
 }
 
-// report ends a request, and wakes the goroutine that waits for it. The call's memory may be freed from
-// now on.
+// report ends a request, and wakes the goroutine that waits for it. Free may now take the call's memory.
 func (c *Control) report(k *call) {
 	c.data.Memory.Unuse(&k.bufs)
 	k.req.end()

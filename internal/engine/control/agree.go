@@ -56,8 +56,7 @@ func (c *Control) agree(comm, id uint32, a *agreement) (req uint64, err error) {
 	return req, err
 }
 
-// agreed takes the end of an agreement. The new communicator exists before any message for it is
-// handled.
+// agreed ends an agreement. The new communicator exists before any message for it is handled.
 func (c *Control) agreed(a *node.Action) {
 	w := c.agreements[a.Req]
 	delete(c.agreements, a.Req)

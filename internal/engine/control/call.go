@@ -73,7 +73,7 @@ func (c *Control) Start(comm uint32, spec Call) (*Request, error) {
 		c.data.Memory.Unuse(&k.bufs)
 		return nil, err
 	}
-	t := newTask(taskCall)
+	t := c.newTask(taskCall)
 	t.Value.call = k
 	c.comms.mu.Lock()
 	if !c.is(running) {
@@ -115,13 +115,9 @@ func (c *Control) prepare(k *call, spec *Call, g *group) error {
 		copyTo(spec.Recv[at:at+spec.Counts[rank]], spec.Send)
 	case wire.ReduceScatter:
 		k.bufs.Own = sum(spec.Counts[:rank])
-		if size == 1 {
-			copyTo(spec.Recv, spec.Send)
-		}
-	case wire.Allreduce:
-		if size == 1 {
-			copyTo(spec.Recv, spec.Send)
-		}
+	}
+	if size == 1 && spec.reduces() {
+		copyTo(spec.Recv, spec.Send)
 	}
 	receives := spec.Kind != wire.Broadcast || spec.Root != rank
 	c.data.Prepare(&k.bufs, k.rounds != nil && size > 1 && receives)
@@ -150,21 +146,18 @@ func (k *Call) check(rank, size int) error {
 			}
 			total += c
 		}
-		own := k.Counts[rank]
-		if k.Kind == wire.Allgather {
-			if n != total {
-				return fmt.Errorf("%w: receive buffer of %d bytes for %d", ErrCall, n, total)
-			}
-			if k.Send != nil && int64(len(k.Send)) != own {
-				return fmt.Errorf("%w: send buffer of %d bytes for %d", ErrCall, len(k.Send), own)
-			}
+		send, recv := k.Counts[rank], total
+		if k.reduces() {
+			send, recv = recv, send
+		}
+		if n != recv {
+			return fmt.Errorf("%w: receive buffer of %d bytes for %d", ErrCall, n, recv)
+		}
+		if (k.Send != nil || k.reduces()) && int64(len(k.Send)) != send {
+			return fmt.Errorf("%w: send buffer of %d bytes for %d", ErrCall, len(k.Send), send)
+		}
+		if !k.reduces() {
 			return nil
-		}
-		if n != own {
-			return fmt.Errorf("%w: receive buffer of %d bytes for %d", ErrCall, n, own)
-		}
-		if int64(len(k.Send)) != total {
-			return fmt.Errorf("%w: send buffer of %d bytes for %d", ErrCall, len(k.Send), total)
 		}
 	case wire.Allreduce:
 		if k.Send != nil && len(k.Send) != len(k.Recv) {

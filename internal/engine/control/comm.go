@@ -131,7 +131,7 @@ func (c *Control) Comms() (n int) {
 func (c *Control) removed(id uint32) {
 	delete(c.comms.names, id)
 	if c.comms.joining[id] == nil {
-		c.leaveGroups(id)
+		go c.LeaveGroups(id)
 	}
 	c.forgetEarly(id)
 	c.comms.mu.Lock()

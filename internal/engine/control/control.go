@@ -113,7 +113,7 @@ func New(cfg Config) (*Control, *observer.Observer, error) {
 	}
 	c.clock.at = step.Never
 	c.clock.due.Store(int64(step.Never))
-	c.clock.timer = time.AfterFunc(time.Hour, func() { c.push(newTask(taskTick)) })
+	c.clock.timer = time.AfterFunc(time.Hour, func() { c.push(c.newTask(taskTick)) })
 	c.obs = observer.New(observer.Config{
 		Rank: cfg.Rank, Size: cfg.Size, Who: cfg.Who, Failed: cfg.Failed, Watch: cfg.Watch, Closed: ErrClosed,
 		Logger: cfg.Logger, Clock: c.now,
@@ -121,7 +121,7 @@ func New(cfg Config) (*Control, *observer.Observer, error) {
 	c.data = datapath.New(datapath.Config{
 		Size: cfg.Size, Multicast: cfg.Multicast, Layout: layout, Secret: cfg.Secret, Protection: cfg.Protection,
 		Pin: cfg.Pin, Logger: cfg.Logger, Clock: c.now,
-	}, (*reports)(c))
+	}, (*upcalls)(c))
 	c.node = node.New(0, c.nodeConfig())
 	c.obs.Attach(c.node, (*view)(c))
 	// The first communicators exist before any peer can reach this rank: a message for an unknown
@@ -134,7 +134,7 @@ func New(cfg Config) (*Control, *observer.Observer, error) {
 	if err := c.connect(); err != nil {
 		return nil, nil, err
 	}
-	c.push(newTask(taskTick))
+	c.push(c.newTask(taskTick))
 	if err := c.data.Watch(); err != nil {
 		_ = c.Close()
 		return nil, nil, err
@@ -152,10 +152,9 @@ func (c *Control) nodeConfig() node.Config {
 	if cfg.Multicast == nil {
 		return nc
 	}
-	taken, byKernel := c.data.Credit()
-	nc.Flow, nc.Room, nc.Taken = mcast.FlowCredit, uint64(max(1, caps.Room)), taken
+	nc.Flow, nc.Room, nc.Taken = mcast.FlowCredit, uint64(max(1, caps.Room)), &c.data.Credit.Taken
 	if caps.Placer != nil {
-		nc.Offload, nc.ByKernel = uint64(caps.Placer.Room()), byKernel
+		nc.Offload, nc.ByKernel = uint64(caps.Placer.Room()), &c.data.Credit.ByKernel
 	}
 	nc.Batch, nc.Overhead = uint32(2*max(1, caps.Batch)), caps.Overhead
 	return nc
@@ -165,7 +164,7 @@ func (c *Control) nodeConfig() node.Config {
 // answer, so nothing runs the loop meanwhile.
 func (c *Control) connect() (err error) {
 	c.draining.Store(true)
-	if c.rel, err = c.cfg.Reliable(handler{c.data.Incoming(), (*messages)(c)}); err != nil {
+	if c.rel, err = c.cfg.Reliable(handler{c.data, (*upcalls)(c)}); err != nil {
 		c.clock.timer.Stop()
 		if p := c.data.Caps().Poller; p != nil {
 			_ = p.Close()

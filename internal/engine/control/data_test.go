@@ -86,7 +86,7 @@ func TestPartsAreSignsOfLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = e.Close() }()
-	h := handler{e.data.Incoming(), (*messages)(e.Control)}
+	h := handler{e.data, (*upcalls)(e.Control)}
 	part := func() *fabric.Buffer { return &fabric.Buffer{B: make([]byte, 4)} }
 	signs := []func(){
 		func() { h.Data(1, fabric.Piece{Op: fabric.OpKey{Comm: World}, Len: 1 << 40}, 4, part()) },

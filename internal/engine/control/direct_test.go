@@ -3,6 +3,7 @@ package control
 import (
 	"bytes"
 	"testing"
+	"testing/synctest"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/settings"
@@ -56,45 +57,49 @@ func directEngines(t *testing.T, hold chan func()) []*engine {
 }
 
 func TestReadIntoPlace(t *testing.T) {
-	all := directEngines(t, nil)
-	broadcast(t, all, 10_001)
-	if s := all[1].Stats(); s.RepairedBytes != 10_001 {
-		t.Errorf("%d bytes were repaired", s.RepairedBytes)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		all := directEngines(t, nil)
+		broadcast(t, all, 10_001)
+		if s := all[1].Stats(); s.RepairedBytes != 10_001 {
+			t.Errorf("%d bytes were repaired", s.RepairedBytes)
+		}
+	})
 }
 
 // A call that fails ends only when no read can write to its buffer any more.
 func TestFailureWaitsForReads(t *testing.T) {
-	hold := make(chan func(), 100)
-	all := directEngines(t, hold)
-	var reqs []*Request
-	for _, e := range all {
-		r, err := e.Start(World, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: bytes.Repeat([]byte{1}, 1000)})
-		if err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan func(), 100)
+		all := directEngines(t, hold)
+		var reqs []*Request
+		for _, e := range all {
+			r, err := e.Start(World, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: bytes.Repeat([]byte{1}, 1000)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			reqs = append(reqs, r)
+		}
+		done := <-hold // a read is under way
+		if err := all[1].Abort(World); err != nil {
 			t.Fatal(err)
 		}
-		reqs = append(reqs, r)
-	}
-	done := <-hold // a read is under way
-	if err := all[1].Abort(World); err != nil {
-		t.Fatal(err)
-	}
-	all[1].do(func() {}) // the failure is handled
-	if reqs[1].Over() {
-		t.Fatal("the call has ended while a read may write to its buffer")
-	}
-	for done(); ; {
-		select {
-		case done := <-hold:
-			done()
-			continue
-		case <-reqs[1].Done():
+		synctest.Wait() // All workers have answered by now. Only the reads that had begun remain.
+		if reqs[1].Over() {
+			t.Fatal("the call has ended while a read may write to its buffer")
 		}
-		break
-	}
-	if reqs[1].Err() == nil {
-		t.Error("it did not fail")
-	}
+		for done(); ; {
+			select {
+			case done := <-hold:
+				done()
+				continue
+			case <-reqs[1].Done():
+			}
+			break
+		}
+		if reqs[1].Err() == nil {
+			t.Error("it did not fail")
+		}
+	})
 }
 
 // memLate is memReliable on a network that registers memory when the test says so.
@@ -149,51 +154,57 @@ func startBroadcasts(t *testing.T, all []*engine, bufs [][]byte) (reqs []*Reques
 // A rank enters the barrier of an operation when its buffer is registered, and not before. It keeps the
 // messages that arrive meanwhile.
 func TestRegistersLater(t *testing.T) {
-	all, begun := lateEngines(t)
-	bufs := [][]byte{bytes.Repeat([]byte{7}, 1000), make([]byte, 1000)}
-	reqs := startBroadcasts(t, all, bufs)
-	key := <-begun
-	for _, e := range all {
-		e.do(func() {}) // all queued tasks are handled
-		if e.Stats().McastChunks > 0 {
-			t.Error("somebody sent before all were ready")
+	synctest.Test(t, func(t *testing.T) {
+		all, begun := lateEngines(t)
+		bufs := [][]byte{bytes.Repeat([]byte{7}, 1000), make([]byte, 1000)}
+		reqs := startBroadcasts(t, all, bufs)
+		key := <-begun
+		synctest.Wait()
+		for _, e := range all {
+			if e.Stats().McastChunks > 0 {
+				t.Error("somebody sent before all were ready")
+			}
 		}
-	}
-	all[0].data.Incoming().Registered(key, nil)
-	for r, req := range reqs {
-		if <-req.Done(); req.Err() != nil || !bytes.Equal(bufs[r], bufs[0]) {
-			t.Errorf("rank %d: %v", r, req.Err())
+		all[0].data.Registered(key, nil)
+		for r, req := range reqs {
+			if <-req.Done(); req.Err() != nil || !bytes.Equal(bufs[r], bufs[0]) {
+				t.Errorf("rank %d: %v", r, req.Err())
+			}
 		}
-	}
+	})
 }
 
 // Memory that cannot be registered cannot be used: the call fails everywhere.
 func TestRegisterFails(t *testing.T) {
-	all, begun := lateEngines(t)
-	reqs := startBroadcasts(t, all, [][]byte{make([]byte, 1000), make([]byte, 1000)})
-	all[0].data.Incoming().Registered(<-begun, fabric.ErrClosed)
-	for _, r := range reqs {
-		if <-r.Done(); r.Err() == nil {
-			t.Error("it did not fail")
+	synctest.Test(t, func(t *testing.T) {
+		all, begun := lateEngines(t)
+		reqs := startBroadcasts(t, all, [][]byte{make([]byte, 1000), make([]byte, 1000)})
+		all[0].data.Registered(<-begun, fabric.ErrClosed)
+		for _, r := range reqs {
+			if <-r.Done(); r.Err() == nil {
+				t.Error("it did not fail")
+			}
 		}
-	}
+	})
 }
 
 // An operation that fails during the registration of its memory ends after the registration.
 func TestFailsWhileItRegisters(t *testing.T) {
-	all, begun := lateEngines(t)
-	reqs := startBroadcasts(t, all, [][]byte{make([]byte, 1000), make([]byte, 1000)})
-	key := <-begun
-	if err := all[1].Abort(World); err != nil {
-		t.Fatal(err)
-	}
-	<-reqs[1].Done()
-	all[0].do(func() {}) // the failure is handled
-	if reqs[0].Over() {
-		t.Error("it has ended while the network may use its memory")
-	}
-	all[0].data.Incoming().Registered(key, nil)
-	if <-reqs[0].Done(); reqs[0].Err() == nil {
-		t.Error("it did not fail")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		all, begun := lateEngines(t)
+		reqs := startBroadcasts(t, all, [][]byte{make([]byte, 1000), make([]byte, 1000)})
+		key := <-begun
+		if err := all[1].Abort(World); err != nil {
+			t.Fatal(err)
+		}
+		<-reqs[1].Done()
+		synctest.Wait() // all workers have answered by now
+		if reqs[0].Over() {
+			t.Error("it has ended while the network may use its memory")
+		}
+		all[0].data.Registered(key, nil)
+		if <-reqs[0].Done(); reqs[0].Err() == nil {
+			t.Error("it did not fail")
+		}
+	})
 }

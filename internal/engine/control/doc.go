@@ -14,7 +14,7 @@
 //
 // # Waiting
 //
-// A goroutine blocked in Wait polls the network itself, with a fabric.Poller (wait.go). The awaited
+// A goroutine blocked in Wait polls the network itself (wait.go), unless another one does. The awaited
 // event therefore does not have to wake another thread first. With more ranks than processors, that
 // would be most of the cost of a small message. The goroutine reads the connections and the socket of
 // the first subgroup, polls for a moment, and only then sleeps. It also checks the clock, because Go's

@@ -44,7 +44,7 @@ func (c *Control) joined(id uint32) {
 	delete(c.comms.joining, id)
 	close(j.done)
 	if _, known := c.comms.names[id]; !known {
-		c.leaveGroups(id) // the communicator was closed meanwhile
+		go c.LeaveGroups(id) // the communicator was closed meanwhile
 		return
 	}
 	for _, op := range j.held {
@@ -52,15 +52,7 @@ func (c *Control) joined(id uint32) {
 	}
 }
 
-// leaveGroups leaves the groups of a communicator.
-func (c *Control) leaveGroups(id uint32) {
-	if g := c.data.Caps().Groups; g != nil && id >= FirstComm {
-		go g.RemoveComm(id)
-	}
-}
-
-// OwnGroups reports whether a communicator has multicast groups of its own. It waits until this rank
-// has joined them.
+// OwnGroups waits until this rank has joined a communicator's own multicast groups; false: it has none.
 func (c *Control) OwnGroups(comm uint32) bool {
 	if c.data.Caps().Groups == nil || comm < FirstComm {
 		return false
@@ -81,12 +73,9 @@ func (c *Control) OwnGroups(comm uint32) bool {
 
 // A GroupProbe is this rank's part of a test of a communicator's own multicast groups.
 type GroupProbe struct {
-	Unheard []int // ranks of the communicator that were not heard
-	stop    func()
+	Unheard []int  // ranks of the communicator that were not heard
+	Stop    func() // ends the test
 }
-
-// Stop ends the test.
-func (p *GroupProbe) Stop() { p.stop() }
 
 // ProbeGroups listens for the other members of a communicator on its own groups, until all were heard
 // or for a bounded time. All members have joined the groups before one of them calls it. This rank
@@ -94,7 +83,7 @@ func (p *GroupProbe) Stop() { p.stop() }
 func (c *Control) ProbeGroups(ctx context.Context, comm uint32) *GroupProbe {
 	g, mc := c.comms.group(comm), c.cfg.Multicast
 	if g == nil || mc == nil {
-		return &GroupProbe{stop: func() {}}
+		return &GroupProbe{Stop: func() {}}
 	}
 	size := len(g.Members)
 	p := probe.New(c.data.Probes.Token(comm), comm, g.Rank, size, mc.Subgroups(), mc.Capabilities().Chunk)
@@ -116,13 +105,12 @@ func (c *Control) ProbeGroups(ctx context.Context, comm uint32) *GroupProbe {
 	case <-ctx.Done():
 	case <-c.over:
 	}
-	return &GroupProbe{Unheard: p.Unheard(), stop: stop}
+	return &GroupProbe{Unheard: p.Unheard(), Stop: stop}
 }
 
-// LeaveGroups makes a communicator share the job's multicast groups. All members do so before one of
-// them multicasts.
+// LeaveGroups makes a communicator share the job's groups. All members call it before one multicasts.
 func (c *Control) LeaveGroups(comm uint32) {
-	if g := c.data.Caps().Groups; g != nil {
+	if g := c.data.Caps().Groups; g != nil && comm >= FirstComm {
 		g.RemoveComm(comm)
 	}
 }

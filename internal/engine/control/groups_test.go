@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -151,91 +152,99 @@ func multicasts(t *testing.T, all []*engine) (repaired uint64) {
 
 // Only the members of a communicator hear each other on its own groups.
 func TestProbeGroups(t *testing.T) {
-	n, all := groupEngines(t, nil, nil, 0)
-	for r, unheard := range probeAll(t, all) {
-		if len(unheard) > 0 {
-			t.Errorf("rank %d did not hear %v", r, unheard)
+	synctest.Test(t, func(t *testing.T) {
+		n, all := groupEngines(t, nil, nil, 0)
+		for r, unheard := range probeAll(t, all) {
+			if len(unheard) > 0 {
+				t.Errorf("rank %d did not hear %v", r, unheard)
+			}
 		}
-	}
-	if repaired := multicasts(t, all); repaired > 0 || n.other > 0 {
-		t.Errorf("%d chunks were fetched, and %d datagrams reached another rank", repaired, n.other)
-	}
-	if all[0].OwnGroups(World) {
-		t.Error("the job's groups are not the communicator's")
-	}
-	if e := newMemNet(1).engines(t)[0]; e.OwnGroups(FirstComm) {
-		t.Error("a network that keeps nobody apart has groups of communicators")
-	}
+		if repaired := multicasts(t, all); repaired > 0 || n.other > 0 {
+			t.Errorf("%d chunks were fetched, and %d datagrams reached another rank", repaired, n.other)
+		}
+		if all[0].OwnGroups(World) {
+			t.Error("the job's groups are not the communicator's")
+		}
+		if e := newMemNet(1).engines(t)[0]; e.OwnGroups(FirstComm) {
+			t.Error("a network that keeps nobody apart has groups of communicators")
+		}
+	})
 }
 
 // The test finds a member that hears nothing on the groups, and the job's groups still work.
 func TestProbeFindsDeafMember(t *testing.T) {
-	n, all := groupEngines(t, nil, map[int]bool{1: true}, 400*time.Millisecond)
-	for r, unheard := range probeAll(t, all) {
-		// The communicator numbers its members in reverse.
-		if want := map[int][]int{1: {0, 2}}[r]; !slices.Equal(unheard, want) {
-			t.Errorf("rank %d did not hear %v, want %v", r, unheard, want)
+	synctest.Test(t, func(t *testing.T) {
+		n, all := groupEngines(t, nil, map[int]bool{1: true}, 400*time.Millisecond)
+		for r, unheard := range probeAll(t, all) {
+			// The communicator numbers its members in reverse.
+			if want := map[int][]int{1: {0, 2}}[r]; !slices.Equal(unheard, want) {
+				t.Errorf("rank %d did not hear %v, want %v", r, unheard, want)
+			}
 		}
-	}
-	for _, e := range all {
-		e.LeaveGroups(FirstComm)
-	}
-	if repaired := multicasts(t, all); repaired > 0 || n.other == 0 {
-		t.Errorf("%d chunks were fetched; %d datagrams reached a rank that shares the groups", repaired, n.other)
-	}
+		for _, e := range all {
+			e.LeaveGroups(FirstComm)
+		}
+		if repaired := multicasts(t, all); repaired > 0 || n.other == 0 {
+			t.Errorf("%d chunks were fetched; %d datagrams reached a rank that shares the groups", repaired, n.other)
+		}
+	})
 }
 
 // A member that could not join reports it.
 func TestProbeWithoutGroups(t *testing.T) {
-	_, all := groupEngines(t, map[int]error{0: errors.New("no more groups")}, nil, 0)
-	unheard := probeAll(t, all)
-	if len(unheard[0]) == 0 {
-		t.Error("a rank that is not in the groups heard everybody there")
-	}
-	if len(unheard[1]) > 0 || len(unheard[2]) > 0 {
-		t.Errorf("datagrams of that rank to the job's groups were not heard: %v", unheard)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		_, all := groupEngines(t, map[int]error{0: errors.New("no more groups")}, nil, 0)
+		unheard := probeAll(t, all)
+		if len(unheard[0]) == 0 {
+			t.Error("a rank that is not in the groups heard everybody there")
+		}
+		if len(unheard[1]) > 0 || len(unheard[2]) > 0 {
+			t.Errorf("datagrams of that rank to the job's groups were not heard: %v", unheard)
+		}
+	})
 }
 
 // Rounds of a communicator that an agreement made begin after its groups are joined, and not before.
 func TestRoundsWaitForGroups(t *testing.T) {
-	n, all := groupEngines(t, nil, nil, 0)
-	n.gate = make(chan struct{})
-	agreed := make([]*node.Agreed, len(all))
-	var wg sync.WaitGroup
-	for r, e := range all {
-		wg.Go(func() {
-			var err error
-			if agreed[r], err = e.Agree(t.Context(), FirstComm, FirstComm+1+uint32(r)); err != nil {
-				t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		n, all := groupEngines(t, nil, nil, 0)
+		n.gate = make(chan struct{})
+		agreed := make([]*node.Agreed, len(all))
+		var wg sync.WaitGroup
+		for r, e := range all {
+			wg.Go(func() {
+				var err error
+				if agreed[r], err = e.Agree(t.Context(), FirstComm, FirstComm+1+uint32(r)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if t.Failed() {
+			t.FailNow()
+		}
+		var reqs []*Request
+		for r, e := range all {
+			q, err := e.Start(agreed[r].ID, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: make([]byte, 1000)})
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
-	wg.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
-	var reqs []*Request
-	for r, e := range all {
-		q, err := e.Start(agreed[r].ID, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: make([]byte, 1000)})
-		if err != nil {
-			t.Fatal(err)
+			reqs = append(reqs, q)
 		}
-		reqs = append(reqs, q)
-	}
-	for r, e := range all {
-		e.do(func() {}) // all queued tasks are handled
-		if reqs[r].Over() || e.Stats().McastChunks > 0 {
-			t.Errorf("rank %d did not wait for its groups", r)
+		synctest.Wait()
+		for r, e := range all {
+			if reqs[r].Over() || e.Stats().McastChunks > 0 {
+				t.Errorf("rank %d did not wait for its groups", r)
+			}
 		}
-	}
-	close(n.gate)
-	for r, q := range reqs {
-		if <-q.Done(); q.Err() != nil {
-			t.Errorf("rank %d: %v", r, q.Err())
+		close(n.gate)
+		for r, q := range reqs {
+			if <-q.Done(); q.Err() != nil {
+				t.Errorf("rank %d: %v", r, q.Err())
+			}
+			if !all[r].OwnGroups(agreed[r].ID) {
+				t.Errorf("rank %d has no groups", r)
+			}
 		}
-		if !all[r].OwnGroups(agreed[r].ID) {
-			t.Errorf("rank %d has no groups", r)
-		}
-	}
+	})
 }

@@ -38,16 +38,16 @@ func (c *Control) work() {
 func (c *Control) drain() (n int) {
 	if c.is(stopped) {
 		for t := c.tasks.Take(); t != nil; t = t.Next {
-			t.Value.event.Discard()
+			if b := t.Value.event.Buf; b != nil {
+				b.Release()
+			}
 			n++
 		}
 		return n
 	}
-	for t := c.tasks.Take(); t != nil; n++ {
-		next := t.Next
+	for t := c.tasks.Take(); t != nil; t = c.tasks.Free(t) {
 		c.handle(&t.Value)
-		freeTask(t)
-		t = next
+		n++
 	}
 	for c.act(); ; {
 		at, now := c.node.NextTimer(), c.now()
@@ -71,8 +71,6 @@ func (c *Control) handle(t *task) {
 	case taskMessage:
 		c.obs.TraceMessage(t.peer, &t.msg)
 		c.node.Message(now, t.peer, &t.msg)
-	case taskLost:
-		c.lost(now, t.peer, t.err)
 	case taskReport:
 		if c.data.Accept(&t.event) {
 			c.reported(now, &t.event)
@@ -84,16 +82,6 @@ func (c *Control) handle(t *task) {
 		c.end(t.req, t.err)
 	}
 	c.act()
-}
-
-// reports is Control as the datapath sees it.
-type reports Control
-
-// Report implements datapath.Sink.
-func (r *reports) Report(ev datapath.Event) {
-	t := newTask(taskReport)
-	t.Value.event = ev
-	(*Control)(r).push(t)
 }
 
 // reported tells the node of an event of the datapath.
@@ -160,7 +148,7 @@ func (c *Control) wind(at, now step.Time) {
 // while the goroutine sleeps in the kernel, the runtime may notice a timer 20 ms late.
 func (c *Control) tick() {
 	if c.clock.due.Load() <= int64(c.now()) {
-		c.push(newTask(taskTick))
+		c.push(c.newTask(taskTick))
 	}
 }
 
@@ -214,7 +202,7 @@ func (c *Control) do(f func()) bool {
 
 // submit runs a function on the loop, perhaps before it returns.
 func (c *Control) submit(f func()) {
-	t := newTask(taskDo)
+	t := c.newTask(taskDo)
 	t.Value.do = f
 	c.push(t)
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/allcast/allcast/internal/engine/observer"
@@ -267,65 +268,75 @@ func broadcast(t *testing.T, all []*engine, n int) {
 }
 
 func TestBroadcastInMemory(t *testing.T) {
-	broadcast(t, newMemNet(3).engines(t), 10_001)
+	synctest.Test(t, func(t *testing.T) {
+		broadcast(t, newMemNet(3).engines(t), 10_001)
+	})
 }
 
 // A worker whose socket fails still answers: lost chunks are fetched, and operations and Close end.
 func TestReceiveFails(t *testing.T) {
-	n := newMemNet(2)
-	all := n.engines(t)
-	n.ranks[1].fail <- errors.New("out of memory")
-	n.ranks[1].deaf.Store(true)
-	broadcast(t, all, 1000)
+	synctest.Test(t, func(t *testing.T) {
+		n := newMemNet(2)
+		all := n.engines(t)
+		n.ranks[1].fail <- errors.New("out of memory")
+		n.ranks[1].deaf.Store(true)
+		broadcast(t, all, 1000)
+	})
 }
 
 // Foreign datagrams may keep a socket busy. That must not delay fetches forever.
 func TestSomethingAlwaysWaits(t *testing.T) {
-	n := newMemNet(2)
-	all := n.engines(t)
-	n.ranks[1].pending.Store(true)
-	n.ranks[1].deaf.Store(true)
-	broadcast(t, all, 1000)
+	synctest.Test(t, func(t *testing.T) {
+		n := newMemNet(2)
+		all := n.engines(t)
+		n.ranks[1].pending.Store(true)
+		n.ranks[1].deaf.Store(true)
+		broadcast(t, all, 1000)
+	})
 }
 
 // Close ends calls even if the network takes no datagrams any more.
 func TestCloseWhileSendIsStuck(t *testing.T) {
-	n := newMemNet(2)
-	n.ranks[0].stuck.Store(true)
-	all := n.engines(t)
-	var reqs []*Request
-	for _, e := range all {
-		r, err := e.Start(World, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: make([]byte, 1000)})
-		if err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMemNet(2)
+		n.ranks[0].stuck.Store(true)
+		all := n.engines(t)
+		var reqs []*Request
+		for _, e := range all {
+			r, err := e.Start(World, Call{Kind: wire.Broadcast, Algo: Multicast, Recv: make([]byte, 1000)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			reqs = append(reqs, r)
+		}
+		<-n.ranks[0].sending
+		if err := all[0].Close(); err != nil {
 			t.Fatal(err)
 		}
-		reqs = append(reqs, r)
-	}
-	<-n.ranks[0].sending
-	if err := all[0].Close(); err != nil {
-		t.Fatal(err)
-	}
-	<-reqs[0].Done()
-	if err := reqs[0].Err(); !errors.Is(err, ErrClosed) {
-		t.Errorf("got %v, want ErrClosed", err)
-	}
+		<-reqs[0].Done()
+		if err := reqs[0].Err(); !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v, want ErrClosed", err)
+		}
+	})
 }
 
 func TestStatsAfterClose(t *testing.T) {
-	n := newMemNet(2)
-	all := n.engines(t)
-	n.ranks[1].deaf.Store(true)
-	broadcast(t, all, 1000)
-	before := all[1].Stats()
-	if err := all[1].Close(); err != nil {
-		t.Fatal(err)
-	}
-	for range 10 {
-		if after := all[1].Stats(); after.Repaired != before.Repaired || after.Repaired == 0 {
-			t.Fatalf("%d chunks repaired before Close, %d after", before.Repaired, after.Repaired)
+	synctest.Test(t, func(t *testing.T) {
+		n := newMemNet(2)
+		all := n.engines(t)
+		n.ranks[1].deaf.Store(true)
+		broadcast(t, all, 1000)
+		before := all[1].Stats()
+		if err := all[1].Close(); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if !all[1].tasks.Empty() {
-		t.Error("tasks are left for a loop that has ended")
-	}
+		for range 10 {
+			if after := all[1].Stats(); after.Repaired != before.Repaired || after.Repaired == 0 {
+				t.Fatalf("%d chunks repaired before Close, %d after", before.Repaired, after.Repaired)
+			}
+		}
+		if !all[1].tasks.Empty() {
+			t.Error("tasks are left for a loop that has ended")
+		}
+	})
 }

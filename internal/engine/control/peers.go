@@ -12,30 +12,38 @@ import (
 
 // handler is a fabric.Handler: the datapath takes the data, control the messages.
 type handler struct {
-	*datapath.Incoming
-	*messages
+	*datapath.Datapath
+	*upcalls
 }
 
-// messages is Control as the reliable side of the network sees it.
-type messages Control
+// upcalls is Control as the reliable side of the network and the datapath see it.
+type upcalls Control
 
 // Message implements fabric.Handler.
-func (h *messages) Message(from int, msg []byte) {
+func (u *upcalls) Message(from int, msg []byte) {
 	m, err := wire.ParseMsg(msg)
 	if err != nil {
-		h.Lost(from, fmt.Errorf("it sent what no correct peer sends: %w", err))
+		u.Lost(from, fmt.Errorf("it sent what no correct peer sends: %w", err))
 		return
 	}
-	t := newTask(taskMessage)
+	c := (*Control)(u)
+	t := c.newTask(taskMessage)
 	t.Value.peer, t.Value.msg = from, m
-	(*Control)(h).push(t)
+	c.push(t)
 }
 
 // Lost implements fabric.Handler.
-func (h *messages) Lost(peer int, err error) {
-	t := newTask(taskLost)
-	t.Value.peer, t.Value.err = peer, err
-	(*Control)(h).push(t)
+func (u *upcalls) Lost(peer int, err error) {
+	c := (*Control)(u)
+	c.submit(func() { c.lost(c.now(), peer, err) })
+}
+
+// Report implements datapath.Sink.
+func (u *upcalls) Report(ev datapath.Event) {
+	c := (*Control)(u)
+	t := c.newTask(taskReport)
+	t.Value.event = ev
+	c.push(t)
 }
 
 // lost gives a peer up.

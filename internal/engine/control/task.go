@@ -1,8 +1,6 @@
 package control
 
 import (
-	"sync"
-
 	"github.com/allcast/allcast/internal/engine/datapath"
 	"github.com/allcast/allcast/internal/engine/queue"
 	"github.com/allcast/allcast/internal/wire"
@@ -14,7 +12,6 @@ const (
 	taskCall     taskKind = iota // call: the application made it
 	taskDo                       // do: rare work
 	taskMessage                  // peer, msg
-	taskLost                     // peer, err: the connection has ended
 	taskReport                   // event: of the datapath
 	taskTick                     // the clock went off
 	taskFinished                 // req, err: a large average is computed
@@ -32,15 +29,8 @@ type task struct {
 	event datapath.Event
 }
 
-var tasks = sync.Pool{New: func() any { return new(queue.Item[task]) }}
-
-func newTask(k taskKind) *queue.Item[task] {
-	t := tasks.Get().(*queue.Item[task])
+func (c *Control) newTask(k taskKind) *queue.Item[task] {
+	t := c.tasks.Item()
 	t.Value.kind = k
 	return t
-}
-
-func freeTask(t *queue.Item[task]) {
-	*t = queue.Item[task]{}
-	tasks.Put(t)
 }

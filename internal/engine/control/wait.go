@@ -8,10 +8,8 @@ import (
 	"github.com/allcast/allcast/internal/engine/datapath"
 )
 
-// A goroutine that waits for a call polls the network, unless another one does, so that the awaited event
-// does not have to wake another thread. It polls for a moment before it sleeps, since waking takes
-// longer than most answers. It adapts that moment: twice as long after a success, half as long after a
-// failure.
+// A waiting goroutine polls for a moment before it sleeps, since waking takes longer than most answers. It
+// adapts that moment: twice as long after a success, half as long after a failure.
 const (
 	minSpin = 20 * time.Microsecond
 	maxSpin = time.Millisecond
@@ -45,7 +43,7 @@ func (c *Control) lead(ctx context.Context, r *Request) {
 		defer stop()
 	}
 	ended := func() bool { return r.over.Load() || ctx.Err() != nil }
-	alone, idlePolls := c.data.Polling.Alone(), 0
+	alone, idlePolls := c.data.Polling.Alone, 0
 	for since := time.Now(); !ended(); {
 		c.tick()
 		polled := p.Poll(0)

@@ -61,7 +61,7 @@ func bare(t testing.TB) (*Datapath, *recorded) {
 	sink := &recorded{}
 	log := slog.New(slog.DiscardHandler)
 	d := New(Config{Size: 2, Layout: layout, Secret: []byte("k"), Logger: log, Clock: func() step.Time { return 1 }}, sink)
-	d.credit.flushAfter = 28
+	d.Credit.flushAfter = 28
 	return d, sink
 }
 
@@ -172,10 +172,10 @@ func BenchmarkSendWorker(b *testing.B) {
 	s.batch.Payloads = make([][]byte, 0, s.max)
 	b.ReportAllocs()
 	for i := 0; i < b.N; i += benchBatch {
-		t := newCommand(commandMulticast)
-		t.Value.op, t.Value.n = op, benchBatch
+		t := s.cmds.Item()
+		t.Value = command{kind: commandMulticast, op: op, n: benchBatch}
 		s.multicast(&t.Value)
-		freeCommand(t)
+		s.cmds.Free(t)
 		sink.discard()
 	}
 }

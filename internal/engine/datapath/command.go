@@ -1,11 +1,5 @@
 package datapath
 
-import (
-	"sync"
-
-	"github.com/allcast/allcast/internal/engine/queue"
-)
-
 type commandKind uint8
 
 const (
@@ -26,24 +20,4 @@ type command struct {
 	sub     int
 	psn, n  uint32 // chunks that are left to send
 	total   uint32 // chunks that were to be sent
-}
-
-var commands = sync.Pool{New: func() any { return new(queue.Item[command]) }}
-
-func newCommand(k commandKind) *queue.Item[command] {
-	t := commands.Get().(*queue.Item[command])
-	t.Value.kind = k
-	return t
-}
-
-func freeCommand(t *queue.Item[command]) {
-	*t = queue.Item[command]{}
-	commands.Put(t)
-}
-
-// landingCommand is a command for the receive worker of a landing.
-func landingCommand(k commandKind, l *landing) *queue.Item[command] {
-	t := newCommand(k)
-	t.Value.landing = l
-	return t
 }

@@ -33,6 +33,7 @@ type Datapath struct {
 	Memory  Memory
 	Polling Polling
 	Probes  Probes
+	Credit  Credit
 
 	cfg     Config
 	sink    Sink
@@ -42,7 +43,6 @@ type Datapath struct {
 	ops     map[fabric.OpKey]*Operation // from StartRound to Release or Quiesced, owned by control's goroutine
 	recvs   []*receiver
 	send    *sender // nil: the network has no multicast
-	credit  credit
 
 	reads     registry[uint64, *read]            // that peers have not answered yet
 	lastRead  uint64                             // id, owned by control's goroutine
@@ -56,10 +56,10 @@ type Datapath struct {
 	repaired atomic.Uint64 // fetched bytes
 }
 
-// credit counts the datagrams that left the receive queues, for the node's flow control.
-type credit struct {
-	taken      place.Taken // by receive workers
-	byKernel   place.Taken // by the kernel
+// Credit counts the datagrams that left the receive queues, for the node's flow control.
+type Credit struct {
+	Taken      place.Taken // by receive workers
+	ByKernel   place.Taken // by the kernel
 	flushAfter uint32      // chunks per report, limited so that credit flows while data keeps coming
 }
 
@@ -76,13 +76,13 @@ func New(cfg Config, sink Sink) *Datapath {
 		Probes: newProbes(cfg.Secret), reads: newRegistry[uint64, *read](),
 		transfers: newRegistry[fabric.OpKey, *Operation](),
 	}
-	d.Polling.alone = runtime.GOMAXPROCS(0) == 1
+	d.Polling.Alone = runtime.GOMAXPROCS(0) == 1
 	d.scratch.alloc = d.Memory.allocPlain
 	d.protect.tokens = newTokens(cfg.Secret)
 	if mc := cfg.Multicast; mc != nil {
 		d.caps = mc.Capabilities()
 		d.protect.init(cfg, &d.caps)
-		d.credit.flushAfter = uint32(max(1, min(d.caps.Room/8, 4*d.caps.Batch)))
+		d.Credit.flushAfter = uint32(max(1, min(d.caps.Room/8, 4*d.caps.Batch)))
 	}
 	d.Memory.placed = d.caps.Allocator
 	return d
@@ -130,7 +130,7 @@ func (d *Datapath) Close() {
 		close(d.send.stop)
 	}
 	for _, r := range d.recvs {
-		r.command(newCommand(commandStop), r.poller != nil)
+		r.command(command{kind: commandStop}, r.poller != nil)
 	}
 	d.workers.Wait()
 	if p := d.Poller(); p != nil {
@@ -152,11 +152,6 @@ func (d *Datapath) Poller() fabric.Poller {
 // Caps are the capabilities of the multicast side, less what seals take; zero if there is none.
 func (d *Datapath) Caps() fabric.Capabilities { return d.caps }
 
-// Credit counts the datagrams that the receive workers and the kernel took off their queues.
-func (d *Datapath) Credit() (taken, byKernel *place.Taken) {
-	return &d.credit.taken, &d.credit.byKernel
-}
-
 // Pending reports whether received datagrams wait for a worker that has not had its turn.
 func (d *Datapath) Pending() bool {
 	return d.unseen() || slices.ContainsFunc(d.recvs, (*receiver).pending)
@@ -165,8 +160,7 @@ func (d *Datapath) Pending() bool {
 // HeardAt is when data last came from a rank, by the node's clock; 0: never.
 func (d *Datapath) HeardAt(rank int) step.Time { return step.Time(d.heard[rank].Load()) }
 
-// hear notes that data came from a rank: the rank is alive. Its next message, even a heartbeat, may
-// arrive much later.
+// hear notes that a rank is alive: data came from it. Its next message may arrive much later.
 func (d *Datapath) hear(rank int) {
 	if rank >= 0 && rank < len(d.heard) {
 		d.heard[rank].Store(int64(max(1, d.cfg.Clock())))

@@ -36,10 +36,4 @@
 // and the receive workers have answered, puts and reads by the fabric have ended, a registration or a
 // digest under way has ended, and every goroutine that was writing data of a connection has left
 // (pins.go). A caller that gives up waits for the same.
-//
-// A call counts as a user of the memory of Alloc that it was given, until its request ends. Free
-// refuses memory that has users (memory.go).
-//
-// A reduction neither changes nor copies its input, unless it works in place. Sums that only pass
-// through this rank are made in scratch memory, which is kept for the next reduction (scratch.go).
 package datapath

@@ -107,10 +107,3 @@ func (d *Datapath) Accept(ev *Event) bool {
 	}
 	return op.state == opOpen
 }
-
-// Discard releases the memory of an event that nobody handles.
-func (ev *Event) Discard() {
-	if ev.Buf != nil {
-		ev.Buf.Release()
-	}
-}

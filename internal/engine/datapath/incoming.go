@@ -2,15 +2,8 @@ package datapath
 
 import "github.com/allcast/allcast/internal/fabric"
 
-// Incoming is the part of fabric.Handler that concerns data.
-type Incoming Datapath
-
-// Incoming takes the data of the reliable side.
-func (d *Datapath) Incoming() *Incoming { return (*Incoming)(d) }
-
 // Data implements fabric.Handler.
-func (in *Incoming) Data(from int, p fabric.Piece, off int64, b *fabric.Buffer) {
-	d := (*Datapath)(in)
+func (d *Datapath) Data(from int, p fabric.Piece, off int64, b *fabric.Buffer) {
 	d.hear(from)
 	if op := d.transfers.find(p.Op); op != nil {
 		op.Receive(from, p, off, b)
@@ -20,13 +13,12 @@ func (in *Incoming) Data(from int, p fabric.Piece, off int64, b *fabric.Buffer) 
 }
 
 // PutDone implements fabric.Handler.
-func (in *Incoming) PutDone(to int, p fabric.Piece) {
-	in.sink.Report(Event{Kind: putDone, Peer: to, Piece: p})
+func (d *Datapath) PutDone(to int, p fabric.Piece) {
+	d.sink.Report(Event{Kind: putDone, Peer: to, Piece: p})
 }
 
 // ReadData implements fabric.Handler: it places a part of the answer to a read.
-func (in *Incoming) ReadData(from int, id fabric.ReadID, off int64, b *fabric.Buffer) {
-	d := (*Datapath)(in)
+func (d *Datapath) ReadData(from int, id fabric.ReadID, off int64, b *fabric.Buffer) {
 	d.hear(from)
 	defer b.Release()
 	r := d.findRead(id, from)
@@ -47,17 +39,17 @@ func (in *Incoming) ReadData(from int, id fabric.ReadID, off int64, b *fabric.Bu
 }
 
 // ReadIntoDone implements fabric.Handler.
-func (in *Incoming) ReadIntoDone(from int, id fabric.ReadID, ok bool) {
+func (d *Datapath) ReadIntoDone(from int, id fabric.ReadID, ok bool) {
 	ev := Event{Kind: directReadDone, Peer: from, Piece: fabric.Piece{Op: id.Op}, Sum: id.ID}
 	if ok {
 		ev.N = 1
 	}
-	in.sink.Report(ev)
+	d.sink.Report(ev)
 }
 
 // Registered implements fabric.Handler.
-func (in *Incoming) Registered(op fabric.OpKey, err error) {
-	in.sink.Report(Event{Kind: registered, Piece: fabric.Piece{Op: op}, Err: err})
+func (d *Datapath) Registered(op fabric.OpKey, err error) {
+	d.sink.Report(Event{Kind: registered, Piece: fabric.Piece{Op: op}, Err: err})
 }
 
 // Receive places a part of a piece of an open operation, and releases b. Any goroutine may call it.

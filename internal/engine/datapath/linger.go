@@ -25,8 +25,7 @@ func newLinger(batch, room int) linger {
 	return linger{few: many / 2, many: many}
 }
 
-// next is how long to pause before the next look, after placed chunks in total and with missing to
-// come.
+// next is how long to pause before the next look, after placed chunks in total.
 func (l *linger) next(placed uint64, missing uint32) time.Duration {
 	got := placed - l.before
 	l.before = placed

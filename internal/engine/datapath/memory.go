@@ -35,8 +35,7 @@ type block struct {
 // Address is where a buffer begins.
 func Address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// Alloc returns n cleared bytes outside of Go's heap, which whoever receives writes directly. The memory
-// is valid until Free, also after Close.
+// Alloc returns n cleared bytes.
 func (m *Memory) Alloc(n int) (b []byte, err error) {
 	var free func() error
 	if m.placed != nil {
@@ -74,7 +73,7 @@ func (m *Memory) allocPlain(n int) (b []byte, free func() error, err error) {
 	return mem[:n:n], func() error { return unmapMemory(mem) }, nil
 }
 
-// Free gives back what Alloc returned. The caller does not use it any more.
+// Free gives back what Alloc returned, unless a call uses it.
 func (m *Memory) Free(b []byte) error {
 	if cap(b) == 0 {
 		return nil

@@ -121,7 +121,7 @@ func (d *Datapath) StartRound(r Round) *Operation {
 		p.Data = l
 		op.offloaded = d.offload(l) && op.offloaded
 		op.landings[sub] = l
-		d.recvs[sub].command(landingCommand(commandOpen, l), false)
+		d.recvs[sub].command(command{kind: commandOpen, landing: l}, false)
 	}
 	if op.registering = !d.rel.Register(op.Key, *r.Buffers.mem); op.registering {
 		op.users++
@@ -139,10 +139,7 @@ func (op *Operation) Ready() (ready, offloaded bool) {
 
 // Multicast sends n of this rank's chunks from psn on. Sent reports the end.
 func (op *Operation) Multicast(sub int, psn, n uint32) {
-	t := newCommand(commandMulticast)
-	c := &t.Value
-	c.op, c.sub, c.psn, c.n, c.total = op, sub, psn, n, n
-	op.d.send.command(t)
+	op.d.send.command(command{kind: commandMulticast, op: op, sub: sub, psn: psn, n: n, total: n})
 }
 
 // Put sends the nth range to a peer. Sent reports the end.
@@ -158,7 +155,7 @@ func (op *Operation) Release() {
 	delete(op.d.ops, op.Key)
 	for _, l := range op.landings {
 		if l != nil {
-			op.d.recvs[l.place.Sub].command(landingCommand(commandClose, l), false)
+			op.d.recvs[l.place.Sub].command(command{kind: commandClose, landing: l}, false)
 		}
 	}
 	if op.pieces != nil {
@@ -171,7 +168,9 @@ func (op *Operation) Unexpected() uint64 {
 	if op.pieces == nil {
 		return 0
 	}
-	return op.pieces.unexpected()
+	op.pieces.mu.Lock()
+	defer op.pieces.mu.Unlock()
+	return op.pieces.inbox.Foreign()
 }
 
 // withdraw takes the buffers away from the reliable side. The workers have their own ways.
@@ -199,13 +198,11 @@ func (op *Operation) Quiesce() (done bool) {
 	}
 	if op.landings != nil {
 		op.waiting++
-		t := newCommand(commandQuiesce)
-		t.Value.op = op
-		d.send.command(t)
+		d.send.command(command{kind: commandQuiesce, op: op})
 		for _, l := range op.landings {
 			if l != nil {
 				op.waiting++
-				d.recvs[l.place.Sub].command(landingCommand(commandQuiesce, l), true)
+				d.recvs[l.place.Sub].command(command{kind: commandQuiesce, landing: l}, true)
 			}
 		}
 	}
@@ -237,7 +234,6 @@ func (op *Operation) settled() bool {
 // Read fetches chunks from a peer: it asks the receive worker to claim them. ReadDone reports the end.
 func (op *Operation) Read(peer, sub int, ranges []wire.Range) {
 	op.d.lastRead++
-	t := newCommand(commandClaim)
-	t.Value.read = &read{id: op.d.lastRead, op: op, landing: op.landings[sub], peer: peer, ranges: ranges}
-	op.d.recvs[sub].command(t, true)
+	r := &read{id: op.d.lastRead, op: op, landing: op.landings[sub], peer: peer, ranges: ranges}
+	op.d.recvs[sub].command(command{kind: commandClaim, read: r}, true)
 }

@@ -1,8 +1,8 @@
 package datapath
 
 import (
-	"runtime"
 	"testing"
+	"testing/synctest"
 
 	"github.com/allcast/allcast/internal/engine/queue"
 	"github.com/allcast/allcast/internal/fabric"
@@ -105,7 +105,7 @@ func TestQuiesceWaits(t *testing.T) {
 	}{
 		"put": {
 			n: 8, begin: func(x *opTest) { x.op.Put(0, 0, 8, 8, false) },
-			end: func(x *opTest) { x.d.Incoming().PutDone(0, fabric.Piece{Op: x.op.Key, Len: 8}) }, cancels: true,
+			end: func(x *opTest) { x.d.PutDone(0, fabric.Piece{Op: x.op.Key, Len: 8}) }, cancels: true,
 		},
 		"data": {
 			n: 8, begin: func(x *opTest) {
@@ -126,7 +126,7 @@ func TestQuiesceWaits(t *testing.T) {
 					x.Error("ready before its buffer is registered")
 				}
 			},
-			end: func(x *opTest) { x.d.Incoming().Registered(x.op.Key, nil) }, cancels: true,
+			end: func(x *opTest) { x.d.Registered(x.op.Key, nil) }, cancels: true,
 		},
 		"direct read": {
 			multicast: true, registers: true, n: 1000, begin: func(x *opTest) {
@@ -135,37 +135,37 @@ func TestQuiesceWaits(t *testing.T) {
 					x.Fatalf("%d reads", len(x.net.reads))
 				}
 			},
-			end: func(x *opTest) { x.d.Incoming().ReadIntoDone(0, x.net.reads[0], true) }, cancels: true,
+			end: func(x *opTest) { x.d.ReadIntoDone(0, x.net.reads[0], true) }, cancels: true,
 		},
 		"digest": {
 			multicast: true, registers: true, n: large, begin: func(x *opTest) {
 				if _, done := x.op.Digest(); done {
 					x.Fatal("a large digest is done at once")
 				}
-				for len(x.held) == 0 { // the test holds the report back
-					runtime.Gosched()
-					x.held = x.sink.take()
-				}
+				synctest.Wait()
+				x.held = x.sink.take() // the test holds the report back
 			},
 			end: func(x *opTest) { x.sink.events = x.held }, cancels: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := newOpTest(t, c.multicast, c.registers, 0, c.n)
-			c.begin(x)
-			if x.op.Quiesce() {
-				t.Fatal("quiet at once")
-			}
-			if kinds := x.work(); len(kinds) > 0 || x.op.waiting != 1 {
-				t.Fatalf("events %v, it waits for %d answers; want 1", kinds, x.op.waiting)
-			}
-			if (x.net.cancelled > 0) != c.cancels {
-				t.Errorf("cancelled %d times", x.net.cancelled)
-			}
-			c.end(x)
-			if kinds := x.work(); len(kinds) != 1 || kinds[0] != Quiesced || x.d.Operation(x.op.Key) != nil {
-				t.Errorf("events %v", kinds)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				x := newOpTest(t, c.multicast, c.registers, 0, c.n)
+				c.begin(x)
+				if x.op.Quiesce() {
+					t.Fatal("quiet at once")
+				}
+				if kinds := x.work(); len(kinds) > 0 || x.op.waiting != 1 {
+					t.Fatalf("events %v, it waits for %d answers; want 1", kinds, x.op.waiting)
+				}
+				if (x.net.cancelled > 0) != c.cancels {
+					t.Errorf("cancelled %d times", x.net.cancelled)
+				}
+				c.end(x)
+				if kinds := x.work(); len(kinds) != 1 || kinds[0] != Quiesced || x.d.Operation(x.op.Key) != nil {
+					t.Errorf("events %v", kinds)
+				}
+			})
 		})
 	}
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/allcast/allcast/internal/p2p"
 )
 
-// pieces is the data of a point-to-point operation. Whoever reads a piece from the network places it or
-// adds it to a sum. Control only hears how far the operation is.
+// pieces is the data of a point-to-point operation.
 type pieces struct {
 	inbox *p2p.Inbox
 	recv  []byte // where pieces go, unless the operation is a reduction
@@ -178,11 +177,4 @@ func (p *pieces) release() {
 	if p.sums != nil {
 		p.sums.release()
 	}
-}
-
-// unexpected counts the pieces that came although the operation did not expect them.
-func (p *pieces) unexpected() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.inbox.Foreign()
 }

@@ -107,8 +107,7 @@ func (d *Datapath) look() {
 	d.Polling.bulk.Store(slices.ContainsFunc(d.recvs, (*receiver).awaitsMany))
 }
 
-// awaitsMany reports whether the kernel still has to place many chunks of an operation that has not
-// ended.
+// awaitsMany reports whether the kernel still has to place many chunks of an open operation.
 func (w *receiver) awaitsMany() (many bool) {
 	if w.poller == nil {
 		return false
@@ -141,7 +140,7 @@ func (w *receiver) learn(l *landing) {
 	w.in.Ignore(l.place, mcast.Duplicate, duplicates)
 	w.in.Ignore(l.place, mcast.Late, late)
 	w.in.Ignore(l.place, mcast.Foreign, foreign)
-	w.d.credit.byKernel.Add(counted - l.seen.Swap(counted))
+	w.d.Credit.ByKernel.Add(counted - l.seen.Swap(counted))
 	w.flush(true)
 }
 

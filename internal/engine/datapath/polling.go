@@ -22,10 +22,11 @@ const (
 
 // Polling is how the workers share the network with a goroutine that waits for a call.
 type Polling struct {
+	Alone bool // Go runs one goroutine at a time
+
 	send   *sender       // nil: the network has no multicast
 	leader atomic.Uint32 // Leader
 	bulk   atomic.Bool   // the kernel still has many chunks to place, so that nothing happens soon
-	alone  bool          // Go runs one goroutine at a time
 }
 
 // Leader is the state of the goroutine that polls.
@@ -42,9 +43,5 @@ func (p *Polling) SetLeader(l Leader) {
 // Serve multicasts without blocking what is to be sent, and reports whether it did something.
 func (p *Polling) Serve() bool { return p.send.serve() }
 
-// Alone reports whether Go runs one goroutine at a time.
-func (p *Polling) Alone() bool { return p.alone }
-
-// Bulk reports whether the kernel still has many chunks to place. A goroutine that waits for them may
-// as well sleep.
+// Bulk reports whether the kernel still has many chunks to place, so that polling is not worth it.
 func (p *Polling) Bulk() bool { return p.bulk.Load() }

@@ -9,9 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// read is a read of the slow path. It goes from control to the receive worker, which claims its chunks,
-// back to control, which asks the peer for the chunks that were won, and then to whoever reads the
-// answer from the network.
+// read is a read of the slow path. The package comment describes its way.
 type read struct {
 	id      uint64
 	op      *Operation
@@ -53,12 +51,8 @@ func (d *Datapath) forgetReads(op *Operation) {
 func (d *Datapath) claimed(ev *Event) bool {
 	r := ev.read
 	op := r.op
-	if op.state != opOpen {
-		return false
-	}
-	if len(r.won) == 0 {
-		ev.Kind, ev.Op, ev.Peer = ReadDone, op, r.peer
-		return true
+	if op.state != opOpen || len(r.won) == 0 {
+		return d.readDone(ev)
 	}
 	for _, q := range r.won {
 		off, n := op.geo.Span(r.landing.place.Sub, q.PSN, q.N)
@@ -76,8 +70,7 @@ func (d *Datapath) claimed(ev *Event) bool {
 	return false
 }
 
-// answered places a part of an answer, and reports whether it was the last. Whoever reads it from the
-// network calls it.
+// answered places a part of an answer, and reports whether it was the last.
 func (r *read) answered(off int64, b []byte) (last bool, err error) {
 	if off != r.got || int64(len(b)) > r.size-off {
 		return false, fmt.Errorf("it sent what no correct peer sends: bytes %d to %d of an answer of %d, after byte %d",

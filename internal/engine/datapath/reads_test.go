@@ -14,7 +14,7 @@ func TestAnswersBeforeTheQuestion(t *testing.T) {
 	mem := make([]byte, 100)
 	op := &Operation{d: d, bufs: &Buffers{mem: &mem}}
 	answer := func() {
-		d.Incoming().ReadData(1, fabric.ReadID{Op: op.Key, ID: 1}, 0, &fabric.Buffer{B: []byte{1, 2, 3}})
+		d.ReadData(1, fabric.ReadID{Op: op.Key, ID: 1}, 0, &fabric.Buffer{B: []byte{1, 2, 3}})
 	}
 	if answer(); mem[0] != 0 {
 		t.Error("it was placed before it was asked for")

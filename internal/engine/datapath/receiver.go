@@ -43,8 +43,7 @@ const (
 	workerStopped             // its placements are closed
 )
 
-// A receiver is the receive worker of one subgroup: a mcast.Intake and its I/O. It implements
-// fabric.Sink.
+// A receiver is the receive worker of one subgroup: a mcast.Intake and its I/O, and a fabric.Sink.
 type receiver struct {
 	d      *Datapath
 	sub    int
@@ -66,7 +65,7 @@ type receiver struct {
 func newReceiver(d *Datapath, sub int, rx fabric.Receiver) *receiver {
 	return &receiver{
 		d: d, sub: sub, rx: rx, cmds: queue.New[command](), linger: newLinger(d.caps.Batch, d.caps.Room),
-		in:    mcast.NewIntake(d.cfg.Layout, d.credit.flushAfter, &d.credit.taken, newReport),
+		in:    mcast.NewIntake(d.cfg.Layout, d.Credit.flushAfter, &d.Credit.Taken, newReport),
 		slots: make([]mcast.Slot, max(1, d.caps.Batch)),
 	}
 }
@@ -87,7 +86,7 @@ func FreeReport(r *mcast.Report) {
 // start begins the work. The poller runs the workers that need no goroutine of their own: the worker of
 // the first subgroup, and all workers if no two goroutines would run at once or the kernel places.
 func (w *receiver) start() {
-	if c := &w.d.caps; c.Poller != nil && (w.sub == 0 || c.Placer != nil || w.d.Polling.alone) {
+	if c := &w.d.caps; c.Poller != nil && (w.sub == 0 || c.Placer != nil || w.d.Polling.Alone) {
 		w.poller = c.Poller // which may run the worker before Attach returns
 		if w.rx.Attach(w, w.failed) {
 			return
@@ -106,8 +105,7 @@ func (w *receiver) become(s workerState) {
 	}
 }
 
-// failed is what the poller calls when the network failed or is closed. Control still waits for answers
-// to its commands.
+// failed is what the poller calls when the network failed or is closed. Commands are still answered.
 func (w *receiver) failed(err error) {
 	w.fail(err)
 	w.drain()
@@ -127,8 +125,7 @@ func (w *receiver) fail(err error) {
 	}
 }
 
-// run is the worker's goroutine. When the network fails or is closed, control still waits for answers to
-// its commands.
+// run is the worker's goroutine. It answers commands even after the network has failed or is closed.
 func (w *receiver) run() {
 	w.d.pin()
 	for !w.is(workerStopped) {
@@ -172,9 +169,10 @@ func (w *receiver) wait(end <-chan time.Time) {
 	w.drain()
 }
 
-// command gives the worker a command, which it obeys at once if asked to, else before it looks at another
-// datagram.
-func (w *receiver) command(t *queue.Item[command], now bool) {
+// command queues a command. With now set it wakes the worker, which else obeys before the next datagram.
+func (w *receiver) command(c command, now bool) {
+	t := w.cmds.Item()
+	t.Value = c
 	w.cmds.Push(t)
 	if now {
 		w.rx.Wake()
@@ -182,11 +180,8 @@ func (w *receiver) command(t *queue.Item[command], now bool) {
 }
 
 func (w *receiver) drain() {
-	for t := w.cmds.Take(); t != nil; {
-		next := t.Next
+	for t := w.cmds.Take(); t != nil; t = w.cmds.Free(t) {
 		w.obey(&t.Value)
-		freeCommand(t)
-		t = next
 	}
 }
 
@@ -316,8 +311,7 @@ func (w *receiver) Chunk(h fabric.Header, payload []byte) {
 	w.report()
 }
 
-// pending reports whether datagrams wait for the worker, or the worker handles some. Any goroutine may
-// call it.
+// pending reports whether the worker has datagrams to handle. Any goroutine may call it.
 func (w *receiver) pending() bool { return !w.is(workerDeaf) && (w.is(workerBusy) || w.rx.Pending()) }
 
 // report hands over what there is to report, if that is enough.

@@ -19,10 +19,8 @@ const (
 	sendSlice = 20 * time.Millisecond
 )
 
-// A sender multicasts straight from the users' buffers what control asks for. It has a worker goroutine,
-// because the network may have no room. A goroutine that waits for a call and polls the network sends as
-// well, as long as the network takes datagrams at once: waking the worker costs more than most sends.
-// The worker sends the rest.
+// A sender multicasts what control asks for. It has a worker goroutine, because the network may have no
+// room. A goroutine that polls the network sends as well: waking the worker costs more than most sends.
 type sender struct {
 	d    *Datapath
 	tx   []fabric.Sender // by subgroup
@@ -64,7 +62,9 @@ func newSender(d *Datapath, mc fabric.Multicast) *sender {
 }
 
 // command queues a command. It does not wake the worker while a leader polls.
-func (s *sender) command(t *queue.Item[command]) {
+func (s *sender) command(c command) {
+	t := s.cmds.Item()
+	t.Value = c
 	s.cmds.Add(t)
 	if s.d.Polling.Leader() != LeaderPolls {
 		s.cmds.Rouse()
@@ -105,8 +105,7 @@ func (s *sender) rouse() {
 	}
 }
 
-// serve carries out commands without blocking, unless another goroutine does, and reports whether it
-// did.
+// serve carries out commands without blocking. It reports false if none wait or another goroutine sends.
 func (s *sender) serve() bool {
 	if s.idle() || !s.turn.TryLock() {
 		return false
@@ -130,8 +129,7 @@ func (s *sender) work() (done bool) {
 			}
 			s.unfinished.Store(true)
 		}
-		t := s.todo
-		c := &t.Value
+		c := &s.todo.Value
 		kind := Sent
 		switch c.kind {
 		case commandMulticast:
@@ -145,8 +143,7 @@ func (s *sender) work() (done bool) {
 		}
 		s.waited = 0
 		s.unacked = append(s.unacked, sendAck{kind, c.op, c.total, c.sub, s.posted[c.sub]})
-		s.todo = t.Next
-		freeCommand(t)
+		s.todo = s.cmds.Free(s.todo)
 	}
 }
 

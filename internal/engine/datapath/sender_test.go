@@ -43,9 +43,7 @@ func sendBench(t *testing.T) (s *sender, tx *scripted, multicast func(*Operation
 	s = &sender{d: d, tx: []fabric.Sender{tx}, posted: make([]uint64, 1), max: benchBatch, cmds: queue.New[command]()}
 	return s, tx, func(op *Operation) (woken bool) {
 		s.cmds.Sleep()
-		item := newCommand(commandMulticast)
-		item.Value.op, item.Value.n, item.Value.total = op, benchBatch, benchBatch
-		s.command(item)
+		s.command(command{kind: commandMulticast, op: op, n: benchBatch, total: benchBatch})
 		return s.woken()
 	}
 }
@@ -114,9 +112,7 @@ func TestSendAcknowledges(t *testing.T) {
 	s, tx, multicast := sendBench(t)
 	op := sendOp(t)
 	multicast(op)
-	quiesce := newCommand(commandQuiesce)
-	quiesce.Value.op = op
-	s.command(quiesce)
+	s.command(command{kind: commandQuiesce, op: op})
 	tx.completed = benchBatch - 1
 	if s.work() || len(s.replies()) > 0 {
 		t.Fatal("answered while the network reads the memory")
@@ -136,9 +132,7 @@ func TestSendCancelled(t *testing.T) {
 	op := sendOp(t)
 	tx.room = 0
 	multicast(op)
-	quiesce := newCommand(commandQuiesce)
-	quiesce.Value.op = op
-	s.command(quiesce)
+	s.command(command{kind: commandQuiesce, op: op})
 	if s.work() {
 		t.Fatal("it sent to a network without room")
 	}

@@ -41,8 +41,7 @@ type Config struct {
 	Clock      func() step.Time // of the node
 }
 
-// A View is the engine as the observer sees it. Only the goroutine that runs the node calls CommName,
-// Call and Calls.
+// A View is the engine as the observer sees it.
 type View interface {
 	// Run runs f on the goroutine that runs the node, and waits for it. It reports false if the engine
 	// has stopped; then nobody else uses the node.
@@ -50,10 +49,12 @@ type View interface {
 	// Submit runs f there later, and does not block.
 	Submit(f func())
 	Stopped() <-chan struct{}
+	Counters() datapath.Counters
+
+	// Only the goroutine that runs the node calls these.
 	CommName(id uint32) string
 	Call(req uint64) *Call // nil: it has ended
 	Calls() int
-	Counters() datapath.Counters
 }
 
 // A Call describes a call for people.
@@ -65,6 +66,12 @@ type Call struct {
 	Bytes     int64 // over all ranks where they differ
 	Begin     step.Time
 	Lifecycle bool // joining or leaving, which nobody counts as an operation
+}
+
+func (k *Call) event(kind observe.Kind, n int64) observe.Event {
+	return observe.Event{
+		Kind: kind, Comm: k.Comm, Seq: k.Seq, What: uint8(k.Kind), N: n, Text: k.Algo, Peer: observe.NoPeer,
+	}
 }
 
 // An Observer watches one engine.
@@ -125,13 +132,16 @@ func (o *Observer) TraceHeard(rank int, at step.Time) {
 	}
 }
 
-// TraceMessage records a message before it is handled. Heartbeats would push out the events that matter.
+// TraceMessage records a message before it is handled.
 func (o *Observer) TraceMessage(peer int, m *wire.Msg) {
 	o.TraceHeard(peer, max(1, o.now))
+	o.noteMessage(observe.Received, peer, m)
+}
+
+// noteMessage records a message. Heartbeats would push out the events that matter.
+func (o *Observer) noteMessage(kind observe.Kind, peer int, m *wire.Msg) {
 	if m.Kind != wire.MsgHeartbeat {
-		o.note(observe.Event{
-			Kind: observe.Received, Comm: m.Comm, Seq: m.Seq, What: uint8(m.Kind), Peer: int32(peer),
-		})
+		o.note(observe.Event{Kind: kind, Comm: m.Comm, Seq: m.Seq, What: uint8(m.Kind), Peer: int32(peer)})
 	}
 }
 
@@ -151,11 +161,7 @@ func (o *Observer) TraceAction(a *node.Action) {
 		if o.cfg.Watch != nil && (m.Kind == wire.MsgActivate || m.Kind == wire.MsgChainSent) {
 			o.cfg.Watch(m.Comm, m.Seq, "activation")
 		}
-		if m.Kind != wire.MsgHeartbeat {
-			o.note(observe.Event{
-				Kind: observe.Sent, Comm: m.Comm, Seq: m.Seq, What: uint8(m.Kind), Peer: int32(a.To),
-			})
-		}
+		o.noteMessage(observe.Sent, a.To, m)
 	case node.Put:
 		if o.cfg.Watch != nil {
 			o.cfg.Watch(a.Comm, a.Seq, "put")
@@ -182,11 +188,11 @@ func (o *Observer) TraceDrop(peer int, departing bool) {
 // TraceLost records that a connection has ended, with the peer's goodbye or by an error.
 func (o *Observer) TraceLost(peer int, goodbye bool, err error, closing bool) {
 	o.gone[peer] = true
-	if goodbye {
-		o.note(observe.Event{Kind: observe.PeerLeft, Peer: int32(peer)})
-	} else {
-		o.note(observe.Event{Kind: observe.PeerLost, Peer: int32(peer), Text: err.Error()})
+	ev := observe.Event{Kind: observe.PeerLeft, Peer: int32(peer)}
+	if !goodbye {
+		ev.Kind, ev.Text = observe.PeerLost, err.Error()
 	}
+	o.note(ev)
 	switch {
 	case closing:
 	case goodbye:
@@ -198,10 +204,7 @@ func (o *Observer) TraceLost(peer int, goodbye bool, err error, closing bool) {
 
 // TraceStart records a call before the node gets it.
 func (o *Observer) TraceStart(k *Call) {
-	o.note(observe.Event{
-		Kind: observe.CallBegun, Comm: k.Comm, Seq: k.Seq, What: uint8(k.Kind), N: k.Bytes, Text: k.Algo,
-		Peer: observe.NoPeer,
-	})
+	o.note(k.event(observe.CallBegun, k.Bytes))
 	if o.debug {
 		o.cfg.Logger.Debug("operation begun", "op", k.Kind, "algo", k.Algo, "bytes", k.Bytes,
 			"comm", o.view.CommName(k.Comm), "seq", k.Seq)
@@ -216,10 +219,7 @@ func (o *Observer) TraceEnd(k *Call, err error, departing bool) (wait func()) {
 	if !k.Lifecycle {
 		o.tallies.Add(observe.Series{Op: k.Kind.String(), Algo: k.Algo}, o.outcome(err), took)
 	}
-	ev := observe.Event{
-		Kind: observe.CallEnded, Comm: k.Comm, Seq: k.Seq, What: uint8(k.Kind), N: int64(took), Text: k.Algo,
-		Peer: observe.NoPeer,
-	}
+	ev := k.event(observe.CallEnded, int64(took))
 	if err == nil {
 		o.note(ev)
 		if o.debug {
@@ -315,8 +315,7 @@ var outcomes = map[node.Reason]string{
 	node.Protocol: "protocol", node.Corrupt: "corrupt", node.Cancelled: "cancelled", node.Left: "closed",
 }
 
-// ask computes something on the goroutine that runs the node. It reports false if that does not happen
-// in time.
+// ask computes something on the goroutine that runs the node. It reports false if that takes too long.
 func ask[T any](o *Observer, f func() T) (v T, ok bool) {
 	answer := make(chan T, 1) // nobody takes a late answer
 	timer := time.NewTimer(askLimit)
@@ -373,9 +372,7 @@ func (o *Observer) state(events int) observe.State {
 }
 
 func (o *Observer) commState(now step.Time, v *node.CommView) observe.Comm {
-	c := observe.Comm{
-		ID: v.ID, Name: o.view.CommName(v.ID), Rank: v.Rank, Size: v.Size, Calls: v.Calls, Linger: v.Linger,
-	}
+	c := observe.Comm{ID: v.ID, Name: o.view.CommName(v.ID), Rank: v.Rank, Size: v.Size, Calls: v.Calls, Linger: v.Linger}
 	if v.Broken {
 		c.Broken, c.Culprit = v.Reason.String(), &v.Culprit
 	}

@@ -2,9 +2,12 @@
 // pushed and without locks. Producers push to a list, and the consumer takes the list as a whole.
 package queue
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
-// An Item is one entry of a queue. Its owner reuses items, so that pushing does not allocate.
+// An Item is one entry of a queue.
 type Item[T any] struct {
 	Next  *Item[T]
 	Value T
@@ -15,10 +18,24 @@ type Queue[T any] struct {
 	head     atomic.Pointer[Item[T]]
 	sleeping atomic.Bool
 	wake     chan struct{}
+	items    sync.Pool // items to reuse, so that pushing does not allocate
 }
 
 // New returns an empty queue.
-func New[T any]() *Queue[T] { return &Queue[T]{wake: make(chan struct{}, 1)} }
+func New[T any]() *Queue[T] {
+	return &Queue[T]{wake: make(chan struct{}, 1), items: sync.Pool{New: func() any { return new(Item[T]) }}}
+}
+
+// Item returns an item with a zero value, to be filled and pushed.
+func (q *Queue[T]) Item() *Item[T] { return q.items.Get().(*Item[T]) }
+
+// Free takes back an item that the consumer has handled, and returns the one after it.
+func (q *Queue[T]) Free(t *Item[T]) (next *Item[T]) {
+	next = t.Next
+	*t = Item[T]{}
+	q.items.Put(t)
+	return next
+}
 
 // Push adds an item and wakes the consumer if it sleeps.
 func (q *Queue[T]) Push(t *Item[T]) {
@@ -64,8 +81,7 @@ func (q *Queue[T]) Take() *Item[T] {
 	return first
 }
 
-// Sleep announces that the consumer is about to wait for Wake. It reports false if there are items to
-// take instead.
+// Sleep announces that the consumer is about to wait for Wake; false: there are items to take instead.
 func (q *Queue[T]) Sleep() bool {
 	q.sleeping.Store(true)
 	if q.head.Load() != nil {

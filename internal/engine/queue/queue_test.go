@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Items of each producer arrive once and in order, and a sleeping consumer is woken.
+// Items of each producer arrive once and in order, and a sleeping consumer is woken. Freed items are
+// empty.
 func TestQueue(t *testing.T) {
 	const producers, items = 4, 1000
 	q := New[[2]int]()
@@ -13,7 +14,12 @@ func TestQueue(t *testing.T) {
 	for p := range producers {
 		wg.Go(func() {
 			for i := range items {
-				q.Push(&Item[[2]int]{Value: [2]int{p, i}})
+				it := q.Item()
+				if it.Next != nil || it.Value != [2]int{} {
+					t.Error("an item was reused with its content")
+				}
+				it.Value = [2]int{p, i}
+				q.Push(it)
 			}
 		})
 	}
@@ -22,7 +28,7 @@ func TestQueue(t *testing.T) {
 		if q.Sleep() {
 			<-q.Wake()
 		}
-		for it := q.Take(); it != nil; it = it.Next {
+		for it := q.Take(); it != nil; it = q.Free(it) {
 			if p, i := it.Value[0], it.Value[1]; next[p] != i {
 				t.Fatalf("producer %d: item %d, want %d", p, i, next[p])
 			}
