@@ -156,7 +156,8 @@ func TestAllPairs(t *testing.T) {
 func TestRunEnvironment(t *testing.T) {
 	l, self := up(t, lab.Config{Topology: "star:3", Groups: 2})
 	_, out, err := run(t, l, self, "sh", "-c",
-		`echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $ALLCAST_IFNAME $ALLCAST_GROUPS ${#ALLCAST_KEY} ${MASTER_PORT:+port}`)
+		`echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR `+
+			`$ALLCAST_IFNAME $ALLCAST_GROUPS ${#ALLCAST_KEY} ${MASTER_PORT:+port}`)
 	if want := "0 3 0 1 10.0.0.1 eth0 239.192.76.1:20000,239.192.76.2:20001 64 port\n"; err != nil || out != want {
 		t.Errorf("%q, %v, want %q", out, err, want)
 	}
@@ -181,7 +182,8 @@ func TestRunFails(t *testing.T) {
 	if len(logs) != 1 {
 		t.Fatalf("logs: %v", logs)
 	}
-	if text, _ := os.ReadFile(logs[0]); !strings.Contains(string(text), "out 2\n") || !strings.Contains(string(text), "err 2\n") {
+	if text, _ := os.ReadFile(logs[0]); !strings.Contains(string(text), "out 2\n") ||
+		!strings.Contains(string(text), "err 2\n") {
 		t.Errorf("rank 2's log is %q", text)
 	}
 }
@@ -237,7 +239,8 @@ func TestSetLink(t *testing.T) {
 // Two labs of one name cannot be; what is not up cannot be used.
 func TestOnlyOne(t *testing.T) {
 	l, self := up(t, lab.Config{Topology: "star:2"})
-	if _, err := lab.Up(t.Context(), l.Plan.Config, lab.Options{Self: self}); err == nil || !strings.Contains(err.Error(), "there is a lab already") {
+	if _, err := lab.Up(t.Context(), l.Plan.Config, lab.Options{Self: self}); err == nil ||
+		!strings.Contains(err.Error(), "there is a lab already") {
 		t.Errorf("a second one: %v", err)
 	}
 	if _, err := lab.Attach(l.Plan.Config.Name); err != nil {

@@ -9,7 +9,10 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-var specs = []string{"star:1", "star:2", "star:32", "fat-tree:1,1,1", "fat-tree:5,4,3", "fat-tree:16,4,2", "fat-tree:188,12,6", "fat-tree3:16,4", "fat-tree3:30,8"}
+var specs = []string{
+	"star:1", "star:2", "star:32", "fat-tree:1,1,1", "fat-tree:5,4,3", "fat-tree:16,4,2",
+	"fat-tree:188,12,6", "fat-tree3:16,4", "fat-tree3:30,8",
+}
 
 func newPlan(t *testing.T, spec string) *Plan {
 	t.Helper()
@@ -28,10 +31,12 @@ func TestPlanPorts(t *testing.T) {
 			names := map[string]bool{}
 			for i, port := range p.Nodes[n].Ports {
 				peer := p.Nodes[port.Peer].Ports[port.PeerPort]
-				if peer.Peer != topology.NodeID(n) || peer.PeerPort != i || peer.Addr != port.PeerAddr || peer.PeerAddr != port.Addr {
+				if peer.Peer != topology.NodeID(n) || peer.PeerPort != i || peer.Addr != port.PeerAddr ||
+					peer.PeerAddr != port.Addr {
 					t.Errorf("%s: the ends of a cable do not agree: %+v, %+v", spec, port, peer)
 				}
-				if a, b := netip.PrefixFrom(port.Addr, 31).Masked(), netip.PrefixFrom(port.PeerAddr, 31).Masked(); a != b || port.Addr == port.PeerAddr {
+				a, b := netip.PrefixFrom(port.Addr, 31).Masked(), netip.PrefixFrom(port.PeerAddr, 31).Masked()
+				if a != b || port.Addr == port.PeerAddr {
 					t.Errorf("%s: %v and %v are not the two of a /31", spec, port.Addr, port.PeerAddr)
 				}
 				if addrs[port.Addr] || macs[port.MAC.String()] || names[port.Name] || len(port.Name) > 15 {

@@ -24,7 +24,9 @@ type record struct {
 }
 
 func script(ranks int, text string) *record {
-	r := &record{Config: Config{Ranks: ranks, Command: []string{"sh", "-c", text}, Notice: time.Millisecond, Grace: time.Minute}}
+	r := &record{Config: Config{
+		Ranks: ranks, Command: []string{"sh", "-c", text}, Notice: time.Millisecond, Grace: time.Minute,
+	}}
 	r.Stdout, r.Stderr = sink{r, &r.stdout}, sink{r, &r.stderr}
 	r.Started = func(_, pid int) { r.pids = append(r.pids, pid) }
 	return r

@@ -21,7 +21,8 @@ import (
 
 // Each rank learns its number, each line begins with its rank, and a last line without a line feed gets one.
 func TestRanksAndPrefixes(t *testing.T) {
-	r := script(3, `echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR"; echo bad >&2; printf 'port %s\n\nkey %s' $MASTER_PORT $ALLCAST_KEY`)
+	r := script(3, `echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR"; echo bad >&2; `+
+		`printf 'port %s\n\nkey %s' $MASTER_PORT $ALLCAST_KEY`)
 	r.Env = append(os.Environ(), "RANK=7", "ALLCAST_KEY=00", "ALLCAST_KEY_FILE=/nowhere", "TORCHELASTIC_RUN_ID=x")
 	if err := r.run(t); err != nil {
 		t.Fatal(err)
@@ -41,7 +42,8 @@ func TestRanksAndPrefixes(t *testing.T) {
 			t.Errorf("rank %d: %q", n, mine)
 			continue
 		}
-		if port, err := strconv.Atoi(strings.TrimPrefix(mine[1], "port ")); err != nil || port < firstPort || port > lastPort {
+		port, err := strconv.Atoi(strings.TrimPrefix(mine[1], "port "))
+		if err != nil || port < firstPort || port > lastPort {
 			t.Errorf("rank %d: %q", n, mine[1])
 		}
 		if all := mine[1] + mine[3]; shared == "" {
@@ -88,7 +90,8 @@ func TestEnvironmentIsFresh(t *testing.T) {
 	if !slices.Contains(a, fmt.Sprintf("GOMAXPROCS=%d", max(1, runtime.NumCPU()/2))) {
 		t.Errorf("no share of the processors in %v", a)
 	}
-	if c := environment(0, Config{Ranks: 2, Procs: 2, Env: []string{"GOMAXPROCS=7"}}); !slices.Contains(c, "GOMAXPROCS=7") {
+	c := environment(0, Config{Ranks: 2, Procs: 2, Env: []string{"GOMAXPROCS=7"}})
+	if !slices.Contains(c, "GOMAXPROCS=7") {
 		t.Errorf("GOMAXPROCS of the caller is lost: %v", c)
 	}
 	if seen["RANK"] != 1 || seen["X"] != 1 || seen["GROUP_RANK"] != 0 {
@@ -121,7 +124,8 @@ func TestFailureEndsTheRest(t *testing.T) {
 
 // A rank that ignores SIGTERM is killed. A signal that ends a rank is a failure.
 func TestStubborn(t *testing.T) {
-	r := script(2, `trap '' TERM; if [ $RANK = 0 ]; then echo up >fifo; while :; do sleep 1000; done; fi; read x <fifo; kill -9 $$`)
+	r := script(2, `trap '' TERM; if [ $RANK = 0 ]; then echo up >fifo; while :; do sleep 1000; done; fi; `+
+		`read x <fifo; kill -9 $$`)
 	r.Dir = t.TempDir()
 	r.Grace = time.Millisecond
 	if err := syscall.Mkfifo(r.Dir+"/fifo", 0o600); err != nil {
@@ -154,7 +158,8 @@ func TestSignalsAreForwarded(t *testing.T) {
 			continue // ignored when the tests started, and so by the ranks: a shell cannot trap it then
 		}
 		signals := make(chan os.Signal, 1)
-		r := script(3, `trap 'echo caught; exit 0' INT TERM HUP QUIT USR1; echo ready; while :; do sleep 1000 & wait $!; done`)
+		r := script(3, `trap 'echo caught; exit 0' INT TERM HUP QUIT USR1; echo ready; `+
+			`while :; do sleep 1000 & wait $!; done`)
 		r.Signals = signals
 		ready := 0
 		r.onLine = func(l string) {
@@ -204,7 +209,11 @@ func TestCannotStart(t *testing.T) {
 			t.Errorf("%s: %v", program, err)
 		}
 	}
-	for _, c := range []Config{{Ranks: 1}, {Ranks: 0, Command: []string{"true"}}, {Ranks: MaxRanks + 1, Command: []string{"true"}}} {
+	for _, c := range []Config{
+		{Ranks: 1},
+		{Ranks: 0, Command: []string{"true"}},
+		{Ranks: MaxRanks + 1, Command: []string{"true"}},
+	} {
 		if err := Run(t.Context(), c); !errors.Is(err, ErrConfig) {
 			t.Errorf("%+v: %v", c, err)
 		}

@@ -14,7 +14,8 @@ func testNet() model.Net {
 }
 
 var chooseKinds = map[string]p2p.Kind{
-	"broadcast": p2p.Broadcast, "allgather": p2p.Allgather, "reduce-scatter": p2p.ReduceScatter, "allreduce": p2p.Allreduce, "barrier": p2p.Barrier,
+	"broadcast": p2p.Broadcast, "allgather": p2p.Allgather, "reduce-scatter": p2p.ReduceScatter,
+	"allreduce": p2p.Allreduce, "barrier": p2p.Barrier,
 }
 
 // What makes no sense is an error, and takes no time.

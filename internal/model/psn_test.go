@@ -68,7 +68,8 @@ func TestPaperC5(t *testing.T) {
 			t.Errorf("practical staging is %d bytes, the paper says 4 MiB", f.StagingPractical)
 		}
 		if f.ReliableConnections != 2 || f.MulticastQPs != 1 {
-			t.Errorf("%d reliable connections and %d multicast QPs, the paper says 2 and 1", f.ReliableConnections, f.MulticastQPs)
+			t.Errorf("%d reliable connections and %d multicast QPs, the paper says 2 and 1",
+				f.ReliableConnections, f.MulticastQPs)
 		}
 		if f.ExampleComms <= 16 {
 			t.Errorf("%d communicators fit in %d bytes, the paper says more than 16", f.ExampleComms, llc)

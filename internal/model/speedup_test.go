@@ -101,7 +101,8 @@ func TestRingBoundaryIsThePlans(t *testing.T) {
 				recv += x.Len
 			}
 			if send != c.send || recv != c.recv {
-				t.Errorf("%v on %d ranks: the plan sends %d and receives %d, the model says %d and %d", c.kind, p, send, recv, c.send, c.recv)
+				t.Errorf("%v on %d ranks: the plan sends %d and receives %d, the model says %d and %d",
+					c.kind, p, send, recv, c.send, c.recv)
 			}
 		}
 	}

@@ -72,14 +72,17 @@ func TestTrafficOnAStar(t *testing.T) {
 
 // What the graph itself adds up, from routes and without plans.
 func TestTrafficIsTheGraphs(t *testing.T) {
-	for _, spec := range []string{"star:1", "star:7", "fat-tree:188,12,6", "fat-tree:33,4,3", "fat-tree3:64,8", "fat-tree3:100,8"} {
+	for _, spec := range []string{
+		"star:1", "star:7", "fat-tree:188,12,6", "fat-tree:33,4,3", "fat-tree3:64,8", "fat-tree3:100,8",
+	} {
 		g, err := topology.Parse(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := traffic(t, spec)
 		for name, want := range map[string]int64{
-			"allgather/linear": g.LinearTraversals(), "allgather/ring": g.RingTraversals(), "allgather/mcast": g.TreeTraversals(),
+			"allgather/linear": g.LinearTraversals(), "allgather/ring": g.RingTraversals(),
+			"allgather/mcast": g.TreeTraversals(),
 		} {
 			if got[name].BlockLinks != want {
 				t.Errorf("%s: %s: %d, the graph says %d", spec, name, got[name].BlockLinks, want)

@@ -15,7 +15,8 @@ func in(rank, waits int, peers ...Peer) View {
 
 // idle is a process that has made so many calls and is in none.
 func idle(rank int, calls uint64) View {
-	return View{Socket: Socket{Rank: rank}, State: &State{Rank: rank, Answers: true, Comms: []Comm{{Name: "world", Calls: calls}}}}
+	s := &State{Rank: rank, Answers: true, Comms: []Comm{{Name: "world", Calls: calls}}}
+	return View{Socket: Socket{Rank: rank}, State: s}
 }
 
 func mute(rank int) View { return View{Socket: Socket{Rank: rank}, Err: errors.New("no answer")} }
@@ -40,18 +41,23 @@ func TestDiagnose(t *testing.T) {
 			"one is stopped",
 			[]View{in(0, 5, Peer{5, true, 9, false}), in(1, 0), in(2, 1, Peer{5, true, 3.2, false}), mute(5)},
 			5,
-			[]string{"rank 5 is what the others wait for", "in barrier 7 of world for 4.2s", "does not answer", "silent for 3.2s"},
+			[]string{"rank 5 is what the others wait for", "in barrier 7 of world for 4.2s", "does not answer",
+				"silent for 3.2s"},
 		},
-		{"one has not called", []View{in(0, 1), idle(1, 7), in(2, 1)}, 1, []string{"rank 1 is what the others", "has not made this call"}},
+		{"one has not called", []View{in(0, 1), idle(1, 7), in(2, 1)}, 1,
+			[]string{"rank 1 is what the others", "has not made this call"}},
 		{"one is ahead", []View{in(0, 1), idle(1, 8)}, 1, []string{"rank 1 is what rank 0 waits for", "moving"}},
-		{"one works", []View{in(0, 2), in(1, 2), in(2, 2)}, 2, []string{"rank 2 is what the others", "at work in the barrier phase"}},
+		{"one works", []View{in(0, 2), in(1, 2), in(2, 2)}, 2,
+			[]string{"rank 2 is what the others", "at work in the barrier phase"}},
 		{"elsewhere", []View{in(0, 9), in(1, 0)}, 9, []string{"not a process that we can ask here"}},
 		{"stuck", []View{in(0, 1), stuck(1)}, 1, []string{"control side is stuck"}},
 		{"in a circle", []View{in(0, 1), in(1, 0)}, 0, []string{"wait for each other"}},
-		{"some", []View{in(0, 9), in(1, 9), in(2, 9), in(3, 9), in(4, 9), idle(5, 8)}, 9, []string{"ranks 0, 1, 2, 3, 1 more wait for"}},
+		{"some", []View{in(0, 9), in(1, 9), in(2, 9), in(3, 9), in(4, 9), idle(5, 8)}, 9,
+			[]string{"ranks 0, 1, 2, 3, 1 more wait for"}},
 		{"alone", []View{in(0, 0)}, 0, []string{"rank 0 waits for nobody else"}},
 		{"nothing", []View{idle(0, 3), idle(1, 3)}, -1, []string{"no operation is under way"}},
-		{"nothing, one stopped", []View{idle(0, 3), mute(1)}, -1, []string{"no operation is under way", "no answer from rank 1"}},
+		{"nothing, one stopped", []View{idle(0, 3), mute(1)}, -1,
+			[]string{"no operation is under way", "no answer from rank 1"}},
 		{"nobody", []View{mute(0), mute(1)}, -1, []string{"nobody answers"}},
 		{"broken", []View{broken(idle(0, 3))}, -1, []string{"communicator world is broken: lost"}},
 	} {

@@ -25,7 +25,8 @@ func TestDump(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got Dump
-	if err := json.Unmarshal(text, &got); err != nil || got.Failure != want.Failure || got.Rank != 5 || len(got.Events) != 1 {
+	if err := json.Unmarshal(text, &got); err != nil || got.Failure != want.Failure || got.Rank != 5 ||
+		len(got.Events) != 1 {
 		t.Errorf("%+v: %v", got, err)
 	}
 	for range 3 * maxDumps {

@@ -34,7 +34,8 @@ func TestMetricsText(t *testing.T) {
 	text := b.String()
 	for _, want := range []string{
 		`allcast_info{job="a\"b\\c\nd",rank="3",size="8",version="1"} 1`,
-		"# TYPE allcast_sent_bytes_total counter", "# TYPE allcast_operations_running gauge", "# TYPE allcast_operation_seconds histogram",
+		"# TYPE allcast_sent_bytes_total counter", "# TYPE allcast_operations_running gauge",
+		"# TYPE allcast_operation_seconds histogram",
 		`allcast_sent_bytes_total{rank="3"} 123`,
 		`allcast_peer_received_bytes_total{rank="3",peer="2"} 6`,
 		`allcast_operations_total{rank="3",op="allgather",algo="mcast",outcome="ok"} 2`,

@@ -93,7 +93,8 @@ func TestAskOthers(t *testing.T) {
 	h := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Second}
 	go func() { _ = h.Serve(other) }()
 	defer func() { _ = h.Close() }()
-	if _, err := Ask(t.Context(), Addr{"tcp", other.Addr().String()}, 0); err == nil || !strings.Contains(err.Error(), "is it a rank") {
+	if _, err := Ask(t.Context(), Addr{"tcp", other.Addr().String()}, 0); err == nil ||
+		!strings.Contains(err.Error(), "is it a rank") {
 		t.Error(err)
 	}
 }
@@ -105,7 +106,10 @@ func TestServerOnTCP(t *testing.T) {
 	}
 	serve(t, source{}, l)
 	base := "http://" + l.Addr().String()
-	for path, want := range map[string]string{"/metrics": `allcast_info{job="cafe",rank="3"`, Path + "?events=1": `"rank":3`} {
+	for path, want := range map[string]string{
+		"/metrics":         `allcast_info{job="cafe",rank="3"`,
+		Path + "?events=1": `"rank":3`,
+	} {
 		resp, err := http.Get(base + path)
 		if err != nil {
 			t.Fatal(err)
@@ -181,7 +185,8 @@ func TestStaleSocketsAreRemoved(t *testing.T) {
 	}
 	gone := filepath.Join(dir, fmt.Sprintf("%d-cafe-1.sock", deadPid(t)))
 	reborn := filepath.Join(dir, fmt.Sprintf("%d-cafe-3.sock", os.Getpid()))
-	starting := filepath.Join(dir, fmt.Sprintf("%d-cafe-2.sock", os.Getppid())) // its process is alive: it may be about to listen
+	// The parent process is alive, so it may be about to listen.
+	starting := filepath.Join(dir, fmt.Sprintf("%d-cafe-2.sock", os.Getppid()))
 	other := filepath.Join(dir, "notes.sock")
 	for _, path := range []string{gone, reborn, starting, other} {
 		stale(t, path)
@@ -276,7 +281,8 @@ func TestParseAddr(t *testing.T) {
 
 func TestParseSocket(t *testing.T) {
 	for name, want := range map[string]bool{
-		"12-cafe-3.sock": true, "12-cafe-3": false, "x-cafe-3.sock": false, "12-cafe.sock": false, "12-cafe-x.sock": false, "0-cafe-1.sock": false, "-1-cafe-1.sock": false,
+		"12-cafe-3.sock": true, "12-cafe-3": false, "x-cafe-3.sock": false, "12-cafe.sock": false,
+		"12-cafe-x.sock": false, "0-cafe-1.sock": false, "-1-cafe-1.sock": false,
 	} {
 		if _, ok := parseSocket(name); ok != want {
 			t.Errorf("%s: %v", name, ok)

@@ -202,7 +202,8 @@ func TestWriteErrors(t *testing.T) {
 // checks).
 func FuzzWriter(f *testing.F) {
 	f.Add(int64(1), 2, 3, uint32(4), uint32(5), uint64(6), []byte("payload"), 7, 128)
-	f.Add(int64(math.MinInt64), -1, -1, uint32(0), uint32(math.MaxUint32), uint64(0), []byte(nil), math.MinInt, math.MinInt)
+	f.Add(int64(math.MinInt64), -1, -1, uint32(0), uint32(math.MaxUint32), uint64(0), []byte(nil), math.MinInt,
+		math.MinInt)
 	f.Add(int64(math.MaxInt64), math.MaxInt, 1<<20, uint32(0), uint32(0), uint64(0), []byte{0}, math.MaxInt, math.MaxInt)
 	f.Fuzz(func(t *testing.T, at int64, src, dst int, imm, psn uint32, vaddr uint64, payload []byte, length, snap int) {
 		ps := capture(t, func(w *Writer) {

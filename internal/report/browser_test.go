@@ -38,7 +38,8 @@ func TestInBrowser(t *testing.T) {
 		}
 		// #nosec G204: a browser that was looked up
 		cmd := exec.CommandContext(t.Context(), exe, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-			"--enable-logging=stderr", "--user-data-dir="+filepath.Join(dir, "profile"), "--window-size=1400,1100", "--screenshot="+shot, "file://"+page)
+			"--enable-logging=stderr", "--user-data-dir="+filepath.Join(dir, "profile"),
+			"--window-size=1400,1100", "--screenshot="+shot, "file://"+page)
 		cmd.WaitDelay = 5 * time.Second
 		out, err := cmd.CombinedOutput()
 		if err != nil {

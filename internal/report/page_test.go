@@ -35,7 +35,9 @@ func TestPageIsWhole(t *testing.T) {
 				t.Errorf("%s: the page has %q", spec, bad)
 			}
 		}
-		for _, want := range []string{"<!DOCTYPE html>", "prefers-color-scheme: dark", "@media print", "A title &lt;&amp;&gt;", "</html>"} {
+		for _, want := range []string{
+			"<!DOCTYPE html>", "prefers-color-scheme: dark", "@media print", "A title &lt;&amp;&gt;", "</html>",
+		} {
 			if !strings.Contains(page, want) {
 				t.Errorf("%s: the page has no %q", spec, want)
 			}
@@ -61,7 +63,8 @@ func checkBalanced(t *testing.T, spec, page string) {
 	}
 }
 
-var drawnLink = regexp.MustCompile(`<path class="c(\d+)(?: up)?" data-link="(\d+)(?:-(\d+))?" d="([^"]*)"(?: stroke-width="[^"]*")?><title>([^<]*)</title>`)
+var drawnLink = regexp.MustCompile(`<path class="c(\d+)(?: up)?" data-link="(\d+)(?:-(\d+))?" ` +
+	`d="([^"]*)"(?: stroke-width="[^"]*")?><title>([^<]*)</title>`)
 
 // Each direction of each cable is drawn once a run, in the colour of its bytes,
 // and says what it is.
@@ -177,7 +180,8 @@ func TestBadInput(t *testing.T) {
 		{"no runs", func(p *Page) { p.Runs = nil }, "no runs"},
 		{"many runs", func(p *Page) { p.Runs = make([]Run, maxRuns+1) }, "at most 16"},
 		{"no name", func(p *Page) { p.Runs[1].Name = "" }, "no name"},
-		{"too few links", func(p *Page) { p.Runs[1].LinkBytes = p.Runs[1].LinkBytes[1:] }, "47 link directions; fat-tree:16,4,2 has 48"},
+		{"too few links", func(p *Page) { p.Runs[1].LinkBytes = p.Runs[1].LinkBytes[1:] },
+			"47 link directions; fat-tree:16,4,2 has 48"},
 		{"no links", func(p *Page) { p.Runs[0].LinkBytes = nil }, "0 link directions"},
 		{"overflow", func(p *Page) { p.Runs[0].LinkBytes[3] = math.MaxUint64 }, "can be counted"},
 		{"payload", func(p *Page) { p.Runs[0].PayloadLinkBytes = math.MaxUint64 }, "payload"},

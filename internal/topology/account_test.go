@@ -21,7 +21,8 @@ func TestTraversals(t *testing.T) {
 		{"fat-tree3:1024,32", 1118208, 2234232, 5732352},
 	} {
 		g := mustParse(t, c.spec)
-		if tree, ring, linear := g.TreeTraversals(), g.RingTraversals(), g.LinearTraversals(); tree != c.tree || ring != c.ring || linear != c.linear {
+		tree, ring, linear := g.TreeTraversals(), g.RingTraversals(), g.LinearTraversals()
+		if tree != c.tree || ring != c.ring || linear != c.linear {
 			t.Errorf("%s: tree %d, ring %d, linear %d; want %d, %d, %d", c.spec, tree, ring, linear, c.tree, c.ring, c.linear)
 		}
 	}

@@ -22,7 +22,11 @@ func TestParseCanonical(t *testing.T) {
 }
 
 func TestParseErrors(t *testing.T) {
-	forms := []string{"star:HOSTS (for example star:8)", "fat-tree:HOSTS,LEAVES,SPINES (for example fat-tree:188,12,6)", "fat-tree3:HOSTS,RADIX (for example fat-tree3:1024,32)"}
+	forms := []string{
+		"star:HOSTS (for example star:8)",
+		"fat-tree:HOSTS,LEAVES,SPINES (for example fat-tree:188,12,6)",
+		"fat-tree3:HOSTS,RADIX (for example fat-tree3:1024,32)",
+	}
 	for _, c := range []struct {
 		spec string
 		want []string
@@ -83,8 +87,10 @@ func TestParseErrors(t *testing.T) {
 // the same graph again.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
-		"", ":", "star", "star:1", "star:8", "star:-1", "star:1048577", "fat-tree:188,12,6", "fat-tree:5,4,2", "fat-tree:1,1,1",
-		"fat-tree:4,5,1", "fat-tree3:16,4", "fat-tree3:5,4", "fat-tree3:2,2", "fat-tree3:17,4", "fat-tree3:1,3", "fat-tree:1048576,1048576,9",
+		"", ":", "star", "star:1", "star:8", "star:-1", "star:1048577", "fat-tree:188,12,6",
+		"fat-tree:5,4,2", "fat-tree:1,1,1",
+		"fat-tree:4,5,1", "fat-tree3:16,4", "fat-tree3:5,4", "fat-tree3:2,2", "fat-tree3:17,4", "fat-tree3:1,3",
+		"fat-tree:1048576,1048576,9",
 	} {
 		f.Add(s)
 	}

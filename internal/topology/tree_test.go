@@ -150,7 +150,9 @@ func TestTreesAreMinimal(t *testing.T) {
 			}
 		}
 	}
-	for _, spec := range []string{"star:1", "fat-tree:1,1,3", "fat-tree:7,4,3", "fat-tree3:1,2", "fat-tree3:2,2", "fat-tree3:5,4", "fat-tree3:8,4"} {
+	for _, spec := range []string{
+		"star:1", "fat-tree:1,1,3", "fat-tree:7,4,3", "fat-tree3:1,2", "fat-tree3:2,2", "fat-tree3:5,4", "fat-tree3:8,4",
+	} {
 		check(t, mustParse(t, spec))
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -163,7 +165,9 @@ func TestTreesAreMinimal(t *testing.T) {
 // Trees of different subgroups have different tops and share no link between
 // switches while there are spines left; after Trees of them they come again.
 func TestTreesSpread(t *testing.T) {
-	for _, spec := range []string{"star:4", "fat-tree:5,4,3", "fat-tree:188,12,6", "fat-tree3:4,4", "fat-tree3:16,4", "fat-tree3:40,6"} {
+	for _, spec := range []string{
+		"star:4", "fat-tree:5,4,3", "fat-tree:188,12,6", "fat-tree3:4,4", "fat-tree3:16,4", "fat-tree3:40,6",
+	} {
 		g := mustParse(t, spec)
 		tops := map[NodeID]bool{}
 		used := make([]int, len(g.Links))
@@ -176,7 +180,8 @@ func TestTreesSpread(t *testing.T) {
 				}
 			}
 			if again := g.Tree(sub + g.Trees()); again.Top != tree.Top {
-				t.Errorf("%s: trees %d and %d have tops %s and %s", spec, sub, sub+g.Trees(), g.NodeName(tree.Top), g.NodeName(again.Top))
+				t.Errorf("%s: trees %d and %d have tops %s and %s",
+					spec, sub, sub+g.Trees(), g.NodeName(tree.Top), g.NodeName(again.Top))
 			}
 		}
 		if len(tops) != g.Trees() {

@@ -10,7 +10,8 @@ import (
 )
 
 var msgKinds = []MsgKind{
-	MsgBarrier, MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFetch, MsgAvail, MsgFinal, MsgGrantUp, MsgGrant, MsgMark, MsgReady, MsgFinalSum,
+	MsgBarrier, MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFetch, MsgAvail, MsgFinal, MsgGrantUp,
+	MsgGrant, MsgMark, MsgReady, MsgFinalSum,
 	MsgHeartbeat, MsgDead, MsgAbort, MsgProbeWait, MsgWaitState, MsgAgree,
 }
 
@@ -44,7 +45,8 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 	case MsgAbort:
 		m.Rank, m.Phase, m.Reason = u32.Draw(t, "rank"), u8.Draw(t, "phase"), u8.Draw(t, "reason")
 		if rapid.Bool().Draw(t, "both calls") {
-			m.Pair = &CallPair{Ranks: [2]uint32{u32.Draw(t, "rank"), u32.Draw(t, "rank")}, Calls: [2]Call{drawCall(t), drawCall(t)}}
+			m.Pair = &CallPair{Ranks: [2]uint32{u32.Draw(t, "rank"), u32.Draw(t, "rank")},
+				Calls: [2]Call{drawCall(t), drawCall(t)}}
 		}
 	case MsgWaitState:
 		m.Rank, m.State = u32.Draw(t, "rank"), u8.Draw(t, "state")
@@ -56,7 +58,8 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 
 func drawCall(t *rapid.T) Call {
 	u8, u32, u64 := rapid.Uint8(), rapid.Uint32(), rapid.Uint64()
-	return Call{CallKind(u8.Draw(t, "kind")), Algorithm(u8.Draw(t, "algorithm")), rapid.Uint16().Draw(t, "type"), u32.Draw(t, "root"), u64.Draw(t, "bytes")}
+	return Call{CallKind(u8.Draw(t, "kind")), Algorithm(u8.Draw(t, "algorithm")), rapid.Uint16().Draw(t, "type"),
+		u32.Draw(t, "root"), u64.Draw(t, "bytes")}
 }
 
 func drawAgree(t *rapid.T) *Agree {
@@ -72,7 +75,8 @@ func drawAgree(t *rapid.T) *Agree {
 		Called: rapid.Bool().Draw(t, "called"), Hurry: rapid.Bool().Draw(t, "hurry"), Dead: words(),
 	}
 	if a.Step == AgreePropose || a.Step == AgreeCommit || rapid.Bool().Draw(t, "value") {
-		a.Value = &AgreeValue{Ballot: u64.Draw(t, "ballot"), Why: rapid.Uint8().Draw(t, "why"), ID: rapid.Uint32().Draw(t, "id"), Ranks: words()}
+		a.Value = &AgreeValue{Ballot: u64.Draw(t, "ballot"), Why: rapid.Uint8().Draw(t, "why"),
+			ID: rapid.Uint32().Draw(t, "id"), Ranks: words()}
 	}
 	return a
 }
@@ -129,8 +133,9 @@ func TestParseMsgRefuses(t *testing.T) {
 		"more ranges than allowed":      append(header(MsgAvail, 0, 0, 1, 2), make([]byte, 8*(MaxRanges+1))...),
 		"an agreement without a step":   header(MsgAgree, make([]byte, 14)...),
 		"a commit of nothing":           header(MsgAgree, append([]byte{byte(AgreeCommit)}, make([]byte, 13)...)...),
-		"more ranks than allowed":       header(MsgAgree, append([]byte{byte(AgreeAsk), 10: 0, 11: 1, 12: 1}, make([]byte, 8*(maxWords+2))...)...),
-		"more counts than allowed":      append(header(MsgMark, 0, 0, 0, 0, 0, 1, 4), make([]byte, 4*(MaxSubgroups+1))...),
+		"more ranks than allowed": header(MsgAgree,
+			append([]byte{byte(AgreeAsk), 10: 0, 11: 1, 12: 1}, make([]byte, 8*(maxWords+2))...)...),
+		"more counts than allowed": append(header(MsgMark, 0, 0, 0, 0, 0, 1, 4), make([]byte, 4*(MaxSubgroups+1))...),
 	} {
 		if m, err := ParseMsg(b); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %+v, %v", name, m, err)
@@ -159,7 +164,8 @@ func FuzzParseMsg(f *testing.F) {
 		m := Msg{Kind: kind, Comm: 7, Seq: 1 << 40, Round: 3, Grant: 99, Digest: 0xdeadbeef, Rank: 5, Flag: true, Sub: 2}
 		m.Call = Call{Kind: Allgather, Algo: 1, Bytes: 1 << 30}
 		m.Pair = &CallPair{Ranks: [2]uint32{1, 2}, Calls: [2]Call{m.Call, {Kind: Broadcast, Root: 3}}}
-		m.Agree = &Agree{Step: AgreeCommit, Ballot: 1 << 32, Called: true, Dead: []uint64{4}, Value: &AgreeValue{ID: 9, Ranks: []uint64{3}}}
+		m.Agree = &Agree{Step: AgreeCommit, Ballot: 1 << 32, Called: true, Dead: []uint64{4},
+			Value: &AgreeValue{ID: 9, Ranks: []uint64{3}}}
 		m.Ranges, m.Counts = []Range{{0, 1}, {1 << 31, 64}}, []uint32{0, 5, 1 << 31}
 		b := AppendMsg(nil, &m)
 		f.Add(b)

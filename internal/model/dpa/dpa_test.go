@@ -169,7 +169,8 @@ func TestParseDatapath(t *testing.T) {
 			continue
 		}
 		plain := strings.ReplaceAll(want, `\"`, `"`)
-		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), plain) || !strings.Contains(err.Error(), "valid: dpa:ud") {
+		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), plain) ||
+			!strings.Contains(err.Error(), "valid: dpa:ud") {
 			t.Errorf("%q: %v %v, want %s", s, d, err, want)
 		}
 	}

@@ -91,7 +91,10 @@ func (d *differ) open() {
 	d.seq++
 	d.token = newToken()
 	p := 1 + r.IntN(differRanks)
-	s := mcast.Shape{Kind: wire.Allgather, Counts: make([]int64, p), Chunk: 1 + r.IntN(differChunk), Chains: 1, Subgroups: 1 + r.IntN(differSubgroups)}
+	s := mcast.Shape{
+		Kind: wire.Allgather, Counts: make([]int64, p),
+		Chunk: 1 + r.IntN(differChunk), Chains: 1, Subgroups: 1 + r.IntN(differSubgroups),
+	}
 	for i := range s.Counts {
 		s.Counts[i] = int64(r.IntN(differChunks * s.Chunk))
 		if r.IntN(4) == 0 {
@@ -109,7 +112,9 @@ func (d *differ) open() {
 	if d.area = d.w.Area(d.mem); d.area == nil || d.area.Stage() != nil {
 		t.Fatal("no area")
 	}
-	op := mcast.New(mcast.Config{Geometry: d.geo, Rank: d.rank, Comm: testComm, Seq: d.seq, Est: mcast.NewEstimator(mcast.Limits{})})
+	op := mcast.New(mcast.Config{
+		Geometry: d.geo, Rank: d.rank, Comm: testComm, Seq: d.seq, Est: mcast.NewEstimator(mcast.Limits{}),
+	})
 	d.places, d.kernel, d.intakes, d.claims = op.Placements(), nil, nil, nil
 	for _, pl := range d.places {
 		in := mcast.NewIntake(d.layout, 1<<30, &place.Taken{}, func() *mcast.Report { return &mcast.Report{} })
@@ -125,7 +130,8 @@ func (d *differ) openLane(pl *mcast.Placement) *follower {
 	}
 	own := pl.Own()
 	l := &fabric.PlacementSpec{
-		Sub: pl.Sub, Token: d.token, Comm: testComm, Imm: d.layout.Imm(d.seq, 0), Mask: testMask, Chunk: d.geo.Chunk(), PSNs: pl.Len(),
+		Sub: pl.Sub, Token: d.token, Comm: testComm, Imm: d.layout.Imm(d.seq, 0), Mask: testMask,
+		Chunk: d.geo.Chunk(), PSNs: pl.Len(),
 		Own: fabric.Run{PSN: own.PSN, N: own.N},
 	}
 	d.geo.Blocks(pl.Sub, func(off int64, psn, n uint32, tail int) {
@@ -370,7 +376,8 @@ func (d *differ) compare() {
 		}
 		duplicates, late, foreign := k.Ignored()
 		if duplicates != want.Duplicates || late != want.Late || foreign != want.Foreign {
-			d.t.Fatalf("subgroup %d: %d duplicates, %d late, %d foreign in the kernel; %+v in the process", sub, duplicates, late, foreign, want)
+			d.t.Fatalf("subgroup %d: %d duplicates, %d late, %d foreign in the kernel; %+v in the process",
+				sub, duplicates, late, foreign, want)
 		}
 	}
 	own := bytes.Clone(d.mem) // our own block is nobody's to write

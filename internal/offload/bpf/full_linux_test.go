@@ -39,7 +39,8 @@ func nothingTaken(t testing.TB, o *Offload) {
 	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.open) != 0 || len(o.freeWords) != 1 || o.freeWords[0].n != words || len(o.freeBlocks) != 1 || o.freeBlocks[0].n != blocks {
+	if len(o.open) != 0 || len(o.freeWords) != 1 || o.freeWords[0].n != words || len(o.freeBlocks) != 1 ||
+		o.freeBlocks[0].n != blocks {
 		t.Errorf("%d lanes are open; free: words %v, blocks %v", len(o.open), o.freeWords, o.freeBlocks)
 	}
 }

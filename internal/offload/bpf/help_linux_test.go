@@ -78,7 +78,8 @@ func newLoopback(t testing.TB, cfg Config, subgroups int, gro bool) *loopbackSoc
 	sa, err := unix.Getsockname(w.tx)
 	must(t, err)
 	w.from = netip.AddrPortFrom(own.Addr(), uint16(sa.(*unix.SockaddrInet4).Port))
-	must(t, unix.SetsockoptIPMreqn(w.tx, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: int32(w.cfg.Interface.Index)}))
+	must(t, unix.SetsockoptIPMreqn(w.tx, unix.IPPROTO_IP, unix.IP_MULTICAST_IF,
+		&unix.IPMreqn{Ifindex: int32(w.cfg.Interface.Index)}))
 	must(t, unix.SetsockoptInt(w.tx, unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, 1))
 	w.groups = ip.GroupsFor(rand.Uint64(), subgroups, false)
 	for _, g := range w.groups {

@@ -82,7 +82,8 @@ func TestFaults(t *testing.T) {
 	}{{"sockfilter", SockFilter, false}, {"tcx", TCX, false}, {"tcx alone", TCX, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			const n = 4000
-			w := newLoopback(t, Config{Chunk: 10, Hook: c.hook, Fault: Fault{Drop: 0.1, Dup: 0.1, Reorder: 0.2, Seed: 1}}, 1, false)
+			faults := Fault{Drop: 0.1, Dup: 0.1, Reorder: 0.2, Seed: 1}
+			w := newLoopback(t, Config{Chunk: 10, Hook: c.hook, Fault: faults}, 1, false)
 			if c.alone {
 				w.counters[shared].Store(0)
 			}
@@ -102,7 +103,9 @@ func TestFaults(t *testing.T) {
 			if placed+lost+left != n || late+foreign != 0 {
 				t.Errorf("%d are %d, %d late, %d foreign", placed+lost+left, n, late, foreign)
 			}
-			for what, got := range map[string][2]uint64{"lost": {lost, n / 10}, "left": {left, n / 5}, "duplicates": {duplicates, n / 10}} {
+			for what, got := range map[string][2]uint64{
+				"lost": {lost, n / 10}, "left": {left, n / 5}, "duplicates": {duplicates, n / 10},
+			} {
 				if got[0] < got[1]*3/4 || got[0] > got[1]*5/4 {
 					t.Errorf("%d %s, want about %d", got[0], what, got[1])
 				}

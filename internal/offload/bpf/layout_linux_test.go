@@ -79,7 +79,8 @@ func TestConstants(t *testing.T) {
 		text = append(text, more...)
 	}
 	for name, want := range map[string]int{
-		"LANES": lanes, "PROBES": probes, "WORDS": words, "BLOCKS": blocks, "REGIONS": regions, "VALUE": value, "MAX_DATAGRAM": maxDatagram,
+		"LANES": lanes, "PROBES": probes, "WORDS": words, "BLOCKS": blocks, "REGIONS": regions,
+		"VALUE": value, "MAX_DATAGRAM": maxDatagram,
 		"COUNTERS": counters, "RANDOM": random, "SHARED": shared, "LOST": lost, "WHOLE": whole,
 	} {
 		m := regexp.MustCompile(`(?m)^#define ` + name + ` (\([^)]*\)|\d+)`).FindStringSubmatch(string(text))
@@ -92,14 +93,17 @@ func TestConstants(t *testing.T) {
 		}
 	}
 	bothObjects(t, checkEntries)
-	if lanes&(lanes-1) != 0 || value&(value-1) != 0 || every&(every-1) != 0 || everyLong&(everyLong-1) != 0 || everyXDP&(everyXDP-1) != 0 || maxGroups > whole {
+	if lanes&(lanes-1) != 0 || value&(value-1) != 0 || every&(every-1) != 0 || everyLong&(everyLong-1) != 0 ||
+		everyXDP&(everyXDP-1) != 0 || maxGroups > whole {
 		t.Error("not powers of two, or counters that are two things")
 	}
 }
 
 func checkEntries(t *testing.T, spec *ebpf.CollectionSpec) {
 	t.Helper()
-	for name, want := range map[string]uint32{"lanes": lanes, "words": words, "blocks": blocks, "counters": counters, "regions": regions} {
+	for name, want := range map[string]uint32{
+		"lanes": lanes, "words": words, "blocks": blocks, "counters": counters, "regions": regions,
+	} {
 		if got := spec.Maps[name].MaxEntries; got != want {
 			t.Errorf("%s: %d entries in the object, %d in Go", name, got, want)
 		}
