@@ -120,11 +120,11 @@ func (d *differ) open() {
 		in := mcast.NewIntake(d.layout, 1<<30, &place.Taken{}, func() *mcast.Report { return &mcast.Report{} })
 		in.Open(d.token, pl)
 		d.intakes = append(d.intakes, in)
-		d.kernel = append(d.kernel, d.openLane(pl))
+		d.kernel = append(d.kernel, d.openPlacement(pl))
 	}
 }
 
-func (d *differ) openLane(pl *mcast.Placement) *follower {
+func (d *differ) openPlacement(pl *mcast.Placement) *follower {
 	if pl.Len() == 0 {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (d *differ) openLane(pl *mcast.Placement) *follower {
 	})
 	p := d.area.Open(l)
 	if p == nil {
-		d.t.Fatal("no lane")
+		d.t.Fatal("no placement")
 	}
 	return follow(p, l)
 }
@@ -232,7 +232,7 @@ func (d *differ) super() {
 	d.w.settle(d.t)
 }
 
-// reuse is what a program sees that has found the lane of an operation when that ends, and another
+// reuse is what a program sees that has found the placement of an operation when that ends, and another
 // operation takes its words: their generation is another. It must leave the words alone, as the process
 // does once its placement is closed. The words are the operation's again afterwards.
 func (d *differ) reuse() {

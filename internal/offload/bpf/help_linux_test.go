@@ -186,17 +186,17 @@ var tokens atomic.Uint64
 
 func newToken() uint64 { return tokens.Add(1)*0x9e3779b97f4a7c15 | 1<<63 }
 
-// uniform is a lane of blocks of the same length; all chunks but the last of each block are
+// uniform is a placement of blocks of the same length; all chunks but the last of each block are
 // full.
 func uniform(sub, chunk, blocks, length int) *fabric.PlacementSpec {
 	lengths := make([]int, blocks)
 	for i := range lengths {
 		lengths[i] = length
 	}
-	return laneOf(sub, chunk, lengths...)
+	return specOf(sub, chunk, lengths...)
 }
 
-func laneOf(sub, chunk int, lengths ...int) *fabric.PlacementSpec {
+func specOf(sub, chunk int, lengths ...int) *fabric.PlacementSpec {
 	l := &fabric.PlacementSpec{Sub: sub, Token: newToken(), Comm: testComm, Imm: testSlot, Mask: testMask, Chunk: chunk}
 	off := int64(0)
 	for _, n := range lengths {
@@ -209,7 +209,7 @@ func laneOf(sub, chunk int, lengths ...int) *fabric.PlacementSpec {
 	return l
 }
 
-// chunksOf cuts what a lane receives in datagrams.
+// chunksOf cuts what a placement receives in datagrams.
 func chunksOf(l *fabric.PlacementSpec, data []byte) (list [][]byte) {
 	for _, b := range l.Blocks {
 		for i := range b.Run.N {
@@ -223,7 +223,7 @@ func chunksOf(l *fabric.PlacementSpec, data []byte) (list [][]byte) {
 	return list
 }
 
-// follower is a lane and what its process has seen of it, as a receive worker keeps it.
+// follower is a placement and what its process has seen of it, as a receive worker keeps it.
 type follower struct {
 	*placed
 	*place.Map
@@ -275,7 +275,7 @@ func (w *loopbackSockets) open(t testing.TB, buf []byte, l *fabric.PlacementSpec
 	}
 	p := a.Open(l)
 	if p == nil {
-		t.Fatal("no lane")
+		t.Fatal("no placement")
 	}
 	return a, follow(p, l)
 }
@@ -296,7 +296,7 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-// ignored checks what a lane has counted since the last time.
+// ignored checks what a placement has counted since the last time.
 func ignored(t testing.TB, p fabric.OpenPlacement, duplicates, late, foreign uint64) {
 	t.Helper()
 	if d, l, f := p.Ignored(); d != duplicates || l != late || f != foreign {

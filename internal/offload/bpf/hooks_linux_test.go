@@ -12,7 +12,7 @@ import (
 func TestTCX(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 1000, Hook: TCX}, 2, false)
 	mem, data := w.alloc(t, 2<<20), randomBytes(2<<20)
-	l := laneOf(1, 1000, 1<<20, 1<<20)
+	l := specOf(1, 1000, 1<<20, 1<<20)
 	a, p := w.open(t, mem, l)
 	all := chunksOf(l, data)
 	w.send(t, 1, all...)
@@ -33,7 +33,7 @@ func TestTCXAlone(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 1000, Hook: TCX}, 1, false)
 	w.counters[shared].Store(0)
 	mem, data := w.alloc(t, 100_001), randomBytes(100_001)
-	l := laneOf(0, 1000, len(mem))
+	l := specOf(0, 1000, len(mem))
 	a, p := w.open(t, mem, l)
 	for _, d := range chunksOf(l, data) {
 		w.transmit(t, 0, d, nil)
@@ -62,7 +62,7 @@ func TestTCXOwn(t *testing.T) {
 		n, err := w.Filter(w.rx[0], w.groups[0], netip.AddrPortFrom(netip.MustParseAddr(addr), w.from.Port()))
 		must(t, err)
 		w.dropped[0] = n
-		l := laneOf(0, 1000, 1000)
+		l := specOf(0, 1000, 1000)
 		a, p := w.open(t, w.alloc(t, 1000), l)
 		w.send(t, 0, chunksOf(l, randomBytes(1000))...)
 		if got := p.l.placed.Load(); got != want || w.received[0] != 0 {
@@ -87,7 +87,7 @@ func TestFaults(t *testing.T) {
 			if c.alone {
 				w.counters[shared].Store(0)
 			}
-			l := laneOf(0, 10, 10*n)
+			l := specOf(0, 10, 10*n)
 			a, p := w.open(t, w.alloc(t, 10*n), l)
 			for _, d := range chunksOf(l, randomBytes(10*n)) {
 				w.transmit(t, 0, d, nil)

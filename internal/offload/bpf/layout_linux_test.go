@@ -30,7 +30,7 @@ func TestLayout(t *testing.T) { bothObjects(t, checkLayout) }
 
 func checkLayout(t *testing.T, spec *ebpf.CollectionSpec) {
 	t.Helper()
-	for name, g := range map[string]any{"lane": lane{}, "word": word{}, "block": block{}} {
+	for name, g := range map[string]any{"lane": placement{}, "word": word{}, "block": block{}} {
 		m := spec.Maps[name+"s"]
 		s, ok := m.Value.(*btf.Struct)
 		if !ok || s.Name != name {
@@ -65,7 +65,7 @@ func checkLayout(t *testing.T, spec *ebpf.CollectionSpec) {
 			t.Errorf("%s: %d fields in Go, %d in C", name, seen, len(s.Members))
 		}
 	}
-	if unsafe.Alignof(lane{}) != 8 || unsafe.Alignof(word{}) != 8 {
+	if unsafe.Alignof(placement{}) != 8 || unsafe.Alignof(word{}) != 8 {
 		t.Error("atomics need alignment")
 	}
 }
@@ -79,7 +79,7 @@ func TestConstants(t *testing.T) {
 		text = append(text, more...)
 	}
 	for name, want := range map[string]int{
-		"LANES": lanes, "PROBES": probes, "WORDS": words, "BLOCKS": blocks, "REGIONS": regions,
+		"LANES": placements, "PROBES": probes, "WORDS": words, "BLOCKS": blocks, "REGIONS": regions,
 		"VALUE": value, "MAX_DATAGRAM": maxDatagram,
 		"COUNTERS": counters, "RANDOM": random, "SHARED": shared, "LOST": lost, "WHOLE": whole,
 	} {
@@ -93,7 +93,7 @@ func TestConstants(t *testing.T) {
 		}
 	}
 	bothObjects(t, checkEntries)
-	if lanes&(lanes-1) != 0 || value&(value-1) != 0 || every&(every-1) != 0 || everyLong&(everyLong-1) != 0 ||
+	if placements&(placements-1) != 0 || value&(value-1) != 0 || every&(every-1) != 0 || everyLong&(everyLong-1) != 0 ||
 		everyXDP&(everyXDP-1) != 0 || maxGroups > whole {
 		t.Error("not powers of two, or counters that are two things")
 	}
@@ -102,7 +102,7 @@ func TestConstants(t *testing.T) {
 func checkEntries(t *testing.T, spec *ebpf.CollectionSpec) {
 	t.Helper()
 	for name, want := range map[string]uint32{
-		"lanes": lanes, "words": words, "blocks": blocks, "counters": counters, "regions": regions,
+		"lanes": placements, "words": words, "blocks": blocks, "counters": counters, "regions": regions,
 	} {
 		if got := spec.Maps[name].MaxEntries; got != want {
 			t.Errorf("%s: %d entries in the object, %d in Go", name, got, want)

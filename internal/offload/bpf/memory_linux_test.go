@@ -267,7 +267,7 @@ func TestLeavesNothing(t *testing.T) {
 				w := newLoopback(t, Config{Chunk: 100, Hook: hook}, 2, false)
 				mem, err := w.Alloc(1000)
 				must(t, err)
-				l := laneOf(0, 100, 1000)
+				l := specOf(0, 100, 1000)
 				a, p := w.open(t, mem, l)
 				w.send(t, 0, chunksOf(l, randomBytes(1000))...)
 				runs(t, p, fabric.Run{PSN: 0, N: 10})

@@ -41,7 +41,7 @@ func placeAt(t *testing.T, w *loopbackSockets, mem []byte, at, size int) {
 	want := bytes.Clone(around)
 	data := randomBytes(size)
 	copy(want[at-max(0, at-100):], data)
-	a, p := w.open(t, mem[at:at+size], laneOf(0, size, size))
+	a, p := w.open(t, mem[at:at+size], specOf(0, size, size))
 	if a.Stage() != nil {
 		t.Fatal("it would be copied")
 	}
@@ -73,7 +73,7 @@ func TestPlaceBlocks(t *testing.T) {
 		{31 * chunk, 33*chunk + 5, 1, 1, 1, 64 * chunk},
 		{1 << 20, 1<<20 + 1, 13},
 	} {
-		l := laneOf(0, chunk, lengths...)
+		l := specOf(0, chunk, lengths...)
 		n := 0
 		for _, k := range lengths {
 			n += k
@@ -104,7 +104,7 @@ func TestPlaceBlocks(t *testing.T) {
 func TestPlaceStage(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 100}, 1, false)
 	buf, data := make([]byte, 950), randomBytes(950)
-	l := laneOf(0, 100, 950)
+	l := specOf(0, 100, 950)
 	a, p := w.open(t, buf, l)
 	w.send(t, 0, chunksOf(l, data)...)
 	if len(a.Stage()) != len(buf) {
@@ -140,7 +140,7 @@ func TestPlaceOwn(t *testing.T) {
 // Scan finds each chunk once, and puts neighbours together, across words too.
 func TestScan(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 8}, 1, false)
-	l := laneOf(0, 8, 8*100)
+	l := specOf(0, 8, 8*100)
 	a, p := w.open(t, w.alloc(t, 800), l)
 	all := chunksOf(l, randomBytes(800))
 	runs(t, p)

@@ -9,12 +9,12 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// What is not exactly a chunk of the lane is not placed. If it has the lane's token it is
+// What is not exactly a chunk of the placement is not placed. If it has the placement's token it is
 // counted, else it is for others to see.
 func TestRefuse(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 100}, 2, false)
 	mem := w.alloc(t, 1000)
-	l := laneOf(0, 100, 250, 250)
+	l := specOf(0, 100, 250, 250)
 	a, p := w.open(t, mem, l)
 	long, short := make([]byte, 101), make([]byte, 99)
 	for i := range long {
@@ -45,10 +45,10 @@ func TestRefuse(t *testing.T) {
 		}
 	}
 	for name, d := range map[string][]byte{
-		"another token": datagram(other(func(h *fabric.Header) { h.Token++ }), good),
-		"a free lane":   datagram(other(func(h *fabric.Header) { h.Token = 0 }), good),
-		"half a header": good[:fabric.HeaderSize-1],
-		"nothing":       {},
+		"another token":    datagram(other(func(h *fabric.Header) { h.Token++ }), good),
+		"a free placement": datagram(other(func(h *fabric.Header) { h.Token = 0 }), good),
+		"half a header":    good[:fabric.HeaderSize-1],
+		"nothing":          {},
 	} {
 		before := w.received[0]
 		w.send(t, 0, d)
@@ -81,7 +81,7 @@ func TestOwnPackets(t *testing.T) {
 	}
 	must(t, unix.Close(w.rx[0]))
 	w.rx[0] = fd
-	l := laneOf(0, 100, 100)
+	l := specOf(0, 100, 100)
 	mem := w.alloc(t, 100)
 	a, p := w.open(t, mem, l)
 	w.send(t, 0, datagram(header(l.Token, 0), randomBytes(100)), datagram(header(1, 0), nil))
@@ -97,7 +97,7 @@ func TestOwnPackets(t *testing.T) {
 // A chunk that came is not placed again, whatever is in it.
 func TestDuplicates(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 100}, 1, false)
-	l := laneOf(0, 100, 300)
+	l := specOf(0, 100, 300)
 	mem, data := w.alloc(t, 300), randomBytes(300)
 	a, p := w.open(t, mem, l)
 	w.send(t, 0, chunksOf(l, data)...)
@@ -113,7 +113,7 @@ func TestDuplicates(t *testing.T) {
 // What the process has claimed is late. What it has taken is a duplicate.
 func TestClaim(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 10}, 1, false)
-	l := laneOf(0, 10, 1000)
+	l := specOf(0, 10, 1000)
 	mem, data := w.alloc(t, 1000), randomBytes(1000)
 	a, p := w.open(t, mem, l)
 	all := chunksOf(l, data)

@@ -13,7 +13,7 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// A storm is senders that never stop, to lanes that come and go.
+// A storm is senders that never stop, to placements that come and go.
 type storm struct {
 	*loopbackSockets
 	tokens [8]atomic.Uint64
@@ -41,7 +41,7 @@ func newStorm(t *testing.T, cfg Config) *storm {
 			}
 			for !s.stop.Load() {
 				token := s.tokens[r.IntN(len(s.tokens))].Load()
-				// Of a lane that is gone, sometimes.
+				// Of a placement that is gone, sometimes.
 				b := datagram(header(token, r.Uint32N(stormChunks)), payload)
 				if unix.Sendto(s.tx, b, 0, to) == nil {
 					s.sent.Add(1)
@@ -66,24 +66,24 @@ func TestCloseInStorm(t *testing.T) {
 		rounds = 100
 	}
 	var wg sync.WaitGroup
-	for k := range 2 { // lanes at once, of memory of their own
+	for k := range 2 { // placements at once, of memory of their own
 		const size = stormChunk * stormChunks
 		mem := s.alloc(t, size)
 		wg.Go(func() {
 			var old *fabric.PlacementSpec
 			for round := range rounds {
-				l := laneOf(0, stormChunk, size)
+				l := specOf(0, stormChunk, size)
 				if round%3 == 2 { // the same place in the table
-					l.Token = old.Token + lanes<<20
+					l.Token = old.Token + placements<<20
 				}
 				old = l
 				a := s.Area(mem)
-				lane := a.Open(l)
-				if lane == nil {
-					t.Error("no lane")
+				opened := a.Open(l)
+				if opened == nil {
+					t.Error("no placement")
 					return
 				}
-				p := follow(lane, l)
+				p := follow(opened, l)
 				for i := k; i < len(s.tokens); i += 2 {
 					s.tokens[i].Store(l.Token)
 				}
@@ -93,7 +93,7 @@ func TestCloseInStorm(t *testing.T) {
 				}
 				p.Close()
 				if !calm(mem, s) {
-					t.Errorf("round %d: memory of a closed lane was written", round)
+					t.Errorf("round %d: memory of a closed placement was written", round)
 					return
 				}
 				a.Release()
@@ -158,7 +158,7 @@ func TestFreeInStorm(t *testing.T) {
 	for range 10 {
 		mem, err := s.Alloc(size)
 		must(t, err)
-		l := laneOf(0, stormChunk, size)
+		l := specOf(0, stormChunk, size)
 		a, p := s.open(t, mem, l)
 		s.tokens[0].Store(l.Token)
 		until(t, "a chunk", p.unseen)

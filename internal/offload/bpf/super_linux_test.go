@@ -20,7 +20,7 @@ func segmented(size int) []byte {
 	return b
 }
 
-// A super-packet has datagrams of several lanes, of none, and a short one at the end. Sockets
+// A super-packet has datagrams of several placements, of none, and a short one at the end. Sockets
 // that take super-packets see it as one, others see what it is made of.
 func TestSuperPackets(t *testing.T) {
 	for _, gro := range []bool{true, false} {
@@ -28,7 +28,7 @@ func TestSuperPackets(t *testing.T) {
 			const chunk = 500
 			w := newLoopback(t, Config{Chunk: chunk}, 1, gro)
 			mem, data := w.alloc(t, 8000), randomBytes(8000)
-			l1, l2 := laneOf(0, chunk, 3500), laneOf(0, chunk, 3499)
+			l1, l2 := specOf(0, chunk, 3500), specOf(0, chunk, 3499)
 			a, p1 := w.open(t, mem[:4000], l1)
 			b, p2 := w.open(t, mem[4000:], l2)
 			c1, c2 := chunksOf(l1, data), chunksOf(l2, data[4000:])

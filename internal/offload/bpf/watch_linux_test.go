@@ -18,7 +18,7 @@ func TestWatch(t *testing.T) {
 	must(t, w.Watch(func() { ready <- struct{}{} }))
 	w.Wake()
 	<-ready
-	l := laneOf(0, 10, 100)
+	l := specOf(0, 10, 100)
 	a, p := w.open(t, w.alloc(t, 100), l)
 	all := chunksOf(l, randomBytes(100))
 	w.send(t, 0, all[:9]...)
@@ -31,7 +31,7 @@ func TestWatch(t *testing.T) {
 	p.Close()
 	a.Release()
 
-	l = laneOf(0, 10, 100)
+	l = specOf(0, 10, 100)
 	a, p = w.open(t, w.alloc(t, 100), l)
 	all = chunksOf(l, randomBytes(100))
 	p.claim(5, 1)
@@ -48,7 +48,7 @@ func TestWatch(t *testing.T) {
 	a.Release()
 
 	// The process knows when it has claimed the last chunk.
-	l = laneOf(0, 10, 100)
+	l = specOf(0, 10, 100)
 	a, p = w.open(t, w.alloc(t, 100), l)
 	w.send(t, 0, chunksOf(l, randomBytes(100))[:8]...)
 	if p.Count(1) || !p.Count(1) {
@@ -58,7 +58,7 @@ func TestWatch(t *testing.T) {
 	a.Release()
 
 	// The process is woken after so many.
-	l = laneOf(0, 1, every+1)
+	l = specOf(0, 1, every+1)
 	a, p = w.open(t, w.alloc(t, every+1), l)
 	w.send(t, 0, chunksOf(l, make([]byte, every+1))[:every]...)
 	<-ready
