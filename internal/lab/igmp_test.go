@@ -22,8 +22,10 @@ func TestParseReport(t *testing.T) {
 	}{
 		"v2 join":  {[]byte{igmpReportV2, 0, 0, 0, 239, 1, 2, 3}, []string{"239.1.2.3"}},
 		"v2 leave": {[]byte{0x17, 0, 0, 0, 239, 1, 2, 3}, nil},
-		"v3 join": {[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 1, recordToExclude, 0, 0, 0, 239, 1, 2, 3},
-			[]string{"239.1.2.3"}},
+		"v3 join": {
+			[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 1, recordToExclude, 0, 0, 0, 239, 1, 2, 3},
+			[]string{"239.1.2.3"},
+		},
 		"v3 leave": {[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 1, 3, 0, 0, 0, 239, 1, 2, 3}, nil},
 		"v3, of a source": {
 			[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 1, recordAllowNew, 0, 0, 1, 239, 1, 2, 3, 10, 0, 0, 1},
@@ -33,10 +35,14 @@ func TestParseReport(t *testing.T) {
 			[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 2, recordIsExclude, 0, 0, 0, 239, 1, 2, 3, 4, 0, 0, 0, 239, 1, 2, 4},
 			[]string{"239.1.2.3", "239.1.2.4"},
 		},
-		"v3, more than there is": {[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 9, recordIsExclude, 0, 0, 0, 239, 1, 2, 3, 4},
-			[]string{"239.1.2.3"}},
-		"v3, sources not there": {[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 2, recordAllowNew, 0, 255, 255, 239, 1, 2, 3},
-			[]string{"239.1.2.3"}},
+		"v3, more than there is": {
+			[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 9, recordIsExclude, 0, 0, 0, 239, 1, 2, 3, 4},
+			[]string{"239.1.2.3"},
+		},
+		"v3, sources not there": {
+			[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 2, recordAllowNew, 0, 255, 255, 239, 1, 2, 3},
+			[]string{"239.1.2.3"},
+		},
 		"a query":                  {[]byte{0x11, 0, 0, 0, 0, 0, 0, 0}, nil},
 		"shorter than any message": {[]byte{igmpReportV2}, nil},
 	} {

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/allcast/allcast/internal/settings"
 	"go.uber.org/goleak"
+
+	"github.com/allcast/allcast/internal/settings"
 )
 
 // world is a job whose ranks are goroutines.

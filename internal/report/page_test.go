@@ -180,8 +180,10 @@ func TestBadInput(t *testing.T) {
 		{"no runs", func(p *Page) { p.Runs = nil }, "no runs"},
 		{"many runs", func(p *Page) { p.Runs = make([]Run, maxRuns+1) }, "at most 16"},
 		{"no name", func(p *Page) { p.Runs[1].Name = "" }, "no name"},
-		{"too few links", func(p *Page) { p.Runs[1].LinkBytes = p.Runs[1].LinkBytes[1:] },
-			"47 link directions; fat-tree:16,4,2 has 48"},
+		{
+			"too few links", func(p *Page) { p.Runs[1].LinkBytes = p.Runs[1].LinkBytes[1:] },
+			"47 link directions; fat-tree:16,4,2 has 48",
+		},
 		{"no links", func(p *Page) { p.Runs[0].LinkBytes = nil }, "0 link directions"},
 		{"overflow", func(p *Page) { p.Runs[0].LinkBytes[3] = math.MaxUint64 }, "can be counted"},
 		{"payload", func(p *Page) { p.Runs[0].PayloadLinkBytes = math.MaxUint64 }, "payload"},

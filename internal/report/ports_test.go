@@ -54,8 +54,10 @@ func TestFromPortsRefuses(t *testing.T) {
 		{append(slices.Clone(all), all[0]), "twice"},
 		{append(slices.Clone(all), Port{Switch: "leaf0", Port: "host3"}), "no port of leaf0 that leads to host3"},
 		{append(slices.Clone(all), Port{Switch: "host0", Port: "leaf0"}), "no port of host0"},
-		{slices.DeleteFunc(slices.Clone(all), func(p Port) bool { return p.Switch == "leaf1" && p.Port == "spine0" }),
-			"leaf1 and spine0"},
+		{
+			slices.DeleteFunc(slices.Clone(all), func(p Port) bool { return p.Switch == "leaf1" && p.Port == "spine0" }),
+			"leaf1 and spine0",
+		},
 	} {
 		if _, err := FromPorts(g, c.ports); !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v does not say %q", err, c.want)

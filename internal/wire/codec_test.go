@@ -45,8 +45,10 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 	case MsgAbort:
 		m.Rank, m.Phase, m.Reason = u32.Draw(t, "rank"), u8.Draw(t, "phase"), u8.Draw(t, "reason")
 		if rapid.Bool().Draw(t, "both calls") {
-			m.Pair = &CallPair{Ranks: [2]uint32{u32.Draw(t, "rank"), u32.Draw(t, "rank")},
-				Calls: [2]Call{drawCall(t), drawCall(t)}}
+			m.Pair = &CallPair{
+				Ranks: [2]uint32{u32.Draw(t, "rank"), u32.Draw(t, "rank")},
+				Calls: [2]Call{drawCall(t), drawCall(t)},
+			}
 		}
 	case MsgWaitState:
 		m.Rank, m.State = u32.Draw(t, "rank"), u8.Draw(t, "state")
@@ -58,8 +60,10 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 
 func drawCall(t *rapid.T) Call {
 	u8, u32, u64 := rapid.Uint8(), rapid.Uint32(), rapid.Uint64()
-	return Call{CallKind(u8.Draw(t, "kind")), Algorithm(u8.Draw(t, "algorithm")), rapid.Uint16().Draw(t, "type"),
-		u32.Draw(t, "root"), u64.Draw(t, "bytes")}
+	return Call{
+		CallKind(u8.Draw(t, "kind")), Algorithm(u8.Draw(t, "algorithm")), rapid.Uint16().Draw(t, "type"),
+		u32.Draw(t, "root"), u64.Draw(t, "bytes"),
+	}
 }
 
 func drawAgree(t *rapid.T) *Agree {
@@ -75,8 +79,10 @@ func drawAgree(t *rapid.T) *Agree {
 		Called: rapid.Bool().Draw(t, "called"), Hurry: rapid.Bool().Draw(t, "hurry"), Dead: words(),
 	}
 	if a.Step == AgreePropose || a.Step == AgreeCommit || rapid.Bool().Draw(t, "value") {
-		a.Value = &AgreeValue{Ballot: u64.Draw(t, "ballot"), Why: rapid.Uint8().Draw(t, "why"),
-			ID: rapid.Uint32().Draw(t, "id"), Ranks: words()}
+		a.Value = &AgreeValue{
+			Ballot: u64.Draw(t, "ballot"), Why: rapid.Uint8().Draw(t, "why"),
+			ID: rapid.Uint32().Draw(t, "id"), Ranks: words(),
+		}
 	}
 	return a
 }
@@ -164,8 +170,10 @@ func FuzzParseMsg(f *testing.F) {
 		m := Msg{Kind: kind, Comm: 7, Seq: 1 << 40, Round: 3, Grant: 99, Digest: 0xdeadbeef, Rank: 5, Flag: true, Sub: 2}
 		m.Call = Call{Kind: Allgather, Algo: 1, Bytes: 1 << 30}
 		m.Pair = &CallPair{Ranks: [2]uint32{1, 2}, Calls: [2]Call{m.Call, {Kind: Broadcast, Root: 3}}}
-		m.Agree = &Agree{Step: AgreeCommit, Ballot: 1 << 32, Called: true, Dead: []uint64{4},
-			Value: &AgreeValue{ID: 9, Ranks: []uint64{3}}}
+		m.Agree = &Agree{
+			Step: AgreeCommit, Ballot: 1 << 32, Called: true, Dead: []uint64{4},
+			Value: &AgreeValue{ID: 9, Ranks: []uint64{3}},
+		}
 		m.Ranges, m.Counts = []Range{{0, 1}, {1 << 31, 64}}, []uint32{0, 5, 1 << 31}
 		b := AppendMsg(nil, &m)
 		f.Add(b)
