@@ -12,7 +12,8 @@ func TestCounters(t *testing.T) {
 	}
 	d := after.Sub(before)
 	if cables := uint64(4 + 4); d.LinkBytes != cables*17 || d.McastLinkBytes != cables*2 {
-		t.Errorf("%d bytes on the links, %d of them multicast; want %d and %d", d.LinkBytes, d.McastLinkBytes, cables*17, cables*2)
+		t.Errorf("%d bytes on the links, %d of them multicast; want %d and %d",
+			d.LinkBytes, d.McastLinkBytes, cables*17, cables*2)
 	}
 	if d.Hosts != 4 || d.Switches != 4 || len(d.Ports) != 2*4+2*2 || d.Topology != "fat-tree:4,2,2" {
 		t.Errorf("%+v", d)

@@ -42,7 +42,7 @@ func TestParseReport(t *testing.T) {
 			[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 2, recordAllowNew, 0, 255, 255, 239, 1, 2, 3},
 			[]string{"239.1.2.3"},
 		},
-		"a query":                  {[]byte{0x11, 0, 0, 0, 0, 0, 0, 0}, nil},
+		"a query":   {[]byte{0x11, 0, 0, 0, 0, 0, 0, 0}, nil},
 		"too short": {[]byte{igmpReportV2}, nil},
 	} {
 		host, got := parseReport(ipPacket("10.0.0.3", c.message...))

@@ -82,8 +82,8 @@ func TestPlaceBlocks(t *testing.T) {
 		mem := w.alloc(t, n+1)[:n]
 		a, p := w.open(t, mem, l)
 		sameLength := func(x, y fabric.Block) bool { return x.Run.N == y.Run.N }
-		lengths := len(slices.CompactFunc(slices.Clone(l.Blocks), sameLength))
-		if uniformly := p.l.per != 0; uniformly != (lengths == 1) {
+		distinct := len(slices.CompactFunc(slices.Clone(l.Blocks), sameLength))
+		if uniformly := p.l.per != 0; uniformly != (distinct == 1) {
 			t.Errorf("%v: chunks of a block: %d", lengths, p.l.per)
 		}
 		all := chunksOf(l, data)
