@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The numbers of the paper's Figure 2 as counted on the graph (docs/claims.md),
-// and those of its testbed.
+// The traversals of the paper's Figure 2 (docs/claims.md) and of its testbed, counted on the graph.
 func TestTraversals(t *testing.T) {
 	for _, c := range []struct {
 		spec               string
@@ -32,7 +31,7 @@ func TestTraversals(t *testing.T) {
 	}
 }
 
-// The counts are what comes out when every block is really moved.
+// The counts equal those of a walk that moves every block link by link.
 func TestTraversalsAgainstWalks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGraph(t, 64)
