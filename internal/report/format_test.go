@@ -12,7 +12,7 @@ func TestVolume(t *testing.T) {
 		2464153600: "2.46 GB", 1e15: "1.00 PB", 1e18: "1.00 EB", math.MaxUint64: "18.4 EB",
 	} {
 		if got := volume(n); got != want {
-			t.Errorf("%d is written %q, want %q", n, got, want)
+			t.Errorf("%d is formatted as %q, want %q", n, got, want)
 		}
 	}
 }
@@ -22,7 +22,7 @@ func TestDuration(t *testing.T) {
 		0.5: "0.50 µs", 16.08: "16.1 µs", 999.6: "1.00 ms", 1081.26: "1.08 ms", 2.5e6: "2.50 s",
 	} {
 		if got := duration(us); got != want {
-			t.Errorf("%v us is written %q, want %q", us, got, want)
+			t.Errorf("%v us is formatted as %q, want %q", us, got, want)
 		}
 	}
 }

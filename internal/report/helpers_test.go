@@ -17,7 +17,7 @@ func parse(t *testing.T, spec string) *topology.Graph {
 	return g
 }
 
-// someRuns are two runs with bytes of all sizes, some of them 0.
+// someRuns returns two runs with bytes of all magnitudes, including 0.
 func someRuns(g *topology.Graph) []Run {
 	runs := []Run{
 		{Name: "mcast", Multicast: true, Verified: true},
@@ -51,7 +51,7 @@ func render(t *testing.T, p *Page) string {
 	return b.String()
 }
 
-// tableOf cuts out the table with an id.
+// tableOf returns the table with the given id.
 func tableOf(t *testing.T, page, id string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(page, `<table id="`+id+`">`)
