@@ -15,7 +15,7 @@ var msgKinds = []MsgKind{
 	MsgHeartbeat, MsgDead, MsgAbort, MsgProbeWait, MsgWaitState, MsgAgree,
 }
 
-// drawMsg draws a message of a kind with the fields that count for it.
+// drawMsg draws a message of a kind with the fields that this kind encodes.
 func drawMsg(t *rapid.T, kind MsgKind) Msg {
 	u8, u32, u64 := rapid.Uint8(), rapid.Uint32(), rapid.Uint64()
 	m := Msg{Kind: kind, Comm: u32.Draw(t, "comm"), Seq: u64.Draw(t, "seq")}
@@ -94,29 +94,29 @@ func TestMsgRoundTrip(t *testing.T) {
 			prefix := []byte("before")
 			b := AppendMsg(prefix, &m)
 			if !bytes.HasPrefix(b, prefix) {
-				t.Fatalf("it does not append")
+				t.Fatalf("AppendMsg changed or dropped the bytes before the message")
 			}
 			b = b[len(prefix):]
 			if len(b) > MaxMsg {
-				t.Fatalf("%d bytes, the longest is said to have %d", len(b), MaxMsg)
+				t.Fatalf("%d bytes, MaxMsg is %d", len(b), MaxMsg)
 			}
 			got, err := ParseMsg(b)
 			if err != nil || !reflect.DeepEqual(got, m) {
-				t.Fatalf("%+v came back as %+v, %v", m, got, err)
+				t.Fatalf("%+v was decoded as %+v, %v", m, got, err)
 			}
-			// Neither less nor more is a message.
+			// Truncated and extended messages do not parse.
 			cut := rapid.IntRange(0, len(b)-1).Draw(t, "cut")
 			if _, err := ParseMsg(b[:cut]); !errors.Is(err, ErrMalformed) {
 				t.Fatalf("%d of %d bytes: %v", cut, len(b), err)
 			}
 			if _, err := ParseMsg(append(b, 0)); !errors.Is(err, ErrMalformed) {
-				t.Fatalf("a byte too many: %v", err)
+				t.Fatalf("one byte too many: %v", err)
 			}
 		})
 	}
 }
 
-// The kinds are the wire format: they must not move.
+// The numbers of the kinds are part of the wire format and must not change.
 func TestMsgKindsAreFixed(t *testing.T) {
 	for i, want := range []MsgKind{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 32, 33, 34, 35, 36, 37} {
 		if msgKinds[i] != want {
@@ -149,7 +149,7 @@ func TestParseMsgRefuses(t *testing.T) {
 	}
 }
 
-// A parsed message owns its lists: the receive buffer is used again.
+// A parsed message has its own copies of lists, because the receive buffer is reused.
 func TestParsedMsgDoesNotAlias(t *testing.T) {
 	m := Msg{Kind: MsgFetch, Ranges: []Range{{1, 2}, {3, 4}}}
 	b := AppendMsg(nil, &m)
@@ -161,7 +161,7 @@ func TestParsedMsgDoesNotAlias(t *testing.T) {
 		b[i] = 0xff
 	}
 	if !reflect.DeepEqual(got, m) {
-		t.Errorf("it changed with the buffer: %+v", got)
+		t.Errorf("the message changed with the receive buffer: %+v", got)
 	}
 }
 
@@ -189,7 +189,7 @@ func FuzzParseMsg(f *testing.F) {
 			return
 		}
 		if again := AppendMsg(nil, &m); !bytes.Equal(again, b) {
-			t.Fatalf("%x parses as %+v, which is written %x", b, m, again)
+			t.Fatalf("%x parses as %+v, which is encoded as %x", b, m, again)
 		}
 		if len(m.Ranges) > MaxRanges || len(m.Counts) > MaxSubgroups || len(b) > MaxMsg {
 			t.Fatalf("%d ranges, %d counts, %d bytes", len(m.Ranges), len(m.Counts), len(b))
