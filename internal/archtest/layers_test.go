@@ -63,10 +63,16 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		g    Graph
 		want string
 	}{
-		"upwards":   {Graph{"internal/sim": {"."}, ".": nil}, "internal/sim (layer networks) may not import . (layer library)"},
+		"upwards": {
+			Graph{"internal/sim": {"."}, ".": nil},
+			"internal/sim (layer networks) may not import . (layer library)",
+		},
 		"exception": {Graph{".": {"internal/sim"}, "internal/sim": nil}, ". (layer library) may not import internal/sim"},
 		"sans-IO":   {Graph{"internal/node": {"internal/units"}, "internal/units": nil}, "may not import internal/units"},
-		"no layer":  {Graph{"internal/new": nil, ".": {"internal/new"}}, "package internal/new is in no layer: add it to Layers"},
+		"no layer": {
+			Graph{"internal/new": nil, ".": {"internal/new"}},
+			"package internal/new is in no layer: add it to Layers",
+		},
 		"allowed": {Graph{
 			".":                      {"internal/model", "internal/fabric/ip"},
 			"internal/model":         {"internal/topology"},

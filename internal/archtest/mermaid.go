@@ -23,7 +23,8 @@ column.
 	for _, l := range Layers {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", l.Name, l.About, strings.Join(l.Except, ", "))
 	}
-	b.WriteString("\nAn arrow means \"imports\". Imports that follow from other arrows are left out.\n\n```mermaid\nflowchart TD\n")
+	b.WriteString("\nAn arrow means \"imports\". Imports that follow from other arrows are left out.\n\n" +
+		"```mermaid\nflowchart TD\n")
 	for i, l := range Layers {
 		var nodes []string
 		for _, pkg := range g.Packages() {

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// ipPacket puts an IP header with the router alert option before a message, as hosts
-// send IGMP.
+// ipPacket prepends an IP header with the router alert option, as hosts send IGMP.
 func ipPacket(source string, message ...byte) []byte {
 	head := make([]byte, 24)
 	head[0], head[9], head[20] = 0x46, protocolIGMP, 0x94
@@ -20,16 +19,31 @@ func TestParseReport(t *testing.T) {
 		message []byte
 		want    []string
 	}{
-		"v2 join":                  {[]byte{igmpReportV2, 0, 0, 0, 239, 1, 2, 3}, []string{"239.1.2.3"}},
-		"v2 leave":                 {[]byte{0x17, 0, 0, 0, 239, 1, 2, 3}, nil},
-		"v3 join":                  {[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 1, recordToExclude, 0, 0, 0, 239, 1, 2, 3}, []string{"239.1.2.3"}},
-		"v3 leave":                 {[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 1, 3, 0, 0, 0, 239, 1, 2, 3}, nil},
-		"v3, of a source":          {[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 1, recordAllowNew, 0, 0, 1, 239, 1, 2, 3, 10, 0, 0, 1}, []string{"239.1.2.3"}},
-		"v3, two":                  {[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 2, recordIsExclude, 0, 0, 0, 239, 1, 2, 3, 4, 0, 0, 0, 239, 1, 2, 4}, []string{"239.1.2.3", "239.1.2.4"}},
-		"v3, more than there is":   {[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 9, recordIsExclude, 0, 0, 0, 239, 1, 2, 3, 4}, []string{"239.1.2.3"}},
-		"v3, sources not there":    {[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 2, recordAllowNew, 0, 255, 255, 239, 1, 2, 3}, []string{"239.1.2.3"}},
-		"a query":                  {[]byte{0x11, 0, 0, 0, 0, 0, 0, 0}, nil},
-		"shorter than any message": {[]byte{igmpReportV2}, nil},
+		"v2 join":  {[]byte{igmpReportV2, 0, 0, 0, 239, 1, 2, 3}, []string{"239.1.2.3"}},
+		"v2 leave": {[]byte{0x17, 0, 0, 0, 239, 1, 2, 3}, nil},
+		"v3 join": {
+			[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 1, recordToExclude, 0, 0, 0, 239, 1, 2, 3},
+			[]string{"239.1.2.3"},
+		},
+		"v3 leave": {[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 1, 3, 0, 0, 0, 239, 1, 2, 3}, nil},
+		"v3, one source": {
+			[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 1, recordAllowNew, 0, 0, 1, 239, 1, 2, 3, 10, 0, 0, 1},
+			[]string{"239.1.2.3"},
+		},
+		"v3, two groups": {
+			[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 2, recordIsExclude, 0, 0, 0, 239, 1, 2, 3, 4, 0, 0, 0, 239, 1, 2, 4},
+			[]string{"239.1.2.3", "239.1.2.4"},
+		},
+		"v3, truncated records": {
+			[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 9, recordIsExclude, 0, 0, 0, 239, 1, 2, 3, 4},
+			[]string{"239.1.2.3"},
+		},
+		"v3, truncated sources": {
+			[]byte{igmpReportV3, 0, 0, 0, 0, 0, 0, 2, recordAllowNew, 0, 255, 255, 239, 1, 2, 3},
+			[]string{"239.1.2.3"},
+		},
+		"a query":   {[]byte{0x11, 0, 0, 0, 0, 0, 0, 0}, nil},
+		"too short": {[]byte{igmpReportV2}, nil},
 	} {
 		host, got := parseReport(ipPacket("10.0.0.3", c.message...))
 		var names []string
@@ -47,10 +61,10 @@ func TestParseUpcall(t *testing.T) {
 	b[8] = upcallNoCache
 	copy(b[12:], []byte{10, 0, 0, 1, 239, 9, 9, 9})
 	if s, g, ok := parseUpcall(b); !ok || s.String() != "10.0.0.1" || g.String() != "239.9.9.9" {
-		t.Errorf("%v, %v, %v", s, g, ok)
+		t.Errorf("source %v, group %v, ok %v", s, g, ok)
 	}
 	if _, _, ok := parseUpcall(ipPacket("10.0.0.1", make([]byte, 8)...)); ok {
-		t.Error("an IGMP packet is taken for a message of the kernel")
+		t.Error("parseUpcall accepts an IGMP packet")
 	}
 }
 

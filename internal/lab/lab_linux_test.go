@@ -16,7 +16,7 @@ import (
 	"github.com/allcast/allcast/internal/lab"
 )
 
-// The test binary is also what the lab runs: its holder, its entrance, and ranks.
+// The lab starts the test binary as its hold process, its enter process and its ranks.
 func TestMain(m *testing.M) {
 	switch args := os.Args[1:]; {
 	case len(args) == 2 && args[0] == "hold":
@@ -37,8 +37,7 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// rank gathers a block of every rank, with an algorithm that tells which ways the
-// bytes go.
+// rank runs an Allgather. The algorithm determines which links the bytes cross.
 func rank(algo string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
 	defer cancel()
@@ -53,13 +52,13 @@ func rank(algo string) error {
 	}
 	for r := range c.Size() {
 		if !bytes.Equal(got[r*n:(r+1)*n], bytes.Repeat([]byte{byte(r)}, n)) {
-			return fmt.Errorf("rank %d has wrong data of rank %d", c.Rank(), r)
+			return fmt.Errorf("rank %d received wrong data from rank %d", c.Rank(), r)
 		}
 	}
 	return c.Close()
 }
 
-// up brings a lab up that has the test's name, and takes it down with it.
+// up builds a lab for the test and takes it down when the test ends.
 func up(t *testing.T, cfg lab.Config) (*lab.Lab, []string) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -83,7 +82,7 @@ func up(t *testing.T, cfg lab.Config) (*lab.Lab, []string) {
 	return l, []string{exe}
 }
 
-// labName is a name that no other test of this machine has at the same time.
+// labName returns a name that no other running test on this machine uses.
 func labName(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("t%dx%d", os.Getpid(), len(t.Name()))
@@ -124,7 +123,7 @@ func run(t *testing.T, l *lab.Lab, self []string, command ...string) (*lab.Count
 	return c, stdout.String(), err
 }
 
-// Every pair of hosts talks: TCP over the spines, then multicast along a tree.
+// All pairs of hosts exchange data, first by TCP over the spines, then by multicast along a tree.
 func TestAllPairs(t *testing.T) {
 	l, self := up(t, lab.Config{Topology: "fat-tree:8,2,2"})
 	c, _, err := run(t, l, self, self[0], "rank", "linear")
@@ -137,32 +136,32 @@ func TestAllPairs(t *testing.T) {
 			spines[p.Switch] += p.Rx
 		}
 	}
-	// Half of all pairs are in different racks: 2*4*4 blocks went over spines.
+	// Half of all pairs are in different racks, so 2*4*4 blocks cross the spines.
 	if sum := spines["spine0"] + spines["spine1"]; sum < 32*10000 || spines["spine0"] == 0 || spines["spine1"] == 0 {
-		t.Errorf("bytes into spines: %v, want 320000 in all, and some in each", spines)
+		t.Errorf("bytes into spines: %v, want at least 320000 in total, and some in each", spines)
 	}
 
 	c, _, err = run(t, l, self, self[0], "rank", "mcast")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 8 blocks cross the 10 cables of the tree once each, and as much again as probes
-	// and headers need.
-	if least := uint64(8 * 10 * 10000); c.McastLinkBytes < least || c.LinkBytes < c.McastLinkBytes {
-		t.Errorf("%d bytes of multicast, %d in all; want at least %d", c.McastLinkBytes, c.LinkBytes, least)
+	// Each of the 8 blocks crosses the 10 cables of the tree once. Probes and headers add to that.
+	if limit := uint64(8 * 10 * 10000); c.McastLinkBytes < limit || c.LinkBytes < c.McastLinkBytes {
+		t.Errorf("%d bytes of multicast, %d in total; want at least %d", c.McastLinkBytes, c.LinkBytes, limit)
 	}
 }
 
 func TestRunEnvironment(t *testing.T) {
 	l, self := up(t, lab.Config{Topology: "star:3", Groups: 2})
 	_, out, err := run(t, l, self, "sh", "-c",
-		`echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $ALLCAST_IFNAME $ALLCAST_GROUPS ${#ALLCAST_KEY} ${MASTER_PORT:+port}`)
+		`echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR `+
+			`$ALLCAST_IFNAME $ALLCAST_GROUPS ${#ALLCAST_KEY} ${MASTER_PORT:+port}`)
 	if want := "0 3 0 1 10.0.0.1 eth0 239.192.76.1:20000,239.192.76.2:20001 64 port\n"; err != nil || out != want {
 		t.Errorf("%q, %v, want %q", out, err, want)
 	}
 }
 
-// What a failed job wrote is kept.
+// The lab keeps a failed job's output.
 func TestRunFails(t *testing.T) {
 	l, self := up(t, lab.Config{Topology: "star:3"})
 	t.Setenv("TMPDIR", t.TempDir())
@@ -181,22 +180,23 @@ func TestRunFails(t *testing.T) {
 	if len(logs) != 1 {
 		t.Fatalf("logs: %v", logs)
 	}
-	if text, _ := os.ReadFile(logs[0]); !strings.Contains(string(text), "out 2\n") || !strings.Contains(string(text), "err 2\n") {
+	if text, _ := os.ReadFile(logs[0]); !strings.Contains(string(text), "out 2\n") ||
+		!strings.Contains(string(text), "err 2\n") {
 		t.Errorf("rank 2's log is %q", text)
 	}
 }
 
-// A group that nobody made a tree for is an error, not silence.
+// A job that uses a group without a tree fails, instead of losing its multicast silently.
 func TestNoTree(t *testing.T) {
 	l, self := up(t, lab.Config{Topology: "star:2"})
-	t.Setenv("ALLCAST_GROUPS", "") // the lab sets it, the next line unsets it
+	t.Setenv("ALLCAST_GROUPS", "") // restored after the test; the command below unsets it
 	_, _, err := run(t, l, self, "env", "-u", "ALLCAST_GROUPS", self[0], "rank", "auto")
 	if err == nil || !strings.Contains(err.Error(), "no tree") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// A spine's cable is cut: TCP goes another way, and back when it is mended.
+// TCP avoids a cut cable, and uses it again when it is reconnected.
 func TestSetLink(t *testing.T) {
 	l, self := up(t, lab.Config{Topology: "fat-tree:4,2,2"})
 	through := func() (uint64, uint64) {
@@ -234,23 +234,24 @@ func TestSetLink(t *testing.T) {
 	}
 }
 
-// Two labs of one name cannot be; what is not up cannot be used.
+// A second lab with the same name is refused, and so is attaching to a lab that does not exist.
 func TestOnlyOne(t *testing.T) {
 	l, self := up(t, lab.Config{Topology: "star:2"})
-	if _, err := lab.Up(t.Context(), l.Plan.Config, lab.Options{Self: self}); err == nil || !strings.Contains(err.Error(), "there is a lab already") {
-		t.Errorf("a second one: %v", err)
+	if _, err := lab.Up(t.Context(), l.Plan.Config, lab.Options{Self: self}); err == nil ||
+		!strings.Contains(err.Error(), "there is a lab already") {
+		t.Errorf("second lab with the same name: %v", err)
 	}
 	if _, err := lab.Attach(l.Plan.Config.Name); err != nil {
 		t.Error(err)
 	}
 	if _, err := lab.Attach("nosuch"); !errors.Is(err, lab.ErrNone) {
-		t.Errorf("one that is not: %v", err)
+		t.Errorf("attach to a lab that does not exist: %v", err)
 	}
 }
 
-// Wherever bringing it up is interrupted, nothing stays.
+// Interrupting Up at any point leaves nothing behind.
 func TestUpInterrupted(t *testing.T) {
-	_, self := up(t, lab.Config{Topology: "star:1"}) // skips where there is none
+	_, self := up(t, lab.Config{Topology: "star:1"}) // skips the test where labs cannot run
 	for i := range 12 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*i)*time.Millisecond)
 		name := fmt.Sprintf("i%dx%d", os.Getpid(), i)

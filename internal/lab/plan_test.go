@@ -9,7 +9,10 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-var specs = []string{"star:1", "star:2", "star:32", "fat-tree:1,1,1", "fat-tree:5,4,3", "fat-tree:16,4,2", "fat-tree:188,12,6", "fat-tree3:16,4", "fat-tree3:30,8"}
+var specs = []string{
+	"star:1", "star:2", "star:32", "fat-tree:1,1,1", "fat-tree:5,4,3", "fat-tree:16,4,2",
+	"fat-tree:188,12,6", "fat-tree3:16,4", "fat-tree3:30,8",
+}
 
 func newPlan(t *testing.T, spec string) *Plan {
 	t.Helper()
@@ -28,14 +31,16 @@ func TestPlanPorts(t *testing.T) {
 			names := map[string]bool{}
 			for i, port := range p.Nodes[n].Ports {
 				peer := p.Nodes[port.Peer].Ports[port.PeerPort]
-				if peer.Peer != topology.NodeID(n) || peer.PeerPort != i || peer.Addr != port.PeerAddr || peer.PeerAddr != port.Addr {
-					t.Errorf("%s: the ends of a cable do not agree: %+v, %+v", spec, port, peer)
+				if peer.Peer != topology.NodeID(n) || peer.PeerPort != i || peer.Addr != port.PeerAddr ||
+					peer.PeerAddr != port.Addr {
+					t.Errorf("%s: the two ends of a cable differ: %+v, %+v", spec, port, peer)
 				}
-				if a, b := netip.PrefixFrom(port.Addr, 31).Masked(), netip.PrefixFrom(port.PeerAddr, 31).Masked(); a != b || port.Addr == port.PeerAddr {
-					t.Errorf("%s: %v and %v are not the two of a /31", spec, port.Addr, port.PeerAddr)
+				a, b := netip.PrefixFrom(port.Addr, 31).Masked(), netip.PrefixFrom(port.PeerAddr, 31).Masked()
+				if a != b || port.Addr == port.PeerAddr {
+					t.Errorf("%s: %v and %v are not the two addresses of a /31", spec, port.Addr, port.PeerAddr)
 				}
 				if addrs[port.Addr] || macs[port.MAC.String()] || names[port.Name] || len(port.Name) > 15 {
-					t.Errorf("%s: an address or name twice, or too long: %+v", spec, port)
+					t.Errorf("%s: duplicate address, MAC or name, or name too long: %+v", spec, port)
 				}
 				addrs[port.Addr], macs[port.MAC.String()], names[port.Name] = true, true, true
 			}
@@ -48,7 +53,7 @@ func TestPlanPorts(t *testing.T) {
 	}
 }
 
-// Every datagram reaches every other host once, and crosses no cable twice.
+// A datagram reaches every other host exactly once and crosses no cable twice.
 func TestPlanMulticast(t *testing.T) {
 	for _, spec := range specs {
 		p := newPlan(t, spec)
@@ -81,7 +86,7 @@ func TestPlanMulticast(t *testing.T) {
 					}
 					e := tables[at][key{p.HostAddr(h), group.Addr()}]
 					if e == nil || p.Nodes[at].Ports[e.In].Out != p.Graph.Reverse(out) {
-						return // no entry, or by the wrong port
+						return // no entry, or received on the wrong port
 					}
 					for _, o := range e.Out {
 						forward(p.Nodes[at].Ports[o].Out)
@@ -103,7 +108,7 @@ func TestPlanMulticast(t *testing.T) {
 	}
 }
 
-// lookup is the kernel's: the longest prefix counts.
+// lookup selects a route as the kernel does: by the longest prefix.
 func lookup(routes []Route, dst netip.Addr) (best Route, found bool) {
 	for _, r := range routes {
 		if (!r.Dst.IsValid() || r.Dst.Contains(dst)) && (!found || r.Dst.Bits() > best.Dst.Bits()) {
@@ -113,8 +118,7 @@ func lookup(routes []Route, dst netip.Addr) (best Route, found bool) {
 	return best, found
 }
 
-// walk follows all ways that packets may take and reports the longest, -1 if some
-// end elsewhere.
+// walk returns the length of the longest path from a node to a host, or -1 if some path ends elsewhere.
 func walk(p *Plan, tables [][]Route, at topology.NodeID, dst, hops int) int {
 	if p.Graph.IsHost(at) {
 		if int(at) == dst {
@@ -129,15 +133,15 @@ func walk(p *Plan, tables [][]Route, at topology.NodeID, dst, hops int) int {
 		return hops + 1
 	}
 	r, _ := lookup(tables[at], p.HostAddr(dst))
-	most := -1
+	longest := -1
 	for _, i := range r.Ports {
 		n := walk(p, tables, p.Nodes[at].Ports[i].Peer, dst, hops+1)
 		if n < 0 {
 			return -1
 		}
-		most = max(most, n)
+		longest = max(longest, n)
 	}
-	return most
+	return longest
 }
 
 func tables(p *Plan, cut func(int) bool) [][]Route {
@@ -158,14 +162,14 @@ func TestPlanUnicast(t *testing.T) {
 					continue
 				}
 				if got, want := walk(p, routes, p.Nodes[src].Ports[0].Peer, dst, 1), p.Graph.Hops(src, dst); got != want {
-					t.Fatalf("%s: from host %d to %d: %d links at most, want %d", spec, src, dst, got, want)
+					t.Fatalf("%s: from host %d to %d: longest path has %d links, want %d", spec, src, dst, got, want)
 				}
 			}
 		}
 	}
 }
 
-// Around a cut cable, everybody still reaches everybody where there is another way.
+// After one cable is cut, all hosts still reach each other over another path.
 func TestPlanCut(t *testing.T) {
 	p := newPlan(t, "fat-tree:8,4,2")
 	for c := p.Graph.Hosts; c < len(p.Graph.Links)/2; c++ {
@@ -173,17 +177,17 @@ func TestPlanCut(t *testing.T) {
 		for src := range p.Graph.Hosts {
 			for dst := range p.Graph.Hosts {
 				if n := walk(p, routes, p.Nodes[src].Ports[0].Peer, dst, 1); src != dst && n != p.Graph.Hops(src, dst) {
-					t.Errorf("cable %d cut: from host %d to %d: %d", c, src, dst, n)
+					t.Errorf("cable %d cut: from host %d to %d: longest path has %d links", c, src, dst, n)
 				}
 			}
 		}
 	}
-	// All ways to leaf 0 cut: it is unreachable, and said to be.
+	// With all cables to leaf 0 cut, the other switches have an unreachable route to it.
 	leaf := topology.NodeID(p.Graph.Hosts)
 	routes := tables(p, func(x int) bool { return x >= p.Graph.Hosts && p.Graph.Links[2*x].From == leaf })
 	for n := p.Graph.Hosts + 1; n < len(p.Nodes); n++ {
 		if r, ok := lookup(routes[n], p.HostAddr(0)); !ok || len(r.Ports) != 0 {
-			t.Errorf("%s routes to what it cannot reach: %+v", p.Nodes[n].Name, r)
+			t.Errorf("%s: want an unreachable route to host 0, got %+v", p.Nodes[n].Name, r)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// record is the Config of a shell script, with the output and the processes of its ranks.
+// record is a Config that runs a shell script, with the output and the pids of its ranks.
 type record struct {
 	Config
 	mu             sync.Mutex
@@ -24,7 +24,9 @@ type record struct {
 }
 
 func script(ranks int, text string) *record {
-	r := &record{Config: Config{Ranks: ranks, Command: []string{"sh", "-c", text}, Notice: time.Millisecond, Grace: time.Minute}}
+	r := &record{Config: Config{
+		Ranks: ranks, Command: []string{"sh", "-c", text}, Notice: time.Millisecond, Grace: time.Minute,
+	}}
 	r.Stdout, r.Stderr = sink{r, &r.stdout}, sink{r, &r.stderr}
 	r.Started = func(_, pid int) { r.pids = append(r.pids, pid) }
 	return r
@@ -37,7 +39,7 @@ func (r *record) run(t *testing.T) error {
 	err := Run(ctx, r.Config)
 	for _, pid := range r.pids {
 		if syscall.Kill(pid, 0) == nil {
-			t.Errorf("process %d is still there", pid)
+			t.Errorf("process %d is still running", pid)
 		}
 	}
 	return err
@@ -57,17 +59,17 @@ func (s sink) Write(p []byte) (int, error) {
 	return s.b.Write(p)
 }
 
-// ended waits until a process that is not a child of this one has ended, or is a zombie.
+// ended waits until a process that is not our child has ended or is a zombie.
 func ended(t *testing.T, pid int) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for time.Now().Before(deadline) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		_, state, _ := strings.Cut(string(stat), ") ") // after its name
+		_, state, _ := strings.Cut(string(stat), ") ") // the field after the name
 		if err != nil && syscall.Kill(pid, 0) != nil || strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {
 			return
 		}
 		time.Sleep(time.Millisecond)
 	}
-	t.Errorf("process %d is still there", pid)
+	t.Errorf("process %d is still running", pid)
 }

@@ -13,7 +13,7 @@ import (
 	"testing/iotest"
 )
 
-// Lines of many ranks stay whole, and each rank's lines keep their order.
+// Lines of concurrent ranks are not interleaved, and the lines of each rank keep their order.
 func TestLinesAreWhole(t *testing.T) {
 	const ranks, lines = 8, 200
 	var (
@@ -37,13 +37,13 @@ func TestLinesAreWhole(t *testing.T) {
 		var text string
 		_, _ = fmt.Sscanf(l, "[%d] %d %s", &n, &i, &text)
 		if i != next[n] || len(text) != i*n {
-			t.Fatalf("line %d of rank %d, want %d: %q", i, n, next[n], l)
+			t.Fatalf("got line %d of rank %d, want line %d: %q", i, n, next[n], l)
 		}
 		next[n]++
 	}
 	for n, got := range next {
 		if got != lines {
-			t.Errorf("%d lines of rank %d", got, n)
+			t.Errorf("%d lines of rank %d, want %d", got, n, lines)
 		}
 	}
 }
@@ -54,11 +54,11 @@ func TestEndlessLine(t *testing.T) {
 	o.copyLines(&out, io.LimitReader(zeros{}, 5<<20/2), "> ")
 	for l := range strings.Lines(out.String()) {
 		if !strings.HasPrefix(l, "> ") || !strings.HasSuffix(l, "\n") || len(l) > maxLine+1<<17 {
-			t.Errorf("a line of %d bytes", len(l))
+			t.Errorf("a line of %d bytes, or without prefix or line feed", len(l))
 		}
 	}
 	if n := strings.Count(out.String(), "\x00"); n != 5<<20/2 {
-		t.Errorf("%d bytes came out", n)
+		t.Errorf("%d bytes of output, want %d", n, 5<<20/2)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// asLauncher makes the test binary run a job and print the processes of its ranks, so that a test can kill it.
+// asLauncher makes the test binary run a job and print the pids of its ranks, so that a test can kill it.
 const asLauncher = "LAUNCH_TEST_LAUNCHER"
 
 func TestMain(m *testing.M) {

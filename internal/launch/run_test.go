@@ -19,9 +19,10 @@ import (
 	"time"
 )
 
-// Each rank learns its number, each line begins with its rank, and a last line without a line feed gets one.
+// Each rank gets its rank number, each line starts with the rank, and an incomplete last line gets a line feed.
 func TestRanksAndPrefixes(t *testing.T) {
-	r := script(3, `echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR"; echo bad >&2; printf 'port %s\n\nkey %s' $MASTER_PORT $ALLCAST_KEY`)
+	r := script(3, `echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR"; echo bad >&2; `+
+		`printf 'port %s\n\nkey %s' $MASTER_PORT $ALLCAST_KEY`)
 	r.Env = append(os.Environ(), "RANK=7", "ALLCAST_KEY=00", "ALLCAST_KEY_FILE=/nowhere", "TORCHELASTIC_RUN_ID=x")
 	if err := r.run(t); err != nil {
 		t.Fatal(err)
@@ -41,13 +42,14 @@ func TestRanksAndPrefixes(t *testing.T) {
 			t.Errorf("rank %d: %q", n, mine)
 			continue
 		}
-		if port, err := strconv.Atoi(strings.TrimPrefix(mine[1], "port ")); err != nil || port < firstPort || port > lastPort {
+		port, err := strconv.Atoi(strings.TrimPrefix(mine[1], "port "))
+		if err != nil || port < firstPort || port > lastPort {
 			t.Errorf("rank %d: %q", n, mine[1])
 		}
 		if all := mine[1] + mine[3]; shared == "" {
 			shared = all
 		} else if all != shared {
-			t.Errorf("rank %d has another port or key than rank 0", n)
+			t.Errorf("port or key of rank %d differs from that of rank 0", n)
 		}
 	}
 	if len(lines) != 12 {
@@ -60,8 +62,7 @@ func TestRanksAndPrefixes(t *testing.T) {
 	}
 }
 
-// A job inside a job gets a key, a port and a rank of its own. Its processors are the share of the rank
-// that starts it.
+// A nested job gets its own key, port and ranks. It shares the processors of the rank that starts it.
 func TestEnvironmentIsFresh(t *testing.T) {
 	environment := func(rank int, c Config) []string {
 		of, err := c.environment()
@@ -77,26 +78,27 @@ func TestEnvironmentIsFresh(t *testing.T) {
 		name, _, _ := strings.Cut(v, "=")
 		seen[name]++
 		if slices.Contains(a, v) && name != "MASTER_ADDR" && name != "MASTER_PORT" && name != "GOMAXPROCS" {
-			t.Errorf("%s is the outer job's", name)
+			t.Errorf("%s has the value of the outer job", name)
 		}
 	}
 	for name, n := range seen {
 		if n != 1 {
-			t.Errorf("%s is there %d times", name, n)
+			t.Errorf("%s is set %d times", name, n)
 		}
 	}
 	if !slices.Contains(a, fmt.Sprintf("GOMAXPROCS=%d", max(1, runtime.NumCPU()/2))) {
-		t.Errorf("no share of the processors in %v", a)
+		t.Errorf("GOMAXPROCS is not the share of the processors: %v", a)
 	}
-	if c := environment(0, Config{Ranks: 2, Procs: 2, Env: []string{"GOMAXPROCS=7"}}); !slices.Contains(c, "GOMAXPROCS=7") {
-		t.Errorf("GOMAXPROCS of the caller is lost: %v", c)
+	c := environment(0, Config{Ranks: 2, Procs: 2, Env: []string{"GOMAXPROCS=7"}})
+	if !slices.Contains(c, "GOMAXPROCS=7") {
+		t.Errorf("the caller's GOMAXPROCS was replaced: %v", c)
 	}
 	if seen["RANK"] != 1 || seen["X"] != 1 || seen["GROUP_RANK"] != 0 {
-		t.Errorf("%v", seen)
+		t.Errorf("the nested job lacks a variable or inherits GROUP_RANK: %v", seen)
 	}
 }
 
-// The first failure is the error. It ends the other ranks and the processes that they have started.
+// Run returns the first failure, and ends the other ranks and their child processes.
 func TestFailureEndsTheRest(t *testing.T) {
 	r := script(3, `[ $RANK = 1 ] && { read x <fifo; exit 7; }; sleep 1000 & echo $!; echo >fifo; wait`)
 	r.Dir = t.TempDir()
@@ -108,7 +110,7 @@ func TestFailureEndsTheRest(t *testing.T) {
 	err := r.run(t)
 	var e *RankError
 	if !errors.As(err, &e) || e.Rank != 1 || e.Code != 7 || e != told {
-		t.Errorf("%v, and told %v", err, told)
+		t.Errorf("error %v, reported %v", err, told)
 	}
 	for l := range strings.Lines(r.stdout.String()) {
 		pid, err := strconv.Atoi(strings.Fields(l)[1])
@@ -119,9 +121,10 @@ func TestFailureEndsTheRest(t *testing.T) {
 	}
 }
 
-// A rank that ignores SIGTERM is killed. A signal that ends a rank is a failure.
+// Run kills ranks that ignore SIGTERM. A rank that a signal ends has failed.
 func TestStubborn(t *testing.T) {
-	r := script(2, `trap '' TERM; if [ $RANK = 0 ]; then echo up >fifo; while :; do sleep 1000; done; fi; read x <fifo; kill -9 $$`)
+	r := script(2, `trap '' TERM; if [ $RANK = 0 ]; then echo up >fifo; while :; do sleep 1000; done; fi; `+
+		`read x <fifo; kill -9 $$`)
 	r.Dir = t.TempDir()
 	r.Grace = time.Millisecond
 	if err := syscall.Mkfifo(r.Dir+"/fifo", 0o600); err != nil {
@@ -133,7 +136,7 @@ func TestStubborn(t *testing.T) {
 	}
 }
 
-// A rank that has ended leaves no process behind, even if no rank failed.
+// No child process of a rank survives the job, even if no rank failed.
 func TestLeftovers(t *testing.T) {
 	r := script(2, `sleep 1000 & echo $!`)
 	if err := r.run(t); err != nil {
@@ -151,10 +154,11 @@ func TestLeftovers(t *testing.T) {
 func TestSignalsAreForwarded(t *testing.T) {
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1} {
 		if signal.Ignored(s) {
-			continue // ignored when the tests started, and so by the ranks: a shell cannot trap it then
+			continue // inherited as ignored, and a shell cannot trap ignored signals
 		}
 		signals := make(chan os.Signal, 1)
-		r := script(3, `trap 'echo caught; exit 0' INT TERM HUP QUIT USR1; echo ready; while :; do sleep 1000 & wait $!; done`)
+		r := script(3, `trap 'echo caught; exit 0' INT TERM HUP QUIT USR1; echo ready; `+
+			`while :; do sleep 1000 & wait $!; done`)
 		r.Signals = signals
 		ready := 0
 		r.onLine = func(l string) {
@@ -192,7 +196,7 @@ func TestContextEndsAll(t *testing.T) {
 	}
 	for _, pid := range r.pids {
 		if syscall.Kill(pid, 0) == nil {
-			t.Errorf("process %d is still there", pid)
+			t.Errorf("process %d is still running", pid)
 		}
 	}
 }
@@ -204,7 +208,11 @@ func TestCannotStart(t *testing.T) {
 			t.Errorf("%s: %v", program, err)
 		}
 	}
-	for _, c := range []Config{{Ranks: 1}, {Ranks: 0, Command: []string{"true"}}, {Ranks: MaxRanks + 1, Command: []string{"true"}}} {
+	for _, c := range []Config{
+		{Ranks: 1},
+		{Ranks: 0, Command: []string{"true"}},
+		{Ranks: MaxRanks + 1, Command: []string{"true"}},
+	} {
 		if err := Run(t.Context(), c); !errors.Is(err, ErrConfig) {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -223,7 +231,7 @@ func TestCannotStart(t *testing.T) {
 // A launcher that is killed leaves no ranks behind.
 func TestKilledLauncher(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux kills the children of a process that was killed")
+		t.Skip("only Linux kills the children of a killed process")
 	}
 	exe, err := os.Executable()
 	if err != nil {

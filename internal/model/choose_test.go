@@ -14,10 +14,11 @@ func testNet() model.Net {
 }
 
 var chooseKinds = map[string]p2p.Kind{
-	"broadcast": p2p.Broadcast, "allgather": p2p.Allgather, "reduce-scatter": p2p.ReduceScatter, "allreduce": p2p.Allreduce, "barrier": p2p.Barrier,
+	"broadcast": p2p.Broadcast, "allgather": p2p.Allgather, "reduce-scatter": p2p.ReduceScatter,
+	"allreduce": p2p.Allreduce, "barrier": p2p.Barrier,
 }
 
-// What makes no sense is an error, and takes no time.
+// Invalid arguments are an error.
 func TestChooseBadInput(t *testing.T) {
 	change := func(f func(*model.Net)) model.Net {
 		n := testNet()
@@ -45,9 +46,8 @@ func TestChooseBadInput(t *testing.T) {
 	}
 }
 
-// Every estimate is a number, candidates come fastest first, what is chosen is
-// nearly the fastest, and the reason names it. Nothing is chosen that the network
-// does not have.
+// Every estimate is finite, and candidates are sorted by time. The chosen algorithm is close to the
+// fastest, and the reason names it. Algorithms that the network cannot run are no candidates.
 func TestChoose(t *testing.T) {
 	for op := range chooseKinds {
 		for p := 1; p <= 40; p++ {
@@ -74,7 +74,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// What the busiest rank is said to inject is what the plans send.
+// The estimated bytes of the busiest rank equal those that the plans send.
 func TestChooseSent(t *testing.T) {
 	const n = 4096 * 60
 	for op, kind := range chooseKinds {
@@ -88,7 +88,7 @@ func TestChooseSent(t *testing.T) {
 					continue
 				}
 				want := float64(injected(t, kind, e, p, n))
-				// Blocks of an uneven cut differ by a chunk.
+				// Uneven blocks differ by one chunk.
 				if slack := float64(p) * 2 * 4096; math.Abs(e.Sent-want) > slack {
 					t.Errorf("%s/%s on %d ranks: %.2f n, the plans send %.2f n", op, e.Algo, p, e.Sent/n, want/n)
 				}
@@ -97,7 +97,7 @@ func TestChooseSent(t *testing.T) {
 	}
 }
 
-// injected is what the busiest rank of a plan sends.
+// injected returns the bytes that the busiest rank of a plan sends.
 func injected(t *testing.T, kind p2p.Kind, e model.Estimate, p int, n int64) (most int64) {
 	t.Helper()
 	s := p2p.Spec{Kind: kind, Size: p, Bytes: n, Segment: e.Segment, Align: 4096, Counts: make([]int64, p)}

@@ -13,7 +13,7 @@ const (
 	gib = int64(1) << 30
 )
 
-// Figure 7 at 4 KiB chunks and 1.5 MB of cache, at its corners.
+// The corners of the paper's Figure 7, with 4 KiB chunks and 1.5 MB of cache.
 func TestFigure7(t *testing.T) {
 	points, err := model.Figure7(4*kib, model.DefaultLLC)
 	if err != nil {
@@ -38,7 +38,7 @@ func TestFigure7(t *testing.T) {
 	}
 	for i, p := range points[1:] {
 		if p.BitmapBytes != 2*points[i].BitmapBytes || p.OpIDs*2 != points[i].OpIDs {
-			t.Errorf("%d bits: a bit more must double the bitmap and halve the operations: %+v", p.Bits, p)
+			t.Errorf("%d bits: one more bit must double the bitmap and halve the operations: %+v", p.Bits, p)
 		}
 	}
 }
@@ -46,7 +46,7 @@ func TestFigure7(t *testing.T) {
 // Claim C4: "the bitmap size that fits in the DPA LLC (1.5 MB) will allow
 // addressing the Allgather receive buffer of approximately 50 GB".
 func TestPaperC4(t *testing.T) {
-	for _, llc := range []int64{1_500_000, model.DefaultLLC} { // MB read either way
+	for _, llc := range []int64{1_500_000, model.DefaultLLC} { // both readings of MB
 		gb := float64(model.Addressable(llc, 4*kib)) / 1e9
 		if gb < 49 || gb > 52 {
 			t.Errorf("%d bytes of bitmap address %.1f GB, the paper says approximately 50", llc, gb)
@@ -68,7 +68,8 @@ func TestPaperC5(t *testing.T) {
 			t.Errorf("practical staging is %d bytes, the paper says 4 MiB", f.StagingPractical)
 		}
 		if f.ReliableConnections != 2 || f.MulticastQPs != 1 {
-			t.Errorf("%d reliable connections and %d multicast QPs, the paper says 2 and 1", f.ReliableConnections, f.MulticastQPs)
+			t.Errorf("%d reliable connections and %d multicast QPs, the paper says 2 and 1",
+				f.ReliableConnections, f.MulticastQPs)
 		}
 		if f.ExampleComms <= 16 {
 			t.Errorf("%d communicators fit in %d bytes, the paper says more than 16", f.ExampleComms, llc)
@@ -76,7 +77,7 @@ func TestPaperC5(t *testing.T) {
 	}
 }
 
-// The paper's slip: 64 KiB of bitmap are not 16 GB but 2 GiB, 16 GiB take 512 KiB.
+// An error in the paper: 64 KiB of bitmap address 2 GiB, not 16 GB; 16 GiB need 512 KiB.
 func TestPaperSlipBitmapOf64KiB(t *testing.T) {
 	f, err := model.NewFootprint(4*kib, model.DefaultLLC)
 	if err != nil {
@@ -88,7 +89,7 @@ func TestPaperSlipBitmapOf64KiB(t *testing.T) {
 	if f.BitmapFor16GiB != 512*kib {
 		t.Errorf("16 GiB need %d bytes of bitmap, want 512 KiB", f.BitmapFor16GiB)
 	}
-	// What would make the paper right: chunks eight times as large.
+	// The paper's number holds for chunks eight times as large.
 	if got := model.Addressable(64*kib, 32*kib); got != 16*gib {
 		t.Errorf("64 KiB of bitmap at 32 KiB chunks address %d bytes, want 16 GiB", got)
 	}
@@ -109,7 +110,7 @@ func TestBitmapForRoundsUp(t *testing.T) {
 
 func TestWireTime(t *testing.T) {
 	if got := model.WireTime(4*mib, 200e9); got.Round(time.Microsecond) != 168*time.Microsecond {
-		t.Errorf("4 MiB at 200 Gbit/s last %v, want 168 µs", got)
+		t.Errorf("4 MiB at 200 Gbit/s take %v, want 168 µs", got)
 	}
 }
 

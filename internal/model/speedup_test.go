@@ -40,7 +40,7 @@ func TestPaperC2(t *testing.T) {
 		same(t, p, "RS_inc's send share (2)", mc.ReduceScatterSendShare, 1-1/P)
 		same(t, p, "S", mc.Speedup, 2-2/P)
 
-		// The paper's own way to S: bytes over shares.
+		// The paper derives S from bytes divided by shares.
 		same(t, p, "S", (P-1)/ring.AllgatherRecvShare/((P-1)/mc.AllgatherRecvShare), mc.Speedup)
 	}
 }
@@ -52,8 +52,8 @@ func same(t *testing.T, p int, what string, got, want float64) {
 	}
 }
 
-// Figure 3: bytes at the node boundary in units of N. The mixed pairs leave one
-// direction as busy as it was, which is why they gain nothing (Insight 2).
+// Figure 3: bytes at the node boundary in units of N. The mixed pairs do not relieve one direction and
+// therefore gain nothing (Insight 2).
 func TestPaperFigure3(t *testing.T) {
 	got := speedups(t, 188)
 	for algo, want := range map[string]struct{ send, recv int64 }{
@@ -77,7 +77,7 @@ func TestPaperFigure3(t *testing.T) {
 	}
 }
 
-// The ring's bytes are those of the plans that run.
+// The model's bytes of the ring equal those of its plans.
 func TestRingBoundaryIsThePlans(t *testing.T) {
 	for _, p := range []int{2, 3, 8, 31} {
 		counts := make([]int64, p)
@@ -101,7 +101,8 @@ func TestRingBoundaryIsThePlans(t *testing.T) {
 				recv += x.Len
 			}
 			if send != c.send || recv != c.recv {
-				t.Errorf("%v on %d ranks: the plan sends %d and receives %d, the model says %d and %d", c.kind, p, send, recv, c.send, c.recv)
+				t.Errorf("%v on %d ranks: the plan sends %d and receives %d, the model says %d and %d",
+					c.kind, p, send, recv, c.send, c.recv)
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// traffic counts on a network, by operation and algorithm.
+// traffic returns the counts for a network by operation and algorithm.
 func traffic(t *testing.T, spec string) map[string]model.Traffic {
 	t.Helper()
 	g, err := topology.Parse(spec)
@@ -48,8 +48,8 @@ func TestPaperC1(t *testing.T) {
 	}
 }
 
-// On a star every block comes up once and down P-1 times with multicast, and
-// takes two links for each of its P-1 ways without.
+// On a star, a multicast block crosses one link up and P-1 links down. Without multicast it crosses two
+// links for each of P-1 receivers.
 func TestTrafficOnAStar(t *testing.T) {
 	for _, p := range []int64{2, 3, 8, 13} {
 		got := traffic(t, fmt.Sprintf("star:%d", p))
@@ -70,25 +70,28 @@ func TestTrafficOnAStar(t *testing.T) {
 	}
 }
 
-// What the graph itself adds up, from routes and without plans.
+// The counts from plans equal those that the graph derives from its routes.
 func TestTrafficIsTheGraphs(t *testing.T) {
-	for _, spec := range []string{"star:1", "star:7", "fat-tree:188,12,6", "fat-tree:33,4,3", "fat-tree3:64,8", "fat-tree3:100,8"} {
+	for _, spec := range []string{
+		"star:1", "star:7", "fat-tree:188,12,6", "fat-tree:33,4,3", "fat-tree3:64,8", "fat-tree3:100,8",
+	} {
 		g, err := topology.Parse(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := traffic(t, spec)
 		for name, want := range map[string]int64{
-			"allgather/linear": g.LinearTraversals(), "allgather/ring": g.RingTraversals(), "allgather/mcast": g.TreeTraversals(),
+			"allgather/linear": g.LinearTraversals(), "allgather/ring": g.RingTraversals(),
+			"allgather/mcast": g.TreeTraversals(),
 		} {
 			if got[name].BlockLinks != want {
-				t.Errorf("%s: %s: %d, the graph says %d", spec, name, got[name].BlockLinks, want)
+				t.Errorf("%s: %s: %d, the graph counts %d", spec, name, got[name].BlockLinks, want)
 			}
 		}
 	}
 }
 
-// Multicast is never worse than any of them, and a single host sends nothing.
+// Multicast never crosses more links than another algorithm, and a single host sends nothing.
 func TestTrafficOfMulticastIsLeast(t *testing.T) {
 	for _, spec := range []string{"star:2", "star:9", "fat-tree:188,12,6", "fat-tree:40,40,2", "fat-tree3:200,16"} {
 		for name, c := range traffic(t, spec) {

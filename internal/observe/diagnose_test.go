@@ -6,25 +6,29 @@ import (
 	"testing"
 )
 
-// in is a process in a barrier that waits for a rank.
+// in returns the view of a process that waits for another rank in a barrier.
 func in(rank, waits int, peers ...Peer) View {
 	return View{Socket: Socket{Rank: rank}, State: &State{Rank: rank, Answers: true, Peers: peers, Comms: []Comm{{
 		Name: "world", Calls: 8, Ops: []Op{{Op: "barrier", Seq: 7, Phase: "barrier", For: 4.2, WaitsOn: waits}},
 	}}}}
 }
 
-// idle is a process that has made so many calls and is in none.
+// idle returns the view of a process that is outside any call, after the given number of calls.
 func idle(rank int, calls uint64) View {
-	return View{Socket: Socket{Rank: rank}, State: &State{Rank: rank, Answers: true, Comms: []Comm{{Name: "world", Calls: calls}}}}
+	s := &State{Rank: rank, Answers: true, Comms: []Comm{{Name: "world", Calls: calls}}}
+	return View{Socket: Socket{Rank: rank}, State: s}
 }
 
+// mute returns the view of a process that does not answer.
 func mute(rank int) View { return View{Socket: Socket{Rank: rank}, Err: errors.New("no answer")} }
 
+// broken marks the communicator of a view as broken.
 func broken(v View) View {
 	v.State.Comms[0].Broken = "lost"
 	return v
 }
 
+// stuck returns the view of a process whose control side does not answer.
 func stuck(rank int) View {
 	return View{Socket: Socket{Rank: rank}, State: &State{Rank: rank}}
 }
@@ -37,23 +41,46 @@ func TestDiagnose(t *testing.T) {
 		want  []string
 	}{
 		{
-			"one is stopped",
+			"one rank is stopped",
 			[]View{in(0, 5, Peer{5, true, 9, false}), in(1, 0), in(2, 1, Peer{5, true, 3.2, false}), mute(5)},
 			5,
-			[]string{"rank 5 is what the others wait for", "in barrier 7 of world for 4.2s", "does not answer", "silent for 3.2s"},
+			[]string{
+				"rank 5 is what the others wait for", "in barrier 7 of world for 4.2s", "does not answer",
+				"silent for 3.2s",
+			},
 		},
-		{"one has not called", []View{in(0, 1), idle(1, 7), in(2, 1)}, 1, []string{"rank 1 is what the others", "has not made this call"}},
-		{"one is ahead", []View{in(0, 1), idle(1, 8)}, 1, []string{"rank 1 is what rank 0 waits for", "moving"}},
-		{"one works", []View{in(0, 2), in(1, 2), in(2, 2)}, 2, []string{"rank 2 is what the others", "at work in the barrier phase"}},
-		{"elsewhere", []View{in(0, 9), in(1, 0)}, 9, []string{"not a process that we can ask here"}},
-		{"stuck", []View{in(0, 1), stuck(1)}, 1, []string{"control side is stuck"}},
-		{"in a circle", []View{in(0, 1), in(1, 0)}, 0, []string{"wait for each other"}},
-		{"some", []View{in(0, 9), in(1, 9), in(2, 9), in(3, 9), in(4, 9), idle(5, 8)}, 9, []string{"ranks 0, 1, 2, 3, 1 more wait for"}},
-		{"alone", []View{in(0, 0)}, 0, []string{"rank 0 waits for nobody else"}},
-		{"nothing", []View{idle(0, 3), idle(1, 3)}, -1, []string{"no operation is under way"}},
-		{"nothing, one stopped", []View{idle(0, 3), mute(1)}, -1, []string{"no operation is under way", "no answer from rank 1"}},
-		{"nobody", []View{mute(0), mute(1)}, -1, []string{"nobody answers"}},
-		{"broken", []View{broken(idle(0, 3))}, -1, []string{"communicator world is broken: lost"}},
+		{
+			"one rank has not called",
+			[]View{in(0, 1), idle(1, 7), in(2, 1)},
+			1,
+			[]string{"rank 1 is what the others", "has not made this call"},
+		},
+		{"one rank is ahead", []View{in(0, 1), idle(1, 8)}, 1, []string{"rank 1 is what rank 0 waits for", "moving"}},
+		{
+			"one rank works",
+			[]View{in(0, 2), in(1, 2), in(2, 2)},
+			2,
+			[]string{"rank 2 is what the others", "at work in the barrier phase"},
+		},
+		{"a rank on another machine", []View{in(0, 9), in(1, 0)}, 9, []string{"not a process that we can ask here"}},
+		{"a stuck control side", []View{in(0, 1), stuck(1)}, 1, []string{"control side is stuck"}},
+		{"a cycle", []View{in(0, 1), in(1, 0)}, 0, []string{"wait for each other"}},
+		{
+			"more ranks than are listed",
+			[]View{in(0, 9), in(1, 9), in(2, 9), in(3, 9), in(4, 9), idle(5, 8)},
+			9,
+			[]string{"ranks 0, 1, 2, 3, 1 more wait for"},
+		},
+		{"a single rank", []View{in(0, 0)}, 0, []string{"rank 0 waits for nobody else"}},
+		{"no operation", []View{idle(0, 3), idle(1, 3)}, -1, []string{"no operation is under way"}},
+		{
+			"no operation, one rank stopped",
+			[]View{idle(0, 3), mute(1)},
+			-1,
+			[]string{"no operation is under way", "no answer from rank 1"},
+		},
+		{"no answers", []View{mute(0), mute(1)}, -1, []string{"nobody answers"}},
+		{"a broken communicator", []View{broken(idle(0, 3))}, -1, []string{"communicator world is broken: lost"}},
 	} {
 		d := Diagnose("cafe", c.views)
 		for _, want := range c.want {
@@ -67,7 +94,7 @@ func TestDiagnose(t *testing.T) {
 func TestShort(t *testing.T) {
 	for s, want := range map[float64]string{12e-6: "12us", 0.0123: "12.3ms", 3.21: "3.2s"} {
 		if got := Short(s); got != want {
-			t.Errorf("%v is %s, want %s", s, got, want)
+			t.Errorf("Short(%v) is %s, want %s", s, got, want)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestDump(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "made", "for", "it")
+	dir := filepath.Join(t.TempDir(), "created", "on", "demand")
 	d, err := NewDumper(dir, "cafe", 5)
 	if err != nil {
 		t.Fatal(err)
@@ -25,8 +25,9 @@ func TestDump(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got Dump
-	if err := json.Unmarshal(text, &got); err != nil || got.Failure != want.Failure || got.Rank != 5 || len(got.Events) != 1 {
-		t.Errorf("%+v: %v", got, err)
+	if err := json.Unmarshal(text, &got); err != nil || got.Failure != want.Failure || got.Rank != 5 ||
+		len(got.Events) != 1 {
+		t.Errorf("read back %+v: %v", got, err)
 	}
 	for range 3 * maxDumps {
 		if _, err := d.Write(want); err != nil {
@@ -34,11 +35,11 @@ func TestDump(t *testing.T) {
 		}
 	}
 	if n := len(files(t, dir)); n != maxDumps {
-		t.Errorf("%d files, want %d", n, maxDumps)
+		t.Errorf("%d dump files, want %d", n, maxDumps)
 	}
 }
 
-// A directory that is full gets no more, whoever filled it.
+// The limit on files per directory includes files of other processes.
 func TestDumpFullDirectory(t *testing.T) {
 	dir := t.TempDir()
 	for i := range maxDumpFiles {
@@ -51,7 +52,7 @@ func TestDumpFullDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if path, err := d.Write(&Dump{}); path != "" || err != nil || len(files(t, dir)) != maxDumpFiles {
-		t.Errorf("%q: %v", path, err)
+		t.Errorf("full directory: wrote %q, error %v", path, err)
 	}
 }
 
@@ -62,26 +63,26 @@ func TestDumpBadDirectory(t *testing.T) {
 	}
 	for _, dir := range []string{file, filepath.Join(file, "below")} {
 		if _, err := NewDumper(dir, "", 0); err == nil {
-			t.Errorf("%s can be used", dir)
+			t.Errorf("%s is accepted as a directory for dumps", dir)
 		}
 	}
 	var none *Dumper
 	if path, err := none.Write(&Dump{}); path != "" || err != nil {
-		t.Errorf("%q: %v", path, err)
+		t.Errorf("nil Dumper: wrote %q, error %v", path, err)
 	}
 }
 
-// A file that cannot be put in place leaves nothing.
+// A dump that cannot be renamed to its final name leaves no temporary file behind.
 func TestDumpLeavesNoPart(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := writeWhole(filepath.Join(dir, "x"), []byte("text")); err == nil {
-		t.Error("a file has replaced a directory")
+		t.Error("writeWhole replaced a directory with a file")
 	}
 	if got := files(t, dir); len(got) != 1 {
-		t.Errorf("%v are there", got)
+		t.Errorf("the directory holds %v, want x only", got)
 	}
 }
 
@@ -95,7 +96,7 @@ func files(t *testing.T, dir string) (names []string) {
 		names = append(names, e.Name())
 	}
 	if len(names) > 0 && strings.HasPrefix(names[0], ".allcast-") {
-		t.Errorf("a part of a file: %s", names[0])
+		t.Errorf("temporary file left behind: %s", names[0])
 	}
 	return names
 }

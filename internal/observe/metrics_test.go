@@ -16,7 +16,7 @@ func testMetrics() Metrics {
 	ts := Tallies{}
 	s := Series{"allgather", "mcast"}
 	ts.Add(s, "ok", 20*time.Microsecond)
-	ts.Add(s, "ok", 10*time.Microsecond) // on a bound: it counts there
+	ts.Add(s, "ok", 10*time.Microsecond) // a bound belongs to its bucket
 	ts.Add(s, "lost", 1000*time.Second)
 	ts.Add(Series{"barrier", "ring"}, "ok", 0)
 	return Metrics{
@@ -34,7 +34,8 @@ func TestMetricsText(t *testing.T) {
 	text := b.String()
 	for _, want := range []string{
 		`allcast_info{job="a\"b\\c\nd",rank="3",size="8",version="1"} 1`,
-		"# TYPE allcast_sent_bytes_total counter", "# TYPE allcast_operations_running gauge", "# TYPE allcast_operation_seconds histogram",
+		"# TYPE allcast_sent_bytes_total counter", "# TYPE allcast_operations_running gauge",
+		"# TYPE allcast_operation_seconds histogram",
 		`allcast_sent_bytes_total{rank="3"} 123`,
 		`allcast_peer_received_bytes_total{rank="3",peer="2"} 6`,
 		`allcast_operations_total{rank="3",op="allgather",algo="mcast",outcome="ok"} 2`,
@@ -46,7 +47,7 @@ func TestMetricsText(t *testing.T) {
 		`allcast_operation_seconds_count{rank="3",op="allgather",algo="mcast"} 3`,
 	} {
 		if !strings.Contains(text, want+"\n") {
-			t.Errorf("no line %s", want)
+			t.Errorf("missing line %s", want)
 		}
 	}
 	types := map[string]bool{}
@@ -54,7 +55,7 @@ func TestMetricsText(t *testing.T) {
 		line = strings.TrimSuffix(line, "\n")
 		if name, ok := strings.CutPrefix(line, "# TYPE "); ok {
 			if types[name] {
-				t.Errorf("twice: %s", line)
+				t.Errorf("repeated line %s", line)
 			}
 			types[name] = true
 		} else if !strings.HasPrefix(line, "# HELP ") && !sample.MatchString(line) {
@@ -69,7 +70,7 @@ func TestTalliesClone(t *testing.T) {
 	s := Series{"allgather", "mcast"}
 	m.Tallies.Add(s, "ok", time.Second)
 	if c[s].Outcomes["ok"] != 2 || m.Tallies[s].Outcomes["ok"] != 3 {
-		t.Error("a copy changed with the original")
+		t.Error("the clone changed with the original")
 	}
 }
 

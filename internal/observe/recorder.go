@@ -122,9 +122,11 @@ func (e *Event) Detail() string {
 
 var messageNames = map[wire.MsgKind]string{
 	wire.MsgBarrier: "barrier", wire.MsgActivate: "activate", wire.MsgChainSent: "chain-sent", wire.MsgSentUp: "sent-up",
-	wire.MsgAllSent: "all-sent", wire.MsgFetch: "fetch", wire.MsgAvail: "avail", wire.MsgFinal: "final", wire.MsgFinalSum: "final-sum",
-	wire.MsgGrantUp: "grant-up", wire.MsgGrant: "grant", wire.MsgMark: "mark", wire.MsgReady: "ready",
-	wire.MsgHeartbeat: "heartbeat", wire.MsgDead: "dead", wire.MsgAbort: "abort", wire.MsgProbeWait: "why", wire.MsgWaitState: "because",
+	wire.MsgAllSent: "all-sent", wire.MsgFetch: "fetch", wire.MsgAvail: "avail", wire.MsgFinal: "final",
+	wire.MsgFinalSum: "final-sum",
+	wire.MsgGrantUp:  "grant-up", wire.MsgGrant: "grant", wire.MsgMark: "mark", wire.MsgReady: "ready",
+	wire.MsgHeartbeat: "heartbeat", wire.MsgDead: "dead", wire.MsgAbort: "abort",
+	wire.MsgProbeWait: "why", wire.MsgWaitState: "because",
 	wire.MsgAgree: "agree",
 }
 

@@ -16,14 +16,14 @@ func TestRecorderKeepsTheLast(t *testing.T) {
 	}
 	all := r.Events(0)
 	if len(all) != Size || all[0].Seq != n-Size || all[Size-1].Seq != n-1 || r.Total() != n {
-		t.Errorf("%d events from %d to %d, %d in all", len(all), all[0].Seq, all[len(all)-1].Seq, r.Total())
+		t.Errorf("%d events from %d to %d, %d in total", len(all), all[0].Seq, all[len(all)-1].Seq, r.Total())
 	}
 	if few := r.Events(3); len(few) != 3 || few[0].Seq != n-3 {
 		t.Errorf("the last 3: %v", few)
 	}
 }
 
-// What is sent again and again must not push out what was there before.
+// Repeated messages are counted in one event, so that they do not displace older events.
 func TestRecorderCountsRepetitions(t *testing.T) {
 	var r Recorder
 	r.Add(&Event{Kind: CallBegun, Seq: 7})
@@ -61,7 +61,7 @@ func TestRecorderAllocatesNothing(t *testing.T) {
 	var r Recorder
 	e := Event{Kind: Sent, Peer: 1, Text: "ring"}
 	if n := testing.AllocsPerRun(1000, func() { e.Seq++; r.Add(&e) }); n != 0 {
-		t.Errorf("%v allocations an event", n)
+		t.Errorf("%v allocations per event", n)
 	}
 }
 

@@ -20,13 +20,13 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// runtimeDir gives the test a directory for sockets, and returns where they will be.
+// runtimeDir gives the test its own runtime directory and returns the path of the socket directory in it.
 func runtimeDir(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(testenv.SocketDir(t), fmt.Sprintf("allcast-%d", os.Getuid()))
 }
 
-// source is a process that says little.
+// source is a minimal Source. State blocks until wait is closed, if it is set.
 type source struct{ wait chan struct{} }
 
 func (s source) State(events int) State {
@@ -70,7 +70,7 @@ func TestAskLocal(t *testing.T) {
 	}
 }
 
-// A process that is stopped takes connections, and says nothing.
+// The kernel accepts connections for a stopped process, but nothing answers.
 func TestAskInBoundedTime(t *testing.T) {
 	runtimeDir(t)
 	l, err := ListenLocal("cafe", 3)
@@ -85,7 +85,7 @@ func TestAskInBoundedTime(t *testing.T) {
 	}
 }
 
-func TestAskOthers(t *testing.T) {
+func TestAskForeignServer(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,8 @@ func TestAskOthers(t *testing.T) {
 	h := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Second}
 	go func() { _ = h.Serve(other) }()
 	defer func() { _ = h.Close() }()
-	if _, err := Ask(t.Context(), Addr{"tcp", other.Addr().String()}, 0); err == nil || !strings.Contains(err.Error(), "is it a rank") {
+	if _, err := Ask(t.Context(), Addr{"tcp", other.Addr().String()}, 0); err == nil ||
+		!strings.Contains(err.Error(), "is it a rank") {
 		t.Error(err)
 	}
 }
@@ -105,7 +106,10 @@ func TestServerOnTCP(t *testing.T) {
 	}
 	serve(t, source{}, l)
 	base := "http://" + l.Addr().String()
-	for path, want := range map[string]string{"/metrics": `allcast_info{job="cafe",rank="3"`, Path + "?events=1": `"rank":3`} {
+	for path, want := range map[string]string{
+		"/metrics":         `allcast_info{job="cafe",rank="3"`,
+		Path + "?events=1": `"rank":3`,
+	} {
 		resp, err := http.Get(base + path)
 		if err != nil {
 			t.Fatal(err)
@@ -126,7 +130,7 @@ func TestServerOnTCP(t *testing.T) {
 	}
 }
 
-// More connections than a server takes are closed at once, and the first still work.
+// The server closes excess connections at once, and earlier connections keep working.
 func TestServerBoundsConnections(t *testing.T) {
 	l, err := Listen(Addr{"tcp", "127.0.0.1:0"})
 	if err != nil {
@@ -143,7 +147,7 @@ func TestServerBoundsConnections(t *testing.T) {
 		conns = append(conns, c)
 	}
 	if _, err := conns[maxConns].Read(make([]byte, 1)); err == nil {
-		t.Error("the last connection got an answer to nothing")
+		t.Error("the server sent data on a connection above the limit")
 	}
 	if _, err := io.WriteString(conns[0], "GET /metrics HTTP/1.0\r\n\r\n"); err != nil {
 		t.Fatal(err)
@@ -153,7 +157,7 @@ func TestServerBoundsConnections(t *testing.T) {
 	}
 }
 
-// stale makes what a process leaves behind that was killed.
+// stale creates a socket file that no process listens on, as a killed process leaves it.
 func stale(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -164,7 +168,7 @@ func stale(t *testing.T, path string) {
 	_ = l.Close()
 }
 
-// deadPid is the number of a process that has ended.
+// deadPid returns the pid of a process that has ended.
 func deadPid(t *testing.T) int {
 	t.Helper()
 	cmd := exec.Command("true")
@@ -181,7 +185,8 @@ func TestStaleSocketsAreRemoved(t *testing.T) {
 	}
 	gone := filepath.Join(dir, fmt.Sprintf("%d-cafe-1.sock", deadPid(t)))
 	reborn := filepath.Join(dir, fmt.Sprintf("%d-cafe-3.sock", os.Getpid()))
-	starting := filepath.Join(dir, fmt.Sprintf("%d-cafe-2.sock", os.Getppid())) // its process is alive: it may be about to listen
+	// The parent process is alive, so it may be about to listen.
+	starting := filepath.Join(dir, fmt.Sprintf("%d-cafe-2.sock", os.Getppid()))
 	other := filepath.Join(dir, "notes.sock")
 	for _, path := range []string{gone, reborn, starting, other} {
 		stale(t, path)
@@ -193,7 +198,7 @@ func TestStaleSocketsAreRemoved(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	for path, want := range map[string]bool{gone: false, reborn: true, starting: true, other: true} {
 		if _, err := os.Lstat(path); (err == nil) != want {
-			t.Errorf("%s: %v, want it there: %v", path, err, want)
+			t.Errorf("%s: %v, want it to exist: %v", path, err, want)
 		}
 	}
 }
@@ -217,10 +222,10 @@ func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			if checkOwn(dir) == nil {
-				t.Error("it would be used")
+				t.Error("checkOwn accepts the directory")
 			}
 			if found := Find(); len(found) != 0 {
-				t.Errorf("found %v there", found)
+				t.Errorf("Find reads an unsafe directory: %v", found)
 			}
 		})
 	}
@@ -237,14 +242,14 @@ func TestListenUnix(t *testing.T) {
 	}
 	defer func() { _ = l.Close() }()
 	if _, err := Listen(Addr{"unix", path}); err == nil {
-		t.Error("one that is in use was taken over")
+		t.Error("Listen took over a socket that is in use")
 	}
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Listen(Addr{"unix", file}); err == nil {
-		t.Error("a file was taken for a socket")
+		t.Error("Listen accepted a regular file as a socket")
 	}
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
@@ -276,7 +281,8 @@ func TestParseAddr(t *testing.T) {
 
 func TestParseSocket(t *testing.T) {
 	for name, want := range map[string]bool{
-		"12-cafe-3.sock": true, "12-cafe-3": false, "x-cafe-3.sock": false, "12-cafe.sock": false, "12-cafe-x.sock": false, "0-cafe-1.sock": false, "-1-cafe-1.sock": false,
+		"12-cafe-3.sock": true, "12-cafe-3": false, "x-cafe-3.sock": false, "12-cafe.sock": false,
+		"12-cafe-x.sock": false, "0-cafe-1.sock": false, "-1-cafe-1.sock": false,
 	} {
 		if _, ok := parseSocket(name); ok != want {
 			t.Errorf("%s: %v", name, ok)

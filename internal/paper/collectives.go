@@ -120,9 +120,11 @@ func allgatherTimes(b *strings.Builder, g *topology.Graph) error {
 			}
 		}
 		fmt.Fprintf(b, "| %d KiB | %.0f | %.0f | %.3f | %.4f | %.4f |\n",
-			bytes>>10, m.TimeUS, ring.TimeUS, m.TimeUS/ring.TimeUS, float64(ring.PayloadLinkBytes)/float64(m.PayloadLinkBytes), model)
+			bytes>>10, m.TimeUS, ring.TimeUS, m.TimeUS/ring.TimeUS,
+			float64(ring.PayloadLinkBytes)/float64(m.PayloadLinkBytes), model)
 	}
-	b.WriteString("\nThe paper found multicast level with the ring at 128 to 256 KiB, and 1.5 to 2 times less traffic at\n" +
+	b.WriteString("\n" +
+		"The paper found multicast level with the ring at 128 to 256 KiB, and 1.5 to 2 times less traffic at\n" +
 		"the switch ports.\n")
 	return nil
 }
@@ -137,7 +139,8 @@ func variation(b *strings.Builder, g *topology.Graph) error {
 	if err := varied(b, g, sim.Config{Detour: detour}); err != nil {
 		return err
 	}
-	fmt.Fprintf(b, "\n**Slow reactions**: each host reacts to each reliable message, and to each completed send, after a\n"+
+	fmt.Fprintf(b, "\n"+
+		"**Slow reactions**: each host reacts to each reliable message, and to each completed send, after a\n"+
 		"random delay of %v on average. The dependent steps of multicast are its barrier (log P) and, in an\n"+
 		"Allgather with one root at a time, the turns (P).\n\n", delay)
 	return varied(b, g, sim.Config{Noise: delay})
@@ -235,7 +238,8 @@ func together(b *strings.Builder, testbed *topology.Graph) error {
 			}
 			ag, rs := r.Parts[0], r.Parts[1]
 			fmt.Fprintf(b, "| %d | %s | %.0f | %.3f | %.3f | %.0f + %.0f | %.0f + %.0f |\n",
-				p, pair, r.TimeUS, ref/r.TimeUS, 2-2/float64(p), float64(ag.Sent)/bytes, float64(rs.Sent)/bytes, float64(ag.Received)/bytes, float64(rs.Received)/bytes)
+				p, pair, r.TimeUS, ref/r.TimeUS, 2-2/float64(p),
+				float64(ag.Sent)/bytes, float64(rs.Sent)/bytes, float64(ag.Received)/bytes, float64(rs.Received)/bytes)
 		}
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A packet is what parse makes of one record.
+// packet is one parsed record.
 type packet struct {
 	at             int64
 	incl, orig     int
@@ -19,13 +19,13 @@ type packet struct {
 	destQP, psn    uint32
 	ackReq         bool
 	ext, payload   []byte // extended transport headers; the recorded payload
-	length         int    // of the payload, by the UDP length
-	complete       bool   // the record has the padding and the ICRC
+	length         int    // length of the payload, derived from the UDP length
+	complete       bool   // whether the record includes padding and ICRC
 	icrc           uint32
 }
 
-// parse reads a whole capture. It shares nothing with the writer, offsets
-// included, and fails the test on anything that is wrong in every packet.
+// parse parses a whole capture. It shares no code and no offsets with the writer. It fails the test if
+// the capture or a packet is malformed.
 func parse(t testing.TB, file []byte) []packet {
 	t.Helper()
 	be, le := binary.BigEndian, binary.LittleEndian
@@ -56,7 +56,7 @@ func parse(t testing.TB, file []byte) []packet {
 		f := file[:p.incl]
 		file = file[p.incl:]
 		if len(f) < 14+20+8+12 {
-			t.Fatalf("headers cut: % x", f)
+			t.Fatalf("truncated headers: % x", f)
 		}
 
 		p.dstMAC, p.srcMAC = mac(f[:6]), mac(f[6:12])
@@ -68,7 +68,7 @@ func parse(t testing.TB, file []byte) []packet {
 		for i := 0; i < 20; i += 2 {
 			sum += int(be.Uint16(ip[i:]))
 		}
-		if sum%65535 != 0 { // a right checksum makes the ones' complement sum 0
+		if sum%65535 != 0 { // the ones' complement sum is 0 with a correct checksum
 			t.Fatalf("IPv4 checksum: % x", ip)
 		}
 		p.srcIP, p.dstIP = fmt.Sprint(ip[12], ip[13], ip[14], ip[15]), fmt.Sprint(ip[16], ip[17], ip[18], ip[19])
@@ -101,7 +101,7 @@ func parse(t testing.TB, file []byte) []packet {
 		p.payload = rest[:min(len(rest), p.length)]
 		p.complete = p.incl == p.orig
 		if !p.complete && len(rest) > p.length {
-			t.Fatalf("record cut within the trailer: %d of %d bytes", p.incl, p.orig)
+			t.Fatalf("record truncated within the trailer: %d of %d bytes", p.incl, p.orig)
 		}
 		if p.complete {
 			p.icrc = le.Uint32(f[len(f)-4:])
@@ -124,13 +124,13 @@ func mac(b []byte) string {
 	return fmt.Sprintf("%x:%x:%x:%x:%x:%x", b[0], b[1], b[2], b[3], b[4], b[5])
 }
 
-// slowICRC is the ICRC, bit by bit, of a packet from its IPv4 header on.
+// slowICRC computes the ICRC of a packet, starting at its IPv4 header, bit by bit.
 func slowICRC(p []byte) uint32 {
 	crc := ^uint32(0)
 	for i := -8; i < len(p); i++ {
 		b := byte(0xff)
 		switch i {
-		case -8, -7, -6, -5, -4, -3, -2, -1: // in place of the LRH
+		case -8, -7, -6, -5, -4, -3, -2, -1: // replaces the LRH
 		case 1, 8, 10, 11: // TOS, TTL, checksum
 		case 26, 27: // UDP checksum
 		case 32: // BTH: FECN, BECN, reserved

@@ -18,7 +18,7 @@ func newWriter(t testing.TB, out io.Writer) *Writer {
 	return w
 }
 
-// capture returns the packets that write has written.
+// capture returns the packets that the function write records.
 func capture(t testing.TB, write func(*Writer)) []packet {
 	t.Helper()
 	var file bytes.Buffer
@@ -92,7 +92,7 @@ func TestReliable(t *testing.T) {
 	}
 }
 
-// Lengths, with as much of the payload at hand as the simulator may have.
+// Lengths of packets whose payload is complete, truncated or absent, as in the simulator.
 func TestLengths(t *testing.T) {
 	for _, c := range []struct {
 		have, length, snap   int
@@ -106,15 +106,15 @@ func TestLengths(t *testing.T) {
 		{4, 4, 128, 4, 4, true},
 		{128, 128, 128, 128, 128, true},
 		{129, 129, 128, 128, 129, false}, // snap
-		{0, 1, 128, 0, 1, false},         // bytes not moved
+		{0, 1, 128, 0, 1, false},         // no payload bytes given
 		{0, 4096, 128, 0, 4096, false},
 		{10, 4095, 128, 10, 4095, false},
-		{9, 4, 128, 4, 4, true}, // more than the length says
+		{9, 4, 128, 4, 4, true}, // more bytes than the length
 		{9, -1, 128, 0, 0, true},
 		{8, 8, 0, 0, 8, false},
 		{8, 8, -1, 0, 8, false},
 		{65484, 65484, math.MaxInt, 65484, 65484, true},
-		{65488, 65488, math.MaxInt, 65488, 65488, false}, // no longer fits IPv4's length
+		{65488, 65488, math.MaxInt, 65488, 65488, false}, // exceeds the IPv4 length field
 		{1 << 17, 1 << 17, math.MaxInt, 65535, 1 << 17, false},
 		{0, math.MaxInt, 128, 0, 1 << 30, false},
 	} {
@@ -134,7 +134,7 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// One packet must leave nothing behind in the next.
+// No bytes of one packet leak into the next.
 func TestWritersStateIsNotKept(t *testing.T) {
 	a := func(w *Writer) { w.Message(9, 1, 2, 3, []byte{1}, 1) }
 	alone := capture(t, a)[0]
@@ -144,7 +144,7 @@ func TestWritersStateIsNotKept(t *testing.T) {
 		a(w)
 	})[2]
 	if alone.icrc != after.icrc || alone.pad != after.pad || alone.orig != after.orig {
-		t.Errorf("alone %+v\nafter others %+v", alone, after)
+		t.Errorf("first packet %+v\nafter other packets %+v", alone, after)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// failing takes some bytes, then fails, each time with another error.
+// failing accepts some bytes and then fails, with a different error each time.
 type failing struct{ room, calls int }
 
 func (f *failing) Write(b []byte) (int, error) {
@@ -181,7 +181,7 @@ func TestWriteErrors(t *testing.T) {
 	if _, err := NewWriter(&failing{}); err != errs[0] {
 		t.Errorf("NewWriter: %v", err)
 	}
-	for _, packets := range []int{1, 10000} { // fails in Close, and long before it
+	for _, packets := range []int{1, 10000} { // the write fails in Close, or long before
 		out := &failing{room: 100}
 		w := newWriter(t, out)
 		for range packets {
@@ -198,11 +198,11 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
-// No input panics, and every input gives a well-formed capture (which parse
-// checks).
+// No input panics, and every input gives a well-formed capture, which parse checks.
 func FuzzWriter(f *testing.F) {
 	f.Add(int64(1), 2, 3, uint32(4), uint32(5), uint64(6), []byte("payload"), 7, 128)
-	f.Add(int64(math.MinInt64), -1, -1, uint32(0), uint32(math.MaxUint32), uint64(0), []byte(nil), math.MinInt, math.MinInt)
+	f.Add(int64(math.MinInt64), -1, -1, uint32(0), uint32(math.MaxUint32), uint64(0), []byte(nil), math.MinInt,
+		math.MinInt)
 	f.Add(int64(math.MaxInt64), math.MaxInt, 1<<20, uint32(0), uint32(0), uint64(0), []byte{0}, math.MaxInt, math.MaxInt)
 	f.Fuzz(func(t *testing.T, at int64, src, dst int, imm, psn uint32, vaddr uint64, payload []byte, length, snap int) {
 		ps := capture(t, func(w *Writer) {

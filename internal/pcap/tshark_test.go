@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// tshark dissects a capture, with default settings whatever the user's are.
+// tshark dissects a capture with default settings, independent of the user's configuration.
 func tshark(t *testing.T, write func(*Writer), args ...string) string {
 	t.Helper()
 	exe, err := exec.LookPath("tshark")
 	if err != nil {
-		t.Skip("tshark is not in PATH: the captures are not checked by Wireshark's own dissector")
+		t.Skip("tshark is not in PATH")
 	}
 	var file bytes.Buffer
 	w := newWriter(t, &file)
@@ -61,13 +61,13 @@ func TestTsharkWholePackets(t *testing.T) {
 		"Invariant CRC",
 	} {
 		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
+			t.Errorf("missing %q in\n%s", want, out)
 		}
 	}
 }
 
-// Cut packets have a remark in the Info column (see the package's comment), but
-// nothing is wrong with their headers.
+// Truncated packets have a note in the Info column (see the package comment), but their headers are
+// valid.
 func TestTsharkCutPackets(t *testing.T) {
 	write := func(w *Writer) {
 		w.Datagram(1, 1, 2, 0xdeadbeef, 3, nil, 4096)

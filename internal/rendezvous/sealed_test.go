@@ -110,14 +110,17 @@ func TestSealed(t *testing.T) {
 		}
 		// Without sealing the tap must see both; otherwise the test proves nothing.
 		if bytes.Contains(seen, seed[:]) == secure || bytes.Contains(seen, card[:16]) == secure {
-			t.Errorf("secure %v: seed seen: %v, card seen: %v", secure, bytes.Contains(seen, seed[:]), bytes.Contains(seen, card[:16]))
+			t.Errorf("secure %v: seed seen: %v, card seen: %v", secure, bytes.Contains(seen, seed[:]),
+				bytes.Contains(seen, card[:16]))
 		}
 	}
 }
 
 // If ranks disagree on sealing, all of them get an error that says so.
 func TestSomeSeal(t *testing.T) {
-	for _, c := range []struct{ root, rank1, rank2 bool }{{true, false, true}, {false, true, false}, {true, true, false}, {false, false, true}} {
+	for _, c := range []struct{ root, rank1, rank2 bool }{
+		{true, false, true}, {false, true, false}, {true, true, false}, {false, false, true},
+	} {
 		w := newWorld(t, 3)
 		cfgs := w.configs()
 		for i, s := range []bool{c.root, c.rank1, c.rank2} {

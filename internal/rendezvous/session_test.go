@@ -23,7 +23,8 @@ func TestRankDiesInExchange(t *testing.T) {
 	for range 2 { // a broken session stays broken
 		for i, err := range exchange(t.Context(), others) {
 			var lost *RankError
-			if !errors.As(err, &lost) || lost.Rank != 5 || !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "rank 5 at 127.0.0.1:") {
+			if !errors.As(err, &lost) || lost.Rank != 5 || !errors.Is(err, ErrLost) ||
+				!strings.Contains(err.Error(), "rank 5 at 127.0.0.1:") {
 				t.Errorf("survivor %d: %v", i, err)
 			}
 		}

@@ -90,7 +90,8 @@ func TestReadFrameLimits(t *testing.T) {
 	if _, err := readFrame(bytes.NewReader(long), fromRank()); !errors.Is(err, ErrProtocol) {
 		t.Error("too long a blob:", err)
 	}
-	if _, err := readFrame(bytes.NewReader(long[:len(long)-MaxBlob]), limits{frameBlob: 1 << 30}); !errors.Is(err, io.ErrUnexpectedEOF) {
+	cut := bytes.NewReader(long[:len(long)-MaxBlob])
+	if _, err := readFrame(cut, limits{frameBlob: 1 << 30}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error("cut blob:", err)
 	}
 	if _, err := readFrame(bytes.NewReader(leaveFrame(leftClosed)), limits{}); !errors.Is(err, ErrProtocol) {

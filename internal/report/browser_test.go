@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// browser finds a Chromium, whatever it is called here.
+// browser returns the path of Chromium under one of its usual names.
 func browser(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -20,15 +20,15 @@ func browser(t *testing.T) string {
 			return path
 		}
 	}
-	t.Skip("no chromium here: the page is not looked at in a browser")
+	t.Skip("no Chromium found")
 	return ""
 }
 
-// A browser shows the page without complaint, and something is on it.
+// A browser renders the page without console messages, and the picture is not empty.
 func TestInBrowser(t *testing.T) {
 	exe := browser(t)
 	if testing.Short() {
-		t.Skip("a browser takes seconds: not with -short")
+		t.Skip("starting a browser takes seconds")
 	}
 	dir := t.TempDir()
 	for name, spec := range map[string]string{"paper": paperNetwork, "large": "fat-tree3:1024,32"} {
@@ -36,9 +36,10 @@ func TestInBrowser(t *testing.T) {
 		if err := os.WriteFile(page, []byte(render(t, somePage(t, spec))), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// #nosec G204: a browser that was looked up
+		// #nosec G204: the path comes from LookPath
 		cmd := exec.CommandContext(t.Context(), exe, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-			"--enable-logging=stderr", "--user-data-dir="+filepath.Join(dir, "profile"), "--window-size=1400,1100", "--screenshot="+shot, "file://"+page)
+			"--enable-logging=stderr", "--user-data-dir="+filepath.Join(dir, "profile"),
+			"--window-size=1400,1100", "--screenshot="+shot, "file://"+page)
 		cmd.WaitDelay = 5 * time.Second
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -46,14 +47,14 @@ func TestInBrowser(t *testing.T) {
 		}
 		for line := range strings.Lines(string(out)) {
 			if strings.Contains(line, "CONSOLE") {
-				t.Errorf("%s: the console says %s", spec, line)
+				t.Errorf("%s: console message: %s", spec, line)
 			}
 		}
 		checkPicture(t, shot)
 	}
 }
 
-// checkPicture looks for more colours than an empty page or a message has.
+// checkPicture checks that the picture has more colours than an empty page or an error message.
 func checkPicture(t *testing.T, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -65,7 +66,7 @@ func checkPicture(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	if n := colourCount(img); n < 100 {
-		t.Errorf("%s: %d colours only", filepath.Base(path), n)
+		t.Errorf("%s has only %d colours", filepath.Base(path), n)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestSaveAndLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(render(t, page), "<title>title</title>") {
-		t.Error("the page lost its title")
+		t.Error("the title is missing in the page")
 	}
 }
 
@@ -66,7 +66,7 @@ func TestLoadRefuses(t *testing.T) {
 		{head + `"star:1","runs":[{"name":"x","link_bytes":[1,1]}]} x`, "JSON"},
 	} {
 		if _, err := Load(strings.NewReader(c.text)); !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v does not say %q", c.text, err, c.want)
+			t.Errorf("%s: error %v does not contain %q", c.text, err, c.want)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestMerge(t *testing.T) {
 		t.Errorf("merged: %d runs, command %q", len(m.Runs), m.Command)
 	}
 	if _, err := Merge(); !errors.Is(err, ErrInput) {
-		t.Errorf("nothing merged: %v", err)
+		t.Errorf("merging no data: %v", err)
 	}
 	for name, edit := range map[string]func(*Data){
 		"network":   func(d *Data) { *d = *someData(t, "fat-tree:16,4,3") },
@@ -92,7 +92,7 @@ func TestMerge(t *testing.T) {
 		b := someData(t, "fat-tree:16,4,2")
 		edit(b)
 		if _, err := Merge(a, b); !errors.Is(err, ErrInput) {
-			t.Errorf("another %s: %v", name, err)
+			t.Errorf("merging data with a different %s: %v", name, err)
 		}
 	}
 }

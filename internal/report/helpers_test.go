@@ -17,9 +17,12 @@ func parse(t *testing.T, spec string) *topology.Graph {
 	return g
 }
 
-// someRuns are two runs with bytes of all sizes, some of them 0.
+// someRuns returns two runs with bytes of all magnitudes, including 0.
 func someRuns(g *topology.Graph) []Run {
-	runs := []Run{{Name: "mcast", Multicast: true, Verified: true}, {Name: "ring <b>&\"", Verified: true, Repaired: 12345, TimeUS: 1234.5}}
+	runs := []Run{
+		{Name: "mcast", Multicast: true, Verified: true},
+		{Name: "ring <b>&\"", Verified: true, Repaired: 12345, TimeUS: 1234.5},
+	}
 	for i := range runs {
 		for l := range g.Links {
 			runs[i].LinkBytes = append(runs[i].LinkBytes, uint64(l*l*(i+1)*977))
@@ -33,7 +36,10 @@ func someRuns(g *topology.Graph) []Run {
 func somePage(t *testing.T, spec string) *Page {
 	t.Helper()
 	g := parse(t, spec)
-	return &Page{Title: "A title <&>", Command: "allcast sim", Notes: "Notes.", Op: "allgather", Bytes: paperBytes, Graph: g, Runs: someRuns(g)}
+	return &Page{
+		Title: "A title <&>", Command: "allcast sim", Notes: "Notes.", Op: "allgather", Bytes: paperBytes,
+		Graph: g, Runs: someRuns(g),
+	}
 }
 
 func render(t *testing.T, p *Page) string {
@@ -45,7 +51,7 @@ func render(t *testing.T, p *Page) string {
 	return b.String()
 }
 
-// tableOf cuts out the table with an id.
+// tableOf returns the table with the given id.
 func tableOf(t *testing.T, page, id string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(page, `<table id="`+id+`">`)

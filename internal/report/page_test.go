@@ -15,36 +15,38 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// networks are all shapes: stars, leaves without hosts, one pod, several, and so
-// many hosts that those of a leaf share a bar.
+// networks covers stars, leaves without hosts, one pod, several pods, and networks so large that the
+// hosts of a leaf share one bar.
 var networks = []string{
 	"star:1", "star:7", "star:300", "fat-tree:5,4,2", "fat-tree:16,4,2", "fat-tree:188,12,6", "fat-tree:300,20,3",
 	"fat-tree3:6,4", "fat-tree3:2,4", "fat-tree3:100,8", "fat-tree3:1024,32",
 }
 
-// The page is whole in itself: it loads nothing, runs nothing and points nowhere.
+// The page is self-contained: it loads no resources, runs no scripts and has no links.
 func TestPageIsWhole(t *testing.T) {
 	outside := regexp.MustCompile(`(?i)https?:|//|src=|href|url\(|@import|<script|<link|<iframe|\son[a-z]+=`)
 	for _, spec := range networks {
 		page := render(t, somePage(t, spec))
 		if m := outside.FindString(page); m != "" {
-			t.Errorf("%s: the page has %q", spec, m)
+			t.Errorf("%s: the page contains %q", spec, m)
 		}
 		for _, bad := range []string{"NaN", "Inf", "ZgotmplZ", "<b>&", "no value"} {
 			if strings.Contains(page, bad) {
-				t.Errorf("%s: the page has %q", spec, bad)
+				t.Errorf("%s: the page contains %q", spec, bad)
 			}
 		}
-		for _, want := range []string{"<!DOCTYPE html>", "prefers-color-scheme: dark", "@media print", "A title &lt;&amp;&gt;", "</html>"} {
+		for _, want := range []string{
+			"<!DOCTYPE html>", "prefers-color-scheme: dark", "@media print", "A title &lt;&amp;&gt;", "</html>",
+		} {
 			if !strings.Contains(page, want) {
-				t.Errorf("%s: the page has no %q", spec, want)
+				t.Errorf("%s: the page lacks %q", spec, want)
 			}
 		}
 		checkBalanced(t, spec, page)
 	}
 }
 
-// checkBalanced reads the page's body as XML, which its tags are written to be.
+// checkBalanced parses the body of the page as XML, to check that its tags are balanced.
 func checkBalanced(t *testing.T, spec, page string) {
 	t.Helper()
 	_, body, _ := strings.Cut(page, "<body>")
@@ -61,10 +63,10 @@ func checkBalanced(t *testing.T, spec, page string) {
 	}
 }
 
-var drawnLink = regexp.MustCompile(`<path class="c(\d+)(?: up)?" data-link="(\d+)(?:-(\d+))?" d="([^"]*)"(?: stroke-width="[^"]*")?><title>([^<]*)</title>`)
+var drawnLink = regexp.MustCompile(`<path class="c(\d+)(?: up)?" data-link="(\d+)(?:-(\d+))?" ` +
+	`d="([^"]*)"(?: stroke-width="[^"]*")?><title>([^<]*)</title>`)
 
-// Each direction of each cable is drawn once a run, in the colour of its bytes,
-// and says what it is.
+// Each direction of each cable is drawn once per run, in the colour of its bytes and with a title.
 func TestEveryLinkIsDrawnOnce(t *testing.T) {
 	for _, spec := range networks {
 		p := somePage(t, spec)
@@ -81,19 +83,19 @@ func TestEveryLinkIsDrawnOnce(t *testing.T) {
 				if m[3] != "" {
 					last, _ = strconv.Atoi(m[3])
 				}
-				most := uint64(0)
-				for l := first; l <= last; l += 2 { // a bar's are those of one direction
+				busiest := uint64(0)
+				for l := first; l <= last; l += 2 { // a bar shows links of one direction
 					drawn[l]++
-					most = max(most, p.Runs[i].LinkBytes[l])
+					busiest = max(busiest, p.Runs[i].LinkBytes[l])
 				}
-				if want := strconv.Itoa(s.colour(most)); m[1] != want {
+				if want := strconv.Itoa(s.colour(busiest)); m[1] != want {
 					t.Errorf("%s: link %s has colour %s, want %s", spec, m[2], m[1], want)
 				}
-				if m[3] == "" && m[5] != linkName(p.Graph, topology.LinkID(first))+": "+exact(most) {
-					t.Errorf("%s: link %s says %q", spec, m[2], m[5])
+				if m[3] == "" && m[5] != linkName(p.Graph, topology.LinkID(first))+": "+exact(busiest) {
+					t.Errorf("%s: link %s has the title %q", spec, m[2], m[5])
 				}
-				if !strings.Contains(m[5], grouped(most)) {
-					t.Errorf("%s: link %s says %q, not %d bytes", spec, m[2], m[5], most)
+				if !strings.Contains(m[5], grouped(busiest)) {
+					t.Errorf("%s: link %s has the title %q, want %d bytes", spec, m[2], m[5], busiest)
 				}
 			}
 			for l, n := range drawn {
@@ -121,7 +123,7 @@ func TestTotalsAreTheSums(t *testing.T) {
 			if r.PayloadLinkBytes > 0 {
 				want = append(want, r.PayloadLinkBytes, r.Bound)
 			}
-			want = append(want, r.LinkBytes[len(r.LinkBytes)-1]) // they grow
+			want = append(want, r.LinkBytes[len(r.LinkBytes)-1]) // the last link carries the most bytes
 			var got []uint64
 			for _, m := range dataValue.FindAllStringSubmatch(row, -1) {
 				n, _ := strconv.ParseUint(m[1], 10, 64)
@@ -132,7 +134,7 @@ func TestTotalsAreTheSums(t *testing.T) {
 			}
 		}
 		if len(rows) != 2 || !strings.Contains(rows[0], "1.00×") || !strings.Contains(rows[1], "2.00×") {
-			t.Errorf("%s: ratios are wrong in\n%s", spec, rows)
+			t.Errorf("%s: wrong ratios in\n%s", spec, rows)
 		}
 		if !strings.Contains(rows[1], "12 345") || !strings.Contains(rows[1], "1.23 ms") {
 			t.Errorf("%s: repaired chunks or time are missing in\n%s", spec, rows[1])
@@ -149,7 +151,7 @@ func TestSamePageSameBytes(t *testing.T) {
 	}
 }
 
-// Everything is inside the picture, and no two of a level lie over each other.
+// All nodes lie inside the picture, and nodes of one level do not overlap.
 func TestNothingOverlaps(t *testing.T) {
 	for _, spec := range networks {
 		l := newLayout(parse(t, spec))
@@ -157,10 +159,10 @@ func TestNothingOverlaps(t *testing.T) {
 			for i, n := range nodes {
 				b := l.boxes[n]
 				if b.x < marginLeft-1 || b.x+b.w > drawingWidth || b.y < 0 || b.bottom() > l.height || b.w <= 0 {
-					t.Errorf("%s: %s at %+v is outside", spec, l.g.NodeName(n), b)
+					t.Errorf("%s: %s at %+v is outside the picture", spec, l.g.NodeName(n), b)
 				}
 				if i > 0 && b.x+0.15 < l.boxes[nodes[i-1]].x+l.boxes[nodes[i-1]].w && kind(k) != hostNode {
-					t.Errorf("%s: %s lies over its neighbour", spec, l.g.NodeName(n))
+					t.Errorf("%s: %s overlaps its neighbour", spec, l.g.NodeName(n))
 				}
 			}
 		}
@@ -177,7 +179,10 @@ func TestBadInput(t *testing.T) {
 		{"no runs", func(p *Page) { p.Runs = nil }, "no runs"},
 		{"many runs", func(p *Page) { p.Runs = make([]Run, maxRuns+1) }, "at most 16"},
 		{"no name", func(p *Page) { p.Runs[1].Name = "" }, "no name"},
-		{"too few links", func(p *Page) { p.Runs[1].LinkBytes = p.Runs[1].LinkBytes[1:] }, "47 link directions; fat-tree:16,4,2 has 48"},
+		{
+			"too few links", func(p *Page) { p.Runs[1].LinkBytes = p.Runs[1].LinkBytes[1:] },
+			"47 link directions; fat-tree:16,4,2 has 48",
+		},
 		{"no links", func(p *Page) { p.Runs[0].LinkBytes = nil }, "0 link directions"},
 		{"overflow", func(p *Page) { p.Runs[0].LinkBytes[3] = math.MaxUint64 }, "can be counted"},
 		{"payload", func(p *Page) { p.Runs[0].PayloadLinkBytes = math.MaxUint64 }, "payload"},
@@ -189,7 +194,7 @@ func TestBadInput(t *testing.T) {
 		var b bytes.Buffer
 		err := p.Write(&b)
 		if !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), c.want) || b.Len() > 0 {
-			t.Errorf("%s: error %v, %d bytes written; want one that says %q, and nothing written", c.name, err, b.Len(), c.want)
+			t.Errorf("%s: error %v, %d bytes written; want an error with %q, and no output", c.name, err, b.Len(), c.want)
 		}
 	}
 }
@@ -215,7 +220,7 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// A run that carried nothing has no ratios to anything.
+// A run without traffic has no ratios.
 func TestNothingCarried(t *testing.T) {
 	p := somePage(t, "fat-tree:188,12,6")
 	for i := range p.Runs {
@@ -223,6 +228,6 @@ func TestNothingCarried(t *testing.T) {
 	}
 	page := render(t, p)
 	if strings.Contains(page, "NaN") || strings.Contains(page, "Inf") || !strings.Contains(page, "not verified") {
-		t.Error("a page of idle runs is wrong")
+		t.Error("the page of runs without traffic shows NaN or Inf, or lacks \"not verified\"")
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 func TestPaperBesideOurs(t *testing.T) {
 	p := somePage(t, paperNetwork)
-	for l := range p.Graph.Links { // 10 a link, and 20 a link between switches
+	for l := range p.Graph.Links { // 10 per link, 20 per link between switches
 		p.Runs[0].LinkBytes[l], p.Runs[1].LinkBytes[l] = 10, 10
 		if !p.Graph.IsHost(p.Graph.Links[l].From) && !p.Graph.IsHost(p.Graph.Links[l].To) {
 			p.Runs[1].LinkBytes[l] = 20
@@ -18,7 +18,7 @@ func TestPaperBesideOurs(t *testing.T) {
 	// 376 link directions to hosts and 144 between switches: (376+288)/520, (376+576)/(376+288).
 	for _, want := range []string{"1.5× to 2× less traffic", "<td>1.28×</td>", "<td>1.43×</td>"} {
 		if !strings.Contains(table, want) {
-			t.Errorf("the table has no %q:\n%s", want, table)
+			t.Errorf("the table lacks %q:\n%s", want, table)
 		}
 	}
 }
@@ -29,7 +29,7 @@ func TestPaperOnlyWhereItCompares(t *testing.T) {
 		edit func(*Page)
 		want bool
 	}{
-		{"as it is", func(*Page) {}, true},
+		{"unchanged", func(*Page) {}, true},
 		{"broadcast", func(p *Page) { p.Op = "broadcast" }, true},
 		{"another operation", func(p *Page) { p.Op = "allreduce" }, false},
 		{"no multicast", func(p *Page) { p.Runs[0].Multicast = false }, false},
@@ -39,12 +39,12 @@ func TestPaperOnlyWhereItCompares(t *testing.T) {
 		p := somePage(t, paperNetwork)
 		c.edit(p)
 		if got := strings.Contains(render(t, p), "Beside the paper"); got != c.want {
-			t.Errorf("%s: the paper's numbers are there: %v, want %v", c.name, got, c.want)
+			t.Errorf("%s: the page shows the paper's numbers: %v, want %v", c.name, got, c.want)
 		}
 	}
 	p := somePage(t, paperNetwork)
 	p.Bytes = 1 << 20
 	if !strings.Contains(render(t, p), "Here a rank sends 1 048 576 bytes") {
-		t.Error("the page does not say that its size is not the paper's")
+		t.Error("the page does not point out that the paper used another size")
 	}
 }

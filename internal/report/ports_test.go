@@ -9,7 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// portsOf is what the switches of a network count that carries so many bytes.
+// portsOf returns the port counters of all switches for the given bytes per link.
 func portsOf(g *topology.Graph, bytes []uint64) (ports []Port) {
 	for l, link := range g.Links {
 		if !g.IsHost(link.From) {
@@ -32,7 +32,7 @@ func TestFromPorts(t *testing.T) {
 	}
 }
 
-// The upper ends of cables need not be there, and do not count.
+// FromPorts needs only the lower end of each cable and ignores the upper one.
 func TestFromLowerPorts(t *testing.T) {
 	g := parse(t, "fat-tree:16,4,2")
 	want := someRuns(g)[0].LinkBytes
@@ -54,10 +54,13 @@ func TestFromPortsRefuses(t *testing.T) {
 		{append(slices.Clone(all), all[0]), "twice"},
 		{append(slices.Clone(all), Port{Switch: "leaf0", Port: "host3"}), "no port of leaf0 that leads to host3"},
 		{append(slices.Clone(all), Port{Switch: "host0", Port: "leaf0"}), "no port of host0"},
-		{slices.DeleteFunc(slices.Clone(all), func(p Port) bool { return p.Switch == "leaf1" && p.Port == "spine0" }), "leaf1 and spine0"},
+		{
+			slices.DeleteFunc(slices.Clone(all), func(p Port) bool { return p.Switch == "leaf1" && p.Port == "spine0" }),
+			"leaf1 and spine0",
+		},
 	} {
 		if _, err := FromPorts(g, c.ports); !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v does not say %q", err, c.want)
+			t.Errorf("error %v does not contain %q", err, c.want)
 		}
 	}
 }

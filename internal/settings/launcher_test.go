@@ -32,32 +32,52 @@ func TestFromLauncher(t *testing.T) {
 		want       Job
 	}{
 		{"torchrun", torch, Job{3, 8, 1, 2, "n0:29500", "torchrun", ""}},
-		{"torchrun's agent has the port", torch + " TORCHELASTIC_USE_AGENT_STORE=True", Job{3, 8, 1, 2, "n0:29501", "torchrun", ""}},
-		{"rank 0's store has the port", torch + " TORCHELASTIC_USE_AGENT_STORE=False TORCHELASTIC_RUN_ID=x", Job{3, 8, 1, 2, "n0:29501", "torchrun", ""}},
+		{
+			"torchrun's agent has the port", torch + " TORCHELASTIC_USE_AGENT_STORE=True",
+			Job{3, 8, 1, 2, "n0:29501", "torchrun", ""},
+		},
+		{
+			"rank 0's store has the port", torch + " TORCHELASTIC_USE_AGENT_STORE=False TORCHELASTIC_RUN_ID=x",
+			Job{3, 8, 1, 2, "n0:29501", "torchrun", ""},
+		},
 		{"no port above", torch + " MASTER_PORT=65535 TORCHELASTIC_RUN_ID=x", Job{3, 8, 1, 2, "n0:65534", "torchrun", ""}},
 		{"torchrun comes first", torch + " " + ompi + " " + srun, Job{3, 8, 1, 2, "n0:29500", "torchrun", ""}},
 		{"IPv6", "RANK=1 WORLD_SIZE=2 MASTER_ADDR=fd00::1 MASTER_PORT=1", Job{1, 2, -1, -1, "[fd00::1]:1", "torchrun", ""}},
-		{"IPv6 in brackets", "RANK=1 WORLD_SIZE=2 MASTER_ADDR=[fd00::1] MASTER_PORT=1", Job{1, 2, -1, -1, "[fd00::1]:1", "torchrun", ""}},
+		{
+			"IPv6 in brackets", "RANK=1 WORLD_SIZE=2 MASTER_ADDR=[fd00::1] MASTER_PORT=1",
+			Job{1, 2, -1, -1, "[fd00::1]:1", "torchrun", ""},
+		},
 		{"alone", "RANK=0 WORLD_SIZE=1", Job{0, 1, -1, -1, "127.0.0.1:29400", "torchrun", ""}},
 		{"Open MPI", ompi, Job{1, 4, 1, 4, "127.0.0.1:29400", "Open MPI", ""}},
-		{"Open MPI, address given", ompi + " MASTER_ADDR=10.0.0.1 MASTER_PORT=5", Job{1, 4, 1, 4, "10.0.0.1:5", "Open MPI", ""}},
+		{
+			"Open MPI, address given", ompi + " MASTER_ADDR=10.0.0.1 MASTER_PORT=5",
+			Job{1, 4, 1, 4, "10.0.0.1:5", "Open MPI", ""},
+		},
 		{"a script's WORLD_SIZE is no rank", ompi + " WORLD_SIZE=4", Job{1, 4, 1, 4, "127.0.0.1:29400", "Open MPI", ""}},
 		{
 			"mpirun in a Slurm job",
-			"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_STEP_NODELIST=n04 SLURM_JOB_NODELIST=n[03-04] MASTER_PORT=9",
+			"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 SLURM_PROCID=0 SLURM_NTASKS=1 " +
+				"SLURM_STEP_NODELIST=n04 SLURM_JOB_NODELIST=n[03-04] MASTER_PORT=9",
 			Job{1, 4, -1, -1, "n03:9", "Open MPI", ""},
 		},
 		{"PMI", "PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2", Job{0, 2, 0, 2, "127.0.0.1:29400", "PMI", ""}},
 		{"PMI, machines", "PMI_RANK=0 PMI_SIZE=2 MASTER_ADDR=a_b.c", Job{0, 2, -1, -1, "a_b.c:29400", "PMI", ""}},
 		{
 			"srun with PMI",
-			"PMI_RANK=1 PMI_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_NODELIST=n[8-9] SLURM_JOB_NODELIST=n[1-9] MASTER_PORT=9",
+			"PMI_RANK=1 PMI_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2 " +
+				"SLURM_STEP_NODELIST=n[8-9] SLURM_JOB_NODELIST=n[1-9] MASTER_PORT=9",
 			Job{1, 2, -1, -1, "n8:9", "PMI", ""},
 		},
 		{"Slurm", srun + " MASTER_PORT=9", Job{5, 6, 1, -1, "n03:9", "Slurm", ""}},
 		{"Slurm, job's list", "SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_NODELIST=a,b", Job{1, 2, -1, -1, "a:29400", "Slurm", ""}},
-		{"Slurm, fewer tasks than the job", srun + " SLURM_STEP_NUM_TASKS=7 MASTER_PORT=9", Job{5, 7, 1, -1, "n03:9", "Slurm", ""}},
-		{"Slurm, tasks", srun + " SLURM_STEP_TASKS_PER_NODE=1,2(x2),1 SLURM_NODEID=2 MASTER_PORT=9", Job{5, 6, 1, 2, "n03:9", "Slurm", ""}},
+		{
+			"Slurm, fewer tasks than the job", srun + " SLURM_STEP_NUM_TASKS=7 MASTER_PORT=9",
+			Job{5, 7, 1, -1, "n03:9", "Slurm", ""},
+		},
+		{
+			"Slurm, tasks", srun + " SLURM_STEP_TASKS_PER_NODE=1,2(x2),1 SLURM_NODEID=2 MASTER_PORT=9",
+			Job{5, 6, 1, 2, "n03:9", "Slurm", ""},
+		},
 		{"Slurm, one node", srun + " SLURM_STEP_NUM_NODES=1 MASTER_PORT=9", Job{5, 6, 1, 6, "127.0.0.1:9", "Slurm", ""}},
 		{"srun in a batch script", srun + " ENVIRONMENT=BATCH MASTER_PORT=9", Job{5, 6, 1, -1, "n03:9", "Slurm", ""}},
 		{"nothing", "", Job{}},
@@ -124,8 +144,10 @@ func TestDerivedPort(t *testing.T) {
 	}
 	ompi := func(rank, job string) string {
 		// These are the variables of Open MPI 4.1 on Debian.
-		return "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 OMPI_COMM_WORLD_RANK=" + rank + " OMPI_COMM_WORLD_LOCAL_RANK=" + rank +
-			" OMPI_MCA_ess_base_jobid=" + job + " OMPI_MCA_ess_base_vpid=" + rank + " PMIX_RANK=" + rank + " PMIX_ID=" + job + "." + rank
+		return "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 OMPI_COMM_WORLD_RANK=" + rank +
+			" OMPI_COMM_WORLD_LOCAL_RANK=" + rank +
+			" OMPI_MCA_ess_base_jobid=" + job + " OMPI_MCA_ess_base_vpid=" + rank + " PMIX_RANK=" + rank +
+			" PMIX_ID=" + job + "." + rank
 	}
 	slurm := func(rank, step string) string {
 		return "SLURM_NTASKS=2 SLURM_NODELIST=n SLURM_JOB_ID=9 SLURM_PROCID=" + rank + " SLURM_STEP_ID=" + step

@@ -72,8 +72,11 @@ func TestPrecedence(t *testing.T) {
 	s.Logger, s.Groups = nil, nil
 	key, _ := Key(env)
 	want := Settings{
-		Job:        Job{Size: 1, LocalRank: 2, LocalSize: -1},
-		Network:    Network{Interface: "eth1", Fabric: IP, Device: "mlx5_0", Rack: "leaf1", Subgroups: 1, Fault: fault.Spec{Drop: 0.01, Seed: 7}},
+		Job: Job{Size: 1, LocalRank: 2, LocalSize: -1},
+		Network: Network{
+			Interface: "eth1", Fabric: IP, Device: "mlx5_0", Rack: "leaf1", Subgroups: 1,
+			Fault: fault.Spec{Drop: 0.01, Seed: 7},
+		},
 		Protection: Protection{Key: key, Secure: true, Integrity: true},
 		Transfer:   Transfer{Rate: 1e9, Datapath: Auto, Hook: "tcx", ReceiveCores: []int{2, 3}},
 		Liveness:   Liveness{Timeout: 3 * time.Second, JoinTimeout: time.Minute},
@@ -297,7 +300,9 @@ func TestDocumentation(t *testing.T) {
 	options, fields, _ := strings.Cut(options, "type Options struct {")
 	name := regexp.MustCompile(`ALLCAST_[A-Z_]+[A-Z]`)
 	for _, v := range Variables {
-		for where, text := range map[string]string{"README.md or docs/operations.md": readme, "the godoc of Options": options} {
+		for where, text := range map[string]string{
+			"README.md or docs/operations.md": readme, "the godoc of Options": options,
+		} {
 			if !slices.Contains(name.FindAllString(text, -1), v.Name) {
 				t.Errorf("%s does not mention %s", where, v.Name)
 			}

@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The numbers of the paper's Figure 2 as counted on the graph (docs/claims.md),
-// and those of its testbed.
+// The traversals of the paper's Figure 2 (docs/claims.md) and of its testbed, counted on the graph.
 func TestTraversals(t *testing.T) {
 	for _, c := range []struct {
 		spec               string
@@ -21,7 +20,8 @@ func TestTraversals(t *testing.T) {
 		{"fat-tree3:1024,32", 1118208, 2234232, 5732352},
 	} {
 		g := mustParse(t, c.spec)
-		if tree, ring, linear := g.TreeTraversals(), g.RingTraversals(), g.LinearTraversals(); tree != c.tree || ring != c.ring || linear != c.linear {
+		tree, ring, linear := g.TreeTraversals(), g.RingTraversals(), g.LinearTraversals()
+		if tree != c.tree || ring != c.ring || linear != c.linear {
 			t.Errorf("%s: tree %d, ring %d, linear %d; want %d, %d, %d", c.spec, tree, ring, linear, c.tree, c.ring, c.linear)
 		}
 	}
@@ -31,7 +31,7 @@ func TestTraversals(t *testing.T) {
 	}
 }
 
-// The counts are what comes out when every block is really moved.
+// The counts equal those of a walk that moves every block link by link.
 func TestTraversalsAgainstWalks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGraph(t, 64)

@@ -17,7 +17,7 @@ func mustParse(t testing.TB, spec string) *Graph {
 	return g
 }
 
-// drawGraph draws a network small enough to look at all pairs of its hosts.
+// drawGraph draws a network that is small enough to check all pairs of its hosts.
 func drawGraph(t *rapid.T, maxHosts int) *Graph {
 	var spec string
 	switch kind(rapid.IntRange(int(star), int(fatTree3)).Draw(t, "kind")) {
@@ -39,7 +39,7 @@ func drawGraph(t *rapid.T, maxHosts int) *Graph {
 	return g
 }
 
-// level returns how far a node is above the hosts, from its name alone.
+// level returns the height of a node above the hosts, derived from its name only.
 func level(t rapid.TB, g *Graph, n NodeID) int {
 	name := g.NodeName(n)
 	for i, prefix := range []string{"host", "leaf", "spine", "core"} {
@@ -50,11 +50,11 @@ func level(t rapid.TB, g *Graph, n NodeID) int {
 	if strings.HasPrefix(name, "agg") {
 		return 2
 	}
-	t.Fatalf("%s: node %d has the name %q", g.Name, n, name)
+	t.Fatalf("%s: node %d has the unexpected name %q", g.Name, n, name)
 	return 0
 }
 
-// neighbours lists each node's outgoing links, from Links alone.
+// neighbours lists the outgoing links of each node, derived from Links only.
 func neighbours(g *Graph) [][]LinkID {
 	out := make([][]LinkID, g.Nodes())
 	for i, l := range g.Links {
@@ -63,7 +63,7 @@ func neighbours(g *Graph) [][]LinkID {
 	return out
 }
 
-// distances is a breadth-first search from one node.
+// distances returns the distance from one node to all others, by breadth-first search.
 func distances(g *Graph, out [][]LinkID, from NodeID) []int {
 	dist := make([]int, g.Nodes())
 	for i := range dist {

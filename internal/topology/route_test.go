@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Every route is a path, minimal, without loops, and never goes up after down.
+// Every route is a shortest path without loops that never goes up after it went down.
 func TestRoutes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGraph(t, 128)
@@ -20,7 +20,7 @@ func TestRoutes(t *testing.T) {
 			for dst := range g.Hosts {
 				route := g.Route(src, dst)
 				if len(route) != dist[dst] || len(route) != g.Hops(src, dst) {
-					t.Fatalf("%s: %d to %d takes %d links, Hops says %d, the shortest has %d",
+					t.Fatalf("%s: the route from %d to %d has %d links, Hops returns %d, the shortest path has %d",
 						g.Name, src, dst, len(route), g.Hops(src, dst), dist[dst])
 				}
 				at, descended := NodeID(src), false
@@ -29,7 +29,7 @@ func TestRoutes(t *testing.T) {
 					link := g.Links[l]
 					goesDown := levels[link.To] < levels[link.From]
 					if link.From != at || seen[link.To] || descended && !goesDown {
-						t.Fatalf("%s: %d to %d by %v: not an up-down path at %s", g.Name, src, dst, route, g.NodeName(at))
+						t.Fatalf("%s: route from %d to %d, %v: not an up-down path at %s", g.Name, src, dst, route, g.NodeName(at))
 					}
 					at, descended = link.To, goesDown
 					seen[at] = true
@@ -42,7 +42,7 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
-// busiest returns how many flows of a shift by s share the most shared link.
+// busiest returns the number of flows on the busiest link if every host sends to the host s positions further.
 func busiest(g *Graph, s int) int {
 	flows := make([]int, len(g.Links))
 	most := 0
@@ -55,7 +55,7 @@ func busiest(g *Graph, s int) int {
 	return most
 }
 
-// Ring neighbours, in either direction, never share a link.
+// Flows between ring neighbours, in either direction, never share a link.
 func TestRingIsFreeOfConflicts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGraph(t, 128)
@@ -67,12 +67,11 @@ func TestRingIsFreeOfConflicts(t *testing.T) {
 	})
 }
 
-// No shift has a conflict on networks that are full and have a link up for each
-// host; with fewer, faster links up, flows spread as evenly as numbers allow.
-// The destinations wrap around at the last host, so the number of hosts has to
-// be a multiple of the spines for this to hold for all shifts.
+// On full networks with one uplink per host, no two flows of a shift share a link. With fewer, faster
+// uplinks, flows spread as evenly as possible. Destinations wrap around at the last host, so this holds
+// for all shifts only if the number of hosts is a multiple of the number of spines.
 func TestShiftsAreFreeOfConflicts(t *testing.T) {
-	for spec, most := range map[string]int{
+	for spec, limit := range map[string]int{
 		"star:9":            1,
 		"fat-tree:64,8,8":   1,
 		"fat-tree:12,4,4":   1,
@@ -86,8 +85,8 @@ func TestShiftsAreFreeOfConflicts(t *testing.T) {
 	} {
 		g := mustParse(t, spec)
 		for s := 1; s < g.Hosts; s += 1 + g.Hosts/200 {
-			if n := busiest(g, s); n > most {
-				t.Errorf("%s: a shift by %d puts %d flows on one link, want at most %d", spec, s, n, most)
+			if n := busiest(g, s); n > limit {
+				t.Errorf("%s: a shift by %d puts %d flows on one link, want at most %d", spec, s, n, limit)
 			}
 		}
 	}
@@ -96,11 +95,11 @@ func TestShiftsAreFreeOfConflicts(t *testing.T) {
 func TestNextDoesNotAllocate(t *testing.T) {
 	g := mustParse(t, "fat-tree3:1024,32")
 	if n := testing.AllocsPerRun(100, func() { walk(g, 3, 1000) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("a walk allocates %v times, want 0", n)
 	}
 }
 
-// walk follows Next as the simulator does.
+// walk follows Next from host to host, as the simulator does.
 func walk(g *Graph, src, dst int) (hops int) {
 	for at := NodeID(src); ; hops++ {
 		l := g.Next(at, dst, src)

@@ -22,7 +22,11 @@ func TestParseCanonical(t *testing.T) {
 }
 
 func TestParseErrors(t *testing.T) {
-	forms := []string{"star:HOSTS (for example star:8)", "fat-tree:HOSTS,LEAVES,SPINES (for example fat-tree:188,12,6)", "fat-tree3:HOSTS,RADIX (for example fat-tree3:1024,32)"}
+	forms := []string{
+		"star:HOSTS (for example star:8)",
+		"fat-tree:HOSTS,LEAVES,SPINES (for example fat-tree:188,12,6)",
+		"fat-tree3:HOSTS,RADIX (for example fat-tree3:1024,32)",
+	}
 	for _, c := range []struct {
 		spec string
 		want []string
@@ -69,28 +73,29 @@ func TestParseErrors(t *testing.T) {
 			continue
 		}
 		if bad.Spec != c.spec {
-			t.Errorf("Parse(%q): the error is about %q", c.spec, bad.Spec)
+			t.Errorf("Parse(%q): the error names the spec %q", c.spec, bad.Spec)
 		}
 		for _, w := range c.want {
 			if !strings.Contains(err.Error(), w) {
-				t.Errorf("Parse(%q): %q does not say %q", c.spec, err, w)
+				t.Errorf("Parse(%q): the error %q does not contain %q", c.spec, err, w)
 			}
 		}
 	}
 }
 
-// Parsing never panics, refuses with a SpecError only, and a graph's name gives
-// the same graph again.
+// Parse never panics and fails with SpecError only. The name of a graph parses to an equal graph.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
-		"", ":", "star", "star:1", "star:8", "star:-1", "star:1048577", "fat-tree:188,12,6", "fat-tree:5,4,2", "fat-tree:1,1,1",
-		"fat-tree:4,5,1", "fat-tree3:16,4", "fat-tree3:5,4", "fat-tree3:2,2", "fat-tree3:17,4", "fat-tree3:1,3", "fat-tree:1048576,1048576,9",
+		"", ":", "star", "star:1", "star:8", "star:-1", "star:1048577", "fat-tree:188,12,6",
+		"fat-tree:5,4,2", "fat-tree:1,1,1",
+		"fat-tree:4,5,1", "fat-tree3:16,4", "fat-tree3:5,4", "fat-tree3:2,2", "fat-tree3:17,4", "fat-tree3:1,3",
+		"fat-tree:1048576,1048576,9",
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, spec string) {
 		if _, hosts, s, err := parseShape(spec); err == nil && int64(hosts)+s.cables() > 1<<14 {
-			t.Skip("valid but large: building it would take the fuzzer's time")
+			t.Skip("too large: building the graph would slow the fuzzer down")
 		}
 		g, err := Parse(spec)
 		if err != nil {
@@ -102,14 +107,14 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := Parse(g.Name)
 		if err != nil {
-			t.Fatalf("Parse(%q) has a name that does not parse: %v", spec, err)
+			t.Fatalf("the name of Parse(%q) does not parse: %v", spec, err)
 		}
 		if !reflect.DeepEqual(g, again) {
 			t.Fatalf("Parse(%q) and Parse(%q) differ", spec, g.Name)
 		}
 		last := g.Hosts - 1
 		if n := len(g.Route(0, last)); n != g.Hops(0, last) {
-			t.Fatalf("%s: %d links from host 0 to host %d, Hops says %d", g.Name, n, last, g.Hops(0, last))
+			t.Fatalf("%s: %d links from host 0 to host %d, Hops returns %d", g.Name, n, last, g.Hops(0, last))
 		}
 	})
 }

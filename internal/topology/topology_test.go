@@ -12,7 +12,7 @@ func TestSizes(t *testing.T) {
 	for _, c := range []struct {
 		spec                                  string
 		hosts, switches, cables, racks, trees int
-		uplink                                float64 // Multiple of the last link
+		uplink                                float64 // rate of the last link, as a multiple of the host links
 	}{
 		{"star:1", 1, 1, 1, 1, 1, 1},
 		{"star:8", 8, 1, 8, 1, 1, 1},
@@ -45,8 +45,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Links are real cables: two directions, one level apart, no cable twice, and
-// every node has a name of its own.
+// Every cable has two directions and joins adjacent levels. No cable occurs twice, and node names
+// are unique.
 func TestWiring(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGraph(t, 128)
@@ -61,7 +61,8 @@ func TestWiring(t *testing.T) {
 				t.Fatalf("%s: link %d is %v, its reverse %v", g.Name, i, l, back)
 			}
 			if d := level(t, g, l.To) - level(t, g, l.From); d != 1 && d != -1 {
-				t.Fatalf("%s: %s is linked to %s", g.Name, g.NodeName(l.From), g.NodeName(l.To))
+				t.Fatalf("%s: a link joins %s and %s, which are not on adjacent levels",
+					g.Name, g.NodeName(l.From), g.NodeName(l.To))
 			}
 			if key := [2]NodeID{l.From, l.To}; cables[key] {
 				t.Fatalf("%s: a second link from %s to %s", g.Name, g.NodeName(l.From), g.NodeName(l.To))
@@ -82,7 +83,7 @@ func TestWiring(t *testing.T) {
 		for h := range g.Hosts {
 			upLink, downLink := g.Links[g.HostUp(h)], g.Links[g.HostDown(h)]
 			if upLink.From != NodeID(h) || downLink.To != NodeID(h) || g.Reverse(g.HostUp(h)) != g.HostDown(h) {
-				t.Fatalf("%s: host %d hangs on %v and %v", g.Name, h, upLink, downLink)
+				t.Fatalf("%s: host %d has the links %v and %v", g.Name, h, upLink, downLink)
 			}
 			if want := g.NodeName(upLink.To); want != fmt.Sprintf("leaf%d", g.Rack(h)) {
 				t.Fatalf("%s: host %d is in rack %d but on %s", g.Name, h, g.Rack(h), want)

@@ -8,9 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// flood sends a datagram from host src along the tree, by the rule of the
-// switches alone. It returns how often each link was crossed and each host got
-// a copy, or ok == false if the datagram circulates.
+// flood sends a datagram from host src along the tree, with the forwarding rule of the switches only.
+// It returns the number of crossings per link and of copies per host. ok is false if the datagram
+// circulates.
 func flood(g *Graph, t *Tree, src int) (crossed []int, copies []int, ok bool) {
 	crossed, copies = make([]int, len(g.Links)), make([]int, g.Hosts)
 	queue := append([]LinkID(nil), t.Ports[src]...)
@@ -35,8 +35,8 @@ func flood(g *Graph, t *Tree, src int) (crossed []int, copies []int, ok bool) {
 	return crossed, copies, true
 }
 
-// From every source each other host gets one copy, no link is crossed twice,
-// and as many links are crossed as Links says.
+// A datagram from any source reaches every other host once and crosses no link twice. The number of
+// crossed links equals Links.
 func TestTreesDeliverOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGraph(t, 128)
@@ -54,7 +54,7 @@ func TestTreesDeliverOnce(t *testing.T) {
 				}
 			}
 			if total != tree.Links(src) {
-				t.Fatalf("%s: %d links crossed from host %d, Links says %d", g.Name, total, src, tree.Links(src))
+				t.Fatalf("%s: %d links crossed from host %d, Links returns %d", g.Name, total, src, tree.Links(src))
 			}
 			for dst, n := range copies {
 				if want := min(1, max(dst-src, src-dst)); n != want {
@@ -65,8 +65,8 @@ func TestTreesDeliverOnce(t *testing.T) {
 	})
 }
 
-// The tree has ports at their owners only, each with its reverse, is pruned (a
-// switch in it has at least two ports) and has one cable less than nodes.
+// Each port of the tree belongs to its node, and its reverse is in the tree as well. The tree is pruned:
+// each switch in it has at least two ports. It has one cable less than nodes.
 func TestTreesArePruned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGraph(t, 128)
@@ -89,25 +89,25 @@ func TestTreesArePruned(t *testing.T) {
 			nodes++
 			topLevel = max(topLevel, level(t, g, id))
 			if !g.IsHost(id) && len(ports) < 2 {
-				t.Fatalf("%s: %s leads nowhere", g.Name, g.NodeName(id))
+				t.Fatalf("%s: %s is a switch with fewer than two ports", g.Name, g.NodeName(id))
 			}
 		}
 		for l := range inTree {
 			if !inTree[g.Reverse(l)] {
-				t.Fatalf("%s: %v is one-way", g.Name, g.Links[l])
+				t.Fatalf("%s: the reverse of %v is not in the tree", g.Name, g.Links[l])
 			}
 		}
 		if nodes > 0 && (tree.Links(0) != nodes-1 || len(inTree) != 2*tree.Links(0)) {
-			t.Fatalf("%s: %d nodes, %d link directions, Links says %d", g.Name, nodes, len(inTree), tree.Links(0))
+			t.Fatalf("%s: %d nodes, %d link directions, Links returns %d", g.Name, nodes, len(inTree), tree.Links(0))
 		}
 		if nodes > 0 && (len(tree.Ports[tree.Top]) == 0 || level(t, g, tree.Top) != topLevel) {
-			t.Fatalf("%s: top %s is not the top", g.Name, g.NodeName(tree.Top))
+			t.Fatalf("%s: top is %s, which is not the highest node", g.Name, g.NodeName(tree.Top))
 		}
 	})
 }
 
-// fewestLinks finds the smallest tree that joins the hosts by trying every set
-// of switches: a connected set of n nodes has a tree of n-1 links.
+// fewestLinks returns the size of the smallest tree that joins the hosts. It tries all sets of switches:
+// a connected set of n nodes has a tree of n-1 links.
 func fewestLinks(g *Graph) int {
 	best := len(g.Links)
 	for set := range uint32(1) << g.Switches() {
@@ -146,11 +146,13 @@ func TestTreesAreMinimal(t *testing.T) {
 		want := fewestLinks(g)
 		for sub := range g.Trees() {
 			if got := g.Tree(sub).Links(0); got != want {
-				t.Fatalf("%s: tree %d has %d links, %d are enough", g.Name, sub, got, want)
+				t.Fatalf("%s: tree %d has %d links, want %d", g.Name, sub, got, want)
 			}
 		}
 	}
-	for _, spec := range []string{"star:1", "fat-tree:1,1,3", "fat-tree:7,4,3", "fat-tree3:1,2", "fat-tree3:2,2", "fat-tree3:5,4", "fat-tree3:8,4"} {
+	for _, spec := range []string{
+		"star:1", "fat-tree:1,1,3", "fat-tree:7,4,3", "fat-tree3:1,2", "fat-tree3:2,2", "fat-tree3:5,4", "fat-tree3:8,4",
+	} {
 		check(t, mustParse(t, spec))
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -160,10 +162,12 @@ func TestTreesAreMinimal(t *testing.T) {
 	})
 }
 
-// Trees of different subgroups have different tops and share no link between
-// switches while there are spines left; after Trees of them they come again.
+// The first Trees trees have different tops and share no link between switches. Further subgroups
+// reuse these trees.
 func TestTreesSpread(t *testing.T) {
-	for _, spec := range []string{"star:4", "fat-tree:5,4,3", "fat-tree:188,12,6", "fat-tree3:4,4", "fat-tree3:16,4", "fat-tree3:40,6"} {
+	for _, spec := range []string{
+		"star:4", "fat-tree:5,4,3", "fat-tree:188,12,6", "fat-tree3:4,4", "fat-tree3:16,4", "fat-tree3:40,6",
+	} {
 		g := mustParse(t, spec)
 		tops := map[NodeID]bool{}
 		used := make([]int, len(g.Links))
@@ -176,14 +180,15 @@ func TestTreesSpread(t *testing.T) {
 				}
 			}
 			if again := g.Tree(sub + g.Trees()); again.Top != tree.Top {
-				t.Errorf("%s: trees %d and %d have tops %s and %s", spec, sub, sub+g.Trees(), g.NodeName(tree.Top), g.NodeName(again.Top))
+				t.Errorf("%s: trees %d and %d have tops %s and %s",
+					spec, sub, sub+g.Trees(), g.NodeName(tree.Top), g.NodeName(again.Top))
 			}
 		}
 		if len(tops) != g.Trees() {
 			t.Errorf("%s: %d tops for %d trees", spec, len(tops), g.Trees())
 		}
 		for l, n := range used {
-			shared := 1 // but trees over one aggregation switch share its links down
+			shared := 1 // except that trees over one aggregation switch share its links to the leaves
 			if level(t, g, g.Links[l].From)+level(t, g, g.Links[l].To) == 3 {
 				shared = max(1, g.cores)
 			}
@@ -203,7 +208,7 @@ func TestTreesSpreadOverAggregationFirst(t *testing.T) {
 	}
 }
 
-// Large networks come up at once; the bound is loose, it guards against N^2.
+// Building a large network takes little time. The loose bound guards against quadratic cost.
 func TestLargeNetworksAreQuick(t *testing.T) {
 	for _, spec := range []string{"fat-tree3:4096,32", "fat-tree3:11664,36"} {
 		start := time.Now()

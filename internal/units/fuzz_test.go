@@ -7,7 +7,7 @@ import (
 	"github.com/allcast/allcast/internal/units"
 )
 
-// roundTrip checks that whatever is accepted is written in a form that means the same.
+// roundTrip checks that the text of every accepted value parses to the same value.
 func roundTrip[T interface {
 	comparable
 	fmt.Stringer
@@ -16,7 +16,7 @@ func roundTrip[T interface {
 	v, err := parse(s)
 	if err != nil {
 		if err.Error() == "" {
-			t.Errorf("%q: an error that says nothing", s)
+			t.Errorf("%q: the error has no text", s)
 		}
 		return
 	}
@@ -25,7 +25,7 @@ func roundTrip[T interface {
 	}
 	again, err := parse(v.String())
 	if err != nil || again != v {
-		t.Errorf("%q is %v, written %q, read back as %v, %v", s, v, v.String(), again, err)
+		t.Errorf("%q is %v, formatted as %q, parsed again as %v, %v", s, v, v.String(), again, err)
 	}
 }
 
@@ -74,30 +74,30 @@ func FuzzCrash(f *testing.F) {
 	})
 }
 
-// FuzzSizeFormat comes from the other side: every size can be written and read.
+// FuzzSizeFormat checks that every size can be formatted and parsed.
 func FuzzSizeFormat(f *testing.F) {
 	f.Add(int64(0))
 	f.Add(int64(1536 << 10))
 	f.Fuzz(func(t *testing.T, n int64) {
 		if n < 0 {
-			t.Skip("a size is not negative")
+			t.Skip("sizes are not negative")
 		}
 		if got, err := units.ParseSize(units.Size(n).String()); err != nil || got != units.Size(n) {
-			t.Errorf("%d is written %q, read back as %d, %v", n, units.Size(n), got, err)
+			t.Errorf("%d is formatted as %q, parsed again as %d, %v", n, units.Size(n), got, err)
 		}
 	})
 }
 
-// FuzzRateFormat does the same for rates.
+// FuzzRateFormat checks that every rate can be formatted and parsed.
 func FuzzRateFormat(f *testing.F) {
 	f.Add(int64(1))
 	f.Add(int64(100e9))
 	f.Fuzz(func(t *testing.T, n int64) {
 		if n < 1 {
-			t.Skip("a rate is positive")
+			t.Skip("rates are positive")
 		}
 		if got, err := units.ParseRate(units.Rate(n).String()); err != nil || got != units.Rate(n) {
-			t.Errorf("%d is written %q, read back as %d, %v", n, units.Rate(n), got, err)
+			t.Errorf("%d is formatted as %q, parsed again as %d, %v", n, units.Rate(n), got, err)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/allcast/allcast/internal/units"
 )
 
-// The flag library needs the pointer, everything that prints needs the value.
+// The flag library needs the methods of the pointer, formatting needs those of the value.
 var (
 	_ encoding.TextUnmarshaler = (*units.Size)(nil)
 	_ encoding.TextUnmarshaler = (*units.Rate)(nil)
@@ -26,7 +26,7 @@ var (
 	_ encoding.TextMarshaler   = units.Crash{}
 )
 
-// accepted is one text, its value, and how that value is written back.
+// accepted is a valid text, its value, and the text of that value.
 type accepted[T any] struct {
 	in   string
 	want T
@@ -45,7 +45,7 @@ func testParse[T interface {
 			continue
 		}
 		if s := got.String(); s != c.text {
-			t.Errorf("%q is written %q, want %q", c.in, s, c.text)
+			t.Errorf("%q is formatted as %q, want %q", c.in, s, c.text)
 		}
 	}
 	for _, in := range bad {
@@ -56,7 +56,7 @@ func testParse[T interface {
 			continue
 		}
 		if !strings.Contains(err.Error(), hint) || syntax.Text != in {
-			t.Errorf("%q: the message %q does not show what is valid (%s)", in, err, hint)
+			t.Errorf("%q: the message %q does not list valid forms (%s)", in, err, hint)
 		}
 	}
 }

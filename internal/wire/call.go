@@ -19,7 +19,8 @@ const (
 )
 
 var callKindNames = [...]string{
-	Broadcast: "broadcast", Allgather: "allgather", ReduceScatter: "reduce-scatter", Allreduce: "allreduce", Barrier: "barrier",
+	Broadcast: "broadcast", Allgather: "allgather", ReduceScatter: "reduce-scatter", Allreduce: "allreduce",
+	Barrier: "barrier",
 }
 
 func (k CallKind) String() string {

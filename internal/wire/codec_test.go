@@ -10,11 +10,12 @@ import (
 )
 
 var msgKinds = []MsgKind{
-	MsgBarrier, MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFetch, MsgAvail, MsgFinal, MsgGrantUp, MsgGrant, MsgMark, MsgReady, MsgFinalSum,
+	MsgBarrier, MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFetch, MsgAvail, MsgFinal, MsgGrantUp,
+	MsgGrant, MsgMark, MsgReady, MsgFinalSum,
 	MsgHeartbeat, MsgDead, MsgAbort, MsgProbeWait, MsgWaitState, MsgAgree,
 }
 
-// drawMsg draws a message of a kind with the fields that count for it.
+// drawMsg draws a message of a kind with the fields that this kind encodes.
 func drawMsg(t *rapid.T, kind MsgKind) Msg {
 	u8, u32, u64 := rapid.Uint8(), rapid.Uint32(), rapid.Uint64()
 	m := Msg{Kind: kind, Comm: u32.Draw(t, "comm"), Seq: u64.Draw(t, "seq")}
@@ -44,7 +45,10 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 	case MsgAbort:
 		m.Rank, m.Phase, m.Reason = u32.Draw(t, "rank"), u8.Draw(t, "phase"), u8.Draw(t, "reason")
 		if rapid.Bool().Draw(t, "both calls") {
-			m.Pair = &CallPair{Ranks: [2]uint32{u32.Draw(t, "rank"), u32.Draw(t, "rank")}, Calls: [2]Call{drawCall(t), drawCall(t)}}
+			m.Pair = &CallPair{
+				Ranks: [2]uint32{u32.Draw(t, "rank"), u32.Draw(t, "rank")},
+				Calls: [2]Call{drawCall(t), drawCall(t)},
+			}
 		}
 	case MsgWaitState:
 		m.Rank, m.State = u32.Draw(t, "rank"), u8.Draw(t, "state")
@@ -56,7 +60,10 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 
 func drawCall(t *rapid.T) Call {
 	u8, u32, u64 := rapid.Uint8(), rapid.Uint32(), rapid.Uint64()
-	return Call{CallKind(u8.Draw(t, "kind")), Algorithm(u8.Draw(t, "algorithm")), rapid.Uint16().Draw(t, "type"), u32.Draw(t, "root"), u64.Draw(t, "bytes")}
+	return Call{
+		CallKind(u8.Draw(t, "kind")), Algorithm(u8.Draw(t, "algorithm")), rapid.Uint16().Draw(t, "type"),
+		u32.Draw(t, "root"), u64.Draw(t, "bytes"),
+	}
 }
 
 func drawAgree(t *rapid.T) *Agree {
@@ -72,7 +79,10 @@ func drawAgree(t *rapid.T) *Agree {
 		Called: rapid.Bool().Draw(t, "called"), Hurry: rapid.Bool().Draw(t, "hurry"), Dead: words(),
 	}
 	if a.Step == AgreePropose || a.Step == AgreeCommit || rapid.Bool().Draw(t, "value") {
-		a.Value = &AgreeValue{Ballot: u64.Draw(t, "ballot"), Why: rapid.Uint8().Draw(t, "why"), ID: rapid.Uint32().Draw(t, "id"), Ranks: words()}
+		a.Value = &AgreeValue{
+			Ballot: u64.Draw(t, "ballot"), Why: rapid.Uint8().Draw(t, "why"),
+			ID: rapid.Uint32().Draw(t, "id"), Ranks: words(),
+		}
 	}
 	return a
 }
@@ -84,29 +94,29 @@ func TestMsgRoundTrip(t *testing.T) {
 			prefix := []byte("before")
 			b := AppendMsg(prefix, &m)
 			if !bytes.HasPrefix(b, prefix) {
-				t.Fatalf("it does not append")
+				t.Fatalf("AppendMsg changed or dropped the bytes before the message")
 			}
 			b = b[len(prefix):]
 			if len(b) > MaxMsg {
-				t.Fatalf("%d bytes, the longest is said to have %d", len(b), MaxMsg)
+				t.Fatalf("%d bytes, MaxMsg is %d", len(b), MaxMsg)
 			}
 			got, err := ParseMsg(b)
 			if err != nil || !reflect.DeepEqual(got, m) {
-				t.Fatalf("%+v came back as %+v, %v", m, got, err)
+				t.Fatalf("%+v was decoded as %+v, %v", m, got, err)
 			}
-			// Neither less nor more is a message.
+			// Truncated and extended messages do not parse.
 			cut := rapid.IntRange(0, len(b)-1).Draw(t, "cut")
 			if _, err := ParseMsg(b[:cut]); !errors.Is(err, ErrMalformed) {
 				t.Fatalf("%d of %d bytes: %v", cut, len(b), err)
 			}
 			if _, err := ParseMsg(append(b, 0)); !errors.Is(err, ErrMalformed) {
-				t.Fatalf("a byte too many: %v", err)
+				t.Fatalf("one byte too many: %v", err)
 			}
 		})
 	}
 }
 
-// The kinds are the wire format: they must not move.
+// The numbers of the kinds are part of the wire format and must not change.
 func TestMsgKindsAreFixed(t *testing.T) {
 	for i, want := range []MsgKind{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 32, 33, 34, 35, 36, 37} {
 		if msgKinds[i] != want {
@@ -129,8 +139,9 @@ func TestParseMsgRefuses(t *testing.T) {
 		"more ranges than allowed":      append(header(MsgAvail, 0, 0, 1, 2), make([]byte, 8*(MaxRanges+1))...),
 		"an agreement without a step":   header(MsgAgree, make([]byte, 14)...),
 		"a commit of nothing":           header(MsgAgree, append([]byte{byte(AgreeCommit)}, make([]byte, 13)...)...),
-		"more ranks than allowed":       header(MsgAgree, append([]byte{byte(AgreeAsk), 10: 0, 11: 1, 12: 1}, make([]byte, 8*(maxWords+2))...)...),
-		"more counts than allowed":      append(header(MsgMark, 0, 0, 0, 0, 0, 1, 4), make([]byte, 4*(MaxSubgroups+1))...),
+		"more ranks than allowed": header(MsgAgree,
+			append([]byte{byte(AgreeAsk), 10: 0, 11: 1, 12: 1}, make([]byte, 8*(maxWords+2))...)...),
+		"more counts than allowed": append(header(MsgMark, 0, 0, 0, 0, 0, 1, 4), make([]byte, 4*(MaxSubgroups+1))...),
 	} {
 		if m, err := ParseMsg(b); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %+v, %v", name, m, err)
@@ -138,7 +149,7 @@ func TestParseMsgRefuses(t *testing.T) {
 	}
 }
 
-// A parsed message owns its lists: the receive buffer is used again.
+// A parsed message has its own copies of lists, because the receive buffer is reused.
 func TestParsedMsgDoesNotAlias(t *testing.T) {
 	m := Msg{Kind: MsgFetch, Ranges: []Range{{1, 2}, {3, 4}}}
 	b := AppendMsg(nil, &m)
@@ -150,7 +161,7 @@ func TestParsedMsgDoesNotAlias(t *testing.T) {
 		b[i] = 0xff
 	}
 	if !reflect.DeepEqual(got, m) {
-		t.Errorf("it changed with the buffer: %+v", got)
+		t.Errorf("the message changed with the receive buffer: %+v", got)
 	}
 }
 
@@ -159,7 +170,10 @@ func FuzzParseMsg(f *testing.F) {
 		m := Msg{Kind: kind, Comm: 7, Seq: 1 << 40, Round: 3, Grant: 99, Digest: 0xdeadbeef, Rank: 5, Flag: true, Sub: 2}
 		m.Call = Call{Kind: Allgather, Algo: 1, Bytes: 1 << 30}
 		m.Pair = &CallPair{Ranks: [2]uint32{1, 2}, Calls: [2]Call{m.Call, {Kind: Broadcast, Root: 3}}}
-		m.Agree = &Agree{Step: AgreeCommit, Ballot: 1 << 32, Called: true, Dead: []uint64{4}, Value: &AgreeValue{ID: 9, Ranks: []uint64{3}}}
+		m.Agree = &Agree{
+			Step: AgreeCommit, Ballot: 1 << 32, Called: true, Dead: []uint64{4},
+			Value: &AgreeValue{ID: 9, Ranks: []uint64{3}},
+		}
 		m.Ranges, m.Counts = []Range{{0, 1}, {1 << 31, 64}}, []uint32{0, 5, 1 << 31}
 		b := AppendMsg(nil, &m)
 		f.Add(b)
@@ -175,7 +189,7 @@ func FuzzParseMsg(f *testing.F) {
 			return
 		}
 		if again := AppendMsg(nil, &m); !bytes.Equal(again, b) {
-			t.Fatalf("%x parses as %+v, which is written %x", b, m, again)
+			t.Fatalf("%x parses as %+v, which is encoded as %x", b, m, again)
 		}
 		if len(m.Ranges) > MaxRanges || len(m.Counts) > MaxSubgroups || len(b) > MaxMsg {
 			t.Fatalf("%d ranges, %d counts, %d bytes", len(m.Ranges), len(m.Counts), len(b))

@@ -22,7 +22,7 @@ func TestLayoutLimits(t *testing.T) {
 	}
 }
 
-// drawLayout draws any layout.
+// drawLayout draws a valid layout.
 func drawLayout(t *rapid.T) Layout {
 	return mustLayout(t, rapid.IntRange(MinPSNBits, MaxPSNBits).Draw(t, "PSN bits"))
 }
@@ -42,8 +42,8 @@ func TestImmediateRoundTrip(t *testing.T) {
 	})
 }
 
-// Two operations whose slots differ never share an immediate, whatever their PSNs;
-// the next user of a slot comes Slots() operations later and not before.
+// Operations with different slots never share an immediate, for any PSNs. A slot is reused after exactly
+// Slots() operations.
 func TestSlotsNeverOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLayout(t)
@@ -59,7 +59,7 @@ func TestSlotsNeverOverlap(t *testing.T) {
 	})
 }
 
-// A stranger's 32 bits may be anything; taking them apart loses nothing.
+// Decoding arbitrary 32 bits, as in a foreign packet, loses no information.
 func TestSplitIsInjective(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, imm := drawLayout(t), rapid.Uint32().Draw(t, "immediate")
@@ -70,7 +70,7 @@ func TestSplitIsInjective(t *testing.T) {
 	})
 }
 
-// fataler is what *testing.T, *testing.B and *rapid.T have in common.
+// fataler is the common part of *testing.T, *testing.B and *rapid.T.
 type fataler interface{ Fatal(args ...any) }
 
 func mustLayout(t fataler, psnBits int) Layout {

@@ -6,11 +6,11 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// What the model says where the paper gives a number of threads, hits and misses. A
-// change of these is a change of docs/dpa.md: make docs.
+// The number of threads in the model for each experiment for which the paper gives one. If these numbers
+// change, docs/dpa.md changes as well: run make docs.
 func TestThreadCounts(t *testing.T) {
 	if testenv.Race {
-		t.Skip("many runs: without the race detector only")
+		t.Skip("many runs: only without the race detector")
 	}
 	want := []struct{ model, port, throughput, cycles int }{
 		{2, 2, 2, 2},      // the paper: 4
@@ -35,8 +35,8 @@ func TestThreadCounts(t *testing.T) {
 	}
 }
 
-// The fitted port is the least with which 64 threads are too few for either kernel, and
-// 128 are enough.
+// FittedPort is the smallest port time at which both kernels need more than 64 threads. 128 threads
+// are enough.
 func TestFittedPort(t *testing.T) {
 	enough := func(tr Transport, threads int, port int64) bool {
 		cfg := small(tr)
@@ -49,18 +49,18 @@ func TestFittedPort(t *testing.T) {
 		}
 	}
 	if !enough(UC, 64, FittedPort-1) {
-		t.Error("a smaller port would do")
+		t.Error("a smaller port time also needs more than 64 threads")
 	}
 }
 
 func TestLargerChunksNeedFewerThreads(t *testing.T) {
 	cfg := experiment(UC)
-	most := 0.0
+	previous := 0.0
 	for _, cfg.Chunk = range []int64{1 << 10, 4 << 10, 8 << 10, 16 << 10} {
 		r := run(t, cfg)
-		if r.Throughput <= most {
-			t.Errorf("chunks of %d: %.1f GiB/s, smaller ones %.1f", cfg.Chunk, r.Throughput, most)
+		if r.Throughput <= previous {
+			t.Errorf("chunks of %d: %.1f GiB/s, smaller ones %.1f", cfg.Chunk, r.Throughput, previous)
 		}
-		most = r.Throughput
+		previous = r.Throughput
 	}
 }

@@ -15,7 +15,8 @@ type Datapath struct {
 }
 
 // DatapathForms describes the syntax of ParseDatapath.
-const DatapathForms = "dpa:ud or dpa:uc, then any of ,threads=1..256 ,queue=ENTRIES ,port=CYCLES, as in dpa:ud,threads=16"
+const DatapathForms = "dpa:ud or dpa:uc, then any of ,threads=1..256 ,queue=ENTRIES ,port=CYCLES, " +
+	"as in dpa:ud,threads=16"
 
 // ParseDatapath parses a specification such as dpa:ud,threads=16. The default is the threads of
 // one core and the paper's queue depth.

@@ -25,8 +25,8 @@ func run(t *testing.T, cfg Config) *Result {
 	return r
 }
 
-// Table I is what the model is calibrated on: its cycles exactly, its throughput where its
-// own columns agree.
+// The model is calibrated on Table I. It reproduces the cycles exactly, and the throughput where the
+// columns of the table are consistent.
 func TestTableI(t *testing.T) {
 	uc := run(t, experiment(UC))
 	if uc.Cycles != 598 || uc.Wait != 0 || math.Abs(uc.Throughput-11.9) > 0.05*11.9 {
@@ -36,7 +36,7 @@ func TestTableI(t *testing.T) {
 	if ud.Cycles != 1084 || ud.Wait != 234 || math.Abs(ud.Throughput-5.2) > 0.01*5.2 {
 		t.Errorf("UD: %.1f cycles and %.1f of waiting, %.2f GiB/s", ud.Cycles, ud.Wait, ud.Throughput)
 	}
-	// One thread has its core to itself: instructions over cycles is Table I's IPC.
+	// A single thread has a core to itself, so its IPC is that of Table I.
 	if ipc := ud.Issue * (ud.Cycles + ud.Wait) / ud.Cycles; math.Abs(ipc-0.1) > 0.01 {
 		t.Errorf("UD: IPC %.3f, want about 0.1", ipc)
 	}
@@ -67,24 +67,24 @@ func TestSameConfigSameResult(t *testing.T) {
 	}
 }
 
-// More threads do more, until the link or the accelerator is full; then polling costs
-// less than a percent.
+// Throughput grows with the number of threads until the link or the accelerator is saturated. Beyond
+// that, polling costs less than one percent.
 func TestMoreThreadsDoMore(t *testing.T) {
 	for _, tr := range []Transport{UD, UC} {
 		for _, port := range []int64{0, FittedPort} {
 			for _, cfg := range []Config{experiment(tr), small(tr)} {
 				cfg.Port = port
-				most := 0.0
+				best := 0.0
 				for n := 1; n <= MaxThreads; n *= 2 {
 					if testenv.Race && n > ThreadsPerCore {
-						break // the run without the race detector has them all
+						break // the run without the race detector covers the rest
 					}
 					cfg.Threads = n
 					r := run(t, cfg)
-					if r.ChunkRate < 0.99*most {
-						t.Errorf("%+v: %.0f chunks/s, with half of the threads %.0f", cfg, r.ChunkRate, most)
+					if r.ChunkRate < 0.99*best {
+						t.Errorf("%+v: %.0f chunks/s, with fewer threads %.0f", cfg, r.ChunkRate, best)
 					}
-					most = max(most, r.ChunkRate)
+					best = max(best, r.ChunkRate)
 				}
 			}
 		}
@@ -97,7 +97,7 @@ func TestNoMoreThanTheMachineCan(t *testing.T) {
 		cfg.Threads, cfg.Link = ThreadsPerCore, 1e12
 		r := run(t, cfg)
 		if bound := ClockHz / float64(measured(tr).Instructions); r.ChunkRate > bound || r.ChunkRate < 0.97*bound {
-			t.Errorf("%s: one full core does %.2f M chunks/s, its issue slots allow %.2f", tr, r.ChunkRate/1e6, bound/1e6)
+			t.Errorf("%s: one full core handles %.2f M chunks/s, its issue slots allow %.2f", tr, r.ChunkRate/1e6, bound/1e6)
 		}
 	}
 }
@@ -105,13 +105,13 @@ func TestNoMoreThanTheMachineCan(t *testing.T) {
 func TestSlowReceiverDrops(t *testing.T) {
 	cfg := Config{Transport: UD, Threads: 1, Chunk: 4096, Buffer: 32 << 20, Link: 200e9, Queue: 16}
 	r := run(t, cfg)
-	// It keeps up with 5.2 of the 22.8 GiB/s that arrive.
+	// The receiver handles 5.2 of the 22.8 GiB/s that arrive.
 	if math.Abs(r.DropShare-(1-5.2/22.8)) > 0.02 {
-		t.Errorf("dropped %.3f", r.DropShare)
+		t.Errorf("share of dropped chunks is %.3f", r.DropShare)
 	}
 	cfg.Threads = 16
 	if r := run(t, cfg); r.Dropped != 0 {
-		t.Errorf("16 threads dropped %d", r.Dropped)
+		t.Errorf("16 threads dropped %d chunks, want 0", r.Dropped)
 	}
 }
 
@@ -169,13 +169,14 @@ func TestParseDatapath(t *testing.T) {
 			continue
 		}
 		plain := strings.ReplaceAll(want, `\"`, `"`)
-		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), plain) || !strings.Contains(err.Error(), "valid: dpa:ud") {
+		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), plain) ||
+			!strings.Contains(err.Error(), "valid: dpa:ud") {
 			t.Errorf("%q: %v %v, want %s", s, d, err, want)
 		}
 	}
 }
 
-// One worker's pace is its cycles and the wait; many share a core's issue slots.
+// One worker takes its cycles plus the wait per chunk. Several workers share the issue slots of a core.
 func TestPace(t *testing.T) {
 	for s, want := range map[string]float64{
 		"dpa:uc,threads=1":         598,
@@ -192,7 +193,7 @@ func TestPace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := float64(ps) * ClockHz / 1e12; math.Abs(got-want) > 0.02*want {
-			t.Errorf("%s: %.1f cycles a chunk, want %.0f", s, got, want)
+			t.Errorf("%s: %.1f cycles per chunk, want %.0f", s, got, want)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// TestAgainstIntake feeds the programs and mcast.Intake, which is the receive path of a process,
-// the same random datagrams, and compares after every few: which chunks are free, claimed and in
-// place, what was counted, and every byte of the receive buffer.
+// TestAgainstIntake feeds the same random datagrams to the programs and to mcast.Intake, the receive
+// path of the process. After every step it compares the state of all chunks, the counters and every
+// byte of the receive buffer.
 func TestAgainstIntake(t *testing.T) {
 	for _, hook := range []Hook{SockFilter, TCX} {
 		for _, gro := range []bool{true, false} {
@@ -37,11 +37,11 @@ const (
 	differSubgroups = 2
 	differRanks     = 5
 	differChunk     = 512
-	differChunks    = 40 // of a rank
-	differPSNBits   = 20 // as testMask says
+	differChunks    = 40 // per rank
+	differPSNBits   = 20 // the bits of testMask
 )
 
-// differ is one operation at a time, in the kernel and in an Intake.
+// differ runs one operation at a time, both in the kernel and in an Intake.
 type differ struct {
 	t   *testing.T
 	w   *loopbackSockets
@@ -51,18 +51,18 @@ type differ struct {
 	layout wire.Layout
 	seq    uint64
 	token  uint64
-	stale  []uint64 // tokens of operations that are over
+	stale  []uint64 // tokens of finished operations
 	geo    *mcast.Geometry
-	data   []byte // what arrives
+	data   []byte // payload of all chunks
 	rank   int
 
-	// In the kernel.
-	buf    []byte // of which mem is a part
+	// State in the kernel.
+	buf    []byte // memory that holds mem
 	mem    []byte
 	area   fabric.Area
-	kernel []*follower // by subgroup; nil: nothing is received
+	kernel []*follower // by subgroup; nil if the subgroup receives no chunks
 
-	// In the process.
+	// State in the process.
 	want    []byte
 	intakes []*mcast.Intake
 	places  []*mcast.Placement
@@ -70,7 +70,7 @@ type differ struct {
 	claims []differClaim
 }
 
-// differClaim is chunks that a read will place.
+// differClaim is a set of chunks that the process has claimed for a read.
 type differClaim struct {
 	sub  int
 	runs []wire.Range
@@ -85,13 +85,16 @@ func newDiffer(t *testing.T, w *loopbackSockets, buf []byte, gro bool, seed uint
 	return d
 }
 
-// open begins an operation of a random shape.
+// open starts an operation of a random shape.
 func (d *differ) open() {
 	t, r := d.t, d.rng
 	d.seq++
 	d.token = newToken()
 	p := 1 + r.IntN(differRanks)
-	s := mcast.Shape{Kind: wire.Allgather, Counts: make([]int64, p), Chunk: 1 + r.IntN(differChunk), Chains: 1, Subgroups: 1 + r.IntN(differSubgroups)}
+	s := mcast.Shape{
+		Kind: wire.Allgather, Counts: make([]int64, p),
+		Chunk: 1 + r.IntN(differChunk), Chains: 1, Subgroups: 1 + r.IntN(differSubgroups),
+	}
 	for i := range s.Counts {
 		s.Counts[i] = int64(r.IntN(differChunks * s.Chunk))
 		if r.IntN(4) == 0 {
@@ -107,25 +110,28 @@ func (d *differ) open() {
 	d.mem, d.want = d.buf[at:at+len(d.data)], make([]byte, len(d.data))
 	clear(d.mem)
 	if d.area = d.w.Area(d.mem); d.area == nil || d.area.Stage() != nil {
-		t.Fatal("no area")
+		t.Fatal("want an area without a stage")
 	}
-	op := mcast.New(mcast.Config{Geometry: d.geo, Rank: d.rank, Comm: testComm, Seq: d.seq, Est: mcast.NewEstimator(mcast.Limits{})})
+	op := mcast.New(mcast.Config{
+		Geometry: d.geo, Rank: d.rank, Comm: testComm, Seq: d.seq, Est: mcast.NewEstimator(mcast.Limits{}),
+	})
 	d.places, d.kernel, d.intakes, d.claims = op.Placements(), nil, nil, nil
 	for _, pl := range d.places {
 		in := mcast.NewIntake(d.layout, 1<<30, &place.Taken{}, func() *mcast.Report { return &mcast.Report{} })
 		in.Open(d.token, pl)
 		d.intakes = append(d.intakes, in)
-		d.kernel = append(d.kernel, d.openLane(pl))
+		d.kernel = append(d.kernel, d.openPlacement(pl))
 	}
 }
 
-func (d *differ) openLane(pl *mcast.Placement) *follower {
+func (d *differ) openPlacement(pl *mcast.Placement) *follower {
 	if pl.Len() == 0 {
 		return nil
 	}
 	own := pl.Own()
 	l := &fabric.PlacementSpec{
-		Sub: pl.Sub, Token: d.token, Comm: testComm, Imm: d.layout.Imm(d.seq, 0), Mask: testMask, Chunk: d.geo.Chunk(), PSNs: pl.Len(),
+		Sub: pl.Sub, Token: d.token, Comm: testComm, Imm: d.layout.Imm(d.seq, 0), Mask: testMask,
+		Chunk: d.geo.Chunk(), PSNs: pl.Len(),
 		Own: fabric.Run{PSN: own.PSN, N: own.N},
 	}
 	d.geo.Blocks(pl.Sub, func(off int64, psn, n uint32, tail int) {
@@ -133,12 +139,12 @@ func (d *differ) openLane(pl *mcast.Placement) *follower {
 	})
 	p := d.area.Open(l)
 	if p == nil {
-		d.t.Fatal("no lane")
+		d.t.Fatal("Open refused the placement")
 	}
 	return follow(p, l)
 }
 
-// step does one thing to both.
+// step applies one random action to both sides and compares them.
 func (d *differ) step() {
 	switch d.rng.IntN(20) {
 	case 0:
@@ -166,7 +172,7 @@ func (d *differ) step() {
 	d.compare()
 }
 
-// datagram makes one for a subgroup: mostly a chunk of the operation, now and then anything else.
+// datagram returns a datagram for a subgroup: usually a chunk of the operation, sometimes an invalid one.
 func (d *differ) datagram(sub int) []byte {
 	r, pl := d.rng, d.places[sub]
 	h := fabric.Header{Token: d.token, Comm: testComm, Imm: d.layout.Imm(d.seq, 0)}
@@ -178,28 +184,28 @@ func (d *differ) datagram(sub int) []byte {
 	}
 	switch r.IntN(24) {
 	case 0:
-		h.Imm = d.layout.Imm(d.seq, pl.Len()+uint32(r.IntN(100))) // beyond the last
+		h.Imm = d.layout.Imm(d.seq, pl.Len()+uint32(r.IntN(100))) // beyond the last chunk
 	case 1:
 		h.Imm = d.layout.Imm(d.seq+1+uint64(r.IntN(9)), 0) // another slot
 	case 2:
 		h.Comm++
 	case 3:
-		h.Token = newToken() // a stranger's
+		h.Token = newToken() // unknown token
 	case 4:
 		if len(d.stale) > 0 {
-			h.Token = d.stale[r.IntN(len(d.stale))] // of an operation that is over
+			h.Token = d.stale[r.IntN(len(d.stale))] // finished operation
 		}
 	case 5:
-		payload = payload[:r.IntN(len(payload)+1)] // cut short, or not
+		payload = payload[:r.IntN(len(payload)+1)] // truncated, or complete
 	case 6:
 		payload = append(bytes.Clone(payload), make([]byte, 1+r.IntN(20))...)
 	case 7:
-		return datagram(h, nil)[:r.IntN(fabric.HeaderSize)] // not even a header
+		return datagram(h, nil)[:r.IntN(fabric.HeaderSize)] // incomplete header
 	}
 	return datagram(h, payload)
 }
 
-// super sends a super-packet: datagrams of one length, of which the last may be shorter.
+// super sends a super-packet: datagrams of equal length, except that the last may be shorter.
 func (d *differ) super() {
 	sub := d.rng.IntN(len(d.places))
 	var list [][]byte
@@ -226,9 +232,10 @@ func (d *differ) super() {
 	d.w.settle(d.t)
 }
 
-// reuse is what a program sees that has found the lane of an operation when that ends, and another
-// operation takes its words: their generation is another. It must leave the words alone, as the process
-// does once its placement is closed. The words are the operation's again afterwards.
+// reuse simulates a race: a program has found the placement of an operation, then the operation ends and
+// another one takes over its words, with a new generation. The program must not change these words.
+// The Intake, whose placement is closed meanwhile, ignores the datagrams as well. Afterwards, reuse
+// restores the generation.
 func (d *differ) reuse() {
 	sub := d.rng.IntN(len(d.places))
 	pl, k, in := d.places[sub], d.kernel[sub], d.intakes[sub]
@@ -253,16 +260,16 @@ func (d *differ) reuse() {
 	}
 	d.w.settle(d.t)
 	if passed = d.w.received[sub] - passed; passed != datagrams {
-		d.t.Fatalf("%d of %d datagrams of an operation that has ended reach the process", passed, datagrams)
+		d.t.Fatalf("%d of %d datagrams of a finished operation reach the process", passed, datagrams)
 	}
 	d.compare()
 	for i := range words {
-		words[i].Claimed.Add(^uint64(generation - 1)) // less one
+		words[i].Claimed.Add(^uint64(generation - 1)) // subtracts one generation
 	}
 	in.Open(d.token, pl)
 }
 
-// intake gives a datagram to the process's receive path.
+// intake passes a datagram to the Intake.
 func (d *differ) intake(sub int, b []byte) {
 	if len(b) < fabric.HeaderSize {
 		return // the socket counts it
@@ -278,7 +285,7 @@ func (d *differ) intake(sub int, b []byte) {
 	in.Place(p, wire.Range{PSN: psn, N: 1})
 }
 
-// span picks chunks of a subgroup that has any.
+// span picks a random run of chunks of a random subgroup; n is 0 if the subgroup has none.
 func (d *differ) span() (sub int, psn, n uint32) {
 	sub = d.rng.IntN(len(d.places))
 	size := int(d.places[sub].Len())
@@ -297,11 +304,11 @@ func (d *differ) claim() {
 	}
 	var got []wire.Range
 	for d.kernel[sub].Claim(psn, n, func(psn, n uint32) { got = append(got, wire.Range{PSN: psn, N: n}) }) {
-		d.t.Fatal("a program writes, and nothing is on its way")
+		d.t.Fatal("Claim reports a concurrent write, but no packet is in flight")
 	}
 	want, _ := d.intakes[sub].Claim(d.places[sub], []wire.Range{{PSN: psn, N: n}}, nil)
 	if size(got) != size(want) {
-		d.t.Fatalf("claims %v in the kernel, %v in the process", got, want)
+		d.t.Fatalf("claimed %v in the kernel, %v in the process", got, want)
 	}
 	d.claims = append(d.claims, differClaim{sub, want})
 }
@@ -313,7 +320,7 @@ func size(runs []wire.Range) (n uint32) {
 	return n
 }
 
-// finish ends the oldest read.
+// finish completes the oldest read.
 func (d *differ) finish() {
 	if len(d.claims) == 0 {
 		return
@@ -323,7 +330,7 @@ func (d *differ) finish() {
 	d.place(c)
 }
 
-// place puts chunks in place that the process has claimed.
+// place writes claimed chunks on both sides and marks them as in place.
 func (d *differ) place(c differClaim) {
 	for _, q := range c.runs {
 		for psn := q.PSN; psn < q.PSN+q.N; psn++ {
@@ -336,7 +343,7 @@ func (d *differ) place(c differClaim) {
 	}
 }
 
-// take lets the process place a chunk that came to it.
+// take lets the process place a chunk that reached its socket.
 func (d *differ) take() {
 	sub, psn, n := d.span()
 	if n == 0 {
@@ -344,14 +351,14 @@ func (d *differ) take() {
 	}
 	got, want := d.kernel[sub].Take(psn), d.places[sub].Take(psn)
 	if got != want {
-		d.t.Fatalf("chunk %d is taken in the kernel: %v, in the process: %v", psn, got, want)
+		d.t.Fatalf("Take(%d) is %v in the kernel, %v in the process", psn, got, want)
 	}
 	if got {
 		d.place(differClaim{sub, []wire.Range{{PSN: psn, N: 1}}})
 	}
 }
 
-// compare compares all there is.
+// compare compares chunk states, counters and bytes.
 func (d *differ) compare() {
 	for sub, k := range d.kernel {
 		if k == nil {
@@ -370,12 +377,12 @@ func (d *differ) compare() {
 		}
 		duplicates, late, foreign := k.Ignored()
 		if duplicates != want.Duplicates || late != want.Late || foreign != want.Foreign {
-			d.t.Fatalf("subgroup %d: %d duplicates, %d late, %d foreign in the kernel; %+v in the process", sub, duplicates, late, foreign, want)
+			d.t.Fatalf("subgroup %d: %d duplicates, %d late, %d foreign in the kernel; %+v in the process",
+				sub, duplicates, late, foreign, want)
 		}
 	}
-	own := bytes.Clone(d.mem) // our own block is nobody's to write
-	if !bytes.Equal(own, d.want) {
-		d.t.Fatal("other bytes in the kernel than in the process")
+	if !bytes.Equal(d.mem, d.want) {
+		d.t.Fatal("the receive buffers of kernel and process differ")
 	}
 }
 

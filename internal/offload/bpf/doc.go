@@ -25,20 +25,20 @@
 //
 // # Why nothing is written where it does not belong
 //
-// A lane is an operation's subgroup: a line of the table lanes, words of the table words, and
-// lines of the table blocks. The words are the record of the lane's chunks (package place), which
+// A placement is an operation's subgroup: a line of the table lanes, words of the table words, and
+// lines of the table blocks. The words are the record of the placement's chunks (package place), which
 // the process shares. Without a stage, no other record says which chunks are in place. The
-// process opens and closes lanes while programs run on other processors, and waits for none of
+// process opens and closes placements while programs run on other processors, and waits for none of
 // them:
 //
-//   - A program reads a lane, and then the lane's token once more. The process clears the
+//   - A program reads a placement, and then the placement's token once more. The process clears the
 //     token before it changes any other field and sets the new token last. No token is used
 //     twice. All fields that the program read therefore belong to the packet's operation.
 //   - Before it writes, a program claims the chunk: it sets the chunk's bit in claimed by
-//     compare-and-swap of a word that also holds the lane's generation. The swap fails if the
-//     words belong to another lane by now. The winner writes the payload, and then sets the
+//     compare-and-swap of a word that also holds the placement's generation. The swap fails if the
+//     words belong to another placement by now. The winner writes the payload, and then sets the
 //     chunk's bit in done.
-//   - To close a lane, the process claims all its chunks, so that no program can win one any
+//   - To close a placement, the process claims all its chunks, so that no program can win one any
 //     more, and waits until the chunks claimed earlier are done. A program that started earlier
 //     then fails to claim. The same holds for fetched chunks: the receive worker claims them,
 //     and retries while a program is placing one (place.Map.Claim).
@@ -50,7 +50,7 @@
 //
 // # How it is tested
 //
-// TestAgainstIntake feeds the programs and protocol.Intake, the receive path of the process, the
+// TestAgainstIntake feeds the programs and mcast.Intake, the receive path of the process, the
 // same random datagrams: valid, duplicate, reordered, foreign, truncated and of operations that
 // are over. Chunks, counters and bytes must be the same.
 package bpf

@@ -10,17 +10,17 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// The object for production contains nothing that could lose a datagram on purpose: no
-// setting of a fault, no random number, and no counter of losses.
+// The production object contains no fault injection: no settings, no random numbers, no counter of
+// injected losses.
 func TestProductionHasNoFaults(t *testing.T) {
-	// The same search must find them in the other object.
+	// The search must find all of them in the fault object; otherwise it proves nothing.
 	place, fault := faultsIn(t, loadPlace, _PlaceBytes), faultsIn(t, loadFault, _FaultBytes)
 	for what, found := range place {
 		if found {
-			t.Errorf("the object for production has %s", what)
+			t.Errorf("the production object has %s", what)
 		}
 		if !fault[what] {
-			t.Errorf("the object with faults lacks %s", what)
+			t.Errorf("the fault object lacks %s", what)
 		}
 	}
 }
@@ -35,7 +35,7 @@ func faultsIn(t *testing.T, load func() (*ebpf.CollectionSpec, error), object []
 		found["the variable "+name] = variable
 		found["the name "+name] = bytes.Contains(object, []byte(name))
 	}
-	const multiplier = 6364136223846793005 // of draw in fault.h
+	const multiplier = 6364136223846793005 // of the function draw in fault.h
 	random := false
 	for _, p := range spec.Programs {
 		for _, ins := range p.Instructions {
@@ -46,7 +46,7 @@ func faultsIn(t *testing.T, load func() (*ebpf.CollectionSpec, error), object []
 	return found
 }
 
-// New loads faults only if some are configured.
+// New loads the fault object only if faults are configured.
 func TestFaultsAreLoadedOnDemand(t *testing.T) {
 	for want, f := range map[bool]Fault{false: {Seed: 7}, true: {Reorder: 0.5}} {
 		w := newLoopback(t, Config{Chunk: 10, Fault: f}, 1, false)

@@ -19,7 +19,7 @@ import (
 	"github.com/allcast/allcast/internal/place"
 )
 
-// Programs of these tests see packets of this operation's numbers.
+// Communicator, slot and PSN mask of the operations in these tests.
 const (
 	testComm = 7
 	testSlot = 5 << 20
@@ -36,7 +36,7 @@ func loopback(t testing.TB) *net.Interface {
 	return ifi
 }
 
-// load makes an Offload, where the kernel lets us.
+// load returns an Offload. It skips the test if the kernel denies permission.
 func load(t testing.TB, cfg Config) *Offload {
 	t.Helper()
 	cfg.Interface = loopback(t)
@@ -45,7 +45,7 @@ func load(t testing.TB, cfg Config) *Offload {
 	}
 	o, err := New(cfg)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) && os.Geteuid() != 0 {
-		t.Skipf("no eBPF here: %v", err)
+		t.Skipf("no permission to load eBPF programs: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -54,8 +54,8 @@ func load(t testing.TB, cfg Config) *Offload {
 	return o
 }
 
-// loopbackSockets is an Offload with sockets on loopback: one that it filters for each subgroup, and
-// one that sends.
+// loopbackSockets is an Offload with sockets on loopback: one filtered socket per subgroup, and one
+// for sending.
 type loopbackSockets struct {
 	*Offload
 	tx       int
@@ -63,22 +63,23 @@ type loopbackSockets struct {
 	groups   []netip.AddrPort
 	rx       []int
 	dropped  []*atomic.Uint64
-	sent     []uint64 // messages,
-	received []uint64 // those that reached the sockets
+	sent     []uint64 // messages sent, per subgroup
+	received []uint64 // messages that reached the socket, per subgroup
 }
 
-// own is what the filters take for our own address.
+// own is the address that the filters take for that of this process.
 var own = netip.MustParseAddrPort("127.0.0.1:9")
 
 func newLoopback(t testing.TB, cfg Config, subgroups int, gro bool) *loopbackSockets {
 	t.Helper()
 	w := &loopbackSockets{Offload: load(t, cfg)}
-	w.Share() // so that all packets come by the sockets, where they are counted
+	w.Share() // all packets then pass the socket filters, which count them
 	w.tx = udpSocket(t, netip.MustParseAddrPort("127.0.0.1:0"))
 	sa, err := unix.Getsockname(w.tx)
 	must(t, err)
 	w.from = netip.AddrPortFrom(own.Addr(), uint16(sa.(*unix.SockaddrInet4).Port))
-	must(t, unix.SetsockoptIPMreqn(w.tx, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: int32(w.cfg.Interface.Index)}))
+	must(t, unix.SetsockoptIPMreqn(w.tx, unix.IPPROTO_IP, unix.IP_MULTICAST_IF,
+		&unix.IPMreqn{Ifindex: int32(w.cfg.Interface.Index)}))
 	must(t, unix.SetsockoptInt(w.tx, unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, 1))
 	w.groups = ip.GroupsFor(rand.Uint64(), subgroups, false)
 	for _, g := range w.groups {
@@ -113,7 +114,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// datagram is what a rank sends.
+// datagram returns the bytes of a datagram as a rank sends it.
 func datagram(h fabric.Header, payload []byte) []byte {
 	b := make([]byte, fabric.HeaderSize+len(payload))
 	h.Put(b)
@@ -125,7 +126,7 @@ func header(token uint64, psn uint32) fabric.Header {
 	return fabric.Header{Token: token, Comm: testComm, Imm: testSlot | psn}
 }
 
-// send sends datagrams, and waits until each was taken, or reached the socket.
+// send sends datagrams and waits until each was placed, dropped or delivered to the socket.
 func (w *loopbackSockets) send(t testing.TB, sub int, datagrams ...[]byte) {
 	t.Helper()
 	for _, d := range datagrams {
@@ -134,11 +135,11 @@ func (w *loopbackSockets) send(t testing.TB, sub int, datagrams ...[]byte) {
 	w.settle(t)
 }
 
-// transmit sends a message, as it is.
+// transmit sends one message with a control message, and does not wait for its arrival.
 func (w *loopbackSockets) transmit(t testing.TB, sub int, b, control []byte) {
 	t.Helper()
 	to := &unix.SockaddrInet4{Port: int(w.groups[sub].Port()), Addr: w.groups[sub].Addr().As4()}
-	until(t, "room to send", func() bool {
+	until(t, "space in the send buffer", func() bool {
 		err := unix.Sendmsg(w.tx, b, control, to, 0)
 		if err != nil && err != unix.EAGAIN && err != unix.ENOBUFS {
 			t.Fatal(err)
@@ -148,11 +149,11 @@ func (w *loopbackSockets) transmit(t testing.TB, sub int, b, control []byte) {
 	w.sent[sub]++
 }
 
-// settle waits until nothing is on its way.
+// settle waits until no packet is in flight.
 func (w *loopbackSockets) settle(t testing.TB) {
 	t.Helper()
 	for sub, fd := range w.rx {
-		until(t, "all packets", func() bool {
+		until(t, "all packets to arrive", func() bool {
 			w.drain(t, sub, fd)
 			return w.received[sub]+w.dropped[sub].Load() >= w.sent[sub]
 		})
@@ -171,12 +172,12 @@ func (w *loopbackSockets) drain(t testing.TB, sub, fd int) {
 	}
 }
 
-// until polls: what it waits for comes soon, but nobody says so.
+// until polls a condition that becomes true soon, but without a notification.
 func until(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !f(); runtime.Gosched() {
 		if time.Now().After(end) {
-			t.Fatalf("waited for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
@@ -185,17 +186,17 @@ var tokens atomic.Uint64
 
 func newToken() uint64 { return tokens.Add(1)*0x9e3779b97f4a7c15 | 1<<63 }
 
-// uniform is a lane of blocks of the same length; all chunks but the last of each block are
-// full.
+// uniform returns the spec of a placement with blocks of equal length.
 func uniform(sub, chunk, blocks, length int) *fabric.PlacementSpec {
 	lengths := make([]int, blocks)
 	for i := range lengths {
 		lengths[i] = length
 	}
-	return laneOf(sub, chunk, lengths...)
+	return specOf(sub, chunk, lengths...)
 }
 
-func laneOf(sub, chunk int, lengths ...int) *fabric.PlacementSpec {
+// specOf returns the spec of a placement with one block per length, back to back.
+func specOf(sub, chunk int, lengths ...int) *fabric.PlacementSpec {
 	l := &fabric.PlacementSpec{Sub: sub, Token: newToken(), Comm: testComm, Imm: testSlot, Mask: testMask, Chunk: chunk}
 	off := int64(0)
 	for _, n := range lengths {
@@ -208,7 +209,7 @@ func laneOf(sub, chunk int, lengths ...int) *fabric.PlacementSpec {
 	return l
 }
 
-// chunksOf cuts what a lane receives in datagrams.
+// chunksOf returns the datagrams that carry all chunks of a placement.
 func chunksOf(l *fabric.PlacementSpec, data []byte) (list [][]byte) {
 	for _, b := range l.Blocks {
 		for i := range b.Run.N {
@@ -222,7 +223,7 @@ func chunksOf(l *fabric.PlacementSpec, data []byte) (list [][]byte) {
 	return list
 }
 
-// follower is a lane and what its process has seen of it, as a receive worker keeps it.
+// follower is an open placement with the state that a receive worker keeps for it.
 type follower struct {
 	*placed
 	*place.Map
@@ -233,10 +234,10 @@ func follow(p fabric.OpenPlacement, l *fabric.PlacementSpec) *follower {
 	return &follower{p.(*placed), place.Shared(p.Words(), l.PSNs), 0}
 }
 
-// unseen reports whether scan would find something.
+// unseen reports whether the kernel has placed chunks since the last scan.
 func (f *follower) unseen() bool { return f.Counted() != f.seen }
 
-// scan returns what the kernel has placed since the last time.
+// scan returns the chunks that the kernel has placed since the last scan.
 func (f *follower) scan() (runs []fabric.Run) {
 	f.seen = f.Counted()
 	f.Fresh(func(psn, n uint32) {
@@ -256,7 +257,7 @@ func (f *follower) claim(psn, n uint32) {
 	}
 }
 
-// take claims a chunk for the process, which places it.
+// take claims a chunk and marks it as placed by the process.
 func (f *follower) take(psn uint32) bool {
 	if !f.Take(psn) {
 		return false
@@ -270,11 +271,11 @@ func (w *loopbackSockets) open(t testing.TB, buf []byte, l *fabric.PlacementSpec
 	t.Helper()
 	a := w.Area(buf)
 	if a == nil {
-		t.Fatal("no area")
+		t.Fatal("Area returned nil")
 	}
 	p := a.Open(l)
 	if p == nil {
-		t.Fatal("no lane")
+		t.Fatal("Open refused the placement")
 	}
 	return a, follow(p, l)
 }
@@ -295,7 +296,7 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-// ignored checks what a lane has counted since the last time.
+// ignored checks the counters of a placement since the last call.
 func ignored(t testing.TB, p fabric.OpenPlacement, duplicates, late, foreign uint64) {
 	t.Helper()
 	if d, l, f := p.Ignored(); d != duplicates || l != late || f != foreign {
@@ -310,7 +311,7 @@ func same(t testing.TB, got, want []byte) {
 		for i < min(len(got), len(want)) && got[i] == want[i] {
 			i++
 		}
-		t.Fatalf("other bytes from %d on, of %d and %d", i, len(got), len(want))
+		t.Fatalf("the bytes differ from offset %d on; lengths %d and %d", i, len(got), len(want))
 	}
 }
 
@@ -318,11 +319,11 @@ func runs(t testing.TB, p *follower, want ...fabric.Run) {
 	t.Helper()
 	got := p.scan()
 	if len(got) != len(want) {
-		t.Fatalf("%v placed, want %v", got, want)
+		t.Fatalf("chunks placed: %v, want %v", got, want)
 	}
 	for i := range got {
 		if got[i] != want[i] {
-			t.Fatalf("%v placed, want %v", got, want)
+			t.Fatalf("chunks placed: %v, want %v", got, want)
 		}
 	}
 }

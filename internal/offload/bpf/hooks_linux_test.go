@@ -7,12 +7,12 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// Where packets enter the network stack the same happens. Those that other processes want
-// too come by the socket's filter as well, which does not take them for duplicates.
+// The tcx hook places chunks as the socket filter does. With Share, packets that the hook has placed
+// also reach the socket filter, which must not count them as duplicates.
 func TestTCX(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 1000, Hook: TCX}, 2, false)
 	mem, data := w.alloc(t, 2<<20), randomBytes(2<<20)
-	l := laneOf(1, 1000, 1<<20, 1<<20)
+	l := specOf(1, 1000, 1<<20, 1<<20)
 	a, p := w.open(t, mem, l)
 	all := chunksOf(l, data)
 	w.send(t, 1, all...)
@@ -28,12 +28,12 @@ func TestTCX(t *testing.T) {
 	a.Release()
 }
 
-// If nobody else wants them, packets end there.
+// Without Share, the tcx hook consumes the packets it has placed.
 func TestTCXAlone(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 1000, Hook: TCX}, 1, false)
 	w.counters[shared].Store(0)
 	mem, data := w.alloc(t, 100_001), randomBytes(100_001)
-	l := laneOf(0, 1000, len(mem))
+	l := specOf(0, 1000, len(mem))
 	a, p := w.open(t, mem, l)
 	for _, d := range chunksOf(l, data) {
 		w.transmit(t, 0, d, nil)
@@ -42,19 +42,19 @@ func TestTCXAlone(t *testing.T) {
 	same(t, mem, data)
 	w.drain(t, 0, w.rx[0])
 	if n := w.dropped[0].Load() + w.received[0]; n != 0 {
-		t.Errorf("%d packets came further", n)
+		t.Errorf("%d packets passed the hook", n)
 	}
 	w.sent[0] = 0
-	w.send(t, 0, datagram(header(newToken(), 0), nil)) // a stranger's
+	w.send(t, 0, datagram(header(newToken(), 0), nil)) // unknown token
 	if w.received[0] != 1 {
-		t.Error("what is not ours did not reach the socket")
+		t.Error("a datagram with an unknown token did not reach the socket")
 	}
 	p.Close()
 	a.Release()
 }
 
-// A packet from the port that we send from may be our own. The hook leaves it to the socket's
-// filter, which knows the address too.
+// A packet from our own source port may be our own. The hook passes it to the socket filter, which
+// also compares the address.
 func TestTCXOwn(t *testing.T) {
 	for addr, want := range map[string]uint64{"127.0.0.1": 0, "127.0.0.2": 1} {
 		w := newLoopback(t, Config{Chunk: 1000, Hook: TCX}, 1, false)
@@ -62,18 +62,18 @@ func TestTCXOwn(t *testing.T) {
 		n, err := w.Filter(w.rx[0], w.groups[0], netip.AddrPortFrom(netip.MustParseAddr(addr), w.from.Port()))
 		must(t, err)
 		w.dropped[0] = n
-		l := laneOf(0, 1000, 1000)
+		l := specOf(0, 1000, 1000)
 		a, p := w.open(t, w.alloc(t, 1000), l)
 		w.send(t, 0, chunksOf(l, randomBytes(1000))...)
 		if got := p.l.placed.Load(); got != want || w.received[0] != 0 {
-			t.Errorf("our own address is %s: %d chunks placed, %d reached the socket", addr, got, w.received[0])
+			t.Errorf("own address %s: %d chunks placed, %d reached the socket", addr, got, w.received[0])
 		}
 		p.Close()
 		a.Release()
 	}
 }
 
-// Faults are as frequent as asked for, and every datagram is placed, lost, or left to us.
+// Faults occur at the configured rates, and every datagram is placed, lost or left to the socket.
 func TestFaults(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -82,17 +82,18 @@ func TestFaults(t *testing.T) {
 	}{{"sockfilter", SockFilter, false}, {"tcx", TCX, false}, {"tcx alone", TCX, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			const n = 4000
-			w := newLoopback(t, Config{Chunk: 10, Hook: c.hook, Fault: Fault{Drop: 0.1, Dup: 0.1, Reorder: 0.2, Seed: 1}}, 1, false)
+			faults := Fault{Drop: 0.1, Dup: 0.1, Reorder: 0.2, Seed: 1}
+			w := newLoopback(t, Config{Chunk: 10, Hook: c.hook, Fault: faults}, 1, false)
 			if c.alone {
 				w.counters[shared].Store(0)
 			}
-			l := laneOf(0, 10, 10*n)
+			l := specOf(0, 10, 10*n)
 			a, p := w.open(t, w.alloc(t, 10*n), l)
 			for _, d := range chunksOf(l, randomBytes(10*n)) {
 				w.transmit(t, 0, d, nil)
-				w.drain(t, 0, w.rx[0]) // before its queue is full
+				w.drain(t, 0, w.rx[0]) // keeps the queue from overflowing
 			}
-			until(t, "all datagrams", func() bool {
+			until(t, "all datagrams to be handled", func() bool {
 				w.drain(t, 0, w.rx[0])
 				return p.l.placed.Load()+w.Lost()+w.received[0] >= n
 			})
@@ -100,9 +101,11 @@ func TestFaults(t *testing.T) {
 			duplicates, late, foreign := p.Ignored()
 			t.Logf("%d placed, %d lost, %d left, %d duplicates", placed, lost, left, duplicates)
 			if placed+lost+left != n || late+foreign != 0 {
-				t.Errorf("%d are %d, %d late, %d foreign", placed+lost+left, n, late, foreign)
+				t.Errorf("%d datagrams accounted for, want %d; %d late, %d foreign", placed+lost+left, n, late, foreign)
 			}
-			for what, got := range map[string][2]uint64{"lost": {lost, n / 10}, "left": {left, n / 5}, "duplicates": {duplicates, n / 10}} {
+			for what, got := range map[string][2]uint64{
+				"lost": {lost, n / 10}, "left": {left, n / 5}, "duplicates": {duplicates, n / 10},
+			} {
 				if got[0] < got[1]*3/4 || got[0] > got[1]*5/4 {
 					t.Errorf("%d %s, want about %d", got[0], what, got[1])
 				}

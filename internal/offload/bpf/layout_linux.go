@@ -8,7 +8,7 @@ import (
 
 // The constants of place.h; a test compares them.
 const (
-	lanes       = 256
+	placements  = 256
 	probes      = 8
 	words       = 1 << 16
 	blocks      = 1 << 14
@@ -26,7 +26,8 @@ const (
 	maxGroups = 64
 )
 
-type lane struct {
+// placement is struct lane of place.h.
+type placement struct {
 	token                                    atomic.Uint64
 	base                                     uint64
 	port, comm, imm, mask, psns, gen         uint32

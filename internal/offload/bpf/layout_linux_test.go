@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// bothObjects runs a test on the object for production and on the one that injects faults.
+// bothObjects runs a test on the production object and on the fault object.
 func bothObjects(t *testing.T, test func(*testing.T, *ebpf.CollectionSpec)) {
 	t.Helper()
 	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){"place": loadPlace, "fault": loadFault} {
@@ -25,16 +25,16 @@ func bothObjects(t *testing.T, test func(*testing.T, *ebpf.CollectionSpec)) {
 	}
 }
 
-// The compiled object says where each field is: Go must have it there too.
+// Each field has the same offset and size in Go as in the type information of the compiled object.
 func TestLayout(t *testing.T) { bothObjects(t, checkLayout) }
 
 func checkLayout(t *testing.T, spec *ebpf.CollectionSpec) {
 	t.Helper()
-	for name, g := range map[string]any{"lane": lane{}, "word": word{}, "block": block{}} {
+	for name, g := range map[string]any{"lane": placement{}, "word": word{}, "block": block{}} {
 		m := spec.Maps[name+"s"]
 		s, ok := m.Value.(*btf.Struct)
 		if !ok || s.Name != name {
-			t.Fatalf("%s: values of %vs", name, m.Value)
+			t.Fatalf("%s: the values of the map have type %v", name, m.Value)
 		}
 		typ := reflect.TypeOf(g)
 		if uint32(typ.Size()) != s.Size || m.ValueSize != s.Size {
@@ -57,7 +57,7 @@ func checkLayout(t *testing.T, spec *ebpf.CollectionSpec) {
 				field = "foreign"
 			}
 			if want, ok := offsets[field]; !ok || want != [2]uint64{uint64(f.Offset), uint64(f.Type.Size())} {
-				t.Errorf("%s.%s: at and of %d, %d bytes in Go, %v in C", name, f.Name, f.Offset, f.Type.Size(), want)
+				t.Errorf("%s.%s: offset and size %d, %d in Go, %v in C", name, f.Name, f.Offset, f.Type.Size(), want)
 			}
 			seen++
 		}
@@ -65,12 +65,12 @@ func checkLayout(t *testing.T, spec *ebpf.CollectionSpec) {
 			t.Errorf("%s: %d fields in Go, %d in C", name, seen, len(s.Members))
 		}
 	}
-	if unsafe.Alignof(lane{}) != 8 || unsafe.Alignof(word{}) != 8 {
-		t.Error("atomics need alignment")
+	if unsafe.Alignof(placement{}) != 8 || unsafe.Alignof(word{}) != 8 {
+		t.Error("atomic fields need an alignment of 8 bytes")
 	}
 }
 
-// What is a number in C is the same in Go, and in the object.
+// Constants are equal in C, in Go and in the compiled object.
 func TestConstants(t *testing.T) {
 	var text []byte
 	for _, file := range []string{"place.h", "place.c", "fault.h"} {
@@ -79,7 +79,8 @@ func TestConstants(t *testing.T) {
 		text = append(text, more...)
 	}
 	for name, want := range map[string]int{
-		"LANES": lanes, "PROBES": probes, "WORDS": words, "BLOCKS": blocks, "REGIONS": regions, "VALUE": value, "MAX_DATAGRAM": maxDatagram,
+		"LANES": placements, "PROBES": probes, "WORDS": words, "BLOCKS": blocks, "REGIONS": regions,
+		"VALUE": value, "MAX_DATAGRAM": maxDatagram,
 		"COUNTERS": counters, "RANDOM": random, "SHARED": shared, "LOST": lost, "WHOLE": whole,
 	} {
 		m := regexp.MustCompile(`(?m)^#define ` + name + ` (\([^)]*\)|\d+)`).FindStringSubmatch(string(text))
@@ -92,14 +93,17 @@ func TestConstants(t *testing.T) {
 		}
 	}
 	bothObjects(t, checkEntries)
-	if lanes&(lanes-1) != 0 || value&(value-1) != 0 || every&(every-1) != 0 || everyLong&(everyLong-1) != 0 || everyXDP&(everyXDP-1) != 0 || maxGroups > whole {
-		t.Error("not powers of two, or counters that are two things")
+	if placements&(placements-1) != 0 || value&(value-1) != 0 || every&(every-1) != 0 || everyLong&(everyLong-1) != 0 ||
+		everyXDP&(everyXDP-1) != 0 || maxGroups > whole {
+		t.Error("a size is not a power of two, or counters of subgroups overlap with others")
 	}
 }
 
 func checkEntries(t *testing.T, spec *ebpf.CollectionSpec) {
 	t.Helper()
-	for name, want := range map[string]uint32{"lanes": lanes, "words": words, "blocks": blocks, "counters": counters, "regions": regions} {
+	for name, want := range map[string]uint32{
+		"lanes": placements, "words": words, "blocks": blocks, "counters": counters, "regions": regions,
+	} {
 		if got := spec.Maps[name].MaxEntries; got != want {
 			t.Errorf("%s: %d entries in the object, %d in Go", name, got, want)
 		}

@@ -19,38 +19,38 @@ func TestAllocFree(t *testing.T) {
 		b, err := o.Alloc(n)
 		must(t, err)
 		if len(b) != n || cap(b) != n {
-			t.Errorf("%d bytes: %d of %d", n, len(b), cap(b))
+			t.Errorf("Alloc(%d): length %d, capacity %d", n, len(b), cap(b))
 		}
 		for i := range b {
 			if b[i] != 0 {
-				t.Fatalf("%d bytes: not cleared", n)
+				t.Fatalf("Alloc(%d): memory is not zero", n)
 			}
 			b[i] = byte(i)
 		}
 		if n > 1 && o.Free(b[1:]) == nil {
-			t.Error("a part was freed")
+			t.Error("Free accepted a part of a buffer")
 		}
 		if o.Free(b[:0]) != nil || n > 0 && o.Free(b) == nil {
-			t.Error("not freed, or twice")
+			t.Error("Free failed, or accepted the buffer twice")
 		}
 	}
 	if o.Free(make([]byte, 10)) == nil || o.Free(nil) == nil {
-		t.Error("other memory was freed")
+		t.Error("Free accepted foreign memory")
 	}
 	for _, n := range []int{math.MaxInt, math.MaxInt - value, 1 << 60, 1<<52 + 1, 1 << 50} {
 		if b, err := o.Alloc(n); err == nil {
-			t.Errorf("%d bytes: got %d", n, len(b))
+			t.Errorf("Alloc(%d) succeeded with %d bytes", n, len(b))
 		}
 	}
 	if len(o.ids) != 1 || o.ids[0].n != regions {
-		t.Errorf("numbers of regions that are free: %v", o.ids)
+		t.Errorf("free region ids: %v, want all", o.ids)
 	}
 }
 
-// There are so many regions, and Alloc says so.
+// Alloc fails when all region ids are in use, and Area complains once.
 func TestAllocMany(t *testing.T) {
 	o := load(t, Config{Chunk: 100})
-	// Memory is not what this is about.
+	// Few ids, so that the test needs little memory.
 	o.ids = spans{{0, 3}}
 	var all [][]byte
 	for range 3 {
@@ -59,17 +59,17 @@ func TestAllocMany(t *testing.T) {
 		all = append(all, b)
 	}
 	if _, err := o.Alloc(1); err == nil {
-		t.Error("more than there are")
+		t.Error("Alloc succeeded without a free region id")
 	}
 	said := 0
 	o.cfg.Complain = func(error) { said++ }
 	for range 2 {
 		if a := o.Area(make([]byte, 10)); a != nil {
-			t.Error("an area of nothing")
+			t.Error("Area succeeded without a free region id")
 		}
 	}
 	if said != 1 {
-		t.Errorf("complained %d times", said)
+		t.Errorf("complained %d times, want once", said)
 	}
 	must(t, o.Free(all[1]))
 	if _, err := o.Alloc(1); err != nil {
@@ -77,7 +77,7 @@ func TestAllocMany(t *testing.T) {
 	}
 }
 
-// Memory stays the caller's beyond Close, and Free takes it all the same.
+// Memory from Alloc stays valid after Close, and Free still releases it.
 func TestMemoryAfterClose(t *testing.T) {
 	o := load(t, Config{Chunk: 100})
 	b, err := o.Alloc(2*value + 5)
@@ -89,7 +89,7 @@ func TestMemoryAfterClose(t *testing.T) {
 		b[i] = 1
 	}
 	if o.Free(b) != nil || o.Free(b) == nil {
-		t.Error("not freed, or twice")
+		t.Error("Free failed, or accepted the buffer twice")
 	}
 	stage.Release()
 	stage.Release()
@@ -97,15 +97,15 @@ func TestMemoryAfterClose(t *testing.T) {
 		t.Errorf("Alloc after Close: %v", err)
 	}
 	if o.Area(make([]byte, 1)) != nil {
-		t.Error("an area after Close")
+		t.Error("Area succeeded after Close")
 	}
 	if o.Lost() != 0 {
-		t.Error("lost")
+		t.Error("Lost is not 0 after Close")
 	}
 }
 
-// Whoever allocates while it is closed gets memory or an error.
-func TestCloseMeanwhile(t *testing.T) {
+// A concurrent Close makes Alloc and Area fail, or lets them return usable memory.
+func TestCloseConcurrently(t *testing.T) {
 	for range 20 {
 		o := load(t, Config{Chunk: 100})
 		var wg sync.WaitGroup
@@ -136,7 +136,7 @@ func TestCloseMeanwhile(t *testing.T) {
 	}
 }
 
-// Stages are used again: the smallest that is large enough. Not all are kept.
+// Area reuses the smallest free stage that is large enough. Only a few free stages are kept.
 func TestStages(t *testing.T) {
 	o := load(t, Config{Chunk: 100})
 	of := func(n int) *area {
@@ -148,7 +148,7 @@ func TestStages(t *testing.T) {
 		return a.(*area)
 	}
 	if o.Area(nil) != nil {
-		t.Error("a stage of nothing")
+		t.Error("Area accepted an empty buffer")
 	}
 	small, large := of(1), of(3*value)
 	if len(small.r.mem) != value || len(large.r.mem) != 4*value {
@@ -157,12 +157,12 @@ func TestStages(t *testing.T) {
 	r1, r2 := small.r, large.r
 	small.Release()
 	large.Release()
-	small.Release() // twice
+	small.Release() // a second Release has no effect
 	if a := of(value); a.r != r1 {
-		t.Error("not the one that fits")
+		t.Error("Area did not reuse the smallest stage that fits")
 	}
 	if a := of(value); a.r != r2 {
-		t.Error("not the one that is left")
+		t.Error("Area did not reuse the remaining stage")
 	}
 	var all []*area
 	for range idle + 3 {
@@ -175,15 +175,15 @@ func TestStages(t *testing.T) {
 	n := len(o.stages)
 	o.mu.Unlock()
 	if n != idle {
-		t.Errorf("%d stages are kept", n)
+		t.Errorf("%d free stages are kept, want %d", n, idle)
 	}
 	mem, err := o.Alloc(100)
 	must(t, err)
 	if a := o.Area(mem[10:20]); a.Stage() != nil || a.(*area).off != 10 {
-		t.Error("memory of Alloc has a stage")
+		t.Error("memory from Alloc has a stage, or the wrong offset")
 	}
 	must(t, o.Free(mem))
-	until(t, "what is not kept", func() bool {
+	until(t, "excess stages to be released", func() bool {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		taken := uint32(regions)
@@ -194,7 +194,7 @@ func TestStages(t *testing.T) {
 	})
 }
 
-// possessions are what the kernel has of an Offload.
+// possessions are the kernel objects of an Offload.
 type possessions struct {
 	maps     []ebpf.MapID
 	programs []ebpf.ProgramID
@@ -207,7 +207,7 @@ func (o *Offload) possessions(t *testing.T, regions ...uint32) (own possessions)
 		must(t, err)
 		id, ok := info.ID()
 		if !ok {
-			t.Fatalf("map %s has no number", name)
+			t.Fatalf("map %s has no id", name)
 		}
 		own.maps = append(own.maps, id)
 	}
@@ -219,7 +219,7 @@ func (o *Offload) possessions(t *testing.T, regions ...uint32) (own possessions)
 	for id, err := ebpf.ProgramGetNextID(0); err == nil; id, err = ebpf.ProgramGetNextID(id) {
 		p, err := ebpf.NewProgramFromID(id)
 		if err != nil {
-			continue // gone
+			continue // removed meanwhile
 		}
 		if info, err := p.Info(); err == nil {
 			used, _ := info.MapIDs()
@@ -232,7 +232,7 @@ func (o *Offload) possessions(t *testing.T, regions ...uint32) (own possessions)
 	return own
 }
 
-// left is how many are still there.
+// left returns the number of objects that still exist.
 func (own possessions) left() (n int) {
 	for _, id := range own.maps {
 		if m, err := ebpf.NewMapFromID(id); err == nil {
@@ -256,18 +256,18 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// After Close nothing is left: no descriptor, map or program, and so no link.
+// Close leaves no descriptor, map or program behind, and therefore no link.
 func TestLeavesNothing(t *testing.T) {
 	for hook, programs := range map[Hook]int{SockFilter: 2, TCX: 3} {
 		t.Run(string(hook), func(t *testing.T) {
-			_ = load(t, Config{Chunk: 100}).Close() // what the library keeps for itself
+			_ = load(t, Config{Chunk: 100}).Close() // opens the descriptors that the eBPF library keeps
 			files := descriptors(t)
 			var own possessions
 			t.Run("life", func(t *testing.T) {
 				w := newLoopback(t, Config{Chunk: 100, Hook: hook}, 2, false)
 				mem, err := w.Alloc(1000)
 				must(t, err)
-				l := laneOf(0, 100, 1000)
+				l := specOf(0, 100, 1000)
 				a, p := w.open(t, mem, l)
 				w.send(t, 0, chunksOf(l, randomBytes(1000))...)
 				runs(t, p, fabric.Run{PSN: 0, N: 10})
@@ -279,10 +279,11 @@ func TestLeavesNothing(t *testing.T) {
 				must(t, w.Free(mem))
 			})
 			if len(own.maps) < 8 || len(own.programs) != programs {
-				t.Errorf("%d maps, %d programs: what is this test for?", len(own.maps), len(own.programs))
+				t.Errorf("found %d maps and %d programs: the test does not see all of them", len(own.maps), len(own.programs))
 			}
-			until(t, "no descriptors", func() bool { return descriptors(t) <= files })
-			until(t, "no maps and programs", func() bool { return own.left() == 0 }) // the kernel frees them some time later
+			until(t, "descriptors to be closed", func() bool { return descriptors(t) <= files })
+			// The kernel frees maps and programs asynchronously.
+			until(t, "maps and programs to be freed", func() bool { return own.left() == 0 })
 		})
 	}
 }

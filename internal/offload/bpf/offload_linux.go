@@ -41,14 +41,14 @@ type Offload struct {
 	spec  *ebpf.CollectionSpec
 	maps  map[string]*ebpf.Map
 
-	regions  *ebpf.Map
-	lanes    []lane
-	words    []word
-	blocks   []block
-	counters []atomic.Uint64
-	ring     ring
-	mapped   [][]byte
-	closers  []io.Closer // programs and links
+	regions    *ebpf.Map
+	placements []placement
+	words      []word
+	blocks     []block
+	counters   []atomic.Uint64
+	ring       ring
+	mapped     [][]byte
+	closers    []io.Closer // programs and links
 
 	using sync.RWMutex // held for reading while regions are in use, so that Close waits
 
@@ -59,7 +59,7 @@ type Offload struct {
 	closed     bool
 	lost       uint64 // value when it was closed
 	gen        uint32
-	open       map[*lane]bool
+	open       map[*placement]bool
 	freeWords  spans
 	freeBlocks spans
 	ids        spans
@@ -79,7 +79,7 @@ var (
 // New loads the programs and attaches the one for the hook.
 func New(cfg Config) (o *Offload, err error) {
 	o = &Offload{
-		cfg: cfg, maps: map[string]*ebpf.Map{}, open: map[*lane]bool{}, room: room, wakes: every,
+		cfg: cfg, maps: map[string]*ebpf.Map{}, open: map[*placement]bool{}, room: room, wakes: every,
 		freeWords: spans{{0, words}}, freeBlocks: spans{{0, blocks}}, ids: spans{{0, regions}},
 	}
 	if cfg.Chunk < 1 || cfg.Chunk > maxDatagram {
@@ -139,7 +139,7 @@ func (o *Offload) makeMaps() error {
 		}
 	}
 	o.regions = o.maps["regions"]
-	if o.lanes, err = table[lane](o, "lanes", lanes); err != nil {
+	if o.placements, err = table[placement](o, "lanes", placements); err != nil {
 		return err
 	}
 	if o.words, err = table[word](o, "words", words); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// A chunk's bit must not be seen before its bytes are. On some processors only atomics that
-// return something are barriers, and a compiler leaves that out where nobody looks at it.
+// A chunk's bit must not become visible before its bytes. On some processors only atomic operations
+// that return a value are barriers. A compiler may replace them if the program ignores the value.
 func TestBitsAreBarriers(t *testing.T) {
 	if _, err := loadPlace(); err != nil {
 		t.Skip(err)
@@ -23,14 +23,14 @@ func checkBarriers(t *testing.T, spec *ebpf.CollectionSpec) {
 		for _, ins := range p.Instructions {
 			switch ins.OpCode.AtomicOp() {
 			case asm.OrAtomic, asm.AndAtomic:
-				t.Errorf("%s: %v is no barrier", name, ins)
+				t.Errorf("%s: %v is not a barrier", name, ins)
 			case asm.FetchOr, asm.FetchAnd:
 				found++
 			default:
 			}
 		}
 		if found < 3 {
-			t.Errorf("%s: %d of the token's, done's and claim's atomics", name, found)
+			t.Errorf("%s: %d atomic operations with a result, want 3 or more: token, done and claimed", name, found)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// A chunk may begin at any byte of a region: where it crosses the border of two entries, and
-// where it ends with the region, most of all. Nothing around it changes.
+// A chunk may start at any byte of a region, also where it crosses the border of two map entries or
+// ends with the region. The bytes around it stay unchanged.
 func TestPlaceEverywhere(t *testing.T) {
 	for _, size := range []int{1, 37, 1024, 1056, 8956, 65491} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestPlaceEverywhere(t *testing.T) {
 	}
 }
 
-// placeAt places one chunk, and checks the bytes around it.
+// placeAt places one chunk and checks its bytes and those around it.
 func placeAt(t *testing.T, w *loopbackSockets, mem []byte, at, size int) {
 	t.Helper()
 	around := mem[max(0, at-100):min(len(mem), at+size+100)]
@@ -41,24 +41,24 @@ func placeAt(t *testing.T, w *loopbackSockets, mem []byte, at, size int) {
 	want := bytes.Clone(around)
 	data := randomBytes(size)
 	copy(want[at-max(0, at-100):], data)
-	a, p := w.open(t, mem[at:at+size], laneOf(0, size, size))
+	a, p := w.open(t, mem[at:at+size], specOf(0, size, size))
 	if a.Stage() != nil {
-		t.Fatal("it would be copied")
+		t.Fatal("memory from Alloc has a stage")
 	}
 	w.send(t, 0, datagram(header(p.l.token.Load(), 0), data))
 	if !p.unseen() {
-		t.Errorf("at %d: not seen", at)
+		t.Errorf("at %d: the placed chunk is not counted", at)
 	}
 	runs(t, p, fabric.Run{PSN: 0, N: 1})
 	if p.unseen() {
-		t.Errorf("at %d: not seen after Scan", at)
+		t.Errorf("at %d: chunks are unseen after scan", at)
 	}
 	same(t, around, want)
 	p.Close()
 	a.Release()
 }
 
-// Blocks of one length, of several, short ones, empty ones; chunks in any order.
+// Blocks have equal or different lengths, some are short or empty, and chunks arrive in any order.
 func TestPlaceBlocks(t *testing.T) {
 	const chunk = 1000
 	w := newLoopback(t, Config{Chunk: chunk}, 1, false)
@@ -73,7 +73,7 @@ func TestPlaceBlocks(t *testing.T) {
 		{31 * chunk, 33*chunk + 5, 1, 1, 1, 64 * chunk},
 		{1 << 20, 1<<20 + 1, 13},
 	} {
-		l := laneOf(0, chunk, lengths...)
+		l := specOf(0, chunk, lengths...)
 		n := 0
 		for _, k := range lengths {
 			n += k
@@ -81,8 +81,10 @@ func TestPlaceBlocks(t *testing.T) {
 		data := randomBytes(n)
 		mem := w.alloc(t, n+1)[:n]
 		a, p := w.open(t, mem, l)
-		if uniformly := p.l.per != 0; uniformly != (len(slices.CompactFunc(slices.Clone(l.Blocks), func(x, y fabric.Block) bool { return x.Run.N == y.Run.N })) == 1) {
-			t.Errorf("%v: chunks of a block: %d", lengths, p.l.per)
+		sameLength := func(x, y fabric.Block) bool { return x.Run.N == y.Run.N }
+		distinct := len(slices.CompactFunc(slices.Clone(l.Blocks), sameLength))
+		if uniformly := p.l.per != 0; uniformly != (distinct == 1) {
+			t.Errorf("%v: chunks per block is %d", lengths, p.l.per)
 		}
 		all := chunksOf(l, data)
 		rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
@@ -98,25 +100,25 @@ func TestPlaceBlocks(t *testing.T) {
 	}
 }
 
-// What is not a buffer of Alloc is placed in a stage.
+// Chunks for a buffer that is not from Alloc are placed in a stage.
 func TestPlaceStage(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 100}, 1, false)
 	buf, data := make([]byte, 950), randomBytes(950)
-	l := laneOf(0, 100, 950)
+	l := specOf(0, 100, 950)
 	a, p := w.open(t, buf, l)
 	w.send(t, 0, chunksOf(l, data)...)
 	if len(a.Stage()) != len(buf) {
-		t.Fatalf("a stage of %d bytes", len(a.Stage()))
+		t.Fatalf("the stage has %d bytes", len(a.Stage()))
 	}
 	same(t, a.Stage(), data)
 	if !bytes.Equal(buf, make([]byte, 950)) {
-		t.Error("the buffer was written")
+		t.Error("the program wrote to the buffer")
 	}
 	p.Close()
 	a.Release()
 }
 
-// Our own chunks need not come, and if somebody sends them they are not taken.
+// The process does not wait for its own chunks, and the program does not place them.
 func TestPlaceOwn(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 100}, 1, false)
 	mem, data := w.alloc(t, 7000), randomBytes(7000)
@@ -124,7 +126,7 @@ func TestPlaceOwn(t *testing.T) {
 	l.Own = l.Blocks[3].Run
 	a, p := w.open(t, mem, l)
 	if p.l.want != 60 {
-		t.Errorf("waits for %d chunks", p.l.want)
+		t.Errorf("the program waits for %d chunks, want 60", p.l.want)
 	}
 	w.send(t, 0, chunksOf(l, data)...)
 	runs(t, p, fabric.Run{PSN: 0, N: 30}, fabric.Run{PSN: 40, N: 30})
@@ -135,10 +137,10 @@ func TestPlaceOwn(t *testing.T) {
 	a.Release()
 }
 
-// Scan finds each chunk once, and puts neighbours together, across words too.
+// A scan returns each chunk once and merges adjacent chunks, also across words.
 func TestScan(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 8}, 1, false)
-	l := laneOf(0, 8, 8*100)
+	l := specOf(0, 8, 8*100)
 	a, p := w.open(t, w.alloc(t, 800), l)
 	all := chunksOf(l, randomBytes(800))
 	runs(t, p)
@@ -152,7 +154,7 @@ func TestScan(t *testing.T) {
 	runs(t, p, fabric.Run{PSN: 33, N: 66})
 	ignored(t, p, 34, 0, 0)
 	if p.unseen() {
-		t.Error("there is more")
+		t.Error("chunks are unseen after the last scan")
 	}
 	p.Close()
 	a.Release()

@@ -9,12 +9,12 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// What is not exactly a chunk of the lane is not placed. If it has the lane's token it is
-// counted, else it is for others to see.
+// The program places only valid chunks. It counts invalid datagrams with the placement's token, and
+// passes datagrams with other tokens to the socket.
 func TestRefuse(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 100}, 2, false)
 	mem := w.alloc(t, 1000)
-	l := laneOf(0, 100, 250, 250)
+	l := specOf(0, 100, 250, 250)
 	a, p := w.open(t, mem, l)
 	long, short := make([]byte, 101), make([]byte, 99)
 	for i := range long {
@@ -27,15 +27,15 @@ func TestRefuse(t *testing.T) {
 		return h
 	}
 	for name, d := range map[string][]byte{
-		"too long":             datagram(header(l.Token, 1), long),
-		"too short":            datagram(header(l.Token, 1), short),
-		"a tail that is full":  datagram(header(l.Token, 2), good),
-		"no payload":           datagram(header(l.Token, 1), nil),
-		"a chunk beyond":       datagram(header(l.Token, 6), good),
-		"the last chunk":       datagram(header(l.Token, testMask), good),
-		"another communicator": datagram(other(func(h *fabric.Header) { h.Comm++ }), good),
-		"another slot":         datagram(other(func(h *fabric.Header) { h.Imm += testMask + 1 }), good),
-		"no slot":              datagram(other(func(h *fabric.Header) { h.Imm &= testMask }), good),
+		"too long":                datagram(header(l.Token, 1), long),
+		"too short":               datagram(header(l.Token, 1), short),
+		"a full chunk as tail":    datagram(header(l.Token, 2), good),
+		"no payload":              datagram(header(l.Token, 1), nil),
+		"a chunk beyond the last": datagram(header(l.Token, 6), good),
+		"the largest PSN":         datagram(header(l.Token, testMask), good),
+		"another communicator":    datagram(other(func(h *fabric.Header) { h.Comm++ }), good),
+		"another slot":            datagram(other(func(h *fabric.Header) { h.Imm += testMask + 1 }), good),
+		"no slot":                 datagram(other(func(h *fabric.Header) { h.Imm &= testMask }), good),
 	} {
 		t.Log(name)
 		w.send(t, 0, d)
@@ -45,10 +45,10 @@ func TestRefuse(t *testing.T) {
 		}
 	}
 	for name, d := range map[string][]byte{
-		"another token": datagram(other(func(h *fabric.Header) { h.Token++ }), good),
-		"a free lane":   datagram(other(func(h *fabric.Header) { h.Token = 0 }), good),
-		"half a header": good[:fabric.HeaderSize-1],
-		"nothing":       {},
+		"another token":    datagram(other(func(h *fabric.Header) { h.Token++ }), good),
+		"a free placement": datagram(other(func(h *fabric.Header) { h.Token = 0 }), good),
+		"half a header":    good[:fabric.HeaderSize-1],
+		"empty":            {},
 	} {
 		before := w.received[0]
 		w.send(t, 0, d)
@@ -67,7 +67,7 @@ func TestRefuse(t *testing.T) {
 	a.Release()
 }
 
-// What we sent ourselves never comes back.
+// The filter drops packets that this process has sent.
 func TestOwnPackets(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 100}, 1, false)
 	fd := udpSocket(t, w.groups[0])
@@ -77,11 +77,11 @@ func TestOwnPackets(t *testing.T) {
 	n, err := w.Filter(fd, w.groups[0], w.from)
 	must(t, err)
 	if w.dropped[0] != n || n.Load() != 0 {
-		t.Errorf("%d packets counted before the first", n.Load())
+		t.Errorf("%d packets counted before the first one was sent", n.Load())
 	}
 	must(t, unix.Close(w.rx[0]))
 	w.rx[0] = fd
-	l := laneOf(0, 100, 100)
+	l := specOf(0, 100, 100)
 	mem := w.alloc(t, 100)
 	a, p := w.open(t, mem, l)
 	w.send(t, 0, datagram(header(l.Token, 0), randomBytes(100)), datagram(header(1, 0), nil))
@@ -94,10 +94,10 @@ func TestOwnPackets(t *testing.T) {
 	a.Release()
 }
 
-// A chunk that came is not placed again, whatever is in it.
+// The program does not overwrite a chunk that is in place.
 func TestDuplicates(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 100}, 1, false)
-	l := laneOf(0, 100, 300)
+	l := specOf(0, 100, 300)
 	mem, data := w.alloc(t, 300), randomBytes(300)
 	a, p := w.open(t, mem, l)
 	w.send(t, 0, chunksOf(l, data)...)
@@ -110,10 +110,10 @@ func TestDuplicates(t *testing.T) {
 	a.Release()
 }
 
-// What the process has claimed is late. What it has taken is a duplicate.
+// A chunk that the process has claimed for a read counts as late, one that it has placed as duplicate.
 func TestClaim(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 10}, 1, false)
-	l := laneOf(0, 10, 1000)
+	l := specOf(0, 10, 1000)
 	mem, data := w.alloc(t, 1000), randomBytes(1000)
 	a, p := w.open(t, mem, l)
 	all := chunksOf(l, data)
@@ -121,7 +121,7 @@ func TestClaim(t *testing.T) {
 	p.claim(30, 40)
 	runs(t, p, fabric.Run{PSN: 40, N: 10})
 	if !p.take(5) || p.take(5) || p.take(45) || p.take(30) {
-		t.Error("taken twice, or not at all")
+		t.Error("Take failed for a free chunk, or succeeded for a claimed one")
 	}
 	w.send(t, 0, all...)
 	ignored(t, p, 10+1, 30, 0)
@@ -130,17 +130,17 @@ func TestClaim(t *testing.T) {
 	clear(data[300:400])
 	clear(data[500:700])
 	same(t, mem, data)
-	p.claim(0, 100) // also what is there
+	p.claim(0, 100) // includes chunks in place
 	p.claim(99, 0)
 	p.Close()
 	a.Release()
 }
 
-// Programs know subgroups by their ports.
+// Filter refuses two subgroups with the same port, because programs tell subgroups apart by ports.
 func TestSamePort(t *testing.T) {
 	w := newLoopback(t, Config{Chunk: 10}, 1, false)
 	fd := udpSocket(t, netip.AddrPortFrom(own.Addr(), 0))
 	if _, err := w.Filter(fd, netip.AddrPortFrom(own.Addr(), w.groups[0].Port()), own); err == nil {
-		t.Error("two subgroups have the same port")
+		t.Error("Filter accepted two subgroups with the same port")
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Lines are never given to two, and all come back as one piece.
+// No entry is handed out twice, and returned entries merge into one span.
 func TestSpans(t *testing.T) {
 	const size = 1000
 	r := rand.New(rand.NewPCG(1, 2))
@@ -33,7 +33,7 @@ func TestSpans(t *testing.T) {
 				free -= n
 				for k := range n {
 					if taken[at+k] {
-						t.Fatalf("line %d was given twice", at+k)
+						t.Fatalf("entry %d was handed out twice", at+k)
 					}
 					taken[at+k] = true
 				}
@@ -44,45 +44,45 @@ func TestSpans(t *testing.T) {
 			s.give(h.at, h.n)
 		}
 		if len(s) != 1 || s[0] != (span{0, size}) {
-			t.Fatalf("what came back: %v", s)
+			t.Fatalf("free spans after all entries were returned: %v", s)
 		}
 	}
 }
 
-// checkSpans sees that pieces are sorted, that there are gaps between them, and their sum.
+// checkSpans checks that spans are sorted, nonempty and not adjacent, and that their sum is right.
 func checkSpans(t *testing.T, s spans, free uint32) {
 	t.Helper()
 	sum := uint32(0)
 	for i, f := range s {
 		sum += f.n
 		if f.n == 0 || i > 0 && s[i-1].at+s[i-1].n >= f.at {
-			t.Fatalf("%v", s)
+			t.Fatalf("spans are empty, adjacent or not sorted: %v", s)
 		}
 	}
 	if sum != free {
-		t.Fatalf("%d lines are free, want %d: %v", sum, free, s)
+		t.Fatalf("%d entries are free, want %d: %v", sum, free, s)
 	}
 }
 
 func TestSpansEdges(t *testing.T) {
 	s := spans{{0, 10}}
 	if _, ok := s.take(11); ok {
-		t.Error("more than there is")
+		t.Error("took more entries than exist")
 	}
 	if at, ok := s.take(10); !ok || at != 0 || len(s) != 0 {
-		t.Errorf("all: %d, %v, %v", at, ok, s)
+		t.Errorf("take all: offset %d, ok %v, rest %v", at, ok, s)
 	}
 	if _, ok := s.take(1); ok {
-		t.Error("of nothing")
+		t.Error("took an entry when none is free")
 	}
 	s.give(3, 0)
 	s.give(5, 5)
 	s.give(0, 4)
 	if _, ok := s.take(6); ok {
-		t.Error("across what is taken")
+		t.Error("took a span across an entry in use")
 	}
 	s.give(4, 1)
 	if len(s) != 1 || s[0] != (span{0, 10}) {
-		t.Errorf("%v", s)
+		t.Errorf("the spans did not merge: %v", s)
 	}
 }

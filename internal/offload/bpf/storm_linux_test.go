@@ -13,7 +13,7 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// A storm is senders that never stop, to lanes that come and go.
+// storm is a set of senders that send without pause while placements open and close.
 type storm struct {
 	*loopbackSockets
 	tokens [8]atomic.Uint64
@@ -22,7 +22,7 @@ type storm struct {
 	wg     sync.WaitGroup
 }
 
-// Large chunks take a program a while to copy, so that somebody may be in between.
+// Programs need some time to copy large chunks, which makes races with the process more likely.
 const (
 	stormChunk  = 60000
 	stormChunks = 16
@@ -41,7 +41,7 @@ func newStorm(t *testing.T, cfg Config) *storm {
 			}
 			for !s.stop.Load() {
 				token := s.tokens[r.IntN(len(s.tokens))].Load()
-				// Of a lane that is gone, sometimes.
+				// The placement may be closed by now.
 				b := datagram(header(token, r.Uint32N(stormChunks)), payload)
 				if unix.Sendto(s.tx, b, 0, to) == nil {
 					s.sent.Add(1)
@@ -58,7 +58,7 @@ func (s *storm) end() {
 	s.wg.Wait()
 }
 
-// When Close has returned nothing is written any more, however hard it rains.
+// No program writes to the memory of a placement after Close has returned.
 func TestCloseInStorm(t *testing.T) {
 	s := newStorm(t, Config{Chunk: stormChunk})
 	rounds := 500
@@ -66,34 +66,34 @@ func TestCloseInStorm(t *testing.T) {
 		rounds = 100
 	}
 	var wg sync.WaitGroup
-	for k := range 2 { // lanes at once, of memory of their own
+	for k := range 2 { // concurrent placements, each with its own memory
 		const size = stormChunk * stormChunks
 		mem := s.alloc(t, size)
 		wg.Go(func() {
 			var old *fabric.PlacementSpec
 			for round := range rounds {
-				l := laneOf(0, stormChunk, size)
-				if round%3 == 2 { // the same place in the table
-					l.Token = old.Token + lanes<<20
+				l := specOf(0, stormChunk, size)
+				if round%3 == 2 { // the same table entry
+					l.Token = old.Token + placements<<20
 				}
 				old = l
 				a := s.Area(mem)
-				lane := a.Open(l)
-				if lane == nil {
-					t.Error("no lane")
+				opened := a.Open(l)
+				if opened == nil {
+					t.Error("Open refused the placement")
 					return
 				}
-				p := follow(lane, l)
+				p := follow(opened, l)
 				for i := k; i < len(s.tokens); i += 2 {
 					s.tokens[i].Store(l.Token)
 				}
-				until(t, "a chunk", p.unseen) // there may be another on its way
+				until(t, "a chunk", p.unseen) // another may be in flight
 				if round%2 == 0 {
 					stormClaim(t, s, p, mem)
 				}
 				p.Close()
 				if !calm(mem, s) {
-					t.Errorf("round %d: memory of a closed lane was written", round)
+					t.Errorf("round %d: a program wrote to the memory of a closed placement", round)
 					return
 				}
 				a.Release()
@@ -105,7 +105,7 @@ func TestCloseInStorm(t *testing.T) {
 	nothingTaken(t, s.Offload)
 }
 
-// stormClaim takes chunks away while they come: each has been placed then, or never is.
+// stormClaim claims chunks while packets arrive. No program may write a chunk after claim returns.
 func stormClaim(t *testing.T, s *storm, p *follower, mem []byte) {
 	t.Helper()
 	p.claim(3, 10)
@@ -121,20 +121,20 @@ func stormClaim(t *testing.T, s *storm, p *follower, mem []byte) {
 	s.some(t)
 	for psn := 3; psn < 13; psn++ {
 		if got := mem[(psn+1)*stormChunk-1]; got != want[psn] {
-			t.Errorf("chunk %d was written after Claim", psn)
+			t.Errorf("a program wrote chunk %d after Claim", psn)
 		}
 	}
 }
 
-// some lets some packets come.
+// some waits until a few more packets were sent.
 func (s *storm) some(t *testing.T) {
 	t.Helper()
 	before := s.sent.Load()
-	until(t, "packets", func() bool { return s.sent.Load() > before+4 })
+	until(t, "packets to be sent", func() bool { return s.sent.Load() > before+4 })
 }
 
-// calm reports whether memory stays as it is while packets come. It changes the last byte of
-// each chunk at once: that is the one that is written last.
+// calm reports whether memory stays unchanged while packets arrive. It checks the last byte of each
+// chunk, because programs write that byte last.
 func calm(mem []byte, s *storm) bool {
 	for at := stormChunk - 1; at < len(mem); at += stormChunk {
 		mem[at] = 0x55
@@ -150,28 +150,27 @@ func calm(mem []byte, s *storm) bool {
 	return true
 }
 
-// A buffer that is given back while packets for it come is no one's: the region that has its
-// number next is not written.
+// After Free, packets for the old buffer do not change the region that reuses its id.
 func TestFreeInStorm(t *testing.T) {
 	s := newStorm(t, Config{Chunk: stormChunk})
 	const size = stormChunk * stormChunks
 	for range 10 {
 		mem, err := s.Alloc(size)
 		must(t, err)
-		l := laneOf(0, stormChunk, size)
+		l := specOf(0, stormChunk, size)
 		a, p := s.open(t, mem, l)
 		s.tokens[0].Store(l.Token)
 		until(t, "a chunk", p.unseen)
 		p.Close()
 		a.Release()
 		if s.Free(mem) != nil {
-			t.Fatal("not ours")
+			t.Fatal("Free refused the buffer")
 		}
 		if mem, err = s.Alloc(size); err != nil {
 			t.Fatal(err)
 		}
 		if !calm(mem, s) {
-			t.Fatal("new memory was written")
+			t.Fatal("a program wrote to newly allocated memory")
 		}
 		must(t, s.Free(mem))
 	}

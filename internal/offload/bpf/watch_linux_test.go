@@ -7,8 +7,8 @@ import (
 	"github.com/allcast/allcast/internal/fabric/ip"
 )
 
-// The process is woken when the last chunk comes that it has not claimed itself, after many, and when it
-// asks for it. What it takes itself wakes it no more often.
+// The program wakes the process after the last chunk that the process has not claimed, after every few
+// chunks, and on Wake. Chunks that the process places itself cause no additional wake-ups.
 func TestWatch(t *testing.T) {
 	poller, err := ip.NewPoller()
 	must(t, err)
@@ -18,12 +18,12 @@ func TestWatch(t *testing.T) {
 	must(t, w.Watch(func() { ready <- struct{}{} }))
 	w.Wake()
 	<-ready
-	l := laneOf(0, 10, 100)
+	l := specOf(0, 10, 100)
 	a, p := w.open(t, w.alloc(t, 100), l)
 	all := chunksOf(l, randomBytes(100))
 	w.send(t, 0, all[:9]...)
 	if len(ready) != 0 {
-		t.Error("woken for nothing")
+		t.Error("woken before the last chunk")
 	}
 	w.send(t, 0, all[9])
 	<-ready
@@ -31,34 +31,34 @@ func TestWatch(t *testing.T) {
 	p.Close()
 	a.Release()
 
-	l = laneOf(0, 10, 100)
+	l = specOf(0, 10, 100)
 	a, p = w.open(t, w.alloc(t, 100), l)
 	all = chunksOf(l, randomBytes(100))
 	p.claim(5, 1)
 	if !p.take(6) {
-		t.Error("the process cannot take a chunk that is free")
+		t.Error("the process could not take a free chunk")
 	}
 	w.send(t, 0, all[:9]...)
 	if len(ready) != 0 {
-		t.Error("woken for nothing")
+		t.Error("woken before the last chunk")
 	}
 	w.send(t, 0, all[9])
 	<-ready
 	p.Close()
 	a.Release()
 
-	// The process knows when it has claimed the last chunk.
-	l = laneOf(0, 10, 100)
+	// Count reports when the process has counted the last chunk.
+	l = specOf(0, 10, 100)
 	a, p = w.open(t, w.alloc(t, 100), l)
 	w.send(t, 0, chunksOf(l, randomBytes(100))[:8]...)
 	if p.Count(1) || !p.Count(1) {
-		t.Error("two chunks were left")
+		t.Error("Count did not report the last of two missing chunks, or reported it early")
 	}
 	p.Close()
 	a.Release()
 
-	// The process is woken after so many.
-	l = laneOf(0, 1, every+1)
+	// The program wakes the process after every chunks, before all have arrived.
+	l = specOf(0, 1, every+1)
 	a, p = w.open(t, w.alloc(t, every+1), l)
 	w.send(t, 0, chunksOf(l, make([]byte, every+1))[:every]...)
 	<-ready

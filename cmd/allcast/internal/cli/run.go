@@ -47,6 +47,7 @@ func Run(table CommandTable, args []string, stdout, stderr io.Writer) (status in
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
 		// A negative number is then a bad value with its own message, not an unknown flag.
 		kong.WithHyphenPrefixedParameters(true),
+		kong.PostBuild(func(k *kong.Kong) error { return setFlagHelp(k.Model.Node) }),
 	)
 	if err != nil {
 		panic(fmt.Sprintf("invalid command table: %v", err))

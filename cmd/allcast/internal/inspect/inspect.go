@@ -19,10 +19,18 @@ import (
 
 // Command is "allcast inspect".
 type Command struct {
-	Target  string        `arg:"" optional:"" placeholder:"PID|ADDR" help:"A process on this machine, or HOST:PORT or unix:PATH of its metrics server."`
-	Job     string        `placeholder:"JOB" help:"All local ranks of this job, in full: a prefix of its name, or \"all\"."`
+	Target  string        `arg:"" optional:"" placeholder:"PID|ADDR"`
+	Job     string        `placeholder:"JOB"`
 	Events  int           `default:"20" help:"Number of last events to show per process, 0 to 1024."`
 	Timeout time.Duration `default:"2s" help:"How long to wait for an answer."`
+}
+
+// FlagHelp implements cli.FlagHelp.
+func (Command) FlagHelp() map[string]string {
+	return map[string]string{
+		"target": "A process on this machine, or HOST:PORT or unix:PATH of its metrics server.",
+		"job":    "All local ranks of this job, in full: a prefix of its name, or \"all\".",
+	}
 }
 
 // Help implements kong.HelpProvider.

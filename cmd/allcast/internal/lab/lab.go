@@ -17,7 +17,7 @@ import (
 
 // Command is "allcast lab".
 type Command struct {
-	Run      runCmd      `cmd:"" help:"Build a network, run a command as one rank per host, print the counters, take it down."`
+	Run      runCmd      `cmd:"" help:"Build a network, run a command as one rank per host, print counters, take it down."`
 	Up       upCmd       `cmd:"" help:"Build a network and leave it up."`
 	Down     downCmd     `cmd:"" help:"Take a network down, even if the process that built it is gone."`
 	Exec     execCmd     `cmd:"" help:"Run a command inside a host or switch."`
@@ -32,7 +32,7 @@ type Command struct {
 func (Command) Help() string {
 	return `A real network on one Linux machine: hosts and switches are network namespaces. The kernel routes unicast
 over all spines and multicast along static trees, and every port counts. It needs root and touches nothing
-outside its own namespaces.
+outside its own namespaces. Labs with different names (--name) are independent.
 
 Examples:
   allcast lab run --topology fat-tree:16,4,2 -- allcast perf allgather --algo mcast -b 64K
@@ -44,22 +44,38 @@ Examples:
 
 // nameFlag chooses a lab.
 type nameFlag struct {
-	Name string `default:"acl" placeholder:"NAME" help:"Name of the lab (default acl); its namespaces are NAME-host0, NAME-leaf0 and so on. Labs with different names are independent."`
+	Name string `default:"acl" placeholder:"NAME" help:"Prefix of the namespaces: NAME-host0 and so on (default acl)."`
 }
 
 // networkFlags describe a network.
 type networkFlags struct {
 	nameFlag
-	Topology  string            `required:"" placeholder:"SPEC" help:"Network: star:8, fat-tree:HOSTS,LEAVES,SPINES or fat-tree3:HOSTS,RADIX; at most 32 ports per switch."`
-	Rate      units.Rate        `placeholder:"RATE" help:"Rate of a host's link (default: as fast as the machine); links between switches run at the multiple that makes the tree non-blocking."`
+	Topology  string            `required:"" placeholder:"SPEC"`
+	Rate      units.Rate        `placeholder:"RATE"`
 	UpRate    units.Rate        `placeholder:"RATE" help:"Rate of a host's sending side (default: that of its link)."`
 	MTU       int               `name:"mtu" default:"9000" placeholder:"N" help:"MTU of all links (default 9000)."`
-	Queue     units.Size        `default:"8M" placeholder:"SIZE" help:"Queue of a port with a rate, which drops when it is full (default 8M)."`
-	Groups    int               `default:"4" placeholder:"N" help:"Multicast groups, each with a tree through its own spine (default 4). It limits the number of subgroups."`
-	Loss      units.Probability `default:"0" placeholder:"P" help:"A multicast datagram is dropped at one receiver, independently. Packets that the kernel handles before its network stack (--hook tcx or xdp of perf) are not dropped: use ALLCAST_FAULT there."`
+	Queue     units.Size        `default:"8M" placeholder:"SIZE"`
+	Groups    int               `default:"4" placeholder:"N"`
+	Loss      units.Probability `default:"0" placeholder:"P"`
 	LossAll   units.Probability `default:"0" placeholder:"P" help:"As --loss, for all packets."`
 	Duplicate units.Probability `default:"0" placeholder:"P" help:"A multicast datagram arrives twice."`
-	Threads   bool              `help:"Prepare for hosts that receive in kernel threads (ALLCAST_RECEIVE_CORES): leaf ports then split the super-packets of TCP, because veth would not."`
+	Threads   bool
+}
+
+// FlagHelp implements cli.FlagHelp.
+func (networkFlags) FlagHelp() map[string]string {
+	return map[string]string{
+		"topology": "Network: star:8, fat-tree:HOSTS,LEAVES,SPINES or fat-tree3:HOSTS,RADIX; at most 32 ports per switch.",
+		"rate": "Rate of a host's link (default: as fast as the machine); links between switches run at the multiple " +
+			"that makes the tree non-blocking.",
+		"queue": "Queue of a port with a rate, which drops when it is full (default 8M).",
+		"groups": "Multicast groups, each with a tree through its own spine (default 4). It limits the number of " +
+			"subgroups.",
+		"loss": "A multicast datagram is dropped at one receiver, independently. Packets that the kernel handles before " +
+			"its network stack (--hook tcx or xdp of perf) are not dropped: use ALLCAST_FAULT there.",
+		"threads": "Prepare for hosts that receive in kernel threads (ALLCAST_RECEIVE_CORES): leaf ports then split the " +
+			"super-packets of TCP, because veth would not.",
+	}
 }
 
 func (f *networkFlags) config() lab.Config {

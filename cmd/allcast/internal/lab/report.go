@@ -17,7 +17,15 @@ import (
 
 type reportCmd struct {
 	HTML  string   `name:"html" required:"" placeholder:"FILE" help:"The page to write."`
-	Files []string `arg:"" placeholder:"FILE" help:"Output of \"allcast lab run --json -- allcast perf ... --json\", one file per run; the others are compared with the first."`
+	Files []string `arg:"" placeholder:"FILE"`
+}
+
+// FlagHelp implements cli.FlagHelp.
+func (reportCmd) FlagHelp() map[string]string {
+	return map[string]string{
+		"files": "Output of \"allcast lab run --json -- allcast perf ... --json\", one file per run; the others are " +
+			"compared with the first.",
+	}
 }
 
 func (reportCmd) Help() string {
@@ -25,8 +33,8 @@ func (reportCmd) Help() string {
 to each other. It needs no root.
 
 Example:
-  allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo mcast -b 64K -n 10 --json >mcast.json
-  allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo ring -b 64K -n 10 --json >ring.json
+  allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo mcast -b 64K --json >mcast.json
+  allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo ring -b 64K --json >ring.json
   allcast lab report mcast.json ring.json --html links.html`
 }
 

@@ -10,7 +10,7 @@ import (
 
 type runCmd struct {
 	networkFlags
-	Command []string `arg:"" optional:"" passthrough:"" placeholder:"COMMAND" help:"The program and its arguments; allcast stands for this program."`
+	Command []string `arg:"" optional:"" passthrough:"" placeholder:"COMMAND" help:"The command; allcast is this program."`
 }
 
 func (runCmd) Help() string {

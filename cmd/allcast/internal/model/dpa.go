@@ -10,14 +10,29 @@ import (
 )
 
 type dpaCmd struct {
-	Transport []string     `default:"ud" placeholder:"LIST" help:"ud (each datagram is staged, then copied) or uc (chunks of any length, written in place); or both, separated by commas (default ud)."`
-	Threads   []int        `default:"16" placeholder:"LIST" help:"Hardware threads, 1 to 256, 16 per core, separated by commas (default 16)."`
-	Chunk     []units.Size `default:"4K" placeholder:"LIST" help:"Payload of a chunk, that is, of one completion; at most 4K with ud (default 4K)."`
+	Transport []string     `default:"ud" placeholder:"LIST"`
+	Threads   []int        `default:"16" placeholder:"LIST"`
+	Chunk     []units.Size `default:"4K" placeholder:"LIST"`
 	Buffer    []units.Size `default:"8M" placeholder:"LIST" help:"Size of the received buffer (default 8M)."`
-	Link      units.Rate   `default:"200gbit" placeholder:"RATE" help:"Rate at which chunks arrive, headers included (default 200gbit)."`
-	Queue     int          `default:"8192" placeholder:"N" help:"Posted receives per thread; a chunk that finds none is dropped (default 8192)."`
-	Port      int64        `default:"0" placeholder:"CYCLES" help:"Cycles for which a memory access blocks others of the same core (default 0; 30 is fitted to Figure 16)."`
-	Table     bool         `help:"Print the paper, the model and linear extrapolation side by side, and every parameter with its source; the only other flag it takes is --json."`
+	Link      units.Rate   `default:"200gbit" placeholder:"RATE"`
+	Queue     int          `default:"8192" placeholder:"N"`
+	Port      int64        `default:"0" placeholder:"CYCLES"`
+	Table     bool
+}
+
+// FlagHelp implements cli.FlagHelp.
+func (dpaCmd) FlagHelp() map[string]string {
+	return map[string]string{
+		"transport": "ud (each datagram is staged, then copied) or uc (chunks of any length, written in place); or both, " +
+			"separated by commas (default ud).",
+		"threads": "Hardware threads, 1 to 256, 16 per core, separated by commas (default 16).",
+		"chunk":   "Payload of a chunk, that is, of one completion; at most 4K with ud (default 4K).",
+		"link":    "Rate at which chunks arrive, headers included (default 200gbit).",
+		"queue":   "Posted receives per thread; a chunk that finds none is dropped (default 8192).",
+		"port":    "Cycles for which a memory access blocks others of the same core (default 0; 30 is fitted to Figure 16).",
+		"table": "Print the paper, the model and linear extrapolation side by side, and every parameter with its source; " +
+			"the only other flag it takes is --json.",
+	}
 }
 
 func (dpaCmd) Help() string {

@@ -58,7 +58,11 @@ func TestDPAComparison(t *testing.T) {
 	}}
 	for json, wants := range map[bool][]string{
 		false: {"# Figure 99\n#   a note\nthreads  paper\n1        11.9\n2        \n\n# Parameters", "fitted on Fig 16"},
-		true:  {`{"model":"dpa","table":"Figure 99","notes":["a note"],"columns":["threads","paper"],"rows":[["1","11.9"],["2",""]]}`, `"parameters":[{"name":`},
+		true: {
+			`{"model":"dpa","table":"Figure 99","notes":["a note"],"columns":["threads","paper"],` +
+				`"rows":[["1","11.9"],["2",""]]}`,
+			`"parameters":[{"name":`,
+		},
 	} {
 		var out strings.Builder
 		if err := printComparison(&cli.Env{Stdout: &out, JSON: json}, tables); err != nil {

@@ -4,9 +4,9 @@ package model
 // Command is "allcast model".
 type Command struct {
 	Traffic trafficCmd `cmd:"" help:"Block-link traversals of Allgather and Broadcast, by algorithm (Fig. 2)."`
-	PSN     psnCmd     `cmd:"" name:"psn" help:"PSN bits against bitmap and buffer size, and the memory footprint (Fig. 7, Sec. III-D)."`
-	Speedup speedupCmd `cmd:"" help:"Concurrent Allgather and Reduce-Scatter: shares, bytes and speed-up (Fig. 3, App. B)."`
-	DPA     dpaCmd     `cmd:"" name:"dpa" help:"The NIC's accelerator, cycle by cycle: throughput of the receive kernels (Table I, Fig. 13-16)."`
+	PSN     psnCmd     `cmd:"" name:"psn" help:"PSN bits against bitmap and buffer size; footprint (Fig. 7, Sec. III-D)."`
+	Speedup speedupCmd `cmd:"" help:"Concurrent Allgather and Reduce-Scatter: shares, bytes, speed-up (Fig. 3, App. B)."`
+	DPA     dpaCmd     `cmd:"" name:"dpa" help:"The NIC's accelerator: rate of the receive kernels (Table I, Fig. 13-16)."`
 }
 
 // Help implements kong.HelpProvider.

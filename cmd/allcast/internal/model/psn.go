@@ -8,7 +8,7 @@ import (
 
 type psnCmd struct {
 	Chunk units.Size `default:"4K" placeholder:"SIZE" help:"Payload of one datagram (default 4K)."`
-	LLC   units.Size `name:"llc" default:"1536K" placeholder:"SIZE" help:"Cache that should hold the bitmaps (default 1536K, the paper's accelerator)."`
+	LLC   units.Size `name:"llc" default:"1536K" placeholder:"SIZE" help:"Cache for bitmaps (default 1536K, the paper's)."`
 }
 
 func (psnCmd) Help() string {

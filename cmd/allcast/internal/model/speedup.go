@@ -8,7 +8,7 @@ import (
 )
 
 type speedupCmd struct {
-	Ranks []int `default:"2,4,8,16,32,64,188,1024" placeholder:"LIST" help:"Numbers of ranks, separated by commas (default 2,4,8,16,32,64,188,1024)."`
+	Ranks []int `default:"2,4,8,16,32,64,188,1024" placeholder:"LIST" help:"Numbers of ranks (default ${default})."`
 }
 
 func (speedupCmd) Help() string {

@@ -7,7 +7,15 @@ import (
 )
 
 type trafficCmd struct {
-	Topology string `required:"" placeholder:"SPEC" help:"Network: star:8, fat-tree:HOSTS,LEAVES,SPINES (fat-tree:188,12,6 is the paper's testbed) or fat-tree3:HOSTS,RADIX (fat-tree3:1024,32 is Figure 2's)."`
+	Topology string `required:"" placeholder:"SPEC"`
+}
+
+// FlagHelp implements cli.FlagHelp.
+func (trafficCmd) FlagHelp() map[string]string {
+	return map[string]string{
+		"topology": "Network: star:8, fat-tree:HOSTS,LEAVES,SPINES (fat-tree:188,12,6 is the paper's testbed) or " +
+			"fat-tree3:HOSTS,RADIX (fat-tree3:1024,32 is Figure 2's).",
+	}
 }
 
 func (trafficCmd) Help() string {

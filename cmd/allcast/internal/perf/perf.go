@@ -11,41 +11,77 @@ import (
 
 // Command is "allcast perf".
 type Command struct {
-	Operation string `arg:"" placeholder:"OPERATION" help:"broadcast, allgather, reduce-scatter, allreduce, barrier, or allgather+reduce-scatter: both at once."`
+	Operation string `arg:"" placeholder:"OPERATION"`
 
-	Ranks  *int        `placeholder:"N" help:"Number of local ranks to start (default 8), unless a launcher started this process as a rank."`
-	Algo   string      `default:"auto" placeholder:"LIST" help:"Algorithms to compare, separated by commas (default auto). For both at once, pairs: mcast+ring."`
-	Min    *units.Size `name:"min" short:"b" placeholder:"MIN" help:"Smallest size (default 4K). Without -e, the only one."`
+	Ranks  *int        `placeholder:"N"`
+	Algo   string      `default:"auto" placeholder:"LIST"`
+	Min    *units.Size `name:"min" short:"b" placeholder:"MIN"`
 	Max    *units.Size `name:"max" short:"e" placeholder:"MAX" help:"Largest size (default 1M)."`
-	Factor int         `short:"f" default:"4" placeholder:"FACTOR" help:"Factor from one size to the next (default 4). The size after 0 is 1."`
+	Factor int         `short:"f" default:"4" placeholder:"FACTOR"`
 	Iters  *int        `short:"n" placeholder:"ITERS" help:"Measured iterations (default 20)."`
-	Warmup *int        `short:"w" placeholder:"WARMUP" help:"Iterations before them, not timed (default 0, so that all traffic is reported)."`
+	Warmup *int        `short:"w" placeholder:"WARMUP"`
 	Check  int         `short:"c" default:"1" placeholder:"0|1" help:"Verify every iteration on all ranks (default 1)."`
 
 	Root      int         `default:"0" placeholder:"R" help:"Root of a Broadcast (default 0)."`
-	Chains    *int        `placeholder:"M" help:"Ranks that multicast at a time (default 1; all ranks next to a Reduce-Scatter). Values above what the operation can use are clamped."`
-	ChainBy   string      `default:"rank" placeholder:"rank|rack" help:"rank: as many chains of neighbouring ranks as --chains says; rack: one chain per rack, by ALLCAST_RACK (default rank)."`
-	Subgroups int         `default:"1" placeholder:"S" help:"Multicast groups (default 1). Values above what the operation can use are clamped."`
-	Chunk     *units.Size `placeholder:"BYTES" help:"Payload of a datagram (default: the largest that fits the network). A larger chunk is sent as several packets with one header: less work, but one lost packet loses the whole chunk."`
+	Chains    *int        `placeholder:"M"`
+	ChainBy   string      `default:"rank" placeholder:"rank|rack"`
+	Subgroups int         `default:"1" placeholder:"S"`
+	Chunk     *units.Size `placeholder:"BYTES"`
 	InPlace   bool        `name:"inplace" help:"Send from the receive buffer, or receive into the send buffer."`
-	DType     string      `name:"dtype" default:"f32" placeholder:"T" help:"Element type of a reduction: f32, f64, f16, bf16, i8 to i64, u8 to u64 (default f32)."`
+	DType     string      `name:"dtype" default:"f32" placeholder:"T"`
 	Reduce    string      `default:"sum" placeholder:"OP" help:"The reduction: sum, avg, min, max or prod (default sum)."`
-	OSU       bool        `name:"osu" help:"OSU's method, as the paper used it: without -n and -w, 1000 iterations below 4K and 100 from there on, after 100 to warm up. A Broadcast is timed on its leaves."`
-	Raw       *string     `placeholder:"FILE" help:"Also write the time of every rank and iteration to a CSV file, on rank 0's machine."`
-	Overlap   bool        `help:"Also measure which share of the operation's time is left for computing, as OSU's benchmarks do."`
+	OSU       bool        `name:"osu"`
+	Raw       *string     `placeholder:"FILE"`
+	Overlap   bool
 
 	fabricFlags
 }
 
 // fabricFlags choose the network, the datapath and the protection.
 type fabricFlags struct {
-	Fabric   string `default:"" placeholder:"ip|verbs" help:"The network: ip, or verbs for InfiniBand and RoCE in a program built with that tag (default: ALLCAST_FABRIC, or ip)."`
-	Device   string `default:"" placeholder:"D" help:"The verbs device and port, such as mlx5_0:1; several, separated by commas, are assigned to ranks round-robin (default: ALLCAST_DEVICE, or the first that works)."`
-	Datapath string `default:"" placeholder:"host|bpf|auto" help:"Where received data is placed: host, in the process of each rank (default); bpf, in the kernel, which needs CAP_BPF and CAP_PERFMON; auto, in the kernel if possible. Also set by ALLCAST_DATAPATH."`
-	Hook     string `default:"" placeholder:"sockfilter|tcx|xdp" help:"Kernel hook for --datapath bpf or auto (default sockfilter); tcx and xdp also need CAP_NET_ADMIN. Also set by ALLCAST_HOOK."`
+	Fabric   string `default:"" placeholder:"ip|verbs"`
+	Device   string `default:"" placeholder:"D"`
+	Datapath string `default:"" placeholder:"host|bpf|auto"`
+	Hook     string `default:"" placeholder:"sockfilter|tcx|xdp"`
 
-	Secure    bool `help:"Encrypt everything that ranks send to each other (AES-GCM). Without the key, nobody can read or change it. Also set by ALLCAST_SECURE=on."`
-	Integrity bool `help:"Add checksums to everything sent and to every result, to detect accidental changes in transit or in memory. Also set by ALLCAST_INTEGRITY=on."`
+	Secure    bool
+	Integrity bool
+}
+
+// FlagHelp implements cli.FlagHelp.
+func (Command) FlagHelp() map[string]string {
+	return map[string]string{
+		"operation": "broadcast, allgather, reduce-scatter, allreduce, barrier, or allgather+reduce-scatter: both at once.",
+		"ranks":     "Number of local ranks to start (default 8), unless a launcher started this process as a rank.",
+		"algo":      "Algorithms to compare, separated by commas (default auto). For both at once, pairs: mcast+ring.",
+		"min":       "Smallest size (default 4K). Without -e, the only one.",
+		"factor":    "Factor from one size to the next (default 4). The size after 0 is 1.",
+		"warmup":    "Iterations before them, not timed (default 0, so that all traffic is reported).",
+		"chains": "Ranks that multicast at a time (default 1; all ranks next to a Reduce-Scatter). Values above what the " +
+			"operation can use are clamped.",
+		"chain-by": "rank: as many chains of neighbouring ranks as --chains says; rack: one chain per rack, by " +
+			"ALLCAST_RACK (default rank).",
+		"subgroups": "Multicast groups (default 1). Values above what the operation can use are clamped.",
+		"chunk": "Payload of a datagram (default: the largest that fits the network). A larger chunk is sent as several " +
+			"packets with one header: less work, but one lost packet loses the whole chunk.",
+		"dtype": "Element type of a reduction: f32, f64, f16, bf16, i8 to i64, u8 to u64 (default f32).",
+		"osu": "OSU's method, as the paper used it: without -n and -w, 1000 iterations below 4K and 100 from there on, " +
+			"after 100 to warm up. A Broadcast is timed on its leaves.",
+		"raw":     "Also write the time of every rank and iteration to a CSV file, on rank 0's machine.",
+		"overlap": "Also measure which share of the operation's time is left for computing, as OSU's benchmarks do.",
+		"fabric": "The network: ip, or verbs for InfiniBand and RoCE in a program built with that tag (default: " +
+			"ALLCAST_FABRIC, or ip).",
+		"device": "The verbs device and port, such as mlx5_0:1; several, separated by commas, are assigned to ranks " +
+			"round-robin (default: ALLCAST_DEVICE, or the first that works).",
+		"datapath": "Where received data is placed: host, in the process of each rank (default); bpf, in the kernel, " +
+			"which needs CAP_BPF and CAP_PERFMON; auto, in the kernel if possible. Also set by ALLCAST_DATAPATH.",
+		"hook": "Kernel hook for --datapath bpf or auto (default sockfilter); tcx and xdp also need CAP_NET_ADMIN. Also " +
+			"set by ALLCAST_HOOK.",
+		"secure": "Encrypt everything that ranks send to each other (AES-GCM). Without the key, nobody can read or " +
+			"change it. Also set by ALLCAST_SECURE=on.",
+		"integrity": "Add checksums to everything sent and to every result, to detect accidental changes in transit or " +
+			"in memory. Also set by ALLCAST_INTEGRITY=on.",
+	}
 }
 
 // Help implements kong.HelpProvider.

@@ -13,7 +13,7 @@ const defaultBytes units.Size = 64 << 10
 type allgatherCmd struct {
 	// A pointer, because an explicit --bytes excludes --counts.
 	Bytes  *units.Size  `placeholder:"SIZE" help:"What each rank sends (default 64K)."`
-	Counts []units.Size `placeholder:"SIZE" help:"A size for each rank, separated by commas (allgatherv), instead of --bytes."`
+	Counts []units.Size `placeholder:"SIZE" help:"One size per rank, comma-separated (allgatherv), instead of --bytes."`
 	flags
 }
 

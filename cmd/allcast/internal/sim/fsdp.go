@@ -16,19 +16,40 @@ import (
 )
 
 type fsdpCmd struct {
-	Topology string        `required:"" placeholder:"SPEC" help:"Network: star:8, fat-tree:HOSTS,LEAVES,SPINES (fat-tree:188,12,6 is the paper's testbed) or fat-tree3:HOSTS,RADIX."`
-	Algo     string        `default:"ring+ring,mcast+inc" placeholder:"LIST" help:"Pairs of allgather and reduce-scatter to compare, separated by commas: mcast+inc, ring+ring, mcast+ring, ring+inc (default ring+ring,mcast+inc). Speed-ups are over the first."`
-	Rate     units.Rate    `default:"100gbit" placeholder:"RATE" help:"Rate of a host's link (default 100gbit); links between switches run at the multiple that makes the tree non-blocking."`
+	Topology string        `required:"" placeholder:"SPEC"`
+	Algo     string        `default:"ring+ring,mcast+inc" placeholder:"LIST"`
+	Rate     units.Rate    `default:"100gbit" placeholder:"RATE"`
 	Latency  time.Duration `default:"500ns" placeholder:"D" help:"Latency of a link, its switch included (default 500ns)."`
 
 	Layers     int           `default:"32" placeholder:"L" help:"Layers of the model (default 32)."`
-	LayerBytes units.Size    `default:"437500000" placeholder:"SIZE" help:"Parameters of one layer, all shards together (default 437500000: 7e9 parameters of 2 bytes in 32 layers)."`
-	Compute    time.Duration `default:"20ms" placeholder:"D" help:"Forward time of one layer; backward takes twice that (default 20ms, which is some 7000 tokens a rank at 150 Tflop/s. A layer takes 35ms on a link of 100gbit: more than forward, so communication matters, but less than backward, so it depends on the algorithms whether it can be hidden there)."`
-	Prefetch   int           `default:"1" placeholder:"N" help:"Layers gathered ahead of the one being computed (default 1)."`
+	LayerBytes units.Size    `default:"437500000" placeholder:"SIZE"`
+	Compute    time.Duration `default:"20ms" placeholder:"D"`
+	Prefetch   int           `default:"1" placeholder:"N"`
 
-	Chunk *units.Size `placeholder:"SIZE" help:"Payload of one packet (default: coarse, by the size of the model and the network, so that a run takes seconds; see above)."`
+	Chunk *units.Size `placeholder:"SIZE"`
 	Seed  uint64      `default:"1" placeholder:"S" help:"What everything random comes from (default 1)."`
-	HTML  string      `name:"html" placeholder:"FILE" help:"Draw the timelines of rank 0: one page that needs nothing else."`
+	HTML  string      `name:"html" placeholder:"FILE"`
+}
+
+// FlagHelp implements cli.FlagHelp.
+func (fsdpCmd) FlagHelp() map[string]string {
+	return map[string]string{
+		"topology": "Network: star:8, fat-tree:HOSTS,LEAVES,SPINES (fat-tree:188,12,6 is the paper's testbed) or " +
+			"fat-tree3:HOSTS,RADIX.",
+		"algo": "Pairs of allgather and reduce-scatter to compare, separated by commas: mcast+inc, ring+ring, " +
+			"mcast+ring, ring+inc (default ring+ring,mcast+inc). Speed-ups are over the first.",
+		"rate": "Rate of a host's link (default 100gbit); links between switches run at the multiple that makes the tree " +
+			"non-blocking.",
+		"layer-bytes": "Parameters of one layer, all shards together (default 437500000: 7e9 parameters of 2 bytes in 32 " +
+			"layers).",
+		"compute": "Forward time of one layer; backward takes twice that (default 20ms, which is some 7000 tokens a rank " +
+			"at 150 Tflop/s. A layer takes 35ms on a link of 100gbit: more than forward, so communication matters, but less " +
+			"than backward, so it depends on the algorithms whether it can be hidden there).",
+		"prefetch": "Layers gathered ahead of the one being computed (default 1).",
+		"chunk": "Payload of one packet (default: coarse, by the size of the model and the network, so that a run takes " +
+			"seconds; see above).",
+		"html": "Draw the timelines of rank 0: one page that needs nothing else.",
+	}
 }
 
 func (fsdpCmd) Help() string {

@@ -45,7 +45,7 @@ func (barrierCmd) Help() string {
 func (c *barrierCmd) Run(e *cli.Env, all *Command) error { return c.runSized(e, all, "barrier", 0) }
 
 type bothCmd struct {
-	Bytes units.Size `default:"64K" placeholder:"SIZE" help:"What each rank sends in the allgather and receives in the reduce-scatter (default 64K)."`
+	Bytes units.Size `default:"64K" placeholder:"SIZE" help:"What each rank sends and what it receives (default 64K)."`
 	flags
 }
 

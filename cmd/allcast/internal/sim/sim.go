@@ -15,7 +15,7 @@ type Command struct {
 	ReduceScatter reduceScatterCmd `cmd:"" help:"Every rank gets its block of the sum."`
 	Allreduce     allreduceCmd     `cmd:"" help:"Every rank gets the whole sum."`
 	Barrier       barrierCmd       `cmd:"" help:"Every rank waits for all."`
-	Both          bothCmd          `cmd:"" name:"allgather+reduce-scatter" help:"Both at the same time, as in a training step."`
+	Both          bothCmd          `cmd:"" name:"allgather+reduce-scatter" help:"Both at once, as in a training step."`
 	FSDP          fsdpCmd          `cmd:"" name:"fsdp" help:"A training step of a fully sharded model."`
 
 	simulate func(sim.Config) (*sim.Result, error) // replaces sim.Run in tests

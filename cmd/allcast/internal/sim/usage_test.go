@@ -130,8 +130,8 @@ func TestDatapath(t *testing.T) {
 
 // A slow accelerator in the real simulator drops chunks, and the JSON names it.
 func TestDatapathJSON(t *testing.T) {
-	l := execute(sim.Run, strings.Fields(
-		"sim allgather --topology star:3 --bytes 1M --rate 200gbit --datapath dpa:ud,threads=1,queue=32 --json")...).Objects(t)[0]
+	args := "sim allgather --topology star:3 --bytes 1M --rate 200gbit --datapath dpa:ud,threads=1,queue=32 --json"
+	l := execute(sim.Run, strings.Fields(args)...).Objects(t)[0]
 	if l["datapath"] != "dpa:ud,threads=1,queue=32" || l["verified"] != true || l["dropped_chunks"].(float64) == 0 ||
 		l["repaired_chunks"].(float64) == 0 {
 		t.Errorf("%v", l)

@@ -12,11 +12,11 @@ import (
 // placed implements fabric.OpenPlacement.
 type placed struct {
 	o       *Offload
-	l       *lane
+	l       *placement
 	words   []place.Word
 	blocks  span
 	first   uint32    // index of the first word
-	ignored [3]uint64 // counts when the lane was opened
+	ignored [3]uint64 // counts when the placement was opened
 }
 
 const all = 1<<32 - 1
@@ -33,7 +33,7 @@ func (ar *area) Open(s *fabric.PlacementSpec) fabric.OpenPlacement {
 	if o.closed || s.Sub >= len(o.groups) {
 		return nil
 	}
-	l := o.freeLane(s.Token)
+	l := o.freePlacement(s.Token)
 	if l == nil {
 		return nil
 	}
@@ -72,14 +72,14 @@ func (ar *area) Open(s *fabric.PlacementSpec) fabric.OpenPlacement {
 		c.Store(0)
 	}
 	o.open[l] = true
-	l.token.Store(s.Token) // from now on, programs see the lane
+	l.token.Store(s.Token) // from now on, programs see the placement
 	return p
 }
 
-// freeLane finds a free line that programs probe for a token. The caller holds o.mu.
-func (o *Offload) freeLane(token uint64) *lane {
+// freePlacement finds a free line that programs probe for a token. The caller holds o.mu.
+func (o *Offload) freePlacement(token uint64) *placement {
 	for i := range uint64(probes) {
-		if l := &o.lanes[(token+i)%lanes]; !o.open[l] {
+		if l := &o.placements[(token+i)%placements]; !o.open[l] {
 			return l
 		}
 	}
@@ -90,7 +90,7 @@ func (o *Offload) freeLane(token uint64) *lane {
 func (p *placed) Words() []place.Word { return p.words }
 
 // Counted implements fabric.OpenPlacement. It is not exact: a program may still count for the previous
-// lane on this line.
+// placement on this line.
 func (p *placed) Counted() uint64 { return p.l.placed.Load() }
 
 // Count implements fabric.OpenPlacement.
