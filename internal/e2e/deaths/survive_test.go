@@ -161,7 +161,7 @@ func TestStoppedIsLeftOut(t *testing.T) {
 		if err := all[victim].Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		want := fmt.Sprintf("failed: allcast: shrink: rank %d was taken for lost", victim)
+		want := fmt.Sprintf("failed: allcast: shrink: rank %d was declared lost", victim)
 		if !all[victim].Until("failed") || !strings.HasPrefix(all[victim].Last(), want) {
 			t.Errorf("rank %d said %q, want %q", victim, all[victim].Last(), want)
 		}
