@@ -50,8 +50,8 @@ type Options struct {
 	Fabric string
 
 	// Device names the verbs device and its port, such as "mlx5_0:1". If it lists several devices, separated
-	// by commas, the ranks of a host use them round-robin. The default is the device of the interface
-	// towards rank 0, or the first that works.
+	// by commas, consecutive ranks use them round-robin. The default is the device of the interface towards
+	// rank 0, or the first that works.
 	Device string
 
 	// Rack names the neighbourhood of this rank, such as its leaf switch, for WithChainsByRack.
