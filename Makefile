@@ -14,7 +14,8 @@ NAME          ?= new
 OLD           ?= old
 NEW           ?= new
 BENCHTIME     ?= 100ms
-MICRO         := ./internal/mcast ./internal/p2p ./internal/node ./internal/fabric ./internal/fabric/ip ./internal/reduce
+MICRO         := ./internal/mcast ./internal/p2p ./internal/node ./internal/fabric ./internal/fabric/ip \
+                 ./internal/reduce
 SOCKETS       := ^Benchmark(Send|Receive|SendReceive|TCP.*)$$
 
 # A suite is a package. The tests of SUITES_DATAPATH work on any datapath. internal/e2e/secure is not

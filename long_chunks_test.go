@@ -55,7 +55,7 @@ func TestLongChunks(t *testing.T) {
 					chunks += r.Info().Chunks * uint64(c.Size()-1) / uint64(c.Size())
 				}
 				if got := c.Stats().ReceivedChunks; 2*got < chunks {
-					return fmt.Errorf("only %d of %d chunks came by multicast", got, chunks)
+					return fmt.Errorf("only %d of %d chunks arrived by multicast", got, chunks)
 				}
 				return nil
 			})
@@ -69,7 +69,7 @@ func TestTooLongChunks(t *testing.T) {
 	for rank, err := range allcasttest.JoinAll(t.Context(), opts, func(context.Context, *allcast.Comm) error {
 		return errors.New("joined")
 	}) {
-		if err == nil || !strings.Contains(err.Error(), "at most 65453 do") {
+		if err == nil || !strings.Contains(err.Error(), "at most 65453") {
 			t.Errorf("rank %d: got %v", rank, err)
 		}
 	}

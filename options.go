@@ -136,8 +136,8 @@ func (o *Options) resolve(env settings.Env) (settings.Settings, error) {
 		Job: settings.Job{Rank: o.Rank, Size: o.Size, Addr: o.Addr, Version: Version},
 		Network: settings.Network{
 			Interface: o.Interface, Fabric: o.Fabric, Device: o.Device, Rack: o.Rack,
-			Subgroups: o.Subgroups, Groups: o.Groups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP, ReceiveBuffer: o.ReceiveBuffer, PlainSockets: o.PlainSockets,
-			NoMulticast: o.NoMulticast,
+			Subgroups: o.Subgroups, Groups: o.Groups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP,
+			ReceiveBuffer: o.ReceiveBuffer, PlainSockets: o.PlainSockets, NoMulticast: o.NoMulticast,
 		},
 		Protection: settings.Protection{Key: o.Key, Secure: o.Secure, Integrity: o.Integrity},
 		Transfer: settings.Transfer{

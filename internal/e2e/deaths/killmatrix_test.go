@@ -282,7 +282,7 @@ func (s strike) test(t *testing.T, l *lab.Lab) time.Duration {
 			if !p.Until("idle") {
 				t.Errorf("rank %d said %q, want idle", rank, p.Last())
 			}
-			if err := p.Tell("go on"); err != nil {
+			if err := p.Tell("continue"); err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 			}
 		}

@@ -66,7 +66,7 @@ func TestRejoin(t *testing.T) {
 		all[victim] = all[victim].Restart(t)
 		// The new process can only gather with the next generation.
 		if !all[victim].Until("gathered 4") {
-			t.Fatalf("rank %d came back and said %q", victim, all[victim].Last())
+			t.Fatalf("the restarted rank %d said %q", victim, all[victim].Last())
 		}
 	}
 	for _, p := range all {

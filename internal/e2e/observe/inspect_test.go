@@ -22,7 +22,7 @@ func TestInspectStoppedRank(t *testing.T) {
 	all := e2e.Start(t, size, "gather", e2e.AlgoVar+"=mcast", "ALLCAST_TIMEOUT=50s")
 	for rank, p := range all {
 		if !p.Until("gathered") {
-			t.Fatalf("rank %d did not begin: %s", rank, p.Last())
+			t.Fatalf("rank %d did not start: %s", rank, p.Last())
 		}
 		if rank != victim {
 			go p.Drain()
