@@ -1,4 +1,4 @@
-# Everything a contributor runs. `make help` lists it.
+# Targets for contributors. `make help` lists them.
 
 GO            ?= go
 FUZZTIME      ?= 10s
@@ -8,23 +8,24 @@ MUTANTS       ?=
 LINT_VERSION  := v2.14.0
 STAT_VERSION  := v0.0.0-20260908200009-22c9c6c9d4da
 
-# What bench-save runs and bench-diff compares. Benchmarks of sockets measure the
-# machine's other work as well: they are left out.
+# bench-save runs these benchmarks and bench-diff compares them, except for benchmarks of sockets, which
+# vary with the load of the machine.
 NAME          ?= new
 OLD           ?= old
 NEW           ?= new
 BENCHTIME     ?= 100ms
-MICRO         := ./internal/mcast ./internal/p2p ./internal/node ./internal/fabric ./internal/fabric/ip ./internal/reduce
+MICRO         := ./internal/mcast ./internal/p2p ./internal/node ./internal/fabric ./internal/fabric/ip \
+                 ./internal/reduce
 SOCKETS       := ^Benchmark(Send|Receive|SendReceive|TCP.*)$$
 
-# A suite is a package. SUITES_DATAPATH lists those whose tests work on any datapath: the kernel can
-# neither decrypt nor verify checksums, so internal/e2e/secure is not among them. SUITES_PLAIN lists
-# those that do more, or that measure, without the race detector.
+# A suite is a package. The tests of SUITES_DATAPATH work on any datapath. internal/e2e/secure is not
+# among them, because the kernel can neither decrypt nor verify checksums. The tests of SUITES_PLAIN are
+# longer, or measure something, without the race detector.
 SUITES_DATAPATH := . ./internal/e2e/offload ./internal/e2e/observe
 SUITES_PLAIN    := $(SUITES_DATAPATH) ./internal/e2e/secure ./internal/engine/... ./internal/sim \
                    ./internal/model/dpa ./internal/paper
 
-# What has code for the tag verbs.
+# Packages with code for the build tag verbs.
 VERBS         := ./internal/fabric/verbs ./internal/world ./cmd/allcast/...
 
 # Tools are built once, outside the repository.
@@ -46,28 +47,28 @@ build: ## Build the command into bin/
 	$(GO) build -o bin/ ./cmd/allcast
 
 .PHONY: test
-test: ## Run all tests with the race detector (needs gcc), and the suites that differ without it once more
+test: ## Run all tests with the race detector (needs gcc), then SUITES_PLAIN without it
 	$(GO) test -race -timeout 20m $(TESTFLAGS) ./...
 	$(GO) test -timeout 20m $(TESTFLAGS) $(SUITES_PLAIN)
 
 .PHONY: test-offload
-test-offload: ## Run the suites that use a datapath, with data that the kernel puts in place (needs root)
+test-offload: ## Run SUITES_DATAPATH with the kernel's datapath (needs root)
 	@for h in sockfilter tcx; do \
 		echo "ALLCAST_DATAPATH=bpf ALLCAST_HOOK=$$h"; \
 		ALLCAST_DATAPATH=bpf ALLCAST_HOOK=$$h $(GO) test -p 1 -count 1 -timeout 20m $(TESTFLAGS) $(SUITES_DATAPATH) || exit 1; \
 	done
 
 .PHONY: lint
-lint: $(LINT) ## Check format, style, and who may import whom
+lint: $(LINT) ## Check format, style and imports
 	$(GO) vet ./...
 	$(LINT) fmt --diff ./...
 	$(LINT) run ./...
 	@if [ -e /usr/include/infiniband/verbs.h ] && [ -e /usr/include/rdma/rdma_cma.h ]; then \
 		echo $(LINT) run --build-tags verbs $(VERBS); $(LINT) run --build-tags verbs $(VERBS); \
-	else echo 'skipped: what is built with the tag verbs, as there are no RDMA headers'; fi
+	else echo 'skipped: lint with the build tag verbs, because RDMA headers are not installed'; fi
 
 .PHONY: vet-systems
-vet-systems: ## Compile and vet everything, tests included, for macOS and Windows
+vet-systems: ## Compile and vet all packages and their tests for macOS and Windows
 	@for os in darwin windows; do \
 		echo "GOOS=$$os CGO_ENABLED=0 $(GO) vet ./..."; GOOS=$$os CGO_ENABLED=0 $(GO) vet ./... || exit 1; \
 	done
@@ -76,11 +77,11 @@ vet-systems: ## Compile and vet everything, tests included, for macOS and Window
 fmt: $(LINT) ## Format the code
 	$(LINT) fmt ./...
 
-# The guest has a kernel, a provider and devices of its own: no RDMA hardware, KVM or
-# privileges are needed. Packages that are missing are installed, as root.
+# The guest has its own kernel and Soft-RoCE devices, so the host needs no RDMA hardware, KVM or
+# privileges. As root, the target installs missing packages.
 VERBSFLAGS ?=
 .PHONY: test-verbs
-test-verbs: ## Test the verbs fabric on Soft-RoCE, in a guest under QEMU (VERBSFLAGS='-run TestLoss', -skip to skip where it cannot be)
+test-verbs: ## Test the verbs fabric on Soft-RoCE in a QEMU guest (VERBSFLAGS='-run TestLoss'; -skip: skip if QEMU is missing)
 	$(GO) run ./internal/tools/verbsguest $(VERBSFLAGS)
 
 .PHONY: fuzz
@@ -88,7 +89,7 @@ fuzz: ## Fuzz every target for FUZZTIME (10s)
 	GO="$(GO)" bash .ci/fuzz $(FUZZTIME)
 
 .PHONY: mutants
-mutants: ## Put mistakes into the receive path, one at a time, and check that the simulator's tests catch each (MUTANTS=regexp to choose)
+mutants: ## Check that the simulator's tests catch each of a list of mistakes in the receive path (MUTANTS=regexp)
 	$(GO) run ./internal/tools/mutants -run '$(MUTANTS)'
 
 .PHONY: spin
@@ -96,13 +97,13 @@ spin: ## Check the model of the protocol in formal/ (needs spin and gcc)
 	bash formal/check
 
 .PHONY: bench
-bench: ## Run the benchmarks that match BENCH, with allocations
+bench: ## Run the benchmarks that match BENCH, and report allocations
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
-# Six rounds of all rather than -count 6: a machine that is slow for a while then
-# shows as spread of many, not as a difference of one.
+# Six rounds over all benchmarks instead of -count 6: if the machine is slow for a while, many benchmarks
+# vary more, instead of one that seems to have changed.
 .PHONY: bench-save
-bench-save: ## Run the micro benchmarks 6 times, into bin/bench/NAME.txt (NAME=new)
+bench-save: ## Run the micro benchmarks 6 times and save the results in bin/bench/NAME.txt (NAME=new)
 	@mkdir -p bin/bench && rm -f bin/bench/$(NAME).tmp
 	@for round in 1 2 3 4 5 6; do \
 		echo "round $$round of 6"; \
@@ -112,36 +113,36 @@ bench-save: ## Run the micro benchmarks 6 times, into bin/bench/NAME.txt (NAME=n
 	@mv bin/bench/$(NAME).tmp bin/bench/$(NAME).txt
 
 .PHONY: bench-diff
-bench-diff: ## Compare what bench-save saved (OLD=old NEW=new), with confidence intervals
+bench-diff: ## Compare results of bench-save (OLD=old NEW=new), with confidence intervals
 	$(GO) run golang.org/x/perf/cmd/benchstat@$(STAT_VERSION) bin/bench/$(OLD).txt bin/bench/$(NEW).txt
 
 .PHONY: bpf
-bpf: ## Compile the kernel's part of the receive path again (needs clang-14, llvm-14 and libbpf-dev)
+bpf: ## Recompile the eBPF program of the receive path (needs clang-14, llvm-14 and libbpf-dev)
 	BPF2GO_CFLAGS="-O2 -g -Wall -Werror -mcpu=v3 -I/usr/include/$$(gcc -print-multiarch)" $(GO) generate ./internal/offload/bpf
 
 .PHONY: docs
-docs: ## Measure again what the tables in docs/ show (PAGES=docs/dpa.md: only that)
+docs: ## Measure the tables in docs/ again (PAGES=docs/dpa.md: only those of one page)
 	$(GO) run ./internal/tools/docs $(PAGES)
 
 .PHONY: packages
-packages: ## Draw the packages and their imports into docs/packages.md
+packages: ## Draw the packages and their imports in docs/packages.md
 	$(GO) run ./internal/tools/imports
 
 .PHONY: figure12
-figure12: ## Measure the paper's Figure 12 in the lab (needs root, some minutes)
+figure12: ## Measure Figure 12 of the paper in the lab (needs root and some minutes)
 	$(GO) run ./internal/paper/figure12
 
 .PHONY: bench-peers
-bench-peers: ## Measure beside Open MPI, MPICH and bare multicast in the lab (needs root, some minutes)
+bench-peers: ## Compare with Open MPI, MPICH and bare multicast in the lab (needs root and some minutes)
 	$(GO) run ./bench/peers
 
 CHAOSFLAGS ?= -time 10m
 .PHONY: chaos
-chaos: ## Kill, stop and cut off ranks at random in the lab, lose much or cancel calls, and check every call (needs root; CHAOSFLAGS='-mode faults|loss|cancel -time 10m -seed S')
+chaos: ## Inject random faults in the lab and check every call (needs root; CHAOSFLAGS='-mode faults|loss|cancel -time 10m -seed S')
 	$(GO) run ./internal/tools/chaos $(CHAOSFLAGS)
 
 .PHONY: clean
-clean: ## Remove what was built
+clean: ## Remove build outputs
 	rm -rf bin
 
 $(LINT):

@@ -23,22 +23,22 @@ func TestBadCalls(t *testing.T) {
 		b := make([]byte, 8)
 		others := b[4*(1-c.Rank()):][:4]
 		for what, err := range map[string]error{
-			"root beyond the last rank":     c.Broadcast(ctx, b, 2),
-			"negative root":                 c.Broadcast(ctx, b, -1),
-			"a block too short":             c.Allgather(ctx, b[:3], b),
+			"a root beyond the last rank":   c.Broadcast(ctx, b, 2),
+			"a negative root":               c.Broadcast(ctx, b, -1),
+			"a block that is too short":     c.Allgather(ctx, b[:3], b),
 			"a buffer that does not divide": c.Allgather(ctx, b[:3], b[:7]),
-			"counts for other ranks":        c.Allgatherv(ctx, b[:4], b, []int{4, 4, 0}),
+			"too many counts":               c.Allgatherv(ctx, b[:4], b, []int{4, 4, 0}),
 			"a negative count":              c.Allgatherv(ctx, b[:4], b, []int{12, -4}),
-			"a sum of another size":         c.ReduceScatter(ctx, b, b, allcast.Float32, allcast.Sum),
-			"a sum over another's input":    c.ReduceScatter(ctx, b, others, allcast.Float32, allcast.Sum),
-			"a sum beside its input":        c.Allreduce(ctx, b[:4], b[1:5], allcast.Uint8, allcast.Sum),
-			"half an element":               c.Allreduce(ctx, b[:6], b[:6], allcast.Float32, allcast.Sum),
-			"no such type":                  c.Allreduce(ctx, b, b, allcast.DataType(99), allcast.Sum),
-			"no such algorithm":             c.Broadcast(ctx, b, 0, allcast.WithAlgorithm("carrier-pigeon")),
-			"an algorithm of another op":    c.Broadcast(ctx, b, 0, allcast.WithAlgorithm("ring")),
+			"a result of the wrong size":    c.ReduceScatter(ctx, b, b, allcast.Float32, allcast.Sum),
+			"a result in another block":     c.ReduceScatter(ctx, b, others, allcast.Float32, allcast.Sum),
+			"a result that overlaps input":  c.Allreduce(ctx, b[:4], b[1:5], allcast.Uint8, allcast.Sum),
+			"a partial element":             c.Allreduce(ctx, b[:6], b[:6], allcast.Float32, allcast.Sum),
+			"an unknown type":               c.Allreduce(ctx, b, b, allcast.DataType(99), allcast.Sum),
+			"an unknown algorithm":          c.Broadcast(ctx, b, 0, allcast.WithAlgorithm("carrier-pigeon")),
+			"an algorithm of Allgather":     c.Broadcast(ctx, b, 0, allcast.WithAlgorithm("ring")),
 			"negative chains":               c.Broadcast(ctx, b, 0, allcast.WithChains(-1)),
 			"a nil communicator":            (*allcast.Comm)(nil).Broadcast(ctx, b, 0),
-			"no such reduction":             c.Allreduce(ctx, b, b, allcast.Float32, allcast.ReduceOp(99)),
+			"an unknown operator":           c.Allreduce(ctx, b, b, allcast.Float32, allcast.ReduceOp(99)),
 		} {
 			if !errors.Is(err, allcast.ErrInvalid) {
 				return fmt.Errorf("%s: got %w, want ErrInvalid", what, err)
@@ -80,15 +80,15 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		over, cancel := context.WithCancel(ctx)
+		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		if err := r.Wait(over); !errors.Is(err, context.Canceled) {
+		if err := r.Wait(ended); !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("got %w, want context.Canceled", err)
 		}
 		if err := r.Err(); err != nil {
-			return fmt.Errorf("the request has not ended, but has the error %w", err)
+			return fmt.Errorf("a running request has the error %w", err)
 		}
-		close(late) // rank 1 takes part only now
+		close(late) // rank 1 makes its call now
 		if err := r.Wait(ctx); err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func TestWithoutMulticast(t *testing.T) {
 		b := make([]byte, 1<<20)
 		err := c.Broadcast(ctx, b, 0, allcast.WithAlgorithm("mcast"))
 		if !errors.Is(err, allcast.ErrNoMulticast) || !strings.Contains(err.Error(), "allcast doctor") {
-			return fmt.Errorf("got %w, want ErrNoMulticast and advice", err)
+			return fmt.Errorf("got %w, want ErrNoMulticast with advice", err)
 		}
 		if works, why := c.Multicast(); works || why == "" {
 			return fmt.Errorf("multicast %v, because %q", works, why)
@@ -143,7 +143,7 @@ func TestTuning(t *testing.T) {
 	})
 }
 
-// TestIPv6 needs no multicast, because only root can route IPv6 multicast on loopback.
+// TestIPv6 does not require multicast, because only root can route IPv6 multicast on loopback.
 func TestIPv6(t *testing.T) {
 	l, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {
@@ -182,11 +182,11 @@ func TestBadProcessor(t *testing.T) {
 	}
 }
 
-func TestCloseEndsWhatRuns(t *testing.T) {
+func TestCloseEndsRunningOperations(t *testing.T) {
 	allcasttest.Run(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		d, err := c.Dup(ctx)
 		if err != nil || c.Rank() == 1 {
-			return err // rank 1 takes no part in the operations
+			return err // rank 1 does not start the operations
 		}
 		p2p, err := d.StartBarrier()
 		if err != nil {
@@ -201,7 +201,7 @@ func TestCloseEndsWhatRuns(t *testing.T) {
 		}
 		for _, r := range []*allcast.Request{p2p, mcast} {
 			<-r.Done()
-			// Rank 1 may have left before.
+			// Rank 1 may have left the job first.
 			if err := r.Err(); !errors.Is(err, allcast.ErrClosed) && !errors.Is(err, allcast.ErrRankLost) {
 				return fmt.Errorf("got %w, want ErrClosed or ErrRankLost", err)
 			}

@@ -14,9 +14,9 @@ import (
 	"github.com/allcast/allcast/internal/calltest"
 )
 
-// TestBuffersAreOursAfterDone aborts some of many operations that run at the same time, on several
-// communicators and with faults. Every request must end, and nothing may touch its buffer afterwards.
-func TestBuffersAreOursAfterDone(t *testing.T) {
+// TestBuffersUntouchedAfterDone aborts some of many concurrent operations on several communicators, with
+// faults. Every request must end, and nothing may touch its buffer afterwards.
+func TestBuffersUntouchedAfterDone(t *testing.T) {
 	t.Setenv("ALLCAST_FAULT", "drop=3%,dup=3%,reorder=10%,seed=3")
 	const comms, flight, n, mark = 4, 6, 60_000, 0xEE
 	algos := []string{"mcast", "ring", "mcast", "linear"}

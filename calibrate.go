@@ -12,15 +12,15 @@ import (
 
 // The fastest algorithm for a small operation depends on the cost of a message, a wake-up and a
 // multicast on this machine, which no model knows. Join therefore runs each candidate a few times at two
-// sizes. For larger operations the network dominates, and there multicast wins by design. With many ranks
-// the benchmark would take too long, and the model decides.
+// sizes. For larger operations the network dominates, and multicast wins by design. With many ranks
+// the benchmark would take too long, and the cost model decides.
 const (
-	calibrateReps  = 5  // limit of repetitions
-	calibrateRanks = 64 // limit of repetitions times ranks
-	calibrateSmall = 1 << 10
-	calibrateLarge = 64 << 10  // bytes of a Broadcast
-	calibrateAll   = 512 << 10 // limit of the bytes that an Allgather gathers
-	large          = 256 << 10 // Broadcasts above it use multicast; so do Allgathers above calibrateAll
+	maxReps        = 5         // limit of the repetitions of a trial
+	maxRankReps    = 64        // limit of repetitions times ranks
+	smallTrial     = 1 << 10   // bytes per rank
+	largeTrial     = 64 << 10  // bytes per rank
+	largeBroadcast = 256 << 10 // bytes above which a Broadcast always uses multicast
+	largeAllgather = 512 << 10 // bytes of all ranks above which an Allgather always uses multicast
 )
 
 // trial is one measurement: an algorithm at a size.
@@ -30,53 +30,53 @@ type trial struct {
 	bytes int64
 }
 
-// trials lists the measurements for a world of the given size. Both trials of an algorithm are adjacent,
-// the smaller size first.
+// trials lists the measurements for a world of the given size. The two trials of an algorithm are
+// adjacent, with the smaller size first.
 func trials(size int) (list []trial) {
-	block := max(4<<10, min(calibrateLarge, int64(calibrateAll/size)))
+	block := max(4<<10, min(largeTrial, int64(largeAllgather/size)))
 	for _, t := range []trial{
-		{wire.Broadcast, engine.Multicast, calibrateLarge},
-		{wire.Broadcast, "binomial", calibrateLarge},
+		{wire.Broadcast, engine.Multicast, largeTrial},
+		{wire.Broadcast, "binomial", largeTrial},
 		{wire.Allgather, engine.Multicast, block},
 		{wire.Allgather, "recursive-doubling", block},
 		{wire.Allgather, "ring", block},
 	} {
-		list = append(list, trial{t.kind, t.algo, calibrateSmall}, t)
+		list = append(list, trial{t.kind, t.algo, smallTrial}, t)
 	}
 	return list
 }
 
-// calibration is the result of the trials, the same on all ranks.
+// calibration holds the results of the trials. It is the same on all ranks.
 type calibration struct {
 	trials []trial
 	took   []float64 // ns
 }
 
-// best returns the algorithm with the least expected time; "" if there is no measurement.
+// best returns the algorithm with the shortest expected time, or "" without a measurement.
 func (c *calibration) best(kind wire.CallKind, bytes int64) (algo string) {
-	least := math.Inf(1)
+	shortest := math.Inf(1)
 	for i := 0; c != nil && i < len(c.trials); i += 2 {
 		if c.trials[i].kind != kind {
 			continue
 		}
-		if t := c.expect(i, bytes); t < least {
-			least, algo = t, c.trials[i].algo
+		if t := c.expectedTime(i, bytes); t < shortest {
+			shortest, algo = t, c.trials[i].algo
 		}
 	}
 	return algo
 }
 
-// expect returns the expected time of trial i's algorithm: on the line through both measurements, and
-// constant below the smaller size.
-func (c *calibration) expect(i int, bytes int64) float64 {
+// expectedTime returns the expected time of the algorithm of trials i and i+1. It interpolates linearly,
+// and is constant below the smaller size.
+func (c *calibration) expectedTime(i int, bytes int64) float64 {
 	lo, hi := c.trials[i].bytes, c.trials[i+1].bytes
 	slope := max(0, c.took[i+1]-c.took[i]) / float64(hi-lo)
 	return c.took[i] + slope*float64(max(0, bytes-lo))
 }
 
-// calibrate runs the trials on all ranks of the world, if there is more than one algorithm to choose from.
+// calibrate runs the trials on all ranks of the world, if there are several algorithms to choose from.
 func (c *Comm) calibrate(ctx context.Context) error {
-	reps := min(calibrateReps, calibrateRanks/c.Size())
+	reps := min(maxReps, maxRankReps/c.Size())
 	if c.Size() == 1 || reps == 0 || c.job.NoMulticast != "" {
 		return nil
 	}
@@ -112,8 +112,8 @@ func (c *Comm) calibrate(ctx context.Context) error {
 	return nil
 }
 
-// newCalibration combines the times of all ranks. The time of a repetition is that of the slowest rank,
-// and the time of a trial is that of its best repetition.
+// newCalibration combines the times of all ranks. The slowest rank determines the time of a repetition,
+// and the fastest repetition the time of a trial.
 func newCalibration(list []trial, all []byte, size, reps int) *calibration {
 	m := &calibration{trials: list, took: make([]float64, len(list))}
 	n := len(all) / size

@@ -9,7 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// The calibration interpolates linearly between its measurements and chooses the fastest algorithm.
+// A calibration interpolates linearly between its measurements and chooses the fastest algorithm.
 func TestCalibrationBest(t *testing.T) {
 	const size, reps = 3, 2
 	list := trials(size)

@@ -11,8 +11,8 @@ import (
 	"github.com/allcast/allcast/internal/calltest"
 )
 
-// After the benchmark of Join all ranks choose the same algorithm, or calls would fail. Large operations
-// use multicast.
+// After the benchmark of Join all ranks choose the same algorithm; otherwise calls would fail. Large
+// operations use multicast.
 func TestCalibrate(t *testing.T) {
 	t.Setenv("ALLCAST_CALIBRATE", "on")
 	allcasttest.Run(t, 4, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {

@@ -97,16 +97,16 @@ func TestCancel(t *testing.T) {
 					return err
 				}
 				if c.Rank() == canceller {
-					over, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+					ended, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 					defer cancel()
-					err := op(over, c, buf)
+					err := op(ended, c, buf)
 					if !errors.Is(err, context.DeadlineExceeded) || !abortedBy(err, canceller) {
-						return fmt.Errorf("our context has ended: %w", err)
+						return fmt.Errorf("the context of this rank has ended: %w", err)
 					}
 					if later := op(ctx, c, buf); later != err {
 						return fmt.Errorf("a later call got %w, want %w", later, err)
 					}
-					if later := op(over, c, buf); later != err {
+					if later := op(ended, c, buf); later != err {
 						return fmt.Errorf("a later call with the same context got %w, want %w", later, err)
 					}
 					if _, later := c.StartBarrier(); later != err {
@@ -142,19 +142,19 @@ func shrinkAndUse(ctx context.Context, world, c *allcast.Comm) error {
 }
 
 // A call whose context has already ended starts nothing, and takes no place in the order of calls.
-func TestCancelledBefore(t *testing.T) {
+func TestCancelBeforeStart(t *testing.T) {
 	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
-		over, cancel := context.WithCancel(ctx)
+		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		buf := make([]byte, 12)
 		if c.Rank() == 1 {
 			for i, err := range []error{
-				c.Barrier(over),
-				c.Broadcast(over, buf, 0),
-				c.Allgather(over, nil, buf),
-				c.Allgatherv(over, nil, buf, []int{4, 4, 4}),
-				c.ReduceScatter(over, buf, buf[:4], allcast.Int32, allcast.Sum),
-				c.Allreduce(over, nil, buf, allcast.Int32, allcast.Sum),
+				c.Barrier(ended),
+				c.Broadcast(ended, buf, 0),
+				c.Allgather(ended, nil, buf),
+				c.Allgatherv(ended, nil, buf, []int{4, 4, 4}),
+				c.ReduceScatter(ended, buf, buf[:4], allcast.Int32, allcast.Sum),
+				c.Allreduce(ended, nil, buf, allcast.Int32, allcast.Sum),
 			} {
 				if !errors.Is(err, context.Canceled) || errors.Is(err, allcast.ErrAborted) {
 					return fmt.Errorf("method %d: %w", i, err)
@@ -180,12 +180,12 @@ func TestWaitIsNotCancel(t *testing.T) {
 			return err
 		}
 		if c.Rank() != late {
-			over, cancel := context.WithCancel(ctx)
+			ended, cancel := context.WithCancel(ctx)
 			cancel()
-			err := r.Wait(over)
+			err := r.Wait(ended)
 			gaveUp.Done()
 			if !errors.Is(err, context.Canceled) || errors.Is(err, allcast.ErrAborted) || r.Err() != nil {
-				return fmt.Errorf("given up: %w, and %w", err, r.Err())
+				return fmt.Errorf("the context of Wait has ended: %w, %w", err, r.Err())
 			}
 		}
 		return calltest.Equal(calltest.Wait(ctx, r, nil, "mcast"), got, calltest.Gathered(1, c.Size(), n))
@@ -195,12 +195,12 @@ func TestWaitIsNotCancel(t *testing.T) {
 // rounds decides how many rounds the ranks of one process make, the same number on all of them.
 type rounds struct {
 	minRounds, maxRounds int
-	complete             func() bool // no more than minRounds are needed
+	complete             func() bool // reports whether minRounds are enough
 	mu                   sync.Mutex
 	decided              []bool
 }
 
-// more reports whether there is an nth round.
+// more reports whether round nth takes place.
 func (r *rounds) more(nth int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,7 +215,7 @@ func cancelRounds() int {
 	if testenv.Race {
 		return 1000
 	}
-	return 200 // the race detector finds more per call, so most calls run with it
+	return 200 // most calls run with the race detector, which finds more per call
 }
 
 // A cancelShape is a call, and the phases in which its context ends.
@@ -225,8 +225,8 @@ type cancelShape struct {
 }
 
 // TestCancelEverywhere cancels calls in all their phases, with losses. The caller overwrites its buffers
-// as soon as the call returns, and frees them. A later write is therefore noticed, or crashes the
-// process. A rank gets all the data, or the name of the rank that cancelled.
+// as soon as the call returns, and frees them. The test therefore notices a later write, or crashes. A
+// rank gets all data, or an error that names the rank that cancelled.
 func TestCancelEverywhere(t *testing.T) {
 	t.Setenv("ALLCAST_FAULT", "drop=10%,dup=2%,reorder=5%,seed=5")
 	shapes := []cancelShape{
@@ -274,11 +274,11 @@ func TestCancelEverywhere(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				over, cancel := context.WithCancel(ctx)
+				ended, cancel := context.WithCancel(ctx)
 				if c.Rank() == victim {
 					triggers[c.Rank()].armed.Store(&arming{phase, cancel})
 				}
-				whole, err := cancelledCall(over, c, kept, uint64(round), n, s.op, s.algo, victim)
+				whole, err := cancelledCall(ended, c, kept, uint64(round), n, s.op, s.algo, victim)
 				triggers[c.Rank()].armed.Store(nil)
 				cancel()
 				if err != nil {
@@ -311,7 +311,7 @@ func TestCancelEverywhere(t *testing.T) {
 	})
 }
 
-// cancelledCall makes a call that victim may cancel, and reports whether it has completed on this rank.
+// cancelledCall makes a call that rank victim may cancel. It reports whether the call completed on this rank.
 func cancelledCall(
 	ctx context.Context, c *allcast.Comm, kept *markers, seed uint64, n int, op, algo string, victim int,
 ) (whole bool, err error) {
@@ -375,7 +375,7 @@ func cancelBuffers(c *allcast.Comm, seed uint64, n int, op string, root int) (in
 	return in, out, want
 }
 
-// markers are buffers that must not change any more.
+// markers are buffers of calls that have returned. They must not change.
 type markers struct{ bufs [][]byte }
 
 const marker = 0xEE

@@ -13,7 +13,7 @@ import (
 // A CallOption changes how one operation runs. All ranks must use the same options.
 type CallOption func(*callOptions)
 
-// callOptions is a call that options change before it starts.
+// callOptions is the call that CallOptions modify before it starts.
 type callOptions struct{ engine.Call }
 
 // WithAlgorithm selects the algorithm: one of Algorithms, or "auto".
@@ -23,15 +23,14 @@ func WithAlgorithm(name string) CallOption { return func(c *callOptions) { c.Alg
 // clamped.
 func WithChains(n int) CallOption { return func(c *callOptions) { c.Chains = n } }
 
-// WithChainsByRack makes one chain of the ranks of each rack (Options.Rack), so that a rank passes its
-// turn to a rank nearby.
+// WithChainsByRack forms one chain per rack (Options.Rack), so that a rank passes its turn to a rank
+// nearby.
 func WithChainsByRack() CallOption { return func(c *callOptions) { c.Racks = true } }
 
-// WithSubgroups spreads the operation over n of the multicast groups that Options.Subgroups has opened
-// (default 1).
+// WithSubgroups spreads the operation over n of the Options.Subgroups multicast groups (default 1).
 func WithSubgroups(n int) CallOption { return func(c *callOptions) { c.Subgroups = n } }
 
-// WithChunk sets the payload of a datagram in bytes, at most what fits the network.
+// WithChunk sets the payload of a datagram in bytes. Values above the limit of the network are clamped.
 func WithChunk(bytes int) CallOption { return func(c *callOptions) { c.Chunk = bytes } }
 
 // WithSegment sets the size in bytes of the pieces that pipelined point-to-point algorithms send.
@@ -40,9 +39,9 @@ func WithSegment(bytes int64) CallOption { return func(c *callOptions) { c.Segme
 // WithRadix sets the radix of the knomial Broadcast (default 4).
 func WithRadix(k int) CallOption { return func(c *callOptions) { c.Radix = k } }
 
-// start begins a call of the given size, which decides the algorithm.
+// start starts a call. The number of bytes affects the choice of the algorithm.
 func (c *Comm) start(call engine.Call, bytes int64, opts []CallOption) (*Request, error) {
-	if err := c.usable(); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return nil, err
 	}
 	k := callOptions{call}
@@ -60,7 +59,7 @@ func (c *Comm) start(call engine.Call, bytes int64, opts []CallOption) (*Request
 	c.logChoice(&k.Call, algo, bytes)
 	k.Algo = algo
 	if k.Racks {
-		k.Groups = c.byRack()
+		k.Groups = c.ranksByRack()
 	}
 	r, err := c.job.Start(c.id, k.Call)
 	if err != nil {
@@ -69,8 +68,8 @@ func (c *Comm) start(call engine.Call, bytes int64, opts []CallOption) (*Request
 	return &Request{r, c}, nil
 }
 
-// usable returns why no call can begin; nil: one can.
-func (c *Comm) usable() error {
+// checkUsable returns an error if no call can start on the communicator.
+func (c *Comm) checkUsable() error {
 	switch {
 	case c == nil:
 		return invalid("a nil communicator")
@@ -83,20 +82,19 @@ func (c *Comm) usable() error {
 	return nil
 }
 
-// ready returns why a blocking call cannot begin; nil: it can. If ctx has ended, nothing begins.
-func (c *Comm) ready(ctx context.Context, what string) error {
-	if err := c.usable(); err != nil {
+// checkStart returns an error if a blocking call cannot start. A call whose ctx has ended does not start.
+func (c *Comm) checkStart(ctx context.Context, operation string) error {
+	if err := c.checkUsable(); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("allcast: %s was not started: %w", what, err)
+		return fmt.Errorf("allcast: %s was not started: %w", operation, err)
 	}
 	return nil
 }
 
-// byRack groups the ranks by the names of their racks, in the order of their first
-// ranks.
-func (c *Comm) byRack() (groups [][]int) {
+// ranksByRack groups the ranks by rack. The first rank of each rack determines the order of the racks.
+func (c *Comm) ranksByRack() (groups [][]int) {
 	at := map[string]int{}
 	for r, w := range c.members {
 		rack := c.job.Racks[w]
@@ -111,8 +109,8 @@ func (c *Comm) byRack() (groups [][]int) {
 	return groups
 }
 
-// wait is the second half of a blocking call. If ctx ends before the operation has completed, wait
-// aborts the communicator, and returns once nothing can touch the buffers any more.
+// wait completes a blocking call. It takes the results of the Start call. If ctx ends before the operation
+// completes, wait aborts the communicator and returns once nothing can touch the buffers.
 func (c *Comm) wait(ctx context.Context, r *Request, err error) error {
 	if err != nil {
 		return err
@@ -126,28 +124,26 @@ func (c *Comm) wait(ctx context.Context, r *Request, err error) error {
 	if ctx.Err() == nil || !errors.Is(err, ErrAborted) || !errors.As(err, &failed) {
 		return err
 	}
-	failed = failed.because(ctx.Err())
+	failed = failed.withCause(ctx.Err())
 	c.cancelled.CompareAndSwap(nil, failed)
 	return failed
 }
 
-// StartBroadcast begins to send root's buf to everybody's; all have the same
-// length.
+// StartBroadcast starts a Broadcast.
 func (c *Comm) StartBroadcast(buf []byte, root int, opts ...CallOption) (*Request, error) {
 	return c.start(engine.Call{Kind: wire.Broadcast, Root: root, Recv: buf}, int64(len(buf)), opts)
 }
 
-// Broadcast sends root's buf to everybody's; all have the same length.
+// Broadcast copies buf of rank root to buf of all other ranks. It has the same length on all ranks.
 func (c *Comm) Broadcast(ctx context.Context, buf []byte, root int, opts ...CallOption) error {
-	if err := c.ready(ctx, "broadcast"); err != nil {
+	if err := c.checkStart(ctx, "broadcast"); err != nil {
 		return err
 	}
 	r, err := c.StartBroadcast(buf, root, opts...)
 	return c.wait(ctx, r, err)
 }
 
-// StartAllgather begins to collect everybody's send in everybody's recv, in the
-// order of ranks; see Allgather.
+// StartAllgather starts an Allgather.
 func (c *Comm) StartAllgather(send, recv []byte, opts ...CallOption) (*Request, error) {
 	if c == nil {
 		return nil, invalid("a nil communicator")
@@ -162,47 +158,43 @@ func (c *Comm) StartAllgather(send, recv []byte, opts ...CallOption) (*Request, 
 	return c.StartAllgatherv(send, recv, counts, opts...)
 }
 
-// Allgather collects everybody's send in everybody's recv, in the order of ranks.
-// recv is Size times as long as send. If send is nil, or is our part of recv, it
-// works in place.
+// Allgather copies send of all ranks to recv of all ranks, in rank order. recv is Size times as long as
+// send. If send is nil or this rank's block of recv, the operation works in place.
 func (c *Comm) Allgather(ctx context.Context, send, recv []byte, opts ...CallOption) error {
-	if err := c.ready(ctx, "allgather"); err != nil {
+	if err := c.checkStart(ctx, "allgather"); err != nil {
 		return err
 	}
 	r, err := c.StartAllgather(send, recv, opts...)
 	return c.wait(ctx, r, err)
 }
 
-// StartAllgatherv begins an Allgather of blocks that differ in size; see
-// Allgatherv.
+// StartAllgatherv starts an Allgatherv.
 func (c *Comm) StartAllgatherv(send, recv []byte, counts []int, opts ...CallOption) (*Request, error) {
 	k := engine.Call{Kind: wire.Allgather, Send: send, Recv: recv, Counts: make([]int64, len(counts))}
-	var most int64
+	var largest int64
 	for i, n := range counts {
 		k.Counts[i] = int64(n)
-		most = max(most, int64(n))
+		largest = max(largest, int64(n))
 	}
-	return c.start(k, most, opts)
+	return c.start(k, largest, opts)
 }
 
-// Allgatherv is an Allgather to which rank i contributes counts[i] bytes. All ranks
-// give the same counts.
+// Allgatherv is an Allgather in which rank i contributes counts[i] bytes. All ranks pass the same counts.
 func (c *Comm) Allgatherv(ctx context.Context, send, recv []byte, counts []int, opts ...CallOption) error {
-	if err := c.ready(ctx, "allgather"); err != nil {
+	if err := c.checkStart(ctx, "allgather"); err != nil {
 		return err
 	}
 	r, err := c.StartAllgatherv(send, recv, counts, opts...)
 	return c.wait(ctx, r, err)
 }
 
-// StartReduceScatter begins to combine everybody's send and to leave each rank its
-// block; see ReduceScatter.
+// StartReduceScatter starts a ReduceScatter.
 func (c *Comm) StartReduceScatter(send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) (*Request, error) {
 	if c == nil {
 		return nil, invalid("a nil communicator")
 	}
 	if len(send) != len(recv)*len(c.members) {
-		return nil, invalid("a send buffer of %d bytes for a receive buffer of %d: want %d times as many",
+		return nil, invalid("a send buffer of %d bytes and a receive buffer of %d: the first must be %d times as long",
 			len(send), len(recv), len(c.members))
 	}
 	k := engine.Call{
@@ -215,45 +207,44 @@ func (c *Comm) StartReduceScatter(send, recv []byte, t DataType, op ReduceOp, op
 	return c.start(k, int64(len(recv)), opts)
 }
 
-// ReduceScatter combines everybody's send, element by element, and leaves block i
-// of the result to rank i. send is Size times as long as recv, which may be our
-// part of it. Otherwise send is not changed.
+// ReduceScatter combines send of all ranks, element by element, and stores block i of the result in recv of
+// rank i. send is Size times as long as recv. recv may be this rank's block of send; the rest of send
+// does not change.
 func (c *Comm) ReduceScatter(
 	ctx context.Context, send, recv []byte, t DataType, op ReduceOp, opts ...CallOption,
 ) error {
-	if err := c.ready(ctx, "reduce-scatter"); err != nil {
+	if err := c.checkStart(ctx, "reduce-scatter"); err != nil {
 		return err
 	}
 	r, err := c.StartReduceScatter(send, recv, t, op, opts...)
 	return c.wait(ctx, r, err)
 }
 
-// StartAllreduce begins to combine everybody's send in everybody's recv; see
-// Allreduce.
+// StartAllreduce starts an Allreduce.
 func (c *Comm) StartAllreduce(send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) (*Request, error) {
 	k := engine.Call{Kind: wire.Allreduce, Send: send, Recv: recv, Type: reduce.Type(t), Op: reduce.Op(op)}
 	return c.start(k, int64(len(recv)), opts)
 }
 
-// Allreduce combines everybody's send, element by element, in everybody's recv,
-// with the same bits on all ranks. If send is nil or the same as recv, it works in
-// place. Otherwise send is not changed.
+// Allreduce combines send of all ranks, element by element, and stores the result in recv of all ranks. All
+// ranks get the same bits. If send is nil or recv, the operation works in place; otherwise send does not
+// change.
 func (c *Comm) Allreduce(ctx context.Context, send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) error {
-	if err := c.ready(ctx, "allreduce"); err != nil {
+	if err := c.checkStart(ctx, "allreduce"); err != nil {
 		return err
 	}
 	r, err := c.StartAllreduce(send, recv, t, op, opts...)
 	return c.wait(ctx, r, err)
 }
 
-// StartBarrier begins a Barrier.
+// StartBarrier starts a Barrier.
 func (c *Comm) StartBarrier(opts ...CallOption) (*Request, error) {
 	return c.start(engine.Call{Kind: wire.Barrier}, 0, opts)
 }
 
 // Barrier returns when all ranks have called it.
 func (c *Comm) Barrier(ctx context.Context, opts ...CallOption) error {
-	if err := c.ready(ctx, "barrier"); err != nil {
+	if err := c.checkStart(ctx, "barrier"); err != nil {
 		return err
 	}
 	r, err := c.StartBarrier(opts...)

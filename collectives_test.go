@@ -13,7 +13,7 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// sizes are next to the boundaries of chunks, segments and blocks.
+// sizes are close to the boundaries of chunks, segments and blocks.
 var sizes = []int{0, 1, 4095, 4096, 4097, testenv.Large(1<<20) + 13}
 
 // each runs a test for several numbers of ranks and every algorithm of an operation.
@@ -79,7 +79,7 @@ func TestAllgatherv(t *testing.T) {
 	})
 }
 
-func TestShapesOfMulticast(t *testing.T) {
+func TestMulticastShapes(t *testing.T) {
 	for _, size := range []int{2, 3, 5, 8} {
 		t.Run(fmt.Sprintf("P=%d", size), func(t *testing.T) {
 			allcasttest.Run(t, size, allcast.Options{Subgroups: 4}, func(ctx context.Context, c *allcast.Comm) error {

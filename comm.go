@@ -15,15 +15,9 @@ import (
 	"github.com/allcast/allcast/internal/world"
 )
 
-// A Comm is a group of ranks that communicate. Several goroutines may call its methods, but all ranks
-// must start the operations on it in the same order.
-//
-// A blocking operation whose context ends before it has completed aborts the communicator: all
-// operations on it that have not completed fail, on all ranks, and only Shrink and Close are of use
-// afterwards. The call returns once nothing can touch its buffers any more, with an error that
-// matches the context's and ErrAborted. Later operations on this rank fail at once with the same
-// error. If the context had ended before the call, nothing begins. Request.Wait is different: its
-// context ends the waiting only.
+// A Comm is a group of ranks that communicate. Its methods are safe for concurrent use, but all ranks must
+// start the operations on it in the same order. The package documentation describes what happens when the
+// context of an operation ends.
 type Comm struct {
 	job     *job
 	id      uint32 // the same on all members, and unique in the job
@@ -37,15 +31,15 @@ type Comm struct {
 // job is the state that all communicators of a process share.
 type job struct {
 	*world.World
-	splits   atomic.Uint32   // number of Splits and Shrinks that this process has begun
-	measured *calibration    // nil if Join has not run the benchmark
-	server   *observe.Server // answers "allcast inspect" and serves metrics
+	splits   atomic.Uint32   // number of Splits and Shrinks that this process has started
+	measured *calibration    // result of the benchmark of Join, nil without one
+	server   *observe.Server // server for "allcast inspect" and metrics
 }
 
 func (j *job) log() *slog.Logger { return j.Settings.Logger }
 
-// Join meets the other ranks of the job and returns the communicator of all ranks. All ranks call it. It
-// fails on all of them if one does not come, or has options that do not fit those of the others.
+// Join connects this process to the other ranks of the job and returns the communicator of all ranks. All
+// ranks call it. It fails on all ranks if one is missing or has incompatible options.
 func Join(ctx context.Context, o Options) (*Comm, error) {
 	s, err := o.resolve(settings.Process)
 	if err != nil {
@@ -66,15 +60,15 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 		c.members[i] = i
 	}
 	if s.Rank == 0 && s.Size > 1 {
-		j.warn()
+		j.logWarnings()
 	}
 	j.observe(metrics)
-	// The first barrier shows whether all ranks have come this far. It has a communicator of its own,
-	// because a rank that has passed it may use the world at once.
-	err = c.meet(ctx)
+	// This barrier shows that all ranks have joined. It runs on a communicator of its own, because a rank
+	// that has passed it may use the world at once.
+	err = c.lifecycleBarrier(ctx)
 	if err == nil && w.Calibrate {
 		if err = c.calibrate(ctx); err == nil {
-			err = c.meet(ctx)
+			err = c.lifecycleBarrier(ctx)
 		}
 	}
 	if err != nil {
@@ -85,19 +79,19 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 	return c, nil
 }
 
-// warn logs what a user of the job should fix.
-func (j *job) warn() {
+// logWarnings logs problems that the user should fix.
+func (j *job) logWarnings() {
 	if j.NoMulticast != "" && !j.Settings.NoMulticast {
-		j.log().Warn("multicast does not work here: point-to-point algorithms are used instead, and the same bytes cross "+
-			"the network many times. \"allcast doctor\" tells what to do", "reason", j.NoMulticast)
+		j.log().Warn("multicast does not work here: point-to-point algorithms run instead and send the same bytes "+
+			"several times over the network; run \"allcast doctor\" for advice", "reason", j.NoMulticast)
 	}
 	if j.Settings.Key == nil && !j.Loopback {
-		j.log().Warn("no ALLCAST_KEY is set: the job is open to whoever can reach it")
+		j.log().Warn("ALLCAST_KEY is not set: any process that can reach this job can join it")
 	}
 }
 
-// meet waits for all ranks, independently of their operations on communicators.
-func (c *Comm) meet(ctx context.Context) error {
+// lifecycleBarrier waits for all ranks, independently of operations on the world.
+func (c *Comm) lifecycleBarrier(ctx context.Context) error {
 	r, err := c.job.Start(engine.Lifecycle, engine.Call{Kind: wire.Barrier, Algo: barrierAlgo})
 	if err != nil {
 		return exportError(err, c.members)
@@ -105,26 +99,26 @@ func (c *Comm) meet(ctx context.Context) error {
 	return (&Request{r, c}).Wait(ctx)
 }
 
-// Rank is this process's rank in the communicator.
+// Rank returns the rank of this process in the communicator.
 func (c *Comm) Rank() int { return c.rank }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (c *Comm) Size() int { return len(c.members) }
 
-// WorldRank returns the world rank of a rank of c: its rank in the communicator that Join returned.
-// Stats, logs, metrics and "allcast inspect" name ranks by it.
+// WorldRank converts a rank of c to a world rank, which is a rank of the communicator that Join returned.
+// Stats, logs, metrics and "allcast inspect" use world ranks.
 func (c *Comm) WorldRank(rank int) int { return c.members[rank] }
 
-// Multicast reports whether the network's multicast works, and if not, why.
+// Multicast reports whether multicast works on the network, and the reason if it does not.
 func (c *Comm) Multicast() (works bool, reason string) {
 	return c.job.NoMulticast == "", c.job.NoMulticast
 }
 
-// Datapath is the code that puts received data in place on this rank.
+// Datapath describes the code that places received data on this rank.
 type Datapath struct {
 	Name   string // "host" for this process, "bpf" for the kernel
-	Hook   string // place where the kernel looks at packets
-	Reason string // why it is this process although Options.Datapath asks for the kernel
+	Hook   string // attachment point of the kernel's program, see Options.Hook
+	Reason string // reason for using this process although Options.Datapath asks for the kernel
 }
 
 func (d Datapath) String() string {
@@ -137,22 +131,22 @@ func (d Datapath) String() string {
 	return d.Name
 }
 
-// Datapath returns the code that puts received data in place.
+// Datapath describes the code that places received data on this rank.
 func (c *Comm) Datapath() Datapath {
 	return Datapath{Name: c.job.Datapath, Hook: c.job.Hook, Reason: c.job.NoBPF}
 }
 
-// Fabric is the network in use: "ip" or "verbs".
+// Fabric returns the network in use: "ip" or "verbs".
 func (c *Comm) Fabric() string { return c.job.Settings.Fabric }
 
 // Secure reports whether the ranks encrypt their traffic (Options.Secure).
 func (c *Comm) Secure() bool { return c.job.Settings.Secure }
 
-// Integrity reports whether the ranks check for data that changes by accident (Options.Integrity).
+// Integrity reports whether the ranks check for accidental changes of data (Options.Integrity).
 func (c *Comm) Integrity() bool { return c.job.Settings.Integrity }
 
-// Abort ends all operations of this communicator, on all its ranks, with an
-// error that matches ErrAborted and names this rank. Afterwards only Shrink and Close are of use.
+// Abort ends all operations on this communicator on all its ranks. Their errors match ErrAborted and name
+// this rank. Afterwards only Shrink and Close are useful.
 func (c *Comm) Abort() error {
 	if c == nil {
 		return invalid("a nil communicator")
@@ -163,14 +157,12 @@ func (c *Comm) Abort() error {
 	return exportError(c.job.Abort(c.id), c.members)
 }
 
-// Close ends the use of a communicator on this rank. Operations of it that are under
-// way go on, and its memory is free when they have ended. All other methods return an
-// error that matches ErrClosed from now on.
+// Close ends the use of a communicator on this rank. Running operations continue, and the communicator's
+// memory is freed after the last of them. Later operations on it return an error that matches ErrClosed.
 //
-// Closing the one that Join returned leaves the job, and with it all others: it waits
-// for the other ranks to close it too, for Options.Timeout at most, so that nobody
-// leaves while others still need it. Ranks that were lost are not waited for. Operations
-// that have not ended by then fail.
+// Closing the communicator that Join returned leaves the job and closes all other communicators. Close
+// first waits until the other ranks close it too, because they may still need this rank. It waits for
+// Options.Timeout at most, and not for lost ranks. Operations that are still running then fail.
 func (c *Comm) Close() error {
 	if c == nil || c.closed.Swap(true) {
 		return nil
@@ -178,7 +170,7 @@ func (c *Comm) Close() error {
 	if c.id != engine.World {
 		err := c.job.RemoveComm(c.id)
 		if errors.Is(err, engine.ErrClosed) {
-			return nil // the job was left, and with it this one
+			return nil // leaving the job has closed this communicator
 		}
 		return exportError(err, c.members)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// TestSmallSocketBuffers broadcasts far more than the receivers' socket buffers hold. They are as small
-// as the default limit of Linux. Credit must keep the root from overrunning them.
+// TestSmallSocketBuffers broadcasts far more than the receivers' socket buffers hold, whose size is the
+// default limit of Linux. Credit must keep the root from overrunning them.
 func TestSmallSocketBuffers(t *testing.T) {
 	const size = 8
 	n := testenv.Large(16 << 20)

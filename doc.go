@@ -1,9 +1,8 @@
-// Package allcast is collective communication over network multicast: Broadcast
-// and Allgather in which every byte crosses every network link once, and the
-// point-to-point collectives that go with them.
+// Package allcast provides collective communication over network multicast. In Broadcast and Allgather
+// every byte crosses every network link once. Other collectives use point-to-point messages.
 //
-// A program started once a rank, by torchrun, mpirun, srun or "allcast run",
-// joins the others and calls collectives, the same ones in the same order on every rank:
+// torchrun, mpirun, srun or "allcast run" starts one process per rank. Each process joins the job and
+// calls the same collectives in the same order:
 //
 //	comm, err := allcast.Join(ctx, allcast.Options{})
 //	if err != nil { ... }
@@ -12,33 +11,32 @@
 //
 // # Buffers
 //
-// Buffers belong to Allcast from the call until it returns, or until Request.Done is closed. Then
-// nothing can touch them any more, whether the operation has completed or failed. Comm.Free of
-// memory that an operation still uses returns ErrInUse.
+// Allcast owns the buffers of a call until the call returns or Request.Done is closed. Afterwards nothing
+// touches them, whether the operation has completed or failed.
 //
 // # Contexts
 //
-// If the context of a blocking call ends, the call aborts its communicator on all ranks and returns
-// once nothing can touch its buffers any more. Its error matches the context's error and ErrAborted;
-// the errors on other ranks name a rank that gave up. Afterwards only Comm.Shrink and Comm.Close are
-// of use, and later calls on this rank return the same error.
-// If the operation completes first, the call returns nil and aborts nothing. If the context has
-// ended before the call, the call starts nothing and takes no place in the order of calls.
+// If the context of a blocking call ends before the operation completes, the call aborts its communicator.
+// All unfinished operations on it then fail on all ranks, and only Comm.Shrink and Comm.Close remain
+// useful. The call returns once nothing can touch its buffers. Its error matches ErrAborted and the
+// error of the context. Later calls on this rank return the same error. The errors on other ranks name a
+// rank that gave up.
 //
-// The context of Request.Wait ends the waiting only: the operation goes on, and its buffers stay
-// Allcast's until Request.Done is closed. Comm.Split, Comm.Dup and Comm.Shrink have rules of their
-// own.
+// If the operation completes first, the call returns nil and aborts nothing. If the context has ended
+// before the call, the call starts nothing and takes no place in the order of calls.
+//
+// The context of Request.Wait ends only the waiting; the operation continues. Comm.Split, Comm.Dup and
+// Comm.Shrink document their own rules.
 //
 // # Failure
 //
-// Every call ends. If a rank dies, hangs for longer than Options.Timeout, or is
-// called differently from the others, each rank that has not completed gets a
-// *RankError that names the rank that failed. The communicator is then of no more
-// use, except to Comm.Shrink, which makes a new one of the ranks that live.
+// Every call ends. A call fails if a rank dies, is silent for longer than Options.Timeout, or makes a
+// different call. Each rank that has not completed then gets a *RankError that names the failed rank.
+// Afterwards the communicator is only good for Comm.Shrink, which makes a new one of the surviving ranks.
 //
 // # Algorithms
 //
-// Each call picks its algorithm by operation, size and number of ranks, or takes the
-// one that WithAlgorithm, Options.Tuning or ALLCAST_TUNING names. Where the network has no
-// working multicast, this is logged, and point-to-point algorithms run instead.
+// Allcast chooses an algorithm by operation, size and number of ranks. WithAlgorithm, Options.Tuning and
+// ALLCAST_TUNING override the choice. If multicast does not work, Allcast logs a warning and uses
+// point-to-point algorithms.
 package allcast

@@ -11,79 +11,77 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// What an error of a call can be, for errors.Is.
+// Errors that calls return, for errors.Is.
 var (
-	// ErrRankLost says that a rank died, or was silent for longer than Options.Timeout.
+	// ErrRankLost means that a rank died or was silent for longer than Options.Timeout.
 	ErrRankLost = errors.New("a rank was lost")
-	// ErrAborted says that a rank called Abort, or that the context of a blocking call ended there.
+	// ErrAborted means that a rank called Abort, or that the context of one of its blocking calls ended.
 	ErrAborted = errors.New("aborted")
-	// ErrDeadline says that Options.Deadline passed.
+	// ErrDeadline means that an operation exceeded Options.Deadline.
 	ErrDeadline = errors.New("deadline passed")
-	// ErrMismatch says that ranks called different operations, or with another root, size, type or
-	// algorithm.
+	// ErrMismatch means that ranks called different operations, or the same operation with a different
+	// root, size, type or algorithm.
 	ErrMismatch = errors.New("ranks made different calls")
-	// ErrProtocol says that a rank sent what no correct rank sends.
-	ErrProtocol = errors.New("a rank sent what no correct peer sends")
-	// ErrCorrupt says that ranks ended with different bytes (Options.Integrity): some rank's memory is
-	// at fault.
+	// ErrProtocol means that a rank sent a message that no correct rank sends.
+	ErrProtocol = errors.New("a rank violated the protocol")
+	// ErrCorrupt means that ranks ended with different bytes (Options.Integrity), because of faulty memory
+	// on one of them.
 	ErrCorrupt = errors.New("ranks ended with different bytes")
-	// ErrClosed says that the communicator, or the job, was closed.
+	// ErrClosed means that the communicator or the job was closed.
 	ErrClosed = errors.New("the communicator is closed")
-	// ErrInvalid says that an argument makes no sense.
+	// ErrInvalid means that an argument is invalid. The call has started nothing.
 	ErrInvalid = errors.New("invalid argument")
-	// ErrNoMulticast says that multicast was asked for and does not work.
+	// ErrNoMulticast means that a call requires multicast, which does not work.
 	ErrNoMulticast = errors.New("multicast does not work here")
-	// ErrInUse is what Free returns while an operation of this process that has not ended uses the
-	// memory.
-	ErrInUse = errors.New("an operation that has not ended uses it")
-	// ErrNotAlloced is what Free returns for memory that is not from Alloc, or free already.
-	ErrNotAlloced = errors.New("not from Alloc")
+	// ErrInUse means that an unfinished operation of this process uses the memory to be freed.
+	ErrInUse = errors.New("an unfinished operation uses the memory")
+	// ErrNotAlloced means that the memory to be freed is not from Alloc, or was freed before.
+	ErrNotAlloced = errors.New("the memory is not from Alloc")
 )
 
-// A RankError is how a call ended that could not complete. It matches one of
-// ErrRankLost, ErrAborted, ErrDeadline, ErrMismatch, ErrProtocol and ErrCorrupt, or ErrClosed if a
-// rank has closed the communicator that another one uses. The error of a blocking call whose context
-// ended matches the context's error as well.
+// A RankError is the error of a call that could not complete. It matches one of ErrRankLost, ErrAborted,
+// ErrDeadline, ErrMismatch, ErrProtocol and ErrCorrupt, or ErrClosed if another rank has closed the
+// communicator. The error of a blocking call whose context ended also matches the error of the context.
 //
-// Ranks are those of the communicator that the call was made on. Messages add the rank in the
-// communicator that Join returned, the world, where it differs.
+// Ranks are those of the communicator of the call. Messages add the world rank where it differs.
 type RankError struct {
-	Rank      int    // the rank that failed, -1 if no single one of the communicator did
-	WorldRank int    // its rank in the world, -1 if no single rank failed
-	Op        string // what was called
-	Phase     string // where it was on this rank
-	Missing   string // what had not arrived here
-	Calls     string // ErrMismatch: which rank called what, as far as it is known; ErrCorrupt: which ranks differ
-	Differ    []int  // ErrCorrupt: the ranks that differ
-	causes    []error
-	reason    string
-	culprit   string // in words
-	here      string // why this rank gave up, if it did
+	Rank      int    // failed rank, -1 if no single rank of the communicator failed
+	WorldRank int    // world rank of the failed rank, -1 if no single rank failed
+	Op        string // operation
+	Phase     string // phase of the operation on this rank
+	Missing   string // data or ranks that this rank was waiting for
+	Calls     string // ErrMismatch: calls of the ranks, as far as known; ErrCorrupt: description of Differ
+	Differ    []int  // ErrCorrupt: ranks whose bytes differ
+
+	causes     []error
+	reason     string
+	culprit    string // description of the failed rank
+	localCause string // reason why this rank gave up, empty if it did not
 }
 
 func (e *RankError) Error() string {
-	who := e.culprit
+	culprit := e.culprit
 	if e.Calls != "" {
-		who += " (" + e.Calls + ")"
+		culprit += " (" + e.Calls + ")"
 	}
 	return fmt.Sprintf("allcast: %s failed in the %s phase: %s: %s%s; missing here: %s",
-		e.Op, e.Phase, e.reason, who, e.here, e.Missing)
+		e.Op, e.Phase, e.reason, culprit, e.localCause, e.Missing)
 }
 
-// Unwrap returns what kind of failure it was, and the context's error if that is why.
+// Unwrap returns the kind of failure, and the error of the context if that has ended the call.
 func (e *RankError) Unwrap() []error { return e.causes }
 
-// because returns the error with what made the caller give up here.
-func (e *RankError) because(cause error) *RankError {
+// withCause returns a copy of the error that adds the reason why this rank gave up.
+func (e *RankError) withCause(cause error) *RankError {
 	c := *e
 	c.causes = append(slices.Clone(e.causes), cause)
-	c.here = "; " + cause.Error() + " here"
+	c.localCause = "; " + cause.Error() + " here"
 	return &c
 }
 
-// of returns the error as a call on another communicator reports it. What is missing was missing on the
-// one that the call was to make.
-func (e *RankError) of(members []int) *RankError {
+// forMembers converts an error of a communicator that a call tried to create into an error of the
+// communicator of that call.
+func (e *RankError) forMembers(members []int) *RankError {
 	c := *e
 	c.Rank, c.Missing = slices.Index(members, e.WorldRank), "in the new communicator: "+e.Missing
 	if e.WorldRank >= 0 {
@@ -92,25 +90,25 @@ func (e *RankError) of(members []int) *RankError {
 	return &c
 }
 
-// A NoMulticastError says why multicast was asked for and cannot be had. It matches
+// A NoMulticastError is the error of a call that requires multicast, which does not work. It matches
 // ErrNoMulticast.
 type NoMulticastError struct{ Reason string }
 
 func (e *NoMulticastError) Error() string {
-	return fmt.Sprintf("allcast: multicast does not work here: %s; \"allcast doctor\" tells what to do, "+
-		"and algorithm auto does without", e.Reason)
+	return fmt.Sprintf("allcast: multicast does not work here: %s; run \"allcast doctor\" for advice, "+
+		"or use algorithm auto, which works without multicast", e.Reason)
 }
 
 // Unwrap returns ErrNoMulticast.
 func (e *NoMulticastError) Unwrap() error { return ErrNoMulticast }
 
-var causes = map[node.Reason]error{
+var reasonErrors = map[node.Reason]error{
 	node.Lost: ErrRankLost, node.Aborted: ErrAborted, node.Deadline: ErrDeadline, node.Mismatch: ErrMismatch,
 	node.Protocol: ErrProtocol, node.Left: ErrClosed, node.Corrupt: ErrCorrupt, node.Cancelled: ErrAborted,
 }
 
-// exportError turns an error of the engine into one of this package. members are the world ranks of
-// the communicator that it is of.
+// exportError converts an error of the engine into one of this package. members are the world ranks of the
+// communicator of the call.
 func exportError(err error, members []int) error {
 	if err == nil {
 		return nil
@@ -130,9 +128,9 @@ func exportError(err error, members []int) error {
 }
 
 func exportRankError(e *node.Error, members []int) *RankError {
-	cause, ok := causes[e.Reason]
+	cause, ok := reasonErrors[e.Reason]
 	if !ok {
-		cause = ErrProtocol // only a peer can have made it up
+		cause = ErrProtocol // only a faulty peer sends an unknown reason
 	}
 	r := &RankError{
 		Rank: slices.Index(members, e.Culprit), WorldRank: e.Culprit, Op: e.Op.String(), Phase: e.Phase.String(),
@@ -155,18 +153,18 @@ func exportRankError(e *node.Error, members []int) *RankError {
 	return r
 }
 
-// describeCalls says which rank called what.
+// describeCalls describes the calls of two ranks.
 func describeCalls(a, b string, p *wire.CallPair) string {
 	s := fmt.Sprintf("%s called %s, %s called %s",
 		a, p.Calls[0].Describe(elementTypeOf), b, p.Calls[1].Describe(elementTypeOf))
 	if p.Calls[0] == p.Calls[1] {
-		s += ", with other counts or options"
+		s += ", with different counts or options"
 	}
 	return s
 }
 
-// rankName is what messages call a rank of the world: by its number in the communicator, and in the
-// world where that differs.
+// rankName names a world rank in messages: by its rank in the communicator, and by its world rank where that
+// differs.
 func rankName(world int, members []int) string {
 	switch rank := slices.Index(members, world); rank {
 	case world:
@@ -178,7 +176,7 @@ func rankName(world int, members []int) string {
 	}
 }
 
-// elementTypeOf puts the element type and operator of a reduction in words; see engine's plans.
+// elementTypeOf describes the operator and element type of a reduction, as package engine encodes them.
 func elementTypeOf(t uint16) string { return fmt.Sprintf("%v of %v", ReduceOp(t), DataType(t>>8)) }
 
 func invalid(format string, args ...any) error {

@@ -20,7 +20,7 @@ func local(size int, f func(ctx context.Context, c *allcast.Comm) error) {
 	}
 }
 
-// A program for "allcast run -n 8 -- PROGRAM", torchrun, mpirun or srun.
+// Start this program with "allcast run -n 8 -- PROGRAM", torchrun, mpirun or srun.
 func ExampleJoin() {
 	ctx := context.Background()
 	comm, err := allcast.Join(ctx, allcast.Options{})
@@ -116,7 +116,7 @@ func ExampleRequest_Wait() {
 		if err != nil {
 			return err
 		}
-		// Compute here; all belongs to Allcast until r is done.
+		// Compute here. Allcast owns all until r is done.
 		if err := r.Wait(ctx); err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func ExampleRequest_Wait() {
 	// Output: ab
 }
 
-// Ranks of the same color get a communicator of their own.
+// Ranks of the same color share a new communicator.
 func ExampleComm_Split() {
 	local(4, func(ctx context.Context, c *allcast.Comm) error {
 		half, err := c.Split(ctx, c.Rank()%2, c.Rank())

@@ -1,6 +1,6 @@
 package allcast
 
-// Vanish ends this rank as if its process had ended.
+// Vanish ends this rank as if its process had died.
 func (c *Comm) Vanish() {
 	c.closed.Store(true)
 	_ = c.job.Close()

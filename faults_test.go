@@ -13,8 +13,8 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// TestFaults drops, duplicates and reorders datagrams. The data must be correct, and ranks may fetch
-// little more than was dropped.
+// TestFaults drops, duplicates and reorders datagrams. The data must be correct, and ranks may fetch only
+// a few more chunks than were dropped.
 func TestFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name, spec string
@@ -48,7 +48,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestEverythingLost(t *testing.T) {
+func TestAllDatagramsLost(t *testing.T) {
 	t.Setenv("ALLCAST_FAULT", "drop=100%")
 	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		return calltest.Allgather(ctx, c, 1, 300_000, "mcast")
@@ -95,14 +95,14 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-func TestLeaver(t *testing.T) {
+func TestRankLeavesEarly(t *testing.T) {
 	allcasttest.Run(t, 4, allcast.Options{Timeout: 2e9}, func(ctx context.Context, c *allcast.Comm) error {
 		if c.Rank() == 3 {
-			return nil // and closes its communicator while the others wait for it
+			return nil // closes the communicator while the others wait for this rank
 		}
 		err := c.Broadcast(ctx, make([]byte, 1000), 0, allcast.WithAlgorithm("mcast"))
 		var re *allcast.RankError
-		if !errors.As(err, &re) || (re.Rank != 3) {
+		if !errors.As(err, &re) || re.Rank != 3 {
 			return fmt.Errorf("broadcast without rank 3: %w", err)
 		}
 		return nil

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// settleGroups tests a new communicator's own multicast groups, after all members have joined them. If a
-// member does not hear another one, all members use the job's groups instead, which Join has tested. The
-// time is bounded.
-func (c *Comm) settleGroups(ctx context.Context) error {
+// testGroups tests the multicast groups of a new communicator in bounded time. All members must have joined
+// the groups. If a member cannot hear another one, all members switch to the groups of the job, which
+// Join has tested.
+func (c *Comm) testGroups(ctx context.Context) error {
 	if c.Size() == 1 {
 		return nil
 	}
@@ -26,7 +26,7 @@ func (c *Comm) settleGroups(ctx context.Context) error {
 	if err := c.Allgather(ctx, nil, b, WithAlgorithm("bruck")); err != nil {
 		return err
 	}
-	var deaf []string
+	var failures []string
 	for r := range c.Size() {
 		e := b[entry*r:]
 		n, first := le.Uint32(e), le.Uint32(e[4:])
@@ -37,16 +37,16 @@ func (c *Comm) settleGroups(ctx context.Context) error {
 		if n > 1 {
 			s += fmt.Sprintf(" and %d more", n-1)
 		}
-		deaf = append(deaf, s)
+		failures = append(failures, s)
 	}
-	if len(deaf) == 0 {
+	if len(failures) == 0 {
 		return nil
 	}
 	c.job.LeaveGroups(c.id)
 	if c.rank == 0 {
 		c.job.log().Warn("the multicast groups of a communicator do not work: "+
-			"it shares the job's groups, so that other ranks receive its data too",
-			"comm", c.id, "ranks", c.Size(), "reason", strings.Join(deaf[:min(len(deaf), 5)], "; "))
+			"it uses those of the job, so ranks outside the communicator receive its data too",
+			"comm", c.id, "ranks", c.Size(), "reason", strings.Join(failures[:min(len(failures), 5)], "; "))
 	}
 	return nil
 }

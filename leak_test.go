@@ -15,8 +15,7 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// descriptors returns the number of open files and sockets of this process, or -1 where the system
-// does not tell.
+// descriptors returns the number of open files and sockets of this process, or -1 if it is unknown.
 func descriptors() int {
 	d, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -25,7 +24,7 @@ func descriptors() int {
 	return len(d)
 }
 
-func TestNothingIsLeftBehind(t *testing.T) {
+func TestNoLeaks(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	use := func() {
 		allcasttest.Run(t, 5, allcast.Options{Subgroups: 2}, func(ctx context.Context, c *allcast.Comm) error {
@@ -33,7 +32,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 				calltest.Allgather(ctx, c, 1, 10_000, "mcast"), calltest.Allgather(ctx, c, 1, 10_000, "linear"))
 		})
 	}
-	use() // the runtime opens files that it keeps
+	use() // the runtime opens files once and keeps them
 	files := descriptors()
 	use()
 	if !testenv.Soon(func() bool { return descriptors() <= files }) {
@@ -70,7 +69,7 @@ func TestCommunicatorsShareSocketsAndWorkers(t *testing.T) {
 		if err := world.Barrier(ctx); err != nil {
 			return err
 		}
-		// The writer of a peer starts when it is first needed, which may be now.
+		// The writer of a peer starts on demand, which may be now.
 		g, f := runtime.NumGoroutine(), descriptors()
 		if world.Rank() == 0 && (g > goroutines+size*size || f > files+size) {
 			t.Errorf("%d goroutines and %d descriptors with 1 communicator, %d and %d with 21",

@@ -13,25 +13,26 @@ import (
 	"github.com/allcast/allcast/internal/settings"
 )
 
-// WriteMetrics writes this process's metrics in Prometheus's text format, for programs with a server of
-// their own; ALLCAST_METRICS starts a server. It does not wait for operations. Labels have world ranks.
+// WriteMetrics writes the metrics of this process in the Prometheus text format, for programs with their own
+// server. ALLCAST_METRICS starts a server instead. WriteMetrics does not wait for operations. Labels contain
+// world ranks.
 func (c *Comm) WriteMetrics(w io.Writer) error {
 	if c == nil {
 		return invalid("a nil communicator")
 	}
 	m := c.job.Metrics()
 	if err := m.Write(w); err != nil {
-		return fmt.Errorf("allcast: writing metrics: %w", err)
+		return fmt.Errorf("allcast: write metrics: %w", err)
 	}
 	return nil
 }
 
-// listenMetrics opens the metrics server's socket and stores its actual address. It returns nil if there
-// is no server. Join calls it before the ranks meet, because a rank could not tell the others why it
-// fails later.
+// listenMetrics opens the socket of the metrics server and stores its actual address. It returns nil if no
+// server is configured. Join calls it before it connects to other ranks, because a later failure could not
+// be explained to them.
 func listenMetrics(at *observe.Addr) (net.Listener, error) {
 	if *at == (observe.Addr{}) {
-		return nil, nil //nolint:nilnil // no server is no error
+		return nil, nil //nolint:nilnil // having no server is not an error
 	}
 	l, err := observe.Listen(*at)
 	if err != nil {
@@ -47,20 +48,20 @@ func closeListener(l net.Listener) {
 	}
 }
 
-// observe logs the result of Join and starts to answer people's questions. A failure to do so does not
-// fail Join.
+// observe logs the result of Join and starts the server for metrics and "allcast inspect". Join succeeds
+// even if the server does not start.
 func (j *job) observe(metrics net.Listener) {
 	s, log := &j.Settings, j.log()
-	why := "it is the way to rank 0"
+	why := "route to rank 0"
 	if s.Interface != "" {
-		why = "it was asked for: " + s.Interface
+		why = "requested: " + s.Interface
 	}
 	log.Info("joined", "size", s.Size, "job", j.Job, "interface", j.Interface, "because", why, "address", j.Local,
 		"multicast", j.NoMulticast == "", "reason", j.NoMulticast,
 		"chunk", j.Caps().Chunk, "batch", j.Caps().Batch, "room", j.Caps().Room, "features", j.Features)
 	j.server = observe.NewServer(j.World, log)
 	if metrics != nil {
-		log.Info("metrics are served", "address", metrics.Addr())
+		log.Info("serving metrics", "address", metrics.Addr())
 		j.server.Serve(metrics)
 	}
 	if !s.Inspect {
@@ -69,15 +70,15 @@ func (j *job) observe(metrics net.Listener) {
 	l, err := observe.ListenLocal(j.Job, s.Rank)
 	switch {
 	case errors.Is(err, observe.ErrUnsafe):
-		log.Warn("\"allcast inspect\" will not find this process", "err", err)
+		log.Warn("\"allcast inspect\" cannot find this process", "err", err)
 	case err != nil:
-		log.Info("\"allcast inspect\" will not find this process", "err", err)
+		log.Info("\"allcast inspect\" cannot find this process", "err", err)
 	default:
 		j.server.Serve(l)
 	}
 }
 
-// logChoice logs which algorithm a call runs with, and why.
+// logChoice logs the algorithm of a call and the reason for it.
 func (c *Comm) logChoice(k *engine.Call, algo string, bytes int64) {
 	if !c.job.log().Enabled(context.Background(), slog.LevelDebug) {
 		return

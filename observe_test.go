@@ -139,7 +139,7 @@ func TestMetricsAreServed(t *testing.T) {
 	})
 }
 
-// Join fails on a bad variable. It does not run the job without the feature.
+// Join fails if a variable is invalid, instead of running the job without the feature.
 func TestBadObservation(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -232,8 +232,8 @@ func TestInspectSockets(t *testing.T) {
 	}
 }
 
-// A job also runs where it cannot create a socket for inspection.
-func TestInspectNowhere(t *testing.T) {
+// A job runs even if it cannot create a socket for inspection.
+func TestInspectWithoutSocket(t *testing.T) {
 	none := filepath.Join(t.TempDir(), strings.Repeat("long", 50))
 	t.Setenv("XDG_RUNTIME_DIR", none)
 	t.Setenv("TMPDIR", none)

@@ -17,11 +17,11 @@ import (
 
 // reducing is a series of Reduce-Scatters of one size, among ranks of this process on loopback.
 type reducing struct {
-	size  int // ranks
-	block int // bytes of a rank's result
+	size  int // number of ranks
+	block int // bytes of the result of a rank
 	algo  string
-	warm  int // calls after the first one and before those that are measured
-	calls int // calls that are measured
+	warm  int // calls between the first one and the measured ones
+	calls int // measured calls
 }
 
 // run makes the calls and checks every result, and at the end every input. It returns the bytes that a
@@ -85,14 +85,14 @@ func (r reducing) run(t testing.TB, begin, end func()) (first, perCall uint64) {
 	return first, perCall
 }
 
-// A Reduce-Scatter of 16 MiB among 8 ranks takes no memory that grows with its size from Go's heap: less
-// than 64 KiB per call in the steady state, and far less than a copy of the input in the first call.
-// Sums that pass through a rank are in memory of the system, which the engine's tests count.
+// A Reduce-Scatter of 16 MiB among 8 ranks allocates less than 64 KiB per call on Go's heap in the steady
+// state, and far less than a copy of the input in the first call. Partial sums are outside Go's heap; the
+// tests of the engine count that memory.
 func TestReduceScatterAllocatesLittle(t *testing.T) {
 	if testenv.Race {
-		t.Skip("the race detector makes pools lose what they hold")
+		t.Skip("the race detector makes pools drop items")
 	}
-	// A garbage collection empties the pools, which would cost a few buffers at a random time.
+	// A garbage collection empties the pools, which would add allocations at a random time.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	const size, input, limit = 8, 16 << 20, 64 << 10
 	for _, algo := range allcast.Algorithms("reduce-scatter") {

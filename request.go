@@ -6,21 +6,20 @@ import (
 	"github.com/allcast/allcast/internal/engine"
 )
 
-// A Request is an operation under way.
+// A Request is an operation that has been started.
 type Request struct {
 	req  *engine.Request
 	comm *Comm
 }
 
-// Done is closed when the operation has ended. Until then its buffers are
-// Allcast's.
+// Done returns a channel that is closed when the operation has ended. Until then Allcast owns its buffers.
 func (r *Request) Done() <-chan struct{} { return r.req.Done() }
 
-// Err is how the operation ended; nil as long as it has not.
+// Err returns the error of the operation, and nil while the operation is running.
 func (r *Request) Err() error { return exportError(r.req.Err(), r.comm.members) }
 
-// Wait waits for the operation and returns how it ended. If ctx ends first, Wait
-// returns its error; the operation goes on, and its buffers stay Allcast's until Done.
+// Wait waits for the operation and returns its error. If ctx ends first, Wait returns the error of ctx. The
+// operation then continues, and Allcast owns its buffers until Done is closed.
 func (r *Request) Wait(ctx context.Context) error {
 	r.req.Wait(ctx)
 	if !r.req.Over() {
@@ -29,15 +28,15 @@ func (r *Request) Wait(ctx context.Context) error {
 	return r.Err()
 }
 
-// Info says how an operation is carried out.
+// Info describes how an operation runs.
 type Info struct {
 	Algorithm         string
-	Chains, Subgroups int    // mcast: as used, after clamping to what the operation can use
-	Chunk             int    // mcast: payload of a datagram
-	Chunks            uint64 // mcast: in all
+	Chains, Subgroups int    // mcast: numbers in use, after clamping
+	Chunk             int    // mcast: payload of a datagram in bytes
+	Chunks            uint64 // mcast: number of chunks of all ranks
 }
 
-// Info says how the operation is carried out.
+// Info describes how the operation runs.
 func (r *Request) Info() Info {
 	i := r.req.Info()
 	return Info{Algorithm: i.Algo, Chains: i.Chains, Subgroups: i.Subgroups, Chunk: i.Chunk, Chunks: i.Chunks}

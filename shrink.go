@@ -13,57 +13,55 @@ import (
 	"github.com/allcast/allcast/internal/node"
 )
 
-// ErrMissing is what Shrink's error matches when a rank lives but did not come.
+// ErrMissing means that a living rank did not take part in a Shrink.
 var ErrMissing = errors.New("a rank did not take part")
 
-// A ShrinkError is why the survivors could not go on together, the same on all of
-// them. It matches ErrMissing; or ErrRankLost, if the others have taken this rank for
-// lost and gone on without it.
+// A ShrinkError is the error of a Shrink that failed, the same on all survivors. It matches ErrMissing. If the
+// other ranks have declared this rank lost and continued without it, it matches ErrRankLost instead.
 type ShrinkError struct {
-	Ranks      []int // ranks at fault, as numbered in the communicator that was to be shrunk
-	WorldRanks []int // the same ranks, as numbered in the world
-	cause      error
-	reason     string
-	names      string
-	ctx        error // of this rank's context
+	Ranks      []int // ranks at fault, as numbered in the communicator to be shrunk
+	WorldRanks []int // world ranks of Ranks
+
+	cause  error
+	reason string
+	names  string
+	ctxErr error // error of this rank's context
 }
 
 func (e *ShrinkError) Error() string {
 	return fmt.Sprintf("allcast: shrink: %s %s", e.names, e.reason)
 }
 
-// Unwrap returns what kind of failure it was, and that ctx has ended if it has.
+// Unwrap returns the kind of failure, and the error of ctx if it has ended.
 func (e *ShrinkError) Unwrap() []error {
-	if e.ctx == nil {
+	if e.ctxErr == nil {
 		return []error{e.cause}
 	}
-	return []error{e.cause, e.ctx}
+	return []error{e.cause, e.ctxErr}
 }
 
 var shrinkFailures = map[uint8]struct {
 	cause  error
 	reason string
 }{
-	agree.Late:     {ErrMissing, "did not come in time"},
+	agree.Late:     {ErrMissing, "did not call Shrink in time"},
 	agree.Closed:   {ErrMissing, "closed the communicator"},
-	agree.Excluded: {ErrRankLost, "was taken for lost by the others, which go on without it"},
+	agree.Excluded: {ErrRankLost, "was declared lost by the other ranks, which continue without it"},
 }
 
-// Shrink makes a communicator of the ranks of c that live, in the same order. It is
-// what to do after a failure: c may be broken, and stays so. All ranks of c that live
-// call it, also those that have not seen the failure. All of them get the same ranks, or
-// all get the same error: a ShrinkError, that names those that live but did not come
-// within Options.Timeout (or Options.Deadline, if that is longer), or before the ctx of
-// one of them ended. Then they may try again.
+// Shrink makes a communicator of the living ranks of c, in the same order. Use it after a failure; c itself
+// stays broken. All living ranks of c call it, including those that have not seen the failure.
 //
-// Ranks may die meanwhile; what then is left agrees all the same. One that dies at the
-// very end may still be among the new ranks: operations on the new communicator fail
-// then, and it can be shrunk in turn. Where communicators have multicast groups of
-// their own, the ranks test them before Shrink returns, in bounded time that does not
-// depend on ctx.
+// All of them get the same ranks, or the same *ShrinkError. The error names living ranks that did not call
+// Shrink within Options.Timeout, or Options.Deadline if that is longer, or before the ctx of a rank ended.
+// The ranks may then try again.
 //
-// Close c when it is of no more use, unless it is the one that Join returned: closing
-// that leaves the job.
+// The ranks agree even if some of them die meanwhile. A rank that dies at the very end may still be a member
+// of the new communicator. Operations on that communicator then fail, and it can be shrunk in turn. If
+// communicators have their own multicast groups, the ranks test these groups before Shrink returns. The
+// time for the test is bounded and does not depend on ctx.
+//
+// Close c when you no longer need it, unless Join returned it: closing that communicator leaves the job.
 func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 	switch {
 	case c == nil:
@@ -89,11 +87,11 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 		}
 	}
 	if c.job.OwnGroups(sub.id) {
-		// All ranks have come, so this ends soon whatever becomes of ctx. A rank that dies now breaks
-		// the new communicator, which the caller may shrink in turn.
+		// All ranks take part, so this ends soon even without ctx. A rank that dies now breaks the new
+		// communicator, which the caller may shrink in turn.
 		ctx := context.WithoutCancel(ctx)
-		if sub.Barrier(ctx) != nil || sub.settleGroups(ctx) != nil {
-			_ = c.job.Abort(sub.id) // it exists, or all is closed
+		if sub.Barrier(ctx) != nil || sub.testGroups(ctx) != nil {
+			_ = c.job.Abort(sub.id) // fails only if the job is closed
 		}
 	}
 	return sub, nil
@@ -102,9 +100,9 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 func shrinkError(ctx context.Context, a *node.Agreed, members []int) error {
 	f, ok := shrinkFailures[a.Why]
 	if !ok {
-		f = shrinkFailures[agree.Closed] // only a peer can have made it up
+		f = shrinkFailures[agree.Closed] // only a faulty peer sends an unknown reason
 	}
-	e := &ShrinkError{WorldRanks: a.Ranks, cause: f.cause, reason: f.reason, ctx: ctx.Err()}
+	e := &ShrinkError{WorldRanks: a.Ranks, cause: f.cause, reason: f.reason, ctxErr: ctx.Err()}
 	var names []string
 	for _, w := range a.Ranks {
 		e.Ranks = append(e.Ranks, slices.Index(members, w))
@@ -114,12 +112,12 @@ func shrinkError(ctx context.Context, a *node.Agreed, members []int) error {
 	return e
 }
 
-// newID is an id that no other communicator of the job has: a process, given as a world
-// rank, has not used the number before, and no other process has numbers like it.
+// newID returns an id that no other communicator of the job has. A process, given as a world rank, uses each
+// number nth once, and no two processes get the same ids.
 func (j *job) newID(nth uint32, process int) (uint32, error) {
 	id := engine.FirstComm + uint64(nth)*uint64(j.Settings.Size) + uint64(process)
 	if id >= math.MaxUint32 {
-		return 0, fmt.Errorf("allcast: no more communicators: there were %d", nth)
+		return 0, fmt.Errorf("allcast: too many communicators: this process has already created %d", nth)
 	}
 	return uint32(id), nil
 }

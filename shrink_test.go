@@ -57,7 +57,7 @@ func TestShrinkAfterAbort(t *testing.T) {
 	})
 }
 
-// Ranks vanish one after the other, rank 0 included. The others go on.
+// Ranks vanish one after the other, including rank 0. The others continue.
 func TestShrinkAfterDeaths(t *testing.T) {
 	for _, algo := range []string{"mcast", "ring"} {
 		t.Run(algo, func(t *testing.T) {
@@ -116,9 +116,9 @@ func TestShrinkMissing(t *testing.T) {
 			if world.Rank() == absent {
 				<-failed
 			} else if early && world.Rank() == 2 {
-				over, cancel := context.WithCancel(ctx)
+				ended, cancel := context.WithCancel(ctx)
 				cancel()
-				mine = over
+				mine = ended
 			}
 			_, err = c.Shrink(mine)
 			if world.Rank() != absent {
@@ -128,8 +128,8 @@ func TestShrinkMissing(t *testing.T) {
 			if !errors.Is(err, allcast.ErrMissing) || !errors.As(err, &se) || !slices.Contains(se.Ranks, absent) {
 				return fmt.Errorf("rank %d did not call Shrink: %w", absent, err)
 			}
-			if over := mine.Err(); over != nil && !errors.Is(err, over) {
-				return fmt.Errorf("its context ended: %w", err)
+			if ended := mine.Err(); ended != nil && !errors.Is(err, ended) {
+				return fmt.Errorf("the context of this rank ended: %w", err)
 			}
 			if !early && !slices.Equal(se.Ranks, []int{absent}) {
 				return fmt.Errorf("blamed: %v", se.Ranks)
@@ -189,8 +189,8 @@ func TestClosedByAnother(t *testing.T) {
 	})
 }
 
-// Operations that run when their communicator is closed complete.
-func TestCloseWithOperationsUnderWay(t *testing.T) {
+// Closing a communicator does not interrupt its running operations.
+func TestCloseDuringOperations(t *testing.T) {
 	allcasttest.Run(t, 4, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 		c, err := world.Dup(ctx)
 		if err != nil {
@@ -247,7 +247,7 @@ func TestCloseFrees(t *testing.T) {
 }
 
 // The error on every rank shows both calls, whichever rank found the mismatch.
-func TestMismatchTellsBothCalls(t *testing.T) {
+func TestMismatchShowsBothCalls(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		call  func(ctx context.Context, c *allcast.Comm, odd bool) error

@@ -12,16 +12,16 @@ import (
 	"github.com/allcast/allcast/internal/engine"
 )
 
-// NoColor is the color of ranks that Split leaves out.
+// NoColor is the color of ranks that get no communicator from Split.
 const NoColor = -1
 
-// Split makes communicators of the ranks with the same color, ordered by key and
-// then by rank. All ranks of c call it. A rank with NoColor takes part, and gets
-// nil. If Split fails on one rank, for example because ctx ends or has ended there, it
-// aborts c on all ranks: the others would wait for ever. Their errors name a rank that
-// failed or gave up. (An argument that makes no sense begins nothing, as in other calls.)
-// Where communicators have multicast groups of their own, the ranks test them before
-// Split returns, in bounded time.
+// Split makes one communicator per color, of the ranks with that color, ordered by key and then by rank. All
+// ranks of c call it, including those with NoColor, which get nil.
+//
+// If Split fails on one rank, for example because its ctx has ended, it aborts c on all ranks, which would
+// otherwise wait forever. Their errors name a rank that failed or gave up. An invalid argument aborts
+// nothing, as in other calls. If communicators have their own multicast groups, the ranks test these groups
+// in bounded time before Split returns.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	switch {
 	case c == nil:
@@ -33,37 +33,36 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	}
 	sub, err := c.split(ctx, color, key)
 	if err != nil {
-		_ = c.job.Abort(c.id) // it exists, or all is closed
+		_ = c.job.Abort(c.id) // fails only if the job is closed
 		return nil, fmt.Errorf("split: %w", err)
 	}
 	return sub, nil
 }
 
-// part is what a rank says of itself in a Split.
-type part struct {
+// splitArgs are the arguments of one rank's Split.
+type splitArgs struct {
 	color, key int
-	rank       int    // in the communicator that is split
-	nth        uint32 // of that process's Splits
+	rank       int    // rank in the communicator that is split
+	nth        uint32 // number of earlier Splits and Shrinks of that process
 }
 
 func (c *Comm) split(ctx context.Context, color, key int) (*Comm, error) {
-	mine := part{color: color, key: key, nth: c.job.splits.Add(1) - 1}
-	all, err := c.collect(ctx, mine)
+	mine := splitArgs{color: color, key: key, nth: c.job.splits.Add(1) - 1}
+	all, err := c.gatherSplitArgs(ctx, mine)
 	if err != nil {
 		return nil, err
 	}
-	members := slices.DeleteFunc(all, func(p part) bool { return p.color != color })
+	members := slices.DeleteFunc(all, func(p splitArgs) bool { return p.color != color })
 	var sub *Comm
 	if color != NoColor {
-		// The first of them has not used this number before, and no other process has
-		// numbers like it: no two communicators of a job have the same id, whatever
-		// else is split meanwhile.
-		first := members[0]
+		first := members[0] // the lowest rank, so that all members use the same id
 		id, err := c.job.newID(first.nth, c.members[first.rank])
 		if err != nil {
 			return nil, err
 		}
-		slices.SortFunc(members, func(a, b part) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.rank, b.rank)) })
+		slices.SortFunc(members, func(a, b splitArgs) int {
+			return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.rank, b.rank))
+		})
 		sub = &Comm{job: c.job, id: id}
 		for i, m := range members {
 			sub.members = append(sub.members, c.members[m.rank])
@@ -75,23 +74,23 @@ func (c *Comm) split(ctx context.Context, color, key int) (*Comm, error) {
 			return nil, exportError(err, c.members)
 		}
 	}
-	// A message for a communicator that is not there yet would be lost.
+	// A message for a communicator that does not exist yet would be lost.
 	if err := c.Barrier(ctx); err != nil {
 		if sub != nil {
-			// Others may have come further: they learn why it is of no use.
+			// Other ranks may already use sub: they learn why it failed.
 			sub.closed.Store(true)
-			_ = c.job.Disown(sub.id, c.id) // it exists, or all is closed
+			_ = c.job.Disown(sub.id, c.id) // fails only if the job is closed
 		}
 		return nil, err
 	}
 	if sub != nil && c.job.OwnGroups(sub.id) {
-		if err := sub.settleGroups(ctx); err != nil {
-			_ = c.job.Inherit(c.id, sub.id) // c is of no use either, for the same reason
-			_ = c.job.Abort(sub.id)         // the others may wait for us
+		if err := sub.testGroups(ctx); err != nil {
+			_ = c.job.Inherit(c.id, sub.id) // c breaks for the same reason
+			_ = c.job.Abort(sub.id)         // other ranks may wait for this one
 			_ = sub.Close()
 			var failed *RankError
 			if errors.As(err, &failed) {
-				return nil, failed.of(c.members)
+				return nil, failed.forMembers(c.members)
 			}
 			return nil, err
 		}
@@ -99,8 +98,8 @@ func (c *Comm) split(ctx context.Context, color, key int) (*Comm, error) {
 	return sub, nil
 }
 
-// collect gets everybody's part, in the order of ranks.
-func (c *Comm) collect(ctx context.Context, mine part) ([]part, error) {
+// gatherSplitArgs returns the arguments of all ranks, in rank order.
+func (c *Comm) gatherSplitArgs(ctx context.Context, mine splitArgs) ([]splitArgs, error) {
 	const entry = 20
 	le := binary.LittleEndian
 	b := make([]byte, entry*c.Size())
@@ -111,14 +110,14 @@ func (c *Comm) collect(ctx context.Context, mine part) ([]part, error) {
 	if err := c.Allgather(ctx, nil, b, WithAlgorithm("bruck")); err != nil {
 		return nil, err
 	}
-	all := make([]part, c.Size())
+	all := make([]splitArgs, c.Size())
 	for r := range all {
 		e := b[entry*r:]
-		all[r] = part{int(int64(le.Uint64(e))), int(int64(le.Uint64(e[8:]))), r, le.Uint32(e[16:])}
+		all[r] = splitArgs{int(int64(le.Uint64(e))), int(int64(le.Uint64(e[8:]))), r, le.Uint32(e[16:])}
 	}
 	return all, nil
 }
 
-// Dup makes another communicator of the same ranks, whose operations are ordered
-// on their own. All ranks of c call it. It fails as Split does.
+// Dup makes another communicator of the same ranks. The order of its operations is independent of that of c.
+// All ranks of c call it. It fails like Split.
 func (c *Comm) Dup(ctx context.Context) (*Comm, error) { return c.Split(ctx, 0, 0) }

@@ -32,7 +32,7 @@ func TestSplitInParts(t *testing.T) {
 			if c != nil {
 				return errors.New("NoColor got a communicator")
 			}
-			return c.Close() // of a nil communicator
+			return c.Close() // works on a nil communicator
 		}
 		if c.Size() != 2 || c.WorldRank(0) != color+3 || c.WorldRank(1) != color ||
 			c.WorldRank(c.Rank()) != world.Rank() {
@@ -42,11 +42,11 @@ func TestSplitInParts(t *testing.T) {
 	})
 }
 
-func TestSplitToNothing(t *testing.T) {
+func TestSplitWithoutColors(t *testing.T) {
 	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 		c, err := world.Split(ctx, allcast.NoColor, 0)
 		if c != nil {
-			return errors.New("a communicator of nobody")
+			return errors.New("all ranks have NoColor, and one got a communicator")
 		}
 		return errors.Join(err, world.Barrier(ctx))
 	})
@@ -74,7 +74,7 @@ func TestSplitsAtTheSameTime(t *testing.T) {
 			pairs[other] = c
 		}
 		for round := range 30 {
-			// Ranks 1 and 2 start when rank 0 has started both.
+			// Ranks 1 and 2 start after rank 0 has started both Dups.
 			if world.Rank() != 0 {
 				if err := world.Barrier(ctx); err != nil {
 					return err
@@ -118,7 +118,7 @@ func dupAndUse(ctx context.Context, c *allcast.Comm, seed uint64) error {
 	return nil
 }
 
-// A rank that gives up in a Split does not leave the others waiting for it.
+// The other ranks do not wait for a rank that gives up in a Split.
 func TestSplitGivenUp(t *testing.T) {
 	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, world *allcast.Comm) error {
 		c, err := world.Dup(ctx)
@@ -126,9 +126,9 @@ func TestSplitGivenUp(t *testing.T) {
 			return err
 		}
 		if world.Rank() == 1 {
-			over, cancel := context.WithCancel(ctx)
+			ended, cancel := context.WithCancel(ctx)
 			cancel()
-			if _, err := c.Dup(over); !errors.Is(err, context.Canceled) {
+			if _, err := c.Dup(ended); !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("got %w, want context.Canceled", err)
 			}
 			return nil
@@ -142,9 +142,9 @@ func TestSplitGivenUp(t *testing.T) {
 	})
 }
 
-// All other ranks name the rank that is lost during Split. This includes ranks that already have their
-// communicator and use it with a rank that has not.
-func TestSplitNamesTheLost(t *testing.T) {
+// All other ranks name the rank that is lost during Split. This includes ranks that already use the new
+// communicator with a rank that does not have it yet.
+func TestSplitNamesLostRank(t *testing.T) {
 	const size, victim = 4, 2
 	for _, phase := range []string{"transfer", "put"} {
 		for nth := range int64(6) {

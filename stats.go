@@ -1,25 +1,24 @@
 package allcast
 
-// Stats counts what this process did since it joined, on all its communicators. Ranks in it are
-// those of the communicator that Join returned; see Comm.WorldRank.
+// Stats are counters of this process since Join, over all its communicators.
 type Stats struct {
-	SentBytes       uint64 // handed to the network, our headers included
-	McastBytes      uint64 // of these, by multicast
-	ReceivedChunks  uint64 // by multicast
-	CopiedChunks    uint64 // of these, not received where they belong
-	RepairedBytes   uint64 // fetched because multicast did not deliver them
-	RepairedChunks  uint64
-	DirectReads     uint64 // on the fabric verbs: RDMA READs that this took
-	LateChunks      uint64 // came by multicast after they had been asked for
-	DuplicateChunks uint64
-	ForeignChunks   uint64            // strangers' and old datagrams, and pieces that no operation expected: ignored
-	CorruptChunks   uint64            // changed on the way, or forged: found by Options.Integrity or Secure, ignored
-	DroppedChunks   uint64            // by our full receive queue, or by ALLCAST_FAULT
-	RejectedConns   uint64            // strangers' connections, and others that did not prove to be of a rank
-	Peers           map[int]PeerStats // by world rank
+	SentBytes       uint64            // bytes handed to the network, including headers of Allcast
+	McastBytes      uint64            // part of SentBytes that was multicast
+	ReceivedChunks  uint64            // chunks received by multicast
+	CopiedChunks    uint64            // part of ReceivedChunks that had to be copied into place
+	RepairedBytes   uint64            // bytes fetched because multicast did not deliver them
+	RepairedChunks  uint64            // chunks fetched because multicast did not deliver them
+	DirectReads     uint64            // RDMA READs for repairs, on the fabric verbs
+	LateChunks      uint64            // chunks that arrived by multicast after a fetch had started
+	DuplicateChunks uint64            // chunks received more than once
+	ForeignChunks   uint64            // ignored: foreign and old datagrams, and pieces without an operation
+	CorruptChunks   uint64            // ignored: changed or forged datagrams, with Options.Integrity or Secure
+	DroppedChunks   uint64            // chunks dropped by a full receive queue or ALLCAST_FAULT
+	RejectedConns   uint64            // connections that did not prove to come from a rank
+	Peers           map[int]PeerStats // traffic by world rank, see Comm.WorldRank
 }
 
-// PeerStats counts the reliable traffic with one rank of the world.
+// PeerStats counts the reliable traffic with one rank.
 type PeerStats struct {
 	SentBytes, ReceivedBytes uint64
 }
@@ -30,8 +29,8 @@ func (c *Comm) Stats() Stats {
 	s := Stats{
 		SentBytes: e.SentBytes(), McastBytes: e.McastBytes, ReceivedChunks: e.Placed, CopiedChunks: e.Copied,
 		RepairedBytes: e.RepairedBytes, RepairedChunks: e.Repaired, DirectReads: e.DirectReads, LateChunks: e.Late,
-		DuplicateChunks: e.Duplicates, ForeignChunks: e.Foreign + e.Stale, DroppedChunks: e.Dropped, CorruptChunks: e.Corrupt, RejectedConns: e.RejectedConns,
-		Peers: map[int]PeerStats{},
+		DuplicateChunks: e.Duplicates, ForeignChunks: e.Foreign + e.Stale, DroppedChunks: e.Dropped,
+		CorruptChunks: e.Corrupt, RejectedConns: e.RejectedConns, Peers: map[int]PeerStats{},
 	}
 	for r, p := range e.Peers {
 		s.Peers[r] = PeerStats{SentBytes: p.Sent, ReceivedBytes: p.Received}

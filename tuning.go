@@ -8,8 +8,8 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// Algorithms lists the algorithms of an operation ("broadcast", "allgather", "reduce-scatter",
-// "allreduce" or "barrier"), besides "auto".
+// Algorithms lists the algorithms of an operation ("broadcast", "allgather", "reduce-scatter", "allreduce" or
+// "barrier"), without "auto". It returns nil for other names.
 func Algorithms(operation string) []string {
 	k := settings.Operation(operation)
 	if k == 0 {
@@ -18,13 +18,13 @@ func Algorithms(operation string) []string {
 	return settings.Algorithms(k)
 }
 
-// choose picks the algorithm of a call. It picks the same one on all ranks.
+// choose returns the algorithm of a call, the same on all ranks.
 func (c *Comm) choose(k wire.CallKind, algo string, bytes int64) (string, error) {
 	if algo == "" || algo == settings.AlgorithmAuto {
 		if r := c.job.Settings.Rules.For(k, bytes); r != nil {
-			return c.firstThatWorks(k, r.Algorithms, bytes)
+			return c.firstUsable(k, r.Algorithms, bytes)
 		}
-		return c.cheapest(k, bytes)
+		return c.chooseAuto(k, bytes)
 	}
 	if algo == engine.Multicast && c.job.NoMulticast != "" && c.Size() > 1 {
 		return "", &NoMulticastError{Reason: c.job.NoMulticast}
@@ -32,11 +32,12 @@ func (c *Comm) choose(k wire.CallKind, algo string, bytes int64) (string, error)
 	return algo, nil
 }
 
-func (c *Comm) firstThatWorks(k wire.CallKind, algorithms []string, bytes int64) (string, error) {
+// firstUsable returns the first algorithm of a tuning rule that works on this network.
+func (c *Comm) firstUsable(k wire.CallKind, algorithms []string, bytes int64) (string, error) {
 	for _, a := range algorithms {
 		switch {
 		case a == settings.AlgorithmAuto:
-			return c.cheapest(k, bytes)
+			return c.chooseAuto(k, bytes)
 		case a != engine.Multicast || c.job.NoMulticast == "" || c.Size() == 1:
 			return a, nil
 		}
@@ -44,18 +45,18 @@ func (c *Comm) firstThatWorks(k wire.CallKind, algorithms []string, bytes int64)
 	return "", &NoMulticastError{Reason: c.job.NoMulticast}
 }
 
-// barrierAlgo needs only connections that multicast needs as well.
+// barrierAlgo needs no connections besides those of multicast.
 const barrierAlgo = "recursive-doubling"
 
-// cheapest picks an algorithm by the benchmark of Join, or else by the cost model. The model's assumptions
-// about an IP network are coarse, but the same on all ranks.
-func (c *Comm) cheapest(k wire.CallKind, bytes int64) (string, error) {
+// chooseAuto chooses an algorithm by the benchmark of Join, or else by the cost model. The model makes coarse
+// assumptions about the network, which are the same on all ranks.
+func (c *Comm) chooseAuto(k wire.CallKind, bytes int64) (string, error) {
 	if k == wire.Barrier {
 		return barrierAlgo, nil
 	}
 	if algo := c.job.measured.best(k, bytes); algo != "" {
-		if k == wire.Broadcast && bytes > large ||
-			k == wire.Allgather && bytes*int64(c.Size()) > calibrateAll {
+		if k == wire.Broadcast && bytes > largeBroadcast ||
+			k == wire.Allgather && bytes*int64(c.Size()) > largeAllgather {
 			return engine.Multicast, nil
 		}
 		return algo, nil
@@ -64,12 +65,12 @@ func (c *Comm) cheapest(k wire.CallKind, bytes int64) (string, error) {
 	if chunk == 0 {
 		chunk = 1460
 	}
-	pick, err := model.Choose(k.String(), max(2, c.Size()), bytes, model.Net{
+	choice, err := model.Choose(k.String(), max(2, c.Size()), bytes, model.Net{
 		Rate: 1, Latency: 10e3, Hops: 2, Chunk: chunk, Datagram: int64(c.job.Caps().Overhead), Packet: 66,
 		Multicast: c.job.NoMulticast == "", Eager: node.EagerLimit,
 	})
 	if err != nil {
 		return "", err
 	}
-	return pick.Algo, nil
+	return choice.Algo, nil
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/allcast/allcast/internal/reduce"
 )
 
-// DataType is the type of a buffer's elements, which are little-endian.
+// DataType is the element type of a buffer. Elements are little-endian.
 type DataType uint8
 
 // Element types. Float16 and BFloat16 are computed in float32 and rounded back.
@@ -28,10 +28,10 @@ const (
 // String returns the short name: f32, bf16, i64 and so on.
 func (t DataType) String() string { return reduce.Type(t).String() }
 
-// Size is the size of an element in bytes, 0 if there is no such type.
+// Size returns the size of an element in bytes, or 0 for an unknown type.
 func (t DataType) Size() int { return reduce.Type(t).Size() }
 
-// ParseDataType reads a short name.
+// ParseDataType parses a short name.
 func ParseDataType(s string) (DataType, error) {
 	t, err := reduce.ParseType(s)
 	if err != nil {
@@ -40,10 +40,10 @@ func ParseDataType(s string) (DataType, error) {
 	return DataType(t), nil
 }
 
-// ReduceOp says how elements of different ranks become one.
+// ReduceOp is the operator that combines the elements of different ranks.
 type ReduceOp uint8
 
-// Reductions.
+// Reduction operators.
 const (
 	Sum ReduceOp = iota
 	Average
@@ -55,7 +55,7 @@ const (
 // String returns the short name: sum, avg, min, max or prod.
 func (o ReduceOp) String() string { return reduce.Op(o).String() }
 
-// ParseReduceOp reads a name, short or in full.
+// ParseReduceOp parses a short or full name.
 func ParseReduceOp(s string) (ReduceOp, error) {
 	o, err := reduce.ParseOp(s)
 	if err != nil {

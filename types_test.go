@@ -8,8 +8,8 @@ import (
 	"github.com/allcast/allcast/internal/reduce"
 )
 
-// The numbers of types and operators are those of package reduce, whose names travel to other ranks.
-func TestNumbersOfReduce(t *testing.T) {
+// Types and operators have the same values as in package reduce, which ranks send to each other.
+func TestValuesMatchReduce(t *testing.T) {
 	for mine, theirs := range map[DataType]reduce.Type{
 		Float32: reduce.F32, Float64: reduce.F64, Float16: reduce.F16, BFloat16: reduce.BF16,
 		Int8: reduce.I8, Int16: reduce.I16, Int32: reduce.I32, Int64: reduce.I64,

@@ -46,7 +46,7 @@ func JoinAll(
 	if err != nil {
 		return slices.Repeat([]error{err}, len(opts))
 	}
-	// Rank 0 takes over the listener: a port that is only reserved for it could be lost to another process.
+	// Rank 0 takes over the listener, because another process could take a port that is closed in between.
 	hooks := joinhook.From(ctx)
 	hooks.Listener = l
 	join := joinhook.With(ctx, hooks)
@@ -60,7 +60,7 @@ func JoinAll(
 				errs[rank] = err
 				return
 			}
-			// Deferred, so that a rank that ends its goroutine does not leave the others waiting.
+			// Deferred, so that the others do not wait for a rank whose goroutine ends.
 			defer func() { errs[rank] = errors.Join(errs[rank], c.Close()) }()
 			errs[rank] = f(ctx, c)
 		})

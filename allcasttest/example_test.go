@@ -29,7 +29,7 @@ func ExampleRun() {
 	})
 }
 
-// Rank 1 gives up. The other ranks learn that it was rank 1.
+// Rank 1 gives up. The errors of the other ranks name it.
 func ExampleJoinAll() {
 	errs := allcasttest.JoinAll(context.Background(), make([]allcast.Options, 3),
 		func(ctx context.Context, c *allcast.Comm) error {

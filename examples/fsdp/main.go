@@ -63,7 +63,7 @@ func (m *model) train(ctx context.Context) (err error) {
 		}
 		if m.comm.Rank() == 0 {
 			s := m.comm.Stats()
-			fmt.Printf("step %d: %v, norm %.4f, sent so far %.1f MiB, of it by multicast %.1f MiB\n",
+			fmt.Printf("step %d: %v, norm %.4f, %.1f MiB sent so far, %.1f MiB of them by multicast\n",
 				step, time.Since(start).Round(time.Microsecond), m.norm(),
 				float64(s.SentBytes)/(1<<20), float64(s.McastBytes)/(1<<20))
 		}
@@ -111,7 +111,7 @@ func (m *model) backward(ctx context.Context) error {
 			}
 		}
 		gradients(m.grads[l%2], m.full[l%2])
-		if reducing != nil { // the previous layer's, which overlapped this layer's computation
+		if reducing != nil { // of the previous layer, concurrent with the computation of this one
 			if err := reducing.Wait(ctx); err != nil {
 				return err
 			}

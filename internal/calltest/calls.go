@@ -40,7 +40,7 @@ type Maker func(n int) []byte
 // OnHeap makes buffers on Go's heap.
 func OnHeap(n int) []byte { return make([]byte, n) }
 
-// Allocated makes buffers with Comm.Alloc; free gives all of them back.
+// Allocated makes buffers with Comm.Alloc; free releases all of them.
 func Allocated(c *allcast.Comm) (mk Maker, free func() error) {
 	var all [][]byte
 	mk = func(n int) []byte {
@@ -112,7 +112,7 @@ func allreduce(ctx context.Context, c *allcast.Comm, mk Maker, seed uint64, n in
 	return Equal(Wait(ctx, r, err, algo), buf, allcast.Bytes(Sum(seed, c.Size(), n)))
 }
 
-// Everything runs all collectives with all their algorithms.
+// Everything runs all collectives with all their algorithms, for several sizes.
 func Everything(ctx context.Context, c *allcast.Comm, mk Maker) error {
 	seed := uint64(0)
 	for _, op := range []string{"broadcast", "allgather", "reduce-scatter", "allreduce"} {

@@ -8,11 +8,11 @@ import (
 	"github.com/allcast/allcast/internal/offload/bpf"
 )
 
-// Hooks are the places where the kernel can look at packets on the loopback interface.
+// Hooks are the attachment points of the kernel's program that work on the loopback interface.
 var Hooks = []string{"sockfilter", "tcx"}
 
-// NeedBPF skips a test where the kernel cannot receive at that hook. The test chooses its datapath
-// itself, so NeedBPF also clears the environment's choice.
+// NeedBPF skips a test if the kernel cannot receive at the hook. It also clears the datapath of the
+// environment, because the test chooses its own.
 func NeedBPF(t *testing.T, hook string) {
 	t.Helper()
 	ifi, err := net.InterfaceByName("lo")
@@ -27,14 +27,14 @@ func NeedBPF(t *testing.T, hook string) {
 	ClearDatapath(t)
 }
 
-// ClearDatapath clears the environment's choice of a datapath for the rest of a test.
+// ClearDatapath clears the datapath of the environment for the rest of a test.
 func ClearDatapath(t *testing.T) {
 	t.Helper()
 	t.Setenv("ALLCAST_DATAPATH", "")
 	t.Setenv("ALLCAST_HOOK", "")
 }
 
-// Datapaths runs a test on every datapath that the machine has.
+// Datapaths runs a test on every datapath that works on this machine.
 func Datapaths(t *testing.T, f func(t *testing.T, o allcast.Options)) {
 	t.Helper()
 	t.Run("host", func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 const AlgoVar = "ALLCAST_TEST_ALGO"
 
 // Gather is a role: it joins and calls Allgather until a call fails. It says "gathered N" after each
-// call, and in the end "failed RANK", the rank that the error names.
+// call, and at the end "failed RANK" with the rank that the error names.
 func Gather() int {
 	ctx := context.Background()
 	c, err := allcast.Join(ctx, allcast.Options{})
@@ -40,8 +40,8 @@ func Gather() int {
 	}
 }
 
-// Reported is the number of operations per communicator that GatherTogether reports. Nobody may be
-// reading, and more lines could fill the pipe.
+// Reported is the number of operations per communicator that GatherTogether reports. More lines could
+// fill the pipe if the test does not read them.
 const Reported = 40
 
 // GatherTogether calls Allgather on c until over is set on all ranks. Every communicator and every

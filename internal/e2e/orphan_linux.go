@@ -11,7 +11,7 @@ import (
 // ranks that are stopped when a test times out or is killed.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// starter is a thread that lives as long as this process.
+// starter returns the work queue of a thread that lives as long as this process.
 var starter = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -23,7 +23,7 @@ var starter = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// startOnLastingThread starts a process on a thread that does not end before this process does.
+// startOnLastingThread starts a process on that thread, because dieWithParent watches the thread.
 func startOnLastingThread(cmd *exec.Cmd) error {
 	done := make(chan error)
 	starter() <- func() { done <- cmd.Start() }

@@ -1,8 +1,8 @@
-// Package e2e starts ranks as processes, for tests of what processes do to each other. The tests are
-// in its subpackages, one per suite.
+// Package e2e starts ranks as processes, for tests of how processes affect each other. Each subpackage is a
+// suite of tests.
 //
-// A test binary is also the program that its ranks run: TestMain of a suite calls Main, which plays
-// the role that the environment names.
+// A test binary is also the program of its ranks: TestMain of a suite calls Main, which plays the role
+// that the environment names.
 package e2e
 
 import (
@@ -58,7 +58,7 @@ func Start(t *testing.T, size int, role string, env ...string) []*Process {
 		t.Fatal(err)
 	}
 	port := l.Addr().(*net.TCPAddr).Port
-	_ = l.Close() // for rank 0, which retries while another process uses the address
+	_ = l.Close() // rank 0 listens on the port, and retries while another process uses it
 	all := make([]*Process, size)
 	for rank := range all {
 		all[rank] = StartRank(t, rank, size, role, append(env[:len(env):len(env)],
@@ -75,7 +75,7 @@ func StartRank(t *testing.T, rank, size int, role string, env ...string) *Proces
 		roleVar+"="+role, fmt.Sprint("RANK=", rank), fmt.Sprint("WORLD_SIZE=", size)))
 }
 
-// Restart starts the same rank of the same job once more.
+// Restart starts the same rank of the same job again.
 func (p *Process) Restart(t *testing.T) *Process {
 	t.Helper()
 	return start(t, p.env)
@@ -114,8 +114,8 @@ func Become(role string, replace func(command []string) error) error {
 	return err
 }
 
-// Until reads the lines that a process says, up to one with that prefix. It returns false if the
-// process ends its output before.
+// Until reads lines of a process up to one with the given prefix. It returns false if the output ends
+// first.
 func (p *Process) Until(prefix string) bool {
 	for p.out.Scan() {
 		if p.last = p.out.Text(); strings.HasPrefix(p.last, prefix) {
@@ -146,10 +146,10 @@ func (p *Process) EndInput() { _ = p.in.Close() }
 // Signal sends a signal to a process.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Wait waits until a process has ended by itself.
+// Wait waits until a process exits.
 func (p *Process) Wait() error { return p.cmd.Wait() }
 
-// Kill kills a process, whether it runs or is stopped, and waits for its end.
+// Kill kills a running or stopped process and waits for its end.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()

@@ -10,7 +10,7 @@ import (
 
 // Hooks are settings of a Join. All ranks that run in one process may share them.
 type Hooks struct {
-	Listener net.Listener // rank 0's socket for the rendezvous, instead of a new one at Options.Addr
+	Listener net.Listener // rendezvous socket of rank 0, instead of a new one at Options.Addr
 
 	// Watch is called whenever an operation of a rank enters a phase, passes its turn on, or sends a
 	// piece. The rank's control side makes no progress until Watch returns.
@@ -22,7 +22,7 @@ type key struct{}
 // With returns a context for Join that carries hooks.
 func With(ctx context.Context, h Hooks) context.Context { return context.WithValue(ctx, key{}, h) }
 
-// From returns the hooks that ctx carries, and none if there are none.
+// From returns the hooks that ctx carries, or the zero value.
 func From(ctx context.Context) Hooks {
 	h, _ := ctx.Value(key{}).(Hooks)
 	return h

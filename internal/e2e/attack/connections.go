@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-// A Knocker connects to listeners and says the wrong things.
+// A Knocker connects to listeners and sends invalid data.
 type Knocker struct {
 	rnd   *rand.Rand
 	conns []net.Conn
 	made  int
 }
 
-// NewKnocker makes a Knocker, which says the same things every time.
+// NewKnocker makes a Knocker with a fixed seed.
 func NewKnocker() *Knocker { return &Knocker{rnd: rand.New(rand.NewPCG(1, 1))} }
 
 // Made returns the number of connections that were accepted.
 func (k *Knocker) Made() int { return k.made }
 
-// At connects and speaks. Half of the connections stay open, because a stranger may also be silent.
+// At connects and sends data. Half of the connections stay open, because a stranger may also be silent.
 func (k *Knocker) At(addr string) {
 	const maxOpen = 100
 	c, err := net.DialTimeout("tcp", addr, 10*time.Second)
@@ -39,23 +39,23 @@ func (k *Knocker) At(addr string) {
 	for i := range random {
 		random[i] = byte(k.rnd.Uint32())
 	}
-	var say []byte
+	var data []byte
 	switch k.made % 7 {
 	case 0: // nothing
 	case 1:
-		say = random
+		data = random
 	case 2:
-		say = []byte("GET / HTTP/1.1\r\nHost: allcast\r\n\r\n")
+		data = []byte("GET / HTTP/1.1\r\nHost: allcast\r\n\r\n")
 	case 3: // a greeting without the rest
-		say = []byte("ALLCAST\x01")
+		data = []byte("ALLCAST\x01")
 	case 4: // the message of rank 1 to rank 0, with an invalid proof
-		say = append([]byte("ALLCAST\x01\x01\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00"), random[:64]...)
+		data = append([]byte("ALLCAST\x01\x01\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00"), random[:64]...)
 	case 5: // impossible ranks and sizes
-		say = append([]byte("ALLCAST\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), random[:64]...)
+		data = append([]byte("ALLCAST\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), random[:64]...)
 	case 6: // another version
-		say = append([]byte("ALLCAST\x63"), random...)
+		data = append([]byte("ALLCAST\x63"), random...)
 	}
-	_, _ = c.Write(say) // the listener may close the connection meanwhile
+	_, _ = c.Write(data) // the listener may close the connection meanwhile
 	if k.made%2 == 0 {
 		_ = c.Close()
 		return
@@ -79,7 +79,7 @@ func (k *Knocker) Close() error {
 func Listening(t *testing.T) (addrs []string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Log("no list of listening sockets here: strangers only go to the rendezvous")
+		t.Log("this system does not list listening sockets: strangers connect to the rendezvous only")
 		return nil
 	}
 	own := map[string]bool{}

@@ -1,5 +1,5 @@
-// Package attack does to a job what processes without its key can do: it listens to the job's
-// multicast group, sends datagrams to it, and connects to the job's listeners.
+// Package attack attacks a job as processes without its key can. It listens to the multicast group of the
+// job, sends datagrams to the group, and connects to the listeners of the job.
 package attack
 
 import (
@@ -46,7 +46,7 @@ func loopback(t *testing.T) *net.Interface {
 	return nil
 }
 
-// An Eavesdropper joins a group and keeps some of the datagrams that it heard last.
+// An Eavesdropper joins a group and keeps the datagrams that it has heard last.
 type Eavesdropper struct {
 	*net.UDPConn
 	heard  [256]atomic.Pointer[[]byte]
@@ -64,7 +64,7 @@ func NewEavesdropper(t *testing.T, group netip.AddrPort) *Eavesdropper {
 }
 
 // Hear reads datagrams and passes them to f, until the Eavesdropper is closed. It leaves out those of
-// the sender except, and those too short for a header. f may change the datagram but not keep it.
+// the sender except, and those without a complete header. f may change the datagram but not keep it.
 func (e *Eavesdropper) Hear(except netip.AddrPort, f func(datagram []byte)) {
 	b := make([]byte, 1<<16)
 	for {

@@ -32,7 +32,7 @@ func TestDeath(t *testing.T) {
 				all := e2e.Start(t, size, "gather", e2e.AlgoVar+"="+tt.algo, "ALLCAST_TIMEOUT=2s")
 				victim := r.IntN(size)
 				if !all[victim].Until("gathered") {
-					t.Fatalf("rank %d did not begin: %s", victim, all[victim].Last())
+					t.Fatalf("rank %d did not start: %s", victim, all[victim].Last())
 				}
 				time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond) // to a random point of a call
 				if err := all[victim].Signal(tt.sig); err != nil {

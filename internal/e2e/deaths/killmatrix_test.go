@@ -21,8 +21,8 @@ import (
 	"github.com/allcast/allcast/internal/lab"
 )
 
-// The kill matrix: a rank is killed, stopped or cut off in a given phase of a given operation. The
-// victim does this to itself, so that it happens in that phase and in no other.
+// The kill matrix: a rank is killed, stopped or cut off in a given phase of a given operation. The victim
+// triggers the fault itself, so that it happens in exactly that phase.
 
 // Variables of the ranks.
 const (
@@ -33,11 +33,11 @@ const (
 
 const (
 	rankTimeout = 2 * time.Second           // silence after which survivors declare a rank lost
-	verdict     = rankTimeout + time.Second // bound of the manual for naming the victim
+	verdict     = rankTimeout + time.Second // documented limit for naming the victim
 	slack       = 10 * time.Second          // delay that a busy machine may add
 	goodCalls   = 3                         // calls that complete before the fault
-	maxCalls    = 3000                      // calls after which the phase is known not to come
-	matrixSize  = 4                         // ranks
+	maxCalls    = 3000                      // calls after which the test stops waiting for the phase
+	matrixSize  = 4                         // number of ranks
 )
 
 // A strike is one case of the matrix.
@@ -109,8 +109,8 @@ func strikeRole() int {
 func (s strike) work(ctx context.Context, in *bufio.Reader) (*allcast.Comm, error) {
 	rank, _ := strconv.Atoi(os.Getenv("RANK"))
 	victim := rank == s.victim
-	// In the handshake a rank waits for its right neighbour. The wait is long enough to strike in it if
-	// that neighbour has to fetch.
+	// In the handshake a rank waits for its right neighbour. If that neighbour has to fetch, the wait is long
+	// enough for the fault to hit it.
 	if s.phase == "fetch" || s.phase == "handshake" && rank == (s.victim+1)%matrixSize {
 		_ = os.Setenv("ALLCAST_FAULT", "drop=20%,seed=7")
 	}
@@ -155,7 +155,7 @@ func (s strike) call(ctx context.Context, c *allcast.Comm, i uint64) error {
 	return calltest.Equal(c.Broadcast(ctx, got, 0, allcast.WithAlgorithm(s.algo)), got, want)
 }
 
-// hit strikes this process. The test cuts the link while the victim waits here.
+// hit triggers the fault in this process. For a cut, the test cuts the link while the victim waits here.
 func (s strike) hit(in *bufio.Reader) {
 	e2e.Say("now")
 	switch s.fault {
@@ -270,7 +270,7 @@ func (s strike) test(t *testing.T, l *lab.Lab) time.Duration {
 		}
 	}
 	if !victim.Until("now") {
-		t.Fatalf("rank %d did not come to the %s phase: %s", s.victim, s.phase, victim.Last())
+		t.Fatalf("rank %d did not reach the %s phase: %s", s.victim, s.phase, victim.Last())
 	}
 	start := time.Now()
 	host := fmt.Sprint("host", s.victim)
@@ -289,7 +289,7 @@ func (s strike) test(t *testing.T, l *lab.Lab) time.Duration {
 	}
 	for rank, p := range all {
 		if s.phase == "idle" && rank != s.victim {
-			if err := p.Tell("go on"); err != nil {
+			if err := p.Tell("continue"); err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 			}
 		}
@@ -301,7 +301,7 @@ func (s strike) test(t *testing.T, l *lab.Lab) time.Duration {
 			continue
 		case !p.Until("failed"):
 			t.Errorf("rank %d said %q, want %q", rank, p.Last(), want)
-		case rank == s.victim: // a rank that is cut off has lost all others, and may name any of them
+		case rank == s.victim: // a rank that is cut off loses all others and may name any of them
 		case !strings.HasPrefix(p.Last(), want):
 			t.Errorf("rank %d said %q, want %q", rank, p.Last(), want)
 		}

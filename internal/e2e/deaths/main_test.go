@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package deaths kills, stops and cuts off ranks, and checks what the other ranks do.
+// Package deaths kills, stops and cuts off ranks, and checks how the other ranks react.
 package deaths
 
 import (

@@ -16,7 +16,7 @@ import (
 )
 
 // rejoin is a role: it gathers until its input ends on all ranks. When a rank is lost, it leaves and
-// joins again with the ranks that come, which form the next generation of the job.
+// joins again. The ranks that join again form the next generation of the job.
 func rejoin() int {
 	ctx := context.Background()
 	over := inputEnded()
@@ -49,8 +49,8 @@ func inputEnded() *atomic.Bool {
 	return &over
 }
 
-// TestRejoin kills ranks one after the other, rank 0 included, and starts each again. The other ranks
-// leave, all join again, and go on with correct data.
+// TestRejoin kills ranks one after the other, including rank 0, and restarts each. All ranks join again and
+// continue with correct data.
 func TestRejoin(t *testing.T) {
 	const size = 4
 	all := e2e.Start(t, size, "rejoin", "ALLCAST_TIMEOUT=5s")
@@ -66,7 +66,7 @@ func TestRejoin(t *testing.T) {
 		all[victim] = all[victim].Restart(t)
 		// The new process can only gather with the next generation.
 		if !all[victim].Until("gathered 4") {
-			t.Fatalf("rank %d came back and said %q", victim, all[victim].Last())
+			t.Fatalf("the restarted rank %d said %q", victim, all[victim].Last())
 		}
 	}
 	for _, p := range all {

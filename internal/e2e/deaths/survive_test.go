@@ -19,7 +19,7 @@ import (
 )
 
 // survive is a role: it gathers until its input ends on all ranks. When a rank is lost, it shrinks the
-// communicator and goes on.
+// communicator and continues.
 func survive() int {
 	if err := gatherAndShrink(context.Background(), os.Getenv(e2e.AlgoVar)); err != nil {
 		e2e.Say("failed:", err)
@@ -57,7 +57,7 @@ func gatherAndShrink(ctx context.Context, algo string) error {
 	}
 }
 
-// startSurvivors starts ranks that survive others, and waits until all of them have gathered.
+// startSurvivors starts ranks with the role survive, and waits until all of them have gathered.
 func startSurvivors(t *testing.T, size int, algo, timeout string) []*e2e.Process {
 	t.Helper()
 	all := e2e.Start(t, size, "survive", e2e.AlgoVar+"="+algo, "ALLCAST_TIMEOUT="+timeout)
@@ -75,7 +75,7 @@ func awaitGathers(t *testing.T, all []*e2e.Process, size int, algo string) {
 	}
 }
 
-// endSurvivors ends ranks, which must have been without errors.
+// endSurvivors ends ranks and checks that they report no error.
 func endSurvivors(t *testing.T, living []*e2e.Process) {
 	t.Helper()
 	for _, p := range living {
@@ -91,8 +91,8 @@ func endSurvivors(t *testing.T, living []*e2e.Process) {
 	}
 }
 
-// TestSurvive kills three of eight ranks, one after the other, at random moments. The others go on
-// with seven, six and five ranks, and with correct data.
+// TestSurvive kills three of eight ranks, one after the other, at random moments. The others
+// continue with seven, six and five ranks and with correct data.
 func TestSurvive(t *testing.T) {
 	const size = 8
 	seed := uint64(time.Now().UnixNano())
@@ -108,7 +108,7 @@ func TestSurvive(t *testing.T) {
 			all := startSurvivors(t, size, tt.algo, "5s")
 			living := slices.Clone(all)
 			for n, victim := range tt.victims {
-				// A random moment, in an operation or between two.
+				// A random moment, during an operation or between two.
 				for range r.IntN(e2e.Reported / 2) {
 					all[victim].Until("gathered")
 				}
@@ -128,9 +128,9 @@ func TestSurvive(t *testing.T) {
 	}
 }
 
-// TestSurviveAtOnce kills three ranks at the same time. The survivors see some of them die while they
-// agree on the deaths, or right afterwards.
-func TestSurviveAtOnce(t *testing.T) {
+// TestSurviveSimultaneousDeaths kills three ranks at the same time. The survivors notice some deaths while
+// they agree on others, or right afterwards.
+func TestSurviveSimultaneousDeaths(t *testing.T) {
 	const size = 8
 	for _, victims := range [][]int{{0, 1, 2}, {0, 4, 6}, {5, 6, 7}} {
 		all := startSurvivors(t, size, "mcast", "5s")
@@ -147,9 +147,9 @@ func TestSurviveAtOnce(t *testing.T) {
 	}
 }
 
-// TestStoppedIsLeftOut stops a rank for so long that the others go on without it. When the rank runs
-// again, it must learn that. It must neither hang nor go on alone.
-func TestStoppedIsLeftOut(t *testing.T) {
+// TestStoppedRankIsExcluded stops a rank for so long that the others continue without it. When the rank
+// resumes, its Shrink must report that. It must neither hang nor continue alone.
+func TestStoppedRankIsExcluded(t *testing.T) {
 	const size = 4
 	for _, victim := range []int{0, 2} {
 		all := startSurvivors(t, size, "mcast", "1s")
@@ -161,7 +161,7 @@ func TestStoppedIsLeftOut(t *testing.T) {
 		if err := all[victim].Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		want := fmt.Sprintf("failed: allcast: shrink: rank %d was taken for lost", victim)
+		want := fmt.Sprintf("failed: allcast: shrink: rank %d was declared lost", victim)
 		if !all[victim].Until("failed") || !strings.HasPrefix(all[victim].Last(), want) {
 			t.Errorf("rank %d said %q, want %q", victim, all[victim].Last(), want)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/allcast/allcast/internal/e2e"
 )
 
-// idle is a role: it joins and does nothing until its input ends. Then it says how many microseconds
-// of processor time it has spent meanwhile.
+// idle is a role: it joins and does nothing until its input ends. Then it says how many microseconds of
+// processor time it has used in between.
 func idle() int {
 	c, err := allcast.Join(context.Background(), allcast.Options{})
 	if err != nil {
@@ -46,7 +46,7 @@ func TestIdleCost(t *testing.T) {
 			t.Fatalf("rank %d: %s", rank, p.Last())
 		}
 	}
-	<-time.After(d) // the time that is measured
+	<-time.After(d) // duration of the measurement
 	var spent int
 	for rank, p := range all {
 		p.EndInput()

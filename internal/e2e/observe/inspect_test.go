@@ -15,14 +15,14 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// TestInspectStoppedRank stops a rank. The rank does not answer, and the others name it.
+// TestInspectStoppedRank stops a rank. That rank does not answer, and the answers of the others name it.
 func TestInspectStoppedRank(t *testing.T) {
 	testenv.SocketDir(t)
 	const size, victim = 4, 2
 	all := e2e.Start(t, size, "gather", e2e.AlgoVar+"=mcast", "ALLCAST_TIMEOUT=50s")
 	for rank, p := range all {
 		if !p.Until("gathered") {
-			t.Fatalf("rank %d did not begin: %s", rank, p.Last())
+			t.Fatalf("rank %d did not start: %s", rank, p.Last())
 		}
 		if rank != victim {
 			go p.Drain()
@@ -46,7 +46,7 @@ func TestInspectStoppedRank(t *testing.T) {
 		t.Log(d.Text)
 		return d.Rank == victim && strings.Contains(d.Text, "does not answer")
 	}
-	// The others go on until they need the victim.
+	// The others continue until they need the victim.
 	if !testenv.Soon(named) {
 		t.Errorf("the other ranks do not name rank %d", victim)
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package observe looks at running ranks from outside: what they cost, and what they answer.
+// Package observe observes running ranks from outside: their processor time and their answers.
 package observe
 
 import (

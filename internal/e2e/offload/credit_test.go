@@ -13,8 +13,8 @@ import (
 )
 
 // An operation that cannot complete occupies the kernel's whole table of chunks. The process therefore
-// receives the next broadcast itself, which is far larger than its socket buffer. Credit must fit that
-// buffer.
+// receives the next Broadcast itself, which is far larger than its socket buffer. The credit must fit
+// that buffer.
 func TestCreditWhenTheKernelIsFull(t *testing.T) {
 	const size = 3
 	n := testenv.Large(8 << 20)
@@ -28,7 +28,7 @@ func TestCreditWhenTheKernelIsFull(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				// The root never makes this call. The others open its buffers before those of the next call.
+				// The root never makes this call. The others register its buffers before those of the next call.
 				var full *allcast.Request
 				if c.Rank() != 0 {
 					whole := make([]byte, 1<<21)
@@ -54,7 +54,7 @@ func TestCreditWhenTheKernelIsFull(t *testing.T) {
 					t.Errorf("rank %d: %d of %d chunks repaired, %d dropped",
 						c.Rank(), s.RepairedChunks, r.Info().Chunks, s.DroppedChunks)
 				}
-				// The kernel places all chunks in memory of Alloc itself. The process copies at least the first one.
+				// The kernel would place all chunks in memory of Alloc; the process copies at least the first one.
 				if c.Rank() != 0 && s.CopiedChunks == before.CopiedChunks {
 					return errors.New("the kernel received chunks although its table was full")
 				}

@@ -1,4 +1,4 @@
-// Package offload receives in the kernel. Most of its tests need root.
+// Package offload tests receiving in the kernel. Most of its tests need root.
 package offload
 
 import (
@@ -9,7 +9,6 @@ import (
 	"github.com/allcast/allcast/internal/e2e"
 )
 
-// key is the key of jobs that need one.
 var key = bytes.Repeat([]byte{7}, 32)
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m, nil)) }

@@ -86,7 +86,7 @@ func TestFreeInUse(t *testing.T) {
 				}
 				copy(in[n:], calltest.Pattern(1, c.Rank(), n))
 				if c.Rank() == late {
-					tried.Wait() // until then the operations of the others cannot complete
+					tried.Wait() // the operations of the others cannot complete before
 				}
 				r, err := c.StartAllgather(in[n:], out, allcast.WithAlgorithm(algo))
 				if err != nil {
@@ -106,7 +106,7 @@ func TestFreeInUse(t *testing.T) {
 	})
 }
 
-// The kernel writes to memory of Alloc directly. Chunks for other memory are copied.
+// The kernel writes directly to memory of Alloc. The process copies chunks to other memory.
 func TestDatapathCopies(t *testing.T) {
 	for _, h := range calltest.Hooks {
 		t.Run(h, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestDatapathCopies(t *testing.T) {
 	})
 }
 
-// samePort returns two groups with the same port, which the kernel cannot tell apart.
+// samePort returns two groups with the same port. The kernel cannot tell them apart.
 func samePort(group netip.AddrPort) []netip.AddrPort {
 	return []netip.AddrPort{group, netip.AddrPortFrom(group.Addr().Next(), group.Port())}
 }
@@ -202,7 +202,7 @@ func TestDatapathFallsBack(t *testing.T) {
 	})
 }
 
-// With "bpf" on one rank, all ranks fail if the kernel cannot receive there, and name that rank.
+// If one rank requires "bpf" and its kernel cannot receive, Join fails on all ranks and names that rank.
 func TestDatapathFails(t *testing.T) {
 	calltest.NeedBPF(t, "sockfilter")
 	group := netip.MustParseAddrPort("239.192.7.8:21235")

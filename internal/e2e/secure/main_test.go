@@ -1,5 +1,5 @@
-// Package secure runs jobs whose data is encrypted or has checksums. The kernel can do neither, so these
-// tests are not for the bpf datapath.
+// Package secure runs jobs with encryption or checksums. The bpf datapath supports neither, so these tests
+// do not use it.
 package secure
 
 import (

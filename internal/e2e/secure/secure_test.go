@@ -33,7 +33,7 @@ type wiretap struct {
 	forge bool
 
 	heard, sent atomic.Int64
-	leaked      atomic.Bool // known text was heard
+	leaked      atomic.Bool // whether known text was heard
 }
 
 func newWiretap(t *testing.T, group netip.AddrPort, forge bool) *wiretap {
@@ -58,7 +58,7 @@ func (w *wiretap) run() {
 		}
 		le := binary.LittleEndian
 		imm := le.Uint32(d[12:])
-		for ahead := range uint32(4) { // of the genuine chunks, whose places are still free
+		for ahead := range uint32(4) { // PSNs of genuine chunks that have not arrived yet
 			le.PutUint32(d[12:], imm+ahead)
 			if i := attack.HeaderSize + int(ahead); i < len(d) {
 				d[i] ^= 0xff
@@ -77,7 +77,8 @@ func (w *wiretap) send(d []byte) {
 func (w *wiretap) close() { _ = errors.Join(w.in.Close(), w.out.Close()) }
 
 // runTapped runs a job whose ranks gather known text until the wiretap has sent enough datagrams. If the
-// wiretap forges, a forgery must also have come in time. It returns the sum of the ranks' counters.
+// wiretap forges, rank 0 must also have received a forgery during an operation. runTapped returns the sum
+// of the ranks' counters.
 func runTapped(t *testing.T, o allcast.Options, w *wiretap, enough int64) (sum allcast.Stats) {
 	t.Helper()
 	var mu sync.Mutex

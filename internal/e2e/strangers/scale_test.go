@@ -25,9 +25,9 @@ const (
 	scaleTime        = 30 * time.Second
 )
 
-// TestStrangersAtScale is TestStrangers at the scale of SECURITY.md, and measured. The baseline is the
-// same attack on another target on this machine, which uses the same processors. Calls may take at
-// most twice as long as that, and memory must not grow with the number of datagrams.
+// TestStrangersAtScale measures TestStrangers at the scale of SECURITY.md. The baseline is the same attack
+// on another target on this machine, which uses the same processors. Calls may take at most twice as long
+// as in the baseline, and memory must not grow with the number of datagrams.
 func TestStrangersAtScale(t *testing.T) {
 	testenv.NeedVar(t, "ALLCAST_TEST_STRANGERS", "it takes a minute")
 	const (
@@ -40,7 +40,7 @@ func TestStrangersAtScale(t *testing.T) {
 	j.start(ctx, l)
 	meter := &callMeter{}
 	go meter.run(j.turn)
-	<-time.After(calmFor) // the time that is measured
+	<-time.After(calmFor) // duration of the measurement
 	calm, calmHeap := meter.next(), heap()
 
 	hear := attack.NewEavesdropper(t, j.group)
@@ -77,7 +77,7 @@ func TestStrangersAtScale(t *testing.T) {
 type result struct {
 	datagrams, connections int
 	took                   time.Duration
-	heap                   uint64 // largest heap meanwhile
+	heap                   uint64 // largest heap during the attack
 }
 
 func (a result) String() string {
@@ -184,7 +184,7 @@ func (m *callMeter) next() callTimes {
 	return t
 }
 
-// callTimes are sorted.
+// callTimes are sorted durations of calls.
 type callTimes []time.Duration
 
 func (c callTimes) mean() time.Duration {

@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	size      = 4      // ranks
-	blockSize = 30_000 // bytes that a rank contributes
+	size      = 4      // number of ranks
+	blockSize = 30_000 // bytes per rank
 )
 
-// A target is a job that gathers until over is set.
+// A target is a job whose ranks gather until over is set.
 type target struct {
-	addr  string         // of rank 0
-	group netip.AddrPort // of the multicast
+	addr  string         // address of rank 0
+	group netip.AddrPort // multicast group
 
 	joined, ranks sync.WaitGroup
-	turn          chan struct{} // rank 0 has begun another call; closed after its last one
+	turn          chan struct{} // one item per call that rank 0 starts; closed after its last call
 	over          atomic.Bool
 	calls         int
 	errs          [size]error
 	stats         [size]allcast.Stats
 }
 
-// newTarget opens the rendezvous of a job, which start then joins.
+// newTarget opens the rendezvous of a job. start then starts its ranks.
 func newTarget(t *testing.T) (*target, net.Listener) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,12 +48,12 @@ func newTarget(t *testing.T) (*target, net.Listener) {
 	return &target{addr: l.Addr().String(), group: attack.FreeGroup(t), turn: make(chan struct{}, 1)}, l
 }
 
-// start starts the ranks and waits until all of them have joined, or have failed to.
+// start starts the ranks and waits until each has joined or failed to join.
 func (j *target) start(ctx context.Context, l net.Listener) {
 	o := allcast.Options{
 		Size: size, Addr: j.addr, Groups: []netip.AddrPort{j.group}, Chunk: 1000,
 		Key: bytes.Repeat([]byte{7}, 32), JoinTimeout: time.Minute,
-		Logger: slog.New(slog.DiscardHandler), // it would report the first strangers
+		Logger: slog.New(slog.DiscardHandler), // no reports of strangers
 	}
 	join := joinhook.With(ctx, joinhook.Hooks{Listener: l})
 	j.joined.Add(size)
@@ -122,7 +122,7 @@ func TestStrangers(t *testing.T) {
 		defer j.over.Store(true)
 		defer func() { _ = errors.Join(hear.Close(), forge.Close()) }()
 		addrs := attack.Listening(t)
-		// A few datagrams per operation, so that they meet all of its phases.
+		// A few datagrams per operation, so that they arrive in all of its phases.
 		const batch = 100
 		for done := 0; done < datagrams; done += batch {
 			if _, ok := <-j.turn; !ok {
@@ -148,7 +148,7 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("rank %d has counted no foreign datagrams", rank)
 		}
 	}
-	if rejected == 0 && runtime.GOOS == "linux" { // elsewhere the strangers do not find the listeners
+	if rejected == 0 && runtime.GOOS == "linux" { // other systems do not list listening sockets
 		t.Error("no rank has counted a stranger's connection")
 	}
 	t.Logf("%d datagrams and %d connections of strangers, %d Allgathers", sent, knock.Made(), j.calls)
@@ -172,7 +172,7 @@ func gatherUntil(
 			}
 			select {
 			case turn <- struct{}{}:
-			default: // the strangers have not taken the last turn yet
+			default: // the strangers are still at the last turn
 			}
 		}
 		clear(got)

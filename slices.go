@@ -5,12 +5,12 @@ import (
 	"unsafe"
 )
 
-// Number is an element type that Go knows.
+// Number is a Go type that buffers can have as elements.
 type Number interface {
 	~float32 | ~float64 | ~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64
 }
 
-// TypeOf is the DataType of a Go type.
+// TypeOf returns the DataType of a Go type.
 func TypeOf[T Number]() DataType {
 	var x T
 	switch any(x).(type) {
@@ -22,7 +22,7 @@ func TypeOf[T Number]() DataType {
 	half := x + 1
 	half /= 2
 	size := unsafe.Sizeof(x)
-	if half != 0 { // only a float keeps a half
+	if half != 0 { // an integer would truncate one half to 0
 		if size == 4 {
 			return Float32
 		}
@@ -31,23 +31,23 @@ func TypeOf[T Number]() DataType {
 	signed := x-1 < 0
 	switch size {
 	case 1:
-		return pick(signed, Int8, Uint8)
+		return ifElse(signed, Int8, Uint8)
 	case 2:
-		return pick(signed, Int16, Uint16)
+		return ifElse(signed, Int16, Uint16)
 	case 4:
-		return pick(signed, Int32, Uint32)
+		return ifElse(signed, Int32, Uint32)
 	}
-	return pick(signed, Int64, Uint64)
+	return ifElse(signed, Int64, Uint64)
 }
 
-func pick[T any](first bool, a, b T) T {
+func ifElse[T any](first bool, a, b T) T {
 	if first {
 		return a
 	}
 	return b
 }
 
-// Bytes is the memory of a slice of numbers, as the calls that take bytes want it.
+// Bytes returns the memory of a slice of numbers, for methods that take bytes. It copies nothing.
 func Bytes[T Number](s []T) []byte {
 	var x T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(x)))
@@ -60,7 +60,7 @@ func BroadcastSlice[T Number](ctx context.Context, c *Comm, buf []T, root int, o
 
 // AllgatherSlice is Comm.Allgather for slices of numbers.
 func AllgatherSlice[T Number](ctx context.Context, c *Comm, send, recv []T, opts ...CallOption) error {
-	return c.Allgather(ctx, maybe(send), Bytes(recv), opts...)
+	return c.Allgather(ctx, bytesOrNil(send), Bytes(recv), opts...)
 }
 
 // ReduceScatterSlice is Comm.ReduceScatter for slices of numbers.
@@ -70,11 +70,11 @@ func ReduceScatterSlice[T Number](ctx context.Context, c *Comm, send, recv []T, 
 
 // AllreduceSlice is Comm.Allreduce for slices of numbers.
 func AllreduceSlice[T Number](ctx context.Context, c *Comm, send, recv []T, op ReduceOp, opts ...CallOption) error {
-	return c.Allreduce(ctx, maybe(send), Bytes(recv), TypeOf[T](), op, opts...)
+	return c.Allreduce(ctx, bytesOrNil(send), Bytes(recv), TypeOf[T](), op, opts...)
 }
 
-// maybe keeps nil, which means "in place", apart from empty.
-func maybe[T Number](s []T) []byte {
+// bytesOrNil is Bytes, except that it returns nil for nil, which means "in place".
+func bytesOrNil[T Number](s []T) []byte {
 	if s == nil {
 		return nil
 	}

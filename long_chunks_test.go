@@ -55,7 +55,7 @@ func TestLongChunks(t *testing.T) {
 					chunks += r.Info().Chunks * uint64(c.Size()-1) / uint64(c.Size())
 				}
 				if got := c.Stats().ReceivedChunks; 2*got < chunks {
-					return fmt.Errorf("only %d of %d chunks came by multicast", got, chunks)
+					return fmt.Errorf("only %d of %d chunks arrived by multicast", got, chunks)
 				}
 				return nil
 			})
