@@ -20,12 +20,12 @@ type McastConfig struct {
 	// Payload of one packet, the same on all ranks. A larger Chunk, of at most MaxLong, is sent as a
 	// super-packet with one header, and is lost if the super-packet does not arrive whole. 0: Chunk
 	// must fit one packet.
-	Packet     int
-	TTL        int // 0: 1 on loopback, else 16
-	DSCP       int
-	RecvBuffer int  // requested socket buffer in bytes; 0: 8 MiB
-	Plain      bool // no super-packets, neither sent (GSO) nor received (GRO)
-	Sums       bool // headers carry a checksum (fabric.Header.Sum)
+	Packet        int
+	TTL           int // 0: 1 on loopback, else 16
+	DSCP          int
+	ReceiveBuffer int  // requested socket buffer in bytes; 0: 8 MiB
+	PlainSockets  bool // no super-packets, neither sent (GSO) nor received (GRO)
+	Sums          bool // headers carry a checksum (fabric.Header.Sum)
 
 	Poller    *Poller          // serves receivers after Attach; nil: they have none
 	Placer    fabric.Placer    // places chunks of these groups (Filter); nil: there is none

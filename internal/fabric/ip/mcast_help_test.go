@@ -86,7 +86,7 @@ func (v mcastVariant) try(cfg McastConfig) (*Multicast, error) {
 
 func (v mcastVariant) open(t testing.TB, cfg McastConfig) *Multicast {
 	t.Helper()
-	cfg.Plain, cfg.Sums = v.plain, v.sums
+	cfg.PlainSockets, cfg.Sums = v.plain, v.sums
 	m, err := v.try(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	mcastRecvBuffer = 8 << 20
-	mcastTTL        = 16 // across a few routers: a fat-tree has at most six hops
+	mcastReceiveBuffer = 8 << 20
+	mcastTTL           = 16 // across a few routers: a fat-tree has at most six hops
 )
 
 // mcastPlan is a validated McastConfig with defaults.
@@ -72,8 +72,8 @@ func newMcastPlan(cfg McastConfig) (*mcastPlan, error) {
 			p.TTL = 1
 		}
 	}
-	if p.RecvBuffer == 0 {
-		p.RecvBuffer = mcastRecvBuffer
+	if p.ReceiveBuffer == 0 {
+		p.ReceiveBuffer = mcastReceiveBuffer
 	}
 	return p, nil
 }
@@ -145,7 +145,7 @@ func (p *mcastPlan) checkSizes() error {
 			p.Interface.MTU)
 	case p.Chunk == 0:
 		p.Chunk = fits
-	case p.Packet > 0 && p.Chunk > min(fits, p.Packet) && !p.Plain:
+	case p.Packet > 0 && p.Chunk > min(fits, p.Packet) && !p.PlainSockets:
 		// A receiver merges packets of one size until a shorter one comes. A chunk that ends with a full
 		// packet would be merged with the next one.
 		if p.cut = p.head + min(fits, p.Packet); (p.head+p.Chunk)%p.cut == 0 {
@@ -167,8 +167,8 @@ func (p *mcastPlan) checkSizes() error {
 	if p.DSCP < 0 || p.DSCP > 63 {
 		return fmt.Errorf("multicast: a DSCP of %d; it must be from 0 to 63", p.DSCP)
 	}
-	if p.RecvBuffer < 0 || p.RecvBuffer > 1<<30 {
-		return fmt.Errorf("multicast: a receive buffer of %d bytes; it must be from 1 to 2^30", p.RecvBuffer)
+	if p.ReceiveBuffer < 0 || p.ReceiveBuffer > 1<<30 {
+		return fmt.Errorf("multicast: a receive buffer of %d bytes; it must be from 1 to 2^30", p.ReceiveBuffer)
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func TestMulticastErrors(t *testing.T) {
 		{"tiny MTU", func(c *McastConfig) { c.Interface.MTU = 40 }, "too small"},
 		{"TTL", func(c *McastConfig) { c.TTL = 256 }, "TTL"},
 		{"DSCP", func(c *McastConfig) { c.DSCP = 64 }, "DSCP"},
-		{"buffer", func(c *McastConfig) { c.RecvBuffer = -1 }, "receive buffer"},
+		{"buffer", func(c *McastConfig) { c.ReceiveBuffer = -1 }, "receive buffer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := good

@@ -28,7 +28,7 @@ func TestRoom(t *testing.T) {
 		for _, buffer := range []int{0, 300_000, 1 << 20} {
 			for _, full := range []bool{true, false} {
 				cfg := mcastLoopback(t, 1, v.v6)
-				cfg.RecvBuffer = buffer
+				cfg.ReceiveBuffer = buffer
 				a, b := v.open(t, cfg), v.open(t, cfg)
 				caps := b.Capabilities()
 				most := 1
@@ -60,7 +60,7 @@ func TestDropped(t *testing.T) {
 	for _, v := range []mcastVariant{{name: "v4"}, {name: "v4-plain", plain: true}} {
 		t.Run(v.name, func(t *testing.T) {
 			cfg := mcastLoopback(t, 1, false)
-			cfg.RecvBuffer = 200_000
+			cfg.ReceiveBuffer = 200_000
 			a, b := v.open(t, cfg), v.open(t, cfg)
 			caps := a.Capabilities()
 			if b.Features().Sockets != mcastLinux {

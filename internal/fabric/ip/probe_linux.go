@@ -63,7 +63,7 @@ func (t *udpProbe) open() error {
 	// ranks do the same at the same time.
 	group := t.p.Groups[0].Addr()
 	t.rx, err = udpReceiveSocket(t.p, netip.AddrPortFrom(group, 0), func(fd int) error {
-		_, err := udpSetBuffer(fd, t.p.RecvBuffer)
+		_, err := udpSetBuffer(fd, t.p.ReceiveBuffer)
 		return err
 	})
 	if err != nil {
@@ -91,7 +91,7 @@ func (t *udpProbe) run() (udpTest, error) {
 	}
 	batch := mcastBatch(t.p.head, t.p.Chunk)
 	switch {
-	case t.p.Plain:
+	case t.p.PlainSockets:
 		res.gso, res.gro = mcastPlain, mcastPlain
 	case batch == 1:
 		res.gso, res.gro = "no two chunks fit a super-packet", "no two chunks fit a super-packet"

@@ -28,7 +28,7 @@ type TCPConfig struct {
 	Timeout    time.Duration // time without progress after which a peer is lost; 0: 10 s
 	Local      netip.Addr    // address of outgoing connections, if valid
 	Poller     *Poller       // reads the connections; nil: one goroutine per connection does
-	Log        *slog.Logger  // may be nil
+	Logger     *slog.Logger  // may be nil
 }
 
 const (
@@ -116,13 +116,13 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = tcpTimeout
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	t := &TCP{
 		cfg: cfg, h: h,
 		self:  authSelf{rank: cfg.Rank, size: cfg.Size, secret: cfg.Secret, protection: cfg.protection()},
-		log:   cfg.Log.With("rank", cfg.Rank),
+		log:   cfg.Logger.With("rank", cfg.Rank),
 		peers: make([]*peer, cfg.Size),
 		reg:   make(map[fabric.OpKey][]byte),
 		ended: make(chan struct{}),

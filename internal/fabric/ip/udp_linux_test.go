@@ -11,7 +11,7 @@ import (
 func TestOwnWithoutFilter(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		cfg := mcastLoopback(t, 1, false)
-		cfg.Plain = plain
+		cfg.PlainSockets = plain
 		a, b := mcastVariants[0].open(t, cfg), mcastVariants[0].open(t, cfg)
 		r, s := a.receivers[0].(*udpReceiver), a.senders[0].(*udpSender)
 		p, err := newMcastPlan(cfg)

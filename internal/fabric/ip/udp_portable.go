@@ -161,7 +161,7 @@ func newPortableReceiver(p *mcastPlan, group, own netip.AddrPort) (*udpPortableR
 	}
 	r := &udpPortableReceiver{group: group, own: own, conn: conn, head: p.head, buf: make([]byte, mcastStage)}
 	r.reader = conn
-	r.buffer = mcastSetReadBuffer(conn, p.RecvBuffer)
+	r.buffer = mcastSetReadBuffer(conn, p.ReceiveBuffer)
 	r.ready = mcastReady(conn)
 	return r, nil
 }

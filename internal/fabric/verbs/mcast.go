@@ -25,15 +25,15 @@ const (
 
 // McastConfig says which groups to open.
 type McastConfig struct {
-	Groups []netip.Addr                          // IPv4, one per subgroup
-	Derive func(comm string, sub int) netip.Addr // groups of further communicators; nil: they share those of the job
-	Chunk  int                                   // agreed with the others; 0: the largest that fits
-	TTL    int                                   // 0: 16
-	DSCP   int
-	Bytes  int    // of a staging ring; 0: 1024 slots
-	Sums   bool   // headers carry a checksum
-	QKey   uint32 // the same on all ranks
-	CM     bool   // join through rdma_cm also where an IP join does
+	Groups        []netip.Addr                          // IPv4, one per subgroup
+	Derive        func(comm string, sub int) netip.Addr // groups of further communicators; nil: they share those of the job
+	Chunk         int                                   // agreed with the others; 0: the largest that fits
+	TTL           int                                   // 0: 16
+	DSCP          int
+	ReceiveBuffer int    // of a staging ring; 0: 1024 slots
+	Sums          bool   // headers carry a checksum
+	QKey          uint32 // the same on all ranks
+	CM            bool   // join through rdma_cm also where an IP join does
 }
 
 // Multicast is the fast path: for each subgroup a staging ring, completion queues, and a UD
@@ -93,8 +93,8 @@ func OpenMulticast(d *Device, cfg McastConfig) (*Multicast, error) {
 		return nil, fmt.Errorf("verbs: %v: chunks of %d bytes: at most %d fit its MTU of %d", d, cfg.Chunk, limit, d.MTU())
 	}
 	slots := ringSlots
-	if cfg.Bytes > 0 {
-		slots = cfg.Bytes / (grhSize + header(cfg.Sums) + cfg.Chunk)
+	if cfg.ReceiveBuffer > 0 {
+		slots = cfg.ReceiveBuffer / (grhSize + header(cfg.Sums) + cfg.Chunk)
 	}
 	slots = min(max(slots, ringLeast), int(d.attr.max_srq_wr), int(d.attr.max_cqe))
 	if slots < ringLeast || d.attr.max_sge < 2 || d.attr.max_qp_wr < Batch {
