@@ -70,9 +70,9 @@ type TCP struct {
 	regMu sync.RWMutex // read-locked while a registered buffer is read
 	reg   map[fabric.OpKey][]byte
 
-	conns     atomic.Int64
-	strangers atomic.Uint64
-	refused   atomic.Uint64
+	conns     atomic.Int64  // open authenticated connections, in both directions
+	strangers atomic.Uint64 // connections that were not authenticated
+	refused   atomic.Uint64 // reads of peers that were not, or not fully, answered
 }
 
 // Reliable is t with its capabilities.
@@ -246,12 +246,6 @@ func (t *TCP) Stats() fabric.ReliableStats {
 	}
 	return fabric.ReliableStats{Peers: m, RejectedConns: t.strangers.Load()}
 }
-
-// Connections is how many authenticated connections are open, in both directions.
-func (t *TCP) Connections() int { return int(t.conns.Load()) }
-
-// Refused counts reads of peers that were not, or not fully, answered.
-func (t *TCP) Refused() uint64 { return t.refused.Load() }
 
 // Close implements fabric.Lifecycle. It reads and drops what peers still send, so that no reset
 // destroys what this rank has sent.

@@ -26,7 +26,7 @@ func TestTCPStats(t *testing.T) {
 	}
 	for r, rec := range w.recs {
 		rec.wait(t, "all messages", func() bool { return len(rec.msgs) == ranks-1 })
-		if n := w.ranks[r].Connections(); n != 2*(ranks-1) {
+		if n := w.ranks[r].conns.Load(); int(n) != 2*(ranks-1) {
 			t.Errorf("rank %d: %d connections", r, n)
 		}
 	}
@@ -45,7 +45,7 @@ func TestTCPLazy(t *testing.T) {
 	w.ranks[0].Send(2, []byte("hello"))
 	w.recs[2].waitMsg(t, 0, "hello")
 	for r, want := range []int{1, 0, 1, 0} {
-		if n := w.ranks[r].Connections(); n != want {
+		if n := w.ranks[r].conns.Load(); int(n) != want {
 			t.Errorf("rank %d has %d connections, want %d", r, n, want)
 		}
 	}
@@ -107,7 +107,7 @@ func TestTCPRead(t *testing.T) {
 			// The answers came in order, so what is refused was refused by now.
 			w.ranks[0].Send(1, []byte("last"))
 			w.recs[1].waitMsg(t, 0, "last")
-			if n := w.ranks[1].Refused(); n != uint64(len(bad)) {
+			if n := w.ranks[1].refused.Load(); n != uint64(len(bad)) {
 				t.Errorf("%d reads refused, want %d", n, len(bad))
 			}
 		})

@@ -252,7 +252,7 @@ func (w *tcpWorld) close(t *testing.T) {
 			if err := r.Close(); err != nil {
 				t.Error(err)
 			}
-			if n := r.Connections(); n != 0 {
+			if n := r.conns.Load(); n != 0 {
 				t.Errorf("rank %d has %d connections after Close", r.cfg.Rank, n)
 			}
 		})

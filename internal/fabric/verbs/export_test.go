@@ -154,3 +154,41 @@ func (m *Multicast) LoseGroup(sub int) {
 
 // DoNotAttach makes queue pairs silently not attach to some groups.
 func DoNotAttach(to func(netip.Addr) bool) { attaches = func(a netip.Addr) bool { return !to(a) } }
+
+// Checks counts the Check frames that were sent.
+func (r *RC) Checks() uint64 { return r.checks.Load() }
+
+// Doorbells counts the calls that posted requests.
+func (r *RC) Doorbells() uint64 { return r.doorbells.Load() }
+
+// Registrations counts buffers that were registered for one operation, those that were deregistered,
+// and those that needed no registration because they are from Alloc or registered already.
+func (r *RC) Registrations() (made, ended, saved uint64) {
+	m := &r.dev.mem
+	return m.registered.Load(), m.deregistered.Load(), m.reused.Load()
+}
+
+// Counters are the counters of a subgroup.
+type Counters struct {
+	Sent, Received       uint64 // datagrams
+	Echoes               uint64 // received datagrams of this rank itself
+	Copied               uint64 // datagrams that were not sent from the user's memory
+	Doorbells            uint64 // calls that posted datagrams
+	Completions          uint64 // of datagrams that were sent
+	InFlight             uint64 // largest number of batches that the device had at the same time
+	Failures, Recoveries uint64 // of queue pairs
+	Calls                uint64 // calls into C that returned datagrams
+	QPs                  int    // queue pairs in use
+}
+
+// Counters returns the counters of a subgroup.
+func (m *Multicast) Counters(sub int) Counters {
+	s := m.subs[sub]
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
+	return Counters{
+		InFlight: s.peak.Load(), Failures: s.failures.Load(), Recoveries: s.recoveries.Load(),
+		Sent: s.sent.Load(), Doorbells: s.doorbells.Load(), Completions: s.completions.Load(), Copied: s.copied.Load(),
+		Received: s.datagrams.Load(), Echoes: s.echoes.Load(), Calls: s.calls.Load(), QPs: 1 + len(s.comms),
+	}
+}

@@ -177,29 +177,6 @@ func (m *Multicast) Sender(sub int) fabric.Sender { return m.subs[sub].sender }
 // Receiver receives what others send to a subgroup.
 func (m *Multicast) Receiver(sub int) fabric.Receiver { return m.subs[sub].receiver }
 
-// Counters counts what a subgroup did.
-type Counters struct {
-	Sent, Doorbells, Completions uint64 // datagrams, and what a batch should have one of
-	Copied                       uint64 // datagrams that were not sent from the user's memory
-	InFlight                     uint64 // batches that were with the device at the same time, at most
-	Failures, Recoveries         uint64 // of queue pairs
-	Received, Echoes             uint64 // datagrams, and our own
-	Calls                        uint64 // into C that returned datagrams
-	QPs                          int    // queue pairs that are in use
-}
-
-// Counters of a subgroup.
-func (m *Multicast) Counters(sub int) Counters {
-	s := m.subs[sub]
-	s.sender.mu.Lock()
-	defer s.sender.mu.Unlock()
-	return Counters{
-		InFlight: s.peak.Load(), Failures: s.failures.Load(), Recoveries: s.recoveries.Load(),
-		Sent: s.sent.Load(), Doorbells: s.doorbells.Load(), Completions: s.completions.Load(), Copied: s.copied.Load(),
-		Received: s.datagrams.Load(), Echoes: s.echoes.Load(), Calls: s.calls.Load(), QPs: 1 + len(s.comms),
-	}
-}
-
 // Close makes Receive and Send return fabric.ErrClosed, waits until they have let go of
 // their memory, and leaves the groups. A Sink must not call it.
 func (m *Multicast) Close() error {

@@ -8,6 +8,7 @@ import "C"
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -157,12 +158,7 @@ func (m *memory) leave(r *region, owners, users int) (over bool) {
 	r.owners -= owners
 	r.users -= users
 	if owners > 0 && r.owners == 0 {
-		for i := range m.regions {
-			if m.regions[i] == r {
-				m.regions = append(m.regions[:i], m.regions[i+1:]...)
-				break
-			}
-		}
+		m.regions = slices.DeleteFunc(m.regions, func(o *region) bool { return o == r })
 	}
 	return r.owners == 0 && r.users == 0
 }

@@ -77,8 +77,8 @@ func (r *RC) Unregister(op fabric.OpKey) {
 		if len(g.exposed) == 0 {
 			delete(r.regs, op)
 		} else {
-			exposed = append(exposed, g.exposed...)
-			r.dev.mem.use(reg) // until all have forgotten it
+			exposed = slices.Clone(g.exposed) // revoked changes it
+			r.dev.mem.use(reg)                // until all have forgotten it
 		}
 	}
 	r.regMu.Unlock()
@@ -138,14 +138,8 @@ func (r *RC) revoked(p *peer, op fabric.OpKey) {
 	g := r.regs[op]
 	over := false
 	if g != nil && len(g.exposed) > 0 {
-		kept := g.exposed[:0]
-		for _, e := range g.exposed {
-			if e != p {
-				kept = append(kept, e)
-			}
-		}
-		g.exposed = kept
-		if over = g.over && len(kept) == 0; over {
+		g.exposed = slices.DeleteFunc(g.exposed, func(e *peer) bool { return e == p })
+		if over = g.over && len(g.exposed) == 0; over {
 			delete(r.regs, op)
 		}
 	}
@@ -160,11 +154,8 @@ func (r *RC) revokedBy(p *peer) {
 	r.regMu.Lock()
 	var ops []fabric.OpKey
 	for op, g := range r.regs {
-		for _, e := range g.exposed {
-			if e == p {
-				ops = append(ops, op)
-				break
-			}
+		if slices.Contains(g.exposed, p) {
+			ops = append(ops, op)
 		}
 	}
 	r.regMu.Unlock()
