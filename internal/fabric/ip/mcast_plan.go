@@ -118,7 +118,7 @@ func (p *mcastPlan) checkInterface() error {
 
 func (p *mcastPlan) checkGroups() error {
 	if len(p.Groups) == 0 {
-		return errors.New("multicast: no groups; there must be one a subgroup")
+		return errors.New("multicast: no groups; there must be one per subgroup")
 	}
 	seen := make(map[netip.AddrPort]bool)
 	for _, g := range p.Groups {
@@ -126,7 +126,7 @@ func (p *mcastPlan) checkGroups() error {
 		case !g.Addr().IsMulticast():
 			return fmt.Errorf("multicast: %v is not a multicast group; take one of 239.0.0.0/8 or ff00::/8", g)
 		case g.Addr().Is6() != p.v6:
-			return fmt.Errorf("multicast: group %v and our address %v are not of the same IP version", g, p.Local)
+			return fmt.Errorf("multicast: group %v and local address %v are not of the same IP version", g, p.Local)
 		case g.Port() == 0:
 			return fmt.Errorf("multicast: group %v has no port", g)
 		case seen[g]:

@@ -76,7 +76,7 @@ func TestMulticastErrors(t *testing.T) {
 		{"no multicast", func(c *McastConfig) { c.Interface.Flags = net.FlagUp }, "multicast on"},
 		{"address", func(c *McastConfig) { c.Local = netip.MustParseAddr("192.0.2.77") }, "not an address of interface"},
 		{"no address", func(c *McastConfig) { c.Local = netip.Addr{} }, "not an address of interface"},
-		{"no groups", func(c *McastConfig) { c.Groups = nil }, "one a subgroup"},
+		{"no groups", func(c *McastConfig) { c.Groups = nil }, "one per subgroup"},
 		{"unicast", func(c *McastConfig) { c.Groups[1] = netip.MustParseAddrPort("127.0.0.1:20000") }, "not a multicast group"},
 		{"version", func(c *McastConfig) { c.Groups[1] = netip.MustParseAddrPort("[ff15::1]:20000") }, "same IP version"},
 		{"port", func(c *McastConfig) { c.Groups[1] = netip.AddrPortFrom(c.Groups[1].Addr(), 0) }, "no port"},

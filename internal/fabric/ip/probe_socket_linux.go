@@ -42,8 +42,8 @@ func (t *udpProbe) await() error {
 		case err != nil:
 			return fmt.Errorf("poll: %w", err)
 		case n == 0:
-			return fmt.Errorf("what is sent to %v does not come back to this machine; does a firewall drop "+
-				"it (nft list ruleset)?", t.p.Groups[0].Addr())
+			return fmt.Errorf("datagrams to %v do not come back to this machine; check whether a firewall drops "+
+				"them (nft list ruleset)", t.p.Groups[0].Addr())
 		default:
 			return nil
 		}

@@ -109,10 +109,9 @@ func udpReceiveSocket(p *mcastPlan, group netip.AddrPort, prepare func(fd int) e
 	// IPv6 option needs Linux 4.20, but the bind to the group is enough there.
 	if p.v6 {
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0)
-	} else if err = udpSetOptions(fd, []udpOption{{
-		"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL,
-		0,
-	}}); err != nil {
+	} else if err = udpSetOptions(fd, []udpOption{
+		{"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0},
+	}); err != nil {
 		return -1, err
 	}
 	if err = prepare(fd); err != nil {
@@ -165,8 +164,8 @@ func udpSetBuffer(fd, want int) (udpBuffer, error) {
 	return udpBuffer{got: got, forced: forced}, nil
 }
 
-// udpMemInfo asks what a socket's queue holds by the kernel's count
-// (SK_MEMINFO_RMEM_ALLOC), and what it has dropped (SK_MEMINFO_DROPS).
+// udpMemInfo reads the bytes that the kernel has charged a socket's queue (SK_MEMINFO_RMEM_ALLOC), and
+// the datagrams that it has dropped (SK_MEMINFO_DROPS).
 func udpMemInfo(fd int) (queued, drops uint32, err error) {
 	var info [unix.SK_MEMINFO_DROPS + 1]uint32
 	size := uint32(unsafe.Sizeof(info))
