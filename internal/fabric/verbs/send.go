@@ -79,12 +79,18 @@ func (s *sender) open() error {
 
 // Send implements fabric.Sender: one doorbell, and later one completion.
 func (s *sender) Send(b *fabric.Batch) (int, error) {
-	if len(b.Headers) == 0 {
+	n := len(b.Headers)
+	if n == 0 {
 		return 0, nil
 	}
-	// A datagram that does not fit the MTU would complete without an error, and never arrive.
-	if err := b.Check(Batch, s.chunk); err != nil {
-		return 0, fmt.Errorf("verbs: %w", err)
+	if n > Batch || len(b.Payloads) != n {
+		return 0, fmt.Errorf("verbs: a batch of %d headers and %d payloads: at most %d of both", n, len(b.Payloads), Batch)
+	}
+	for _, p := range b.Payloads {
+		// A datagram that does not fit the MTU would complete without an error, and never arrive.
+		if len(p) > s.chunk {
+			return 0, fmt.Errorf("verbs: a payload of %d bytes: at most %d fit a datagram", len(p), s.chunk)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
