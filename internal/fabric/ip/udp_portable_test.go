@@ -14,7 +14,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// A full queue of a device is no failure: the rest of the batch is sent later, after a pause.
+// A full device queue is not a failure: the caller sends the rest of the batch after a pause.
 func TestPortableSenderFullQueue(t *testing.T) {
 	var s udpPortableSender
 	wrap := func(errno unix.Errno) error {
