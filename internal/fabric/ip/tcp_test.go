@@ -1,9 +1,9 @@
 package ip
 
 import (
-	"fmt"
 	"bytes"
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 

@@ -10,7 +10,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// Die lets peers alone without a word, as a process that is killed does.
+// Die ends all connections without a goodbye, as a killed process does.
 func (r *RC) Die() {
 	for _, p := range r.peers {
 		if p != nil {
@@ -26,7 +26,7 @@ func (p *peer) die() {
 	p.vanish()
 }
 
-// Gate makes registrations of users' memory wait until open is called. With an error, they fail then.
+// Gate blocks registrations of users' memory until open is called. With an error, they then fail.
 func (r *RC) Gate() (open func(error)) {
 	m := &r.dev.mem
 	gate := make(chan struct{})
@@ -44,10 +44,10 @@ func (r *RC) Gate() (open func(error)) {
 	}
 }
 
-// MaxAnswers is how many answers wait for a peer at most.
+// MaxAnswers is the largest number of answers that may wait for a peer.
 const MaxAnswers = maxAnswers
 
-// Ask asks a peer where buffers are, as no correct rank does.
+// Ask asks a peer for the addresses of buffers, without the limits of a correct rank.
 func (r *RC) Ask(peer int, ops ...fabric.OpKey) {
 	p := r.peers[peer]
 	p.mu.Lock()
@@ -57,7 +57,7 @@ func (r *RC) Ask(peer int, ops ...fabric.OpKey) {
 	}
 }
 
-// TakeNothing gives a peer no more room, and sends without regard to the room that the peer has.
+// TakeNothing gives a peer no more credit, and makes this rank ignore its own limit.
 func (r *RC) TakeNothing(peer int) {
 	p := r.peers[peer]
 	p.mu.Lock()
@@ -66,7 +66,7 @@ func (r *RC) TakeNothing(peer int) {
 	p.credit.Received(1 << 20)
 }
 
-// Readers counts the peers that wait to learn where a buffer is, and those that know.
+// Readers counts the peers that wait for the address of a buffer, and those that know it.
 func (r *RC) Readers(op fabric.OpKey) (asking, exposed int) {
 	r.regMu.Lock()
 	defer r.regMu.Unlock()
@@ -74,7 +74,7 @@ func (r *RC) Readers(op fabric.OpKey) (asking, exposed int) {
 	return len(g.asking), len(g.exposed)
 }
 
-// Settle waits until regions that nobody needs are deregistered.
+// Settle waits until unused regions are deregistered.
 func (r *RC) Settle() { r.dev.mem.going.Wait() }
 
 // Spoil makes the device refuse registered memory, until mend is called.
@@ -97,7 +97,7 @@ func (d *Device) Fail() { d.inject(&asyncEvent{kind: eventDeviceFatal}) }
 
 func (d *Device) inject(e *asyncEvent) { d.events.handle(e, d.events.find(e)) }
 
-// MisplacePort makes the device refuse to bring queue pairs back, until find is called.
+// MisplacePort makes the device refuse to reset queue pairs, until find is called.
 func (d *Device) MisplacePort() (find func()) {
 	right := d.port
 	d.port = 99
@@ -116,7 +116,7 @@ const (
 	stateSQD = 4
 )
 
-// Pause keeps a queue pair from sending. After Resume, the next Send makes it begin.
+// Pause stops a queue pair from sending. After Resume, the next Send restarts it.
 func (m *Multicast) Pause(sub int, comm uint32) int {
 	return setState(m.subs[sub].queue(comm).qp, stateSQD)
 }
@@ -126,7 +126,7 @@ func (m *Multicast) Resume(sub int, comm uint32) int {
 	return setState(m.subs[sub].queue(comm).qp, stateRTS)
 }
 
-// Overflow makes more completions than the send side's completion queue holds.
+// Overflow generates more completions than the send side's completion queue holds.
 func (m *Multicast) Overflow(sub int) int {
 	s := m.subs[sub]
 	s.sender.mu.Lock()
@@ -152,7 +152,7 @@ func (m *Multicast) LoseGroup(sub int) {
 	q.group.keeper.lost("a test has ended the membership")
 }
 
-// DoNotAttach makes queue pairs silently not attach to some groups.
+// DoNotAttach makes attaching queue pairs to some groups silently do nothing.
 func DoNotAttach(to func(netip.Addr) bool) { attaches = func(a netip.Addr) bool { return !to(a) } }
 
 // Checks counts the Check frames that were sent.
