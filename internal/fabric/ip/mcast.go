@@ -65,7 +65,7 @@ func OpenMulticast(cfg McastConfig) (*Multicast, error) {
 // Capabilities are the results of the self-test, and the optional features of the configuration.
 func (m *Multicast) Capabilities() fabric.Capabilities { return m.caps }
 
-// Cut is the size of the packets, with our headers, that a long chunk is cut into. 0: each chunk
+// Cut is the size of the packets, with headers, that a long chunk is cut into. 0: each chunk
 // fits one packet.
 func (m *Multicast) Cut() int { return m.cut }
 

@@ -74,7 +74,7 @@ func udpSendSocket(p *mcastPlan, ttl int) (fd int, name netip.AddrPort, err erro
 }
 
 func udpSendOptions(p *mcastPlan, ttl int) []udpOption {
-	// Nobody should send to this socket; foreign datagrams must not cost much.
+	// No rank sends to this socket, and foreign datagrams must not cost much.
 	options := []udpOption{{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, 1}}
 	if p.v6 {
 		return append(options,
@@ -85,7 +85,7 @@ func udpSendOptions(p *mcastPlan, ttl int) []udpOption {
 			udpOption{"IPV6_TCLASS", unix.IPPROTO_IPV6, unix.IPV6_TCLASS, p.DSCP << 2})
 	}
 	return append(options,
-		// Other ranks may run on this machine; the receive socket filters our own datagrams.
+		// Other ranks may run on this machine; the receive socket filters this rank's own datagrams.
 		udpOption{"IP_MULTICAST_LOOP", unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1},
 		udpOption{"IP_MULTICAST_TTL", unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, ttl},
 		// A router (ipmr) drops a super-packet that carries DF: it looks larger than the MTU.

@@ -76,17 +76,14 @@ func (m *memory) acquire(b []byte) (*region, error) {
 	}
 	r.counts = true
 	m.registered.Add(1)
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.add(r)
 	return r, nil
 }
 
+// add makes a region known to find. m.mu is held.
 func (m *memory) add(r *region) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.addLocked(r)
-}
-
-func (m *memory) addLocked(r *region) {
 	r.owners++
 	m.regions = append(m.regions, r)
 }
@@ -241,7 +238,7 @@ func (m *memory) Alloc(n int) ([]byte, error) {
 		m.unregister(r)
 		return nil, fabric.ErrClosed
 	}
-	m.addLocked(r)
+	m.add(r)
 	if m.blocks == nil {
 		m.blocks = map[uint64]*region{}
 	}

@@ -80,7 +80,7 @@ type RC struct {
 	regMu sync.Mutex
 	regs  map[fabric.OpKey]*registration
 	asked map[fabric.OpKey][]*peer // peers that were asked for the buffer of an operation
-	shut  bool                     // Register does nothing any more
+	shut  bool                     // Register does nothing
 
 	doorbells, reads, checks atomic.Uint64
 }

@@ -26,7 +26,7 @@ import (
 // (Revoke, Revoked) or are gone. A read of unregistered memory would be an error that ends the
 // connection, and a living rank would be taken for dead. Meanwhile the memory is pinned.
 //
-// If nothing is lost, nobody asks, and none of this happens.
+// If no chunk is lost, ranks ask nothing, and none of this happens.
 
 // remote is the buffer of an operation at a peer.
 type remote struct {
