@@ -201,7 +201,7 @@ func (p *peer) cancel(op fabric.OpKey) {
 	}
 	p.cut = true
 	if p.out != nil {
-		_ = p.out.SetWriteDeadline(time.Unix(1, 0))
+		_ = p.out.SetWriteDeadline(past)
 	}
 	p.kick()
 }

@@ -104,7 +104,7 @@ func (p *peer) try(ctx context.Context) (*net.TCPConn, authLink, error) {
 	c := nc.(*net.TCPConn)
 	t.tune(c)
 	// A deadline in the past ends the handshake when the context does.
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })
 	link, err := t.self.dial(c, p.rank)
 	if !stop() && err == nil {
 		err = ctx.Err()

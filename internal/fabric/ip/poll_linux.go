@@ -433,7 +433,7 @@ func (p *Poller) Close() error {
 	if p.closed.Swap(true) {
 		return nil
 	}
-	_ = p.file.SetReadDeadline(mcastPast) // it is open
+	_ = p.file.SetReadDeadline(past) // it is open
 	<-p.ended
 	p.timer.Stop()
 	p.lead.Lock() // wait for the last leader

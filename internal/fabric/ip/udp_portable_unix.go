@@ -36,15 +36,15 @@ func mcastReady(conn *net.UDPConn) func() bool {
 		return func() bool { return false }
 	}
 	ready := false
-	fds := make([]unix.PollFd, 1)
-	ask := func(fd uintptr) {
-		fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-		n, err := unix.Poll(fds, 0)
-		ready = err == nil && n > 0
-	}
+	ask := func(fd uintptr) { ready = mcastReadable(fd) }
 	return func() bool {
 		ready = false
 		_ = raw.Control(ask) // fails only when closed
 		return ready
 	}
+}
+
+func mcastReadable(fd uintptr) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
 }
