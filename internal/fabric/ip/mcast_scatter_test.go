@@ -47,11 +47,11 @@ func (g *mcastGuesser) add(h fabric.Header, payload []byte) {
 // expected.
 func TestScatterAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const limit = 5
+		const most = 5
 		seg := rapid.IntRange(0, 60).Draw(t, "segment")
 		n := rapid.IntRange(0, 6*60).Draw(t, "bytes")
-		g := &mcastGuesser{takes: rapid.IntRange(-1, limit+1).Draw(t, "takes")}
-		for range rapid.IntRange(0, limit).Draw(t, "slots") {
+		g := &mcastGuesser{takes: rapid.IntRange(-1, most+1).Draw(t, "takes")}
+		for range rapid.IntRange(0, most).Draw(t, "slots") {
 			size := rapid.OneOf(rapid.Just(max(0, seg-fabric.HeaderSize)), rapid.IntRange(0, 60)).Draw(t, "slot")
 			g.slots = append(g.slots, make([]byte, size))
 		}
@@ -59,7 +59,7 @@ func TestScatterAnything(t *testing.T) {
 		for i := range stream {
 			stream[i] = byte(i + 1)
 		}
-		v := newMcastScatter(fabric.HeaderSize, limit) // TestMulticastSums tests longer headers
+		v := newMcastScatter(fabric.HeaderSize, most) // longer headers are TestMulticastSums's
 		v.expect(g)
 		// As the kernel does.
 		rest := stream
