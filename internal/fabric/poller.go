@@ -4,7 +4,7 @@ import "time"
 
 // A Poller serves the sockets of a network from one goroutine at a time. A goroutine that waits for
 // an operation leads, so that the event it waits for does not have to wake another goroutine. One
-// in the background serves the sockets while nobody leads.
+// in the background serves the sockets while there is no leader.
 type Poller interface {
 	// Lead makes the caller the leader, unless there is one.
 	Lead() bool
@@ -19,7 +19,7 @@ type Poller interface {
 	Rest(d time.Duration)
 	// Kick makes a blocked Poll return. Any goroutine may call it.
 	Kick()
-	// Close ends the background's work. Nobody may lead afterwards.
+	// Close ends the background's work. Afterwards, Lead returns false.
 	Close() error
 }
 

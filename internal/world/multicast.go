@@ -28,7 +28,7 @@ func (j *joining) openGroups(groups []netip.AddrPort, chunk, packet int) (fabric
 	cfg := ip.McastConfig{
 		Interface: j.ifi, Local: j.local, Groups: groups,
 		Chunk: chunk + j.tag(), Packet: packet + j.tag(), TTL: j.TTL, DSCP: j.DSCP,
-		RecvBuffer: j.ReceiveBuffer, Plain: j.PlainSockets, Sums: j.sum() > 0, Poller: j.poller,
+		ReceiveBuffer: j.ReceiveBuffer, PlainSockets: j.PlainSockets, Sums: j.sum() > 0, Poller: j.poller,
 	}
 	if j.off != nil {
 		j.off.Forget() // the groups of the previous attempt

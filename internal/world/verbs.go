@@ -84,7 +84,7 @@ func (j *joining) connectVerbs(ctx context.Context, cards []card) error {
 
 func (v *verbsPort) multicast(j *joining, groups []netip.AddrPort, chunk int) (fabric.Multicast, error) {
 	cfg := verbs.McastConfig{
-		Chunk: chunk, TTL: j.TTL, DSCP: j.DSCP, Bytes: j.ReceiveBuffer, Sums: j.sum() > 0,
+		Chunk: chunk, TTL: j.TTL, DSCP: j.DSCP, ReceiveBuffer: j.ReceiveBuffer, Sums: j.sum() > 0,
 		QKey: uint32(j.number("qkey")) & (1<<31 - 1), // the top bit marks privileged keys
 	}
 	if j.Groups == nil { // otherwise the network forwards only those

@@ -225,7 +225,7 @@ func (j *joining) reliableIP(ec *engine.Config, addrs []string) {
 	ec.Reliable = func(h fabric.Handler) (fabric.Reliable, error) {
 		t, err := ip.NewTCP(ip.TCPConfig{
 			Rank: j.Rank, Size: j.Size, Listener: j.ln, Addrs: addrs, Secret: j.secret, Timeout: j.Timeout, Local: j.local,
-			Log: j.Logger, Poller: j.poller, Secure: j.Secure, Integrity: j.Integrity,
+			Logger: j.Logger, Poller: j.poller, Secure: j.Secure, Integrity: j.Integrity,
 		}, h)
 		if err != nil {
 			return fabric.Reliable{}, err

@@ -26,7 +26,7 @@ type recorder struct {
 	ready   map[fabric.OpKey]error   // late registrations
 	lost    map[int][]error
 	broken  []string // violations of the contract
-	closed  bool     // the network must not call any more
+	closed  bool     // the network must not call the handler
 
 	hold bool // keep all buffers
 	held []*fabric.Buffer

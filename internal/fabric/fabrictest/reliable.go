@@ -401,7 +401,7 @@ func testCancel(t *testing.T, n Network) {
 	}
 }
 
-// A handler that keeps buffers stops one peer, and nobody else.
+// A handler that keeps buffers stops their peer, and no other peer.
 func testBackpressure(t *testing.T, n Network) {
 	t.Helper()
 	w := n.open(t, 3)

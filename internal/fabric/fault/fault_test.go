@@ -8,8 +8,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// slots is a sink of four places of one byte each; a datagram's immediate is its
-// place and its payload.
+// slots is a sink of four places of one byte each. A datagram's immediate is its place and its payload.
 type slots struct {
 	mem  []byte
 	next int
@@ -35,8 +34,8 @@ func (s *slots) Arrived(h []fabric.Header) int {
 func (s *slots) Chunk(h fabric.Header, payload []byte) { s.mem[h.Imm] = payload[0] }
 func (s *slots) Idle()                                 {}
 
-// Datagrams that the sink did not want where they are stay in its slots until the
-// receiver has moved them: nothing that was held may be placed there before.
+// Datagrams that the sink does not accept in place stay in its slots until the receiver has moved them.
+// Held datagrams must not be placed there before.
 func TestHeldIsNotPlacedUnderOthers(t *testing.T) {
 	s := &slots{mem: make([]byte, 4)}
 	r := &receiver{sink: s, rng: rand.New(rand.NewPCG(1, 2))}
@@ -45,10 +44,10 @@ func TestHeldIsNotPlacedUnderOthers(t *testing.T) {
 	if r.Expect(slot) != 2 {
 		t.Fatal("no slots")
 	}
-	// Datagrams 0 and 3 come where 0 and 1 were expected.
+	// Datagrams 0 and 3 arrive in the slots of 0 and 1.
 	slot[0][0], slot[1][0] = 0, 3
 	if n := r.Arrived([]fabric.Header{{Imm: 0}, {Imm: 3}}); n != 1 {
-		t.Fatalf("%d are where they belong", n)
+		t.Fatalf("%d datagrams are in place", n)
 	}
 	moved := slot[1][0]
 	r.Chunk(fabric.Header{Imm: 3}, []byte{moved})
@@ -60,7 +59,7 @@ func TestHeldIsNotPlacedUnderOthers(t *testing.T) {
 	}
 }
 
-// What was held is not forgotten either when everything else is in its place.
+// Held datagrams are released even if all others arrive in place.
 func TestHeldIsReleased(t *testing.T) {
 	s := &slots{mem: make([]byte, 4)}
 	r := &receiver{sink: s, rng: rand.New(rand.NewPCG(1, 2))}
@@ -70,25 +69,28 @@ func TestHeldIsReleased(t *testing.T) {
 	r.Arrived([]fabric.Header{{Imm: 0}})
 	r.Expect(slot)
 	if s.mem[3] != 3 || len(r.held) > 0 {
-		t.Errorf("%d are held still", len(r.held))
+		t.Errorf("%d datagrams are still held", len(r.held))
 	}
 }
 
 func TestParse(t *testing.T) {
-	for _, s := range []string{"", "drop=1%,dup=1%,reorder=5%,seed=7", "drop=100%", "drop=30%,dup=30%,reorder=40%", "corrupt=1%"} {
+	for _, s := range []string{
+		"", "drop=1%,dup=1%,reorder=5%,seed=7", "drop=100%", "drop=30%,dup=30%,reorder=40%", "corrupt=1%",
+	} {
 		if _, err := Parse(s); err != nil {
 			t.Errorf("%q: %v", s, err)
 		}
 	}
-	for _, s := range []string{"drop", "lose=1%", "drop=101%", "drop=-1%", "seed=x", "drop=60%,dup=60%", "drop=60%,corrupt=60%", "corrupt=x"} {
+	for _, s := range []string{
+		"drop", "lose=1%", "drop=101%", "drop=-1%", "seed=x", "drop=60%,dup=60%", "drop=60%,corrupt=60%", "corrupt=x",
+	} {
 		if _, err := Parse(s); err == nil {
 			t.Errorf("%q: no error", s)
 		}
 	}
 }
 
-// A damaged datagram differs by one bit, in place and elsewhere; memory that is not ours
-// stays as it is.
+// A damaged datagram differs by one bit, in place or not. Memory of the receiver does not change.
 func TestDamage(t *testing.T) {
 	s := &slots{mem: make([]byte, 4)}
 	r := &receiver{sink: s, spec: Spec{Corrupt: 1}, rng: rand.New(rand.NewPCG(1, 2))}
@@ -96,7 +98,7 @@ func TestDamage(t *testing.T) {
 	r.Expect(slot)
 	slot[0][0], slot[1][0] = 0x0f, 0xf0
 	if n := r.Arrived([]fabric.Header{{Imm: 0}, {Imm: 1}}); n != 2 {
-		t.Fatalf("%d are where they belong", n)
+		t.Fatalf("%d datagrams are in place", n)
 	}
 	for i, was := range []byte{0x0f, 0xf0} {
 		if n := bits.OnesCount8(s.mem[i] ^ was); n != 1 {

@@ -34,10 +34,22 @@ func TestAuth(t *testing.T) {
 		dial, accept error
 	}{
 		{"good", authSelf{rank: 3, size: 8, secret: key}, authSelf{rank: 5, size: 8, secret: key}, 5, nil, nil},
-		{"key", authSelf{rank: 3, size: 8, secret: key}, authSelf{rank: 5, size: 8, secret: other}, 5, errAuthKey, errAuthKey},
-		{"size", authSelf{rank: 3, size: 8, secret: key}, authSelf{rank: 5, size: 9, secret: key}, 5, errAuthSize, errAuthSize},
-		{"rank", authSelf{rank: 3, size: 8, secret: key}, authSelf{rank: 5, size: 8, secret: key}, 4, errAuthRank, errAuthRank},
-		{"self", authSelf{rank: 5, size: 8, secret: key}, authSelf{rank: 5, size: 8, secret: key}, 5, errAuthRank, errAuthRank},
+		{
+			"key", authSelf{rank: 3, size: 8, secret: key},
+			authSelf{rank: 5, size: 8, secret: other}, 5, errAuthKey, errAuthKey,
+		},
+		{
+			"size", authSelf{rank: 3, size: 8, secret: key},
+			authSelf{rank: 5, size: 9, secret: key}, 5, errAuthSize, errAuthSize,
+		},
+		{
+			"rank", authSelf{rank: 3, size: 8, secret: key},
+			authSelf{rank: 5, size: 8, secret: key}, 4, errAuthRank, errAuthRank,
+		},
+		{
+			"self", authSelf{rank: 5, size: 8, secret: key},
+			authSelf{rank: 5, size: 8, secret: key}, 5, errAuthRank, errAuthRank,
+		},
 	} {
 		from, de, ae := authRun(c.d, c.a, c.to)
 		if !errors.Is(de, c.dial) || !errors.Is(ae, c.accept) || (c.accept == nil && from != c.d.rank) {
@@ -46,7 +58,7 @@ func TestAuth(t *testing.T) {
 	}
 }
 
-// The proof of one side does not pass for the other's, nor for other ranks or nonces.
+// A proof is valid only for its own side, ranks and nonces.
 func TestAuthProofs(t *testing.T) {
 	a := authSelf{rank: 0, size: 4, secret: []byte("key")}
 	b := authSelf{rank: 0, size: 5, secret: []byte("key")}
@@ -63,7 +75,7 @@ func TestAuthProofs(t *testing.T) {
 	}
 }
 
-// A dialler does not believe an acceptor that has its nonce and no key.
+// A dialler refuses an acceptor that knows the nonce but not the key.
 func TestAuthReflection(t *testing.T) {
 	self := authSelf{rank: 0, size: 2, secret: []byte("key")}
 	x, y := net.Pipe()
@@ -110,7 +122,7 @@ type authPipe struct {
 	io.Writer
 }
 
-// FuzzAuth plays a stranger against both sides. It never gets through.
+// FuzzAuth plays a stranger against both sides. Neither side admits it.
 func FuzzAuth(f *testing.F) {
 	self := authSelf{rank: 1, size: 4, secret: []byte("key")}
 	hello := append(authPreamble(nil), 0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0)

@@ -79,7 +79,7 @@ func tcpConformance(t *testing.T, local netip.Addr) {
 	}})
 }
 
-// kill breaks all connections of a rank, as the kernel does when its process dies.
+// kill breaks all connections of a rank, as the kernel does when the process dies.
 func (t *TCP) kill() {
 	_ = t.cfg.Listener.Close()
 	for _, p := range t.peers {

@@ -36,7 +36,7 @@ func BenchmarkFrame(b *testing.B) {
 	}
 }
 
-// BenchmarkFrameReader takes messages off a connection that always has more.
+// BenchmarkFrameReader reads messages from a connection that always has more.
 func BenchmarkFrameReader(b *testing.B) {
 	h := session.Frame{Kind: session.Message, N: 64}
 	one := append(h.AppendStream(nil), make([]byte, h.N)...)

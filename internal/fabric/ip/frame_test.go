@@ -75,8 +75,8 @@ func TestFrameAllocs(t *testing.T) {
 	}
 }
 
-// FuzzFrame feeds the decoder with anything. What it lets through is in range, in
-// order, and encodes to the same bytes.
+// FuzzFrame feeds arbitrary bytes to the decoder. The frames that it accepts are in range and in order,
+// and encode to the same bytes.
 func FuzzFrame(f *testing.F) {
 	var all []byte
 	for i := range frameSamples {
@@ -138,7 +138,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// checkSpans checks that a list of spans is refused or comes back as it was.
+// checkSpans checks that a list of spans is refused, or encodes to the same bytes.
 func checkSpans(t *testing.T, list []byte) {
 	t.Helper()
 	spans, err := session.ParseSpans(list)

@@ -20,12 +20,12 @@ type McastConfig struct {
 	// Payload of one packet, the same on all ranks. A larger Chunk, of at most MaxLong, is sent as a
 	// super-packet with one header, and is lost if the super-packet does not arrive whole. 0: Chunk
 	// must fit one packet.
-	Packet     int
-	TTL        int // 0: 1 on loopback, else 16
-	DSCP       int
-	RecvBuffer int  // requested socket buffer in bytes; 0: 8 MiB
-	Plain      bool // no super-packets, neither sent (GSO) nor received (GRO)
-	Sums       bool // headers carry a checksum (fabric.Header.Sum)
+	Packet        int
+	TTL           int // 0: 1 on loopback, else 16
+	DSCP          int
+	ReceiveBuffer int  // requested socket buffer in bytes; 0: 8 MiB
+	PlainSockets  bool // no super-packets, neither sent (GSO) nor received (GRO)
+	Sums          bool // headers carry a checksum (fabric.Header.Sum)
 
 	Poller    *Poller          // serves receivers after Attach; nil: they have none
 	Placer    fabric.Placer    // places chunks of these groups (Filter); nil: there is none
@@ -65,7 +65,7 @@ func OpenMulticast(cfg McastConfig) (*Multicast, error) {
 // Capabilities are the results of the self-test, and the optional features of the configuration.
 func (m *Multicast) Capabilities() fabric.Capabilities { return m.caps }
 
-// Cut is the size of the packets, with our headers, that a long chunk is cut into. 0: each chunk
+// Cut is the size of the packets, with headers, that a long chunk is cut into. 0: each chunk
 // fits one packet.
 func (m *Multicast) Cut() int { return m.cut }
 

@@ -16,7 +16,7 @@ func mcastBatchOf(data []byte, chunk, n int) *fabric.Batch {
 	return b
 }
 
-// mcastCount is a sink that takes everything where it is.
+// mcastCount is a sink that accepts all datagrams where they are.
 type mcastCount struct {
 	slots [][]byte
 	n     int
@@ -63,7 +63,7 @@ func mcastEachBench(b *testing.B, f func(b *testing.B, x, y *Multicast)) {
 	}
 }
 
-// Nobody else has joined: what the sender alone costs.
+// No other socket has joined, so this is the cost of the sender alone.
 func BenchmarkSend(b *testing.B) {
 	mcastEachBench(b, func(b *testing.B, x, y *Multicast) {
 		b.Helper()
@@ -82,7 +82,7 @@ func BenchmarkSend(b *testing.B) {
 	})
 }
 
-// One goroutine sends and receives, in turn: what both cost together.
+// One goroutine alternately sends and receives, so this is the cost of both together.
 func BenchmarkSendReceive(b *testing.B) {
 	mcastEachBench(b, func(b *testing.B, x, y *Multicast) {
 		b.Helper()
@@ -105,7 +105,7 @@ func BenchmarkSendReceive(b *testing.B) {
 	})
 }
 
-// The queue is filled while the clock stands.
+// The queue is filled while the timer is stopped.
 func BenchmarkReceive(b *testing.B) {
 	mcastEachBench(b, func(b *testing.B, x, y *Multicast) {
 		b.Helper()
@@ -128,7 +128,7 @@ func BenchmarkReceive(b *testing.B) {
 				b.StartTimer()
 			}
 			if sink.n >= (i+1)*caps.Batch {
-				continue // one Receive takes all that is there
+				continue // one Receive drains the queue
 			}
 			if err := r.Receive(sink); err != nil {
 				b.Fatal(err)

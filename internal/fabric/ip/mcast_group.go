@@ -5,20 +5,19 @@ import (
 	"net/netip"
 )
 
-// Ports of groups: above the registered ones that are in wide use, and below
-// Linux's ephemeral range (32768 to 60999), where any socket could sit.
+// Ports of groups are above the registered ports in wide use, and below Linux's ephemeral range (32768
+// to 60999), where any socket may be bound.
 const (
 	mcastFirstPort = 20000
 	mcastPorts     = 32768 - mcastFirstPort
 )
 
-// GroupsFor derives n groups from a seed that the ranks share, such as the job's
-// key. Addresses and ports all differ, so a kernel or switch that mixes up
-// one of them still keeps subgroups apart.
+// GroupsFor derives n groups from a seed that the ranks share, such as the job's key. All addresses and
+// all ports differ. A kernel or switch that ignores either of them still keeps subgroups apart.
 //
-// IPv4 groups are organisation-local (239.192.0.0/14, RFC 2365). IPv6 groups are
-// transient and site-local (ff15::/16, RFC 4291) with an identifier from the
-// range for dynamic assignment (RFC 3307); only its 32 bits reach the Ethernet address.
+// IPv4 groups are organisation-local (239.192.0.0/14, RFC 2365). IPv6 groups are transient and site-local
+// (ff15::/16, RFC 4291). Their identifiers are from the range for dynamic assignment (RFC 3307); only the
+// 32 bits of the identifier reach the Ethernet address.
 func GroupsFor(seed uint64, n int, v6 bool) []netip.AddrPort {
 	h := mcastMix(seed)
 	groups := make([]netip.AddrPort, n)
@@ -42,7 +41,7 @@ func mcastGroup(h uint64, i uint32, v6 bool) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// mcastMix is the finaliser of SplitMix64: all bits of the seed reach all bits.
+// mcastMix is the finaliser of SplitMix64: each bit of the seed affects all bits of the result.
 func mcastMix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -13,14 +13,14 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// mcastSeed keeps the groups of tests apart, also of test binaries that run at once.
+// mcastSeed keeps the groups of tests apart, even of test binaries that run at the same time.
 var mcastSeed atomic.Uint64
 
 func mcastNextGroups(n int, v6 bool) []netip.AddrPort {
 	return GroupsFor(uint64(os.Getpid())<<32|mcastSeed.Add(1), n, v6)
 }
 
-// mcastNamespaceVar says in which namespace the tests run: see TestInNamespace.
+// mcastNamespaceVar names the namespace that the tests run in: see TestInNamespace.
 const mcastNamespaceVar = "ALLCAST_TEST_NAMESPACE"
 
 // mcastLoopback is a configuration for the loopback interface: nothing leaves the machine.
@@ -86,7 +86,7 @@ func (v mcastVariant) try(cfg McastConfig) (*Multicast, error) {
 
 func (v mcastVariant) open(t testing.TB, cfg McastConfig) *Multicast {
 	t.Helper()
-	cfg.Plain, cfg.Sums = v.plain, v.sums
+	cfg.PlainSockets, cfg.Sums = v.plain, v.sums
 	m, err := v.try(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func (v mcastVariant) open(t testing.TB, cfg McastConfig) *Multicast {
 	return m
 }
 
-// mcastEach runs a test for all ways that work here.
+// mcastEach runs a test for all variants that work here.
 func mcastEach(t *testing.T, f func(t *testing.T, v mcastVariant)) {
 	t.Helper()
 	for _, v := range mcastVariants {
@@ -121,14 +121,14 @@ func mcastNeedV6(t *testing.T) {
 	_ = m.Close()
 }
 
-// mcastPair opens two ranks of one machine.
+// mcastPair opens multicast for two ranks of one machine.
 func mcastPair(t testing.TB, v mcastVariant) (a, b *Multicast) {
 	t.Helper()
 	cfg := mcastLoopback(t, 2, v.v6)
 	return v.open(t, cfg), v.open(t, cfg)
 }
 
-// mcastSink keeps what it gets. It expects the datagrams of guess, in this order, in
+// mcastSink keeps the datagrams that it receives. It expects the datagrams of guess, in this order, at
 // their places in buf.
 type mcastSink struct {
 	chunk   int
@@ -136,7 +136,7 @@ type mcastSink struct {
 	guess   []uint32
 	got     map[uint32]int
 	foreign int
-	direct  int // chunks that were where they belong
+	direct  int // chunks that arrived in place
 	copied  int
 	idle    int
 }
@@ -178,13 +178,13 @@ func (s *mcastSink) Chunk(h fabric.Header, payload []byte) {
 	s.got[h.Imm]++
 	s.copied++
 	copy(s.slot(h.Imm), payload)
-	// A chunk that is in its place must not be a slot again.
+	// The place of a chunk that has arrived must not be a slot again.
 	s.guess = slices.DeleteFunc(s.guess, func(psn uint32) bool { return psn == h.Imm })
 }
 
 func (s *mcastSink) Idle() { s.idle++ }
 
-// mcastData is a buffer of chunks that are all different.
+// mcastData is a buffer of different chunks.
 func mcastData(chunk, chunks int) []byte {
 	b := make([]byte, chunk*chunks)
 	for i := range b {
@@ -193,12 +193,12 @@ func mcastData(chunk, chunks int) []byte {
 	return b
 }
 
-// mcastSend sends the chunks of these numbers in batches of at most so many.
-func mcastSend(t testing.TB, s fabric.Sender, data []byte, chunk, most int, psns ...uint32) {
+// mcastSend sends the chunks of these numbers, in batches of limited size.
+func mcastSend(t testing.TB, s fabric.Sender, data []byte, chunk, limit int, psns ...uint32) {
 	t.Helper()
 	for len(psns) > 0 {
 		var b fabric.Batch
-		for _, psn := range psns[:min(most, len(psns))] {
+		for _, psn := range psns[:min(limit, len(psns))] {
 			off := int(psn) * chunk
 			b.Headers = append(b.Headers, fabric.Header{Token: mcastToken, Comm: 3, Imm: psn})
 			b.Payloads = append(b.Payloads, data[off:min(off+chunk, len(data))])
@@ -210,7 +210,7 @@ func mcastSend(t testing.TB, s fabric.Sender, data []byte, chunk, most int, psns
 	}
 }
 
-// mcastUntil receives until the sink has so many chunks.
+// mcastUntil receives until the sink has n chunks.
 func mcastUntil(t testing.TB, r fabric.Receiver, s *mcastSink, n int) {
 	t.Helper()
 	for s.direct+s.copied < n {

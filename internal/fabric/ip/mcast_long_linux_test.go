@@ -6,8 +6,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// Chunks of several packets arrive, each by itself: also those of which several would fit a
-// super-packet.
+// Chunks of several packets arrive one by one, even if several of them would fit a super-packet.
 func TestLongChunk(t *testing.T) {
 	for _, chunk := range []int{MaxChunk + 1, 20_000, 2*MaxChunk + fabric.HeaderSize, 60_000, MaxLong} {
 		cfg := mcastLoopback(t, 1, false)
@@ -23,7 +22,7 @@ func TestLongChunk(t *testing.T) {
 	}
 }
 
-// What is put together at a receiver of long chunks may also be short ones, which others sent.
+// A receiver of long chunks also receives merged short chunks, which other ranks sent.
 func TestLongReceivesShort(t *testing.T) {
 	cfg := mcastLoopback(t, 1, false)
 	cfg.Chunk = 1000
@@ -40,7 +39,7 @@ func TestLongReceivesShort(t *testing.T) {
 	mcastSame(t, s.buf, data)
 }
 
-// A chunk never ends with a full packet: GRO would put the next one behind it.
+// A chunk never ends with a full packet: GRO would merge the next chunk with it.
 func TestLongCut(t *testing.T) {
 	cfg := mcastLoopback(t, 1, false)
 	cfg.Packet = MaxChunk

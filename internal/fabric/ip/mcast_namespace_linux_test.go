@@ -11,15 +11,14 @@ import (
 	"testing"
 )
 
-// In a user namespace everybody is root of a network of their own, so this package's
-// tests run once more where an ordinary user has no means: with IPv6, for which loopback
-// lacks a multicast route, and on an Ethernet that leads nowhere.
+// In a user namespace, an ordinary user is root of a private network. This package's tests therefore run
+// once more with IPv6, for which loopback lacks a multicast route, and on an isolated Ethernet.
 func TestInNamespace(t *testing.T) {
 	if os.Getenv(mcastNamespaceVar) != "" {
-		t.Skip("this is the one in the namespace")
+		t.Skip("the tests run in a namespace already")
 	}
 	if testing.Short() {
-		t.Skip("a second run of the tests in short mode")
+		t.Skip("short mode: this test runs all tests again")
 	}
 	const tests = "^Test(Multicast(Conformance|Own|Allocates|Wire)|Room)$"
 	t.Run("loopback", func(t *testing.T) {
@@ -32,7 +31,7 @@ func TestInNamespace(t *testing.T) {
 				"ip link set allcast0 up && ip link set allcast1 up && "+
 				"ip addr add 192.0.2.1/24 dev allcast0 && ip -6 addr add 2001:db8::1/64 dev allcast0 nodad && "+
 				"ip addr add 192.0.2.2/24 dev allcast1 && "+
-				// Both ends are here: a datagram from ourselves that comes by a wire is otherwise dropped.
+				// Both ends are on this machine, which drops datagrams from its own address by default.
 				"echo 1 >/proc/sys/net/ipv4/conf/allcast1/accept_local && "+
 				"echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter && echo 0 >/proc/sys/net/ipv4/conf/allcast1/rp_filter")
 	})
@@ -62,13 +61,13 @@ func mcastInNamespace(t *testing.T, name, tests, setup string) {
 	t.Logf("%d tests passed", passed)
 }
 
-// From one end of a wire to the other, super-packets stay in one piece.
+// Super-packets cross a link whole.
 func TestMulticastWire(t *testing.T) {
 	if os.Getenv(mcastNamespaceVar) != "veth" {
 		t.Skip("TestInNamespace runs it")
 	}
-	// Not the portable sockets: with both ends here they also get the copy that
-	// loops back to the sending end (IP_MULTICAST_ALL).
+	// Portable sockets are left out: with both ends on one machine, they also receive the copy that loops
+	// back to the sending end (IP_MULTICAST_ALL).
 	for _, v := range mcastVariants[:2] {
 		t.Run(v.name, func(t *testing.T) {
 			groups := mcastNextGroups(1, false)
@@ -91,7 +90,7 @@ func TestMulticastWire(t *testing.T) {
 			mcastSame(t, sink.buf, data)
 			want := uint64((chunks + caps.Batch - 1) / caps.Batch)
 			if st := r.Stats(); st.Calls != want || st.Dropped != 0 {
-				t.Errorf("%+v, not in %d calls", st, want)
+				t.Errorf("%+v, want %d calls", st, want)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ func openMulticast(p *mcastPlan) (*Multicast, error) {
 		GSO:     t.gso == "", GSOReason: t.gso,
 		GRO: t.gro == "", GROReason: t.gro,
 		Filter:           true,
-		RecvBufferWanted: p.RecvBuffer,
+		RecvBufferWanted: p.ReceiveBuffer,
 		ChargeSingle:     t.single, ChargeBatch: t.batch,
 	}
 	senders := make([]*udpSender, 0, len(p.Groups))
@@ -90,7 +90,7 @@ func udpOpenGroup(p *mcastPlan, g netip.AddrPort, f *Features) (*udpSender, *udp
 		if err := udpSetOptions(fd, []udpOption{{"SO_REUSEADDR", unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}}); err != nil {
 			return err
 		}
-		b, err := udpSetBuffer(fd, p.RecvBuffer)
+		b, err := udpSetBuffer(fd, p.ReceiveBuffer)
 		if err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	mcastRecvBuffer = 8 << 20
-	mcastTTL        = 16 // across a few routers: a fat-tree has at most six hops
+	mcastReceiveBuffer = 8 << 20
+	mcastTTL           = 16 // across a few routers: a fat-tree has at most six hops
 )
 
 // mcastPlan is a validated McastConfig with defaults.
@@ -72,8 +72,8 @@ func newMcastPlan(cfg McastConfig) (*mcastPlan, error) {
 			p.TTL = 1
 		}
 	}
-	if p.RecvBuffer == 0 {
-		p.RecvBuffer = mcastRecvBuffer
+	if p.ReceiveBuffer == 0 {
+		p.ReceiveBuffer = mcastReceiveBuffer
 	}
 	return p, nil
 }
@@ -118,7 +118,7 @@ func (p *mcastPlan) checkInterface() error {
 
 func (p *mcastPlan) checkGroups() error {
 	if len(p.Groups) == 0 {
-		return errors.New("multicast: no groups; there must be one a subgroup")
+		return errors.New("multicast: no groups; there must be one per subgroup")
 	}
 	seen := make(map[netip.AddrPort]bool)
 	for _, g := range p.Groups {
@@ -126,7 +126,7 @@ func (p *mcastPlan) checkGroups() error {
 		case !g.Addr().IsMulticast():
 			return fmt.Errorf("multicast: %v is not a multicast group; take one of 239.0.0.0/8 or ff00::/8", g)
 		case g.Addr().Is6() != p.v6:
-			return fmt.Errorf("multicast: group %v and our address %v are not of the same IP version", g, p.Local)
+			return fmt.Errorf("multicast: group %v and local address %v are not of the same IP version", g, p.Local)
 		case g.Port() == 0:
 			return fmt.Errorf("multicast: group %v has no port", g)
 		case seen[g]:
@@ -145,7 +145,7 @@ func (p *mcastPlan) checkSizes() error {
 			p.Interface.MTU)
 	case p.Chunk == 0:
 		p.Chunk = fits
-	case p.Packet > 0 && p.Chunk > min(fits, p.Packet) && !p.Plain:
+	case p.Packet > 0 && p.Chunk > min(fits, p.Packet) && !p.PlainSockets:
 		// A receiver merges packets of one size until a shorter one comes. A chunk that ends with a full
 		// packet would be merged with the next one.
 		if p.cut = p.head + min(fits, p.Packet); (p.head+p.Chunk)%p.cut == 0 {
@@ -167,8 +167,8 @@ func (p *mcastPlan) checkSizes() error {
 	if p.DSCP < 0 || p.DSCP > 63 {
 		return fmt.Errorf("multicast: a DSCP of %d; it must be from 0 to 63", p.DSCP)
 	}
-	if p.RecvBuffer < 0 || p.RecvBuffer > 1<<30 {
-		return fmt.Errorf("multicast: a receive buffer of %d bytes; it must be from 1 to 2^30", p.RecvBuffer)
+	if p.ReceiveBuffer < 0 || p.ReceiveBuffer > 1<<30 {
+		return fmt.Errorf("multicast: a receive buffer of %d bytes; it must be from 1 to 2^30", p.ReceiveBuffer)
 	}
 	return nil
 }

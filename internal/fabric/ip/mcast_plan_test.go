@@ -63,7 +63,7 @@ func TestGroupsFor(t *testing.T) {
 	}
 }
 
-// What cannot work is refused with a word on what to do.
+// A configuration that cannot work is refused, with advice.
 func TestMulticastErrors(t *testing.T) {
 	good := mcastLoopback(t, 2, false)
 	for _, c := range []struct {
@@ -76,8 +76,11 @@ func TestMulticastErrors(t *testing.T) {
 		{"no multicast", func(c *McastConfig) { c.Interface.Flags = net.FlagUp }, "multicast on"},
 		{"address", func(c *McastConfig) { c.Local = netip.MustParseAddr("192.0.2.77") }, "not an address of interface"},
 		{"no address", func(c *McastConfig) { c.Local = netip.Addr{} }, "not an address of interface"},
-		{"no groups", func(c *McastConfig) { c.Groups = nil }, "one a subgroup"},
-		{"unicast", func(c *McastConfig) { c.Groups[1] = netip.MustParseAddrPort("127.0.0.1:20000") }, "not a multicast group"},
+		{"no groups", func(c *McastConfig) { c.Groups = nil }, "one per subgroup"},
+		{
+			"unicast", func(c *McastConfig) { c.Groups[1] = netip.MustParseAddrPort("127.0.0.1:20000") },
+			"not a multicast group",
+		},
 		{"version", func(c *McastConfig) { c.Groups[1] = netip.MustParseAddrPort("[ff15::1]:20000") }, "same IP version"},
 		{"port", func(c *McastConfig) { c.Groups[1] = netip.AddrPortFrom(c.Groups[1].Addr(), 0) }, "no port"},
 		{"twice", func(c *McastConfig) { c.Groups[1] = c.Groups[0] }, "two subgroups have group"},
@@ -86,7 +89,7 @@ func TestMulticastErrors(t *testing.T) {
 		{"tiny MTU", func(c *McastConfig) { c.Interface.MTU = 40 }, "too small"},
 		{"TTL", func(c *McastConfig) { c.TTL = 256 }, "TTL"},
 		{"DSCP", func(c *McastConfig) { c.DSCP = 64 }, "DSCP"},
-		{"buffer", func(c *McastConfig) { c.RecvBuffer = -1 }, "receive buffer"},
+		{"buffer", func(c *McastConfig) { c.ReceiveBuffer = -1 }, "receive buffer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := good

@@ -16,7 +16,7 @@ func openPortable(p *mcastPlan) (*Multicast, error) {
 		return nil, fmt.Errorf("multicast: chunks of several packets need Linux and its super-packets; "+
 			"use chunks of at most %d bytes", p.cut-p.head)
 	}
-	buffer := p.RecvBuffer
+	buffer := p.ReceiveBuffer
 	for _, g := range p.Groups {
 		// The standard library binds to the wildcard address, so only ports distinguish groups.
 		if ports[g.Port()] {
@@ -51,7 +51,7 @@ func openPortable(p *mcastPlan) (*Multicast, error) {
 	f := Features{
 		Sockets:   mcastPortable,
 		GSOReason: none, GROReason: none, FilterReason: none,
-		RecvBufferWanted: p.RecvBuffer, RecvBufferGot: buffer,
+		RecvBufferWanted: p.ReceiveBuffer, RecvBufferGot: buffer,
 	}
 	m.features = func() Features { return f }
 	return m, nil

@@ -6,65 +6,65 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// mcastDrain receives what is there, until n chunks have come or some are lost.
+// mcastDrain drains the queue until n chunks have arrived, and fails if some are lost.
 func mcastDrain(t *testing.T, r fabric.Receiver, s *mcastSink, n int) {
 	t.Helper()
 	for s.copied < n {
 		if st := r.Stats(); st.Dropped > 0 {
 			t.Fatalf("%d chunks received, then: %+v", s.copied, st)
 		}
-		r.Wake() // do not wait for what may be lost
+		r.Wake() // lost chunks must not block Receive
 		if err := r.Receive(s); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// Room is honest: so many chunks fit a queue that nobody reads, however they come; and
-// when a part was read, as many others.
+// Room chunks fit a queue that is not read, in batches of any size. After a part was read, as many
+// others fit.
 func TestRoom(t *testing.T) {
 	mcastEach(t, func(t *testing.T, v mcastVariant) {
 		t.Helper()
 		for _, buffer := range []int{0, 300_000, 1 << 20} {
 			for _, full := range []bool{true, false} {
 				cfg := mcastLoopback(t, 1, v.v6)
-				cfg.RecvBuffer = buffer
+				cfg.ReceiveBuffer = buffer
 				a, b := v.open(t, cfg), v.open(t, cfg)
 				caps := b.Capabilities()
-				most := 1
+				batch := 1
 				if full {
-					most = a.Capabilities().Batch
+					batch = a.Capabilities().Batch
 				}
 				data := mcastData(caps.Chunk, 1)
 				sink := newMcastSink(caps.Chunk, 1)
 				r := b.Receiver(0)
 				sent := caps.Room
-				mcastSend(t, a.Sender(0), data, caps.Chunk, most, make([]uint32, caps.Room)...)
+				mcastSend(t, a.Sender(0), data, caps.Chunk, batch, make([]uint32, caps.Room)...)
 				for range 8 {
 					mcastDrain(t, r, sink, sink.copied+max(1, caps.Room/3))
 					more := sink.copied + caps.Room - sent
-					mcastSend(t, a.Sender(0), data, caps.Chunk, most, make([]uint32, more)...)
+					mcastSend(t, a.Sender(0), data, caps.Chunk, batch, make([]uint32, more)...)
 					sent += more
 				}
 				mcastDrain(t, r, sink, sent)
 				if st := r.Stats(); st.Dropped > 0 || st.Datagrams != uint64(sent) {
-					t.Errorf("buffer %d, batches of %d: sent %d, %+v", buffer, most, sent, st)
+					t.Errorf("buffer %d, batches of %d: sent %d, %+v", buffer, batch, sent, st)
 				}
 			}
 		}
 	})
 }
 
-// What does not fit is counted, and only that.
+// Only datagrams that do not fit the queue are counted as dropped.
 func TestDropped(t *testing.T) {
 	for _, v := range []mcastVariant{{name: "v4"}, {name: "v4-plain", plain: true}} {
 		t.Run(v.name, func(t *testing.T) {
 			cfg := mcastLoopback(t, 1, false)
-			cfg.RecvBuffer = 200_000
+			cfg.ReceiveBuffer = 200_000
 			a, b := v.open(t, cfg), v.open(t, cfg)
 			caps := a.Capabilities()
 			if b.Features().Sockets != mcastLinux {
-				t.Skip("plain sockets do not tell what was dropped")
+				t.Skip("plain sockets do not report dropped datagrams")
 			}
 			data := mcastData(caps.Chunk, 1)
 			packets := 0
@@ -73,7 +73,7 @@ func TestDropped(t *testing.T) {
 				mcastSend(t, b.Sender(0), data, caps.Chunk, caps.Batch, make([]uint32, caps.Batch)...)
 				packets++
 			}
-			// Every packet is in one count or in the other.
+			// Every packet is counted once, as received or as dropped.
 			sink := newMcastSink(caps.Chunk, 1)
 			r := b.Receiver(0)
 			for {

@@ -9,7 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// mcastGuesser gives slots of any length and takes any number of what arrives.
+// mcastGuesser gives slots of any length, and accepts any number of datagrams in place.
 type mcastGuesser struct {
 	slots [][]byte
 	takes int
@@ -19,7 +19,7 @@ type mcastGuesser struct {
 func (g *mcastGuesser) Expect(slots [][]byte) int { return copy(slots, g.slots) }
 
 func (g *mcastGuesser) Arrived(hs []fabric.Header) int {
-	n := min(g.takes, len(hs)) // -1 means none, too
+	n := min(g.takes, len(hs)) // -1 also means none
 	for i, h := range hs[:max(0, n)] {
 		g.add(h, g.slots[i])
 	}
@@ -28,7 +28,7 @@ func (g *mcastGuesser) Arrived(hs []fabric.Header) int {
 
 func (g *mcastGuesser) Chunk(h fabric.Header, payload []byte) {
 	g.add(h, payload)
-	// The sink may put the payload anywhere, also where others were received.
+	// The sink may put the payload anywhere, even where other datagrams were received.
 	for _, s := range g.slots {
 		clear(s)
 	}
@@ -43,8 +43,8 @@ func (g *mcastGuesser) add(h fabric.Header, payload []byte) {
 	g.got = append(g.got, d)
 }
 
-// Whatever was sent and whatever the sink guessed, the sink gets every datagram once,
-// in order and intact.
+// The sink receives every datagram once, in order and intact, whatever was sent and whatever the sink
+// expected.
 func TestScatterAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 5

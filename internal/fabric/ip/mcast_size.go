@@ -15,22 +15,22 @@ const (
 	udpHeader  = 8
 	ethernet   = 14 + 4 // header and checksum; neither preamble nor gap nor VLAN tag
 
-	// The lengths in the IPv4 header and in the UDP header have 16 bits, and the
-	// kernel checks a super-packet as if it were one datagram. IPv6 would have room for
-	// 20 bytes more; one limit for both keeps batches equal.
+	// The lengths in the IPv4 header and in the UDP header have 16 bits, and the kernel checks a
+	// super-packet as if it were one datagram. IPv6 would have room for 20 more bytes, but one limit for
+	// both versions keeps batches equal.
 	mcastMaxSuper = 65535 - ipv4Header - udpHeader
-	// A device takes super-packets of less than 64 KiB (gso_max_size), with its own header, such
-	// as Ethernet's with a tag. What is larger the kernel cuts before: chunks of which batches are
-	// made arrive all the same, but one of several packets does not arrive whole.
+	// A device takes super-packets of less than 64 KiB (gso_max_size), including its own header, such as
+	// a tagged Ethernet header. The kernel splits a larger one first: a batch of chunks still arrives,
+	// but a chunk of several packets does not arrive whole.
 	mcastMaxLong = 65535 - 18 - ipv6Header - udpHeader
-	// UDP_MAX_SEGMENTS of the kernels before 6.9; later ones take 128.
+	// UDP_MAX_SEGMENTS of kernels before 6.9; later kernels allow 128.
 	mcastMaxSegments = 64
-	// More than any datagram or super-packet has.
+	// Larger than any datagram or super-packet.
 	mcastStage = 1 << 16
 )
 
-// MaxPayload is the largest chunk whose datagram fits a path MTU, at most
-// MaxChunk; 0 if none does. With checksums it is fabric.SumSize less.
+// MaxPayload is the largest chunk, of at most MaxChunk, whose datagram fits a path MTU; 0 if none fits.
+// Checksums reduce it by fabric.SumSize.
 func MaxPayload(mtu int, v6 bool) int {
 	return max(0, min(mtu-mcastIPHeader(v6)-udpHeader-fabric.HeaderSize, MaxChunk))
 }
@@ -79,11 +79,10 @@ func mcastOverhead(v6 bool, head, packets int) int {
 	return (ethernet+mcastIPHeader(v6)+udpHeader)*packets + head
 }
 
-// mcastFrameCharge estimates what a kernel charges a socket for a datagram of
-// this size that a network card received: drivers put a frame in a buffer of a
-// power of two, which also holds the headroom and the descriptor of its fragments
-// (NET_SKB_PAD and skb_shared_info, together below 400 bytes), and struct sk_buff
-// comes on top. 2304 bytes for an MTU of 1500 is what most drivers charge.
+// mcastFrameCharge estimates what a kernel charges a socket for a datagram of this size from a network
+// card. Drivers put a frame into a buffer of a power of two. The buffer also holds the headroom and the
+// descriptor of the fragments (NET_SKB_PAD and skb_shared_info, together below 400 bytes), and struct
+// sk_buff is charged in addition. Most drivers charge 2304 bytes for an MTU of 1500.
 func mcastFrameCharge(frame int) int {
 	size := 512
 	for size < frame+ethernet+400 {

@@ -11,7 +11,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// Ranks that have accelerations and ranks that have not understand each other.
+// Ranks with and without accelerations receive each other's datagrams.
 func TestMulticastMixed(t *testing.T) {
 	cfg := mcastLoopback(t, 1, false)
 	var all []*Multicast
@@ -39,9 +39,9 @@ func TestMulticastScatter(t *testing.T) {
 	cases := []struct {
 		name        string
 		send, guess []uint32
-		direct      int // of 7 in one super-packet
-		directPlain int // of 7 that come one by one, where a wrong one is corrected
-		tail        int // bytes that the last chunk is short of
+		direct      int // chunks in place, of 7 in one super-packet
+		directPlain int // chunks in place, of 7 that arrive one by one, where a wrong guess is corrected
+		tail        int // bytes missing from the last chunk
 	}{
 		{"right", mcastRange(0, 7), mcastRange(0, 7), 7, 7, 0},
 		{"none", mcastRange(0, 7), nil, 0, 0, 0},
@@ -72,7 +72,7 @@ func TestMulticastScatter(t *testing.T) {
 						want = c.directPlain
 					}
 					if sink.direct != want {
-						t.Errorf("%d chunks were where they belong, not %d", sink.direct, want)
+						t.Errorf("%d chunks arrived in place, want %d", sink.direct, want)
 					}
 				})
 			}
@@ -80,7 +80,7 @@ func TestMulticastScatter(t *testing.T) {
 	}
 }
 
-// Our own datagrams do not reach us, nor do they count as lost.
+// A rank's own datagrams do not reach it, and do not count as lost.
 func TestMulticastOwn(t *testing.T) {
 	mcastEach(t, func(t *testing.T, v mcastVariant) {
 		t.Helper()
@@ -137,7 +137,7 @@ func TestMulticastMalformed(t *testing.T) {
 	}
 }
 
-// Opening and closing leaves no goroutine behind, because it starts none.
+// Opening and closing starts no goroutine, so none is left.
 func TestMulticastLeavesNothing(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	for range 5 {
@@ -156,7 +156,7 @@ func TestMulticastLeavesNothing(t *testing.T) {
 	}
 }
 
-// sumSink keeps the headers, wherever the payloads are.
+// sumSink keeps the sums of all datagrams, in place or not.
 type sumSink struct {
 	*mcastSink
 	sums map[uint32]uint32
@@ -174,7 +174,7 @@ func (s sumSink) Chunk(h fabric.Header, payload []byte) {
 	s.mcastSink.Chunk(h, payload)
 }
 
-// Sums arrive with their datagrams, in place and not, and cost what Caps says.
+// Sums arrive with their datagrams, in place or not. Capabilities includes their size.
 func TestMulticastSums(t *testing.T) {
 	cfg := mcastLoopback(t, 1, false)
 	cfg.Chunk = 1000

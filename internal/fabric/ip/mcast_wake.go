@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// mcastPast is a deadline that has passed. Not the zero time, which means none.
-var mcastPast = time.Unix(1, 0)
+// past is a deadline that has passed. The zero time would mean no deadline.
+var past = time.Unix(1, 0)
 
 // mcastWaker interrupts a read through its deadline. One lock guards the deadline and the flag that
 // gives it meaning. A Wake is therefore never overwritten, and no deadline outlives its Wake.
@@ -24,7 +24,7 @@ func (w *mcastWaker) Wake() {
 		return
 	}
 	w.woken = true
-	_ = w.reader.SetReadDeadline(mcastPast) // fails only when closed, and then nothing blocks
+	_ = w.reader.SetReadDeadline(past) // fails only when closed, and then nothing blocks
 }
 
 // seen lets reads block again.

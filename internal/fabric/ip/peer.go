@@ -28,7 +28,7 @@ type peer struct {
 	links   session.Links
 	writing bool // write runs
 	muted   bool // quiet is closed
-	cut     bool // write has to let go of cancelled pieces
+	cut     bool // write must stop using the memory of cancelled pieces
 	busy    bool // write is sending something
 	corked  bool // the queue waits for the next message
 	unlink  context.CancelFunc
@@ -201,7 +201,7 @@ func (p *peer) cancel(op fabric.OpKey) {
 	}
 	p.cut = true
 	if p.out != nil {
-		_ = p.out.SetWriteDeadline(time.Unix(1, 0))
+		_ = p.out.SetWriteDeadline(past)
 	}
 	p.kick()
 }
@@ -280,7 +280,7 @@ func (p *peer) report(n session.Next) {
 	}
 }
 
-// outEnded says that this rank's connection cannot be used any more: the peer closed it, a write
+// outEnded says that this rank's connection is unusable: the peer closed it, a write
 // failed, or it could not be made.
 func (p *peer) outEnded(err error) {
 	p.mu.Lock()
@@ -298,7 +298,7 @@ func (p *peer) outEnded(err error) {
 	p.report(n)
 }
 
-// heardBye says that the peer, which has no connection of its own, said goodbye on ours.
+// heardBye says that the peer, which has no connection of its own, said goodbye on this rank's.
 func (p *peer) heardBye() {
 	p.mu.Lock()
 	n := p.links.OutGoodbye()

@@ -9,7 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// What a socket does not take of a frame is queued, whole and in order.
+// The rest of a frame that a socket does not take is queued, whole and in order.
 func TestDirectQueuesTheRest(t *testing.T) {
 	l, err := Listen(tcpV4)
 	if err != nil {
@@ -50,6 +50,6 @@ func TestDirectQueuesTheRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want[:len(got)]) || !bytes.Equal(rest, want[len(got):]) {
-		t.Error("what was sent and what is queued are not what was to be sent")
+		t.Error("the sent and the queued bytes are not the bytes of the frames")
 	}
 }

@@ -4,7 +4,7 @@ package ip
 
 import "net"
 
-// peerDirect is nothing here: the writer writes.
+// peerDirect writes nothing on this system: the writer sends all frames.
 type peerDirect struct{}
 
 const peerGathers = false

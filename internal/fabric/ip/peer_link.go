@@ -54,11 +54,11 @@ func (p *peer) watch(c io.Reader) error {
 
 // dial retries until the timeout, since the peer may be slow to start.
 func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
-	const first, most = 5 * time.Millisecond, 200 * time.Millisecond
+	const first, limit = 5 * time.Millisecond, 200 * time.Millisecond
 	begin := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, begin.Add(p.t.cfg.Timeout))
 	defer cancel()
-	for pause := first; ; pause = min(2*pause, most) {
+	for pause := first; ; pause = min(2*pause, limit) {
 		var none authLink
 		c, link, err := p.try(ctx)
 		switch {
@@ -104,7 +104,7 @@ func (p *peer) try(ctx context.Context) (*net.TCPConn, authLink, error) {
 	c := nc.(*net.TCPConn)
 	t.tune(c)
 	// A deadline in the past ends the handshake when the context does.
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })
 	link, err := t.self.dial(c, p.rank)
 	if !stop() && err == nil {
 		err = ctx.Err()

@@ -8,7 +8,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// A connection that has much to say lets others have their turn, and loses nothing.
+// A connection with much traffic yields to others, and loses nothing.
 func TestReadInTurns(t *testing.T) {
 	rec := newTCPRec()
 	var b []byte

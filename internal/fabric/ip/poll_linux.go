@@ -21,12 +21,12 @@ const pollEvents = 64
 // Poller is fabric.Poller with epoll. For each message, Go's own poller would wake a thread, which
 // would look for a goroutine, which would then read. On a machine with as many ranks as processors
 // that dominates all other costs. The sockets are therefore in an epoll of this package, and Go's
-// poller watches that epoll only while nobody leads.
+// poller watches that epoll only while there is no leader.
 //
 // There are two nested epolls: inner holds the sockets, outer holds inner, and Go's poller watches
 // outer. A leader disarms inner in outer, so that the background does not wake up for sockets that
 // the leader serves. A leader usually leads again soon, so inner stays disarmed for a moment, until a
-// timer finds that nobody leads.
+// timer finds no leader.
 type Poller struct {
 	inner, outer int
 	file         *os.File // outer, in Go's poller
@@ -38,12 +38,12 @@ type Poller struct {
 	leads   uint64
 	ticked  uint64 // value of leads when the timer last fired
 	timer   *time.Timer
-	late    atomic.Bool                 // the timer fired while somebody led, and has to be set again
+	late    atomic.Bool                 // the timer fired while there was a leader, and has to be set again
 	rest    time.Duration               // requested pause of the background; owned by the leader
 	back    atomic.Bool                 // the background leads, for a short time
 	wanted  atomic.Int32                // number of goroutines that wait for it
 	events  [pollEvents]unix.EpollEvent // owned by the leader
-	blocked atomic.Bool                 // the leader is blocked, or nobody leads
+	blocked atomic.Bool                 // the leader is blocked, or there is no leader
 	kicked  atomic.Bool                 // the leader must not block
 
 	mu      sync.Mutex
@@ -118,7 +118,7 @@ func NewPoller() (p *Poller, err error) {
 	return p, nil
 }
 
-// background serves the sockets while nobody leads.
+// background serves the sockets while there is no leader.
 func (p *Poller) background() {
 	defer close(p.ended)
 	first := false
@@ -180,7 +180,7 @@ func (p *Poller) arm(on bool) {
 // pollTick is how long after the last leader the background takes over.
 const pollTick = 500 * time.Microsecond
 
-// tick arms the background if nobody has led since the last tick.
+// tick arms the background if there was no leader since the last tick.
 func (p *Poller) tick() {
 	if !p.lead.TryLock() { // do not block the leader
 		p.late.Store(true)
@@ -433,7 +433,7 @@ func (p *Poller) Close() error {
 	if p.closed.Swap(true) {
 		return nil
 	}
-	_ = p.file.SetReadDeadline(mcastPast) // it is open
+	_ = p.file.SetReadDeadline(past) // it is open
 	<-p.ended
 	p.timer.Stop()
 	p.lead.Lock() // wait for the last leader

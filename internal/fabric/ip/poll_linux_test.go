@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollPipe is a socket that a poller serves, and its other end.
+// pollPipe is a socket that a poller serves, and the other end of the socket.
 type pollPipe struct {
 	src   *pollSource
 	write int
@@ -66,17 +66,7 @@ func newTestPoller(t *testing.T) *Poller {
 	return p
 }
 
-// until waits for something that another goroutine does.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(50 * time.Microsecond) {
-		if time.Now().After(end) {
-			t.Fatal("never: ", what)
-		}
-	}
-}
-
-// Nothing is lost, whoever serves: the background, one who leads, or both in turn.
+// No event is lost, whether the background serves, a leader, or both alternately.
 func TestPollHandOver(t *testing.T) {
 	p := newTestPoller(t)
 	pipes := []*pollPipe{newPollPipe(t, p), newPollPipe(t, p), newPollPipe(t, p)}
@@ -86,7 +76,7 @@ func TestPollHandOver(t *testing.T) {
 		wg.Go(func() {
 			for i := range each {
 				c.send(t)
-				if i%100 == 0 { // until it is served, so that everybody has to wait at times
+				if i%100 == 0 { // wait until it is served, so that the poller has to block at times
 					until(t, "a byte", func() bool { return c.got.Load() == int64(i+1) })
 				}
 			}
@@ -117,12 +107,12 @@ func TestPollHandOver(t *testing.T) {
 	leaders.Wait()
 }
 
-// A Kick and a wake end a Poll that waits, also when they come just before it.
+// A Kick and a wake end a blocked Poll, even if they come just before it.
 func TestPollKick(t *testing.T) {
 	p := newTestPoller(t)
 	c := newPollPipe(t, p)
 	if !p.Lead() {
-		t.Fatal("nobody leads, and we may not")
+		t.Fatal("Lead failed although there is no leader")
 	}
 	for i := range 300 {
 		done := make(chan struct{})
@@ -141,14 +131,14 @@ func TestPollKick(t *testing.T) {
 	p.Yield()
 }
 
-// Only one leads.
+// There is at most one leader.
 func TestPollLead(t *testing.T) {
 	p := newTestPoller(t)
 	if !p.Lead() {
-		t.Fatal("nobody leads, and we may not")
+		t.Fatal("Lead failed although there is no leader")
 	}
 	if p.Lead() {
-		t.Fatal("two lead")
+		t.Fatal("there are two leaders")
 	}
 	p.Yield()
 	until(t, "lead again", p.Lead)
@@ -157,12 +147,12 @@ func TestPollLead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.Lead() {
-		t.Fatal("one leads after Close")
+		t.Fatal("there is a leader after Close")
 	}
 	p.Kick()
 }
 
-// A source that is removed while others are served is not served any more.
+// A source that is removed while others are served is no longer served.
 func TestPollRemove(t *testing.T) {
 	p := newTestPoller(t)
 	var served atomic.Int64
@@ -200,7 +190,7 @@ func TestPollRemove(t *testing.T) {
 	}
 }
 
-// A socket that was given up is closed for everybody.
+// A socket that was freed is closed for all callers.
 func TestRawSocketFree(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

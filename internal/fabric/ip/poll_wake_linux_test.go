@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A wake that comes between the background's last look and its rest is served.
+// A wake that comes between the last poll of the background and its rest is served.
 func TestPollWakeOfBackground(t *testing.T) {
 	p := newTestPoller(t)
 	pipe := newPollPipe(t, p) // makes the background run
@@ -26,13 +26,14 @@ func TestPollWakeOfBackground(t *testing.T) {
 			if time.Since(begin) > 20*time.Second {
 				p.mu.Lock()
 				defer p.mu.Unlock()
-				t.Fatalf("try %d: woken 20 s ago and not served; some=%v blocked=%v woken=%d", i, p.some.Load(), p.blocked.Load(), len(p.woken))
+				t.Fatalf("try %d: woken 20 s ago and not served; some=%v blocked=%v woken=%d",
+					i, p.some.Load(), p.blocked.Load(), len(p.woken))
 			}
 		}
 	}
 }
 
-// So is one that comes while somebody yields.
+// A wake that comes while a goroutine yields is served.
 func TestPollWakeAtYield(t *testing.T) {
 	p := newTestPoller(t)
 	var served atomic.Int64

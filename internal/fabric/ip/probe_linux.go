@@ -9,21 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long a datagram may take from one socket to another on this machine, in
-// milliseconds. It takes microseconds; a machine that starts a hundred ranks at
-// once may be busy.
+// udpTestWait is how long a datagram may take from one socket to another on this machine, in
+// milliseconds. It takes microseconds, unless the machine starts a hundred ranks at the same time.
 const udpTestWait = 1000
 
-// udpTest is what a self-test found out: why GSO and GRO are off (empty: on), and
-// what a queue is charged for a chunk.
+// udpTest is the result of a self-test.
 type udpTest struct {
-	gso, gro      string
-	single, batch int
+	gso, gro      string // reasons why GSO and GRO are off; empty: on
+	single, batch int    // bytes that the kernel charges a queue per chunk, alone and in a super-packet
 }
 
-// charge is the worst layout's: a root that is short of credit sends single
-// datagrams. From a network card they come in other buffers than from
-// this machine, where the test was made.
+// charge is the largest charge per chunk: a root that is short of credit sends single datagrams. A
+// network card uses other buffers than the local sockets of the test.
 func (t udpTest) charge(p *mcastPlan) int {
 	c := max(t.single, t.batch)
 	if !p.loopback() {
@@ -32,9 +29,9 @@ func (t udpTest) charge(p *mcastPlan) int {
 	return c
 }
 
-// udpProbe is a sending and a receiving socket for the self-test. It uses the first
-// group with another port, and a TTL of 0: the kernel gives such a datagram to
-// local members of the group and never to the network.
+// udpProbe is a sending and a receiving socket for the self-test. It uses the first group with another
+// port, and a TTL of 0: the kernel delivers such a datagram to local members of the group, and never
+// sends it to the network.
 type udpProbe struct {
 	p      *mcastPlan
 	tx, rx int
@@ -59,11 +56,11 @@ func (t *udpProbe) open() error {
 	if t.tx, _, err = udpSendSocket(t.p, 0); err != nil {
 		return err
 	}
-	// Port 0: one that the kernel picks, and alone, because SO_REUSEADDR is not set. Other
-	// ranks do the same at the same time.
+	// With port 0 and without SO_REUSEADDR, the kernel picks a port that no other socket uses. Other
+	// ranks may test at the same time.
 	group := t.p.Groups[0].Addr()
 	t.rx, err = udpReceiveSocket(t.p, netip.AddrPortFrom(group, 0), func(fd int) error {
-		_, err := udpSetBuffer(fd, t.p.RecvBuffer)
+		_, err := udpSetBuffer(fd, t.p.ReceiveBuffer)
 		return err
 	})
 	if err != nil {
@@ -77,12 +74,12 @@ func (t *udpProbe) open() error {
 func (t *udpProbe) close() {
 	for _, fd := range []int{t.tx, t.rx} {
 		if fd >= 0 {
-			_ = unix.Close(fd) // nothing is left in it
+			_ = unix.Close(fd) // its data does not matter
 		}
 	}
 }
 
-// run tries a single datagram, which must work; then what may be off.
+// run tries a single datagram, which must work, and then GSO and GRO, which may be off.
 func (t *udpProbe) run() (udpTest, error) {
 	var res udpTest
 	var err error
@@ -91,13 +88,13 @@ func (t *udpProbe) run() (udpTest, error) {
 	}
 	batch := mcastBatch(t.p.head, t.p.Chunk)
 	switch {
-	case t.p.Plain:
+	case t.p.PlainSockets:
 		res.gso, res.gro = mcastPlain, mcastPlain
 	case batch == 1:
 		res.gso, res.gro = "no two chunks fit a super-packet", "no two chunks fit a super-packet"
 	default:
 		if res.gso = t.tryGSO(batch); res.gso != "" {
-			res.gro = "without GSO it cannot be tested"
+			res.gro = "it cannot be tested without GSO"
 		} else {
 			res.batch, res.gro = t.tryGRO(batch)
 		}
@@ -105,7 +102,7 @@ func (t *udpProbe) run() (udpTest, error) {
 	return res, nil
 }
 
-// tryGSO sends a super-packet that is received as datagrams. It returns what went wrong.
+// tryGSO sends a super-packet that arrives as single datagrams. It returns the reason of a failure.
 func (t *udpProbe) tryGSO(batch int) string {
 	if _, err := t.exchange(batch, false); err != nil {
 		return err.Error()
@@ -113,30 +110,29 @@ func (t *udpProbe) tryGSO(batch int) string {
 	return ""
 }
 
-// tryGRO receives super-packets as they are, of all sizes: for which of them a chunk
-// is charged the most depends on how the kernel rounds up.
-func (t *udpProbe) tryGRO(batch int) (most int, wrong string) {
+// tryGRO receives whole super-packets of all sizes, and returns the largest charge per chunk: the kernel
+// rounds up, so any size may have it.
+func (t *udpProbe) tryGRO(batch int) (charge int, reason string) {
 	if err := udpSetOptions(t.rx, []udpOption{udpGROOn}); err != nil {
 		return 0, err.Error()
 	}
 	for n := 2; n <= batch; n++ {
-		charge, err := t.exchange(n, true)
+		c, err := t.exchange(n, true)
 		if err != nil {
 			return 0, err.Error()
 		}
-		most = max(most, charge)
+		charge = max(charge, c)
 	}
-	return most, ""
+	return charge, ""
 }
 
-// exchange sends n datagrams in one message and receives them, in one piece or one
-// by one. It checks that they are what was sent, and returns what the
-// queue was charged a datagram before it was read.
+// exchange sends n datagrams in one message, and receives them as a whole or one by one. It checks
+// their content, and returns the charge of the queue per datagram before it was read.
 func (t *udpProbe) exchange(n int, whole bool) (int, error) {
 	size := t.p.head + t.p.Chunk
 	total := n * size
 	if n > 1 && t.p.Chunk > 1 {
-		total-- // the last is shorter: the cut must be where it was asked for
+		total-- // a shorter last datagram shows where the kernel cuts
 	}
 	t.fill(size, total)
 	before, _, err := udpMemInfo(t.rx)
@@ -166,15 +162,15 @@ func (t *udpProbe) exchange(n int, whole bool) (int, error) {
 		got += k
 	}
 	if charge <= 0 {
-		charge = mcastFrameCharge(size) * n // a kernel before 4.12 does not tell
+		charge = mcastFrameCharge(size) * n // kernels before 4.12 do not report it
 	}
 	if !whole {
-		n = 1 // one by one: how many were there when we looked is not known
+		n = 1 // the queue may have held any number of them
 	}
 	return (charge + n - 1) / n, nil
 }
 
-// fill makes datagrams that differ from each other and from those of other tests.
+// fill makes datagrams that differ from each other and from those of other self-tests.
 func (t *udpProbe) fill(size, total int) {
 	r := rand.NewPCG(rand.Uint64(), rand.Uint64())
 	x := r.Uint64()
@@ -191,7 +187,7 @@ func (t *udpProbe) check(sent []byte, k, cut, size int, whole bool) error {
 	switch {
 	case k == want:
 	case whole && k == size:
-		return errors.New("a super-packet arrives cut up")
+		return errors.New("a super-packet arrives in parts")
 	default:
 		return fmt.Errorf("the self-test sent %d bytes and received %d", want, k)
 	}
@@ -199,7 +195,7 @@ func (t *udpProbe) check(sent []byte, k, cut, size int, whole bool) error {
 		return fmt.Errorf("the kernel cuts a super-packet at %d bytes, not %d", cut, size)
 	}
 	if string(t.in[:k]) != string(sent[:k]) {
-		return errors.New("what the self-test received is not what it sent")
+		return errors.New("the self-test received other bytes than it sent")
 	}
 	return nil
 }

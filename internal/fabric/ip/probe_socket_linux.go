@@ -14,10 +14,7 @@ func (t *udpProbe) send(size, total int) error {
 	msg := unix.Msghdr{Name: t.name.pointer(), Namelen: t.name.size, Iov: &iov}
 	msg.SetIovlen(1)
 	if total > size {
-		t.cut.head.SetLen(unix.CmsgLen(2))
-		t.cut.head.Level = unix.SOL_UDP
-		t.cut.head.Type = unix.UDP_SEGMENT
-		t.cut.size = uint16(size)
+		t.cut = newUDPSegment(size)
 		msg.Control = (*byte)(unsafe.Pointer(&t.cut))
 		msg.SetControllen(int(unsafe.Sizeof(t.cut)))
 	}
@@ -42,8 +39,8 @@ func (t *udpProbe) await() error {
 		case err != nil:
 			return fmt.Errorf("poll: %w", err)
 		case n == 0:
-			return fmt.Errorf("what is sent to %v does not come back to this machine; does a firewall drop "+
-				"it (nft list ruleset)?", t.p.Groups[0].Addr())
+			return fmt.Errorf("datagrams to %v do not come back to this machine; check whether a firewall drops "+
+				"them (nft list ruleset)", t.p.Groups[0].Addr())
 		default:
 			return nil
 		}
@@ -64,9 +61,6 @@ func (t *udpProbe) receive() (n, cut int, err error) {
 		if errno != 0 {
 			return 0, 0, fmt.Errorf("receive: %w", errno)
 		}
-		if int(msg.Controllen) >= unix.CmsgLen(4) && t.cuts.head.Level == unix.SOL_UDP && t.cuts.head.Type == unix.UDP_GRO {
-			cut = int(t.cuts.size)
-		}
-		return int(k), cut, nil
+		return int(k), t.cuts.segment(&msg), nil
 	}
 }

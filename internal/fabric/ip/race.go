@@ -7,15 +7,14 @@ import (
 	"unsafe"
 )
 
-// sent orders what TCP orders, by sender: what a rank did before it sent happened before what the peer
-// does after it received, and before what the rank itself does after it received an answer, which may
-// have come by way of other processes. The race detector does not see that by itself, because we call
-// the kernel directly.
+// sent tells the race detector, by sender, which events TCP orders. A send happens before the peer
+// receives, and before the sending rank receives an answer, which may come through other processes. The
+// race detector cannot see this order, because this package calls the kernel directly.
 var sent [64]byte
 
 func sentBy(rank int) unsafe.Pointer { return unsafe.Pointer(&sent[rank%len(sent)]) }
 
-// raceSend says that a rank reads these bytes to send them.
+// raceSend tells the race detector that a rank reads these bytes and sends them.
 func raceSend(from int, vec ...[]byte) {
 	for _, b := range vec {
 		if len(b) > 0 {
@@ -25,7 +24,7 @@ func raceSend(from int, vec ...[]byte) {
 	runtime.RaceReleaseMerge(sentBy(from))
 }
 
-// raceReceive says that a rank has received bytes.
+// raceReceive tells the race detector that a rank has received bytes.
 func raceReceive(from, to int) {
 	runtime.RaceAcquire(sentBy(from))
 	runtime.RaceAcquire(sentBy(to))

@@ -28,7 +28,7 @@ type TCPConfig struct {
 	Timeout    time.Duration // time without progress after which a peer is lost; 0: 10 s
 	Local      netip.Addr    // address of outgoing connections, if valid
 	Poller     *Poller       // reads the connections; nil: one goroutine per connection does
-	Log        *slog.Logger  // may be nil
+	Logger     *slog.Logger  // may be nil
 }
 
 const (
@@ -70,9 +70,9 @@ type TCP struct {
 	regMu sync.RWMutex // read-locked while a registered buffer is read
 	reg   map[fabric.OpKey][]byte
 
-	conns     atomic.Int64
-	strangers atomic.Uint64
-	refused   atomic.Uint64
+	conns     atomic.Int64  // open authenticated connections, in both directions
+	strangers atomic.Uint64 // connections that were not authenticated
+	refused   atomic.Uint64 // reads of peers that were not, or not fully, answered
 }
 
 // Reliable is t with its capabilities.
@@ -116,13 +116,13 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = tcpTimeout
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	t := &TCP{
 		cfg: cfg, h: h,
 		self:  authSelf{rank: cfg.Rank, size: cfg.Size, secret: cfg.Secret, protection: cfg.protection()},
-		log:   cfg.Log.With("rank", cfg.Rank),
+		log:   cfg.Logger.With("rank", cfg.Rank),
 		peers: make([]*peer, cfg.Size),
 		reg:   make(map[fabric.OpKey][]byte),
 		ended: make(chan struct{}),
@@ -246,12 +246,6 @@ func (t *TCP) Stats() fabric.ReliableStats {
 	}
 	return fabric.ReliableStats{Peers: m, RejectedConns: t.strangers.Load()}
 }
-
-// Connections is how many authenticated connections are open, in both directions.
-func (t *TCP) Connections() int { return int(t.conns.Load()) }
-
-// Refused counts reads of peers that were not, or not fully, answered.
-func (t *TCP) Refused() uint64 { return t.refused.Load() }
 
 // Close implements fabric.Lifecycle. It reads and drops what peers still send, so that no reset
 // destroys what this rank has sent.

@@ -9,7 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// tcpEcho is a handler that counts, and sends every message back if it has a TCP.
+// tcpEcho is a handler that counts messages, and sends each back if it has a TCP.
 type tcpEcho struct {
 	back *TCP
 	msgs chan struct{}
@@ -31,7 +31,7 @@ func (e *tcpEcho) ReadData(_ int, _ fabric.ReadID, _ int64, b *fabric.Buffer) { 
 func (e *tcpEcho) PutDone(int, fabric.Piece)                                  { e.done <- struct{}{} }
 func (e *tcpEcho) Lost(int, error)                                            {}
 
-// newTCPPair is two ranks; the second sends messages back.
+// newTCPPair starts two ranks. The second sends messages back.
 func newTCPPair(t testing.TB) (*TCP, *tcpEcho) {
 	t.Helper()
 	var ls [2]net.Listener
@@ -49,7 +49,9 @@ func newTCPPair(t testing.TB) (*TCP, *tcpEcho) {
 	for i := range ls {
 		hs[i] = &tcpEcho{msgs: make(chan struct{}, 1), done: make(chan struct{}, 1)}
 		var err error
-		ts[i], err = NewTCP(TCPConfig{Rank: i, Size: 2, Listener: ls[i], Addrs: addrs, Secret: tcpSecret, Local: tcpV4}, hs[i])
+		ts[i], err = NewTCP(TCPConfig{
+			Rank: i, Size: 2, Listener: ls[i], Addrs: addrs, Secret: tcpSecret, Local: tcpV4,
+		}, hs[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +61,7 @@ func newTCPPair(t testing.TB) (*TCP, *tcpEcho) {
 	return ts[0], hs[0]
 }
 
-// Nothing allocates once connections and queues are there.
+// Nothing allocates once connections and queues exist.
 func TestTCPAllocs(t *testing.T) {
 	a, h := newTCPPair(t)
 	msg, data := make([]byte, 64), make([]byte, 2*session.MaxPart)
@@ -72,9 +74,9 @@ func TestTCPAllocs(t *testing.T) {
 	for range 50 {
 		round()
 	}
-	// The receiver's memory comes from a pool, which the collector empties.
+	// The garbage collector empties the pool of the receiver's memory.
 	if n := testing.AllocsPerRun(200, round); n >= 1 && !testenv.Race {
-		t.Errorf("%v allocations a round", n)
+		t.Errorf("%v allocations per round", n)
 	}
 }
 

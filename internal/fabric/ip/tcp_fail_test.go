@@ -16,14 +16,13 @@ import (
 	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// tcpFake is a peer that a test plays by hand: it speaks the handshake and then does
-// what the test wants.
+// tcpFake is a peer that a test controls: it completes the handshake, and then does what the test wants.
 type tcpFake struct {
 	self authSelf
 	l    net.Listener
 }
 
-// newTCPFake makes two ranks, of which 0 takes a fake for 1.
+// newTCPFake starts two ranks. Rank 0 takes the fake for rank 1.
 func newTCPFake(t *testing.T, change func(*TCPConfig, *tcpRec)) (*tcpWorld, *tcpFake) {
 	t.Helper()
 	l, err := Listen(tcpV4)
@@ -78,13 +77,13 @@ func tcpFrame(h session.Frame, payload string) []byte {
 	return append(h.AppendStream(nil), payload...)
 }
 
-// A peer that dies is lost, whichever side dialled, also when nobody sends.
+// A peer that dies is lost, whichever side dialled, and even if no rank sends.
 func TestTCPDeath(t *testing.T) {
 	t.Run("ours", func(t *testing.T) {
 		w, f := newTCPFake(t, nil)
 		w.ranks[0].Send(1, []byte("hello"))
 		c := f.accept(t)
-		_ = c.SetLinger(0) // as a crash with unread bytes does
+		_ = c.SetLinger(0) // like a crash with unread bytes
 		_ = c.Close()
 		if err := w.recs[0].waitLost(t, 1); errors.Is(err, fabric.ErrGoodbye) {
 			t.Error(err)
@@ -123,8 +122,8 @@ func TestTCPDeath(t *testing.T) {
 	})
 }
 
-// What a peer said before it went comes first, although our own connection to it
-// broke before.
+// The handler receives a peer's last message before the loss of the peer, although the connection to
+// the peer broke before.
 func TestTCPVerdictBeforeLoss(t *testing.T) {
 	w, f := newTCPFake(t, nil)
 	w.ranks[0].Send(1, []byte("hello"))
@@ -141,7 +140,7 @@ func TestTCPVerdictBeforeLoss(t *testing.T) {
 	}
 }
 
-// A peer that does not take what we send is lost, and its puts are done.
+// A peer that does not take data is lost, and puts to it end.
 func TestTCPStalled(t *testing.T) {
 	for _, both := range []bool{false, true} {
 		t.Run(fmt.Sprintf("connected both ways %v", both), func(t *testing.T) {
@@ -163,7 +162,7 @@ func TestTCPStalled(t *testing.T) {
 	}
 }
 
-// A cancelled put ends although the peer takes nothing, and the connection lives on.
+// A cancelled put ends although the peer takes nothing, and the connection stays open.
 func TestTCPCancel(t *testing.T) {
 	w, f := newTCPFake(t, nil)
 	rec := w.recs[0]
@@ -187,7 +186,7 @@ func TestTCPCancel(t *testing.T) {
 		}
 		return n == 2
 	})
-	for i := range data { // races with a writer that still touches it
+	for i := range data { // a race with a writer that still reads it
 		data[i] = 1
 	}
 	for {
@@ -207,9 +206,9 @@ func TestTCPCancel(t *testing.T) {
 
 // Puts that wait for a connection can be cancelled too.
 func TestTCPCancelDialling(t *testing.T) {
-	w, f := newTCPFake(t, nil) // which does not accept yet
+	w, f := newTCPFake(t, nil) // the fake does not accept yet
 	op := fabric.OpKey{Seq: 1}
-	large := make([]byte, peerCopy+1) // a smaller one is done at once
+	large := make([]byte, peerCopy+1) // smaller pieces are done at once
 	w.ranks[0].Put(1, fabric.Piece{Op: op, Len: int64(len(large))}, large)
 	w.ranks[0].Cancel(op)
 	w.recs[0].wait(t, "put done", func() bool { return len(w.recs[0].done[1]) == 1 })
@@ -219,7 +218,7 @@ func TestTCPCancelDialling(t *testing.T) {
 	}
 }
 
-// Nobody listens there any more.
+// A peer that no longer listens is lost.
 func TestTCPRefusedDial(t *testing.T) {
 	w, f := newTCPFake(t, func(cfg *TCPConfig, _ *tcpRec) { cfg.Timeout = 200 * time.Millisecond })
 	_ = f.l.Close()
@@ -230,7 +229,7 @@ func TestTCPRefusedDial(t *testing.T) {
 	w.recs[0].wait(t, "put done", func() bool { return len(w.recs[0].done[1]) == 1 })
 }
 
-// A half-open peer: the kernel accepts, nobody answers.
+// A peer whose kernel accepts, but whose process does not answer, is lost.
 func TestTCPMute(t *testing.T) {
 	w, _ := newTCPFake(t, func(cfg *TCPConfig, _ *tcpRec) { cfg.Timeout = 200 * time.Millisecond })
 	w.ranks[0].Send(1, []byte("x"))
@@ -239,7 +238,7 @@ func TestTCPMute(t *testing.T) {
 	}
 }
 
-// Close is bounded also when a peer takes nothing, or does not even accept.
+// Close takes bounded time even if a peer takes nothing, or does not accept.
 func TestTCPCloseBounded(t *testing.T) {
 	t.Run("stalled", func(t *testing.T) {
 		w, f := newTCPFake(t, nil)
@@ -262,7 +261,7 @@ func TestTCPCloseBounded(t *testing.T) {
 	})
 }
 
-// A dropped peer that only listened to us hears it as well, on its own connection.
+// A dropped peer to which this rank has no connection hears the goodbye on its own connection.
 func TestTCPDropSilent(t *testing.T) {
 	w := newTCPWorld(t, 2, tcpV4, nil)
 	w.ranks[1].Send(0, []byte("hello"))
@@ -273,8 +272,8 @@ func TestTCPDropSilent(t *testing.T) {
 	}
 }
 
-// A verdict gets through although the dropped peer has filled our connection and we
-// have not read it.
+// A verdict arrives although the dropped peer has filled its connection to this rank, which has not read
+// it.
 func TestTCPDropUnread(t *testing.T) {
 	w := newTCPWorld(t, 2, tcpV4, func(cfg *TCPConfig, rec *tcpRec) { rec.hold = cfg.Rank == 0 })
 	data := make([]byte, 128*session.MaxPart)

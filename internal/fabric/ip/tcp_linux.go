@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tcpUserTimeout makes the kernel give up a connection whose data nobody
-// acknowledges, or whose window stays closed, for so long (tcp(7), RFC 5482).
+// tcpUserTimeout makes the kernel give up a connection after d without acknowledgements, or with a
+// closed window (tcp(7), RFC 5482).
 func tcpUserTimeout(c *net.TCPConn, d time.Duration) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

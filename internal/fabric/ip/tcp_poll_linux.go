@@ -16,7 +16,7 @@ func (t *TCP) poll(in *peerIn, c *net.TCPConn) error {
 	}
 	p := in.p
 	p.mu.Lock()
-	defer p.mu.Unlock() // whoever closes the connection must close the new one
+	defer p.mu.Unlock() // a close of the connection must close the new one
 	s, err := newRawSocket(old)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/allcast/allcast/internal/seal"
 )
 
-// tcpProtect runs a test with connections that are protected.
+// tcpProtect runs a test with protected connections.
 func tcpProtect(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	for _, p := range []protection{protectSums, protectSeal} {
@@ -56,8 +56,8 @@ func TestTCPDifferentProtection(t *testing.T) {
 	}
 }
 
-// tcpMeddler stands between rank 0, which dials, and rank 1. It keeps what it sees, and
-// changes what 0 sends once it is told to.
+// tcpMeddler forwards between rank 0, which dials, and rank 1. It records all bytes, and changes bytes
+// of rank 0 after a call of set.
 type tcpMeddler struct {
 	l      net.Listener
 	wg     sync.WaitGroup
@@ -114,7 +114,7 @@ func (m *tcpMeddler) pass(from, to net.Conn, f func([]byte) []byte) {
 	}
 }
 
-// meddle passes on what comes, until it is to be changed: then all of it at once.
+// meddle forwards bytes. It collects the bytes to change first, and then forwards them at once.
 func (m *tcpMeddler) meddle(b []byte) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,15 +128,15 @@ func (m *tcpMeddler) meddle(b []byte) []byte {
 	return m.change(m.held)
 }
 
-// set has the next size bytes changed.
+// set makes the meddler change the next size bytes.
 func (m *tcpMeddler) set(size int, f func([]byte) []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.size, m.change = size, f
 }
 
-// What was changed, repeated, moved or left out on the way is not delivered, and the rank
-// whose connection it is is lost with an error that says why.
+// Records that were changed, repeated, moved or left out on the way are not delivered. The rank of the
+// connection is lost, with an error that names the reason.
 func TestTCPMeddled(t *testing.T) {
 	const messages = 3
 	for _, c := range []struct {
@@ -160,8 +160,10 @@ func TestTCPMeddled(t *testing.T) {
 				if tcpProtected == protectSeal {
 					size += seal.TagSize - 4
 				}
-				m.set(messages*size, func(b []byte) []byte { return c.three(slices.Collect(slices.Chunk(b[:messages*size], size))) })
-				for range messages { // one by one, or they would be one record
+				m.set(messages*size, func(b []byte) []byte {
+					return c.three(slices.Collect(slices.Chunk(b[:messages*size], size)))
+				})
+				for range messages { // one by one, since together they would be one record
 					w.ranks[0].Send(1, []byte("more"))
 					w.ranks[0].Flush(tcpTimeout)
 				}
@@ -171,15 +173,15 @@ func TestTCPMeddled(t *testing.T) {
 				w.recs[1].mu.Lock()
 				defer w.recs[1].mu.Unlock()
 				if n := len(w.recs[1].msgs[0]); n != 1+c.good {
-					t.Errorf("%q came", w.recs[1].msgs[0])
+					t.Errorf("%q was delivered", w.recs[1].msgs[0])
 				}
 			})
 		})
 	}
 }
 
-// Who listens to a sealed connection does not see what passes; to a summed one it does, so the test
-// would see it.
+// An attacker who sniffs a sealed connection sees no plaintext. A connection with checksums shows that
+// the test would detect plaintext.
 func TestTCPSealed(t *testing.T) {
 	tcpProtect(t, func(t *testing.T) {
 		t.Helper()
@@ -201,7 +203,7 @@ func TestTCPSealed(t *testing.T) {
 	})
 }
 
-// Whatever a peer's records hold, reading frames from them ends.
+// Reading frames from a peer's records ends, whatever the records contain.
 func FuzzProtectedFrames(f *testing.F) {
 	b := (&session.Frame{Kind: session.Message, N: 5}).AppendStream(nil)
 	f.Add(append(b, "hello"...), 3)
@@ -213,7 +215,8 @@ func FuzzProtectedFrames(f *testing.F) {
 			n := min(max(1, cut), len(rest))
 			wire, rest = out.Append(wire, rest[:n]), rest[n:]
 		}
-		plain, sealed := newFrameReader(bytes.NewReader(text)), newFrameReader(seal.NewReader(m.Direction("x"), bytes.NewReader(wire)))
+		plain := newFrameReader(bytes.NewReader(text))
+		sealed := newFrameReader(seal.NewReader(m.Direction("x"), bytes.NewReader(wire)))
 		for {
 			a, aerr := plain.next()
 			b, berr := sealed.next()

@@ -34,7 +34,7 @@ func TestTCPWrongSecret(t *testing.T) {
 		}
 	}
 	if len(w.recs[1].lost) != 0 || len(w.recs[2].msgs) != 0 {
-		t.Error("a stranger was heard")
+		t.Error("the handler was called for a stranger")
 	}
 	for _, r := range []int{1, 2} {
 		if n := w.ranks[r].Stats().RejectedConns; n != 1 {
@@ -66,7 +66,7 @@ func TestTCPWrongWorld(t *testing.T) {
 	}
 }
 
-// One rank has one connection; a second one is refused and does no harm.
+// A rank has one connection to another. A second one is refused, and does no harm.
 func TestTCPTwice(t *testing.T) {
 	w, f := newTCPFake(t, nil)
 	first := f.dial(t, w)
@@ -82,7 +82,7 @@ func TestTCPTwice(t *testing.T) {
 	w.recs[0].waitMsg(t, 1, "hello")
 }
 
-// Garbage, silence and half a handshake from many strangers keep no peer out.
+// Peers can connect while many strangers send garbage, nothing, or half a handshake.
 func TestTCPGarbage(t *testing.T) {
 	w := newTCPWorld(t, 2, tcpV4, nil)
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -121,7 +121,7 @@ func TestTCPGarbage(t *testing.T) {
 	}
 }
 
-// What no correct peer sends ends the connection, with a reason.
+// A frame that no correct peer sends ends the connection, with a reason.
 func TestTCPMalformed(t *testing.T) {
 	op := fabric.OpKey{Comm: 1}
 	cases := map[string][]byte{
@@ -134,10 +134,14 @@ func TestTCPMalformed(t *testing.T) {
 		"empty part":       (&session.Frame{Kind: session.Data, N: 0, Len: 5}).AppendStream(nil),
 		"continues none":   (&session.Frame{Kind: session.Data, N: 1, Len: 5, Off: 2}).AppendStream(nil),
 		"goodbye and more": {5, 0, 0, 0, 1, 0, 0, 0},
-		"overflow":         session.AppendSpans((&session.Frame{Kind: session.Read, N: session.SpanSize}).AppendStream(nil), []fabric.Span{{Off: 1<<63 - 1, Len: 1}}),
-		"read of nothing":  (&session.Frame{Kind: session.Read}).AppendStream(nil),
-		"half a span":      append((&session.Frame{Kind: session.Read, N: session.SpanSize - 1}).AppendStream(nil), make([]byte, session.SpanSize-1)...),
-		"many spans":       (&session.Frame{Kind: session.Read, N: (fabric.MaxSpans + 1) * session.SpanSize}).AppendStream(nil),
+		"overflow": session.AppendSpans((&session.Frame{Kind: session.Read, N: session.SpanSize}).AppendStream(nil),
+			[]fabric.Span{{Off: 1<<63 - 1, Len: 1}}),
+		"read of nothing": (&session.Frame{Kind: session.Read}).AppendStream(nil),
+		"half a span": append((&session.Frame{Kind: session.Read, N: session.SpanSize - 1}).AppendStream(nil),
+			make([]byte, session.SpanSize-1)...),
+		"many spans": (&session.Frame{
+			Kind: session.Read, N: (fabric.MaxSpans + 1) * session.SpanSize,
+		}).AppendStream(nil),
 		"changes the piece": append(
 			tcpFrame(session.Frame{Kind: session.Data, Op: op, Len: 5}, "ab"),
 			tcpFrame(session.Frame{Kind: session.Data, Op: op, Nth: 1, Len: 5, Off: 2}, "c")...),

@@ -15,13 +15,13 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// tcpRec is a handler that keeps what it is told.
+// tcpRec is a handler that records its calls.
 type tcpRec struct {
 	mu      sync.Mutex
 	changed chan struct{}
 
 	msgs   map[int][]string
-	order  map[int][]string // messages and ends of pieces, as they came
+	order  map[int][]string // messages and ends of pieces, in order of arrival
 	pieces map[int]map[fabric.Piece][]byte
 	reads  map[int]map[fabric.ReadID][]byte
 	done   map[int][]fabric.Piece
@@ -119,7 +119,7 @@ func (r *tcpRec) Lost(peer int, err error) {
 	r.change(func() { r.lost[peer] = append(r.lost[peer], err) })
 }
 
-// wait waits until ok, which is called with r locked.
+// wait blocks until ok is true. It calls ok with r locked.
 func (r *tcpRec) wait(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	limit := time.After(30 * time.Second)
@@ -152,7 +152,7 @@ func (r *tcpRec) waitMsg(t *testing.T, from int, msg string) {
 	r.wait(t, fmt.Sprintf("%q from %d", msg, from), func() bool { return slices.Contains(r.msgs[from], msg) })
 }
 
-// check fails for what never may be.
+// check fails if the handler was called in a way that the contract forbids.
 func (r *tcpRec) check(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
@@ -173,10 +173,10 @@ var (
 	tcpSecret = []byte("the key of a job, thirty-two byt")
 )
 
-// tcpProtected is how the connections of all ranks are protected.
+// tcpProtected is the protection of all connections.
 var tcpProtected = protectNothing
 
-// tcpWorld is ranks in one process.
+// tcpWorld is the ranks of a job, in one process.
 type tcpWorld struct {
 	ranks []*TCP
 	recs  []*tcpRec
@@ -204,7 +204,7 @@ func newTCPWorld(t *testing.T, n int, local netip.Addr, change func(*TCPConfig, 
 	return w
 }
 
-// openTCPWorld starts a rank per handler; change may alter its configuration, and says whether the
+// openTCPWorld starts a rank per handler. change may alter its configuration, and reports whether the
 // handler blocks.
 func openTCPWorld(t *testing.T, local netip.Addr, handlers []fabric.Handler, change func(*TCPConfig) bool) *tcpWorld {
 	t.Helper()
@@ -224,7 +224,10 @@ func openTCPWorld(t *testing.T, local netip.Addr, handlers []fabric.Handler, cha
 	}
 	t.Cleanup(func() { w.close(t) })
 	for i := range ls {
-		cfg := TCPConfig{Rank: i, Size: n, Listener: ls[i], Addrs: w.addrs, Secret: tcpSecret, Local: local, Secure: tcpProtected == protectSeal, Integrity: tcpProtected == protectSums}
+		cfg := TCPConfig{
+			Rank: i, Size: n, Listener: ls[i], Addrs: w.addrs, Secret: tcpSecret, Local: local,
+			Secure: tcpProtected == protectSeal, Integrity: tcpProtected == protectSums,
+		}
 		blocks := change != nil && change(&cfg)
 		// Ranks with and without a poller meet in all tests. A handler that keeps its buffers would
 		// block the poller.
@@ -243,7 +246,7 @@ func openTCPWorld(t *testing.T, local netip.Addr, handlers []fabric.Handler, cha
 	return w
 }
 
-// close closes all ranks at the same time and looks for what is left.
+// close closes all ranks at the same time, and checks that nothing is left.
 func (w *tcpWorld) close(t *testing.T) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -252,7 +255,7 @@ func (w *tcpWorld) close(t *testing.T) {
 			if err := r.Close(); err != nil {
 				t.Error(err)
 			}
-			if n := r.Connections(); n != 0 {
+			if n := r.conns.Load(); n != 0 {
 				t.Errorf("rank %d has %d connections after Close", r.cfg.Rank, n)
 			}
 		})
@@ -264,7 +267,7 @@ func (w *tcpWorld) close(t *testing.T) {
 	for _, r := range w.recs {
 		r.check(t)
 	}
-	// A goroutine that Close has waited for may still be on its last instructions.
+	// A goroutine that Close has waited for may still run its last instructions.
 	s := tcpStacks()
 	for end := time.Now().Add(5 * time.Second); s != "" && time.Now().Before(end); s = tcpStacks() {
 		runtime.Gosched()
@@ -274,7 +277,7 @@ func (w *tcpWorld) close(t *testing.T) {
 	}
 }
 
-// tcpStacks is the goroutines of the reliable side.
+// tcpStacks is the stacks of the reliable side's goroutines.
 func tcpStacks() string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
@@ -284,14 +287,25 @@ func tcpStacks() string {
 			if strings.HasPrefix(line, "created by") {
 				break
 			}
-			// Tests of this package that run in the goroutine are not meant.
-			if strings.Contains(line, ".(*peer") || strings.Contains(line, ".(*TCP).accept") || strings.Contains(line, ".(*TCP).greet") {
+			// Goroutines that run tests of this package do not count.
+			if strings.Contains(line, ".(*peer") || strings.Contains(line, ".(*TCP).accept") ||
+				strings.Contains(line, ".(*TCP).greet") {
 				out = append(out, g)
 				break
 			}
 		}
 	}
 	return strings.Join(out, "\n\n")
+}
+
+// until waits until ok is true.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(50 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatal("never: ", what)
+		}
+	}
 }
 
 // tcpFill is n bytes that differ by seed and place.

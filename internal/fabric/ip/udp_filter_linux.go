@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where a socket filter finds the IP header: SKF_NET_OFF of linux/filter.h.
+// udpFilterNet is the offset of the IP header for a socket filter: SKF_NET_OFF of linux/filter.h.
 const udpFilterNet = 0xfff00000
 
-// udpFilter is a classic BPF program that drops what comes from our own sending
-// socket, and nothing else: ranks on one machine share its address and
-// differ by port. Anybody may attach one. A filter of a UDP socket sees the UDP header first.
+// udpFilter is a classic BPF program that drops the datagrams of this rank's own sending socket, and no
+// others: ranks on one machine share the address and differ by port. Attaching it needs no privileges.
+// The packet of a UDP socket's filter begins with the UDP header.
 func udpFilter(own netip.AddrPort) []unix.SockFilter {
 	const (
 		loadHalf = unix.BPF_LD | unix.BPF_H | unix.BPF_ABS
@@ -20,7 +20,7 @@ func udpFilter(own netip.AddrPort) []unix.SockFilter {
 		jumpEq   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 		ret      = unix.BPF_RET | unix.BPF_K
 	)
-	source := uint32(12) // of the source address in the IPv4 header
+	source := uint32(12) // offset of the source address in the IPv4 header
 	if own.Addr().Is6() {
 		source = 8
 	}
@@ -36,7 +36,7 @@ func udpFilter(own netip.AddrPort) []unix.SockFilter {
 	}
 	prog = append(prog,
 		unix.SockFilter{Code: ret, K: 0},
-		unix.SockFilter{Code: ret, K: 0xffffffff}) // all of it
+		unix.SockFilter{Code: ret, K: 0xffffffff}) // accept the whole packet
 	for i := range prog {
 		if prog[i].Code == jumpEq {
 			prog[i].Jf = uint8(len(prog) - 1 - (i + 1)) // to the last instruction

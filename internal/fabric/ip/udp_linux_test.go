@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Without the kernel's filter we know our own datagrams by their source.
+// Without the kernel's filter, a rank recognises its own datagrams by their source.
 func TestOwnWithoutFilter(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		cfg := mcastLoopback(t, 1, false)
-		cfg.Plain = plain
+		cfg.PlainSockets = plain
 		a, b := mcastVariants[0].open(t, cfg), mcastVariants[0].open(t, cfg)
 		r, s := a.receivers[0].(*udpReceiver), a.senders[0].(*udpSender)
 		p, err := newMcastPlan(cfg)
@@ -48,7 +48,7 @@ func TestOwnWithoutFilter(t *testing.T) {
 	}
 }
 
-// A kernel that refuses a super-packet while running costs speed, not data.
+// A kernel that starts to refuse super-packets costs speed, but no data.
 func TestGSORefused(t *testing.T) {
 	a, b := mcastPair(t, mcastVariants[0])
 	if !a.Features().GSO {
@@ -77,7 +77,7 @@ func TestGSORefused(t *testing.T) {
 	}
 }
 
-// What the kernel was told is what it says.
+// The kernel reports the options that were set.
 func TestSocketOptions(t *testing.T) {
 	cfg := mcastLoopback(t, 1, false)
 	cfg.DSCP, cfg.TTL = 10, 7

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// udpSockaddr is an address for bind. Only addresses of a link look at the zone.
+// udpSockaddr is an address for bind. The kernel uses the zone only for link-local addresses.
 func udpSockaddr(p *mcastPlan, a netip.AddrPort) unix.Sockaddr {
 	if p.v6 {
 		return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port()), ZoneId: uint32(p.Interface.Index)}
@@ -31,7 +31,7 @@ func udpSockname(fd int) (netip.AddrPort, error) {
 	return netip.AddrPort{}, fmt.Errorf("multicast: getsockname: unknown address %T", sa)
 }
 
-// udpName is an address as sendmsg and recvmsg have it: room for both IP versions.
+// udpName is an address in the form of sendmsg and recvmsg, with room for both IP versions.
 type udpName struct {
 	raw  unix.RawSockaddrInet6
 	size uint32
@@ -50,12 +50,12 @@ func newUDPName(p *mcastPlan, a netip.AddrPort) *udpName {
 		v4.Addr = a.Addr().As4()
 		n.size = unix.SizeofSockaddrInet4
 	}
-	// Both have the port at the same place, in network order.
+	// Both forms have the port at the same offset, in network order.
 	binary.BigEndian.PutUint16((*[2]byte)(unsafe.Pointer(&n.raw.Port))[:], a.Port())
 	return n
 }
 
-// same compares addresses and ports.
+// same reports whether address and port are equal.
 func (n *udpName) same(o *udpName) bool {
 	if n.raw.Family != o.raw.Family || n.raw.Port != o.raw.Port {
 		return false

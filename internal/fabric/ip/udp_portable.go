@@ -72,7 +72,7 @@ func newPortableSender(p *mcastPlan, group netip.AddrPort) (*udpPortableSender, 
 	}, nil
 }
 
-// mcastPlainName is an address and port without what differs by where it comes from.
+// mcastPlainName removes zone and IPv4 mapping, which depend on the source of the address.
 func mcastPlainName(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
@@ -97,9 +97,9 @@ func (s *udpPortableSender) Send(b *fabric.Batch) (int, error) {
 	return len(b.Headers), nil
 }
 
-// write sends one datagram. Go's sockets wait for room; a deadline bounds that.
+// write sends one datagram. Go's sockets block until there is room; a deadline bounds that.
 func (s *udpPortableSender) write(b []byte) error {
-	_ = s.conn.SetWriteDeadline(time.Now().Add(udpPortableWait)) // closed: the write says so
+	_ = s.conn.SetWriteDeadline(time.Now().Add(udpPortableWait)) // fails only if closed, as the write will
 	_, err := s.conn.WriteToUDPAddrPort(b, s.group)
 	return s.explain(err)
 }
@@ -122,14 +122,14 @@ func (s *udpPortableSender) explain(err error) error {
 	return fmt.Errorf("multicast to %v: %w", s.group, err)
 }
 
-// udpPortableWait is how long a Send may block for room, which Go's sockets cannot report.
+// udpPortableWait is how long a Send may block: Go's sockets cannot report whether they have room.
 const udpPortableWait = time.Millisecond
 
 // Completed implements fabric.Sender. The kernel copies the payloads.
 func (s *udpPortableSender) Completed() uint64 { return s.sent }
 
 // Await implements fabric.Sender. It sleeps if the queue of the device was full; otherwise Send itself
-// waits a little.
+// blocks for a moment.
 func (s *udpPortableSender) Await(d time.Duration) { s.pause.sleep(d) }
 
 // Close makes a blocked Send return.
@@ -146,7 +146,7 @@ type udpPortableReceiver struct {
 	conn   *net.UDPConn
 	head   int
 	buf    []byte
-	buffer int         // socket's, in bytes
+	buffer int         // bytes of the socket buffer
 	ready  func() bool // whether the queue has datagrams
 	closed atomic.Bool
 
@@ -161,24 +161,24 @@ func newPortableReceiver(p *mcastPlan, group, own netip.AddrPort) (*udpPortableR
 	}
 	r := &udpPortableReceiver{group: group, own: own, conn: conn, head: p.head, buf: make([]byte, mcastStage)}
 	r.reader = conn
-	r.buffer = mcastSetReadBuffer(conn, p.RecvBuffer)
+	r.buffer = mcastSetReadBuffer(conn, p.ReceiveBuffer)
 	r.ready = mcastReady(conn)
 	return r, nil
 }
 
-// mcastSetReadBuffer asks for a buffer, and for half of it when the system says no, as
-// BSD's do above kern.ipc.maxsockbuf. It returns what was not refused.
+// mcastSetReadBuffer requests a socket buffer, and halves the request while the system refuses it, as
+// BSD systems do above kern.ipc.maxsockbuf. It returns the size of the buffer.
 func mcastSetReadBuffer(conn *net.UDPConn, want int) int {
-	const least = 64 << 10
-	for ; want > least; want /= 2 {
+	const limit = 64 << 10
+	for ; want > limit; want /= 2 {
 		if conn.SetReadBuffer(want) == nil {
 			return mcastReadBuffer(conn, want)
 		}
 	}
-	return mcastReadBuffer(conn, least)
+	return mcastReadBuffer(conn, limit)
 }
 
-// Attach implements fabric.Receiver. There is no poller on these systems.
+// Attach implements fabric.Receiver. Portable sockets have no poller.
 func (r *udpPortableReceiver) Attach(fabric.Sink, func(error)) bool { return false }
 
 // Receive implements fabric.Receiver.
@@ -222,6 +222,6 @@ func (r *udpPortableReceiver) Close() error {
 	return r.conn.Close()
 }
 
-// Pending implements fabric.Receiver. Where the system cannot tell, waiting datagrams may count as lost,
-// and arrive as duplicates.
+// Pending implements fabric.Receiver. On systems that cannot tell, the engine may take queued datagrams
+// for lost, and they arrive as duplicates.
 func (r *udpPortableReceiver) Pending() bool { return mcastReady(r.conn)() }

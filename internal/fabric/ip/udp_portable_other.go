@@ -4,11 +4,11 @@ package ip
 
 import "net"
 
-// mcastReadBuffer cannot read it back here.
+// mcastReadBuffer returns the requested size, since this system cannot read it back.
 func mcastReadBuffer(_ *net.UDPConn, asked int) int { return asked }
 
-// mcastNoBuffers cannot tell here.
+// mcastNoBuffers is false, since this system does not report full device queues.
 func mcastNoBuffers(error) bool { return false }
 
-// mcastReady cannot tell here: a Receive takes one datagram.
+// mcastReady is false, since this system cannot tell. A Receive then takes one datagram.
 func mcastReady(*net.UDPConn) func() bool { return func() bool { return false } }

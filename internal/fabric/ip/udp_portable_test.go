@@ -14,7 +14,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// A full queue of a device is no failure: the rest of the batch is sent later, after a pause.
+// A full device queue is not a failure: the caller sends the rest of the batch after a pause.
 func TestPortableSenderFullQueue(t *testing.T) {
 	var s udpPortableSender
 	wrap := func(errno unix.Errno) error {
@@ -26,7 +26,7 @@ func TestPortableSenderFullQueue(t *testing.T) {
 	if err := s.explain(os.ErrDeadlineExceeded); !errors.Is(err, fabric.ErrBusy) || s.pause != 0 {
 		t.Errorf("a deadline: %v, and a pause of %v", err, time.Duration(s.pause))
 	}
-	for i, want := 0, udpFirstPause; i < 12; i, want = i+1, min(2*want, udpLongPause) {
+	for i, want := 0, udpFirstPause; i < 12; i, want = i+1, min(2*want, udpMaxPause) {
 		if err := s.explain(wrap(unix.ENOBUFS)); !errors.Is(err, fabric.ErrBusy) {
 			t.Fatalf("ENOBUFS: %v", err)
 		}

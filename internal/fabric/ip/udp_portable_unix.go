@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mcastReadBuffer reads back how large a socket's buffer is.
+// mcastReadBuffer reads the size of a socket's buffer back.
 func mcastReadBuffer(conn *net.UDPConn, asked int) int {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -28,23 +28,23 @@ func mcastReadBuffer(conn *net.UDPConn, asked int) int {
 // mcastNoBuffers reports whether the queue of a device was full.
 func mcastNoBuffers(err error) bool { return errors.Is(err, unix.ENOBUFS) }
 
-// mcastReady makes a function that says whether a socket has something to read, which the
-// standard library cannot ask without waiting.
+// mcastReady makes a function that reports whether a socket has datagrams to read. The standard library
+// has no such function that does not block.
 func mcastReady(conn *net.UDPConn) func() bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return func() bool { return false }
 	}
 	ready := false
-	fds := make([]unix.PollFd, 1)
-	ask := func(fd uintptr) {
-		fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-		n, err := unix.Poll(fds, 0)
-		ready = err == nil && n > 0
-	}
+	ask := func(fd uintptr) { ready = mcastReadable(fd) }
 	return func() bool {
 		ready = false
 		_ = raw.Control(ask) // fails only when closed
 		return ready
 	}
+}
+
+func mcastReadable(fd uintptr) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
 }

@@ -25,6 +25,14 @@ type udpGRO struct {
 	_    int32
 }
 
+// segment is the datagram size of a received message; 0: the message is one datagram.
+func (c *udpGRO) segment(msg *unix.Msghdr) int {
+	if int(msg.Controllen) < unix.CmsgLen(4) || c.head.Level != unix.SOL_UDP || c.head.Type != unix.UDP_GRO {
+		return 0
+	}
+	return int(c.size)
+}
+
 // udpReceiver receives datagrams and super-packets. All memory of its system calls is allocated once.
 type udpReceiver struct {
 	mcastWaker
@@ -161,11 +169,7 @@ func (r *udpReceiver) deliver(s fabric.Sink) {
 	if r.own != nil && r.own.same(&r.from) {
 		return
 	}
-	seg := 0
-	if int(r.msg.Controllen) >= unix.CmsgLen(4) && r.control.head.Level == unix.SOL_UDP &&
-		r.control.head.Type == unix.UDP_GRO {
-		seg = int(r.control.size)
-	}
+	seg := r.control.segment(&r.msg)
 	if seg == r.cut {
 		seg = 0
 	}
@@ -182,6 +186,12 @@ func (r *udpReceiver) release() {
 		r.iov[2*i+1].Base = nil
 	}
 	r.scatter.forget()
+}
+
+// Pending implements fabric.Receiver.
+func (r *udpReceiver) Pending() (yes bool) {
+	_ = r.socket.Control(func(fd uintptr) { yes = mcastReadable(fd) }) // fails only when closed
+	return yes
 }
 
 // Stats implements fabric.Receiver. The kernel counts a dropped super-packet as one datagram.

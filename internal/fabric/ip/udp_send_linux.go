@@ -21,6 +21,12 @@ type udpSegment struct {
 	_    [6]byte
 }
 
+func newUDPSegment(size int) (c udpSegment) {
+	c.head.SetLen(unix.CmsgLen(2))
+	c.head.Level, c.head.Type, c.size = unix.SOL_UDP, unix.UDP_SEGMENT, uint16(size)
+	return c
+}
+
 // udpSender sends from the payloads' memory, with one sendmsg of header, payload, header, payload, and
 // so on. Its memory is allocated once, so Send does not allocate.
 type udpSender struct {
@@ -57,10 +63,8 @@ func newUDPSender(p *mcastPlan, group netip.AddrPort, fd int, gso, gro bool) *ud
 		heads:    make([]byte, batch*p.head),
 		iov:      make([]unix.Iovec, 2*batch),
 		filtered: new(atomic.Uint64),
+		control:  newUDPSegment(0),
 	}
-	s.control.head.SetLen(unix.CmsgLen(2))
-	s.control.head.Level = unix.SOL_UDP
-	s.control.head.Type = unix.UDP_SEGMENT
 	s.msg.Name = s.name.pointer()
 	s.msg.Namelen = s.name.size
 	s.write, s.look = s.send, s.waitForRoom
@@ -133,8 +137,8 @@ func (s *udpSender) sendAll(n, size int) (took int, err error) {
 }
 
 func udpGSORefused(err error) bool {
-	return errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EMSGSIZE) || errors.Is(err,
-		unix.EOPNOTSUPP)
+	return errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EMSGSIZE) ||
+		errors.Is(err, unix.EOPNOTSUPP)
 }
 
 // transmit sends n datagrams from the first on in one message, which reaches this rank's own receive

@@ -74,7 +74,7 @@ func udpSendSocket(p *mcastPlan, ttl int) (fd int, name netip.AddrPort, err erro
 }
 
 func udpSendOptions(p *mcastPlan, ttl int) []udpOption {
-	// Nobody should send to this socket; foreign datagrams must not cost much.
+	// No rank sends to this socket, and foreign datagrams must not cost much.
 	options := []udpOption{{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, 1}}
 	if p.v6 {
 		return append(options,
@@ -85,7 +85,7 @@ func udpSendOptions(p *mcastPlan, ttl int) []udpOption {
 			udpOption{"IPV6_TCLASS", unix.IPPROTO_IPV6, unix.IPV6_TCLASS, p.DSCP << 2})
 	}
 	return append(options,
-		// Other ranks may run on this machine; the receive socket filters our own datagrams.
+		// Other ranks may run on this machine; the receive socket filters this rank's own datagrams.
 		udpOption{"IP_MULTICAST_LOOP", unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1},
 		udpOption{"IP_MULTICAST_TTL", unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, ttl},
 		// A router (ipmr) drops a super-packet that carries DF: it looks larger than the MTU.
@@ -109,10 +109,9 @@ func udpReceiveSocket(p *mcastPlan, group netip.AddrPort, prepare func(fd int) e
 	// IPv6 option needs Linux 4.20, but the bind to the group is enough there.
 	if p.v6 {
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0)
-	} else if err = udpSetOptions(fd, []udpOption{{
-		"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL,
-		0,
-	}}); err != nil {
+	} else if err = udpSetOptions(fd, []udpOption{
+		{"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0},
+	}); err != nil {
 		return -1, err
 	}
 	if err = prepare(fd); err != nil {
@@ -165,8 +164,8 @@ func udpSetBuffer(fd, want int) (udpBuffer, error) {
 	return udpBuffer{got: got, forced: forced}, nil
 }
 
-// udpMemInfo asks what a socket's queue holds by the kernel's count
-// (SK_MEMINFO_RMEM_ALLOC), and what it has dropped (SK_MEMINFO_DROPS).
+// udpMemInfo reads the bytes that the kernel has charged a socket's queue (SK_MEMINFO_RMEM_ALLOC), and
+// the datagrams that it has dropped (SK_MEMINFO_DROPS).
 func udpMemInfo(fd int) (queued, drops uint32, err error) {
 	var info [unix.SK_MEMINFO_DROPS + 1]uint32
 	size := uint32(unsafe.Sizeof(info))

@@ -14,7 +14,7 @@ type Config struct {
 	Chunk     int  // 0: 1000 bytes
 	Batch     int  // 0: 8 datagrams
 	Room      int  // datagrams of a receive queue, more are dropped; 0: 1024
-	BusyEvery int  // every so many calls, Send takes half of its batch and returns ErrBusy; 0: never
+	BusyEvery int  // number of calls after which Send takes half of a batch and returns ErrBusy; 0: never
 	Groups    bool // communicators have groups of their own
 	Direct    bool // reads are direct
 }

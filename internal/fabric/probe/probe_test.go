@@ -7,7 +7,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// A datagram counts if all of it arrived: the first packet of several does not.
+// A datagram counts only if it arrived whole: the first packet of several does not count.
 func TestProbeCounts(t *testing.T) {
 	p := New(7, 9, 2, 4, 1, 20_000)
 	for _, c := range []struct {
@@ -23,11 +23,11 @@ func TestProbeCounts(t *testing.T) {
 	select {
 	case <-p.All():
 	default:
-		t.Error("all were heard, and nobody says so")
+		t.Error("All is open although all ranks were heard")
 	}
 }
 
-// A rank counts as heard when it was heard on all subgroups. Foreign datagrams count for nothing.
+// A rank counts as heard once it was heard on all subgroups. Foreign datagrams do not count.
 func TestUnheard(t *testing.T) {
 	p := New(7, 9, 0, 5, 2, 100)
 	for _, h := range []fabric.Header{
@@ -41,7 +41,7 @@ func TestUnheard(t *testing.T) {
 		p.Take(1, h, nil)
 	}
 	p.Take(0, fabric.Header{Token: 7, Comm: 9, Imm: 1}, nil)
-	for range 2 { // more often is not more
+	for range 2 { // duplicates do not count
 		p.Take(0, fabric.Header{Token: 7, Comm: 9, Imm: 2}, nil)
 		p.Take(1, fabric.Header{Token: 7, Comm: 9, Imm: 2}, nil)
 	}
@@ -50,13 +50,13 @@ func TestUnheard(t *testing.T) {
 	}
 	select {
 	case <-p.All():
-		t.Error("not all were heard")
+		t.Error("All is closed although some ranks were not heard")
 	default:
 	}
 	select {
 	case <-New(7, 9, 0, 1, 2, 100).All():
 	default:
-		t.Error("one rank has nobody to hear")
+		t.Error("All is open although there is no other rank")
 	}
 }
 

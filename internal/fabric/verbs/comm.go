@@ -17,22 +17,22 @@ import (
 type udQP struct {
 	qp          *C.struct_ibv_qp
 	ah          *C.struct_ibv_ah   // of the group; guarded by sender.mu
-	oldAHs      []*C.struct_ibv_ah // requests may still use them
+	oldAHs      []*C.struct_ibv_ah // earlier addresses, which requests may still use
 	group       *group
 	farQP, qkey C.uint32_t
 	num         uint32
-	echo        bool // it hears itself
+	echo        bool // the queue pair receives its own datagrams
 
 	// Guarded by sender.mu.
 	flying int       // batches in flight
-	err    error     // why it has to be brought back,
-	since  time.Time // and since when
+	err    error     // reason why the queue pair must be reset
+	since  time.Time // time of err
 	inRow  int       // failures since the last success
-	broken error     // why it cannot be used any more
+	broken error     // reason why the queue pair is unusable
 }
 
-// join makes a queue pair that is in a group. The queue pairs of a subgroup share completion queues
-// and staging ring.
+// join makes a queue pair and adds it to a group. The queue pairs of a subgroup share completion queues
+// and the staging ring.
 func (m *Multicast) join(s *subgroup, addr netip.Addr) (*udQP, error) {
 	d := m.dev
 	g, err := join(d, &m.cfg, addr)
@@ -77,15 +77,15 @@ func (m *Multicast) addressOf(g *group) (*C.struct_ibv_ah, error) {
 	return ah, nil
 }
 
-// rebind makes a queue pair use its group as rdma_cm has joined it again: the subnet manager may have
-// given the group another LID. If the group has another key, rebind fails and changes nothing: the
-// queue pair keeps the key that it was made with.
+// rebind attaches a queue pair to its group after rdma_cm has joined the group again: the subnet manager
+// may have given the group another LID. If the group has another key, rebind fails and changes nothing,
+// since a queue pair cannot change its key.
 func (m *Multicast) rebind(s *subgroup, q *udQP) error {
 	g := q.group
 	if g.cm.qkey != q.qkey {
 		return fmt.Errorf("the group has another key: %#x instead of %#x", g.cm.qkey, q.qkey)
 	}
-	g.detach(q) // from the address that it had
+	g.detach(q) // from the group's previous address
 	g.learn()
 	ah, err := m.addressOf(g)
 	if err != nil {
@@ -98,7 +98,7 @@ func (m *Multicast) rebind(s *subgroup, q *udQP) error {
 	return g.attach(m.dev, q)
 }
 
-// reuse takes a queue pair that a communicator has left; nil: there is none.
+// reuse takes a queue pair that a removed communicator has left; nil: there is none.
 func (s *subgroup) reuse() (qp *C.struct_ibv_qp) {
 	s.sender.mu.Lock()
 	defer s.sender.mu.Unlock()
@@ -108,9 +108,9 @@ func (s *subgroup) reuse() (qp *C.struct_ibv_qp) {
 	return qp
 }
 
-// part takes a queue pair out of its group, and keeps it for another group. Nothing may be sent with
-// it any more. To destroy it would lose completions of datagrams that it has received, and with them
-// slots of the ring that all share.
+// part takes a queue pair out of its group, and keeps it for another group. The caller no longer sends
+// with it. Destroying it would lose the completions of datagrams that it has received, and with them
+// slots of the shared ring.
 func (s *subgroup) part(q *udQP) {
 	if k := q.group.keeper; k != nil {
 		k.stop()
@@ -131,7 +131,7 @@ func (s *subgroup) part(q *udQP) {
 	s.spare = append(s.spare, q.qp)
 }
 
-// failed takes the failure of a queue pair that the device reports.
+// failed handles the failure of a queue pair that the device reports.
 func (s *subgroup) failed(qp *C.struct_ibv_qp, err error) {
 	s.sender.mu.Lock()
 	defer s.sender.mu.Unlock()
@@ -149,16 +149,16 @@ func (s *subgroup) failed(qp *C.struct_ibv_qp, err error) {
 	}
 }
 
-// add lets a communicator use a queue pair.
+// add makes datagrams of a communicator go through a queue pair.
 func (s *subgroup) add(id uint32, q *udQP) {
 	s.sender.mu.Lock()
 	defer s.sender.mu.Unlock()
 	s.comms[id] = q
 }
 
-// remove makes datagrams of a communicator go to the job's group, and returns the queue pair that the
-// communicator had; nil: none. Datagrams in flight are given up: nobody waits for them, as all
-// operations of the communicator have ended.
+// remove makes datagrams of a communicator go to the job's group, and returns the communicator's queue
+// pair; nil: it has none. Datagrams in flight are abandoned: all operations of the communicator have
+// ended.
 func (s *subgroup) remove(id uint32) *udQP {
 	s.sender.mu.Lock()
 	defer s.sender.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric/verbs"
 )
 
-// allcastCommand runs the command, and returns its status and what it wrote.
+// allcastCommand runs the command, and returns its status and output.
 func allcastCommand(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	needGuest(t)
@@ -35,7 +35,8 @@ func allcastCommand(t *testing.T, args ...string) (status int, stdout, stderr st
 // perf runs allcast perf with --json, and checks every line.
 func perf(t *testing.T, lines int, args ...string) {
 	t.Helper()
-	status, out, err := allcastCommand(t, append([]string{"perf", "--json", "--fabric", "verbs", "--ranks", "3"}, args...)...)
+	perf := []string{"perf", "--json", "--fabric", "verbs", "--ranks", "3"}
+	status, out, err := allcastCommand(t, append(perf, args...)...)
 	if status != 0 {
 		t.Fatalf("%v: status %d:\n%s%s", args, status, out, err)
 	}
@@ -56,12 +57,13 @@ func perf(t *testing.T, lines int, args ...string) {
 	t.Logf("%s", out)
 }
 
-// The point-to-point algorithms over RC: pieces that are registered for it, and small ones
-// that are copied.
+// Point-to-point algorithms work over RC, with large pieces, which are registered, and small ones, which
+// are copied.
 func TestPerf(t *testing.T) {
 	device := dummyNet(t)
 	perf(t, 1, "broadcast", "--device", device, "--algo", "mcast", "-b", "100K", "-n", "2", "--integrity")
-	perf(t, 5, "broadcast", "--device", device, "--algo", "binomial,knomial,binary,chain,scatter-allgather", "-b", "300000", "-n", "1")
+	perf(t, 5, "broadcast", "--device", device, "--algo", "binomial,knomial,binary,chain,scatter-allgather",
+		"-b", "300000", "-n", "1")
 	perf(t, 4, "allgather", "--device", device, "--algo", "ring,linear,recursive-doubling,bruck", "-b", "30000", "-n", "1")
 	perf(t, 2, "reduce-scatter", "--device", device, "--algo", "ring,recursive-halving", "-b", "300000", "-n", "1")
 }
@@ -78,7 +80,7 @@ func TestDoctor(t *testing.T) {
 	t.Errorf("no device rxe0:1:\n%s", out)
 }
 
-// What is wrong with a device is said, and how to mend it.
+// Errors name the problem of a device, and say how to fix it.
 func TestDeviceErrors(t *testing.T) {
 	needGuest(t)
 	fails := func(device string, want ...string) {

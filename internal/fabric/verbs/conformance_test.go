@@ -11,8 +11,8 @@ import (
 	"github.com/allcast/allcast/internal/fabric/verbs"
 )
 
-// The fabric keeps the contract. Datagrams without a header do not exist here: foreign queue pairs
-// do not know the key of the group.
+// The fabric keeps the contract. Datagrams without a header cannot arrive, since foreign queue pairs do
+// not know the key of the group.
 func TestConformance(t *testing.T) {
 	dummyNet(t)
 	for name, sums := range map[string]bool{"plain": false, "sums": true} {

@@ -34,7 +34,7 @@ func pipeEvent(t *testing.T, take func(uintptr) bool) *event {
 	return e
 }
 
-// stop waits until nothing looks at the channel any more: the caller destroys the channel next.
+// stop waits until no goroutine uses the channel, since the caller destroys the channel next.
 func TestStopWaitsForTake(t *testing.T) {
 	inside, leave := make(chan struct{}), make(chan struct{})
 	var taking atomic.Bool
@@ -63,7 +63,7 @@ func TestStopWaitsForTake(t *testing.T) {
 	<-stopped
 }
 
-// stop ends a wait that is under way at once. Later waits do not reach the channel.
+// stop ends a blocked wait at once. Later waits do not reach the channel.
 func TestStopEndsWait(t *testing.T) {
 	var calls atomic.Int32
 	inside := make(chan struct{}, 1)
@@ -85,6 +85,6 @@ func TestStopEndsWait(t *testing.T) {
 		t.Errorf("wait after stop: %v", err)
 	}
 	if n := calls.Load(); n != 1 {
-		t.Errorf("the channel was looked at %d times", n)
+		t.Errorf("the channel was polled %d times", n)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric/session"
 )
 
-// Die lets peers alone without a word, as a process that is killed does.
+// Die ends all connections without a goodbye, as a killed process does.
 func (r *RC) Die() {
 	for _, p := range r.peers {
 		if p != nil {
@@ -26,7 +26,7 @@ func (p *peer) die() {
 	p.vanish()
 }
 
-// Gate makes registrations of users' memory wait until open is called. With an error, they fail then.
+// Gate blocks registrations of users' memory until open is called. With an error, they then fail.
 func (r *RC) Gate() (open func(error)) {
 	m := &r.dev.mem
 	gate := make(chan struct{})
@@ -44,10 +44,10 @@ func (r *RC) Gate() (open func(error)) {
 	}
 }
 
-// MaxAnswers is how many answers wait for a peer at most.
+// MaxAnswers is the largest number of answers that may wait for a peer.
 const MaxAnswers = maxAnswers
 
-// Ask asks a peer where buffers are, as no correct rank does.
+// Ask asks a peer for the addresses of buffers, without the limits of a correct rank.
 func (r *RC) Ask(peer int, ops ...fabric.OpKey) {
 	p := r.peers[peer]
 	p.mu.Lock()
@@ -57,7 +57,7 @@ func (r *RC) Ask(peer int, ops ...fabric.OpKey) {
 	}
 }
 
-// TakeNothing gives a peer no more room, and sends without regard to the room that the peer has.
+// TakeNothing gives a peer no more credit, and makes this rank ignore its own limit.
 func (r *RC) TakeNothing(peer int) {
 	p := r.peers[peer]
 	p.mu.Lock()
@@ -66,7 +66,7 @@ func (r *RC) TakeNothing(peer int) {
 	p.credit.Received(1 << 20)
 }
 
-// Readers counts the peers that wait to learn where a buffer is, and those that know.
+// Readers counts the peers that wait for the address of a buffer, and those that know it.
 func (r *RC) Readers(op fabric.OpKey) (asking, exposed int) {
 	r.regMu.Lock()
 	defer r.regMu.Unlock()
@@ -74,7 +74,7 @@ func (r *RC) Readers(op fabric.OpKey) (asking, exposed int) {
 	return len(g.asking), len(g.exposed)
 }
 
-// Settle waits until regions that nobody needs are deregistered.
+// Settle waits until unused regions are deregistered.
 func (r *RC) Settle() { r.dev.mem.going.Wait() }
 
 // Spoil makes the device refuse registered memory, until mend is called.
@@ -97,7 +97,7 @@ func (d *Device) Fail() { d.inject(&asyncEvent{kind: eventDeviceFatal}) }
 
 func (d *Device) inject(e *asyncEvent) { d.events.handle(e, d.events.find(e)) }
 
-// MisplacePort makes the device refuse to bring queue pairs back, until find is called.
+// MisplacePort makes the device refuse to reset queue pairs, until find is called.
 func (d *Device) MisplacePort() (find func()) {
 	right := d.port
 	d.port = 99
@@ -116,7 +116,7 @@ const (
 	stateSQD = 4
 )
 
-// Pause keeps a queue pair from sending. After Resume, the next Send makes it begin.
+// Pause stops a queue pair from sending. After Resume, the next Send restarts it.
 func (m *Multicast) Pause(sub int, comm uint32) int {
 	return setState(m.subs[sub].queue(comm).qp, stateSQD)
 }
@@ -126,7 +126,7 @@ func (m *Multicast) Resume(sub int, comm uint32) int {
 	return setState(m.subs[sub].queue(comm).qp, stateRTS)
 }
 
-// Overflow makes more completions than the send side's completion queue holds.
+// Overflow generates more completions than the send side's completion queue holds.
 func (m *Multicast) Overflow(sub int) int {
 	s := m.subs[sub]
 	s.sender.mu.Lock()
@@ -152,5 +152,43 @@ func (m *Multicast) LoseGroup(sub int) {
 	q.group.keeper.lost("a test has ended the membership")
 }
 
-// DoNotAttach makes queue pairs silently not attach to some groups.
+// DoNotAttach makes attaching queue pairs to some groups silently do nothing.
 func DoNotAttach(to func(netip.Addr) bool) { attaches = func(a netip.Addr) bool { return !to(a) } }
+
+// Checks counts the Check frames that were sent.
+func (r *RC) Checks() uint64 { return r.checks.Load() }
+
+// Doorbells counts the calls that posted requests.
+func (r *RC) Doorbells() uint64 { return r.doorbells.Load() }
+
+// Registrations counts buffers that were registered for one operation, those that were deregistered,
+// and those that needed no registration because they are from Alloc or registered already.
+func (r *RC) Registrations() (made, ended, saved uint64) {
+	m := &r.dev.mem
+	return m.registered.Load(), m.deregistered.Load(), m.reused.Load()
+}
+
+// Counters are the counters of a subgroup.
+type Counters struct {
+	Sent, Received       uint64 // datagrams
+	Echoes               uint64 // received datagrams of this rank itself
+	Copied               uint64 // datagrams that were not sent from the user's memory
+	Doorbells            uint64 // calls that posted datagrams
+	Completions          uint64 // of datagrams that were sent
+	InFlight             uint64 // largest number of batches that the device had at the same time
+	Failures, Recoveries uint64 // of queue pairs
+	Calls                uint64 // calls into C that returned datagrams
+	QPs                  int    // queue pairs in use
+}
+
+// Counters returns the counters of a subgroup.
+func (m *Multicast) Counters(sub int) Counters {
+	s := m.subs[sub]
+	s.sender.mu.Lock()
+	defer s.sender.mu.Unlock()
+	return Counters{
+		InFlight: s.peak.Load(), Failures: s.failures.Load(), Recoveries: s.recoveries.Load(),
+		Sent: s.sent.Load(), Doorbells: s.doorbells.Load(), Completions: s.completions.Load(), Copied: s.copied.Load(),
+		Received: s.datagrams.Load(), Echoes: s.echoes.Load(), Calls: s.calls.Load(), QPs: 1 + len(s.comms),
+	}
+}

@@ -13,31 +13,31 @@ import (
 	"time"
 )
 
-// A keeper keeps a group joined that rdma_cm has joined. The subnet manager, or a port that went
-// down, may end the membership (RDMA_CM_EVENT_MULTICAST_ERROR): nothing of the group arrives then.
-// The keeper joins again, a bounded number of times. Groups that were joined with a socket need no
-// keeper: the kernel answers the network's queries.
+// A keeper maintains the membership of a group that rdma_cm has joined. The subnet manager, or a port
+// that went down, may end the membership (RDMA_CM_EVENT_MULTICAST_ERROR), and then the group's
+// datagrams no longer arrive. The keeper joins again, a bounded number of times. Groups that were joined
+// with a socket need no keeper, since the kernel answers the network's queries.
 type keeper struct {
 	dev    *Device
 	group  *group
-	rebind func() error // makes the queue pair use the group as it was joined last
+	rebind func() error // attaches the queue pair to the group that was joined last
 	take   func() int   // takes an event: its kind, 0 if there is none, or -errno
-	rejoin func() int   // asks for the group again; 0 or -errno
+	rejoin func() int   // requests the group again; 0 or -errno
 	wait   time.Duration
 	f      *os.File
 	raw    syscall.RawConn
 	ended  chan struct{}
 
 	mu    sync.Mutex
-	tries int // to join again; 0: it is joined
+	tries int // attempts to join again; 0: the group is joined
 }
 
 const (
 	maxRejoins = 5
-	rejoinWait = 500 * time.Millisecond // for the first answer; each later try gets twice as long
+	rejoinWait = 500 * time.Millisecond // for the first answer, doubled for each later attempt
 )
 
-// Kinds of events.
+// Kinds of events of a group.
 const (
 	groupJoined  = C.ac_cm_joined
 	groupLost    = C.ac_cm_lost
@@ -45,7 +45,7 @@ const (
 	groupMoved   = C.ac_cm_moved
 )
 
-// keep begins to watch a group.
+// keep starts the keeper of a group that rdma_cm has joined.
 func (g *group) keep(d *Device, rebind func() error) error {
 	if g.cm.channel == nil {
 		return nil
@@ -64,7 +64,7 @@ func (g *group) keep(d *Device, rebind func() error) error {
 	return nil
 }
 
-// stop ends it.
+// stop ends the keeper, and waits until it has ended.
 func (k *keeper) stop() {
 	_ = k.f.Close()
 	<-k.ended
@@ -89,7 +89,7 @@ func (k *keeper) run() {
 	}
 }
 
-// handle takes an event of the group.
+// handle handles an event of the group.
 func (k *keeper) handle(kind int) {
 	log := k.dev.log.With("device", k.dev.String(), "group", k.group.addr)
 	switch kind {
@@ -98,19 +98,19 @@ func (k *keeper) handle(kind int) {
 		err := k.rebind()
 		if err == nil {
 			k.tries = 0
-			_ = k.f.SetReadDeadline(time.Time{}) // fails only when stopped
+			_ = k.f.SetReadDeadline(time.Time{}) // fails only after stop
 		}
 		k.mu.Unlock()
 		if err != nil {
 			log.Warn("a multicast group was joined again, and cannot be used", "err", err)
-			return // the deadline makes another try
+			return // the deadline triggers another attempt
 		}
 		log.Info("a multicast group was joined again")
 	case groupLost:
 		k.mu.Lock()
 		trying := k.tries > 0
 		k.mu.Unlock()
-		if !trying { // else the deadline makes another try
+		if !trying { // otherwise the deadline triggers another attempt
 			k.lost("the network has ended the membership")
 		}
 	case groupRemoved:
@@ -124,13 +124,13 @@ func (k *keeper) handle(kind int) {
 	}
 }
 
-// lost joins the group again, unless that was tried too often.
+// lost joins the group again, unless all attempts have failed.
 func (k *keeper) lost(why string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	log := k.dev.log.With("device", k.dev.String(), "group", k.group.addr)
 	if k.tries == maxRejoins {
-		_ = k.f.SetReadDeadline(time.Time{}) // fails only when stopped
+		_ = k.f.SetReadDeadline(time.Time{}) // fails only after stop
 		log.Error("a multicast group is lost for good: its chunks will be fetched", "why", why, "tries", k.tries)
 		return
 	}

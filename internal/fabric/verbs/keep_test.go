@@ -22,7 +22,7 @@ func (l lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// until returns the first line that holds a text.
+// until waits for a line that contains text, and returns the first one.
 func (l lines) until(t *testing.T, text string) string {
 	t.Helper()
 	late := time.After(10 * time.Second)
@@ -33,13 +33,13 @@ func (l lines) until(t *testing.T, text string) string {
 				return line
 			}
 		case <-late:
-			t.Fatalf("nobody says %q", text)
+			t.Fatalf("no log line contains %q", text)
 		}
 	}
 }
 
-// A group that cannot be joined again is given up after some tries, with an error that names it. One
-// that can be is used again.
+// After some attempts to join a group again, the keeper gives up, with an error that names the group. A
+// group that was joined again is used again.
 func TestRejoinGivesUp(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -90,12 +90,12 @@ func TestRejoinGivesUp(t *testing.T) {
 	log.until(t, "was joined again")
 	k.stop()
 	if joined != maxRejoins+1 || bound != 2 {
-		t.Errorf("the group was asked for %d times, and bound %d times", joined, bound)
+		t.Errorf("the group was requested %d times, and bound %d times", joined, bound)
 	}
 }
 
-// A group that comes back with another key cannot be used, however often that is tried: the queue pair
-// keeps its key.
+// Every attempt to use a group that comes back with another key fails, since the queue pair keeps its
+// key.
 func TestRebindOtherKey(t *testing.T) {
 	g := &group{addr: netip.MustParseAddr("239.1.2.3"), mlid: 0xc001, qkey: 0xa}
 	g.cm.mlid, g.cm.qkey = 0xc002, 0xb

@@ -34,7 +34,7 @@ func (r *RC) loop() {
 }
 
 // watch probes silent peers. An operation may wait for a rank to which nothing is sent, and its death
-// must show soon all the same.
+// must still be detected soon.
 func (r *RC) watch() {
 	tick := time.NewTicker(aliveEvery)
 	defer tick.Stop()
@@ -70,7 +70,7 @@ func (p *peer) alive() {
 	}
 }
 
-// fail gives up all peers: completions cannot be taken any more.
+// fail gives up all peers, since completions can no longer be polled.
 func (r *RC) fail(err error) {
 	for _, p := range r.peers {
 		if p != nil {

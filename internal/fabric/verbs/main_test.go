@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The tests of this package that need a device run in a guest with Soft-RoCE: "make
-// test-verbs". Ranks are processes of the test binary.
+// The tests of this package that need a device run in a guest with Soft-RoCE ("make test-verbs"). Ranks
+// are processes of the test binary.
 func TestMain(m *testing.M) {
 	if mode := os.Getenv("VERBS_RANK"); mode != "" {
 		if err := asRank(mode); err != nil {

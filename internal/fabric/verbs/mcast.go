@@ -17,27 +17,28 @@ import (
 )
 
 const (
-	grhSize   = 40 // in front of every datagram that a UD queue pair receives
-	headSize  = 12 // token and communicator; the immediate has a place of its own
+	grhSize   = 40 // bytes in front of every datagram that a UD queue pair receives
+	headSize  = 12 // bytes of token and communicator; the device carries the immediate
 	ringSlots = 1024
-	ringLeast = 64
+	minSlots  = 64
 )
 
-// McastConfig says which groups to open.
+// McastConfig configures the unreliable side.
 type McastConfig struct {
-	Groups []netip.Addr                          // IPv4, one per subgroup
-	Derive func(comm string, sub int) netip.Addr // groups of further communicators; nil: they share those of the job
-	Chunk  int                                   // agreed with the others; 0: the largest that fits
-	TTL    int                                   // 0: 16
-	DSCP   int
-	Bytes  int    // of a staging ring; 0: 1024 slots
-	Sums   bool   // headers carry a checksum
-	QKey   uint32 // the same on all ranks
-	CM     bool   // join through rdma_cm also where an IP join does
+	Groups []netip.Addr // IPv4, one per subgroup
+	// Derive returns the groups of further communicators. nil: they share the groups of the job.
+	Derive        func(comm string, sub int) netip.Addr
+	Chunk         int // payload of a datagram, the same on all ranks; 0: the largest that fits
+	TTL           int // 0: 16
+	DSCP          int
+	ReceiveBuffer int    // bytes of a staging ring; 0: 1024 slots
+	Sums          bool   // headers carry a checksum
+	QKey          uint32 // the same on all ranks
+	CM            bool   // join through rdma_cm even where an IP join is enough
 }
 
-// Multicast is the fast path: for each subgroup a staging ring, completion queues, and a UD
-// queue pair per communicator.
+// Multicast is the unreliable side. Each subgroup has a staging ring, completion queues, and a UD queue
+// pair per communicator.
 type Multicast struct {
 	dev  *Device
 	cfg  McastConfig
@@ -56,14 +57,14 @@ var (
 	_ fabric.CommGroups = (*Multicast)(nil)
 )
 
-// subgroup is what one subgroup has.
+// subgroup is the sender and the receiver of a subgroup.
 type subgroup struct {
 	*sender
 	*receiver
 
 	// Guarded by sender.mu.
-	spare []*C.struct_ibv_qp // left by communicators, for others to use
-	dead  []*C.struct_ibv_qp // left by communicators, in an error state
+	spare []*C.struct_ibv_qp // of removed communicators, for reuse
+	dead  []*C.struct_ibv_qp // of removed communicators, in an error state
 }
 
 // MaxChunk is the largest payload of a datagram.
@@ -76,7 +77,7 @@ func header(sums bool) int {
 	return headSize
 }
 
-// What RoCE v2 puts around a payload: Ethernet, IPv4, UDP, BTH, DETH, immediate, ICRC.
+// wireOverhead is what RoCE v2 adds to a payload: Ethernet, IPv4, UDP, BTH, DETH, immediate, ICRC.
 const wireOverhead = 18 + 20 + 8 + 12 + 8 + 4 + 4
 
 // OpenMulticast joins the groups.
@@ -93,14 +94,14 @@ func OpenMulticast(d *Device, cfg McastConfig) (*Multicast, error) {
 		return nil, fmt.Errorf("verbs: %v: chunks of %d bytes: at most %d fit its MTU of %d", d, cfg.Chunk, limit, d.MTU())
 	}
 	slots := ringSlots
-	if cfg.Bytes > 0 {
-		slots = cfg.Bytes / (grhSize + header(cfg.Sums) + cfg.Chunk)
+	if cfg.ReceiveBuffer > 0 {
+		slots = cfg.ReceiveBuffer / (grhSize + header(cfg.Sums) + cfg.Chunk)
 	}
-	slots = min(max(slots, ringLeast), int(d.attr.max_srq_wr), int(d.attr.max_cqe))
-	if slots < ringLeast || d.attr.max_sge < 2 || d.attr.max_qp_wr < Batch {
+	slots = min(max(slots, minSlots), int(d.attr.max_srq_wr), int(d.attr.max_cqe))
+	if slots < minSlots || d.attr.max_sge < 2 || d.attr.max_qp_wr < Batch {
 		return nil, fmt.Errorf("verbs: %v has shared receive queues of %d, send queues of %d, and gathers "+
-			"from %d places: we need %d, %d and 2",
-			d, d.attr.max_srq_wr, d.attr.max_qp_wr, d.attr.max_sge, ringLeast, Batch)
+			"from %d places: %d, %d and 2 are needed",
+			d, d.attr.max_srq_wr, d.attr.max_qp_wr, d.attr.max_sge, minSlots, Batch)
 	}
 	d.retain()
 	m := &Multicast{dev: d, cfg: cfg}
@@ -112,7 +113,7 @@ func OpenMulticast(d *Device, cfg McastConfig) (*Multicast, error) {
 	}
 	room := slots - slots/8
 	if m.subs[0].base.echo {
-		room = slots / 2 // our own datagrams take slots too, for a moment
+		room = slots / 2 // this rank's own datagrams occupy slots too, for a moment
 	}
 	m.caps = fabric.Capabilities{
 		Chunk: cfg.Chunk, Batch: min(Batch, max(1, room/4)), Room: room, Overhead: wireOverhead + header(cfg.Sums),
@@ -124,7 +125,7 @@ func OpenMulticast(d *Device, cfg McastConfig) (*Multicast, error) {
 	return m, nil
 }
 
-// open makes one subgroup.
+// open opens one subgroup.
 func (m *Multicast) open(slots int, addr netip.Addr) (err error) {
 	d, head := m.dev, header(m.cfg.Sums)
 	s := &subgroup{
@@ -142,7 +143,7 @@ func (m *Multicast) open(slots int, addr netip.Addr) (err error) {
 	if s.receiver.ev, err = newEvent(d); err != nil {
 		return err
 	}
-	// After an error every request completes, not only the last one of a batch.
+	// After an error every request completes, not only the last of a batch.
 	if s.sender.cq, err = C.ac_cq(d.ctx, C.int(s.depth*Batch), s.sender.ev.ch); s.sender.cq == nil {
 		return d.errno("create a completion queue", err)
 	}
@@ -165,7 +166,7 @@ func (m *Multicast) open(slots int, addr netip.Addr) (err error) {
 	return err
 }
 
-// Capabilities are what the device can do.
+// Capabilities are the limits of the device and of the configuration.
 func (m *Multicast) Capabilities() fabric.Capabilities { return m.caps }
 
 // Subgroups is the number of groups.
@@ -174,34 +175,11 @@ func (m *Multicast) Subgroups() int { return len(m.cfg.Groups) }
 // Sender sends to a subgroup.
 func (m *Multicast) Sender(sub int) fabric.Sender { return m.subs[sub].sender }
 
-// Receiver receives what others send to a subgroup.
+// Receiver receives the datagrams of other ranks from a subgroup.
 func (m *Multicast) Receiver(sub int) fabric.Receiver { return m.subs[sub].receiver }
 
-// Counters counts what a subgroup did.
-type Counters struct {
-	Sent, Doorbells, Completions uint64 // datagrams, and what a batch should have one of
-	Copied                       uint64 // datagrams that were not sent from the user's memory
-	InFlight                     uint64 // batches that were with the device at the same time, at most
-	Failures, Recoveries         uint64 // of queue pairs
-	Received, Echoes             uint64 // datagrams, and our own
-	Calls                        uint64 // into C that returned datagrams
-	QPs                          int    // queue pairs that are in use
-}
-
-// Counters of a subgroup.
-func (m *Multicast) Counters(sub int) Counters {
-	s := m.subs[sub]
-	s.sender.mu.Lock()
-	defer s.sender.mu.Unlock()
-	return Counters{
-		InFlight: s.peak.Load(), Failures: s.failures.Load(), Recoveries: s.recoveries.Load(),
-		Sent: s.sent.Load(), Doorbells: s.doorbells.Load(), Completions: s.completions.Load(), Copied: s.copied.Load(),
-		Received: s.datagrams.Load(), Echoes: s.echoes.Load(), Calls: s.calls.Load(), QPs: 1 + len(s.comms),
-	}
-}
-
-// Close makes Receive and Send return fabric.ErrClosed, waits until they have let go of
-// their memory, and leaves the groups. A Sink must not call it.
+// Close makes Receive and Send return fabric.ErrClosed, waits until they no longer use memory of the
+// caller, and leaves the groups. A Sink must not call it.
 func (m *Multicast) Close() error {
 	m.once.Do(m.close)
 	return nil
@@ -209,7 +187,7 @@ func (m *Multicast) Close() error {
 
 func (m *Multicast) close() {
 	m.mu.Lock()
-	m.closed = true // RemoveComm has ended, or does nothing
+	m.closed = true // from now on, RemoveComm does nothing
 	m.mu.Unlock()
 	m.adding.Wait()
 	for _, s := range m.subs {
@@ -219,8 +197,8 @@ func (m *Multicast) close() {
 	m.dev.release()
 }
 
-// free takes one subgroup down, as far as it was made. When the queue pairs are gone, the device
-// reads no memory any more: all datagrams have completed.
+// free closes one subgroup, as far as it was opened. Once the queue pairs are destroyed, the device reads
+// no memory any more, and all datagrams have completed.
 func (m *Multicast) free(s *subgroup) {
 	s.sender.mu.Lock()
 	s.sender.stop()
@@ -230,7 +208,7 @@ func (m *Multicast) free(s *subgroup) {
 	}
 	for _, q := range all {
 		if q.flying > 0 {
-			setError(q.qp) // its requests use the group's address, which goes first
+			setError(q.qp) // requests use the group's address, which part destroys first
 		}
 	}
 	s.sender.mu.Unlock()

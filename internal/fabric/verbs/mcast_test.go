@@ -36,7 +36,7 @@ func multicastOn(t *testing.T, d *verbs.Device, cfg verbs.McastConfig) *verbs.Mu
 	cfg.QKey = 0x1234567
 	m, err := verbs.OpenMulticast(d, cfg)
 	must(t, err)
-	// A Receive that waits for too long returns, and receive fails.
+	// A Receive that blocks for too long returns, and the test fails.
 	late := time.AfterFunc(2*patience, m.Receiver(0).Wake)
 	t.Cleanup(func() {
 		late.Stop()
@@ -53,7 +53,7 @@ func byName(comm string, sub int) netip.Addr {
 	return netip.AddrFrom4([4]byte{239, 192, comm[0], byte(sub)})
 }
 
-// collect takes datagrams.
+// collect is a sink that counts datagrams, and with keep copies them.
 type collect struct {
 	heads   []fabric.Header
 	payload [][]byte
@@ -91,19 +91,19 @@ func send(m *verbs.Multicast, b *fabric.Batch) error {
 	return fabric.SendAll(m.Sender(0), b, 10*time.Second)
 }
 
-// receive waits until a sink has so many datagrams.
+// receive waits until a sink has n datagrams.
 func receive(t *testing.T, rx fabric.Receiver, s *collect, n int) {
 	t.Helper()
 	for begin := time.Now(); s.n < n; {
 		must(t, rx.Receive(s))
 		if s.n < n && time.Since(begin) > patience {
-			t.Fatalf("%d datagrams came, want %d", s.n, n)
+			t.Fatalf("%d datagrams arrived, want %d", s.n, n)
 		}
 	}
 }
 
-// What is sent arrives as it was, headers and immediates too, with one doorbell and one
-// completion a batch, and not at the sender.
+// Datagrams arrive unchanged, with headers and immediates, and not at the sender. A batch takes one
+// doorbell and one completion.
 func TestDatagrams(t *testing.T) {
 	dummyNet(t)
 	for _, sums := range []bool{false, true} {
@@ -114,8 +114,8 @@ func TestDatagrams(t *testing.T) {
 	}
 }
 
-// rdma_cm, which InfiniBand needs, can join here too. A process of its own does it, because
-// the library keeps the device open.
+// rdma_cm, which InfiniBand needs, can join groups on Soft-RoCE as well. The test uses another process,
+// because the library keeps the device open.
 func TestJoinThroughCM(t *testing.T) {
 	dummyNet(t)
 	for _, p := range start(t, 1, "", "cm") {
@@ -126,7 +126,7 @@ func TestJoinThroughCM(t *testing.T) {
 	}
 }
 
-// throughCM runs in that process. It also loses a group, which is then joined again.
+// throughCM runs in that process. It also loses a group, which the keeper then joins again.
 func throughCM() error {
 	log := &output{}
 	d, err := verbs.Open("", 0, slog.New(slog.NewTextHandler(log, nil)))
@@ -135,7 +135,8 @@ func throughCM() error {
 	}
 	var ends [2]*verbs.Multicast
 	for i := range ends {
-		if ends[i], err = verbs.OpenMulticast(d, verbs.McastConfig{Groups: []netip.Addr{netip.MustParseAddr("239.192.7.7")}, CM: true}); err != nil {
+		cfg := verbs.McastConfig{Groups: []netip.Addr{netip.MustParseAddr("239.192.7.7")}, CM: true}
+		if ends[i], err = verbs.OpenMulticast(d, cfg); err != nil {
 			return err
 		}
 	}
@@ -166,7 +167,7 @@ func throughCM() error {
 	return errors.Join(ends[0].Close(), ends[1].Close())
 }
 
-// exchange sends a batch and looks at what arrives.
+// exchange sends a batch and checks the datagrams that arrive.
 func exchange(from, to *verbs.Multicast, sums bool) error {
 	want := batch(verbs.Batch, from.Capabilities().Chunk)
 	if err := send(from, want); err != nil {
@@ -183,13 +184,14 @@ func exchange(from, to *verbs.Multicast, sums bool) error {
 			h.Sum = 0
 		}
 		if got.heads[i] != h || !bytes.Equal(got.payload[i], want.Payloads[i]) {
-			return fmt.Errorf("datagram %d: %+v with %d bytes, want %+v with %d", i, got.heads[i], len(got.payload[i]), h, len(want.Payloads[i]))
+			return fmt.Errorf("datagram %d: %+v with %d bytes, want %+v with %d",
+				i, got.heads[i], len(got.payload[i]), h, len(want.Payloads[i]))
 		}
 	}
 	if c := from.Counters(0); c.Sent != verbs.Batch || c.Doorbells != 1 || c.Completions != 1 {
 		return fmt.Errorf("%+v for one batch", c)
 	}
-	// The sender hears only itself, and keeps it to itself.
+	// The sender receives only its own datagrams, and drops them.
 	from.Receiver(0).Wake()
 	self := &collect{}
 	if err := from.Receiver(0).Receive(self); err != nil || self.n != 0 {
@@ -198,19 +200,19 @@ func exchange(from, to *verbs.Multicast, sums bool) error {
 	return nil
 }
 
-// A communicator has a group and a queue pair of its own: who is not in it gets nothing.
+// A communicator has a group and a queue pair of its own. Ranks that are not in it receive nothing.
 func TestCommunicators(t *testing.T) {
 	dummyNet(t)
 	cfg := verbs.McastConfig{Derive: byName}
 	from, member, other := multicast(t, cfg), multicast(t, cfg), multicast(t, cfg)
-	for range 3 { // queue pairs are used again
+	for range 3 { // queue pairs are reused
 		must(t, from.AddComm(77, "x"))
 		must(t, member.AddComm(77, "x"))
 		b := batch(8, 100)
 		must(t, send(from, b))
 		s := &collect{}
 		receive(t, member.Receiver(0), s, 8)
-		// What all get comes after it.
+		// Datagrams to all ranks come after it.
 		for i := range b.Headers {
 			b.Headers[i].Comm = 1
 		}
@@ -219,7 +221,7 @@ func TestCommunicators(t *testing.T) {
 		receive(t, other.Receiver(0), s, 8)
 		for _, h := range s.heads {
 			if h.Comm != 1 {
-				t.Errorf("who is not in the communicator got %+v", h)
+				t.Errorf("a rank that is not in the communicator received %+v", h)
 			}
 		}
 		if c := from.Counters(0); c.QPs != 2 {
@@ -244,7 +246,7 @@ func TestZeroCopy(t *testing.T) {
 	mem, err := a.Alloc(4000)
 	must(t, err)
 	t.Cleanup(func() { must(t, a.Free(mem)) })
-	// What is registered belongs to the device that the pair opened.
+	// The registered memory belongs to the device that the pair opened.
 	d := a.dev
 	m, err := verbs.OpenMulticast(d, verbs.McastConfig{Groups: []netip.Addr{netip.MustParseAddr("239.192.7.8")}, QKey: 1})
 	must(t, err)
@@ -256,7 +258,7 @@ func TestZeroCopy(t *testing.T) {
 	}
 }
 
-// A datagram that does not fit would vanish: it is never posted.
+// A datagram that does not fit would vanish, so it is never posted.
 func TestOversize(t *testing.T) {
 	dummyNet(t)
 	m := multicast(t, verbs.McastConfig{})
@@ -267,12 +269,13 @@ func TestOversize(t *testing.T) {
 	if c := m.Counters(0); c.Doorbells != 0 {
 		t.Errorf("%+v: it was posted", c)
 	}
-	if _, err := verbs.OpenMulticast(open(t), verbs.McastConfig{Chunk: chunk + 1, Groups: []netip.Addr{netip.MustParseAddr("239.192.7.9")}}); err == nil {
+	cfg := verbs.McastConfig{Chunk: chunk + 1, Groups: []netip.Addr{netip.MustParseAddr("239.192.7.9")}}
+	if _, err := verbs.OpenMulticast(open(t), cfg); err == nil {
 		t.Error("a chunk that does not fit was accepted")
 	}
 }
 
-// Receiving allocates nothing, and calls into C once a batch at most.
+// Receiving allocates nothing, and calls into C at most once per batch.
 func TestReceiveCost(t *testing.T) {
 	dummyNet(t)
 	from, to := multicast(t, verbs.McastConfig{}), multicast(t, verbs.McastConfig{})
@@ -285,7 +288,7 @@ func TestReceiveCost(t *testing.T) {
 		receive(t, to.Receiver(0), s, sent)
 	})
 	c := to.Counters(0)
-	t.Logf("%d datagrams in %d calls into C, %v allocations a batch of %d", c.Received, c.Calls, perRun, verbs.Batch)
+	t.Logf("%d datagrams in %d calls into C, %v allocations per batch of %d", c.Received, c.Calls, perRun, verbs.Batch)
 	if perRun != 0 {
 		t.Errorf("%v allocations for %d datagrams", perRun, verbs.Batch)
 	}

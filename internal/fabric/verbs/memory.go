@@ -8,6 +8,7 @@ import "C"
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -18,44 +19,44 @@ import (
 )
 
 // memory is the memory that a device may read and write. Registering memory pins its pages, which takes
-// long. Memory of alloc is registered once, when it is made. Other memory is registered only while an
-// operation uses it. If Go returned pages of freed objects to the system, the device would silently
-// keep using the old pages. Registered memory is pinned, so it cannot be freed.
+// long. Memory of alloc is registered once, when it is allocated. Other memory is registered only while
+// an operation uses it: if Go returned the pages of a freed object to the system, the device would
+// silently keep using the old pages. Registered memory is pinned for Go as well, so it cannot be freed.
 //
-// A goroutine deregisters an unused region, since the engine's control loop must not wait for that.
+// A goroutine deregisters an unused region, since that would block the engine's control loop.
 type memory struct {
 	dev   *Device
 	pin   func(b []byte, remote bool) (*region, error) // register; tests replace it
 	dereg func(r *region)                              // deregister; tests replace it
 
 	mu      sync.Mutex
-	regions []*region          // regions for hold
+	regions []*region          // regions that find returns
 	blocks  map[uint64]*region // of Alloc, by address
 	closed  bool
-	going   sync.WaitGroup // deregistrations and calls of Alloc under way; added to under mu, unless closed
+	going   sync.WaitGroup // deregistrations and calls of Alloc under way; grows under mu, and never after closed
 
 	registered   atomic.Uint64 // calls of ibv_reg_mr for users' memory
-	deregistered atomic.Uint64 // calls of ibv_dereg_mr for it
-	reused       atomic.Uint64 // registrations that a region of Alloc, or of another operation, saved
+	deregistered atomic.Uint64 // calls of ibv_dereg_mr for users' memory
+	reused       atomic.Uint64 // registrations saved by a region of Alloc or of another operation
 }
 
 // A region is registered memory.
 type region struct {
 	addr, size uint64
 	lkey, rkey uint32
-	mr         *C.struct_ibv_mr // nil: not any more
+	mr         *C.struct_ibv_mr // nil after deregistration
 	pin        runtime.Pinner
-	block      []byte // of alloc
-	counts     bool   // among registered and deregistered
-	owners     int    // while there are any, it can be found
-	users      int    // requests under way, peers that may still read; none may use it when it goes
+	block      []byte // memory of alloc; otherwise nil
+	counts     bool   // users' memory: in registered and deregistered
+	owners     int    // callers that keep the region registered; find returns it while there are any
+	users      int    // requests under way, and peers that may still read; the region outlives them
 }
 
 func (r *region) covers(addr, size uint64) bool {
 	return addr >= r.addr && size <= r.size && addr-r.addr <= r.size-size
 }
 
-// own finds a region that covers b, until disown; nil: there is none.
+// own finds a region that covers b, and keeps it registered until disown; nil: there is none.
 func (m *memory) own(b []byte) *region {
 	r := m.find(b, true)
 	if r != nil {
@@ -64,7 +65,7 @@ func (m *memory) own(b []byte) *region {
 	return r
 }
 
-// acquire registers b, or finds a region that covers it, until disown. It may take long.
+// acquire registers b, or finds a region that covers it, until disown. It may block for long.
 func (m *memory) acquire(b []byte) (*region, error) {
 	if r := m.own(b); r != nil {
 		return r, nil
@@ -75,22 +76,19 @@ func (m *memory) acquire(b []byte) (*region, error) {
 	}
 	r.counts = true
 	m.registered.Add(1)
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.add(r)
 	return r, nil
 }
 
+// add makes a region known to find. m.mu is held.
 func (m *memory) add(r *region) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.addLocked(r)
-}
-
-func (m *memory) addLocked(r *region) {
 	r.owners++
 	m.regions = append(m.regions, r)
 }
 
-// hold finds a region that covers b, for a request, until drop; nil: there is none.
+// hold finds a region that covers b, and adds a user until drop; nil: there is none.
 func (m *memory) hold(b []byte) *region { return m.find(b, false) }
 
 func (m *memory) find(b []byte, own bool) *region {
@@ -110,21 +108,21 @@ func (m *memory) find(b []byte, own bool) *region {
 	return nil
 }
 
-// use adds a user to a region that is known.
+// use adds a user to a region, until drop.
 func (m *memory) use(r *region) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r.users++
 }
 
-// drop ends a use.
+// drop removes a user.
 func (m *memory) drop(r *region) { m.later(r, 0, 1) }
 
 // disown ends own or acquire.
 func (m *memory) disown(r *region) { m.later(r, 1, 0) }
 
-// disownNow is disown for a goroutine that may block: a region that nobody else needs is
-// deregistered when it returns.
+// disownNow is disown for a goroutine that may block: when it returns, an unused region is
+// deregistered.
 func (m *memory) disownNow(r *region) {
 	m.mu.Lock()
 	over := m.leave(r, 1, 0)
@@ -152,22 +150,17 @@ func (m *memory) laterLocked(r *region, owners, users int) {
 	m.going.Go(func() { m.unregister(r) })
 }
 
-// leave reports whether nobody needs the region any more. m.mu is held.
+// leave removes owners and users, and reports whether the region is unused. m.mu is held.
 func (m *memory) leave(r *region, owners, users int) (over bool) {
 	r.owners -= owners
 	r.users -= users
 	if owners > 0 && r.owners == 0 {
-		for i := range m.regions {
-			if m.regions[i] == r {
-				m.regions = append(m.regions[:i], m.regions[i+1:]...)
-				break
-			}
-		}
+		m.regions = slices.DeleteFunc(m.regions, func(o *region) bool { return o == r })
 	}
 	return r.owners == 0 && r.users == 0
 }
 
-// register makes a region. Memory that may only be read can still be sent from.
+// register registers memory. Read-only memory is registered for sending.
 func (m *memory) register(b []byte, remote bool) (*region, error) {
 	r := &region{addr: address(b), size: uint64(len(b))}
 	far := C.int(0)
@@ -189,12 +182,12 @@ func (m *memory) register(b []byte, remote bool) (*region, error) {
 func (m *memory) unregister(r *region) {
 	m.unpin(r)
 	if r.block != nil {
-		_ = unix.Munmap(r.block) // it was mapped
+		_ = unix.Munmap(r.block) // cannot fail: alloc mapped it
 		r.block = nil
 	}
 }
 
-// unpin takes a region from the device, if the device has it.
+// unpin deregisters a region, unless that was done before.
 func (m *memory) unpin(r *region) {
 	if r.mr == nil {
 		return
@@ -209,7 +202,7 @@ func (m *memory) unpin(r *region) {
 
 func (m *memory) deregister(r *region) { C.ibv_dereg_mr(r.mr) }
 
-// alloc makes memory outside of Go's heap that stays registered.
+// alloc allocates memory outside of Go's heap that stays registered.
 func (m *memory) alloc(n int, remote bool) ([]byte, *region, error) {
 	b, err := unix.Mmap(-1, 0, max(n, 1), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -224,7 +217,7 @@ func (m *memory) alloc(n int, remote bool) ([]byte, *region, error) {
 	return b[:n:n], r, nil
 }
 
-// Alloc is memory for users, registered until Free or until the device is closed. While close runs,
+// Alloc allocates memory for users, registered until Free or until the device is closed. During close
 // and afterwards, it returns fabric.ErrClosed.
 func (m *memory) Alloc(n int) ([]byte, error) {
 	m.mu.Lock()
@@ -245,7 +238,7 @@ func (m *memory) Alloc(n int) ([]byte, error) {
 		m.unregister(r)
 		return nil, fabric.ErrClosed
 	}
-	m.addLocked(r)
+	m.add(r)
 	if m.blocks == nil {
 		m.blocks = map[uint64]*region{}
 	}
@@ -253,9 +246,9 @@ func (m *memory) Alloc(n int) ([]byte, error) {
 	return b, nil
 }
 
-// Free gives memory of Alloc back, also when the device is closed. Operations that still use the
-// memory keep it until they end. One critical section takes the block from m.blocks and disowns it:
-// in between, close would miss the block and leave it registered.
+// Free releases memory of Alloc, even after the device was closed. Operations that still use the memory
+// keep it until they end. One critical section removes the block from m.blocks and disowns it: in
+// between, close would miss the block and leave it registered.
 func (m *memory) Free(b []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -268,8 +261,8 @@ func (m *memory) Free(b []byte) error {
 	return nil
 }
 
-// close takes all memory from the device. Memory of Alloc stays the user's until Free. The device may
-// be closed when it returns.
+// close deregisters all memory. Users may access memory of Alloc until Free. When close returns, the
+// device may be closed.
 func (m *memory) close() {
 	m.mu.Lock()
 	m.closed = true

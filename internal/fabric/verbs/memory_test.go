@@ -12,7 +12,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// fakeDevice counts what is registered, and what was late when the device was closed.
+// fakeDevice counts registered regions, and deregistrations after the device was closed.
 type fakeDevice struct {
 	live   atomic.Int64
 	closed atomic.Bool
@@ -37,7 +37,7 @@ func (f *fakeDevice) touch(n int64) {
 	}
 }
 
-// fill makes a value of a type that has no name here.
+// fill allocates a value of a type that this file cannot name.
 func fill[T any](p **T) { *p = new(T) }
 
 // close closes the memory, and then the device.
@@ -59,8 +59,8 @@ func TestFreeWhileClosing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// All calls wait for the lock, and then get it in turn: first close, which needs it twice. A
-		// waiter that finds the lock taken again makes the mutex pass it on in order.
+		// All calls wait for the lock, and then take it in order: first close, which takes it twice. A
+		// starving waiter makes the mutex hand over in order.
 		const queued = 2 * time.Millisecond
 		m.mu.Lock()
 		var wg sync.WaitGroup

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// needGuest skips what needs a machine of its own.
+// needGuest skips a test outside of the guest, since the test reconfigures the machine.
 func needGuest(t *testing.T) {
 	t.Helper()
 	if os.Getenv("ALLCAST_VERBS_GUEST") == "" {
@@ -22,7 +22,7 @@ func needGuest(t *testing.T) {
 // mtu leaves room for the largest MTU of verbs, 4096, with all headers.
 const mtu = 4200
 
-// dummyNet makes a device rxe0 on a network that is only this machine.
+// dummyNet makes a device rxe0 on a network without other machines.
 func dummyNet(t *testing.T) (devices string) {
 	t.Helper()
 	needGuest(t)
@@ -34,9 +34,9 @@ func dummyNet(t *testing.T) (devices string) {
 	return "rxe0:1"
 }
 
-// vethNet makes rxe0 and rxe1 at the ends of a cable, which loses a part of all packets.
-// Soft-RoCE knows no namespaces, so both ends are here: the system must be told to send to
-// its own addresses over a cable, and to take such packets.
+// vethNet makes rxe0 and rxe1 at the ends of a link that loses a part of all packets. Soft-RoCE does not
+// support namespaces, so both ends are on this machine. The system must therefore send to its own
+// addresses over the link, and accept such packets.
 func vethNet(t *testing.T, loss float32) (devices string) {
 	t.Helper()
 	needGuest(t)
@@ -58,7 +58,9 @@ func vethNet(t *testing.T, loss float32) (devices string) {
 		for _, name := range []string{"veth0", "veth1"} {
 			l, err := netlink.LinkByName(name)
 			must(t, err)
-			must(t, netlink.QdiscAdd(netlink.NewNetem(netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}, netlink.NetemQdiscAttrs{Loss: loss})))
+			must(t, netlink.QdiscAdd(netlink.NewNetem(netlink.QdiscAttrs{
+				LinkIndex: l.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT,
+			}, netlink.NetemQdiscAttrs{Loss: loss})))
 		}
 	}
 	return "rxe0:1,rxe1:1"

@@ -20,7 +20,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric/verbs"
 )
 
-// asRank is what a rank process does.
+// asRank runs a rank process.
 func asRank(mode string) error {
 	if mode == "cm" {
 		return throughCM()
@@ -46,14 +46,17 @@ func asRank(mode string) error {
 	case "endless":
 		return endless(c)
 	default:
-		return fmt.Errorf("what is %q?", mode)
+		return fmt.Errorf("unknown mode %q", mode)
 	}
 	if err != nil {
 		_ = c.Close()
 		return err
 	}
 	s := c.Stats()
-	b, err := json.Marshal(&verdict{Rank: c.Rank(), Calls: n, Fabric: c.Fabric(), Received: s.ReceivedChunks, Repaired: s.RepairedChunks, RepairedBytes: s.RepairedBytes, Reads: s.DirectReads, Foreign: s.ForeignChunks})
+	b, err := json.Marshal(&verdict{
+		Rank: c.Rank(), Calls: n, Fabric: c.Fabric(), Received: s.ReceivedChunks, Repaired: s.RepairedChunks,
+		RepairedBytes: s.RepairedBytes, Reads: s.DirectReads, Foreign: s.ForeignChunks,
+	})
 	if err != nil {
 		return err
 	}
@@ -61,7 +64,7 @@ func asRank(mode string) error {
 	return c.Close()
 }
 
-// verdict is what a rank says in the end.
+// verdict is the result that a rank prints at the end.
 type verdict struct {
 	Rank, Calls            int
 	Fabric                 string
@@ -70,14 +73,13 @@ type verdict struct {
 	RepairedBytes, Foreign uint64
 }
 
-// chunk is what a datagram carries beside our header.
+// chunk is the payload of a datagram without the header.
 const chunk = 4096 - 12
 
-// sizes around what one datagram carries of the user's, and around the device's MTU.
+// sizes are around the payload of one datagram, and around the device's MTU.
 var sizes = []int{0, 1, chunk - 1, chunk, chunk + 1, 4095, 4096, 4097, 1<<20 + 13}
 
-// matrix makes every call that there is a size, subgroups and chains for, and compares
-// every byte.
+// matrix makes a call for every combination of size, subgroups and chains, and compares every byte.
 func matrix(c *allcast.Comm) (calls int, err error) {
 	if ok, why := c.Multicast(); !ok {
 		return 0, fmt.Errorf("no multicast: %s", why)
@@ -97,7 +99,7 @@ func matrix(c *allcast.Comm) (calls int, err error) {
 	return calls, nil
 }
 
-// large makes calls of many chunks, out of memory from Alloc and elsewhere.
+// large makes calls of many chunks, from memory of Alloc and other memory.
 func large(c *allcast.Comm) (calls int, err error) {
 	if ok, why := c.Multicast(); !ok {
 		return 0, fmt.Errorf("no multicast: %s", why)
@@ -131,7 +133,7 @@ func large(c *allcast.Comm) (calls int, err error) {
 	return calls, c.Free(b)
 }
 
-// idle does nothing for a while, and sees whether that is all that is done.
+// idle does nothing for a while, and fails if the process takes processor time.
 func idle(c *allcast.Comm) error {
 	const while = 2 * time.Second
 	used := func() (time.Duration, error) {
@@ -152,12 +154,12 @@ func idle(c *allcast.Comm) error {
 		return err
 	}
 	if after-before > while/4 {
-		return fmt.Errorf("%v of processor time in %v of doing nothing", after-before, while)
+		return fmt.Errorf("%v of processor time in %v of idling", after-before, while)
 	}
 	return c.Barrier(context.Background())
 }
 
-// split makes calls on halves of the ranks, at the same time, and then on all.
+// split makes calls on both halves of the ranks at the same time, and then on all ranks.
 func split(c *allcast.Comm) (calls int, err error) {
 	for range 2 {
 		half, err := c.Split(context.Background(), c.Rank()%2, c.Rank())
@@ -179,7 +181,7 @@ func split(c *allcast.Comm) (calls int, err error) {
 	return calls, nil
 }
 
-// deafen makes a rank hear nothing on groups that it joins from now on.
+// deafen makes a rank receive nothing from groups that it joins later.
 func deafen(c *allcast.Comm, rank int) {
 	if c.Rank() == rank {
 		verbs.DoNotAttach(func(netip.Addr) bool { return true })
@@ -197,7 +199,7 @@ func both(c *allcast.Comm, calls *int) error {
 	return nil
 }
 
-// deaf splits and doubles a communicator, with a rank that does not hear the new groups.
+// deaf splits and duplicates a communicator, with a rank that does not hear the new groups.
 func deaf(c *allcast.Comm) (calls int, err error) {
 	deafen(c, 1)
 	begin := time.Now()
@@ -221,7 +223,7 @@ func deaf(c *allcast.Comm) (calls int, err error) {
 	return calls, errors.Join(half.Close(), dup.Close())
 }
 
-// shrink goes on without a rank that ends, with another one that does not hear the new group.
+// shrink continues without a rank that ends, and with another rank that does not hear the new group.
 func shrink(c *allcast.Comm) (calls int, err error) {
 	const ends = 3
 	if err := c.Barrier(context.Background()); err != nil {
@@ -248,7 +250,7 @@ func shrink(c *allcast.Comm) (calls int, err error) {
 	return calls, errors.Join(both(rest, &calls), rest.Close())
 }
 
-// endless makes calls until one fails, says how, and does not leave in order.
+// endless makes calls until one fails, prints the error, and ends without a goodbye.
 func endless(c *allcast.Comm) error {
 	b := make([]byte, 100_000)
 	for i := 0; ; i++ {
@@ -268,7 +270,7 @@ func endless(c *allcast.Comm) error {
 	}
 }
 
-// content is what a rank contributes to a call.
+// content is the data that a rank contributes to a call.
 func content(n, call, rank int) []byte {
 	b := make([]byte, n+7)
 	x := uint64(call*7919 + rank*104729 + 1)
@@ -316,7 +318,7 @@ func one(c *allcast.Comm, op string, n, subs, chains, call int) error {
 	return nil
 }
 
-// parse reads what a rank said.
+// parse reads the verdict of a rank.
 func parse(out string) (v verdict, err error) {
 	out = strings.TrimSpace(out)
 	if i := strings.LastIndexByte(out, '\n'); i >= 0 {

@@ -80,9 +80,9 @@ type RC struct {
 	regMu sync.Mutex
 	regs  map[fabric.OpKey]*registration
 	asked map[fabric.OpKey][]*peer // peers that were asked for the buffer of an operation
-	shut  bool                     // Register does nothing any more
+	shut  bool                     // Register does nothing
 
-	doorbells, refused, reads, checks atomic.Uint64
+	doorbells, reads, checks atomic.Uint64
 }
 
 // Reliable is r with its capabilities.
@@ -212,22 +212,6 @@ func (r *RC) Stats() fabric.ReliableStats {
 	}
 	return fabric.ReliableStats{Peers: m, DirectReads: r.reads.Load()}
 }
-
-// Checks counts the Check frames that were sent.
-func (r *RC) Checks() uint64 { return r.checks.Load() }
-
-// Refused counts reads that the peer refused, before or after the bytes were read.
-func (r *RC) Refused() uint64 { return r.refused.Load() }
-
-// Registrations counts buffers that were registered for one operation, those that were deregistered,
-// and those that needed no registration because they are from Alloc or registered already.
-func (r *RC) Registrations() (made, ended, saved uint64) {
-	m := &r.dev.mem
-	return m.registered.Load(), m.deregistered.Load(), m.reused.Load()
-}
-
-// Doorbells counts the calls that posted requests.
-func (r *RC) Doorbells() uint64 { return r.doorbells.Load() }
 
 // Flush implements fabric.Lifecycle. Acknowledged frames have arrived.
 func (r *RC) Flush(limit time.Duration) {

@@ -16,7 +16,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric/verbs"
 )
 
-// events is a handler that writes down what it is told.
+// events is a handler that records its calls.
 type events struct {
 	mu   sync.Mutex
 	all  []string
@@ -98,7 +98,7 @@ func (e *events) has(want string) bool {
 	return false
 }
 
-// piece is what arrived as one.
+// piece is a piece that has arrived.
 func (e *events) piece(nth uint32) []byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -145,8 +145,8 @@ func pair(t *testing.T) (a, b *end) {
 	return ends[0], ends[1]
 }
 
-// Messages, small pieces and large ones, far more than there is room for at once, in both
-// directions.
+// Messages and pieces, small and large, arrive in both directions, although they exceed the credit by
+// far.
 func TestMessagesAndPuts(t *testing.T) {
 	dummyNet(t)
 	a, b := pair(t)
@@ -173,7 +173,7 @@ func TestMessagesAndPuts(t *testing.T) {
 		b.ev.wait(t, fmt.Sprintf("data %d", i))
 		a.ev.wait(t, fmt.Sprintf("put %d", i))
 		if !bytes.Equal(b.ev.piece(uint32(i)), content(n, i, 0)) {
-			t.Errorf("a piece of %d bytes arrived as another", n)
+			t.Errorf("a piece of %d bytes arrived with other content", n)
 		}
 	}
 	if frames := 4*count/3 + 16 + 2 + 66; a.Doorbells() > uint64(frames) {
@@ -181,8 +181,7 @@ func TestMessagesAndPuts(t *testing.T) {
 	}
 }
 
-// Reads go straight to their place, count only while the buffer is registered, and end in
-// any case.
+// Reads go straight to their place, are valid only while the buffer is registered, and always end.
 func TestReads(t *testing.T) {
 	dummyNet(t)
 	a, b := pair(t)
@@ -197,12 +196,12 @@ func TestReads(t *testing.T) {
 	read(1, op, fabric.Span{Off: off, Len: n})
 	a.ev.wait(t, "read 1 true")
 	if !bytes.Equal(near[off:off+n], far[off:off+n]) || near[off-1] != 0 || near[off+n] != 0 {
-		t.Error("something else was read")
+		t.Error("the read returned other bytes")
 	}
 	if a.Stats().DirectReads != 3 {
 		t.Errorf("%d requests for 2 MiB and a bit, want 3", a.Stats().DirectReads)
 	}
-	// What is not registered any more does not count, and the connection stays.
+	// A read of unregistered memory is not valid, and the connection stays open.
 	b.Unregister(op)
 	read(2, op, fabric.Span{Len: 100})
 	a.ev.wait(t, "read 2 false")
@@ -213,7 +212,7 @@ func TestReads(t *testing.T) {
 	b.ev.wait(t, "message 0 11")
 }
 
-// A fetch of many parts is one request for each, and one question whether they count.
+// A fetch of many spans takes one request per span, and one check.
 func TestReadsOfManySpans(t *testing.T) {
 	dummyNet(t)
 	a, b := pair(t)
@@ -233,15 +232,15 @@ func TestReadsOfManySpans(t *testing.T) {
 	req.Spans = append(req.Spans, fabric.Span{Off: int64(size - long), Len: long})
 	copy(want[size-long:], far[size-long:])
 	a.ReadInto(1, req, near)
-	clear(req.Spans) // it was copied
+	clear(req.Spans) // ReadInto has copied them
 	a.ev.wait(t, "read 1 true")
 	if !bytes.Equal(near, want) {
-		t.Error("something else was read")
+		t.Error("the read returned other bytes")
 	}
 	if a.Stats().DirectReads != spans+2 || a.Checks() != 1 {
 		t.Errorf("%d requests and %d checks for %d spans, one longer than 1 MiB", a.Stats().DirectReads, a.Checks(), spans+1)
 	}
-	// None of the parts is outside of the peer's buffer.
+	// A read with a span outside of the peer's buffer is refused.
 	c := fabric.OpKey{Seq: 6}
 	a.register(t, c, near)
 	b.register(t, c, far[:100])
@@ -250,12 +249,12 @@ func TestReadsOfManySpans(t *testing.T) {
 	a.ev.wait(t, "read 2 false")
 	req = fabric.ReadRequest{ReadID: fabric.ReadID{Op: c, ID: 3}, Spans: []fabric.Span{{Off: 7}}}
 	a.ReadInto(1, req, near)
-	a.ev.wait(t, "read 3 true") // of nothing
+	a.ev.wait(t, "read 3 true") // a read of no bytes
 	a.Unregister(op)
 	a.Unregister(c)
 }
 
-// Memory of Alloc is registered once, other memory for each operation.
+// Memory of Alloc is registered once, other memory once per operation.
 func TestRegistrations(t *testing.T) {
 	dummyNet(t)
 	a, _ := pair(t)
@@ -280,7 +279,7 @@ func TestRegistrations(t *testing.T) {
 	}
 }
 
-// The death of a peer that nothing is sent to shows as well.
+// The death of a peer is detected even if nothing is sent to it.
 func TestSilentDeath(t *testing.T) {
 	dummyNet(t)
 	a, b := pair(t)
@@ -290,7 +289,7 @@ func TestSilentDeath(t *testing.T) {
 	a.ev.wait(t, "lost 1: peer 1, RETRY_EXC_ERR: the peer does not answer, true")
 }
 
-// A peer that left in order said goodbye; one that did not answers no more.
+// A peer that leaves in order says goodbye. A dead peer does not answer.
 func TestGoodbyeAndDeath(t *testing.T) {
 	dummyNet(t)
 	a, b := pair(t)
@@ -307,6 +306,6 @@ func TestGoodbyeAndDeath(t *testing.T) {
 	a.ev.wait(t, "put 7")
 	a.ev.wait(t, "lost 1: peer 1, RETRY_EXC_ERR: the peer does not answer, true")
 	if a.ev.has("goodbye 1") {
-		t.Error("the dead said goodbye")
+		t.Error("a dead peer was reported as leaving in order")
 	}
 }

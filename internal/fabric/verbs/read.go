@@ -26,7 +26,7 @@ import (
 // (Revoke, Revoked) or are gone. A read of unregistered memory would be an error that ends the
 // connection, and a living rank would be taken for dead. Meanwhile the memory is pinned.
 //
-// If nothing is lost, nobody asks, and none of this happens.
+// If no chunk is lost, ranks ask nothing, and none of this happens.
 
 // remote is the buffer of an operation at a peer.
 type remote struct {
@@ -101,7 +101,6 @@ func (r *RC) ReadInto(to int, req fabric.ReadRequest, buf []byte) {
 		r.regMu.Unlock()
 		p.control(session.Frame{Kind: session.Ask, Op: d.id.Op})
 	case rem.revoked || rem.known && !rem.holds(d.spans):
-		r.refused.Add(1)
 		p.readOver(d, false)
 	case rem.known:
 		d.rem = rem
@@ -126,7 +125,6 @@ func (p *peer) here(f *session.Frame) {
 	rem.known, rem.addr, rem.rkey, rem.len = true, f.ID, f.RKey, f.Len
 	for _, d := range waiting {
 		if f.No || !rem.holds(d.spans) {
-			p.r.refused.Add(1)
 			p.readOver(d, false)
 			continue
 		}
@@ -189,10 +187,7 @@ func (p *peer) checked(f *session.Frame) {
 	}
 	for i, d := range rem.waiting {
 		if d.check && d.id.ID == f.ID {
-			rem.waiting = append(rem.waiting[:i], rem.waiting[i+1:]...)
-			if f.No {
-				p.r.refused.Add(1)
-			}
+			rem.waiting = slices.Delete(rem.waiting, i, i+1)
 			p.readOver(d, !f.No)
 			return
 		}

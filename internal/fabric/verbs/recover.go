@@ -18,9 +18,9 @@ import (
 //  2. The flushed requests complete, and their batches count as completed. The lost datagrams are
 //     missing at other ranks, which fetch them.
 //  3. The queue pair goes through RESET, INIT and RTR to RTS. RESET makes some providers forget
-//     completions of the queue pair that nobody has taken, with the slots of the staging ring that
+//     completions of the queue pair that were not polled, with the slots of the staging ring that
 //     they hold. So the receive worker does this step, when its completion queue is empty. If
-//     nobody receives, Await does it after drainBound.
+//     no worker receives, Await does it after drainBound.
 //
 // If step 3 fails, or if no batch in between succeeded for maxInRow failures, the queue pair is
 // broken: Send returns the error every time.
@@ -122,7 +122,7 @@ func (s *sender) giveUp(err error) {
 	s.dev.log.Error("multicast of a subgroup failed for good: chunks will be fetched", "device", s.dev.String(), "err",
 		err)
 	for i := s.oldest; i != s.next; i++ {
-		setError(s.batches[i%uint64(s.depth)].q.qp) // if that fails, the device does nothing any more
+		setError(s.batches[i%uint64(s.depth)].q.qp) // if that fails, the device does nothing
 	}
 	s.failing = nil
 	s.endAll(nil)

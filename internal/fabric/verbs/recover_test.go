@@ -25,7 +25,7 @@ func logged(t *testing.T) (*verbs.Device, *output) {
 	return d, log
 }
 
-// posts hands a whole batch to the network, without waiting for it.
+// posts hands a whole batch to the network, and does not wait until it completes.
 func posts(t *testing.T, m *verbs.Multicast, b *fabric.Batch) {
 	t.Helper()
 	if n, err := m.Sender(0).Send(b); n != len(b.Headers) || err != nil {
@@ -33,7 +33,7 @@ func posts(t *testing.T, m *verbs.Multicast, b *fabric.Batch) {
 	}
 }
 
-// completes waits until so many datagrams have completed.
+// completes waits until n datagrams have completed.
 func completes(t *testing.T, m *verbs.Multicast, n uint64) {
 	t.Helper()
 	for late := time.Now().Add(20 * time.Second); m.Sender(0).Completed() < n; {
@@ -47,7 +47,7 @@ func completes(t *testing.T, m *verbs.Multicast, n uint64) {
 	}
 }
 
-// served receives all the time, as a receive worker does, until the test ends.
+// served receives until the test ends, as a receive worker does.
 func served(t *testing.T, m *verbs.Multicast, s fabric.Sink) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -62,7 +62,7 @@ func served(t *testing.T, m *verbs.Multicast, s fabric.Sink) {
 	})
 }
 
-// of gives all datagrams of a batch a communicator.
+// of assigns all datagrams of a batch to a communicator.
 func of(comm uint32, b *fabric.Batch) *fabric.Batch {
 	for i := range b.Headers {
 		b.Headers[i].Comm = comm
@@ -98,7 +98,7 @@ func TestBatchesInFlight(t *testing.T) {
 		t.Errorf("%d datagrams completed while the device is paused; %+v", n, c)
 	}
 	if c.InFlight != 3 || c.Doorbells != 3 || c.Copied != 0 {
-		t.Errorf("%+v: want three batches in flight, sent from where they are", c)
+		t.Errorf("%+v: want three batches in flight, sent without a copy", c)
 	}
 	if _, ended, _ := a.Registrations(); ended != 0 {
 		t.Error("memory was deregistered while the device may read it")
@@ -111,13 +111,13 @@ func TestBatchesInFlight(t *testing.T) {
 	completes(t, from, uint64(want))
 	a.Settle()
 	if _, ended, _ := a.Registrations(); ended != 1 {
-		t.Error("memory that nobody needs is still registered")
+		t.Error("unused memory is still registered")
 	}
 	got := &collect{keep: true}
 	receive(t, to.Receiver(0), got, want)
 	for i, p := range got.payload[:3*verbs.Batch] {
 		if string(p) != string(mem[i*100:][:100]) {
-			t.Fatalf("datagram %d arrived as another", i)
+			t.Fatalf("datagram %d arrived with other content", i)
 		}
 	}
 	if c := from.Counters(0); c.InFlight != 4 || c.Doorbells != 4 || c.Completions != 4 {
@@ -125,7 +125,7 @@ func TestBatchesInFlight(t *testing.T) {
 	}
 }
 
-// Without room, Send says so at once. Close completes all batches in flight.
+// Without room, Send returns ErrBusy at once. Close completes all batches in flight.
 func TestCloseInFlight(t *testing.T) {
 	dummyNet(t)
 	m := multicast(t, verbs.McastConfig{})
@@ -136,7 +136,7 @@ func TestCloseInFlight(t *testing.T) {
 		posts(t, m, batch(verbs.Batch, 100))
 	}
 	if n, err := m.Sender(0).Send(batch(1, 100)); n != 0 || !errors.Is(err, fabric.ErrBusy) {
-		t.Errorf("%d, %v: want that there is no room", n, err)
+		t.Errorf("%d, %v: want ErrBusy", n, err)
 	}
 	m.Sender(0).Await(time.Millisecond)
 	if n := m.Sender(0).Completed(); n != 0 {
@@ -149,10 +149,10 @@ func TestCloseInFlight(t *testing.T) {
 	if _, err := m.Sender(0).Send(batch(1, 100)); !errors.Is(err, fabric.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
-	m.Sender(0).Await(time.Hour) // does not wait
+	m.Sender(0).Await(time.Hour) // returns at once
 }
 
-// failing is a pair of which one end has memory that the device refuses.
+// failing opens a pair, with a batch that the device of one end refuses in the middle.
 func failing(t *testing.T) (a *end, from, member *verbs.Multicast, bad *fabric.Batch, mend func()) {
 	t.Helper()
 	dummyNet(t)
@@ -165,12 +165,12 @@ func failing(t *testing.T) (a *end, from, member *verbs.Multicast, bad *fabric.B
 	must(t, err)
 	bad = of(77, batch(verbs.Batch, 100))
 	bad.Payloads[verbs.Batch/2] = mem
-	bad.Payloads[0] = mem[:0] // whose region counts
+	bad.Payloads[0] = mem[:0] // selects the region of the batch
 	return a, from, member, bad, a.Spoil(mem)
 }
 
-// A send that fails costs its own batch, and nothing else: other communicators on the same
-// completion queue go on, the queue pair comes back, and all batches complete.
+// A failed send costs only its own batch: other communicators on the same completion queue continue, the
+// queue pair is reset, and all batches complete.
 func TestFailedSend(t *testing.T) {
 	a, from, member, bad, mend := failing(t)
 	heard := &collect{}
@@ -195,7 +195,7 @@ func TestFailedSend(t *testing.T) {
 	if c := from.Counters(0); c.Failures != 1 {
 		t.Errorf("%+v: want one failure", c)
 	}
-	// The queue pair receives, too.
+	// The queue pair also receives again.
 	before := from.Counters(0).Received
 	must(t, send(member, of(77, batch(10, 100))))
 	for late := time.Now().Add(20 * time.Second); from.Counters(0).Received < before+10; {
@@ -207,7 +207,7 @@ func TestFailedSend(t *testing.T) {
 	t.Logf("%+v\n%s", from.Counters(0), a.log)
 }
 
-// A queue pair that nobody receives with comes back as well, after a moment.
+// A queue pair without a receive worker is reset as well, after a moment.
 func TestFailedSendAlone(t *testing.T) {
 	_, from, member, bad, mend := failing(t)
 	posts(t, from, bad)
@@ -221,7 +221,7 @@ func TestFailedSendAlone(t *testing.T) {
 	}
 }
 
-// A queue pair that cannot be brought back is reported once, and by every Send. Others go on.
+// A queue pair that cannot be reset is logged once, and every Send fails. Others continue.
 func TestFailsForGood(t *testing.T) {
 	a, from, member, bad, mend := failing(t)
 	served(t, from, &collect{})
@@ -245,13 +245,13 @@ func TestFailsForGood(t *testing.T) {
 	}
 	find()
 	from.RemoveComm(77)
-	must(t, from.AddComm(78, "y")) // with another queue pair
+	must(t, from.AddComm(78, "y")) // uses another queue pair
 	must(t, member.AddComm(78, "y"))
 	must(t, send(from, of(78, batch(3, 100))))
 	receive(t, member.Receiver(0), &collect{}, 3)
 }
 
-// A communicator may be removed while datagrams of it are in flight, and while the job is closed.
+// A communicator may be removed while its datagrams are in flight, and while the job is closed.
 func TestRemoveInFlight(t *testing.T) {
 	dummyNet(t)
 	m := multicast(t, verbs.McastConfig{Derive: byName})
@@ -278,7 +278,7 @@ func TestRemoveInFlight(t *testing.T) {
 	must(t, m.Close())
 	<-ended
 	m.RemoveComm(77)
-	must(t, m.AddComm(78, "y")) // nothing
+	must(t, m.AddComm(78, "y")) // does nothing after Close
 }
 
 // Events of the device are logged in plain words, with device and port.
@@ -300,8 +300,7 @@ func TestPortEvents(t *testing.T) {
 	t.Logf("%s", log)
 }
 
-// A completion queue that overflows ends sending, with an error that says why. Batches in
-// flight complete.
+// After an overflow of the completion queue, Send fails with the reason. Batches in flight complete.
 func TestCompletionQueueFails(t *testing.T) {
 	dummyNet(t)
 	d, log := logged(t)
@@ -317,13 +316,13 @@ func TestCompletionQueueFails(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	m.Sender(0).Await(time.Hour) // does not wait
+	m.Sender(0).Await(time.Hour) // returns at once
 	completes(t, m, 0)
 	t.Logf("%s", log)
 }
 
-// Queue pairs that the device reports as failed are brought back, if they multicast, or else their
-// peers are lost.
+// A multicast queue pair that the device reports as failed is reset. The peer of a failed RC queue pair
+// is lost.
 func TestQueuePairFails(t *testing.T) {
 	dummyNet(t)
 	a, b := pair(t)
@@ -343,7 +342,7 @@ func TestQueuePairFails(t *testing.T) {
 	t.Logf("%s", a.log)
 }
 
-// When the device fails, everything on it says so.
+// After a failure of the device, all calls fail with the reason.
 func TestDeviceFails(t *testing.T) {
 	dummyNet(t)
 	a, b := pair(t)

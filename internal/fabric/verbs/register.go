@@ -14,14 +14,14 @@ type registration struct {
 	reg     *region
 	addr    uint64
 	len     int64
-	pending bool    // a goroutine registers it
-	asking  []*peer // meanwhile, these asked where it is; each once
-	exposed []*peer // know where it is; each once
-	over    bool    // unregistered; waits for the exposed, or for the goroutine
+	pending bool    // a goroutine is registering the buffer
+	asking  []*peer // peers that asked for the address while it is pending, without duplicates
+	exposed []*peer // peers that know the address, without duplicates
+	over    bool    // Unregister was called; exposed peers or the goroutine may still need the region
 }
 
-// Register implements fabric.Memory. Memory that a region covers is ready at once. Other memory is
-// registered by a goroutine, since pinning pages takes long.
+// Register implements fabric.Memory. Memory that a region covers is ready at once. A goroutine registers
+// other memory, since pinning pages takes long.
 func (r *RC) Register(op fabric.OpKey, buf []byte) (ready bool) {
 	g := &registration{addr: address(buf), len: int64(len(buf))}
 	if len(buf) > 0 {
@@ -31,7 +31,7 @@ func (r *RC) Register(op fabric.OpKey, buf []byte) (ready bool) {
 	r.regMu.Lock()
 	defer r.regMu.Unlock()
 	if g.pending && r.shut {
-		return true // nobody can read any more
+		return true // no peer can read any more
 	}
 	r.regs[op] = g
 	if g.pending {
@@ -40,7 +40,7 @@ func (r *RC) Register(op fabric.OpKey, buf []byte) (ready bool) {
 	return !g.pending
 }
 
-// register registers the buffer, which takes long. If Unregister came first, nothing stays registered.
+// register registers the buffer. If Unregister was called meanwhile, nothing stays registered.
 func (r *RC) register(op fabric.OpKey, g *registration, buf []byte) {
 	reg, err := r.dev.mem.acquire(buf)
 	r.regMu.Lock()
@@ -77,8 +77,8 @@ func (r *RC) Unregister(op fabric.OpKey) {
 		if len(g.exposed) == 0 {
 			delete(r.regs, op)
 		} else {
-			exposed = append(exposed, g.exposed...)
-			r.dev.mem.use(reg) // until all have forgotten it
+			exposed = slices.Clone(g.exposed) // revoked changes it
+			r.dev.mem.use(reg)                // until all of them have forgotten it
 		}
 	}
 	r.regMu.Unlock()
@@ -101,7 +101,7 @@ func (r *RC) Unregister(op fabric.OpKey) {
 	}
 }
 
-// registered reports whether an operation's buffer may still be read.
+// registered reports whether peers may still read an operation's buffer.
 func (r *RC) registered(op fabric.OpKey) bool {
 	r.regMu.Lock()
 	defer r.regMu.Unlock()
@@ -109,7 +109,7 @@ func (r *RC) registered(op fabric.OpKey) bool {
 	return g != nil && !g.over
 }
 
-// answer says where a buffer is, as soon as that is known.
+// answer tells the peer the address of a buffer, as soon as it is registered.
 func (p *peer) answer(op fabric.OpKey) {
 	r := p.r
 	here := session.Frame{Kind: session.Here, Op: op, No: true}
@@ -132,20 +132,14 @@ func (p *peer) answer(op fabric.OpKey) {
 	p.unlock()
 }
 
-// revoked says that a peer has forgotten where a buffer was.
+// revoked handles a peer's message that it has forgotten the address of a buffer.
 func (r *RC) revoked(p *peer, op fabric.OpKey) {
 	r.regMu.Lock()
 	g := r.regs[op]
 	over := false
 	if g != nil && len(g.exposed) > 0 {
-		kept := g.exposed[:0]
-		for _, e := range g.exposed {
-			if e != p {
-				kept = append(kept, e)
-			}
-		}
-		g.exposed = kept
-		if over = g.over && len(kept) == 0; over {
+		g.exposed = slices.DeleteFunc(g.exposed, func(e *peer) bool { return e == p })
+		if over = g.over && len(g.exposed) == 0; over {
 			delete(r.regs, op)
 		}
 	}
@@ -155,16 +149,13 @@ func (r *RC) revoked(p *peer, op fabric.OpKey) {
 	}
 }
 
-// revokedBy is revoked for all that a peer knew: it is gone.
+// revokedBy is revoked for all buffers that a peer knows, since the peer is gone.
 func (r *RC) revokedBy(p *peer) {
 	r.regMu.Lock()
 	var ops []fabric.OpKey
 	for op, g := range r.regs {
-		for _, e := range g.exposed {
-			if e == p {
-				ops = append(ops, op)
-				break
-			}
+		if slices.Contains(g.exposed, p) {
+			ops = append(ops, op)
 		}
 	}
 	r.regMu.Unlock()
@@ -173,7 +164,7 @@ func (r *RC) revokedBy(p *peer) {
 	}
 }
 
-// forgetAll gives up all registrations: nobody can read any more.
+// forgetAll ends all registrations, since no peer can read any more.
 func (r *RC) forgetAll() {
 	r.regMu.Lock()
 	regs := r.regs

@@ -14,7 +14,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric/verbs"
 )
 
-// count counts how often an event came.
+// count returns how often an event was recorded.
 func (e *events) count(want string) (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -26,8 +26,8 @@ func (e *events) count(want string) (n int) {
 	return n
 }
 
-// Memory is registered by a goroutine: the caller does not wait for it. A peer that asks for a buffer
-// meanwhile gets an answer when there is one.
+// A goroutine registers memory, and the caller does not wait for it. A peer that asks for the buffer
+// meanwhile gets its answer after the registration.
 func TestRegisterLater(t *testing.T) {
 	dummyNet(t)
 	a, b := pair(t)
@@ -42,19 +42,19 @@ func TestRegisterLater(t *testing.T) {
 	b.Send(0, []byte("hello")) // sent behind the question
 	a.ev.wait(t, "message 1 5")
 	if a.ev.has("registered 1: <nil>") || b.ev.has("read 1 false") || b.ev.has("read 1 true") {
-		t.Error("it was registered before it could be")
+		t.Error("the buffer was registered while the gate was closed")
 	}
 	open(nil)
 	b.ev.wait(t, "read 1 true")
 	a.ev.wait(t, "registered 1: <nil>")
 	if !bytes.Equal(near, far) {
-		t.Error("something else was read")
+		t.Error("the read returned other bytes")
 	}
 	a.Unregister(op)
 	b.Unregister(op)
 }
 
-// A peer that asks several times for a buffer is noted once.
+// A peer that asks several times for a buffer is recorded once.
 func TestAskTwice(t *testing.T) {
 	dummyNet(t)
 	a, b := pair(t)
@@ -80,7 +80,7 @@ func TestAskTwice(t *testing.T) {
 	a.Unregister(op)
 }
 
-// A peer that asks on and on, and takes no answers, is lost: answers that wait take memory.
+// A peer that keeps asking and takes no answers is lost, since waiting answers take memory.
 func TestAnswersAreBounded(t *testing.T) {
 	dummyNet(t)
 	a, b := pair(t)
@@ -95,7 +95,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 		b.Ask(0, ops[:]...)
 		b.Send(0, []byte("hello"))
-		for a.ev.count("message 1 5") < round && !a.ev.has(lost) { // faster, and a would have no receives left
+		for a.ev.count("message 1 5") < round && !a.ev.has(lost) { // without this pause, a would run out of receives
 			if time.Now().After(late) {
 				t.Fatalf("not lost after %d questions", round*len(ops))
 			}
@@ -108,8 +108,8 @@ func TestAnswersAreBounded(t *testing.T) {
 	b.Die()
 }
 
-// An operation that ends while its memory is being registered is told of the end once, and nothing
-// stays registered. So is one whose memory cannot be registered.
+// An operation that ends while its memory is being registered gets one Registered, and nothing stays
+// registered. The same holds for an operation whose memory cannot be registered.
 func TestUnregisterEarly(t *testing.T) {
 	dummyNet(t)
 	a, _ := pair(t)
@@ -137,8 +137,8 @@ func TestUnregisterEarly(t *testing.T) {
 	}
 }
 
-// A large piece waits for its registration, and later frames wait for the piece. A piece that
-// is cancelled meanwhile is done when the registration is.
+// A large piece waits for its registration, and later frames wait for the piece. A piece that is
+// cancelled meanwhile ends with its registration.
 func TestPutsWaitForMemory(t *testing.T) {
 	dummyNet(t)
 	a, b := pair(t)
@@ -151,9 +151,9 @@ func TestPutsWaitForMemory(t *testing.T) {
 	a.Send(1, []byte("after"))
 	a.Cancel(op)
 	b.Send(0, []byte("hello"))
-	a.ev.wait(t, "message 1 5") // nothing waits at this end
+	a.ev.wait(t, "message 1 5") // frames of the other end do not wait
 	if a.ev.has("put 1") || a.ev.has("put 2") || b.ev.has("data 3") || b.ev.has("message 0 5") {
-		t.Error("something did not wait")
+		t.Error("a frame did not wait for the registration")
 	}
 	open(nil)
 	b.ev.wait(t, "message 0 5")
@@ -167,7 +167,7 @@ func TestPutsWaitForMemory(t *testing.T) {
 		t.Errorf("%q came, want %q", got, want)
 	}
 	if !bytes.Equal(b.ev.piece(1), content(n, 1, 0)) {
-		t.Error("the piece arrived as another")
+		t.Error("the piece arrived with other content")
 	}
 	a.Settle()
 	if made, ended, _ := a.Registrations(); made != 2 || ended != 2 {
@@ -175,7 +175,7 @@ func TestPutsWaitForMemory(t *testing.T) {
 	}
 }
 
-// A piece that waits for its registration when the peer is dropped is done all the same.
+// A piece that waits for its registration ends when the peer is dropped.
 func TestDropWhileRegistering(t *testing.T) {
 	dummyNet(t)
 	a, _ := pair(t)
@@ -186,11 +186,11 @@ func TestDropWhileRegistering(t *testing.T) {
 	open(nil)
 	must(t, <-closed)
 	if !a.ev.has("put 1") {
-		t.Error("the handler was not told")
+		t.Error("the handler was not called")
 	}
 }
 
-// After Close there is no new memory. Memory of Alloc stays the user's until it is freed.
+// Alloc fails after Close. Users may access memory of Alloc until they free it.
 func TestAllocAfterClose(t *testing.T) {
 	dummyNet(t)
 	a, _ := pair(t)

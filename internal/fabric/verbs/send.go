@@ -15,7 +15,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// window is how many batches of a subgroup are with the device at most.
+// window is the largest number of batches of a subgroup that the device has at the same time.
 const window = 4
 
 // sender multicasts to one subgroup.
@@ -42,7 +42,7 @@ type sender struct {
 
 	mu      sync.Mutex
 	closed  bool
-	fatal   error            // why nothing can be sent any more
+	fatal   error            // reason why nothing can be sent
 	base    *udQP            // queue pair of the job
 	comms   map[uint32]*udQP // queue pairs of communicators that have one
 	failing []*udQP          // queue pairs to bring back

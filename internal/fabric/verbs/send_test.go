@@ -4,8 +4,8 @@ package verbs
 
 import "testing"
 
-// Batches of several queue pairs complete in any order, and are counted in order. Completions of
-// batches that are over count for nothing.
+// Batches of several queue pairs complete in any order, and are counted in order. Completions of ended
+// batches do not count.
 func TestCompletionsAreMatched(t *testing.T) {
 	a, b := &udQP{}, &udQP{}
 	s := &sender{dev: &Device{}, depth: window}

@@ -16,13 +16,13 @@ import (
 
 var ports atomic.Int32
 
-// rankProcess is one of a job's.
+// rankProcess is the process of one rank.
 type rankProcess struct {
 	*exec.Cmd
 	out, err output
 }
 
-// output keeps what a process writes, and says when it wrote.
+// output collects the output of a process.
 type output struct {
 	mu   sync.Mutex
 	b    bytes.Buffer
@@ -53,7 +53,7 @@ func (o *output) look() (string, <-chan struct{}) {
 	return o.b.String(), o.more
 }
 
-// waitFor waits until something was written.
+// waitFor waits until the output contains text.
 func (o *output) waitFor(t *testing.T, text string) {
 	t.Helper()
 	late := time.After(time.Minute)
@@ -70,7 +70,7 @@ func (o *output) waitFor(t *testing.T, text string) {
 	}
 }
 
-// start starts the ranks of a job. Nobody else uses ports here.
+// start starts the ranks of a job. No other program in the guest uses these ports.
 func start(t *testing.T, ranks int, devices, mode string) []*rankProcess {
 	t.Helper()
 	port := 20000 + ports.Add(1)
@@ -78,9 +78,11 @@ func start(t *testing.T, ranks int, devices, mode string) []*rankProcess {
 	for r := range ranks {
 		p := &rankProcess{Cmd: exec.Command(os.Args[0])}
 		p.Stdout, p.Stderr = &p.out, &p.err
-		p.Env = append(os.Environ(), "VERBS_RANK="+mode, fmt.Sprintf("RANK=%d", r), fmt.Sprintf("WORLD_SIZE=%d", ranks), "MASTER_ADDR=127.0.0.1",
-			fmt.Sprintf("MASTER_PORT=%d", port), "ALLCAST_KEY=0123456789abcdef0123456789abcdef", "ALLCAST_FABRIC=verbs", "ALLCAST_DEVICE="+devices,
-			"ALLCAST_TIMEOUT=60s") // an emulated machine may be slow; the dead are found by verbs
+		p.Env = append(os.Environ(), "VERBS_RANK="+mode,
+			fmt.Sprintf("RANK=%d", r), fmt.Sprintf("WORLD_SIZE=%d", ranks),
+			"MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port),
+			"ALLCAST_KEY=0123456789abcdef0123456789abcdef", "ALLCAST_FABRIC=verbs", "ALLCAST_DEVICE="+devices,
+			"ALLCAST_TIMEOUT=60s") // an emulated machine may be slow; verbs detects dead ranks
 		must(t, p.Start())
 		all = append(all, p)
 	}
@@ -95,7 +97,7 @@ func start(t *testing.T, ranks int, devices, mode string) []*rankProcess {
 	return all
 }
 
-// finish waits for all ranks, and returns what they said.
+// finish waits for all ranks, and returns their verdicts.
 func finish(t *testing.T, all []*rankProcess) []verdict {
 	t.Helper()
 	var said []verdict
@@ -134,8 +136,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// A cable that loses 5 % of all packets: what multicast does not deliver is read out of
-// the neighbour's memory.
+// On a link that loses 5 % of all packets, ranks read lost chunks from their neighbour's memory.
 func TestLoss(t *testing.T) {
 	devices := vethNet(t, 5)
 	var repaired, bytes, reads uint64
@@ -149,12 +150,12 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// Who waits for the network sleeps.
+// Ranks that wait for the network sleep.
 func TestIdle(t *testing.T) {
 	finish(t, start(t, 2, dummyNet(t), "idle"))
 }
 
-// Communicators of a part of the ranks.
+// Communicators of some of the ranks work.
 func TestSplit(t *testing.T) {
 	for _, v := range finish(t, start(t, 4, dummyNet(t), "split")) {
 		t.Logf("%+v", v)
@@ -164,8 +165,8 @@ func TestSplit(t *testing.T) {
 // warned is the warning of a communicator's first rank when its groups do not work.
 const warned = "the multicast groups of a communicator do not work"
 
-// A group that one rank does not hear is found when the communicator is made. Its ranks then share
-// the job's groups: they fetch nothing, and other ranks hear them.
+// The ranks detect a group that one of them does not hear when they make the communicator. They then
+// share the job's groups: they fetch nothing, and other ranks receive their datagrams.
 func TestSplitFindsDeafRank(t *testing.T) {
 	begin := time.Now()
 	all := start(t, 4, dummyNet(t), "deaf")
@@ -211,7 +212,7 @@ func TestShrinkFindsDeafRank(t *testing.T) {
 	}
 }
 
-// A rank that is killed is named by all others, in bounded time.
+// All ranks name a killed rank in their errors, in bounded time.
 func TestKill(t *testing.T) {
 	devices := dummyNet(t)
 	all := start(t, 4, devices, "endless")
@@ -228,5 +229,6 @@ func TestKill(t *testing.T) {
 			t.Errorf("rank %d does not name rank %d: %v\n%s%s", r, victim, err, &p.out, &p.err)
 		}
 	}
-	t.Logf("all ended %v after the kill; rank 0 said: %s%s", time.Since(begin).Round(time.Millisecond), &all[0].out, &all[0].err)
+	t.Logf("all ranks ended %v after the kill; output of rank 0: %s%s", time.Since(begin).Round(time.Millisecond),
+		&all[0].out, &all[0].err)
 }
