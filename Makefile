@@ -14,7 +14,7 @@ NAME          ?= new
 OLD           ?= old
 NEW           ?= new
 BENCHTIME     ?= 100ms
-MICRO         := ./internal/mcast ./internal/p2p ./internal/node ./internal/fabric ./internal/fabric/ip \
+MICRO         := ./internal/mcast ./internal/wire ./internal/p2p ./internal/node ./internal/fabric/session ./internal/fabric/ip \
                  ./internal/reduce
 SOCKETS       := ^Benchmark(Send|Receive|SendReceive|TCP.*)$$
 

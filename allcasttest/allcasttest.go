@@ -18,7 +18,7 @@ import (
 )
 
 // timeout bounds Run and JoinAll, so that a test whose ranks wait for each other fails with an error.
-const timeout = time.Minute
+const timeout = 10 * time.Minute
 
 // Run joins a job of size ranks and calls f once per rank, each in its own goroutine. It closes each
 // rank's communicator when f returns, and returns when all ranks have ended.

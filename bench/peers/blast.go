@@ -18,6 +18,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/ip"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // blast is one host of the bare multicast sender. It executes commands, one per line, until its
@@ -110,7 +111,7 @@ func (b *burst) send(m fabric.Multicast) error {
 			batch := fabric.Batch{}
 			for len(batch.Headers) < caps.Batch && off < b.turn {
 				k := min(int64(caps.Chunk), b.turn-off)
-				batch.Headers = append(batch.Headers, fabric.Header{})
+				batch.Headers = append(batch.Headers, wire.Header{})
 				batch.Payloads = append(batch.Payloads, data[off:off+k])
 				off += k
 			}
@@ -157,12 +158,12 @@ func newCounter(caps fabric.Capabilities) *counter {
 
 func (c *counter) Expect(slots [][]byte) int { return copy(slots, c.slots) }
 
-func (c *counter) Arrived(h []fabric.Header) int {
+func (c *counter) Arrived(h []wire.Header) int {
 	c.bytes.Add(int64(len(h) * c.chunk))
 	return len(h)
 }
 
-func (c *counter) Chunk(_ fabric.Header, payload []byte) { c.bytes.Add(int64(len(payload))) }
+func (c *counter) Chunk(_ wire.Header, payload []byte) { c.bytes.Add(int64(len(payload))) }
 
 // Idle follows every burst of datagrams, so the last call follows the last datagram.
 func (c *counter) Idle() { c.last.Store(now()) }

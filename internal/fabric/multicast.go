@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Multicast is the unreliable side: one multicast group per subgroup.
@@ -44,7 +46,7 @@ type CommGroups interface {
 // A Batch is datagrams to send, in order. All payloads but the last have the same length, and the
 // last is not longer.
 type Batch struct {
-	Headers  []Header
+	Headers  []wire.Header
 	Payloads [][]byte
 }
 
@@ -148,9 +150,9 @@ type Sink interface {
 	// Arrived says that datagrams with these headers have filled the first slots of the last Expect,
 	// each exactly. The sink answers how many of them, from the first on, are where they belong. The
 	// Receiver then moves the payloads of the others out of the slots and hands them to Chunk.
-	Arrived(h []Header) int
+	Arrived(h []wire.Header) int
 	// Chunk takes one datagram whose payload is not in a slot. The payload is valid until it returns.
-	Chunk(h Header, payload []byte)
+	Chunk(h wire.Header, payload []byte)
 	// Idle says that the queue is empty for now.
 	Idle()
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // fakeSender takes as much as it has room for, and completes it when Await is called.
@@ -53,7 +55,7 @@ func TestSendAll(t *testing.T) {
 		{name: "not completed", s: fakeSender{room: 5}, want: ErrBusy, text: "5 datagrams that it took", sent: 5},
 		{name: "fails", s: fakeSender{room: 3, err: down}, want: down, sent: 3},
 	} {
-		b := Batch{Headers: make([]Header, 5), Payloads: make([][]byte, 5)}
+		b := Batch{Headers: make([]wire.Header, 5), Payloads: make([][]byte, 5)}
 		var err error
 		synctest.Test(t, func(*testing.T) { err = SendAll(&c.s, &b, 20*time.Millisecond) })
 		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.text) {

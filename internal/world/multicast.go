@@ -10,6 +10,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/seal"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // groups returns the groups to open: those of the settings, or else some that follow from seed.
@@ -95,7 +96,7 @@ func (j *joining) tag() int {
 // sum is the number of bytes that a checksum adds to a chunk. Encrypted chunks need none.
 func (j *joining) sum() int {
 	if j.Integrity && !j.Secure {
-		return fabric.SumSize
+		return wire.SumSize
 	}
 	return 0
 }

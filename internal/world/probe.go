@@ -7,6 +7,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/probe"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 const (
@@ -82,8 +83,8 @@ type probeSink struct {
 	sub int
 }
 
-func (s *probeSink) Expect([][]byte) int         { return 0 }
-func (s *probeSink) Arrived([]fabric.Header) int { return 0 }
-func (s *probeSink) Idle()                       {}
+func (s *probeSink) Expect([][]byte) int       { return 0 }
+func (s *probeSink) Arrived([]wire.Header) int { return 0 }
+func (s *probeSink) Idle()                     {}
 
-func (s *probeSink) Chunk(h fabric.Header, payload []byte) { s.p.Take(s.sub, h, payload) }
+func (s *probeSink) Chunk(h wire.Header, payload []byte) { s.p.Take(s.sub, h, payload) }

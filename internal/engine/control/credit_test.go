@@ -33,7 +33,7 @@ type placedNet struct {
 
 func (n *placedNet) Capabilities() fabric.Capabilities {
 	return fabric.Capabilities{
-		Chunk: 100, Batch: 4, Room: socketRoom, Overhead: 16, Header: fabric.HeaderSize,
+		Chunk: 100, Batch: 4, Room: socketRoom, Overhead: 16, Header: wire.HeaderSize,
 		Poller: placedPoller{n}, Placer: placer{n},
 	}
 }

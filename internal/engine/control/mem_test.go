@@ -60,7 +60,7 @@ type memRank struct {
 }
 
 type memDatagram struct {
-	h       fabric.Header
+	h       wire.Header
 	payload []byte
 }
 
@@ -107,7 +107,7 @@ func (n *memNet) engines(t *testing.T) []*engine {
 
 func (m *memRank) Capabilities() fabric.Capabilities {
 	return fabric.Capabilities{
-		Chunk: m.net.chunk, Batch: 4, Room: 256, Overhead: 16, Header: fabric.HeaderSize + fabric.SumSize,
+		Chunk: m.net.chunk, Batch: 4, Room: 256, Overhead: 16, Header: wire.HeaderSize + wire.SumSize,
 	}
 }
 

@@ -111,7 +111,7 @@ func BenchmarkReceiveWorker(b *testing.B) {
 	slots := make([]mcast.Slot, benchBatch)
 	b.Run("in place", func(b *testing.B) {
 		open()
-		h := make([]fabric.Header, benchBatch)
+		h := make([]wire.Header, benchBatch)
 		psn := uint32(1)
 		b.ReportAllocs()
 		for i := 0; i < b.N; i += benchBatch {
@@ -123,7 +123,7 @@ func BenchmarkReceiveWorker(b *testing.B) {
 			}
 			w.in.Expect(slots)
 			for k := range h {
-				h[k] = fabric.Header{Token: op.token, Imm: d.cfg.Layout.Imm(0, psn+uint32(k))}
+				h[k] = wire.Header{Token: op.token, Imm: d.cfg.Layout.Imm(0, psn+uint32(k))}
 			}
 			if w.Arrived(h) != benchBatch {
 				b.Fatal("not where they belong")
@@ -138,7 +138,7 @@ func BenchmarkReceiveWorker(b *testing.B) {
 	b.Run("duplicate", func(b *testing.B) {
 		open()
 		payload := make([]byte, benchChunk)
-		h := fabric.Header{Token: op.token, Imm: d.cfg.Layout.Imm(0, 0)}
+		h := wire.Header{Token: op.token, Imm: d.cfg.Layout.Imm(0, 0)}
 		w.Chunk(h, payload)
 		b.ReportAllocs()
 		for b.Loop() {
@@ -168,7 +168,7 @@ func BenchmarkSendWorker(b *testing.B) {
 	s := &sender{
 		d: d, tx: []fabric.Sender{&nowhere{}}, posted: make([]uint64, 1), max: benchBatch, cmds: queue.New[command](),
 	}
-	s.batch.Headers = make([]fabric.Header, 0, s.max)
+	s.batch.Headers = make([]wire.Header, 0, s.max)
 	s.batch.Payloads = make([][]byte, 0, s.max)
 	b.ReportAllocs()
 	for i := 0; i < b.N; i += benchBatch {
@@ -190,13 +190,13 @@ func TestWorkersAllocateNothing(t *testing.T) {
 	l := benchLanding(t, 1<<16)
 	op := l.op
 	w.primed(l)
-	h := make([]fabric.Header, benchBatch)
+	h := make([]wire.Header, benchBatch)
 	slots := make([]mcast.Slot, benchBatch)
 	psn := uint32(1)
 	batch := func() {
 		w.in.Expect(slots)
 		for k := range h {
-			h[k] = fabric.Header{Token: op.token, Imm: d.cfg.Layout.Imm(0, psn+uint32(k))}
+			h[k] = wire.Header{Token: op.token, Imm: d.cfg.Layout.Imm(0, psn+uint32(k))}
 		}
 		if w.Arrived(h) != benchBatch {
 			t.Fatal("not where they belong")

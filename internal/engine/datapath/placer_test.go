@@ -45,7 +45,7 @@ func TestBulkEnds(t *testing.T) {
 		}
 	}
 	look(true)
-	w.Chunk(fabric.Header{Token: l.op.token, Imm: d.cfg.Layout.Imm(0, 0)}, mem[:benchChunk])
+	w.Chunk(wire.Header{Token: l.op.token, Imm: d.cfg.Layout.Imm(0, 0)}, mem[:benchChunk])
 	look(false)
 	l.left = manyChunks // fetched instead
 	look(true)
@@ -71,8 +71,8 @@ func TestUnstage(t *testing.T) {
 	l.op.mem.Store(&mem)
 	w.in.Open(l.op.token, l.place)
 	r := &read{landing: l, ranges: []wire.Range{{PSN: 3, N: 2}}}
-	w.claim(r)                                                                               // 3 and 4 are fetched
-	w.Chunk(fabric.Header{Token: l.op.token, Imm: d.cfg.Layout.Imm(0, 7)}, mem[:benchChunk]) // 7 came to the worker
+	w.claim(r)                                                                             // 3 and 4 are fetched
+	w.Chunk(wire.Header{Token: l.op.token, Imm: d.cfg.Layout.Imm(0, 7)}, mem[:benchChunk]) // 7 came to the worker
 	kernel.Finish(1, 35)
 	w.learn(l)
 	for psn := range uint32(chunks) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/probe"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Probes are the tests of communicators' multicast groups that are under way. The receive workers own
@@ -42,7 +43,7 @@ func (s *Probes) Start(p *probe.Probe) (stop func()) {
 }
 
 // take reports whether a datagram belongs to a test. Receive workers call it.
-func (s *Probes) take(sub int, h fabric.Header, payload []byte) bool {
+func (s *Probes) take(sub int, h wire.Header, payload []byte) bool {
 	if s.n.Load() == 0 {
 		return false
 	}

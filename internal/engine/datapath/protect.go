@@ -22,13 +22,13 @@ type protection struct {
 
 // init takes the room for seals from the capabilities.
 func (p *protection) init(cfg Config, caps *fabric.Capabilities) {
-	p.head = max(caps.Header, fabric.HeaderSize)
+	p.head = max(caps.Header, wire.HeaderSize)
 	if cfg.Secure {
 		p.master = seal.NewMaster(cfg.Secret, nil)
 		caps.Chunk -= seal.TagSize
 		caps.Overhead += seal.TagSize
 	}
-	p.sums = cfg.Integrity && !cfg.Secure && p.head > fabric.HeaderSize
+	p.sums = cfg.Integrity && !cfg.Secure && p.head > wire.HeaderSize
 }
 
 // sealing is the key of an operation.
@@ -54,12 +54,12 @@ func (s *sealing) nonce(g *mcast.Geometry, sub int, psn, imm uint32) seal.Nonce 
 // sealer is the send worker's memory for sealed payloads.
 type sealer struct {
 	seal.Scratch
-	header [fabric.HeaderSize]byte
+	header [wire.HeaderSize]byte
 	out    []byte // payloads of one batch
 }
 
 // protect returns a chunk's payload as it is sent, and completes its header.
-func (s *sender) protect(op *Operation, sub int, psn uint32, h *fabric.Header, payload []byte) []byte {
+func (s *sender) protect(op *Operation, sub int, psn uint32, h *wire.Header, payload []byte) []byte {
 	switch {
 	case op.seal != nil:
 		q := &s.sealer
@@ -79,7 +79,7 @@ func (s *sender) protect(op *Operation, sub int, psn uint32, h *fabric.Header, p
 // opener is a receive worker's memory for decryption.
 type opener struct {
 	seal.Scratch
-	header [fabric.HeaderSize]byte
+	header [wire.HeaderSize]byte
 }
 
 // sealedLength is the length of the chunk that a sealed payload holds.
@@ -87,7 +87,7 @@ func sealedLength(payload int) int { return payload - seal.TagSize }
 
 // decrypt decrypts a sealed chunk to where it belongs. The caller has checked that the chunk is missing,
 // so that replayed datagrams cost little.
-func (w *receiver) decrypt(p *mcast.Placement, dst []byte, h fabric.Header, psn uint32, sealed []byte) {
+func (w *receiver) decrypt(p *mcast.Placement, dst []byte, h wire.Header, psn uint32, sealed []byte) {
 	op := p.Data.(*landing).op
 	h.Put(w.opener.header[:])
 	if !op.seal.Open(&w.opener.Scratch, dst, op.seal.nonce(op.geo, w.sub, psn, h.Imm), sealed, w.opener.header[:]) {
@@ -98,7 +98,7 @@ func (w *receiver) decrypt(p *mcast.Placement, dst []byte, h fabric.Header, psn 
 }
 
 // intact reports whether a chunk that was received in its slot has the checksum in its header.
-func (w *receiver) intact(h *fabric.Header, s mcast.Slot) bool {
+func (w *receiver) intact(h *wire.Header, s mcast.Slot) bool {
 	mem := w.in.Guess().Data.(*landing).mem.Load()
 	return mem != nil && h.Sum == h.Checksum((*mem)[s.Off:s.Off+int64(s.Len)])
 }

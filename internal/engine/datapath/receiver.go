@@ -253,7 +253,7 @@ func (w *receiver) Expect(slots [][]byte) int {
 }
 
 // Arrived implements fabric.Sink.
-func (w *receiver) Arrived(h []fabric.Header) int {
+func (w *receiver) Arrived(h []wire.Header) int {
 	w.become(workerBusy)
 	n := 0
 	for n < len(h) && w.in.Fits(n, h[n].Token, h[n].Imm) && (!w.d.protect.sums || w.intact(&h[n], w.slots[n])) {
@@ -265,7 +265,7 @@ func (w *receiver) Arrived(h []fabric.Header) int {
 }
 
 // Chunk implements fabric.Sink.
-func (w *receiver) Chunk(h fabric.Header, payload []byte) {
+func (w *receiver) Chunk(h wire.Header, payload []byte) {
 	w.become(workerBusy)
 	if w.d.protect.sums && h.Sum != h.Checksum(payload) {
 		w.corrupt.Add(1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/allcast/allcast/internal/engine/queue"
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 const (
@@ -56,7 +57,7 @@ func newSender(d *Datapath, mc fabric.Multicast) *sender {
 		s.tx = append(s.tx, mc.Sender(sub))
 	}
 	s.posted = make([]uint64, len(s.tx))
-	s.batch.Headers = make([]fabric.Header, 0, s.max)
+	s.batch.Headers = make([]wire.Header, 0, s.max)
 	s.batch.Payloads = make([][]byte, 0, s.max)
 	return s
 }
@@ -219,7 +220,7 @@ func (s *sender) fill(c *command, mem []byte) (bytes int) {
 	for i := uint32(0); i < c.n && len(b.Headers) < s.max; i++ {
 		psn := c.psn + i
 		off, _, length := op.geo.Locate(c.sub, psn)
-		h := fabric.Header{Token: op.token, Comm: op.Key.Comm, Imm: s.d.cfg.Layout.Imm(op.Key.Seq, psn)}
+		h := wire.Header{Token: op.token, Comm: op.Key.Comm, Imm: s.d.cfg.Layout.Imm(op.Key.Seq, psn)}
 		payload := s.protect(op, c.sub, psn, &h, mem[off:off+int64(length)])
 		b.Headers = append(b.Headers, h)
 		b.Payloads = append(b.Payloads, payload)

@@ -14,7 +14,7 @@ type Network struct {
 	Multicast func(t *testing.T, ranks int) []fabric.Multicast
 	// Uneven says that Send does not check whether the payloads of a batch have the same length.
 	Uneven bool
-	// Foreign sends datagrams of 0 to fabric.HeaderSize-1 bytes, one of each length, to the first
+	// Foreign sends datagrams of 0 to wire.HeaderSize-1 bytes, one of each length, to the first
 	// subgroup of ranks that Multicast opened. nil: the network cannot carry such datagrams.
 	Foreign func(t *testing.T, ranks []fabric.Multicast)
 	// Reliable opens the reliable side of one rank per handler. The handler of rank 0 may keep all

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 const token = 0x1122334455667788
@@ -21,7 +22,7 @@ type sink struct {
 	chunk   int
 	buf     []byte
 	guess   []uint32
-	heads   map[uint32]fabric.Header
+	heads   map[uint32]wire.Header
 	count   map[uint32]int
 	foreign int // datagrams with another token
 	got     int
@@ -30,13 +31,13 @@ type sink struct {
 
 func newSink(chunk, chunks int) *sink {
 	return &sink{
-		chunk: chunk, buf: make([]byte, chunk*chunks), heads: map[uint32]fabric.Header{}, count: map[uint32]int{},
+		chunk: chunk, buf: make([]byte, chunk*chunks), heads: map[uint32]wire.Header{}, count: map[uint32]int{},
 	}
 }
 
 func (s *sink) slot(psn uint32) []byte { return s.buf[int(psn)*s.chunk:][:s.chunk] }
 
-func (s *sink) take(h fabric.Header) {
+func (s *sink) take(h wire.Header) {
 	s.heads[h.Imm] = h
 	s.count[h.Imm]++
 	s.got++
@@ -50,7 +51,7 @@ func (s *sink) Expect(slots [][]byte) int {
 	return n
 }
 
-func (s *sink) Arrived(hs []fabric.Header) int {
+func (s *sink) Arrived(hs []wire.Header) int {
 	n := 0
 	for n < len(hs) && hs[n].Token == token && hs[n].Imm == s.guess[n] {
 		s.take(hs[n])
@@ -60,7 +61,7 @@ func (s *sink) Arrived(hs []fabric.Header) int {
 	return n
 }
 
-func (s *sink) Chunk(h fabric.Header, payload []byte) {
+func (s *sink) Chunk(h wire.Header, payload []byte) {
 	if h.Token != token {
 		s.foreign++
 		return
@@ -80,7 +81,7 @@ func send(t *testing.T, tx fabric.Sender, comm uint32, data []byte, chunk, limit
 		var b fabric.Batch
 		for _, psn := range psns[:min(limit, len(psns))] {
 			off := int(psn) * chunk
-			h := fabric.Header{Token: token, Comm: comm, Imm: psn}
+			h := wire.Header{Token: token, Comm: comm, Imm: psn}
 			payload := data[off:min(off+chunk, len(data))]
 			h.Sum = h.Checksum(payload)
 			b.Headers, b.Payloads = append(b.Headers, h), append(b.Payloads, payload)
@@ -147,7 +148,7 @@ func testMulticastCapabilities(t *testing.T, n Network) {
 	t.Helper()
 	for _, m := range n.Multicast(t, 2) {
 		c := m.Capabilities()
-		if c.Chunk < 1 || c.Batch < 1 || c.Room < c.Batch || c.Overhead < c.Header || c.Header < fabric.HeaderSize {
+		if c.Chunk < 1 || c.Batch < 1 || c.Room < c.Batch || c.Overhead < c.Header || c.Header < wire.HeaderSize {
 			t.Errorf("capabilities %+v", c)
 		}
 		if m.Subgroups() != 2 {
@@ -180,8 +181,8 @@ func testDelivery(t *testing.T, n Network) {
 				}
 				for psn := range uint32(chunks) {
 					end := min(int(psn+1)*c.Chunk, len(data))
-					want := fabric.Header{Token: token, Comm: uint32(sub), Imm: psn}
-					if c.Header >= fabric.HeaderSize+fabric.SumSize {
+					want := wire.Header{Token: token, Comm: uint32(sub), Imm: psn}
+					if c.Header >= wire.HeaderSize+wire.SumSize {
 						want.Sum = want.Checksum(data[int(psn)*c.Chunk : end])
 					}
 					if s.heads[psn] != want || s.count[psn] != 1 {
@@ -207,7 +208,7 @@ func testBatches(t *testing.T, n Network) {
 	all := n.Multicast(t, 2)
 	c := all[0].Capabilities()
 	tx := all[0].Sender(0)
-	h := make([]fabric.Header, 2000)
+	h := make([]wire.Header, 2000)
 	for i := range h {
 		h[i].Token = token
 	}
@@ -245,7 +246,7 @@ func testBusy(t *testing.T, n Network) {
 	m := n.Multicast(t, 1)[0]
 	c := m.Capabilities()
 	tx := m.Sender(0)
-	b := &fabric.Batch{Headers: make([]fabric.Header, c.Batch), Payloads: make([][]byte, c.Batch)}
+	b := &fabric.Batch{Headers: make([]wire.Header, c.Batch), Payloads: make([][]byte, c.Batch)}
 	for i := range b.Payloads {
 		b.Payloads[i] = make([]byte, c.Chunk)
 	}
@@ -286,10 +287,10 @@ func testForeign(t *testing.T, n Network) {
 	s := newSink(c.Chunk, 1)
 	s.guess = []uint32{0}
 	receive(t, all[1].Receiver(0), s, func() bool {
-		return s.got == 1 && all[1].Receiver(0).Stats().Malformed >= fabric.HeaderSize
+		return s.got == 1 && all[1].Receiver(0).Stats().Malformed >= wire.HeaderSize
 	})
-	if st := all[1].Receiver(0).Stats(); st.Malformed != fabric.HeaderSize || st.Datagrams != 1 {
-		t.Errorf("the receiver counts %+v, want %d malformed datagrams", st, fabric.HeaderSize)
+	if st := all[1].Receiver(0).Stats(); st.Malformed != wire.HeaderSize || st.Datagrams != 1 {
+		t.Errorf("the receiver counts %+v, want %d malformed datagrams", st, wire.HeaderSize)
 	}
 	if !bytes.Equal(s.buf, fill(c.Chunk, 1)) {
 		t.Error("a foreign datagram changed a chunk")
@@ -516,7 +517,7 @@ func testMulticastClose(t *testing.T, n Network) {
 	}
 	wg.Wait()
 	tx := m.Sender(0)
-	b := &fabric.Batch{Headers: make([]fabric.Header, 1), Payloads: make([][]byte, 1)}
+	b := &fabric.Batch{Headers: make([]wire.Header, 1), Payloads: make([][]byte, 1)}
 	if _, err := tx.Send(b); !errors.Is(err, fabric.ErrClosed) {
 		t.Errorf("Send: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Wrap returns m with the faults of a Spec in its receivers. Ranks that share a seed draw different
@@ -63,7 +64,7 @@ type receiver struct {
 }
 
 type datagram struct {
-	header  fabric.Header
+	header  wire.Header
 	payload []byte
 	places  int // datagrams that may still overtake it
 	since   time.Time
@@ -112,7 +113,7 @@ func (r *receiver) Expect(slots [][]byte) int {
 
 // Arrived implements fabric.Sink. Datagrams stay in place up to the first one with a fault. A damaged
 // one is damaged in place.
-func (r *receiver) Arrived(h []fabric.Header) int {
+func (r *receiver) Arrived(h []wire.Header) int {
 	n := 0
 	for r.decided = pass; n < len(h); n++ {
 		if r.decided = r.draw(); r.decided == damage {
@@ -137,7 +138,7 @@ func (r *receiver) catchUp() {
 }
 
 // Chunk implements fabric.Sink.
-func (r *receiver) Chunk(h fabric.Header, payload []byte) {
+func (r *receiver) Chunk(h wire.Header, payload []byte) {
 	r.catchUp()
 	f := r.decided
 	switch {
@@ -175,20 +176,20 @@ func (r *receiver) flip(b []byte) {
 
 // damage flips a bit of a datagram, sometimes in the header. It copies the payload, which belongs to
 // the Receiver.
-func (r *receiver) damage(h fabric.Header, payload []byte) (fabric.Header, []byte) {
+func (r *receiver) damage(h wire.Header, payload []byte) (wire.Header, []byte) {
 	const heads = 8 // one header in this many datagrams
 	if len(payload) > 0 && r.rng.IntN(heads) > 0 {
 		r.scratch = append(r.scratch[:0], payload...)
 		r.flip(r.scratch)
 		return h, r.scratch
 	}
-	var b [fabric.HeaderSize + fabric.SumSize]byte
+	var b [wire.HeaderSize + wire.SumSize]byte
 	h.PutSum(b[:])
 	r.flip(b[:])
-	return fabric.ParseSum(b[:]), payload
+	return wire.ParseSum(b[:]), payload
 }
 
-func (r *receiver) keep(h fabric.Header, payload []byte) {
+func (r *receiver) keep(h wire.Header, payload []byte) {
 	var b []byte
 	if n := len(r.spare); n > 0 {
 		b, r.spare = r.spare[n-1], r.spare[:n-1]

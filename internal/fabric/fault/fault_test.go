@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // slots is a sink of four places of one byte each. A datagram's immediate is its place and its payload.
@@ -22,7 +22,7 @@ func (s *slots) Expect(to [][]byte) int {
 	return n
 }
 
-func (s *slots) Arrived(h []fabric.Header) int {
+func (s *slots) Arrived(h []wire.Header) int {
 	for i := range h {
 		if int(h[i].Imm) != s.next+i {
 			return i
@@ -31,26 +31,26 @@ func (s *slots) Arrived(h []fabric.Header) int {
 	return len(h)
 }
 
-func (s *slots) Chunk(h fabric.Header, payload []byte) { s.mem[h.Imm] = payload[0] }
-func (s *slots) Idle()                                 {}
+func (s *slots) Chunk(h wire.Header, payload []byte) { s.mem[h.Imm] = payload[0] }
+func (s *slots) Idle()                               {}
 
 // Datagrams that the sink does not accept in place stay in its slots until the receiver has moved them.
 // Held datagrams must not be placed there before.
 func TestHeldIsNotPlacedUnderOthers(t *testing.T) {
 	s := &slots{mem: make([]byte, 4)}
 	r := &receiver{sink: s, rng: rand.New(rand.NewPCG(1, 2))}
-	r.held = []datagram{{header: fabric.Header{Imm: 1}, payload: []byte{1}, places: 1}}
+	r.held = []datagram{{header: wire.Header{Imm: 1}, payload: []byte{1}, places: 1}}
 	slot := make([][]byte, 2)
 	if r.Expect(slot) != 2 {
 		t.Fatal("no slots")
 	}
 	// Datagrams 0 and 3 arrive in the slots of 0 and 1.
 	slot[0][0], slot[1][0] = 0, 3
-	if n := r.Arrived([]fabric.Header{{Imm: 0}, {Imm: 3}}); n != 1 {
+	if n := r.Arrived([]wire.Header{{Imm: 0}, {Imm: 3}}); n != 1 {
 		t.Fatalf("%d datagrams are in place", n)
 	}
 	moved := slot[1][0]
-	r.Chunk(fabric.Header{Imm: 3}, []byte{moved})
+	r.Chunk(wire.Header{Imm: 3}, []byte{moved})
 	r.Idle()
 	for i, b := range s.mem {
 		if i != 2 && int(b) != i {
@@ -63,10 +63,10 @@ func TestHeldIsNotPlacedUnderOthers(t *testing.T) {
 func TestHeldIsReleased(t *testing.T) {
 	s := &slots{mem: make([]byte, 4)}
 	r := &receiver{sink: s, rng: rand.New(rand.NewPCG(1, 2))}
-	r.held = []datagram{{header: fabric.Header{Imm: 3}, payload: []byte{3}, places: 1}}
+	r.held = []datagram{{header: wire.Header{Imm: 3}, payload: []byte{3}, places: 1}}
 	slot := make([][]byte, 1)
 	r.Expect(slot)
-	r.Arrived([]fabric.Header{{Imm: 0}})
+	r.Arrived([]wire.Header{{Imm: 0}})
 	r.Expect(slot)
 	if s.mem[3] != 3 || len(r.held) > 0 {
 		t.Errorf("%d datagrams are still held", len(r.held))
@@ -97,7 +97,7 @@ func TestDamage(t *testing.T) {
 	slot := make([][]byte, 2)
 	r.Expect(slot)
 	slot[0][0], slot[1][0] = 0x0f, 0xf0
-	if n := r.Arrived([]fabric.Header{{Imm: 0}, {Imm: 1}}); n != 2 {
+	if n := r.Arrived([]wire.Header{{Imm: 0}, {Imm: 1}}); n != 2 {
 		t.Fatalf("%d datagrams are in place", n)
 	}
 	for i, was := range []byte{0x0f, 0xf0} {
@@ -107,7 +107,7 @@ func TestDamage(t *testing.T) {
 	}
 	heads := 0
 	for range 200 {
-		h, payload := fabric.Header{Token: 7, Imm: 1}, []byte{1, 2, 3}
+		h, payload := wire.Header{Token: 7, Imm: 1}, []byte{1, 2, 3}
 		k := &keeper{}
 		r.sink = k
 		r.Chunk(h, payload)
@@ -133,10 +133,10 @@ func TestDamage(t *testing.T) {
 
 type keeper struct {
 	slots
-	h       fabric.Header
+	h       wire.Header
 	payload []byte
 }
 
-func (k *keeper) Chunk(h fabric.Header, payload []byte) {
+func (k *keeper) Chunk(h wire.Header, payload []byte) {
 	k.h, k.payload = h, append([]byte(nil), payload...)
 }

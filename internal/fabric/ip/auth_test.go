@@ -35,20 +35,28 @@ func TestAuth(t *testing.T) {
 	}{
 		{"good", authSelf{rank: 3, size: 8, secret: key}, authSelf{rank: 5, size: 8, secret: key}, 5, nil, nil},
 		{
-			"key", authSelf{rank: 3, size: 8, secret: key},
-			authSelf{rank: 5, size: 8, secret: other}, 5, errAuthKey, errAuthKey,
+			"key",
+			authSelf{rank: 3, size: 8, secret: key},
+			authSelf{rank: 5, size: 8, secret: other},
+			5, errAuthKey, errAuthKey,
 		},
 		{
-			"size", authSelf{rank: 3, size: 8, secret: key},
-			authSelf{rank: 5, size: 9, secret: key}, 5, errAuthSize, errAuthSize,
+			"size",
+			authSelf{rank: 3, size: 8, secret: key},
+			authSelf{rank: 5, size: 9, secret: key},
+			5, errAuthSize, errAuthSize,
 		},
 		{
-			"rank", authSelf{rank: 3, size: 8, secret: key},
-			authSelf{rank: 5, size: 8, secret: key}, 4, errAuthRank, errAuthRank,
+			"rank",
+			authSelf{rank: 3, size: 8, secret: key},
+			authSelf{rank: 5, size: 8, secret: key},
+			4, errAuthRank, errAuthRank,
 		},
 		{
-			"self", authSelf{rank: 5, size: 8, secret: key},
-			authSelf{rank: 5, size: 8, secret: key}, 5, errAuthRank, errAuthRank,
+			"self",
+			authSelf{rank: 5, size: 8, secret: key},
+			authSelf{rank: 5, size: 8, secret: key},
+			5, errAuthRank, errAuthRank,
 		},
 	} {
 		from, de, ae := authRun(c.d, c.a, c.to)

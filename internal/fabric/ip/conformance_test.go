@@ -7,6 +7,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/fabrictest"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // The multicast side keeps the contract in all variants, with a poller and without.
@@ -42,7 +43,7 @@ func TestMulticastConformance(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = stranger.Close() })
-				for n := range fabric.HeaderSize {
+				for n := range wire.HeaderSize {
 					if _, err := stranger.conn.WriteTo(make([]byte, n), net.UDPAddrFromAddrPort(groups[0])); err != nil {
 						t.Fatal(err)
 					}

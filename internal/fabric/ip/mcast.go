@@ -25,7 +25,7 @@ type McastConfig struct {
 	DSCP          int
 	ReceiveBuffer int  // requested socket buffer in bytes; 0: 8 MiB
 	PlainSockets  bool // no super-packets, neither sent (GSO) nor received (GRO)
-	Sums          bool // headers carry a checksum (fabric.Header.Sum)
+	Sums          bool // headers carry a checksum (wire.Header.Sum)
 
 	Poller    *Poller          // serves receivers after Attach; nil: they have none
 	Placer    fabric.Placer    // places chunks of these groups (Filter); nil: there is none

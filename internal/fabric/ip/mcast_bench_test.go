@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 func mcastBatchOf(data []byte, chunk, n int) *fabric.Batch {
 	b := &fabric.Batch{}
 	for i := range n {
-		b.Headers = append(b.Headers, fabric.Header{Token: mcastToken, Imm: uint32(i)})
+		b.Headers = append(b.Headers, wire.Header{Token: mcastToken, Imm: uint32(i)})
 		b.Payloads = append(b.Payloads, data[i*chunk:][:chunk])
 	}
 	return b
@@ -22,10 +23,10 @@ type mcastCount struct {
 	n     int
 }
 
-func (c *mcastCount) Expect(slots [][]byte) int      { return copy(slots, c.slots) }
-func (c *mcastCount) Arrived(hs []fabric.Header) int { c.n += len(hs); return len(hs) }
-func (c *mcastCount) Chunk(fabric.Header, []byte)    { c.n++ }
-func (c *mcastCount) Idle()                          {}
+func (c *mcastCount) Expect(slots [][]byte) int    { return copy(slots, c.slots) }
+func (c *mcastCount) Arrived(hs []wire.Header) int { c.n += len(hs); return len(hs) }
+func (c *mcastCount) Chunk(wire.Header, []byte)    { c.n++ }
+func (c *mcastCount) Idle()                        {}
 
 func TestMulticastAllocates(t *testing.T) {
 	mcastEach(t, func(t *testing.T, v mcastVariant) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // mcastSeed keeps the groups of tests apart, even of test binaries that run at the same time.
@@ -159,7 +160,7 @@ func (s *mcastSink) Expect(slots [][]byte) int {
 	return n
 }
 
-func (s *mcastSink) Arrived(hs []fabric.Header) int {
+func (s *mcastSink) Arrived(hs []wire.Header) int {
 	n := 0
 	for n < len(hs) && hs[n].Token == mcastToken && hs[n].Imm == s.guess[n] {
 		s.got[hs[n].Imm]++
@@ -170,7 +171,7 @@ func (s *mcastSink) Arrived(hs []fabric.Header) int {
 	return n
 }
 
-func (s *mcastSink) Chunk(h fabric.Header, payload []byte) {
+func (s *mcastSink) Chunk(h wire.Header, payload []byte) {
 	if h.Token != mcastToken {
 		s.foreign++
 		return
@@ -200,7 +201,7 @@ func mcastSend(t testing.TB, s fabric.Sender, data []byte, chunk, limit int, psn
 		var b fabric.Batch
 		for _, psn := range psns[:min(limit, len(psns))] {
 			off := int(psn) * chunk
-			b.Headers = append(b.Headers, fabric.Header{Token: mcastToken, Comm: 3, Imm: psn})
+			b.Headers = append(b.Headers, wire.Header{Token: mcastToken, Comm: 3, Imm: psn})
 			b.Payloads = append(b.Payloads, data[off:min(off+chunk, len(data))])
 		}
 		psns = psns[len(b.Headers):]

@@ -3,12 +3,12 @@ package ip
 import (
 	"testing"
 
-	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Chunks of several packets arrive one by one, even if several of them would fit a super-packet.
 func TestLongChunk(t *testing.T) {
-	for _, chunk := range []int{MaxChunk + 1, 20_000, 2*MaxChunk + fabric.HeaderSize, 60_000, MaxLong} {
+	for _, chunk := range []int{MaxChunk + 1, 20_000, 2*MaxChunk + wire.HeaderSize, 60_000, MaxLong} {
 		cfg := mcastLoopback(t, 1, false)
 		cfg.Chunk, cfg.Packet = chunk, MaxChunk
 		a, b := mcastVariants[0].open(t, cfg), mcastVariants[0].open(t, cfg)

@@ -6,7 +6,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 const (
@@ -138,7 +138,7 @@ func (p *mcastPlan) checkGroups() error {
 }
 
 func (p *mcastPlan) checkSizes() error {
-	fits := max(0, MaxPayload(p.Interface.MTU, p.v6)-(p.head-fabric.HeaderSize))
+	fits := max(0, MaxPayload(p.Interface.MTU, p.v6)-(p.head-wire.HeaderSize))
 	switch {
 	case fits == 0:
 		return fmt.Errorf("multicast: the MTU of interface %s is %d, too small for any payload", p.Interface.Name,

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 func TestMaxPayload(t *testing.T) {
@@ -30,8 +30,8 @@ func TestMaxPayload(t *testing.T) {
 		}
 	}
 	for chunk := 1; chunk <= MaxChunk; chunk++ {
-		n := mcastBatch(fabric.HeaderSize, chunk)
-		if n < 1 || n > 64 || n*(chunk+fabric.HeaderSize) > 65507 {
+		n := mcastBatch(wire.HeaderSize, chunk)
+		if n < 1 || n > 64 || n*(chunk+wire.HeaderSize) > 65507 {
 			t.Fatalf("a batch of %d chunks of %d bytes", n, chunk)
 		}
 	}

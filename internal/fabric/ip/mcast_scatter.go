@@ -1,16 +1,19 @@
 package ip
 
-import "github.com/allcast/allcast/internal/fabric"
+import (
+	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
+)
 
 // mcastScatter is the memory that one receive call scatters to: header, slot, header, slot, and so on.
 // The stage at the end takes the rest, so that nothing is truncated. The slots are where the sink
 // expects the payloads. If the sink is right, the payloads are in place and nothing is copied.
 type mcastScatter struct {
-	slots   [][]byte        // of the last Expect
-	room    [][]byte        // memory of slots
-	size    int             // size of a header
-	heads   []byte          // one per slot
-	headers []fabric.Header // decoded
+	slots   [][]byte      // of the last Expect
+	room    [][]byte      // memory of slots
+	size    int           // size of a header
+	heads   []byte        // one per slot
+	headers []wire.Header // decoded
 	// Twice the size of a super-packet. The kernel fills it from the middle on. Payloads that leave
 	// their slots go right in front of the middle, so that they and the rest are contiguous.
 	stage []byte
@@ -21,7 +24,7 @@ func newMcastScatter(head, batch int) *mcastScatter {
 		room:    make([][]byte, batch),
 		size:    head,
 		heads:   make([]byte, batch*head),
-		headers: make([]fabric.Header, batch),
+		headers: make([]wire.Header, batch),
 		stage:   make([]byte, 2*mcastStage),
 	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // mcastGuesser gives slots of any length, and accepts any number of datagrams in place.
@@ -18,7 +18,7 @@ type mcastGuesser struct {
 
 func (g *mcastGuesser) Expect(slots [][]byte) int { return copy(slots, g.slots) }
 
-func (g *mcastGuesser) Arrived(hs []fabric.Header) int {
+func (g *mcastGuesser) Arrived(hs []wire.Header) int {
 	n := min(g.takes, len(hs)) // -1 also means none
 	for i, h := range hs[:max(0, n)] {
 		g.add(h, g.slots[i])
@@ -26,7 +26,7 @@ func (g *mcastGuesser) Arrived(hs []fabric.Header) int {
 	return n
 }
 
-func (g *mcastGuesser) Chunk(h fabric.Header, payload []byte) {
+func (g *mcastGuesser) Chunk(h wire.Header, payload []byte) {
 	g.add(h, payload)
 	// The sink may put the payload anywhere, even where other datagrams were received.
 	for _, s := range g.slots {
@@ -36,10 +36,10 @@ func (g *mcastGuesser) Chunk(h fabric.Header, payload []byte) {
 
 func (g *mcastGuesser) Idle() {}
 
-func (g *mcastGuesser) add(h fabric.Header, payload []byte) {
-	d := make([]byte, fabric.HeaderSize+len(payload))
+func (g *mcastGuesser) add(h wire.Header, payload []byte) {
+	d := make([]byte, wire.HeaderSize+len(payload))
 	h.Put(d)
-	copy(d[fabric.HeaderSize:], payload)
+	copy(d[wire.HeaderSize:], payload)
 	g.got = append(g.got, d)
 }
 
@@ -52,14 +52,14 @@ func TestScatterAnything(t *testing.T) {
 		n := rapid.IntRange(0, 6*60).Draw(t, "bytes")
 		g := &mcastGuesser{takes: rapid.IntRange(-1, most+1).Draw(t, "takes")}
 		for range rapid.IntRange(0, most).Draw(t, "slots") {
-			size := rapid.OneOf(rapid.Just(max(0, seg-fabric.HeaderSize)), rapid.IntRange(0, 60)).Draw(t, "slot")
+			size := rapid.OneOf(rapid.Just(max(0, seg-wire.HeaderSize)), rapid.IntRange(0, 60)).Draw(t, "slot")
 			g.slots = append(g.slots, make([]byte, size))
 		}
 		stream := make([]byte, n)
 		for i := range stream {
 			stream[i] = byte(i + 1)
 		}
-		v := newMcastScatter(fabric.HeaderSize, most) // longer headers are TestMulticastSums's
+		v := newMcastScatter(wire.HeaderSize, most) // longer headers are TestMulticastSums's
 		v.expect(g)
 		// As the kernel does.
 		rest := stream
@@ -81,7 +81,7 @@ func TestScatterAnything(t *testing.T) {
 			if seg > 0 {
 				size = min(seg, size)
 			}
-			if size < fabric.HeaderSize {
+			if size < wire.HeaderSize {
 				short++
 			} else {
 				want = append(want, rest[:size])

@@ -1,14 +1,14 @@
 package ip
 
-import "github.com/allcast/allcast/internal/fabric"
+import "github.com/allcast/allcast/internal/wire"
 
 const (
 	// MaxChunk is the largest payload of a datagram. It fits a jumbo frame (an MTU of 9000) over IPv4.
 	// Loopback would take more, but then no two chunks would fit a super-packet.
-	MaxChunk = 9000 - ipv4Header - udpHeader - fabric.HeaderSize
+	MaxChunk = 9000 - ipv4Header - udpHeader - wire.HeaderSize
 
 	// MaxLong is the largest payload of several packets. It fits a super-packet that devices take whole.
-	MaxLong = mcastMaxLong - fabric.HeaderSize
+	MaxLong = mcastMaxLong - wire.HeaderSize
 
 	ipv4Header = 20
 	ipv6Header = 40
@@ -30,9 +30,9 @@ const (
 )
 
 // MaxPayload is the largest chunk, of at most MaxChunk, whose datagram fits a path MTU; 0 if none fits.
-// Checksums reduce it by fabric.SumSize.
+// Checksums reduce it by wire.SumSize.
 func MaxPayload(mtu int, v6 bool) int {
-	return max(0, min(mtu-mcastIPHeader(v6)-udpHeader-fabric.HeaderSize, MaxChunk))
+	return max(0, min(mtu-mcastIPHeader(v6)-udpHeader-wire.HeaderSize, MaxChunk))
 }
 
 func mcastIPHeader(v6 bool) int {
@@ -45,14 +45,14 @@ func mcastIPHeader(v6 bool) int {
 // mcastHead is the size of a datagram's header.
 func mcastHead(sums bool) int {
 	if sums {
-		return fabric.HeaderSize + fabric.SumSize
+		return wire.HeaderSize + wire.SumSize
 	}
-	return fabric.HeaderSize
+	return wire.HeaderSize
 }
 
 // mcastPut encodes a header to all of b.
-func mcastPut(b []byte, h fabric.Header) {
-	if len(b) > fabric.HeaderSize {
+func mcastPut(b []byte, h wire.Header) {
+	if len(b) > wire.HeaderSize {
 		h.PutSum(b)
 	} else {
 		h.Put(b)
@@ -60,11 +60,11 @@ func mcastPut(b []byte, h fabric.Header) {
 }
 
 // mcastParse decodes all of b.
-func mcastParse(b []byte) fabric.Header {
-	if len(b) > fabric.HeaderSize {
-		return fabric.ParseSum(b)
+func mcastParse(b []byte) wire.Header {
+	if len(b) > wire.HeaderSize {
+		return wire.ParseSum(b)
 	}
-	return fabric.ParseHeader(b)
+	return wire.ParseHeader(b)
 }
 
 // mcastBatch is the number of datagrams, with headers of head bytes and payloads of chunk bytes, per

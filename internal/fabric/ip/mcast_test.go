@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Ranks with and without accelerations receive each other's datagrams.
@@ -118,7 +119,7 @@ func TestMulticastMalformed(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = stranger.Close() })
-			for n := range fabric.HeaderSize + 1 {
+			for n := range wire.HeaderSize + 1 {
 				if _, err := stranger.conn.WriteTo(make([]byte, n), net.UDPAddrFromAddrPort(cfg.Groups[0])); err != nil {
 					t.Fatal(err)
 				}
@@ -130,7 +131,7 @@ func TestMulticastMalformed(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if st := m.Receiver(0).Stats(); st.Malformed != fabric.HeaderSize || st.Datagrams != 1 {
+			if st := m.Receiver(0).Stats(); st.Malformed != wire.HeaderSize || st.Datagrams != 1 {
 				t.Errorf("stats %+v", st)
 			}
 		})
@@ -162,14 +163,14 @@ type sumSink struct {
 	sums map[uint32]uint32
 }
 
-func (s sumSink) Arrived(hs []fabric.Header) int {
+func (s sumSink) Arrived(hs []wire.Header) int {
 	for _, h := range hs {
 		s.sums[h.Imm] = h.Sum
 	}
 	return s.mcastSink.Arrived(hs)
 }
 
-func (s sumSink) Chunk(h fabric.Header, payload []byte) {
+func (s sumSink) Chunk(h wire.Header, payload []byte) {
 	s.sums[h.Imm] = h.Sum
 	s.mcastSink.Chunk(h, payload)
 }
@@ -186,7 +187,7 @@ func TestMulticastSums(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			cfg.Groups = mcastNextGroups(1, false)
 			a, b := v.open(t, cfg), v.open(t, cfg)
-			if c := a.Capabilities(); c.Overhead != plain.Overhead+fabric.SumSize || c.Header != plain.Header+fabric.SumSize {
+			if c := a.Capabilities(); c.Overhead != plain.Overhead+wire.SumSize || c.Header != plain.Header+wire.SumSize {
 				t.Errorf("%+v, and %+v without", c, plain)
 			}
 			const chunks = 6
@@ -194,10 +195,11 @@ func TestMulticastSums(t *testing.T) {
 			s := sumSink{newMcastSink(1000, chunks), map[uint32]uint32{}}
 			s.guess = mcastRange(0, 3)
 			for psn := range uint32(chunks) {
-				h := fabric.Header{Token: mcastToken, Comm: 3, Imm: psn}
+				h := wire.Header{Token: mcastToken, Comm: 3, Imm: psn}
 				payload := data[psn*1000:][:1000]
 				h.Sum = h.Checksum(payload)
-				if err := fabric.SendAll(a.Sender(0), &fabric.Batch{Headers: []fabric.Header{h}, Payloads: [][]byte{payload}}, time.Minute); err != nil {
+				batch := &fabric.Batch{Headers: []wire.Header{h}, Payloads: [][]byte{payload}}
+				if err := fabric.SendAll(a.Sender(0), batch, time.Minute); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -208,7 +210,7 @@ func TestMulticastSums(t *testing.T) {
 			}
 			mcastSame(t, s.buf, data)
 			for psn := range uint32(chunks) {
-				h := fabric.Header{Token: mcastToken, Comm: 3, Imm: psn}
+				h := wire.Header{Token: mcastToken, Comm: 3, Imm: psn}
 				if s.sums[psn] != h.Checksum(s.slot(psn)) {
 					t.Errorf("chunk %d: the sum is %#x", psn, s.sums[psn])
 				}
@@ -220,7 +222,7 @@ func TestMulticastSums(t *testing.T) {
 	c := mcastVariants[0].open(t, cfg).Capabilities().Chunk
 	cfg.Sums = true
 	p, err := newMcastPlan(cfg)
-	if err != nil || p.Chunk != c-fabric.SumSize {
+	if err != nil || p.Chunk != c-wire.SumSize {
 		t.Errorf("%d, and %d without: %v", p.Chunk, c, err)
 	}
 }

@@ -69,8 +69,12 @@ func TestTCPRead(t *testing.T) {
 				{{Off: session.MaxPart, Len: session.MaxPart + 1}},
 				{{Off: 0, Len: 0}},
 				{
-					{Off: 9, Len: 1}, {Off: 0, Len: 3}, {Off: size - 1, Len: 1}, {Off: 100, Len: session.MaxPart},
-					{Off: 5, Len: 0}, {Off: 200, Len: 2},
+					{Off: 9, Len: 1},
+					{Off: 0, Len: 3},
+					{Off: size - 1, Len: 1},
+					{Off: 100, Len: session.MaxPart},
+					{Off: 5, Len: 0},
+					{Off: 200, Len: 2},
 				},
 			}
 			bad := [][]fabric.Span{

@@ -5,6 +5,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/fabrictest"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 func TestConformance(t *testing.T) {
@@ -32,7 +33,7 @@ func TestConformance(t *testing.T) {
 				},
 				Foreign: func(_ *testing.T, ranks []fabric.Multicast) {
 					for r := range ranks {
-						for k := range fabric.HeaderSize {
+						for k := range wire.HeaderSize {
 							last.Inject(r, 0, make([]byte, k))
 						}
 					}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // card is the unreliable side of one rank.
@@ -30,7 +31,7 @@ func newCard(n *Net) *card {
 
 // Capabilities implements fabric.Multicast.
 func (c *card) Capabilities() fabric.Capabilities {
-	const header = fabric.HeaderSize + fabric.SumSize
+	const header = wire.HeaderSize + wire.SumSize
 	cfg := &c.net.cfg
 	caps := fabric.Capabilities{Chunk: cfg.Chunk, Batch: cfg.Batch, Room: cfg.Room, Overhead: header, Header: header}
 	if cfg.Groups {
@@ -85,7 +86,7 @@ func (c *card) Close() error {
 }
 
 type datagram struct {
-	header  fabric.Header
+	header  wire.Header
 	payload []byte
 }
 
@@ -94,7 +95,7 @@ type subgroup struct {
 	card  *card
 	sub   int
 	slots [][]byte
-	heads []fabric.Header
+	heads []wire.Header
 	sends uint64 // calls of Send
 	sent  uint64 // datagrams
 
@@ -160,8 +161,8 @@ func (s *subgroup) add(d datagram) {
 // Inject delivers a datagram of any content to a rank.
 func (n *Net) Inject(rank, sub int, b []byte) {
 	s := n.cards[rank].subs[sub]
-	if len(b) >= fabric.HeaderSize+fabric.SumSize {
-		s.add(datagram{fabric.ParseSum(b), bytes.Clone(b[fabric.HeaderSize+fabric.SumSize:])})
+	if len(b) >= wire.HeaderSize+wire.SumSize {
+		s.add(datagram{wire.ParseSum(b), bytes.Clone(b[wire.HeaderSize+wire.SumSize:])})
 		return
 	}
 	s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // A test takes bounded time. Switches that snoop on group membership need a moment to learn of a new
@@ -63,9 +64,9 @@ func (p *Probe) payload(rank int) int {
 // all others, since they may not have heard this rank yet.
 func (p *Probe) Send(stop <-chan struct{}, send func(sub int, b *fabric.Batch)) {
 	payload := make([]byte, p.payload(p.rank))
-	h := fabric.Header{Token: p.token, Comm: p.comm, Imm: uint32(p.rank)}
+	h := wire.Header{Token: p.token, Comm: p.comm, Imm: uint32(p.rank)}
 	h.Sum = h.Checksum(payload)
-	b := fabric.Batch{Headers: []fabric.Header{h}, Payloads: [][]byte{payload}}
+	b := fabric.Batch{Headers: []wire.Header{h}, Payloads: [][]byte{payload}}
 	wait := every + time.Duration(p.size)*perRank/10
 	again := time.NewTimer(wait)
 	defer again.Stop()
@@ -84,7 +85,7 @@ func (p *Probe) Send(stop <-chan struct{}, send func(sub int, b *fabric.Batch)) 
 }
 
 // Take takes a datagram. Foreign datagrams are expected, and ignored.
-func (p *Probe) Take(sub int, h fabric.Header, payload []byte) {
+func (p *Probe) Take(sub int, h wire.Header, payload []byte) {
 	if h.Token != p.token || h.Comm != p.comm || uint64(h.Imm) >= uint64(p.size) || int(h.Imm) == p.rank {
 		return
 	}

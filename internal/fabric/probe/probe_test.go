@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // A datagram counts only if it arrived whole: the first packet of several does not count.
@@ -15,7 +16,7 @@ func TestProbeCounts(t *testing.T) {
 		bytes int
 		want  bool
 	}{{0, 8956, false}, {0, 20_000, true}, {1, 8956, false}, {1, 0, true}, {3, 0, false}, {3, 20_000, true}} {
-		p.Take(0, fabric.Header{Token: 7, Comm: 9, Imm: c.rank}, make([]byte, c.bytes))
+		p.Take(0, wire.Header{Token: 7, Comm: 9, Imm: c.rank}, make([]byte, c.bytes))
 		if got := p.heard[c.rank].Load(); got != c.want {
 			t.Errorf("%d bytes of rank %d: heard %v", c.bytes, c.rank, got)
 		}
@@ -30,7 +31,7 @@ func TestProbeCounts(t *testing.T) {
 // A rank counts as heard once it was heard on all subgroups. Foreign datagrams do not count.
 func TestUnheard(t *testing.T) {
 	p := New(7, 9, 0, 5, 2, 100)
-	for _, h := range []fabric.Header{
+	for _, h := range []wire.Header{
 		{Token: 8, Comm: 9, Imm: 1},
 		{Token: 7, Comm: 8, Imm: 1},
 		{Token: 7, Comm: 9, Imm: 5},
@@ -40,10 +41,10 @@ func TestUnheard(t *testing.T) {
 		p.Take(0, h, nil)
 		p.Take(1, h, nil)
 	}
-	p.Take(0, fabric.Header{Token: 7, Comm: 9, Imm: 1}, nil)
+	p.Take(0, wire.Header{Token: 7, Comm: 9, Imm: 1}, nil)
 	for range 2 { // duplicates do not count
-		p.Take(0, fabric.Header{Token: 7, Comm: 9, Imm: 2}, nil)
-		p.Take(1, fabric.Header{Token: 7, Comm: 9, Imm: 2}, nil)
+		p.Take(0, wire.Header{Token: 7, Comm: 9, Imm: 2}, nil)
+		p.Take(1, wire.Header{Token: 7, Comm: 9, Imm: 2}, nil)
 	}
 	if got := p.Unheard(); !slices.Equal(got, []int{1, 3, 4}) {
 		t.Errorf("ranks %v were not heard", got)

@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 const (
@@ -72,7 +73,7 @@ func (d *Device) MaxChunk(sums bool) int { return d.MTU() - header(sums) }
 
 func header(sums bool) int {
 	if sums {
-		return headSize + fabric.SumSize
+		return headSize + wire.SumSize
 	}
 	return headSize
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/verbs"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 func open(t *testing.T) *verbs.Device {
@@ -55,17 +56,17 @@ func byName(comm string, sub int) netip.Addr {
 
 // collect is a sink that counts datagrams, and with keep copies them.
 type collect struct {
-	heads   []fabric.Header
+	heads   []wire.Header
 	payload [][]byte
 	n       int
 	keep    bool
 }
 
-func (c *collect) Expect([][]byte) int         { return 0 }
-func (c *collect) Arrived([]fabric.Header) int { return 0 }
-func (c *collect) Idle()                       {}
+func (c *collect) Expect([][]byte) int       { return 0 }
+func (c *collect) Arrived([]wire.Header) int { return 0 }
+func (c *collect) Idle()                     {}
 
-func (c *collect) Chunk(h fabric.Header, p []byte) {
+func (c *collect) Chunk(h wire.Header, p []byte) {
 	c.n++
 	if c.keep {
 		c.heads, c.payload = append(c.heads, h), append(c.payload, bytes.Clone(p))
@@ -80,7 +81,7 @@ func batch(count, n int) *fabric.Batch {
 		if i == count-1 {
 			size = n / 2
 		}
-		b.Headers = append(b.Headers, fabric.Header{Token: 1<<63 + uint64(i), Comm: 77, Imm: 0xfedc0000 + uint32(i), Sum: uint32(i)})
+		b.Headers = append(b.Headers, wire.Header{Token: 1<<63 + uint64(i), Comm: 77, Imm: 0xfedc0000 + uint32(i), Sum: uint32(i)})
 		b.Payloads = append(b.Payloads, content(size, i, 0))
 	}
 	return b

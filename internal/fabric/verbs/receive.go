@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // receiver receives the datagrams of one subgroup from its staging ring.
@@ -130,7 +131,7 @@ func (r *receiver) hand(s fabric.Sink, d *completion) {
 	}
 	r.datagrams.Add(1)
 	p := m[grhSize:]
-	h := fabric.Header{Token: binary.LittleEndian.Uint64(p), Comm: binary.LittleEndian.Uint32(p[8:]), Imm: uint32(d.imm)}
+	h := wire.Header{Token: binary.LittleEndian.Uint64(p), Comm: binary.LittleEndian.Uint32(p[8:]), Imm: uint32(d.imm)}
 	if r.head > headSize {
 		h.Sum = binary.LittleEndian.Uint32(p[headSize:])
 	}

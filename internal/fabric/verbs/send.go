@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // window is the largest number of batches of a subgroup that the device has at the same time.
@@ -159,7 +160,7 @@ func (s *sender) post(q *udQP, b *fabric.Batch) (int, error) {
 
 // request makes the ith request of a batch: the header from a slot, the payload from the user's
 // memory if the device may read it, else from a copy.
-func (s *sender) request(i, at int, h fabric.Header, payload []byte, user *region) {
+func (s *sender) request(i, at int, h wire.Header, payload []byte, user *region) {
 	head := s.heads[at*s.head : (at+1)*s.head]
 	binary.LittleEndian.PutUint64(head, h.Token)
 	binary.LittleEndian.PutUint32(head[8:], h.Comm)

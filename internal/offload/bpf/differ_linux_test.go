@@ -175,7 +175,7 @@ func (d *differ) step() {
 // datagram returns a datagram for a subgroup: usually a chunk of the operation, sometimes an invalid one.
 func (d *differ) datagram(sub int) []byte {
 	r, pl := d.rng, d.places[sub]
-	h := fabric.Header{Token: d.token, Comm: testComm, Imm: d.layout.Imm(d.seq, 0)}
+	h := wire.Header{Token: d.token, Comm: testComm, Imm: d.layout.Imm(d.seq, 0)}
 	var payload []byte
 	if pl.Len() > 0 {
 		psn := uint32(r.IntN(int(pl.Len())))
@@ -200,7 +200,7 @@ func (d *differ) datagram(sub int) []byte {
 	case 6:
 		payload = append(bytes.Clone(payload), make([]byte, 1+r.IntN(20))...)
 	case 7:
-		return datagram(h, nil)[:r.IntN(fabric.HeaderSize)] // incomplete header
+		return datagram(h, nil)[:r.IntN(wire.HeaderSize)] // incomplete header
 	}
 	return datagram(h, payload)
 }
@@ -253,7 +253,7 @@ func (d *differ) reuse() {
 	for range datagrams {
 		psn := uint32(d.rng.IntN(int(pl.Len())))
 		off, n := pl.Locate(psn)
-		h := fabric.Header{Token: d.token, Comm: testComm, Imm: d.layout.Imm(d.seq, psn)}
+		h := wire.Header{Token: d.token, Comm: testComm, Imm: d.layout.Imm(d.seq, psn)}
 		b := datagram(h, d.data[off:off+int64(n)])
 		d.w.transmit(d.t, sub, b, nil)
 		d.intake(sub, b)
@@ -271,10 +271,10 @@ func (d *differ) reuse() {
 
 // intake passes a datagram to the Intake.
 func (d *differ) intake(sub int, b []byte) {
-	if len(b) < fabric.HeaderSize {
+	if len(b) < wire.HeaderSize {
 		return // the socket counts it
 	}
-	h, payload := fabric.ParseHeader(b), b[fabric.HeaderSize:]
+	h, payload := wire.ParseHeader(b), b[wire.HeaderSize:]
 	in := d.intakes[sub]
 	p, psn, off, v := in.Judge(h.Token, h.Comm, h.Imm, len(payload))
 	if v != mcast.Placed {

@@ -17,6 +17,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/place"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Communicator, slot and PSN mask of the operations in these tests.
@@ -115,15 +116,15 @@ func must(t testing.TB, err error) {
 }
 
 // datagram returns the bytes of a datagram as a rank sends it.
-func datagram(h fabric.Header, payload []byte) []byte {
-	b := make([]byte, fabric.HeaderSize+len(payload))
+func datagram(h wire.Header, payload []byte) []byte {
+	b := make([]byte, wire.HeaderSize+len(payload))
 	h.Put(b)
-	copy(b[fabric.HeaderSize:], payload)
+	copy(b[wire.HeaderSize:], payload)
 	return b
 }
 
-func header(token uint64, psn uint32) fabric.Header {
-	return fabric.Header{Token: token, Comm: testComm, Imm: testSlot | psn}
+func header(token uint64, psn uint32) wire.Header {
+	return wire.Header{Token: token, Comm: testComm, Imm: testSlot | psn}
 }
 
 // send sends datagrams and waits until each was placed, dropped or delivered to the socket.

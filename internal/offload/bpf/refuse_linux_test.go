@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // The program places only valid chunks. It counts invalid datagrams with the placement's token, and
@@ -21,7 +22,7 @@ func TestRefuse(t *testing.T) {
 		long[i] = 0xee
 	}
 	good := long[:100]
-	other := func(change func(h *fabric.Header)) fabric.Header {
+	other := func(change func(h *wire.Header)) wire.Header {
 		h := header(l.Token, 1)
 		change(&h)
 		return h
@@ -33,9 +34,9 @@ func TestRefuse(t *testing.T) {
 		"no payload":              datagram(header(l.Token, 1), nil),
 		"a chunk beyond the last": datagram(header(l.Token, 6), good),
 		"the largest PSN":         datagram(header(l.Token, testMask), good),
-		"another communicator":    datagram(other(func(h *fabric.Header) { h.Comm++ }), good),
-		"another slot":            datagram(other(func(h *fabric.Header) { h.Imm += testMask + 1 }), good),
-		"no slot":                 datagram(other(func(h *fabric.Header) { h.Imm &= testMask }), good),
+		"another communicator":    datagram(other(func(h *wire.Header) { h.Comm++ }), good),
+		"another slot":            datagram(other(func(h *wire.Header) { h.Imm += testMask + 1 }), good),
+		"no slot":                 datagram(other(func(h *wire.Header) { h.Imm &= testMask }), good),
 	} {
 		t.Log(name)
 		w.send(t, 0, d)
@@ -45,9 +46,9 @@ func TestRefuse(t *testing.T) {
 		}
 	}
 	for name, d := range map[string][]byte{
-		"another token":    datagram(other(func(h *fabric.Header) { h.Token++ }), good),
-		"a free placement": datagram(other(func(h *fabric.Header) { h.Token = 0 }), good),
-		"half a header":    good[:fabric.HeaderSize-1],
+		"another token":    datagram(other(func(h *wire.Header) { h.Token++ }), good),
+		"a free placement": datagram(other(func(h *wire.Header) { h.Token = 0 }), good),
+		"half a header":    good[:wire.HeaderSize-1],
 		"empty":            {},
 	} {
 		before := w.received[0]

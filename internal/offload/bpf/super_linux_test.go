@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // segmented returns the control message that makes the kernel split a message into datagrams.
@@ -37,7 +38,7 @@ func TestSuperPackets(t *testing.T) {
 				for _, d := range list {
 					all = append(all, d...)
 				}
-				w.transmit(t, 0, all, segmented(chunk+fabric.HeaderSize))
+				w.transmit(t, 0, all, segmented(chunk+wire.HeaderSize))
 				if !gro {
 					w.sent[0] += uint64(len(list)) - 1
 				}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/ip"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // patience is how long a datagram may take from one socket to another.
@@ -75,14 +76,14 @@ func randomWord() uint64 {
 
 // deliver sends a datagram of full size and waits until it arrives.
 func deliver(from, to fabric.Multicast) error {
-	h := fabric.Header{Token: randomWord()}
+	h := wire.Header{Token: randomWord()}
 	payload := make([]byte, from.Capabilities().Chunk)
 	s := &sink{token: h.Token, want: len(payload)}
 	rx := to.Receiver(0)
 	var late atomic.Bool
 	timer := time.AfterFunc(patience, func() { late.Store(true); rx.Wake() })
 	defer timer.Stop()
-	batch := &fabric.Batch{Headers: []fabric.Header{h}, Payloads: [][]byte{payload}}
+	batch := &fabric.Batch{Headers: []wire.Header{h}, Payloads: [][]byte{payload}}
 	if err := fabric.SendAll(from.Sender(0), batch, time.Second); err != nil {
 		return fmt.Errorf("sending: %w", err)
 	}
@@ -104,10 +105,10 @@ type sink struct {
 	heard bool
 }
 
-func (s *sink) Expect([][]byte) int         { return 0 }
-func (s *sink) Arrived([]fabric.Header) int { return 0 }
-func (s *sink) Idle()                       {}
+func (s *sink) Expect([][]byte) int       { return 0 }
+func (s *sink) Arrived([]wire.Header) int { return 0 }
+func (s *sink) Idle()                     {}
 
-func (s *sink) Chunk(h fabric.Header, payload []byte) {
+func (s *sink) Chunk(h wire.Header, payload []byte) {
 	s.heard = s.heard || h.Token == s.token && len(payload) == s.want
 }

@@ -1,4 +1,4 @@
-package fabric
+package wire
 
 import (
 	"bytes"
@@ -21,7 +21,9 @@ func TestChecksum(t *testing.T) {
 	if with.Checksum(payload) != sum {
 		t.Error("the sum is part of itself")
 	}
-	for _, o := range []Header{{Token: 1<<60 + 1, Comm: 3, Imm: 7}, {Token: 1 << 60, Comm: 2, Imm: 7}, {Token: 1 << 60, Comm: 3, Imm: 6}} {
+	for _, o := range []Header{
+		{Token: 1<<60 + 1, Comm: 3, Imm: 7}, {Token: 1 << 60, Comm: 2, Imm: 7}, {Token: 1 << 60, Comm: 3, Imm: 6},
+	} {
 		if o.Checksum(payload) == sum {
 			t.Errorf("%+v has the same sum", o)
 		}

@@ -1,4 +1,4 @@
-package fabric
+package wire
 
 import (
 	"encoding/binary"
@@ -9,8 +9,8 @@ import (
 type Header struct {
 	Token uint64 // of the operation; without the job's key, an attacker cannot guess it
 	Comm  uint32
-	Imm   uint32 // slot and PSN (protocol.Layout)
-	Sum   uint32 // checksum of the other fields and the payload (Checksum), where Capabilities.Header has room for it
+	Imm   uint32 // slot and PSN (Layout)
+	Sum   uint32 // checksum of the other fields and the payload (Checksum), where fabric.Capabilities has room for it
 }
 
 // HeaderSize is the size of an encoded Header without its Sum, SumSize the size of the Sum.
