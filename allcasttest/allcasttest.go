@@ -24,7 +24,7 @@ const timeout = 10 * time.Minute
 // rank's communicator when f returns, and returns when all ranks have ended.
 //
 // The ranks share o, except for Rank, Size and Addr, which Run sets. An error from Join, f or Close
-// fails the test. The context of f ends with the test, or after a minute. f must not call t.Fatal or
+// fails the test. The context of f ends with the test, or after ten minutes. f must not call t.Fatal or
 // t.FailNow: it returns an error instead.
 func Run(t testing.TB, size int, o allcast.Options, f func(ctx context.Context, c *allcast.Comm) error) {
 	t.Helper()
@@ -36,7 +36,7 @@ func Run(t testing.TB, size int, o allcast.Options, f func(ctx context.Context, 
 }
 
 // JoinAll is Run for ranks whose options differ, or that are expected to fail. It runs one rank per
-// element of opts and returns one error per rank. The context of f ends with ctx, or after a minute.
+// element of opts and returns one error per rank. The context of f ends with ctx, or after ten minutes.
 func JoinAll(
 	ctx context.Context, opts []allcast.Options, f func(ctx context.Context, c *allcast.Comm) error,
 ) []error {

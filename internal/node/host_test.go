@@ -80,7 +80,7 @@ func newHost(c *cluster, n *Node) *host {
 		c: c, node: n, timerAt: n.NextTimer(), workers: newIntakes(n.cfg), rounds: map[opKey]*hostRound{},
 		inSlot: map[opKey]*hostRound{}, waiting: map[uint32]int{}, nextSeq: map[uint32]uint64{},
 		shares: map[uint32][]*share{},
-		early: map[opKey][]piece{}, kept: map[heldKey][]byte{},
+		early:  map[opKey][]piece{}, kept: map[heldKey][]byte{},
 	}
 	h.Rank = c.Add(n.cfg.Rank, h)
 	h.queues = queues{
