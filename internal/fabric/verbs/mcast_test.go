@@ -81,7 +81,9 @@ func batch(count, n int) *fabric.Batch {
 		if i == count-1 {
 			size = n / 2
 		}
-		b.Headers = append(b.Headers, wire.Header{Token: 1<<63 + uint64(i), Comm: 77, Imm: 0xfedc0000 + uint32(i), Sum: uint32(i)})
+		b.Headers = append(b.Headers, wire.Header{
+			Token: 1<<63 + uint64(i), Comm: 77, Imm: 0xfedc0000 + uint32(i), Sum: uint32(i),
+		})
 		b.Payloads = append(b.Payloads, content(size, i, 0))
 	}
 	return b
