@@ -61,21 +61,21 @@ func TestLogLevels(t *testing.T) {
 		{
 			slog.LevelWarn,
 			[]string{"operation failed", "culprit="},
-			[]string{"msg=joined", "operation begun", "msg=phase"},
+			[]string{"msg=joined", "operation started", "msg=phase"},
 		},
 		{
 			slog.LevelInfo,
 			[]string{"msg=joined", "interface=", "multicast=", "operation failed"},
-			[]string{"operation begun", "msg=phase"},
+			[]string{"operation started", "msg=phase"},
 		},
 		{
 			slog.LevelDebug,
 			[]string{
-				"msg=joined", "algorithm chosen", "the call", "the cost model", "operation begun", "operation ended",
+				"msg=joined", "algorithm chosen", "the call", "the cost model", "operation started", "operation ended",
 			},
 			[]string{"msg=phase"},
 		},
-		{slog.LevelDebug - 4, []string{"operation begun", "msg=phase", "detail=multicast", "msg=received"}, nil},
+		{slog.LevelDebug - 4, []string{"operation started", "msg=phase", "detail=multicast", "msg=received"}, nil},
 	} {
 		var log sharedLog
 		o := allcast.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: c.level}))}

@@ -17,7 +17,7 @@ const (
 	Aborted                     // a user aborted the communicator
 	Deadline                    // a call exceeded its deadline
 	Mismatch                    // two ranks made different calls
-	Protocol                    // a rank sent a message that no correct peer sends
+	Protocol                    // a rank violated the protocol
 	Left                        // a rank has closed the communicator
 	Corrupt                     // two ranks ended with different bytes
 	Cancelled                   // the caller of an operation gave up
@@ -75,7 +75,7 @@ func (e *Error) Calls(typeName func(uint16) string) string {
 	s := fmt.Sprintf("rank %d called %s, rank %d called %s",
 		r[0], c[0].Describe(typeName), r[1], c[1].Describe(typeName))
 	if c[0] == c[1] {
-		s += ", with other counts or options"
+		s += ", with different counts or options"
 	}
 	return s
 }

@@ -14,7 +14,7 @@ import (
 // Names of algorithms that no plan of package p2p stands for.
 const (
 	AlgorithmAuto = "auto"  // picks another one
-	algorithmCast = "mcast" // package protocol; engine.Multicast
+	algorithmCast = "mcast" // package mcast; engine.Multicast
 )
 
 // Rules choose algorithms by operation and size. The first rule that matches a call applies.

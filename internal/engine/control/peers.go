@@ -23,7 +23,7 @@ type upcalls Control
 func (u *upcalls) Message(from int, msg []byte) {
 	m, err := wire.ParseMsg(msg)
 	if err != nil {
-		u.Lost(from, fmt.Errorf("it sent what no correct peer sends: %w", err))
+		u.Lost(from, fmt.Errorf("protocol violation: %w", err))
 		return
 	}
 	c := (*Control)(u)

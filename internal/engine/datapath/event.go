@@ -27,7 +27,7 @@ const (
 	ReadDone                            // Op, Peer, Fetched: a read has ended, perhaps without chunks
 	Digested                            // Op, Sum
 	Quiesced                            // Op: nothing touches the buffers of a failed operation any more
-	PeerFaulty                          // Peer, Err: the peer sent what no correct peer sends
+	PeerFaulty                          // Peer, Err: the peer violated the protocol
 
 	// Events that only Accept sees.
 	putDone        // Peer, Piece

@@ -12,8 +12,8 @@ import (
 
 // Errors of Free.
 var (
-	ErrNotAlloced = errors.New("not from Alloc")
-	ErrInUse      = errors.New("an operation that has not ended uses it")
+	ErrNotAlloced = errors.New("the memory is not from Alloc")
+	ErrInUse      = errors.New("an unfinished operation uses the memory")
 )
 
 // Memory hands out memory that suits the network best. It knows its blocks by address.

@@ -89,7 +89,7 @@ func (p *pieces) take(from int, piece fabric.Piece, off int64, b []byte) (prefix
 		return 0, 0, false, nil
 	}
 	if p.sums != nil && len(b)%p.size != 0 {
-		return 0, 0, false, fmt.Errorf("it sent what no correct peer sends: %d bytes of elements of %d", len(b), p.size)
+		return 0, 0, false, fmt.Errorf("protocol violation: %d bytes of elements of %d", len(b), p.size)
 	}
 	if a.kept != nil {
 		copy(a.kept[off:], b)

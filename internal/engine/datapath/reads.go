@@ -73,7 +73,7 @@ func (d *Datapath) claimed(ev *Event) bool {
 // answered places a part of an answer, and reports whether it was the last.
 func (r *read) answered(off int64, b []byte) (last bool, err error) {
 	if off != r.got || int64(len(b)) > r.size-off {
-		return false, fmt.Errorf("it sent what no correct peer sends: bytes %d to %d of an answer of %d, after byte %d",
+		return false, fmt.Errorf("protocol violation: bytes %d to %d of an answer of %d, after byte %d",
 			off, off+int64(len(b)), r.size, r.got)
 	}
 	mem := *r.op.bufs.mem

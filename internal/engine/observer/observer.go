@@ -206,7 +206,7 @@ func (o *Observer) TraceLost(peer int, goodbye bool, err error, closing bool) {
 func (o *Observer) TraceStart(k *Call) {
 	o.note(k.event(observe.CallBegun, k.Bytes))
 	if o.debug {
-		o.cfg.Logger.Debug("operation begun", "op", k.Kind, "algo", k.Algo, "bytes", k.Bytes,
+		o.cfg.Logger.Debug("operation started", "op", k.Kind, "algo", k.Algo, "bytes", k.Bytes,
 			"comm", o.view.CommName(k.Comm), "seq", k.Seq)
 	}
 }
