@@ -296,7 +296,7 @@ func TestDocumentation(t *testing.T) {
 		t.Error("docs/settings.md is out of date: run go test ./internal/settings -run TestDocumentation -update")
 	}
 	readme := read(t, "../../README.md") + read(t, "../../docs/operations.md")
-	_, options, _ := strings.Cut(read(t, "../../options.go"), "// Options say")
+	_, options, _ := strings.Cut(read(t, "../../options.go"), "\n// Options ")
 	options, fields, _ := strings.Cut(options, "type Options struct {")
 	name := regexp.MustCompile(`ALLCAST_[A-Z_]+[A-Z]`)
 	for _, v := range Variables {
