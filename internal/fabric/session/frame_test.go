@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -36,10 +37,11 @@ var slotSamples = []Frame{
 // checkRange checks what both decoders promise.
 func checkRange(t *testing.T, f *Frame) {
 	t.Helper()
-	if f.N < 0 || f.N > MaxPart || f.Len < 0 || f.Off < 0 || f.Off+f.Len < 0 {
+	part := f.Kind == Data || f.Kind == Answer
+	if f.N < 0 || f.N > MaxPart || f.Len < 0 || f.Off < 0 || !part && f.Len > math.MaxInt64-f.Off {
 		t.Fatalf("%+v is out of range", f)
 	}
-	if (f.Kind == Data || f.Kind == Answer) && f.Off+int64(f.N) > f.Len {
+	if part && (f.Off > f.Len || int64(f.N) > f.Len-f.Off) {
 		t.Fatalf("%+v ends behind its piece", f)
 	}
 }
