@@ -4,9 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -22,35 +20,12 @@ var unchecked = map[string]bool{
 
 // Only package settings reads variables of Allcast and of launchers, so that they have one meaning.
 func TestSettingsReadTheEnvironment(t *testing.T) {
-	root := filepath.Join("..", "..")
-	checked := 0
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		switch name, _ := filepath.Rel(root, path); {
-		case d.IsDir() && (unchecked[filepath.ToSlash(name)] || name != "." && strings.HasPrefix(d.Name(), ".")):
-			return fs.SkipDir
-		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
-			return nil
-		}
-		checked++
-		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
+	skip := func(dir string) bool { return unchecked[dir] }
+	eachSource(t, filepath.Join("..", ".."), skip, func(files *token.FileSet, file *ast.File) {
 		for _, at := range readsEnvironment(file) {
 			t.Errorf("%s: it reads the environment: package settings does", files.Position(at))
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if checked == 0 {
-		t.Error("no file was checked: have the packages moved?")
-	}
 }
 
 // readsEnvironment finds all uses of os.Getenv and os.LookupEnv, except calls for the variables elsewhere.

@@ -4,9 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -16,30 +14,13 @@ import (
 var sansIO = []string{"wire", "step", "place", "mcast", "node", "p2p", "agree", "fabric/session"}
 
 func TestSansIOHasNoGoroutines(t *testing.T) {
-	checked := 0
+	all := func(string) bool { return false }
 	for _, name := range sansIO {
-		root := filepath.Join("..", name)
-		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			checked++
-			files := token.NewFileSet()
-			file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
+		eachSource(t, filepath.Join("..", name), all, func(files *token.FileSet, file *ast.File) {
 			for at, what := range concurrency(file) {
 				t.Errorf("%s: %s: threads belong to the engine", files.Position(at), what)
 			}
-			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if checked == 0 {
-		t.Error("no file was checked: have the packages moved?")
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// sentChunks is the truth about a multicast: who has sent how much of what. Senders
-// follow the chains: one begins at the earliest when its predecessor is the only
-// one before it that has not finished.
+// sentChunks counts the chunks that each sender of a multicast has really sent, per subgroup. Senders
+// follow the chains: a sender starts at the earliest when its predecessor is the only unfinished sender
+// before it.
 type sentChunks struct {
 	g    *Geometry
 	sent [][]uint32 // sender index, subgroup

@@ -235,32 +235,14 @@ func TestDatapathFails(t *testing.T) {
 
 func TestDatapathOptions(t *testing.T) {
 	calltest.ClearDatapath(t)
-	for _, c := range []struct {
-		o    allcast.Options
-		env  [2]string
-		want string
-	}{
-		{allcast.Options{Datapath: "dpu"}, [2]string{}, "host, bpf or auto"},
-		{allcast.Options{Hook: "tcx"}, [2]string{}, "without the bpf datapath"},
-		{allcast.Options{Datapath: "host", Hook: "tcx"}, [2]string{}, "without the bpf datapath"},
-		{allcast.Options{Datapath: "bpf", Hook: "nic"}, [2]string{}, "sockfilter, tcx, xdp"},
-		{allcast.Options{}, [2]string{"ALLCAST_DATAPATH", "kernel"}, "host, bpf or auto"},
-		{allcast.Options{Datapath: "auto"}, [2]string{"ALLCAST_HOOK", "nic"}, "sockfilter, tcx, xdp"},
-	} {
-		t.Run(c.o.Datapath+c.o.Hook+c.env[1], func(t *testing.T) {
-			if c.env[0] != "" {
-				t.Setenv(c.env[0], c.env[1])
-			}
-			c.o.Size = 1
-			comm, err := allcast.Join(t.Context(), c.o)
-			if !errors.Is(err, allcast.ErrOptions) || !strings.Contains(err.Error(), c.want) {
-				t.Error(err)
-				if comm != nil {
-					_ = comm.Close()
-				}
-			}
-		})
-	}
+	calltest.Refused(t, []calltest.BadOptions{
+		{Options: allcast.Options{Datapath: "dpu"}, Want: "host, bpf or auto"},
+		{Options: allcast.Options{Hook: "tcx"}, Want: "without the bpf datapath"},
+		{Options: allcast.Options{Datapath: "host", Hook: "tcx"}, Want: "without the bpf datapath"},
+		{Options: allcast.Options{Datapath: "bpf", Hook: "nic"}, Want: "sockfilter, tcx, xdp"},
+		{Name: "ALLCAST_DATAPATH", Value: "kernel", Want: "host, bpf or auto"},
+		{Options: allcast.Options{Datapath: "auto"}, Name: "ALLCAST_HOOK", Value: "nic", Want: "sockfilter, tcx, xdp"},
+	})
 }
 
 // Ranks with different datapaths work together.

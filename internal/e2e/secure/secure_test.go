@@ -249,30 +249,12 @@ func TestProtectionDiffers(t *testing.T) {
 }
 
 func TestProtectionOptions(t *testing.T) {
-	for _, c := range []struct {
-		o    allcast.Options
-		env  [2]string
-		want string
-	}{
-		{allcast.Options{Secure: true}, [2]string{}, "ALLCAST_KEY"},
-		{allcast.Options{}, [2]string{"ALLCAST_SECURE", "on"}, "ALLCAST_KEY"},
-		{allcast.Options{}, [2]string{"ALLCAST_SECURE", "yes"}, "on or off"},
-		{allcast.Options{}, [2]string{"ALLCAST_INTEGRITY", "1"}, "on or off"},
-	} {
-		t.Run(c.env[0]+c.env[1], func(t *testing.T) {
-			if c.env[0] != "" {
-				t.Setenv(c.env[0], c.env[1])
-			}
-			c.o.Size = 1
-			comm, err := allcast.Join(t.Context(), c.o)
-			if !errors.Is(err, allcast.ErrOptions) || !strings.Contains(err.Error(), c.want) {
-				t.Error(err)
-				if comm != nil {
-					_ = comm.Close()
-				}
-			}
-		})
-	}
+	calltest.Refused(t, []calltest.BadOptions{
+		{Options: allcast.Options{Secure: true}, Want: "ALLCAST_KEY"},
+		{Name: "ALLCAST_SECURE", Value: "on", Want: "ALLCAST_KEY"},
+		{Name: "ALLCAST_SECURE", Value: "yes", Want: "on or off"},
+		{Name: "ALLCAST_INTEGRITY", Value: "1", Want: "on or off"},
+	})
 	t.Setenv("ALLCAST_INTEGRITY", "on")
 	allcasttest.Run(t, 2, allcast.Options{}, func(_ context.Context, c *allcast.Comm) error {
 		if !c.Integrity() || c.Secure() {
