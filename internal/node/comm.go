@@ -10,11 +10,6 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// maxEarly limits the messages of one peer that are kept for calls that this rank has not made yet.
-// A peer has at most Config.InFlight calls in flight, and sends a handful of barrier messages for
-// each before it needs this rank.
-const maxEarly = 1 << 15
-
 // seqWindow limits how far ahead of this rank's calls a peer's calls may be. Each rank on the path
 // between two ranks may be ahead of the next one by eagerLead and Config.InFlight calls.
 const seqWindow = 1 << 16
@@ -28,23 +23,17 @@ type comm struct {
 	layout    wire.Layout
 	est       *mcast.Estimator
 
-	nextSeq     uint64
-	calls       []*call                         // unfinished calls, oldest first
-	slots       []*round                        // rounds by slot, until drained
-	live        []*round                        // rounds that are not closed, oldest first
-	lastSeq     []int64                         // last user of each slot, or -1
-	recent      [8]recentCall                   // descriptions of the last calls
-	eager       []uint64                        // by slot: digest of the last user if it was eager, otherwise 0
-	reached     []uint64                        // eager: by rank, 1 + the last call that it is known to have started
-	informed    []uint64                        // eager: by rank, 1 + the last call that it knows this rank has started
-	ahead       func(seq uint64, peer int) bool // callback for p2p.Config.Ahead
-	owes        func(seq uint64, peer int) bool // callback for p2p.Config.Owes
-	early       map[uint64][]earlyMsg
-	earlyCount  int         // number of early messages
-	earlyByPeer map[int]int // number of early messages by peer
-	broken      *verdict
-	removed     bool // whether the user has closed it
-	scratch     []*round
+	nextSeq uint64
+	calls   []*call       // unfinished calls, oldest first
+	slots   []*round      // rounds by slot, until drained
+	live    []*round      // rounds that are not closed, oldest first
+	lastSeq []int64       // last user of each slot, or -1
+	recent  [8]recentCall // descriptions of the last calls
+	eager   eagerState
+	early   earlyMsgs
+	broken  *verdict
+	removed bool // whether the user has closed it
+	scratch []*round
 
 	agreements []*agreement // agreements that have not ended, or that the user has not called yet
 	nextAgree  uint64
@@ -124,11 +113,6 @@ func (c *comm) calledAt(seq uint64) wire.Call {
 		return r.info
 	}
 	return wire.Call{}
-}
-
-type earlyMsg struct {
-	from int
-	msg  wire.Msg
 }
 
 type verdict struct {
@@ -261,11 +245,8 @@ func (n *Node) Opened(now step.Time, comm uint32, seq uint64, offloaded bool) {
 	}
 	st.opened = true
 	n.execute(c, st, st.op.Step(now, step.Event{Kind: step.EvStart, Offloaded: offloaded}, n.steps[:0]))
-	early := c.early[seq]
-	delete(c.early, seq)
+	early := c.early.take(seq)
 	for i := range early {
-		c.earlyCount--
-		c.earlyByPeer[early[i].from]--
 		n.deliver(now, c, early[i].from, &early[i].msg)
 	}
 }
@@ -302,13 +283,9 @@ func (n *Node) deliver(now step.Time, c *comm, from int, m *wire.Msg) {
 		n.stats.Stale++
 		return
 	}
-	if c.earlyByPeer[from] == maxEarly {
+	if !c.early.keep(from, m) {
 		n.breakAndNotify(c, verdict{culprit: c.members[from], reason: Protocol, seq: m.Seq}, -1)
-		return
 	}
-	c.early[m.Seq] = append(c.early[m.Seq], earlyMsg{from, *m})
-	c.earlyCount++
-	c.earlyByPeer[from]++
 }
 
 // greetingMismatch reports whether a peer started the operation with the wrong protocol: one rank
@@ -331,7 +308,7 @@ func (n *Node) execute(c *comm, st *round, acts []step.Action) {
 		a := &acts[i]
 		switch a.Kind {
 		case step.ActSend:
-			c.recordInformed(a.To, st.seq)
+			c.eager.recordInformed(a.To, st.seq)
 			n.send(c.members[a.To], &a.Msg)
 		case step.ActMulticast:
 			n.out = append(n.out, Action{

@@ -21,6 +21,16 @@ const EagerLimit = 256 << 10
 // segments one by one, and each takes memory besides its bytes.
 const EagerSegments = 256
 
+// eagerState is the part of a communicator that concerns eager calls. The slices are nil until the first
+// of them.
+type eagerState struct {
+	digests  []uint64                        // by slot: digest of the last call if it was eager, otherwise 0
+	reached  []uint64                        // by rank: 1 + the last call that it is known to have started
+	informed []uint64                        // by rank: 1 + the last call that it knows this rank has started
+	ahead    func(seq uint64, peer int) bool // callback for p2p.Config.Ahead
+	owes     func(seq uint64, peer int) bool // callback for p2p.Config.Owes
+}
+
 func (n *Node) isEager(k *call) bool {
 	return k.p2p != nil && n.cfg.Eager > 0 && k.p2p.Bytes <= n.cfg.Eager && k.p2p.Segments <= EagerSegments
 }
@@ -30,18 +40,19 @@ func (n *Node) configureEager(c *comm, k *call, cfg *p2p.Config) {
 	if !n.isEager(k) {
 		return
 	}
-	if c.reached == nil {
-		c.reached, c.informed = make([]uint64, len(c.members)), make([]uint64, len(c.members))
-		c.ahead = func(seq uint64, peer int) bool { return seq < c.reached[peer]+eagerLead }
-		c.owes = func(seq uint64, peer int) bool { return seq >= c.informed[peer]+eagerLead/2 }
+	e := &c.eager
+	if e.reached == nil {
+		e.reached, e.informed = make([]uint64, len(c.members)), make([]uint64, len(c.members))
+		e.ahead = func(seq uint64, peer int) bool { return seq < e.reached[peer]+eagerLead }
+		e.owes = func(seq uint64, peer int) bool { return seq >= e.informed[peer]+eagerLead/2 }
 	}
-	cfg.Ahead, cfg.Owes = c.ahead, c.owes
+	cfg.Ahead, cfg.Owes = e.ahead, e.owes
 }
 
 // recordInformed records that a message tells a rank that this rank has started a call.
-func (c *comm) recordInformed(rank int, seq uint64) {
-	if c.informed != nil {
-		c.informed[rank] = max(c.informed[rank], seq+1)
+func (e *eagerState) recordInformed(rank int, seq uint64) {
+	if e.informed != nil {
+		e.informed[rank] = max(e.informed[rank], seq+1)
 	}
 }
 
@@ -51,12 +62,12 @@ func (n *Node) rememberEager(c *comm, k *call, slot uint32) {
 	if n.cfg.Eager == 0 {
 		return
 	}
-	if c.eager == nil {
-		c.eager = make([]uint64, len(c.slots))
+	if c.eager.digests == nil {
+		c.eager.digests = make([]uint64, len(c.slots))
 	}
-	c.eager[slot] = 0
+	c.eager.digests[slot] = 0
 	if n.isEager(k) {
-		c.eager[slot] = k.p2p.Digest
+		c.eager.digests[slot] = k.p2p.Digest
 	}
 }
 
@@ -64,19 +75,19 @@ func (n *Node) rememberEager(c *comm, k *call, slot uint32) {
 // completed eagerly.
 func (c *comm) completedEagerly(m *wire.Msg) bool {
 	slot := c.layout.Slot(m.Seq)
-	if c.eager == nil || m.Kind != wire.MsgReady {
+	if c.eager.digests == nil || m.Kind != wire.MsgReady {
 		return false
 	}
 	// Calls older than the number of slots have no record and are accepted.
-	return int64(m.Seq) < c.lastSeq[slot] || int64(m.Seq) == c.lastSeq[slot] && c.eager[slot] == m.Digest
+	return int64(m.Seq) < c.lastSeq[slot] || int64(m.Seq) == c.lastSeq[slot] && c.eager.digests[slot] == m.Digest
 }
 
 // recordReached records that a rank has started a call. Calls that waited for it may then proceed.
 func (n *Node) recordReached(now step.Time, c *comm, rank int, seq uint64) {
-	if c.reached == nil || seq < c.reached[rank] || seq >= c.nextSeq+seqWindow {
+	if c.eager.reached == nil || seq < c.eager.reached[rank] || seq >= c.nextSeq+seqWindow {
 		return
 	}
-	c.reached[rank] = seq + 1
+	c.eager.reached[rank] = seq + 1
 	mayProceed := func(st *round) bool {
 		return st.pp != nil && st.seq > seq && st.op.Phase() == step.Transfer
 	}

@@ -20,16 +20,16 @@ func TestEarlyBarrierMessagesAreKept(t *testing.T) {
 			}
 			c.RunFor(5 * ms)
 			n := c.hosts[late].node
-			if folded := late >= 1<<(bits.Len(uint(p))-1); n.comms[0].earlyCount < 4 && !folded { // those are only answered
-				t.Fatalf("%d ranks: rank %d keeps %d messages for 4 calls", p, late, n.comms[0].earlyCount)
+			if folded := late >= 1<<(bits.Len(uint(p))-1); n.comms[0].early.count < 4 && !folded { // those are only answered
+				t.Fatalf("%d ranks: rank %d keeps %d messages for 4 calls", p, late, n.comms[0].early.count)
 			}
 			for _, j := range jobs {
 				j.on(late)
 			}
 			c.finish()
 			c.allRight(jobs...)
-			if co := n.comms[0]; co.earlyCount != 0 || len(co.early) != 0 || n.Stats().Stale != 0 {
-				t.Fatalf("%d ranks: rank %d still keeps %d messages, and dropped %d", p, late, co.earlyCount, n.Stats().Stale)
+			if co := n.comms[0]; co.early.count != 0 || len(co.early.bySeq) != 0 || n.Stats().Stale != 0 {
+				t.Fatalf("%d ranks: rank %d still keeps %d messages, and dropped %d", p, late, co.early.count, n.Stats().Stale)
 			}
 		}
 	}
@@ -46,14 +46,14 @@ func TestEarlyForACallThatWaits(t *testing.T) {
 		jobs = append(jobs, c.call(0, allgather(3, 5, 4)))
 	}
 	c.Until("messages for a call whose slot is not free", func() bool {
-		return c.hosts[0].node.comms[0].earlyCount >= 2 &&
+		return c.hosts[0].node.comms[0].early.count >= 2 &&
 			c.ended(jobs[:4]...)
 	})
 	c.hosts[0].drains.Held = false
 	c.finish()
 	c.allRight(jobs...)
 	for _, h := range c.hosts {
-		if n := h.node.comms[0].earlyCount; n != 0 || h.node.Stats().Stale != 0 {
+		if n := h.node.comms[0].early.count; n != 0 || h.node.Stats().Stale != 0 {
 			t.Errorf("rank %d still keeps %d messages, and dropped %d", h.ID, n, h.node.Stats().Stale)
 		}
 	}
@@ -70,8 +70,8 @@ func TestEarlyOnlyBarriers(t *testing.T) {
 		t.Helper()
 		stale := h.node.Stats().Stale
 		h.node.Message(c.Now, 1, &m)
-		if h.act() || h.node.comms[0].earlyCount != 0 || h.node.Stats().Stale != stale+1 {
-			t.Errorf("message %+v: kept %d, stale %d", m, h.node.comms[0].earlyCount, h.node.Stats().Stale-stale)
+		if h.act() || h.node.comms[0].early.count != 0 || h.node.Stats().Stale != stale+1 {
+			t.Errorf("message %+v: kept %d, stale %d", m, h.node.comms[0].early.count, h.node.Stats().Stale-stale)
 		}
 	}
 	for kind := wire.MsgActivate; kind <= wire.MsgMark; kind++ {
@@ -95,8 +95,8 @@ func TestEarlyNothingForThePast(t *testing.T) {
 		h.node.Message(c.Now, 1, &wire.Msg{Kind: wire.MsgBarrier, Seq: seq})
 		h.act()
 		co := h.node.comms[0]
-		if co.earlyCount != 0 || (co.broken == nil && h.node.Stats().Stale != 1) {
-			t.Errorf("barrier %d: kept %d, stale %d", seq, co.earlyCount, h.node.Stats().Stale)
+		if co.early.count != 0 || (co.broken == nil && h.node.Stats().Stale != 1) {
+			t.Errorf("barrier %d: kept %d, stale %d", seq, co.early.count, h.node.Stats().Stale)
 		}
 		if co.broken != nil && (co.broken.reason != Mismatch || co.broken.culprit != 1) {
 			t.Errorf("barrier %d: %+v", seq, *co.broken)
@@ -112,7 +112,7 @@ func TestEarlyFromAStranger(t *testing.T) {
 	for _, kind := range []wire.MsgKind{wire.MsgBarrier, wire.MsgAbort, wire.MsgProbeWait, wire.MsgWaitState} {
 		stale := h.node.Stats().Stale
 		h.node.Message(c.Now, 2, &wire.Msg{Kind: kind, Comm: 4, Reason: uint8(Aborted)})
-		if h.act() || h.node.comms[4].earlyCount != 0 || h.node.comms[4].broken != nil || h.node.Stats().Stale != stale+1 {
+		if h.act() || h.node.comms[4].early.count != 0 || h.node.comms[4].broken != nil || h.node.Stats().Stale != stale+1 {
 			t.Errorf("message kind %d of a stranger had an effect", kind)
 		}
 	}

@@ -213,7 +213,7 @@ func TestMismatchInAnEarlyMessage(t *testing.T) {
 	}
 	first := c.call(0, broadcast(3, 0, 8, 4))
 	jobs := []*job{c.job(0, broadcast(3, 0, 8, 4)).on(0, 1), c.job(0, broadcast(3, 0, 9, 4)).on(2)}
-	c.Until("an early message", func() bool { return c.hosts[0].node.comms[0].earlyCount > 0 })
+	c.Until("an early message", func() bool { return c.hosts[0].node.comms[0].early.count > 0 })
 	c.release(nil) // rank 1 now tells rank 0 that it has everything
 	c.finish()
 	c.allRight(first)

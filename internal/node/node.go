@@ -163,7 +163,7 @@ func (n *Node) AddComm(id uint32, members []int) error {
 	for i := range c.lastSeq {
 		c.lastSeq[i] = -1
 	}
-	c.early, c.earlyByPeer = map[uint64][]earlyMsg{}, map[int]int{}
+	c.early = earlyMsgs{bySeq: map[uint64][]earlyMsg{}, byPeer: map[int]int{}}
 	n.comms[id] = c
 	n.order = append(n.order, c)
 	for _, w := range members {

@@ -107,7 +107,7 @@ func TestPlanEarly(t *testing.T) {
 		}
 		c.run()
 		n := c.hosts[late].node
-		if n.comms[0].earlyCount == 0 {
+		if n.comms[0].early.count == 0 {
 			t.Fatalf("rank %d keeps no greeting", late)
 		}
 		for from := range size {
@@ -121,8 +121,8 @@ func TestPlanEarly(t *testing.T) {
 		k.on(late)
 		c.run()
 		c.allRight(k)
-		if n.comms[0].earlyCount != 0 {
-			t.Fatalf("%d greetings are still kept", n.comms[0].earlyCount)
+		if n.comms[0].early.count != 0 {
+			t.Fatalf("%d greetings are still kept", n.comms[0].early.count)
 		}
 	})
 }

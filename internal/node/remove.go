@@ -76,7 +76,7 @@ func (n *Node) refuse(c *comm) {
 		return
 	}
 	started := make(map[int]bool)
-	for _, early := range c.early {
+	for _, early := range c.early.bySeq {
 		for _, m := range early {
 			started[m.from] = true
 		}

@@ -108,7 +108,7 @@ func TestStaleChunkWhileTheNextUserWaits(t *testing.T) {
 	c, copies := staleWorld(t)
 	jobs := []*job{c.call(0, broadcast(2, 0, 10, 4)), c.call(0, broadcast(2, 0, 10, 4))}
 	c.Until("the slot's next user waiting", func() bool {
-		return len(jobs[1].shares[0].rounds) == 1 && jobs[0].shares[1].ended && c.hosts[1].node.comms[0].earlyCount > 0
+		return len(jobs[1].shares[0].rounds) == 1 && jobs[0].shares[1].ended && c.hosts[1].node.comms[0].early.count > 0
 	})
 	c.replay(t, "the next user waits", copies)
 	c.hosts[1].drains.Held = false
