@@ -44,7 +44,7 @@ func (f *Reference) Block(rank int) (lo, hi int64) {
 // Owned is the range that a rank contributes.
 func (f *Reference) Owned(rank int) (lo, hi int64) {
 	switch f.Kind {
-	case wire.ReduceScatter, wire.Allreduce:
+	case wire.ReduceScatter, wire.Allreduce, wire.Reduce:
 		return 0, f.Total()
 	case wire.Allgather:
 		return f.Block(rank)
@@ -58,8 +58,11 @@ func (f *Reference) Owned(rank int) (lo, hi int64) {
 
 // Wanted is the range that a rank must have in the end.
 func (f *Reference) Wanted(rank int) (lo, hi int64) {
-	if f.Kind == wire.ReduceScatter {
+	switch {
+	case f.Kind == wire.ReduceScatter:
 		return f.Block(rank)
+	case f.Kind == wire.Reduce && rank != f.Root:
+		return 0, 0
 	}
 	return 0, f.Total()
 }

@@ -7,6 +7,8 @@ type planBuilder struct {
 	Spec
 	plan   *Plan
 	displs []int64 // offset of each block, and the end of the last
+
+	recvDispls []int64 // Alltoallv: the same for the receive buffer
 }
 
 // span is a range of the buffer.
@@ -17,7 +19,7 @@ func newBuild(algo string, s Spec) *planBuilder {
 	if s.Kind == Barrier {
 		b.Counts = nil // a barrier moves no data
 	}
-	if s.Kind == Broadcast || s.Kind == Allreduce {
+	if s.Kind == Broadcast || s.Kind == Reduce || s.Kind == Allreduce {
 		// Algorithms that scatter cut the buffer into one block per rank.
 		b.Counts = make([]int64, s.Size)
 		units, size := (s.Bytes+s.Align-1)/s.Align, int64(s.Size)
@@ -28,13 +30,14 @@ func newBuild(algo string, s Spec) *planBuilder {
 			b.Counts[i] = begin(int64(i)+1) - begin(int64(i))
 		}
 	}
-	b.displs = make([]int64, s.Size+1)
-	for i, n := range b.Counts {
-		b.displs[i+1] = b.displs[i] + n
+	b.displs = displacements(b.Counts)
+	if b.Counts == nil {
+		b.displs = make([]int64, s.Size+1)
 	}
 	b.plan = &Plan{
 		Kind: s.Kind, Algo: algo, Rank: s.Rank, Size: s.Size, Root: s.Root, Bytes: b.displs[s.Size], Type: s.Type,
 	}
+	b.layOut()
 	if seg := b.segment(); seg > 0 {
 		b.plan.Segments = b.plan.Bytes / seg
 	}
@@ -44,8 +47,85 @@ func newBuild(algo string, s Spec) *planBuilder {
 
 // digest returns the same value on all ranks that make the same call.
 func (b *planBuilder) digest(algo string) uint64 {
-	return digest(algo, b.Counts, int64(b.Kind), int64(b.Size), int64(b.Root), b.Bytes, int64(b.Radix),
+	counts := b.Counts
+	if b.Kind.Private() {
+		counts = nil // compared by pair of ranks: see Plan.contacts
+	}
+	return digest(algo, counts, int64(b.Kind), int64(b.Size), int64(b.Root), b.Bytes, int64(b.Radix),
 		b.Segment, b.Align, int64(b.Type))
+}
+
+// layOut sets the sizes of the plan's buffer.
+func (b *planBuilder) layOut() {
+	p, total, own := b.plan, b.plan.Bytes, int64(0)
+	if len(b.Counts) > 0 {
+		own = b.Counts[b.Rank]
+	}
+	atRoot := func(n int64) int64 {
+		if b.Rank == b.Root {
+			return n
+		}
+		return 0
+	}
+	switch b.Kind {
+	case Gather, Gatherv:
+		p.Input, p.Output = own, atRoot(total)
+	case Scatter, Scatterv:
+		p.Input, p.Output = atRoot(total), own
+	case Alltoall:
+		p.Input, p.Output = total, total
+	case Alltoallv:
+		b.recvDispls = displacements(b.Receives)
+		p.Input, p.Output = total, b.recvDispls[b.Size]
+	default:
+		p.Output = total
+	}
+}
+
+// displacements returns the offset of each block, and the end of the last.
+func displacements(counts []int64) []int64 {
+	d := make([]int64, len(counts)+1)
+	for i, n := range counts {
+		d[i+1] = d[i] + n
+	}
+	return d
+}
+
+// keepOwn copies the block that this rank has for itself.
+func (b *planBuilder) keepOwn() {
+	switch b.Kind {
+	case Gather, Gatherv:
+		if b.Rank == b.Root {
+			b.copyBefore(0, b.plan.Input+b.displs[b.Rank], b.plan.Input)
+		}
+	case Scatter, Scatterv:
+		if b.Rank == b.Root {
+			b.copyBefore(b.displs[b.Rank], b.plan.Input, b.plan.Output)
+		}
+	case Alltoall, Alltoallv:
+		from, to := b.sendBlock(b.Rank), b.recvBlock(b.Rank)
+		b.copyBefore(from.off, to.off, min(from.n, to.n))
+	}
+}
+
+func (b *planBuilder) copyBefore(from, to, n int64) {
+	if n > 0 {
+		b.plan.Before = append(b.plan.Before, Copy{from, to, n})
+	}
+}
+
+func (b *planBuilder) copyAfter(from, to, n int64) {
+	if n > 0 {
+		b.plan.After = append(b.plan.After, Copy{from, to, n})
+	}
+}
+
+// scratch adds scratch memory to the plan and returns its offset.
+func (b *planBuilder) scratch(n int64) int64 {
+	p := b.plan
+	at := p.Input + p.Output + p.Scratch
+	p.Scratch += n
+	return at
 }
 
 func digest(algo string, counts []int64, params ...int64) uint64 {

@@ -55,6 +55,25 @@ type link[T any] struct {
 type span struct {
 	nth      uint32
 	off, len int64
+	parts    []wire.Span
+}
+
+// gather returns a copy of a piece: a range of a buffer, or several.
+func gather[T any](buf []T, off, n int64, parts []wire.Span) (data []T) {
+	if parts == nil {
+		return slices.Clone(buf[off : off+n])
+	}
+	for _, p := range parts {
+		data = append(data, buf[p.Off:p.Off+p.Len]...)
+	}
+	return data
+}
+
+// copyWithin carries out the copies of a plan.
+func copyWithin[T any](buf []T, copies []p2p.Copy) {
+	for _, c := range copies {
+		copy(buf[c.To:c.To+c.Len], buf[c.From:c.From+c.Len])
+	}
 }
 
 type piece[T any] struct {
@@ -73,6 +92,8 @@ func newCluster[T any](
 			c: c, plan: plan, op: p2p.NewExecutor(p2p.Config{Plan: plan, Comm: 3, Seq: 7}), in: p2p.NewInbox(plan),
 			buf: bufs[r], kept: map[int][]T{}, peers: make([]link[T], len(plans)),
 		}
+		m.buf = append(m.buf, make([]T, plan.Scratch)...)
+		copyWithin(m.buf, plan.Before)
 		m.at = c.Add(r, m)
 		c.ranks = append(c.ranks, m)
 		m.start = clustertest.NewQueue(c.Cluster, "start", m.at, r, func(struct{}) {
@@ -106,7 +127,7 @@ func (m *member[T]) link(peer int) *link[T] {
 			}
 			m.heard.Push(struct{}{})
 			to := m.c.ranks[peer].link(m.at.ID)
-			to.pieces.Push(piece[T]{s.nth, slices.Clone(m.buf[s.off : s.off+s.len])})
+			to.pieces.Push(piece[T]{s.nth, gather(m.buf, s.off, s.len, s.parts)})
 		})
 		if m.c.loose {
 			l.pieces.Faults.Reorder = 1
@@ -164,7 +185,7 @@ func (m *member[T]) act(acts []step.Action) {
 		case step.ActSend:
 			c.ranks[a.To].link(rank).messages.Push(a.Msg)
 		case step.ActPut:
-			m.link(a.To).departs.Push(span{a.PSN, a.Off, a.Len})
+			m.link(a.To).departs.Push(span{a.PSN, a.Off, a.Len, a.Parts})
 		case step.ActMismatch:
 			c.mismatches = append(c.mismatches, a)
 		case step.ActComplete:
@@ -172,6 +193,7 @@ func (m *member[T]) act(acts []step.Action) {
 				c.Failf("rank %d completes twice", rank)
 			}
 			m.complete = true
+			copyWithin(m.buf, m.plan.After)
 			if slices.ContainsFunc(c.ranks, func(m *member[T]) bool { return !m.started }) {
 				c.early++
 			}

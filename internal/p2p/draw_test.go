@@ -23,13 +23,13 @@ func drawCall(t *rapid.T, most int) call {
 	case blockwise(kind):
 		n := rapid.SampledFrom([]int64{0, 1, 3, 12}).Draw(t, "block")
 		c.Counts = slices.Repeat([]int64{n}, c.Size)
-		if rapid.Bool().Draw(t, "ragged") {
+		if kind != p2p.Alltoall && rapid.Bool().Draw(t, "ragged") {
 			c.Counts = rapid.SliceOfN(rapid.Int64Range(0, n), c.Size, c.Size).Draw(t, "counts")
 		}
 	case kind != p2p.Barrier:
 		c.Bytes = rapid.Int64Range(0, 150).Draw(t, "bytes")
 	}
-	if kind == p2p.Broadcast {
+	if kind.Rooted() {
 		c.Root = rapid.IntRange(0, c.Size-1).Draw(t, "root")
 	}
 	return c

@@ -79,7 +79,7 @@ func (o *Executor) eager() bool { return o.cfg.Ahead != nil }
 
 // Step handles an event and appends the resulting actions to out.
 func (o *Executor) Step(now step.Time, ev step.Event, out []step.Action) []step.Action {
-	if o.mismatched(&ev, o.plan.Digest) {
+	if ev.Kind == step.EvMsg && o.mismatched(&ev, o.plan.DigestWith(ev.From)) {
 		return append(out, step.Action{Kind: step.ActMismatch, To: ev.From, Msg: *ev.Msg})
 	}
 	if o.phase >= step.Closed {
@@ -139,7 +139,8 @@ func (o *Executor) greetOne(i int, out []step.Action) []step.Action {
 		}
 		o.peers[i].greeted = true
 	}
-	return append(out, step.Action{Kind: step.ActSend, To: int(o.plan.peers[i].rank), Msg: o.msg()})
+	to := int(o.plan.peers[i].rank)
+	return append(out, step.Action{Kind: step.ActSend, To: to, Msg: o.msg(to)})
 }
 
 // Timer returns the time at which an eager Executor greets the remaining peers.
@@ -155,10 +156,10 @@ func (o *Executor) mayPut(i int) bool {
 	return o.peers[i].ready || o.eager() && o.cfg.Ahead(o.cfg.Seq, int(o.plan.peers[i].rank))
 }
 
-func (o *Executor) msg() wire.Msg {
+func (o *Executor) msg(to int) wire.Msg {
 	return wire.Msg{
-		Kind: wire.MsgReady, Comm: o.cfg.Comm, Seq: o.cfg.Seq, Digest: o.plan.Digest,
-		Call: o.plan.Call(),
+		Kind: wire.MsgReady, Comm: o.cfg.Comm, Seq: o.cfg.Seq, Digest: o.plan.DigestWith(to),
+		Call: o.plan.CallWith(to),
 	}
 }
 
@@ -187,7 +188,7 @@ func (o *Executor) pump(out []step.Action) []step.Action {
 			out = o.greetOne(to, out)
 		}
 		out = append(out, step.Action{
-			Kind: step.ActPut, To: int(s.To), PSN: o.peers[to].sends, Off: s.Off, Len: s.Len, Input: s.Input,
+			Kind: step.ActPut, To: int(s.To), PSN: o.peers[to].sends, Off: s.Off, Len: s.Len, Input: s.Input, Parts: s.Parts,
 		})
 		o.peers[to].sends++
 		o.next++

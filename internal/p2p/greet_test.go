@@ -53,7 +53,7 @@ func TestDigestOfWhatCounts(t *testing.T) {
 		for _, algo := range p2p.Algorithms(kind) {
 			c := call{algo, p2p.Spec{Kind: kind, Size: 4}}.sized(10)
 			odd := c
-			if kind != p2p.Broadcast {
+			if !kind.Rooted() {
 				odd.Root = 3
 			}
 			if blockwise(kind) || kind == p2p.Barrier {

@@ -91,7 +91,7 @@ func (c *causes) race() error {
 func TestReductionsHaveNoRaces(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo
-		if !reduces(kind) {
+		if !kind.Reduces() {
 			return
 		}
 		for size := 2; size <= 13; size++ {

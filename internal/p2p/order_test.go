@@ -51,7 +51,7 @@ func TestAllreduceIsTheSameOnAllRanks(t *testing.T) {
 func TestOrderOfSummation(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo
-		if !reduces(kind) {
+		if !kind.Reduces() {
 			return
 		}
 		for size := 2; size <= 17; size++ {

@@ -20,7 +20,7 @@ type Partial struct {
 // ownership marks the sends that read from the input and the first receive of each range. It also
 // lists the ranges that hold sums when they are sent on.
 func (p *Plan) ownership() {
-	if p.Kind != ReduceScatter && p.Kind != Allreduce {
+	if !p.Kind.Reduces() {
 		return
 	}
 	order := make([]int, len(p.Sends))

@@ -5,7 +5,9 @@
 //
 // A plan works on one buffer per rank. For a Broadcast or an Allgather it is the receive buffer. For a
 // reduction it is the rank's input, which turns into the result (but see ownership.go). A rank
-// reduces on arrival: buffer content op= arriving piece.
+// reduces on arrival: buffer content op= arriving piece. For Gather, Scatter and Alltoall it is the
+// send buffer, followed by the receive buffer. Scratch memory, where a plan needs any, comes last
+// ([Plan.Input], [Plan.Output], [Plan.Scratch]).
 //
 // # Order of summation
 //
@@ -58,6 +60,13 @@ const (
 	ReduceScatter = wire.ReduceScatter
 	Allreduce     = wire.Allreduce
 	Barrier       = wire.Barrier
+	Gather        = wire.Gather
+	Gatherv       = wire.Gatherv
+	Scatter       = wire.Scatter
+	Scatterv      = wire.Scatterv
+	Reduce        = wire.Reduce
+	Alltoall      = wire.Alltoall
+	Alltoallv     = wire.Alltoallv
 )
 
 // A Send is a range that goes to another rank once the first After receives of the plan are complete.
@@ -66,7 +75,13 @@ type Send struct {
 	To       int32
 	After    int32
 	Input    bool // reduction: nothing has been added to the range before
+
+	// Parts, if not nil, are the ranges that the piece consists of, of Len bytes in all. Off is unused.
+	Parts []wire.Span
 }
+
+// A Copy moves bytes within the buffer of a rank.
+type Copy struct{ From, To, Len int64 }
 
 // A Recv is a range that arrives from another rank. The n-th receive from a rank matches the n-th send
 // of that rank to this one.
@@ -84,11 +99,17 @@ type Plan struct {
 	Rank   int
 	Size   int
 	Root   int
-	Bytes  int64 // size of the buffer
+	Bytes  int64 // size of the call, the same on all ranks unless sizes are private
 	Digest uint64
 	Type   uint64 // as in Spec
 	Sends  []Send
 	Recvs  []Recv
+
+	// The buffer of the plan: Input bytes of the send buffer where the plan uses it apart from the
+	// receive buffer, then Output bytes of the receive buffer, then Scratch bytes.
+	Input, Output, Scratch int64
+
+	Before, After []Copy // copies before the first send, and after the last receive
 
 	// Segments is the length of the buffer in segments, rounded down; the same on all ranks. It is 0
 	// if blocks are sent whole. A rank sends at most 2*(Segments+Size) pieces to another.
@@ -102,16 +123,19 @@ type Plan struct {
 	byRank  []int32   // indices of peers, sorted by rank
 }
 
-// A Spec describes the wanted collective. Counts are the blocks of the buffer, one per rank. For
-// Broadcast and Allreduce, Bytes is the size of the buffer.
+// A Spec describes the wanted collective. Counts are the sizes of the blocks, one per rank. For
+// Broadcast, Reduce and Allreduce, Bytes is the size of the buffer. The blocks of an Alltoall are equally
+// large. Of a Gatherv and a Scatterv, only the root knows Counts; other ranks set their own count only.
+// For an Alltoallv, Counts are the blocks that this rank sends, and Receives those that it receives.
 type Spec struct {
-	Kind   Kind
-	Rank   int
-	Size   int
-	Root   int
-	Bytes  int64
-	Counts []int64
-	Radix  int // radix of knomial; 0 means 4
+	Kind     Kind
+	Rank     int
+	Size     int
+	Root     int
+	Bytes    int64
+	Counts   []int64
+	Receives []int64
+	Radix    int // radix of knomial; 0 means 4
 	// Segment is the piece size of pipelined algorithms. 0 means whole blocks, or a default for chain
 	// and binary.
 	Segment int64
@@ -134,10 +158,18 @@ var algorithms = map[Kind]map[string]algorithm{
 	},
 	Allgather: {
 		"ring": ringAllgather, "linear": linearAllgather, "recursive-doubling": doublingAllgather, "bruck": bruck,
+		"pat": patAllgather,
 	},
-	ReduceScatter: {"ring": ringReduceScatter, "recursive-halving": halvingReduceScatter},
+	ReduceScatter: {"ring": ringReduceScatter, "recursive-halving": halvingReduceScatter, "pat": patReduceScatter},
 	Allreduce:     {"ring": ringAllreduce, "recursive-halving": halvingAllreduce},
 	Barrier:       {"dissemination": dissemination, "recursive-doubling": doublingBarrier},
+	Gather:        {"linear": linearGather, "binomial": binomialGather},
+	Gatherv:       {"linear": linearGather},
+	Scatter:       {"linear": linearScatter, "binomial": binomialScatter},
+	Scatterv:      {"linear": linearScatter},
+	Reduce:        {"binomial": binomialReduce, "chain": chainReduce, "ring": ringReduce},
+	Alltoall:      {"pairwise": pairwise, "bruck": bruckAlltoall},
+	Alltoallv:     {"pairwise": pairwise},
 }
 
 // Algorithms returns the algorithms for a kind, sorted.
@@ -167,6 +199,7 @@ func New(algo string, s Spec) (*Plan, error) {
 		return nil, err
 	}
 	b := newBuild(algo, s)
+	b.keepOwn()
 	if s.Size > 1 {
 		construct(b)
 	}
@@ -178,17 +211,27 @@ func New(algo string, s Spec) (*Plan, error) {
 // maxPieces limits the segments of a plan. More are a mistake by the caller.
 const maxPieces = 1 << 24
 
+// hasBlocks reports whether the sizes of a kind are given as Counts.
+func hasBlocks(k Kind) bool {
+	switch k {
+	case Broadcast, Reduce, Allreduce, Barrier:
+		return false
+	}
+	return true
+}
+
 // complete sets defaults, clears fields that the kind does not use, and checks the rest.
 func (s *Spec) complete() error {
 	if s.Radix == 0 {
 		s.Radix = 4
 	}
 	s.Align = max(s.Align, 1)
-	blocks := s.Kind == Allgather || s.Kind == ReduceScatter
+	blocks := hasBlocks(s.Kind)
+	uneven := func(n int64) bool { return n != s.Counts[0] }
 	switch {
 	case s.Size < 1 || s.Rank < 0 || s.Rank >= s.Size:
 		return fmt.Errorf("%w: rank %d of %d", ErrSpec, s.Rank, s.Size)
-	case s.Kind == Broadcast && (s.Root < 0 || s.Root >= s.Size):
+	case s.Kind.Rooted() && (s.Root < 0 || s.Root >= s.Size):
 		return fmt.Errorf("%w: root %d: must be 0 to %d", ErrSpec, s.Root, s.Size-1)
 	case s.Radix < 2:
 		return fmt.Errorf("%w: radix %d: must be at least 2", ErrSpec, s.Radix)
@@ -196,12 +239,19 @@ func (s *Spec) complete() error {
 		return fmt.Errorf("%w: sizes must be 0 or more", ErrSpec)
 	case blocks && len(s.Counts) != s.Size:
 		return fmt.Errorf("%w: %d sizes for %d ranks", ErrSpec, len(s.Counts), s.Size)
+	case s.Kind == Alltoallv && len(s.Receives) != s.Size:
+		return fmt.Errorf("%w: %d sizes to receive for %d ranks", ErrSpec, len(s.Receives), s.Size)
+	case s.Kind == Alltoallv && s.Counts[s.Rank] != s.Receives[s.Rank]:
+		return fmt.Errorf("%w: this rank sends %d bytes to itself and receives %d",
+			ErrSpec, s.Counts[s.Rank], s.Receives[s.Rank])
+	case s.Kind == Alltoall && slices.ContainsFunc(s.Counts, uneven):
+		return fmt.Errorf("%w: the blocks of an alltoall must be equally large", ErrSpec)
 	}
-	sum, err := sumOf(s.Counts)
+	sum, err := sumOf(slices.Concat(s.Counts, s.Receives))
 	if err != nil {
 		return err
 	}
-	if s.Kind != Broadcast {
+	if !s.Kind.Rooted() {
 		s.Root = 0
 	}
 	switch {

@@ -28,7 +28,7 @@ func (c call) symbolic(m *matched) *symbolic {
 	total := ref.Total()
 	s.want = make([]uint64, total)
 	for r, p := range m.plans {
-		have := make([]uint64, total)
+		have := make([]uint64, total+p.Scratch)
 		for lo, hi := ref.Owned(r); lo < hi; lo++ {
 			have[lo] = 1 << r
 			s.want[lo] |= 1 << r
@@ -59,6 +59,7 @@ func (s *symbolic) run() error {
 		if s.err == nil && s.done[r] < len(p.Recvs) {
 			s.err = fmt.Errorf("rank %d never gets its receive %d, %+v", r, s.done[r], p.Recvs[s.done[r]])
 		}
+		copyWithin(s.have[r], p.After)
 		for lo, hi := s.c.reference(0).Wanted(r); lo < hi && s.err == nil; lo++ {
 			if s.have[r][lo] != s.want[lo] {
 				s.err = fmt.Errorf("rank %d ends with %b at byte %d, want %b", r, s.have[r][lo], lo, s.want[lo])
@@ -72,7 +73,7 @@ func (s *symbolic) run() error {
 func (s *symbolic) send(r int) {
 	for _, i := range s.next[r][s.done[r]] {
 		snd := s.m.plans[r].Sends[i]
-		data := append([]uint64{}, s.have[r][snd.Off:snd.Off+snd.Len]...)
+		data := append([]uint64{}, gather(s.have[r], snd.Off, snd.Len, snd.Parts)...)
 		for k, ranks := range data {
 			if ranks == 0 {
 				s.err = fmt.Errorf("rank %d sends %+v, but has nothing at byte %d yet", r, snd, snd.Off+int64(k))
@@ -96,6 +97,7 @@ func (s *symbolic) receive(r int) bool {
 		at := recv.Off + int64(k)
 		have := s.have[r][at]
 		switch {
+		case at >= int64(len(s.want)): // scratch memory
 		case !recv.Reduce && came != s.want[at]:
 			s.err = fmt.Errorf("rank %d gets %+v with %b at byte %d, want %b", r, recv, came, at, s.want[at])
 		case recv.Reduce && have&came != 0:
@@ -115,6 +117,9 @@ func (s *symbolic) receive(r int) bool {
 func TestSendsNeedNothingAfterAfter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCall(t, 40)
+		if exchanges(c.Kind) {
+			t.Skip("its buffers hold different data")
+		}
 		plans := make([]*p2p.Plan, c.Size)
 		for r := range plans {
 			plans[r] = planOf(t, c, r)
@@ -133,6 +138,9 @@ func TestSendsNeedNothingAfterAfter(t *testing.T) {
 func TestSendsNeedNothingAfterAfterForEveryP(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo
+		if exchanges(kind) {
+			return // its buffers hold different data
+		}
 		for size := 1; size <= 40; size++ {
 			for _, segment := range []int64{0, 2} {
 				c := call{algo, p2p.Spec{Kind: kind, Size: size, Root: size / 3, Segment: segment}}.sized(5)

@@ -42,7 +42,7 @@ const (
 	ActReduce                      // Off, Len: send this range up the reduction tree, chunk by chunk
 	ActDigest                      // digest what this round received (mcast.Geometry.Spans), answer with EvDigest
 	ActCorrupt                     // To: rank To also has everything, but its bytes differ from ours
-	ActPut                         // To, PSN, Off, Len, Input: send this range reliably, as the PSN-th to To
+	ActPut                         // To, PSN, Off, Len, Input, Parts: send this range reliably, as the PSN-th to To
 )
 
 // An Action is one thing that the driver must do. The driver carries out all actions of a step
@@ -55,6 +55,7 @@ type Action struct {
 	Off    int64
 	Len    int64
 	Ranges []wire.Range
-	Input  bool // whether the range is raw input of a reduction
+	Input  bool        // whether the range is raw input of a reduction
+	Parts  []wire.Span // if not nil, the piece consists of these ranges of Len bytes in all
 	Msg    wire.Msg
 }

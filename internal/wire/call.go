@@ -9,23 +9,68 @@ import (
 // CallKind is the collective that a call asks for.
 type CallKind uint8
 
-// Collectives. Multicast carries the first two; package p2p has plans for all of them.
+// Collectives. Multicast carries the first two; package p2p has plans for all of them. The numbers are part
+// of the wire format.
 const (
 	Broadcast CallKind = 1 + iota
 	Allgather
 	ReduceScatter
 	Allreduce
 	Barrier
+	Gather
+	Gatherv
+	Scatter
+	Scatterv
+	Reduce
+	Alltoall
+	Alltoallv
+	endOfKinds
 )
 
-var callKindNames = [...]string{
-	Broadcast: "broadcast", Allgather: "allgather", ReduceScatter: "reduce-scatter", Allreduce: "allreduce",
-	Barrier: "barrier",
+// callKinds holds the facts about each collective.
+var callKinds = [endOfKinds]struct {
+	name    string
+	rooted  bool // one rank is the root
+	reduces bool // elements are combined
+	private bool // a rank knows only the sizes that concern itself
+}{
+	Broadcast:     {name: "broadcast", rooted: true},
+	Allgather:     {name: "allgather"},
+	ReduceScatter: {name: "reduce-scatter", reduces: true},
+	Allreduce:     {name: "allreduce", reduces: true},
+	Barrier:       {name: "barrier"},
+	Gather:        {name: "gather", rooted: true},
+	Gatherv:       {name: "gatherv", rooted: true, private: true},
+	Scatter:       {name: "scatter", rooted: true},
+	Scatterv:      {name: "scatterv", rooted: true, private: true},
+	Reduce:        {name: "reduce", rooted: true, reduces: true},
+	Alltoall:      {name: "alltoall"},
+	Alltoallv:     {name: "alltoallv", private: true},
 }
 
+// CallKinds lists all collectives.
+func CallKinds() (all []CallKind) {
+	for k := Broadcast; k < endOfKinds; k++ {
+		all = append(all, k)
+	}
+	return all
+}
+
+func (k CallKind) known() bool { return k > 0 && k < endOfKinds }
+
+// Rooted reports whether the collective has a root.
+func (k CallKind) Rooted() bool { return k.known() && callKinds[k].rooted }
+
+// Reduces reports whether the collective combines elements.
+func (k CallKind) Reduces() bool { return k.known() && callKinds[k].reduces }
+
+// Private reports whether a rank knows only the sizes that concern itself, so that two ranks may disagree
+// about the bytes between them.
+func (k CallKind) Private() bool { return k.known() && callKinds[k].private }
+
 func (k CallKind) String() string {
-	if k > 0 && int(k) < len(callKindNames) {
-		return callKindNames[k]
+	if k.known() {
+		return callKinds[k].name
 	}
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
@@ -42,6 +87,7 @@ var algorithmNames = []string{
 	"", "mcast", "inc",
 	"binomial", "knomial", "binary", "chain", "scatter-allgather",
 	"ring", "linear", "recursive-doubling", "bruck", "recursive-halving", "dissemination",
+	"pairwise", "pat",
 }
 
 // AlgorithmOf returns the number of a name, or 0 for an unknown name.
@@ -63,7 +109,7 @@ type Call struct {
 	Algo  Algorithm
 	Type  uint16 // element type and operator of a reduction, in the driver's encoding
 	Root  uint32
-	Bytes uint64 // total over all ranks
+	Bytes uint64 // total over all ranks; between two ranks if the sizes are private
 }
 
 // String describes the call without its element type.
@@ -76,13 +122,19 @@ func (c Call) Describe(typeName func(uint16) string) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v", c.Kind)
-	if c.Kind != Barrier {
+	switch {
+	case c.Kind.Private():
+		fmt.Fprintf(&b, " with %d bytes between the two ranks", c.Bytes)
+	case c.Kind != Barrier:
 		fmt.Fprintf(&b, " of %d bytes", c.Bytes)
 	}
-	if c.Kind == Broadcast {
+	switch {
+	case c.Kind == Broadcast || c.Kind == Scatter || c.Kind == Scatterv:
 		fmt.Fprintf(&b, " from root %d", c.Root)
+	case c.Kind.Rooted():
+		fmt.Fprintf(&b, " to root %d", c.Root)
 	}
-	if typeName != nil && (c.Kind == ReduceScatter || c.Kind == Allreduce) {
+	if typeName != nil && c.Kind.Reduces() {
 		fmt.Fprintf(&b, ", %s", typeName(c.Type))
 	}
 	if c.Algo != 0 {

@@ -34,6 +34,9 @@ const (
 // A Range is N consecutive chunks of one subgroup.
 type Range struct{ PSN, N uint32 }
 
+// A Span is a range of a rank's memory in bytes.
+type Span struct{ Off, Len int64 }
+
 // Chunks returns the number of chunks in ranges.
 func Chunks(ranges []Range) (n uint32) {
 	for _, q := range ranges {
