@@ -31,6 +31,7 @@ type comm struct {
 	recent  [8]recentCall // descriptions of the last calls
 	eager   eagerState
 	early   earlyMsgs
+	mail    mailbox
 	broken  *verdict
 	removed bool // whether the user has closed it
 	scratch []*round
@@ -59,6 +60,7 @@ type call struct {
 	plan    []*mcast.Geometry
 	p2p     *p2p.Plan
 	inc     *p2p.Reduction
+	mail    *mail  // Send and Recv
 	seq     uint64 // number of its first round
 	round   int    // index of the current or next round
 	running bool
@@ -91,6 +93,7 @@ type round struct {
 	mc     *mcast.Collective // op if it is multicast, otherwise nil
 	pp     *p2p.Executor     // op if it is point to point, otherwise nil
 	inc    *p2p.IncOp        // op if the network reduces, otherwise nil
+	mail   *p2p.Mail         // op of a Send or a Recv, otherwise nil
 	seq    uint64
 	call   *call
 	opened bool // whether the driver has called Opened
@@ -165,6 +168,9 @@ func (c *comm) name(rank int) string {
 
 // find returns the round with number seq if it holds its slot.
 func (c *comm) find(seq uint64) *round {
+	if _, isMail := wire.MailSender(seq); isMail {
+		return c.mail.rounds[seq]
+	}
 	if st := c.slots[c.layout.Slot(seq)]; st != nil && st.seq == seq {
 		return st
 	}
@@ -262,7 +268,7 @@ func (n *Node) deliver(now step.Time, c *comm, from int, m *wire.Msg) {
 	st := c.find(m.Seq)
 	if st != nil && st.opened {
 		if st.greetingMismatch(m) {
-			n.breakMismatched(c, from, m.Seq, m.Call, st.call.info())
+			n.breakMismatched(c, from, m.Seq, m.Call, st.call.infoFor(from))
 			return
 		}
 		n.execute(c, st, st.op.Step(now, step.Event{Kind: step.EvMsg, From: from, Msg: m}, n.steps[:0]))
@@ -308,7 +314,9 @@ func (n *Node) execute(c *comm, st *round, acts []step.Action) {
 		a := &acts[i]
 		switch a.Kind {
 		case step.ActSend:
-			c.eager.recordInformed(a.To, st.seq)
+			if st.mail == nil {
+				c.eager.recordInformed(a.To, st.seq)
+			}
 			n.send(c.members[a.To], &a.Msg)
 		case step.ActMulticast:
 			n.out = append(n.out, Action{
@@ -323,7 +331,7 @@ func (n *Node) execute(c *comm, st *round, acts []step.Action) {
 		case step.ActPut:
 			n.out = append(n.out, Action{
 				Kind: Put, To: c.members[a.To], Comm: c.id, Seq: st.seq,
-				PSN: a.PSN, Off: a.Off, Len: a.Len, Input: a.Input,
+				PSN: a.PSN, Off: a.Off, Len: a.Len, Input: a.Input, Parts: a.Parts,
 			})
 		case step.ActComplete:
 			n.completeRound(c, st)
@@ -335,7 +343,7 @@ func (n *Node) execute(c *comm, st *round, acts []step.Action) {
 			n.breakCorrupt(c, a.To, st.seq)
 			return
 		case step.ActMismatch:
-			n.breakMismatched(c, a.To, st.seq, a.Msg.Call, st.call.info())
+			n.breakMismatched(c, a.To, st.seq, a.Msg.Call, st.call.infoFor(a.To))
 			return
 		}
 	}
@@ -349,7 +357,7 @@ func (n *Node) send(to int, m *wire.Msg) {
 
 func (n *Node) completeRound(c *comm, st *round) {
 	st.done = true
-	if st.mc == nil {
+	if st.mc == nil && st.mail == nil {
 		n.nonMulticast--
 	}
 	k := st.call
@@ -360,16 +368,28 @@ func (n *Node) completeRound(c *comm, st *round) {
 		n.advance(c)
 		return
 	}
+	if st.mail != nil {
+		n.endCall(c, k, k.mail.err)
+		return
+	}
 	n.endCall(c, k, nil)
 	n.advance(c)
 }
 
 // endCall removes a call from the list and reports its end.
 func (n *Node) endCall(c *comm, k *call, err *Error) {
-	if i := slices.Index(c.calls, k); i >= 0 {
-		c.calls = slices.Delete(c.calls, i, i+1)
+	done := Action{Kind: Done, Req: k.req, Comm: c.id, Seq: k.seq, Err: err, Spent: k.spent}
+	list := &c.calls
+	if m := k.mail; m != nil {
+		list, done.To, done.Len = &c.mail.calls, m.peer, m.bytes
+		if k.kind == wire.Send {
+			c.mail.peer(m.peer).sends--
+		}
 	}
-	n.out = append(n.out, Action{Kind: Done, Req: k.req, Comm: c.id, Seq: k.seq, Err: err, Spent: k.spent})
+	if i := slices.Index(*list, k); i >= 0 {
+		*list = slices.Delete(*list, i, i+1)
+	}
+	n.out = append(n.out, done)
 }
 
 func (n *Node) closeRound(c *comm, st *round) {

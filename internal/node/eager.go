@@ -32,7 +32,7 @@ type eagerState struct {
 }
 
 func (n *Node) isEager(k *call) bool {
-	return k.p2p != nil && n.cfg.Eager > 0 && k.p2p.Bytes <= n.cfg.Eager && k.p2p.Segments <= EagerSegments
+	return k.p2p != nil && n.cfg.Eager > 0 && !k.p2p.Kind.Private() && k.p2p.Bytes <= n.cfg.Eager && k.p2p.Segments <= EagerSegments
 }
 
 // configureEager makes a call eager if it qualifies.
@@ -108,7 +108,10 @@ func (n *Node) Early(from int, comm uint32, seq uint64, length int64) bool {
 	if c == nil || c.broken != nil || length > n.cfg.Eager {
 		return false
 	}
-	_, member := c.rankOf(from)
+	rank, member := c.rankOf(from)
+	if _, isMail := wire.MailSender(seq); isMail {
+		return member && c.earlyMail(rank, seq, length)
+	}
 	if st := c.find(seq); st != nil && !st.opened {
 		return member && st.pp != nil
 	}

@@ -21,11 +21,14 @@ const (
 	Left                        // a rank has closed the communicator
 	Corrupt                     // two ranks ended with different bytes
 	Cancelled                   // the caller of an operation gave up
+	Withdrawn                   // only this call: its caller gave up before it had a match
+	Truncated                   // only this call: the message is longer than the buffer
 )
 
 var reasonNames = map[Reason]string{
 	Lost: "lost", Aborted: "aborted", Deadline: "deadline", Mismatch: "mismatched calls", Protocol: "protocol violation",
 	Left: "closed the communicator", Corrupt: "corrupt data", Cancelled: "cancelled",
+	Withdrawn: "withdrawn", Truncated: "message too long",
 }
 
 func (r Reason) String() string {

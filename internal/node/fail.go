@@ -47,7 +47,7 @@ func (n *Node) handleAbort(c *comm, from int, m *wire.Msg) {
 // valid reports whether a correct member can have made the verdict.
 func (v *verdict) valid(c *comm, size int) bool {
 	member := func(w int) bool { _, ok := c.rankOf(w); return ok }
-	if _, known := reasonNames[v.reason]; !known {
+	if _, known := reasonNames[v.reason]; !known || v.reason == Withdrawn || v.reason == Truncated {
 		return false
 	}
 	// A communicator under construction breaks with its parent, so the culprit may be a member of
@@ -83,12 +83,22 @@ func (n *Node) breakCorrupt(c *comm, from int, seq uint64) {
 // info describes a call for error messages.
 func (k *call) info() wire.Call {
 	switch {
+	case k.mail != nil:
+		return wire.Call{Kind: k.kind, Root: uint32(k.mail.peer), Bytes: uint64(k.mail.bytes)}
 	case k.p2p != nil:
 		return k.p2p.Call()
 	case k.inc != nil:
 		return k.inc.Call()
 	}
 	return k.plan[0].Call()
+}
+
+// infoFor describes a call to a peer for error messages.
+func (k *call) infoFor(peer int) wire.Call {
+	if k.p2p != nil {
+		return k.p2p.CallWith(peer)
+	}
+	return k.info()
 }
 
 // breakComm fails every call that has not completed. It forgets lingering operations: ranks that
@@ -98,7 +108,7 @@ func (n *Node) breakComm(c *comm, v verdict) {
 		return
 	}
 	c.broken = &v
-	for _, k := range append([]*call(nil), c.calls...) {
+	for _, k := range slices.Concat(c.calls, c.mail.calls) {
 		n.failCall(c, k)
 	}
 	for _, st := range c.live {
@@ -122,7 +132,7 @@ func (n *Node) failCall(c *comm, k *call) {
 		return
 	}
 	st := c.find(k.next())
-	if st.mc == nil {
+	if st.mc == nil && st.mail == nil {
 		n.nonMulticast--
 	}
 	err.Phase, err.Missing = st.op.Phase(), st.op.Missing(c.name)

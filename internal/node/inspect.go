@@ -1,6 +1,9 @@
 package node
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -45,7 +48,7 @@ func (c *comm) view() CommView {
 	if c.broken != nil {
 		v.Broken, v.Culprit, v.Reason = true, c.broken.culprit, c.broken.reason
 	}
-	for _, k := range c.calls {
+	for _, k := range slices.Concat(c.calls, c.mail.calls) {
 		v.Open = append(v.Open, c.viewCall(k))
 	}
 	for _, st := range c.live {
@@ -61,6 +64,12 @@ func (c *comm) viewCall(k *call) CallView {
 	v := CallView{
 		Req: k.req, Kind: k.kind, Seq: k.next(), Round: k.round, Rounds: k.rounds, Start: k.startAt,
 		WaitingOn: c.members[c.waitingOn()], Missing: "everything",
+	}
+	if m := k.mail; m != nil {
+		v.WaitingOn, v.Missing = c.members[c.rank], fmt.Sprintf("a message with tag %d", m.tag)
+		if m.peer != AnyRank {
+			v.WaitingOn = c.members[m.peer]
+		}
 	}
 	if st := c.find(k.next()); k.running && st != nil {
 		v.Phase, v.WaitingOn, v.Missing = st.op.Phase(), c.members[st.op.WaitingOn()], st.op.Missing(c.name)

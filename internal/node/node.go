@@ -44,7 +44,8 @@ const (
 	// Send sends Msg to To.
 	Send ActionKind = iota
 	// Open starts a round of Req: Comm, Seq, Req; Geometry and Placements for multicast, Inbox for
-	// point to point. The driver makes its buffers writable and readable, then calls Opened.
+	// point to point, Len for a message. The driver makes its buffers writable and readable, then calls
+	// Opened.
 	Open
 	// Multicast sends chunks: Comm, Seq, Sub, PSN, N.
 	Multicast
@@ -54,7 +55,7 @@ const (
 	// Reduce sends a range of the buffer up the reduction tree, chunk by chunk: Comm, Seq, Off, Len.
 	// The driver then calls Sent with 1.
 	Reduce
-	// Put sends a range of the buffer to To as its PSN-th: Comm, Seq, PSN, Off, Len, Input. The
+	// Put sends a range of the buffer to To as its PSN-th: Comm, Seq, PSN, Off, Len, Input, Parts. The
 	// driver then calls Sent with 1.
 	Put
 	// Release reports that neither the round nor any other party uses its buffers: Comm, Seq.
@@ -62,7 +63,8 @@ const (
 	// Quiesce stops all access to the buffers of a round: Comm, Seq. The driver then calls Quiesced.
 	// It need not call Opened any more if it has not done so.
 	Quiesce
-	// Done reports the end of a call: Req, Err, Spent.
+	// Done reports the end of a call: Req, Err, Spent. For a Recv, To is the sender's rank in the
+	// communicator, and Len the size of the message.
 	Done
 	// Closed reports that no rank needs the operation any more: Comm, Seq. The driver calls Drained
 	// when none of its datagrams can arrive. A quiesced operation never closes: its communicator is
@@ -98,7 +100,8 @@ type Action struct {
 
 	Placements []*mcast.Placement // by subgroup
 	Inbox      *p2p.Inbox
-	Input      bool // reduction: take the range from the input
+	Input      bool        // reduction: take the range from the input
+	Parts      []wire.Span // if not nil, the piece consists of these ranges
 }
 
 // Stats holds the counters of a Node.
@@ -263,11 +266,14 @@ func (n *Node) Pieces(now step.Time, from int, comm uint32, seq uint64, prefix, 
 	}
 	r, member := c.rankOf(from)
 	st := c.find(seq)
-	if !member || st == nil || st.pp == nil {
-		return
+	switch {
+	case !member || st == nil:
+	case st.mail != nil:
+		n.execute(c, st, st.mail.Received(now, prefix, left, n.steps[:0]))
+	case st.pp != nil:
+		n.recordReached(now, c, r, seq)
+		n.execute(c, st, st.pp.Received(now, prefix, left, n.steps[:0]))
 	}
-	n.recordReached(now, c, r, seq)
-	n.execute(c, st, st.pp.Received(now, prefix, left, n.steps[:0]))
 }
 
 // Result handles a piece that the network has reduced for this rank. If ok, the piece belongs at its
@@ -311,6 +317,10 @@ func (n *Node) Drained(now step.Time, comm uint32, seq uint64) {
 		return
 	}
 	if st := c.find(seq); st != nil && st.op.Phase() == step.Closed {
+		if st.mail != nil {
+			delete(c.mail.rounds, seq)
+			return
+		}
 		c.slots[c.layout.Slot(seq)] = nil
 		if c.broken == nil {
 			n.advance(c)
@@ -364,6 +374,8 @@ func (n *Node) Message(now step.Time, from int, m *wire.Msg) {
 		n.answerProbe(c, from, m)
 	case wire.MsgWaitState:
 		n.handleWaitState(now, c, from, m)
+	case wire.MsgOffer, wire.MsgAccept, wire.MsgDiscard, wire.MsgWithdraw, wire.MsgWithdrawn, wire.MsgCredit:
+		n.handleMail(now, c, r, m)
 	default:
 		n.deliver(now, c, r, m)
 	}

@@ -48,7 +48,7 @@ func (n *Node) sweep() {
 // idle reports whether no work of a communicator remains, neither here nor on ranks that need this
 // one.
 func (c *comm) idle() bool {
-	if len(c.calls) > 0 {
+	if len(c.calls) > 0 || len(c.mail.calls) > 0 {
 		return false
 	}
 	for _, a := range c.agreements {
@@ -80,6 +80,9 @@ func (n *Node) refuse(c *comm) {
 		for _, m := range early {
 			started[m.from] = true
 		}
+	}
+	for _, o := range c.mail.offers {
+		started[o.from] = started[o.from] || !o.msg.Flag // the sender of an eager message does not wait
 	}
 	for r, w := range c.members { // in rank order, which is deterministic
 		if started[r] {
@@ -121,7 +124,10 @@ func (n *Node) handleUnknownComm(from int, m *wire.Msg) {
 	switch m.Kind {
 	case wire.MsgAgree:
 		n.sendAgreeGone(from, m)
-	case wire.MsgBarrier, wire.MsgReady:
+	case wire.MsgBarrier, wire.MsgReady, wire.MsgOffer:
+		if m.Flag {
+			return // the sender of an eager message does not wait
+		}
 		for _, g := range n.lastRemoved {
 			if g.comm == m.Comm && m.Seq >= g.nextSeq && g != (removedComm{}) {
 				n.sendClosed(from, m.Comm, g.broken)

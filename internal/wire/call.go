@@ -24,6 +24,8 @@ const (
 	Reduce
 	Alltoall
 	Alltoallv
+	Send // the last two are not collectives
+	Recv
 	endOfKinds
 )
 
@@ -46,11 +48,13 @@ var callKinds = [endOfKinds]struct {
 	Reduce:        {name: "reduce", rooted: true, reduces: true},
 	Alltoall:      {name: "alltoall"},
 	Alltoallv:     {name: "alltoallv", private: true},
+	Send:          {name: "send"},
+	Recv:          {name: "recv"},
 }
 
 // CallKinds lists all collectives.
 func CallKinds() (all []CallKind) {
-	for k := Broadcast; k < endOfKinds; k++ {
+	for k := Broadcast; k < Send; k++ {
 		all = append(all, k)
 	}
 	return all

@@ -72,6 +72,12 @@ func AppendMsg(b []byte, m *Msg) []byte {
 		b = append(b, m.State)
 	case MsgAgree:
 		b = appendAgree(b, m.Agree)
+	case MsgOffer:
+		b = le.AppendUint64(b, m.Tag)
+		b = le.AppendUint64(b, m.Bytes)
+		b = append(b, b2u(m.Flag))
+	case MsgCredit:
+		b = le.AppendUint64(b, m.Bytes)
 	}
 	return b
 }
@@ -139,7 +145,12 @@ func ParseMsg(b []byte) (Msg, error) {
 		m.Rank, m.State = d.u32(), d.u8()
 	case MsgAgree:
 		m.Agree = d.agree()
-	case MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFinal, MsgHeartbeat, MsgProbeWait:
+	case MsgOffer:
+		m.Tag, m.Bytes, m.Flag = d.u64(), d.u64(), d.flag()
+	case MsgCredit:
+		m.Bytes = d.u64()
+	case MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFinal, MsgHeartbeat, MsgProbeWait,
+		MsgAccept, MsgDiscard, MsgWithdraw, MsgWithdrawn:
 	default:
 		return Msg{}, fmt.Errorf("%w: unknown kind %d", ErrMalformed, m.Kind)
 	}

@@ -31,6 +31,32 @@ const (
 	MsgAgree             // Agree: survivors agree on the members of a new communicator (package agree)
 )
 
+// Messages of Send and Recv (package node). Seq is the message's MailKey.
+const (
+	MsgOffer     MsgKind = 64 + iota // Tag, Bytes, Flag: the sender has a message; with Flag, its data follows at once
+	MsgAccept                        // the sender waits for the data
+	MsgDiscard                       // the message is longer than the sender's buffer: its data is not wanted
+	MsgWithdraw                      // the sender takes its offer back, unless the receiver has accepted it
+	MsgWithdrawn                     // the sender has forgotten the offer
+	MsgCredit                        // Bytes: the receiver may send that many more bytes without being asked
+)
+
+const (
+	mailBit   = 1 << 63
+	mailShift = 40
+)
+
+// MailKey identifies a message between two ranks: the number that its sender, a rank of the communicator,
+// gave it. No collective has such a sequence number.
+func MailKey(sender int, number uint64) uint64 {
+	return mailBit | uint64(sender)<<mailShift | number&(1<<mailShift-1)
+}
+
+// MailSender returns the sender of a message, or false if seq is the sequence number of a collective.
+func MailSender(seq uint64) (sender int, isMail bool) {
+	return int(seq &^ mailBit >> mailShift), seq&mailBit != 0
+}
+
 // A Range is N consecutive chunks of one subgroup.
 type Range struct{ PSN, N uint32 }
 
@@ -64,4 +90,6 @@ type Msg struct {
 	State  uint8
 	Pair   *CallPair // calls of a mismatch, or nil
 	Agree  *Agree
+	Tag    uint64
+	Bytes  uint64
 }
