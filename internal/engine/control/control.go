@@ -205,8 +205,6 @@ func (c *Control) Free(b []byte) error { return c.data.Memory.Free(b) }
 // view is Control as its observer sees it: an observer.View.
 type view Control
 
-func (v *view) Run(f func()) bool { return (*Control)(v).do(f) }
-
 // Submit runs f from a goroutine of its own: whoever submits may have to run the loop, which may be stuck.
 func (v *view) Submit(f func()) { go (*Control)(v).submit(f) }
 

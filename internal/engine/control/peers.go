@@ -34,8 +34,7 @@ func (u *upcalls) Message(from int, msg []byte) {
 
 // Lost implements fabric.Handler.
 func (u *upcalls) Lost(peer int, err error) {
-	c := (*Control)(u)
-	c.submit(func() { c.lost(c.now(), peer, err) })
+	u.Report(datapath.Event{Kind: datapath.PeerLost, Peer: peer, Err: err})
 }
 
 // Report implements datapath.Sink.

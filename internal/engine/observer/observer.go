@@ -43,11 +43,9 @@ type Config struct {
 
 // A View is the engine as the observer sees it.
 type View interface {
-	// Run runs f on the goroutine that runs the node, and waits for it. It reports false if the engine
-	// has stopped; then nobody else uses the node.
-	Run(f func()) bool
-	// Submit runs f there later, and does not block.
+	// Submit runs f later on the goroutine that runs the node, unless the engine has stopped. It does not block.
 	Submit(f func())
+	// Stopped is closed when the engine has stopped. Then nobody else uses the node.
 	Stopped() <-chan struct{}
 	Counters() datapath.Counters
 
@@ -315,24 +313,23 @@ var outcomes = map[node.Reason]string{
 	node.Protocol: "protocol", node.Corrupt: "corrupt", node.Cancelled: "cancelled", node.Left: "closed",
 }
 
-// ask computes something on the goroutine that runs the node. It reports false if that takes too long.
-func ask[T any](o *Observer, f func() T) (v T, ok bool) {
+// ask computes something on the goroutine that runs the node. It reports false if the engine has stopped or
+// the limit has passed; a nil limit never does.
+func ask[T any](o *Observer, limit <-chan time.Time, f func() T) (v T, ok bool) {
 	answer := make(chan T, 1) // nobody takes a late answer
-	timer := time.NewTimer(askLimit)
-	defer timer.Stop()
 	o.view.Submit(func() { answer <- f() })
 	select {
 	case v = <-answer:
 		return v, true
 	case <-o.view.Stopped():
-	case <-timer.C:
+	case <-limit:
 	}
 	return v, false
 }
 
 // State implements observe.Source: the state of the process, with its last events.
 func (o *Observer) State(events int) observe.State {
-	s, ok := ask(o, func() observe.State { return o.state(events) })
+	s, ok := ask(o, time.After(askLimit), func() observe.State { return o.state(events) })
 	if !ok {
 		s = o.identity()
 	}
