@@ -89,8 +89,7 @@ type loop struct {
 	early      early
 	agreements map[uint64]*agreement
 	msg        []byte
-	queuedAt   step.Time   // since when datagrams wait and none was placed; 0: none wait
-	heardAt    []step.Time // by rank: when the datapath last heard it, as far as the node knows
+	queuedAt   step.Time // since when datagrams wait and none was placed; 0: none wait
 	whenIdle   func()
 	leaving    chan struct{} // closed when another rank has left; nil: this process stays
 }
@@ -107,8 +106,7 @@ func New(cfg Config) (*Control, *observer.Observer, error) {
 	c := &Control{
 		cfg: cfg, start: time.Now(), layout: layout, tasks: queue.New[task](), over: make(chan struct{}), spin: maxSpin,
 		comms: newComms(), loop: loop{
-			calls: map[uint64]*call{}, early: newEarly(cfg.Size), heardAt: make([]step.Time, cfg.Size),
-			agreements: map[uint64]*agreement{},
+			calls: map[uint64]*call{}, early: newEarly(cfg.Size), agreements: map[uint64]*agreement{},
 		},
 	}
 	c.clock.at = step.Never

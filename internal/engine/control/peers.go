@@ -63,9 +63,8 @@ func (c *Control) lost(now step.Time, peer int, err error) {
 
 // hear tells the node of ranks that data came from.
 func (c *Control) hear() {
-	for rank := range c.heardAt {
-		if at := c.data.HeardAt(rank); at > c.heardAt[rank] {
-			c.heardAt[rank] = at
+	for rank := range c.cfg.Size {
+		if at := c.data.HeardAt(rank); at > 0 {
 			c.node.Heard(at, rank)
 			c.obs.TraceHeard(rank, at)
 		}
