@@ -130,11 +130,13 @@ func (d *diagnosing) describe(e *end) string {
 	}
 	switch {
 	case len(e.from) == 0:
-		_, _ = fmt.Fprintf(&b, "rank %d waits for nobody else", e.rank)
+		_, _ = fmt.Fprintf(&b, "rank %d waits for no other rank", e.rank)
 	case len(e.from) == others && others > 1:
-		_, _ = fmt.Fprintf(&b, "rank %d is what the others wait for", e.rank)
+		_, _ = fmt.Fprintf(&b, "all others wait for rank %d", e.rank)
+	case len(e.from) == 1:
+		_, _ = fmt.Fprintf(&b, "rank %d waits for rank %d", e.from[0], e.rank)
 	default:
-		_, _ = fmt.Fprintf(&b, "rank %d is what %s", e.rank, waitFor(e.from))
+		_, _ = fmt.Fprintf(&b, "ranks %s wait for rank %d", list(e.from), e.rank)
 	}
 	_, _ = fmt.Fprintf(&b, "; in %s %d of %s for %s; %s", e.op.Op, e.op.Seq, e.comm, Short(e.op.For), e.how)
 	if silent, heard := d.silence(e.rank); heard {
@@ -143,19 +145,15 @@ func (d *diagnosing) describe(e *end) string {
 	return b.String()
 }
 
-func waitFor(ranks []int) string {
+// list names the first ranks, and counts the others.
+func list(ranks []int) string {
 	const limit = 4
-	var names []string
-	for _, r := range ranks[:min(limit, len(ranks))] {
-		names = append(names, strconv.Itoa(r))
-	}
+	text := strings.Trim(fmt.Sprint(ranks[:min(limit, len(ranks))]), "[]")
+	text = strings.ReplaceAll(text, " ", ", ")
 	if more := len(ranks) - limit; more > 0 {
-		names = append(names, fmt.Sprintf("%d more", more))
+		text += fmt.Sprintf(" and %d more", more)
 	}
-	if len(ranks) == 1 {
-		return "rank " + names[0] + " waits for"
-	}
-	return "ranks " + strings.Join(names, ", ") + " wait for"
+	return text
 }
 
 // silence is the time since any rank last heard from a rank.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
 )
 
 // Bounds of the operation time histogram, in seconds.
@@ -67,12 +69,9 @@ type Metrics struct {
 	Rank, Size   int
 	Answers      bool // whether the node responds; the fields below are set only if it does
 	Numbers      []Metric
-	Peers        map[int]PeerBytes
+	Peers        map[int]fabric.PeerStats // traffic over reliable connections
 	Tallies      Tallies
 }
-
-// PeerBytes is the traffic with a peer over its reliable connection.
-type PeerBytes struct{ Sent, Received uint64 }
 
 // Write writes the metrics in Prometheus's text format, version 0.0.4.
 func (m *Metrics) Write(w io.Writer) error {
@@ -81,7 +80,11 @@ func (m *Metrics) Write(w io.Writer) error {
 	head(&b, "info", "gauge", "Who this is. All ranks are world ranks.")
 	line(&b, "info", 1, "job", m.Job, "rank", rank, "size", strconv.Itoa(m.Size), "version", m.Version)
 	head(&b, "answers", "gauge", "1 if the process's control side answers, 0 if it is stuck.")
-	line(&b, "answers", float64(bit(m.Answers)), "rank", rank)
+	answers := 0.0
+	if m.Answers {
+		answers = 1
+	}
+	line(&b, "answers", answers, "rank", rank)
 	for _, n := range m.Numbers {
 		head(&b, n.Name, typeOf(n.Name), n.Help)
 		line(&b, n.Name, n.Value, "rank", rank)
@@ -94,7 +97,7 @@ func (m *Metrics) Write(w io.Writer) error {
 
 func (m *Metrics) writePeers(b *bytes.Buffer, rank string) {
 	peers := slices.Sorted(maps.Keys(m.Peers))
-	write := func(name, help string, bytes func(PeerBytes) uint64) {
+	write := func(name, help string, bytes func(fabric.PeerStats) uint64) {
 		if len(peers) > 0 {
 			head(b, name, "counter", help)
 		}
@@ -103,9 +106,9 @@ func (m *Metrics) writePeers(b *bytes.Buffer, rank string) {
 		}
 	}
 	write("peer_sent_bytes_total", "Bytes sent to a world rank over its connection.",
-		func(p PeerBytes) uint64 { return p.Sent })
+		func(p fabric.PeerStats) uint64 { return p.Sent })
 	write("peer_received_bytes_total", "Bytes received from a world rank over its connection.",
-		func(p PeerBytes) uint64 { return p.Received })
+		func(p fabric.PeerStats) uint64 { return p.Received })
 }
 
 func (m *Metrics) writeOperations(b *bytes.Buffer, rank string) {
@@ -164,11 +167,4 @@ func line(b *bytes.Buffer, name string, value float64, labels ...string) {
 		b.WriteString(labels[i] + `="` + escape.Replace(labels[i+1]) + `"`)
 	}
 	b.WriteString("} " + strconv.FormatFloat(value, 'g', -1, 64) + "\n")
-}
-
-func bit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

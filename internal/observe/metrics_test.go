@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
 )
 
 var sample = regexp.MustCompile(`^allcast_[a-z_]+\{([a-z_]+="([^"\\\n]|\\["\\n])*",?)+\} [0-9.e+-]+$`)
@@ -20,7 +22,8 @@ func testMetrics() Metrics {
 	ts.Add(s, "lost", 1000*time.Second)
 	ts.Add(Series{"barrier", "ring"}, "ok", 0)
 	return Metrics{
-		Job: "a\"b\\c\nd", Rank: 3, Size: 8, Version: "1", Answers: true, Tallies: ts, Peers: map[int]PeerBytes{2: {5, 6}},
+		Job: "a\"b\\c\nd", Rank: 3, Size: 8, Version: "1", Answers: true, Tallies: ts,
+		Peers:   map[int]fabric.PeerStats{2: {Sent: 5, Received: 6}},
 		Numbers: []Metric{{"sent_bytes_total", "Bytes.", 123}, {"operations_running", "Now.", 1}},
 	}
 }

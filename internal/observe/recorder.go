@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"cmp"
+
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
@@ -25,17 +27,12 @@ const (
 	Dropped                    // Peer: a lost rank whose connection was closed
 )
 
-var kindNames = [...]string{
+var kindNames = map[Kind]string{
 	CallBegun: "begun", CallEnded: "ended", CallFailed: "failed", Phase: "phase", Sent: "sent", Received: "received",
 	Repair: "repair", Repaired: "repaired", PeerLost: "peer-lost", PeerLeft: "peer-left", Dropped: "dropped",
 }
 
-func (k Kind) String() string {
-	if int(k) < len(kindNames) && kindNames[k] != "" {
-		return kindNames[k]
-	}
-	return "unknown"
-}
+func (k Kind) String() string { return cmp.Or(kindNames[k], "unknown") }
 
 // An Event is one event or a run of equal ones: Times is their number, At the time of the last.
 type Event struct {
@@ -115,7 +112,7 @@ func (e *Event) Detail() string {
 	case Phase:
 		return step.Phase(e.What).String()
 	case Sent, Received:
-		return messageName(wire.MsgKind(e.What))
+		return cmp.Or(messageNames[wire.MsgKind(e.What)], "message")
 	}
 	return ""
 }
@@ -123,16 +120,7 @@ func (e *Event) Detail() string {
 var messageNames = map[wire.MsgKind]string{
 	wire.MsgBarrier: "barrier", wire.MsgActivate: "activate", wire.MsgChainSent: "chain-sent", wire.MsgSentUp: "sent-up",
 	wire.MsgAllSent: "all-sent", wire.MsgFetch: "fetch", wire.MsgAvail: "avail", wire.MsgFinal: "final",
-	wire.MsgFinalSum: "final-sum",
-	wire.MsgGrantUp:  "grant-up", wire.MsgGrant: "grant", wire.MsgMark: "mark", wire.MsgReady: "ready",
-	wire.MsgHeartbeat: "heartbeat", wire.MsgDead: "dead", wire.MsgAbort: "abort",
-	wire.MsgProbeWait: "why", wire.MsgWaitState: "because",
-	wire.MsgAgree: "agree",
-}
-
-func messageName(k wire.MsgKind) string {
-	if s, ok := messageNames[k]; ok {
-		return s
-	}
-	return "message"
+	wire.MsgFinalSum: "final-sum", wire.MsgGrantUp: "grant-up", wire.MsgGrant: "grant", wire.MsgMark: "mark",
+	wire.MsgReady: "ready", wire.MsgHeartbeat: "heartbeat", wire.MsgDead: "dead", wire.MsgAbort: "abort",
+	wire.MsgProbeWait: "why", wire.MsgWaitState: "because", wire.MsgAgree: "agree",
 }

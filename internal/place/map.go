@@ -193,3 +193,13 @@ func eachRun(psn, word uint32, f func(i, n uint32)) {
 		word &^= (1<<n - 1) << skip
 	}
 }
+
+// Taken counts the datagrams that the receive workers of a process have taken from their queues. It
+// is ahead of their reports.
+type Taken struct{ n atomic.Uint64 }
+
+// Add counts n more datagrams.
+func (t *Taken) Add(n uint64) { t.n.Add(n) }
+
+// Count returns the number of datagrams taken.
+func (t *Taken) Count() uint64 { return t.n.Load() }

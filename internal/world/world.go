@@ -19,6 +19,7 @@ import (
 	"sync"
 
 	"github.com/allcast/allcast/internal/engine"
+	"github.com/allcast/allcast/internal/engine/observer"
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/fault"
 	"github.com/allcast/allcast/internal/fabric/ip"
@@ -193,8 +194,8 @@ func (j *joining) start(cards []card, addrs []string, noMcast string) (*World, e
 		w.Calibrate = w.Calibrate && c.Calibrate
 	}
 	ec := engine.Config{
-		Job: j.Job, Protection: j.Protection, Transfer: j.Transfer, Liveness: j.Liveness, Logger: j.Logger,
-		Secret: j.secret, Watch: j.hooks.Watch,
+		Config:     observer.Config{Job: j.Job, Logger: j.Logger, Watch: j.hooks.Watch},
+		Protection: j.Protection, Transfer: j.Transfer, Liveness: j.Liveness, Secret: j.secret,
 	}
 	if j.verbs != nil {
 		ec.Reliable = func(h fabric.Handler) (fabric.Reliable, error) { return j.verbs.reliable(h, j.Logger), nil }

@@ -47,9 +47,8 @@ func (c *Control) complete(req uint64) {
 		c.end(req, k.divide())
 	default:
 		go func() {
-			t := c.newTask(taskFinished)
-			t.Value.req, t.Value.err = req, k.divide()
-			c.push(t)
+			err := k.divide()
+			c.submit(func() { c.end(req, err) })
 		}()
 	}
 }

@@ -19,41 +19,33 @@ type agreement struct {
 func (c *Control) Agree(ctx context.Context, comm, id uint32) (*node.Agreed, error) {
 	a := &agreement{done: make(chan struct{})}
 	var req uint64
-	var err error
-	if !c.do(func() { req, err = c.agree(comm, id, a) }) {
-		return nil, ErrClosed
-	}
+	err := c.try(func() error {
+		if !c.is(running) && comm != Lifecycle {
+			return ErrClosed
+		}
+		c.lastReq++
+		req = c.lastReq
+		c.agreements[req] = a
+		err := c.node.Agree(c.now(), comm, req, id)
+		if err != nil {
+			delete(c.agreements, req)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-a.done:
-		return a.result, nil
-	case <-c.over:
-		return nil, ErrClosed
-	case <-ctx.Done():
+	for hurry := ctx.Done(); ; {
+		select {
+		case <-a.done:
+			return a.result, nil
+		case <-c.over:
+			return nil, ErrClosed
+		case <-hurry:
+			hurry = nil
+			c.do(func() { c.node.Hurry(c.now(), comm, req); c.act() })
+		}
 	}
-	c.do(func() { c.node.Hurry(c.now(), comm, req); c.act() })
-	select {
-	case <-a.done:
-		return a.result, nil
-	case <-c.over:
-		return nil, ErrClosed
-	}
-}
-
-func (c *Control) agree(comm, id uint32, a *agreement) (req uint64, err error) {
-	if !c.is(running) && comm != Lifecycle {
-		return 0, ErrClosed
-	}
-	c.lastReq++
-	req = c.lastReq
-	c.agreements[req] = a
-	if err = c.node.Agree(c.now(), comm, req, id); err != nil {
-		delete(c.agreements, req)
-	}
-	c.act()
-	return req, err
 }
 
 // agreed ends an agreement. The new communicator exists before any message for it is handled.

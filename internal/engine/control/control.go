@@ -14,7 +14,6 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/node"
-	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
@@ -22,22 +21,13 @@ import (
 
 // Config describes what an engine runs on.
 type Config struct {
-	settings.Job
+	observer.Config
 	settings.Protection
 	settings.Transfer
 	settings.Liveness
-	Logger *slog.Logger // nil: none
-
 	Multicast fabric.Multicast // nil: the network has none
 	Reliable  func(fabric.Handler) (fabric.Reliable, error)
 	Secret    []byte // of the job, for tokens and keys
-
-	Who    observe.State       // identity of this process, for people who inspect it
-	Failed func(*observe.Dump) // called once per failure, may block; nil: nobody is told
-
-	// Watch, for tests, is called for phases, activations and puts, while the loop does nothing else;
-	// nil: nobody is told.
-	Watch func(comm uint32, seq uint64, what string)
 }
 
 // ErrClosed is the error of calls after Close.
@@ -89,8 +79,7 @@ type loop struct {
 	early      early
 	agreements map[uint64]*agreement
 	msg        []byte
-	queuedAt   step.Time   // since when datagrams wait and none was placed; 0: none wait
-	heardAt    []step.Time // by rank: when the datapath last heard it, as far as the node knows
+	queuedAt   step.Time // since when datagrams wait and none was placed; 0: none wait
 	whenIdle   func()
 	leaving    chan struct{} // closed when another rank has left; nil: this process stays
 }
@@ -107,17 +96,13 @@ func New(cfg Config) (*Control, *observer.Observer, error) {
 	c := &Control{
 		cfg: cfg, start: time.Now(), layout: layout, tasks: queue.New[task](), over: make(chan struct{}), spin: maxSpin,
 		comms: newComms(), loop: loop{
-			calls: map[uint64]*call{}, early: newEarly(cfg.Size), heardAt: make([]step.Time, cfg.Size),
-			agreements: map[uint64]*agreement{},
+			calls: map[uint64]*call{}, early: newEarly(cfg.Size), agreements: map[uint64]*agreement{},
 		},
 	}
 	c.clock.at = step.Never
 	c.clock.due.Store(int64(step.Never))
 	c.clock.timer = time.AfterFunc(time.Hour, func() { c.push(c.newTask(taskTick)) })
-	c.obs = observer.New(observer.Config{
-		Rank: cfg.Rank, Size: cfg.Size, Who: cfg.Who, Failed: cfg.Failed, Watch: cfg.Watch, Closed: ErrClosed,
-		Logger: cfg.Logger, Clock: c.now,
-	})
+	c.obs = observer.New(cfg.Config, ErrClosed, c.now)
 	c.data = datapath.New(datapath.Config{
 		Size: cfg.Size, Multicast: cfg.Multicast, Layout: layout, Secret: cfg.Secret, Protection: cfg.Protection,
 		Pin: cfg.Pin, Logger: cfg.Logger, Clock: c.now,
@@ -204,8 +189,6 @@ func (c *Control) Free(b []byte) error { return c.data.Memory.Free(b) }
 
 // view is Control as its observer sees it: an observer.View.
 type view Control
-
-func (v *view) Run(f func()) bool { return (*Control)(v).do(f) }
 
 // Submit runs f from a goroutine of its own: whoever submits may have to run the loop, which may be stuck.
 func (v *view) Submit(f func()) { go (*Control)(v).submit(f) }

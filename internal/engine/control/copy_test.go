@@ -11,7 +11,6 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/reduce"
-	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -65,7 +64,7 @@ func TestReduceScatterDoesNotCopy(t *testing.T) {
 				rel.Allocator = &countingAllocator{bytes: &scratch}
 				return rel, nil
 			}
-			all[r], err = newEngine(Config{Job: settings.Job{Rank: r, Size: size}, Secret: []byte("secret"), Reliable: connect})
+			all[r], err = newEngine(Config{Config: process(r, size), Secret: []byte("secret"), Reliable: connect})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/place"
-	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -184,7 +183,7 @@ func TestCreditFollowsTheReceiver(t *testing.T) {
 			m := newMemNet(2).ranks[1]
 			grant := make(chan uint64, 1)
 			e, err := newEngine(Config{
-				Job: settings.Job{Rank: 1, Size: 2}, Secret: []byte("secret"), Multicast: n,
+				Config: process(1, 2), Secret: []byte("secret"), Multicast: n,
 				Reliable: func(h fabric.Handler) (fabric.Reliable, error) {
 					m.h = h
 					return reliable(granting{memReliable{m}, grant}), nil

@@ -79,7 +79,7 @@ func TestPartsAreSignsOfLife(t *testing.T) {
 	m := n.ranks[0]
 	m.net = n
 	e, err := newEngine(Config{
-		Job: settings.Job{Rank: 0, Size: 2}, Secret: []byte("secret"), Liveness: settings.Liveness{Timeout: 1e9},
+		Config: process(0, 2), Secret: []byte("secret"), Liveness: settings.Liveness{Timeout: 1e9},
 		Reliable: func(fabric.Handler) (fabric.Reliable, error) { return reliable(silent{memReliable{m}}), nil },
 	})
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 
 	"github.com/allcast/allcast/internal/fabric"
-	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -45,7 +44,7 @@ func directEngines(t *testing.T, hold chan func()) []*engine {
 			return rel, nil
 		}
 		e, err := newEngine(Config{
-			Job: settings.Job{Rank: r, Size: 2}, Multicast: m, Secret: []byte("secret"), Reliable: connect,
+			Config: process(r, 2), Multicast: m, Secret: []byte("secret"), Reliable: connect,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +127,7 @@ func lateEngines(t *testing.T) ([]*engine, chan fabric.OpKey) {
 			return reliable(memReliable{m}), nil
 		}
 		e, err := newEngine(Config{
-			Job: settings.Job{Rank: r, Size: 2}, Multicast: m, Secret: []byte("secret"), Reliable: connect,
+			Config: process(r, 2), Multicast: m, Secret: []byte("secret"), Reliable: connect,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -64,27 +64,28 @@ func (c *Control) keep(now step.Time, ev *datapath.Event) {
 	c.early.pieces[p.piece.Op] = append(c.early.pieces[p.piece.Op], p)
 }
 
+// take removes the pieces for an operation and returns them.
+func (e *early) take(op fabric.OpKey) []earlyPiece {
+	pieces := e.pieces[op]
+	for _, p := range pieces {
+		e.kept[p.peer] -= p.cost()
+	}
+	delete(e.pieces, op)
+	return pieces
+}
+
 // recall hands over the pieces that were kept for an operation that has begun.
 func (c *Control) recall(op *datapath.Operation) {
-	if len(c.early.pieces) == 0 {
-		return
-	}
-	for _, p := range c.early.pieces[op.Key] {
-		c.early.kept[p.peer] -= p.cost()
+	for _, p := range c.early.take(op.Key) {
 		op.Receive(p.peer, p.piece, 0, &fabric.Buffer{B: p.data})
 	}
-	delete(c.early.pieces, op.Key)
 }
 
 // forgetEarly drops the pieces for a communicator that broke.
 func (c *Control) forgetEarly(comm uint32) {
-	for key, pieces := range c.early.pieces {
-		if key.Comm != comm {
-			continue
+	for key := range c.early.pieces {
+		if key.Comm == comm {
+			c.early.take(key)
 		}
-		for _, p := range pieces {
-			c.early.kept[p.peer] -= p.cost()
-		}
-		delete(c.early.pieces, key)
 	}
 }

@@ -91,7 +91,7 @@ func groupEngines(t *testing.T, fails map[int]error, deaf map[int]bool, deadline
 	for r, m := range n.ranks {
 		m.net = &n.memNet
 		e, err := newEngine(Config{
-			Job: settings.Job{Rank: r, Size: len(n.ranks)}, Multicast: &groupRank{m, n}, Secret: []byte("secret"),
+			Config: process(r, len(n.ranks)), Multicast: &groupRank{m, n}, Secret: []byte("secret"),
 			Liveness: settings.Liveness{Deadline: deadline},
 			Reliable: func(h fabric.Handler) (fabric.Reliable, error) { m.h = h; return reliable(memReliable{m}), nil },
 		})

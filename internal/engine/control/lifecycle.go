@@ -2,6 +2,8 @@ package control
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/allcast/allcast/internal/wire"
@@ -20,25 +22,18 @@ func (c *Control) Leave(limit time.Duration, barrier string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	select {
-	case <-r.Done():
-		if r.Err() != nil {
-			c.leaveSurvivors(ctx, leaving)
-		}
-	case <-leaving:
-	case <-ctx.Done():
-	}
-}
-
-// leaveSurvivors waits until all live ranks want to leave. It is for a job that has lost ranks, where a
-// barrier of all ranks cannot end.
-func (c *Control) leaveSurvivors(ctx context.Context, leaving <-chan struct{}) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = c.Agree(ctx, Lifecycle, 0) // how it ends does not matter
+		select {
+		case <-r.Done():
+		case <-ctx.Done():
+		}
+		if r.Err() != nil && ctx.Err() == nil {
+			// In a job that has lost ranks, a barrier of all ranks cannot end. The live ranks agree that they
+			// want to leave instead; how the agreement ends does not matter.
+			_, _ = c.Agree(ctx, Lifecycle, 0)
+		}
 	}()
 	select {
 	case <-done:
@@ -57,10 +52,7 @@ func (c *Control) Close() error {
 func (c *Control) close() {
 	c.comms.mu.Lock()
 	c.state.Store(int32(closing))
-	var comms []uint32
-	for id := range c.comms.groups {
-		comms = append(comms, id)
-	}
+	comms := slices.Collect(maps.Keys(c.comms.groups))
 	c.comms.mu.Unlock()
 	// No call begins any more. Calls under way are broken, here and on other ranks.
 	idle := make(chan struct{})

@@ -78,8 +78,6 @@ func (c *Control) handle(t *task) {
 	case taskTick:
 		c.clock.at = step.Never
 		c.clock.due.Store(int64(step.Never))
-	case taskFinished:
-		c.end(t.req, t.err)
 	}
 	c.act()
 }
@@ -121,7 +119,7 @@ func (c *Control) reported(now step.Time, ev *datapath.Event) {
 		c.node.Digested(now, op.Key.Comm, op.Key.Seq, ev.Sum)
 	case datapath.Quiesced:
 		c.quiesced(op)
-	case datapath.PeerFaulty:
+	case datapath.PeerLost:
 		c.lost(now, ev.Peer, ev.Err)
 	default:
 		panic("control: unexpected event of the datapath")

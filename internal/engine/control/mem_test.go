@@ -82,7 +82,7 @@ func (n *memNet) engines(t *testing.T) []*engine {
 	var all []*engine
 	for r, m := range n.ranks {
 		cfg := Config{
-			Job: settings.Job{Rank: r, Size: len(n.ranks)}, Multicast: m, Secret: []byte("secret"),
+			Config: process(r, len(n.ranks)), Multicast: m, Secret: []byte("secret"),
 			Protection: settings.Protection{Secure: n.secure, Integrity: n.integrity},
 			Reliable:   func(h fabric.Handler) (fabric.Reliable, error) { m.h = h; return reliable(memReliable{m}), nil },
 		}
@@ -339,4 +339,9 @@ func TestStatsAfterClose(t *testing.T) {
 			t.Error("tasks are left for a loop that has ended")
 		}
 	})
+}
+
+// process is a rank without people who watch it.
+func process(rank, size int) observer.Config {
+	return observer.Config{Job: settings.Job{Rank: rank, Size: size}}
 }

@@ -34,8 +34,7 @@ func (u *upcalls) Message(from int, msg []byte) {
 
 // Lost implements fabric.Handler.
 func (u *upcalls) Lost(peer int, err error) {
-	c := (*Control)(u)
-	c.submit(func() { c.lost(c.now(), peer, err) })
+	u.Report(datapath.Event{Kind: datapath.PeerLost, Peer: peer, Err: err})
 }
 
 // Report implements datapath.Sink.
@@ -64,9 +63,8 @@ func (c *Control) lost(now step.Time, peer int, err error) {
 
 // hear tells the node of ranks that data came from.
 func (c *Control) hear() {
-	for rank := range c.heardAt {
-		if at := c.data.HeardAt(rank); at > c.heardAt[rank] {
-			c.heardAt[rank] = at
+	for rank := range c.cfg.Size {
+		if at := c.data.HeardAt(rank); at > 0 {
 			c.node.Heard(at, rank)
 			c.obs.TraceHeard(rank, at)
 		}

@@ -9,22 +9,19 @@ import (
 type taskKind uint8
 
 const (
-	taskCall     taskKind = iota // call: the application made it
-	taskDo                       // do: rare work
-	taskMessage                  // peer, msg
-	taskReport                   // event: of the datapath
-	taskTick                     // the clock went off
-	taskFinished                 // req, err: a large average is computed
+	taskCall    taskKind = iota // call: the application made it
+	taskDo                      // do: rare work
+	taskMessage                 // peer, msg
+	taskReport                  // event: of the datapath
+	taskTick                    // the clock went off
 )
 
 // A task is work for the loop. Its kind says which fields count.
 type task struct {
 	kind  taskKind
 	peer  int
-	req   uint64
 	call  *call
 	do    func()
-	err   error
 	msg   wire.Msg
 	event datapath.Event
 }

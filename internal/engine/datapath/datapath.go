@@ -187,10 +187,8 @@ type Counters struct {
 	Dropped       uint64 // datagrams that a full receive queue, or an injected fault, dropped here
 	Malformed     uint64 // foreign datagrams without a header
 	RepairedBytes uint64 // fetched
-	DirectReads   uint64 // of these fetches, requests to read a peer's memory (RDMA READ)
 	Refused       uint64 // multicasts that the network refused to send
-	RejectedConns uint64 // connections that failed to authenticate as a rank
-	Peers         map[int]fabric.PeerStats
+	fabric.ReliableStats
 }
 
 // Counters returns the counters. Any goroutine may call it.
@@ -210,8 +208,7 @@ func (d *Datapath) Counters() (c Counters) {
 	if d.caps.Placer != nil {
 		c.Dropped += d.caps.Placer.Lost()
 	}
-	rel := d.rel.Stats()
-	c.Peers, c.DirectReads, c.RejectedConns = rel.Peers, rel.DirectReads, rel.RejectedConns
+	c.ReliableStats = d.rel.Stats()
 	return c
 }
 

@@ -27,7 +27,7 @@ const (
 	ReadDone                            // Op, Peer, Fetched: a read has ended, perhaps without chunks
 	Digested                            // Op, Sum
 	Quiesced                            // Op: nothing touches the buffers of a failed operation any more
-	PeerFaulty                          // Peer, Err: the peer violated the protocol
+	PeerLost                            // Peer, Err: the peer has left, or violated the protocol
 
 	// Events that only Accept sees.
 	putDone        // Peer, Piece
@@ -64,7 +64,7 @@ func (ev *Event) Fetched() (sub int, chunks []wire.Range, bytes int64) {
 // one that follows from it. It reports false if the event does not concern the node.
 func (d *Datapath) Accept(ev *Event) bool {
 	switch ev.Kind {
-	case ChunksPlaced, PiecesPlaced, PeerFaulty:
+	case ChunksPlaced, PiecesPlaced, PeerLost:
 		return true
 	case EarlyData:
 		// The operation may have been opened since.

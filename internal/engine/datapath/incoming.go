@@ -31,7 +31,7 @@ func (d *Datapath) ReadData(from int, id fabric.ReadID, off int64, b *fabric.Buf
 	}
 	r.op.unpin()
 	if err != nil {
-		d.sink.Report(Event{Kind: PeerFaulty, Peer: from, Err: err})
+		d.sink.Report(Event{Kind: PeerLost, Peer: from, Err: err})
 	}
 	if last {
 		d.sink.Report(Event{Kind: readPlaced, read: r})
@@ -62,7 +62,7 @@ func (op *Operation) Receive(peer int, p fabric.Piece, off int64, b *fabric.Buff
 	prefix, left, more, err := op.pieces.take(from, p, off, b.B)
 	op.unpin()
 	if err != nil {
-		op.d.sink.Report(Event{Kind: PeerFaulty, Peer: peer, Err: err})
+		op.d.sink.Report(Event{Kind: PeerLost, Peer: peer, Err: err})
 	}
 	if more {
 		op.d.sink.Report(Event{Kind: PiecesPlaced, Op: op, Peer: peer, Prefix: uint32(prefix), Left: uint32(left)})

@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -11,9 +12,7 @@ import (
 // pieces is the data of a point-to-point operation.
 type pieces struct {
 	inbox *p2p.Inbox
-	recv  []byte // where pieces go, unless the operation is a reduction
-	sums  *sums  // nil: the operation is not a reduction
-	size  int    // bytes per element of a reduction
+	sums  sums
 	pool  *scratch
 
 	mu       sync.Mutex
@@ -43,21 +42,17 @@ type sending struct {
 }
 
 func newPieces(b *Buffers, inbox *p2p.Inbox, pool *scratch) *pieces {
-	p := &pieces{inbox: inbox, recv: b.Recv, pool: pool}
-	if b.Reduces && len(b.Group.Members) > 1 {
-		p.sums, p.size = newSums(b, pool), b.Type.Size()
-	}
-	return p
+	return &pieces{inbox: inbox, sums: newSums(b, pool), pool: pool}
 }
 
 // source is the memory of a piece to send, in use until sent.
 func (p *pieces) source(to int, nth uint32, off, n int64, input bool) []byte {
-	if p.sums == nil {
-		return p.recv[off : off+n]
+	if n == 0 {
+		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !input && n > 0 {
+	if !input && len(p.sums.areas) > 0 {
 		p.sending = append(p.sending, sending{to, nth, off})
 	}
 	return p.sums.source(off, n, input)
@@ -65,15 +60,12 @@ func (p *pieces) source(to int, nth uint32, off, n int64, input bool) []byte {
 
 // sent ends the use of a piece that was sent.
 func (p *pieces) sent(to int, nth uint32) {
-	if p.sums == nil {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, s := range p.sending {
 		if s.to == to && s.nth == nth {
 			p.sums.sent(s.off)
-			p.sending = append(p.sending[:i], p.sending[i+1:]...)
+			p.sending = slices.Delete(p.sending, i, i+1)
 			return
 		}
 	}
@@ -88,8 +80,8 @@ func (p *pieces) take(from int, piece fabric.Piece, off int64, b []byte) (prefix
 	if a == nil {
 		return 0, 0, false, nil
 	}
-	if p.sums != nil && len(b)%p.size != 0 {
-		return 0, 0, false, fmt.Errorf("protocol violation: %d bytes of elements of %d", len(b), p.size)
+	if len(b)%p.sums.size != 0 {
+		return 0, 0, false, fmt.Errorf("protocol violation: %d bytes of elements of %d", len(b), p.sums.size)
 	}
 	if a.kept != nil {
 		copy(a.kept[off:], b)
@@ -154,10 +146,6 @@ func (p *pieces) part(from int, piece fabric.Piece, off, n int64) *arriving {
 
 // place writes bytes to where they belong, or adds them to the sum there.
 func (p *pieces) place(r *p2p.Recv, off int64, b []byte) {
-	if p.sums == nil {
-		copy(p.recv[r.Off+off:], b)
-		return
-	}
 	p.sums.take(p.mu.Lock, p.mu.Unlock, r, r.Off+off, b)
 }
 
@@ -174,7 +162,5 @@ func (p *pieces) release() {
 		p.pool.put(b)
 	}
 	p.arriving, p.held = nil, nil
-	if p.sums != nil {
-		p.sums.release()
-	}
+	p.sums.release()
 }

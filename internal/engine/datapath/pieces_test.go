@@ -68,8 +68,8 @@ func TestPartsOutOfTurn(t *testing.T) {
 	p.part(1, 0, 9, 3, bad[:6], false) // its piece has become longer
 	p.part(1, 1, 8, 3, bad[:5], false) // of another piece
 	p.part(2, 0, 8, 3, bad[:5], false) // of another rank
-	if !bytes.Equal(p.recv, append(make([]byte, 8), 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)) {
-		t.Fatalf("unexpected parts were placed: %v", p.recv)
+	if !bytes.Equal(p.sums.result, append(make([]byte, 8), 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)) {
+		t.Fatalf("unexpected parts were placed: %v", p.sums.result)
 	}
 	if prefix, left := p.part(2, 0, 8, 0, bad, true); left != 1 {
 		t.Errorf("%d receives are complete, %d are not", prefix, left)
@@ -79,8 +79,8 @@ func TestPartsOutOfTurn(t *testing.T) {
 		t.Errorf("%d receives are complete, %d are not", prefix, left)
 	}
 	p.part(1, 0, 8, 0, bad, false) // a duplicate
-	if want := slices.Concat(make([]byte, 8), data, bad); !bytes.Equal(p.recv, want) {
-		t.Errorf("got %v, want %v", p.recv, want)
+	if want := slices.Concat(make([]byte, 8), data, bad); !bytes.Equal(p.sums.result, want) {
+		t.Errorf("got %v, want %v", p.sums.result, want)
 	}
 }
 
@@ -137,8 +137,8 @@ func TestPiecesSideBySide(t *testing.T) {
 	if prefix, left := p.part(3, 1, 8, 4, b[4:], true); prefix != 3 || left != 0 {
 		t.Errorf("%d receives are complete, %d are not", prefix, left)
 	}
-	if want := slices.Concat(make([]byte, 8), c, b, a); !bytes.Equal(p.recv, want) {
-		t.Errorf("got %v, want %v", p.recv, want)
+	if want := slices.Concat(make([]byte, 8), c, b, a); !bytes.Equal(p.sums.result, want) {
+		t.Errorf("got %v, want %v", p.sums.result, want)
 	}
 }
 

@@ -7,13 +7,15 @@ import (
 	"github.com/allcast/allcast/internal/reduce"
 )
 
-// sums is the memory of a reduction. Its input is neither changed nor copied: a rank sends data to which
-// it has added nothing straight from there. Sums that the caller gets are made in the receive buffer.
-// Sums that only pass through are made in scratch memory, which is taken when the first piece arrives
-// and given back when the sum has been sent.
+// sums is the memory of a point-to-point operation. The input of a reduction is neither changed nor
+// copied: a rank sends data to which it has added nothing straight from there. Sums that the caller gets
+// are made in the receive buffer. Sums that only pass through are made in scratch memory, which is taken
+// when the first piece arrives and given back when the sum has been sent. Other operations have neither
+// input nor sums: they send and receive in the receive buffer.
 type sums struct {
 	kind   reduce.Type
 	op     reduce.Op
+	size   int // bytes per element; 1 without a reduction
 	input  []byte
 	result []byte
 	at     int64 // where result begins in the plan's buffer
@@ -27,10 +29,14 @@ type area struct {
 	mem []byte // nil: not taken yet, or given back
 }
 
-func newSums(b *Buffers, pool *scratch) *sums {
-	s := &sums{kind: b.Type, op: b.Op, input: b.Send, result: b.Recv, at: b.Own, pool: pool}
-	if s.input == nil {
-		s.input = b.Recv // in place
+func newSums(b *Buffers, pool *scratch) sums {
+	s := sums{kind: b.Type, op: b.Op, size: 1, input: b.Recv, result: b.Recv, at: b.Own, pool: pool}
+	if !b.Reduces {
+		return s
+	}
+	s.size = b.Type.Size()
+	if b.Send != nil { // otherwise in place
+		s.input = b.Send
 	}
 	for _, p := range b.Plan.Partials {
 		if p.Off < s.at || p.Off+p.Len > s.at+int64(len(s.result)) {

@@ -19,13 +19,14 @@ import (
 // forwards sums of some ranges.
 func byteSums(pool *scratch, size, at, n int, partials ...p2p.Partial) *sums {
 	b := &Buffers{
-		Type: reduce.U8, Op: reduce.Sum, Own: int64(at), Send: make([]byte, size), Recv: make([]byte, n),
+		Reduces: true, Type: reduce.U8, Op: reduce.Sum, Own: int64(at), Send: make([]byte, size), Recv: make([]byte, n),
 		Plan: &p2p.Plan{Partials: partials},
 	}
 	for i := range b.Send {
 		b.Send[i] = byte(3 * i)
 	}
-	return newSums(b, pool)
+	s := newSums(b, pool)
+	return &s
 }
 
 // takeAll takes a piece, or a part of one, that begins at off.
@@ -128,7 +129,7 @@ func TestSumsGiveMemoryBack(t *testing.T) {
 func TestSumsInPlace(t *testing.T) {
 	buf := []byte{1, 2, 3, 4, 5, 6}
 	plan := &p2p.Plan{Partials: []p2p.Partial{{Len: 6, Sends: 1}}}
-	s := newSums(&Buffers{Type: reduce.U8, Op: reduce.Sum, Recv: buf, Plan: plan}, nil)
+	s := newSums(&Buffers{Reduces: true, Type: reduce.U8, Op: reduce.Sum, Recv: buf, Plan: plan}, nil)
 	if len(s.areas) != 0 {
 		t.Errorf("%d areas: all sums are made in the result", len(s.areas))
 	}
@@ -142,7 +143,9 @@ func TestSumsInPlace(t *testing.T) {
 	}
 	// A Reduce-Scatter whose result is its part of the input.
 	buf = []byte{1, 2, 3, 4, 5, 6}
-	s = newSums(&Buffers{Type: reduce.U8, Op: reduce.Sum, Send: buf, Recv: buf[2:4], Own: 2, Plan: &p2p.Plan{}}, nil)
+	s = newSums(&Buffers{
+		Reduces: true, Type: reduce.U8, Op: reduce.Sum, Send: buf, Recv: buf[2:4], Own: 2, Plan: &p2p.Plan{},
+	}, nil)
 	s.takeAll(p2p.Recv{Reduce: true, First: true}, 2, []byte{10, 20})
 	s.takeAll(p2p.Recv{Reduce: true}, 3, []byte{30})
 	if want := []byte{1, 2, 13, 54, 5, 6}; !bytes.Equal(buf, want) {

@@ -30,24 +30,23 @@ const (
 	maxFailures = 64
 )
 
-// Config describes the process that is observed.
+// Config describes a process to its observer.
 type Config struct {
-	Rank, Size int
-	Who        observe.State                              // identity of this process
-	Failed     func(*observe.Dump)                        // called once per failure, may block; nil: nobody is told
-	Watch      func(comm uint32, seq uint64, what string) // for tests: called for phases, activations and puts
-	Closed     error                                      // error of calls that Close ended
-	Logger     *slog.Logger
-	Clock      func() step.Time // of the node
+	settings.Job
+	Logger *slog.Logger        // nil: none
+	Who    observe.State       // identity of this process, for people who inspect it
+	Failed func(*observe.Dump) // called once per failure, may block; nil: nobody is told
+
+	// Watch, for tests, is called for phases, activations and puts, while the node does nothing else;
+	// nil: nobody is told.
+	Watch func(comm uint32, seq uint64, what string)
 }
 
 // A View is the engine as the observer sees it.
 type View interface {
-	// Run runs f on the goroutine that runs the node, and waits for it. It reports false if the engine
-	// has stopped; then nobody else uses the node.
-	Run(f func()) bool
-	// Submit runs f there later, and does not block.
+	// Submit runs f later on the goroutine that runs the node, unless the engine has stopped. It does not block.
 	Submit(f func())
+	// Stopped is closed when the engine has stopped. Then nobody else uses the node.
 	Stopped() <-chan struct{}
 	Counters() datapath.Counters
 
@@ -76,9 +75,11 @@ func (k *Call) event(kind observe.Kind, n int64) observe.Event {
 
 // An Observer watches one engine.
 type Observer struct {
-	cfg  Config
-	view View
-	node *node.Node
+	cfg    Config
+	closed error            // error of calls that Close ended
+	clock  func() step.Time // of the node
+	view   View
+	node   *node.Node
 
 	// Owned by the goroutine that runs the node.
 	recorder observe.Recorder
@@ -100,10 +101,10 @@ type failure struct {
 }
 
 // New returns an Observer. Attach completes it before anything runs.
-func New(cfg Config) *Observer {
+func New(cfg Config, closed error, clock func() step.Time) *Observer {
 	return &Observer{
-		cfg: cfg, heard: make([]step.Time, cfg.Size), gone: make([]bool, cfg.Size),
-		tallies: observe.Tallies{}, known: map[failure]func(){},
+		cfg: cfg, closed: closed, clock: clock, heard: make([]step.Time, cfg.Size),
+		gone: make([]bool, cfg.Size), tallies: observe.Tallies{}, known: map[failure]func(){},
 		debug: cfg.Logger.Enabled(context.Background(), slog.LevelDebug),
 		trace: cfg.Logger.Enabled(context.Background(), settings.LevelTrace),
 	}
@@ -215,7 +216,7 @@ func (o *Observer) TraceStart(k *Call) {
 // down, which has to happen before the caller may know; nil: nothing is. With departing set, this
 // process leaves or closes, and its failures are no news for people.
 func (o *Observer) TraceEnd(k *Call, err error, departing bool) (wait func()) {
-	took := time.Duration(o.cfg.Clock() - k.Begin)
+	took := time.Duration(o.clock() - k.Begin)
 	if !k.Lifecycle {
 		o.tallies.Add(observe.Series{Op: k.Kind.String(), Algo: k.Algo}, o.outcome(err), took)
 	}
@@ -304,7 +305,7 @@ func (o *Observer) outcome(err error) string {
 		if s := outcomes[ne.Reason]; s != "" {
 			return s
 		}
-	case errors.Is(err, o.cfg.Closed):
+	case errors.Is(err, o.closed):
 		return "closed"
 	}
 	return "error"
@@ -315,24 +316,23 @@ var outcomes = map[node.Reason]string{
 	node.Protocol: "protocol", node.Corrupt: "corrupt", node.Cancelled: "cancelled", node.Left: "closed",
 }
 
-// ask computes something on the goroutine that runs the node. It reports false if that takes too long.
-func ask[T any](o *Observer, f func() T) (v T, ok bool) {
+// ask computes something on the goroutine that runs the node. It reports false if the engine has stopped or
+// the limit has passed; a nil limit never does.
+func ask[T any](o *Observer, limit <-chan time.Time, f func() T) (v T, ok bool) {
 	answer := make(chan T, 1) // nobody takes a late answer
-	timer := time.NewTimer(askLimit)
-	defer timer.Stop()
 	o.view.Submit(func() { answer <- f() })
 	select {
 	case v = <-answer:
 		return v, true
 	case <-o.view.Stopped():
-	case <-timer.C:
+	case <-limit:
 	}
 	return v, false
 }
 
 // State implements observe.Source: the state of the process, with its last events.
 func (o *Observer) State(events int) observe.State {
-	s, ok := ask(o, func() observe.State { return o.state(events) })
+	s, ok := ask(o, time.After(askLimit), func() observe.State { return o.state(events) })
 	if !ok {
 		s = o.identity()
 	}
@@ -343,13 +343,13 @@ func (o *Observer) State(events int) observe.State {
 func (o *Observer) identity() observe.State {
 	s := o.cfg.Who
 	s.Rank, s.Size, s.Pid, s.Time = o.cfg.Rank, o.cfg.Size, os.Getpid(), time.Now()
-	s.Joined = time.Duration(o.cfg.Clock()).Seconds()
+	s.Joined = time.Duration(o.clock()).Seconds()
 	return s
 }
 
 // state runs on the goroutine that runs the node.
 func (o *Observer) state(events int) observe.State {
-	s, now := o.identity(), o.cfg.Clock()
+	s, now := o.identity(), o.clock()
 	s.Answers = true
 	for _, v := range o.node.Inspect() {
 		s.Comms = append(s.Comms, o.commState(now, &v))

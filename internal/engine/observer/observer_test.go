@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/observe"
+	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/step"
 )
 
 func newTestObserver() *Observer {
-	return New(Config{Size: 1, Logger: slog.New(slog.DiscardHandler), Clock: func() step.Time { return 1 }})
+	cfg := Config{Job: settings.Job{Size: 1}, Logger: slog.New(slog.DiscardHandler)}
+	return New(cfg, nil, func() step.Time { return 1 })
 }
 
 func TestNoteAllocatesNothing(t *testing.T) {

@@ -1,6 +1,8 @@
 package observer
 
 import (
+	"time"
+
 	"github.com/allcast/allcast/internal/engine/datapath"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/observe"
@@ -23,8 +25,8 @@ func (s *Stats) SentBytes() uint64 {
 
 // Stats returns the counters.
 func (o *Observer) Stats() Stats {
-	var s node.Stats
-	if !o.view.Run(func() { s = o.node.Stats() }) {
+	s, ok := ask(o, nil, o.node.Stats)
+	if !ok {
 		s = o.node.Stats() // nobody else uses the node any more
 	}
 	return o.stats(s)
@@ -45,17 +47,15 @@ func (o *Observer) Metrics() observe.Metrics {
 		calls   int
 		lost    int
 	}
-	k, ok := ask(o, func() known {
+	k, ok := ask(o, time.After(askLimit), func() known {
 		return known{o.node.Stats(), o.tallies.Clone(), o.view.Calls(), len(o.node.Deaths())}
 	})
 	m := observe.Metrics{
 		Job: o.cfg.Who.Job, Version: o.cfg.Who.Version, Rank: o.cfg.Rank, Size: o.cfg.Size, Answers: ok,
-		Peers: map[int]observe.PeerBytes{}, Tallies: k.tallies,
+		Tallies: k.tallies,
 	}
 	s := o.stats(k.stats)
-	for r, p := range s.Peers {
-		m.Peers[r] = observe.PeerBytes{Sent: p.Sent, Received: p.Received}
-	}
+	m.Peers = s.Peers
 	add := func(name string, v uint64, help string) {
 		m.Numbers = append(m.Numbers, observe.Metric{Name: name, Help: help, Value: float64(v)})
 	}

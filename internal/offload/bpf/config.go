@@ -1,10 +1,27 @@
 package bpf
 
 import (
+	"errors"
 	"net"
 
 	"github.com/allcast/allcast/internal/fabric"
 )
+
+// Hook is the place where the program sees packets.
+type Hook string
+
+// Hooks.
+const (
+	SockFilter Hook = "sockfilter"
+	TCX        Hook = "tcx"
+	XDP        Hook = "xdp"
+)
+
+// Hooks lists all hooks, the default first. settings.Hooks has the same names.
+var Hooks = []Hook{SockFilter, TCX, XDP}
+
+// ErrUnavailable marks errors of a kernel or of privileges that do not allow the datapath.
+var ErrUnavailable = errors.New("the bpf datapath is not available")
 
 // Config is what New needs.
 type Config struct {

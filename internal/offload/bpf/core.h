@@ -62,12 +62,12 @@ static __noinline int FN(chunk)(CTX *ctx, __u32 at, __u32 len, __u16 port, __u16
 	struct header h;
 	if (!ctx || len < sizeof h || len > MAX_DATAGRAM || LOAD(ctx, at, &h, sizeof h))
 		return UNKNOWN;
-	struct lane *l = find(h.token, port);
+	struct placement *l = find(h.token, port);
 	if (!l)
 		return UNKNOWN;
-	// The process may give the lane to another operation at any time. The copy is valid only
+	// The process may give the placement to another operation at any time. The copy is valid only
 	// if the token is unchanged afterwards.
-	struct lane s;
+	struct placement s;
 	s.base = l->base;
 	s.comm = l->comm;
 	s.imm = l->imm;

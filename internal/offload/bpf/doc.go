@@ -25,8 +25,8 @@
 //
 // # Why nothing is written where it does not belong
 //
-// A placement is an operation's subgroup: a line of the table lanes, words of the table words, and
-// lines of the table blocks. The words are the record of the placement's chunks (package place), which
+// A placement is an operation's subgroup: a line of the table placements, words of the table
+// words, and lines of the table blocks. The words are the record of the placement's chunks (package place), which
 // the process shares. Without a stage, no other record says which chunks are in place. The
 // process opens and closes placements while programs run on other processors, and waits for none of
 // them:

@@ -8,9 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnavailable marks errors of a kernel or of privileges that do not allow the datapath.
-var ErrUnavailable = errors.New("the bpf datapath is not available")
-
 // explain adds advice to an error.
 func explain(h Hook, err error) error {
 	advice := ""

@@ -1,12 +1,9 @@
-//go:build 386 || amd64 || arm || arm64 || loong64 || mips64le || mipsle || ppc64le || riscv64
-
 package bpf
 
 import (
 	"bytes"
 	"testing"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 )
 
@@ -14,7 +11,7 @@ import (
 // injected losses.
 func TestProductionHasNoFaults(t *testing.T) {
 	// The search must find all of them in the fault object; otherwise it proves nothing.
-	place, fault := faultsIn(t, loadPlace, _PlaceBytes), faultsIn(t, loadFault, _FaultBytes)
+	place, fault := faultsIn(t, placeObject), faultsIn(t, faultObject)
 	for what, found := range place {
 		if found {
 			t.Errorf("the production object has %s", what)
@@ -25,9 +22,9 @@ func TestProductionHasNoFaults(t *testing.T) {
 	}
 }
 
-func faultsIn(t *testing.T, load func() (*ebpf.CollectionSpec, error), object []byte) map[string]bool {
+func faultsIn(t *testing.T, object []byte) map[string]bool {
 	t.Helper()
-	spec, err := load()
+	spec, err := loadSpec(object)
 	must(t, err)
 	found := map[string]bool{}
 	for _, name := range []string{"drop_below", "double_below", "hold_below"} {

@@ -38,7 +38,7 @@ func TestTCXAlone(t *testing.T) {
 	for _, d := range chunksOf(l, data) {
 		w.transmit(t, 0, d, nil)
 	}
-	until(t, "all chunks", func() bool { return p.l.placed.Load() == uint64(l.PSNs) })
+	until(t, "all chunks", func() bool { return p.l.counts.placed.Load() == uint64(l.PSNs) })
 	same(t, mem, data)
 	w.drain(t, 0, w.rx[0])
 	if n := w.dropped[0].Load() + w.received[0]; n != 0 {
@@ -65,7 +65,7 @@ func TestTCXOwn(t *testing.T) {
 		l := specOf(0, 1000, 1000)
 		a, p := w.open(t, w.alloc(t, 1000), l)
 		w.send(t, 0, chunksOf(l, randomBytes(1000))...)
-		if got := p.l.placed.Load(); got != want || w.received[0] != 0 {
+		if got := p.l.counts.placed.Load(); got != want || w.received[0] != 0 {
 			t.Errorf("own address %s: %d chunks placed, %d reached the socket", addr, got, w.received[0])
 		}
 		p.Close()
@@ -95,9 +95,9 @@ func TestFaults(t *testing.T) {
 			}
 			until(t, "all datagrams to be handled", func() bool {
 				w.drain(t, 0, w.rx[0])
-				return p.l.placed.Load()+w.Lost()+w.received[0] >= n
+				return p.l.counts.placed.Load()+w.Lost()+w.received[0] >= n
 			})
-			placed, lost, left := p.l.placed.Load(), w.Lost(), w.received[0]
+			placed, lost, left := p.l.counts.placed.Load(), w.Lost(), w.received[0]
 			duplicates, late, foreign := p.Ignored()
 			t.Logf("%d placed, %d lost, %d left, %d duplicates", placed, lost, left, duplicates)
 			if placed+lost+left != n || late+foreign != 0 {

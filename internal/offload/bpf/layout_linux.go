@@ -1,10 +1,6 @@
 package bpf
 
-import (
-	"sync/atomic"
-
-	"github.com/allcast/allcast/internal/place"
-)
+import "sync/atomic"
 
 // The constants of place.h; a test compares them.
 const (
@@ -26,20 +22,22 @@ const (
 	maxGroups = 64
 )
 
-// placement is struct lane of place.h.
+// placement is struct placement of place.h.
 type placement struct {
-	token                                    atomic.Uint64
-	base                                     uint64
-	port, comm, imm, mask, psns, gen         uint32
-	words, blocks, nblocks, per, chunk       uint32
-	region, want, every                      uint32
-	own                                      uint16
-	_                                        [3]uint16
-	placed, duplicates, late, foreignPackets atomic.Uint64
+	token                              atomic.Uint64
+	base                               uint64
+	port, comm, imm, mask, psns, gen   uint32
+	words, blocks, nblocks, per, chunk uint32
+	region, want, every                uint32
+	own                                uint16
+	_                                  [3]uint16
+	counts                             counts
 }
 
-// A word is the state of 32 chunks.
-type word = place.Word
+// counts are what the programs count for a placement.
+type counts struct {
+	placed, duplicates, late, foreign atomic.Uint64
+}
 
 type block struct {
 	off          uint64

@@ -11,14 +11,16 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/allcast/allcast/internal/place"
 )
 
 // bothObjects runs a test on the production object and on the fault object.
 func bothObjects(t *testing.T, test func(*testing.T, *ebpf.CollectionSpec)) {
 	t.Helper()
-	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){"place": loadPlace, "fault": loadFault} {
+	for name, object := range map[string][]byte{"place": placeObject, "fault": faultObject} {
 		t.Run(name, func(t *testing.T) {
-			spec, err := load()
+			spec, err := loadSpec(object)
 			must(t, err)
 			test(t, spec)
 		})
@@ -30,7 +32,7 @@ func TestLayout(t *testing.T) { bothObjects(t, checkLayout) }
 
 func checkLayout(t *testing.T, spec *ebpf.CollectionSpec) {
 	t.Helper()
-	for name, g := range map[string]any{"lane": placement{}, "word": word{}, "block": block{}} {
+	for name, g := range map[string]any{"placement": placement{}, "word": place.Word{}, "block": block{}} {
 		m := spec.Maps[name+"s"]
 		s, ok := m.Value.(*btf.Struct)
 		if !ok || s.Name != name {
@@ -47,14 +49,10 @@ func checkLayout(t *testing.T, spec *ebpf.CollectionSpec) {
 			offsets[f.Name] = [2]uint64{uint64(f.Offset.Bytes()), uint64(n)}
 		}
 		seen := 0
-		for i := range typ.NumField() {
-			f := typ.Field(i)
+		for _, f := range flatten(typ) {
 			field := strings.ToLower(f.Name[:1]) + f.Name[1:]
-			switch field {
-			case "_":
+			if field == "_" {
 				field = "pad"
-			case "foreignPackets":
-				field = "foreign"
 			}
 			if want, ok := offsets[field]; !ok || want != [2]uint64{uint64(f.Offset), uint64(f.Type.Size())} {
 				t.Errorf("%s.%s: offset and size %d, %d in Go, %v in C", name, f.Name, f.Offset, f.Type.Size(), want)
@@ -65,9 +63,25 @@ func checkLayout(t *testing.T, spec *ebpf.CollectionSpec) {
 			t.Errorf("%s: %d fields in Go, %d in C", name, seen, len(s.Members))
 		}
 	}
-	if unsafe.Alignof(placement{}) != 8 || unsafe.Alignof(word{}) != 8 {
+	if unsafe.Alignof(placement{}) != 8 || unsafe.Alignof(place.Word{}) != 8 {
 		t.Error("atomic fields need an alignment of 8 bytes")
 	}
+}
+
+// flatten lists the fields of a type, and those of its counts instead of these.
+func flatten(typ reflect.Type) (all []reflect.StructField) {
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		if f.Type != reflect.TypeFor[counts]() {
+			all = append(all, f)
+			continue
+		}
+		for _, inner := range flatten(f.Type) {
+			inner.Offset += f.Offset
+			all = append(all, inner)
+		}
+	}
+	return all
 }
 
 // Constants are equal in C, in Go and in the compiled object.
@@ -79,7 +93,7 @@ func TestConstants(t *testing.T) {
 		text = append(text, more...)
 	}
 	for name, want := range map[string]int{
-		"LANES": placements, "PROBES": probes, "WORDS": words, "BLOCKS": blocks, "REGIONS": regions,
+		"PLACEMENTS": placements, "PROBES": probes, "WORDS": words, "BLOCKS": blocks, "REGIONS": regions,
 		"VALUE": value, "MAX_DATAGRAM": maxDatagram,
 		"COUNTERS": counters, "RANDOM": random, "SHARED": shared, "LOST": lost, "WHOLE": whole,
 	} {
@@ -102,7 +116,7 @@ func TestConstants(t *testing.T) {
 func checkEntries(t *testing.T, spec *ebpf.CollectionSpec) {
 	t.Helper()
 	for name, want := range map[string]uint32{
-		"lanes": placements, "words": words, "blocks": blocks, "counters": counters, "regions": regions,
+		"placements": placements, "words": words, "blocks": blocks, "counters": counters, "regions": regions,
 	} {
 		if got := spec.Maps[name].MaxEntries; got != want {
 			t.Errorf("%s: %d entries in the object, %d in Go", name, got, want)

@@ -171,9 +171,9 @@ func TestStages(t *testing.T) {
 	for _, a := range all {
 		a.Release()
 	}
-	o.mu.Lock()
+	o.memory.mu.Lock()
 	n := len(o.stages)
-	o.mu.Unlock()
+	o.memory.mu.Unlock()
 	if n != idle {
 		t.Errorf("%d free stages are kept, want %d", n, idle)
 	}
@@ -184,8 +184,8 @@ func TestStages(t *testing.T) {
 	}
 	must(t, o.Free(mem))
 	until(t, "excess stages to be released", func() bool {
-		o.mu.Lock()
-		defer o.mu.Unlock()
+		o.memory.mu.Lock()
+		defer o.memory.mu.Unlock()
 		taken := uint32(regions)
 		for _, f := range o.ids {
 			taken -= f.n
@@ -213,7 +213,7 @@ func (o *Offload) possessions(t *testing.T, regions ...uint32) (own possessions)
 	}
 	for _, r := range regions {
 		var id ebpf.MapID
-		must(t, o.regions.Lookup(r, &id))
+		must(t, o.memory.table.Lookup(r, &id))
 		own.maps = append(own.maps, id)
 	}
 	for id, err := ebpf.ProgramGetNextID(0); err == nil; id, err = ebpf.ProgramGetNextID(id) {

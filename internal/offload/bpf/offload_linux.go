@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"math/bits"
 	"net/netip"
 	"slices"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/place"
 )
 
 // The number of chunks that may be in flight, and the number after which the program wakes the
@@ -35,38 +38,43 @@ const (
 
 // Offload implements fabric.Placer, and fabric.Allocator for the memory into which it places chunks.
 type Offload struct {
-	cfg   Config
-	room  int
-	wakes uint32 // chunks per wake-up of the process
-	spec  *ebpf.CollectionSpec
-	maps  map[string]*ebpf.Map
+	cfg     Config
+	room    int
+	wakes   uint32 // chunks per wake-up of the process
+	spec    *ebpf.CollectionSpec
+	maps    map[string]*ebpf.Map
+	ring    ring
+	mapped  [][]byte    // memory of maps
+	closers []io.Closer // programs and links
+	wake    func()
+	tables
+	memory
 
-	regions    *ebpf.Map
+	mu     sync.Mutex
+	closed bool
+	lost   uint64 // value when it was closed
+	groups []group
+	lines
+}
+
+// tables are the memory of maps that the programs share with this process.
+type tables struct {
 	placements []placement
-	words      []word
+	words      []place.Word
 	blocks     []block
 	counters   []atomic.Uint64
-	ring       ring
-	mapped     [][]byte
-	closers    []io.Closer // programs and links
+}
 
-	using sync.RWMutex // held for reading while regions are in use, so that Close waits
-
-	wake func()
-	once sync.Once // guards Complain
-
-	mu         sync.Mutex
-	closed     bool
-	lost       uint64 // value when it was closed
-	gen        uint32
+// lines says which lines of the tables placements use.
+type lines struct {
+	gen        uint32 // of the latest placement
 	open       map[*placement]bool
 	freeWords  spans
 	freeBlocks spans
-	ids        spans
-	groups     []group
-	given      []*region
-	stages     []*region
 }
+
+// ring is the positions in the ring buffer through which programs wake the process. Its contents do not matter.
+type ring struct{ consumer, producer *atomic.Uint64 }
 
 // group is a subgroup's multicast group and the address from which this process sends to it.
 type group struct{ group, own netip.AddrPort }
@@ -77,50 +85,43 @@ var (
 )
 
 // New loads the programs and attaches the one for the hook.
-func New(cfg Config) (o *Offload, err error) {
-	o = &Offload{
-		cfg: cfg, maps: map[string]*ebpf.Map{}, open: map[*placement]bool{}, room: room, wakes: every,
-		freeWords: spans{{0, words}}, freeBlocks: spans{{0, blocks}}, ids: spans{{0, regions}},
-	}
+func New(cfg Config) (*Offload, error) {
 	if cfg.Chunk < 1 || cfg.Chunk > maxDatagram {
 		return nil, fmt.Errorf("bpf: chunks of %d bytes: must be 1 to %d", cfg.Chunk, maxDatagram)
+	}
+	o := &Offload{
+		cfg: cfg, room: room, wakes: every, maps: map[string]*ebpf.Map{}, memory: memory{ids: spans{{0, regions}}},
+		lines: lines{open: map[*placement]bool{}, freeWords: spans{{0, words}}, freeBlocks: spans{{0, blocks}}},
 	}
 	if cfg.Hook == XDP {
 		o.room, o.wakes = roomXDP, everyXDP
 	}
-	defer func() {
-		if err != nil {
-			_ = o.Close()
-			o, err = nil, explain(cfg.Hook, err)
-		}
-	}()
-	load := loadPlace
-	if cfg.Fault.any() {
-		load = loadFault
+	if err := o.start(); err != nil {
+		_ = o.Close()
+		return nil, explain(cfg.Hook, err)
 	}
-	if o.spec, err = load(); err != nil {
-		return o, err
-	}
-	if err = o.makeMaps(); err != nil {
-		return o, err
-	}
-	if o.ring, err = openRing(o.maps["events"]); err != nil {
-		return o, err
-	}
-	if err = o.try(); err != nil {
-		return o, err
-	}
-	return o, o.attach()
+	return o, nil
 }
 
-// try loads the sockets' program once and discards it. If the kernel rejects the program, New
-// fails before sockets exist, and the caller can still use the host datapath.
-func (o *Offload) try() error {
+func (o *Offload) start() (err error) {
+	object := placeObject
+	if o.cfg.Fault.any() {
+		object = faultObject
+	}
+	if o.spec, err = loadSpec(object); err != nil {
+		return err
+	}
+	if err := o.makeMaps(); err != nil {
+		return err
+	}
+	// If the kernel rejects the sockets' program, New fails before sockets exist, and the caller can
+	// still use the host datapath.
 	p, err := o.load("filter", nil)
 	if err != nil {
 		return err
 	}
-	return p.Close()
+	_ = p.Close()
+	return o.attach()
 }
 
 // makeMaps creates the maps that all programs share.
@@ -138,37 +139,44 @@ func (o *Offload) makeMaps() error {
 			o.maps[name] = m
 		}
 	}
-	o.regions = o.maps["regions"]
-	if o.placements, err = table[placement](o, "lanes", placements); err != nil {
-		return err
-	}
-	if o.words, err = table[word](o, "words", words); err != nil {
-		return err
-	}
-	if o.blocks, err = table[block](o, "blocks", blocks); err != nil {
-		return err
-	}
-	if o.counters, err = table[atomic.Uint64](o, "counters", counters); err != nil {
+	o.memory.table = o.maps["regions"]
+	page, write := unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE
+	if err := errors.Join(
+		mapTable(o, "placements", &o.placements, placements), mapTable(o, "words", &o.words, words),
+		mapTable(o, "blocks", &o.blocks, blocks), mapTable(o, "counters", &o.counters, counters),
+		mapMemory(o, "events", &o.ring.consumer, 0, page, write),
+		mapMemory(o, "events", &o.ring.producer, page, page, unix.PROT_READ),
+	); err != nil {
 		return err
 	}
 	o.counters[random].Store(o.cfg.Fault.Seed)
 	return nil
 }
 
-// table maps the memory of an eBPF map into this process.
-func table[T any](o *Offload, name string, n int) ([]T, error) {
-	var line T
-	m := o.maps[name]
-	if m == nil || m.ValueSize() != uint32(unsafe.Sizeof(line)) || m.MaxEntries() != uint32(n) {
-		return nil, fmt.Errorf("bpf: the compiled program has another layout of %s: run \"make bpf\"", name)
+// mapTable maps a table of n lines into this process.
+func mapTable[T any](o *Offload, name string, table *[]T, n int) error {
+	var first *T
+	m, line := o.maps[name], int(unsafe.Sizeof(*first))
+	if m == nil || m.ValueSize() != uint32(line) || m.MaxEntries() != uint32(n) {
+		return fmt.Errorf("bpf: the compiled program has another layout of %s: run \"make bpf\"", name)
 	}
-	size := (n*int(unsafe.Sizeof(line)) + unix.Getpagesize() - 1) &^ (unix.Getpagesize() - 1)
-	mem, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	size := (n*line + unix.Getpagesize() - 1) &^ (unix.Getpagesize() - 1)
+	if err := mapMemory(o, name, &first, 0, size, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		return err
+	}
+	*table = unsafe.Slice(first, n)
+	return nil
+}
+
+// mapMemory maps memory of an eBPF map into this process until Close, and sets a pointer to where it begins.
+func mapMemory[T any](o *Offload, name string, to **T, off, size, prot int) error {
+	mem, err := unix.Mmap(o.maps[name].FD(), int64(off), size, prot, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("bpf: map %s: %w", name, err)
+		return fmt.Errorf("bpf: map %s: %w", name, err)
 	}
 	o.mapped = append(o.mapped, mem)
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(mem))), n), nil
+	*to = (*T)(unsafe.Pointer(unsafe.SliceData(mem)))
+	return nil
 }
 
 // load loads one program with its constants.
@@ -184,9 +192,7 @@ func (o *Offload) load(name string, constants map[string]any) (*ebpf.Program, er
 			set["drop_below"], set["hold_below"] = below(f.Drop/(f.Drop+f.Reorder)), below(1)
 		}
 	}
-	for k, v := range constants {
-		set[k] = v
-	}
+	maps.Copy(set, constants)
 	for k, v := range set {
 		if err := spec.Variables[k].Set(v); err != nil {
 			return nil, fmt.Errorf("bpf: constant %s: %w", k, err)
@@ -201,13 +207,6 @@ func (o *Offload) load(name string, constants map[string]any) (*ebpf.Program, er
 }
 
 func below(share float64) uint32 { return uint32(min(share, 1) * math.MaxUint32) }
-
-func b2u(v bool) uint8 {
-	if v {
-		return 1
-	}
-	return 0
-}
 
 // attach attaches the program of a hook other than sockfilter.
 func (o *Offload) attach() error {
@@ -269,10 +268,9 @@ func (o *Offload) Filter(fd int, to, own netip.AddrPort) (*atomic.Uint64, error)
 	o.counters[sub].Store(0) // a socket before Forget may have counted
 	var addr [16]uint8
 	copy(addr[:], own.Addr().AsSlice())
-	port := own.Port()>>8 | own.Port()<<8
 	p, err := o.load("filter", map[string]any{
-		"own_port": port, "own_addr": addr, "v6": b2u(own.Addr().Is6()), "exact": uint8(1),
-		"group": uint32(sub), "second": b2u(o.cfg.Hook != SockFilter),
+		"own_port": bits.ReverseBytes16(own.Port()), "own_addr": addr, "v6": own.Addr().Is6(), "exact": true,
+		"group": uint32(sub), "second": o.cfg.Hook != SockFilter,
 	})
 	if err != nil {
 		return nil, explain(o.cfg.Hook, err)
@@ -310,7 +308,7 @@ func (o *Offload) Watch(ready func()) (err error) {
 		return errors.New("bpf: watch placements: no poller is configured")
 	}
 	o.wake, err = o.cfg.Poller.Watch(o.maps["events"].FD(), func() {
-		o.ring.empty()
+		o.ring.consumer.Store(o.ring.producer.Load()) // discards all events
 		ready()
 	})
 	return err
@@ -318,14 +316,6 @@ func (o *Offload) Watch(ready func()) (err error) {
 
 // Wake implements fabric.Placer.
 func (o *Offload) Wake() { o.wake() }
-
-func (o *Offload) complain(err error) {
-	o.once.Do(func() {
-		if o.cfg.Complain != nil {
-			o.cfg.Complain(err)
-		}
-	})
-}
 
 // Close implements fabric.Placer. Memory from Alloc stays valid.
 func (o *Offload) Close() error {
@@ -338,16 +328,11 @@ func (o *Offload) Close() error {
 	if o.counters != nil {
 		o.lost = o.counters[lost].Load()
 	}
-	stages := o.stages
-	o.stages = nil
 	o.mu.Unlock()
-	for i := len(o.closers) - 1; i >= 0; i-- {
-		_ = o.closers[i].Close()
+	for _, c := range slices.Backward(o.closers) {
+		_ = c.Close()
 	}
-	for _, r := range stages {
-		_ = unix.Munmap(r.mem)
-	}
-	o.ring.close()
+	o.memory.close()
 	for _, m := range o.mapped {
 		_ = unix.Munmap(m)
 	}

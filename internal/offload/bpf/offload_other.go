@@ -10,9 +10,6 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// ErrUnavailable marks errors of a kernel or of privileges that do not allow the datapath.
-var ErrUnavailable = errors.New("the bpf datapath is not available")
-
 // Offload does not exist here.
 type Offload struct {
 	fabric.Placer

@@ -10,7 +10,7 @@ import (
 // A chunk's bit must not become visible before its bytes. On some processors only atomic operations
 // that return a value are barriers. A compiler may replace them if the program ignores the value.
 func TestBitsAreBarriers(t *testing.T) {
-	if _, err := loadPlace(); err != nil {
+	if _, err := loadSpec(placeObject); err != nil {
 		t.Skip(err)
 	}
 	bothObjects(t, checkBarriers)

@@ -26,10 +26,10 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, LANES);
+	__uint(max_entries, PLACEMENTS);
 	__type(key, __u32);
-	__type(value, struct lane);
-} lanes SEC(".maps");
+	__type(value, struct placement);
+} placements SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -117,12 +117,12 @@ struct scan {
 	__u16 from;
 };
 
-static __always_inline struct lane *find(__u64 token, __u16 port)
+static __always_inline struct placement *find(__u64 token, __u16 port)
 {
 #pragma unroll
 	for (__u32 i = 0; i < PROBES; i++) {
-		__u32 k = (__u32)(token + i) & (LANES - 1);
-		struct lane *l = bpf_map_lookup_elem(&lanes, &k);
+		__u32 k = (__u32)(token + i) & (PLACEMENTS - 1);
+		struct placement *l = bpf_map_lookup_elem(&placements, &k);
 		if (l && l->token == token && l->port == port)
 			return l;
 	}

@@ -4,20 +4,20 @@
 
 #include <linux/types.h>
 
-#define LANES 256 // concurrent operations times subgroups; a power of two
-#define PROBES 8 // lines in which an operation's lane may be
-#define WORDS (1 << 16) // of 32 chunks each, for all lanes
-#define BLOCKS (1 << 14) // ranks' blocks, for all lanes
+#define PLACEMENTS 256 // concurrent operations times subgroups; a power of two
+#define PROBES 8 // lines in which an operation's placement may be
+#define WORDS (1 << 16) // of 32 chunks each, for all placements
+#define BLOCKS (1 << 14) // ranks' blocks, for all placements
 #define REGIONS 256 // pieces of memory for chunks
 #define VALUE (1 << 20) // bytes of a region's entry; a power of two
 #define MAX_DATAGRAM (1 << 16) // bytes, rounded up
 #define SEGMENTS 64 // per super-packet
 #define COUNTERS 256
 
-// A lane is an operation's subgroup. The process writes all fields above placed: it clears token
+// A placement is an operation's subgroup. The process writes all fields above placed: it clears token
 // first and sets it last. A token is never used twice.
-struct lane {
-	__u64 token; // 0: the lane is free
+struct placement {
+	__u64 token; // 0: the placement is free
 	__u64 base; // offset of the receive buffer in its region
 	__u32 port; // of the subgroup
 	__u32 comm;
@@ -44,7 +44,7 @@ struct lane {
 
 // A word is the state of 32 chunks; see package place.
 struct word {
-	__u64 claimed; // upper half: the lane's gen; lower half: chunks claimed or in place
+	__u64 claimed; // upper half: the placement's gen; lower half: chunks claimed or in place
 	__u32 done; // chunks in place
 	__u32 read; // chunks that the process has claimed for a read
 };

@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -19,15 +20,13 @@ type placed struct {
 	ignored [3]uint64 // counts when the placement was opened
 }
 
-const all = 1<<32 - 1
-
 // Open implements fabric.Area.
 func (ar *area) Open(s *fabric.PlacementSpec) fabric.OpenPlacement {
 	o := ar.o
 	if s.Token == 0 || s.PSNs == 0 || len(s.Blocks) == 0 || s.Chunk > o.cfg.Chunk {
 		return nil
 	}
-	n := (s.PSNs + 31) / 32
+	n := uint32(place.Words(s.PSNs))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed || s.Sub >= len(o.groups) {
@@ -68,7 +67,7 @@ func (ar *area) Open(s *fabric.PlacementSpec) fabric.OpenPlacement {
 	l.per, l.chunk, l.region = per, uint32(s.Chunk), ar.r.id
 	l.want, l.own = s.PSNs-s.Own.N, g.own.Port()
 	l.every = o.wakes
-	for _, c := range []*atomic.Uint64{&l.placed, &l.duplicates, &l.late, &l.foreignPackets} {
+	for _, c := range []*atomic.Uint64{&l.counts.placed, &l.counts.duplicates, &l.counts.late, &l.counts.foreign} {
 		c.Store(0)
 	}
 	o.open[l] = true
@@ -91,14 +90,15 @@ func (p *placed) Words() []place.Word { return p.words }
 
 // Counted implements fabric.OpenPlacement. It is not exact: a program may still count for the previous
 // placement on this line.
-func (p *placed) Counted() uint64 { return p.l.placed.Load() }
+func (p *placed) Counted() uint64 { return p.l.counts.placed.Load() }
 
 // Count implements fabric.OpenPlacement.
-func (p *placed) Count(n uint32) bool { return p.l.placed.Add(uint64(n)) >= uint64(p.l.want) }
+func (p *placed) Count(n uint32) bool { return p.l.counts.placed.Add(uint64(n)) >= uint64(p.l.want) }
 
 // Ignored implements fabric.OpenPlacement.
 func (p *placed) Ignored() (duplicates, late, foreign uint64) {
-	now := [3]uint64{p.l.duplicates.Load(), p.l.late.Load(), p.l.foreignPackets.Load()}
+	c := &p.l.counts
+	now := [3]uint64{c.duplicates.Load(), c.late.Load(), c.foreign.Load()}
 	was := p.ignored
 	p.ignored = now
 	return now[0] - was[0], now[1] - was[1], now[2] - was[2]
@@ -124,7 +124,7 @@ func (p *placed) claimAll() {
 		// No program writes chunks that the process has claimed, for reads or otherwise.
 		mine := w.Read.Load()
 		for spins := 0; ; spins++ {
-			free := ^uint32(w.Claimed.Or(all))
+			free := ^uint32(w.Claimed.Or(math.MaxUint32))
 			mine |= free
 			if ^(mine | w.Done.Load()) == 0 {
 				break

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,14 +26,14 @@ type identity struct {
 type device struct {
 	id    identity
 	index int
-	inode uint64 // inode of the namespace
-	sys   int    // sysfs of the namespace
-	sock  int    // socket in the namespace, which also keeps it alive
+	inode uint64   // inode of the namespace
+	sys   *os.Root // sysfs of the namespace
+	sock  int      // socket in the namespace, which also keeps it alive
 }
 
 // openDevice opens an interface in the network namespace of the calling thread.
 func openDevice(ifi *net.Interface) (*device, error) {
-	d := &device{index: ifi.Index, sys: -1, sock: -1}
+	d := &device{index: ifi.Index, sock: -1}
 	if err := d.open(); err != nil {
 		d.close()
 		return nil, err
@@ -60,53 +61,43 @@ func (d *device) open() (err error) {
 		return fmt.Errorf("boot id: %w", err)
 	}
 	d.id.Boot = strings.TrimSpace(string(boot))
-	name, err := d.ifname()
-	if err != nil {
-		return err
-	}
-	d.id.Device, err = d.sysfsInode(name)
+	_, d.id.Device, err = d.look()
 	return err
 }
 
 func (d *device) close() {
-	for _, fd := range []int{d.sys, d.sock} {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
+	if d.sys != nil {
+		_ = d.sys.Close()
+	}
+	if d.sock >= 0 {
+		_ = unix.Close(d.sock)
 	}
 }
 
 // name returns the interface's current name, or errGone.
 func (d *device) name() (string, error) {
-	name, err := d.ifname()
-	if err != nil {
-		return "", err
-	}
-	inode, err := d.sysfsInode(name)
+	name, inode, err := d.look()
 	if err == nil && inode != d.id.Device {
 		err = errGone
 	}
 	return name, err
 }
 
-func (d *device) ifname() (string, error) {
+// look returns the name of the interface that has the index now, and the inode of its directory in sysfs.
+func (d *device) look() (name string, inode uint64, err error) {
 	req, err := unix.NewIfreq("")
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	req.SetUint32(uint32(d.index))
 	if err := unix.IoctlIfreq(d.sock, unix.SIOCGIFNAME, req); err != nil {
-		return "", fmt.Errorf("name of interface %d: %w", d.index, goneError(err))
+		return "", 0, fmt.Errorf("name of interface %d: %w", d.index, goneError(err))
 	}
-	return req.Name(), nil
-}
-
-func (d *device) sysfsInode(name string) (uint64, error) {
-	var st unix.Stat_t
-	if err := unix.Fstatat(d.sys, "class/net/"+name, &st, 0); err != nil {
-		return 0, fmt.Errorf("sysfs of %s: %w", name, goneError(err))
+	info, err := d.sys.Stat("class/net/" + req.Name())
+	if err != nil {
+		return "", 0, fmt.Errorf("sysfs of %s: %w", req.Name(), goneError(err))
 	}
-	return st.Ino, nil
+	return req.Name(), info.Sys().(*syscall.Stat_t).Ino, nil
 }
 
 // goneError adds errGone to the errors that the kernel returns for an interface that does not exist.
@@ -118,38 +109,19 @@ func goneError(err error) error {
 }
 
 // openSysfs opens the sysfs of the thread's network namespace. /sys may show another namespace.
-func openSysfs() (int, error) {
+func openSysfs() (*os.Root, error) {
 	fs, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
 	defer func() { _ = unix.Close(fs) }()
 	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, err
+		return nil, err
 	}
-	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
-}
-
-func read(dir int, path string) (string, error) {
-	fd, err := unix.Openat(dir, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	mount, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	defer func() { _ = unix.Close(fd) }()
-	b := make([]byte, 64)
-	n, err := unix.Read(fd, b)
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimSpace(string(b[:n])), nil
-}
-
-func write(dir int, path, value string) error {
-	fd, err := unix.Openat(dir, path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	_, err = unix.Write(fd, []byte(value))
-	return err
+	defer func() { _ = unix.Close(mount) }()
+	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", mount))
 }

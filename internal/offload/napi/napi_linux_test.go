@@ -82,8 +82,8 @@ func TestDedicate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unix.Close(sys) }()
-	if v, err := read(sys, "class/net/left/threaded"); err != nil || v != "0" {
+	defer func() { _ = sys.Close() }()
+	if v, err := sys.ReadFile("class/net/left/threaded"); err != nil || string(v) != "0\n" {
 		t.Errorf("threaded is %q afterwards, %v", v, err)
 	}
 }

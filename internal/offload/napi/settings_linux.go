@@ -3,6 +3,7 @@ package napi
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // threaded is the value of the sysfs file of that name that gives an interface threads.
@@ -21,6 +22,11 @@ type settings struct {
 
 func threadedPath(name string) string { return "class/net/" + name + "/threaded" }
 
+func (d *device) threaded(name string) (string, error) {
+	text, err := d.sys.ReadFile(threadedPath(name))
+	return strings.TrimSpace(string(text)), err
+}
+
 // settings reads the current values.
 func (d *device) settings() (settings, error) {
 	name, err := d.name()
@@ -28,8 +34,8 @@ func (d *device) settings() (settings, error) {
 		return settings{}, err
 	}
 	s := settings{Features: map[string]bool{}}
-	if s.Threaded, err = read(d.sys, threadedPath(name)); err != nil {
-		return settings{}, fmt.Errorf("read %s: %w; threaded interfaces need Linux 5.12", threadedPath(name), err)
+	if s.Threaded, err = d.threaded(name); err != nil {
+		return settings{}, fmt.Errorf("%w; threaded interfaces need Linux 5.12", err)
 	}
 	for _, what := range gathering {
 		if on, err := feature(d.sock, name, what); err == nil {
@@ -99,12 +105,11 @@ func (d *device) featureOff(name, what string) error {
 }
 
 func (d *device) setThreaded(name, value string) error {
-	path := threadedPath(name)
-	if now, err := read(d.sys, path); err == nil && now == value {
+	if now, err := d.threaded(name); err == nil && now == value {
 		return nil
 	}
-	if err := write(d.sys, path, value); err != nil {
-		return fmt.Errorf("write %q to %s: %w", value, path, err)
+	if err := d.sys.WriteFile(threadedPath(name), []byte(value), 0); err != nil {
+		return fmt.Errorf("write %q to %s: %w", value, threadedPath(name), errors.Unwrap(err)) // without its own path
 	}
 	return nil
 }
