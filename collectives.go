@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/reduce"
@@ -65,7 +66,7 @@ func (c *Comm) start(call engine.Call, bytes int64, opts []CallOption) (*Request
 	if err != nil {
 		return nil, exportError(err, c.members)
 	}
-	return &Request{r, c}, nil
+	return &Request{req: r, comm: c}, nil
 }
 
 // checkUsable returns an error if no call can start on the communicator.
@@ -129,6 +130,15 @@ func (c *Comm) wait(ctx context.Context, r *Request, err error) error {
 	return failed
 }
 
+// block runs a blocking call: it starts the operation and waits for it.
+func (c *Comm) block(ctx context.Context, operation string, start func() (*Request, error)) error {
+	if err := c.checkStart(ctx, operation); err != nil {
+		return err
+	}
+	r, err := start()
+	return c.wait(ctx, r, err)
+}
+
 // StartBroadcast starts a Broadcast.
 func (c *Comm) StartBroadcast(buf []byte, root int, opts ...CallOption) (*Request, error) {
 	return c.start(engine.Call{Kind: wire.Broadcast, Root: root, Recv: buf}, int64(len(buf)), opts)
@@ -136,56 +146,208 @@ func (c *Comm) StartBroadcast(buf []byte, root int, opts ...CallOption) (*Reques
 
 // Broadcast copies buf of rank root to buf of all other ranks. It has the same length on all ranks.
 func (c *Comm) Broadcast(ctx context.Context, buf []byte, root int, opts ...CallOption) error {
-	if err := c.checkStart(ctx, "broadcast"); err != nil {
-		return err
+	return c.block(ctx, "broadcast", func() (*Request, error) { return c.StartBroadcast(buf, root, opts...) })
+}
+
+// equalBlocks returns the counts of Size blocks of n bytes each.
+func (c *Comm) equalBlocks(n int) []int64 { return slices.Repeat([]int64{int64(n)}, len(c.members)) }
+
+// divide returns the size of a block of a buffer of n bytes that holds one block per rank.
+func (c *Comm) divide(n int, buffer string) (int, error) {
+	switch {
+	case c == nil:
+		return 0, invalid("a nil communicator")
+	case n%len(c.members) != 0:
+		return 0, invalid("a %s buffer of %d bytes cannot be divided among %d ranks", buffer, n, len(c.members))
 	}
-	r, err := c.StartBroadcast(buf, root, opts...)
-	return c.wait(ctx, r, err)
+	return n / len(c.members), nil
+}
+
+// int64s converts counts, and returns the largest.
+func int64s(counts []int) (converted []int64, largest int64) {
+	converted = make([]int64, len(counts))
+	for i, n := range counts {
+		converted[i] = int64(n)
+		largest = max(largest, int64(n))
+	}
+	return converted, largest
 }
 
 // StartAllgather starts an Allgather.
 func (c *Comm) StartAllgather(send, recv []byte, opts ...CallOption) (*Request, error) {
-	if c == nil {
-		return nil, invalid("a nil communicator")
+	n, err := c.divide(len(recv), "receive")
+	if err != nil {
+		return nil, err
 	}
-	if len(recv)%len(c.members) != 0 {
-		return nil, invalid("a receive buffer of %d bytes cannot be divided among %d ranks", len(recv), len(c.members))
-	}
-	counts := make([]int, len(c.members))
-	for i := range counts {
-		counts[i] = len(recv) / len(counts)
-	}
-	return c.StartAllgatherv(send, recv, counts, opts...)
+	return c.start(engine.Call{Kind: wire.Allgather, Send: send, Recv: recv, Counts: c.equalBlocks(n)}, int64(n), opts)
 }
 
 // Allgather copies send of all ranks to recv of all ranks, in rank order. recv is Size times as long as
 // send. If send is nil or this rank's block of recv, the operation works in place.
 func (c *Comm) Allgather(ctx context.Context, send, recv []byte, opts ...CallOption) error {
-	if err := c.checkStart(ctx, "allgather"); err != nil {
-		return err
-	}
-	r, err := c.StartAllgather(send, recv, opts...)
-	return c.wait(ctx, r, err)
+	return c.block(ctx, "allgather", func() (*Request, error) { return c.StartAllgather(send, recv, opts...) })
 }
 
 // StartAllgatherv starts an Allgatherv.
 func (c *Comm) StartAllgatherv(send, recv []byte, counts []int, opts ...CallOption) (*Request, error) {
-	k := engine.Call{Kind: wire.Allgather, Send: send, Recv: recv, Counts: make([]int64, len(counts))}
-	var largest int64
-	for i, n := range counts {
-		k.Counts[i] = int64(n)
-		largest = max(largest, int64(n))
-	}
-	return c.start(k, largest, opts)
+	sizes, largest := int64s(counts)
+	return c.start(engine.Call{Kind: wire.Allgather, Send: send, Recv: recv, Counts: sizes}, largest, opts)
 }
 
 // Allgatherv is an Allgather in which rank i contributes counts[i] bytes. All ranks pass the same counts.
 func (c *Comm) Allgatherv(ctx context.Context, send, recv []byte, counts []int, opts ...CallOption) error {
-	if err := c.checkStart(ctx, "allgather"); err != nil {
-		return err
+	return c.block(ctx, "allgather", func() (*Request, error) { return c.StartAllgatherv(send, recv, counts, opts...) })
+}
+
+// StartGather starts a Gather.
+func (c *Comm) StartGather(send, recv []byte, root int, opts ...CallOption) (*Request, error) {
+	n := len(send)
+	if send == nil && c != nil && root == c.rank {
+		var err error
+		if n, err = c.divide(len(recv), "receive"); err != nil {
+			return nil, err
+		}
 	}
-	r, err := c.StartAllgatherv(send, recv, counts, opts...)
-	return c.wait(ctx, r, err)
+	if c == nil {
+		return nil, invalid("a nil communicator")
+	}
+	k := engine.Call{Kind: wire.Gather, Root: root, Send: send, Recv: recv, Counts: c.equalBlocks(n)}
+	return c.start(k, int64(n), opts)
+}
+
+// Gather copies send of all ranks to recv of rank root, in rank order. send has the same length on all ranks,
+// and recv of the root is Size times as long. Other ranks may pass nil for recv. The root may pass nil for
+// send if its block is in recv already.
+func (c *Comm) Gather(ctx context.Context, send, recv []byte, root int, opts ...CallOption) error {
+	return c.block(ctx, "gather", func() (*Request, error) { return c.StartGather(send, recv, root, opts...) })
+}
+
+// StartGatherv starts a Gatherv.
+func (c *Comm) StartGatherv(send, recv []byte, counts []int, root int, opts ...CallOption) (*Request, error) {
+	return c.startPrivate(engine.Call{Kind: wire.Gatherv, Root: root, Send: send, Recv: recv}, counts, len(send), opts)
+}
+
+// Gatherv is a Gather in which rank i contributes counts[i] bytes. Only the root needs counts, and other ranks
+// may pass nil. If a rank sends a different number of bytes than the root expects, the call fails with
+// ErrMismatch.
+func (c *Comm) Gatherv(
+	ctx context.Context, send, recv []byte, counts []int, root int, opts ...CallOption,
+) error {
+	return c.block(ctx, "gatherv", func() (*Request, error) {
+		return c.StartGatherv(send, recv, counts, root, opts...)
+	})
+}
+
+// startPrivate starts a Gatherv or a Scatterv: the root knows all counts, and other ranks their own.
+func (c *Comm) startPrivate(k engine.Call, counts []int, own int, opts []CallOption) (*Request, error) {
+	if c == nil {
+		return nil, invalid("a nil communicator")
+	}
+	if c.rank == k.Root {
+		k.Counts, _ = int64s(counts)
+	} else {
+		k.Counts = make([]int64, len(c.members))
+		k.Counts[c.rank] = int64(own)
+	}
+	return c.start(k, 0, opts)
+}
+
+// StartScatter starts a Scatter.
+func (c *Comm) StartScatter(send, recv []byte, root int, opts ...CallOption) (*Request, error) {
+	n := len(recv)
+	if recv == nil && c != nil && root == c.rank {
+		var err error
+		if n, err = c.divide(len(send), "send"); err != nil {
+			return nil, err
+		}
+	}
+	if c == nil {
+		return nil, invalid("a nil communicator")
+	}
+	k := engine.Call{Kind: wire.Scatter, Root: root, Send: send, Recv: recv, Counts: c.equalBlocks(n)}
+	return c.start(k, int64(n), opts)
+}
+
+// Scatter copies block i of send of rank root to recv of rank i. recv has the same length on all ranks, and
+// send of the root is Size times as long. Other ranks may pass nil for send. The root may pass nil for
+// recv if its block is to stay in send.
+func (c *Comm) Scatter(ctx context.Context, send, recv []byte, root int, opts ...CallOption) error {
+	return c.block(ctx, "scatter", func() (*Request, error) { return c.StartScatter(send, recv, root, opts...) })
+}
+
+// StartScatterv starts a Scatterv.
+func (c *Comm) StartScatterv(send, recv []byte, counts []int, root int, opts ...CallOption) (*Request, error) {
+	return c.startPrivate(engine.Call{Kind: wire.Scatterv, Root: root, Send: send, Recv: recv}, counts, len(recv), opts)
+}
+
+// Scatterv is a Scatter in which rank i receives counts[i] bytes. Only the root needs counts, and other ranks
+// may pass nil. If a rank expects a different number of bytes than the root has for it, the call fails with
+// ErrMismatch.
+func (c *Comm) Scatterv(
+	ctx context.Context, send, recv []byte, counts []int, root int, opts ...CallOption,
+) error {
+	return c.block(ctx, "scatterv", func() (*Request, error) {
+		return c.StartScatterv(send, recv, counts, root, opts...)
+	})
+}
+
+// StartAlltoall starts an Alltoall.
+func (c *Comm) StartAlltoall(send, recv []byte, opts ...CallOption) (*Request, error) {
+	n, err := c.divide(len(recv), "receive")
+	if err != nil {
+		return nil, err
+	}
+	return c.start(engine.Call{Kind: wire.Alltoall, Send: send, Recv: recv, Counts: c.equalBlocks(n)}, int64(n), opts)
+}
+
+// Alltoall copies block i of send of rank j to block j of recv of rank i. The buffers are equally long on all
+// ranks, and hold one block per rank. If send is nil or recv, the operation works in place, at the cost of a
+// copy.
+func (c *Comm) Alltoall(ctx context.Context, send, recv []byte, opts ...CallOption) error {
+	return c.block(ctx, "alltoall", func() (*Request, error) { return c.StartAlltoall(send, recv, opts...) })
+}
+
+// StartAlltoallv starts an Alltoallv.
+func (c *Comm) StartAlltoallv(
+	send, recv []byte, sendCounts, recvCounts []int, opts ...CallOption,
+) (*Request, error) {
+	k := engine.Call{Kind: wire.Alltoallv, Send: send, Recv: recv}
+	k.Counts, _ = int64s(sendCounts)
+	k.Receives, _ = int64s(recvCounts)
+	return c.start(k, 0, opts)
+}
+
+// Alltoallv is an Alltoall in which this rank sends sendCounts[i] bytes to rank i and receives recvCounts[i]
+// bytes from it. If two ranks disagree about the bytes between them, the call fails with ErrMismatch on
+// both.
+func (c *Comm) Alltoallv(
+	ctx context.Context, send, recv []byte, sendCounts, recvCounts []int, opts ...CallOption,
+) error {
+	return c.block(ctx, "alltoallv", func() (*Request, error) {
+		return c.StartAlltoallv(send, recv, sendCounts, recvCounts, opts...)
+	})
+}
+
+// StartReduce starts a Reduce.
+func (c *Comm) StartReduce(
+	send, recv []byte, t DataType, op ReduceOp, root int, opts ...CallOption,
+) (*Request, error) {
+	k := engine.Call{
+		Kind: wire.Reduce, Root: root, Send: send, Recv: recv, Type: reduce.Type(t), Op: reduce.Op(op),
+	}
+	n := len(send)
+	if send == nil {
+		n = len(recv) // in place
+	}
+	return c.start(k, int64(n), opts)
+}
+
+// Reduce combines send of all ranks, element by element, and stores the result in recv of rank root. Other
+// ranks may pass nil for recv. The root may pass nil for send if its input is in recv already.
+func (c *Comm) Reduce(
+	ctx context.Context, send, recv []byte, t DataType, op ReduceOp, root int, opts ...CallOption,
+) error {
+	return c.block(ctx, "reduce", func() (*Request, error) { return c.StartReduce(send, recv, t, op, root, opts...) })
 }
 
 // StartReduceScatter starts a ReduceScatter.
@@ -198,11 +360,8 @@ func (c *Comm) StartReduceScatter(send, recv []byte, t DataType, op ReduceOp, op
 			len(send), len(recv), len(c.members))
 	}
 	k := engine.Call{
-		Kind: wire.ReduceScatter, Send: send, Recv: recv, Counts: make([]int64, len(c.members)),
+		Kind: wire.ReduceScatter, Send: send, Recv: recv, Counts: c.equalBlocks(len(recv)),
 		Type: reduce.Type(t), Op: reduce.Op(op),
-	}
-	for i := range k.Counts {
-		k.Counts[i] = int64(len(recv))
 	}
 	return c.start(k, int64(len(recv)), opts)
 }
@@ -213,11 +372,29 @@ func (c *Comm) StartReduceScatter(send, recv []byte, t DataType, op ReduceOp, op
 func (c *Comm) ReduceScatter(
 	ctx context.Context, send, recv []byte, t DataType, op ReduceOp, opts ...CallOption,
 ) error {
-	if err := c.checkStart(ctx, "reduce-scatter"); err != nil {
-		return err
-	}
-	r, err := c.StartReduceScatter(send, recv, t, op, opts...)
-	return c.wait(ctx, r, err)
+	return c.block(ctx, "reduce-scatter", func() (*Request, error) {
+		return c.StartReduceScatter(send, recv, t, op, opts...)
+	})
+}
+
+// StartReduceScatterv starts a ReduceScatterv.
+func (c *Comm) StartReduceScatterv(
+	send, recv []byte, counts []int, t DataType, op ReduceOp, opts ...CallOption,
+) (*Request, error) {
+	k := engine.Call{Kind: wire.ReduceScatter, Send: send, Recv: recv, Type: reduce.Type(t), Op: reduce.Op(op)}
+	var largest int64
+	k.Counts, largest = int64s(counts)
+	return c.start(k, largest, opts)
+}
+
+// ReduceScatterv is a ReduceScatter in which rank i receives counts[i] bytes of the result. All ranks pass the
+// same counts.
+func (c *Comm) ReduceScatterv(
+	ctx context.Context, send, recv []byte, counts []int, t DataType, op ReduceOp, opts ...CallOption,
+) error {
+	return c.block(ctx, "reduce-scatter", func() (*Request, error) {
+		return c.StartReduceScatterv(send, recv, counts, t, op, opts...)
+	})
 }
 
 // StartAllreduce starts an Allreduce.
@@ -230,11 +407,7 @@ func (c *Comm) StartAllreduce(send, recv []byte, t DataType, op ReduceOp, opts .
 // ranks get the same bits. If send is nil or recv, the operation works in place; otherwise send does not
 // change.
 func (c *Comm) Allreduce(ctx context.Context, send, recv []byte, t DataType, op ReduceOp, opts ...CallOption) error {
-	if err := c.checkStart(ctx, "allreduce"); err != nil {
-		return err
-	}
-	r, err := c.StartAllreduce(send, recv, t, op, opts...)
-	return c.wait(ctx, r, err)
+	return c.block(ctx, "allreduce", func() (*Request, error) { return c.StartAllreduce(send, recv, t, op, opts...) })
 }
 
 // StartBarrier starts a Barrier.
@@ -244,9 +417,5 @@ func (c *Comm) StartBarrier(opts ...CallOption) (*Request, error) {
 
 // Barrier returns when all ranks have called it.
 func (c *Comm) Barrier(ctx context.Context, opts ...CallOption) error {
-	if err := c.checkStart(ctx, "barrier"); err != nil {
-		return err
-	}
-	r, err := c.StartBarrier(opts...)
-	return c.wait(ctx, r, err)
+	return c.block(ctx, "barrier", func() (*Request, error) { return c.StartBarrier(opts...) })
 }

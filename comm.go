@@ -96,7 +96,7 @@ func (c *Comm) lifecycleBarrier(ctx context.Context) error {
 	if err != nil {
 		return exportError(err, c.members)
 	}
-	return (&Request{r, c}).Wait(ctx)
+	return (&Request{req: r, comm: c}).Wait(ctx)
 }
 
 // Rank returns the rank of this process in the communicator.

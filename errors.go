@@ -116,6 +116,9 @@ func exportError(err error, members []int) error {
 	var e *node.Error
 	switch {
 	case errors.As(err, &e):
+		if mail := exportMailError(e, members); mail != nil {
+			return mail
+		}
 		return exportRankError(e, members)
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, node.ErrComm), errors.Is(err, fabric.ErrClosed):
 		return fmt.Errorf("allcast: %w", ErrClosed)

@@ -10,6 +10,7 @@ import (
 type Request struct {
 	req  *engine.Request
 	comm *Comm
+	tag  int // Send and Recv
 }
 
 // Done returns a channel that is closed when the operation has ended. Until then Allcast owns its buffers.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/internal/testenv"
@@ -68,6 +70,13 @@ var Collectives = map[string]func(
 	"allgather":      allgather,
 	"reduce-scatter": reduceScatter,
 	"allreduce":      allreduce,
+	"gather":         gather,
+	"gatherv":        gatherv,
+	"scatter":        scatter,
+	"scatterv":       scatterv,
+	"alltoall":       alltoall,
+	"alltoallv":      alltoallv,
+	"reduce":         reduce,
 }
 
 func broadcast(ctx context.Context, c *allcast.Comm, mk Maker, seed uint64, n int, algo string) error {
@@ -115,7 +124,7 @@ func allreduce(ctx context.Context, c *allcast.Comm, mk Maker, seed uint64, n in
 // Everything runs all collectives with all their algorithms, for several sizes.
 func Everything(ctx context.Context, c *allcast.Comm, mk Maker) error {
 	seed := uint64(0)
-	for _, op := range []string{"broadcast", "allgather", "reduce-scatter", "allreduce"} {
+	for _, op := range slices.Sorted(maps.Keys(Collectives)) {
 		for _, algo := range allcast.Algorithms(op) {
 			for _, n := range []int{0, 4, 4096, testenv.Large(1<<20) + 12} {
 				seed++

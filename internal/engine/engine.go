@@ -13,13 +13,16 @@ type (
 	Config = control.Config
 	// A Call is a collective that this rank takes part in.
 	Call = control.Call
+	// A Message is a Send or a Recv of this rank.
+	Message = control.Message
 	// A Request is a call under way.
 	Request = control.Request
 )
 
-// The algorithm of package mcast, the communicators of all ranks, and the first free id.
+// The algorithm of package mcast, the source of any message, the communicators of all ranks, and the first free id.
 const (
 	Multicast = control.Multicast
+	AnyRank   = control.AnyRank
 	World     = control.World
 	Lifecycle = control.Lifecycle
 	FirstComm = control.FirstComm

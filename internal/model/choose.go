@@ -64,9 +64,18 @@ func Choose(op string, p int, n int64, net Net) (Choice, error) {
 		all = c.allreduce()
 	case "barrier":
 		all = []Estimate{{Algo: "dissemination", NS: c.rounds() * c.far()}}
+	case "gather", "scatter":
+		all = c.gather()
+	case "gatherv", "scatterv":
+		all = c.gather()[:1] // no rank knows all sizes, so the algorithm must not depend on them
+	case "reduce":
+		all = c.reduce()
+	case "alltoall":
+		all = c.alltoall()
+	case "alltoallv":
+		all = c.alltoall()[:1]
 	default:
-		return Choice{}, fmt.Errorf("no cost model for %q: "+
-			"there is one for broadcast, allgather, reduce-scatter, allreduce, barrier", op)
+		return Choice{}, fmt.Errorf("no cost model for %q: want the name of a collective, such as allgather", op)
 	}
 	slices.SortStableFunc(all, func(a, b Estimate) int { return cmp.Compare(a.NS, b.NS) })
 	pick := all[0]
@@ -232,7 +241,7 @@ func (c *costs) allgather() []Estimate {
 	if !c.powerOfTwo() {
 		gather.NS += 2*c.first(n, c.Hops) + c.ser(n) + c.ser(n*p)
 	}
-	return append(all, gather)
+	return append(all, gather, c.pat())
 }
 
 // rings is the cost of a ring of the given steps, for every segment worth trying.
@@ -256,7 +265,7 @@ func (c *costs) reduceScatter() []Estimate {
 		half.NS += 2*c.first(n, c.Hops) + c.ser(n) + c.ser(n*p)
 		half.Sent = p * n // a folded rank hands over all its blocks
 	}
-	all = append(all, half)
+	all = append(all, half, c.pat())
 	if c.Inc {
 		all = append(all, Estimate{Algo: "inc", NS: c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n})
 	}

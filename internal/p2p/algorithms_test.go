@@ -58,7 +58,7 @@ func variants(kind p2p.Kind, algo string, size int) (all []call) {
 		radices = []int{0, 2, 3, 4, 5}
 	}
 	large := int64(3001)
-	if blockwise(kind) {
+	if kind.Blocks() {
 		large = 701
 	}
 	for i, n := range []int64{0, 1, 37, large} {
@@ -73,7 +73,7 @@ func variants(kind p2p.Kind, algo string, size int) (all []call) {
 			}
 		}
 	}
-	if blockwise(kind) && kind != p2p.Alltoall {
+	if kind.Blocks() && kind != p2p.Alltoall {
 		for _, segment := range []int64{0, 10} {
 			for _, counts := range ragged(size) {
 				c := base
@@ -118,7 +118,7 @@ func TestLargeBuffers(t *testing.T) {
 		t, kind, algo := x.T, x.kind, x.algo
 		for _, size := range []int{2, 5, 16, 23} {
 			n := int64(200_001)
-			if blockwise(kind) {
+			if kind.Blocks() {
 				n /= int64(size)
 			}
 			c := call{algo, p2p.Spec{Kind: kind, Size: size, Root: size - 1}}.sized(n)

@@ -20,7 +20,7 @@ func drawCall(t *rapid.T, most int) call {
 		Align:   rapid.SampledFrom([]int64{0, 1, 2, 4}).Draw(t, "align"),
 	}}
 	switch {
-	case blockwise(kind):
+	case kind.Blocks():
 		n := rapid.SampledFrom([]int64{0, 1, 3, 12}).Draw(t, "block")
 		c.Counts = slices.Repeat([]int64{n}, c.Size)
 		if kind != p2p.Alltoall && rapid.Bool().Draw(t, "ragged") {

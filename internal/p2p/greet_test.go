@@ -56,7 +56,7 @@ func TestDigestOfWhatCounts(t *testing.T) {
 			if !kind.Rooted() {
 				odd.Root = 3
 			}
-			if blockwise(kind) || kind == p2p.Barrier {
+			if kind.Blocks() || kind == p2p.Barrier {
 				odd.Bytes = 77
 			}
 			if algo != "knomial" {

@@ -50,7 +50,7 @@ func others(c call) map[string]call {
 	kind.Kind = kinds[(slices.Index(kinds, c.Kind)+1)%len(kinds)]
 	kind.algo = p2p.Algorithms(kind.Kind)[0]
 	all["kind"] = kind.sized(10)
-	if blockwise(c.Kind) && c.Kind != p2p.Alltoall {
+	if c.Kind.Blocks() && c.Kind != p2p.Alltoall {
 		counts := c
 		counts.Counts = slices.Clone(c.Counts)
 		counts.Counts[0]--

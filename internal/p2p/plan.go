@@ -211,22 +211,13 @@ func New(algo string, s Spec) (*Plan, error) {
 // maxPieces limits the segments of a plan. More are a mistake by the caller.
 const maxPieces = 1 << 24
 
-// hasBlocks reports whether the sizes of a kind are given as Counts.
-func hasBlocks(k Kind) bool {
-	switch k {
-	case Broadcast, Reduce, Allreduce, Barrier:
-		return false
-	}
-	return true
-}
-
 // complete sets defaults, clears fields that the kind does not use, and checks the rest.
 func (s *Spec) complete() error {
 	if s.Radix == 0 {
 		s.Radix = 4
 	}
 	s.Align = max(s.Align, 1)
-	blocks := hasBlocks(s.Kind)
+	blocks := s.Kind.Blocks()
 	uneven := func(n int64) bool { return n != s.Counts[0] }
 	switch {
 	case s.Size < 1 || s.Rank < 0 || s.Rank >= s.Size:
@@ -246,6 +237,9 @@ func (s *Spec) complete() error {
 			ErrSpec, s.Counts[s.Rank], s.Receives[s.Rank])
 	case s.Kind == Alltoall && slices.ContainsFunc(s.Counts, uneven):
 		return fmt.Errorf("%w: the blocks of an alltoall must be equally large", ErrSpec)
+	}
+	if s.Kind != Alltoallv {
+		s.Receives = nil
 	}
 	sum, err := sumOf(slices.Concat(s.Counts, s.Receives))
 	if err != nil {

@@ -23,9 +23,6 @@ func exchanges(k p2p.Kind) bool {
 	return false
 }
 
-// blockwise tells the kinds that take Counts from those that take Bytes.
-func blockwise(k p2p.Kind) bool { return k == p2p.Allgather || k == p2p.ReduceScatter || exchanges(k) }
-
 // call is a collective on all ranks; the Rank of its Spec is ignored.
 type call struct {
 	algo string
@@ -39,7 +36,7 @@ func (c call) String() string {
 
 // sized gives every block, or the whole buffer, a size.
 func (c call) sized(n int64) call {
-	if blockwise(c.Kind) {
+	if c.Kind.Blocks() {
 		c.Bytes, c.Counts = 0, slices.Repeat([]int64{n}, c.Size)
 	} else if c.Kind != p2p.Barrier {
 		c.Bytes, c.Counts = n, nil

@@ -234,7 +234,7 @@ func TestParseTuning(t *testing.T) {
 		t.Errorf("got %v", r)
 	}
 	for bad, says := range map[string]string{
-		"gather:mcast":            "allgather", // the message lists the operations
+		"gathr:mcast":             "allgather", // the message lists the operations
 		"allgather:tree":          "bruck",
 		"allgather":               "operation:algorithm",
 		"allgather:1-2-3:mcast":   "2-3",

@@ -36,18 +36,14 @@ func (r Rules) For(k wire.CallKind, bytes int64) *Rule {
 	return &r[i]
 }
 
-// operations have algorithms to choose from.
-var operations = []wire.CallKind{
-	wire.Broadcast, wire.Allgather, wire.ReduceScatter, wire.Allreduce, wire.Barrier,
-}
-
 // Operation finds an operation by its name; 0 if there is none.
 func Operation(name string) wire.CallKind {
-	i := slices.IndexFunc(operations, func(k wire.CallKind) bool { return k.String() == name })
-	if i < 0 {
-		return 0
+	for _, k := range wire.CallKinds() {
+		if k.String() == name {
+			return k
+		}
 	}
-	return operations[i]
+	return 0
 }
 
 // Algorithms lists the algorithms of an operation, besides AlgorithmAuto.
@@ -77,8 +73,7 @@ func parseRule(fields []string) (Rule, error) {
 	r := Rule{Kind: Operation(fields[0]), To: math.MaxInt64}
 	switch {
 	case r.Kind == 0:
-		return r, fmt.Errorf("unknown operation %q: want broadcast, allgather, reduce-scatter, allreduce or barrier",
-			fields[0])
+		return r, fmt.Errorf("unknown operation %q: want one of %v", fields[0], wire.CallKinds())
 	case len(fields) != 2 && len(fields) != 3:
 		return r, fmt.Errorf("want operation:algorithm or operation:from-to:algorithm, as in allgather:4K-inf:mcast,ring")
 	case len(fields) == 3:

@@ -35,19 +35,20 @@ var callKinds = [endOfKinds]struct {
 	rooted  bool // one rank is the root
 	reduces bool // elements are combined
 	private bool // a rank knows only the sizes that concern itself
+	blocks  bool // the data consists of blocks, one per rank
 }{
 	Broadcast:     {name: "broadcast", rooted: true},
-	Allgather:     {name: "allgather"},
-	ReduceScatter: {name: "reduce-scatter", reduces: true},
+	Allgather:     {name: "allgather", blocks: true},
+	ReduceScatter: {name: "reduce-scatter", reduces: true, blocks: true},
 	Allreduce:     {name: "allreduce", reduces: true},
 	Barrier:       {name: "barrier"},
-	Gather:        {name: "gather", rooted: true},
-	Gatherv:       {name: "gatherv", rooted: true, private: true},
-	Scatter:       {name: "scatter", rooted: true},
-	Scatterv:      {name: "scatterv", rooted: true, private: true},
+	Gather:        {name: "gather", rooted: true, blocks: true},
+	Gatherv:       {name: "gatherv", rooted: true, private: true, blocks: true},
+	Scatter:       {name: "scatter", rooted: true, blocks: true},
+	Scatterv:      {name: "scatterv", rooted: true, private: true, blocks: true},
 	Reduce:        {name: "reduce", rooted: true, reduces: true},
-	Alltoall:      {name: "alltoall"},
-	Alltoallv:     {name: "alltoallv", private: true},
+	Alltoall:      {name: "alltoall", blocks: true},
+	Alltoallv:     {name: "alltoallv", private: true, blocks: true},
 	Send:          {name: "send"},
 	Recv:          {name: "recv"},
 }
@@ -67,6 +68,9 @@ func (k CallKind) Rooted() bool { return k.known() && callKinds[k].rooted }
 
 // Reduces reports whether the collective combines elements.
 func (k CallKind) Reduces() bool { return k.known() && callKinds[k].reduces }
+
+// Blocks reports whether the data consists of blocks, one per rank.
+func (k CallKind) Blocks() bool { return k.known() && callKinds[k].blocks }
 
 // Private reports whether a rank knows only the sizes that concern itself, so that two ranks may disagree
 // about the bytes between them.

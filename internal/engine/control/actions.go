@@ -7,6 +7,7 @@ import (
 	"github.com/allcast/allcast/internal/engine/datapath"
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -17,12 +18,17 @@ func (c *Control) begin(now step.Time, k *call) {
 	req := c.lastReq
 	c.calls[req] = k
 	k.id = req
-	k.info.Begin, k.info.Seq = now, c.node.NextSeq(k.info.Comm)
+	k.info.Begin = now
+	if k.mail == nil {
+		k.info.Seq = c.node.NextSeq(k.info.Comm)
+	}
 	c.obs.TraceStart(&k.info)
 	var err error
 	switch {
 	case !c.is(running):
 		err = ErrClosed
+	case k.mail != nil:
+		err = c.beginMail(now, req, k)
 	case k.rounds != nil:
 		err = c.node.Start(now, k.info.Comm, req, k.rounds)
 	default:
@@ -33,21 +39,21 @@ func (c *Control) begin(now step.Time, k *call) {
 	}
 }
 
-// maxInlineFinish is the size up to which the loop computes an average.
+// maxInlineFinish is the size up to which the loop itself finishes a call.
 const maxInlineFinish = 64 << 10
 
-// complete ends a call that went well. An average is still to be divided.
+// complete ends a call that went well, once it is finished: an average is still to be divided.
 func (c *Control) complete(req uint64) {
 	k := c.calls[req]
 	k.whole = true
 	switch {
-	case !k.averages():
+	case k.finish == nil:
 		c.end(req, nil)
 	case len(k.bufs.Recv) <= maxInlineFinish:
-		c.end(req, k.divide())
+		c.end(req, k.finish())
 	default:
 		go func() {
-			err := k.divide()
+			err := k.finish()
 			c.submit(func() { c.end(req, err) })
 		}()
 	}
@@ -138,7 +144,7 @@ func (c *Control) carryOut(a, next *node.Action) {
 	case node.Read:
 		c.data.Operation(key).Read(a.To, a.Sub, a.Ranges)
 	case node.Put:
-		c.data.Operation(key).Put(a.To, a.PSN, a.Off, a.Len, a.Input)
+		c.data.Operation(key).Put(a.To, a.PSN, &p2p.Send{Off: a.Off, Len: a.Len, Input: a.Input, Parts: a.Parts})
 	case node.Release:
 		op := c.data.Operation(key)
 		op.Release()
@@ -172,6 +178,9 @@ func (c *Control) carryOut(a, next *node.Action) {
 
 // done ends a call of the node.
 func (c *Control) done(a *node.Action) {
+	if k := c.calls[a.Req]; k.mail != nil {
+		k.req.from, k.req.bytes = a.To, a.Len
+	}
 	if a.Err == nil {
 		c.complete(a.Req)
 		return
@@ -186,7 +195,11 @@ func (c *Control) done(a *node.Action) {
 
 // startRound lets the datapath move the data of a round.
 func (c *Control) startRound(key fabric.OpKey, a *node.Action) {
-	bufs := &c.calls[a.Req].bufs
+	k := c.calls[a.Req]
+	if k.mail != nil {
+		k.fitMail(a.Len)
+	}
+	bufs := &k.bufs
 	op := c.data.StartRound(datapath.Round{
 		Key: key, Comm: c.comms.names[key.Comm], Buffers: bufs,
 		Geometry: a.Geometry, Placements: a.Placements, Inbox: a.Inbox,

@@ -1,8 +1,10 @@
 package control
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/allcast/allcast/internal/engine/datapath"
@@ -27,10 +29,12 @@ var (
 type Call struct {
 	Kind   wire.CallKind
 	Algo   string
-	Root   int     // Broadcast
-	Counts []int64 // Allgather, Reduce-Scatter: bytes by rank
-	Send   []byte  // Allgather: this rank's block; reductions: the input; nil: it is in Recv already
-	Recv   []byte  // the receive buffer; Broadcast: the buffer
+	Root   int     // of rooted collectives
+	Counts []int64 // bytes by rank, where blocks may differ: as in p2p.Spec
+
+	Receives []int64 // Alltoallv: bytes that this rank receives by rank
+	Send     []byte  // this rank's contribution; nil: it is in Recv already
+	Recv     []byte  // the receive buffer; Broadcast: the buffer
 
 	Type reduce.Type // reductions
 	Op   reduce.Op
@@ -40,6 +44,8 @@ type Call struct {
 	Groups                   [][]int // mcast: the chains, if set
 	Radix                    int
 	Segment                  int64
+
+	Finish func() error // called when the data is in place, before the request ends; nil: nothing
 }
 
 // call is a Call that was prepared.
@@ -50,6 +56,8 @@ type call struct {
 	rounds []*mcast.Geometry // nil: point to point
 	id     uint64            // of the node's request
 	whole  bool              // the node's request is complete
+	mail   *Message          // nil: a collective
+	finish func() error      // what is left to do when the data is in place; nil: nothing
 }
 
 // Start begins a call. Calls on a communicator begin in the same order on all ranks. After an error
@@ -59,20 +67,28 @@ func (c *Control) Start(comm uint32, spec Call) (*Request, error) {
 	if g == nil {
 		return nil, fmt.Errorf("%w: %d", node.ErrComm, comm)
 	}
+	if err := spec.check(g.Rank, len(g.Members)); err != nil {
+		return nil, err
+	}
 	k := &call{
 		info: observer.Call{
 			Comm: comm, Kind: spec.Kind, Algo: spec.Algo, Bytes: spec.bytes(), Lifecycle: comm == Lifecycle,
 		},
 		bufs: datapath.Buffers{
-			Group: &g.Group, Send: spec.Send, Recv: spec.Recv, Reduces: spec.reduces(), Type: spec.Type, Op: spec.Op,
+			Group: &g.Group, Send: spec.Send, Recv: spec.Recv, Reduces: spec.Kind.Reduces(), Type: spec.Type, Op: spec.Op,
 		},
 	}
-	k.req.c, k.req.call = c, k
 	c.data.Memory.Use(&k.bufs) // before anybody touches them
 	if err := c.prepare(k, &spec, g); err != nil {
 		c.data.Memory.Unuse(&k.bufs)
 		return nil, err
 	}
+	return c.enqueue(k)
+}
+
+// enqueue hands a prepared call to the loop.
+func (c *Control) enqueue(k *call) (*Request, error) {
+	k.req.c, k.req.call = c, k
 	t := c.newTask(taskCall)
 	t.Value.call = k
 	c.comms.mu.Lock()
@@ -91,9 +107,6 @@ func (c *Control) Start(comm uint32, spec Call) (*Request, error) {
 // prepare finds the plan of a call, and copies this rank's contribution to where it belongs.
 func (c *Control) prepare(k *call, spec *Call, g *group) error {
 	rank, size := g.Rank, len(g.Members)
-	if err := spec.check(rank, size); err != nil {
-		return err
-	}
 	m := g.plans.find(spec)
 	if m == nil {
 		m = newPlan(spec)
@@ -115,81 +128,153 @@ func (c *Control) prepare(k *call, spec *Call, g *group) error {
 		copyTo(spec.Recv[at:at+spec.Counts[rank]], spec.Send)
 	case wire.ReduceScatter:
 		k.bufs.Own = sum(spec.Counts[:rank])
+	case wire.Alltoall, wire.Alltoallv:
+		if spec.Send == nil {
+			k.bufs.Send = bytes.Clone(spec.Recv) // every block is overwritten while others are still to be sent
+		}
 	}
-	if size == 1 && spec.reduces() {
+	k.finish = spec.Finish
+	if spec.Kind.Reduces() && spec.Op == reduce.Avg {
+		k.finish = k.divide
+	}
+	if size == 1 && spec.Kind.Reduces() {
 		copyTo(spec.Recv, spec.Send)
+	}
+	if p := m.p2p; p != nil && k.bufs.Send != nil && spec.Recv != nil {
+		for _, o := range p.Before {
+			if at := o.To - p.Input; at < p.Output { // the datapath fills scratch memory
+				copyTo(spec.Recv[at:at+o.Len], k.bufs.Send[o.From:o.From+o.Len])
+			}
+		}
 	}
 	receives := spec.Kind != wire.Broadcast || spec.Root != rank
 	c.data.Prepare(&k.bufs, k.rounds != nil && size > 1 && receives)
 	return nil
 }
 
-// check reports what is wrong with a call.
-func (k *Call) check(rank, size int) error {
-	n := int64(len(k.Recv))
+// unused is the size of a buffer that a rank does not use.
+const unused = -1
+
+// sizes returns the sizes of the send buffer and of the receive buffer of a rank, and whether one of them
+// may be missing because the rank works in place.
+func (k *Call) sizes(rank int) (send, recv int64, inPlace bool) {
+	isRoot := rank == k.Root
+	atRoot := func(n int64) int64 {
+		if isRoot {
+			return n
+		}
+		return unused
+	}
 	switch k.Kind {
 	case wire.Broadcast:
-		if k.Root < 0 || k.Root >= size {
-			return fmt.Errorf("%w: root %d: must be 0 to %d", ErrCall, k.Root, size-1)
-		}
-		return nil
-	case wire.Barrier:
-		return nil
-	case wire.Allgather, wire.ReduceScatter:
-		if len(k.Counts) != size {
-			return fmt.Errorf("%w: %d counts for %d ranks", ErrCall, len(k.Counts), size)
+		return unused, int64(len(k.Recv)), false
+	case wire.Allgather:
+		return k.Counts[rank], sum(k.Counts), true
+	case wire.ReduceScatter:
+		return sum(k.Counts), k.Counts[rank], false
+	case wire.Allreduce:
+		return int64(len(k.Recv)), int64(len(k.Recv)), true
+	case wire.Reduce:
+		return k.vector(), atRoot(k.vector()), isRoot
+	case wire.Gather, wire.Gatherv:
+		return k.Counts[rank], atRoot(sum(k.Counts)), isRoot
+	case wire.Scatter, wire.Scatterv:
+		return atRoot(sum(k.Counts)), k.Counts[rank], isRoot
+	case wire.Alltoall, wire.Alltoallv:
+		return sum(k.Counts), sum(k.Receives), slices.Equal(k.Counts, k.Receives)
+	}
+	return unused, unused, false
+}
+
+// check reports what is wrong with a call. It forgets buffers that the rank does not use.
+func (k *Call) check(rank, size int) error {
+	if k.Kind < wire.Broadcast || k.Kind > wire.Alltoallv {
+		return fmt.Errorf("%w: unknown kind %v", ErrCall, k.Kind)
+	}
+	if k.Kind.Rooted() && (k.Root < 0 || k.Root >= size) {
+		return fmt.Errorf("%w: root %d: must be 0 to %d", ErrCall, k.Root, size-1)
+	}
+	if !k.Kind.Blocks() {
+		k.Counts = nil
+	}
+	if k.Kind != wire.Alltoallv {
+		k.Receives = k.Counts // the same both ways
+	}
+	for _, counts := range [][]int64{k.Counts, k.Receives} {
+		if k.Kind.Blocks() && len(counts) != size {
+			return fmt.Errorf("%w: %d counts for %d ranks", ErrCall, len(counts), size)
 		}
 		var total int64
-		for r, c := range k.Counts {
+		for r, c := range counts {
 			if c < 0 || total+c < total {
 				return fmt.Errorf("%w: count of rank %d is %d", ErrCall, r, c)
 			}
 			total += c
 		}
-		send, recv := k.Counts[rank], total
-		if k.reduces() {
-			send, recv = recv, send
-		}
-		if n != recv {
-			return fmt.Errorf("%w: receive buffer of %d bytes for %d", ErrCall, n, recv)
-		}
-		if (k.Send != nil || k.reduces()) && int64(len(k.Send)) != send {
-			return fmt.Errorf("%w: send buffer of %d bytes for %d", ErrCall, len(k.Send), send)
-		}
-		if !k.reduces() {
-			return nil
-		}
-	case wire.Allreduce:
-		if k.Send != nil && len(k.Send) != len(k.Recv) {
-			return fmt.Errorf("%w: send buffer of %d bytes, receive buffer of %d", ErrCall, len(k.Send), len(k.Recv))
-		}
-	default:
-		return fmt.Errorf("%w: unknown kind %v", ErrCall, k.Kind)
+	}
+	if k.Kind.Blocks() && k.Counts[rank] != k.Receives[rank] {
+		return fmt.Errorf("%w: this rank sends %d bytes to itself, but receives %d",
+			ErrCall, k.Counts[rank], k.Receives[rank])
+	}
+	if err := k.checkSizes(rank); err != nil || !k.Kind.Reduces() {
+		return err
 	}
 	// A reduction needs whole elements and a known operator.
 	if err := reduce.Into(nil, nil, k.Type, k.Op); err != nil {
 		return fmt.Errorf("%w: %w", ErrCall, err)
 	}
-	for _, c := range append([]int64{n}, k.Counts...) {
+	for _, c := range append([]int64{int64(len(k.Recv)), int64(len(k.Send))}, k.Counts...) {
 		if c%int64(k.Type.Size()) != 0 {
 			return fmt.Errorf("%w: %d bytes are not a whole number of %v", ErrCall, c, k.Type)
 		}
 	}
+	return nil
+}
+
+// checkSizes checks the buffers of a call against its sizes.
+func (k *Call) checkSizes(rank int) error {
+	send, recv, inPlace := k.sizes(rank)
+	switch {
+	case recv == unused:
+		k.Recv = nil
+	case int64(len(k.Recv)) == recv:
+	case k.Recv == nil && inPlace && (k.Kind == wire.Scatter || k.Kind == wire.Scatterv):
+	default:
+		return fmt.Errorf("%w: receive buffer of %d bytes for %d", ErrCall, len(k.Recv), recv)
+	}
+	switch {
+	case send == unused:
+		k.Send = nil
+	case int64(len(k.Send)) == send:
+	case k.Send == nil && inPlace && k.Kind != wire.Scatter && k.Kind != wire.Scatterv:
+	default:
+		return fmt.Errorf("%w: send buffer of %d bytes for %d", ErrCall, len(k.Send), send)
+	}
 	return k.checkOverlap(rank)
 }
 
-// checkOverlap refuses a reduction whose result would overwrite input that is still needed.
+// checkOverlap refuses a call whose result would overwrite input that is still needed. The receive buffer
+// may be in the place where this rank's own block is.
 func (k *Call) checkOverlap(rank int) error {
 	if len(k.Send) == 0 || len(k.Recv) == 0 {
 		return nil
 	}
-	at := datapath.Address(k.Send)
-	if k.Kind == wire.ReduceScatter {
+	send, recv := datapath.Address(k.Send), datapath.Address(k.Recv)
+	at := recv // where the send buffer may begin
+	switch k.Kind {
+	case wire.ReduceScatter, wire.Scatter, wire.Scatterv:
+		at -= uintptr(sum(k.Counts[:rank]))
+	case wire.Allgather, wire.Gather, wire.Gatherv:
 		at += uintptr(sum(k.Counts[:rank]))
 	}
-	send, recv := datapath.Address(k.Send), datapath.Address(k.Recv)
-	if recv != at && recv < send+uintptr(len(k.Send)) && send < recv+uintptr(len(k.Recv)) {
-		return fmt.Errorf("%w: the receive buffer overlaps the send buffer, and is not this rank's block of it", ErrCall)
+	if send == at {
+		if k.Kind == wire.Alltoall || k.Kind == wire.Alltoallv {
+			k.Send = nil // in place
+		}
+		return nil
+	}
+	if recv < send+uintptr(len(k.Send)) && send < recv+uintptr(len(k.Recv)) {
+		return fmt.Errorf("%w: the send buffer and the receive buffer overlap, and are not in place", ErrCall)
 	}
 	return nil
 }
@@ -199,13 +284,16 @@ func (k *Call) bytes() int64 {
 	if len(k.Counts) > 0 {
 		return sum(k.Counts)
 	}
-	return int64(len(k.Recv))
+	return k.vector()
 }
 
-func (k *Call) reduces() bool { return k.Kind == wire.ReduceScatter || k.Kind == wire.Allreduce }
-
-// averages reports whether the sums are still to be divided.
-func (k *call) averages() bool { return k.bufs.Reduces && k.bufs.Op == reduce.Avg }
+// vector is the size of the buffer that a Broadcast sends or a reduction combines.
+func (k *Call) vector() int64 {
+	if k.Kind == wire.Reduce {
+		return int64(max(len(k.Send), len(k.Recv)))
+	}
+	return int64(len(k.Recv))
+}
 
 // divide turns sums into averages.
 func (k *call) divide() error {

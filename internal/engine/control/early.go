@@ -20,9 +20,10 @@ const (
 )
 
 // earlyLimit bounds what is kept per peer: for each communicator, results and the pieces that they come
-// in. An eager call has at most one piece per rank and segment.
+// in, and eager messages. An eager call has at most one piece per rank and segment.
 func (c *Control) earlyLimit() int {
-	return len(c.comms.names) * earlyResults * (node.EagerLimit + (node.EagerSegments+c.cfg.Size)*earlyCost)
+	results := earlyResults * (node.EagerLimit + (node.EagerSegments+c.cfg.Size)*earlyCost)
+	return len(c.comms.names) * (results + node.MailCredit)
 }
 
 // early is data for operations that this rank has not begun.

@@ -23,8 +23,8 @@ const soloChunk = 1 << 12
 
 // A plan is how a call is carried out. It never changes once it is kept.
 type plan struct {
-	call   Call // without buffers
-	bytes  int  // of the receive buffer
+	call   Call  // without buffers
+	bytes  int64 // of the buffer, where there are no counts
 	rounds []*mcast.Geometry
 	p2p    *p2p.Plan
 	info   Info
@@ -32,9 +32,9 @@ type plan struct {
 
 // newPlan begins the plan of a call.
 func newPlan(k *Call) *plan {
-	m := &plan{call: *k, bytes: len(k.Recv)}
-	m.call.Send, m.call.Recv = nil, nil
-	m.call.Counts = slices.Clone(k.Counts) // the original is the caller's
+	m := &plan{call: *k, bytes: k.vector()}
+	m.call.Send, m.call.Recv, m.call.Finish = nil, nil, nil
+	m.call.Counts, m.call.Receives = slices.Clone(k.Counts), slices.Clone(k.Receives) // the originals are the caller's
 	m.info.Algo = k.Algo
 	return m
 }
@@ -55,7 +55,7 @@ func (c *Control) planMulticast(m *plan, size int) error {
 	}
 	if k.Kind == wire.Broadcast {
 		s.Counts = make([]int64, size)
-		s.Counts[k.Root] = int64(m.bytes)
+		s.Counts[k.Root] = m.bytes
 	}
 	if mc != nil {
 		s.Subgroups = min(s.Subgroups, mc.Subgroups())
@@ -82,10 +82,10 @@ func (c *Control) planMulticast(m *plan, size int) error {
 func (m *plan) planP2P(rank, size int) error {
 	k := &m.call
 	s := p2p.Spec{
-		Kind: k.Kind, Rank: rank, Size: size, Root: k.Root, Counts: k.Counts, Radix: k.Radix, Segment: k.Segment,
-		Bytes: int64(m.bytes),
+		Kind: k.Kind, Rank: rank, Size: size, Root: k.Root, Counts: k.Counts, Receives: k.Receives,
+		Radix: k.Radix, Segment: k.Segment, Bytes: m.bytes,
 	}
-	if k.reduces() {
+	if k.Kind.Reduces() {
 		s.Align = int64(k.Type.Size())
 		s.Type = uint64(k.Type)<<8 | uint64(k.Op) // the digest detects ranks that reduce differently
 	}
@@ -102,10 +102,10 @@ func (m *plan) planP2P(rank, size int) error {
 // fits reports whether the plan is the plan of a call, on the same rank of the same communicator.
 func (m *plan) fits(b *Call) bool {
 	a := &m.call
-	return a.Kind == b.Kind && m.bytes == len(b.Recv) && a.Root == b.Root && a.Algo == b.Algo &&
+	return a.Kind == b.Kind && m.bytes == b.vector() && a.Root == b.Root && a.Algo == b.Algo &&
 		a.Type == b.Type && a.Op == b.Op && a.Chains == b.Chains && a.Subgroups == b.Subgroups &&
 		a.Chunk == b.Chunk && a.Radix == b.Radix && a.Segment == b.Segment &&
-		a.Groups == nil && b.Groups == nil && slices.Equal(a.Counts, b.Counts)
+		a.Groups == nil && b.Groups == nil && slices.Equal(a.Counts, b.Counts) && slices.Equal(a.Receives, b.Receives)
 }
 
 // plans are the last plans of a communicator, in a ring.

@@ -13,6 +13,9 @@ type Request struct {
 	err  error       // how it ended, once over is set
 	over atomic.Bool // it has ended
 
+	from  int   // Recv: sender of the message
+	bytes int64 // Recv: size of the message
+
 	mu   sync.Mutex
 	done chan struct{} // nil: nobody has asked for it; a waiting goroutine needs none as a rule
 }
@@ -62,15 +65,19 @@ func (r *Request) end() {
 // Info says how the call is carried out.
 func (r *Request) Info() Info { return r.info }
 
-// Cancel gives up a call that is not complete: it aborts its communicator on all ranks. It returns when
-// the call has ended, so that nothing touches its buffers any more.
+// Cancel gives up a call that is not complete: it aborts its communicator on all ranks. A Send or a Recv
+// without a match is withdrawn instead. Cancel returns when the call has ended, so that nothing touches
+// its buffers any more.
 func (r *Request) Cancel() {
 	c, k := r.c, r.call
 	c.do(func() {
-		if c.calls[k.id] == k && !k.whole {
-			_ = c.node.Cancel(k.info.Comm) // it exists
-			c.act()
+		if c.calls[k.id] != k || k.whole {
+			return
 		}
+		if k.mail == nil || !c.node.Withdraw(k.info.Comm, k.id) {
+			_ = c.node.Cancel(k.info.Comm) // it exists
+		}
+		c.act()
 	})
 	<-r.Done()
 }

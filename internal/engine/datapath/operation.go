@@ -143,15 +143,18 @@ func (op *Operation) Multicast(sub int, psn, n uint32) {
 }
 
 // Put sends the nth range to a peer. Sent reports the end.
-func (op *Operation) Put(to int, nth uint32, off, n int64, input bool) {
+func (op *Operation) Put(to int, nth uint32, s *p2p.Send) {
 	op.users++
-	op.d.rel.Put(to, fabric.Piece{Op: op.Key, Nth: nth, Len: n}, op.pieces.source(to, nth, off, n, input))
+	op.d.rel.Put(to, fabric.Piece{Op: op.Key, Nth: nth, Len: s.Len}, op.pieces.source(to, nth, s))
 }
 
 // Release gives the buffers of a complete operation back.
 func (op *Operation) Release() {
 	op.withdraw()
 	op.state = opReleased
+	if op.bufs.Plan != nil && op.pieces != nil {
+		op.pieces.finish(op.bufs.Plan.After)
+	}
 	delete(op.d.ops, op.Key)
 	for _, l := range op.landings {
 		if l != nil {

@@ -104,7 +104,7 @@ func TestQuiesceWaits(t *testing.T) {
 		cancels              bool
 	}{
 		"put": {
-			n: 8, begin: func(x *opTest) { x.op.Put(0, 0, 8, 8, false) },
+			n: 8, begin: func(x *opTest) { x.op.Put(0, 0, &p2p.Send{Off: 8, Len: 8}) },
 			end: func(x *opTest) { x.d.PutDone(0, fabric.Piece{Op: x.op.Key, Len: 8}) }, cancels: true,
 		},
 		"data": {

@@ -36,26 +36,49 @@ type arriving struct {
 }
 
 type sending struct {
-	to  int
-	nth uint32
-	off int64
+	to     int
+	nth    uint32
+	off    int64
+	packed []byte // scratch memory of a piece that consists of parts
 }
 
 func newPieces(b *Buffers, inbox *p2p.Inbox, pool *scratch) *pieces {
-	return &pieces{inbox: inbox, sums: newSums(b, pool), pool: pool}
+	p := &pieces{inbox: inbox, sums: newSums(b, pool), pool: pool}
+	if b.Plan != nil {
+		for _, c := range b.Plan.Before {
+			if c.To >= b.Plan.Input+b.Plan.Output { // the caller of Prepare has filled the receive buffer
+				p.copy(c)
+			}
+		}
+	}
+	return p
+}
+
+// copy carries out a copy of the plan.
+func (p *pieces) copy(c p2p.Copy) {
+	copy(p.sums.memory(c.To, c.Len), p.sums.source(c.From, c.Len, false))
 }
 
 // source is the memory of a piece to send, in use until sent.
-func (p *pieces) source(to int, nth uint32, off, n int64, input bool) []byte {
-	if n == 0 {
+func (p *pieces) source(to int, nth uint32, s *p2p.Send) []byte {
+	if s.Len == 0 {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !input && len(p.sums.areas) > 0 {
-		p.sending = append(p.sending, sending{to, nth, off})
+	if s.Parts != nil {
+		packed := p.pool.get(int(s.Len))
+		at := 0
+		for _, part := range s.Parts {
+			at += copy(packed[at:], p.sums.source(part.Off, part.Len, false))
+		}
+		p.sending = append(p.sending, sending{to: to, nth: nth, packed: packed})
+		return packed
 	}
-	return p.sums.source(off, n, input)
+	if !s.Input && len(p.sums.areas) > 0 {
+		p.sending = append(p.sending, sending{to: to, nth: nth, off: s.Off})
+	}
+	return p.sums.source(s.Off, s.Len, s.Input)
 }
 
 // sent ends the use of a piece that was sent.
@@ -64,7 +87,11 @@ func (p *pieces) sent(to int, nth uint32) {
 	defer p.mu.Unlock()
 	for i, s := range p.sending {
 		if s.to == to && s.nth == nth {
-			p.sums.sent(s.off)
+			if s.packed != nil {
+				p.pool.put(s.packed)
+			} else {
+				p.sums.sent(s.off)
+			}
 			p.sending = slices.Delete(p.sending, i, i+1)
 			return
 		}
@@ -149,10 +176,25 @@ func (p *pieces) place(r *p2p.Recv, off int64, b []byte) {
 	p.sums.take(p.mu.Lock, p.mu.Unlock, r, r.Off+off, b)
 }
 
+// finish carries out the copies after the last receive of a plan.
+func (p *pieces) finish(copies []p2p.Copy) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range copies {
+		p.copy(c)
+	}
+}
+
 // release gives back all scratch memory. Nothing is under way any more.
 func (p *pieces) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, s := range p.sending {
+		if s.packed != nil {
+			p.pool.put(s.packed)
+		}
+	}
+	p.sending = nil
 	for _, a := range p.arriving {
 		if a.kept != nil {
 			p.pool.put(a.kept)

@@ -166,7 +166,7 @@ func TestReleaseGivesBack(t *testing.T) {
 		"a sum on its way": func(p *piecesTest) {
 			p.part(4, 0, n, 0, make([]byte, n), true)
 			s := p.bufs.Plan.Sends[1]
-			p.source(1, 1, s.Off, s.Len, s.Input)
+			p.source(1, 1, &s)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,12 +193,12 @@ func TestPutDoneGivesBack(t *testing.T) {
 		const n = 3 << 18
 		p := newPiecesTest(x.T, wire.ReduceScatter, "ring", 3, n, &x.scratch)
 		sends := p.bufs.Plan.Sends
-		first := p.source(1, 0, sends[0].Off, sends[0].Len, sends[0].Input)
+		first := p.source(1, 0, &sends[0])
 		if !sends[0].Input || !same(first, p.bufs.Send[sends[0].Off:]) {
 			x.Fatal("the first send is not from the input")
 		}
 		p.part(2, 0, n, 0, make([]byte, n), true)
-		second := p.source(1, 1, sends[1].Off, sends[1].Len, sends[1].Input)
+		second := p.source(1, 1, &sends[1])
 		if sends[1].Input || len(second) != n || len(x.sys.inUse) != 1 {
 			x.Fatalf("%d bytes of a sum, %d pieces of scratch memory", len(second), len(x.sys.inUse))
 		}

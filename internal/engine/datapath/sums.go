@@ -10,8 +10,8 @@ import (
 // sums is the memory of a point-to-point operation. The input of a reduction is neither changed nor
 // copied: a rank sends data to which it has added nothing straight from there. Sums that the caller gets
 // are made in the receive buffer. Sums that only pass through are made in scratch memory, which is taken
-// when the first piece arrives and given back when the sum has been sent. Other operations have neither
-// input nor sums: they send and receive in the receive buffer.
+// when the first piece arrives and given back when the sum has been sent. Other operations have no sums.
+// They send and receive in the receive buffer, unless their plan tells input and scratch memory apart.
 type sums struct {
 	kind   reduce.Type
 	op     reduce.Op
@@ -19,6 +19,7 @@ type sums struct {
 	input  []byte
 	result []byte
 	at     int64 // where result begins in the plan's buffer
+	front  int64 // size of the input at the front of the plan's buffer
 	areas  []area
 	pool   *scratch
 }
@@ -32,6 +33,15 @@ type area struct {
 func newSums(b *Buffers, pool *scratch) sums {
 	s := sums{kind: b.Type, op: b.Op, size: 1, input: b.Recv, result: b.Recv, at: b.Own, pool: pool}
 	if !b.Reduces {
+		if p := b.Plan; p != nil {
+			s.at, s.front = p.Input, p.Input
+			if p.Input > 0 {
+				s.input = b.Send
+			}
+			if p.Scratch > 0 {
+				s.areas = []area{{Partial: p2p.Partial{Off: p.Input + p.Output, Len: p.Scratch}}}
+			}
+		}
 		return s
 	}
 	s.size = b.Type.Size()
@@ -48,7 +58,7 @@ func newSums(b *Buffers, pool *scratch) sums {
 
 // source is the memory of a range to send.
 func (s *sums) source(off, n int64, input bool) []byte {
-	if input {
+	if input || off < s.front {
 		return s.input[off : off+n]
 	}
 	return s.memory(off, n)
@@ -68,7 +78,7 @@ func (s *sums) memory(off, n int64) []byte {
 			return a.mem[at:min(at+n, a.Len)]
 		}
 	}
-	panic("datapath: a reduction's plan has no memory for a piece that it receives")
+	panic("datapath: a plan has no memory for a piece")
 }
 
 // take adds a piece, or a part of one, to its sum: b belongs at off of the plan's buffer. It locks while

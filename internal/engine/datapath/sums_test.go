@@ -293,7 +293,7 @@ func (n *reduction) do(rank int, acts []step.Action) {
 		case step.ActSend:
 			n.do(a.To, n.ranks[a.To].op.Step(1, step.Event{Kind: step.EvMsg, From: rank, Msg: &a.Msg}, nil))
 		case step.ActPut:
-			data := r.pieces.source(a.To, a.PSN, a.Off, a.Len, a.Input)
+			data := r.pieces.source(a.To, a.PSN, &p2p.Send{Off: a.Off, Len: a.Len, Input: a.Input, Parts: a.Parts})
 			p := [2]int{rank, a.To}
 			n.path[p] = append(n.path[p], flying{rank, fabric.Piece{Nth: a.PSN, Len: a.Len}, data})
 		case step.ActComplete, step.ActClosed:

@@ -245,6 +245,8 @@ func (o *Observer) traceFailure(k *Call, ne *node.Error, err error, departing bo
 	case departing:
 		level = slog.LevelDebug
 	case ne == nil:
+	case ne.Reason == node.Withdrawn || ne.Reason == node.Truncated:
+		level = slog.LevelDebug // it concerns this call only
 	default:
 		key := failure{ne.Reason, ne.Culprit, ne.Comm}
 		if ne.Reason == node.Lost {

@@ -1,0 +1,83 @@
+package allcast
+
+import (
+	"context"
+	"errors"
+	"reflect"
+)
+
+// WaitAll waits for all requests and returns their errors, joined. If ctx ends first, it returns the error of
+// ctx; operations that have not ended continue, as after Request.Wait.
+func WaitAll(ctx context.Context, requests ...*Request) error {
+	var errs []error
+	for _, r := range requests {
+		if err := r.Wait(ctx); err != nil {
+			if !r.req.Over() {
+				return err
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// WaitAny waits for the first request to end, and returns its index and its error. If ctx ends first, or if there
+// are no requests, the index is -1.
+func WaitAny(ctx context.Context, requests ...*Request) (int, error) {
+	cases := make([]reflect.SelectCase, 0, len(requests)+1)
+	for i, r := range requests {
+		if r.req.Over() {
+			return i, r.Err()
+		}
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(r.Done())})
+	}
+	if len(requests) == 0 {
+		return -1, invalid("no requests to wait for")
+	}
+	cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())})
+	i, _, _ := reflect.Select(cases)
+	if i == len(requests) {
+		return -1, ctx.Err()
+	}
+	return i, requests[i].Err()
+}
+
+// A Group collects operations that run at the same time, so that a caller can wait for all of them. Its zero value
+// is an empty group. Like a group of NCCL, it lets ranks exchange messages in any order without deadlock:
+//
+//	var g allcast.Group
+//	g.Add(c.StartSend(out, right, 0))
+//	g.Add(c.StartRecv(in, left, 0))
+//	err := g.Wait(ctx)
+//
+// Its methods must not be called concurrently.
+type Group struct {
+	requests []*Request
+	errs     []error
+}
+
+// Add adds an operation. It takes the results of a Start method.
+func (g *Group) Add(r *Request, err error) {
+	if err != nil {
+		g.errs = append(g.errs, err)
+		return
+	}
+	g.requests = append(g.requests, r)
+}
+
+// Requests returns the operations that have started.
+func (g *Group) Requests() []*Request { return g.requests }
+
+// Wait waits for all operations of the group and empties it. It returns the errors of operations that could
+// not start and of those that failed, joined. If ctx ends first, the group keeps its operations.
+func (g *Group) Wait(ctx context.Context) error {
+	err := WaitAll(ctx, g.requests...)
+	for _, r := range g.requests {
+		if !r.req.Over() {
+			return err
+		}
+	}
+	err = errors.Join(append(g.errs, err)...)
+	g.requests, g.errs = nil, nil
+	return err
+}
