@@ -48,10 +48,10 @@ func TestJudge(t *testing.T) {
 		{"exits before it was asked to", []event{says(1, kindEnd), end(1)}, false, true},
 		{"exits when asked to", []event{says(1, kindEnd), end(1)}, true, false},
 		{"exits when killed", []event{end(3)}, false, false},
-		{"leaks", []event{{rank: 1, report: &report{Kind: kindEnd, tally: tally{Goroutines: 1}}}}, true, true},
+		{"leaks", []event{{rank: 1, report: &report{Kind: kindEnd, tally: tally{usage: usage{Goroutines: 1}}}}}, true, true},
 		{
 			"uses too many files",
-			[]event{{rank: 1, report: &report{Kind: kindProgress, tally: tally{Files: 1000}}}},
+			[]event{{rank: 1, report: &report{Kind: kindProgress, tally: tally{usage: usage{Files: 1000}}}}},
 			false, true,
 		},
 	} {
@@ -62,7 +62,7 @@ func TestJudge(t *testing.T) {
 		for n := range 4 {
 			r.ranks = append(r.ranks, &process{rank: n, blamedAt: map[int]time.Time{}})
 		}
-		r.recordFault(r.ranks[3], "kill")
+		r.begin(r.ranks[3], "kill", true)
 		for _, e := range tt.events {
 			r.handle(e)
 		}
