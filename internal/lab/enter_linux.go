@@ -1,12 +1,10 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"syscall"
 
 	"github.com/allcast/allcast/internal/settings"
@@ -14,16 +12,19 @@ import (
 
 // Enter turns this process into a rank: it enters the namespace of the host with the rank's
 // number and executes the command. It returns only on failure.
-func Enter(name, master string, command []string) error {
+func Enter(name string, command []string) error {
 	job, found, err := settings.FromLauncher(settings.Process)
+	if err != nil {
+		return err
+	}
+	_, plan, err := readPlan(name)
 	switch {
 	case err != nil:
 		return err
-	case !found:
-		return errors.New("no RANK in the environment")
+	case !found || job.Rank >= plan.Graph.Hosts:
+		return fmt.Errorf("no rank below %d in the environment", plan.Graph.Hosts)
 	}
-	host := Config{Name: name}.prefix() + "host" + strconv.Itoa(job.Rank)
-	return replace(host, command, enterEnv(os.Environ(), job.Rank, os.Getenv(racksVar), master))
+	return replace(plan.Namespace(plan.Nodes[job.Rank]), command, plan.rankEnv(os.Environ(), job.Rank))
 }
 
 // Exec replaces this process by a command inside a host or switch.

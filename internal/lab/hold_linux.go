@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,11 +17,7 @@ import (
 func Hold(name string, leash io.Reader, ready io.WriteCloser) error {
 	// The holder has its own session, but a signal to all processes would still reach it.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	s, err := readState(name)
-	if err != nil {
-		return err
-	}
-	plan, err := NewPlan(s.Config)
+	_, plan, err := readPlan(name)
 	if err != nil {
 		return err
 	}
@@ -31,11 +28,10 @@ func Hold(name string, leash io.Reader, ready io.WriteCloser) error {
 	w := &watcher{plan: plan, log: log, said: map[string]bool{}}
 	var sockets []*os.File
 	entries := plan.Entries()
-	for n := plan.Graph.Hosts; n < len(plan.Nodes); n++ {
-		node := &plan.Nodes[n]
+	for _, node := range plan.switches() {
 		var m *mroute
 		err := inNamespace(plan.Namespace(node), func() (err error) {
-			m, err = program(node, entries[n])
+			m, err = program(node, entries[node.ID])
 			return err
 		})
 		if err != nil {
@@ -62,16 +58,13 @@ func program(node *Node, entries []Entry) (*mroute, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range node.Ports {
-		ifi, err := net.InterfaceByName(node.Ports[i].Name)
+	for i, port := range node.Ports {
+		ifi, err := net.InterfaceByName(port.Name)
+		if err == nil {
+			err = errors.Join(m.addVIF(i, ifi.Index), m.hear(ifi.Index))
+		}
 		if err != nil {
-			return nil, fmt.Errorf("port %s: %w", node.Ports[i].Name, err)
-		}
-		if err := m.addVIF(i, ifi.Index); err != nil {
-			return nil, err
-		}
-		if err := m.hear(ifi.Index); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("port %s: %w", port.Name, err)
 		}
 	}
 	for i := range entries {

@@ -18,16 +18,6 @@ type Lab struct {
 	holder *holder
 }
 
-// Options are the options of Up.
-type Options struct {
-	// Self is the command that runs this program's "hold" and "enter".
-	Self []string
-	// Stay leaves the lab up when this process ends.
-	Stay bool
-	// Log receives messages for the user; may be nil.
-	Log func(format string, args ...any)
-}
-
 // Up builds a lab. If Up fails or ctx ends first, nothing is left behind.
 func Up(ctx context.Context, cfg Config, opt Options) (*Lab, error) {
 	plan, err := NewPlan(cfg)
@@ -100,7 +90,7 @@ func Attach(name string) (*Lab, error) {
 	if err := able(); err != nil {
 		return nil, err
 	}
-	s, err := readState(name)
+	s, plan, err := readPlan(name)
 	if err != nil {
 		return nil, err
 	}
@@ -110,10 +100,6 @@ func Attach(name string) (*Lab, error) {
 		}
 		return nil, errors.New("the lab has lost the process that keeps its multicast routes: " +
 			"take it down with \"allcast lab down\"")
-	}
-	plan, err := NewPlan(s.Config)
-	if err != nil {
-		return nil, err
 	}
 	return &Lab{Plan: plan, state: *s}, nil
 }
@@ -141,4 +127,12 @@ func occupied(name string, err error) error {
 			err, s.Config.Topology, s.Owner.PID)
 	}
 	return fmt.Errorf("%w: %s; end it with \"allcast lab down\", or choose another --name", err, s.Config.Topology)
+}
+
+// annotate adds what failed to an error, and returns nil if there is none.
+func annotate(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
 }

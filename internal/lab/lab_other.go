@@ -14,24 +14,6 @@ var errOther = fmt.Errorf("%w: Linux only, it is made of the kernel's network na
 // Lab is a network that is up. It does not exist on this system.
 type Lab struct{ Plan *Plan }
 
-// Options are the options of Up.
-type Options struct {
-	Self []string
-	Stay bool
-	Log  func(format string, args ...any)
-}
-
-// Job is a command that runs as one rank per host.
-type Job struct {
-	Command        []string
-	Self           []string
-	Stdout, Stderr io.Writer
-	Log            func(format string, args ...any)
-}
-
-// Check returns nil: Up reports the error.
-func (*Job) Check() error { return nil }
-
 // Up checks the configuration and fails.
 func Up(_ context.Context, cfg Config, _ Options) (*Lab, error) {
 	if _, err := NewPlan(cfg); err != nil {
@@ -50,7 +32,7 @@ func Down(string) (bool, error) { return false, errOther }
 func Hold(string, io.Reader, io.WriteCloser) error { return errOther }
 
 // Enter fails.
-func Enter(string, string, []string) error { return errOther }
+func Enter(string, []string) error { return errOther }
 
 // Down fails.
 func (*Lab) Down() error { return errOther }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -18,7 +19,6 @@ type watcher struct {
 
 // watch reads a switch's IGMP socket until it is closed.
 func (w *watcher) watch(n *Node, f *os.File) {
-	groups := groupSet(w.plan.Groups)
 	buf := make([]byte, 2048)
 	for {
 		k, err := f.Read(buf)
@@ -32,7 +32,8 @@ func (w *watcher) watch(n *Node, f *os.File) {
 		}
 		host, joined := parseReport(buf[:k])
 		for _, g := range joined {
-			if !groups[g] && !linkLocal.Contains(g) {
+			isOurs := func(ours netip.AddrPort) bool { return ours.Addr() == g }
+			if !slices.ContainsFunc(w.plan.Groups, isOurs) && !linkLocal.Contains(g) {
 				w.say("%s joins %v, which has no tree", w.who(host), g)
 			}
 		}
