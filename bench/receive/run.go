@@ -112,14 +112,9 @@ func median(rs []result, f func(*result) float64) float64 {
 
 // table shows medians, and ratios to the default datapath, which is a process with super-packets.
 func table(c config, all []spec, got [][]result) string {
-	user := func(r *result) float64 { return float64(r.User) }
-	cpu := func(r *result) float64 { return float64(r.User + r.Sys) }
-	base := 0
-	for i := range all {
-		if all[i].Datapath == "host" && !all[i].Plain && all[i].Chunk == 0 {
-			base = i
-		}
-	}
+	userTime := func(r *result) float64 { return float64(r[user]) }
+	cpuTime := func(r *result) float64 { return float64(r[user] + r[system]) }
+	base := slices.IndexFunc(all, func(s spec) bool { return s.Datapath == "host" && !s.Plain && s.Chunk == 0 })
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d Broadcasts of %d MiB in the lab `star:2`, with one receive core: medians of %d rounds.\n"+
 		"%s, %d processors, %s; `go run ./bench/receive`.\n\n",
@@ -129,16 +124,15 @@ func table(c config, all []spec, got [][]result) string {
 		"|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for i := range all {
 		rs := got[i]
-		per := func(f func(*result) int64) float64 {
-			return median(rs, func(r *result) float64 { return float64(f(r)) / 1e3 / float64(max(1, r.Chunks)) })
+		perChunk := func(measurement int) float64 {
+			return median(rs, func(r *result) float64 { return float64(r[measurement]) / 1e3 / float64(max(1, r[chunks])) })
 		}
 		fmt.Fprintf(&b, "| %s | %.2f | %.2fx | %.0f | %.2f %% | %.3f | %.3f | %.3f | %.2f | %.1f %% | %.1f %% |\n",
 			all[i].Name, median(rs, c.rate), median(rs, c.rate)/median(got[base], c.rate),
-			median(rs, func(r *result) float64 { return float64(r.ChunkBytes) }),
-			median(rs, func(r *result) float64 { return 100 * float64(r.Repaired) / float64(max(1, r.Chunks+r.Repaired)) }),
-			per(func(r *result) int64 { return r.User }), per(func(r *result) int64 { return r.Sys }),
-			per(func(r *result) int64 { return r.Thread }), per(func(r *result) int64 { return r.Softirq }),
-			100*median(rs, user)/median(got[base], user), 100*median(rs, cpu)/median(got[base], cpu))
+			median(rs, func(r *result) float64 { return float64(int64(c.bytes) * int64(c.iters) / r.allChunks()) }),
+			median(rs, func(r *result) float64 { return 100 * float64(r[repaired]) / float64(r.allChunks()) }),
+			perChunk(user), perChunk(system), perChunk(thread), perChunk(softirq),
+			100*median(rs, userTime)/median(got[base], userTime), 100*median(rs, cpuTime)/median(got[base], cpuTime))
 	}
 	b.WriteString(`
 Times are CPU times per chunk (datagram): of the receiving process, of the kernel thread that takes
