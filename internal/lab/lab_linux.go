@@ -24,7 +24,7 @@ func Up(ctx context.Context, cfg Config, opt Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := able(); err != nil {
+	if err := checkPrivileges(); err != nil {
 		return nil, err
 	}
 	if opt.Log == nil {
@@ -32,7 +32,7 @@ func Up(ctx context.Context, cfg Config, opt Options) (*Lab, error) {
 	}
 	l := &Lab{Plan: plan}
 	if l.lock, err = lock(plan.Config.Name); err != nil {
-		return nil, occupied(plan.Config.Name, err)
+		return nil, lockedError(plan.Config.Name, err)
 	}
 	if err := l.up(ctx, opt); err != nil {
 		return nil, errors.Join(err, l.Down())
@@ -87,7 +87,7 @@ func (l *Lab) Down() error {
 
 // Attach attaches to a lab that is up.
 func Attach(name string) (*Lab, error) {
-	if err := able(); err != nil {
+	if err := checkPrivileges(); err != nil {
 		return nil, err
 	}
 	s, plan, err := readPlan(name)
@@ -104,8 +104,8 @@ func Attach(name string) (*Lab, error) {
 	return &Lab{Plan: plan, state: *s}, nil
 }
 
-// able checks the privileges that a lab needs, by creating a namespace.
-func able() error {
+// checkPrivileges checks the privileges that a lab needs, by creating a namespace.
+func checkPrivileges() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w: it needs root, to make network namespaces and routes: try sudo", ErrUnable)
 	}
@@ -117,7 +117,7 @@ func able() error {
 	return nil
 }
 
-func occupied(name string, err error) error {
+func lockedError(name string, err error) error {
 	s, readErr := readState(name)
 	if !errors.Is(err, errLocked) || readErr != nil {
 		return fmt.Errorf("%w (%s)", err, lockPath(name))

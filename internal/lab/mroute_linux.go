@@ -67,9 +67,9 @@ func (m *mroute) add(e *Entry) error {
 	return annotate(err, "multicast entry (%v,%v) (MRT_ADD_MFC)", e.Source, e.Group)
 }
 
-// hear subscribes the socket to the reports of hosts that join groups at an interface. IGMPv3
+// subscribe subscribes the socket to the reports of hosts that join groups at an interface. IGMPv3
 // sends them to 224.0.0.22 (RFC 3376).
-func (m *mroute) hear(ifindex int) error {
+func (m *mroute) subscribe(ifindex int) error {
 	mreq := unix.IPMreqn{Multiaddr: [4]byte{224, 0, 0, 22}, Ifindex: int32(ifindex)}
 	err := unix.SetsockoptIPMreqn(m.fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &mreq)
 	return annotate(err, "receive the reports of hosts that join groups")

@@ -56,8 +56,8 @@ func (p process) end(sig unix.Signal, patience time.Duration) error {
 	return nil
 }
 
-// inhabitants lists the processes inside a lab's namespaces. All of them belong to the lab.
-func inhabitants(names []string) (pids []int, err error) {
+// processesIn lists the processes inside a lab's namespaces. All of them belong to the lab.
+func processesIn(names []string) (pids []int, err error) {
 	type id struct{ dev, ino uint64 }
 	ours := make(map[id]bool, len(names))
 	var st unix.Stat_t
@@ -83,10 +83,10 @@ func inhabitants(names []string) (pids []int, err error) {
 	return pids, nil
 }
 
-// evict kills all processes inside a lab's namespaces.
-func evict(names []string) error {
+// killProcesses kills all processes inside a lab's namespaces.
+func killProcesses(names []string) error {
 	for limit := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		pids, err := inhabitants(names)
+		pids, err := processesIn(names)
 		if err != nil || len(pids) == 0 {
 			return err
 		}

@@ -39,7 +39,7 @@ func (l *Lab) Run(ctx context.Context, job Job) (*Counters, error) {
 	logs.close()
 	after, countErr := l.Counters()
 	if err == nil {
-		err = errors.Join(countErr, l.complaints())
+		err = errors.Join(countErr, l.holderMessages())
 	}
 	if err != nil && ctx.Err() == nil {
 		job.Log("the ranks' output is in %s", logs.dir)
@@ -54,8 +54,8 @@ func (l *Lab) Run(ctx context.Context, job Job) (*Counters, error) {
 	return after.Sub(before), err
 }
 
-// complaints returns the holder's messages.
-func (l *Lab) complaints() error {
+// holderMessages returns the holder's messages.
+func (l *Lab) holderMessages() error {
 	text, err := os.ReadFile(logPath(l.Plan.Config.Name))
 	if err != nil || len(text) == 0 {
 		return err

@@ -41,7 +41,7 @@ func main() {
 		case "hold":
 			log.Fatal(lab.Hold(os.Args[2], os.Stdin, os.Stdout))
 		case "enter":
-			log.Fatal(enter(os.Args[2], os.Args[3]))
+			log.Fatal(lab.Enter(os.Args[2], []string{"/proc/self/exe", "rank"}))
 		case "rank":
 			os.Exit(rankMain())
 		}

@@ -43,7 +43,7 @@ func (r *rank) allStopping(ctx context.Context) (bool, error) {
 	if r.stopping.Load() {
 		flag[0] = 1
 	}
-	r.startWatch("over?")
+	r.startWatch("vote to stop")
 	defer r.watchdog.callReturns()
 	r.commName = r.main.name
 	if err := r.main.Allreduce(ctx, nil, flag, allcast.Uint8, allcast.Min); err != nil {
