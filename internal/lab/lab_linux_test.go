@@ -171,7 +171,7 @@ func TestRunFails(t *testing.T) {
 		Self:    self, Stdout: &stdout, Stderr: &stderr, Log: t.Logf,
 	})
 	if err == nil || !strings.Contains(err.Error(), "rank 2 exited with status 7") {
-		t.Errorf("error %v", err)
+		t.Errorf("got %v, want the status of rank 2", err)
 	}
 	if stdout.String() != "out 0\n" || !strings.Contains(stderr.String(), "[2] err 2\n") {
 		t.Errorf("stdout %q, stderr %q", stdout.String(), stderr.String())
