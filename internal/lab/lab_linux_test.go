@@ -156,7 +156,8 @@ func TestRunEnvironment(t *testing.T) {
 	_, out, err := run(t, l, self, "sh", "-c",
 		`echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR `+
 			`$ALLCAST_IFNAME $ALLCAST_GROUPS ${#ALLCAST_KEY} ${MASTER_PORT:+port} $ALLCAST_RACK ${GOMAXPROCS:+share}`)
-	if want := "0 3 0 1 10.0.0.1 eth0 239.192.76.1:20000,239.192.76.2:20001 64 port leaf0 share\n"; err != nil || out != want {
+	const want = "0 3 0 1 10.0.0.1 eth0 239.192.76.1:20000,239.192.76.2:20001 64 port leaf0 share\n"
+	if err != nil || out != want {
 		t.Errorf("%q, %v, want %q", out, err, want)
 	}
 }

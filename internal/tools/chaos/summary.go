@@ -51,5 +51,6 @@ func (s *summary) print(w io.Writer, took time.Duration) {
 		_, _ = fmt.Fprintln(w)
 	}
 	_, _ = fmt.Fprintf(w, "a rank had at most %d goroutines and %d files; after it had left, "+
-		"at most %d and %d more than before it joined\n", s.working.Goroutines, s.working.Files, s.left.Goroutines, s.left.Files)
+		"at most %d and %d more than before it joined\n",
+		s.working.Goroutines, s.working.Files, s.left.Goroutines, s.left.Files)
 }

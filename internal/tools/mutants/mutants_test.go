@@ -53,7 +53,9 @@ func TestStaleMutant(t *testing.T) {
 }
 
 func TestParseMutantsRefuses(t *testing.T) {
-	for _, text := range []string{"", "name\na.go", "name\n-x\n+y", "name\na.go\n-x", "name\na.go\n+y\n-x", "name\na.go\nx\n+y"} {
+	for _, text := range []string{
+		"", "name\na.go", "name\n-x\n+y", "name\na.go\n-x", "name\na.go\n+y\n-x", "name\na.go\nx\n+y",
+	} {
 		if list, err := parseMutants(text); err == nil {
 			t.Errorf("%q: got %+v, want an error", text, list)
 		}
