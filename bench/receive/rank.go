@@ -152,8 +152,8 @@ func usage(c *allcast.Comm) result {
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail
 	s := c.Stats()
 	return result{
-		wall: time.Now().UnixNano(), user: u.Utime.Nano(), system: u.Stime.Nano(), thread: threadTime(), softirq: softirqTime(),
-		chunks: int64(s.ReceivedChunks), repaired: int64(s.RepairedChunks),
+		wall: time.Now().UnixNano(), user: u.Utime.Nano(), system: u.Stime.Nano(), thread: threadTime(),
+		softirq: softirqTime(), chunks: int64(s.ReceivedChunks), repaired: int64(s.RepairedChunks),
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -52,7 +51,7 @@ func startHolder(ctx context.Context, name string, self []string, lock *os.File)
 	ready, _ := io.ReadAll(out)
 	if string(ready) != "ready\n" {
 		h.stop()
-		return nil, errors.Join(ctx.Err(), fmt.Errorf("the holder of multicast routes: %s", strings.TrimSpace(stderr.String())))
+		return nil, errors.Join(ctx.Err(), fmt.Errorf("the holder of multicast routes: %s", bytes.TrimSpace(stderr.Bytes())))
 	}
 	if h.process, err = findProcess(h.cmd.Process.Pid); err != nil {
 		h.stop()
