@@ -3,7 +3,6 @@ package lab
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"syscall"
 
@@ -34,11 +33,11 @@ func (l *Lab) Exec(node string, command []string) error {
 		_, _, err := l.Plan.port(node, "") // the error lists the nodes
 		return err
 	}
-	path, err := exec.LookPath(command[0])
+	command, err := findProgram(command)
 	if err != nil {
-		return configError("cannot start the program: %w", err)
+		return err
 	}
-	return replace(l.Plan.Namespace(n), append([]string{path}, command[1:]...), l.Plan.hostEnv(os.Environ()))
+	return replace(l.Plan.Namespace(n), command, l.Plan.hostEnv(os.Environ()))
 }
 
 // replace executes a command in place of this process. The command inherits the namespace of the

@@ -24,14 +24,19 @@ type Job struct {
 }
 
 // Check checks that the command exists, before a lab is built for it.
-func (j *Job) Check() error {
-	if len(j.Command) == 0 {
-		return configError("no command to run")
+func (j *Job) Check() (err error) {
+	j.Command, err = findProgram(j.Command)
+	return err
+}
+
+// findProgram replaces the name of a command's program by its path.
+func findProgram(command []string) ([]string, error) {
+	if len(command) == 0 {
+		return nil, configError("no command to run")
 	}
-	path, err := exec.LookPath(j.Command[0])
+	path, err := exec.LookPath(command[0])
 	if err != nil {
-		return configError("cannot start the program: %w", err)
+		return nil, configError("cannot start the program: %w", err)
 	}
-	j.Command = append([]string{path}, j.Command[1:]...)
-	return nil
+	return append([]string{path}, command[1:]...), nil
 }
