@@ -130,7 +130,7 @@ docs: ## Measure the tables in docs/ again (PAGES=docs/dpa.md: only those of one
 
 .PHONY: packages
 packages: ## Draw the packages and their imports in docs/packages.md
-	$(GO) run ./internal/tools/imports
+	$(GO) run ./internal/tools/docs docs/packages.md
 
 .PHONY: figure12
 figure12: ## Measure Figure 12 of the paper in the lab (needs root and some minutes)

@@ -5,17 +5,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/allcast/allcast/internal/launch"
 )
 
 // measureAllcast runs "allcast perf" with one rank per host. Each algorithm has its own job:
@@ -23,86 +19,46 @@ import (
 func measureAllcast(ctx context.Context, bed *testbed, op, algo string, n int64) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	key := make([]byte, 32)
-	if _, err := rand.Read(key); err != nil {
-		return sample{}, err
-	}
 	iters, warmup := iterations(op, n, bed.ranks)
-	perf := []string{
-		bed.allcast, "perf", op, "--algo", algo, "-b", fmt.Sprint(n),
-		"-n", fmt.Sprint(iters), "-w", fmt.Sprint(warmup), "--json",
-	}
-	cmds := make([]*exec.Cmd, bed.ranks)
-	var stdout bytes.Buffer
-	stderr := make([]bytes.Buffer, bed.ranks)
-	for rank := range cmds {
-		cmd := bed.exec(ctx, rank, perf...)
-		cmd.Env = append(os.Environ(),
-			fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", bed.ranks), "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
-			"MASTER_ADDR="+bed.lab.Plan.HostAddr(0).String(), "MASTER_PORT=29500", "ALLCAST_KEY="+hex.EncodeToString(key),
-			// As "allcast run" and "allcast lab run" set it: the hosts share the processors.
-			fmt.Sprintf("GOMAXPROCS=%d", max(1, runtime.NumCPU()/bed.ranks)))
-		cmd.Stderr = &stderr[rank]
-		if rank == 0 {
-			cmd.Stdout = &stdout
-		}
-		cmds[rank] = cmd
-	}
-	peak, err := runRanks(cmds, cancel)
-	if err != nil {
-		for i := range stderr {
-			if stderr[i].Len() > 0 {
-				return sample{}, fmt.Errorf("allcast %s: %w: %s", op, err, lastLine(stderr[i].Bytes()))
+	var stdout, stderr bytes.Buffer
+	ended, peak := make(chan struct{}), make(chan int64, 1)
+	err := launch.Run(ctx, launch.Config{
+		Ranks: bed.ranks,
+		Command: []string{
+			bed.allcast, "lab", "enter", bed.lab.Plan.Config.Name, "--", bed.allcast, "perf", op, "--algo", algo,
+			"-b", fmt.Sprint(n), "-n", fmt.Sprint(iters), "-w", fmt.Sprint(warmup), "--json",
+		},
+		Stdout: &stdout, Stderr: &stderr,
+		Prefix: func(int, bool) string { return "" },
+		Started: func(rank, pid int) {
+			// One rank stands for all: sampling every rank would disturb the measurement.
+			if rank == bed.ranks-1 {
+				go func() { peak <- peakMemory(pid, ended) }()
 			}
-		}
-		return sample{}, fmt.Errorf("allcast %s: %w", op, err)
+		},
+	})
+	close(ended)
+	if err != nil {
+		return sample{}, fmt.Errorf("allcast %s: %w: %s", op, err, lastLine(stderr.Bytes()))
 	}
-	return parsePerf(stdout.String(), op, peak)
+	return parsePerf(stdout.String(), op, <-peak)
 }
 
-// runRanks runs all ranks, and returns the peak memory of one of them.
-func runRanks(cmds []*exec.Cmd, cancel func()) (peak int64, err error) {
-	var wait sync.WaitGroup
-	errs := make([]error, len(cmds))
-	for i, cmd := range cmds {
-		if errs[i] = cmd.Start(); errs[i] != nil {
-			cancel()
-			break
-		}
-		wait.Go(func() {
-			if errs[i] = cmd.Wait(); errs[i] != nil {
-				cancel() // the others would wait for this rank
-			}
-		})
-	}
-	done := make(chan struct{})
-	go func() { wait.Wait(); close(done) }()
+// peakMemory samples the kernel's high-water mark of a process. It misses growth after the last sample.
+func peakMemory(pid int, ended <-chan struct{}) (peak int64) {
 	for {
 		select {
-		case <-done:
-			return peak, errors.Join(errs...)
+		case <-ended:
+			return peak
 		case <-time.After(20 * time.Millisecond):
-			// One rank stands for all: sampling every rank would disturb the measurement.
-			peak = max(peak, peakOf(cmds[len(cmds)-1]))
+		}
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // fails if the process has just ended
+		_, rest, _ := strings.Cut(string(text), "VmHWM:")
+		var kib int64
+		if _, err := fmt.Sscan(rest, &kib); err == nil {
+			peak = max(peak, kib<<10)
 		}
 	}
-}
-
-// peakOf reads the kernel's high-water mark. It misses growth after the last sample.
-func peakOf(cmd *exec.Cmd) int64 {
-	if cmd.Process == nil {
-		return 0
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(text), "VmHWM:")
-	var kib int64
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		return 0 // the process has just ended
-	}
-	return kib << 10
 }
 
 func parsePerf(text, op string, peak int64) (sample, error) {

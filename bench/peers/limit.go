@@ -14,9 +14,7 @@ import (
 )
 
 // blaster controls the bare multicast sender, which has one process per host.
-type blaster struct {
-	hosts []*blastHost
-}
+type blaster []*blastHost
 
 type blastHost struct {
 	cmd *exec.Cmd
@@ -24,8 +22,7 @@ type blastHost struct {
 	out *bufio.Reader
 }
 
-func startBlaster(ctx context.Context, bed *testbed) (*blaster, error) {
-	b := &blaster{}
+func startBlaster(ctx context.Context, bed *testbed) (b blaster, err error) {
 	for h := range bed.ranks {
 		cmd := bed.exec(ctx, h, bed.self, "blast")
 		in, err := cmd.StdinPipe()
@@ -39,9 +36,9 @@ func startBlaster(ctx context.Context, bed *testbed) (*blaster, error) {
 		if err := cmd.Start(); err != nil {
 			return nil, err
 		}
-		b.hosts = append(b.hosts, &blastHost{cmd, in, bufio.NewReader(out)})
+		b = append(b, &blastHost{cmd, in, bufio.NewReader(out)})
 	}
-	for _, h := range b.hosts {
+	for _, h := range b {
 		if _, err := h.answer(); err != nil {
 			return nil, err
 		}
@@ -50,11 +47,11 @@ func startBlaster(ctx context.Context, bed *testbed) (*blaster, error) {
 }
 
 // stop ends the processes, so that their memory and sockets do not disturb other contestants.
-func (b *blaster) stop() {
-	for _, h := range b.hosts {
+func (b blaster) stop() {
+	for _, h := range b {
 		_ = h.in.Close()
 	}
-	for _, h := range b.hosts {
+	for _, h := range b {
 		_ = h.cmd.Wait() // the process has logged its error
 	}
 }
@@ -62,6 +59,14 @@ func (b *blaster) stop() {
 func (h *blastHost) tell(format string, args ...any) error {
 	_, err := fmt.Fprintf(h.in, format+"\n", args...)
 	return err
+}
+
+// ask sends a command and returns its answer.
+func (h *blastHost) ask(command string) (string, error) {
+	if err := h.tell("%s", command); err != nil {
+		return "", err
+	}
+	return h.answer()
 }
 
 func (h *blastHost) answer() (string, error) {
@@ -82,7 +87,7 @@ const (
 
 // limit finds the highest rate with a loss below blastLoss, and returns the goodput of the slowest
 // receiver at that rate, in GB/s. around is an earlier result, which shortens the search.
-func (b *blaster) limit(op string, n int64, around float64) (float64, error) {
+func (b blaster) limit(op string, n int64, around float64) (float64, error) {
 	if around > 0 {
 		best, err := b.search(op, n, max(blastSlow, around/1.6), around*1.6, blastSteps-3)
 		if best > 0 || err != nil {
@@ -94,7 +99,7 @@ func (b *blaster) limit(op string, n int64, around float64) (float64, error) {
 
 // search bisects. It tries a failed rate a second time, because other programs on this machine can
 // cause losses, too.
-func (b *blaster) search(op string, n int64, slow, fast float64, steps int) (best float64, err error) {
+func (b blaster) search(op string, n int64, slow, fast float64, steps int) (best float64, err error) {
 	for range steps {
 		rate := math.Sqrt(slow * fast)
 		passed := false
@@ -118,35 +123,32 @@ func (b *blaster) search(op string, n int64, slow, fast float64, steps int) (bes
 }
 
 // trial sends messages of n bytes back to back: all from one host, or round-robin from all hosts.
-func (b *blaster) trial(op string, n int64, rate float64) (goodput, lost float64, err error) {
+func (b blaster) trial(op string, n int64, rate float64) (goodput, lost float64, err error) {
 	senders := 1
 	if op == "allgather" {
-		senders = len(b.hosts)
+		senders = len(b)
 	}
 	each := max(1, int(blastBytes/n)/senders)
-	for _, h := range b.hosts {
-		if err := h.tell("reset"); err != nil {
-			return 0, 0, err
-		}
-		if _, err := h.answer(); err != nil {
+	for _, h := range b {
+		if _, err := h.ask("reset"); err != nil {
 			return 0, 0, err
 		}
 	}
 	// Leave time for all senders to read the order and to prepare their data.
 	start := now() + int64(20*time.Millisecond) + n
-	for i, h := range b.hosts[:senders] {
+	for i, h := range b[:senders] {
 		if err := h.tell("%d %g %d %d %d %d", start, rate, n, each*senders, i, senders); err != nil {
 			return 0, 0, err
 		}
 	}
-	for _, h := range b.hosts[:senders] {
+	for _, h := range b[:senders] {
 		if _, err := h.answer(); err != nil {
 			return 0, 0, err
 		}
 	}
 	time.Sleep(20 * time.Millisecond) // receivers drain their queues
 	goodput = math.Inf(1)
-	for i, h := range b.hosts {
+	for i, h := range b {
 		want := int64(each*senders) * n
 		if i < senders {
 			want -= int64(each) * n // a host does not receive its own messages
@@ -154,10 +156,7 @@ func (b *blaster) trial(op string, n int64, rate float64) (goodput, lost float64
 		if want == 0 {
 			continue
 		}
-		if err := h.tell("report"); err != nil {
-			return 0, 0, err
-		}
-		line, err := h.answer()
+		line, err := h.ask("report")
 		if err != nil {
 			return 0, 0, err
 		}

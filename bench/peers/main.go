@@ -27,7 +27,7 @@ type config struct {
 	topology  string
 	ops       []string
 	sizes     []int64
-	maxGather int64 // largest size for Allgather, whose result has that many bytes per rank
+	maxGather units.Size // largest size for Allgather, whose result has that many bytes per rank
 	rounds    int
 	docs      string
 	tune      int // passes over the peers' algorithms
@@ -68,18 +68,17 @@ func parse() (*config, error) {
 	flag.StringVar(&cfg.topology, "topology", "star:8", "network")
 	ops := flag.String("ops", "broadcast,allgather", "operations")
 	sizes := flag.String("sizes", "1K,4K,16K,64K,256K,1M,4M,16M", "bytes that one rank sends")
-	maxGather := flag.String("allgather-max", "4M", "largest of these sizes for Allgather")
+	flag.TextVar(&cfg.maxGather, "allgather-max", units.Size(4<<20), "largest of these sizes for Allgather")
 	flag.IntVar(&cfg.rounds, "rounds", 5, "number of rounds; each measures all contestants")
 	flag.StringVar(&cfg.docs, "docs", "docs/benchmarks.md", "page to write; empty: only print")
 	flag.IntVar(&cfg.tune, "tune", 2, "passes over the peers' algorithms, to find the best one per size")
 	flag.Parse()
-	if flag.NArg() > 0 {
+	switch {
+	case flag.NArg() > 0:
 		return nil, fmt.Errorf("unknown argument %q", flag.Arg(0))
-	}
-	if cfg.rounds < 1 {
+	case cfg.rounds < 1:
 		return nil, fmt.Errorf("-rounds %d: want 1 or more", cfg.rounds)
-	}
-	if cfg.tune < 0 {
+	case cfg.tune < 0:
 		return nil, fmt.Errorf("-tune %d: want 0 or more", cfg.tune)
 	}
 	cfg.ops = strings.Split(*ops, ",")
@@ -88,11 +87,6 @@ func parse() (*config, error) {
 			return nil, fmt.Errorf("-ops: unknown operation %q; valid: broadcast, allgather", op)
 		}
 	}
-	n, err := units.ParseSize(*maxGather)
-	if err != nil {
-		return nil, fmt.Errorf("-allgather-max: %w", err)
-	}
-	cfg.maxGather = int64(n)
 	for _, s := range strings.Split(*sizes, ",") {
 		n, err := units.ParseSize(s)
 		if err != nil {
@@ -106,11 +100,7 @@ func parse() (*config, error) {
 
 // sizesOf returns the sizes of an operation, in ascending order.
 func (cfg *config) sizesOf(op string) []int64 {
-	var list []int64
-	for _, n := range cfg.sizes {
-		if op == "broadcast" || n <= cfg.maxGather {
-			list = append(list, n)
-		}
-	}
-	return list
+	return slices.DeleteFunc(slices.Clone(cfg.sizes), func(n int64) bool {
+		return op == "allgather" && n > int64(cfg.maxGather)
+	})
 }

@@ -17,27 +17,21 @@ import (
 	"github.com/allcast/allcast/internal/units"
 )
 
-// spread is the median of some values, with their minimum and maximum.
-type spread struct{ median, low, high float64 }
-
-func spreadOf(values []float64) (spread, bool) {
+// spread formats the median of some values, with their minimum and maximum.
+func spread(values []float64) string {
 	if len(values) == 0 {
-		return spread{}, false
+		return "-"
 	}
-	values = slices.Sorted(slices.Values(values))
+	slices.Sort(values)
 	k := len(values)
-	return spread{(values[k/2] + values[(k-1)/2]) / 2, values[0], values[k-1]}, true
-}
-
-func (s spread) String() string {
-	digits := 2
+	median, digits := (values[k/2]+values[(k-1)/2])/2, 2
 	switch {
-	case s.median >= 100:
+	case median >= 100:
 		digits = 0
-	case s.median >= 10:
+	case median >= 10:
 		digits = 1
 	}
-	return fmt.Sprintf("%.*f (%.*f-%.*f)", digits, s.median, digits, s.low, digits, s.high)
+	return fmt.Sprintf("%.*f (%.*f-%.*f)", digits, median, digits, values[0], digits, values[k-1])
 }
 
 // of summarises f over all rounds of one cell.
@@ -46,29 +40,20 @@ func (r *results) of(k key, f func(sample) float64) string {
 	for _, s := range r.samples[k] {
 		values = append(values, f(s))
 	}
-	s, ok := spreadOf(values)
-	if !ok {
-		return "-"
-	}
-	return s.String()
+	return spread(values)
 }
 
 // ratio summarises how many times faster Allcast is than another contestant, round by round.
 func (r *results) ratio(op string, n int64, ours, other string) string {
-	mine, theirs := r.samples[key{op, n, ours}], r.samples[key{op, n, other}]
 	var values []float64
-	for _, m := range mine {
-		for _, t := range theirs {
+	for _, m := range r.samples[key{op, n, ours}] {
+		for _, t := range r.samples[key{op, n, other}] {
 			if t.round == m.round {
 				values = append(values, t.time/m.time)
 			}
 		}
 	}
-	s, ok := spreadOf(values)
-	if !ok {
-		return "-"
-	}
-	return s.String()
+	return spread(values)
 }
 
 func contestants() []string {
@@ -174,7 +159,7 @@ func (r *results) preface(ctx context.Context) (string, error) {
 		"Command": strings.Join(append([]string{"go run ./bench/peers"}, os.Args[1:]...), " "),
 		"Date":    r.began.UTC().Format("2006-01-02 15:04 MST"),
 		"Took":    time.Since(r.began).Round(time.Second),
-		"CPU":     cpuModel(), "Processors": runtime.NumCPU(), "Kernel": kernel(ctx), "Load": r.load,
+		"CPU":     cpuModel(), "Processors": runtime.NumCPU(), "Kernel": output(ctx, "uname", "-r"), "Load": r.load,
 		"Topology": r.cfg.topology, "Ranks": r.ranks, "Rounds": r.now + 1, "Limit": bareMulticast,
 		"OpenMPI": version(ctx, "openmpi-bin"), "MPICH": version(ctx, "mpich"),
 	})
@@ -193,8 +178,6 @@ func cpuModel() string {
 	}
 	return runtime.GOARCH
 }
-
-func kernel(ctx context.Context) string { return output(ctx, "uname", "-r") }
 
 func version(ctx context.Context, name string) string {
 	return output(ctx, "dpkg-query", "-W", "-f", "Debian's ${Package} ${Version}", name)

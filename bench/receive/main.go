@@ -24,7 +24,7 @@ type config struct {
 
 // rate returns the bytes per ns, that is GB/s, of one run.
 func (c config) rate(r *result) float64 {
-	return float64(c.bytes) * float64(c.iters) / float64(r.Wall)
+	return float64(c.bytes) * float64(c.iters) / float64(r[wall])
 }
 
 func main() {

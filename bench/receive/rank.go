@@ -38,12 +38,22 @@ type spec struct {
 	Iters    int
 }
 
-// result holds the receiver's measurements: times in ns, and counts.
-type result struct {
-	Wall, User, Sys, Thread, Softirq int64
-	Chunks, Repaired, Copied         int64
-	ChunkBytes                       int64
-}
+// result holds the receiver's measurements by their number.
+type result [measurements]int64
+
+const (
+	wall    = iota // times, in ns
+	user           // of the process
+	system         // of the process
+	thread         // of the kernel threads of its interface
+	softirq        // of all softirqs outside these threads, on all processors
+	chunks
+	repaired
+	measurements
+)
+
+// allChunks returns the number of chunks that arrived or were repaired.
+func (r *result) allChunks() int64 { return max(1, r[chunks]+r[repaired]) }
 
 // cores are the processors of the sender and the receiver.
 var cores = [2]int{0, 1}
@@ -122,41 +132,28 @@ func measure(ctx context.Context, c *allcast.Comm, s *spec) (*result, error) {
 	if err := c.Barrier(ctx); err != nil {
 		return nil, err
 	}
-	before, stats := usage(), c.Stats()
+	before := usage(c)
 	if err := broadcast(s.Iters); err != nil {
 		return nil, err
 	}
-	r := usage()
-	after := c.Stats()
-	r.sub(&before)
-	r.Chunks = int64(after.ReceivedChunks - stats.ReceivedChunks)
-	r.Repaired = int64(after.RepairedChunks - stats.RepairedChunks)
-	r.Copied = int64(after.CopiedChunks - stats.CopiedChunks)
-	r.ChunkBytes = int64(s.Bytes) * int64(s.Iters) / max(1, r.Chunks+r.Repaired)
+	r := usage(c)
+	for i := range r {
+		r[i] -= before[i]
+	}
 	if buf[0] != byte(s.Iters-1) || bytes.Count(buf[1:], []byte{0}) != len(buf)-1 {
 		return nil, errors.New("the last Broadcast delivered wrong bytes")
 	}
-	all := []int64{r.Wall, r.User, r.Sys, r.Thread, r.Softirq, r.Chunks, r.Repaired, r.Copied, r.ChunkBytes}
-	if err := allcast.BroadcastSlice(ctx, c, all, 1); err != nil {
-		return nil, err
-	}
-	return &result{all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], all[8]}, nil
+	return &r, allcast.BroadcastSlice(ctx, c, r[:], 1)
 }
 
-func (r *result) sub(b *result) {
-	r.Wall -= b.Wall
-	r.User -= b.User
-	r.Sys -= b.Sys
-	r.Thread -= b.Thread
-	r.Softirq -= b.Softirq
-}
-
-// usage returns the CPU times so far of this process, of the kernel threads of its interface, and of all softirqs.
-func usage() result {
+// usage returns the measurements so far.
+func usage(c *allcast.Comm) result {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail
+	s := c.Stats()
 	return result{
-		Wall: time.Now().UnixNano(), User: u.Utime.Nano(), Sys: u.Stime.Nano(), Thread: threadTime(), Softirq: softirqTime(),
+		wall: time.Now().UnixNano(), user: u.Utime.Nano(), system: u.Stime.Nano(), thread: threadTime(),
+		softirq: softirqTime(), chunks: int64(s.ReceivedChunks), repaired: int64(s.RepairedChunks),
 	}
 }
 
@@ -185,7 +182,6 @@ func threadTime() (ns int64) {
 	return ns
 }
 
-// softirqTime returns the time of all softirqs outside kernel threads of interfaces, on all processors.
 func softirqTime() int64 {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {

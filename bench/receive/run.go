@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	_ "embed" // for the tables
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/allcast/allcast/internal/model/dpa"
@@ -72,8 +74,26 @@ func run(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
-	return write(c, table(c, all, got)+cores)
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	err = tables.Execute(&b, map[string]any{
+		"Iterations": c.iters, "MiB": c.bytes >> 20, "Rounds": c.rounds, "Kernel": strings.TrimSpace(string(release)),
+		"Processors": runtime.NumCPU(), "Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"),
+		"Configurations": configurations(c, all, got), "Cores": cores,
+	})
+	if err != nil {
+		return err
+	}
+	return write(c, b.String())
 }
+
+//go:embed tables.md.tmpl
+var tablesText string
+
+var tables = template.Must(template.New("tables").Parse(tablesText))
 
 // one measures one configuration.
 func one(ctx context.Context, allcast string, s *spec) (*result, error) {
@@ -110,40 +130,25 @@ func median(rs []result, f func(*result) float64) float64 {
 	return (v[len(v)/2] + v[(len(v)-1)/2]) / 2
 }
 
-// table shows medians, and ratios to the default datapath, which is a process with super-packets.
-func table(c config, all []spec, got [][]result) string {
-	user := func(r *result) float64 { return float64(r.User) }
-	cpu := func(r *result) float64 { return float64(r.User + r.Sys) }
-	base := 0
-	for i := range all {
-		if all[i].Datapath == "host" && !all[i].Plain && all[i].Chunk == 0 {
-			base = i
-		}
-	}
+// configurations returns the rows of medians, and of ratios to the default datapath, which is a process with
+// super-packets.
+func configurations(c config, all []spec, got [][]result) string {
+	userTime := func(r *result) float64 { return float64(r[user]) }
+	cpuTime := func(r *result) float64 { return float64(r[user] + r[system]) }
+	base := slices.IndexFunc(all, func(s spec) bool { return s.Datapath == "host" && !s.Plain && s.Chunk == 0 })
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d Broadcasts of %d MiB in the lab `star:2`, with one receive core: medians of %d rounds.\n"+
-		"%s, %d processors, %s; `go run ./bench/receive`.\n\n",
-		c.iters, c.bytes>>20, c.rounds, kernel(), runtime.NumCPU(), time.Now().UTC().Format("2006-01-02 15:04 UTC"))
-	b.WriteString("| received by | GB/s | relative to GRO | bytes per chunk | repaired | process: user us | " +
-		"process: system us | kernel thread us | softirq us | user, relative to GRO | user + system, relative to GRO |\n" +
-		"|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for i := range all {
 		rs := got[i]
-		per := func(f func(*result) int64) float64 {
-			return median(rs, func(r *result) float64 { return float64(f(r)) / 1e3 / float64(max(1, r.Chunks)) })
+		perChunk := func(measurement int) float64 {
+			return median(rs, func(r *result) float64 { return float64(r[measurement]) / 1e3 / float64(max(1, r[chunks])) })
 		}
 		fmt.Fprintf(&b, "| %s | %.2f | %.2fx | %.0f | %.2f %% | %.3f | %.3f | %.3f | %.2f | %.1f %% | %.1f %% |\n",
 			all[i].Name, median(rs, c.rate), median(rs, c.rate)/median(got[base], c.rate),
-			median(rs, func(r *result) float64 { return float64(r.ChunkBytes) }),
-			median(rs, func(r *result) float64 { return 100 * float64(r.Repaired) / float64(max(1, r.Chunks+r.Repaired)) }),
-			per(func(r *result) int64 { return r.User }), per(func(r *result) int64 { return r.Sys }),
-			per(func(r *result) int64 { return r.Thread }), per(func(r *result) int64 { return r.Softirq }),
-			100*median(rs, user)/median(got[base], user), 100*median(rs, cpu)/median(got[base], cpu))
+			median(rs, func(r *result) float64 { return float64(int64(c.bytes) * int64(c.iters) / r.allChunks()) }),
+			median(rs, func(r *result) float64 { return 100 * float64(r[repaired]) / float64(r.allChunks()) }),
+			perChunk(user), perChunk(system), perChunk(thread), perChunk(softirq),
+			100*median(rs, userTime)/median(got[base], userTime), 100*median(rs, cpuTime)/median(got[base], cpuTime))
 	}
-	b.WriteString(`
-Times are CPU times per chunk (datagram): of the receiving process, of the kernel thread that takes
-packets from its interface, and of all softirqs outside that thread, the sender's included.
-`)
 	return b.String()
 }
 
@@ -151,14 +156,6 @@ packets from its interface, and of all softirqs outside that thread, the sender'
 func oneCore(c config, all []spec, got [][]result) (string, error) {
 	const link = 200e9
 	var b strings.Builder
-	b.WriteString(`
-One core against the paper's link of 200 Gbit/s. Claim C12: an accelerator core with 16 threads is
-25 % faster than a CPU core. Claim C15: one CPU core with a datagram datapath does not reach the
-link's rate.
-
-| core | GB/s | of the link |
-|---|---|---|
-`)
 	line := func(name string, rate float64) {
 		fmt.Fprintf(&b, "| %s | %.2f | %.0f %% |\n", name, rate, 100*rate*8e9/link)
 	}
@@ -172,19 +169,7 @@ link's rate.
 		}
 		line("model of one accelerator core, 16 threads, "+string(t), r.Throughput*(1<<30)/1e9)
 	}
-	b.WriteString(`
-C15 holds here, by far. The ratio of C12 cannot be checked: this is a different core, in a virtual
-machine, and its packets pass through the kernel's network stack.
-`)
 	return b.String(), nil
-}
-
-func kernel() string {
-	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return "Linux"
-	}
-	return "Linux " + strings.TrimSpace(string(b))
 }
 
 const (

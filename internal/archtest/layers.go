@@ -41,23 +41,13 @@ var Layers = []Layer{
 	},
 	{
 		Name: "networks", About: "simulated networks and the lab",
-		Except: []string{"engine"},
-		Packages: []string{
-			"internal/sim",
-			"internal/lab",
-			"internal/report",
-			"internal/clustertest",
-		},
+		Except:   []string{"engine"},
+		Packages: []string{"internal/sim", "internal/lab", "internal/report", "internal/clustertest"},
 	},
 	{
 		Name: "engine", About: "joining a job, and running a node over a real network",
-		Except: []string{"models"},
-		Packages: []string{
-			"internal/world",
-			"internal/rendezvous",
-			"internal/joinhook",
-			"internal/engine/...",
-		},
+		Except:   []string{"models"},
+		Packages: []string{"internal/world", "internal/rendezvous", "internal/joinhook", "internal/engine/..."},
 	},
 	{
 		Name: "models", About: "models of cost and traffic",
@@ -76,25 +66,13 @@ var Layers = []Layer{
 		Name: "sans-IO", About: "state machines without goroutines, sockets, clocks or randomness",
 		Except: []string{"base"},
 		Packages: []string{
-			"internal/node",
-			"internal/mcast",
-			"internal/p2p",
-			"internal/inc",
-			"internal/agree",
-			"internal/step",
-			"internal/wire",
-			"internal/place",
+			"internal/node", "internal/mcast", "internal/p2p", "internal/inc", "internal/agree", "internal/step",
+			"internal/wire", "internal/place",
 		},
 	},
 	{
 		Name: "base", About: "packages that know nothing about collectives",
-		Packages: []string{
-			"internal/pcap",
-			"internal/reduce",
-			"internal/seal",
-			"internal/testenv",
-			"internal/units",
-		},
+		Packages: []string{"internal/pcap", "internal/reduce", "internal/seal", "internal/testenv", "internal/units"},
 	},
 	{
 		Name: "topology", About: "graphs, routes and multicast trees",

@@ -31,7 +31,7 @@ func TestModulesOfTheLibrary(t *testing.T) {
 	if len(all) < 20 {
 		t.Errorf("only %d packages were checked: %v", len(all), all.Packages())
 	}
-	// The linter says the same about single imports, while one writes them.
+	// The linter applies the same rule to single imports.
 	rules, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -19,7 +20,7 @@ const builders = 4
 // builder builds the network of a plan.
 type builder struct {
 	plan *Plan
-	loss *lossFilter // nil without losses
+	loss *ebpf.Program // nil without losses
 	ns   []netns.NsHandle
 	nl   []*netlink.Handle
 	// Indexes of each node's interfaces, by port.
@@ -53,7 +54,7 @@ func build(ctx context.Context, p *Plan) error {
 }
 
 func (b *builder) close() {
-	b.loss.close()
+	_ = b.loss.Close() // the interfaces keep it
 	for n := range b.ns {
 		if b.nl[n] != nil {
 			b.nl[n].Close()
@@ -65,7 +66,7 @@ func (b *builder) close() {
 }
 
 // each calls f for all nodes, several at a time, until one fails or ctx ends.
-func each(ctx context.Context, nodes []Node, f func(*Node) error) error {
+func each(ctx context.Context, nodes []*Node, f func(*Node) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	next := make(chan *Node)
@@ -73,20 +74,17 @@ func each(ctx context.Context, nodes []Node, f func(*Node) error) error {
 	for range builders {
 		wg.Go(func() {
 			for n := range next {
+				if ctx.Err() != nil {
+					continue
+				}
 				if err := f(n); err != nil {
 					stop(fmt.Errorf("%s: %w", n.Name, err))
 				}
 			}
 		})
 	}
-	for i := range nodes {
-		if ctx.Err() != nil {
-			break
-		}
-		select {
-		case next <- &nodes[i]:
-		case <-ctx.Done():
-		}
+	for _, n := range nodes {
+		next <- n
 	}
 	close(next)
 	wg.Wait()
@@ -94,8 +92,7 @@ func each(ctx context.Context, nodes []Node, f func(*Node) error) error {
 }
 
 func (b *builder) namespace(n *Node) error {
-	name := b.plan.Namespace(n)
-	err := newNamespace(name, func() error {
+	err := newNamespace(b.plan.Namespace(n), func() error {
 		if err := setSysctls(nodeSysctls); err != nil || n.Host {
 			return err
 		}
@@ -113,20 +110,17 @@ func (b *builder) open(n *Node) (err error) {
 	if b.ns[n.ID], err = netns.GetFromPath(namespacePath(name)); err != nil {
 		return fmt.Errorf("namespace %s: %w", name, err)
 	}
-	if b.nl[n.ID], err = netlink.NewHandleAt(b.ns[n.ID], unix.NETLINK_ROUTE); err != nil {
-		return fmt.Errorf("netlink: %w", err)
-	}
-	return nil
+	b.nl[n.ID], err = netlink.NewHandleAt(b.ns[n.ID], unix.NETLINK_ROUTE)
+	return annotate(err, "netlink")
 }
 
 // cables lays the cables that lead up from a node.
 func (b *builder) cables(n *Node) error {
-	for i := range n.Ports {
-		port := &n.Ports[i]
+	for _, port := range n.Ports {
 		if !port.Up {
 			continue
 		}
-		peer := &b.plan.Nodes[port.Peer].Ports[port.PeerPort]
+		peer := b.plan.Nodes[port.Peer].Ports[port.PeerPort]
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU, attrs.HardwareAddr = port.Name, b.plan.Config.MTU, port.MAC
 		attrs.NumTxQueues, attrs.NumRxQueues = 1, 1 // one queue each keeps a flow in order
@@ -151,9 +145,9 @@ func (b *builder) indexes(n *Node) error {
 		byName[l.Attrs().Name] = l.Attrs().Index
 	}
 	b.index[n.ID] = make([]int, len(n.Ports))
-	for i := range n.Ports {
-		if b.index[n.ID][i] = byName[n.Ports[i].Name]; b.index[n.ID][i] == 0 {
-			return fmt.Errorf("interface %s is not there", n.Ports[i].Name)
+	for i, port := range n.Ports {
+		if b.index[n.ID][i] = byName[port.Name]; b.index[n.ID][i] == 0 {
+			return fmt.Errorf("interface %s is not there", port.Name)
 		}
 	}
 	return nil

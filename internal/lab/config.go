@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -65,21 +66,11 @@ var validName = regexp.MustCompile(`^[a-z][a-z0-9]{0,15}$`)
 
 // complete fills in the defaults and validates the rest.
 func (c Config) complete() (Config, error) {
-	if c.Name == "" {
-		c.Name = DefaultName
-	}
-	if c.MTU == 0 {
-		c.MTU = DefaultMTU
-	}
-	if c.Queue == 0 {
-		c.Queue = DefaultQueue
-	}
-	if c.Groups == 0 {
-		c.Groups = DefaultGroups
-	}
-	if c.UpRate == 0 {
-		c.UpRate = c.Rate
-	}
+	c.Name = cmp.Or(c.Name, DefaultName)
+	c.MTU = cmp.Or(c.MTU, DefaultMTU)
+	c.Queue = cmp.Or(c.Queue, DefaultQueue)
+	c.Groups = cmp.Or(c.Groups, DefaultGroups)
+	c.UpRate = cmp.Or(c.UpRate, c.Rate)
 	switch {
 	case !validName.MatchString(c.Name):
 		return c, configError("name %q: want a letter and up to 15 more small letters and digits", c.Name)

@@ -61,13 +61,10 @@ func (c *Counters) Sub(before *Counters) *Counters {
 // newCounters lists all ports of all switches, with counters of 0.
 func (p *Plan) newCounters() *Counters {
 	c := &Counters{Topology: p.Graph.Name, Hosts: p.Graph.Hosts, Switches: p.Graph.Switches()}
-	for n := p.Graph.Hosts; n < len(p.Nodes); n++ {
-		for i := range p.Nodes[n].Ports {
-			port := &p.Nodes[n].Ports[i]
-			c.Ports = append(c.Ports, Counting{
-				Switch: p.Nodes[n].Name, Port: port.Name,
-				once: port.Up || p.Graph.IsHost(port.Peer),
-			})
+	for _, n := range p.switches() {
+		for _, port := range n.Ports {
+			once := port.Up || p.Graph.IsHost(port.Peer)
+			c.Ports = append(c.Ports, Counting{Switch: n.Name, Port: port.Name, once: once})
 		}
 	}
 	return c

@@ -15,7 +15,7 @@ const patience = 30 * time.Second
 // Down removes a lab, whichever process built it: a lab that is up, a lab that runs a job, or
 // the rest of a lab whose owner was killed. It reports whether there was one.
 func Down(name string) (found bool, err error) {
-	if err := able(); err != nil {
+	if err := checkPrivileges(); err != nil {
 		return false, err
 	}
 	l, err := takeOver(name)
@@ -63,7 +63,7 @@ func wipe(name string) (found bool, err error) {
 	}
 	errs := []error{s.Holder.end(unix.SIGKILL, patience)}
 	names, err := listNamespaces(Config{Name: name}.prefix())
-	errs = append(errs, err, evict(names))
+	errs = append(errs, err, killProcesses(names))
 	for _, n := range names {
 		found = true
 		errs = append(errs, removeNamespace(n))

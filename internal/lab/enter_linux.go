@@ -1,12 +1,9 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
-	"strconv"
 	"syscall"
 
 	"github.com/allcast/allcast/internal/settings"
@@ -14,16 +11,19 @@ import (
 
 // Enter turns this process into a rank: it enters the namespace of the host with the rank's
 // number and executes the command. It returns only on failure.
-func Enter(name, master string, command []string) error {
+func Enter(name string, command []string) error {
 	job, found, err := settings.FromLauncher(settings.Process)
+	if err != nil {
+		return err
+	}
+	_, plan, err := readPlan(name)
 	switch {
 	case err != nil:
 		return err
-	case !found:
-		return errors.New("no RANK in the environment")
+	case !found || job.Rank >= plan.Graph.Hosts:
+		return fmt.Errorf("no rank below %d in the environment", plan.Graph.Hosts)
 	}
-	host := Config{Name: name}.prefix() + "host" + strconv.Itoa(job.Rank)
-	return replace(host, command, enterEnv(os.Environ(), job.Rank, os.Getenv(racksVar), master))
+	return replace(plan.Namespace(plan.Nodes[job.Rank]), command, plan.rankEnv(os.Environ(), job.Rank))
 }
 
 // Exec replaces this process by a command inside a host or switch.
@@ -33,11 +33,11 @@ func (l *Lab) Exec(node string, command []string) error {
 		_, _, err := l.Plan.port(node, "") // the error lists the nodes
 		return err
 	}
-	path, err := exec.LookPath(command[0])
+	command, err := findProgram(command)
 	if err != nil {
-		return configError("cannot start the program: %w", err)
+		return err
 	}
-	return replace(l.Plan.Namespace(n), append([]string{path}, command[1:]...), l.Plan.hostEnv(os.Environ()))
+	return replace(l.Plan.Namespace(n), command, l.Plan.hostEnv(os.Environ()))
 }
 
 // replace executes a command in place of this process. The command inherits the namespace of the

@@ -1,66 +1,27 @@
 package lab
 
 import (
-	"os"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// hostEnv is the environment of programs inside the lab.
-func (p *Plan) hostEnv(base []string) []string {
+// hostEnv is the environment of programs inside the lab: a base with other values of some variables.
+func (p *Plan) hostEnv(base []string, vars ...string) []string {
 	names := make([]string, len(p.Groups))
 	for i, g := range p.Groups {
 		names[i] = g.String()
 	}
-	return setEnv(base, "ALLCAST_IFNAME="+hostPort, "ALLCAST_GROUPS="+strings.Join(names, ","))
-}
-
-// rankEnv is the additional environment of ranks.
-func (p *Plan) rankEnv(base []string) []string {
-	env := setEnv(p.hostEnv(base), racksVar+"="+p.racks())
-	if _, set := os.LookupEnv("GOMAXPROCS"); !set {
-		// A Go program uses threads and heap per processor. One program per host on one machine
-		// gains nothing from them.
-		env = setEnv(env, "GOMAXPROCS="+strconv.Itoa(max(1, runtime.NumCPU()/p.Graph.Hosts)))
-	}
-	return env
-}
-
-// setEnv replaces variables.
-func setEnv(base []string, vars ...string) []string {
-	set := make(map[string]bool, len(vars))
-	for _, v := range vars {
-		name, _, _ := strings.Cut(v, "=")
-		set[name] = true
-	}
-	env := make([]string, 0, len(base)+len(vars))
-	for _, v := range base {
-		if name, _, _ := strings.Cut(v, "="); !set[name] {
-			env = append(env, v)
-		}
-	}
+	vars = append(vars, "ALLCAST_IFNAME="+hostPort, "ALLCAST_GROUPS="+strings.Join(names, ","))
+	env := slices.DeleteFunc(slices.Clone(base), func(old string) bool {
+		name, _, _ := strings.Cut(old, "=")
+		return slices.ContainsFunc(vars, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+	})
 	return append(env, vars...)
 }
 
-// enterEnv completes the environment of a rank that enters its host. Each rank is alone on its
-// host, and rank 0 is on host 0.
-func enterEnv(base []string, rank int, racks, master string) []string {
-	env := setEnv(base, "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR="+master)
-	if list := strings.Split(racks, ","); rank < len(list) && list[rank] != "" {
-		env = setEnv(env, "ALLCAST_RACK=leaf"+list[rank])
-	}
-	return env
-}
-
-// racksVar is the variable that tells entering ranks the rack of each host.
-const racksVar = "ALLCAST_LAB_RACKS"
-
-// racks lists the leaf of every host.
-func (p *Plan) racks() string {
-	list := make([]string, p.Graph.Hosts)
-	for h := range list {
-		list[h] = strconv.Itoa(p.Graph.Rack(h))
-	}
-	return strings.Join(list, ",")
+// rankEnv is the environment of a rank. Each rank is alone on its host, and rank 0 is on host 0.
+func (p *Plan) rankEnv(base []string, rank int) []string {
+	return p.hostEnv(base, "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR="+p.HostAddr(0).String(),
+		"ALLCAST_RACK=leaf"+strconv.Itoa(p.Graph.Rack(rank)))
 }

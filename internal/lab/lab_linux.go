@@ -18,23 +18,13 @@ type Lab struct {
 	holder *holder
 }
 
-// Options are the options of Up.
-type Options struct {
-	// Self is the command that runs this program's "hold" and "enter".
-	Self []string
-	// Stay leaves the lab up when this process ends.
-	Stay bool
-	// Log receives messages for the user; may be nil.
-	Log func(format string, args ...any)
-}
-
 // Up builds a lab. If Up fails or ctx ends first, nothing is left behind.
 func Up(ctx context.Context, cfg Config, opt Options) (*Lab, error) {
 	plan, err := NewPlan(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := able(); err != nil {
+	if err := checkPrivileges(); err != nil {
 		return nil, err
 	}
 	if opt.Log == nil {
@@ -42,7 +32,7 @@ func Up(ctx context.Context, cfg Config, opt Options) (*Lab, error) {
 	}
 	l := &Lab{Plan: plan}
 	if l.lock, err = lock(plan.Config.Name); err != nil {
-		return nil, occupied(plan.Config.Name, err)
+		return nil, lockedError(plan.Config.Name, err)
 	}
 	if err := l.up(ctx, opt); err != nil {
 		return nil, errors.Join(err, l.Down())
@@ -97,10 +87,10 @@ func (l *Lab) Down() error {
 
 // Attach attaches to a lab that is up.
 func Attach(name string) (*Lab, error) {
-	if err := able(); err != nil {
+	if err := checkPrivileges(); err != nil {
 		return nil, err
 	}
-	s, err := readState(name)
+	s, plan, err := readPlan(name)
 	if err != nil {
 		return nil, err
 	}
@@ -111,15 +101,11 @@ func Attach(name string) (*Lab, error) {
 		return nil, errors.New("the lab has lost the process that keeps its multicast routes: " +
 			"take it down with \"allcast lab down\"")
 	}
-	plan, err := NewPlan(s.Config)
-	if err != nil {
-		return nil, err
-	}
 	return &Lab{Plan: plan, state: *s}, nil
 }
 
-// able checks the privileges that a lab needs, by creating a namespace.
-func able() error {
+// checkPrivileges checks the privileges that a lab needs, by creating a namespace.
+func checkPrivileges() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w: it needs root, to make network namespaces and routes: try sudo", ErrUnable)
 	}
@@ -131,7 +117,7 @@ func able() error {
 	return nil
 }
 
-func occupied(name string, err error) error {
+func lockedError(name string, err error) error {
 	s, readErr := readState(name)
 	if !errors.Is(err, errLocked) || readErr != nil {
 		return fmt.Errorf("%w (%s)", err, lockPath(name))
@@ -141,4 +127,12 @@ func occupied(name string, err error) error {
 			err, s.Config.Topology, s.Owner.PID)
 	}
 	return fmt.Errorf("%w: %s; end it with \"allcast lab down\", or choose another --name", err, s.Config.Topology)
+}
+
+// annotate adds what failed to an error, and returns nil if there is none.
+func annotate(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
 }

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	switch args := os.Args[1:]; {
 	case len(args) == 2 && args[0] == "hold":
 		exit(lab.Hold(args[1], os.Stdin, os.Stdout))
-	case len(args) > 4 && args[0] == "enter":
-		exit(lab.Enter(args[1], args[2], args[4:]))
+	case len(args) > 3 && args[0] == "enter":
+		exit(lab.Enter(args[1], args[3:]))
 	case len(args) == 2 && args[0] == "rank":
 		exit(rank(args[1]))
 	}
@@ -155,8 +155,9 @@ func TestRunEnvironment(t *testing.T) {
 	l, self := up(t, lab.Config{Topology: "star:3", Groups: 2})
 	_, out, err := run(t, l, self, "sh", "-c",
 		`echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR `+
-			`$ALLCAST_IFNAME $ALLCAST_GROUPS ${#ALLCAST_KEY} ${MASTER_PORT:+port}`)
-	if want := "0 3 0 1 10.0.0.1 eth0 239.192.76.1:20000,239.192.76.2:20001 64 port\n"; err != nil || out != want {
+			`$ALLCAST_IFNAME $ALLCAST_GROUPS ${#ALLCAST_KEY} ${MASTER_PORT:+port} $ALLCAST_RACK ${GOMAXPROCS:+share}`)
+	const want = "0 3 0 1 10.0.0.1 eth0 239.192.76.1:20000,239.192.76.2:20001 64 port leaf0 share\n"
+	if err != nil || out != want {
 		t.Errorf("%q, %v, want %q", out, err, want)
 	}
 }
@@ -171,7 +172,7 @@ func TestRunFails(t *testing.T) {
 		Self:    self, Stdout: &stdout, Stderr: &stderr, Log: t.Logf,
 	})
 	if err == nil || !strings.Contains(err.Error(), "rank 2 exited with status 7") {
-		t.Errorf("error %v", err)
+		t.Errorf("got %v, want the status of rank 2", err)
 	}
 	if stdout.String() != "out 0\n" || !strings.Contains(stderr.String(), "[2] err 2\n") {
 		t.Errorf("stdout %q, stderr %q", stdout.String(), stderr.String())

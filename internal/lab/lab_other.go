@@ -8,31 +8,12 @@ import (
 	"io"
 )
 
-// errOther is the error of all functions on systems other than Linux.
+// errOther is the error of all functions on systems other than Linux. Up still validates the configuration.
 var errOther = fmt.Errorf("%w: Linux only, it is made of the kernel's network namespaces", ErrUnable)
 
 // Lab is a network that is up. It does not exist on this system.
 type Lab struct{ Plan *Plan }
 
-// Options are the options of Up.
-type Options struct {
-	Self []string
-	Stay bool
-	Log  func(format string, args ...any)
-}
-
-// Job is a command that runs as one rank per host.
-type Job struct {
-	Command        []string
-	Self           []string
-	Stdout, Stderr io.Writer
-	Log            func(format string, args ...any)
-}
-
-// Check returns nil: Up reports the error.
-func (*Job) Check() error { return nil }
-
-// Up checks the configuration and fails.
 func Up(_ context.Context, cfg Config, _ Options) (*Lab, error) {
 	if _, err := NewPlan(cfg); err != nil {
 		return nil, err
@@ -40,32 +21,13 @@ func Up(_ context.Context, cfg Config, _ Options) (*Lab, error) {
 	return nil, errOther
 }
 
-// Attach fails.
-func Attach(string) (*Lab, error) { return nil, errOther }
-
-// Down fails.
-func Down(string) (bool, error) { return false, errOther }
-
-// Hold fails.
-func Hold(string, io.Reader, io.WriteCloser) error { return errOther }
-
-// Enter fails.
-func Enter(string, string, []string) error { return errOther }
-
-// Down fails.
-func (*Lab) Down() error { return errOther }
-
-// Release fails.
-func (*Lab) Release() error { return errOther }
-
-// Run fails.
+func Attach(string) (*Lab, error)                        { return nil, errOther }
+func Down(string) (bool, error)                          { return false, errOther }
+func Hold(string, io.Reader, io.WriteCloser) error       { return errOther }
+func Enter(string, []string) error                       { return errOther }
+func (*Lab) Down() error                                 { return errOther }
+func (*Lab) Release() error                              { return errOther }
 func (*Lab) Run(context.Context, Job) (*Counters, error) { return nil, errOther }
-
-// Counters fails.
-func (*Lab) Counters() (*Counters, error) { return nil, errOther }
-
-// Exec fails.
-func (*Lab) Exec(string, []string) error { return errOther }
-
-// SetLink fails.
-func (*Lab) SetLink(string, string, bool) error { return errOther }
+func (*Lab) Counters() (*Counters, error)                { return nil, errOther }
+func (*Lab) Exec(string, []string) error                 { return errOther }
+func (*Lab) SetLink(string, string, bool) error          { return errOther }

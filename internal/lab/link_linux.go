@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-
-	"github.com/allcast/allcast/internal/topology"
 )
 
 // SetLink cuts or restores a cable, given one of its ends: a host, or a switch and a port. It
@@ -26,7 +24,7 @@ func (l *Lab) SetLink(node, port string, up bool) error {
 	defer b.close()
 	if n.Host {
 		// At the leaf's end, because a host would lose its route.
-		n, i = &l.Plan.Nodes[n.Ports[i].Peer], n.Ports[i].PeerPort
+		n, i = l.Plan.Nodes[n.Ports[i].Peer], n.Ports[i].PeerPort
 	}
 	set := b.nl[n.ID].LinkSetDown
 	if up {
@@ -50,7 +48,7 @@ func (l *Lab) SetLink(node, port string, up bool) error {
 // settle waits until both ends have noticed the change: the kernel reports a carrier to its
 // routing at most once per second (linkwatch).
 func (b *builder) settle(n *Node, i int, up bool) error {
-	port := &n.Ports[i]
+	port := n.Ports[i]
 	for limit := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		ours, err := b.nl[n.ID].LinkByIndex(b.index[n.ID][i])
 		if err != nil {
@@ -81,11 +79,11 @@ func (p *Plan) port(node, port string) (*Node, int, error) {
 		return n, 0, nil
 	}
 	var names []string
-	for i := range n.Ports {
-		if n.Ports[i].Name == port {
+	for i, p := range n.Ports {
+		if p.Name == port {
 			return n, i, nil
 		}
-		names = append(names, n.Ports[i].Name)
+		names = append(names, p.Name)
 	}
 	return nil, 0, configError("%s has no port %q: it has %v", n.Name, port, names)
 }
@@ -93,15 +91,14 @@ func (p *Plan) port(node, port string) (*Node, int, error) {
 // builder returns a builder for a lab that is up.
 func (l *Lab) builder() (*builder, error) {
 	b := newBuilder(l.Plan)
-	for n := range l.Plan.Nodes {
-		node := &l.Plan.Nodes[n]
-		if err := b.open(node); err != nil {
-			b.close()
-			return nil, fmt.Errorf("%s: %w", node.Name, err)
+	for _, n := range l.Plan.Nodes {
+		err := b.open(n)
+		if err == nil {
+			err = b.indexes(n)
 		}
-		if err := b.indexes(node); err != nil {
+		if err != nil {
 			b.close()
-			return nil, fmt.Errorf("%s: %w", node.Name, err)
+			return nil, fmt.Errorf("%s: %w", n.Name, err)
 		}
 	}
 	return b, nil
@@ -111,8 +108,8 @@ func (l *Lab) builder() (*builder, error) {
 func (b *builder) reroute() error {
 	p := b.plan
 	down := make([]bool, len(p.Graph.Links)/2)
-	for n := p.Graph.Hosts; n < len(p.Nodes); n++ {
-		links, err := b.nl[n].LinkList()
+	for _, n := range p.switches() {
+		links, err := b.nl[n.ID].LinkList()
 		if err != nil {
 			return err
 		}
@@ -120,16 +117,16 @@ func (b *builder) reroute() error {
 		for _, l := range links {
 			up[l.Attrs().Index] = l.Attrs().Flags&net.FlagUp != 0
 		}
-		for i := range p.Nodes[n].Ports {
-			if !up[b.index[n][i]] {
-				down[cable(p.Nodes[n].Ports[i].Out)] = true
+		for i, port := range n.Ports {
+			if !up[b.index[n.ID][i]] {
+				down[cable(port.Out)] = true
 			}
 		}
 	}
-	for n := p.Graph.Hosts; n < len(p.Nodes); n++ {
-		routes := p.Routes(&p.Nodes[n], func(c int) bool { return down[c] })
-		if err := errors.Join(b.route(&p.Nodes[n], routes), b.prune(topology.NodeID(n), routes)); err != nil {
-			return fmt.Errorf("%s: %w", p.Nodes[n].Name, err)
+	for _, n := range p.switches() {
+		routes := p.Routes(n, func(c int) bool { return down[c] })
+		if err := errors.Join(b.route(n, routes), b.prune(n.ID, routes)); err != nil {
+			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 	}
 	return nil

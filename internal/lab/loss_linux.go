@@ -10,17 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lossFilter drops and duplicates packets that arrive at hosts. It is a small program for the
-// kernel (tc-BPF, direct action).
+// newLossFilter loads the program that drops and duplicates packets that arrive at hosts (tc-BPF,
+// direct action). It returns nil if the lab needs none.
 //
 // It drops single datagrams, as a wire would, not super-packets of many: the leaf's port to a
 // host with a filter segments super-packets (see lossy). The host then receives single
 // datagrams, as it would from a network card without GRO.
-type lossFilter struct {
-	prog *ebpf.Program
-}
-
-func newLossFilter(c Config) (*lossFilter, error) {
+func newLossFilter(c Config) (*ebpf.Program, error) {
 	if c.Loss == 0 && c.LossAll == 0 && c.Duplicate == 0 {
 		return nil, nil //nolint:nilnil // a network without losses needs no filter
 	}
@@ -28,16 +24,7 @@ func newLossFilter(c Config) (*lossFilter, error) {
 		Name: "allcast_lab_loss", Type: ebpf.SchedCLS, License: "GPL",
 		Instructions: lossProgram(max(float64(c.Loss), float64(c.LossAll)), float64(c.LossAll), float64(c.Duplicate)),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("load the program that loses packets: %w", err)
-	}
-	return &lossFilter{prog}, nil
-}
-
-func (f *lossFilter) close() {
-	if f != nil {
-		_ = f.prog.Close() // the interfaces keep it
-	}
+	return prog, annotate(err, "load the program that loses packets")
 }
 
 // Offsets into struct __sk_buff (linux/bpf.h), and into an Ethernet frame with IPv4.
@@ -105,10 +92,7 @@ func (b *builder) lossy(n *Node, i int) error {
 			return nil
 		}
 		// The kernel segments packets with more segments than the interface allows.
-		if err := nl.LinkSetGSOMaxSegs(link, 1); err != nil {
-			return fmt.Errorf("no super-packets: %w", err)
-		}
-		return nil
+		return annotate(nl.LinkSetGSOMaxSegs(link, 1), "no super-packets")
 	}
 	index := b.index[n.ID][i]
 	err := nl.QdiscReplace(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
@@ -117,14 +101,10 @@ func (b *builder) lossy(n *Node, i int) error {
 	if err != nil {
 		return fmt.Errorf("loss: %w", err)
 	}
-	err = nl.FilterReplace(&netlink.BpfFilter{
+	return annotate(nl.FilterReplace(&netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
 			LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1,
 		},
-		Fd: b.loss.prog.FD(), Name: "allcast_lab_loss", DirectAction: true,
-	})
-	if err != nil {
-		return fmt.Errorf("loss: %w", err)
-	}
-	return nil
+		Fd: b.loss.FD(), Name: "allcast_lab_loss", DirectAction: true,
+	}), "loss")
 }

@@ -3,7 +3,6 @@ package lab
 import (
 	"encoding/binary"
 	"fmt"
-	"net/netip"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -28,10 +27,7 @@ type mroute struct{ fd int }
 // namespace.
 func openIGMP() (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_IGMP)
-	if err != nil {
-		return -1, fmt.Errorf("IGMP socket: %w", err)
-	}
-	return fd, nil
+	return fd, annotate(err, "IGMP socket")
 }
 
 // newMroute becomes the namespace's multicast routing daemon.
@@ -53,10 +49,8 @@ func (m *mroute) addVIF(vif, ifindex int) error {
 	binary.NativeEndian.PutUint16(v[0:], uint16(vif))
 	v[2], v[3] = viffUseIfindex, 1 // flags; minimum TTL to forward
 	binary.NativeEndian.PutUint32(v[8:], uint32(ifindex))
-	if err := unix.SetsockoptString(m.fd, unix.IPPROTO_IP, mrtAddVIF, string(v[:])); err != nil {
-		return fmt.Errorf("multicast interface %d (MRT_ADD_VIF): %w", vif, err)
-	}
-	return nil
+	err := unix.SetsockoptString(m.fd, unix.IPPROTO_IP, mrtAddVIF, string(v[:]))
+	return annotate(err, "multicast interface %d (MRT_ADD_VIF)", vif)
 }
 
 // add adds an (S,G) entry.
@@ -69,50 +63,30 @@ func (m *mroute) add(e *Entry) error {
 	for _, vif := range e.Out {
 		c[10+vif] = 1 // minimum TTL for this interface
 	}
-	if err := unix.SetsockoptString(m.fd, unix.IPPROTO_IP, mrtAddMFC, string(c[:])); err != nil {
-		return fmt.Errorf("multicast entry (%v,%v) (MRT_ADD_MFC): %w", e.Source, e.Group, err)
-	}
-	return nil
+	err := unix.SetsockoptString(m.fd, unix.IPPROTO_IP, mrtAddMFC, string(c[:]))
+	return annotate(err, "multicast entry (%v,%v) (MRT_ADD_MFC)", e.Source, e.Group)
 }
 
-// hear subscribes the socket to the reports of hosts that join groups at an interface. IGMPv3
+// subscribe subscribes the socket to the reports of hosts that join groups at an interface. IGMPv3
 // sends them to 224.0.0.22 (RFC 3376).
-func (m *mroute) hear(ifindex int) error {
+func (m *mroute) subscribe(ifindex int) error {
 	mreq := unix.IPMreqn{Multiaddr: [4]byte{224, 0, 0, 22}, Ifindex: int32(ifindex)}
-	if err := unix.SetsockoptIPMreqn(m.fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &mreq); err != nil {
-		return fmt.Errorf("hear who joins groups: %w", err)
-	}
-	return nil
+	err := unix.SetsockoptIPMreqn(m.fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &mreq)
+	return annotate(err, "receive the reports of hosts that join groups")
 }
 
-// vifCount is the traffic that a multicast interface has forwarded.
-type vifCount struct{ in, out, inBytes, outBytes uint64 }
-
-// countVIF reads a multicast interface's counters through any IGMP socket of its
-// namespace.
-func countVIF(fd, vif int) (vifCount, error) {
+// readVIF reads the counters of a multicast interface through any IGMP socket of its namespace.
+func (c *Counting) readVIF(fd, vif int) error {
 	var r struct { // struct sioc_vif_req
 		vif                       uint16
 		icount, ocount, inb, outb uintptr
 	}
 	r.vif = uint16(vif)
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), siocGetVIFCnt, uintptr(unsafe.Pointer(&r))); errno != 0 {
-		return vifCount{}, fmt.Errorf("counters of multicast interface %d: %w", vif, errno)
+		return fmt.Errorf("counters of multicast interface %d: %w", vif, errno)
 	}
-	return vifCount{uint64(r.icount), uint64(r.ocount), uint64(r.inb), uint64(r.outb)}, nil
-}
-
-// ipUDP is the size of the headers that the kernel counts with each datagram.
-const ipUDP = 20 + 8
-
-// payload is the size of the datagrams' contents.
-func payload(packets, bytes uint64) uint64 { return bytes - min(bytes, packets*ipUDP) }
-
-// groupSet is the set of groups with a tree.
-func groupSet(groups []netip.AddrPort) map[netip.Addr]bool {
-	set := make(map[netip.Addr]bool, len(groups))
-	for _, g := range groups {
-		set[g.Addr()] = true
-	}
-	return set
+	// The kernel counts the IP and UDP headers of each datagram.
+	payload := func(packets, bytes uintptr) uint64 { return uint64(bytes - min(bytes, packets*(20+8))) }
+	c.McastRx, c.McastTx = payload(r.icount, r.inb), payload(r.ocount, r.outb)
+	return nil
 }

@@ -64,15 +64,12 @@ func inNamespace(name string, f func() error) error {
 
 // enterNamespace moves this thread, which must be locked, into a namespace.
 func enterNamespace(name string) error {
-	fd, err := unix.Open(namespacePath(name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	ns, err := netns.GetFromPath(namespacePath(name))
 	if err != nil {
 		return fmt.Errorf("namespace %s: %w", name, err)
 	}
-	defer func() { _ = unix.Close(fd) }()
-	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("namespace %s: setns: %w", name, err)
-	}
-	return nil
+	defer func() { _ = ns.Close() }()
+	return annotate(netns.Set(ns), "namespace %s: setns", name)
 }
 
 // onThread runs f on its own thread and then returns the thread to its old namespace. That is

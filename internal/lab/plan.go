@@ -14,7 +14,7 @@ const hostPort = "eth0"
 type Plan struct {
 	Config Config
 	Graph  *topology.Graph
-	Nodes  []Node // by topology.NodeID
+	Nodes  []*Node // by topology.NodeID
 	Groups []netip.AddrPort
 
 	below [][]topology.NodeID // by node: the leaves below it; a leaf lists itself
@@ -25,7 +25,7 @@ type Node struct {
 	ID    topology.NodeID
 	Name  string // name for users: host3, leaf0
 	Host  bool
-	Ports []Port // in the order of the kernel's multicast interfaces (VIFs)
+	Ports []*Port // in the order of the kernel's multicast interfaces (VIFs)
 }
 
 // Port is one end of a cable.
@@ -53,10 +53,10 @@ func NewPlan(cfg Config) (*Plan, error) {
 		return nil, err
 	}
 	cfg.Topology = g.Name
-	p := &Plan{Config: cfg, Graph: g, Nodes: make([]Node, g.Nodes()), Groups: groups(cfg.Groups)}
+	p := &Plan{Config: cfg, Graph: g, Nodes: make([]*Node, g.Nodes()), Groups: groups(cfg.Groups)}
 	for n := range p.Nodes {
 		id := topology.NodeID(n)
-		p.Nodes[n] = Node{ID: id, Name: g.NodeName(id), Host: g.IsHost(id)}
+		p.Nodes[n] = &Node{ID: id, Name: g.NodeName(id), Host: g.IsHost(id)}
 	}
 	for c := range len(g.Links) / 2 {
 		p.connect(c)
@@ -69,17 +69,17 @@ func NewPlan(cfg Config) (*Plan, error) {
 func (p *Plan) connect(c int) {
 	up := topology.LinkID(2 * c)
 	link := p.Graph.Links[up]
-	lower, upper := &p.Nodes[link.From], &p.Nodes[link.To]
+	lower, upper := p.Nodes[link.From], p.Nodes[link.To]
 	lowerAddr, upperAddr := p.cableAddrs(c)
 	lowerMAC, upperMAC := cableMACs(c)
-	l := Port{
+	l := &Port{
 		Name: upper.Name, Out: up, Multiple: link.Multiple, Up: true,
 		Addr: lowerAddr, PeerAddr: upperAddr, MAC: lowerMAC, PeerMAC: upperMAC, Peer: upper.ID, PeerPort: len(upper.Ports),
 	}
 	if lower.Host {
 		l.Name = hostPort
 	}
-	u := Port{
+	u := &Port{
 		Name: lower.Name, Out: p.Graph.Reverse(up), Multiple: link.Multiple,
 		Addr: upperAddr, PeerAddr: lowerAddr, MAC: upperMAC, PeerMAC: lowerMAC, Peer: lower.ID, PeerPort: len(lower.Ports),
 	}
@@ -88,13 +88,16 @@ func (p *Plan) connect(c int) {
 
 // Find returns a node by its name or by a host's number, or nil.
 func (p *Plan) Find(name string) *Node {
-	for n := range p.Nodes {
-		if node := &p.Nodes[n]; node.Name == name || node.Host && node.Name == "host"+name {
-			return node
+	for _, n := range p.Nodes {
+		if n.Name == name || n.Host && n.Name == "host"+name {
+			return n
 		}
 	}
 	return nil
 }
+
+// switches returns the nodes that are not hosts.
+func (p *Plan) switches() []*Node { return p.Nodes[p.Graph.Hosts:] }
 
 // HostAddr returns a host's address.
 func (p *Plan) HostAddr(h int) netip.Addr { return p.Nodes[h].Ports[0].Addr }

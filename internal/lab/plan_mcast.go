@@ -57,8 +57,8 @@ func (p *Plan) follow(
 // portsByLink returns the port by which each link leaves its node.
 func (p *Plan) portsByLink() []int {
 	ports := make([]int, len(p.Graph.Links))
-	for n := range p.Nodes {
-		for i, port := range p.Nodes[n].Ports {
+	for _, n := range p.Nodes {
+		for i, port := range n.Ports {
 			ports[port.Out] = i
 		}
 	}

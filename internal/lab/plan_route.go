@@ -39,9 +39,9 @@ func (p *Plan) Routes(n *Node, cut func(cable int) bool) (routes []Route) {
 	if len(all) > 0 {
 		routes = append(routes, Route{Ports: all})
 	}
-	for i := p.Graph.Hosts; i < len(p.Nodes); i++ {
-		leaf := topology.NodeID(i)
-		if len(p.below[i]) != 1 || p.below[i][0] != leaf {
+	for _, s := range p.switches() {
+		leaf := s.ID
+		if len(p.below[leaf]) != 1 || p.below[leaf][0] != leaf {
 			continue // no leaf, or one without hosts
 		}
 		if leaf == n.ID {
@@ -65,8 +65,8 @@ func (p *Plan) Routes(n *Node, cut func(cable int) bool) (routes []Route) {
 
 // towards lists the ports that lead up, or down, to a suitable node.
 func (p *Plan) towards(n *Node, up bool, cut func(int) bool, ok func(topology.NodeID) bool) (ports []int) {
-	for i := range n.Ports {
-		if port := &n.Ports[i]; port.Up == up && !cut(cable(port.Out)) && ok(port.Peer) {
+	for i, port := range n.Ports {
+		if port.Up == up && !cut(cable(port.Out)) && ok(port.Peer) {
 			ports = append(ports, i)
 		}
 	}
@@ -82,8 +82,7 @@ func (p *Plan) reaches(at, leaf topology.NodeID, up bool, cut func(int) bool) bo
 	if p.Graph.IsHost(at) {
 		return false
 	}
-	for i := range p.Nodes[at].Ports {
-		port := &p.Nodes[at].Ports[i]
+	for _, port := range p.Nodes[at].Ports {
 		if (!port.Up || up) && !cut(cable(port.Out)) && p.reaches(port.Peer, leaf, port.Up, cut) {
 			return true
 		}

@@ -147,7 +147,7 @@ func walk(p *Plan, tables [][]Route, at topology.NodeID, dst, hops int) int {
 func tables(p *Plan, cut func(int) bool) [][]Route {
 	list := make([][]Route, len(p.Nodes))
 	for n := p.Graph.Hosts; n < len(p.Nodes); n++ {
-		list[n] = p.Routes(&p.Nodes[n], cut)
+		list[n] = p.Routes(p.Nodes[n], cut)
 	}
 	return list
 }

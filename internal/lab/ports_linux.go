@@ -20,16 +20,16 @@ func (b *builder) ports(n *Node) error {
 	if err := nl.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: 1}}); err != nil {
 		return fmt.Errorf("loopback: %w", err)
 	}
-	for i := range n.Ports {
+	for i, port := range n.Ports {
 		if err := b.port(n, i); err != nil {
-			return fmt.Errorf("port %s: %w", n.Ports[i].Name, err)
+			return fmt.Errorf("port %s: %w", port.Name, err)
 		}
 	}
 	return nil
 }
 
 func (b *builder) port(n *Node, i int) error {
-	port, nl, link := &n.Ports[i], b.nl[n.ID], b.link(n.ID, i)
+	port, nl, link := n.Ports[i], b.nl[n.ID], b.link(n.ID, i)
 	// A /31 has no broadcast address; netlink would invent one.
 	addr := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(port.Addr, 31)), Broadcast: net.IPv4zero}
 	if err := nl.AddrAdd(link, addr); err != nil {
@@ -74,15 +74,11 @@ func (b *builder) cutTCP(n *Node, port string) error {
 // neighbour adds a static entry for the other end: ARP packets would show up in the counters, and
 // could be lost.
 func (b *builder) neighbour(n *Node, i int) error {
-	port := &n.Ports[i]
-	err := b.nl[n.ID].NeighSet(&netlink.Neigh{
+	port := n.Ports[i]
+	return annotate(b.nl[n.ID].NeighSet(&netlink.Neigh{
 		LinkIndex: b.index[n.ID][i], Family: unix.AF_INET, State: netlink.NUD_PERMANENT,
 		IP: port.PeerAddr.AsSlice(), HardwareAddr: port.PeerMAC,
-	})
-	if err != nil {
-		return fmt.Errorf("neighbour %v: %w", port.PeerAddr, err)
-	}
-	return nil
+	}), "neighbour %v", port.PeerAddr)
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -11,33 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTime returns the start time of a process: the 22nd field of its stat. It counts fields
-// after the program's name, which may contain any character.
-func startTime(pid int) (uint64, error) {
+// findProcess identifies a running process uniquely. The start time is the 22nd field of its stat; the
+// fields count after the program's name, which may contain any character.
+func findProcess(pid int) (process, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, err
+		return process{}, err
 	}
-	rest := string(text[strings.LastIndexByte(string(text), ')')+1:])
-	f := strings.Fields(rest)
+	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(f) < 20 || f[0] == "Z" { // a zombie has ended
-		return 0, os.ErrNotExist
+		return process{}, os.ErrNotExist
 	}
-	return strconv.ParseUint(f[19], 10, 64)
-}
-
-// findProcess identifies a running process uniquely.
-func findProcess(pid int) (process, error) {
-	start, err := startTime(pid)
+	start, err := strconv.ParseUint(f[19], 10, 64)
 	return process{pid, start}, err
 }
 
 func (p process) alive() bool {
-	if p.PID == 0 {
-		return false
-	}
-	start, err := startTime(p.PID)
-	return err == nil && start == p.Start
+	now, err := findProcess(p.PID)
+	return err == nil && now == p
 }
 
 // end sends a signal and waits until the process has ended.
@@ -56,8 +48,8 @@ func (p process) end(sig unix.Signal, patience time.Duration) error {
 	return nil
 }
 
-// inhabitants lists the processes inside a lab's namespaces. All of them belong to the lab.
-func inhabitants(names []string) (pids []int, err error) {
+// processesIn lists the processes inside a lab's namespaces. All of them belong to the lab.
+func processesIn(names []string) (pids []int, err error) {
 	type id struct{ dev, ino uint64 }
 	ours := make(map[id]bool, len(names))
 	var st unix.Stat_t
@@ -83,10 +75,10 @@ func inhabitants(names []string) (pids []int, err error) {
 	return pids, nil
 }
 
-// evict kills all processes inside a lab's namespaces.
-func evict(names []string) error {
+// killProcesses kills all processes inside a lab's namespaces.
+func killProcesses(names []string) error {
 	for limit := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		pids, err := inhabitants(names)
+		pids, err := processesIn(names)
 		if err != nil || len(pids) == 0 {
 			return err
 		}

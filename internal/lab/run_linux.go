@@ -5,34 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"slices"
 
 	"github.com/allcast/allcast/internal/launch"
 )
-
-// Job is a command that runs as one rank per host.
-type Job struct {
-	Command        []string
-	Self           []string // as in Options
-	Stdout, Stderr io.Writer
-	Log            func(format string, args ...any) // receives messages for the user
-}
-
-// Check checks that the command exists, before a lab is built for it.
-func (j *Job) Check() error {
-	if len(j.Command) == 0 {
-		return configError("no command to run")
-	}
-	path, err := exec.LookPath(j.Command[0])
-	if err != nil {
-		return configError("cannot start the program: %w", err)
-	}
-	j.Command = append([]string{path}, j.Command[1:]...)
-	return nil
-}
 
 // Run runs a job and returns what the ports counted meanwhile. If the job fails, the ranks' logs
 // stay; if ctx ends the job, Run removes them.
@@ -52,11 +29,9 @@ func (l *Lab) Run(ctx context.Context, job Job) (*Counters, error) {
 	if err != nil {
 		return nil, errors.Join(err, logs.remove())
 	}
-	master := l.Plan.HostAddr(0).String()
 	err = launch.Run(ctx, launch.Config{
 		Ranks:   l.Plan.Graph.Hosts,
-		Command: slices.Concat(job.Self, []string{"enter", l.Plan.Config.Name, master, "--"}, job.Command),
-		Env:     l.Plan.rankEnv(os.Environ()),
+		Command: slices.Concat(job.Self, []string{"enter", l.Plan.Config.Name, "--"}, job.Command),
 		Prefix:  logPrefix,
 		Stdout:  &stream{logs, false}, Stderr: &stream{logs, true},
 		Failed: func(e *launch.RankError) { job.Log("%v: ending the other ranks", e) },
@@ -64,7 +39,7 @@ func (l *Lab) Run(ctx context.Context, job Job) (*Counters, error) {
 	logs.close()
 	after, countErr := l.Counters()
 	if err == nil {
-		err = errors.Join(countErr, l.complaints())
+		err = errors.Join(countErr, l.holderMessages())
 	}
 	if err != nil && ctx.Err() == nil {
 		job.Log("the ranks' output is in %s", logs.dir)
@@ -79,8 +54,8 @@ func (l *Lab) Run(ctx context.Context, job Job) (*Counters, error) {
 	return after.Sub(before), err
 }
 
-// complaints returns the holder's messages.
-func (l *Lab) complaints() error {
+// holderMessages returns the holder's messages.
+func (l *Lab) holderMessages() error {
 	text, err := os.ReadFile(logPath(l.Plan.Config.Name))
 	if err != nil || len(text) == 0 {
 		return err

@@ -47,6 +47,16 @@ func readState(name string) (*state, error) {
 	return &s, nil
 }
 
+// readPlan returns the state of a lab and its plan.
+func readPlan(name string) (*state, *Plan, error) {
+	s, err := readState(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, err := NewPlan(s.Config)
+	return s, plan, err
+}
+
 // write replaces the file atomically.
 func (s *state) write() error {
 	text, err := json.Marshal(s)

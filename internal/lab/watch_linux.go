@@ -4,36 +4,37 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 )
 
 // watcher reports hosts that use groups without a tree. Their joins and datagrams go nowhere, and
 // users should learn that from a message instead of a timeout.
 type watcher struct {
-	plan *Plan
-	mu   sync.Mutex
-	log  *os.File
-	said map[string]bool // messages already reported
+	plan     *Plan
+	mu       sync.Mutex
+	log      *os.File
+	reported map[string]bool // messages already reported
 }
 
 // watch reads a switch's IGMP socket until it is closed.
 func (w *watcher) watch(n *Node, f *os.File) {
-	groups := groupSet(w.plan.Groups)
 	buf := make([]byte, 2048)
 	for {
 		k, err := f.Read(buf)
 		if err != nil {
-			w.say("%s: reading IGMP: %v", n.Name, err)
+			w.report("%s: reading IGMP: %v", n.Name, err)
 			return
 		}
 		if source, group, ok := parseUpcall(buf[:k]); ok {
-			w.say("%s sends to %v, which has no tree", w.who(source), group)
+			w.report("%s sends to %v, which has no tree", w.hostName(source), group)
 			continue
 		}
 		host, joined := parseReport(buf[:k])
 		for _, g := range joined {
-			if !groups[g] && !linkLocal.Contains(g) {
-				w.say("%s joins %v, which has no tree", w.who(host), g)
+			isOurs := func(ours netip.AddrPort) bool { return ours.Addr() == g }
+			if !slices.ContainsFunc(w.plan.Groups, isOurs) && !linkLocal.Contains(g) {
+				w.report("%s joins %v, which has no tree", w.hostName(host), g)
 			}
 		}
 	}
@@ -42,7 +43,7 @@ func (w *watcher) watch(n *Node, f *os.File) {
 // linkLocal is the range of groups that never leave a link.
 var linkLocal = netip.MustParsePrefix("224.0.0.0/24")
 
-func (w *watcher) who(addr netip.Addr) string {
+func (w *watcher) hostName(addr netip.Addr) string {
 	for h := range w.plan.Graph.Hosts {
 		if w.plan.HostAddr(h) == addr {
 			return w.plan.Nodes[h].Name
@@ -51,12 +52,12 @@ func (w *watcher) who(addr netip.Addr) string {
 	return addr.String()
 }
 
-func (w *watcher) say(format string, args ...any) {
+func (w *watcher) report(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.said[line] && len(w.said) < 1000 {
-		w.said[line] = true
+	if !w.reported[line] && len(w.reported) < 1000 {
+		w.reported[line] = true
 		_, _ = fmt.Fprintln(w.log, line) // best effort
 	}
 }

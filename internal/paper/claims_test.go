@@ -17,8 +17,18 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
+func mustLoad(t *testing.T) registry {
+	t.Helper()
+	r, err := loadRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 func TestClaimsAreComplete(t *testing.T) {
-	for i, c := range Claims {
+	r := mustLoad(t)
+	for i, c := range r.Claims {
 		if want := fmt.Sprintf("C%d", i+1); c.ID != want {
 			t.Errorf("claim %d is called %s, want %s", i+1, c.ID, want)
 		}
@@ -26,9 +36,17 @@ func TestClaimsAreComplete(t *testing.T) {
 			t.Errorf("%s: a field is empty: %+v", c.ID, c)
 		}
 	}
+	for i, m := range r.Mistakes {
+		if m.Text == "" || len(m.Checks) == 0 {
+			t.Errorf("mistake %d: a field is empty: %+v", i+1, m)
+		}
+	}
+	if len(r.Claims) == 0 || len(r.Mistakes) == 0 || len(r.Slips) == 0 {
+		t.Errorf("the registry has %d claims, %d mistakes and %d slips", len(r.Claims), len(r.Mistakes), len(r.Slips))
+	}
 }
 
-// Every place that a claim names must exist. Commands are run, because only the command
+// Every place that a claim names must exist. The test runs the commands, because only the command
 // itself knows its flags.
 func TestPlacesExist(t *testing.T) {
 	allcast := filepath.Join(t.TempDir(), "allcast")
@@ -37,41 +55,39 @@ func TestPlacesExist(t *testing.T) {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	makefile := readFile(t, "Makefile")
-	exists := func(id string, c Check) {
+	exists := func(id string, c check) {
+		kind, rest, _ := strings.Cut(string(c), " ")
 		switch {
-		case c.Test != "":
-			if !hasTest(t, c.Package, c.Test) {
-				t.Errorf("%s: %s has no %s: update internal/paper/claims.go", id, c.Package, c.Test)
+		case kind == "allcast":
+			if out, err := exec.Command(allcast, strings.Fields(rest)...).CombinedOutput(); err != nil {
+				t.Errorf("%s: %s: %v\n%s", id, c, err, out)
 			}
-		case c.Command != "":
-			if out, err := exec.Command(allcast, strings.Fields(c.Command)...).CombinedOutput(); err != nil {
-				t.Errorf("%s: allcast %s: %v\n%s", id, c.Command, err, out)
+		case kind == "make":
+			if !strings.Contains(makefile, "\n"+rest+":") {
+				t.Errorf("%s: the Makefile has no target %s", id, rest)
 			}
-		case c.Target != "":
-			if !strings.Contains(makefile, "\n"+c.Target+":") {
-				t.Errorf("%s: the Makefile has no target %s", id, c.Target)
+		case strings.HasPrefix(kind, "docs/"):
+			if !names(readFile(t, string(c)), id) {
+				t.Errorf("%s: %s does not mention the claim", id, c)
 			}
-		case c.Page != "":
-			if !names(readFile(t, c.Page), id) {
-				t.Errorf("%s: %s does not mention it", id, c.Page)
-			}
-		default:
-			t.Errorf("%s: a check names no place", id)
+		case !hasTest(t, kind, rest):
+			t.Errorf("%s: %q is no test: update internal/paper/claims.json", id, c)
 		}
 	}
-	for _, c := range Claims {
+	r := mustLoad(t)
+	for _, c := range r.Claims {
 		for _, check := range c.Checks {
 			exists(c.ID, check)
 		}
 	}
-	for i, m := range mistakes {
-		for _, check := range m.checks {
+	for i, m := range r.Mistakes {
+		for _, check := range m.Checks {
 			exists(fmt.Sprintf("mistake %d", i+1), check)
 		}
 	}
 }
 
-// names says whether a page names a claim, also as part of "C11 to C14".
+// names reports whether a page names a claim, also as part of "C11 to C14".
 func names(page, id string) bool {
 	if regexp.MustCompile(`\b` + id + `\b`).MatchString(page) {
 		return true

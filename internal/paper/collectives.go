@@ -18,18 +18,13 @@ func collectives() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var b strings.Builder
-	b.WriteString("# Multicast beside point-to-point collectives\n\n" +
-		"`make docs` writes this page. All runs are simulated on one network model and verified. The network\n" +
-		"is `fat-tree:188,12,6`, the paper's testbed of 188 hosts and 18 switches, at 56 Gbit/s with 500 ns\n" +
-		"per link, unless stated otherwise. Times are microseconds of virtual time.\n")
-	parts := []func(*strings.Builder, *topology.Graph) error{broadcastTimes, allgatherTimes, variation, together}
-	for _, part := range parts {
-		if err := part(&b, g); err != nil {
-			return "", err
-		}
-	}
-	return b.String(), nil
+	return render("collectives.md.tmpl", comparison{g, 20 * time.Microsecond, 5 * time.Microsecond})
+}
+
+// comparison has a method for each table of the page.
+type comparison struct {
+	*topology.Graph
+	Detour, Delay time.Duration // the two kinds of noise, see sim.Config
 }
 
 // simulate runs one collective on the testbed's links, verified.
@@ -51,17 +46,26 @@ func run(g *topology.Graph, op, algo string, bytes, segment int64) (*sim.Result,
 	return simulate(sim.Config{Op: op, Algo: algo, Topology: g, Bytes: bytes, Segment: segment, Seed: 1})
 }
 
-func runChains(g *topology.Graph, op, algo string, bytes int64, chains int, noise sim.Config) (*sim.Result, error) {
-	noise.Op, noise.Algo, noise.Topology, noise.Bytes, noise.Chains = op, algo, g, bytes, chains
-	return simulate(noise)
+// fastest runs a collective with several segment sizes.
+func fastest(g *topology.Graph, op, algo string, bytes int64, segments ...int64) (*sim.Result, int64, error) {
+	var best *sim.Result
+	var with int64
+	for _, s := range segments {
+		r, err := run(g, op, algo, bytes, s)
+		if err != nil {
+			return nil, 0, err
+		}
+		if best == nil || r.TimeUS < best.TimeUS {
+			best, with = r, s
+		}
+	}
+	return best, with, nil
 }
 
-func broadcastTimes(b *strings.Builder, g *topology.Graph) error {
+// Broadcast compares the times of a Broadcast, and names the best algorithm beside multicast.
+func (c comparison) Broadcast() (string, error) {
 	const bytes = 1 << 20
-	b.WriteString("\n## Broadcast of 1 MiB (C8, C10)\n\n" +
-		"Each point-to-point algorithm has its best segment size of 4, 16, 64, 256 KiB or none.\n\n" +
-		"| algorithm | segment | time | slower by | payload on links / N | traffic / mcast |\n" +
-		"|---|--:|--:|--:|--:|--:|\n")
+	var b strings.Builder
 	var ref *sim.Result
 	bestTime, bestAlgo := math.Inf(1), ""
 	for _, algo := range sim.Algorithms["broadcast"] {
@@ -69,16 +73,9 @@ func broadcastTimes(b *strings.Builder, g *topology.Graph) error {
 		if algo == "mcast" {
 			segments = segments[:1]
 		}
-		var best *sim.Result
-		var with int64
-		for _, s := range segments {
-			r, err := run(g, "broadcast", algo, bytes, s)
-			if err != nil {
-				return err
-			}
-			if best == nil || r.TimeUS < best.TimeUS {
-				best, with = r, s
-			}
+		best, with, err := fastest(c.Graph, "broadcast", algo, bytes, segments...)
+		if err != nil {
+			return "", err
 		}
 		if ref == nil {
 			ref = best
@@ -89,105 +86,82 @@ func broadcastTimes(b *strings.Builder, g *topology.Graph) error {
 		if with > 0 {
 			segment = fmt.Sprintf("%d KiB", with>>10)
 		}
-		fmt.Fprintf(b, "| %s | %s | %.0f | %.2f | %.0f | %.2f |\n", algo, segment, best.TimeUS, best.TimeUS/ref.TimeUS,
+		fmt.Fprintf(&b, "| %s | %s | %.0f | %.2f | %.0f | %.2f |\n", algo, segment, best.TimeUS, best.TimeUS/ref.TimeUS,
 			float64(best.PayloadLinkBytes)/bytes, float64(best.PayloadLinkBytes)/float64(ref.PayloadLinkBytes))
 	}
-	fmt.Fprintf(b, "\nThe best point-to-point algorithm, %s, takes %.2f times as long as multicast. The paper\n"+
-		"measured up to 1.3 over k-nomial and 4.75 over binary trees.\n", bestAlgo, bestTime/ref.TimeUS)
-	return nil
+	fmt.Fprintf(&b, "\nThe best point-to-point algorithm, %s, takes %.2f times as long as multicast.",
+		bestAlgo, bestTime/ref.TimeUS)
+	return b.String(), nil
 }
 
-func allgatherTimes(b *strings.Builder, g *topology.Graph) error {
-	b.WriteString("\n## Allgather (C8, C10)\n\n" +
-		"Multicast has one root at a time, as in the paper. The ring has its best segment size of 16 KiB,\n" +
-		"64 KiB or none.\n\n" +
-		"| bytes | mcast | ring | mcast / ring | payload on links, ring / mcast | the same by the model |\n" +
-		"|--:|--:|--:|--:|--:|--:|\n")
-	model := float64(g.RingTraversals()) / float64(g.TreeTraversals())
+// Allgather compares multicast with a ring.
+func (c comparison) Allgather() (string, error) {
+	var b strings.Builder
+	model := float64(c.RingTraversals()) / float64(c.TreeTraversals())
 	for _, bytes := range []int64{64 << 10, 128 << 10, 256 << 10} {
-		m, err := run(g, "allgather", "mcast", bytes, 0)
+		m, err := run(c.Graph, "allgather", "mcast", bytes, 0)
 		if err != nil {
-			return err
+			return "", err
 		}
-		var ring *sim.Result
-		for _, s := range []int64{0, 16 << 10, 64 << 10} {
-			r, err := run(g, "allgather", "ring", bytes, s)
-			if err != nil {
-				return err
-			}
-			if ring == nil || r.TimeUS < ring.TimeUS {
-				ring = r
-			}
+		ring, _, err := fastest(c.Graph, "allgather", "ring", bytes, 0, 16<<10, 64<<10)
+		if err != nil {
+			return "", err
 		}
-		fmt.Fprintf(b, "| %d KiB | %.0f | %.0f | %.3f | %.4f | %.4f |\n",
+		fmt.Fprintf(&b, "| %d KiB | %.0f | %.0f | %.3f | %.4f | %.4f |\n",
 			bytes>>10, m.TimeUS, ring.TimeUS, m.TimeUS/ring.TimeUS,
 			float64(ring.PayloadLinkBytes)/float64(m.PayloadLinkBytes), model)
 	}
-	b.WriteString("\n" +
-		"The paper found multicast level with the ring at 128 to 256 KiB, and 1.5 to 2 times less traffic at\n" +
-		"the switch ports.\n")
-	return nil
+	return b.String(), nil
 }
 
-// variation measures claim C9 with two kinds of noise.
-func variation(b *strings.Builder, g *topology.Graph) error {
-	const detour, delay = 20 * time.Microsecond, 5 * time.Microsecond
-	b.WriteString("\n## Variation (C9)\n\nThe paper saw far less variation with multicast.\n\n")
-	fmt.Fprintf(b, "**Noise of the operating system**: each host stops for %v on average, 1 %% of the time. Its NIC\n"+
-		"continues. A step of a ring or tree waits for a stopped host; a datagram does not. But a barrier\n"+
-		"needs all hosts.\n\n", detour)
-	if err := varied(b, g, sim.Config{Detour: detour}); err != nil {
-		return err
-	}
-	fmt.Fprintf(b, "\n"+
-		"**Slow reactions**: each host reacts to each reliable message, and to each completed send, after a\n"+
-		"random delay of %v on average. The dependent steps of multicast are its barrier (log P) and, in an\n"+
-		"Allgather with one root at a time, the turns (P).\n\n", delay)
-	return varied(b, g, sim.Config{Noise: delay})
-}
+// Stopped measures claim C9 with hosts that stop at times.
+func (c comparison) Stopped() (string, error) { return c.vary(sim.Config{Detour: c.Detour}) }
 
-// varied writes the table for one kind of noise.
-func varied(b *strings.Builder, g *topology.Graph, noise sim.Config) error {
+// Delayed measures claim C9 with hosts that react late.
+func (c comparison) Delayed() (string, error) { return c.vary(sim.Config{Noise: c.Delay}) }
+
+// vary writes the table and the verdicts for one kind of noise.
+func (c comparison) vary(cfg sim.Config) (string, error) {
 	const seeds = 10
+	const allAtOnce = "mcast, all at once"
+	var b strings.Builder
 	b.WriteString("| operation | algorithm | mean | max - min | standard deviation, us |\n|---|---|--:|--:|--:|\n")
 	var verdicts []string
-	for _, c := range []struct {
+	for _, o := range []struct {
 		op    string
 		bytes int64
 		algos []string
 	}{
 		{"broadcast", 1 << 20, []string{"mcast", "binomial", "knomial", "binary", "chain", "scatter-allgather"}},
-		{"allgather", 64 << 10, []string{"mcast", "mcast, all at once", "ring"}},
+		{"allgather", 64 << 10, []string{"mcast", allAtOnce, "ring"}},
 	} {
 		deviation := map[string]float64{}
-		for _, algo := range c.algos {
+		for _, algo := range o.algos {
+			cfg.Op, cfg.Algo, cfg.Topology, cfg.Bytes, cfg.Chains = o.op, algo, c.Graph, o.bytes, 1
+			if algo == allAtOnce {
+				cfg.Algo, cfg.Chains = "mcast", c.Hosts
+			}
 			var sum, squares, slowest float64
-			fastest := math.Inf(1)
-			for seed := uint64(1); seed <= seeds; seed++ {
-				chains := 1
-				name, _, all := strings.Cut(algo, ",")
-				if all {
-					chains = g.Hosts
-				}
-				noise.Seed = seed
-				r, err := runChains(g, c.op, name, c.bytes, chains, noise)
+			quickest := math.Inf(1)
+			for cfg.Seed = 1; cfg.Seed <= seeds; cfg.Seed++ {
+				r, err := simulate(cfg)
 				if err != nil {
-					return err
+					return "", err
 				}
 				sum, squares = sum+r.TimeUS, squares+r.TimeUS*r.TimeUS
-				fastest, slowest = min(fastest, r.TimeUS), max(slowest, r.TimeUS)
+				quickest, slowest = min(quickest, r.TimeUS), max(slowest, r.TimeUS)
 			}
 			mean := sum / seeds
 			deviation[algo] = math.Sqrt(max(0, squares/seeds-mean*mean))
-			fmt.Fprintf(b, "| %s %d KiB | %s | %.0f | %.0f | %.1f |\n",
-				c.op, c.bytes>>10, algo, mean, slowest-fastest, deviation[algo])
+			fmt.Fprintf(&b, "| %s %d KiB | %s | %.0f | %.0f | %.1f |\n",
+				o.op, o.bytes>>10, algo, mean, slowest-quickest, deviation[algo])
 		}
 		best := "mcast"
-		if d, ok := deviation["mcast, all at once"]; ok && d < deviation[best] {
-			best = "mcast, all at once"
+		if d, ok := deviation[allAtOnce]; ok && d < deviation[best] {
+			best = allAtOnce
 		}
 		var more, less []string
-		for _, algo := range c.algos {
+		for _, algo := range o.algos {
 			switch {
 			case strings.HasPrefix(algo, "mcast"):
 			case deviation[algo] > deviation[best]:
@@ -197,10 +171,10 @@ func varied(b *strings.Builder, g *topology.Graph, noise sim.Config) error {
 			}
 		}
 		verdicts = append(verdicts, fmt.Sprintf("%s: %s varies less than %s;\n  not less than: %s.",
-			c.op, best, list(more), list(less)))
+			o.op, best, list(more), list(less)))
 	}
-	fmt.Fprintf(b, "\nOver %d seeds:\n\n- %s\n", seeds, strings.Join(verdicts, "\n- "))
-	return nil
+	fmt.Fprintf(&b, "\nOver %d seeds:\n\n- %s\n", seeds, strings.Join(verdicts, "\n- "))
+	return b.String(), nil
 }
 
 func list(names []string) string {
@@ -210,20 +184,16 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// together measures claim C2, Appendix B.
-func together(b *strings.Builder, testbed *topology.Graph) error {
-	b.WriteString("\n## Allgather and Reduce-Scatter at once (C2, Figure 3)\n\n" +
-		"1 MiB per rank on `star:P`, and on the testbed for 188. The last columns are the payload that the\n" +
-		"busiest rank sends and receives, in units of N, Allgather + Reduce-Scatter.\n\n" +
-		"| P | pair | time | over ring+ring | 2 - 2/P | sends | receives |\n|--:|---|--:|--:|--:|--:|--:|\n")
+// Together measures claim C2, Appendix B.
+func (c comparison) Together() (string, error) {
 	const bytes = 1 << 20
-	for _, p := range []int{4, 8, 16, 64, 188} {
-		g := testbed
-		pairs := []string{"ring+ring", "mcast+inc"}
-		if p != 188 {
+	var b strings.Builder
+	for _, p := range []int{4, 8, 16, 64, c.Hosts} {
+		g, pairs := c.Graph, []string{"ring+ring", "mcast+inc"}
+		if p != c.Hosts {
 			var err error
 			if g, err = topology.Parse(fmt.Sprintf("star:%d", p)); err != nil {
-				return err
+				return "", err
 			}
 			pairs = []string{"ring+ring", "mcast+ring", "ring+inc", "mcast+inc"}
 		}
@@ -231,16 +201,16 @@ func together(b *strings.Builder, testbed *topology.Graph) error {
 		for _, pair := range pairs {
 			r, err := run(g, "allgather+reduce-scatter", pair, bytes, 0)
 			if err != nil {
-				return err
+				return "", err
 			}
 			if ref == 0 {
 				ref = r.TimeUS
 			}
 			ag, rs := r.Parts[0], r.Parts[1]
-			fmt.Fprintf(b, "| %d | %s | %.0f | %.3f | %.3f | %.0f + %.0f | %.0f + %.0f |\n",
+			fmt.Fprintf(&b, "| %d | %s | %.0f | %.3f | %.3f | %.0f + %.0f | %.0f + %.0f |\n",
 				p, pair, r.TimeUS, ref/r.TimeUS, 2-2/float64(p),
 				float64(ag.Sent)/bytes, float64(rs.Sent)/bytes, float64(ag.Received)/bytes, float64(rs.Received)/bytes)
 		}
 	}
-	return nil
+	return b.String(), nil
 }

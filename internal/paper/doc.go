@@ -3,6 +3,12 @@
 // reproduce the paper's figures. Neither the library nor the simulator imports it.
 package paper
 
+import (
+	"embed"
+	"strings"
+	"text/template"
+)
+
 // A Page is a file under docs/ that `make docs` writes.
 type Page struct {
 	File string
@@ -15,4 +21,20 @@ var Pages = []Page{
 	{"docs/phases.md", phases},
 	{"docs/collectives.md", collectives},
 	{"docs/dpa.md", accelerator},
+}
+
+//go:embed *.md.tmpl
+var templateFiles embed.FS
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"item": item, "places": places, "number": func(index int) int { return index + 1 },
+	"share": share, "overBound": overBound,
+	"join": strings.Join,
+}).ParseFS(templateFiles, "*.md.tmpl"))
+
+// render fills in the template of a page.
+func render(name string, data any) (string, error) {
+	var b strings.Builder
+	err := templates.ExecuteTemplate(&b, name, data)
+	return b.String(), err
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	_ "embed" // for the page
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -13,22 +14,28 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"text/template"
 	"time"
 
+	"github.com/allcast/allcast/internal/lab"
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// figure is one operation and the algorithms to compare, multicast first.
-type figure struct {
+//go:embed page.md.tmpl
+var pageText string
+
+var page = template.Must(template.New("page").Parse(pageText))
+
+// figures are the operations and the algorithms to compare, multicast first.
+var figures = []struct {
 	op    string
 	algos []string
-}
-
-var figures = []figure{
+}{
 	{"broadcast", []string{"mcast", "knomial", "binary"}},
 	{"allgather", []string{"mcast", "ring"}},
 }
 
+// measured is a part of the output of "allcast perf".
 type measured struct {
 	Ranks    int   `json:"ranks"`
 	Bytes    int64 `json:"bytes"`
@@ -37,12 +44,6 @@ type measured struct {
 	Time     struct {
 		P50 float64 `json:"p50"`
 	} `json:"time_us"`
-}
-
-type counted struct {
-	LinkBytes      uint64 `json:"link_bytes"`
-	McastLinkBytes uint64 `json:"mcast_link_bytes"`
-	Dropped        uint64 `json:"dropped_packets"`
 }
 
 func main() {
@@ -72,22 +73,7 @@ func run(spec, size string, iters int, dir string) error {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	start := time.Now()
-	var b strings.Builder
-	fmt.Fprintf(&b, `# Figure 12, on real ports
-
-Traffic at the switch ports of %s: %s from each rank, %d iterations. The network
-consists of namespaces on one machine (`+"`allcast lab`"+`). The kernel routes multicast along one tree,
-and the interfaces count. All traffic counts, joining and control included, and every received byte
-was verified. The minimum is the payload on a minimal tree.
-
-`+"`make figure12`"+` wrote this page on %d processors, %s. The times are of %d processes on
-those processors, and say nothing about a real network.
-
-The paper measured 1.5 to 2 times less traffic with multicast (claim C10).
-
-| operation | algorithm | bytes on all links | over the minimum | times multicast | repaired | median per iteration |
-|---|---|--:|--:|--:|--:|--:|
-`, spec, size, iters, runtime.NumCPU(), time.Now().UTC().Format("2006-01-02"), g.Hosts)
+	var rows, b strings.Builder
 	for _, f := range figures {
 		var files []string
 		var first uint64
@@ -105,26 +91,30 @@ The paper measured 1.5 to 2 times less traffic with multicast (claim C10).
 				minimum *= float64(m.Ranks)
 			}
 			bytes := float64(c.LinkBytes)
-			fmt.Fprintf(&b, "| %s | %s | %.1f MB | %.3f | %.2f | %d bytes | %.0f ms |\n",
+			fmt.Fprintf(&rows, "| %s | %s | %.1f MB | %.3f | %.2f | %d bytes | %.0f ms |\n",
 				f.op, algo, bytes/1e6, bytes/minimum, bytes/float64(first), m.Repaired, m.Time.P50/1e3)
 			log.Printf("%s by %s: %d bytes on all links, %.3f times the minimum, after %v",
 				f.op, algo, c.LinkBytes, bytes/minimum, time.Since(start).Round(time.Second))
 			files = append(files, file)
 		}
-		page := filepath.Join(dir, "figure12-"+f.op+".html")
-		out, err := exec.Command(allcast, append([]string{"lab", "report", "--html", page}, files...)...).CombinedOutput()
+		drawing := filepath.Join(dir, "figure12-"+f.op+".html")
+		out, err := exec.Command(allcast, append([]string{"lab", "report", "--html", drawing}, files...)...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 	}
-	fmt.Fprintf(&b, "\nThe command also writes a drawing of the network with the traffic of each link:\n"+
-		"`docs/figure12-broadcast.html` and `docs/figure12-allgather.html`, which are not committed.\n"+
-		"It took %v.\n", time.Since(start).Round(time.Second))
+	err = page.Execute(&b, map[string]any{
+		"Topology": spec, "Size": size, "Iterations": iters, "Hosts": g.Hosts, "Processors": runtime.NumCPU(),
+		"Date": start.UTC().Format("2006-01-02"), "Rows": rows.String(), "Took": time.Since(start).Round(time.Second),
+	})
+	if err != nil {
+		return err
+	}
 	return os.WriteFile(filepath.Join(dir, "figure12.md"), []byte(b.String()), 0o644)
 }
 
 // measure runs one algorithm in a lab of its own.
-func measure(allcast, file, spec, op, algo, size string, iters int) (m measured, c counted, err error) {
+func measure(allcast, file, spec, op, algo, size string, iters int) (m measured, c lab.Counters, err error) {
 	cmd := exec.Command(allcast, "lab", "run", "--topology", spec, "--json", "--",
 		"allcast", "perf", op, "--algo", algo, "-b", size, "-n", fmt.Sprint(iters), "--json")
 	cmd.Stderr = os.Stderr

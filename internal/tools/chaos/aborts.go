@@ -22,8 +22,8 @@ func (a aborts) add(rank int, n *report) { a[abortKey{n.Epoch, rank}] = n }
 // communicators.
 func (a aborts) judge() error {
 	for key, n := range a {
-		for _, whom := range n.Ranks {
-			blamed := a[abortKey{key.epoch, whom}]
+		for _, rank := range n.Ranks {
+			blamed := a[abortKey{key.epoch, rank}]
 			switch {
 			case blamed == nil:
 			case blamed.Kind == kindCancelled && (blamed.Comm == n.Comm || blamed.makes(n.Comm) || !wasCancelled(n)):
@@ -31,7 +31,7 @@ func (a aborts) judge() error {
 			case blamed.Kind == kindGivenUp && blamed.Comm != n.Comm && !wasCancelled(n):
 				continue
 			}
-			return fmt.Errorf("rank %d blames rank %d, which did not do that: %v", key.rank, whom, n)
+			return fmt.Errorf("rank %d blames rank %d, which did not do that: %v", key.rank, rank, n)
 		}
 	}
 	return nil

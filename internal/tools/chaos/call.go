@@ -12,18 +12,17 @@ import (
 	"github.com/allcast/allcast"
 )
 
-// testCall is one call: its start functions, its buffers, and the check of its results.
+// testCall is one call: its functions, its buffers, and the check of its results.
 type testCall struct {
-	start  func() (*allcast.Request, error)
-	call   func(ctx context.Context) error // blocking variant of start
+	call   func(ctx context.Context) error
+	start  func() (*allcast.Request, error) // nonblocking variant of call, for the calls of bursts
 	verify func() error
 	bufs   [][]byte
 	alloc  bool // whether bufs are from Alloc
 }
 
 // prepare prepares a call. nth distinguishes the calls of a burst.
-func (r *rank) prepare(st step, nth uint64) (*testCall, error) {
-	c := r.commOf(st)
+func (r *rank) prepare(c comm, st step, nth uint64) (*testCall, error) {
 	id := r.call<<2 | nth
 	opts := []allcast.CallOption{allcast.WithAlgorithm(st.algo)}
 	if st.algo == "mcast" {
@@ -44,12 +43,10 @@ func (r *rank) prepare(st step, nth uint64) (*testCall, error) {
 	case "allgatherv":
 		counts := unevenly(c.Size(), st.size, st.root)
 		err = r.gather(f, c, counts, id)
-		f.start = func() (*allcast.Request, error) { return c.StartAllgatherv(f.bufs[0], f.bufs[1], counts, opts...) }
 		f.call = func(ctx context.Context) error { return c.Allgatherv(ctx, f.bufs[0], f.bufs[1], counts, opts...) }
 	case "reduce", "allreduce":
 		err = r.reduce(f, c, st, id, opts)
 	case "barrier":
-		f.start = func() (*allcast.Request, error) { return c.StartBarrier() }
 		f.call = func(ctx context.Context) error { return c.Barrier(ctx) }
 		f.verify = func() error { return nil }
 	}
@@ -71,7 +68,7 @@ func (r *rank) buffer(f *testCall, n int) ([]byte, error) {
 	return b, nil
 }
 
-func (r *rank) broadcast(f *testCall, c *allcast.Comm, st step, id uint64, opts []allcast.CallOption) error {
+func (r *rank) broadcast(f *testCall, c comm, st step, id uint64, opts []allcast.CallOption) error {
 	root := int(st.root % uint64(c.Size()))
 	want := r.script.pattern(id, c.WorldRank(root))
 	buf, err := r.buffer(f, st.size)
@@ -81,14 +78,13 @@ func (r *rank) broadcast(f *testCall, c *allcast.Comm, st step, id uint64, opts 
 	if c.Rank() == root {
 		want.fill(buf)
 	}
-	f.start = func() (*allcast.Request, error) { return c.StartBroadcast(buf, root, opts...) }
 	f.call = func(ctx context.Context) error { return c.Broadcast(ctx, buf, root, opts...) }
 	f.verify = func() error { return want.check(buf) }
 	return nil
 }
 
 // gather prepares the send and the receive buffer of an Allgather.
-func (r *rank) gather(f *testCall, c *allcast.Comm, counts []int, id uint64) error {
+func (r *rank) gather(f *testCall, c comm, counts []int, id uint64) error {
 	all := 0
 	for _, n := range counts {
 		all += n
@@ -113,7 +109,7 @@ func (r *rank) gather(f *testCall, c *allcast.Comm, counts []int, id uint64) err
 }
 
 // reduce adds unsigned integers, whose sum does not depend on the order.
-func (r *rank) reduce(f *testCall, c *allcast.Comm, st step, id uint64, opts []allcast.CallOption) error {
+func (r *rank) reduce(f *testCall, c comm, st step, id uint64, opts []allcast.CallOption) error {
 	n := st.size / 8 / c.Size() * c.Size() * 8
 	part, mineAt := n, 0
 	if st.do == "reduce" {
@@ -129,20 +125,11 @@ func (r *rank) reduce(f *testCall, c *allcast.Comm, st step, id uint64, opts []a
 		return err
 	}
 	r.script.pattern(id, c.WorldRank(c.Rank())).fill(mine)
-	f.start = func() (*allcast.Request, error) {
-		return c.StartAllreduce(mine, got, allcast.Uint64, allcast.Sum, opts...)
-	}
-	f.call = func(ctx context.Context) error {
-		return c.Allreduce(ctx, mine, got, allcast.Uint64, allcast.Sum, opts...)
-	}
+	call := c.Allreduce
 	if st.do == "reduce" {
-		f.start = func() (*allcast.Request, error) {
-			return c.StartReduceScatter(mine, got, allcast.Uint64, allcast.Sum, opts...)
-		}
-		f.call = func(ctx context.Context) error {
-			return c.ReduceScatter(ctx, mine, got, allcast.Uint64, allcast.Sum, opts...)
-		}
+		call = c.ReduceScatter
 	}
+	f.call = func(ctx context.Context) error { return call(ctx, mine, got, allcast.Uint64, allcast.Sum, opts...) }
 	f.verify = func() error {
 		sum := make([]byte, n)
 		for i := range c.Size() {

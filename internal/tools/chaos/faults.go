@@ -52,12 +52,19 @@ func (r *runner) schedule(d time.Duration, f func()) {
 	time.AfterFunc(d, func() { events <- event{do: f} })
 }
 
-func (r *runner) recordFault(p *process, kind string) { p.fault, p.faultAt = kind, time.Now() }
+// begin records a fault of a rank. A permanent one must make the others exclude the rank.
+func (r *runner) begin(p *process, kind string, permanent bool) {
+	if permanent {
+		p.fault, p.faultAt = kind, time.Now()
+	} else {
+		kind = "short " + kind
+	}
+	r.sum.faults[kind]++
+}
 
 func (r *runner) kill(p *process) {
 	r.record("rank %d is killed", p.rank)
-	r.sum.faults["kill"]++
-	r.recordFault(p, "kill")
+	r.begin(p, "kill", true)
 	_ = p.cmd.Process.Kill()
 }
 
@@ -65,12 +72,7 @@ func (r *runner) kill(p *process) {
 // must find out when it runs again.
 func (r *runner) stopProcess(p *process, d time.Duration, permanent bool) {
 	p.busy = true
-	kind := "short stop"
-	if permanent {
-		kind = "stop"
-		r.recordFault(p, kind)
-	}
-	r.sum.faults[kind]++
+	r.begin(p, "stop", permanent)
 	r.record("rank %d is stopped for %v", p.rank, d.Round(time.Millisecond))
 	_ = p.cmd.Process.Signal(syscall.SIGSTOP)
 	r.schedule(d, func() {
@@ -83,12 +85,7 @@ func (r *runner) stopProcess(p *process, d time.Duration, permanent bool) {
 // cutLink cuts a rank's link for a while. Cutting takes time, so a goroutine does it.
 func (r *runner) cutLink(p *process, d time.Duration, permanent bool) {
 	p.busy = true
-	kind := "short cut"
-	if permanent {
-		kind = "cut"
-		r.recordFault(p, kind)
-	}
-	r.sum.faults[kind]++
+	r.begin(p, "cut", permanent)
 	r.record("rank %d is cut off for %v or more", p.rank, d.Round(time.Millisecond))
 	start, events := time.Now(), r.events
 	go func() {

@@ -20,9 +20,6 @@ func (r *runner) handle(e event) {
 		return
 	}
 	n := e.report
-	if n.Kind == kindProgress || n.Kind == kindEnd {
-		p.last = n.tally
-	}
 	if n.Kind != kindProgress {
 		r.record("rank %d: %v", p.rank, n)
 	}
@@ -57,12 +54,12 @@ func (r *runner) handle(e event) {
 		if p.unharmed() {
 			r.violation("rank %d: %v", p.rank, n)
 		}
+	case kindProgress:
+		p.last = n.tally
+		r.checkUsage(p, n.usage)
 	case kindEnd:
-		p.lastKind = n.Kind
+		p.last, p.lastKind = n.tally, n.Kind
 		r.checkLeaks(p, n)
-	}
-	if n.Kind == kindProgress {
-		r.checkUsage(p, &n.tally)
 	}
 }
 
@@ -124,7 +121,7 @@ func (r *runner) handleExit(p *process, end error) {
 
 // checkLeaks checks the resources that remain after a rank has left the job.
 func (r *runner) checkLeaks(p *process, n *report) {
-	r.sum.goroutines, r.sum.files = max(r.sum.goroutines, n.Goroutines), max(r.sum.files, n.Files)
+	r.sum.left.grow(n.usage)
 	if n.Goroutines > 0 || n.Files > ownFiles {
 		r.violation("rank %d has %d goroutines and %d files more than before it joined: %s",
 			p.rank, n.Goroutines, n.Files, n.Text)
@@ -133,9 +130,9 @@ func (r *runner) checkLeaks(p *process, n *report) {
 
 // checkUsage checks the resources of a working rank: connections to and from all ranks, and one or two
 // goroutines for each.
-func (r *runner) checkUsage(p *process, t *tally) {
-	r.sum.workGoroutines, r.sum.workFiles = max(r.sum.workGoroutines, t.Goroutines), max(r.sum.workFiles, t.Files)
-	if limit := 40 + 6*len(r.ranks); t.Goroutines > limit || t.Files > limit {
-		r.violation("rank %d has %d goroutines and %d files: want at most %d", p.rank, t.Goroutines, t.Files, limit)
+func (r *runner) checkUsage(p *process, u usage) {
+	r.sum.working.grow(u)
+	if limit := 40 + 6*len(r.ranks); u.Goroutines > limit || u.Files > limit {
+		r.violation("rank %d has %d goroutines and %d files: want at most %d", p.rank, u.Goroutines, u.Files, limit)
 	}
 }

@@ -10,9 +10,9 @@ import (
 
 // The judge reports every violation, and reports none if there is none.
 func TestJudge(t *testing.T) {
-	end := func(rank int) event { return event{rank: rank, end: errEnded} }
-	says := func(rank int, what string, ranks ...int) event {
-		return event{rank: rank, report: &report{Kind: what, Epoch: 1, Ranks: ranks}}
+	exits := func(rank int) event { return event{rank: rank, end: errEnded} }
+	reports := func(rank int, kind string, ranks ...int) event {
+		return event{rank: rank, report: &report{Kind: kind, Epoch: 1, Ranks: ranks}}
 	}
 	for _, tt := range []struct {
 		name    string
@@ -20,38 +20,38 @@ func TestJudge(t *testing.T) {
 		closing bool
 		bad     bool
 	}{
-		{"blames a killed rank", []event{says(0, kindLost, 3)}, false, false},
-		{"blames a healthy rank", []event{says(0, kindLost, 2)}, false, true},
-		{"blames no rank", []event{says(0, kindLost, -1)}, false, true},
-		{"a killed rank blames any rank", []event{says(3, kindLost, 2)}, false, false},
-		{"shrink misses a healthy rank", []event{says(0, kindMissing, 1)}, false, true},
-		{"shrink misses a killed rank", []event{says(0, kindMissing, 3)}, false, false},
-		{"all continue together", []event{says(0, kindEpoch, 0, 1, 2), says(1, kindEpoch, 0, 1, 2)}, false, false},
+		{"blames a killed rank", []event{reports(0, kindLost, 3)}, false, false},
+		{"blames a healthy rank", []event{reports(0, kindLost, 2)}, false, true},
+		{"blames no rank", []event{reports(0, kindLost, -1)}, false, true},
+		{"a killed rank blames any rank", []event{reports(3, kindLost, 2)}, false, false},
+		{"shrink misses a healthy rank", []event{reports(0, kindMissing, 1)}, false, true},
+		{"shrink misses a killed rank", []event{reports(0, kindMissing, 3)}, false, false},
+		{"all continue together", []event{reports(0, kindEpoch, 0, 1, 2), reports(1, kindEpoch, 0, 1, 2)}, false, false},
 		{
 			"continues with a rank that is just dying",
-			[]event{says(0, kindEpoch, 0, 1, 2, 3), says(1, kindEpoch, 0, 1, 2, 3)},
+			[]event{reports(0, kindEpoch, 0, 1, 2, 3), reports(1, kindEpoch, 0, 1, 2, 3)},
 			false, false,
 		},
-		{"continues without a healthy rank", []event{says(0, kindEpoch, 0, 1)}, false, true},
+		{"continues without a healthy rank", []event{reports(0, kindEpoch, 0, 1)}, false, true},
 		{
 			"ranks continue with different members",
-			[]event{says(0, kindEpoch, 0, 1, 2), says(1, kindEpoch, 0, 1, 2, 3)},
+			[]event{reports(0, kindEpoch, 0, 1, 2), reports(1, kindEpoch, 0, 1, 2, 3)},
 			false, true,
 		},
-		{"excluded", []event{says(1, kindExcluded, 1)}, false, true},
-		{"excluded and killed", []event{says(3, kindExcluded, 3)}, false, false},
-		{"wrong data", []event{says(1, kindWrong)}, false, true},
-		{"wrong data on a killed rank", []event{says(3, kindWrong)}, false, true},
-		{"hangs", []event{says(1, kindHang)}, false, true},
-		{"unexpected error", []event{says(1, kindUnexpected)}, false, true},
-		{"exits without a reason", []event{end(1)}, false, true},
-		{"exits before it was asked to", []event{says(1, kindEnd), end(1)}, false, true},
-		{"exits when asked to", []event{says(1, kindEnd), end(1)}, true, false},
-		{"exits when killed", []event{end(3)}, false, false},
-		{"leaks", []event{{rank: 1, report: &report{Kind: kindEnd, tally: tally{Goroutines: 1}}}}, true, true},
+		{"excluded", []event{reports(1, kindExcluded, 1)}, false, true},
+		{"excluded and killed", []event{reports(3, kindExcluded, 3)}, false, false},
+		{"wrong data", []event{reports(1, kindWrong)}, false, true},
+		{"wrong data on a killed rank", []event{reports(3, kindWrong)}, false, true},
+		{"hangs", []event{reports(1, kindHang)}, false, true},
+		{"unexpected error", []event{reports(1, kindUnexpected)}, false, true},
+		{"exits without a reason", []event{exits(1)}, false, true},
+		{"exits before it was asked to", []event{reports(1, kindEnd), exits(1)}, false, true},
+		{"exits when asked to", []event{reports(1, kindEnd), exits(1)}, true, false},
+		{"exits when killed", []event{exits(3)}, false, false},
+		{"leaks", []event{{rank: 1, report: &report{Kind: kindEnd, tally: tally{usage: usage{Goroutines: 1}}}}}, true, true},
 		{
 			"uses too many files",
-			[]event{{rank: 1, report: &report{Kind: kindProgress, tally: tally{Files: 1000}}}},
+			[]event{{rank: 1, report: &report{Kind: kindProgress, tally: tally{usage: usage{Files: 1000}}}}},
 			false, true,
 		},
 	} {
@@ -62,7 +62,7 @@ func TestJudge(t *testing.T) {
 		for n := range 4 {
 			r.ranks = append(r.ranks, &process{rank: n, blamedAt: map[int]time.Time{}})
 		}
-		r.recordFault(r.ranks[3], "kill")
+		r.begin(r.ranks[3], "kill", true)
 		for _, e := range tt.events {
 			r.handle(e)
 		}
@@ -72,11 +72,11 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A rank that aborts must have its own reason, or that of another rank.
+// A rank that is blamed for an abort must have had a reason: its own context, or the abort of another rank.
 func TestJudgeAborts(t *testing.T) {
 	const cancelled, aborted = "allcast: failed: cancelled: rank 1", "allcast: failed: aborted: rank 1"
-	says := func(what string, epoch int, text string, whom int) *report {
-		return &report{Kind: what, Epoch: epoch, Text: text, Ranks: []int{whom}, Comm: "main"}
+	reportOf := func(kind string, epoch int, text string, blamed int) *report {
+		return &report{Kind: kind, Epoch: epoch, Text: text, Ranks: []int{blamed}, Comm: "main"}
 	}
 	on := func(comm string, n *report) *report {
 		n.Comm = comm
@@ -87,58 +87,58 @@ func TestJudgeAborts(t *testing.T) {
 		return n
 	}
 	for name, tt := range map[string]struct {
-		notes []*report // by rank
-		bad   bool
+		reports []*report // by rank
+		bad     bool
 	}{
 		"cancelled": {[]*report{
-			says(kindGivenUp, 1, cancelled, 1),
-			says(kindCancelled, 1, cancelled, 1),
+			reportOf(kindGivenUp, 1, cancelled, 1),
+			reportOf(kindCancelled, 1, cancelled, 1),
 		}, false},
 		"aborted by a rank that cancels": {[]*report{
-			says(kindGivenUp, 1, aborted, 1),
-			says(kindCancelled, 1, cancelled, 1),
+			reportOf(kindGivenUp, 1, aborted, 1),
+			reportOf(kindCancelled, 1, cancelled, 1),
 		}, false},
-		"in turn": {[]*report{
-			says(kindGivenUp, 1, aborted, 1), on("other", says(kindGivenUp, 1, cancelled, 2)),
-			on("other", says(kindCancelled, 1, cancelled, 2)),
+		"blame passed on through another communicator": {[]*report{
+			reportOf(kindGivenUp, 1, aborted, 1), on("other", reportOf(kindGivenUp, 1, cancelled, 2)),
+			on("other", reportOf(kindCancelled, 1, cancelled, 2)),
 		}, false},
-		"by a rank that learned of it there": {[]*report{
-			says(kindGivenUp, 1, aborted, 1), says(kindGivenUp, 1, cancelled, 2),
-			says(kindCancelled, 1, cancelled, 2),
+		"by a rank that learned of the abort on the same communicator": {[]*report{
+			reportOf(kindGivenUp, 1, aborted, 1), reportOf(kindGivenUp, 1, cancelled, 2),
+			reportOf(kindCancelled, 1, cancelled, 2),
 		}, true},
 		"cancelled on another communicator": {[]*report{
-			says(kindGivenUp, 1, cancelled, 1),
-			on("other", says(kindCancelled, 1, cancelled, 1)),
+			reportOf(kindGivenUp, 1, cancelled, 1),
+			on("other", reportOf(kindCancelled, 1, cancelled, 1)),
 		}, true},
 		"cancelled in the Split that made the communicator": {[]*report{
-			on(madeBy(17)+"color 0", says(kindGivenUp, 1, cancelled, 1)),
-			during("split , 3 bytes", 17, says(kindCancelled, 1, cancelled, 1)),
+			on(madeBy(17)+"color 0", reportOf(kindGivenUp, 1, cancelled, 1)),
+			during("split , 3 bytes", 17, reportOf(kindCancelled, 1, cancelled, 1)),
 		}, false},
 		"cancelled in another Split": {[]*report{
-			on(madeBy(17)+"color 0", says(kindGivenUp, 1, cancelled, 1)),
-			during("split , 3 bytes", 1, says(kindCancelled, 1, cancelled, 1)),
+			on(madeBy(17)+"color 0", reportOf(kindGivenUp, 1, cancelled, 1)),
+			during("split , 3 bytes", 1, reportOf(kindCancelled, 1, cancelled, 1)),
 		}, true},
 		"cancelled in another call than the Split": {[]*report{
-			on(madeBy(17)+"color 0", says(kindGivenUp, 1, cancelled, 1)),
-			during("barrier", 17, says(kindCancelled, 1, cancelled, 1)),
+			on(madeBy(17)+"color 0", reportOf(kindGivenUp, 1, cancelled, 1)),
+			during("barrier", 17, reportOf(kindCancelled, 1, cancelled, 1)),
 		}, true},
 		"by a rank that only gave up": {[]*report{
-			says(kindGivenUp, 1, cancelled, 1), says(kindGivenUp, 1, cancelled, 2),
-			says(kindCancelled, 1, cancelled, 2),
+			reportOf(kindGivenUp, 1, cancelled, 1), reportOf(kindGivenUp, 1, cancelled, 2),
+			reportOf(kindCancelled, 1, cancelled, 2),
 		}, true},
-		"by a rank that is well": {[]*report{says(kindGivenUp, 1, aborted, 1)}, true},
-		"by no single rank":      {[]*report{says(kindGivenUp, 1, aborted, -1)}, true},
+		"by a rank that is well": {[]*report{reportOf(kindGivenUp, 1, aborted, 1)}, true},
+		"by no single rank":      {[]*report{reportOf(kindGivenUp, 1, aborted, -1)}, true},
 		"in another epoch": {[]*report{
-			says(kindGivenUp, 1, cancelled, 1),
-			says(kindCancelled, 2, cancelled, 1),
+			reportOf(kindGivenUp, 1, cancelled, 1),
+			reportOf(kindCancelled, 2, cancelled, 1),
 		}, true},
 		"by itself, in two epochs": {[]*report{
-			says(kindCancelled, 1, cancelled, 0),
-			says(kindCancelled, 2, cancelled, 1),
+			reportOf(kindCancelled, 1, cancelled, 0),
+			reportOf(kindCancelled, 2, cancelled, 1),
 		}, false},
 	} {
 		a := aborts{}
-		for rank, n := range tt.notes {
+		for rank, n := range tt.reports {
 			a.add(rank, n)
 		}
 		if err := a.judge(); (err != nil) != tt.bad {

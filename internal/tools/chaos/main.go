@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -40,7 +41,7 @@ func main() {
 		case "hold":
 			log.Fatal(lab.Hold(os.Args[2], os.Stdin, os.Stdout))
 		case "enter":
-			log.Fatal(enter(os.Args[2], os.Args[3]))
+			log.Fatal(lab.Enter(os.Args[2], []string{"/proc/self/exe", "rank"}))
 		case "rank":
 			os.Exit(rankMain())
 		}
@@ -69,12 +70,9 @@ func parse() (*config, error) {
 	flag.BoolVar(&cfg.keep, "keep", false, "keep the ranks' logs even without a violation")
 	flag.IntVar(&cfg.size, "size", 0, "maximum bytes of a call; 0: 4 MiB, or 512 MiB in mode loss")
 	flag.Parse()
-	if cfg.hosts == 0 {
-		cfg.hosts = cfg.mode.hosts()
-	}
-	if cfg.size == 0 {
-		cfg.size = cfg.mode.size()
-	}
+	cfg.hosts = cmp.Or(cfg.hosts, modes[cfg.mode].hosts)
+	cfg.size = cmp.Or(cfg.size, modes[cfg.mode].size)
+	cfg.seed = cmp.Or(cfg.seed, uint64(time.Now().UnixNano()))
 	switch {
 	case flag.NArg() > 0:
 		return nil, fmt.Errorf("unknown argument %q", flag.Arg(0))
@@ -82,9 +80,6 @@ func parse() (*config, error) {
 		return nil, fmt.Errorf("-hosts %d: want %d to 32", cfg.hosts, minRanks+1)
 	case cfg.timeout < time.Second || cfg.size < 1:
 		return nil, errors.New("want -timeout 1s or more, and -size 1 or more")
-	}
-	if cfg.seed == 0 {
-		cfg.seed = uint64(time.Now().UnixNano())
 	}
 	return cfg, nil
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 )
@@ -17,34 +18,24 @@ const (
 	modeCancel mode = "cancel" // contexts of blocking calls end
 )
 
-var modes = []mode{modeFaults, modeLoss, modeCancel}
+// modes are the valid modes with their default numbers of ranks and maximum bytes per call. In mode loss,
+// each rank has buffers of many MiB.
+var modes = map[mode]struct{ hosts, size int }{
+	modeFaults: {8, 4 << 20},
+	modeLoss:   {4, 512 << 20},
+	modeCancel: {8, 4 << 20},
+}
 
 // Set reads a mode from the command line.
 func (m *mode) Set(s string) error {
-	if !slices.Contains(modes, mode(s)) {
-		return fmt.Errorf("want one of %v", modes)
+	if _, ok := modes[mode(s)]; !ok {
+		return fmt.Errorf("want one of %v", slices.Sorted(maps.Keys(modes)))
 	}
 	*m = mode(s)
 	return nil
 }
 
 func (m *mode) String() string { return string(*m) }
-
-// hosts returns the default number of ranks.
-func (m mode) hosts() int {
-	if m == modeLoss {
-		return 4 // each rank has buffers of many MiB
-	}
-	return 8
-}
-
-// size returns the default maximum of bytes per call.
-func (m mode) size() int {
-	if m == modeLoss {
-		return 512 << 20
-	}
-	return 4 << 20
-}
 
 // loss returns the network faults of one generation for ALLCAST_FAULT, or "" for none.
 func (m mode) loss(r *rand.Rand, seed uint64) string {

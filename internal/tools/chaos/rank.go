@@ -25,30 +25,34 @@ const jobVar = "ALLCAST_CHAOS"
 type rank struct {
 	script   script
 	trees    int
-	limit    time.Duration // time limit of a call
 	world    *allcast.Comm
-	main     *allcast.Comm   // communicator of the living ranks
-	pool     []*allcast.Comm // communicators made from main
-	stopping atomic.Bool     // whether the runner has asked the rank to stop
+	main     comm        // communicator of the living ranks
+	pool     []comm      // communicators made from main
+	stopping atomic.Bool // whether the runner has asked the rank to stop
+	draw     *rand.Rand  // source of this rank's private decisions
+	returned [][]byte    // buffers whose calls have returned, filled with markers
+
+	// The current call.
 	call     uint64
 	op       string
-	commName string                   // communicator of the call
-	names    map[*allcast.Comm]string // names of the communicators of the pool; the same on all their ranks
-	baseline tally                    // resources before Join
-	draw     *rand.Rand               // source of this rank's private decisions
-	returned [][]byte                 // buffers whose calls have returned, filled with markers
+	commName string
+	watchdog watchdog
 
-	calls, bytes, comms           atomic.Uint64
-	cancelled, inTimes, unstarted atomic.Uint64 // see tally
-	callTick                      atomic.Int64  // watchdog tick at which the current call started; 0 if none is running
-	ticks                         atomic.Int64
+	count    tally // counters so far
+	baseline usage // resources before Join
+}
+
+// comm is a communicator with a name that is the same on all its ranks.
+type comm struct {
+	*allcast.Comm
+	name string
 }
 
 func rankMain() int {
 	r := &rank{}
 	if _, err := fmt.Sscan(os.Getenv(jobVar), (*string)(&r.script.mode), &r.script.seed, &r.script.generation,
-		&r.trees, &r.script.maxBytes, &r.limit); err != nil {
-		sendReport(report{Kind: kindUnexpected, Text: jobVar + ": " + err.Error()})
+		&r.trees, &r.script.maxBytes, &r.watchdog.limit); err != nil {
+		r.report(report{Kind: kindUnexpected, Text: jobVar + ": " + err.Error()})
 		return 1
 	}
 	go func() {
@@ -56,37 +60,32 @@ func rankMain() int {
 		r.stopping.Store(true)
 	}()
 	if err := r.run(context.Background()); err != nil {
-		r.report(kindUnexpected, nil, err)
+		r.report(report{Kind: kindUnexpected, Text: err.Error()})
 		return 1
 	}
 	return 0
 }
 
-func (r *rank) report(what string, ranks []int, err error) {
-	n := report{Kind: what, Epoch: r.script.epoch, Call: r.call, Op: r.op, Comm: r.commName, Ranks: ranks}
-	if err != nil {
-		n.Text = err.Error()
-	}
+// report completes a report with the current call, and sends it to the runner.
+func (r *rank) report(n report) {
+	n.Epoch, n.Call, n.Op, n.Comm = r.script.epoch, r.call, r.op, r.commName
 	sendReport(n)
 }
 
 func (r *rank) run(ctx context.Context) (err error) {
-	go r.watch(func() {
-		var s strings.Builder
-		_ = pprof.Lookup("goroutine").WriteTo(&s, 1)
-		sendReport(report{Kind: kindHang, Epoch: r.script.epoch, Call: r.call, Op: r.op, Text: s.String()})
+	go r.watchdog.watch(func() {
+		r.report(report{Kind: kindHang, Text: goroutines()})
 		os.Exit(1)
 	})
-	r.baseline = tally{Goroutines: runtime.NumGoroutine(), Files: files()}
+	r.baseline = resources()
 	r.startWatch("join")
 	if r.world, err = allcast.Join(ctx, allcast.Options{Subgroups: r.trees, JoinTimeout: time.Minute}); err != nil {
 		return err
 	}
-	r.stopWatch()
-	r.main = r.world
-	r.names = map[*allcast.Comm]string{}
+	r.watchdog.callReturns()
+	r.main = comm{r.world, "main"}
 	r.draw = rand.New(rand.NewPCG(r.script.seed^r.script.generation, uint64(r.world.Rank())))
-	r.report(kindJoined, nil, nil)
+	r.report(report{Kind: kindJoined})
 	for {
 		err := r.work(ctx)
 		if err == nil {
@@ -102,6 +101,12 @@ func (r *rank) run(ctx context.Context) (err error) {
 	}
 }
 
+// startWatch tells the watchdog that a call starts.
+func (r *rank) startWatch(op string) {
+	r.op = op
+	r.watchdog.callStarts()
+}
+
 // handleFailure reports how a call ended, and aborts the other communicators so that all ranks proceed
 // to Shrink. It returns unexpected errors.
 func (r *rank) handleFailure(err error) error {
@@ -111,18 +116,18 @@ func (r *rank) handleFailure(err error) error {
 	case errors.Is(err, errContract):
 		return err
 	case r.script.mode == modeCancel && errors.Is(err, context.DeadlineExceeded):
-		r.cancelled.Add(1)
+		r.count.Cancelled++
 		named := r.world.Rank() // a Split may fail before anything starts
 		if known {
 			named = failed.WorldRank
 		}
-		r.report(kindCancelled, []int{named}, err)
+		r.report(report{Kind: kindCancelled, Ranks: []int{named}, Text: err.Error()})
 	case !known:
 		return err
 	case errors.Is(err, allcast.ErrRankLost):
-		r.report(kindLost, []int{failed.WorldRank}, err)
+		r.report(report{Kind: kindLost, Ranks: []int{failed.WorldRank}, Text: err.Error()})
 	case errors.Is(err, allcast.ErrAborted):
-		r.report(kindGivenUp, []int{failed.WorldRank}, err)
+		r.report(report{Kind: kindGivenUp, Ranks: []int{failed.WorldRank}, Text: err.Error()})
 	default:
 		return fmt.Errorf("neither a lost rank nor an abort: %w", err)
 	}
@@ -141,31 +146,29 @@ func (r *rank) shrink(ctx context.Context) (bool, error) {
 	for try := 0; ; try++ {
 		r.startWatch("shrink")
 		next, err := r.main.Shrink(ctx)
-		r.stopWatch()
+		r.watchdog.callReturns()
 		var failed *allcast.ShrinkError
 		switch {
 		case err == nil:
 			// No rank uses the communicators made from main any more.
 			r.closePool()
-			if r.main != r.world {
-				if err := r.main.Close(); err != nil {
-					return false, err
-				}
+			if err := r.closeMain(); err != nil {
+				return false, err
 			}
-			r.main = next
+			r.main.Comm = next
 			r.script.epoch++
 			r.call = 0
-			r.report(kindEpoch, r.members(), nil)
+			r.report(report{Kind: kindEpoch, Ranks: r.members()})
 			return true, r.checkMarkers()
 		case !errors.As(err, &failed):
 			return false, err
 		case errors.Is(err, allcast.ErrRankLost):
-			r.report(kindExcluded, failed.WorldRanks, err)
+			r.report(report{Kind: kindExcluded, Ranks: failed.WorldRanks, Text: err.Error()})
 			return false, nil
 		case try == 5:
 			return false, fmt.Errorf("shrink failed %d times: %w", try+1, err)
 		}
-		r.report(kindMissing, failed.WorldRanks, err)
+		r.report(report{Kind: kindMissing, Ranks: failed.WorldRanks, Text: err.Error()})
 	}
 }
 
@@ -184,87 +187,62 @@ func (r *rank) leaveJob() error {
 	}
 	t := r.tally()
 	r.startWatch("close")
-	if r.main != r.world {
-		if err := r.main.Close(); err != nil {
-			return err
-		}
-	}
-	if err := r.world.Close(); err != nil {
+	if err := errors.Join(r.closeMain(), r.world.Close()); err != nil {
 		return err
 	}
-	r.stopWatch()
+	r.watchdog.callReturns()
 	// Background work ends soon, but not at once.
 	for range 500 {
-		t.Goroutines, t.Files = runtime.NumGoroutine()-r.baseline.Goroutines, files()-r.baseline.Files
+		now := resources()
+		t.Goroutines, t.Files = now.Goroutines-r.baseline.Goroutines, now.Files-r.baseline.Files
 		if t.Goroutines <= 0 && t.Files <= ownFiles {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	n := report{Kind: kindEnd, Epoch: r.script.epoch, Call: r.call, tally: t}
+	n := report{Kind: kindEnd, tally: t}
 	if t.Goroutines > 0 {
-		var b strings.Builder
-		_ = pprof.Lookup("goroutine").WriteTo(&b, 1)
-		n.Text = b.String()
+		n.Text = goroutines()
 	}
-	sendReport(n)
+	r.report(n)
 	return nil
+}
+
+// closeMain closes the main communicator, unless it is the world.
+func (r *rank) closeMain() error {
+	if r.main.Comm == r.world {
+		return nil
+	}
+	return r.main.Close()
 }
 
 // ownFiles is the number of files that the Go runtime keeps once it has used the network: an epoll
 // instance and the descriptor that wakes it.
 const ownFiles = 2
 
-func files() int {
-	d, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
-	}
-	return len(d)
+// resources returns the resources of this process.
+func resources() usage {
+	files, _ := os.ReadDir("/proc/self/fd") // an unreadable directory counts as empty
+	return usage{Goroutines: runtime.NumGoroutine(), Files: len(files)}
+}
+
+// goroutines returns the stacks of all goroutines.
+func goroutines() string {
+	var s strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&s, 1)
+	return s.String()
 }
 
 func (r *rank) closePool() {
 	for _, c := range r.pool {
 		_ = c.Close() // fails if it is already broken
 	}
-	r.pool, r.names = nil, map[*allcast.Comm]string{}
+	r.pool = nil
 }
 
-// name returns the name that all ranks of a communicator use for it.
-func (r *rank) name(c *allcast.Comm) string {
-	if c == r.main {
-		return "main"
-	}
-	return r.names[c]
-}
-
+// tally returns the counters and the resources of this rank.
 func (r *rank) tally() tally {
-	s := r.world.Stats()
-	return tally{
-		Calls: r.calls.Load(), Bytes: r.bytes.Load(), Comms: r.comms.Load(), Repaired: s.RepairedChunks,
-		Cancelled: r.cancelled.Load(), InTime: r.inTimes.Load(), Unstarted: r.unstarted.Load(),
-		Goroutines: runtime.NumGoroutine(), Files: files(),
-	}
-}
-
-// startWatch tells the watchdog that a call starts, and stopWatch that it has returned.
-func (r *rank) startWatch(op string) {
-	r.op = op
-	r.callTick.Store(r.ticks.Load() + 1)
-}
-func (r *rank) stopWatch() { r.callTick.Store(0) }
-
-// tick is the watchdog's interval. The watchdog counts intervals, not time, because a process that was
-// stopped has done nothing wrong.
-const tick = 100 * time.Millisecond
-
-// watch calls hung, once, if a call does not end within the limit.
-func (r *rank) watch(hung func()) {
-	for range time.Tick(tick) {
-		n := r.ticks.Add(1)
-		if b := r.callTick.Load(); b != 0 && time.Duration(n-b)*tick > r.limit {
-			hung()
-			return
-		}
-	}
+	t := r.count
+	t.Repaired, t.usage = r.world.Stats().RepairedChunks, resources()
+	return t
 }

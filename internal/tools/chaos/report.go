@@ -39,15 +39,36 @@ const (
 
 // tally holds the counters and the resources of a rank.
 type tally struct {
-	Calls      uint64 `json:"calls,omitempty"`
-	Bytes      uint64 `json:"bytes,omitempty"`
-	Repaired   uint64 `json:"repaired,omitempty"`
-	Comms      uint64 `json:"comms,omitempty"`
-	Cancelled  uint64 `json:"cancelled,omitempty"` // calls whose context ended first
-	InTime     uint64 `json:"in_time,omitempty"`   // calls that completed before their context ended
-	Unstarted  uint64 `json:"unstarted,omitempty"` // calls whose context had ended before
-	Goroutines int    `json:"goroutines,omitempty"`
-	Files      int    `json:"files,omitempty"`
+	Calls     uint64 `json:"calls,omitempty"` // calls that succeeded
+	Bytes     uint64 `json:"bytes,omitempty"`
+	Repaired  uint64 `json:"repaired,omitempty"`
+	Comms     uint64 `json:"comms,omitempty"`
+	Cancelled uint64 `json:"cancelled,omitempty"` // calls whose context ended first
+	InTime    uint64 `json:"in_time,omitempty"`   // calls that completed before their context ended
+	Unstarted uint64 `json:"unstarted,omitempty"` // calls whose context had ended before
+	usage
+}
+
+// usage is the resources of a process.
+type usage struct {
+	Goroutines int `json:"goroutines,omitempty"`
+	Files      int `json:"files,omitempty"`
+}
+
+// add adds the counters of another rank.
+func (t *tally) add(o *tally) {
+	t.Calls += o.Calls
+	t.Bytes += o.Bytes
+	t.Repaired += o.Repaired
+	t.Comms += o.Comms
+	t.Cancelled += o.Cancelled
+	t.InTime += o.InTime
+	t.Unstarted += o.Unstarted
+}
+
+// grow raises the maxima u to those of o.
+func (u *usage) grow(o usage) {
+	u.Goroutines, u.Files = max(u.Goroutines, o.Goroutines), max(u.Files, o.Files)
 }
 
 func (n *report) String() string {

@@ -185,9 +185,11 @@ func (r *runner) runGeneration(ctx context.Context) error {
 			return r.violated
 		}
 		if ended {
-			r.sum.add(r.ranks)
+			for _, p := range r.ranks {
+				r.sum.total.add(&p.last)
+			}
 			log.Printf("generation %d ended after %v, %d ranks well; %d calls so far", r.number,
-				time.Since(r.start).Round(time.Second), r.count((*process).unharmed), r.sum.calls)
+				time.Since(r.start).Round(time.Second), r.count((*process).unharmed), r.sum.total.Calls)
 			return nil
 		}
 	}

@@ -73,45 +73,34 @@ func (p *site) setLink(rank int, up bool) error {
 
 // job returns the environment variables that all ranks of a generation share.
 func (p *site) job(size int) ([]string, error) {
+	port := "29500"
+	if p.lab == nil {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		// Rank 0 reuses the port. It retries if the address is in use.
+		port = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+		if err := l.Close(); err != nil {
+			return nil, err
+		}
+	}
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // never fails
-	env := []string{
+	return []string{
 		"WORLD_SIZE=" + strconv.Itoa(size), "ALLCAST_KEY=" + hex.EncodeToString(key[:]),
 		"ALLCAST_RECORDER=" + p.dir, "ALLCAST_DEBUG=info", "GOMAXPROCS=1",
-	}
-	if p.lab != nil {
-		return append(env, "MASTER_PORT=29500", "MASTER_ADDR="+p.lab.Plan.HostAddr(0).String(),
-			"LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1"), nil
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	// Rank 0 reuses the port. It retries if the address is in use.
-	port := l.Addr().(*net.TCPAddr).Port
-	return append(env, "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port)), l.Close()
+		"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port, // a lab has another address
+	}, nil
 }
 
 // command returns the command of a rank. The kernel kills the rank when this process ends.
 func (p *site) command(rank int, env []string) *exec.Cmd {
 	cmd := exec.Command(p.self, "rank")
 	if p.lab != nil {
-		cmd = exec.Command(p.self, "enter", p.lab.Plan.Config.Name, strconv.Itoa(rank))
+		cmd = exec.Command(p.self, "enter", p.lab.Plan.Config.Name)
 	}
 	cmd.Env = append(append(os.Environ(), env...), "RANK="+strconv.Itoa(rank))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return cmd
-}
-
-// enter enters a host of the lab and becomes a rank there.
-func enter(name, rank string) error {
-	l, err := lab.Attach(name)
-	if err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	return l.Exec("host"+rank, []string{self, "rank"})
 }

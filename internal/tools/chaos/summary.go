@@ -13,13 +13,7 @@ import (
 // summary holds the totals that are printed in the end.
 type summary struct {
 	generations int
-	calls       uint64 // calls that succeeded, summed over all ranks
-	bytes       uint64
-	repaired    uint64
-	comms       uint64
-	cancelled   uint64 // calls whose context ended first
-	inTime      uint64 // calls that completed before their context ended
-	unstarted   uint64 // calls whose context had ended before
+	total       tally // counters, summed over all ranks
 	shrinks     int
 	givenUp     int // calls that failed because another rank had aborted a communicator
 	ownViews    int // reports of ranks that were cut off or stopped
@@ -27,8 +21,7 @@ type summary struct {
 	worst       map[string]time.Duration // by fault: maximum time to a verdict
 	verdicts    map[string]int
 
-	goroutines, files         int // maximum after leaving
-	workGoroutines, workFiles int // maximum while working
+	left, working usage // maxima after leaving, and while working
 }
 
 func newSummary() summary {
@@ -40,27 +33,15 @@ func (s *summary) verdict(kind string, d time.Duration) {
 	s.worst[kind] = max(s.worst[kind], d)
 }
 
-func (s *summary) add(ranks []*process) {
-	for _, p := range ranks {
-		s.calls += p.last.Calls
-		s.bytes += p.last.Bytes
-		s.repaired += p.last.Repaired
-		s.comms += p.last.Comms
-		s.cancelled += p.last.Cancelled
-		s.inTime += p.last.InTime
-		s.unstarted += p.last.Unstarted
-	}
-}
-
 func (s *summary) print(w io.Writer, took time.Duration) {
 	_, _ = fmt.Fprintf(w, "%v, %d generations\n", took.Round(time.Second), s.generations)
 	_, _ = fmt.Fprintf(w, "%d calls succeeded, summed over ranks; every byte of %.1f GB is right; %d chunks repaired\n",
-		s.calls, float64(s.bytes)/1e9, s.repaired)
+		s.total.Calls, float64(s.total.Bytes)/1e9, s.total.Repaired)
 	_, _ = fmt.Fprintf(w, "%d communicators split, %d shrunk, summed over ranks; "+
-		"%d calls failed because another rank had given up first\n", s.comms, s.shrinks, s.givenUp)
-	if s.cancelled+s.inTime+s.unstarted > 0 {
+		"%d calls failed because another rank had given up first\n", s.total.Comms, s.shrinks, s.givenUp)
+	if s.total.Cancelled+s.total.InTime+s.total.Unstarted > 0 {
 		_, _ = fmt.Fprintf(w, "%d calls were cancelled by their context; %d completed before it ended; "+
-			"%d did not start because it had ended\n", s.cancelled, s.inTime, s.unstarted)
+			"%d did not start because it had ended\n", s.total.Cancelled, s.total.InTime, s.total.Unstarted)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.faults)) {
 		_, _ = fmt.Fprintf(w, "%-14s %4d", kind, s.faults[kind])
@@ -70,5 +51,6 @@ func (s *summary) print(w io.Writer, took time.Duration) {
 		_, _ = fmt.Fprintln(w)
 	}
 	_, _ = fmt.Fprintf(w, "a rank had at most %d goroutines and %d files; after it had left, "+
-		"at most %d and %d more than before it joined\n", s.workGoroutines, s.workFiles, s.goroutines, s.files)
+		"at most %d and %d more than before it joined\n",
+		s.working.Goroutines, s.working.Files, s.left.Goroutines, s.left.Files)
 }

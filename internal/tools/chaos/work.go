@@ -22,7 +22,7 @@ const maxPool = 3
 func (r *rank) work(ctx context.Context) error {
 	for ; ; r.call++ {
 		if r.call%reportEvery == reportEvery-1 {
-			sendReport(report{Kind: kindProgress, Epoch: r.script.epoch, Call: r.call, tally: r.tally()})
+			r.report(report{Kind: kindProgress, tally: r.tally()})
 			if stop, err := r.allStopping(ctx); err != nil || stop {
 				return err
 			}
@@ -33,7 +33,7 @@ func (r *rank) work(ctx context.Context) error {
 		if err := r.step(ctx, st); err != nil {
 			return err
 		}
-		r.stopWatch()
+		r.watchdog.callReturns()
 	}
 }
 
@@ -43,9 +43,9 @@ func (r *rank) allStopping(ctx context.Context) (bool, error) {
 	if r.stopping.Load() {
 		flag[0] = 1
 	}
-	r.startWatch("over?")
-	defer r.stopWatch()
-	r.commName = r.name(r.main)
+	r.startWatch("vote to stop")
+	defer r.watchdog.callReturns()
+	r.commName = r.main.name
 	if err := r.main.Allreduce(ctx, nil, flag, allcast.Uint8, allcast.Min); err != nil {
 		return false, err
 	}
@@ -66,12 +66,13 @@ func (r *rank) step(ctx context.Context, st step) error {
 	case "burst":
 		return r.burst(ctx, st)
 	}
-	f, err := r.prepare(st, 0)
+	c := r.commOf(st)
+	f, err := r.prepare(c, st, 0)
 	if err != nil {
 		return err
 	}
-	r.commName = r.name(r.commOf(st))
-	if err = r.callWithDeadline(ctx, r.commOf(st), f); err == nil {
+	r.commName = c.name
+	if err = r.callWithDeadline(ctx, c, f); err == nil {
 		err = r.verify(f, st.size)
 	}
 	return errors.Join(err, r.finish(f))
@@ -83,32 +84,36 @@ func (r *rank) split(ctx context.Context, st step) error {
 	}
 	ctx, cancel := r.randomDeadline(ctx)
 	defer cancel()
-	r.commName = r.name(r.main)
+	r.commName = r.main.name
 	color := r.main.Rank() % st.colors
 	c, err := r.main.Split(ctx, color, int(st.root%2)*-r.main.Rank())
 	if err != nil {
 		return err
 	}
-	r.pool = append(r.pool, c)
-	r.names[c] = fmt.Sprintf("%scolor %d", madeBy(r.call), color)
-	r.comms.Add(1)
+	r.pool = append(r.pool, comm{c, fmt.Sprintf("%scolor %d", madeBy(r.call), color)})
+	r.count.Comms++
 	return nil
 }
 
 // burst makes several calls concurrently.
 func (r *rank) burst(ctx context.Context, st step) error {
-	var flights []*testCall
+	var calls []*testCall
 	var pending []*allcast.Request
 	var first error
+	fail := func(i int, err error) {
+		if first == nil {
+			first, r.commName = err, r.commOf(st.part(i)).name
+		}
+	}
 	for i := range st.n {
-		f, err := r.prepare(st.part(i), uint64(i))
+		f, err := r.prepare(r.commOf(st.part(i)), st.part(i), uint64(i))
 		if err != nil {
 			return err
 		}
-		flights = append(flights, f)
+		calls = append(calls, f)
 		req, err := f.start()
 		if err != nil {
-			first, r.commName = err, r.name(r.commOf(st.part(i)))
+			fail(i, err)
 			break
 		}
 		pending = append(pending, req)
@@ -116,14 +121,12 @@ func (r *rank) burst(ctx context.Context, st step) error {
 	// Wait for all of them, also after a failure: the calls own their buffers until then.
 	for i, req := range pending {
 		if err := req.Wait(ctx); err != nil {
-			if first == nil {
-				first, r.commName = err, r.name(r.commOf(st.part(i)))
-			}
-		} else if err := r.verify(flights[i], st.size/st.n); err != nil {
+			fail(i, err)
+		} else if err := r.verify(calls[i], st.size/st.n); err != nil {
 			return err
 		}
 	}
-	for _, f := range flights {
+	for _, f := range calls {
 		if err := r.finish(f); err != nil {
 			return err
 		}
@@ -134,16 +137,16 @@ func (r *rank) burst(ctx context.Context, st step) error {
 // verify checks the data that a call has received.
 func (r *rank) verify(f *testCall, size int) error {
 	if err := f.verify(); err != nil {
-		r.report(kindWrong, nil, err)
+		r.report(report{Kind: kindWrong, Text: err.Error()})
 		return err
 	}
-	r.calls.Add(1)
-	r.bytes.Add(uint64(size))
+	r.count.Calls++
+	r.count.Bytes += uint64(size)
 	return nil
 }
 
 // commOf returns the communicator of a step.
-func (r *rank) commOf(st step) *allcast.Comm {
+func (r *rank) commOf(st step) comm {
 	if i := st.on % (len(r.pool) + 1); i > 0 {
 		return r.pool[i-1]
 	}
@@ -165,7 +168,7 @@ func (r *rank) randomDeadline(ctx context.Context) (context.Context, context.Can
 }
 
 // callWithDeadline makes a call whose context may end, and checks what the library guarantees if it does.
-func (r *rank) callWithDeadline(ctx context.Context, c *allcast.Comm, f *testCall) error {
+func (r *rank) callWithDeadline(ctx context.Context, c comm, f *testCall) error {
 	limited, cancel := r.randomDeadline(ctx)
 	defer cancel()
 	err := f.call(limited)
@@ -174,11 +177,11 @@ func (r *rank) callWithDeadline(ctx context.Context, c *allcast.Comm, f *testCal
 	case limited == ctx:
 		return err
 	case err == nil:
-		r.inTimes.Add(1)
+		r.count.InTime++
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &failed):
 		// The context ended before the call, which took no number in the order of calls.
-		r.unstarted.Add(1)
+		r.count.Unstarted++
 		return f.call(ctx)
 	case !errors.Is(err, context.DeadlineExceeded):
 		return err // another rank failed before this context ended

@@ -1,17 +1,21 @@
-// Command docs writes the pages about the paper under docs/. Run it from the root of the
-// repository with `make docs`. Arguments name the pages to write; the default is all.
+// Command docs writes the pages under docs/ about the paper and about the packages. Run it from the
+// root of the repository with `make docs` or `make packages`. Arguments name the pages to write; the
+// default is all.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
+	"github.com/allcast/allcast/internal/archtest"
 	"github.com/allcast/allcast/internal/paper"
 )
 
 func main() {
-	for _, p := range paper.Pages {
+	for _, p := range append(paper.Pages, paper.Page{File: "docs/packages.md", Text: packages}) {
 		if len(os.Args) > 1 && !slices.Contains(os.Args[1:], p.File) {
 			continue
 		}
@@ -24,4 +28,17 @@ func main() {
 			os.Exit(1)
 		}
 	}
+}
+
+// packages draws the packages of this repository. It fails if an import breaks the table of layers in
+// internal/archtest.
+func packages() (string, error) {
+	g, _, _, err := archtest.Load(archtest.Module + "/...")
+	if err != nil {
+		return "", err
+	}
+	if wrong := archtest.Check(g); wrong != nil {
+		return "", errors.New(strings.Join(wrong, "\n"))
+	}
+	return archtest.Page(g), nil
 }

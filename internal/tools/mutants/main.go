@@ -60,6 +60,10 @@ func run(out io.Writer, match *regexp.Regexp) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	mutants, err := parseMutants(mutantsText)
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	found, err := try(dir, nil)
 	if err != nil {
@@ -70,14 +74,13 @@ func run(out io.Writer, match *regexp.Regexp) error {
 	}
 	_, _ = fmt.Fprintf(out, "%6.1fs  passed  without a mistake: all random tests\n", time.Since(began).Seconds())
 	var tried, survived int
-	for i := range mutants {
-		m := &mutants[i]
+	for _, m := range mutants {
 		if !match.MatchString(m.name) {
 			continue
 		}
 		tried++
 		began := time.Now()
-		found, err := try(dir, m)
+		found, err := try(dir, &m)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
@@ -184,18 +187,9 @@ func firstFailure(r io.Reader) string {
 		if messages[test] == "" && lines.Scan() {
 			messages[test] = lines.Text() // a panic follows the name
 		}
-		return test + ": " + shorten(messages[test])
+		return fmt.Sprintf("%s: %.120s", test, messages[test])
 	}
 	return ""
-}
-
-// shorten cuts a message so that it fits on one line.
-func shorten(s string) string {
-	const limit = 120
-	if len(s) > limit {
-		s = s[:limit-3] + "..."
-	}
-	return s
 }
 
 // overlay writes the changed file, and the file that makes go test use it instead of the original.
@@ -222,13 +216,4 @@ func (m *mutant) overlay(dir string) (path string, err error) {
 	}
 	path = filepath.Join(dir, "overlay.json")
 	return path, os.WriteFile(path, b, 0o600)
-}
-
-// apply returns the source with the mistake. The source must have the text to replace exactly once, so
-// that a mutant cannot become stale unnoticed.
-func (m *mutant) apply(source string) (string, error) {
-	if n := strings.Count(source, m.old); n != 1 {
-		return "", fmt.Errorf("%s has this text %d times, want once:\n%s", m.file, n, m.old)
-	}
-	return strings.Replace(source, m.old, m.wrong, 1), nil
 }

@@ -11,6 +11,10 @@ import (
 
 // Every mutant still applies to the source, and its result is Go.
 func TestMutantsApply(t *testing.T) {
+	mutants, err := parseMutants(mutantsText)
+	if err != nil {
+		t.Fatal(err)
+	}
 	names := map[string]bool{}
 	for _, m := range mutants {
 		if names[m.name] {
@@ -32,16 +36,29 @@ func TestMutantsApply(t *testing.T) {
 	}
 }
 
-// A text that is missing, or that is there twice, is an error.
+// Lines that are missing, or that are there twice, are an error.
 func TestStaleMutant(t *testing.T) {
-	m := mutant{file: "a.go", old: "x == y", wrong: "x != y"}
-	for _, source := range []string{"", "x == y; x == y"} {
-		if _, err := m.apply(source); err == nil {
+	list, err := parseMutants("swap\na.go\n-\tif x == y {\n+\tif x != y {\n+\t\tz()\n")
+	if err != nil || len(list) != 1 || list[0].name != "swap" || list[0].file != "a.go" {
+		t.Fatalf("got %+v, %v", list, err)
+	}
+	for _, source := range []string{"", "\tif x == y {", "\n\tif x == y {\n\n\tif x == y {\n", "\n\t\tif x == y {\n"} {
+		if _, err := list[0].apply(source); err == nil {
 			t.Errorf("%q: no error", source)
 		}
 	}
-	if got, err := m.apply("if x == y {"); err != nil || got != "if x != y {" {
+	if got, err := list[0].apply("\n\tif x == y {\n"); err != nil || got != "\n\tif x != y {\n\t\tz()\n" {
 		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestParseMutantsRefuses(t *testing.T) {
+	for _, text := range []string{
+		"", "name\na.go", "name\n-x\n+y", "name\na.go\n-x", "name\na.go\n+y\n-x", "name\na.go\nx\n+y",
+	} {
+		if list, err := parseMutants(text); err == nil {
+			t.Errorf("%q: got %+v, want an error", text, list)
+		}
 	}
 }
 

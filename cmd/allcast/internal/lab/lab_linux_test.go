@@ -221,7 +221,7 @@ func TestSubgroups(t *testing.T) {
 	}
 	for _, p := range c.Ports {
 		if p.Switch == "leaf0" && strings.HasPrefix(p.Port, "spine") && (p.McastTx < 512<<10 || p.McastTx > 700<<10) {
-			t.Errorf("%d bytes of multicast to %s, want half a MiB and some", p.McastTx, p.Port)
+			t.Errorf("%d bytes of multicast to %s, want slightly more than half a MiB", p.McastTx, p.Port)
 		}
 	}
 	o := clitest.Finish(t, prepare(t, "run", "--topology star:2 --groups 1", "allcast", "perf", "broadcast", "--algo",
@@ -295,7 +295,7 @@ func TestKilled(t *testing.T) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	if len(leftOver(t)) == 0 {
-		t.Error("nothing is left: this test tests nothing")
+		t.Error("the killed lab left nothing behind, so the test checks nothing")
 	}
 	if o := clitest.Finish(t, prepare(t, "down", "")); o.Status != cli.StatusOK {
 		t.Errorf("down: status %d, %s", o.Status, o.Stderr)

@@ -68,7 +68,6 @@ func (c *holdCmd) Run(*cli.Env) error { return lab.Hold(c.Name, os.Stdin, os.Std
 // enterCmd is the process that becomes a rank; see lab.Enter.
 type enterCmd struct {
 	Name    string   `arg:""`
-	Master  string   `arg:""`
 	Command []string `arg:"" passthrough:""`
 }
 
@@ -77,5 +76,5 @@ func (c *enterCmd) Run(*cli.Env) error {
 	if len(command) == 0 {
 		return errors.New("no command")
 	}
-	return lab.Enter(c.Name, c.Master, command)
+	return lab.Enter(c.Name, command)
 }

@@ -11,26 +11,26 @@ import (
 // The watchdog reports a call that exceeds the limit, and no shorter ones, however many there are.
 func TestWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rank{limit: time.Second}
+		w := &watchdog{limit: time.Second}
 		start := time.Now()
 		var after time.Duration // time of the report
-		go r.watch(func() { after = time.Since(start) })
+		go w.watch(func() { after = time.Since(start) })
 		for range 5 {
-			r.startWatch("allgather")
-			time.Sleep(r.limit - tick)
-			r.stopWatch()
-			time.Sleep(2 * r.limit) // between calls there is no limit
+			w.callStarts()
+			time.Sleep(w.limit - tick)
+			w.callReturns()
+			time.Sleep(2 * w.limit) // between calls there is no limit
 		}
 		synctest.Wait()
 		if after != 0 {
 			t.Fatalf("reported after %v, and every call was short", after)
 		}
 		began := time.Since(start)
-		r.startWatch("barrier")
-		time.Sleep(2 * r.limit)
+		w.callStarts()
+		time.Sleep(2 * w.limit)
 		synctest.Wait()
-		if took := after - began; took < r.limit || took > r.limit+2*tick {
-			t.Errorf("reported %v after the start of the call, want about %v", took, r.limit)
+		if took := after - began; took < w.limit || took > w.limit+2*tick {
+			t.Errorf("reported %v after the start of the call, want about %v", took, w.limit)
 		}
 	})
 }
