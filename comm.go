@@ -24,6 +24,7 @@ type Comm struct {
 	rank    int
 	members []int // world ranks
 	closed  atomic.Bool
+	subsets subsets // calls of Subset on this communicator
 
 	cancelled atomic.Pointer[RankError] // error of the first blocking call whose context ended
 }
