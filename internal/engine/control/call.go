@@ -204,10 +204,12 @@ func (k *Call) bytes() int64 {
 
 func (k *Call) reduces() bool { return k.Kind == wire.ReduceScatter || k.Kind == wire.Allreduce }
 
-// averages reports whether the sums are still to be divided.
-func (k *call) averages() bool { return k.bufs.Reduces && k.bufs.Op == reduce.Avg }
+// averages reports whether the result still needs divide.
+func (k *call) averages() bool {
+	return k.bufs.Reduces && reduce.Finishes(k.bufs.Type, k.bufs.Op, len(k.bufs.Group.Members))
+}
 
-// divide turns sums into averages.
+// divide turns sums into averages, and truth values into 0 or 1.
 func (k *call) divide() error {
 	return reduce.Finish(k.bufs.Recv, k.bufs.Type, k.bufs.Op, len(k.bufs.Group.Members))
 }
