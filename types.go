@@ -92,8 +92,10 @@ func ParseReduceOp(s string) (ReduceOp, error) {
 	return ReduceOp(o), nil
 }
 
-// BF16 is a bfloat16, the upper half of a float32, as its bits. A []uint16 that holds such bits can be
-// converted with unsafe.Slice, without a copy.
+// BF16 is a bfloat16, the upper half of a float32, as its bits. This converts a []uint16 that holds such bits,
+// without a copy:
+//
+//	unsafe.Slice((*allcast.BF16)(unsafe.SliceData(s)), len(s))
 type BF16 uint16
 
 // NewBF16 rounds x to nearest, ties to even. Values that are too large become infinite.
@@ -106,7 +108,7 @@ func (x BF16) Float32() float32 { return reduce.BF16ToF32(uint16(x)) }
 func (x BF16) String() string { return formatFloat(x.Float32()) }
 
 // F16 is an IEEE 754 half-precision number (binary16), as its bits. A []uint16 that holds such bits can be
-// converted with unsafe.Slice, without a copy.
+// converted like that of a [BF16].
 type F16 uint16
 
 // NewF16 rounds x to nearest, ties to even. Values that are too large become infinite.
