@@ -34,6 +34,13 @@ func TestBadCalls(t *testing.T) {
 			"a result that overlaps input":  c.Allreduce(ctx, b[:4], b[1:5], allcast.Uint8, allcast.Sum),
 			"a partial element":             c.Allreduce(ctx, b[:6], b[:6], allcast.Float32, allcast.Sum),
 			"an unknown type":               c.Allreduce(ctx, b, b, allcast.DataType(99), allcast.Sum),
+			"no type":                       c.Allreduce(ctx, b, b, 0, allcast.Sum),
+			"no operator":                   c.Allreduce(ctx, b, b, allcast.Float32, 0),
+			"bits of floats":                c.Allreduce(ctx, b, b, allcast.BFloat16, allcast.And),
+			"a sum of truth values":         c.Allreduce(ctx, b, b, allcast.Bool, allcast.Sum),
+			"a premultiplied sum of ints":   c.Allreduce(ctx, b, b, allcast.Int32, allcast.PremultipliedSum),
+			"a count beyond the buffer":     allcast.AllgathervSlice(ctx, c, b[:4], b, []int{4, 1 << 62}),
+			"a negative count of elements":  allcast.AllgathervSlice(ctx, c, b[:4], b, []int{12, -4}),
 			"an unknown algorithm":          c.Broadcast(ctx, b, 0, allcast.WithAlgorithm("carrier-pigeon")),
 			"an algorithm of Allgather":     c.Broadcast(ctx, b, 0, allcast.WithAlgorithm("ring")),
 			"negative chains":               c.Broadcast(ctx, b, 0, allcast.WithChains(-1)),
@@ -46,6 +53,40 @@ func TestBadCalls(t *testing.T) {
 		}
 		// No call has started, so the communicator still works.
 		return c.Allgather(ctx, b[:4], b)
+	})
+}
+
+// Errors of invalid calls are one sentence, which names what is wrong and what is valid.
+func TestErrorTexts(t *testing.T) {
+	allcasttest.Run(t, 1, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+		b := make([]byte, 8)
+		for want, err := range map[string]error{
+			`broadcast has no algorithm "foo": ` +
+				"want mcast, binary, binomial, chain, knomial, scatter-allgather or auto": c.Broadcast(
+				ctx, b, 0, allcast.WithAlgorithm("foo")),
+			`allreduce has no algorithm "mcast": want recursive-halving, ring or auto`: c.Allreduce(
+				ctx, b, b, allcast.Float32, allcast.Sum, allcast.WithAlgorithm("mcast")),
+			"unknown element type: it is not set": c.Allreduce(ctx, b, b, 0, allcast.Sum),
+			"unknown operator: it is not set":     c.Allreduce(ctx, b, b, allcast.Float32, 0),
+			"the operator does not apply to the element type: xor of f32: xor needs integers or bool": c.Allreduce(
+				ctx, b, b, allcast.Float32, allcast.Xor),
+		} {
+			if !errors.Is(err, allcast.ErrInvalid) || err.Error() != "allcast: invalid argument: "+want {
+				return fmt.Errorf("got %w, want %s", err, want)
+			}
+		}
+		return nil
+	})
+}
+
+func TestWorldRankOutOfRange(t *testing.T) {
+	allcasttest.Run(t, 2, allcast.Options{}, func(_ context.Context, c *allcast.Comm) error {
+		for rank, want := range map[int]int{-1: -1, 0: 0, 1: 1, 2: -1} {
+			if got := c.WorldRank(rank); got != want {
+				return fmt.Errorf("rank %d has world rank %d, want %d", rank, got, want)
+			}
+		}
+		return nil
 	})
 }
 

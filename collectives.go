@@ -40,12 +40,17 @@ func WithSegment(bytes int64) CallOption { return func(c *callOptions) { c.Segme
 // WithRadix sets the radix of the knomial Broadcast (default 4).
 func WithRadix(k int) CallOption { return func(c *callOptions) { c.Radix = k } }
 
+// WithFactor sets the factor by which this rank multiplies its input to a PremultipliedSum (default 1). Ranks may
+// use different factors.
+func WithFactor(factor float64) CallOption { return func(c *callOptions) { c.Factor = factor } }
+
 // start starts a call. The number of bytes affects the choice of the algorithm.
 func (c *Comm) start(call engine.Call, bytes int64, opts []CallOption) (*Request, error) {
 	if err := c.checkUsable(); err != nil {
 		return nil, err
 	}
 	k := callOptions{call}
+	k.Factor = 1
 	for _, o := range opts {
 		o(&k)
 	}

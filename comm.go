@@ -106,9 +106,14 @@ func (c *Comm) Rank() int { return c.rank }
 // Size returns the number of ranks.
 func (c *Comm) Size() int { return len(c.members) }
 
-// WorldRank converts a rank of c to a world rank, which is a rank of the communicator that Join returned.
-// Stats, logs, metrics and "allcast inspect" use world ranks.
-func (c *Comm) WorldRank(rank int) int { return c.members[rank] }
+// WorldRank converts a rank of c to a world rank, which is a rank of the communicator that Join returned. It
+// returns -1 if c has no such rank. Stats, logs, metrics and "allcast inspect" use world ranks.
+func (c *Comm) WorldRank(rank int) int {
+	if rank < 0 || rank >= len(c.members) {
+		return -1
+	}
+	return c.members[rank]
+}
 
 // Multicast reports whether multicast works on the network, and the reason if it does not.
 func (c *Comm) Multicast() (works bool, reason string) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/fabric"
@@ -123,7 +124,7 @@ func exportError(err error, members []int) error {
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, node.ErrComm), errors.Is(err, fabric.ErrClosed):
 		return fmt.Errorf("allcast: %w", ErrClosed)
 	case errors.Is(err, engine.ErrCall):
-		return fmt.Errorf("allcast: %w: %w", ErrInvalid, err)
+		return invalid("%s", strings.TrimPrefix(err.Error(), engine.ErrCall.Error()+": "))
 	case errors.Is(err, engine.ErrNoMulticast):
 		return fmt.Errorf("allcast: %w", ErrNoMulticast)
 	}

@@ -2,9 +2,10 @@ package allcast_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/allcasttest"
@@ -13,7 +14,8 @@ import (
 // local runs ranks as goroutines of one process, which is enough to show how calls look. A real job
 // has one process per rank and leaves Options empty.
 func local(size int, f func(ctx context.Context, c *allcast.Comm) error) {
-	for _, err := range allcasttest.JoinAll(context.Background(), make([]allcast.Options, size), f) {
+	opts := slices.Repeat([]allcast.Options{{Logger: slog.New(slog.DiscardHandler)}}, size)
+	for _, err := range allcasttest.JoinAll(context.Background(), opts, f) {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
@@ -108,7 +110,87 @@ func ExampleReduceScatterSlice() {
 	// Output: [6 8]
 }
 
-// An operation runs while the program computes.
+func ExampleAllreduceSlice_half() {
+	local(2, func(ctx context.Context, c *allcast.Comm) error {
+		grads := []allcast.BF16{allcast.NewBF16(0.5), allcast.NewBF16(float32(c.Rank()))}
+		if err := allcast.AllreduceSlice(ctx, c, nil, grads, allcast.Average); err != nil { // in place
+			return err
+		}
+		if c.Rank() == 0 {
+			fmt.Println(grads, grads[1].Float32())
+		}
+		return nil
+	})
+	// Output: [0.5 0.5] 0.5
+}
+
+// The ranks stop when one of them wants to.
+func ExampleAllreduceSlice_bool() {
+	local(3, func(ctx context.Context, c *allcast.Comm) error {
+		stop := []bool{c.Rank() == 2}
+		if err := allcast.AllreduceSlice(ctx, c, nil, stop, allcast.Or); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			fmt.Println(stop)
+		}
+		return nil
+	})
+	// Output: [true]
+}
+
+func ExampleAllgathervSlice() {
+	local(2, func(ctx context.Context, c *allcast.Comm) error {
+		counts := []int{1, 2} // elements
+		mine := [][]float64{{0.5}, {1, 2}}[c.Rank()]
+		all := make([]float64, 3)
+		if err := allcast.AllgathervSlice(ctx, c, mine, all, counts); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			fmt.Println(all)
+		}
+		return nil
+	})
+	// Output: [0.5 1 2]
+}
+
+// While the program computes with the weights of one layer, an Allgather fetches those of the next.
+func Example_overlap() {
+	const layers = 3
+	local(2, func(ctx context.Context, c *allcast.Comm) error {
+		var full [layers][]float32
+		fetch := func(layer int) (*allcast.Request, error) {
+			shard := []float32{float32(10*layer + c.Rank())}
+			full[layer] = make([]float32, c.Size())
+			return c.StartAllgather(allcast.Bytes(shard), allcast.Bytes(full[layer]))
+		}
+		next, err := fetch(0)
+		if err != nil {
+			return err
+		}
+		for layer := range layers {
+			if err := next.Wait(ctx); err != nil {
+				return err
+			}
+			if layer+1 < layers {
+				if next, err = fetch(layer + 1); err != nil {
+					return err
+				}
+			}
+			if c.Rank() == 0 {
+				fmt.Println("compute with", full[layer])
+			}
+		}
+		return nil
+	})
+	// Output:
+	// compute with [0 1]
+	// compute with [10 11]
+	// compute with [20 21]
+}
+
+// Allcast owns the buffers of an operation until the operation has ended.
 func ExampleRequest_Wait() {
 	local(2, func(ctx context.Context, c *allcast.Comm) error {
 		all := make([]byte, 2)
@@ -116,39 +198,39 @@ func ExampleRequest_Wait() {
 		if err != nil {
 			return err
 		}
-		// Compute here. Allcast owns all until r is done.
+		squares := 0
+		for i := range 10 { // computes while the operation runs
+			squares += i * i
+		}
 		if err := r.Wait(ctx); err != nil {
 			return err
 		}
 		if c.Rank() == 0 {
-			fmt.Printf("%s\n", all)
+			fmt.Printf("%s %d\n", all, squares)
 		}
 		return nil
 	})
-	// Output: ab
+	// Output: ab 285
 }
 
-// Ranks of the same color share a new communicator.
+// Ranks of the same color share a new communicator: here each row of a grid of 2 by 2.
 func ExampleComm_Split() {
 	local(4, func(ctx context.Context, c *allcast.Comm) error {
-		half, err := c.Split(ctx, c.Rank()%2, c.Rank())
+		row, err := c.Split(ctx, c.Rank()/2, c.Rank())
 		if err != nil {
 			return err
 		}
-		if c.Rank() == 3 {
-			fmt.Printf("rank %d of the world is rank %d of %d\n", c.Rank(), half.Rank(), half.Size())
+		sum := []int{c.Rank()}
+		if err := allcast.AllreduceSlice(ctx, row, nil, sum, allcast.Sum); err != nil {
+			return err
 		}
-		return nil
+		if c.Rank() == 3 {
+			fmt.Printf("rank %d of the row is rank %d of the world\n", row.Rank(), row.WorldRank(row.Rank()))
+			fmt.Println("the sum of the row is", sum[0])
+		}
+		return row.Close()
 	})
-	// Output: rank 3 of the world is rank 1 of 2
-}
-
-// A failure names the rank that failed.
-func ExampleRankError() {
-	err := error(&allcast.RankError{Rank: 5, Op: "allgather", Phase: "multicast"})
-	var failed *allcast.RankError
-	if errors.As(err, &failed) {
-		fmt.Println("rank", failed.Rank, "failed")
-	}
-	// Output: rank 5 failed
+	// Output:
+	// rank 1 of the row is rank 3 of the world
+	// the sum of the row is 5
 }

@@ -93,6 +93,11 @@ func TestLogLevels(t *testing.T) {
 			return nil
 		})
 		text := log.String()
+		for line := range strings.Lines(text) {
+			if n := strings.Count(line, " rank="); n != 1 {
+				t.Errorf("%v: a record has %d ranks: %s", c.level, n, line)
+			}
+		}
 		for _, want := range c.want {
 			if !strings.Contains(text, want) {
 				t.Errorf("%v: no message with %q:\n%s", c.level, want, text)

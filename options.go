@@ -13,7 +13,7 @@ import (
 // Version is the version of the software and the protocol. All ranks of a job must run the same version.
 const Version = "0.6.0"
 
-// Options configure Join. The zero value takes all settings from the environment. Fields set here override
+// Options configure [Join]. The zero value takes all settings from the environment. Fields set here override
 // the environment.
 //
 // Rank, size and address come from the variables of torchrun, Open MPI, PMI or Slurm. The rest comes
@@ -21,7 +21,8 @@ const Version = "0.6.0"
 // ALLCAST_RACK, ALLCAST_RATE, ALLCAST_SECURE, ALLCAST_INTEGRITY, ALLCAST_DATAPATH, ALLCAST_HOOK,
 // ALLCAST_RECEIVE_CORES, ALLCAST_TIMEOUT, ALLCAST_TUNING, ALLCAST_CALIBRATE and ALLCAST_DEBUG.
 // ALLCAST_METRICS, ALLCAST_INSPECT and ALLCAST_RECORDER control how users can observe the process.
-// ALLCAST_FAULT injects faults for tests. See docs/settings.md and docs/operations.md.
+// ALLCAST_FAULT injects faults for tests. The files docs/settings.md and docs/operations.md of the source
+// describe all of them.
 type Options struct {
 	// Rank, Size and Addr (host:port of rank 0) describe the job. They are ignored if Size is 0.
 	Rank, Size int
@@ -109,7 +110,21 @@ type Options struct {
 	// NoMulticast disables multicast.
 	NoMulticast bool
 
-	// Tuning selects algorithms by operation and size; see ALLCAST_TUNING in docs/settings.md.
+	// Tuning selects algorithms by operation and size. It is a list of rules, separated by semicolons:
+	//
+	//	operation[:from-to]:algorithm[,algorithm...]
+	//
+	// Function Algorithms lists the operations and their algorithms; auto is valid too. From and to limit the
+	// size in bytes, inclusive, such as 512, 4K or 1M; to may be inf. The size is the length of the buffer of a
+	// Broadcast or Allreduce, the largest contribution to an Allgather, and the block of one rank of a
+	// ReduceScatter.
+	//
+	// The first rule that matches a call applies. It uses the first of its algorithms that works on the network;
+	// if none does, the call fails with a NoMulticastError. Calls that no rule matches use auto, which always
+	// works. WithAlgorithm overrides the rules. All ranks must have the same rules. In this example small
+	// blocks use bruck, and larger ones use multicast where it works, else ring:
+	//
+	//	allgather:0-4K:bruck;allgather:mcast,ring
 	Tuning string
 
 	// NoCalibration skips the algorithm benchmark that Join runs for small operations, which takes tens of
@@ -120,8 +135,9 @@ type Options struct {
 	// Pin lists the processors that workers are bound to; none by default.
 	Pin []int
 
-	// Logger receives all log messages, which contain world ranks. By default warnings go to standard error;
-	// ALLCAST_DEBUG adds more.
+	// Logger receives all log messages. Every record has the attribute "rank", the world rank of this process;
+	// other ranks in messages are world ranks too. By default warnings go to standard error, and ALLCAST_DEBUG
+	// adds more.
 	Logger *slog.Logger
 }
 

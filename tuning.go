@@ -26,6 +26,9 @@ func (c *Comm) choose(k wire.CallKind, algo string, bytes int64) (string, error)
 		}
 		return c.chooseAuto(k, bytes)
 	}
+	if err := settings.CheckAlgorithm(k, algo); err != nil {
+		return "", invalid("%v", err)
+	}
 	if algo == engine.Multicast && c.job.NoMulticast != "" && c.Size() > 1 {
 		return "", &NoMulticastError{Reason: c.job.NoMulticast}
 	}

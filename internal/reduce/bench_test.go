@@ -65,8 +65,8 @@ func BenchmarkF32Sum(b *testing.B) {
 
 // BenchmarkInto measures every kernel on a buffer in L2.
 func BenchmarkInto(b *testing.B) {
-	for t := range Type(numTypes) {
-		for _, op := range []Op{Sum, Min, Max, Prod} {
+	for _, t := range allTypes() {
+		for _, op := range opsOf(t) {
 			b.Run(t.String()+"/"+op.String(), func(b *testing.B) { benchInto(b, 64<<10, t, op) })
 		}
 	}
@@ -76,8 +76,8 @@ func BenchmarkInto(b *testing.B) {
 func BenchmarkGo(b *testing.B) {
 	defer func(was bool) { simd = was }(simd)
 	simd = false
-	for t := range Type(numTypes) {
-		for _, op := range []Op{Sum, Min, Prod} {
+	for _, t := range allTypes() {
+		for _, op := range opsOf(t) {
 			b.Run(t.String()+"/"+op.String(), func(b *testing.B) { benchInto(b, 64<<10, t, op) })
 		}
 	}
@@ -104,7 +104,7 @@ func BenchmarkSmall(b *testing.B) {
 }
 
 func BenchmarkFinish(b *testing.B) {
-	for t := range Type(numTypes) {
+	for t := F32; t <= U64; t++ {
 		b.Run(t.String(), func(b *testing.B) {
 			buf, _ := benchBuffers(64<<10, t)
 			b.SetBytes(int64(len(buf)))
@@ -115,23 +115,31 @@ func BenchmarkFinish(b *testing.B) {
 	}
 }
 
-// BenchmarkAccumulate counts the bytes of the half-precision side.
-func BenchmarkAccumulate(b *testing.B) {
+func BenchmarkScale(b *testing.B) {
+	for t := F32; t <= BF16; t++ {
+		b.Run(t.String(), func(b *testing.B) {
+			buf, _ := benchBuffers(64<<10, t)
+			b.SetBytes(int64(len(buf)))
+			for b.Loop() {
+				_ = Scale(buf, buf, t, 1)
+			}
+		})
+	}
+}
+
+// BenchmarkConvert counts the bytes of the half-precision side.
+func BenchmarkConvert(b *testing.B) {
 	half, _ := benchBuffers(64<<10, F16)
-	acc := make([]float32, len(half)/2)
-	for _, t := range []Type{F16, BF16} {
-		for _, f := range []struct {
-			name string
-			run  func()
-		}{
-			{"widen", func() { Widen(acc, half, t) }},
-			{"sum", func() { Accumulate(acc, half, t, Sum) }},
-			{"round", func() { Round(half, acc, t) }},
+	wide := make([]float32, len(half)/2)
+	for _, t := range halves {
+		for name, convert := range map[string]func(){
+			"widen": func() { Widen(wide, half, t) },
+			"round": func() { Round(half, wide, t) },
 		} {
-			b.Run(t.String()+"/"+f.name, func(b *testing.B) {
+			b.Run(t.String()+"/"+name, func(b *testing.B) {
 				b.SetBytes(int64(len(half)))
 				for b.Loop() {
-					f.run()
+					convert()
 				}
 			})
 		}

@@ -23,10 +23,11 @@
 //   - Integers wrap around in two's complement.
 //   - Average is Sum followed by [Finish]: a float division for floats, and a division that truncates
 //     toward zero for integers. A sum that wrapped stays wrong.
+//   - And, Or and Xor work on the bits of integers. A Bool is true unless its byte is 0; results are 0 or 1.
+//   - A premultiplied sum is Sum over inputs that [Scale] has multiplied, each by a factor of its rank.
 //
 // With f16 and bf16, [Into] rounds at every step: over P ranks the error grows with P-1 half-precision
-// roundings. An executor that can afford twice the memory avoids this with a float32 accumulator:
-// [Widen] the first operand, [Accumulate] the others, [FinishAcc], and [Round] once at the end.
+// roundings.
 //
 // On amd64 with AVX2 and F16C, assembly does the work. Elsewhere, or with the build tag purego, Go code
 // does. [Path] returns which one is in use. The tests compare both.

@@ -39,7 +39,7 @@ func mustFinish(t testing.TB, buf []byte, typ Type, n int) {
 
 // An average is the quotient with one rounding to f32 (f64), and one more rounding to half precision.
 func TestFinishDivides(t *testing.T) {
-	for _, typ := range allTypes() {
+	for typ := F32; typ <= U64; typ++ {
 		t.Run(typ.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				elements := rapid.SliceOfN(element(typ), 0, 40).Draw(t, "elements")
@@ -85,11 +85,34 @@ func quotient(t Type, bits uint64, n int) uint64 {
 }
 
 func TestFinishLeavesOthers(t *testing.T) {
-	buf := bytes.Repeat([]byte{0xff}, 96) // a NaN with its full payload
 	for _, typ := range allTypes() {
-		for _, op := range []Op{Sum, Min, Max, Prod} {
+		for _, op := range opsOf(typ) {
+			if op == Avg || typ == Bool {
+				continue
+			}
+			buf := bytes.Repeat([]byte{0xff}, 96) // a NaN with its full payload
 			if err := Finish(buf, typ, op, 3); err != nil || !bytes.Equal(buf, bytes.Repeat([]byte{0xff}, 96)) {
 				t.Errorf("%v %v: %v, %x", typ, op, err, buf)
+			}
+			if Finishes(typ, op, 1) || Finishes(typ, op, 3) {
+				t.Errorf("%v %v: Finishes reports a change", typ, op)
+			}
+		}
+	}
+}
+
+// The truth value of a single operand becomes 0 or 1.
+func TestFinishBool(t *testing.T) {
+	for _, op := range opsOf(Bool) {
+		for _, path := range paths() {
+			buf := bytes.Repeat([]byte{0, 1, 2, 0x80, 0xff}, 9)
+			on(path, func() {
+				if err := Finish(buf, Bool, op, 1); err != nil || !Finishes(Bool, op, 1) {
+					t.Errorf("%s: %v: %v", path, op, err)
+				}
+			})
+			if !bytes.Equal(buf, bytes.Repeat([]byte{0, 1, 1, 1, 1}, 9)) {
+				t.Errorf("%s: %v: %x", path, op, buf)
 			}
 		}
 	}

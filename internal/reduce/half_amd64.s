@@ -23,6 +23,12 @@
 	CANON32(Y1)         \
 	VCVTPS2PH $0, Y1, R
 
+#define F16_SCALE(D, S, R) \
+	VCVTPH2PS S, Y1     \
+	VMULPS Y13, Y1, Y1  \
+	CANON32(Y1)         \
+	VCVTPS2PH $0, Y1, R
+
 #define F16_KERNEL(CALC) \
 	NAN32 \
 	KERNEL(CALC, VMOVDQU, X0, X14, 16, 16, 1, 1, 16)
@@ -44,6 +50,11 @@ TEXT ·f16Div(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), SI
 	VBROADCASTSS (SI), Y13
 	KERNEL(F16_DIV, VMOVDQU, X0, X14, 16, 0, 1, 1, 16)
+
+TEXT ·f16Scale(SB), NOSPLIT, $0-32
+	MOVQ factor+24(FP), AX
+	VBROADCASTSS (AX), Y13
+	F16_KERNEL(F16_SCALE)
 
 // bf16: 16 at a time. In each 32 bits, the upper half is an f32 once the lower
 // is masked off (Y12), and so is the lower once shifted up.
@@ -95,6 +106,16 @@ TEXT ·f16Div(SB), NOSPLIT, $0-24
 	CANON32(Y1)         \
 	BF16_PACK(Y2, Y1, R)
 
+#define BF16_SCALE(D, S, R) \
+	VMOVDQU S, Y1       \
+	VPSLLD $16, Y1, Y2  \
+	VPAND  Y12, Y1, Y1  \
+	VMULPS Y13, Y2, Y2  \
+	VMULPS Y13, Y1, Y1  \
+	CANON32(Y2)         \
+	CANON32(Y1)         \
+	BF16_PACK(Y2, Y1, R)
+
 TEXT ·bf16Sum(SB), NOSPLIT, $0-24
 	BF16_CONSTANTS
 	FULL(BF16_ADD)
@@ -116,3 +137,9 @@ TEXT ·bf16Div(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), SI
 	VBROADCASTSS (SI), Y13
 	KERNEL(BF16_DIV, VMOVDQU, Y0, Y14, 32, 0, 1, 1, 32)
+
+TEXT ·bf16Scale(SB), NOSPLIT, $0-32
+	BF16_CONSTANTS
+	MOVQ factor+24(FP), AX
+	VBROADCASTSS (AX), Y13
+	FULL(BF16_SCALE)

@@ -25,14 +25,23 @@ func on(path string, f func()) {
 }
 
 func allTypes() []Type {
-	all := make([]Type, numTypes)
-	for t := range all {
-		all[t] = Type(t)
+	var all []Type
+	for t := F32; t < numTypes; t++ {
+		all = append(all, t)
 	}
 	return all
 }
 
-func allOps() []Op { return []Op{Sum, Avg, Min, Max, Prod} }
+// opsOf returns the operations that a type has.
+func opsOf(t Type) []Op {
+	switch {
+	case t == Bool:
+		return []Op{And, Or, Xor}
+	case t <= BF16:
+		return []Op{Sum, Avg, Min, Max, Prod, PremulSum}
+	}
+	return []Op{Sum, Avg, Min, Max, Prod, And, Or, Xor}
+}
 
 // corners returns the values at which behaviour changes.
 func corners(t Type) []uint64 {

@@ -33,6 +33,48 @@ TEXT ·int16Prod(SB), NOSPLIT, $0-24
 TEXT ·int32Prod(SB), NOSPLIT, $0-24
 	FULL(MUL32I)
 
+#define BIT_AND(D, S, R) OP1(VPAND, D, S, R)
+#define BIT_OR(D, S, R)  OP1(VPOR, D, S, R)
+#define BIT_XOR(D, S, R) OP1(VPXOR, D, S, R)
+
+TEXT ·bitAnd(SB), NOSPLIT, $0-24
+	FULL(BIT_AND)
+
+TEXT ·bitOr(SB), NOSPLIT, $0-24
+	FULL(BIT_OR)
+
+TEXT ·bitXor(SB), NOSPLIT, $0-24
+	FULL(BIT_XOR)
+
+// Bool: the minimum of a byte and 1 (Y12) is its truth value. The minimum of two
+// bytes is true if both are.
+#define BOOL_ONE SPLAT32(0x01010101, X12, Y12)
+
+#define BOOL_AND(D, S, R) \
+	OP1(VPMINUB, D, S, R) \
+	VPMINUB Y12, R, R
+
+#define BOOL_OR(D, S, R) \
+	OP1(VPOR, D, S, R) \
+	VPMINUB Y12, R, R
+
+#define BOOL_XOR(D, S, R) \
+	VPMINUB D, Y12, Y1 \
+	VPMINUB S, Y12, R  \
+	VPXOR   Y1, R, R
+
+TEXT ·boolAnd(SB), NOSPLIT, $0-24
+	BOOL_ONE
+	FULL(BOOL_AND)
+
+TEXT ·boolOr(SB), NOSPLIT, $0-24
+	BOOL_ONE
+	FULL(BOOL_OR)
+
+TEXT ·boolXor(SB), NOSPLIT, $0-24
+	BOOL_ONE
+	FULL(BOOL_XOR)
+
 // There is no product of bytes: that of 16 bits is right in its lower byte, for
 // the even bytes as they are and for the odd ones shifted down. Y12 masks the even.
 #define MUL8(D, S, R) \

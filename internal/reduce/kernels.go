@@ -15,7 +15,7 @@ type integer interface {
 func combine[T number](dst, src []T, op Op, nan T) {
 	dst = dst[:len(src)]
 	switch op {
-	case Sum, Avg:
+	case Sum, Avg, PremulSum:
 		for i, s := range src {
 			r := dst[i] + s
 			dst[i] = r
@@ -51,6 +51,39 @@ func combine[T number](dst, src []T, op Op, nan T) {
 }
 
 func isNaN[T number](x T) bool { return x != x }
+
+func multiply[T float32 | float64](dst, src []T, factor, nan T) {
+	dst = dst[:len(src)]
+	for i, x := range src {
+		r := x * factor
+		dst[i] = r
+		if isNaN(r) {
+			dst[i] = nan
+		}
+	}
+}
+
+// logic combines eight bytes, of integers of any width or of eight Bools.
+func logic(a, b uint64, t Type, op Op) uint64 {
+	if t == Bool {
+		a, b = truth(a), truth(b)
+	}
+	switch op {
+	case And:
+		return a & b
+	case Or:
+		return a | b
+	default:
+		return a ^ b
+	}
+}
+
+// truth sets every byte that is not 0 to 1. The addition carries into the top bit of a byte if one of its
+// other bits is set, and never beyond it.
+func truth(x uint64) uint64 {
+	const low7, ones = 0x7f7f7f7f7f7f7f7f, 0x0101010101010101
+	return (x&low7 + low7 | x) >> 7 & ones
+}
 
 func divideFloats[T float32 | float64](dst []T, n, nan T) {
 	for i, x := range dst {

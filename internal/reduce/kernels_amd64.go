@@ -8,24 +8,19 @@ package reduce
 // intoKernels are the kernels of Into. AVX2 has no 64-bit product, and one multiplication per cycle in Go
 // is as fast as memory anyway.
 var intoKernels = [numTypes][numOps]func(dst, src *byte, n int){
-	F32:  {Sum: f32Sum, Avg: f32Sum, Min: f32Min, Max: f32Max, Prod: f32Prod},
-	F64:  {Sum: f64Sum, Avg: f64Sum, Min: f64Min, Max: f64Max, Prod: f64Prod},
-	F16:  {Sum: f16Sum, Avg: f16Sum, Min: f16Min, Max: f16Max, Prod: f16Prod},
-	BF16: {Sum: bf16Sum, Avg: bf16Sum, Min: bf16Min, Max: bf16Max, Prod: bf16Prod},
-	I8:   {Sum: int8Sum, Avg: int8Sum, Min: i8Min, Max: i8Max, Prod: int8Prod},
-	I16:  {Sum: int16Sum, Avg: int16Sum, Min: i16Min, Max: i16Max, Prod: int16Prod},
-	I32:  {Sum: int32Sum, Avg: int32Sum, Min: i32Min, Max: i32Max, Prod: int32Prod},
-	I64:  {Sum: int64Sum, Avg: int64Sum, Min: i64Min, Max: i64Max},
-	U8:   {Sum: int8Sum, Avg: int8Sum, Min: u8Min, Max: u8Max, Prod: int8Prod},
-	U16:  {Sum: int16Sum, Avg: int16Sum, Min: u16Min, Max: u16Max, Prod: int16Prod},
-	U32:  {Sum: int32Sum, Avg: int32Sum, Min: u32Min, Max: u32Max, Prod: int32Prod},
-	U64:  {Sum: int64Sum, Avg: int64Sum, Min: u64Min, Max: u64Max},
-}
-
-// accKernels are the kernels of Accumulate.
-var accKernels = [numTypes][numOps]func(acc *float32, src *byte, n int){
-	F16:  {Sum: f16AccSum, Avg: f16AccSum, Min: f16AccMin, Max: f16AccMax, Prod: f16AccProd},
-	BF16: {Sum: bf16AccSum, Avg: bf16AccSum, Min: bf16AccMin, Max: bf16AccMax, Prod: bf16AccProd},
+	F32:  {Sum: f32Sum, Avg: f32Sum, Min: f32Min, Max: f32Max, Prod: f32Prod, PremulSum: f32Sum},
+	F64:  {Sum: f64Sum, Avg: f64Sum, Min: f64Min, Max: f64Max, Prod: f64Prod, PremulSum: f64Sum},
+	F16:  {Sum: f16Sum, Avg: f16Sum, Min: f16Min, Max: f16Max, Prod: f16Prod, PremulSum: f16Sum},
+	BF16: {Sum: bf16Sum, Avg: bf16Sum, Min: bf16Min, Max: bf16Max, Prod: bf16Prod, PremulSum: bf16Sum},
+	I8:   {Sum: int8Sum, Avg: int8Sum, Min: i8Min, Max: i8Max, Prod: int8Prod, And: bitAnd, Or: bitOr, Xor: bitXor},
+	I16:  {Sum: int16Sum, Avg: int16Sum, Min: i16Min, Max: i16Max, Prod: int16Prod, And: bitAnd, Or: bitOr, Xor: bitXor},
+	I32:  {Sum: int32Sum, Avg: int32Sum, Min: i32Min, Max: i32Max, Prod: int32Prod, And: bitAnd, Or: bitOr, Xor: bitXor},
+	I64:  {Sum: int64Sum, Avg: int64Sum, Min: i64Min, Max: i64Max, And: bitAnd, Or: bitOr, Xor: bitXor},
+	U8:   {Sum: int8Sum, Avg: int8Sum, Min: u8Min, Max: u8Max, Prod: int8Prod, And: bitAnd, Or: bitOr, Xor: bitXor},
+	U16:  {Sum: int16Sum, Avg: int16Sum, Min: u16Min, Max: u16Max, Prod: int16Prod, And: bitAnd, Or: bitOr, Xor: bitXor},
+	U32:  {Sum: int32Sum, Avg: int32Sum, Min: u32Min, Max: u32Max, Prod: int32Prod, And: bitAnd, Or: bitOr, Xor: bitXor},
+	U64:  {Sum: int64Sum, Avg: int64Sum, Min: u64Min, Max: u64Max, And: bitAnd, Or: bitOr, Xor: bitXor},
+	Bool: {And: boolAnd, Or: boolOr, Xor: boolXor},
 }
 
 //go:noescape
@@ -146,28 +141,22 @@ func u64Min(dst, src *byte, n int)
 func u64Max(dst, src *byte, n int)
 
 //go:noescape
-func f16AccSum(dst *float32, src *byte, n int)
+func bitAnd(dst, src *byte, n int)
 
 //go:noescape
-func f16AccMin(dst *float32, src *byte, n int)
+func bitOr(dst, src *byte, n int)
 
 //go:noescape
-func f16AccMax(dst *float32, src *byte, n int)
+func bitXor(dst, src *byte, n int)
 
 //go:noescape
-func f16AccProd(dst *float32, src *byte, n int)
+func boolAnd(dst, src *byte, n int)
 
 //go:noescape
-func bf16AccSum(dst *float32, src *byte, n int)
+func boolOr(dst, src *byte, n int)
 
 //go:noescape
-func bf16AccMin(dst *float32, src *byte, n int)
-
-//go:noescape
-func bf16AccMax(dst *float32, src *byte, n int)
-
-//go:noescape
-func bf16AccProd(dst *float32, src *byte, n int)
+func boolXor(dst, src *byte, n int)
 
 //go:noescape
 func f16Widen(dst *float32, src *byte, n int)
@@ -192,3 +181,15 @@ func f16Div(dst *byte, src *float32, n int)
 
 //go:noescape
 func bf16Div(dst *byte, src *float32, n int)
+
+//go:noescape
+func f32Scale(dst, src *byte, n int, factor *float32)
+
+//go:noescape
+func f64Scale(dst, src *byte, n int, factor *float64)
+
+//go:noescape
+func f16Scale(dst, src *byte, n int, factor *float32)
+
+//go:noescape
+func bf16Scale(dst, src *byte, n int, factor *float32)

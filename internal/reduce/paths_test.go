@@ -35,7 +35,7 @@ func TestIntoPathsAgree(t *testing.T) {
 	for _, typ := range allTypes() {
 		t.Run(typ.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				op := rapid.SampledFrom(allOps()).Draw(t, "op")
+				op := rapid.SampledFrom(opsOf(typ)).Draw(t, "op")
 				r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 				at := drawShape(t)
 				size := at.n * typ.Size()
@@ -82,7 +82,7 @@ func agree(t *rapid.T, results map[string][]byte) {
 func TestIntoItself(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, typ := range allTypes() {
-		for _, op := range allOps() {
+		for _, op := range opsOf(typ) {
 			for _, n := range []int{0, 1, 7, 33, 300} {
 				src := make([]byte, n*typ.Size())
 				fill(r, src, typ)
@@ -105,16 +105,27 @@ func TestIntoItself(t *testing.T) {
 func TestIntoPieces(t *testing.T) {
 	const step = 256 << 10
 	r := rand.New(rand.NewPCG(3, 4))
-	for _, typ := range []Type{F32, F16, U8} {
+	for _, typ := range []Type{F32, F16, U8, Bool} {
+		op := opsOf(typ)[0]
 		before, src := make([]byte, 4*step), make([]byte, 4*step)
 		fill(r, before, typ)
 		fill(r, src, typ)
 		for _, size := range []int{step + 8, 2*step - 8, 2 * step, 2*step + 8, 3*step + 24} {
 			fast, plain := slices.Clone(before[:size]), slices.Clone(before[:size])
-			mustInto(t, fast, src[:size], typ, Sum)
-			on("go", func() { mustInto(t, plain, src[:size], typ, Sum) })
+			mustInto(t, fast, src[:size], typ, op)
+			on("go", func() { mustInto(t, plain, src[:size], typ, op) })
 			if !bytes.Equal(fast, plain) {
 				t.Errorf("%v: %d bytes: the paths differ", typ, size)
+			}
+			if typ == Bool {
+				continue // has no average
+			}
+			if typ != U8 {
+				_ = Scale(fast, fast, typ, 0.3)
+				on("go", func() { _ = Scale(plain, plain, typ, 0.3) })
+				if !bytes.Equal(fast, plain) {
+					t.Errorf("%v: %d bytes: the paths scale differently", typ, size)
+				}
 			}
 			mustFinish(t, fast, typ, 3)
 			on("go", func() { mustFinish(t, plain, typ, 3) })
@@ -127,28 +138,31 @@ func TestIntoPieces(t *testing.T) {
 
 // The data path does not allocate.
 func TestNoAllocations(t *testing.T) {
-	dst, src, acc := make([]byte, 4096), make([]byte, 4096), make([]float32, 2048)
+	dst, src, wide := make([]byte, 4096), make([]byte, 4096), make([]float32, 2048)
 	for _, path := range paths() {
 		for _, typ := range allTypes() {
-			on(path, func() {
-				if n := testing.AllocsPerRun(10, func() {
-					_ = Into(dst, src, typ, Sum)
-					_ = Into(dst[1:65], src[3:67], typ, Max) // not aligned
-					_ = Into(dst[:8], src[:8], typ, Prod)
-				}); n != 0 {
-					t.Errorf("%s: %v: %v allocations", path, typ, n)
-				}
-			})
+			for _, op := range opsOf(typ) {
+				on(path, func() {
+					if n := testing.AllocsPerRun(10, func() {
+						_ = Into(dst, src, typ, op)
+						_ = Into(dst[1:65], src[3:67], typ, op) // not aligned
+						_ = Into(dst[:8], src[:8], typ, op)
+						_ = Finish(dst, typ, op, 2)
+					}); n != 0 {
+						t.Errorf("%s: %v %v: %v allocations", path, typ, op, n)
+					}
+				})
+			}
 		}
 		on(path, func() {
 			if n := testing.AllocsPerRun(10, func() {
-				Widen(acc, src, F16)
-				Accumulate(acc, src, BF16, Sum)
-				FinishAcc(acc, Avg, 2)
-				Round(dst, acc, F16)
-				_ = Finish(dst, F32, Avg, 2)
+				Widen(wide, src, F16)
+				Round(dst, wide, BF16)
+				_ = Scale(dst, src, F32, 2)
+				_ = Scale(dst[1:65], src[3:67], F64, 2)
+				_ = Scale(dst, src, F16, 2)
 			}); n != 0 {
-				t.Errorf("%s: %v allocations with an accumulator", path, n)
+				t.Errorf("%s: %v allocations in conversions and Scale", path, n)
 			}
 		})
 	}

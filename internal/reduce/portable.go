@@ -1,11 +1,17 @@
 package reduce
 
+import "encoding/binary"
+
 // block is the number of elements that are processed on the stack at a time, if they cannot be processed
 // in place.
 const block = 128
 
 // goInto is Into on the portable path.
 func goInto(dst, src []byte, t Type, op Op) {
+	if op.isLogic() {
+		goLogic(dst, src, t, op)
+		return
+	}
 	switch t {
 	case F32:
 		into(dst, src, op, nan32)
@@ -61,14 +67,14 @@ func intoHalf(dst, src []byte, t Type, op Op) {
 	}
 }
 
-// goAccumulate is Accumulate on the portable path.
-func goAccumulate(acc []float32, src []byte, t Type, op Op) {
-	var b [block]float32
-	for len(acc) > 0 {
-		n := min(len(acc), block)
-		goWiden(b[:n], src, t)
-		combine(acc[:n], b[:n], op, nan32)
-		acc, src = acc[n:], src[2*n:]
+// goLogic combines bits, eight bytes at a time. The width and the byte order of the elements do not matter.
+func goLogic(dst, src []byte, t Type, op Op) {
+	le := binary.LittleEndian
+	for ; len(dst) >= 8 && len(src) >= 8; dst, src = dst[8:], src[8:] {
+		le.PutUint64(dst, logic(le.Uint64(dst), le.Uint64(src), t, op))
+	}
+	for i, s := range src {
+		dst[i] = byte(logic(uint64(dst[i]), uint64(s), t, op))
 	}
 }
 

@@ -179,8 +179,17 @@ func integerBits(t Type, x *big.Int) uint64 {
 }
 
 func referenceInt(t Type, op Op, a, b uint64) uint64 {
+	if t == Bool {
+		a, b = min(a, 1), min(b, 1)
+	}
 	x, y := integerValue(t, a), integerValue(t, b)
 	switch op {
+	case And:
+		return a & b
+	case Or:
+		return a | b
+	case Xor:
+		return a ^ b
 	case Min, Max:
 		if x.Cmp(y) < 0 == (op == Min) {
 			return a

@@ -73,6 +73,28 @@ func inPieces(buf []byte, f func(p *byte, n int)) {
 	}
 }
 
+func simdScale(dst, src []byte, t Type, factor float64) bool {
+	if !simd || len(dst) < minSIMD {
+		return false
+	}
+	f32, f64 := float32(factor), factor
+	for len(dst) > 0 {
+		n := next(len(dst))
+		switch t {
+		case F32:
+			f32Scale(&dst[0], &src[0], n, &f32)
+		case F64:
+			f64Scale(&dst[0], &src[0], n, &f64)
+		case F16:
+			f16Scale(&dst[0], &src[0], n, &f32)
+		default:
+			bf16Scale(&dst[0], &src[0], n, &f32)
+		}
+		dst, src = dst[n:], src[n:]
+	}
+	return true
+}
+
 func simdWiden(acc []float32, src []byte, t Type) bool {
 	if !simd || len(src) < minSIMD {
 		return false
@@ -84,19 +106,6 @@ func simdWiden(acc []float32, src []byte, t Type) bool {
 		} else {
 			bf16Widen(&acc[0], &src[0], n)
 		}
-		acc, src = acc[n/2:], src[n:]
-	}
-	return true
-}
-
-func simdAccumulate(acc []float32, src []byte, t Type, op Op) bool {
-	if !simd || len(src) < minSIMD {
-		return false
-	}
-	k := accKernels[t][op]
-	for len(src) > 0 {
-		n := next(len(src))
-		k(&acc[0], &src[0], n)
 		acc, src = acc[n/2:], src[n:]
 	}
 	return true

@@ -14,8 +14,8 @@ func simdInto(_, _ []byte, _ Type, _ Op) bool { return false }
 
 func simdDivide([]byte, Type, int) bool { return false }
 
-func simdWiden([]float32, []byte, Type) bool { return false }
+func simdScale(_, _ []byte, _ Type, _ float64) bool { return false }
 
-func simdAccumulate([]float32, []byte, Type, Op) bool { return false }
+func simdWiden([]float32, []byte, Type) bool { return false }
 
 func simdRound([]byte, []float32, Type) bool { return false }

@@ -26,11 +26,6 @@ func view[T number](b []byte) ([]T, bool) {
 	return unsafe.Slice((*T)(p), len(b)/int(unsafe.Sizeof(x))), true
 }
 
-// memory returns the accumulator's bytes in the machine's byte order.
-func memory(acc []float32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(acc))), 4*len(acc))
-}
-
 // load fills dst from src as far as both reach, and returns the number of elements.
 func load[T number](dst []T, src []byte) int {
 	size := int(unsafe.Sizeof(dst[0]))

@@ -15,9 +15,9 @@ var levels = map[string]slog.Level{
 }
 
 // newLogger logs to standard error.
-func newLogger(level slog.Level, j *Job) *slog.Logger {
+func newLogger(level slog.Level, version string) *slog.Logger {
 	h := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: nameTrace})
-	return slog.New(h).With("allcast", j.Version, "rank", j.Rank)
+	return slog.New(h).With("allcast", version)
 }
 
 // nameTrace names a level that slog does not know.

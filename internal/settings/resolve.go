@@ -80,8 +80,9 @@ func (s *Settings) setDefaults() {
 	setDefault(&s.Timeout, 10*time.Second)
 	setDefault(&s.JoinTimeout, time.Minute)
 	if s.Logger == nil {
-		s.Logger = newLogger(defaultLevel, &s.Job)
+		s.Logger = newLogger(defaultLevel, s.Version)
 	}
+	s.Logger = s.Logger.With("rank", s.Rank)
 }
 
 // setDefault gives a setting that has no value yet one.

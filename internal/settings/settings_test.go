@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -46,6 +47,22 @@ func TestDefaults(t *testing.T) {
 	}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("got %+v, want %+v", s, want)
+	}
+}
+
+// Every record carries the rank once, whichever logger it goes to.
+func TestLoggerHasRank(t *testing.T) {
+	var log bytes.Buffer
+	s, err := Resolve(Settings{
+		Job:         Job{Rank: 3, Size: 4, Addr: "127.0.0.1:20000"},
+		Observation: Observation{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+	}, lookupIn("ALLCAST_DEBUG=trace"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Logger.Info("hello")
+	if !strings.HasSuffix(log.String(), "level=INFO msg=hello rank=3\n") {
+		t.Error(log.String())
 	}
 }
 
@@ -235,7 +252,7 @@ func TestParseTuning(t *testing.T) {
 	}
 	for bad, says := range map[string]string{
 		"gathr:mcast":             "allgather", // the message lists the operations
-		"allgather:tree":          "bruck",
+		"allgather:tree":          "want mcast, bruck, linear, pat, recursive-doubling, ring or auto",
 		"allgather":               "operation:algorithm",
 		"allgather:1-2-3:mcast":   "2-3",
 		"allgather:9K-4K:mcast":   "larger",

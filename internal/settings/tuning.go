@@ -46,13 +46,27 @@ func Operation(name string) wire.CallKind {
 	return 0
 }
 
-// Algorithms lists the algorithms of an operation, besides AlgorithmAuto.
-func Algorithms(k wire.CallKind) []string {
-	list := p2p.Algorithms(k)
-	if k == wire.Broadcast || k == wire.Allgather {
-		list = append([]string{algorithmCast}, list...)
+// algorithms lists the algorithms of each operation.
+var algorithms = func() map[wire.CallKind][]string {
+	all := map[wire.CallKind][]string{}
+	for _, k := range wire.CallKinds() {
+		all[k] = p2p.Algorithms(k)
+		if k == wire.Broadcast || k == wire.Allgather {
+			all[k] = append([]string{algorithmCast}, all[k]...)
+		}
 	}
-	return list
+	return all
+}()
+
+// Algorithms lists the algorithms of an operation, besides AlgorithmAuto.
+func Algorithms(k wire.CallKind) []string { return slices.Clone(algorithms[k]) }
+
+// CheckAlgorithm returns an error that lists the algorithms of an operation, unless name is one of them.
+func CheckAlgorithm(k wire.CallKind, name string) error {
+	if name == AlgorithmAuto || slices.Contains(algorithms[k], name) {
+		return nil
+	}
+	return fmt.Errorf("%v has no algorithm %q: want %s or auto", k, name, strings.Join(algorithms[k], ", "))
 }
 
 func parseTuning(s string) (rules Rules, err error) {
@@ -81,10 +95,9 @@ func parseRule(fields []string) (Rule, error) {
 			return r, err
 		}
 	}
-	known := Algorithms(r.Kind)
 	for a := range strings.SplitSeq(fields[len(fields)-1], ",") {
-		if a != AlgorithmAuto && !slices.Contains(known, a) {
-			return r, fmt.Errorf("unknown algorithm %q: want %s or auto", a, strings.Join(known, ", "))
+		if err := CheckAlgorithm(r.Kind, a); err != nil {
+			return r, err
 		}
 		r.Algorithms = append(r.Algorithms, a)
 	}

@@ -174,7 +174,7 @@ var Variables = []Variable{
 			if !ok {
 				return errors.New("want warn, info, debug or trace")
 			}
-			s.Logger = newLogger(level, &s.Job)
+			s.Logger = newLogger(level, s.Version)
 			return nil
 		},
 	},

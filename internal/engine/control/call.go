@@ -36,8 +36,9 @@ type Call struct {
 	Send     []byte  // this rank's contribution; nil: it is in Recv already
 	Recv     []byte  // the receive buffer; Broadcast: the buffer
 
-	Type reduce.Type // reductions
-	Op   reduce.Op
+	Type   reduce.Type // reductions
+	Op     reduce.Op
+	Factor float64 // reduce.PremulSum: factor of this rank's input
 
 	Chains, Subgroups, Chunk int     // mcast; 0: the default
 	Racks                    bool    // mcast: one chain per rack, for callers that know racks
@@ -122,6 +123,11 @@ func (c *Control) prepare(k *call, spec *Call, g *group) error {
 		g.plans.keep(m)
 	}
 	k.rounds, k.bufs.Plan, k.req.info = m.rounds, m.p2p, m.info
+	if spec.Kind.Reduces() && spec.Op == reduce.PremulSum {
+		if err := c.scale(k, spec); err != nil {
+			return err
+		}
+	}
 	switch spec.Kind {
 	case wire.Allgather:
 		at := sum(spec.Counts[:rank])
@@ -134,11 +140,11 @@ func (c *Control) prepare(k *call, spec *Call, g *group) error {
 		}
 	}
 	k.finish = spec.Finish
-	if spec.Kind.Reduces() && spec.Op == reduce.Avg {
+	if spec.Kind.Reduces() && reduce.Finishes(spec.Type, spec.Op, size) {
 		k.finish = k.divide
 	}
 	if size == 1 && spec.Kind.Reduces() {
-		copyTo(spec.Recv, spec.Send)
+		copyTo(spec.Recv, k.bufs.Send)
 	}
 	if p := m.p2p; p != nil && k.bufs.Send != nil && spec.Recv != nil {
 		for _, o := range p.Before {
@@ -150,6 +156,18 @@ func (c *Control) prepare(k *call, spec *Call, g *group) error {
 	receives := spec.Kind != wire.Broadcast || spec.Root != rank
 	c.data.Prepare(&k.bufs, k.rounds != nil && size > 1 && receives)
 	return nil
+}
+
+// scale multiplies the input of a reduction by the factor of this rank. It leaves the send buffer alone.
+func (c *Control) scale(k *call, spec *Call) error {
+	from, to := spec.Send, spec.Recv
+	if spec.Send == nil {
+		from = spec.Recv // in place
+	} else {
+		to = c.data.Scratch(&k.bufs, len(spec.Send))
+		k.bufs.Send = to
+	}
+	return reduce.Scale(to, from, spec.Type, spec.Factor)
 }
 
 // unused is the size of a buffer that a rank does not use.
@@ -295,7 +313,7 @@ func (k *Call) vector() int64 {
 	return int64(len(k.Recv))
 }
 
-// divide turns sums into averages.
+// divide turns sums into averages, and truth values into 0 or 1.
 func (k *call) divide() error {
 	return reduce.Finish(k.bufs.Recv, k.bufs.Type, k.bufs.Op, len(k.bufs.Group.Members))
 }

@@ -123,7 +123,7 @@ func TestEarlyDataOfAWrongPeer(t *testing.T) {
 			if sent := send(n.ranks[0].h, &released); released.Load() != sent {
 				t.Errorf("%d of %d buffers were released", released.Load(), sent)
 			}
-			c := Call{Kind: wire.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.U8}
+			c := Call{Kind: wire.Allreduce, Algo: "ring", Recv: make([]byte, 8), Type: reduce.U8, Op: reduce.Sum}
 			r, err := e.Start(World, c)
 			if err != nil {
 				t.Fatal(err)

@@ -23,6 +23,15 @@ type Buffers struct {
 	mem  *[]byte     // Recv, for goroutines that may still hold it when the call ends
 	area *sharedArea // where the kernel places chunks; nil: nowhere
 	uses []*block    // memory of Alloc that the call uses
+	own  []byte      // scratch memory of the call, to be given back
+}
+
+// Scratch returns n bytes of any content that belong to the call until Drop.
+func (d *Datapath) Scratch(b *Buffers, n int) []byte {
+	if n > 0 {
+		b.own = d.scratch.get(n)
+	}
+	return b.own
 }
 
 // Prepare makes the buffers ready for rounds. With place set, the kernel may place chunks in Recv.
@@ -43,7 +52,10 @@ func (d *Datapath) Drop(b *Buffers) {
 		// Fetched chunks were never placed. If other calls wait for many, the next look finds them.
 		d.Polling.bulk.Store(false)
 	}
-	b.mem, b.area, b.Send, b.Recv = nil, nil, nil, nil
+	if b.own != nil {
+		d.scratch.put(b.own)
+	}
+	b.mem, b.area, b.Send, b.Recv, b.own = nil, nil, nil, nil, nil
 }
 
 // opState is the state of an Operation.

@@ -122,7 +122,7 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 	t := &TCP{
 		cfg: cfg, h: h,
 		self:  authSelf{rank: cfg.Rank, size: cfg.Size, secret: cfg.Secret, protection: cfg.protection()},
-		log:   cfg.Logger.With("rank", cfg.Rank),
+		log:   cfg.Logger,
 		peers: make([]*peer, cfg.Size),
 		reg:   make(map[fabric.OpKey][]byte),
 		ended: make(chan struct{}),

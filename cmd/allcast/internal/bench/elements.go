@@ -41,6 +41,9 @@ func (e elements) fill(dst []byte, seed, first uint64) {
 			if e.op == allcast.Product {
 				v |= 1 // many even factors would make every product 0
 			}
+			if e.t == allcast.Bool {
+				v &= 1
+			}
 			e.putInt(dst, i, v)
 		}
 	}

@@ -28,7 +28,8 @@ func (e elements) wrong(got []byte, call, first uint64) (wrong int64) {
 	return wrong
 }
 
-// wrongInts compares with the exact result. Wrapping addition and multiplication do not depend on order or width.
+// wrongInts compares with the exact result. Wrapping sums and products, and bitwise operations, do not depend on order
+// or width.
 func (e elements) wrongInts(got []byte, part func(rank int) []byte) (wrong int64) {
 	n := len(got) / e.t.Size()
 	want := make([]uint64, n)
@@ -76,6 +77,12 @@ func (e elements) combine(a, b uint64) uint64 {
 			return b
 		}
 		return a
+	case allcast.And:
+		return a & b
+	case allcast.Or:
+		return a | b
+	case allcast.Xor:
+		return a ^ b
 	}
 	return a + b
 }

@@ -52,8 +52,11 @@ func TestNonzeroBytes(t *testing.T) {
 // The result of package reduce is right in any order of the contributions; a changed element is wrong.
 func TestReferenceAgrees(t *testing.T) {
 	const n, first = 1100, 77 // more than one batch
-	for dtype := allcast.Float32; dtype <= allcast.Uint64; dtype++ {
-		for op := allcast.Sum; op <= allcast.Product; op++ {
+	for dtype := allcast.Float32; dtype <= allcast.Bool; dtype++ {
+		for op := allcast.Sum; op <= allcast.Xor; op++ {
+			if reduce.Into(nil, nil, reduce.Type(dtype), reduce.Op(op)) != nil {
+				continue // the type does not have this operator
+			}
 			for _, ranks := range []int{1, 5, 64} {
 				if ranks == 64 && dtype != allcast.BFloat16 && dtype != allcast.Int8 {
 					continue // the types with the fewest digits are the hardest
@@ -71,7 +74,8 @@ func TestReferenceAgrees(t *testing.T) {
 							t.Errorf("a changed element counts as %d wrong bytes", w)
 						}
 						got[last] ^= 0x40
-						if w := e.wrong(got, 10, first); w < int64(len(got))/2 {
+						few := dtype == allcast.Bool || op == allcast.And || op == allcast.Or // few results are possible
+						if w := e.wrong(got, 10, first); w < int64(len(got))/2 && !few {
 							t.Errorf("another call's result: only %d of %d bytes wrong", w, len(got))
 						}
 					}

@@ -10,6 +10,7 @@ import (
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/launch"
+	"github.com/allcast/allcast/internal/reduce"
 	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/units"
 )
@@ -66,6 +67,9 @@ func (c *Command) job(ranks int) (*job, error) {
 	}
 	if j.Reduce, err = allcast.ParseReduceOp(c.Reduce); err != nil {
 		return nil, cli.Usagef("--reduce: %s", strings.TrimPrefix(err.Error(), "allcast: "))
+	}
+	if err := reduce.Into(nil, nil, reduce.Type(j.DType), reduce.Op(j.Reduce)); err != nil {
+		return nil, cli.Usagef("--reduce: %v", err)
 	}
 	if j.sizes, err = c.sizes(); err != nil {
 		return nil, err

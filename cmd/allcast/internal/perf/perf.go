@@ -29,7 +29,7 @@ type Command struct {
 	Chunk     *units.Size `placeholder:"BYTES"`
 	InPlace   bool        `name:"inplace" help:"Send from the receive buffer, or receive into the send buffer."`
 	DType     string      `name:"dtype" default:"f32" placeholder:"T"`
-	Reduce    string      `default:"sum" placeholder:"OP" help:"The reduction: sum, avg, min, max or prod (default sum)."`
+	Reduce    string      `default:"sum" placeholder:"OP"`
 	OSU       bool        `name:"osu"`
 	Raw       *string     `placeholder:"FILE"`
 	Overlap   bool
@@ -64,7 +64,8 @@ func (Command) FlagHelp() map[string]string {
 		"subgroups": "Multicast groups (default 1). Values above what the operation can use are clamped.",
 		"chunk": "Payload of a datagram (default: the largest that fits the network). A larger chunk is sent as several " +
 			"packets with one header: less work, but one lost packet loses the whole chunk.",
-		"dtype": "Element type of a reduction: f32, f64, f16, bf16, i8 to i64, u8 to u64 (default f32).",
+		"dtype":  "Element type of a reduction: f32, f64, f16, bf16, i8 to i64, u8 to u64, bool (default f32).",
+		"reduce": "The reduction: sum, avg, min, max, prod or, for integers and bool, and, or, xor (default sum).",
 		"osu": "OSU's method, as the paper used it: without -n and -w, 1000 iterations below 4K and 100 from there on, " +
 			"after 100 to warm up. A Broadcast is timed on its leaves.",
 		"raw":     "Also write the time of every rank and iteration to a CSV file, on rank 0's machine.",
