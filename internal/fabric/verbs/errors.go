@@ -28,12 +28,9 @@ const (
 
 var statusNames = [...]string{
 	"SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR", "MW_BIND_ERR",
-	"BAD_RESP_ERR",
-	"LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR", "RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR",
-	"LOC_RDD_VIOL_ERR",
-	"REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR", "INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR",
-	"GENERAL_ERR",
-	"TM_ERR", "TM_RNDV_INCOMPLETE",
+	"BAD_RESP_ERR", "LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR", "RETRY_EXC_ERR",
+	"RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR", "REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR",
+	"INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR", "TM_ERR", "TM_RNDV_INCOMPLETE",
 }
 
 func (s Status) String() string {
@@ -93,15 +90,25 @@ func (e *Error) Unwrap() error {
 }
 
 // failed is the error of a call that returned -errno.
-func (d *Device) failed(op string, rc int) error {
+func (d *Device) failed(op string, rc int) *Error {
 	return &Error{Op: op, Device: d.String(), Peer: -1, Errno: syscall.Errno(-rc)}
 }
 
 // errno is the error of a call that set errno.
 func (d *Device) errno(op string, err error) error {
-	e := &Error{Op: op, Device: d.String(), Peer: -1}
-	if !errors.As(err, &e.Errno) {
-		e.Errno = syscall.EIO
-	}
+	e := d.failed(op, -int(syscall.EIO))
+	errors.As(err, &e.Errno)
+	return e
+}
+
+// on adds the queue pair, and the rank of its peer; -1: it has none.
+func (e *Error) on(qp uint32, peer int) *Error {
+	e.QP, e.Peer = qp, peer
+	return e
+}
+
+// with adds the status of a completion.
+func (e *Error) with(c *completion) *Error {
+	e.Status, e.Vendor = Status(c.status), uint32(c.vendor)
 	return e
 }

@@ -21,9 +21,8 @@ import (
 // event is a completion channel in Go's poller, so that waiting for a completion blocks a goroutine
 // and not a thread.
 type event struct {
-	ch  *C.struct_ibv_comp_channel
-	f   *os.File
-	raw syscall.RawConn
+	pollable
+	ch *C.struct_ibv_comp_channel
 
 	take func(uintptr) bool // made once, to avoid allocations
 	look func(uintptr)
@@ -49,7 +48,7 @@ func newEvent(d *Device) (*event, error) {
 		return nil, d.errno("create a completion channel", err)
 	}
 	e := &event{ch: ch}
-	if e.f, e.raw, err = pollable(int(ch.fd), "completions"); err != nil {
+	if e.pollable, err = newPollable(int(ch.fd), "completions"); err != nil {
 		C.ibv_destroy_comp_channel(ch)
 		return nil, d.errno("wait for a completion channel", err)
 	}
@@ -63,27 +62,6 @@ func newEvent(d *Device) (*event, error) {
 		e.any = n > 0
 	}
 	return e, nil
-}
-
-// pollable makes a descriptor that Go's poller waits for. It is one of its own, since libraries close
-// theirs. Whether reads block is a property of the file, so it holds for both.
-func pollable(fd int, name string) (f *os.File, raw syscall.RawConn, err error) {
-	if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
-		return nil, nil, err
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		_ = unix.Close(fd)
-		return nil, nil, err
-	}
-	f = os.NewFile(uintptr(fd), name)
-	if raw, err = f.SyscallConn(); err == nil {
-		err = f.SetReadDeadline(time.Time{}) // not every file supports polling
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, nil, err
-	}
-	return f, raw, nil
 }
 
 // read takes all events, or blocks for one until the deadline or stop.

@@ -27,7 +27,7 @@ func pipeEvent(t *testing.T, take func(uintptr) bool) *event {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.f, e.raw, err = pollable(fd, "pipe")
+	e.pollable, err = newPollable(fd, "pipe")
 	if err = errors.Join(err, unix.Close(fd)); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func (p *peer) drop(bound time.Duration) {
 // leave sends a goodbye behind what is queued, and gives the peer bound to take it. p.mu is held.
 func (p *peer) leave(bound time.Duration) {
 	if p.used && !p.life.HeardGoodbye() {
-		p.queue = append(p.queue, &item{f: session.Frame{Kind: session.Goodbye}})
+		p.out.queue = append(p.out.queue, &item{f: session.Frame{Kind: session.Goodbye}})
 	}
 	p.timer = time.AfterFunc(bound, func() {
 		p.mu.Lock()
@@ -39,7 +39,7 @@ func (p *peer) leave(bound time.Duration) {
 
 // settle closes a connection that both sides have left. p.mu is held.
 func (p *peer) settle() {
-	if p.life.Settle(len(p.queue) == 0 && len(p.flying) == 0, p.reading == 0) {
+	if p.life.Settle(!p.busy(), p.reads.flying == 0) {
 		p.destroy()
 	}
 }
@@ -55,13 +55,12 @@ func (p *peer) lose(err error) {
 	}
 }
 
-// failed handles a failure of the queue pair that the device reports.
+// failed is lose for a caller that does not hold p.mu. The error may be one of the device or of the
+// completion queue, so failed names the peer in it.
 func (p *peer) failed(err error) {
-	var e *Error
-	if errors.As(err, &e) {
+	if e := (*Error)(nil); errors.As(err, &e) {
 		named := *e
-		named.QP, named.Peer = p.qpn, p.rank
-		err = &named
+		err = named.on(p.qpn, p.rank)
 	}
 	p.mu.Lock()
 	defer p.unlock()
@@ -96,8 +95,8 @@ func (p *peer) destroy() {
 	p.r.dev.events.disown(unsafe.Pointer(p.qp))
 	C.ibv_destroy_qp(p.qp)
 	p.qp = nil
-	flying, queue := p.flying, p.queue
-	p.flying, p.queue, p.chain = nil, nil, nil
+	flying, queue := p.requests.flying, p.out.queue
+	p.requests.flying, p.requests.chain, p.out.queue = nil, nil, nil
 	for _, fl := range flying {
 		switch {
 		case fl.put != nil:
@@ -122,7 +121,6 @@ func (p *peer) destroy() {
 type notes struct {
 	puts  []fabric.Piece
 	reads []readNote
-	drops []*region
 	lost  error
 	gone  bool
 }
@@ -136,11 +134,8 @@ type readNote struct {
 func (p *peer) unlock() {
 	n := p.notes
 	p.notes = notes{}
-	idle := len(p.queue) == 0 && len(p.flying) == 0
+	idle := !p.busy()
 	p.mu.Unlock()
-	for _, r := range n.drops {
-		p.r.dev.mem.drop(r)
-	}
 	for _, piece := range n.puts {
 		p.r.h.PutDone(p.rank, piece)
 	}
@@ -163,6 +158,3 @@ func (p *peer) unlock() {
 }
 
 var errProtocol = errors.New("the peer violates the protocol")
-
-// errRemoved marks a queue pair whose communicator was removed while it sent.
-var errRemoved = errors.New("the communicator was removed")

@@ -4,6 +4,7 @@ package verbs
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/session"
@@ -17,7 +18,7 @@ type put struct {
 	piece       fabric.Piece
 	data        []byte
 	user        *region // nil: the piece is copied
-	owned       bool    // the region was registered for this piece
+	held        hold    // on user: holdOwner if the region was registered for this piece
 	registering bool    // a goroutine is registering it; nothing is sent before
 	off         int64   // bytes that are in requests
 	begun       bool
@@ -34,9 +35,9 @@ func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
 		panic(fmt.Sprintf("fabric/verbs: piece of %d bytes with %d", piece.Len, len(data)))
 	}
 	p := r.peer(to)
-	u := &put{piece: piece, data: data}
+	u := &put{piece: piece, data: data, held: holdUser}
 	if len(data) > 0 {
-		u.user = r.dev.mem.hold(data)
+		u.user = r.mem.find(data, holdUser)
 	}
 	p.mu.Lock()
 	defer p.unlock()
@@ -45,7 +46,7 @@ func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
 		p.ended(u)
 		return
 	}
-	p.queue = append(p.queue, &item{f: session.Frame{Kind: session.Data}, put: u})
+	p.out.queue = append(p.out.queue, &item{f: session.Frame{Kind: session.Data}, put: u})
 	if u.user == nil && len(data) > putCopy {
 		u.registering = true
 		r.work.Go(func() { p.register(u) })
@@ -56,12 +57,12 @@ func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
 
 // register registers a piece. If that fails, the piece is copied.
 func (p *peer) register(u *put) {
-	reg, err := p.r.dev.mem.acquire(u.data)
+	reg, err := p.r.mem.acquire(u.data)
 	p.mu.Lock()
 	defer p.unlock()
 	u.registering = false
 	if err == nil {
-		u.user, u.owned = reg, true
+		u.user, u.held = reg, holdOwner
 	}
 	p.ended(u)
 	p.pump()
@@ -97,11 +98,7 @@ func (p *peer) ended(u *put) {
 	}
 	u.done = true
 	if u.user != nil {
-		if u.owned {
-			p.r.dev.mem.disown(u.user)
-		} else {
-			p.notes.drops = append(p.notes.drops, u.user)
-		}
+		p.r.mem.release(u.user, u.held)
 	}
 	p.notes.puts = append(p.notes.puts, u.piece)
 }
@@ -109,34 +106,30 @@ func (p *peer) ended(u *put) {
 // Cancel implements fabric.Messages. Pieces stop between two parts, and reads that have not been
 // posted never are.
 func (r *RC) Cancel(op fabric.OpKey) {
-	for _, p := range r.peers {
-		if p != nil {
-			p.cancel(op)
-		}
+	for p := range r.others {
+		p.mu.Lock()
+		p.cancelPuts(op)
+		p.cancelReads(op)
+		p.pump()
+		p.unlock()
 	}
 }
 
-func (p *peer) cancel(op fabric.OpKey) {
-	p.mu.Lock()
-	defer p.unlock()
-	kept := p.queue[:0]
-	for _, it := range p.queue {
-		if it.put != nil && it.put.piece.Op == op {
-			it.put.cancelled = true
-			p.ended(it.put)
-			continue
+// cancelPuts cancels the pieces of an operation. p.mu is held.
+func (p *peer) cancelPuts(op fabric.OpKey) {
+	p.out.queue = slices.DeleteFunc(p.out.queue, func(it *item) bool {
+		if it.put == nil || it.put.piece.Op != op {
+			return false
 		}
-		kept = append(kept, it)
-	}
-	clear(p.queue[len(kept):])
-	p.queue = kept
-	for _, fl := range p.flying {
+		it.put.cancelled = true
+		p.ended(it.put)
+		return true
+	})
+	for _, fl := range p.requests.flying {
 		if fl.put != nil && fl.put.piece.Op == op {
 			fl.put.cancelled = true
 		}
 	}
-	p.cancelReads(op)
-	p.pump()
 }
 
 // maxHeld is the number of parts of a peer that the handler may hold before the peer gets no more
@@ -152,10 +145,10 @@ type part struct {
 
 // data handles a frame of a piece.
 func (p *peer) data(f *session.Frame, payload []byte) error {
-	if err := p.order.Next(f); err != nil {
+	if err := p.in.order.Next(f); err != nil {
 		return err
 	}
-	a := &p.part
+	a := &p.in.part
 	if f.Off%session.MaxPart == 0 {
 		*a = part{at: f.Off, buf: make([]byte, min(session.MaxPart, f.Len-f.Off))}
 	}
@@ -170,7 +163,7 @@ func (p *peer) data(f *session.Frame, payload []byte) error {
 	at := a.at
 	*a = part{}
 	p.mu.Lock()
-	p.held++
+	p.in.held++
 	p.mu.Unlock()
 	p.r.h.Data(p.rank, f.Piece(), at, b)
 	return nil
@@ -180,8 +173,8 @@ func (p *peer) data(f *session.Frame, payload []byte) error {
 func (p *peer) released() {
 	p.mu.Lock()
 	defer p.unlock()
-	p.held--
-	if p.held == maxHeld-1 {
+	p.in.held--
+	if p.in.held == maxHeld-1 {
 		p.postAgain()
 	}
 }
