@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -20,7 +20,7 @@ const (
 )
 
 // boot runs the guest without KVM, because nested KVM often does not work.
-func boot(image, initrd string, limit time.Duration, out io.Writer) error {
+func boot(image, initrd string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "qemu-system-x86_64",
@@ -28,14 +28,8 @@ func boot(image, initrd string, limit time.Duration, out io.Writer) error {
 		"-display", "none", "-nodefaults", "-serial", "stdio", "-no-reboot",
 		"-device", fmt.Sprintf("isa-debug-exit,iobase=%#x,iosize=0x04", debugPort),
 		"-kernel", image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 mitigations=off")
-	var last []string
-	cmd.Stdout = &lines{out: out, seen: func(line string) {
-		if last = append(last, line); len(last) > 20 {
-			last = last[1:]
-		}
-	}}
 	var complaints strings.Builder
-	cmd.Stderr = &complaints
+	cmd.Stdout, cmd.Stderr = os.Stdout, &complaints
 	err := cmd.Run()
 	var status *exec.ExitError
 	switch {
