@@ -178,35 +178,25 @@ func (s *sender) remove(id uint32) *udQP {
 }
 
 // AddComm implements fabric.CommGroups: the communicator gets a group and a queue pair per
-// subgroup. It holds no lock while it waits for the network.
+// subgroup. Close waits for it.
 func (m *Multicast) AddComm(id uint32, name string) error {
-	m.mu.Lock()
+	if !m.mu.TryRLock() {
+		return nil // Close is under way
+	}
+	defer m.mu.RUnlock()
 	if m.closed || m.cfg.Derive == nil {
-		m.mu.Unlock()
 		return nil
 	}
-	m.adding.Add(1)
-	m.mu.Unlock()
-	defer m.adding.Done()
 	var made []*udQP
-	undo := func() {
-		for i, q := range made {
-			m.subs[i].part(q)
-		}
-	}
 	for i, s := range m.subs {
 		q, err := m.join(s, m.cfg.Derive(name, i))
 		if err != nil {
-			undo()
+			for i, q := range made {
+				m.subs[i].part(q)
+			}
 			return err
 		}
 		made = append(made, q)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		undo()
-		return nil
 	}
 	for i, s := range m.subs {
 		s.mu.Lock()
@@ -218,8 +208,10 @@ func (m *Multicast) AddComm(id uint32, name string) error {
 
 // RemoveComm implements fabric.CommGroups.
 func (m *Multicast) RemoveComm(id uint32) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	if !m.mu.TryRLock() {
+		return // Close is under way
+	}
+	defer m.mu.RUnlock()
 	if m.closed {
 		return
 	}

@@ -20,31 +20,23 @@ type Status uint32
 
 // The statuses with a meaning for this package.
 const (
-	StatusSuccess  Status = 0
-	StatusFlush    Status = 5
-	StatusRetryExc Status = 12
-	StatusRNRExc   Status = 13
+	StatusSuccess Status = 0
+	StatusFlush   Status = 5
 )
 
 var statusNames = [...]string{
 	"SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR", "MW_BIND_ERR",
-	"BAD_RESP_ERR", "LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR", "RETRY_EXC_ERR",
-	"RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR", "REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR",
-	"INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR", "TM_ERR", "TM_RNDV_INCOMPLETE",
+	"BAD_RESP_ERR", "LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR",
+	"RETRY_EXC_ERR: the peer does not answer", "RNR_RETRY_EXC_ERR: the peer takes nothing", "LOC_RDD_VIOL_ERR",
+	"REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR", "INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR",
+	"GENERAL_ERR", "TM_ERR", "TM_RNDV_INCOMPLETE",
 }
 
 func (s Status) String() string {
-	name := fmt.Sprintf("status %d", uint32(s))
 	if int(s) < len(statusNames) {
-		name = statusNames[s]
+		return statusNames[s]
 	}
-	switch s {
-	case StatusRetryExc:
-		return name + ": the peer does not answer"
-	case StatusRNRExc:
-		return name + ": the peer takes nothing"
-	}
-	return name
+	return fmt.Sprintf("status %d", uint32(s))
 }
 
 // An Error is the failure of a verb or of a work request.

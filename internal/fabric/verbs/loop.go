@@ -22,7 +22,7 @@ func (r *RC) loop() {
 		case n > 0:
 			r.take(n)
 		default:
-			if _, err := r.cq.wait(); err != nil {
+			if err := r.cq.wait(); err != nil {
 				if !errors.Is(err, fabric.ErrClosed) {
 					r.fail(err)
 				}
@@ -103,7 +103,7 @@ type inbox struct {
 	repost []uint32 // emptied slots
 	held   int      // parts that the handler has not released
 	order  session.Order
-	part   part
+	part   []byte // frames of a part of a piece; its capacity is the size of the part
 }
 
 // received handles the frame in one slot.
@@ -124,30 +124,15 @@ func (p *peer) received(d *completion) {
 	if err == nil {
 		p.out.credit.Received(f.Grant)
 	}
-	quiet := p.life.State() != session.Open
+	// From a peer that is leaving, only frames matter that an orderly end needs.
+	quiet := p.life.State() != session.Open && f.Kind != session.Goodbye && f.Kind != session.Revoke &&
+		f.Kind != session.Checked
 	p.unlock()
 	if err == nil && !quiet {
 		err = p.frame(&f, payload)
-	} else if err == nil {
-		p.late(&f)
 	}
 	if err != nil {
 		p.failed(fmt.Errorf("%w: %w", errProtocol, err))
-	}
-}
-
-// late handles a frame of a peer that is leaving: only what an orderly end needs.
-func (p *peer) late(f *session.Frame) {
-	p.mu.Lock()
-	defer p.unlock()
-	switch f.Kind {
-	case session.Goodbye:
-		p.life.Goodbye() // it was reported before
-		p.settle()
-	case session.Revoke:
-		p.revoke(f.Op)
-	case session.Checked:
-		p.checked(f)
 	}
 }
 

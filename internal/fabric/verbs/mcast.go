@@ -43,10 +43,8 @@ type Multicast struct {
 	caps fabric.Capabilities
 	subs []*sender
 
-	mu     sync.Mutex
+	mu     sync.RWMutex // held by Close, and for reading by calls that Close waits for
 	closed bool
-	adding sync.WaitGroup // AddComm calls under way
-	once   sync.Once      // of Close
 }
 
 var (
@@ -144,19 +142,17 @@ func (m *Multicast) Receiver(sub int) fabric.Receiver { return m.subs[sub].recei
 // Close makes Receive and Send return fabric.ErrClosed, waits until they no longer use memory of the
 // caller, and leaves the groups. A Sink must not call it.
 func (m *Multicast) Close() error {
-	m.once.Do(m.close)
-	return nil
-}
-
-func (m *Multicast) close() {
 	m.mu.Lock()
-	m.closed = true // from now on, RemoveComm does nothing
-	m.mu.Unlock()
-	m.adding.Wait()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.closed = true
 	for _, s := range m.subs {
 		s.receiver.stop()
 		s.close()
 		s.receiver.free()
 	}
 	m.dev.release()
+	return nil
 }

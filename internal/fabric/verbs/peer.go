@@ -147,7 +147,7 @@ func (p *peer) message(msg []byte, more bool) {
 		if len(p.out.queue) > 0 || !p.room(creditReserve) {
 			p.out.queue = append(p.out.queue, &item{f: f, payload: append([]byte(nil), msg...)})
 		} else {
-			p.encode(&f, msg, nil, nil)
+			p.encode(&f, msg, nil)
 		}
 		if !more {
 			p.pump()
@@ -182,9 +182,9 @@ func (p *peer) room(keep int) bool {
 	return len(p.out.free) > 0 && !p.requests.full() && p.out.credit.Room(keep)
 }
 
-// encode makes a frame the next request. With a region, the device gathers the payload from the
-// user's memory; otherwise encode copies it to the slot. p.mu is held, and there is room.
-func (p *peer) encode(f *session.Frame, payload []byte, user *region, of *put) {
+// encode makes a frame the next request. The device gathers the payload of a put from the user's memory;
+// with nil, encode copies the payload to the slot. p.mu is held, and there is room.
+func (p *peer) encode(f *session.Frame, payload []byte, of *put) {
 	o := &p.out
 	i := o.free[len(o.free)-1]
 	o.free = o.free[:len(o.free)-1]
@@ -192,8 +192,8 @@ func (p *peer) encode(f *session.Frame, payload []byte, user *region, of *put) {
 	f.N, f.Grant = len(payload), o.credit.Send()
 	f.PutSlot(slot)
 	q := request{op: opSend, addr0: cu64(address(slot)), len0: session.SlotHeader, key0: cu32(p.r.reg.lkey)}
-	if user != nil && len(payload) > 0 {
-		q.addr1, q.len1, q.key1 = cu64(address(payload)), cu32(len(payload)), cu32(user.lkey)
+	if of != nil && len(payload) > 0 {
+		q.addr1, q.len1, q.key1 = cu64(address(payload)), cu32(len(payload)), cu32(of.user.lkey)
 	} else {
 		q.len0 += cu32(copy(slot[session.SlotHeader:], payload))
 	}
@@ -230,7 +230,7 @@ func (p *peer) fill() {
 			break
 		}
 		if it.put == nil {
-			p.encode(&it.f, it.payload, nil, nil)
+			p.encode(&it.f, it.payload, nil)
 		} else if !p.encodePut(it.put) {
 			continue // the piece has more parts
 		}

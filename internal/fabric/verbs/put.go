@@ -21,8 +21,8 @@ type put struct {
 	held        hold    // on user: holdOwner if the region was registered for this piece
 	registering bool    // a goroutine is registering it; nothing is sent before
 	off         int64   // bytes that are in requests
-	begun       bool
-	flying      int // requests in flight
+	whole       bool    // all parts are in requests
+	flying      int     // requests in flight
 	cancelled   bool
 	done        bool // PutDone was called, or will be
 }
@@ -75,25 +75,23 @@ func (p *peer) encodePut(u *put) bool {
 		p.ended(u)
 		return true
 	}
-	n := min(int64(len(u.data))-u.off, session.SlotPayload)
+	part := u.data[u.off:][:min(int64(len(u.data))-u.off, session.SlotPayload)]
 	f := session.Frame{Kind: session.Data, Op: u.piece.Op, Nth: u.piece.Nth, Len: u.piece.Len, Off: u.off}
-	of := u
-	if u.user == nil {
-		of = nil // copied: the device does not touch it
-	} else {
+	var of *put // nil: the part is copied, and the device does not touch it
+	if u.user != nil {
+		of = u
 		u.flying++
 	}
-	u.begun = true
-	part := u.data[u.off : u.off+n]
-	u.off += n
-	p.encode(&f, part, u.user, of)
+	u.off += int64(len(part))
+	u.whole = u.off == u.piece.Len
+	p.encode(&f, part, of)
 	p.ended(u)
-	return u.off == u.piece.Len
+	return u.whole
 }
 
 // ended reports the end of a put once the device no longer needs its memory. p.mu is held.
 func (p *peer) ended(u *put) {
-	if u.done || u.registering || u.flying > 0 || u.off < u.piece.Len && !u.cancelled || !u.begun && !u.cancelled {
+	if u.done || u.registering || u.flying > 0 || !u.whole && !u.cancelled {
 		return
 	}
 	u.done = true
@@ -136,36 +134,28 @@ func (p *peer) cancelPuts(op fabric.OpKey) {
 // room. The next release gives it room again.
 const maxHeld = 16
 
-// part collects the frames of one part of a piece.
-type part struct {
-	at  int64 // offset in the piece
-	buf []byte
-	n   int // bytes of buf that are filled
-}
-
 // data handles a frame of a piece.
 func (p *peer) data(f *session.Frame, payload []byte) error {
 	if err := p.in.order.Next(f); err != nil {
 		return err
 	}
-	a := &p.in.part
 	if f.Off%session.MaxPart == 0 {
-		*a = part{at: f.Off, buf: make([]byte, min(session.MaxPart, f.Len-f.Off))}
+		p.in.part = make([]byte, 0, min(session.MaxPart, f.Len-f.Off))
 	}
-	if a.n+len(payload) > len(a.buf) {
+	part := p.in.part
+	if len(part)+len(payload) > cap(part) {
 		return fmt.Errorf("%w: %d bytes at %d of %d cross the end of a part", session.ErrMalformed, f.N, f.Off, f.Len)
 	}
-	a.n += copy(a.buf[a.n:], payload)
-	if a.n < len(a.buf) {
+	part = append(part, payload...)
+	if p.in.part = part; len(part) < cap(part) {
 		return nil
 	}
-	b := &fabric.Buffer{B: a.buf, Free: func(*fabric.Buffer) { p.released() }}
-	at := a.at
-	*a = part{}
+	p.in.part = nil
+	b := &fabric.Buffer{B: part, Free: func(*fabric.Buffer) { p.released() }}
 	p.mu.Lock()
 	p.in.held++
 	p.mu.Unlock()
-	p.r.h.Data(p.rank, f.Piece(), at, b)
+	p.r.h.Data(p.rank, f.Piece(), f.Off+int64(len(payload)-len(part)), b)
 	return nil
 }
 

@@ -110,7 +110,7 @@ func (r *receiver) Receive(s fabric.Sink) error {
 			s.Idle()
 			return nil
 		}
-		if _, err := r.cq.wait(); err != nil {
+		if err := r.cq.wait(); err != nil {
 			return err
 		}
 	}
