@@ -14,14 +14,15 @@ import (
 	"unsafe"
 )
 
-// udQP is a queue pair in a group.
+// udQP is a queue pair in a group. A queue pair whose communicator was removed has left its group, and
+// waits for another one.
 type udQP struct {
 	qp     *C.struct_ibv_qp
-	ah     *C.struct_ibv_ah   // of the group; guarded by sender.mu
-	oldAHs []*C.struct_ibv_ah // earlier addresses, which requests may still use
-	group  *group
 	num    uint32
 	echo   bool // the queue pair receives its own datagrams
+	group  *group
+	ah     *C.struct_ibv_ah   // of the group; guarded by sender.mu
+	oldAHs []*C.struct_ibv_ah // earlier addresses, which requests may still use
 
 	// Guarded by sender.mu.
 	flying int       // batches in flight
@@ -39,19 +40,19 @@ func (m *Multicast) join(s *sender, addr netip.Addr) (*udQP, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &udQP{group: g, qp: s.reuse()}
-	if q.qp == nil {
+	q := s.reuse()
+	if q == nil {
+		q = &udQP{}
 		var echo C.int
 		if rc := C.ac_ud_qp(d.pd, s.cq.cq, s.receiver.cq.cq, s.receiver.srq, C.int(s.depth*Batch), C.int(d.port), g.at.qkey,
 			&echo, &q.qp); rc != 0 {
 			g.leave()
 			return nil, d.failed("create a UD queue pair", int(rc))
 		}
-		q.echo = echo != 0
-		qp := q.qp
-		d.events.own(unsafe.Pointer(qp), func(err error) { s.failed(qp, err) })
+		q.num, q.echo = uint32(q.qp.qp_num), echo != 0
+		d.events.own(unsafe.Pointer(q.qp), func(err error) { s.failed(q, err) })
 	}
-	q.num = uint32(q.qp.qp_num)
+	q.group = g
 	if q.ah, err = m.addressOf(&g.at); err == nil {
 		err = g.attach(d, q)
 	}
@@ -96,14 +97,17 @@ func (m *Multicast) rebind(s *sender, q *udQP) error {
 	return g.attach(m.dev, q)
 }
 
-// reuse takes a queue pair that a removed communicator has left; nil: there is none.
-func (s *sender) reuse() (qp *C.struct_ibv_qp) {
+// reuse takes a queue pair that has left its group; nil: there is none.
+func (s *sender) reuse() (q *udQP) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(s.spare); n > 0 {
-		qp, s.spare = s.spare[n-1], s.spare[:n-1]
+	i := slices.IndexFunc(s.spare, func(q *udQP) bool { return q.err == nil && q.broken == nil })
+	if i >= 0 {
+		q = s.spare[i]
+		s.spare = slices.Delete(s.spare, i, i+1)
+		q.inRow = 0
 	}
-	return qp
+	return q
 }
 
 // part takes a queue pair out of its group, and keeps it for another group. The caller no longer sends
@@ -122,38 +126,19 @@ func (s *sender) part(q *udQP) {
 	q.group.leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q.err != nil || q.broken != nil {
-		s.dead = append(s.dead, q.qp)
-		return
-	}
-	s.spare = append(s.spare, q.qp)
+	q.ah, q.oldAHs = nil, nil
+	s.spare = append(s.spare, q)
 }
 
 // failed handles the failure of a queue pair that the device reports.
-func (s *sender) failed(qp *C.struct_ibv_qp, err error) {
+func (s *sender) failed(q *udQP, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for q := range s.queuePairs {
-		if q.qp == qp {
-			s.fail(q, err)
-		}
-	}
-	if i := slices.Index(s.spare, qp); i >= 0 {
-		s.spare = slices.Delete(s.spare, i, i+1)
-		s.dead = append(s.dead, qp)
-	}
-}
-
-// queuePairs yields the queue pairs in use. s.mu is held.
-func (s *sender) queuePairs(yield func(*udQP) bool) {
-	if s.base != nil && !yield(s.base) {
+	if slices.Contains(s.spare, q) {
+		q.broken = err
 		return
 	}
-	for _, q := range s.comms {
-		if !yield(q) {
-			return
-		}
-	}
+	s.fail(q, err)
 }
 
 // remove makes datagrams of a communicator go to the job's group, and returns the communicator's queue
@@ -180,13 +165,10 @@ func (s *sender) remove(id uint32) *udQP {
 // AddComm implements fabric.CommGroups: the communicator gets a group and a queue pair per
 // subgroup. Close waits for it.
 func (m *Multicast) AddComm(id uint32, name string) error {
-	if !m.mu.TryRLock() {
-		return nil // Close is under way
+	if m.cfg.Derive == nil || !m.mu.TryRLock() {
+		return nil // without groups of their own, or after Close
 	}
 	defer m.mu.RUnlock()
-	if m.closed || m.cfg.Derive == nil {
-		return nil
-	}
 	var made []*udQP
 	for i, s := range m.subs {
 		q, err := m.join(s, m.cfg.Derive(name, i))
@@ -209,12 +191,9 @@ func (m *Multicast) AddComm(id uint32, name string) error {
 // RemoveComm implements fabric.CommGroups.
 func (m *Multicast) RemoveComm(id uint32) {
 	if !m.mu.TryRLock() {
-		return // Close is under way
+		return // after Close
 	}
 	defer m.mu.RUnlock()
-	if m.closed {
-		return
-	}
 	for _, s := range m.subs {
 		if q := s.remove(id); q != nil {
 			s.part(q)

@@ -153,17 +153,22 @@ func (c *completionQueue) pending() bool {
 }
 
 // stop makes wait return fabric.ErrClosed, for good. When stop returns, nothing uses the channel: a
-// wait or waitFor that was under way has ended, and a later one does not reach the channel.
+// wait or waitFor that was under way has ended, and a later one does not reach the channel. Like
+// destroy, it does nothing for a queue that was not made.
 func (c *completionQueue) stop() {
-	c.stopped.Store(true)
-	_ = c.f.Close() // ends a blocked read
-	c.using.Lock()
-	defer c.using.Unlock()
+	if c != nil {
+		c.stopped.Store(true)
+		_ = c.f.Close() // ends a blocked read
+		c.using.Lock()
+		defer c.using.Unlock()
+	}
 }
 
 // destroy frees the queue, after stop and after its queue pairs.
 func (c *completionQueue) destroy() {
-	c.dev.events.disown(unsafe.Pointer(c.cq))
-	C.ibv_destroy_cq(c.cq)
-	C.ibv_destroy_comp_channel(c.ch)
+	if c != nil {
+		c.dev.events.disown(unsafe.Pointer(c.cq))
+		C.ibv_destroy_cq(c.cq)
+		C.ibv_destroy_comp_channel(c.ch)
+	}
 }

@@ -207,7 +207,8 @@ func (l *deviceList) openPort(name string, port int) (*Device, error) {
 		C.ibv_close_device(d.ctx)
 		return nil, d.errno("allocate a protection domain", err)
 	}
-	d.mem.dev, d.mem.pin, d.mem.dereg = d, d.mem.register, d.mem.deregister
+	d.mem.dev, d.mem.blocks, d.mem.pin = d, map[uint64]*region{}, d.mem.register
+	d.mem.dereg = func(r *region) { C.ibv_dereg_mr(r.mr) }
 	return d, nil
 }
 

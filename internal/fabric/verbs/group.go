@@ -107,10 +107,7 @@ func (d *Device) ipoib() (netip.Addr, error) {
 		if err != nil {
 			continue
 		}
-		addrs, err := ifi.Addrs()
-		if err != nil {
-			continue
-		}
+		addrs, _ := ifi.Addrs() // without addresses, another interface may have one
 		for _, a := range addrs {
 			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
 				return p.Addr(), nil

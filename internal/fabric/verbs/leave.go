@@ -120,14 +120,9 @@ func (p *peer) destroy() {
 // notes are calls of the handler to make after the lock is released.
 type notes struct {
 	puts  []fabric.Piece
-	reads []readNote
+	reads []*directRead
 	lost  error
 	gone  bool
-}
-
-type readNote struct {
-	id fabric.ReadID
-	ok bool
 }
 
 // unlock releases p.mu, and then makes the calls in notes.
@@ -139,8 +134,8 @@ func (p *peer) unlock() {
 	for _, piece := range n.puts {
 		p.r.h.PutDone(p.rank, piece)
 	}
-	for _, rd := range n.reads {
-		p.r.h.ReadIntoDone(p.rank, rd.id, rd.ok)
+	for _, d := range n.reads {
+		p.r.h.ReadIntoDone(p.rank, d.id, d.ok)
 	}
 	if n.gone {
 		p.r.revokedBy(p)

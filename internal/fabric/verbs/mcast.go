@@ -43,8 +43,8 @@ type Multicast struct {
 	caps fabric.Capabilities
 	subs []*sender
 
-	mu     sync.RWMutex // held by Close, and for reading by calls that Close waits for
-	closed bool
+	mu   sync.RWMutex // held for good by Close, and for reading by calls that Close waits for
+	once sync.Once    // of Close
 }
 
 var (
@@ -142,17 +142,14 @@ func (m *Multicast) Receiver(sub int) fabric.Receiver { return m.subs[sub].recei
 // Close makes Receive and Send return fabric.ErrClosed, waits until they no longer use memory of the
 // caller, and leaves the groups. A Sink must not call it.
 func (m *Multicast) Close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return nil
-	}
-	m.closed = true
-	for _, s := range m.subs {
-		s.receiver.stop()
-		s.close()
-		s.receiver.free()
-	}
-	m.dev.release()
+	m.once.Do(func() {
+		m.mu.Lock()
+		for _, s := range m.subs {
+			s.receiver.stop()
+			s.close()
+			s.receiver.free()
+		}
+		m.dev.release()
+	})
 	return nil
 }

@@ -27,7 +27,7 @@ import (
 type memory struct {
 	dev   *Device
 	pin   func(b []byte, remote bool) (*region, error) // register; tests replace it
-	dereg func(r *region)                              // deregister; tests replace it
+	dereg func(r *region)                              // ibv_dereg_mr; tests replace it
 
 	mu      sync.Mutex
 	regions []*region          // regions that find returns
@@ -145,7 +145,11 @@ func (m *memory) register(b []byte, remote bool) (*region, error) {
 	return nil, fmt.Errorf("%w; \"ulimit -l\" may be too low", m.dev.errno(fmt.Sprintf("register %d bytes", len(b)), err))
 }
 
+// unregister deregisters a region, and frees its memory; nil: there is none.
 func (m *memory) unregister(r *region) {
+	if r == nil {
+		return
+	}
 	m.unpin(r)
 	if r.block != nil {
 		_ = unix.Munmap(r.block) // cannot fail: alloc mapped it
@@ -165,8 +169,6 @@ func (m *memory) unpin(r *region) {
 		m.deregistered.Add(1)
 	}
 }
-
-func (m *memory) deregister(r *region) { C.ibv_dereg_mr(r.mr) }
 
 // alloc allocates memory outside of Go's heap that stays registered.
 func (m *memory) alloc(n int, remote bool) ([]byte, *region, error) {
@@ -205,9 +207,6 @@ func (m *memory) Alloc(n int) ([]byte, error) {
 		return nil, fabric.ErrClosed
 	}
 	m.add(r)
-	if m.blocks == nil {
-		m.blocks = map[uint64]*region{}
-	}
 	m.blocks[r.addr] = r
 	return b, nil
 }

@@ -6,10 +6,9 @@ package verbs
 import "C"
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -80,10 +79,8 @@ func (r *RC) Reliable() fabric.Reliable {
 
 // NewRC makes queue pairs for all peers, and posts their receives.
 func NewRC(d *Device, rank, size int) (*RC, error) {
-	var b [4]byte
-	_, _ = rand.Read(b[:]) // never fails
 	r := &RC{
-		dev: d, rank: rank, psn: binary.LittleEndian.Uint32(b[:]) & 0xffffff,
+		dev: d, rank: rank, psn: rand.Uint32N(1 << 24),
 		// Many peers get few slots each: 46 MB in total for 188 ranks, less than 1 MB for 2.
 		recvSlots: min(max(2048/size, 8), 32), sendSlots: min(max(1024/size, 4), 16),
 		peers: make([]*peer, size), quit: make(chan struct{}), flush: sync.NewCond(&sync.Mutex{}),
@@ -244,9 +241,7 @@ func (r *RC) close() {
 
 // free destroys everything that open made, as far as it did.
 func (r *RC) free() {
-	if r.cq != nil {
-		r.cq.stop()
-	}
+	r.cq.stop()
 	r.running.Wait()
 	for p := range r.others {
 		if p.qp != nil {
@@ -254,14 +249,9 @@ func (r *RC) free() {
 			p.qp = nil
 		}
 	}
-	if r.cq != nil {
-		r.cq.destroy()
-	}
+	r.cq.destroy()
 	r.forgetAll()
-	for _, reg := range []*region{r.reg, r.beacon} {
-		if reg != nil {
-			r.mem.unregister(reg)
-		}
-	}
+	r.mem.unregister(r.reg)
+	r.mem.unregister(r.beacon)
 	r.dev.release()
 }

@@ -68,6 +68,7 @@ type directRead struct {
 	failed bool
 	check  bool // all bytes are here, and a Check is under way
 	done   bool
+	ok     bool // result, once done
 }
 
 // ReadInto implements fabric.DirectReader.
@@ -204,11 +205,11 @@ func (p *peer) readOver(d *directRead, ok bool) {
 	if d.done {
 		return
 	}
-	d.done = true
+	d.done, d.ok = true, ok
 	if d.user != nil {
 		p.r.mem.release(d.user, holdUser)
 	}
-	p.notes.reads = append(p.notes.reads, readNote{d.id, ok})
+	p.notes.reads = append(p.notes.reads, d)
 	if d.rem == nil {
 		return
 	}
@@ -236,7 +237,7 @@ func (p *peer) forget(op fabric.OpKey) {
 // cancelReads ends the reads of an operation that have no request in flight. The others end with their
 // last request. p.mu is held.
 func (p *peer) cancelReads(op fabric.OpKey) {
-	var over []*directRead
+	var over []*directRead // removed from all lists first, since the end of a read may post others
 	p.reads.ready = slices.DeleteFunc(p.reads.ready, func(d *directRead) bool {
 		if d.id.Op == op && d.flying == 0 {
 			over = append(over, d)
@@ -252,7 +253,9 @@ func (p *peer) cancelReads(op fabric.OpKey) {
 		over = append(over, rem.waiting...)
 		rem.waiting = nil
 	}
-	p.readsOver(over)
+	for _, d := range over {
+		p.readOver(d, false)
+	}
 }
 
 // readsEnd ends all reads, since the peer is gone. p.mu is held.
@@ -264,12 +267,6 @@ func (p *peer) readsEnd() {
 		rem.waiting = nil
 	}
 	clear(p.reads.remotes)
-	p.readsOver(over)
-}
-
-// readsOver ends reads without success, which the caller has removed from all lists: the end of a read
-// may post others. p.mu is held.
-func (p *peer) readsOver(over []*directRead) {
 	for _, d := range over {
 		p.readOver(d, false)
 	}

@@ -25,7 +25,6 @@ type receiver struct {
 	ring ring
 	reg  *region
 	mem  []byte
-	from [4]byte // this rank's address, in the echo of its own datagrams
 
 	mend    func()      // of the sender: resets failed queue pairs
 	mending atomic.Bool // queue pairs may have failed
@@ -55,9 +54,6 @@ func (r *receiver) open(slots int) (err error) {
 		return err
 	}
 	r.ring = ring{base: cu64(address(r.mem)), stride: cu32(stride), key: cu32(r.reg.lkey)}
-	if a := goGID(d.gid.raw); a.Is4In6() {
-		r.from = a.Unmap().As4()
-	}
 	if rc := postRecv(nil, r.srq, &r.ring, numbers(slots)); rc != 0 {
 		return d.failed(fmt.Sprintf("post %d receives", slots), rc)
 	}
@@ -155,10 +151,11 @@ func (r *receiver) hand(s fabric.Sink, d *completion) {
 // since devices number theirs independently. With RoCE v2 over IPv4 the last 20 of the 40 bytes are
 // the IP header.
 func (r *receiver) ours(m []byte) bool {
+	gid := goGID(r.dev.gid.raw).As16()
 	if r.dev.attr.link == linkEthernet {
-		return [4]byte(m[32:36]) == r.from
+		return [4]byte(m[32:36]) == [4]byte(gid[12:])
 	}
-	return [16]byte(m[8:24]) == goGID(r.dev.gid.raw).As16()
+	return [16]byte(m[8:24]) == gid
 }
 
 // mendSoon makes the receive worker bring queue pairs back.
@@ -192,9 +189,7 @@ func (r *receiver) Stats() fabric.ReceiverStats {
 func (r *receiver) stop() {
 	closed := fabric.ErrClosed
 	r.fatal.Store(&closed)
-	if r.cq != nil {
-		r.cq.stop()
-	}
+	r.cq.stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 }
@@ -205,10 +200,6 @@ func (r *receiver) free() {
 		r.dev.events.disown(unsafe.Pointer(r.srq))
 		C.ibv_destroy_srq(r.srq)
 	}
-	if r.cq != nil {
-		r.cq.destroy()
-	}
-	if r.reg != nil {
-		r.dev.mem.unregister(r.reg)
-	}
+	r.cq.destroy()
+	r.dev.mem.unregister(r.reg)
 }

@@ -8,6 +8,7 @@ import "C"
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -34,12 +35,11 @@ type sender struct {
 	slots    sendSlots
 
 	mu      sync.Mutex
-	fatal   error              // reason why nothing can be sent: fabric.ErrClosed, or a failure
-	base    *udQP              // queue pair of the job
-	comms   map[uint32]*udQP   // queue pairs of communicators that have one
-	failing []*udQP            // queue pairs to bring back
-	spare   []*C.struct_ibv_qp // of removed communicators, for reuse
-	dead    []*C.struct_ibv_qp // of removed communicators, in an error state
+	fatal   error            // reason why nothing can be sent: fabric.ErrClosed, or a failure
+	base    *udQP            // queue pair of the job
+	comms   map[uint32]*udQP // queue pairs of communicators that have one
+	failing []*udQP          // queue pairs to bring back
+	spare   []*udQP          // queue pairs without a group, for reuse unless they failed
 	window
 	reqs     [Batch]request
 	counters sendCounters
@@ -315,10 +315,11 @@ func (s *sender) endAll(q *udQP) {
 func (s *sender) close() {
 	s.mu.Lock()
 	s.fatal = fabric.ErrClosed
-	if s.cq != nil {
-		s.cq.stop()
+	s.cq.stop()
+	all := slices.Collect(maps.Values(s.comms))
+	if s.base != nil {
+		all = append(all, s.base)
 	}
-	all := slices.Collect(s.queuePairs)
 	for _, q := range all {
 		if q.flying > 0 {
 			setError(q.qp) // requests use the group's address, which part destroys first
@@ -330,15 +331,11 @@ func (s *sender) close() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, qp := range append(s.spare, s.dead...) {
-		s.dev.events.disown(unsafe.Pointer(qp))
-		C.ibv_destroy_qp(qp)
+	for _, q := range s.spare {
+		s.dev.events.disown(unsafe.Pointer(q.qp))
+		C.ibv_destroy_qp(q.qp)
 	}
 	s.endAll(nil)
-	if s.cq != nil {
-		s.cq.destroy()
-	}
-	if s.slots.reg != nil {
-		s.dev.mem.unregister(s.slots.reg)
-	}
+	s.cq.destroy()
+	s.dev.mem.unregister(s.slots.reg)
 }
