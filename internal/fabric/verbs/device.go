@@ -84,16 +84,14 @@ func (l *deviceList) free() { C.ibv_free_device_list(l.list) }
 
 func (l *deviceList) names() []string { return slices.Sorted(maps.Keys(l.byName)) }
 
-// ports opens every port of every device. A port with an error is unusable; nil: it could not be
-// opened.
+// ports opens every port of every device, as openPort does.
 func (l *deviceList) ports(yield func(*Device, error) bool) {
 	for _, name := range l.names() {
 		ports := 1
 		for port := 1; port <= ports; port++ {
 			d, err := l.openPort(name, port)
-			if err == nil {
+			if d != nil {
 				ports = int(d.attr.ports)
-				err = d.usable()
 			}
 			if !yield(d, err) {
 				return
@@ -162,14 +160,11 @@ func open(name string, ifindex int) (*Device, error) {
 		return nil, fmt.Errorf("%w called %q: there are %s", ErrNoDevice, dev, strings.Join(all.names(), ", "))
 	}
 	d, err := all.openPort(dev, port)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.usable(); err != nil {
+	if d != nil && err != nil {
 		d.release()
 		return nil, err
 	}
-	return d, nil
+	return d, err
 }
 
 // pick opens the port of a network interface, or the first usable one.
@@ -192,6 +187,7 @@ func (l *deviceList) pick(ifindex int) (best *Device, err error) {
 	return best, nil
 }
 
+// openPort opens a port. A port with an error is unusable; nil: it could not be opened.
 func (l *deviceList) openPort(name string, port int) (*Device, error) {
 	d := &Device{name: name, port: port, log: slog.New(slog.DiscardHandler)}
 	d.refs.Store(1)
@@ -209,7 +205,7 @@ func (l *deviceList) openPort(name string, port int) (*Device, error) {
 	}
 	d.mem.dev, d.mem.blocks, d.mem.pin = d, map[uint64]*region{}, d.mem.register
 	d.mem.dereg = func(r *region) { C.ibv_dereg_mr(r.mr) }
-	return d, nil
+	return d, d.usable()
 }
 
 // gids reads the addresses of all ports.

@@ -5,7 +5,6 @@ package verbs
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 )
 
@@ -51,26 +50,24 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "verbs: %s: ", e.Device)
+	s := "verbs: " + e.Device
 	if e.QP != 0 {
-		fmt.Fprintf(&b, "QP %#x", e.QP)
+		s += fmt.Sprintf(": QP %#x", e.QP)
 		if e.Peer >= 0 {
-			fmt.Fprintf(&b, " to rank %d", e.Peer)
+			s += fmt.Sprintf(" to rank %d", e.Peer)
 		}
-		b.WriteString(": ")
 	}
-	b.WriteString(e.Op)
+	s += ": " + e.Op
 	if e.Status != StatusSuccess {
-		fmt.Fprintf(&b, ": %v", e.Status)
+		s += ": " + e.Status.String()
 		if e.Vendor != 0 {
-			fmt.Fprintf(&b, " (vendor's %#x)", e.Vendor)
+			s += fmt.Sprintf(" (vendor's %#x)", e.Vendor)
 		}
 	}
 	if e.Errno != 0 {
-		fmt.Fprintf(&b, ": %v", e.Errno)
+		s += ": " + e.Errno.Error()
 	}
-	return b.String()
+	return s
 }
 
 // Unwrap makes errors.Is find the errno.

@@ -98,14 +98,7 @@ func (p *peer) destroy() {
 	flying, queue := p.requests.flying, p.out.queue
 	p.requests.flying, p.requests.chain, p.out.queue = nil, nil, nil
 	for _, fl := range flying {
-		switch {
-		case fl.put != nil:
-			fl.put.flying--
-			fl.put.cancelled = true
-			p.ended(fl.put)
-		case fl.read != nil:
-			p.readEnded(fl.read, false)
-		}
+		p.landed(&fl, false)
 	}
 	for _, it := range queue {
 		if it.put != nil {

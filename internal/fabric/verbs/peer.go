@@ -265,19 +265,25 @@ func (p *peer) completed(d *completion) {
 		if fl.slot >= 0 {
 			p.out.free = append(p.out.free, uint32(fl.slot))
 		}
-		switch {
-		case fl.put != nil:
-			fl.put.flying--
-			p.ended(fl.put)
-		case fl.read != nil:
-			p.readEnded(fl.read, success || i < len(done)-1)
-		}
+		p.landed(&fl, success || i < len(done)-1)
 	}
 	if !success && p.life.State() != session.Gone {
 		p.lose(p.fail("send", 0).with(d))
 		return
 	}
 	p.pump()
+}
+
+// landed handles the end of a request. After a failure, destroy follows. p.mu is held.
+func (p *peer) landed(fl *flight, ok bool) {
+	switch {
+	case fl.put != nil:
+		fl.put.flying--
+		fl.put.cancelled = fl.put.cancelled || !ok
+		p.ended(fl.put)
+	case fl.read != nil:
+		p.readEnded(fl.read, ok)
+	}
 }
 
 // busy reports whether frames or reads are queued or in flight. p.mu is held.

@@ -48,12 +48,7 @@ type remote struct {
 
 // holds reports whether all spans are inside the buffer.
 func (m *remote) holds(spans []fabric.Span) bool {
-	for _, s := range spans {
-		if s.Off > m.len || s.Len > m.len-s.Off {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(spans, func(s fabric.Span) bool { return s.Off > m.len || s.Len > m.len-s.Off })
 }
 
 // directRead is a read under way.

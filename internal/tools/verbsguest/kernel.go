@@ -156,49 +156,44 @@ func order(root string) ([]string, error) {
 		return nil, err
 	}
 	var all []string
-	var add func(name string) error
-	add = func(name string) error {
-		path, ok := files[strings.ReplaceAll(name, "-", "_")]
-		if !ok {
-			return fmt.Errorf("the kernel has no module %s", name)
-		}
-		if slices.Contains(all, path) {
-			return nil
-		}
-		needs, err := depends(path)
-		if err != nil {
-			return err
-		}
-		for _, n := range needs {
-			if err := add(n); err != nil {
+	var add func(names []string) error
+	add = func(names []string) error {
+		for _, name := range names {
+			path, ok := files[strings.ReplaceAll(name, "-", "_")]
+			if !ok {
+				return fmt.Errorf("the kernel has no module %s", name)
+			}
+			if slices.Contains(all, path) {
+				continue
+			}
+			needs, err := depends(path)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if err := add(needs); err != nil {
 				return err
 			}
+			all = append(all, path)
 		}
-		all = append(all, path)
 		return nil
 	}
-	for _, name := range wanted {
-		if err := add(name); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return all, add(wanted)
 }
 
 // depends reads the dependencies of a module.
 func depends(path string) ([]string, error) {
 	f, err := elf.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	defer func() { _ = f.Close() }()
 	s := f.Section(".modinfo")
 	if s == nil {
-		return nil, fmt.Errorf("%s: no .modinfo", path)
+		return nil, errors.New("no .modinfo")
 	}
 	b, err := s.Data()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	for line := range strings.SplitSeq(string(b), "\x00") {
 		if list, ok := strings.CutPrefix(line, "depends="); ok && list != "" {
