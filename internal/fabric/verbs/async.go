@@ -39,40 +39,39 @@ const (
 	eventDeviceFatal = C.IBV_EVENT_DEVICE_FATAL
 )
 
-// An eventKind explains a kind of event. An object with a fatal event is unusable.
+// An eventKind explains a kind of event. An object with an event of level Error is unusable.
 type eventKind struct {
 	words string
 	level slog.Level
-	fatal bool
 }
 
 var eventKinds = map[uint32]eventKind{
-	C.IBV_EVENT_CQ_ERR:        {"a completion queue failed", slog.LevelError, true},
-	C.IBV_EVENT_QP_FATAL:      {"a queue pair failed", slog.LevelError, true},
-	C.IBV_EVENT_QP_REQ_ERR:    {"a queue pair got a request that it cannot carry out", slog.LevelError, true},
-	C.IBV_EVENT_QP_ACCESS_ERR: {"a queue pair got a request for memory that it may not use", slog.LevelError, true},
-	C.IBV_EVENT_SRQ_ERR:       {"a shared receive queue failed", slog.LevelError, true},
-	C.IBV_EVENT_WQ_FATAL:      {"a work queue failed", slog.LevelError, true},
-	C.IBV_EVENT_DEVICE_FATAL:  {"the device failed", slog.LevelError, true},
+	C.IBV_EVENT_CQ_ERR:        {"a completion queue failed", slog.LevelError},
+	C.IBV_EVENT_QP_FATAL:      {"a queue pair failed", slog.LevelError},
+	C.IBV_EVENT_QP_REQ_ERR:    {"a queue pair got a request that it cannot carry out", slog.LevelError},
+	C.IBV_EVENT_QP_ACCESS_ERR: {"a queue pair got a request for memory that it may not use", slog.LevelError},
+	C.IBV_EVENT_SRQ_ERR:       {"a shared receive queue failed", slog.LevelError},
+	C.IBV_EVENT_WQ_FATAL:      {"a work queue failed", slog.LevelError},
+	C.IBV_EVENT_DEVICE_FATAL:  {"the device failed", slog.LevelError},
 
-	C.IBV_EVENT_PORT_ERR:          {"the port is down: nothing is sent or received for now", slog.LevelWarn, false},
-	C.IBV_EVENT_PORT_ACTIVE:       {"the port is up", slog.LevelInfo, false},
-	C.IBV_EVENT_LID_CHANGE:        {"the port has another LID: peers may not reach it any more", slog.LevelWarn, false},
-	C.IBV_EVENT_PKEY_CHANGE:       {"the port's partition keys have changed", slog.LevelWarn, false},
-	C.IBV_EVENT_GID_CHANGE:        {"the port's GIDs have changed", slog.LevelInfo, false},
-	C.IBV_EVENT_SM_CHANGE:         {"another subnet manager is in charge", slog.LevelInfo, false},
-	C.IBV_EVENT_CLIENT_REREGISTER: {"the subnet manager has forgotten its clients", slog.LevelInfo, false},
+	C.IBV_EVENT_PORT_ERR:          {"the port is down: nothing is sent or received for now", slog.LevelWarn},
+	C.IBV_EVENT_PORT_ACTIVE:       {"the port is up", slog.LevelInfo},
+	C.IBV_EVENT_LID_CHANGE:        {"the port has another LID: peers may not reach it any more", slog.LevelWarn},
+	C.IBV_EVENT_PKEY_CHANGE:       {"the port's partition keys have changed", slog.LevelWarn},
+	C.IBV_EVENT_GID_CHANGE:        {"the port's GIDs have changed", slog.LevelInfo},
+	C.IBV_EVENT_SM_CHANGE:         {"another subnet manager is in charge", slog.LevelInfo},
+	C.IBV_EVENT_CLIENT_REREGISTER: {"the subnet manager has forgotten its clients", slog.LevelInfo},
 
-	C.IBV_EVENT_PATH_MIG:            {"a connection has moved to its other path", slog.LevelInfo, false},
-	C.IBV_EVENT_PATH_MIG_ERR:        {"a connection could not move to its other path", slog.LevelWarn, false},
-	C.IBV_EVENT_COMM_EST:            {"a first packet came", slog.LevelDebug, false},
-	C.IBV_EVENT_SQ_DRAINED:          {"a send queue is empty", slog.LevelDebug, false},
-	C.IBV_EVENT_SRQ_LIMIT_REACHED:   {"a shared receive queue runs low", slog.LevelDebug, false},
-	C.IBV_EVENT_QP_LAST_WQE_REACHED: {"a failed queue pair takes no more receives", slog.LevelDebug, false},
+	C.IBV_EVENT_PATH_MIG:            {"a connection has moved to its other path", slog.LevelInfo},
+	C.IBV_EVENT_PATH_MIG_ERR:        {"a connection could not move to its other path", slog.LevelWarn},
+	C.IBV_EVENT_COMM_EST:            {"a first packet came", slog.LevelDebug},
+	C.IBV_EVENT_SQ_DRAINED:          {"a send queue is empty", slog.LevelDebug},
+	C.IBV_EVENT_SRQ_LIMIT_REACHED:   {"a shared receive queue runs low", slog.LevelDebug},
+	C.IBV_EVENT_QP_LAST_WQE_REACHED: {"a failed queue pair takes no more receives", slog.LevelDebug},
 }
 
 // lostGID is a GID_CHANGE that removes the address in use.
-var lostGID = eventKind{"the port has lost the job's GID: peers do not reach it any more", slog.LevelError, false}
+var lostGID = eventKind{"the port has lost the job's GID: peers do not reach it any more", slog.LevelError}
 
 // newAsync begins to handle a device's events.
 func newAsync(d *Device) (*async, error) {
@@ -129,11 +128,12 @@ func (a *async) handle(e *asyncEvent, tell []func(error), again bool) {
 	if e.qp != 0 {
 		attrs = append(attrs, slog.String("qp", fmt.Sprintf("%#x", e.qp)))
 	}
+	level := k.level
 	if again {
-		k.level = slog.LevelDebug
+		level = slog.LevelDebug
 	}
-	a.dev.log.LogAttrs(context.Background(), k.level, "RDMA device: "+k.words, attrs...)
-	if !k.fatal {
+	a.dev.log.LogAttrs(context.Background(), level, "RDMA device: "+k.words, attrs...)
+	if k.level != slog.LevelError {
 		return
 	}
 	err := a.dev.failed("asynchronous event: "+k.words, 0).on(uint32(e.qp), -1)

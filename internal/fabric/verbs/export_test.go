@@ -15,7 +15,9 @@ func (r *RC) Die() {
 	for p := range r.others {
 		p.mu.Lock()
 		p.life.Drop()
-		p.vanish()
+		if p.life.Vanish() {
+			p.destroy()
+		}
 		p.unlock()
 	}
 }

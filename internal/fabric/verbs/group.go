@@ -42,10 +42,8 @@ func join(d *Device, cfg *McastConfig, addr netip.Addr) (*group, error) {
 	if !addr.Is4() || !addr.IsMulticast() {
 		return nil, fmt.Errorf("verbs: %v is not an IPv4 multicast address", addr)
 	}
-	g := &group{
-		addr: addr, socket: -1,
-		at: groupAddress{mgid: cGID(addr.As16()), qpn: 0xffffff, qkey: cu32(cfg.QKey)},
-	}
+	at := groupAddress{mgid: cGID(addr.As16()), qpn: 0xffffff, qkey: cu32(cfg.QKey)}
+	g := &group{addr: addr, at: at, socket: -1}
 	if d.attr.link == linkInfiniBand || cfg.CM {
 		return g, g.joinCM(d)
 	}
@@ -93,10 +91,7 @@ func (d *Device) address() (netip.Addr, error) {
 // ipoib finds the IPv4 address of an InfiniBand port: that of an IPoIB interface of the
 // same device and port.
 func (d *Device) ipoib() (netip.Addr, error) {
-	dirs, err := filepath.Glob(filepath.Join("/sys/class/infiniband", d.name, "device/net/*"))
-	if err != nil {
-		return netip.Addr{}, err
-	}
+	dirs, _ := filepath.Glob(filepath.Join("/sys/class/infiniband", d.name, "device/net/*")) // a correct pattern
 	for _, dir := range dirs {
 		// dev_port counts from 0.
 		b, err := os.ReadFile(filepath.Join(dir, "dev_port"))

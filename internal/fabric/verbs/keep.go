@@ -31,10 +31,8 @@ const (
 
 // Kinds of events of a group.
 const (
-	groupJoined  = C.ac_cm_joined
-	groupLost    = C.ac_cm_lost
-	groupRemoved = C.ac_cm_removed
-	groupMoved   = C.ac_cm_moved
+	groupJoined = C.ac_cm_joined
+	groupLost   = C.ac_cm_lost
 )
 
 // keep starts the keeper of a group that rdma_cm has joined.
@@ -70,9 +68,9 @@ func (k *keeper) handle(kind int) {
 		k.log.Info("a multicast group was joined again")
 	case kind == groupLost && k.tries == 0: // otherwise the deadline triggers another attempt
 		k.lost("the network has ended the membership")
-	case kind == groupRemoved:
+	case kind == C.ac_cm_removed:
 		k.log.Error("the device of a multicast group was removed: its datagrams will be fetched")
-	case kind == groupMoved:
+	case kind == C.ac_cm_moved:
 		k.log.Warn("the address of a multicast group's device has changed: restart the job if datagrams are lost")
 	case kind < 0:
 		k.log.Error("a multicast group is not watched any more", "err", syscall.Errno(-kind))

@@ -32,7 +32,9 @@ func (p *peer) leave(bound time.Duration) {
 	p.timer = time.AfterFunc(bound, func() {
 		p.mu.Lock()
 		defer p.unlock()
-		p.vanish()
+		if p.life.Vanish() {
+			p.destroy()
+		}
 	})
 	p.pump()
 }
@@ -77,13 +79,6 @@ func (p *peer) heardGoodbye() {
 		p.leave(flushBound)
 	}
 	p.settle()
-}
-
-// vanish gives up the peer: its time is over. p.mu is held.
-func (p *peer) vanish() {
-	if p.life.Vanish() {
-		p.destroy()
-	}
 }
 
 // destroy ends everything under way: once the queue pair is destroyed, the device touches no memory.

@@ -84,9 +84,7 @@ func NewRC(d *Device, rank, size int) (*RC, error) {
 		// Many peers get few slots each: 46 MB in total for 188 ranks, less than 1 MB for 2.
 		recvSlots: min(max(2048/size, 8), 32), sendSlots: min(max(1024/size, 4), 16),
 		peers: make([]*peer, size), quit: make(chan struct{}), flush: sync.NewCond(&sync.Mutex{}),
-		registry: registry{
-			mem: &d.mem, regs: map[fabric.OpKey]*registration{}, asked: map[fabric.OpKey][]*peer{},
-		},
+		registry: registry{mem: &d.mem, regs: map[fabric.OpKey]*registration{}, asked: map[fabric.OpKey][]*peer{}},
 	}
 	d.retain()
 	if err := r.open(); err != nil {

@@ -126,14 +126,14 @@ func unpack(image []byte) ([]byte, error) {
 	for _, c := range []struct{ magic, tool string }{
 		{"\xfd7zXZ\x00", "xz"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"\x1f\x8b\x08", "gzip"},
 	} {
-		for at := 0; ; {
+		for at := 0; ; at++ {
 			i := bytes.Index(image[at:], []byte(c.magic))
 			if i < 0 {
 				break
 			}
-			at += i + 1
+			at += i
 			cmd := exec.Command(c.tool, "-dc")
-			cmd.Stdin = bytes.NewReader(image[at-1:])
+			cmd.Stdin = bytes.NewReader(image[at:])
 			out, _ := cmd.Output() // the tool reports an error about trailing data
 			if bytes.HasPrefix(out, []byte(elf.ELFMAG)) {
 				return out, nil

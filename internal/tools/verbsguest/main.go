@@ -105,7 +105,7 @@ func pack(path, work, kernel, run string, limit time.Duration) error {
 	if err != nil {
 		return err
 	}
-	a.file("modules/order", filepath.Join(kernel, "order"))
+	a.text("modules/order", string(order))
 	for name := range strings.FieldsSeq(string(order)) {
 		a.file("modules/"+name, filepath.Join(kernel, name))
 	}
