@@ -19,10 +19,7 @@
 // A batch of datagrams is posted with one doorbell, and only its last datagram is signalled. Send posts
 // up to four batches per subgroup at the same time (send.go). A queue pair whose send failed is reset
 // (recover.go). Receives point into a staging ring, and the engine places chunks out of it. A batch
-// costs one call into C on each side, and no allocation.
-//
-// No worker spins without bound: it polls its completion queue a bounded number of times, then requests
-// a completion event and blocks in Go's poller.
+// costs one call into C on each side, and no allocation. No worker spins without bound (completion.go).
 //
 // # The slow path
 //

@@ -129,4 +129,6 @@ func (s *sender) log(q *udQP) *slog.Logger {
 }
 
 // refused is the error of a call for a queue pair that returned -errno.
-func (s *sender) refused(op string, q *udQP, rc int) *Error { return s.dev.failed(op, rc).on(q.num, -1) }
+func (s *sender) refused(op string, q *udQP, rc int) *Error {
+	return s.dev.failed(op, rc).on(q.num, -1)
+}

@@ -6,6 +6,7 @@ package verbs
 import "C"
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -175,12 +176,7 @@ func (s *sender) Send(b *fabric.Batch) (int, error) {
 }
 
 // queue is the queue pair for datagrams of a communicator. s.mu is held.
-func (s *sender) queue(comm uint32) *udQP {
-	if q := s.comms[comm]; q != nil {
-		return q
-	}
-	return s.base
-}
+func (s *sender) queue(comm uint32) *udQP { return cmp.Or(s.comms[comm], s.base) }
 
 // post posts a batch, and returns how many of its datagrams the device took. s.mu is held, and
 // there is a slot.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -29,7 +30,8 @@ func boot(image, initrd string, limit time.Duration) error {
 		"-device", fmt.Sprintf("isa-debug-exit,iobase=%#x,iosize=0x04", debugPort),
 		"-kernel", image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 mitigations=off")
 	var complaints strings.Builder
-	cmd.Stdout, cmd.Stderr = os.Stdout, &complaints
+	cmd.Stdout = struct{ io.Writer }{os.Stdout} // makes a pipe: QEMU turns its output to non-blocking
+	cmd.Stderr = &complaints
 	err := cmd.Run()
 	var status *exec.ExitError
 	switch {

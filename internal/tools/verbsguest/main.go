@@ -23,10 +23,10 @@ func main() {
 	if os.Getpid() == 1 {
 		guest() // does not return
 	}
-	skip := flag.Bool("skip", false, "where QEMU or a kernel cannot be had, say so and end with status 0")
-	run := flag.String("run", "", "only tests that match this")
-	race := flag.Bool("race", false, "with the race detector, which takes several times as long")
-	limit := flag.Duration("time", 10*time.Minute, "for the guest, which takes a minute or two where nothing else runs")
+	skip := flag.Bool("skip", false, "report missing QEMU or kernel, and exit with status 0")
+	run := flag.String("run", "", "run only tests that match this")
+	race := flag.Bool("race", false, "use the race detector, which takes several times as long")
+	limit := flag.Duration("time", 10*time.Minute, "limit for the guest, which takes one or two minutes on an idle machine")
 	flag.Parse()
 	cache, err := os.UserCacheDir()
 	if err == nil {
