@@ -155,10 +155,10 @@ func (m *Multicast) LoseGroup(sub int) {
 func DoNotAttach(to func(netip.Addr) bool) { attaches = func(a netip.Addr) bool { return !to(a) } }
 
 // Checks counts the Check frames that were sent.
-func (r *RC) Checks() uint64 { return r.checks.Load() }
+func (r *RC) Checks() uint64 { return r.counters.checks.Load() }
 
 // Doorbells counts the calls that posted requests.
-func (r *RC) Doorbells() uint64 { return r.doorbells.Load() }
+func (r *RC) Doorbells() uint64 { return r.counters.doorbells.Load() }
 
 // Registrations counts buffers that were registered for one operation, those that were deregistered,
 // and those that needed no registration because they are from Alloc or registered already.

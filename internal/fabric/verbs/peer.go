@@ -247,7 +247,7 @@ func (p *peer) ringDoorbell() bool {
 	chain := p.requests.chain
 	p.requests.chain = chain[:0]
 	chain[len(chain)-1].signalled = 1
-	p.r.doorbells.Add(1)
+	p.r.counters.doorbells.Add(1)
 	if rc := post(p.qp, chain); rc != 0 {
 		p.lose(p.fail("post", rc))
 		return false

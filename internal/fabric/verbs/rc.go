@@ -69,7 +69,7 @@ type RC struct {
 	closed  atomic.Bool
 	quit    chan struct{} // ends watch
 
-	doorbells, reads, checks atomic.Uint64
+	counters struct{ doorbells, reads, checks atomic.Uint64 }
 }
 
 // Reliable is r with its capabilities.
@@ -191,7 +191,7 @@ func (r *RC) Stats() fabric.ReliableStats {
 			m[p.rank] = s
 		}
 	}
-	return fabric.ReliableStats{Peers: m, DirectReads: r.reads.Load()}
+	return fabric.ReliableStats{Peers: m, DirectReads: r.counters.reads.Load()}
 }
 
 // Flush implements fabric.Lifecycle. Acknowledged frames have arrived.

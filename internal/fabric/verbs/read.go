@@ -150,7 +150,7 @@ func (p *peer) fillReads() {
 		}
 		// Completions come in order, so a frame behind a read cannot complete before it.
 		p.requests.add(q, flight{slot: -1, read: d})
-		p.r.reads.Add(1)
+		p.r.counters.reads.Add(1)
 		p.reads.flying++
 		d.flying++
 		p.recvd.Add(uint64(n))
@@ -175,7 +175,7 @@ func (p *peer) readEnded(d *directRead, ok bool) {
 	case len(d.spans) == 0:
 		d.check = true
 		d.rem.waiting = append(d.rem.waiting, d)
-		p.r.checks.Add(1)
+		p.r.counters.checks.Add(1)
 		p.control(session.Frame{Kind: session.Check, Op: d.id.Op, ID: d.id.ID})
 	}
 }

@@ -26,7 +26,7 @@ func main() {
 	skip := flag.Bool("skip", false, "report missing QEMU or kernel, and exit with status 0")
 	run := flag.String("run", "", "run only tests that match this")
 	race := flag.Bool("race", false, "use the race detector, which takes several times as long")
-	limit := flag.Duration("time", 10*time.Minute, "limit for the guest, which takes one or two minutes on an idle machine")
+	limit := flag.Duration("time", 10*time.Minute, "limit for the guest, which takes a minute or two on an idle machine")
 	flag.Parse()
 	cache, err := os.UserCacheDir()
 	if err == nil {
