@@ -17,19 +17,19 @@ import (
 // udQP is a queue pair in a group. A queue pair whose communicator was removed has left its group, and
 // waits for another one.
 type udQP struct {
-	qp     *C.struct_ibv_qp
-	num    uint32
-	echo   bool // the queue pair receives its own datagrams
-	group  *group
-	ah     *C.struct_ibv_ah   // of the group; guarded by sender.mu
-	oldAHs []*C.struct_ibv_ah // earlier addresses, which requests may still use
+	qp   *C.struct_ibv_qp
+	num  uint32
+	echo bool // the queue pair receives its own datagrams
 
 	// Guarded by sender.mu.
-	flying int       // batches in flight
-	err    error     // reason why the queue pair must be reset
-	since  time.Time // time of err
-	inRow  int       // failures since the last success
-	broken error     // reason why the queue pair is unusable
+	group  *group
+	ah     *C.struct_ibv_ah   // of the group
+	oldAHs []*C.struct_ibv_ah // earlier addresses, which requests may still use
+	flying int                // batches in flight
+	err    error              // reason why the queue pair must be reset
+	since  time.Time          // time of err
+	inRow  int                // failures since the last success
+	broken error              // reason why the queue pair is unusable
 }
 
 // join makes a queue pair and adds it to a group. The queue pairs of a subgroup share completion queues
@@ -40,9 +40,9 @@ func (m *Multicast) join(s *sender, addr netip.Addr) (*udQP, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := s.reuse()
+	q := s.reuse(g)
 	if q == nil {
-		q = &udQP{}
+		q = &udQP{group: g}
 		var echo C.int
 		if rc := C.ac_ud_qp(d.pd, s.cq.cq, s.receiver.cq.cq, s.receiver.srq, C.int(s.depth*Batch), C.int(d.port), g.at.qkey,
 			&echo, &q.qp); rc != 0 {
@@ -52,7 +52,6 @@ func (m *Multicast) join(s *sender, addr netip.Addr) (*udQP, error) {
 		q.num, q.echo = uint32(q.qp.qp_num), echo != 0
 		d.events.own(unsafe.Pointer(q.qp), func(err error) { s.failed(q, err) })
 	}
-	q.group = g
 	if q.ah, err = m.addressOf(&g.at); err == nil {
 		err = g.attach(d, q)
 	}
@@ -97,15 +96,15 @@ func (m *Multicast) rebind(s *sender, q *udQP) error {
 	return g.attach(m.dev, q)
 }
 
-// reuse takes a queue pair that has left its group; nil: there is none.
-func (s *sender) reuse() (q *udQP) {
+// reuse takes a queue pair that has left its group, for another group; nil: there is none.
+func (s *sender) reuse(g *group) (q *udQP) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.spare, func(q *udQP) bool { return q.err == nil && q.broken == nil })
 	if i >= 0 {
 		q = s.spare[i]
 		s.spare = slices.Delete(s.spare, i, i+1)
-		q.inRow = 0
+		q.group, q.inRow = g, 0
 	}
 	return q
 }
