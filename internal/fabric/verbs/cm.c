@@ -22,11 +22,11 @@ int ac_cm_take(struct ac_group *g) {
 	switch (e->event) {
 	case RDMA_CM_EVENT_MULTICAST_JOIN:
 		kind = ac_cm_joined;
-		memcpy(g->mgid, e->param.ud.ah_attr.grh.dgid.raw, 16);
-		g->mlid = e->param.ud.ah_attr.dlid;
-		g->qkey = e->param.ud.qkey;
-		g->qpn = e->param.ud.qp_num;
-		g->sl = e->param.ud.ah_attr.sl;
+		memcpy(g->at.mgid, e->param.ud.ah_attr.grh.dgid.raw, 16);
+		g->at.mlid = e->param.ud.ah_attr.dlid;
+		g->at.qkey = e->param.ud.qkey;
+		g->at.qpn = e->param.ud.qp_num;
+		g->at.sl = e->param.ud.ah_attr.sl;
 		break;
 	case RDMA_CM_EVENT_MULTICAST_ERROR:
 		kind = ac_cm_lost;

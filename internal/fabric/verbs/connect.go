@@ -28,13 +28,11 @@ func (r *RC) Card() *Card {
 	raw := goGID(r.dev.gid.raw).As16()
 	c := &Card{
 		Link: uint32(r.dev.attr.link), LID: uint32(r.dev.attr.lid), GID: hex.EncodeToString(raw[:]),
-		MTU: uint32(r.dev.attr.mtu),
-		PSN: r.psn, Slots: r.recvSlots, Addr: r.beacon.addr, RKey: r.beacon.rkey, QPs: make([]uint32, r.size),
+		MTU: uint32(r.dev.attr.mtu), PSN: r.psn, Slots: r.recvSlots, QPs: make([]uint32, len(r.peers)),
+		Addr: r.beacon.addr, RKey: r.beacon.rkey,
 	}
-	for i, p := range r.peers {
-		if p != nil {
-			c.QPs[i] = p.qpn
-		}
+	for p := range r.others {
+		c.QPs[p.rank] = p.qpn
 	}
 	return c
 }
@@ -42,33 +40,27 @@ func (r *RC) Card() *Card {
 // Connect connects the queue pairs to all peers.
 func (r *RC) Connect(cards []*Card) error {
 	d := r.dev
-	for rank, p := range r.peers {
-		if p == nil {
-			continue
-		}
-		c := cards[rank]
+	for p := range r.others {
+		c := cards[p.rank]
 		switch {
-		case c == nil || len(c.QPs) != r.size:
-			return fmt.Errorf("rank %d gave no address of verbs: use the same fabric on all ranks", rank)
+		case c == nil || len(c.QPs) != len(r.peers):
+			return fmt.Errorf("rank %d gave no address of verbs: use the same fabric on all ranks", p.rank)
 		case c.Link != uint32(d.attr.link):
 			return fmt.Errorf("rank %d is on another kind of network than we are (InfiniBand and RoCE): name "+
-				"a device with ALLCAST_DEVICE", rank)
-		}
-		to := C.struct_ac_peer{
-			lid: C.uint32_t(c.LID), qp: C.uint32_t(c.QPs[r.rank]), psn: C.uint32_t(c.PSN),
-			mtu: C.uint32_t(min(c.MTU, uint32(d.attr.mtu))),
+				"a device with ALLCAST_DEVICE", p.rank)
 		}
 		gid, err := hex.DecodeString(c.GID)
-		if err != nil || len(gid) != len(to.gid) {
-			return fmt.Errorf("rank %d sent an invalid GID %q", rank, c.GID)
+		if err != nil || len(gid) != 16 {
+			return fmt.Errorf("rank %d sent an invalid GID %q", p.rank, c.GID)
 		}
-		for i := range gid {
-			to.gid[i] = C.uint8_t(gid[i])
+		to := C.struct_ac_peer{
+			gid: cGID([16]byte(gid)), lid: cu32(c.LID), qp: cu32(c.QPs[r.rank]), psn: cu32(c.PSN),
+			mtu: min(cu32(c.MTU), d.attr.mtu),
 		}
-		p.credit.Open(r.recvSlots, c.Slots)
-		p.beacon, p.beaconKey = c.Addr, c.RKey
+		p.out.credit.Open(r.recvSlots, c.Slots)
+		p.beacon = remoteMemory{c.Addr, c.RKey}
 		in, out := min(maxReads, d.attr.rd_atom), min(maxReads, d.attr.init_rd_atom)
-		p.maxReads = int(out)
+		p.reads.max = int(out)
 		if rc := C.ac_rc_connect(p.qp, &to, C.int(d.port), C.int(d.attr.link), C.int(d.gid.index), C.uint32_t(r.psn),
 			C.int(out), C.int(in), linkTimeout, linkRetries); rc != 0 {
 			return p.fail("connect", int(rc))

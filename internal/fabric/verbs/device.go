@@ -3,13 +3,13 @@
 package verbs
 
 // #include "shim.h"
-// #include <stdlib.h>
 import "C"
 
 import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -20,16 +20,9 @@ import (
 	"unsafe"
 )
 
-// Link layers.
 const (
 	linkInfiniBand = C.IBV_LINK_LAYER_INFINIBAND
 	linkEthernet   = C.IBV_LINK_LAYER_ETHERNET
-)
-
-const (
-	portActive = C.IBV_PORT_ACTIVE
-	gidRoCEv2  = C.IBV_GID_TYPE_ROCE_V2
-	gidIB      = C.IBV_GID_TYPE_IB
 )
 
 // A Device is an open port of a device.
@@ -49,14 +42,13 @@ type Device struct {
 
 // Info describes a port, for people.
 type Info struct {
-	Name   string // device:port
-	Link   string // InfiniBand or RoCE
-	Active bool
-	State  string
-	MTU    int
-	GID    netip.Addr // address that Open would use
-	Net    string     // network interface
-	Err    error      // reason why Open would fail
+	Name  string // device:port
+	Link  string // InfiniBand or RoCE
+	State string
+	MTU   int
+	GID   netip.Addr // address that Open would use
+	Net   string     // network interface
+	Err   error      // reason why Open would fail
 }
 
 var portStates = [...]string{"unknown", "down", "initialising", "armed", "active", "active, deferred"}
@@ -68,57 +60,62 @@ func stateName(s C.uint32_t) string {
 	return fmt.Sprintf("state %d", s)
 }
 
-// names lists the devices.
-func names() ([]string, error) {
+// deviceList is all devices by name. They are valid until free.
+type deviceList struct {
+	byName map[string]*C.struct_ibv_device
+	list   **C.struct_ibv_device
+}
+
+func devices() (*deviceList, error) {
 	var n C.int
 	list, err := C.ac_devices(&n)
 	if list == nil {
 		return nil, fmt.Errorf("%w: the kernel does not list any: %w; load the driver (ib_uverbs and the "+
 			"card's, or rdma_rxe)", ErrNoDevice, err)
 	}
-	defer C.ibv_free_device_list(list)
-	var all []string
+	l := &deviceList{map[string]*C.struct_ibv_device{}, list}
 	for _, d := range unsafe.Slice(list, int(n)) {
-		all = append(all, C.GoString(C.ibv_get_device_name(d)))
+		l.byName[C.GoString(C.ibv_get_device_name(d))] = d
 	}
-	slices.Sort(all)
-	return all, nil
+	return l, nil
+}
+
+func (l *deviceList) free() { C.ibv_free_device_list(l.list) }
+
+func (l *deviceList) names() []string { return slices.Sorted(maps.Keys(l.byName)) }
+
+// ports opens every port of every device, as openPort does.
+func (l *deviceList) ports(yield func(*Device, error) bool) {
+	for _, name := range l.names() {
+		ports := 1
+		for port := 1; port <= ports; port++ {
+			d, err := l.openPort(name, port)
+			if d != nil {
+				ports = int(d.attr.ports)
+			}
+			if !yield(d, err) {
+				return
+			}
+		}
+	}
 }
 
 // List lists the ports of all devices, with their problems.
-func List() ([]Info, error) {
-	all, err := names()
+func List() (infos []Info, err error) {
+	all, err := devices()
 	if err != nil {
 		return nil, err
 	}
-	var infos []Info
-	each(all, func(d *Device, err error) {
-		if d == nil {
-			infos = append(infos, Info{Name: "port", Err: err}) // the error names the port
-			return
+	defer all.free()
+	for d, err := range all.ports {
+		i := Info{Name: "port", Err: err} // the error names the port
+		if d != nil {
+			i = d.info(err)
+			d.release()
 		}
-		i := d.info()
-		i.Err = err
 		infos = append(infos, i)
-		d.release()
-	})
-	return infos, nil
-}
-
-// each opens every port of every device. A port with an error is unusable; nil: it could not be
-// opened.
-func each(all []string, f func(d *Device, err error)) {
-	for _, name := range all {
-		ports := 1
-		for port := 1; port <= ports; port++ {
-			d, err := openPort(name, port)
-			if err == nil {
-				ports = int(d.attr.ports)
-				err = d.usable()
-			}
-			f(d, err)
-		}
 	}
+	return infos, nil
 }
 
 // Open opens a port: "device:port", "device" for its first one, or "" for the one of the
@@ -140,16 +137,17 @@ func Open(name string, ifindex int, log *slog.Logger) (*Device, error) {
 }
 
 func open(name string, ifindex int) (*Device, error) {
-	all, err := names()
+	all, err := devices()
 	if err != nil {
 		return nil, err
 	}
-	if len(all) == 0 {
+	defer all.free()
+	if len(all.byName) == 0 {
 		return nil, fmt.Errorf("%w on this machine: load its driver, or make one with \"rdma link add "+
 			"rxe0 type rxe netdev INTERFACE\"", ErrNoDevice)
 	}
 	if name == "" {
-		return pick(all, ifindex)
+		return all.pick(ifindex)
 	}
 	dev, num, hasPort := strings.Cut(name, ":")
 	port := 1
@@ -158,62 +156,44 @@ func open(name string, ifindex int) (*Device, error) {
 			return nil, fmt.Errorf("%w: %q: want NAME or NAME:PORT, ports count from 1", ErrPort, name)
 		}
 	}
-	if !slices.Contains(all, dev) {
-		return nil, fmt.Errorf("%w called %q: there are %s", ErrNoDevice, dev, strings.Join(all, ", "))
+	if all.byName[dev] == nil {
+		return nil, fmt.Errorf("%w called %q: there are %s", ErrNoDevice, dev, strings.Join(all.names(), ", "))
 	}
-	d, err := openPort(dev, port)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.usable(); err != nil {
+	d, err := all.openPort(dev, port)
+	if d != nil && err != nil {
 		d.release()
 		return nil, err
 	}
-	return d, nil
+	return d, err
 }
 
-func pick(all []string, ifindex int) (*Device, error) {
-	var best *Device
+// pick opens the port of a network interface, or the first usable one.
+func (l *deviceList) pick(ifindex int) (best *Device, err error) {
 	var why []error
-	each(all, func(d *Device, err error) {
+	for d, err := range l.ports {
 		switch {
 		case err != nil:
 			why = append(why, err)
-		case best == nil:
-			best = d
-			return
-		case int(d.gid.ifindex) == ifindex && int(best.gid.ifindex) != ifindex:
+		case best == nil || int(d.gid.ifindex) == ifindex && int(best.gid.ifindex) != ifindex:
 			best, d = d, best
 		}
 		if d != nil {
 			d.release()
 		}
-	})
+	}
 	if best == nil {
 		return nil, fmt.Errorf("%w that can be used: %w", ErrNoDevice, errors.Join(why...))
 	}
 	return best, nil
 }
 
-func openPort(name string, port int) (*Device, error) {
+// openPort opens a port. A port with an error is unusable; nil: it could not be opened.
+func (l *deviceList) openPort(name string, port int) (*Device, error) {
 	d := &Device{name: name, port: port, log: slog.New(slog.DiscardHandler)}
 	d.refs.Store(1)
-	var n C.int
-	list, err := C.ac_devices(&n)
-	if list == nil {
-		return nil, d.errno("list devices", err)
-	}
-	defer C.ibv_free_device_list(list)
-	for _, dev := range unsafe.Slice(list, int(n)) {
-		if C.GoString(C.ibv_get_device_name(dev)) != name {
-			continue
-		}
-		if d.ctx, err = C.ibv_open_device(dev); d.ctx == nil {
-			return nil, d.errno("open (is /dev/infiniband readable?)", err)
-		}
-	}
-	if d.ctx == nil {
-		return nil, fmt.Errorf("%w called %q any more", ErrNoDevice, name)
+	var err error
+	if d.ctx, err = C.ibv_open_device(l.byName[name]); d.ctx == nil {
+		return nil, d.errno("open (is /dev/infiniband readable?)", err)
 	}
 	if rc := C.ac_query(d.ctx, C.int(port), &d.attr); rc != 0 {
 		C.ibv_close_device(d.ctx)
@@ -223,26 +203,33 @@ func openPort(name string, port int) (*Device, error) {
 		C.ibv_close_device(d.ctx)
 		return nil, d.errno("allocate a protection domain", err)
 	}
-	d.mem.dev, d.mem.pin, d.mem.dereg = d, d.mem.register, d.mem.deregister
-	return d, nil
+	d.mem.dev, d.mem.blocks, d.mem.pin = d, map[uint64]*region{}, d.mem.register
+	d.mem.dereg = func(r *region) { C.ibv_dereg_mr(r.mr) }
+	return d, d.usable()
+}
+
+// gids reads the addresses of all ports.
+func (d *Device) gids() ([]C.struct_ac_gid, error) {
+	var table [256]C.struct_ac_gid
+	n := C.ac_gids(d.ctx, &table[0], C.int(len(table)))
+	if n < 0 {
+		return nil, d.failed("read the GID table", int(n))
+	}
+	return table[:n], nil
 }
 
 // usable selects the address.
 func (d *Device) usable() error {
-	if d.attr.state != portActive {
+	if d.attr.state != C.IBV_PORT_ACTIVE {
 		return fmt.Errorf("%w: %v is %s: bring its network interface or cable up", ErrPort, d, stateName(d.attr.state))
 	}
-	var table [256]C.struct_ac_gid
-	n := C.ac_gids(d.ctx, &table[0], C.int(len(table)))
-	if n < 0 {
-		return d.failed("read the GID table", int(n))
+	table, err := d.gids()
+	if err != nil {
+		return err
 	}
-	for _, g := range table[:n] {
-		if int(g.port) != d.port {
-			continue
-		}
-		if d.attr.link == linkInfiniBand && g._type == gidIB || d.attr.link == linkEthernet && g._type == gidRoCEv2 &&
-			goGID(g.raw).Is4In6() {
+	for _, g := range table {
+		if int(g.port) == d.port && (d.attr.link == linkInfiniBand && g._type == C.IBV_GID_TYPE_IB ||
+			d.attr.link == linkEthernet && g._type == C.IBV_GID_TYPE_ROCE_V2 && goGID(g.raw).Is4In6()) {
 			d.gid = g
 			return nil
 		}
@@ -255,30 +242,18 @@ func (d *Device) usable() error {
 
 // hasGID reports whether the port still has the selected address.
 func (d *Device) hasGID() bool {
-	var table [256]C.struct_ac_gid
-	n := C.ac_gids(d.ctx, &table[0], C.int(len(table)))
-	return n >= 0 && slices.ContainsFunc(table[:n], func(g C.struct_ac_gid) bool {
+	table, err := d.gids()
+	return err == nil && slices.ContainsFunc(table, func(g C.struct_ac_gid) bool {
 		return g.port == d.gid.port && g.index == d.gid.index && g.raw == d.gid.raw
 	})
 }
 
-func goGID(raw [16]C.uint8_t) netip.Addr {
-	var b [16]byte
-	for i := range raw {
-		b[i] = byte(raw[i])
-	}
-	return netip.AddrFrom16(b)
-}
-
-func (d *Device) info() Info {
-	i := Info{
-		Name: d.String(), Active: d.attr.state == portActive, State: stateName(d.attr.state), MTU: d.MTU(),
-		Link: "InfiniBand",
-	}
+func (d *Device) info(err error) Info {
+	i := Info{Name: d.String(), Link: "InfiniBand", State: stateName(d.attr.state), MTU: d.MTU(), Err: err}
 	if d.attr.link == linkEthernet {
 		i.Link = "RoCE"
 	}
-	if d.usable() == nil {
+	if err == nil {
 		i.GID, i.Net = goGID(d.gid.raw), d.Interface()
 	}
 	return i

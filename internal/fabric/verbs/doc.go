@@ -17,16 +17,9 @@
 // still queued, and foreign datagrams (package mcast, "Why a stale chunk is never accepted").
 //
 // A batch of datagrams is posted with one doorbell, and only its last datagram is signalled. Send posts
-// a batch while the device still has others: up to four per subgroup, each with header slots and copy
-// slots of its own. The id of a work request names its batch, so batches of several queue pairs may
-// complete in any order. A queue pair whose send failed is reset (recover.go).
-//
-// Receives point into a staging ring, and the engine places chunks out of it. The call that polls for
-// the next completions also posts the slots of the last batch again. A batch therefore costs one call
-// into C on each side, and no allocation.
-//
-// No worker spins without bound: it polls its completion queue a bounded number of times, then requests
-// a completion event and blocks in Go's poller.
+// up to four batches per subgroup at the same time (send.go). A queue pair whose send failed is reset
+// (recover.go). Receives point into a staging ring, and the engine places chunks out of it. A batch
+// costs one call into C on each side, and no allocation. No worker spins without bound (completion.go).
 //
 // # The slow path
 //
@@ -48,8 +41,7 @@
 // # Registration
 //
 // The engine's control loop calls Register, Unregister, Put and Cancel. Pinning memory takes long, so
-// goroutines register and deregister it (register.go, put.go, memory.go). Frames to one peer stay in
-// order: messages and pieces wait behind a piece that is being registered.
+// goroutines register and deregister it (register.go, put.go, memory.go).
 //
 // # Failures
 //

@@ -5,7 +5,6 @@ package verbs
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 )
 
@@ -20,34 +19,23 @@ type Status uint32
 
 // The statuses with a meaning for this package.
 const (
-	StatusSuccess  Status = 0
-	StatusFlush    Status = 5
-	StatusRetryExc Status = 12
-	StatusRNRExc   Status = 13
+	StatusSuccess Status = 0
+	StatusFlush   Status = 5
 )
 
 var statusNames = [...]string{
 	"SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR", "MW_BIND_ERR",
-	"BAD_RESP_ERR",
-	"LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR", "RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR",
-	"LOC_RDD_VIOL_ERR",
+	"BAD_RESP_ERR", "LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR",
+	"RETRY_EXC_ERR: the peer does not answer", "RNR_RETRY_EXC_ERR: the peer takes nothing", "LOC_RDD_VIOL_ERR",
 	"REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR", "INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR",
-	"GENERAL_ERR",
-	"TM_ERR", "TM_RNDV_INCOMPLETE",
+	"GENERAL_ERR", "TM_ERR", "TM_RNDV_INCOMPLETE",
 }
 
 func (s Status) String() string {
-	name := fmt.Sprintf("status %d", uint32(s))
 	if int(s) < len(statusNames) {
-		name = statusNames[s]
+		return statusNames[s]
 	}
-	switch s {
-	case StatusRetryExc:
-		return name + ": the peer does not answer"
-	case StatusRNRExc:
-		return name + ": the peer takes nothing"
-	}
-	return name
+	return fmt.Sprintf("status %d", uint32(s))
 }
 
 // An Error is the failure of a verb or of a work request.
@@ -62,26 +50,24 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "verbs: %s: ", e.Device)
+	s := "verbs: " + e.Device
 	if e.QP != 0 {
-		fmt.Fprintf(&b, "QP %#x", e.QP)
+		s += fmt.Sprintf(": QP %#x", e.QP)
 		if e.Peer >= 0 {
-			fmt.Fprintf(&b, " to rank %d", e.Peer)
+			s += fmt.Sprintf(" to rank %d", e.Peer)
 		}
-		b.WriteString(": ")
 	}
-	b.WriteString(e.Op)
+	s += ": " + e.Op
 	if e.Status != StatusSuccess {
-		fmt.Fprintf(&b, ": %v", e.Status)
+		s += ": " + e.Status.String()
 		if e.Vendor != 0 {
-			fmt.Fprintf(&b, " (vendor's %#x)", e.Vendor)
+			s += fmt.Sprintf(" (vendor's %#x)", e.Vendor)
 		}
 	}
 	if e.Errno != 0 {
-		fmt.Fprintf(&b, ": %v", e.Errno)
+		s += ": " + e.Errno.Error()
 	}
-	return b.String()
+	return s
 }
 
 // Unwrap makes errors.Is find the errno.
@@ -93,15 +79,25 @@ func (e *Error) Unwrap() error {
 }
 
 // failed is the error of a call that returned -errno.
-func (d *Device) failed(op string, rc int) error {
+func (d *Device) failed(op string, rc int) *Error {
 	return &Error{Op: op, Device: d.String(), Peer: -1, Errno: syscall.Errno(-rc)}
 }
 
 // errno is the error of a call that set errno.
 func (d *Device) errno(op string, err error) error {
-	e := &Error{Op: op, Device: d.String(), Peer: -1}
-	if !errors.As(err, &e.Errno) {
-		e.Errno = syscall.EIO
-	}
+	e := d.failed(op, -int(syscall.EIO))
+	errors.As(err, &e.Errno)
+	return e
+}
+
+// on adds the queue pair, and the rank of its peer; -1: it has none.
+func (e *Error) on(qp uint32, peer int) *Error {
+	e.QP, e.Peer = qp, peer
+	return e
+}
+
+// with adds the status of a completion.
+func (e *Error) with(c *completion) *Error {
+	e.Status, e.Vendor = Status(c.status), uint32(c.vendor)
 	return e
 }

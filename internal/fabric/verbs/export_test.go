@@ -12,18 +12,14 @@ import (
 
 // Die ends all connections without a goodbye, as a killed process does.
 func (r *RC) Die() {
-	for _, p := range r.peers {
-		if p != nil {
-			p.die()
+	for p := range r.others {
+		p.mu.Lock()
+		p.life.Drop()
+		if p.life.Vanish() {
+			p.destroy()
 		}
+		p.unlock()
 	}
-}
-
-func (p *peer) die() {
-	p.mu.Lock()
-	defer p.unlock()
-	p.life.Drop()
-	p.vanish()
 }
 
 // Gate blocks registrations of users' memory until open is called. With an error, they then fail.
@@ -62,14 +58,14 @@ func (r *RC) TakeNothing(peer int) {
 	p := r.peers[peer]
 	p.mu.Lock()
 	defer p.unlock()
-	p.held = maxHeld
-	p.credit.Received(1 << 20)
+	p.in.held = maxHeld
+	p.out.credit.Received(1 << 20)
 }
 
 // Readers counts the peers that wait for the address of a buffer, and those that know it.
 func (r *RC) Readers(op fabric.OpKey) (asking, exposed int) {
-	r.regMu.Lock()
-	defer r.regMu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	g := r.regs[op]
 	return len(g.asking), len(g.exposed)
 }
@@ -79,8 +75,8 @@ func (r *RC) Settle() { r.dev.mem.going.Wait() }
 
 // Spoil makes the device refuse registered memory, until mend is called.
 func (r *RC) Spoil(b []byte) (mend func()) {
-	reg := r.dev.mem.hold(b)
-	r.dev.mem.drop(reg)
+	reg := r.mem.find(b, holdUser)
+	r.mem.release(reg, holdUser)
 	right := reg.lkey
 	reg.lkey = ^right
 	return func() { reg.lkey = right }
@@ -89,13 +85,16 @@ func (r *RC) Spoil(b []byte) (mend func()) {
 // FailQueuePair reports the failure of a peer's queue pair, as the device does.
 func (r *RC) FailQueuePair(peer int) {
 	p := r.peers[peer]
-	r.dev.inject(&asyncEvent{kind: eventQPFatal, object: unsafe.Pointer(p.qp), qp: p.qpn})
+	r.dev.inject(&asyncEvent{kind: eventQPFatal, object: unsafe.Pointer(p.qp), qp: cu32(p.qpn)})
 }
 
 // Fail reports the failure of the device, as the device does.
 func (d *Device) Fail() { d.inject(&asyncEvent{kind: eventDeviceFatal}) }
 
-func (d *Device) inject(e *asyncEvent) { d.events.handle(e, d.events.find(e)) }
+func (d *Device) inject(e *asyncEvent) {
+	tell, again := d.events.find(e)
+	d.events.handle(e, tell, again)
+}
 
 // MisplacePort makes the device refuse to reset queue pairs, until find is called.
 func (d *Device) MisplacePort() (find func()) {
@@ -107,7 +106,7 @@ func (d *Device) MisplacePort() (find func()) {
 // FailQueuePair reports the failure of a queue pair, as the device does.
 func (m *Multicast) FailQueuePair(sub int, comm uint32) {
 	q := m.subs[sub].queue(comm)
-	m.dev.inject(&asyncEvent{kind: eventQPFatal, object: unsafe.Pointer(q.qp), qp: q.num})
+	m.dev.inject(&asyncEvent{kind: eventQPFatal, object: unsafe.Pointer(q.qp), qp: cu32(q.num)})
 }
 
 // States of a queue pair.
@@ -129,16 +128,16 @@ func (m *Multicast) Resume(sub int, comm uint32) int {
 // Overflow generates more completions than the send side's completion queue holds.
 func (m *Multicast) Overflow(sub int) int {
 	s := m.subs[sub]
-	s.sender.mu.Lock()
-	defer s.sender.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for range 4 * s.depth {
 		for i := range s.reqs {
 			s.reqs[i] = request{
 				id: 1 << 40, op: opSendImm, signalled: 1,
-				addr0: cu64(address(s.heads)), len0: cu32(s.sender.head), key0: cu32(s.sender.reg.lkey),
+				addr0: cu64(address(s.slots.heads)), len0: cu32(s.slots.head), key0: cu32(s.slots.reg.lkey),
 			}
 		}
-		if _, rc := postDatagrams(s.base, s.reqs[:]); rc != 0 {
+		if _, rc := s.base.post(s.reqs[:]); rc != 0 {
 			return rc
 		}
 	}
@@ -149,17 +148,17 @@ func (m *Multicast) Overflow(sub int) int {
 func (m *Multicast) LoseGroup(sub int) {
 	q := m.subs[sub].base
 	q.group.detach(q)
-	q.group.keeper.lost("a test has ended the membership")
+	_ = q.group.keeper.f.SetReadDeadline(past) // the keeper acts as if an answer had not come in time
 }
 
 // DoNotAttach makes attaching queue pairs to some groups silently do nothing.
 func DoNotAttach(to func(netip.Addr) bool) { attaches = func(a netip.Addr) bool { return !to(a) } }
 
 // Checks counts the Check frames that were sent.
-func (r *RC) Checks() uint64 { return r.checks.Load() }
+func (r *RC) Checks() uint64 { return r.counters.checks.Load() }
 
 // Doorbells counts the calls that posted requests.
-func (r *RC) Doorbells() uint64 { return r.doorbells.Load() }
+func (r *RC) Doorbells() uint64 { return r.counters.doorbells.Load() }
 
 // Registrations counts buffers that were registered for one operation, those that were deregistered,
 // and those that needed no registration because they are from Alloc or registered already.
@@ -184,11 +183,12 @@ type Counters struct {
 // Counters returns the counters of a subgroup.
 func (m *Multicast) Counters(sub int) Counters {
 	s := m.subs[sub]
-	s.sender.mu.Lock()
-	defer s.sender.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, rx := &s.counters, s.receiver
 	return Counters{
-		InFlight: s.peak.Load(), Failures: s.failures.Load(), Recoveries: s.recoveries.Load(),
-		Sent: s.sent.Load(), Doorbells: s.doorbells.Load(), Completions: s.completions.Load(), Copied: s.copied.Load(),
-		Received: s.datagrams.Load(), Echoes: s.echoes.Load(), Calls: s.calls.Load(), QPs: 1 + len(s.comms),
+		InFlight: c.peak, Failures: c.failures, Recoveries: c.recoveries,
+		Sent: c.sent, Doorbells: c.doorbells, Completions: c.completions, Copied: c.copied,
+		Received: rx.datagrams.Load(), Echoes: rx.echoes.Load(), Calls: rx.calls.Load(), QPs: 1 + len(s.comms),
 	}
 }

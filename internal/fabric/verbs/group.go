@@ -9,7 +9,12 @@ import "C"
 import (
 	"encoding/binary"
 	"fmt"
+	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -23,14 +28,10 @@ import (
 // and key.
 type group struct {
 	addr     netip.Addr
-	mgid     [16]byte
-	mlid     uint32
-	qkey     uint32
-	qpn      uint32
-	sl       uint32
-	socket   int // -1: none
-	cm       C.struct_ac_group
-	keeper   *keeper // nil: none is needed
+	at       groupAddress      // its changes are guarded by sender.mu
+	socket   int               // -1: none
+	cm       C.struct_ac_group // of rdma_cm, which changes its address whenever it joins
+	keeper   *keeper           // nil: none is needed
 	attached bool
 }
 
@@ -41,11 +42,11 @@ func join(d *Device, cfg *McastConfig, addr netip.Addr) (*group, error) {
 	if !addr.Is4() || !addr.IsMulticast() {
 		return nil, fmt.Errorf("verbs: %v is not an IPv4 multicast address", addr)
 	}
-	g := &group{addr: addr, socket: -1, qpn: 0xffffff, qkey: cfg.QKey}
+	at := groupAddress{mgid: cGID(addr.As16()), qpn: 0xffffff, qkey: cu32(cfg.QKey)}
+	g := &group{addr: addr, at: at, socket: -1}
 	if d.attr.link == linkInfiniBand || cfg.CM {
 		return g, g.joinCM(d)
 	}
-	g.mgid = addr.As16()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
 		m := unix.IPMreqn{Multiaddr: addr.As4(), Ifindex: int32(d.gid.ifindex)}
@@ -70,16 +71,8 @@ func (g *group) joinCM(d *Device) error {
 	if rc := C.ac_cm_join(ipv4(local), ipv4(g.addr), name, C.int(d.port), joinTimeout, &g.cm); rc != 0 {
 		return d.failed(fmt.Sprintf("join %v through rdma_cm from %v", g.addr, local), int(rc))
 	}
-	g.learn()
+	g.at = g.cm.at
 	return nil
-}
-
-// learn reads the address of a group that rdma_cm has joined.
-func (g *group) learn() {
-	for i := range g.mgid {
-		g.mgid[i] = byte(g.cm.mgid[i])
-	}
-	g.mlid, g.qkey, g.sl = uint32(g.cm.mlid), uint32(g.cm.qkey), uint32(g.cm.sl)
 }
 
 func ipv4(a netip.Addr) C.uint32_t {
@@ -95,7 +88,30 @@ func (d *Device) address() (netip.Addr, error) {
 	return d.ipoib()
 }
 
-func (g *group) raw() *C.uint8_t { return (*C.uint8_t)(&g.mgid[0]) }
+// ipoib finds the IPv4 address of an InfiniBand port: that of an IPoIB interface of the
+// same device and port.
+func (d *Device) ipoib() (netip.Addr, error) {
+	dirs, _ := filepath.Glob(filepath.Join("/sys/class/infiniband", d.name, "device/net/*")) // a correct pattern
+	for _, dir := range dirs {
+		// dev_port counts from 0.
+		b, err := os.ReadFile(filepath.Join(dir, "dev_port"))
+		if n, perr := strconv.Atoi(strings.TrimSpace(string(b))); err != nil || perr != nil || n+1 != d.port {
+			continue
+		}
+		ifi, err := net.InterfaceByName(filepath.Base(dir))
+		if err != nil {
+			continue
+		}
+		addrs, _ := ifi.Addrs() // without addresses, another interface may have one
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+				return p.Addr(), nil
+			}
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("%w: %v has no IPoIB interface with an IPv4 address, by which "+
+		"multicast groups are joined: load ib_ipoib and give it one", ErrPort, d)
+}
 
 // attaches reports whether queue pairs attach to a group. Tests replace it.
 var attaches = func(netip.Addr) bool { return true }
@@ -104,7 +120,7 @@ func (g *group) attach(d *Device, q *udQP) error {
 	if !attaches(g.addr) {
 		return nil
 	}
-	if rc := C.ac_attach(q.qp, g.raw(), C.uint32_t(g.mlid), 1); rc != 0 {
+	if rc := C.ac_attach(q.qp, &g.at, 1); rc != 0 {
 		return d.failed(fmt.Sprintf("attach to %v", g.addr), int(rc))
 	}
 	g.attached = true
@@ -113,7 +129,7 @@ func (g *group) attach(d *Device, q *udQP) error {
 
 func (g *group) detach(q *udQP) {
 	if g.attached {
-		C.ac_attach(q.qp, g.raw(), C.uint32_t(g.mlid), 0) // destroying the queue pair would detach it, too
+		C.ac_attach(q.qp, &g.at, 0) // destroying the queue pair would detach it, too
 		g.attached = false
 	}
 }

@@ -6,9 +6,7 @@ package verbs
 import "C"
 
 import (
-	"errors"
-	"os"
-	"sync"
+	"log/slog"
 	"syscall"
 	"time"
 )
@@ -18,31 +16,23 @@ import (
 // datagrams no longer arrive. The keeper joins again, a bounded number of times. Groups that were joined
 // with a socket need no keeper, since the kernel answers the network's queries.
 type keeper struct {
-	dev    *Device
-	group  *group
-	rebind func() error // attaches the queue pair to the group that was joined last
-	take   func() int   // takes an event: its kind, 0 if there is none, or -errno
-	rejoin func() int   // requests the group again; 0 or -errno
-	wait   time.Duration
-	f      *os.File
-	raw    syscall.RawConn
-	ended  chan struct{}
-
-	mu    sync.Mutex
-	tries int // attempts to join again; 0: the group is joined
+	*watcher
+	log    *slog.Logger
+	rebind func() error  // attaches the queue pair to the group that was joined last
+	rejoin func() int    // requests the group again; 0 or -errno
+	wait   time.Duration // for the first answer, doubled for each later attempt
+	tries  int           // attempts to join again; 0: the group is joined
 }
 
 const (
 	maxRejoins = 5
-	rejoinWait = 500 * time.Millisecond // for the first answer, doubled for each later attempt
+	rejoinWait = 500 * time.Millisecond
 )
 
 // Kinds of events of a group.
 const (
-	groupJoined  = C.ac_cm_joined
-	groupLost    = C.ac_cm_lost
-	groupRemoved = C.ac_cm_removed
-	groupMoved   = C.ac_cm_moved
+	groupJoined = C.ac_cm_joined
+	groupLost   = C.ac_cm_lost
 )
 
 // keep starts the keeper of a group that rdma_cm has joined.
@@ -50,94 +40,56 @@ func (g *group) keep(d *Device, rebind func() error) error {
 	if g.cm.channel == nil {
 		return nil
 	}
-	k := &keeper{
-		dev: d, group: g, rebind: rebind, wait: rejoinWait, ended: make(chan struct{}),
-		take:   func() int { return int(C.ac_cm_take(&g.cm)) },
-		rejoin: func() int { return int(C.ac_cm_rejoin(&g.cm, ipv4(g.addr))) },
-	}
-	var err error
-	if k.f, k.raw, err = pollable(int(C.ac_cm_fd(&g.cm)), "group"); err != nil {
+	w, err := newWatcher(int(C.ac_cm_fd(&g.cm)), "group")
+	if err != nil {
 		return d.errno("wait for events of a group", err)
 	}
-	g.keeper = k
-	go k.run()
+	g.keeper = &keeper{
+		watcher: w, log: g.log(d), rebind: rebind, wait: rejoinWait,
+		rejoin: func() int { return int(C.ac_cm_rejoin(&g.cm, ipv4(g.addr))) },
+	}
+	go g.keeper.run(func() int { return int(C.ac_cm_take(&g.cm)) }, g.keeper.handle, g.keeper.late)
 	return nil
 }
 
-// stop ends the keeper, and waits until it has ended.
-func (k *keeper) stop() {
-	_ = k.f.Close()
-	<-k.ended
-}
-
-func (k *keeper) run() {
-	defer close(k.ended)
-	kind := 0
-	take := func(uintptr) bool {
-		kind = k.take()
-		return kind != 0
-	}
-	for kind >= 0 {
-		switch err := k.raw.Read(take); {
-		case err == nil:
-			k.handle(kind)
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			k.lost("no answer came in time")
-		default:
-			return // stop was called
-		}
-	}
-}
+// log is where events of a group are reported.
+func (g *group) log(d *Device) *slog.Logger { return d.log.With("device", d.String(), "group", g.addr) }
 
 // handle handles an event of the group.
 func (k *keeper) handle(kind int) {
-	log := k.dev.log.With("device", k.dev.String(), "group", k.group.addr)
-	switch kind {
-	case groupJoined:
-		k.mu.Lock()
-		err := k.rebind()
-		if err == nil {
-			k.tries = 0
-			_ = k.f.SetReadDeadline(time.Time{}) // fails only after stop
-		}
-		k.mu.Unlock()
-		if err != nil {
-			log.Warn("a multicast group was joined again, and cannot be used", "err", err)
+	switch {
+	case kind == groupJoined:
+		if err := k.rebind(); err != nil {
+			k.log.Warn("a multicast group was joined again, and cannot be used", "err", err)
 			return // the deadline triggers another attempt
 		}
-		log.Info("a multicast group was joined again")
-	case groupLost:
-		k.mu.Lock()
-		trying := k.tries > 0
-		k.mu.Unlock()
-		if !trying { // otherwise the deadline triggers another attempt
-			k.lost("the network has ended the membership")
-		}
-	case groupRemoved:
-		log.Error("the device of a multicast group was removed: its datagrams will be fetched")
-	case groupMoved:
-		log.Warn("the address of a multicast group's device has changed: restart the job if datagrams are lost")
-	default:
-		if kind < 0 {
-			log.Error("a multicast group is not watched any more", "err", syscall.Errno(-kind))
-		}
+		k.tries = 0
+		_ = k.f.SetReadDeadline(time.Time{}) // fails only after stop
+		k.log.Info("a multicast group was joined again")
+	case kind == groupLost && k.tries == 0: // otherwise the deadline triggers another attempt
+		k.lost("the network has ended the membership")
+	case kind == C.ac_cm_removed:
+		k.log.Error("the device of a multicast group was removed: its datagrams will be fetched")
+	case kind == C.ac_cm_moved:
+		k.log.Warn("the address of a multicast group's device has changed: restart the job if datagrams are lost")
+	case kind < 0:
+		k.log.Error("a multicast group is not watched any more", "err", syscall.Errno(-kind))
 	}
 }
 
+func (k *keeper) late() { k.lost("no answer came in time") }
+
 // lost joins the group again, unless all attempts have failed.
 func (k *keeper) lost(why string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	log := k.dev.log.With("device", k.dev.String(), "group", k.group.addr)
 	if k.tries == maxRejoins {
 		_ = k.f.SetReadDeadline(time.Time{}) // fails only after stop
-		log.Error("a multicast group is lost for good: its chunks will be fetched", "why", why, "tries", k.tries)
+		k.log.Error("a multicast group is lost for good: its chunks will be fetched", "why", why, "tries", k.tries)
 		return
 	}
 	k.tries++
-	log.Warn("a multicast group is lost: joining it again", "why", why, "try", k.tries)
+	k.log.Warn("a multicast group is lost: joining it again", "why", why, "try", k.tries)
 	_ = k.f.SetReadDeadline(time.Now().Add(k.wait << (k.tries - 1))) // likewise
 	if rc := k.rejoin(); rc != 0 {
-		log.Warn("a multicast group cannot be joined again now", "err", syscall.Errno(-rc))
+		k.log.Warn("a multicast group cannot be joined again now", "err", syscall.Errno(-rc))
 	}
 }

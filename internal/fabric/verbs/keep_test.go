@@ -48,9 +48,10 @@ func TestRejoinGivesUp(t *testing.T) {
 	defer func() { _ = w.Close() }()
 	log := make(lines, 100)
 	joined, bound := 0, 0
+	dev := &Device{name: "mlx5_0", port: 1, log: slog.New(slog.NewTextHandler(log, nil))}
 	k := &keeper{
-		dev:   &Device{name: "mlx5_0", port: 1, log: slog.New(slog.NewTextHandler(log, nil))},
-		group: &group{addr: netip.MustParseAddr("239.1.2.3")}, f: r, wait: time.Millisecond, ended: make(chan struct{}),
+		watcher: &watcher{pollable{f: r}, make(chan struct{})}, wait: time.Millisecond,
+		log:    (&group{addr: netip.MustParseAddr("239.1.2.3")}).log(dev),
 		rejoin: func() int { joined++; return 0 },
 		rebind: func() error { bound++; return nil },
 	}
@@ -61,7 +62,7 @@ func TestRejoinGivesUp(t *testing.T) {
 	if err := k.raw.Control(func(d uintptr) { fd = int(d) }); err != nil {
 		t.Fatal(err)
 	}
-	k.take = func() int {
+	take := func() int {
 		var b [1]byte
 		if n, err := unix.Read(fd, b[:]); n != 1 || err != nil {
 			return 0
@@ -74,7 +75,7 @@ func TestRejoinGivesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	go k.run()
+	go k.run(take, k.handle, k.late)
 	happens(groupLost)
 	line := log.until(t, "level=ERROR")
 	for _, want := range []string{"239.1.2.3", "mlx5_0:1", fmt.Sprintf("tries=%d", maxRejoins)} {
@@ -97,16 +98,16 @@ func TestRejoinGivesUp(t *testing.T) {
 // Every attempt to use a group that comes back with another key fails, since the queue pair keeps its
 // key.
 func TestRebindOtherKey(t *testing.T) {
-	g := &group{addr: netip.MustParseAddr("239.1.2.3"), mlid: 0xc001, qkey: 0xa}
-	g.cm.mlid, g.cm.qkey = 0xc002, 0xb
-	q := &udQP{group: g, qkey: 0xa}
+	g := &group{addr: netip.MustParseAddr("239.1.2.3"), at: groupAddress{mlid: 0xc001, qkey: 0xa}}
+	g.cm.at = groupAddress{mlid: 0xc002, qkey: 0xb}
+	q := &udQP{group: g}
 	m := &Multicast{}
 	for i := range 3 {
 		if err := m.rebind(nil, q); err == nil || !strings.Contains(err.Error(), "0xb instead of 0xa") {
 			t.Errorf("try %d: %v", i, err)
 		}
 	}
-	if g.qkey != 0xa || g.mlid != 0xc001 || q.qkey != 0xa {
-		t.Errorf("the group has key %#x and LID %#x, the queue pair has key %#x", g.qkey, g.mlid, q.qkey)
+	if g.at.qkey != 0xa || g.at.mlid != 0xc001 {
+		t.Errorf("the group has key %#x and LID %#x", g.at.qkey, g.at.mlid)
 	}
 }

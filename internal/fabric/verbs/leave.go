@@ -27,19 +27,21 @@ func (p *peer) drop(bound time.Duration) {
 // leave sends a goodbye behind what is queued, and gives the peer bound to take it. p.mu is held.
 func (p *peer) leave(bound time.Duration) {
 	if p.used && !p.life.HeardGoodbye() {
-		p.queue = append(p.queue, &item{f: session.Frame{Kind: session.Goodbye}})
+		p.out.queue = append(p.out.queue, &item{f: session.Frame{Kind: session.Goodbye}})
 	}
 	p.timer = time.AfterFunc(bound, func() {
 		p.mu.Lock()
 		defer p.unlock()
-		p.vanish()
+		if p.life.Vanish() {
+			p.destroy()
+		}
 	})
 	p.pump()
 }
 
 // settle closes a connection that both sides have left. p.mu is held.
 func (p *peer) settle() {
-	if p.life.Settle(len(p.queue) == 0 && len(p.flying) == 0, p.reading == 0) {
+	if p.life.Settle(!p.busy(), p.reads.flying == 0) {
 		p.destroy()
 	}
 }
@@ -55,13 +57,12 @@ func (p *peer) lose(err error) {
 	}
 }
 
-// failed handles a failure of the queue pair that the device reports.
+// failed is lose for a caller that does not hold p.mu. The error may be one of the device or of the
+// completion queue, so failed names the peer in it.
 func (p *peer) failed(err error) {
-	var e *Error
-	if errors.As(err, &e) {
+	if e := (*Error)(nil); errors.As(err, &e) {
 		named := *e
-		named.QP, named.Peer = p.qpn, p.rank
-		err = &named
+		err = named.on(p.qpn, p.rank)
 	}
 	p.mu.Lock()
 	defer p.unlock()
@@ -80,13 +81,6 @@ func (p *peer) heardGoodbye() {
 	p.settle()
 }
 
-// vanish gives up the peer: its time is over. p.mu is held.
-func (p *peer) vanish() {
-	if p.life.Vanish() {
-		p.destroy()
-	}
-}
-
 // destroy ends everything under way: once the queue pair is destroyed, the device touches no memory.
 // p.mu is held.
 func (p *peer) destroy() {
@@ -96,17 +90,10 @@ func (p *peer) destroy() {
 	p.r.dev.events.disown(unsafe.Pointer(p.qp))
 	C.ibv_destroy_qp(p.qp)
 	p.qp = nil
-	flying, queue := p.flying, p.queue
-	p.flying, p.queue, p.chain = nil, nil, nil
+	flying, queue := p.requests.flying, p.out.queue
+	p.requests.flying, p.requests.chain, p.out.queue = nil, nil, nil
 	for _, fl := range flying {
-		switch {
-		case fl.put != nil:
-			fl.put.flying--
-			fl.put.cancelled = true
-			p.ended(fl.put)
-		case fl.read != nil:
-			p.readEnded(fl.read, false)
-		}
+		p.landed(&fl, false)
 	}
 	for _, it := range queue {
 		if it.put != nil {
@@ -121,31 +108,22 @@ func (p *peer) destroy() {
 // notes are calls of the handler to make after the lock is released.
 type notes struct {
 	puts  []fabric.Piece
-	reads []readNote
-	drops []*region
+	reads []*directRead
 	lost  error
 	gone  bool
-}
-
-type readNote struct {
-	id fabric.ReadID
-	ok bool
 }
 
 // unlock releases p.mu, and then makes the calls in notes.
 func (p *peer) unlock() {
 	n := p.notes
 	p.notes = notes{}
-	idle := len(p.queue) == 0 && len(p.flying) == 0
+	idle := !p.busy()
 	p.mu.Unlock()
-	for _, r := range n.drops {
-		p.r.dev.mem.drop(r)
-	}
 	for _, piece := range n.puts {
 		p.r.h.PutDone(p.rank, piece)
 	}
-	for _, rd := range n.reads {
-		p.r.h.ReadIntoDone(p.rank, rd.id, rd.ok)
+	for _, d := range n.reads {
+		p.r.h.ReadIntoDone(p.rank, d.id, d.ok)
 	}
 	if n.gone {
 		p.r.revokedBy(p)
@@ -163,6 +141,3 @@ func (p *peer) unlock() {
 }
 
 var errProtocol = errors.New("the peer violates the protocol")
-
-// errRemoved marks a queue pair whose communicator was removed while it sent.
-var errRemoved = errors.New("the communicator was removed")

@@ -5,6 +5,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -13,17 +14,15 @@ import (
 
 // loop handles completions until Close.
 func (r *RC) loop() {
-	defer close(r.ended)
 	for {
-		n := poll(r.cq, &r.done)
-		switch {
+		switch n := r.cq.poll(true); {
 		case n < 0:
 			r.fail(r.dev.failed("poll", n))
 			return
 		case n > 0:
 			r.take(n)
 		default:
-			if _, err := r.ev.wait(); err != nil {
+			if err := r.cq.wait(); err != nil {
 				if !errors.Is(err, fabric.ErrClosed) {
 					r.fail(err)
 				}
@@ -44,12 +43,10 @@ func (r *RC) watch() {
 			return
 		case <-tick.C:
 		}
-		for _, p := range r.peers {
-			if p != nil {
-				p.mu.Lock()
-				p.alive()
-				p.unlock()
-			}
+		for p := range r.others {
+			p.mu.Lock()
+			p.alive()
+			p.unlock()
 		}
 	}
 }
@@ -58,100 +55,84 @@ func (r *RC) watch() {
 // fails if the peer's queue pair is gone. A read of 0 bytes would do, but Soft-RoCE refuses to repeat
 // one that was lost. p.mu is held.
 func (p *peer) alive() {
-	silent := p.life.State() == session.Open && p.used && !p.heard && len(p.flying) == 0
+	silent := p.life.State() == session.Open && p.used && !p.heard && len(p.requests.flying) == 0
 	p.heard = false
 	if silent {
 		mine := p.r.beacon
-		p.add(request{
+		p.requests.add(request{
 			op: opRead, addr0: cu64(mine.addr + beaconSize), len0: beaconSize, key0: cu32(mine.lkey),
-			remote: cu64(p.beacon), rkey: cu32(p.beaconKey),
+			remote: cu64(p.beacon.addr), rkey: cu32(p.beacon.rkey),
 		}, flight{slot: -1})
-		p.ring1()
+		p.ringDoorbell()
 	}
 }
 
 // fail gives up all peers, since completions can no longer be polled.
 func (r *RC) fail(err error) {
-	for _, p := range r.peers {
-		if p != nil {
-			p.mu.Lock()
-			p.lose(err)
-			p.unlock()
-		}
+	for p := range r.others {
+		p.failed(err)
 	}
 }
 
+// take handles n completions. Then it posts the emptied slots of all peers again.
 func (r *RC) take(n int) {
+	touched := make([]*peer, 0, Batch)
 	for i := range n {
-		d := &r.done[i]
+		d := &r.cq.done[i]
 		p := r.peers[uint64(d.id)>>32&idRank]
 		if uint64(d.id)&idRecv == 0 {
 			p.completed(d)
 			continue
 		}
 		p.received(d)
-		if len(r.touched) == 0 || r.touched[len(r.touched)-1] != p {
-			r.touched = append(r.touched, p)
+		if len(touched) == 0 || touched[len(touched)-1] != p {
+			touched = append(touched, p)
 		}
 	}
-	for i, p := range r.touched {
+	for _, p := range touched {
 		p.mu.Lock()
 		p.postAgain()
 		p.unlock()
-		r.touched[i] = nil
 	}
-	r.touched = r.touched[:0]
+}
+
+// inbox is the slots for frames of the peer. The loop's goroutine owns it, except repost and held.
+type inbox struct {
+	ring   ring
+	mem    []byte
+	repost []uint32 // emptied slots
+	held   int      // parts that the handler has not released
+	order  session.Order
+	part   []byte // frames of a part of a piece; its capacity is the size of the part
 }
 
 // received handles the frame in one slot.
 func (p *peer) received(d *completion) {
 	i := uint32(d.id)
-	if Status(d.status) != StatusSuccess {
-		if Status(d.status) != StatusFlush {
-			p.mu.Lock()
-			p.lose(&Error{
-				Op: "receive", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: Status(d.status),
-				Vendor: uint32(d.vendor),
-			})
-			p.unlock()
+	if status := Status(d.status); status != StatusSuccess {
+		if status != StatusFlush {
+			p.failed(p.fail("receive", 0).with(d))
 		}
 		return
 	}
-	m := p.in[int(i)*session.SlotSize:][:min(int(d.len), session.SlotSize)]
+	m := p.in.mem[int(i)*session.SlotSize:][:min(int(d.len), session.SlotSize)]
 	p.recvd.Add(uint64(len(m)))
 	f, payload, err := session.ParseSlot(m)
 	p.mu.Lock()
 	p.used, p.heard = true, true
-	p.repost = append(p.repost, i)
+	p.in.repost = append(p.in.repost, i)
 	if err == nil {
-		p.credit.Received(f.Grant)
+		p.out.credit.Received(f.Grant)
 	}
-	quiet := p.life.State() != session.Open
+	// From a peer that is leaving, only frames matter that an orderly end needs.
+	quiet := p.life.State() != session.Open && f.Kind != session.Goodbye && f.Kind != session.Revoke &&
+		f.Kind != session.Checked
 	p.unlock()
 	if err == nil && !quiet {
 		err = p.frame(&f, payload)
-	} else if err == nil {
-		p.late(&f)
 	}
 	if err != nil {
-		p.mu.Lock()
-		p.lose(fmt.Errorf("%w: %w", errProtocol, err))
-		p.unlock()
-	}
-}
-
-// late handles a frame of a peer that is leaving: only what an orderly end needs.
-func (p *peer) late(f *session.Frame) {
-	p.mu.Lock()
-	defer p.unlock()
-	switch f.Kind {
-	case session.Goodbye:
-		p.life.Goodbye() // it was reported before
-		p.settle()
-	case session.Revoke:
-		p.revoke(f.Op)
-	case session.Checked:
-		p.checked(f)
+		p.failed(fmt.Errorf("%w: %w", errProtocol, err))
 	}
 }
 
@@ -190,20 +171,21 @@ func (p *peer) frame(f *session.Frame, payload []byte) error {
 // postAgain posts emptied slots again, and sends a Credit frame if the peer may be waiting for them.
 // p.mu is held.
 func (p *peer) postAgain() {
-	if p.life.State() == session.Gone || p.held >= maxHeld || len(p.repost) == 0 {
+	if p.life.State() == session.Gone || p.in.held >= maxHeld || len(p.in.repost) == 0 {
 		return
 	}
-	if rc := postRecv(p.qp, &p.ring, p.repost); rc != 0 {
+	if rc := postRecv(p.qp, nil, &p.in.ring, p.in.repost); rc != 0 {
 		p.lose(p.fail("post receives", rc))
 		return
 	}
-	p.credit.Posted(len(p.repost))
-	p.repost = p.repost[:0]
+	p.out.credit.Posted(len(p.in.repost))
+	p.in.repost = p.in.repost[:0]
 	p.pump()
-	if p.life.State() != session.Gone && p.credit.Untold() >= p.r.recvSlots/2 && (len(p.queue) == 0 ||
-		p.queue[0].f.Kind != session.Credit) {
+	o := &p.out
+	if p.life.State() != session.Gone && o.credit.Untold() >= p.r.recvSlots/2 &&
+		(len(o.queue) == 0 || o.queue[0].f.Kind != session.Credit) {
 		// In front of the queue: both sides may be waiting for credit.
-		p.queue = append([]*item{{f: session.Frame{Kind: session.Credit}}}, p.queue...)
+		o.queue = slices.Insert(o.queue, 0, &item{f: session.Frame{Kind: session.Credit}})
 		p.pump()
 	}
 }

@@ -7,11 +7,8 @@ import "C"
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
 	"sync"
-	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/wire"
@@ -44,29 +41,16 @@ type Multicast struct {
 	dev  *Device
 	cfg  McastConfig
 	caps fabric.Capabilities
+	subs []*sender
 
-	subs []*subgroup
-
-	mu     sync.Mutex
-	closed bool
-	adding sync.WaitGroup // AddComm calls under way
-	once   sync.Once      // of Close
+	mu   sync.RWMutex // held for good by Close, and for reading by calls that Close waits for
+	once sync.Once    // of Close
 }
 
 var (
 	_ fabric.Multicast  = (*Multicast)(nil)
 	_ fabric.CommGroups = (*Multicast)(nil)
 )
-
-// subgroup is the sender and the receiver of a subgroup.
-type subgroup struct {
-	*sender
-	*receiver
-
-	// Guarded by sender.mu.
-	spare []*C.struct_ibv_qp // of removed communicators, for reuse
-	dead  []*C.struct_ibv_qp // of removed communicators, in an error state
-}
 
 // MaxChunk is the largest payload of a datagram.
 func (d *Device) MaxChunk(sums bool) int { return d.MTU() - header(sums) }
@@ -129,38 +113,14 @@ func OpenMulticast(d *Device, cfg McastConfig) (*Multicast, error) {
 // open opens one subgroup.
 func (m *Multicast) open(slots int, addr netip.Addr) (err error) {
 	d, head := m.dev, header(m.cfg.Sums)
-	s := &subgroup{
-		sender: &sender{
-			dev: d, head: head, chunk: m.cfg.Chunk, comms: map[uint32]*udQP{},
-			depth: min(window, int(d.attr.max_qp_wr)/Batch, int(d.attr.max_cqe)/Batch),
-		},
-		receiver: &receiver{dev: d, head: head, slots: slots},
-	}
-	s.hear, s.receiver.mend = s.receiver, s.sender.mend
+	s := &sender{dev: d, slots: sendSlots{head: head, chunk: m.cfg.Chunk}, comms: map[uint32]*udQP{}}
+	s.depth = min(maxWindow, int(d.attr.max_qp_wr)/Batch, int(d.attr.max_cqe)/Batch)
+	s.receiver = &receiver{dev: d, head: head, mend: s.mend}
 	m.subs = append(m.subs, s)
-	if s.sender.ev, err = newEvent(d); err != nil {
+	if err := s.open(); err != nil {
 		return err
 	}
-	if s.receiver.ev, err = newEvent(d); err != nil {
-		return err
-	}
-	// After an error every request completes, not only the last of a batch.
-	if s.sender.cq, err = C.ac_cq(d.ctx, C.int(s.depth*Batch), s.sender.ev.ch); s.sender.cq == nil {
-		return d.errno("create a completion queue", err)
-	}
-	if s.receiver.cq, err = C.ac_cq(d.ctx, C.int(slots), s.receiver.ev.ch); s.receiver.cq == nil {
-		return d.errno(fmt.Sprintf("create a completion queue of %d", slots), err)
-	}
-	if s.srq, err = C.ac_srq(d.pd, C.int(slots)); s.srq == nil {
-		return d.errno(fmt.Sprintf("create a shared receive queue of %d", slots), err)
-	}
-	d.events.own(unsafe.Pointer(s.sender.cq), s.sender.lose)
-	d.events.own(unsafe.Pointer(s.receiver.cq), s.receiver.lose)
-	d.events.own(unsafe.Pointer(s.srq), s.receiver.lose)
-	if err := s.sender.open(); err != nil {
-		return err
-	}
-	if err := s.receiver.open(); err != nil {
+	if err := s.receiver.open(slots); err != nil {
 		return err
 	}
 	s.base, err = m.join(s, addr)
@@ -174,7 +134,7 @@ func (m *Multicast) Capabilities() fabric.Capabilities { return m.caps }
 func (m *Multicast) Subgroups() int { return len(m.cfg.Groups) }
 
 // Sender sends to a subgroup.
-func (m *Multicast) Sender(sub int) fabric.Sender { return m.subs[sub].sender }
+func (m *Multicast) Sender(sub int) fabric.Sender { return m.subs[sub] }
 
 // Receiver receives the datagrams of other ranks from a subgroup.
 func (m *Multicast) Receiver(sub int) fabric.Receiver { return m.subs[sub].receiver }
@@ -182,66 +142,14 @@ func (m *Multicast) Receiver(sub int) fabric.Receiver { return m.subs[sub].recei
 // Close makes Receive and Send return fabric.ErrClosed, waits until they no longer use memory of the
 // caller, and leaves the groups. A Sink must not call it.
 func (m *Multicast) Close() error {
-	m.once.Do(m.close)
+	m.once.Do(func() {
+		m.mu.Lock()
+		for _, s := range m.subs {
+			s.receiver.stop()
+			s.close()
+			s.receiver.free()
+		}
+		m.dev.release()
+	})
 	return nil
-}
-
-func (m *Multicast) close() {
-	m.mu.Lock()
-	m.closed = true // from now on, RemoveComm does nothing
-	m.mu.Unlock()
-	m.adding.Wait()
-	for _, s := range m.subs {
-		s.receiver.stop()
-		m.free(s)
-	}
-	m.dev.release()
-}
-
-// free closes one subgroup, as far as it was opened. Once the queue pairs are destroyed, the device reads
-// no memory any more, and all datagrams have completed.
-func (m *Multicast) free(s *subgroup) {
-	s.sender.mu.Lock()
-	s.sender.stop()
-	all := slices.Collect(maps.Values(s.comms))
-	if s.base != nil {
-		all = append(all, s.base)
-	}
-	for _, q := range all {
-		if q.flying > 0 {
-			setError(q.qp) // requests use the group's address, which part destroys first
-		}
-	}
-	s.sender.mu.Unlock()
-	for _, q := range all {
-		s.part(q)
-	}
-	s.sender.mu.Lock()
-	for _, qp := range append(s.spare, s.dead...) {
-		m.dev.events.disown(unsafe.Pointer(qp))
-		C.ibv_destroy_qp(qp)
-	}
-	s.endAll(nil)
-	s.retire()
-	s.sender.mu.Unlock()
-	if s.srq != nil {
-		m.dev.events.disown(unsafe.Pointer(s.srq))
-		C.ibv_destroy_srq(s.srq)
-	}
-	for _, cq := range []*C.struct_ibv_cq{s.sender.cq, s.receiver.cq} {
-		if cq != nil {
-			m.dev.events.disown(unsafe.Pointer(cq))
-			C.ibv_destroy_cq(cq)
-		}
-	}
-	for _, ev := range []*event{s.sender.ev, s.receiver.ev} {
-		if ev != nil {
-			ev.destroy()
-		}
-	}
-	for _, mem := range []*region{s.sender.reg, s.receiver.reg} {
-		if mem != nil {
-			m.dev.mem.unregister(mem)
-		}
-	}
 }

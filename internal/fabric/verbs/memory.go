@@ -27,7 +27,7 @@ import (
 type memory struct {
 	dev   *Device
 	pin   func(b []byte, remote bool) (*region, error) // register; tests replace it
-	dereg func(r *region)                              // deregister; tests replace it
+	dereg func(r *region)                              // ibv_dereg_mr; tests replace it
 
 	mu      sync.Mutex
 	regions []*region          // regions that find returns
@@ -47,34 +47,30 @@ type region struct {
 	mr         *C.struct_ibv_mr // nil after deregistration
 	pin        runtime.Pinner
 	block      []byte // memory of alloc; otherwise nil
-	counts     bool   // users' memory: in registered and deregistered
-	owners     int    // callers that keep the region registered; find returns it while there are any
-	users      int    // requests under way, and peers that may still read; the region outlives them
+	holds      [2]int // by kind; the region is deregistered when there is none
 }
+
+// A hold keeps a region registered until release.
+type hold int
+
+const (
+	holdOwner hold = iota // find returns the region only while there is one of this kind
+	holdUser              // of a request under way, or of peers that may still read
+)
 
 func (r *region) covers(addr, size uint64) bool {
 	return addr >= r.addr && size <= r.size && addr-r.addr <= r.size-size
 }
 
-// own finds a region that covers b, and keeps it registered until disown; nil: there is none.
-func (m *memory) own(b []byte) *region {
-	r := m.find(b, true)
-	if r != nil {
-		m.reused.Add(1)
-	}
-	return r
-}
-
-// acquire registers b, or finds a region that covers it, until disown. It may block for long.
+// acquire registers b, or finds a region that covers it, with a holdOwner. It may block for long.
 func (m *memory) acquire(b []byte) (*region, error) {
-	if r := m.own(b); r != nil {
+	if r := m.find(b, holdOwner); r != nil {
 		return r, nil
 	}
 	r, err := m.pin(b, true)
 	if err != nil {
 		return nil, err
 	}
-	r.counts = true
 	m.registered.Add(1)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,25 +78,22 @@ func (m *memory) acquire(b []byte) (*region, error) {
 	return r, nil
 }
 
-// add makes a region known to find. m.mu is held.
+// add makes a region known to find, with a holdOwner. m.mu is held.
 func (m *memory) add(r *region) {
-	r.owners++
+	r.holds[holdOwner]++
 	m.regions = append(m.regions, r)
 }
 
-// hold finds a region that covers b, and adds a user until drop; nil: there is none.
-func (m *memory) hold(b []byte) *region { return m.find(b, false) }
-
-func (m *memory) find(b []byte, own bool) *region {
+// find finds a region that covers b, and adds a hold to it; nil: there is none.
+func (m *memory) find(b []byte, as hold) *region {
 	addr, size := address(b), uint64(len(b))
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i := len(m.regions) - 1; i >= 0; i-- {
-		if r := m.regions[i]; r.covers(addr, size) {
-			if own {
-				r.owners++
-			} else {
-				r.users++
+	for _, r := range slices.Backward(m.regions) {
+		if r.covers(addr, size) {
+			r.holds[as]++
+			if as == holdOwner {
+				m.reused.Add(1)
 			}
 			return r
 		}
@@ -108,69 +101,42 @@ func (m *memory) find(b []byte, own bool) *region {
 	return nil
 }
 
-// use adds a user to a region, until drop.
+// use adds a holdUser to a region.
 func (m *memory) use(r *region) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r.users++
+	r.holds[holdUser]++
 }
 
-// drop removes a user.
-func (m *memory) drop(r *region) { m.later(r, 0, 1) }
-
-// disown ends own or acquire.
-func (m *memory) disown(r *region) { m.later(r, 1, 0) }
-
-// disownNow is disown for a goroutine that may block: when it returns, an unused region is
-// deregistered.
-func (m *memory) disownNow(r *region) {
-	m.mu.Lock()
-	over := m.leave(r, 1, 0)
-	m.mu.Unlock()
-	if over {
-		m.unregister(r)
-	}
-}
-
-func (m *memory) later(r *region, owners, users int) {
+// release removes a hold.
+func (m *memory) release(r *region, as hold) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.laterLocked(r, owners, users)
+	m.releaseLocked(r, as)
 }
 
-// laterLocked is later for a caller that holds m.mu.
-func (m *memory) laterLocked(r *region, owners, users int) {
-	if !m.leave(r, owners, users) {
-		return
-	}
-	if m.closed { // close has taken the region from the device, or still needs m.mu before it returns
-		m.unregister(r)
-		return
-	}
-	m.going.Go(func() { m.unregister(r) })
-}
-
-// leave removes owners and users, and reports whether the region is unused. m.mu is held.
-func (m *memory) leave(r *region, owners, users int) (over bool) {
-	r.owners -= owners
-	r.users -= users
-	if owners > 0 && r.owners == 0 {
+// releaseLocked is release for a caller that holds m.mu.
+func (m *memory) releaseLocked(r *region, as hold) {
+	r.holds[as]--
+	if r.holds[holdOwner] == 0 && as == holdOwner {
 		m.regions = slices.DeleteFunc(m.regions, func(o *region) bool { return o == r })
 	}
-	return r.owners == 0 && r.users == 0
+	switch {
+	case r.holds != [2]int{}:
+	case m.closed: // close has taken the region from the device, or still needs m.mu before it returns
+		m.unregister(r)
+	default:
+		m.going.Go(func() { m.unregister(r) })
+	}
 }
 
 // register registers memory. Read-only memory is registered for sending.
 func (m *memory) register(b []byte, remote bool) (*region, error) {
 	r := &region{addr: address(b), size: uint64(len(b))}
-	far := C.int(0)
-	if remote {
-		far = 1
-	}
 	r.pin.Pin(unsafe.SliceData(b))
 	var err error
 	for _, write := range []C.int{1, 0} {
-		if r.mr, err = C.ac_reg(m.dev.pd, C.uint64_t(r.addr), C.uint64_t(r.size), write, far); r.mr != nil {
+		if r.mr, err = C.ac_reg(m.dev.pd, C.uint64_t(r.addr), C.uint64_t(r.size), write, cbool(remote)); r.mr != nil {
 			r.lkey, r.rkey = uint32(r.mr.lkey), uint32(r.mr.rkey)
 			return r, nil
 		}
@@ -179,7 +145,11 @@ func (m *memory) register(b []byte, remote bool) (*region, error) {
 	return nil, fmt.Errorf("%w; \"ulimit -l\" may be too low", m.dev.errno(fmt.Sprintf("register %d bytes", len(b)), err))
 }
 
+// unregister deregisters a region, and frees its memory; nil: there is none.
 func (m *memory) unregister(r *region) {
+	if r == nil {
+		return
+	}
 	m.unpin(r)
 	if r.block != nil {
 		_ = unix.Munmap(r.block) // cannot fail: alloc mapped it
@@ -195,12 +165,10 @@ func (m *memory) unpin(r *region) {
 	m.dereg(r)
 	r.mr = nil
 	r.pin.Unpin()
-	if r.counts {
+	if r.block == nil {
 		m.deregistered.Add(1)
 	}
 }
-
-func (m *memory) deregister(r *region) { C.ibv_dereg_mr(r.mr) }
 
 // alloc allocates memory outside of Go's heap that stays registered.
 func (m *memory) alloc(n int, remote bool) ([]byte, *region, error) {
@@ -239,15 +207,12 @@ func (m *memory) Alloc(n int) ([]byte, error) {
 		return nil, fabric.ErrClosed
 	}
 	m.add(r)
-	if m.blocks == nil {
-		m.blocks = map[uint64]*region{}
-	}
 	m.blocks[r.addr] = r
 	return b, nil
 }
 
 // Free releases memory of Alloc, even after the device was closed. Operations that still use the memory
-// keep it until they end. One critical section removes the block from m.blocks and disowns it: in
+// keep it until they end. One critical section removes the block from m.blocks and releases it: in
 // between, close would miss the block and leave it registered.
 func (m *memory) Free(b []byte) error {
 	m.mu.Lock()
@@ -257,7 +222,7 @@ func (m *memory) Free(b []byte) error {
 		return fmt.Errorf("free: %d bytes that Alloc did not make", len(b))
 	}
 	delete(m.blocks, r.addr)
-	m.laterLocked(r, 1, 0)
+	m.releaseLocked(r, holdOwner)
 	return nil
 }
 

@@ -19,7 +19,9 @@ type fakeDevice struct {
 	late   atomic.Int64
 }
 
-func (f *fakeDevice) memory() *memory { return &memory{pin: f.pin, dereg: f.dereg} }
+func (f *fakeDevice) memory() *memory {
+	return &memory{pin: f.pin, dereg: f.dereg, blocks: map[uint64]*region{}}
+}
 
 func (f *fakeDevice) pin(b []byte, _ bool) (*region, error) {
 	f.touch(1)

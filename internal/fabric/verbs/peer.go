@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -19,50 +18,41 @@ import (
 
 const _ = uint(session.SlotPayload - wire.MaxMsg) // every message of the protocol fits
 
-// peer is another rank.
-//
-// Requests complete in order, and only the last one of each doorbell is signalled. Its completion is
-// also that of all requests before it.
+// peer is another rank. Files: peer.go sends frames, put.go pieces, and read.go reads its memory; loop.go
+// receives; leave.go ends the connection.
 type peer struct {
-	r    *RC
-	rank int
-	qp   *C.struct_ibv_qp
-	qpn  uint32
-	ring ring   // receive slots
-	in   []byte // their memory
-	out  []byte // memory of the send slots
+	r           *RC
+	rank        int
+	qp          *C.struct_ibv_qp
+	qpn         uint32
+	beacon      remoteMemory
+	sent, recvd atomic.Uint64 // bytes
 
-	beacon      uint64 // address of its beacon
-	beaconKey   uint32
-	sent, recvd atomic.Uint64
-
-	mu    sync.Mutex
-	life  session.Peer
-	used  bool // there was traffic
-	heard bool // something arrived since the last probe
-	timer *time.Timer
-
-	// Sending.
-	queue    []*item
-	answers  int      // frames in queue that answer frames of the peer
-	flying   []flight // requests in chain, or posted
-	chain    []request
-	seq      uint32
-	free     []uint32 // send slots
-	credit   session.CreditAccount
-	reading  int // RDMA READs under way
-	maxReads int
+	mu       sync.Mutex
+	life     session.Peer
+	used     bool // there was traffic
+	heard    bool // something arrived since the last probe
+	timer    *time.Timer
+	out      outbox
+	requests requests
+	in       inbox
+	reads    reads
 	notes    notes
+}
 
-	// Receiving. Owned by the loop's goroutine, except repost and held.
-	repost []uint32
-	held   int
-	order  session.Order
-	part   part
+// remoteMemory is memory of a peer that this rank may read.
+type remoteMemory struct {
+	addr uint64
+	rkey uint32
+}
 
-	// Reads of the peer's memory: read.go.
-	remotes map[fabric.OpKey]*remote
-	ready   []*directRead // reads that can be posted
+// outbox is the frames that wait for room, and the room for them.
+type outbox struct {
+	mem     []byte   // memory of the send slots
+	free    []uint32 // send slots
+	credit  session.CreditAccount
+	queue   []*item
+	answers int // frames in queue that answer frames of the peer
 }
 
 // item is a frame or a piece that waits for room.
@@ -70,6 +60,26 @@ type item struct {
 	f       session.Frame
 	payload []byte // copy of a message
 	put     *put
+}
+
+// pop removes the first item.
+func (o *outbox) pop() {
+	if o.queue[0].f.Kind.Answers() {
+		o.answers--
+	}
+	o.queue[0] = nil
+	if o.queue = o.queue[1:]; len(o.queue) == 0 {
+		o.queue = nil
+	}
+}
+
+// requests are the requests to the device. They complete in order, and only the last one of each doorbell
+// is signalled. Its completion is also that of all requests before it.
+type requests struct {
+	tag    uint64    // upper half of the requests' ids
+	seq    uint32    // number of the last request
+	chain  []request // requests for the next doorbell
+	flying []flight  // requests in chain, or posted
 }
 
 // flight is a request in flight.
@@ -80,21 +90,41 @@ type flight struct {
 	read *directRead
 }
 
+// full reports whether the doorbell must be rung before a request can be added.
+func (q *requests) full() bool { return len(q.chain) == Batch }
+
+// add makes r the next request.
+func (q *requests) add(r request, fl flight) {
+	q.seq++
+	fl.seq = q.seq
+	r.id = cu64(q.tag | uint64(q.seq))
+	q.chain = append(q.chain, r)
+	q.flying = append(q.flying, fl)
+}
+
+// completed removes the requests that have completed with number seq.
+func (q *requests) completed(seq uint32) []flight {
+	n := 0
+	for n < len(q.flying) && int32(seq-q.flying[n].seq) >= 0 {
+		n++
+	}
+	done := q.flying[:n]
+	if q.flying = q.flying[n:]; len(q.flying) == 0 {
+		q.flying = nil
+	}
+	return done
+}
+
 func newPeer(r *RC, rank int, mem []byte) *peer {
-	p := &peer{
-		r: r, rank: rank, in: mem[:r.recvSlots*session.SlotSize], out: mem[r.recvSlots*session.SlotSize:],
-		remotes: map[fabric.OpKey]*remote{},
+	tag := uint64(rank) << 32
+	p := &peer{r: r, rank: rank}
+	p.out.mem, p.out.free = mem[r.recvSlots*session.SlotSize:], numbers(r.sendSlots)
+	p.requests.tag = tag
+	p.in.mem = mem[:r.recvSlots*session.SlotSize]
+	p.in.ring = ring{
+		base: cu64(address(p.in.mem)), tag: cu64(idRecv | tag), stride: session.SlotSize, key: cu32(r.reg.lkey),
 	}
-	p.ring = ring{
-		base: cu64(address(p.in)), tag: idRecv | cu64(uint64(rank)<<32), stride: session.SlotSize,
-		key: cu32(r.reg.lkey),
-	}
-	for i := range r.recvSlots {
-		p.repost = append(p.repost, uint32(i))
-	}
-	for i := range r.sendSlots {
-		p.free = append(p.free, uint32(i))
-	}
+	p.reads.remotes = map[fabric.OpKey]*remote{}
 	return p
 }
 
@@ -104,9 +134,7 @@ const (
 	idRank = 1<<31 - 1
 )
 
-func (p *peer) fail(op string, rc int) error {
-	return &Error{Op: op, Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Errno: syscall.Errno(-rc)}
-}
+func (p *peer) fail(op string, rc int) *Error { return p.r.dev.failed(op, rc).on(p.qpn, p.rank) }
 
 // message sends a message, or with more delays it until the next one.
 func (p *peer) message(msg []byte, more bool) {
@@ -116,10 +144,10 @@ func (p *peer) message(msg []byte, more bool) {
 	p.mu.Lock()
 	if p.life.State() == session.Open {
 		f := session.Frame{Kind: session.Message, N: len(msg)}
-		if len(p.queue) > 0 || !p.room(creditReserve) {
-			p.queue = append(p.queue, &item{f: f, payload: append([]byte(nil), msg...)})
+		if len(p.out.queue) > 0 || !p.room(creditReserve) {
+			p.out.queue = append(p.out.queue, &item{f: f, payload: append([]byte(nil), msg...)})
 		} else {
-			p.encode(&f, msg, nil, nil)
+			p.encode(&f, msg, nil)
 		}
 		if !more {
 			p.pump()
@@ -139,71 +167,61 @@ func (p *peer) control(f session.Frame) {
 		return
 	}
 	if f.Kind.Answers() {
-		if p.answers == maxAnswers {
+		if p.out.answers == maxAnswers {
 			p.lose(fmt.Errorf("%w: it keeps asking while %d answers wait for room", errProtocol, maxAnswers))
 			return
 		}
-		p.answers++
+		p.out.answers++
 	}
-	p.queue = append(p.queue, &item{f: f})
+	p.out.queue = append(p.out.queue, &item{f: f})
 	p.pump()
 }
 
 // room reports whether a frame can be posted while keep slots stay free for credit.
 func (p *peer) room(keep int) bool {
-	return len(p.free) > 0 && len(p.chain) < Batch && p.credit.Room(keep)
+	return len(p.out.free) > 0 && !p.requests.full() && p.out.credit.Room(keep)
 }
 
-// encode makes a frame the next request. With a region, the device gathers the payload from the
-// user's memory; otherwise encode copies it to the slot. p.mu is held, and there is room.
-func (p *peer) encode(f *session.Frame, payload []byte, user *region, of *put) {
-	i := p.free[len(p.free)-1]
-	p.free = p.free[:len(p.free)-1]
-	slot := p.out[int(i)*session.SlotSize:][:session.SlotSize]
-	f.N, f.Grant = len(payload), p.credit.Send()
+// encode makes a frame the next request. The device gathers the payload of a put from the user's memory;
+// with nil, encode copies the payload to the slot. p.mu is held, and there is room.
+func (p *peer) encode(f *session.Frame, payload []byte, of *put) {
+	o := &p.out
+	i := o.free[len(o.free)-1]
+	o.free = o.free[:len(o.free)-1]
+	slot := o.mem[int(i)*session.SlotSize:][:session.SlotSize]
+	f.N, f.Grant = len(payload), o.credit.Send()
 	f.PutSlot(slot)
 	q := request{op: opSend, addr0: cu64(address(slot)), len0: session.SlotHeader, key0: cu32(p.r.reg.lkey)}
-	if user != nil && len(payload) > 0 {
-		q.addr1, q.len1, q.key1 = cu64(address(payload)), cu32(len(payload)), cu32(user.lkey)
+	if of != nil && len(payload) > 0 {
+		q.addr1, q.len1, q.key1 = cu64(address(payload)), cu32(len(payload)), cu32(of.user.lkey)
 	} else {
 		q.len0 += cu32(copy(slot[session.SlotHeader:], payload))
 	}
 	p.used = true
 	p.sent.Add(uint64(session.SlotHeader + len(payload)))
-	p.add(q, flight{slot: int32(i), put: of})
-}
-
-// add makes q the next request.
-func (p *peer) add(q request, fl flight) {
-	p.seq++
-	fl.seq = p.seq
-	q.id = cu64(uint64(p.rank)<<32 | uint64(p.seq))
-	p.chain = append(p.chain, q)
-	p.flying = append(p.flying, fl)
+	p.requests.add(q, flight{slot: int32(i), put: of})
 }
 
 // pump posts waiting frames and reads as far as there is room, with one doorbell per Batch. p.mu is
 // held.
 func (p *peer) pump() {
-	for {
+	for more := true; more; {
 		p.fill()
-		if len(p.chain) == 0 {
-			break
-		}
-		more := len(p.chain) == Batch
-		if !p.ring1() || !more {
+		more = p.requests.full()
+		if len(p.requests.chain) == 0 || !p.ringDoorbell() {
 			break
 		}
 	}
 	p.settle()
 }
 
+// fill makes requests from waiting frames and reads, as far as there is room.
 func (p *peer) fill() {
 	if p.life.State() == session.Gone {
 		return
 	}
-	for len(p.queue) > 0 {
-		it := p.queue[0]
+	for len(p.out.queue) > 0 {
+		it := p.out.queue[0]
 		keep := creditReserve
 		if it.f.Kind == session.Credit {
 			keep = 0
@@ -211,35 +229,26 @@ func (p *peer) fill() {
 		if !p.room(keep) || it.put != nil && it.put.registering {
 			break
 		}
-		if it.put != nil {
-			if !p.encodePut(it.put) {
-				continue // the piece has more parts
-			}
-		} else {
-			p.encode(&it.f, it.payload, nil, nil)
+		if it.put == nil {
+			p.encode(&it.f, it.payload, nil)
+		} else if !p.encodePut(it.put) {
+			continue // the piece has more parts
 		}
-		if it.f.Kind.Answers() {
-			p.answers--
-		}
-		p.queue[0] = nil
-		p.queue = p.queue[1:]
-	}
-	if len(p.queue) == 0 {
-		p.queue = nil
+		p.out.pop()
 	}
 	p.fillReads()
 }
 
-// ring1 posts the chain, and reports whether that succeeded.
-func (p *peer) ring1() bool {
+// ringDoorbell posts the chain, and reports whether that succeeded.
+func (p *peer) ringDoorbell() bool {
 	if p.life.State() == session.Gone {
 		return false
 	}
-	p.chain[len(p.chain)-1].signalled = 1
-	p.r.doorbells.Add(1)
-	rc := post(p.qp, p.chain)
-	p.chain = p.chain[:0]
-	if rc != 0 {
+	chain := p.requests.chain
+	p.requests.chain = chain[:0]
+	chain[len(chain)-1].signalled = 1
+	p.r.counters.doorbells.Add(1)
+	if rc := post(p.qp, chain); rc != 0 {
 		p.lose(p.fail("post", rc))
 		return false
 	}
@@ -250,42 +259,39 @@ func (p *peer) ring1() bool {
 func (p *peer) completed(d *completion) {
 	p.mu.Lock()
 	defer p.unlock()
-	seq := uint32(d.id)
-	n := 0
-	for n < len(p.flying) && int32(seq-p.flying[n].seq) >= 0 {
-		n++
-	}
-	status := Status(d.status)
-	done := p.flying[:n]
-	if p.flying = p.flying[n:]; len(p.flying) == 0 {
-		p.flying = nil
-	}
+	success := Status(d.status) == StatusSuccess
+	done := p.requests.completed(uint32(d.id))
 	for i, fl := range done {
 		if fl.slot >= 0 {
-			p.free = append(p.free, uint32(fl.slot))
+			p.out.free = append(p.out.free, uint32(fl.slot))
 		}
-		ok := status == StatusSuccess || i < n-1
-		switch {
-		case fl.put != nil:
-			fl.put.flying--
-			p.ended(fl.put)
-		case fl.read != nil:
-			p.readEnded(fl.read, ok)
-		}
+		p.landed(&fl, success || i < len(done)-1)
 	}
-	if status != StatusSuccess && p.life.State() != session.Gone {
-		p.lose(&Error{
-			Op: "send", Device: p.r.dev.String(), QP: p.qpn, Peer: p.rank, Status: status,
-			Vendor: uint32(d.vendor),
-		})
+	if !success && p.life.State() != session.Gone {
+		p.lose(p.fail("send", 0).with(d))
 		return
 	}
 	p.pump()
 }
 
-// waiting reports whether frames or reads are queued or in flight.
+// landed handles the end of a request. After a failure, destroy follows. p.mu is held.
+func (p *peer) landed(fl *flight, ok bool) {
+	switch {
+	case fl.put != nil:
+		fl.put.flying--
+		fl.put.cancelled = fl.put.cancelled || !ok
+		p.ended(fl.put)
+	case fl.read != nil:
+		p.readEnded(fl.read, ok)
+	}
+}
+
+// busy reports whether frames or reads are queued or in flight. p.mu is held.
+func (p *peer) busy() bool { return len(p.out.queue) > 0 || len(p.requests.flying) > 0 }
+
+// waiting reports whether frames or reads have not left.
 func (p *peer) waiting() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.life.State() != session.Gone && (len(p.queue) > 0 || len(p.flying) > 0)
+	return p.life.State() != session.Gone && p.busy()
 }

@@ -4,6 +4,7 @@ package verbs
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/session"
@@ -17,11 +18,11 @@ type put struct {
 	piece       fabric.Piece
 	data        []byte
 	user        *region // nil: the piece is copied
-	owned       bool    // the region was registered for this piece
+	held        hold    // on user: holdOwner if the region was registered for this piece
 	registering bool    // a goroutine is registering it; nothing is sent before
 	off         int64   // bytes that are in requests
-	begun       bool
-	flying      int // requests in flight
+	whole       bool    // all parts are in requests
+	flying      int     // requests in flight
 	cancelled   bool
 	done        bool // PutDone was called, or will be
 }
@@ -34,9 +35,9 @@ func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
 		panic(fmt.Sprintf("fabric/verbs: piece of %d bytes with %d", piece.Len, len(data)))
 	}
 	p := r.peer(to)
-	u := &put{piece: piece, data: data}
+	u := &put{piece: piece, data: data, held: holdUser}
 	if len(data) > 0 {
-		u.user = r.dev.mem.hold(data)
+		u.user = r.mem.find(data, holdUser)
 	}
 	p.mu.Lock()
 	defer p.unlock()
@@ -45,7 +46,7 @@ func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
 		p.ended(u)
 		return
 	}
-	p.queue = append(p.queue, &item{f: session.Frame{Kind: session.Data}, put: u})
+	p.out.queue = append(p.out.queue, &item{f: session.Frame{Kind: session.Data}, put: u})
 	if u.user == nil && len(data) > putCopy {
 		u.registering = true
 		r.work.Go(func() { p.register(u) })
@@ -56,12 +57,12 @@ func (r *RC) Put(to int, piece fabric.Piece, data []byte) {
 
 // register registers a piece. If that fails, the piece is copied.
 func (p *peer) register(u *put) {
-	reg, err := p.r.dev.mem.acquire(u.data)
+	reg, err := p.r.mem.acquire(u.data)
 	p.mu.Lock()
 	defer p.unlock()
 	u.registering = false
 	if err == nil {
-		u.user, u.owned = reg, true
+		u.user, u.held = reg, holdOwner
 	}
 	p.ended(u)
 	p.pump()
@@ -74,34 +75,28 @@ func (p *peer) encodePut(u *put) bool {
 		p.ended(u)
 		return true
 	}
-	n := min(int64(len(u.data))-u.off, session.SlotPayload)
+	part := u.data[u.off:][:min(int64(len(u.data))-u.off, session.SlotPayload)]
 	f := session.Frame{Kind: session.Data, Op: u.piece.Op, Nth: u.piece.Nth, Len: u.piece.Len, Off: u.off}
-	of := u
-	if u.user == nil {
-		of = nil // copied: the device does not touch it
-	} else {
+	var of *put // nil: the part is copied, and the device does not touch it
+	if u.user != nil {
+		of = u
 		u.flying++
 	}
-	u.begun = true
-	part := u.data[u.off : u.off+n]
-	u.off += n
-	p.encode(&f, part, u.user, of)
+	u.off += int64(len(part))
+	u.whole = u.off == u.piece.Len
+	p.encode(&f, part, of)
 	p.ended(u)
-	return u.off == u.piece.Len
+	return u.whole
 }
 
 // ended reports the end of a put once the device no longer needs its memory. p.mu is held.
 func (p *peer) ended(u *put) {
-	if u.done || u.registering || u.flying > 0 || u.off < u.piece.Len && !u.cancelled || !u.begun && !u.cancelled {
+	if u.done || u.registering || u.flying > 0 || !u.whole && !u.cancelled {
 		return
 	}
 	u.done = true
 	if u.user != nil {
-		if u.owned {
-			p.r.dev.mem.disown(u.user)
-		} else {
-			p.notes.drops = append(p.notes.drops, u.user)
-		}
+		p.r.mem.release(u.user, u.held)
 	}
 	p.notes.puts = append(p.notes.puts, u.piece)
 }
@@ -109,70 +104,58 @@ func (p *peer) ended(u *put) {
 // Cancel implements fabric.Messages. Pieces stop between two parts, and reads that have not been
 // posted never are.
 func (r *RC) Cancel(op fabric.OpKey) {
-	for _, p := range r.peers {
-		if p != nil {
-			p.cancel(op)
-		}
+	for p := range r.others {
+		p.mu.Lock()
+		p.cancelPuts(op)
+		p.cancelReads(op)
+		p.pump()
+		p.unlock()
 	}
 }
 
-func (p *peer) cancel(op fabric.OpKey) {
-	p.mu.Lock()
-	defer p.unlock()
-	kept := p.queue[:0]
-	for _, it := range p.queue {
-		if it.put != nil && it.put.piece.Op == op {
-			it.put.cancelled = true
-			p.ended(it.put)
-			continue
+// cancelPuts cancels the pieces of an operation. p.mu is held.
+func (p *peer) cancelPuts(op fabric.OpKey) {
+	p.out.queue = slices.DeleteFunc(p.out.queue, func(it *item) bool {
+		if it.put == nil || it.put.piece.Op != op {
+			return false
 		}
-		kept = append(kept, it)
-	}
-	clear(p.queue[len(kept):])
-	p.queue = kept
-	for _, fl := range p.flying {
+		it.put.cancelled = true
+		p.ended(it.put)
+		return true
+	})
+	for _, fl := range p.requests.flying {
 		if fl.put != nil && fl.put.piece.Op == op {
 			fl.put.cancelled = true
 		}
 	}
-	p.cancelReads(op)
-	p.pump()
 }
 
 // maxHeld is the number of parts of a peer that the handler may hold before the peer gets no more
 // room. The next release gives it room again.
 const maxHeld = 16
 
-// part collects the frames of one part of a piece.
-type part struct {
-	at  int64 // offset in the piece
-	buf []byte
-	n   int // bytes of buf that are filled
-}
-
 // data handles a frame of a piece.
 func (p *peer) data(f *session.Frame, payload []byte) error {
-	if err := p.order.Next(f); err != nil {
+	if err := p.in.order.Next(f); err != nil {
 		return err
 	}
-	a := &p.part
 	if f.Off%session.MaxPart == 0 {
-		*a = part{at: f.Off, buf: make([]byte, min(session.MaxPart, f.Len-f.Off))}
+		p.in.part = make([]byte, 0, min(session.MaxPart, f.Len-f.Off))
 	}
-	if a.n+len(payload) > len(a.buf) {
+	part := p.in.part
+	if len(part)+len(payload) > cap(part) {
 		return fmt.Errorf("%w: %d bytes at %d of %d cross the end of a part", session.ErrMalformed, f.N, f.Off, f.Len)
 	}
-	a.n += copy(a.buf[a.n:], payload)
-	if a.n < len(a.buf) {
+	part = append(part, payload...)
+	if p.in.part = part; len(part) < cap(part) {
 		return nil
 	}
-	b := &fabric.Buffer{B: a.buf, Free: func(*fabric.Buffer) { p.released() }}
-	at := a.at
-	*a = part{}
+	p.in.part = nil
+	b := &fabric.Buffer{B: part, Free: func(*fabric.Buffer) { p.released() }}
 	p.mu.Lock()
-	p.held++
+	p.in.held++
 	p.mu.Unlock()
-	p.r.h.Data(p.rank, f.Piece(), at, b)
+	p.r.h.Data(p.rank, f.Piece(), f.Off+int64(len(payload)-len(part)), b)
 	return nil
 }
 
@@ -180,8 +163,8 @@ func (p *peer) data(f *session.Frame, payload []byte) error {
 func (p *peer) released() {
 	p.mu.Lock()
 	defer p.unlock()
-	p.held--
-	if p.held == maxHeld-1 {
+	p.in.held--
+	if p.in.held == maxHeld-1 {
 		p.postAgain()
 	}
 }

@@ -6,10 +6,10 @@ package verbs
 import "C"
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,40 +49,27 @@ const (
 // One goroutine takes completions and calls the handler. A sender posts its frames itself if there
 // is room. Otherwise that goroutine posts them later.
 type RC struct {
-	dev        *Device
-	rank, size int
-	sendSlots  int // per peer
-	recvSlots  int
-	psn        uint32
-	ev         *event
-	cq         *C.struct_ibv_cq
-	reg        *region
-	mem        []byte
-	beacon     *region // memory that peers read to probe this rank, and memory for the results of its own probes
-	peers      []*peer
-	h          fabric.Handler
-	log        *slog.Logger
+	registry
+	dev       *Device
+	rank      int
+	sendSlots int // per peer
+	recvSlots int
+	psn       uint32
+	cq        *completionQueue
+	reg       *region // all slots
+	beacon    *region // memory that peers read to probe this rank, and memory for the results of its own probes
+	peers     []*peer // by rank; nil: this rank
+	h         fabric.Handler
+	log       *slog.Logger
 
-	done    [Batch]completion
-	touched []*peer
-	started bool
-	ended   chan struct{} // closed at the end of loop
-	gone    sync.WaitGroup
+	running sync.WaitGroup // loop and watch
+	gone    sync.WaitGroup // peers that are not gone
+	flush   *sync.Cond     // signals that no frame waits for some peer
+	once    sync.Once      // of Close
 	closed  atomic.Bool
-	work    sync.WaitGroup // goroutines that register memory
-	allocMu sync.RWMutex   // makes Close wait for calls of Alloc
-	over    chan struct{}
 	quit    chan struct{} // ends watch
 
-	flushMu   sync.Mutex
-	flushCond *sync.Cond
-
-	regMu sync.Mutex
-	regs  map[fabric.OpKey]*registration
-	asked map[fabric.OpKey][]*peer // peers that were asked for the buffer of an operation
-	shut  bool                     // Register does nothing
-
-	doorbells, reads, checks atomic.Uint64
+	counters struct{ doorbells, reads, checks atomic.Uint64 }
 }
 
 // Reliable is r with its capabilities.
@@ -92,16 +79,13 @@ func (r *RC) Reliable() fabric.Reliable {
 
 // NewRC makes queue pairs for all peers, and posts their receives.
 func NewRC(d *Device, rank, size int) (*RC, error) {
-	var b [4]byte
-	_, _ = rand.Read(b[:]) // never fails
 	r := &RC{
-		dev: d, rank: rank, size: size, psn: binary.LittleEndian.Uint32(b[:]) & 0xffffff,
+		dev: d, rank: rank, psn: rand.Uint32N(1 << 24),
 		// Many peers get few slots each: 46 MB in total for 188 ranks, less than 1 MB for 2.
 		recvSlots: min(max(2048/size, 8), 32), sendSlots: min(max(1024/size, 4), 16),
-		peers: make([]*peer, size), ended: make(chan struct{}), over: make(chan struct{}), quit: make(chan struct{}),
-		regs: map[fabric.OpKey]*registration{}, asked: map[fabric.OpKey][]*peer{},
+		peers: make([]*peer, size), quit: make(chan struct{}), flush: sync.NewCond(&sync.Mutex{}),
+		registry: registry{mem: &d.mem, regs: map[fabric.OpKey]*registration{}, asked: map[fabric.OpKey][]*peer{}},
 	}
-	r.flushCond = sync.NewCond(&r.flushMu)
 	d.retain()
 	if err := r.open(); err != nil {
 		r.free()
@@ -112,25 +96,23 @@ func NewRC(d *Device, rank, size int) (*RC, error) {
 
 func (r *RC) open() (err error) {
 	d := r.dev
-	others := max(1, r.size-1)
+	others := max(1, len(r.peers)-1)
 	each := r.sendSlots + r.recvSlots
-	if entries := others * (each + maxReads + 1); entries > int(d.attr.max_cqe) || others > int(d.attr.max_qp) {
+	entries := others * (each + maxReads + 1)
+	if entries > int(d.attr.max_cqe) || others > int(d.attr.max_qp) {
 		return fmt.Errorf("verbs: %v: %d ranks need %d queue pairs and a completion queue of %d: it has at most %d and %d",
-			d, r.size, others, entries, d.attr.max_qp, d.attr.max_cqe)
+			d, len(r.peers), others, entries, d.attr.max_qp, d.attr.max_cqe)
 	}
-	if r.ev, err = newEvent(d); err != nil {
+	if r.cq, err = newCompletionQueue(d, entries); err != nil {
 		return err
 	}
-	if r.cq, err = C.ac_cq(d.ctx, C.int(others*(each+maxReads+1)), r.ev.ch); r.cq == nil {
-		return d.errno("create a completion queue", err)
-	}
-	if r.mem, r.reg, err = d.mem.alloc(others*each*session.SlotSize, false); err != nil {
+	var mem []byte
+	if mem, r.reg, err = d.mem.alloc(others*each*session.SlotSize, false); err != nil {
 		return err
 	}
 	if _, r.beacon, err = d.mem.alloc(2*beaconSize, true); err != nil {
 		return err
 	}
-	mem := r.mem
 	for rank := range r.peers {
 		if rank == r.rank {
 			continue
@@ -138,14 +120,13 @@ func (r *RC) open() (err error) {
 		p := newPeer(r, rank, mem[:each*session.SlotSize])
 		mem = mem[each*session.SlotSize:]
 		r.peers[rank] = p
-		if rc := C.ac_rc_qp(d.pd, r.cq, C.int(r.sendSlots+maxReads+1), C.int(r.recvSlots), C.int(d.port), &p.qp); rc != 0 {
+		if rc := C.ac_rc_qp(d.pd, r.cq.cq, C.int(r.sendSlots+maxReads+1), C.int(r.recvSlots), C.int(d.port), &p.qp); rc != 0 {
 			return d.failed("create an RC queue pair", int(rc))
 		}
 		p.qpn = uint32(p.qp.qp_num)
-		if rc := postRecv(p.qp, &p.ring, p.repost); rc != 0 {
+		if rc := postRecv(p.qp, nil, &p.in.ring, numbers(r.recvSlots)); rc != 0 {
 			return p.fail("post receives", rc)
 		}
-		p.repost = p.repost[:0]
 	}
 	return nil
 }
@@ -155,24 +136,29 @@ func (r *RC) Start(h fabric.Handler, log *slog.Logger) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	r.h, r.log = h, log
-	r.started = true
-	for _, p := range r.peers {
-		if p == nil {
-			continue
-		}
+	r.h, r.log, r.notify = h, log, h.Registered
+	for p := range r.others {
 		r.gone.Add(1)
 		r.dev.events.own(unsafe.Pointer(p.qp), p.failed)
 	}
-	r.dev.events.own(unsafe.Pointer(r.cq), r.fail)
-	go r.loop()
-	go r.watch()
+	r.cq.own(r.fail)
+	r.running.Go(r.loop)
+	r.running.Go(r.watch)
+}
+
+// others yields all peers.
+func (r *RC) others(yield func(*peer) bool) {
+	for _, p := range r.peers {
+		if p != nil && !yield(p) {
+			return
+		}
+	}
 }
 
 // peer returns a peer. It panics for any other rank.
 func (r *RC) peer(rank int) *peer {
 	if rank < 0 || rank >= len(r.peers) || r.peers[rank] == nil {
-		panic(fmt.Sprintf("fabric/verbs: rank %d of %d has no peer %d", r.rank, r.size, rank))
+		panic(fmt.Sprintf("fabric/verbs: rank %d of %d has no peer %d", r.rank, len(r.peers), rank))
 	}
 	return r.peers[rank]
 }
@@ -188,118 +174,82 @@ func (r *RC) Drop(to int) { r.peer(to).drop(flushBound) }
 
 // Alloc implements fabric.Allocator. After Close it returns fabric.ErrClosed.
 func (r *RC) Alloc(n int) ([]byte, error) {
-	r.allocMu.RLock()
-	defer r.allocMu.RUnlock()
 	if r.closed.Load() {
 		return nil, fabric.ErrClosed
 	}
-	return r.dev.mem.Alloc(n)
+	return r.mem.Alloc(n)
 }
 
 // Free implements fabric.Allocator. It works after Close, too.
-func (r *RC) Free(b []byte) error { return r.dev.mem.Free(b) }
+func (r *RC) Free(b []byte) error { return r.mem.Free(b) }
 
 // Stats implements fabric.Lifecycle.
 func (r *RC) Stats() fabric.ReliableStats {
 	m := make(map[int]fabric.PeerStats)
-	for _, p := range r.peers {
-		if p == nil {
-			continue
-		}
+	for p := range r.others {
 		if s := (fabric.PeerStats{Sent: p.sent.Load(), Received: p.recvd.Load()}); s != (fabric.PeerStats{}) {
 			m[p.rank] = s
 		}
 	}
-	return fabric.ReliableStats{Peers: m, DirectReads: r.reads.Load()}
+	return fabric.ReliableStats{Peers: m, DirectReads: r.counters.reads.Load()}
 }
 
 // Flush implements fabric.Lifecycle. Acknowledged frames have arrived.
 func (r *RC) Flush(limit time.Duration) {
 	late := false
 	timer := time.AfterFunc(limit, func() {
-		r.flushMu.Lock()
-		defer r.flushMu.Unlock()
+		r.flush.L.Lock()
+		defer r.flush.L.Unlock()
 		late = true
-		r.flushCond.Broadcast()
+		r.flush.Broadcast()
 	})
 	defer timer.Stop()
-	r.flushMu.Lock()
-	defer r.flushMu.Unlock()
-	for !late && r.waiting() {
-		r.flushCond.Wait()
+	r.flush.L.Lock() // held while peers are asked, so that a change of their answer is signalled later
+	defer r.flush.L.Unlock()
+	for !late && slices.ContainsFunc(r.peers, func(p *peer) bool { return p != nil && p.waiting() }) {
+		r.flush.Wait()
 	}
-}
-
-// waiting reports whether frames have not left. flushMu is held, so that a change to false is
-// signalled later.
-func (r *RC) waiting() bool {
-	for _, p := range r.peers {
-		if p != nil && p.waiting() {
-			return true
-		}
-	}
-	return false
 }
 
 // left signals that no frame waits for some peer.
 func (r *RC) left() {
-	r.flushMu.Lock()
-	defer r.flushMu.Unlock()
-	r.flushCond.Broadcast()
+	r.flush.L.Lock()
+	defer r.flush.L.Unlock()
+	r.flush.Broadcast()
 }
 
 // Close implements fabric.Lifecycle.
 func (r *RC) Close() error {
-	if r.closed.Swap(true) {
-		<-r.over
-		return nil
-	}
-	defer close(r.over)
-	close(r.quit)
-	if r.started {
-		for _, p := range r.peers {
-			if p != nil {
-				p.drop(goodbyeBound)
-			}
-		}
-		r.gone.Wait()
-	}
-	r.regMu.Lock()
-	r.shut = true
-	r.regMu.Unlock()
-	r.work.Wait()
-	r.allocMu.Lock() // wait for calls of Alloc that began before
-	defer r.allocMu.Unlock()
-	r.free()
+	r.once.Do(r.close)
 	return nil
 }
 
-// free destroys everything that open made.
+func (r *RC) close() {
+	r.closed.Store(true)
+	close(r.quit)
+	if r.h != nil { // started
+		for p := range r.others {
+			p.drop(goodbyeBound)
+		}
+		r.gone.Wait()
+	}
+	r.shutDown()
+	r.free()
+}
+
+// free destroys everything that open made, as far as it did.
 func (r *RC) free() {
-	if r.ev != nil {
-		r.ev.stop()
-	}
-	if r.started {
-		<-r.ended
-	}
-	for _, p := range r.peers {
-		if p != nil && p.qp != nil {
+	r.cq.stop()
+	r.running.Wait()
+	for p := range r.others {
+		if p.qp != nil {
 			C.ibv_destroy_qp(p.qp)
 			p.qp = nil
 		}
 	}
-	if r.cq != nil {
-		r.dev.events.disown(unsafe.Pointer(r.cq))
-		C.ibv_destroy_cq(r.cq)
-	}
-	if r.ev != nil {
-		r.ev.destroy()
-	}
+	r.cq.destroy()
 	r.forgetAll()
-	for _, reg := range []*region{r.reg, r.beacon} {
-		if reg != nil {
-			r.dev.mem.unregister(reg)
-		}
-	}
+	r.mem.unregister(r.reg)
+	r.mem.unregister(r.beacon)
 	r.dev.release()
 }

@@ -28,11 +28,18 @@ import (
 //
 // If no chunk is lost, ranks ask nothing, and none of this happens.
 
+// reads is the reads of a peer's memory.
+type reads struct {
+	remotes map[fabric.OpKey]*remote
+	ready   []*directRead // reads that can be posted
+	flying  int           // RDMA READs in flight
+	max     int           // of flying
+}
+
 // remote is the buffer of an operation at a peer.
 type remote struct {
+	remoteMemory
 	known   bool
-	addr    uint64
-	rkey    uint32
 	len     int64
 	waiting []*directRead // reads that wait for an answer about the buffer
 	active  int           // reads that have not ended
@@ -41,12 +48,7 @@ type remote struct {
 
 // holds reports whether all spans are inside the buffer.
 func (m *remote) holds(spans []fabric.Span) bool {
-	for _, s := range spans {
-		if s.Off > m.len || s.Len > m.len-s.Off {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(spans, func(s fabric.Span) bool { return s.Off > m.len || s.Len > m.len-s.Off })
 }
 
 // directRead is a read under way.
@@ -61,6 +63,7 @@ type directRead struct {
 	failed bool
 	check  bool // all bytes are here, and a Check is under way
 	done   bool
+	ok     bool // result, once done
 }
 
 // ReadInto implements fabric.DirectReader.
@@ -79,7 +82,7 @@ func (r *RC) ReadInto(to int, req fabric.ReadRequest, buf []byte) {
 		}
 	}
 	if len(d.spans) > 0 {
-		d.user = r.dev.mem.hold(buf)
+		d.user = r.mem.find(buf, holdUser)
 	}
 	p.mu.Lock()
 	defer p.unlock()
@@ -87,59 +90,57 @@ func (r *RC) ReadInto(to int, req fabric.ReadRequest, buf []byte) {
 		p.readOver(d, p.life.State() == session.Open && len(d.spans) == 0)
 		return
 	}
-	rem := p.remotes[d.id.Op]
-	switch {
-	case rem == nil:
-		// The read is in the list before anything is sent, since sending may fail.
-		rem = &remote{waiting: []*directRead{d}, active: 1}
-		d.rem = rem
-		p.remotes[d.id.Op] = rem
-		r.regMu.Lock()
-		if asked := r.asked[d.id.Op]; !slices.Contains(asked, p) { // a peer is asked again after a refusal
-			r.asked[d.id.Op] = append(asked, p)
-		}
-		r.regMu.Unlock()
-		p.control(session.Frame{Kind: session.Ask, Op: d.id.Op})
-	case rem.revoked || rem.known && !rem.holds(d.spans):
+	rem := p.reads.remotes[d.id.Op]
+	first := rem == nil
+	if first {
+		rem = &remote{}
+		p.reads.remotes[d.id.Op] = rem
+	}
+	if rem.revoked || rem.known && !rem.holds(d.spans) {
 		p.readOver(d, false)
-	case rem.known:
-		d.rem = rem
-		rem.active++
-		p.ready = append(p.ready, d)
+		return
+	}
+	d.rem = rem
+	rem.active++
+	if rem.known {
+		p.reads.ready = append(p.reads.ready, d)
 		p.pump()
-	default:
-		d.rem = rem
-		rem.active++
-		rem.waiting = append(rem.waiting, d)
+		return
+	}
+	// The read is in the list before anything is sent, since sending may fail.
+	rem.waiting = append(rem.waiting, d)
+	if first {
+		r.ask(p, d.id.Op)
+		p.control(session.Frame{Kind: session.Ask, Op: d.id.Op})
 	}
 }
 
 // here handles the answer about a buffer. p.mu is held.
 func (p *peer) here(f *session.Frame) {
-	rem := p.remotes[f.Op]
+	rem := p.reads.remotes[f.Op]
 	if rem == nil || rem.known {
 		return
 	}
 	waiting := rem.waiting
 	rem.waiting = nil
-	rem.known, rem.addr, rem.rkey, rem.len = true, f.ID, f.RKey, f.Len
+	rem.known, rem.remoteMemory, rem.len = true, remoteMemory{f.ID, f.RKey}, f.Len
 	for _, d := range waiting {
 		if f.No || !rem.holds(d.spans) {
 			p.readOver(d, false)
 			continue
 		}
-		p.ready = append(p.ready, d)
+		p.reads.ready = append(p.reads.ready, d)
 	}
 	if f.No {
-		delete(p.remotes, f.Op)
+		delete(p.reads.remotes, f.Op)
 	}
 	p.pump()
 }
 
 // fillReads makes requests from reads. p.mu is held.
 func (p *peer) fillReads() {
-	for len(p.ready) > 0 && p.reading < p.maxReads && len(p.chain) < Batch {
-		d := p.ready[0]
+	for len(p.reads.ready) > 0 && p.reads.flying < p.reads.max && !p.requests.full() {
+		d := p.reads.ready[0]
 		s := d.spans[0]
 		n := min(s.Len-d.off, maxRead)
 		at := d.buf[s.Off+d.off:][:n]
@@ -148,23 +149,23 @@ func (p *peer) fillReads() {
 			remote: cu64(d.rem.addr + uint64(s.Off+d.off)), rkey: cu32(d.rem.rkey),
 		}
 		// Completions come in order, so a frame behind a read cannot complete before it.
-		p.add(q, flight{slot: -1, read: d})
-		p.r.reads.Add(1)
-		p.reading++
+		p.requests.add(q, flight{slot: -1, read: d})
+		p.r.counters.reads.Add(1)
+		p.reads.flying++
 		d.flying++
 		p.recvd.Add(uint64(n))
 		if d.off += n; d.off == s.Len {
 			d.spans, d.off = d.spans[1:], 0
 		}
 		if len(d.spans) == 0 {
-			p.ready = p.ready[1:]
+			p.reads.ready = p.reads.ready[1:]
 		}
 	}
 }
 
 // readEnded handles the end of one request of a read. p.mu is held.
 func (p *peer) readEnded(d *directRead, ok bool) {
-	p.reading--
+	p.reads.flying--
 	d.flying--
 	d.failed = d.failed || !ok
 	switch {
@@ -174,14 +175,14 @@ func (p *peer) readEnded(d *directRead, ok bool) {
 	case len(d.spans) == 0:
 		d.check = true
 		d.rem.waiting = append(d.rem.waiting, d)
-		p.r.checks.Add(1)
+		p.r.counters.checks.Add(1)
 		p.control(session.Frame{Kind: session.Check, Op: d.id.Op, ID: d.id.ID})
 	}
 }
 
 // checked handles the answer to a Check. p.mu is held.
 func (p *peer) checked(f *session.Frame) {
-	rem := p.remotes[f.Op]
+	rem := p.reads.remotes[f.Op]
 	if rem == nil {
 		return
 	}
@@ -199,11 +200,11 @@ func (p *peer) readOver(d *directRead, ok bool) {
 	if d.done {
 		return
 	}
-	d.done = true
+	d.done, d.ok = true, ok
 	if d.user != nil {
-		p.notes.drops = append(p.notes.drops, d.user)
+		p.r.mem.release(d.user, holdUser)
 	}
-	p.notes.reads = append(p.notes.reads, readNote{d.id, ok})
+	p.notes.reads = append(p.notes.reads, d)
 	if d.rem == nil {
 		return
 	}
@@ -215,7 +216,7 @@ func (p *peer) readOver(d *directRead, ok bool) {
 
 // revoke forgets a buffer, now or when its last read has ended. p.mu is held.
 func (p *peer) revoke(op fabric.OpKey) {
-	rem := p.remotes[op]
+	rem := p.reads.remotes[op]
 	if rem == nil || rem.active == 0 {
 		p.forget(op)
 		return
@@ -224,51 +225,44 @@ func (p *peer) revoke(op fabric.OpKey) {
 }
 
 func (p *peer) forget(op fabric.OpKey) {
-	delete(p.remotes, op)
+	delete(p.reads.remotes, op)
 	p.control(session.Frame{Kind: session.Revoked, Op: op})
 }
 
 // cancelReads ends the reads of an operation that have no request in flight. The others end with their
 // last request. p.mu is held.
 func (p *peer) cancelReads(op fabric.OpKey) {
-	kept := p.ready[:0]
-	for _, d := range p.ready {
-		switch {
-		case d.id.Op != op:
-			kept = append(kept, d)
-		case d.flying > 0:
-			d.failed = true
-		default:
-			p.readOver(d, false)
+	var over []*directRead // removed from all lists first, since the end of a read may post others
+	p.reads.ready = slices.DeleteFunc(p.reads.ready, func(d *directRead) bool {
+		if d.id.Op == op && d.flying == 0 {
+			over = append(over, d)
 		}
-	}
-	p.ready = kept
-	for _, fl := range p.flying {
+		return d.id.Op == op
+	})
+	for _, fl := range p.requests.flying {
 		if fl.read != nil && fl.read.id.Op == op {
 			fl.read.failed = true
 		}
 	}
-	if rem := p.remotes[op]; rem != nil {
-		waiting := rem.waiting
+	if rem := p.reads.remotes[op]; rem != nil {
+		over = append(over, rem.waiting...)
 		rem.waiting = nil
-		for _, d := range waiting {
-			p.readOver(d, false)
-		}
+	}
+	for _, d := range over {
+		p.readOver(d, false)
 	}
 }
 
 // readsEnd ends all reads, since the peer is gone. p.mu is held.
 func (p *peer) readsEnd() {
-	ready := p.ready
-	p.ready = nil
-	for _, d := range ready {
-		p.readOver(d, false)
-	}
-	for op, rem := range p.remotes {
-		delete(p.remotes, op)
-		for _, d := range rem.waiting {
-			p.readOver(d, false)
-		}
+	over := p.reads.ready
+	p.reads.ready = nil
+	for _, rem := range p.reads.remotes {
+		over = append(over, rem.waiting...)
 		rem.waiting = nil
+	}
+	clear(p.reads.remotes)
+	for _, d := range over {
+		p.readOver(d, false)
 	}
 }

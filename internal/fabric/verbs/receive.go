@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/wire"
@@ -17,53 +18,56 @@ import (
 
 // receiver receives the datagrams of one subgroup from its staging ring.
 type receiver struct {
-	dev   *Device
-	srq   *C.struct_ibv_srq
-	cq    *C.struct_ibv_cq
-	ev    *event
-	head  int
-	slots int
-	ring  ring
-	reg   *region
-	mem   []byte
-	from  [4]byte // this rank's address, in the echo of its own datagrams
+	dev  *Device
+	srq  *C.struct_ibv_srq
+	cq   *completionQueue
+	head int
+	ring ring
+	reg  *region
+	mem  []byte
 
 	mend    func()      // of the sender: resets failed queue pairs
 	mending atomic.Bool // queue pairs may have failed
 
 	mu    sync.Mutex // held by Receive
-	done  [Batch]completion
-	again [Batch]uint32 // slots to post again
-	n     int           // number of slots in again
-
-	postErr C.int
+	again []uint32   // slots to post again
 
 	fatal                               atomic.Pointer[error] // reason why nothing can be received
-	closed, busy                        atomic.Bool
+	busy                                atomic.Bool
 	datagrams, malformed, calls, echoes atomic.Uint64
 }
 
 var _ fabric.Receiver = (*receiver)(nil)
 
-func (r *receiver) open() error {
-	stride := (grhSize + r.head + r.dev.MTU() + 63) &^ 63
-	mem, reg, err := r.dev.mem.alloc(r.slots*stride, false)
-	if err != nil {
+func (r *receiver) open(slots int) (err error) {
+	d := r.dev
+	if r.cq, err = newCompletionQueue(d, slots); err != nil {
 		return err
 	}
-	r.mem, r.reg = mem, reg
-	r.ring = ring{base: cu64(address(mem)), stride: cu32(stride), key: cu32(reg.lkey)}
-	if a := goGID(r.dev.gid.raw); a.Is4In6() {
-		r.from = a.Unmap().As4()
+	r.cq.own(r.lose)
+	if r.srq, err = C.ac_srq(d.pd, C.int(slots)); r.srq == nil {
+		return d.errno(fmt.Sprintf("create a shared receive queue of %d", slots), err)
 	}
-	all := make([]uint32, r.slots)
+	d.events.own(unsafe.Pointer(r.srq), r.lose)
+	stride := (grhSize + r.head + d.MTU() + 63) &^ 63
+	if r.mem, r.reg, err = d.mem.alloc(slots*stride, false); err != nil {
+		return err
+	}
+	r.ring = ring{base: cu64(address(r.mem)), stride: cu32(stride), key: cu32(r.reg.lkey)}
+	if rc := postRecv(nil, r.srq, &r.ring, numbers(slots)); rc != 0 {
+		return d.failed(fmt.Sprintf("post %d receives", slots), rc)
+	}
+	r.again = make([]uint32, 0, Batch)
+	return nil
+}
+
+// numbers are 0 to n-1: the numbers of n slots.
+func numbers(n int) []uint32 {
+	all := make([]uint32, n)
 	for i := range all {
 		all[i] = uint32(i)
 	}
-	if rc := postShared(r.srq, &r.ring, all); rc != 0 {
-		return r.dev.failed(fmt.Sprintf("post %d receives", r.slots), rc)
-	}
-	return nil
+	return all
 }
 
 // Attach implements fabric.Receiver. There is no poller for completion queues.
@@ -75,9 +79,6 @@ func (r *receiver) Receive(s fabric.Sink) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for got := false; ; {
-		if r.closed.Load() {
-			return fabric.ErrClosed
-		}
 		if err := r.fatal.Load(); err != nil {
 			return *err
 		}
@@ -94,34 +95,42 @@ func (r *receiver) Receive(s fabric.Sink) error {
 			got = true
 			r.calls.Add(1)
 			for i := range n {
-				r.hand(s, &r.done[i])
+				r.hand(s, &r.cq.done[i])
 			}
-			if !r.ev.woken.Load() {
+			if !r.cq.woken.Load() {
 				continue
 			}
 		}
-		if got || r.ev.woken.Load() {
-			r.ev.seen()
+		if got || r.cq.woken.Load() {
+			r.cq.seen()
 			s.Idle()
 			return nil
 		}
-		if _, err := r.ev.wait(); err != nil {
+		if err := r.cq.wait(); err != nil {
 			return err
 		}
 	}
 }
 
+// take posts slots again and polls for completions, in one call.
+func (r *receiver) take() (n, posted int) {
+	var rc C.int
+	n = int(C.ac_receive(r.srq, &r.ring, (*C.uint32_t)(unsafe.SliceData(r.again)), C.int(len(r.again)), r.cq.cq,
+		&r.cq.done[0], Batch, C.int(spin()), 1, &rc))
+	r.again = r.again[:0]
+	return n, int(rc)
+}
+
 // hand hands one datagram to the sink.
 func (r *receiver) hand(s fabric.Sink, d *completion) {
 	i := int(d.id)
-	r.again[r.n] = uint32(i)
-	r.n++
+	r.again = append(r.again, uint32(i))
 	if Status(d.status) != StatusSuccess {
 		r.malformed.Add(1) // too long for a slot, the only way a receive can fail
 		return
 	}
 	m := r.mem[i*int(r.ring.stride):][:d.len]
-	if len(m) < grhSize+r.head || d.flags&withImm == 0 {
+	if len(m) < grhSize+r.head || d.flags&C.IBV_WC_WITH_IMM == 0 {
 		r.malformed.Add(1)
 		return
 	}
@@ -142,37 +151,33 @@ func (r *receiver) hand(s fabric.Sink, d *completion) {
 // since devices number theirs independently. With RoCE v2 over IPv4 the last 20 of the 40 bytes are
 // the IP header.
 func (r *receiver) ours(m []byte) bool {
+	gid := goGID(r.dev.gid.raw).As16()
 	if r.dev.attr.link == linkEthernet {
-		return [4]byte(m[32:36]) == r.from
+		return [4]byte(m[32:36]) == [4]byte(gid[12:])
 	}
-	for i, b := range r.dev.gid.raw {
-		if m[8+i] != byte(b) {
-			return false
-		}
-	}
-	return true
+	return [16]byte(m[8:24]) == gid
 }
 
 // mendSoon makes the receive worker bring queue pairs back.
 func (r *receiver) mendSoon() {
 	r.mending.Store(true)
-	r.ev.Wake()
+	r.cq.Wake()
 }
 
 // lose makes Receive fail from now on: the device reports that a queue failed.
 func (r *receiver) lose(err error) {
 	err = fmt.Errorf("multicast is not received any more: %w", err)
-	r.fatal.Store(&err)
-	r.ev.Wake()
+	r.fatal.CompareAndSwap(nil, &err)
+	r.cq.Wake()
 }
 
 // Wake implements fabric.Receiver.
-func (r *receiver) Wake() { r.ev.Wake() }
+func (r *receiver) Wake() { r.cq.Wake() }
 
 // Pending implements fabric.Receiver. It is true if the last poll found completions, or if an event has
 // arrived since.
 func (r *receiver) Pending() bool {
-	return !r.closed.Load() && r.fatal.Load() == nil && (r.busy.Load() || r.ev.pending())
+	return r.fatal.Load() == nil && (r.busy.Load() || r.cq.pending())
 }
 
 // Stats implements fabric.Receiver. Devices do not report datagrams that a full ring drops.
@@ -182,10 +187,19 @@ func (r *receiver) Stats() fabric.ReceiverStats {
 
 // stop ends Receive, and waits until it has returned.
 func (r *receiver) stop() {
-	r.closed.Store(true)
-	if r.ev != nil {
-		r.ev.stop()
-	}
+	closed := fabric.ErrClosed
+	r.fatal.Store(&closed)
+	r.cq.stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+}
+
+// free frees everything that open made, as far as it did, after the queue pairs.
+func (r *receiver) free() {
+	if r.srq != nil {
+		r.dev.events.disown(unsafe.Pointer(r.srq))
+		C.ibv_destroy_srq(r.srq)
+	}
+	r.cq.destroy()
+	r.dev.mem.unregister(r.reg)
 }

@@ -2,11 +2,13 @@
 
 package verbs
 
+// #include "shim.h"
+import "C"
+
 import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"syscall"
 	"time"
 )
 
@@ -36,7 +38,7 @@ func (s *sender) fail(q *udQP, err error) {
 	}
 	q.err, q.since = err, time.Now()
 	q.inRow++
-	s.failures.Add(1)
+	s.counters.failures++
 	s.failing = append(s.failing, q)
 	if q.inRow > maxInRow {
 		s.breakDown(q, fmt.Errorf("verbs: %d sends in a row failed: %w", q.inRow, err))
@@ -47,7 +49,7 @@ func (s *sender) fail(q *udQP, err error) {
 		s.breakDown(q, fmt.Errorf("%w, after: %w", s.refused("turn to ERR", q, rc), err))
 		return
 	}
-	s.hear.mendSoon()
+	s.receiver.mendSoon()
 }
 
 // mend brings queue pairs back whose requests have all completed. The receive worker calls it, when
@@ -55,41 +57,34 @@ func (s *sender) fail(q *udQP, err error) {
 func (s *sender) mend() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reap(0, false)
-	for _, q := range slices.Clone(s.failing) {
-		if q.flying == 0 {
-			s.restore(q)
-		}
-	}
-	s.retire()
+	s.reap(false)
+	s.restoreIf(func(q *udQP) bool { return q.flying == 0 })
 }
 
-// mendLate brings queue pairs back that have been failing for too long. s.mu is held.
-func (s *sender) mendLate() {
+// restoreIf restores the failing queue pairs that are ready for it. s.mu is held.
+func (s *sender) restoreIf(ready func(*udQP) bool) {
 	for _, q := range slices.Clone(s.failing) {
-		if time.Since(q.since) > drainBound {
+		if ready(q) {
 			s.restore(q)
 		}
 	}
-	s.retire()
 }
 
 // restore makes a queue pair usable again, or breaks it down. s.mu is held.
 func (s *sender) restore(q *udQP) {
-	if s.closed || s.fatal != nil {
+	if s.fatal != nil {
 		return
 	}
-	rc := resetUD(q, s.dev.port)
-	if rc != 0 {
-		s.breakDown(q, fmt.Errorf("%w, after: %w", s.refused("bring the queue pair back", q, rc), q.err))
+	if rc := C.ac_ud_reset(q.qp, C.int(s.dev.port), q.group.at.qkey); rc != 0 {
+		s.breakDown(q, fmt.Errorf("%w, after: %w", s.refused("bring the queue pair back", q, int(rc)), q.err))
 		return
 	}
-	s.recoveries.Add(1)
+	s.counters.recoveries++
 	s.log(q).Info("a queue pair for multicast works again")
 	s.endAll(q)
 	q.err = nil
 	s.mended(q)
-	s.drain(0, false) // completions from before the reset must not fill the queue
+	s.drain(false) // completions from before the reset must not fill the queue
 }
 
 // breakDown gives a queue pair up. s.mu is held.
@@ -115,18 +110,17 @@ func (s *sender) lose(err error) {
 
 // giveUp ends all sending: the completion queue or the device failed. s.mu is held.
 func (s *sender) giveUp(err error) {
-	if s.fatal != nil || s.closed {
+	if s.fatal != nil {
 		return
 	}
 	s.fatal = fmt.Errorf("multicast is not possible any more: %w", err)
-	s.dev.log.Error("multicast of a subgroup failed for good: chunks will be fetched", "device", s.dev.String(), "err",
-		err)
-	for i := s.oldest; i != s.next; i++ {
-		setError(s.batches[i%uint64(s.depth)].q.qp) // if that fails, the device does nothing
+	s.dev.log.Error("multicast of a subgroup failed for good: chunks will be fetched", "device", s.dev.String(),
+		"err", err)
+	for b := range s.inFlight {
+		setError(b.q.qp) // if that fails, the device does nothing
 	}
 	s.failing = nil
 	s.endAll(nil)
-	s.retire()
 }
 
 // log is where failures of a queue pair are reported.
@@ -136,5 +130,5 @@ func (s *sender) log(q *udQP) *slog.Logger {
 
 // refused is the error of a call for a queue pair that returned -errno.
 func (s *sender) refused(op string, q *udQP, rc int) *Error {
-	return &Error{Op: op, Device: s.dev.String(), QP: q.num, Peer: -1, Errno: syscall.Errno(-rc)}
+	return s.dev.failed(op, rc).on(q.num, -1)
 }

@@ -4,10 +4,23 @@ package verbs
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/session"
 )
+
+// registry is this rank's buffers that peers may read. RC embeds it for fabric.Memory.
+type registry struct {
+	mem    *memory
+	notify func(op fabric.OpKey, err error) // Handler.Registered
+	work   sync.WaitGroup                   // goroutines that register memory
+
+	mu    sync.Mutex
+	regs  map[fabric.OpKey]*registration
+	asked map[fabric.OpKey][]*peer // peers that were asked for the buffer of an operation
+	shut  bool                     // Register does nothing
+}
 
 // A registration is an operation's buffer that peers may read.
 type registration struct {
@@ -20,16 +33,24 @@ type registration struct {
 	over    bool    // Unregister was called; exposed peers or the goroutine may still need the region
 }
 
+// addOnce adds a peer to a list, unless the list has it.
+func addOnce(list []*peer, p *peer) []*peer {
+	if slices.Contains(list, p) {
+		return list
+	}
+	return append(list, p)
+}
+
 // Register implements fabric.Memory. Memory that a region covers is ready at once. A goroutine registers
 // other memory, since pinning pages takes long.
-func (r *RC) Register(op fabric.OpKey, buf []byte) (ready bool) {
+func (r *registry) Register(op fabric.OpKey, buf []byte) (ready bool) {
 	g := &registration{addr: address(buf), len: int64(len(buf))}
 	if len(buf) > 0 {
-		g.reg = r.dev.mem.own(buf)
+		g.reg = r.mem.find(buf, holdOwner)
 		g.pending = g.reg == nil
 	}
-	r.regMu.Lock()
-	defer r.regMu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if g.pending && r.shut {
 		return true // no peer can read any more
 	}
@@ -41,50 +62,46 @@ func (r *RC) Register(op fabric.OpKey, buf []byte) (ready bool) {
 }
 
 // register registers the buffer. If Unregister was called meanwhile, nothing stays registered.
-func (r *RC) register(op fabric.OpKey, g *registration, buf []byte) {
-	reg, err := r.dev.mem.acquire(buf)
-	r.regMu.Lock()
+func (r *registry) register(op fabric.OpKey, g *registration, buf []byte) {
+	reg, err := r.mem.acquire(buf)
+	r.mu.Lock()
 	g.pending = false
 	asking := g.asking
 	g.asking = nil
-	if err != nil && r.regs[op] == g {
+	switch {
+	case err != nil && r.regs[op] == g:
 		delete(r.regs, op)
-	}
-	over := g.over
-	if err == nil && !over {
+	case err == nil && g.over:
+		r.mem.release(reg, holdOwner)
+	case err == nil:
 		g.reg = reg
 	}
-	r.regMu.Unlock()
-	if err == nil && over {
-		r.dev.mem.disownNow(reg)
-	}
+	r.mu.Unlock()
 	for _, p := range asking {
 		p.answer(op)
 	}
-	r.h.Registered(op, err)
+	r.notify(op, err)
 }
 
 // Unregister implements fabric.Memory.
-func (r *RC) Unregister(op fabric.OpKey) {
-	r.regMu.Lock()
-	g, asked := r.regs[op], r.asked[op]
+func (r *registry) Unregister(op fabric.OpKey) {
+	r.mu.Lock()
+	asked := r.asked[op]
 	delete(r.asked, op)
 	var exposed []*peer
-	var reg *region
-	if g != nil {
+	if g := r.regs[op]; g != nil {
 		g.over = true
-		reg = g.reg
 		if len(g.exposed) == 0 {
 			delete(r.regs, op)
 		} else {
-			exposed = slices.Clone(g.exposed) // revoked changes it
-			r.dev.mem.use(reg)                // until all of them have forgotten it
+			exposed = slices.Clone(g.exposed) // forget changes it
+			r.mem.use(g.reg)                  // until all of them have forgotten it
+		}
+		if g.reg != nil {
+			r.mem.release(g.reg, holdOwner)
 		}
 	}
-	r.regMu.Unlock()
-	if reg != nil {
-		r.dev.mem.disown(reg)
-	}
+	r.mu.Unlock()
 	for _, p := range asked {
 		p.mu.Lock()
 		p.cancelReads(op)
@@ -102,81 +119,94 @@ func (r *RC) Unregister(op fabric.OpKey) {
 }
 
 // registered reports whether peers may still read an operation's buffer.
-func (r *RC) registered(op fabric.OpKey) bool {
-	r.regMu.Lock()
-	defer r.regMu.Unlock()
+func (r *registry) registered(op fabric.OpKey) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	g := r.regs[op]
 	return g != nil && !g.over
 }
 
+// ask records that a peer is asked for the buffer of an operation: again after a refusal.
+func (r *registry) ask(p *peer, op fabric.OpKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked[op] = addOnce(r.asked[op], p)
+}
+
 // answer tells the peer the address of a buffer, as soon as it is registered.
 func (p *peer) answer(op fabric.OpKey) {
-	r := p.r
-	here := session.Frame{Kind: session.Here, Op: op, No: true}
-	r.regMu.Lock()
-	if g := r.regs[op]; g != nil && g.pending {
-		if !slices.Contains(g.asking, p) {
-			g.asking = append(g.asking, p)
-		}
-		r.regMu.Unlock()
-		return
-	} else if g != nil && !g.over && g.reg != nil {
-		if !slices.Contains(g.exposed, p) {
-			g.exposed = append(g.exposed, p)
-		}
-		here.No, here.RKey, here.ID, here.Len = false, g.reg.rkey, g.addr, g.len
+	if here := p.r.expose(p, op); here != nil {
+		p.mu.Lock()
+		p.control(*here)
+		p.unlock()
 	}
-	r.regMu.Unlock()
-	p.mu.Lock()
-	p.control(here)
-	p.unlock()
+}
+
+// expose makes the answer to a peer that asks for a buffer; nil: register answers later.
+func (r *registry) expose(p *peer, op fabric.OpKey) *session.Frame {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.regs[op]
+	switch {
+	case g != nil && g.pending:
+		g.asking = addOnce(g.asking, p)
+		return nil
+	case g == nil || g.over || g.reg == nil:
+		return &session.Frame{Kind: session.Here, Op: op, No: true}
+	}
+	g.exposed = addOnce(g.exposed, p)
+	return &session.Frame{Kind: session.Here, Op: op, RKey: g.reg.rkey, ID: g.addr, Len: g.len}
 }
 
 // revoked handles a peer's message that it has forgotten the address of a buffer.
-func (r *RC) revoked(p *peer, op fabric.OpKey) {
-	r.regMu.Lock()
-	g := r.regs[op]
-	over := false
-	if g != nil && len(g.exposed) > 0 {
-		g.exposed = slices.DeleteFunc(g.exposed, func(e *peer) bool { return e == p })
-		if over = g.over && len(g.exposed) == 0; over {
-			delete(r.regs, op)
-		}
-	}
-	r.regMu.Unlock()
-	if over {
-		r.dev.mem.drop(g.reg)
+func (r *registry) revoked(p *peer, op fabric.OpKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(p, op)
+}
+
+// revokedBy is revoked for all buffers, since the peer is gone.
+func (r *registry) revokedBy(p *peer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for op := range r.regs {
+		r.forget(p, op)
 	}
 }
 
-// revokedBy is revoked for all buffers that a peer knows, since the peer is gone.
-func (r *RC) revokedBy(p *peer) {
-	r.regMu.Lock()
-	var ops []fabric.OpKey
-	for op, g := range r.regs {
-		if slices.Contains(g.exposed, p) {
-			ops = append(ops, op)
-		}
+// forget removes a peer from those that know the address of a buffer. r.mu is held.
+func (r *registry) forget(p *peer, op fabric.OpKey) {
+	g := r.regs[op]
+	if g == nil || !slices.Contains(g.exposed, p) {
+		return
 	}
-	r.regMu.Unlock()
-	for _, op := range ops {
-		r.revoked(p, op)
+	g.exposed = slices.DeleteFunc(g.exposed, func(e *peer) bool { return e == p })
+	if g.over && len(g.exposed) == 0 {
+		delete(r.regs, op)
+		r.mem.release(g.reg, holdUser)
 	}
+}
+
+// shutDown makes Register do nothing, and waits until nothing is being registered.
+func (r *registry) shutDown() {
+	r.mu.Lock()
+	r.shut = true
+	r.mu.Unlock()
+	r.work.Wait()
 }
 
 // forgetAll ends all registrations, since no peer can read any more.
-func (r *RC) forgetAll() {
-	r.regMu.Lock()
-	regs := r.regs
-	r.regs = map[fabric.OpKey]*registration{}
-	r.regMu.Unlock()
-	for _, g := range regs {
+func (r *registry) forgetAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range r.regs {
 		switch {
 		case g.reg == nil:
 		case g.over:
-			r.dev.mem.drop(g.reg)
+			r.mem.release(g.reg, holdUser)
 		default:
-			r.dev.mem.disown(g.reg)
+			r.mem.release(g.reg, holdOwner)
 		}
 	}
+	clear(r.regs)
 }

@@ -121,6 +121,7 @@ func TestUnregisterEarly(t *testing.T) {
 	a.Unregister(op)
 	open(nil)
 	a.ev.wait(t, "registered 1: <nil>")
+	a.Settle()
 	if made, ended, _ := a.Registrations(); made != 1 || ended != 1 {
 		t.Errorf("%d registrations, and %d ended", made, ended)
 	}

@@ -6,18 +6,18 @@ package verbs
 import "C"
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/wire"
 )
-
-// window is the largest number of batches of a subgroup that the device has at the same time.
-const window = 4
 
 // sender multicasts to one subgroup.
 //
@@ -30,35 +30,44 @@ const window = 4
 // success, with an error, or flushed. Queue pairs of several communicators share the completion
 // queue, so batches may complete out of order; Completed counts them in order.
 type sender struct {
-	dev   *Device
-	cq    *C.struct_ibv_cq
-	ev    *event
-	head  int
-	chunk int
-	depth int // slots: at most window
-	reg   *region
-	heads []byte // Batch headers per slot
-	copy  []byte // Batch payloads per slot
-	hear  *receiver
+	dev      *Device
+	receiver *receiver // of the same subgroup
+	cq       *completionQueue
+	slots    sendSlots
 
 	mu      sync.Mutex
-	closed  bool
-	fatal   error            // reason why nothing can be sent
+	fatal   error            // reason why nothing can be sent: fabric.ErrClosed, or a failure
 	base    *udQP            // queue pair of the job
 	comms   map[uint32]*udQP // queue pairs of communicators that have one
 	failing []*udQP          // queue pairs to bring back
-	batches [window]batch    // batch i is at i % depth
-	next    uint64           // number of the next batch
-	oldest  uint64           // number of the oldest batch in flight
-	freed   uint64           // datagrams of all batches before it
-	reqs    [Batch]request
-	done    [Batch]completion
-
-	sent, doorbells, completions, copied, failures, recoveries atomic.Uint64
-	peak                                                       atomic.Uint64 // batches in flight
+	spare   []*udQP          // queue pairs without a group, for reuse unless they failed
+	window
+	reqs     [Batch]request
+	counters sendCounters
 }
 
 var _ fabric.Sender = (*sender)(nil)
+
+// sendCounters count events of a sender.
+type sendCounters struct {
+	sent, copied         uint64 // datagrams
+	doorbells            uint64
+	completions          uint64
+	failures, recoveries uint64 // of queue pairs
+	peak                 uint64 // largest number of batches in flight
+}
+
+// maxWindow is the largest number of batches of a subgroup that the device has at the same time.
+const maxWindow = 4
+
+// window is the batches in flight, in order.
+type window struct {
+	depth   int              // slots: at most maxWindow
+	batches [maxWindow]batch // batch i is at i % depth
+	next    uint64           // number of the next batch
+	oldest  uint64           // number of the oldest batch in flight
+	freed   uint64           // datagrams of all batches before it
+}
 
 // batch is a batch in flight.
 type batch struct {
@@ -68,13 +77,69 @@ type batch struct {
 	over bool    // the device no longer needs its memory
 }
 
-func (s *sender) open() error {
-	per := Batch * (s.head + s.chunk)
-	mem, reg, err := s.dev.mem.alloc(s.depth*per, false)
+func (w *window) full() bool { return w.next-w.oldest == uint64(w.depth) }
+
+func (w *window) slot(number uint64) int { return int(number % uint64(w.depth)) }
+
+// inFlight yields the batches that are not over.
+func (w *window) inFlight(yield func(*batch) bool) {
+	for i := w.oldest; i != w.next; i++ {
+		if b := &w.batches[w.slot(i)]; !b.over && !yield(b) {
+			return
+		}
+	}
+}
+
+// retire frees the slots of the oldest batches that are over.
+func (w *window) retire() {
+	for ; w.oldest != w.next && w.batches[w.slot(w.oldest)].over; w.oldest++ {
+		w.freed += uint64(w.batches[w.slot(w.oldest)].n)
+	}
+}
+
+// sendSlots is memory that the device reads: Batch headers, and Batch copies of payloads, per slot.
+type sendSlots struct {
+	head, chunk   int // sizes
+	reg           *region
+	heads, copies []byte
+}
+
+// request makes request i of all slots: its header, and its payload from the user's memory if the device
+// may read it, else from a copy.
+func (s *sendSlots) request(i int, h wire.Header, payload []byte, user *region) (r request, copied bool) {
+	head := s.heads[i*s.head:][:s.head]
+	binary.LittleEndian.PutUint64(head, h.Token)
+	binary.LittleEndian.PutUint32(head[8:], h.Comm)
+	if len(head) > headSize {
+		binary.LittleEndian.PutUint32(head[headSize:], h.Sum)
+	}
+	r = request{
+		op: opSendImm, imm: cu32(h.Imm), addr0: cu64(address(head)), len0: cu32(len(head)), key0: cu32(s.reg.lkey),
+	}
+	if len(payload) == 0 {
+		return r, false
+	}
+	if user == nil || !user.covers(address(payload), uint64(len(payload))) {
+		own := s.copies[i*s.chunk:][:len(payload)]
+		copy(own, payload)
+		payload, user, copied = own, s.reg, true
+	}
+	r.addr1, r.len1, r.key1 = cu64(address(payload)), cu32(len(payload)), cu32(user.lkey)
+	return r, copied
+}
+
+func (s *sender) open() (err error) {
+	// After an error every request completes, not only the last of a batch.
+	if s.cq, err = newCompletionQueue(s.dev, s.depth*Batch); err != nil {
+		return err
+	}
+	s.cq.own(s.lose)
+	heads := s.depth * Batch * s.slots.head
+	mem, reg, err := s.dev.mem.alloc(heads+s.depth*Batch*s.slots.chunk, false)
 	if err != nil {
 		return err
 	}
-	s.reg, s.heads, s.copy = reg, mem[:s.depth*Batch*s.head], mem[s.depth*Batch*s.head:]
+	s.slots.reg, s.slots.heads, s.slots.copies = reg, mem[:heads], mem[heads:]
 	return nil
 }
 
@@ -89,19 +154,17 @@ func (s *sender) Send(b *fabric.Batch) (int, error) {
 	}
 	for _, p := range b.Payloads {
 		// A datagram that does not fit the MTU would complete without an error, and never arrive.
-		if len(p) > s.chunk {
-			return 0, fmt.Errorf("verbs: a payload of %d bytes: at most %d fit a datagram", len(p), s.chunk)
+		if len(p) > s.slots.chunk {
+			return 0, fmt.Errorf("verbs: a payload of %d bytes: at most %d fit a datagram", len(p), s.slots.chunk)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.queue(b.Headers[0].Comm)
 	if s.full() || q.err != nil {
-		s.reap(0, false)
+		s.reap(false)
 	}
 	switch {
-	case s.closed:
-		return 0, fabric.ErrClosed
 	case s.fatal != nil:
 		return 0, s.fatal
 	case q.broken != nil:
@@ -113,120 +176,83 @@ func (s *sender) Send(b *fabric.Batch) (int, error) {
 }
 
 // queue is the queue pair for datagrams of a communicator. s.mu is held.
-func (s *sender) queue(comm uint32) *udQP {
-	if q := s.comms[comm]; q != nil {
-		return q
-	}
-	return s.base
-}
-
-func (s *sender) full() bool { return s.next-s.oldest == uint64(s.depth) }
+func (s *sender) queue(comm uint32) *udQP { return cmp.Or(s.comms[comm], s.base) }
 
 // post posts a batch, and returns how many of its datagrams the device took. s.mu is held, and
 // there is a slot.
 func (s *sender) post(q *udQP, b *fabric.Batch) (int, error) {
-	n, slot := len(b.Headers), int(s.next%uint64(s.depth))
-	user := s.dev.mem.hold(b.Payloads[0])
+	n, slot := len(b.Headers), s.slot(s.next)
+	user := s.dev.mem.find(b.Payloads[0], holdUser)
 	for i := range n {
-		s.request(i, slot*Batch+i, b.Headers[i], b.Payloads[i], user)
-		s.reqs[i].id = cu64(s.next << 1)
+		r, copied := s.slots.request(slot*Batch+i, b.Headers[i], b.Payloads[i], user)
+		if copied {
+			s.counters.copied++
+		}
+		r.id = cu64(s.next << 1)
+		s.reqs[i] = r
 	}
 	s.reqs[n-1].id |= 1
 	s.reqs[n-1].signalled = 1
-	s.doorbells.Add(1)
-	took, rc := postDatagrams(q, s.reqs[:n])
+	s.counters.doorbells++
+	took, rc := q.post(s.reqs[:n])
 	if took == 0 {
 		if user != nil {
-			s.dev.mem.drop(user)
+			s.dev.mem.release(user, holdUser)
 		}
 		return 0, s.refused("post a multicast", q, rc)
 	}
 	s.batches[slot] = batch{q: q, n: took, user: user}
 	s.next++
 	q.flying++
-	s.sent.Add(uint64(took))
-	if k := s.next - s.oldest; k > s.peak.Load() {
-		s.peak.Store(k)
-	}
+	s.counters.sent += uint64(took)
+	s.counters.peak = max(s.counters.peak, s.next-s.oldest)
 	if rc == 0 {
 		return took, nil
 	}
 	// The request that would complete is not there: only a reset ends the batch.
 	err := s.refused("post a multicast", q, rc)
 	s.fail(q, err)
-	s.retire()
 	return took, err
-}
-
-// request makes the ith request of a batch: the header from a slot, the payload from the user's
-// memory if the device may read it, else from a copy.
-func (s *sender) request(i, at int, h wire.Header, payload []byte, user *region) {
-	head := s.heads[at*s.head : (at+1)*s.head]
-	binary.LittleEndian.PutUint64(head, h.Token)
-	binary.LittleEndian.PutUint32(head[8:], h.Comm)
-	if len(head) > headSize {
-		binary.LittleEndian.PutUint32(head[headSize:], h.Sum)
-	}
-	r := &s.reqs[i]
-	*r = request{op: opSendImm, len1: 0}
-	r.addr0, r.len0, r.key0 = cu64(address(head)), cu32(len(head)), cu32(s.reg.lkey)
-	r.imm = cu32(h.Imm)
-	if len(payload) == 0 {
-		return
-	}
-	if user == nil || !user.covers(address(payload), uint64(len(payload))) {
-		s.copied.Add(1)
-		own := s.copy[at*s.chunk:][:len(payload)]
-		copy(own, payload)
-		payload, user = own, s.reg
-	}
-	r.addr1, r.len1, r.key1 = cu64(address(payload)), cu32(len(payload)), cu32(user.lkey)
 }
 
 // Completed implements fabric.Sender.
 func (s *sender) Completed() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reap(0, false)
+	s.reap(false)
 	return s.freed
 }
 
 // Await implements fabric.Sender.
 func (s *sender) Await(d time.Duration) {
 	s.mu.Lock()
-	progress := s.reap(spin(), true)
-	s.mendLate()
-	idle := progress || s.closed || s.fatal != nil || s.next == s.oldest && len(s.failing) == 0
+	progress := s.reap(true)
+	s.restoreIf(func(q *udQP) bool { return time.Since(q.since) > drainBound })
+	idle := progress || s.fatal != nil || s.next == s.oldest && len(s.failing) == 0
 	s.mu.Unlock()
 	if idle {
 		return
 	}
-	s.ev.waitFor(d)
+	s.cq.waitFor(d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reap(0, false)
+	s.reap(false)
 }
 
 // reap takes completions if there may be any, and reports whether there were. With arm, and if there
 // were none, the next one makes an event. s.mu is held.
-func (s *sender) reap(spin int, arm bool) (some bool) {
-	if s.next == s.oldest {
-		return false
-	}
-	return s.drain(spin, arm)
-}
+func (s *sender) reap(arm bool) (some bool) { return s.next != s.oldest && s.drain(arm) }
 
-func (s *sender) drain(spin int, arm bool) (some bool) {
-	for !s.closed && s.fatal == nil {
-		n := look(s.cq, &s.done, spin, arm)
+func (s *sender) drain(arm bool) (some bool) {
+	for s.fatal == nil {
+		n := s.cq.poll(arm)
 		if n < 0 {
 			s.giveUp(s.dev.failed("look for completions of multicasts", n))
 			return true
 		}
 		for i := range n {
-			s.complete(&s.done[i])
+			s.complete(&s.cq.done[i])
 		}
-		s.retire()
 		some = some || n > 0
 		if n < Batch {
 			break
@@ -237,19 +263,17 @@ func (s *sender) drain(spin int, arm bool) (some bool) {
 
 // complete takes one completion. s.mu is held.
 func (s *sender) complete(d *completion) {
-	s.completions.Add(1)
+	s.counters.completions++
 	number, last := uint64(d.id)>>1, d.id&1 == 1
 	if number < s.oldest || number >= s.next {
 		return // its queue pair was reset meanwhile
 	}
-	b := &s.batches[number%uint64(s.depth)]
+	b := &s.batches[s.slot(number)]
 	if b.over {
 		return // likewise
 	}
-	if st := Status(d.status); st != StatusSuccess {
-		err := s.refused("multicast", b.q, 0)
-		err.Status, err.Vendor = st, uint32(d.vendor)
-		s.fail(b.q, err)
+	if Status(d.status) != StatusSuccess {
+		s.fail(b.q, s.refused("multicast", b.q, 0).with(d))
 	} else {
 		b.q.inRow = 0
 	}
@@ -262,43 +286,52 @@ func (s *sender) complete(d *completion) {
 func (s *sender) end(b *batch) {
 	b.over = true
 	if b.user != nil {
-		s.dev.mem.drop(b.user)
+		s.dev.mem.release(b.user, holdUser)
 		b.user = nil
 	}
 	b.q.flying--
 	if b.q.err != nil && b.q.flying == 0 {
-		s.hear.mendSoon()
+		s.receiver.mendSoon()
 	}
-}
-
-// retire frees the slots of the oldest batches that are over. s.mu is held.
-func (s *sender) retire() {
-	for s.oldest != s.next {
-		b := &s.batches[s.oldest%uint64(s.depth)]
-		if !b.over {
-			return
-		}
-		s.freed += uint64(b.n)
-		*b = batch{}
-		s.oldest++
-	}
+	s.retire()
 }
 
 // endAll ends all batches of a queue pair, or with nil those of all. s.mu is held, and the device no
-// longer touches their memory. The caller calls retire.
+// longer touches their memory.
 func (s *sender) endAll(q *udQP) {
-	for i := s.oldest; i != s.next; i++ {
-		if b := &s.batches[i%uint64(s.depth)]; !b.over && (q == nil || b.q == q) {
+	for b := range s.inFlight {
+		if q == nil || b.q == q {
 			s.end(b)
 		}
 	}
 }
 
-// stop ends it: Send fails from now on. The caller holds s.mu, and destroys the queue pairs before
-// it calls endAll.
-func (s *sender) stop() {
-	s.closed = true
-	if s.ev != nil {
-		s.ev.stop()
+// close makes Send fail, leaves the groups, and frees everything that open made, as far as it did. Once
+// the queue pairs are destroyed, the device reads no memory any more, and all datagrams have completed.
+func (s *sender) close() {
+	s.mu.Lock()
+	s.fatal = fabric.ErrClosed
+	s.cq.stop()
+	all := slices.Collect(maps.Values(s.comms))
+	if s.base != nil {
+		all = append(all, s.base)
 	}
+	for _, q := range all {
+		if q.flying > 0 {
+			setError(q.qp) // requests use the group's address, which part destroys first
+		}
+	}
+	s.mu.Unlock()
+	for _, q := range all {
+		s.part(q)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.spare {
+		s.dev.events.disown(unsafe.Pointer(q.qp))
+		C.ibv_destroy_qp(q.qp)
+	}
+	s.endAll(nil)
+	s.cq.destroy()
+	s.dev.mem.unregister(s.slots.reg)
 }

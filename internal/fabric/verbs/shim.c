@@ -51,10 +51,6 @@ int ac_gids(struct ibv_context *ctx, struct ac_gid *out, int max) {
 	return (int)n; // -errno if it failed
 }
 
-struct ibv_cq *ac_cq(struct ibv_context *ctx, int entries, struct ibv_comp_channel *ch) {
-	return ibv_create_cq(ctx, entries, NULL, ch, 0);
-}
-
 struct ibv_srq *ac_srq(struct ibv_pd *pd, int depth) {
 	struct ibv_srq_init_attr a = {.attr = {.max_wr = depth, .max_sge = 1}};
 	return ibv_create_srq(pd, &a);
@@ -154,20 +150,19 @@ int ac_qp_state(struct ibv_qp *qp, int state) {
 	return -ibv_modify_qp(qp, &a, IBV_QP_STATE);
 }
 
-struct ibv_ah *ac_mcast_ah(struct ibv_pd *pd, const uint8_t *mgid, uint32_t mlid, int port, int link, int sgid_index, int hops, int tclass, int sl) {
-	struct ibv_ah_attr a = {.is_global = 1, .port_num = port, .dlid = link == IBV_LINK_LAYER_ETHERNET ? 0 : mlid};
-	memcpy(a.grh.dgid.raw, mgid, 16);
+struct ibv_ah *ac_mcast_ah(struct ibv_pd *pd, const struct ac_mcast *to, int port, int link, int sgid_index, int hops, int tclass) {
+	struct ibv_ah_attr a = {.is_global = 1, .port_num = port, .dlid = link == IBV_LINK_LAYER_ETHERNET ? 0 : to->mlid, .sl = to->sl};
+	memcpy(a.grh.dgid.raw, to->mgid, 16);
 	a.grh.sgid_index = sgid_index;
 	a.grh.hop_limit = hops;
 	a.grh.traffic_class = tclass;
-	a.sl = sl;
 	return ibv_create_ah(pd, &a);
 }
 
-int ac_attach(struct ibv_qp *qp, const uint8_t *mgid, uint32_t mlid, int on) {
+int ac_attach(struct ibv_qp *qp, const struct ac_mcast *to, int on) {
 	union ibv_gid g;
-	memcpy(g.raw, mgid, 16);
-	return -(on ? ibv_attach_mcast(qp, &g, mlid) : ibv_detach_mcast(qp, &g, mlid));
+	memcpy(g.raw, to->mgid, 16);
+	return -(on ? ibv_attach_mcast(qp, &g, to->mlid) : ibv_detach_mcast(qp, &g, to->mlid));
 }
 
 struct ibv_mr *ac_reg(struct ibv_pd *pd, uint64_t addr, uint64_t len, int write, int remote) {
@@ -211,7 +206,8 @@ int ac_post(struct ibv_qp *qp, const struct ac_send *s, int n, struct ibv_ah *ah
 	return -rc;
 }
 
-static int post_recv(struct ibv_qp *qp, struct ibv_srq *srq, const struct ac_ring *r, const uint32_t *slots, int n) {
+// Posts receive slots to a queue pair, or to a shared receive queue where there is one.
+int ac_post_recv(struct ibv_qp *qp, struct ibv_srq *srq, const struct ac_ring *r, const uint32_t *slots, int n) {
 	struct ibv_recv_wr wr[ac_batch], *bad;
 	struct ibv_sge sge[ac_batch];
 	for (int done = 0; done < n;) {
@@ -228,10 +224,6 @@ static int post_recv(struct ibv_qp *qp, struct ibv_srq *srq, const struct ac_rin
 	}
 	return 0;
 }
-
-int ac_post_recv(struct ibv_qp *qp, const struct ac_ring *r, const uint32_t *slots, int n) { return post_recv(qp, NULL, r, slots, n); }
-
-int ac_post_srq(struct ibv_srq *srq, const struct ac_ring *r, const uint32_t *slots, int n) { return post_recv(NULL, srq, r, slots, n); }
 
 static inline void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -274,7 +266,7 @@ int ac_poll(struct ibv_cq *cq, struct ac_done *out, int max, int spin, int arm) 
 
 // Posts slots again, then looks for completions.
 int ac_receive(struct ibv_srq *srq, const struct ac_ring *r, const uint32_t *slots, int n, struct ibv_cq *cq, struct ac_done *out, int max, int spin, int arm, int *post_err) {
-	*post_err = n > 0 ? post_recv(NULL, srq, r, slots, n) : 0;
+	*post_err = ac_post_recv(NULL, srq, r, slots, n);
 	return ac_poll(cq, out, max, spin, arm);
 }
 

@@ -7,7 +7,7 @@
 // Work requests and completions as plain numbers, so that Go can make and read them
 // in its own memory. Functions return 0 or a count, or -errno.
 
-enum { ac_batch = 64 }; // requests that one call posts at most, completions that it returns at most
+enum { ac_batch = 64 }; // largest number of requests that one call posts, and of completions that it returns
 
 struct ac_send { // a send, or a read
 	uint64_t id;
@@ -41,6 +41,11 @@ struct ac_port {
 	uint32_t max_qp_wr, max_cqe, max_sge, max_mr_high, rd_atom, init_rd_atom, max_qp, max_srq_wr, ports;
 };
 
+struct ac_mcast { // where a multicast group is
+	uint8_t mgid[16];
+	uint32_t mlid, qkey, qpn, sl;
+};
+
 struct ac_peer { // where an RC queue pair is
 	uint8_t gid[16];
 	uint32_t lid, qp, psn, mtu;
@@ -50,22 +55,20 @@ struct ibv_device **ac_devices(int *n);
 int ac_query(struct ibv_context *, int port, struct ac_port *out);
 int ac_gids(struct ibv_context *, struct ac_gid *out, int max);
 
-struct ibv_cq *ac_cq(struct ibv_context *, int entries, struct ibv_comp_channel *);
 struct ibv_srq *ac_srq(struct ibv_pd *, int depth);
 int ac_ud_qp(struct ibv_pd *, struct ibv_cq *send, struct ibv_cq *recv, struct ibv_srq *, int depth_send, int port, uint32_t qkey, int *echo, struct ibv_qp **out);
 int ac_rc_qp(struct ibv_pd *, struct ibv_cq *, int depth_send, int depth_recv, int port, struct ibv_qp **out);
 int ac_rc_connect(struct ibv_qp *, const struct ac_peer *, int port, int link, int sgid_index, uint32_t psn, int rd_atom, int dest_rd_atom, int timeout, int retries);
 int ac_ud_reset(struct ibv_qp *, int port, uint32_t qkey);
 int ac_qp_state(struct ibv_qp *, int state);
-struct ibv_ah *ac_mcast_ah(struct ibv_pd *, const uint8_t *mgid, uint32_t mlid, int port, int link, int sgid_index, int hops, int tclass, int sl);
-int ac_attach(struct ibv_qp *, const uint8_t *mgid, uint32_t mlid, int on);
+struct ibv_ah *ac_mcast_ah(struct ibv_pd *, const struct ac_mcast *, int port, int link, int sgid_index, int hops, int tclass);
+int ac_attach(struct ibv_qp *, const struct ac_mcast *, int on);
 
 struct ibv_mr *ac_reg(struct ibv_pd *, uint64_t addr, uint64_t len, int write, int remote);
 
 int ac_post(struct ibv_qp *, const struct ac_send *, int n, struct ibv_ah *, uint32_t qpn, uint32_t qkey, int *posted);
-int ac_post_recv(struct ibv_qp *, const struct ac_ring *, const uint32_t *slots, int n);
+int ac_post_recv(struct ibv_qp *, struct ibv_srq *, const struct ac_ring *, const uint32_t *slots, int n);
 int ac_poll(struct ibv_cq *, struct ac_done *out, int max, int spin, int arm);
-int ac_post_srq(struct ibv_srq *, const struct ac_ring *, const uint32_t *slots, int n);
 int ac_receive(struct ibv_srq *, const struct ac_ring *, const uint32_t *slots, int n, struct ibv_cq *, struct ac_done *out, int max, int spin, int arm, int *post_err);
 int ac_events(struct ibv_comp_channel *);
 
@@ -79,9 +82,8 @@ void ac_async_ack(struct ac_async *);
 
 struct ac_group { // a group joined through the connection manager
 	void *channel, *id;
-	uint8_t mgid[16];
-	uint32_t mlid, qkey, qpn, sl;
-	int status; // of the last event
+	struct ac_mcast at; // as of the last join
+	int status;         // of the last event
 };
 enum { ac_cm_joined = 1, ac_cm_lost, ac_cm_removed, ac_cm_moved, ac_cm_other }; // kinds of events
 int ac_cm_join(uint32_t local, uint32_t group, const char *device, int port, int timeout_ms, struct ac_group *out);

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ const (
 )
 
 // boot runs the guest without KVM, because nested KVM often does not work.
-func boot(image, initrd string, limit time.Duration, out io.Writer) error {
+func boot(image, initrd string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "qemu-system-x86_64",
@@ -28,13 +29,8 @@ func boot(image, initrd string, limit time.Duration, out io.Writer) error {
 		"-display", "none", "-nodefaults", "-serial", "stdio", "-no-reboot",
 		"-device", fmt.Sprintf("isa-debug-exit,iobase=%#x,iosize=0x04", debugPort),
 		"-kernel", image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 mitigations=off")
-	var last []string
-	cmd.Stdout = &lines{out: out, seen: func(line string) {
-		if last = append(last, line); len(last) > 20 {
-			last = last[1:]
-		}
-	}}
 	var complaints strings.Builder
+	cmd.Stdout = struct{ io.Writer }{os.Stdout} // makes a pipe: QEMU turns its output to non-blocking
 	cmd.Stderr = &complaints
 	err := cmd.Run()
 	var status *exec.ExitError

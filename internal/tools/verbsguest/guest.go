@@ -14,13 +14,14 @@ import (
 
 // guest is /init: it prepares the machine, runs the tests, reports the verdict and powers off.
 func guest() {
-	verdict := byte(failed)
-	if err := prepare(); err != nil {
+	err := prepare()
+	if err == nil {
+		err = tests()
+	}
+	verdict := byte(passed)
+	if err != nil {
 		say("guest: %v", err)
-	} else if err := tests(); err != nil {
-		say("guest: %v", err)
-	} else {
-		verdict = passed
+		verdict = failed
 	}
 	if f, err := os.OpenFile("/dev/port", os.O_WRONLY, 0); err == nil {
 		_, _ = f.WriteAt([]byte{verdict}, debugPort) // the machine ends here
@@ -66,15 +67,11 @@ func insert(path string) error {
 }
 
 func tests() error {
-	run, err := os.ReadFile("/etc/run")
+	args, err := os.ReadFile("/etc/args")
 	if err != nil {
 		return err
 	}
-	limit, err := os.ReadFile("/etc/limit")
-	if err != nil {
-		return err
-	}
-	c := exec.Command("/verbs.test", "-test.v", "-test.failfast", "-test.timeout", string(limit), "-test.run", string(run))
+	c := exec.Command("/verbs.test", strings.Split(string(args), "\n")...)
 	c.Stdout, c.Stderr, c.Dir = os.Stdout, os.Stdout, "/tmp"
 	c.Env = []string{"ALLCAST_VERBS_GUEST=1", "ALLCAST_COMMAND=/allcast", "HOME=/tmp", "TMPDIR=/tmp", "PATH=/"}
 	return c.Run()

@@ -17,77 +17,66 @@ import (
 	"time"
 )
 
-// kernel is the kernel to boot.
-type kernel struct {
-	dir     string
-	image   string
-	modules []string // to be loaded in this order
-}
-
 // wanted are the modules that the tests need; findKernel adds their dependencies. crc32_generic
 // is not a dependency: Soft-RoCE requests it by name when it starts.
 var wanted = []string{"crc32_generic", "rdma_rxe", "rdma_ucm", "dummy", "veth", "sch_netem"}
 
 var imagePackage = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\d[^ ]*-amd64)\s*$`)
 
-// findKernel returns Debian's current kernel, or the one in the cache. The kernel for clouds has
-// no Soft-RoCE.
-func findKernel(cache string) (*kernel, error) {
-	if k, err := newest(cache); err == nil {
-		return k, nil
+// findKernel returns the folder of the kernel that was fetched last, or fetches Debian's current one.
+// The kernel for clouds has no Soft-RoCE.
+func findKernel(cache string) (string, error) {
+	if found, err := filepath.Glob(filepath.Join(cache, "[0-9]*", "order")); err == nil && len(found) > 0 {
+		return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return modified(a).Compare(modified(b)) })), nil
 	}
 	if !has("apt-get") || !has("dpkg-deb") {
-		return nil, missing("no kernel in %s, and no apt-get to fetch one with", cache)
+		return "", missing("no kernel in %s, and no apt-get to fetch one with", cache)
 	}
-	out, err := command(cache, "apt-cache", "depends", "linux-image-amd64").Output()
-	m := imagePackage.FindSubmatch(out)
-	if err != nil || m == nil {
-		if up, err := command(cache, "apt-get", "update", "-qq").CombinedOutput(); err != nil {
-			return nil, missing("apt-get update: %v: %s", err, tail(up))
+	name := currentKernel(cache)
+	if name == "" {
+		if err := run(cache, "apt-get", "update", "-qq"); err != nil {
+			return "", &missingError{err}
 		}
-		out, _ = command(cache, "apt-cache", "depends", "linux-image-amd64").Output() // an empty output matches no kernel
-		if m = imagePackage.FindSubmatch(out); m == nil {
-			return nil, missing("apt does not know Debian's linux-image-amd64")
+		if name = currentKernel(cache); name == "" {
+			return "", missing("apt does not know Debian's linux-image-amd64")
 		}
 	}
-	name := string(m[1])
 	tmp, err := os.MkdirTemp(cache, "fetch")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
 	say("fetching %s (70 MB)", name)
-	if out, err := command(tmp, "apt-get", "download", "-qq", name).CombinedOutput(); err != nil {
-		return nil, missing("apt-get download %s: %v: %s", name, err, tail(out))
+	if err := run(tmp, "apt-get", "download", "-qq", name); err != nil {
+		return "", &missingError{err}
 	}
 	debs, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
 	if err != nil || len(debs) != 1 {
-		return nil, fmt.Errorf("apt-get download %s left %v", name, debs)
+		return "", fmt.Errorf("apt-get download %s left %v", name, debs)
 	}
 	root := filepath.Join(tmp, "root")
-	if out, err := command(tmp, "dpkg-deb", "-x", debs[0], root).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("dpkg-deb: %w: %s", err, tail(out))
+	if err := run(tmp, "dpkg-deb", "-x", debs[0], root); err != nil {
+		return "", err
 	}
 	// Atomically: another process may fetch the same kernel.
 	made := filepath.Join(tmp, strings.TrimPrefix(name, "linux-image-"))
 	if err := keep(root, made); err != nil {
-		return nil, err
+		return "", err
 	}
 	final := filepath.Join(cache, filepath.Base(made))
 	if err := os.Rename(made, final); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
+		return "", err
 	}
-	return load(final)
+	return final, nil
 }
 
-// newest is the kernel that was fetched last.
-func newest(cache string) (*kernel, error) {
-	dirs, err := filepath.Glob(filepath.Join(cache, "[0-9]*"))
-	if err != nil || len(dirs) == 0 {
-		return nil, fs.ErrNotExist
+// currentKernel names the package of Debian's current kernel; "": apt does not know it.
+func currentKernel(dir string) string {
+	out, _ := command(dir, "apt-cache", "depends", "linux-image-amd64").Output() // an empty output matches no kernel
+	if m := imagePackage.FindSubmatch(out); m != nil {
+		return string(m[1])
 	}
-	slices.SortFunc(dirs, func(a, b string) int { return modified(a).Compare(modified(b)) })
-	return load(dirs[len(dirs)-1])
+	return ""
 }
 
 func modified(path string) time.Time {
@@ -98,19 +87,7 @@ func modified(path string) time.Time {
 	return st.ModTime()
 }
 
-func load(dir string) (*kernel, error) {
-	order, err := os.ReadFile(filepath.Join(dir, "order"))
-	if err != nil {
-		return nil, err
-	}
-	k := &kernel{dir: dir, image: filepath.Join(dir, "image")}
-	for name := range strings.FieldsSeq(string(order)) {
-		k.modules = append(k.modules, filepath.Join(dir, name))
-	}
-	return k, nil
-}
-
-// keep copies the needed files out of an unpacked package.
+// keep moves the needed files out of an unpacked package.
 func keep(root, dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -136,11 +113,7 @@ func keep(root, dir string) error {
 	}
 	names := ""
 	for _, m := range order {
-		b, err := os.ReadFile(m)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(m)), b, 0o644); err != nil {
+		if err := os.Rename(m, filepath.Join(dir, filepath.Base(m))); err != nil {
 			return err
 		}
 		names += filepath.Base(m) + "\n"
@@ -153,14 +126,14 @@ func unpack(image []byte) ([]byte, error) {
 	for _, c := range []struct{ magic, tool string }{
 		{"\xfd7zXZ\x00", "xz"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"\x1f\x8b\x08", "gzip"},
 	} {
-		for at := 0; ; {
+		for at := 0; ; at++ {
 			i := bytes.Index(image[at:], []byte(c.magic))
 			if i < 0 {
 				break
 			}
-			at += i + 1
+			at += i
 			cmd := exec.Command(c.tool, "-dc")
-			cmd.Stdin = bytes.NewReader(image[at-1:])
+			cmd.Stdin = bytes.NewReader(image[at:])
 			out, _ := cmd.Output() // the tool reports an error about trailing data
 			if bytes.HasPrefix(out, []byte(elf.ELFMAG)) {
 				return out, nil
@@ -183,49 +156,44 @@ func order(root string) ([]string, error) {
 		return nil, err
 	}
 	var all []string
-	var add func(name string) error
-	add = func(name string) error {
-		path, ok := files[strings.ReplaceAll(name, "-", "_")]
-		if !ok {
-			return fmt.Errorf("the kernel has no module %s", name)
-		}
-		if slices.Contains(all, path) {
-			return nil
-		}
-		needs, err := depends(path)
-		if err != nil {
-			return err
-		}
-		for _, n := range needs {
-			if err := add(n); err != nil {
+	var add func(names []string) error
+	add = func(names []string) error {
+		for _, name := range names {
+			path, ok := files[strings.ReplaceAll(name, "-", "_")]
+			if !ok {
+				return fmt.Errorf("the kernel has no module %s", name)
+			}
+			if slices.Contains(all, path) {
+				continue
+			}
+			needs, err := depends(path)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if err := add(needs); err != nil {
 				return err
 			}
+			all = append(all, path)
 		}
-		all = append(all, path)
 		return nil
 	}
-	for _, name := range wanted {
-		if err := add(name); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return all, add(wanted)
 }
 
 // depends reads the dependencies of a module.
 func depends(path string) ([]string, error) {
 	f, err := elf.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	defer func() { _ = f.Close() }()
 	s := f.Section(".modinfo")
 	if s == nil {
-		return nil, fmt.Errorf("%s: no .modinfo", path)
+		return nil, errors.New("no .modinfo")
 	}
 	b, err := s.Data()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	for line := range strings.SplitSeq(string(b), "\x00") {
 		if list, ok := strings.CutPrefix(line, "depends="); ok && list != "" {

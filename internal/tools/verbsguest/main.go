@@ -13,9 +13,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -23,10 +23,10 @@ func main() {
 	if os.Getpid() == 1 {
 		guest() // does not return
 	}
-	skip := flag.Bool("skip", false, "where QEMU or a kernel cannot be had, say so and end with status 0")
-	run := flag.String("run", "", "only tests that match this")
-	race := flag.Bool("race", false, "with the race detector, which takes several times as long")
-	limit := flag.Duration("time", 10*time.Minute, "for the guest, which takes a minute or two where nothing else runs")
+	skip := flag.Bool("skip", false, "report missing QEMU or kernel, and exit with status 0")
+	run := flag.String("run", "", "run only tests that match this")
+	race := flag.Bool("race", false, "use the race detector, which takes several times as long")
+	limit := flag.Duration("time", 10*time.Minute, "limit for the guest, which takes a minute or two on an idle machine")
 	flag.Parse()
 	cache, err := os.UserCacheDir()
 	if err == nil {
@@ -45,11 +45,9 @@ func main() {
 func say(format string, args ...any) { _, _ = fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
 // missingError reports that this machine lacks something that the tests need.
-type missingError struct{ what string }
+type missingError struct{ error }
 
-func (e *missingError) Error() string { return e.what }
-
-func missing(format string, args ...any) error { return &missingError{fmt.Sprintf(format, args...)} }
+func missing(format string, args ...any) error { return &missingError{fmt.Errorf(format, args...)} }
 
 // test builds the guest, boots it and checks the verdict.
 func test(cache, run string, race bool, limit time.Duration) error {
@@ -68,7 +66,7 @@ func test(cache, run string, race bool, limit time.Duration) error {
 		return err
 	}
 	step("kernel")
-	k, err := findKernel(cache)
+	kernel, err := findKernel(cache)
 	if err != nil {
 		return err
 	}
@@ -78,19 +76,19 @@ func test(cache, run string, race bool, limit time.Duration) error {
 	}
 	step("initramfs")
 	initrd := filepath.Join(work, "initrd")
-	if err := pack(initrd, work, k, run, limit); err != nil {
+	if err := pack(initrd, work, kernel, run, limit); err != nil {
 		return err
 	}
-	step("boot " + filepath.Base(k.dir))
-	err = boot(k.image, initrd, limit, os.Stdout)
-	if err == nil {
-		step("passed")
+	step("boot " + filepath.Base(kernel))
+	if err := boot(filepath.Join(kernel, "image"), initrd, limit); err != nil {
+		return err
 	}
-	return err
+	step("passed")
+	return nil
 }
 
 // pack writes the initramfs.
-func pack(path, work string, k *kernel, run string, limit time.Duration) error {
+func pack(path, work, kernel, run string, limit time.Duration) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -103,14 +101,16 @@ func pack(path, work string, k *kernel, run string, limit time.Duration) error {
 	for _, file := range []string{"init", "allcast", "verbs.test"} {
 		a.file(file, filepath.Join(work, file))
 	}
-	order := ""
-	for _, m := range k.modules {
-		a.file("modules/"+filepath.Base(m), m)
-		order += filepath.Base(m) + "\n"
+	order, err := os.ReadFile(filepath.Join(kernel, "order"))
+	if err != nil {
+		return err
 	}
-	a.text("modules/order", order)
-	a.text("etc/run", run)
-	a.text("etc/limit", max(limit-20*time.Second, limit/2).String()) // early enough for a dump of goroutines that hang
+	a.text("modules/order", string(order))
+	for name := range strings.FieldsSeq(string(order)) {
+		a.file("modules/"+name, filepath.Join(kernel, name))
+	}
+	early := max(limit-20*time.Second, limit/2) // for a dump of goroutines that hang
+	a.text("etc/args", "-test.v\n-test.failfast\n-test.timeout\n"+early.String()+"\n-test.run\n"+run)
 	// The guest resolves only its own name.
 	a.text("etc/hosts", "127.0.0.1 localhost\n")
 	a.end()
@@ -118,23 +118,4 @@ func pack(path, work string, k *kernel, run string, limit time.Duration) error {
 		return a.err
 	}
 	return f.Close()
-}
-
-// lines is a writer that keeps the last line with a given prefix.
-type lines struct {
-	out  io.Writer
-	line []byte
-	seen func(line string)
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	for _, c := range b {
-		if c != '\n' {
-			l.line = append(l.line, c)
-			continue
-		}
-		l.seen(string(l.line))
-		l.line = l.line[:0]
-	}
-	return l.out.Write(b)
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,53 +18,50 @@ func packages(work string) error {
 	if runtime.GOARCH != "amd64" {
 		return missing("the guest is an amd64 machine, and this is %s", runtime.GOARCH)
 	}
-	want := map[string]func() bool{
-		"qemu-system-x86": func() bool { return has("qemu-system-x86_64") },
-		"libibverbs-dev": func() bool {
-			return there("/usr/include/infiniband/verbs.h", "/usr/lib/x86_64-linux-gnu/librxe-rdmav34.a")
-		},
-		"librdmacm-dev": func() bool {
-			return there("/usr/include/rdma/rdma_cma.h", "/usr/lib/x86_64-linux-gnu/librdmacm.a")
-		},
-		"libnl-route-3-dev": func() bool { return there("/usr/lib/x86_64-linux-gnu/libnl-route-3.a") },
-		"gcc":               func() bool { return has("gcc") },
+	want := map[string][]string{ // programs and files
+		"qemu-system-x86":   {"qemu-system-x86_64"},
+		"libibverbs-dev":    {"/usr/include/infiniband/verbs.h", "/usr/lib/x86_64-linux-gnu/librxe-rdmav34.a"},
+		"librdmacm-dev":     {"/usr/include/rdma/rdma_cma.h", "/usr/lib/x86_64-linux-gnu/librdmacm.a"},
+		"libnl-route-3-dev": {"/usr/lib/x86_64-linux-gnu/libnl-route-3.a"},
+		"gcc":               {"gcc"},
 	}
-	var need []string
-	for name, here := range want {
-		if !here() {
-			need = append(need, name)
+	lacking := func() (names []string) {
+		for name, parts := range want {
+			if slices.ContainsFunc(parts, func(part string) bool { return !has(part) }) {
+				names = append(names, name)
+			}
 		}
+		slices.Sort(names)
+		return names
 	}
+	need := lacking()
 	if len(need) == 0 {
 		return nil
 	}
-	slices.Sort(need)
 	if os.Getuid() != 0 || !has("apt-get") {
 		return missing("%s not installed, and only root can install it with apt-get", strings.Join(need, ", "))
 	}
 	say("installing %s", strings.Join(need, ", "))
-	if out, err := command(work, "apt-get", "update", "-qq").CombinedOutput(); err != nil {
-		return missing("apt-get update: %v: %s", err, tail(out))
+	if err := run(work, "apt-get", "update", "-qq"); err != nil {
+		return &missingError{err}
 	}
 	args := append([]string{"install", "-qq", "--no-install-recommends", "-y"}, need...)
-	if out, err := command(work, "apt-get", args...).CombinedOutput(); err != nil {
-		return missing("apt-get install %s: %v: %s", strings.Join(need, " "), err, tail(out))
+	if err := run(work, "apt-get", args...); err != nil {
+		return &missingError{err}
 	}
-	for name, here := range want {
-		if !here() {
-			return missing("%s is installed, and does not have what we need of it", name)
-		}
+	if still := lacking(); len(still) > 0 {
+		return missing("%s is installed, and does not have what we need of it", strings.Join(still, ", "))
 	}
 	return nil
 }
 
-func has(program string) bool {
-	_, err := exec.LookPath(program)
+// has reports whether this machine has a program, or a file with an absolute path.
+func has(name string) bool {
+	_, err := exec.LookPath(name)
+	if filepath.IsAbs(name) {
+		_, err = os.Stat(name)
+	}
 	return err == nil
-}
-
-func there(files ...string) bool {
-	return !slices.ContainsFunc(files, func(f string) bool { _, err := os.Stat(f); return err != nil })
 }
 
 func command(dir, name string, args ...string) *exec.Cmd {
@@ -75,10 +71,15 @@ func command(dir, name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// tail is the end of a program's output.
-func tail(out []byte) string {
-	all := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
-	return string(bytes.Join(all[max(0, len(all)-3):], []byte("; ")))
+// run runs a program. Its error has the end of the program's output.
+func run(dir, name string, args ...string) error {
+	out, err := command(dir, name, args...).CombinedOutput()
+	if err != nil {
+		last := strings.Split(strings.TrimSpace(string(out)), "\n")
+		last = last[max(0, len(last)-3):]
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.Join(last, "; "))
+	}
+	return nil
 }
 
 // build builds the programs for the guest. The guest has no shared libraries, so they are linked

@@ -14,43 +14,43 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// pipeEvent is an event whose channel is a pipe.
-func pipeEvent(t *testing.T, take func(uintptr) bool) *event {
+// pipeQueue is a completion queue whose channel is a pipe.
+func pipeQueue(t *testing.T, take func(uintptr) bool) *completionQueue {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = errors.Join(r.Close(), w.Close()) })
-	e := &event{take: take}
+	c := &completionQueue{take: take}
 	fd, err := unix.Dup(int(r.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.f, e.raw, err = pollable(fd, "pipe")
+	c.pollable, err = newPollable(fd, "pipe")
 	if err = errors.Join(err, unix.Close(fd)); err != nil {
 		t.Fatal(err)
 	}
-	return e
+	return c
 }
 
 // stop waits until no goroutine uses the channel, since the caller destroys the channel next.
 func TestStopWaitsForTake(t *testing.T) {
 	inside, leave := make(chan struct{}), make(chan struct{})
 	var taking atomic.Bool
-	e := pipeEvent(t, func(uintptr) bool {
+	c := pipeQueue(t, func(uintptr) bool {
 		taking.Store(true)
 		close(inside)
 		<-leave
 		taking.Store(false)
 		return true
 	})
-	go e.waitFor(time.Hour)
+	go c.waitFor(time.Hour)
 	<-inside
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		e.stop()
+		c.stop()
 		if taking.Load() {
 			t.Error("stop returned while the channel was in use")
 		}
@@ -67,7 +67,7 @@ func TestStopWaitsForTake(t *testing.T) {
 func TestStopEndsWait(t *testing.T) {
 	var calls atomic.Int32
 	inside := make(chan struct{}, 1)
-	e := pipeEvent(t, func(uintptr) bool {
+	c := pipeQueue(t, func(uintptr) bool {
 		calls.Add(1)
 		inside <- struct{}{}
 		return false
@@ -75,13 +75,13 @@ func TestStopEndsWait(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		e.waitFor(time.Hour)
+		c.waitFor(time.Hour)
 	}()
 	<-inside
-	e.stop()
+	c.stop()
 	<-ended
-	e.waitFor(time.Hour)
-	if _, err := e.wait(); !errors.Is(err, fabric.ErrClosed) {
+	c.waitFor(time.Hour)
+	if err := c.wait(); !errors.Is(err, fabric.ErrClosed) {
 		t.Errorf("wait after stop: %v", err)
 	}
 	if n := calls.Load(); n != 1 {
