@@ -11,7 +11,7 @@ import (
 )
 
 // Version is the version of the software and the protocol. All ranks of a job must run the same version.
-const Version = "0.6.0"
+const Version = "0.7.0"
 
 // Options configure [Join]. The zero value takes all settings from the environment. Fields set here override
 // the environment.
