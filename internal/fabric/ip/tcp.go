@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -232,6 +233,22 @@ func (t *TCP) Cancel(op fabric.OpKey) {
 
 // Drop implements fabric.Lifecycle. The handler gets nothing more of the peer.
 func (t *TCP) Drop(to int) { t.peer(to).drop(peerFlush) }
+
+// Flush implements fabric.Lifecycle. It runs rarely, before a process may end, so it polls: a
+// notification would cost something on every write.
+func (t *TCP) Flush(limit time.Duration) {
+	waits := func(p *peer) bool { return p != nil && !p.flushed() }
+	for end := time.Now().Add(limit); slices.ContainsFunc(t.peers, waits) && time.Now().Before(end); {
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// flushed reports whether the kernel has the whole queue, or the peer is gone.
+func (p *peer) flushed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.links.Ended() || (len(p.q.items) == 0 && !p.busy)
+}
 
 // Stats implements fabric.Lifecycle.
 func (t *TCP) Stats() fabric.ReliableStats {

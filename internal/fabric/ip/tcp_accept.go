@@ -104,7 +104,7 @@ func (t *TCP) greet(c net.Conn) {
 	}
 	in, verdict := t.peers[from].admit(tc, link)
 	// Ready comes after the admission, so that the peer sends nothing too early.
-	err = authReady(c, verdict)
+	err = authSend(c, uint8(verdict))
 	if in == nil {
 		// Expected when both ranks leave at the same time.
 		level := slog.LevelWarn

@@ -52,7 +52,7 @@ func (f *tcpFake) accept(t *testing.T) *net.TCPConn {
 	if _, _, err := f.self.accept(c); err != nil {
 		t.Fatal(err)
 	}
-	if err := authReady(c, authOK); err != nil {
+	if err := authSend(c, uint8(authOK)); err != nil {
 		t.Fatal(err)
 	}
 	return c.(*net.TCPConn)
