@@ -87,18 +87,15 @@ func udpOpenGroup(p *mcastPlan, g netip.AddrPort, f *Features) (*udpSender, *udp
 	filtered := s.filtered
 	fd, err = udpReceiveSocket(p, g, func(fd int) error {
 		// Ranks on one machine share the group.
-		if err := udpSetOptions(fd, []udpOption{{"SO_REUSEADDR", unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}}); err != nil {
-			return err
-		}
-		b, err := udpSetBuffer(fd, p.ReceiveBuffer)
-		if err != nil {
-			return err
-		}
-		f.RecvBufferGot, f.RecvBufferForced = b.got, b.forced
+		options := []udpOption{{"SO_REUSEADDR", unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}}
 		if f.GRO {
-			if err := udpSetOptions(fd, []udpOption{udpGROOn}); err != nil {
-				return err
-			}
+			options = append(options, udpGROOn)
+		}
+		if err := udpSetOptions(fd, options...); err != nil {
+			return err
+		}
+		if f.RecvBufferGot, f.RecvBufferForced, err = udpSetBuffer(fd, p.ReceiveBuffer); err != nil {
+			return err
 		}
 		if p.Filter != nil {
 			filtered, err = p.Filter(fd, g, own)

@@ -25,9 +25,10 @@ type udpGRO struct {
 	_    int32
 }
 
-// segment is the datagram size of a received message; 0: the message is one datagram.
-func (c *udpGRO) segment(msg *unix.Msghdr) int {
-	if int(msg.Controllen) < unix.CmsgLen(4) || c.head.Level != unix.SOL_UDP || c.head.Type != unix.UDP_GRO {
+// segment is the datagram size of a message that came with control data of this size; 0: the message is
+// one datagram.
+func (c *udpGRO) segment(size int) int {
+	if size < unix.CmsgLen(4) || c.head.Level != unix.SOL_UDP || c.head.Type != unix.UDP_GRO {
 		return 0
 	}
 	return int(c.size)
@@ -169,7 +170,7 @@ func (r *udpReceiver) deliver(s fabric.Sink) {
 	if r.own != nil && r.own.same(&r.from) {
 		return
 	}
-	seg := r.control.segment(&r.msg)
+	seg := r.control.segment(int(r.msg.Controllen))
 	if seg == r.cut {
 		seg = 0
 	}

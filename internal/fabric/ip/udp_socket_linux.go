@@ -11,13 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// udpBuffer is the resulting size of a receive buffer.
-type udpBuffer struct {
-	got    int
-	forced bool
-}
-
-func udpSocket(v6 bool) (int, error) {
+// udpSocket makes a socket, and closes it again if setup fails.
+func udpSocket(v6 bool, setup func(fd int) error) (int, error) {
 	domain := unix.AF_INET
 	if v6 {
 		domain = unix.AF_INET6
@@ -25,6 +20,10 @@ func udpSocket(v6 bool) (int, error) {
 	fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("multicast: socket: %w", err)
+	}
+	if err := setup(fd); err != nil {
+		_ = unix.Close(fd) // the first error matters
+		return -1, err
 	}
 	return fd, nil
 }
@@ -35,7 +34,7 @@ type udpOption struct {
 	level, opt, value int
 }
 
-func udpSetOptions(fd int, options []udpOption) error {
+func udpSetOptions(fd int, options ...udpOption) error {
 	for _, o := range options {
 		if err := unix.SetsockoptInt(fd, o.level, o.opt, o.value); err != nil {
 			return fmt.Errorf("multicast: set %s to %d: %w", o.name, o.value, err)
@@ -47,29 +46,23 @@ func udpSetOptions(fd int, options []udpOption) error {
 // udpSendSocket makes a socket that multicasts from the local address and a port of its own, only by the
 // configured interface, and returns its address.
 func udpSendSocket(p *mcastPlan, ttl int) (fd int, name netip.AddrPort, err error) {
-	fd, err = udpSocket(p.v6)
-	if err != nil {
-		return -1, name, err
-	}
-	defer func() {
-		if err != nil {
-			_ = unix.Close(fd) // the first error matters
+	fd, err = udpSocket(p.v6, func(fd int) error {
+		if err := udpSetOptions(fd, udpSendOptions(p, ttl)...); err != nil {
+			return err
 		}
-	}()
-	if err = udpSetOptions(fd, udpSendOptions(p, ttl)); err != nil {
-		return -1, name, err
-	}
-	if !p.v6 {
-		// By index, because many interfaces may share an address.
-		m := unix.IPMreqn{Ifindex: int32(p.Interface.Index)}
-		if err = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &m); err != nil {
-			return -1, name, fmt.Errorf("multicast: send by interface %s (IP_MULTICAST_IF): %w", p.Interface.Name, err)
+		if !p.v6 {
+			// By index, because many interfaces may share an address.
+			m := unix.IPMreqn{Ifindex: int32(p.Interface.Index)}
+			if err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &m); err != nil {
+				return fmt.Errorf("multicast: send by interface %s (IP_MULTICAST_IF): %w", p.Interface.Name, err)
+			}
 		}
-	}
-	if err = unix.Bind(fd, udpSockaddr(p, netip.AddrPortFrom(p.Local, 0))); err != nil {
-		return -1, name, fmt.Errorf("multicast: send from %v on %s: %w", p.Local, p.Interface.Name, err)
-	}
-	name, err = udpSockname(fd)
+		if err := unix.Bind(fd, udpSockaddr(p, netip.AddrPortFrom(p.Local, 0))); err != nil {
+			return fmt.Errorf("multicast: send from %v on %s: %w", p.Local, p.Interface.Name, err)
+		}
+		name, err = udpSockname(fd)
+		return err
+	})
 	return fd, name, err
 }
 
@@ -95,35 +88,25 @@ func udpSendOptions(p *mcastPlan, ttl int) []udpOption {
 
 // udpReceiveSocket makes a socket that receives a group on the configured interface. Before the bind,
 // prepare may set options that must hold from the first datagram on.
-func udpReceiveSocket(p *mcastPlan, group netip.AddrPort, prepare func(fd int) error) (fd int, err error) {
-	fd, err = udpSocket(p.v6)
-	if err != nil {
-		return -1, err
-	}
-	defer func() {
-		if err != nil {
-			_ = unix.Close(fd) // the first error matters
+func udpReceiveSocket(p *mcastPlan, group netip.AddrPort, prepare func(fd int) error) (int, error) {
+	return udpSocket(p.v6, func(fd int) error {
+		// Without this, a socket also receives groups that other programs on this machine have joined. The
+		// IPv6 option needs Linux 4.20, but the bind to the group is enough there.
+		if p.v6 {
+			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0)
+		} else if err := udpSetOptions(fd, udpOption{
+			"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0,
+		}); err != nil {
+			return err
 		}
-	}()
-	// Without this, a socket also receives groups that other programs on this machine have joined. The
-	// IPv6 option needs Linux 4.20, but the bind to the group is enough there.
-	if p.v6 {
-		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0)
-	} else if err = udpSetOptions(fd, []udpOption{
-		{"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0},
-	}); err != nil {
-		return -1, err
-	}
-	if err = prepare(fd); err != nil {
-		return -1, err
-	}
-	if err = unix.Bind(fd, udpSockaddr(p, group)); err != nil {
-		return -1, fmt.Errorf("multicast: bind to %v: %w; if another program has taken the port, choose another", group, err)
-	}
-	if err = udpJoin(p, fd, group.Addr()); err != nil {
-		return -1, err
-	}
-	return fd, nil
+		if err := prepare(fd); err != nil {
+			return err
+		}
+		if err := unix.Bind(fd, udpSockaddr(p, group)); err != nil {
+			return fmt.Errorf("multicast: bind to %v: %w; if another program has taken the port, choose another", group, err)
+		}
+		return udpJoin(p, fd, group.Addr())
+	})
 }
 
 func udpJoin(p *mcastPlan, fd int, group netip.Addr) error {
@@ -148,20 +131,19 @@ func udpJoin(p *mcastPlan, fd int, group netip.Addr) error {
 	return fmt.Errorf("multicast: join %v on %s: %w; %s", group, p.Interface.Name, err, advice)
 }
 
-// udpSetBuffer sizes a receive buffer. With CAP_NET_ADMIN it may exceed rmem_max. Otherwise the kernel
-// clamps silently, so the size is read back.
-func udpSetBuffer(fd, want int) (udpBuffer, error) {
-	forced := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, want) == nil
+// udpSetBuffer sizes a receive buffer. With CAP_NET_ADMIN it may exceed rmem_max (forced). Otherwise the
+// kernel clamps silently, so the size is read back.
+func udpSetBuffer(fd, want int) (got int, forced bool, err error) {
+	forced = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, want) == nil
 	if !forced {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, want); err != nil {
-			return udpBuffer{}, fmt.Errorf("multicast: set SO_RCVBUF to %d: %w", want, err)
+		if err := udpSetOptions(fd, udpOption{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, want}); err != nil {
+			return 0, false, err
 		}
 	}
-	got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
-	if err != nil {
-		return udpBuffer{}, fmt.Errorf("multicast: read SO_RCVBUF back: %w", err)
+	if got, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
+		err = fmt.Errorf("multicast: read SO_RCVBUF back: %w", err)
 	}
-	return udpBuffer{got: got, forced: forced}, nil
+	return got, forced, err
 }
 
 // udpMemInfo reads the bytes that the kernel has charged a socket's queue (SK_MEMINFO_RMEM_ALLOC), and
