@@ -111,10 +111,9 @@ func udpOpenGroup(p *mcastPlan, g netip.AddrPort, f *Features) (*udpSender, *udp
 	if err != nil {
 		return s, nil, err
 	}
-	r.cut = p.cut
 	if noFilter != nil {
 		f.Filter, f.FilterReason = false, noFilter.Error()
-		r.own = newUDPName(p, own)
+		r.in.own = newUDPName(p, own)
 	} else {
 		r.filtered = filtered
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -87,6 +88,35 @@ func (s *rawSocket) Write(b []byte) (int, error) {
 	}
 	n, err := unix.SendmsgN(s.fd, b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	return max(0, n), err
+}
+
+// send sends a message if there is room, and else returns EAGAIN.
+func (s *rawSocket) send(msg *unix.Msghdr) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.fd < 0 {
+		return net.ErrClosed
+	}
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(msg)), unix.MSG_DONTWAIT)
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR:
+		default:
+			return errno
+		}
+	}
+}
+
+// awaitRoom blocks until the socket is writable, for at most d.
+func (s *rawSocket) awaitRoom(d time.Duration) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.fd >= 0 {
+		fds := [1]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT}}
+		_, _ = unix.Poll(fds[:], int(d.Milliseconds())) // the caller tries again in any case
+	}
 }
 
 // CloseWrite ends the outgoing direction.

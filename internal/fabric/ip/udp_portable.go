@@ -138,9 +138,10 @@ func (s *udpPortableSender) Close() error {
 	return s.conn.Close()
 }
 
-// udpPortableReceiver receives one datagram per call.
+// udpPortableReceiver receives one datagram per call. It does not know of datagrams that a full queue drops.
 type udpPortableReceiver struct {
 	mcastWaker
+	udpCounters
 	group  netip.AddrPort
 	own    netip.AddrPort
 	conn   *net.UDPConn
@@ -149,8 +150,6 @@ type udpPortableReceiver struct {
 	buffer int         // bytes of the socket buffer
 	ready  func() bool // whether the queue has datagrams
 	closed atomic.Bool
-
-	datagrams, malformed, calls atomic.Uint64
 }
 
 func newPortableReceiver(p *mcastPlan, group, own netip.AddrPort) (*udpPortableReceiver, error) {
@@ -210,11 +209,6 @@ func (r *udpPortableReceiver) Receive(s fabric.Sink) error {
 }
 
 const udpPortableBurst = 64
-
-// Stats implements fabric.Receiver. Datagrams that a full queue drops are not reported.
-func (r *udpPortableReceiver) Stats() fabric.ReceiverStats {
-	return fabric.ReceiverStats{Datagrams: r.datagrams.Load(), Malformed: r.malformed.Load(), Calls: r.calls.Load()}
-}
 
 // Close makes a blocked Receive return.
 func (r *udpPortableReceiver) Close() error {

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -157,15 +155,4 @@ func udpMemInfo(fd int) (queued, drops uint32, err error) {
 		return 0, 0, fmt.Errorf("multicast: read SO_MEMINFO: %w", errno)
 	}
 	return info[unix.SK_MEMINFO_RMEM_ALLOC], info[unix.SK_MEMINFO_DROPS], nil
-}
-
-// udpFile hands a socket to Go's poller, as a file and not as a net.Conn, whose errors allocate.
-func udpFile(fd int, name string) (*os.File, syscall.RawConn, error) {
-	f := os.NewFile(uintptr(fd), name)
-	raw, err := f.SyscallConn()
-	if err != nil {
-		_ = f.Close() // the first error matters
-		return nil, nil, fmt.Errorf("multicast: poll a socket: %w", err)
-	}
-	return f, raw, nil
 }

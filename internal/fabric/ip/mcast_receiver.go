@@ -2,8 +2,22 @@ package ip
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
 )
+
+// udpCounters are the counters of a receiver.
+type udpCounters struct {
+	datagrams, malformed, calls, dropped atomic.Uint64
+}
+
+func (c *udpCounters) Stats() fabric.ReceiverStats {
+	return fabric.ReceiverStats{
+		Datagrams: c.datagrams.Load(), Dropped: c.dropped.Load(), Malformed: c.malformed.Load(), Calls: c.calls.Load(),
+	}
+}
 
 // past is a deadline that has passed. The zero time would mean no deadline.
 var past = time.Unix(1, 0)
