@@ -29,7 +29,6 @@ func (p *peer) link(ctx context.Context) {
 		return
 	}
 	p.out, p.auth = c, link
-	p.t.conns.Add(1)
 	p.kick()
 	p.mu.Unlock()
 	p.outEnded(p.watch(link.reader(c)))
@@ -47,7 +46,7 @@ func (p *peer) watch(c io.Reader) error {
 	if h, err := session.ParseStream(b[:]); err != nil || h.Kind != session.Goodbye {
 		return fmt.Errorf("%w: on a connection that we send on", session.ErrMalformed)
 	}
-	p.heardBye()
+	p.happened(p.links.OutGoodbye) // the peer has no connection of its own
 	_, _ = c.Read(b[:])
 	return fabric.ErrGoodbye
 }
@@ -69,7 +68,7 @@ func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 		case errors.Is(err, errAuth):
 			p.t.log.Warn("connect", "peer", p.rank, "err", err)
 			return nil, none, fmt.Errorf("connect: %w", err)
-		case errors.Is(err, syscall.ECONNREFUSED) && (time.Since(begin) > tcpRefused || p.leaves()):
+		case errors.Is(err, syscall.ECONNREFUSED) && (time.Since(begin) > tcpRefused || p.state() != session.Open):
 			return nil, none, fmt.Errorf("connect: %w", err)
 		}
 		select {
@@ -78,13 +77,6 @@ func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 		case <-time.After(pause):
 		}
 	}
-}
-
-// leaves reports whether the connection is ending.
-func (p *peer) leaves() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.links.State() != session.Open
 }
 
 // try dials once.

@@ -21,7 +21,7 @@ const (
 type peerWriter struct {
 	p *peer
 
-	at  int   // index of the next item of p.cur
+	at  int   // index of the next item of peerOutbox.cur
 	off int64 // bytes of it that were sent
 
 	vec     [][]byte
@@ -41,18 +41,11 @@ func (w *peerWriter) run() {
 	for range w.p.wake {
 		for w.step() {
 		}
-		if w.p.over() {
+		if w.p.state() == session.Gone && w.p.t.closed.Load() { // nothing more can be queued
 			w.step() // puts that were queued meanwhile are done
 			return
 		}
 	}
-}
-
-// over reports whether nothing more can be queued.
-func (p *peer) over() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.links.State() == session.Gone && p.t.closed.Load()
 }
 
 // step sends one batch, and reports whether there may be more.
@@ -60,31 +53,32 @@ func (w *peerWriter) step() bool {
 	p := w.p
 	p.mu.Lock()
 	out := p.out
-	if p.cut {
-		p.cut = false
-		p.flying = p.cur.take(p.q.take(p.flying, false), false)
+	o := &p.box
+	if o.cut {
+		o.cut = false
+		o.end(false)
 	}
-	if w.at > 0 && w.at == len(p.cur.items) {
-		p.cur.reset() // lets go of users' buffers
+	if w.at > 0 && w.at == len(o.cur.items) {
+		o.cur.reset() // lets go of users' buffers
 		w.at, w.off = 0, 0
 	}
 	more, bye := false, false
 	switch {
 	case p.links.Ended():
-		p.flying = p.cur.take(p.q.take(p.flying, true), true)
-		p.cur.reset()
-		p.q.reset()
+		o.end(true)
+		o.cur.reset()
+		o.next.reset()
 		w.at, w.off = 0, 0
 	case out == nil:
-	case w.at < len(p.cur.items):
+	case w.at < len(o.cur.items):
 		more = true
-	case len(p.q.items) > 0:
-		p.cur, p.q = p.q, p.cur
+	case len(o.next.items) > 0:
+		o.cur, o.next = o.next, o.cur
 		more = true
 	default:
 		bye = p.links.SayGoodbye()
 	}
-	p.busy = more || bye
+	o.busy = more || bye
 	p.mu.Unlock()
 	w.notify()
 	switch {
@@ -110,26 +104,26 @@ func (w *peerWriter) step() bool {
 func (w *peerWriter) notify() {
 	p := w.p
 	p.mu.Lock()
-	w.done, p.flying = p.flying, w.done[:0]
+	w.done, p.box.flying = p.box.flying, w.done[:0]
 	p.mu.Unlock()
 	for _, piece := range w.done {
 		p.t.h.PutDone(p.rank, piece)
 	}
 }
 
-// fill gathers a batch from p.cur. Only write changes p.cur, except for the mark of cancelled items.
+// fill gathers a batch.
 func (w *peerWriter) fill() {
-	p := w.p
+	cur := &w.p.box.cur
 	w.vec, w.size, w.nheads, w.scratch, w.raw = w.vec[:0], 0, 0, w.scratch[:0], false
-	for w.at < len(p.cur.items) && w.size < session.MaxPart && len(w.vec)+2 <= peerVec && w.nheads < peerHeads {
-		it := &p.cur.items[w.at]
+	for w.at < len(cur.items) && w.size < session.MaxPart && len(w.vec)+2 <= peerVec && w.nheads < peerHeads {
+		it := &cur.items[w.at]
 		ended := true
 		switch it.kind {
 		case itemFrames:
-			w.add(p.cur.arena[it.from:it.to])
+			w.add(cur.arena[it.from:it.to])
 		case itemRecord:
 			// A record was made when nothing else was queued, so it is the first item.
-			w.add(p.cur.arena[it.from:it.to])
+			w.add(cur.arena[it.from:it.to])
 			w.raw = true
 			w.at++
 			return
@@ -141,7 +135,7 @@ func (w *peerWriter) fill() {
 				return
 			}
 			if ended {
-				p.answered(it.read.Op)
+				w.p.answered(it.read.Op)
 			}
 		}
 		if ended {
@@ -149,6 +143,13 @@ func (w *peerWriter) fill() {
 			w.off = 0
 		}
 	}
+}
+
+// answered counts an answer that is about to be sent, or was refused: the peer may read again.
+func (p *peer) answered(op fabric.OpKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reads.End(op)
 }
 
 func (w *peerWriter) add(b []byte) {
@@ -171,7 +172,7 @@ func (w *peerWriter) data(it *peerItem) bool {
 		n, ended = -1, true
 	}
 	if ended {
-		p.flying = append(p.flying, it.piece)
+		p.box.flying = append(p.box.flying, it.piece)
 		it.kind = itemNone
 	}
 	p.mu.Unlock()
@@ -219,10 +220,10 @@ func (w *peerWriter) flush(c *net.TCPConn) error {
 	w.protect()
 	for w.bufs = w.vec; len(w.bufs) > 0; {
 		p.mu.Lock()
-		cut := p.cut
+		cut := p.box.cut
 		var err error
 		if cut {
-			p.cut = false
+			p.box.cut = false
 		} else {
 			err = c.SetWriteDeadline(time.Now().Add(p.t.cfg.Timeout))
 		}
@@ -239,7 +240,7 @@ func (w *peerWriter) flush(c *net.TCPConn) error {
 		p.sent.Add(uint64(n))
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			p.mu.Lock()
-			again := n > 0 || p.cut
+			again := n > 0 || p.box.cut
 			p.mu.Unlock()
 			if again {
 				continue
@@ -290,7 +291,7 @@ func (w *peerWriter) spill() {
 	}
 	w.bufs = net.Buffers{b}
 	p.mu.Lock()
-	p.flying = p.cur.take(p.q.take(p.flying, false), false)
+	p.box.end(false)
 	p.mu.Unlock()
 	w.notify()
 }

@@ -71,9 +71,7 @@ type TCP struct {
 	regMu sync.RWMutex // read-locked while a registered buffer is read
 	reg   map[fabric.OpKey][]byte
 
-	conns     atomic.Int64  // open authenticated connections, in both directions
 	strangers atomic.Uint64 // connections that were not authenticated
-	refused   atomic.Uint64 // reads of peers that were not, or not fully, answered
 }
 
 // Reliable is t with its capabilities.
@@ -211,7 +209,6 @@ func (t *TCP) copyOut(b []byte, r *fabric.ReadRequest, part int64) bool {
 	buf, ok := t.reg[r.Op]
 	for _, s := range r.Spans {
 		if !ok || s.Off > int64(len(buf)) || s.Len > int64(len(buf))-s.Off {
-			t.refused.Add(1)
 			return false
 		}
 		if skip := min(part, s.Len); len(b) > 0 {
@@ -241,13 +238,6 @@ func (t *TCP) Flush(limit time.Duration) {
 	for end := time.Now().Add(limit); slices.ContainsFunc(t.peers, waits) && time.Now().Before(end); {
 		time.Sleep(100 * time.Microsecond)
 	}
-}
-
-// flushed reports whether the kernel has the whole queue, or the peer is gone.
-func (p *peer) flushed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.links.Ended() || (len(p.q.items) == 0 && !p.busy)
 }
 
 // Stats implements fabric.Lifecycle.

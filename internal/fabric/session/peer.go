@@ -110,9 +110,6 @@ func (l *Links) CanSend() bool { return l.peer.state == Open && !l.dead }
 // Ended reports whether nothing queued can leave any more.
 func (l *Links) Ended() bool { return l.peer.state == Gone || l.dead }
 
-// OutDead reports whether OutEnded was called.
-func (l *Links) OutDead() bool { return l.dead }
-
 // Dial reports whether the driver has to dial now.
 func (l *Links) Dial() bool {
 	if l.dialed || l.peer.state != Open {
