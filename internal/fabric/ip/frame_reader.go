@@ -66,15 +66,8 @@ func (f *frameReader) message(n int) ([]byte, error) {
 }
 
 // data fills b with payload, and returns how many bytes it read.
-func (f *frameReader) data(b []byte) (n int, err error) {
-	for n < len(b) && err == nil {
-		var k int
-		k, err = f.br.Read(b[n:])
-		n += k
-	}
-	if n == len(b) {
-		err = nil
-	}
+func (f *frameReader) data(b []byte) (int, error) {
+	n, err := io.ReadFull(f.br, b)
 	return n, frameCut(err)
 }
 

@@ -21,15 +21,15 @@ import (
 // TCPConfig configures the reliable side.
 type TCPConfig struct {
 	Rank, Size int
-	Listener   net.Listener  // made by Listen, so that the other ranks could learn its address
-	Addrs      []string      // of all ranks, host:port
-	Secret     []byte        // key of the job; connections are authenticated with it in both directions
-	Secure     bool          // connections are encrypted; the same on all ranks
-	Integrity  bool          // connections carry checksums, unless Secure; the same on all ranks
-	Timeout    time.Duration // time without progress after which a peer is lost; 0: 10 s
-	Local      netip.Addr    // address of outgoing connections, if valid
-	Poller     *Poller       // reads the connections; nil: one goroutine per connection does
-	Logger     *slog.Logger  // may be nil
+	Listener   *net.TCPListener // made by Listen, so that the other ranks could learn its address
+	Addrs      []string         // of all ranks, host:port
+	Secret     []byte           // key of the job; connections are authenticated with it in both directions
+	Secure     bool             // connections are encrypted; the same on all ranks
+	Integrity  bool             // connections carry checksums, unless Secure; the same on all ranks
+	Timeout    time.Duration    // time without progress after which a peer is lost; 0: 10 s
+	Local      netip.Addr       // address of outgoing connections, if valid
+	Poller     *Poller          // reads the connections; nil: one goroutine per connection does
+	Logger     *slog.Logger     // may be nil
 }
 
 const (
@@ -84,7 +84,7 @@ func (t *TCP) Reliable() fabric.Reliable {
 }
 
 // Listen makes the listener of a rank on any free port, on one address if local is valid.
-func Listen(local netip.Addr) (net.Listener, error) {
+func Listen(local netip.Addr) (*net.TCPListener, error) {
 	addr := ":0"
 	if local.IsValid() {
 		addr = netip.AddrPortFrom(local, 0).String()
@@ -95,7 +95,7 @@ func Listen(local netip.Addr) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for peers: %w", err)
 	}
-	return l, nil
+	return l.(*net.TCPListener), nil
 }
 
 // NewTCP starts to accept connections of peers. It owns cfg.Listener.

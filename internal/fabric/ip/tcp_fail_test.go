@@ -19,7 +19,7 @@ import (
 // tcpFake is a peer that a test controls: it completes the handshake, and then does what the test wants.
 type tcpFake struct {
 	self authSelf
-	l    net.Listener
+	l    *net.TCPListener
 }
 
 // newTCPFake starts two ranks. Rank 0 takes the fake for rank 1.

@@ -59,7 +59,7 @@ func TestTCPDifferentProtection(t *testing.T) {
 // tcpMeddler forwards between rank 0, which dials, and rank 1. It records all bytes, and changes bytes
 // of rank 0 after a call of set.
 type tcpMeddler struct {
-	l      net.Listener
+	l      *net.TCPListener
 	wg     sync.WaitGroup
 	mu     sync.Mutex
 	seen   []byte

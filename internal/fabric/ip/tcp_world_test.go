@@ -210,7 +210,7 @@ func openTCPWorld(t *testing.T, local netip.Addr, handlers []fabric.Handler, cha
 	t.Helper()
 	w := &tcpWorld{}
 	n := len(handlers)
-	ls := make([]net.Listener, n)
+	ls := make([]*net.TCPListener, n)
 	for i := range ls {
 		l, err := Listen(local)
 		if err != nil {
