@@ -1,10 +1,12 @@
 package ip
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -57,13 +59,7 @@ func newMcastPlan(cfg McastConfig) (*mcastPlan, error) {
 	}
 	p.Local = cfg.Local.Unmap()
 	p.v6 = p.Local.Is6()
-	if err := p.checkInterface(); err != nil {
-		return nil, err
-	}
-	if err := p.checkGroups(); err != nil {
-		return nil, err
-	}
-	if err := p.checkSizes(); err != nil {
+	if err := cmp.Or(p.checkInterface(), p.checkGroups(), p.checkSizes()); err != nil {
 		return nil, err
 	}
 	if p.TTL == 0 {
@@ -95,25 +91,19 @@ func (p *mcastPlan) checkInterface() error {
 	if err != nil {
 		return fmt.Errorf("multicast: addresses of interface %s: %w", ifc.Name, err)
 	}
-	for _, a := range addrs {
-		n, ok := a.(*net.IPNet)
-		if !ok {
-			continue
-		}
-		on, ok := netip.AddrFromSlice(n.IP)
-		if !ok {
-			continue
-		}
-		if on.Unmap() == p.Local.WithZone("") {
-			return nil
-		}
-		// All of 127.0.0.0/8 is local, not only the interface's address.
-		if p.loopback() && p.Local.Is4() && n.Contains(p.Local.AsSlice()) {
-			return nil
-		}
+	if slices.ContainsFunc(addrs, p.isLocal) {
+		return nil
 	}
 	return fmt.Errorf("multicast: %v is not an address of interface %s, which has %v; choose one of "+
 		"these or another interface", p.Local, ifc.Name, addrs)
+}
+
+// isLocal reports whether an address of the interface is the local one. All of 127.0.0.0/8 is local, not
+// only the interface's address.
+func (p *mcastPlan) isLocal(a net.Addr) bool {
+	local := p.Local.AsSlice()
+	n, ok := a.(*net.IPNet)
+	return ok && (n.IP.Equal(local) || p.loopback() && p.Local.Is4() && n.Contains(local))
 }
 
 func (p *mcastPlan) checkGroups() error {

@@ -28,10 +28,9 @@ type peerIn struct {
 	got  int           // bytes of the payload that were read
 	skip bool          // the handler ignores the payload
 
-	once sync.Once
-	stop chan struct{}
-	free chan *peerBuffer
-	made int
+	once  sync.Once
+	stop  chan struct{}
+	parts chan struct{} // one element per part that the handler or the reader holds
 }
 
 // peerConn is the part of a connection that the reader uses.
@@ -43,17 +42,12 @@ type peerConn interface {
 // peerBuffer is a fabric.Buffer with the memory of a part.
 type peerBuffer struct {
 	fabric.Buffer
-	mem *[session.MaxPart]byte
-}
-
-func newPeerBuffer(in *peerIn) *peerBuffer {
-	b := &peerBuffer{}
-	b.Free = func(*fabric.Buffer) { in.release(b) }
-	return b
+	in  *peerIn // nil: the buffer is free
+	mem [session.MaxPart]byte
 }
 
 func newPeerIn(p *peer, c peerConn, l authLink) *peerIn {
-	in := &peerIn{p: p, link: l, stop: make(chan struct{}), free: make(chan *peerBuffer, peerBuffers)}
+	in := &peerIn{p: p, link: l, stop: make(chan struct{}), parts: make(chan struct{}, peerBuffers)}
 	in.use(c)
 	return in
 }
@@ -181,36 +175,31 @@ func (in *peerIn) part() error {
 	return nil
 }
 
-// buffer blocks until a buffer is free. nil: the handler ignores the data.
+// buffer blocks until the connection may have another buffer. nil: the handler ignores the data.
 func (in *peerIn) buffer() (*peerBuffer, error) {
-	var b *peerBuffer
 	select {
-	case b = <-in.free:
+	case in.parts <- struct{}{}:
 	default:
-		if in.made < peerBuffers {
-			in.made++
-			b = newPeerBuffer(in)
-			break
-		}
 		select {
-		case b = <-in.free:
+		case in.parts <- struct{}{}:
 		case <-in.p.quiet:
 			return nil, nil //nolint:nilnil // documented: no buffer is needed
 		case <-in.stop:
 			return nil, fmt.Errorf("read: %w", net.ErrClosed)
 		}
 	}
-	b.mem = in.p.t.memory.Get().(*[session.MaxPart]byte)
+	b := in.p.t.buffers.Get().(*peerBuffer)
+	b.in = in
 	return b, nil
 }
 
-// release takes a buffer back; its memory may serve another connection next.
-func (in *peerIn) release(b *peerBuffer) {
-	mem := b.mem
-	if mem == nil {
+// release takes a buffer back, which may serve another connection next.
+func (b *peerBuffer) release(*fabric.Buffer) {
+	in := b.in
+	if in == nil {
 		panic("fabric/ip: a buffer was released twice")
 	}
-	b.B, b.mem = nil, nil
-	in.p.t.memory.Put(mem)
-	in.free <- b
+	b.B, b.in = nil, nil
+	in.p.t.buffers.Put(b)
+	<-in.parts
 }

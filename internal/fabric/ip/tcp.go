@@ -66,7 +66,7 @@ type TCP struct {
 	ended  chan struct{} // closed at the end of Close
 
 	pending tcpPending
-	memory  sync.Pool // *[session.MaxPart]byte
+	buffers sync.Pool // *peerBuffer
 
 	regMu sync.RWMutex // read-locked while a registered buffer is read
 	reg   map[fabric.OpKey][]byte
@@ -118,15 +118,25 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	protection := protectNothing
+	if cfg.Secure {
+		protection = protectSeal
+	} else if cfg.Integrity {
+		protection = protectSums
+	}
 	t := &TCP{
 		cfg: cfg, h: h,
-		self:  authSelf{rank: cfg.Rank, size: cfg.Size, secret: cfg.Secret, protection: cfg.protection()},
+		self:  authSelf{rank: cfg.Rank, size: cfg.Size, secret: cfg.Secret, protection: protection},
 		log:   cfg.Logger,
 		peers: make([]*peer, cfg.Size),
 		reg:   make(map[fabric.OpKey][]byte),
 		ended: make(chan struct{}),
 	}
-	t.memory.New = func() any { return new([session.MaxPart]byte) }
+	t.buffers.New = func() any {
+		b := &peerBuffer{}
+		b.Free = b.release
+		return b
+	}
 	t.pending.limit = 2*cfg.Size + 64
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	for i := range t.peers {
@@ -136,16 +146,6 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 	}
 	t.wg.Go(t.accept)
 	return t, nil
-}
-
-func (c *TCPConfig) protection() protection {
-	switch {
-	case c.Secure:
-		return protectSeal
-	case c.Integrity:
-		return protectSums
-	}
-	return protectNothing
 }
 
 // peer returns a peer. It panics for any other rank.

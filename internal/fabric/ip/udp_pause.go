@@ -14,9 +14,6 @@ const (
 // begin notes that the queue is full.
 func (p *udpPause) begin() { *p = max(*p, udpFirstPause) }
 
-// end notes that the queue has room.
-func (p *udpPause) end() { *p = 0 }
-
 // sleep backs off if the queue is full, for at most d, and reports whether the queue was full. Each
 // sleep is twice as long as the one before.
 func (p *udpPause) sleep(d time.Duration) bool {

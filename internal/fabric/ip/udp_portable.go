@@ -109,7 +109,7 @@ func (s *udpPortableSender) write(b []byte) error {
 func (s *udpPortableSender) explain(err error) error {
 	switch {
 	case err == nil:
-		s.pause.end()
+		s.pause = 0
 		return nil
 	case s.closed.Load():
 		return fabric.ErrClosed

@@ -143,7 +143,7 @@ func (s *udpSender) transmit(first, n, cut, copies int) (took int, err error) {
 		s.filtered.Add(-uint64(copies))
 		return 0, err
 	}
-	s.pause.end()
+	s.pause = 0
 	return n, nil
 }
 
