@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -38,6 +39,15 @@ func (p *mcastPlan) batch() int {
 		return 1
 	}
 	return mcastBatch(p.head, p.Chunk)
+}
+
+// capabilities are those that the plan decides, for a receive buffer and the charge of a chunk to it.
+func (p *mcastPlan) capabilities(batch, buffer, charge int) fabric.Capabilities {
+	return fabric.Capabilities{
+		Chunk: p.Chunk, Batch: batch, Room: mcastRoom(buffer, charge), Header: p.head,
+		// Loopback counts as if it were Ethernet, so that numbers can be compared.
+		Overhead: (ethernet+mcastIPHeader(p.v6)+udpHeader)*p.packets() + p.head,
+	}
 }
 
 // short is the plan for chunks that fit a packet.

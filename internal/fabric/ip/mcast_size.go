@@ -73,12 +73,6 @@ func mcastBatch(head, chunk int) int {
 	return max(1, min(mcastMaxSuper/(head+chunk), mcastMaxSegments))
 }
 
-// mcastOverhead is the number of bytes that Ethernet adds to a payload of some packets. Loopback counts
-// as if it were Ethernet, so that numbers can be compared.
-func mcastOverhead(v6 bool, head, packets int) int {
-	return (ethernet+mcastIPHeader(v6)+udpHeader)*packets + head
-}
-
 // mcastFrameCharge estimates what a kernel charges a socket for a datagram of this size from a network
 // card. Drivers put a frame into a buffer of a power of two. The buffer also holds the headroom and the
 // descriptor of the fragments (NET_SKB_PAD and skb_shared_info, together below 400 bytes), and struct

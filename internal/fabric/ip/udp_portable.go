@@ -15,6 +15,47 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
+// openPortable opens plain sockets of the standard library, which every system has: one datagram per
+// call, and one copy on each side.
+func openPortable(p *mcastPlan) (*Multicast, error) {
+	ports := make(map[uint16]bool)
+	m := &Multicast{}
+	if p.cut > 0 {
+		return nil, fmt.Errorf("multicast: chunks of several packets need Linux and its super-packets; "+
+			"use chunks of at most %d bytes", p.cut-p.head)
+	}
+	buffer := p.ReceiveBuffer
+	for _, g := range p.Groups {
+		// The standard library binds to the wildcard address, so only ports distinguish groups.
+		if ports[g.Port()] {
+			return nil, fmt.Errorf("multicast: two subgroups have port %d; here each needs its own", g.Port())
+		}
+		ports[g.Port()] = true
+		s, err := newPortableSender(p, g)
+		if err != nil {
+			_ = m.Close() // the first error matters
+			return nil, err
+		}
+		m.senders = append(m.senders, s)
+		r, err := newPortableReceiver(p, g, s.own)
+		if err != nil {
+			_ = m.Close() // the first error matters
+			return nil, err
+		}
+		m.receivers = append(m.receivers, r)
+		buffer = r.buffer
+	}
+	m.caps = p.capabilities(1, buffer, mcastFrameCharge(p.Chunk+p.head+udpHeader+mcastIPHeader(p.v6)))
+	const none = "plain sockets"
+	f := Features{
+		Sockets:   mcastPortable,
+		GSOReason: none, GROReason: none, FilterReason: none,
+		RecvBufferWanted: p.ReceiveBuffer, RecvBufferGot: buffer,
+	}
+	m.features = func() Features { return f }
+	return m, nil
+}
+
 // udpPortableSender copies header and payload into one buffer and sends it.
 type udpPortableSender struct {
 	group  netip.AddrPort
@@ -77,7 +118,6 @@ func mcastPlainName(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
 
-// Send implements fabric.Sender.
 func (s *udpPortableSender) Send(b *fabric.Batch) (int, error) {
 	if len(b.Headers) == 0 {
 		return 0, nil
@@ -125,10 +165,10 @@ func (s *udpPortableSender) explain(err error) error {
 // udpPortableWait is how long a Send may block: Go's sockets cannot report whether they have room.
 const udpPortableWait = time.Millisecond
 
-// Completed implements fabric.Sender. The kernel copies the payloads.
+// Completed counts all that were sent: the kernel copies the payloads.
 func (s *udpPortableSender) Completed() uint64 { return s.sent }
 
-// Await implements fabric.Sender. It sleeps if the queue of the device was full; otherwise Send itself
+// Await sleeps if the queue of the device was full; otherwise Send itself
 // blocks for a moment.
 func (s *udpPortableSender) Await(d time.Duration) { s.pause.sleep(d) }
 
@@ -177,10 +217,9 @@ func mcastSetReadBuffer(conn *net.UDPConn, want int) int {
 	return mcastReadBuffer(conn, limit)
 }
 
-// Attach implements fabric.Receiver. Portable sockets have no poller.
+// Attach does nothing: portable sockets have no poller.
 func (r *udpPortableReceiver) Attach(fabric.Sink, func(error)) bool { return false }
 
-// Receive implements fabric.Receiver.
 func (r *udpPortableReceiver) Receive(s fabric.Sink) error {
 	for i := 0; i < udpPortableBurst && (i == 0 || r.ready()); i++ {
 		n, from, err := r.conn.ReadFromUDPAddrPort(r.buf)
@@ -216,6 +255,6 @@ func (r *udpPortableReceiver) Close() error {
 	return r.conn.Close()
 }
 
-// Pending implements fabric.Receiver. On systems that cannot tell, the engine may take queued datagrams
-// for lost, and they arrive as duplicates.
+// Pending is false on systems that cannot tell. The engine may then take queued datagrams for lost, and
+// they arrive as duplicates.
 func (r *udpPortableReceiver) Pending() bool { return mcastReady(r.conn)() }
