@@ -291,7 +291,10 @@ func (p *peer) admit(c peerConn, l authLink) (*peerIn, authVerdict) {
 // inEnded says that the reader has ended.
 func (p *peer) inEnded(in *peerIn, err error) {
 	in.close()
-	in.ended()
+	if in.b != nil { // of an unfinished frame
+		in.b.Release()
+		in.b = nil
+	}
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the connection closed without a goodbye")
 	}

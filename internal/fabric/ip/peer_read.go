@@ -78,14 +78,6 @@ func (in *peerIn) close() {
 	})
 }
 
-// ended releases the buffer of an unfinished frame.
-func (in *peerIn) ended() {
-	if in.b != nil {
-		in.b.Release()
-		in.b = nil
-	}
-}
-
 // errMore says that more may be there to read, but other connections have to be served first.
 var errMore = errors.New("more is there")
 

@@ -81,21 +81,20 @@ func (w *peerWriter) step() bool {
 	o.busy = more || bye
 	p.mu.Unlock()
 	w.notify()
-	switch {
-	case bye:
-		w.vec, w.raw = append(w.vec[:0], (&session.Frame{Kind: session.Goodbye}).AppendStream(w.heads[0][:0])), false
-		err := w.flush(out)
-		if err == nil {
-			err = out.CloseWrite()
-		}
-		if err != nil {
-			p.outEnded(err)
-		}
-	case more:
+	if !more && !bye {
+		return false
+	}
+	if more {
 		w.fill()
-		if err := w.flush(out); err != nil {
-			p.outEnded(err)
-		}
+	} else {
+		w.vec, w.raw = append(w.vec[:0], (&session.Frame{Kind: session.Goodbye}).AppendStream(w.heads[0][:0])), false
+	}
+	err := w.flush(out)
+	if err == nil && bye {
+		err = out.CloseWrite()
+	}
+	if err != nil {
+		p.outEnded(err)
 	}
 	return more
 }
@@ -168,15 +167,13 @@ func (w *peerWriter) data(it *peerItem) bool {
 	n := min(it.piece.Len-w.off, session.MaxPart)
 	ended := w.off+n == it.piece.Len
 	p.mu.Lock()
-	if it.cancelled {
-		n, ended = -1, true
-	}
-	if ended {
+	cancelled := it.cancelled
+	if ended = ended || cancelled; ended {
 		p.box.flying = append(p.box.flying, it.piece)
 		it.kind = itemNone
 	}
 	p.mu.Unlock()
-	if n < 0 {
+	if cancelled {
 		return true
 	}
 	w.head(&session.Frame{
@@ -221,12 +218,8 @@ func (w *peerWriter) flush(c *net.TCPConn) error {
 	for w.bufs = w.vec; len(w.bufs) > 0; {
 		p.mu.Lock()
 		cut := p.box.cut
-		var err error
-		if cut {
-			p.box.cut = false
-		} else {
-			err = c.SetWriteDeadline(time.Now().Add(p.t.cfg.Timeout))
-		}
+		p.box.cut = false
+		err := c.SetWriteDeadline(time.Now().Add(p.t.cfg.Timeout))
 		p.mu.Unlock()
 		if cut {
 			w.spill()

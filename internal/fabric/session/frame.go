@@ -16,13 +16,12 @@ import (
 // Kind is the kind of a frame. Each network carries a subset.
 type Kind uint8
 
-// The kinds of frames. With No set, the answers Here and Checked are negative.
+// The kinds of frames. With No set, the answers Here and Checked are negative. Slots carry these numbers,
+// up to Goodbye.
 const (
 	None    Kind = iota
 	Message      // payload: a message
 	Data         // payload: a part of a piece
-	Read         // payload: spans that the sender wants to read
-	Answer       // payload: a part of the answer to a Read
 	Ask          // asks where the buffer of the operation is
 	Here         // answers Ask: RKey, ID (the address) and Len of the buffer
 	Check        // asks whether the buffer is still registered, after read ID
@@ -31,6 +30,8 @@ const (
 	Revoked      // answers Revoke
 	Credit       // carries only a Grant
 	Goodbye      // ends the connection in order
+	Read         // payload: spans that the sender wants to read
+	Answer       // payload: a part of the answer to a Read
 )
 
 // Answers reports whether frames of this kind answer one of the peer's.
