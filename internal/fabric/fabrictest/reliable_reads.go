@@ -28,7 +28,9 @@ func testReads(t *testing.T, n Network) {
 		{[]fabric.Span{{Off: 0, Len: size}}, true},
 		{[]fabric.Span{{Off: 17, Len: 1}}, true},
 		{[]fabric.Span{{Off: 256 << 10, Len: 256<<10 + 1}}, true},
-		{[]fabric.Span{{Off: 9, Len: 1}, {Off: 100, Len: 3}, {Off: size - 1, Len: 1}, {Off: 200, Len: 300_000}, {Off: 5}}, true},
+		{[]fabric.Span{
+			{Off: 9, Len: 1}, {Off: 100, Len: 3}, {Off: size - 1, Len: 1}, {Off: 200, Len: 300_000}, {Off: 5},
+		}, true},
 		{many, true},
 		{[]fabric.Span{{Off: size, Len: 0}}, true},
 		{[]fabric.Span{{Off: 0, Len: size + 1}}, false},

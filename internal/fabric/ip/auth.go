@@ -122,14 +122,6 @@ func (l authLink) reader(c io.Reader) io.Reader {
 	return seal.NewReader(l.in, c)
 }
 
-// wrap protects bytes.
-func (l authLink) wrap(b []byte) []byte {
-	if l.out == nil {
-		return b
-	}
-	return l.out.Append(nil, b)
-}
-
 // prove returns the proof of one role for a hello and the acceptor's nonce. A zero byte ends the role, and
 // the other fields have fixed sizes, so different facts give different inputs.
 func (a *authSelf) prove(role string, h *authHello, nonce []byte) []byte {

@@ -63,7 +63,10 @@ func (p *mcastPlan) short() *mcastPlan {
 // newMcastPlan checks everything that can be checked without a socket. The kernel would only return
 // EINVAL, or fail silently.
 func newMcastPlan(cfg McastConfig) (*mcastPlan, error) {
-	p := &mcastPlan{McastConfig: cfg, head: mcastHead(cfg.Sums)}
+	p := &mcastPlan{McastConfig: cfg, head: wire.HeaderSize}
+	if cfg.Sums {
+		p.head += wire.SumSize
+	}
 	if cfg.Interface == nil {
 		return nil, errors.New("multicast: no interface chosen; name one, so that nothing leaves by the default route")
 	}

@@ -42,14 +42,6 @@ func mcastIPHeader(v6 bool) int {
 	return ipv4Header
 }
 
-// mcastHead is the size of a datagram's header.
-func mcastHead(sums bool) int {
-	if sums {
-		return wire.HeaderSize + wire.SumSize
-	}
-	return wire.HeaderSize
-}
-
 // mcastPut encodes a header to all of b.
 func mcastPut(b []byte, h wire.Header) {
 	if len(b) > wire.HeaderSize {

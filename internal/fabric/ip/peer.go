@@ -215,7 +215,11 @@ func (p *peer) act(n session.Next, bound time.Duration) {
 	}
 	if n.GoodbyeIn {
 		// The only frame in this direction: it always fits the socket's buffer.
-		_, _ = p.in.conn.Write(p.in.link.wrap((&session.Frame{Kind: session.Goodbye}).AppendStream(nil)))
+		bye := (&session.Frame{Kind: session.Goodbye}).AppendStream(nil)
+		if d := p.in.link.out; d != nil {
+			bye = d.Append(nil, bye)
+		}
+		_, _ = p.in.conn.Write(bye)
 		_ = p.in.conn.CloseWrite()
 	}
 	if n.Vanish {

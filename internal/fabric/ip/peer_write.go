@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -278,11 +279,7 @@ func (w *peerWriter) protect() {
 // spill copies the rest of the batch, so that its pieces, and cancelled ones, are done.
 func (w *peerWriter) spill() {
 	p := w.p
-	var b []byte
-	for _, v := range w.bufs {
-		b = append(b, v...)
-	}
-	w.bufs = net.Buffers{b}
+	w.bufs = net.Buffers{slices.Concat(w.bufs...)}
 	p.mu.Lock()
 	p.box.end(false)
 	p.mu.Unlock()

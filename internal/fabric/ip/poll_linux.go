@@ -131,10 +131,10 @@ func pollAdd(epoll, fd int, events uint32) error {
 func (p *Poller) background(raw syscall.RawConn) {
 	defer close(p.ended)
 	first := false
-	wait := func(uintptr) bool { // blocks until an edge
+	wait := func(outer uintptr) bool { // blocks until an edge, unless events are there whose edge may have passed
 		was := first
 		first = false
-		return !was || p.pending()
+		return !was || mcastReadable(outer)
 	}
 	for !p.closed.Load() {
 		first = true
@@ -164,13 +164,6 @@ func (p *Poller) background(raw syscall.RawConn) {
 
 // Rest implements fabric.Poller.
 func (p *Poller) Rest(d time.Duration) { p.rest = d }
-
-// pending reports whether events are there whose edge may have passed.
-func (p *Poller) pending() bool {
-	fds := []unix.PollFd{{Fd: int32(p.outer), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n > 0
-}
 
 // arm makes events wake the background, at once if some are there. The leader calls it.
 func (p *Poller) arm(on bool) {

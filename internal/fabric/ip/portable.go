@@ -26,3 +26,5 @@ func tcpUserTimeout(*net.TCPConn, time.Duration) error { return nil }
 
 // openMulticast opens plain sockets.
 func openMulticast(p *mcastPlan) (*Multicast, error) { return openPortable(p) }
+
+func udpAdvice(error) string { return "" }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -165,8 +164,7 @@ func (t *udpProbe) send(size, total int) error {
 		control = unsafe.Slice((*byte)(unsafe.Pointer(&cut)), unsafe.Sizeof(cut))
 	}
 	if _, err := unix.SendmsgN(t.tx, t.out[:total], control, t.to, 0); err != nil {
-		errno, _ := errors.AsType[syscall.Errno](err)
-		return fmt.Errorf("send to %v: %w%s", t.p.Groups[0].Addr(), err, udpAdvice(errno))
+		return fmt.Errorf("send to %v: %w%s", t.p.Groups[0].Addr(), err, udpAdvice(err))
 	}
 	return nil
 }

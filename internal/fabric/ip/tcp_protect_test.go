@@ -156,7 +156,7 @@ func TestTCPMeddled(t *testing.T) {
 				w, m := newTCPMeddler(t)
 				w.ranks[0].Send(1, []byte("good"))
 				w.recs[1].waitMsg(t, 0, "good")
-				size := len((authLink{out: seal.Checked()}).wrap(make([]byte, session.StreamPrefix+4)))
+				size := len(seal.Checked().Append(nil, make([]byte, session.StreamPrefix+4)))
 				if tcpProtected == protectSeal {
 					size += seal.TagSize - 4
 				}

@@ -58,15 +58,14 @@ func openPortable(p *mcastPlan) (*Multicast, error) {
 
 // udpPortableSender copies header and payload into one buffer and sends it.
 type udpPortableSender struct {
-	group  netip.AddrPort
-	own    netip.AddrPort
-	chunk  int
-	head   int
-	conn   *net.UDPConn
-	buf    []byte
-	sent   uint64 // datagrams
-	pause  udpPause
-	closed atomic.Bool
+	group netip.AddrPort
+	own   netip.AddrPort
+	chunk int
+	head  int
+	conn  *net.UDPConn
+	buf   []byte
+	sent  uint64 // datagrams
+	pause udpPause
 }
 
 func mcastNetwork(v6 bool) string {
@@ -137,29 +136,12 @@ func (s *udpPortableSender) Send(b *fabric.Batch) (int, error) {
 	return len(b.Headers), nil
 }
 
-// write sends one datagram. Go's sockets block until there is room; a deadline bounds that.
+// write sends one datagram. Go's sockets block until there is room; a deadline bounds that. BSD kernels do
+// not block for room in the queue of a device: they return ENOBUFS.
 func (s *udpPortableSender) write(b []byte) error {
 	_ = s.conn.SetWriteDeadline(time.Now().Add(udpPortableWait)) // fails only if closed, as the write will
 	_, err := s.conn.WriteToUDPAddrPort(b, s.group)
-	return s.explain(err)
-}
-
-// explain turns a result of write into an error. BSD kernels do not block for room in the queue of a
-// device: they return ENOBUFS.
-func (s *udpPortableSender) explain(err error) error {
-	switch {
-	case err == nil:
-		s.pause = 0
-		return nil
-	case s.closed.Load():
-		return fabric.ErrClosed
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fabric.ErrBusy
-	case mcastNoBuffers(err):
-		s.pause.begin()
-		return fabric.ErrBusy
-	}
-	return fmt.Errorf("multicast to %v: %w", s.group, err)
+	return s.pause.explain(err, s.group)
 }
 
 // udpPortableWait is how long a Send may block: Go's sockets cannot report whether they have room.
@@ -173,10 +155,7 @@ func (s *udpPortableSender) Completed() uint64 { return s.sent }
 func (s *udpPortableSender) Await(d time.Duration) { s.pause.sleep(d) }
 
 // Close makes a blocked Send return.
-func (s *udpPortableSender) Close() error {
-	s.closed.Store(true)
-	return s.conn.Close()
-}
+func (s *udpPortableSender) Close() error { return s.conn.Close() }
 
 // udpPortableReceiver receives one datagram per call. It does not know of datagrams that a full queue drops.
 type udpPortableReceiver struct {

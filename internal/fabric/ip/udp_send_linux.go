@@ -3,7 +3,6 @@ package ip
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"sync/atomic"
 	"syscall"
@@ -86,7 +85,7 @@ func (s *udpSender) Send(b *fabric.Batch) (int, error) {
 		s.iov[2*i+1].Base = nil // the user's memory
 	}
 	s.sent += uint64(took)
-	return took, s.explain(err)
+	return took, s.pause.explain(err, s.group)
 }
 
 // Completed counts all that were sent: the kernel copies the payloads.
@@ -143,7 +142,6 @@ func (s *udpSender) transmit(first, n, cut, copies int) (took int, err error) {
 		s.filtered.Add(-uint64(copies))
 		return 0, err
 	}
-	s.pause = 0
 	return n, nil
 }
 
@@ -154,25 +152,9 @@ func (s *udpSender) Await(d time.Duration) {
 	}
 }
 
-// explain turns an error of the socket into one of the fabric.
-func (s *udpSender) explain(err error) error {
-	errno, ok := errors.AsType[syscall.Errno](err)
-	switch {
-	case errors.Is(err, net.ErrClosed):
-		return fabric.ErrClosed
-	case !ok:
-		return err
-	case errno == unix.ENOBUFS:
-		s.pause.begin()
-		return fabric.ErrBusy
-	case errno == unix.EAGAIN:
-		return fabric.ErrBusy
-	}
-	return fmt.Errorf("multicast to %v: %w%s", s.group, errno, udpAdvice(errno))
-}
-
-func udpAdvice(errno syscall.Errno) string {
-	switch errno {
+// udpAdvice is what the user can do about an error.
+func udpAdvice(err error) string {
+	switch errno, _ := errors.AsType[syscall.Errno](err); errno {
 	case unix.EMSGSIZE:
 		return "; the chunk does not fit the MTU any more: agree on a smaller one"
 	case unix.EPERM, unix.EACCES:

@@ -203,10 +203,7 @@ func (l *Links) InEnded(err error) (n Next) {
 }
 
 // Vanish gives up the peer: its time is over.
-func (l *Links) Vanish() (n Next) {
-	n.Vanish = l.peer.Vanish()
-	return n
-}
+func (l *Links) Vanish() Next { return Next{Vanish: l.peer.Vanish()} }
 
 // lose reports a loss. A peer that left in order still gets the queued frames.
 func (l *Links) lose(n *Next, err error) {
