@@ -58,24 +58,27 @@ func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 	ctx, cancel := context.WithDeadline(ctx, begin.Add(p.t.cfg.Timeout))
 	defer cancel()
 	for pause := first; ; pause = min(2*pause, limit) {
-		var none authLink
 		c, link, err := p.try(ctx)
+		retry := true
 		switch {
 		case err == nil:
 			return c, link, nil
 		case errors.Is(err, errAuthLeft):
-			return nil, none, fabric.ErrGoodbye
+			return nil, link, fabric.ErrGoodbye
 		case errors.Is(err, errAuth):
 			p.t.log.Warn("connect", "peer", p.rank, "err", err)
-			return nil, none, fmt.Errorf("connect: %w", err)
-		case errors.Is(err, syscall.ECONNREFUSED) && (time.Since(begin) > tcpRefused || p.state() != session.Open):
-			return nil, none, fmt.Errorf("connect: %w", err)
+			retry = false
+		case errors.Is(err, syscall.ECONNREFUSED):
+			retry = time.Since(begin) <= tcpRefused && p.state() == session.Open
 		}
-		select {
-		case <-ctx.Done():
-			return nil, none, fmt.Errorf("connect: %w", err)
-		case <-time.After(pause):
+		if retry {
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+				continue
+			}
 		}
+		return nil, link, fmt.Errorf("connect: %w", err)
 	}
 }
 

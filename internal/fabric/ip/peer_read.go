@@ -54,19 +54,14 @@ func newPeerIn(p *peer, c peerConn, l authLink) *peerIn {
 
 // use sets the connection. Nothing was read from it.
 func (in *peerIn) use(c peerConn) {
-	in.conn, in.fr = c, newFrameReader(in.link.reader(peerCounted{c, in.p}))
+	in.conn, in.fr = c, newFrameReader(in.link.reader(in))
 }
 
-// peerCounted counts the bytes that are read.
-type peerCounted struct {
-	io.Reader
-	p *peer
-}
-
-func (r peerCounted) Read(b []byte) (int, error) {
-	n, err := r.Reader.Read(b)
-	raceReceive(r.p.rank, r.p.t.cfg.Rank)
-	r.p.recvd.Add(uint64(n))
+// Read reads from the connection, and counts the bytes.
+func (in *peerIn) Read(b []byte) (int, error) {
+	n, err := in.conn.Read(b)
+	raceReceive(in.p.rank, in.p.t.cfg.Rank)
+	in.p.recvd.Add(uint64(n))
 	return n, err
 }
 

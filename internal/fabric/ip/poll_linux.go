@@ -1,7 +1,7 @@
 package ip
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -87,16 +87,14 @@ func NewPoller() (p *Poller, err error) {
 			p.closeAll()
 		}
 	}()
-	if p.inner, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+	var errs [3]error
+	p.inner, errs[0] = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	p.outer, errs[1] = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	p.bell, errs[2] = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err = cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	if p.outer, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("epoll: %w", err)
-	}
-	if p.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		return nil, fmt.Errorf("eventfd: %w", err)
-	}
-	if err = errors.Join(
+	if err = cmp.Or(
 		pollAdd(p.inner, p.bell, unix.EPOLLIN|unix.EPOLLET),
 		pollAdd(p.outer, p.inner, unix.EPOLLIN),
 		unix.SetNonblock(p.outer, true), // Go's poller takes no other descriptors

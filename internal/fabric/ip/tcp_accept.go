@@ -42,12 +42,9 @@ func (q *tcpPending) add(c *net.TCPConn) bool {
 func (q *tcpPending) remove(c *net.TCPConn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := slices.Index(q.conns, c)
-	if i < 0 {
-		return false
-	}
-	q.conns = slices.Delete(q.conns, i, i+1)
-	return true
+	n := len(q.conns)
+	q.conns = slices.DeleteFunc(q.conns, func(x *net.TCPConn) bool { return x == c })
+	return len(q.conns) < n
 }
 
 func (q *tcpPending) close() {
