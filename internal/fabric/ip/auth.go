@@ -114,7 +114,6 @@ func (a *authSelf) link(h *authHello, nonce []byte) authLink {
 
 func (l authLink) turned() authLink { return authLink{in: l.out, out: l.in} }
 
-// reader removes the protection from the peer's bytes.
 func (l authLink) reader(c io.Reader) io.Reader {
 	if l.in == nil {
 		return c

@@ -25,7 +25,6 @@ type mcastPlan struct {
 	cut  int // size of the packets of a long chunk; 0: each chunk fits one packet
 }
 
-// packets is the number of packets per chunk.
 func (p *mcastPlan) packets() int {
 	if p.cut == 0 {
 		return 1

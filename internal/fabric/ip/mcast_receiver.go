@@ -8,7 +8,6 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-// udpCounters are the counters of a receiver.
 type udpCounters struct {
 	datagrams, malformed, calls, dropped atomic.Uint64
 }

@@ -29,7 +29,6 @@ func newMcastScatter(head, batch int) *mcastScatter {
 	}
 }
 
-// expect asks the sink for slots.
 func (v *mcastScatter) expect(s fabric.Sink) {
 	n := s.Expect(v.room)
 	v.slots = v.room[:max(0, min(n, len(v.room)))]

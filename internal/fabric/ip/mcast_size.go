@@ -51,7 +51,6 @@ func mcastPut(b []byte, h wire.Header) {
 	}
 }
 
-// mcastParse decodes all of b.
 func mcastParse(b []byte) wire.Header {
 	if len(b) > wire.HeaderSize {
 		return wire.ParseSum(b)

@@ -46,7 +46,6 @@ func newPeer(t *TCP, rank int) *peer {
 	}
 }
 
-// kick wakes write.
 func (p *peer) kick() {
 	select {
 	case p.wake <- struct{}{}:
@@ -154,7 +153,6 @@ func (p *peer) queue(piece fabric.Piece, data []byte) (done bool) {
 	return false
 }
 
-// answer queues the answer to a read.
 func (p *peer) answer(r fabric.ReadRequest) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

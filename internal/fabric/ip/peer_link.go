@@ -82,7 +82,6 @@ func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 	}
 }
 
-// try dials once.
 func (p *peer) try(ctx context.Context) (*net.TCPConn, authLink, error) {
 	t := p.t
 	d := net.Dialer{KeepAlive: -1} // see tune

@@ -18,7 +18,6 @@ const (
 	itemAnswer // the answer to a read
 )
 
-// peerItem is something to send.
 type peerItem struct {
 	kind      itemKind
 	cancelled bool // guarded by peer.mu
@@ -106,7 +105,6 @@ func (q *peerQueue) protect(d *seal.Direction) {
 	it.kind, it.from, it.to = itemRecord, 0, len(q.arena)
 }
 
-// reset empties the queue.
 func (q *peerQueue) reset() {
 	clear(q.items) // drops references to users' buffers
 	q.items, q.arena = q.items[:0], q.arena[:0]

@@ -65,7 +65,6 @@ func (in *peerIn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// close ends the reader.
 func (in *peerIn) close() {
 	in.once.Do(func() {
 		close(in.stop)
@@ -133,7 +132,6 @@ func (in *peerIn) payload() error {
 	}
 }
 
-// part reads a part of a piece or of an answer.
 func (in *peerIn) part() error {
 	if in.b == nil {
 		b, err := in.buffer()

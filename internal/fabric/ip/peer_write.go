@@ -100,7 +100,6 @@ func (w *peerWriter) step() bool {
 	return more
 }
 
-// notify reports the puts that are done.
 func (w *peerWriter) notify() {
 	p := w.p
 	p.mu.Lock()
@@ -111,7 +110,6 @@ func (w *peerWriter) notify() {
 	}
 }
 
-// fill gathers a batch.
 func (w *peerWriter) fill() {
 	cur := &w.p.box.cur
 	w.vec, w.size, w.nheads, w.scratch, w.raw = w.vec[:0], 0, 0, w.scratch[:0], false

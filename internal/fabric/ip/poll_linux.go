@@ -116,7 +116,6 @@ func NewPoller() (p *Poller, err error) {
 	return p, nil
 }
 
-// pollAdd adds a descriptor to an epoll.
 func pollAdd(epoll, fd int, events uint32) error {
 	err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 	if err != nil {
@@ -242,7 +241,6 @@ func (p *Poller) Yield() {
 	p.unlock()
 }
 
-// unlock ends the leadership.
 func (p *Poller) unlock() {
 	p.lead.Unlock()
 	if p.hand.late.Load() && p.hand.late.Swap(false) {
@@ -317,7 +315,6 @@ func (p *Poller) look() int {
 	return int(n)
 }
 
-// sleep blocks in epoll.
 func (p *Poller) sleep(wait time.Duration) int {
 	var limit *unix.Timespec
 	if wait > 0 {
@@ -341,7 +338,6 @@ func (p *Poller) sleep(wait time.Duration) int {
 	return max(0, ready)
 }
 
-// add adds a socket.
 func (p *Poller) add(fd int, ready func(*pollSource)) (*pollSource, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -57,7 +57,6 @@ func (q *tcpPending) close() {
 	q.conns = nil
 }
 
-// accept is the accept loop.
 func (t *TCP) accept() {
 	const pause = 20 * time.Millisecond
 	for {
@@ -149,7 +148,6 @@ func (t *TCP) strange(c *net.TCPConn, err error) {
 	t.log.Log(t.ctx, level, "stranger", "addr", c.RemoteAddr().String(), "err", err)
 }
 
-// tune sets the options of a connection.
 func (t *TCP) tune(c *net.TCPConn) {
 	err := errors.Join(
 		c.SetNoDelay(true), // this package batches small messages itself

@@ -154,7 +154,6 @@ func (s *udpPortableSender) Completed() uint64 { return s.sent }
 // blocks for a moment.
 func (s *udpPortableSender) Await(d time.Duration) { s.pause.sleep(d) }
 
-// Close makes a blocked Send return.
 func (s *udpPortableSender) Close() error { return s.conn.Close() }
 
 // udpPortableReceiver receives one datagram per call. It does not know of datagrams that a full queue drops.
@@ -228,7 +227,6 @@ func (r *udpPortableReceiver) Receive(s fabric.Sink) error {
 
 const udpPortableBurst = 64
 
-// Close makes a blocked Receive return.
 func (r *udpPortableReceiver) Close() error {
 	r.closed.Store(true)
 	return r.conn.Close()

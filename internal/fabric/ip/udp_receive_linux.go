@@ -263,7 +263,6 @@ func (r *udpReceiver) countDrops() {
 	})
 }
 
-// Close makes a blocked Receive return.
 func (r *udpReceiver) Close() error {
 	r.countDrops()
 	r.closed.Store(true)
