@@ -112,8 +112,6 @@ func (a *authSelf) link(h *authHello, nonce []byte) authLink {
 	return authLink{}
 }
 
-func (l authLink) turned() authLink { return authLink{in: l.out, out: l.in} }
-
 func (l authLink) reader(c io.Reader) io.Reader {
 	if l.in == nil {
 		return c
@@ -250,5 +248,6 @@ func (a *authSelf) accept(c io.ReadWriter) (from int, l authLink, err error) {
 		_ = authSend(c, uint8(authWrongKey))
 		return 0, l, errAuthKey
 	}
-	return int(hello.From), a.link(&hello, reply.Nonce[:]).turned(), nil
+	theirs := a.link(&hello, reply.Nonce[:])
+	return int(hello.From), authLink{in: theirs.out, out: theirs.in}, nil
 }

@@ -37,7 +37,7 @@ func (p *mcastPlan) batch() int {
 	if p.cut > 0 {
 		return 1
 	}
-	return mcastBatch(p.head, p.Chunk)
+	return max(1, min(mcastMaxSuper/(p.head+p.Chunk), mcastMaxSegments))
 }
 
 // capabilities are those that the plan decides, for a receive buffer and the charge of a chunk to it.

@@ -40,9 +40,7 @@ func (v *mcastScatter) forget() {
 	v.slots = v.slots[:0]
 }
 
-func (v *mcastScatter) head(i int) []byte {
-	return v.heads[i*v.size:][:v.size:v.size]
-}
+func (v *mcastScatter) head(i int) []byte { return v.heads[i*v.size:][:v.size:v.size] }
 
 func (v *mcastScatter) overflow() []byte { return v.stage[mcastStage:] }
 

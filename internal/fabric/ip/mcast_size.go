@@ -58,12 +58,6 @@ func mcastParse(b []byte) wire.Header {
 	return wire.ParseHeader(b)
 }
 
-// mcastBatch is the number of datagrams, with headers of head bytes and payloads of chunk bytes, per
-// super-packet.
-func mcastBatch(head, chunk int) int {
-	return max(1, min(mcastMaxSuper/(head+chunk), mcastMaxSegments))
-}
-
 // mcastFrameCharge estimates what a kernel charges a socket for a datagram of this size from a network
 // card. Drivers put a frame into a buffer of a power of two. The buffer also holds the headroom and the
 // descriptor of the fragments (NET_SKB_PAD and skb_shared_info, together below 400 bytes), and struct

@@ -134,16 +134,12 @@ func (in *peerIn) payload() error {
 
 func (in *peerIn) part() error {
 	if in.b == nil {
-		b, err := in.buffer()
-		if err != nil {
+		if err := in.buffer(); err != nil {
 			return err
 		}
-		if b == nil {
-			in.skip = true
+		if in.skip {
 			return in.payload()
 		}
-		b.B = b.mem[:in.f.N]
-		in.b = b
 	}
 	n, err := in.fr.data(in.b.B[in.got:])
 	in.got += n
@@ -160,22 +156,23 @@ func (in *peerIn) part() error {
 	return nil
 }
 
-// buffer blocks until the connection may have another buffer. nil: the handler ignores the data.
-func (in *peerIn) buffer() (*peerBuffer, error) {
+// buffer blocks until the payload has a buffer, or the handler ignores the payload.
+func (in *peerIn) buffer() error {
 	select {
 	case in.parts <- struct{}{}:
 	default:
 		select {
 		case in.parts <- struct{}{}:
 		case <-in.p.quiet:
-			return nil, nil //nolint:nilnil // documented: no buffer is needed
+			in.skip = true
+			return nil
 		case <-in.stop:
-			return nil, fmt.Errorf("read: %w", net.ErrClosed)
+			return fmt.Errorf("read: %w", net.ErrClosed)
 		}
 	}
-	b := in.p.t.buffers.Get().(*peerBuffer)
-	b.in = in
-	return b, nil
+	in.b = in.p.t.buffers.Get().(*peerBuffer)
+	in.b.in, in.b.B = in, in.b.mem[:in.f.N]
+	return nil
 }
 
 // release takes a buffer back, which may serve another connection next.

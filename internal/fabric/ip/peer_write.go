@@ -117,14 +117,13 @@ func (w *peerWriter) fill() {
 		it := &cur.items[w.at]
 		ended := true
 		switch it.kind {
-		case itemFrames:
+		case itemFrames, itemRecord:
 			w.add(cur.arena[it.from:it.to])
-		case itemRecord:
 			// A record was made when nothing else was queued, so it is the first item.
-			w.add(cur.arena[it.from:it.to])
-			w.raw = true
-			w.at++
-			return
+			if w.raw = it.kind == itemRecord; w.raw {
+				w.at++
+				return
+			}
 		case itemPiece:
 			ended = w.data(it)
 		case itemAnswer:
@@ -132,8 +131,10 @@ func (w *peerWriter) fill() {
 			if ended, full = w.answer(it); full {
 				return
 			}
-			if ended {
-				w.p.answered(it.read.Op)
+			if ended { // sent, or refused: the peer may read again
+				w.p.mu.Lock()
+				w.p.reads.End(it.read.Op)
+				w.p.mu.Unlock()
 			}
 		}
 		if ended {
@@ -141,13 +142,6 @@ func (w *peerWriter) fill() {
 			w.off = 0
 		}
 	}
-}
-
-// answered counts an answer that is about to be sent, or was refused: the peer may read again.
-func (p *peer) answered(op fabric.OpKey) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reads.End(op)
 }
 
 func (w *peerWriter) add(b []byte) {

@@ -201,10 +201,7 @@ func (p *Poller) tick() {
 
 // Lead implements fabric.Poller.
 func (p *Poller) Lead() bool {
-	if p.closed.Load() {
-		return false
-	}
-	if !p.lead.TryLock() && !p.relieve() {
+	if p.closed.Load() || !p.lead.TryLock() && !p.relieve() {
 		return false
 	}
 	if p.closed.Load() { // closed meanwhile

@@ -42,42 +42,29 @@ type udpProbe struct {
 }
 
 func udpSelfTest(p *mcastPlan) (udpTest, error) {
-	t := &udpProbe{p: p, tx: -1, rx: -1, out: make([]byte, mcastStage), in: make([]byte, mcastStage)}
+	t := &udpProbe{p: p, out: make([]byte, mcastStage), in: make([]byte, mcastStage)}
 	rand.Read(t.out) // datagrams differ from each other, and from those of other self-tests
-	defer t.close()
-	if err := t.open(); err != nil {
+	var err error
+	if t.tx, _, err = udpSendSocket(p, 0); err != nil {
 		return udpTest{}, err
 	}
-	return t.run()
-}
-
-func (t *udpProbe) open() (err error) {
-	if t.tx, _, err = udpSendSocket(t.p, 0); err != nil {
-		return err
-	}
+	defer func() { _ = unix.Close(t.tx) }()
 	// With port 0 and without SO_REUSEADDR, the kernel picks a port that no other socket uses. Other
 	// ranks may test at the same time.
-	group := t.p.Groups[0].Addr()
-	t.rx, err = udpReceiveSocket(t.p, netip.AddrPortFrom(group, 0), func(fd int) error {
-		_, _, err := udpSetBuffer(fd, t.p.ReceiveBuffer)
+	t.rx, err = udpReceiveSocket(p, netip.AddrPortFrom(p.Groups[0].Addr(), 0), func(fd int) error {
+		_, _, err := udpSetBuffer(fd, p.ReceiveBuffer)
 		return err
 	})
 	if err != nil {
-		return err
+		return udpTest{}, err
 	}
+	defer func() { _ = unix.Close(t.rx) }()
 	name, err := udpSockname(t.rx)
-	if err == nil {
-		t.to = udpSockaddr(t.p, name)
+	if err != nil {
+		return udpTest{}, err
 	}
-	return err
-}
-
-func (t *udpProbe) close() {
-	for _, fd := range []int{t.tx, t.rx} {
-		if fd >= 0 {
-			_ = unix.Close(fd) // its data does not matter
-		}
-	}
+	t.to = udpSockaddr(p, name)
+	return t.run()
 }
 
 // run tries a single datagram, which must work, and then GSO and GRO, which may be off.

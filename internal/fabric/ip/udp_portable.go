@@ -118,9 +118,6 @@ func mcastPlainName(a netip.AddrPort) netip.AddrPort {
 }
 
 func (s *udpPortableSender) Send(b *fabric.Batch) (int, error) {
-	if len(b.Headers) == 0 {
-		return 0, nil
-	}
 	if err := b.Check(mcastMaxSegments, s.chunk); err != nil {
 		return 0, fmt.Errorf("multicast: %w", err)
 	}
@@ -128,11 +125,10 @@ func (s *udpPortableSender) Send(b *fabric.Batch) (int, error) {
 		mcastPut(s.buf[:s.head], h)
 		n := s.head + copy(s.buf[s.head:], b.Payloads[i])
 		if err := s.write(s.buf[:n]); err != nil {
-			s.sent += uint64(i)
 			return i, err
 		}
+		s.sent++
 	}
-	s.sent += uint64(len(b.Headers))
 	return len(b.Headers), nil
 }
 
