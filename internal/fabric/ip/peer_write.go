@@ -53,24 +53,21 @@ func (w *peerWriter) run() {
 func (w *peerWriter) step() bool {
 	p := w.p
 	p.mu.Lock()
-	out := p.out
-	o := &p.box
-	if o.cut {
+	out, o, ended := p.out, &p.box, p.links.Ended()
+	if o.cut || ended {
 		o.cut = false
-		o.end(false)
+		o.end(ended)
 	}
-	if w.at > 0 && w.at == len(o.cur.items) {
+	if ended {
+		o.next.reset()
+	}
+	if ended || w.at > 0 && w.at == len(o.cur.items) {
 		o.cur.reset() // lets go of users' buffers
 		w.at, w.off = 0, 0
 	}
 	more, bye := false, false
 	switch {
-	case p.links.Ended():
-		o.end(true)
-		o.cur.reset()
-		o.next.reset()
-		w.at, w.off = 0, 0
-	case out == nil:
+	case ended || out == nil:
 	case w.at < len(o.cur.items):
 		more = true
 	case len(o.next.items) > 0:

@@ -53,11 +53,12 @@ const (
 // Handler's methods are called for one peer in order, except PutDone, which may run at the same time
 // as another method. They may call anything but Close.
 type TCP struct {
-	cfg   TCPConfig
-	self  authSelf
-	h     fabric.Handler
-	log   *slog.Logger
-	peers []*peer
+	cfg    TCPConfig
+	self   authSelf
+	h      fabric.Handler
+	log    *slog.Logger
+	peers  []*peer // by rank; nil: this rank
+	others []*peer // all but nil
 
 	ctx    context.Context // ends dials under way
 	cancel context.CancelFunc
@@ -142,6 +143,7 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 	for i := range t.peers {
 		if i != cfg.Rank {
 			t.peers[i] = newPeer(t, i)
+			t.others = append(t.others, t.peers[i])
 		}
 	}
 	t.wg.Go(t.accept)
@@ -221,10 +223,8 @@ func (t *TCP) copyOut(b []byte, r *fabric.ReadRequest, part int64) bool {
 
 // Cancel implements fabric.Messages. A put that has begun ends between two of its parts.
 func (t *TCP) Cancel(op fabric.OpKey) {
-	for _, p := range t.peers {
-		if p != nil {
-			p.cancel(op)
-		}
+	for _, p := range t.others {
+		p.cancel(op)
 	}
 }
 
@@ -234,8 +234,8 @@ func (t *TCP) Drop(to int) { t.peer(to).drop(peerFlush) }
 // Flush implements fabric.Lifecycle. It runs rarely, before a process may end, so it polls: a
 // notification would cost something on every write.
 func (t *TCP) Flush(limit time.Duration) {
-	waits := func(p *peer) bool { return p != nil && !p.flushed() }
-	for end := time.Now().Add(limit); slices.ContainsFunc(t.peers, waits) && time.Now().Before(end); {
+	waits := func(p *peer) bool { return !p.flushed() }
+	for end := time.Now().Add(limit); slices.ContainsFunc(t.others, waits) && time.Now().Before(end); {
 		time.Sleep(100 * time.Microsecond)
 	}
 }
@@ -243,10 +243,7 @@ func (t *TCP) Flush(limit time.Duration) {
 // Stats implements fabric.Lifecycle.
 func (t *TCP) Stats() fabric.ReliableStats {
 	m := make(map[int]fabric.PeerStats)
-	for _, p := range t.peers {
-		if p == nil {
-			continue
-		}
+	for _, p := range t.others {
 		if s := (fabric.PeerStats{Sent: p.sent.Load(), Received: p.recvd.Load()}); s != (fabric.PeerStats{}) {
 			m[p.rank] = s
 		}
@@ -264,10 +261,8 @@ func (t *TCP) Close() error {
 	defer close(t.ended)
 	err := t.cfg.Listener.Close()
 	t.pending.close()
-	for _, p := range t.peers {
-		if p != nil {
-			p.drop(tcpGoodbye)
-		}
+	for _, p := range t.others {
+		p.drop(tcpGoodbye)
 	}
 	t.wg.Wait()
 	t.cancel()

@@ -279,10 +279,7 @@ func (w *tcpWorld) close(t *testing.T) {
 
 // conns is the number of open authenticated connections, in both directions.
 func (t *TCP) conns() (n int) {
-	for _, p := range t.peers {
-		if p == nil {
-			continue
-		}
+	for _, p := range t.others {
 		p.mu.Lock()
 		if p.out != nil {
 			n++
