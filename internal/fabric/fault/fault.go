@@ -12,7 +12,7 @@ import (
 // Wrap returns m with the faults of a Spec in its receivers. Ranks that share a seed draw different
 // faults.
 func Wrap(m fabric.Multicast, s Spec, rank int) fabric.Multicast {
-	if m == nil || s.none() {
+	if m == nil || s == (Spec{Seed: s.Seed}) {
 		return m
 	}
 	f := &multicast{Multicast: m}

@@ -54,5 +54,3 @@ func Parse(s string) (Spec, error) {
 	}
 	return spec, nil
 }
-
-func (s Spec) none() bool { return s.Drop == 0 && s.Dup == 0 && s.Reorder == 0 && s.Corrupt == 0 }

@@ -60,11 +60,11 @@ type TCP struct {
 	peers  []*peer // by rank; nil: this rank
 	others []*peer // all but nil
 
-	ctx    context.Context // ends dials under way
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	closed atomic.Bool
-	ended  chan struct{} // closed at the end of Close
+	ctx     context.Context // ends dials under way
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	closed  atomic.Bool
+	closing sync.Once
 
 	pending tcpPending
 	buffers sync.Pool // *peerBuffer
@@ -131,7 +131,6 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 		log:   cfg.Logger,
 		peers: make([]*peer, cfg.Size),
 		reg:   make(map[fabric.OpKey][]byte),
-		ended: make(chan struct{}),
 	}
 	t.buffers.New = func() any {
 		b := &peerBuffer{}
@@ -253,21 +252,18 @@ func (t *TCP) Stats() fabric.ReliableStats {
 
 // Close implements fabric.Lifecycle. It reads and drops what peers still send, so that no reset
 // destroys what this rank has sent.
-func (t *TCP) Close() error {
-	if t.closed.Swap(true) {
-		<-t.ended
-		return nil
-	}
-	defer close(t.ended)
-	err := t.cfg.Listener.Close()
-	t.pending.close()
-	for _, p := range t.others {
-		p.drop(tcpGoodbye)
-	}
-	t.wg.Wait()
-	t.cancel()
-	if errors.Is(err, net.ErrClosed) {
-		err = nil
-	}
+func (t *TCP) Close() (err error) {
+	t.closing.Do(func() {
+		t.closed.Store(true)
+		if err = t.cfg.Listener.Close(); errors.Is(err, net.ErrClosed) {
+			err = nil
+		}
+		t.pending.close()
+		for _, p := range t.others {
+			p.drop(tcpGoodbye)
+		}
+		t.wg.Wait()
+		t.cancel()
+	})
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/ipv4"
@@ -163,7 +162,6 @@ type udpPortableReceiver struct {
 	buf    []byte
 	buffer int         // bytes of the socket buffer
 	ready  func() bool // whether the queue has datagrams
-	closed atomic.Bool
 }
 
 func newPortableReceiver(p *mcastPlan, group, own netip.AddrPort) (*udpPortableReceiver, error) {
@@ -199,7 +197,7 @@ func (r *udpPortableReceiver) Receive(s fabric.Sink) error {
 		n, from, err := r.conn.ReadFromUDPAddrPort(r.buf)
 		switch {
 		case err == nil:
-		case r.closed.Load():
+		case errors.Is(err, net.ErrClosed):
 			return fabric.ErrClosed
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			r.seen() // a Wake: drain the queue, then return
@@ -223,10 +221,7 @@ func (r *udpPortableReceiver) Receive(s fabric.Sink) error {
 
 const udpPortableBurst = 64
 
-func (r *udpPortableReceiver) Close() error {
-	r.closed.Store(true)
-	return r.conn.Close()
-}
+func (r *udpPortableReceiver) Close() error { return r.conn.Close() }
 
 // Pending is false on systems that cannot tell. The engine may then take queued datagrams for lost, and
 // they arrive as duplicates.

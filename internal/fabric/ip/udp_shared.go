@@ -36,22 +36,18 @@ type mcastWaker struct {
 }
 
 // Wake makes reads fail with os.ErrDeadlineExceeded until seen is called.
-func (w *mcastWaker) Wake() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.woken {
-		return
-	}
-	w.woken = true
-	_ = w.reader.SetReadDeadline(past) // fails only when closed, and then nothing blocks
-}
+func (w *mcastWaker) Wake() { w.set(true, past) }
 
 // seen lets reads block again.
-func (w *mcastWaker) seen() {
+func (w *mcastWaker) seen() { w.set(false, time.Time{}) }
+
+func (w *mcastWaker) set(woken bool, deadline time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.woken = false
-	_ = w.reader.SetReadDeadline(time.Time{}) // likewise
+	if w.woken != woken {
+		w.woken = woken
+		_ = w.reader.SetReadDeadline(deadline) // fails only when closed, and then nothing blocks
+	}
 }
 
 // udpPause is how long the next Await sleeps while a device's queue is full, since the kernel does not

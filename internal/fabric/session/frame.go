@@ -87,15 +87,14 @@ func (o *Order) Next(f *Frame) error {
 		o.next.Kind = None
 		return nil
 	}
+	next := o.next
+	o.next.Kind = None // also after an error
 	if f.Off > 0 {
-		next := o.next
-		o.next.Kind = None // also after an error
 		next.N, next.Grant = f.N, f.Grant
 		if next != *f {
 			return fmt.Errorf("%w: a part at %d of %d continues nothing", ErrMalformed, f.Off, f.Len)
 		}
 	}
-	o.next.Kind = None
 	if end := f.Off + int64(f.N); end < f.Len {
 		o.next = *f
 		o.next.Off = end
