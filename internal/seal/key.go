@@ -68,9 +68,7 @@ func (n Nonce) put(b *[nonceSize]byte) []byte {
 }
 
 // Scratch is working memory that avoids allocations. Each goroutine needs its own.
-type Scratch struct {
-	nonce [nonceSize]byte
-}
+type Scratch struct{ nonce [nonceSize]byte }
 
 // Seal appends the sealed text, which is TagSize longer, to dst. It also authenticates the header.
 func (d *Datagrams) Seal(s *Scratch, dst []byte, n Nonce, text, header []byte) []byte {

@@ -93,9 +93,7 @@ const (
 )
 
 // authLink protects the bytes of a connection; nil: they are not protected.
-type authLink struct {
-	in, out *seal.Direction
-}
+type authLink struct{ in, out *seal.Direction }
 
 // link derives the dialler's link from both nonces. The acceptor swaps its directions.
 func (a *authSelf) link(h *authHello, nonce []byte) authLink {

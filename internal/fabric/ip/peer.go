@@ -180,7 +180,6 @@ func (p *peer) cancel(op fabric.OpKey) {
 	p.kick()
 }
 
-// state is the state of the connections.
 func (p *peer) state() session.State {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -304,12 +304,9 @@ func (p *Poller) Poll(wait time.Duration) bool {
 
 // look polls without blocking. It does not tell the scheduler, which would only add cost.
 func (p *Poller) look() int {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)),
+	n, _, _ := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)),
 		pollEvents, 0, 0, 0)
-	if errno != 0 {
-		return 0
-	}
-	return int(n)
+	return max(0, int(n)) // -1 after an error
 }
 
 func (p *Poller) sleep(wait time.Duration) int {

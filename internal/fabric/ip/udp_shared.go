@@ -14,9 +14,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
-type udpCounters struct {
-	datagrams, malformed, calls, dropped atomic.Uint64
-}
+type udpCounters struct{ datagrams, malformed, calls, dropped atomic.Uint64 }
 
 func (c *udpCounters) Stats() fabric.ReceiverStats {
 	return fabric.ReceiverStats{
