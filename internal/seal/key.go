@@ -21,28 +21,21 @@ type Master struct{ prk []byte }
 
 // NewMaster derives a Master from a secret. salt may be nil.
 func NewMaster(secret, salt []byte) *Master {
-	prk, err := hkdf.Extract(sha256.New, secret, salt)
-	if err != nil {
-		panic("seal: " + err.Error()) // happens only if the hash is not approved
-	}
-	return &Master{prk: prk}
+	return &Master{prk: must(hkdf.Extract(sha256.New, secret, salt))}
 }
 
 // gcm returns AES-GCM with the key for a purpose.
 func (m *Master) gcm(info string) cipher.AEAD {
-	key, err := hkdf.Expand(sha256.New, m.prk, info, keySize)
+	key := must(hkdf.Expand(sha256.New, m.prk, info, keySize))
+	return must(cipher.NewGCM(must(aes.NewCipher(key))))
+}
+
+// must returns v. Sizes of keys are constant, so errors happen only if an algorithm is not approved.
+func must[T any](v T, err error) T {
 	if err != nil {
 		panic("seal: " + err.Error())
 	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		panic("seal: " + err.Error())
-	}
-	a, err := cipher.NewGCM(block)
-	if err != nil {
-		panic("seal: " + err.Error())
-	}
-	return a
+	return v
 }
 
 // A Datagrams seals and opens the datagrams of one operation. It is safe for concurrent use.
@@ -75,9 +68,7 @@ func (n Nonce) put(b *[nonceSize]byte) []byte {
 }
 
 // Scratch is working memory that avoids allocations. Each goroutine needs its own.
-type Scratch struct {
-	nonce [nonceSize]byte
-}
+type Scratch struct{ nonce [nonceSize]byte }
 
 // Seal appends the sealed text, which is TagSize longer, to dst. It also authenticates the header.
 func (d *Datagrams) Seal(s *Scratch, dst []byte, n Nonce, text, header []byte) []byte {

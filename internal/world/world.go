@@ -94,7 +94,7 @@ type joining struct {
 	ifi        *net.Interface
 	local      netip.Addr
 	secret     []byte
-	ln         net.Listener
+	ln         *net.TCPListener
 	mc         fabric.Multicast
 	features   func() ip.Features // of mc; nil on the verbs fabric
 	verbs      *verbsPort         // nil on the IP fabric

@@ -35,6 +35,19 @@ func Test(t *testing.T, n Network) {
 	t.Run("reliable", func(t *testing.T) { TestReliable(t, n) })
 }
 
+// A test checks one part of the contract.
+type test struct {
+	name string
+	run  func(*testing.T, Network)
+}
+
+func (n Network) run(t *testing.T, tests []test) {
+	t.Helper()
+	for _, c := range tests {
+		t.Run(c.name, func(t *testing.T) { c.run(t, n) })
+	}
+}
+
 // fill returns n bytes that differ by seed and position.
 func fill(n int, seed byte) []byte {
 	b := make([]byte, n)

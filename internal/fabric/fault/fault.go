@@ -12,7 +12,7 @@ import (
 // Wrap returns m with the faults of a Spec in its receivers. Ranks that share a seed draw different
 // faults.
 func Wrap(m fabric.Multicast, s Spec, rank int) fabric.Multicast {
-	if m == nil || s.none() {
+	if m == nil || s == (Spec{Seed: s.Seed}) {
 		return m
 	}
 	f := &multicast{Multicast: m}
@@ -77,33 +77,27 @@ func (r *receiver) Stats() fabric.ReceiverStats {
 	return s
 }
 
-// Receive implements fabric.Receiver.
 func (r *receiver) Receive(s fabric.Sink) error {
 	r.sink = s
 	return r.Receiver.Receive(r)
 }
 
-// Attach implements fabric.Receiver.
 func (r *receiver) Attach(s fabric.Sink, failed func(error)) bool {
 	r.sink = s
 	return r.Receiver.Attach(r, failed)
 }
 
+// draw draws the fate of a datagram. The faults of a Spec are in the order of the fates.
 func (r *receiver) draw() fate {
-	switch x := r.rng.Float64(); {
-	case x < r.spec.Drop:
-		return drop
-	case x < r.spec.Drop+r.spec.Dup:
-		return double
-	case x < r.spec.Drop+r.spec.Dup+r.spec.Reorder:
-		return hold
-	case x < r.spec.Drop+r.spec.Dup+r.spec.Reorder+r.spec.Corrupt:
-		return damage
+	x, sum := r.rng.Float64(), 0.0
+	for i, p := range [...]float64{r.spec.Drop, r.spec.Dup, r.spec.Reorder, r.spec.Corrupt} {
+		if sum += p; x < sum {
+			return drop + fate(i)
+		}
 	}
 	return pass
 }
 
-// Expect implements fabric.Sink.
 func (r *receiver) Expect(slots [][]byte) int {
 	r.catchUp()
 	n := r.sink.Expect(slots)
@@ -111,7 +105,7 @@ func (r *receiver) Expect(slots [][]byte) int {
 	return n
 }
 
-// Arrived implements fabric.Sink. Datagrams stay in place up to the first one with a fault. A damaged
+// Arrived lets datagrams stay in place up to the first one with a fault. A damaged
 // one is damaged in place.
 func (r *receiver) Arrived(h []wire.Header) int {
 	n := 0
@@ -137,7 +131,6 @@ func (r *receiver) catchUp() {
 	}
 }
 
-// Chunk implements fabric.Sink.
 func (r *receiver) Chunk(h wire.Header, payload []byte) {
 	r.catchUp()
 	f := r.decided
@@ -218,7 +211,7 @@ func (r *receiver) release(due func(*datagram) bool) {
 	r.held = kept
 }
 
-// Idle implements fabric.Sink. Datagrams that nothing overtakes are released after maxHold.
+// Idle releases datagrams that nothing overtook for maxHold.
 func (r *receiver) Idle() {
 	r.catchUp()
 	if len(r.held) > 0 {

@@ -3,6 +3,7 @@
 package fault
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -23,6 +24,9 @@ func Parse(s string) (Spec, error) {
 	if s == "" {
 		return spec, nil
 	}
+	faults := map[string]*float64{
+		"drop": &spec.Drop, "dup": &spec.Dup, "reorder": &spec.Reorder, "corrupt": &spec.Corrupt,
+	}
 	for _, field := range strings.Split(s, ",") {
 		name, value, ok := strings.Cut(strings.TrimSpace(field), "=")
 		if !ok {
@@ -30,35 +34,23 @@ func Parse(s string) (Spec, error) {
 				"drop=1%%,dup=1%%,reorder=5%%,seed=7", field)
 		}
 		var err error
-		var p units.Probability
-		switch name {
-		case "drop", "dup", "reorder", "corrupt":
-			p, err = units.ParseProbability(value)
-		case "seed":
+		if p := faults[name]; p != nil {
+			var parsed units.Probability
+			parsed, err = units.ParseProbability(value)
+			*p = float64(parsed)
+		} else if name == "seed" {
 			spec.Seed, err = strconv.ParseUint(value, 10, 64)
-		default:
+		} else {
 			return Spec{}, fmt.Errorf("unknown fault %q: want drop, dup, reorder, corrupt or seed", name)
 		}
 		if err != nil {
 			return Spec{}, fmt.Errorf("%s: %w", name, err)
 		}
-		switch name {
-		case "drop":
-			spec.Drop = float64(p)
-		case "dup":
-			spec.Dup = float64(p)
-		case "reorder":
-			spec.Reorder = float64(p)
-		case "corrupt":
-			spec.Corrupt = float64(p)
-		}
 	}
 	const rounding = 1e-9
 	if spec.Drop+spec.Dup+spec.Reorder+spec.Corrupt > 1+rounding {
-		return Spec{}, fmt.Errorf("drop, dup, reorder and corrupt are more than 100%% together: only one " +
-			"of them happens to a datagram")
+		return Spec{}, errors.New("drop, dup, reorder and corrupt are more than 100% together: only one of them " +
+			"happens to a datagram")
 	}
 	return spec, nil
 }
-
-func (s Spec) none() bool { return s.Drop == 0 && s.Dup == 0 && s.Reorder == 0 && s.Corrupt == 0 }

@@ -26,17 +26,33 @@ import (
 // of the connection: sealed, with one key per direction from the job's key and both nonces; summed; or
 // none. Ranks that disagree do not connect.
 const (
-	authMagic   = "ALLCAST"
 	authVersion = 1
+	authNonce   = 32
+	authProof   = sha256.Size
+)
 
-	authNonce     = 32
-	authProof     = sha256.Size
-	authHelloSize = 8 + 3*4 + authNonce
-	authReplySize = 8 + 3*4 + authNonce + authProof
+var authOurs = authPreamble{Magic: [7]byte([]byte("ALLCAST")), Version: authVersion}
+
+// The messages, little endian. The preamble comes before both others.
+type (
+	authPreamble struct {
+		Magic   [7]byte
+		Version uint8
+	}
+	authHello struct {
+		From, To, Size uint32
+		Nonce          [authNonce]byte
+	}
+	authReply struct {
+		Verdict    authVerdict
+		Rank, Size uint32
+		Nonce      [authNonce]byte
+		Proof      [authProof]byte
+	}
 )
 
 // authVerdict is the acceptor's verdict on a hello or a proof.
-type authVerdict uint8
+type authVerdict uint32
 
 const (
 	authOK authVerdict = iota + 1
@@ -77,28 +93,23 @@ const (
 )
 
 // authLink protects the bytes of a connection; nil: they are not protected.
-type authLink struct {
-	in, out *seal.Direction
-}
+type authLink struct{ in, out *seal.Direction }
 
 // link derives the dialler's link from both nonces. The acceptor swaps its directions.
-func (a *authSelf) link(dialNonce, acceptNonce []byte, from, to int) authLink {
+func (a *authSelf) link(h *authHello, nonce []byte) authLink {
 	switch a.protection {
 	case protectSums:
 		return authLink{in: seal.Checked(), out: seal.Checked()}
 	case protectSeal:
-		m := seal.NewMaster(a.secret, slices.Concat(dialNonce, acceptNonce))
+		m := seal.NewMaster(a.secret, slices.Concat(h.Nonce[:], nonce))
 		return authLink{
-			out: m.Direction(fmt.Sprintf("tcp, dialler %d to acceptor %d", from, to)),
-			in:  m.Direction(fmt.Sprintf("tcp, acceptor %d to dialler %d", to, from)),
+			out: m.Direction(fmt.Sprintf("tcp, dialler %d to acceptor %d", h.From, h.To)),
+			in:  m.Direction(fmt.Sprintf("tcp, acceptor %d to dialler %d", h.To, h.From)),
 		}
 	}
 	return authLink{}
 }
 
-func (l authLink) turned() authLink { return authLink{in: l.out, out: l.in} }
-
-// reader removes the protection from the peer's bytes.
 func (l authLink) reader(c io.Reader) io.Reader {
 	if l.in == nil {
 		return c
@@ -106,95 +117,90 @@ func (l authLink) reader(c io.Reader) io.Reader {
 	return seal.NewReader(l.in, c)
 }
 
-// wrap protects bytes.
-func (l authLink) wrap(b []byte) []byte {
-	if l.out == nil {
-		return b
-	}
-	return l.out.Append(nil, b)
-}
-
-// prove returns the proof of one role. A zero byte ends the role, and the other fields have fixed sizes,
-// so different facts give different inputs.
-func (a *authSelf) prove(role string, dialNonce, acceptNonce []byte, from, to int) []byte {
+// prove returns the proof of one role for a hello and the acceptor's nonce. A zero byte ends the role, and
+// the other fields have fixed sizes, so different facts give different inputs.
+func (a *authSelf) prove(role string, h *authHello, nonce []byte) []byte {
+	le := binary.LittleEndian
+	b := slices.Concat([]byte("allcast tcp "+role+string(a.protection)+"\x00"), h.Nonce[:], nonce)
+	b = le.AppendUint32(b, h.From)
+	b = le.AppendUint32(b, h.To)
+	b = le.AppendUint32(b, h.Size)
 	m := hmac.New(sha256.New, a.secret)
-	m.Write([]byte("allcast tcp " + role + string(a.protection) + "\x00"))
-	m.Write(dialNonce)
-	m.Write(acceptNonce)
-	var b [12]byte
-	binary.LittleEndian.PutUint32(b[:], uint32(from))
-	binary.LittleEndian.PutUint32(b[4:], uint32(to))
-	binary.LittleEndian.PutUint32(b[8:], uint32(a.size))
-	m.Write(b[:])
+	m.Write(b)
 	return m.Sum(nil)
 }
 
-// authPreamble appends magic and version.
-func authPreamble(b []byte) []byte {
-	return append(append(b, authMagic...), authVersion)
-}
-
-func authCheckPreamble(b []byte) error {
-	if string(b[:len(authMagic)]) != authMagic {
-		return errAuthMagic
+// authSend sends values of fixed size in one write.
+func authSend(c io.Writer, values ...any) error {
+	var b []byte
+	for _, v := range values {
+		b, _ = binary.Append(b, binary.LittleEndian, v) // fails only for values of variable size
 	}
-	if v := b[len(authMagic)]; v != authVersion {
-		return fmt.Errorf("%w: %d, we speak %d", errAuthVersion, v, authVersion)
+	if _, err := c.Write(b); err != nil {
+		return fmt.Errorf("handshake: %w", err)
 	}
 	return nil
 }
 
+// authRead fills a value of fixed size.
+func authRead(c io.Reader, v any) error {
+	if err := binary.Read(c, binary.LittleEndian, v); err != nil {
+		return fmt.Errorf("handshake: %w", err)
+	}
+	return nil
+}
+
+// authReceive reads a message behind its preamble. It checks the preamble first: a program with another
+// protocol may never send a whole message.
+func authReceive(c io.Reader, message any) error {
+	var p authPreamble
+	if err := authRead(c, &p); err != nil {
+		return err
+	}
+	switch {
+	case p.Magic != authOurs.Magic:
+		return errAuthMagic
+	case p.Version != authVersion:
+		return fmt.Errorf("%w: %d, we speak %d", errAuthVersion, p.Version, authVersion)
+	}
+	return authRead(c, message)
+}
+
 // dial authenticates a connection that this rank dialled to rank to.
-func (a *authSelf) dial(c io.ReadWriter, to int) (authLink, error) {
-	var none authLink
-	le := binary.LittleEndian
-	nonce := make([]byte, authNonce)
-	rand.Read(nonce)
-	hello := authPreamble(make([]byte, 0, authHelloSize))
-	hello = le.AppendUint32(hello, uint32(a.rank))
-	hello = le.AppendUint32(hello, uint32(to))
-	hello = le.AppendUint32(hello, uint32(a.size))
-	hello = append(hello, nonce...)
-	if _, err := c.Write(hello); err != nil {
-		return none, fmt.Errorf("handshake: %w", err)
-	}
-	var reply [authReplySize]byte
-	// The preamble first: a program with another protocol may never send a whole reply.
-	if _, err := io.ReadFull(c, reply[:8]); err != nil {
-		return none, fmt.Errorf("handshake: %w", err)
-	}
-	if err := authCheckPreamble(reply[:]); err != nil {
+func (a *authSelf) dial(c io.ReadWriter, to int) (none authLink, err error) {
+	hello := authHello{From: uint32(a.rank), To: uint32(to), Size: uint32(a.size)}
+	rand.Read(hello.Nonce[:])
+	if err := authSend(c, authOurs, hello); err != nil {
 		return none, err
 	}
-	if _, err := io.ReadFull(c, reply[8:]); err != nil {
-		return none, fmt.Errorf("handshake: %w", err)
+	var reply authReply
+	if err := authReceive(c, &reply); err != nil {
+		return none, err
 	}
-	rank, size := le.Uint32(reply[12:]), le.Uint32(reply[16:])
-	switch authVerdict(le.Uint32(reply[8:])) {
+	switch reply.Verdict {
 	case authOK:
 	case authWrongSize:
-		return none, fmt.Errorf("%w: %d, ours is %d", errAuthSize, size, a.size)
+		return none, fmt.Errorf("%w: %d, ours is %d", errAuthSize, reply.Size, a.size)
 	case authWrongRank:
-		return none, fmt.Errorf("%w: rank %d wanted rank %d, found rank %d", errAuthRank, a.rank, to, rank)
+		return none, fmt.Errorf("%w: rank %d wanted rank %d, found rank %d", errAuthRank, a.rank, to, reply.Rank)
 	default:
-		return none, fmt.Errorf("%w: verdict %d", errAuth, le.Uint32(reply[8:]))
+		return none, fmt.Errorf("%w: verdict %d", errAuth, reply.Verdict)
 	}
-	theirs, proof := reply[20:20+authNonce], reply[20+authNonce:]
-	if !hmac.Equal(proof, a.prove("acceptor", nonce, theirs, a.rank, to)) {
+	if !hmac.Equal(reply.Proof[:], a.prove("acceptor", &hello, reply.Nonce[:])) {
 		// A proof of zeros tells the acceptor why this rank leaves, and nothing else.
-		_, _ = c.Write(make([]byte, authProof))
+		_ = authSend(c, [authProof]byte{})
 		return none, errAuthKey
 	}
-	if _, err := c.Write(a.prove("dialler", nonce, theirs, a.rank, to)); err != nil {
-		return none, fmt.Errorf("handshake: %w", err)
+	if err := authSend(c, a.prove("dialler", &hello, reply.Nonce[:])); err != nil {
+		return none, err
 	}
-	var ready [1]byte
-	if _, err := io.ReadFull(c, ready[:]); err != nil {
-		return none, fmt.Errorf("handshake: %w", err)
+	var ready uint8
+	if err := authRead(c, &ready); err != nil {
+		return none, err
 	}
-	switch authVerdict(ready[0]) {
+	switch authVerdict(ready) {
 	case authOK:
-		return a.link(nonce, theirs, a.rank, to), nil
+		return a.link(&hello, reply.Nonce[:]), nil
 	case authTwice:
 		return none, errAuthTwice
 	case authLeft:
@@ -202,67 +208,44 @@ func (a *authSelf) dial(c io.ReadWriter, to int) (authLink, error) {
 	case authWrongKey:
 		return none, errAuthKey
 	}
-	return none, fmt.Errorf("%w: verdict %d", errAuth, ready[0])
+	return none, fmt.Errorf("%w: verdict %d", errAuth, ready)
 }
 
 // accept authenticates an incoming connection, and returns the rank of the dialler. The caller then
-// answers with authReady.
+// answers with a verdict.
 func (a *authSelf) accept(c io.ReadWriter) (from int, l authLink, err error) {
-	le := binary.LittleEndian
-	var hello [authHelloSize]byte
-	if _, err := io.ReadFull(c, hello[:8]); err != nil {
-		return 0, l, fmt.Errorf("handshake: %w", err)
+	var hello authHello
+	err = authReceive(c, &hello)
+	verdict := authOK
+	switch {
+	case errors.Is(err, errAuthVersion):
+		verdict = authWrongVersion
+	case err != nil:
+		return 0, l, err
+	case int(hello.Size) != a.size:
+		verdict, err = authWrongSize, fmt.Errorf("%w: %d, ours is %d", errAuthSize, hello.Size, a.size)
+	case int(hello.To) != a.rank || hello.From >= hello.Size || hello.From == hello.To:
+		verdict, err = authWrongRank, fmt.Errorf("%w: rank %d wanted rank %d, found rank %d", errAuthRank, hello.From,
+			hello.To, a.rank)
 	}
-	preamble := authCheckPreamble(hello[:])
-	if errors.Is(preamble, errAuthMagic) {
-		return 0, l, preamble
+	reply := authReply{Verdict: verdict, Rank: uint32(a.rank), Size: uint32(a.size)}
+	if err != nil {
+		_ = authSend(c, authOurs, reply)
+		return 0, l, err
 	}
-	if preamble != nil {
-		_ = a.reply(c, authWrongVersion, nil, nil)
-		return 0, l, preamble
-	}
-	if _, err := io.ReadFull(c, hello[8:]); err != nil {
-		return 0, l, fmt.Errorf("handshake: %w", err)
-	}
-	rank, to, size := le.Uint32(hello[8:]), le.Uint32(hello[12:]), le.Uint32(hello[16:])
-	if int64(size) != int64(a.size) {
-		_ = a.reply(c, authWrongSize, nil, nil)
-		return 0, l, fmt.Errorf("%w: %d, ours is %d", errAuthSize, size, a.size)
-	}
-	if int64(to) != int64(a.rank) || rank >= size || rank == to {
-		_ = a.reply(c, authWrongRank, nil, nil)
-		return 0, l, fmt.Errorf("%w: rank %d wanted rank %d, found rank %d", errAuthRank, rank, to, a.rank)
-	}
-	from = int(rank)
-	theirs, nonce := hello[20:], make([]byte, authNonce)
-	rand.Read(nonce)
-	if err := a.reply(c, authOK, nonce, a.prove("acceptor", theirs, nonce, from, a.rank)); err != nil {
-		return 0, l, fmt.Errorf("handshake: %w", err)
+	rand.Read(reply.Nonce[:])
+	reply.Proof = [authProof]byte(a.prove("acceptor", &hello, reply.Nonce[:]))
+	if err := authSend(c, authOurs, reply); err != nil {
+		return 0, l, err
 	}
 	var proof [authProof]byte
-	if _, err := io.ReadFull(c, proof[:]); err != nil {
-		return 0, l, fmt.Errorf("handshake: %w", err)
+	if err := authRead(c, &proof); err != nil {
+		return 0, l, err
 	}
-	if !hmac.Equal(proof[:], a.prove("dialler", theirs, nonce, from, a.rank)) {
-		_ = authReady(c, authWrongKey)
+	if !hmac.Equal(proof[:], a.prove("dialler", &hello, reply.Nonce[:])) {
+		_ = authSend(c, uint8(authWrongKey))
 		return 0, l, errAuthKey
 	}
-	return from, a.link(theirs, nonce, from, a.rank).turned(), nil
-}
-
-func (a *authSelf) reply(c io.Writer, v authVerdict, nonce, proof []byte) error {
-	le := binary.LittleEndian
-	b := authPreamble(make([]byte, 0, authReplySize))
-	b = le.AppendUint32(b, uint32(v))
-	b = le.AppendUint32(b, uint32(a.rank))
-	b = le.AppendUint32(b, uint32(a.size))
-	b = append(append(b, nonce...), proof...)
-	_, err := c.Write(b[:authReplySize])
-	return err
-}
-
-// authReady ends the handshake.
-func authReady(c io.Writer, v authVerdict) error {
-	_, err := c.Write([]byte{byte(v)})
-	return err
+	theirs := a.link(&hello, reply.Nonce[:])
+	return int(hello.From), authLink{in: theirs.out, out: theirs.in}, nil
 }

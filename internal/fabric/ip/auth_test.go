@@ -2,6 +2,7 @@ package ip
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -15,7 +16,7 @@ func authRun(d, a authSelf, to int) (from int, dialErr, acceptErr error) {
 	go func() {
 		defer close(end)
 		if from, _, acceptErr = a.accept(y); acceptErr == nil {
-			_ = authReady(y, authOK)
+			_ = authSend(y, uint8(authOK))
 		}
 		_ = y.Close()
 	}()
@@ -69,12 +70,15 @@ func TestAuth(t *testing.T) {
 // A proof is valid only for its own side, ranks and nonces.
 func TestAuthProofs(t *testing.T) {
 	a := authSelf{rank: 0, size: 4, secret: []byte("key")}
-	b := authSelf{rank: 0, size: 5, secret: []byte("key")}
-	n, m := make([]byte, authNonce), bytes.Repeat([]byte{1}, authNonce)
+	n, m := [authNonce]byte{}, [authNonce]byte{1}
 	seen := map[string]bool{}
 	for _, p := range [][]byte{
-		a.prove("dialler", n, m, 1, 2), a.prove("acceptor", n, m, 1, 2), a.prove("dialler", m, n, 1, 2),
-		a.prove("dialler", n, m, 2, 1), a.prove("dialler", n, n, 1, 2), b.prove("dialler", n, m, 1, 2),
+		a.prove("dialler", &authHello{From: 1, To: 2, Size: 4, Nonce: n}, m[:]),
+		a.prove("acceptor", &authHello{From: 1, To: 2, Size: 4, Nonce: n}, m[:]),
+		a.prove("dialler", &authHello{From: 1, To: 2, Size: 4, Nonce: m}, n[:]),
+		a.prove("dialler", &authHello{From: 2, To: 1, Size: 4, Nonce: n}, m[:]),
+		a.prove("dialler", &authHello{From: 1, To: 2, Size: 4, Nonce: n}, n[:]),
+		a.prove("dialler", &authHello{From: 1, To: 2, Size: 5, Nonce: n}, m[:]),
 	} {
 		if seen[string(p)] {
 			t.Error("two proofs are the same")
@@ -88,10 +92,9 @@ func TestAuthReflection(t *testing.T) {
 	self := authSelf{rank: 0, size: 2, secret: []byte("key")}
 	x, y := net.Pipe()
 	go func() {
-		hello := make([]byte, authHelloSize)
-		_, _ = io.ReadFull(y, hello)
-		r := authSelf{rank: 1, size: 2}
-		_ = r.reply(y, authOK, hello[20:], make([]byte, authProof))
+		var hello authHello
+		_ = authReceive(y, &hello)
+		_ = authSend(y, authOurs, authReply{Verdict: authOK, Rank: 1, Size: 2, Nonce: hello.Nonce})
 		_, _ = io.Copy(io.Discard, y)
 	}()
 	if _, err := self.dial(x, 1); !errors.Is(err, errAuthKey) {
@@ -107,7 +110,7 @@ func TestAuthVersion(t *testing.T) {
 	}{{"ALLCAST\x02", errAuthVersion}, {"HTTP/1.1 400 Bad Request", errAuthMagic}} {
 		x, y := net.Pipe()
 		go func() {
-			_, _ = io.ReadFull(y, make([]byte, authHelloSize))
+			_ = authReceive(y, &authHello{})
 			_, _ = io.WriteString(y, c.say)
 			_ = y.Close()
 		}()
@@ -120,7 +123,7 @@ func TestAuthVersion(t *testing.T) {
 	var out bytes.Buffer
 	self := authSelf{rank: 0, size: 2, secret: []byte("key")}
 	_, _, err := self.accept(authPipe{bytes.NewReader([]byte("ALLCAST\x02...")), &out})
-	if !errors.Is(err, errAuthVersion) || out.Len() != authReplySize {
+	if !errors.Is(err, errAuthVersion) || out.Len() != binary.Size(authOurs)+binary.Size(authReply{}) {
 		t.Error(err, out.Len())
 	}
 }
@@ -133,11 +136,10 @@ type authPipe struct {
 // FuzzAuth plays a stranger against both sides. Neither side admits it.
 func FuzzAuth(f *testing.F) {
 	self := authSelf{rank: 1, size: 4, secret: []byte("key")}
-	hello := append(authPreamble(nil), 0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0)
-	hello = append(hello, make([]byte, authNonce+authProof)...)
-	f.Add(hello)
-	var reply bytes.Buffer
-	_ = self.reply(&reply, authOK, make([]byte, authNonce), make([]byte, authProof))
+	var hello, reply bytes.Buffer
+	_ = authSend(&hello, authOurs, authHello{To: 1, Size: 4})
+	f.Add(append(hello.Bytes(), make([]byte, authProof)...))
+	_ = authSend(&reply, authOurs, authReply{Verdict: authOK, Rank: 1, Size: 4})
 	f.Add(reply.Bytes())
 	f.Add([]byte("ALLCAST\x02"))
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))

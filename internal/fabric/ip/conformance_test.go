@@ -83,10 +83,7 @@ func tcpConformance(t *testing.T, local netip.Addr) {
 // kill breaks all connections of a rank, as the kernel does when the process dies.
 func (t *TCP) kill() {
 	_ = t.cfg.Listener.Close()
-	for _, p := range t.peers {
-		if p == nil {
-			continue
-		}
+	for _, p := range t.others {
 		p.mu.Lock()
 		if p.out != nil {
 			_ = p.out.SetLinger(0)

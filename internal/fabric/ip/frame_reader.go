@@ -49,9 +49,7 @@ func (f *frameReader) next() (session.Frame, error) {
 	if err != nil {
 		return h, err
 	}
-	if _, err := f.br.Discard(size); err != nil {
-		return h, err
-	}
+	_, _ = f.br.Discard(size) // all of it was peeked
 	return h, f.order.Next(&h)
 }
 
@@ -61,20 +59,13 @@ func (f *frameReader) message(n int) ([]byte, error) {
 	if err != nil {
 		return nil, frameCut(err)
 	}
-	_, err = f.br.Discard(n)
-	return b, err
+	_, _ = f.br.Discard(n) // all of it was peeked
+	return b, nil
 }
 
 // data fills b with payload, and returns how many bytes it read.
-func (f *frameReader) data(b []byte) (n int, err error) {
-	for n < len(b) && err == nil {
-		var k int
-		k, err = f.br.Read(b[n:])
-		n += k
-	}
-	if n == len(b) {
-		err = nil
-	}
+func (f *frameReader) data(b []byte) (int, error) {
+	n, err := io.ReadFull(f.br, b)
 	return n, frameCut(err)
 }
 

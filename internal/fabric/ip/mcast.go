@@ -2,6 +2,7 @@ package ip
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -41,14 +42,24 @@ type McastConfig struct {
 // receives.
 type Multicast struct {
 	caps      fabric.Capabilities
-	senders   []fabric.Sender
-	receivers []fabric.Receiver
+	senders   []mcastSender
+	receivers []mcastReceiver
 	features  func() Features
 	cut       int
-	closers   []io.Closer // receivers first, since they block
 	closeOnce sync.Once
 	closeErr  error
 }
+
+type (
+	mcastSender interface {
+		fabric.Sender
+		io.Closer
+	}
+	mcastReceiver interface {
+		fabric.Receiver
+		io.Closer
+	}
+)
 
 var _ fabric.Multicast = (*Multicast)(nil)
 
@@ -85,11 +96,70 @@ func (m *Multicast) Features() Features { return m.features() }
 // caller, and leaves the groups. A Sink must not call it.
 func (m *Multicast) Close() error {
 	m.closeOnce.Do(func() {
-		errs := make([]error, 0, len(m.closers))
-		for _, c := range m.closers {
-			errs = append(errs, c.Close())
+		for _, r := range m.receivers {
+			m.closeErr = errors.Join(m.closeErr, r.Close())
 		}
-		m.closeErr = errors.Join(errs...)
+		for _, s := range m.senders {
+			m.closeErr = errors.Join(m.closeErr, s.Close())
+		}
 	})
 	return m.closeErr
 }
+
+// Features are the features of the multicast sockets on this machine, for doctor and logs. Features
+// that are off have a reason.
+type Features struct {
+	Sockets string // implementation: "linux" or "portable"
+
+	GSO       bool // a batch leaves as one super-packet (UDP_SEGMENT)
+	GSOReason string
+	GRO       bool // a batch arrives as one (UDP_GRO)
+	GROReason string
+
+	Filter       bool // the kernel drops this rank's own datagrams before they take room in its queue
+	FilterReason string
+
+	// The requested and the actual SO_RCVBUF. Linux doubles the request, to make up for its own
+	// bookkeeping: Got is twice Wanted if nothing was clamped.
+	RecvBufferWanted int
+	RecvBufferGot    int
+	RecvBufferForced bool // by SO_RCVBUFFORCE, which rmem_max does not clamp
+
+	// The charge of one chunk to a receive queue: alone in a datagram, and at worst in a super-packet.
+	// 0: not measured.
+	ChargeSingle int
+	ChargeBatch  int
+}
+
+// RecvBufferClamped reports whether the kernel gave less than requested.
+func (f Features) RecvBufferClamped() bool {
+	return f.Sockets == mcastLinux && f.RecvBufferGot < 2*f.RecvBufferWanted || f.RecvBufferGot < f.RecvBufferWanted
+}
+
+// String is one line for a log.
+func (f Features) String() string {
+	how := "as asked"
+	switch {
+	case f.RecvBufferForced:
+		how = "forced"
+	case f.RecvBufferClamped():
+		how = "clamped; raise net.core.rmem_max"
+	}
+	return fmt.Sprintf("%s sockets, GSO %s, GRO %s, own datagrams filtered by the kernel %s, receive "+
+		"buffer %d bytes (wanted %d, %s)",
+		f.Sockets, mcastOnOff(f.GSO, f.GSOReason), mcastOnOff(f.GRO, f.GROReason), mcastOnOff(f.Filter, f.FilterReason),
+		f.RecvBufferGot, f.RecvBufferWanted, how)
+}
+
+func mcastOnOff(on bool, reason string) string {
+	if on {
+		return "on"
+	}
+	return "off (" + reason + ")"
+}
+
+const (
+	mcastLinux    = "linux"
+	mcastPortable = "portable"
+	mcastPlain    = "switched off"
+)

@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/allcast/allcast/internal/fabric"
 )
 
 // openMulticast opens the sockets with the features that passed the self-test.
@@ -30,44 +27,25 @@ func openMulticast(p *mcastPlan) (*Multicast, error) {
 		RecvBufferWanted: p.ReceiveBuffer,
 		ChargeSingle:     t.single, ChargeBatch: t.batch,
 	}
-	senders := make([]*udpSender, 0, len(p.Groups))
 	for _, g := range p.Groups {
-		s, r, err := udpOpenGroup(p, g, &f)
-		if s != nil {
-			m.closers = append(m.closers, s)
-		}
-		if r != nil {
-			m.closers = append(m.closers, r)
-		}
-		if err != nil {
+		if err := m.openGroup(p, g, &f); err != nil {
 			_ = m.Close() // the first error matters
 			return nil, err
 		}
-		senders = append(senders, s)
-		m.senders = append(m.senders, s)
-		m.receivers = append(m.receivers, r)
 	}
-	slices.Reverse(m.closers)
 	batch := 1
 	if f.GSO {
 		batch = p.batch()
 	}
-	m.caps = fabric.Capabilities{
-		Chunk:    p.Chunk,
-		Batch:    batch,
-		Room:     mcastRoom(f.RecvBufferGot, t.charge(p.short())*p.packets()),
-		Overhead: mcastOverhead(p.v6, p.head, p.packets()),
-		Header:   p.head,
-
-		Placer: p.Placer, Allocator: p.Allocator,
-	}
+	m.caps = p.capabilities(batch, f.RecvBufferGot, t.charge(p.short())*p.packets())
+	m.caps.Placer, m.caps.Allocator = p.Placer, p.Allocator
 	if p.Poller != nil {
 		m.caps.Poller = p.Poller
 	}
 	m.features = func() Features {
 		now := f
-		for _, s := range senders {
-			if why := s.noGSO.Load(); why != nil {
+		for _, s := range m.senders {
+			if why := s.(*udpSender).noGSO.Load(); why != nil {
 				now.GSO, now.GSOReason = false, *why
 			}
 		}
@@ -76,29 +54,27 @@ func openMulticast(p *mcastPlan) (*Multicast, error) {
 	return m, nil
 }
 
-// udpOpenGroup opens the two sockets of a group. After an error it returns those that are open.
-func udpOpenGroup(p *mcastPlan, g netip.AddrPort, f *Features) (*udpSender, *udpReceiver, error) {
+// openGroup opens the two sockets of a group. After an error, Close closes those that are open.
+func (m *Multicast) openGroup(p *mcastPlan, g netip.AddrPort, f *Features) error {
 	fd, own, err := udpSendSocket(p, p.TTL)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	s := newUDPSender(p, g, fd, f.GSO, f.GRO)
+	m.senders = append(m.senders, s)
 	var noFilter error
 	filtered := s.filtered
 	fd, err = udpReceiveSocket(p, g, func(fd int) error {
 		// Ranks on one machine share the group.
-		if err := udpSetOptions(fd, []udpOption{{"SO_REUSEADDR", unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}}); err != nil {
-			return err
-		}
-		b, err := udpSetBuffer(fd, p.ReceiveBuffer)
-		if err != nil {
-			return err
-		}
-		f.RecvBufferGot, f.RecvBufferForced = b.got, b.forced
+		options := []udpOption{{"SO_REUSEADDR", unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}}
 		if f.GRO {
-			if err := udpSetOptions(fd, []udpOption{udpGROOn}); err != nil {
-				return err
-			}
+			options = append(options, udpGROOn)
+		}
+		if err := udpSetOptions(fd, options...); err != nil {
+			return err
+		}
+		if f.RecvBufferGot, f.RecvBufferForced, err = udpSetBuffer(fd, p.ReceiveBuffer); err != nil {
+			return err
 		}
 		if p.Filter != nil {
 			filtered, err = p.Filter(fd, g, own)
@@ -108,20 +84,20 @@ func udpOpenGroup(p *mcastPlan, g netip.AddrPort, f *Features) (*udpSender, *udp
 		return nil
 	})
 	if err != nil {
-		return s, nil, err
+		return err
 	}
 	r, err := newUDPReceiver(p, g, fd)
 	if err != nil {
-		return s, nil, err
+		return err
 	}
-	r.cut = p.cut
 	if noFilter != nil {
 		f.Filter, f.FilterReason = false, noFilter.Error()
-		r.own = newUDPName(p, own)
+		r.in.own = newUDPName(p, own)
 	} else {
 		r.filtered = filtered
 	}
-	return s, r, nil
+	m.receivers = append(m.receivers, r)
+	return nil
 }
 
 var udpGROOn = udpOption{"UDP_GRO", unix.SOL_UDP, unix.UDP_GRO, 1}

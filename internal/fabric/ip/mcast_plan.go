@@ -1,11 +1,14 @@
 package ip
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
+	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -22,7 +25,6 @@ type mcastPlan struct {
 	cut  int // size of the packets of a long chunk; 0: each chunk fits one packet
 }
 
-// packets is the number of packets per chunk.
 func (p *mcastPlan) packets() int {
 	if p.cut == 0 {
 		return 1
@@ -35,7 +37,16 @@ func (p *mcastPlan) batch() int {
 	if p.cut > 0 {
 		return 1
 	}
-	return mcastBatch(p.head, p.Chunk)
+	return max(1, min(mcastMaxSuper/(p.head+p.Chunk), mcastMaxSegments))
+}
+
+// capabilities are those that the plan decides, for a receive buffer and the charge of a chunk to it.
+func (p *mcastPlan) capabilities(batch, buffer, charge int) fabric.Capabilities {
+	return fabric.Capabilities{
+		Chunk: p.Chunk, Batch: batch, Room: mcastRoom(buffer, charge), Header: p.head,
+		// Loopback counts as if it were Ethernet, so that numbers can be compared.
+		Overhead: (ethernet+mcastIPHeader(p.v6)+udpHeader)*p.packets() + p.head,
+	}
 }
 
 // short is the plan for chunks that fit a packet.
@@ -51,19 +62,16 @@ func (p *mcastPlan) short() *mcastPlan {
 // newMcastPlan checks everything that can be checked without a socket. The kernel would only return
 // EINVAL, or fail silently.
 func newMcastPlan(cfg McastConfig) (*mcastPlan, error) {
-	p := &mcastPlan{McastConfig: cfg, head: mcastHead(cfg.Sums)}
+	p := &mcastPlan{McastConfig: cfg, head: wire.HeaderSize}
+	if cfg.Sums {
+		p.head += wire.SumSize
+	}
 	if cfg.Interface == nil {
 		return nil, errors.New("multicast: no interface chosen; name one, so that nothing leaves by the default route")
 	}
 	p.Local = cfg.Local.Unmap()
 	p.v6 = p.Local.Is6()
-	if err := p.checkInterface(); err != nil {
-		return nil, err
-	}
-	if err := p.checkGroups(); err != nil {
-		return nil, err
-	}
-	if err := p.checkSizes(); err != nil {
+	if err := cmp.Or(p.checkInterface(), p.checkGroups(), p.checkSizes()); err != nil {
 		return nil, err
 	}
 	if p.TTL == 0 {
@@ -95,25 +103,19 @@ func (p *mcastPlan) checkInterface() error {
 	if err != nil {
 		return fmt.Errorf("multicast: addresses of interface %s: %w", ifc.Name, err)
 	}
-	for _, a := range addrs {
-		n, ok := a.(*net.IPNet)
-		if !ok {
-			continue
-		}
-		on, ok := netip.AddrFromSlice(n.IP)
-		if !ok {
-			continue
-		}
-		if on.Unmap() == p.Local.WithZone("") {
-			return nil
-		}
-		// All of 127.0.0.0/8 is local, not only the interface's address.
-		if p.loopback() && p.Local.Is4() && n.Contains(p.Local.AsSlice()) {
-			return nil
-		}
+	if slices.ContainsFunc(addrs, p.isLocal) {
+		return nil
 	}
 	return fmt.Errorf("multicast: %v is not an address of interface %s, which has %v; choose one of "+
 		"these or another interface", p.Local, ifc.Name, addrs)
+}
+
+// isLocal reports whether an address of the interface is the local one. All of 127.0.0.0/8 is local, not
+// only the interface's address.
+func (p *mcastPlan) isLocal(a net.Addr) bool {
+	local := p.Local.AsSlice()
+	n, ok := a.(*net.IPNet)
+	return ok && (n.IP.Equal(local) || p.loopback() && p.Local.Is4() && n.Contains(local))
 }
 
 func (p *mcastPlan) checkGroups() error {

@@ -30,7 +30,7 @@ func TestMaxPayload(t *testing.T) {
 		}
 	}
 	for chunk := 1; chunk <= MaxChunk; chunk++ {
-		n := mcastBatch(wire.HeaderSize, chunk)
+		n := (&mcastPlan{McastConfig: McastConfig{Chunk: chunk}, head: wire.HeaderSize}).batch()
 		if n < 1 || n > 64 || n*(chunk+wire.HeaderSize) > 65507 {
 			t.Fatalf("a batch of %d chunks of %d bytes", n, chunk)
 		}

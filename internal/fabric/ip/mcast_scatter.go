@@ -29,7 +29,6 @@ func newMcastScatter(head, batch int) *mcastScatter {
 	}
 }
 
-// expect asks the sink for slots.
 func (v *mcastScatter) expect(s fabric.Sink) {
 	n := s.Expect(v.room)
 	v.slots = v.room[:max(0, min(n, len(v.room)))]
@@ -41,9 +40,7 @@ func (v *mcastScatter) forget() {
 	v.slots = v.slots[:0]
 }
 
-func (v *mcastScatter) head(i int) []byte {
-	return v.heads[i*v.size:][:v.size:v.size]
-}
+func (v *mcastScatter) head(i int) []byte { return v.heads[i*v.size:][:v.size:v.size] }
 
 func (v *mcastScatter) overflow() []byte { return v.stage[mcastStage:] }
 
@@ -99,16 +96,12 @@ func (v *mcastScatter) gather(start, n int) []byte {
 	first := mcastStage - (end - start)
 	at := first
 	pos := 0 // position of the current region in the stream
-	for i, s := range v.slots {
-		at += mcastCopyFrom(v.stage[at:mcastStage], v.head(i), start-pos)
-		pos += v.size
-		at += mcastCopyFrom(v.stage[at:mcastStage], s, start-pos)
-		pos += len(s)
+	for i, slot := range v.slots {
+		for _, region := range [2][]byte{v.head(i), slot} {
+			skip := max(0, min(start-pos, len(region)))
+			at += copy(v.stage[at:mcastStage], region[skip:])
+			pos += len(region)
+		}
 	}
 	return v.stage[first : mcastStage+n-end]
-}
-
-// mcastCopyFrom copies src from index from on, which may be before or behind it.
-func mcastCopyFrom(dst, src []byte, from int) int {
-	return copy(dst, src[max(0, min(from, len(src))):])
 }

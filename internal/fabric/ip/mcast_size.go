@@ -42,14 +42,6 @@ func mcastIPHeader(v6 bool) int {
 	return ipv4Header
 }
 
-// mcastHead is the size of a datagram's header.
-func mcastHead(sums bool) int {
-	if sums {
-		return wire.HeaderSize + wire.SumSize
-	}
-	return wire.HeaderSize
-}
-
 // mcastPut encodes a header to all of b.
 func mcastPut(b []byte, h wire.Header) {
 	if len(b) > wire.HeaderSize {
@@ -59,24 +51,11 @@ func mcastPut(b []byte, h wire.Header) {
 	}
 }
 
-// mcastParse decodes all of b.
 func mcastParse(b []byte) wire.Header {
 	if len(b) > wire.HeaderSize {
 		return wire.ParseSum(b)
 	}
 	return wire.ParseHeader(b)
-}
-
-// mcastBatch is the number of datagrams, with headers of head bytes and payloads of chunk bytes, per
-// super-packet.
-func mcastBatch(head, chunk int) int {
-	return max(1, min(mcastMaxSuper/(head+chunk), mcastMaxSegments))
-}
-
-// mcastOverhead is the number of bytes that Ethernet adds to a payload of some packets. Loopback counts
-// as if it were Ethernet, so that numbers can be compared.
-func mcastOverhead(v6 bool, head, packets int) int {
-	return (ethernet+mcastIPHeader(v6)+udpHeader)*packets + head
 }
 
 // mcastFrameCharge estimates what a kernel charges a socket for a datagram of this size from a network

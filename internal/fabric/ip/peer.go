@@ -20,34 +20,32 @@ type peer struct {
 	rank int
 
 	wake  chan struct{} // wakes write
-	quiet chan struct{} // closed when the handler ignores the peer
+	quiet chan struct{} // closed by mute: the handler ignores the peer
+	mute  func()
 	sent  atomic.Uint64
 	recvd atomic.Uint64
 
 	mu      sync.Mutex
 	links   session.Links
 	writing bool // write runs
-	muted   bool // quiet is closed
-	cut     bool // write must stop using the memory of cancelled pieces
-	busy    bool // write is sending something
-	corked  bool // the queue waits for the next message
 	unlink  context.CancelFunc
-	timer   *time.Timer // makes the peer vanish
-	out     *net.TCPConn
-	auth    authLink // of out; used by one sender at a time
+	timer   *time.Timer  // makes the peer vanish
+	out     *net.TCPConn // nil before this rank has dialled, and after out has ended
+	auth    authLink     // of out; used by one sender at a time
 	now     peerDirect
 	in      *peerIn
-
-	q, cur peerQueue      // filled by callers; sent by write
-	flying []fabric.Piece // pieces whose PutDone is due once write has sent its batch
-	reads  session.Reads  // reads of the peer that wait for an answer
+	box     peerOutbox
+	reads   session.Reads // reads of the peer that wait for an answer
 }
 
 func newPeer(t *TCP, rank int) *peer {
-	return &peer{t: t, rank: rank, wake: make(chan struct{}, 1), quiet: make(chan struct{}), reads: session.Reads{}}
+	quiet := make(chan struct{})
+	return &peer{
+		t: t, rank: rank, wake: make(chan struct{}, 1), reads: session.Reads{},
+		quiet: quiet, mute: sync.OnceFunc(func() { close(quiet) }),
+	}
 }
 
-// kick wakes write.
 func (p *peer) kick() {
 	select {
 	case p.wake <- struct{}{}:
@@ -85,9 +83,9 @@ func (p *peer) write(h *session.Frame, payload []byte, more bool) {
 	if peerGathers && idle && !more && p.auth.out == nil {
 		payload, behind = nil, payload
 	}
-	p.q.frame(h, payload)
-	p.corked = idle && more
-	if p.corked || idle && p.direct(behind) {
+	p.box.next.frame(h, payload)
+	p.box.corked = idle && more
+	if p.box.corked || idle && p.direct(behind) {
 		return
 	}
 	p.start()
@@ -98,20 +96,20 @@ func (p *peer) write(h *session.Frame, payload []byte, more bool) {
 // writer meets any error again.
 func (p *peer) direct(behind []byte) bool {
 	if p.auth.out != nil {
-		p.q.protect(p.auth.out)
+		p.box.next.protect(p.auth.out)
 	}
-	it := &p.q.items[0]
-	b := p.q.arena[it.from:it.to]
+	it := &p.box.next.items[0]
+	b := p.box.next.arena[it.from:it.to]
 	raceSend(p.t.cfg.Rank, b, behind)
 	n := p.now.send(p.out, b, behind)
 	p.sent.Add(uint64(n))
 	if n == len(b)+len(behind) {
-		p.q.reset()
+		p.box.next.reset()
 		return true
 	}
 	it.from += min(n, len(b))
-	p.q.arena = append(p.q.arena, behind[max(0, n-len(b)):]...)
-	it.to = len(p.q.arena)
+	p.box.next.arena = append(p.box.next.arena, behind[max(0, n-len(b)):]...)
+	it.to = len(p.box.next.arena)
 	return false
 }
 
@@ -125,42 +123,36 @@ func (p *peer) small(n int) bool {
 }
 
 // idle reports whether new frames may be written directly. p.mu is held.
-func (p *peer) idle() bool {
-	return p.out != nil && !p.busy && !p.cut && (len(p.q.items) == 0 || p.corked)
+func (p *peer) idle() bool { return p.out != nil && p.box.idle() }
+
+// put queues a piece, or sends or copies a small one at once.
+func (p *peer) put(piece fabric.Piece, data []byte) {
+	p.mu.Lock()
+	done := p.queue(piece, data)
+	p.mu.Unlock()
+	if done {
+		p.t.h.PutDone(p.rank, piece)
+	}
 }
 
-// put queues a piece. When the peer is gone, write only reports the end of the put.
-func (p *peer) put(piece fabric.Piece, data []byte) {
-	if p.putCopy(piece, data) {
-		p.t.h.PutDone(p.rank, piece)
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.corked = false
+// queue is put, and reports whether the put is done. When the peer is gone, write only reports the end of
+// the put. p.mu is held.
+func (p *peer) queue(piece fabric.Piece, data []byte) (done bool) {
 	switch {
 	case p.t.closed.Load():
-		return
+		return false
 	case !p.links.CanSend():
-		p.flying = append(p.flying, piece)
+		p.box.flying = append(p.box.flying, piece)
+	case p.small(len(data)) && len(p.box.next.arena)+len(data) <= peerKeepBytes:
+		p.write(&session.Frame{Kind: session.Data, N: len(data), Op: piece.Op, Nth: piece.Nth, Len: piece.Len}, data, false)
+		return true
 	default:
-		p.q.items = append(p.q.items, peerItem{kind: itemPiece, piece: piece, data: data})
+		p.box.add(peerItem{kind: itemPiece, piece: piece, data: data})
 	}
 	p.start()
+	return false
 }
 
-// putCopy sends a small piece or queues a copy of it, and reports whether it did.
-func (p *peer) putCopy(piece fabric.Piece, data []byte) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.small(len(data)) || len(p.q.arena)+len(data) > peerKeepBytes || !p.links.CanSend() || p.t.closed.Load() {
-		return false
-	}
-	p.write(&session.Frame{Kind: session.Data, N: len(data), Op: piece.Op, Nth: piece.Nth, Len: piece.Len}, data, false)
-	return true
-}
-
-// answer queues the answer to a read.
 func (p *peer) answer(r fabric.ReadRequest) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,40 +162,35 @@ func (p *peer) answer(r fabric.ReadRequest) error {
 	if err := p.reads.Begin(r.Op); err != nil {
 		return err
 	}
-	p.corked = false
-	p.q.items = append(p.q.items, peerItem{kind: itemAnswer, read: r, size: r.Len()})
+	p.box.add(peerItem{kind: itemAnswer, read: r, size: r.Len()})
 	p.start()
 	return nil
-}
-
-// answered counts an answer that is about to be sent, or was refused: the peer may read again.
-func (p *peer) answered(op fabric.OpKey) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reads.End(op)
 }
 
 // cancel makes write give up the pieces of an operation, also one that it is sending.
 func (p *peer) cancel(op fabric.OpKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	found := p.q.cancel(op)
-	if p.cur.cancel(op) {
-		found = true
-	}
-	for i := range p.flying {
-		if p.flying[i].Op == op {
-			found = true
-		}
-	}
-	if !found {
+	if !p.box.cancel(op) {
 		return
 	}
-	p.cut = true
 	if p.out != nil {
 		_ = p.out.SetWriteDeadline(past)
 	}
 	p.kick()
+}
+
+func (p *peer) state() session.State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.links.State()
+}
+
+// flushed reports whether the kernel has the whole queue, or the peer is gone.
+func (p *peer) flushed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.links.Ended() || len(p.box.next.items) == 0 && !p.box.busy
 }
 
 // drop ends the connections in order: the peer receives what is queued, and both sides say goodbye,
@@ -211,12 +198,8 @@ func (p *peer) cancel(op fabric.OpKey) {
 func (p *peer) drop(bound time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.muted {
-		p.muted = true
-		close(p.quiet)
-	}
+	p.mute()
 	p.act(p.links.Drop(), bound)
-	p.kick()
 }
 
 // act does what the session says, but for reporting a loss. p.mu is held.
@@ -229,11 +212,17 @@ func (p *peer) act(n session.Next, bound time.Duration) {
 	}
 	if n.GoodbyeIn {
 		// The only frame in this direction: it always fits the socket's buffer.
-		_, _ = p.in.conn.Write(p.in.link.wrap((&session.Frame{Kind: session.Goodbye}).AppendStream(nil)))
+		bye := (&session.Frame{Kind: session.Goodbye}).AppendStream(nil)
+		if d := p.in.link.out; d != nil {
+			bye = d.Append(nil, bye)
+		}
+		_, _ = p.in.conn.Write(bye)
 		_ = p.in.conn.CloseWrite()
 	}
 	if n.Vanish {
-		p.stopTimer()
+		if p.timer != nil {
+			p.timer.Stop()
+		}
 		if p.unlink != nil {
 			p.unlink()
 		}
@@ -249,31 +238,24 @@ func (p *peer) act(n session.Next, bound time.Duration) {
 
 // after makes the peer vanish after a time. p.mu is held.
 func (p *peer) after(d time.Duration) {
-	p.stopTimer()
-	p.t.wg.Add(1)
-	var mine *time.Timer
-	mine = time.AfterFunc(d, func() {
-		defer p.t.wg.Done()
+	if p.timer != nil {
+		p.timer.Reset(d)
+		return
+	}
+	p.timer = time.AfterFunc(d, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.timer == mine {
-			p.timer = nil
-			p.act(p.links.Vanish(), 0)
-		}
+		p.act(p.links.Vanish(), 0)
 	})
-	p.timer = mine
 }
 
-func (p *peer) stopTimer() {
-	if p.timer != nil && p.timer.Stop() {
-		p.t.wg.Done()
-	}
-	p.timer = nil
-}
-
-// report tells the handler that the peer is lost, if it is. No reader runs, so Lost comes after all
-// that the peer has sent.
-func (p *peer) report(n session.Next) {
+// happened tells the session of an event, does what it says, and tells the handler if the peer is lost.
+// No reader runs then, so Lost comes after all that the peer has sent.
+func (p *peer) happened(event func() session.Next) {
+	p.mu.Lock()
+	n := event()
+	p.act(n, peerFlush)
+	p.mu.Unlock()
 	if n.Lost != nil {
 		p.t.log.Debug("lost", "peer", p.rank, "err", n.Lost)
 		p.t.h.Lost(p.rank, n.Lost)
@@ -283,28 +265,14 @@ func (p *peer) report(n session.Next) {
 // outEnded says that this rank's connection is unusable: the peer closed it, a write
 // failed, or it could not be made.
 func (p *peer) outEnded(err error) {
-	p.mu.Lock()
-	ended := p.links.OutDead()
-	n := p.links.OutEnded(err)
-	if !ended {
+	p.happened(func() session.Next {
 		p.unlink()
 		if p.out != nil {
 			_ = p.out.Close()
-			p.t.conns.Add(-1)
+			p.out = nil
 		}
-	}
-	p.act(n, peerFlush)
-	p.mu.Unlock()
-	p.report(n)
-}
-
-// heardBye says that the peer, which has no connection of its own, said goodbye on this rank's.
-func (p *peer) heardBye() {
-	p.mu.Lock()
-	n := p.links.OutGoodbye()
-	p.act(n, peerFlush)
-	p.mu.Unlock()
-	p.report(n)
+		return p.links.OutEnded(err)
+	})
 }
 
 // admit takes the connection that the peer dialled.
@@ -318,22 +286,21 @@ func (p *peer) admit(c peerConn, l authLink) (*peerIn, authVerdict) {
 		return nil, authTwice
 	}
 	p.in = newPeerIn(p, c, l)
-	p.t.conns.Add(1)
 	return p.in, authOK
 }
 
 // inEnded says that the reader has ended.
 func (p *peer) inEnded(in *peerIn, err error) {
 	in.close()
-	in.ended()
-	p.t.conns.Add(-1)
+	if in.b != nil { // of an unfinished frame
+		in.b.Release()
+		in.b = nil
+	}
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the connection closed without a goodbye")
 	}
-	p.mu.Lock()
-	p.in = nil
-	n := p.links.InEnded(err)
-	p.act(n, peerFlush)
-	p.mu.Unlock()
-	p.report(n)
+	p.happened(func() session.Next {
+		p.in = nil
+		return p.links.InEnded(err)
+	})
 }

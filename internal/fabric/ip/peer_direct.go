@@ -7,8 +7,7 @@ import (
 	"syscall"
 )
 
-// peerDirect writes small frames from the goroutine that sends them, if nothing is queued before them:
-// waking the writer costs more than the write.
+// peerDirect is as on Linux, but for pairs of slices.
 type peerDirect struct {
 	conn *net.TCPConn // connection of raw
 	raw  syscall.RawConn
@@ -17,7 +16,6 @@ type peerDirect struct {
 	n    int
 }
 
-// peerGathers says that one write takes bytes from two places.
 const peerGathers = false
 
 // send writes b as far as the socket takes it without blocking, and returns how many bytes it wrote.

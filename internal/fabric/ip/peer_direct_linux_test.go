@@ -33,15 +33,15 @@ func TestDirectQueuesTheRest(t *testing.T) {
 		payload := tcpFill(session.MaxPart, byte(i))
 		h := session.Frame{Kind: session.Data, N: len(payload), Nth: uint32(i), Len: int64(len(payload))}
 		want = append(h.AppendStream(want), payload...)
-		p.q.frame(&h, nil)
+		p.box.next.frame(&h, nil)
 		if !p.direct(payload) {
 			break
 		}
-		if len(p.q.items) > 0 || len(p.q.arena) > 0 {
-			t.Fatalf("%d items, %d bytes are queued after all was written", len(p.q.items), len(p.q.arena))
+		if len(p.box.next.items) > 0 || len(p.box.next.arena) > 0 {
+			t.Fatalf("%d items, %d bytes are queued after all was written", len(p.box.next.items), len(p.box.next.arena))
 		}
 	}
-	rest := p.q.arena[p.q.items[0].from:p.q.items[0].to]
+	rest := p.box.next.arena[p.box.next.items[0].from:p.box.next.items[0].to]
 	got := make([]byte, len(want)-len(rest))
 	if int(p.sent.Load()) != len(got) || len(rest) == 0 {
 		t.Fatalf("sent %d of %d bytes, %d are queued", p.sent.Load(), len(want), len(rest))

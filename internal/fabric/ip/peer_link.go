@@ -29,7 +29,6 @@ func (p *peer) link(ctx context.Context) {
 		return
 	}
 	p.out, p.auth = c, link
-	p.t.conns.Add(1)
 	p.kick()
 	p.mu.Unlock()
 	p.outEnded(p.watch(link.reader(c)))
@@ -47,7 +46,7 @@ func (p *peer) watch(c io.Reader) error {
 	if h, err := session.ParseStream(b[:]); err != nil || h.Kind != session.Goodbye {
 		return fmt.Errorf("%w: on a connection that we send on", session.ErrMalformed)
 	}
-	p.heardBye()
+	p.happened(p.links.OutGoodbye) // the peer has no connection of its own
 	_, _ = c.Read(b[:])
 	return fabric.ErrGoodbye
 }
@@ -59,35 +58,30 @@ func (p *peer) dial(ctx context.Context) (*net.TCPConn, authLink, error) {
 	ctx, cancel := context.WithDeadline(ctx, begin.Add(p.t.cfg.Timeout))
 	defer cancel()
 	for pause := first; ; pause = min(2*pause, limit) {
-		var none authLink
 		c, link, err := p.try(ctx)
+		retry := true
 		switch {
 		case err == nil:
 			return c, link, nil
 		case errors.Is(err, errAuthLeft):
-			return nil, none, fabric.ErrGoodbye
+			return nil, link, fabric.ErrGoodbye
 		case errors.Is(err, errAuth):
 			p.t.log.Warn("connect", "peer", p.rank, "err", err)
-			return nil, none, fmt.Errorf("connect: %w", err)
-		case errors.Is(err, syscall.ECONNREFUSED) && (time.Since(begin) > tcpRefused || p.leaves()):
-			return nil, none, fmt.Errorf("connect: %w", err)
+			retry = false
+		case errors.Is(err, syscall.ECONNREFUSED):
+			retry = time.Since(begin) <= tcpRefused && p.state() == session.Open
 		}
-		select {
-		case <-ctx.Done():
-			return nil, none, fmt.Errorf("connect: %w", err)
-		case <-time.After(pause):
+		if retry {
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+				continue
+			}
 		}
+		return nil, link, fmt.Errorf("connect: %w", err)
 	}
 }
 
-// leaves reports whether the connection is ending.
-func (p *peer) leaves() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.links.State() != session.Open
-}
-
-// try dials once.
 func (p *peer) try(ctx context.Context) (*net.TCPConn, authLink, error) {
 	t := p.t
 	d := net.Dialer{KeepAlive: -1} // see tune

@@ -1,6 +1,8 @@
 package ip
 
 import (
+	"slices"
+
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/session"
 	"github.com/allcast/allcast/internal/seal"
@@ -16,7 +18,6 @@ const (
 	itemAnswer // the answer to a read
 )
 
-// peerItem is something to send.
 type peerItem struct {
 	kind      itemKind
 	cancelled bool // guarded by peer.mu
@@ -27,8 +28,51 @@ type peerItem struct {
 	size      int64 // of its answer
 }
 
-// peerQueue is a queue of items to send, in order. A peer reuses two of them: callers fill one while
-// write sends the other.
+// peerOutbox is what this rank sends to a peer. peer.mu guards it, but only write changes cur, except for the
+// mark of cancelled items.
+type peerOutbox struct {
+	next, cur peerQueue      // filled by callers; sent by write; their memory is reused
+	flying    []fabric.Piece // pieces whose PutDone is due once write has sent its batch
+	cut       bool           // write must stop using the memory of cancelled pieces
+	busy      bool           // write is sending something
+	corked    bool           // the queue waits for the next message
+}
+
+// idle reports whether new frames need not wait for others.
+func (o *peerOutbox) idle() bool { return !o.busy && !o.cut && (len(o.next.items) == 0 || o.corked) }
+
+func (o *peerOutbox) add(it peerItem) {
+	o.corked = false
+	o.next.items = append(o.next.items, it)
+}
+
+// cancel marks the pieces of an operation, and reports whether there are any.
+func (o *peerOutbox) cancel(op fabric.OpKey) bool {
+	found := slices.ContainsFunc(o.flying, func(p fabric.Piece) bool { return p.Op == op })
+	for _, q := range []*peerQueue{&o.next, &o.cur} {
+		for i := range q.items {
+			if it := &q.items[i]; it.kind == itemPiece && it.piece.Op == op {
+				it.cancelled, found = true, true
+			}
+		}
+	}
+	o.cut = o.cut || found
+	return found
+}
+
+// end moves pieces, all or only cancelled ones, to flying.
+func (o *peerOutbox) end(all bool) {
+	for _, q := range []*peerQueue{&o.next, &o.cur} {
+		for i := range q.items {
+			if it := &q.items[i]; it.kind == itemPiece && (all || it.cancelled) {
+				o.flying = append(o.flying, it.piece)
+				it.kind, it.data = itemNone, nil
+			}
+		}
+	}
+}
+
+// peerQueue is a queue of items to send, in order.
 type peerQueue struct {
 	items []peerItem
 	arena []byte // small frames, encoded when they are queued
@@ -61,29 +105,6 @@ func (q *peerQueue) protect(d *seal.Direction) {
 	it.kind, it.from, it.to = itemRecord, 0, len(q.arena)
 }
 
-// cancel marks the pieces of an operation, and reports whether there are any.
-func (q *peerQueue) cancel(op fabric.OpKey) bool {
-	found := false
-	for i := range q.items {
-		if it := &q.items[i]; it.kind == itemPiece && it.piece.Op == op {
-			it.cancelled, found = true, true
-		}
-	}
-	return found
-}
-
-// take removes pieces, all or only cancelled ones, and appends them to done.
-func (q *peerQueue) take(done []fabric.Piece, all bool) []fabric.Piece {
-	for i := range q.items {
-		if it := &q.items[i]; it.kind == itemPiece && (all || it.cancelled) {
-			done = append(done, it.piece)
-			it.kind, it.data = itemNone, nil
-		}
-	}
-	return done
-}
-
-// reset empties the queue.
 func (q *peerQueue) reset() {
 	clear(q.items) // drops references to users' buffers
 	q.items, q.arena = q.items[:0], q.arena[:0]

@@ -28,10 +28,9 @@ type peerIn struct {
 	got  int           // bytes of the payload that were read
 	skip bool          // the handler ignores the payload
 
-	once sync.Once
-	stop chan struct{}
-	free chan *peerBuffer
-	made int
+	once  sync.Once
+	stop  chan struct{}
+	parts chan struct{} // one element per part that the handler or the reader holds
 }
 
 // peerConn is the part of a connection that the reader uses.
@@ -43,53 +42,34 @@ type peerConn interface {
 // peerBuffer is a fabric.Buffer with the memory of a part.
 type peerBuffer struct {
 	fabric.Buffer
-	mem *[session.MaxPart]byte
-}
-
-func newPeerBuffer(in *peerIn) *peerBuffer {
-	b := &peerBuffer{}
-	b.Free = func(*fabric.Buffer) { in.release(b) }
-	return b
+	in  *peerIn // nil: the buffer is free
+	mem [session.MaxPart]byte
 }
 
 func newPeerIn(p *peer, c peerConn, l authLink) *peerIn {
-	in := &peerIn{p: p, link: l, stop: make(chan struct{}), free: make(chan *peerBuffer, peerBuffers)}
+	in := &peerIn{p: p, link: l, stop: make(chan struct{}), parts: make(chan struct{}, peerBuffers)}
 	in.use(c)
 	return in
 }
 
 // use sets the connection. Nothing was read from it.
 func (in *peerIn) use(c peerConn) {
-	in.conn, in.fr = c, newFrameReader(in.link.reader(peerCounted{c, in.p}))
+	in.conn, in.fr = c, newFrameReader(in.link.reader(in))
 }
 
-// peerCounted counts the bytes that are read.
-type peerCounted struct {
-	io.Reader
-	p *peer
-}
-
-func (r peerCounted) Read(b []byte) (int, error) {
-	n, err := r.Reader.Read(b)
-	raceReceive(r.p.rank, r.p.t.cfg.Rank)
-	r.p.recvd.Add(uint64(n))
+// Read reads from the connection, and counts the bytes.
+func (in *peerIn) Read(b []byte) (int, error) {
+	n, err := in.conn.Read(b)
+	raceReceive(in.p.rank, in.p.t.cfg.Rank)
+	in.p.recvd.Add(uint64(n))
 	return n, err
 }
 
-// close ends the reader.
 func (in *peerIn) close() {
 	in.once.Do(func() {
 		close(in.stop)
 		_ = in.conn.Close()
 	})
-}
-
-// ended releases the buffer of an unfinished frame.
-func (in *peerIn) ended() {
-	if in.b != nil {
-		in.b.Release()
-		in.b = nil
-	}
 }
 
 // errMore says that more may be there to read, but other connections have to be served first.
@@ -152,19 +132,14 @@ func (in *peerIn) payload() error {
 	}
 }
 
-// part reads a part of a piece or of an answer.
 func (in *peerIn) part() error {
 	if in.b == nil {
-		b, err := in.buffer()
-		if err != nil {
+		if err := in.buffer(); err != nil {
 			return err
 		}
-		if b == nil {
-			in.skip = true
+		if in.skip {
 			return in.payload()
 		}
-		b.B = b.mem[:in.f.N]
-		in.b = b
 	}
 	n, err := in.fr.data(in.b.B[in.got:])
 	in.got += n
@@ -181,36 +156,32 @@ func (in *peerIn) part() error {
 	return nil
 }
 
-// buffer blocks until a buffer is free. nil: the handler ignores the data.
-func (in *peerIn) buffer() (*peerBuffer, error) {
-	var b *peerBuffer
+// buffer blocks until the payload has a buffer, or the handler ignores the payload.
+func (in *peerIn) buffer() error {
 	select {
-	case b = <-in.free:
+	case in.parts <- struct{}{}:
 	default:
-		if in.made < peerBuffers {
-			in.made++
-			b = newPeerBuffer(in)
-			break
-		}
 		select {
-		case b = <-in.free:
+		case in.parts <- struct{}{}:
 		case <-in.p.quiet:
-			return nil, nil //nolint:nilnil // documented: no buffer is needed
+			in.skip = true
+			return nil
 		case <-in.stop:
-			return nil, fmt.Errorf("read: %w", net.ErrClosed)
+			return fmt.Errorf("read: %w", net.ErrClosed)
 		}
 	}
-	b.mem = in.p.t.memory.Get().(*[session.MaxPart]byte)
-	return b, nil
+	in.b = in.p.t.buffers.Get().(*peerBuffer)
+	in.b.in, in.b.B = in, in.b.mem[:in.f.N]
+	return nil
 }
 
-// release takes a buffer back; its memory may serve another connection next.
-func (in *peerIn) release(b *peerBuffer) {
-	mem := b.mem
-	if mem == nil {
+// release takes a buffer back, which may serve another connection next.
+func (b *peerBuffer) release(*fabric.Buffer) {
+	in := b.in
+	if in == nil {
 		panic("fabric/ip: a buffer was released twice")
 	}
-	b.B, b.mem = nil, nil
-	in.p.t.memory.Put(mem)
-	in.free <- b
+	b.B, b.in = nil, nil
+	in.p.t.buffers.Put(b)
+	<-in.parts
 }

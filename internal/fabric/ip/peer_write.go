@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -21,7 +22,7 @@ const (
 type peerWriter struct {
 	p *peer
 
-	at  int   // index of the next item of p.cur
+	at  int   // index of the next item of peerOutbox.cur
 	off int64 // bytes of it that were sent
 
 	vec     [][]byte
@@ -41,98 +42,85 @@ func (w *peerWriter) run() {
 	for range w.p.wake {
 		for w.step() {
 		}
-		if w.p.over() {
+		if w.p.state() == session.Gone && w.p.t.closed.Load() { // nothing more can be queued
 			w.step() // puts that were queued meanwhile are done
 			return
 		}
 	}
 }
 
-// over reports whether nothing more can be queued.
-func (p *peer) over() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.links.State() == session.Gone && p.t.closed.Load()
-}
-
 // step sends one batch, and reports whether there may be more.
 func (w *peerWriter) step() bool {
 	p := w.p
 	p.mu.Lock()
-	out := p.out
-	if p.cut {
-		p.cut = false
-		p.flying = p.cur.take(p.q.take(p.flying, false), false)
+	out, o, ended := p.out, &p.box, p.links.Ended()
+	if o.cut || ended {
+		o.cut = false
+		o.end(ended)
 	}
-	if w.at > 0 && w.at == len(p.cur.items) {
-		p.cur.reset() // lets go of users' buffers
+	if ended {
+		o.next.reset()
+	}
+	if ended || w.at > 0 && w.at == len(o.cur.items) {
+		o.cur.reset() // lets go of users' buffers
 		w.at, w.off = 0, 0
 	}
 	more, bye := false, false
 	switch {
-	case p.links.Ended():
-		p.flying = p.cur.take(p.q.take(p.flying, true), true)
-		p.cur.reset()
-		p.q.reset()
-		w.at, w.off = 0, 0
-	case out == nil:
-	case w.at < len(p.cur.items):
+	case ended || out == nil:
+	case w.at < len(o.cur.items):
 		more = true
-	case len(p.q.items) > 0:
-		p.cur, p.q = p.q, p.cur
+	case len(o.next.items) > 0:
+		o.cur, o.next = o.next, o.cur
 		more = true
 	default:
 		bye = p.links.SayGoodbye()
 	}
-	p.busy = more || bye
+	o.busy = more || bye
 	p.mu.Unlock()
 	w.notify()
-	switch {
-	case bye:
-		w.vec, w.raw = append(w.vec[:0], (&session.Frame{Kind: session.Goodbye}).AppendStream(w.heads[0][:0])), false
-		err := w.flush(out)
-		if err == nil {
-			err = out.CloseWrite()
-		}
-		if err != nil {
-			p.outEnded(err)
-		}
-	case more:
+	if !more && !bye {
+		return false
+	}
+	if more {
 		w.fill()
-		if err := w.flush(out); err != nil {
-			p.outEnded(err)
-		}
+	} else {
+		w.vec, w.raw = append(w.vec[:0], (&session.Frame{Kind: session.Goodbye}).AppendStream(w.heads[0][:0])), false
+	}
+	err := w.flush(out)
+	if err == nil && bye {
+		err = out.CloseWrite()
+	}
+	if err != nil {
+		p.outEnded(err)
 	}
 	return more
 }
 
-// notify reports the puts that are done.
 func (w *peerWriter) notify() {
 	p := w.p
 	p.mu.Lock()
-	w.done, p.flying = p.flying, w.done[:0]
+	w.done, p.box.flying = p.box.flying, w.done[:0]
 	p.mu.Unlock()
 	for _, piece := range w.done {
 		p.t.h.PutDone(p.rank, piece)
 	}
 }
 
-// fill gathers a batch from p.cur. Only write changes p.cur, except for the mark of cancelled items.
 func (w *peerWriter) fill() {
-	p := w.p
+	cur := &w.p.box.cur
 	w.vec, w.size, w.nheads, w.scratch, w.raw = w.vec[:0], 0, 0, w.scratch[:0], false
-	for w.at < len(p.cur.items) && w.size < session.MaxPart && len(w.vec)+2 <= peerVec && w.nheads < peerHeads {
-		it := &p.cur.items[w.at]
+	for w.at < len(cur.items) && w.size < session.MaxPart && len(w.vec)+2 <= peerVec && w.nheads < peerHeads {
+		it := &cur.items[w.at]
 		ended := true
 		switch it.kind {
-		case itemFrames:
-			w.add(p.cur.arena[it.from:it.to])
-		case itemRecord:
+		case itemFrames, itemRecord:
+			w.add(cur.arena[it.from:it.to])
 			// A record was made when nothing else was queued, so it is the first item.
-			w.add(p.cur.arena[it.from:it.to])
-			w.raw = true
-			w.at++
-			return
+			if w.raw = it.kind == itemRecord; w.raw {
+				w.at++
+				return
+			}
 		case itemPiece:
 			ended = w.data(it)
 		case itemAnswer:
@@ -140,8 +128,10 @@ func (w *peerWriter) fill() {
 			if ended, full = w.answer(it); full {
 				return
 			}
-			if ended {
-				p.answered(it.read.Op)
+			if ended { // sent, or refused: the peer may read again
+				w.p.mu.Lock()
+				w.p.reads.End(it.read.Op)
+				w.p.mu.Unlock()
 			}
 		}
 		if ended {
@@ -167,15 +157,13 @@ func (w *peerWriter) data(it *peerItem) bool {
 	n := min(it.piece.Len-w.off, session.MaxPart)
 	ended := w.off+n == it.piece.Len
 	p.mu.Lock()
-	if it.cancelled {
-		n, ended = -1, true
-	}
-	if ended {
-		p.flying = append(p.flying, it.piece)
+	cancelled := it.cancelled
+	if ended = ended || cancelled; ended {
+		p.box.flying = append(p.box.flying, it.piece)
 		it.kind = itemNone
 	}
 	p.mu.Unlock()
-	if n < 0 {
+	if cancelled {
 		return true
 	}
 	w.head(&session.Frame{
@@ -219,13 +207,9 @@ func (w *peerWriter) flush(c *net.TCPConn) error {
 	w.protect()
 	for w.bufs = w.vec; len(w.bufs) > 0; {
 		p.mu.Lock()
-		cut := p.cut
-		var err error
-		if cut {
-			p.cut = false
-		} else {
-			err = c.SetWriteDeadline(time.Now().Add(p.t.cfg.Timeout))
-		}
+		cut := p.box.cut
+		p.box.cut = false
+		err := c.SetWriteDeadline(time.Now().Add(p.t.cfg.Timeout))
 		p.mu.Unlock()
 		if cut {
 			w.spill()
@@ -239,7 +223,7 @@ func (w *peerWriter) flush(c *net.TCPConn) error {
 		p.sent.Add(uint64(n))
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			p.mu.Lock()
-			again := n > 0 || p.cut
+			again := n > 0 || p.box.cut
 			p.mu.Unlock()
 			if again {
 				continue
@@ -284,13 +268,9 @@ func (w *peerWriter) protect() {
 // spill copies the rest of the batch, so that its pieces, and cancelled ones, are done.
 func (w *peerWriter) spill() {
 	p := w.p
-	var b []byte
-	for _, v := range w.bufs {
-		b = append(b, v...)
-	}
-	w.bufs = net.Buffers{b}
+	w.bufs = net.Buffers{slices.Concat(w.bufs...)}
 	p.mu.Lock()
-	p.flying = p.cur.take(p.q.take(p.flying, false), false)
+	p.box.end(false)
 	p.mu.Unlock()
 	w.notify()
 }

@@ -1,6 +1,7 @@
 package ip
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -30,15 +31,10 @@ const pollEvents = 64
 type Poller struct {
 	inner, outer int
 	file         *os.File // outer, in Go's poller
-	raw          syscall.RawConn
-	bell         int // eventfd in inner
+	bell         int      // eventfd in inner
 
 	lead    sync.Mutex
-	armed   bool // events of inner reach outer; owned by the leader, like the next two
-	leads   uint64
-	ticked  uint64 // value of leads when the timer last fired
-	timer   *time.Timer
-	late    atomic.Bool                 // the timer fired while there was a leader, and has to be set again
+	hand    pollHandover
 	rest    time.Duration               // requested pause of the background; owned by the leader
 	back    atomic.Bool                 // the background leads, for a short time
 	wanted  atomic.Int32                // number of goroutines that wait for it
@@ -46,15 +42,28 @@ type Poller struct {
 	blocked atomic.Bool                 // the leader is blocked, or there is no leader
 	kicked  atomic.Bool                 // the leader must not block
 
-	mu      sync.Mutex
-	sources []*pollSource
-	free    []int32
-	woken   []*pollSource
-	spare   []*pollSource
-	some    atomic.Bool // whether woken has elements
+	mu      sync.Mutex // guards sources, and the bell against its close
+	sources pollSources
 
 	closed atomic.Bool
 	ended  chan struct{}
+}
+
+// pollHandover decides when the background takes over from leaders. The leader owns all but late.
+type pollHandover struct {
+	armed  bool // events of inner reach outer
+	leads  uint64
+	ticked uint64 // value of leads when the timer last fired
+	timer  *time.Timer
+	late   atomic.Bool // the timer fired while there was a leader, and has to be set again
+}
+
+// pollSources are the sockets of a poller. Poller.mu guards byFD and woken.
+type pollSources struct {
+	byFD  []*pollSource
+	woken []*pollSource
+	spare []*pollSource // memory for woken; owned by the leader
+	some  atomic.Bool   // whether woken has elements
 }
 
 var (
@@ -64,15 +73,11 @@ var (
 
 // pollSource is a socket that the leader serves by calling ready.
 type pollSource struct {
-	slot  int32
 	fd    int
 	ready func(*pollSource)
-	woken bool // it is an element of Poller.woken
+	woken bool // it is an element of pollSources.woken
 	gone  bool
 }
-
-// pollBell is the slot of the bell.
-const pollBell = -1
 
 // NewPoller starts a poller.
 func NewPoller() (p *Poller, err error) {
@@ -82,54 +87,55 @@ func NewPoller() (p *Poller, err error) {
 			p.closeAll()
 		}
 	}()
-	if p.inner, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+	var errs [3]error
+	p.inner, errs[0] = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	p.outer, errs[1] = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	p.bell, errs[2] = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err = cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	if p.outer, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("epoll: %w", err)
-	}
-	if p.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		return nil, fmt.Errorf("eventfd: %w", err)
-	}
-	if err = unix.EpollCtl(p.inner, unix.EPOLL_CTL_ADD, p.bell, &unix.EpollEvent{
-		Events: unix.EPOLLIN | unix.EPOLLET,
-		Fd:     pollBell,
-	}); err != nil {
-		return nil, fmt.Errorf("epoll: %w", err)
-	}
-	if err = unix.EpollCtl(p.outer, unix.EPOLL_CTL_ADD, p.inner, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
-		return nil, fmt.Errorf("epoll: %w", err)
-	}
-	// Go's poller takes only nonblocking descriptors.
-	if err = unix.SetNonblock(p.outer, true); err != nil {
-		return nil, fmt.Errorf("epoll: %w", err)
+	if err = cmp.Or(
+		pollAdd(p.inner, p.bell, unix.EPOLLIN|unix.EPOLLET),
+		pollAdd(p.outer, p.inner, unix.EPOLLIN),
+		unix.SetNonblock(p.outer, true), // Go's poller takes no other descriptors
+	); err != nil {
+		return nil, err
 	}
 	p.file = os.NewFile(uintptr(p.outer), "epoll")
-	if p.raw, err = p.file.SyscallConn(); err != nil {
+	raw, err := p.file.SyscallConn()
+	if err != nil {
 		return nil, err
 	}
 	if err = p.file.SetReadDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("epoll: Go's poller does not take it: %w", err)
 	}
 	p.blocked.Store(true)
-	p.armed = true
-	p.timer = time.AfterFunc(time.Hour, p.tick)
-	go p.background()
+	p.hand.armed = true
+	p.hand.timer = time.AfterFunc(time.Hour, p.tick)
+	go p.background(raw)
 	return p, nil
 }
 
+func pollAdd(epoll, fd int, events uint32) error {
+	err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
+	if err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	return nil
+}
+
 // background serves the sockets while there is no leader.
-func (p *Poller) background() {
+func (p *Poller) background(raw syscall.RawConn) {
 	defer close(p.ended)
 	first := false
-	wait := func(uintptr) bool { // blocks until an edge
+	wait := func(outer uintptr) bool { // blocks until an edge, unless events are there whose edge may have passed
 		was := first
 		first = false
-		return !was || p.pending()
+		return !was || mcastReadable(outer)
 	}
 	for !p.closed.Load() {
 		first = true
-		if err := p.raw.Read(wait); err != nil {
+		if err := raw.Read(wait); err != nil {
 			return
 		}
 		p.lead.Lock()
@@ -156,19 +162,12 @@ func (p *Poller) background() {
 // Rest implements fabric.Poller.
 func (p *Poller) Rest(d time.Duration) { p.rest = d }
 
-// pending reports whether events are there whose edge may have passed.
-func (p *Poller) pending() bool {
-	fds := []unix.PollFd{{Fd: int32(p.outer), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n > 0
-}
-
 // arm makes events wake the background, at once if some are there. The leader calls it.
 func (p *Poller) arm(on bool) {
-	if p.armed == on {
+	if p.hand.armed == on {
 		return
 	}
-	p.armed = on
+	p.hand.armed = on
 	var events uint32
 	if on {
 		events = unix.EPOLLIN
@@ -183,29 +182,26 @@ const pollTick = 500 * time.Microsecond
 // tick arms the background if there was no leader since the last tick.
 func (p *Poller) tick() {
 	if !p.lead.TryLock() { // do not block the leader
-		p.late.Store(true)
+		p.hand.late.Store(true)
 		if !p.lead.TryLock() {
 			return // the leader sees late when it yields
 		}
-		p.late.Store(false)
+		p.hand.late.Store(false)
 	}
 	defer p.unlock() // on a busy machine the next tick may fire first
 	switch {
-	case p.closed.Load() || p.armed:
-	case p.leads == p.ticked:
+	case p.closed.Load() || p.hand.armed:
+	case p.hand.leads == p.hand.ticked:
 		p.arm(true)
 	default:
-		p.ticked = p.leads
-		p.timer.Reset(pollTick)
+		p.hand.ticked = p.hand.leads
+		p.hand.timer.Reset(pollTick)
 	}
 }
 
 // Lead implements fabric.Poller.
 func (p *Poller) Lead() bool {
-	if p.closed.Load() {
-		return false
-	}
-	if !p.lead.TryLock() && !p.relieve() {
+	if p.closed.Load() || !p.lead.TryLock() && !p.relieve() {
 		return false
 	}
 	if p.closed.Load() { // closed meanwhile
@@ -214,10 +210,10 @@ func (p *Poller) Lead() bool {
 	}
 	p.blocked.Store(false)
 	p.rest = 0
-	p.leads++
-	if p.armed {
+	p.hand.leads++
+	if p.hand.armed {
 		p.arm(false)
-		p.timer.Reset(pollTick)
+		p.hand.timer.Reset(pollTick)
 	}
 	return true
 }
@@ -237,16 +233,15 @@ func (p *Poller) relieve() bool {
 
 // Yield implements fabric.Poller.
 func (p *Poller) Yield() {
-	p.leads++
+	p.hand.leads++
 	p.release()
 	p.unlock()
 }
 
-// unlock ends the leadership.
 func (p *Poller) unlock() {
 	p.lead.Unlock()
-	if p.late.Load() && p.late.Swap(false) {
-		p.timer.Reset(pollTick)
+	if p.hand.late.Load() && p.hand.late.Swap(false) {
+		p.hand.timer.Reset(pollTick)
 	}
 }
 
@@ -254,7 +249,7 @@ func (p *Poller) unlock() {
 // the sources that were woken before.
 func (p *Poller) release() {
 	p.blocked.Store(true)
-	if p.some.Load() {
+	if p.sources.some.Load() {
 		p.arm(true)
 		p.ring()
 	}
@@ -283,21 +278,21 @@ func (p *Poller) Poll(wait time.Duration) bool {
 	served := p.serveWoken()
 	if n == 0 && !served && wait != 0 {
 		p.blocked.Store(true)
-		if !p.some.Load() && !p.kicked.Swap(false) { // else a wake or a kick did not see that the leader blocks
+		if !p.sources.some.Load() && !p.kicked.Swap(false) { // else a wake or a kick did not see that the leader blocks
 			n = p.sleep(wait)
 		}
 		p.blocked.Store(false)
 		served = p.serveWoken()
 	}
 	for i := range n {
-		slot := p.events[i].Fd
-		if slot == pollBell {
+		fd := int(p.events[i].Fd)
+		if fd == p.bell {
 			var b [8]byte
 			_, _ = unix.Read(p.bell, b[:])
 			continue
 		}
 		p.mu.Lock()
-		s := p.sources[slot]
+		s := p.sources.byFD[fd]
 		p.mu.Unlock()
 		if s != nil && !s.gone {
 			s.ready(s)
@@ -309,15 +304,11 @@ func (p *Poller) Poll(wait time.Duration) bool {
 
 // look polls without blocking. It does not tell the scheduler, which would only add cost.
 func (p *Poller) look() int {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)),
+	n, _, _ := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)),
 		pollEvents, 0, 0, 0)
-	if errno != 0 {
-		return 0
-	}
-	return int(n)
+	return max(0, int(n)) // -1 after an error
 }
 
-// sleep blocks in epoll.
 func (p *Poller) sleep(wait time.Duration) int {
 	var limit *unix.Timespec
 	if wait > 0 {
@@ -326,40 +317,31 @@ func (p *Poller) sleep(wait time.Duration) int {
 	}
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)), pollEvents,
 		uintptr(unsafe.Pointer(limit)), 0, 0)
-	if errno != 0 && errno != unix.EINTR { // before Linux 5.11, or forbidden
-		ms := -1
-		if wait > 0 {
-			ms = int(max(1, wait.Milliseconds()))
-		}
-		n, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)), pollEvents,
-			uintptr(ms), 0, 0)
-	}
-	if errno != 0 {
+	switch errno {
+	case 0:
+		return int(n)
+	case unix.EINTR:
 		return 0
 	}
-	return int(n)
+	// Before Linux 5.11, or forbidden.
+	ms := -1
+	if wait > 0 {
+		ms = int(max(1, wait.Milliseconds()))
+	}
+	ready, _ := unix.EpollWait(p.inner, p.events[:], ms)
+	return max(0, ready)
 }
 
-// add adds a socket.
 func (p *Poller) add(fd int, ready func(*pollSource)) (*pollSource, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := &pollSource{fd: fd, ready: ready}
-	if n := len(p.free); n > 0 {
-		s.slot, p.free = p.free[n-1], p.free[:n-1]
-	} else {
-		s.slot = int32(len(p.sources))
-		p.sources = append(p.sources, nil)
+	if err := pollAdd(p.inner, fd, unix.EPOLLIN|unix.EPOLLRDHUP); err != nil {
+		return nil, err
 	}
-	p.sources[s.slot] = s
-	if err := unix.EpollCtl(p.inner, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{
-		Events: unix.EPOLLIN | unix.EPOLLRDHUP,
-		Fd:     s.slot,
-	}); err != nil {
-		p.drop(s)
-		return nil, fmt.Errorf("epoll: %w", err)
-	}
-	return s, nil
+	list := &p.sources.byFD
+	*list = append(*list, make([]*pollSource, max(0, fd+1-len(*list)))...)
+	(*list)[fd] = &pollSource{fd: fd, ready: ready}
+	return (*list)[fd], nil
 }
 
 // Watch implements fabric.FDPoller.
@@ -376,42 +358,35 @@ func (p *Poller) remove(s *pollSource) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !s.gone {
+		s.gone = true
+		p.sources.byFD[s.fd] = nil
 		_ = unix.EpollCtl(p.inner, unix.EPOLL_CTL_DEL, s.fd, nil) // it is in inner
-		p.drop(s)
 	}
-}
-
-// drop frees a slot. p.mu is held.
-func (p *Poller) drop(s *pollSource) {
-	s.gone = true
-	p.sources[s.slot] = nil
-	p.free = append(p.free, s.slot)
 }
 
 // wake makes the leader serve a source soon, whether or not its socket is ready.
 func (p *Poller) wake(s *pollSource) {
 	p.mu.Lock()
-	if s.woken {
-		p.mu.Unlock()
-		return
+	first := !s.woken
+	if first {
+		s.woken = true
+		p.sources.woken = append(p.sources.woken, s)
+		p.sources.some.Store(true)
 	}
-	s.woken = true
-	p.woken = append(p.woken, s)
-	p.some.Store(true)
 	p.mu.Unlock()
-	if p.blocked.Load() {
+	if first && p.blocked.Load() {
 		p.ring()
 	}
 }
 
 func (p *Poller) serveWoken() bool {
-	if !p.some.Load() {
+	if !p.sources.some.Load() {
 		return false
 	}
 	p.mu.Lock()
-	list := p.woken
-	p.woken, p.spare = p.spare[:0], nil
-	p.some.Store(false)
+	list := p.sources.woken
+	p.sources.woken, p.sources.spare = p.sources.spare[:0], list
+	p.sources.some.Store(false)
 	for _, s := range list {
 		s.woken = false
 	}
@@ -421,10 +396,7 @@ func (p *Poller) serveWoken() bool {
 			s.ready(s)
 		}
 	}
-	p.mu.Lock()
 	clear(list)
-	p.spare = list[:0]
-	p.mu.Unlock()
 	return len(list) > 0
 }
 
@@ -435,7 +407,7 @@ func (p *Poller) Close() error {
 	}
 	_ = p.file.SetReadDeadline(past) // it is open
 	<-p.ended
-	p.timer.Stop()
+	p.hand.timer.Stop()
 	p.lead.Lock() // wait for the last leader
 	defer p.lead.Unlock()
 	p.closeAll()

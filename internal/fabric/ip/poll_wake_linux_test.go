@@ -27,7 +27,7 @@ func TestPollWakeOfBackground(t *testing.T) {
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				t.Fatalf("try %d: woken 20 s ago and not served; some=%v blocked=%v woken=%d",
-					i, p.some.Load(), p.blocked.Load(), len(p.woken))
+					i, p.sources.some.Load(), p.blocked.Load(), len(p.sources.woken))
 			}
 		}
 	}
@@ -72,7 +72,7 @@ func TestPollWakeAtYield(t *testing.T) {
 		}
 		for begin := time.Now(); served.Load() == was; time.Sleep(20 * time.Microsecond) {
 			if time.Since(begin) > 20*time.Second {
-				t.Fatalf("try %d: woken 20 s ago and not served; some=%v blocked=%v armed", i, p.some.Load(), p.blocked.Load())
+				t.Fatalf("try %d: woken 20 s ago and not served; some=%v blocked=%v", i, p.sources.some.Load(), p.blocked.Load())
 			}
 		}
 	}

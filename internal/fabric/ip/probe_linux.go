@@ -1,10 +1,12 @@
 package ip
 
 import (
+	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,97 +35,73 @@ func (t udpTest) charge(p *mcastPlan) int {
 // port, and a TTL of 0: the kernel delivers such a datagram to local members of the group, and never
 // sends it to the network.
 type udpProbe struct {
-	p      *mcastPlan
-	tx, rx int
-	name   *udpName
-	out    []byte
-	in     []byte
-	cut    udpSegment
-	cuts   udpGRO
+	p       *mcastPlan
+	tx, rx  int
+	to      unix.Sockaddr
+	out, in []byte
 }
 
 func udpSelfTest(p *mcastPlan) (udpTest, error) {
-	t := &udpProbe{p: p, tx: -1, rx: -1, out: make([]byte, mcastStage), in: make([]byte, mcastStage)}
-	defer t.close()
-	if err := t.open(); err != nil {
+	t := &udpProbe{p: p, out: make([]byte, mcastStage), in: make([]byte, mcastStage)}
+	rand.Read(t.out) // datagrams differ from each other, and from those of other self-tests
+	var err error
+	if t.tx, _, err = udpSendSocket(p, 0); err != nil {
 		return udpTest{}, err
 	}
-	return t.run()
-}
-
-func (t *udpProbe) open() error {
-	var err error
-	if t.tx, _, err = udpSendSocket(t.p, 0); err != nil {
-		return err
-	}
+	defer func() { _ = unix.Close(t.tx) }()
 	// With port 0 and without SO_REUSEADDR, the kernel picks a port that no other socket uses. Other
 	// ranks may test at the same time.
-	group := t.p.Groups[0].Addr()
-	t.rx, err = udpReceiveSocket(t.p, netip.AddrPortFrom(group, 0), func(fd int) error {
-		_, err := udpSetBuffer(fd, t.p.ReceiveBuffer)
+	t.rx, err = udpReceiveSocket(p, netip.AddrPortFrom(p.Groups[0].Addr(), 0), func(fd int) error {
+		_, _, err := udpSetBuffer(fd, p.ReceiveBuffer)
 		return err
 	})
 	if err != nil {
-		return err
+		return udpTest{}, err
 	}
+	defer func() { _ = unix.Close(t.rx) }()
 	name, err := udpSockname(t.rx)
-	t.name = newUDPName(t.p, name)
-	return err
-}
-
-func (t *udpProbe) close() {
-	for _, fd := range []int{t.tx, t.rx} {
-		if fd >= 0 {
-			_ = unix.Close(fd) // its data does not matter
-		}
+	if err != nil {
+		return udpTest{}, err
 	}
+	t.to = udpSockaddr(p, name)
+	return t.run()
 }
 
 // run tries a single datagram, which must work, and then GSO and GRO, which may be off.
-func (t *udpProbe) run() (udpTest, error) {
-	var res udpTest
-	var err error
+func (t *udpProbe) run() (res udpTest, err error) {
 	if res.single, err = t.exchange(1, false); err != nil {
 		return res, fmt.Errorf("multicast does not work on %s: %w", t.p.Interface.Name, err)
 	}
-	batch := mcastBatch(t.p.head, t.p.Chunk)
+	batch := t.p.batch()
 	switch {
 	case t.p.PlainSockets:
 		res.gso, res.gro = mcastPlain, mcastPlain
 	case batch == 1:
 		res.gso, res.gro = "no two chunks fit a super-packet", "no two chunks fit a super-packet"
 	default:
-		if res.gso = t.tryGSO(batch); res.gso != "" {
-			res.gro = "it cannot be tested without GSO"
-		} else {
-			res.batch, res.gro = t.tryGRO(batch)
+		if _, err := t.exchange(batch, false); err != nil {
+			res.gso, res.gro = err.Error(), "it cannot be tested without GSO"
+		} else if res.batch, err = t.tryGRO(batch); err != nil {
+			res.gro = err.Error()
 		}
 	}
 	return res, nil
 }
 
-// tryGSO sends a super-packet that arrives as single datagrams. It returns the reason of a failure.
-func (t *udpProbe) tryGSO(batch int) string {
-	if _, err := t.exchange(batch, false); err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
 // tryGRO receives whole super-packets of all sizes, and returns the largest charge per chunk: the kernel
 // rounds up, so any size may have it.
-func (t *udpProbe) tryGRO(batch int) (charge int, reason string) {
-	if err := udpSetOptions(t.rx, []udpOption{udpGROOn}); err != nil {
-		return 0, err.Error()
+func (t *udpProbe) tryGRO(batch int) (charge int, err error) {
+	if err := udpSetOptions(t.rx, udpGROOn); err != nil {
+		return 0, err
 	}
 	for n := 2; n <= batch; n++ {
 		c, err := t.exchange(n, true)
 		if err != nil {
-			return 0, err.Error()
+			return 0, err
 		}
 		charge = max(charge, c)
 	}
-	return charge, ""
+	return charge, nil
 }
 
 // exchange sends n datagrams in one message, and receives them as a whole or one by one. It checks
@@ -134,23 +112,17 @@ func (t *udpProbe) exchange(n int, whole bool) (int, error) {
 	if n > 1 && t.p.Chunk > 1 {
 		total-- // a shorter last datagram shows where the kernel cuts
 	}
-	t.fill(size, total)
-	before, _, err := udpMemInfo(t.rx)
-	if err != nil {
-		before = 0
-	}
+	before, _, _ := udpMemInfo(t.rx) // 0 after an error
 	if err := t.send(size, total); err != nil {
 		return 0, err
 	}
 	charge := 0
-	for got, first := 0, true; got < total; first = false {
+	for got := 0; got < total; {
 		if err := t.await(); err != nil {
 			return 0, err
 		}
-		if first {
-			if now, _, err := udpMemInfo(t.rx); err == nil {
-				charge = int(now - before)
-			}
+		if now, _, err := udpMemInfo(t.rx); got == 0 && err == nil {
+			charge = int(now - before)
 		}
 		k, cut, err := t.receive()
 		if err != nil {
@@ -170,13 +142,45 @@ func (t *udpProbe) exchange(n int, whole bool) (int, error) {
 	return (charge + n - 1) / n, nil
 }
 
-// fill makes datagrams that differ from each other and from those of other self-tests.
-func (t *udpProbe) fill(size, total int) {
-	r := rand.NewPCG(rand.Uint64(), rand.Uint64())
-	x := r.Uint64()
-	for i := range t.out[:total] {
-		t.out[i] = byte(x>>(i%8*8)) + byte(i) + byte(i/size)*31
+// send sends a message that the kernel cuts into datagrams. Like receive, it never blocks, so no signal
+// interrupts it.
+func (t *udpProbe) send(size, total int) error {
+	var control []byte
+	if total > size {
+		cut := newUDPSegment(size)
+		control = unsafe.Slice((*byte)(unsafe.Pointer(&cut)), unsafe.Sizeof(cut))
 	}
+	if _, err := unix.SendmsgN(t.tx, t.out[:total], control, t.to, 0); err != nil {
+		return fmt.Errorf("send to %v: %w%s", t.p.Groups[0].Addr(), err, udpAdvice(err))
+	}
+	return nil
+}
+
+func (t *udpProbe) await() error {
+	fds := []unix.PollFd{{Fd: int32(t.rx), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, udpTestWait)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("poll: %w", err)
+		case n == 0:
+			return fmt.Errorf("datagrams to %v do not come back to this machine; check whether a firewall drops "+
+				"them (nft list ruleset)", t.p.Groups[0].Addr())
+		default:
+			return nil
+		}
+	}
+}
+
+func (t *udpProbe) receive() (n, cut int, err error) {
+	var control udpGRO
+	room := unsafe.Slice((*byte)(unsafe.Pointer(&control)), unsafe.Sizeof(control))
+	n, size, _, _, err := unix.Recvmsg(t.rx, t.in, room, 0)
+	if err != nil {
+		return 0, 0, fmt.Errorf("receive: %w", err)
+	}
+	return n, control.segment(size), nil
 }
 
 func (t *udpProbe) check(sent []byte, k, cut, size int, whole bool) error {
@@ -194,7 +198,7 @@ func (t *udpProbe) check(sent []byte, k, cut, size int, whole bool) error {
 	if whole && cut != size {
 		return fmt.Errorf("the kernel cuts a super-packet at %d bytes, not %d", cut, size)
 	}
-	if string(t.in[:k]) != string(sent[:k]) {
+	if !bytes.Equal(t.in[:k], sent[:k]) {
 		return errors.New("the self-test received other bytes than it sent")
 	}
 	return nil

@@ -1,10 +1,12 @@
 package ip
 
 import (
+	"cmp"
 	"io"
 	"net"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -27,10 +29,8 @@ type controller interface {
 func newRawSocket(c controller) (*rawSocket, error) {
 	fd := -1
 	var err error
-	if cerr := c.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); cerr != nil {
-		return nil, cerr
-	}
-	if err != nil {
+	closed := c.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
+	if err := cmp.Or(closed, err); err != nil {
 		return nil, err
 	}
 	if err := unix.SetNonblock(fd, true); err != nil {
@@ -79,26 +79,43 @@ func (s *rawSocket) Read(b []byte) (int, error) {
 }
 
 // Write writes what fits.
-func (s *rawSocket) Write(b []byte) (int, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.fd < 0 {
-		return 0, net.ErrClosed
+func (s *rawSocket) Write(b []byte) (n int, err error) {
+	closed := s.Control(func(fd uintptr) {
+		n, err = unix.SendmsgN(int(fd), b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	})
+	return max(0, n), cmp.Or(closed, err)
+}
+
+// send sends a message if there is room, and else returns EAGAIN.
+func (s *rawSocket) send(msg *unix.Msghdr) error {
+	errno := unix.EINTR
+	for errno == unix.EINTR {
+		if err := s.Control(func(fd uintptr) {
+			_, _, errno = unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(msg)), unix.MSG_DONTWAIT)
+		}); err != nil {
+			return err
+		}
 	}
-	n, err := unix.SendmsgN(s.fd, b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-	return max(0, n), err
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// awaitRoom blocks until the socket is writable, for at most d. If the socket is closed, send says so.
+func (s *rawSocket) awaitRoom(d time.Duration) {
+	_ = s.Control(func(fd uintptr) {
+		fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		_, _ = unix.Poll(fds[:], int(d.Milliseconds())) // the caller tries again in any case
+	})
 }
 
 // CloseWrite ends the outgoing direction.
-func (s *rawSocket) CloseWrite() error {
-	return s.shutdown(unix.SHUT_WR)
-}
+func (s *rawSocket) CloseWrite() error { return s.shutdown(unix.SHUT_WR) }
 
 func (s *rawSocket) shutdown(how int) (err error) {
-	if cerr := s.Control(func(fd uintptr) { err = unix.Shutdown(int(fd), how) }); cerr != nil {
-		return cerr
-	}
-	return err
+	closed := s.Control(func(fd uintptr) { err = unix.Shutdown(int(fd), how) })
+	return cmp.Or(closed, err)
 }
 
 // Close ends both directions. The descriptor stays until free, since a poller may be watching it.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,15 +21,15 @@ import (
 // TCPConfig configures the reliable side.
 type TCPConfig struct {
 	Rank, Size int
-	Listener   net.Listener  // made by Listen, so that the other ranks could learn its address
-	Addrs      []string      // of all ranks, host:port
-	Secret     []byte        // key of the job; connections are authenticated with it in both directions
-	Secure     bool          // connections are encrypted; the same on all ranks
-	Integrity  bool          // connections carry checksums, unless Secure; the same on all ranks
-	Timeout    time.Duration // time without progress after which a peer is lost; 0: 10 s
-	Local      netip.Addr    // address of outgoing connections, if valid
-	Poller     *Poller       // reads the connections; nil: one goroutine per connection does
-	Logger     *slog.Logger  // may be nil
+	Listener   *net.TCPListener // made by Listen, so that the other ranks could learn its address
+	Addrs      []string         // of all ranks, host:port
+	Secret     []byte           // key of the job; connections are authenticated with it in both directions
+	Secure     bool             // connections are encrypted; the same on all ranks
+	Integrity  bool             // connections carry checksums, unless Secure; the same on all ranks
+	Timeout    time.Duration    // time without progress after which a peer is lost; 0: 10 s
+	Local      netip.Addr       // address of outgoing connections, if valid
+	Poller     *Poller          // reads the connections; nil: one goroutine per connection does
+	Logger     *slog.Logger     // may be nil
 }
 
 const (
@@ -52,27 +53,26 @@ const (
 // Handler's methods are called for one peer in order, except PutDone, which may run at the same time
 // as another method. They may call anything but Close.
 type TCP struct {
-	cfg   TCPConfig
-	self  authSelf
-	h     fabric.Handler
-	log   *slog.Logger
-	peers []*peer
+	cfg    TCPConfig
+	self   authSelf
+	h      fabric.Handler
+	log    *slog.Logger
+	peers  []*peer // by rank; nil: this rank
+	others []*peer // all but nil
 
-	ctx    context.Context // ends dials under way
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	closed atomic.Bool
-	ended  chan struct{} // closed at the end of Close
+	ctx     context.Context // ends dials under way
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	closed  atomic.Bool
+	closing sync.Once
 
 	pending tcpPending
-	memory  sync.Pool // *[session.MaxPart]byte
+	buffers sync.Pool // *peerBuffer
 
 	regMu sync.RWMutex // read-locked while a registered buffer is read
 	reg   map[fabric.OpKey][]byte
 
-	conns     atomic.Int64  // open authenticated connections, in both directions
 	strangers atomic.Uint64 // connections that were not authenticated
-	refused   atomic.Uint64 // reads of peers that were not, or not fully, answered
 }
 
 // Reliable is t with its capabilities.
@@ -85,7 +85,7 @@ func (t *TCP) Reliable() fabric.Reliable {
 }
 
 // Listen makes the listener of a rank on any free port, on one address if local is valid.
-func Listen(local netip.Addr) (net.Listener, error) {
+func Listen(local netip.Addr) (*net.TCPListener, error) {
 	addr := ":0"
 	if local.IsValid() {
 		addr = netip.AddrPortFrom(local, 0).String()
@@ -96,7 +96,7 @@ func Listen(local netip.Addr) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for peers: %w", err)
 	}
-	return l, nil
+	return l.(*net.TCPListener), nil
 }
 
 // NewTCP starts to accept connections of peers. It owns cfg.Listener.
@@ -119,34 +119,34 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	protection := protectNothing
+	if cfg.Secure {
+		protection = protectSeal
+	} else if cfg.Integrity {
+		protection = protectSums
+	}
 	t := &TCP{
 		cfg: cfg, h: h,
-		self:  authSelf{rank: cfg.Rank, size: cfg.Size, secret: cfg.Secret, protection: cfg.protection()},
+		self:  authSelf{rank: cfg.Rank, size: cfg.Size, secret: cfg.Secret, protection: protection},
 		log:   cfg.Logger,
 		peers: make([]*peer, cfg.Size),
 		reg:   make(map[fabric.OpKey][]byte),
-		ended: make(chan struct{}),
 	}
-	t.memory.New = func() any { return new([session.MaxPart]byte) }
+	t.buffers.New = func() any {
+		b := &peerBuffer{}
+		b.Free = b.release
+		return b
+	}
 	t.pending.limit = 2*cfg.Size + 64
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	for i := range t.peers {
 		if i != cfg.Rank {
 			t.peers[i] = newPeer(t, i)
+			t.others = append(t.others, t.peers[i])
 		}
 	}
 	t.wg.Go(t.accept)
 	return t, nil
-}
-
-func (c *TCPConfig) protection() protection {
-	switch {
-	case c.Secure:
-		return protectSeal
-	case c.Integrity:
-		return protectSums
-	}
-	return protectNothing
 }
 
 // peer returns a peer. It panics for any other rank.
@@ -210,7 +210,6 @@ func (t *TCP) copyOut(b []byte, r *fabric.ReadRequest, part int64) bool {
 	buf, ok := t.reg[r.Op]
 	for _, s := range r.Spans {
 		if !ok || s.Off > int64(len(buf)) || s.Len > int64(len(buf))-s.Off {
-			t.refused.Add(1)
 			return false
 		}
 		if skip := min(part, s.Len); len(b) > 0 {
@@ -223,23 +222,27 @@ func (t *TCP) copyOut(b []byte, r *fabric.ReadRequest, part int64) bool {
 
 // Cancel implements fabric.Messages. A put that has begun ends between two of its parts.
 func (t *TCP) Cancel(op fabric.OpKey) {
-	for _, p := range t.peers {
-		if p != nil {
-			p.cancel(op)
-		}
+	for _, p := range t.others {
+		p.cancel(op)
 	}
 }
 
 // Drop implements fabric.Lifecycle. The handler gets nothing more of the peer.
 func (t *TCP) Drop(to int) { t.peer(to).drop(peerFlush) }
 
+// Flush implements fabric.Lifecycle. It runs rarely, before a process may end, so it polls: a
+// notification would cost something on every write.
+func (t *TCP) Flush(limit time.Duration) {
+	waits := func(p *peer) bool { return !p.flushed() }
+	for end := time.Now().Add(limit); slices.ContainsFunc(t.others, waits) && time.Now().Before(end); {
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
 // Stats implements fabric.Lifecycle.
 func (t *TCP) Stats() fabric.ReliableStats {
 	m := make(map[int]fabric.PeerStats)
-	for _, p := range t.peers {
-		if p == nil {
-			continue
-		}
+	for _, p := range t.others {
 		if s := (fabric.PeerStats{Sent: p.sent.Load(), Received: p.recvd.Load()}); s != (fabric.PeerStats{}) {
 			m[p.rank] = s
 		}
@@ -249,23 +252,18 @@ func (t *TCP) Stats() fabric.ReliableStats {
 
 // Close implements fabric.Lifecycle. It reads and drops what peers still send, so that no reset
 // destroys what this rank has sent.
-func (t *TCP) Close() error {
-	if t.closed.Swap(true) {
-		<-t.ended
-		return nil
-	}
-	defer close(t.ended)
-	err := t.cfg.Listener.Close()
-	t.pending.close()
-	for _, p := range t.peers {
-		if p != nil {
+func (t *TCP) Close() (err error) {
+	t.closing.Do(func() {
+		t.closed.Store(true)
+		if err = t.cfg.Listener.Close(); errors.Is(err, net.ErrClosed) {
+			err = nil
+		}
+		t.pending.close()
+		for _, p := range t.others {
 			p.drop(tcpGoodbye)
 		}
-	}
-	t.wg.Wait()
-	t.cancel()
-	if errors.Is(err, net.ErrClosed) {
-		err = nil
-	}
+		t.wg.Wait()
+		t.cancel()
+	})
 	return err
 }

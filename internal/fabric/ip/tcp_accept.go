@@ -19,12 +19,12 @@ type tcpPending struct {
 	limit int
 
 	mu     sync.Mutex
-	conns  []net.Conn
+	conns  []*net.TCPConn
 	closed bool
 }
 
 // add adds a connection, unless the network is closing.
-func (q *tcpPending) add(c net.Conn) bool {
+func (q *tcpPending) add(c *net.TCPConn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -39,15 +39,12 @@ func (q *tcpPending) add(c net.Conn) bool {
 }
 
 // remove removes a connection, and reports whether it was still there.
-func (q *tcpPending) remove(c net.Conn) bool {
+func (q *tcpPending) remove(c *net.TCPConn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := slices.Index(q.conns, c)
-	if i < 0 {
-		return false
-	}
-	q.conns = slices.Delete(q.conns, i, i+1)
-	return true
+	n := len(q.conns)
+	q.conns = slices.DeleteFunc(q.conns, func(x *net.TCPConn) bool { return x == c })
+	return len(q.conns) < n
 }
 
 func (q *tcpPending) close() {
@@ -60,33 +57,28 @@ func (q *tcpPending) close() {
 	q.conns = nil
 }
 
-// accept is the accept loop.
 func (t *TCP) accept() {
 	const pause = 20 * time.Millisecond
 	for {
-		c, err := t.cfg.Listener.Accept()
+		c, err := t.cfg.Listener.AcceptTCP()
 		switch {
-		case t.closed.Load() || errors.Is(err, net.ErrClosed):
-			if err == nil {
-				_ = c.Close()
-			}
+		case err == nil && t.pending.add(c):
+			t.wg.Go(func() { t.greet(c) })
+		case err == nil:
+			_ = c.Close()
 			return
-		case err != nil:
+		case t.closed.Load() || errors.Is(err, net.ErrClosed):
+			return
+		default:
 			// Most likely the process is out of descriptors, which may pass.
 			t.log.Warn("accept", "err", err)
 			time.Sleep(pause)
-			continue
 		}
-		if !t.pending.add(c) {
-			_ = c.Close()
-			return
-		}
-		t.wg.Go(func() { t.greet(c) })
 	}
 }
 
 // greet authenticates a connection and then reads from it.
-func (t *TCP) greet(c net.Conn) {
+func (t *TCP) greet(c *net.TCPConn) {
 	from, link, err := t.authenticate(c)
 	if !t.pending.remove(c) && err == nil {
 		err = net.ErrClosed // evicted; a peer retries
@@ -96,15 +88,10 @@ func (t *TCP) greet(c net.Conn) {
 		t.strange(c, err)
 		return
 	}
-	tc, ok := c.(*net.TCPConn)
-	if !ok {
-		_ = c.Close()
-		t.log.Error("the listener is not one of TCP")
-		return
-	}
-	in, verdict := t.peers[from].admit(tc, link)
+	p := t.peers[from]
+	in, verdict := p.admit(c, link)
 	// Ready comes after the admission, so that the peer sends nothing too early.
-	err = authReady(c, verdict)
+	err = authSend(c, uint8(verdict))
 	if in == nil {
 		// Expected when both ranks leave at the same time.
 		level := slog.LevelWarn
@@ -119,7 +106,7 @@ func (t *TCP) greet(c net.Conn) {
 		err = c.SetDeadline(time.Time{})
 	}
 	if err == nil && t.cfg.Poller != nil {
-		why := t.poll(in, tc)
+		why := t.poll(in, c)
 		if why == nil {
 			return
 		}
@@ -128,35 +115,30 @@ func (t *TCP) greet(c net.Conn) {
 	if err == nil {
 		err = in.read(math.MaxInt)
 	}
-	t.peers[from].inEnded(in, err)
+	p.inEnded(in, err)
 }
 
-// tcpDrain is larger than the hello of any version.
-const tcpDrain = 4096
-
+// handshake is the time limit of one attempt to connect.
 func (t *TCP) handshake() time.Duration { return min(tcpHandshake, t.cfg.Timeout) }
 
-func (t *TCP) authenticate(c net.Conn) (int, authLink, error) {
+func (t *TCP) authenticate(c *net.TCPConn) (int, authLink, error) {
+	const drain = 4096 // larger than the hello of any version
 	if err := c.SetDeadline(time.Now().Add(t.handshake())); err != nil {
 		return 0, authLink{}, err
 	}
-	if tc, ok := c.(*net.TCPConn); ok {
-		t.tune(tc)
-	}
+	t.tune(c)
 	from, link, err := t.self.accept(c)
 	if errors.Is(err, errAuth) && !errors.Is(err, errAuthMagic) {
-		if tc, ok := c.(*net.TCPConn); ok {
-			// A close with unread bytes sends a reset, which would destroy the reason in flight.
-			_ = tc.CloseWrite()
-			_, _ = io.CopyN(io.Discard, c, tcpDrain)
-		}
+		// A close with unread bytes sends a reset, which would destroy the reason in flight.
+		_ = c.CloseWrite()
+		_, _ = io.CopyN(io.Discard, c, drain)
 	}
 	return from, link, err
 }
 
 // strange counts and logs a connection that failed to authenticate. Those that speak the protocol
 // are worth a warning, but not thousands of warnings.
-func (t *TCP) strange(c net.Conn, err error) {
+func (t *TCP) strange(c *net.TCPConn, err error) {
 	const loud = 16
 	level := slog.LevelDebug
 	n := t.strangers.Add(1)
@@ -166,7 +148,6 @@ func (t *TCP) strange(c net.Conn, err error) {
 	t.log.Log(t.ctx, level, "stranger", "addr", c.RemoteAddr().String(), "err", err)
 }
 
-// tune sets the options of a connection.
 func (t *TCP) tune(c *net.TCPConn) {
 	err := errors.Join(
 		c.SetNoDelay(true), // this package batches small messages itself

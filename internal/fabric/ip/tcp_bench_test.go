@@ -34,7 +34,7 @@ func (e *tcpEcho) Lost(int, error)                                            {}
 // newTCPPair starts two ranks. The second sends messages back.
 func newTCPPair(t testing.TB) (*TCP, *tcpEcho) {
 	t.Helper()
-	var ls [2]net.Listener
+	var ls [2]*net.TCPListener
 	var addrs []string
 	for i := range ls {
 		l, err := Listen(tcpV4)

@@ -19,7 +19,7 @@ import (
 // tcpFake is a peer that a test controls: it completes the handshake, and then does what the test wants.
 type tcpFake struct {
 	self authSelf
-	l    net.Listener
+	l    *net.TCPListener
 }
 
 // newTCPFake starts two ranks. Rank 0 takes the fake for rank 1.
@@ -52,7 +52,7 @@ func (f *tcpFake) accept(t *testing.T) *net.TCPConn {
 	if _, _, err := f.self.accept(c); err != nil {
 		t.Fatal(err)
 	}
-	if err := authReady(c, authOK); err != nil {
+	if err := authSend(c, uint8(authOK)); err != nil {
 		t.Fatal(err)
 	}
 	return c.(*net.TCPConn)

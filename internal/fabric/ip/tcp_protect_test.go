@@ -59,7 +59,7 @@ func TestTCPDifferentProtection(t *testing.T) {
 // tcpMeddler forwards between rank 0, which dials, and rank 1. It records all bytes, and changes bytes
 // of rank 0 after a call of set.
 type tcpMeddler struct {
-	l      net.Listener
+	l      *net.TCPListener
 	wg     sync.WaitGroup
 	mu     sync.Mutex
 	seen   []byte
@@ -156,7 +156,7 @@ func TestTCPMeddled(t *testing.T) {
 				w, m := newTCPMeddler(t)
 				w.ranks[0].Send(1, []byte("good"))
 				w.recs[1].waitMsg(t, 0, "good")
-				size := len((authLink{out: seal.Checked()}).wrap(make([]byte, session.StreamPrefix+4)))
+				size := len(seal.Checked().Append(nil, make([]byte, session.StreamPrefix+4)))
 				if tcpProtected == protectSeal {
 					size += seal.TagSize - 4
 				}

@@ -102,7 +102,7 @@ func TestTCPGarbage(t *testing.T) {
 			}
 			_, _ = c.Write(b)
 		case 2:
-			_, _ = c.Write(authPreamble(nil))
+			_, _ = io.WriteString(c, "ALLCAST\x01")
 		case 3:
 			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\n\r\n")
 			_ = c.(*net.TCPConn).CloseWrite()

@@ -210,7 +210,7 @@ func openTCPWorld(t *testing.T, local netip.Addr, handlers []fabric.Handler, cha
 	t.Helper()
 	w := &tcpWorld{}
 	n := len(handlers)
-	ls := make([]net.Listener, n)
+	ls := make([]*net.TCPListener, n)
 	for i := range ls {
 		l, err := Listen(local)
 		if err != nil {
@@ -255,7 +255,7 @@ func (w *tcpWorld) close(t *testing.T) {
 			if err := r.Close(); err != nil {
 				t.Error(err)
 			}
-			if n := r.conns.Load(); n != 0 {
+			if n := r.conns(); n != 0 {
 				t.Errorf("rank %d has %d connections after Close", r.cfg.Rank, n)
 			}
 		})
@@ -275,6 +275,21 @@ func (w *tcpWorld) close(t *testing.T) {
 	if s != "" {
 		t.Errorf("goroutines are left:\n%s", s)
 	}
+}
+
+// conns is the number of open authenticated connections, in both directions.
+func (t *TCP) conns() (n int) {
+	for _, p := range t.others {
+		p.mu.Lock()
+		if p.out != nil {
+			n++
+		}
+		if p.in != nil {
+			n++
+		}
+		p.mu.Unlock()
+	}
+	return n
 }
 
 // tcpStacks is the stacks of the reliable side's goroutines.

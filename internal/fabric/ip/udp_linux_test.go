@@ -23,12 +23,12 @@ func TestOwnWithoutFilter(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			r.own = newUDPName(p, own)
+			r.in.own = newUDPName(p, own)
 			r.filtered = nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.raw.Control(func(fd uintptr) {
+		if err := r.socket.Control(func(fd uintptr) {
 			if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0); err != nil {
 				t.Error(err)
 			}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/ipv4"
@@ -15,17 +14,57 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 )
 
+// openPortable opens plain sockets of the standard library, which every system has: one datagram per
+// call, and one copy on each side.
+func openPortable(p *mcastPlan) (*Multicast, error) {
+	ports := make(map[uint16]bool)
+	m := &Multicast{}
+	if p.cut > 0 {
+		return nil, fmt.Errorf("multicast: chunks of several packets need Linux and its super-packets; "+
+			"use chunks of at most %d bytes", p.cut-p.head)
+	}
+	buffer := p.ReceiveBuffer
+	for _, g := range p.Groups {
+		// The standard library binds to the wildcard address, so only ports distinguish groups.
+		if ports[g.Port()] {
+			return nil, fmt.Errorf("multicast: two subgroups have port %d; here each needs its own", g.Port())
+		}
+		ports[g.Port()] = true
+		s, err := newPortableSender(p, g)
+		if err != nil {
+			_ = m.Close() // the first error matters
+			return nil, err
+		}
+		m.senders = append(m.senders, s)
+		r, err := newPortableReceiver(p, g, s.own)
+		if err != nil {
+			_ = m.Close() // the first error matters
+			return nil, err
+		}
+		m.receivers = append(m.receivers, r)
+		buffer = r.buffer
+	}
+	m.caps = p.capabilities(1, buffer, mcastFrameCharge(p.Chunk+p.head+udpHeader+mcastIPHeader(p.v6)))
+	const none = "plain sockets"
+	f := Features{
+		Sockets:   mcastPortable,
+		GSOReason: none, GROReason: none, FilterReason: none,
+		RecvBufferWanted: p.ReceiveBuffer, RecvBufferGot: buffer,
+	}
+	m.features = func() Features { return f }
+	return m, nil
+}
+
 // udpPortableSender copies header and payload into one buffer and sends it.
 type udpPortableSender struct {
-	group  netip.AddrPort
-	own    netip.AddrPort
-	chunk  int
-	head   int
-	conn   *net.UDPConn
-	buf    []byte
-	sent   uint64 // datagrams
-	pause  udpPause
-	closed atomic.Bool
+	group netip.AddrPort
+	own   netip.AddrPort
+	chunk int
+	head  int
+	conn  *net.UDPConn
+	buf   []byte
+	sent  uint64 // datagrams
+	pause udpPause
 }
 
 func mcastNetwork(v6 bool) string {
@@ -77,11 +116,7 @@ func mcastPlainName(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
 
-// Send implements fabric.Sender.
 func (s *udpPortableSender) Send(b *fabric.Batch) (int, error) {
-	if len(b.Headers) == 0 {
-		return 0, nil
-	}
 	if err := b.Check(mcastMaxSegments, s.chunk); err != nil {
 		return 0, fmt.Errorf("multicast: %w", err)
 	}
@@ -89,58 +124,37 @@ func (s *udpPortableSender) Send(b *fabric.Batch) (int, error) {
 		mcastPut(s.buf[:s.head], h)
 		n := s.head + copy(s.buf[s.head:], b.Payloads[i])
 		if err := s.write(s.buf[:n]); err != nil {
-			s.sent += uint64(i)
 			return i, err
 		}
+		s.sent++
 	}
-	s.sent += uint64(len(b.Headers))
 	return len(b.Headers), nil
 }
 
-// write sends one datagram. Go's sockets block until there is room; a deadline bounds that.
+// write sends one datagram. Go's sockets block until there is room; a deadline bounds that. BSD kernels do
+// not block for room in the queue of a device: they return ENOBUFS.
 func (s *udpPortableSender) write(b []byte) error {
 	_ = s.conn.SetWriteDeadline(time.Now().Add(udpPortableWait)) // fails only if closed, as the write will
 	_, err := s.conn.WriteToUDPAddrPort(b, s.group)
-	return s.explain(err)
-}
-
-// explain turns a result of write into an error. BSD kernels do not block for room in the queue of a
-// device: they return ENOBUFS.
-func (s *udpPortableSender) explain(err error) error {
-	switch {
-	case err == nil:
-		s.pause.end()
-		return nil
-	case s.closed.Load():
-		return fabric.ErrClosed
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fabric.ErrBusy
-	case mcastNoBuffers(err):
-		s.pause.begin()
-		return fabric.ErrBusy
-	}
-	return fmt.Errorf("multicast to %v: %w", s.group, err)
+	return s.pause.explain(err, s.group)
 }
 
 // udpPortableWait is how long a Send may block: Go's sockets cannot report whether they have room.
 const udpPortableWait = time.Millisecond
 
-// Completed implements fabric.Sender. The kernel copies the payloads.
+// Completed counts all that were sent: the kernel copies the payloads.
 func (s *udpPortableSender) Completed() uint64 { return s.sent }
 
-// Await implements fabric.Sender. It sleeps if the queue of the device was full; otherwise Send itself
+// Await sleeps if the queue of the device was full; otherwise Send itself
 // blocks for a moment.
 func (s *udpPortableSender) Await(d time.Duration) { s.pause.sleep(d) }
 
-// Close makes a blocked Send return.
-func (s *udpPortableSender) Close() error {
-	s.closed.Store(true)
-	return s.conn.Close()
-}
+func (s *udpPortableSender) Close() error { return s.conn.Close() }
 
-// udpPortableReceiver receives one datagram per call.
+// udpPortableReceiver receives one datagram per call. It does not know of datagrams that a full queue drops.
 type udpPortableReceiver struct {
 	mcastWaker
+	udpCounters
 	group  netip.AddrPort
 	own    netip.AddrPort
 	conn   *net.UDPConn
@@ -148,9 +162,6 @@ type udpPortableReceiver struct {
 	buf    []byte
 	buffer int         // bytes of the socket buffer
 	ready  func() bool // whether the queue has datagrams
-	closed atomic.Bool
-
-	datagrams, malformed, calls atomic.Uint64
 }
 
 func newPortableReceiver(p *mcastPlan, group, own netip.AddrPort) (*udpPortableReceiver, error) {
@@ -178,16 +189,15 @@ func mcastSetReadBuffer(conn *net.UDPConn, want int) int {
 	return mcastReadBuffer(conn, limit)
 }
 
-// Attach implements fabric.Receiver. Portable sockets have no poller.
+// Attach does nothing: portable sockets have no poller.
 func (r *udpPortableReceiver) Attach(fabric.Sink, func(error)) bool { return false }
 
-// Receive implements fabric.Receiver.
 func (r *udpPortableReceiver) Receive(s fabric.Sink) error {
 	for i := 0; i < udpPortableBurst && (i == 0 || r.ready()); i++ {
 		n, from, err := r.conn.ReadFromUDPAddrPort(r.buf)
 		switch {
 		case err == nil:
-		case r.closed.Load():
+		case errors.Is(err, net.ErrClosed):
 			return fabric.ErrClosed
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			r.seen() // a Wake: drain the queue, then return
@@ -211,17 +221,8 @@ func (r *udpPortableReceiver) Receive(s fabric.Sink) error {
 
 const udpPortableBurst = 64
 
-// Stats implements fabric.Receiver. Datagrams that a full queue drops are not reported.
-func (r *udpPortableReceiver) Stats() fabric.ReceiverStats {
-	return fabric.ReceiverStats{Datagrams: r.datagrams.Load(), Malformed: r.malformed.Load(), Calls: r.calls.Load()}
-}
+func (r *udpPortableReceiver) Close() error { return r.conn.Close() }
 
-// Close makes a blocked Receive return.
-func (r *udpPortableReceiver) Close() error {
-	r.closed.Store(true)
-	return r.conn.Close()
-}
-
-// Pending implements fabric.Receiver. On systems that cannot tell, the engine may take queued datagrams
-// for lost, and they arrive as duplicates.
+// Pending is false on systems that cannot tell. The engine may then take queued datagrams for lost, and
+// they arrive as duplicates.
 func (r *udpPortableReceiver) Pending() bool { return mcastReady(r.conn)() }

@@ -25,69 +25,129 @@ type udpGRO struct {
 	_    int32
 }
 
-// segment is the datagram size of a received message; 0: the message is one datagram.
-func (c *udpGRO) segment(msg *unix.Msghdr) int {
-	if int(msg.Controllen) < unix.CmsgLen(4) || c.head.Level != unix.SOL_UDP || c.head.Type != unix.UDP_GRO {
+// segment is the datagram size of a message that came with control data of this size; 0: the message is
+// one datagram.
+func (c *udpGRO) segment(size int) int {
+	if size < unix.CmsgLen(4) || c.head.Level != unix.SOL_UDP || c.head.Type != unix.UDP_GRO {
 		return 0
 	}
 	return int(c.size)
 }
 
-// udpReceiver receives datagrams and super-packets. All memory of its system calls is allocated once.
-type udpReceiver struct {
-	mcastWaker
-	group  netip.AddrPort
-	file   *os.File
-	raw    syscall.RawConn       // of file
-	read   func(fd uintptr) bool // r.receive, made once
-	socket controller            // of file, or made by Attach
-	closed atomic.Bool
-
-	// After Attach.
-	poller *Poller
-	source atomic.Pointer[pollSource]
-
-	// Of one system call.
-	sink    fabric.Sink
-	wait    bool
-	n       int
-	errno   syscall.Errno
+// udpInput is the memory of one system call that receives. It is allocated once.
+type udpInput struct {
 	scatter *mcastScatter
 	iov     []unix.Iovec
 	msg     unix.Msghdr
 	control udpGRO
 	from    udpName
 	own     *udpName // address of this rank's sender; nil if the kernel filters
-	cut     int      // packet size of super-packets that are one datagram; 0: none is
+	n       int      // bytes that were received
+	errno   syscall.Errno
+}
 
-	filtered  *atomic.Uint64 // see udpSender; nil if the kernel does not filter
-	datagrams atomic.Uint64
-	malformed atomic.Uint64
-	calls     atomic.Uint64
-	dropped   atomic.Uint64
+// receive fills the slots and the stage. It never blocks, so the kernel keeps no slot if nothing came, and
+// the scheduler need not know: see rawRecv.
+func (in *udpInput) receive(fd uintptr) {
+	in.aim()
+	var n uintptr
+	for {
+		in.msg.Namelen = unix.SizeofSockaddrInet6
+		in.msg.SetControllen(int(unsafe.Sizeof(in.control)))
+		n, _, in.errno = unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&in.msg)), unix.MSG_DONTWAIT)
+		if in.errno != unix.EINTR {
+			break
+		}
+	}
+	if in.n = int(n); in.errno != 0 {
+		in.release()
+	}
+}
+
+// aim points the message at the slots and the stage.
+func (in *udpInput) aim() {
+	i := 0
+	for k, slot := range in.scatter.slots {
+		head := in.scatter.head(k)
+		in.iov[i].Base = &head[0]
+		in.iov[i].SetLen(len(head))
+		in.iov[i+1].Base = unsafe.SliceData(slot)
+		in.iov[i+1].SetLen(len(slot))
+		i += 2
+	}
+	rest := in.scatter.overflow()
+	in.iov[i].Base = &rest[0]
+	in.iov[i].SetLen(len(rest))
+	in.msg.Iov = &in.iov[0]
+	in.msg.SetIovlen(i + 1)
+	in.msg.Control = (*byte)(unsafe.Pointer(&in.control))
+	if in.own != nil {
+		in.msg.Name = in.from.pointer()
+	}
+}
+
+// release drops the references to users' memory.
+func (in *udpInput) release() {
+	for i := range in.scatter.slots {
+		in.iov[2*i+1].Base = nil
+	}
+	in.scatter.forget()
+}
+
+// udpReceiver receives datagrams and super-packets.
+type udpReceiver struct {
+	mcastWaker
+	udpCounters
+	group  netip.AddrPort
+	file   *os.File
+	socket controller   // of file, or made by Attach
+	call   func() error // receives into in, and blocks while wait is set; made once
+	closed atomic.Bool
+	poller *Poller                    // nil: there is none
+	source atomic.Pointer[pollSource] // set by Attach
+
+	sink fabric.Sink
+	wait bool
+	in   udpInput
+	cut  int // packet size of super-packets that are one datagram; 0: none is
+
+	filtered *atomic.Uint64 // see udpSender; nil if the kernel does not filter
 }
 
 func newUDPReceiver(p *mcastPlan, group netip.AddrPort, fd int) (*udpReceiver, error) {
 	batch := p.batch()
 	r := &udpReceiver{
-		group:   group,
-		poller:  p.Poller,
-		scatter: newMcastScatter(p.head, batch),
-		iov:     make([]unix.Iovec, 2*batch+1),
+		group: group, poller: p.Poller, cut: p.cut,
+		in: udpInput{scatter: newMcastScatter(p.head, batch), iov: make([]unix.Iovec, 2*batch+1)},
+		// A file and not a net.Conn, whose errors allocate.
+		file: os.NewFile(uintptr(fd), "multicast receiver"),
 	}
-	r.read = r.receive
-	var err error
-	r.file, r.raw, err = udpFile(fd, "multicast receiver")
-	r.reader, r.socket = r.file, r.raw
-	return r, err
+	raw, err := r.file.SyscallConn()
+	if err != nil {
+		_ = r.file.Close() // the first error matters
+		return nil, fmt.Errorf("multicast: poll a socket: %w", err)
+	}
+	// Go's poller calls read again when the socket is ready if read returns false. It asks for slots only
+	// then, when datagrams are likely there.
+	read := func(fd uintptr) bool {
+		r.in.scatter.expect(r.sink)
+		r.in.receive(fd)
+		return r.in.errno != unix.EAGAIN || !r.wait
+	}
+	r.call = func() error { return raw.Read(read) }
+	r.reader, r.socket = r.file, raw
+	return r, nil
 }
 
-// Receive implements fabric.Receiver.
 func (r *udpReceiver) Receive(s fabric.Sink) error {
-	r.sink = s
-	r.wait = true
+	r.sink, r.wait = s, true
+	return r.drain()
+}
+
+// drain hands datagrams to the sink until the queue is empty, or for udpBurst system calls.
+func (r *udpReceiver) drain() error {
 	for range udpBurst {
-		err := r.raw.Read(r.read)
+		err := r.call()
 		switch {
 		case err == nil:
 		case r.closed.Load():
@@ -99,110 +159,86 @@ func (r *udpReceiver) Receive(s fabric.Sink) error {
 		default:
 			return fmt.Errorf("multicast from %v: %w", r.group, err)
 		}
-		if r.errno == unix.EAGAIN {
+		if r.in.errno == unix.EAGAIN {
 			break
 		}
-		if r.errno != 0 {
-			return fmt.Errorf("multicast from %v: %w", r.group, r.errno)
+		if r.in.errno != 0 {
+			return fmt.Errorf("multicast from %v: %w", r.group, r.in.errno)
 		}
 		r.wait = false
-		r.deliver(s)
+		r.deliver()
 	}
-	s.Idle()
+	r.sink.Idle()
 	return nil
 }
 
-// receive is called by the poller with the socket. It asks for slots only now that datagrams are likely
-// there. The system call does not block, so the kernel keeps no slot if nothing came. It returns false
-// to be called again when the socket is ready.
-func (r *udpReceiver) receive(fd uintptr) bool {
-	r.scatter.expect(r.sink)
-	return r.take(fd)
-}
-
-// take is receive after the slots are known.
-func (r *udpReceiver) take(fd uintptr) bool {
-	r.aim()
-	var n uintptr
-	for {
-		r.msg.Namelen = unix.SizeofSockaddrInet6
-		r.msg.SetControllen(int(unsafe.Sizeof(r.control)))
-		// It never blocks, so the scheduler need not know: see rawRecv.
-		n, _, r.errno = unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT)
-		if r.errno != unix.EINTR {
-			break
-		}
-	}
-	r.n = int(n)
-	if r.errno == 0 {
-		return true
-	}
-	r.release()
-	return r.errno != unix.EAGAIN || !r.wait
-}
-
-// aim points the message at the slots and the stage.
-func (r *udpReceiver) aim() {
-	i := 0
-	for k, slot := range r.scatter.slots {
-		head := r.scatter.head(k)
-		r.iov[i].Base = &head[0]
-		r.iov[i].SetLen(len(head))
-		r.iov[i+1].Base = unsafe.SliceData(slot)
-		r.iov[i+1].SetLen(len(slot))
-		i += 2
-	}
-	rest := r.scatter.overflow()
-	r.iov[i].Base = &rest[0]
-	r.iov[i].SetLen(len(rest))
-	r.msg.Iov = &r.iov[0]
-	r.msg.SetIovlen(i + 1)
-	r.msg.Control = (*byte)(unsafe.Pointer(&r.control))
-	if r.own != nil {
-		r.msg.Name = r.from.pointer()
-	}
-}
-
-func (r *udpReceiver) deliver(s fabric.Sink) {
+func (r *udpReceiver) deliver() {
 	r.calls.Add(1)
-	defer r.release()
-	if r.own != nil && r.own.same(&r.from) {
+	defer r.in.release()
+	if r.in.own != nil && r.in.own.same(&r.in.from) {
 		return
 	}
-	seg := r.control.segment(&r.msg)
+	seg := r.in.control.segment(int(r.in.msg.Controllen))
 	if seg == r.cut {
 		seg = 0
 	}
-	good, malformed := r.scatter.deliver(s, r.n, seg)
+	good, malformed := r.in.scatter.deliver(r.sink, r.in.n, seg)
 	r.datagrams.Add(uint64(good))
 	if malformed > 0 {
 		r.malformed.Add(uint64(malformed))
 	}
 }
 
-// release drops the references to users' memory.
-func (r *udpReceiver) release() {
-	for i := range r.scatter.slots {
-		r.iov[2*i+1].Base = nil
+func (r *udpReceiver) Attach(s fabric.Sink, failed func(error)) bool {
+	if r.poller == nil {
+		return false
 	}
-	r.scatter.forget()
+	sock, err := newRawSocket(r.socket)
+	if err != nil {
+		return false
+	}
+	socket, call, try := r.socket, r.call, r.in.receive
+	r.socket, r.sink, r.wait = sock, s, false
+	r.call = func() error {
+		r.in.scatter.expect(s) // not under the socket's lock: the sink may use the socket
+		err := sock.Control(try)
+		if err != nil {
+			r.in.scatter.forget()
+		}
+		return err
+	}
+	src, err := r.poller.add(sock.fd, func(*pollSource) {
+		if err := r.drain(); err != nil {
+			failed(err)
+		}
+	})
+	if err != nil {
+		r.socket, r.call = socket, call
+		_ = sock.free()
+		return false
+	}
+	r.source.Store(src)
+	_ = r.file.Close() // the socket has two descriptors
+	return true
 }
 
-// Pending implements fabric.Receiver.
+func (r *udpReceiver) Wake() {
+	if src := r.source.Load(); src != nil {
+		r.poller.wake(src)
+		return
+	}
+	r.mcastWaker.Wake()
+}
+
 func (r *udpReceiver) Pending() (yes bool) {
 	_ = r.socket.Control(func(fd uintptr) { yes = mcastReadable(fd) }) // fails only when closed
 	return yes
 }
 
-// Stats implements fabric.Receiver. The kernel counts a dropped super-packet as one datagram.
+// Stats counts a dropped super-packet as one datagram, as the kernel does.
 func (r *udpReceiver) Stats() fabric.ReceiverStats {
 	r.countDrops()
-	return fabric.ReceiverStats{
-		Datagrams: r.datagrams.Load(),
-		Dropped:   r.dropped.Load(),
-		Malformed: r.malformed.Load(),
-		Calls:     r.calls.Load(),
-	}
+	return r.udpCounters.Stats()
 }
 
 // countDrops asks the kernel, which also counts the packets that the filter drops. Those are this
@@ -227,7 +263,6 @@ func (r *udpReceiver) countDrops() {
 	})
 }
 
-// Close makes a blocked Receive return.
 func (r *udpReceiver) Close() error {
 	r.countDrops()
 	r.closed.Store(true)

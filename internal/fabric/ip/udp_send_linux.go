@@ -33,50 +33,40 @@ type udpSender struct {
 	group   netip.AddrPort
 	chunk   int
 	head    int
-	name    *udpName         // of the group
-	raw     *rawSocket       // not in Go's poller, which would wake up for every packet sent
-	write   func(fd uintptr) // s.send, made once
-	look    func(fd uintptr) // s.waitForRoom, likewise
-	fds     [1]unix.PollFd
-	poll    time.Duration // how long look blocks
+	cut     int        // packet size of a datagram that is cut; 0: each fits one packet
+	raw     *rawSocket // not in Go's poller, which would wake up for every packet sent
 	pause   udpPause
 	sent    uint64 // datagrams
 	heads   []byte
 	iov     []unix.Iovec
 	msg     unix.Msghdr
 	control udpSegment
-	errno   syscall.Errno
-	closed  atomic.Bool
 	gso     bool
 	noGSO   atomic.Pointer[string] // why GSO was turned off at run time
-	// Packets that came back to this rank's receive socket, where the filter dropped them, and their
-	// number per super-packet.
+	// Packets that came back to this rank's receive socket, where the filter dropped them, and whether a
+	// super-packet comes back as single datagrams.
 	filtered *atomic.Uint64
 	splits   bool
-	cut      int // packet size of a datagram that is cut; 0: each fits one packet
 }
 
 func newUDPSender(p *mcastPlan, group netip.AddrPort, fd int, gso, gro bool) *udpSender {
 	batch := p.batch()
+	name := newUDPName(p, group)
 	s := &udpSender{
-		group: group, chunk: p.Chunk, head: p.head, name: newUDPName(p, group), gso: gso, splits: !gro, cut: p.cut,
+		group: group, chunk: p.Chunk, head: p.head, cut: p.cut, gso: gso, splits: !gro,
+		raw:      &rawSocket{fd: fd},
 		heads:    make([]byte, batch*p.head),
 		iov:      make([]unix.Iovec, 2*batch),
+		msg:      unix.Msghdr{Name: name.pointer(), Namelen: name.size},
 		filtered: new(atomic.Uint64),
-		control:  newUDPSegment(0),
 	}
-	s.msg.Name = s.name.pointer()
-	s.msg.Namelen = s.name.size
-	s.write, s.look = s.send, s.waitForRoom
 	for i := range batch {
 		s.iov[2*i].Base = &s.heads[i*p.head]
 		s.iov[2*i].SetLen(p.head)
 	}
-	s.raw = &rawSocket{fd: fd}
 	return s
 }
 
-// Send implements fabric.Sender.
 func (s *udpSender) Send(b *fabric.Batch) (int, error) {
 	n := len(b.Headers)
 	if n == 0 {
@@ -95,32 +85,25 @@ func (s *udpSender) Send(b *fabric.Batch) (int, error) {
 		s.iov[2*i+1].Base = nil // the user's memory
 	}
 	s.sent += uint64(took)
-	return took, err
+	return took, s.pause.explain(err, s.group)
 }
 
-// Completed implements fabric.Sender. The kernel copies the payloads.
+// Completed counts all that were sent: the kernel copies the payloads.
 func (s *udpSender) Completed() uint64 { return s.sent }
 
+// sendAll sends n datagrams, of size bytes each but for the last.
 func (s *udpSender) sendAll(n, size int) (took int, err error) {
-	if s.cut > 0 {
-		s.control.size = uint16(s.cut)
-		if err := s.transmit(0, n, size > s.cut, 1); err != nil { // n is 1: see batch
-			return 0, s.explain(err)
-		}
-		return n, nil
-	}
-	if n > 1 && s.gso {
-		s.control.size = uint16(size)
+	switch {
+	case s.cut > 0 && size > s.cut:
+		return s.transmit(0, n, s.cut, 1) // n is 1: see batch
+	case n > 1 && s.gso:
 		copies := 1
 		if s.splits {
 			copies = n
 		}
-		err := s.transmit(0, n, true, copies)
-		if err == nil {
-			return n, nil
-		}
+		took, err := s.transmit(0, n, size, copies)
 		if !udpGSORefused(err) {
-			return 0, s.explain(err)
+			return took, err
 		}
 		// The kernel refuses super-packets on a route by a device that cannot checksum or that encrypts
 		// (EIO), and with a smaller MTU (EINVAL, EMSGSIZE). Single datagrams still work.
@@ -129,8 +112,8 @@ func (s *udpSender) sendAll(n, size int) (took int, err error) {
 		s.gso = false
 	}
 	for i := range n {
-		if err := s.transmit(i, 1, false, 1); err != nil {
-			return i, s.explain(err)
+		if _, err := s.transmit(i, 1, 0, 1); err != nil {
+			return i, err
 		}
 	}
 	return n, nil
@@ -141,73 +124,37 @@ func udpGSORefused(err error) bool {
 		errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// transmit sends n datagrams from the first on in one message, which reaches this rank's own receive
-// socket as some copies.
-func (s *udpSender) transmit(first, n int, segment bool, copies int) error {
+// transmit sends n datagrams from the first on in one message, which the kernel cuts into packets of cut
+// bytes (0: it does not), and which reaches this rank's own receive socket as some copies.
+func (s *udpSender) transmit(first, n, cut, copies int) (took int, err error) {
 	s.msg.Iov = &s.iov[2*first]
 	s.msg.SetIovlen(2 * n)
 	s.msg.Control = nil
 	s.msg.SetControllen(0)
-	if segment {
+	if cut > 0 {
+		s.control = newUDPSegment(cut)
 		s.msg.Control = (*byte)(unsafe.Pointer(&s.control))
 		s.msg.SetControllen(int(unsafe.Sizeof(s.control)))
 	}
 	// Counted before the send, so that no drop is counted first.
 	s.filtered.Add(uint64(copies))
-	if err := s.raw.Control(s.write); err != nil || s.closed.Load() {
-		return fabric.ErrClosed
+	if err := s.raw.send(&s.msg); err != nil {
+		s.filtered.Add(-uint64(copies))
+		return 0, err
 	}
-	if s.errno == 0 {
-		s.pause.end()
-		return nil
-	}
-	s.filtered.Add(-uint64(copies))
-	return s.errno
+	return n, nil
 }
 
-// send sends the message if there is room.
-func (s *udpSender) send(fd uintptr) {
-	for {
-		_, _, s.errno = unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&s.msg)), unix.MSG_DONTWAIT)
-		if s.errno != unix.EINTR {
-			return
-		}
-	}
-}
-
-// Await implements fabric.Sender. A writable socket has half of its buffer free.
+// Await blocks until half of the socket's buffer is free.
 func (s *udpSender) Await(d time.Duration) {
-	if s.pause.sleep(d) {
-		return
+	if !s.pause.sleep(d) {
+		s.raw.awaitRoom(d)
 	}
-	s.poll = d
-	_ = s.raw.Control(s.look) // if closed, Send returns the error
 }
 
-// waitForRoom is look, made once.
-func (s *udpSender) waitForRoom(fd uintptr) {
-	s.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}
-	_, _ = unix.Poll(s.fds[:], int(s.poll.Milliseconds())) // Send tries again in any case
-}
-
-// explain turns an errno into an error.
-func (s *udpSender) explain(err error) error {
-	var errno syscall.Errno
-	if !errors.As(err, &errno) {
-		return err
-	}
-	switch errno {
-	case unix.EAGAIN:
-		return fabric.ErrBusy
-	case unix.ENOBUFS:
-		s.pause.begin()
-		return fabric.ErrBusy
-	}
-	return fmt.Errorf("multicast to %v: %w%s", s.group, errno, udpAdvice(errno))
-}
-
-func udpAdvice(errno syscall.Errno) string {
-	switch errno {
+// udpAdvice is what the user can do about an error.
+func udpAdvice(err error) string {
+	switch errno, _ := errors.AsType[syscall.Errno](err); errno {
 	case unix.EMSGSIZE:
 		return "; the chunk does not fit the MTU any more: agree on a smaller one"
 	case unix.EPERM, unix.EACCES:
@@ -222,7 +169,4 @@ func udpAdvice(errno syscall.Errno) string {
 }
 
 // Close makes later calls of Send return fabric.ErrClosed.
-func (s *udpSender) Close() error {
-	s.closed.Store(true)
-	return s.raw.free()
-}
+func (s *udpSender) Close() error { return s.raw.free() }

@@ -1,23 +1,17 @@
 package ip
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// udpBuffer is the resulting size of a receive buffer.
-type udpBuffer struct {
-	got    int
-	forced bool
-}
-
-func udpSocket(v6 bool) (int, error) {
+// udpSocket makes a socket, and closes it again if setup fails.
+func udpSocket(v6 bool, setup func(fd int) error) (int, error) {
 	domain := unix.AF_INET
 	if v6 {
 		domain = unix.AF_INET6
@@ -25,6 +19,10 @@ func udpSocket(v6 bool) (int, error) {
 	fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("multicast: socket: %w", err)
+	}
+	if err := setup(fd); err != nil {
+		_ = unix.Close(fd) // the first error matters
+		return -1, err
 	}
 	return fd, nil
 }
@@ -35,7 +33,7 @@ type udpOption struct {
 	level, opt, value int
 }
 
-func udpSetOptions(fd int, options []udpOption) error {
+func udpSetOptions(fd int, options ...udpOption) error {
 	for _, o := range options {
 		if err := unix.SetsockoptInt(fd, o.level, o.opt, o.value); err != nil {
 			return fmt.Errorf("multicast: set %s to %d: %w", o.name, o.value, err)
@@ -47,29 +45,23 @@ func udpSetOptions(fd int, options []udpOption) error {
 // udpSendSocket makes a socket that multicasts from the local address and a port of its own, only by the
 // configured interface, and returns its address.
 func udpSendSocket(p *mcastPlan, ttl int) (fd int, name netip.AddrPort, err error) {
-	fd, err = udpSocket(p.v6)
-	if err != nil {
-		return -1, name, err
-	}
-	defer func() {
-		if err != nil {
-			_ = unix.Close(fd) // the first error matters
+	fd, err = udpSocket(p.v6, func(fd int) error {
+		if err := udpSetOptions(fd, udpSendOptions(p, ttl)...); err != nil {
+			return err
 		}
-	}()
-	if err = udpSetOptions(fd, udpSendOptions(p, ttl)); err != nil {
-		return -1, name, err
-	}
-	if !p.v6 {
-		// By index, because many interfaces may share an address.
-		m := unix.IPMreqn{Ifindex: int32(p.Interface.Index)}
-		if err = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &m); err != nil {
-			return -1, name, fmt.Errorf("multicast: send by interface %s (IP_MULTICAST_IF): %w", p.Interface.Name, err)
+		if !p.v6 {
+			// By index, because many interfaces may share an address.
+			m := unix.IPMreqn{Ifindex: int32(p.Interface.Index)}
+			if err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &m); err != nil {
+				return fmt.Errorf("multicast: send by interface %s (IP_MULTICAST_IF): %w", p.Interface.Name, err)
+			}
 		}
-	}
-	if err = unix.Bind(fd, udpSockaddr(p, netip.AddrPortFrom(p.Local, 0))); err != nil {
-		return -1, name, fmt.Errorf("multicast: send from %v on %s: %w", p.Local, p.Interface.Name, err)
-	}
-	name, err = udpSockname(fd)
+		if err := unix.Bind(fd, udpSockaddr(p, netip.AddrPortFrom(p.Local, 0))); err != nil {
+			return fmt.Errorf("multicast: send from %v on %s: %w", p.Local, p.Interface.Name, err)
+		}
+		name, err = udpSockname(fd)
+		return err
+	})
 	return fd, name, err
 }
 
@@ -95,35 +87,25 @@ func udpSendOptions(p *mcastPlan, ttl int) []udpOption {
 
 // udpReceiveSocket makes a socket that receives a group on the configured interface. Before the bind,
 // prepare may set options that must hold from the first datagram on.
-func udpReceiveSocket(p *mcastPlan, group netip.AddrPort, prepare func(fd int) error) (fd int, err error) {
-	fd, err = udpSocket(p.v6)
-	if err != nil {
-		return -1, err
-	}
-	defer func() {
-		if err != nil {
-			_ = unix.Close(fd) // the first error matters
+func udpReceiveSocket(p *mcastPlan, group netip.AddrPort, prepare func(fd int) error) (int, error) {
+	return udpSocket(p.v6, func(fd int) error {
+		// Without this, a socket also receives groups that other programs on this machine have joined. The
+		// IPv6 option needs Linux 4.20, but the bind to the group is enough there.
+		if p.v6 {
+			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0)
+		} else if err := udpSetOptions(fd, udpOption{
+			"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0,
+		}); err != nil {
+			return err
 		}
-	}()
-	// Without this, a socket also receives groups that other programs on this machine have joined. The
-	// IPv6 option needs Linux 4.20, but the bind to the group is enough there.
-	if p.v6 {
-		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0)
-	} else if err = udpSetOptions(fd, []udpOption{
-		{"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0},
-	}); err != nil {
-		return -1, err
-	}
-	if err = prepare(fd); err != nil {
-		return -1, err
-	}
-	if err = unix.Bind(fd, udpSockaddr(p, group)); err != nil {
-		return -1, fmt.Errorf("multicast: bind to %v: %w; if another program has taken the port, choose another", group, err)
-	}
-	if err = udpJoin(p, fd, group.Addr()); err != nil {
-		return -1, err
-	}
-	return fd, nil
+		if err := prepare(fd); err != nil {
+			return err
+		}
+		if err := unix.Bind(fd, udpSockaddr(p, group)); err != nil {
+			return fmt.Errorf("multicast: bind to %v: %w; if another program has taken the port, choose another", group, err)
+		}
+		return udpJoin(p, fd, group.Addr())
+	})
 }
 
 func udpJoin(p *mcastPlan, fd int, group netip.Addr) error {
@@ -148,20 +130,19 @@ func udpJoin(p *mcastPlan, fd int, group netip.Addr) error {
 	return fmt.Errorf("multicast: join %v on %s: %w; %s", group, p.Interface.Name, err, advice)
 }
 
-// udpSetBuffer sizes a receive buffer. With CAP_NET_ADMIN it may exceed rmem_max. Otherwise the kernel
-// clamps silently, so the size is read back.
-func udpSetBuffer(fd, want int) (udpBuffer, error) {
-	forced := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, want) == nil
+// udpSetBuffer sizes a receive buffer. With CAP_NET_ADMIN it may exceed rmem_max (forced). Otherwise the
+// kernel clamps silently, so the size is read back.
+func udpSetBuffer(fd, want int) (got int, forced bool, err error) {
+	forced = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, want) == nil
 	if !forced {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, want); err != nil {
-			return udpBuffer{}, fmt.Errorf("multicast: set SO_RCVBUF to %d: %w", want, err)
+		if err := udpSetOptions(fd, udpOption{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, want}); err != nil {
+			return 0, false, err
 		}
 	}
-	got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
-	if err != nil {
-		return udpBuffer{}, fmt.Errorf("multicast: read SO_RCVBUF back: %w", err)
+	if got, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
+		err = fmt.Errorf("multicast: read SO_RCVBUF back: %w", err)
 	}
-	return udpBuffer{got: got, forced: forced}, nil
+	return got, forced, err
 }
 
 // udpMemInfo reads the bytes that the kernel has charged a socket's queue (SK_MEMINFO_RMEM_ALLOC), and
@@ -177,13 +158,105 @@ func udpMemInfo(fd int) (queued, drops uint32, err error) {
 	return info[unix.SK_MEMINFO_RMEM_ALLOC], info[unix.SK_MEMINFO_DROPS], nil
 }
 
-// udpFile hands a socket to Go's poller, as a file and not as a net.Conn, whose errors allocate.
-func udpFile(fd int, name string) (*os.File, syscall.RawConn, error) {
-	f := os.NewFile(uintptr(fd), name)
-	raw, err := f.SyscallConn()
-	if err != nil {
-		_ = f.Close() // the first error matters
-		return nil, nil, fmt.Errorf("multicast: poll a socket: %w", err)
+// udpSockaddr is an address for bind. The kernel uses the zone only for link-local addresses.
+func udpSockaddr(p *mcastPlan, a netip.AddrPort) unix.Sockaddr {
+	if p.v6 {
+		return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port()), ZoneId: uint32(p.Interface.Index)}
 	}
-	return f, raw, nil
+	return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+}
+
+func udpSockname(fd int) (netip.AddrPort, error) {
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("multicast: getsockname: %w", err)
+	}
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port)), nil
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), uint16(sa.Port)), nil
+	}
+	return netip.AddrPort{}, fmt.Errorf("multicast: getsockname: unknown address %T", sa)
+}
+
+// udpName is an address in the form of sendmsg and recvmsg, with room for both IP versions.
+type udpName struct {
+	raw  unix.RawSockaddrInet6
+	size uint32
+}
+
+func newUDPName(p *mcastPlan, a netip.AddrPort) *udpName {
+	n := &udpName{}
+	if p.v6 {
+		n.raw.Family = unix.AF_INET6
+		n.raw.Addr = a.Addr().As16()
+		n.raw.Scope_id = uint32(p.Interface.Index)
+		n.size = unix.SizeofSockaddrInet6
+	} else {
+		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(&n.raw))
+		v4.Family = unix.AF_INET
+		v4.Addr = a.Addr().As4()
+		n.size = unix.SizeofSockaddrInet4
+	}
+	// Both forms have the port at the same offset, in network order.
+	binary.BigEndian.PutUint16((*[2]byte)(unsafe.Pointer(&n.raw.Port))[:], a.Port())
+	return n
+}
+
+// same reports whether address and port are equal.
+func (n *udpName) same(o *udpName) bool {
+	if n.raw.Family != o.raw.Family || n.raw.Port != o.raw.Port {
+		return false
+	}
+	if n.raw.Family == unix.AF_INET6 {
+		return n.raw.Addr == o.raw.Addr
+	}
+	return (*unix.RawSockaddrInet4)(unsafe.Pointer(&n.raw)).Addr == (*unix.RawSockaddrInet4)(unsafe.Pointer(&o.raw)).Addr
+}
+
+func (n *udpName) pointer() *byte { return (*byte)(unsafe.Pointer(&n.raw)) }
+
+// udpFilterNet is the offset of the IP header for a socket filter: SKF_NET_OFF of linux/filter.h.
+const udpFilterNet = 0xfff00000
+
+// udpFilter is a classic BPF program that drops the datagrams of this rank's own sending socket, and no
+// others: ranks on one machine share the address and differ by port. Attaching it needs no privileges.
+// The packet of a UDP socket's filter begins with the UDP header.
+func udpFilter(own netip.AddrPort) []unix.SockFilter {
+	const (
+		loadHalf = unix.BPF_LD | unix.BPF_H | unix.BPF_ABS
+		loadWord = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		jumpEq   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		ret      = unix.BPF_RET | unix.BPF_K
+	)
+	source := uint32(12) // offset of the source address in the IPv4 header
+	if own.Addr().Is6() {
+		source = 8
+	}
+	prog := []unix.SockFilter{
+		{Code: loadHalf, K: 0}, // the UDP source port
+		{Code: jumpEq, K: uint32(own.Port())},
+	}
+	for addr := own.Addr().AsSlice(); len(addr) > 0; addr = addr[4:] {
+		prog = append(prog,
+			unix.SockFilter{Code: loadWord, K: udpFilterNet + source},
+			unix.SockFilter{Code: jumpEq, K: binary.BigEndian.Uint32(addr)})
+		source += 4
+	}
+	prog = append(prog,
+		unix.SockFilter{Code: ret, K: 0},
+		unix.SockFilter{Code: ret, K: 0xffffffff}) // accept the whole packet
+	for i := range prog {
+		if prog[i].Code == jumpEq {
+			prog[i].Jf = uint8(len(prog) - 1 - (i + 1)) // to the last instruction
+		}
+	}
+	return prog
+}
+
+func udpAttachFilter(fd int, own netip.AddrPort) error {
+	prog := udpFilter(own)
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]})
 }

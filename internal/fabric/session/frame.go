@@ -16,13 +16,12 @@ import (
 // Kind is the kind of a frame. Each network carries a subset.
 type Kind uint8
 
-// The kinds of frames. With No set, the answers Here and Checked are negative.
+// The kinds of frames. With No set, the answers Here and Checked are negative. Slots carry these numbers,
+// up to Goodbye.
 const (
 	None    Kind = iota
 	Message      // payload: a message
 	Data         // payload: a part of a piece
-	Read         // payload: spans that the sender wants to read
-	Answer       // payload: a part of the answer to a Read
 	Ask          // asks where the buffer of the operation is
 	Here         // answers Ask: RKey, ID (the address) and Len of the buffer
 	Check        // asks whether the buffer is still registered, after read ID
@@ -31,6 +30,8 @@ const (
 	Revoked      // answers Revoke
 	Credit       // carries only a Grant
 	Goodbye      // ends the connection in order
+	Read         // payload: spans that the sender wants to read
+	Answer       // payload: a part of the answer to a Read
 )
 
 // Answers reports whether frames of this kind answer one of the peer's.
@@ -86,15 +87,14 @@ func (o *Order) Next(f *Frame) error {
 		o.next.Kind = None
 		return nil
 	}
+	next := o.next
+	o.next.Kind = None // also after an error
 	if f.Off > 0 {
-		next := o.next
-		o.next.Kind = None // also after an error
 		next.N, next.Grant = f.N, f.Grant
 		if next != *f {
 			return fmt.Errorf("%w: a part at %d of %d continues nothing", ErrMalformed, f.Off, f.Len)
 		}
 	}
-	o.next.Kind = None
 	if end := f.Off + int64(f.N); end < f.Len {
 		o.next = *f
 		o.next.Off = end

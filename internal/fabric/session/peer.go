@@ -110,9 +110,6 @@ func (l *Links) CanSend() bool { return l.peer.state == Open && !l.dead }
 // Ended reports whether nothing queued can leave any more.
 func (l *Links) Ended() bool { return l.peer.state == Gone || l.dead }
 
-// OutDead reports whether OutEnded was called.
-func (l *Links) OutDead() bool { return l.dead }
-
 // Dial reports whether the driver has to dial now.
 func (l *Links) Dial() bool {
 	if l.dialed || l.peer.state != Open {
@@ -206,10 +203,7 @@ func (l *Links) InEnded(err error) (n Next) {
 }
 
 // Vanish gives up the peer: its time is over.
-func (l *Links) Vanish() (n Next) {
-	n.Vanish = l.peer.Vanish()
-	return n
-}
+func (l *Links) Vanish() Next { return Next{Vanish: l.peer.Vanish()} }
 
 // lose reports a loss. A peer that left in order still gets the queued frames.
 func (l *Links) lose(n *Next, err error) {

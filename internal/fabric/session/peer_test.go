@@ -68,7 +68,7 @@ func (m *model) step(rng *rand.Rand) {
 				m.t.Fatalf("seed %d: refused as a duplicate", m.seed)
 			}
 		case Left:
-			if was == Open && !m.l.OutDead() {
+			if was == Open && !m.l.dead {
 				m.t.Fatalf("seed %d: refused although the peer is open", m.seed)
 			}
 		}

@@ -19,18 +19,11 @@ const (
 	SlotSize    = SlotHeader + SlotPayload + 8 // whole cache lines
 )
 
-var (
-	slotCodes = [...]byte{
-		Message: 1, Data: 2, Ask: 3, Here: 4, Check: 5, Checked: 6, Revoke: 7, Revoked: 8, Credit: 9, Goodbye: 10,
-	}
-	slotKinds = [...]Kind{None, Message, Data, Ask, Here, Check, Checked, Revoke, Revoked, Credit, Goodbye}
-)
-
 // PutSlot encodes the header of f to b.
 func (f *Frame) PutSlot(b []byte) {
 	le := binary.LittleEndian
 	_ = b[SlotHeader-1]
-	b[0], b[1], b[2], b[3] = slotCodes[f.Kind], 0, 0, 0
+	b[0], b[1], b[2], b[3] = byte(f.Kind), 0, 0, 0
 	if f.No {
 		b[1] = 1
 	}
@@ -53,11 +46,11 @@ func ParseSlot(b []byte) (f Frame, payload []byte, err error) {
 	le := binary.LittleEndian
 	n := le.Uint32(b[4:])
 	payload = b[SlotHeader:]
-	if b[0] == 0 || int(b[0]) >= len(slotKinds) || b[1] > 1 || b[2]|b[3] != 0 {
+	if b[0] == 0 || Kind(b[0]) > Goodbye || b[1] > 1 || b[2]|b[3] != 0 {
 		return f, nil, fmt.Errorf("%w: kind %d", ErrMalformed, b[0])
 	}
 	f = Frame{
-		Kind: slotKinds[b[0]], No: b[1] == 1, Grant: le.Uint32(b[8:]),
+		Kind: Kind(b[0]), No: b[1] == 1, Grant: le.Uint32(b[8:]),
 		Op:  fabric.OpKey{Comm: le.Uint32(b[12:]), Seq: le.Uint64(b[16:])},
 		Nth: le.Uint32(b[24:]), RKey: le.Uint32(b[28:]), ID: le.Uint64(b[32:]),
 		Len: int64(le.Uint64(b[40:])), Off: int64(le.Uint64(b[48:])),

@@ -67,22 +67,18 @@ func (f *Frame) AppendStream(b []byte) []byte {
 	le := binary.LittleEndian
 	b = append(b, streamCodes[f.Kind], 0, 0, 0)
 	b = le.AppendUint32(b, uint32(f.N))
-	switch f.Kind {
-	case Data:
-		b = le.AppendUint32(b, f.Op.Comm)
-		b = le.AppendUint32(b, f.Nth)
-		b = le.AppendUint64(b, f.Op.Seq)
+	if f.Kind == Message || f.Kind == Goodbye {
+		return b
+	}
+	b = le.AppendUint32(b, f.Op.Comm)
+	b = le.AppendUint32(b, f.Nth)
+	b = le.AppendUint64(b, f.Op.Seq)
+	if f.Kind != Data {
+		b = le.AppendUint64(b, f.ID)
+	}
+	if f.Kind != Read {
 		b = le.AppendUint64(b, uint64(f.Len))
 		b = le.AppendUint64(b, uint64(f.Off))
-	case Read, Answer:
-		b = le.AppendUint32(b, f.Op.Comm)
-		b = le.AppendUint32(b, 0)
-		b = le.AppendUint64(b, f.Op.Seq)
-		b = le.AppendUint64(b, f.ID)
-		if f.Kind == Answer {
-			b = le.AppendUint64(b, uint64(f.Len))
-			b = le.AppendUint64(b, uint64(f.Off))
-		}
 	}
 	return b
 }
@@ -108,22 +104,23 @@ func ParseStream(b []byte) (Frame, error) {
 		return f, fmt.Errorf("%w: kind %d with a payload of %d bytes", ErrMalformed, b[0], n)
 	}
 	f.N = int(n)
-	switch b = b[StreamPrefix:]; f.Kind {
-	case Data:
-		f.Op = fabric.OpKey{Comm: le.Uint32(b), Seq: le.Uint64(b[8:])}
-		f.Nth = le.Uint32(b[4:])
-		f.Len, f.Off = int64(le.Uint64(b[16:])), int64(le.Uint64(b[24:]))
-		return f, f.checkPart()
-	case Read, Answer:
-		if le.Uint32(b[4:]) != 0 {
+	if f.Kind == Message || f.Kind == Goodbye {
+		return f, nil
+	}
+	b = b[StreamPrefix:]
+	f.Op = fabric.OpKey{Comm: le.Uint32(b), Seq: le.Uint64(b[8:])}
+	f.Nth = le.Uint32(b[4:])
+	b = b[16:]
+	if f.Kind != Data {
+		if f.Nth != 0 {
 			return f, fmt.Errorf("%w: reserved bytes are not zero", ErrMalformed)
 		}
-		f.Op = fabric.OpKey{Comm: le.Uint32(b), Seq: le.Uint64(b[8:])}
-		f.ID = le.Uint64(b[16:])
-		if f.Kind == Answer {
-			f.Len, f.Off = int64(le.Uint64(b[24:])), int64(le.Uint64(b[32:]))
-			return f, f.checkPart()
-		}
+		f.ID = le.Uint64(b)
+		b = b[8:]
 	}
-	return f, nil
+	if f.Kind == Read {
+		return f, nil
+	}
+	f.Len, f.Off = int64(le.Uint64(b)), int64(le.Uint64(b[8:]))
+	return f, f.checkPart()
 }

@@ -12,3 +12,10 @@ func mcastNoBuffers(error) bool { return false }
 
 // mcastReady is false, since this system cannot tell. A Receive then takes one datagram.
 func mcastReady(*net.UDPConn) func() bool { return func() bool { return false } }
+
+// peerDirect writes nothing on this system: the writer sends all frames.
+type peerDirect struct{}
+
+const peerGathers = false
+
+func (d *peerDirect) send(*net.TCPConn, []byte, []byte) int { return 0 }

@@ -1,0 +1,30 @@
+//go:build !linux
+
+package ip
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"github.com/allcast/allcast/internal/fabric"
+)
+
+// Poller does not exist here: Go's own poller does the work.
+type Poller struct {
+	fabric.Poller
+	fabric.FDPoller
+}
+
+// NewPoller fails.
+func NewPoller() (*Poller, error) { return nil, errors.ErrUnsupported }
+
+func (t *TCP) poll(*peerIn, *net.TCPConn) error { return errors.ErrUnsupported }
+
+// tcpUserTimeout does nothing: heartbeats and the write deadline must do.
+func tcpUserTimeout(*net.TCPConn, time.Duration) error { return nil }
+
+// openMulticast opens plain sockets.
+func openMulticast(p *mcastPlan) (*Multicast, error) { return openPortable(p) }
+
+func udpAdvice(error) string { return "" }
