@@ -141,10 +141,10 @@ func BenchmarkBitmap(b *testing.B) {
 			}
 		}
 	})
-	b.Run("Count", func(b *testing.B) {
+	b.Run("SetRange", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			m.Count(3, n-5)
+			m.SetRange(3, n-5)
 		}
 	})
 }

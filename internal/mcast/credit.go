@@ -131,8 +131,7 @@ type grants struct {
 
 // recordAnnounced records that a reliable message has reported chunks as sent.
 func (o *Collective) recordAnnounced(now step.Time) {
-	o.idleCutoffs = 0 // there may be something to fetch now
-	o.recordTaken()
+	o.recordNews()
 	if c := &o.cr; c.joined {
 		c.announced, c.announcedAt, c.announcedTaken = true, now, o.cfg.Pool.taken.Count()
 	}
@@ -148,10 +147,10 @@ func (o *Collective) consumeAt() step.Time {
 		return c.announcedAt // the queue is past the announced chunks, whichever operation the datagrams belong to
 	}
 	under := c.own - min(c.own, c.consumed) // granted chunks that are not known to have arrived
-	quiet := max(c.announcedAt, p.takenAt) + o.cfg.Est.Transit(int64(under)*o.chunkWireSize())
+	quiet := max(c.announcedAt, p.takenAt) + o.cfg.Est.Transit(o.wireSize(under))
 	// Another operation may take a few datagrams all the time while this one holds the room. All
 	// chunks on their way to this rank occupy lent room, so they arrive in the time that much takes.
-	return min(quiet, c.announcedAt+2*o.cfg.Est.Transit(int64(p.lent)*o.chunkWireSize()))
+	return min(quiet, c.announcedAt+2*o.cfg.Est.Transit(o.wireSize(p.lent)))
 }
 
 // consumeAnnounced counts announced chunks as consumed. Only handleTimer calls it: before each
@@ -249,12 +248,12 @@ func (o *Collective) leavePool() {
 // reduceGrants passes the minimum grant of this rank's subtree up, or down if this rank is the top.
 func (o *Collective) reduceGrants(now step.Time, out []step.Action) []step.Action {
 	c := &o.cr
-	if o.phase < step.Multicast || o.phase >= step.Closed {
+	if !o.running() {
 		return out
 	}
 	lowest := min(c.own, o.g.total)
-	for _, g := range c.child {
-		lowest = min(lowest, g)
+	for _, grant := range c.child {
+		lowest = min(lowest, grant)
 	}
 	if lowest <= c.reportedUp ||
 		(lowest-c.reportedUp < c.quantum && c.consumed+c.quantum <= c.reportedUp && lowest < o.g.total) {
@@ -274,10 +273,7 @@ func (o *Collective) acceptGrant(now step.Time, grant uint64, out []step.Action)
 		return out
 	}
 	c.all, c.movedAt = min(grant, o.g.total), now
-	for _, child := range o.tree.children {
-		out = o.send(out, child, wire.Msg{Kind: wire.MsgGrant, Grant: c.all})
-	}
-	return o.pump(now, out)
+	return o.pump(now, o.forward(wire.Msg{Kind: wire.MsgGrant, Grant: c.all}, o.tree.parent, out))
 }
 
 // markAt returns the time at which a sender without credit announces what it has sent. Without the
@@ -290,12 +286,11 @@ func (o *Collective) markAt() step.Time {
 	if c.marked && c.markSent == s.done && c.markPred == s.predSent {
 		return step.Never // the other ranks have this announcement: the path is reliable
 	}
-	since := max(c.movedAt, o.times.Barrier)
 	switch {
 	case c.needed && s.active:
-		return since
+		return c.movedAt
 	case s.blocked || s.finished() && s.succ < 0:
-		return since + 2*o.cfg.Est.Alpha()
+		return c.movedAt + 2*o.cfg.Est.Alpha()
 	}
 	return step.Never
 }

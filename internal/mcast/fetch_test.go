@@ -103,8 +103,8 @@ func TestReadThatWinsNothing(t *testing.T) {
 		o.Chunk(3, 0, psn, 1, nil)
 	}
 	won := o.claim(&a)
-	if o.readDone(4, 0, won); len(won) != 0 || o.reads != 0 || o.repaired != 0 || o.missing() != 5 {
-		t.Errorf("won %v, %d reads under way, %d repaired, %d missing", won, o.reads, o.repaired, o.missing())
+	if o.readDone(4, 0, won); len(won) != 0 || o.fetch.reads != 0 || o.fetch.repaired != 0 || o.missing() != 5 {
+		t.Errorf("won %v, %d reads under way, %d repaired, %d missing", won, o.fetch.reads, o.fetch.repaired, o.missing())
 	}
 }
 

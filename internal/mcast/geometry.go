@@ -1,6 +1,7 @@
 package mcast
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -178,7 +179,11 @@ func newGeometry(s Shape, displs []int64, skip, limit int64) *Geometry {
 		g.base[sub] = b
 	}
 	g.chains = newChains(g)
-	g.digest, g.call = g.hash(), g.describe()
+	g.digest = g.hash()
+	g.call = wire.Call{Kind: s.Kind, Algo: wire.Mcast, Root: uint32(s.Root)}
+	for _, n := range s.Counts {
+		g.call.Bytes += uint64(n)
+	}
 	return g
 }
 
@@ -192,9 +197,7 @@ func (g *Geometry) hash() uint64 {
 	h := fnv.New64a()
 	var b [8]byte
 	put := func(v int64) {
-		for i := range b {
-			b[i] = byte(v >> (8 * i))
-		}
+		binary.LittleEndian.PutUint64(b[:], uint64(v))
 		h.Write(b[:])
 	}
 	put(int64(g.shape.Kind))
@@ -308,6 +311,14 @@ func (g *Geometry) Span(sub int, psn, n uint32) (off, length int64) {
 	off, _, _ = g.locate(sub, psn, i)
 	last, _, tail := g.locate(sub, psn+n-1, i)
 	return off, last + int64(tail) - off
+}
+
+// Spans calls f for each piece of the receive buffer that this round fills, in order. The pieces are
+// the same on all ranks and include a rank's own block.
+func (g *Geometry) Spans(f func(off, n int64)) {
+	for i, n := range g.counts {
+		f(g.displs[i], n)
+	}
 }
 
 // onlySender returns the sending rank if exactly one rank sends, and -1 otherwise.

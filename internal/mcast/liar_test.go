@@ -95,7 +95,7 @@ func TestOnlyNeighboursCount(t *testing.T) {
 			wire.Msg{Kind: wire.MsgActivate}, wire.Msg{Kind: wire.MsgChainSent}, wire.Msg{Kind: wire.MsgFinal},
 			wire.Msg{Kind: wire.MsgFetch, Ranges: []wire.Range{all}}, wire.Msg{Kind: wire.MsgAvail, Ranges: []wire.Range{all}},
 		)
-		if len(acts) > 0 || o.snd.active || o.finalGot || o.fetch[0].wantedCount > 0 {
+		if len(acts) > 0 || o.snd.active || o.final.received || o.fetch.subs[0].wanted.Count() > 0 {
 			t.Errorf("rank %d is listened to: %+v", from, acts)
 		}
 	}

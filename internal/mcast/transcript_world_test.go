@@ -30,8 +30,8 @@ func (s *worldScript) run(d clustertest.Command) string {
 	case "new":
 		s.open(d)
 	case "schedule":
-		for step := range s.g.Steps() {
-			s.printf("step %d: %v", step, s.g.ActiveGroup(step))
+		for step := range stepsOf(s.g) {
+			s.printf("step %d: %v", step, activeGroup(s.g, step))
 		}
 	case "start":
 		s.w.Round("start")

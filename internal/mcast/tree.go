@@ -1,9 +1,6 @@
 package mcast
 
-import (
-	"math/bits"
-	"slices"
-)
+import "slices"
 
 // parent and appendChildren define the static control tree of a communicator: a binomial tree over
 // the barrier's core, with the folded ranks below their partners. Its edges connect barrier partners,
@@ -12,22 +9,22 @@ func parent(rank, size int) int {
 	if rank == 0 {
 		return -1
 	}
-	if core := 1 << (bits.Len(uint(size)) - 1); rank >= core {
-		return rank - core
+	if c := core(size); rank >= c {
+		return rank - c
 	}
 	return rank & (rank - 1)
 }
 
 func appendChildren(to []int, rank, size int) []int {
-	core := 1 << (bits.Len(uint(size)) - 1)
-	if rank >= core {
+	c := core(size)
+	if rank >= c {
 		return to
 	}
-	for bit := 1; bit < core && rank&bit == 0; bit <<= 1 {
+	for bit := 1; bit < c && rank&bit == 0; bit <<= 1 {
 		to = append(to, rank|bit)
 	}
-	if rank+core < size {
-		to = append(to, rank+core)
+	if rank+c < size {
+		to = append(to, rank+c)
 	}
 	return to
 }
@@ -62,7 +59,6 @@ func AppendPeers(to []int, rank, size int) []int {
 type sentTree struct {
 	parent   int
 	children []int
-	waiting  int    // number of children that have not reported
 	heard    []bool // children that have reported
 	ownSent  bool   // whether this rank has sent everything
 	reported bool   // whether the parent knows that the subtree has finished
@@ -74,7 +70,7 @@ type sentTree struct {
 // ranks may send.
 func newSentTree(rank, size, only int) sentTree {
 	t := sentTree{parent: parent(rank, size), children: appendChildren(nil, rank, size)}
-	t.waiting, t.heard = len(t.children), make([]bool, len(t.children))
+	t.heard = make([]bool, len(t.children))
 	if only < 0 {
 		return t
 	}
@@ -88,10 +84,7 @@ func newSentTree(rank, size, only int) sentTree {
 		below = r
 	}
 	for i, c := range t.children {
-		if t.silent || c != below {
-			t.heard[i] = true
-			t.waiting--
-		}
+		t.heard[i] = t.silent || c != below
 	}
 	return t
 }
@@ -103,6 +96,8 @@ func (t *sentTree) childFinished(child int) bool {
 		return false
 	}
 	t.heard[i] = true
-	t.waiting--
 	return true
 }
+
+// finished reports whether this rank's subtree has sent everything.
+func (t *sentTree) finished() bool { return t.ownSent && !slices.Contains(t.heard, false) }
