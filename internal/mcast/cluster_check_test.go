@@ -148,8 +148,8 @@ func (m *member) Check() {
 		w.Failf("rank %d goes back from %v to %v", m.rank, m.phase, o.Phase())
 	}
 	m.phase = o.Phase()
-	if int(o.missing()) != m.unknown {
-		w.Failf("rank %d counts %d missing, it was not told of %d", m.rank, o.missing(), m.unknown)
+	if int(o.count.missing) != m.unknown {
+		w.Failf("rank %d counts %d missing, it was not told of %d", m.rank, o.count.missing, m.unknown)
 	}
 	for sub := range o.arrived {
 		a := &o.arrived[sub]

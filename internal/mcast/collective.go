@@ -31,11 +31,13 @@ type Collective struct {
 	left, right int
 	phase       step.Phase
 	times       step.Times
+	stats       step.Stats
 
 	bar     barrier
 	snd     sender
 	blocks  []blockEnd // by chain; nil if the rate of the link is unknown
 	tree    sentTree
+	count   tally
 	arrived []arrivals // by subgroup
 	cr      grants
 	cut     cutoff
@@ -60,7 +62,8 @@ func New(cfg Config) *Collective {
 	}
 	for s := range o.arrived {
 		p := newPlacement(g, s, cfg.Rank, cfg.Comm, cfg.Seq)
-		o.arrived[s], o.fetch.subs[s] = newArrivals(g, p, cfg.Rank, cfg.Flow == FlowCredit), newFetcher(p)
+		o.arrived[s] = newArrivals(&o.count, g, p, cfg.Rank, cfg.Flow == FlowCredit)
+		o.fetch.subs[s] = newFetcher(p)
 	}
 	return o
 }
@@ -117,7 +120,7 @@ func (o *Collective) Placed(now step.Time, sub int, q wire.Range, out []step.Act
 	}
 	if f.asked.Count() > 0 {
 		if late := f.asked.ClearRange(q.PSN, q.N); late > 0 {
-			a.late += uint64(late)
+			o.stats.Late += uint64(late)
 			o.cfg.Est.Late(now)
 		}
 	}
@@ -137,7 +140,7 @@ func (o *Collective) Placed(now step.Time, sub int, q wire.Range, out []step.Act
 	if o.cr.joined {
 		out = o.updateGrant(now, out)
 	}
-	if a.missing == 0 {
+	if o.count.missing == 0 {
 		out = o.settle(now, out)
 	}
 	return out
@@ -145,14 +148,6 @@ func (o *Collective) Placed(now step.Time, sub int, q wire.Range, out []step.Act
 
 // running reports whether the Collective has left the barrier and is not closed.
 func (o *Collective) running() bool { return o.phase >= step.Multicast && o.phase < step.Closed }
-
-// missing returns the number of chunks that are not yet reported as in place.
-func (o *Collective) missing() (n uint32) {
-	for i := range o.arrived {
-		n += o.arrived[i].missing
-	}
-	return n
-}
 
 // wireSize returns the size of some chunks on the network.
 func (o *Collective) wireSize(chunks uint64) int64 {
@@ -235,7 +230,7 @@ func (o *Collective) advanceBarrier(now step.Time, out []step.Action) []step.Act
 	if o.bar.exchanges > 0 {
 		o.cfg.Est.Latency(o.bar.waited / o.bar.exchanges)
 	}
-	o.times.Cutoff = o.cfg.Est.Slack(o.wireSize(uint64(o.missing())))
+	o.times.Cutoff = o.cfg.Est.Slack(o.wireSize(uint64(o.count.missing)))
 	o.adoptBarrierGrant(now, o.bar.grant)
 	o.snd.active = o.snd.active || o.snd.pred < 0
 	out = o.passTurn(o.pump(now, out))
@@ -252,9 +247,14 @@ func (o *Collective) settle(now step.Time, out []step.Action) []step.Action {
 		return out
 	}
 	h, compare := &o.final, o.cfg.Digest && o.g.size > 1
-	if !h.haveAll && o.missing() == 0 {
+	if !h.haveAll && o.count.missing == 0 {
 		h.haveAll = true
-		o.learnRate(now)
+		if o.times.Fetch == 0 {
+			o.cfg.Est.Received(o.wireSize(o.count.received), now-o.times.Barrier)
+		}
+		if o.stats.Late == 0 {
+			o.cfg.Est.InTime()
+		}
 	}
 	if h.haveAll && compare && !h.requested {
 		h.requested = true
@@ -286,21 +286,6 @@ func (o *Collective) settle(now step.Time, out []step.Action) []step.Action {
 		out = append(out, step.Action{Kind: step.ActClosed})
 	}
 	return out
-}
-
-// learnRate learns from the arrival of all chunks.
-func (o *Collective) learnRate(now step.Time) {
-	var chunks, late uint64
-	for i := range o.arrived {
-		chunks += o.arrived[i].received
-		late += o.arrived[i].late
-	}
-	if o.times.Fetch == 0 {
-		o.cfg.Est.Received(o.wireSize(chunks), now-o.times.Barrier)
-	}
-	if late == 0 {
-		o.cfg.Est.InTime()
-	}
 }
 
 // Timer returns the time at which the Collective needs EvTimer, or Never.

@@ -1,6 +1,7 @@
 package mcast
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/allcast/allcast/internal/place"
@@ -35,6 +36,29 @@ import (
 // A stalled sender first waits for the grant to arrive. Once any sender has needed an announcement,
 // chunks are being lost. From then on every sender announces what it sends as soon as it has left,
 // so that no sender has to stall first.
+
+// Flow is a flow-control policy.
+type Flow uint8
+
+// Policies.
+const (
+	// FlowNone sends as fast as the link allows. It suits lossless fabrics, as in the paper.
+	FlowNone Flow = iota
+	// FlowCredit limits senders to the room of the slowest receiver.
+	FlowCredit
+)
+
+var flowNames = []string{"none", "credit"}
+
+func (f Flow) String() string { return flowNames[f] }
+
+// ParseFlow parses the result of String.
+func ParseFlow(s string) (Flow, error) {
+	if f := slices.Index(flowNames, s); f >= 0 {
+		return Flow(f), nil
+	}
+	return 0, fmt.Errorf("unknown flow control %q: valid are none, credit", s)
+}
 
 // A Pool is the room of a process for datagrams that are not yet consumed. Operations of all its
 // communicators share it. A process has one pool for operations that it receives itself, and one for
@@ -206,13 +230,10 @@ func (o *Collective) clampToCredit(n uint32) uint32 {
 // updateGrant raises this rank's grant when it has consumed enough since the last update.
 func (o *Collective) updateGrant(now step.Time, out []step.Action) []step.Action {
 	c := &o.cr
-	if !c.on || !c.joined {
+	if !c.joined {
 		return out
 	}
-	consumed := uint64(o.snd.done)
-	for i := range o.arrived {
-		consumed += o.arrived[i].consumed
-	}
+	consumed := uint64(o.snd.done) + o.count.consumed
 	// Update when a quantum has been consumed. Update at once if senders have less than a quantum
 	// left, because an operation may hold very little room.
 	if consumed == c.consumed ||

@@ -1,6 +1,9 @@
 package mcast
 
-import "github.com/allcast/allcast/internal/step"
+import (
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
+)
 
 // cutoff is the timer after which missing chunks count as lost.
 type cutoff struct {
@@ -15,7 +18,7 @@ type cutoff struct {
 // earlier once everything is known to have been sent. That message took at least as long as the last
 // datagrams needed. Only chunks that may be in transit at the same time are worth waiting for.
 func (o *Collective) cutoffAt() step.Time {
-	missing := o.missing()
+	missing := o.count.missing
 	if missing == 0 || (o.phase != step.Multicast && o.phase != step.Fetch) || missing == o.fetch.asked() {
 		return step.Never
 	}
@@ -63,7 +66,9 @@ func (o *Collective) recordNews() {
 func (o *Collective) handleCutoff(now step.Time, out []step.Action) []step.Action {
 	o.cut.since = now
 	o.cut.idle++
-	out = o.requestMissing(out)
+	for sub := range o.arrived {
+		out = o.sendRanges(out, o.left, wire.MsgFetch, sub, o.fetch.subs[sub].request(o.arrived[sub].sent))
+	}
 	if o.phase == step.Multicast && o.fetch.asked() > 0 {
 		o.phase, o.times.Fetch, o.fetch.askedAt = step.Fetch, now, now
 	}

@@ -6,10 +6,10 @@ import "github.com/allcast/allcast/internal/step"
 // operations. It computes when a rank must consider a missing chunk lost: after N/B + alpha
 // (Section III-C).
 //
-// Alpha is the time of a message and its answer, with a margin for the variation. Each chunk that
-// arrives after it was considered lost increases alpha. Each operation without such a chunk reduces
-// the increase. Barrier samples include the time between the ranks' calls, so alpha is larger where
-// ranks call at very different times.
+// Alpha is the time of a message and its answer, with a margin for the variation. The samples are the
+// exchanges of each barrier and the first answer to each fetch. Each chunk that arrives after it was
+// considered lost increases alpha. Each operation without such a chunk reduces the increase. Barrier
+// samples include the time between the ranks' calls, so alpha is larger where that skew is large.
 type Estimator struct {
 	rate    float64   // B: measured receive rate in bytes per nanosecond
 	message step.Time // latency of a reliable message; 0 before the first measurement

@@ -21,11 +21,10 @@ const (
 // arrived. The neighbour offers each chunk as soon as it has it. The rank records the offers and reads
 // the chunks in long requests. Only a few requests are in flight, however many chunks were lost.
 type recovery struct {
-	subs     []fetcher
-	askedAt  step.Time // time of the first request, until the neighbour answers it
-	reads    int       // reads in progress
-	sub      int       // subgroup of the next read
-	repaired uint64
+	subs    []fetcher
+	askedAt step.Time // time of the first request, until the neighbour answers it
+	reads   int       // reads in progress
+	sub     int       // subgroup of the next read
 }
 
 // asked returns how many missing chunks this rank has requested.
@@ -149,16 +148,6 @@ func (f *fetcher) nextRead() (ranges []wire.Range) {
 	return ranges
 }
 
-// requestMissing requests the missing chunks from the left neighbour.
-func (o *Collective) requestMissing(out []step.Action) []step.Action {
-	for sub := range o.arrived {
-		if a := &o.arrived[sub]; a.missing > 0 {
-			out = o.sendRanges(out, o.left, wire.MsgFetch, sub, o.fetch.subs[sub].request(a.sent))
-		}
-	}
-	return out
-}
-
 // offerPlaced offers chunks that are now in place and that the right neighbour has requested.
 func (o *Collective) offerPlaced(sub int, placed []wire.Range, out []step.Action) []step.Action {
 	return o.sendRanges(out, o.right, wire.MsgAvail, sub, o.fetch.subs[sub].takeWanted(placed))
@@ -211,8 +200,8 @@ func (o *Collective) handleReadDone(now step.Time, sub int, ranges []wire.Range,
 		o.fetch.subs[sub].asked.ClearRange(q.PSN, q.N)
 	}
 	if n := wire.Chunks(ranges); n > 0 {
-		o.arrived[sub].missing -= n
-		o.fetch.repaired += uint64(n)
+		o.count.missing -= n
+		o.stats.Repaired += uint64(n)
 		o.recordProgress(now)
 		out = o.offerPlaced(sub, ranges, out)
 	}

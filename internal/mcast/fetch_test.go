@@ -65,7 +65,7 @@ func TestReadsAreBounded(t *testing.T) {
 	if ranges, n := reads(pending); n != MaxReads || ranges[0] != (wire.Range{PSN: 0, N: perRead}) {
 		t.Fatalf("%d reads of %v, want %d", n, ranges, MaxReads)
 	}
-	for read := 0; o.missing() > 0; read++ {
+	for read := 0; o.count.missing > 0; read++ {
 		a := pending[0]
 		if want := []wire.Range{{PSN: uint32(read) * perRead, N: perRead}}; !slices.Equal(a.Ranges, want) {
 			t.Fatalf("read %d is of %v, want %v", read, a.Ranges, want)
@@ -103,8 +103,8 @@ func TestReadThatWinsNothing(t *testing.T) {
 		o.Chunk(3, 0, psn, 1, nil)
 	}
 	won := o.claim(&a)
-	if o.readDone(4, 0, won); len(won) != 0 || o.fetch.reads != 0 || o.fetch.repaired != 0 || o.missing() != 5 {
-		t.Errorf("won %v, %d reads under way, %d repaired, %d missing", won, o.fetch.reads, o.fetch.repaired, o.missing())
+	if o.readDone(4, 0, won); len(won) != 0 || o.fetch.reads != 0 || o.stats.Repaired != 0 || o.count.missing != 5 {
+		t.Errorf("won %v, %d reads under way, %d repaired, %d missing", won, o.fetch.reads, o.stats.Repaired, o.count.missing)
 	}
 }
 

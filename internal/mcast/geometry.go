@@ -77,17 +77,11 @@ func Plan(s Shape, l wire.Layout) ([]*Geometry, error) {
 			ErrShape, senders, l.Capacity())
 	}
 	// A round carries perRound chunks of every block. A subgroup then carries at most
-	// senders * ceil(perRound/S) chunks, which must fit its PSNs.
-	perRound := maxChunks
-	if senders > 0 {
-		perRound = min(maxChunks, l.Capacity()/senders*int64(s.Subgroups))
-		// Chunk counters have 32 bits, also summed over all subgroups.
-		perRound = max(1, min(perRound, math.MaxInt32/senders))
-	}
-	rounds := int64(1)
-	if maxChunks > 0 {
-		rounds = (maxChunks + perRound - 1) / perRound
-	}
+	// senders * ceil(perRound/S) chunks, which must fit its PSNs. Chunk counters have 32 bits, also
+	// summed over all subgroups.
+	perRound := max(1, min(maxChunks,
+		l.Capacity()/max(1, senders)*int64(s.Subgroups), math.MaxInt32/max(1, senders)))
+	rounds := max(1, (maxChunks+perRound-1)/perRound)
 	if rounds > maxRounds {
 		return nil, fmt.Errorf("%w: %d bytes take %d rounds of %d chunks; use larger chunks or more PSN bits",
 			ErrShape, at, rounds, perRound*senders)
@@ -232,9 +226,6 @@ func (g *Geometry) Chains() int { return len(g.chains.members) }
 
 // Kind returns the kind of the collective.
 func (g *Geometry) Kind() wire.CallKind { return g.shape.Kind }
-
-// Root returns the root of a Broadcast.
-func (g *Geometry) Root() int { return g.shape.Root }
 
 // Bytes returns the size of this round in the receive buffer, including this rank's block.
 func (g *Geometry) Bytes() int64 { return g.bytes }

@@ -9,13 +9,7 @@ import (
 )
 
 // Stats returns the counters of the Collective.
-func (o *Collective) Stats() step.Stats {
-	s := step.Stats{Repaired: o.fetch.repaired}
-	for i := range o.arrived {
-		s.Late += o.arrived[i].late
-	}
-	return s
-}
+func (o *Collective) Stats() step.Stats { return o.stats }
 
 // Times returns the times at which the Collective reached its phases.
 func (o *Collective) Times() step.Times { return o.times }
@@ -84,8 +78,8 @@ func (o *Collective) Missing(name step.Namer) string {
 				if ranges > 1 {
 					b.WriteString(", ")
 				}
-				lo, _ := part(o.g.chunks[i], sub, o.g.subs)
-				first := int64(lo+q.PSN-block.PSN) + o.g.skip/o.g.chunk
+				_, inBlock, _ := o.g.locate(sub, q.PSN, i)
+				first := inBlock / o.g.chunk
 				fmt.Fprintf(&b, "%s chunks %d-%d", name.Name(rank), first, first+int64(q.N)-1)
 			}
 		}

@@ -35,8 +35,8 @@ func TestAuthorsMistakes(t *testing.T) {
 				}
 			}
 		}
-		if o.missing() != 1 || duplicates != 18 {
-			t.Errorf("%d missing, %d duplicates", o.missing(), duplicates)
+		if o.count.missing != 1 || duplicates != 18 {
+			t.Errorf("%d missing, %d duplicates", o.count.missing, duplicates)
 		}
 	})
 	t.Run("3: the cutoff is armed when the barrier ends, with alpha", func(t *testing.T) {

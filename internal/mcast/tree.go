@@ -54,8 +54,7 @@ func AppendPeers(to []int, rank, size int) []int {
 }
 
 // sentTree announces that everything has been sent. Each rank tells its parent once its subtree has
-// sent everything, and the top tells all ranks. A rank sends at most two messages, whatever the number of
-// chains. In a Broadcast only the ranks between the root and the top have anything to report.
+// sent everything, and the top tells all ranks. A silent subtree does not report.
 type sentTree struct {
 	parent   int
 	children []int
@@ -69,22 +68,16 @@ type sentTree struct {
 // newSentTree returns a rank's part of the tree. only is the one sending rank, or -1 if several
 // ranks may send.
 func newSentTree(rank, size, only int) sentTree {
-	t := sentTree{parent: parent(rank, size), children: appendChildren(nil, rank, size)}
-	t.heard = make([]bool, len(t.children))
-	if only < 0 {
-		return t
-	}
-	t.silent = true
-	below := -1 // child whose subtree contains the sending rank
-	for r := only; r >= 0; r = parent(r, size) {
-		if r == rank {
-			t.silent = false
-			break
+	silent := func(top int) bool { // whether no rank of the subtree below top sends
+		r := only
+		for r > top {
+			r = parent(r, size)
 		}
-		below = r
+		return only >= 0 && r != top
 	}
-	for i, c := range t.children {
-		t.heard[i] = t.silent || c != below
+	t := sentTree{parent: parent(rank, size), children: appendChildren(nil, rank, size), silent: silent(rank)}
+	for _, c := range t.children {
+		t.heard = append(t.heard, silent(c))
 	}
 	return t
 }

@@ -73,11 +73,7 @@ func (d *decoder) agree() *Agree {
 }
 
 func (d *decoder) words() []uint64 {
-	n := d.count(8, maxWords)
-	if n == 0 {
-		return nil
-	}
-	words := make([]uint64, n)
+	words := list[uint64](d, 8, maxWords)
 	for i := range words {
 		words[i] = d.u64()
 	}
