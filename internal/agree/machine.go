@@ -101,10 +101,8 @@ func (m *Machine) NextTimer() step.Time {
 	if m.outcome != nil || m.leader < 0 || m.hurry || m.cfg.Patience <= 0 {
 		return step.Never
 	}
-	return m.tickAt + m.tick()
+	return m.tickAt + max(1, m.cfg.Patience/timerChecks)
 }
-
-func (m *Machine) tick() step.Time { return max(1, m.cfg.Patience/timerChecks) }
 
 // Timer counts the expired timer, and stops waiting when patience runs out.
 func (m *Machine) Timer(now step.Time) {

@@ -51,10 +51,14 @@ func New(cfg Config) *Collective {
 	if cfg.Batch == 0 {
 		cfg.Batch = 16
 	}
+	only := -1
+	if len(g.senders) == 1 {
+		only = g.senders[0]
+	}
 	o := &Collective{
 		cfg: cfg, g: g, rank: cfg.Rank,
 		left: (cfg.Rank + n - 1) % n, right: (cfg.Rank + 1) % n,
-		snd: newSender(g, cfg.Rank), tree: newSentTree(cfg.Rank, n, g.onlySender()),
+		snd: newSender(g, cfg.Rank), tree: newSentTree(cfg.Rank, n, only),
 		arrived: make([]arrivals, g.subs), fetch: recovery{subs: make([]fetcher, g.subs)},
 	}
 	if cfg.Est.limits.LinkRate > 0 {
@@ -233,12 +237,8 @@ func (o *Collective) advanceBarrier(now step.Time, out []step.Action) []step.Act
 	o.times.Cutoff = o.cfg.Est.Slack(o.wireSize(uint64(o.count.missing)))
 	o.adoptBarrierGrant(now, o.bar.grant)
 	o.snd.active = o.snd.active || o.snd.pred < 0
-	out = o.passTurn(o.pump(now, out))
-	out = o.announceSent(now, out)
-	if o.cr.on {
-		out = o.reduceGrants(now, out)
-	}
-	return o.settle(now, out)
+	out = o.announceSent(now, o.passTurn(o.pump(now, out)))
+	return o.settle(now, o.reduceGrants(now, out))
 }
 
 // settle advances the Collective as far as its state allows.

@@ -84,8 +84,10 @@ func NewPool(size uint64, taken *place.Taken) *Pool {
 	return &Pool{size: max(1, size), taken: taken}
 }
 
-// Lent returns the room that operations hold.
+// Lent returns the room that operations hold. It may exceed the size of the pool.
 func (p *Pool) Lent() uint64 { return p.lent }
+
+func (p *Pool) free() uint64 { return p.size - min(p.size, p.lent) }
 
 // join lends room to a new operation of total chunks. It lends at most an eighth of the free room, or
 // half of it where there is plenty. Later operations therefore find room as well. An operation gets the
@@ -93,12 +95,9 @@ func (p *Pool) Lent() uint64 { return p.lent }
 // cannot finish before another one could hold all the room and wait for ever.
 func (p *Pool) join(total uint64) uint64 {
 	p.ops++
-	n := uint64(1)
-	if p.size > p.lent {
-		free := p.size - p.lent
-		// Where there is plenty, the first operation gets enough to start at full speed.
-		n = max(1, min(total, max(free/8, min(free/2, free-min(free, plenty)))))
-	}
+	free := p.free()
+	// Where there is plenty, the first operation gets enough to start at full speed.
+	n := max(1, min(total, max(free/8, min(free/2, free-min(free, plenty)))))
 	p.lent += n
 	return n
 }
@@ -118,11 +117,7 @@ func (p *Pool) extend(held, limit uint64) uint64 {
 	if held >= min(share, limit) {
 		return 0
 	}
-	var free uint64
-	if p.size > p.lent {
-		free = p.size - p.lent
-	}
-	n := min(share-held, limit-held, free)
+	n := min(share-held, limit-held, p.free())
 	if n == 0 && held == 0 {
 		n = 1
 	}

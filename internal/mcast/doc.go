@@ -35,9 +35,8 @@
 //   - A rank passes the turn on only when it knows that its own predecessor has finished. A chunk
 //     of the rank at position q of a chain therefore proves that all ranks up to q-2 have finished.
 //   - When all ranks have finished, the control tree tells all of them (tree.go): at most two
-//     messages per rank, for any number of chains. Its edges connect barrier partners, so the tree
-//     needs no connections of its own. In a Broadcast only the ranks between the root and the top
-//     of the tree have something to report.
+//     messages per rank, for any number of chains. In a Broadcast only the ranks between the root
+//     and the top of the tree have something to report.
 //
 // # When a chunk counts as lost
 //

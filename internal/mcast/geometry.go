@@ -311,11 +311,3 @@ func (g *Geometry) Spans(f func(off, n int64)) {
 		f(g.displs[i], n)
 	}
 }
-
-// onlySender returns the sending rank if exactly one rank sends, and -1 otherwise.
-func (g *Geometry) onlySender() int {
-	if len(g.senders) != 1 {
-		return -1
-	}
-	return g.senders[0]
-}

@@ -137,10 +137,8 @@ func (o *Collective) batch(lead uint32) (psn, n uint32) {
 func (o *Collective) handleSent(now step.Time, n uint32, out []step.Action) []step.Action {
 	s := &o.snd
 	s.done = min(s.done+n, s.handed)
-	out = o.pump(now, out)
-	out = o.passTurn(out)
-	out = o.updateGrant(now, out)
-	return o.announceSent(now, out)
+	out = o.passTurn(o.pump(now, out))
+	return o.announceSent(now, o.updateGrant(now, out))
 }
 
 // passTurn activates the successor. A rank does so only after all earlier ranks of its chain have

@@ -33,21 +33,14 @@ func appendChildren(to []int, rank, size int) []int {
 // size ranks: its ring neighbours and its barrier partners, which include its tree neighbours. Chain
 // neighbours depend on the Geometry and are not included.
 func AppendPeers(to []int, rank, size int) []int {
-	if size == 1 {
-		return to
+	n, b := len(to), newBarrier(rank, size, 0)
+	peers := []int{(rank + size - 1) % size, (rank + 1) % size}
+	for round := range b.last + 1 {
+		peers = append(peers, b.peer(round))
 	}
-	n := len(to)
-	add := func(r int) {
-		if r != rank && !slices.Contains(to[n:], r) {
-			to = append(to, r)
-		}
-	}
-	add((rank + size - 1) % size)
-	add((rank + 1) % size)
-	b := newBarrier(rank, size, 0)
-	for round := 0; round <= b.last; round++ {
-		if p := b.peer(round); p >= 0 {
-			add(p)
+	for _, p := range peers {
+		if p >= 0 && p != rank && !slices.Contains(to[n:], p) {
+			to = append(to, p)
 		}
 	}
 	return to

@@ -28,13 +28,11 @@ var ErrMalformed = errors.New("malformed message")
 // AppendMsg appends the encoding of m to b.
 func AppendMsg(b []byte, m *Msg) []byte {
 	le := binary.LittleEndian
-	b = append(b, byte(m.Kind))
-	b = le.AppendUint32(b, m.Comm)
+	b = le.AppendUint32(append(b, byte(m.Kind)), m.Comm)
 	b = le.AppendUint64(b, m.Seq)
 	switch m.Kind {
 	case MsgBarrier:
-		b = append(b, m.Round)
-		b = le.AppendUint64(b, m.Grant)
+		b = le.AppendUint64(append(b, m.Round), m.Grant)
 		b = appendCall(le.AppendUint64(b, m.Digest), m.Call)
 	case MsgReady:
 		b = appendCall(le.AppendUint64(b, m.Digest), m.Call)
@@ -48,8 +46,7 @@ func AppendMsg(b []byte, m *Msg) []byte {
 	case MsgGrantUp, MsgGrant:
 		b = le.AppendUint64(b, m.Grant)
 	case MsgMark:
-		b = le.AppendUint32(b, m.Rank)
-		b = append(b, b2u(m.Flag))
+		b = append(le.AppendUint32(b, m.Rank), b2u(m.Flag))
 		b = le.AppendUint16(b, uint16(len(m.Counts)))
 		for _, n := range m.Counts {
 			b = le.AppendUint32(b, n)
@@ -59,16 +56,14 @@ func AppendMsg(b []byte, m *Msg) []byte {
 	case MsgDead:
 		b = le.AppendUint32(b, m.Rank)
 	case MsgAbort:
-		b = le.AppendUint32(b, m.Rank)
-		b = append(b, m.Phase, m.Reason, b2u(m.Pair != nil))
+		b = append(le.AppendUint32(b, m.Rank), m.Phase, m.Reason, b2u(m.Pair != nil))
 		if m.Pair != nil {
 			for i, c := range m.Pair.Calls {
 				b = appendCall(le.AppendUint32(b, m.Pair.Ranks[i]), c)
 			}
 		}
 	case MsgWaitState:
-		b = le.AppendUint32(b, m.Rank)
-		b = append(b, m.State)
+		b = append(le.AppendUint32(b, m.Rank), m.State)
 	case MsgAgree:
 		b = appendAgree(b, m.Agree)
 	case MsgOffer:
