@@ -8,9 +8,9 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// newMachine returns a rank whose user has called, in a communicator whose ranks below leader are dead.
-func newMachine(rank, size, leader int) *Machine {
-	m := New(Config{Rank: rank, Size: size})
+// newMachine returns one of four ranks. Its user has called, and the ranks below leader are dead.
+func newMachine(rank, leader int) *Machine {
+	m := New(Config{Rank: rank, Size: 4})
 	for r := range leader {
 		m.Dead(r)
 	}
@@ -35,7 +35,7 @@ func steps(sends []Send) (all []wire.AgreeStep, to []int) {
 
 func ballot(leader, round uint64) uint64 { return leader<<32 | round }
 
-// A value of two ranks, accepted under a ballot.
+// accepted returns a membership of two ranks that was accepted under a ballot.
 func accepted(ballot uint64, id uint32) *wire.AgreeValue {
 	return &wire.AgreeValue{Ballot: ballot, ID: id, Ranks: newSet(4, 2, 3)}
 }
@@ -53,12 +53,12 @@ func TestAcceptsNoOldBallot(t *testing.T) {
 		want   bool
 	}{
 		{"an older ballot of the leader", 1, ballot(1, 4), false},
-		{"a ballot of the leader before", 1, ballot(0, 9), false},
+		{"a ballot of the previous leader", 1, ballot(0, 9), false},
 		{"the same ballot again", 1, ballot(1, 5), true},
 		{"a newer ballot", 1, ballot(1, 6), true},
 		{"a newer ballot of a rank that does not lead", 2, ballot(2, 0), false},
 	} {
-		m := newMachine(3, 4, 1)
+		m := newMachine(3, 1)
 		if got, _ := steps(hear(m, 1, propose(ballot(1, 5), 7))); !slices.Equal(got, []wire.AgreeStep{wire.AgreeAccept}) {
 			t.Fatalf("%s: the first proposal was answered with %v", c.name, got)
 		}
@@ -89,7 +89,7 @@ func TestNewLeaderProposesHighestBallot(t *testing.T) {
 		{[4]uint64{}, 0},
 	} {
 		for _, order := range [][]int{{2, 3}, {3, 2}} {
-			m := newMachine(1, 4, 0)
+			m := newMachine(1, 0)
 			if b := c.ballots[1]; b > 0 {
 				hear(m, 0, wire.Agree{Step: wire.AgreePropose, Ballot: b, Value: accepted(b, 1)})
 			}
@@ -129,7 +129,7 @@ func TestLeaderWaitsForAllStates(t *testing.T) {
 		{"a value", false, accepted(5, 7)},
 		{"a value, in a hurry", true, accepted(5, 7)},
 	} {
-		m := newMachine(1, 4, 1)
+		m := newMachine(1, 1)
 		if c.hurry {
 			m.Hurry(0)
 		}
@@ -155,7 +155,7 @@ func TestLeaderWaitsForAllStates(t *testing.T) {
 }
 
 // A rank that has decided tells the decision to every rank whose message shows that it has not. Other
-// messages need no answer, and a rank that was declared lost tells nobody.
+// messages need no answer, and a rank that was declared lost answers none.
 func TestStragglersAreReminded(t *testing.T) {
 	value := accepted(5, 7)
 	for _, c := range []struct {
@@ -169,7 +169,7 @@ func TestStragglersAreReminded(t *testing.T) {
 		{wire.Agree{Step: wire.AgreeCommit, Value: value}, false},
 		{wire.Agree{Step: wire.AgreeGone}, false},
 	} {
-		m := newMachine(3, 4, 0)
+		m := newMachine(3, 0)
 		if got, to := steps(hear(m, 0, wire.Agree{Step: wire.AgreeCommit, Value: value})); !slices.Equal(to, []int{1, 2}) {
 			t.Fatalf("forwarded the decision as %v to %v", got, to)
 		}
@@ -183,7 +183,7 @@ func TestStragglersAreReminded(t *testing.T) {
 		if m.Outcome() != value {
 			t.Errorf("step %d changed the decision to %+v", c.msg.Step, m.Outcome())
 		}
-		lost := newMachine(3, 4, 0)
+		lost := newMachine(3, 0)
 		lost.Dead(3)
 		if got := hear(lost, 1, c.msg); got != nil || lost.Outcome().Why != Excluded {
 			t.Errorf("a rank that is lost answered step %d with %+v", c.msg.Step, got)

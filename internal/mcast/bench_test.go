@@ -9,7 +9,7 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// BenchmarkIntake is what a datagram costs a receive worker, without the copy of its payload: one
+// BenchmarkIntake measures what a datagram costs a receive worker, without the copy of its payload: one
 // by one, and eight at a time where they were expected.
 func BenchmarkIntake(b *testing.B) {
 	for name, s := range map[string]Shape{

@@ -4,11 +4,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allcast/allcast/internal/wire"
 	"pgregory.net/rapid"
+
+	"github.com/allcast/allcast/internal/wire"
 )
 
-// bitModel is a Bitmap that is too simple to be wrong.
+// bitModel is a naive Bitmap.
 type bitModel []bool
 
 func (m bitModel) next(i, end uint32, want bool) uint32 {

@@ -67,7 +67,7 @@ func TestActiveGroupsPartitionTheSenders(t *testing.T) {
 	})
 }
 
-// Chains placed by topology are taken as they are, without those who send nothing.
+// Chains given by the topology are used as they are, without ranks that send nothing.
 func TestGroupsAreTakenAsGiven(t *testing.T) {
 	s := allgather(6, 4, 4, 1, 1)
 	s.Groups = [][]int{{5, 3, 1}, {}, {0, 2}, {4}}
@@ -108,7 +108,7 @@ func TestPositionIsABijection(t *testing.T) {
 	})
 }
 
-// before counts what a chain sends ahead of a member.
+// before is the number of chunks that a chain sends before a member.
 func TestChunksBefore(t *testing.T) {
 	s := allgather(5, 0, 4, 2, 1)
 	s.Counts = []int64{4, 9, 1, 16, 3} // 1, 3, 1, 4, 1 chunks; chains {0, 1} and {2, 3, 4}

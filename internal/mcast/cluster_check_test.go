@@ -102,7 +102,7 @@ func (m *member) checkComplete() {
 	case m.complete:
 		w.Failf("rank %d completes twice", m.rank)
 	case m.missing > 0 || m.reads() > 0:
-		w.Failf("rank %d completes with %d chunks missing and %d reads under way", m.rank, m.missing, m.reads())
+		w.Failf("rank %d completes with %d chunks missing and %d reads in progress", m.rank, m.missing, m.reads())
 	case !c.allLeft(m.rank) || m.handed != m.told:
 		w.Failf("rank %d completes before its sends have", m.rank)
 	case len(c.ranks) > 1 && !m.final:
@@ -114,7 +114,7 @@ func (m *member) checkComplete() {
 	m.sameBytes()
 }
 
-// reads counts the reads under way that will place something.
+// reads counts the reads in progress that will place a chunk.
 func (m *member) reads() (n int) {
 	for _, r := range m.fetch.Items() {
 		if len(r.ranges) > 0 {

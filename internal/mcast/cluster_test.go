@@ -158,7 +158,7 @@ func (w *world) memory(s Shape) *cluster {
 	return c
 }
 
-// open makes a round on all ranks, none of which has started it.
+// open creates a round on all ranks. No rank has started it.
 func (c *cluster) open(g *Geometry, net network, cfg Config) *cluster {
 	round := *c
 	c = &round

@@ -68,7 +68,7 @@ func TestEstimatorStaysWithinItsLimits(t *testing.T) {
 	})
 }
 
-// B goes to what is measured, from both sides.
+// B converges to the measured rate from both sides.
 func TestEstimatorLearnsTheRate(t *testing.T) {
 	for _, start := range []float64{0.125, 7, 100} {
 		e := NewEstimator(Limits{LinkRate: start})

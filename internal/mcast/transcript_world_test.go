@@ -13,9 +13,9 @@ import (
 //	new       as for one Collective, without rank
 //	schedule  the active group of each step
 //	start     all ranks
-//	messages  every message that is under way arrives
+//	messages  every message in flight arrives
 //	multicast all chunks handed to the fabric leave and arrive; lose=(RANK:PSN,..)
-//	reads     the reads under way end
+//	reads     the reads in progress end
 //	wait      until the next timer of any rank
 //	state
 type worldScript struct {
