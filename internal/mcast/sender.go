@@ -2,6 +2,7 @@ package mcast
 
 import (
 	"math"
+	"slices"
 
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
@@ -164,7 +165,7 @@ func (o *Collective) passTurn(out []step.Action) []step.Action {
 func (o *Collective) announceSent(now step.Time, out []step.Action) []step.Action {
 	t := &o.tree
 	t.ownSent = t.ownSent || (o.phase >= step.Multicast && o.snd.finished())
-	if t.reported || !t.finished() {
+	if !t.ownSent || t.reported || slices.Contains(t.heard, false) {
 		return out
 	}
 	t.reported = true

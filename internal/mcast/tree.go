@@ -84,6 +84,3 @@ func (t *sentTree) childFinished(child int) bool {
 	t.heard[i] = true
 	return true
 }
-
-// finished reports whether this rank's subtree has sent everything.
-func (t *sentTree) finished() bool { return t.ownSent && !slices.Contains(t.heard, false) }
