@@ -37,7 +37,7 @@
 // Hence only v is ever decided. A leader that learns of no accepted value may propose any value, and a
 // different one if a rank dies before the decision. A leader cannot change a value that it took over,
 // because some rank may have acted on it. This holds even if a rank of that value has died since. The
-// new communicator is then broken from the start on all its ranks, and has to be shrunk in turn.
+// new communicator is then broken from the start on all its ranks, and has to be shrunk again.
 //
 // # Why it ends
 //

@@ -1,6 +1,10 @@
 package agree
 
-import "github.com/allcast/allcast/internal/wire"
+import (
+	"slices"
+
+	"github.com/allcast/allcast/internal/wire"
+)
 
 // lead is the state of the leader.
 type lead struct {
@@ -16,22 +20,13 @@ type lead struct {
 
 // startLeading asks every rank for its state.
 func (m *Machine) startLeading() {
-	m.lead = &lead{
-		known: newSet(m.cfg.Size), called: newSet(m.cfg.Size), accepted: newSet(m.cfg.Size), highest: m.value,
-	}
-	m.broadcast(wire.Agree{Step: wire.AgreeAsk, Ballot: m.ballot(), Dead: m.dead.copy()})
+	n := m.cfg.Size
+	m.lead = &lead{known: newSet(n), called: newSet(n), accepted: newSet(n), highest: m.value}
+	m.broadcast(-1, wire.Agree{Step: wire.AgreeAsk, Ballot: m.ballot(), Dead: slices.Clone(m.dead)})
 }
 
 // ballot returns the current ballot of this leader. Ballots of later leaders are higher.
 func (m *Machine) ballot() uint64 { return uint64(m.cfg.Rank)<<32 | uint64(m.lead.round) }
-
-func (m *Machine) broadcast(a wire.Agree) {
-	for r := range m.cfg.Size {
-		if m.present(r) {
-			m.send(r, a)
-		}
-	}
-}
 
 // recordState handles the state of a rank, solicited or not. A rank that addresses this one as its
 // leader has given up all lower ranks.
@@ -60,7 +55,7 @@ func (m *Machine) advance() {
 		}
 		l.proposed.Ballot = m.ballot()
 		m.value = l.proposed
-		m.broadcast(wire.Agree{Step: wire.AgreePropose, Ballot: l.proposed.Ballot, Value: l.proposed})
+		m.broadcast(-1, wire.Agree{Step: wire.AgreePropose, Ballot: l.proposed.Ballot, Value: l.proposed})
 	}
 	if m.includesPresent(l.accepted) {
 		m.decide(l.proposed, m.cfg.Rank)
@@ -69,15 +64,7 @@ func (m *Machine) advance() {
 
 // outdated reports whether a rank of a proposed membership has died.
 func (m *Machine) outdated(v *wire.AgreeValue) bool {
-	if v.Why != Agreed {
-		return false
-	}
-	for _, r := range Set(v.Ranks).Ranks() {
-		if m.dead.Has(r) {
-			return true
-		}
-	}
-	return false
+	return v.Why == Agreed && slices.ContainsFunc(Set(v.Ranks).Ranks(), m.dead.Has)
 }
 
 // includesPresent reports whether a set contains all other participating ranks.
@@ -101,28 +88,25 @@ func (m *Machine) choose() *wire.AgreeValue {
 		return &v
 	}
 	l.free = true
-	living, late, closed := newSet(m.cfg.Size), newSet(m.cfg.Size), newSet(m.cfg.Size)
-	nLate, nClosed := 0, 0
+	var living, late, closed []int
 	for r := range m.cfg.Size {
 		switch {
 		case m.dead.Has(r):
 		case m.gone.Has(r):
-			closed.add(r)
-			nClosed++
+			closed = append(closed, r)
 		case l.called.Has(r) || (r == m.cfg.Rank && m.called):
-			living.add(r)
+			living = append(living, r)
 		default:
-			late.add(r)
-			nLate++
+			late = append(late, r)
 		}
 	}
 	switch {
-	case nClosed > 0:
-		return &wire.AgreeValue{Why: Closed, Ranks: closed}
-	case nLate == 0:
-		return &wire.AgreeValue{ID: m.id, Ranks: living}
+	case closed != nil:
+		return &wire.AgreeValue{Why: Closed, Ranks: newSet(m.cfg.Size, closed...)}
+	case late == nil:
+		return &wire.AgreeValue{ID: m.id, Ranks: newSet(m.cfg.Size, living...)}
 	case l.hurry || m.hurry:
-		return &wire.AgreeValue{Why: Late, Ranks: late}
+		return &wire.AgreeValue{Why: Late, Ranks: newSet(m.cfg.Size, late...)}
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package agree
 
 import (
+	"slices"
+
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -86,8 +88,7 @@ func (m *Machine) Dead(rank int) {
 	}
 	m.dead.add(rank)
 	if rank == m.cfg.Rank && m.outcome == nil {
-		m.outcome = &wire.AgreeValue{Why: Excluded, Ranks: newSet(m.cfg.Size)}
-		Set(m.outcome.Ranks).add(rank)
+		m.outcome = &wire.AgreeValue{Why: Excluded, Ranks: newSet(m.cfg.Size, rank)}
 		return
 	}
 	if m.leader >= 0 {
@@ -100,10 +101,8 @@ func (m *Machine) NextTimer() step.Time {
 	if m.outcome != nil || m.leader < 0 || m.hurry || m.cfg.Patience <= 0 {
 		return step.Never
 	}
-	return m.tickAt + m.tick()
+	return m.tickAt + max(1, m.cfg.Patience/timerChecks)
 }
-
-func (m *Machine) tick() step.Time { return max(1, m.cfg.Patience/timerChecks) }
 
 // Timer counts the expired timer, and stops waiting when patience runs out.
 func (m *Machine) Timer(now step.Time) {
@@ -197,11 +196,7 @@ func (m *Machine) accept(from int, a *wire.Agree) {
 // decide ends the agreement. This rank tells all others before it acts on the decision.
 func (m *Machine) decide(v *wire.AgreeValue, from int) {
 	m.outcome, m.lead = v, nil
-	for r := range m.cfg.Size {
-		if r != from && m.present(r) {
-			m.send(r, wire.Agree{Step: wire.AgreeCommit, Value: v})
-		}
-	}
+	m.broadcast(from, wire.Agree{Step: wire.AgreeCommit, Value: v})
 }
 
 // present reports whether r is another participating rank.
@@ -210,6 +205,15 @@ func (m *Machine) present(r int) bool {
 }
 
 func (m *Machine) send(to int, a wire.Agree) { m.sends = append(m.sends, Send{to, a}) }
+
+// broadcast sends a message to all other participating ranks except one.
+func (m *Machine) broadcast(except int, a wire.Agree) {
+	for r := range m.cfg.Size {
+		if r != except && m.present(r) {
+			m.send(r, a)
+		}
+	}
+}
 
 // activate starts the clock when this rank first learns of the agreement.
 func (m *Machine) activate(now step.Time) {
@@ -222,7 +226,7 @@ func (m *Machine) activate(now step.Time) {
 // reportChange tells the leader about a change of this rank's state.
 func (m *Machine) reportChange(now step.Time) {
 	if m.leader < 0 {
-		m.activate(now)
+		m.activate(now) // reports to the elected leader
 	} else {
 		m.report()
 	}
@@ -232,7 +236,7 @@ func (m *Machine) reportChange(now step.Time) {
 func (m *Machine) report() {
 	if m.lead == nil {
 		m.send(m.leader, wire.Agree{
-			Step: wire.AgreeState, Called: m.called, Hurry: m.hurry, Dead: m.dead.copy(), Value: m.value,
+			Step: wire.AgreeState, Called: m.called, Hurry: m.hurry, Dead: slices.Clone(m.dead), Value: m.value,
 		})
 	}
 }

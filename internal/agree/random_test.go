@@ -14,8 +14,8 @@ import (
 
 var seeds = flag.Int("agree.seeds", 10_000, "random runs")
 
-// cluster is ranks that agree. The links between them keep their order, and every death is noticed in
-// time. With rumours, ranks that live are taken for dead as well.
+// cluster is a communicator whose ranks agree. Links deliver in order, and all ranks eventually learn of
+// every death. With rumours, ranks also declare living ranks dead.
 type cluster struct {
 	*clustertest.Cluster
 	ranks   []*member
@@ -28,9 +28,9 @@ type member struct {
 	c      *cluster
 	m      *Machine
 	links  []*clustertest.Queue[wire.Agree] // by sender
-	dead   bool                             // or taken for dead
-	wrong  bool                             // whether it lives all the same
-	told   []bool                           // by rank: whose death it knows
+	dead   bool                             // or declared dead
+	wrong  bool                             // whether it was declared dead but lives
+	told   []bool                           // ranks that it knows to be dead
 	called bool
 	early  Set // ranks that it knew to be dead when it called
 }
@@ -49,7 +49,7 @@ func newCluster(t *testing.T, seed uint64, rumours bool) *cluster {
 				m.message(from, &a)
 			}))
 		}
-		if c.Rand.IntN(20) != 0 { // otherwise its user never comes
+		if c.Rand.IntN(20) != 0 { // otherwise its user never calls
 			clustertest.NewQueue(c.Cluster, "call", m.Rank, r, m.call).Push(struct{}{})
 		}
 	}
@@ -80,7 +80,7 @@ func (m *member) Check()     {}
 func (m *member) Done() bool { return m.m.Outcome() != nil }
 
 func (m *member) String() string {
-	return fmt.Sprintf("taken for dead %v, wrongly %v, called %v, outcome %+v", m.dead, m.wrong, m.called, m.m.Outcome())
+	return fmt.Sprintf("declared dead %v, wrongly %v, called %v, outcome %+v", m.dead, m.wrong, m.called, m.m.Outcome())
 }
 
 // crash kills a rank. A random first part of the messages on each of its links still arrives.
@@ -90,11 +90,11 @@ func (m *member) crash() {
 		q.Truncate(m.c.Rand.IntN(q.Len() + 1))
 	}
 	m.c.Kill(m.Rank)
-	m.takenForDead()
+	m.declareDead()
 }
 
-// takenForDead makes all ranks learn of a death at some time, the rank itself too if it lives.
-func (m *member) takenForDead() {
+// declareDead makes all ranks learn of a death eventually. A rank that lives learns of its own.
+func (m *member) declareDead() {
 	m.dead, m.wrong = true, !m.Dead
 	for _, r := range m.c.ranks {
 		clustertest.NewQueue(m.c.Cluster, "death", r.Rank, m.ID, func(died int) {
@@ -107,7 +107,7 @@ func (m *member) takenForDead() {
 	}
 }
 
-// call lets a user come. The agreement must heed the deaths that the rank knows of then.
+// call makes the user of the rank call. The agreement must exclude the ranks that it knows to be dead.
 func (m *member) call(struct{}) {
 	for died, told := range m.told {
 		if told {
@@ -121,11 +121,11 @@ func (m *member) call(struct{}) {
 
 func (m *member) message(from int, a *wire.Agree) {
 	if m.told[from] {
-		return // a rank ignores the dead
+		return // a rank ignores messages of dead ranks
 	}
 	for _, d := range Set(a.Dead).Ranks() {
 		if !m.c.ranks[d].dead {
-			m.c.Failf("rank %d says that %d is dead, which lives", from, d)
+			m.c.Failf("rank %d declares rank %d dead, which lives", from, d)
 		}
 		m.told[d] = true // the message tells the machine
 	}
@@ -141,7 +141,7 @@ func (c *cluster) run() {
 			living := slices.DeleteFunc(slices.Clone(c.ranks), func(m *member) bool { return m.dead })
 			if m := c.ranks[c.Rand.IntN(len(c.ranks))]; len(living) > 1 && !m.dead {
 				if c.rumours && c.Rand.IntN(2) == 0 {
-					m.takenForDead()
+					m.declareDead()
 				} else {
 					m.crash()
 				}
@@ -157,13 +157,13 @@ func (c *cluster) run() {
 			return
 		}
 		if events > 100_000 {
-			c.Failf("it never ends")
+			c.Failf("the agreement does not end")
 		}
 	}
 }
 
-// known reports whether a rank knew of a death when it called; with rumours, only ranks count that the
-// others surely listened to.
+// known reports whether some rank knew of a death when it called. With rumours, only ranks count that were
+// never declared dead: the others may have ignored the rest.
 func (c *cluster) known(died int) bool {
 	return slices.ContainsFunc(c.ranks, func(m *member) bool { return m.early.Has(died) && (!c.rumours || !m.dead) })
 }
@@ -177,7 +177,7 @@ func (c *cluster) check() {
 		v := m.m.Outcome()
 		if m.wrong {
 			if v == nil && m.called {
-				c.Failf("rank %d was left out and does not know", r)
+				c.Failf("rank %d was excluded and does not know", r)
 			}
 			continue
 		}
@@ -189,7 +189,7 @@ func (c *cluster) check() {
 		case first == nil:
 			first = v
 		case first.Why != v.Why || first.ID != v.ID || !reflect.DeepEqual(first.Ranks, v.Ranks):
-			c.Failf("rank %d: %+v, another one: %+v", r, v, first)
+			c.Failf("rank %d decided %+v, another rank %+v", r, v, first)
 		}
 		if v.Why != Agreed {
 			continue
@@ -197,13 +197,13 @@ func (c *cluster) check() {
 		for _, x := range Set(v.Ranks).Ranks() {
 			switch {
 			case c.known(x):
-				c.Failf("rank %d was dead before, and is among the survivors", x)
+				c.Failf("rank %d is among the survivors, but was known to be dead", x)
 			case !c.ranks[x].called:
-				c.Failf("rank %d is among the survivors and never came", x)
+				c.Failf("rank %d is among the survivors, but its user has not called", x)
 			}
 		}
 		if !Set(v.Ranks).Has(r) && !m.dead {
-			c.Failf("rank %d lives and is left out of %v", r, Set(v.Ranks).Ranks())
+			c.Failf("rank %d lives, but is not among the survivors %v", r, Set(v.Ranks).Ranks())
 		}
 	}
 }
@@ -228,15 +228,15 @@ func (c *cluster) decided() *member {
 	return c.ranks[i]
 }
 
-// Ranks that live are taken for lost: they learn it, and the others agree all the same.
+// Living ranks that are declared dead learn of it, and the others still agree.
 func TestRumours(t *testing.T) {
 	t.Parallel()
 	out, differs := 0, 0
 	n := runs(func(seed uint64) {
 		c := newCluster(t, seed, true)
 		c.run()
-		// A rank that really died counts for less here: its decision under a leader that was given up may
-		// differ from that of the others.
+		// The decision of a rank that really died does not count here: it may have followed a leader that
+		// the others had declared dead.
 		for _, m := range c.ranks {
 			if m.Dead {
 				m.m.outcome = nil
@@ -256,10 +256,10 @@ func TestRumours(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d runs: %d times a rank learned that it is out, %d times it had gone on without the others before",
+	t.Logf("%d runs: a rank learned %d times that it is excluded, and had decided differently %d times",
 		n, out, differs)
 	if out == 0 {
-		t.Error("no rank was left out")
+		t.Error("no rank was excluded")
 	}
 }
 
@@ -279,9 +279,9 @@ func TestRandom(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d runs: %d agreed (%d of them with a rank that died meanwhile), %d found a rank late",
+	t.Logf("%d runs: %d agreed (%d of them with a rank that has died since), %d found a rank late",
 		n, count[Agreed], withDead, count[Late])
 	if count[Agreed] == 0 || count[Late] == 0 || withDead == 0 {
-		t.Error("some outcome was never reached")
+		t.Error("some outcome did not occur")
 	}
 }

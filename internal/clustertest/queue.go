@@ -19,7 +19,7 @@ const (
 // Faults are the probabilities with which a queue loses, duplicates and reorders events.
 type Faults struct{ Loss, Duplicate, Reorder float64 }
 
-// Pending is what an Order sees of a Queue.
+// Pending is an Order's view of a Queue.
 type Pending struct {
 	Kind   string
 	At     *Rank

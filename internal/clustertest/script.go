@@ -38,7 +38,7 @@ func RunScripts(t *testing.T, pattern string, start func() func(Command) string)
 	}
 }
 
-// Unknown fails the test because nobody knows the command.
+// Unknown fails the test because the command is unknown.
 func (d Command) Unknown() string {
 	d.Fatalf(d.T, "unknown command %s", d.Cmd)
 	return ""

@@ -116,9 +116,8 @@ func TestReceivePathDoesNotAllocate(t *testing.T) {
 	check("Bitmap", func() {
 		b.Set(at)
 		b.SetRange(at, 100)
-		b.Count(at, 100)
 		b.ClearRange(at, 50)
-		at = b.NextClear(b.NextSet(0, b.Len()), b.Len())
+		at = b.NextClear(b.NextSet(0, b.n), b.n)
 	})
 	buf := make([]byte, 0, wire.MaxMsg)
 	m := wire.Msg{Kind: wire.MsgFetch, Ranges: make([]wire.Range, 8)}

@@ -3,9 +3,10 @@ package mcast
 import "github.com/allcast/allcast/internal/wire"
 
 // arrivals holds what a Collective knows about one subgroup beyond its Placement: how many chunks each
-// sender is known to have sent, and which chunks the slow path handles.
+// sender is known to have sent.
 type arrivals struct {
 	*Placement
+	*tally
 	ownIndex int // index of this rank among the senders, or -1
 
 	// sent[i] is the number of sender i's chunks in this subgroup that are known to have been
@@ -16,18 +17,19 @@ type arrivals struct {
 	// messages may still wait in the queue. Used for credit; nil without credit.
 	seen []uint32
 	full []int32 // per chain: number of leading members known to have sent everything
-
-	asked *Bitmap // missing chunks requested from the left neighbour; nil before the first request
-
-	missing  uint32 // chunks not yet reported as in place
-	received uint64 // chunks placed by datagrams
-	consumed uint64 // sum of seen
-	late     uint64 // chunks that a datagram brought after they had been requested
 }
 
-func newArrivals(g *Geometry, p *Placement, rank int, credit bool) arrivals {
+// tally counts the chunks of all subgroups.
+type tally struct {
+	missing  uint32 // chunks not yet reported as in place
+	received uint64 // chunks placed by datagrams
+	consumed uint64 // sum of all seen
+}
+
+func newArrivals(t *tally, g *Geometry, p *Placement, rank int, credit bool) arrivals {
+	t.missing += p.Len() - p.own.N
 	a := arrivals{
-		Placement: p, ownIndex: int(g.index[rank]), missing: p.Len() - p.own.N,
+		Placement: p, tally: t, ownIndex: int(g.index[rank]),
 		sent: make([]uint32, len(g.senders)), full: make([]int32, len(g.chains.members)),
 	}
 	if credit {

@@ -48,7 +48,7 @@ func (w *sentChunks) maySend(i int) bool {
 type tracked struct{ arrivals }
 
 func track(g *Geometry, sub, rank int, credit bool) *tracked {
-	return &tracked{newArrivals(g, newPlacement(g, sub, rank, 0, 0), rank, credit)}
+	return &tracked{newArrivals(&tally{}, g, newPlacement(g, sub, rank, 0, 0), rank, credit)}
 }
 
 // accept takes a datagram.

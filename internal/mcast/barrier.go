@@ -1,6 +1,10 @@
 package mcast
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/allcast/allcast/internal/step"
+)
 
 // barrier is the RNR barrier: recursive doubling for any number of ranks P. Let core be the largest
 // power of two that does not exceed P. Each of the P-core ranks above it folds into a partner, the
@@ -22,26 +26,32 @@ type barrier struct {
 	sent       bool   // whether this rank has sent its message of the current round
 	received   uint64 // rounds whose message has arrived, one bit each; messages may arrive early
 	grant      uint64 // minimum of the credit values received so far
+
+	sentAt    step.Time // time of this rank's last message
+	waited    step.Time // summed time from such a message to the partner's message
+	exchanges step.Time // number of exchanges in waited
 }
 
 func newBarrier(rank, size int, grant uint64) barrier {
-	k := bits.Len(uint(size)) - 1
-	b := barrier{rank: rank, size: size, core: 1 << k, last: k + 1, grant: grant}
+	b := barrier{rank: rank, size: size, core: core(size), last: bits.Len(uint(size)), grant: grant}
 	b.settle()
 	return b
 }
+
+// core returns the largest power of two that does not exceed size.
+func core(size int) int { return 1 << (bits.Len(uint(size)) - 1) }
 
 // peer returns the rank that this rank exchanges messages with in a round, or -1 for none.
 func (b *barrier) peer(round int) int {
 	switch {
 	case round == 0 || round == b.last:
-		if b.rank >= b.core {
+		if b.folded() {
 			return b.rank - b.core
 		}
 		if b.rank+b.core < b.size {
 			return b.rank + b.core
 		}
-	case b.rank < b.core:
+	case !b.folded():
 		return b.rank ^ 1<<(round-1)
 	}
 	return -1
@@ -51,24 +61,12 @@ func (b *barrier) folded() bool { return b.rank >= b.core }
 
 // sends reports whether this rank sends in a round that it takes part in.
 func (b *barrier) sends(round int) bool {
-	switch round {
-	case 0:
-		return b.folded()
-	case b.last:
-		return !b.folded()
-	}
-	return true
+	return round != 0 && round != b.last || b.folded() == (round == 0)
 }
 
 // waits reports whether this rank waits for a message in a round that it takes part in.
 func (b *barrier) waits(round int) bool {
-	switch round {
-	case 0:
-		return !b.folded()
-	case b.last:
-		return b.folded()
-	}
-	return true
+	return round != 0 && round != b.last || b.folded() == (round == b.last)
 }
 
 // settle skips rounds in which this rank has no peer.
@@ -86,17 +84,21 @@ func (b *barrier) accepts(from, round int) bool {
 }
 
 // receive records a message, possibly of a later round than the current one.
-func (b *barrier) receive(round int, grant uint64) {
+func (b *barrier) receive(now step.Time, round int, grant uint64) {
+	if round == b.round && b.sent {
+		b.waited += now - b.sentAt
+		b.exchanges++
+	}
 	b.received |= 1 << round
 	// Merging a message of a later round is harmless: the minimum is idempotent.
 	b.grant = min(b.grant, grant)
 }
 
 // next advances as far as the received messages allow and returns the next message to send, if any.
-func (b *barrier) next() (to, round int, ok bool) {
+func (b *barrier) next(now step.Time) (to, round int, ok bool) {
 	for !b.done() {
 		if b.sends(b.round) && !b.sent {
-			b.sent = true
+			b.sent, b.sentAt = true, now
 			return b.peer(b.round), b.round, true
 		}
 		if b.waits(b.round) && b.received&(1<<b.round) == 0 {

@@ -46,7 +46,7 @@ func newBarrierCluster(t *testing.T, seed uint64, size int) *barrierCluster {
 			if !b.accepts(m.from, m.round) {
 				c.Failf("rank %d refuses round %d of rank %d", r, m.round, m.from)
 			}
-			b.receive(m.round, m.grant)
+			b.receive(0, m.round, m.grant)
 			c.flush(r)
 		})
 		b.inbox.Held = true
@@ -63,7 +63,7 @@ func newBarrierCluster(t *testing.T, seed uint64, size int) *barrierCluster {
 // flush sends the messages of a rank that are due.
 func (c *barrierCluster) flush(rank int) {
 	b := c.ranks[rank]
-	for to, round, ok := b.next(); ok; to, round, ok = b.next() {
+	for to, round, ok := b.next(0); ok; to, round, ok = b.next(0) {
 		c.ranks[to].inbox.Push(barrierMsg{rank, round, b.grant})
 		c.sent++
 	}

@@ -15,33 +15,25 @@ type chains struct {
 func newChains(g *Geometry) chains {
 	n := len(g.senders)
 	c := chains{of: make([]int32, n), pos: make([]int32, n), before: make([]uint64, n)}
-	if g.shape.Groups != nil {
-		for _, group := range g.shape.Groups {
-			var m []int
-			for _, r := range group {
-				if i := g.index[r]; i >= 0 {
-					m = append(m, int(i))
-				}
-			}
-			if m != nil {
-				c.members = append(c.members, m)
-			}
-		}
-	} else {
+	groups := g.shape.Groups
+	if groups == nil {
 		m := min(g.shape.Chains, n)
 		for k := range m {
-			var chain []int
-			for i := k * n / m; i < (k+1)*n/m; i++ {
-				chain = append(chain, i)
-			}
-			c.members = append(c.members, chain)
+			groups = append(groups, g.senders[k*n/m:(k+1)*n/m])
 		}
 	}
-	c.length = make([]uint64, len(c.members))
-	for k, chain := range c.members {
-		for p, i := range chain {
-			c.of[i], c.pos[i], c.before[i] = int32(k), int32(p), c.length[k]
-			c.length[k] += uint64(g.chunks[i])
+	for _, ranks := range groups {
+		var chain []int
+		var length uint64
+		for _, r := range ranks {
+			if i := g.index[r]; i >= 0 {
+				c.of[i], c.pos[i], c.before[i] = int32(len(c.members)), int32(len(chain)), length
+				chain = append(chain, int(i))
+				length += uint64(g.chunks[i])
+			}
+		}
+		if chain != nil {
+			c.members, c.length = append(c.members, chain), append(c.length, length)
 		}
 	}
 	return c
@@ -62,26 +54,6 @@ func (g *Geometry) neighbours(rank int) (pred, succ int) {
 		succ = g.senders[chain[p+1]]
 	}
 	return
-}
-
-// ActiveGroup returns the ranks that multicast at a step of the schedule, in chain order.
-func (g *Geometry) ActiveGroup(step int) []int {
-	var ranks []int
-	for _, chain := range g.chains.members {
-		if step < len(chain) {
-			ranks = append(ranks, g.senders[chain[step]])
-		}
-	}
-	return ranks
-}
-
-// Steps returns the length of the longest chain.
-func (g *Geometry) Steps() int {
-	steps := 0
-	for _, chain := range g.chains.members {
-		steps = max(steps, len(chain))
-	}
-	return steps
 }
 
 // position returns the place of the j-th chunk of chain k in the merged order of all chains:

@@ -36,8 +36,8 @@ func TestEverySenderIsInOneChain(t *testing.T) {
 		if s.Groups == nil && g.Chains() > 0 && (longest-shortest > 1 || shortest == 0) {
 			t.Fatalf("chains of %d to %d ranks", shortest, longest)
 		}
-		if g.Steps() != longest {
-			t.Fatalf("%d steps, the longest chain has %d", g.Steps(), longest)
+		if stepsOf(g) != longest {
+			t.Fatalf("%d steps, the longest chain has %d", stepsOf(g), longest)
 		}
 		for r, n := range s.Counts {
 			if pred, succ := g.neighbours(r); n == 0 && (pred != -1 || succ != -1) {
@@ -53,32 +53,32 @@ func TestActiveGroupsPartitionTheSenders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := mustPlan(t, drawShape(t, 40, 3), mustLayout(t, 0))[0]
 		var all []int
-		for step := range g.Steps() {
-			group := g.ActiveGroup(step)
+		for step := range stepsOf(g) {
+			group := activeGroup(g, step)
 			if len(group) > g.Chains() || len(group) == 0 {
 				t.Fatalf("step %d: %d active of %d chains", step, len(group), g.Chains())
 			}
 			all = append(all, group...)
 		}
 		slices.Sort(all)
-		if !slices.Equal(all, g.senders) || g.ActiveGroup(g.Steps()) != nil {
+		if !slices.Equal(all, g.senders) || activeGroup(g, stepsOf(g)) != nil {
 			t.Fatalf("active in all steps: %v, want %v", all, g.senders)
 		}
 	})
 }
 
-// Chains placed by topology are taken as they are, without those who send nothing.
+// Chains given by the topology are used as they are, without ranks that send nothing.
 func TestGroupsAreTakenAsGiven(t *testing.T) {
 	s := allgather(6, 4, 4, 1, 1)
 	s.Groups = [][]int{{5, 3, 1}, {}, {0, 2}, {4}}
 	s.Counts[3], s.Counts[4] = 0, 0
 	g := oneRound(t, s)
 	want := [][]int{{5, 0}, {1, 2}}
-	if g.Chains() != 2 || g.Steps() != 2 {
-		t.Fatalf("%d chains of %d steps", g.Chains(), g.Steps())
+	if g.Chains() != 2 || stepsOf(g) != 2 {
+		t.Fatalf("%d chains of %d steps", g.Chains(), stepsOf(g))
 	}
 	for step, ranks := range want {
-		if got := g.ActiveGroup(step); !slices.Equal(got, ranks) {
+		if got := activeGroup(g, step); !slices.Equal(got, ranks) {
 			t.Errorf("step %d: %v, want %v", step, got, ranks)
 		}
 	}
@@ -108,7 +108,7 @@ func TestPositionIsABijection(t *testing.T) {
 	})
 }
 
-// before counts what a chain sends ahead of a member.
+// before is the number of chunks that a chain sends before a member.
 func TestChunksBefore(t *testing.T) {
 	s := allgather(5, 0, 4, 2, 1)
 	s.Counts = []int64{4, 9, 1, 16, 3} // 1, 3, 1, 4, 1 chunks; chains {0, 1} and {2, 3, 4}
@@ -119,4 +119,22 @@ func TestChunksBefore(t *testing.T) {
 	if want := []uint64{4, 6}; !slices.Equal(g.chains.length, want) {
 		t.Errorf("lengths: %v, want %v", g.chains.length, want)
 	}
+}
+
+// activeGroup returns the ranks that multicast at a step of the schedule, in chain order.
+func activeGroup(g *Geometry, step int) (ranks []int) {
+	for _, chain := range g.chains.members {
+		if step < len(chain) {
+			ranks = append(ranks, g.senders[chain[step]])
+		}
+	}
+	return ranks
+}
+
+// stepsOf returns the length of the longest chain.
+func stepsOf(g *Geometry) (n int) {
+	for _, chain := range g.chains.members {
+		n = max(n, len(chain))
+	}
+	return n
 }

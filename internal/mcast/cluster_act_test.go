@@ -51,7 +51,7 @@ func (m *member) act(a *step.Action) {
 			m.nic.Push(datagram{sub: a.Sub, psn: a.PSN + i, last: i == a.N-1})
 		}
 		if m.handed-m.told > 3*m.op.cfg.Batch {
-			w.Failf("rank %d has %d chunks under way", m.rank, m.handed-m.told)
+			w.Failf("rank %d has %d chunks in flight", m.rank, m.handed-m.told)
 		}
 	case step.ActRead:
 		m.each(a.Sub, a.Ranges, func(psn uint32, f *chunkFlags) {
@@ -61,7 +61,7 @@ func (m *member) act(a *step.Action) {
 			*f |= wanted
 		})
 		if n := m.claims.Len() + m.fetch.Len() + 1; n > MaxReads {
-			w.Failf("rank %d has %d reads under way", m.rank, n)
+			w.Failf("rank %d has %d reads in progress", m.rank, n)
 		}
 		m.claims.Push(readRequest{a.Sub, a.Ranges})
 	case step.ActComplete:

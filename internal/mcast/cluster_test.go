@@ -158,7 +158,7 @@ func (w *world) memory(s Shape) *cluster {
 	return c
 }
 
-// open makes a round on all ranks, none of which has started it.
+// open creates a round on all ranks. No rank has started it.
 func (c *cluster) open(g *Geometry, net network, cfg Config) *cluster {
 	round := *c
 	c = &round
@@ -282,6 +282,6 @@ func (m *member) String() string {
 	o := m.op
 	return fmt.Sprintf(
 		"%v, waits for %d, sent %d/%d/%d, active %v, missing %s, asked %d, grants own %d consumed %d all %d of %d",
-		o.Phase(), o.WaitingOn(), o.snd.done, o.snd.handed, o.snd.total, o.snd.active, o.Missing(nil), o.asked,
+		o.Phase(), o.WaitingOn(), o.snd.done, o.snd.handed, o.snd.total, o.snd.active, o.Missing(nil), o.fetch.asked(),
 		o.cr.own, o.cr.consumed, o.cr.all, m.c.g.total)
 }

@@ -1,6 +1,8 @@
 package mcast
 
 import (
+	"slices"
+
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -29,34 +31,18 @@ type Collective struct {
 	left, right int
 	phase       step.Phase
 	times       step.Times
+	stats       step.Stats
 
 	bar     barrier
 	snd     sender
-	arrived []arrivals
-	fetch   []fetcher
+	blocks  []blockEnd // by chain; nil if the rate of the link is unknown
 	tree    sentTree
+	count   tally
+	arrived []arrivals // by subgroup
 	cr      grants
-
-	roundAt    step.Time   // time of this rank's last barrier message
-	waited     step.Time   // summed time from such a message to the partner's message
-	rounds     step.Time   // number of exchanges in waited
-	blockEnd   []step.Time // per chain: end time of the last block
-	blockOf    []int32     // per chain: position of that block's sender, counted from 1
-	progressAt step.Time
-	allSentAt  step.Time
-	cutAt      step.Time
-
-	knownTaken  uint64    // pool's taken count when the Collective last learned of arrived or sent chunks
-	asked       uint32    // missing chunks requested from the left neighbour
-	askedAt     step.Time // time of the first request, until the neighbour answers it
-	reads       int       // reads in progress
-	fetchSub    int       // subgroup of the next read
-	idleCutoffs int       // cutoffs since the last progress
-	repaired    uint64
-	haveAll     bool
-	finalSent   bool
-	finalGot    bool
-	sum         digest
+	cut     cutoff
+	fetch   recovery
+	final   handshake
 }
 
 // New returns a Collective that waits for EvStart.
@@ -65,17 +51,23 @@ func New(cfg Config) *Collective {
 	if cfg.Batch == 0 {
 		cfg.Batch = 16
 	}
+	only := -1
+	if len(g.senders) == 1 {
+		only = g.senders[0]
+	}
 	o := &Collective{
 		cfg: cfg, g: g, rank: cfg.Rank,
 		left: (cfg.Rank + n - 1) % n, right: (cfg.Rank + 1) % n,
-		snd: newSender(g, cfg.Rank), tree: newSentTree(cfg.Rank, n, g.onlySender()),
-		arrived: make([]arrivals, g.subs), fetch: make([]fetcher, g.subs),
+		snd: newSender(g, cfg.Rank), tree: newSentTree(cfg.Rank, n, only),
+		arrived: make([]arrivals, g.subs), fetch: recovery{subs: make([]fetcher, g.subs)},
 	}
 	if cfg.Est.limits.LinkRate > 0 {
-		o.blockEnd, o.blockOf = make([]step.Time, g.Chains()), make([]int32, g.Chains())
+		o.blocks = make([]blockEnd, g.Chains())
 	}
 	for s := range o.arrived {
-		o.arrived[s] = newArrivals(g, newPlacement(g, s, cfg.Rank, cfg.Comm, cfg.Seq), cfg.Rank, cfg.Flow == FlowCredit)
+		p := newPlacement(g, s, cfg.Rank, cfg.Comm, cfg.Seq)
+		o.arrived[s] = newArrivals(&o.count, g, p, cfg.Rank, cfg.Flow == FlowCredit)
+		o.fetch.subs[s] = newFetcher(p)
 	}
 	return o
 }
@@ -114,7 +106,7 @@ func (o *Collective) Step(now step.Time, ev step.Event, out []step.Action) []ste
 	case step.EvTimer:
 		return o.handleTimer(now, out)
 	case step.EvDigest:
-		o.sum.known, o.sum.ours = true, ev.Digest
+		o.final.known, o.final.ours = true, ev.Digest
 		return o.settle(now, out)
 	}
 	return out
@@ -126,14 +118,13 @@ func (o *Collective) Placed(now step.Time, sub int, q wire.Range, out []step.Act
 	if o.phase < step.Barrier || o.phase >= step.Closed {
 		return out
 	}
-	a := &o.arrived[sub]
+	a, f := &o.arrived[sub], &o.fetch.subs[sub]
 	if o.cr.on {
 		o.cfg.Pool.Took(now)
 	}
-	if a.asked != nil {
-		if n := a.asked.ClearRange(q.PSN, q.N); n > 0 {
-			o.asked -= n
-			a.late += uint64(n)
+	if f.asked.Count() > 0 {
+		if late := f.asked.ClearRange(q.PSN, q.N); late > 0 {
+			o.stats.Late += uint64(late)
 			o.cfg.Est.Late(now)
 		}
 	}
@@ -141,26 +132,31 @@ func (o *Collective) Placed(now step.Time, sub int, q wire.Range, out []step.Act
 		i := o.g.sender(sub, at)
 		stop := min(end, o.g.base[sub][i+1])
 		a.recordPlaced(i, wire.Range{PSN: at, N: stop - at})
-		if o.blockEnd != nil {
+		if o.blocks != nil {
 			o.observeHandover(now, sub, i, wire.Range{PSN: at, N: stop - at})
 		}
 		at = stop
 	}
 	o.recordProgress(now)
-	if o.fetch[sub].wantedCount > 0 {
+	if f.wanted.Count() > 0 {
 		out = o.offerPlaced(sub, []wire.Range{q}, out)
 	}
 	if o.cr.joined {
 		out = o.updateGrant(now, out)
 	}
-	if a.missing == 0 {
+	if o.count.missing == 0 {
 		out = o.settle(now, out)
 	}
 	return out
 }
 
-// chunkWireSize returns the size of a chunk on the network.
-func (o *Collective) chunkWireSize() int64 { return o.g.chunk + int64(o.cfg.Overhead) }
+// running reports whether the Collective has left the barrier and is not closed.
+func (o *Collective) running() bool { return o.phase >= step.Multicast && o.phase < step.Closed }
+
+// wireSize returns the size of some chunks on the network.
+func (o *Collective) wireSize(chunks uint64) int64 {
+	return int64(chunks) * (o.g.chunk + int64(o.cfg.Overhead))
+}
 
 func (o *Collective) send(out []step.Action, to int, m wire.Msg) []step.Action {
 	m.Comm, m.Seq = o.cfg.Comm, o.cfg.Seq
@@ -176,11 +172,7 @@ func (o *Collective) handleMessage(now step.Time, from int, m *wire.Msg, out []s
 		if o.phase != step.Barrier || !o.bar.accepts(from, int(m.Round)) {
 			return out
 		}
-		if int(m.Round) == o.bar.round && o.bar.sent {
-			o.waited += now - o.roundAt
-			o.rounds++
-		}
-		o.bar.receive(int(m.Round), m.Grant)
+		o.bar.receive(now, int(m.Round), m.Grant)
 		return o.advanceBarrier(now, out)
 	case wire.MsgActivate, wire.MsgChainSent:
 		if from != o.snd.pred {
@@ -201,28 +193,22 @@ func (o *Collective) handleMessage(now step.Time, from int, m *wire.Msg, out []s
 			out = o.recordAllSent(now, out)
 		}
 	case wire.MsgFetch:
-		if from == o.right && o.phase < step.Lingering {
-			out = o.serveFetch(m, out)
+		if sub := int(m.Sub); from == o.right && o.phase < step.Lingering && sub < o.g.subs {
+			out = o.sendRanges(out, o.right, wire.MsgAvail, sub, o.fetch.subs[sub].serve(m.Ranges))
 		}
 	case wire.MsgAvail:
-		if from == o.left && o.phase < step.Lingering {
-			out = o.recordOffers(now, m, out)
+		if from == o.left && o.phase < step.Lingering && int(m.Sub) < o.g.subs {
+			out = o.handleOffers(now, m, out)
 		}
 	case wire.MsgFinal, wire.MsgFinalSum:
-		if from == o.right && !o.finalGot {
-			o.finalGot = true
-			o.sum.received, o.sum.theirs = m.Kind == wire.MsgFinalSum, m.Digest
+		if from == o.right {
+			o.final.receive(m)
 		}
 	case wire.MsgGrantUp:
-		if !o.cr.on {
-			return out
+		if i := slices.Index(o.tree.children, from); o.cr.on && i >= 0 {
+			o.cr.child[i] = max(o.cr.child[i], m.Grant)
+			out = o.reduceGrants(now, out)
 		}
-		for i, c := range o.tree.children {
-			if c == from {
-				o.cr.child[i] = max(o.cr.child[i], m.Grant)
-			}
-		}
-		out = o.reduceGrants(now, out)
 	case wire.MsgGrant:
 		if from == o.tree.parent {
 			out = o.acceptGrant(now, m.Grant, out)
@@ -234,12 +220,7 @@ func (o *Collective) handleMessage(now step.Time, from int, m *wire.Msg, out []s
 }
 
 func (o *Collective) advanceBarrier(now step.Time, out []step.Action) []step.Action {
-	for {
-		to, round, ok := o.bar.next()
-		if !ok {
-			break
-		}
-		o.roundAt = now
+	for to, round, ok := o.bar.next(now); ok; to, round, ok = o.bar.next(now) {
 		out = o.send(out, to, wire.Msg{
 			Kind: wire.MsgBarrier, Round: uint8(round), Grant: o.bar.grant, Digest: o.g.digest,
 			Call: o.g.Call(),
@@ -249,69 +230,53 @@ func (o *Collective) advanceBarrier(now step.Time, out []step.Action) []step.Act
 		return out
 	}
 	o.phase, o.times.Barrier = step.Multicast, now
-	o.recordTaken()
-	if o.rounds > 0 {
-		o.cfg.Est.Latency(o.waited / o.rounds)
+	o.recordProgress(now)
+	if o.bar.exchanges > 0 {
+		o.cfg.Est.Latency(o.bar.waited / o.bar.exchanges)
 	}
-	o.times.Cutoff = o.cfg.Est.Slack(int64(o.missing()) * o.chunkWireSize())
+	o.times.Cutoff = o.cfg.Est.Slack(o.wireSize(uint64(o.count.missing)))
 	o.adoptBarrierGrant(now, o.bar.grant)
 	o.snd.active = o.snd.active || o.snd.pred < 0
-	out = o.passTurn(o.pump(now, out))
-	out = o.announceSent(now, out)
-	if o.cr.on {
-		out = o.reduceGrants(now, out)
-	}
-	return o.settle(now, out)
-}
-
-func (g *Geometry) describe() wire.Call {
-	var sum uint64
-	for _, n := range g.shape.Counts {
-		sum += uint64(n)
-	}
-	return wire.Call{Kind: g.shape.Kind, Algo: wire.Mcast, Root: uint32(g.shape.Root), Bytes: sum}
+	out = o.announceSent(now, o.passTurn(o.pump(now, out)))
+	return o.settle(now, o.reduceGrants(now, out))
 }
 
 // settle advances the Collective as far as its state allows.
 func (o *Collective) settle(now step.Time, out []step.Action) []step.Action {
-	if o.phase < step.Multicast || o.phase >= step.Closed {
+	if !o.running() {
 		return out
 	}
-	if !o.haveAll && o.missing() == 0 {
-		o.haveAll = true
-		var chunks, late uint64
-		for i := range o.arrived {
-			chunks += o.arrived[i].received
-			late += o.arrived[i].late
-		}
+	h, compare := &o.final, o.cfg.Digest && o.g.size > 1
+	if !h.haveAll && o.count.missing == 0 {
+		h.haveAll = true
 		if o.times.Fetch == 0 {
-			o.cfg.Est.Received(int64(chunks)*o.chunkWireSize(), now-o.times.Barrier)
+			o.cfg.Est.Received(o.wireSize(o.count.received), now-o.times.Barrier)
 		}
-		if late == 0 {
+		if o.stats.Late == 0 {
 			o.cfg.Est.InTime()
 		}
 	}
-	if o.haveAll && o.comparesDigests() && !o.sum.requested {
-		o.sum.requested = true
+	if h.haveAll && compare && !h.requested {
+		h.requested = true
 		out = append(out, step.Action{Kind: step.ActDigest})
 	}
-	if o.haveAll && !o.finalSent && (o.sum.known || !o.comparesDigests()) {
-		o.finalSent = true
+	if h.haveAll && !h.sent && (h.known || !compare) {
+		h.sent = true
 		if o.g.size > 1 {
-			out = o.send(out, o.left, o.sum.message())
+			out = o.send(out, o.left, h.message())
 		}
 	}
-	if o.haveAll && o.snd.finished() && o.phase < step.Handshake {
+	if h.haveAll && o.snd.finished() && o.phase < step.Handshake {
 		o.phase, o.times.Have = step.Handshake, now
 	}
-	if o.sum.differs() {
-		if !o.sum.reported {
-			o.sum.reported = true
+	if h.differs() {
+		if !h.reported {
+			h.reported = true
 			out = append(out, step.Action{Kind: step.ActCorrupt, To: o.right})
 		}
 		return out // the driver fails the operation
 	}
-	if o.phase == step.Handshake && o.finalSent && (o.finalGot || o.g.size == 1) {
+	if o.phase == step.Handshake && h.sent && (h.received || o.g.size == 1) {
 		o.phase, o.times.Done = step.Lingering, now
 		out = append(out, step.Action{Kind: step.ActComplete})
 	}
@@ -325,7 +290,7 @@ func (o *Collective) settle(now step.Time, out []step.Action) []step.Action {
 
 // Timer returns the time at which the Collective needs EvTimer, or Never.
 func (o *Collective) Timer() step.Time {
-	if o.phase < step.Multicast || o.phase >= step.Closed {
+	if !o.running() {
 		return step.Never
 	}
 	at := min(o.cutoffAt(), o.markAt(), o.consumeAt())

@@ -1,6 +1,7 @@
 package mcast
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/allcast/allcast/internal/place"
@@ -36,6 +37,29 @@ import (
 // chunks are being lost. From then on every sender announces what it sends as soon as it has left,
 // so that no sender has to stall first.
 
+// Flow is a flow-control policy.
+type Flow uint8
+
+// Policies.
+const (
+	// FlowNone sends as fast as the link allows. It suits lossless fabrics, as in the paper.
+	FlowNone Flow = iota
+	// FlowCredit limits senders to the room of the slowest receiver.
+	FlowCredit
+)
+
+var flowNames = []string{"none", "credit"}
+
+func (f Flow) String() string { return flowNames[f] }
+
+// ParseFlow parses the result of String.
+func ParseFlow(s string) (Flow, error) {
+	if f := slices.Index(flowNames, s); f >= 0 {
+		return Flow(f), nil
+	}
+	return 0, fmt.Errorf("unknown flow control %q: valid are none, credit", s)
+}
+
 // A Pool is the room of a process for datagrams that are not yet consumed. Operations of all its
 // communicators share it. A process has one pool for operations that it receives itself, and one for
 // operations that the kernel receives.
@@ -60,8 +84,10 @@ func NewPool(size uint64, taken *place.Taken) *Pool {
 	return &Pool{size: max(1, size), taken: taken}
 }
 
-// Lent returns the room that operations hold.
+// Lent returns the room that operations hold. It may exceed the size of the pool.
 func (p *Pool) Lent() uint64 { return p.lent }
+
+func (p *Pool) free() uint64 { return p.size - min(p.size, p.lent) }
 
 // join lends room to a new operation of total chunks. It lends at most an eighth of the free room, or
 // half of it where there is plenty. Later operations therefore find room as well. An operation gets the
@@ -69,12 +95,9 @@ func (p *Pool) Lent() uint64 { return p.lent }
 // cannot finish before another one could hold all the room and wait for ever.
 func (p *Pool) join(total uint64) uint64 {
 	p.ops++
-	n := uint64(1)
-	if p.size > p.lent {
-		free := p.size - p.lent
-		// Where there is plenty, the first operation gets enough to start at full speed.
-		n = max(1, min(total, max(free/8, min(free/2, free-min(free, plenty)))))
-	}
+	free := p.free()
+	// Where there is plenty, the first operation gets enough to start at full speed.
+	n := max(1, min(total, max(free/8, min(free/2, free-min(free, plenty)))))
 	p.lent += n
 	return n
 }
@@ -94,11 +117,7 @@ func (p *Pool) extend(held, limit uint64) uint64 {
 	if held >= min(share, limit) {
 		return 0
 	}
-	var free uint64
-	if p.size > p.lent {
-		free = p.size - p.lent
-	}
-	n := min(share-held, limit-held, free)
+	n := min(share-held, limit-held, p.free())
 	if n == 0 && held == 0 {
 		n = 1
 	}
@@ -131,8 +150,7 @@ type grants struct {
 
 // recordAnnounced records that a reliable message has reported chunks as sent.
 func (o *Collective) recordAnnounced(now step.Time) {
-	o.idleCutoffs = 0 // there may be something to fetch now
-	o.recordTaken()
+	o.recordNews()
 	if c := &o.cr; c.joined {
 		c.announced, c.announcedAt, c.announcedTaken = true, now, o.cfg.Pool.taken.Count()
 	}
@@ -148,10 +166,10 @@ func (o *Collective) consumeAt() step.Time {
 		return c.announcedAt // the queue is past the announced chunks, whichever operation the datagrams belong to
 	}
 	under := c.own - min(c.own, c.consumed) // granted chunks that are not known to have arrived
-	quiet := max(c.announcedAt, p.takenAt) + o.cfg.Est.Transit(int64(under)*o.chunkWireSize())
+	quiet := max(c.announcedAt, p.takenAt) + o.cfg.Est.Transit(o.wireSize(under))
 	// Another operation may take a few datagrams all the time while this one holds the room. All
 	// chunks on their way to this rank occupy lent room, so they arrive in the time that much takes.
-	return min(quiet, c.announcedAt+2*o.cfg.Est.Transit(int64(p.lent)*o.chunkWireSize()))
+	return min(quiet, c.announcedAt+2*o.cfg.Est.Transit(o.wireSize(p.lent)))
 }
 
 // consumeAnnounced counts announced chunks as consumed. Only handleTimer calls it: before each
@@ -207,13 +225,10 @@ func (o *Collective) clampToCredit(n uint32) uint32 {
 // updateGrant raises this rank's grant when it has consumed enough since the last update.
 func (o *Collective) updateGrant(now step.Time, out []step.Action) []step.Action {
 	c := &o.cr
-	if !c.on || !c.joined {
+	if !c.joined {
 		return out
 	}
-	consumed := uint64(o.snd.done)
-	for i := range o.arrived {
-		consumed += o.arrived[i].consumed
-	}
+	consumed := uint64(o.snd.done) + o.count.consumed
 	// Update when a quantum has been consumed. Update at once if senders have less than a quantum
 	// left, because an operation may hold very little room.
 	if consumed == c.consumed ||
@@ -249,12 +264,12 @@ func (o *Collective) leavePool() {
 // reduceGrants passes the minimum grant of this rank's subtree up, or down if this rank is the top.
 func (o *Collective) reduceGrants(now step.Time, out []step.Action) []step.Action {
 	c := &o.cr
-	if o.phase < step.Multicast || o.phase >= step.Closed {
+	if !o.running() {
 		return out
 	}
 	lowest := min(c.own, o.g.total)
-	for _, g := range c.child {
-		lowest = min(lowest, g)
+	for _, grant := range c.child {
+		lowest = min(lowest, grant)
 	}
 	if lowest <= c.reportedUp ||
 		(lowest-c.reportedUp < c.quantum && c.consumed+c.quantum <= c.reportedUp && lowest < o.g.total) {
@@ -274,10 +289,7 @@ func (o *Collective) acceptGrant(now step.Time, grant uint64, out []step.Action)
 		return out
 	}
 	c.all, c.movedAt = min(grant, o.g.total), now
-	for _, child := range o.tree.children {
-		out = o.send(out, child, wire.Msg{Kind: wire.MsgGrant, Grant: c.all})
-	}
-	return o.pump(now, out)
+	return o.pump(now, o.forward(wire.Msg{Kind: wire.MsgGrant, Grant: c.all}, o.tree.parent, out))
 }
 
 // markAt returns the time at which a sender without credit announces what it has sent. Without the
@@ -290,12 +302,11 @@ func (o *Collective) markAt() step.Time {
 	if c.marked && c.markSent == s.done && c.markPred == s.predSent {
 		return step.Never // the other ranks have this announcement: the path is reliable
 	}
-	since := max(c.movedAt, o.times.Barrier)
 	switch {
 	case c.needed && s.active:
-		return since
+		return c.movedAt
 	case s.blocked || s.finished() && s.succ < 0:
-		return since + 2*o.cfg.Est.Alpha()
+		return c.movedAt + 2*o.cfg.Est.Alpha()
 	}
 	return step.Never
 }

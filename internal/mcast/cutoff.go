@@ -1,131 +1,76 @@
 package mcast
 
-import "github.com/allcast/allcast/internal/step"
+import (
+	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
+)
 
-// An Estimator holds measurements of a network. Each communicator has one, which outlives its
-// operations. It computes when a rank must consider a missing chunk lost: after N/B + alpha
-// (Section III-C).
-//
-// Alpha is the time of a message and its answer, with a margin for the variation. Each chunk that
-// arrives after it was considered lost increases alpha. Each operation without such a chunk reduces
-// the increase. Barrier samples include the time between the ranks' calls, so alpha is larger where
-// ranks call at very different times.
-type Estimator struct {
-	rate    float64   // B: measured receive rate in bytes per nanosecond
-	message step.Time // latency of a reliable message; 0 before the first measurement
-	dev     step.Time // mean deviation of message
-	extra   step.Time // part of alpha learned from late chunks
-	latency step.Time // latency of an activation, from the end of a chunk to the successor's first chunk
-	lateAt  step.Time // time of the last late chunk
-	limits  Limits
+// cutoff is the timer after which missing chunks count as lost.
+type cutoff struct {
+	since step.Time // time of the last sign of progress, or of the last cutoff
+	idle  int       // cutoffs since the last progress
+	taken uint64    // pool's taken count when the Collective last learned of arrived or sent chunks
 }
 
-// Limits bound the values that an Estimator learns.
-type Limits struct {
-	LinkRate float64   // bytes per nanosecond of the link; 0 if unknown
-	Alpha    step.Time // alpha before the first measurement
-	MinAlpha step.Time
-	MaxAlpha step.Time
-}
-
-// NewEstimator returns an Estimator that starts from the limits of the fabric.
-func NewEstimator(l Limits) *Estimator {
-	if l.MinAlpha <= 0 {
-		l.MinAlpha = 5 * step.Microsecond
+// cutoffAt returns the time at which the missing chunks count as lost: N/B + alpha after the last
+// sign of progress, where N is the size of the missing chunks. It moves with progress, because a
+// pause for credit or a late activation is not a loss. It backs off without progress. The cutoff is
+// earlier once everything is known to have been sent. That message took at least as long as the last
+// datagrams needed. Only chunks that may be in transit at the same time are worth waiting for.
+func (o *Collective) cutoffAt() step.Time {
+	missing := o.count.missing
+	if missing == 0 || (o.phase != step.Multicast && o.phase != step.Fetch) || missing == o.fetch.asked() {
+		return step.Never
 	}
-	if l.MaxAlpha < l.MinAlpha {
-		l.MaxAlpha = max(l.MinAlpha, step.Second)
+	slack := o.cfg.Est.Slack(o.wireSize(uint64(missing)))
+	if o.tree.allSent {
+		inTransit := uint64(missing)
+		if o.cfg.Pool != nil {
+			inTransit = min(inTransit, o.cfg.Pool.size)
+		}
+		slack = o.cfg.Est.Transit(o.wireSize(inTransit))
 	}
-	l.Alpha = min(max(l.Alpha, l.MinAlpha), l.MaxAlpha)
-	rate := l.LinkRate
-	if rate <= 0 {
-		rate = 0.125 // 1 Gbit/s until the first measurement
-	}
-	return &Estimator{rate: rate, lateAt: -l.MaxAlpha, limits: l}
+	return o.cut.since + slack<<min(o.cut.idle, 20)
 }
 
-// Alpha returns the current slack.
-func (e *Estimator) Alpha() step.Time {
-	alpha := e.limits.Alpha
-	if e.message > 0 {
-		alpha = max(2*e.message+4*e.dev, e.limits.MinAlpha) // as in RFC 6298
-	}
-	return min(alpha+e.extra, e.limits.MaxAlpha)
-}
-
-// Rate returns the learned receive rate in bytes per nanosecond.
-func (e *Estimator) Rate() float64 { return e.rate }
-
-// Slack returns N/B + alpha.
-func (e *Estimator) Slack(bytes int64) step.Time {
-	return step.Time(min(float64(bytes)/e.rate, float64(maxSlack))) + e.Alpha()
-}
-
-// Transit returns how long datagrams of this total size may still be in transit after this rank has
-// learned that they were sent.
-func (e *Estimator) Transit(bytes int64) step.Time {
-	return step.Time(min(float64(bytes)/e.rate, float64(maxSlack))) + e.dev + e.extra + e.limits.MinAlpha/4
-}
-
-// maxSlack bounds the cutoff when a rank has learned a very low rate.
-const maxSlack = 60 * step.Second
-
-// Received learns B from bytes that arrived by multicast within the time took.
-func (e *Estimator) Received(bytes int64, took step.Time) {
-	if bytes <= 0 || took <= 0 {
+// Queued records that datagrams wait to be received. That counts as progress, and the datagrams may
+// contain chunks that were announced as sent. It stops counting when the workers have taken as many
+// datagrams as the queue holds since the Collective last made progress or learned of sent chunks.
+// The waiting datagrams then belong to other operations, and that may last for ever.
+func (o *Collective) Queued(now step.Time) {
+	if p := o.cfg.Pool; o.cr.on && p.taken.Count()-o.cut.taken >= p.size {
 		return
 	}
-	rate := float64(bytes) / float64(took)
-	if took <= 16*e.message && rate <= e.rate {
-		return // a short transfer is mostly latency, so the true rate is at least this high
-	}
-	e.rate += (rate - e.rate) / 4
-}
-
-// Late learns that a chunk considered lost was only late. One congestion event delays many chunks of
-// many operations, but counts once.
-func (e *Estimator) Late(now step.Time) {
-	if alpha := e.Alpha(); now-e.lateAt >= alpha {
-		e.extra, e.lateAt = e.extra+min(alpha, e.limits.MaxAlpha-alpha), now
+	o.cut.since = max(o.cut.since, now)
+	if c := &o.cr; c.announced {
+		c.announcedAt = max(c.announcedAt, now)
 	}
 }
 
-// InTime learns that no chunk of an operation was late.
-func (e *Estimator) InTime() { e.extra -= e.extra / 16 }
-
-// Latency learns the latency of a reliable message from a barrier. A sample is too long if the peer
-// was late, and too short if the peer was early. A sample far above the average, because the peer
-// was busy, counts as at most twice the average.
-func (e *Estimator) Latency(sample step.Time) {
-	sample = max(1, sample)
-	if e.message == 0 {
-		e.latency = sample
-		e.message = min(sample, max(1, e.limits.Alpha/2)) // the first peer may be late by any time
-		e.dev = e.message / 2
-		return
-	}
-	diff := min(sample-e.message, e.message)
-	e.message += diff / 8
-	e.dev += (max(diff, -diff) - e.dev) / 4
+// recordProgress records that chunks have arrived, or that all have been sent.
+func (o *Collective) recordProgress(now step.Time) {
+	o.cut.since = max(o.cut.since, now)
+	o.recordNews()
 }
 
-// RoundTrip learns from a message that the peer answered at once.
-func (e *Estimator) RoundTrip(sample step.Time) { e.Latency(max(1, sample/2)) }
-
-// Handover learns from the gap between the last chunk of one rank and the first chunk of its
-// successor, as a receiver sees it. An unbroken stream has one chunk per chunkTime. A gap means that
-// the activation arrived too late. No gap may mean that it arrived too early, which shows only as a
-// queue elsewhere; the estimate therefore shrinks slowly until the next gap. All ranks see all
-// handovers, so each rank profits from the earlier ones. No activation can close some gaps, such as
-// those of blocks shorter than a message's latency, so the estimate stays near that latency.
-func (e *Estimator) Handover(gap, chunkTime step.Time) {
-	if late := gap - chunkTime; late > chunkTime/8 {
-		e.latency = min(e.latency+late/8, e.message+2*chunkTime)
-	} else {
-		e.latency = max(1, e.latency-chunkTime/16)
+// recordNews records that the Collective has learned of arrived or sent chunks: there may be
+// something to fetch now.
+func (o *Collective) recordNews() {
+	o.cut.idle = 0
+	if o.cr.on {
+		o.cut.taken = o.cfg.Pool.taken.Count()
 	}
 }
 
-// Overlap learns that a rank's first chunk arrived before its predecessor's last chunk: the
-// activation was much too early, or that last chunk was lost.
-func (e *Estimator) Overlap(chunkTime step.Time) { e.latency = max(1, e.latency-chunkTime/4) }
+// handleCutoff asks the left neighbour for every chunk that was sent but has not arrived.
+func (o *Collective) handleCutoff(now step.Time, out []step.Action) []step.Action {
+	o.cut.since = now
+	o.cut.idle++
+	for sub := range o.arrived {
+		out = o.sendRanges(out, o.left, wire.MsgFetch, sub, o.fetch.subs[sub].request(o.arrived[sub].sent))
+	}
+	if o.phase == step.Multicast && o.fetch.asked() > 0 {
+		o.phase, o.times.Fetch, o.fetch.askedAt = step.Fetch, now, now
+	}
+	return out
+}

@@ -23,11 +23,8 @@
 // Package place defines which party may change it. The receive worker, reads of the slow path and
 // the kernel program write it. The Collective reads it and keeps no copy. It stores only what the
 // record lacks: the chunks known to have been sent, and the chunks requested from or offered by
-// neighbours.
-//
-// An [Intake] is the receive worker without its I/O. All drivers use it the same way. They pass it
-// datagrams one by one or in batches. They pass its reports to the Collective when the reports
-// arrive ([Collective.Placed]). They let it claim chunks before they read them.
+// neighbours. All drivers receive through an [Intake], pass its reports to [Collective.Placed], and
+// let it claim chunks before they read them.
 //
 // # How a rank knows what was sent
 //
@@ -38,42 +35,23 @@
 //   - A rank passes the turn on only when it knows that its own predecessor has finished. A chunk
 //     of the rank at position q of a chain therefore proves that all ranks up to q-2 have finished.
 //   - When all ranks have finished, the control tree tells all of them (tree.go): at most two
-//     messages per rank, for any number of chains. Its edges connect barrier partners, so the tree
-//     needs no connections of its own. In a Broadcast only the ranks between the root and the top
-//     of the tree have something to report.
+//     messages per rank, for any number of chains. In a Broadcast only the ranks between the root
+//     and the top of the tree have something to report.
 //
 // # When a chunk counts as lost
 //
-// Each communicator has an [Estimator], which outlives its operations. The cutoff is N/B + alpha
-// after the last progress, where N is the number of bytes still to come. B is the rate at which
-// earlier operations arrived. Alpha is two message times and four mean deviations, as in RFC 6298.
-// The samples are the exchanges of each barrier and the first answer to each fetch. A sample far
-// above the average counts as twice the average at most, because a late peer says nothing about the
-// network. If a chunk arrives by datagram after the rank asked for it, the cutoff was too early:
-// alpha doubles, at most once per alpha. Each operation without a late chunk removes a sixteenth of
-// the increase. A barrier's samples include the skew between the ranks' calls, so alpha is larger
-// where that skew is large.
-//
-// Once the control tree has said that everything was sent, a rank waits only for the datagrams that
-// may still be in flight: the time that they take at rate B, and a small margin. Cutoffs without
-// progress in between back off.
+// The cutoff is N/B + alpha after the last progress, where N is the number of bytes still to come
+// (cutoff.go). Each communicator learns B and alpha from its earlier operations ([Estimator]).
 //
 // A cutoff does not count while datagrams wait in a receive queue, or while a worker holds datagrams
 // that it has not reported: then the worker is late, not the network. The exception ends when the
-// workers have taken as many datagrams as the queues hold since the last progress of the operation,
-// because the datagrams that wait then belong to other operations. It also ends after 2 s without a
+// datagrams must belong to other operations ([Collective.Queued]). It also ends after 2 s without a
 // placed chunk, because the datagrams are then foreign.
 //
-// # Fetching in a window
+// However much a rank has lost, its reads (fetch.go) stay far below the sixteen per operation at which
+// a fabric closes the connection, so loss cannot end in "rank lost".
 //
-// A rank asks its left neighbour for everything that it misses, in messages of up to 512 ranges. The
-// neighbour offers each chunk as soon as it has the chunk. The rank remembers the offers and reads
-// them in requests of up to 256 KiB and 512 chunks, at most four requests at a time. The receive
-// worker claims the chunks of a request before the rank sends it, and leaves out chunks that have
-// arrived meanwhile. However much a rank has lost, it stays far below the sixteen reads per
-// operation at which a fabric closes the connection, so loss cannot end in "rank lost".
-//
-// A repair therefore costs about one cutoff and one read. The simulator checks a bound: with up to
+// A repair costs about one cutoff and one read. The simulator checks a bound: with up to
 // 30 % loss no operation takes longer than twice its time without loss, plus six first cutoffs, plus
 // twice the time that the repaired bytes take at line rate (a fifth more where the receive queue has
 // less than one place per chain and subgroup).
@@ -84,8 +62,6 @@
 //     tree and the two inferences cost 2P.
 //   - A credit counter per chain makes messages of M numbers, with M up to P. The merged order of all
 //     chains needs one number (credit.go).
-//   - A rank that answers a fetch only when it has all requested chunks deadlocks with two others
-//     that each miss the other two blocks.
 //   - A rank that activates its successor at the end of its block leaves a gap of one message latency
 //     per step: 16 % of the time at 188 ranks and 64 KiB.
 //   - A slot that is free after a fixed time is wrong: a datagram can also wait in the host's own

@@ -19,7 +19,7 @@ func said(acts []step.Action, kind wire.MsgKind) (ranges []wire.Range, messages 
 	return ranges, messages
 }
 
-// reads are the ranges of all reads, and how many reads there are.
+// reads returns the ranges of all reads, and the number of reads.
 func reads(acts []step.Action) (ranges []wire.Range, n int) {
 	for _, a := range acts {
 		if a.Kind == step.ActRead {
@@ -53,8 +53,8 @@ func TestReadsAreCutAtOwners(t *testing.T) {
 	}
 }
 
-// However much is offered, few reads are under way; what was offered is not forgotten, and the next
-// read begins where the last one ended.
+// However many chunks are offered, few reads are in progress. No offer is forgotten, and the next read
+// begins where the last one ended.
 func TestReadsAreBounded(t *testing.T) {
 	const chunk, perRead = 64 << 10, readBytes / (64 << 10)
 	const chunks = (MaxReads + 2) * perRead
@@ -65,14 +65,14 @@ func TestReadsAreBounded(t *testing.T) {
 	if ranges, n := reads(pending); n != MaxReads || ranges[0] != (wire.Range{PSN: 0, N: perRead}) {
 		t.Fatalf("%d reads of %v, want %d", n, ranges, MaxReads)
 	}
-	for read := 0; o.missing() > 0; read++ {
+	for read := 0; o.count.missing > 0; read++ {
 		a := pending[0]
 		if want := []wire.Range{{PSN: uint32(read) * perRead, N: perRead}}; !slices.Equal(a.Ranges, want) {
 			t.Fatalf("read %d is of %v, want %v", read, a.Ranges, want)
 		}
 		pending = append(pending[1:], o.readDone(5, 0, o.claim(&a))...)
 		if _, n := reads(pending); n > MaxReads {
-			t.Fatalf("%d reads under way", n)
+			t.Fatalf("%d reads in progress", n)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func TestReadsCoverGaps(t *testing.T) {
 	}
 }
 
-// A read whose chunks have all come meanwhile makes room for the next one.
+// A read whose chunks have all arrived meanwhile makes room for the next one.
 func TestReadThatWinsNothing(t *testing.T) {
 	o := paperOp(t, broadcast(2, 0, 8, 1, 1), 1)
 	hear(o, 0, wire.Msg{Kind: wire.MsgAllSent})
@@ -103,8 +103,9 @@ func TestReadThatWinsNothing(t *testing.T) {
 		o.Chunk(3, 0, psn, 1, nil)
 	}
 	won := o.claim(&a)
-	if o.readDone(4, 0, won); len(won) != 0 || o.reads != 0 || o.repaired != 0 || o.missing() != 5 {
-		t.Errorf("won %v, %d reads under way, %d repaired, %d missing", won, o.reads, o.repaired, o.missing())
+	if o.readDone(4, 0, won); len(won) != 0 || o.fetch.reads != 0 || o.stats.Repaired != 0 || o.count.missing != 5 {
+		t.Errorf("won %v, %d reads in progress, %d repaired, %d missing",
+			won, o.fetch.reads, o.stats.Repaired, o.count.missing)
 	}
 }
 
@@ -137,8 +138,7 @@ func TestManyGaps(t *testing.T) {
 	}
 }
 
-// The cutoff moves with progress, so that a slow sender is not taken for a lossy
-// network; without progress it backs off.
+// The cutoff moves with progress, because a slow sender is not a loss. Without progress it backs off.
 func TestCutoffMoves(t *testing.T) {
 	const chunk, alpha = 1000, 10 * step.Microsecond
 	o := New(Config{

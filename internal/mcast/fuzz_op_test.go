@@ -67,7 +67,7 @@ func (v *victim) do(acts []step.Action) {
 			}
 			a.Ranges = v.o.claim(a)
 			if v.reads = append(v.reads, *a); len(v.reads) > MaxReads {
-				v.t.Fatalf("%d reads under way", len(v.reads))
+				v.t.Fatalf("%d reads in progress", len(v.reads))
 			}
 		case step.ActComplete:
 			for sub := range v.placed {
@@ -76,7 +76,7 @@ func (v *victim) do(acts []step.Action) {
 				}
 			}
 			if v.complete || v.handed != v.told || v.told != v.o.snd.total || len(v.reads) > 0 {
-				v.t.Fatalf("it completes: again %v, %d of %d told of, %d reads under way",
+				v.t.Fatalf("it completes: again %v, %d of %d told of, %d reads in progress",
 					v.complete, v.told, v.o.snd.total, len(v.reads))
 			}
 			v.complete = true
@@ -107,7 +107,7 @@ func (v *victim) chunk(sub int, psn uint32, length int) {
 	v.do(acts)
 }
 
-// readEnds ends the i-th read under way.
+// readEnds ends the i-th read in progress.
 func (v *victim) readEnds(i int) {
 	a := v.reads[i]
 	v.reads = append(v.reads[:i], v.reads[i+1:]...)
@@ -153,7 +153,7 @@ func (v *victim) event(in *tape) {
 	g := v.o.g
 	from, what := in.below(g.Size()), in.below(10)
 	if from == v.o.rank && what >= 1 && what <= 4 {
-		return // nobody has a connection to itself
+		return // no rank has a connection to itself
 	}
 	switch what {
 	case 0:

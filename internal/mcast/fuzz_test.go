@@ -38,9 +38,9 @@ func FuzzGeometry(f *testing.F) {
 		}
 		checkCover(t, s, plan, l)
 		for _, g := range plan {
-			for step := range g.Steps() {
-				if len(g.ActiveGroup(step)) == 0 {
-					t.Fatalf("nobody is active in step %d of %d", step, g.Steps())
+			for step := range stepsOf(g) {
+				if len(activeGroup(g, step)) == 0 {
+					t.Fatalf("nobody is active in step %d of %d", step, stepsOf(g))
 				}
 			}
 		}

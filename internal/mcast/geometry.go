@@ -1,6 +1,7 @@
 package mcast
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -76,17 +77,11 @@ func Plan(s Shape, l wire.Layout) ([]*Geometry, error) {
 			ErrShape, senders, l.Capacity())
 	}
 	// A round carries perRound chunks of every block. A subgroup then carries at most
-	// senders * ceil(perRound/S) chunks, which must fit its PSNs.
-	perRound := maxChunks
-	if senders > 0 {
-		perRound = min(maxChunks, l.Capacity()/senders*int64(s.Subgroups))
-		// Chunk counters have 32 bits, also summed over all subgroups.
-		perRound = max(1, min(perRound, math.MaxInt32/senders))
-	}
-	rounds := int64(1)
-	if maxChunks > 0 {
-		rounds = (maxChunks + perRound - 1) / perRound
-	}
+	// senders * ceil(perRound/S) chunks, which must fit its PSNs. Chunk counters have 32 bits, also
+	// summed over all subgroups.
+	perRound := max(1, min(maxChunks,
+		l.Capacity()/max(1, senders)*int64(s.Subgroups), math.MaxInt32/max(1, senders)))
+	rounds := max(1, (maxChunks+perRound-1)/perRound)
 	if rounds > maxRounds {
 		return nil, fmt.Errorf("%w: %d bytes take %d rounds of %d chunks; use larger chunks or more PSN bits",
 			ErrShape, at, rounds, perRound*senders)
@@ -178,7 +173,11 @@ func newGeometry(s Shape, displs []int64, skip, limit int64) *Geometry {
 		g.base[sub] = b
 	}
 	g.chains = newChains(g)
-	g.digest, g.call = g.hash(), g.describe()
+	g.digest = g.hash()
+	g.call = wire.Call{Kind: s.Kind, Algo: wire.Mcast, Root: uint32(s.Root)}
+	for _, n := range s.Counts {
+		g.call.Bytes += uint64(n)
+	}
 	return g
 }
 
@@ -192,9 +191,7 @@ func (g *Geometry) hash() uint64 {
 	h := fnv.New64a()
 	var b [8]byte
 	put := func(v int64) {
-		for i := range b {
-			b[i] = byte(v >> (8 * i))
-		}
+		binary.LittleEndian.PutUint64(b[:], uint64(v))
 		h.Write(b[:])
 	}
 	put(int64(g.shape.Kind))
@@ -229,9 +226,6 @@ func (g *Geometry) Chains() int { return len(g.chains.members) }
 
 // Kind returns the kind of the collective.
 func (g *Geometry) Kind() wire.CallKind { return g.shape.Kind }
-
-// Root returns the root of a Broadcast.
-func (g *Geometry) Root() int { return g.shape.Root }
 
 // Bytes returns the size of this round in the receive buffer, including this rank's block.
 func (g *Geometry) Bytes() int64 { return g.bytes }
@@ -310,10 +304,10 @@ func (g *Geometry) Span(sub int, psn, n uint32) (off, length int64) {
 	return off, last + int64(tail) - off
 }
 
-// onlySender returns the sending rank if exactly one rank sends, and -1 otherwise.
-func (g *Geometry) onlySender() int {
-	if len(g.senders) != 1 {
-		return -1
+// Spans calls f for each piece of the receive buffer that this round fills, in order. The pieces are
+// the same on all ranks and include a rank's own block.
+func (g *Geometry) Spans(f func(off, n int64)) {
+	for i, n := range g.counts {
+		f(g.displs[i], n)
 	}
-	return g.senders[0]
 }

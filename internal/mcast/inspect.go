@@ -5,16 +5,11 @@ import (
 	"strings"
 
 	"github.com/allcast/allcast/internal/step"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Stats returns the counters of the Collective.
-func (o *Collective) Stats() step.Stats {
-	s := step.Stats{Repaired: o.repaired}
-	for i := range o.arrived {
-		s.Late += o.arrived[i].late
-	}
-	return s
-}
+func (o *Collective) Stats() step.Stats { return o.stats }
 
 // Times returns the times at which the Collective reached its phases.
 func (o *Collective) Times() step.Times { return o.times }
@@ -35,7 +30,7 @@ func (o *Collective) WaitingOn() int {
 		if !o.snd.finished() {
 			return o.sendWaitsOn()
 		}
-		if o.asked > 0 {
+		if o.fetch.asked() > 0 {
 			return o.left
 		}
 		for sub := range o.arrived {
@@ -73,22 +68,20 @@ func (o *Collective) Missing(name step.Namer) string {
 	ranges := 0
 	for sub := range o.arrived {
 		a := &o.arrived[sub]
-		for at, end := uint32(0), a.Len(); ; {
-			at = a.NextMissing(at, end)
-			if at == end {
-				break
-			}
-			i := o.g.sender(sub, at)
-			stop := min(a.NextInPlace(at, end), o.g.base[sub][i+1])
-			if ranges++; ranges <= maxRanges {
-				lo, _ := part(o.g.chunks[i], sub, o.g.subs)
-				first := int64(lo+at-o.g.base[sub][i]) + o.g.skip/o.g.chunk
-				if b.Len() > 0 {
+		for i, rank := range o.g.senders {
+			var block wire.Range
+			block.PSN, block.N = o.g.Block(sub, rank)
+			for q := range runs(block, a.NextMissing, a.NextInPlace) {
+				if ranges++; ranges > maxRanges {
+					continue
+				}
+				if ranges > 1 {
 					b.WriteString(", ")
 				}
-				fmt.Fprintf(&b, "%s chunks %d-%d", name.Name(o.g.senders[i]), first, first+int64(stop-at)-1)
+				_, inBlock, _ := o.g.locate(sub, q.PSN, i)
+				first := inBlock / o.g.chunk
+				fmt.Fprintf(&b, "%s chunks %d-%d", name.Name(rank), first, first+int64(q.N)-1)
 			}
-			at = stop
 		}
 	}
 	if ranges > maxRanges {

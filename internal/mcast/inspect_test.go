@@ -8,7 +8,7 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// Whom a Collective waits for is what a timeout blames: it must be right in each phase.
+// A timeout blames the rank that WaitingOn names: the name must be right in each phase.
 func TestWaitingOn(t *testing.T) {
 	expect := func(o *Collective, phase step.Phase, want int) {
 		t.Helper()
@@ -27,7 +27,7 @@ func TestWaitingOn(t *testing.T) {
 	expect(o, step.Multicast, 1) // for its own fabric
 	o.Step(1, step.Event{Kind: step.EvSent, N: 1}, nil)
 	o.Chunk(1, 0, 0, 8, nil)
-	expect(o, step.Multicast, 2) // for the owner of what is missing
+	expect(o, step.Multicast, 2) // for the owner of the missing chunks
 	o.Chunk(1, 0, 3, 8, nil)
 	expect(o, step.Multicast, 2) // likewise: rank 3 may have been activated early
 	hear(o, 0, wire.Msg{Kind: wire.MsgAllSent})

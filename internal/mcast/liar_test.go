@@ -28,8 +28,8 @@ func started(t *testing.T, s Shape, rank int, cfg Config) *Collective {
 	return o
 }
 
-// A mark, or a stranger's datagram, beyond what was granted must not cost room: the
-// pool belongs to all operations of the process, for ever.
+// A mark or a foreign datagram beyond the grant must not cost room: all operations of the process share
+// the pool for its whole life.
 func TestPoolSurvivesWhatWasNotGranted(t *testing.T) {
 	for name, lie := range map[string]func(*Collective){
 		"mark": func(o *Collective) {
@@ -49,7 +49,7 @@ func TestPoolSurvivesWhatWasNotGranted(t *testing.T) {
 	}
 }
 
-// RNR: whoever says what, nothing is multicast before our own barrier is over.
+// RNR: whatever peers send, a rank multicasts nothing before its own barrier has ended.
 func TestNothingIsSentBeforeTheBarrier(t *testing.T) {
 	o := started(t, allgather(4, 8, 1, 1, 1), 1, Config{Flow: FlowCredit, Pool: NewPool(4, nil)})
 	acts := hear(o, 0, wire.Msg{Kind: wire.MsgActivate}, wire.Msg{Kind: wire.MsgChainSent},
@@ -81,7 +81,7 @@ func TestSentUpCountsOnceAndFromChildren(t *testing.T) {
 	}
 }
 
-// Turns, offers, requests and finals count from those neighbours only whose they are.
+// Turns, offers, requests and Finals count only if they come from the right neighbour.
 func TestOnlyNeighboursCount(t *testing.T) {
 	o := started(t, allgather(8, 8, 1, 2, 1), 2, Config{}) // chain 0-3, ring 1-2-3
 	o.bar.round = o.bar.last + 1
@@ -95,13 +95,13 @@ func TestOnlyNeighboursCount(t *testing.T) {
 			wire.Msg{Kind: wire.MsgActivate}, wire.Msg{Kind: wire.MsgChainSent}, wire.Msg{Kind: wire.MsgFinal},
 			wire.Msg{Kind: wire.MsgFetch, Ranges: []wire.Range{all}}, wire.Msg{Kind: wire.MsgAvail, Ranges: []wire.Range{all}},
 		)
-		if len(acts) > 0 || o.snd.active || o.finalGot || o.fetch[0].wantedCount > 0 {
+		if len(acts) > 0 || o.snd.active || o.final.received || o.fetch.subs[0].wanted.Count() > 0 {
 			t.Errorf("rank %d is listened to: %+v", from, acts)
 		}
 	}
 }
 
-// What was not asked for is not read, even if the left neighbour offers it.
+// A rank does not read chunks that it has not requested, even if its left neighbour offers them.
 func TestOffersThatNobodyAskedFor(t *testing.T) {
 	o := started(t, broadcast(2, 0, 8, 1, 1), 1, Config{})
 	hear(o, 0, wire.Msg{Kind: wire.MsgBarrier, Round: 1, Digest: o.g.Digest()})
@@ -117,7 +117,7 @@ func TestOffersThatNobodyAskedFor(t *testing.T) {
 	}
 }
 
-// What does not fit this operation is ignored, or passed on by those who only relay.
+// A rank ignores messages that do not fit the operation, or passes them on if it only relays.
 func TestNonsenseIsIgnored(t *testing.T) {
 	for _, flow := range []Flow{FlowNone, FlowCredit} {
 		o := started(t, allgather(4, 8, 1, 1, 1), 0, Config{Flow: flow, Pool: NewPool(4, nil)})
@@ -151,7 +151,7 @@ func TestNonsenseIsIgnored(t *testing.T) {
 		if o.arrived[0].sent[2] != 0 {
 			t.Errorf("%v: rank 2 is thought to have sent %d", flow, o.arrived[0].sent[2])
 		}
-		// Beyond the end is not beyond: a count is cut to what there is.
+		// A count beyond the end of the block is clamped to the block.
 		if hear(o, 1, wire.Msg{Kind: wire.MsgMark, Rank: 2, Counts: []uint32{1 << 31}}); o.arrived[0].sent[2] != 8 {
 			t.Errorf("%v: rank 2 is thought to have sent %d of 8", flow, o.arrived[0].sent[2])
 		}

@@ -35,8 +35,8 @@ func TestAuthorsMistakes(t *testing.T) {
 				}
 			}
 		}
-		if o.missing() != 1 || duplicates != 18 {
-			t.Errorf("%d missing, %d duplicates", o.missing(), duplicates)
+		if o.count.missing != 1 || duplicates != 18 {
+			t.Errorf("%d missing, %d duplicates", o.count.missing, duplicates)
 		}
 	})
 	t.Run("3: the cutoff is armed when the barrier ends, with alpha", func(t *testing.T) {
@@ -71,8 +71,8 @@ func TestAuthorsMistakes(t *testing.T) {
 		for p := 1; p <= 40; p++ {
 			for m := 1; m <= p; m++ {
 				g := oneRound(t, allgather(p, 8, 8, m, 1))
-				if g.Chains() != m || g.Steps() != (p+m-1)/m {
-					t.Errorf("P=%d, M=%d: %d chains, %d steps", p, m, g.Chains(), g.Steps())
+				if g.Chains() != m || stepsOf(g) != (p+m-1)/m {
+					t.Errorf("P=%d, M=%d: %d chains, %d steps", p, m, g.Chains(), stepsOf(g))
 				}
 			}
 		}

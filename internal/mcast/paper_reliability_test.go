@@ -142,15 +142,15 @@ func TestPaperAppendixA(t *testing.T) {
 			}
 			g := oneRound(t, allgather(p, 8, 8, m, 1))
 			steps := p / m
-			if g.Steps() != steps || g.Chains() != m {
-				t.Fatalf("P=%d, M=%d: %d steps of %d chains", p, m, g.Steps(), g.Chains())
+			if stepsOf(g) != steps || g.Chains() != m {
+				t.Fatalf("P=%d, M=%d: %d steps of %d chains", p, m, stepsOf(g), g.Chains())
 			}
 			for i := range steps {
 				var want []int
 				for k := range m {
 					want = append(want, k*steps+i)
 				}
-				if got := g.ActiveGroup(i); !slices.Equal(got, want) {
+				if got := activeGroup(g, i); !slices.Equal(got, want) {
 					t.Fatalf("P=%d, M=%d, step %d: %v, want %v", p, m, i, got, want)
 				}
 			}

@@ -41,9 +41,6 @@ func newPlacement(g *Geometry, sub, rank int, comm uint32, seq uint64) *Placemen
 	return p
 }
 
-// Geometry returns the geometry of the operation.
-func (p *Placement) Geometry() *Geometry { return p.g }
-
 // Own returns the rank's own chunks, which it does not receive.
 func (p *Placement) Own() wire.Range { return p.own }
 

@@ -2,6 +2,7 @@ package mcast
 
 import (
 	"math"
+	"slices"
 
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
@@ -56,15 +57,21 @@ func (o *Collective) observeHandover(now step.Time, sub, sender int, q wire.Rang
 	if sub == 0 && q.PSN == o.g.base[sub][sender] {
 		switch p := c.pos[sender]; {
 		case p == 0:
-		case o.blockOf[k] == p: // the previous block, counted from 1, has ended
-			o.cfg.Est.Handover(now-o.blockEnd[k], step.Time(o.chunkTime()))
+		case o.blocks[k].ended == p: // the previous block has ended
+			o.cfg.Est.Handover(now-o.blocks[k].endedAt, step.Time(o.chunkTime()))
 		default:
 			o.cfg.Est.Overlap(step.Time(o.chunkTime()))
 		}
 	}
 	if sub == o.g.subs-1 && q.PSN+q.N == o.g.base[sub][sender+1] {
-		o.blockEnd[k], o.blockOf[k] = now, c.pos[sender]+1
+		o.blocks[k] = blockEnd{c.pos[sender] + 1, now}
 	}
+}
+
+// blockEnd is the end of the last block that has arrived from a chain.
+type blockEnd struct {
+	ended   int32 // position of the block's sender in the chain, counted from 1; 0 before the first
+	endedAt step.Time
 }
 
 // chunkTime returns how long one chunk of this rank takes on the wire. With M roots sending at once,
@@ -76,7 +83,7 @@ func (o *Collective) chunkTime() float64 {
 	if m == o.g.size && m > 1 && (o.cfg.Others == nil || *o.cfg.Others == 0) {
 		m--
 	}
-	return float64(o.chunkWireSize()) * float64(m) / o.cfg.Est.limits.LinkRate
+	return float64(o.wireSize(1)) * float64(m) / o.cfg.Est.limits.LinkRate
 }
 
 // pump hands over as many batches as turn, pace, credit and the fabric's queue allow.
@@ -131,10 +138,8 @@ func (o *Collective) batch(lead uint32) (psn, n uint32) {
 func (o *Collective) handleSent(now step.Time, n uint32, out []step.Action) []step.Action {
 	s := &o.snd
 	s.done = min(s.done+n, s.handed)
-	out = o.pump(now, out)
-	out = o.passTurn(out)
-	out = o.updateGrant(now, out)
-	return o.announceSent(now, out)
+	out = o.passTurn(o.pump(now, out))
+	return o.announceSent(now, o.updateGrant(now, out))
 }
 
 // passTurn activates the successor. A rank does so only after all earlier ranks of its chain have
@@ -160,7 +165,7 @@ func (o *Collective) passTurn(out []step.Action) []step.Action {
 func (o *Collective) announceSent(now step.Time, out []step.Action) []step.Action {
 	t := &o.tree
 	t.ownSent = t.ownSent || (o.phase >= step.Multicast && o.snd.finished())
-	if !t.ownSent || t.waiting > 0 || t.reported {
+	if !t.ownSent || t.reported || slices.Contains(t.heard, false) {
 		return out
 	}
 	t.reported = true
@@ -176,13 +181,10 @@ func (o *Collective) announceSent(now step.Time, out []step.Action) []step.Actio
 // recordAllSent records that every rank has sent everything, and passes the message down the tree.
 func (o *Collective) recordAllSent(now step.Time, out []step.Action) []step.Action {
 	o.tree.allSent = true
-	o.allSentAt, o.idleCutoffs = now, 0
-	for _, c := range o.tree.children {
-		out = o.send(out, c, wire.Msg{Kind: wire.MsgAllSent})
-	}
+	o.recordProgress(now)
 	for i := range o.arrived {
 		o.arrived[i].recordAllFinished()
 	}
 	o.recordAnnounced(now)
-	return out
+	return o.forward(wire.Msg{Kind: wire.MsgAllSent}, o.tree.parent, out)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// multicasts sums up what is to be sent.
+// multicasts adds up the chunks of all multicasts.
 func multicasts(acts []step.Action) (n uint32) {
 	for _, a := range acts {
 		if a.Kind == step.ActMulticast {

@@ -13,9 +13,9 @@ import (
 //	new       as for one Collective, without rank
 //	schedule  the active group of each step
 //	start     all ranks
-//	messages  every message that is under way arrives
+//	messages  every message in flight arrives
 //	multicast all chunks handed to the fabric leave and arrive; lose=(RANK:PSN,..)
-//	reads     the reads under way end
+//	reads     the reads in progress end
 //	wait      until the next timer of any rank
 //	state
 type worldScript struct {
@@ -30,8 +30,8 @@ func (s *worldScript) run(d clustertest.Command) string {
 	case "new":
 		s.open(d)
 	case "schedule":
-		for step := range s.g.Steps() {
-			s.printf("step %d: %v", step, s.g.ActiveGroup(step))
+		for step := range stepsOf(s.g) {
+			s.printf("step %d: %v", step, activeGroup(s.g, step))
 		}
 	case "start":
 		s.w.Round("start")

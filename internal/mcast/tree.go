@@ -1,9 +1,6 @@
 package mcast
 
-import (
-	"math/bits"
-	"slices"
-)
+import "slices"
 
 // parent and appendChildren define the static control tree of a communicator: a binomial tree over
 // the barrier's core, with the folded ranks below their partners. Its edges connect barrier partners,
@@ -12,22 +9,22 @@ func parent(rank, size int) int {
 	if rank == 0 {
 		return -1
 	}
-	if core := 1 << (bits.Len(uint(size)) - 1); rank >= core {
-		return rank - core
+	if c := core(size); rank >= c {
+		return rank - c
 	}
 	return rank & (rank - 1)
 }
 
 func appendChildren(to []int, rank, size int) []int {
-	core := 1 << (bits.Len(uint(size)) - 1)
-	if rank >= core {
+	c := core(size)
+	if rank >= c {
 		return to
 	}
-	for bit := 1; bit < core && rank&bit == 0; bit <<= 1 {
+	for bit := 1; bit < c && rank&bit == 0; bit <<= 1 {
 		to = append(to, rank|bit)
 	}
-	if rank+core < size {
-		to = append(to, rank+core)
+	if rank+c < size {
+		to = append(to, rank+c)
 	}
 	return to
 }
@@ -36,33 +33,24 @@ func appendChildren(to []int, rank, size int) []int {
 // size ranks: its ring neighbours and its barrier partners, which include its tree neighbours. Chain
 // neighbours depend on the Geometry and are not included.
 func AppendPeers(to []int, rank, size int) []int {
-	if size == 1 {
-		return to
+	n, b := len(to), newBarrier(rank, size, 0)
+	peers := []int{(rank + size - 1) % size, (rank + 1) % size}
+	for round := range b.last + 1 {
+		peers = append(peers, b.peer(round))
 	}
-	n := len(to)
-	add := func(r int) {
-		if r != rank && !slices.Contains(to[n:], r) {
-			to = append(to, r)
-		}
-	}
-	add((rank + size - 1) % size)
-	add((rank + 1) % size)
-	b := newBarrier(rank, size, 0)
-	for round := 0; round <= b.last; round++ {
-		if p := b.peer(round); p >= 0 {
-			add(p)
+	for _, p := range peers {
+		if p >= 0 && p != rank && !slices.Contains(to[n:], p) {
+			to = append(to, p)
 		}
 	}
 	return to
 }
 
 // sentTree announces that everything has been sent. Each rank tells its parent once its subtree has
-// sent everything, and the top tells all ranks. A rank sends at most two messages, whatever the number of
-// chains. In a Broadcast only the ranks between the root and the top have anything to report.
+// sent everything, and the top tells all ranks. A silent subtree does not report.
 type sentTree struct {
 	parent   int
 	children []int
-	waiting  int    // number of children that have not reported
 	heard    []bool // children that have reported
 	ownSent  bool   // whether this rank has sent everything
 	reported bool   // whether the parent knows that the subtree has finished
@@ -73,25 +61,16 @@ type sentTree struct {
 // newSentTree returns a rank's part of the tree. only is the one sending rank, or -1 if several
 // ranks may send.
 func newSentTree(rank, size, only int) sentTree {
-	t := sentTree{parent: parent(rank, size), children: appendChildren(nil, rank, size)}
-	t.waiting, t.heard = len(t.children), make([]bool, len(t.children))
-	if only < 0 {
-		return t
-	}
-	t.silent = true
-	below := -1 // child whose subtree contains the sending rank
-	for r := only; r >= 0; r = parent(r, size) {
-		if r == rank {
-			t.silent = false
-			break
+	silent := func(top int) bool { // whether no rank of the subtree below top sends
+		r := only
+		for r > top {
+			r = parent(r, size)
 		}
-		below = r
+		return only >= 0 && r != top
 	}
-	for i, c := range t.children {
-		if t.silent || c != below {
-			t.heard[i] = true
-			t.waiting--
-		}
+	t := sentTree{parent: parent(rank, size), children: appendChildren(nil, rank, size), silent: silent(rank)}
+	for _, c := range t.children {
+		t.heard = append(t.heard, silent(c))
 	}
 	return t
 }
@@ -103,6 +82,5 @@ func (t *sentTree) childFinished(child int) bool {
 		return false
 	}
 	t.heard[i] = true
-	t.waiting--
 	return true
 }

@@ -88,15 +88,15 @@ func TestPeers(t *testing.T) {
 }
 
 func TestAppendPeersAppends(t *testing.T) {
-	// What is there already is not looked at: rank 1 is a peer all the same.
+	// Ranks that the list already holds do not matter: rank 1 is appended nevertheless.
 	got := AppendPeers([]int{1, 1}, 0, 3)
 	if !slices.Equal(got, []int{1, 1, 2, 1}) {
 		t.Errorf("%v", got)
 	}
 }
 
-// Of one rank that sends, those between it and the top tell their parents, once, and
-// wait for nobody else.
+// If one rank sends, the ranks between it and the top tell their parents once, and wait for no other
+// rank.
 func TestSentTreeOfOneSender(t *testing.T) {
 	for size := 1; size <= treeSizes; size++ {
 		for only := range size {
@@ -104,7 +104,7 @@ func TestSentTreeOfOneSender(t *testing.T) {
 			for rank := range trees {
 				trees[rank] = newSentTree(rank, size, only)
 			}
-			above := map[int]int{only: -1} // and whom each waits for
+			above := map[int]int{only: -1} // ranks between the sender and the top, and the child that each waits for
 			for r := only; parent(r, size) >= 0; r = parent(r, size) {
 				above[parent(r, size)] = r
 			}
@@ -119,8 +119,8 @@ func TestSentTreeOfOneSender(t *testing.T) {
 						t.Fatalf("P=%d, %d sends: rank %d waits for %d, or does not", size, only, rank, c)
 					}
 				}
-				if tree.waiting != 0 {
-					t.Fatalf("P=%d, %d sends: rank %d waits for %d more", size, only, rank, tree.waiting)
+				if slices.Contains(tree.heard, false) {
+					t.Fatalf("P=%d, %d sends: rank %d waits for more than %v", size, only, rank, tree.heard)
 				}
 			}
 		}

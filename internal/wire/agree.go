@@ -40,14 +40,11 @@ type AgreeValue struct {
 }
 
 func appendAgree(b []byte, a *Agree) []byte {
-	b = append(b, byte(a.Step))
-	b = binary.LittleEndian.AppendUint64(b, a.Ballot)
-	b = append(b, b2u(a.Called), b2u(a.Hurry))
-	b = appendWords(b, a.Dead)
+	b = binary.LittleEndian.AppendUint64(append(b, byte(a.Step)), a.Ballot)
+	b = appendWords(append(b, b2u(a.Called), b2u(a.Hurry)), a.Dead)
 	b = append(b, b2u(a.Value != nil))
 	if v := a.Value; v != nil {
-		b = binary.LittleEndian.AppendUint64(b, v.Ballot)
-		b = append(b, v.Why)
+		b = append(binary.LittleEndian.AppendUint64(b, v.Ballot), v.Why)
 		b = binary.LittleEndian.AppendUint32(b, v.ID)
 		b = appendWords(b, v.Ranks)
 	}
@@ -73,11 +70,7 @@ func (d *decoder) agree() *Agree {
 }
 
 func (d *decoder) words() []uint64 {
-	n := d.count(8, maxWords)
-	if n == 0 {
-		return nil
-	}
-	words := make([]uint64, n)
+	words := list[uint64](d, 8, maxWords)
 	for i := range words {
 		words[i] = d.u64()
 	}

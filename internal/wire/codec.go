@@ -28,16 +28,14 @@ var ErrMalformed = errors.New("malformed message")
 // AppendMsg appends the encoding of m to b.
 func AppendMsg(b []byte, m *Msg) []byte {
 	le := binary.LittleEndian
-	b = append(b, byte(m.Kind))
-	b = le.AppendUint32(b, m.Comm)
+	b = le.AppendUint32(append(b, byte(m.Kind)), m.Comm)
 	b = le.AppendUint64(b, m.Seq)
 	switch m.Kind {
 	case MsgBarrier:
-		b = append(b, m.Round)
-		b = le.AppendUint64(b, m.Grant)
-		b = appendCall(b, m)
+		b = le.AppendUint64(append(b, m.Round), m.Grant)
+		b = appendCall(le.AppendUint64(b, m.Digest), m.Call)
 	case MsgReady:
-		b = appendCall(b, m)
+		b = appendCall(le.AppendUint64(b, m.Digest), m.Call)
 	case MsgFetch, MsgAvail:
 		b = le.AppendUint16(b, m.Sub)
 		b = le.AppendUint16(b, uint16(len(m.Ranges)))
@@ -48,8 +46,7 @@ func AppendMsg(b []byte, m *Msg) []byte {
 	case MsgGrantUp, MsgGrant:
 		b = le.AppendUint64(b, m.Grant)
 	case MsgMark:
-		b = le.AppendUint32(b, m.Rank)
-		b = append(b, b2u(m.Flag))
+		b = append(le.AppendUint32(b, m.Rank), b2u(m.Flag))
 		b = le.AppendUint16(b, uint16(len(m.Counts)))
 		for _, n := range m.Counts {
 			b = le.AppendUint32(b, n)
@@ -59,17 +56,14 @@ func AppendMsg(b []byte, m *Msg) []byte {
 	case MsgDead:
 		b = le.AppendUint32(b, m.Rank)
 	case MsgAbort:
-		b = le.AppendUint32(b, m.Rank)
-		b = append(b, m.Phase, m.Reason, b2u(m.Pair != nil))
+		b = append(le.AppendUint32(b, m.Rank), m.Phase, m.Reason, b2u(m.Pair != nil))
 		if m.Pair != nil {
 			for i, c := range m.Pair.Calls {
-				b = le.AppendUint32(b, m.Pair.Ranks[i])
-				b = appendInfo(b, c)
+				b = appendCall(le.AppendUint32(b, m.Pair.Ranks[i]), c)
 			}
 		}
 	case MsgWaitState:
-		b = le.AppendUint32(b, m.Rank)
-		b = append(b, m.State)
+		b = append(le.AppendUint32(b, m.Rank), m.State)
 	case MsgAgree:
 		b = appendAgree(b, m.Agree)
 	case MsgOffer:
@@ -82,11 +76,7 @@ func AppendMsg(b []byte, m *Msg) []byte {
 	return b
 }
 
-func appendCall(b []byte, m *Msg) []byte {
-	return appendInfo(binary.LittleEndian.AppendUint64(b, m.Digest), m.Call)
-}
-
-func appendInfo(b []byte, c Call) []byte {
+func appendCall(b []byte, c Call) []byte {
 	b = append(b, byte(c.Kind), byte(c.Algo))
 	b = binary.LittleEndian.AppendUint16(b, c.Type)
 	b = binary.LittleEndian.AppendUint32(b, c.Root)
@@ -106,28 +96,21 @@ func ParseMsg(b []byte) (Msg, error) {
 	m := Msg{Kind: MsgKind(d.u8()), Comm: d.u32(), Seq: d.u64()}
 	switch m.Kind {
 	case MsgBarrier:
-		m.Round, m.Grant = d.u8(), d.u64()
-		d.call(&m)
+		m.Round, m.Grant, m.Digest, m.Call = d.u8(), d.u64(), d.u64(), d.call()
 	case MsgReady:
-		d.call(&m)
+		m.Digest, m.Call = d.u64(), d.call()
 	case MsgFetch, MsgAvail:
 		m.Sub = d.u16()
-		if n := d.count(8, MaxRanges); n > 0 {
-			m.Ranges = make([]Range, n)
-			for i := range m.Ranges {
-				m.Ranges[i] = Range{PSN: d.u32(), N: d.u32()}
-			}
+		m.Ranges = list[Range](&d, 8, MaxRanges)
+		for i := range m.Ranges {
+			m.Ranges[i] = Range{PSN: d.u32(), N: d.u32()}
 		}
 	case MsgGrantUp, MsgGrant:
 		m.Grant = d.u64()
 	case MsgMark:
-		m.Rank = d.u32()
-		m.Flag = d.flag()
-		if n := d.count(4, MaxSubgroups); n > 0 {
-			m.Counts = make([]uint32, n)
-			for i := range m.Counts {
-				m.Counts[i] = d.u32()
-			}
+		m.Rank, m.Flag, m.Counts = d.u32(), d.flag(), list[uint32](&d, 4, MaxSubgroups)
+		for i := range m.Counts {
+			m.Counts[i] = d.u32()
 		}
 	case MsgFinalSum:
 		m.Digest = d.u64()
@@ -138,7 +121,7 @@ func ParseMsg(b []byte) (Msg, error) {
 		if d.flag() {
 			m.Pair = &CallPair{}
 			for i := range m.Pair.Calls {
-				m.Pair.Ranks[i], m.Pair.Calls[i] = d.u32(), d.info()
+				m.Pair.Ranks[i], m.Pair.Calls[i] = d.u32(), d.call()
 			}
 		}
 	case MsgWaitState:
@@ -186,12 +169,7 @@ func (d *decoder) u16() uint16 { return binary.LittleEndian.Uint16(d.take(2)) }
 func (d *decoder) u32() uint32 { return binary.LittleEndian.Uint32(d.take(4)) }
 func (d *decoder) u64() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
 
-func (d *decoder) call(m *Msg) {
-	m.Digest = d.u64()
-	m.Call = d.info()
-}
-
-func (d *decoder) info() Call {
+func (d *decoder) call() Call {
 	return Call{Kind: CallKind(d.u8()), Algo: Algorithm(d.u8()), Type: d.u16(), Root: d.u32(), Bytes: d.u64()}
 }
 
@@ -202,12 +180,12 @@ func (d *decoder) flag() bool {
 	return v == 1
 }
 
-// count takes the length of a list and checks that all entries are present.
-func (d *decoder) count(size, limit int) int {
+// list takes the length of a list and returns memory for it. All entries, of size bytes each, are present.
+func list[T any](d *decoder, size, limit int) []T {
 	n := int(d.u16())
-	if n > limit || n*size > len(d.b) {
-		d.bad = true
-		return 0
+	d.bad = d.bad || n > limit || n*size > len(d.b)
+	if d.bad || n == 0 {
+		return nil
 	}
-	return n
+	return make([]T, n)
 }

@@ -31,8 +31,8 @@ func TestEstimatorStaysWithinItsLimits(t *testing.T) {
 				if e.Alpha() < e.limits.MinAlpha || e.Alpha() > e.limits.MaxAlpha || e.Alpha() <= 0 {
 					t.Fatalf("alpha %d, limits %d to %d", e.Alpha(), e.limits.MinAlpha, e.limits.MaxAlpha)
 				}
-				if e.Rate() <= 0 || e.latency < 0 {
-					t.Fatalf("rate %g, latency %d", e.Rate(), e.latency)
+				if e.rate <= 0 || e.latency < 0 {
+					t.Fatalf("rate %g, latency %d", e.rate, e.latency)
 				}
 				if e.Slack(0) != e.Alpha() {
 					t.Fatalf("slack for nothing is %d, alpha %d", e.Slack(0), e.Alpha())
@@ -68,22 +68,22 @@ func TestEstimatorStaysWithinItsLimits(t *testing.T) {
 	})
 }
 
-// B goes to what is measured, from both sides.
+// B converges to the measured rate from both sides.
 func TestEstimatorLearnsTheRate(t *testing.T) {
 	for _, start := range []float64{0.125, 7, 100} {
 		e := NewEstimator(Limits{LinkRate: start})
 		for range 40 {
 			e.Received(7<<20, 1<<20)
 		}
-		if e.Rate() < 6.9 || e.Rate() > 7.1 {
-			t.Errorf("from %g: %g bytes/ns, 7 were measured", start, e.Rate())
+		if e.rate < 6.9 || e.rate > 7.1 {
+			t.Errorf("from %g: %g bytes/ns, 7 were measured", start, e.rate)
 		}
 	}
 	e := NewEstimator(Limits{LinkRate: 7})
 	e.Received(0, 100)
 	e.Received(100, 0)
-	if e.Rate() != 7 {
-		t.Errorf("nothing was measured and the rate is %g", e.Rate())
+	if e.rate != 7 {
+		t.Errorf("nothing was measured and the rate is %g", e.rate)
 	}
 }
 
