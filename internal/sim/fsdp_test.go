@@ -18,7 +18,9 @@ func fsdpBase(t *testing.T, topo, algo string) FSDPConfig {
 		t.Fatal(err)
 	}
 	return FSDPConfig{
-		Config: Config{Topology: g, Algo: algo, Rate: 100e9, Latency: 500 * time.Nanosecond, Seed: 1},
+		Config: Config{
+			Topology: g, Algo: algo, Network: Network{Rate: 100e9, Latency: 500 * time.Nanosecond}, Seed: 1,
+		},
 		Layers: 3, LayerBytes: 256 << 10, Compute: 50 * time.Microsecond, Prefetch: 1,
 	}
 }

@@ -18,8 +18,9 @@ func base(t testing.TB, op, spec string, bytes int64) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		Op: op, Algo: "mcast", Topology: g, Bytes: bytes, Chunk: 4096, Chains: 1, Subgroups: 1,
-		Rate: 100e9, Latency: 500 * time.Nanosecond, Seed: 1,
+		Op: op, Algo: "mcast", Topology: g, Bytes: bytes, Seed: 1,
+		Schedule: Schedule{Chunk: 4096, Chains: 1, Subgroups: 1},
+		Network:  Network{Rate: 100e9, Latency: 500 * time.Nanosecond},
 	}
 }
 

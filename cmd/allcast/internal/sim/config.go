@@ -35,30 +35,17 @@ func (f *flags) config(op string) (sim.Config, error) {
 		}
 	}
 	cfg := sim.Config{
-		Op:        op,
-		Topology:  g,
-		InPlace:   f.InPlace,
-		Subgroups: f.Subgroups,
-		ChainBy:   f.ChainBy,
-		Chunk:     int(f.Chunk),
-		PSNBits:   f.PSNBits,
-		Radix:     f.Radix,
-		Segment:   int64(f.Segment),
-		Rate:      float64(f.Rate),
-		Latency:   f.Latency,
-		Queue:     int64(f.Queue),
-		RecvQueue: int64(f.RecvQueue),
-		RecvCost:  f.RecvCost,
-		Flow:      f.Flow,
-		Loss:      float64(f.Loss),
-		LossAll:   float64(f.LossAll),
-		Reorder:   float64(f.Reorder),
-		Duplicate: float64(f.Duplicate),
-		Detour:    f.Detour,
-		Noise:     f.Noise,
-		Timeout:   f.Timeout,
-		Deadline:  f.Deadline,
-		Seed:      f.Seed,
+		Op: op, Topology: g, InPlace: f.InPlace, Timeout: f.Timeout, Deadline: f.Deadline, Seed: f.Seed,
+		Schedule: sim.Schedule{
+			Subgroups: f.Subgroups, ChainBy: f.ChainBy, Chunk: int(f.Chunk), PSNBits: f.PSNBits, Radix: f.Radix,
+			Segment: int64(f.Segment),
+		},
+		Network:  sim.Network{Rate: float64(f.Rate), Latency: f.Latency, Queue: int64(f.Queue), Flow: f.Flow},
+		Receiver: sim.Receiver{RecvQueue: int64(f.RecvQueue), RecvCost: f.RecvCost},
+		Faults: sim.Faults{
+			Loss: float64(f.Loss), LossAll: float64(f.LossAll), Reorder: float64(f.Reorder),
+			Duplicate: float64(f.Duplicate), Detour: f.Detour, Noise: f.Noise,
+		},
 	}
 	if f.Datapath != idealDatapath {
 		cfg.Datapath = f.Datapath

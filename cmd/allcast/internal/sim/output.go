@@ -89,39 +89,39 @@ var resultFields = []struct {
 	{"wall_ms", func(r *sim.Result) any { return r.WallMS }, "real time"},
 }
 
-// verdict reports what went wrong and returns the worst status of all results.
-func verdict(e *cli.Env, results []*sim.Result) error {
-	status := cli.StatusOK
+// worst returns the worst status of all results.
+func worst[R any](results []R, status func(R) int) error {
+	all := cli.StatusOK
 	for _, r := range results {
-		status = max(status, verdictOf(e, r))
+		all = max(all, status(r))
 	}
-	if status != cli.StatusOK {
-		return cli.StatusError(status)
+	if all != cli.StatusOK {
+		return cli.StatusError(all)
 	}
 	return nil
 }
 
-// verdictOf returns the status of one result. Wrong data is worse than a failure, because it goes unnoticed.
-func verdictOf(e *cli.Env, r *sim.Result) int {
+// verdict reports what went wrong in a run and returns its status. Wrong data is worse than a failure, because it goes
+// unnoticed.
+func verdict(e *cli.Env, run sim.Subject, v sim.Verdict, failures []sim.RankError) int {
 	status := cli.StatusOK
-	if len(r.Errors) > 0 {
+	if len(failures) > 0 {
 		status = cli.StatusFailed
-		e.Message("%s (%s) failed on %d of %d ranks:", r.Op, r.Algo, len(r.Errors), r.Nodes)
-		for i, failure := range r.Errors {
-			if i == maxErrorLines {
-				e.Message("  ... and %d more; --json lists all", len(r.Errors)-i)
-				break
-			}
+		e.Message("%s (%s) failed on %d of %d ranks:", run.Op, run.Algo, len(failures), run.Nodes)
+		for _, failure := range failures[:min(len(failures), maxErrorLines)] {
 			e.Message("  %s", rankErrorLine(failure))
+		}
+		if more := len(failures) - maxErrorLines; more > 0 {
+			e.Message("  ... and %d more; --json lists all", more)
 		}
 	}
 	switch {
-	case r.Violation != "":
+	case v.Violation != "":
 		status = cli.StatusWrong
-		e.Message("%s (%s) broke a rule: %s", r.Op, r.Algo, r.Violation)
-	case r.Wrong > 0 || len(r.Errors) == 0 && !r.Verified:
+		e.Message("%s (%s) broke a rule: %s", run.Op, run.Algo, v.Violation)
+	case v.Wrong > 0 || len(failures) == 0 && !v.Verified:
 		status = cli.StatusWrong
-		e.Message("%s (%s) left wrong data on %d of %d ranks", r.Op, r.Algo, r.Wrong, r.Nodes)
+		e.Message("%s (%s) left wrong data on %d of %d ranks", run.Op, run.Algo, v.Wrong, run.Nodes)
 	}
 	return status
 }

@@ -81,7 +81,7 @@ func (c *Command) run(e *cli.Env, cfg sim.Config, f *flags) error {
 			return err
 		}
 	}
-	return verdict(e, results)
+	return worst(results, func(r *sim.Result) int { return verdict(e, r.Subject, r.Verdict, r.Errors) })
 }
 
 // runOne runs one simulation. Only the simulator can detect some bad configurations; those are usage errors as well.
