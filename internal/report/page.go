@@ -23,16 +23,16 @@ func inputError(format string, args ...any) error {
 
 // Run is the traffic of one job on the links. A payload, bound or time of 0 means unknown.
 type Run struct {
-	Name      string   `json:"name"`       // usually the algorithm
-	Multicast bool     `json:"multicast"`  // whether the paper's saving refers to this run
-	LinkBytes []uint64 `json:"link_bytes"` // by topology.LinkID
+	Name      string   // usually the algorithm
+	Multicast bool     // whether the paper's saving refers to this run
+	LinkBytes []uint64 // by topology.LinkID
 
-	PayloadLinkBytes uint64  `json:"payload_link_bytes,omitempty"` // user data among all links' bytes
-	Bound            uint64  `json:"bound,omitempty"`              // payload on all links of a minimal tree
-	TimeUS           float64 `json:"time_us,omitempty"`
-	Repaired         uint64  `json:"repaired"` // chunks repaired by the slow path
-	Verified         bool    `json:"verified"`
-	Note             string  `json:"note,omitempty"`
+	PayloadLinkBytes uint64 // user data among all links' bytes
+	Bound            uint64 // payload on all links of a minimal tree
+	TimeUS           float64
+	Repaired         uint64 // chunks repaired by the slow path
+	Verified         bool
+	Note             string
 }
 
 // Page is the input of a drawing. Other runs are compared to the first one.

@@ -89,8 +89,7 @@ func (d Datapath) Pace(chunk int64) (int64, error) {
 	if err := cfg.check(); err != nil {
 		return 0, err
 	}
-	m := newMachine(cfg)
-	m.run()
+	m := newMachine(cfg).run()
 	busy := m.end - activationCycles - notifyCycles
 	return int64(float64(busy) / float64(m.processed) / ClockHz * 1e12), nil
 }
