@@ -76,7 +76,8 @@ func countSwitches(g *topology.Graph) (leaves, cables int) {
 //go:embed page.html.tmpl
 var pageText string
 
-var pageTemplate = template.Must(template.New("report").Parse(pageText))
+var pageTemplate = template.Must(template.New("report").
+	Funcs(template.FuncMap{"volume": volume, "grouped": grouped}).Parse(pageText))
 
 // Write draws the page. On invalid input it writes nothing.
 func (p *Page) Write(w io.Writer) error {
