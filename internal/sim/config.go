@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/topology"
+	"github.com/allcast/allcast/internal/units"
 )
 
 // ErrConfig marks an invalid Config.
@@ -82,17 +83,10 @@ type Faults struct {
 	// Straggle is the probability that a datagram is late by up to straggleAlphas alphas. Such a
 	// datagram may arrive during a fetch.
 	Straggle float64
-	Stalls   []Stall
+	Stalls   []units.Stall // the NIC of a stopped host still queues arriving packets
 	Crashes  []Crash
 	Detour   time.Duration // mean length of operating-system noise, which takes detourShare of the time
 	Noise    time.Duration // mean delay before a host reacts to a reliable message or a received send
-}
-
-// A Stall stops the processor of a host. Its NIC still queues arriving packets.
-type Stall struct {
-	Rank int
-	At   time.Duration
-	For  time.Duration
 }
 
 // A Crash stops a host for good. If Reset is set, its peers' connections are reset, as when only the

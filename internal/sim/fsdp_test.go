@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/topology"
+	"github.com/allcast/allcast/internal/units"
 )
 
 func fsdpBase(t *testing.T, topo, algo string) FSDPConfig {
@@ -226,7 +227,7 @@ func TestFSDPBadConfigs(t *testing.T) {
 		"pair":          func(c *FSDPConfig) { c.Algo = "mcast" },
 		"hours":         func(c *FSDPConfig) { c.Compute = time.Hour },
 		"slow":          func(c *FSDPConfig) { c.Rate = 1 },
-		"stalled ranks": func(c *FSDPConfig) { c.Stalls = []Stall{{}} },
+		"stalled ranks": func(c *FSDPConfig) { c.Stalls = []units.Stall{{}} },
 	} {
 		cfg := fsdpBase(t, "star:4", "ring+ring")
 		change(&cfg)

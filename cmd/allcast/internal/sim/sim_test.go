@@ -10,6 +10,7 @@ import (
 
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/internal/sim"
+	"github.com/allcast/allcast/internal/units"
 )
 
 // The configuration that the flags give, with all of them and with none.
@@ -34,7 +35,7 @@ func TestConfig(t *testing.T) {
 		Receiver: sim.Receiver{RecvQueue: 4 << 20, RecvCost: 100},
 		Faults: sim.Faults{
 			Loss: 0.01, LossAll: 0.001, Reorder: 0.05, Duplicate: 1,
-			Stalls:  []sim.Stall{{Rank: 1, At: time.Millisecond, For: 10 * time.Millisecond}, {Rank: 2, At: 0, For: 1}},
+			Stalls:  []units.Stall{{Rank: 1, At: time.Millisecond, For: 10 * time.Millisecond}, {Rank: 2, At: 0, For: 1}},
 			Crashes: []sim.Crash{{Rank: 0, At: 100 * time.Microsecond}, {Rank: 1, At: time.Second}},
 			Noise:   3 * time.Microsecond,
 		},
