@@ -46,7 +46,7 @@ func (h *host) serve(q *packet) {
 	if r == nil || !r.open {
 		return // refused: the reader's own failure is on its way
 	}
-	var last *packet
+	left := wire.Chunks(q.read.ranges)
 	for _, c := range q.read.ranges {
 		for psn := c.PSN; psn < c.PSN+c.N; psn++ {
 			if !r.placements[q.sub].InPlace(psn) {
@@ -60,14 +60,11 @@ func (h *host) serve(q *packet) {
 				w.ownerReads[k.cell]++
 				w.maxOwnerReads = max(w.maxOwnerReads, int(w.ownerReads[k.cell]))
 			}
-			if last != nil {
-				h.inject(last)
-			}
-			last = k
+			left--
+			k.last = left == 0
+			h.inject(k)
 		}
 	}
-	last.last = true
-	h.inject(last)
 }
 
 func (h *host) readData(k *packet) {

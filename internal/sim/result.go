@@ -63,12 +63,7 @@ type Result struct {
 	Datapath  string `json:"datapath"`       // "ideal", or the accelerator with all its parameters
 	Auto      string `json:"auto,omitempty"` // reason why auto chose Algo
 
-	TimeUS  float64 `json:"time_us"`
-	BoundUS float64 `json:"bound_us"`
-	// RecoveryUS is the time from the (possibly prevented) arrival of the last datagram to the end; 0 without multicast.
-	RecoveryUS float64 `json:"recovery_us"`
-	CutoffUS   float64 `json:"cutoff_us"` // longest first cutoff of a rank: N/B + alpha after its barrier
-
+	Times
 	Traffic
 	ChunkCounts
 	Parts []Part `json:"parts,omitempty"` // one per collective, if there are several
@@ -78,6 +73,15 @@ type Result struct {
 	WallMS float64     `json:"wall_ms"`
 	Phases Phases      `json:"phases"`
 	Errors []RankError `json:"errors"`
+}
+
+// Times holds the times of the whole run.
+type Times struct {
+	TimeUS  float64 `json:"time_us"`
+	BoundUS float64 `json:"bound_us"`
+	// RecoveryUS is the time from the (possibly prevented) arrival of the last datagram to the end; 0 without multicast.
+	RecoveryUS float64 `json:"recovery_us"`
+	CutoffUS   float64 `json:"cutoff_us"` // longest first cutoff of a rank: N/B + alpha after its barrier
 }
 
 // Traffic counts bytes on links.

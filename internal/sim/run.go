@@ -79,6 +79,7 @@ type part struct {
 // collective prepares a call.
 func (w *world) collective(req uint64, p part, members []int) (*collective, error) {
 	var plan []*mcast.Geometry
+	var p2pPlan func(rank int) *p2p.Plan
 	var err error
 	switch p.algo {
 	case "mcast":
@@ -88,19 +89,14 @@ func (w *world) collective(req uint64, p part, members []int) (*collective, erro
 			err = badConfig("the network reduces for all hosts in order, not for %d of %d", len(members), w.g.Hosts)
 		}
 	default:
-		_, err = w.p2pPlan(p, 0, len(members))
-	}
-	if err != nil {
-		return nil, err
-	}
-	c := newCollective(req, 0, members, plan, p.shape, w.cfg.InPlace, w.cfg.Seed)
-	switch p.algo {
-	case "mcast":
-	case "inc":
-		c.order = newChunkOrder(&c.blocks)
-	default:
-		c.p2p = func(rank int) *p2p.Plan {
-			plan, err := w.p2pPlan(p, rank, len(members))
+		spec := p2p.Spec{
+			Kind: p.shape.Kind, Size: len(members), Root: w.cfg.Root, Bytes: w.cfg.Bytes, Counts: p.shape.Counts,
+			Radix: w.cfg.Radix, Segment: w.cfg.Segment, Align: int64(w.cfg.Chunk),
+		}
+		_, err = p2p.New(p.algo, spec)
+		p2pPlan = func(rank int) *p2p.Plan {
+			spec.Rank = rank
+			plan, err := p2p.New(p.algo, spec)
 			if err != nil {
 				w.violate("no plan for rank %d: %v", rank, err)
 				plan = &p2p.Plan{Kind: p.shape.Kind, Rank: rank, Size: len(members)}
@@ -108,14 +104,15 @@ func (w *world) collective(req uint64, p part, members []int) (*collective, erro
 			return plan
 		}
 	}
+	if err != nil {
+		return nil, err
+	}
+	c := newCollective(req, 0, members, plan, p.shape, w.cfg.InPlace, w.cfg.Seed)
+	c.p2p = p2pPlan
+	if c.byNetwork() {
+		c.order = newChunkOrder(&c.blocks)
+	}
 	return c, nil
-}
-
-func (w *world) p2pPlan(p part, rank, size int) (*p2p.Plan, error) {
-	return p2p.New(p.algo, p2p.Spec{
-		Kind: p.shape.Kind, Rank: rank, Size: size, Root: w.cfg.Root, Bytes: w.cfg.Bytes, Counts: p.shape.Counts,
-		Radix: w.cfg.Radix, Segment: w.cfg.Segment, Align: int64(w.cfg.Chunk),
-	})
 }
 
 // schedule schedules the configured faults.

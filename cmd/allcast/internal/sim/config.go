@@ -113,8 +113,12 @@ func (f *flags) checkTimes(hosts int) error {
 		value time.Duration
 	}
 	all := []named{
-		{"latency", f.Latency}, {"recv-cost", f.RecvCost}, {"detour", f.Detour}, {"noise", f.Noise},
-		{"timeout", f.Timeout}, {"deadline", f.Deadline},
+		{"latency", f.Latency},
+		{"recv-cost", f.RecvCost},
+		{"detour", f.Detour},
+		{"noise", f.Noise},
+		{"timeout", f.Timeout},
+		{"deadline", f.Deadline},
 	}
 	for _, s := range f.Stall {
 		if err := checkRank("stall", s.Rank, hosts); err != nil {

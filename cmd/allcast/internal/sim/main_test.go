@@ -41,6 +41,6 @@ func fine(cfg sim.Config) (*sim.Result, error) {
 	return &sim.Result{
 		Subject: sim.Subject{Op: cfg.Op, Algo: cfg.Algo, Nodes: cfg.Topology.Hosts, Topology: cfg.Topology.Name},
 		Bytes:   cfg.Bytes, Seed: cfg.Seed, Flow: cfg.Flow,
-		Traffic: sim.Traffic{MaxCrossings: 1}, Verdict: sim.Verdict{Verified: true},
+		Errors: []sim.RankError{}, Traffic: sim.Traffic{MaxCrossings: 1}, Verdict: sim.Verdict{Verified: true},
 	}, nil
 }

@@ -94,11 +94,5 @@ func (c *Command) runOne(cfg sim.Config) (*sim.Result, error) {
 	if errors.Is(err, sim.ErrConfig) {
 		return nil, cli.Usagef("%v", err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if r.Errors == nil {
-		r.Errors = []sim.RankError{} // [] in JSON, so that readers can always iterate
-	}
-	return r, nil
+	return r, err
 }
