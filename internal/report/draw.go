@@ -138,7 +138,7 @@ func (l *layout) bars(r *Run, s scale) []stroke {
 		if len(hosts) == 0 {
 			continue
 		}
-		b := l.boxes[l.nodes[leafNode][i]]
+		b := l.boxes[l.nodes[topology.LeafLevel][i]]
 		x := b.x + b.w/2
 		up, down := halves(x, b.bottom()+hostHeight, b.bottom())
 		all = append(all,
@@ -178,7 +178,7 @@ func (l *layout) drawSwitches(d *drawing, r *Run) {
 		out[link.From] += r.LinkBytes[id]
 		in[link.To] += r.LinkBytes[id]
 	}
-	for k := leafNode; int(k) < len(l.nodes); k++ {
+	for k := topology.LeafLevel; int(k) < len(l.nodes); k++ {
 		last := l.nodes[k][len(l.nodes[k])-1]
 		for _, n := range l.nodes[k] {
 			b := l.boxes[n]
@@ -202,21 +202,21 @@ func (l *layout) drawLabels(d *drawing, r *Run) {
 		if way == 1 {
 			lower = link.To
 		}
-		carried[l.kinds[lower]][way] += r.LinkBytes[id]
+		carried[l.g.Level(lower)][way] += r.LinkBytes[id]
 	}
-	way := func(from, to kind, y float64, n uint64) {
+	way := func(from, to topology.Level, y float64, n uint64) {
 		w := wayLabel{label: label{Text: l.names[from] + " → " + l.names[to], Y: tenth(y - 2)}, Bytes: n}
-		if from != hostNode && to != hostNode {
+		if from != topology.HostLevel && to != topology.HostLevel {
 			w.Sample, w.Up = line(marginLeft-30, y+4, marginLeft-12, y+4), to > from
 		}
 		d.Ways = append(d.Ways, w)
 	}
-	for k := len(l.nodes) - 1; k >= int(leafNode); k-- {
-		upper, lower := kind(k), kind(k-1)
+	for k := len(l.nodes) - 1; k >= int(topology.LeafLevel); k-- {
+		upper, lower := topology.Level(k), topology.Level(k-1)
 		top := l.rowY(upper)
 		d.Rows = append(d.Rows, label{Y: top + switchHeight/2 + 4, Text: l.count(upper)})
 		height := cableHeight
-		if lower == hostNode {
+		if lower == topology.HostLevel {
 			height = hostHeight
 		}
 		top += switchHeight

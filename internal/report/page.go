@@ -56,21 +56,12 @@ const (
 // Drawable reports whether a network is small enough to be drawn, so that a command can refuse
 // before it spends minutes on measurements.
 func Drawable(g *topology.Graph) error {
-	leaves, cables := countSwitches(g)
+	leaves, cables := g.Leaves(), len(g.Links)/2-g.Hosts
 	if cables > maxSwitchCables || leaves > maxLeaves {
 		return inputError("%s has %d leaves and %d cables between switches; a page shows at most %d and %d",
 			g.Name, leaves, cables, maxLeaves, maxSwitchCables)
 	}
 	return nil
-}
-
-func countSwitches(g *topology.Graph) (leaves, cables int) {
-	for n := g.Hosts; n < g.Nodes(); n++ {
-		if kindOf(g, topology.NodeID(n)) == leafNode {
-			leaves++
-		}
-	}
-	return leaves, len(g.Links)/2 - g.Hosts
 }
 
 //go:embed page.html.tmpl

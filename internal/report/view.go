@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"strings"
+
+	"github.com/allcast/allcast/internal/topology"
 )
 
 // view is the input of the page's template.
@@ -39,7 +41,7 @@ func (p *Page) view() *view {
 		titled.Title = strings.TrimPrefix(p.Op+" on "+p.Graph.Name, " on ")
 	}
 	v := &view{
-		Page: &titled, Network: l.describe(), Folded: l.folded, Levels: len(l.nodes) > int(spineNode),
+		Page: &titled, Network: l.describe(), Folded: l.folded, Levels: len(l.nodes) > int(topology.SpineLevel),
 		Legend: s.legend(), Max: s.max, Paper: p.paper(l.tiers),
 	}
 	var longest uint64
@@ -70,8 +72,8 @@ func (p *Page) runView(r *Run, l *layout, s scale, longest uint64) runView {
 }
 
 func (l *layout) describe() string {
-	parts := []string{l.count(hostNode)}
-	for k := leafNode; int(k) < len(l.nodes); k++ {
+	parts := []string{l.count(topology.HostLevel)}
+	for k := topology.LeafLevel; int(k) < len(l.nodes); k++ {
 		parts = append(parts, l.count(k))
 	}
 	return fmt.Sprintf("%s: %s, %d cables.", l.g.Name, strings.Join(parts, ", "), len(l.g.Links)/2)
