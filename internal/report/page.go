@@ -92,11 +92,11 @@ func (p *Page) check() error {
 	if err := Drawable(p.Graph); err != nil {
 		return err
 	}
-	if len(p.Runs) == 0 {
+	switch n := len(p.Runs); {
+	case n == 0:
 		return inputError("no runs")
-	}
-	if len(p.Runs) > maxRuns {
-		return inputError("%d runs; a page shows at most %d", len(p.Runs), maxRuns)
+	case n > maxRuns:
+		return inputError("%d runs; a page shows at most %d", n, maxRuns)
 	}
 	for i := range p.Runs {
 		if err := p.Runs[i].check(p.Graph); err != nil {
