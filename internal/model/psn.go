@@ -10,10 +10,6 @@ const (
 	MaxPSNBits    = ImmediateBits
 )
 
-// DefaultLLC is the last-level cache of the paper's accelerator. The paper says 1.5 MB, which
-// is read here as 1536 KiB; no claim depends on the difference.
-const DefaultLLC = 1536 << 10
-
 // The limits of chunk and cache are far above real sizes. Their product with 8 bits per byte
 // fits in 63 bits.
 const (
@@ -35,35 +31,23 @@ type PSN struct {
 
 // Figure7 computes the figure for one chunk size and one cache.
 func Figure7(chunk, llc int64) ([]PSN, error) {
+	if err := checkCache(chunk, llc); err != nil {
+		return nil, err
+	}
 	var points []PSN
 	for bits := MinPSNBits; bits <= MaxPSNBits; bits++ {
-		p, err := AtPSNBits(bits, chunk, llc)
-		if err != nil {
-			return nil, err
-		}
-		points = append(points, p)
+		bitmap := int64(1) << bits / 8
+		points = append(points, PSN{
+			Bits:          bits,
+			Chunk:         chunk,
+			BitmapBytes:   bitmap,
+			ReceiveBuffer: Addressable(bitmap, chunk),
+			OpIDs:         1 << (ImmediateBits - bits),
+			FitsLLC:       bitmap <= llc,
+			Communicators: CommunicatorsThatFit(llc, bitmap),
+		})
 	}
 	return points, nil
-}
-
-// AtPSNBits computes one point of the figure.
-func AtPSNBits(bits int, chunk, llc int64) (PSN, error) {
-	if bits < MinPSNBits || bits > MaxPSNBits {
-		return PSN{}, fmt.Errorf("%d PSN bits: want %d to %d", bits, MinPSNBits, MaxPSNBits)
-	}
-	if err := checkCache(chunk, llc); err != nil {
-		return PSN{}, err
-	}
-	bitmap := int64(1) << bits / 8
-	return PSN{
-		Bits:          bits,
-		Chunk:         chunk,
-		BitmapBytes:   bitmap,
-		ReceiveBuffer: Addressable(bitmap, chunk),
-		OpIDs:         1 << (ImmediateBits - bits),
-		FitsLLC:       bitmap <= llc,
-		Communicators: CommunicatorsThatFit(llc, bitmap),
-	}, nil
 }
 
 // Addressable is the size of the receive buffer that a bitmap covers.

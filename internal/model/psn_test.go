@@ -7,6 +7,10 @@ import (
 	"github.com/allcast/allcast/internal/model"
 )
 
+// paperLLC is the last-level cache of the paper's accelerator. The paper says 1.5 MB, which is read here
+// as 1536 KiB; no claim depends on the difference.
+const paperLLC = 1536 << 10
+
 const (
 	kib = int64(1) << 10
 	mib = int64(1) << 20
@@ -15,7 +19,7 @@ const (
 
 // The corners of the paper's Figure 7, with 4 KiB chunks and 1.5 MB of cache.
 func TestFigure7(t *testing.T) {
-	points, err := model.Figure7(4*kib, model.DefaultLLC)
+	points, err := model.Figure7(4*kib, paperLLC)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +50,7 @@ func TestFigure7(t *testing.T) {
 // Claim C4: "the bitmap size that fits in the DPA LLC (1.5 MB) will allow
 // addressing the Allgather receive buffer of approximately 50 GB".
 func TestPaperC4(t *testing.T) {
-	for _, llc := range []int64{1_500_000, model.DefaultLLC} { // both readings of MB
+	for _, llc := range []int64{1_500_000, paperLLC} { // both readings of MB
 		gb := float64(model.Addressable(llc, 4*kib)) / 1e9
 		if gb < 49 || gb > 52 {
 			t.Errorf("%d bytes of bitmap address %.1f GB, the paper says approximately 50", llc, gb)
@@ -56,7 +60,7 @@ func TestPaperC4(t *testing.T) {
 
 // Claim C5: Section III-D.
 func TestPaperC5(t *testing.T) {
-	for _, llc := range []int64{1_500_000, model.DefaultLLC} {
+	for _, llc := range []int64{1_500_000, paperLLC} {
 		f, err := model.NewFootprint(4*kib, llc)
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +83,7 @@ func TestPaperC5(t *testing.T) {
 
 // An error in the paper: 64 KiB of bitmap address 2 GiB, not 16 GB; 16 GiB need 512 KiB.
 func TestPaperSlipBitmapOf64KiB(t *testing.T) {
-	f, err := model.NewFootprint(4*kib, model.DefaultLLC)
+	f, err := model.NewFootprint(4*kib, paperLLC)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,9 +120,9 @@ func TestWireTime(t *testing.T) {
 
 func TestModelLimits(t *testing.T) {
 	for _, c := range []struct{ chunk, llc int64 }{
-		{0, model.DefaultLLC},
-		{-1, model.DefaultLLC},
-		{model.MaxChunk + 1, model.DefaultLLC},
+		{0, paperLLC},
+		{-1, paperLLC},
+		{model.MaxChunk + 1, paperLLC},
 		{4096, 0},
 		{4096, -1},
 		{4096, model.MaxLLC + 1},
@@ -128,11 +132,6 @@ func TestModelLimits(t *testing.T) {
 		}
 		if _, err := model.NewFootprint(c.chunk, c.llc); err == nil {
 			t.Errorf("NewFootprint(%d, %d) is accepted", c.chunk, c.llc)
-		}
-	}
-	for _, bits := range []int{-1, 0, 7, 33, 64} {
-		if _, err := model.AtPSNBits(bits, 4096, model.DefaultLLC); err == nil {
-			t.Errorf("%d PSN bits are accepted", bits)
 		}
 	}
 	points, err := model.Figure7(model.MaxChunk, model.MaxLLC)

@@ -38,7 +38,7 @@ var trafficAlgorithms = []struct {
 // that the simulator and the lab use, so the count cannot disagree with either.
 func CountTraffic(g *topology.Graph) ([]Traffic, error) {
 	if g.Hosts > MaxTrafficHosts {
-		return nil, fmt.Errorf("%d hosts: want 1 to %d", g.Hosts, MaxTrafficHosts)
+		return nil, fmt.Errorf("%d hosts are too many to count; want at most %d", g.Hosts, MaxTrafficHosts)
 	}
 	tree := g.Tree(0)
 	var all []Traffic

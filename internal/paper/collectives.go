@@ -43,7 +43,9 @@ func simulate(cfg sim.Config) (*sim.Result, error) {
 }
 
 func run(g *topology.Graph, op, algo string, bytes, segment int64) (*sim.Result, error) {
-	return simulate(sim.Config{Op: op, Algo: algo, Topology: g, Bytes: bytes, Segment: segment, Seed: 1})
+	return simulate(sim.Config{
+		Op: op, Algo: algo, Topology: g, Bytes: bytes, Schedule: sim.Schedule{Segment: segment}, Seed: 1,
+	})
 }
 
 // fastest runs a collective with several segment sizes.
@@ -115,10 +117,10 @@ func (c comparison) Allgather() (string, error) {
 }
 
 // Stopped measures claim C9 with hosts that stop at times.
-func (c comparison) Stopped() (string, error) { return c.vary(sim.Config{Detour: c.Detour}) }
+func (c comparison) Stopped() (string, error) { return c.vary(sim.Config{Faults: sim.Faults{Detour: c.Detour}}) }
 
 // Delayed measures claim C9 with hosts that react late.
-func (c comparison) Delayed() (string, error) { return c.vary(sim.Config{Noise: c.Delay}) }
+func (c comparison) Delayed() (string, error) { return c.vary(sim.Config{Faults: sim.Faults{Noise: c.Delay}}) }
 
 // vary writes the table and the verdicts for one kind of noise.
 func (c comparison) vary(cfg sim.Config) (string, error) {

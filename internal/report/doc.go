@@ -13,19 +13,8 @@
 //	}}
 //	err := page.Write(w)
 //
-// A caller with counters of switch ports converts them into LinkBytes first, and can save them
-// in a file:
+// A caller with counters of switch ports converts them into LinkBytes with FromPorts first. Merge
+// puts the runs of several pages side by side.
 //
-//	bytes, err := report.FromPorts(g, ports)          // switch, port, rx, tx, as a lab prints them
-//	data := report.Data{Topology: g.Name, Op: ..., Bytes: ..., Runs: []report.Run{{Name: "ring", LinkBytes: bytes}}}
-//	err = data.Save(file)
-//
-// and draws the runs of any number of such files side by side, in their order:
-//
-//	data, err := report.Load(file)                    // for each file
-//	all, err := report.Merge(first, second)           // one network, one operation
-//	page, err := all.Page()
-//	err = page.Write(w)
-//
-// Errors that wrap ErrInput report invalid input; all others are failures to read or write.
+// Errors that wrap ErrInput report invalid input; all others are failures to write.
 package report

@@ -10,47 +10,49 @@ import (
 
 // drawing is the picture of one run.
 type drawing struct {
-	Width, Height string
-	TickWidth     string
-	Dense         bool
-	LabelX        string
-	Pods          []rect
-	Cables        []stroke // between switches
-	Ticks         []stroke // cables of hosts
-	Switches      []rect
-	Rows          []label // names of the levels
-	Ways          []wayLabel
-	Numbers       []label // numbers of hosts
+	Width, Height, TickWidth, LabelX float64
+	Dense                            bool
+	Pods                             []rect
+	Cables                           []stroke // between switches
+	Ticks                            []stroke // cables of hosts
+	Switches                         []rect
+	Rows                             []label // names of the levels
+	Ways                             []wayLabel
+	Numbers                          []label // numbers of hosts
 }
 
 // stroke is one direction of a cable, or of the cables of a leaf's hosts.
 type stroke struct {
 	Class, Path, Link, Title string
-	Width                    string // "" for the width of its group
+	Width                    float64 // 0 for the width of its group
 
 	bytes uint64
 }
 
 type rect struct {
-	X, Y, W, H, Title string
-	Label             label
+	X, Y, W, H float64
+	Title      string
+	Label      label
 }
 
-type label struct{ X, Y, Text string }
+type label struct {
+	X, Y float64
+	Text string
+}
 
 // wayLabel is the label of a direction between two levels: its name, its traffic and its line
 // style.
 type wayLabel struct {
-	Y, Text, More string
-	Sample        string // a sample line; "" where the position shows the direction
-	Up            bool
+	label
+	Bytes  uint64
+	Sample string // a sample line; "" where the position shows the direction
+	Up     bool
 }
 
 // draw draws a run on the page's layout and scale.
 func (l *layout) draw(r *Run, s scale) drawing {
 	d := drawing{
-		Width: coordinate(drawingWidth), Height: coordinate(l.height),
-		TickWidth: coordinate(l.tickWidth()), LabelX: coordinate(marginLeft - 36),
+		Width: drawingWidth, Height: l.height, TickWidth: l.tickWidth(), LabelX: marginLeft - 36,
 		Dense: len(l.g.Links)/2-l.g.Hosts > maxFull,
 	}
 	for i, b := range l.podBox {
@@ -105,8 +107,7 @@ func halves(x, bottom, top float64) (up, down string) {
 }
 
 func line(x1, y1, x2, y2 float64) string {
-	return fmt.Sprintf("M%s %sL%s %s",
-		coordinate(tenth(x1)), coordinate(tenth(y1)), coordinate(tenth(x2)), coordinate(tenth(y2)))
+	return fmt.Sprintf("M%v %vL%v %v", tenth(x1), tenth(y1), tenth(x2), tenth(y2))
 }
 
 func (l *layout) stroke(r *Run, s scale, id topology.LinkID, path string) stroke {
@@ -137,7 +138,7 @@ func (l *layout) bars(r *Run, s scale) []stroke {
 		if len(hosts) == 0 {
 			continue
 		}
-		b := l.boxes[l.nodes[leafNode][i]]
+		b := l.boxes[l.nodes[topology.LeafLevel][i]]
 		x := b.x + b.w/2
 		up, down := halves(x, b.bottom()+hostHeight, b.bottom())
 		all = append(all,
@@ -161,14 +162,14 @@ func (l *layout) bar(r *Run, s scale, hosts []int, path string, link func(int) t
 	most := r.LinkBytes[busiest]
 	return stroke{
 		Class: class(s.colour(most)), Path: path, Link: fmt.Sprintf("%d-%d", link(first), link(last)), bytes: most,
-		Width: coordinate(l.boxes[leaf].w),
+		Width: l.boxes[leaf].w,
 		Title: fmt.Sprintf(way, fmt.Sprintf("host%d to host%d", first, last), l.g.NodeName(leaf)) +
 			fmt.Sprintf(": %s at most (%s), %s on all %d", exact(most), linkName(l.g, busiest), exact(sum), len(hosts)),
 	}
 }
 
 func newRect(b box, title string) rect {
-	return rect{X: coordinate(b.x), Y: coordinate(b.y), W: coordinate(b.w), H: coordinate(b.h), Title: title}
+	return rect{X: b.x, Y: b.y, W: b.w, H: b.h, Title: title}
 }
 
 func (l *layout) drawSwitches(d *drawing, r *Run) {
@@ -177,14 +178,14 @@ func (l *layout) drawSwitches(d *drawing, r *Run) {
 		out[link.From] += r.LinkBytes[id]
 		in[link.To] += r.LinkBytes[id]
 	}
-	for k := leafNode; int(k) < len(l.nodes); k++ {
+	for k := topology.LeafLevel; int(k) < len(l.nodes); k++ {
 		last := l.nodes[k][len(l.nodes[k])-1]
 		for _, n := range l.nodes[k] {
 			b := l.boxes[n]
 			x := newRect(b, fmt.Sprintf("%s: %s in, %s out", l.g.NodeName(n), exact(in[n]), exact(out[n])))
 			// Numbers in only some switches of a level would look like a pattern.
 			if b.w >= digitWidth*float64(len(l.number(last))+1) {
-				x.Label = label{X: coordinate(tenth(b.x + b.w/2)), Y: coordinate(b.y + b.h/2 + 4), Text: l.number(n)}
+				x.Label = label{X: tenth(b.x + b.w/2), Y: b.y + b.h/2 + 4, Text: l.number(n)}
 			}
 			d.Switches = append(d.Switches, x)
 		}
@@ -201,21 +202,21 @@ func (l *layout) drawLabels(d *drawing, r *Run) {
 		if way == 1 {
 			lower = link.To
 		}
-		carried[l.kinds[lower]][way] += r.LinkBytes[id]
+		carried[l.g.Level(lower)][way] += r.LinkBytes[id]
 	}
-	way := func(from, to kind, y float64, n uint64) {
-		w := wayLabel{Text: l.names[from] + " → " + l.names[to], More: volume(n), Y: coordinate(tenth(y - 2))}
-		if from != hostNode && to != hostNode {
+	way := func(from, to topology.Level, y float64, n uint64) {
+		w := wayLabel{label: label{Text: l.names[from] + " → " + l.names[to], Y: tenth(y - 2)}, Bytes: n}
+		if from != topology.HostLevel && to != topology.HostLevel {
 			w.Sample, w.Up = line(marginLeft-30, y+4, marginLeft-12, y+4), to > from
 		}
 		d.Ways = append(d.Ways, w)
 	}
-	for k := len(l.nodes) - 1; k >= int(leafNode); k-- {
-		upper, lower := kind(k), kind(k-1)
+	for k := len(l.nodes) - 1; k >= int(topology.LeafLevel); k-- {
+		upper, lower := topology.Level(k), topology.Level(k-1)
 		top := l.rowY(upper)
-		d.Rows = append(d.Rows, label{Y: coordinate(top + switchHeight/2 + 4), Text: l.count(upper)})
+		d.Rows = append(d.Rows, label{Y: top + switchHeight/2 + 4, Text: l.count(upper)})
 		height := cableHeight
-		if lower == hostNode {
+		if lower == topology.HostLevel {
 			height = hostHeight
 		}
 		top += switchHeight
@@ -227,8 +228,6 @@ func (l *layout) drawLabels(d *drawing, r *Run) {
 	}
 	for h := range l.g.Hosts {
 		b := l.boxes[h]
-		d.Numbers = append(d.Numbers, label{
-			X: coordinate(tenth(b.x + b.w/2)), Y: coordinate(b.bottom() + 13), Text: fmt.Sprint(h),
-		})
+		d.Numbers = append(d.Numbers, label{X: tenth(b.x + b.w/2), Y: b.bottom() + 13, Text: fmt.Sprint(h)})
 	}
 }

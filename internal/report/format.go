@@ -57,7 +57,10 @@ func exact(n uint64) string {
 	return fmt.Sprintf("%s bytes (%s)", grouped(n), volume(n))
 }
 
-func times(ratio float64) string { return fmt.Sprintf("%.2f×", ratio) }
-
-// coordinate formats a position of the drawing, to a tenth of a unit.
-func coordinate(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+// ratio formats how many times b fits in a, if b is known.
+func ratio(a, b uint64) string {
+	if b == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f×", float64(a)/float64(b))
+}

@@ -62,7 +62,7 @@ func newLayout(g *topology.Graph) *layout {
 }
 
 // rowY is the top of a level of switches; the highest is at the top.
-func (l *layout) rowY(k kind) float64 {
+func (l *layout) rowY(k topology.Level) float64 {
 	return marginTop + float64(len(l.nodes)-1-int(k))*(switchHeight+cableHeight)
 }
 
@@ -88,8 +88,8 @@ func (l *layout) placeLeaves() {
 		l.spans = append(l.spans, box{x: left, w: span})
 		left += span + podGap
 	}
-	y := l.rowY(leafNode)
-	for _, leaf := range l.nodes[leafNode] {
+	y := l.rowY(topology.LeafLevel)
+	for _, leaf := range l.nodes[topology.LeafLevel] {
 		b := &l.boxes[leaf]
 		w := min(max(l.pitch*most, 14), 0.94*b.w)
 		*b = box{x: b.x + (b.w-w)/2, y: y, w: w, h: switchHeight}
@@ -100,15 +100,15 @@ func (l *layout) placeLeaves() {
 	for _, span := range l.spans {
 		l.podBox = append(l.podBox, box{
 			x: tenth(span.x - podGap/2 + 2), w: tenth(span.w + podGap - 4),
-			y: l.rowY(spineNode) - 5, h: cableHeight + 2*switchHeight + hostHeight + 12,
+			y: l.rowY(topology.SpineLevel) - 5, h: cableHeight + 2*switchHeight + hostHeight + 12,
 		})
 	}
 }
 
 func (l *layout) placeHosts() {
-	y := l.rowY(leafNode) + switchHeight
+	y := l.rowY(topology.LeafLevel) + switchHeight
 	for i, hosts := range l.racks {
-		leaf := l.boxes[l.nodes[leafNode][i]]
+		leaf := l.boxes[l.nodes[topology.LeafLevel][i]]
 		left := leaf.x + (leaf.w-l.pitch*float64(l.hostsPerLeaf()))/2
 		for j, h := range hosts {
 			l.boxes[h] = box{x: left + float64(j)*l.pitch, y: y, w: l.pitch, h: hostHeight}
@@ -124,17 +124,17 @@ func (l *layout) placeHosts() {
 // placeSpines spreads the spines of a pod over its leaves.
 func (l *layout) placeSpines() {
 	for i, p := range l.pods {
-		l.spread(p.spines, l.spans[i].x, l.spans[i].x+l.spans[i].w, spineNode)
+		l.spread(p.spines, l.spans[i].x, l.spans[i].x+l.spans[i].w, topology.SpineLevel)
 	}
 }
 
 func (l *layout) placeCores() {
-	if len(l.nodes) > int(coreNode) {
-		l.spread(l.nodes[coreNode], marginLeft, drawingWidth-marginRight, coreNode)
+	if len(l.nodes) > int(topology.CoreLevel) {
+		l.spread(l.nodes[topology.CoreLevel], marginLeft, drawingWidth-marginRight, topology.CoreLevel)
 	}
 }
 
-func (l *layout) spread(nodes []topology.NodeID, left, right float64, k kind) {
+func (l *layout) spread(nodes []topology.NodeID, left, right float64, k topology.Level) {
 	slot := (right - left) / float64(len(nodes))
 	w := min(0.72*slot, maxSwitchWidth)
 	for i, n := range nodes {

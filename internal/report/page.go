@@ -23,16 +23,16 @@ func inputError(format string, args ...any) error {
 
 // Run is the traffic of one job on the links. A payload, bound or time of 0 means unknown.
 type Run struct {
-	Name      string   `json:"name"`       // usually the algorithm
-	Multicast bool     `json:"multicast"`  // whether the paper's saving refers to this run
-	LinkBytes []uint64 `json:"link_bytes"` // by topology.LinkID
+	Name      string   // usually the algorithm
+	Multicast bool     // whether the paper's saving refers to this run
+	LinkBytes []uint64 // by topology.LinkID
 
-	PayloadLinkBytes uint64  `json:"payload_link_bytes,omitempty"` // user data among all links' bytes
-	Bound            uint64  `json:"bound,omitempty"`              // payload on all links of a minimal tree
-	TimeUS           float64 `json:"time_us,omitempty"`
-	Repaired         uint64  `json:"repaired"` // chunks repaired by the slow path
-	Verified         bool    `json:"verified"`
-	Note             string  `json:"note,omitempty"`
+	PayloadLinkBytes uint64 // user data among all links' bytes
+	Bound            uint64 // payload on all links of a minimal tree
+	TimeUS           float64
+	Repaired         uint64 // chunks repaired by the slow path
+	Verified         bool
+	Note             string
 }
 
 // Page is the input of a drawing. Other runs are compared to the first one.
@@ -56,7 +56,7 @@ const (
 // Drawable reports whether a network is small enough to be drawn, so that a command can refuse
 // before it spends minutes on measurements.
 func Drawable(g *topology.Graph) error {
-	leaves, cables := countSwitches(g)
+	leaves, cables := g.Leaves(), len(g.Links)/2-g.Hosts
 	if cables > maxSwitchCables || leaves > maxLeaves {
 		return inputError("%s has %d leaves and %d cables between switches; a page shows at most %d and %d",
 			g.Name, leaves, cables, maxLeaves, maxSwitchCables)
@@ -64,19 +64,11 @@ func Drawable(g *topology.Graph) error {
 	return nil
 }
 
-func countSwitches(g *topology.Graph) (leaves, cables int) {
-	for n := g.Hosts; n < g.Nodes(); n++ {
-		if kindOf(g, topology.NodeID(n)) == leafNode {
-			leaves++
-		}
-	}
-	return leaves, len(g.Links)/2 - g.Hosts
-}
-
 //go:embed page.html.tmpl
 var pageText string
 
-var pageTemplate = template.Must(template.New("report").Parse(pageText))
+var pageTemplate = template.Must(template.New("report").
+	Funcs(template.FuncMap{"volume": volume, "grouped": grouped}).Parse(pageText))
 
 // Write draws the page. On invalid input it writes nothing.
 func (p *Page) Write(w io.Writer) error {
@@ -100,11 +92,11 @@ func (p *Page) check() error {
 	if err := Drawable(p.Graph); err != nil {
 		return err
 	}
-	if len(p.Runs) == 0 {
+	switch n := len(p.Runs); {
+	case n == 0:
 		return inputError("no runs")
-	}
-	if len(p.Runs) > maxRuns {
-		return inputError("%d runs; a page shows at most %d", len(p.Runs), maxRuns)
+	case n > maxRuns:
+		return inputError("%d runs; a page shows at most %d", n, maxRuns)
 	}
 	for i := range p.Runs {
 		if err := p.Runs[i].check(p.Graph); err != nil {

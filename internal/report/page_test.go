@@ -161,7 +161,7 @@ func TestNothingOverlaps(t *testing.T) {
 				if b.x < marginLeft-1 || b.x+b.w > drawingWidth || b.y < 0 || b.bottom() > l.height || b.w <= 0 {
 					t.Errorf("%s: %s at %+v is outside the picture", spec, l.g.NodeName(n), b)
 				}
-				if i > 0 && b.x+0.15 < l.boxes[nodes[i-1]].x+l.boxes[nodes[i-1]].w && kind(k) != hostNode {
+				if i > 0 && b.x+0.15 < l.boxes[nodes[i-1]].x+l.boxes[nodes[i-1]].w && topology.Level(k) != topology.HostLevel {
 					t.Errorf("%s: %s overlaps its neighbour", spec, l.g.NodeName(n))
 				}
 			}

@@ -39,8 +39,8 @@ func (p *Page) paper(t *tiers) *paperView {
 		if r := &p.Runs[i]; !r.Multicast {
 			v.Rows = append(v.Rows, savingRow{
 				Name:  r.Name,
-				Links: times(float64(r.total()) / float64(links)),
-				Ports: times(float64(t.atPorts(r)) / float64(ports)),
+				Links: ratio(r.total(), links),
+				Ports: ratio(t.atPorts(r), ports),
 			})
 		}
 	}

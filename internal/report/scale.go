@@ -44,22 +44,17 @@ type step struct {
 }
 
 func (s scale) legend() []step {
+	trace := s.max / 100
 	steps := []step{
-		{Class: "c0", Label: "0", Title: "no bytes"},
-		{
-			Class: "c1", Label: volume(s.max / 100),
-			Title: fmt.Sprintf("up to %s: a hundredth of the most", volume(s.max/100)),
-		},
+		{Class: class(colourNone), Label: "0", Title: "no bytes"},
+		{Class: class(colourTrace), Label: volume(trace), Title: "up to " + volume(trace) + ": a hundredth of the most"},
 	}
-	for i := range 10 {
-		from, to := s.max/100, uint64(float64(s.max)*float64(i+1)/10)
-		if i > 0 {
-			from = uint64(float64(s.max) * float64(i) / 10)
-		}
+	for i, from := 0, trace; i < 10; i++ {
+		to := uint64(float64(s.max) * float64(i+1) / 10)
 		steps = append(steps, step{
-			Class: class(colourFirst + i), Label: volume(to),
-			Title: fmt.Sprintf("%s to %s", volume(from), volume(to)),
+			Class: class(colourFirst + i), Label: volume(to), Title: volume(from) + " to " + volume(to),
 		})
+		from = to
 	}
 	return steps
 }

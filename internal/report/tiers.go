@@ -7,35 +7,11 @@ import (
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// kind is the level of a node, from the hosts up.
-type kind int
-
-const (
-	hostNode kind = iota
-	leafNode
-	spineNode // aggregation switch in a network of three levels
-	coreNode
-)
-
-func kindOf(g *topology.Graph, n topology.NodeID) kind {
-	name := g.NodeName(n)
-	switch {
-	case g.IsHost(n):
-		return hostNode
-	case strings.HasPrefix(name, "leaf"):
-		return leafNode
-	case strings.HasPrefix(name, "core"):
-		return coreNode
-	}
-	return spineNode
-}
-
 // tiers lists the nodes of a network by level and by pod.
 type tiers struct {
 	g     *topology.Graph
-	kinds []kind              // by node
-	nodes [][]topology.NodeID // by kind
-	names []string            // by kind: "leaf"
+	nodes [][]topology.NodeID // by level
+	names []string            // by level: "leaf"
 	racks [][]int             // by leaf: its hosts; some leaves have none
 	pods  []pod
 }
@@ -47,12 +23,18 @@ type pod struct {
 }
 
 func newTiers(g *topology.Graph) *tiers {
-	t := &tiers{g: g, kinds: make([]kind, g.Nodes()), nodes: make([][]topology.NodeID, coreNode+1)}
-	for n := range t.kinds {
-		id := topology.NodeID(n)
-		k := kindOf(g, id)
-		t.kinds[n] = k
-		t.nodes[k] = append(t.nodes[k], id)
+	t := &tiers{g: g, nodes: make([][]topology.NodeID, topology.CoreLevel+1), pods: make([]pod, g.Pods())}
+	for n := range topology.NodeID(g.Nodes()) {
+		level := g.Level(n)
+		t.nodes[level] = append(t.nodes[level], n)
+		switch level {
+		case topology.LeafLevel:
+			p := &t.pods[g.Pod(n)]
+			p.leaves = append(p.leaves, n)
+		case topology.SpineLevel:
+			p := &t.pods[g.Pod(n)]
+			p.spines = append(p.spines, n)
+		}
 	}
 	for len(t.nodes[len(t.nodes)-1]) == 0 {
 		t.nodes = t.nodes[:len(t.nodes)-1]
@@ -60,40 +42,12 @@ func newTiers(g *topology.Graph) *tiers {
 	for _, nodes := range t.nodes {
 		t.names = append(t.names, strings.TrimRight(g.NodeName(nodes[0]), "0123456789."))
 	}
-	t.racks = make([][]int, len(t.nodes[leafNode]))
+	t.racks = make([][]int, len(t.nodes[topology.LeafLevel]))
 	for h := range g.Hosts {
-		leaf := g.Links[g.HostUp(h)].To - t.nodes[leafNode][0]
+		leaf := g.Links[g.HostUp(h)].To - t.nodes[topology.LeafLevel][0]
 		t.racks[leaf] = append(t.racks[leaf], h)
 	}
-	t.findPods()
 	return t
-}
-
-// findPods groups leaves by the first spine above them, which only leaves of one pod share.
-func (t *tiers) findPods() {
-	index := map[topology.NodeID]int{} // by leaf or spine
-	for c := t.g.Hosts; c < len(t.g.Links)/2; c++ {
-		cable := t.g.Links[2*c]
-		if t.kinds[cable.From] != leafNode {
-			continue
-		}
-		at, known := index[cable.To]
-		if !known {
-			if at, known = index[cable.From]; !known {
-				at = len(t.pods)
-				t.pods = append(t.pods, pod{})
-			}
-			index[cable.To] = at
-			t.pods[at].spines = append(t.pods[at].spines, cable.To)
-		}
-		if _, known := index[cable.From]; !known {
-			index[cable.From] = at
-			t.pods[at].leaves = append(t.pods[at].leaves, cable.From)
-		}
-	}
-	if len(t.pods) == 0 { // a star
-		t.pods = []pod{{leaves: t.nodes[leafNode]}}
-	}
 }
 
 // hostsPerLeaf is the maximum number of hosts per leaf.
@@ -105,7 +59,7 @@ func (t *tiers) hostsPerLeaf() (most int) {
 }
 
 // count describes the number of a level's nodes in words.
-func (t *tiers) count(k kind) string {
+func (t *tiers) count(k topology.Level) string {
 	n, name := len(t.nodes[k]), t.names[k]
 	switch {
 	case n == 1:

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"slices"
-
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -12,10 +10,9 @@ func (h *host) execute(a *node.Action) {
 	w := h.w
 	switch a.Kind {
 	case node.Send:
-		k := w.pools.packet()
-		k.kind, k.trafficClass, k.src, k.dst = pktMessage, classControl, h.id, a.To
-		k.msg = wire.AppendMsg(k.msg[:0], &a.Msg)
-		k.size = int64(len(k.msg)) + rcHeader
+		k := w.pools.packet(pktMessage, classControl, opKey{}, h.id, a.To)
+		k.data = wire.AppendMsg(k.data, &a.Msg)
+		k.size = int64(len(k.data)) + rcHeader
 		h.inject(k)
 	case node.Open:
 		h.openRound(a)
@@ -57,11 +54,11 @@ func (h *host) openRound(a *node.Action) {
 	h.regions[key] = &region{mem: m, geo: a.Geometry, placements: a.Placements, inbox: a.Inbox, open: true}
 	h.lastReg = nil
 	for _, p := range a.Placements {
-		h.worker(p.Sub).Open(h.token(a.Comm, w.layout.Slot(a.Seq)), p)
+		h.worker(p.Sub).Open(token(a.Comm, w.layout.Slot(a.Seq)), p)
 	}
 	w.lingering++
-	if c.plan == nil && c.p2p == nil {
-		w.reductions[key] = c
+	if c.byNetwork() {
+		w.inc.reductions[key] = c
 	}
 	h.node.Opened(ns(w.now), a.Comm, a.Seq, false)
 	early := h.early[key]
@@ -80,9 +77,7 @@ func (h *host) revoke(a *node.Action) {
 		h.worker(p.Sub).Close(p)
 	}
 	for _, held := range r.held {
-		for _, k := range held {
-			h.w.pools.release(k)
-		}
+		h.w.pools.releaseAll(held)
 	}
 	if r.inbox != nil {
 		h.node.Foreign(r.inbox.Foreign())
@@ -101,26 +96,22 @@ func (h *host) inject(k *packet) {
 }
 
 func (h *host) multicast(a *node.Action) {
-	w := h.w
-	r := h.regions[opKey{a.Comm, a.Seq}]
+	w, key := h.w, opKey{a.Comm, a.Seq}
+	r := h.regions[key]
 	for i := range a.N {
-		k := w.pools.packet()
-		k.kind, k.trafficClass, k.src, k.dst = pktChunk, classBulk, h.id, -1
-		k.comm, k.seq, k.sub, k.psn, k.n = a.Comm, a.Seq, a.Sub, a.PSN+i, a.N
-		k.imm = w.layout.Imm(a.Seq, k.psn)
+		k := w.pools.packet(pktChunk, classBulk, key, h.id, -1)
+		k.n, k.last = a.N, i == a.N-1
 		k.tree = w.trees[a.Sub%len(w.trees)]
-		k.off, k.at, k.bytes = r.geo.Locate(a.Sub, k.psn)
-		k.from, k.last = r, i == a.N-1
-		k.size = int64(k.bytes) + udHeader
-		k.cell = w.cellOf(r, a.Sub, k.psn)
-		w.enqueue(&w.links[w.g.HostUp(h.id)], k, nil)
+		k.imm = w.layout.Imm(a.Seq, a.PSN+i)
+		w.locate(k, r, a.Sub, a.PSN+i, udHeader)
+		h.inject(k)
 	}
 }
 
 // sendRange sends a range of the buffer to one rank.
 func (h *host) sendRange(a *node.Action) {
-	h.packetize(a, func(k *packet, c *collective) {
-		k.kind, k.dst, k.psn, k.all, k.input = pktPut, a.To, a.PSN, a.Len, a.Input
+	h.packetize(a, pktPut, func(k *packet, c *collective) {
+		k.dst, k.psn, k.all, k.input = a.To, a.PSN, a.Len, a.Input
 		if k.bytes > 0 && h.w.ownerReads != nil && !c.reduces {
 			k.cell = c.cell(k.off)
 		}
@@ -130,13 +121,13 @@ func (h *host) sendRange(a *node.Action) {
 
 // packetize cuts a range of the buffer into packets of at most one chunk each. An empty range becomes
 // one empty packet.
-func (h *host) packetize(a *node.Action, send func(*packet, *collective)) {
-	r := h.regions[opKey{a.Comm, a.Seq}]
+func (h *host) packetize(a *node.Action, kind packetKind, send func(*packet, *collective)) {
+	key := opKey{a.Comm, a.Seq}
+	r := h.regions[key]
 	c := r.mem.c
 	for off, end, more := a.Off, a.Off+a.Len, true; more; {
-		k := h.w.pools.packet()
-		k.trafficClass, k.src, k.comm, k.seq, k.n = classBulk, h.id, a.Comm, a.Seq, 1
-		k.off, k.from = off, r
+		k := h.w.pools.packet(kind, classBulk, key, h.id, -1)
+		k.n, k.off, k.from = 1, off, r
 		if off < end {
 			k.bytes = int(min(c.chunkEnd(off), end) - off)
 		}
@@ -164,7 +155,7 @@ func (w *world) startSending(id int, k *packet) bool {
 		}
 		if k.bytes > 0 {
 			k.from.countSent(k)
-			k.from.mem.load(&k.pay, k.off, k.at, k.bytes, k.kind == pktChunk, k.input)
+			k.from.mem.load(k)
 		}
 	}
 	h.sent += k.size
@@ -195,18 +186,12 @@ func (h *host) done(a *node.Action) {
 	}
 }
 
-func (c *collective) rankOf(host int) int {
-	if c.members[host%len(c.members)] == host {
-		return host % len(c.members)
+// locate makes a packet carry a chunk of a multicast round. Accounting covers a single call only.
+func (w *world) locate(k *packet, r *region, sub int, psn uint32, header int64) {
+	k.sub, k.psn, k.from = sub, psn, r
+	k.off, _, k.bytes = r.geo.Locate(sub, psn)
+	k.size = int64(k.bytes) + header
+	if w.ownerReads != nil {
+		k.cell = r.mem.c.cell(k.off)
 	}
-	return slices.Index(c.members, host)
-}
-
-// cellOf returns the accounting number of a chunk. Accounting covers a single call only.
-func (w *world) cellOf(r *region, sub int, psn uint32) int {
-	if w.ownerReads == nil {
-		return -1
-	}
-	off, _, _ := r.geo.Locate(sub, psn)
-	return r.mem.c.cell(off)
 }

@@ -15,8 +15,8 @@ func BenchmarkEvents(b *testing.B) {
 	var events, chunks int64
 	for b.Loop() {
 		r, err := Run(Config{
-			Op: "allgather", Topology: g, Bytes: 8 << 10, Chunk: 4096, Chains: 1, Subgroups: 1,
-			Rate: 100e9, Latency: 500, Seed: 1,
+			Op: "allgather", Topology: g, Bytes: 8 << 10, Seed: 1,
+			Schedule: Schedule{Chunk: 4096, Chains: 1, Subgroups: 1}, Network: Network{Rate: 100e9, Latency: 500},
 		})
 		if err != nil || !r.Verified {
 			b.Fatal(err, r)

@@ -16,8 +16,10 @@ func datapathConfig(t *testing.T, datapath string) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		Op: "broadcast", Algo: "mcast", Topology: g, Bytes: 4 << 20, Chunk: 4096, Subgroups: 1,
-		Rate: 200e9, Latency: 500 * time.Nanosecond, Datapath: datapath, Seed: 1,
+		Op: "broadcast", Algo: "mcast", Topology: g, Bytes: 4 << 20, Seed: 1,
+		Schedule: Schedule{Chunk: 4096, Subgroups: 1},
+		Network:  Network{Rate: 200e9, Latency: 500 * time.Nanosecond},
+		Receiver: Receiver{Datapath: datapath},
 	}
 }
 

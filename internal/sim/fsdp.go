@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"math/bits"
 	"time"
 )
@@ -31,17 +30,31 @@ type Span struct {
 // FSDPResult holds the measurements of a step. Times are microseconds of virtual time, on the rank that
 // ended last. Compute and exposed times add up to the step.
 type FSDPResult struct {
-	Op         string `json:"op"`
-	Algo       string `json:"algo"`
-	Nodes      int    `json:"nodes"`
-	Topology   string `json:"topology"`
-	Layers     int    `json:"layers"`
-	LayerBytes int64  `json:"layer_bytes"`
-	ShardBytes int64  `json:"shard_bytes"`
-	Prefetch   int    `json:"prefetch"`
-	Chunk      int    `json:"chunk"`
-	Segment    int64  `json:"segment"` // segment size of rings
+	Subject
+	Layers     int   `json:"layers"`
+	LayerBytes int64 `json:"layer_bytes"`
+	ShardBytes int64 `json:"shard_bytes"`
+	Prefetch   int   `json:"prefetch"`
+	Chunk      int   `json:"chunk"`
+	Segment    int64 `json:"segment"` // segment size of rings
 
+	StepTimes
+	SentBytes     int64 `json:"sent_bytes"`     // bytes sent by the busiest rank, with headers
+	ReceivedBytes int64 `json:"received_bytes"` // bytes received by the busiest rank
+
+	Collectives    int   `json:"collectives"` // collectives that all ranks completed
+	RepairedChunks int64 `json:"repaired_chunks"`
+	Verdict
+
+	Events   int64       `json:"events"`
+	WallMS   float64     `json:"wall_ms"`
+	Seed     uint64      `json:"seed"`
+	Errors   []RankError `json:"errors"`
+	Timeline []Span      `json:"timeline"` // spans of rank 0, in order of their ends
+}
+
+// StepTimes says where the time of a step went. A failed step has no times.
+type StepTimes struct {
 	StepUS                 float64 `json:"step_us"`
 	ComputeUS              float64 `json:"compute_us"`
 	BubblePct              float64 `json:"bubble_pct"`                // share of the step without compute
@@ -50,20 +63,6 @@ type FSDPResult struct {
 	BackwardUS             float64 `json:"backward_us"`               // time from the end of the last forward compute
 	AllgatherUS            float64 `json:"allgather_us"`              // time with an Allgather in flight
 	ReduceScatterUS        float64 `json:"reduce_scatter_us"`         // time with a Reduce-Scatter in flight
-	SentBytes              int64   `json:"sent_bytes"`                // bytes sent by the busiest rank, with headers
-	ReceivedBytes          int64   `json:"received_bytes"`            // bytes received by the busiest rank
-
-	Collectives    int    `json:"collectives"` // collectives that all ranks completed
-	RepairedChunks int64  `json:"repaired_chunks"`
-	Verified       bool   `json:"verified"`
-	Wrong          int    `json:"wrong"`
-	Violation      string `json:"violation,omitempty"`
-
-	Events   int64       `json:"events"`
-	WallMS   float64     `json:"wall_ms"`
-	Seed     uint64      `json:"seed"`
-	Errors   []RankError `json:"errors"`
-	Timeline []Span      `json:"timeline"` // spans of rank 0, in order of their ends
 }
 
 // RunFSDP simulates one training step.
@@ -91,15 +90,13 @@ func (cfg *FSDPConfig) prepare() (*trainingStep, error) {
 	}
 	s := newTrainingStep(w, cfg, parts)
 	for id := range uint32(comms) {
-		for _, h := range w.hosts {
-			if err := h.node.AddComm(id, s.members); err != nil {
-				return nil, err
-			}
+		if err := w.addComm(id, s.members); err != nil {
+			return nil, err
 		}
 	}
 	for _, p := range parts {
 		if _, err := w.collective(1, p, s.members); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+			return nil, badConfig("%w", err)
 		}
 	}
 	w.step = s
@@ -112,20 +109,17 @@ func (cfg *FSDPConfig) prepare() (*trainingStep, error) {
 
 // completeStep sets defaults and checks the configuration.
 func (cfg *FSDPConfig) completeStep() (parts []part, err error) {
-	bad := func(format string, args ...any) ([]part, error) {
-		return nil, fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
-	}
 	switch {
 	case cfg.Topology == nil:
-		return bad("no topology")
+		return nil, badConfig("no topology")
 	case cfg.Layers < 1 || cfg.Layers > maxLayers:
-		return bad("%d layers: must be 1 to %d", cfg.Layers, maxLayers)
+		return nil, badConfig("%d layers: must be 1 to %d", cfg.Layers, maxLayers)
 	case cfg.LayerBytes < 1 || cfg.LayerBytes > maxLayerBytes:
-		return bad("layers of %d bytes: must be 1 to %d", cfg.LayerBytes, int64(maxLayerBytes))
+		return nil, badConfig("layers of %d bytes: must be 1 to %d", cfg.LayerBytes, int64(maxLayerBytes))
 	case cfg.Compute < 0 || cfg.Prefetch < 0:
-		return bad("compute time and prefetch depth must be 0 or more")
+		return nil, badConfig("compute time and prefetch depth must be 0 or more")
 	case len(cfg.Stalls)+len(cfg.Crashes) > 0 || cfg.Pcap != nil:
-		return bad("a training step takes no stalls, no crashes and no capture")
+		return nil, badConfig("a training step takes no stalls, no crashes and no capture")
 	}
 	p := int64(cfg.Topology.Hosts)
 	cfg.Op, cfg.Bytes = bothAtOnce, (cfg.LayerBytes+p-1)/p
@@ -144,7 +138,7 @@ func (cfg *FSDPConfig) completeStep() (parts []part, err error) {
 		return nil, err
 	}
 	if t := time.Duration(cfg.inSequence() / 1000); t > maxStep {
-		return bad("a step may take %v or more: at most %v can be simulated", t, maxStep)
+		return nil, badConfig("a step may take %v or more: at most %v can be simulated", t, maxStep)
 	}
 	return parts, nil
 }

@@ -17,9 +17,7 @@ func (s *trainingStep) call(rank, on int) {
 	}
 	r.started[on]++
 	r.called[on] = w.now
-	w.starts = append(w.starts, start{w.now, rank, c})
-	w.push(w.now, evStart, int32(len(w.starts)-1), nil)
-	w.pending++
+	w.callAt(w.now, rank, c)
 }
 
 // finish schedules the removal of a collective that has ended on all ranks, for when none of its
@@ -43,11 +41,11 @@ func (s *trainingStep) drop(c *collective) {
 			w.violate("a buffer of rank %d was written after it was free", i)
 		}
 	}
-	c.mem, c.plan, c.p2p, c.expect, c.sums, c.turn, c.inTurn = nil, nil, nil, nil, nil, nil, nil
 	delete(w.calls, c.req)
-	for key, other := range w.reductions {
+	*c = collective{outcomes: c.outcomes}
+	for key, other := range w.inc.reductions {
 		if other == c {
-			delete(w.reductions, key)
+			delete(w.inc.reductions, key)
 			for _, n := range w.inc.nodes {
 				delete(n, key)
 			}
@@ -62,10 +60,10 @@ func (s *trainingStep) result(cfg *FSDPConfig) *FSDPResult {
 		s.drop(c)
 	}
 	out := &FSDPResult{
-		Op: "fsdp", Algo: cfg.Algo, Nodes: w.g.Hosts, Topology: w.g.Name,
-		Layers: s.layers, LayerBytes: cfg.LayerBytes, ShardBytes: cfg.Bytes, Prefetch: s.prefetch,
+		Subject: Subject{Op: "fsdp", Algo: cfg.Algo, Nodes: w.g.Hosts, Topology: w.g.Name},
+		Layers:  s.layers, LayerBytes: cfg.LayerBytes, ShardBytes: cfg.Bytes, Prefetch: s.prefetch,
 		Chunk: cfg.Chunk, Segment: cfg.Segment, Collectives: s.complete,
-		Wrong: w.wrong, Events: w.events, Seed: cfg.Seed, Errors: []RankError{}, Timeline: s.spans,
+		Events: w.events, Seed: cfg.Seed, Errors: []RankError{}, Timeline: s.spans,
 	}
 	last := 0
 	for i := range s.ranks {
@@ -83,40 +81,32 @@ func (s *trainingStep) result(cfg *FSDPConfig) *FSDPResult {
 	if w.lingering > 0 && w.failures == 0 {
 		w.violate("operations lingered for ever")
 	}
-	out.Violation = w.violation
-	out.Verified = w.wrong == 0 && w.violation == "" && len(out.Errors) == 0 &&
-		s.complete == len(s.calls[gather])+len(s.calls[scatter])
-	s.times(out, &s.ranks[last])
+	out.Verdict = w.verdict(len(out.Errors) == 0 && s.complete == len(s.calls[gather])+len(s.calls[scatter]))
+	if r := &s.ranks[last]; r.over {
+		out.StepTimes = s.times(r)
+	}
 	return out
 }
 
-// times sets the times of the rank that ended last. A failed step has none.
-func (s *trainingStep) times(out *FSDPResult, r *rankStep) {
-	if !r.over {
-		return
-	}
-	us := func(ps int64) float64 { return float64(ps) / 1e6 }
+func (s *trainingStep) times(r *rankStep) StepTimes {
 	compute := 3 * int64(s.layers) * s.forward
-	out.StepUS, out.ComputeUS = us(r.ended), us(compute)
-	out.ExposedAllgatherUS, out.ExposedReduceScatterUS = us(r.waited), us(r.ended-r.computed)
-	out.BackwardUS = us(r.ended - r.forwardEnd)
-	out.AllgatherUS, out.ReduceScatterUS = us(r.busy[gather]), us(r.busy[scatter])
-	if r.ended > 0 {
-		out.BubblePct = 100 * float64(r.ended-compute) / float64(r.ended)
+	t := StepTimes{
+		StepUS: microseconds(r.ended), ComputeUS: microseconds(compute), BackwardUS: microseconds(r.ended - r.forwardEnd),
+		ExposedAllgatherUS: microseconds(r.waited), ExposedReduceScatterUS: microseconds(r.ended - r.computed),
+		AllgatherUS: microseconds(r.busy[gather]), ReduceScatterUS: microseconds(r.busy[scatter]),
 	}
+	if r.ended > 0 {
+		t.BubblePct = 100 * float64(r.ended-compute) / float64(r.ended)
+	}
+	return t
 }
 
 // failure describes what a rank was doing that did not end its step.
 func (s *trainingStep) failure(rank int) RankError {
 	for _, calls := range s.calls {
 		for _, c := range calls {
-			if c == nil || c.ranks[rank].err == nil {
-				continue
-			}
-			e := c.ranks[rank].err
-			return RankError{
-				Rank: rank, Culprit: e.Culprit, Op: e.Op.String(), Phase: e.Phase.String(),
-				Missing: e.Missing, Reason: e.Reason.String(),
+			if c != nil && c.ranks[rank].err != nil {
+				return rankError(rank, c.ranks[rank].err)
 			}
 		}
 	}

@@ -1,7 +1,5 @@
 package sim
 
-import "github.com/allcast/allcast/internal/wire"
-
 // The two communicators of a step. Each runs one collective at a time, like a stream of a common
 // library. Both run concurrently.
 const (
@@ -137,7 +135,7 @@ func (s *trainingStep) callReturned(rank int, c *collective) {
 		return
 	}
 	use := s.useOf(r.completed[on])
-	if c.kind == wire.ReduceScatter {
+	if c.scatters {
 		use = s.layers + r.completed[on]
 	}
 	s.recordSpan(rank, c.kind.String(), use, r.called[on])
@@ -150,7 +148,7 @@ func (s *trainingStep) recordSpan(rank int, kind string, use int, from int64) {
 	if rank == 0 {
 		s.spans = append(s.spans, Span{
 			Kind: kind, Layer: s.layer(use), Backward: use >= s.layers,
-			Start: float64(from) / 1e6, End: float64(s.w.now) / 1e6,
+			Start: microseconds(from), End: microseconds(s.w.now),
 		})
 	}
 }

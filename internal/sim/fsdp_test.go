@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/topology"
+	"github.com/allcast/allcast/internal/units"
 )
 
 func fsdpBase(t *testing.T, topo, algo string) FSDPConfig {
@@ -18,7 +19,9 @@ func fsdpBase(t *testing.T, topo, algo string) FSDPConfig {
 		t.Fatal(err)
 	}
 	return FSDPConfig{
-		Config: Config{Topology: g, Algo: algo, Rate: 100e9, Latency: 500 * time.Nanosecond, Seed: 1},
+		Config: Config{
+			Topology: g, Algo: algo, Network: Network{Rate: 100e9, Latency: 500 * time.Nanosecond}, Seed: 1,
+		},
 		Layers: 3, LayerBytes: 256 << 10, Compute: 50 * time.Microsecond, Prefetch: 1,
 	}
 }
@@ -224,7 +227,7 @@ func TestFSDPBadConfigs(t *testing.T) {
 		"pair":          func(c *FSDPConfig) { c.Algo = "mcast" },
 		"hours":         func(c *FSDPConfig) { c.Compute = time.Hour },
 		"slow":          func(c *FSDPConfig) { c.Rate = 1 },
-		"stalled ranks": func(c *FSDPConfig) { c.Stalls = []Stall{{}} },
+		"stalled ranks": func(c *FSDPConfig) { c.Stalls = []units.Stall{{}} },
 	} {
 		cfg := fsdpBase(t, "star:4", "ring+ring")
 		change(&cfg)

@@ -3,26 +3,11 @@ package sim
 import (
 	"math"
 
-	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
-
-// outcome is the end of a collective on one rank.
-type outcome struct {
-	ended bool
-	at    int64
-	err   *node.Error
-	spent node.Spent
-}
-
-type opKey struct {
-	comm uint32
-	seq  uint64
-}
 
 type putKey struct {
 	opKey
@@ -33,31 +18,14 @@ type putKey struct {
 // host is one machine: a NIC, a processor that may be stopped, and a node. Its receive workers and its
 // control thread are independent: datagrams queue for the workers, everything else for the thread.
 type host struct {
+	processor
+	receiver
 	w    *world
 	id   int
 	node *node.Node
 	dead bool
 
-	stalled   int64         // end of the processor's stop
-	datagrams fifo          // datagrams that wait for a receive worker
-	datBytes  int64         // size of the queued datagrams in bytes
-	workUntil int64         // time until which the receive worker is busy
-	wakeAt    int64         // time of the next evWake, or never
-	taken     uint64        // number of datagrams taken from the queue
-	drains    []drain       // operations that wait for the queue to drain, oldest first
-	control   []event       // messages and completions that arrived while the processor was stopped
-	calls     []*collective // calls to make when the processor runs again
-	timerAt   int64         // time of the next evTimer, or never
-	timerDue  bool          // whether the timer expired while the processor was stopped
-	controlAt int64         // with noise: time at which the last message is handled
-	inOrder   map[int]int64 // by connection: delivery time of its last delayed packet
-
-	workers    []*mcast.Intake // by subgroup
-	takenCount place.Taken     // datagrams taken, shared by the workers
-	reports    []*mcast.Report // reports in transit to the control thread, oldest first
-	claims     []*read         // claims in transit to a receive worker, oldest first
-	slots      [superPacket]mcast.Slot
-
+	inOrder map[int]int64        // by connection: delivery time of its last delayed packet
 	puts    map[putKey][]*packet // packets of peers' sends that have not arrived completely
 	early   map[opKey][]*packet  // last packets of sends for operations that this host has not started
 	regions map[opKey]*region
@@ -65,6 +33,17 @@ type host struct {
 	lastReg *region // result of the last region lookup
 	acting  bool    // whether act is running
 	sent    int64
+}
+
+// processor is the state of the control thread.
+type processor struct {
+	stalled   int64         // end of the processor's stop
+	wakeAt    int64         // time of the next evWake, or never
+	control   []event       // messages and completions that arrived while the processor was stopped
+	calls     []*collective // calls to make when the processor runs again
+	timerAt   int64         // time of the next evTimer, or never
+	timerDue  bool          // whether the timer expired while the processor was stopped
+	controlAt int64         // with noise: time at which the last message is handled
 }
 
 const never = math.MaxInt64
@@ -77,6 +56,19 @@ func ps(t step.Time) int64 {
 	}
 	return int64(t) * 1000
 }
+
+func newHost(w *world, id int, cfg node.Config) *host {
+	h := &host{
+		processor: processor{timerAt: never, wakeAt: never}, w: w, id: id, regions: map[opKey]*region{},
+		puts: map[putKey][]*packet{}, early: map[opKey][]*packet{}, inOrder: map[int]int64{},
+	}
+	cfg.Rank, cfg.Taken = id, &h.takenCount
+	h.node = node.New(0, cfg)
+	return h
+}
+
+// stopped reports whether the processor is stopped.
+func (h *host) stopped() bool { return h.w.now < h.stalled }
 
 // arrived handles a packet from the wire.
 func (h *host) arrived(k *packet) {
@@ -122,7 +114,7 @@ func (h *host) start(c *collective) {
 		err = h.node.StartPlan(ns(h.w.now), c.comm, c.req, c.p2p(c.rankOf(h.id)))
 	default:
 		err = h.node.StartReduction(ns(h.w.now), c.comm, c.req, &p2p.Reduction{
-			Kind: c.kind, Rank: c.rankOf(h.id), Size: len(c.members), Counts: c.counts, Chunk: c.chunk,
+			Kind: c.kind, Rank: c.rankOf(h.id), Size: len(c.members), Counts: c.counts, Chunk: int(c.chunk),
 		})
 	}
 	if err != nil {
@@ -144,21 +136,39 @@ func (h *host) reliable(k *packet) {
 	switch k.kind {
 	case pktRead:
 		h.serve(k)
+		return
 	case pktResponse:
 		h.readData(k)
+		return
 	case pktPut:
-		key := putKey{opKey{k.comm, k.seq}, k.src, k.psn}
+		key := putKey{k.opKey, k.src, k.psn}
 		h.puts[key] = append(h.puts[key], k)
 		if !k.last {
 			return
 		}
-		fallthrough
+	}
+	h.onProcessor(event{kind: evDeliver, pkt: k})
+}
+
+// onProcessor handles an event of the control thread, now or when the processor runs again.
+func (h *host) onProcessor(e event) {
+	if h.stopped() {
+		h.control = append(h.control, e)
+		return
+	}
+	h.handle(e)
+}
+
+func (h *host) handle(e event) {
+	switch e.kind {
+	case evSent:
+		h.node.Sent(ns(h.w.now), e.pkt.comm, e.pkt.seq, e.pkt.n)
+		h.w.pools.release(e.pkt)
+		h.act()
+	case evReport, evClaim:
+		h.handleNotified(e.kind)
 	default:
-		if h.w.now < h.stalled {
-			h.control = append(h.control, event{kind: evDeliver, pkt: k})
-			return
-		}
-		h.message(k)
+		h.message(e.pkt)
 	}
 }
 
@@ -171,7 +181,7 @@ func (h *host) message(k *packet) {
 		h.result(k)
 		return
 	}
-	m, err := wire.ParseMsg(k.msg)
+	m, err := wire.ParseMsg(k.data)
 	if err != nil {
 		h.w.violate("rank %d sent a message that does not decode: %v", k.src, err)
 	} else {
@@ -183,7 +193,7 @@ func (h *host) message(k *packet) {
 
 // put handles a completely received send: it asks the operation's Inbox where the pieces belong.
 func (h *host) put(last *packet) {
-	key := putKey{opKey{last.comm, last.seq}, last.src, last.psn}
+	key := putKey{last.opKey, last.src, last.psn}
 	h.node.Heard(ns(h.w.now), last.src)
 	r := h.regions[key.opKey]
 	if r == nil && h.node.Early(last.src, last.comm, last.seq, last.all) {
@@ -193,13 +203,13 @@ func (h *host) put(last *packet) {
 	pieces := h.puts[key]
 	delete(h.puts, key)
 	if r == nil || r.inbox == nil {
-		h.drop(pieces)
+		h.w.pools.releaseAll(pieces)
 		return
 	}
 	i, recv, hold, ok := r.inbox.Take(r.mem.c.rankOf(last.src), last.psn, last.all)
 	switch {
 	case !ok:
-		h.drop(pieces)
+		h.w.pools.releaseAll(pieces)
 		return
 	case hold:
 		if r.held == nil {
@@ -234,22 +244,10 @@ func (h *host) placePut(r *region, recv *p2p.Recv, pieces []*packet) {
 	for _, k := range pieces {
 		if k.bytes > 0 {
 			r.countReceived(k)
-			r.mem.place(recv.Off+k.off-first, &k.pay, mode)
+			r.mem.place(recv.Off+k.off-first, k.data, mode)
 		}
 	}
-	h.drop(pieces)
-}
-
-func (h *host) drop(pieces []*packet) {
-	for _, k := range pieces {
-		h.w.pools.release(k)
-	}
-}
-
-func (h *host) batchSent(k *packet) {
-	h.node.Sent(ns(h.w.now), k.comm, k.seq, k.n)
-	h.w.pools.release(k)
-	h.act()
+	h.w.pools.releaseAll(pieces)
 }
 
 // act executes the actions of the node. The caller has changed the node's state, so its timer may have
@@ -259,11 +257,7 @@ func (h *host) act() {
 		return // the running call of act sees the new actions
 	}
 	h.acting = true
-	for {
-		acts := h.node.Actions()
-		if len(acts) == 0 {
-			break
-		}
+	for acts := h.node.Actions(); len(acts) > 0; acts = h.node.Actions() {
 		for i := range acts {
 			h.execute(&acts[i])
 		}
@@ -285,7 +279,7 @@ func (h *host) timer() {
 		return // an earlier timer has replaced it
 	}
 	h.timerAt = never
-	if h.w.now < h.stalled {
+	if h.stopped() {
 		h.timerDue = true
 		return
 	}
@@ -294,9 +288,63 @@ func (h *host) timer() {
 
 // runTimer runs the node's timers. Datagrams in the receive queue are not lost.
 func (h *host) runTimer() {
-	if h.datagrams.len() > 0 {
+	if h.queue.len() > 0 {
 		h.node.Queued(ns(h.w.now))
 	}
 	h.node.Timer(ns(h.w.now))
 	h.act()
+}
+
+// stop stops the processor for a time. Arriving packets wait, and the NIC continues.
+func (h *host) stop(d int64) {
+	h.stalled = max(h.stalled, h.w.now+d)
+	h.wakeBy(h.stalled)
+}
+
+// wakeBy schedules wake at a time or earlier.
+func (h *host) wakeBy(at int64) {
+	if at < h.wakeAt {
+		h.wakeAt = at
+		h.w.push(at, evWake, int32(h.id), nil)
+	}
+}
+
+// wake runs when the receive worker has finished a datagram or a batch, or when the processor runs
+// again.
+func (h *host) wake() {
+	w := h.w
+	if w.now >= h.wakeAt {
+		h.wakeAt = never
+	}
+	if h.dead {
+		return
+	}
+	if h.stopped() {
+		h.wakeBy(h.stalled)
+		return
+	}
+	control := h.control
+	h.control = nil
+	for _, e := range control {
+		h.handle(e)
+	}
+	for _, c := range h.calls {
+		h.start(c)
+	}
+	h.calls = h.calls[:0]
+	for h.queue.len() > 0 && w.now >= h.workUntil {
+		n := h.take()
+		h.reportDrained()
+		if w.recvCost > 0 {
+			h.workUntil = w.now + int64(n)*w.recvCost
+		}
+	}
+	if h.queue.len() > 0 {
+		h.wakeBy(max(h.workUntil, w.now))
+	}
+	if h.timerDue {
+		h.timerDue = false
+		h.runTimer()
+	}
+	h.rearm()
 }

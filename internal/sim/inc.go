@@ -6,7 +6,6 @@ import (
 
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/topology"
-	"github.com/allcast/allcast/internal/wire"
 )
 
 // aggregators is the number of chunks that a switch sums at a time.
@@ -15,11 +14,18 @@ const aggregators = 64
 // incTree is the reduction tree: the ports of a multicast tree with a direction. It uses a different
 // top than multicast if there is one.
 type incTree struct {
-	tree     *topology.Tree
-	up       []topology.LinkID       // by node: link towards the top; NoLink at the top
-	children []int                   // by switch: number of ports that lead down
-	lone     [][]int                 // by host: switches above it whose port towards it leads to no other host
-	nodes    []map[opKey]*aggregator // by switch
+	tree       *topology.Tree
+	up         []topology.LinkID       // by node: link towards the top; NoLink at the top
+	children   []int                   // by switch: number of ports that lead down
+	lone       [][]int                 // by host: switches above it whose port towards it leads to no other host
+	nodes      []map[opKey]*aggregator // by switch
+	reductions map[opKey]*collective   // open rounds
+}
+
+// chunkOrder is the order in which ranks send the chunks of a reduction up.
+type chunkOrder struct {
+	turn   []int // by chunk: its turn
+	inTurn []int // by turn: its chunk
 }
 
 // aggregator is the part of a switch that sums one reduction. All ranks send in the same order, each
@@ -57,6 +63,7 @@ func newIncTree(g *topology.Graph) *incTree {
 	t := &incTree{
 		tree: g.Tree(g.Trees() - 1), up: make([]topology.LinkID, g.Nodes()), children: make([]int, g.Nodes()),
 		lone: make([][]int, g.Hosts), nodes: make([]map[opKey]*aggregator, g.Nodes()),
+		reductions: map[opKey]*collective{},
 	}
 	hosts := make([]int, g.Nodes())
 	var walk func(n topology.NodeID, up topology.LinkID)
@@ -91,21 +98,16 @@ func newIncTree(g *topology.Graph) *incTree {
 // expects returns the number of contributions to a chunk of owner's block that a switch receives. The
 // owner contributes only to the first chunk.
 func (t *incTree) expects(n topology.NodeID, owner int, first bool) int {
-	e := t.children[n]
-	if owner < 0 || first {
-		return e
+	if owner >= 0 && !first && slices.Contains(t.lone[owner], int(n)) {
+		return t.children[n] - 1
 	}
-	if slices.Contains(t.lone[owner], int(n)) {
-		e--
-	}
-	return e
+	return t.children[n]
 }
 
 // reduce sends a range up the tree. An empty range reports that this host is ready to receive the
 // block that starts there.
 func (h *host) reduce(a *node.Action) {
-	h.packetize(a, func(k *packet, c *collective) {
-		k.kind, k.dst = pktSum, -1
+	h.packetize(a, pktSum, func(k *packet, c *collective) {
 		k.all = c.chunkEnd(k.off) - k.off // length of the chunk, also if this host's contribution is empty
 		h.w.sendUp(&h.w.links[h.w.g.HostUp(h.id)], k, nil)
 	})
@@ -113,9 +115,8 @@ func (h *host) reduce(a *node.Action) {
 
 // sendUp puts a chunk on a link towards the top once the switch at the other end accepts it.
 func (w *world) sendUp(l *link, k *packet, h *hop) {
-	key := opKey{k.comm, k.seq}
-	c, a := w.reductions[key], w.aggregator(l.to, key)
-	if turn := c.turn[c.cell(k.off)]; turn >= a.base+aggregators {
+	c, a := w.inc.reductions[k.opKey], w.aggregator(l.to, k.opKey)
+	if turn := c.order.turn[c.cell(k.off)]; turn >= a.base+aggregators {
 		a.wait[turn] = append(a.wait[turn], parked{l, k, h})
 		return
 	}
@@ -130,15 +131,14 @@ func (w *world) aggregator(n topology.NodeID, key opKey) *aggregator {
 			ready: map[int]bool{}, early: map[int][]int{},
 		}
 		w.inc.nodes[n][key] = a
-		w.advance(n, a, w.reductions[key])
+		w.advance(n, a, w.inc.reductions[key])
 	}
 	return a
 }
 
 // aggregate handles a chunk that arrives at a switch on its way up.
 func (w *world) aggregate(n topology.NodeID, k *packet, h *hop) {
-	key := opKey{k.comm, k.seq}
-	w.add(n, w.aggregator(n, key), w.reductions[key], k)
+	w.add(n, w.aggregator(n, k.opKey), w.inc.reductions[k.opKey], k)
 	w.leave(k, h)
 	w.pools.release(k)
 }
@@ -146,32 +146,33 @@ func (w *world) aggregate(n topology.NodeID, k *packet, h *hop) {
 // advance moves the window past chunks that never reach this switch: those whose owner is the only
 // rank below it.
 func (w *world) advance(n topology.NodeID, a *aggregator, c *collective) {
-	for a.base < len(c.inTurn) {
-		if owner, first := c.ownerOf(c.inTurn[a.base]); w.inc.expects(n, owner, first) > 0 {
+	for a.base < len(c.order.inTurn) {
+		if owner, first := c.ownerOf(c.order.inTurn[a.base]); w.inc.expects(n, owner, first) > 0 {
 			return
 		}
 		a.base++
 	}
 }
 
-// orderChunks numbers the chunks in the order in which ranks send them up.
-func (c *collective) orderChunks() {
-	n := c.cells[len(c.counts)]
-	c.turn, c.inTurn = make([]int, n), make([]int, 0, n)
-	for at := 0; len(c.inTurn) < n; at++ {
-		for b := range c.counts {
-			if cell := c.cells[b] + at; cell < c.cells[b+1] {
-				c.turn[cell] = len(c.inTurn)
-				c.inTurn = append(c.inTurn, cell)
+// newChunkOrder takes the same chunk of every block in turn.
+func newChunkOrder(b *blocks) *chunkOrder {
+	n := b.chunks()
+	o := &chunkOrder{turn: make([]int, n), inTurn: make([]int, 0, n)}
+	for at := 0; len(o.inTurn) < n; at++ {
+		for i := range b.counts {
+			if cell := b.cells[i] + at; cell < b.cells[i+1] {
+				o.turn[cell] = len(o.inTurn)
+				o.inTurn = append(o.inTurn, cell)
 			}
 		}
 	}
+	return o
 }
 
 // ownerOf returns the owner of a chunk, or -1 if all ranks receive it, and whether it is the first of
 // its block.
 func (c *collective) ownerOf(cell int) (owner int, first bool) {
-	if c.kind != wire.ReduceScatter {
+	if !c.scatters {
 		return -1, false
 	}
 	owner = sort.Search(len(c.counts), func(i int) bool { return c.cells[i+1] > cell })
@@ -183,24 +184,14 @@ func (w *world) add(n topology.NodeID, a *aggregator, c *collective, k *packet) 
 	cell := c.cell(k.off)
 	s := a.sums[cell]
 	if s == nil {
-		p := w.pools.packet()
-		p.kind, p.trafficClass, p.src, p.dst = pktSum, classBulk, k.src, -1
-		p.comm, p.seq, p.off, p.all, p.bytes = k.comm, k.seq, k.off, k.all, int(k.all)
+		p := w.pools.packet(pktSum, classBulk, k.opKey, k.src, -1)
+		p.off, p.all, p.bytes = k.off, k.all, int(k.all)
 		p.size = k.all + putHeader
-		if c.move {
-			p.pay.data = append(p.pay.data[:0], make([]byte, k.all)...)
-		}
+		p.data = append(p.data, make([]byte, c.width(k.all))...)
 		s = &sum{pkt: p}
 		a.sums[cell] = s
 	}
-	if k.bytes > 0 && c.move {
-		for i, x := range k.pay.data[:k.bytes] {
-			s.pkt.pay.data[i] += x
-		}
-	}
-	if k.bytes > 0 {
-		s.pkt.pay.tag += k.pay.tag
-	}
+	addBytes(s.pkt.data, s.pkt.data, k.data)
 	s.have++
 	if owner, first := c.ownerOf(cell); s.have == w.inc.expects(n, owner, first) {
 		w.passSum(n, a, cell, owner, first)
@@ -212,7 +203,7 @@ func (w *world) add(n topology.NodeID, a *aggregator, c *collective, k *packet) 
 func (w *world) passSum(n topology.NodeID, a *aggregator, cell, owner int, first bool) {
 	p := a.sums[cell].pkt
 	if up := w.inc.up[n]; up != topology.NoLink {
-		w.sendUp(&w.links[up], p, w.pools.sumHop(p, n, cell, 1))
+		w.sendUp(&w.links[up], p, w.pools.sumHop(n, cell, 1))
 		return
 	}
 	if owner >= 0 && !first && !a.ready[owner] {
@@ -222,7 +213,7 @@ func (w *world) passSum(n topology.NodeID, a *aggregator, cell, owner int, first
 	p.kind = pktResult
 	if owner >= 0 {
 		p.dst = owner
-		w.enqueue(&w.links[w.g.Next(n, owner, p.src)], p, w.pools.sumHop(p, n, cell, 1))
+		w.enqueue(&w.links[w.g.Next(n, owner, p.src)], p, w.pools.sumHop(n, cell, 1))
 		a.ready[owner] = true
 		early := a.early[owner]
 		delete(a.early, owner)
@@ -233,7 +224,7 @@ func (w *world) passSum(n topology.NodeID, a *aggregator, cell, owner int, first
 	}
 	p.tree = w.inc.tree
 	out := p.tree.Ports[n]
-	h := w.pools.sumHop(p, n, cell, len(out))
+	h := w.pools.sumHop(n, cell, len(out))
 	p.refs += len(out) - 1
 	for _, l := range out {
 		w.enqueue(&w.links[l], p, h)
@@ -242,9 +233,9 @@ func (w *world) passSum(n topology.NodeID, a *aggregator, cell, owner int, first
 
 // freeSum frees the buffer of a sum that has left, and admits waiting chunks.
 func (w *world) freeSum(n topology.NodeID, key opKey, cell int) {
-	a, c := w.inc.nodes[n][key], w.reductions[key]
+	a, c := w.inc.nodes[n][key], w.inc.reductions[key]
 	delete(a.sums, cell)
-	a.passed[c.turn[cell]] = true
+	a.passed[c.order.turn[cell]] = true
 	oldBase := a.base
 	for a.passed[a.base] {
 		delete(a.passed, a.base)
@@ -263,15 +254,15 @@ func (w *world) freeSum(n topology.NodeID, key opKey, cell int) {
 // result handles a sum that arrived at its host.
 func (h *host) result(k *packet) {
 	ok := h.node.Result(ns(h.w.now), k.comm, k.seq, k.off, int64(k.bytes))
-	r := h.region(opKey{k.comm, k.seq})
+	r := h.region(k.opKey)
 	switch {
 	case ok && r != nil && r.open:
 		r.countReceived(k)
 		mode := put
-		if r.mem.c.kind == wire.ReduceScatter {
+		if r.mem.c.scatters {
 			mode = add
 		}
-		r.mem.place(k.off, &k.pay, mode)
+		r.mem.place(k.off, k.data, mode)
 	case ok:
 		h.w.violate("rank %d got a sum after its buffers were free", h.id)
 	}

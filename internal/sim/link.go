@@ -1,8 +1,6 @@
 package sim
 
-import (
-	"github.com/allcast/allcast/internal/topology"
-)
+import "github.com/allcast/allcast/internal/topology"
 
 // inputBuffer is the size of the input buffer that a lossless switch has per link and traffic class. A
 // full buffer stops the link.
@@ -38,31 +36,33 @@ func (f *fifo) pop() queued {
 
 // fairQueue serves the operations that share a NIC round-robin.
 type fairQueue struct {
-	keys []opKey
-	ops  []fifo
+	ops  []opQueue
 	next int
-	n    int
+}
+
+type opQueue struct {
+	opKey
+	fifo
 }
 
 func (f *fairQueue) push(x queued) {
-	f.n++
-	key := opKey{x.pkt.comm, x.pkt.seq}
-	for i := range f.keys {
-		if f.keys[i] == key {
-			f.ops[i].push(x)
+	free := -1
+	for i := range f.ops {
+		op := &f.ops[i]
+		if op.opKey == x.pkt.opKey {
+			op.push(x)
 			return
 		}
-	}
-	for i := range f.keys {
-		if f.ops[i].len() == 0 { // its operation may have ended
-			f.keys[i] = key
-			f.ops[i].push(x)
-			return
+		if free < 0 && op.len() == 0 { // its operation may have ended
+			free = i
 		}
 	}
-	f.keys = append(f.keys, key)
-	f.ops = append(f.ops, fifo{})
-	f.ops[len(f.ops)-1].push(x)
+	if free < 0 {
+		free = len(f.ops)
+		f.ops = append(f.ops, opQueue{})
+	}
+	f.ops[free].opKey = x.pkt.opKey
+	f.ops[free].push(x)
 }
 
 // turn returns the queue of the operation to serve next.
@@ -70,12 +70,11 @@ func (f *fairQueue) turn() *fifo {
 	for f.ops[f.next].len() == 0 {
 		f.next = (f.next + 1) % len(f.ops)
 	}
-	return &f.ops[f.next]
+	return &f.ops[f.next].fifo
 }
 
 func (f *fairQueue) pop() queued {
 	x := f.turn().pop()
-	f.n--
 	f.next = (f.next + 1) % len(f.ops)
 	return x
 }
@@ -151,10 +150,7 @@ func (l *link) pop(class int) queued {
 // must not be sent any more take no time.
 func (w *world) send(l *link) {
 	if w.now < l.until {
-		if !l.waking && !l.idle() {
-			l.waking = true
-			w.push(l.until, evLink, int32(l.id), nil)
-		}
+		w.sendLater(l)
 		return
 	}
 	for class := 0; class < trafficClasses; {
@@ -174,7 +170,14 @@ func (w *world) send(l *link) {
 			break
 		}
 	}
-	if !l.idle() && l.until > w.now && !l.waking {
+	if l.until > w.now {
+		w.sendLater(l)
+	}
+}
+
+// sendLater schedules send for the end of the current transmission, if a packet waits.
+func (w *world) sendLater(l *link) {
+	if !l.waking && !l.idle() {
 		l.waking = true
 		w.push(l.until, evLink, int32(l.id), nil)
 	}
@@ -214,14 +217,13 @@ func (w *world) leave(k *packet, h *hop) {
 	if h.left--; h.left > 0 {
 		return
 	}
-	at, cell, from := h.at, h.cell, h.in
-	w.pools.hops = append(w.pools.hops, h)
-	if from == topology.NoLink {
-		w.freeSum(at, opKey{k.comm, k.seq}, cell)
-		return
-	}
-	in := &w.links[from]
-	if w.cfg.Queue == 0 {
+	left := *h
+	w.pools.hops.put(h)
+	switch {
+	case left.in == topology.NoLink:
+		w.freeSum(left.at, k.opKey, left.cell)
+	case w.cfg.Queue == 0:
+		in := &w.links[left.in]
 		in.held[k.trafficClass] -= k.size
 		w.send(in)
 	}
@@ -234,11 +236,11 @@ func (w *world) arrive(l *link, k *packet) {
 		return
 	}
 	if k.kind == pktSum {
-		w.aggregate(l.to, k, w.pools.hop(k, l.id, 1))
+		w.aggregate(l.to, k, w.pools.hop(l.id, 1))
 		return
 	}
 	if k.tree == nil {
-		w.enqueue(&w.links[w.g.Next(l.to, k.dst, k.src)], k, w.pools.hop(k, l.id, 1))
+		w.enqueue(&w.links[w.g.Next(l.to, k.dst, k.src)], k, w.pools.hop(l.id, 1))
 		return
 	}
 	back := w.g.Reverse(l.id)
@@ -249,7 +251,7 @@ func (w *world) arrive(l *link, k *packet) {
 			n++
 		}
 	}
-	h := w.pools.hop(k, l.id, max(n, 1))
+	h := w.pools.hop(l.id, max(n, 1))
 	if n == 0 {
 		w.leave(k, h)
 		w.pools.release(k)

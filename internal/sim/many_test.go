@@ -84,7 +84,7 @@ func sortStarts(w *world) {
 		st.at = max(st.at, last[key]+1)
 		last[key] = st.at
 	}
-	w.heap.ev = w.heap.ev[:0]
+	w.ev = w.ev[:0]
 	for i, st := range w.starts {
 		w.push(st.at, evStart, int32(i), nil)
 	}

@@ -2,31 +2,19 @@ package sim
 
 import (
 	"bytes"
+	"hash/crc32"
 
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
-	"github.com/allcast/allcast/internal/wire"
 )
-
-// moveLimit is the total size of receive buffers up to which payload is really moved. Beyond it, each
-// chunk is represented by one tag.
-const moveLimit = 192 << 20
-
-// payload is the content of a packet.
-type payload struct {
-	data []byte
-	tag  uint32
-}
 
 // memory holds one rank's buffers of one collective. They are overwritten when the call has ended. A
 // later read spreads garbage, which the verification on the reading rank finds. A later write is
 // found by intact.
 type memory struct {
-	c    *collective
-	rank int // rank in the communicator
-	// Bytes, or one tag per chunk.
-	send, recv         []byte
-	sendTags, recvTags []uint32
+	c          *collective
+	rank       int // rank in the communicator
+	send, recv []byte
 }
 
 // region is a round's view of a memory: the part that the fabric may touch, and the protocol objects
@@ -45,86 +33,48 @@ func (r *region) countSent(k *packet) { r.mem.c.sent[r.mem.rank] += int64(k.byte
 
 func (r *region) countReceived(k *packet) { r.mem.c.received[r.mem.rank] += int64(k.bytes) }
 
+// newMemory creates the buffers of a rank. The send buffer of a reduction is as large as all blocks, and
+// the receive buffer has room for all sums, with garbage until they arrive.
 func newMemory(c *collective, rank int) *memory {
-	m := &memory{c: c, rank: rank}
-	if c.reduces {
-		m.reduceInput()
-		return m
+	m := &memory{c: c, rank: rank, recv: make([]byte, c.size())}
+	own := c.block(m.recv, rank)
+	switch {
+	case c.reduces:
+		own = make([]byte, c.size())
+		m.send = own
+		fillPoison(m.recv)
+	case !c.inPlace:
+		own = make([]byte, len(own))
+		m.send = own
 	}
-	own := c.counts[rank]
-	if c.move {
-		m.recv = make([]byte, c.displs[len(c.counts)])
-		if c.inPlace {
-			c.fill(m.recv[c.displs[rank]:][:own], rank)
-		} else {
-			m.send = make([]byte, own)
-			c.fill(m.send, rank)
-		}
-		return m
-	}
-	m.recvTags = make([]uint32, c.cells[len(c.counts)])
-	block := m.recvTags[c.cells[rank]:c.cells[rank+1]]
-	if !c.inPlace {
-		m.sendTags = make([]uint32, len(block))
-		block = m.sendTags
-	}
-	for i := range block {
-		block[i] = c.tag(c.cells[rank] + i)
-	}
+	c.fill(own, rank)
 	return m
-}
-
-// reduceInput creates the buffers of a reduction: the input, as large as all blocks, and memory for all
-// sums, which holds garbage until data arrives.
-func (m *memory) reduceInput() {
-	c := m.c
-	if c.move {
-		m.send, m.recv = make([]byte, c.total()), make([]byte, c.total())
-		c.fill(m.send, m.rank)
-		fillBytes(m.recv)
-		return
-	}
-	m.sendTags, m.recvTags = make([]uint32, c.cells[len(c.counts)]), make([]uint32, c.cells[len(c.counts)])
-	for i := range m.sendTags {
-		m.sendTags[i] = c.input(m.rank, i)
-	}
 }
 
 // copyOwn puts the rank's own block in place. The input of a reduction stays where it is, unless the
 // network computes the reduction.
 func (m *memory) copyOwn() {
-	if m.c.reduces {
+	switch {
+	case m.c.reduces:
 		if m.c.p2p == nil || len(m.c.members) == 1 {
 			copy(m.recv, m.send)
-			copy(m.recvTags, m.sendTags)
 		}
-		return
+	case !m.c.inPlace:
+		copy(m.c.block(m.recv, m.rank), m.send)
 	}
-	if m.c.inPlace {
-		return
-	}
-	copy(m.recv[min(m.c.displs[m.rank], int64(len(m.recv))):], m.send)
-	copy(m.recvTags[min(m.c.cells[m.rank], len(m.recvTags)):], m.sendTags)
 }
 
-// load reads n bytes at off of the receive buffer, or for a multicast the same data at offset at of the
-// send buffer. The input of a reduction is its whole send buffer.
-func (m *memory) load(p *payload, off, at int64, n int, own, input bool) {
-	own = own && !m.c.inPlace
+// load reads the payload of a packet: from the input of a reduction, from the send buffer for a
+// multicast, or else from the receive buffer.
+func (m *memory) load(k *packet) {
+	buf, at := m.recv, m.c.at(k.off)
 	switch {
-	case input && m.c.move:
-		p.data = append(p.data[:0], m.send[off:off+int64(n)]...)
-	case input:
-		p.tag = m.sendTags[m.c.cell(off)]
-	case m.c.move && own:
-		p.data = append(p.data[:0], m.send[at:at+int64(n)]...)
-	case m.c.move:
-		p.data = append(p.data[:0], m.recv[off:off+int64(n)]...)
-	case own:
-		p.tag = m.sendTags[at/int64(m.c.chunk)]
-	default:
-		p.tag = m.recvTags[m.c.cell(off)]
+	case k.input:
+		buf = m.send
+	case k.kind == pktChunk && !m.c.inPlace:
+		buf, at = m.send, at-m.c.start(m.rank)
 	}
+	k.data = append(k.data[:0], buf[at:at+m.c.width(int64(k.bytes))]...)
 }
 
 // placeMode says how to place a payload: replace the content, add to it, or store its sum with the
@@ -137,81 +87,65 @@ const (
 	addToInput
 )
 
-func (m *memory) place(off int64, p *payload, mode placeMode) {
-	reduce := mode != put
-	switch {
-	case m.c.move && mode == addToInput:
-		for i, x := range p.data {
-			m.recv[off+int64(i)] = m.send[off+int64(i)] + x
-		}
-	case mode == addToInput:
-		cell := m.c.cell(off)
-		m.recvTags[cell] = m.sendTags[cell] + p.tag
-	case m.c.move && reduce:
-		for i, x := range p.data {
-			m.recv[off+int64(i)] += x
-		}
-	case m.c.move:
-		copy(m.recv[off:off+int64(len(p.data))], p.data)
-	case reduce:
-		m.recvTags[m.c.cell(off)] += p.tag
-	default:
-		m.recvTags[m.c.cell(off)] = p.tag
+func (m *memory) place(off int64, data []byte, mode placeMode) {
+	at := m.c.at(off)
+	dst := m.recv[at : at+int64(len(data))]
+	switch mode {
+	case put:
+		copy(dst, data)
+	case add:
+		addBytes(dst, dst, data)
+	case addToInput:
+		addBytes(dst, m.send[at:], data)
 	}
 }
 
-// verify compares the result with the ranks' contributions. A Reduce-Scatter leaves only the rank's own
-// block as a result.
+// addBytes adds two operands of len(b) bytes.
+func addBytes(sum, a, b []byte) {
+	for i, x := range b {
+		sum[i] = a[i] + x
+	}
+}
+
+// verify compares the result with the ranks' contributions.
 func (m *memory) verify() bool {
-	c := m.c
-	first, last := 0, len(c.counts)
-	if c.kind == wire.ReduceScatter {
-		first, last = m.rank, m.rank+1
+	got, want := m.recv, m.c.want()
+	if m.c.scatters {
+		got, want = m.c.block(got, m.rank), m.c.block(want, m.rank)
 	}
-	if c.move {
-		return bytes.Equal(m.recv[c.displs[first]:c.displs[last]], c.want()[c.displs[first]:c.displs[last]])
-	}
-	for i := c.cells[first]; i < c.cells[last]; i++ {
-		if m.recvTags[i] != c.wantTag(i) {
-			return false
-		}
-	}
-	return true
+	return bytes.Equal(got, want)
 }
 
-const (
-	poisonByte = 0xa5
-	poisonTag  = 0
-)
+const poisonByte = 0xa5
 
 func (m *memory) poison() {
-	fillBytes(m.send)
-	fillBytes(m.recv)
-	clear(m.sendTags)
-	clear(m.recvTags)
+	fillPoison(m.send)
+	fillPoison(m.recv)
 }
 
-func fillBytes(b []byte) {
-	for i := range b {
+func fillPoison(b []byte) {
+	for i := range b[:min(64, len(b))] {
 		b[i] = poisonByte
+	}
+	for n := 64; n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
 	}
 }
 
 // intact reports whether nothing has been written since poison.
 func (m *memory) intact() bool {
-	for _, b := range [][]byte{m.send, m.recv} {
-		for _, x := range b {
-			if x != poisonByte {
-				return false
-			}
+	return bytes.Count(m.send, []byte{poisonByte}) == len(m.send) &&
+		bytes.Count(m.recv, []byte{poisonByte}) == len(m.recv)
+}
+
+// digest computes the digest of the data that a round received.
+func (m *memory) digest(g *mcast.Geometry) uint64 {
+	var sum uint32
+	g.Spans(func(off, n int64) {
+		if n > 0 {
+			last := m.c.at(off+n-1) + m.c.width(1)
+			sum = crc32.Update(sum, crc32.IEEETable, m.recv[m.c.at(off):last])
 		}
-	}
-	for _, b := range [][]uint32{m.sendTags, m.recvTags} {
-		for _, x := range b {
-			if x != poisonTag {
-				return false
-			}
-		}
-	}
-	return true
+	})
+	return uint64(sum)
 }

@@ -145,8 +145,8 @@ func randomPart(r *rand.Rand, p int, inc bool, cfg *Config) part {
 		a.algo = "ring"
 	}
 	a.shape = randomShape(r, p, cfg)
-	a.shape.Kind, a.shape.Root = kinds[op], 0
-	switch kinds[op] {
+	a.shape.Kind, a.shape.Root = operations[op].kind, 0
+	switch operations[op].kind {
 	case wire.Broadcast, wire.Allreduce:
 		clear(a.shape.Counts)
 		a.shape.Counts[0] = cfg.Bytes

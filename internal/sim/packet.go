@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/allcast/allcast/internal/topology"
+import (
+	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/topology"
+)
 
 // Header sizes in bytes, as on InfiniBand. UD multicast: LRH 8, GRH 40, BTH 12, DETH 8, immediate 4,
 // ICRC 4, VCRC 2. RC: LRH 8, BTH 12, ICRC 4, VCRC 2; a read request adds RETH 16, and a read response
@@ -32,86 +35,115 @@ const (
 	trafficClasses
 )
 
+// opKey names an operation of a communicator.
+type opKey struct {
+	comm uint32
+	seq  uint64
+}
+
 // packet is one packet on the network. Copies that a switch makes share it.
 type packet struct {
+	opKey
+	source
 	refs         int
 	kind         packetKind
 	trafficClass uint8
 	last         bool // whether it is the last of its batch or read
 	src          int
 	dst          int
-	size         int64 // bytes on the wire
-	born         int64 // time when it left its host
-	bytes        int   // bytes of payload
+	size         int64  // bytes on the wire
+	bytes        int    // bytes of payload
+	data         []byte // message, or payload as in memory
+	born         int64  // time when it left its host
 	tree         *topology.Tree
+	sub          int
+	psn          uint32
+	imm          uint32
+	n            uint32 // number of chunks of its batch or read
+	all          int64  // size of its send in bytes
+	read         *read  // read of a request or a response
+	cell         int    // chunk of the collective for accounting, or -1
+}
 
-	comm uint32
-	seq  uint64
-	sub  int
-	psn  uint32
-	n    uint32 // number of chunks of its batch or read
-	all  int64  // size of its send in bytes
-	imm  uint32
-	msg  []byte
-	read *read // read of a request or a response
-
-	input bool // reduction: whether the payload is from the input
-
-	// The NIC reads the payload from its source when it starts to send.
-	from *region
-	off  int64 // offset in the source's receive buffer
-	at   int64 // offset in the source's send buffer
-	pay  payload
-	cell int // chunk of the collective for accounting, or -1
+// source is the buffer from which the NIC reads a payload when it starts to send.
+type source struct {
+	from  *region
+	off   int64 // offset in the receive buffer
+	input bool  // reduction: whether the payload is from the input
 }
 
 // hop is a packet inside a switch. It occupies the input buffer of the link that it arrived over until
 // the last copy starts to leave.
 type hop struct {
-	pkt  *packet
 	in   topology.LinkID // NoLink for a sum, which occupies an aggregator
 	left int
 	at   topology.NodeID
 	cell int // chunk of the sum
 }
 
-// pools hold free lists, so that the simulator does not allocate for every packet.
-type pools struct {
-	packets []*packet
-	hops    []*hop
+// pool is a free list, so that the simulator does not allocate for every packet.
+type pool[T any] struct{ free []*T }
+
+func (p *pool[T]) get() *T {
+	n := len(p.free)
+	if n == 0 {
+		return new(T)
+	}
+	x := p.free[n-1]
+	p.free = p.free[:n-1]
+	return x
 }
 
-func (p *pools) packet() *packet {
-	if n := len(p.packets); n > 0 {
-		k := p.packets[n-1]
-		p.packets = p.packets[:n-1]
-		msg, data := k.msg[:0], k.pay.data[:0]
-		*k = packet{refs: 1, cell: -1, msg: msg}
-		k.pay.data = data
-		return k
-	}
-	return &packet{refs: 1, cell: -1}
+func (p *pool[T]) put(x *T) { p.free = append(p.free, x) }
+
+type pools struct {
+	packets pool[packet]
+	hops    pool[hop]
+	reports pool[mcast.Report]
+}
+
+func (p *pools) packet(kind packetKind, class uint8, key opKey, src, dst int) *packet {
+	k := p.packets.get()
+	*k = packet{refs: 1, cell: -1, data: k.data[:0], kind: kind, trafficClass: class, opKey: key, src: src, dst: dst}
+	return k
 }
 
 func (p *pools) release(k *packet) {
 	if k.refs--; k.refs == 0 {
 		k.from, k.read = nil, nil
-		p.packets = append(p.packets, k)
+		p.packets.put(k)
 	}
 }
 
-func (p *pools) hop(k *packet, in topology.LinkID, left int) *hop {
-	if n := len(p.hops); n > 0 {
-		h := p.hops[n-1]
-		p.hops = p.hops[:n-1]
-		*h = hop{pkt: k, in: in, left: left}
-		return h
+func (p *pools) releaseAll(packets []*packet) {
+	for _, k := range packets {
+		p.release(k)
 	}
-	return &hop{pkt: k, in: in, left: left}
 }
 
-func (p *pools) sumHop(k *packet, at topology.NodeID, cell, left int) *hop {
-	h := p.hop(k, topology.NoLink, left)
+func (p *pools) hop(in topology.LinkID, left int) *hop {
+	h := p.hops.get()
+	*h = hop{in: in, left: left}
+	return h
+}
+
+func (p *pools) sumHop(at topology.NodeID, cell, left int) *hop {
+	h := p.hop(topology.NoLink, left)
 	h.at, h.cell = at, cell
 	return h
+}
+
+// report returns an empty report.
+func (p *pools) report() *mcast.Report {
+	r := p.reports.get()
+	if r.Runs == nil {
+		r.Runs = make([]mcast.PlacedRun, 0, mcast.MaxRuns)
+	}
+	return r
+}
+
+func (p *pools) recycle(r *mcast.Report) {
+	clear(r.Runs)
+	*r = mcast.Report{Runs: r.Runs[:0]}
+	p.reports.put(r)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/allcast/allcast/internal/testenv"
 	"github.com/allcast/allcast/internal/topology"
+	"github.com/allcast/allcast/internal/units"
 )
 
 // base returns a Config with the defaults of the command.
@@ -18,8 +19,9 @@ func base(t testing.TB, op, spec string, bytes int64) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		Op: op, Algo: "mcast", Topology: g, Bytes: bytes, Chunk: 4096, Chains: 1, Subgroups: 1,
-		Rate: 100e9, Latency: 500 * time.Nanosecond, Seed: 1,
+		Op: op, Algo: "mcast", Topology: g, Bytes: bytes, Seed: 1,
+		Schedule: Schedule{Chunk: 4096, Chains: 1, Subgroups: 1},
+		Network:  Network{Rate: 100e9, Latency: 500 * time.Nanosecond},
 	}
 }
 
@@ -142,7 +144,7 @@ func TestCredit(t *testing.T) {
 	run := func(flow string) *Result {
 		cfg := base(t, "broadcast", "star:8", 64<<20)
 		cfg.Rate, cfg.RecvQueue, cfg.Flow = 56e9, 4<<20, flow
-		cfg.Stalls = []Stall{{Rank: 3, At: time.Millisecond, For: 10 * time.Millisecond}}
+		cfg.Stalls = []units.Stall{{Rank: 3, At: time.Millisecond, For: 10 * time.Millisecond}}
 		return mustVerify(t, cfg)
 	}
 	with, without := run("credit"), run("none")
@@ -218,7 +220,7 @@ func TestCrash(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	cfg := base(t, "allgather", "star:8", 1<<20)
 	cfg.Deadline, cfg.Timeout = 5*time.Millisecond, 100*time.Millisecond
-	cfg.Stalls = []Stall{{Rank: 3, At: 0, For: time.Second}}
+	cfg.Stalls = []units.Stall{{Rank: 3, At: 0, For: time.Second}}
 	r := mustRun(t, cfg)
 	if len(r.Errors) == 0 {
 		t.Fatal("no rank noticed the stalled rank")

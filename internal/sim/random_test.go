@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/topology"
+	"github.com/allcast/allcast/internal/units"
 )
 
 var (
@@ -182,7 +183,7 @@ func randomConfig(s uint64) Config {
 	}
 	at := func() time.Duration { return time.Duration(r.ExpFloat64() * 100e3) }
 	for one(4) {
-		cfg.Stalls = append(cfg.Stalls, Stall{Rank: r.IntN(p), At: at(), For: at() / 2})
+		cfg.Stalls = append(cfg.Stalls, units.Stall{Rank: r.IntN(p), At: at(), For: at() / 2})
 	}
 	if one(3) {
 		for n := 1 + r.IntN(3); n > 0; n-- {

@@ -1,11 +1,6 @@
 package sim
 
-import (
-	"hash/crc32"
-
-	"github.com/allcast/allcast/internal/mcast"
-	"github.com/allcast/allcast/internal/wire"
-)
+import "github.com/allcast/allcast/internal/wire"
 
 // read is a read of the slow path.
 type read struct {
@@ -37,9 +32,8 @@ func (h *host) claim(r *read) {
 		h.act()
 		return
 	}
-	k := w.pools.packet()
-	k.kind, k.trafficClass, k.src, k.dst = pktRead, classControl, h.id, r.to
-	k.comm, k.seq, k.sub, k.read = r.key.comm, r.key.seq, r.sub, r
+	k := w.pools.packet(pktRead, classControl, r.key, h.id, r.to)
+	k.sub, k.read = r.sub, r
 	k.size = int64(readHeader * len(r.ranges))
 	h.inject(k)
 }
@@ -48,47 +42,40 @@ func (h *host) claim(r *read) {
 func (h *host) serve(q *packet) {
 	w := h.w
 	defer w.pools.release(q)
-	r := h.regions[opKey{q.comm, q.seq}]
+	r := h.regions[q.opKey]
 	if r == nil || !r.open {
 		return // refused: the reader's own failure is on its way
 	}
-	var last *packet
+	left := wire.Chunks(q.read.ranges)
 	for _, c := range q.read.ranges {
 		for psn := c.PSN; psn < c.PSN+c.N; psn++ {
 			if !r.placements[q.sub].InPlace(psn) {
 				w.violate("rank %d reads a chunk that rank %d does not have", q.src, h.id)
 			}
-			k := w.pools.packet()
-			k.kind, k.trafficClass, k.src, k.dst, k.read = pktResponse, classBulk, h.id, q.src, q.read
-			k.comm, k.seq, k.sub, k.psn = q.comm, q.seq, q.sub, psn
-			k.off, _, k.bytes = r.geo.Locate(q.sub, psn)
-			k.from = r
-			k.size = int64(k.bytes) + responseHeader
-			k.cell = w.cellOf(r, q.sub, psn)
+			k := w.pools.packet(pktResponse, classBulk, q.opKey, h.id, q.src)
+			k.read = q.read
+			w.locate(k, r, q.sub, psn, responseHeader)
 			if w.ownerReads != nil && r.geo.Owner(q.sub, psn) == r.mem.rank {
 				w.rootFetches++
 				w.ownerReads[k.cell]++
 				w.maxOwnerReads = max(w.maxOwnerReads, int(w.ownerReads[k.cell]))
 			}
-			if last != nil {
-				w.enqueue(&w.links[w.g.HostUp(h.id)], last, nil)
-			}
-			last = k
+			left--
+			k.last = left == 0
+			h.inject(k)
 		}
 	}
-	last.last = true
-	w.enqueue(&w.links[w.g.HostUp(h.id)], last, nil)
 }
 
 func (h *host) readData(k *packet) {
-	r := h.regions[opKey{k.comm, k.seq}]
+	r := h.regions[k.opKey]
 	switch {
 	case r != nil && r.open:
 		if p := r.placements[k.sub]; p.Free(k.psn) || p.InPlace(k.psn) {
 			h.w.violate("rank %d reads a chunk that it has not claimed", h.id)
 		}
 		r.countReceived(k)
-		r.mem.place(k.off, &k.pay, put)
+		r.mem.place(k.off, k.data, put)
 		if k.last {
 			for _, c := range k.read.ranges {
 				r.placements[k.sub].Finish(c.PSN, c.N)
@@ -100,21 +87,4 @@ func (h *host) readData(k *packet) {
 	}
 	h.w.pools.release(k)
 	h.act()
-}
-
-// digest computes the digest of the data that a round received.
-func (m *memory) digest(g *mcast.Geometry) uint64 {
-	var sum uint32
-	g.Spans(func(off, n int64) {
-		if m.c.move {
-			sum = crc32.Update(sum, crc32.IEEETable, m.recv[off:off+n])
-			return
-		}
-		for at := off; at < off+n; at = m.c.chunkEnd(at) {
-			tag := m.recvTags[m.c.cell(at)]
-			bytes := []byte{byte(tag), byte(tag >> 8), byte(tag >> 16), byte(tag >> 24)}
-			sum = crc32.Update(sum, crc32.IEEETable, bytes)
-		}
-	})
-	return uint64(sum)
 }

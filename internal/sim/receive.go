@@ -2,11 +2,43 @@ package sim
 
 import (
 	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/wire"
 )
 
 // superPacket limits the datagrams of one sender that reach a receive worker as one.
 const superPacket = 8
+
+// receiver is the receiving side of a host: a queue of datagrams, and the workers that take them.
+type receiver struct {
+	queue      receiveQueue
+	workUntil  int64           // time until which the receive worker is busy
+	workers    []*mcast.Intake // by subgroup
+	takenCount place.Taken     // datagrams taken, shared by the workers
+	reports    []*mcast.Report // reports in transit to the control thread, oldest first
+	claims     []*read         // claims in transit to a receive worker, oldest first
+	slots      [superPacket]mcast.Slot
+}
+
+// receiveQueue holds the datagrams that wait for a receive worker.
+type receiveQueue struct {
+	fifo
+	bytes  int64   // size of the queued datagrams
+	taken  uint64  // number of datagrams taken from the queue
+	drains []drain // operations that wait for the queue to drain, oldest first
+}
+
+func (q *receiveQueue) push(k *packet) {
+	q.fifo.push(queued{pkt: k})
+	q.bytes += k.size
+}
+
+func (q *receiveQueue) pop() *packet {
+	k := q.fifo.pop().pkt
+	q.bytes -= k.size
+	q.taken++
+	return k
+}
 
 // datagram decides whether a multicast datagram is lost, duplicated or delayed at this receiver.
 func (h *host) datagram(k *packet) {
@@ -35,87 +67,31 @@ func (h *host) datagram(k *packet) {
 // receive queues a datagram for the receive worker.
 func (h *host) receive(k *packet) {
 	w := h.w
-	if w.recvCost == 0 && w.gather == 0 && w.now >= h.stalled && h.datagrams.len() == 0 {
+	if w.recvCost == 0 && w.gather == 0 && !h.stopped() && h.queue.len() == 0 {
 		h.chunk(k)
 		h.flush()
 		return
 	}
-	if w.cfg.RecvQueue > 0 && h.datBytes+k.size > w.cfg.RecvQueue {
+	if w.cfg.RecvQueue > 0 && h.queue.bytes+k.size > w.cfg.RecvQueue {
 		w.dropped++
 		w.pools.release(k)
 		return
 	}
-	h.datagrams.push(queued{pkt: k})
-	h.datBytes += k.size
-	if h.datagrams.len() == 1 {
+	h.queue.push(k)
+	if h.queue.len() == 1 {
 		h.workUntil = max(w.now+w.gather, h.stalled) + w.recvCost
 		h.wakeBy(h.workUntil)
 	}
 }
 
-// wakeBy schedules wake at a time or earlier.
-func (h *host) wakeBy(at int64) {
-	if at < h.wakeAt {
-		h.wakeAt = at
-		h.w.push(at, evWake, int32(h.id), nil)
-	}
-}
-
-// wake runs when the receive worker has finished a datagram or a batch, or when the processor runs
-// again.
-func (h *host) wake() {
-	w := h.w
-	if w.now >= h.wakeAt {
-		h.wakeAt = never
-	}
-	if h.dead {
-		return
-	}
-	if w.now < h.stalled {
-		h.wakeBy(h.stalled)
-		return
-	}
-	control := h.control
-	h.control = nil
-	for _, e := range control {
-		switch e.kind {
-		case evSent:
-			h.batchSent(e.pkt)
-		case evReport, evClaim:
-			h.handleNotified(e.kind)
-		default:
-			h.message(e.pkt)
-		}
-	}
-	for _, c := range h.calls {
-		h.start(c)
-	}
-	h.calls = h.calls[:0]
-	for h.datagrams.len() > 0 && w.now >= h.workUntil {
-		n := h.take()
-		h.reportDrained()
-		if w.recvCost > 0 {
-			h.workUntil = w.now + int64(n)*w.recvCost
-		}
-	}
-	if h.datagrams.len() > 0 {
-		h.wakeBy(max(h.workUntil, w.now))
-	}
-	if h.timerDue {
-		h.timerDue = false
-		h.runTimer()
-	}
-	h.rearm()
-}
-
 // take takes the next datagrams from the queue and returns their number.
 func (h *host) take() int {
-	batch := []*packet{h.pop()}
-	for h.w.gather > 0 && h.datagrams.len() > 0 && len(batch) < superPacket {
-		if k := h.datagrams.q[h.datagrams.head].pkt; k.src != batch[0].src || k.sub != batch[0].sub {
+	batch := []*packet{h.queue.pop()}
+	for h.w.gather > 0 && h.queue.len() > 0 && len(batch) < superPacket {
+		if k := h.queue.q[h.queue.head].pkt; k.src != batch[0].src || k.sub != batch[0].sub {
 			break
 		}
-		batch = append(batch, h.pop())
+		batch = append(batch, h.queue.pop())
 	}
 	if len(batch) > 1 {
 		h.scatter(batch)
@@ -126,35 +102,32 @@ func (h *host) take() int {
 	return len(batch)
 }
 
-func (h *host) pop() *packet {
-	k := h.datagrams.pop().pkt
-	h.datBytes -= k.size
-	h.taken++
-	return k
-}
-
 // worker returns the receive worker of a subgroup.
 func (h *host) worker(sub int) *mcast.Intake {
 	for len(h.workers) <= sub {
-		h.workers = append(h.workers, mcast.NewIntake(h.w.layout, h.w.reportAfter, &h.takenCount, h.w.report))
+		h.workers = append(h.workers, mcast.NewIntake(h.w.layout, h.w.reportAfter, &h.takenCount, h.w.pools.report))
 	}
 	return h.workers[sub]
 }
 
-// token identifies an operation in datagrams by its communicator and slot. The engine's tokens are
+// token identifies the operation of a datagram by its communicator and slot. The engine's tokens are
 // unique, so that it never accepts a stale datagram. Here only the draining of slots keeps a stale
 // datagram out of the next operation.
-func (h *host) token(comm, slot uint32) uint64 { return uint64(comm)<<32 | uint64(slot) }
+func (h *host) token(k *packet) uint64 {
+	slot, _ := h.w.layout.Split(k.imm)
+	return token(k.comm, slot)
+}
+
+func token(comm, slot uint32) uint64 { return uint64(comm)<<32 | uint64(slot) }
 
 // chunk lets the receive worker judge one datagram, and places its payload accordingly.
 func (h *host) chunk(k *packet) {
 	in := h.worker(k.sub)
-	slot, _ := h.w.layout.Split(k.imm)
-	p, psn, off, v := in.Judge(h.token(k.comm, slot), k.comm, k.imm, k.bytes)
+	p, psn, off, v := in.Judge(h.token(k), k.comm, k.imm, k.bytes)
 	if v == mcast.Placed {
 		if r := h.region(opKey{k.comm, p.Seq}); r != nil && r.open {
 			r.countReceived(k)
-			r.mem.place(off, &k.pay, put)
+			r.mem.place(off, k.data, put)
 		} else {
 			h.w.violate("rank %d placed a chunk after its buffers were free", h.id)
 		}
@@ -174,7 +147,7 @@ func (h *host) scatter(batch []*packet) {
 	filled := 0
 	for filled < n && batch[filled].bytes == h.slots[filled].Len {
 		if r := h.region(opKey{p.Comm, p.Seq}); r != nil && r.open {
-			r.mem.place(h.slots[filled].Off, &batch[filled].pay, put)
+			r.mem.place(h.slots[filled].Off, batch[filled].data, put)
 		} else {
 			h.w.violate("rank %d received to a buffer that was free", h.id)
 		}
@@ -183,17 +156,14 @@ func (h *host) scatter(batch []*packet) {
 	taken := 0
 	for taken < filled {
 		k := batch[taken]
-		slot, _ := h.w.layout.Split(k.imm)
-		if !in.Fits(taken, h.token(k.comm, slot), k.imm) {
+		if !in.Fits(taken, h.token(k), k.imm) {
 			break
 		}
 		h.region(opKey{p.Comm, p.Seq}).countReceived(k)
 		taken++
 	}
 	in.Arrived(taken)
-	for _, k := range batch[:taken] {
-		h.w.pools.release(k)
-	}
+	h.w.pools.releaseAll(batch[:taken])
 	for _, k := range batch[taken:] {
 		h.chunk(k)
 	}
@@ -202,7 +172,7 @@ func (h *host) scatter(batch []*packet) {
 // flush sends the workers' reports when the queue is empty or a report is due.
 func (h *host) flush() {
 	for _, in := range h.workers {
-		if h.datagrams.len() == 0 || in.Due() {
+		if h.queue.len() == 0 || in.Due() {
 			h.report(in)
 		}
 	}
@@ -241,7 +211,7 @@ func (h *host) handleNotified(kind eventKind) {
 	r := h.reports[0]
 	h.reports = h.reports[1:]
 	h.node.Received(ns(h.w.now), r, false)
-	h.w.recycle(r)
+	h.w.pools.recycle(r)
 	h.act()
 }
 
@@ -256,16 +226,16 @@ type drain struct {
 // awaitQueue handles a closed operation whose datagrams have left the network. Some may still be in
 // the receive queue.
 func (h *host) awaitQueue(d drain) {
-	d.upto = h.taken + uint64(h.datagrams.len())
-	h.drains = append(h.drains, d)
+	d.upto = h.queue.taken + uint64(h.queue.len())
+	h.queue.drains = append(h.queue.drains, d)
 	h.reportDrained()
 }
 
 // reportDrained reports operations whose datagrams have left the receive queue.
 func (h *host) reportDrained() {
-	for len(h.drains) > 0 && h.drains[0].upto <= h.taken {
-		d := h.drains[0]
-		h.drains = h.drains[1:]
+	for len(h.queue.drains) > 0 && h.queue.drains[0].upto <= h.queue.taken {
+		d := h.queue.drains[0]
+		h.queue.drains = h.queue.drains[1:]
 		h.node.Drained(ns(h.w.now), d.key.comm, d.key.seq)
 		h.act()
 	}

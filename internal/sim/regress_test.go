@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/units"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -97,7 +98,7 @@ func TestCreditNeverOverruns(t *testing.T) {
 func TestSlowRankBlamesItself(t *testing.T) {
 	cfg := base(t, "allgather", "star:4", 1<<20)
 	cfg.Timeout = 100 * time.Millisecond
-	cfg.Stalls = []Stall{{Rank: 2, At: time.Microsecond, For: time.Second}}
+	cfg.Stalls = []units.Stall{{Rank: 2, At: time.Microsecond, For: time.Second}}
 	r := mustRun(t, cfg)
 	if len(r.Errors) != 4 {
 		t.Fatalf("%+v", r.Errors)
@@ -114,7 +115,7 @@ func TestCutoffAfterAStall(t *testing.T) {
 	for seed := uint64(1); seed <= 50; seed++ {
 		cfg := base(t, "allgather", "star:3", 4096)
 		cfg.Seed, cfg.Loss = seed, 0.5
-		cfg.Stalls = []Stall{{Rank: 1, At: 4 * time.Microsecond, For: time.Second}}
+		cfg.Stalls = []units.Stall{{Rank: 1, At: 4 * time.Microsecond, For: time.Second}}
 		if r := mustVerify(t, cfg); r.TimeUS > 1.001e6 {
 			t.Fatalf("seed %d: %.0f us", seed, r.TimeUS)
 		}

@@ -3,78 +3,189 @@ package sim
 import (
 	"fmt"
 
+	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
+
+// Phases is the time that the last rank to complete spent in each phase.
+type Phases struct {
+	Barrier   float64 `json:"barrier_us"`
+	Multicast float64 `json:"multicast_us"`
+	Fetch     float64 `json:"fetch_us"`
+	Handshake float64 `json:"handshake_us"`
+	Transfer  float64 `json:"transfer_us,omitempty"` // the only phase of point-to-point algorithms
+}
+
+// A RankError describes the failure of the operation on one rank.
+type RankError struct {
+	Rank    int    `json:"rank"`
+	Culprit int    `json:"culprit"`
+	Op      string `json:"op"`
+	Phase   string `json:"phase"`
+	Missing string `json:"missing"`
+	Reason  string `json:"reason"`
+}
+
+// A Part describes one of several concurrent collectives: its time, and the payload that crossed the
+// boundary of its busiest rank (Figure 3).
+type Part struct {
+	Op       string  `json:"op"`
+	TimeUS   float64 `json:"time_us"`
+	Sent     int64   `json:"boundary_sent_bytes"`
+	Received int64   `json:"boundary_received_bytes"`
+}
+
+// Subject names a run.
+type Subject struct {
+	Op       string `json:"op"`
+	Algo     string `json:"algo"`
+	Nodes    int    `json:"nodes"`
+	Topology string `json:"topology"`
+}
+
+// Verdict says whether the data of a run was right.
+type Verdict struct {
+	Verified  bool   `json:"verified"`
+	Wrong     int    `json:"wrong"`               // number of ranks with wrong data
+	Violation string `json:"violation,omitempty"` // first broken rule, such as an access to a freed buffer
+}
+
+// Result holds the measurements of a run. Times are microseconds of virtual time.
+type Result struct {
+	Subject
+	Bytes     int64  `json:"bytes"`
+	Seed      uint64 `json:"seed"`
+	Chains    int    `json:"chains"`
+	Subgroups int    `json:"subgroups"`
+	Chunk     int    `json:"chunk"`
+	Flow      string `json:"flow"`
+	Datapath  string `json:"datapath"`       // "ideal", or the accelerator with all its parameters
+	Auto      string `json:"auto,omitempty"` // reason why auto chose Algo
+
+	Times
+	Traffic
+	ChunkCounts
+	Parts []Part `json:"parts,omitempty"` // one per collective, if there are several
+	Verdict
+
+	Events int64       `json:"events"`
+	WallMS float64     `json:"wall_ms"`
+	Phases Phases      `json:"phases"`
+	Errors []RankError `json:"errors"`
+}
+
+// Times holds the times of the whole run.
+type Times struct {
+	TimeUS  float64 `json:"time_us"`
+	BoundUS float64 `json:"bound_us"`
+	// RecoveryUS is the time from the (possibly prevented) arrival of the last datagram to the end; 0 without multicast.
+	RecoveryUS float64 `json:"recovery_us"`
+	CutoffUS   float64 `json:"cutoff_us"` // longest first cutoff of a rank: N/B + alpha after its barrier
+}
+
+// Traffic counts bytes on links.
+type Traffic struct {
+	LinkBytes        int64 `json:"link_bytes"`
+	LinkBytesBound   int64 `json:"link_bytes_bound"`
+	PayloadLinkBytes int64 `json:"payload_link_bytes"`
+	MaxCrossings     int   `json:"max_crossings"`
+	SentBytes        int64 `json:"sent_bytes"` // bytes sent by the busiest rank, including headers
+
+	// ByLink is LinkBytes by topology.LinkID, for drawings. The JSON omits it, because thousands of
+	// numbers would hide the few that people read.
+	ByLink        []uint64 `json:"-"`
+	PayloadByLink []uint64 `json:"-"` // payload share of ByLink
+}
+
+// ChunkCounts counts chunks, over all ranks.
+type ChunkCounts struct {
+	ChunksTotal     int64 `json:"chunks_total"` // chunks that the ranks had to receive
+	DroppedChunks   int64 `json:"dropped_chunks"`
+	DuplicateChunks int64 `json:"duplicate_chunks"`
+	RepairedChunks  int64 `json:"repaired_chunks"`
+	LateChunks      int64 `json:"late_chunks"`
+	RootFetches     int64 `json:"fetches_served_by_root"` // chunks read from the rank that owns them
+	MaxOwnerReads   int   `json:"max_owner_reads"`        // maximum number of reads of one chunk from its owner
+}
 
 // result collects the measurements of a run. With several concurrent collectives, times are those of
 // the last to end, and counts per chunk are left out.
 func (w *world) result(calls []*collective) *Result {
-	c := calls[0]
 	r := &Result{
-		Op: w.cfg.Op, Algo: w.cfg.Algo, Nodes: w.g.Hosts, Topology: w.g.Name, Bytes: w.cfg.Bytes, Seed: w.cfg.Seed,
-		Chunk: c.chunk, Flow: w.cfg.Flow, Datapath: w.cfg.Datapath, Auto: w.cfg.reason,
-		RootFetches: w.rootFetches, MaxOwnerReads: w.maxOwnerReads,
-		DroppedChunks: w.dropped, Events: w.events, Verified: true, Errors: []RankError{},
+		Subject: Subject{Op: w.cfg.Op, Algo: w.cfg.Algo, Nodes: w.g.Hosts, Topology: w.g.Name},
+		Bytes:   w.cfg.Bytes, Seed: w.cfg.Seed, Chunk: w.cfg.Chunk, Flow: w.cfg.Flow, Datapath: w.cfg.Datapath,
+		Auto: w.cfg.reason, Traffic: w.traffic(calls), Events: w.events, Errors: []RankError{},
 	}
-	if w.crossings != nil {
-		r.MaxCrossings = w.crossings.maxCount
-	}
-	if c.plan != nil {
-		r.Chains, r.Subgroups = max(1, c.plan[0].Chains()), c.plan[0].Subgroups()
-	}
-	r.ByLink, r.PayloadByLink = make([]uint64, len(w.links)), make([]uint64, len(w.links))
-	for i := range w.links {
-		r.ByLink[i], r.PayloadByLink[i] = uint64(w.links[i].bytes), uint64(w.links[i].payload)
-		r.LinkBytes += w.links[i].bytes
-		r.PayloadLinkBytes += w.links[i].payload
+	r.RootFetches, r.MaxOwnerReads, r.DroppedChunks = w.rootFetches, w.maxOwnerReads, w.dropped
+	if plan := calls[0].plan; plan != nil {
+		r.Chains, r.Subgroups = max(1, plan[0].Chains()), plan[0].Subgroups()
 	}
 	for _, h := range w.hosts {
-		r.SentBytes = max(r.SentBytes, h.sent)
 		s := h.node.Stats()
 		r.DuplicateChunks += int64(s.Duplicates)
 		r.RepairedChunks += int64(s.Repaired)
 		r.LateChunks += int64(s.Late)
 	}
-	var port int64
 	for _, c := range calls {
-		r.LinkBytesBound += w.minLinkBytes(c)
 		r.ChunksTotal += c.toReceive()
-		port = max(port, w.busiestPort(c))
 		w.outcomes(r, c)
 		if len(calls) > 1 {
-			r.Parts = append(r.Parts, w.part(c))
+			r.Parts = append(r.Parts, c.part())
 		}
 	}
-	if w.lastArrival > 0 {
-		r.RecoveryUS = max(0, r.TimeUS-float64(w.lastArrival)/1e6)
+	if w.failures == 0 && w.lingering > 0 {
+		w.violate("operations lingered for ever")
 	}
-	if len(calls) == 2 {
-		port = w.busiestPortOfBoth(calls[0], calls[1])
+	r.Verdict = w.verdict(len(r.Errors) == 0)
+	if w.lastArrival > 0 {
+		r.RecoveryUS = max(0, r.TimeUS-microseconds(w.lastArrival))
 	}
 	if w.g.Hosts > 1 {
-		r.BoundUS = float64(port)*8e6/w.cfg.Rate + float64(w.longestPath())/1e6
+		r.BoundUS = float64(busiestPort(calls))*8e6/w.cfg.Rate + microseconds(w.path)
 	}
 	return r
 }
 
-func (w *world) minLinkBytes(c *collective) int64 {
-	n := c.total() * int64(w.trees[0].Links(0))
-	if c.kind == wire.Allreduce {
-		n *= 2 // up and down
+// microseconds converts virtual time.
+func microseconds(ps int64) float64 { return float64(ps) / 1e6 }
+
+func (w *world) verdict(ended bool) Verdict {
+	return Verdict{Verified: w.wrong == 0 && w.violation == "" && ended, Wrong: w.wrong, Violation: w.violation}
+}
+
+func (w *world) traffic(calls []*collective) Traffic {
+	t := Traffic{ByLink: make([]uint64, len(w.links)), PayloadByLink: make([]uint64, len(w.links))}
+	for i, l := range w.links {
+		t.ByLink[i], t.PayloadByLink[i] = uint64(l.bytes), uint64(l.payload)
+		t.LinkBytes += l.bytes
+		t.PayloadLinkBytes += l.payload
 	}
-	return n
+	if w.crossings != nil {
+		t.MaxCrossings = w.crossings.maxCount
+	}
+	for _, h := range w.hosts {
+		t.SentBytes = max(t.SentBytes, h.sent)
+	}
+	for _, c := range calls {
+		bound := c.total() * int64(w.trees[0].Links(0))
+		if c.kind == wire.Allreduce {
+			bound *= 2 // up and down
+		}
+		t.LinkBytesBound += bound
+	}
+	return t
 }
 
 // toReceive returns the number of chunks that all ranks together have to receive.
 func (c *collective) toReceive() int64 {
-	chunks, p := int64(c.cells[len(c.counts)]), int64(len(c.members))
-	inc := c.plan == nil && c.p2p == nil
+	chunks, p := int64(c.chunks()), int64(len(c.members))
 	switch {
 	case p == 1:
 		return 0
-	case inc && c.kind == wire.ReduceScatter:
+	case c.byNetwork() && c.scatters:
 		return chunks // each rank receives its own block
-	case inc:
+	case c.byNetwork():
 		return chunks * p
 	case c.kind == wire.Allreduce:
 		return 2 * chunks * (p - 1) // once to add, once as the result
@@ -82,108 +193,89 @@ func (c *collective) toReceive() int64 {
 	return chunks * (p - 1)
 }
 
-// header returns the header size of the packets of a collective's payload.
-func (w *world) header(c *collective) int64 {
-	if c.plan != nil {
-		return udHeader
-	}
-	return putHeader
-}
-
 // part describes one of several collectives.
-func (w *world) part(c *collective) Part {
+func (c *collective) part() Part {
 	p := Part{Op: c.kind.String()}
 	for i, o := range c.ranks {
-		p.TimeUS = max(p.TimeUS, float64(o.at)/1e6)
+		p.TimeUS = max(p.TimeUS, microseconds(o.at))
 		p.Sent = max(p.Sent, c.sent[i])
 		p.Received = max(p.Received, c.received[i])
 	}
 	return p
 }
 
-// wire returns the size of a block on a link, including headers.
-func (w *world) wire(c *collective, block int) int64 {
-	return c.counts[block] + int64(c.cells[block+1]-c.cells[block])*w.header(c)
+// wireSize returns the size of consecutive blocks on a link, including headers.
+func (c *collective) wireSize(first, end int) int64 {
+	header := int64(putHeader)
+	if c.plan != nil {
+		header = udHeader
+	}
+	return c.displs[end] - c.displs[first] + int64(c.cells[end]-c.cells[first])*header
 }
 
-// busiestPortOfBoth returns the load of the busiest host port with a concurrent Allgather and
-// Reduce-Scatter: one sends as much as the other receives.
-func (w *world) busiestPortOfBoth(gather, scatter *collective) (port int64) {
-	var gathered, scattered int64
-	for i := range gather.counts {
-		gathered += w.wire(gather, i)
-		scattered += w.wire(scatter, i)
-	}
-	for i := range gather.counts {
-		g, s := w.wire(gather, i), w.wire(scatter, i)
-		port = max(port, g+scattered-s, gathered-g+s)
+// busiestPort returns the load of the busiest direction of a host port with concurrent collectives of
+// all hosts, including headers. It bounds the time from below. A rank sends its own block and receives the others;
+// in a reduction it is the reverse.
+func busiestPort(calls []*collective) (port int64) {
+	for i := range calls[0].members {
+		var sent, received int64
+		for _, c := range calls {
+			p := len(c.counts)
+			own := c.wireSize(i, i+1)
+			others := c.wireSize(0, p) - own
+			switch {
+			case c.kind == wire.Allreduce && !c.byNetwork():
+				own = 2 * (own + others) * int64(p-1) / int64(p)
+				others = own
+			case c.reduces:
+				own, others = others, own
+			}
+			sent += own
+			received += others
+		}
+		port = max(port, sent, received)
 	}
 	return port
 }
 
-// busiestPort returns the load of the busiest host port, including headers, for any algorithm. It
-// bounds the time from below.
-func (w *world) busiestPort(c *collective) int64 {
-	var all, largest int64
-	smallest := int64(-1)
-	for i := range c.counts {
-		wire := w.wire(c, i)
-		all += wire
-		largest = max(largest, wire)
-		if smallest < 0 || wire < smallest {
-			smallest = wire
-		}
-	}
-	if c.kind == wire.Allreduce && w.cfg.Algo != "inc" {
-		return 2 * all * int64(len(c.counts)-1) / int64(len(c.counts))
-	}
-	return max(largest, all-smallest) // sends, or receives from the others; the reverse for a reduction
-}
-
+// outcomes adds the ends of a collective on all ranks.
 func (w *world) outcomes(r *Result, c *collective) {
-	last := -1
-	intact := true
 	for i, o := range c.ranks {
 		switch {
-		case w.hosts[c.members[i]].dead && !o.ended: // a dead host reports nothing
-		case !o.ended:
+		case !o.ended && !w.hosts[c.members[i]].dead: // a dead host reports nothing
 			r.Errors = append(r.Errors, RankError{
 				Rank: i, Culprit: -1, Op: w.cfg.Op, Phase: "unknown", Missing: "unknown",
 				Reason: fmt.Sprintf("still running after %d s", w.now/1e12),
 			})
 		case o.err != nil:
-			r.Errors = append(r.Errors, RankError{
-				Rank: i, Culprit: o.err.Culprit, Op: o.err.Op.String(), Phase: o.err.Phase.String(),
-				Missing: o.err.Missing, Reason: o.err.Reason.String(),
-			})
+			r.Errors = append(r.Errors, rankError(i, o.err))
 		}
 		r.CutoffUS = max(r.CutoffUS, float64(o.spent.Cutoff)/1e3)
-		if o.ended {
-			intact = intact && c.mem[i].intact()
-			if last < 0 || o.at > c.ranks[last].at {
-				last = i
-			}
+		if !o.ended {
+			continue
+		}
+		if !c.mem[i].intact() {
+			w.violate("a buffer was written after it was free")
+		}
+		if t := microseconds(o.at); t > r.TimeUS {
+			r.TimeUS, r.Phases = t, phases(o.spent, c.plan != nil)
 		}
 	}
-	if last >= 0 && float64(c.ranks[last].at)/1e6 > r.TimeUS {
-		o := c.ranks[last]
-		r.TimeUS = float64(o.at) / 1e6
-		us := func(t int64) float64 { return float64(t) / 1e3 }
-		r.Phases = Phases{
-			Barrier: us(int64(o.spent.Barrier)), Multicast: us(int64(o.spent.Multicast)),
-			Fetch: us(int64(o.spent.Fetch)), Handshake: us(int64(o.spent.Handshake)),
-		}
-		if c.plan == nil {
-			r.Phases = Phases{Transfer: us(int64(o.spent.Multicast))}
-		}
+}
+
+func rankError(rank int, e *node.Error) RankError {
+	return RankError{
+		Rank: rank, Culprit: e.Culprit, Op: e.Op.String(), Phase: e.Phase.String(),
+		Missing: e.Missing, Reason: e.Reason.String(),
 	}
-	if w.violation == "" && !intact {
-		w.violation = "a buffer was written after it was free"
+}
+
+func phases(s node.Spent, multicast bool) Phases {
+	us := func(t step.Time) float64 { return float64(t) / 1e3 }
+	if !multicast {
+		return Phases{Transfer: us(s.Multicast)}
 	}
-	if w.violation == "" && w.failures == 0 && w.lingering > 0 {
-		w.violation = "operations lingered for ever"
+	return Phases{
+		Barrier: us(s.Barrier), Multicast: us(s.Multicast), Fetch: us(s.Fetch), Handshake: us(s.Handshake),
 	}
-	r.Violation = w.violation
-	r.Verified = r.Verified && w.wrong == 0 && w.violation == "" && len(r.Errors) == 0
-	r.Wrong = w.wrong
 }

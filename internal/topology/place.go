@@ -27,20 +27,56 @@ func (g *Graph) ByRack(ranks []int) [][]int {
 	return groups
 }
 
+// Level is the level of a node, from the hosts up.
+type Level int
+
+// Levels. Spines are called aggregation switches in a network of three levels.
+const (
+	HostLevel Level = iota
+	LeafLevel
+	SpineLevel
+	CoreLevel
+)
+
+// Level returns the level of a node.
+func (g *Graph) Level(n NodeID) Level {
+	level := HostLevel
+	for _, first := range []int{g.leaf0, g.spine0, g.core0} {
+		if int(n) >= first {
+			level++
+		}
+	}
+	return level
+}
+
+// Leaves returns the number of leaves, with or without hosts.
+func (g *Graph) Leaves() int { return g.leaves }
+
+// Pods returns the number of pods: groups of leaves with the same spines.
+func (g *Graph) Pods() int { return g.pods }
+
+// Pod returns the pod of a leaf or spine.
+func (g *Graph) Pod(n NodeID) int {
+	if g.Level(n) == LeafLevel {
+		return (int(n) - g.leaf0) / g.leavesPerPod
+	}
+	return (int(n) - g.spine0) / g.spines
+}
+
 // NodeName returns the name of a node for users: "host3", "leaf2", "spine0", and in three levels
 // "agg1.4" (pod 1, fifth aggregation switch) and "core17".
 func (g *Graph) NodeName(n NodeID) string {
 	i := int(n)
-	switch {
-	case i < g.leaf0:
+	switch g.Level(n) {
+	case HostLevel:
 		return fmt.Sprintf("host%d", i)
-	case i < g.spine0:
+	case LeafLevel:
 		return fmt.Sprintf("leaf%d", i-g.leaf0)
-	case i >= g.core0:
+	case CoreLevel:
 		return fmt.Sprintf("core%d", i-g.core0)
-	case g.kind == fatTree3:
-		return fmt.Sprintf("agg%d.%d", (i-g.spine0)/g.spines, (i-g.spine0)%g.spines)
-	default:
-		return fmt.Sprintf("spine%d", i-g.spine0)
 	}
+	if g.kind == fatTree3 {
+		return fmt.Sprintf("agg%d.%d", g.Pod(n), (i-g.spine0)%g.spines)
+	}
+	return fmt.Sprintf("spine%d", i-g.spine0)
 }

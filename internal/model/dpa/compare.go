@@ -26,21 +26,15 @@ func (t *Table) row(cells ...any) {
 }
 
 // Compare compares the paper, the model and linear extrapolation.
-func Compare() ([]*Table, error) {
-	var all []*Table
-	for _, compare := range []func() (*Table, error){tableI, counts, figure13, figure14, figure15, figure16} {
-		t, err := compare()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, t)
-	}
-	return all, nil
+func Compare() []*Table {
+	return []*Table{tableI(), counts(), figure13(), figure14(), figure15(), figure16()}
 }
 
 // experiment is the paper's experiment with one thread.
 func experiment(t Transport) Config {
-	return Config{Transport: t, Threads: 1, Chunk: paperChunk, Buffer: paperBuffer, Link: paperLink}
+	return Config{
+		Transport: t, Threads: 1, Chunk: paperChunk, Buffer: paperBuffer, Link: paperLink, Queue: QueueDepth,
+	}
 }
 
 func small(t Transport) Config {
@@ -49,7 +43,7 @@ func small(t Transport) Config {
 	return c
 }
 
-func tableI() (*Table, error) {
+func tableI() *Table {
 	t := &Table{
 		Title: "Table I: one thread, chunks of 4 KiB, 8 MiB (calibration)",
 		Notes: []string{
@@ -63,14 +57,11 @@ func tableI() (*Table, error) {
 		},
 	}
 	for _, m := range TableI {
-		r, err := Run(experiment(m.Transport))
-		if err != nil {
-			return nil, err
-		}
+		r := experiment(m.Transport).run()
 		off := fmt.Sprintf("%+.1f %%", 100*(r.Throughput/m.Throughput-1))
 		t.row(m.Transport, m.Throughput, r.Throughput, m.Instructions, m.Cycles, r.Cycles, r.Wait, off)
 	}
-	return t, nil
+	return t
 }
 
 // question is a question that the paper answers with a number of threads.
@@ -85,18 +76,17 @@ type question struct {
 }
 
 func questions() []question {
-	line := func(r *Result) bool { return r.LinkShare >= full }
 	next := func(r *Result) bool { return r.ChunkRate >= nextRate }
 	const lineRate = full * paperLink / 8 / paperChunk
 	return []question{
-		{"97 % of 200 Gbit/s, UC", experiment(UC), lineRate, line, 4, 4, false},
-		{"97 % of 200 Gbit/s, UD", experiment(UD), lineRate, line, 8, 16, false},
+		{"97 % of 200 Gbit/s, UC", experiment(UC), lineRate, (*Result).fillsLink, 4, 4, false},
+		{"97 % of 200 Gbit/s, UD", experiment(UD), lineRate, (*Result).fillsLink, 8, 16, false},
 		{"48.8 M chunks/s of 64 B, UC", small(UC), nextRate, next, 128, 128, true},
 		{"48.8 M chunks/s of 64 B, UD", small(UD), nextRate, next, 128, 128, true},
 	}
 }
 
-func counts() (*Table, error) {
+func counts() *Table {
 	t := &Table{
 		Title: "The smallest power of two of threads",
 		Notes: []string{
@@ -109,15 +99,9 @@ func counts() (*Table, error) {
 		Columns: []string{"what", "paper", "model", "so", "with port", "so", "linear, throughput", "linear, cycles"},
 	}
 	for _, q := range questions() {
-		n, err := fewest(q.cfg, q.enough)
-		if err != nil {
-			return nil, err
-		}
+		n := fewest(q.cfg, q.enough)
 		q.cfg.Port = FittedPort
-		fitted, err := fewest(q.cfg, q.enough)
-		if err != nil {
-			return nil, err
-		}
+		fitted := fewest(q.cfg, q.enough)
 		a, b := linearThreads(q.cfg.Transport, q.rate)
 		verdict := q.verdict(fitted)
 		if q.fitted {
@@ -125,7 +109,7 @@ func counts() (*Table, error) {
 		}
 		t.row(q.name, q.paper(), n, q.verdict(n), fitted, verdict, a, b)
 	}
-	return t, nil
+	return t
 }
 
 func (q question) paper() string {
@@ -143,17 +127,13 @@ func (q question) verdict(n int) string {
 }
 
 // bothPorts runs an experiment without and with the fitted parameter.
-func bothPorts(cfg Config) (plain, fitted *Result, err error) {
-	cfg.Port = 0
-	if plain, err = Run(cfg); err != nil {
-		return nil, nil, err
-	}
+func bothPorts(cfg Config) (plain, fitted *Result) {
+	plain = cfg.run()
 	cfg.Port = FittedPort
-	fitted, err = Run(cfg)
-	return plain, fitted, err
+	return plain, cfg.run()
 }
 
-func figure13() (*Table, error) {
+func figure13() *Table {
 	t := &Table{
 		Title: "Figure 13: throughput by threads, GiB/s",
 		Notes: []string{
@@ -173,18 +153,15 @@ func figure13() (*Table, error) {
 		for _, tr := range []Transport{UC, UD} {
 			cfg := experiment(tr)
 			cfg.Threads = n
-			plain, fitted, err := bothPorts(cfg)
-			if err != nil {
-				return nil, err
-			}
+			plain, fitted := bothPorts(cfg)
 			row = append(row, said[tr][n], plain.Throughput, fitted.Throughput, linearThroughput(tr, n, paperChunk))
 		}
 		t.row(row...)
 	}
-	return t, nil
+	return t
 }
 
-func figure14() (*Table, error) {
+func figure14() *Table {
 	t := &Table{
 		Title: "Figure 14: throughput by buffer, GiB/s",
 		Notes: []string{
@@ -202,11 +179,7 @@ func figure14() (*Table, error) {
 		for _, run := range runs {
 			cfg := experiment(run.tr)
 			cfg.Threads, cfg.Buffer = run.n, kib<<10
-			r, err := Run(cfg)
-			if err != nil {
-				return nil, err
-			}
-			row = append(row, r.Throughput)
+			row = append(row, cfg.run().Throughput)
 		}
 		t.row(row...)
 	}
@@ -215,10 +188,10 @@ func figure14() (*Table, error) {
 		row = append(row, linearThroughput(run.tr, run.n, paperChunk))
 	}
 	t.row(row...)
-	return t, nil
+	return t
 }
 
-func figure15() (*Table, error) {
+func figure15() *Table {
 	t := &Table{
 		Title: "Figure 15: UC with chunks of several packets, GiB/s",
 		Notes: []string{
@@ -233,23 +206,16 @@ func figure15() (*Table, error) {
 		row := []any{fmt.Sprintf("%d KiB", kib)}
 		for _, n := range []int{1, 2, 4} {
 			cfg.Threads = n
-			r, err := Run(cfg)
-			if err != nil {
-				return nil, err
-			}
-			row = append(row, r.Throughput, linearThroughput(UC, n, cfg.Chunk))
+			row = append(row, cfg.run().Throughput, linearThroughput(UC, n, cfg.Chunk))
 		}
-		n, err := fewest(cfg, func(r *Result) bool { return r.LinkShare >= full })
-		if err != nil {
-			return nil, err
-		}
+		n := fewest(cfg, (*Result).fillsLink)
 		linear, _ := linearThreads(UC, full*paperLink/8/float64(cfg.Chunk))
 		t.row(append(row, n, linear)...)
 	}
-	return t, nil
+	return t
 }
 
-func figure16() (*Table, error) {
+func figure16() *Table {
 	t := &Table{
 		Title: "Figure 16: millions of chunks of 64 bytes per second",
 		Notes: []string{
@@ -270,14 +236,11 @@ func figure16() (*Table, error) {
 		for _, tr := range []Transport{UC, UD} {
 			cfg := small(tr)
 			cfg.Threads = n
-			plain, fitted, err := bothPorts(cfg)
-			if err != nil {
-				return nil, err
-			}
+			plain, fitted := bothPorts(cfg)
 			linear := measured(tr).Throughput * (1 << 30) / paperChunk * float64(n)
 			row = append(row, plain.ChunkRate/1e6, fitted.ChunkRate/1e6, linear/1e6)
 		}
 		t.row(row...)
 	}
-	return t, nil
+	return t
 }

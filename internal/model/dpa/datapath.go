@@ -10,8 +10,8 @@ import (
 type Datapath struct {
 	Transport Transport
 	Threads   int
-	Queue     int   // receives posted by all workers together
-	Port      int64 // as in Config
+	Queue     int // receives posted by all workers together
+	Port      int // as in Config
 }
 
 // DatapathForms describes the syntax of ParseDatapath.
@@ -50,22 +50,18 @@ func ParseDatapath(s string) (Datapath, error) {
 
 // set applies one key=value. It returns what is wrong with it, or "".
 func (d *Datapath) set(key, value string) string {
-	bounds, ok := map[string][2]int{"threads": {1, MaxThreads}, "queue": {1, MaxChunks}, "port": {0, MaxPort}}[key]
+	field, ok := map[string]struct {
+		value     *int
+		low, high int
+	}{"threads": {&d.Threads, 1, MaxThreads}, "queue": {&d.Queue, 1, MaxChunks}, "port": {&d.Port, 0, MaxPort}}[key]
 	if !ok {
 		return fmt.Sprintf("unknown key %q", key)
 	}
 	n, err := strconv.Atoi(value)
-	if err != nil || n < bounds[0] || n > bounds[1] {
-		return fmt.Sprintf("%s: want %d to %d", key, bounds[0], bounds[1])
+	if err != nil || n < field.low || n > field.high {
+		return fmt.Sprintf("%s: want %d to %d", key, field.low, field.high)
 	}
-	switch key {
-	case "threads":
-		d.Threads = n
-	case "queue":
-		d.Queue = n
-	case "port":
-		d.Port = int64(n)
-	}
+	*field.value = n
 	return ""
 }
 
@@ -84,13 +80,12 @@ func (d Datapath) Pace(chunk int64) (int64, error) {
 	const each = 256 // chunks per worker: enough for a steady state
 	cfg := Config{
 		Transport: d.Transport, Threads: d.Threads, Chunk: chunk, Buffer: each * int64(d.Threads) * chunk,
-		Link: MaxLink, Queue: each, Port: d.Port,
+		Link: MaxLink, Queue: each, Port: int64(d.Port),
 	}
 	if err := cfg.check(); err != nil {
 		return 0, err
 	}
-	m := newMachine(cfg)
-	m.run()
+	m := newMachine(cfg).run()
 	busy := m.end - activationCycles - notifyCycles
 	return int64(float64(busy) / float64(m.processed) / ClockHz * 1e12), nil
 }

@@ -1,5 +1,7 @@
 package dpa
 
+import "slices"
+
 // Transport is the transport of the chunks. It also selects the kernel.
 type Transport string
 
@@ -55,11 +57,7 @@ func kernel(t Transport) []step {
 	if t == UC {
 		return trace(ucAccess, ucInstructions, ucCycles)
 	}
-	steps := trace(udAccess, udInstructions, udCycles)
-	steps = append(steps, step{})
-	copy(steps[copyAfter+1:], steps[copyAfter:])
-	steps[copyAfter] = step{kind: copied}
-	return steps
+	return slices.Insert(trace(udAccess, udInstructions, udCycles), copyAfter, step{kind: copied})
 }
 
 // edge is the code that runs once before the loop and once after it.

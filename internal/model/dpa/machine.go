@@ -1,6 +1,9 @@
 package dpa
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // machine is a running accelerator. Times are in cycles.
 type machine struct {
@@ -76,11 +79,12 @@ func newMachine(cfg Config) *machine {
 	return m
 }
 
-func (m *machine) run() {
+func (m *machine) run() *machine {
 	for m.running > 0 {
 		e := m.ready.pop()
 		m.resume(&m.workers[e.worker], e)
 	}
+	return m
 }
 
 // last is the length of the last chunk.
@@ -246,13 +250,12 @@ func (m *machine) result() *Result {
 
 // Run executes one experiment.
 func Run(cfg Config) (*Result, error) {
-	if cfg.Queue == 0 {
-		cfg.Queue = QueueDepth
-	}
+	cfg.Queue = cmp.Or(cfg.Queue, QueueDepth)
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	m := newMachine(cfg)
-	m.run()
-	return m.result(), nil
+	return cfg.run(), nil
 }
+
+// run executes a valid experiment.
+func (c Config) run() *Result { return newMachine(c).run().result() }

@@ -59,17 +59,15 @@ func powerOfTwo(x float64) int {
 	return n
 }
 
+// fillsLink reports whether the run keeps up with the link.
+func (r *Result) fillsLink() bool { return r.LinkShare >= full }
+
 // fewest is the smallest sufficient power of two of threads, or 0.
-func fewest(cfg Config, enough func(*Result) bool) (int, error) {
-	for n := 1; n <= MaxThreads; n *= 2 {
-		cfg.Threads = n
-		r, err := Run(cfg)
-		if err != nil {
-			return 0, err
-		}
-		if enough(r) {
-			return n, nil
+func fewest(cfg Config, enough func(*Result) bool) int {
+	for cfg.Threads = 1; cfg.Threads <= MaxThreads; cfg.Threads *= 2 {
+		if enough(cfg.run()) {
+			return cfg.Threads
 		}
 	}
-	return 0, nil
+	return 0
 }

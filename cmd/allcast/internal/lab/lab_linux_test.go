@@ -137,8 +137,9 @@ func TestTraffic(t *testing.T) {
 func checkSimulator(t *testing.T, g *topology.Graph, bytes, iters int64, sent float64, ports []lab.Counting) {
 	t.Helper()
 	r, err := sim.Run(sim.Config{
-		Op: "allgather", Algo: "mcast", Topology: g, Bytes: bytes, Chains: 1, Subgroups: 1, ChainBy: "rank", Chunk: 8956,
-		Rate: 10e9, Latency: time.Microsecond, Flow: "none", Timeout: 10 * time.Second, Seed: 1,
+		Op: "allgather", Algo: "mcast", Topology: g, Bytes: bytes, Timeout: 10 * time.Second, Seed: 1,
+		Schedule: sim.Schedule{Chains: 1, Subgroups: 1, ChainBy: "rank", Chunk: 8956},
+		Network:  sim.Network{Rate: 10e9, Latency: time.Microsecond, Flow: "none"},
 	})
 	if err != nil || !r.Verified {
 		t.Fatalf("simulated: %v, %+v", err, r)

@@ -39,23 +39,19 @@ Example:
 }
 
 func (c *reportCmd) Run(e *cli.Env) error {
-	var all []*report.Data
+	var all []*report.Page
 	for _, name := range c.Files {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return cli.Usagef("%v", err)
 		}
-		d, err := runData(text)
+		p, err := runPage(text)
 		if err != nil {
 			return cli.Usagef("%s: %v", name, err)
 		}
-		all = append(all, d)
+		all = append(all, p)
 	}
-	merged, err := report.Merge(all...)
-	if err != nil {
-		return cli.Usagef("%v", err)
-	}
-	page, err := merged.Page()
+	page, err := report.Merge(all...)
 	if err != nil {
 		return cli.Usagef("%v", err)
 	}
@@ -74,8 +70,8 @@ func (c *reportCmd) Run(e *cli.Env) error {
 	return nil
 }
 
-// runData parses the output of one run: the line of perf, then the counters.
-func runData(text []byte) (*report.Data, error) {
+// runPage parses the output of one run: the line of perf, then the counters.
+func runPage(text []byte) (*report.Page, error) {
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	if len(lines) != 2 {
 		return nil, fmt.Errorf("%d lines: want one line of perf --json, for one algorithm and size, "+
@@ -105,14 +101,14 @@ func runData(text []byte) (*report.Data, error) {
 	if p.Op == "allgather" {
 		payload *= int64(p.Ranks)
 	}
-	return &report.Data{
+	return &report.Page{
 		Title: fmt.Sprintf("%s of %d KiB, %d times, on %s",
 			strings.ToUpper(p.Op[:1])+p.Op[1:], p.Bytes>>10, p.Iters, c.Topology),
-		Notes:    "Counted at the ports of the lab's switches; includes multicast, repair, control and joining.",
-		Command:  "allcast lab report",
-		Op:       p.Op,
-		Bytes:    uint64(p.Bytes),
-		Topology: c.Topology,
+		Notes:   "Counted at the ports of the lab's switches; includes multicast, repair, control and joining.",
+		Command: "allcast lab report",
+		Op:      p.Op,
+		Bytes:   uint64(p.Bytes),
+		Graph:   g,
 		Runs: []report.Run{{
 			Name: p.Algo, Multicast: p.Algo == "mcast", LinkBytes: counted,
 			Bound:  uint64(payload) * uint64(g.Tree(0).Links(0)),

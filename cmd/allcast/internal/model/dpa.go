@@ -50,7 +50,7 @@ const maxRuns = 512
 
 func (c *dpaCmd) Run(e *cli.Env) error {
 	if c.Table {
-		return c.compare(e)
+		return printComparison(e, dpa.Compare())
 	}
 	configs, err := c.configs()
 	if err != nil {
@@ -70,16 +70,11 @@ func (c *dpaCmd) Run(e *cli.Env) error {
 	if !e.JSON {
 		return e.PrintTable(runsTable(results))
 	}
-	for _, r := range results {
-		err := e.PrintJSON(struct {
-			Model string `json:"model"`
-			*dpa.Result
-		}{"dpa", r})
-		if err != nil {
-			return err
-		}
+	type line struct {
+		Model string `json:"model"`
+		*dpa.Result
 	}
-	return nil
+	return printJSON(e, results, func(r *dpa.Result) any { return line{"dpa", r} })
 }
 
 // configs returns every combination of the lists.

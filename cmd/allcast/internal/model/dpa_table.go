@@ -5,15 +5,7 @@ import (
 	"github.com/allcast/allcast/internal/model/dpa"
 )
 
-// compare prints the tables of docs/dpa.md.
-func (*dpaCmd) compare(e *cli.Env) error {
-	tables, err := dpa.Compare()
-	if err != nil {
-		return err
-	}
-	return printComparison(e, tables)
-}
-
+// printComparison prints the tables of docs/dpa.md.
 func printComparison(e *cli.Env, tables []*dpa.Table) error {
 	if e.JSON {
 		return printTablesJSON(e, tables)
@@ -43,14 +35,12 @@ func printComparison(e *cli.Env, tables []*dpa.Table) error {
 }
 
 func printTablesJSON(e *cli.Env, tables []*dpa.Table) error {
-	for _, t := range tables {
-		err := e.PrintJSON(struct {
-			Model string `json:"model"`
-			*dpa.Table
-		}{"dpa", t})
-		if err != nil {
-			return err
-		}
+	type line struct {
+		Model string `json:"model"`
+		*dpa.Table
+	}
+	if err := printJSON(e, tables, func(t *dpa.Table) any { return line{"dpa", t} }); err != nil {
+		return err
 	}
 	return e.PrintJSON(struct {
 		Model      string          `json:"model"`

@@ -1,6 +1,8 @@
 // Package model is "allcast model": it evaluates the paper's models.
 package model
 
+import "github.com/allcast/allcast/cmd/allcast/internal/cli"
+
 // Command is "allcast model".
 type Command struct {
 	Traffic trafficCmd `cmd:"" help:"Block-link traversals of Allgather and Broadcast, by algorithm (Fig. 2)."`
@@ -12,4 +14,14 @@ type Command struct {
 // Help implements kong.HelpProvider.
 func (Command) Help() string {
 	return "Example:\n  allcast model traffic --topology fat-tree3:1024,32"
+}
+
+// printJSON prints one line per item. A line is the item with the name of its model.
+func printJSON[T any](e *cli.Env, items []T, line func(T) any) error {
+	for _, item := range items {
+		if err := e.PrintJSON(line(item)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -36,14 +36,12 @@ func (c *psnCmd) Run(e *cli.Env) error {
 }
 
 func (*psnCmd) printJSON(e *cli.Env, points []model.PSN, f model.Footprint) error {
-	for _, p := range points {
-		err := e.PrintJSON(struct {
-			Kind string `json:"kind"`
-			model.PSN
-		}{"psn", p})
-		if err != nil {
-			return err
-		}
+	type line struct {
+		Kind string `json:"kind"`
+		model.PSN
+	}
+	if err := printJSON(e, points, func(p model.PSN) any { return line{"psn", p} }); err != nil {
+		return err
 	}
 	return e.PrintJSON(struct {
 		Kind string `json:"kind"`

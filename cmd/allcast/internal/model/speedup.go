@@ -37,16 +37,11 @@ func (c *speedupCmd) Run(e *cli.Env) error {
 	if !e.JSON {
 		return e.PrintTable(speedupTable(all))
 	}
-	for _, s := range all {
-		err := e.PrintJSON(struct {
-			Model string `json:"model"`
-			model.Speedup
-		}{"speedup", s})
-		if err != nil {
-			return err
-		}
+	type line struct {
+		Model string `json:"model"`
+		model.Speedup
 	}
-	return nil
+	return printJSON(e, all, func(s model.Speedup) any { return line{"speedup", s} })
 }
 
 func speedupTable(all []model.Speedup) *cli.Table {

@@ -33,26 +33,18 @@ func (c *trafficCmd) Run(e *cli.Env) error {
 	if err != nil {
 		return cli.Usagef("--topology: %v", err)
 	}
-	if g.Hosts > model.MaxTrafficHosts {
-		return cli.Usagef("--topology: %d hosts are too many to count; want at most %d", g.Hosts, model.MaxTrafficHosts)
-	}
 	all, err := model.CountTraffic(g)
 	if err != nil {
-		return err
+		return cli.Usagef("--topology: %v", err)
 	}
 	if !e.JSON {
 		return e.PrintTable(trafficTable(g, all))
 	}
-	for _, t := range all {
-		err := e.PrintJSON(struct {
-			Model string `json:"model"`
-			model.Traffic
-		}{"traffic", t})
-		if err != nil {
-			return err
-		}
+	type line struct {
+		Model string `json:"model"`
+		model.Traffic
 	}
-	return nil
+	return printJSON(e, all, func(t model.Traffic) any { return line{"traffic", t} })
 }
 
 func trafficTable(g *topology.Graph, all []model.Traffic) *cli.Table {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -21,53 +22,29 @@ func (f *flags) config(op string) (sim.Config, error) {
 	if err != nil {
 		return sim.Config{}, cli.Usagef("--topology: %v", err)
 	}
-	for _, check := range []func() error{
-		func() error { return f.checkAlgos(op) },
-		f.checkNumbers,
-		f.checkDurations,
-		f.checkQueues,
-		f.checkDatapath,
-		func() error { return f.checkFaults(g.Hosts) },
-		func() error { return f.checkDrawing(g) },
-	} {
-		if err := check(); err != nil {
-			return sim.Config{}, err
-		}
+	// The first failed check counts.
+	if err := cmp.Or(f.checkAlgos(op), f.checkNumbers(), f.checkTimes(g.Hosts), f.checkQueues(), f.checkDatapath(),
+		f.checkDrawing(g)); err != nil {
+		return sim.Config{}, err
 	}
 	cfg := sim.Config{
-		Op:        op,
-		Topology:  g,
-		InPlace:   f.InPlace,
-		Subgroups: f.Subgroups,
-		ChainBy:   f.ChainBy,
-		Chunk:     int(f.Chunk),
-		PSNBits:   f.PSNBits,
-		Radix:     f.Radix,
-		Segment:   int64(f.Segment),
-		Rate:      float64(f.Rate),
-		Latency:   f.Latency,
-		Queue:     int64(f.Queue),
-		RecvQueue: int64(f.RecvQueue),
-		RecvCost:  f.RecvCost,
-		Flow:      f.Flow,
-		Loss:      float64(f.Loss),
-		LossAll:   float64(f.LossAll),
-		Reorder:   float64(f.Reorder),
-		Duplicate: float64(f.Duplicate),
-		Detour:    f.Detour,
-		Noise:     f.Noise,
-		Timeout:   f.Timeout,
-		Deadline:  f.Deadline,
-		Seed:      f.Seed,
+		Op: op, Topology: g, InPlace: f.InPlace, Timeout: f.Timeout, Deadline: f.Deadline, Seed: f.Seed,
+		Schedule: sim.Schedule{
+			Subgroups: f.Subgroups, ChainBy: f.ChainBy, Chunk: int(f.Chunk), PSNBits: f.PSNBits, Radix: f.Radix,
+			Segment: int64(f.Segment),
+		},
+		Network:  sim.Network{Rate: float64(f.Rate), Latency: f.Latency, Queue: int64(f.Queue), Flow: f.Flow},
+		Receiver: sim.Receiver{RecvQueue: int64(f.RecvQueue), RecvCost: f.RecvCost},
+		Faults: sim.Faults{
+			Loss: float64(f.Loss), LossAll: float64(f.LossAll), Reorder: float64(f.Reorder),
+			Duplicate: float64(f.Duplicate), Stalls: f.Stall, Detour: f.Detour, Noise: f.Noise,
+		},
 	}
 	if f.Datapath != idealDatapath {
 		cfg.Datapath = f.Datapath
 	}
 	if f.Chains != nil {
 		cfg.Chains = *f.Chains
-	}
-	for _, s := range f.Stall {
-		cfg.Stalls = append(cfg.Stalls, sim.Stall{Rank: s.Rank, At: s.At, For: s.For})
 	}
 	for _, c := range f.Crash {
 		cfg.Crashes = append(cfg.Crashes, sim.Crash{Rank: c.Rank, At: c.At})
@@ -129,7 +106,8 @@ func (f *flags) checkNumbers() error {
 // hundred days, and multiplies some of them.
 const maxDuration = time.Hour
 
-func (f *flags) checkDurations() error {
+// checkTimes checks durations, and the ranks and times of faults.
+func (f *flags) checkTimes(hosts int) error {
 	type named struct {
 		flag  string
 		value time.Duration
@@ -143,9 +121,15 @@ func (f *flags) checkDurations() error {
 		{"deadline", f.Deadline},
 	}
 	for _, s := range f.Stall {
+		if err := checkRank("stall", s.Rank, hosts); err != nil {
+			return err
+		}
 		all = append(all, named{"stall", s.At}, named{"stall", s.For})
 	}
 	for _, c := range f.Crash {
+		if err := checkRank("crash", c.Rank, hosts); err != nil {
+			return err
+		}
 		all = append(all, named{"crash", c.At})
 	}
 	for _, d := range all {
@@ -167,20 +151,6 @@ func (f *flags) checkQueues() error {
 	if f.RecvQueue != 0 && int64(f.RecvQueue) < int64(f.Chunk) {
 		return cli.Usagef("--recv-queue %v cannot hold a chunk of %v: want unbounded or a size of at least that",
 			f.RecvQueue, f.Chunk)
-	}
-	return nil
-}
-
-func (f *flags) checkFaults(hosts int) error {
-	for _, s := range f.Stall {
-		if err := checkRank("stall", s.Rank, hosts); err != nil {
-			return err
-		}
-	}
-	for _, c := range f.Crash {
-		if err := checkRank("crash", c.Rank, hosts); err != nil {
-			return err
-		}
 	}
 	return nil
 }

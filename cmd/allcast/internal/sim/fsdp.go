@@ -98,16 +98,8 @@ func (c *fsdpCmd) Run(e *cli.Env) error {
 	return stepVerdict(e, results)
 }
 
-// stepVerdict applies the rules for single collectives to steps.
 func stepVerdict(e *cli.Env, results []*sim.FSDPResult) error {
-	var judged []*sim.Result
-	for _, r := range results {
-		judged = append(judged, &sim.Result{
-			Op: r.Op, Algo: r.Algo, Nodes: r.Nodes,
-			Verified: r.Verified, Wrong: r.Wrong, Violation: r.Violation, Errors: r.Errors,
-		})
-	}
-	return verdict(e, judged)
+	return worst(results, func(r *sim.FSDPResult) int { return verdict(e, r.Subject, r.Verdict, r.Errors) })
 }
 
 // config checks the flags and returns the simulator's configuration.
@@ -138,7 +130,7 @@ func (c *fsdpCmd) config() (cfg sim.FSDPConfig, algos []string, err error) {
 		return cfg, nil, cli.Usagef("--chunk %v: want 1 to %v", *c.Chunk, units.Size(model.MaxChunk))
 	}
 	cfg = sim.FSDPConfig{
-		Config: sim.Config{Topology: g, Rate: float64(c.Rate), Latency: c.Latency, Seed: c.Seed},
+		Config: sim.Config{Topology: g, Network: sim.Network{Rate: float64(c.Rate), Latency: c.Latency}, Seed: c.Seed},
 		Layers: c.Layers, LayerBytes: int64(c.LayerBytes), Compute: c.Compute, Prefetch: c.Prefetch,
 	}
 	if c.Chunk != nil {

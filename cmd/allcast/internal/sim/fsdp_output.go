@@ -40,21 +40,11 @@ func stepTable(lines []stepLine) *cli.Table {
 	t.Note("One FSDP step on %s (%d ranks), simulated, seed %d: %d layers of %d bytes, shards of %d, prefetch %d.",
 		r.Topology, r.Nodes, r.Seed, r.Layers, r.LayerBytes, r.ShardBytes, r.Prefetch)
 	t.Note("Times are us of virtual time, on the rank that ended last. --html FILE draws the timeline, --json lists it.")
-	for _, f := range stepFields {
-		row := []any{f.name}
-		for _, l := range lines {
-			row = append(row, f.value(l))
-		}
-		t.Row(append(row, f.meaning)...)
-	}
+	fieldRows(t, stepFields, lines)
 	return t
 }
 
-var stepFields = []struct {
-	name    string
-	value   func(stepLine) any
-	meaning string
-}{
+var stepFields = []field[stepLine]{
 	{"algo", func(l stepLine) any { return l.Algo }, "allgather + reduce-scatter"},
 	{"step_us", func(l stepLine) any { return l.StepUS }, "first rank's start to last rank's end"},
 	{"speedup", func(l stepLine) any { return l.Speedup }, "of the step, over the first pair"},

@@ -17,7 +17,8 @@ import (
 //go:embed fsdp.html.tmpl
 var stepPage string
 
-var stepTemplate = template.Must(template.New("fsdp").Parse(stepPage))
+var stepTemplate = template.Must(template.New("fsdp").
+	Funcs(template.FuncMap{"ms": ms, "volume": volume, "yesNo": cli.YesNo}).Parse(stepPage))
 
 // Layout of a timeline, in units of the drawing: pixels on a wide screen.
 const (
@@ -31,35 +32,30 @@ const (
 )
 
 type stepDrawing struct {
-	Title  string
-	Notes  string
-	Rows   []stepRow
-	Panels []stepPanel
-	Width  float64
+	Title, Notes      string
+	Width, LaneHeight float64
+	Panels            []stepPanel
 }
 
-type stepRow struct {
-	Algo, Step, Compute, Bubble, Speedup, Sent, Received, Verified string
-}
-
+// stepPanel is the timeline of one result.
 type stepPanel struct {
-	Algo, Summary string
-	Height        float64
-	AxisY, TextY  float64
-	Lanes         []stepLane
-	Boxes         []stepBox
-	Ticks         []stepTick
-	EndX, EndY    float64
+	*sim.FSDPResult
+	Speedup                      string
+	Height, AxisY, TextY         float64
+	LaneX, LaneWidth, EndX, EndY float64
+	Lanes                        []stepLane
+	Ticks                        []stepTick
 }
 
 type stepLane struct {
-	Name                   string
-	X, Y, Width, H, LabelY float64
+	Name     string
+	Y, TextY float64
+	Boxes    []stepBox
 }
 
 type stepBox struct {
-	Class, Title, Label       string
-	X, Y, Width, H, TextX, TY float64
+	Class, Title, Label string
+	X, Width, TextX     float64
 }
 
 type stepTick struct {
@@ -80,7 +76,7 @@ func drawSteps(w io.Writer, results []*sim.FSDPResult) error {
 		Notes: fmt.Sprintf("%d ranks, %d layers of %.4g MB, prefetch %d, packets of %d bytes, seed %d. "+
 			"Simulated; the timelines are those of rank 0.",
 			r.Nodes, r.Layers, float64(r.LayerBytes)/1e6, r.Prefetch, r.Chunk, r.Seed),
-		Width: drawingWidth,
+		Width: drawingWidth, LaneHeight: laneHeight,
 	}
 	longest := 0.0
 	for _, r := range results {
@@ -89,16 +85,11 @@ func drawSteps(w io.Writer, results []*sim.FSDPResult) error {
 		}
 	}
 	for _, r := range results {
-		speedup := "-"
+		p := stepTimeline(r, longest)
 		if r.StepUS > 0 {
-			speedup = fmt.Sprintf("%.2f", results[0].StepUS/r.StepUS)
+			p.Speedup = fmt.Sprintf("%.2f", results[0].StepUS/r.StepUS)
 		}
-		d.Rows = append(d.Rows, stepRow{
-			Algo: r.Algo, Step: ms(r.StepUS), Compute: ms(r.ComputeUS),
-			Bubble: fmt.Sprintf("%.1f %%", r.BubblePct), Speedup: speedup,
-			Sent: volume(r.SentBytes), Received: volume(r.ReceivedBytes), Verified: cli.YesNo(r.Verified),
-		})
-		d.Panels = append(d.Panels, stepTimeline(r, longest))
+		d.Panels = append(d.Panels, p)
 	}
 	if err := stepTemplate.Execute(w, d); err != nil {
 		return fmt.Errorf("drawing the timeline: %w", err)
@@ -109,26 +100,21 @@ func drawSteps(w io.Writer, results []*sim.FSDPResult) error {
 func stepTimeline(r *sim.FSDPResult, longest float64) stepPanel {
 	x := func(us float64) float64 { return laneLeft + laneWidth*us/max(longest, 1e-9) }
 	y := func(lane int) float64 { return laneTop + float64(lane)*(laneHeight+laneGap) }
+	axis, end := y(len(stepLanes)), x(r.StepUS)
 	p := stepPanel{
-		Algo:    r.Algo,
-		Summary: fmt.Sprintf("%s, %.1f %% of it without computing", ms(r.StepUS), r.BubblePct),
-		AxisY:   y(len(stepLanes)),
+		FSDPResult: r, Speedup: "-", Height: axis + 24, AxisY: axis, TextY: axis + 16,
+		LaneX: laneLeft, LaneWidth: end - laneLeft, EndX: end, EndY: axis - laneGap,
 	}
-	p.TextY, p.Height = p.AxisY+16, p.AxisY+24
 	for i, l := range stepLanes {
-		p.Lanes = append(p.Lanes, stepLane{
-			Name: l.name, X: laneLeft, Y: y(i), Width: x(r.StepUS) - laneLeft, H: laneHeight,
-			LabelY: y(i) + laneHeight/2 + 4,
-		})
+		lane := stepLane{Name: l.name, Y: y(i), TextY: y(i) + laneHeight/2 + 4}
 		for _, s := range r.Timeline {
 			if s.Kind == l.kind {
-				p.Boxes = append(p.Boxes, newStepBox(s, x(s.Start), x(s.End), y(i), len(strconv.Itoa(r.Layers-1))))
+				lane.Boxes = append(lane.Boxes, newStepBox(s, x(s.Start), x(s.End), len(strconv.Itoa(r.Layers-1))))
 			}
 		}
+		p.Lanes = append(p.Lanes, lane)
 	}
-	p.EndX, p.EndY = x(r.StepUS), p.AxisY-laneGap
-	step := tickStep(longest)
-	for at := 0.0; at <= longest; at += step {
+	for at := 0.0; at <= longest; at += tickStep(longest) {
 		p.Ticks = append(p.Ticks, stepTick{X: x(at), Label: strconv.FormatFloat(at/1e3, 'g', 6, 64)})
 	}
 	return p
@@ -136,7 +122,7 @@ func stepTimeline(r *sim.FSDPResult, longest float64) stepPanel {
 
 // newStepBox draws a span. It gets a label only if the longest label of the row, with that many digits, would fit:
 // labels on some boxes only would look like a pattern.
-func newStepBox(s sim.Span, from, to, y float64, digits int) stepBox {
+func newStepBox(s sim.Span, from, to float64, digits int) stepBox {
 	class, pass := s.Kind, "forward"
 	if s.Backward {
 		pass = "backward"
@@ -145,9 +131,8 @@ func newStepBox(s sim.Span, from, to, y float64, digits int) stepBox {
 		class = pass
 	}
 	b := stepBox{
-		Class: class, X: from, Y: y, Width: max(to-from, 0.4), H: laneHeight,
+		Class: class, X: from, Width: max(to-from, 0.4), TextX: (from + to) / 2,
 		Title: fmt.Sprintf("%s of layer %d, %s: %s to %s", s.Kind, s.Layer, pass, ms(s.Start), ms(s.End)),
-		TextX: (from + to) / 2, TY: y + laneHeight/2 + 4,
 	}
 	if to-from >= labelWidth*float64(digits)+2 {
 		b.Label = strconv.Itoa(s.Layer)

@@ -123,7 +123,9 @@ func TestFSDPHelp(t *testing.T) {
 
 // The status follows the rules for single collectives.
 func TestFSDPVerdict(t *testing.T) {
-	good := sim.FSDPResult{Op: "fsdp", Algo: "ring+ring", Nodes: 4, Verified: true}
+	good := sim.FSDPResult{
+		Subject: sim.Subject{Op: "fsdp", Algo: "ring+ring", Nodes: 4}, Verdict: sim.Verdict{Verified: true},
+	}
 	wrong, lost, broken := good, good, good
 	wrong.Verified, wrong.Wrong = false, 2
 	lost.Verified, lost.Errors = false, []sim.RankError{{Rank: 1, Culprit: -1, Reason: "the step never ended"}}

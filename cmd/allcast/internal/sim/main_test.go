@@ -39,7 +39,8 @@ func execute(answer func(sim.Config) (*sim.Result, error), args ...string) (o ou
 // fine is a simulator whose collectives all succeed.
 func fine(cfg sim.Config) (*sim.Result, error) {
 	return &sim.Result{
-		Op: cfg.Op, Algo: cfg.Algo, Nodes: cfg.Topology.Hosts, Topology: cfg.Topology.Name,
-		Bytes: cfg.Bytes, Seed: cfg.Seed, Flow: cfg.Flow, Verified: true, MaxCrossings: 1,
+		Subject: sim.Subject{Op: cfg.Op, Algo: cfg.Algo, Nodes: cfg.Topology.Hosts, Topology: cfg.Topology.Name},
+		Bytes:   cfg.Bytes, Seed: cfg.Seed, Flow: cfg.Flow,
+		Errors: []sim.RankError{}, Traffic: sim.Traffic{MaxCrossings: 1}, Verdict: sim.Verdict{Verified: true},
 	}, nil
 }

@@ -27,17 +27,26 @@ func resultTable(results []*sim.Result) *cli.Table {
 			t.Note("auto chose %s.", r.Auto)
 		}
 	}
-	for _, f := range resultFields {
+	fieldRows(t, resultFields(r.Op), results)
+	return t
+}
+
+// field is a row of a table: a JSON name, the value in a result, and what it means.
+type field[R any] struct {
+	name    string
+	value   func(R) any
+	meaning string
+}
+
+// fieldRows adds one row per field, with one column per result.
+func fieldRows[R any](t *cli.Table, fields []field[R], results []R) {
+	for _, f := range fields {
 		row := []any{f.name}
 		for _, r := range results {
 			row = append(row, f.value(r))
 		}
-		if f.name == "bytes" {
-			f.meaning = bytesMeaning(r.Op)
-		}
 		t.Row(append(row, f.meaning)...)
 	}
-	return t
 }
 
 // bytesMeaning explains N for an operation.
@@ -53,75 +62,73 @@ func bytesMeaning(op string) string {
 	return "what one rank sends"
 }
 
-var resultFields = []struct {
-	name    string
-	value   func(*sim.Result) any
-	meaning string
-}{
-	{"algo", func(r *sim.Result) any { return r.Algo }, ""},
-	{"bytes", func(r *sim.Result) any { return r.Bytes }, ""},
-	{"chains", func(r *sim.Result) any { return r.Chains }, "as used"},
-	{"subgroups", func(r *sim.Result) any { return r.Subgroups }, "as used"},
-	{"chunk", func(r *sim.Result) any { return r.Chunk }, "payload of a datagram"},
-	{"time_us", func(r *sim.Result) any { return r.TimeUS }, "first rank's start to last rank's completion"},
-	{"bound_us", func(r *sim.Result) any { return r.BoundUS }, "busiest host port at full rate, plus one latency"},
-	{"  barrier_us", func(r *sim.Result) any { return r.Phases.Barrier }, "phases of the rank that completed last"},
-	{"  multicast_us", func(r *sim.Result) any { return r.Phases.Multicast }, ""},
-	{"  fetch_us", func(r *sim.Result) any { return r.Phases.Fetch }, ""},
-	{"  handshake_us", func(r *sim.Result) any { return r.Phases.Handshake }, ""},
-	{"  transfer_us", func(r *sim.Result) any { return r.Phases.Transfer }, "of a point-to-point algorithm"},
-	{"recovery_us", func(r *sim.Result) any { return r.RecoveryUS }, "after the last datagram arrived or was lost"},
-	{"cutoff_us", func(r *sim.Result) any { return r.CutoffUS }, "the longest first cutoff of a rank"},
-	{"link_bytes", func(r *sim.Result) any { return r.LinkBytes }, "everything, on all link directions"},
-	{"link_bytes_bound", func(r *sim.Result) any { return r.LinkBytesBound }, "payload, on a minimal tree"},
-	{"payload_link_bytes", func(r *sim.Result) any { return r.PayloadLinkBytes }, "payload, as sent"},
-	{"max_crossings", func(r *sim.Result) any { return r.MaxCrossings }, "of one link direction, by the worst byte"},
-	{"sent_bytes", func(r *sim.Result) any { return r.SentBytes }, "by the busiest rank, headers included"},
-	{"chunks_total", func(r *sim.Result) any { return r.ChunksTotal }, "to be received, on all ranks"},
-	{"dropped_chunks", func(r *sim.Result) any { return r.DroppedChunks }, ""},
-	{"duplicate_chunks", func(r *sim.Result) any { return r.DuplicateChunks }, ""},
-	{"repaired_chunks", func(r *sim.Result) any { return r.RepairedChunks }, "fetched from the left neighbour"},
-	{"late_chunks", func(r *sim.Result) any { return r.LateChunks }, "arrived after they were requested"},
-	{"fetches_served_by_root", func(r *sim.Result) any { return r.RootFetches }, "chunks read from their owner"},
-	{"verified", func(r *sim.Result) any { return cli.YesNo(r.Verified) }, "every byte of every receive buffer"},
-	{"wrong", func(r *sim.Result) any { return r.Wrong }, "ranks with wrong data"},
-	{"events", func(r *sim.Result) any { return r.Events }, "simulated"},
-	{"wall_ms", func(r *sim.Result) any { return r.WallMS }, "real time"},
+func resultFields(op string) []field[*sim.Result] {
+	return []field[*sim.Result]{
+		{"algo", func(r *sim.Result) any { return r.Algo }, ""},
+		{"bytes", func(r *sim.Result) any { return r.Bytes }, bytesMeaning(op)},
+		{"chains", func(r *sim.Result) any { return r.Chains }, "as used"},
+		{"subgroups", func(r *sim.Result) any { return r.Subgroups }, "as used"},
+		{"chunk", func(r *sim.Result) any { return r.Chunk }, "payload of a datagram"},
+		{"time_us", func(r *sim.Result) any { return r.TimeUS }, "first rank's start to last rank's completion"},
+		{"bound_us", func(r *sim.Result) any { return r.BoundUS }, "busiest host port at full rate, plus one latency"},
+		{"  barrier_us", func(r *sim.Result) any { return r.Phases.Barrier }, "phases of the rank that completed last"},
+		{"  multicast_us", func(r *sim.Result) any { return r.Phases.Multicast }, ""},
+		{"  fetch_us", func(r *sim.Result) any { return r.Phases.Fetch }, ""},
+		{"  handshake_us", func(r *sim.Result) any { return r.Phases.Handshake }, ""},
+		{"  transfer_us", func(r *sim.Result) any { return r.Phases.Transfer }, "of a point-to-point algorithm"},
+		{"recovery_us", func(r *sim.Result) any { return r.RecoveryUS }, "after the last datagram arrived or was lost"},
+		{"cutoff_us", func(r *sim.Result) any { return r.CutoffUS }, "the longest first cutoff of a rank"},
+		{"link_bytes", func(r *sim.Result) any { return r.LinkBytes }, "everything, on all link directions"},
+		{"link_bytes_bound", func(r *sim.Result) any { return r.LinkBytesBound }, "payload, on a minimal tree"},
+		{"payload_link_bytes", func(r *sim.Result) any { return r.PayloadLinkBytes }, "payload, as sent"},
+		{"max_crossings", func(r *sim.Result) any { return r.MaxCrossings }, "of one link direction, by the worst byte"},
+		{"sent_bytes", func(r *sim.Result) any { return r.SentBytes }, "by the busiest rank, headers included"},
+		{"chunks_total", func(r *sim.Result) any { return r.ChunksTotal }, "to be received, on all ranks"},
+		{"dropped_chunks", func(r *sim.Result) any { return r.DroppedChunks }, ""},
+		{"duplicate_chunks", func(r *sim.Result) any { return r.DuplicateChunks }, ""},
+		{"repaired_chunks", func(r *sim.Result) any { return r.RepairedChunks }, "fetched from the left neighbour"},
+		{"late_chunks", func(r *sim.Result) any { return r.LateChunks }, "arrived after they were requested"},
+		{"fetches_served_by_root", func(r *sim.Result) any { return r.RootFetches }, "chunks read from their owner"},
+		{"verified", func(r *sim.Result) any { return cli.YesNo(r.Verified) }, "every byte of every receive buffer"},
+		{"wrong", func(r *sim.Result) any { return r.Wrong }, "ranks with wrong data"},
+		{"events", func(r *sim.Result) any { return r.Events }, "simulated"},
+		{"wall_ms", func(r *sim.Result) any { return r.WallMS }, "real time"},
+	}
 }
 
-// verdict reports what went wrong and returns the worst status of all results.
-func verdict(e *cli.Env, results []*sim.Result) error {
-	status := cli.StatusOK
+// worst returns the worst status of all results.
+func worst[R any](results []R, status func(R) int) error {
+	all := cli.StatusOK
 	for _, r := range results {
-		status = max(status, verdictOf(e, r))
+		all = max(all, status(r))
 	}
-	if status != cli.StatusOK {
-		return cli.StatusError(status)
+	if all != cli.StatusOK {
+		return cli.StatusError(all)
 	}
 	return nil
 }
 
-// verdictOf returns the status of one result. Wrong data is worse than a failure, because it goes unnoticed.
-func verdictOf(e *cli.Env, r *sim.Result) int {
+// verdict reports what went wrong in a run and returns its status. Wrong data is worse than a failure, because it goes
+// unnoticed.
+func verdict(e *cli.Env, run sim.Subject, v sim.Verdict, failures []sim.RankError) int {
 	status := cli.StatusOK
-	if len(r.Errors) > 0 {
+	if len(failures) > 0 {
 		status = cli.StatusFailed
-		e.Message("%s (%s) failed on %d of %d ranks:", r.Op, r.Algo, len(r.Errors), r.Nodes)
-		for i, failure := range r.Errors {
-			if i == maxErrorLines {
-				e.Message("  ... and %d more; --json lists all", len(r.Errors)-i)
-				break
-			}
+		e.Message("%s (%s) failed on %d of %d ranks:", run.Op, run.Algo, len(failures), run.Nodes)
+		for _, failure := range failures[:min(len(failures), maxErrorLines)] {
 			e.Message("  %s", rankErrorLine(failure))
+		}
+		if more := len(failures) - maxErrorLines; more > 0 {
+			e.Message("  ... and %d more; --json lists all", more)
 		}
 	}
 	switch {
-	case r.Violation != "":
+	case v.Violation != "":
 		status = cli.StatusWrong
-		e.Message("%s (%s) broke a rule: %s", r.Op, r.Algo, r.Violation)
-	case r.Wrong > 0 || len(r.Errors) == 0 && !r.Verified:
+		e.Message("%s (%s) broke a rule: %s", run.Op, run.Algo, v.Violation)
+	case v.Wrong > 0 || len(failures) == 0 && !v.Verified:
 		status = cli.StatusWrong
-		e.Message("%s (%s) left wrong data on %d of %d ranks", r.Op, r.Algo, r.Wrong, r.Nodes)
+		e.Message("%s (%s) left wrong data on %d of %d ranks", run.Op, run.Algo, v.Wrong, run.Nodes)
 	}
 	return status
 }

@@ -81,7 +81,7 @@ func (c *Command) run(e *cli.Env, cfg sim.Config, f *flags) error {
 			return err
 		}
 	}
-	return verdict(e, results)
+	return worst(results, func(r *sim.Result) int { return verdict(e, r.Subject, r.Verdict, r.Errors) })
 }
 
 // runOne runs one simulation. Only the simulator can detect some bad configurations; those are usage errors as well.
@@ -94,11 +94,5 @@ func (c *Command) runOne(cfg sim.Config) (*sim.Result, error) {
 	if errors.Is(err, sim.ErrConfig) {
 		return nil, cli.Usagef("%v", err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if r.Errors == nil {
-		r.Errors = []sim.RankError{} // [] in JSON, so that readers can always iterate
-	}
-	return r, nil
+	return r, err
 }

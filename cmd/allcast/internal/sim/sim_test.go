@@ -10,13 +10,15 @@ import (
 
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/internal/sim"
+	"github.com/allcast/allcast/internal/units"
 )
 
 // The configuration that the flags give, with all of them and with none.
 func TestConfig(t *testing.T) {
 	defaults := sim.Config{
-		Op: "broadcast", Algo: "mcast", Bytes: 65536, Subgroups: 1, ChainBy: "rank", Chunk: 4096, Radix: 4,
-		Rate: 100e9, Latency: 500, Flow: "none", Timeout: 10 * time.Second, Seed: 1,
+		Op: "broadcast", Algo: "mcast", Bytes: 65536, Timeout: 10 * time.Second, Seed: 1,
+		Schedule: sim.Schedule{Subgroups: 1, ChainBy: "rank", Chunk: 4096, Radix: 4},
+		Network:  sim.Network{Rate: 100e9, Latency: 500, Flow: "none"},
 	}
 	gather := defaults
 	gather.Op = "allgather"
@@ -26,12 +28,18 @@ func TestConfig(t *testing.T) {
 	vector.Counts, vector.Bytes = []int64{1 << 20, 0, 7}, 1<<20
 	all := sim.Config{
 		Op: "broadcast", Algo: "mcast", Bytes: 8 << 20, Root: 2, InPlace: true,
-		Chains: 4, Subgroups: 3, ChainBy: "rack", Chunk: 1024, PSNBits: 20, Radix: 8, Segment: 32 << 10,
-		Rate: 2.5e9, Latency: 2 * time.Microsecond, Queue: 65536, RecvQueue: 4 << 20, RecvCost: 100, Flow: "credit",
-		Loss: 0.01, LossAll: 0.001, Reorder: 0.05, Duplicate: 1,
-		Stalls:  []sim.Stall{{Rank: 1, At: time.Millisecond, For: 10 * time.Millisecond}, {Rank: 2, At: 0, For: 1}},
-		Crashes: []sim.Crash{{Rank: 0, At: 100 * time.Microsecond}, {Rank: 1, At: time.Second}},
-		Noise:   3 * time.Microsecond, Timeout: time.Second, Deadline: time.Minute, Seed: 18446744073709551615,
+		Schedule: sim.Schedule{
+			Chains: 4, Subgroups: 3, ChainBy: "rack", Chunk: 1024, PSNBits: 20, Radix: 8, Segment: 32 << 10,
+		},
+		Network:  sim.Network{Rate: 2.5e9, Latency: 2 * time.Microsecond, Queue: 65536, Flow: "credit"},
+		Receiver: sim.Receiver{RecvQueue: 4 << 20, RecvCost: 100},
+		Faults: sim.Faults{
+			Loss: 0.01, LossAll: 0.001, Reorder: 0.05, Duplicate: 1,
+			Stalls:  []units.Stall{{Rank: 1, At: time.Millisecond, For: 10 * time.Millisecond}, {Rank: 2, At: 0, For: 1}},
+			Crashes: []sim.Crash{{Rank: 0, At: 100 * time.Microsecond}, {Rank: 1, At: time.Second}},
+			Noise:   3 * time.Microsecond,
+		},
+		Timeout: time.Second, Deadline: time.Minute, Seed: 18446744073709551615,
 	}
 	for _, c := range []struct {
 		args string

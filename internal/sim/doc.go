@@ -1,0 +1,26 @@
+// Package sim runs many nodes over a simulated network in virtual time.
+//
+// The nodes are the production protocol code (internal/node, internal/mcast, internal/p2p). So is the
+// code that decides where received data goes: hosts drive mcast.Intake, p2p.Inbox and the record of
+// chunks as the engine does, in batches, with late reports and with claims before reads. Only the
+// network, the clock and the hosts' memory are simulated. A run is single-threaded, and one seed
+// determines everything random in it. The same Config therefore gives the same Result, bit for bit,
+// except for Result.WallMS.
+//
+// # The network
+//
+// There is one event heap, one clock in picoseconds and one seeded generator. A link direction serves
+// two traffic classes, control before bulk. A switch holds a packet in the input buffer of its link until
+// the last copy has left, and a full buffer stops the link before it. On trees that route up and then
+// down this cannot deadlock, with multicast either: a packet at one level waits only for the next level.
+// Operations that share a NIC take turns.
+//
+// # The hosts
+//
+// A host has a receive queue and a cost per chunk, and can stop or die. Small runs move real payload; in
+// large runs each chunk is a unique tag. Every slot of every receive buffer is verified either way.
+// Datagrams of one sender may arrive as one super-packet, which the host scatters before it knows whether
+// the guess of its worker is right. Reports and claims may take a random time between worker and node.
+// Tokens differ from the engine's: those are unique, while the simulator's name a slot, so that runs
+// also test the draining of slots.
+package sim
