@@ -18,31 +18,23 @@ const (
 // joinRank tries to reach rank 0 until it does, and then waits for the verdict.
 func joinRank(ctx context.Context, cfg Config) (*Session, error) {
 	start := time.Now()
-	expired := cfg.expired
-	if expired == nil {
-		timer := time.NewTimer(cfg.JoinTimeout)
-		defer timer.Stop()
-		expired = timer.C
-	}
 	seek, cancel := context.WithTimeout(ctx, cfg.JoinTimeout)
 	defer cancel()
 
 	var last error // most informative error of an attempt so far
 	for wait := firstWait; ; wait = min(2*wait, longWait) {
 		l, err := dialRoot(seek, cfg)
-		if err == nil {
-			s, again, err := l.await(ctx, cfg, expired)
+		switch {
+		case err == nil:
+			s, again, err := l.await(ctx, cfg)
 			if err == nil || !again {
 				return s, err
 			}
 			last = err
-		} else {
-			if errors.Is(err, ErrKey) {
-				return nil, fmt.Errorf("rendezvous: rank %d at rank 0's address %s: %w", cfg.Rank, cfg.Addr, err)
-			}
-			if last == nil || seek.Err() == nil {
-				last = err
-			}
+		case errors.Is(err, ErrKey):
+			return nil, fmt.Errorf("rendezvous: rank %d at rank 0's address %s: %w", cfg.Rank, cfg.Addr, err)
+		case last == nil || seek.Err() == nil:
+			last = err
 		}
 		// Jitter keeps ranks that started together from dialing in step.
 		pause := time.NewTimer(wait/2 + rand.N(wait))
@@ -55,17 +47,11 @@ func joinRank(ctx context.Context, cfg Config) (*Session, error) {
 				return nil, fmt.Errorf("rendezvous: rank %d, trying to reach rank 0 at %s since %s: %w (last: %w)",
 					cfg.Rank, cfg.Addr, since, context.Cause(ctx), last)
 			}
-			return nil, lostAt(cfg, since, last)
+			e := lostRoot(last, "rank %d could not reach rank 0 at %s, tried since %s for %v: %v",
+				cfg.Rank, cfg.Addr, since, forPeople(cfg.JoinTimeout), last)
+			e.causes = append(e.causes, ErrTimeout)
+			return nil, e
 		}
-	}
-}
-
-func lostAt(cfg Config, since string, last error) error {
-	return &RankError{
-		Rank: 0,
-		text: fmt.Sprintf("rank %d could not reach rank 0 at %s, tried since %s for %v: %v",
-			cfg.Rank, cfg.Addr, since, forPeople(cfg.JoinTimeout), last),
-		causes: []error{ErrTimeout, ErrLost, last},
 	}
 }
 
@@ -115,7 +101,7 @@ func greetRoot(ctx context.Context, cfg Config, conn net.Conn) (net.Conn, bool, 
 }
 
 // await waits for rank 0's verdict. again means that the connection ended without one.
-func (l *leaf) await(ctx context.Context, cfg Config, expired <-chan time.Time) (s *Session, again bool, err error) {
+func (l *leaf) await(ctx context.Context, cfg Config) (s *Session, again bool, err error) {
 	select {
 	case f := <-l.frames:
 		// A rank that seals accepts no seed in the clear.
@@ -130,7 +116,7 @@ func (l *leaf) await(ctx context.Context, cfg Config, expired <-chan time.Time) 
 		l.leave(leaveFrame(reasonOf(ctx)))
 		return nil, false, fmt.Errorf("rendezvous: rank %d, waiting for all ranks at rank 0's address %s: %w",
 			cfg.Rank, cfg.Addr, context.Cause(ctx))
-	case <-expired:
+	case <-cfg.expired:
 	}
 	// Rank 0 knows which ranks are missing, and now tells all.
 	_ = l.conn.SetWriteDeadline(time.Now().Add(cfg.grace))

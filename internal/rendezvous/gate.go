@@ -1,10 +1,10 @@
 package rendezvous
 
 import (
-	"container/list"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -23,14 +23,13 @@ type arrival struct {
 // gate accepts and authenticates connections on rank 0.
 type gate struct {
 	doors    doors
-	key      []byte
-	secure   bool
+	cfg      *Config
 	arrivals chan arrival
 	done     chan struct{}
 	wg       sync.WaitGroup
 
 	mu        sync.Mutex
-	pending   list.List // of net.Conn, oldest first
+	pending   []net.Conn // oldest first
 	closed    bool
 	strangers int
 	wrongKeys int
@@ -38,7 +37,7 @@ type gate struct {
 }
 
 func newGate(d doors, cfg *Config) *gate {
-	g := &gate{doors: d, key: cfg.Key, secure: cfg.Secure, arrivals: make(chan arrival), done: make(chan struct{})}
+	g := &gate{doors: d, cfg: cfg, arrivals: make(chan arrival), done: make(chan struct{})}
 	for _, l := range d.listeners {
 		g.wg.Go(func() { g.accept(l) })
 	}
@@ -48,68 +47,65 @@ func newGate(d doors, cfg *Config) *gate {
 func (g *gate) accept(l net.Listener) {
 	for {
 		conn, err := l.Accept()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
 			// The process is out of descriptors, or the peer left while in the backlog.
+			g.mu.Lock()
 			g.evict()
+			g.mu.Unlock()
 			select {
 			case <-time.After(10 * time.Millisecond):
-				continue
 			case <-g.done:
 				return
 			}
-		}
-		e := g.enter(conn)
-		if e == nil {
+		case !g.enter(conn):
 			_ = conn.Close()
 			return
+		default:
+			g.wg.Go(func() { g.receive(conn) })
 		}
-		g.wg.Go(func() { g.receive(e, conn) })
 	}
 }
 
-func (g *gate) enter(conn net.Conn) *list.Element {
+// enter makes a connection pending; it returns false once the gate is closed.
+func (g *gate) enter(conn net.Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return nil
-	}
-	if g.pending.Len() >= maxPending {
-		g.evictLocked()
-	}
-	return g.pending.PushBack(conn)
-}
-
-func (g *gate) evict() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.evictLocked()
-}
-
-func (g *gate) evictLocked() {
-	if e := g.pending.Front(); e != nil {
-		g.strangers++
-		_ = g.pending.Remove(e).(net.Conn).Close()
-		e.Value = nil
-	}
-}
-
-// leave removes a connection from the list; it returns false if the gate has evicted it.
-func (g *gate) leave(e *list.Element) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if e.Value == nil {
 		return false
 	}
-	g.pending.Remove(e)
+	if len(g.pending) >= maxPending {
+		g.evict()
+	}
+	g.pending = append(g.pending, conn)
 	return true
 }
 
-func (g *gate) receive(e *list.Element, conn net.Conn) {
+// evict closes the oldest pending connection. The caller holds mu.
+func (g *gate) evict() {
+	if len(g.pending) > 0 {
+		g.strangers++
+		_ = g.pending[0].Close()
+		g.pending = slices.Delete(g.pending, 0, 1)
+	}
+}
+
+// leave ends that a connection is pending; it returns false if the gate has evicted it.
+func (g *gate) leave(conn net.Conn) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.Index(g.pending, conn)
+	if i >= 0 {
+		g.pending = slices.Delete(g.pending, i, i+1)
+	}
+	return i >= 0
+}
+
+func (g *gate) receive(conn net.Conn) {
 	a, err := g.greet(conn)
-	if !g.leave(e) {
+	if !g.leave(conn) {
 		return
 	}
 	if err != nil {
@@ -129,7 +125,7 @@ func (g *gate) greet(conn net.Conn) (arrival, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return arrival{}, err
 	}
-	l, err := authRoot(conn, g.key, g.secure)
+	l, err := authRoot(conn, g.cfg.Key, g.cfg.Secure)
 	if err != nil {
 		return arrival{}, err
 	}
@@ -178,8 +174,8 @@ func (g *gate) close() {
 	g.doors.close()
 	g.mu.Lock()
 	g.closed = true
-	for g.pending.Len() > 0 {
-		g.evictLocked()
+	for len(g.pending) > 0 {
+		g.evict()
 	}
 	g.mu.Unlock()
 	g.wg.Wait()

@@ -118,11 +118,12 @@ func (h *hub) localAddr() netip.Addr {
 	return local
 }
 
-// ended describes the end of a peer's connection.
-func ended(p *peer, err error) string {
-	who := fmt.Sprintf("rank %d at %v", p.rank, p.conn.RemoteAddr())
+// lost is the verdict at the end of a peer's connection. Its text begins with when.
+func lost(p *peer, when string, err error) *verdict {
+	why := ": " + err.Error()
 	if errors.Is(err, io.EOF) {
-		return who + " closed its connection without saying why"
+		why = " closed its connection without saying why"
 	}
-	return fmt.Sprintf("%s: %v", who, err)
+	text := fmt.Sprintf("%srank %d at %v%s", when, p.rank, p.conn.RemoteAddr(), why)
+	return &verdict{kind: verdictLost, ranks: []int{p.rank}, text: text}
 }

@@ -40,6 +40,11 @@ func Join(ctx context.Context, cfg Config) (*Session, error) {
 	if cfg.Listener != nil && (err != nil || cfg.Rank != 0 || cfg.Size == 1) {
 		_ = cfg.Listener.Close()
 	}
+	if cfg.expired == nil {
+		timer := time.NewTimer(cfg.JoinTimeout)
+		defer timer.Stop()
+		cfg.expired = timer.C
+	}
 	switch {
 	case err != nil:
 		return nil, err

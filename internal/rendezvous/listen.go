@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -36,13 +37,8 @@ func open(ctx context.Context, cfg Config) (doors, error) {
 	}
 	addrs := resolve(ctx, host)
 	// Debian maps a machine's own name to 127.0.1.1, which other machines cannot reach.
-	if !isLoopbackName(host) {
-		for _, a := range addrs {
-			if a.IsLoopback() {
-				addrs = nil
-				break
-			}
-		}
+	if !isLoopbackName(host) && slices.ContainsFunc(addrs, netip.Addr.IsLoopback) {
+		addrs = nil
 	}
 	var d doors
 	for _, a := range addrs {
@@ -90,15 +86,11 @@ func resolve(ctx context.Context, host string) []netip.Addr {
 	if err != nil {
 		return nil // ranks that cannot resolve the name either report it
 	}
-	var addrs []netip.Addr
-	seen := map[netip.Addr]bool{}
-	for _, a := range found {
-		if a = a.Unmap(); !seen[a] {
-			seen[a] = true
-			addrs = append(addrs, a)
-		}
+	for i, a := range found {
+		found[i] = a.Unmap()
 	}
-	return addrs
+	slices.SortFunc(found, netip.Addr.Compare)
+	return slices.Compact(found)
 }
 
 // listen retries briefly while the address is in use, because a rank that dials a local port on which no

@@ -3,7 +3,6 @@ package rendezvous
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -12,7 +11,7 @@ type root struct {
 	cfg   Config
 	hub   *hub
 	gate  *gate
-	came  int // number of connected peers
+	came  map[int]bool // other ranks that are connected
 	start time.Time
 	left  map[int]string // ranks that came and left, with a description
 }
@@ -22,31 +21,30 @@ func joinRoot(ctx context.Context, cfg Config) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &root{cfg: cfg, hub: newHub(cfg), gate: newGate(d, &cfg), start: time.Now(), left: map[int]string{}}
-	defer r.gate.close()
-
-	expired := cfg.expired
-	if expired == nil {
-		timer := time.NewTimer(cfg.JoinTimeout)
-		defer timer.Stop()
-		expired = timer.C
+	r := &root{
+		cfg: cfg, hub: newHub(cfg), gate: newGate(d, &cfg), start: time.Now(),
+		came: map[int]bool{}, left: map[int]string{},
 	}
-	if v := r.gather(ctx, expired); v != nil {
-		if conflicts[v.kind] != nil {
-			r.linger(ctx, expired)
+	defer r.gate.close()
+	if v := r.gather(ctx); v != nil {
+		if v.kind != verdictMissing && v.kind != verdictLost {
+			r.linger(ctx)
 		}
 		return nil, r.hub.fail(v)
 	}
 	seed := newSeed()
-	if v := r.welcome(seed); v != nil {
+	// A few bytes fit an empty socket buffer, so the writes do not block.
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
+	defer cancel()
+	if v := r.hub.deliver(ctx, welcomeFrame(seed), ""); v != nil {
 		return nil, r.hub.fail(v)
 	}
 	return newSession(r.hub, seed), nil
 }
 
 // gather waits for all ranks; it returns nil once all are connected.
-func (r *root) gather(ctx context.Context, expired <-chan time.Time) *verdict {
-	for r.came < r.cfg.Size-1 {
+func (r *root) gather(ctx context.Context) *verdict {
+	for len(r.came) < r.cfg.Size-1 {
 		select {
 		case a := <-r.gate.arrivals:
 			v := r.settle(ctx, a.hello.rank)
@@ -58,17 +56,16 @@ func (r *root) gather(ctx context.Context, expired <-chan time.Time) *verdict {
 				return v
 			}
 			r.hub.peers[a.hello.rank] = r.hub.add(a)
-			r.came++
 			r.saw(a)
 		case ev := <-r.hub.events:
 			if v := r.depart(ev); v != nil {
 				return v
 			}
-		case <-expired:
+		case <-r.cfg.expired:
 			return r.missing(fmt.Sprintf("rank 0 waited %v", forPeople(r.cfg.JoinTimeout)))
 		case <-ctx.Done():
 			why := fmt.Sprintf("rank 0 was cancelled after %v", forPeople(time.Since(r.start)))
-			v := &verdict{kind: verdictLost, size: r.cfg.Size, ranks: []int{0}, text: why}
+			v := &verdict{kind: verdictLost, ranks: []int{0}, text: why}
 			if reasonOf(ctx) == leftDeadline {
 				v = r.missing(why)
 			}
@@ -85,16 +82,14 @@ func (r *root) settle(ctx context.Context, rank int) *verdict {
 	if rank >= r.cfg.Size || r.hub.peers[rank] == nil {
 		return nil
 	}
-	timer := time.NewTimer(settleTime)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
 	for r.hub.peers[rank] != nil {
 		select {
 		case ev := <-r.hub.events:
 			if v := r.depart(ev); v != nil {
 				return v
 			}
-		case <-timer.C:
-			return nil
 		case <-ctx.Done():
 			return nil
 		}
@@ -103,6 +98,9 @@ func (r *root) settle(ctx context.Context, rank int) *verdict {
 }
 
 func (r *root) saw(a arrival) {
+	if rank := a.hello.rank; rank > 0 && rank < r.cfg.Size {
+		r.came[rank] = true
+	}
 	if r.cfg.seen != nil {
 		r.cfg.seen(a.hello.rank)
 	}
@@ -111,8 +109,7 @@ func (r *root) saw(a arrival) {
 func (r *root) check(a arrival) *verdict {
 	h, from := a.hello, a.conn.RemoteAddr()
 	conflict := func(k verdictKind, ranks []int, format string, args ...any) *verdict {
-		text := conflicts[k].Error() + ": " + fmt.Sprintf(format, args...)
-		return &verdict{kind: k, size: r.cfg.Size, ranks: ranks, text: text}
+		return &verdict{kind: k, ranks: ranks, text: kinds[k].Error() + ": " + fmt.Sprintf(format, args...)}
 	}
 	both := []int{0, h.rank}
 	switch {
@@ -125,7 +122,7 @@ func (r *root) check(a arrival) *verdict {
 	case a.secure != r.cfg.Secure:
 		return conflict(verdictSecure, both, "rank %d at %v was started %s --secure, rank 0 %s; "+
 			"use the same Options.Secure or ALLCAST_SECURE on all ranks",
-			h.rank, from, with(a.secure), with(r.cfg.Secure))
+			h.rank, from, with[a.secure], with[r.cfg.Secure])
 	case h.size != r.cfg.Size:
 		return conflict(verdictSize, both, "rank %d at %v says %d ranks, rank 0 says %d", h.rank, from, h.size, r.cfg.Size)
 	case h.rank == 0:
@@ -137,12 +134,7 @@ func (r *root) check(a arrival) *verdict {
 	return nil
 }
 
-func with(on bool) string {
-	if on {
-		return "with"
-	}
-	return "without"
-}
+var with = map[bool]string{true: "with", false: "without"}
 
 // refuse keeps a connection for the verdict, up to a limit.
 func (r *root) refuse(a arrival) {
@@ -172,13 +164,13 @@ func (r *root) depart(ev event) *verdict {
 	}
 	r.left[p.rank] = fmt.Sprintf("rank %d came from %v and left %s", p.rank, p.conn.RemoteAddr(), why)
 	r.hub.peers[p.rank] = nil
-	r.came--
+	delete(r.came, p.rank)
 	_ = p.conn.Close() // its reader ends, unless it has already
 	return nil
 }
 
 func (r *root) missing(who string) *verdict {
-	v := &verdict{kind: verdictMissing, size: r.cfg.Size}
+	v := &verdict{kind: verdictMissing}
 	gone := ""
 	for rank, p := range r.hub.peers {
 		if rank == 0 || p != nil {
@@ -189,61 +181,26 @@ func (r *root) missing(who string) *verdict {
 			gone += "; " + s
 		}
 	}
-	more, keys := r.gate.report()
-	v.keys = keys
+	var more string
+	more, v.keys = r.gate.report()
 	v.text = fmt.Sprintf("%s: %d of %d ranks came; missing: %s%s%s",
-		who, r.came+1, r.cfg.Size, rankList(v.ranks), gone, more)
+		who, len(r.came)+1, r.cfg.Size, rankList(v.ranks), gone, more)
 	return v
 }
 
 // linger waits briefly for the ranks that have not come yet, so that they get the verdict too.
-func (r *root) linger(ctx context.Context, expired <-chan time.Time) {
-	seen := map[int]bool{}
-	for _, p := range slices.Concat(r.hub.extra, r.hub.peers) {
-		if p != nil {
-			seen[p.rank] = true
-		}
-	}
-	timer := time.NewTimer(r.cfg.grace)
-	defer timer.Stop()
-	for {
-		all := true
-		for rank := 1; rank < r.cfg.Size && all; rank++ {
-			all = seen[rank]
-		}
-		if all {
-			return
-		}
+func (r *root) linger(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.grace)
+	defer cancel()
+	for len(r.came) < r.cfg.Size-1 {
 		select {
 		case a := <-r.gate.arrivals:
-			seen[a.hello.rank] = true
 			r.refuse(a)
 		case <-r.hub.events:
-		case <-expired:
-			return
-		case <-timer.C:
+		case <-r.cfg.expired:
 			return
 		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-func (r *root) welcome(seed [seedSize]byte) *verdict {
-	f := welcomeFrame(seed)
-	for _, p := range r.hub.peers[1:] {
-		// A few bytes fit an empty socket buffer, so that the write does not block.
-		err := p.conn.SetWriteDeadline(time.Now().Add(handshakeTime))
-		if err == nil {
-			_, err = p.conn.Write(f)
-		}
-		if err == nil {
-			err = p.conn.SetWriteDeadline(time.Time{})
-		}
-		if err != nil {
-			p.broken.Store(true)
-			return &verdict{kind: verdictLost, size: r.cfg.Size, ranks: []int{p.rank}, text: ended(p, err)}
-		}
-	}
-	return nil
 }

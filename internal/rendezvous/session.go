@@ -52,9 +52,8 @@ func (s *Session) LocalAddr() netip.Addr { return s.local }
 // Exchange gives every rank the blobs of all ranks, in rank order. All ranks call it equally often. A blob
 // has at most MaxBlob bytes. The caller owns the result.
 //
-// An error, including the end of ctx, breaks the session, and later calls return it again. It is a
-// *RankError that names a rank that failed, or a *MissingError that names the ranks that were late when the
-// context of another rank ended.
+// An error, including the end of ctx, breaks the session, and later calls return it again. An *Error names a
+// rank that failed, or the ranks that were late when the context of another rank ended.
 func (s *Session) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	if len(blob) > MaxBlob {
 		return nil, fmt.Errorf("rendezvous: blob of %d bytes, at most %d are allowed", len(blob), MaxBlob)

@@ -17,14 +17,14 @@ type verdict struct {
 	size  int
 	ranks []int
 	text  string
-	cause error // known only on the rank where it happened
+	cause error // known only on rank 0
 }
 
 type verdictKind byte
 
 const (
 	verdictMissing verdictKind = 1 + iota
-	verdictLost                // ranks[0] failed
+	verdictLost
 	verdictVersion
 	verdictProgram
 	verdictDuplicate
@@ -32,7 +32,9 @@ const (
 	verdictSecure
 )
 
-var conflicts = map[verdictKind]error{
+var kinds = map[verdictKind]error{
+	verdictMissing:   ErrTimeout,
+	verdictLost:      ErrLost,
 	verdictVersion:   ErrVersion,
 	verdictProgram:   ErrProgram,
 	verdictDuplicate: ErrDuplicate,
@@ -42,30 +44,20 @@ var conflicts = map[verdictKind]error{
 
 // err returns the verdict as an error, which is the same on all ranks except for the cause.
 func (v *verdict) err() error {
-	var more []error
+	causes := []error{kinds[v.kind]}
 	if v.cause != nil {
-		more = append(more, v.cause)
+		causes = append(causes, v.cause)
 	}
-	switch v.kind {
-	case verdictMissing:
-		e := &MissingError{Size: v.size, Missing: v.ranks, text: v.text, causes: append(more, ErrTimeout)}
-		if v.keys {
-			e.causes = append(e.causes, ErrKey)
-		}
-		return e
-	case verdictLost:
-		return &RankError{Rank: v.ranks[0], text: v.text, causes: append(more, ErrLost)}
+	if v.keys {
+		causes = append(causes, ErrKey)
 	}
-	return &ConflictError{Ranks: v.ranks, text: v.text, cause: conflicts[v.kind]}
+	return &Error{Ranks: v.ranks, text: v.text, causes: causes}
 }
 
 const verdictHeader = 10
 
 func (v *verdict) frame() []byte {
-	text := v.text
-	if len(text) > maxText {
-		text = text[:maxText]
-	}
+	text := v.text[:min(len(v.text), maxText)]
 	b := newFrame(frameVerdict, verdictHeader+4*len(v.ranks)+len(text))
 	b = append(b, byte(v.kind), 0)
 	if v.keys {
@@ -87,10 +79,7 @@ func decodeVerdict(p []byte) (verdict, error) {
 	v := verdict{kind: verdictKind(p[0]), keys: p[1] == 1}
 	size, n := binary.LittleEndian.Uint32(p[2:]), binary.LittleEndian.Uint32(p[6:])
 	p = p[verdictHeader:]
-	if v.kind < verdictMissing || v.kind > verdictSecure || size > settings.MaxSize || int64(n) > int64(len(p)/4) {
-		return verdict{}, bad
-	}
-	if v.kind == verdictLost && n == 0 {
+	if kinds[v.kind] == nil || size > settings.MaxSize || int64(n) > int64(len(p)/4) || n == 0 && v.kind == verdictLost {
 		return verdict{}, bad
 	}
 	v.size = int(size)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,8 +49,8 @@ func TestMissingRank(t *testing.T) {
 	for r := range 4 {
 		wg.Go(func() {
 			err := join(t.Context(), t, l, r, 5, func(s *settings.Settings) { s.JoinTimeout = 300 * time.Millisecond })
-			var missing *rendezvous.MissingError
-			if !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 4 {
+			var missing *rendezvous.Error
+			if !errors.Is(err, rendezvous.ErrTimeout) || !errors.As(err, &missing) || !slices.Equal(missing.Ranks, []int{4}) {
 				t.Errorf("rank %d: got %v, want that rank 4 is missing", r, err)
 			}
 		})
