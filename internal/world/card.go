@@ -147,7 +147,7 @@ func (c *card) conflict(r int, root *card) error {
 			"use the same Options.Rate or ALLCAST_RATE on all ranks", r, c.Rate, root.Rate)
 	case c.Integrity != root.Integrity:
 		return fmt.Errorf("rank %d runs %s integrity checks, rank 0 %s: "+
-			"use the same Options.Integrity or ALLCAST_INTEGRITY on all ranks", r, with(c.Integrity), with(root.Integrity))
+			"use the same Options.Integrity or ALLCAST_INTEGRITY on all ranks", r, with[c.Integrity], with[root.Integrity])
 	case c.Groups != root.Groups:
 		return fmt.Errorf("rank %d has other multicast groups than rank 0: "+
 			"use the same Options.Groups or ALLCAST_GROUPS on all ranks", r)
@@ -155,12 +155,7 @@ func (c *card) conflict(r int, root *card) error {
 	return nil
 }
 
-func with(on bool) string {
-	if on {
-		return "with"
-	}
-	return "without"
-}
+var with = map[bool]string{true: "with", false: "without"}
 
 // groupsHash lets ranks compare their groups; it is 0 for none.
 func groupsHash(groups []netip.AddrPort) uint64 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allcast/allcast/internal/joinhook"
 	"github.com/allcast/allcast/internal/offload/bpf"
 	"github.com/allcast/allcast/internal/rendezvous"
 	"github.com/allcast/allcast/internal/settings"
@@ -25,11 +26,7 @@ func join(ctx context.Context, t *testing.T, l net.Listener, rank, size int, cha
 		return nil
 	}
 	change(&s)
-	var h Hooks
-	if rank == 0 {
-		h.Listener = l
-	}
-	_, err = Join(ctx, s, h)
+	_, err = Join(joinhook.With(ctx, joinhook.Hooks{Listener: l}), s)
 	return err
 }
 

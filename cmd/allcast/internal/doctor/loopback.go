@@ -78,7 +78,10 @@ func randomWord() uint64 {
 func deliver(from, to fabric.Multicast) error {
 	h := wire.Header{Token: randomWord()}
 	payload := make([]byte, from.Capabilities().Chunk)
-	s := &sink{token: h.Token, want: len(payload)}
+	heard := false
+	sink := fabric.ChunkFunc(func(got wire.Header, b []byte) {
+		heard = heard || got.Token == h.Token && len(b) == len(payload)
+	})
 	rx := to.Receiver(0)
 	var late atomic.Bool
 	timer := time.AfterFunc(patience, func() { late.Store(true); rx.Wake() })
@@ -87,28 +90,13 @@ func deliver(from, to fabric.Multicast) error {
 	if err := fabric.SendAll(from.Sender(0), batch, time.Second); err != nil {
 		return fmt.Errorf("sending: %w", err)
 	}
-	for !s.heard {
+	for !heard {
 		if late.Load() {
 			return fmt.Errorf("a datagram of %d bytes did not arrive within %v", len(payload), patience)
 		}
-		if err := rx.Receive(s); err != nil {
+		if err := rx.Receive(sink); err != nil {
 			return fmt.Errorf("receiving: %w", err)
 		}
 	}
 	return nil
-}
-
-// sink looks for one datagram.
-type sink struct {
-	token uint64
-	want  int
-	heard bool
-}
-
-func (s *sink) Expect([][]byte) int       { return 0 }
-func (s *sink) Arrived([]wire.Header) int { return 0 }
-func (s *sink) Idle()                     {}
-
-func (s *sink) Chunk(h wire.Header, payload []byte) {
-	s.heard = s.heard || h.Token == s.token && len(payload) == s.want
 }
