@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -71,26 +72,18 @@ func (s *Settings) readVariables(env Env) (err error) {
 }
 
 func (s *Settings) setDefaults() {
-	setDefault(&s.Fabric, IP)
-	setDefault(&s.Datapath, Host)
+	s.Fabric = cmp.Or(s.Fabric, IP)
+	s.Datapath = cmp.Or(s.Datapath, Host)
 	if s.Datapath != Host {
-		setDefault(&s.Hook, Hooks[0])
+		s.Hook = cmp.Or(s.Hook, Hooks[0])
 	}
-	setDefault(&s.Subgroups, 1)
-	setDefault(&s.Timeout, 10*time.Second)
-	setDefault(&s.JoinTimeout, time.Minute)
+	s.Subgroups = cmp.Or(s.Subgroups, 1)
+	s.Timeout = cmp.Or(s.Timeout, 10*time.Second)
+	s.JoinTimeout = cmp.Or(s.JoinTimeout, time.Minute)
 	if s.Logger == nil {
 		s.Logger = newLogger(defaultLevel, s.Version)
 	}
 	s.Logger = s.Logger.With("rank", s.Rank)
-}
-
-// setDefault gives a setting that has no value yet one.
-func setDefault[T comparable](setting *T, value T) {
-	var unset T
-	if *setting == unset {
-		*setting = value
-	}
 }
 
 // check returns the first setting that is invalid, by itself or beside the others.

@@ -110,7 +110,7 @@ func firstHost(list string) (string, error) {
 		host.WriteString(low) // with its leading zeros
 		rest = after
 	}
-	if !isHostname(host.String()) {
+	if !hostname.MatchString(host.String()) {
 		return bad("it does not begin with a host name")
 	}
 	return host.String(), nil
