@@ -1,6 +1,9 @@
+// Package launch runs a program once per rank on this machine. It tells each process its rank, copies its
+// output line by line, ends all processes when one fails, and leaves none behind.
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -55,17 +58,7 @@ func (c *Config) complete() error {
 	if c.Prefix == nil {
 		c.Prefix = func(rank int, _ bool) string { return fmt.Sprintf("[%d] ", rank) }
 	}
-	if c.Stdout == nil {
-		c.Stdout = io.Discard
-	}
-	if c.Stderr == nil {
-		c.Stderr = io.Discard
-	}
-	if c.Notice == 0 {
-		c.Notice = time.Second
-	}
-	if c.Grace == 0 {
-		c.Grace = 3 * time.Second
-	}
+	c.Stdout, c.Stderr = cmp.Or(c.Stdout, io.Discard), cmp.Or(c.Stderr, io.Discard)
+	c.Notice, c.Grace = cmp.Or(c.Notice, time.Second), cmp.Or(c.Grace, 3*time.Second)
 	return nil
 }

@@ -53,7 +53,7 @@ func (j *job) start(n int, env []string) (*rank, error) {
 		} else {
 			r.cmd.Stdout = their
 		}
-		r.readers.Go(func() { j.out.copyLines(w, ours, j.cfg.Prefix(n, stderr)) })
+		r.readers.Go(func() { copyLines(&j.out, w, ours, j.cfg.Prefix(n, stderr)) })
 	}
 	if err := r.cmd.Start(); err != nil {
 		r.closePipes()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -14,7 +15,7 @@ import (
 // job is a Run under way.
 type job struct {
 	cfg    Config
-	out    output
+	out    sync.Mutex // held while a line is written
 	ranks  []*rank
 	first  *RankError // failure that ended the job
 	stage  stage
