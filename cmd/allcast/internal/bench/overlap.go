@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"time"
+
+	"github.com/allcast/allcast"
 )
 
 // overlapTimes are the sums over this rank's iterations from which OSU's non-blocking benchmarks derive the overlap:
@@ -69,7 +71,7 @@ func nextWork(work int, took, target int64) (next int, enough bool) {
 
 // computeAlone returns how long the work takes while all ranks do it.
 func (b *Bench) computeAlone(ctx context.Context, work int) (ns int64, err error) {
-	if err := b.comm.Barrier(ctx); err != nil {
+	if err := b.Comm.Barrier(ctx); err != nil {
 		return 0, err
 	}
 	begin := time.Now()
@@ -80,8 +82,8 @@ func (b *Bench) computeAlone(ctx context.Context, work int) (ns int64, err error
 // mean returns the average over all ranks.
 func (b *Bench) mean(ctx context.Context, v int64) (int64, error) {
 	all := []int64{v}
-	err := b.sum(ctx, all)
-	return all[0] / int64(b.comm.Size()), err
+	err := allcast.AllreduceSlice(ctx, b.Comm, nil, all, allcast.Sum)
+	return all[0] / int64(b.Comm.Size()), err
 }
 
 func total(ns []int64) (sum int64) {

@@ -78,18 +78,18 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 		delta(func(s allcast.Stats) uint64 { return s.RepairedBytes }),
 		delta(func(s allcast.Stats) uint64 { return s.CorruptChunks }),
 	}
-	if err := b.max(ctx, largest); err != nil {
+	if err := allcast.AllreduceSlice(ctx, b.Comm, nil, largest, allcast.Max); err != nil {
 		return nil, err
 	}
-	if err := b.sum(ctx, sums); err != nil {
+	if err := allcast.AllreduceSlice(ctx, b.Comm, nil, sums, allcast.Sum); err != nil {
 		return nil, err
 	}
-	p := b.comm.Size()
-	path := b.comm.Datapath()
+	p := b.Comm.Size()
+	path := b.Comm.Datapath()
 	r := &Result{
 		Subject: Subject{
 			Op: c.Op, Algo: t.info.Algorithm, Requested: c.requested,
-			Fabric: b.comm.Fabric(), Datapath: path.Name, Hook: path.Hook,
+			Fabric: b.Comm.Fabric(), Datapath: path.Name, Hook: path.Hook,
 			Ranks: p, Bytes: c.n, Iters: c.rounds, Warmup: c.Warmup, Timed: c.Timed(),
 		},
 		Time: summarize(largest[2:]), Wrong: sums[0],
@@ -99,7 +99,7 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 			Dropped:     sums[6], Duplicates: sums[7], Copied: sums[8], Corrupt: sums[10],
 			SentBytes: largest[0], McastBytes: largest[1], RepairedBytes: sums[9],
 		},
-		Secure: b.comm.Secure(), Integrity: b.comm.Integrity(),
+		Secure: b.Comm.Secure(), Integrity: b.Comm.Integrity(),
 		UserCPU: micros(float64(sums[1]) / iters / float64(p)), SysCPU: micros(float64(sums[2]) / iters / float64(p)),
 	}
 	bytes, factor := c.volume(p)
@@ -107,7 +107,7 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 		r.AlgBW = bytes / (r.Time.Avg * 1e3)
 		r.BusBW = r.AlgBW * factor
 	}
-	if works, why := b.comm.Multicast(); !works && p > 1 && c.auto() {
+	if works, why := b.Comm.Multicast(); !works && p > 1 && c.auto() {
 		r.FallbackReason = why
 	} else if path.Reason != "" {
 		r.FallbackReason = path.Reason
@@ -122,7 +122,7 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 // counted returns this rank's times as far as they count. The time of an iteration is the largest of all ranks, so 0
 // leaves a rank out.
 func (b *Bench) counted(c *trial, t *tally) []int64 {
-	if c.Timed() == "leaves" && b.comm.Rank() == c.Root {
+	if c.Timed() == "leaves" && b.Comm.Rank() == c.Root {
 		return make([]int64, len(t.times))
 	}
 	return t.times
@@ -139,12 +139,3 @@ func summarize(ns []int64) Times {
 
 // micros converts ns to us. It rounds to whole nanoseconds, because more digits would be noise.
 func micros(ns float64) float64 { return math.Round(ns) / 1e3 }
-
-// sum adds up the numbers of all ranks, in place.
-func (b *Bench) sum(ctx context.Context, v []int64) error {
-	return allcast.AllreduceSlice(ctx, b.comm, nil, v, allcast.Sum)
-}
-
-func (b *Bench) max(ctx context.Context, v []int64) error {
-	return allcast.AllreduceSlice(ctx, b.comm, nil, v, allcast.Max)
-}

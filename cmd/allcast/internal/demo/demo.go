@@ -56,23 +56,21 @@ type row struct {
 }
 
 func runRank(e *cli.Env) error {
-	ctx := context.Background()
-	comm, err := bench.Join(ctx, allcast.Options{NoCalibration: true})
-	if err != nil {
+	var rows []row
+	rank := 0
+	err := bench.Run(context.Background(), allcast.Options{NoCalibration: true}, func(b *bench.Bench) (err error) {
+		if works, why := b.Comm.Multicast(); !works {
+			return &bench.CaseError{Case: "demo", Err: &allcast.NoMulticastError{Reason: why}}
+		}
+		rank = b.Comm.Rank()
+		rows, err = measure(context.Background(), e, b)
 		return err
-	}
-	if works, why := comm.Multicast(); !works {
-		return bench.Leave(comm, bench.CaseError("demo", &allcast.NoMulticastError{Reason: why}))
-	}
-	rows, err := measure(ctx, e, comm)
+	})
 	if err != nil {
-		return bench.Leave(comm, err)
-	}
-	if err := comm.Close(); err != nil {
 		return err
 	}
 	wrong := slices.ContainsFunc(rows, func(r row) bool { return !r.Verified })
-	if comm.Rank() == 0 {
+	if rank == 0 {
 		if err := report(e, rows, wrong); err != nil {
 			return err
 		}
@@ -84,21 +82,16 @@ func runRank(e *cli.Env) error {
 }
 
 // measure runs every algorithm of both operations.
-func measure(ctx context.Context, e *cli.Env, comm *allcast.Comm) ([]row, error) {
-	b, err := bench.New(ctx, comm)
-	if err != nil {
-		return nil, err
-	}
-	var rows []row
+func measure(ctx context.Context, e *cli.Env, b *bench.Bench) (rows []row, err error) {
 	for _, op := range []string{"broadcast", "allgather"} {
 		for _, algo := range allcast.Algorithms(op) {
 			job := &bench.Job{Op: op, Iters: iters, Warmup: warmup, Check: true, Chains: 1, Subgroups: 1}
 			r, err := b.Measure(ctx, job, algo, bytes)
 			if err != nil {
-				return nil, bench.CaseError(op+" by "+algo, err)
+				return nil, &bench.CaseError{Case: op + " by " + algo, Err: err}
 			}
 			rows = append(rows, row{r, r.Wrong == 0})
-			if e.JSON && comm.Rank() == 0 {
+			if e.JSON && b.Comm.Rank() == 0 {
 				if err := e.PrintJSON(rows[len(rows)-1]); err != nil {
 					return nil, err
 				}

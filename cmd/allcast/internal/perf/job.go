@@ -21,15 +21,10 @@ const maxSubgroups = 64
 // job holds the checked flags.
 type job struct {
 	bench.Job
-	algos     []string
-	sizes     []int64
-	secure    bool
-	integrity bool
-	datapath  string
-	hook      string
-	fabric    string // empty: as the environment says
-	device    string
-	raw       string // log of the times of every rank and iteration; empty for none
+	fabricFlags
+	algos []string
+	sizes []int64
+	raw   string // log of the times of every rank and iteration; empty for none
 }
 
 // job checks the flags. Its errors are usage errors that list the valid values.
@@ -52,8 +47,7 @@ func (c *Command) job(ranks int) (*job, error) {
 			Chains: c.chains(ranks), ByRack: c.ChainBy == "rack", Subgroups: min(c.Subgroups, maxSubgroups),
 			InPlace: c.InPlace, Overlap: c.Overlap,
 		},
-		algos: algos, secure: c.Secure, integrity: c.Integrity,
-		fabric: c.Fabric, device: c.Device, datapath: c.Datapath, hook: c.Hook,
+		fabricFlags: c.fabricFlags, algos: algos, sizes: []int64{0},
 	}
 	j.Schedule(c.Iters, c.Warmup)
 	if c.Chunk != nil {
@@ -71,15 +65,15 @@ func (c *Command) job(ranks int) (*job, error) {
 	if err := reduce.Into(nil, nil, reduce.Type(j.DType), reduce.Op(j.Reduce)); err != nil {
 		return nil, cli.Usagef("--reduce: %v", err)
 	}
-	if j.sizes, err = c.sizes(); err != nil {
-		return nil, err
+	if c.Operation != "barrier" {
+		j.sizes, err = c.sizes()
+		j.round()
 	}
-	j.round()
-	return j, nil
+	return j, err
 }
 
 // checkFabric refuses fabrics that this program was not built with, and flags that exclude each other.
-func (c *Command) checkFabric() error {
+func (c *fabricFlags) checkFabric() error {
 	switch {
 	case c.Fabric == settings.Verbs && !settings.HasVerbs:
 		return cli.Usagef("--fabric verbs: %s", settings.BuildVerbs)
@@ -94,7 +88,7 @@ func (c *Command) checkFabric() error {
 }
 
 // checkDatapath also reads the environment, as the ranks do.
-func (c *Command) checkDatapath() error {
+func (c *fabricFlags) checkDatapath() error {
 	if c.Datapath == "" {
 		c.Datapath = settings.Process.Get("ALLCAST_DATAPATH")
 	}
@@ -187,10 +181,10 @@ func (j *job) String() string {
 	if j.Reduces() {
 		s = fmt.Sprintf("%s of %v, %v", s, j.DType, j.Reduce)
 	}
-	if j.secure {
+	if j.Secure {
 		s += ", encrypted"
 	}
-	if j.integrity {
+	if j.Integrity {
 		s += ", with integrity checks"
 	}
 	return s
