@@ -54,9 +54,8 @@ func join(ctx context.Context, o allcast.Options) (*allcast.Comm, error) {
 // leave leaves the job after a failure and returns the error to report. The other ranks learn the reason before the
 // connections close, so that they do not blame this rank.
 func leave(comm *allcast.Comm, err error) error {
-	var rank *allcast.RankError
 	noMulticast := errors.Is(err, allcast.ErrNoMulticast)
-	if !noMulticast && !errors.As(err, &rank) {
+	if _, ofRank := errors.AsType[*allcast.RankError](err); !noMulticast && !ofRank {
 		_ = comm.Abort() // a local failure: without Abort, the other ranks would wait for this one
 	}
 	_ = comm.Close()

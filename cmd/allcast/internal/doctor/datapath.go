@@ -24,17 +24,11 @@ func datapathFindings() []finding {
 
 // networkInterface returns the first interface to other machines that ranks could use, or nil.
 func networkInterface() *net.Interface {
-	all, err := net.Interfaces()
-	if err != nil {
-		return nil
-	}
-	for i := range all {
-		const want = net.FlagUp | net.FlagMulticast
-		if all[i].Flags&(want|net.FlagLoopback) == want && len(addresses(&all[i])) > 0 {
-			return &all[i]
-		}
-	}
-	return nil
+	const want = net.FlagUp | net.FlagMulticast
+	ifi, _ := findInterface(func(ifi *net.Interface) bool {
+		return ifi.Flags&(want|net.FlagLoopback) == want && len(addresses(ifi)) > 0
+	})
+	return ifi
 }
 
 // hookFinding tries a hook. XDP programs run in the driver and are tried only on interfaces without a device: many

@@ -1,11 +1,10 @@
 package doctor
 
 import (
-	"bufio"
 	"fmt"
-	"os"
 	"strconv"
-	"strings"
+
+	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 )
 
 // kernelFindings check the limits of group membership.
@@ -37,8 +36,9 @@ const (
 
 // privilegeFindings check the capabilities of the process. All of them are optional.
 func privilegeFindings() []finding {
-	caps, ok := effectiveCapabilities()
-	if !ok {
+	hex, _ := cli.ProcField("/proc/self/status", "CapEff")
+	caps, err := strconv.ParseUint(hex, 16, 64)
+	if err != nil {
 		return []finding{{"privileges", statusOK, "this system has no capabilities; none are needed", ""}}
 	}
 	one := func(name string, bit uint, use, fix string) finding {
@@ -56,19 +56,4 @@ func privilegeFindings() []finding {
 		one("CAP_PERFMON", capPerfmon, "--datapath bpf needs it",
 			"sudo setcap cap_bpf,cap_perfmon+ep PROGRAM, or use --datapath host"),
 	}
-}
-
-func effectiveCapabilities() (uint64, bool) {
-	f, err := os.Open("/proc/self/status")
-	if err != nil {
-		return 0, false
-	}
-	defer func() { _ = f.Close() }()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if hex, ok := strings.CutPrefix(s.Text(), "CapEff:"); ok {
-			caps, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
-			return caps, err == nil
-		}
-	}
-	return 0, false
 }

@@ -1,10 +1,9 @@
 package doctor
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -35,12 +34,16 @@ func loopbackFindings() (findings []finding, works bool) {
 }
 
 func multicastOnLoopback() (ip.Features, error) {
-	lo, err := loopbackInterface()
+	const up = net.FlagUp | net.FlagLoopback
+	lo, err := findInterface(func(ifi *net.Interface) bool { return ifi.Flags&up == up })
+	if err == nil && lo == nil {
+		err = errors.New("no loopback interface is up")
+	}
 	if err != nil {
 		return ip.Features{}, err
 	}
 	cfg := ip.McastConfig{
-		Interface: lo, Local: netip.MustParseAddr("127.0.0.1"), Groups: ip.GroupsFor(randomWord(), 1, false),
+		Interface: lo, Local: netip.MustParseAddr("127.0.0.1"), Groups: ip.GroupsFor(rand.Uint64(), 1, false),
 	}
 	from, err := ip.OpenMulticast(cfg)
 	if err != nil {
@@ -55,28 +58,9 @@ func multicastOnLoopback() (ip.Features, error) {
 	return to.Features(), deliver(from, to)
 }
 
-func loopbackInterface() (*net.Interface, error) {
-	all, err := net.Interfaces()
-	if err != nil {
-		return nil, err
-	}
-	for i := range all {
-		if all[i].Flags&net.FlagLoopback != 0 && all[i].Flags&net.FlagUp != 0 {
-			return &all[i], nil
-		}
-	}
-	return nil, errors.New("no loopback interface is up")
-}
-
-func randomWord() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return binary.LittleEndian.Uint64(b[:])
-}
-
 // deliver sends a datagram of full size and waits until it arrives.
 func deliver(from, to fabric.Multicast) error {
-	h := wire.Header{Token: randomWord()}
+	h := wire.Header{Token: rand.Uint64()}
 	payload := make([]byte, from.Capabilities().Chunk)
 	heard := false
 	sink := fabric.ChunkFunc(func(got wire.Header, b []byte) {
