@@ -91,7 +91,7 @@ func (h *hub) take(ev event, seq uint32, given []bool) ([]byte, *verdict) {
 // gaveUp is the verdict when a rank leaves. It blames that rank, or the late ranks if their delay made it
 // leave.
 func (h *hub) gaveUp(rank int, why reason, given []bool, seq uint32) *verdict {
-	v := &verdict{kind: verdictLost, ranks: []int{rank}, text: fmt.Sprintf("exchange %d: rank %d %v", seq, rank, why)}
+	v := &verdict{kind: ErrLost, ranks: []int{rank}, text: fmt.Sprintf("exchange %d: rank %d %v", seq, rank, why)}
 	var late []int
 	for r, ok := range given {
 		if !ok {
@@ -101,7 +101,7 @@ func (h *hub) gaveUp(rank int, why reason, given []bool, seq uint32) *verdict {
 	if why != leftDeadline || !given[rank] || late == nil {
 		return v
 	}
-	v.kind, v.ranks = verdictMissing, late
+	v.kind, v.ranks = ErrTimeout, late
 	v.text += fmt.Sprintf(": %d of %d ranks came; missing: %s", h.size-len(v.ranks), h.size, rankList(v.ranks))
 	return v
 }

@@ -80,11 +80,8 @@ func (h *hub) farewell(last []byte) {
 		close(h.done)
 		deadline := time.Now().Add(h.grace)
 		var writers sync.WaitGroup
-		all := slices.Concat(h.extra, h.peers)
+		all := slices.DeleteFunc(slices.Concat(h.extra, h.peers), func(p *peer) bool { return p == nil })
 		for _, p := range all {
-			if p == nil {
-				continue
-			}
 			_ = p.conn.SetDeadline(deadline)
 			if p.broken.Load() {
 				_ = p.conn.Close()
@@ -98,19 +95,13 @@ func (h *hub) farewell(last []byte) {
 		writers.Wait()
 		h.readers.Wait()
 		for _, p := range all {
-			if p != nil {
-				_ = p.conn.Close()
-			}
+			_ = p.conn.Close()
 		}
 	})
 }
 
-func (h *hub) localAddr() netip.Addr {
-	var local netip.Addr
-	for _, p := range h.peers {
-		if p == nil {
-			continue
-		}
+func (h *hub) localAddr() (local netip.Addr) {
+	for _, p := range h.peers[1:] {
 		if a := addrOf(p.conn.LocalAddr()); !local.IsValid() || local.IsLoopback() {
 			local = a
 		}
@@ -125,5 +116,5 @@ func lost(p *peer, when string, err error) *verdict {
 		why = " closed its connection without saying why"
 	}
 	text := fmt.Sprintf("%srank %d at %v%s", when, p.rank, p.conn.RemoteAddr(), why)
-	return &verdict{kind: verdictLost, ranks: []int{p.rank}, text: text}
+	return &verdict{kind: ErrLost, ranks: []int{p.rank}, text: text}
 }

@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -27,7 +28,7 @@ func joinRoot(ctx context.Context, cfg Config) (*Session, error) {
 	}
 	defer r.gate.close()
 	if v := r.gather(ctx); v != nil {
-		if v.kind != verdictMissing && v.kind != verdictLost {
+		if !errors.Is(v.kind, ErrTimeout) && !errors.Is(v.kind, ErrLost) { // ranks contradict each other
 			r.linger(ctx)
 		}
 		return nil, r.hub.fail(v)
@@ -65,7 +66,7 @@ func (r *root) gather(ctx context.Context) *verdict {
 			return r.missing(fmt.Sprintf("rank 0 waited %v", forPeople(r.cfg.JoinTimeout)))
 		case <-ctx.Done():
 			why := fmt.Sprintf("rank 0 was cancelled after %v", forPeople(time.Since(r.start)))
-			v := &verdict{kind: verdictLost, ranks: []int{0}, text: why}
+			v := &verdict{kind: ErrLost, ranks: []int{0}, text: why}
 			if reasonOf(ctx) == leftDeadline {
 				v = r.missing(why)
 			}
@@ -108,27 +109,27 @@ func (r *root) saw(a arrival) {
 
 func (r *root) check(a arrival) *verdict {
 	h, from := a.hello, a.conn.RemoteAddr()
-	conflict := func(k verdictKind, ranks []int, format string, args ...any) *verdict {
-		return &verdict{kind: k, ranks: ranks, text: kinds[k].Error() + ": " + fmt.Sprintf(format, args...)}
+	conflict := func(kind error, ranks []int, format string, args ...any) *verdict {
+		return &verdict{kind: kind, ranks: ranks, text: kind.Error() + ": " + fmt.Sprintf(format, args...)}
 	}
 	both := []int{0, h.rank}
 	switch {
 	case h.version != r.cfg.Version:
-		return conflict(verdictVersion, both, "rank %d at %v runs %q, rank 0 runs %q",
+		return conflict(ErrVersion, both, "rank %d at %v runs %q, rank 0 runs %q",
 			h.rank, from, h.version, r.cfg.Version)
 	case h.program != r.cfg.Program && h.program != "" && r.cfg.Program != "":
-		return conflict(verdictProgram, both, "rank %d at %v runs %q, rank 0 runs %q",
+		return conflict(ErrProgram, both, "rank %d at %v runs %q, rank 0 runs %q",
 			h.rank, from, h.program, r.cfg.Program)
 	case a.secure != r.cfg.Secure:
-		return conflict(verdictSecure, both, "rank %d at %v was started %s --secure, rank 0 %s; "+
+		return conflict(ErrSecure, both, "rank %d at %v was started %s --secure, rank 0 %s; "+
 			"use the same Options.Secure or ALLCAST_SECURE on all ranks",
 			h.rank, from, with[a.secure], with[r.cfg.Secure])
 	case h.size != r.cfg.Size:
-		return conflict(verdictSize, both, "rank %d at %v says %d ranks, rank 0 says %d", h.rank, from, h.size, r.cfg.Size)
+		return conflict(ErrSize, both, "rank %d at %v says %d ranks, rank 0 says %d", h.rank, from, h.size, r.cfg.Size)
 	case h.rank == 0:
-		return conflict(verdictDuplicate, []int{0}, "%v says it is rank 0, which %v is", from, a.conn.LocalAddr())
+		return conflict(ErrDuplicate, []int{0}, "%v says it is rank 0, which %v is", from, a.conn.LocalAddr())
 	case r.hub.peers[h.rank] != nil:
-		return conflict(verdictDuplicate, []int{h.rank}, "%v and %v both say they are rank %d",
+		return conflict(ErrDuplicate, []int{h.rank}, "%v and %v both say they are rank %d",
 			r.hub.peers[h.rank].conn.RemoteAddr(), from, h.rank)
 	}
 	return nil
@@ -170,7 +171,7 @@ func (r *root) depart(ev event) *verdict {
 }
 
 func (r *root) missing(who string) *verdict {
-	v := &verdict{kind: verdictMissing}
+	v := &verdict{kind: ErrTimeout}
 	gone := ""
 	for rank, p := range r.hub.peers {
 		if rank == 0 || p != nil {

@@ -30,15 +30,11 @@ const (
 // endian.
 const frameHeader = 8
 
+// newFrame returns the header of a frame. The caller appends the payload, of exactly this length.
 func newFrame(t frameType, payload int) []byte {
 	b := make([]byte, frameHeader, frameHeader+payload)
 	b[0] = byte(t)
-	return b
-}
-
-// sealFrame fills in the length of a complete payload.
-func sealFrame(b []byte) []byte {
-	binary.LittleEndian.PutUint32(b[4:], uint32(len(b)-frameHeader))
+	binary.LittleEndian.PutUint32(b[4:], uint32(payload))
 	return b
 }
 
@@ -70,12 +66,12 @@ func readFrame(r io.Reader, lim limits) (frame, error) {
 	}
 	t := frameType(h[0])
 	n := int64(binary.LittleEndian.Uint32(h[4:]))
-	most, known := lim[t]
+	limit, known := lim[t]
 	switch {
 	case !known || h[1]|h[2]|h[3] != 0:
 		return frame{}, fmt.Errorf("%w: frame of unknown type %x", ErrProtocol, h[:4])
-	case n > int64(most):
-		return frame{}, fmt.Errorf("%w: frame of %d bytes, at most %d are allowed", ErrProtocol, n, most)
+	case n > int64(limit):
+		return frame{}, fmt.Errorf("%w: frame of %d bytes, at most %d are allowed", ErrProtocol, n, limit)
 	}
 	p, err := readGrowing(r, int(n))
 	return frame{t, p}, err

@@ -30,7 +30,7 @@ func TestRankList(t *testing.T) {
 // FuzzDecode gives bytes to every decoder. Bytes that a decoder accepts must equal its encoder's output.
 func FuzzDecode(f *testing.F) {
 	const size = 3
-	v := verdict{kind: verdictMissing, keys: true, size: size, ranks: []int{1, 2}, text: "who"}
+	v := verdict{kind: ErrTimeout, keys: true, size: size, ranks: []int{1, 2}, text: "two ranks"}
 	for _, b := range [][]byte{
 		hello{1, size, "v1", "p"}.frame(), welcomeFrame([seedSize]byte{1}), v.frame(), leaveFrame(leftDeadline),
 		blobFrame(7, []byte("blob")), allFrame(7, [][]byte{{1}, nil, {2, 3}}), []byte("GET / HTTP/1.1\r\n\r\n"),

@@ -88,12 +88,24 @@ func (s *Settings) setDefaults() {
 
 // check returns the first setting that is invalid, by itself or beside the others.
 func (s *Settings) check() error {
-	for _, check := range []func() error{
-		s.checkJob, s.checkProtection, s.checkNetwork, s.checkNumbers, s.checkTransfer, s.checkLiveness,
-	} {
-		if err := check(); err != nil {
-			return err
-		}
+	return cmp.Or(
+		s.checkJob(), s.checkProtection(), s.checkNetwork(),
+		notNegative("Options.Chunk", s.Chunk), upTo("Options.TTL", s.TTL, 255), upTo("Options.DSCP", s.DSCP, 63),
+		notNegative("Options.ReceiveBuffer", s.ReceiveBuffer), s.checkTransfer(), notNegative("Options.Timeout", s.Timeout),
+		notNegative("Options.JoinTimeout", s.JoinTimeout), notNegative("Options.Deadline", s.Deadline),
+	)
+}
+
+func notNegative[T int | time.Duration](option string, value T) error {
+	if value < 0 {
+		return fmt.Errorf("%s %v: want 0 or more", option, value)
+	}
+	return nil
+}
+
+func upTo(option string, value, limit int) error {
+	if value < 0 || value > limit {
+		return fmt.Errorf("%s %d: want 0 to %d", option, value, limit)
 	}
 	return nil
 }
@@ -152,26 +164,6 @@ func (s *Settings) checkNetwork() error {
 	return nil
 }
 
-func (s *Settings) checkNumbers() error {
-	for _, n := range []struct {
-		option     string
-		value, max int
-	}{
-		{"Options.Chunk", s.Chunk, -1},
-		{"Options.TTL", s.TTL, 255},
-		{"Options.DSCP", s.DSCP, 63},
-		{"Options.ReceiveBuffer", s.ReceiveBuffer, -1},
-	} {
-		switch {
-		case n.value < 0 && n.max < 0:
-			return fmt.Errorf("%s %d: want 0 or more", n.option, n.value)
-		case n.max >= 0 && (n.value < 0 || n.value > n.max):
-			return fmt.Errorf("%s %d: want 0 to %d", n.option, n.value, n.max)
-		}
-	}
-	return nil
-}
-
 func (s *Settings) checkTransfer() error {
 	negative := func(cpu int) bool { return cpu < 0 }
 	switch {
@@ -201,18 +193,6 @@ func (s *Settings) checkTransfer() error {
 func CheckHook(name string) error {
 	if name != "" && !slices.Contains(Hooks, name) {
 		return fmt.Errorf("unknown hook %q; valid: %s", name, strings.Join(Hooks, ", "))
-	}
-	return nil
-}
-
-func (s *Settings) checkLiveness() error {
-	for _, d := range []struct {
-		option string
-		value  time.Duration
-	}{{"Options.Timeout", s.Timeout}, {"Options.JoinTimeout", s.JoinTimeout}, {"Options.Deadline", s.Deadline}} {
-		if d.value < 0 {
-			return fmt.Errorf("%s %v: want 0 or more", d.option, d.value)
-		}
 	}
 	return nil
 }

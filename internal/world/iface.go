@@ -17,7 +17,6 @@ func (j *joining) place() error {
 	}
 	excluded, exclude := strings.CutPrefix(j.Interface, "^")
 	var names []string
-	var second *joining // an interface that is not the way to rank 0
 	for i := range all {
 		ifi := &all[i]
 		names = append(names, ifi.Name)
@@ -26,20 +25,20 @@ func (j *joining) place() error {
 			continue
 		}
 		addr, here := pick(ifi, towards)
-		switch {
-		case !addr.IsValid():
-		case here:
+		if here {
 			j.ifi, j.local = ifi, addr
 			return nil
-		case second == nil && ifi.Flags&net.FlagLoopback == 0 || ifi.Name == j.Interface:
-			second = &joining{ifi: ifi, local: addr}
+		}
+		// Only the settings can choose an interface that is not the way to rank 0.
+		if first := j.ifi == nil && ifi.Flags&net.FlagLoopback == 0; addr.IsValid() && j.Interface != "" &&
+			(first || ifi.Name == j.Interface) {
+			j.ifi, j.local = ifi, addr
 		}
 	}
-	if second != nil && j.Interface != "" {
-		j.ifi, j.local = second.ifi, second.local
+	switch {
+	case j.ifi != nil:
 		return nil
-	}
-	if j.Interface != "" {
+	case j.Interface != "":
 		return fmt.Errorf("%w: %q (Options.Interface, ALLCAST_IFNAME) does not exist, is down, "+
 			"or has no address of the right kind: want one of %s", ErrInterface, j.Interface, strings.Join(names, ", "))
 	}

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,13 +34,8 @@ func (c *Command) job(ranks int) (*job, error) {
 		return nil, cli.Usagef("unknown operation %q; valid: %s", c.Operation, strings.Join(operations, ", "))
 	}
 	algos, err := checkAlgos(c.Operation, c.Algo)
-	if err != nil {
+	if err = cmp.Or(err, c.checkFabric(), c.checkNumbers(), c.checkRanks(ranks)); err != nil {
 		return nil, err
-	}
-	for _, check := range []func() error{c.checkFabric, c.checkNumbers, func() error { return c.checkRanks(ranks) }} {
-		if err := check(); err != nil {
-			return nil, err
-		}
 	}
 	j := &job{
 		Job: bench.Job{
