@@ -13,6 +13,13 @@ import (
 	"testing/iotest"
 )
 
+// copyLines passes on everything that r has, as a rank's output.
+func copyLines(mu *sync.Mutex, w io.Writer, r io.Reader, prefix string) {
+	l := newLines(mu, w, prefix)
+	_, _ = io.Copy(&l, r) // l never fails
+	l.end()
+}
+
 // Lines of concurrent ranks are not interleaved, and the lines of each rank keep their order.
 func TestLinesAreWhole(t *testing.T) {
 	const ranks, lines = 8, 200

@@ -56,10 +56,10 @@ func (r *rank) reap() {
 	pid := r.cmd.Process.Pid
 	for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	// Once the process is reaped, its id may belong to another process.
+	r.mu.Lock()
 	killGroup(pid, syscall.SIGKILL)
-	_ = r.cmd.Wait() // ProcessState has the result
 	r.alive = false
+	r.mu.Unlock()
+	_ = r.cmd.Wait() // ProcessState has the result
 }

@@ -36,12 +36,9 @@ func joinRank(ctx context.Context, cfg Config) (*Session, error) {
 		case last == nil || seek.Err() == nil:
 			last = err
 		}
-		// Jitter keeps ranks that started together from dialing in step.
-		pause := time.NewTimer(wait/2 + rand.N(wait))
 		select {
-		case <-pause.C:
+		case <-time.After(wait/2 + rand.N(wait)): // jitter keeps ranks that started together from dialing in step
 		case <-seek.Done():
-			pause.Stop()
 			since := start.Format("15:04:05")
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("rendezvous: rank %d, trying to reach rank 0 at %s since %s: %w (last: %w)",
@@ -121,8 +118,6 @@ func (l *leaf) await(ctx context.Context, cfg Config) (s *Session, again bool, e
 	// Rank 0 knows which ranks are missing, and now tells all.
 	_ = l.conn.SetWriteDeadline(time.Now().Add(cfg.grace))
 	_, _ = l.conn.Write(leaveFrame(leftDeadline))
-	timer := time.NewTimer(cfg.grace)
-	defer timer.Stop()
 	select {
 	case <-l.dead:
 		if l.told {
@@ -130,7 +125,7 @@ func (l *leaf) await(ctx context.Context, cfg Config) (s *Session, again bool, e
 		}
 	case <-l.frames: // all ranks came at this moment, but rank 0 knows that this one leaves
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(cfg.grace):
 	}
 	l.leave(nil)
 	return nil, false, fmt.Errorf("rendezvous: rank %d reached rank 0 at %s, but not all ranks came in %v: %w",

@@ -49,28 +49,21 @@ func lostRoot(cause error, format string, args ...any) *Error {
 // rankList formats ascending ranks for a message: 3, 5-9.
 func rankList(ranks []int) string {
 	const maxRuns = 16
-	var b strings.Builder
-	runs := 0
-	for i := 0; i < len(ranks); runs++ {
-		j := i + 1
-		for j < len(ranks) && ranks[j] == ranks[j-1]+1 {
-			j++
+	var runs []string
+	for i, j := 0, 0; i < len(ranks); i = j {
+		for j = i + 1; j < len(ranks) && ranks[j] == ranks[j-1]+1; j++ {
 		}
-		if runs > 0 {
-			b.WriteString(", ")
-		}
-		if runs == maxRuns {
-			fmt.Fprintf(&b, "... (%d in all)", len(ranks))
-			break
-		}
-		b.WriteString(strconv.Itoa(ranks[i]))
+		run := strconv.Itoa(ranks[i])
 		switch {
 		case j-i == 2:
-			b.WriteString(", " + strconv.Itoa(ranks[j-1]))
+			run += ", " + strconv.Itoa(ranks[j-1])
 		case j-i > 2:
-			b.WriteString("-" + strconv.Itoa(ranks[j-1]))
+			run += "-" + strconv.Itoa(ranks[j-1])
 		}
-		i = j
+		runs = append(runs, run)
 	}
-	return b.String()
+	if len(runs) > maxRuns {
+		runs = append(runs[:maxRuns], fmt.Sprintf("... (%d in all)", len(ranks)))
+	}
+	return strings.Join(runs, ", ")
 }

@@ -1,11 +1,11 @@
 package rendezvous
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 )
 
 // Limits of the memory that a peer can make this rank use.
@@ -73,24 +73,11 @@ func readFrame(r io.Reader, lim limits) (frame, error) {
 	case n > int64(limit):
 		return frame{}, fmt.Errorf("%w: frame of %d bytes, at most %d are allowed", ErrProtocol, n, limit)
 	}
-	p, err := readGrowing(r, int(n))
-	return frame{t, p}, err
-}
-
-// readGrowing reads n bytes into a buffer that grows as bytes arrive, so that a false length costs no memory.
-func readGrowing(r io.Reader, n int) ([]byte, error) {
-	const atOnce = 256 << 10
-	var p []byte
-	for len(p) < n {
-		have := len(p)
-		more := min(n-have, max(have, atOnce))
-		p = slices.Grow(p, more)[:have+more]
-		if _, err := io.ReadFull(r, p[have:]); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF // the stream ended within a frame
-			}
-			return nil, err
-		}
+	var payload bytes.Buffer // grows as bytes arrive, so that a false length costs no memory
+	if _, err := io.CopyN(&payload, r, n); errors.Is(err, io.EOF) {
+		return frame{}, io.ErrUnexpectedEOF // the stream ended within a frame
+	} else if err != nil {
+		return frame{}, err
 	}
-	return p, nil
+	return frame{t, payload.Bytes()}, nil
 }
