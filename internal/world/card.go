@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/netip"
+	"sync"
 
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/offload/napi"
@@ -76,11 +77,11 @@ func (j *joining) dedicate() error {
 	if err != nil {
 		return err
 	}
-	j.restoreNIC = func() {
+	j.restoreNIC = sync.OnceFunc(func() {
 		if err := undo(); err != nil {
 			j.Logger.Warn("the interface keeps the settings of its receive cores", "err", err)
 		}
-	}
+	})
 	return nil
 }
 

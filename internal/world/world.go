@@ -18,7 +18,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"sync"
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/engine/observer"
@@ -47,18 +46,15 @@ type World struct {
 	Hook        string   // of settings.BPF
 	NoBPF       string   // reason for settings.Host where the settings ask for the kernel
 
-	once       sync.Once
-	restoreNIC func() // nil if the interface was not changed
+	restoreNIC func() // idempotent; nil if the interface was not changed
 }
 
 // Close stops the engine and restores the interface.
 func (w *World) Close() error {
 	err := w.Engine.Close()
-	w.once.Do(func() {
-		if w.restoreNIC != nil {
-			w.restoreNIC()
-		}
-	})
+	if w.restoreNIC != nil {
+		w.restoreNIC()
+	}
 	return err
 }
 
