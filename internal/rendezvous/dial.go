@@ -54,7 +54,7 @@ func joinRank(ctx context.Context, cfg Config) (*Session, error) {
 
 // dialRoot connects to rank 0 and says hello.
 func dialRoot(ctx context.Context, cfg Config) (*leaf, error) {
-	d := net.Dialer{Timeout: dialTime}
+	d := net.Dialer{Timeout: dialTime, KeepAliveConfig: keepAlive}
 	conn, err := d.DialContext(ctx, "tcp", cfg.Addr)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,6 @@ func greetRoot(ctx context.Context, cfg Config, conn net.Conn) (net.Conn, bool, 
 	if conn.LocalAddr().String() == conn.RemoteAddr().String() {
 		return nil, false, errors.New("no process listens there yet")
 	}
-	tune(conn)
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return nil, false, err
 	}

@@ -121,7 +121,6 @@ func (g *gate) receive(conn net.Conn) {
 }
 
 func (g *gate) greet(conn net.Conn) (arrival, error) {
-	tune(conn)
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return arrival{}, err
 	}

@@ -100,10 +100,11 @@ func (h *hub) farewell(last []byte) {
 	})
 }
 
-func (h *hub) localAddr() (local netip.Addr) {
+func (h *hub) localAddr() netip.Addr {
+	local := netip.AddrFrom4([4]byte{127, 0, 0, 1}) // of a single rank
 	for _, p := range h.peers[1:] {
-		if a := addrOf(p.conn.LocalAddr()); !local.IsValid() || local.IsLoopback() {
-			local = a
+		if local.IsLoopback() {
+			local = addrOf(p.conn.LocalAddr())
 		}
 	}
 	return local

@@ -49,7 +49,7 @@ func Join(ctx context.Context, cfg Config) (*Session, error) {
 	case err != nil:
 		return nil, err
 	case cfg.Size == 1:
-		return newSession(solo{}, newSeed()), nil
+		return newSession(newHub(cfg), newSeed()), nil
 	case cfg.Rank == 0:
 		return joinRoot(ctx, cfg)
 	}
@@ -59,12 +59,6 @@ func Join(ctx context.Context, cfg Config) (*Session, error) {
 // keepAlive detects the loss of a peer's machine within about 15 s. The loss of a process shows at once,
 // because its kernel closes the connection.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 5}
-
-func tune(c net.Conn) {
-	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetKeepAliveConfig(keepAlive) // best effort
-	}
-}
 
 func closeWrite(c net.Conn) {
 	if h, ok := c.(interface{ CloseWrite() error }); ok {

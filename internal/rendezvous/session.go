@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -24,7 +23,7 @@ type Session struct {
 	closed atomic.Bool
 }
 
-// star is a rank's part of the connections: a hub, a leaf, or solo.
+// star is a rank's part of the connections: a hub or a leaf.
 type star interface {
 	exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, error)
 	localAddr() netip.Addr
@@ -77,16 +76,6 @@ func (s *Session) Close() error {
 	s.star.close()
 	return nil
 }
-
-// solo is a world of one rank.
-type solo struct{}
-
-func (solo) exchange(_ context.Context, _ uint32, blob []byte) ([][]byte, error) {
-	return [][]byte{slices.Clone(blob)}, nil
-}
-
-func (solo) localAddr() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
-func (solo) close()                {}
 
 func addrOf(a net.Addr) netip.Addr {
 	t, ok := a.(*net.TCPAddr)

@@ -14,7 +14,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -253,6 +252,3 @@ func mac(key []byte, text string) []byte {
 func (j *joining) number(what string) uint64 {
 	return binary.LittleEndian.Uint64(mac(j.secret, "allcast "+what))
 }
-
-// ErrInterface marks errors about the choice of the network interface.
-var ErrInterface = errors.New("no usable network interface")
