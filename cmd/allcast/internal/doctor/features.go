@@ -29,19 +29,17 @@ func bufferFinding(f ip.Features) finding {
 		double = " (Linux counts them twice)"
 	}
 	detail := fmt.Sprintf("wanted %d bytes%s, got %d", f.RecvBufferWanted, double, f.RecvBufferGot)
-	if limit, ok := sysctl("net/core/rmem_max"); ok {
+	if limit, known := sysctl("net/core/rmem_max"); known {
 		detail += fmt.Sprintf(", net.core.rmem_max is %d", limit)
 	}
 	switch {
 	case f.RecvBufferForced:
-		return finding{check, statusOK, detail + ", forced (CAP_NET_ADMIN)", ""}
+		return ok(check, detail+", forced (CAP_NET_ADMIN)")
 	case f.RecvBufferClamped():
-		return finding{
-			check, statusWarn, detail + ": senders wait for receivers more often",
-			fmt.Sprintf("sudo sysctl -w net.core.rmem_max=%d; a file in /etc/sysctl.d makes it permanent", f.RecvBufferWanted),
-		}
+		return warn(check, detail+": senders wait for receivers more often",
+			fmt.Sprintf("sudo sysctl -w net.core.rmem_max=%d; a file in /etc/sysctl.d makes it permanent", f.RecvBufferWanted))
 	}
-	return finding{check, statusOK, detail, ""}
+	return ok(check, detail)
 }
 
 // sysctl reads a numeric setting of Linux.

@@ -10,21 +10,19 @@ import (
 // kernelFindings check the limits of group membership.
 func kernelFindings() []finding {
 	const check = "IGMP"
-	limit, ok := sysctl("net/ipv4/igmp_max_memberships")
-	if !ok {
-		return []finding{{
-			check, statusWarn, "this system does not report its limits",
-			"none needed as long as the interfaces above are ok",
-		}}
+	limit, known := sysctl("net/ipv4/igmp_max_memberships")
+	if !known {
+		return []finding{warn(check, "this system does not report its limits",
+			"none needed as long as the interfaces above are ok")}
 	}
 	detail := fmt.Sprintf("at most %d groups per socket (net.ipv4.igmp_max_memberships; one is needed)", limit)
-	if version, ok := sysctl("net/ipv4/conf/all/force_igmp_version"); ok && version != 0 {
+	if version, known := sysctl("net/ipv4/conf/all/force_igmp_version"); known && version != 0 {
 		detail += fmt.Sprintf(", version %d forced", version)
 	}
 	if limit < 1 {
-		return []finding{{check, statusWarn, detail, "sudo sysctl -w net.ipv4.igmp_max_memberships=20"}}
+		return []finding{warn(check, detail, "sudo sysctl -w net.ipv4.igmp_max_memberships=20")}
 	}
-	return []finding{{check, statusOK, detail + "; switches with IGMP snooping need a querier in the network", ""}}
+	return []finding{ok(check, detail+"; switches with IGMP snooping need a querier in the network")}
 }
 
 // Capability bits, from linux/capability.h.
@@ -39,13 +37,13 @@ func privilegeFindings() []finding {
 	hex, _ := cli.ProcField("/proc/self/status", "CapEff")
 	caps, err := strconv.ParseUint(hex, 16, 64)
 	if err != nil {
-		return []finding{{"privileges", statusOK, "this system has no capabilities; none are needed", ""}}
+		return []finding{ok("privileges", "this system has no capabilities; none are needed")}
 	}
 	one := func(name string, bit uint, use, fix string) finding {
 		if caps>>bit&1 == 1 {
-			return finding{name, statusOK, "present: " + use, ""}
+			return ok(name, "present: "+use)
 		}
-		return finding{name, statusMissing, "absent, and optional: " + use, fix}
+		return missing(name, "absent, and optional: "+use, fix)
 	}
 	return []finding{
 		one("CAP_NET_ADMIN", capNetAdmin,

@@ -27,10 +27,10 @@ func loopbackFindings() (findings []finding, works bool) {
 	const check = "multicast on loopback"
 	f, err := multicastOnLoopback()
 	if err != nil {
-		return []finding{{check, statusMissing, err.Error(), loopbackFix}}, false
+		return []finding{missing(check, err.Error(), loopbackFix)}, false
 	}
 	detail := fmt.Sprintf("a datagram went from one socket to another (%s sockets)", f.Sockets)
-	return append([]finding{{check, statusOK, detail, ""}}, featureFindings(f)...), true
+	return append([]finding{ok(check, detail)}, featureFindings(f)...), true
 }
 
 func multicastOnLoopback() (ip.Features, error) {

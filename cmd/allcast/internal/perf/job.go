@@ -157,19 +157,12 @@ func (c *Command) checkRanks(ranks int) error {
 	return nil
 }
 
-// meaning explains the sizes of this operation.
-func (j *job) meaning() string {
-	switch j.Op {
-	case "reduce-scatter":
-		return "bytes is N of the paper: what one rank receives"
-	case bench.Pair:
-		return "bytes is N of the paper: what one rank sends in the Allgather and receives in the Reduce-Scatter"
-	case "allreduce":
-		return "bytes is what one rank contributes, and receives"
-	case "barrier":
-		return "a Barrier moves no bytes"
-	}
-	return "bytes is N of the paper: what one rank sends"
+// meanings explains the sizes of an operation, unless a rank sends what the paper calls N.
+var meanings = map[string]string{
+	"reduce-scatter": "bytes is N of the paper: what one rank receives",
+	bench.Pair:       "bytes is N of the paper: what one rank sends in the Allgather and receives in the Reduce-Scatter",
+	"allreduce":      "bytes is what one rank contributes, and receives",
+	"barrier":        "a Barrier moves no bytes",
 }
 
 func (j *job) String() string {

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -47,7 +48,7 @@ func (o *output) header() error {
 		fmt.Sprintf("# %v; %d ranks, fabric %s, datapath %v; %s, %s.",
 			o.job, o.comm.Size(), o.comm.Fabric(), o.comm.Datapath(), o.job.Iterations(), verified),
 		fmt.Sprintf("# %s. Times are of the slowest %s, after a barrier; algbw and busbw as in nccl-tests, 1e9 bytes/s.",
-			o.job.meaning(), slowest),
+			cmp.Or(meanings[o.job.Op], "bytes is N of the paper: what one rank sends"), slowest),
 		"# sent, mcast: bytes that the busiest rank handed to the network per operation, our headers included.",
 		"# repaired and wrong bytes, dropped chunks: summed over ranks and iterations.",
 	}

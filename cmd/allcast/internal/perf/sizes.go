@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -59,19 +60,10 @@ func (j *job) fits(ranks int) error {
 	if !ok {
 		return nil
 	}
-	// N per rank, and the library's copy of that in a reduction.
 	p, n := float64(ranks), float64(slices.Max(j.sizes))
-	each := n * (p + 1)
-	switch j.Op {
-	case "broadcast":
-		each = n
-	case "reduce-scatter":
-		each = n * (2*p + 1)
-	case bench.Pair:
-		each = n * (3*p + 2)
-	case "allreduce":
-		each = 2 * n
-	}
+	// In units of N, with the library's copy in a reduction.
+	buffers := map[string]float64{"broadcast": 1, "reduce-scatter": 2*p + 1, bench.Pair: 3*p + 2, "allreduce": 2}
+	each := n * cmp.Or(buffers[j.Op], p+1)
 	if need := p * each; need > float64(have) {
 		return cli.Usagef("%d ranks with %v need %.1f GiB of memory, but %.1f GiB are free: "+
 			"want fewer ranks (--ranks) or smaller sizes (-b, -e)",
