@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -22,11 +23,12 @@ type arrival struct {
 
 // gate accepts and authenticates connections on rank 0.
 type gate struct {
-	doors    doors
-	cfg      *Config
-	arrivals chan arrival
-	done     chan struct{}
-	wg       sync.WaitGroup
+	listeners []net.Listener
+	note      string // hint for the error if ranks are missing
+	cfg       *Config
+	arrivals  chan arrival
+	done      chan struct{}
+	wg        sync.WaitGroup
 
 	mu        sync.Mutex
 	pending   []net.Conn // oldest first
@@ -36,12 +38,16 @@ type gate struct {
 	lastWrong net.Addr
 }
 
-func newGate(d doors, cfg *Config) *gate {
-	g := &gate{doors: d, cfg: cfg, arrivals: make(chan arrival), done: make(chan struct{})}
-	for _, l := range d.listeners {
+func newGate(ctx context.Context, cfg *Config) (*gate, error) {
+	g := &gate{cfg: cfg, arrivals: make(chan arrival), done: make(chan struct{})}
+	var err error
+	if g.listeners, g.note, err = open(ctx, *cfg); err != nil {
+		return nil, err
+	}
+	for _, l := range g.listeners {
 		g.wg.Go(func() { g.accept(l) })
 	}
-	return g
+	return g, nil
 }
 
 func (g *gate) accept(l net.Listener) {
@@ -129,7 +135,7 @@ func (g *gate) greet(conn net.Conn) (arrival, error) {
 		return arrival{}, err
 	}
 	conn = l.wrap(conn)
-	f, err := readFrame(conn, helloLimits())
+	f, err := readFrame(conn, helloLimits)
 	if err != nil {
 		return arrival{}, err
 	}
@@ -162,15 +168,15 @@ func (g *gate) report() (text string, keys bool) {
 	if g.strangers > 0 {
 		text += fmt.Sprintf("; other connections that were not from ranks: %d", g.strangers)
 	}
-	if g.doors.note != "" {
-		text += "; " + g.doors.note
+	if g.note != "" {
+		text += "; " + g.note
 	}
 	return text, g.wrongKeys > 0
 }
 
 func (g *gate) close() {
 	close(g.done)
-	g.doors.close()
+	closeAll(g.listeners)
 	g.mu.Lock()
 	g.closed = true
 	for len(g.pending) > 0 {

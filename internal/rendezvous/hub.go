@@ -42,11 +42,8 @@ type hub struct {
 
 func newHub(cfg Config) *hub {
 	return &hub{
-		size:   cfg.Size,
-		grace:  cfg.grace,
-		peers:  make([]*peer, cfg.Size),
-		events: make(chan event, cfg.Size),
-		done:   make(chan struct{}),
+		size: cfg.Size, grace: cfg.grace, peers: make([]*peer, cfg.Size),
+		events: make(chan event, cfg.Size), done: make(chan struct{}),
 	}
 }
 
@@ -57,9 +54,8 @@ func (h *hub) add(a arrival) *peer {
 }
 
 func (h *hub) read(p *peer) {
-	lim := fromRank()
 	for {
-		f, err := readFrame(p.conn, lim)
+		f, err := readFrame(p.conn, fromRank)
 		select {
 		case h.events <- event{p, f, err}:
 		case <-h.done:

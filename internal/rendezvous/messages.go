@@ -23,7 +23,7 @@ func (h hello) frame() []byte {
 	return append(append(b, byte(len(h.program))), h.program...)
 }
 
-func helloLimits() limits { return limits{frameHello: 10 + 2*maxString} }
+var helloLimits = limits{frameHello: 10 + 2*maxString}
 
 func decodeHello(p []byte) (hello, error) {
 	bad := fmt.Errorf("%w: hello", ErrProtocol)

@@ -18,12 +18,12 @@ type root struct {
 }
 
 func joinRoot(ctx context.Context, cfg Config) (*Session, error) {
-	d, err := open(ctx, cfg)
+	g, err := newGate(ctx, &cfg)
 	if err != nil {
 		return nil, err
 	}
 	r := &root{
-		cfg: cfg, hub: newHub(cfg), gate: newGate(d, &cfg), start: time.Now(),
+		cfg: cfg, hub: newHub(cfg), gate: g, start: time.Now(),
 		came: map[int]bool{}, left: map[int]string{},
 	}
 	defer r.gate.close()

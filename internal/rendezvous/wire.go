@@ -46,9 +46,7 @@ type frame struct {
 // limits maps types of frames to their maximal length; readFrame refuses other types.
 type limits map[frameType]int
 
-func fromRank() limits {
-	return limits{frameBlob: 4 + MaxBlob, frameLeave: 1}
-}
+var fromRank = limits{frameBlob: 4 + MaxBlob, frameLeave: 1}
 
 func fromRoot(size int) limits {
 	return limits{

@@ -37,7 +37,7 @@ func FuzzDecode(f *testing.F) {
 	} {
 		f.Add(b)
 	}
-	lims := []limits{fromRank(), fromRoot(size), helloLimits()}
+	lims := []limits{fromRank, fromRoot(size), helloLimits}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, lim := range lims {
 			fr, err := readFrame(bytes.NewReader(b), lim)
@@ -87,7 +87,7 @@ func reencode(f frame, size int) []byte {
 
 func TestReadFrameLimits(t *testing.T) {
 	long := blobFrame(1, make([]byte, MaxBlob+1))
-	if _, err := readFrame(bytes.NewReader(long), fromRank()); !errors.Is(err, ErrProtocol) {
+	if _, err := readFrame(bytes.NewReader(long), fromRank); !errors.Is(err, ErrProtocol) {
 		t.Error("too long a blob:", err)
 	}
 	cut := bytes.NewReader(long[:len(long)-MaxBlob])

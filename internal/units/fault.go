@@ -71,7 +71,7 @@ func parseRankAt(s string) (rank int, at time.Duration, why string) {
 	}
 	// 32 bits, so that all platforms accept the same ranks.
 	n, err := strconv.ParseInt(number, 10, 32)
-	if err != nil || !isDigits(number) {
+	if err != nil || !IsDigits(number) {
 		return 0, 0, fmt.Sprintf("%q is no rank", number)
 	}
 	at, why = parseDuration(when)

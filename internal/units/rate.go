@@ -74,5 +74,5 @@ func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 // "inf" and "nan".
 func splitDecimal(s string) (whole, fraction string, ok bool) {
 	whole, fraction, point := strings.Cut(s, ".")
-	return whole, fraction, isDigits(whole) && (!point || isDigits(fraction))
+	return whole, fraction, IsDigits(whole) && (!point || IsDigits(fraction))
 }

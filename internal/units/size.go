@@ -26,7 +26,7 @@ func ParseSize(s string) (Size, error) {
 			break
 		}
 	}
-	if !isDigits(digits) {
+	if !IsDigits(digits) {
 		return 0, &SyntaxError{Kind: "size", Text: s, Valid: sizeValid}
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
@@ -55,5 +55,5 @@ func (n *Size) UnmarshalText(text []byte) (err error) {
 // MarshalText implements encoding.TextMarshaler.
 func (n Size) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
-// isDigits reports whether s is one or more ASCII digits. Package strconv alone would also accept a sign.
-func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+// IsDigits reports whether s is one or more ASCII digits. Package strconv alone would also accept a sign.
+func IsDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

@@ -63,7 +63,7 @@ func (j *joining) open() card {
 	case err != nil:
 		mine.Error = err.Error()
 	case j.verbs != nil:
-		mine.Chunk, mine.Verbs = j.verbs.maxChunk(j.sum() > 0), j.verbs.card()
+		mine.Chunk, mine.Verbs = j.verbs.describe(j.sum() > 0)
 	default:
 		mine.Addr, mine.V6 = j.ln.Addr().String(), j.local.Is6() && !j.local.Is4In6()
 		mine.Chunk = max(0, ip.MaxPayload(j.ifi.MTU, mine.V6)-j.tag()-j.sum())

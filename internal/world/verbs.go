@@ -49,14 +49,12 @@ func (v *devicePort) undo() {
 	}
 }
 
-func (v *devicePort) maxChunk(sums bool) int { return v.dev.MaxChunk(sums) }
-
-func (v *devicePort) card() json.RawMessage {
+func (v *devicePort) describe(sums bool) (int, json.RawMessage) {
 	b, err := json.Marshal(v.rc.Card())
 	if err != nil {
 		panic(err) // a struct of numbers always encodes
 	}
-	return b
+	return v.dev.MaxChunk(sums), b
 }
 
 func (v *devicePort) connect(ctx context.Context, session *rendezvous.Session, cards []card) error {

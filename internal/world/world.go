@@ -101,8 +101,7 @@ type joining struct {
 
 // verbsPort is a port of a verbs device, with its queue pairs. Only builds with verbs have one.
 type verbsPort interface {
-	maxChunk(sums bool) int
-	card() json.RawMessage
+	describe(sums bool) (maxChunk int, queuePairs json.RawMessage)
 	// connect connects all queue pairs. When it returns, every rank is ready for every other.
 	connect(ctx context.Context, session *rendezvous.Session, cards []card) error
 	multicast(j *joining, groups []netip.AddrPort, chunk int) (fabric.Multicast, error)

@@ -40,7 +40,9 @@ type tally struct {
 	wrong     int64
 	before    allcast.Stats
 	after     allcast.Stats
-	overlap   overlapTimes
+	// The sums over iterations from which OSU's non-blocking benchmarks derive the overlap, in ns: computing alone, and
+	// computing during an operation.
+	compute, both int64
 }
 
 // Measure runs one algorithm at one size on all ranks. All ranks get the same result.

@@ -7,12 +7,6 @@ import (
 	"github.com/allcast/allcast"
 )
 
-// overlapTimes are the sums over this rank's iterations from which OSU's non-blocking benchmarks derive the overlap:
-// computing alone, and computing during an operation.
-type overlapTimes struct {
-	compute, both int64 // ns
-}
-
 // measureOverlap computes for about as long as the operation takes, alone and during the operation. The amount of work
 // is fixed, not the time: processor time that the operation takes makes computing longer. All ranks compute at the same
 // time, so that ranks share processors in both measurements.
@@ -30,7 +24,7 @@ func (b *Bench) measureOverlap(ctx context.Context, c *trial, t *tally) error {
 		if err != nil {
 			return err
 		}
-		t.overlap.compute += took
+		t.compute += took
 	}
 	both := &tally{}
 	for range c.Warmup + c.rounds {
@@ -38,7 +32,7 @@ func (b *Bench) measureOverlap(ctx context.Context, c *trial, t *tally) error {
 			return err
 		}
 	}
-	t.overlap.both = total(both.times[c.Warmup:])
+	t.both = total(both.times[c.Warmup:])
 	t.wrong += both.wrong
 	return nil
 }

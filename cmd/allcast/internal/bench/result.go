@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -71,7 +72,7 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 	mcast := float64(delta(func(s allcast.Stats) uint64 { return s.McastBytes })) / iters
 	largest := append([]int64{int64(math.Round(max(0, sent))), int64(math.Round(mcast))}, b.counted(c, t)...)
 	sums := []int64{
-		t.wrong, t.user, t.sys, total(t.times), t.overlap.compute, t.overlap.both,
+		t.wrong, t.user, t.sys, total(t.times), t.compute, t.both,
 		delta(func(s allcast.Stats) uint64 { return s.DroppedChunks }),
 		delta(func(s allcast.Stats) uint64 { return s.DuplicateChunks }),
 		delta(func(s allcast.Stats) uint64 { return s.CopiedChunks }),
@@ -139,3 +140,26 @@ func summarize(ns []int64) Times {
 
 // micros converts ns to us. It rounds to whole nanoseconds, because more digits would be noise.
 func micros(ns float64) float64 { return math.Round(ns) / 1e3 }
+
+// RawHeader is the first line of a log of raw times. record writes the others.
+const RawHeader = "rank,op,algo,bytes,iteration,start_ns,duration_ns\n"
+
+// record collects the iterations of all ranks. Rank 0 writes them to its log.
+func (b *Bench) record(ctx context.Context, r *Result, t *tally) error {
+	mine := slices.Concat(t.starts, t.times)
+	all := make([]int64, len(mine)*b.Comm.Size())
+	if err := allcast.AllgatherSlice(ctx, b.Comm, mine, all); err != nil || b.Raw == nil {
+		return err
+	}
+	n := len(t.times)
+	for rank := range b.Comm.Size() {
+		starts, times := all[2*n*rank:][:n], all[2*n*rank+n:][:n]
+		for i := range n {
+			_, err := fmt.Fprintf(b.Raw, "%d,%s,%s,%d,%d,%d,%d\n", rank, r.Op, r.Algo, r.Bytes, i, starts[i], times[i])
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

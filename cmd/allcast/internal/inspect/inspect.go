@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -70,20 +69,11 @@ func (c *Command) Run(e *cli.Env) error {
 	if pid, err := strconv.Atoi(c.Target); err == nil && pid > 0 {
 		return c.runPid(e, pid)
 	}
-	if addr, ok := parseAddr(c.Target); ok {
+	addr, err := observe.ParseAddr(c.Target, 0, 0)
+	if err == nil && (addr.Network == "unix" || !strings.HasSuffix(addr.Address, ":0")) {
 		return c.runAddr(e, addr)
 	}
 	return cli.Usagef("%q: want a process's number, HOST:PORT or unix:PATH", c.Target)
-}
-
-// parseAddr parses the address of a metrics server.
-func parseAddr(s string) (observe.Addr, bool) {
-	if path, ok := strings.CutPrefix(s, "unix:"); ok {
-		return observe.Addr{Network: "unix", Address: path}, path != ""
-	}
-	_, port, err := net.SplitHostPort(s)
-	n, bad := strconv.ParseUint(port, 10, 16)
-	return observe.Addr{Network: "tcp", Address: s}, err == nil && bad == nil && n > 0
 }
 
 // look asks all processes in parallel, so that the timeout passes only once.

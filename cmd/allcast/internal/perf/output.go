@@ -21,8 +21,19 @@ var columns = []struct {
 	name  string
 	width int
 }{
-	{"bytes", 11}, {"algo", 25}, {"avg_us", 11}, {"p50_us", 11}, {"p99_us", 11}, {"algbw", 8}, {"busbw", 8},
-	{"sent", 11}, {"mcast", 11}, {"repaired", 10}, {"dropped", 8}, {"wrong", 6}, {"overlap%", 9},
+	{"bytes", 11},
+	{"algo", 25},
+	{"avg_us", 11},
+	{"p50_us", 11},
+	{"p99_us", 11},
+	{"algbw", 8},
+	{"busbw", 8},
+	{"sent", 11},
+	{"mcast", 11},
+	{"repaired", 10},
+	{"dropped", 8},
+	{"wrong", 6},
+	{"overlap%", 9},
 }
 
 func (o *output) width() int {
