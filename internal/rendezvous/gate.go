@@ -146,15 +146,16 @@ func (g *gate) greet(conn net.Conn) (arrival, error) {
 	return arrival{conn, h, l.secure}, conn.SetDeadline(time.Time{})
 }
 
+// count notes a connection that did not become an arrival.
 func (g *gate) count(err error, from net.Addr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if errors.Is(err, ErrKey) {
 		g.wrongKeys++
 		g.lastWrong = from
-		return
+	} else {
+		g.strangers++
 	}
-	g.strangers++
 }
 
 // report describes all that may explain missing ranks.

@@ -170,7 +170,8 @@ func (r *root) depart(ev event) *verdict {
 	return nil
 }
 
-func (r *root) missing(who string) *verdict {
+// missing is the verdict that ranks did not come; event says what made rank 0 stop waiting.
+func (r *root) missing(event string) *verdict {
 	v := &verdict{kind: ErrTimeout}
 	gone := ""
 	for rank, p := range r.hub.peers {
@@ -185,7 +186,7 @@ func (r *root) missing(who string) *verdict {
 	var more string
 	more, v.keys = r.gate.report()
 	v.text = fmt.Sprintf("%s: %d of %d ranks came; missing: %s%s%s",
-		who, len(r.came)+1, r.cfg.Size, rankList(v.ranks), gone, more)
+		event, len(r.came)+1, r.cfg.Size, rankList(v.ranks), gone, more)
 	return v
 }
 

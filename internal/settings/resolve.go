@@ -81,7 +81,7 @@ func (s *Settings) setDefaults() {
 	s.Timeout = cmp.Or(s.Timeout, 10*time.Second)
 	s.JoinTimeout = cmp.Or(s.JoinTimeout, time.Minute)
 	if s.Logger == nil {
-		s.Logger = newLogger(defaultLevel, s.Version)
+		s.Logger = newLogger(levels["warn"], s.Version)
 	}
 	s.Logger = s.Logger.With("rank", s.Rank)
 }

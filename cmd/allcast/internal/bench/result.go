@@ -68,9 +68,16 @@ type Times struct {
 func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error) {
 	iters := float64(c.rounds)
 	delta := func(f func(allcast.Stats) uint64) int64 { return int64(f(t.after) - f(t.before)) }
-	sent := float64(delta(func(s allcast.Stats) uint64 { return s.SentBytes }))/iters - b.barrier*c.barriers()
+	sent := float64(delta(func(s allcast.Stats) uint64 { return s.SentBytes }))/iters - b.barrier
+	if c.Check {
+		sent -= b.barrier // once verifies after a second barrier
+	}
 	mcast := float64(delta(func(s allcast.Stats) uint64 { return s.McastBytes })) / iters
-	largest := append([]int64{int64(math.Round(max(0, sent))), int64(math.Round(mcast))}, b.counted(c, t)...)
+	times := t.times
+	if c.Timed() == "leaves" && b.Comm.Rank() == c.Root {
+		times = make([]int64, len(times)) // the largest time counts, so zeros leave the root out
+	}
+	largest := append([]int64{int64(math.Round(max(0, sent))), int64(math.Round(mcast))}, times...)
 	sums := []int64{
 		t.wrong, t.user, t.sys, total(t.times), t.compute, t.both,
 		delta(func(s allcast.Stats) uint64 { return s.DroppedChunks }),
@@ -118,15 +125,6 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 		r.Overlap = &o
 	}
 	return r, nil
-}
-
-// counted returns this rank's times as far as they count. The time of an iteration is the largest of all ranks, so 0
-// leaves a rank out.
-func (b *Bench) counted(c *trial, t *tally) []int64 {
-	if c.Timed() == "leaves" && b.Comm.Rank() == c.Root {
-		return make([]int64, len(t.times))
-	}
-	return t.times
 }
 
 // summarize sorts and summarizes the times of iterations, in ns.

@@ -40,12 +40,20 @@ func (c *Command) job(ranks int) (*job, error) {
 	j := &job{
 		Job: bench.Job{
 			Op: c.Operation, OSU: c.OSU, Check: c.Check == 1, Root: c.Root,
-			Chains: c.chains(ranks), ByRack: c.ChainBy == "rack", Subgroups: min(c.Subgroups, maxSubgroups),
+			Chains: 1, ByRack: c.ChainBy == "rack", Subgroups: min(c.Subgroups, maxSubgroups),
 			InPlace: c.InPlace, Overlap: c.Overlap,
 		},
 		fabricFlags: c.fabricFlags, algos: algos, sizes: []int64{0},
 	}
 	j.Schedule(c.Iters, c.Warmup)
+	if c.Operation == bench.Pair {
+		// All ranks multicast at a time, each at a low rate: a single root would have only a part of its link left for the
+		// reduction, and all other ranks would wait for it.
+		j.Chains = ranks
+	}
+	if c.Chains != nil {
+		j.Chains = *c.Chains
+	}
 	if c.Chunk != nil {
 		j.Chunk = int(*c.Chunk)
 	}
@@ -106,18 +114,6 @@ func (c *fabricFlags) checkDatapath() error {
 			"use --datapath host")
 	}
 	return nil
-}
-
-// chains is the number of ranks that multicast at a time. Next to a Reduce-Scatter all ranks do, each at a low rate: a
-// single root would have only a part of its link left for the reduction, and all other ranks would wait for it.
-func (c *Command) chains(ranks int) int {
-	switch {
-	case c.Chains != nil:
-		return *c.Chains
-	case c.Operation == bench.Pair:
-		return max(1, ranks)
-	}
-	return 1
 }
 
 func (c *Command) checkNumbers() error {
