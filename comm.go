@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/allcast/allcast/internal/engine"
-	"github.com/allcast/allcast/internal/joinhook"
 	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/wire"
@@ -50,7 +49,7 @@ func Join(ctx context.Context, o Options) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := world.Join(ctx, s, joinhook.From(ctx).Of(s.Rank))
+	w, err := world.Join(ctx, s)
 	if err != nil {
 		closeListener(metrics)
 		return nil, fmt.Errorf("allcast: join as rank %d of %d: %w", s.Rank, s.Size, err)

@@ -24,9 +24,6 @@ type build struct {
 
 func (versionCmd) Run(e *cli.Env) error {
 	b := readBuild(debug.ReadBuildInfo())
-	if e.JSON {
-		return e.PrintJSON(b)
-	}
 	revision := ""
 	if b.Revision != "" {
 		revision = " revision " + b.Revision
@@ -34,7 +31,7 @@ func (versionCmd) Run(e *cli.Env) error {
 			revision += " (modified)"
 		}
 	}
-	return e.Print(fmt.Sprintf("allcast %s%s %s %s/%s\n", b.Version, revision, b.Go, b.OS, b.Arch))
+	return e.PrintResult(b, fmt.Sprintf("allcast %s%s %s %s/%s\n", b.Version, revision, b.Go, b.OS, b.Arch))
 }
 
 func readBuild(info *debug.BuildInfo, ok bool) build {

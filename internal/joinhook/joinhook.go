@@ -4,8 +4,6 @@ package joinhook
 import (
 	"context"
 	"net"
-
-	"github.com/allcast/allcast/internal/world"
 )
 
 // Hooks are settings of a Join. All ranks that run in one process may share them.
@@ -26,16 +24,4 @@ func With(ctx context.Context, h Hooks) context.Context { return context.WithVal
 func From(ctx context.Context) Hooks {
 	h, _ := ctx.Value(key{}).(Hooks)
 	return h
-}
-
-// Of returns the hooks of one rank. Only rank 0 uses the listener.
-func (h Hooks) Of(rank int) world.Hooks {
-	var w world.Hooks
-	if rank == 0 {
-		w.Listener = h.Listener
-	}
-	if h.Watch != nil {
-		w.Watch = func(comm uint32, seq uint64, phase string) { h.Watch(rank, comm, seq, phase) }
-	}
-	return w
 }

@@ -1,10 +1,14 @@
+// Package launch runs a program once per rank on this machine. It tells each process its rank, copies its
+// output line by line, ends all processes when one fails, and leaves none behind.
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -55,17 +59,44 @@ func (c *Config) complete() error {
 	if c.Prefix == nil {
 		c.Prefix = func(rank int, _ bool) string { return fmt.Sprintf("[%d] ", rank) }
 	}
-	if c.Stdout == nil {
-		c.Stdout = io.Discard
-	}
-	if c.Stderr == nil {
-		c.Stderr = io.Discard
-	}
-	if c.Notice == 0 {
-		c.Notice = time.Second
-	}
-	if c.Grace == 0 {
-		c.Grace = 3 * time.Second
-	}
+	c.Stdout, c.Stderr = cmp.Or(c.Stdout, io.Discard), cmp.Or(c.Stderr, io.Discard)
+	c.Notice, c.Grace = cmp.Or(c.Notice, time.Second), cmp.Or(c.Grace, 3*time.Second)
 	return nil
+}
+
+// A RankError is the first failure, which ended the job.
+type RankError struct {
+	Rank   int
+	Code   int            // exit status; -1 if a signal ended the process
+	Signal syscall.Signal // that signal
+}
+
+func (e *RankError) Error() string {
+	if e.Code < 0 {
+		return fmt.Sprintf("rank %d was ended by a signal: %v", e.Rank, e.Signal)
+	}
+	return fmt.Sprintf("rank %d exited with status %d", e.Rank, e.Code)
+}
+
+// A StartError says that a rank's program could not be started.
+type StartError struct {
+	Rank int
+	Err  error
+}
+
+func (e *StartError) Error() string { return fmt.Sprintf("rank %d: %v", e.Rank, e.Err) }
+
+// Unwrap returns why.
+func (e *StartError) Unwrap() error { return e.Err }
+
+// failure describes how a process failed; nil if it did not.
+func failure(rank int, s *os.ProcessState) *RankError {
+	if s.Success() {
+		return nil
+	}
+	e := &RankError{Rank: rank, Code: s.ExitCode()}
+	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		e.Signal = w.Signal()
+	}
+	return e
 }

@@ -3,9 +3,9 @@
 package launch
 
 import (
-	"crypto/rand"
+	crand "crypto/rand"
 	"fmt"
-	"math/big"
+	"math/rand/v2"
 	"net"
 	"runtime"
 	"slices"
@@ -20,19 +20,18 @@ const host = "127.0.0.1"
 // environment returns a function that makes the environment of a rank. All ranks share a port and a
 // fresh key.
 func (c *Config) environment() (of func(rank int) []string, err error) {
-	port, err := freePort()
+	addr, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
 	key := make([]byte, 32)
-	_, _ = rand.Read(key) // it never fails
+	_, _ = crand.Read(key) // never fails
 	env := slices.Clone(c.Env)
 	if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOMAXPROCS=") }) {
 		// A Go program that assumes it has all processors wakes threads on all of them, which only delays
 		// the other ranks.
 		env = append(env, "GOMAXPROCS="+strconv.Itoa(max(1, c.Procs, runtime.NumCPU()/c.Ranks)))
 	}
-	addr := net.JoinHostPort(host, strconv.Itoa(port))
 	return func(rank int) []string {
 		j := settings.Job{Rank: rank, Size: c.Ranks, LocalRank: rank, LocalSize: c.Ranks, Addr: addr}
 		return j.Environ(env, key)
@@ -47,26 +46,16 @@ const (
 	lastPort  = 32000
 )
 
-// freePort finds a port on which no process listens.
-func freePort() (int, error) {
+// freeAddr finds an address on which no process listens.
+func freeAddr() (string, error) {
 	var last error
 	for range 100 {
-		n, err := rand.Int(rand.Reader, big.NewInt(lastPort-firstPort))
-		if err != nil {
-			return 0, err
+		addr := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort)))
+		l, err := net.Listen("tcp", addr)
+		if err == nil {
+			return addr, l.Close()
 		}
-		port := firstPort + int(n.Int64())
-		if last = free(port); last == nil {
-			return port, nil
-		}
+		last = err
 	}
-	return 0, fmt.Errorf("no free port on %s: %w", host, last)
-}
-
-func free(port int) error {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-	if err != nil {
-		return err
-	}
-	return l.Close()
+	return "", fmt.Errorf("no free port on %s: %w", host, last)
 }

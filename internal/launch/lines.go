@@ -3,8 +3,7 @@
 package launch
 
 import (
-	"bufio"
-	"errors"
+	"bytes"
 	"io"
 	"sync"
 )
@@ -12,43 +11,48 @@ import (
 // maxLine limits the length of a line. It bounds the memory for a program that writes no line feeds.
 const maxLine = 1 << 20
 
-// output serializes the lines of all ranks.
-type output struct {
-	mu sync.Mutex
+// lines passes on the whole lines of one stream of a rank, each with a prefix and by one Write. It never fails: after a
+// write error it discards, so that the program does not block.
+type lines struct {
+	mu     *sync.Mutex // held while a line is written; shared by all ranks
+	to     io.Writer
+	prefix int    // length of the prefix
+	line   []byte // prefix, and the line so far
+	broken bool   // a write failed
 }
 
-// copyLines copies lines until the end, and completes the last one with a line feed. It keeps reading
-// after a write error, so that the program does not block.
-func (o *output) copyLines(w io.Writer, r io.Reader, prefix string) {
-	in := bufio.NewReaderSize(r, 64<<10)
-	line := []byte(prefix)
-	broken := false
-	put := func() {
-		if !broken {
-			o.mu.Lock()
-			_, err := w.Write(line)
-			o.mu.Unlock()
-			broken = err != nil
-		}
-		line = line[:len(prefix)]
-	}
-	for {
-		part, err := in.ReadSlice('\n')
-		line = append(line, part...)
+func newLines(mu *sync.Mutex, to io.Writer, prefix string) lines {
+	return lines{mu: mu, to: to, prefix: len(prefix), line: []byte(prefix)}
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(b []byte) (int, error) {
+	for part := range bytes.Lines(b) {
+		l.line = append(l.line, part...)
 		switch {
-		case err == nil:
-			put()
-		case errors.Is(err, bufio.ErrBufferFull):
-			if len(line) >= maxLine {
-				line = append(line, '\n')
-				put()
-			}
-		default:
-			if len(line) > len(prefix) {
-				line = append(line, '\n')
-				put()
-			}
-			return
+		case part[len(part)-1] == '\n':
+			l.flush()
+		case len(l.line) >= maxLine:
+			l.end()
 		}
 	}
+	return len(b), nil
+}
+
+// end completes a line that has no line feed.
+func (l *lines) end() {
+	if len(l.line) > l.prefix {
+		l.line = append(l.line, '\n')
+		l.flush()
+	}
+}
+
+func (l *lines) flush() {
+	if !l.broken {
+		l.mu.Lock()
+		_, err := l.to.Write(l.line)
+		l.mu.Unlock()
+		l.broken = err != nil
+	}
+	l.line = l.line[:l.prefix]
 }

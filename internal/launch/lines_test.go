@@ -13,11 +13,18 @@ import (
 	"testing/iotest"
 )
 
+// copyLines passes on everything that r has, as a rank's output.
+func copyLines(mu *sync.Mutex, w io.Writer, r io.Reader, prefix string) {
+	l := newLines(mu, w, prefix)
+	_, _ = io.Copy(&l, r) // l never fails
+	l.end()
+}
+
 // Lines of concurrent ranks are not interleaved, and the lines of each rank keep their order.
 func TestLinesAreWhole(t *testing.T) {
 	const ranks, lines = 8, 200
 	var (
-		o   output
+		mu  sync.Mutex
 		out bytes.Buffer
 		wg  sync.WaitGroup
 	)
@@ -27,7 +34,7 @@ func TestLinesAreWhole(t *testing.T) {
 			fmt.Fprintf(&in, "%d %s\n", i, strings.Repeat("x", i*n))
 		}
 		wg.Go(func() {
-			o.copyLines(&out, iotest.OneByteReader(strings.NewReader(in.String())), fmt.Sprintf("[%d] ", n))
+			copyLines(&mu, &out, iotest.OneByteReader(strings.NewReader(in.String())), fmt.Sprintf("[%d] ", n))
 		})
 	}
 	wg.Wait()
@@ -49,9 +56,9 @@ func TestLinesAreWhole(t *testing.T) {
 }
 
 func TestEndlessLine(t *testing.T) {
-	var o output
+	var mu sync.Mutex
 	var out bytes.Buffer
-	o.copyLines(&out, io.LimitReader(zeros{}, 5<<20/2), "> ")
+	copyLines(&mu, &out, io.LimitReader(zeros{}, 5<<20/2), "> ")
 	for l := range strings.Lines(out.String()) {
 		if !strings.HasPrefix(l, "> ") || !strings.HasSuffix(l, "\n") || len(l) > maxLine+1<<17 {
 			t.Errorf("a line of %d bytes, or without prefix or line feed", len(l))
@@ -64,10 +71,10 @@ func TestEndlessLine(t *testing.T) {
 
 // A write error does not block the program.
 func TestBrokenOutput(t *testing.T) {
-	var o output
+	var mu sync.Mutex
 	in := strings.NewReader("a\nb\nc")
 	w := &brokenWriter{}
-	o.copyLines(w, in, "")
+	copyLines(&mu, w, in, "")
 	if in.Len() != 0 || w.calls != 1 {
 		t.Errorf("%d bytes unread, %d writes", in.Len(), w.calls)
 	}

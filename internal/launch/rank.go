@@ -3,7 +3,6 @@
 package launch
 
 import (
-	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -16,71 +15,35 @@ const drain = 500 * time.Millisecond
 
 // rank is one process and the group it leads.
 type rank struct {
-	n   int
-	cmd *exec.Cmd
+	n              int
+	cmd            *exec.Cmd
+	stdout, stderr lines
 
 	mu    sync.Mutex
 	alive bool // not reaped, so that its process id is still its own
-
-	pipes   []*os.File // read ends
-	readers sync.WaitGroup
 }
 
 // start starts a rank's process. The calling thread must outlive the process.
 func (j *job) start(n int, env []string) (*rank, error) {
-	r := &rank{n: n, cmd: exec.Command(j.cfg.Command[0], j.cfg.Command[1:]...)}
-	r.cmd.Env = env
-	r.cmd.Dir = j.cfg.Dir
+	r := &rank{
+		n: n, cmd: exec.Command(j.cfg.Command[0], j.cfg.Command[1:]...), alive: true,
+		stdout: newLines(&j.out, j.cfg.Stdout, j.cfg.Prefix(n, false)),
+		stderr: newLines(&j.out, j.cfg.Stderr, j.cfg.Prefix(n, true)),
+	}
+	r.cmd.Env, r.cmd.Dir = env, j.cfg.Dir
+	r.cmd.Stdout, r.cmd.Stderr, r.cmd.WaitDelay = &r.stdout, &r.stderr, drain
 	// The rank leads a process group, so that Run can also end the processes that it starts. The group is
 	// in the background of the terminal and cannot read from it; several ranks could not share it anyway.
 	r.cmd.SysProcAttr = attributes()
-	var theirs []*os.File
-	defer func() {
-		for _, f := range theirs {
-			_ = f.Close()
-		}
-	}()
-	for _, stderr := range []bool{false, true} {
-		ours, their, err := os.Pipe()
-		if err != nil {
-			r.closePipes()
-			return nil, err
-		}
-		r.pipes, theirs = append(r.pipes, ours), append(theirs, their)
-		w := j.cfg.Stdout
-		if stderr {
-			w, r.cmd.Stderr = j.cfg.Stderr, their
-		} else {
-			r.cmd.Stdout = their
-		}
-		r.readers.Go(func() { j.out.copyLines(w, ours, j.cfg.Prefix(n, stderr)) })
-	}
-	if err := r.cmd.Start(); err != nil {
-		r.closePipes()
-		return nil, err
-	}
-	r.alive = true
-	return r, nil
-}
-
-func (r *rank) closePipes() {
-	for _, p := range r.pipes {
-		_ = p.Close()
-	}
+	return r, r.cmd.Start()
 }
 
 // wait returns once the process has ended, the rest of its group has been killed, and its output has been
 // copied.
 func (r *rank) wait() *RankError {
 	r.reap()
-	read := make(chan struct{})
-	go func() { r.readers.Wait(); close(read) }()
-	select {
-	case <-read:
-	case <-time.After(drain):
-	}
-	r.closePipes()
-	<-read
+	r.stdout.end()
+	r.stderr.end()
 	return failure(r.n, r.cmd.ProcessState)
 }
 

@@ -6,7 +6,9 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -14,7 +16,7 @@ import (
 // job is a Run under way.
 type job struct {
 	cfg    Config
-	out    output
+	out    sync.Mutex // held while a line is written
 	ranks  []*rank
 	first  *RankError // failure that ended the job
 	stage  stage
@@ -152,4 +154,20 @@ func (j *job) all(s syscall.Signal) {
 	for _, r := range j.ranks {
 		r.signal(s)
 	}
+}
+
+// Notify returns a channel for Config.Signals with the signals that concern a job, and a function that
+// stops the delivery.
+func Notify() (signals <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 16)
+	for _, s := range []os.Signal{
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP, syscall.SIGCONT,
+	} {
+		// A signal that is ignored, as under nohup, stays ignored.
+		if !signal.Ignored(s) {
+			signal.Notify(c, s)
+		}
+	}
+	return c, func() { signal.Stop(c) }
 }

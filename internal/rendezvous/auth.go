@@ -16,10 +16,9 @@ import (
 //	rank k -> 0   proof
 //
 // A preamble holds the magic, flags and a nonce. The flags say whether the sender has a key and whether it
-// seals the rest. A proof is an HMAC over both preambles. Its label differs by direction, so that nobody
-// can reflect a proof to its sender. Without a key, proofs are zero. If both sides want to seal, all bytes
-// after the proofs are sealed (sealed.go). If only one side does, rank 0 sends the verdict in the clear, and
-// nothing else.
+// seals the rest. A proof is an HMAC over both preambles. Its label differs by direction, so an attacker cannot
+// reflect a proof to its sender. Without a key, proofs are zero. If both sides want to seal, all bytes after the
+// proofs are sealed (sealed.go). If only one side does, rank 0 sends the verdict in the clear, and nothing else.
 const (
 	nonceSize    = 32
 	proofSize    = sha256.Size
@@ -59,14 +58,16 @@ func newPreamble(key []byte, secure bool) (p preamble) {
 	return p
 }
 
-// mode reports whether the sender has a key and whether it seals. An error means that the sender is not a
-// rank.
-func (p *preamble) mode() (keyed, secure bool, err error) {
-	mode := p[len(magic)]
-	if string(p[:len(magic)]) != magic || mode > modeKeyed|modeSecure {
-		return false, false, errStranger
+func (p *preamble) keyed() bool { return p[len(magic)]&modeKeyed != 0 }
+func (p *preamble) seals() bool { return p[len(magic)]&modeSecure != 0 }
+
+// readPreamble returns errStranger if the sender is not a rank.
+func readPreamble(c io.Reader) (p preamble, err error) {
+	_, err = io.ReadFull(c, p[:])
+	if err == nil && (string(p[:len(magic)]) != magic || p[len(magic)] > modeKeyed|modeSecure) {
+		err = errStranger
 	}
-	return mode&modeKeyed != 0, mode&modeSecure != 0, nil
+	return p, err
 }
 
 func proof(key []byte, label string, rank, root *preamble) (sum [proofSize]byte) {
@@ -85,31 +86,22 @@ func proof(key []byte, label string, rank, root *preamble) (sum [proofSize]byte)
 // errors mean that the connection broke.
 func authRoot(c io.ReadWriter, key []byte, secure bool) (link, error) {
 	mine := newPreamble(key, secure)
-	var theirs preamble
-	if _, err := io.ReadFull(c, theirs[:]); err != nil {
-		return link{}, err
-	}
-	keyed, _, err := theirs.mode()
+	theirs, err := readPreamble(c)
 	if err != nil {
 		return link{}, err
 	}
-	same := keyed == (key != nil)
-	var sum [proofSize]byte
+	same := theirs.keyed() == (key != nil)
+	var sum, answer [proofSize]byte
 	if same {
 		sum = proof(key, proofOfRoot, &theirs, &mine)
 	}
-	if _, err := c.Write(append(mine[:], sum[:]...)); err != nil {
+	if _, err = c.Write(append(mine[:], sum[:]...)); err == nil && same {
+		_, err = io.ReadFull(c, answer[:])
+	}
+	if err != nil {
 		return link{}, err
 	}
-	if !same {
-		return link{}, errTheirKey
-	}
-	var answer [proofSize]byte
-	if _, err := io.ReadFull(c, answer[:]); err != nil {
-		return link{}, err
-	}
-	want := proof(key, proofOfRank, &theirs, &mine)
-	if !hmac.Equal(answer[:], want[:]) {
+	if want := proof(key, proofOfRank, &theirs, &mine); !same || !hmac.Equal(answer[:], want[:]) {
 		return link{}, errTheirKey
 	}
 	return newLink(key, &theirs, &mine, true), nil
@@ -121,26 +113,21 @@ func authRank(c io.ReadWriter, key []byte, secure bool) (link, error) {
 	if _, err := c.Write(mine[:]); err != nil {
 		return link{}, err
 	}
-	var theirs preamble
-	if _, err := io.ReadFull(c, theirs[:]); err != nil {
-		return link{}, err
+	var sum [proofSize]byte
+	theirs, err := readPreamble(c)
+	if err == nil {
+		_, err = io.ReadFull(c, sum[:])
 	}
-	keyed, _, err := theirs.mode()
 	if err != nil {
 		return link{}, err
 	}
-	var sum [proofSize]byte
-	if _, err := io.ReadFull(c, sum[:]); err != nil {
-		return link{}, err
-	}
-	switch {
-	case keyed && key == nil:
-		return link{}, fmt.Errorf("%w: rank 0 has one, this rank has none; %s", ErrKey, sameKey)
-	case !keyed && key != nil:
-		return link{}, fmt.Errorf("%w: this rank has one, rank 0 has none; %s", ErrKey, sameKey)
-	}
 	want := proof(key, proofOfRoot, &mine, &theirs)
-	if !hmac.Equal(sum[:], want[:]) {
+	switch {
+	case theirs.keyed() && key == nil:
+		return link{}, fmt.Errorf("%w: rank 0 has one, this rank has none; %s", ErrKey, sameKey)
+	case !theirs.keyed() && key != nil:
+		return link{}, fmt.Errorf("%w: this rank has one, rank 0 has none; %s", ErrKey, sameKey)
+	case !hmac.Equal(sum[:], want[:]):
 		// A wrong proof tells rank 0 why this rank leaves; a closed connection would not.
 		_, _ = c.Write(make([]byte, proofSize))
 		return link{}, fmt.Errorf("%w: this rank and rank 0 have different keys; %s", ErrKey, sameKey)

@@ -18,60 +18,43 @@ const (
 // joinRank tries to reach rank 0 until it does, and then waits for the verdict.
 func joinRank(ctx context.Context, cfg Config) (*Session, error) {
 	start := time.Now()
-	expired := cfg.expired
-	if expired == nil {
-		timer := time.NewTimer(cfg.JoinTimeout)
-		defer timer.Stop()
-		expired = timer.C
-	}
 	seek, cancel := context.WithTimeout(ctx, cfg.JoinTimeout)
 	defer cancel()
 
 	var last error // most informative error of an attempt so far
 	for wait := firstWait; ; wait = min(2*wait, longWait) {
 		l, err := dialRoot(seek, cfg)
-		if err == nil {
-			s, again, err := l.await(ctx, cfg, expired)
+		switch {
+		case err == nil:
+			s, again, err := l.await(ctx, cfg)
 			if err == nil || !again {
 				return s, err
 			}
 			last = err
-		} else {
-			if errors.Is(err, ErrKey) {
-				return nil, fmt.Errorf("rendezvous: rank %d at rank 0's address %s: %w", cfg.Rank, cfg.Addr, err)
-			}
-			if last == nil || seek.Err() == nil {
-				last = err
-			}
+		case errors.Is(err, ErrKey):
+			return nil, fmt.Errorf("rendezvous: rank %d at rank 0's address %s: %w", cfg.Rank, cfg.Addr, err)
+		case last == nil || seek.Err() == nil:
+			last = err
 		}
-		// Jitter keeps ranks that started together from dialing in step.
-		pause := time.NewTimer(wait/2 + rand.N(wait))
 		select {
-		case <-pause.C:
+		case <-time.After(wait/2 + rand.N(wait)): // jitter keeps ranks that started together from dialing in step
 		case <-seek.Done():
-			pause.Stop()
 			since := start.Format("15:04:05")
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("rendezvous: rank %d, trying to reach rank 0 at %s since %s: %w (last: %w)",
 					cfg.Rank, cfg.Addr, since, context.Cause(ctx), last)
 			}
-			return nil, lostAt(cfg, since, last)
+			e := lostRoot(last, "rank %d could not reach rank 0 at %s, tried since %s for %v: %v",
+				cfg.Rank, cfg.Addr, since, forPeople(cfg.JoinTimeout), last)
+			e.causes = append(e.causes, ErrTimeout)
+			return nil, e
 		}
-	}
-}
-
-func lostAt(cfg Config, since string, last error) error {
-	return &RankError{
-		Rank: 0,
-		text: fmt.Sprintf("rank %d could not reach rank 0 at %s, tried since %s for %v: %v",
-			cfg.Rank, cfg.Addr, since, forPeople(cfg.JoinTimeout), last),
-		causes: []error{ErrTimeout, ErrLost, last},
 	}
 }
 
 // dialRoot connects to rank 0 and says hello.
 func dialRoot(ctx context.Context, cfg Config) (*leaf, error) {
-	d := net.Dialer{Timeout: dialTime}
+	d := net.Dialer{Timeout: dialTime, KeepAliveConfig: keepAlive}
 	conn, err := d.DialContext(ctx, "tcp", cfg.Addr)
 	if err != nil {
 		return nil, err
@@ -90,7 +73,6 @@ func greetRoot(ctx context.Context, cfg Config, conn net.Conn) (net.Conn, bool, 
 	if conn.LocalAddr().String() == conn.RemoteAddr().String() {
 		return nil, false, errors.New("no process listens there yet")
 	}
-	tune(conn)
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return nil, false, err
 	}
@@ -115,7 +97,7 @@ func greetRoot(ctx context.Context, cfg Config, conn net.Conn) (net.Conn, bool, 
 }
 
 // await waits for rank 0's verdict. again means that the connection ended without one.
-func (l *leaf) await(ctx context.Context, cfg Config, expired <-chan time.Time) (s *Session, again bool, err error) {
+func (l *leaf) await(ctx context.Context, cfg Config) (s *Session, again bool, err error) {
 	select {
 	case f := <-l.frames:
 		// A rank that seals accepts no seed in the clear.
@@ -130,13 +112,11 @@ func (l *leaf) await(ctx context.Context, cfg Config, expired <-chan time.Time) 
 		l.leave(leaveFrame(reasonOf(ctx)))
 		return nil, false, fmt.Errorf("rendezvous: rank %d, waiting for all ranks at rank 0's address %s: %w",
 			cfg.Rank, cfg.Addr, context.Cause(ctx))
-	case <-expired:
+	case <-cfg.expired:
 	}
 	// Rank 0 knows which ranks are missing, and now tells all.
 	_ = l.conn.SetWriteDeadline(time.Now().Add(cfg.grace))
 	_, _ = l.conn.Write(leaveFrame(leftDeadline))
-	timer := time.NewTimer(cfg.grace)
-	defer timer.Stop()
 	select {
 	case <-l.dead:
 		if l.told {
@@ -144,7 +124,7 @@ func (l *leaf) await(ctx context.Context, cfg Config, expired <-chan time.Time) 
 		}
 	case <-l.frames: // all ranks came at this moment, but rank 0 knows that this one leaves
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(cfg.grace):
 	}
 	l.leave(nil)
 	return nil, false, fmt.Errorf("rendezvous: rank %d reached rank 0 at %s, but not all ranks came in %v: %w",

@@ -21,50 +21,25 @@ var (
 	ErrProtocol  = errors.New("malformed message")
 )
 
-// A MissingError names the ranks that did not come. It is an ErrTimeout, and also an ErrKey if rank 0 has
-// refused connections for their key.
-type MissingError struct {
-	Size    int   // of the world
-	Missing []int // ascending
+// An Error says why a Join or an Exchange failed, with the same text on all ranks that rank 0 could tell. Ranks
+// that did not come in time make it an ErrTimeout, and also an ErrKey if rank 0 has refused connections for
+// their key. A rank that failed makes it an ErrLost. Ranks that contradict each other make it an ErrVersion,
+// ErrProgram, ErrDuplicate, ErrSize or ErrSecure.
+type Error struct {
+	Ranks []int // ranks to blame, by their own numbers
 
 	text   string
 	causes []error
 }
 
-func (e *MissingError) Error() string { return "rendezvous: " + e.text }
+func (e *Error) Error() string { return "rendezvous: " + e.text }
 
-// Unwrap returns ErrTimeout and all other known causes.
-func (e *MissingError) Unwrap() []error { return e.causes }
-
-// A ConflictError says that ranks contradict each other. It is an ErrVersion, ErrProgram, ErrDuplicate,
-// ErrSize or ErrSecure.
-type ConflictError struct {
-	Ranks []int // ranks that contradict each other, by their own numbers
-
-	text  string
-	cause error
-}
-
-func (e *ConflictError) Error() string { return "rendezvous: " + e.text }
-
-func (e *ConflictError) Unwrap() error { return e.cause }
-
-// A RankError names the rank that ended a Join or an Exchange. It is an ErrLost.
-type RankError struct {
-	Rank int
-
-	text   string
-	causes []error
-}
-
-func (e *RankError) Error() string { return "rendezvous: " + e.text }
-
-// Unwrap returns ErrLost and, on the rank that saw it, the cause.
-func (e *RankError) Unwrap() []error { return e.causes }
+// Unwrap returns the kinds and, on the rank that saw it, the cause.
+func (e *Error) Unwrap() []error { return e.causes }
 
 // lostRoot is the error of a rank that lost rank 0 without a verdict.
-func lostRoot(cause error, format string, args ...any) *RankError {
-	e := &RankError{Rank: 0, text: fmt.Sprintf(format, args...), causes: []error{ErrLost}}
+func lostRoot(cause error, format string, args ...any) *Error {
+	e := &Error{Ranks: []int{0}, text: fmt.Sprintf(format, args...), causes: []error{ErrLost}}
 	if cause != nil {
 		e.causes = append(e.causes, cause)
 	}
@@ -74,28 +49,21 @@ func lostRoot(cause error, format string, args ...any) *RankError {
 // rankList formats ascending ranks for a message: 3, 5-9.
 func rankList(ranks []int) string {
 	const maxRuns = 16
-	var b strings.Builder
-	runs := 0
-	for i := 0; i < len(ranks); runs++ {
-		j := i + 1
-		for j < len(ranks) && ranks[j] == ranks[j-1]+1 {
-			j++
+	var runs []string
+	for i, j := 0, 0; i < len(ranks); i = j {
+		for j = i + 1; j < len(ranks) && ranks[j] == ranks[j-1]+1; j++ {
 		}
-		if runs > 0 {
-			b.WriteString(", ")
-		}
-		if runs == maxRuns {
-			fmt.Fprintf(&b, "... (%d in all)", len(ranks))
-			break
-		}
-		b.WriteString(strconv.Itoa(ranks[i]))
+		run := strconv.Itoa(ranks[i])
 		switch {
 		case j-i == 2:
-			b.WriteString(", " + strconv.Itoa(ranks[j-1]))
+			run += ", " + strconv.Itoa(ranks[j-1])
 		case j-i > 2:
-			b.WriteString("-" + strconv.Itoa(ranks[j-1]))
+			run += "-" + strconv.Itoa(ranks[j-1])
 		}
-		i = j
+		runs = append(runs, run)
 	}
-	return b.String()
+	if len(runs) > maxRuns {
+		runs = append(runs[:maxRuns], fmt.Sprintf("... (%d in all)", len(ranks)))
+	}
+	return strings.Join(runs, ", ")
 }

@@ -1,10 +1,11 @@
 package rendezvous
 
 import (
-	"container/list"
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -22,94 +23,95 @@ type arrival struct {
 
 // gate accepts and authenticates connections on rank 0.
 type gate struct {
-	doors    doors
-	key      []byte
-	secure   bool
-	arrivals chan arrival
-	done     chan struct{}
-	wg       sync.WaitGroup
+	listeners []net.Listener
+	note      string // hint for the error if ranks are missing
+	cfg       *Config
+	arrivals  chan arrival
+	done      chan struct{}
+	wg        sync.WaitGroup
 
 	mu        sync.Mutex
-	pending   list.List // of net.Conn, oldest first
+	pending   []net.Conn // oldest first
 	closed    bool
 	strangers int
 	wrongKeys int
 	lastWrong net.Addr
 }
 
-func newGate(d doors, cfg *Config) *gate {
-	g := &gate{doors: d, key: cfg.Key, secure: cfg.Secure, arrivals: make(chan arrival), done: make(chan struct{})}
-	for _, l := range d.listeners {
+func newGate(ctx context.Context, cfg *Config) (*gate, error) {
+	g := &gate{cfg: cfg, arrivals: make(chan arrival), done: make(chan struct{})}
+	var err error
+	if g.listeners, g.note, err = open(ctx, *cfg); err != nil {
+		return nil, err
+	}
+	for _, l := range g.listeners {
 		g.wg.Go(func() { g.accept(l) })
 	}
-	return g
+	return g, nil
 }
 
 func (g *gate) accept(l net.Listener) {
 	for {
 		conn, err := l.Accept()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
 			// The process is out of descriptors, or the peer left while in the backlog.
+			g.mu.Lock()
 			g.evict()
+			g.mu.Unlock()
 			select {
 			case <-time.After(10 * time.Millisecond):
-				continue
 			case <-g.done:
 				return
 			}
-		}
-		e := g.enter(conn)
-		if e == nil {
+		case !g.enter(conn):
 			_ = conn.Close()
 			return
+		default:
+			g.wg.Go(func() { g.receive(conn) })
 		}
-		g.wg.Go(func() { g.receive(e, conn) })
 	}
 }
 
-func (g *gate) enter(conn net.Conn) *list.Element {
+// enter makes a connection pending; it returns false once the gate is closed.
+func (g *gate) enter(conn net.Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return nil
-	}
-	if g.pending.Len() >= maxPending {
-		g.evictLocked()
-	}
-	return g.pending.PushBack(conn)
-}
-
-func (g *gate) evict() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.evictLocked()
-}
-
-func (g *gate) evictLocked() {
-	if e := g.pending.Front(); e != nil {
-		g.strangers++
-		_ = g.pending.Remove(e).(net.Conn).Close()
-		e.Value = nil
-	}
-}
-
-// leave removes a connection from the list; it returns false if the gate has evicted it.
-func (g *gate) leave(e *list.Element) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if e.Value == nil {
 		return false
 	}
-	g.pending.Remove(e)
+	if len(g.pending) >= maxPending {
+		g.evict()
+	}
+	g.pending = append(g.pending, conn)
 	return true
 }
 
-func (g *gate) receive(e *list.Element, conn net.Conn) {
+// evict closes the oldest pending connection. The caller holds mu.
+func (g *gate) evict() {
+	if len(g.pending) > 0 {
+		g.strangers++
+		_ = g.pending[0].Close()
+		g.pending = slices.Delete(g.pending, 0, 1)
+	}
+}
+
+// leave ends that a connection is pending; it returns false if the gate has evicted it.
+func (g *gate) leave(conn net.Conn) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.Index(g.pending, conn)
+	if i >= 0 {
+		g.pending = slices.Delete(g.pending, i, i+1)
+	}
+	return i >= 0
+}
+
+func (g *gate) receive(conn net.Conn) {
 	a, err := g.greet(conn)
-	if !g.leave(e) {
+	if !g.leave(conn) {
 		return
 	}
 	if err != nil {
@@ -125,16 +127,15 @@ func (g *gate) receive(e *list.Element, conn net.Conn) {
 }
 
 func (g *gate) greet(conn net.Conn) (arrival, error) {
-	tune(conn)
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return arrival{}, err
 	}
-	l, err := authRoot(conn, g.key, g.secure)
+	l, err := authRoot(conn, g.cfg.Key, g.cfg.Secure)
 	if err != nil {
 		return arrival{}, err
 	}
 	conn = l.wrap(conn)
-	f, err := readFrame(conn, helloLimits())
+	f, err := readFrame(conn, helloLimits)
 	if err != nil {
 		return arrival{}, err
 	}
@@ -145,15 +146,16 @@ func (g *gate) greet(conn net.Conn) (arrival, error) {
 	return arrival{conn, h, l.secure}, conn.SetDeadline(time.Time{})
 }
 
+// count notes a connection that did not become an arrival.
 func (g *gate) count(err error, from net.Addr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if errors.Is(err, ErrKey) {
 		g.wrongKeys++
 		g.lastWrong = from
-		return
+	} else {
+		g.strangers++
 	}
-	g.strangers++
 }
 
 // report describes all that may explain missing ranks.
@@ -167,19 +169,19 @@ func (g *gate) report() (text string, keys bool) {
 	if g.strangers > 0 {
 		text += fmt.Sprintf("; other connections that were not from ranks: %d", g.strangers)
 	}
-	if g.doors.note != "" {
-		text += "; " + g.doors.note
+	if g.note != "" {
+		text += "; " + g.note
 	}
 	return text, g.wrongKeys > 0
 }
 
 func (g *gate) close() {
 	close(g.done)
-	g.doors.close()
+	closeAll(g.listeners)
 	g.mu.Lock()
 	g.closed = true
-	for g.pending.Len() > 0 {
-		g.evictLocked()
+	for len(g.pending) > 0 {
+		g.evict()
 	}
 	g.mu.Unlock()
 	g.wg.Wait()

@@ -33,7 +33,7 @@ func (h *hub) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, 
 		have++
 	}
 	f := allFrame(seq, blobs)
-	if v := h.deliver(ctx, f, seq); v != nil {
+	if v := h.deliver(ctx, f, fmt.Sprintf("exchange %d: ", seq)); v != nil {
 		if ctx.Err() != nil { // the peers are not to blame
 			v = h.gaveUp(0, reasonOf(ctx), given, seq)
 		}
@@ -66,27 +66,24 @@ func (h *hub) next(ctx context.Context) (event, error) {
 
 // take returns the blob of an event, or a verdict if the event has none.
 func (h *hub) take(ev event, seq uint32, given []bool) ([]byte, *verdict) {
-	p := ev.peer
-	v := &verdict{kind: verdictLost, size: h.size, ranks: []int{p.rank}}
+	p, err := ev.peer, ev.err
+	var blob []byte
 	switch {
-	case ev.err != nil:
-		v.text = fmt.Sprintf("exchange %d: %s", seq, ended(p, ev.err))
-		return nil, v
+	case err != nil:
 	case ev.frame.typ == frameLeave:
-		why, err := decodeLeave(ev.frame.payload)
-		if err != nil {
-			v.text = fmt.Sprintf("exchange %d: %s", seq, ended(p, err))
-			return nil, v
+		var why reason
+		if why, err = decodeLeave(ev.frame.payload); err == nil {
+			return nil, h.gaveUp(p.rank, why, given, seq)
 		}
-		return nil, h.gaveUp(p.rank, why, given, seq)
-	}
-	n, blob, err := decodeBlob(ev.frame.payload)
-	if err == nil && (n != seq || given[p.rank]) {
-		err = fmt.Errorf("%w: exchange %d of this rank meets exchange %d", ErrProtocol, seq, n)
+	default:
+		var n uint32
+		n, blob, err = decodeBlob(ev.frame.payload)
+		if err == nil && (n != seq || given[p.rank]) {
+			err = fmt.Errorf("%w: exchange %d of this rank meets exchange %d", ErrProtocol, seq, n)
+		}
 	}
 	if err != nil {
-		v.text = fmt.Sprintf("exchange %d: %s", seq, ended(p, err))
-		return nil, v
+		return nil, lost(p, fmt.Sprintf("exchange %d: ", seq), err)
 	}
 	return blob, nil
 }
@@ -94,8 +91,7 @@ func (h *hub) take(ev event, seq uint32, given []bool) ([]byte, *verdict) {
 // gaveUp is the verdict when a rank leaves. It blames that rank, or the late ranks if their delay made it
 // leave.
 func (h *hub) gaveUp(rank int, why reason, given []bool, seq uint32) *verdict {
-	v := &verdict{kind: verdictLost, size: h.size, ranks: []int{rank}}
-	v.text = fmt.Sprintf("exchange %d: rank %d %v", seq, rank, why)
+	v := &verdict{kind: ErrLost, ranks: []int{rank}, text: fmt.Sprintf("exchange %d: rank %d %v", seq, rank, why)}
 	var late []int
 	for r, ok := range given {
 		if !ok {
@@ -105,13 +101,14 @@ func (h *hub) gaveUp(rank int, why reason, given []bool, seq uint32) *verdict {
 	if why != leftDeadline || !given[rank] || late == nil {
 		return v
 	}
-	v.kind, v.ranks = verdictMissing, late
+	v.kind, v.ranks = ErrTimeout, late
 	v.text += fmt.Sprintf(": %d of %d ranks came; missing: %s", h.size-len(v.ranks), h.size, rankList(v.ranks))
 	return v
 }
 
-// deliver writes f to all peers concurrently, so that a slow peer delays only itself.
-func (h *hub) deliver(ctx context.Context, f []byte, seq uint32) *verdict {
+// deliver writes f to all peers concurrently, so that a slow peer delays only itself. The text of the verdict
+// begins with when.
+func (h *hub) deliver(ctx context.Context, f []byte, when string) *verdict {
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
@@ -124,8 +121,7 @@ func (h *hub) deliver(ctx context.Context, f []byte, seq uint32) *verdict {
 				mu.Lock()
 				defer mu.Unlock()
 				if first == nil {
-					text := fmt.Sprintf("exchange %d: %s", seq, ended(p, err))
-					first = &verdict{kind: verdictLost, size: h.size, ranks: []int{p.rank}, text: text}
+					first = lost(p, when, err)
 				}
 			}
 		})
@@ -135,6 +131,7 @@ func (h *hub) deliver(ctx context.Context, f []byte, seq uint32) *verdict {
 }
 
 func (h *hub) fail(v *verdict) error {
+	v.size = h.size
 	h.farewell(v.frame())
 	return v.err()
 }

@@ -3,7 +3,9 @@ package rendezvous
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -103,6 +105,12 @@ func exchange(ctx context.Context, js []joined) []error {
 	}
 	wg.Wait()
 	return errs
+}
+
+// blames reports whether err is of a kind and blames exactly these ranks.
+func blames(err, kind error, ranks ...int) bool {
+	var e *Error
+	return errors.As(err, &e) && errors.Is(err, kind) && slices.Equal(e.Ranks, ranks)
 }
 
 func testKey(b byte) []byte { return bytes.Repeat([]byte{b}, 16) }

@@ -42,11 +42,8 @@ type hub struct {
 
 func newHub(cfg Config) *hub {
 	return &hub{
-		size:   cfg.Size,
-		grace:  cfg.grace,
-		peers:  make([]*peer, cfg.Size),
-		events: make(chan event, cfg.Size),
-		done:   make(chan struct{}),
+		size: cfg.Size, grace: cfg.grace, peers: make([]*peer, cfg.Size),
+		events: make(chan event, cfg.Size), done: make(chan struct{}),
 	}
 }
 
@@ -57,9 +54,8 @@ func (h *hub) add(a arrival) *peer {
 }
 
 func (h *hub) read(p *peer) {
-	lim := fromRank()
 	for {
-		f, err := readFrame(p.conn, lim)
+		f, err := readFrame(p.conn, fromRank)
 		select {
 		case h.events <- event{p, f, err}:
 		case <-h.done:
@@ -80,11 +76,8 @@ func (h *hub) farewell(last []byte) {
 		close(h.done)
 		deadline := time.Now().Add(h.grace)
 		var writers sync.WaitGroup
-		all := slices.Concat(h.extra, h.peers)
+		all := slices.DeleteFunc(slices.Concat(h.extra, h.peers), func(p *peer) bool { return p == nil })
 		for _, p := range all {
-			if p == nil {
-				continue
-			}
 			_ = p.conn.SetDeadline(deadline)
 			if p.broken.Load() {
 				_ = p.conn.Close()
@@ -98,31 +91,27 @@ func (h *hub) farewell(last []byte) {
 		writers.Wait()
 		h.readers.Wait()
 		for _, p := range all {
-			if p != nil {
-				_ = p.conn.Close()
-			}
+			_ = p.conn.Close()
 		}
 	})
 }
 
 func (h *hub) localAddr() netip.Addr {
-	var local netip.Addr
-	for _, p := range h.peers {
-		if p == nil {
-			continue
-		}
-		if a := addrOf(p.conn.LocalAddr()); !local.IsValid() || local.IsLoopback() {
-			local = a
+	local := netip.AddrFrom4([4]byte{127, 0, 0, 1}) // of a single rank
+	for _, p := range h.peers[1:] {
+		if local.IsLoopback() {
+			local = addrOf(p.conn.LocalAddr())
 		}
 	}
 	return local
 }
 
-// ended describes the end of a peer's connection.
-func ended(p *peer, err error) string {
-	who := fmt.Sprintf("rank %d at %v", p.rank, p.conn.RemoteAddr())
+// lost is the verdict at the end of a peer's connection. Its text begins with when.
+func lost(p *peer, when string, err error) *verdict {
+	why := ": " + err.Error()
 	if errors.Is(err, io.EOF) {
-		return who + " closed its connection without saying why"
+		why = " closed its connection without saying why"
 	}
-	return fmt.Sprintf("%s: %v", who, err)
+	text := fmt.Sprintf("%srank %d at %v%s", when, p.rank, p.conn.RemoteAddr(), why)
+	return &verdict{kind: ErrLost, ranks: []int{p.rank}, text: text}
 }

@@ -121,9 +121,7 @@ func TestMissing(t *testing.T) {
 	}
 	cfgs := slices.DeleteFunc(w.configs(), func(c Config) bool { return c.Rank == 3 || c.Rank == 5 })
 	for i, j := range w.join(cfgs...) {
-		var missing *MissingError
-		if !errors.As(j.err, &missing) || !errors.Is(j.err, ErrTimeout) || errors.Is(j.err, ErrKey) ||
-			missing.Size != 8 || !slices.Equal(missing.Missing, []int{3, 5}) ||
+		if !blames(j.err, ErrTimeout, 3, 5) || errors.Is(j.err, ErrKey) ||
 			!strings.Contains(j.err.Error(), "6 of 8 ranks came; missing: 3, 5") {
 			t.Errorf("rank %d: %v", cfgs[i].Rank, j.err)
 		}
@@ -139,12 +137,7 @@ func TestMissingByARanksTimeout(t *testing.T) {
 	w.root.seen = func(int) { expired <- time.Time{} }
 	cfgs := []Config{w.root, impatient}
 	for i, j := range w.join(cfgs...) {
-		var missing *MissingError
-		if errors.As(j.err, &missing) {
-			if !slices.Equal(missing.Missing, []int{1, 3}) || !strings.Contains(j.err.Error(), "rank 2 gave up waiting") {
-				t.Errorf("rank %d: %v", cfgs[i].Rank, j.err)
-			}
-		} else {
+		if !blames(j.err, ErrTimeout, 1, 3) || !strings.Contains(j.err.Error(), "rank 2 gave up waiting") {
 			t.Errorf("rank %d: %v", cfgs[i].Rank, j.err)
 		}
 	}
@@ -169,9 +162,8 @@ func TestConflicts(t *testing.T) {
 			c.set(&odd)
 			cfgs := []Config{w.root, w.config(1, 4), odd, w.config(3, 4)}
 			for i, j := range w.join(cfgs...) {
-				var conflict *ConflictError
-				if !errors.As(j.err, &conflict) || !errors.Is(j.err, c.is) || !slices.Equal(conflict.Ranks, c.ranks) ||
-					!strings.Contains(j.err.Error(), c.want) || !strings.Contains(j.err.Error(), "127.0.0.1:") {
+				if !blames(j.err, c.is, c.ranks...) || !strings.Contains(j.err.Error(), c.want) ||
+					!strings.Contains(j.err.Error(), "127.0.0.1:") {
 					t.Errorf("process %d: %v", i, j.err)
 				}
 			}
@@ -199,8 +191,7 @@ func TestDuplicate(t *testing.T) {
 	}()
 	js := w.join(w.root, w.config(1, 4), w.config(1, 4), w.config(3, 4))
 	for i, j := range append(js, joined{nil, <-last}) {
-		var conflict *ConflictError
-		if !errors.As(j.err, &conflict) || !errors.Is(j.err, ErrDuplicate) || !slices.Equal(conflict.Ranks, []int{1}) ||
+		if !blames(j.err, ErrDuplicate, 1) ||
 			!strings.Contains(j.err.Error(), "both say they are rank 1") || strings.Count(j.err.Error(), "127.0.0.1:") != 2 {
 			t.Errorf("process %d: %v", i, j.err)
 		}
@@ -213,8 +204,7 @@ func TestUnreachable(t *testing.T) {
 	cfg := w.config(1, 2)
 	cfg.JoinTimeout = 50 * time.Millisecond
 	_, err := Join(t.Context(), cfg)
-	var lost *RankError
-	if !errors.Is(err, ErrTimeout) || !errors.As(err, &lost) || lost.Rank != 0 ||
+	if !errors.Is(err, ErrTimeout) || !blames(err, ErrLost, 0) ||
 		!strings.Contains(err.Error(), w.addr) || !strings.Contains(err.Error(), "tried since") {
 		t.Error(err)
 	}
@@ -244,8 +234,7 @@ func TestCancelJoin(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Error("root:", err)
 		}
-		var lost *RankError
-		if err := <-rank; !errors.As(err, &lost) || lost.Rank != 0 || !strings.Contains(err.Error(), "cancelled") {
+		if err := <-rank; !blames(err, ErrLost, 0) || !strings.Contains(err.Error(), "cancelled") {
 			t.Error("rank:", err)
 		}
 	})

@@ -37,36 +37,34 @@ func newLeaf(cfg Config, conn net.Conn, differs bool) *leaf {
 func (l *leaf) read() {
 	defer close(l.dead)
 	defer func() { _ = l.conn.Close() }() // rank 0 waits for it
-	lim := fromRoot(l.size)
+	lim, root := fromRoot(l.size), l.conn.RemoteAddr()
 	for {
 		f, err := readFrame(l.conn, lim)
-		switch {
-		case err != nil:
-			l.err = lostRoot(err, "rank 0 at %v is gone: %v", l.conn.RemoteAddr(), err)
-			return
-		case f.typ == frameVerdict:
-			v, err := decodeVerdict(f.payload)
-			if err != nil {
-				l.err = lostRoot(err, "rank 0 at %v: %v", l.conn.RemoteAddr(), err)
-				return
-			}
-			l.err, l.told = v.err(), true
-			return
-		case f.typ == frameLeave:
-			why, err := decodeLeave(f.payload)
-			if err != nil {
-				l.err = lostRoot(err, "rank 0 at %v: %v", l.conn.RemoteAddr(), err)
-				return
-			}
-			l.told = true
-			l.err = lostRoot(nil, "rank 0 at %v %v", l.conn.RemoteAddr(), why)
+		if err != nil {
+			l.err = lostRoot(err, "rank 0 at %v is gone: %v", root, err)
 			return
 		}
-		select {
-		case l.frames <- f:
-		case <-l.done:
-			return
+		switch f.typ {
+		case frameVerdict:
+			var v verdict
+			v, err = decodeVerdict(f.payload)
+			l.err = v.err()
+		case frameLeave:
+			var why reason
+			why, err = decodeLeave(f.payload)
+			l.err = lostRoot(nil, "rank 0 at %v %v", root, why)
+		default:
+			select {
+			case l.frames <- f:
+				continue
+			case <-l.done:
+				return
+			}
 		}
+		if l.told = err == nil; !l.told {
+			l.err = lostRoot(err, "rank 0 at %v: %v", root, err)
+		}
+		return
 	}
 }
 

@@ -6,68 +6,55 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// doors are the listeners of rank 0.
-type doors struct {
-	listeners []net.Listener
-	note      string // hint for the error if ranks are missing
-}
-
-func (d doors) close() {
-	for _, l := range d.listeners {
-		_ = l.Close()
-	}
-}
-
 // open listens on the addresses of the host by which the other ranks look for rank 0. Where these are not
 // addresses of this machine, as behind a Kubernetes service, or where only other machines can resolve the
 // name, it listens on all addresses.
-func open(ctx context.Context, cfg Config) (doors, error) {
+//
+// The note is a hint for the error if ranks are missing.
+func open(ctx context.Context, cfg Config) (listeners []net.Listener, note string, err error) {
 	if cfg.Listener != nil {
-		return doors{listeners: []net.Listener{cfg.Listener}}, nil
+		return []net.Listener{cfg.Listener}, "", nil
 	}
 	host, port, err := net.SplitHostPort(cfg.Addr)
 	if err != nil {
-		return doors{}, err
+		return nil, "", err
 	}
 	addrs := resolve(ctx, host)
 	// Debian maps a machine's own name to 127.0.1.1, which other machines cannot reach.
-	if !isLoopbackName(host) {
-		for _, a := range addrs {
-			if a.IsLoopback() {
-				addrs = nil
-				break
-			}
-		}
+	if !isLoopbackName(host) && slices.ContainsFunc(addrs, netip.Addr.IsLoopback) {
+		addrs = nil
 	}
-	var d doors
 	for _, a := range addrs {
 		l, err := listen(ctx, cfg, net.JoinHostPort(a.String(), port))
 		switch {
 		case err == nil:
-			d.listeners = append(d.listeners, l)
+			listeners = append(listeners, l)
 		case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EAFNOSUPPORT):
 		default:
-			d.close()
-			return doors{}, err
+			closeAll(listeners)
+			return nil, "", err
 		}
 	}
-	if len(d.listeners) > 0 {
-		return d, nil
+	if len(listeners) > 0 {
+		return listeners, "", nil
+	}
+	if len(addrs) > 0 {
+		note = fmt.Sprintf("%s is not an address of rank 0's machine, so rank 0 listened on all of its addresses", host)
 	}
 	l, err := listen(ctx, cfg, ":"+port)
-	if err != nil {
-		return doors{}, err
+	return []net.Listener{l}, note, err
+}
+
+func closeAll(listeners []net.Listener) {
+	for _, l := range listeners {
+		_ = l.Close()
 	}
-	d.listeners = append(d.listeners, l)
-	if len(addrs) > 0 {
-		d.note = fmt.Sprintf("%s is not an address of rank 0's machine, so rank 0 listened on all of its addresses", host)
-	}
-	return d, nil
 }
 
 // isLoopbackName reports whether host means loopback on purpose.
@@ -81,24 +68,17 @@ func isLoopbackName(host string) bool {
 }
 
 func resolve(ctx context.Context, host string) []netip.Addr {
-	if a, err := netip.ParseAddr(host); err == nil {
-		return []netip.Addr{a}
-	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		return nil // ranks that cannot resolve the name either report it
 	}
-	var addrs []netip.Addr
-	seen := map[netip.Addr]bool{}
-	for _, a := range found {
-		if a = a.Unmap(); !seen[a] {
-			seen[a] = true
-			addrs = append(addrs, a)
-		}
+	for i, a := range found {
+		found[i] = a.Unmap()
 	}
-	return addrs
+	slices.SortFunc(found, netip.Addr.Compare)
+	return slices.Compact(found)
 }
 
 // listen retries briefly while the address is in use, because a rank that dials a local port on which no

@@ -20,11 +20,10 @@ func (h hello) frame() []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(h.rank))
 	b = binary.LittleEndian.AppendUint32(b, uint32(h.size))
 	b = append(append(b, byte(len(h.version))), h.version...)
-	b = append(append(b, byte(len(h.program))), h.program...)
-	return sealFrame(b)
+	return append(append(b, byte(len(h.program))), h.program...)
 }
 
-func helloLimits() limits { return limits{frameHello: 10 + 2*maxString} }
+var helloLimits = limits{frameHello: 10 + 2*maxString}
 
 func decodeHello(p []byte) (hello, error) {
 	bad := fmt.Errorf("%w: hello", ErrProtocol)
@@ -51,7 +50,7 @@ func decodeHello(p []byte) (hello, error) {
 }
 
 func welcomeFrame(seed [seedSize]byte) []byte {
-	return sealFrame(append(newFrame(frameWelcome, seedSize), seed[:]...))
+	return append(newFrame(frameWelcome, seedSize), seed[:]...)
 }
 
 // reason is why a rank leaves.
@@ -63,24 +62,18 @@ const (
 	leftDeadline               // its time for waiting ended because other ranks are late
 )
 
-func (r reason) String() string {
-	switch r {
-	case leftClosed:
-		return "closed its session"
-	case leftCanceled:
-		return "was cancelled"
-	case leftDeadline:
-		return "gave up waiting"
-	}
-	return "left"
+var reasons = []string{
+	leftClosed: "closed its session", leftCanceled: "was cancelled", leftDeadline: "gave up waiting",
 }
 
+func (r reason) String() string { return reasons[r] }
+
 func leaveFrame(r reason) []byte {
-	return sealFrame(append(newFrame(frameLeave, 1), byte(r)))
+	return append(newFrame(frameLeave, 1), byte(r))
 }
 
 func decodeLeave(p []byte) (reason, error) {
-	if len(p) != 1 || reason(p[0]) > leftDeadline {
+	if len(p) != 1 || int(p[0]) >= len(reasons) {
 		return 0, fmt.Errorf("%w: leave", ErrProtocol)
 	}
 	return reason(p[0]), nil
@@ -89,7 +82,7 @@ func decodeLeave(p []byte) (reason, error) {
 func blobFrame(seq uint32, blob []byte) []byte {
 	b := newFrame(frameBlob, 4+len(blob))
 	b = binary.LittleEndian.AppendUint32(b, seq)
-	return sealFrame(append(b, blob...))
+	return append(b, blob...)
 }
 
 func decodeBlob(p []byte) (seq uint32, blob []byte, err error) {
@@ -112,7 +105,7 @@ func allFrame(seq uint32, blobs [][]byte) []byte {
 	for _, blob := range blobs {
 		b = append(b, blob...)
 	}
-	return sealFrame(b)
+	return b
 }
 
 func decodeAll(p []byte, size int) (seq uint32, blobs [][]byte, err error) {

@@ -17,13 +17,11 @@ type link struct {
 // newLink derives the keys of a connection if both sides seal. The nonces in the preambles make the keys
 // unique to the connection.
 func newLink(key []byte, rank, root *preamble, weAreRoot bool) link {
-	_, rankSeals, _ := rank.mode()
-	_, rootSeals, _ := root.mode()
-	l := link{secure: rankSeals}
+	l := link{secure: rank.seals()}
 	if !weAreRoot {
-		l.secure = rootSeals
+		l.secure = root.seals()
 	}
-	if !rankSeals || !rootSeals || key == nil {
+	if !rank.seals() || !root.seals() || key == nil {
 		return l
 	}
 	m := seal.NewMaster(key, slices.Concat(rank[:], root[:]))

@@ -145,7 +145,7 @@ func TestNoSeedInTheClear(t *testing.T) {
 		if err == nil {
 			defer func() { _ = conn.Close() }()
 			if _, err = authRoot(conn, testKey(1), false); err == nil { // a peer that has the key but ignores the mismatch
-				_, err = readFrame(conn, helloLimits())
+				_, err = readFrame(conn, helloLimits)
 			}
 			if err == nil {
 				_, err = conn.Write(welcomeFrame(newSeed()))

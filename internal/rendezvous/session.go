@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // A Session connects this rank with all ranks that joined.
@@ -16,19 +16,18 @@ type Session struct {
 	star  star
 	local netip.Addr
 
-	turn chan struct{} // holds a token, so that Exchanges do not overlap
-	seq  uint32
-	err  error // why the session is broken; guarded by the token
+	mu  sync.Mutex // held by Exchange
+	seq uint32
+	err error // reason why the session is broken
 
-	closing sync.Once
-	closed  chan struct{}
+	closed atomic.Bool
 }
 
-// star is a rank's part of the connections: a hub, a leaf, or solo.
+// star is a rank's part of the connections: a hub or a leaf.
 type star interface {
 	exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, error)
 	localAddr() netip.Addr
-	close() // makes exchange return ErrClosed
+	close() // makes exchange return ErrClosed; idempotent
 }
 
 func newSeed() (seed [seedSize]byte) {
@@ -37,9 +36,7 @@ func newSeed() (seed [seedSize]byte) {
 }
 
 func newSession(st star, seed [seedSize]byte) *Session {
-	s := &Session{seed: seed, star: st, local: st.localAddr(), turn: make(chan struct{}, 1), closed: make(chan struct{})}
-	s.turn <- struct{}{}
-	return s
+	return &Session{seed: seed, star: st, local: st.localAddr()}
 }
 
 // Seed returns random bytes that rank 0 has drawn in Join, the same on all ranks.
@@ -52,31 +49,18 @@ func (s *Session) LocalAddr() netip.Addr { return s.local }
 // Exchange gives every rank the blobs of all ranks, in rank order. All ranks call it equally often. A blob
 // has at most MaxBlob bytes. The caller owns the result.
 //
-// An error, including the end of ctx, breaks the session, and later calls return it again. It is a
-// *RankError that names a rank that failed, or a *MissingError that names the ranks that were late when the
-// context of another rank ended.
+// An error, including the end of ctx, breaks the session, and later calls return it again. An *Error names a
+// rank that failed, or the ranks that were late when the context of another rank ended.
 func (s *Session) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	if len(blob) > MaxBlob {
 		return nil, fmt.Errorf("rendezvous: blob of %d bytes, at most %d are allowed", len(blob), MaxBlob)
 	}
-	select {
-	case <-s.closed: // takes precedence over other events
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed.Load(): // takes precedence over other errors
 		return nil, fmt.Errorf("rendezvous: %w", ErrClosed)
-	default:
-	}
-	select {
-	case <-s.turn:
-	default:
-		select {
-		case <-s.turn:
-		case <-s.closed:
-			return nil, fmt.Errorf("rendezvous: %w", ErrClosed)
-		case <-ctx.Done():
-			return nil, context.Cause(ctx) // another call holds the token
-		}
-	}
-	defer func() { s.turn <- struct{}{} }()
-	if s.err != nil {
+	case s.err != nil:
 		return nil, s.err
 	}
 	s.seq++
@@ -88,22 +72,10 @@ func (s *Session) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 // Close leaves the session. The other ranks notice at their next Exchange. Close may be called at any time
 // and more than once.
 func (s *Session) Close() error {
-	s.closing.Do(func() {
-		close(s.closed)
-		s.star.close()
-	})
+	s.closed.Store(true)
+	s.star.close()
 	return nil
 }
-
-// solo is a world of one rank.
-type solo struct{}
-
-func (solo) exchange(_ context.Context, _ uint32, blob []byte) ([][]byte, error) {
-	return [][]byte{slices.Clone(blob)}, nil
-}
-
-func (solo) localAddr() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
-func (solo) close()                {}
 
 func addrOf(a net.Addr) netip.Addr {
 	t, ok := a.(*net.TCPAddr)

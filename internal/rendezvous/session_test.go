@@ -22,8 +22,7 @@ func TestRankDiesInExchange(t *testing.T) {
 	others := slices.Delete(slices.Clone(js), 5, 6)
 	for range 2 { // a broken session stays broken
 		for i, err := range exchange(t.Context(), others) {
-			var lost *RankError
-			if !errors.As(err, &lost) || lost.Rank != 5 || !errors.Is(err, ErrLost) ||
+			if !blames(err, ErrLost, 5) ||
 				!strings.Contains(err.Error(), "rank 5 at 127.0.0.1:") {
 				t.Errorf("survivor %d: %v", i, err)
 			}
@@ -42,8 +41,7 @@ func TestRankDiesAfterItsBlob(t *testing.T) {
 	crash(js[2])
 	// Rank 3 does not call, so that there is an exchange to die in.
 	for i, err := range exchange(t.Context(), js[:2]) {
-		var lost *RankError
-		if !errors.As(err, &lost) || lost.Rank != 2 {
+		if !blames(err, ErrLost, 2) {
 			t.Errorf("rank %d: %v", i, err)
 		}
 	}
@@ -56,8 +54,7 @@ func TestRootDies(t *testing.T) {
 		_ = p.conn.Close()
 	}
 	for i, err := range exchange(t.Context(), js[1:]) {
-		var lost *RankError
-		if !errors.As(err, &lost) || lost.Rank != 0 {
+		if !blames(err, ErrLost, 0) {
 			t.Errorf("rank %d: %v", i+1, err)
 		}
 	}
@@ -72,8 +69,7 @@ func TestClose(t *testing.T) {
 			t.Error(err)
 		}
 		for _, err := range exchange(t.Context(), []joined{js[0], js[2]}) {
-			var lost *RankError
-			if !errors.As(err, &lost) || lost.Rank != 1 || !strings.Contains(err.Error(), "closed its session") {
+			if !blames(err, ErrLost, 1) || !strings.Contains(err.Error(), "closed its session") {
 				t.Error(err)
 			}
 		}
@@ -82,8 +78,7 @@ func TestClose(t *testing.T) {
 		js := newWorld(t, 3).all()
 		_ = js[0].Close()
 		for _, err := range exchange(t.Context(), js[1:]) {
-			var lost *RankError
-			if !errors.As(err, &lost) || lost.Rank != 0 || !strings.Contains(err.Error(), "closed its session") {
+			if !blames(err, ErrLost, 0) || !strings.Contains(err.Error(), "closed its session") {
 				t.Error(err)
 			}
 		}
@@ -158,14 +153,13 @@ func TestLateRank(t *testing.T) {
 		start(0)
 		for range 3 {
 			r := <-results
-			var missing *MissingError
 			if r.rank == impatient && !errors.Is(r.err, context.DeadlineExceeded) {
 				t.Errorf("impatient rank %d: %v", r.rank, r.err)
 			}
 			if r.rank == 1 && impatient == 1 {
 				continue
 			}
-			if !errors.As(r.err, &missing) || !slices.Equal(missing.Missing, []int{2}) {
+			if !blames(r.err, ErrTimeout, 2) {
 				t.Errorf("rank %d: %v", r.rank, r.err)
 			}
 		}
@@ -185,8 +179,7 @@ func TestCancelExchange(t *testing.T) {
 				continue
 			}
 			_, err := j.Exchange(t.Context(), nil)
-			var lost *RankError
-			if !errors.As(err, &lost) || lost.Rank != culprit {
+			if !blames(err, ErrLost, culprit) {
 				t.Errorf("rank %d: %v", rank, err)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -12,62 +13,35 @@ import (
 
 // verdict is the reason why there is no job. Rank 0 finds it and tells all ranks.
 type verdict struct {
-	kind  verdictKind
-	keys  bool // rank 0 has refused connections for their key
+	kind  error // one of kinds
+	keys  bool  // rank 0 has refused connections for their key
 	size  int
 	ranks []int
 	text  string
-	cause error // known only on the rank where it happened
+	cause error // known only on rank 0
 }
 
-type verdictKind byte
-
-const (
-	verdictMissing verdictKind = 1 + iota
-	verdictLost                // ranks[0] failed
-	verdictVersion
-	verdictProgram
-	verdictDuplicate
-	verdictSize
-	verdictSecure
-)
-
-var conflicts = map[verdictKind]error{
-	verdictVersion:   ErrVersion,
-	verdictProgram:   ErrProgram,
-	verdictDuplicate: ErrDuplicate,
-	verdictSize:      ErrSize,
-	verdictSecure:    ErrSecure,
-}
+// kinds lists the kinds of verdicts. On the wire, a kind is its position, from 1.
+var kinds = []error{ErrTimeout, ErrLost, ErrVersion, ErrProgram, ErrDuplicate, ErrSize, ErrSecure}
 
 // err returns the verdict as an error, which is the same on all ranks except for the cause.
 func (v *verdict) err() error {
-	var more []error
+	causes := []error{v.kind}
 	if v.cause != nil {
-		more = append(more, v.cause)
+		causes = append(causes, v.cause)
 	}
-	switch v.kind {
-	case verdictMissing:
-		e := &MissingError{Size: v.size, Missing: v.ranks, text: v.text, causes: append(more, ErrTimeout)}
-		if v.keys {
-			e.causes = append(e.causes, ErrKey)
-		}
-		return e
-	case verdictLost:
-		return &RankError{Rank: v.ranks[0], text: v.text, causes: append(more, ErrLost)}
+	if v.keys {
+		causes = append(causes, ErrKey)
 	}
-	return &ConflictError{Ranks: v.ranks, text: v.text, cause: conflicts[v.kind]}
+	return &Error{Ranks: v.ranks, text: v.text, causes: causes}
 }
 
 const verdictHeader = 10
 
 func (v *verdict) frame() []byte {
-	text := v.text
-	if len(text) > maxText {
-		text = text[:maxText]
-	}
+	text := v.text[:min(len(v.text), maxText)]
 	b := newFrame(frameVerdict, verdictHeader+4*len(v.ranks)+len(text))
-	b = append(b, byte(v.kind), 0)
+	b = append(b, byte(1+slices.Index(kinds, v.kind)), 0)
 	if v.keys {
 		b[len(b)-1] = 1
 	}
@@ -76,7 +50,7 @@ func (v *verdict) frame() []byte {
 	for _, r := range v.ranks {
 		b = binary.LittleEndian.AppendUint32(b, uint32(r))
 	}
-	return sealFrame(append(b, text...))
+	return append(b, text...)
 }
 
 func decodeVerdict(p []byte) (verdict, error) {
@@ -84,16 +58,13 @@ func decodeVerdict(p []byte) (verdict, error) {
 	if len(p) < verdictHeader {
 		return verdict{}, bad
 	}
-	v := verdict{kind: verdictKind(p[0]), keys: p[1] == 1}
+	kind, keys := int(p[0])-1, p[1] == 1
 	size, n := binary.LittleEndian.Uint32(p[2:]), binary.LittleEndian.Uint32(p[6:])
 	p = p[verdictHeader:]
-	if v.kind < verdictMissing || v.kind > verdictSecure || size > settings.MaxSize || int64(n) > int64(len(p)/4) {
+	if kind < 0 || kind >= len(kinds) || size > settings.MaxSize || int64(n) > int64(len(p)/4) {
 		return verdict{}, bad
 	}
-	if v.kind == verdictLost && n == 0 {
-		return verdict{}, bad
-	}
-	v.size = int(size)
+	v := verdict{kind: kinds[kind], keys: keys, size: int(size)}
 	for ; n > 0; n-- {
 		// A conflict may quote a number that is not a rank of this job.
 		r := binary.LittleEndian.Uint32(p)

@@ -1,11 +1,11 @@
 package rendezvous
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 )
 
 // Limits of the memory that a peer can make this rank use.
@@ -30,15 +30,11 @@ const (
 // endian.
 const frameHeader = 8
 
+// newFrame returns the header of a frame. The caller appends the payload, of exactly this length.
 func newFrame(t frameType, payload int) []byte {
 	b := make([]byte, frameHeader, frameHeader+payload)
 	b[0] = byte(t)
-	return b
-}
-
-// sealFrame fills in the length of a complete payload.
-func sealFrame(b []byte) []byte {
-	binary.LittleEndian.PutUint32(b[4:], uint32(len(b)-frameHeader))
+	binary.LittleEndian.PutUint32(b[4:], uint32(payload))
 	return b
 }
 
@@ -50,9 +46,7 @@ type frame struct {
 // limits maps types of frames to their maximal length; readFrame refuses other types.
 type limits map[frameType]int
 
-func fromRank() limits {
-	return limits{frameBlob: 4 + MaxBlob, frameLeave: 1}
-}
+var fromRank = limits{frameBlob: 4 + MaxBlob, frameLeave: 1}
 
 func fromRoot(size int) limits {
 	return limits{
@@ -70,31 +64,18 @@ func readFrame(r io.Reader, lim limits) (frame, error) {
 	}
 	t := frameType(h[0])
 	n := int64(binary.LittleEndian.Uint32(h[4:]))
-	most, known := lim[t]
+	limit, known := lim[t]
 	switch {
 	case !known || h[1]|h[2]|h[3] != 0:
 		return frame{}, fmt.Errorf("%w: frame of unknown type %x", ErrProtocol, h[:4])
-	case n > int64(most):
-		return frame{}, fmt.Errorf("%w: frame of %d bytes, at most %d are allowed", ErrProtocol, n, most)
+	case n > int64(limit):
+		return frame{}, fmt.Errorf("%w: frame of %d bytes, at most %d are allowed", ErrProtocol, n, limit)
 	}
-	p, err := readGrowing(r, int(n))
-	return frame{t, p}, err
-}
-
-// readGrowing reads n bytes into a buffer that grows as bytes arrive, so that a false length costs no memory.
-func readGrowing(r io.Reader, n int) ([]byte, error) {
-	const atOnce = 256 << 10
-	var p []byte
-	for len(p) < n {
-		have := len(p)
-		more := min(n-have, max(have, atOnce))
-		p = slices.Grow(p, more)[:have+more]
-		if _, err := io.ReadFull(r, p[have:]); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF // the stream ended within a frame
-			}
-			return nil, err
-		}
+	var payload bytes.Buffer // grows as bytes arrive, so that a false length costs no memory
+	if _, err := io.CopyN(&payload, r, n); errors.Is(err, io.EOF) {
+		return frame{}, io.ErrUnexpectedEOF // the stream ended within a frame
+	} else if err != nil {
+		return frame{}, err
 	}
-	return p, nil
+	return frame{t, payload.Bytes()}, nil
 }

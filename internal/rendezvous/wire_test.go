@@ -30,14 +30,14 @@ func TestRankList(t *testing.T) {
 // FuzzDecode gives bytes to every decoder. Bytes that a decoder accepts must equal its encoder's output.
 func FuzzDecode(f *testing.F) {
 	const size = 3
-	v := verdict{kind: verdictMissing, keys: true, size: size, ranks: []int{1, 2}, text: "who"}
+	v := verdict{kind: ErrTimeout, keys: true, size: size, ranks: []int{1, 2}, text: "two ranks"}
 	for _, b := range [][]byte{
 		hello{1, size, "v1", "p"}.frame(), welcomeFrame([seedSize]byte{1}), v.frame(), leaveFrame(leftDeadline),
 		blobFrame(7, []byte("blob")), allFrame(7, [][]byte{{1}, nil, {2, 3}}), []byte("GET / HTTP/1.1\r\n\r\n"),
 	} {
 		f.Add(b)
 	}
-	lims := []limits{fromRank(), fromRoot(size), helloLimits()}
+	lims := []limits{fromRank, fromRoot(size), helloLimits}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, lim := range lims {
 			fr, err := readFrame(bytes.NewReader(b), lim)
@@ -87,7 +87,7 @@ func reencode(f frame, size int) []byte {
 
 func TestReadFrameLimits(t *testing.T) {
 	long := blobFrame(1, make([]byte, MaxBlob+1))
-	if _, err := readFrame(bytes.NewReader(long), fromRank()); !errors.Is(err, ErrProtocol) {
+	if _, err := readFrame(bytes.NewReader(long), fromRank); !errors.Is(err, ErrProtocol) {
 		t.Error("too long a blob:", err)
 	}
 	cut := bytes.NewReader(long[:len(long)-MaxBlob])

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"net"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -49,7 +50,7 @@ func rootHost(v *reader, j Job) (string, error) {
 		if _, err := netip.ParseAddr(bare); err == nil {
 			return bare, nil
 		}
-		if !isHostname(host) {
+		if !hostname.MatchString(host) {
 			return "", fmt.Errorf("MASTER_ADDR=%q: want a host name or an address; the port belongs in MASTER_PORT", host)
 		}
 		return host, nil
@@ -68,32 +69,16 @@ func rootHost(v *reader, j Job) (string, error) {
 		"set MASTER_ADDR to the name or address of rank 0's machine, the same on all ranks")
 }
 
-// isHostname accepts underscores, because names of containers have them.
-func isHostname(s string) bool {
-	if s == "" || len(s) > 253 {
-		return false
-	}
-	for _, r := range s {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '.', r == '_':
-		default:
-			return false
-		}
-	}
-	return true
-}
+// hostname accepts underscores, because names of containers have them.
+var hostname = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,253}$`)
 
 // jobID is a name that is the same on all ranks of a job and differs between jobs; "" if no variable
 // gives one. Open MPI 4.1 sets the first three, Open MPI 5 the first. MPICH's Hydra sets none of its
 // own, so the variables of batch systems come last.
 func jobID(v *reader) string {
-	for _, name := range []string{
-		"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri",
-		"PMI_JOBID", "PALS_APID",
-	} {
-		if s := v.first(name); s != "" {
-			return s
-		}
+	own := v.first("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri", "PMI_JOBID", "PALS_APID")
+	if own != "" {
+		return own
 	}
 	if job := v.first("SLURM_JOB_ID", "SLURM_JOBID"); job != "" {
 		id := "slurm " + job

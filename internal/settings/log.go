@@ -8,8 +8,6 @@ import (
 // LevelTrace is below debug. At this level the engine logs every event of the flight recorder.
 const LevelTrace = slog.LevelDebug - 4
 
-const defaultLevel = slog.LevelWarn
-
 var levels = map[string]slog.Level{
 	"warn": slog.LevelWarn, "info": slog.LevelInfo, "debug": slog.LevelDebug, "trace": LevelTrace,
 }

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -71,36 +72,40 @@ func (s *Settings) readVariables(env Env) (err error) {
 }
 
 func (s *Settings) setDefaults() {
-	setDefault(&s.Fabric, IP)
-	setDefault(&s.Datapath, Host)
+	s.Fabric = cmp.Or(s.Fabric, IP)
+	s.Datapath = cmp.Or(s.Datapath, Host)
 	if s.Datapath != Host {
-		setDefault(&s.Hook, Hooks[0])
+		s.Hook = cmp.Or(s.Hook, Hooks[0])
 	}
-	setDefault(&s.Subgroups, 1)
-	setDefault(&s.Timeout, 10*time.Second)
-	setDefault(&s.JoinTimeout, time.Minute)
+	s.Subgroups = cmp.Or(s.Subgroups, 1)
+	s.Timeout = cmp.Or(s.Timeout, 10*time.Second)
+	s.JoinTimeout = cmp.Or(s.JoinTimeout, time.Minute)
 	if s.Logger == nil {
-		s.Logger = newLogger(defaultLevel, s.Version)
+		s.Logger = newLogger(levels["warn"], s.Version)
 	}
 	s.Logger = s.Logger.With("rank", s.Rank)
 }
 
-// setDefault gives a setting that has no value yet one.
-func setDefault[T comparable](setting *T, value T) {
-	var unset T
-	if *setting == unset {
-		*setting = value
-	}
-}
-
 // check returns the first setting that is invalid, by itself or beside the others.
 func (s *Settings) check() error {
-	for _, check := range []func() error{
-		s.checkJob, s.checkProtection, s.checkNetwork, s.checkNumbers, s.checkTransfer, s.checkLiveness,
-	} {
-		if err := check(); err != nil {
-			return err
-		}
+	return cmp.Or(
+		s.checkJob(), s.checkProtection(), s.checkNetwork(),
+		notNegative("Options.Chunk", s.Chunk), upTo("Options.TTL", s.TTL, 255), upTo("Options.DSCP", s.DSCP, 63),
+		notNegative("Options.ReceiveBuffer", s.ReceiveBuffer), s.checkTransfer(), notNegative("Options.Timeout", s.Timeout),
+		notNegative("Options.JoinTimeout", s.JoinTimeout), notNegative("Options.Deadline", s.Deadline),
+	)
+}
+
+func notNegative[T int | time.Duration](option string, value T) error {
+	if value < 0 {
+		return fmt.Errorf("%s %v: want 0 or more", option, value)
+	}
+	return nil
+}
+
+func upTo(option string, value, limit int) error {
+	if value < 0 || value > limit {
+		return fmt.Errorf("%s %d: want 0 to %d", option, value, limit)
 	}
 	return nil
 }
@@ -159,26 +164,6 @@ func (s *Settings) checkNetwork() error {
 	return nil
 }
 
-func (s *Settings) checkNumbers() error {
-	for _, n := range []struct {
-		option     string
-		value, max int
-	}{
-		{"Options.Chunk", s.Chunk, -1},
-		{"Options.TTL", s.TTL, 255},
-		{"Options.DSCP", s.DSCP, 63},
-		{"Options.ReceiveBuffer", s.ReceiveBuffer, -1},
-	} {
-		switch {
-		case n.value < 0 && n.max < 0:
-			return fmt.Errorf("%s %d: want 0 or more", n.option, n.value)
-		case n.max >= 0 && (n.value < 0 || n.value > n.max):
-			return fmt.Errorf("%s %d: want 0 to %d", n.option, n.value, n.max)
-		}
-	}
-	return nil
-}
-
 func (s *Settings) checkTransfer() error {
 	negative := func(cpu int) bool { return cpu < 0 }
 	switch {
@@ -208,18 +193,6 @@ func (s *Settings) checkTransfer() error {
 func CheckHook(name string) error {
 	if name != "" && !slices.Contains(Hooks, name) {
 		return fmt.Errorf("unknown hook %q; valid: %s", name, strings.Join(Hooks, ", "))
-	}
-	return nil
-}
-
-func (s *Settings) checkLiveness() error {
-	for _, d := range []struct {
-		option string
-		value  time.Duration
-	}{{"Options.Timeout", s.Timeout}, {"Options.JoinTimeout", s.JoinTimeout}, {"Options.Deadline", s.Deadline}} {
-		if d.value < 0 {
-			return fmt.Errorf("%s %v: want 0 or more", d.option, d.value)
-		}
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/allcast/allcast/internal/units"
 )
 
 const slurmStepSize = "SLURM_STEP_NUM_TASKS"
@@ -104,20 +106,16 @@ func firstHost(list string) (string, error) {
 		}
 		item, _, _ := strings.Cut(inside, ",")
 		low, high, isRange := strings.Cut(item, "-")
-		if !isDigits(low) || isRange && !isDigits(high) {
+		if !units.IsDigits(low) || isRange && !units.IsDigits(high) {
 			return bad("a range is malformed")
 		}
 		host.WriteString(low) // with its leading zeros
 		rest = after
 	}
-	if !isHostname(host.String()) {
+	if !hostname.MatchString(host.String()) {
 		return bad("it does not begin with a host name")
 	}
 	return host.String(), nil
-}
-
-func isDigits(s string) bool {
-	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
 func shorten(s string) string {

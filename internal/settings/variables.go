@@ -1,9 +1,11 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,48 +51,39 @@ var Variables = []Variable{
 	{
 		Name: "ALLCAST_IFNAME", Option: "Interface", Example: "eth1", Default: "the interface towards rank 0",
 		Meaning: "network interface, or `^name` for any other",
-		read:    text(func(s *Settings) *string { return &s.Interface }),
+		read:    option(func(s *Settings) *string { return &s.Interface }, anyText),
 	},
 	{
 		Name: "ALLCAST_FABRIC", Option: "Fabric", Example: "verbs", Default: "`ip`",
 		Meaning: "network: `ip`, or `verbs` for InfiniBand and RoCE in programs built with `-tags verbs`; " +
 			"the same on all ranks",
-		read: text(func(s *Settings) *string { return &s.Fabric }),
+		read: option(func(s *Settings) *string { return &s.Fabric }, anyText),
 	},
 	{
 		Name: "ALLCAST_DEVICE", Option: "Device", Example: "mlx5_0:1",
 		Default: "the device of the interface towards rank 0",
 		Meaning: "verbs device and port; ranks take several, separated by commas, in turn",
-		read:    text(func(s *Settings) *string { return &s.Device }),
+		read:    option(func(s *Settings) *string { return &s.Device }, anyText),
 	},
 	{
 		Name: "ALLCAST_GROUPS", Option: "Groups", Example: "239.1.2.3:5000,239.1.2.4:5001",
 		Default: "derived from the job",
 		Meaning: "multicast groups, one per subgroup; the same on all ranks",
-		read: func(s *Settings, value string, _ Env) (err error) {
-			if s.Groups == nil {
-				s.Groups, err = parseGroups(value)
-			}
-			return err
-		},
+		read:    option(func(s *Settings) *[]netip.AddrPort { return &s.Groups }, parseGroups),
 	},
 	{
 		Name: "ALLCAST_RACK", Option: "Rack", Example: "leaf3", Default: "none",
 		Meaning: "name of this rank's rack, for chains by rack",
-		read:    text(func(s *Settings) *string { return &s.Rack }),
+		read:    option(func(s *Settings) *string { return &s.Rack }, anyText),
 	},
 	{
 		Name: "ALLCAST_RATE", Option: "Rate", Example: "25gbit", Default: "unknown: only credit limits senders",
 		Meaning: "rate at which the network delivers to a rank; ranks that multicast at once pace themselves by it. " +
 			"The same on all ranks",
-		read: func(s *Settings, value string, _ Env) error {
-			if s.Rate != 0 {
-				return nil
-			}
+		read: option(func(s *Settings) *float64 { return &s.Rate }, func(value string) (float64, error) {
 			r, err := units.ParseRate(value)
-			s.Rate = float64(r)
-			return err
-		},
+			return float64(r), err
+		}),
 	},
 	{
 		Name: "ALLCAST_SECURE", Option: "Secure", Example: "on", Default: "`off`",
@@ -108,7 +101,7 @@ var Variables = []Variable{
 		Name: "ALLCAST_DATAPATH", Option: "Datapath", Example: "auto", Default: "`host`",
 		Meaning: "code that puts received data in place: `host`, the process; `bpf`, the kernel (eBPF), which needs " +
 			"CAP_BPF and CAP_PERFMON; `auto`, the kernel if it can",
-		read: text(func(s *Settings) *string { return &s.Datapath }),
+		read: option(func(s *Settings) *string { return &s.Datapath }, anyText),
 	},
 	{
 		Name: "ALLCAST_HOOK", Option: "Hook", Example: "tcx", Default: "`sockfilter`",
@@ -116,7 +109,7 @@ var Variables = []Variable{
 			"the last two need CAP_NET_ADMIN too. Ignored with the host datapath",
 		read: func(s *Settings, value string, _ Env) error {
 			if s.Datapath != "" && s.Datapath != Host {
-				setDefault(&s.Hook, value)
+				s.Hook = cmp.Or(s.Hook, value)
 			}
 			return nil
 		},
@@ -124,27 +117,12 @@ var Variables = []Variable{
 	{
 		Name: "ALLCAST_RECEIVE_CORES", Option: "ReceiveCores", Example: "2,3", Default: "the kernel's choice",
 		Meaning: "processors on which threads of the kernel take packets from the interface; needs root",
-		read: func(s *Settings, value string, _ Env) (err error) {
-			if s.ReceiveCores == nil {
-				s.ReceiveCores, err = parseProcessors(value)
-			}
-			return err
-		},
+		read:    option(func(s *Settings) *[]int { return &s.ReceiveCores }, parseProcessors),
 	},
 	{
 		Name: "ALLCAST_TIMEOUT", Option: "Timeout", Example: "30s", Default: "`10s`",
 		Meaning: "silence after which a rank is lost; a closed connection counts at once",
-		read: func(s *Settings, value string, _ Env) error {
-			if s.Timeout != 0 {
-				return nil
-			}
-			d, err := time.ParseDuration(value)
-			if err != nil || d <= 0 {
-				return errors.New("want a duration such as 10s")
-			}
-			s.Timeout = d
-			return nil
-		},
+		read:    option(func(s *Settings) *time.Duration { return &s.Timeout }, parseTimeout),
 	},
 	{
 		Name: "ALLCAST_TUNING", Option: "Tuning", Example: "allgather:4K-inf:mcast,ring;broadcast:mcast",
@@ -200,27 +178,35 @@ var Variables = []Variable{
 	{
 		Name: "ALLCAST_RECORDER", Example: "/var/tmp/allcast", Default: "none",
 		Meaning: "directory for the flight recorder's dump of each failure",
-		read: func(s *Settings, value string, _ Env) error {
-			s.Recorder = value
-			return observe.CheckDir(value) // a failed operation would be too late for this error
-		},
+		read: option(func(s *Settings) *string { return &s.Recorder }, func(dir string) (string, error) {
+			return dir, observe.CheckDir(dir) // a failed operation would be too late for this error
+		}),
 	},
 	{
 		Name: "ALLCAST_FAULT", Example: "drop=1%,dup=1%,reorder=5%,corrupt=1%,seed=7", Default: "none",
 		Meaning: "faults to inject into received multicast datagrams, for tests",
-		read: func(s *Settings, value string, _ Env) (err error) {
-			s.Fault, err = fault.Parse(value)
-			return err
-		},
+		read:    option(func(s *Settings) *fault.Spec { return &s.Fault }, fault.Parse),
 	},
 }
 
-// text reads a variable that any value suits.
-func text(field func(*Settings) *string) func(*Settings, string, Env) error {
-	return func(s *Settings, value string, _ Env) error {
-		setDefault(field(s), value)
-		return nil
+// option reads a variable into a field, unless the field is set already.
+func option[T any](field func(*Settings) *T, parse func(string) (T, error)) func(*Settings, string, Env) error {
+	return func(s *Settings, value string, _ Env) (err error) {
+		if f := field(s); reflect.ValueOf(f).Elem().IsZero() {
+			*f, err = parse(value)
+		}
+		return err
 	}
+}
+
+func anyText(value string) (string, error) { return value, nil }
+
+func parseTimeout(value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil || d <= 0 {
+		return 0, errors.New("want a duration such as 10s")
+	}
+	return d, nil
 }
 
 // onOff reads a switch.

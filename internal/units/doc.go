@@ -1,20 +1,19 @@
-// Package units reads and writes the quantities of the command line: sizes,
-// rates, probabilities, and the faults of a simulated run.
+// Package units reads and writes the quantities of the command line: sizes, rates, probabilities, and the faults
+// of a simulated run.
 //
-// Every type implements encoding.TextUnmarshaler, so a flag library can fill
-// it, and encoding.TextMarshaler, and what it writes it reads back unchanged.
-// The grammars are strict: a spelling that is not documented is refused rather
-// than guessed at, because "4KB" means 4000 to some and 4096 to others.
+// Flag libraries fill the types through encoding.TextUnmarshaler. Every type parses its own String to the same
+// value. The grammars are strict: a spelling that is not documented is an error, not a guess, because "4KB" means
+// 4000 to some and 4096 to others.
 package units
 
 import "fmt"
 
-// SyntaxError says which text was refused and what would have been accepted.
+// SyntaxError says which text was refused and which forms are valid.
 type SyntaxError struct {
-	Kind  string // what was being read: "size", "rate", ...
-	Text  string // what was given
-	Why   string // what is wrong with it, when more than its form
-	Valid string // what is accepted
+	Kind  string // name of the quantity: "size", "rate", ...
+	Text  string // refused text
+	Why   string // reason, if it is not only the form
+	Valid string // valid forms
 }
 
 func (e *SyntaxError) Error() string {

@@ -61,7 +61,7 @@ func FuzzStall(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		roundTrip(t, units.ParseStall, func(v units.Stall) bool { return v.Rank >= 0 && v.At >= 0 && v.For > 0 }, s)
+		roundTrip(t, parseText[units.Stall], func(v units.Stall) bool { return v.Rank >= 0 && v.At >= 0 && v.For > 0 }, s)
 	})
 }
 
@@ -70,7 +70,7 @@ func FuzzCrash(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		roundTrip(t, units.ParseCrash, func(v units.Crash) bool { return v.Rank >= 0 && v.At >= 0 }, s)
+		roundTrip(t, parseText[units.Crash], func(v units.Crash) bool { return v.Rank >= 0 && v.At >= 0 }, s)
 	})
 }
 

@@ -1,15 +1,18 @@
 package units
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Probability is a number from 0 to 1.
 type Probability float64
 
 const probabilityValid = "a number from 0 to 1 or from 0% to 100%, such as 0.001 or 0.1%"
 
-// ParseProbability reads a probability.
+// ParseProbability parses a probability.
 func ParseProbability(s string) (Probability, error) {
-	number, percent := cutSuffix(s, "%")
+	number, percent := strings.CutSuffix(s, "%")
 	if _, _, ok := splitDecimal(number); !ok {
 		return 0, &SyntaxError{Kind: "probability", Text: s, Valid: probabilityValid}
 	}

@@ -5,21 +5,17 @@ import (
 	"strings"
 )
 
-// Rate is a number of bits per second, at least 1. A whole number, so that
-// "2.5gbit" means the same everywhere and is written back exactly.
+// Rate is a number of bits per second, at least 1. It is a whole number, so that the text of a rate is exact.
 type Rate int64
 
 const rateValid = "a positive number followed by mbit or gbit, such as 200mbit, 1gbit, 2.5gbit, 100gbit"
 
 var rateSuffixes = []struct {
 	name     string
-	decimals int // digits after the point that still make a whole bit
-}{
-	{"gbit", 9},
-	{"mbit", 6},
-}
+	decimals int // maximal number of digits after the point
+}{{"gbit", 9}, {"mbit", 6}}
 
-// ParseRate reads a rate.
+// ParseRate parses a rate.
 func ParseRate(s string) (Rate, error) {
 	bad := func(why string) (Rate, error) {
 		return 0, &SyntaxError{Kind: "rate", Text: s, Why: why, Valid: rateValid}
@@ -74,9 +70,9 @@ func (r *Rate) UnmarshalText(text []byte) (err error) {
 // MarshalText implements encoding.TextMarshaler.
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// splitDecimal takes "12.5" apart. Both sides of a point must have digits; signs,
-// exponents, "inf" and "nan" are not numbers here.
+// splitDecimal splits "12.5" at its point, both sides of which must have digits. It refuses signs, exponents,
+// "inf" and "nan".
 func splitDecimal(s string) (whole, fraction string, ok bool) {
 	whole, fraction, point := strings.Cut(s, ".")
-	return whole, fraction, isDigits(whole) && (!point || isDigits(fraction))
+	return whole, fraction, IsDigits(whole) && (!point || IsDigits(fraction))
 }

@@ -11,26 +11,22 @@ type Size int64
 
 const sizeValid = "a whole number of bytes with an optional binary suffix, such as 4096, 4K or 4KiB, 8M, 1G"
 
-// The suffixes from the largest down, so that String finds the shortest form.
+// sizeSuffixes goes from the largest down, so that String finds the shortest form. An "iB" may follow each.
 var sizeSuffixes = []struct {
-	short, long string
-	shift       uint
-}{
-	{"G", "GiB", 30},
-	{"M", "MiB", 20},
-	{"K", "KiB", 10},
-}
+	name  string
+	shift uint
+}{{"G", 30}, {"M", 20}, {"K", 10}}
 
-// ParseSize reads a size.
+// ParseSize parses a size.
 func ParseSize(s string) (Size, error) {
 	digits, shift := s, uint(0)
 	for _, x := range sizeSuffixes {
-		if d, ok := cutSuffix(s, x.long, x.short); ok {
+		if d, ok := strings.CutSuffix(strings.TrimSuffix(s, "iB"), x.name); ok {
 			digits, shift = d, x.shift
 			break
 		}
 	}
-	if !isDigits(digits) {
+	if !IsDigits(digits) {
 		return 0, &SyntaxError{Kind: "size", Text: s, Valid: sizeValid}
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
@@ -44,7 +40,7 @@ func ParseSize(s string) (Size, error) {
 func (n Size) String() string {
 	for _, x := range sizeSuffixes {
 		if n != 0 && n%(1<<x.shift) == 0 {
-			return strconv.FormatInt(int64(n>>x.shift), 10) + x.short
+			return strconv.FormatInt(int64(n>>x.shift), 10) + x.name
 		}
 	}
 	return strconv.FormatInt(int64(n), 10)
@@ -59,23 +55,5 @@ func (n *Size) UnmarshalText(text []byte) (err error) {
 // MarshalText implements encoding.TextMarshaler.
 func (n Size) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
-// cutSuffix removes the first of the suffixes that s ends with.
-func cutSuffix(s string, suffixes ...string) (string, bool) {
-	for _, x := range suffixes {
-		if head, ok := strings.CutSuffix(s, x); ok {
-			return head, true
-		}
-	}
-	return s, false
-}
-
-// isDigits reports whether s is one or more ASCII digits: strconv alone would
-// also take a sign.
-func isDigits(s string) bool {
-	for _, c := range []byte(s) {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return s != ""
-}
+// IsDigits reports whether s is one or more ASCII digits. Package strconv alone would also accept a sign.
+func IsDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

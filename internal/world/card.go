@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/netip"
+	"sync"
 
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/offload/napi"
@@ -62,7 +63,7 @@ func (j *joining) open() card {
 	case err != nil:
 		mine.Error = err.Error()
 	case j.verbs != nil:
-		mine.Chunk, mine.Verbs = j.verbs.maxChunk(j.sum() > 0), j.verbs.card()
+		mine.Chunk, mine.Verbs = j.verbs.describe(j.sum() > 0)
 	default:
 		mine.Addr, mine.V6 = j.ln.Addr().String(), j.local.Is6() && !j.local.Is4In6()
 		mine.Chunk = max(0, ip.MaxPayload(j.ifi.MTU, mine.V6)-j.tag()-j.sum())
@@ -76,11 +77,11 @@ func (j *joining) dedicate() error {
 	if err != nil {
 		return err
 	}
-	j.restoreNIC = func() {
+	j.restoreNIC = sync.OnceFunc(func() {
 		if err := undo(); err != nil {
 			j.Logger.Warn("the interface keeps the settings of its receive cores", "err", err)
 		}
-	}
+	})
 	return nil
 }
 
@@ -147,7 +148,7 @@ func (c *card) conflict(r int, root *card) error {
 			"use the same Options.Rate or ALLCAST_RATE on all ranks", r, c.Rate, root.Rate)
 	case c.Integrity != root.Integrity:
 		return fmt.Errorf("rank %d runs %s integrity checks, rank 0 %s: "+
-			"use the same Options.Integrity or ALLCAST_INTEGRITY on all ranks", r, with(c.Integrity), with(root.Integrity))
+			"use the same Options.Integrity or ALLCAST_INTEGRITY on all ranks", r, with[c.Integrity], with[root.Integrity])
 	case c.Groups != root.Groups:
 		return fmt.Errorf("rank %d has other multicast groups than rank 0: "+
 			"use the same Options.Groups or ALLCAST_GROUPS on all ranks", r)
@@ -155,12 +156,7 @@ func (c *card) conflict(r int, root *card) error {
 	return nil
 }
 
-func with(on bool) string {
-	if on {
-		return "with"
-	}
-	return "without"
-}
+var with = map[bool]string{true: "with", false: "without"}
 
 // groupsHash lets ranks compare their groups; it is 0 for none.
 func groupsHash(groups []netip.AddrPort) uint64 {

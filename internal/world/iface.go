@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
+const noInterface = "no usable network interface"
+
 // place finds the interface and this rank's address on it: the interface that the settings name, or else
 // the one over which the rank has reached rank 0.
 func (j *joining) place() error {
 	towards := j.session.LocalAddr().Unmap()
 	all, err := net.Interfaces()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrInterface, err)
+		return fmt.Errorf("%s: %w", noInterface, err)
 	}
 	excluded, exclude := strings.CutPrefix(j.Interface, "^")
 	var names []string
-	var second *joining // an interface that is not the way to rank 0
 	for i := range all {
 		ifi := &all[i]
 		names = append(names, ifi.Name)
@@ -26,25 +27,25 @@ func (j *joining) place() error {
 			continue
 		}
 		addr, here := pick(ifi, towards)
-		switch {
-		case !addr.IsValid():
-		case here:
+		if here {
 			j.ifi, j.local = ifi, addr
 			return nil
-		case second == nil && ifi.Flags&net.FlagLoopback == 0 || ifi.Name == j.Interface:
-			second = &joining{ifi: ifi, local: addr}
+		}
+		// Only the settings can choose an interface that is not the way to rank 0.
+		if first := j.ifi == nil && ifi.Flags&net.FlagLoopback == 0; addr.IsValid() && j.Interface != "" &&
+			(first || ifi.Name == j.Interface) {
+			j.ifi, j.local = ifi, addr
 		}
 	}
-	if second != nil && j.Interface != "" {
-		j.ifi, j.local = second.ifi, second.local
+	switch {
+	case j.ifi != nil:
 		return nil
+	case j.Interface != "":
+		return fmt.Errorf("%s: %q (Options.Interface, ALLCAST_IFNAME) does not exist, is down, "+
+			"or has no address of the right kind: want one of %s", noInterface, j.Interface, strings.Join(names, ", "))
 	}
-	if j.Interface != "" {
-		return fmt.Errorf("%w: %q (Options.Interface, ALLCAST_IFNAME) does not exist, is down, "+
-			"or has no address of the right kind: want one of %s", ErrInterface, j.Interface, strings.Join(names, ", "))
-	}
-	return fmt.Errorf("%w: none has the address %v, over which this rank has reached rank 0: "+
-		"set ALLCAST_IFNAME to one of %s", ErrInterface, towards, strings.Join(names, ", "))
+	return fmt.Errorf("%s: none has the address %v, over which this rank has reached rank 0: "+
+		"set ALLCAST_IFNAME to one of %s", noInterface, towards, strings.Join(names, ", "))
 }
 
 // pick returns an address of the interface with the IP version of want; here is true if it is want itself.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/allcast/allcast/internal/joinhook"
 	"github.com/allcast/allcast/internal/offload/bpf"
 	"github.com/allcast/allcast/internal/rendezvous"
 	"github.com/allcast/allcast/internal/settings"
@@ -24,11 +26,7 @@ func join(ctx context.Context, t *testing.T, l net.Listener, rank, size int, cha
 		return nil
 	}
 	change(&s)
-	var h Hooks
-	if rank == 0 {
-		h.Listener = l
-	}
-	_, err = Join(ctx, s, h)
+	_, err = Join(joinhook.With(ctx, joinhook.Hooks{Listener: l}), s)
 	return err
 }
 
@@ -48,8 +46,8 @@ func TestMissingRank(t *testing.T) {
 	for r := range 4 {
 		wg.Go(func() {
 			err := join(t.Context(), t, l, r, 5, func(s *settings.Settings) { s.JoinTimeout = 300 * time.Millisecond })
-			var missing *rendezvous.MissingError
-			if !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 4 {
+			var missing *rendezvous.Error
+			if !errors.Is(err, rendezvous.ErrTimeout) || !errors.As(err, &missing) || !slices.Equal(missing.Ranks, []int{4}) {
 				t.Errorf("rank %d: got %v, want that rank 4 is missing", r, err)
 			}
 		})

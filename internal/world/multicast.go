@@ -77,10 +77,7 @@ func (j *joining) openMulticast(ctx context.Context, chunk, packet int) (why str
 			return "", nil
 		}
 		why = strings.Join(failed[:min(3, len(failed))], "; ")
-		if j.mc != nil {
-			_ = j.mc.Close()
-			j.mc = nil
-		}
+		j.closeMulticast()
 	}
 	return why, nil
 }

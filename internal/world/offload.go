@@ -16,30 +16,22 @@ const (
 )
 
 // offload loads the kernel's receive program if the settings ask for it.
-func (j *joining) offload() error {
+func (j *joining) offload() (err error) {
 	switch {
 	case j.Datapath == settings.Host:
-		return nil
 	case j.Fabric == settings.Verbs:
 		j.noBPF = "data that arrives by verbs does not pass the kernel"
-		return nil
 	case j.Size == 1:
 		j.noBPF = "there is only one rank"
-		return nil
 	case j.NoMulticast:
 		j.noBPF = noMulticast
-		return nil
+	default:
+		if err = j.loadOffload(); err != nil && j.Datapath != settings.BPF {
+			j.noBPF, err = err.Error(), nil
+			j.Logger.Info(hostReceives, "why", j.noBPF)
+		}
 	}
-	err := j.loadOffload()
-	switch {
-	case err == nil:
-		return nil
-	case j.Datapath == settings.BPF:
-		return err
-	}
-	j.noBPF = err.Error()
-	j.Logger.Info(hostReceives, "why", j.noBPF)
-	return nil
+	return err
 }
 
 func (j *joining) loadOffload() (err error) {

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -19,48 +20,35 @@ const (
 func (j *joining) probe(ctx context.Context) (why string, err error) {
 	subs := j.mc.Subgroups()
 	p := probe.New(j.number("probe"), probeComm, j.Rank, j.Size, subs, j.mc.Capabilities().Chunk)
-	stop := make(chan struct{})
-	ended := make(chan struct{}, subs+1)
+	var wg sync.WaitGroup
+	running, stop := context.WithCancel(context.Background())
 	for sub := range subs {
-		go func() {
-			defer func() { ended <- struct{}{} }()
+		wg.Go(func() {
 			rx := j.mc.Receiver(sub)
-			s := &probeSink{p, sub}
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if rx.Receive(s) != nil {
-					return
-				}
+			sink := fabric.ChunkFunc(func(h wire.Header, payload []byte) { p.Take(sub, h, payload) })
+			for running.Err() == nil && rx.Receive(sink) == nil {
 			}
-		}()
+		})
 	}
-	go func() {
-		defer func() { ended <- struct{}{} }()
-		p.Send(stop, func(sub int, b *fabric.Batch) {
+	wg.Go(func() {
+		p.Send(running.Done(), func(sub int, b *fabric.Batch) {
 			_ = fabric.SendAll(j.mc.Sender(sub), b, probePatience) // the ranks that miss the probe report it
 		})
-	}()
+	})
 	limit := probe.Limit(j.Size)
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	select {
 	case <-p.All():
-	case <-timer.C:
-	case <-ctx.Done():
+	case <-waiting.Done():
 	}
 	// Other ranks may still miss our probes, so this rank sends until all have reported.
 	cards, err := exchange(ctx, j.session, probeCard{p.Unheard()})
-	close(stop)
+	stop()
 	for sub := range subs {
 		j.mc.Receiver(sub).Wake()
 	}
-	for range subs + 1 {
-		<-ended
-	}
+	wg.Wait()
 	if err != nil {
 		return "", err
 	}
@@ -76,15 +64,3 @@ func (j *joining) probe(ctx context.Context) (why string, err error) {
 type probeCard struct {
 	Deaf []int `json:"d,omitempty"` // ranks that this rank did not hear
 }
-
-// probeSink receives the probes of one subgroup.
-type probeSink struct {
-	p   *probe.Probe
-	sub int
-}
-
-func (s *probeSink) Expect([][]byte) int       { return 0 }
-func (s *probeSink) Arrived([]wire.Header) int { return 0 }
-func (s *probeSink) Idle()                     {}
-
-func (s *probeSink) Chunk(h wire.Header, payload []byte) { s.p.Take(s.sub, h, payload) }

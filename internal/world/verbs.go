@@ -13,17 +13,18 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/fabric/verbs"
+	"github.com/allcast/allcast/internal/rendezvous"
 )
 
-// verbsPort is a port of a verbs device, with its queue pairs.
-type verbsPort struct {
+// devicePort implements verbsPort.
+type devicePort struct {
 	dev *verbs.Device
 	rc  *verbs.RC // nil once the engine owns it
 }
 
 // openVerbs opens the device that the settings name, or the device of the interface towards rank 0, or
 // the first that works.
-func openVerbs(j *joining) (*verbsPort, error) {
+func openVerbs(j *joining) (verbsPort, error) {
 	name := j.Device
 	if names := strings.Split(name, ","); len(names) > 1 {
 		name = strings.TrimSpace(names[j.Rank%len(names)])
@@ -38,28 +39,25 @@ func openVerbs(j *joining) (*verbsPort, error) {
 		return nil, err
 	}
 	j.where = d.String()
-	return &verbsPort{d, rc}, nil
+	return &devicePort{d, rc}, nil
 }
 
-func (v *verbsPort) undo() {
+func (v *devicePort) undo() {
 	if v.rc != nil {
 		_ = v.rc.Close()
 		v.dev.Close()
 	}
 }
 
-func (v *verbsPort) maxChunk(sums bool) int { return v.dev.MaxChunk(sums) }
-
-func (v *verbsPort) card() json.RawMessage {
+func (v *devicePort) describe(sums bool) (int, json.RawMessage) {
 	b, err := json.Marshal(v.rc.Card())
 	if err != nil {
 		panic(err) // a struct of numbers always encodes
 	}
-	return b
+	return v.dev.MaxChunk(sums), b
 }
 
-// connectVerbs connects all queue pairs. When it returns, every rank is ready for every other.
-func (j *joining) connectVerbs(ctx context.Context, cards []card) error {
+func (v *devicePort) connect(ctx context.Context, session *rendezvous.Session, cards []card) error {
 	all := make([]*verbs.Card, len(cards))
 	for r, c := range cards {
 		if err := json.Unmarshal(c.Verbs, &all[r]); err != nil {
@@ -67,10 +65,10 @@ func (j *joining) connectVerbs(ctx context.Context, cards []card) error {
 		}
 	}
 	var mine card
-	if err := j.verbs.rc.Connect(all); err != nil {
+	if err := v.rc.Connect(all); err != nil {
 		mine.Error = err.Error()
 	}
-	cards, err := exchange(ctx, j.session, mine)
+	cards, err := exchange(ctx, session, mine)
 	if err != nil {
 		return err
 	}
@@ -82,7 +80,7 @@ func (j *joining) connectVerbs(ctx context.Context, cards []card) error {
 	return nil
 }
 
-func (v *verbsPort) multicast(j *joining, groups []netip.AddrPort, chunk int) (fabric.Multicast, error) {
+func (v *devicePort) multicast(j *joining, groups []netip.AddrPort, chunk int) (fabric.Multicast, error) {
 	cfg := verbs.McastConfig{
 		Chunk: chunk, TTL: j.TTL, DSCP: j.DSCP, ReceiveBuffer: j.ReceiveBuffer, Sums: j.sum() > 0,
 		QKey: uint32(j.number("qkey")) & (1<<31 - 1), // the top bit marks privileged keys
@@ -102,8 +100,7 @@ func (v *verbsPort) multicast(j *joining, groups []netip.AddrPort, chunk int) (f
 	return m, nil
 }
 
-// reliable hands the queue pairs over to the engine, which closes them.
-func (v *verbsPort) reliable(h fabric.Handler, log *slog.Logger) fabric.Reliable {
+func (v *devicePort) reliable(h fabric.Handler, log *slog.Logger) fabric.Reliable {
 	v.rc.Start(h, log)
 	rc := v.rc
 	v.rc = nil

@@ -13,26 +13,21 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
+	"encoding/json"
+	"log/slog"
 	"net"
 	"net/netip"
-	"sync"
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/engine/observer"
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/fault"
 	"github.com/allcast/allcast/internal/fabric/ip"
+	"github.com/allcast/allcast/internal/joinhook"
 	"github.com/allcast/allcast/internal/offload/bpf"
 	"github.com/allcast/allcast/internal/rendezvous"
 	"github.com/allcast/allcast/internal/settings"
 )
-
-// Hooks let tests reach into a rank. The zero value has no effect.
-type Hooks struct {
-	Listener net.Listener                               // rank 0's socket, if it is open already
-	Watch    func(comm uint32, seq uint64, what string) // see engine.Config
-}
 
 // A World is a job that this process has joined.
 type World struct {
@@ -50,35 +45,35 @@ type World struct {
 	Hook        string   // of settings.BPF
 	NoBPF       string   // reason for settings.Host where the settings ask for the kernel
 
-	once       sync.Once
-	restoreNIC func() // nil if the interface was not changed
+	restoreNIC func() // idempotent; nil if the interface was not changed
 }
 
 // Close stops the engine and restores the interface.
 func (w *World) Close() error {
 	err := w.Engine.Close()
-	w.once.Do(func() {
-		if w.restoreNIC != nil {
-			w.restoreNIC()
-		}
-	})
+	if w.restoreNIC != nil {
+		w.restoreNIC()
+	}
 	return err
 }
 
-// Join meets the other ranks and starts the engine. s is a result of settings.Resolve.
-func Join(ctx context.Context, s settings.Settings, h Hooks) (*World, error) {
+// Join meets the other ranks and starts the engine. s is a result of settings.Resolve. The context may carry
+// hooks of package joinhook.
+func Join(ctx context.Context, s settings.Settings) (*World, error) {
+	cfg := rendezvous.Config{Job: s.Job, Protection: s.Protection, Liveness: s.Liveness}
+	if s.Rank == 0 {
+		cfg.Listener = joinhook.From(ctx).Listener
+	}
 	// The rendezvous has the timeout as well, and its error names the missing ranks. A context that ends
 	// at the same time would hide that error, so the context gets its timeout later.
-	session, err := rendezvous.Join(ctx, rendezvous.Config{
-		Job: s.Job, Protection: s.Protection, Liveness: s.Liveness, Listener: h.Listener,
-	})
+	session, err := rendezvous.Join(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = session.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, s.JoinTimeout)
 	defer cancel()
-	j := &joining{Settings: s, hooks: h, session: session}
+	j := &joining{Settings: s, session: session}
 	w, err := j.join(ctx)
 	if err != nil {
 		j.undo()
@@ -89,7 +84,6 @@ func Join(ctx context.Context, s settings.Settings, h Hooks) (*World, error) {
 // joining is a Join under way.
 type joining struct {
 	settings.Settings
-	hooks      Hooks
 	session    *rendezvous.Session
 	ifi        *net.Interface
 	local      netip.Addr
@@ -97,7 +91,7 @@ type joining struct {
 	ln         *net.TCPListener
 	mc         fabric.Multicast
 	features   func() ip.Features // of mc; nil on the verbs fabric
-	verbs      *verbsPort         // nil on the IP fabric
+	verbs      verbsPort          // nil on the IP fabric
 	where      string             // interface or device, for messages
 	poller     *ip.Poller         // nil if only Go's slower poller is available
 	off        *bpf.Offload       // nil if this process receives
@@ -105,14 +99,23 @@ type joining struct {
 	restoreNIC func()             // undoes the effect of ReceiveCores
 }
 
+// verbsPort is a port of a verbs device, with its queue pairs. Only builds with verbs have one.
+type verbsPort interface {
+	describe(sums bool) (maxChunk int, queuePairs json.RawMessage)
+	// connect connects all queue pairs. When it returns, every rank is ready for every other.
+	connect(ctx context.Context, session *rendezvous.Session, cards []card) error
+	multicast(j *joining, groups []netip.AddrPort, chunk int) (fabric.Multicast, error)
+	// reliable hands the queue pairs over to the engine, which closes them.
+	reliable(h fabric.Handler, log *slog.Logger) fabric.Reliable
+	undo()
+}
+
 // undo releases the resources of a Join that failed.
 func (j *joining) undo() {
 	if j.ln != nil {
 		_ = j.ln.Close()
 	}
-	if j.mc != nil {
-		_ = j.mc.Close()
-	}
+	j.closeMulticast()
 	j.dropOffload("")
 	if j.restoreNIC != nil {
 		j.restoreNIC()
@@ -125,19 +128,21 @@ func (j *joining) undo() {
 	}
 }
 
-// poll starts the poller that serves the sockets.
-func (j *joining) poll() {
-	var err error
-	if j.poller, err = ip.NewPoller(); err != nil {
-		j.poller = nil
-		j.Logger.Debug("no epoll poller; using the runtime's", "err", err)
+func (j *joining) closeMulticast() {
+	if j.mc != nil {
+		_ = j.mc.Close()
+		j.mc = nil
 	}
 }
 
 func (j *joining) join(ctx context.Context) (*World, error) {
 	long := 0
 	if j.Fabric != settings.Verbs {
-		j.poll()
+		var err error
+		if j.poller, err = ip.NewPoller(); err != nil {
+			j.poller = nil
+			j.Logger.Debug("no epoll poller; using the runtime's", "err", err)
+		}
 		long = ip.MaxLong - j.tag() - j.sum()
 	}
 	cards, err := exchange(ctx, j.session, j.open())
@@ -152,38 +157,35 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		j.Logger.Info(hostReceives, "why", why)
 		j.dropOffload(why)
 	}
-	j.derive()
+	seed := j.session.Seed()
+	j.secret = mac(j.Key, "allcast job "+string(seed[:]))
 	j.share(addrs)
 	if j.verbs != nil {
-		if err := j.connectVerbs(ctx, cards); err != nil {
+		if err := j.verbs.connect(ctx, j.session, cards); err != nil {
 			return nil, err
 		}
 	}
-	if j.Size > 1 {
-		if why == "" {
-			why, err = j.openMulticast(ctx, chunk, packet)
-		}
-		if err == nil && why == "" {
+	switch {
+	case why != "":
+	case j.Size == 1:
+		why = "there is only one rank"
+	default:
+		if why, err = j.openMulticast(ctx, chunk, packet); err == nil && why == "" {
 			why, err = j.probe(ctx)
 		}
 		if err != nil {
 			return nil, err
 		}
-	} else if why == "" {
-		why = "there is only one rank"
 	}
 	if why != "" {
-		if j.mc != nil {
-			_ = j.mc.Close()
-			j.mc = nil
-		}
+		j.closeMulticast()
 		j.dropOffload(noMulticast)
 	}
-	return j.start(cards, addrs, why)
+	return j.start(ctx, cards, addrs, why)
 }
 
 // start starts the engine on the sockets and devices that are open.
-func (j *joining) start(cards []card, addrs []string, noMcast string) (*World, error) {
+func (j *joining) start(ctx context.Context, cards []card, addrs []string, noMcast string) (*World, error) {
 	w := &World{
 		Settings: j.Settings, NoMulticast: noMcast, Interface: j.where, Local: j.local,
 		Loopback: j.local.IsLoopback() && j.verbs == nil, Calibrate: true,
@@ -194,8 +196,11 @@ func (j *joining) start(cards []card, addrs []string, noMcast string) (*World, e
 		w.Calibrate = w.Calibrate && c.Calibrate
 	}
 	ec := engine.Config{
-		Config:     observer.Config{Job: j.Job, Logger: j.Logger, Watch: j.hooks.Watch},
+		Config:     observer.Config{Job: j.Job, Logger: j.Logger},
 		Protection: j.Protection, Transfer: j.Transfer, Liveness: j.Liveness, Secret: j.secret,
+	}
+	if watch := joinhook.From(ctx).Watch; watch != nil {
+		ec.Watch = func(comm uint32, seq uint64, phase string) { watch(j.Rank, comm, seq, phase) }
 	}
 	if j.verbs != nil {
 		ec.Reliable = func(h fabric.Handler) (fabric.Reliable, error) { return j.verbs.reliable(h, j.Logger), nil }
@@ -235,22 +240,14 @@ func (j *joining) reliableIP(ec *engine.Config, addrs []string) {
 	}
 }
 
-// derive computes the job's secret from its key and the session's seed.
-func (j *joining) derive() {
-	seed := j.session.Seed()
-	mac := hmac.New(sha256.New, j.Key)
-	mac.Write([]byte("allcast job "))
-	mac.Write(seed[:])
-	j.secret = mac.Sum(nil)
+func mac(key []byte, text string) []byte {
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte(text))
+	return m.Sum(nil)
 }
 
 // number returns a number for a purpose, the same on all ranks. Whoever sees it on the network learns
 // nothing about the secret.
 func (j *joining) number(what string) uint64 {
-	mac := hmac.New(sha256.New, j.secret)
-	mac.Write([]byte("allcast " + what))
-	return binary.LittleEndian.Uint64(mac.Sum(nil))
+	return binary.LittleEndian.Uint64(mac(j.secret, "allcast "+what))
 }
-
-// ErrInterface marks errors about the choice of the network interface.
-var ErrInterface = errors.New("no usable network interface")

@@ -11,7 +11,7 @@ import (
 // Bench measures on one rank.
 type Bench struct {
 	Raw      io.Writer // destination of the times of all ranks; nil except on rank 0
-	comm     *allcast.Comm
+	Comm     *allcast.Comm
 	second   *allcast.Comm // communicator for the second half of a pair; nil until needed
 	calls    uint64        // number of calls so far, the same on all ranks
 	barrier  float64       // bytes that this rank sends per barrier
@@ -28,7 +28,7 @@ func New(ctx context.Context, comm *allcast.Comm) (*Bench, error) {
 			return nil, err
 		}
 	}
-	return &Bench{comm: comm, barrier: float64(comm.Stats().SentBytes-before.SentBytes) / barriers}, nil
+	return &Bench{Comm: comm, barrier: float64(comm.Stats().SentBytes-before.SentBytes) / barriers}, nil
 }
 
 // tally holds what this rank measured in one trial.
@@ -40,7 +40,9 @@ type tally struct {
 	wrong     int64
 	before    allcast.Stats
 	after     allcast.Stats
-	overlap   overlapTimes
+	// The sums over iterations from which OSU's non-blocking benchmarks derive the overlap, in ns: computing alone, and
+	// computing during an operation.
+	compute, both int64
 }
 
 // Measure runs one algorithm at one size on all ranks. All ranks get the same result.
@@ -74,16 +76,16 @@ func (b *Bench) run(ctx context.Context, c *trial) (*tally, error) {
 	}
 	// Wrong data counts from the first iteration on, measurements only after the warm-up.
 	*t = tally{wrong: t.wrong, starts: make([]int64, 0, c.rounds), times: make([]int64, 0, c.rounds)}
-	if err := b.comm.Barrier(ctx); err != nil {
+	if err := b.Comm.Barrier(ctx); err != nil {
 		return nil, err
 	}
-	t.before = b.comm.Stats()
+	t.before = b.Comm.Stats()
 	for range c.rounds {
 		if err := b.once(ctx, c, t, nil); err != nil {
 			return nil, err
 		}
 	}
-	t.after = b.comm.Stats()
+	t.after = b.Comm.Stats()
 	if c.Overlap {
 		if err := b.measureOverlap(ctx, c, t); err != nil {
 			return nil, err
@@ -99,7 +101,7 @@ func (b *Bench) once(ctx context.Context, c *trial, t *tally, meanwhile func()) 
 	if c.Check {
 		c.fill(number)
 	}
-	if err := b.comm.Barrier(ctx); err != nil {
+	if err := b.Comm.Barrier(ctx); err != nil {
 		return err
 	}
 	user, sys := cpuTimes()
@@ -123,7 +125,7 @@ func (b *Bench) once(ctx context.Context, c *trial, t *tally, meanwhile func()) 
 	t.info = reqs.info()
 	if c.Check {
 		// Verifying before all ranks are done would slow down the others on a shared machine.
-		if err := b.comm.Barrier(ctx); err != nil {
+		if err := b.Comm.Barrier(ctx); err != nil {
 			return err
 		}
 		t.wrong += c.wrong(number)

@@ -28,8 +28,12 @@ func newCall(j *Job, comm *allcast.Comm, op, algo string, n int64) (*call, error
 	switch op {
 	case "broadcast":
 		c.recv = c.alloc(n)
-	case "allgather":
-		c.recv = c.alloc(n * p)
+	case "allgather", "allreduce":
+		blocks := int64(1)
+		if op == "allgather" {
+			blocks = p
+		}
+		c.recv = c.alloc(n * blocks)
 		if !j.InPlace {
 			c.send = c.alloc(n)
 		}
@@ -39,11 +43,6 @@ func newCall(j *Job, comm *allcast.Comm, op, algo string, n int64) (*call, error
 			c.recv = c.send[r*n : (r+1)*n : (r+1)*n]
 		} else {
 			c.recv = c.alloc(n)
-		}
-	case "allreduce":
-		c.recv = c.alloc(n)
-		if !j.InPlace {
-			c.send = c.alloc(n)
 		}
 	}
 	return c, c.err
@@ -94,11 +93,11 @@ func (c *call) fill(number uint64) {
 		}
 		c.elements().fill(in, seed, 0)
 	case c.op == "broadcast" && rank == c.Root:
-		fillPattern(c.recv, seed)
+		fillPattern(c.recv, seed, 0)
 	case c.op == "allgather" && c.send != nil:
-		fillPattern(c.send, seed)
+		fillPattern(c.send, seed, 0)
 	case c.op == "allgather":
-		fillPattern(c.recv[int64(rank)*c.n:][:c.n], seed)
+		fillPattern(c.recv[int64(rank)*c.n:][:c.n], seed, 0)
 	}
 }
 

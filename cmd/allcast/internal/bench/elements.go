@@ -84,8 +84,6 @@ func (e elements) floats(dst []float64, src []byte) {
 	}
 }
 
-func (e elements) isFloat() bool { return e.unit() != 0 }
-
 // unit is half a unit in the last place of 1, 0 for integers.
 func (e elements) unit() float64 {
 	switch e.t {
@@ -101,13 +99,7 @@ func (e elements) unit() float64 {
 	return 0
 }
 
-func (e elements) signed() bool {
-	switch e.t {
-	case allcast.Int8, allcast.Int16, allcast.Int32, allcast.Int64:
-		return true
-	}
-	return false
-}
+func (e elements) signed() bool { return e.t >= allcast.Int8 && e.t <= allcast.Int64 }
 
 func (e elements) putInt(b []byte, i int, v uint64) {
 	switch e.t.Size() {
@@ -125,8 +117,7 @@ func (e elements) putInt(b []byte, i int, v uint64) {
 // int reads an integer and sign-extends it if its type is signed.
 func (e elements) int(b []byte, i int) uint64 {
 	var v uint64
-	size := e.t.Size()
-	switch size {
+	switch e.t.Size() {
 	case 1:
 		v = uint64(b[i])
 	case 2:

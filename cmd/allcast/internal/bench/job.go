@@ -34,14 +34,6 @@ func (j *Job) Reduces() bool {
 	return j.Op == "reduce-scatter" || j.Op == "allreduce" || j.Op == Pair
 }
 
-// barriers is the number of barriers per iteration, apart from the operation.
-func (j *Job) barriers() float64 {
-	if j.Check {
-		return 2
-	}
-	return 1
-}
-
 // halves returns the operations that run at once, and their algorithms.
 func halves(op, algo string) (ops, algos []string) {
 	ops = strings.Split(op, "+")

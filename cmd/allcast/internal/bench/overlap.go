@@ -3,13 +3,9 @@ package bench
 import (
 	"context"
 	"time"
-)
 
-// overlapTimes are the sums over this rank's iterations from which OSU's non-blocking benchmarks derive the overlap:
-// computing alone, and computing during an operation.
-type overlapTimes struct {
-	compute, both int64 // ns
-}
+	"github.com/allcast/allcast"
+)
 
 // measureOverlap computes for about as long as the operation takes, alone and during the operation. The amount of work
 // is fixed, not the time: processor time that the operation takes makes computing longer. All ranks compute at the same
@@ -28,7 +24,7 @@ func (b *Bench) measureOverlap(ctx context.Context, c *trial, t *tally) error {
 		if err != nil {
 			return err
 		}
-		t.overlap.compute += took
+		t.compute += took
 	}
 	both := &tally{}
 	for range c.Warmup + c.rounds {
@@ -36,7 +32,7 @@ func (b *Bench) measureOverlap(ctx context.Context, c *trial, t *tally) error {
 			return err
 		}
 	}
-	t.overlap.both = total(both.times[c.Warmup:])
+	t.both = total(both.times[c.Warmup:])
 	t.wrong += both.wrong
 	return nil
 }
@@ -69,7 +65,7 @@ func nextWork(work int, took, target int64) (next int, enough bool) {
 
 // computeAlone returns how long the work takes while all ranks do it.
 func (b *Bench) computeAlone(ctx context.Context, work int) (ns int64, err error) {
-	if err := b.comm.Barrier(ctx); err != nil {
+	if err := b.Comm.Barrier(ctx); err != nil {
 		return 0, err
 	}
 	begin := time.Now()
@@ -80,8 +76,8 @@ func (b *Bench) computeAlone(ctx context.Context, work int) (ns int64, err error
 // mean returns the average over all ranks.
 func (b *Bench) mean(ctx context.Context, v int64) (int64, error) {
 	all := []int64{v}
-	err := b.sum(ctx, all)
-	return all[0] / int64(b.comm.Size()), err
+	err := allcast.AllreduceSlice(ctx, b.Comm, nil, all, allcast.Sum)
+	return all[0] / int64(b.Comm.Size()), err
 }
 
 func total(ns []int64) (sum int64) {

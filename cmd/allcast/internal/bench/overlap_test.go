@@ -49,8 +49,8 @@ func TestOverlapIsReported(t *testing.T) {
 		job.Overlap = true
 		// Together: alone 60, computing 60, both 90.
 		made := [2]*tally{
-			{times: []int64{10, 20}, overlap: overlapTimes{compute: 20, both: 40}},
-			{times: []int64{10, 20}, overlap: overlapTimes{compute: 40, both: 50}},
+			{times: []int64{10, 20}, compute: 20, both: 40},
+			{times: []int64{10, 20}, compute: 40, both: 50},
 		}[comm.Rank()]
 		r, err := b.gather(t.Context(), &trial{Job: job, rounds: 2}, made)
 		if err == nil && (r.Overlap == nil || *r.Overlap != 50) {
@@ -81,7 +81,7 @@ func TestOverlapIsVerified(t *testing.T) {
 		if err := b.measureOverlap(t.Context(), c, made); err != nil {
 			return err
 		}
-		if made.wrong == 0 || len(made.times) != 1 || made.overlap.both == 0 {
+		if made.wrong == 0 || len(made.times) != 1 || made.both == 0 {
 			t.Errorf("%+v", made)
 		}
 		return nil

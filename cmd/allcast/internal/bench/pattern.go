@@ -1,8 +1,8 @@
 package bench
 
 import (
+	"bytes"
 	"encoding/binary"
-	"math/bits"
 )
 
 // patternSeed is the seed of a rank's contribution to one call. It differs between calls, so that data left over from
@@ -20,9 +20,8 @@ func patternWord(seed, i uint64) uint64 {
 	return x ^ x>>32
 }
 
-// fillPattern writes a contribution.
-func fillPattern(b []byte, seed uint64) {
-	var i uint64
+// fillPattern writes a contribution from its first word, with number i, on.
+func fillPattern(b []byte, seed, i uint64) {
 	for ; len(b) >= 8; b = b[8:] {
 		binary.LittleEndian.PutUint64(b, patternWord(seed, i))
 		i++
@@ -35,23 +34,19 @@ func fillPattern(b []byte, seed uint64) {
 
 // wrongPattern counts the bytes that differ from what fillPattern writes.
 func wrongPattern(b []byte, seed uint64) (wrong int64) {
-	var i uint64
-	for ; len(b) >= 8; b = b[8:] {
-		if x := binary.LittleEndian.Uint64(b) ^ patternWord(seed, i); x != 0 {
-			wrong += int64(nonzeroBytes(x))
+	const batch = 1 << 10 // words
+	var want [8 * batch]byte
+	for i := uint64(0); len(b) > 0; i += batch {
+		n := min(len(b), len(want))
+		fillPattern(want[:n], seed, i)
+		if !bytes.Equal(b[:n], want[:n]) {
+			for k, w := range want[:n] {
+				if b[k] != w {
+					wrong++
+				}
+			}
 		}
-		i++
-	}
-	for w := patternWord(seed, i); len(b) > 0; b = b[1:] {
-		if b[0] != byte(w) {
-			wrong++
-		}
-		w >>= 8
+		b = b[n:]
 	}
 	return wrong
-}
-
-func nonzeroBytes(x uint64) int {
-	const low7 = 0x7f7f7f7f7f7f7f7f
-	return bits.OnesCount64((x&low7 + low7 | x) &^ low7)
 }

@@ -9,24 +9,37 @@ import (
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 )
 
-// caseError says in which case the library failed. It drops the prefix of the library's message, which the command
+// CaseError says in which case the library failed. It drops the prefix of the library's message, which the command
 // prints too.
-type caseError struct {
-	what string
-	err  error
+type CaseError struct {
+	Case string
+	Err  error
 }
 
-// CaseError says in which case the library failed.
-func CaseError(what string, err error) error { return &caseError{what, err} }
-
-func (e *caseError) Error() string {
-	return e.what + ": " + strings.TrimPrefix(e.err.Error(), "allcast: ")
+func (e *CaseError) Error() string {
+	return e.Case + ": " + strings.TrimPrefix(e.Err.Error(), "allcast: ")
 }
 
-func (e *caseError) Unwrap() error { return e.err }
+func (e *CaseError) Unwrap() error { return e.Err }
 
-// Join joins the job as one rank. Bad options are usage errors.
-func Join(ctx context.Context, o allcast.Options) (*allcast.Comm, error) {
+// Run joins the job as one rank, measures, and leaves.
+func Run(ctx context.Context, o allcast.Options, measure func(*Bench) error) error {
+	comm, err := join(ctx, o)
+	if err != nil {
+		return err
+	}
+	b, err := New(ctx, comm)
+	if err == nil {
+		err = measure(b)
+	}
+	if err != nil {
+		return leave(comm, err)
+	}
+	return comm.Close()
+}
+
+// join joins the job as one rank. Bad options are usage errors.
+func join(ctx context.Context, o allcast.Options) (*allcast.Comm, error) {
 	comm, err := allcast.Join(ctx, o)
 	if err == nil {
 		return comm, nil
@@ -38,12 +51,11 @@ func Join(ctx context.Context, o allcast.Options) (*allcast.Comm, error) {
 	return nil, errors.New(msg)
 }
 
-// Leave leaves the job after a failure and returns the error to report. The other ranks learn the reason before the
+// leave leaves the job after a failure and returns the error to report. The other ranks learn the reason before the
 // connections close, so that they do not blame this rank.
-func Leave(comm *allcast.Comm, err error) error {
-	var rank *allcast.RankError
+func leave(comm *allcast.Comm, err error) error {
 	noMulticast := errors.Is(err, allcast.ErrNoMulticast)
-	if !noMulticast && !errors.As(err, &rank) {
+	if _, ofRank := errors.AsType[*allcast.RankError](err); !noMulticast && !ofRank {
 		_ = comm.Abort() // a local failure: without Abort, the other ranks would wait for this one
 	}
 	_ = comm.Close()

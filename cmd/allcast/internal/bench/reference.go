@@ -18,7 +18,7 @@ func (e elements) wrong(got []byte, call, first uint64) (wrong int64) {
 			e.fill(raw[:n*size], patternSeed(call, rank), first)
 			return raw[:n*size]
 		}
-		if e.isFloat() {
+		if e.unit() > 0 {
 			wrong += int64(size) * e.wrongFloats(got[:n*size], part)
 		} else {
 			wrong += int64(size) * e.wrongInts(got[:n*size], part)

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -67,29 +68,36 @@ type Times struct {
 func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error) {
 	iters := float64(c.rounds)
 	delta := func(f func(allcast.Stats) uint64) int64 { return int64(f(t.after) - f(t.before)) }
-	sent := float64(delta(func(s allcast.Stats) uint64 { return s.SentBytes }))/iters - b.barrier*c.barriers()
+	sent := float64(delta(func(s allcast.Stats) uint64 { return s.SentBytes }))/iters - b.barrier
+	if c.Check {
+		sent -= b.barrier // once verifies after a second barrier
+	}
 	mcast := float64(delta(func(s allcast.Stats) uint64 { return s.McastBytes })) / iters
-	largest := append([]int64{int64(math.Round(max(0, sent))), int64(math.Round(mcast))}, b.counted(c, t)...)
+	times := t.times
+	if c.Timed() == "leaves" && b.Comm.Rank() == c.Root {
+		times = make([]int64, len(times)) // the largest time counts, so zeros leave the root out
+	}
+	largest := append([]int64{int64(math.Round(max(0, sent))), int64(math.Round(mcast))}, times...)
 	sums := []int64{
-		t.wrong, t.user, t.sys, total(t.times), t.overlap.compute, t.overlap.both,
+		t.wrong, t.user, t.sys, total(t.times), t.compute, t.both,
 		delta(func(s allcast.Stats) uint64 { return s.DroppedChunks }),
 		delta(func(s allcast.Stats) uint64 { return s.DuplicateChunks }),
 		delta(func(s allcast.Stats) uint64 { return s.CopiedChunks }),
 		delta(func(s allcast.Stats) uint64 { return s.RepairedBytes }),
 		delta(func(s allcast.Stats) uint64 { return s.CorruptChunks }),
 	}
-	if err := b.max(ctx, largest); err != nil {
+	if err := allcast.AllreduceSlice(ctx, b.Comm, nil, largest, allcast.Max); err != nil {
 		return nil, err
 	}
-	if err := b.sum(ctx, sums); err != nil {
+	if err := allcast.AllreduceSlice(ctx, b.Comm, nil, sums, allcast.Sum); err != nil {
 		return nil, err
 	}
-	p := b.comm.Size()
-	path := b.comm.Datapath()
+	p := b.Comm.Size()
+	path := b.Comm.Datapath()
 	r := &Result{
 		Subject: Subject{
 			Op: c.Op, Algo: t.info.Algorithm, Requested: c.requested,
-			Fabric: b.comm.Fabric(), Datapath: path.Name, Hook: path.Hook,
+			Fabric: b.Comm.Fabric(), Datapath: path.Name, Hook: path.Hook,
 			Ranks: p, Bytes: c.n, Iters: c.rounds, Warmup: c.Warmup, Timed: c.Timed(),
 		},
 		Time: summarize(largest[2:]), Wrong: sums[0],
@@ -99,7 +107,7 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 			Dropped:     sums[6], Duplicates: sums[7], Copied: sums[8], Corrupt: sums[10],
 			SentBytes: largest[0], McastBytes: largest[1], RepairedBytes: sums[9],
 		},
-		Secure: b.comm.Secure(), Integrity: b.comm.Integrity(),
+		Secure: b.Comm.Secure(), Integrity: b.Comm.Integrity(),
 		UserCPU: micros(float64(sums[1]) / iters / float64(p)), SysCPU: micros(float64(sums[2]) / iters / float64(p)),
 	}
 	bytes, factor := c.volume(p)
@@ -107,7 +115,7 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 		r.AlgBW = bytes / (r.Time.Avg * 1e3)
 		r.BusBW = r.AlgBW * factor
 	}
-	if works, why := b.comm.Multicast(); !works && p > 1 && c.auto() {
+	if works, why := b.Comm.Multicast(); !works && p > 1 && c.auto() {
 		r.FallbackReason = why
 	} else if path.Reason != "" {
 		r.FallbackReason = path.Reason
@@ -117,15 +125,6 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 		r.Overlap = &o
 	}
 	return r, nil
-}
-
-// counted returns this rank's times as far as they count. The time of an iteration is the largest of all ranks, so 0
-// leaves a rank out.
-func (b *Bench) counted(c *trial, t *tally) []int64 {
-	if c.Timed() == "leaves" && b.comm.Rank() == c.Root {
-		return make([]int64, len(t.times))
-	}
-	return t.times
 }
 
 // summarize sorts and summarizes the times of iterations, in ns.
@@ -140,11 +139,25 @@ func summarize(ns []int64) Times {
 // micros converts ns to us. It rounds to whole nanoseconds, because more digits would be noise.
 func micros(ns float64) float64 { return math.Round(ns) / 1e3 }
 
-// sum adds up the numbers of all ranks, in place.
-func (b *Bench) sum(ctx context.Context, v []int64) error {
-	return allcast.AllreduceSlice(ctx, b.comm, nil, v, allcast.Sum)
-}
+// RawHeader is the first line of a log of raw times. record writes the others.
+const RawHeader = "rank,op,algo,bytes,iteration,start_ns,duration_ns\n"
 
-func (b *Bench) max(ctx context.Context, v []int64) error {
-	return allcast.AllreduceSlice(ctx, b.comm, nil, v, allcast.Max)
+// record collects the iterations of all ranks. Rank 0 writes them to its log.
+func (b *Bench) record(ctx context.Context, r *Result, t *tally) error {
+	mine := slices.Concat(t.starts, t.times)
+	all := make([]int64, len(mine)*b.Comm.Size())
+	if err := allcast.AllgatherSlice(ctx, b.Comm, mine, all); err != nil || b.Raw == nil {
+		return err
+	}
+	n := len(t.times)
+	for rank := range b.Comm.Size() {
+		starts, times := all[2*n*rank:][:n], all[2*n*rank+n:][:n]
+		for i := range n {
+			_, err := fmt.Fprintf(b.Raw, "%d,%s,%s,%d,%d,%d,%d\n", rank, r.Op, r.Algo, r.Bytes, i, starts[i], times[i])
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -23,11 +23,11 @@ func (b *Bench) newTrial(ctx context.Context, job *Job, algo string, n int64) (*
 	c := &trial{Job: job, requested: algo, n: n, rounds: job.rounds(n)}
 	ops, algos := halves(job.Op, algo)
 	for i, op := range ops {
-		comm := b.comm
+		comm := b.Comm
 		if i > 0 {
 			if b.second == nil {
 				var err error
-				if b.second, err = b.comm.Dup(ctx); err != nil {
+				if b.second, err = b.Comm.Dup(ctx); err != nil {
 					return nil, err
 				}
 			}

@@ -2,13 +2,13 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 )
@@ -21,7 +21,6 @@ type File struct {
 	file    *os.File
 	buf     *bufio.Writer
 	temp    string // temporary name; empty if the file is written in place
-	err     error  // error of the first failed write
 	signals chan os.Signal
 }
 
@@ -66,13 +65,17 @@ func (p *File) createTemp(perm fs.FileMode) (err error) {
 	return err
 }
 
-// Write implements io.Writer. Failed returns its first error.
+// Write implements io.Writer. After a failed write, it returns the same error again.
 func (p *File) Write(b []byte) (int, error) {
 	n, err := p.buf.Write(b)
-	if err != nil && p.err == nil {
-		p.err = fmt.Errorf("writing %s: %w", p.what, err)
+	return n, p.explain(err)
+}
+
+func (p *File) explain(err error) error {
+	if err == nil {
+		return nil
 	}
-	return n, p.err
+	return fmt.Errorf("writing %s: %w", p.what, err)
 }
 
 // Failed returns the error of the first failed write.
@@ -80,7 +83,8 @@ func (p *File) Failed() error {
 	if p == nil {
 		return nil
 	}
-	return p.err
+	_, err := p.Write(nil)
+	return err
 }
 
 // Commit gives the complete file its name.
@@ -89,19 +93,15 @@ func (p *File) Commit() error {
 		return nil
 	}
 	defer p.Discard()
-	err := p.buf.Flush()
-	if cerr := p.file.Close(); err == nil {
-		err = cerr
-	}
+	err := cmp.Or(p.buf.Flush(), p.file.Close())
 	if err == nil && p.temp != "" {
 		err = os.Rename(p.temp, p.path)
 	}
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", p.what, err)
+	if err == nil {
+		unfinished.drop(p.temp)
+		p.temp = ""
 	}
-	unfinished.drop(p.temp)
-	p.temp = ""
-	return nil
+	return p.explain(err)
 }
 
 // Discard removes a file that was not committed. After Commit it does nothing.
@@ -120,11 +120,11 @@ func (p *File) Discard() {
 
 // unfinished holds the temporary files of the process. The first signal handler that runs removes all of them: it also
 // ends the process, so another handler might never run.
-var unfinished fileSet
+var unfinished = fileSet{paths: map[string]bool{}}
 
 type fileSet struct {
 	mu    sync.Mutex
-	paths []string
+	paths map[string]bool
 }
 
 func (s *fileSet) create(path string, perm fs.FileMode) (*os.File, error) {
@@ -132,7 +132,7 @@ func (s *fileSet) create(path string, perm fs.FileMode) (*os.File, error) {
 	defer s.mu.Unlock()
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err == nil {
-		s.paths = append(s.paths, path)
+		s.paths[path] = true
 	}
 	return file, err
 }
@@ -140,13 +140,13 @@ func (s *fileSet) create(path string, perm fs.FileMode) (*os.File, error) {
 func (s *fileSet) drop(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.paths = slices.DeleteFunc(s.paths, func(p string) bool { return p == path })
+	delete(s.paths, path)
 }
 
 func (s *fileSet) remove() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, path := range s.paths {
+	for path := range s.paths {
 		_ = os.Remove(path)
 	}
 }

@@ -16,8 +16,7 @@ func (e *Env) Launch(cfg launch.Config) error {
 	cfg.Stdout, cfg.Stderr, cfg.Signals = e.Stdout, e.Stderr, signals
 	defer launch.Adopt()()
 	err := launch.Run(context.Background(), cfg)
-	var start *launch.StartError
-	if errors.As(err, &start) {
+	if start, ok := errors.AsType[*launch.StartError](err); ok {
 		return Usagef("cannot start the program: %v", start.Err)
 	}
 	return RankFailure(err)
@@ -48,12 +47,8 @@ func (e *Env) LaunchSelf(ranks int, args []string) error {
 
 // RankFailure replaces the failure of a rank, which is already known to the user, by its exit status.
 func RankFailure(err error) error {
-	var rank *launch.RankError
-	switch {
-	case errors.As(err, &rank) && rank.Code > 0:
-		return StatusError(rank.Code)
-	case errors.As(err, &rank):
-		return StatusError(StatusFailed)
+	if rank, ok := errors.AsType[*launch.RankError](err); ok {
+		return StatusError(max(rank.Code, StatusFailed)) // the code is -1 if a signal ended the rank
 	}
 	return err
 }

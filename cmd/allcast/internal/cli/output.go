@@ -17,6 +17,14 @@ func (e *Env) PrintJSON(v any) error {
 	return e.Print(string(line) + "\n")
 }
 
+// PrintResult writes a result as an object or, without --json, as text.
+func (e *Env) PrintResult(v any, text string) error {
+	if e.JSON {
+		return e.PrintJSON(v)
+	}
+	return e.Print(text)
+}
+
 // Print writes a result for people.
 func (e *Env) Print(text string) error {
 	if _, err := io.WriteString(e.Stdout, text); err != nil {
@@ -44,12 +52,7 @@ func (t *Table) Note(format string, args ...any) {
 func (t *Table) Row(cells ...any) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
-		switch c := c.(type) {
-		case float64:
-			row[i] = fmt.Sprintf("%.2f", c)
-		default:
-			row[i] = fmt.Sprint(c)
-		}
+		row[i] = Cell(c)
 	}
 	t.rows = append(t.rows, row)
 }
@@ -69,6 +72,14 @@ func (t *Table) String() string {
 	}
 	_ = tw.Flush() // into memory
 	return text.String()
+}
+
+// Cell writes a value in a table.
+func Cell(v any) string {
+	if f, ok := v.(float64); ok {
+		return fmt.Sprintf("%.2f", f)
+	}
+	return fmt.Sprint(v)
 }
 
 // YesNo writes a truth value for people.

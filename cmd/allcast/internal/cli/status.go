@@ -38,18 +38,14 @@ func Usagef(format string, args ...any) error {
 
 // exitStatus prints the error, unless it is a bare status, and returns the exit status.
 func (e *Env) exitStatus(err error) int {
-	var (
-		status StatusError
-		usage  *UsageError
-	)
-	switch {
-	case err == nil:
+	if err == nil {
 		return StatusOK
-	case errors.As(err, &status):
+	}
+	if status, ok := errors.AsType[StatusError](err); ok {
 		return int(status)
 	}
 	e.Message("%v", err)
-	if errors.As(err, &usage) {
+	if _, ok := errors.AsType[*UsageError](err); ok {
 		return StatusUsage
 	}
 	return StatusFailed

@@ -15,8 +15,8 @@ type Arguments interface{ Arguments() (takes, needs string) }
 
 // parseFailure turns the parser's error into a usage error that lists the valid names. Kong only suggests similar ones.
 func parseFailure(err error) error {
-	var parse *kong.ParseError
-	if !errors.As(err, &parse) {
+	parse, ok := errors.AsType[*kong.ParseError](err)
+	if !ok {
 		return &UsageError{Msg: err.Error()}
 	}
 	node := parse.Context.Selected()

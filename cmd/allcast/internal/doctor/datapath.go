@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -24,17 +23,11 @@ func datapathFindings() []finding {
 
 // networkInterface returns the first interface to other machines that ranks could use, or nil.
 func networkInterface() *net.Interface {
-	all, err := net.Interfaces()
-	if err != nil {
-		return nil
-	}
-	for i := range all {
-		const want = net.FlagUp | net.FlagMulticast
-		if all[i].Flags&(want|net.FlagLoopback) == want && len(addresses(&all[i])) > 0 {
-			return &all[i]
-		}
-	}
-	return nil
+	const want = net.FlagUp | net.FlagMulticast
+	ifi, _ := findInterface(func(ifi *net.Interface) bool {
+		return ifi.Flags&(want|net.FlagLoopback) == want && len(addresses(ifi)) > 0
+	})
+	return ifi
 }
 
 // hookFinding tries a hook. XDP programs run in the driver and are tried only on interfaces without a device: many
@@ -44,25 +37,21 @@ func hookFinding(h bpf.Hook, ifi *net.Interface, try func(bpf.Hook, *net.Interfa
 	perf := "sudo allcast perf broadcast --ranks 2 --datapath bpf --hook " + string(h)
 	switch {
 	case h == bpf.XDP && ifi == nil:
-		return finding{
-			check, statusMissing, "no interface to other machines to use it on",
-			"none needed: --datapath host works, and the other hooks work on loopback",
-		}
+		return missing(check, "no interface to other machines to use it on",
+			"none needed: --datapath host works, and the other hooks work on loopback")
 	case h == bpf.XDP && hasDevice(ifi):
-		return finding{
-			check, statusWarn, "not tried on " + ifi.Name + ": its driver may stop all traffic for a moment",
-			"when an interruption does no harm: " + perf,
-		}
+		return warn(check, "not tried on "+ifi.Name+": its driver may stop all traffic for a moment",
+			"when an interruption does no harm: "+perf)
 	case ifi == nil:
 		var err error
 		if ifi, err = net.InterfaceByName("lo"); err != nil {
-			return finding{check, statusMissing, err.Error(), "none needed: --datapath host works"}
+			return missing(check, err.Error(), "none needed: --datapath host works")
 		}
 	}
 	if err := try(h, ifi); err != nil {
-		return finding{check, statusMissing, err.Error(), hookFix(h, err)}
+		return missing(check, err.Error(), hookFix(h, err))
 	}
-	return finding{check, statusOK, fmt.Sprintf("the kernel can place data received on %s", ifi.Name), ""}
+	return ok(check, "the kernel can place data received on "+ifi.Name)
 }
 
 // hookFix says what to do about a hook that does not work.

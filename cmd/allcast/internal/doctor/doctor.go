@@ -1,11 +1,7 @@
 // Package doctor is "allcast doctor": it tries what this machine and network can do.
 package doctor
 
-import (
-	"fmt"
-
-	"github.com/allcast/allcast/cmd/allcast/internal/cli"
-)
+import "github.com/allcast/allcast/cmd/allcast/internal/cli"
 
 // Command is "allcast doctor".
 type Command struct{}
@@ -36,6 +32,12 @@ type finding struct {
 	Detail string `json:"detail"`
 	Fix    string `json:"fix,omitempty"`
 }
+
+func ok(check, detail string) finding { return finding{check, statusOK, detail, ""} }
+
+func warn(check, detail, fix string) finding { return finding{check, statusWarn, detail, fix} }
+
+func missing(check, detail, fix string) finding { return finding{check, statusMissing, detail, fix} }
 
 // Run does all checks.
 func (Command) Run(e *cli.Env) error {
@@ -79,7 +81,7 @@ func printFindings(e *cli.Env, findings []finding) error {
 // onOff is a finding about an optional feature.
 func onOff(check string, on bool, works, reason, fix string) finding {
 	if on {
-		return finding{check, statusOK, works, ""}
+		return ok(check, works)
 	}
-	return finding{check, statusWarn, fmt.Sprintf("off: %s", reason), fix}
+	return warn(check, "off: "+reason, fix)
 }

@@ -16,15 +16,12 @@ func rankFinding() finding {
 	env, found, err := settings.FromLauncher(settings.Process)
 	switch {
 	case err != nil:
-		return finding{
-			check, statusWarn, err.Error(),
-			"set all variables of one launcher, or none; torchrun, mpirun, srun and \"allcast run\" set them",
-		}
+		return warn(check, err.Error(),
+			"set all variables of one launcher, or none; torchrun, mpirun, srun and \"allcast run\" set them")
 	case !found:
-		return finding{check, statusOK, "none: perf starts local ranks", ""}
+		return ok(check, "none: perf starts local ranks")
 	}
-	detail := fmt.Sprintf("rank %d of %d (%s), rank 0 at %s", env.Rank, env.Size, env.Launcher, env.Addr)
-	return finding{check, statusOK, detail, ""}
+	return ok(check, fmt.Sprintf("rank %d of %d (%s), rank 0 at %s", env.Rank, env.Size, env.Launcher, env.Addr))
 }
 
 func keyFinding() finding {
@@ -32,14 +29,10 @@ func keyFinding() finding {
 	key, err := settings.Key(settings.Process)
 	switch {
 	case err != nil:
-		return finding{
-			check, statusWarn, err.Error(), "set 32 or more hex digits, the same on all ranks: openssl rand -hex 32",
-		}
+		return warn(check, err.Error(), "set 32 or more hex digits, the same on all ranks: openssl rand -hex 32")
 	case key == nil:
-		return finding{
-			check, statusMissing, "no ALLCAST_KEY: except on loopback, anyone who can reach a job can join it",
-			"export ALLCAST_KEY=$(openssl rand -hex 32), the same on all ranks; \"allcast run\" creates one",
-		}
+		return missing(check, "no ALLCAST_KEY: except on loopback, anyone who can reach a job can join it",
+			"export ALLCAST_KEY=$(openssl rand -hex 32), the same on all ranks; \"allcast run\" creates one")
 	}
-	return finding{check, statusOK, "set", ""}
+	return ok(check, "set")
 }

@@ -2,8 +2,10 @@ package doctor
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/allcast/allcast/internal/fabric/ip"
@@ -13,7 +15,7 @@ import (
 func interfaceFindings() []finding {
 	all, err := net.Interfaces()
 	if err != nil {
-		return []finding{{"interfaces", statusMissing, err.Error(), "allow netlink sockets"}}
+		return []finding{missing("interfaces", err.Error(), "allow netlink sockets")}
 	}
 	var findings []finding
 	network := false
@@ -26,11 +28,9 @@ func interfaceFindings() []finding {
 		findings = append(findings, f)
 	}
 	if !network {
-		findings = append(findings, finding{
-			"network", statusWarn,
+		findings = append(findings, warn("network",
 			"no interface to other machines supports multicast: it works only between ranks on this machine",
-			"bring up an interface with an address, or let a container use the network of its host",
-		})
+			"bring up an interface with an address, or let a container use the network of its host"))
 	}
 	return findings
 }
@@ -40,50 +40,50 @@ func interfaceFinding(ifi *net.Interface) finding {
 	addrs := addresses(ifi)
 	detail := fmt.Sprintf("%v, MTU %d", ifi.Flags, ifi.MTU)
 	if len(addrs) == 0 {
-		return finding{check, statusWarn, detail + ", no address", "give it an address, or ignore it: it is not used"}
-	}
-	var list []string
-	for _, a := range addrs {
-		list = append(list, a.String())
+		return warn(check, detail+", no address", "give it an address, or ignore it: it is not used")
 	}
 	v6 := addrs[0].Is6()
-	detail += fmt.Sprintf(", %s, chunk %d", strings.Join(list, " "), ip.MaxPayload(ifi.MTU, v6))
+	list := strings.Trim(fmt.Sprint(addrs), "[]")
+	detail += fmt.Sprintf(", %s, chunk %d", list, ip.MaxPayload(ifi.MTU, v6))
 	if ifi.Flags&net.FlagLoopback != 0 {
-		return finding{check, statusOK, detail, ""}
+		return ok(check, detail)
 	}
 	if ifi.Flags&net.FlagMulticast == 0 {
-		return finding{check, statusWarn, detail + ": no multicast", "ip link set " + ifi.Name + " multicast on"}
+		return warn(check, detail+": no multicast", "ip link set "+ifi.Name+" multicast on")
 	}
 	// With a TTL of 1, nothing leaves the local network.
 	m, err := ip.OpenMulticast(ip.McastConfig{
-		Interface: ifi, Local: addrs[0], Groups: ip.GroupsFor(randomWord(), 1, v6), TTL: 1,
+		Interface: ifi, Local: addrs[0], Groups: ip.GroupsFor(rand.Uint64(), 1, v6), TTL: 1,
 	})
 	if err != nil {
-		return finding{
-			check, statusWarn, fmt.Sprintf("%s: %v", detail, err),
-			"look for a firewall that drops UDP to 239.192.0.0/14 (IPv6: ff15::/16) or IGMP",
-		}
+		return warn(check, fmt.Sprintf("%s: %v", detail, err),
+			"look for a firewall that drops UDP to 239.192.0.0/14 (IPv6: ff15::/16) or IGMP")
 	}
 	_ = m.Close()
-	return finding{check, statusOK, detail + "; run \"allcast perf\" across machines to see whether they receive it", ""}
+	return ok(check, detail+"; run \"allcast perf\" across machines to see whether they receive it")
+}
+
+// findInterface returns the first interface that matches, or nil.
+func findInterface(match func(*net.Interface) bool) (*net.Interface, error) {
+	all, err := net.Interfaces()
+	i := slices.IndexFunc(all, func(ifi net.Interface) bool { return match(&ifi) })
+	if i < 0 {
+		return nil, err
+	}
+	return &all[i], nil
 }
 
 // addresses lists the addresses that ranks could use, IPv4 first.
-func addresses(ifi *net.Interface) (v4 []netip.Addr) {
-	var v6 []netip.Addr
+func addresses(ifi *net.Interface) (addrs []netip.Addr) {
 	list, err := ifi.Addrs()
 	if err != nil {
 		return nil
 	}
 	for _, a := range list {
-		p, err := netip.ParsePrefix(a.String())
-		switch {
-		case err != nil || p.Addr().IsLinkLocalUnicast():
-		case p.Addr().Is4():
-			v4 = append(v4, p.Addr())
-		default:
-			v6 = append(v6, p.Addr())
+		if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLinkLocalUnicast() {
+			addrs = append(addrs, p.Addr())
 		}
 	}
-	return append(v4, v6...)
+	slices.SortStableFunc(addrs, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
+	return addrs
 }

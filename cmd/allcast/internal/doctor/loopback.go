@@ -1,10 +1,9 @@
 package doctor
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -28,19 +27,23 @@ func loopbackFindings() (findings []finding, works bool) {
 	const check = "multicast on loopback"
 	f, err := multicastOnLoopback()
 	if err != nil {
-		return []finding{{check, statusMissing, err.Error(), loopbackFix}}, false
+		return []finding{missing(check, err.Error(), loopbackFix)}, false
 	}
 	detail := fmt.Sprintf("a datagram went from one socket to another (%s sockets)", f.Sockets)
-	return append([]finding{{check, statusOK, detail, ""}}, featureFindings(f)...), true
+	return append([]finding{ok(check, detail)}, featureFindings(f)...), true
 }
 
 func multicastOnLoopback() (ip.Features, error) {
-	lo, err := loopbackInterface()
+	const up = net.FlagUp | net.FlagLoopback
+	lo, err := findInterface(func(ifi *net.Interface) bool { return ifi.Flags&up == up })
+	if err == nil && lo == nil {
+		err = errors.New("no loopback interface is up")
+	}
 	if err != nil {
 		return ip.Features{}, err
 	}
 	cfg := ip.McastConfig{
-		Interface: lo, Local: netip.MustParseAddr("127.0.0.1"), Groups: ip.GroupsFor(randomWord(), 1, false),
+		Interface: lo, Local: netip.MustParseAddr("127.0.0.1"), Groups: ip.GroupsFor(rand.Uint64(), 1, false),
 	}
 	from, err := ip.OpenMulticast(cfg)
 	if err != nil {
@@ -55,30 +58,14 @@ func multicastOnLoopback() (ip.Features, error) {
 	return to.Features(), deliver(from, to)
 }
 
-func loopbackInterface() (*net.Interface, error) {
-	all, err := net.Interfaces()
-	if err != nil {
-		return nil, err
-	}
-	for i := range all {
-		if all[i].Flags&net.FlagLoopback != 0 && all[i].Flags&net.FlagUp != 0 {
-			return &all[i], nil
-		}
-	}
-	return nil, errors.New("no loopback interface is up")
-}
-
-func randomWord() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return binary.LittleEndian.Uint64(b[:])
-}
-
 // deliver sends a datagram of full size and waits until it arrives.
 func deliver(from, to fabric.Multicast) error {
-	h := wire.Header{Token: randomWord()}
+	h := wire.Header{Token: rand.Uint64()}
 	payload := make([]byte, from.Capabilities().Chunk)
-	s := &sink{token: h.Token, want: len(payload)}
+	heard := false
+	sink := fabric.ChunkFunc(func(got wire.Header, b []byte) {
+		heard = heard || got.Token == h.Token && len(b) == len(payload)
+	})
 	rx := to.Receiver(0)
 	var late atomic.Bool
 	timer := time.AfterFunc(patience, func() { late.Store(true); rx.Wake() })
@@ -87,28 +74,13 @@ func deliver(from, to fabric.Multicast) error {
 	if err := fabric.SendAll(from.Sender(0), batch, time.Second); err != nil {
 		return fmt.Errorf("sending: %w", err)
 	}
-	for !s.heard {
+	for !heard {
 		if late.Load() {
 			return fmt.Errorf("a datagram of %d bytes did not arrive within %v", len(payload), patience)
 		}
-		if err := rx.Receive(s); err != nil {
+		if err := rx.Receive(sink); err != nil {
 			return fmt.Errorf("receiving: %w", err)
 		}
 	}
 	return nil
-}
-
-// sink looks for one datagram.
-type sink struct {
-	token uint64
-	want  int
-	heard bool
-}
-
-func (s *sink) Expect([][]byte) int       { return 0 }
-func (s *sink) Arrived([]wire.Header) int { return 0 }
-func (s *sink) Idle()                     {}
-
-func (s *sink) Chunk(h wire.Header, payload []byte) {
-	s.heard = s.heard || h.Token == s.token && len(payload) == s.want
 }

@@ -13,24 +13,23 @@ func verbsFindings() []finding {
 	const fix = "none needed: --fabric ip works"
 	infos, err := verbs.List()
 	if err != nil {
-		return []finding{{"verbs", statusMissing, err.Error(), fix}}
+		return []finding{missing("verbs", err.Error(), fix)}
 	}
 	if len(infos) == 0 {
-		return []finding{{"verbs", statusMissing, "no device", fix}}
+		return []finding{missing("verbs", "no device", fix)}
 	}
 	var all []finding
 	for _, i := range infos {
 		if i.Err != nil {
-			all = append(all, finding{
-				"verbs " + i.Name, statusWarn, i.Err.Error(), "bring it up; \"rdma link\" and \"ibv_devinfo\" show details",
-			})
+			all = append(all, warn("verbs "+i.Name, i.Err.Error(),
+				"bring it up; \"rdma link\" and \"ibv_devinfo\" show details"))
 			continue
 		}
 		detail := fmt.Sprintf("%s, %s, MTU %d, GID %v", i.Link, i.State, i.MTU, i.GID)
 		if i.Net != "" {
 			detail += ", interface " + i.Net
 		}
-		all = append(all, finding{"verbs " + i.Name, statusOK, detail, ""})
+		all = append(all, ok("verbs "+i.Name, detail))
 	}
 	return all
 }

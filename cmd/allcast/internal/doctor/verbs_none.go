@@ -6,5 +6,5 @@ import "github.com/allcast/allcast/internal/settings"
 
 // verbsFindings says that this program was built without verbs.
 func verbsFindings() []finding {
-	return []finding{{"verbs", statusMissing, settings.BuildVerbs, "none needed: --fabric ip works"}}
+	return []finding{missing("verbs", settings.BuildVerbs, "none needed: --fabric ip works")}
 }

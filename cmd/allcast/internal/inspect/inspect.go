@@ -2,10 +2,10 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -69,20 +69,11 @@ func (c *Command) Run(e *cli.Env) error {
 	if pid, err := strconv.Atoi(c.Target); err == nil && pid > 0 {
 		return c.runPid(e, pid)
 	}
-	if addr, ok := parseAddr(c.Target); ok {
+	addr, err := observe.ParseAddr(c.Target, 0, 0)
+	if err == nil && (addr.Network == "unix" || !strings.HasSuffix(addr.Address, ":0")) {
 		return c.runAddr(e, addr)
 	}
 	return cli.Usagef("%q: want a process's number, HOST:PORT or unix:PATH", c.Target)
-}
-
-// parseAddr parses the address of a metrics server.
-func parseAddr(s string) (observe.Addr, bool) {
-	if path, ok := strings.CutPrefix(s, "unix:"); ok {
-		return observe.Addr{Network: "unix", Address: path}, path != ""
-	}
-	_, port, err := net.SplitHostPort(s)
-	n, bad := strconv.ParseUint(port, 10, 16)
-	return observe.Addr{Network: "tcp", Address: s}, err == nil && bad == nil && n > 0
 }
 
 // look asks all processes in parallel, so that the timeout passes only once.
@@ -116,7 +107,13 @@ func (c *Command) runList(e *cli.Env) error {
 	if len(views) == 0 {
 		e.Message("no ranks of user %d on this machine; ranks with ALLCAST_INSPECT=off cannot be found", os.Getuid())
 	}
-	return printViews(e, views, false)
+	if e.JSON {
+		return show(e, views, views)
+	}
+	if err := printList(e, views); err != nil {
+		return err
+	}
+	return printDiagnoses(e, views)
 }
 
 func (c *Command) runJob(e *cli.Env) error {
@@ -126,7 +123,8 @@ func (c *Command) runJob(e *cli.Env) error {
 	if len(sockets) == 0 {
 		return fmt.Errorf("no rank of job %s on this machine", c.Job)
 	}
-	return printViews(e, c.look(sockets, c.Events), true)
+	views := c.look(sockets, c.Events)
+	return show(e, views, views)
 }
 
 // runPid shows a process, and what the other ranks of its job know about it.
@@ -143,13 +141,7 @@ func (c *Command) runPid(e *cli.Env, pid int) error {
 	}
 	views := c.look(all, c.Events)
 	mine := slices.DeleteFunc(slices.Clone(views), func(v observe.View) bool { return v.Pid != pid })
-	if err := printFull(e, mine); err != nil {
-		return err
-	}
-	if err := printDiagnoses(e, views); err != nil {
-		return err
-	}
-	return silent(mine)
+	return cmp.Or(show(e, mine, views), silent(mine))
 }
 
 func (c *Command) runAddr(e *cli.Env, addr observe.Addr) error {
@@ -160,19 +152,21 @@ func (c *Command) runAddr(e *cli.Env, addr observe.Addr) error {
 		return fmt.Errorf("%s: %w", c.Target, err)
 	}
 	views := []observe.View{{Socket: observe.Socket{Pid: s.Pid, Job: s.Job, Rank: s.Rank}, State: s}}
-	if err := printFull(e, views); err != nil {
+	return cmp.Or(show(e, views, views), silent(views))
+}
+
+// show prints the requested processes in full, and a diagnosis of their jobs from all processes.
+func show(e *cli.Env, requested, all []observe.View) error {
+	if err := printFull(e, requested); err != nil {
 		return err
 	}
-	if err := printDiagnoses(e, views); err != nil {
-		return err
-	}
-	return silent(views)
+	return printDiagnoses(e, all)
 }
 
 // silent returns an error if one of the requested processes did not answer.
-func silent(views []observe.View) error {
-	for i := range views {
-		if v := &views[i]; !v.Answers() {
+func silent(requested []observe.View) error {
+	for i := range requested {
+		if v := &requested[i]; !v.Answers() {
 			return fmt.Errorf("process %d, rank %d, does not answer: %s", v.Pid, v.Rank, whySilent(v))
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-func TestNobody(t *testing.T) {
+func TestNoRanks(t *testing.T) {
 	testenv.SocketDir(t)
 	if o := command("inspect"); o.Status != cli.StatusOK || o.Stdout != "" || !strings.Contains(o.Stderr, "no ranks") {
 		t.Errorf("%+v", o)
@@ -82,8 +82,8 @@ func TestJob(t *testing.T) {
 		t.Errorf("list: %+v", list)
 	}
 	one := command(fmt.Sprintf("inspect %d --events 5", pid))
-	who := fmt.Sprintf("rank %d of %d, process %d", victim, size, pid)
-	if one.Status != cli.StatusOK || !strings.Contains(one.Stdout, who) || !strings.Contains(one.Stdout, "last 5 of ") {
+	head := fmt.Sprintf("rank %d of %d, process %d", victim, size, pid)
+	if one.Status != cli.StatusOK || !strings.Contains(one.Stdout, head) || !strings.Contains(one.Stdout, "last 5 of ") {
 		t.Errorf("one: %+v", one)
 	}
 	// The port number grows with the local rank.
@@ -126,7 +126,7 @@ func inspectStopped(t *testing.T, job string, victim int) {
 			return
 		}
 	}
-	t.Errorf("nobody names rank %d:\n%s", victim, last)
+	t.Errorf("no diagnosis says that rank %d does not answer:\n%s", victim, last)
 }
 
 // The socket that a killed process left behind is not listed.

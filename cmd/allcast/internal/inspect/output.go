@@ -17,18 +17,6 @@ type silentProcess struct {
 	Error   string `json:"error"`
 }
 
-// printViews prints the processes and then a diagnosis of each job.
-func printViews(e *cli.Env, views []observe.View, full bool) error {
-	if full || e.JSON {
-		if err := printFull(e, views); err != nil {
-			return err
-		}
-	} else if err := printList(e, views); err != nil {
-		return err
-	}
-	return printDiagnoses(e, views)
-}
-
 // printDiagnoses prints one line per job.
 func printDiagnoses(e *cli.Env, views []observe.View) error {
 	for len(views) > 0 {
@@ -38,11 +26,7 @@ func printDiagnoses(e *cli.Env, views []observe.View) error {
 		}
 		d := observe.Diagnose(views[0].Job, views[:n])
 		views = views[n:]
-		if e.JSON {
-			if err := e.PrintJSON(d); err != nil {
-				return err
-			}
-		} else if err := e.Print("job " + d.Job + ": " + d.Text + "\n"); err != nil {
+		if err := e.PrintResult(d, "job "+d.Job+": "+d.Text+"\n"); err != nil {
 			return err
 		}
 	}
@@ -88,16 +72,11 @@ func waitsFor(rank int, o *observe.Op) string {
 func printFull(e *cli.Env, views []observe.View) error {
 	for i := range views {
 		v := &views[i]
-		var err error
-		switch {
-		case !e.JSON:
-			err = e.Print(describe(v))
-		case v.State == nil:
-			err = e.PrintJSON(silentProcess{Job: v.Job, Rank: v.Rank, Pid: v.Pid, Error: whySilent(v)})
-		default:
-			err = e.PrintJSON(v.State)
+		var object any = v.State
+		if v.State == nil {
+			object = silentProcess{Job: v.Job, Rank: v.Rank, Pid: v.Pid, Error: whySilent(v)}
 		}
-		if err != nil {
+		if err := e.PrintResult(object, describe(v)); err != nil {
 			return err
 		}
 	}
@@ -129,10 +108,9 @@ func describe(v *observe.View) string {
 		describeComm(say, s.Rank, &s.Comms[i])
 	}
 	for _, p := range s.Peers {
-		switch {
-		case p.Lost:
+		if p.Lost {
 			say("  rank %d is lost", p.Rank)
-		default:
+		} else {
 			say("  heard from rank %d %s ago", p.Rank, observe.Short(p.Silent))
 		}
 	}

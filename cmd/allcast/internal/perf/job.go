@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,15 +22,10 @@ const maxSubgroups = 64
 // job holds the checked flags.
 type job struct {
 	bench.Job
-	algos     []string
-	sizes     []int64
-	secure    bool
-	integrity bool
-	datapath  string
-	hook      string
-	fabric    string // empty: as the environment says
-	device    string
-	raw       string // log of the times of every rank and iteration; empty for none
+	fabricFlags
+	algos []string
+	sizes []int64
+	raw   string // log of the times of every rank and iteration; empty for none
 }
 
 // job checks the flags. Its errors are usage errors that list the valid values.
@@ -38,24 +34,26 @@ func (c *Command) job(ranks int) (*job, error) {
 		return nil, cli.Usagef("unknown operation %q; valid: %s", c.Operation, strings.Join(operations, ", "))
 	}
 	algos, err := checkAlgos(c.Operation, c.Algo)
-	if err != nil {
+	if err = cmp.Or(err, c.checkFabric(), c.checkNumbers(), c.checkRanks(ranks)); err != nil {
 		return nil, err
-	}
-	for _, check := range []func() error{c.checkFabric, c.checkNumbers, func() error { return c.checkRanks(ranks) }} {
-		if err := check(); err != nil {
-			return nil, err
-		}
 	}
 	j := &job{
 		Job: bench.Job{
 			Op: c.Operation, OSU: c.OSU, Check: c.Check == 1, Root: c.Root,
-			Chains: c.chains(ranks), ByRack: c.ChainBy == "rack", Subgroups: min(c.Subgroups, maxSubgroups),
+			Chains: 1, ByRack: c.ChainBy == "rack", Subgroups: min(c.Subgroups, maxSubgroups),
 			InPlace: c.InPlace, Overlap: c.Overlap,
 		},
-		algos: algos, secure: c.Secure, integrity: c.Integrity,
-		fabric: c.Fabric, device: c.Device, datapath: c.Datapath, hook: c.Hook,
+		fabricFlags: c.fabricFlags, algos: algos, sizes: []int64{0},
 	}
 	j.Schedule(c.Iters, c.Warmup)
+	if c.Operation == bench.Pair {
+		// All ranks multicast at a time, each at a low rate: a single root would have only a part of its link left for the
+		// reduction, and all other ranks would wait for it.
+		j.Chains = ranks
+	}
+	if c.Chains != nil {
+		j.Chains = *c.Chains
+	}
 	if c.Chunk != nil {
 		j.Chunk = int(*c.Chunk)
 	}
@@ -71,15 +69,15 @@ func (c *Command) job(ranks int) (*job, error) {
 	if err := reduce.Into(nil, nil, reduce.Type(j.DType), reduce.Op(j.Reduce)); err != nil {
 		return nil, cli.Usagef("--reduce: %v", err)
 	}
-	if j.sizes, err = c.sizes(); err != nil {
-		return nil, err
+	if c.Operation != "barrier" {
+		j.sizes, err = c.sizes()
+		j.round()
 	}
-	j.round()
-	return j, nil
+	return j, err
 }
 
 // checkFabric refuses fabrics that this program was not built with, and flags that exclude each other.
-func (c *Command) checkFabric() error {
+func (c *fabricFlags) checkFabric() error {
 	switch {
 	case c.Fabric == settings.Verbs && !settings.HasVerbs:
 		return cli.Usagef("--fabric verbs: %s", settings.BuildVerbs)
@@ -94,7 +92,7 @@ func (c *Command) checkFabric() error {
 }
 
 // checkDatapath also reads the environment, as the ranks do.
-func (c *Command) checkDatapath() error {
+func (c *fabricFlags) checkDatapath() error {
 	if c.Datapath == "" {
 		c.Datapath = settings.Process.Get("ALLCAST_DATAPATH")
 	}
@@ -116,18 +114,6 @@ func (c *Command) checkDatapath() error {
 			"use --datapath host")
 	}
 	return nil
-}
-
-// chains is the number of ranks that multicast at a time. Next to a Reduce-Scatter all ranks do, each at a low rate: a
-// single root would have only a part of its link left for the reduction, and all other ranks would wait for it.
-func (c *Command) chains(ranks int) int {
-	switch {
-	case c.Chains != nil:
-		return *c.Chains
-	case c.Operation == bench.Pair:
-		return max(1, ranks)
-	}
-	return 1
 }
 
 func (c *Command) checkNumbers() error {
@@ -167,19 +153,12 @@ func (c *Command) checkRanks(ranks int) error {
 	return nil
 }
 
-// meaning explains the sizes of this operation.
-func (j *job) meaning() string {
-	switch j.Op {
-	case "reduce-scatter":
-		return "bytes is N of the paper: what one rank receives"
-	case bench.Pair:
-		return "bytes is N of the paper: what one rank sends in the Allgather and receives in the Reduce-Scatter"
-	case "allreduce":
-		return "bytes is what one rank contributes, and receives"
-	case "barrier":
-		return "a Barrier moves no bytes"
-	}
-	return "bytes is N of the paper: what one rank sends"
+// meanings explains the sizes of an operation, unless a rank sends what the paper calls N.
+var meanings = map[string]string{
+	"reduce-scatter": "bytes is N of the paper: what one rank receives",
+	bench.Pair:       "bytes is N of the paper: what one rank sends in the Allgather and receives in the Reduce-Scatter",
+	"allreduce":      "bytes is what one rank contributes, and receives",
+	"barrier":        "a Barrier moves no bytes",
 }
 
 func (j *job) String() string {
@@ -187,10 +166,10 @@ func (j *job) String() string {
 	if j.Reduces() {
 		s = fmt.Sprintf("%s of %v, %v", s, j.DType, j.Reduce)
 	}
-	if j.secure {
+	if j.Secure {
 		s += ", encrypted"
 	}
-	if j.integrity {
+	if j.Integrity {
 		s += ", with integrity checks"
 	}
 	return s

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,14 +10,11 @@ import (
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 )
 
-// output prints each result as soon as it is there, because a sweep takes a while.
+// output prints on rank 0 each result as soon as it is there, because a sweep takes a while.
 type output struct {
 	*cli.Env
-	job    *job
-	quiet  bool // true on all ranks except 0
-	ranks  int
-	fabric string
-	path   allcast.Datapath
+	job  *job
+	comm *allcast.Comm
 }
 
 var columns = []struct {
@@ -46,7 +44,7 @@ func (o *output) width() int {
 }
 
 func (o *output) header() error {
-	if o.quiet || o.JSON {
+	if o.comm.Rank() != 0 || o.JSON {
 		return nil
 	}
 	verified := "each verified on all ranks"
@@ -59,9 +57,9 @@ func (o *output) header() error {
 	}
 	text := []string{
 		fmt.Sprintf("# %v; %d ranks, fabric %s, datapath %v; %s, %s.",
-			o.job, o.ranks, o.fabric, o.path, o.job.Iterations(), verified),
+			o.job, o.comm.Size(), o.comm.Fabric(), o.comm.Datapath(), o.job.Iterations(), verified),
 		fmt.Sprintf("# %s. Times are of the slowest %s, after a barrier; algbw and busbw as in nccl-tests, 1e9 bytes/s.",
-			o.job.meaning(), slowest),
+			cmp.Or(meanings[o.job.Op], "bytes is N of the paper: what one rank sends"), slowest),
 		"# sent, mcast: bytes that the busiest rank handed to the network per operation, our headers included.",
 		"# repaired and wrong bytes, dropped chunks: summed over ranks and iterations.",
 	}
@@ -74,7 +72,7 @@ func (o *output) header() error {
 
 func (o *output) result(r *bench.Result) error {
 	switch {
-	case o.quiet:
+	case o.comm.Rank() != 0:
 		return nil
 	case o.JSON:
 		return o.PrintJSON(r)
@@ -94,15 +92,11 @@ func (o *output) result(r *bench.Result) error {
 func (o *output) line(cells ...any) string {
 	var s strings.Builder
 	for i, c := range columns[:o.width()] {
-		text := fmt.Sprint(cells[i])
-		if f, ok := cells[i].(float64); ok {
-			text = fmt.Sprintf("%.2f", f)
-		}
 		width := c.width
 		if c.name == "algo" && o.job.Op == bench.Pair {
 			width += 20 // recursive-doubling+recursive-halving (auto)
 		}
-		fmt.Fprintf(&s, "%*s ", width, text)
+		fmt.Fprintf(&s, "%*s ", width, cli.Cell(cells[i]))
 	}
 	return strings.TrimRight(s.String(), " ") + "\n"
 }

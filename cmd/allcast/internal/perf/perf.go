@@ -13,14 +13,12 @@ import (
 type Command struct {
 	Operation string `arg:"" placeholder:"OPERATION"`
 
-	Ranks  *int        `placeholder:"N"`
-	Algo   string      `default:"auto" placeholder:"LIST"`
-	Min    *units.Size `name:"min" short:"b" placeholder:"MIN"`
-	Max    *units.Size `name:"max" short:"e" placeholder:"MAX" help:"Largest size (default 1M)."`
-	Factor int         `short:"f" default:"4" placeholder:"FACTOR"`
-	Iters  *int        `short:"n" placeholder:"ITERS" help:"Measured iterations (default 20)."`
-	Warmup *int        `short:"w" placeholder:"WARMUP"`
-	Check  int         `short:"c" default:"1" placeholder:"0|1" help:"Verify every iteration on all ranks (default 1)."`
+	Ranks *int   `placeholder:"N"`
+	Algo  string `default:"auto" placeholder:"LIST"`
+	sizeFlags
+	Iters  *int `short:"n" placeholder:"ITERS" help:"Measured iterations (default 20)."`
+	Warmup *int `short:"w" placeholder:"WARMUP"`
+	Check  int  `short:"c" default:"1" placeholder:"0|1" help:"Verify every iteration on all ranks (default 1)."`
 
 	Root      int         `default:"0" placeholder:"R" help:"Root of a Broadcast (default 0)."`
 	Chains    *int        `placeholder:"M"`
@@ -37,9 +35,16 @@ type Command struct {
 	fabricFlags
 }
 
+// sizeFlags choose the sizes of a sweep.
+type sizeFlags struct {
+	Min    *units.Size `name:"min" short:"b" placeholder:"MIN"`
+	Max    *units.Size `name:"max" short:"e" placeholder:"MAX" help:"Largest size (default 1M)."`
+	Factor int         `short:"f" default:"4" placeholder:"FACTOR"`
+}
+
 // fabricFlags choose the network, the datapath and the protection.
 type fabricFlags struct {
-	Fabric   string `default:"" placeholder:"ip|verbs"`
+	Fabric   string `default:"" placeholder:"ip|verbs"` // empty: as the environment says
 	Device   string `default:"" placeholder:"D"`
 	Datapath string `default:"" placeholder:"host|bpf|auto"`
 	Hook     string `default:"" placeholder:"sockfilter|tcx|xdp"`

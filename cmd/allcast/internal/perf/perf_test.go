@@ -26,13 +26,33 @@ func inWorld(t *testing.T, ranks int, o allcast.Options, job *job) ([]error, cli
 		if comm.Rank() == 0 {
 			e.Stdout = &out
 		}
-		wrong, err := measure(context.WithoutCancel(t.Context()), e, comm, job, nil)
+		ctx := context.WithoutCancel(t.Context())
+		b, err := bench.New(ctx, comm)
+		if err != nil {
+			return err
+		}
+		wrong, err := measure(ctx, e, b, job)
 		if err == nil {
 			err = verdict(e, comm.Rank(), wrong)
 		}
 		return err
 	})
 	return errs, clitest.Outcome{Stdout: out.String()}
+}
+
+// algorithms lists the algorithms of an operation, except auto.
+func algorithms(op string) []string {
+	first, second, pair := strings.Cut(op, "+")
+	if !pair {
+		return allcast.Algorithms(op)
+	}
+	var list []string
+	for _, a := range allcast.Algorithms(first) {
+		for _, b := range allcast.Algorithms(second) {
+			list = append(list, a+"+"+b)
+		}
+	}
+	return list
 }
 
 // testJob is a short job with all algorithms.
@@ -173,7 +193,7 @@ func TestSizes(t *testing.T) {
 		{"8589934592G", "8589934592G", 2, "error"},
 		{"8589934591G", "8589934591G", 2, "[9223372035781033984]"},
 	} {
-		cmd := Command{Operation: "allgather", Factor: c.factor}
+		cmd := sizeFlags{Factor: c.factor}
 		var err error
 		for _, f := range []struct {
 			text string

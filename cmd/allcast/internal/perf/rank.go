@@ -3,6 +3,7 @@ package perf
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -27,25 +28,25 @@ func runRank(e *cli.Env, rank int, job *job) error {
 		runtime.GOMAXPROCS(2) // one thread computes, another one must serve the network
 	}
 	ctx := context.Background()
-	comm, err := bench.Join(ctx, allcast.Options{
+	var wrong int64
+	err := bench.Run(ctx, allcast.Options{
 		Subgroups: job.Subgroups, Chunk: job.Chunk, NoCalibration: !job.chooses(),
-		Secure: job.secure, Integrity: job.integrity,
-		Fabric: job.fabric, Device: job.device, Datapath: job.datapath, Hook: job.hook,
+		Secure: job.Secure, Integrity: job.Integrity,
+		Fabric: job.Fabric, Device: job.Device, Datapath: job.Datapath, Hook: job.Hook,
+	}, func(b *bench.Bench) (err error) {
+		if raw != nil {
+			b.Raw = raw
+		}
+		wrong, err = measure(ctx, e, b, job)
+		return err
 	})
+	if err == nil {
+		err = raw.Commit()
+	}
 	if err != nil {
 		return err
 	}
-	wrong, err := measure(ctx, e, comm, job, raw)
-	if err != nil {
-		return bench.Leave(comm, err)
-	}
-	if err := comm.Close(); err != nil {
-		return err
-	}
-	if err := raw.Commit(); err != nil {
-		return err
-	}
-	return verdict(e, comm.Rank(), wrong)
+	return verdict(e, rank, wrong)
 }
 
 // chooses reports whether the library chooses an algorithm.
@@ -53,20 +54,9 @@ func (j *job) chooses() bool {
 	return slices.ContainsFunc(j.algos, func(a string) bool { return strings.Contains(a, "auto") })
 }
 
-// measure runs all sizes and algorithms of a job and returns the number of wrong bytes. Rank 0 writes the times of all
-// ranks to raw.
-func measure(ctx context.Context, e *cli.Env, comm *allcast.Comm, job *job, raw *cli.File) (wrong int64, err error) {
-	b, err := bench.New(ctx, comm)
-	if err != nil {
-		return 0, err
-	}
-	if raw != nil {
-		b.Raw = raw
-	}
-	out := &output{
-		Env: e, job: job, quiet: comm.Rank() != 0,
-		ranks: comm.Size(), fabric: comm.Fabric(), path: comm.Datapath(),
-	}
+// measure runs all sizes and algorithms of a job and returns the number of wrong bytes.
+func measure(ctx context.Context, e *cli.Env, b *bench.Bench, job *job) (wrong int64, err error) {
+	out := &output{Env: e, job: job, comm: b.Comm}
 	if err := out.header(); err != nil {
 		return 0, err
 	}
@@ -74,7 +64,7 @@ func measure(ctx context.Context, e *cli.Env, comm *allcast.Comm, job *job, raw 
 		for _, algo := range job.algos {
 			r, err := b.Measure(ctx, &job.Job, algo, n)
 			if err != nil {
-				return wrong, bench.CaseError(fmt.Sprintf("%s of %d bytes by %s", job.Op, n, algo), err)
+				return wrong, &bench.CaseError{Case: fmt.Sprintf("%s of %d bytes by %s", job.Op, n, algo), Err: err}
 			}
 			wrong += r.Wrong
 			if err := out.result(r); err != nil {
@@ -94,4 +84,26 @@ func verdict(e *cli.Env, rank int, wrong int64) error {
 		e.Message("%d bytes were wrong", wrong)
 	}
 	return cli.StatusError(cli.StatusWrong)
+}
+
+// checkRaw reports that the log cannot be written before any rank starts.
+func checkRaw(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		return nil // opening and closing a pipe would end its reader
+	}
+	f, err := createRaw(path)
+	f.Discard()
+	return err
+}
+
+// createRaw opens the log of raw times; an empty path gives a nil file.
+func createRaw(path string) (*cli.File, error) {
+	f, err := cli.CreateFile(path, "the raw times")
+	if err != nil {
+		return nil, cli.Usagef("--raw: %v; want a file that can be written", err)
+	}
+	if f != nil {
+		_, _ = f.Write([]byte(bench.RawHeader)) // later writes return the error again
+	}
+	return f, nil
 }

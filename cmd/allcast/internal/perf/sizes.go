@@ -1,11 +1,11 @@
 package perf
 
 import (
-	"bufio"
-	"fmt"
+	"cmp"
 	"math"
-	"os"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/allcast/allcast/cmd/allcast/internal/bench"
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
@@ -13,19 +13,17 @@ import (
 )
 
 // sizes lists the sizes from -b to -e, multiplied by -f.
-func (c *Command) sizes() ([]int64, error) {
-	if c.Operation == "barrier" {
-		return []int64{0}, nil
-	}
+func (c *sizeFlags) sizes() ([]int64, error) {
 	first, last := int64(4<<10), int64(1<<20)
-	switch {
-	case c.Min != nil && c.Max == nil:
-		return []int64{int64(*c.Min)}, nil
-	case c.Min != nil:
-		first, last = int64(*c.Min), int64(*c.Max)
-	case c.Max != nil:
+	if c.Max != nil {
 		last = int64(*c.Max)
 		first = min(first, last)
+	}
+	if c.Min != nil {
+		first = int64(*c.Min)
+		if c.Max == nil {
+			last = first
+		}
 	}
 	if first > last {
 		return nil, cli.Usagef("-b %v is more than -e %v", units.Size(first), units.Size(last))
@@ -62,19 +60,10 @@ func (j *job) fits(ranks int) error {
 	if !ok {
 		return nil
 	}
-	// N per rank, and the library's copy of that in a reduction.
 	p, n := float64(ranks), float64(slices.Max(j.sizes))
-	each := n * (p + 1)
-	switch j.Op {
-	case "broadcast":
-		each = n
-	case "reduce-scatter":
-		each = n * (2*p + 1)
-	case bench.Pair:
-		each = n * (3*p + 2)
-	case "allreduce":
-		each = 2 * n
-	}
+	// In units of N, with the library's copy in a reduction.
+	buffers := map[string]float64{"broadcast": 1, "reduce-scatter": 2*p + 1, bench.Pair: 3*p + 2, "allreduce": 2}
+	each := n * cmp.Or(buffers[j.Op], p+1)
 	if need := p * each; need > float64(have) {
 		return cli.Usagef("%d ranks with %v need %.1f GiB of memory, but %.1f GiB are free: "+
 			"want fewer ranks (--ranks) or smaller sizes (-b, -e)",
@@ -85,16 +74,7 @@ func (j *job) fits(ranks int) error {
 
 // availableMemory is known on Linux only.
 func availableMemory() (bytes int64, ok bool) {
-	f, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return 0, false
-	}
-	defer func() { _ = f.Close() }()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		var kib int64
-		if n, _ := fmt.Sscanf(s.Text(), "MemAvailable: %d kB", &kib); n == 1 {
-			return kib << 10, true
-		}
-	}
-	return 0, false
+	text, ok := cli.ProcField("/proc/meminfo", "MemAvailable")
+	kib, err := strconv.ParseInt(strings.TrimSuffix(text, " kB"), 10, 64)
+	return kib << 10, ok && err == nil
 }

@@ -83,7 +83,7 @@ func TestKilledRank(t *testing.T) {
 	var dead int
 	if _, err := fmt.Sscanf(text[strings.Index(text, "allcast: rank ")+1:], "llcast: rank %d was ended",
 		&dead); err != nil {
-		t.Fatalf("nobody says which rank was killed: %v\n%s", err, text)
+		t.Fatalf("no message names the killed rank: %v\n%s", err, text)
 	}
 	for r := range 4 {
 		want := r != dead
