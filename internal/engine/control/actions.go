@@ -201,8 +201,7 @@ func (c *Control) startRound(key fabric.OpKey, a *node.Action) {
 	}
 	bufs := &k.bufs
 	op := c.data.StartRound(datapath.Round{
-		Key: key, Comm: c.comms.names[key.Comm], Buffers: bufs,
-		Geometry: a.Geometry, Placements: a.Placements, Inbox: a.Inbox,
+		Key: key, Buffers: bufs, Geometry: a.Geometry, Placements: a.Placements, Inbox: a.Inbox,
 	})
 	if j := c.comms.joining[key.Comm]; j != nil && a.Geometry != nil && len(bufs.Group.Members) > 1 {
 		j.held = append(j.held, op)

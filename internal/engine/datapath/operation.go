@@ -98,7 +98,6 @@ type Operation struct {
 // A Round describes an Operation.
 type Round struct {
 	Key        fabric.OpKey
-	Comm       string // name of the communicator, for tokens and keys
 	Buffers    *Buffers
 	Geometry   *mcast.Geometry    // multicast
 	Placements []*mcast.Placement // by subgroup
@@ -119,7 +118,7 @@ func (d *Datapath) StartRound(r Round) *Operation {
 	if len(r.Buffers.Group.Members) == 1 {
 		return op
 	}
-	op.token = d.protect.tokens.of(r.Comm, r.Key.Seq)
+	op.token = d.protect.tokens.of(r.Buffers.Group.Name, r.Key.Seq)
 	op.seal = d.protect.sealing(r)
 	op.landings = make([]*landing, len(r.Placements))
 	op.offloaded = d.caps.Placer != nil

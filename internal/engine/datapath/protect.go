@@ -42,8 +42,8 @@ func (p *protection) sealing(r Round) *sealing {
 	if p.master == nil {
 		return nil
 	}
-	members := r.Buffers.Group.Members
-	return &sealing{p.master.Datagrams(r.Comm, members, r.Key.Seq), members}
+	g := r.Buffers.Group
+	return &sealing{p.master.Datagrams(g.Name, g.Members, r.Key.Seq), g.Members}
 }
 
 // nonce is the nonce of a chunk. It depends on the rank that owns the chunk.
