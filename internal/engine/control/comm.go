@@ -110,7 +110,6 @@ func (c *Control) Comms() (n int) {
 	return n
 }
 
-// removed forgets a communicator.
 func (c *Control) removed(id uint32) {
 	if c.comms.joining[id] == nil {
 		go c.LeaveGroups(id)

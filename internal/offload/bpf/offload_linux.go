@@ -210,15 +210,11 @@ func below(share float64) uint32 { return uint32(min(share, 1) * math.MaxUint32)
 
 // attach attaches the program of a hook other than sockfilter.
 func (o *Offload) attach() error {
-	var name string
-	switch o.cfg.Hook {
-	case SockFilter:
+	if o.cfg.Hook == SockFilter {
 		return nil
-	case TCX:
-		name = "ingress"
-	case XDP:
-		name = "express"
-	default:
+	}
+	name, known := map[Hook]string{TCX: "ingress", XDP: "express"}[o.cfg.Hook]
+	if !known {
 		return fmt.Errorf("unknown hook %q", o.cfg.Hook)
 	}
 	p, err := o.load(name, nil)
