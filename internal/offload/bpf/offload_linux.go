@@ -139,7 +139,7 @@ func (o *Offload) makeMaps() error {
 			o.maps[name] = m
 		}
 	}
-	o.memory.table = o.maps["regions"]
+	o.regions = o.maps["regions"]
 	page, write := unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE
 	if err := errors.Join(
 		mapTable(o, "placements", &o.placements, placements), mapTable(o, "words", &o.words, words),
@@ -328,7 +328,7 @@ func (o *Offload) Close() error {
 	for _, c := range slices.Backward(o.closers) {
 		_ = c.Close()
 	}
-	o.memory.close()
+	o.freeStages()
 	for _, m := range o.mapped {
 		_ = unix.Munmap(m)
 	}
