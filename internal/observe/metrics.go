@@ -86,7 +86,11 @@ func (m *Metrics) Write(w io.Writer) error {
 	}
 	line(&b, "answers", answers, "rank", rank)
 	for _, n := range m.Numbers {
-		head(&b, n.Name, typeOf(n.Name), n.Help)
+		kind := "gauge"
+		if strings.HasSuffix(n.Name, "_total") {
+			kind = "counter"
+		}
+		head(&b, n.Name, kind, n.Help)
 		line(&b, n.Name, n.Value, "rank", rank)
 	}
 	m.writePeers(&b, rank)
@@ -143,13 +147,6 @@ func (k *Tally) write(b *bytes.Buffer, labels ...string) {
 	}
 	line(b, "operation_seconds_sum", k.sum, labels...)
 	line(b, "operation_seconds_count", float64(n), labels...)
-}
-
-func typeOf(name string) string {
-	if strings.HasSuffix(name, "_total") {
-		return "counter"
-	}
-	return "gauge"
 }
 
 func head(b *bytes.Buffer, name, kind, help string) {

@@ -12,7 +12,6 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// begin hands a call to the node.
 func (c *Control) begin(now step.Time, k *call) {
 	c.lastReq++
 	req := c.lastReq
@@ -59,7 +58,6 @@ func (c *Control) complete(req uint64) {
 	}
 }
 
-// end ends a call.
 func (c *Control) end(req uint64, err error) {
 	k := c.calls[req]
 	delete(c.calls, req)
@@ -102,7 +100,6 @@ func (c *Control) checkIdle() {
 	}
 }
 
-// act carries out the node's actions.
 func (c *Control) act() {
 	for {
 		acts := c.node.Actions()
@@ -176,7 +173,6 @@ func (c *Control) carryOut(a, next *node.Action) {
 	}
 }
 
-// done ends a call of the node.
 func (c *Control) done(a *node.Action) {
 	if k := c.calls[a.Req]; k.mail != nil {
 		k.req.from, k.req.bytes = a.To, a.Len
@@ -201,8 +197,7 @@ func (c *Control) startRound(key fabric.OpKey, a *node.Action) {
 	}
 	bufs := &k.bufs
 	op := c.data.StartRound(datapath.Round{
-		Key: key, Comm: c.comms.names[key.Comm], Buffers: bufs,
-		Geometry: a.Geometry, Placements: a.Placements, Inbox: a.Inbox,
+		Key: key, Buffers: bufs, Geometry: a.Geometry, Placements: a.Placements, Inbox: a.Inbox,
 	})
 	if j := c.comms.joining[key.Comm]; j != nil && a.Geometry != nil && len(bufs.Group.Members) > 1 {
 		j.held = append(j.held, op)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/allcast/allcast/internal/node"
 )
@@ -53,8 +54,9 @@ func (c *Control) agreed(a *node.Action) {
 	w := c.agreements[a.Req]
 	delete(c.agreements, a.Req)
 	if g := a.Agreed; g.ID != 0 {
-		c.register(g.ID, commName(g.ID), g.Members)
-		c.joinLater(g.ID)
+		name := strconv.FormatUint(uint64(g.ID), 10) // no other communicator of the job ever has this id
+		c.register(g.ID, name, g.Members)
+		c.joinLater(g.ID, name)
 	}
 	w.result = a.Agreed
 	if a.Agreed.Members == nil && c.is(running) {

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"strconv"
 	"sync"
 
 	"github.com/allcast/allcast/internal/engine/datapath"
@@ -20,11 +19,8 @@ const (
 type comms struct {
 	mu      sync.Mutex // also orders Start and Close
 	groups  map[uint32]*group
-	outside map[uint32]bool // communicators whose multicast groups this rank could not join
-
-	// Owned by the loop.
-	names   map[uint32]string
-	joining map[uint32]*joining // communicators whose multicast groups are being joined
+	outside map[uint32]bool     // communicators whose multicast groups this rank could not join
+	joining map[uint32]*joining // communicators whose multicast groups are being joined; owned by the loop
 }
 
 // group is a communicator as callers see it.
@@ -40,10 +36,7 @@ type joining struct {
 }
 
 func newComms() comms {
-	return comms{
-		groups: map[uint32]*group{}, outside: map[uint32]bool{}, names: map[uint32]string{},
-		joining: map[uint32]*joining{},
-	}
+	return comms{groups: map[uint32]*group{}, outside: map[uint32]bool{}, joining: map[uint32]*joining{}}
 }
 
 // group returns a communicator; nil: it does not exist.
@@ -53,12 +46,10 @@ func (s *comms) group(id uint32) *group {
 	return s.groups[id]
 }
 
-func (c *Control) everybody() []int {
-	all := make([]int, c.cfg.Size)
-	for i := range all {
-		all[i] = i
-	}
-	return all
+func (s *comms) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.groups)
 }
 
 // AddComm makes a communicator of world ranks, in the order of its ranks. No two communicators of a
@@ -79,14 +70,10 @@ func (c *Control) addComm(id uint32, name string, members []int) error {
 
 // register makes a communicator known to callers.
 func (c *Control) register(id uint32, name string, members []int) {
-	c.comms.names[id] = name
 	c.comms.mu.Lock()
 	defer c.comms.mu.Unlock()
-	c.comms.groups[id] = &group{Group: datapath.NewGroup(c.cfg.Rank, members)}
+	c.comms.groups[id] = &group{Group: datapath.NewGroup(name, c.cfg.Rank, members)}
 }
-
-// commName is the name of a communicator whose id no other communicator of the job ever has.
-func commName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 
 // Abort breaks a communicator on all ranks.
 func (c *Control) Abort(comm uint32) error {
@@ -119,17 +106,11 @@ func (c *Control) try(f func() error) (err error) {
 
 // Comms counts the communicators that take up memory.
 func (c *Control) Comms() (n int) {
-	c.do(func() {
-		c.comms.mu.Lock()
-		defer c.comms.mu.Unlock()
-		n = max(c.node.Comms(), len(c.comms.groups), len(c.comms.names))
-	})
+	c.do(func() { n = max(c.node.Comms(), c.comms.count()) })
 	return n
 }
 
-// removed forgets a communicator.
 func (c *Control) removed(id uint32) {
-	delete(c.comms.names, id)
 	if c.comms.joining[id] == nil {
 		go c.LeaveGroups(id)
 	}

@@ -111,8 +111,12 @@ func New(cfg Config) (*Control, *observer.Observer, error) {
 	c.obs.Attach(c.node, (*view)(c))
 	// The first communicators exist before any peer can reach this rank: a message for an unknown
 	// communicator is lost.
+	members := make([]int, cfg.Size)
+	for rank := range members {
+		members[rank] = rank
+	}
 	for id, name := range []string{World: "world", Lifecycle: "exit"} {
-		if err := c.addComm(uint32(id), name, c.everybody()); err != nil {
+		if err := c.addComm(uint32(id), name, members); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -194,9 +198,15 @@ type view Control
 func (v *view) Submit(f func()) { go (*Control)(v).submit(f) }
 
 func (v *view) Stopped() <-chan struct{}    { return v.over }
-func (v *view) CommName(id uint32) string   { return v.comms.names[id] }
 func (v *view) Calls() int                  { return len(v.calls) }
 func (v *view) Counters() datapath.Counters { return v.data.Counters() }
+
+func (v *view) CommName(id uint32) string {
+	if g := v.comms.group(id); g != nil {
+		return g.Name
+	}
+	return ""
+}
 
 func (v *view) Call(req uint64) *observer.Call {
 	if k := v.calls[req]; k != nil {

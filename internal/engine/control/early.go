@@ -23,7 +23,7 @@ const (
 // in, and eager messages. An eager call has at most one piece per rank and segment.
 func (c *Control) earlyLimit() int {
 	results := earlyResults * (node.EagerLimit + (node.EagerSegments+c.cfg.Size)*earlyCost)
-	return len(c.comms.names) * (results + node.MailCredit)
+	return c.comms.count() * (results + node.MailCredit)
 }
 
 // early is data for operations that this rank has not begun.

@@ -107,7 +107,7 @@ func TestEarlyDataOfAWrongPeer(t *testing.T) {
 		"too much": func(h fabric.Handler, released *atomic.Int32) (sent int32) {
 			b := make([]byte, node.EagerLimit)
 			// Two communicators of two ranks.
-			limit := 2 * earlyResults * (node.EagerLimit + (node.EagerSegments+2)*earlyCost)
+			limit := 2 * (earlyResults*(node.EagerLimit+(node.EagerSegments+2)*earlyCost) + node.MailCredit)
 			for nth := range uint32(limit/node.EagerLimit + 1) {
 				p := fabric.Piece{Op: fabric.OpKey{Comm: World}, Nth: nth, Len: node.EagerLimit}
 				h.Data(1, p, 0, counted(b, released))

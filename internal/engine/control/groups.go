@@ -26,12 +26,11 @@ func (c *Control) joinGroups(id uint32, name string) {
 }
 
 // joinLater joins the groups of a communicator that exists already. Its rounds wait for the groups.
-func (c *Control) joinLater(id uint32) {
+func (c *Control) joinLater(id uint32, name string) {
 	if c.data.Caps().Groups == nil {
 		return
 	}
 	c.comms.joining[id] = &joining{done: make(chan struct{})}
-	name := c.comms.names[id]
 	go func() {
 		c.joinGroups(id, name)
 		c.submit(func() { c.joined(id) })
@@ -43,7 +42,7 @@ func (c *Control) joined(id uint32) {
 	j := c.comms.joining[id]
 	delete(c.comms.joining, id)
 	close(j.done)
-	if _, known := c.comms.names[id]; !known {
+	if c.comms.group(id) == nil {
 		go c.LeaveGroups(id) // the communicator was closed meanwhile
 		return
 	}

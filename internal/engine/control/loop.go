@@ -59,7 +59,6 @@ func (c *Control) drain() (n int) {
 	}
 }
 
-// handle handles one task.
 func (c *Control) handle(t *task) {
 	now := c.now()
 	c.obs.TraceTime(now)

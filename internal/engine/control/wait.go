@@ -63,7 +63,7 @@ func (c *Control) lead(ctx context.Context, r *Request) {
 			return // for long: Go's poller waits at a lower cost, and wakes the background goroutine
 		}
 		if time.Since(since) < c.spin {
-			relax()
+			c.data.Polling.Relax()
 			continue
 		}
 		c.spin = max(c.spin/2, minSpin)

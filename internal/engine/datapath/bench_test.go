@@ -86,7 +86,7 @@ func benchLanding(t testing.TB, n int) *landing {
 	t.Helper()
 	op := bigBroadcast(t, n)
 	o := mcast.New(mcast.Config{Geometry: op.geo, Rank: 1, Est: mcast.NewEstimator(mcast.Limits{})})
-	l := &landing{op: op, place: o.Placements()[0], mem: &op.mem, left: uint32(n)}
+	l := &landing{op: op, place: o.Placements()[0], left: uint32(n)}
 	l.place.Data = l
 	return l
 }

@@ -4,14 +4,15 @@ import "slices"
 
 // A Group maps the world ranks of a communicator's members to their ranks in it.
 type Group struct {
-	Rank    int // of this process
+	Name    string // unique in the job, for tokens and keys
+	Rank    int    // of this process
 	Members []int
 	ranks   map[int]int // by world rank; nil: both numberings are the same
 }
 
 // NewGroup returns the group of the members, in the order of their ranks; self is a world rank.
-func NewGroup(self int, members []int) Group {
-	g := Group{Rank: slices.Index(members, self), Members: members}
+func NewGroup(name string, self int, members []int) Group {
+	g := Group{Name: name, Rank: slices.Index(members, self), Members: members}
 	ranks, same := make(map[int]int, len(members)), true
 	for i, w := range members {
 		ranks[w] = i

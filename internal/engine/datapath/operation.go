@@ -79,11 +79,11 @@ type Operation struct {
 	d         *Datapath
 	bufs      *Buffers
 	token     uint64
-	geo       *mcast.Geometry // nil: point to point
-	seal      *sealing        // nil: its datagrams are not sealed
-	landings  []*landing      // by subgroup, nil where nothing is received; empty: it does not multicast
-	pieces    *pieces         // nil: it multicasts
-	mem       atomic.Pointer[[]byte]
+	geo       *mcast.Geometry        // nil: point to point
+	seal      *sealing               // nil: its datagrams are not sealed
+	landings  []*landing             // by subgroup, nil where nothing is received; empty: it does not multicast
+	pieces    *pieces                // nil: it multicasts
+	mem       atomic.Pointer[[]byte] // the receive buffer; nil when it is the user's again
 	cancelled atomic.Bool
 	pins      pins // goroutines that place data of connections
 
@@ -98,7 +98,6 @@ type Operation struct {
 // A Round describes an Operation.
 type Round struct {
 	Key        fabric.OpKey
-	Comm       string // name of the communicator, for tokens and keys
 	Buffers    *Buffers
 	Geometry   *mcast.Geometry    // multicast
 	Placements []*mcast.Placement // by subgroup
@@ -119,7 +118,7 @@ func (d *Datapath) StartRound(r Round) *Operation {
 	if len(r.Buffers.Group.Members) == 1 {
 		return op
 	}
-	op.token = d.protect.tokens.of(r.Comm, r.Key.Seq)
+	op.token = d.protect.tokens.of(r.Buffers.Group.Name, r.Key.Seq)
 	op.seal = d.protect.sealing(r)
 	op.landings = make([]*landing, len(r.Placements))
 	op.offloaded = d.caps.Placer != nil
@@ -129,7 +128,7 @@ func (d *Datapath) StartRound(r Round) *Operation {
 		if !p.Receives() {
 			continue
 		}
-		l := &landing{op: op, place: p, mem: &op.mem, left: p.Len() - p.Own().N}
+		l := &landing{op: op, place: p, left: p.Len() - p.Own().N}
 		p.Data = l
 		op.offloaded = d.offload(l) && op.offloaded
 		op.landings[sub] = l

@@ -55,7 +55,7 @@ func newOpTest(t *testing.T, multicast, registers bool, root int, n int64) *opTe
 	x.d.rel = fabric.Reliable{Messages: &x.net, Memory: &x.net, Direct: &x.net}
 	x.net.multicast(x.d)
 	b := &Buffers{Group: &Group{Rank: 1, Members: []int{0, 1}}, Recv: make([]byte, 2*n)}
-	r := Round{Key: fabric.OpKey{Comm: 3}, Comm: "three", Buffers: b}
+	r := Round{Key: fabric.OpKey{Comm: 3}, Buffers: b}
 	if multicast {
 		counts := make([]int64, 2)
 		counts[root] = n

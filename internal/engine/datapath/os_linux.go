@@ -14,6 +14,9 @@ func nap(d time.Duration) {
 	_ = unix.Nanosleep(&t, nil) // a signal may end it early, which does no harm
 }
 
+// Relax yields the processor to other processes that want it.
+func (*Polling) Relax() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
 // pin binds the calling worker to the next processor of Config.Pin. Its thread then stays with its data.
 func (d *Datapath) pin() {
 	if len(d.cfg.Pin) == 0 {

@@ -6,6 +6,9 @@ import "time"
 
 func nap(d time.Duration) { time.Sleep(d) }
 
+// Relax does nothing.
+func (*Polling) Relax() {}
+
 // pin does nothing: this system cannot bind a thread.
 func (d *Datapath) pin() {
 	if len(d.cfg.Pin) > 0 && d.workers.pinned.Add(1) == 1 {

@@ -114,7 +114,7 @@ func (w *receiver) awaitsMany() (many bool) {
 	}
 	w.in.Each(func(p *mcast.Placement) {
 		l := p.Data.(*landing)
-		many = many || l.kernel != nil && l.left >= manyChunks && l.mem.Load() != nil
+		many = many || l.kernel != nil && l.left >= manyChunks && l.op.mem.Load() != nil
 	})
 	return many
 }
@@ -122,9 +122,9 @@ func (w *receiver) awaitsMany() (many bool) {
 // manyChunks take so long to arrive that a goroutine that waits for them may as well sleep.
 const manyChunks = 256
 
-// learn finds out what the kernel has placed.
+// learn reports what the kernel has placed.
 func (w *receiver) learn(l *landing) {
-	mem := l.mem.Load()
+	mem := l.op.mem.Load()
 	if mem == nil {
 		return
 	}

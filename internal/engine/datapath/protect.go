@@ -42,8 +42,8 @@ func (p *protection) sealing(r Round) *sealing {
 	if p.master == nil {
 		return nil
 	}
-	members := r.Buffers.Group.Members
-	return &sealing{p.master.Datagrams(r.Comm, members, r.Key.Seq), members}
+	g := r.Buffers.Group
+	return &sealing{p.master.Datagrams(g.Name, g.Members, r.Key.Seq), g.Members}
 }
 
 // nonce is the nonce of a chunk. It depends on the rank that owns the chunk.
@@ -82,9 +82,6 @@ type opener struct {
 	header [wire.HeaderSize]byte
 }
 
-// sealedLength is the length of the chunk that a sealed payload holds.
-func sealedLength(payload int) int { return payload - seal.TagSize }
-
 // decrypt decrypts a sealed chunk to where it belongs. The caller has checked that the chunk is missing,
 // so that replayed datagrams cost little.
 func (w *receiver) decrypt(p *mcast.Placement, dst []byte, h wire.Header, psn uint32, sealed []byte) {
@@ -99,6 +96,6 @@ func (w *receiver) decrypt(p *mcast.Placement, dst []byte, h wire.Header, psn ui
 
 // intact reports whether a chunk that was received in its slot has the checksum in its header.
 func (w *receiver) intact(h *wire.Header, s mcast.Slot) bool {
-	mem := w.in.Guess().Data.(*landing).mem.Load()
+	mem := w.in.Guess().Data.(*landing).op.mem.Load()
 	return mem != nil && h.Sum == h.Checksum((*mem)[s.Off:s.Off+int64(s.Len)])
 }

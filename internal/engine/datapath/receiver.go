@@ -10,6 +10,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/place"
+	"github.com/allcast/allcast/internal/seal"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -17,8 +18,7 @@ import (
 type landing struct {
 	op    *Operation
 	place *mcast.Placement
-	mem   *atomic.Pointer[[]byte] // the receive buffer; nil when it is the user's again
-	left  uint32                  // chunks that the worker has not reported
+	left  uint32 // chunks that the worker has not reported
 
 	kernel fabric.OpenPlacement // nil: only the worker places chunks
 	area   *sharedArea          // where the kernel places them
@@ -242,7 +242,7 @@ func (w *receiver) Expect(slots [][]byte) int {
 	if n == 0 {
 		return 0
 	}
-	mem := p.Data.(*landing).mem.Load()
+	mem := p.Data.(*landing).op.mem.Load()
 	if mem == nil {
 		return 0
 	}
@@ -281,7 +281,7 @@ func (w *receiver) Chunk(h wire.Header, payload []byte) {
 	}
 	length := len(payload)
 	if w.d.protect.master != nil {
-		length = sealedLength(length)
+		length -= seal.TagSize
 	}
 	p, psn, off, v := w.in.Judge(h.Token, h.Comm, h.Imm, length)
 	if p == nil {
@@ -289,7 +289,7 @@ func (w *receiver) Chunk(h wire.Header, payload []byte) {
 		return
 	}
 	l := p.Data.(*landing)
-	mem := l.mem.Load()
+	mem := l.op.mem.Load()
 	switch {
 	case mem == nil:
 		w.in.Ignore(nil, mcast.Stale, 1)

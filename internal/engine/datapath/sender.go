@@ -72,7 +72,6 @@ func (s *sender) command(c command) {
 	}
 }
 
-// run is the worker.
 func (s *sender) run() {
 	defer s.d.workers.Done()
 	s.d.pin()
@@ -183,24 +182,19 @@ func (s *sender) multicast(c *command) bool {
 	p := op.mem.Load()
 	defer func() { clear(s.batch.Payloads) }()
 	for c.n > 0 && p != nil && !op.cancelled.Load() {
-		bytes := s.fill(c, *p)
+		s.fill(c, *p)
 		n, err := s.tx[c.sub].Send(&s.batch)
-		s.posted[c.sub] += uint64(n)
-		s.sent.Add(uint64(n))
-		if n == len(s.batch.Headers) {
-			s.bytes.Add(uint64(bytes))
-		} else {
-			for _, b := range s.batch.Payloads[:n] {
-				s.bytes.Add(uint64(len(b) + s.d.protect.head))
-			}
+		bytes := n * s.d.protect.head
+		for _, b := range s.batch.Payloads[:n] {
+			bytes += len(b)
 		}
-		switch {
-		case err == nil:
-		case errors.Is(err, fabric.ErrBusy) && s.waited < sendPatience:
-			c.psn, c.n = c.psn+uint32(n), c.n-uint32(n)
-			return false
-		default:
-			if errors.Is(err, fabric.ErrBusy) {
+		s.bytes.Add(uint64(bytes))
+		s.sent.Add(uint64(n))
+		s.posted[c.sub] += uint64(n)
+		busy := errors.Is(err, fabric.ErrBusy)
+		retry := busy && s.waited < sendPatience
+		if err != nil && !retry {
+			if busy {
 				err = fmt.Errorf("multicast: %w, for %v; is the interface's link up?", err, sendPatience)
 			}
 			s.d.sendFailed(err)
@@ -208,12 +202,15 @@ func (s *sender) multicast(c *command) bool {
 			n = len(s.batch.Headers) // other ranks fetch the rest
 		}
 		c.psn, c.n = c.psn+uint32(n), c.n-uint32(n)
+		if retry {
+			return false
+		}
 	}
 	return true
 }
 
-// fill makes a batch of the command's next chunks, and returns its size on the network.
-func (s *sender) fill(c *command, mem []byte) (bytes int) {
+// fill makes a batch of the command's next chunks.
+func (s *sender) fill(c *command, mem []byte) {
 	b, op := &s.batch, c.op
 	b.Headers, b.Payloads = b.Headers[:0], b.Payloads[:0]
 	s.sealer.out = s.sealer.out[:0]
@@ -224,10 +221,8 @@ func (s *sender) fill(c *command, mem []byte) (bytes int) {
 		payload := s.protect(op, c.sub, psn, &h, mem[off:off+int64(length)])
 		b.Headers = append(b.Headers, h)
 		b.Payloads = append(b.Payloads, payload)
-		bytes += len(payload) + s.d.protect.head
 		if len(payload) != len(b.Payloads[0]) {
 			break
 		}
 	}
-	return bytes
 }

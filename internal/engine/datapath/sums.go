@@ -128,7 +128,6 @@ func (s *sums) sent(off int64) {
 	}
 }
 
-// release gives all scratch memory back.
 func (s *sums) release() {
 	for i := range s.areas {
 		if a := &s.areas[i]; a.mem != nil {

@@ -6,6 +6,7 @@
 package observer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -113,7 +114,6 @@ func New(cfg Config, closed error, clock func() step.Time) *Observer {
 // Attach tells the observer whom it watches.
 func (o *Observer) Attach(n *node.Node, v View) { o.node, o.view = n, v }
 
-// note records an event.
 func (o *Observer) note(ev observe.Event) {
 	ev.At = int64(o.now)
 	o.recorder.Add(&ev)
@@ -298,15 +298,12 @@ func (o *Observer) dump(k *Call, ne *node.Error) (wait func()) {
 
 // outcome is how a call ended, as a label.
 func (o *Observer) outcome(err error) string {
-	if err == nil {
-		return "ok"
-	}
 	var ne *node.Error
 	switch {
+	case err == nil:
+		return "ok"
 	case errors.As(err, &ne):
-		if s := outcomes[ne.Reason]; s != "" {
-			return s
-		}
+		return cmp.Or(outcomes[ne.Reason], "error")
 	case errors.Is(err, o.closed):
 		return "closed"
 	}

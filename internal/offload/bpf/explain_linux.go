@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// explain adds advice to an error.
 func explain(h Hook, err error) error {
 	advice := ""
 	switch {

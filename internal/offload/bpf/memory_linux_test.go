@@ -213,7 +213,7 @@ func (o *Offload) possessions(t *testing.T, regions ...uint32) (own possessions)
 	}
 	for _, r := range regions {
 		var id ebpf.MapID
-		must(t, o.memory.table.Lookup(r, &id))
+		must(t, o.regions.Lookup(r, &id))
 		own.maps = append(own.maps, id)
 	}
 	for id, err := ebpf.ProgramGetNextID(0); err == nil; id, err = ebpf.ProgramGetNextID(id) {

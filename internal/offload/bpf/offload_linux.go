@@ -139,7 +139,7 @@ func (o *Offload) makeMaps() error {
 			o.maps[name] = m
 		}
 	}
-	o.memory.table = o.maps["regions"]
+	o.regions = o.maps["regions"]
 	page, write := unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE
 	if err := errors.Join(
 		mapTable(o, "placements", &o.placements, placements), mapTable(o, "words", &o.words, words),
@@ -210,15 +210,11 @@ func below(share float64) uint32 { return uint32(min(share, 1) * math.MaxUint32)
 
 // attach attaches the program of a hook other than sockfilter.
 func (o *Offload) attach() error {
-	var name string
-	switch o.cfg.Hook {
-	case SockFilter:
+	if o.cfg.Hook == SockFilter {
 		return nil
-	case TCX:
-		name = "ingress"
-	case XDP:
-		name = "express"
-	default:
+	}
+	name, known := map[Hook]string{TCX: "ingress", XDP: "express"}[o.cfg.Hook]
+	if !known {
 		return fmt.Errorf("unknown hook %q", o.cfg.Hook)
 	}
 	p, err := o.load(name, nil)
@@ -332,7 +328,7 @@ func (o *Offload) Close() error {
 	for _, c := range slices.Backward(o.closers) {
 		_ = c.Close()
 	}
-	o.memory.close()
+	o.freeStages()
 	for _, m := range o.mapped {
 		_ = unix.Munmap(m)
 	}

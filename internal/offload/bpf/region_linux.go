@@ -29,8 +29,8 @@ func (r *region) has(buf []byte) (off uint64, ok bool) {
 
 // memory is the regions of an Offload.
 type memory struct {
-	table *ebpf.Map    // region by id
-	using sync.RWMutex // held for reading while table is in use, so that Close waits
+	regions *ebpf.Map    // region by id
+	using   sync.RWMutex // held for reading while regions is in use, so that Close waits
 
 	mu       sync.Mutex
 	ended    bool
@@ -40,8 +40,8 @@ type memory struct {
 	complain sync.Once // guards Complain
 }
 
-// close gives the idle stages back. Memory from Alloc stays valid.
-func (m *memory) close() {
+// freeStages ends the use of stages: it frees the idle ones, and newRegion fails. Memory from Alloc stays valid.
+func (m *memory) freeStages() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ended = true
@@ -96,7 +96,7 @@ func (m *memory) mapRegion(id uint32, entries int) ([]byte, error) {
 	}
 	m.using.RLock()
 	defer m.using.RUnlock()
-	if err := m.table.Put(id, inner); err != nil {
+	if err := m.regions.Put(id, inner); err != nil {
 		_ = unix.Munmap(mem)
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (m *memory) mapRegion(id uint32, entries int) ([]byte, error) {
 // drop returns a region to the kernel. When drop returns, no program writes to it any more.
 func (m *memory) drop(r *region) {
 	m.using.RLock()
-	err := m.table.Delete(r.id) // fails after Close, when no program runs any more
+	err := m.regions.Delete(r.id) // fails after Close, when no program runs any more
 	m.using.RUnlock()
 	if err == nil {
 		m.giveID(r.id)

@@ -147,9 +147,9 @@ func TestRegistryLocked(t *testing.T) {
 	if _, err := openRegistry(dir, 0); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("a second lock: %v", err)
 	}
-	r.close()
+	unlock(r)
 	if r, err = openRegistry(dir, 0); err != nil {
 		t.Fatal(err)
 	}
-	r.close()
+	unlock(r)
 }

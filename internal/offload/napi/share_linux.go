@@ -4,50 +4,50 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
 
 // share is one user's part in the settings of an interface. A process may have several.
 type share struct {
-	registry string // path
-	name     string // name of the file in the registry
-	dev      *device
-	file     *os.File // holds the shared lock
-	saved    settings
+	path  string // of the file in the registry
+	dev   *device
+	file  *os.File // holds the shared lock
+	saved settings
 }
 
 // join becomes a user of an interface, and calls start while no other user can join or leave.
 func join(registry string, dev *device, start func() error) (*share, error) {
-	r, err := openRegistry(registry, lockLimit)
+	dir, err := openRegistry(registry, lockLimit)
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	s := &share{registry: registry, name: fmt.Sprintf("napi-%d-%d.json", dev.inode, dev.index), dev: dev}
-	if err := s.enter(r); err != nil {
+	defer unlock(dir)
+	s := &share{path: filepath.Join(registry, fmt.Sprintf("napi-%d-%d.json", dev.inode, dev.index)), dev: dev}
+	if err := s.enter(); err != nil {
 		return nil, err
 	}
 	if err = dev.apply(s.saved); err == nil {
 		err = start()
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.exit(r))
+		return nil, errors.Join(err, s.exit())
 	}
 	return s, nil
 }
 
 // enter locks the interface's file, and makes one if there is none. A file without users belongs to
 // processes that were killed: then too, the file has the original settings, and the interface may not.
-func (s *share) enter(r *registry) error {
-	f, rec, err := r.find(s.name)
+func (s *share) enter() error {
+	f, rec, err := findRecord(s.path)
 	if err != nil {
 		return err
 	}
 	if f != nil && rec != nil && rec.identity == s.dev.id {
 		if err := flock(f, unix.LOCK_SH); err != nil {
 			_ = f.Close()
-			return fmt.Errorf("lock %s: %w", f.Name(), err)
+			return fmt.Errorf("lock %s: %w", s.path, err)
 		}
 		s.file, s.saved = f, rec.Saved
 		return nil
@@ -62,33 +62,33 @@ func (s *share) enter(r *registry) error {
 	if err != nil {
 		return err
 	}
-	s.file, err = r.create(s.name, &record{identity: s.dev.id, Interface: name, Saved: s.saved})
+	s.file, err = createRecord(s.path, &record{identity: s.dev.id, Interface: name, Saved: s.saved})
 	return err
 }
 
 // leave ends the share. The last user restores the interface.
 func (s *share) leave() error {
 	defer s.dev.close()
-	r, err := openRegistry(s.registry, lockLimit)
+	dir, err := openRegistry(filepath.Dir(s.path), lockLimit)
 	if err != nil {
 		unlock(s.file)
 		return s.notRestored(err)
 	}
-	defer r.close()
-	return s.exit(r)
+	defer unlock(dir)
+	return s.exit()
 }
 
-func (s *share) exit(r *registry) error {
+func (s *share) exit() error {
 	defer unlock(s.file)
 	err := flock(s.file, unix.LOCK_EX)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return nil // other users remain
 	}
 	if err != nil {
-		return s.notRestored(fmt.Errorf("lock %s: %w", s.file.Name(), err))
+		return s.notRestored(fmt.Errorf("lock %s: %w", s.path, err))
 	}
-	replaced, err := r.replaced(s.name, s.file)
-	if replaced {
+	other, err := replaced(s.path, s.file)
+	if other {
 		return nil // by users of a later interface with the same index: the original one is gone
 	}
 	if err == nil {
@@ -97,10 +97,13 @@ func (s *share) exit(r *registry) error {
 	if err != nil {
 		return s.notRestored(err)
 	}
-	return r.remove(s.name)
+	if err := os.Remove(s.path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func (s *share) notRestored(err error) error {
 	return fmt.Errorf("%w; %s keeps the original settings, and the next process to leave the interface restores them",
-		err, s.file.Name())
+		err, s.path)
 }
