@@ -39,7 +39,10 @@ func (c *Comm) StartSend(buf []byte, to, tag int) (*Request, error) {
 // the error of ctx. After the match, it aborts the communicator, as a collective does.
 func (c *Comm) Send(ctx context.Context, buf []byte, to, tag int) error {
 	err := c.block(ctx, "send", func() (*Request, error) { return c.StartSend(buf, to, tag) })
-	return withdrawn(ctx, err, fmt.Sprintf("send to rank %d with tag %d", to, tag))
+	if errors.Is(err, errWithdrawn) {
+		return fmt.Errorf("allcast: send to rank %d with tag %d was withdrawn: %w", to, tag, ctx.Err())
+	}
+	return err
 }
 
 // StartRecv starts a Recv.
@@ -58,8 +61,11 @@ func (c *Comm) Recv(ctx context.Context, buf []byte, from, tag int) (Message, er
 		r, err = c.StartRecv(buf, from, tag)
 		return r, err
 	})
-	if err != nil {
-		return Message{}, withdrawn(ctx, err, fmt.Sprintf("receive of a message with tag %d", tag))
+	switch {
+	case errors.Is(err, errWithdrawn):
+		return Message{}, fmt.Errorf("allcast: recv of a message with tag %d was withdrawn: %w", tag, ctx.Err())
+	case err != nil:
+		return Message{}, err
 	}
 	return r.Message(), nil
 }
@@ -87,14 +93,6 @@ func (r *Request) Message() Message {
 
 // errWithdrawn is the error of a Send or a Recv that was withdrawn.
 var errWithdrawn = errors.New("withdrawn before it had a match")
-
-// withdrawn adds the reason to the error of a Send or a Recv that was withdrawn.
-func withdrawn(ctx context.Context, err error, call string) error {
-	if errors.Is(err, errWithdrawn) {
-		return fmt.Errorf("allcast: %s was withdrawn: %w", call, ctx.Err())
-	}
-	return err
-}
 
 // exportMailError converts an error that concerns one Send or Recv only.
 func exportMailError(e *node.Error, members []int) error {

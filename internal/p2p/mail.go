@@ -23,21 +23,33 @@ type Mail struct {
 
 // MailPlan returns the plan of a message: one piece to or from a peer.
 func MailPlan(rank, size, peer int, bytes int64, sends bool) *Plan {
-	p := &Plan{Kind: wire.Recv, Rank: rank, Size: size, Bytes: bytes, Output: bytes}
+	m := &struct { // one allocation: every message has a plan of its own
+		plan   Plan
+		send   [1]Send
+		recv   [1]Recv
+		peers  [1]contact
+		recvs  [1]int32
+		byRank [1]int32
+	}{
+		plan: Plan{Kind: wire.Recv, Rank: rank, Size: size, Bytes: bytes, Output: bytes},
+	}
+	p := &m.plan
+	m.peers[0].rank = int32(peer)
+	p.peers, p.byRank = m.peers[:], m.byRank[:]
 	if sends {
 		p.Kind = wire.Send
-		p.Sends = []Send{{Len: bytes, To: int32(peer)}}
+		m.send[0] = Send{Len: bytes, To: int32(peer)}
+		p.Sends = m.send[:]
 	} else {
-		p.Recvs = []Recv{{Len: bytes, From: int32(peer)}}
+		m.recv[0] = Recv{Len: bytes, From: int32(peer)}
+		p.Recvs, p.senders, m.peers[0].recvs = m.recv[:], 1, m.recvs[:]
 	}
-	p.contacts()
 	return p
 }
 
 // NewMail returns one side of the message that offer describes.
 func NewMail(p *Plan, offer wire.Msg) *Mail {
-	m := &Mail{plan: p, offer: offer, sends: p.Kind == wire.Send, asked: offer.Flag, peer: int(p.peers[0].rank)}
-	return m
+	return &Mail{plan: p, offer: offer, sends: p.Kind == wire.Send, asked: offer.Flag, peer: int(p.peers[0].rank)}
 }
 
 // Step handles an event and appends the resulting actions to out.
