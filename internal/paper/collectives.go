@@ -117,10 +117,14 @@ func (c comparison) Allgather() (string, error) {
 }
 
 // Stopped measures claim C9 with hosts that stop at times.
-func (c comparison) Stopped() (string, error) { return c.vary(sim.Config{Faults: sim.Faults{Detour: c.Detour}}) }
+func (c comparison) Stopped() (string, error) {
+	return c.vary(sim.Config{Faults: sim.Faults{Detour: c.Detour}})
+}
 
 // Delayed measures claim C9 with hosts that react late.
-func (c comparison) Delayed() (string, error) { return c.vary(sim.Config{Faults: sim.Faults{Noise: c.Delay}}) }
+func (c comparison) Delayed() (string, error) {
+	return c.vary(sim.Config{Faults: sim.Faults{Noise: c.Delay}})
+}
 
 // vary writes the table and the verdicts for one kind of noise.
 func (c comparison) vary(cfg sim.Config) (string, error) {

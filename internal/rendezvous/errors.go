@@ -50,8 +50,10 @@ func lostRoot(cause error, format string, args ...any) *Error {
 func rankList(ranks []int) string {
 	const maxRuns = 16
 	var runs []string
-	for i, j := 0, 0; i < len(ranks); i = j {
-		for j = i + 1; j < len(ranks) && ranks[j] == ranks[j-1]+1; j++ {
+	for i := 0; i < len(ranks); {
+		j := i + 1
+		for j < len(ranks) && ranks[j] == ranks[j-1]+1 {
+			j++
 		}
 		run := strconv.Itoa(ranks[i])
 		switch {
@@ -61,6 +63,7 @@ func rankList(ranks []int) string {
 			run += "-" + strconv.Itoa(ranks[j-1])
 		}
 		runs = append(runs, run)
+		i = j
 	}
 	if len(runs) > maxRuns {
 		runs = append(runs[:maxRuns], fmt.Sprintf("... (%d in all)", len(ranks)))
