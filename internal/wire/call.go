@@ -63,6 +63,9 @@ func CallKinds() (all []CallKind) {
 
 func (k CallKind) known() bool { return k > 0 && k < endOfKinds }
 
+// Collective reports whether all ranks of a communicator take part.
+func (k CallKind) Collective() bool { return k.known() && k < Send }
+
 // Rooted reports whether the collective has a root.
 func (k CallKind) Rooted() bool { return k.known() && callKinds[k].rooted }
 

@@ -206,7 +206,7 @@ func (k *Call) sizes(rank int) (send, recv int64, inPlace bool) {
 
 // check reports what is wrong with a call. It forgets buffers that the rank does not use.
 func (k *Call) check(rank, size int) error {
-	if k.Kind < wire.Broadcast || k.Kind > wire.Alltoallv {
+	if !k.Kind.Collective() {
 		return fmt.Errorf("%w: unknown kind %v", ErrCall, k.Kind)
 	}
 	if k.Kind.Rooted() && (k.Root < 0 || k.Root >= size) {
