@@ -70,6 +70,9 @@ func (h *host) do(a *Action) {
 	case Release:
 		r := h.endRound(a, released)
 		r.took = c.Now - r.took
+		if r.share.plan != nil {
+			copyWithin(r.share.recv, r.share.plan.After)
+		}
 	case Quiesce:
 		c.hurt = true
 		h.endRound(a, revoked)

@@ -62,7 +62,7 @@ func (h *host) putLeaves(a Action) {
 	if r == nil {
 		return // it failed meanwhile
 	}
-	payload := slices.Clone(r.share.recv[a.Off : a.Off+a.Len])
+	payload := clustertest.Gather(r.share.recv, a.Off, a.Len, a.Parts)
 	if a.Kind == Put {
 		c.hosts[a.To].pieces[h.ID].Push(piece{key, h.ID, a.PSN, payload})
 	} else {
