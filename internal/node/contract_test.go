@@ -48,6 +48,9 @@ func (h *host) act() (acted bool) {
 
 func (h *host) do(a *Action) {
 	c, key := h.c, opKey{a.Comm, a.Seq}
+	if h.doMail(a) {
+		return
+	}
 	switch a.Kind {
 	case Send:
 		if a.To == h.ID || a.To < 0 || a.To >= len(c.hosts) || slices.Contains(h.lost, a.To) {
