@@ -276,9 +276,11 @@ func (n *Node) handleMail(now step.Time, c *comm, from int, m *wire.Msg) {
 	case wire.MsgOffer:
 		n.handleOffer(c, from, m)
 	case wire.MsgCredit:
-		if p.credit += int64(m.Bytes); m.Bytes > MailCredit || p.credit > MailCredit {
+		if m.Bytes > uint64(MailCredit-p.credit) {
 			n.breakProtocol(c, from, m)
+			return
 		}
+		p.credit += int64(m.Bytes)
 	case wire.MsgWithdraw:
 		i := slices.IndexFunc(b.offers, func(o offer) bool { return o.msg.Seq == m.Seq && o.from == from })
 		switch {
