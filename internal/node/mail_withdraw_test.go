@@ -211,3 +211,48 @@ func TestMailRecvWaits(t *testing.T) {
 	c.RunFor(ms)
 	c.mailEnded(s, r)
 }
+
+// The receiver has accepted a message when its sender gives up. Nothing but the end of the communicator
+// ends the Recv then, and its error names the sender.
+func TestMailWithdrawOfAcceptedSend(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		c := mailWorld(t, 3, 1)
+		from, to := c.hosts[0], c.hosts[1]
+		s := from.send(0, 1, 1, EagerMail+1)
+		c.run()
+		from.inbox[1].Held, from.puts.Held = !answered, true
+		r := to.recv(0, 0, 1, EagerMail+1)
+		bystander := c.hosts[2].recv(0, 0, 9, 1)
+		c.run()
+		if from.withdraw(s); s.forced != answered {
+			t.Fatalf("answered %v: the caller had to break the communicator: %v", answered, s.forced)
+		}
+		from.act()
+		c.hurt = true
+		from.inbox[1].Held, from.puts.Held = false, false
+		c.run()
+		c.mailFailed(Cancelled, 0, s, r, bystander)
+	}
+}
+
+// A receive whose message is on its way cannot be taken back if the sender counts on it. If the message is
+// eager, the receive ends as if nothing had happened.
+func TestMailWithdrawOfMatchedRecv(t *testing.T) {
+	for _, n := range []int{5, EagerMail + 1} {
+		c := mailWorld(t, 2, 1)
+		from, to := c.hosts[0], c.hosts[1]
+		from.puts.Held = true
+		s, r := from.send(0, 1, 1, n), to.recv(0, 0, 1, n)
+		c.run()
+		to.withdraw(r)
+		to.act()
+		from.puts.Held = false
+		c.run()
+		if n <= EagerMail {
+			c.mailEnded(s, r)
+			c.mailboxEmpty(0)
+		} else {
+			c.mailFailed(Cancelled, 1, s, r)
+		}
+	}
+}
