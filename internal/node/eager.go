@@ -32,7 +32,8 @@ type eagerState struct {
 }
 
 func (n *Node) isEager(k *call) bool {
-	return k.p2p != nil && n.cfg.Eager > 0 && !k.p2p.Kind.Private() && k.p2p.Bytes <= n.cfg.Eager && k.p2p.Segments <= EagerSegments
+	p := k.p2p
+	return p != nil && n.cfg.Eager > 0 && !p.Kind.Private() && p.Bytes <= n.cfg.Eager && p.Segments <= EagerSegments
 }
 
 // configureEager makes a call eager if it qualifies.

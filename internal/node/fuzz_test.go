@@ -172,7 +172,8 @@ func (z *fuzzed) step(what byte, in []byte) []byte {
 		return in[n:]
 	case 15:
 		n := copy(arg[:5], in)
-		z.piece(int(int8(arg[0])), opKey{uint32(arg[1] % 3), wire.MailKey(int(arg[2]%5), uint64(arg[3]))}, 0, int64(arg[4])*300)
+		key := opKey{uint32(arg[1] % 3), wire.MailKey(int(arg[2]%5), uint64(arg[3]))}
+		z.piece(int(int8(arg[0])), key, 0, int64(arg[4])*300)
 		return in[n:]
 	case 10:
 		n := copy(arg[:4], in)

@@ -77,7 +77,9 @@ func TestMailStale(t *testing.T) {
 		try("a collective", 1, wire.Msg{Kind: kind})
 	}
 	n.Message(c.Now, 1, &wire.Msg{Kind: wire.MsgWithdrawn, Seq: key}) // not asked for
-	for _, kind := range []wire.MsgKind{wire.MsgReady, wire.MsgFinal, wire.MsgAllSent, wire.MsgProbeWait, wire.MsgWaitState} {
+	for _, kind := range []wire.MsgKind{
+		wire.MsgReady, wire.MsgFinal, wire.MsgAllSent, wire.MsgProbeWait, wire.MsgWaitState,
+	} {
 		n.Message(c.Now, 1, &wire.Msg{Kind: kind, Seq: key})
 		n.Message(c.Now, 1, &wire.Msg{Kind: kind, Seq: wire.MailKey(1, 3)})
 	}

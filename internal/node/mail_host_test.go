@@ -73,7 +73,9 @@ func content(req uint64, n int) []byte {
 func (h *host) parcel(comm uint32, kind wire.CallKind, peer int, tag uint64, n int) *parcel {
 	c := h.c
 	c.parcels++
-	x := &parcel{h: h, req: 1<<32 + c.parcels, comm: comm, kind: kind, peer: peer, tag: tag, buf: make([]byte, n), from: -2}
+	x := &parcel{
+		h: h, req: 1<<32 + c.parcels, comm: comm, kind: kind, peer: peer, tag: tag, buf: make([]byte, n), from: -2,
+	}
 	if kind == wire.Send {
 		copy(x.buf, content(x.req, n))
 	}
@@ -323,9 +325,7 @@ func (c *cluster) mailSettled() {
 	}
 	for _, r := range c.mail {
 		for _, s := range c.mail {
-			if r.kind == wire.Recv && s.kind == wire.Send && s.comm == r.comm && !r.ended && s.taken == nil && s.posted > 0 &&
-				r.posted > 0 && c.comms[s.comm][s.peer] == r.h.ID && s.tag == r.tag && (s.err == nil) &&
-				(r.peer == AnyRank || c.comms[r.comm][r.peer] == s.h.ID) {
+			if s.taken == nil && s.err == nil && !r.ended && c.fits(s, r) {
 				c.Failf("%v and %v wait for each other", r, s)
 			}
 		}
@@ -337,6 +337,12 @@ func (c *cluster) mailSettled() {
 			}
 		}
 	}
+}
+
+// fits reports whether two calls that were made are a Send and a Recv of the same message.
+func (c *cluster) fits(s, r *parcel) bool {
+	return s.kind == wire.Send && r.kind == wire.Recv && s.posted > 0 && r.posted > 0 && s.comm == r.comm &&
+		s.tag == r.tag && c.comms[s.comm][s.peer] == r.h.ID && (r.peer == AnyRank || c.comms[r.comm][r.peer] == s.h.ID)
 }
 
 // checkCredit checks that no credit of rank a at rank b is lost.
@@ -353,7 +359,8 @@ func (c *cluster) checkCredit(id uint32, a, b int) {
 		kept, owed = p.kept, p.owed
 	}
 	if credit < 0 || credit+kept+owed != MailCredit || owed >= MailCredit/2 {
-		c.Failf("communicator %d: rank %d has a credit of %d at rank %d, which keeps %d and owes %d", id, a, credit, b, kept, owed)
+		c.Failf("communicator %d: rank %d has a credit of %d at rank %d, which keeps %d and owes %d",
+			id, a, credit, b, kept, owed)
 	}
 }
 
@@ -367,7 +374,8 @@ func (c *cluster) mailboxEmpty(id uint32) {
 		}
 		b := &co.mail
 		if len(b.calls)+len(b.posted)+len(b.offers)+len(b.rounds) > 0 {
-			c.Failf("rank %d: %d calls, %d posted, %d offers, %d rounds", h.ID, len(b.calls), len(b.posted), len(b.offers), len(b.rounds))
+			c.Failf("rank %d: %d calls, %d posted, %d offers, %d rounds",
+				h.ID, len(b.calls), len(b.posted), len(b.offers), len(b.rounds))
 		}
 		for r, p := range b.peers {
 			if p.sends != 0 || p.offers != 0 || p.kept != 0 || p.ahead != 0 || len(p.overtaking) != 0 {

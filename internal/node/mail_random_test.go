@@ -180,7 +180,8 @@ func TestMailPeerLost(t *testing.T) {
 		c.killSeenBy(dead, upTo(len(c.hosts)))
 		c.run()
 		at := (dead + 1) % len(c.hosts)
-		all = append(all, c.hosts[at].recv(0, dead, 1, 1), c.hosts[at].recv(0, AnyRank, 1, 1), c.hosts[at].send(0, dead, 1, 1))
+		h := c.hosts[at]
+		all = append(all, h.recv(0, dead, 1, 1), h.recv(0, AnyRank, 1, 1), h.send(0, dead, 1, 1))
 		c.run()
 		for _, x := range all {
 			if x.h.Dead || x.ended && (x.err == nil || x.err.Reason == Truncated) {

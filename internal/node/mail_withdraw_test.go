@@ -15,10 +15,16 @@ func TestMailWithdrawEveryInterleaving(t *testing.T) {
 		bytes, room      int
 		sender, receiver bool // which of the callers give up
 	}{
-		{1, 1, true, false}, {1, 1, false, true}, {1, 1, true, true},
-		{EagerMail + 1, EagerMail + 1, true, false}, {EagerMail + 1, EagerMail + 1, false, true},
+		{1, 1, true, false},
+		{1, 1, false, true},
+		{1, 1, true, true},
+		{EagerMail + 1, EagerMail + 1, true, false},
+		{EagerMail + 1, EagerMail + 1, false, true},
 		{EagerMail + 1, EagerMail + 1, true, true},
-		{2, 1, true, false}, {2, 1, false, true}, {EagerMail + 1, 1, true, false}, {EagerMail + 1, 1, true, true},
+		{2, 1, true, false},
+		{2, 1, false, true},
+		{EagerMail + 1, 1, true, false},
+		{EagerMail + 1, 1, true, true},
 	} {
 		var outcomes [3]int // arrived, withdrawn, broken
 		runs := clustertest.Exhaust(func(choose func(int) int) {

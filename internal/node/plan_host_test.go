@@ -78,7 +78,8 @@ func (h *host) putLeaves(a Action) {
 
 // piece is a piece that arrives.
 func (h *host) piece(p piece) {
-	if h.openRound(p.opKey) == nil && h.openTransit(p.opKey) == nil && h.node.Early(p.from, p.comm, p.seq, int64(len(p.payload))) {
+	placeable := h.openRound(p.opKey) != nil || h.openTransit(p.opKey) != nil
+	if !placeable && h.node.Early(p.from, p.comm, p.seq, int64(len(p.payload))) {
 		h.early[p.opKey] = append(h.early[p.opKey], p)
 		h.peakEarly = max(h.peakEarly, len(h.early))
 		return

@@ -125,8 +125,9 @@ func (n *Node) handleUnknownComm(from int, m *wire.Msg) {
 	case wire.MsgAgree:
 		n.sendAgreeGone(from, m)
 	case wire.MsgBarrier, wire.MsgReady, wire.MsgOffer, wire.MsgProbeWait:
-		if _, isMail := wire.MailSender(m.Seq); m.Flag || m.Kind == wire.MsgProbeWait && !isMail {
-			return // the sender of an eager message does not wait, and a probe answers a greeting
+		_, isMail := wire.MailSender(m.Seq)
+		if m.Flag || m.Kind == wire.MsgProbeWait && !isMail {
+			return // an eager message needs no answer, and the greeting before a probe has got one
 		}
 		for _, g := range n.lastRemoved {
 			if g.comm == m.Comm && m.Seq >= g.nextSeq && g != (removedComm{}) {

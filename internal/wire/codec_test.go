@@ -124,7 +124,10 @@ func TestMsgRoundTrip(t *testing.T) {
 
 // The numbers of the kinds are part of the wire format and must not change.
 func TestMsgKindsAreFixed(t *testing.T) {
-	for i, want := range []MsgKind{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 32, 33, 34, 35, 36, 37, 64, 65, 66, 67, 68, 69} {
+	numbers := []MsgKind{
+		1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 32, 33, 34, 35, 36, 37, 64, 65, 66, 67, 68, 69,
+	}
+	for i, want := range numbers {
 		if msgKinds[i] != want {
 			t.Errorf("kind %d is %d, want %d", i, msgKinds[i], want)
 		}
