@@ -76,3 +76,44 @@ func Fair(patience step.Time) Order {
 		return Random(c, ready)
 	}
 }
+
+// Chosen lets choose pick one of the queues that are enabled, by its index among n.
+func Chosen(choose func(n int) int) Order {
+	return func(_ *Cluster, ready []*Pending) *Pending {
+		var enabled []*Pending
+		for _, q := range ready {
+			if q.enabled() {
+				enabled = append(enabled, q)
+			}
+		}
+		if len(enabled) == 0 {
+			return nil
+		}
+		return enabled[choose(len(enabled))]
+	}
+}
+
+// Exhaust runs a test once for every sequence of choices that it can make. The test calls choose for
+// each of them, and must depend on nothing else.
+func Exhaust(test func(choose func(n int) int)) (runs int) {
+	var path, limits []int
+	for {
+		depth := 0
+		test(func(n int) int {
+			if depth == len(path) {
+				path, limits = append(path, 0), append(limits, n)
+			}
+			depth++
+			return path[depth-1]
+		})
+		runs++
+		last := len(path) - 1
+		for ; last >= 0 && path[last] == limits[last]-1; last-- {
+		}
+		if last < 0 {
+			return runs
+		}
+		path, limits = path[:last+1], limits[:last+1]
+		path[last]++
+	}
+}

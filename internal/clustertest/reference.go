@@ -1,9 +1,7 @@
 package clustertest
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/allcast/allcast/internal/wire"
@@ -69,13 +67,11 @@ func (f *Reference) Wanted(rank int) (lo, hi int64) {
 
 // Input is the buffer of a rank before the call: noise, also where the rank contributes nothing.
 func (f *Reference) Input(rank int) []byte {
-	noise := rand.NewPCG(f.Seed, uint64(rank))
-	n := f.Total()
-	b := make([]byte, 0, n+8)
-	for int64(len(b)) < n {
-		b = binary.LittleEndian.AppendUint64(b, noise.Uint64())
+	if Exchanges(f.Kind) {
+		sent := f.Exchanged(rank, false)
+		return append(sent, noise(f.Seed+1, uint64(rank), int64(len(f.Exchanged(rank, true))))...)
 	}
-	return b[:n]
+	return noise(f.Seed, uint64(rank), f.Total())
 }
 
 // Want is the result of the call.
@@ -94,10 +90,16 @@ func (f *Reference) Want() []byte {
 
 // Check compares the buffer of a rank with the result.
 func (f *Reference) Check(rank int, got []byte) error {
-	want := f.Want()
-	for lo, hi := f.Wanted(rank); lo < hi; lo++ {
-		if got[lo] != want[lo] {
-			return fmt.Errorf("rank %d has %#02x at byte %d, want %#02x", rank, got[lo], lo, want[lo])
+	lo, hi := f.Wanted(rank)
+	want := f.Want
+	if Exchanges(f.Kind) {
+		received := f.Exchanged(rank, true)
+		got = got[len(f.Exchanged(rank, false)):]
+		lo, hi, want = 0, int64(len(received)), func() []byte { return received }
+	}
+	for ; lo < hi; lo++ {
+		if got[lo] != want()[lo] {
+			return fmt.Errorf("rank %d has %#02x at byte %d, want %#02x", rank, got[lo], lo, want()[lo])
 		}
 	}
 	return nil

@@ -33,6 +33,8 @@ type cluster struct {
 	hurt    bool   // a process died or a communicator broke: reads and pieces may be refused
 	fate    func(to int, d *datagram) clustertest.Fate
 	sums    map[opKey]map[int64]*networkSum
+	mail    []*parcel // in the order in which they were made
+	parcels uint64    // number of them
 }
 
 type end struct {

@@ -48,6 +48,9 @@ func (h *host) act() (acted bool) {
 
 func (h *host) do(a *Action) {
 	c, key := h.c, opKey{a.Comm, a.Seq}
+	if h.doMail(a) {
+		return
+	}
 	switch a.Kind {
 	case Send:
 		if a.To == h.ID || a.To < 0 || a.To >= len(c.hosts) || slices.Contains(h.lost, a.To) {
@@ -70,6 +73,9 @@ func (h *host) do(a *Action) {
 	case Release:
 		r := h.endRound(a, released)
 		r.took = c.Now - r.took
+		if r.share.plan != nil {
+			copyWithin(r.share.recv, r.share.plan.After)
+		}
 	case Quiesce:
 		c.hurt = true
 		h.endRound(a, revoked)

@@ -106,12 +106,15 @@ func (n *Node) recordReached(now step.Time, c *comm, rank int, seq uint64) {
 // to be kept until it does.
 func (n *Node) Early(from int, comm uint32, seq uint64, length int64) bool {
 	c := n.comms[comm]
-	if c == nil || c.broken != nil || length > n.cfg.Eager {
+	if c == nil || c.broken != nil {
 		return false
 	}
 	rank, member := c.rankOf(from)
 	if _, isMail := wire.MailSender(seq); isMail {
 		return member && c.earlyMail(rank, seq, length)
+	}
+	if length > n.cfg.Eager {
+		return false
 	}
 	if st := c.find(seq); st != nil && !st.opened {
 		return member && st.pp != nil

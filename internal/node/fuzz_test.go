@@ -41,6 +41,15 @@ func FuzzNode(f *testing.F) {
 		}}},
 		{Kind: wire.MsgAgree, Agree: &wire.Agree{Step: wire.AgreeCommit, Value: &wire.AgreeValue{ID: 1, Ranks: []uint64{9}}}},
 		{Kind: wire.MsgAbort, Reason: 4, Pair: &wire.CallPair{Ranks: [2]uint32{1, 9}}},
+		{Kind: wire.MsgOffer, Seq: wire.MailKey(2, 1), Tag: 1, Bytes: 9, Flag: true},
+		{Kind: wire.MsgOffer, Seq: wire.MailKey(2, 2), Tag: 1, Bytes: EagerMail + 1},
+		{Kind: wire.MsgAccept, Seq: wire.MailKey(3, 1)},
+		{Kind: wire.MsgDiscard, Seq: wire.MailKey(3, 1)},
+		{Kind: wire.MsgWithdraw, Seq: wire.MailKey(2, 2)},
+		{Kind: wire.MsgWithdrawn, Seq: wire.MailKey(3, 1)},
+		{Kind: wire.MsgCredit, Bytes: 300},
+		{Kind: wire.MsgReady, Seq: wire.MailKey(3, 1)},
+		{Kind: wire.MsgProbeWait, Seq: wire.MailKey(2, 0)},
 	} {
 		b := wire.AppendMsg(nil, &m)
 		one := append([]byte{0, 2, byte(len(b))}, b...)
@@ -48,6 +57,8 @@ func FuzzNode(f *testing.F) {
 		f.Add(append(append([]byte{7, 6}, one...), 6, 9, 2, 0, 0, 0, 5, 6, 9, 2, 0, 0, 1, 5, 6))
 		f.Add(append(append([]byte{11, 5, 11, 6}, one...), 6, 3, 0, 3, 1, 2, 200, 6))
 		f.Add(append(append([]byte{8, 8, 6}, one...), 6, 10, 0, 0, 8, 4, 6))
+		f.Add(append(append([]byte{12, 2, 1, 255, 13, 2, 1, 9, 6}, one...), 6, 15, 2, 0, 2, 1, 9, 14, 1, 6))
+		f.Add(append(append([]byte{13, 255, 1, 200}, one...), 14, 0, 6, 13, 2, 1, 200, 15, 2, 0, 2, 2, 9, 6))
 		seed = append(append(seed, one...), 6)
 	}
 	f.Add(append([]byte{5, 5}, seed...))
@@ -102,7 +113,7 @@ func newFuzzed(t *testing.T) *fuzzed {
 // step takes the next event from the input and returns the rest of the input.
 func (z *fuzzed) step(what byte, in []byte) []byte {
 	arg := make([]byte, 7)
-	switch what % 12 {
+	switch what % 16 {
 	case 0:
 		n := copy(arg[:2], in)
 		in = in[n:]
@@ -139,7 +150,7 @@ func (z *fuzzed) step(what byte, in []byte) []byte {
 		}
 		z.started++
 	case 7, 8:
-		z.startOther(what%12 == 8)
+		z.startOther(what%16 == 8)
 	case 11:
 		z.asked++
 		if err := z.n.Agree(z.now, uint32(z.asked%2), 1000+z.asked, uint32(5000+z.asked)); err != nil {
@@ -148,6 +159,21 @@ func (z *fuzzed) step(what byte, in []byte) []byte {
 	case 9:
 		n := copy(arg[:5], in)
 		z.piece(int(int8(arg[0])), opKey{uint32(arg[1] % 3), uint64(arg[2])}, uint32(arg[3]), int64(arg[4]))
+		return in[n:]
+	case 12, 13:
+		n := copy(arg[:3], in)
+		z.startMail(what%16 == 12, int(int8(arg[0])), uint64(arg[1]%4), int64(arg[2])*300)
+		return in[n:]
+	case 14:
+		n := copy(arg[:1], in)
+		if req := uint64(arg[0]); !z.n.Withdraw(uint32(req%2), req) {
+			z.abort(uint32(req % 2))
+		}
+		return in[n:]
+	case 15:
+		n := copy(arg[:5], in)
+		key := opKey{uint32(arg[1] % 3), wire.MailKey(int(arg[2]%5), uint64(arg[3]))}
+		z.piece(int(int8(arg[0])), key, 0, int64(arg[4])*300)
 		return in[n:]
 	case 10:
 		n := copy(arg[:4], in)
@@ -183,6 +209,19 @@ func (z *fuzzed) startOther(inc bool) {
 		z.t.Fatal(err)
 	}
 	z.started++
+}
+
+// startMail begins a Send or a Recv, unless its arguments are bad.
+func (z *fuzzed) startMail(send bool, peer int, tag uint64, bytes int64) {
+	start := z.n.StartRecv
+	if send {
+		start = z.n.StartSend
+	}
+	if err := start(z.now, uint32(z.started%2), z.started, peer, tag, bytes); err == nil {
+		z.started++
+	} else if !errors.Is(err, ErrMail) {
+		z.t.Fatal(err)
+	}
 }
 
 func (z *fuzzed) abort(comm uint32) {
@@ -291,5 +330,15 @@ func (z *fuzzed) end() {
 	}
 	if n := z.n.nonMulticast; n != 0 {
 		z.t.Fatalf("%d operations are counted that have ended", n)
+	}
+	for _, c := range z.n.order {
+		if b := &c.mail; len(b.calls) > 0 {
+			z.t.Fatalf("%d sends and receives have not ended", len(b.calls))
+		}
+		for r, p := range c.mail.peers {
+			if p.credit < 0 || p.kept < 0 || p.ahead < 0 || p.ahead > MailCredit || p.kept > MailCredit {
+				z.t.Fatalf("the account with rank %d is wrong: %+v", r, *p)
+			}
+		}
 	}
 }

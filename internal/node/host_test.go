@@ -32,13 +32,14 @@ type host struct {
 	shares    map[uint32][]*share  // calls on a communicator that have not ended, oldest first
 	queued    int                  // calls that are still to be made
 	lost      []int                // dead ranks, in the order in which the node found out
-	sends     [64]int              // messages by kind
+	sends     [256]int             // messages by kind
 	settled   map[uint64]*Agreed   // by request
 	removed   []uint32
 	early     map[opKey][]piece // pieces for calls that were not made yet
 	peakEarly int               // highest number of operations with such pieces
 	kept      map[heldKey][]byte
 	queues
+	mailHost
 }
 
 // queues are what can happen at a host.
@@ -94,11 +95,18 @@ func newHost(c *cluster, n *Node) *host {
 		claims:  queueOf(h, "claim", h.ID, h.claim),
 		reads:   queueOf(h, "read", h.ID, h.read),
 		quiet: queueOf(h, "quiet", h.ID, func(k opKey) {
-			h.rounds[k].state = quiet
+			if x := h.transits[k]; x != nil {
+				x.state = quiet
+			} else {
+				h.rounds[k].state = quiet
+			}
 			n.Quiesced(k.comm, k.seq)
 		}),
 		drains: queueOf(h, "drain", h.ID, func(k opKey) {
-			h.rounds[k].drained = true
+			if r := h.rounds[k]; r != nil {
+				r.drained = true
+			}
+			delete(h.transits, k)
 			h.waiting[k.comm]--
 			n.Drained(c.Now, k.comm, k.seq)
 		}),
@@ -106,6 +114,7 @@ func newHost(c *cluster, n *Node) *host {
 		results: queueOf(h, "result", -1, h.result),
 		ups:     clustertest.NewQueue(c.Cluster, "up", c.network, h.ID, c.addUp),
 	}
+	h.mailHost = newMailHost(h)
 	h.drains.Ready = func() bool {
 		same := func(d datagram) bool { return d.opKey == h.drains.Items()[0] }
 		return !slices.ContainsFunc(h.grams.Items(), same) && !slices.ContainsFunc(h.grams.Kept(), same)
@@ -147,6 +156,11 @@ func (h *host) Done() bool {
 			return false
 		}
 	}
+	for _, x := range h.mails {
+		if !x.ended {
+			return false
+		}
+	}
 	return h.queued == 0
 }
 
@@ -154,7 +168,7 @@ func (h *host) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "lost %v, timer at %d", h.lost, h.timerAt)
 	for _, co := range h.node.order {
-		for _, k := range co.calls {
+		for _, k := range slices.Concat(co.calls, co.mail.calls) {
 			fmt.Fprintf(&b, "\n  communicator %d call %d, round %d of %d, running %v, failed %v",
 				co.id, k.seq, k.round, len(k.plan), k.running, k.failed)
 		}

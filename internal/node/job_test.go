@@ -19,7 +19,8 @@ type job struct {
 	geos   []*mcast.Geometry // rounds, if it is multicast
 	algo   string            // otherwise: of package p2p, or "inc"
 	spec   p2p.Spec
-	shares map[int]*share // by world rank, of the ranks that called
+	change func(rank int, s *p2p.Spec) // if set, makes the call of a rank wrong
+	shares map[int]*share              // by world rank, of the ranks that called
 }
 
 // share is the part of one rank in a job: its buffers and its outcome.
@@ -27,7 +28,7 @@ type share struct {
 	job        *job
 	rank       int    // in the communicator
 	seq        uint64 // by the order of calls
-	send, recv []byte // point-to-point calls have no send buffer
+	send, recv []byte // a point-to-point call uses only recv: its input, output and scratch memory
 	plan       *p2p.Plan
 	rounds     []*hostRound
 	ended      bool
@@ -64,13 +65,20 @@ func (c *cluster) job(comm uint32, s mcast.Shape) *job {
 func (c *cluster) plan(comm uint32, kind p2p.Kind, algo string, block int64) *job {
 	size := len(c.comms[comm])
 	spec := p2p.Spec{Kind: kind, Size: size, Segment: 3, Counts: make([]int64, size)}
-	if kind != p2p.Barrier {
-		for i := range spec.Counts {
+	if kind.Rooted() && kind != p2p.Broadcast {
+		spec.Root = int(c.Seed) % size
+	}
+	for i := range spec.Counts {
+		switch kind {
+		case p2p.Barrier:
+		case p2p.Alltoall:
+			spec.Counts[i] = block
+		default:
 			spec.Counts[i] = block + int64(i%2)
 		}
 	}
 	j := &job{comm: comm, kind: kind, algo: algo, spec: spec}
-	j.Reference = &clustertest.Reference{Kind: kind, Size: size, Counts: spec.Counts}
+	j.Reference = &clustertest.Reference{Kind: kind, Size: size, Root: spec.Root, Counts: spec.Counts}
 	j.spec.Bytes = j.Total()
 	return c.add(j)
 }
@@ -136,10 +144,30 @@ func (s *share) start(h *host) (err error) {
 			Kind: spec.Kind, Rank: s.rank, Size: spec.Size, Counts: spec.Counts, Chunk: incChunk,
 		})
 	}
+	spec.Counts, spec.Receives = j.Known(s.rank)
+	if j.change != nil {
+		spec.Counts = slices.Clone(spec.Counts)
+		j.change(s.rank, &spec)
+	}
 	if s.plan, err = p2p.New(j.algo, spec); err != nil {
 		return err
 	}
+	if n := s.plan.Input + s.plan.Output; n != int64(len(s.recv)) {
+		if j.change == nil {
+			h.c.Failf("rank %d: a buffer of %d bytes, and the plan uses %d", h.ID, len(s.recv), n)
+		}
+		s.recv = make([]byte, n)
+	}
+	s.recv = append(s.recv, make([]byte, s.plan.Scratch)...)
+	copyWithin(s.recv, s.plan.Before)
 	return h.node.StartPlan(now, j.comm, j.req, s.plan)
+}
+
+// copyWithin carries out the copies of a plan.
+func copyWithin(buf []byte, copies []p2p.Copy) {
+	for _, x := range copies {
+		copy(buf[x.To:x.To+x.Len], buf[x.From:x.From+x.Len])
+	}
 }
 
 func (s *share) poison() {

@@ -26,7 +26,10 @@ const (
 	// MailCost is what a message costs besides its bytes.
 	MailCost = 256
 
-	maxOffers = 1 << 15 // limit of the sends of one rank to another that are not matched
+	maxSends = 1 << 15 // limit of the unfinished sends of one rank to another
+	// maxOffers is the number of offers of one rank that may wait for a match: those of its unfinished
+	// sends, and of eager sends, which end when their data has left.
+	maxOffers = maxSends + MailCredit/MailCost
 )
 
 // AnyRank is the source of a Recv that takes a message from any rank.
@@ -56,6 +59,8 @@ type mailbox struct {
 	posted []*call           // receives without a match, in order
 	offers []offer           // offers without a match, in order of arrival
 	peers  map[int]*mailPeer
+
+	probeAt step.Time // time to ask the ranks that receives wait for whether they have left
 }
 
 type offer struct {
@@ -71,6 +76,9 @@ type mailPeer struct {
 	kept    int64  // cost of the eager messages of the rank without a match
 	owed    int64  // credit to return
 	offered uint64 // key of the last offer
+
+	overtaking map[uint64]int64 // cost of the messages whose data came before the offer, by key
+	ahead      int64            // sum of these costs
 }
 
 func (b *mailbox) peer(rank int) *mailPeer {
@@ -87,12 +95,15 @@ func (b *mailbox) peer(rank int) *mailPeer {
 
 // StartSend starts a Send of a message to a rank of a communicator. Done returns req.
 func (n *Node) StartSend(now step.Time, comm uint32, req uint64, to int, tag uint64, bytes int64) error {
-	c, err := n.mailComm(comm, to)
+	c, err := n.mailComm(comm, to, bytes)
 	if err != nil {
 		return err
 	}
+	if to == AnyRank {
+		return fmt.Errorf("%w: a send needs a rank to send to", ErrMail)
+	}
 	b, p := &c.mail, c.mail.peer(to)
-	if p.sends >= maxOffers {
+	if p.sends >= maxSends {
 		return fmt.Errorf("%w: %d sends to %s are in flight: wait for some of them", ErrMail, p.sends, c.name(to))
 	}
 	p.sends++
@@ -116,7 +127,7 @@ func (n *Node) StartSend(now step.Time, comm uint32, req uint64, to int, tag uin
 // StartRecv starts a Recv of a message of at most room bytes from a rank of a communicator, or from
 // AnyRank. Done returns req.
 func (n *Node) StartRecv(now step.Time, comm uint32, req uint64, from int, tag uint64, room int64) error {
-	c, err := n.mailComm(comm, from)
+	c, err := n.mailComm(comm, from, room)
 	if err != nil {
 		return err
 	}
@@ -129,6 +140,9 @@ func (n *Node) StartRecv(now step.Time, comm uint32, req uint64, from int, tag u
 	}
 	i := slices.IndexFunc(b.offers, func(o offer) bool { return k.mail.matches(o.from, &o.msg) })
 	if i < 0 {
+		if len(b.posted) == 0 {
+			b.probeAt = now + n.cfg.Timeout
+		}
 		b.posted = append(b.posted, k)
 		return nil
 	}
@@ -139,14 +153,16 @@ func (n *Node) StartRecv(now step.Time, comm uint32, req uint64, from int, tag u
 	return nil
 }
 
-// mailComm returns the communicator of a Send or a Recv.
-func (n *Node) mailComm(comm uint32, peer int) (*comm, error) {
+// mailComm returns the communicator of a Send or a Recv of valid arguments.
+func (n *Node) mailComm(comm uint32, peer int, bytes int64) (*comm, error) {
 	c := n.comms[comm]
 	switch {
 	case c == nil || c.removed:
 		return nil, fmt.Errorf("%w: %d", ErrComm, comm)
 	case peer == c.rank:
 		return nil, fmt.Errorf("%w: rank %d is this rank: copy the data instead", ErrMail, peer)
+	case bytes < 0:
+		return nil, fmt.Errorf("%w: %d bytes", ErrMail, bytes)
 	case peer != AnyRank && (peer < 0 || peer >= len(c.members)):
 		return nil, fmt.Errorf("%w: rank %d: must be 0 to %d", ErrMail, peer, len(c.members)-1)
 	}
@@ -208,15 +224,18 @@ func (n *Node) Withdraw(comm uint32, req uint64) bool {
 	}
 	switch k := b.calls[i]; {
 	case k.kind == wire.Recv && k.running:
-		return false
+		return c.find(k.seq).mail.Eager()
 	case k.kind == wire.Recv:
 		b.posted = slices.DeleteFunc(b.posted, func(p *call) bool { return p == k })
 		n.endCall(c, k, k.withdrawn(c))
 	default:
 		st := c.find(k.seq)
 		switch {
-		case !st.opened:
-			n.dropOffer(c, st) // no rank knows of it
+		case !st.opened: // no rank knows of it
+			if st.mail.Eager() {
+				b.peer(k.mail.peer).credit += k.mail.bytes + MailCost
+			}
+			n.dropOffer(c, st)
 		case st.mail.Eager():
 		case st.mail.Asked():
 			return false
@@ -257,12 +276,18 @@ func (n *Node) handleMail(now step.Time, c *comm, from int, m *wire.Msg) {
 	case wire.MsgOffer:
 		n.handleOffer(c, from, m)
 	case wire.MsgCredit:
-		if p.credit += int64(m.Bytes); m.Bytes > MailCredit || p.credit > MailCredit {
+		if m.Bytes > uint64(MailCredit-p.credit) {
 			n.breakProtocol(c, from, m)
+			return
 		}
+		p.credit += int64(m.Bytes)
 	case wire.MsgWithdraw:
 		i := slices.IndexFunc(b.offers, func(o offer) bool { return o.msg.Seq == m.Seq && o.from == from })
-		if i >= 0 { // otherwise the answer to the offer is on its way
+		switch {
+		case i < 0: // the answer to the offer is on its way
+		case b.offers[i].msg.Flag:
+			n.breakProtocol(c, from, m) // its data has left
+		default:
 			b.offers = slices.Delete(b.offers, i, i+1)
 			p.offers--
 			n.send(c.members[from], &wire.Msg{Kind: wire.MsgWithdrawn, Comm: c.id, Seq: m.Seq})
@@ -270,7 +295,7 @@ func (n *Node) handleMail(now step.Time, c *comm, from int, m *wire.Msg) {
 	case wire.MsgAccept, wire.MsgDiscard, wire.MsgWithdrawn:
 		st := c.find(m.Seq)
 		switch {
-		case st == nil || st.call.kind != wire.Send || st.call.mail.peer != from || st.done:
+		case st == nil || st.call.kind != wire.Send || st.call.mail.peer != from || st.done || !st.opened:
 			n.stats.Stale++
 		case m.Kind == wire.MsgWithdrawn && st.call.mail.withdrawing:
 			n.dropOffer(c, st)
@@ -289,11 +314,18 @@ func (n *Node) handleOffer(c *comm, from int, m *wire.Msg) {
 	sender, isMail := wire.MailSender(m.Seq)
 	cost := int64(m.Bytes) + MailCost
 	eagerTooMuch := m.Flag && (m.Bytes > EagerMail || p.kept+cost > MailCredit)
-	if !isMail || sender != from || m.Seq <= p.offered || int64(m.Bytes) < 0 || p.offers == maxOffers || eagerTooMuch {
+	early, hasData := p.overtaking[m.Seq]
+	unasked := hasData && (!m.Flag || early != cost) // no correct sender sends such data
+	if !isMail || sender != from || m.Seq <= p.offered || int64(m.Bytes) < 0 || p.offers == maxOffers ||
+		eagerTooMuch || unasked {
 		n.breakProtocol(c, from, m)
 		return
 	}
 	p.offered = m.Seq
+	if hasData {
+		delete(p.overtaking, m.Seq)
+		p.ahead -= early
+	}
 	if m.Flag {
 		p.kept += cost
 	}
@@ -322,7 +354,53 @@ func (c *comm) earlyMail(from int, seq uint64, length int64) bool {
 	if st := c.find(seq); st != nil {
 		return !st.opened && st.call.kind == wire.Recv
 	}
-	// The data may overtake the offer on a fabric that carries them on different paths.
-	return seq > c.mail.peer(from).offered ||
-		slices.ContainsFunc(c.mail.offers, func(o offer) bool { return o.msg.Seq == seq && o.msg.Flag })
+	p := c.mail.peer(from)
+	if seq <= p.offered {
+		return slices.ContainsFunc(c.mail.offers, func(o offer) bool {
+			return o.msg.Seq == seq && o.msg.Flag && o.msg.Bytes == uint64(length)
+		})
+	}
+	return p.overtakes(seq, length+MailCost)
+}
+
+// overtakes records data that has overtaken its offer, on a fabric that carries them on different paths.
+// It returns false if the rank has no credit for it.
+func (p *mailPeer) overtakes(seq uint64, cost int64) bool {
+	if known, again := p.overtaking[seq]; again {
+		return known == cost
+	}
+	if p.ahead+cost > MailCredit {
+		return false
+	}
+	if p.overtaking == nil {
+		p.overtaking = map[uint64]int64{}
+	}
+	p.overtaking[seq] = cost
+	p.ahead += cost
+	return true
+}
+
+// probeSenders asks the ranks that receives have waited for whether they are still there. A rank that has
+// closed the communicator answers that it has left (handleUnknownComm). Other ranks do not answer.
+func (n *Node) probeSenders(now step.Time, c *comm) {
+	b := &c.mail
+	if now < c.mailTimer(n.cfg.Timeout) || c.broken != nil {
+		return
+	}
+	b.probeAt = now + n.cfg.Timeout
+	asked := map[int]bool{AnyRank: true} // any other rank may still send
+	for _, k := range b.posted {
+		if from := k.mail.peer; !asked[from] {
+			asked[from] = true
+			n.send(c.members[from], &wire.Msg{Kind: wire.MsgProbeWait, Comm: c.id, Seq: wire.MailKey(c.rank, 0)})
+		}
+	}
+}
+
+// mailTimer returns the time of the next probeSenders.
+func (c *comm) mailTimer(timeout step.Time) step.Time {
+	if timeout <= 0 || len(c.mail.posted) == 0 {
+		return step.Never
+	}
+	return c.mail.probeAt
 }

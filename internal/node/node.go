@@ -395,6 +395,7 @@ func (n *Node) Timer(now step.Time) {
 			}
 		}
 		n.checkDeadline(now, c)
+		n.probeSenders(now, c)
 	}
 }
 
@@ -408,7 +409,7 @@ func (n *Node) NextTimer() step.Time {
 		if c.broken != nil {
 			continue
 		}
-		at = min(at, c.timer(n.cfg.Deadline))
+		at = min(at, c.timer(n.cfg.Deadline), c.mailTimer(n.cfg.Timeout))
 	}
 	return at
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/p2p"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // incChunk is the size of the chunks that the network adds up.
@@ -58,11 +59,15 @@ func (h *host) openRound(key opKey) *hostRound {
 // the node handed it over.
 func (h *host) putLeaves(a Action) {
 	c, key := h.c, opKey{a.Comm, a.Seq}
+	if _, isMail := wire.MailSender(a.Seq); isMail {
+		h.mailLeaves(a)
+		return
+	}
 	r := h.openRound(key)
 	if r == nil {
 		return // it failed meanwhile
 	}
-	payload := slices.Clone(r.share.recv[a.Off : a.Off+a.Len])
+	payload := clustertest.Gather(r.share.recv, a.Off, a.Len, a.Parts)
 	if a.Kind == Put {
 		c.hosts[a.To].pieces[h.ID].Push(piece{key, h.ID, a.PSN, payload})
 	} else {
@@ -73,7 +78,8 @@ func (h *host) putLeaves(a Action) {
 
 // piece is a piece that arrives.
 func (h *host) piece(p piece) {
-	if h.openRound(p.opKey) == nil && h.node.Early(p.from, p.comm, p.seq, int64(len(p.payload))) {
+	placeable := h.openRound(p.opKey) != nil || h.openTransit(p.opKey) != nil
+	if !placeable && h.node.Early(p.from, p.comm, p.seq, int64(len(p.payload))) {
 		h.early[p.opKey] = append(h.early[p.opKey], p)
 		h.peakEarly = max(h.peakEarly, len(h.early))
 		return
@@ -86,6 +92,9 @@ func (h *host) piece(p piece) {
 
 // takes places, adds or keeps a piece, and reports whether it was expected.
 func (h *host) takes(p piece) bool {
+	if _, isMail := wire.MailSender(p.seq); isMail {
+		return h.takesMail(p)
+	}
 	o := h.openRound(p.opKey)
 	if o == nil || o.in == nil {
 		return false

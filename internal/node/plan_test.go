@@ -8,7 +8,7 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-var planKinds = []p2p.Kind{p2p.Broadcast, p2p.Allgather, p2p.ReduceScatter, p2p.Allreduce, p2p.Barrier}
+var planKinds = wire.CallKinds()
 
 // planAlgorithms are those of package p2p and, for reductions, the network's.
 func planAlgorithms(kind p2p.Kind) []string {

@@ -59,7 +59,7 @@ func (c *comm) idle() bool {
 	if c.broken != nil {
 		return true // its operations have failed and are quiescent
 	}
-	if len(c.live) > 0 {
+	if len(c.live) > 0 || len(c.mail.rounds) > 0 {
 		return false
 	}
 	for _, st := range c.slots {
@@ -124,9 +124,10 @@ func (n *Node) handleUnknownComm(from int, m *wire.Msg) {
 	switch m.Kind {
 	case wire.MsgAgree:
 		n.sendAgreeGone(from, m)
-	case wire.MsgBarrier, wire.MsgReady, wire.MsgOffer:
-		if m.Flag {
-			return // the sender of an eager message does not wait
+	case wire.MsgBarrier, wire.MsgReady, wire.MsgOffer, wire.MsgProbeWait:
+		_, isMail := wire.MailSender(m.Seq)
+		if m.Flag || m.Kind == wire.MsgProbeWait && !isMail {
+			return // an eager message needs no answer, and the greeting before a probe has got one
 		}
 		for _, g := range n.lastRemoved {
 			if g.comm == m.Comm && m.Seq >= g.nextSeq && g != (removedComm{}) {

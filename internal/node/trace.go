@@ -83,6 +83,9 @@ func (n *Node) answerProbe(c *comm, from int, m *wire.Msg) {
 		n.send(from, c.broken.message(c.id))
 		return
 	}
+	if _, isMail := wire.MailSender(m.Seq); isMail {
+		return // the peer waits for a message: see probeSenders
+	}
 	a := wire.Msg{Kind: wire.MsgWaitState, Comm: c.id, Seq: m.Seq, State: complete}
 	st := c.find(m.Seq)
 	switch {

@@ -58,17 +58,6 @@ type span struct {
 	parts    []wire.Span
 }
 
-// gather returns a copy of a piece: a range of a buffer, or several.
-func gather[T any](buf []T, off, n int64, parts []wire.Span) (data []T) {
-	if parts == nil {
-		return slices.Clone(buf[off : off+n])
-	}
-	for _, p := range parts {
-		data = append(data, buf[p.Off:p.Off+p.Len]...)
-	}
-	return data
-}
-
 // copyWithin carries out the copies of a plan.
 func copyWithin[T any](buf []T, copies []p2p.Copy) {
 	for _, c := range copies {
@@ -127,7 +116,7 @@ func (m *member[T]) link(peer int) *link[T] {
 			}
 			m.heard.Push(struct{}{})
 			to := m.c.ranks[peer].link(m.at.ID)
-			to.pieces.Push(piece[T]{s.nth, gather(m.buf, s.off, s.len, s.parts)})
+			to.pieces.Push(piece[T]{s.nth, clustertest.Gather(m.buf, s.off, s.len, s.parts)})
 		})
 		if m.c.loose {
 			l.pieces.Faults.Reorder = 1

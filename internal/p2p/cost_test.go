@@ -33,6 +33,20 @@ func TestBytesOfTheBusiestRank(t *testing.T) {
 		{p2p.Allgather, "recursive-doubling", onlyPowers(func(p int64) int64 { return (p - 1) * n })},
 		{p2p.ReduceScatter, "ring", func(p int64) int64 { return (p - 1) * n }},
 		{p2p.ReduceScatter, "recursive-halving", onlyPowers(func(p int64) int64 { return (p - 1) * n })},
+		{p2p.Allgather, "pat", func(p int64) int64 { return (p - 1) * n }},
+		{p2p.ReduceScatter, "pat", func(p int64) int64 { return (p - 1) * n }},
+		{p2p.Alltoall, "pairwise", func(p int64) int64 { return (p - 1) * n }},
+		{p2p.Alltoallv, "pairwise", func(p int64) int64 { return (p - 1) * n }},
+		{p2p.Alltoall, "bruck", func(p int64) int64 { return bitsBelow(p) * n }},
+		{p2p.Gather, "linear", func(p int64) int64 { return min(p-1, 1) * n }},
+		{p2p.Gatherv, "linear", func(p int64) int64 { return min(p-1, 1) * n }},
+		{p2p.Gather, "binomial", func(p int64) int64 { return largestSubtree(p) * n }},
+		{p2p.Scatter, "linear", func(p int64) int64 { return (p - 1) * n }},
+		{p2p.Scatterv, "linear", func(p int64) int64 { return (p - 1) * n }},
+		{p2p.Scatter, "binomial", func(p int64) int64 { return (p - 1) * n }},
+		{p2p.Reduce, "binomial", func(p int64) int64 { return min(p-1, 1) * n }},
+		{p2p.Reduce, "chain", func(p int64) int64 { return min(p-1, 1) * n }},
+		{p2p.Reduce, "ring", func(p int64) int64 { return min(p-1, 1) * n }},
 		{p2p.Broadcast, "binomial", func(p int64) int64 { return int64(bits.Len64(uint64(p-1))) * n }},
 		{p2p.Broadcast, "knomial", func(p int64) int64 { return knomialChildren(p, 4) * n }},
 		{p2p.Broadcast, "binary", func(p int64) int64 { return min(p-1, 2) * n }},
@@ -63,6 +77,81 @@ func knomialChildren(p, k int64) (n int64) {
 		n += min(k-1, (p-1)/level)
 	}
 	return n
+}
+
+// bitsBelow counts the one bits of all numbers below p: the steps that the blocks of a Bruck Alltoall move.
+func bitsBelow(p int64) (n int64) {
+	for i := range p {
+		n += int64(bits.OnesCount64(uint64(i)))
+	}
+	return n
+}
+
+// largestSubtree is the size of the largest subtree below the root of a binomial tree.
+func largestSubtree(p int64) (most int64) {
+	for d := int64(1); d < p; d *= 2 {
+		most = max(most, min(d, p-d))
+	}
+	return most
+}
+
+// The largest number of messages that a rank sends, or that a root sends or receives, if blocks are small.
+func TestMessages(t *testing.T) {
+	logarithm := func(p int) int { return bits.Len(uint(p - 1)) }
+	all := func(p int) int { return p - 1 }
+	busiest := func(plans []*p2p.Plan) (n int) {
+		for _, p := range plans {
+			n = max(n, len(p.Sends))
+		}
+		return n
+	}
+	fromRoot := func(plans []*p2p.Plan) int { return len(plans[0].Sends) }
+	toRoot := func(plans []*p2p.Plan) int { return len(plans[0].Recvs) }
+	for _, x := range []struct {
+		kind  p2p.Kind
+		algo  string
+		count func([]*p2p.Plan) int
+		want  func(p int) int
+	}{
+		{p2p.Alltoall, "bruck", busiest, logarithm},
+		{p2p.Allgather, "pat", busiest, logarithm},
+		{p2p.Alltoall, "pairwise", busiest, all},
+		{p2p.Gather, "binomial", toRoot, logarithm},
+		{p2p.Gather, "linear", toRoot, all},
+		{p2p.Scatter, "binomial", fromRoot, logarithm},
+		{p2p.Scatter, "linear", fromRoot, all},
+		{p2p.Reduce, "binomial", toRoot, logarithm},
+		{p2p.Reduce, "chain", toRoot, func(p int) int { return min(p-1, 1) }},
+	} {
+		for size := 1; size <= 40; size++ {
+			c := call{x.algo, p2p.Spec{Kind: x.kind, Size: size}}.sized(8)
+			if got := x.count(c.plans(t)); got != x.want(size) {
+				t.Errorf("%v: %d messages, want %d", c, got, x.want(size))
+			}
+		}
+	}
+}
+
+// Only some plans need scratch memory: those whose blocks pass through other ranks, or travel packed.
+func TestScratch(t *testing.T) {
+	const n = 1 << 20
+	for _, kind := range kinds {
+		for _, algo := range p2p.Algorithms(kind) {
+			c := call{algo, p2p.Spec{Kind: kind, Size: 13}}.sized(n)
+			for _, p := range c.plans(t) {
+				most := int64(0)
+				switch {
+				case kind == p2p.Alltoall && algo == "bruck":
+					most = bitsBelow(13) * n
+				case (kind == p2p.Gather || kind == p2p.Scatter) && algo == "binomial" && p.Rank != p.Root:
+					most = largestSubtree(13) * n
+				}
+				if p.Scratch > most {
+					t.Errorf("%v: rank %d uses %d bytes of scratch memory, want at most %d", c, p.Rank, p.Scratch, most)
+				}
+			}
+		}
+	}
 }
 
 // Van de Geijn's Broadcast and the Allreduces send twice all but the own block,
@@ -125,9 +214,16 @@ func TestSegments(t *testing.T) {
 		{p2p.ReduceScatter, "recursive-halving", 1000, 8, 1000},
 		{p2p.Allreduce, "ring", 1000, 8, 1000},
 		{p2p.Allreduce, "recursive-halving", 1003, 8, 1000},
+		{p2p.Reduce, "chain", 0, 1, 64 << 10},
+		{p2p.Reduce, "binomial", 1001, 8, 1000},
+		{p2p.Reduce, "ring", 1000, 8, 1000},
+		{p2p.Alltoall, "pairwise", 1000, 8, 1000},
+		{p2p.Gather, "linear", 1000, 8, 1000},
+		{p2p.Scatter, "linear", 1000, 8, 1000},
+		{p2p.ReduceScatter, "pat", 1000, 8, 1000},
 	} {
 		call := call{c.algo, p2p.Spec{Kind: c.kind, Size: 11, Segment: c.segment, Align: c.align}}.sized(300_000)
-		if c.kind == p2p.Allgather || c.kind == p2p.ReduceScatter {
+		if c.kind.Blocks() {
 			call = call.sized(8000)
 		}
 		for _, p := range call.plans(t) {

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -76,7 +77,9 @@ func waits(p *p2p.Plan) []int {
 }
 
 // relocates reports whether a range may have different offsets on two ranks.
-func relocates(p *p2p.Plan) bool { return p.Input > 0 || p.Scratch > 0 || exchanges(p.Kind) }
+func relocates(p *p2p.Plan) bool {
+	return p.Input > 0 || p.Scratch > 0 || clustertest.Exchanges(p.Kind)
+}
 
 func TestPlansMatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

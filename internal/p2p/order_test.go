@@ -107,3 +107,48 @@ func ringSum(b, size int) string {
 	}
 	return s
 }
+
+// The order of the trees as the package comment has it: a rank adds the sums of its near children first.
+func TestOrderOfTheTrees(t *testing.T) {
+	for size := 1; size <= 17; size++ {
+		pat := call{"pat", p2p.Spec{Kind: p2p.ReduceScatter, Size: size}}.sized(1)
+		for r, got := range pat.sums(t, uint64(size)) {
+			if want := treeSum(r, 0, size); got[0] != want {
+				t.Errorf("%v: rank %d sums as %s, want %s", pat, r, got[0], want)
+			}
+		}
+		for root := range size {
+			for algo, want := range map[string]string{
+				"binomial": treeSum(root, 0, size), "chain": chainSum(root, size),
+			} {
+				c := call{algo, p2p.Spec{Kind: p2p.Reduce, Size: size, Root: root}}.sized(1)
+				if got := c.sums(t, uint64(size)); got[root][0] != want {
+					t.Errorf("%v: summed as %s, want %s", c, got[root][0], want)
+				}
+			}
+			c := call{"ring", p2p.Spec{Kind: p2p.Reduce, Size: size, Root: root}}.sized(int64(size))
+			for b, got := range c.sums(t, uint64(size))[root] {
+				if got != ringSum(b, size) {
+					t.Errorf("%v: block %d is summed as %s, want %s", c, b, got, ringSum(b, size))
+				}
+			}
+		}
+	}
+}
+
+// treeSum is the sum of rank root+v and its binomial subtree.
+func treeSum(root, v, size int) string {
+	s := fmt.Sprint((root + v) % size)
+	for d := 1; v+d < size && v&d == 0; d *= 2 {
+		s = fmt.Sprintf("(%s+%s)", s, treeSum(root, v+d, size))
+	}
+	return s
+}
+
+func chainSum(root, size int) string {
+	s := fmt.Sprint((root + size - 1) % size)
+	for v := size - 2; v >= 0; v-- {
+		s = fmt.Sprintf("(%d+%s)", (root+v)%size, s)
+	}
+	return s
+}

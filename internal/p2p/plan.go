@@ -13,8 +13,14 @@
 //
 // ring: block b is summed along the ring from rank b+1 to rank b, which keeps it:
 // x(b) + (x(b-1) + ( ... + x(b+1))). recursive-halving: pairs at distance core/2 first, then core/4,
-// and so on; ranks beyond the largest power of two are added to their partners before that. Both
-// algorithms sum each block in one place, so an Allreduce gives the same bits on all ranks. They sum
+// and so on; ranks beyond the largest power of two are added to their partners before that. pat: block b
+// is summed up a binomial tree with rank b as its root. The rank at distance v from it adds to its own
+// value the sums of the ranks at distance v+1, v+2, v+4 and so on, in this order, as long as they are
+// below the lowest bit of v. Reduce with binomial uses the same tree for the whole buffer and the root
+// of the call, and Reduce with chain x(root) + (x(root+1) + ( ... + x(root-1))). Reduce with ring sums
+// blocks as above, and the root collects them.
+//
+// All algorithms sum each block in one place, so an Allreduce gives the same bits on all ranks. They sum
 // in the plan's order, whatever arrives first: a piece that arrives before its turn is held. Floats
 // therefore give the same bits in every run.
 //

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/p2p"
 )
 
@@ -73,7 +74,7 @@ func (s *symbolic) run() error {
 func (s *symbolic) send(r int) {
 	for _, i := range s.next[r][s.done[r]] {
 		snd := s.m.plans[r].Sends[i]
-		data := append([]uint64{}, gather(s.have[r], snd.Off, snd.Len, snd.Parts)...)
+		data := append([]uint64{}, clustertest.Gather(s.have[r], snd.Off, snd.Len, snd.Parts)...)
 		for k, ranks := range data {
 			if ranks == 0 {
 				s.err = fmt.Errorf("rank %d sends %+v, but has nothing at byte %d yet", r, snd, snd.Off+int64(k))
@@ -117,7 +118,7 @@ func (s *symbolic) receive(r int) bool {
 func TestSendsNeedNothingAfterAfter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCall(t, 40)
-		if exchanges(c.Kind) {
+		if clustertest.Exchanges(c.Kind) {
 			t.Skip("its buffers hold different data")
 		}
 		plans := make([]*p2p.Plan, c.Size)
@@ -138,7 +139,7 @@ func TestSendsNeedNothingAfterAfter(t *testing.T) {
 func TestSendsNeedNothingAfterAfterForEveryP(t *testing.T) {
 	everyAlgorithm(t, func(x subject) {
 		t, kind, algo := x.T, x.kind, x.algo
-		if exchanges(kind) {
+		if clustertest.Exchanges(kind) {
 			return // its buffers hold different data
 		}
 		for size := 1; size <= 40; size++ {

@@ -13,6 +13,7 @@ var msgKinds = []MsgKind{
 	MsgBarrier, MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFetch, MsgAvail, MsgFinal, MsgGrantUp,
 	MsgGrant, MsgMark, MsgReady, MsgFinalSum,
 	MsgHeartbeat, MsgDead, MsgAbort, MsgProbeWait, MsgWaitState, MsgAgree,
+	MsgOffer, MsgAccept, MsgDiscard, MsgWithdraw, MsgWithdrawn, MsgCredit,
 }
 
 // drawMsg draws a message of a kind with the fields that this kind encodes.
@@ -54,6 +55,11 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 		m.Rank, m.State = u32.Draw(t, "rank"), u8.Draw(t, "state")
 	case MsgAgree:
 		m.Agree = drawAgree(t)
+	case MsgOffer:
+		m.Tag, m.Flag = u64.Draw(t, "tag"), rapid.Bool().Draw(t, "flag")
+		fallthrough
+	case MsgCredit:
+		m.Bytes = u64.Draw(t, "bytes")
 	}
 	return m
 }
@@ -118,7 +124,10 @@ func TestMsgRoundTrip(t *testing.T) {
 
 // The numbers of the kinds are part of the wire format and must not change.
 func TestMsgKindsAreFixed(t *testing.T) {
-	for i, want := range []MsgKind{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 32, 33, 34, 35, 36, 37} {
+	numbers := []MsgKind{
+		1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 32, 33, 34, 35, 36, 37, 64, 65, 66, 67, 68, 69,
+	}
+	for i, want := range numbers {
 		if msgKinds[i] != want {
 			t.Errorf("kind %d is %d, want %d", i, msgKinds[i], want)
 		}
@@ -130,15 +139,17 @@ func TestParseMsgRefuses(t *testing.T) {
 		return append(AppendMsg(nil, &Msg{Kind: kind, Agree: &Agree{}})[:msgHeader], rest...)
 	}
 	for name, b := range map[string][]byte{
-		"nothing":                       nil,
-		"kind 0":                        header(0),
-		"a kind between the two blocks": header(MsgHeartbeat - 1),
-		"a kind beyond":                 header(MsgAgree + 1),
-		"a flag that is neither":        header(MsgMark, 0, 0, 0, 0, 2, 0, 0),
-		"more ranges than are there":    header(MsgFetch, 0, 0, 1, 0, 1, 2, 3),
-		"more ranges than allowed":      append(header(MsgAvail, 0, 0, 1, 2), make([]byte, 8*(MaxRanges+1))...),
-		"an agreement without a step":   header(MsgAgree, make([]byte, 14)...),
-		"a commit of nothing":           header(MsgAgree, append([]byte{byte(AgreeCommit)}, make([]byte, 13)...)...),
+		"nothing":                      nil,
+		"kind 0":                       header(0),
+		"a kind between the first two": header(MsgHeartbeat - 1),
+		"a kind between the last two":  header(MsgAgree + 1),
+		"a kind beyond":                header(MsgCredit + 1),
+		"an offer of neither kind":     header(MsgOffer, append(make([]byte, 16), 2)...),
+		"a flag that is neither":       header(MsgMark, 0, 0, 0, 0, 2, 0, 0),
+		"more ranges than are there":   header(MsgFetch, 0, 0, 1, 0, 1, 2, 3),
+		"more ranges than allowed":     append(header(MsgAvail, 0, 0, 1, 2), make([]byte, 8*(MaxRanges+1))...),
+		"an agreement without a step":  header(MsgAgree, make([]byte, 14)...),
+		"a commit of nothing":          header(MsgAgree, append([]byte{byte(AgreeCommit)}, make([]byte, 13)...)...),
 		"more ranks than allowed": header(MsgAgree,
 			append([]byte{byte(AgreeAsk), 10: 0, 11: 1, 12: 1}, make([]byte, 8*(maxWords+2))...)...),
 		"more counts than allowed": append(header(MsgMark, 0, 0, 0, 0, 0, 1, 4), make([]byte, 4*(MaxSubgroups+1))...),
@@ -168,6 +179,7 @@ func TestParsedMsgDoesNotAlias(t *testing.T) {
 func FuzzParseMsg(f *testing.F) {
 	for _, kind := range msgKinds {
 		m := Msg{Kind: kind, Comm: 7, Seq: 1 << 40, Round: 3, Grant: 99, Digest: 0xdeadbeef, Rank: 5, Flag: true, Sub: 2}
+		m.Tag, m.Bytes = 1<<63|5, 1<<33
 		m.Call = Call{Kind: Allgather, Algo: 1, Bytes: 1 << 30}
 		m.Pair = &CallPair{Ranks: [2]uint32{1, 2}, Calls: [2]Call{m.Call, {Kind: Broadcast, Root: 3}}}
 		m.Agree = &Agree{
