@@ -282,7 +282,14 @@ func (c *costs) allreduce() []Estimate {
 	if !c.powerOfTwo() {
 		half.NS += 2*c.first(n, c.Hops) + 2*c.ser(n)
 	}
-	all = append(all, half)
+	steps := math.Log2(float64(c.core()))
+	whole := Estimate{Algo: "recursive-doubling", Sent: steps * n}
+	whole.NS = c.greet(n) + steps*(c.first(n, c.Hops)+c.ser(n))
+	if !c.powerOfTwo() {
+		whole.NS += 2 * (c.first(n, c.Hops) + c.ser(n))
+		whole.Sent += n
+	}
+	all = append(all, half, whole)
 	if c.Inc {
 		all = append(all, Estimate{Algo: "inc", NS: c.first(n, c.Hops) + c.ser(n), Sent: n})
 	}

@@ -107,21 +107,31 @@ func (h *host) takes(p piece) bool {
 	switch {
 	case hold:
 		h.kept[heldKey{p.opKey, i}] = p.payload
-	case r.Reduce:
-		clustertest.Sum(buf[r.Off:], p.payload)
 	default:
-		copy(buf[r.Off:], p.payload)
+		addPiece(buf, r, p.payload)
 	}
 	o.in.Arrived(i)
 	for i := o.in.Next(); i >= 0; i = o.in.Next() {
 		k := heldKey{p.opKey, i}
-		clustertest.Sum(buf[o.share.plan.Recvs[i].Off:], h.kept[k])
+		addPiece(buf, &o.share.plan.Recvs[i], h.kept[k])
 		delete(h.kept, k)
 		o.in.Arrived(i)
 	}
 	prefix, left := o.in.Progress()
 	h.node.Pieces(h.c.Now, p.from, p.comm, p.seq, prefix, left)
 	return true
+}
+
+// addPiece places a piece, or adds it to the buffer's content.
+func addPiece(buf []byte, r *p2p.Recv, payload []byte) {
+	if r.Apart {
+		copy(buf[r.Off:], buf[r.Base:r.Base+r.Len])
+	}
+	if r.Reduce {
+		clustertest.Sum(buf[r.Off:], payload)
+	} else {
+		copy(buf[r.Off:], payload)
+	}
 }
 
 // addUp is a chunk that reaches the network. When the last contribution is there, the sum goes down to

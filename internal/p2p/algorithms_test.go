@@ -13,7 +13,7 @@ func TestAlgorithms(t *testing.T) {
 		p2p.Broadcast:     {"binary", "binomial", "chain", "knomial", "scatter-allgather"},
 		p2p.Allgather:     {"bruck", "linear", "pat", "recursive-doubling", "ring"},
 		p2p.ReduceScatter: {"pat", "recursive-halving", "ring"},
-		p2p.Allreduce:     {"recursive-halving", "ring"},
+		p2p.Allreduce:     {"recursive-doubling", "recursive-halving", "ring"},
 		p2p.Barrier:       {"dissemination", "recursive-doubling"},
 		p2p.Gather:        {"binomial", "linear"},
 		p2p.Gatherv:       {"linear"},

@@ -140,7 +140,7 @@ func (m *member[T]) arrives(from int, p piece[T]) {
 		case hold:
 			m.kept[i] = p.data
 		default:
-			m.place(r.Off, p.data, r.Reduce)
+			m.place(r, p.data)
 		}
 	}, func(i int) {
 		data, kept := m.kept[i]
@@ -148,7 +148,7 @@ func (m *member[T]) arrives(from int, p piece[T]) {
 			c.Failf("rank %d applies receive %d, which it does not hold", to, i)
 		}
 		delete(m.kept, i)
-		m.place(recvs[i].Off, data, true)
+		m.place(&recvs[i], data)
 	})
 	if !ok {
 		c.Failf("rank %d does not take piece %d of rank %d, %d long", to, p.nth, from, length)
@@ -156,9 +156,12 @@ func (m *member[T]) arrives(from int, p piece[T]) {
 	m.act(acts)
 }
 
-func (m *member[T]) place(off int64, data []T, reduce bool) {
-	buf := m.buf[off : off+int64(len(data))]
-	if !reduce {
+func (m *member[T]) place(r *p2p.Recv, data []T) {
+	buf := m.buf[r.Off : r.Off+int64(len(data))]
+	if r.Apart {
+		copy(buf, m.buf[r.Base:])
+	}
+	if !r.Reduce {
 		copy(buf, data)
 		return
 	}

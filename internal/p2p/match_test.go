@@ -50,7 +50,8 @@ func match(plans []*p2p.Plan) (*matched, error) {
 			}
 			i := sends[pair][0]
 			sends[pair] = sends[pair][1:]
-			if s := plans[r.From].Sends[i]; s.Off != r.Off && !relocates(plans[b]) || s.Len != r.Len {
+			moved := relocates(plans[b]) || relocates(plans[r.From])
+			if s := plans[r.From].Sends[i]; s.Off != r.Off && !moved || s.Len != r.Len {
 				return nil, fmt.Errorf("rank %d sends %+v, rank %d receives %+v", r.From, s, b, r)
 			}
 			from[j] = sendID{int(r.From), i}

@@ -23,6 +23,12 @@ func (p *Plan) ownership() {
 	if !p.Kind.Reduces() {
 		return
 	}
+	if p.Scratch > 0 { // every sum has memory of its own
+		for i := range p.Sends {
+			p.Sends[i].Input = p.Sends[i].Off < p.Output
+		}
+		return
+	}
 	order := make([]int, len(p.Sends))
 	for i := range order {
 		order[i] = i

@@ -20,8 +20,10 @@
 // of the call, and Reduce with chain x(root) + (x(root+1) + ( ... + x(root-1))). Reduce with ring sums
 // blocks as above, and the root collects them.
 //
-// All algorithms sum each block in one place, so an Allreduce gives the same bits on all ranks. They sum
-// in the plan's order, whatever arrives first: a piece that arrives before its turn is held. Floats
+// recursive-doubling: pairs at distance 1 first, then 2, and so on; ranks beyond the largest power of two are
+// added to their partners before that. Both ranks of a pair add the same two sums, and the operators are
+// commutative. The other algorithms sum each block in one place. An Allreduce therefore gives the same bits
+// on all ranks. Ranks sum in the plan's order, whatever arrives first: a piece that arrives before its turn is held. Floats
 // therefore give the same bits in every run.
 //
 // # Reductions
@@ -96,6 +98,11 @@ type Recv struct {
 	From     int32
 	Reduce   bool // whether to add it to the buffer's content
 	First    bool // reduction: nothing has been added to the range before
+
+	// Apart, for a reduction, puts the sum of the piece and of the range at Base here, and leaves that
+	// range alone, because it may still be on its way to another rank.
+	Apart bool
+	Base  int64
 }
 
 // A Plan lists the sends and the receives of one rank, each in order.
@@ -167,15 +174,17 @@ var algorithms = map[Kind]map[string]algorithm{
 		"pat": patAllgather,
 	},
 	ReduceScatter: {"ring": ringReduceScatter, "recursive-halving": halvingReduceScatter, "pat": patReduceScatter},
-	Allreduce:     {"ring": ringAllreduce, "recursive-halving": halvingAllreduce},
-	Barrier:       {"dissemination": dissemination, "recursive-doubling": doublingBarrier},
-	Gather:        {"linear": linearGather, "binomial": binomialGather},
-	Gatherv:       {"linear": linearGather},
-	Scatter:       {"linear": linearScatter, "binomial": binomialScatter},
-	Scatterv:      {"linear": linearScatter},
-	Reduce:        {"binomial": binomialReduce, "chain": chainReduce, "ring": ringReduce},
-	Alltoall:      {"pairwise": pairwise, "bruck": bruckAlltoall},
-	Alltoallv:     {"pairwise": pairwise},
+	Allreduce: {
+		"ring": ringAllreduce, "recursive-halving": halvingAllreduce, "recursive-doubling": doublingAllreduce,
+	},
+	Barrier:   {"dissemination": dissemination, "recursive-doubling": doublingBarrier},
+	Gather:    {"linear": linearGather, "binomial": binomialGather},
+	Gatherv:   {"linear": linearGather},
+	Scatter:   {"linear": linearScatter, "binomial": binomialScatter},
+	Scatterv:  {"linear": linearScatter},
+	Reduce:    {"binomial": binomialReduce, "chain": chainReduce, "ring": ringReduce},
+	Alltoall:  {"pairwise": pairwise, "bruck": bruckAlltoall},
+	Alltoallv: {"pairwise": pairwise},
 }
 
 // Algorithms returns the algorithms for a kind, sorted.

@@ -94,3 +94,33 @@ func doublingBarrier(b *planBuilder) {
 		b.exchange(r+core, none, r+core, nil, false)
 	}
 }
+
+// doublingAllreduce exchanges whole buffers between partners at growing distances. Each sum has memory of its
+// own, because the partner's piece may arrive while the last sum is still being sent.
+func doublingAllreduce(b *planBuilder) {
+	core, r, sum := b.core(), b.Rank, b.whole()
+	if r >= core {
+		b.exchange(r-core, []span{sum}, r-core, []span{b.whole()}, false)
+		return
+	}
+	add := func(from int) {
+		into := span{b.scratch(sum.n), sum.n}
+		for _, p := range b.pieces(into) {
+			b.recv(from, p, true)
+			last := &b.plan.Recvs[b.done()-1]
+			last.Apart, last.Base = true, p.off-into.off+sum.off
+		}
+		sum = into
+	}
+	if r+core < b.Size {
+		add(r + core)
+	}
+	for d := 1; d < core; d *= 2 {
+		b.exchange(r^d, []span{sum}, r^d, nil, false)
+		add(r ^ d)
+	}
+	b.copyAfter(sum.off, 0, sum.n)
+	if r+core < b.Size {
+		b.exchange(r+core, []span{sum}, r+core, nil, false)
+	}
+}

@@ -97,14 +97,17 @@ func (s *symbolic) receive(r int) bool {
 	for k, came := range data {
 		at := recv.Off + int64(k)
 		have := s.have[r][at]
+		if recv.Apart {
+			have = s.have[r][recv.Base+int64(k)]
+		}
 		switch {
-		case at >= int64(len(s.want)): // scratch memory
-		case !recv.Reduce && came != s.want[at]:
-			s.err = fmt.Errorf("rank %d gets %+v with %b at byte %d, want %b", r, recv, came, at, s.want[at])
 		case recv.Reduce && have&came != 0:
 			s.err = fmt.Errorf("rank %d adds %b to %b at byte %d: some count twice", r, came, have, at)
 		case recv.Reduce:
 			came |= have
+		case at >= int64(len(s.want)): // scratch memory
+		case came != s.want[at]:
+			s.err = fmt.Errorf("rank %d gets %+v with %b at byte %d, want %b", r, recv, came, at, s.want[at])
 		}
 		s.have[r][at] = came
 	}

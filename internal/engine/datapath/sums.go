@@ -48,6 +48,9 @@ func newSums(b *Buffers, pool *scratch) sums {
 	if b.Send != nil { // otherwise in place
 		s.input = b.Send
 	}
+	if p := b.Plan; p.Scratch > 0 {
+		s.areas = []area{{Partial: p2p.Partial{Off: p.Output, Len: p.Scratch}}}
+	}
 	for _, p := range b.Plan.Partials {
 		if p.Off < s.at || p.Off+p.Len > s.at+int64(len(s.result)) {
 			s.areas = append(s.areas, area{Partial: p})
@@ -91,18 +94,28 @@ func (s *sums) take(lock, unlock func(), r *p2p.Recv, off int64, b []byte) {
 		switch part := b[:len(dst)]; {
 		case !r.Reduce:
 			copy(dst, part)
+		case r.Apart:
+			at := r.Base + off - r.Off
+			lock()
+			base := s.source(at, int64(len(dst)), at < int64(len(s.result)))
+			unlock()
+			s.sum(dst, part, base)
 		case !r.First || unsafe.SliceData(dst) == unsafe.SliceData(s.input[off:]):
 			s.add(dst, part)
 		default:
-			// In parts that stay in the processor's cache.
-			const piece = 16 << 10
-			for at := 0; at < len(dst); at += piece {
-				end := min(at+piece, len(dst))
-				copy(dst[at:end], part[at:end])
-				s.add(dst[at:end], s.input[off+int64(at):off+int64(end)])
-			}
+			s.sum(dst, part, s.input[off:off+int64(len(dst))])
 		}
 		off, b = off+int64(len(dst)), b[len(dst):]
+	}
+}
+
+// sum makes the sum of a piece and of data that stays as it is, in parts that stay in the processor's cache.
+func (s *sums) sum(dst, piece, base []byte) {
+	const part = 16 << 10
+	for at := 0; at < len(dst); at += part {
+		end := min(at+part, len(dst))
+		copy(dst[at:end], piece[at:end])
+		s.add(dst[at:end], base[at:end])
 	}
 }
 
