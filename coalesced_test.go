@@ -99,10 +99,15 @@ func TestGroup(t *testing.T) {
 		if i, err := allcast.WaitAny(ctx, unmatched, barrier); i != 1 || err != nil {
 			return fmt.Errorf("WaitAny: %d, %w", i, err)
 		}
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		g.Add(unmatched, nil)
+		if err := g.Wait(ended); !errors.Is(err, context.Canceled) || len(g.Requests()) != 1 {
+			return fmt.Errorf("a group whose context has ended: %v, %d requests", err, len(g.Requests()))
+		}
 		if err := c.Barrier(ctx); err != nil { // no rank sends before all have looked
 			return err
 		}
-		g.Add(unmatched, nil)
 		g.Add(c.StartSend(nil, 99, 0))
 		if err := c.Send(ctx, calltest.Pattern(3, c.Rank(), 10), right, 1); err != nil {
 			return err

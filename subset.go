@@ -76,7 +76,8 @@ const reservedTag = 1 << 63
 //
 // If Subset fails on one rank, for example because its ctx has ended, it fails on the other members. Members
 // on which it has already succeeded get a communicator that is aborted. Other ranks notice nothing, and c
-// itself stays intact.
+// itself stays intact. The errors name a rank that gave up, and the error on that rank matches ErrAborted and
+// the error of its ctx.
 func (c *Comm) Subset(ctx context.Context, members []int, tag string) (*Comm, error) {
 	if err := c.checkStart(ctx, "subset"); err != nil {
 		return nil, err
@@ -99,7 +100,7 @@ func (c *Comm) Subset(ctx context.Context, members []int, tag string) (*Comm, er
 		err = s.follow(ctx)
 	}
 	if err == nil && c.job.OwnGroups(sub.id) {
-		err = sub.testGroups(ctx)
+		err = s.testGroups(ctx)
 	}
 	if err != nil {
 		s.undo()
@@ -116,10 +117,24 @@ type subset struct {
 	added       bool
 }
 
+// testGroups tests the multicast groups of the new communicator. Its errors are those of a call on the parent.
+func (s *subset) testGroups(ctx context.Context) error {
+	err := s.sub.testGroups(ctx)
+	var failed *RankError
+	switch {
+	case errors.As(err, &failed):
+		return failed.forMembers(s.parent.members)
+	case err != nil && ctx.Err() != nil:
+		return s.ended(ctx)
+	}
+	return err
+}
+
 // undo removes the communicator after a failure. Members that have it already learn of the failure.
 func (s *subset) undo() {
 	if s.added {
-		_ = s.parent.job.Abort(s.sub.id) // fails only if the job is closed
+		_ = s.parent.job.Inherit(s.sub.id, s.parent.id) // a failure of the parent explains that of the subset
+		_ = s.parent.job.Abort(s.sub.id)                // fails only if the job is closed
 		_ = s.sub.Close()
 	}
 }
@@ -299,16 +314,28 @@ func (s *subset) listen() (*engine.Request, []byte, error) {
 func (s *subset) await(ctx context.Context, r *engine.Request) error {
 	r.Wait(ctx)
 	if !r.Over() {
-		return ctx.Err()
+		return s.ended(ctx)
 	}
 	return exportError(r.Err(), s.parent.members)
 }
 
-// gaveUp is the error of a Subset that another rank gave up.
-func (s *subset) gaveUp(m subsetMsg) error {
-	if int(m.rank) >= len(s.parent.members) {
-		return fmt.Errorf("allcast: %w: an unknown rank gave up", ErrProtocol)
+// ended is the error of this rank if it gives up because its context has ended.
+func (s *subset) ended(ctx context.Context) error {
+	return s.gaveUp(subsetMsg{rank: uint32(s.parent.rank)}).withCause(ctx.Err())
+}
+
+// gaveUp is the error of a Subset that a rank gave up.
+func (s *subset) gaveUp(m subsetMsg) *RankError {
+	members := s.parent.members
+	e := &RankError{
+		Rank: int(m.rank), Op: "subset", Phase: "agreement", Missing: "the agreement of all members",
+		causes: []error{ErrAborted}, reason: "given up",
 	}
-	name := rankName(s.parent.members[m.rank], s.parent.members)
-	return fmt.Errorf("allcast: %w: %s gave up", ErrAborted, name)
+	if e.Rank >= len(members) { // only a faulty peer says so
+		e.Rank, e.WorldRank, e.causes, e.culprit = -1, -1, []error{ErrProtocol}, "an unknown rank"
+		return e
+	}
+	e.WorldRank = members[e.Rank]
+	e.culprit = rankName(e.WorldRank, members)
+	return e
 }

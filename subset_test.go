@@ -102,14 +102,16 @@ func TestSubsetGivenUp(t *testing.T) {
 					}
 					_, err := c.Subset(call, members, "x")
 					if c.Rank() == quitter {
-						if !errors.Is(err, context.Canceled) {
+						if !errors.Is(err, context.Canceled) || !errors.Is(err, allcast.ErrAborted) {
 							return fmt.Errorf("the rank that gave up: %v", err)
 						}
 						if err := c.Send(ctx, nil, late, 2); err != nil {
 							return err
 						}
-					} else if !errors.Is(err, allcast.ErrAborted) {
-						return fmt.Errorf("error %v, want ErrAborted", err)
+					}
+					var failed *allcast.RankError
+					if !errors.Is(err, allcast.ErrAborted) || !errors.As(err, &failed) || failed.Rank != quitter {
+						return fmt.Errorf("error %v, want ErrAborted by rank %d", err, quitter)
 					}
 				} else {
 					if _, err := c.Recv(ctx, nil, quitter, 0); err != nil {

@@ -9,16 +9,25 @@ import (
 // WaitAll waits for all requests and returns their errors, joined. If ctx ends first, it returns the error of
 // ctx; operations that have not ended continue, as after Request.Wait.
 func WaitAll(ctx context.Context, requests ...*Request) error {
-	var errs []error
-	for _, r := range requests {
-		if err := r.Wait(ctx); err != nil {
-			if !r.req.Over() {
-				return err
-			}
-			errs = append(errs, err)
-		}
+	if !allOver(ctx, requests) {
+		return ctx.Err()
+	}
+	errs := make([]error, len(requests))
+	for i, r := range requests {
+		errs[i] = r.Err()
 	}
 	return errors.Join(errs...)
+}
+
+// allOver waits for requests, and reports whether all of them have ended. Otherwise ctx has ended.
+func allOver(ctx context.Context, requests []*Request) bool {
+	for _, r := range requests {
+		r.req.Wait(ctx)
+		if !r.req.Over() {
+			return false
+		}
+	}
+	return true
 }
 
 // WaitAny waits for the first request to end, and returns its index and its error. If ctx ends first, or if there
@@ -71,13 +80,10 @@ func (g *Group) Requests() []*Request { return g.requests }
 // Wait waits for all operations of the group and empties it. It returns the errors of operations that could
 // not start and of those that failed, joined. If ctx ends first, the group keeps its operations.
 func (g *Group) Wait(ctx context.Context) error {
-	err := WaitAll(ctx, g.requests...)
-	for _, r := range g.requests {
-		if !r.req.Over() {
-			return err
-		}
+	if !allOver(ctx, g.requests) {
+		return ctx.Err()
 	}
-	err = errors.Join(append(g.errs, err)...)
+	err := errors.Join(append(g.errs, WaitAll(ctx, g.requests...))...)
 	g.requests, g.errs = nil, nil
 	return err
 }
