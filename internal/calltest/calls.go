@@ -11,7 +11,7 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// Wait waits for a request and checks that it ran the algorithm. It takes the error of the Start call
+// Wait waits for a request and checks that it ran the algorithm, unless that is "auto". It takes the error of the Start call
 // that returned the request, and returns that error if there is one.
 func Wait(ctx context.Context, r *allcast.Request, err error, algo string) error {
 	if err != nil {
@@ -20,7 +20,7 @@ func Wait(ctx context.Context, r *allcast.Request, err error, algo string) error
 	if err := r.Wait(ctx); err != nil {
 		return err
 	}
-	if got := r.Info().Algorithm; got != algo {
+	if got := r.Info().Algorithm; got != algo && algo != "auto" {
 		return fmt.Errorf("ran %s, want %s", got, algo)
 	}
 	return nil
@@ -62,7 +62,7 @@ func Allocated(c *allcast.Comm) (mk Maker, free func() error) {
 }
 
 // Collectives holds one function per operation, by name. Each runs the operation with one algorithm
-// and n bytes per rank, and compares every byte.
+// and n bytes per rank, and compares every byte. The last three are combinations of calls.
 var Collectives = map[string]func(
 	ctx context.Context, c *allcast.Comm, mk Maker, seed uint64, n int, algo string,
 ) error{
@@ -77,6 +77,22 @@ var Collectives = map[string]func(
 	"alltoall":       alltoall,
 	"alltoallv":      alltoallv,
 	"reduce":         reduce,
+	"sendrecv":       sendRecv,
+	"coalesced":      coalesced,
+	"subset":         subset,
+}
+
+// Algorithms lists the algorithms of a function of Collectives.
+func Algorithms(op string) []string {
+	switch op {
+	case "sendrecv":
+		return []string{"direct"}
+	case "coalesced":
+		return []string{"mcast", "auto"}
+	case "subset":
+		return []string{"ring"}
+	}
+	return allcast.Algorithms(op)
 }
 
 func broadcast(ctx context.Context, c *allcast.Comm, mk Maker, seed uint64, n int, algo string) error {
@@ -111,7 +127,22 @@ func reduceScatter(ctx context.Context, c *allcast.Comm, mk Maker, seed uint64, 
 	want := Sum(seed, c.Size(), total)[c.Rank()*n:][:n]
 	send, buf := allcast.Bytes(Numbers(seed, c.Rank(), total)), mk(4*n)
 	r, err := c.StartReduceScatter(send, buf, allcast.Float32, allcast.Sum, allcast.WithAlgorithm(algo))
-	return Equal(Wait(ctx, r, err, algo), buf, allcast.Bytes(want))
+	if err := Equal(Wait(ctx, r, err, algo), buf, allcast.Bytes(want)); err != nil {
+		return err
+	}
+	counts, at := make([]int, c.Size()), 0
+	total = 0
+	for i := range counts { // blocks of different sizes; the first one is empty
+		if i == c.Rank() {
+			at = total
+		}
+		counts[i] = 4 * (n * i / c.Size())
+		total += counts[i] / 4
+	}
+	sum := allcast.Bytes(Sum(seed, c.Size(), total))[4*at:][:counts[c.Rank()]]
+	send, buf = allcast.Bytes(Numbers(seed, c.Rank(), total)), mk(len(sum))
+	r, err = c.StartReduceScatterv(send, buf, counts, allcast.Float32, allcast.Sum, allcast.WithAlgorithm(algo))
+	return Equal(Wait(ctx, r, err, algo), buf, sum)
 }
 
 func allreduce(ctx context.Context, c *allcast.Comm, mk Maker, seed uint64, n int, algo string) error {
@@ -125,7 +156,7 @@ func allreduce(ctx context.Context, c *allcast.Comm, mk Maker, seed uint64, n in
 func Everything(ctx context.Context, c *allcast.Comm, mk Maker) error {
 	seed := uint64(0)
 	for _, op := range slices.Sorted(maps.Keys(Collectives)) {
-		for _, algo := range allcast.Algorithms(op) {
+		for _, algo := range Algorithms(op) {
 			for _, n := range []int{0, 4, 4096, testenv.Large(1<<20) + 12} {
 				seed++
 				if err := Collectives[op](ctx, c, mk, seed, n, algo); err != nil {

@@ -7,9 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -55,8 +58,8 @@ func (s strike) env() string {
 	return fmt.Sprintf("%s=%d %s %s %s %s", strikeVar, s.victim, s.fault, s.phase, s.operation, s.algo)
 }
 
-// event returns the name of the phase in joinhook.Hooks.Watch. A point-to-point plan has one phase
-// only: its greeting corresponds to the barrier, and its pieces to the multicast.
+// event returns the name of the phase in joinhook.Hooks.Watch. Without multicast an operation has one phase
+// only: its greeting, or the offer of a message, corresponds to the barrier, and its pieces to the multicast.
 func (s strike) event() string {
 	if s.algo == "mcast" {
 		return s.phase
@@ -101,7 +104,7 @@ func strikeRole() int {
 		e2e.Say("unexpected:", err)
 		return 1
 	}
-	e2e.Say("failed", failed.Rank, failed)
+	e2e.Say("failed", failed.WorldRank, failed)
 	_ = c.Close()
 	return 0
 }
@@ -114,10 +117,11 @@ func (s strike) work(ctx context.Context, in *bufio.Reader) (*allcast.Comm, erro
 	if s.phase == "fetch" || s.phase == "handshake" && rank == (s.victim+1)%matrixSize {
 		_ = os.Setenv("ALLCAST_FAULT", "drop=20%,seed=7")
 	}
+	var calls atomic.Uint64 // calls that have returned
 	join := ctx
 	if done := false; victim && s.phase != "idle" {
-		join = joinhook.With(ctx, joinhook.Hooks{Watch: func(_ int, comm uint32, seq uint64, phase string) {
-			if !done && comm == 0 && seq >= goodCalls && phase == s.event() {
+		join = joinhook.With(ctx, joinhook.Hooks{Watch: func(_ int, _ uint32, _ uint64, phase string) {
+			if !done && calls.Load() >= goodCalls && phase == s.event() {
 				done = true
 				s.hit(in)
 			}
@@ -138,6 +142,7 @@ func (s strike) work(ctx context.Context, in *bufio.Reader) (*allcast.Comm, erro
 		if err := s.call(ctx, c, i); err != nil {
 			return c, err
 		}
+		calls.Add(1)
 	}
 	return c, errors.New("no call has failed")
 }
@@ -145,14 +150,13 @@ func (s strike) work(ctx context.Context, in *bufio.Reader) (*allcast.Comm, erro
 // call makes one call and compares every byte.
 func (s strike) call(ctx context.Context, c *allcast.Comm, i uint64) error {
 	const n = 300_000
-	if s.operation == "allgather" {
+	switch s.operation {
+	case "allgather":
 		return calltest.Allgather(ctx, c, i, n, s.algo)
+	case "broadcast":
+		i *= matrixSize // rank 0 is the root of all of them
 	}
-	got, want := make([]byte, n), calltest.Pattern(i, 0, n)
-	if c.Rank() == 0 {
-		copy(got, want)
-	}
-	return calltest.Equal(c.Broadcast(ctx, got, 0, allcast.WithAlgorithm(s.algo)), got, want)
+	return calltest.Collectives[s.operation](ctx, c, calltest.OnHeap, i, n, s.algo)
 }
 
 // hit triggers the fault in this process. For a cut, the test cuts the link while the victim waits here.
@@ -168,12 +172,26 @@ func (s strike) hit(in *bufio.Reader) {
 	}
 }
 
+// multicasts are the operations with all phases, and one by ring.
+var multicasts = [][2]string{{"broadcast", "mcast"}, {"allgather", "mcast"}, {"allgather", "ring"}}
+
+// others returns the operations that have few phases, each with one algorithm. In those with a root, the ranks
+// take turns as the root.
+func others() (all [][2]string) {
+	for _, op := range slices.Sorted(maps.Keys(calltest.Collectives)) {
+		if op != "broadcast" && op != "allgather" {
+			all = append(all, [2]string{op, calltest.Algorithms(op)[0]})
+		}
+	}
+	return all
+}
+
 // matrix lists the cases of a fault, by default in all phases.
-func matrix(fault string, victims []int, phases ...string) (all []strike) {
+func matrix(fault string, operations [][2]string, victims []int, phases ...string) (all []strike) {
 	if len(phases) == 0 {
 		phases = []string{"barrier", "activation", "multicast", "fetch", "handshake", "idle"}
 	}
-	for _, op := range [][2]string{{"broadcast", "mcast"}, {"allgather", "mcast"}, {"allgather", "ring"}} {
+	for _, op := range operations {
 		for _, phase := range phases {
 			for _, v := range victims {
 				if s := (strike{v, fault, phase, op[0], op[1]}); s.happens() {
@@ -188,7 +206,10 @@ func matrix(fault string, victims []int, phases ...string) (all []strike) {
 // TestKillMatrix strikes a rank in every phase. Every survivor must name it, in time.
 func TestKillMatrix(t *testing.T) {
 	if os.Getenv(fullVar) == "" {
-		for _, s := range append(matrix("kill", []int{2}), matrix("stop", []int{2}, "multicast", "fetch")...) {
+		for _, s := range slices.Concat(
+			matrix("kill", multicasts, []int{2}), matrix("stop", multicasts, []int{2}, "multicast", "fetch"),
+			matrix("kill", others(), []int{2}, "multicast"),
+		) {
 			t.Run(s.String(), func(t *testing.T) { s.test(t, nil) })
 		}
 		t.Logf("%s is not set: running a part of the matrix, without cut links", fullVar)
@@ -202,7 +223,7 @@ func TestKillMatrix(t *testing.T) {
 			if fault == "cut" {
 				l = newLab(t)
 			}
-			for _, s := range matrix(fault, []int{0, 2}) {
+			for _, s := range matrix(fault, slices.Concat(multicasts, others()), []int{0, 2}) {
 				t.Run(s.String(), func(t *testing.T) {
 					took := s.test(t, l)
 					worst[s.fault] = max(worst[s.fault], took)
