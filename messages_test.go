@@ -130,6 +130,45 @@ func TestWithdraw(t *testing.T) {
 	})
 }
 
+// A call that fails alone, withdrawn or too small for its message, loses no other message that is already here.
+func TestMessagesSurvive(t *testing.T) {
+	allcasttest.Run(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+		const n = 1000
+		if c.Rank() == 0 {
+			for i := range 3 {
+				if err := c.Send(ctx, calltest.Pattern(uint64(i), 0, n), 1, i); err != nil {
+					return err
+				}
+			}
+			return c.Send(ctx, nil, 1, 3)
+		}
+		if _, err := c.Recv(ctx, nil, 0, 3); err != nil { // the others came before this one
+			return err
+		}
+		ended, cancel := context.WithCancel(ctx)
+		errs := make(chan error)
+		go func() {
+			_, err := c.Recv(ended, nil, 0, 4)
+			errs <- err
+		}()
+		cancel()
+		if err := <-errs; !errors.Is(err, context.Canceled) {
+			return err
+		}
+		if _, err := c.Recv(ctx, make([]byte, n-1), 0, 0); !errors.Is(err, allcast.ErrTruncated) {
+			return fmt.Errorf("error %v, want ErrTruncated", err)
+		}
+		for i := 1; i < 3; i++ {
+			buf := make([]byte, n)
+			_, err := c.Recv(ctx, buf, 0, i)
+			if err := calltest.Equal(err, buf, calltest.Pattern(uint64(i), 0, n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // Bad arguments start nothing.
 func TestBadMessages(t *testing.T) {
 	allcasttest.Run(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {

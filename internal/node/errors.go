@@ -31,6 +31,9 @@ var reasonNames = map[Reason]string{
 	Withdrawn: "withdrawn", Truncated: "message too long",
 }
 
+// OneCall reports whether only one call has failed, and its communicator is intact.
+func (r Reason) OneCall() bool { return r == Withdrawn || r == Truncated }
+
 func (r Reason) String() string {
 	if s, ok := reasonNames[r]; ok {
 		return s

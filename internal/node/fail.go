@@ -47,7 +47,7 @@ func (n *Node) handleAbort(c *comm, from int, m *wire.Msg) {
 // valid reports whether a correct member can have made the verdict.
 func (v *verdict) valid(c *comm, size int) bool {
 	member := func(w int) bool { _, ok := c.rankOf(w); return ok }
-	if _, known := reasonNames[v.reason]; !known || v.reason == Withdrawn || v.reason == Truncated {
+	if _, known := reasonNames[v.reason]; !known || v.reason.OneCall() {
 		return false
 	}
 	// A communicator under construction breaks with its parent, so the culprit may be a member of

@@ -181,7 +181,9 @@ func (c *Control) done(a *node.Action) {
 		c.complete(a.Req)
 		return
 	}
-	c.forgetEarly(a.Comm)
+	if !a.Err.Reason.OneCall() {
+		c.forgetEarly(a.Comm)
+	}
 	if !c.is(running) && a.Err.Reason == node.Aborted && a.Err.Culprit == c.cfg.Rank {
 		c.end(a.Req, ErrClosed) // Close ends calls this way
 		return
