@@ -44,8 +44,16 @@ func (r *rank) prepare(c comm, st step, nth uint64) (*testCall, error) {
 		counts := unevenly(c.Size(), st.size, st.root)
 		err = r.gather(f, c, counts, id)
 		f.call = func(ctx context.Context) error { return c.Allgatherv(ctx, f.bufs[0], f.bufs[1], counts, opts...) }
-	case "reduce", "allreduce":
+	case "reduce", "reduce-scatter", "reduce-scatterv", "allreduce":
 		err = r.reduce(f, c, st, id, opts)
+	case "gather", "gatherv":
+		err = r.gatherToRoot(f, c, st, id, opts)
+	case "scatter", "scatterv":
+		err = r.scatter(f, c, st, id, opts)
+	case "alltoall", "alltoallv":
+		err = r.alltoall(f, c, st, id, opts)
+	case "broadcast-coalesced", "allgather-coalesced":
+		err = r.coalesced(f, c, st, id, opts)
 	case "barrier":
 		f.call = func(ctx context.Context) error { return c.Barrier(ctx) }
 		f.verify = func() error { return nil }
@@ -110,11 +118,25 @@ func (r *rank) gather(f *testCall, c comm, counts []int, id uint64) error {
 
 // reduce adds unsigned integers, whose sum does not depend on the order.
 func (r *rank) reduce(f *testCall, c comm, st step, id uint64, opts []allcast.CallOption) error {
-	n := st.size / 8 / c.Size() * c.Size() * 8
-	part, mineAt := n, 0
-	if st.do == "reduce" {
-		part = n / c.Size()
-		mineAt = part * c.Rank()
+	root := int(st.root % uint64(c.Size()))
+	counts := evenly(c.Size(), st.size/8)
+	if st.do == "reduce-scatterv" {
+		counts = unevenly(c.Size(), st.size/8, st.root)
+	}
+	n, at := 0, 0 // bytes of the sum, and where the part of this rank begins
+	for i := range counts {
+		counts[i] *= 8
+		if i == c.Rank() {
+			at = n
+		}
+		n += counts[i]
+	}
+	part := counts[c.Rank()]
+	switch {
+	case st.do == "allreduce" || st.do == "reduce" && c.Rank() == root:
+		part, at = n, 0
+	case st.do == "reduce":
+		part = 0
 	}
 	mine, err := r.buffer(f, n)
 	if err != nil {
@@ -125,11 +147,18 @@ func (r *rank) reduce(f *testCall, c comm, st step, id uint64, opts []allcast.Ca
 		return err
 	}
 	r.script.pattern(id, c.WorldRank(c.Rank())).fill(mine)
-	call := c.Allreduce
-	if st.do == "reduce" {
-		call = c.ReduceScatter
+	const u64, sum = allcast.Uint64, allcast.Sum
+	f.call = func(ctx context.Context) error {
+		switch st.do {
+		case "reduce":
+			return c.Reduce(ctx, mine, got, u64, sum, root, opts...)
+		case "reduce-scatter":
+			return c.ReduceScatter(ctx, mine, got, u64, sum, opts...)
+		case "reduce-scatterv":
+			return c.ReduceScatterv(ctx, mine, got, counts, u64, sum, opts...)
+		}
+		return c.Allreduce(ctx, mine, got, u64, sum, opts...)
 	}
-	f.call = func(ctx context.Context) error { return call(ctx, mine, got, allcast.Uint64, allcast.Sum, opts...) }
 	f.verify = func() error {
 		sum := make([]byte, n)
 		for i := range c.Size() {
@@ -138,7 +167,7 @@ func (r *rank) reduce(f *testCall, c comm, st step, id uint64, opts []allcast.Ca
 				binary.LittleEndian.PutUint64(sum[k:], binary.LittleEndian.Uint64(sum[k:])+p.next())
 			}
 		}
-		if !bytes.Equal(got, sum[mineAt:mineAt+part]) {
+		if !bytes.Equal(got, sum[at:at+part]) {
 			return errors.New("a sum is wrong")
 		}
 		return r.script.pattern(id, c.WorldRank(c.Rank())).check(mine)

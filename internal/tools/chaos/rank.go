@@ -27,7 +27,8 @@ type rank struct {
 	trees    int
 	world    *allcast.Comm
 	main     comm        // communicator of the living ranks
-	pool     []comm      // communicators made from main
+	pool     []comm      // communicators made from main, in the same order on all ranks
+	flights  []flight    // messages under way
 	stopping atomic.Bool // whether the runner has asked the rank to stop
 	draw     *rand.Rand  // source of this rank's private decisions
 	returned [][]byte    // buffers whose calls have returned, filled with markers
@@ -42,7 +43,7 @@ type rank struct {
 	baseline usage // resources before Join
 }
 
-// comm is a communicator with a name that is the same on all its ranks.
+// comm is a communicator with a name that is the same on all its ranks. It is nil if this rank is not a member.
 type comm struct {
 	*allcast.Comm
 	name string
@@ -150,7 +151,11 @@ func (r *rank) shrink(ctx context.Context) (bool, error) {
 		var failed *allcast.ShrinkError
 		switch {
 		case err == nil:
-			// No rank uses the communicators made from main any more.
+			// No rank uses main and the communicators made from it any more.
+			_ = r.main.Abort() // ends the flights; it fails if main is already broken
+			if err := r.abandon(ctx); err != nil {
+				return false, err
+			}
 			r.closePool()
 			if err := r.closeMain(); err != nil {
 				return false, err

@@ -31,10 +31,13 @@ const (
 	kindMissing    = "missing"   // Shrink failed because Ranks did not call it
 	kindExcluded   = "excluded"  // the others continued without this rank
 	kindWrong      = "wrong"     // wrong data
+	kindNoSubset   = "no subset" // a Subset failed because of Ranks
 	kindUnexpected = "odd"       // an unexpected error
 	kindHang       = "hang"      // a call does not end
 	kindProgress   = "tick"      // progress of this rank
-	kindEnd        = "end"       // this rank left in good order
+	// The context of a Subset ended here.
+	kindSubsetCancelled = "subset cancelled"
+	kindEnd             = "end" // this rank left in good order
 )
 
 // tally holds the counters and the resources of a rank.
@@ -46,6 +49,7 @@ type tally struct {
 	Cancelled uint64 `json:"cancelled,omitempty"` // calls whose context ended first
 	InTime    uint64 `json:"in_time,omitempty"`   // calls that completed before their context ended
 	Unstarted uint64 `json:"unstarted,omitempty"` // calls whose context had ended before
+	Withdrawn uint64 `json:"withdrawn,omitempty"` // calls that could be repeated after their context had ended
 	usage
 }
 
@@ -64,6 +68,7 @@ func (t *tally) add(o *tally) {
 	t.Cancelled += o.Cancelled
 	t.InTime += o.InTime
 	t.Unstarted += o.Unstarted
+	t.Withdrawn += o.Withdrawn
 }
 
 // grow raises the maxima u to those of o.

@@ -28,16 +28,25 @@ type step struct {
 	// Number of colors of a Split; a rank's color is its rank modulo colors.
 	colors        int
 	chains, trees int
-	n             int  // number of calls of a burst
+	n             int  // number of calls of a burst, or of buffers of a coalesced call
 	alloc         bool // whether buffers are from Alloc
+	delay         int  // messages: number of steps after which the rank waits for them
 }
 
 var algorithms = map[string][]string{
-	"broadcast":  {"mcast", "mcast", "mcast", "binomial", "knomial", "chain", "binary", "scatter-allgather", "auto"},
-	"allgather":  {"mcast", "mcast", "mcast", "ring", "linear", "bruck", "auto"},
-	"allgatherv": {"mcast", "ring", "auto"},
-	"reduce":     {"ring", "auto"},
-	"allreduce":  {"auto"},
+	"broadcast":       {"mcast", "mcast", "mcast", "binomial", "knomial", "chain", "binary", "scatter-allgather", "auto"},
+	"allgather":       {"mcast", "mcast", "mcast", "ring", "linear", "bruck", "auto"},
+	"allgatherv":      {"mcast", "ring", "auto"},
+	"reduce-scatter":  {"ring", "auto"},
+	"reduce-scatterv": {"ring", "pat", "auto"},
+	"allreduce":       {"auto"},
+	"gather":          {"linear", "binomial", "auto"},
+	"scatter":         {"linear", "binomial", "auto"},
+	"reduce":          {"binomial", "chain", "ring", "auto"},
+	"alltoall":        {"pairwise", "bruck", "auto"},
+
+	"broadcast-coalesced": {"mcast", "binomial", "auto"},
+	"allgather-coalesced": {"mcast", "ring", "auto"},
 }
 
 // odds lists steps with their relative frequencies.
@@ -51,8 +60,23 @@ var allSteps = odds{
 	{"broadcast", 25},
 	{"allgather", 25},
 	{"allgatherv", 6},
-	{"reduce", 6},
+	{"reduce-scatter", 4},
+	{"reduce-scatterv", 4},
 	{"allreduce", 6},
+	{"gather", 4},
+	{"gatherv", 4},
+	{"scatter", 4},
+	{"scatterv", 4},
+	{"reduce", 4},
+	{"alltoall", 4},
+	{"alltoallv", 4},
+	{"broadcast-coalesced", 4},
+	{"allgather-coalesced", 4},
+	{"ring", 8},
+	{"any-source", 5},
+	{"truncated", 2},
+	{"group", 6},
+	{"subset", 8},
 	{"barrier", 6},
 	{"burst", 8},
 	{"dup", 4},
@@ -85,7 +109,7 @@ func (s script) at(call uint64) step {
 	r := s.rand(call)
 	st := step{
 		on: r.IntN(4), root: r.Uint64(), colors: 1 + r.IntN(3), chains: 1 + r.IntN(4), trees: 1 + r.IntN(2),
-		n: 2 + r.IntN(3), alloc: r.IntN(2) == 0,
+		n: 2 + r.IntN(3), alloc: r.IntN(2) == 0, delay: max(0, r.IntN(8)-3),
 	}
 	if s.mode == modeLoss {
 		st.do, st.algo, st.size, st.chunk = multicastSteps.draw(r), "mcast", drawLarge(r, s.maxBytes), 512<<r.IntN(4)

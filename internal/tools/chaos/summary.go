@@ -37,11 +37,12 @@ func (s *summary) print(w io.Writer, took time.Duration) {
 	_, _ = fmt.Fprintf(w, "%v, %d generations\n", took.Round(time.Second), s.generations)
 	_, _ = fmt.Fprintf(w, "%d calls succeeded, summed over ranks; every byte of %.1f GB is right; %d chunks repaired\n",
 		s.total.Calls, float64(s.total.Bytes)/1e9, s.total.Repaired)
-	_, _ = fmt.Fprintf(w, "%d communicators split, %d shrunk, summed over ranks; "+
+	_, _ = fmt.Fprintf(w, "%d communicators made, %d shrunk, summed over ranks; "+
 		"%d calls failed because another rank had given up first\n", s.total.Comms, s.shrinks, s.givenUp)
 	if s.total.Cancelled+s.total.InTime+s.total.Unstarted > 0 {
 		_, _ = fmt.Fprintf(w, "%d calls were cancelled by their context; %d completed before it ended; "+
-			"%d did not start because it had ended\n", s.total.Cancelled, s.total.InTime, s.total.Unstarted)
+			"%d did not start because it had ended; %d were withdrawn or awaited again\n",
+			s.total.Cancelled, s.total.InTime, s.total.Unstarted, s.total.Withdrawn)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.faults)) {
 		_, _ = fmt.Fprintf(w, "%-14s %4d", kind, s.faults[kind])

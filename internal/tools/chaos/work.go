@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/allcast/allcast"
@@ -23,10 +24,15 @@ func (r *rank) work(ctx context.Context) error {
 	for ; ; r.call++ {
 		if r.call%reportEvery == reportEvery-1 {
 			r.report(report{Kind: kindProgress, tally: r.tally()})
-			if stop, err := r.allStopping(ctx); err != nil || stop {
+			if stop, err := r.allStopping(ctx); err != nil {
 				return err
+			} else if stop {
+				return r.land(ctx, math.MaxUint64)
 			}
 			continue
+		}
+		if err := r.land(ctx, r.call); err != nil {
+			return err
 		}
 		st := r.script.at(r.call)
 		r.startWatch(st.String())
@@ -65,13 +71,28 @@ func (r *rank) step(ctx context.Context, st step) error {
 		return c.Close()
 	case "burst":
 		return r.burst(ctx, st)
+	case "subset":
+		return r.subset(ctx, st)
 	}
 	c := r.commOf(st)
+	if c.Comm == nil {
+		return nil // this rank is not a member
+	}
+	r.commName = c.name
+	switch st.do {
+	case "ring":
+		return r.ring(ctx, c, st)
+	case "any-source":
+		return r.anySource(ctx, c, st)
+	case "truncated":
+		return r.truncated(ctx, c, st)
+	case "group":
+		return r.group(ctx, c, st)
+	}
 	f, err := r.prepare(c, st, 0)
 	if err != nil {
 		return err
 	}
-	r.commName = c.name
 	if err = r.callWithDeadline(ctx, c, f); err == nil {
 		err = r.verify(f, st.size)
 	}
@@ -99,21 +120,26 @@ func (r *rank) split(ctx context.Context, st step) error {
 func (r *rank) burst(ctx context.Context, st step) error {
 	var calls []*testCall
 	var pending []*allcast.Request
+	var names []string // communicators of the calls
 	var first error
 	fail := func(i int, err error) {
 		if first == nil {
-			first, r.commName = err, r.commOf(st.part(i)).name
+			first, r.commName = err, names[i]
 		}
 	}
 	for i := range st.n {
-		f, err := r.prepare(r.commOf(st.part(i)), st.part(i), uint64(i))
+		c := r.commOf(st.part(i))
+		if c.Comm == nil {
+			continue // this rank is not a member
+		}
+		f, err := r.prepare(c, st.part(i), uint64(i))
 		if err != nil {
 			return err
 		}
-		calls = append(calls, f)
+		calls, names = append(calls, f), append(names, c.name)
 		req, err := f.start()
 		if err != nil {
-			fail(i, err)
+			fail(len(names)-1, err)
 			break
 		}
 		pending = append(pending, req)
@@ -180,8 +206,13 @@ func (r *rank) callWithDeadline(ctx context.Context, c comm, f *testCall) error 
 		r.count.InTime++
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &failed):
-		// The context ended before the call, which took no number in the order of calls.
-		r.count.Unstarted++
+		// The context ended before the call, which took no number in the order of calls, or before a Send
+		// or a Recv had a match.
+		if strings.Contains(err.Error(), "withdrawn") {
+			r.count.Withdrawn++
+		} else {
+			r.count.Unstarted++
+		}
 		return f.call(ctx)
 	case !errors.Is(err, context.DeadlineExceeded):
 		return err // another rank failed before this context ended

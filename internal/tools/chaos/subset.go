@@ -1,0 +1,75 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/allcast/allcast"
+)
+
+// members returns the ranks of a Subset, in its order.
+func (st step) members(ranks int) []int {
+	n := 1 + int(st.root>>32)%ranks
+	return rand.New(rand.NewPCG(st.root, 0)).Perm(ranks)[:n]
+}
+
+// subset makes a communicator of some ranks. All ranks add it to their pools, so that these stay equally long.
+// Ranks that are not members add an empty one and skip its steps.
+func (r *rank) subset(ctx context.Context, st step) error {
+	if len(r.pool) == maxPool {
+		return nil
+	}
+	c := comm{name: madeBy(r.call) + "subset"}
+	if members := st.members(r.main.Size()); slices.Contains(members, r.main.Rank()) {
+		var err error
+		if c.Comm, err = r.makeSubset(ctx, members, c.name, fmt.Sprint(st.n)); err != nil {
+			return err
+		}
+	}
+	r.pool = append(r.pool, c)
+	return nil
+}
+
+// makeSubset makes a communicator. It returns nil on all members if the context of one of them ended.
+func (r *rank) makeSubset(ctx context.Context, members []int, name, tag string) (*allcast.Comm, error) {
+	limited, cancel := r.randomDeadline(ctx)
+	defer cancel()
+	r.commName = r.main.name
+	c, err := r.main.Subset(limited, members, tag)
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, allcast.ErrAborted) {
+		// The context ended before the call, which other members still wait for.
+		r.count.Unstarted++
+		c, err = r.main.Subset(ctx, members, tag)
+	} else if limited != ctx && err == nil {
+		r.count.InTime++
+	}
+	if err == nil {
+		// Subset may have failed on other members, which then have aborted the communicator.
+		r.commName = name
+		if err = c.Barrier(ctx); err == nil {
+			r.count.Comms++
+			return c, nil
+		}
+		_ = c.Close() // it is broken
+	}
+	var failed *allcast.RankError
+	switch {
+	case r.script.mode != modeCancel, !errors.As(err, &failed), !errors.Is(err, allcast.ErrAborted):
+		return nil, err
+	case c == nil && failed.Op != "subset":
+		return nil, err // the main communicator is broken
+	}
+	r.commName = name
+	n := report{Kind: kindNoSubset, Ranks: []int{failed.WorldRank}, Text: err.Error()}
+	if errors.Is(err, context.DeadlineExceeded) {
+		n.Kind = kindSubsetCancelled
+		r.count.Cancelled++
+	}
+	r.report(n)
+	return nil, nil
+}
