@@ -19,6 +19,8 @@ type testCall struct {
 	verify func() error
 	bufs   [][]byte
 	alloc  bool // whether bufs are from Alloc
+
+	message bool // whether it is a Send or a Recv, which can be repeated if it had no match
 }
 
 // prepare prepares a call. nth distinguishes the calls of a burst.

@@ -75,6 +75,7 @@ func TestJudge(t *testing.T) {
 // A rank that is blamed for an abort must have had a reason: its own context, or the abort of another rank.
 func TestJudgeAborts(t *testing.T) {
 	const cancelled, aborted = "allcast: failed: cancelled: rank 1", "allcast: failed: aborted: rank 1"
+	const gaveUp = "allcast: subset failed: given up: rank 1"
 	reportOf := func(kind string, epoch int, text string, blamed int) *report {
 		return &report{Kind: kind, Epoch: epoch, Text: text, Ranks: []int{blamed}, Comm: "main"}
 	}
@@ -132,6 +133,31 @@ func TestJudgeAborts(t *testing.T) {
 			reportOf(kindGivenUp, 1, cancelled, 1),
 			reportOf(kindCancelled, 2, cancelled, 1),
 		}, true},
+		"Subset given up by a rank whose context ended": {[]*report{
+			on(madeBy(17)+"subset", reportOf(kindNoSubset, 1, gaveUp, 1)),
+			on(madeBy(17)+"subset", reportOf(kindSubsetCancelled, 1, gaveUp, 1)),
+		}, false},
+		"Subset given up by a rank that cancelled another one": {[]*report{
+			on(madeBy(17)+"subset", reportOf(kindNoSubset, 1, gaveUp, 1)),
+			on(madeBy(18)+"subset", reportOf(kindSubsetCancelled, 1, gaveUp, 1)),
+		}, true},
+		"Subset given up by a rank that did not cancel": {[]*report{
+			on(madeBy(17)+"subset", reportOf(kindNoSubset, 1, gaveUp, 1)),
+			on(madeBy(17)+"subset", reportOf(kindNoSubset, 1, gaveUp, 2)),
+			on(madeBy(17)+"subset", reportOf(kindSubsetCancelled, 1, gaveUp, 2)),
+		}, true},
+		"Subset given up by a rank that cancelled another call": {[]*report{
+			on(madeBy(17)+"subset", reportOf(kindNoSubset, 1, gaveUp, 1)),
+			reportOf(kindCancelled, 1, cancelled, 1),
+		}, true},
+		"subset aborted with all other communicators": {[]*report{
+			on(madeBy(17)+"subset", reportOf(kindNoSubset, 1, aborted, 1)),
+			reportOf(kindCancelled, 1, cancelled, 1),
+		}, false},
+		"cancelled Subset breaks another communicator": {[]*report{
+			reportOf(kindGivenUp, 1, aborted, 1),
+			on(madeBy(17)+"subset", reportOf(kindSubsetCancelled, 1, gaveUp, 1)),
+		}, true},
 		"by itself, in two epochs": {[]*report{
 			reportOf(kindCancelled, 1, cancelled, 0),
 			reportOf(kindCancelled, 2, cancelled, 1),
@@ -171,6 +197,22 @@ func TestScript(t *testing.T) {
 				t.Errorf("%s: the script has no %s", mode, o.do)
 			}
 		}
+	}
+}
+
+// All ranks compute the same members of a Subset, and some rank is not a member now and then.
+func TestSubsetMembers(t *testing.T) {
+	sizes := map[int]bool{}
+	for i := range uint64(200) {
+		st := step{root: i * 0x9e3779b97f4a7c15}
+		members := st.members(5)
+		if !slices.Equal(members, st.members(5)) {
+			t.Errorf("members %v and %v", members, st.members(5))
+		}
+		sizes[len(members)] = true
+	}
+	if len(sizes) != 5 {
+		t.Errorf("sizes of subsets: %v, want 1 to 5", sizes)
 	}
 }
 

@@ -80,8 +80,8 @@ func (r *rank) ring(ctx context.Context, c comm, st step) error {
 	}
 	var g allcast.Group
 	var m allcast.Message
-	send := &testCall{call: func(ctx context.Context) error { return c.Send(ctx, x.out, x.to, x.tag) }}
-	recv := &testCall{call: func(ctx context.Context) (err error) {
+	send := &testCall{message: true, call: func(ctx context.Context) error { return c.Send(ctx, x.out, x.to, x.tag) }}
+	recv := &testCall{message: true, call: func(ctx context.Context) (err error) {
 		m, err = c.Recv(ctx, x.in, x.from, x.tag)
 		return err
 	}}
@@ -163,7 +163,7 @@ func (r *rank) abandon(ctx context.Context) error {
 // anySource lets one rank receive a message of each other rank, in any order.
 func (r *rank) anySource(ctx context.Context, c comm, st step) error {
 	root, n, tag := int(st.root%uint64(c.Size())), st.size/c.Size(), ringTags+int(r.call%anyTags)
-	f := &testCall{alloc: st.alloc}
+	f := &testCall{alloc: st.alloc, message: true}
 	buf, err := r.buffer(f, n)
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func (r *rank) truncated(ctx context.Context, c comm, st step) error {
 	if c.Size() == 1 || c.Rank() != from && c.Rank() != to {
 		return nil
 	}
-	f := &testCall{alloc: st.alloc, verify: func() error { return nil }}
+	f := &testCall{alloc: st.alloc, message: true, verify: func() error { return nil }}
 	n := st.size
 	if c.Rank() == from {
 		n++
@@ -277,7 +277,7 @@ func (r *rank) group(ctx context.Context, c comm, st step) error {
 
 // waitForGroup waits for a group. If a context ends, the group must keep its operations, and they continue.
 func (r *rank) waitForGroup(ctx context.Context, g *allcast.Group) error {
-	limited, cancel := r.randomDeadline(ctx)
+	limited, cancel := r.randomDeadline(ctx, oftenDeadlines)
 	defer cancel()
 	if limited != ctx {
 		n := len(g.Requests())

@@ -21,6 +21,12 @@ type report struct {
 	tally
 }
 
+// Kinds of reports about a Subset that failed, after which a rank continues.
+const (
+	kindNoSubset        = "no subset"        // it failed because of Ranks
+	kindSubsetCancelled = "subset cancelled" // its context ended here
+)
+
 // Kinds of reports.
 const (
 	kindJoined     = "joined"
@@ -31,13 +37,10 @@ const (
 	kindMissing    = "missing"   // Shrink failed because Ranks did not call it
 	kindExcluded   = "excluded"  // the others continued without this rank
 	kindWrong      = "wrong"     // wrong data
-	kindNoSubset   = "no subset" // a Subset failed because of Ranks
 	kindUnexpected = "odd"       // an unexpected error
 	kindHang       = "hang"      // a call does not end
 	kindProgress   = "tick"      // progress of this rank
-	// The context of a Subset ended here.
-	kindSubsetCancelled = "subset cancelled"
-	kindEnd             = "end" // this rank left in good order
+	kindEnd        = "end"       // this rank left in good order
 )
 
 // tally holds the counters and the resources of a rank.

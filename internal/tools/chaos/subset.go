@@ -37,7 +37,7 @@ func (r *rank) subset(ctx context.Context, st step) error {
 
 // makeSubset makes a communicator. It returns nil on all members if the context of one of them ended.
 func (r *rank) makeSubset(ctx context.Context, members []int, name, tag string) (*allcast.Comm, error) {
-	limited, cancel := r.randomDeadline(ctx)
+	limited, cancel := r.randomDeadline(ctx, oftenDeadlines)
 	defer cancel()
 	r.commName = r.main.name
 	c, err := r.main.Subset(limited, members, tag)

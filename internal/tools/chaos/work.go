@@ -103,7 +103,7 @@ func (r *rank) split(ctx context.Context, st step) error {
 	if len(r.pool) == maxPool {
 		return nil
 	}
-	ctx, cancel := r.randomDeadline(ctx)
+	ctx, cancel := r.randomDeadline(ctx, rareDeadlines)
 	defer cancel()
 	r.commName = r.main.name
 	color := r.main.Rank() % st.colors
@@ -179,10 +179,16 @@ func (r *rank) commOf(st step) comm {
 	return r.main
 }
 
+// Rarity of contexts that end, in calls per rank of the world. Most calls end the epoch with their context.
+const (
+	rareDeadlines  = 8
+	oftenDeadlines = 2
+)
+
 // randomDeadline sometimes returns a context that ends soon, in mode cancel. Every rank draws for
 // itself.
-func (r *rank) randomDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if r.script.mode != modeCancel || r.stopping.Load() || r.draw.IntN(8*r.world.Size()) > 0 {
+func (r *rank) randomDeadline(ctx context.Context, rarity int) (context.Context, context.CancelFunc) {
+	if r.script.mode != modeCancel || r.stopping.Load() || r.draw.IntN(rarity*r.world.Size()) > 0 {
 		return ctx, func() {}
 	}
 	// The probability is equal on every scale from a microsecond to 20 ms.
@@ -195,7 +201,11 @@ func (r *rank) randomDeadline(ctx context.Context) (context.Context, context.Can
 
 // callWithDeadline makes a call whose context may end, and checks what the library guarantees if it does.
 func (r *rank) callWithDeadline(ctx context.Context, c comm, f *testCall) error {
-	limited, cancel := r.randomDeadline(ctx)
+	rarity := rareDeadlines
+	if f.message {
+		rarity = oftenDeadlines
+	}
+	limited, cancel := r.randomDeadline(ctx, rarity)
 	defer cancel()
 	err := f.call(limited)
 	var failed *allcast.RankError
