@@ -11,8 +11,8 @@ import (
 	"github.com/allcast/allcast/internal/testenv"
 )
 
-// Wait waits for a request and checks that it ran the algorithm, unless that is "auto". It takes the error of the Start call
-// that returned the request, and returns that error if there is one.
+// Wait waits for a request and checks that it ran the algorithm, unless that is "auto". It takes the error of
+// the Start call that returned the request, and returns that error if there is one.
 func Wait(ctx context.Context, r *allcast.Request, err error, algo string) error {
 	if err != nil {
 		return err

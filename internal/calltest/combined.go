@@ -43,9 +43,9 @@ func sendRecv(ctx context.Context, c *allcast.Comm, mk Maker, seed uint64, n int
 	}
 	switch end := <-unmatched; {
 	case failed == nil && (!errors.Is(end, context.Canceled) || errors.Is(end, allcast.ErrAborted)):
-		return fmt.Errorf("a receive that was withdrawn: %v", end) // not a RankError
+		return errors.New("a receive that was withdrawn: " + fmt.Sprint(end)) // not a RankError
 	case failed != nil && (!errors.As(end, &also) || also.WorldRank != failed.WorldRank):
-		return fmt.Errorf("a pending receive failed with %v, want %v", end, failed)
+		return errors.New("a pending receive ended with " + fmt.Sprint(end) + ", want " + failed.Error())
 	}
 	return err
 }

@@ -26,8 +26,7 @@ func (r *rank) subset(ctx context.Context, st step) error {
 	}
 	c := comm{name: madeBy(r.call) + "subset"}
 	if members := st.members(r.main.Size()); slices.Contains(members, r.main.Rank()) {
-		var err error
-		if c.Comm, err = r.makeSubset(ctx, members, c.name, fmt.Sprint(st.n)); err != nil {
+		if err := r.makeSubset(ctx, &c, members, fmt.Sprint(st.n)); err != nil {
 			return err
 		}
 	}
@@ -35,8 +34,8 @@ func (r *rank) subset(ctx context.Context, st step) error {
 	return nil
 }
 
-// makeSubset makes a communicator. It returns nil on all members if the context of one of them ended.
-func (r *rank) makeSubset(ctx context.Context, members []int, name, tag string) (*allcast.Comm, error) {
+// makeSubset makes a communicator. It stays empty on all members if the context of one of them ended.
+func (r *rank) makeSubset(ctx context.Context, into *comm, members []int, tag string) error {
 	limited, cancel := r.randomDeadline(ctx, oftenDeadlines)
 	defer cancel()
 	r.commName = r.main.name
@@ -50,26 +49,27 @@ func (r *rank) makeSubset(ctx context.Context, members []int, name, tag string) 
 	}
 	if err == nil {
 		// Subset may have failed on other members, which then have aborted the communicator.
-		r.commName = name
+		r.commName = into.name
 		if err = c.Barrier(ctx); err == nil {
 			r.count.Comms++
-			return c, nil
+			into.Comm = c
+			return nil
 		}
 		_ = c.Close() // it is broken
 	}
 	var failed *allcast.RankError
 	switch {
 	case r.script.mode != modeCancel, !errors.As(err, &failed), !errors.Is(err, allcast.ErrAborted):
-		return nil, err
+		return err
 	case c == nil && failed.Op != "subset":
-		return nil, err // the main communicator is broken
+		return err // the main communicator is broken
 	}
-	r.commName = name
+	r.commName = into.name
 	n := report{Kind: kindNoSubset, Ranks: []int{failed.WorldRank}, Text: err.Error()}
 	if errors.Is(err, context.DeadlineExceeded) {
 		n.Kind = kindSubsetCancelled
 		r.count.Cancelled++
 	}
 	r.report(n)
-	return nil, nil
+	return nil
 }
