@@ -72,7 +72,7 @@ func (c *Comm) StartBroadcastCoalesced(bufs [][]byte, root int, opts ...CallOpti
 	if c.rank == root {
 		pack(block, digest, bufs)
 	}
-	k := engine.Call{Kind: wire.Broadcast, Root: root, Recv: block}
+	k := engine.Call{Kind: wire.Broadcast, Root: root, Recv: block, Uses: bufs}
 	k.Finish = func() error {
 		defer staging.Put(stage)
 		if c.rank == root {
@@ -115,7 +115,7 @@ func (c *Comm) StartAllgatherCoalesced(sends, recvs [][]byte, opts ...CallOption
 	stage := stagingBuffer(n * size)
 	all := *stage
 	pack(all[c.rank*n:], digest, sends)
-	k := engine.Call{Kind: wire.Allgather, Recv: all, Counts: c.equalBlocks(n)}
+	k := engine.Call{Kind: wire.Allgather, Recv: all, Counts: c.equalBlocks(n), Uses: recvs}
 	k.Finish = func() error {
 		defer staging.Put(stage)
 		for r := range size {

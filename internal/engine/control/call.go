@@ -47,6 +47,7 @@ type Call struct {
 	Segment                  int64
 
 	Finish func() error // called when the data is in place, before the request ends; nil: nothing
+	Uses   [][]byte     // memory of the caller that Finish uses
 }
 
 // call is a Call that was prepared.
@@ -79,7 +80,7 @@ func (c *Control) Start(comm uint32, spec Call) (*Request, error) {
 			Group: &g.Group, Send: spec.Send, Recv: spec.Recv, Reduces: spec.Kind.Reduces(), Type: spec.Type, Op: spec.Op,
 		},
 	}
-	c.data.Memory.Use(&k.bufs) // before anybody touches them
+	c.data.Memory.Use(&k.bufs, spec.Uses...) // before anybody touches them
 	if err := c.prepare(k, &spec, g); err != nil {
 		c.data.Memory.Unuse(&k.bufs)
 		return nil, err

@@ -33,7 +33,7 @@ type plan struct {
 // newPlan begins the plan of a call.
 func newPlan(k *Call) *plan {
 	m := &plan{call: *k, bytes: k.vector()}
-	m.call.Send, m.call.Recv, m.call.Finish = nil, nil, nil
+	m.call.Send, m.call.Recv, m.call.Finish, m.call.Uses = nil, nil, nil, nil
 	m.call.Counts, m.call.Receives = slices.Clone(k.Counts), slices.Clone(k.Receives) // the originals are the caller's
 	m.info.Algo = k.Algo
 	return m

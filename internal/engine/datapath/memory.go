@@ -113,14 +113,14 @@ func (m *Memory) search(at uintptr) (i int, found bool) {
 	return i, i < len(m.blocks) && m.blocks[i].start <= at
 }
 
-// Use keeps the memory of a call's buffers from being freed until Unuse.
-func (m *Memory) Use(b *Buffers) {
+// Use keeps the memory of a call's buffers, and more memory that the call uses, from being freed until Unuse.
+func (m *Memory) Use(b *Buffers, more ...[]byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.blocks) == 0 {
 		return
 	}
-	for _, buf := range [][]byte{b.Send, b.Recv} {
+	for _, buf := range append([][]byte{b.Send, b.Recv}, more...) {
 		if len(buf) == 0 {
 			continue
 		}

@@ -34,7 +34,10 @@ func (r *runner) handle(e event) {
 		if r.cfg.mode != modeCancel && p.unharmed() && r.all(func(p *process) bool { return p.unharmed() }) {
 			r.violation("rank %d: %v, although no rank has failed", p.rank, n)
 		}
-	case kindCancelled, kindNoSubset, kindSubsetCancelled:
+	case kindNoSubset:
+		r.sum.noSubsets++
+		r.aborts.add(p.rank, n)
+	case kindCancelled, kindSubsetCancelled:
 		r.aborts.add(p.rank, n)
 	case kindEpoch:
 		r.handleEpoch(p, n)

@@ -15,6 +15,7 @@ type summary struct {
 	generations int
 	total       tally // counters, summed over all ranks
 	shrinks     int
+	noSubsets   int // Subsets that failed because the context of another member ended
 	givenUp     int // calls that failed because another rank had aborted a communicator
 	ownViews    int // reports of ranks that were cut off or stopped
 	faults      map[string]int
@@ -41,8 +42,8 @@ func (s *summary) print(w io.Writer, took time.Duration) {
 		"%d calls failed because another rank had given up first\n", s.total.Comms, s.shrinks, s.givenUp)
 	if s.total.Cancelled+s.total.InTime+s.total.Unstarted > 0 {
 		_, _ = fmt.Fprintf(w, "%d calls were cancelled by their context; %d completed before it ended; "+
-			"%d did not start because it had ended; %d were withdrawn or awaited again\n",
-			s.total.Cancelled, s.total.InTime, s.total.Unstarted, s.total.Withdrawn)
+			"%d did not start because it had ended; %d were withdrawn or awaited again; %d Subsets failed with another member's\n",
+			s.total.Cancelled, s.total.InTime, s.total.Unstarted, s.total.Withdrawn, s.noSubsets)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.faults)) {
 		_, _ = fmt.Fprintf(w, "%-14s %4d", kind, s.faults[kind])
