@@ -242,7 +242,8 @@ func (r *rank) group(ctx context.Context, c comm, st step) error {
 	var g allcast.Group
 	for i, do := range []string{"allgather", "broadcast-coalesced"} {
 		part := st
-		part.do, part.size, part.algo = do, st.size/3, algorithms[do][st.root%3]
+		list := algorithms[do]
+		part.do, part.size, part.algo = do, st.size/3, list[st.root%uint64(len(list))]
 		f, err := r.prepare(c, part, uint64(1+i))
 		if err != nil {
 			return err

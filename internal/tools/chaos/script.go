@@ -35,11 +35,11 @@ type step struct {
 
 var algorithms = map[string][]string{
 	"broadcast":       {"mcast", "mcast", "mcast", "binomial", "knomial", "chain", "binary", "scatter-allgather", "auto"},
-	"allgather":       {"mcast", "mcast", "mcast", "ring", "linear", "bruck", "auto"},
-	"allgatherv":      {"mcast", "ring", "auto"},
-	"reduce-scatter":  {"ring", "auto"},
-	"reduce-scatterv": {"ring", "pat", "auto"},
-	"allreduce":       {"auto"},
+	"allgather":       {"mcast", "mcast", "mcast", "ring", "linear", "bruck", "pat", "recursive-doubling", "auto"},
+	"allgatherv":      {"mcast", "ring", "pat", "auto"},
+	"reduce-scatter":  {"ring", "pat", "recursive-halving", "auto"},
+	"reduce-scatterv": {"ring", "pat", "recursive-halving", "auto"},
+	"allreduce":       {"ring", "recursive-halving", "auto"},
 	"gather":          {"linear", "binomial", "auto"},
 	"scatter":         {"linear", "binomial", "auto"},
 	"reduce":          {"binomial", "chain", "ring", "auto"},
@@ -130,7 +130,7 @@ func (st step) part(i int) step {
 	one := st
 	one.do, one.on, one.size = "allgather", st.on+i, st.size/st.n
 	if st.algo == "" {
-		one.algo = algorithms["allgather"][(st.root+uint64(i))%5]
+		one.algo = algorithms["allgather"][(st.root+uint64(i))%7]
 	}
 	return one
 }
