@@ -22,7 +22,7 @@ func each(t *testing.T, op string, f func(ctx context.Context, c *allcast.Comm, 
 	for _, size := range []int{1, 2, 3, 5, 8} {
 		t.Run(fmt.Sprintf("P=%d", size), func(t *testing.T) {
 			allcasttest.Run(t, size, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
-				for _, algo := range allcast.Algorithms(op) {
+				for _, algo := range calltest.Algorithms(op) {
 					if err := f(ctx, c, algo); err != nil {
 						return fmt.Errorf("%s by %s: %w", op, algo, err)
 					}

@@ -112,8 +112,8 @@ func allgather(ctx context.Context, c *allcast.Comm, mk Maker, seed uint64, n in
 		return err
 	}
 	var want []byte
-	for i := range counts { // blocks of different sizes; the first one is empty
-		counts[i] = n * i / c.Size()
+	for i := range counts { // blocks of different sizes; the first and the last one are empty
+		counts[i] = n * i / c.Size() * ((i + 1) % c.Size()) / c.Size()
 		want = append(want, Pattern(seed, i, counts[i])...)
 	}
 	buf = mk(len(want))
@@ -132,11 +132,11 @@ func reduceScatter(ctx context.Context, c *allcast.Comm, mk Maker, seed uint64, 
 	}
 	counts, at := make([]int, c.Size()), 0
 	total = 0
-	for i := range counts { // blocks of different sizes; the first one is empty
+	for i := range counts { // blocks of different sizes; the first and the last one are empty
 		if i == c.Rank() {
 			at = total
 		}
-		counts[i] = 4 * (n * i / c.Size())
+		counts[i] = 4 * (n * i / c.Size() * ((i + 1) % c.Size()) / c.Size())
 		total += counts[i] / 4
 	}
 	sum := allcast.Bytes(Sum(seed, c.Size(), total))[4*at:][:counts[c.Rank()]]

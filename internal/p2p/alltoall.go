@@ -1,6 +1,10 @@
 package p2p
 
-import "github.com/allcast/allcast/internal/wire"
+import (
+	"slices"
+
+	"github.com/allcast/allcast/internal/wire"
+)
 
 // sendBlock returns the block of the send buffer for a rank.
 func (b *planBuilder) sendBlock(to int) span { return span{b.displs[to], b.Counts[to]} }
@@ -67,9 +71,10 @@ func bruckAlltoall(b *planBuilder) {
 	}
 }
 
-// sendParts sends several ranges as one piece.
+// sendParts sends several ranges as one piece. It drops empty ranges, which may lie behind the end of the memory.
 func (b *planBuilder) sendParts(to int, parts []wire.Span, after int) {
 	var n int64
+	parts = slices.DeleteFunc(parts, func(p wire.Span) bool { return p.Len == 0 })
 	for _, p := range parts {
 		n += p.Len
 	}

@@ -42,7 +42,8 @@ func (s *summary) print(w io.Writer, took time.Duration) {
 		"%d calls failed because another rank had given up first\n", s.total.Comms, s.shrinks, s.givenUp)
 	if s.total.Cancelled+s.total.InTime+s.total.Unstarted > 0 {
 		_, _ = fmt.Fprintf(w, "%d calls were cancelled by their context; %d completed before it ended; "+
-			"%d did not start because it had ended; %d were withdrawn or awaited again; %d Subsets failed with another member's\n",
+			"%d did not start because it had ended; %d were withdrawn or awaited again; "+
+			"%d Subsets failed with another member's\n",
 			s.total.Cancelled, s.total.InTime, s.total.Unstarted, s.total.Withdrawn, s.noSubsets)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.faults)) {
