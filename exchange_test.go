@@ -14,8 +14,10 @@ import (
 // Every algorithm of the collectives with a root, of those in which all ranks have something for each
 // other, and of those with blocks that may be empty.
 func TestExchanges(t *testing.T) {
-	for _, op := range []string{"gather", "gatherv", "scatter", "scatterv", "alltoall", "alltoallv", "reduce",
-		"allgather", "reduce-scatter", "sendrecv", "coalesced", "subset"} {
+	for _, op := range []string{
+		"gather", "gatherv", "scatter", "scatterv", "alltoall", "alltoallv", "reduce",
+		"allgather", "reduce-scatter", "sendrecv", "coalesced", "subset",
+	} {
 		t.Run(op, func(t *testing.T) {
 			seed := uint64(0)
 			each(t, op, func(ctx context.Context, c *allcast.Comm, algo string) error {
