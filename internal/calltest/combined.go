@@ -42,6 +42,8 @@ func sendRecv(ctx context.Context, c *allcast.Comm, mk Maker, seed uint64, n int
 		withdraw()
 	}
 	switch end := <-unmatched; {
+	case failed == nil && errors.As(end, &also) && !errors.Is(end, context.Canceled):
+		return end // the communicator broke after the exchange
 	case failed == nil && (!errors.Is(end, context.Canceled) || errors.Is(end, allcast.ErrAborted)):
 		return errors.New("a receive that was withdrawn: " + fmt.Sprint(end)) // not a RankError
 	case failed != nil && (!errors.As(end, &also) || also.WorldRank != failed.WorldRank):
