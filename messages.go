@@ -85,9 +85,12 @@ func (c *Comm) startMessage(m engine.Message, tag int) (*Request, error) {
 	return &Request{r, c, tag}, nil
 }
 
-// Message describes the message of a Recv that has succeeded.
+// Message describes the message of a Recv that has succeeded. For any other request it is the zero Message.
 func (r *Request) Message() Message {
-	from, bytes := r.req.Received()
+	from, bytes, ok := r.req.Received()
+	if !ok {
+		return Message{}
+	}
 	return Message{Source: from, Tag: r.tag, Bytes: int(bytes)}
 }
 

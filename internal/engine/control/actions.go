@@ -66,6 +66,7 @@ func (c *Control) end(req uint64, err error) {
 	closing := !c.is(running)
 	wait := c.obs.TraceEnd(&k.info, err, closing || k.info.Lifecycle && c.leaving != nil)
 	c.data.Drop(&k.bufs)
+	k.finish = nil // it may hold buffers, and the caller may keep the request
 	if err != nil && breaks(err) && !closing {
 		// The caller may exit because of the error, and other ranks that only notice the exit would
 		// blame this rank. The verdict leaves first.
