@@ -65,7 +65,7 @@ type subsets struct {
 // tag returns the tag of the messages of the next Subset with these members and this tag.
 func (s *subsets) tag(members []int, tag string) uint64 {
 	h := fnv.New64a()
-	fmt.Fprint(h, members, tag)
+	_, _ = fmt.Fprint(h, members, tag)
 	key := h.Sum64()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *subsets) tag(members []int, tag string) uint64 {
 		s.calls = map[uint64]uint64{}
 	}
 	s.calls[key]++
-	fmt.Fprint(h, " ", s.calls[key])
+	_, _ = fmt.Fprint(h, " ", s.calls[key])
 	return h.Sum64() | reservedTag
 }
 
