@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/allcast/allcast"
@@ -59,10 +60,37 @@ func TestCoalescedSizesDiffer(t *testing.T) {
 	allcasttest.Run(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
 		bufs := [][]byte{make([]byte, 3+c.Rank()), make([]byte, 5-c.Rank())}
 		recvs := [][]byte{make([]byte, 2*len(bufs[0])), make([]byte, 2*len(bufs[1]))}
-		if err := c.AllgatherCoalesced(ctx, bufs, recvs); !errors.Is(err, allcast.ErrMismatch) {
+		err := c.AllgatherCoalesced(ctx, bufs, recvs)
+		if !errors.Is(err, allcast.ErrMismatch) || strings.Count(err.Error(), "allcast:") != 1 {
 			return fmt.Errorf("error %v, want ErrMismatch", err)
 		}
 		return nil
+	})
+}
+
+// The lists of buffers belong to the caller again when an operation has started.
+func TestCoalescedListsReused(t *testing.T) {
+	allcasttest.Run(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+		send, recv, buf := calltest.Pattern(1, c.Rank(), 100), make([]byte, 200), calltest.Pattern(2, c.Rank(), 100)
+		sends, recvs, bufs := [][]byte{send}, [][]byte{recv}, [][]byte{buf}
+		var g allcast.Group
+		if c.Rank() == 0 {
+			g.Add(c.StartAllgatherCoalesced(sends, recvs))
+			g.Add(c.StartBroadcastCoalesced(bufs, 1))
+			sends[0], recvs[0], bufs[0] = make([]byte, 1000), nil, nil
+		}
+		if err := c.Send(ctx, nil, 1-c.Rank(), 0); err != nil {
+			return err
+		}
+		if _, err := c.Recv(ctx, nil, 1-c.Rank(), 0); err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			g.Add(c.StartAllgatherCoalesced(sends, recvs))
+			g.Add(c.StartBroadcastCoalesced(bufs, 1))
+		}
+		err := calltest.Equal(g.Wait(ctx), recv, calltest.Gathered(1, 2, 100))
+		return calltest.Equal(err, buf, calltest.Pattern(2, 1, 100))
 	})
 }
 
