@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"strings"
 	"sync"
@@ -39,7 +40,7 @@ func TestBadCalls(t *testing.T) {
 			"bits of floats":                c.Allreduce(ctx, b, b, allcast.BFloat16, allcast.And),
 			"a sum of truth values":         c.Allreduce(ctx, b, b, allcast.Bool, allcast.Sum),
 			"a premultiplied sum of ints":   c.Allreduce(ctx, b, b, allcast.Int32, allcast.PremultipliedSum),
-			"a count beyond the buffer":     allcast.AllgathervSlice(ctx, c, b[:4], b, []int{4, 1 << 62}),
+			"a count beyond the buffer":     allcast.AllgathervSlice(ctx, c, b[:4], b, []int{4, math.MaxInt}),
 			"a negative count of elements":  allcast.AllgathervSlice(ctx, c, b[:4], b, []int{12, -4}),
 			"an unknown algorithm":          c.Broadcast(ctx, b, 0, allcast.WithAlgorithm("carrier-pigeon")),
 			"an algorithm of Allgather":     c.Broadcast(ctx, b, 0, allcast.WithAlgorithm("ring")),

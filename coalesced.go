@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"math"
+	"slices"
 	"sync"
 
 	"github.com/allcast/allcast/internal/engine"
@@ -29,17 +31,21 @@ func stagingBuffer(n int) *[]byte {
 	return &b
 }
 
-// layout returns the digest of the sizes of buffers, and the size of a block that holds them.
-func layout(bufs [][]byte) (digest uint64, block int) {
+// layout returns the digest of the sizes of buffers, and the size of a block that holds them. It fails if
+// blocks of all ranks are too large for one buffer.
+func layout(bufs [][]byte, blocks int) (digest uint64, block int, err error) {
 	h := fnv.New64a()
 	var n [8]byte
 	block = digestSize
 	for _, b := range bufs {
 		binary.LittleEndian.PutUint64(n[:], uint64(len(b)))
 		h.Write(n[:])
+		if len(b) > math.MaxInt/blocks-block {
+			return 0, 0, invalid("%d buffers are too large for one operation", len(bufs))
+		}
 		block += len(b)
 	}
-	return h.Sum64(), block
+	return h.Sum64(), block, nil
 }
 
 // pack fills a block.
@@ -56,9 +62,8 @@ func (c *Comm) checkDigest(block []byte, digest uint64, rank int) error {
 	if binary.LittleEndian.Uint64(block) == digest {
 		return nil
 	}
-	w := c.members[rank]
-	return fmt.Errorf("allcast: coalesced operation: %w: the buffers of %s have other sizes than those of this rank",
-		ErrMismatch, rankName(w, c.members))
+	return fmt.Errorf("coalesced operation: %w: the buffers of %s have other sizes than those of this rank",
+		ErrMismatch, rankName(c.members[rank], c.members))
 }
 
 // StartBroadcastCoalesced starts a BroadcastCoalesced.
@@ -66,7 +71,11 @@ func (c *Comm) StartBroadcastCoalesced(bufs [][]byte, root int, opts ...CallOpti
 	if c == nil {
 		return nil, invalid("a nil communicator")
 	}
-	digest, n := layout(bufs)
+	digest, n, err := layout(bufs, 1)
+	if err != nil {
+		return nil, err
+	}
+	bufs = slices.Clone(bufs) // the list is the caller's
 	stage := stagingBuffer(n)
 	block := *stage
 	if c.rank == root {
@@ -91,7 +100,8 @@ func (c *Comm) StartBroadcastCoalesced(bufs [][]byte, root int, opts ...CallOpti
 }
 
 // BroadcastCoalesced broadcasts many buffers as one operation, which is much faster than one Broadcast per buffer if
-// they are small. All ranks pass the same number of buffers, with the same sizes.
+// they are small. All ranks pass the same number of buffers, with the same sizes. A rank whose sizes differ from
+// those of the root fails with ErrMismatch.
 func (c *Comm) BroadcastCoalesced(ctx context.Context, bufs [][]byte, root int, opts ...CallOption) error {
 	return c.block(ctx, "broadcast", func() (*Request, error) { return c.StartBroadcastCoalesced(bufs, root, opts...) })
 }
@@ -106,12 +116,16 @@ func (c *Comm) StartAllgatherCoalesced(sends, recvs [][]byte, opts ...CallOption
 	}
 	size := len(c.members)
 	for i := range sends {
-		if len(recvs[i]) != size*len(sends[i]) {
+		if int64(len(recvs[i])) != int64(size)*int64(len(sends[i])) {
 			return nil, invalid("send buffer %d has %d bytes and its receive buffer %d: the second must be %d times as long",
 				i, len(sends[i]), len(recvs[i]), size)
 		}
 	}
-	digest, n := layout(sends)
+	digest, n, err := layout(sends, size)
+	if err != nil {
+		return nil, err
+	}
+	sends, recvs = slices.Clone(sends), slices.Clone(recvs) // the lists are the caller's
 	stage := stagingBuffer(n * size)
 	all := *stage
 	pack(all[c.rank*n:], digest, sends)
@@ -134,7 +148,8 @@ func (c *Comm) StartAllgatherCoalesced(sends, recvs [][]byte, opts ...CallOption
 }
 
 // AllgatherCoalesced is one Allgather per pair of sends and recvs, as one operation, which is much faster if the
-// buffers are small. All ranks pass the same number of buffers, with the same sizes.
+// buffers are small. All ranks pass the same number of buffers, with the same sizes; otherwise the call fails with
+// ErrMismatch. A send buffer may be this rank's block of its receive buffer, but not nil.
 func (c *Comm) AllgatherCoalesced(ctx context.Context, sends, recvs [][]byte, opts ...CallOption) error {
 	return c.block(ctx, "allgather", func() (*Request, error) { return c.StartAllgatherCoalesced(sends, recvs, opts...) })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// A CallOption changes how one operation runs. All ranks must use the same options.
+// A CallOption changes how one operation runs. All ranks must use the same options, except WithFactor.
 type CallOption func(*callOptions)
 
 // callOptions is the call that CallOptions modify before it starts.
@@ -41,7 +41,7 @@ func WithSegment(bytes int64) CallOption { return func(c *callOptions) { c.Segme
 func WithRadix(k int) CallOption { return func(c *callOptions) { c.Radix = k } }
 
 // WithFactor sets the factor by which this rank multiplies its input to a PremultipliedSum (default 1). Ranks may
-// use different factors.
+// use different factors, and other operators ignore them.
 func WithFactor(factor float64) CallOption { return func(c *callOptions) { c.Factor = factor } }
 
 // start starts a call. The number of bytes affects the choice of the algorithm.
@@ -221,8 +221,8 @@ func (c *Comm) StartGather(send, recv []byte, root int, opts ...CallOption) (*Re
 }
 
 // Gather copies send of all ranks to recv of rank root, in rank order. send has the same length on all ranks,
-// and recv of the root is Size times as long. Other ranks may pass nil for recv. The root may pass nil for
-// send if its block is in recv already.
+// and recv of the root is Size times as long. Other ranks may pass nil for recv. The root may pass nil, or its
+// block of recv, for send if the block is there already.
 func (c *Comm) Gather(ctx context.Context, send, recv []byte, root int, opts ...CallOption) error {
 	return c.block(ctx, "gather", func() (*Request, error) { return c.StartGather(send, recv, root, opts...) })
 }
@@ -234,7 +234,7 @@ func (c *Comm) StartGatherv(send, recv []byte, counts []int, root int, opts ...C
 
 // Gatherv is a Gather in which rank i contributes counts[i] bytes. Only the root needs counts, and other ranks
 // may pass nil. If a rank sends a different number of bytes than the root expects, the call fails with
-// ErrMismatch.
+// ErrMismatch on both; other ranks may have completed it.
 func (c *Comm) Gatherv(
 	ctx context.Context, send, recv []byte, counts []int, root int, opts ...CallOption,
 ) error {
@@ -274,8 +274,8 @@ func (c *Comm) StartScatter(send, recv []byte, root int, opts ...CallOption) (*R
 }
 
 // Scatter copies block i of send of rank root to recv of rank i. recv has the same length on all ranks, and
-// send of the root is Size times as long. Other ranks may pass nil for send. The root may pass nil for
-// recv if its block is to stay in send.
+// send of the root is Size times as long. Other ranks may pass nil for send. The root may pass nil, or its
+// block of send, for recv if the block is to stay there.
 func (c *Comm) Scatter(ctx context.Context, send, recv []byte, root int, opts ...CallOption) error {
 	return c.block(ctx, "scatter", func() (*Request, error) { return c.StartScatter(send, recv, root, opts...) })
 }
@@ -287,7 +287,7 @@ func (c *Comm) StartScatterv(send, recv []byte, counts []int, root int, opts ...
 
 // Scatterv is a Scatter in which rank i receives counts[i] bytes. Only the root needs counts, and other ranks
 // may pass nil. If a rank expects a different number of bytes than the root has for it, the call fails with
-// ErrMismatch.
+// ErrMismatch on both; other ranks may have completed it.
 func (c *Comm) Scatterv(
 	ctx context.Context, send, recv []byte, counts []int, root int, opts ...CallOption,
 ) error {
@@ -324,7 +324,7 @@ func (c *Comm) StartAlltoallv(
 
 // Alltoallv is an Alltoall in which this rank sends sendCounts[i] bytes to rank i and receives recvCounts[i]
 // bytes from it. If two ranks disagree about the bytes between them, the call fails with ErrMismatch on
-// both.
+// both. If send is nil, sendCounts and recvCounts are equal.
 func (c *Comm) Alltoallv(
 	ctx context.Context, send, recv []byte, sendCounts, recvCounts []int, opts ...CallOption,
 ) error {
@@ -348,7 +348,7 @@ func (c *Comm) StartReduce(
 }
 
 // Reduce combines send of all ranks, element by element, and stores the result in recv of rank root. Other
-// ranks may pass nil for recv. The root may pass nil for send if its input is in recv already.
+// ranks may pass nil for recv. The root may pass nil or recv for send if its input is in recv already.
 func (c *Comm) Reduce(
 	ctx context.Context, send, recv []byte, t DataType, op ReduceOp, root int, opts ...CallOption,
 ) error {

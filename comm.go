@@ -15,8 +15,8 @@ import (
 )
 
 // A Comm is a group of ranks that communicate. Its methods are safe for concurrent use, but all ranks must
-// start the operations on it in the same order. The package documentation describes what happens when the
-// context of an operation ends.
+// start the collectives on it in the same order. Send, Recv and Subset take no place in that order. The package
+// documentation describes what happens when the context of an operation ends.
 type Comm struct {
 	job     *job
 	id      uint32 // the same on all members, and unique in the job
@@ -164,6 +164,8 @@ func (c *Comm) Abort() error {
 
 // Close ends the use of a communicator on this rank. Running operations continue, and the communicator's
 // memory is freed after the last of them. Later operations on it return an error that matches ErrClosed.
+// A started Send or Recv without a match ends only if the other rank still provides one. Call Abort before
+// Close to end it.
 //
 // Closing the communicator that Join returned leaves the job and closes all other communicators. Close
 // first waits until the other ranks close it too, because they may still need this rank. It waits for

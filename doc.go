@@ -1,5 +1,6 @@
 // Package allcast provides collective communication over network multicast. In Broadcast and Allgather
-// every byte crosses every network link once. Other collectives use point-to-point messages.
+// every byte crosses every network link once. Other collectives use point-to-point messages. [Comm.Send] and
+// [Comm.Recv] exchange messages between two ranks.
 //
 // torchrun, mpirun, srun or "allcast run" starts one process per rank. Each process joins the job and
 // calls the same collectives in the same order:
@@ -9,8 +10,8 @@
 //	defer comm.Close()
 //	err = comm.Allgather(ctx, mine, all)
 //
-// [Comm.Split] makes communicators of some of the ranks. Package allcasttest runs ranks inside one process,
-// for tests.
+// [Comm.Split] makes communicators of some of the ranks; all ranks call it. [Comm.Subset] makes one of some
+// ranks, and only these call it. Package allcasttest runs ranks inside one process, for tests.
 //
 // # Buffers
 //
@@ -22,8 +23,8 @@
 //
 // # Overlap
 //
-// Every collective also has a method that starts it and returns a [Request]. The program can compute, and
-// start more operations, until it waits for the result:
+// Every operation also has a method that starts it and returns a [Request]. The program can compute, and
+// start more operations, until it waits for the result. [Group], [WaitAll] and [WaitAny] wait for several:
 //
 //	r, err := comm.StartAllgather(mine, all)
 //	if err != nil { ... }
@@ -41,13 +42,15 @@
 // If the operation completes first, the call returns nil and aborts nothing. If the context has ended
 // before the call, the call starts nothing and takes no place in the order of calls.
 //
-// The context of [Request.Wait] ends only the waiting; the operation continues. [Comm.Split], [Comm.Dup] and
-// [Comm.Shrink] document their own rules.
+// The context of [Request.Wait] ends only the waiting; the operation continues. [Comm.Send] and [Comm.Recv]
+// abort nothing while their message has no match. [Comm.Split], [Comm.Dup], [Comm.Subset] and [Comm.Shrink]
+// document their own rules.
 //
 // # Failure
 //
-// Every call ends. A call fails if a rank dies, is silent for longer than Options.Timeout, or makes a
-// different call. Each rank that has not completed then gets a [*RankError] that names the failed rank.
+// Every call ends, except a Recv of a message that no rank sends, and a Send of one that no rank receives. A
+// call fails if a rank dies, is silent for longer than Options.Timeout, or makes a different call. Each rank
+// that has not completed then gets a [*RankError] that names the failed rank.
 //
 // Afterwards the communicator is broken. All surviving ranks call [Comm.Shrink], which makes a new
 // communicator of them:

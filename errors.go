@@ -125,6 +125,8 @@ func exportError(err error, members []int) error {
 		return fmt.Errorf("allcast: %w", ErrClosed)
 	case errors.Is(err, engine.ErrCall):
 		return invalid("%s", strings.TrimPrefix(err.Error(), engine.ErrCall.Error()+": "))
+	case errors.Is(err, node.ErrMail):
+		return invalid("%s", strings.TrimPrefix(err.Error(), node.ErrMail.Error()+": "))
 	case errors.Is(err, engine.ErrNoMulticast):
 		return fmt.Errorf("allcast: %w", ErrNoMulticast)
 	}

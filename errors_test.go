@@ -2,6 +2,7 @@ package allcast_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,14 @@ func TestCorruptError(t *testing.T) {
 	var re *allcast.RankError
 	if !errors.Is(err, allcast.ErrCorrupt) || !errors.As(err, &re) || re.Rank != -1 ||
 		!slices.Equal(re.Differ, []int{2, 3}) || !strings.Contains(err.Error(), "rank 2 and rank 3") {
+		t.Error(err)
+	}
+}
+
+// A Send that a node refuses is an invalid call, as if it had been refused at once.
+func TestRefusedMessage(t *testing.T) {
+	err := allcast.ExportError(fmt.Errorf("%w: 7 sends are in flight", node.ErrMail), []int{0, 1})
+	if !errors.Is(err, allcast.ErrInvalid) || err.Error() != "allcast: invalid argument: 7 sends are in flight" {
 		t.Error(err)
 	}
 }

@@ -29,14 +29,16 @@ func (c *Comm) StartSend(buf []byte, to, tag int) (*Request, error) {
 	return c.startMessage(engine.Message{Kind: wire.Send, Peer: to, Buf: buf}, tag)
 }
 
-// Send sends buf to a rank. It returns when buf may be changed, which may be before the other rank receives
-// it.
+// Send sends buf to another rank. It returns when buf may be changed. A message of up to 64 KiB usually leaves
+// at once; other messages wait for a Recv.
 //
 // Messages between two ranks with the same tag arrive in the order of their Sends. Send and Recv take no
-// place in the order of collectives, and several of them may be in flight. Tags are 0 or more.
+// place in the order of collectives, and several of them may be in flight: up to 32768 Sends to one rank.
+// Tags are 0 or more.
 //
 // If ctx ends before a Recv on the other rank has matched the message, Send withdraws the message and returns
-// the error of ctx. After the match, it aborts the communicator, as a collective does.
+// the error of ctx, unless the message has left. After the match, it aborts the communicator, as a collective
+// does.
 func (c *Comm) Send(ctx context.Context, buf []byte, to, tag int) error {
 	err := c.block(ctx, "send", func() (*Request, error) { return c.StartSend(buf, to, tag) })
 	if errors.Is(err, errWithdrawn) {
@@ -50,7 +52,7 @@ func (c *Comm) StartRecv(buf []byte, from, tag int) (*Request, error) {
 	return c.startMessage(engine.Message{Kind: wire.Recv, Peer: from, Buf: buf}, tag)
 }
 
-// Recv receives a message with a tag from a rank, or from AnySource. It matches the messages of a rank in the
+// Recv receives a message with a tag from another rank, or from AnySource. It matches the messages of a rank in the
 // order of their Sends. A message may be shorter than buf. If it is longer, Recv fails with ErrTruncated.
 //
 // If ctx ends before a message has matched, Recv returns the error of ctx, and the next Recv gets the
@@ -85,9 +87,12 @@ func (c *Comm) startMessage(m engine.Message, tag int) (*Request, error) {
 	return &Request{r, c, tag}, nil
 }
 
-// Message describes the message of a Recv that has succeeded.
+// Message describes the message of a Recv that has succeeded. For any other request it is the zero Message.
 func (r *Request) Message() Message {
-	from, bytes := r.req.Received()
+	from, bytes, ok := r.req.Received()
+	if !ok {
+		return Message{}
+	}
 	return Message{Source: from, Tag: r.tag, Bytes: int(bytes)}
 }
 

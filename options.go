@@ -69,7 +69,7 @@ type Options struct {
 	// JoinTimeout is the time that Join waits for all ranks (default 60 s).
 	JoinTimeout time.Duration
 
-	// Deadline limits the duration of every operation; 0 means no limit.
+	// Deadline limits the duration of every collective; 0 means no limit. A Send or a Recv may wait longer.
 	Deadline time.Duration
 
 	// Subgroups is the number of multicast groups to open (default 1). Operations may spread over as many
@@ -116,8 +116,9 @@ type Options struct {
 	//
 	// Function Algorithms lists the operations and their algorithms; auto is valid too. From and to limit the
 	// size in bytes, inclusive, such as 512, 4K or 1M; to may be inf. The size is the length of the buffer of a
-	// Broadcast or Allreduce, the largest contribution to an Allgather, and the block of one rank of a
-	// ReduceScatter.
+	// Broadcast, Reduce or Allreduce, the largest contribution to an Allgather, the largest block of a
+	// ReduceScatter, and the block of one rank of a Gather, Scatter or Alltoall. It is 0 for a Gatherv, Scatterv or
+	// Alltoallv, whose sizes are known to some ranks only.
 	//
 	// The first rule that matches a call applies. It uses the first of its algorithms that works on the network;
 	// if none does, the call fails with a NoMulticastError. Calls that no rule matches use auto, which always

@@ -31,7 +31,7 @@ func (r *Request) Wait(ctx context.Context) error {
 
 // Info describes how an operation runs.
 type Info struct {
-	Algorithm         string
+	Algorithm         string // "direct" for Send and Recv
 	Chains, Subgroups int    // mcast: numbers in use, after clamping
 	Chunk             int    // mcast: payload of a datagram in bytes
 	Chunks            uint64 // mcast: number of chunks of all ranks

@@ -46,7 +46,7 @@ func TypeOf[T Reducible]() DataType {
 	}
 }
 
-// Bytes returns the memory of a slice, for methods that take bytes. It copies nothing.
+// Bytes returns the memory of a slice, for methods that take bytes. It copies nothing. The result is nil if s is.
 func Bytes[T Element](s []T) []byte {
 	var x T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(x)))
@@ -59,7 +59,7 @@ func BroadcastSlice[T Element](ctx context.Context, c *Comm, buf []T, root int, 
 
 // AllgatherSlice is Comm.Allgather for slices.
 func AllgatherSlice[T Element](ctx context.Context, c *Comm, send, recv []T, opts ...CallOption) error {
-	return c.Allgather(ctx, bytesOrNil(send), Bytes(recv), opts...)
+	return c.Allgather(ctx, Bytes(send), Bytes(recv), opts...)
 }
 
 // AllgathervSlice is Comm.Allgatherv for slices. Rank i contributes counts[i] elements.
@@ -70,7 +70,7 @@ func AllgathervSlice[T Element](
 	if err != nil {
 		return err
 	}
-	return c.Allgatherv(ctx, bytesOrNil(send), Bytes(recv), bytes, opts...)
+	return c.Allgatherv(ctx, Bytes(send), Bytes(recv), bytes, opts...)
 }
 
 // ReduceScatterSlice is Comm.ReduceScatter for slices.
@@ -84,15 +84,7 @@ func ReduceScatterSlice[T Reducible](
 func AllreduceSlice[T Reducible](
 	ctx context.Context, c *Comm, send, recv []T, op ReduceOp, opts ...CallOption,
 ) error {
-	return c.Allreduce(ctx, bytesOrNil(send), Bytes(recv), TypeOf[T](), op, opts...)
-}
-
-// bytesOrNil is Bytes, except that it returns nil for nil, which means "in place".
-func bytesOrNil[T Element](s []T) []byte {
-	if s == nil {
-		return nil
-	}
-	return Bytes(s)
+	return c.Allreduce(ctx, Bytes(send), Bytes(recv), TypeOf[T](), op, opts...)
 }
 
 // countBytes converts counts of elements of buf to bytes. Counts beyond buf could overflow.
@@ -111,24 +103,24 @@ func countBytes[T Element](counts []int, buf []T) ([]int, error) {
 
 // GatherSlice is Comm.Gather for slices.
 func GatherSlice[T Element](ctx context.Context, c *Comm, send, recv []T, root int, opts ...CallOption) error {
-	return c.Gather(ctx, bytesOrNil(send), bytesOrNil(recv), root, opts...)
+	return c.Gather(ctx, Bytes(send), Bytes(recv), root, opts...)
 }
 
 // ScatterSlice is Comm.Scatter for slices.
 func ScatterSlice[T Element](ctx context.Context, c *Comm, send, recv []T, root int, opts ...CallOption) error {
-	return c.Scatter(ctx, bytesOrNil(send), bytesOrNil(recv), root, opts...)
+	return c.Scatter(ctx, Bytes(send), Bytes(recv), root, opts...)
 }
 
 // AlltoallSlice is Comm.Alltoall for slices.
 func AlltoallSlice[T Element](ctx context.Context, c *Comm, send, recv []T, opts ...CallOption) error {
-	return c.Alltoall(ctx, bytesOrNil(send), Bytes(recv), opts...)
+	return c.Alltoall(ctx, Bytes(send), Bytes(recv), opts...)
 }
 
 // ReduceSlice is Comm.Reduce for slices.
 func ReduceSlice[T Reducible](
 	ctx context.Context, c *Comm, send, recv []T, op ReduceOp, root int, opts ...CallOption,
 ) error {
-	return c.Reduce(ctx, bytesOrNil(send), bytesOrNil(recv), TypeOf[T](), op, root, opts...)
+	return c.Reduce(ctx, Bytes(send), Bytes(recv), TypeOf[T](), op, root, opts...)
 }
 
 // SendSlice is Comm.Send for a slice.
@@ -136,7 +128,7 @@ func SendSlice[T Element](ctx context.Context, c *Comm, s []T, to, tag int) erro
 	return c.Send(ctx, Bytes(s), to, tag)
 }
 
-// RecvSlice is Comm.Recv for a slice. It returns the number of elements and the sender.
+// RecvSlice is Comm.Recv for a slice. It returns the number of whole elements and the sender.
 func RecvSlice[T Element](ctx context.Context, c *Comm, s []T, from, tag int) (n, source int, err error) {
 	m, err := c.Recv(ctx, Bytes(s), from, tag)
 	var x T

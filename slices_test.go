@@ -148,3 +148,10 @@ func TestSlicesReduce(t *testing.T) {
 		return equal("allreduce of bytes as bool", err, b, []byte{0, 1, 1, 1})
 	})
 }
+
+// Nil means "in place", and an empty slice does not.
+func TestBytesOfNothing(t *testing.T) {
+	if allcast.Bytes[float32](nil) != nil || allcast.Bytes([]float32{}) == nil {
+		t.Error("Bytes does not tell nil and empty slices apart")
+	}
+}

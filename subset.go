@@ -15,17 +15,26 @@ import (
 )
 
 // The members of a Subset meet at its leader, the first member. They use messages with tags that no user can
-// choose. A member sends the leader two messages: hello, and then added or quit. The leader answers hello
-// with the id of the new communicator, and added with go; or either of them with quit. A rank that gives up
-// says quit when it is its turn, and receives what is still on its way. No message of a failed
-// Subset is therefore left for a later one.
+// choose. Every other member sends the leader two messages and gets two answers:
+//
+//	member: hello             it has called Subset
+//	leader: id, or quit       all members have called it, and this is the id
+//	member: added, or quit    it has added the communicator
+//	leader: go, or quit       all members have added it
+//
+// A rank that gives up sends quit in place of each message that it has not sent yet, at once. It leaves
+// receives behind for the messages that it has not received. No rank therefore waits for one that gave up,
+// and no message of a failed Subset is left for a later one.
 const (
-	subsetQuit  = iota // Subset has failed on the sender, or on the rank that the message names
-	subsetHello        // member: it has called Subset
-	subsetID           // leader: all members have called it, and this is the id
-	subsetAdded        // member: it has added the communicator
-	subsetGo           // leader: all members have added it
+	subsetQuit = iota // Subset has failed on the sender, or on the rank that the message names
+	subsetHello
+	subsetID
+	subsetAdded
+	subsetGo
 )
+
+// subsetRounds is the number of messages from a member to the leader, and of their answers.
+const subsetRounds = 2
 
 // subsetMsg is a message between the leader and a member.
 type subsetMsg struct {
@@ -47,23 +56,24 @@ func decodeSubset(b []byte) subsetMsg {
 	return subsetMsg{le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:])}
 }
 
-// subsets counts the calls of Subset, so that each has tags of its own.
+// subsets counts the calls of Subset by a hash of their members and tags, so that each has a tag of its own.
 type subsets struct {
 	mu    sync.Mutex
-	calls map[string]uint64
+	calls map[uint64]uint64
 }
 
 // tag returns the tag of the messages of the next Subset with these members and this tag.
 func (s *subsets) tag(members []int, tag string) uint64 {
-	key := fmt.Sprint(members, tag)
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, members, tag)
+	key := h.Sum64()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.calls == nil {
-		s.calls = map[string]uint64{}
+		s.calls = map[uint64]uint64{}
 	}
 	s.calls[key]++
-	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, key, " ", s.calls[key]) // a hash takes everything
+	_, _ = fmt.Fprint(h, " ", s.calls[key])
 	return h.Sum64() | reservedTag
 }
 
@@ -72,14 +82,15 @@ const reservedTag = 1 << 63
 
 // Subset makes a communicator of some ranks of c, in the given order. Only these ranks call it, all with the same
 // list and the same tag. The tag tells concurrent calls apart: several Subsets of different ranks, or of the
-// same ranks with different tags, may be under way at the same time.
+// same ranks with different tags, may be under way at the same time. A program that makes many Subsets
+// should use few different tags, because c remembers each of them.
 //
-// If Subset fails on one rank, for example because its ctx has ended, it fails on the other members. Members
-// on which it has already succeeded get a communicator that is aborted. Other ranks notice nothing, and c
-// itself stays intact. The errors name a rank that gave up, and the error on that rank matches ErrAborted and
-// the error of its ctx.
+// If Subset fails on one rank, for example because its ctx has ended, it fails on the other members when they
+// call it. Members on which it has already succeeded get a communicator that is aborted. Other ranks notice
+// nothing, and c itself stays intact. An invalid argument starts nothing, as in other calls: the other
+// members wait.
 func (c *Comm) Subset(ctx context.Context, members []int, tag string) (*Comm, error) {
-	if err := c.checkStart(ctx, "subset"); err != nil {
+	if err := c.checkUsable(); err != nil {
 		return nil, err
 	}
 	sub := &Comm{job: c.job, rank: slices.Index(members, c.rank)}
@@ -92,18 +103,20 @@ func (c *Comm) Subset(ctx context.Context, members []int, tag string) (*Comm, er
 		}
 		sub.members = append(sub.members, c.members[r])
 	}
-	s := &subset{parent: c, sub: sub, ranks: members, tag: c.subsets.tag(members, tag)}
+	s := &subset{parent: c, sub: sub, tag: c.subsets.tag(members, tag), quitter: c.rank}
 	var err error
 	if sub.rank == 0 {
+		s.peers = slices.Clone(members[1:])
 		err = s.lead(ctx)
 	} else {
+		s.peers = []int{members[0]}
 		err = s.follow(ctx)
 	}
 	if err == nil && c.job.OwnGroups(sub.id) {
-		err = s.testGroups(ctx)
+		err = sub.testGroups(ctx)
 	}
 	if err != nil {
-		s.undo()
+		s.quit()
 		return nil, fmt.Errorf("subset %q of %d ranks: %w", tag, len(members), err)
 	}
 	return sub, nil
@@ -112,31 +125,58 @@ func (c *Comm) Subset(ctx context.Context, members []int, tag string) (*Comm, er
 // subset is one rank's part of a Subset.
 type subset struct {
 	parent, sub *Comm
-	ranks       []int // members, as ranks of the parent
 	tag         uint64
-	added       bool
+	peers       []int // ranks of the parent: the other members on the leader, otherwise the leader
+	added       bool  // whether this rank has added the communicator
+	quitter     int   // rank of the parent that gave up first, as far as this rank knows
+
+	sent, posted int // messages sent to each peer, and receives posted for each
+	requests     []*engine.Request
+	received     [][]byte // messages of requests
 }
 
-// testGroups tests the multicast groups of the new communicator. Its errors are those of a call on the parent.
-func (s *subset) testGroups(ctx context.Context) error {
-	err := s.sub.testGroups(ctx)
-	var failed *RankError
-	switch {
-	case errors.As(err, &failed):
-		return failed.forMembers(s.parent.members)
-	case err != nil && ctx.Err() != nil:
-		return s.ended(ctx)
+// lead runs the leader's part.
+func (s *subset) lead(ctx context.Context) error {
+	c := s.parent
+	id, err := c.job.newID(c.job.splits.Add(1)-1, c.members[c.rank])
+	if err != nil {
+		return err
 	}
+	if _, err := s.receive(ctx, subsetHello); err != nil {
+		return err
+	}
+	if err := s.add(id); err != nil {
+		return err
+	}
+	if err := s.send(subsetMsg{kind: subsetID, id: id}); err != nil {
+		return err
+	}
+	if _, err := s.receive(ctx, subsetAdded); err != nil {
+		return err
+	}
+	if err := s.checkIntact(); err != nil {
+		return err
+	}
+	return s.send(subsetMsg{kind: subsetGo})
+}
+
+// follow runs the part of a member that does not lead.
+func (s *subset) follow(ctx context.Context) error {
+	if err := s.send(subsetMsg{kind: subsetHello}); err != nil {
+		return err
+	}
+	answer, err := s.receive(ctx, subsetID)
+	if err != nil {
+		return err
+	}
+	if err := s.add(answer.id); err != nil {
+		return err
+	}
+	if err := s.send(subsetMsg{kind: subsetAdded}); err != nil {
+		return err
+	}
+	_, err = s.receive(ctx, subsetGo)
 	return err
-}
-
-// undo removes the communicator after a failure. Members that have it already learn of the failure.
-func (s *subset) undo() {
-	if s.added {
-		_ = s.parent.job.Inherit(s.sub.id, s.parent.id) // a failure of the parent explains that of the subset
-		_ = s.parent.job.Abort(s.sub.id)                // fails only if the job is closed
-		_ = s.sub.Close()
-	}
 }
 
 func (s *subset) add(id uint32) error {
@@ -148,194 +188,100 @@ func (s *subset) add(id uint32) error {
 	return nil
 }
 
-// lead runs the leader's part.
-func (s *subset) lead(ctx context.Context) error {
-	c := s.parent
-	id, err := c.job.newID(c.job.splits.Add(1)-1, c.members[c.rank])
+// checkIntact returns an error if a member has given up after it had added the communicator. It aborts the
+// communicator then, but a member that had not added it yet misses that.
+func (s *subset) checkIntact() error {
+	r, err := s.parent.job.StartMessage(s.sub.id, engine.Message{Kind: wire.Recv, Peer: engine.AnyRank, Tag: s.tag})
 	if err == nil {
-		err = s.round(ctx, subsetHello, subsetMsg{kind: subsetID, id: id}, func() error { return s.add(id) })
+		r.Cancel() // it fails with the communicator, or is withdrawn
+		err = r.Err()
 	}
-	if err != nil {
-		return err
+	err = exportError(err, s.parent.members)
+	if errors.Is(err, errWithdrawn) {
+		return nil
 	}
-	return s.round(ctx, subsetAdded, subsetMsg{kind: subsetGo}, func() error { return nil })
-}
-
-// round collects one message of each member and answers all of them. If a member, or this rank, gave up, the
-// answer is quit.
-func (s *subset) round(ctx context.Context, want uint32, answer subsetMsg, ready func() error) error {
-	requests := make([]*engine.Request, len(s.ranks))
-	bufs := make([][]byte, len(s.ranks))
-	for i := 1; i < len(s.ranks); i++ {
-		bufs[i] = make([]byte, subsetMsgSize)
-		var err error
-		if requests[i], err = s.start(wire.Recv, i, bufs[i]); err != nil {
-			return err
-		}
+	if failed := (*RankError)(nil); errors.As(err, &failed) && failed.Rank >= 0 {
+		s.quitter = failed.Rank
 	}
-	var failed error
-	for i := 1; i < len(s.ranks); i++ {
-		if err := s.await(ctx, requests[i]); err != nil {
-			failed = err
-			break
-		}
-		if m := decodeSubset(bufs[i]); m.kind != want {
-			failed = s.gaveUp(m)
-			answer.rank = m.rank
-			break
-		}
-	}
-	if failed == nil {
-		if failed = ready(); failed != nil {
-			answer.rank = uint32(s.parent.rank)
-		}
-	} else if errors.Is(failed, ctx.Err()) && ctx.Err() != nil {
-		answer.rank = uint32(s.parent.rank)
-	}
-	if failed == nil {
-		return s.answer(answer)
-	}
-	answer.kind = subsetQuit
-	go s.dismiss(requests, bufs, want, answer)
-	return failed
-}
-
-// answer sends a message to all members.
-func (s *subset) answer(m subsetMsg) error {
-	for i := 1; i < len(s.ranks); i++ {
-		if _, err := s.start(wire.Send, i, m.encode()); err != nil { // small: the members wait for it
-			return err
-		}
-	}
-	return nil
-}
-
-// dismiss answers quit to all members when their messages have come, unless the parent ends before.
-func (s *subset) dismiss(requests []*engine.Request, bufs [][]byte, want uint32, quit subsetMsg) {
-	for i := 1; i < len(s.ranks); i++ {
-		<-requests[i].Done()
-		if requests[i].Err() != nil {
-			return // the parent is broken or closed
-		}
-		if _, err := s.start(wire.Send, i, quit.encode()); err != nil {
-			return
-		}
-		if want == subsetHello { // its second message follows
-			r, err := s.start(wire.Recv, i, bufs[i])
-			if err != nil {
-				return
-			}
-			<-r.Done()
-		}
-	}
-}
-
-// follow runs the part of a member that does not lead.
-func (s *subset) follow(ctx context.Context) error {
-	if err := s.tell(subsetMsg{kind: subsetHello}); err != nil {
-		return err
-	}
-	r, buf, err := s.listen()
-	if err != nil {
-		return err
-	}
-	if err := s.await(ctx, r); err != nil {
-		go s.leave(r, buf)
-		return err
-	}
-	m := decodeSubset(buf)
-	if m.kind == subsetID {
-		err = s.add(m.id)
-	} else {
-		err = s.gaveUp(m)
-	}
-	if err != nil {
-		_ = s.tell(subsetMsg{kind: subsetQuit, rank: uint32(s.parent.rank)}) // it fails only with the parent
-		if m.kind == subsetID {
-			go s.drain()
-		}
-		return err
-	}
-	if err := s.tell(subsetMsg{kind: subsetAdded}); err != nil {
-		return err
-	}
-	if r, buf, err = s.listen(); err != nil {
-		return err
-	}
-	if err := s.await(ctx, r); err != nil {
-		return err // the answer is received, and the others learn of the failure from the new communicator
-	}
-	if m := decodeSubset(buf); m.kind != subsetGo {
-		return s.gaveUp(m)
-	}
-	return nil
-}
-
-// leave ends the part of a member that gave up before it had the id.
-func (s *subset) leave(r *engine.Request, buf []byte) {
-	<-r.Done()
-	if r.Err() != nil || s.tell(subsetMsg{kind: subsetQuit, rank: uint32(s.parent.rank)}) != nil {
-		return
-	}
-	if decodeSubset(buf).kind == subsetID {
-		s.drain()
-	}
-}
-
-// drain receives the leader's last message.
-func (s *subset) drain() {
-	if r, _, err := s.listen(); err == nil {
-		<-r.Done()
-	}
-}
-
-// start starts a message to or from a member.
-func (s *subset) start(kind wire.CallKind, member int, buf []byte) (*engine.Request, error) {
-	r, err := s.parent.job.StartMessage(s.parent.id, engine.Message{
-		Kind: kind, Peer: s.ranks[member], Tag: s.tag, Buf: buf,
-	})
-	return r, exportError(err, s.parent.members)
-}
-
-// tell sends a message to the leader.
-func (s *subset) tell(m subsetMsg) error {
-	_, err := s.start(wire.Send, 0, m.encode())
 	return err
 }
 
-// listen starts to receive a message of the leader.
-func (s *subset) listen() (*engine.Request, []byte, error) {
-	buf := make([]byte, subsetMsgSize)
-	r, err := s.start(wire.Recv, 0, buf)
-	return r, buf, err
+// quit ends a Subset that has failed on this rank. Members that have the communicator already learn of it.
+func (s *subset) quit() {
+	for s.sent < subsetRounds && s.send(subsetMsg{kind: subsetQuit, rank: uint32(s.quitter)}) == nil {
+	}
+	for s.posted < subsetRounds && s.post() == nil {
+	}
+	if s.added {
+		_ = s.parent.job.Abort(s.sub.id) // fails only if the job is closed
+		_ = s.sub.Close()
+	}
 }
 
-// await waits for a message. It does not withdraw it.
-func (s *subset) await(ctx context.Context, r *engine.Request) error {
-	r.Wait(ctx)
-	if !r.Over() {
-		return s.ended(ctx)
+// send sends a message to all peers. The message is small, so that a peer need not receive it soon.
+func (s *subset) send(m subsetMsg) error {
+	s.sent++
+	for _, peer := range s.peers {
+		if _, err := s.start(wire.Send, peer, m.encode()); err != nil {
+			return err
+		}
 	}
-	return exportError(r.Err(), s.parent.members)
+	return nil
 }
 
-// ended is the error of this rank if it gives up because its context has ended.
-func (s *subset) ended(ctx context.Context) error {
-	return s.gaveUp(subsetMsg{rank: uint32(s.parent.rank)}).withCause(ctx.Err())
+// post starts to receive a message of every peer.
+func (s *subset) post() error {
+	s.posted++
+	s.requests, s.received = nil, nil
+	for _, peer := range s.peers {
+		buf := make([]byte, subsetMsgSize)
+		r, err := s.start(wire.Recv, peer, buf)
+		if err != nil {
+			return err
+		}
+		s.requests, s.received = append(s.requests, r), append(s.received, buf)
+	}
+	return nil
 }
 
-// gaveUp is the error of a Subset that a rank gave up.
-func (s *subset) gaveUp(m subsetMsg) *RankError {
-	members := s.parent.members
-	e := &RankError{
-		Rank: int(m.rank), Op: "subset", Phase: "agreement", Missing: "the agreement of all members",
-		causes: []error{ErrAborted}, reason: "given up",
+// receive receives a message of every peer and returns the last. It does not withdraw receives if ctx ends.
+func (s *subset) receive(ctx context.Context, want uint32) (m subsetMsg, err error) {
+	if err := s.post(); err != nil {
+		return m, err
 	}
-	if e.Rank >= len(members) { // only a faulty peer says so
-		e.Rank, e.WorldRank, e.causes, e.culprit = -1, -1, []error{ErrProtocol}, "an unknown rank"
-		return e
+	for i, r := range s.requests {
+		if r.Wait(ctx); !r.Over() {
+			return m, s.rankError().withCause(ctx.Err())
+		}
+		if err := r.Err(); err != nil {
+			return m, exportError(err, s.parent.members)
+		}
+		if m = decodeSubset(s.received[i]); m.kind != want {
+			return m, s.gaveUp(m)
+		}
 	}
-	e.WorldRank = members[e.Rank]
-	e.culprit = rankName(e.WorldRank, members)
-	return e
+	return m, nil
+}
+
+func (s *subset) start(kind wire.CallKind, peer int, buf []byte) (*engine.Request, error) {
+	r, err := s.parent.job.StartMessage(s.parent.id, engine.Message{Kind: kind, Peer: peer, Tag: s.tag, Buf: buf})
+	return r, exportError(err, s.parent.members)
+}
+
+// gaveUp is the error of a Subset that another rank gave up.
+func (s *subset) gaveUp(m subsetMsg) error {
+	if m.rank >= uint32(len(s.parent.members)) {
+		return fmt.Errorf("allcast: %w: an unknown rank gave up", ErrProtocol)
+	}
+	s.quitter = int(m.rank)
+	return s.rankError()
+}
+
+// rankError names the rank that gave up.
+func (s *subset) rankError() *RankError {
+	world := s.parent.members[s.quitter]
+	return &RankError{
+		Rank: s.quitter, WorldRank: world, Op: "subset", Phase: "agreement", Missing: "the agreement of all members",
+		causes: []error{ErrAborted}, reason: "given up", culprit: rankName(world, s.parent.members),
+	}
 }

@@ -8,8 +8,10 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// Algorithms lists the algorithms of an operation ("broadcast", "allgather", "reduce-scatter", "allreduce" or
-// "barrier"), without "auto". It returns nil for other names.
+// Algorithms lists the algorithms of an operation, without "auto". The operations are "broadcast", "allgather",
+// "gather", "gatherv", "scatter", "scatterv", "alltoall", "alltoallv", "reduce", "reduce-scatter", "allreduce" and
+// "barrier"; Allgatherv and ReduceScatterv have the algorithms of "allgather" and "reduce-scatter". It returns
+// nil for other names.
 func Algorithms(operation string) []string {
 	k := settings.Operation(operation)
 	if k == 0 {

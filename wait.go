@@ -7,45 +7,57 @@ import (
 )
 
 // WaitAll waits for all requests and returns their errors, joined. If ctx ends first, it returns the error of
-// ctx; operations that have not ended continue, as after Request.Wait.
+// ctx; operations that have not ended continue, as after Request.Wait. It skips requests that are nil.
 func WaitAll(ctx context.Context, requests ...*Request) error {
-	if !allOver(ctx, requests) {
-		return ctx.Err()
-	}
-	errs := make([]error, len(requests))
-	for i, r := range requests {
-		errs[i] = r.Err()
-	}
-	return errors.Join(errs...)
+	_, err := waitAll(ctx, requests)
+	return err
 }
 
-// allOver waits for requests, and reports whether all of them have ended. Otherwise ctx has ended.
-func allOver(ctx context.Context, requests []*Request) bool {
+// waitAll is WaitAll. It also reports whether all requests have ended.
+func waitAll(ctx context.Context, requests []*Request) (over bool, err error) {
+	var errs []error
 	for _, r := range requests {
-		r.req.Wait(ctx)
-		if !r.req.Over() {
-			return false
+		if r == nil {
+			continue
+		}
+		if r.req.Wait(ctx); !r.req.Over() {
+			return false, ctx.Err()
+		}
+		if err := r.Err(); err != nil {
+			errs = append(errs, err)
 		}
 	}
-	return true
+	return true, errors.Join(errs...)
 }
 
-// WaitAny waits for the first request to end, and returns its index and its error. If ctx ends first, or if there
-// are no requests, the index is -1.
+// maxWaitAny is the number of cases of a select, less one for the context.
+const maxWaitAny = 1<<16 - 1
+
+// WaitAny waits for the first request to end, and returns its index and its error. It skips requests that are
+// nil, so that a caller may replace those that have ended by nil and wait for the next. If ctx ends first,
+// or if there is no request to wait for, the index is -1.
 func WaitAny(ctx context.Context, requests ...*Request) (int, error) {
-	cases := make([]reflect.SelectCase, 0, len(requests)+1)
+	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())}}
+	at := []int{-1} // index of the request of each case
 	for i, r := range requests {
+		if r == nil {
+			continue
+		}
 		if r.req.Over() {
 			return i, r.Err()
 		}
 		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(r.Done())})
+		at = append(at, i)
 	}
-	if len(requests) == 0 {
+	switch n := len(cases) - 1; {
+	case n == 0:
 		return -1, invalid("no requests to wait for")
+	case n > maxWaitAny:
+		return -1, invalid("%d requests to wait for: want %d or fewer", n, maxWaitAny)
 	}
-	cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())})
-	i, _, _ := reflect.Select(cases)
-	if i == len(requests) {
+	chosen, _, _ := reflect.Select(cases)
+	i := at[chosen]
+	if i < 0 {
 		return -1, ctx.Err()
 	}
 	return i, requests[i].Err()
@@ -80,10 +92,11 @@ func (g *Group) Requests() []*Request { return g.requests }
 // Wait waits for all operations of the group and empties it. It returns the errors of operations that could
 // not start and of those that failed, joined. If ctx ends first, the group keeps its operations.
 func (g *Group) Wait(ctx context.Context) error {
-	if !allOver(ctx, g.requests) {
-		return ctx.Err()
+	over, err := waitAll(ctx, g.requests)
+	if !over {
+		return err
 	}
-	err := errors.Join(append(g.errs, WaitAll(ctx, g.requests...))...)
+	err = errors.Join(append(g.errs, err)...)
 	g.requests, g.errs = nil, nil
 	return err
 }

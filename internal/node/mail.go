@@ -174,8 +174,7 @@ func (n *Node) startMail(c *comm, k *call, o wire.Msg) {
 	plan := p2p.MailPlan(c.rank, len(c.members), k.mail.peer, int64(o.Bytes), k.kind == wire.Send)
 	m := p2p.NewMail(plan, o)
 	st := &round{op: m, mail: m, seq: k.seq, call: k}
-	c.mail.rounds[k.seq] = st
-	c.live = append(c.live, st)
+	c.mail.rounds[k.seq] = st // and not live: it has no timer and never lingers
 	k.running = true
 	n.out = append(n.out, Action{
 		Kind: Open, Comm: c.id, Seq: k.seq, Req: k.req, Inbox: p2p.NewInbox(plan), Len: plan.Bytes,

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // A View is a process of a job as inspect found it.
@@ -99,8 +101,15 @@ func (d *diagnosing) follow(rank int, comm uint32, op Op) (last int, how string)
 			return rank, "it does not have this communicator"
 		}
 		c := &v.State.Comms[i]
-		at := slices.IndexFunc(c.Ops, func(o Op) bool { return o.Seq == op.Seq })
+		at := slices.IndexFunc(c.Ops, func(o Op) bool { return o == op || o.Seq == op.Seq && !op.message() })
+		if at < 0 && op.message() && len(c.Ops) > 0 {
+			at, op = 0, c.Ops[0] // the rank waits in its oldest operation, and may send or receive after that
+		}
 		switch {
+		case at < 0 && op.message():
+			return rank, "it has no " + op.counterpart() + " for this message under way"
+		case op.Op == wire.Recv.String() && op.WaitsOn == rank:
+			return rank, "it waits for a message from any rank"
 		case at < 0 && c.Calls <= op.Seq:
 			return rank, "it has not made this call"
 		case at < 0:
@@ -110,6 +119,17 @@ func (d *diagnosing) follow(rank int, comm uint32, op Op) (last int, how string)
 		}
 		rank = c.Ops[at].WaitsOn
 	}
+}
+
+// message reports whether the operation is a Send or a Recv. Their numbers mean nothing to other ranks.
+func (o *Op) message() bool { return o.Op == wire.Send.String() || o.Op == wire.Recv.String() }
+
+// counterpart names the operation of the other rank that a message needs.
+func (o *Op) counterpart() string {
+	if o.Op == wire.Send.String() {
+		return wire.Recv.String()
+	}
+	return wire.Send.String()
 }
 
 // worst is the rank that most ranks wait for, or otherwise one that is working.
@@ -138,7 +158,11 @@ func (d *diagnosing) describe(e *end) string {
 	default:
 		_, _ = fmt.Fprintf(&b, "ranks %s wait for rank %d", list(e.from), e.rank)
 	}
-	_, _ = fmt.Fprintf(&b, "; in %s %d of %s for %s; %s", e.op.Op, e.op.Seq, e.comm, Short(e.op.For), e.how)
+	name := e.op.Op
+	if !e.op.message() {
+		name += fmt.Sprintf(" %d", e.op.Seq)
+	}
+	_, _ = fmt.Fprintf(&b, "; in %s of %s for %s; %s", name, e.comm, Short(e.op.For), e.how)
 	if silent, heard := d.silence(e.rank); heard {
 		b.WriteString("; silent for " + Short(silent))
 	}

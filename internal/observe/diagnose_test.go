@@ -33,6 +33,13 @@ func stuck(rank int) View {
 	return View{Socket: Socket{Rank: rank}, State: &State{Rank: rank}}
 }
 
+// message returns the view of a process that waits for another rank in a Send or a Recv.
+func message(op string, rank, waits int) View {
+	v := in(rank, waits)
+	v.State.Comms[0].Ops = []Op{{Op: op, Algo: "direct", Phase: "queued", For: 4.2, WaitsOn: waits}}
+	return v
+}
+
 func TestDiagnose(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -64,6 +71,31 @@ func TestDiagnose(t *testing.T) {
 		},
 		{"a rank on another machine", []View{in(0, 9), in(1, 0)}, 9, []string{"not a process that we can ask here"}},
 		{"a stuck control side", []View{in(0, 1), stuck(1)}, 1, []string{"control side is stuck"}},
+		{
+			"a message that nobody sends",
+			[]View{message("recv", 0, 1), idle(1, 8)},
+			1,
+			[]string{"rank 0 waits for rank 1; in recv of world for 4.2s; it has no send for this message under way"},
+		},
+		{"a message that nobody receives", []View{message("send", 0, 1), idle(1, 8)}, 1, []string{"it has no recv"}},
+		{
+			"a sender in a barrier",
+			[]View{message("recv", 0, 1), in(1, 2), idle(2, 7)},
+			2,
+			[]string{"has not made this call"},
+		},
+		{
+			"ranks that receive from each other",
+			[]View{message("recv", 0, 1), message("recv", 1, 0)},
+			0,
+			[]string{"wait for each other"},
+		},
+		{
+			"a message of any rank",
+			[]View{message("recv", 0, 0), idle(1, 8)},
+			0,
+			[]string{"waits for a message from any rank"},
+		},
 		{"a cycle", []View{in(0, 1), in(1, 0)}, 0, []string{"wait for each other"}},
 		{
 			"more ranks than are listed",

@@ -123,4 +123,6 @@ var messageNames = map[wire.MsgKind]string{
 	wire.MsgFinalSum: "final-sum", wire.MsgGrantUp: "grant-up", wire.MsgGrant: "grant", wire.MsgMark: "mark",
 	wire.MsgReady: "ready", wire.MsgHeartbeat: "heartbeat", wire.MsgDead: "dead", wire.MsgAbort: "abort",
 	wire.MsgProbeWait: "why", wire.MsgWaitState: "because", wire.MsgAgree: "agree",
+	wire.MsgOffer: "offer", wire.MsgAccept: "accept", wire.MsgDiscard: "discard",
+	wire.MsgWithdraw: "withdraw", wire.MsgWithdrawn: "withdrawn", wire.MsgCredit: "credit",
 }

@@ -47,6 +47,7 @@ func TestEventWords(t *testing.T) {
 		{Event{Kind: CallFailed}, "failed", "error"},
 		{Event{Kind: Phase, What: uint8(step.Fetch)}, "phase", "fetch"},
 		{Event{Kind: Sent, What: uint8(wire.MsgFinal)}, "sent", "final"},
+		{Event{Kind: Received, What: uint8(wire.MsgWithdrawn)}, "received", "withdrawn"},
 		{Event{Kind: Received, What: 250}, "received", "message"},
 		{Event{Kind: PeerLost}, "peer-lost", ""},
 		{Event{Kind: 200}, "unknown", ""},

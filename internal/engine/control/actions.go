@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -65,7 +66,8 @@ func (c *Control) end(req uint64, err error) {
 	closing := !c.is(running)
 	wait := c.obs.TraceEnd(&k.info, err, closing || k.info.Lifecycle && c.leaving != nil)
 	c.data.Drop(&k.bufs)
-	if err != nil && !closing {
+	k.finish = nil // it may hold buffers, and the caller may keep the request
+	if err != nil && breaks(err) && !closing {
 		// The caller may exit because of the error, and other ranks that only notice the exit would
 		// blame this rank. The verdict leaves first.
 		go func() {
@@ -181,7 +183,7 @@ func (c *Control) done(a *node.Action) {
 		c.complete(a.Req)
 		return
 	}
-	if !a.Err.Reason.OneCall() {
+	if breaks(a.Err) {
 		c.forgetEarly(a.Comm)
 	}
 	if !c.is(running) && a.Err.Reason == node.Aborted && a.Err.Culprit == c.cfg.Rank {
@@ -189,6 +191,12 @@ func (c *Control) done(a *node.Action) {
 		return
 	}
 	c.end(a.Req, a.Err)
+}
+
+// breaks reports whether an error concerns more than the Send or the Recv that it ends.
+func breaks(err error) bool {
+	var e *node.Error
+	return !errors.As(err, &e) || e.Reason != node.Withdrawn && e.Reason != node.Truncated
 }
 
 // startRound lets the datapath move the data of a round.

@@ -136,8 +136,11 @@ func (c *Control) prepare(k *call, spec *Call, g *group) error {
 	case wire.ReduceScatter:
 		k.bufs.Own = sum(spec.Counts[:rank])
 	case wire.Alltoall, wire.Alltoallv:
+		// Every block is overwritten while others are still to be sent.
 		if spec.Send == nil {
-			k.bufs.Send = bytes.Clone(spec.Recv) // every block is overwritten while others are still to be sent
+			k.bufs.Send = bytes.Clone(spec.Recv)
+		} else if datapath.Address(spec.Send) == datapath.Address(spec.Recv) {
+			k.bufs.Send = bytes.Clone(spec.Send) // it may be longer than the receive buffer
 		}
 	}
 	k.finish = spec.Finish
@@ -286,13 +289,7 @@ func (k *Call) checkOverlap(rank int) error {
 	case wire.Allgather, wire.Gather, wire.Gatherv:
 		return nil // the send buffer is copied before anything else, and not needed after that
 	}
-	if send == at {
-		if k.Kind == wire.Alltoall || k.Kind == wire.Alltoallv {
-			k.Send = nil // in place
-		}
-		return nil
-	}
-	if recv < send+uintptr(len(k.Send)) && send < recv+uintptr(len(k.Recv)) {
+	if send != at && recv < send+uintptr(len(k.Send)) && send < recv+uintptr(len(k.Recv)) {
 		return fmt.Errorf("%w: the send buffer and the receive buffer overlap, and are not in place", ErrCall)
 	}
 	return nil

@@ -42,6 +42,7 @@ func (c *Control) StartMessage(comm uint32, m Message) (*Request, error) {
 		bufs: datapath.Buffers{Group: &g.Group, Recv: m.Buf},
 		mail: &m,
 	}
+	m.Buf = nil // the caller may keep the request
 	k.req.info.Algo = mailAlgo
 	c.data.Memory.Use(&k.bufs)
 	c.data.Prepare(&k.bufs, false)
@@ -50,11 +51,11 @@ func (c *Control) StartMessage(comm uint32, m Message) (*Request, error) {
 
 // beginMail hands a Send or a Recv to the node.
 func (c *Control) beginMail(now step.Time, req uint64, k *call) error {
-	m, comm := k.mail, k.info.Comm
+	m, comm, size := k.mail, k.info.Comm, k.info.Bytes
 	if m.Kind == wire.Send {
-		return c.node.StartSend(now, comm, req, m.Peer, m.Tag, int64(len(m.Buf)))
+		return c.node.StartSend(now, comm, req, m.Peer, m.Tag, size)
 	}
-	return c.node.StartRecv(now, comm, req, m.Peer, m.Tag, int64(len(m.Buf)))
+	return c.node.StartRecv(now, comm, req, m.Peer, m.Tag, size)
 }
 
 // fitMail makes the buffer of a message as long as the message. A message that is too long for its buffer
@@ -66,5 +67,10 @@ func (k *call) fitMail(n int64) {
 	k.bufs.Recv = k.bufs.Recv[:n]
 }
 
-// Received returns the sender and the size of the message of a Recv that has ended.
-func (r *Request) Received() (from int, bytes int64) { return r.from, r.bytes }
+// Received returns the sender and the size of the message of a Recv that has succeeded.
+func (r *Request) Received() (from int, bytes int64, ok bool) {
+	if r.call.info.Kind != wire.Recv || !r.Over() || r.Err() != nil {
+		return 0, 0, false
+	}
+	return r.from, r.bytes, true
+}

@@ -313,6 +313,7 @@ func (o *Observer) outcome(err error) string {
 var outcomes = map[node.Reason]string{
 	node.Lost: "lost", node.Aborted: "aborted", node.Deadline: "deadline", node.Mismatch: "mismatch",
 	node.Protocol: "protocol", node.Corrupt: "corrupt", node.Cancelled: "cancelled", node.Left: "closed",
+	node.Withdrawn: "cancelled", // its context has ended, too
 }
 
 // ask computes something on the goroutine that runs the node. It reports false if the engine has stopped or

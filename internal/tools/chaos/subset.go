@@ -40,11 +40,7 @@ func (r *rank) makeSubset(ctx context.Context, into *comm, members []int, tag st
 	defer cancel()
 	r.commName = r.main.name
 	c, err := r.main.Subset(limited, members, tag)
-	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, allcast.ErrAborted) {
-		// The context ended before the call, which other members still wait for.
-		r.count.Unstarted++
-		c, err = r.main.Subset(ctx, members, tag)
-	} else if limited != ctx && err == nil {
+	if limited != ctx && err == nil {
 		r.count.InTime++
 	}
 	if err == nil {
