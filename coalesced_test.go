@@ -94,6 +94,34 @@ func TestCoalescedListsReused(t *testing.T) {
 	})
 }
 
+// Memory that a coalesced operation will write to cannot be freed before the operation has ended.
+func TestCoalescedUsesMemory(t *testing.T) {
+	allcasttest.Run(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+		recv, err := c.Alloc(200)
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 1 { // it starts when rank 0 has looked
+			if _, err := c.Recv(ctx, nil, 0, 0); err != nil {
+				return err
+			}
+		}
+		r, err := c.StartAllgatherCoalesced([][]byte{calltest.Pattern(1, c.Rank(), 100)}, [][]byte{recv})
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			if err := c.Free(recv); !errors.Is(err, allcast.ErrInUse) {
+				return fmt.Errorf("error %v, want ErrInUse", err)
+			}
+			if err := c.Send(ctx, nil, 1, 0); err != nil {
+				return err
+			}
+		}
+		return errors.Join(calltest.Equal(r.Wait(ctx), recv, calltest.Gathered(1, 2, 100)), c.Free(recv))
+	})
+}
+
 // A group waits for all of its operations, and WaitAny for one of them.
 func TestGroup(t *testing.T) {
 	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
