@@ -98,8 +98,8 @@ func (c *Comm) Subset(ctx context.Context, members []int, tag string) (*Comm, er
 	} else {
 		err = s.follow(ctx)
 	}
-	if err == nil && c.job.OwnGroups(sub.id) {
-		err = sub.testGroups(ctx)
+	if err == nil && c.job.HasGroups() {
+		err = sub.testGroups(ctx, sub)
 	}
 	if err != nil {
 		s.undo()

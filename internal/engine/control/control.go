@@ -137,6 +137,10 @@ func (c *Control) nodeConfig() node.Config {
 	if cfg.Multicast == nil {
 		return nc
 	}
+	nc.Groups = node.GroupsShared
+	if caps.Groups != nil {
+		nc.Groups = node.GroupsOwn
+	}
 	nc.Flow, nc.Room, nc.Taken = mcast.FlowCredit, uint64(max(1, caps.Room)), &c.data.Credit.Taken
 	if caps.Placer != nil {
 		nc.Offload, nc.ByKernel = uint64(caps.Placer.Room()), &c.data.Credit.ByKernel

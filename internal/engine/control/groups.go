@@ -44,7 +44,7 @@ func (c *Control) joined(id uint32) {
 	delete(c.comms.joining, id)
 	close(j.done)
 	if _, known := c.comms.names[id]; !known {
-		go c.LeaveGroups(id) // the communicator was closed meanwhile
+		go c.leaveGroups(id) // the communicator was closed meanwhile
 		return
 	}
 	for _, op := range j.held {
@@ -52,23 +52,18 @@ func (c *Control) joined(id uint32) {
 	}
 }
 
-// OwnGroups waits until this rank has joined a communicator's own multicast groups; false: it has none.
-func (c *Control) OwnGroups(comm uint32) bool {
-	if c.data.Caps().Groups == nil || comm < FirstComm {
-		return false
-	}
+// HasGroups reports whether communicators have multicast groups of their own. All ranks of a job agree.
+func (c *Control) HasGroups() bool { return c.data.Caps().Groups != nil }
+
+// AwaitGroups waits until this rank has joined a communicator's groups, or failed to.
+func (c *Control) AwaitGroups(comm uint32) {
 	var j *joining
-	if !c.do(func() { j = c.comms.joining[comm] }) {
-		return false
-	}
-	if j != nil {
+	if c.do(func() { j = c.comms.joining[comm] }) && j != nil {
 		select {
 		case <-j.done:
 		case <-c.over:
-			return false
 		}
 	}
-	return true
 }
 
 // A GroupProbe is this rank's part of a test of a communicator's own multicast groups.
@@ -108,8 +103,13 @@ func (c *Control) ProbeGroups(ctx context.Context, comm uint32) *GroupProbe {
 	return &GroupProbe{Unheard: p.Unheard(), Stop: stop}
 }
 
-// LeaveGroups makes a communicator share the job's groups. All members call it before one multicasts.
-func (c *Control) LeaveGroups(comm uint32) {
+// ShareGroups makes a communicator share the job's groups. All members call it before one multicasts.
+func (c *Control) ShareGroups(comm uint32) {
+	c.leaveGroups(comm)
+	c.do(func() { c.node.ShareGroups(comm) })
+}
+
+func (c *Control) leaveGroups(comm uint32) {
 	if g := c.data.Caps().Groups; g != nil && comm >= FirstComm {
 		g.RemoveComm(comm)
 	}
