@@ -18,7 +18,7 @@ const (
 // lend it. The members pay for that, so that no rank has to know of others' communicators. A chunk of a
 // communicator with m of the n ranks costs each member n/m places instead of one.
 //
-// With GroupsShared, no queue then overflows. Let W be the window of a communicator: the chunks that may be
+// With GroupsShared, all windows together then fit any queue. Let W be the window of a communicator: the chunks that may be
 // on their way at a time. Each of its members lends W*n/m places, so over all members they are n*W. All n
 // ranks together lend at most n*room places. The sum of all windows is therefore at most room, and no queue
 // receives more than that sum.
@@ -27,6 +27,10 @@ const (
 // place, and shared ones 4*n/m. Take three quarters of what this rank lends, and a quarter of what the
 // average rank lends. The former counts the communicators with groups of their own in full, the latter the
 // shared ones, and both together the communicators of all ranks. The sum is again at most room.
+//
+// A window moves on when all members have consumed its chunks. A rank outside of the communicator is not
+// asked. If it takes longer to read its queue than the members, the queue may still overflow, and the rank
+// fetches what it lost.
 const (
 	ownShare    = 3 // part of the room, in quarters, for communicators with groups of their own
 	sharedShare = 1 // part of the room, in quarters, for communicators that share the job's groups

@@ -21,6 +21,7 @@ type comms struct {
 	mu      sync.Mutex // also orders Start and Close
 	groups  map[uint32]*group
 	outside map[uint32]bool // communicators whose multicast groups this rank could not join
+	ranOut  bool            // there was such a communicator
 
 	// Owned by the loop.
 	names   map[uint32]string

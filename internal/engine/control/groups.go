@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric/probe"
@@ -18,10 +19,15 @@ func (c *Control) joinGroups(id uint32, name string) {
 		return
 	}
 	if err := g.AddComm(id, name); err != nil {
-		c.cfg.Logger.Warn("a communicator shares the job's multicast groups", "comm", name, "err", err)
 		c.comms.mu.Lock()
 		defer c.comms.mu.Unlock()
-		c.comms.outside[id] = true
+		level := slog.LevelWarn
+		if c.comms.ranOut {
+			level = slog.LevelDebug // most likely for the same reason
+		}
+		c.cfg.Logger.Log(context.Background(), level, "a communicator shares the job's multicast groups",
+			"comm", name, "err", err)
+		c.comms.ranOut, c.comms.outside[id] = true, true
 	}
 }
 
