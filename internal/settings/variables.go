@@ -75,7 +75,7 @@ var Variables = []Variable{
 		},
 	},
 	{
-		Name: "ALLCAST_COMM_GROUPS", Option: "CommGroups", Example: "239.193.0.0/16",
+		Name: "ALLCAST_COMM_GROUPS", Option: "CommGroups", Example: "239.196.0.0/16",
 		Default: "derived from the job; none with `ALLCAST_GROUPS`",
 		Meaning: "addresses from which communicators take multicast groups of their own (fabric `ip`); " +
 			"the same on all ranks",
