@@ -32,7 +32,7 @@ func TestCommunicatorsHaveGroups(t *testing.T) {
 			}
 			before := c.Stats()
 			if !slices.Contains(members, c.Rank()) {
-				if err := c.Barrier(ctx); err != nil {
+				if err := drainQueues(ctx, c, members[0]); err != nil {
 					return err
 				}
 				after := c.Stats()
@@ -45,7 +45,7 @@ func TestCommunicatorsHaveGroups(t *testing.T) {
 			if err == nil {
 				err = calltest.Allgather(ctx, sub, uint64(i), 300_000, "mcast")
 			}
-			if err := errors.Join(err, c.Barrier(ctx)); err != nil {
+			if err := errors.Join(err, drainQueues(ctx, c, members[0])); err != nil {
 				return err
 			}
 			if c.Stats().ReceivedChunks == before.ReceivedChunks {
@@ -110,17 +110,61 @@ func TestGroupsRunOut(t *testing.T) {
 			}
 			all = append(all, sub)
 		}
+		// Rank 0 cannot join another group, and rank 2 could.
+		sharing, err := reachesRank1(ctx, c)
+		if err != nil {
+			return err
+		}
 		for _, sub := range all {
 			if err := sub.Close(); err != nil {
 				return err
 			}
 		}
-		return nil
+		apart := false
+		for try := 0; err == nil && try < 100 && !apart; try++ { // groups are left in the background
+			apart, err = reachesRank1(ctx, c)
+			apart = !apart
+		}
+		if !sharing || !apart {
+			t.Errorf("rank %d: shares groups %v, has groups afterwards %v", c.Rank(), sharing, apart)
+		}
+		return err
 	})
 	if text := log.String(); !strings.Contains(text, "igmp_max_memberships") ||
 		!strings.Contains(text, "ranks outside the communicator receive its data too") {
 		t.Errorf("the log does not say that groups ran out: %s", text)
 	}
+}
+
+// reachesRank1 multicasts in a communicator of ranks 0 and 2, and reports whether rank 1 received datagrams.
+func reachesRank1(ctx context.Context, c *allcast.Comm) (bool, error) {
+	before := c.Stats().ForeignChunks
+	if err := c.Barrier(ctx); err != nil {
+		return false, err
+	}
+	if c.Rank() != 1 {
+		sub, err := c.Subset(ctx, []int{2, 0}, "")
+		if err == nil {
+			err = errors.Join(calltest.Allgather(ctx, sub, 1, 20_000, "mcast"), sub.Close())
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	if err := drainQueues(ctx, c, 0); err != nil {
+		return false, err
+	}
+	result := []byte{0}
+	if c.Stats().ForeignChunks > before {
+		result[0] = 1
+	}
+	err := c.Broadcast(ctx, result, 1)
+	return result[0] == 1, err
+}
+
+// drainQueues returns when this rank has read all datagrams that reached its queue before the root called it.
+func drainQueues(ctx context.Context, c *allcast.Comm, root int) error {
+	return c.Broadcast(ctx, make([]byte, 1000), root, allcast.WithAlgorithm("mcast"))
 }
 
 // logBuffer collects the log of several ranks.
