@@ -113,7 +113,8 @@ func gatherHalf(ctx context.Context, c *allcast.Comm, n int) error {
 		}
 	}
 	if c.Rank() == 0 {
-		fmt.Printf("%d bytes per rank in %v, %d chunks repaired\n", n, best, c.Stats().RepairedChunks)
+		fmt.Printf("%d bytes per rank in %v, %d chunks repaired, %d received by %v\n", n, best, c.Stats().RepairedChunks,
+			c.Stats().ReceivedChunks, c.Datapath())
 	}
 	return nil
 }
@@ -122,8 +123,18 @@ func gatherHalf(ctx context.Context, c *allcast.Comm, n int) error {
 // links between switches only if they lead to a member.
 func TestCommunicatorsApart(t *testing.T) {
 	const block, rounds = 1 << 18, 5
-	for _, c := range []struct{ topology, subgroups string }{{"star:8", "1"}, {"fat-tree:8,4,2", "2"}} {
-		t.Run(c.topology, func(t *testing.T) {
+	for _, c := range []struct{ topology, subgroups, hook string }{
+		{"star:8", "1", ""},
+		{"fat-tree:8,4,2", "2", ""},
+		{"star:8", "2", "sockfilter"},
+		{"star:8", "2", "tcx"},
+		{"star:8", "2", "xdp"},
+	} {
+		t.Run(c.topology+c.hook, func(t *testing.T) {
+			if c.hook != "" {
+				t.Setenv("ALLCAST_DATAPATH", "auto") // the process receives if the kernel cannot
+				t.Setenv("ALLCAST_HOOK", c.hook)
+			}
 			l, self := up(t, lab.Config{Topology: c.topology})
 			got, out, err := run(t, l, self, self[0], "halves", "first", strconv.Itoa(block), c.subgroups)
 			if err != nil {

@@ -18,10 +18,10 @@ const (
 // lend it. The members pay for that, so that no rank has to know of others' communicators. A chunk of a
 // communicator with m of the n ranks costs each member n/m places instead of one.
 //
-// With GroupsShared, all windows together then fit any queue. Let W be the window of a communicator: the chunks that may be
-// on their way at a time. Each of its members lends W*n/m places, so over all members they are n*W. All n
-// ranks together lend at most n*room places. The sum of all windows is therefore at most room, and no queue
-// receives more than that sum.
+// With GroupsShared, all windows together then fit any queue. Let W be the window of a communicator: the
+// chunks that may be on their way at a time. Each of its members lends W*n/m places, so over all members they
+// are n*W. All n ranks together lend at most n*room places. The sum of all windows is therefore at most room,
+// and no queue receives more than that sum. A rank with more room than another one pays more in proportion.
 //
 // With GroupsOwn, a queue receives the windows of the rank's own communicators as well. These cost 4/3 of a
 // place, and shared ones 4*n/m. Take three quarters of what this rank lends, and a quarter of what the
@@ -40,6 +40,9 @@ const (
 // kernel receives. In a round of a shared communicator, other ranks may receive the chunks themselves.
 func (n *Node) room(c *comm) (mcast.Charge, *mcast.Pool) {
 	size, members := n.cfg.Size, len(c.members)
+	if c.shared && n.cfg.MinRoom > 0 { // other ranks may have less room than this one
+		size = int(max(uint64(size), (uint64(size)*n.cfg.Room+n.cfg.MinRoom-1)/n.cfg.MinRoom))
+	}
 	switch own := n.cfg.Groups == GroupsOwn; {
 	case c.shared && own:
 		return mcast.ChargeOf(size*(ownShare+sharedShare), members*sharedShare), n.pool

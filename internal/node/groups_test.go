@@ -81,5 +81,9 @@ func TestRoomOfCommunicators(t *testing.T) {
 			t.Errorf("%+v: the charge is %d, the kernel's pool: %v", c, charge, pool == n.offloadPool)
 		}
 	}
+	n := New(0, Config{Size: 8, Room: 100, MinRoom: 30, Groups: GroupsShared})
+	if charge, _ := n.room(&comm{shared: true, members: upTo(2)}); charge != mcast.ChargeOf(27, 2) {
+		t.Errorf("a queue elsewhere has room for 30: the charge is %d", charge)
+	}
 	New(0, Config{Size: 8}).ShareGroups(7) // has no effect
 }

@@ -18,6 +18,7 @@ type Config struct {
 	Flow       mcast.Flow
 	Groups     Groups       // FlowCredit: where the datagrams of communicators arrive
 	Room       uint64       // FlowCredit: datagrams that the receive queues of the process hold
+	MinRoom    uint64       // FlowCredit: smallest Room of all ranks; 0 if all have the same
 	Offload    uint64       // FlowCredit: datagrams that may be in transit to operations that the kernel receives
 	Taken      *place.Taken // counter shared by the receive workers; nil if there are none
 	ByKernel   *place.Taken // counter of datagrams that the kernel placed; nil if it places none

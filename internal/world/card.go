@@ -23,6 +23,7 @@ type card struct {
 	V6        bool    `json:"v,omitempty"`
 	Error     string  `json:"e,omitempty"` // reason why the rank cannot go on
 	NoMcast   string  `json:"m,omitempty"` // reason why the rank has no multicast
+	Room      int     `json:"o,omitempty"` // fabric.Capabilities.Room
 	Asked     int     `json:"k,omitempty"` // settings.Chunk
 	Groups    uint64  `json:"g,omitempty"` // hash of settings.Groups and settings.CommGroups
 	Rack      string  `json:"r,omitempty"`

@@ -79,13 +79,17 @@ func (j *joining) openMulticast(ctx context.Context, chunk, packet int) (why str
 		j.mc, openErr = j.openGroups(seed+try, chunk, packet)
 		if openErr != nil {
 			j.mc, mine.NoMcast = nil, openErr.Error()
+		} else {
+			mine.Room = j.mc.Capabilities().Room
 		}
 		cards, err := exchange(ctx, j.session, mine)
 		if err != nil {
 			return "", err
 		}
 		var failed []string
+		j.minRoom = cards[0].Room
 		for r, c := range cards {
+			j.minRoom = min(j.minRoom, c.Room)
 			if c.NoMcast != "" {
 				failed = append(failed, fmt.Sprintf("rank %d: %s", r, c.NoMcast))
 			}

@@ -26,6 +26,7 @@ type Config struct {
 	settings.Transfer
 	settings.Liveness
 	Multicast fabric.Multicast // nil: the network has none
+	MinRoom   int              // smallest Capabilities.Room of all ranks; 0: all have the same
 	Reliable  func(fabric.Handler) (fabric.Reliable, error)
 	Secret    []byte // of the job, for tokens and keys
 }
@@ -137,7 +138,7 @@ func (c *Control) nodeConfig() node.Config {
 	if cfg.Multicast == nil {
 		return nc
 	}
-	nc.Groups = node.GroupsShared
+	nc.Groups, nc.MinRoom = node.GroupsShared, uint64(cfg.MinRoom)
 	if caps.Groups != nil {
 		nc.Groups = node.GroupsOwn
 	}
