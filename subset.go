@@ -100,6 +100,9 @@ func (c *Comm) Subset(ctx context.Context, members []int, tag string) (*Comm, er
 	}
 	if err == nil && c.job.HasGroups() {
 		err = sub.testGroups(ctx, sub)
+		if failed, ok := errors.AsType[*RankError](err); ok {
+			err = failed.forMembers(c.members)
+		}
 	}
 	if err != nil {
 		s.undo()

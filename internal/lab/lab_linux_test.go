@@ -113,8 +113,9 @@ func gatherHalf(ctx context.Context, c *allcast.Comm, n int) error {
 		}
 	}
 	if c.Rank() == 0 {
-		fmt.Printf("%d bytes per rank in %v, %d chunks repaired, %d received by %v\n", n, best, c.Stats().RepairedChunks,
+		_, err := fmt.Fprintf(os.Stdout, "%d bytes per rank in %v, %d chunks repaired, %d received by %v\n", n, best, c.Stats().RepairedChunks,
 			c.Stats().ReceivedChunks, c.Datapath())
+		return err
 	}
 	return nil
 }
@@ -276,7 +277,8 @@ func TestRunEnvironment(t *testing.T) {
 	l, self := up(t, lab.Config{Topology: "star:3", Groups: 2})
 	_, out, err := run(t, l, self, "sh", "-c",
 		`echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR `+
-			`$ALLCAST_IFNAME $ALLCAST_GROUPS $ALLCAST_COMM_GROUPS ${#ALLCAST_KEY} ${MASTER_PORT:+port} $ALLCAST_RACK ${GOMAXPROCS:+share}`)
+			`$ALLCAST_IFNAME $ALLCAST_GROUPS $ALLCAST_COMM_GROUPS `+
+			`${#ALLCAST_KEY} ${MASTER_PORT:+port} $ALLCAST_RACK ${GOMAXPROCS:+share}`)
 	const want = "0 3 0 1 10.0.0.1 eth0 239.192.76.1:20000,239.192.76.2:20001 239.196.0.0/16 64 port leaf0 share\n"
 	if err != nil || out != want {
 		t.Errorf("%q, %v, want %q", out, err, want)

@@ -204,7 +204,9 @@ func TestPlanMembers(t *testing.T) {
 		for h := range p.Graph.Hosts {
 			all[topology.NodeID(h)] = true
 		}
-		for k, members := range []map[topology.NodeID]bool{{0: true, 1: true}, {0: true, 3: true, 4: true}, {2: true}, all, {}} {
+		for k, members := range []map[topology.NodeID]bool{
+			{0: true, 1: true}, {0: true, 3: true, 4: true}, {2: true}, all, {},
+		} {
 			group := address(239<<24 | 196<<16 | uint32(k))
 			entries := p.MemberEntries(group, members)
 			for source := range members {
