@@ -18,8 +18,8 @@ const Version = "0.7.0"
 //
 // Rank, size and address come from the variables of torchrun, Open MPI, PMI or Slurm. The rest comes
 // from ALLCAST_KEY, ALLCAST_KEY_FILE, ALLCAST_IFNAME, ALLCAST_FABRIC, ALLCAST_DEVICE, ALLCAST_GROUPS,
-// ALLCAST_RACK, ALLCAST_RATE, ALLCAST_SECURE, ALLCAST_INTEGRITY, ALLCAST_DATAPATH, ALLCAST_HOOK,
-// ALLCAST_RECEIVE_CORES, ALLCAST_TIMEOUT, ALLCAST_TUNING, ALLCAST_CALIBRATE and ALLCAST_DEBUG.
+// ALLCAST_COMM_GROUPS, ALLCAST_RACK, ALLCAST_RATE, ALLCAST_SECURE, ALLCAST_INTEGRITY, ALLCAST_DATAPATH,
+// ALLCAST_HOOK, ALLCAST_RECEIVE_CORES, ALLCAST_TIMEOUT, ALLCAST_TUNING, ALLCAST_CALIBRATE and ALLCAST_DEBUG.
 // ALLCAST_METRICS, ALLCAST_INSPECT and ALLCAST_RECORDER control how users can observe the process.
 // ALLCAST_FAULT injects faults for tests. The files docs/settings.md and docs/operations.md of the source
 // describe all of them.
@@ -79,6 +79,13 @@ type Options struct {
 	// Groups are the multicast groups to use, at least one per subgroup. Set them if the network forwards only
 	// some groups. By default they are derived from the key of the job.
 	Groups []netip.AddrPort
+
+	// CommGroups are the addresses from which communicators of Split, Subset and Shrink take multicast groups
+	// of their own, on the IP fabric, so that their data does not reach the hosts of other ranks. By default
+	// the addresses are derived from the key of the job. With Groups set, communicators share these by default.
+	// A socket can join 20 groups by default (net.ipv4.igmp_max_memberships). A communicator beyond that
+	// shares the groups of the job, and the log says so.
+	CommGroups netip.Prefix
 
 	// Chunk is the payload of a datagram in bytes; 0 means the largest that fits a packet. Larger chunks, up
 	// to 65453 bytes, travel as a super-packet of several packets with one header, which costs less per
@@ -153,7 +160,7 @@ func (o *Options) resolve(env settings.Env) (settings.Settings, error) {
 		Job: settings.Job{Rank: o.Rank, Size: o.Size, Addr: o.Addr, Version: Version},
 		Network: settings.Network{
 			Interface: o.Interface, Fabric: o.Fabric, Device: o.Device, Rack: o.Rack,
-			Subgroups: o.Subgroups, Groups: o.Groups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP,
+			Subgroups: o.Subgroups, Groups: o.Groups, CommGroups: o.CommGroups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP,
 			ReceiveBuffer: o.ReceiveBuffer, PlainSockets: o.PlainSockets, NoMulticast: o.NoMulticast,
 		},
 		Protection: settings.Protection{Key: o.Key, Secure: o.Secure, Integrity: o.Integrity},

@@ -86,11 +86,12 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 			sub.rank = i
 		}
 	}
-	if c.job.OwnGroups(sub.id) {
+	if c.job.HasGroups() {
 		// All ranks take part, so this ends soon even without ctx. A rank that dies now breaks the new
 		// communicator, which the caller may shrink in turn.
 		ctx := context.WithoutCancel(ctx)
-		if sub.Barrier(ctx) != nil || sub.testGroups(ctx) != nil {
+		c.job.AwaitGroups(sub.id)
+		if sub.Barrier(ctx) != nil || sub.testGroups(ctx, sub) != nil {
 			_ = c.job.Abort(sub.id) // fails only if the job is closed
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -75,25 +74,17 @@ func (c *Comm) split(ctx context.Context, color, key int) (*Comm, error) {
 		}
 	}
 	// A message for a communicator that does not exist yet would be lost.
-	if err := c.Barrier(ctx); err != nil {
+	err = c.Barrier(ctx)
+	if err == nil && c.job.HasGroups() {
+		err = sub.testGroups(ctx, c)
+	}
+	if err != nil {
 		if sub != nil {
 			// Other ranks may already use sub: they learn why it failed.
 			sub.closed.Store(true)
 			_ = c.job.Disown(sub.id, c.id) // fails only if the job is closed
 		}
 		return nil, err
-	}
-	if sub != nil && c.job.OwnGroups(sub.id) {
-		if err := sub.testGroups(ctx); err != nil {
-			_ = c.job.Inherit(c.id, sub.id) // c breaks for the same reason
-			_ = c.job.Abort(sub.id)         // other ranks may wait for this one
-			_ = sub.Close()
-			var failed *RankError
-			if errors.As(err, &failed) {
-				return nil, failed.forMembers(c.members)
-			}
-			return nil, err
-		}
 	}
 	return sub, nil
 }

@@ -112,8 +112,11 @@ func (c *Comm) Subset(ctx context.Context, members []int, tag string) (*Comm, er
 		s.peers = []int{members[0]}
 		err = s.follow(ctx)
 	}
-	if err == nil && c.job.OwnGroups(sub.id) {
-		err = sub.testGroups(ctx)
+	if err == nil && c.job.HasGroups() {
+		err = sub.testGroups(ctx, sub)
+		if failed, ok := errors.AsType[*RankError](err); ok {
+			err = failed.forMembers(c.members)
+		}
 	}
 	if err != nil {
 		s.quit()

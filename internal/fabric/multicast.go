@@ -35,8 +35,9 @@ type Capabilities struct {
 // CommGroups gives communicators multicast groups of their own, so that a rank does not receive the
 // datagrams of communicators that it is not a member of.
 type CommGroups interface {
-	// AddComm joins the groups of a communicator, which may take long. All its ranks pass the same
-	// name. After an error, this rank's datagrams for the communicator go to the job's groups.
+	// AddComm joins the groups of a communicator, which may take long. All its ranks pass the same id
+	// and name, and no other communicator of the job has them. After an error, this rank's datagrams for
+	// the communicator go to the job's groups.
 	AddComm(id uint32, name string) error
 	// RemoveComm leaves the groups. From then on, the communicator's datagrams go to the job's
 	// groups. It may run at the same time as Close.

@@ -1,8 +1,8 @@
 // Package lab builds a real network on one Linux machine: hosts and switches are
 // network namespaces, cables are veth pairs, and the kernel routes. Unicast is spread over
 // all spines by a hash of the flow. Multicast follows static (S,G) entries, one tree per
-// group, as OpenSM would program them into InfiniBand switches. Every port has the kernel's
-// counters.
+// group, as OpenSM would program them into InfiniBand switches. The groups of communicators have
+// trees as well, to the hosts that have joined them by IGMP. Every port has the kernel's counters.
 //
 // A Plan describes the parts of a lab; it is a pure function of the Config. Up builds the lab.
 // Down removes all that exists of it, also after a crash: namespaces carry the lab's name, and
@@ -14,6 +14,6 @@
 //
 // Cables keep super-packets whole. Rates are tbf with a burst above one super-packet. A small eBPF
 // program at the ingress of hosts loses and duplicates packets; the leaf then cuts super-packets up, so
-// that single datagrams are lost. Ranks learn the groups that have trees from ALLCAST_GROUPS, and joining
-// any other group is an error.
+// that single datagrams are lost. Ranks learn the groups that have trees from ALLCAST_GROUPS and
+// ALLCAST_COMM_GROUPS, and joining any other group is an error.
 package lab

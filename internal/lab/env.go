@@ -12,7 +12,8 @@ func (p *Plan) hostEnv(base []string, vars ...string) []string {
 	for i, g := range p.Groups {
 		names[i] = g.String()
 	}
-	vars = append(vars, "ALLCAST_IFNAME="+hostPort, "ALLCAST_GROUPS="+strings.Join(names, ","))
+	vars = append(vars, "ALLCAST_IFNAME="+hostPort, "ALLCAST_GROUPS="+strings.Join(names, ","),
+		"ALLCAST_COMM_GROUPS="+commNet.String())
 	env := slices.DeleteFunc(slices.Clone(base), func(old string) bool {
 		name, _, _ := strings.Cut(old, "=")
 		return slices.ContainsFunc(vars, func(v string) bool { return strings.HasPrefix(v, name+"=") })

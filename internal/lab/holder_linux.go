@@ -91,7 +91,7 @@ func Hold(name string, leash io.Reader, ready io.WriteCloser) error {
 	if err != nil {
 		return err
 	}
-	w := &watcher{plan: plan, log: log, reported: map[string]bool{}}
+	w := &watcher{plan: plan, members: newMembers(plan), log: log, reported: map[string]bool{}}
 	var sockets []*os.File
 	entries := plan.Entries()
 	for _, node := range plan.switches() {
@@ -105,7 +105,10 @@ func Hold(name string, leash io.Reader, ready io.WriteCloser) error {
 		}
 		// Go's poller waits for a file without a thread. The file stays open with this process.
 		sockets = append(sockets, os.NewFile(uintptr(m.fd), "igmp"))
-		go w.watch(node, sockets[len(sockets)-1])
+		w.members.tables[node.ID] = m
+	}
+	for i, node := range plan.switches() {
+		go w.watch(node, sockets[i])
 	}
 	if _, err := io.WriteString(ready, "ready\n"); err != nil {
 		return err

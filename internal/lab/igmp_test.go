@@ -3,6 +3,7 @@ package lab
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -45,13 +46,17 @@ func TestParseReport(t *testing.T) {
 		"a query":   {[]byte{0x11, 0, 0, 0, 0, 0, 0, 0}, nil},
 		"too short": {[]byte{igmpReportV2}, nil},
 	} {
-		host, got := parseReport(ipPacket("10.0.0.3", c.message...))
+		host, got, left := parseReport(ipPacket("10.0.0.3", c.message...))
 		var names []string
 		for _, a := range got {
 			names = append(names, a.String())
 		}
 		if host.String() != "10.0.0.3" || !slices.Equal(names, c.want) {
 			t.Errorf("%s: %v joins %v, want %v", name, host, names, c.want)
+		}
+		if leaves := strings.HasSuffix(name, "leave"); leaves != (len(left) > 0) ||
+			leaves && left[0].String() != "239.1.2.3" {
+			t.Errorf("%s: %v leaves %v", name, host, left)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,8 @@ func TestMain(m *testing.M) {
 		exit(lab.Enter(args[1], args[3:]))
 	case len(args) == 2 && args[0] == "rank":
 		exit(rank(args[1]))
+	case len(args) == 4 && args[0] == "halves":
+		exit(half(args[1], args[2], args[3]))
 	}
 	os.Exit(m.Run())
 }
@@ -58,8 +61,130 @@ func rank(algo string) error {
 	return c.Close()
 }
 
+// half runs Allgathers by multicast in a Subset of half of the ranks, in the first half only or in both, and
+// prints the shortest time of one.
+func half(which, size, subgroups string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	block, err := strconv.Atoi(size)
+	if err != nil {
+		return err
+	}
+	subs, err := strconv.Atoi(subgroups)
+	if err != nil {
+		return err
+	}
+	c, err := allcast.Join(ctx, allcast.Options{Subgroups: subs, NoCalibration: true})
+	if err != nil {
+		return err
+	}
+	n := c.Size() / 2
+	first := c.Rank() / n * n
+	if which == "both" || first == 0 {
+		var members []int
+		for r := range n {
+			members = append(members, first+r)
+		}
+		sub, err := c.Subset(ctx, members, "half")
+		if err != nil {
+			return err
+		}
+		if err := gatherHalf(ctx, sub, block); err != nil {
+			return err
+		}
+	}
+	return errors.Join(c.Barrier(ctx), c.Close())
+}
+
+func gatherHalf(ctx context.Context, c *allcast.Comm, n int) error {
+	got := make([]byte, n*c.Size())
+	mine := bytes.Repeat([]byte{byte(c.WorldRank(c.Rank()))}, n)
+	best := time.Hour
+	for range 5 {
+		start := time.Now()
+		if err := c.Allgather(ctx, mine, got, allcast.WithAlgorithm("mcast")); err != nil {
+			return err
+		}
+		best = min(best, time.Since(start))
+	}
+	for r := range c.Size() {
+		if !bytes.Equal(got[r*n:(r+1)*n], bytes.Repeat([]byte{byte(c.WorldRank(r))}, n)) {
+			return fmt.Errorf("rank %d received wrong data from rank %d", c.Rank(), r)
+		}
+	}
+	if c.Rank() == 0 {
+		_, err := fmt.Fprintf(os.Stdout, "%d bytes per rank in %v, %d chunks repaired, %d received by %v\n", n, best, c.Stats().RepairedChunks,
+			c.Stats().ReceivedChunks, c.Datapath())
+		return err
+	}
+	return nil
+}
+
+// Multicast of a communicator crosses only the links of its members: each block once per member's link, and
+// links between switches only if they lead to a member.
+func TestCommunicatorsApart(t *testing.T) {
+	const block, rounds = 1 << 18, 5
+	for _, c := range []struct{ topology, subgroups, hook string }{
+		{"star:8", "1", ""},
+		{"fat-tree:8,4,2", "2", ""},
+		{"star:8", "2", "sockfilter"},
+		{"star:8", "2", "tcx"},
+		{"star:8", "2", "xdp"},
+	} {
+		t.Run(c.topology+c.hook, func(t *testing.T) {
+			if c.hook != "" {
+				t.Setenv("ALLCAST_DATAPATH", "auto") // the process receives if the kernel cannot
+				t.Setenv("ALLCAST_HOOK", c.hook)
+			}
+			l, self := up(t, lab.Config{Topology: c.topology})
+			got, out, err := run(t, l, self, self[0], "halves", "first", strconv.Itoa(block), c.subgroups)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Log(out)
+			const all = 4 * rounds * block
+			for _, p := range got.Ports {
+				switch host := strings.TrimPrefix(p.Port, "host"); {
+				case host >= "4" && host <= "7" && p.McastTx > all/100:
+					t.Errorf("%d bytes of multicast to %s, which is not a member", p.McastTx, p.Port)
+				case (p.Port == "leaf2" || p.Port == "leaf3") && p.McastTx > all/100:
+					t.Errorf("%d bytes of multicast to %s, which has no members", p.McastTx, p.Port)
+				case host >= "0" && host <= "3" && p.McastTx < all*3/4:
+					t.Errorf("%d bytes of multicast to %s, want %d", p.McastTx, p.Port, all*3/4)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkHalves compares the time of an Allgather of 1 MiB in one half of eight hosts with that in both
+// halves at once, at 200 Mbit/s. With groups of their own, the halves do not slow each other down. If they
+// share the job's groups, each link carries the data of both.
+func BenchmarkHalves(b *testing.B) {
+	l, self := up(b, lab.Config{Topology: "star:8", Rate: 200e6})
+	for _, c := range []struct{ name, which, unset string }{
+		{"first", "first", "NONE"}, {"both", "both", "NONE"}, {"shared", "both", "ALLCAST_COMM_GROUPS"},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				_, out, err := run(b, l, self, "env", "-u", c.unset, self[0], "halves", c.which, strconv.Itoa(1<<18), "1")
+				if err != nil {
+					b.Fatal(err)
+				}
+				_, text, _ := strings.Cut(out, " in ")
+				text, _, _ = strings.Cut(text, ",")
+				best, err := time.ParseDuration(text)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(best.Microseconds()), "µs/gather")
+			}
+		})
+	}
+}
+
 // up builds a lab for the test and takes it down when the test ends.
-func up(t *testing.T, cfg lab.Config) (*lab.Lab, []string) {
+func up(t testing.TB, cfg lab.Config) (*lab.Lab, []string) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -83,12 +208,12 @@ func up(t *testing.T, cfg lab.Config) (*lab.Lab, []string) {
 }
 
 // labName returns a name that no other running test on this machine uses.
-func labName(t *testing.T) string {
+func labName(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprintf("t%dx%d", os.Getpid(), len(t.Name()))
 }
 
-func leftNothing(t *testing.T, name string) {
+func leftNothing(t testing.TB, name string) {
 	t.Helper()
 	for _, pattern := range []string{"/run/netns/" + name + "-*", "/run/allcast-lab-" + name + ".*"} {
 		if left, _ := filepath.Glob(pattern); len(left) > 0 {
@@ -113,7 +238,7 @@ func holders(name string) (pids []string) {
 	return pids
 }
 
-func run(t *testing.T, l *lab.Lab, self []string, command ...string) (*lab.Counters, string, error) {
+func run(t testing.TB, l *lab.Lab, self []string, command ...string) (*lab.Counters, string, error) {
 	t.Helper()
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	t.Setenv("TMPDIR", t.TempDir())
@@ -155,8 +280,9 @@ func TestRunEnvironment(t *testing.T) {
 	l, self := up(t, lab.Config{Topology: "star:3", Groups: 2})
 	_, out, err := run(t, l, self, "sh", "-c",
 		`echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR `+
-			`$ALLCAST_IFNAME $ALLCAST_GROUPS ${#ALLCAST_KEY} ${MASTER_PORT:+port} $ALLCAST_RACK ${GOMAXPROCS:+share}`)
-	const want = "0 3 0 1 10.0.0.1 eth0 239.192.76.1:20000,239.192.76.2:20001 64 port leaf0 share\n"
+			`$ALLCAST_IFNAME $ALLCAST_GROUPS $ALLCAST_COMM_GROUPS `+
+			`${#ALLCAST_KEY} ${MASTER_PORT:+port} $ALLCAST_RACK ${GOMAXPROCS:+share}`)
+	const want = "0 3 0 1 10.0.0.1 eth0 239.192.76.1:20000,239.192.76.2:20001 239.196.0.0/16 64 port leaf0 share\n"
 	if err != nil || out != want {
 		t.Errorf("%q, %v, want %q", out, err, want)
 	}

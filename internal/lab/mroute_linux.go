@@ -14,6 +14,7 @@ const (
 	mrtInit   = 200 // MRT_INIT
 	mrtAddVIF = 202 // MRT_ADD_VIF
 	mrtAddMFC = 204 // MRT_ADD_MFC
+	mrtDelMFC = 205 // MRT_DEL_MFC
 
 	viffUseIfindex = 0x8 // VIFF_USE_IFINDEX
 
@@ -53,8 +54,13 @@ func (m *mroute) addVIF(vif, ifindex int) error {
 	return annotate(err, "multicast interface %d (MRT_ADD_VIF)", vif)
 }
 
-// add adds an (S,G) entry.
-func (m *mroute) add(e *Entry) error {
+// add adds an (S,G) entry, or replaces it.
+func (m *mroute) add(e *Entry) error { return m.set(mrtAddMFC, "MRT_ADD_MFC", e) }
+
+// remove removes an (S,G) entry.
+func (m *mroute) remove(e *Entry) error { return m.set(mrtDelMFC, "MRT_DEL_MFC", e) }
+
+func (m *mroute) set(option int, name string, e *Entry) error {
 	var c [60]byte // struct mfcctl
 	src, group := e.Source.As4(), e.Group.As4()
 	copy(c[0:], src[:])
@@ -63,8 +69,8 @@ func (m *mroute) add(e *Entry) error {
 	for _, vif := range e.Out {
 		c[10+vif] = 1 // minimum TTL for this interface
 	}
-	err := unix.SetsockoptString(m.fd, unix.IPPROTO_IP, mrtAddMFC, string(c[:]))
-	return annotate(err, "multicast entry (%v,%v) (MRT_ADD_MFC)", e.Source, e.Group)
+	err := unix.SetsockoptString(m.fd, unix.IPPROTO_IP, option, string(c[:]))
+	return annotate(err, "multicast entry (%v,%v) (%s)", e.Source, e.Group, name)
 }
 
 // subscribe subscribes the socket to the reports of hosts that join groups at an interface. IGMPv3

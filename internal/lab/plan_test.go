@@ -2,6 +2,7 @@ package lab
 
 import (
 	"errors"
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -188,6 +189,52 @@ func TestPlanCut(t *testing.T) {
 	for n := p.Graph.Hosts + 1; n < len(p.Nodes); n++ {
 		if r, ok := lookup(routes[n], p.HostAddr(0)); !ok || len(r.Ports) != 0 {
 			t.Errorf("%s: want an unreachable route to host 0, got %+v", p.Nodes[n].Name, r)
+		}
+	}
+}
+
+// The tree of a communicator's group leads from each member to all others, and to no other host.
+func TestPlanMembers(t *testing.T) {
+	for _, spec := range []string{"star:5", "fat-tree:8,4,2", "fat-tree:16,8,4"} {
+		p, err := NewPlan(Config{Topology: spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[topology.NodeID]bool{}
+		for h := range p.Graph.Hosts {
+			all[topology.NodeID(h)] = true
+		}
+		for k, members := range []map[topology.NodeID]bool{
+			{0: true, 1: true}, {0: true, 3: true, 4: true}, {2: true}, all, {},
+		} {
+			group := address(239<<24 | 196<<16 | uint32(k))
+			entries := p.MemberEntries(group, members)
+			for source := range members {
+				got := map[topology.NodeID]bool{}
+				port := p.Nodes[source].Ports[0]
+				p.deliver(entries, port.Peer, port.PeerPort, p.HostAddr(int(source)), got)
+				want := maps.Clone(members)
+				delete(want, source)
+				if !maps.Equal(got, want) {
+					t.Errorf("%s: from host %d the members %v get %v", spec, source, members, got)
+				}
+			}
+		}
+	}
+}
+
+// deliver follows a datagram that arrives at a port, and notes the hosts that it reaches.
+func (p *Plan) deliver(entries [][]Entry, at topology.NodeID, in int, source netip.Addr, got map[topology.NodeID]bool) {
+	if p.Graph.IsHost(at) {
+		got[at] = true
+		return
+	}
+	for _, e := range entries[at] {
+		if e.Source == source && e.In == in {
+			for _, out := range e.Out {
+				port := p.Nodes[at].Ports[out]
+				p.deliver(entries, port.Peer, port.PeerPort, source, got)
+			}
 		}
 	}
 }

@@ -65,5 +65,5 @@ func (l *Lab) holderMessages() error {
 	if len(lines) > 1 {
 		more = fmt.Sprintf(" (and %d more such)", len(lines)-1)
 	}
-	return fmt.Errorf("%s%s: the groups with trees are in ALLCAST_GROUPS", lines[0], more)
+	return fmt.Errorf("%s%s: the groups with trees are in ALLCAST_GROUPS and ALLCAST_COMM_GROUPS", lines[0], more)
 }

@@ -129,7 +129,7 @@ func TestCreditOfOnePlace(t *testing.T) {
 		w := newWorld(t, 3, 5, Limits{Alpha: 10 * step.Microsecond}, room)
 		for _, h := range w.hosts {
 			for h.pool.Lent() < room {
-				h.pool.join(1000)
+				h.pool.join(1000, onePlace)
 			}
 		}
 		before := w.hosts[0].pool.Lent()

@@ -16,6 +16,7 @@ type Config struct {
 	Est      *Estimator
 	Flow     Flow
 	Pool     *Pool  // FlowCredit: room for operations whose datagrams the process receives
+	Charge   Charge // FlowCredit: room that a chunk takes; 0 for one place
 	Offload  *Pool  // FlowCredit: room for operations whose datagrams the kernel receives
 	Batch    uint32 // chunks handed to the fabric at a time: the paper's doorbell batch
 	Overhead int    // bytes that the fabric adds to a chunk on the wire
@@ -54,6 +55,9 @@ func New(cfg Config) *Collective {
 	only := -1
 	if len(g.senders) == 1 {
 		only = g.senders[0]
+	}
+	if cfg.Charge == 0 {
+		cfg.Charge = onePlace
 	}
 	o := &Collective{
 		cfg: cfg, g: g, rank: cfg.Rank,

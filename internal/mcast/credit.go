@@ -64,12 +64,24 @@ func ParseFlow(s string) (Flow, error) {
 // communicators share it. A process has one pool for operations that it receives itself, and one for
 // operations that the kernel receives.
 type Pool struct {
-	size uint64
-	lent uint64
+	size uint64 // places
+	lent uint64 // in units of Charge
 	ops  uint64
 
 	taken   *place.Taken // count of datagrams that the workers took from the receive queues
 	takenAt step.Time    // time of the last report of such datagrams
+}
+
+// A Charge is the room that a chunk of an operation takes, in parts of a place. It is more than one place
+// for operations whose chunks also reach processes that lend them nothing.
+type Charge uint64
+
+// onePlace is the Charge of a chunk that takes one place.
+const onePlace Charge = 256
+
+// ChargeOf returns the Charge of num/den places, rounded up.
+func ChargeOf(num, den int) Charge {
+	return Charge((num*int(onePlace) + den - 1) / den)
 }
 
 // Took records a report of datagrams that a worker took from a receive queue.
@@ -84,21 +96,23 @@ func NewPool(size uint64, taken *place.Taken) *Pool {
 	return &Pool{size: max(1, size), taken: taken}
 }
 
-// Lent returns the room that operations hold. It may exceed the size of the pool.
-func (p *Pool) Lent() uint64 { return p.lent }
+// Lent returns the places that operations hold.
+func (p *Pool) Lent() uint64 { return (p.lent + uint64(onePlace) - 1) / uint64(onePlace) }
 
-func (p *Pool) free() uint64 { return p.size - min(p.size, p.lent) }
+// free returns the room that no operation holds, in units of Charge.
+func (p *Pool) free() uint64 { return p.size*uint64(onePlace) - min(p.lent, p.size*uint64(onePlace)) }
 
 // join lends room to a new operation of total chunks. It lends at most an eighth of the free room, or
 // half of it where there is plenty. Later operations therefore find room as well. An operation gets the
 // rest of its share when it consumes. It always gets at least one place: otherwise an operation that
 // cannot finish before another one could hold all the room and wait for ever.
-func (p *Pool) join(total uint64) uint64 {
+func (p *Pool) join(total uint64, each Charge) uint64 {
 	p.ops++
 	free := p.free()
 	// Where there is plenty, the first operation gets enough to start at full speed.
-	n := max(1, min(total, max(free/8, min(free/2, free-min(free, plenty)))))
-	p.lent += n
+	start := max(free/8, min(free/2, free-min(free, plenty*uint64(onePlace))))
+	n := max(1, min(total, start/uint64(each)))
+	p.lent += n * uint64(each)
 	return n
 }
 
@@ -107,25 +121,25 @@ const plenty = 256
 
 // quantum is the smallest change worth a message. Where room is scarce it is small, so that no rank
 // waits for the message. Where there is plenty it is up to a quarter of the room.
-func (p *Pool) quantum() uint64 {
-	return max(1, p.size/16, (p.size-min(p.size, plenty))/4)
+func (p *Pool) quantum(each Charge) uint64 {
+	return max(1, max(p.size/16, (p.size-min(p.size, plenty))/4)*uint64(onePlace)/uint64(each))
 }
 
 // extend lends further places to an operation that holds held places and can use limit places.
-func (p *Pool) extend(held, limit uint64) uint64 {
-	share := max(1, p.size/p.ops)
+func (p *Pool) extend(held, limit uint64, each Charge) uint64 {
+	share := max(1, p.size*uint64(onePlace)/p.ops/uint64(each))
 	if held >= min(share, limit) {
 		return 0
 	}
-	n := min(share-held, limit-held, p.free())
+	n := min(share-held, limit-held, p.free()/uint64(each))
 	if n == 0 && held == 0 {
 		n = 1
 	}
-	p.lent += n
+	p.lent += n * uint64(each)
 	return n
 }
 
-func (p *Pool) release(n uint64) { p.lent -= n }
+func (p *Pool) release(n uint64, each Charge) { p.lent -= n * uint64(each) }
 
 // grants is the credit state of one Collective.
 type grants struct {
@@ -169,7 +183,7 @@ func (o *Collective) consumeAt() step.Time {
 	quiet := max(c.announcedAt, p.takenAt) + o.cfg.Est.Transit(o.wireSize(under))
 	// Another operation may take a few datagrams all the time while this one holds the room. All
 	// chunks on their way to this rank occupy lent room, so they arrive in the time that much takes.
-	return min(quiet, c.announcedAt+2*o.cfg.Est.Transit(o.wireSize(p.lent)))
+	return min(quiet, c.announcedAt+2*o.cfg.Est.Transit(o.wireSize(p.Lent())))
 }
 
 // consumeAnnounced counts announced chunks as consumed. Only handleTimer calls it: before each
@@ -192,8 +206,8 @@ func (o *Collective) joinPool() {
 		return
 	}
 	c.joined = true
-	c.own = o.cfg.Pool.join(o.g.total)
-	c.quantum = o.cfg.Pool.quantum()
+	c.own = o.cfg.Pool.join(o.g.total, o.cfg.Charge)
+	c.quantum = o.cfg.Pool.quantum(o.cfg.Charge)
 	c.all = c.own
 }
 
@@ -238,7 +252,7 @@ func (o *Collective) updateGrant(now step.Time, out []step.Action) []step.Action
 	// A datagram can prove more chunks sent than this rank granted only if the grant is below
 	// the minimum, which is impossible for correct peers. Do not underflow in any case.
 	used := min(consumed, c.own) - min(c.consumed, c.own)
-	o.cfg.Pool.release(used)
+	o.cfg.Pool.release(used, o.cfg.Charge)
 	c.consumed = consumed
 	if consumed >= o.g.total {
 		o.leavePool()
@@ -246,7 +260,7 @@ func (o *Collective) updateGrant(now step.Time, out []step.Action) []step.Action
 	} else {
 		held := c.own - min(consumed, c.own)
 		// The pool never lent chunks that were proved sent beyond the grant.
-		c.own = max(c.own, consumed) + o.cfg.Pool.extend(held, o.g.total-consumed)
+		c.own = max(c.own, consumed) + o.cfg.Pool.extend(held, o.g.total-consumed, o.cfg.Charge)
 	}
 	return o.reduceGrants(now, out)
 }
@@ -256,7 +270,7 @@ func (o *Collective) leavePool() {
 	c := &o.cr
 	if c.joined {
 		c.joined, c.announced = false, false
-		o.cfg.Pool.release(c.own - min(c.consumed, c.own))
+		o.cfg.Pool.release(c.own-min(c.consumed, c.own), o.cfg.Charge)
 		o.cfg.Pool.ops--
 	}
 }

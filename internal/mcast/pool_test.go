@@ -7,7 +7,10 @@ import (
 )
 
 // tenant is an operation that holds room of a Pool.
-type tenant struct{ held uint64 }
+type tenant struct {
+	held uint64
+	each Charge
+}
 
 func TestPoolLendsWhatItHas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -25,31 +28,33 @@ func TestPoolLendsWhatItHas(t *testing.T) {
 			"": func(t *rapid.T) {
 				var held uint64
 				for _, o := range ops {
-					held += o.held
+					held += o.held * uint64(o.each)
 				}
-				if p.Lent() != held {
-					t.Fatalf("lent %d, operations hold %d", p.Lent(), held)
+				if p.lent != held {
+					t.Fatalf("lent %d, operations hold %d", p.lent, held)
 				}
 			},
 			"join": func(t *rapid.T) {
-				before := p.Lent()
+				before := p.lent
 				total := rapid.Uint64Range(1, 300).Draw(t, "chunks")
-				n := p.join(total)
-				checkLoan(t, size, before, n, 0)
+				each := ChargeOf(rapid.IntRange(1, 20).Draw(t, "places"), rapid.IntRange(1, 3).Draw(t, "chunks"))
+				each = max(each, onePlace)
+				n := p.join(total, each)
+				checkLoan(t, size, before, n, 0, each)
 				if n == 0 || n > total {
 					t.Fatalf("a new operation of %d chunks got %d places", total, n)
 				}
-				ops = append(ops, &tenant{n})
+				ops = append(ops, &tenant{n, each})
 			},
 			"more": func(t *rapid.T) {
 				o := pick(t)
-				before := p.Lent()
+				before := p.lent
 				most := o.held + rapid.Uint64Range(0, 100).Draw(t, "can use")
 				if most == 0 {
 					return // it has consumed everything, and leaves
 				}
-				n := p.extend(o.held, most)
-				checkLoan(t, size, before, n, o.held)
+				n := p.extend(o.held, most, o.each)
+				checkLoan(t, size, before, n, o.held, o.each)
 				if o.held+n > most {
 					t.Fatalf("an operation that can use %d places holds %d", most, o.held+n)
 				}
@@ -60,12 +65,12 @@ func TestPoolLendsWhatItHas(t *testing.T) {
 			"consume": func(t *rapid.T) {
 				o := pick(t)
 				n := rapid.Uint64Range(0, o.held).Draw(t, "chunks")
-				p.release(n)
+				p.release(n, o.each)
 				o.held -= n
 			},
 			"leave": func(t *rapid.T) {
 				o := pick(t)
-				p.release(o.held)
+				p.release(o.held, o.each)
 				p.ops--
 				for i := range ops {
 					if ops[i] == o {
@@ -76,7 +81,7 @@ func TestPoolLendsWhatItHas(t *testing.T) {
 			},
 		})
 		for _, o := range ops {
-			p.release(o.held)
+			p.release(o.held, o.each)
 		}
 		if p.Lent() != 0 {
 			t.Fatalf("%d places did not come back", p.Lent())
@@ -86,9 +91,9 @@ func TestPoolLendsWhatItHas(t *testing.T) {
 
 // checkLoan: beyond its size a Pool lends only the one place that keeps an
 // operation from being stuck, and only to one that holds nothing.
-func checkLoan(t *rapid.T, size, lent, n, held uint64) {
-	if lent+n > size && (n != 1 || held != 0) && n != 0 {
-		t.Fatalf("a pool of %d had lent %d and lends %d more to one that holds %d", size, lent, n, held)
+func checkLoan(t *rapid.T, size, lent, n, held uint64, each Charge) {
+	if lent+n*uint64(each) > size*uint64(onePlace) && (n != 1 || held != 0) && n != 0 {
+		t.Fatalf("a pool of %d places had lent %d units and lends %d more places to one that holds %d", size, lent, n, held)
 	}
 }
 
@@ -96,16 +101,16 @@ func checkLoan(t *rapid.T, size, lent, n, held uint64) {
 // of it when it consumes; a small one no more than it needs.
 func TestPoolOneOperationGetsAll(t *testing.T) {
 	p := NewPool(64, nil)
-	held := p.join(1000)
+	held := p.join(1000, onePlace)
 	if held < 1 || held > 32 {
 		t.Errorf("at first: %d of 64", held)
 	}
-	p.release(1)
+	p.release(1, onePlace)
 	held--
-	if held += p.extend(held, 999); held != 64 {
+	if held += p.extend(held, 999, onePlace); held != 64 {
 		t.Errorf("then: %d of 64", held)
 	}
-	if n := NewPool(1000, nil).join(3); n != 3 {
+	if n := NewPool(1000, nil).join(3, onePlace); n != 3 {
 		t.Errorf("an operation of 3 chunks got %d places", n)
 	}
 }

@@ -22,6 +22,7 @@ type comm struct {
 	fromWorld map[int]int // world rank -> comm rank; nil if they are equal
 	layout    wire.Layout
 	est       *mcast.Estimator
+	shared    bool // whether its datagrams reach ranks that are not members
 
 	nextSeq uint64
 	calls   []*call       // unfinished calls, oldest first
@@ -217,9 +218,10 @@ func (n *Node) startRound(c *comm, k *call) {
 		st.op = st.inc
 	default:
 		open.Geometry = k.plan[k.round]
+		charge, offload := n.room(c)
 		st.mc = mcast.New(mcast.Config{
 			Geometry: open.Geometry, Rank: c.rank, Comm: c.id, Seq: seq, Est: c.est,
-			Flow: n.cfg.Flow, Pool: n.pool, Offload: n.offloadPool, Batch: n.cfg.Batch,
+			Flow: n.cfg.Flow, Pool: n.pool, Offload: offload, Charge: charge, Batch: n.cfg.Batch,
 			Overhead: n.cfg.Overhead, Others: &n.nonMulticast, Digest: n.cfg.Digest,
 		})
 		st.op = st.mc

@@ -16,7 +16,9 @@ type Config struct {
 	Timeout    step.Time // silence after which a rank is lost; 0 disables liveness checks and heartbeats
 	Deadline   step.Time // time limit of a call from Start on, including its time in the queue; 0 for none
 	Flow       mcast.Flow
+	Groups     Groups       // FlowCredit: where the datagrams of communicators arrive
 	Room       uint64       // FlowCredit: datagrams that the receive queues of the process hold
+	MinRoom    uint64       // FlowCredit: smallest Room of all ranks; 0 if all have the same
 	Offload    uint64       // FlowCredit: datagrams that may be in transit to operations that the kernel receives
 	Taken      *place.Taken // counter shared by the receive workers; nil if there are none
 	ByKernel   *place.Taken // counter of datagrams that the kernel placed; nil if it places none
@@ -161,6 +163,7 @@ func (n *Node) AddComm(id uint32, members []int) error {
 		return fmt.Errorf("communicator %d exists", id)
 	}
 	c.est = mcast.NewEstimator(n.cfg.Limits)
+	c.shared = n.cfg.Groups == GroupsShared && len(members) < n.cfg.Size
 	c.slots = make([]*round, n.cfg.Layout.Slots())
 	c.lastSeq = make([]int64, len(c.slots))
 	for i := range c.lastSeq {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -160,6 +161,29 @@ func (s *Settings) checkNetwork() error {
 	case s.Groups != nil && s.Subgroups > len(s.Groups):
 		return fmt.Errorf("%d subgroups, and only %d multicast groups (Options.Groups, ALLCAST_GROUPS): "+
 			"give one per subgroup", s.Subgroups, len(s.Groups))
+	}
+	return s.checkCommGroups()
+}
+
+func (s *Settings) checkCommGroups() error {
+	p := s.CommGroups
+	if p == (netip.Prefix{}) {
+		return nil
+	}
+	const where = "multicast groups of communicators (Options.CommGroups, ALLCAST_COMM_GROUPS)"
+	inside := func(all string) bool {
+		return p.IsValid() && netip.MustParsePrefix(all).Contains(p.Addr()) && p.Bits() >= netip.MustParsePrefix(all).Bits()
+	}
+	if !inside("224.0.0.0/4") && !inside("ff00::/8") {
+		return fmt.Errorf("%s %v: want a prefix within 224.0.0.0/4 or ff00::/8", where, p)
+	}
+	for _, g := range s.Groups {
+		switch {
+		case g.Addr().Is4() != p.Addr().Is4():
+			return fmt.Errorf("%s %v: of another IP version than the group %v", where, p, g)
+		case p.Contains(g.Addr()):
+			return fmt.Errorf("%s %v: contain the group %v of the job", where, p, g)
+		}
 	}
 	return nil
 }

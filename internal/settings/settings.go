@@ -48,6 +48,7 @@ type Network struct {
 	Rack          string // of this rank
 	Subgroups     int
 	Groups        []netip.AddrPort // at least one per subgroup; nil to derive them from the job's secret
+	CommGroups    netip.Prefix     // addresses of communicators' groups; zero: none with Groups, else derived
 	Chunk         int              // 0 for the largest that fits
 	TTL, DSCP     int
 	ReceiveBuffer int  // bytes; 0 for the fabric's default

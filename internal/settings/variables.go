@@ -72,6 +72,18 @@ var Variables = []Variable{
 		read:    option(func(s *Settings) *[]netip.AddrPort { return &s.Groups }, parseGroups),
 	},
 	{
+		Name: "ALLCAST_COMM_GROUPS", Option: "CommGroups", Example: "239.196.0.0/16",
+		Default: "derived from the job; none with `ALLCAST_GROUPS`",
+		Meaning: "addresses from which communicators take multicast groups of their own (fabric `ip`); " +
+			"the same on all ranks",
+		read: func(s *Settings, value string, _ Env) (err error) {
+			if s.CommGroups == (netip.Prefix{}) {
+				s.CommGroups, err = netip.ParsePrefix(value)
+			}
+			return err
+		},
+	},
+	{
 		Name: "ALLCAST_RACK", Option: "Rack", Example: "leaf3", Default: "none",
 		Meaning: "name of this rank's rack, for chains by rack",
 		read:    option(func(s *Settings) *string { return &s.Rack }, anyText),

@@ -24,8 +24,9 @@ type card struct {
 	V6        bool    `json:"v,omitempty"`
 	Error     string  `json:"e,omitempty"` // reason why the rank cannot go on
 	NoMcast   string  `json:"m,omitempty"` // reason why the rank has no multicast
+	Room      int     `json:"o,omitempty"` // fabric.Capabilities.Room
 	Asked     int     `json:"k,omitempty"` // settings.Chunk
-	Groups    uint64  `json:"g,omitempty"` // hash of settings.Groups
+	Groups    uint64  `json:"g,omitempty"` // hash of settings.Groups and settings.CommGroups
 	Rack      string  `json:"r,omitempty"`
 	Rate      float64 `json:"b,omitempty"`
 	Calibrate bool    `json:"q,omitempty"`
@@ -38,7 +39,7 @@ type card struct {
 // why.
 func (j *joining) open() card {
 	mine := card{
-		Fabric: j.Fabric, Subgroups: j.Subgroups, Asked: j.Chunk, Groups: groupsHash(j.Groups),
+		Fabric: j.Fabric, Subgroups: j.Subgroups, Asked: j.Chunk, Groups: groupsHash(j.Groups, j.CommGroups),
 		Rack: j.Rack, Rate: j.Rate, Integrity: j.Integrity, Calibrate: !j.NoCalibration,
 	}
 	if j.NoMulticast {
@@ -151,7 +152,7 @@ func (c *card) conflict(r int, root *card) error {
 			"use the same Options.Integrity or ALLCAST_INTEGRITY on all ranks", r, with[c.Integrity], with[root.Integrity])
 	case c.Groups != root.Groups:
 		return fmt.Errorf("rank %d has other multicast groups than rank 0: "+
-			"use the same Options.Groups or ALLCAST_GROUPS on all ranks", r)
+			"use the same Options.Groups and CommGroups (ALLCAST_GROUPS, ALLCAST_COMM_GROUPS) on all ranks", r)
 	}
 	return nil
 }
@@ -159,11 +160,12 @@ func (c *card) conflict(r int, root *card) error {
 var with = map[bool]string{true: "with", false: "without"}
 
 // groupsHash lets ranks compare their groups; it is 0 for none.
-func groupsHash(groups []netip.AddrPort) uint64 {
-	if len(groups) == 0 {
+func groupsHash(groups []netip.AddrPort, comms netip.Prefix) uint64 {
+	if len(groups) == 0 && !comms.IsValid() {
 		return 0
 	}
 	h := fnv.New64a()
+	h.Write([]byte(comms.String() + ","))
 	for _, g := range groups {
 		h.Write([]byte(g.String() + ","))
 	}

@@ -90,6 +90,7 @@ type joining struct {
 	secret     []byte
 	ln         *net.TCPListener
 	mc         fabric.Multicast
+	minRoom    int                // smallest room of all ranks' receive queues
 	features   func() ip.Features // of mc; nil on the verbs fabric
 	verbs      verbsPort          // nil on the IP fabric
 	where      string             // interface or device, for messages
@@ -212,7 +213,7 @@ func (j *joining) start(ctx context.Context, cards []card, addrs []string, noMca
 		if j.features != nil {
 			w.Features = j.features()
 		}
-		ec.Multicast = j.mc
+		ec.Multicast, ec.MinRoom = j.mc, j.minRoom
 		if j.off != nil { // the kernel injects the faults itself
 			w.Datapath, w.Hook = settings.BPF, j.Hook
 		} else {

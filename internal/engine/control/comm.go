@@ -20,6 +20,7 @@ type comms struct {
 	mu      sync.Mutex // also orders Start and Close
 	groups  map[uint32]*group
 	outside map[uint32]bool     // communicators whose multicast groups this rank could not join
+	ranOut  bool                // there was such a communicator
 	joining map[uint32]*joining // communicators whose multicast groups are being joined; owned by the loop
 }
 
@@ -85,11 +86,6 @@ func (c *Control) Disown(comm, parent uint32) error {
 	return c.try(func() error { return c.node.Disown(comm, parent) })
 }
 
-// Inherit breaks a communicator with the verdict of another, if that one is broken.
-func (c *Control) Inherit(comm, from uint32) error {
-	return c.try(func() error { return c.node.Inherit(comm, from) })
-}
-
 // RemoveComm ends the use of a communicator on this process. Calls under way go on. Its memory is free
 // when they have ended and no other rank needs this one any more.
 func (c *Control) RemoveComm(id uint32) error {
@@ -112,7 +108,7 @@ func (c *Control) Comms() (n int) {
 
 func (c *Control) removed(id uint32) {
 	if c.comms.joining[id] == nil {
-		go c.LeaveGroups(id)
+		go c.leaveGroups(id)
 	}
 	c.forgetEarly(id)
 	c.comms.mu.Lock()

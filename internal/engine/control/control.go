@@ -26,6 +26,7 @@ type Config struct {
 	settings.Transfer
 	settings.Liveness
 	Multicast fabric.Multicast // nil: the network has none
+	MinRoom   int              // smallest Capabilities.Room of all ranks; 0: all have the same
 	Reliable  func(fabric.Handler) (fabric.Reliable, error)
 	Secret    []byte // of the job, for tokens and keys
 }
@@ -140,6 +141,10 @@ func (c *Control) nodeConfig() node.Config {
 	}
 	if cfg.Multicast == nil {
 		return nc
+	}
+	nc.Groups, nc.MinRoom = node.GroupsShared, uint64(cfg.MinRoom)
+	if caps.Groups != nil {
+		nc.Groups = node.GroupsOwn
 	}
 	nc.Flow, nc.Room, nc.Taken = mcast.FlowCredit, uint64(max(1, caps.Room)), &c.data.Credit.Taken
 	if caps.Placer != nil {

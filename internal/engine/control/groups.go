@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric/probe"
@@ -18,10 +19,15 @@ func (c *Control) joinGroups(id uint32, name string) {
 		return
 	}
 	if err := g.AddComm(id, name); err != nil {
-		c.cfg.Logger.Warn("a communicator shares the job's multicast groups", "comm", name, "err", err)
 		c.comms.mu.Lock()
 		defer c.comms.mu.Unlock()
-		c.comms.outside[id] = true
+		level := slog.LevelWarn
+		if c.comms.ranOut {
+			level = slog.LevelDebug // most likely for the same reason
+		}
+		c.cfg.Logger.Log(context.Background(), level, "a communicator shares the job's multicast groups",
+			"comm", name, "err", err)
+		c.comms.ranOut, c.comms.outside[id] = true, true
 	}
 }
 
@@ -43,7 +49,7 @@ func (c *Control) joined(id uint32) {
 	delete(c.comms.joining, id)
 	close(j.done)
 	if c.comms.group(id) == nil {
-		go c.LeaveGroups(id) // the communicator was closed meanwhile
+		go c.leaveGroups(id) // the communicator was closed meanwhile
 		return
 	}
 	for _, op := range j.held {
@@ -51,23 +57,18 @@ func (c *Control) joined(id uint32) {
 	}
 }
 
-// OwnGroups waits until this rank has joined a communicator's own multicast groups; false: it has none.
-func (c *Control) OwnGroups(comm uint32) bool {
-	if c.data.Caps().Groups == nil || comm < FirstComm {
-		return false
-	}
+// HasGroups reports whether communicators have multicast groups of their own. All ranks of a job agree.
+func (c *Control) HasGroups() bool { return c.data.Caps().Groups != nil }
+
+// AwaitGroups waits until this rank has joined a communicator's groups, or failed to.
+func (c *Control) AwaitGroups(comm uint32) {
 	var j *joining
-	if !c.do(func() { j = c.comms.joining[comm] }) {
-		return false
-	}
-	if j != nil {
+	if c.do(func() { j = c.comms.joining[comm] }) && j != nil {
 		select {
 		case <-j.done:
 		case <-c.over:
-			return false
 		}
 	}
-	return true
 }
 
 // A GroupProbe is this rank's part of a test of a communicator's own multicast groups.
@@ -107,8 +108,13 @@ func (c *Control) ProbeGroups(ctx context.Context, comm uint32) *GroupProbe {
 	return &GroupProbe{Unheard: p.Unheard(), Stop: stop}
 }
 
-// LeaveGroups makes a communicator share the job's groups. All members call it before one multicasts.
-func (c *Control) LeaveGroups(comm uint32) {
+// ShareGroups makes a communicator share the job's groups. All members call it before one multicasts.
+func (c *Control) ShareGroups(comm uint32) {
+	c.leaveGroups(comm)
+	c.do(func() { c.node.ShareGroups(comm) })
+}
+
+func (c *Control) leaveGroups(comm uint32) {
 	if g := c.data.Caps().Groups; g != nil && comm >= FirstComm {
 		g.RemoveComm(comm)
 	}

@@ -105,7 +105,7 @@ func groupEngines(t *testing.T, fails map[int]error, deaf map[int]bool, deadline
 		if err := e.AddComm(FirstComm, "2", []int{2, 1, 0}); err != nil {
 			t.Fatal(err)
 		}
-		if !e.OwnGroups(FirstComm) {
+		if !e.HasGroups() {
 			t.Fatal("the communicator has no groups of its own")
 		}
 	}
@@ -162,10 +162,7 @@ func TestProbeGroups(t *testing.T) {
 		if repaired := multicasts(t, all); repaired > 0 || n.other > 0 {
 			t.Errorf("%d chunks were fetched, and %d datagrams reached another rank", repaired, n.other)
 		}
-		if all[0].OwnGroups(World) {
-			t.Error("the job's groups are not the communicator's")
-		}
-		if e := newMemNet(1).engines(t)[0]; e.OwnGroups(FirstComm) {
+		if e := newMemNet(1).engines(t)[0]; e.HasGroups() {
 			t.Error("a network that keeps nobody apart has groups of communicators")
 		}
 	})
@@ -182,7 +179,7 @@ func TestProbeFindsDeafMember(t *testing.T) {
 			}
 		}
 		for _, e := range all {
-			e.LeaveGroups(FirstComm)
+			e.ShareGroups(FirstComm)
 		}
 		if repaired := multicasts(t, all); repaired > 0 || n.other == 0 {
 			t.Errorf("%d chunks were fetched; %d datagrams reached a rank that shares the groups", repaired, n.other)
@@ -242,9 +239,11 @@ func TestRoundsWaitForGroups(t *testing.T) {
 			if <-q.Done(); q.Err() != nil {
 				t.Errorf("rank %d: %v", r, q.Err())
 			}
-			if !all[r].OwnGroups(agreed[r].ID) {
-				t.Errorf("rank %d has no groups", r)
+			all[r].AwaitGroups(agreed[r].ID)
+			if n.mu.Lock(); !slices.Contains(n.groups[agreed[r].ID], r) {
+				t.Errorf("rank %d is not in the groups", r)
 			}
+			n.mu.Unlock()
 		}
 	})
 }

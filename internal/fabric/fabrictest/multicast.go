@@ -129,6 +129,8 @@ func TestMulticast(t *testing.T, n Network) {
 		{"pending", testPending},
 		{"poller", testPoller},
 		{"groups", testGroups},
+		{"groups of several communicators", testSeveralGroups},
+		{"groups after close", testGroupsAfterClose},
 		{"close", testMulticastClose},
 	})
 }

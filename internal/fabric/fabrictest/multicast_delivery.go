@@ -3,7 +3,6 @@ package fabrictest
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -179,45 +178,5 @@ func testOwn(t *testing.T, n Network) {
 	receive(t, all[0].Receiver(0), own, func() bool { return own.got > 0 })
 	if own.got != 1 || own.count[3] != 1 {
 		t.Errorf("the sender received %v", own.count)
-	}
-}
-
-// Datagrams of a communicator with groups of its own reach its members only.
-func testGroups(t *testing.T, n Network) {
-	t.Helper()
-	all := n.Multicast(t, 3)
-	c := all[0].Capabilities()
-	if c.Groups == nil {
-		return // all communicators share the job's groups
-	}
-	const own, shared = 77, 1
-	data := fill(c.Chunk, 1)
-	for round := range 3 {
-		name := fmt.Sprintf("comm %d", round)
-		for _, m := range all[:2] {
-			if err := m.Capabilities().Groups.AddComm(own, name); err != nil {
-				t.Fatal(err)
-			}
-		}
-		send(t, all[0].Sender(0), own, data, c.Chunk, 1, []uint32{0})
-		s := newSink(c.Chunk, 1)
-		receive(t, all[1].Receiver(0), s, func() bool { return s.got == 1 })
-		send(t, all[0].Sender(0), shared, data, c.Chunk, 1, []uint32{0})
-		for _, m := range all[1:] {
-			s := newSink(c.Chunk, 1)
-			receive(t, m.Receiver(0), s, func() bool { return s.got == 1 })
-			if s.heads[0].Comm != shared {
-				t.Errorf("a rank outside of the communicator got %+v", s.heads[0])
-			}
-		}
-		for _, m := range all[:2] {
-			m.Capabilities().Groups.RemoveComm(own)
-		}
-		// The job's groups carry the communicator again.
-		send(t, all[0].Sender(0), own, data, c.Chunk, 1, []uint32{0})
-		for _, m := range all[1:] {
-			s := newSink(c.Chunk, 1)
-			receive(t, m.Receiver(0), s, func() bool { return s.got == 1 })
-		}
 	}
 }

@@ -28,6 +28,10 @@ type McastConfig struct {
 	PlainSockets  bool // no super-packets, neither sent (GSO) nor received (GRO)
 	Sums          bool // headers carry a checksum (wire.Header.Sum)
 
+	// CommGroup is the address of a communicator's group in a subgroup, which has the port of the
+	// subgroup. It differs from all other groups of the job. nil: all communicators share Groups.
+	CommGroup func(id uint32, sub int) netip.Addr
+
 	Poller    *Poller          // serves receivers after Attach; nil: they have none
 	Placer    fabric.Placer    // places chunks of these groups (Filter); nil: there is none
 	Allocator fabric.Allocator // of memory for the Placer
@@ -39,13 +43,14 @@ type McastConfig struct {
 }
 
 // Multicast is the unreliable side on UDP. Each subgroup has one socket that sends and one that
-// receives.
+// receives, also for communicators with groups of their own.
 type Multicast struct {
 	caps      fabric.Capabilities
 	senders   []mcastSender
 	receivers []mcastReceiver
 	features  func() Features
 	cut       int
+	comms     *mcastComms // nil: all communicators share the groups
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -54,10 +59,14 @@ type (
 	mcastSender interface {
 		fabric.Sender
 		io.Closer
+		route(comm uint32, to netip.Addr) // sends a communicator's datagrams to a group of its own
+		unroute(comm uint32)              // sends them to the group of the subgroup again
 	}
 	mcastReceiver interface {
 		fabric.Receiver
 		io.Closer
+		join(group netip.Addr) error
+		leave(group netip.Addr)
 	}
 )
 
@@ -71,6 +80,14 @@ func OpenMulticast(cfg McastConfig) (*Multicast, error) {
 		return nil, err
 	}
 	return openMulticast(p)
+}
+
+// giveGroups lets communicators have groups of their own, if the configuration has addresses for them.
+func (m *Multicast) giveGroups(p *mcastPlan) {
+	if p.CommGroup != nil {
+		m.comms = &mcastComms{m: m, group: p.CommGroup, failed: p.noComms, joined: map[uint32][]netip.Addr{}}
+		m.caps.Groups = m.comms
+	}
 }
 
 // Capabilities are the results of the self-test, and the optional features of the configuration.
@@ -96,6 +113,9 @@ func (m *Multicast) Features() Features { return m.features() }
 // caller, and leaves the groups. A Sink must not call it.
 func (m *Multicast) Close() error {
 	m.closeOnce.Do(func() {
+		if m.comms != nil {
+			m.comms.close()
+		}
 		for _, r := range m.receivers {
 			m.closeErr = errors.Join(m.closeErr, r.Close())
 		}

@@ -28,6 +28,37 @@ func GroupsFor(seed uint64, n int, v6 bool) []netip.AddrPort {
 	return groups
 }
 
+// CommGroup derives the group of a communicator in subgroup sub of n, from the seed of GroupsFor. It
+// differs from the groups of the job, and from those of other communicators: ids are unique in a job. Only
+// after more communicators than there are addresses do groups repeat.
+func CommGroup(seed uint64, id uint32, sub, n int, v6 bool) netip.Addr {
+	bits := mcastBits4
+	if v6 {
+		bits = mcastBits6
+	}
+	i := mcastIndex(id, sub, n) % (1<<bits - uint64(n))
+	return mcastGroup(mcastMix(seed), uint32(n)+uint32(i), v6)
+}
+
+// CommGroupIn derives the group of a communicator as CommGroup does, within a prefix.
+func CommGroupIn(prefix netip.Prefix, seed uint64, id uint32, sub, n int) netip.Addr {
+	a := prefix.Masked().Addr().AsSlice()
+	bits := min(len(a)*8-prefix.Bits(), 32)
+	i := (mcastMix(seed) + mcastIndex(id, sub, n)) & (1<<bits - 1)
+	low := a[len(a)-4:]
+	binary.BigEndian.PutUint32(low, binary.BigEndian.Uint32(low)|uint32(i))
+	g, _ := netip.AddrFromSlice(a)
+	return g
+}
+
+func mcastIndex(id uint32, sub, n int) uint64 { return uint64(id)*uint64(n) + uint64(sub) }
+
+// The numbers of bits by which groups of IPv4 and IPv6 differ.
+const (
+	mcastBits4 = 18
+	mcastBits6 = 31
+)
+
 func mcastGroup(h uint64, i uint32, v6 bool) netip.Addr {
 	if v6 {
 		a := [16]byte{0xff, 0x15}
@@ -35,9 +66,9 @@ func mcastGroup(h uint64, i uint32, v6 bool) netip.Addr {
 		binary.BigEndian.PutUint32(a[12:], 1<<31|(uint32(h)+i))
 		return netip.AddrFrom16(a)
 	}
-	const base, bits = 239<<24 | 192<<16, 18
+	const base = 239<<24 | 192<<16
 	var a [4]byte
-	binary.BigEndian.PutUint32(a[:], base|(uint32(h)+i)&(1<<bits-1))
+	binary.BigEndian.PutUint32(a[:], base|(uint32(h)+i)&(1<<mcastBits4-1))
 	return netip.AddrFrom4(a)
 }
 

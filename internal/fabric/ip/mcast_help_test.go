@@ -49,7 +49,10 @@ func mcastOn(ifc *net.Interface, n int, v6 bool, addr4, addr6 string) McastConfi
 	if v6 {
 		addr = addr6
 	}
-	return McastConfig{Interface: ifc, Local: netip.MustParseAddr(addr), Groups: mcastNextGroups(n, v6)}
+	cfg := McastConfig{Interface: ifc, Local: netip.MustParseAddr(addr), Groups: mcastNextGroups(n, v6)}
+	seed := uint64(os.Getpid())<<32 | mcastSeed.Load()
+	cfg.CommGroup = func(id uint32, sub int) netip.Addr { return CommGroup(seed, id, sub, n, v6) }
+	return cfg
 }
 
 // mcastVariant is one way to open multicast.
@@ -239,4 +242,36 @@ func mcastRange(from, to int) []uint32 {
 		r = append(r, uint32(i))
 	}
 	return r
+}
+
+// mcastTell sends one datagram of a communicator.
+func mcastTell(t testing.TB, m *Multicast, sub int, comm uint32) {
+	t.Helper()
+	b := &fabric.Batch{Headers: []wire.Header{{Token: mcastToken, Comm: comm}}, Payloads: [][]byte{{1}}}
+	if err := fabric.SendAll(m.Sender(sub), b, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mcastHear receives until a datagram of a communicator comes.
+func mcastHear(t testing.TB, m *Multicast, sub int, comm uint32) {
+	t.Helper()
+	s := &commSink{mcastSink: newMcastSink(m.Capabilities().Chunk, 1), comm: comm}
+	for !s.heard {
+		if err := m.Receiver(sub).Receive(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// commSink waits for a communicator's datagram.
+type commSink struct {
+	*mcastSink
+	comm  uint32
+	heard bool
+}
+
+func (s *commSink) Chunk(h wire.Header, payload []byte) {
+	s.heard = s.heard || h.Comm == s.comm
+	s.mcastSink.Chunk(h, payload)
 }

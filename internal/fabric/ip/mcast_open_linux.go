@@ -39,6 +39,7 @@ func openMulticast(p *mcastPlan) (*Multicast, error) {
 	}
 	m.caps = p.capabilities(batch, f.RecvBufferGot, t.charge(p.short())*p.packets())
 	m.caps.Placer, m.caps.Allocator = p.Placer, p.Allocator
+	m.giveGroups(p)
 	if p.Poller != nil {
 		m.caps.Poller = p.Poller
 	}

@@ -23,6 +23,8 @@ type mcastPlan struct {
 	v6   bool
 	head int // bytes of a datagram's header
 	cut  int // size of the packets of a long chunk; 0: each chunk fits one packet
+
+	noComms error // reason why this machine's sockets cannot join the groups of communicators
 }
 
 func (p *mcastPlan) packets() int {
@@ -87,6 +89,14 @@ func newMcastPlan(cfg McastConfig) (*mcastPlan, error) {
 }
 
 func (p *mcastPlan) loopback() bool { return p.Interface.Flags&net.FlagLoopback != 0 }
+
+// wildcard is the address of all interfaces.
+func (p *mcastPlan) wildcard() netip.Addr {
+	if p.v6 {
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
+}
 
 func (p *mcastPlan) checkInterface() error {
 	ifc := p.Interface

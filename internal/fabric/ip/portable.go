@@ -28,3 +28,6 @@ func tcpUserTimeout(*net.TCPConn, time.Duration) error { return nil }
 func openMulticast(p *mcastPlan) (*Multicast, error) { return openPortable(p) }
 
 func udpAdvice(error) string { return "" }
+
+// mcastOnlyJoined does nothing: only on Linux does a socket receive groups that other sockets joined.
+func mcastOnlyJoined(*net.UDPConn, bool) {}

@@ -42,6 +42,9 @@ type udpProbe struct {
 }
 
 func udpSelfTest(p *mcastPlan) (udpTest, error) {
+	alone := *p
+	alone.CommGroup = nil // the test's socket is bound to a group
+	p = &alone
 	t := &udpProbe{p: p, out: make([]byte, mcastStage), in: make([]byte, mcastStage)}
 	rand.Read(t.out) // datagrams differ from each other, and from those of other self-tests
 	var err error

@@ -45,6 +45,7 @@ func openPortable(p *mcastPlan) (*Multicast, error) {
 		buffer = r.buffer
 	}
 	m.caps = p.capabilities(1, buffer, mcastFrameCharge(p.Chunk+p.head+udpHeader+mcastIPHeader(p.v6)))
+	m.giveGroups(p)
 	const none = "plain sockets"
 	f := Features{
 		Sockets:   mcastPortable,
@@ -57,7 +58,9 @@ func openPortable(p *mcastPlan) (*Multicast, error) {
 
 // udpPortableSender copies header and payload into one buffer and sends it.
 type udpPortableSender struct {
+	mcastRoutes[netip.AddrPort]
 	group netip.AddrPort
+	zone  string // name of the interface
 	own   netip.AddrPort
 	chunk int
 	head  int
@@ -90,9 +93,7 @@ func newPortableSender(p *mcastPlan, group netip.AddrPort) (*udpPortableSender, 
 		if p.DSCP != 0 {
 			err = errors.Join(err, c.SetTrafficClass(p.DSCP<<2))
 		}
-		if group.Addr().IsLinkLocalMulticast() || group.Addr().IsInterfaceLocalMulticast() {
-			group = netip.AddrPortFrom(group.Addr().WithZone(p.Interface.Name), group.Port())
-		}
+		group = netip.AddrPortFrom(mcastZone(group.Addr(), p.Interface.Name), group.Port())
 	} else {
 		c := ipv4.NewPacketConn(conn)
 		err = errors.Join(c.SetMulticastInterface(p.Interface), c.SetMulticastLoopback(true), c.SetMulticastTTL(p.TTL))
@@ -106,9 +107,21 @@ func newPortableSender(p *mcastPlan, group netip.AddrPort) (*udpPortableSender, 
 	}
 	own, _ := netip.ParseAddrPort(conn.LocalAddr().String())
 	return &udpPortableSender{
-		group: group, own: mcastPlainName(own), chunk: p.Chunk, head: p.head, conn: conn,
+		group: group, zone: p.Interface.Name, own: mcastPlainName(own), chunk: p.Chunk, head: p.head, conn: conn,
 		buf: make([]byte, p.head+p.Chunk),
 	}, nil
+}
+
+// mcastZone adds the interface to an IPv6 group whose scope needs it.
+func mcastZone(group netip.Addr, name string) netip.Addr {
+	if group.Is6() && (group.IsLinkLocalMulticast() || group.IsInterfaceLocalMulticast()) {
+		return group.WithZone(name)
+	}
+	return group
+}
+
+func (s *udpPortableSender) route(comm uint32, to netip.Addr) {
+	s.set(comm, netip.AddrPortFrom(mcastZone(to, s.zone), s.group.Port()))
 }
 
 // mcastPlainName removes zone and IPv4 mapping, which depend on the source of the address.
@@ -123,7 +136,7 @@ func (s *udpPortableSender) Send(b *fabric.Batch) (int, error) {
 	for i, h := range b.Headers {
 		mcastPut(s.buf[:s.head], h)
 		n := s.head + copy(s.buf[s.head:], b.Payloads[i])
-		if err := s.write(s.buf[:n]); err != nil {
+		if err := s.write(s.buf[:n], s.of(h.Comm, s.group)); err != nil {
 			return i, err
 		}
 		s.sent++
@@ -133,10 +146,10 @@ func (s *udpPortableSender) Send(b *fabric.Batch) (int, error) {
 
 // write sends one datagram. Go's sockets block until there is room; a deadline bounds that. BSD kernels do
 // not block for room in the queue of a device: they return ENOBUFS.
-func (s *udpPortableSender) write(b []byte) error {
+func (s *udpPortableSender) write(b []byte, to netip.AddrPort) error {
 	_ = s.conn.SetWriteDeadline(time.Now().Add(udpPortableWait)) // fails only if closed, as the write will
-	_, err := s.conn.WriteToUDPAddrPort(b, s.group)
-	return s.pause.explain(err, s.group)
+	_, err := s.conn.WriteToUDPAddrPort(b, to)
+	return s.pause.explain(err, to)
 }
 
 // udpPortableWait is how long a Send may block: Go's sockets cannot report whether they have room.
@@ -158,6 +171,8 @@ type udpPortableReceiver struct {
 	group  netip.AddrPort
 	own    netip.AddrPort
 	conn   *net.UDPConn
+	ifi    *net.Interface
+	v6     bool
 	head   int
 	buf    []byte
 	buffer int         // bytes of the socket buffer
@@ -170,8 +185,11 @@ func newPortableReceiver(p *mcastPlan, group, own netip.AddrPort) (*udpPortableR
 		return nil, fmt.Errorf("multicast: join %v on %s: %w; check that the interface is up and does multicast", group,
 			p.Interface.Name, err)
 	}
-	r := &udpPortableReceiver{group: group, own: own, conn: conn, head: p.head, buf: make([]byte, mcastStage)}
+	r := &udpPortableReceiver{
+		group: group, own: own, conn: conn, ifi: p.Interface, v6: p.v6, head: p.head, buf: make([]byte, mcastStage),
+	}
 	r.reader = conn
+	mcastOnlyJoined(conn, p.v6)
 	r.buffer = mcastSetReadBuffer(conn, p.ReceiveBuffer)
 	r.ready = mcastReady(conn)
 	return r, nil
@@ -187,6 +205,30 @@ func mcastSetReadBuffer(conn *net.UDPConn, want int) int {
 		}
 	}
 	return mcastReadBuffer(conn, limit)
+}
+
+func (r *udpPortableReceiver) join(group netip.Addr) error {
+	var err error
+	to := &net.UDPAddr{IP: group.AsSlice()}
+	if r.v6 {
+		err = ipv6.NewPacketConn(r.conn).JoinGroup(r.ifi, to)
+	} else {
+		err = ipv4.NewPacketConn(r.conn).JoinGroup(r.ifi, to)
+	}
+	if err != nil {
+		return fmt.Errorf("multicast: join %v on %s: %w", group, r.ifi.Name, err)
+	}
+	return nil
+}
+
+func (r *udpPortableReceiver) leave(group netip.Addr) {
+	to := &net.UDPAddr{IP: group.AsSlice()}
+	// Leaving fails only if the socket is closed or the interface is gone, and with it all memberships.
+	if r.v6 {
+		_ = ipv6.NewPacketConn(r.conn).LeaveGroup(r.ifi, to)
+	} else {
+		_ = ipv4.NewPacketConn(r.conn).LeaveGroup(r.ifi, to)
+	}
 }
 
 // Attach does nothing: portable sockets have no poller.

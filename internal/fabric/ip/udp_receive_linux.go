@@ -1,6 +1,7 @@
 package ip
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -98,6 +99,7 @@ func (in *udpInput) release() {
 type udpReceiver struct {
 	mcastWaker
 	udpCounters
+	plan   *mcastPlan
 	group  netip.AddrPort
 	file   *os.File
 	socket controller   // of file, or made by Attach
@@ -117,7 +119,7 @@ type udpReceiver struct {
 func newUDPReceiver(p *mcastPlan, group netip.AddrPort, fd int) (*udpReceiver, error) {
 	batch := p.batch()
 	r := &udpReceiver{
-		group: group, poller: p.Poller, cut: p.cut,
+		plan: p, group: group, poller: p.Poller, cut: p.cut,
 		in: udpInput{scatter: newMcastScatter(p.head, batch), iov: make([]unix.Iovec, 2*batch+1)},
 		// A file and not a net.Conn, whose errors allocate.
 		file: os.NewFile(uintptr(fd), "multicast receiver"),
@@ -261,6 +263,15 @@ func (r *udpReceiver) countDrops() {
 			}
 		}
 	})
+}
+
+func (r *udpReceiver) join(group netip.Addr) (err error) {
+	closed := r.socket.Control(func(fd uintptr) { err = udpJoin(r.plan, int(fd), group) })
+	return cmp.Or(closed, err)
+}
+
+func (r *udpReceiver) leave(group netip.Addr) {
+	_ = r.socket.Control(func(fd uintptr) { udpLeave(r.plan, int(fd), group) }) // a closed socket has left
 }
 
 func (r *udpReceiver) Close() error {

@@ -30,7 +30,10 @@ func newUDPSegment(size int) (c udpSegment) {
 // udpSender sends from the payloads' memory, with one sendmsg of header, payload, header, payload, and
 // so on. Its memory is allocated once, so Send does not allocate.
 type udpSender struct {
+	mcastRoutes[*udpName]
+	plan    *mcastPlan
 	group   netip.AddrPort
+	name    *udpName // of group
 	chunk   int
 	head    int
 	cut     int        // packet size of a datagram that is cut; 0: each fits one packet
@@ -51,13 +54,11 @@ type udpSender struct {
 
 func newUDPSender(p *mcastPlan, group netip.AddrPort, fd int, gso, gro bool) *udpSender {
 	batch := p.batch()
-	name := newUDPName(p, group)
 	s := &udpSender{
-		group: group, chunk: p.Chunk, head: p.head, cut: p.cut, gso: gso, splits: !gro,
+		plan: p, group: group, name: newUDPName(p, group), chunk: p.Chunk, head: p.head, cut: p.cut, gso: gso, splits: !gro,
 		raw:      &rawSocket{fd: fd},
 		heads:    make([]byte, batch*p.head),
 		iov:      make([]unix.Iovec, 2*batch),
-		msg:      unix.Msghdr{Name: name.pointer(), Namelen: name.size},
 		filtered: new(atomic.Uint64),
 	}
 	for i := range batch {
@@ -80,12 +81,18 @@ func (s *udpSender) Send(b *fabric.Batch) (int, error) {
 		s.iov[2*i+1].Base = unsafe.SliceData(b.Payloads[i])
 		s.iov[2*i+1].SetLen(len(b.Payloads[i]))
 	}
+	to := s.of(b.Headers[0].Comm, s.name)
+	s.msg.Name, s.msg.Namelen = to.pointer(), to.size
 	took, err := s.sendAll(n, s.head+len(b.Payloads[0]))
 	for i := range n {
 		s.iov[2*i+1].Base = nil // the user's memory
 	}
 	s.sent += uint64(took)
 	return took, s.pause.explain(err, s.group)
+}
+
+func (s *udpSender) route(comm uint32, to netip.Addr) {
+	s.set(comm, newUDPName(s.plan, netip.AddrPortFrom(to, s.group.Port())))
 }
 
 // Completed counts all that were sent: the kernel copies the payloads.

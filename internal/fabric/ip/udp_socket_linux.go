@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"unsafe"
 
@@ -90,9 +91,13 @@ func udpSendOptions(p *mcastPlan, ttl int) []udpOption {
 func udpReceiveSocket(p *mcastPlan, group netip.AddrPort, prepare func(fd int) error) (int, error) {
 	return udpSocket(p.v6, func(fd int) error {
 		// Without this, a socket also receives groups that other programs on this machine have joined. The
-		// IPv6 option needs Linux 4.20, but the bind to the group is enough there.
+		// IPv6 option needs Linux 4.20. Without it, the bind to the group has the same effect.
 		if p.v6 {
-			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0)
+			if err := udpSetOptions(fd, udpOption{
+				"IPV6_MULTICAST_ALL", unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0,
+			}, udpOption{"IPV6_V6ONLY", unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1}); err != nil {
+				p.noComms = err
+			}
 		} else if err := udpSetOptions(fd, udpOption{
 			"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0,
 		}); err != nil {
@@ -101,7 +106,13 @@ func udpReceiveSocket(p *mcastPlan, group netip.AddrPort, prepare func(fd int) e
 		if err := prepare(fd); err != nil {
 			return err
 		}
-		if err := unix.Bind(fd, udpSockaddr(p, group)); err != nil {
+		local := group
+		if p.CommGroup != nil && p.noComms == nil {
+			// A socket that is bound to a group receives no other one. The options above and the filter
+			// reject datagrams to other addresses.
+			local = netip.AddrPortFrom(p.wildcard(), group.Port())
+		}
+		if err := unix.Bind(fd, udpSockaddr(p, local)); err != nil {
 			return fmt.Errorf("multicast: bind to %v: %w; if another program has taken the port, choose another", group, err)
 		}
 		return udpJoin(p, fd, group.Addr())
@@ -128,6 +139,17 @@ func udpJoin(p *mcastPlan, fd int, group netip.Addr) error {
 		advice = "the interface is gone or has no address of this IP version"
 	}
 	return fmt.Errorf("multicast: join %v on %s: %w; %s", group, p.Interface.Name, err, advice)
+}
+
+func udpLeave(p *mcastPlan, fd int, group netip.Addr) {
+	// Leaving fails only if the interface is gone, and with it all memberships.
+	if p.v6 {
+		m := unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(p.Interface.Index)}
+		_ = unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_LEAVE_GROUP, &m)
+		return
+	}
+	m := unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(p.Interface.Index)}
+	_ = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_DROP_MEMBERSHIP, &m)
 }
 
 // udpSetBuffer sizes a receive buffer. With CAP_NET_ADMIN it may exceed rmem_max (forced). Otherwise the
@@ -220,21 +242,27 @@ func (n *udpName) pointer() *byte { return (*byte)(unsafe.Pointer(&n.raw)) }
 // udpFilterNet is the offset of the IP header for a socket filter: SKF_NET_OFF of linux/filter.h.
 const udpFilterNet = 0xfff00000
 
-// udpFilter is a classic BPF program that drops the datagrams of this rank's own sending socket, and no
-// others: ranks on one machine share the address and differ by port. Attaching it needs no privileges.
-// The packet of a UDP socket's filter begins with the UDP header.
+// udpFilter is a classic BPF program that drops the datagrams of this rank's own sending socket: ranks on
+// one machine share the address and differ by port. It also drops datagrams that were not sent to a group,
+// since the socket may be bound to all addresses. Attaching it needs no privileges. The packet of a UDP
+// socket's filter begins with the UDP header.
 func udpFilter(own netip.AddrPort) []unix.SockFilter {
 	const (
+		loadByte = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS
 		loadHalf = unix.BPF_LD | unix.BPF_H | unix.BPF_ABS
 		loadWord = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 		jumpEq   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		jumpGe   = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
 		ret      = unix.BPF_RET | unix.BPF_K
 	)
-	source := uint32(12) // offset of the source address in the IPv4 header
+	source, dest := uint32(12), uint32(16) // offsets of the addresses in the IPv4 header
+	first := uint32(0xe0)                  // smallest first byte of a group; broadcasts pass, too
 	if own.Addr().Is6() {
-		source = 8
+		source, dest, first = 8, 24, 0xff
 	}
 	prog := []unix.SockFilter{
+		{Code: loadByte, K: udpFilterNet + dest},
+		{Code: jumpGe, K: first},
 		{Code: loadHalf, K: 0}, // the UDP source port
 		{Code: jumpEq, K: uint32(own.Port())},
 	}
@@ -248,8 +276,11 @@ func udpFilter(own netip.AddrPort) []unix.SockFilter {
 		unix.SockFilter{Code: ret, K: 0},
 		unix.SockFilter{Code: ret, K: 0xffffffff}) // accept the whole packet
 	for i := range prog {
-		if prog[i].Code == jumpEq {
-			prog[i].Jf = uint8(len(prog) - 1 - (i + 1)) // to the last instruction
+		switch prog[i].Code {
+		case jumpEq:
+			prog[i].Jf = uint8(len(prog) - 1 - (i + 1)) // to the last instruction: accept
+		case jumpGe:
+			prog[i].Jf = uint8(len(prog) - 2 - (i + 1)) // to the last but one: drop
 		}
 	}
 	return prog
@@ -259,4 +290,15 @@ func udpAttachFilter(fd int, own netip.AddrPort) error {
 	prog := udpFilter(own)
 	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
 		&unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]})
+}
+
+// mcastOnlyJoined keeps groups that other sockets joined from a portable socket. It is best effort.
+func mcastOnlyJoined(conn *net.UDPConn, v6 bool) {
+	level, option := unix.IPPROTO_IP, unix.IP_MULTICAST_ALL
+	if v6 {
+		level, option = unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL
+	}
+	if raw, err := conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), level, option, 0) })
+	}
 }

@@ -18,7 +18,8 @@ func kernelFindings() []finding {
 		return []finding{warn(check, "this system does not report its limits",
 			"none needed as long as the interfaces above are ok")}
 	}
-	detail := fmt.Sprintf("at most %d groups per socket (net.ipv4.igmp_max_memberships; one is needed)", limit)
+	detail := fmt.Sprintf("at most %d groups per socket (net.ipv4.igmp_max_memberships; one is needed, "+
+		"and one more per open communicator that does not share it)", limit)
 	if version, known := sysctl("net/ipv4/conf/all/force_igmp_version"); known && version != 0 {
 		detail += fmt.Sprintf(", version %d forced", version)
 	}

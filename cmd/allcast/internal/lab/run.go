@@ -16,9 +16,9 @@ type runCmd struct {
 func (runCmd) Help() string {
 	return `Builds the network, runs COMMAND as one rank per host, prints the counters of the switch ports for that time,
 and takes everything down, whatever happens. Ranks get RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
-MASTER_ADDR, MASTER_PORT, a fresh ALLCAST_KEY, ALLCAST_IFNAME and ALLCAST_GROUPS, and GOMAXPROCS for their
-share of the processors. Stdout of rank 0 and stderr of all ranks are passed on; if a rank fails, all output
-is kept in files.
+MASTER_ADDR, MASTER_PORT, a fresh ALLCAST_KEY, ALLCAST_IFNAME, ALLCAST_GROUPS and ALLCAST_COMM_GROUPS, and
+GOMAXPROCS for their share of the processors. Stdout of rank 0 and stderr of all ranks are passed on; if a
+rank fails, all output is kept in files.
 
 The headers of a super-packet count once. With --loss, --loss-all or --duplicate the leaves split
 super-packets, so that single datagrams are lost.
