@@ -142,7 +142,14 @@ func (w *world) result(calls []*collective) *Result {
 		r.RecoveryUS = max(0, r.TimeUS-microseconds(w.lastArrival))
 	}
 	if w.g.Hosts > 1 {
-		r.BoundUS = float64(busiestPort(calls))*8e6/w.cfg.Rate + microseconds(w.path)
+		path := w.path
+		if calls[0].kind == wire.Send { // neighbours, there and back
+			path = 0
+			calls[0].exchange.forEachCrossing(func(from, to int, _ int64) {
+				path = max(path, 2*int64(w.g.Hops(from, to))*w.cfg.Latency.Nanoseconds()*1000)
+			})
+		}
+		r.BoundUS = float64(busiestPort(calls))*8e6/w.cfg.Rate + microseconds(path)
 	}
 	return r
 }
@@ -173,6 +180,9 @@ func (w *world) traffic(calls []*collective) Traffic {
 			bound *= 2 // up and down
 		}
 		t.LinkBytesBound += bound
+		c.exchange.forEachCrossing(func(from, to int, n int64) {
+			t.LinkBytesBound += n * int64(w.g.Hops(c.members[from], c.members[to]))
+		})
 	}
 	return t
 }
@@ -183,6 +193,9 @@ func (c *collective) toReceive() int64 {
 	switch {
 	case p == 1:
 		return 0
+	case c.exchange != nil:
+		c.exchange.forEachCrossing(func(_, _ int, n int64) { chunks += (n + c.chunk - 1) / c.chunk })
+		return chunks
 	case c.byNetwork() && c.scatters:
 		return chunks // each rank receives its own block
 	case c.byNetwork():
@@ -210,8 +223,15 @@ func (c *collective) wireSize(first, end int) int64 {
 	if c.plan != nil {
 		header = udHeader
 	}
-	return c.displs[end] - c.displs[first] + int64(c.cells[end]-c.cells[first])*header
+	n := c.displs[end] - c.displs[first]
+	if c.packed {
+		return c.packedSize(n)
+	}
+	return n + int64(c.cells[end]-c.cells[first])*header
 }
+
+// packedSize returns the size of n bytes on a link, in as few packets as possible.
+func (c *collective) packedSize(n int64) int64 { return n + (n+c.chunk-1)/c.chunk*putHeader }
 
 // busiestPort returns the load of the busiest direction of a host port with concurrent collectives of
 // all hosts, including headers. It bounds the time from below. A rank sends its own block and receives the others;
@@ -224,6 +244,12 @@ func busiestPort(calls []*collective) (port int64) {
 			own := c.wireSize(i, i+1)
 			others := c.wireSize(0, p) - own
 			switch {
+			case c.exchange != nil:
+				own, others = c.exchange.ports(i)
+				own, others = c.packedSize(own), c.packedSize(others)
+				if c.kind == wire.Send {
+					own += others // one after the other
+				}
 			case c.kind == wire.Allreduce && !c.byNetwork():
 				own = 2 * (own + others) * int64(p-1) / int64(p)
 				others = own
