@@ -15,7 +15,7 @@ func TestUsageErrors(t *testing.T) {
 	const star = "sim broadcast --topology star:8 "
 	for _, c := range []struct{ args, want string }{
 		{"sim", "broadcast, allgather"},
-		{"sim reduce", "broadcast, allgather"},
+		{"sim frobnicate", "broadcast, allgather"},
 		{"sim broadcast", "star:HOSTS, fat-tree:HOSTS,LEAVES,SPINES, fat-tree3:HOSTS,RADIX"},
 		{"sim broadcast --topology ring:8", "fat-tree3:HOSTS,RADIX"},
 		{"sim broadcast --topology star:0", "at least 1"},
