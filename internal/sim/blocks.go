@@ -9,7 +9,8 @@ const (
 	tagSize   = 4
 )
 
-// blocks is the layout of a buffer: blocks, cut into chunks that are numbered over all blocks. Offsets count bytes of the buffer. Memory holds the same bytes, or one tag per chunk.
+// blocks is the layout of a buffer: blocks, cut into chunks that are numbered over all blocks. Offsets
+// count bytes of the buffer. Memory holds the same bytes, or one tag per chunk.
 type blocks struct {
 	counts  []int64
 	displs  []int64 // start of each block, and the end

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/step"
@@ -142,14 +143,7 @@ func (w *world) result(calls []*collective) *Result {
 		r.RecoveryUS = max(0, r.TimeUS-microseconds(w.lastArrival))
 	}
 	if w.g.Hosts > 1 {
-		path := w.path
-		if calls[0].kind == wire.Send { // neighbours, there and back
-			path = 0
-			calls[0].exchange.forEachCrossing(func(from, to int, _ int64) {
-				path = max(path, 2*int64(w.g.Hops(from, to))*w.cfg.Latency.Nanoseconds()*1000)
-			})
-		}
-		r.BoundUS = float64(busiestPort(calls))*8e6/w.cfg.Rate + microseconds(path)
+		r.BoundUS = w.bound(calls)
 	}
 	return r
 }
@@ -262,6 +256,29 @@ func busiestPort(calls []*collective) (port int64) {
 		port = max(port, sent, received)
 	}
 	return port
+}
+
+// bound returns a lower bound of the time in microseconds: the busiest port, and the latency of a path.
+func (w *world) bound(calls []*collective) float64 {
+	port := float64(busiestPort(calls)) * 8e6 / w.cfg.Rate
+	x := calls[0].exchange
+	if x == nil {
+		return port + microseconds(w.path)
+	}
+	nearest, furthest := math.MaxInt, 0
+	x.forEachCrossing(func(from, to int, _ int64) {
+		hops := w.g.Hops(from, to)
+		nearest, furthest = min(nearest, hops), max(furthest, hops)
+	})
+	latency := func(hops int) float64 { return float64(hops) * float64(w.cfg.Latency.Nanoseconds()) / 1e3 }
+	switch {
+	case furthest == 0:
+		return 0
+	case x.kind == wire.Send:
+		return port + latency(2*furthest) // there and back
+	}
+	// Blocks of near ranks arrive while those of far ranks are on their way.
+	return max(port+latency(nearest), latency(furthest))
 }
 
 // outcomes adds the ends of a collective on all ranks.

@@ -14,7 +14,9 @@ type FlagHelp interface{ FlagHelp() map[string]string }
 
 // Helper is implemented by types that several commands share, and knows the help texts of a command by its name. The
 // texts of flags that the command does not have are ignored.
-type Helper interface{ HelpTexts(command string) HelpTexts }
+type Helper interface {
+	HelpTexts(command string) HelpTexts
+}
 
 // HelpTexts are the help texts of one command.
 type HelpTexts struct {

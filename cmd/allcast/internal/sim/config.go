@@ -15,8 +15,8 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// config checks the flags and completes the simulator's configuration, which has what the operation's own flags say. m is nil for
-// operations that never multicast. Errors are usage errors that list the valid values.
+// config checks the flags and completes the simulator's configuration, which has what the operation's own flags say. m
+// is nil for operations that never multicast. Errors are usage errors that list the valid values.
 func (f *flags) config(op string, m *multicastFlags, cfg sim.Config) (sim.Config, error) {
 	g, err := topology.Parse(f.Topology)
 	if err != nil {

@@ -85,7 +85,7 @@ var flagTexts = map[string]string{
 	"loss":     "A multicast datagram is dropped at one receiver, independently.",
 	"loss-all": "Every packet is lost with this probability: a multicast datagram at one receiver, a reliable packet " +
 		"until it is retransmitted.",
-	"stall":    "Stop a rank's processor at TIME for D; may be repeated.",
-	"detour":   "Operating-system noise: hosts stop for this long on average, 1% of the time (default 0s).",
-	"noise":    "Mean delay before a host reacts to a reliable message (default 0s).",
+	"stall":  "Stop a rank's processor at TIME for D; may be repeated.",
+	"detour": "Operating-system noise: hosts stop for this long on average, 1% of the time (default 0s).",
+	"noise":  "Mean delay before a host reacts to a reliable message (default 0s).",
 }
