@@ -10,7 +10,9 @@ import (
 func (c *costs) gather(scatters bool) []Estimate {
 	n, p := float64(c.n), float64(c.p)
 	start := c.greet(n * p)
-	linear := Estimate{Algo: "linear", NS: start + c.first(n, c.Hops) + (p-1)*(c.ser(n)+c.message()), Sent: n * min(1, p-1)}
+	linear := Estimate{
+		Algo: "linear", NS: start + c.first(n, c.Hops) + (p-1)*(c.ser(n)+c.message()), Sent: n * min(1, p-1),
+	}
 	// Ranks on the way pass blocks on after they have received all of them.
 	binomial := Estimate{
 		Algo: "binomial", NS: start + c.rounds()*(c.first(n, c.Hops)+c.message()) + (p-1)*c.ser(n) + c.ser(n*p/4),
