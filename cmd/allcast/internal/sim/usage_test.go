@@ -118,7 +118,8 @@ func TestHelpHasExamples(t *testing.T) {
 func TestHelpListsAlgorithms(t *testing.T) {
 	for op, algos := range sim.Algorithms {
 		help := strings.Join(strings.Fields(command("sim "+op+" --help").Stdout), " ")
-		if want := ": " + algos[0] + " (default)"; !strings.Contains(help, want) || !strings.Contains(help, algos[len(algos)-1]) {
+		first, last := ": "+algos[0]+" (default)", algos[len(algos)-1]
+		if !strings.Contains(help, first) || !strings.Contains(help, last) {
 			t.Errorf("allcast sim %s --help does not list %v:\n%s", op, algos, help)
 		}
 	}
