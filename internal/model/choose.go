@@ -65,9 +65,9 @@ func Choose(op string, p int, n int64, net Net) (Choice, error) {
 	case "barrier":
 		all = []Estimate{{Algo: "dissemination", NS: c.rounds() * c.far()}}
 	case "gather", "scatter":
-		all = c.gather()
+		all = c.gather(op == "scatter")
 	case "gatherv", "scatterv":
-		all = c.gather()[:1] // no rank knows all sizes, so the algorithm must not depend on them
+		all = c.gather(op == "scatterv")[:1] // no rank knows all sizes, so the algorithm must not depend on them
 	case "reduce":
 		all = c.reduce()
 	case "alltoall":
@@ -274,8 +274,7 @@ func (c *costs) reduceScatter() []Estimate {
 
 func (c *costs) allreduce() []Estimate {
 	n, p := float64(c.n), float64(c.p)
-	block := costs{Net: c.Net, p: c.p, n: int64(math.Ceil(n/p/float64(c.Chunk))) * c.Chunk}
-	block.n = min(block.n, c.n)
+	block := costs{Net: c.Net, p: c.p, n: c.block()}
 	all := block.rings("ring", c.greet(n), 2*(p-1))
 	half := Estimate{Algo: "recursive-halving", Sent: n / p * (c.cubes(2) + c.folded())}
 	half.NS = c.greet(n) + 2*c.rounds()*c.first(n/p, c.Hops) + 2*c.ser(n)*(p-1)/p

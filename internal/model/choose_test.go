@@ -15,7 +15,8 @@ func testNet() model.Net {
 
 var chooseKinds = map[string]p2p.Kind{
 	"broadcast": p2p.Broadcast, "allgather": p2p.Allgather, "reduce-scatter": p2p.ReduceScatter,
-	"allreduce": p2p.Allreduce, "barrier": p2p.Barrier,
+	"allreduce": p2p.Allreduce, "barrier": p2p.Barrier, "gather": p2p.Gather, "scatter": p2p.Scatter,
+	"reduce": p2p.Reduce, "alltoall": p2p.Alltoall, "gatherv": p2p.Gatherv, "scatterv": p2p.Scatterv,
 }
 
 // Invalid arguments are an error.

@@ -25,6 +25,8 @@ func (h *host) execute(a *node.Action) {
 	case node.Put:
 		h.sendRange(a)
 	case node.Release:
+		m := h.regions[opKey{a.Comm, a.Seq}].mem
+		m.carryOut(m.after)
 		h.revoke(a)
 	case node.Quiesce:
 		h.revoke(a)
@@ -47,11 +49,16 @@ func (h *host) execute(a *node.Action) {
 func (h *host) openRound(a *node.Action) {
 	w, key := h.w, opKey{a.Comm, a.Seq}
 	c := w.calls[a.Req]
-	m := c.mem[c.rankOf(h.id)]
+	rank := c.rankOf(h.id)
+	m := c.mem[rank]
 	if c.plan == nil || a.Geometry == c.plan[0] {
 		m.copyOwn()
 	}
-	h.regions[key] = &region{mem: m, geo: a.Geometry, placements: a.Placements, inbox: a.Inbox, open: true}
+	r := &region{mem: m, geo: a.Geometry, placements: a.Placements, inbox: a.Inbox, open: true}
+	if c.kind == wire.Send && !c.sends(rank) {
+		r.base = c.exchange.size(rank, rank^1) // behind the message that the rank sends
+	}
+	h.regions[key] = r
 	h.lastReg = nil
 	for _, p := range a.Placements {
 		h.worker(p.Sub).Open(token(a.Comm, w.layout.Slot(a.Seq)), p)
@@ -112,12 +119,15 @@ func (h *host) multicast(a *node.Action) {
 func (h *host) sendRange(a *node.Action) {
 	h.packetize(a, pktPut, func(k *packet, c *collective) {
 		k.dst, k.psn, k.all, k.input = a.To, a.PSN, a.Len, a.Input
-		if k.bytes > 0 && h.w.ownerReads != nil && !c.reduces {
+		if k.bytes > 0 && h.w.ownerReads != nil && !c.reduces && !c.packs(a) && k.off < c.total() {
 			k.cell = c.cell(k.off)
 		}
 		h.inject(k)
 	})
 }
+
+// packs reports whether packets of a piece hold parts of several blocks. Counts per chunk leave them out.
+func (c *collective) packs(a *node.Action) bool { return c.exchange != nil || a.Parts != nil }
 
 // packetize cuts a range of the buffer into packets of at most one chunk each. An empty range becomes
 // one empty packet.
@@ -127,9 +137,13 @@ func (h *host) packetize(a *node.Action, kind packetKind, send func(*packet, *co
 	c := r.mem.c
 	for off, end, more := a.Off, a.Off+a.Len, true; more; {
 		k := h.w.pools.packet(kind, classBulk, key, h.id, -1)
-		k.n, k.off, k.from = 1, off, r
-		if off < end {
-			k.bytes = int(min(c.chunkEnd(off), end) - off)
+		k.n, k.off, k.parts, k.from = 1, off, a.Parts, r
+		switch {
+		case off == end:
+		case c.packs(a):
+			k.bytes = int(min(c.chunk, end-off))
+		default:
+			k.bytes = int(min(r.mem.layout.chunkEnd(off), end) - off)
 		}
 		k.size = int64(k.bytes) + putHeader
 		off += int64(k.bytes)
@@ -164,20 +178,31 @@ func (w *world) startSending(id int, k *packet) bool {
 	return true
 }
 
-// done records the end of a call on this rank and takes its buffers away.
+// done handles the end of a call on this rank, which may have another message to send or to receive.
 func (h *host) done(a *node.Action) {
+	c := h.w.calls[a.Req]
+	if o := &c.ranks[c.rankOf(h.id)]; c.kind == wire.Send && a.Err == nil && !o.half {
+		o.half = true
+		h.start(c)
+		return
+	}
+	h.ended(c, outcome{err: a.Err, spent: a.Spent})
+}
+
+// ended records the end of a call on this rank and takes its buffers away.
+func (h *host) ended(c *collective, o outcome) {
 	w := h.w
-	c := w.calls[a.Req]
 	rank := c.rankOf(h.id)
 	m := c.mem[rank]
-	if a.Err == nil && !m.verify() {
+	if o.err == nil && !m.verify() {
 		w.wrong++
 	}
 	m.poison()
-	c.ranks[rank] = outcome{ended: true, at: w.now, err: a.Err, spent: a.Spent}
+	o.ended, o.at = true, w.now
+	c.ranks[rank] = o
 	c.ended++
 	w.pending--
-	if a.Err != nil {
+	if o.err != nil {
 		c.failed = true
 		w.failures++
 	}

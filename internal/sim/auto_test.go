@@ -9,10 +9,22 @@ import (
 func TestAutoChoosesWell(t *testing.T) {
 	t.Parallel()
 	slow(t)
+	collectives := []string{"broadcast", "allgather", "reduce-scatter", "allreduce"}
+	checkAuto(t, collectives, []string{"star:2", "star:3", "star:8", "star:13", "fat-tree:32,4,4"},
+		[]int64{64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10})
+	exchanges := []string{"gather", "scatter", "reduce", "alltoall"}
+	checkAuto(t, exchanges, []string{"star:2", "star:3", "star:5", "star:8", "star:13", "fat-tree:32,4,4"},
+		[]int64{1, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10})
+	more := append(exchanges, "gatherv", "scatterv", "alltoallv", "sendrecv", "allgather", "reduce-scatter")
+	checkAuto(t, more, []string{"star:5", "fat-tree:8,3,2"}, []int64{1, 1 << 20})
+}
+
+func checkAuto(t *testing.T, ops, topologies []string, sizes []int64) {
+	t.Helper()
 	worst := 1.0
-	for _, op := range []string{"broadcast", "allgather", "reduce-scatter", "allreduce"} {
-		for _, topo := range []string{"star:2", "star:3", "star:8", "star:13", "fat-tree:32,4,4"} {
-			for _, n := range []int64{64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10} {
+	for _, op := range ops {
+		for _, topo := range topologies {
+			for _, n := range sizes {
 				run := func(algo string, chains int, segment int64) *Result {
 					cfg := base(t, op, topo, n)
 					cfg.Algo, cfg.Chains, cfg.Segment = algo, chains, segment
@@ -58,7 +70,7 @@ func variants(op, algo string, n int64) []variant {
 	switch {
 	case algo == "mcast" && op == "allgather":
 		return []variant{{1, 0}, {1000, 0}}
-	case algo == "mcast" || algo == "inc" || algo == "linear" || n <= 4096:
+	case algo == "mcast" || algo == "inc" || algo == "linear" || algo == "pairwise" || n <= 4096:
 		return []variant{{1, 0}}
 	}
 	return []variant{{1, 0}, {1, 4096}, {1, 16 << 10}}

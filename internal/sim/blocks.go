@@ -9,26 +9,26 @@ const (
 	tagSize   = 4
 )
 
-// blocks is the layout of a collective's buffer: one block per rank, cut into chunks that are numbered
-// over all blocks. Offsets count bytes of the buffer. Memory holds the same bytes, or one tag per chunk.
+// blocks is the layout of a buffer: blocks, cut into chunks that are numbered over all blocks. Offsets
+// count bytes of the buffer. Memory holds the same bytes, or one tag per chunk.
 type blocks struct {
 	counts  []int64
 	displs  []int64 // start of each block, and the end
 	cells   []int   // first chunk of each block, and the number of chunks
 	chunk   int64
-	uniform bool // whether all ranks contribute the same size
+	uniform bool // whether all blocks have the same size
 	move    bool // whether memory holds bytes, not tags
 }
 
-func newBlocks(counts []int64, chunk int64, ranks int) blocks {
-	b := blocks{counts: counts, displs: make([]int64, len(counts)+1), cells: make([]int, len(counts)+1), chunk: chunk}
-	b.uniform = counts[0] > 0
+func newBlocks(counts []int64, chunk int64, move bool) blocks {
+	n := len(counts)
+	b := blocks{counts: counts, displs: make([]int64, n+1), cells: make([]int, n+1), chunk: chunk, move: move}
+	b.uniform = n > 0 && counts[0] > 0
 	for i, n := range counts {
 		b.uniform = b.uniform && n == counts[0]
 		b.displs[i+1] = b.displs[i] + n
 		b.cells[i+1] = b.cells[i] + int((n+chunk-1)/chunk)
 	}
-	b.move = b.total() <= moveLimit/int64(ranks)
 	return b
 }
 
@@ -56,8 +56,8 @@ func (b *blocks) cell(off int64) int {
 	return b.cells[r] + int((off-b.displs[r])/b.chunk)
 }
 
-// size returns the size of the memory for all blocks.
-func (b *blocks) size() int64 { return b.start(len(b.counts)) }
+// memory returns the size of the memory for all blocks.
+func (b *blocks) memory() int64 { return b.start(len(b.counts)) }
 
 // start returns the position of a block in memory.
 func (b *blocks) start(block int) int64 {
@@ -70,18 +70,14 @@ func (b *blocks) start(block int) int64 {
 // block returns the part of a memory that holds a block.
 func (b *blocks) block(mem []byte, block int) []byte { return mem[b.start(block):b.start(block+1)] }
 
-// at returns the position of an offset in memory.
-func (b *blocks) at(off int64) int64 {
-	if b.move {
+// pos returns the position in memory of the first chunk that begins at an offset or after it.
+func (b *blocks) pos(off int64) int64 {
+	switch {
+	case b.move:
 		return off
+	case off == b.total():
+		return b.memory()
 	}
-	return tagSize * int64(b.cell(off))
-}
-
-// width returns the space in memory of n bytes of one chunk.
-func (b *blocks) width(n int64) int64 {
-	if b.move {
-		return n
-	}
-	return tagSize
+	r := b.blockAt(off)
+	return tagSize * (int64(b.cells[r]) + (off-b.displs[r]+b.chunk-1)/b.chunk)
 }

@@ -15,15 +15,18 @@ type collective struct {
 	operation
 	blocks
 	outcomes
-	req     uint64
-	comm    uint32
-	members []int
-	seed    uint64
-	plan    []*mcast.Geometry        // multicast only
-	p2p     func(rank int) *p2p.Plan // point to point only
-	order   *chunkOrder              // in-network reduction only
-	mem     []*memory
-	expect  []byte // result of a correct run, computed on demand
+	req      uint64
+	comm     uint32
+	members  []int
+	root     int
+	packed   bool // whether packets hold parts of several blocks
+	seed     uint64
+	plan     []*mcast.Geometry // multicast only
+	plans    []*p2p.Plan       // point to point only: by rank, nil once the rank has started
+	order    *chunkOrder       // in-network reduction only
+	exchange *exchange         // nil if all ranks have the same blocks
+	mem      []*memory
+	expect   []byte // result of a correct run, computed on demand
 }
 
 // outcomes holds the results of a collective by rank.
@@ -38,29 +41,47 @@ type outcomes struct {
 // outcome is the end of a collective on one rank.
 type outcome struct {
 	ended bool
+	half  bool // sendrecv: whether the first of the rank's two messages is through
 	at    int64
 	err   *node.Error
 	spent node.Spent
 }
 
-func newCollective(
-	req uint64, comm uint32, members []int, plan []*mcast.Geometry, s mcast.Shape, inPlace bool, seed uint64,
-) *collective {
+// newCollective returns a call without buffers.
+func newCollective(req uint64, comm uint32, members []int, s mcast.Shape, seed uint64) *collective {
 	n := len(members)
 	c := &collective{
-		operation: operations[s.Kind.String()], blocks: newBlocks(s.Counts, int64(s.Chunk), n),
+		operation: operationOf(s.Kind), blocks: newBlocks(s.Counts, int64(s.Chunk), false),
 		outcomes: outcomes{ranks: make([]outcome, n), sent: make([]int64, n), received: make([]int64, n)},
-		req:      req, comm: comm, members: members, plan: plan, seed: seed ^ req*0x9e3779b97f4a7c15,
-	}
-	c.inPlace = c.inPlace || inPlace
-	for rank := range n {
-		c.mem = append(c.mem, newMemory(c, rank))
+		req:      req, comm: comm, members: members, root: s.Root, seed: seed ^ req*0x9e3779b97f4a7c15,
 	}
 	return c
 }
 
+// allocate creates the buffers of all ranks. It moves real bytes if there is room for them.
+func (c *collective) allocate(inPlace bool) {
+	c.inPlace = c.inPlace || inPlace
+	size := c.total() * int64(len(c.members))
+	if c.exchange != nil {
+		for rank := range c.members {
+			c.exchange.forEach(rank, func(_, _ int, n int64, _ bool) { size += n })
+		}
+	}
+	for _, p := range c.plans {
+		size += p.Scratch
+	}
+	c.move = size <= moveLimit
+	for rank := range c.members {
+		var p *p2p.Plan
+		if c.plans != nil {
+			p = c.plans[rank]
+		}
+		c.mem = append(c.mem, newMemory(c, rank, p))
+	}
+}
+
 // byNetwork reports whether switches compute the reduction.
-func (c *collective) byNetwork() bool { return c.plan == nil && c.p2p == nil }
+func (c *collective) byNetwork() bool { return c.plan == nil && c.plans == nil && c.exchange == nil }
 
 func (c *collective) rankOf(host int) int {
 	if c.members[host%len(c.members)] == host {
@@ -69,9 +90,9 @@ func (c *collective) rankOf(host int) int {
 	return slices.Index(c.members, host)
 }
 
-// fill writes the contribution of a rank.
-func (c *collective) fill(b []byte, rank int) {
-	r := rand.NewPCG(c.seed, uint64(rank))
+// fill writes random bytes: the contribution of a rank, or a block of an exchange.
+func (c *collective) fill(b []byte, stream int) {
+	r := rand.NewPCG(c.seed, uint64(stream))
 	for len(b) >= 8 {
 		binary.LittleEndian.PutUint64(b, r.Uint64())
 		b = b[8:]
@@ -86,8 +107,8 @@ func (c *collective) want() []byte {
 	if c.expect != nil {
 		return c.expect
 	}
-	c.expect = make([]byte, c.size())
-	in := make([]byte, c.size())
+	c.expect = make([]byte, c.memory())
+	in := make([]byte, c.memory())
 	for r := range c.counts {
 		if !c.reduces {
 			c.fill(c.block(c.expect, r), r)

@@ -102,6 +102,10 @@ func (cfg *Config) choose() error {
 	for _, c := range cfg.Counts {
 		n = max(n, c)
 	}
+	if all := Algorithms[cfg.Op]; len(all) == 1 {
+		cfg.Algo, cfg.reason = all[0], all[0]+": there is no other"
+		return nil
+	}
 	c, err := model.Choose(cfg.Op, cfg.Topology.Hosts, n, model.Net{
 		Rate: cfg.Rate / 8e9, Latency: float64(cfg.Latency.Nanoseconds()), Hops: cfg.longestPath(), Chunk: int64(cfg.Chunk),
 		Datagram: udHeader, Packet: putHeader, Multicast: true, Inc: true, Eager: node.EagerLimit,

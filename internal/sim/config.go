@@ -19,13 +19,15 @@ func badConfig(format string, args ...any) error {
 
 // Config describes one simulated collective.
 type Config struct {
-	Op       string          // "broadcast", "allgather", "reduce-scatter", "allreduce" or "barrier"
+	Op       string          // a key of Algorithms
 	Algo     string          // one of Algorithms[Op], or "auto"
 	Topology *topology.Graph // one rank per host, rank i on host i
 
-	Bytes   int64   // bytes that one rank sends; in a reduce-scatter, bytes that one rank receives
+	// Bytes is what one rank sends. In a reduce-scatter it is what one rank receives, in a scatter or an
+	// alltoall the size of one block. Blocks of private sizes have 0 to twice as many bytes, from the seed.
+	Bytes   int64
 	Counts  []int64 // allgather: bytes per rank; overrides Bytes
-	Root    int     // broadcast only
+	Root    int     // of rooted operations
 	InPlace bool    // whether the send buffer is the rank's block of the receive buffer
 
 	Schedule

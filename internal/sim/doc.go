@@ -18,7 +18,9 @@
 // # The hosts
 //
 // A host has a receive queue and a cost per chunk, and can stop or die. Small runs move real payload; in
-// large runs each chunk is a unique tag. Every slot of every receive buffer is verified either way.
+// large runs each chunk is a unique tag. Every slot of every receive buffer is verified either way. The
+// buffer of a rank is laid out as its plan wants it: input, output and scratch memory. Pieces that
+// consist of parts travel packed, and the copies of a plan take no time.
 // Datagrams of one sender may arrive as one super-packet, which the host scatters before it knows whether
 // the guess of its worker is right. Reports and claims may take a random time between worker and node.
 // Tokens differ from the engine's: those are unique, while the simulator's name a slot, so that runs

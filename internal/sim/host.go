@@ -110,8 +110,12 @@ func (h *host) start(c *collective) {
 	switch {
 	case c.plan != nil:
 		err = h.node.Start(ns(h.w.now), c.comm, c.req, c.plan)
-	case c.p2p != nil:
-		err = h.node.StartPlan(ns(h.w.now), c.comm, c.req, c.p2p(c.rankOf(h.id)))
+	case c.plans != nil:
+		rank := c.rankOf(h.id)
+		err = h.node.StartPlan(ns(h.w.now), c.comm, c.req, c.plans[rank])
+		c.plans[rank] = nil // only the node needs it any more
+	case c.exchange != nil:
+		err = h.startMail(c)
 	default:
 		err = h.node.StartReduction(ns(h.w.now), c.comm, c.req, &p2p.Reduction{
 			Kind: c.kind, Rank: c.rankOf(h.id), Size: len(c.members), Counts: c.counts, Chunk: int(c.chunk),
@@ -244,7 +248,7 @@ func (h *host) placePut(r *region, recv *p2p.Recv, pieces []*packet) {
 	for _, k := range pieces {
 		if k.bytes > 0 {
 			r.countReceived(k)
-			r.mem.place(recv.Off+k.off-first, k.data, mode)
+			r.mem.place(r.base+recv.Off+k.off-first, k.data, mode)
 		}
 	}
 	h.w.pools.releaseAll(pieces)

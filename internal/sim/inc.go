@@ -187,7 +187,7 @@ func (w *world) add(n topology.NodeID, a *aggregator, c *collective, k *packet) 
 		p := w.pools.packet(pktSum, classBulk, k.opKey, k.src, -1)
 		p.off, p.all, p.bytes = k.off, k.all, int(k.all)
 		p.size = k.all + putHeader
-		p.data = append(p.data, make([]byte, c.width(k.all))...)
+		p.data = append(p.data, make([]byte, c.pos(k.off+k.all)-c.pos(k.off))...)
 		s = &sum{pkt: p}
 		a.sums[cell] = s
 	}

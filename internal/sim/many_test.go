@@ -62,7 +62,7 @@ func manyAtOnce(s uint64) string {
 			if err != nil {
 				return err.Error()
 			}
-			c := newCollective(req, id, members, plan, shape, r.IntN(2) == 0, s)
+			c := multicastCall(req, id, members, plan, shape, r.IntN(2) == 0, s)
 			calls = append(calls, c)
 			// Ranks make their calls at different times, but in the same order.
 			late := r.Int64N(20e6)
@@ -73,6 +73,16 @@ func manyAtOnce(s uint64) string {
 	w.schedule()
 	w.loop(w.limit())
 	return judge(w, calls)
+}
+
+// multicastCall returns a multicast call with buffers.
+func multicastCall(
+	req uint64, comm uint32, members []int, plan []*mcast.Geometry, s mcast.Shape, inPlace bool, seed uint64,
+) *collective {
+	c := newCollective(req, comm, members, s, seed)
+	c.plan = plan
+	c.allocate(inPlace)
+	return c
 }
 
 // sortStarts puts each rank's calls on a communicator into call order.

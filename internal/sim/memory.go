@@ -12,9 +12,11 @@ import (
 // later read spreads garbage, which the verification on the reading rank finds. A later write is
 // found by intact.
 type memory struct {
-	c          *collective
-	rank       int // rank in the communicator
-	send, recv []byte
+	c             *collective
+	rank          int     // rank in the communicator
+	layout        *blocks // layout of recv
+	send, recv    []byte  // an exchange has recv only
+	before, after []p2p.Copy
 }
 
 // region is a round's view of a memory: the part that the fabric may touch, and the protocol objects
@@ -25,6 +27,7 @@ type region struct {
 	placements []*mcast.Placement // multicast: by subgroup
 	inbox      *p2p.Inbox         // point to point
 	held       map[int][]*packet  // by receive: pieces that arrived before their turn
+	base       int64              // offset of the round in the buffer
 	open       bool
 }
 
@@ -34,13 +37,27 @@ func (r *region) countSent(k *packet) { r.mem.c.sent[r.mem.rank] += int64(k.byte
 func (r *region) countReceived(k *packet) { r.mem.c.received[r.mem.rank] += int64(k.bytes) }
 
 // newMemory creates the buffers of a rank. The send buffer of a reduction is as large as all blocks, and
-// the receive buffer has room for all sums, with garbage until they arrive.
-func newMemory(c *collective, rank int) *memory {
-	m := &memory{c: c, rank: rank, recv: make([]byte, c.size())}
+// the receive buffer has room for all sums, with garbage until they arrive. Memory that the rank has to
+// write is garbage before that.
+func newMemory(c *collective, rank int, p *p2p.Plan) *memory {
+	m := &memory{c: c, rank: rank, layout: c.layout(rank, p)}
+	m.recv = make([]byte, m.layout.memory())
+	if p != nil {
+		m.before, m.after = p.Before, p.After
+	}
+	if c.exchange != nil {
+		fillPoison(m.recv)
+		m.forEach(func(b []byte, stream int, received bool) {
+			if !received {
+				c.fill(b, stream)
+			}
+		})
+		return m
+	}
 	own := c.block(m.recv, rank)
 	switch {
 	case c.reduces:
-		own = make([]byte, c.size())
+		own = make([]byte, c.memory())
 		m.send = own
 		fillPoison(m.recv)
 	case !c.inPlace:
@@ -51,12 +68,23 @@ func newMemory(c *collective, rank int) *memory {
 	return m
 }
 
+// forEach calls f for every block of an exchange in the buffer, with its number.
+func (m *memory) forEach(f func(b []byte, stream int, received bool)) {
+	i := 0
+	m.c.exchange.forEach(m.rank, func(from, to int, _ int64, received bool) {
+		f(m.layout.block(m.recv, i), m.c.exchange.stream(from, to), received)
+		i++
+	})
+}
+
 // copyOwn puts the rank's own block in place. The input of a reduction stays where it is, unless the
 // network computes the reduction.
 func (m *memory) copyOwn() {
 	switch {
+	case m.c.exchange != nil:
+		m.carryOut(m.before)
 	case m.c.reduces:
-		if m.c.p2p == nil || len(m.c.members) == 1 {
+		if m.c.byNetwork() || len(m.c.members) == 1 {
 			copy(m.recv, m.send)
 		}
 	case !m.c.inPlace:
@@ -64,17 +92,42 @@ func (m *memory) copyOwn() {
 	}
 }
 
+// carryOut carries out the copies of a plan.
+func (m *memory) carryOut(copies []p2p.Copy) {
+	for _, c := range copies {
+		copy(m.span(c.To, c.Len), m.span(c.From, c.Len))
+	}
+}
+
+// span returns a range of the buffer.
+func (m *memory) span(off, n int64) []byte { return m.recv[m.layout.pos(off):m.layout.pos(off+n)] }
+
 // load reads the payload of a packet: from the input of a reduction, from the send buffer for a
 // multicast, or else from the receive buffer.
 func (m *memory) load(k *packet) {
-	buf, at := m.recv, m.c.at(k.off)
+	k.data = k.data[:0]
+	skip, left := k.off, int64(k.bytes)
+	for _, p := range k.parts {
+		if skip >= p.Len {
+			skip -= p.Len
+			continue
+		}
+		n := min(p.Len-skip, left)
+		k.data = append(k.data, m.span(p.Off+skip, n)...)
+		skip, left = 0, left-n
+	}
+	if k.parts != nil {
+		return
+	}
+	buf, at, end := m.recv, m.layout.pos(k.off), m.layout.pos(k.off+left)
 	switch {
 	case k.input:
 		buf = m.send
 	case k.kind == pktChunk && !m.c.inPlace:
-		buf, at = m.send, at-m.c.start(m.rank)
+		own := m.c.start(m.rank)
+		buf, at, end = m.send, at-own, end-own
 	}
-	k.data = append(k.data[:0], buf[at:at+m.c.width(int64(k.bytes))]...)
+	k.data = append(k.data, buf[at:end]...)
 }
 
 // placeMode says how to place a payload: replace the content, add to it, or store its sum with the
@@ -88,7 +141,7 @@ const (
 )
 
 func (m *memory) place(off int64, data []byte, mode placeMode) {
-	at := m.c.at(off)
+	at := m.layout.pos(off)
 	dst := m.recv[at : at+int64(len(data))]
 	switch mode {
 	case put:
@@ -107,13 +160,26 @@ func addBytes(sum, a, b []byte) {
 	}
 }
 
-// verify compares the result with the ranks' contributions.
+// verify compares the result with the ranks' contributions. A rank of an exchange must still have what it
+// sent as well.
 func (m *memory) verify() bool {
-	got, want := m.recv, m.c.want()
-	if m.c.scatters {
-		got, want = m.c.block(got, m.rank), m.c.block(want, m.rank)
+	c := m.c
+	switch {
+	case c.exchange != nil:
+		right := true
+		var want []byte
+		m.forEach(func(b []byte, stream int, _ bool) {
+			want = append(want[:0], b...)
+			c.fill(want, stream)
+			right = right && bytes.Equal(b, want)
+		})
+		return right
+	case c.toRoot && m.rank != c.root:
+		return true
+	case c.scatters:
+		return bytes.Equal(c.block(m.recv, m.rank), c.block(c.want(), m.rank))
 	}
-	return bytes.Equal(got, want)
+	return bytes.Equal(m.recv[:c.memory()], c.want())
 }
 
 const poisonByte = 0xa5
@@ -142,10 +208,7 @@ func (m *memory) intact() bool {
 func (m *memory) digest(g *mcast.Geometry) uint64 {
 	var sum uint32
 	g.Spans(func(off, n int64) {
-		if n > 0 {
-			last := m.c.at(off+n-1) + m.c.width(1)
-			sum = crc32.Update(sum, crc32.IEEETable, m.recv[m.c.at(off):last])
-		}
+		sum = crc32.Update(sum, crc32.IEEETable, m.span(off, n))
 	})
 	return uint64(sum)
 }

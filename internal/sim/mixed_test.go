@@ -2,11 +2,10 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"github.com/allcast/allcast/internal/wire"
 )
 
 // mixedShare is the divisor of -seeds for random worlds with all algorithms.
@@ -34,12 +33,15 @@ func TestRandomAlgorithms(t *testing.T) {
 func randomAlgorithm(s uint64) Config {
 	r := rand.New(rand.NewPCG(s, 0xa190))
 	cfg := randomConfig(s)
-	ops := []string{"broadcast", "allgather", "reduce-scatter", "allreduce", "barrier", bothAtOnce}
+	ops := slices.Sorted(maps.Keys(Algorithms))
 	cfg.Op = ops[r.IntN(len(ops))]
 	algos := slices.DeleteFunc(slices.Clone(Algorithms[cfg.Op]), func(a string) bool { return a == "mcast" })
 	cfg.Algo = algos[r.IntN(len(algos))]
-	if cfg.Op != "allgather" && cfg.Op != "reduce-scatter" {
+	if operations[cfg.Op].owners != everyRank {
 		cfg.Counts = nil
+	}
+	if operations[cfg.Op].kind.Rooted() {
+		cfg.Root = r.IntN(cfg.Topology.Hosts)
 	}
 	cfg.Segment = []int64{0, 0, 1, int64(3 * cfg.Chunk)}[r.IntN(4)]
 	return cfg
@@ -137,7 +139,7 @@ func mixed(s uint64) string {
 
 // randomPart returns a random collective of p ranks.
 func randomPart(r *rand.Rand, p int, inc bool, cfg *Config) part {
-	ops := []string{"broadcast", "allgather", "reduce-scatter", "allreduce", "barrier"}
+	ops := slices.Sorted(maps.Keys(operations))
 	op := ops[r.IntN(len(ops))]
 	algos := Algorithms[op]
 	a := part{algo: algos[r.IntN(len(algos))]}
@@ -146,12 +148,11 @@ func randomPart(r *rand.Rand, p int, inc bool, cfg *Config) part {
 	}
 	a.shape = randomShape(r, p, cfg)
 	a.shape.Kind, a.shape.Root = operations[op].kind, 0
-	switch operations[op].kind {
-	case wire.Broadcast, wire.Allreduce:
+	if operations[op].owners != everyRank {
 		clear(a.shape.Counts)
+	}
+	if operations[op].owners == rootOnly {
 		a.shape.Counts[0] = cfg.Bytes
-	case wire.Barrier:
-		clear(a.shape.Counts)
 	}
 	return a
 }

@@ -15,10 +15,13 @@ type operation struct {
 	owners   blockOwners
 	inPlace  bool // whether there is one buffer only
 	reduces  bool // whether contributions are added up
+	inc      bool // whether the network can add them up
 	scatters bool // whether a rank's result is only its own block
+	toRoot   bool // whether only the root has a result
 }
 
-// blockOwners says which ranks have a block of the buffer.
+// blockOwners says which ranks have a block of the buffer that all ranks have. An exchange has no such
+// buffer.
 type blockOwners uint8
 
 const (
@@ -28,11 +31,29 @@ const (
 )
 
 var operations = map[string]operation{
-	"broadcast":      {kind: wire.Broadcast, first: "mcast", owners: rootOnly, inPlace: true},
-	"allgather":      {kind: wire.Allgather, first: "mcast", owners: everyRank},
-	"reduce-scatter": {kind: wire.ReduceScatter, first: "ring", owners: everyRank, reduces: true, scatters: true},
-	"allreduce":      {kind: wire.Allreduce, first: "ring", owners: rootOnly, reduces: true},
-	"barrier":        {kind: wire.Barrier, first: "dissemination"},
+	"broadcast": {kind: wire.Broadcast, first: "mcast", owners: rootOnly, inPlace: true},
+	"allgather": {kind: wire.Allgather, first: "mcast", owners: everyRank},
+	"reduce-scatter": {
+		kind: wire.ReduceScatter, first: "ring", owners: everyRank, reduces: true, inc: true, scatters: true,
+	},
+	"allreduce": {kind: wire.Allreduce, first: "ring", owners: rootOnly, reduces: true, inc: true},
+	"barrier":   {kind: wire.Barrier, first: "dissemination"},
+	"reduce":    {kind: wire.Reduce, first: "binomial", owners: rootOnly, reduces: true, toRoot: true},
+	"gather":    {kind: wire.Gather, first: "binomial"},
+	"gatherv":   {kind: wire.Gatherv, first: "linear"},
+	"scatter":   {kind: wire.Scatter, first: "binomial"},
+	"scatterv":  {kind: wire.Scatterv, first: "linear"},
+	"alltoall":  {kind: wire.Alltoall, first: "pairwise"},
+	"alltoallv": {kind: wire.Alltoallv, first: "pairwise"},
+	"sendrecv":  {kind: wire.Send, first: "direct"},
+}
+
+// operationOf returns the operation of a kind.
+func operationOf(kind wire.CallKind) operation {
+	if kind == wire.Send {
+		return operations["sendrecv"]
+	}
+	return operations[kind.String()]
 }
 
 // bothAtOnce is the pair of collectives of an FSDP step (Appendix B).
@@ -46,10 +67,9 @@ func listAlgorithms() map[string][]string {
 	for name, op := range operations {
 		plans := p2p.Algorithms(op.kind)
 		slices.SortFunc(plans, func(a, b string) int { return cmp.Compare(wire.AlgorithmOf(a), wire.AlgorithmOf(b)) })
-		// The memory of simulated hosts has no room for the packed blocks of pat.
-		plans = slices.DeleteFunc(plans, func(algo string) bool { return algo == op.first || algo == "pat" })
+		plans = slices.DeleteFunc(plans, func(algo string) bool { return algo == op.first })
 		all[name] = append([]string{op.first}, plans...)
-		if op.reduces {
+		if op.inc {
 			all[name] = append(all[name], "inc")
 		}
 	}

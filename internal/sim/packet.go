@@ -3,6 +3,7 @@ package sim
 import (
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/topology"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Header sizes in bytes, as on InfiniBand. UD multicast: LRH 8, GRH 40, BTH 12, DETH 8, immediate 4,
@@ -68,8 +69,9 @@ type packet struct {
 // source is the buffer from which the NIC reads a payload when it starts to send.
 type source struct {
 	from  *region
-	off   int64 // offset in the receive buffer
-	input bool  // reduction: whether the payload is from the input
+	off   int64       // offset in the receive buffer, or in the piece if it consists of parts
+	parts []wire.Span // parts of the piece
+	input bool        // reduction: whether the payload is from the input
 }
 
 // hop is a packet inside a switch. It occupies the input buffer of the link that it arrived over until
@@ -110,7 +112,7 @@ func (p *pools) packet(kind packetKind, class uint8, key opKey, src, dst int) *p
 
 func (p *pools) release(k *packet) {
 	if k.refs--; k.refs == 0 {
-		k.from, k.read = nil, nil
+		k.from, k.parts, k.read = nil, nil, nil
 		p.packets.put(k)
 	}
 }

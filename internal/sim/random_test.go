@@ -220,7 +220,7 @@ func commandLine(c Config) string {
 			fmt.Fprintf(&b, " "+format, args...)
 		}
 	}
-	opt(c.Op == "broadcast", "--root %d", c.Root)
+	opt(operations[c.Op].kind.Rooted(), "--root %d", c.Root)
 	opt(c.Counts != nil, "--counts %s", strings.Trim(strings.ReplaceAll(fmt.Sprint(c.Counts), " ", ","), "[]"))
 	opt(c.InPlace, "--inplace")
 	opt(c.PSNBits > 0, "--psn-bits %d", c.PSNBits)

@@ -176,7 +176,7 @@ func TestRecoveryBesideOthers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := newCollective(uint64(i+1), uint32(i), members, plan, shape, false, s)
+			c := multicastCall(uint64(i+1), uint32(i), members, plan, shape, false, s)
 			calls = append(calls, c)
 			w.call(c, func(int) int64 { return int64(i) * 100e6 })
 		}

@@ -41,7 +41,7 @@ func many(
 		}
 	}
 	for k := range calls {
-		c := newCollective(uint64(k+1), 0, members, plan, shape, false, cfg.Seed)
+		c := multicastCall(uint64(k+1), 0, members, plan, shape, false, cfg.Seed)
 		all = append(all, c)
 		w.call(c, func(rank int) int64 { return at(k, rank) })
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/step"
@@ -142,7 +143,7 @@ func (w *world) result(calls []*collective) *Result {
 		r.RecoveryUS = max(0, r.TimeUS-microseconds(w.lastArrival))
 	}
 	if w.g.Hosts > 1 {
-		r.BoundUS = float64(busiestPort(calls))*8e6/w.cfg.Rate + microseconds(w.path)
+		r.BoundUS = w.bound(calls)
 	}
 	return r
 }
@@ -173,6 +174,9 @@ func (w *world) traffic(calls []*collective) Traffic {
 			bound *= 2 // up and down
 		}
 		t.LinkBytesBound += bound
+		c.exchange.forEachCrossing(func(from, to int, n int64) {
+			t.LinkBytesBound += n * int64(w.g.Hops(c.members[from], c.members[to]))
+		})
 	}
 	return t
 }
@@ -183,6 +187,9 @@ func (c *collective) toReceive() int64 {
 	switch {
 	case p == 1:
 		return 0
+	case c.exchange != nil:
+		c.exchange.forEachCrossing(func(_, _ int, n int64) { chunks += (n + c.chunk - 1) / c.chunk })
+		return chunks
 	case c.byNetwork() && c.scatters:
 		return chunks // each rank receives its own block
 	case c.byNetwork():
@@ -210,8 +217,15 @@ func (c *collective) wireSize(first, end int) int64 {
 	if c.plan != nil {
 		header = udHeader
 	}
-	return c.displs[end] - c.displs[first] + int64(c.cells[end]-c.cells[first])*header
+	n := c.displs[end] - c.displs[first]
+	if c.packed {
+		return c.packedSize(n)
+	}
+	return n + int64(c.cells[end]-c.cells[first])*header
 }
+
+// packedSize returns the size of n bytes on a link, in as few packets as possible.
+func (c *collective) packedSize(n int64) int64 { return n + (n+c.chunk-1)/c.chunk*putHeader }
 
 // busiestPort returns the load of the busiest direction of a host port with concurrent collectives of
 // all hosts, including headers. It bounds the time from below. A rank sends its own block and receives the others;
@@ -224,6 +238,12 @@ func busiestPort(calls []*collective) (port int64) {
 			own := c.wireSize(i, i+1)
 			others := c.wireSize(0, p) - own
 			switch {
+			case c.exchange != nil:
+				own, others = c.exchange.ports(i)
+				own, others = c.packedSize(own), c.packedSize(others)
+				if c.kind == wire.Send {
+					own += others // one after the other
+				}
 			case c.kind == wire.Allreduce && !c.byNetwork():
 				own = 2 * (own + others) * int64(p-1) / int64(p)
 				others = own
@@ -236,6 +256,29 @@ func busiestPort(calls []*collective) (port int64) {
 		port = max(port, sent, received)
 	}
 	return port
+}
+
+// bound returns a lower bound of the time in microseconds: the busiest port, and the latency of a path.
+func (w *world) bound(calls []*collective) float64 {
+	port := float64(busiestPort(calls)) * 8e6 / w.cfg.Rate
+	x := calls[0].exchange
+	if x == nil {
+		return port + microseconds(w.path)
+	}
+	nearest, furthest := math.MaxInt, 0
+	x.forEachCrossing(func(from, to int, _ int64) {
+		hops := w.g.Hops(from, to)
+		nearest, furthest = min(nearest, hops), max(furthest, hops)
+	})
+	latency := func(hops int) float64 { return float64(hops) * float64(w.cfg.Latency.Nanoseconds()) / 1e3 }
+	switch {
+	case furthest == 0:
+		return 0
+	case x.kind == wire.Send:
+		return port + latency(2*furthest) // there and back
+	}
+	// Blocks of near ranks arrive while those of far ranks are on their way.
+	return max(port+latency(nearest), latency(furthest))
 }
 
 // outcomes adds the ends of a collective on all ranks.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
+	"github.com/allcast/allcast/internal/wire"
 )
 
 // Run simulates one collective. It returns an error for an invalid Config. The Result says how the
@@ -78,40 +79,38 @@ type part struct {
 
 // collective prepares a call.
 func (w *world) collective(req uint64, p part, members []int) (*collective, error) {
-	var plan []*mcast.Geometry
-	var p2pPlan func(rank int) *p2p.Plan
+	n := len(members)
+	c := newCollective(req, 0, members, p.shape, w.cfg.Seed)
+	c.exchange = newExchange(p.shape.Kind, n, p.shape.Root, w.cfg.Bytes, c.seed)
 	var err error
-	switch p.algo {
-	case "mcast":
-		plan, err = mcast.Plan(p.shape, w.layout)
-	case "inc":
+	switch {
+	case p.algo == "mcast":
+		c.plan, err = mcast.Plan(p.shape, w.layout)
+	case p.algo == "inc":
 		if !slices.Equal(members, allHosts(w.g.Hosts)) {
-			err = badConfig("the network reduces for all hosts in order, not for %d of %d", len(members), w.g.Hosts)
+			err = badConfig("the network reduces for all hosts in order, not for %d of %d", n, w.g.Hosts)
 		}
-	default:
-		spec := p2p.Spec{
-			Kind: p.shape.Kind, Size: len(members), Root: w.cfg.Root, Bytes: w.cfg.Bytes, Counts: p.shape.Counts,
-			Radix: w.cfg.Radix, Segment: w.cfg.Segment, Align: int64(w.cfg.Chunk),
-		}
-		_, err = p2p.New(p.algo, spec)
-		p2pPlan = func(rank int) *p2p.Plan {
-			spec.Rank = rank
-			plan, err := p2p.New(p.algo, spec)
-			if err != nil {
-				w.violate("no plan for rank %d: %v", rank, err)
-				plan = &p2p.Plan{Kind: p.shape.Kind, Rank: rank, Size: len(members)}
+		c.order = newChunkOrder(&c.blocks)
+	case c.kind != wire.Send:
+		c.packed = p.algo == "pat"
+		c.plans = make([]*p2p.Plan, n)
+		for rank := range n {
+			spec := p2p.Spec{
+				Kind: p.shape.Kind, Rank: rank, Size: n, Root: p.shape.Root, Bytes: w.cfg.Bytes, Counts: p.shape.Counts,
+				Radix: w.cfg.Radix, Segment: w.cfg.Segment, Align: int64(w.cfg.Chunk),
 			}
-			return plan
+			if c.exchange != nil {
+				spec.Counts, spec.Receives = c.exchange.known(rank)
+			}
+			if c.plans[rank], err = p2p.New(p.algo, spec); err != nil {
+				break
+			}
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	c := newCollective(req, 0, members, plan, p.shape, w.cfg.InPlace, w.cfg.Seed)
-	c.p2p = p2pPlan
-	if c.byNetwork() {
-		c.order = newChunkOrder(&c.blocks)
-	}
+	c.allocate(w.cfg.InPlace)
 	return c, nil
 }
 

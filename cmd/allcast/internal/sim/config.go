@@ -15,41 +15,53 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// config checks the flags and returns the simulator's configuration. Its errors are usage errors that list the valid
-// values.
-func (f *flags) config(op string) (sim.Config, error) {
+// config checks the flags and completes the simulator's configuration, which has what the operation's own flags say. m
+// is nil for operations that never multicast. Errors are usage errors that list the valid values.
+func (f *flags) config(op string, m *multicastFlags, cfg sim.Config) (sim.Config, error) {
 	g, err := topology.Parse(f.Topology)
 	if err != nil {
 		return sim.Config{}, cli.Usagef("--topology: %v", err)
 	}
-	// The first failed check counts.
-	if err := cmp.Or(f.checkAlgos(op), f.checkNumbers(), f.checkTimes(g.Hosts), f.checkQueues(), f.checkDatapath(),
-		f.checkDrawing(g)); err != nil {
+	if err := checkRank("root", cfg.Root, g.Hosts); err != nil {
 		return sim.Config{}, err
 	}
-	cfg := sim.Config{
-		Op: op, Topology: g, InPlace: f.InPlace, Timeout: f.Timeout, Deadline: f.Deadline, Seed: f.Seed,
-		Schedule: sim.Schedule{
-			Subgroups: f.Subgroups, ChainBy: f.ChainBy, Chunk: int(f.Chunk), PSNBits: f.PSNBits, Radix: f.Radix,
-			Segment: int64(f.Segment),
-		},
-		Network:  sim.Network{Rate: float64(f.Rate), Latency: f.Latency, Queue: int64(f.Queue), Flow: f.Flow},
-		Receiver: sim.Receiver{RecvQueue: int64(f.RecvQueue), RecvCost: f.RecvCost},
-		Faults: sim.Faults{
-			Loss: float64(f.Loss), LossAll: float64(f.LossAll), Reorder: float64(f.Reorder),
-			Duplicate: float64(f.Duplicate), Stalls: f.Stall, Detour: f.Detour, Noise: f.Noise,
-		},
+	if cfg.Counts != nil && len(cfg.Counts) != g.Hosts {
+		return sim.Config{}, cli.Usagef("--counts: %d sizes for %d ranks; want one for each", len(cfg.Counts), g.Hosts)
 	}
-	if f.Datapath != idealDatapath {
-		cfg.Datapath = f.Datapath
+	// The first failed check counts.
+	if err := cmp.Or(f.checkAlgos(op), f.checkChunk(), f.checkTimes(g.Hosts), f.checkDrawing(g)); err != nil {
+		return sim.Config{}, err
 	}
-	if f.Chains != nil {
-		cfg.Chains = *f.Chains
-	}
+	cfg.Op, cfg.Topology, cfg.Timeout, cfg.Deadline, cfg.Seed = op, g, f.Timeout, f.Deadline, f.Seed
+	cfg.Chunk = int(f.Chunk)
+	cfg.Network = sim.Network{Rate: float64(f.Rate), Latency: f.Latency}
+	cfg.Faults = sim.Faults{LossAll: float64(f.LossAll), Stalls: f.Stall, Detour: f.Detour, Noise: f.Noise}
 	for _, c := range f.Crash {
 		cfg.Crashes = append(cfg.Crashes, sim.Crash{Rank: c.Rank, At: c.At})
 	}
-	return cfg, nil
+	if m == nil {
+		return cfg, nil
+	}
+	return cfg, m.apply(&cfg, f.Chunk)
+}
+
+// apply checks the flags of multicast and adds them to the configuration.
+func (m *multicastFlags) apply(cfg *sim.Config, chunk units.Size) error {
+	if err := cmp.Or(m.checkNumbers(), checkDuration("recv-cost", m.RecvCost), m.checkQueues(chunk),
+		m.checkDatapath(chunk)); err != nil {
+		return err
+	}
+	cfg.InPlace, cfg.Subgroups, cfg.ChainBy, cfg.PSNBits, cfg.Radix = m.InPlace, m.Subgroups, m.ChainBy, m.PSNBits, m.Radix
+	cfg.Segment = int64(m.Segment)
+	cfg.Queue, cfg.Flow, cfg.RecvQueue, cfg.RecvCost = int64(m.Queue), m.Flow, int64(m.RecvQueue), m.RecvCost
+	cfg.Loss, cfg.Reorder, cfg.Duplicate = float64(m.Loss), float64(m.Reorder), float64(m.Duplicate)
+	if m.Datapath != idealDatapath {
+		cfg.Datapath = m.Datapath
+	}
+	if m.Chains != nil {
+		cfg.Chains = *m.Chains
+	}
+	return nil
 }
 
 // checkAlgos splits --algo. The default is the first algorithm of the operation.
@@ -85,18 +97,23 @@ func (f *flags) checkDrawing(g *topology.Graph) error {
 	return nil
 }
 
-func (f *flags) checkNumbers() error {
-	switch {
-	case f.Chains != nil && *f.Chains < 1:
-		return cli.Usagef("--chains %d: want 1 or more", *f.Chains)
-	case f.Subgroups < 1:
-		return cli.Usagef("--subgroups %d: want 1 or more", f.Subgroups)
-	case f.Radix < 2:
-		return cli.Usagef("--radix %d: want 2 or more", f.Radix)
-	case f.Chunk < 1 || f.Chunk > model.MaxChunk:
+func (f *flags) checkChunk() error {
+	if f.Chunk < 1 || f.Chunk > model.MaxChunk {
 		return cli.Usagef("--chunk %v: want 1 to %v", f.Chunk, units.Size(model.MaxChunk))
 	}
-	if _, err := wire.NewLayout(f.PSNBits); err != nil {
+	return nil
+}
+
+func (m *multicastFlags) checkNumbers() error {
+	switch {
+	case m.Chains != nil && *m.Chains < 1:
+		return cli.Usagef("--chains %d: want 1 or more", *m.Chains)
+	case m.Subgroups < 1:
+		return cli.Usagef("--subgroups %d: want 1 or more", m.Subgroups)
+	case m.Radix < 2:
+		return cli.Usagef("--radix %d: want 2 or more", m.Radix)
+	}
+	if _, err := wire.NewLayout(m.PSNBits); err != nil {
 		return cli.Usagef("--psn-bits: %v", err)
 	}
 	return nil
@@ -114,7 +131,6 @@ func (f *flags) checkTimes(hosts int) error {
 	}
 	all := []named{
 		{"latency", f.Latency},
-		{"recv-cost", f.RecvCost},
 		{"detour", f.Detour},
 		{"noise", f.Noise},
 		{"timeout", f.Timeout},
@@ -133,8 +149,8 @@ func (f *flags) checkTimes(hosts int) error {
 		all = append(all, named{"crash", c.At})
 	}
 	for _, d := range all {
-		if d.value < 0 || d.value > maxDuration {
-			return cli.Usagef("--%s: %v is out of range; want 0s to %v", d.flag, d.value, maxDuration)
+		if err := checkDuration(d.flag, d.value); err != nil {
+			return err
 		}
 	}
 	if f.Timeout == 0 {
@@ -143,14 +159,21 @@ func (f *flags) checkTimes(hosts int) error {
 	return nil
 }
 
-// checkQueues refuses queues that are too small for a single chunk.
-func (f *flags) checkQueues() error {
-	if f.Queue != 0 && int64(f.Queue) < int64(f.Chunk) {
-		return cli.Usagef("--queue %v cannot hold a chunk of %v: want lossless or a size of at least that", f.Queue, f.Chunk)
+func checkDuration(flag string, d time.Duration) error {
+	if d < 0 || d > maxDuration {
+		return cli.Usagef("--%s: %v is out of range; want 0s to %v", flag, d, maxDuration)
 	}
-	if f.RecvQueue != 0 && int64(f.RecvQueue) < int64(f.Chunk) {
+	return nil
+}
+
+// checkQueues refuses queues that are too small for a single chunk.
+func (m *multicastFlags) checkQueues(chunk units.Size) error {
+	if m.Queue != 0 && int64(m.Queue) < int64(chunk) {
+		return cli.Usagef("--queue %v cannot hold a chunk of %v: want lossless or a size of at least that", m.Queue, chunk)
+	}
+	if m.RecvQueue != 0 && int64(m.RecvQueue) < int64(chunk) {
 		return cli.Usagef("--recv-queue %v cannot hold a chunk of %v: want unbounded or a size of at least that",
-			f.RecvQueue, f.Chunk)
+			m.RecvQueue, chunk)
 	}
 	return nil
 }

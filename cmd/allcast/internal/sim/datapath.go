@@ -3,25 +3,26 @@ package sim
 import (
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/internal/model/dpa"
+	"github.com/allcast/allcast/internal/units"
 )
 
 const idealDatapath = "ideal"
 
-func (f *flags) checkDatapath() error {
-	if f.Datapath == idealDatapath {
+func (m *multicastFlags) checkDatapath(chunk units.Size) error {
+	if m.Datapath == idealDatapath {
 		return nil
 	}
-	d, err := dpa.ParseDatapath(f.Datapath)
+	d, err := dpa.ParseDatapath(m.Datapath)
 	if err != nil {
 		return cli.Usagef("--datapath: %v, or %s", err, idealDatapath)
 	}
 	switch {
-	case f.RecvCost != 0:
+	case m.RecvCost != 0:
 		return cli.Usagef("--recv-cost is for --datapath ideal: an accelerator has its own cost")
-	case f.RecvQueue != 0:
-		return cli.Usagef("--recv-queue is for --datapath ideal: give the accelerator's as %s,queue=ENTRIES", f.Datapath)
-	case d.Transport == dpa.UD && f.Chunk > dpa.MTU:
-		return cli.Usagef("--chunk %v: want 1 to 4K, one datagram, with --datapath dpa:ud", f.Chunk)
+	case m.RecvQueue != 0:
+		return cli.Usagef("--recv-queue is for --datapath ideal: give the accelerator's as %s,queue=ENTRIES", m.Datapath)
+	case d.Transport == dpa.UD && chunk > dpa.MTU:
+		return cli.Usagef("--chunk %v: want 1 to 4K, one datagram, with --datapath dpa:ud", chunk)
 	}
 	return nil
 }

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
+	"github.com/allcast/allcast/internal/sim"
 )
 
 // one runs a real simulation with --json and returns its result.
@@ -27,6 +29,30 @@ func TestRealClean(t *testing.T) {
 		if r["verified"] != true || r["algo"] != "mcast" || r["nodes"] != 16.0 || r["max_crossings"] != 1.0 ||
 			r["repaired_chunks"] != 0.0 {
 			t.Errorf("%s: %v", op, r)
+		}
+	}
+}
+
+// Every operation runs, with all its algorithms and with auto, also if packets are lost.
+func TestRealOperations(t *testing.T) {
+	for op := range operations {
+		algos := strings.Join(sim.Algorithms[op], ",")
+		if !strings.Contains(op, "+") {
+			algos += ",auto"
+		}
+		args := "sim " + op + " --topology star:6 --algo " + algos + " --loss-all 5% --json"
+		if op != "barrier" {
+			args += " --bytes 70001"
+		}
+		o := command(args)
+		lines := o.Objects(t)
+		if o.Status != cli.StatusOK || len(lines) != 1+strings.Count(algos, ",") {
+			t.Errorf("allcast %s: status %d, %d lines\n%s", args, o.Status, len(lines), o.Stderr)
+		}
+		for _, l := range lines {
+			if l["op"] != op || l["verified"] != true || l["time_us"].(float64) < l["bound_us"].(float64) {
+				t.Errorf("allcast %s: %v", args, l)
+			}
 		}
 	}
 }

@@ -21,7 +21,7 @@ func resultTable(results []*sim.Result) *cli.Table {
 	if r.Datapath != "" && r.Datapath != idealDatapath {
 		t.Note("Chunks are received by %s.", r.Datapath)
 	}
-	t.Note("bytes is N of the paper: %s. Times are us of virtual time.", bytesMeaning(r.Op))
+	t.Note("bytes is N of the paper: %s. Times are us of virtual time.", operations[r.Op].bytes)
 	for _, r := range results {
 		if r.Auto != "" {
 			t.Note("auto chose %s.", r.Auto)
@@ -49,23 +49,10 @@ func fieldRows[R any](t *cli.Table, fields []field[R], results []R) {
 	}
 }
 
-// bytesMeaning explains N for an operation.
-func bytesMeaning(op string) string {
-	switch op {
-	case "reduce-scatter":
-		return "what one rank receives"
-	case "allgather+reduce-scatter":
-		return "what one rank sends in the Allgather and receives in the Reduce-Scatter"
-	case "allreduce":
-		return "the whole vector"
-	}
-	return "what one rank sends"
-}
-
 func resultFields(op string) []field[*sim.Result] {
 	return []field[*sim.Result]{
 		{"algo", func(r *sim.Result) any { return r.Algo }, ""},
-		{"bytes", func(r *sim.Result) any { return r.Bytes }, bytesMeaning(op)},
+		{"bytes", func(r *sim.Result) any { return r.Bytes }, operations[op].bytes},
 		{"chains", func(r *sim.Result) any { return r.Chains }, "as used"},
 		{"subgroups", func(r *sim.Result) any { return r.Subgroups }, "as used"},
 		{"chunk", func(r *sim.Result) any { return r.Chunk }, "payload of a datagram"},

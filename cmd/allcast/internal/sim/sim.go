@@ -4,19 +4,31 @@ package sim
 import (
 	"errors"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/internal/sim"
 )
 
 // Command is "allcast sim".
 type Command struct {
-	Broadcast     broadcastCmd     `cmd:"" help:"One rank sends to all."`
-	Allgather     allgatherCmd     `cmd:"" help:"Every rank sends to all."`
-	ReduceScatter reduceScatterCmd `cmd:"" help:"Every rank gets its block of the sum."`
-	Allreduce     allreduceCmd     `cmd:"" help:"Every rank gets the whole sum."`
-	Barrier       barrierCmd       `cmd:"" help:"Every rank waits for all."`
-	Both          bothCmd          `cmd:"" name:"allgather+reduce-scatter" help:"Both at once, as in a training step."`
-	FSDP          fsdpCmd          `cmd:"" name:"fsdp" help:"A training step of a fully sharded model."`
+	Broadcast     rootedCmd    `cmd:"" help:"One rank sends to all."`
+	Allgather     allgatherCmd `cmd:"" help:"Every rank sends to all."`
+	ReduceScatter sizedCmd     `cmd:"" help:"Every rank gets its block of the sum."`
+	Allreduce     sizedCmd     `cmd:"" help:"Every rank gets the whole sum."`
+	Barrier       barrierCmd   `cmd:"" help:"Every rank waits for all."`
+	Both          sizedCmd     `cmd:"" name:"allgather+reduce-scatter" help:"Both at once, as in a training step."`
+
+	Gather    plainRootedCmd `cmd:"" help:"One rank gets a block from every rank."`
+	Gatherv   plainRootedCmd `cmd:"" help:"As gather, with blocks of different sizes."`
+	Scatter   plainRootedCmd `cmd:"" help:"One rank sends a block to every rank."`
+	Scatterv  plainRootedCmd `cmd:"" help:"As scatter, with blocks of different sizes."`
+	Reduce    plainRootedCmd `cmd:"" help:"One rank gets the whole sum."`
+	Alltoall  plainCmd       `cmd:"" help:"Every rank sends a block to every rank."`
+	Alltoallv plainCmd       `cmd:"" help:"As alltoall, with blocks of different sizes."`
+	Sendrecv  messageCmd     `cmd:"" help:"Every even rank sends a message to the next rank, which sends one back."`
+
+	FSDP fsdpCmd `cmd:"" name:"fsdp" help:"A training step of a fully sharded model."`
 
 	simulate func(sim.Config) (*sim.Result, error) // replaces sim.Run in tests
 }
@@ -36,8 +48,12 @@ Example:
   allcast sim broadcast --topology fat-tree3:4096,32 --bytes 8M --rate 200gbit`
 }
 
-// run simulates one configuration once per algorithm and prints the results.
-func (c *Command) run(e *cli.Env, cfg sim.Config, f *flags) error {
+// run simulates the selected operation once per algorithm and prints the results. cfg has what its own flags say.
+func (c *Command) run(e *cli.Env, k *kong.Context, f *flags, m *multicastFlags, cfg sim.Config) error {
+	cfg, err := f.config(k.Selected().Name, m, cfg)
+	if err != nil {
+		return err
+	}
 	capture, err := cli.CreateFile(f.Pcap, "the capture")
 	if err != nil {
 		return cli.Usagef("--pcap: %v", err)

@@ -24,6 +24,12 @@ func TestConfig(t *testing.T) {
 	gather.Op = "allgather"
 	reduce := defaults
 	reduce.Op, reduce.Algo, reduce.Bytes = "reduce-scatter", "recursive-halving", 4096
+	plain := sim.Config{
+		Op: "scatter", Algo: "linear", Bytes: 7, Root: 2, Timeout: 10 * time.Second, Seed: 1,
+		Schedule: sim.Schedule{Chunk: 4096, Segment: 1024},
+		Network:  sim.Network{Rate: 100e9, Latency: 500},
+		Faults:   sim.Faults{LossAll: 0.05},
+	}
 	vector := gather
 	vector.Counts, vector.Bytes = []int64{1 << 20, 0, 7}, 1<<20
 	all := sim.Config{
@@ -50,6 +56,7 @@ func TestConfig(t *testing.T) {
 		{"sim allgather --topology star:3", gather},
 		{"sim reduce-scatter --topology star:3 --bytes 4K --algo recursive-halving", reduce},
 		{"sim allgather --topology star:3 --counts 1M,0,7", vector},
+		{"sim scatter --topology star:3 --algo linear --bytes 7 --root 2 --segment 1K --loss-all 5%", plain},
 		{"sim broadcast --topology star:3 --algo mcast --bytes 8M --root 2 --inplace --chains 4 " +
 			"--subgroups 3 --chain-by rack " +
 			"--chunk 1K --psn-bits 20 --radix 8 --segment 32K --rate 2.5gbit --latency 2us " +

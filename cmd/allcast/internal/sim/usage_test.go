@@ -15,7 +15,7 @@ func TestUsageErrors(t *testing.T) {
 	const star = "sim broadcast --topology star:8 "
 	for _, c := range []struct{ args, want string }{
 		{"sim", "broadcast, allgather"},
-		{"sim reduce", "broadcast, allgather"},
+		{"sim frobnicate", "broadcast, allgather"},
 		{"sim broadcast", "star:HOSTS, fat-tree:HOSTS,LEAVES,SPINES, fat-tree3:HOSTS,RADIX"},
 		{"sim broadcast --topology ring:8", "fat-tree3:HOSTS,RADIX"},
 		{"sim broadcast --topology star:0", "at least 1"},
@@ -73,6 +73,16 @@ func TestUsageErrors(t *testing.T) {
 		{"sim allgather --topology star:3 --counts 1,2", "2 sizes for 3 ranks"},
 		{"sim allgather --topology star:3 --counts 1,2,x", "4K or 4KiB"},
 		{"sim allgather --topology star:3 --counts 1,2,3 --bytes 4K", "together"},
+		{"sim gather --topology star:8 --root 8", "0 to 7"},
+		{"sim gather --topology star:8 --algo ring", "valid for gather: binomial, linear"},
+		{"sim gatherv --topology star:8 --counts 1,2", "--root"},
+		{"sim alltoall --topology star:8 --root 1", "--segment"},
+		{"sim alltoall --topology star:8 --loss 1%", "--loss-all"},
+		{"sim reduce --topology star:8 --chains 2", "--segment"},
+		{"sim reduce --topology star:8 --algo inc", "valid for reduce: binomial"},
+		{"sim scatter --topology star:8 --inplace", "--segment"},
+		{"sim sendrecv --topology star:8 --segment 4K", "--bytes"},
+		{"sim sendrecv --topology star:8 --chunk 0", "1 to 16M"},
 	} {
 		o := execute(fine, strings.Fields(c.args)...)
 		if o.Status != cli.StatusUsage {
@@ -89,13 +99,28 @@ func TestUsageErrors(t *testing.T) {
 
 // Every operation has a --help with an example, which starts no simulation.
 func TestHelpHasExamples(t *testing.T) {
-	for _, args := range []string{"sim", "sim broadcast", "sim allgather"} {
+	all := []string{"sim"}
+	for op := range operations {
+		all = append(all, "sim "+op)
+	}
+	for _, args := range all {
 		o := execute(fine, strings.Fields(args+" --help")...)
 		if o.Status != cli.StatusOK || o.Stderr != "" || len(o.configs) != 0 {
 			t.Errorf("allcast %s --help: status %d, stderr %q, %d simulations", args, o.Status, o.Stderr, len(o.configs))
 		}
 		if !strings.Contains(o.Stdout, "Example") || !strings.Contains(o.Stdout, "    allcast "+args) {
 			t.Errorf("allcast %s --help has no example:\n%s", args, o.Stdout)
+		}
+	}
+}
+
+// The help of an operation lists its own algorithms, and the command has all operations of the simulator.
+func TestHelpListsAlgorithms(t *testing.T) {
+	for op, algos := range sim.Algorithms {
+		help := strings.Join(strings.Fields(command("sim "+op+" --help").Stdout), " ")
+		first, last := ": "+algos[0]+" (default)", algos[len(algos)-1]
+		if !strings.Contains(help, first) || !strings.Contains(help, last) {
+			t.Errorf("allcast sim %s --help does not list %v:\n%s", op, algos, help)
 		}
 	}
 }
