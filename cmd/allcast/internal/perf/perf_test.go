@@ -42,13 +42,13 @@ func inWorld(t *testing.T, ranks int, o allcast.Options, job *job) ([]error, cli
 
 // algorithms lists the algorithms of an operation, except auto.
 func algorithms(op string) []string {
-	first, second, pair := strings.Cut(op, "+")
-	if !pair {
-		return allcast.Algorithms(op)
+	lists := bench.Find(op).Algorithms()
+	if len(lists) == 1 {
+		return lists[0]
 	}
 	var list []string
-	for _, a := range allcast.Algorithms(first) {
-		for _, b := range allcast.Algorithms(second) {
+	for _, a := range lists[0] {
+		for _, b := range lists[1] {
 			list = append(list, a+"+"+b)
 		}
 	}
@@ -68,9 +68,13 @@ func testJob(op string) *job {
 // Every operation and algorithm gives the right data, at sizes around those of chunks and elements.
 func TestVerifies(t *testing.T) {
 	for _, ranks := range []int{1, 2, 3, 5} {
-		for _, op := range operations {
-			t.Run(fmt.Sprintf("%s/%d", op, ranks), func(t *testing.T) {
-				job := testJob(op)
+		for _, op := range bench.Operations {
+			if op.Ranks > 0 && op.Ranks != ranks {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%d", op.Name, ranks), func(t *testing.T) {
+				job := testJob(op.Name)
+				job.Buffers = 3
 				job.InPlace = ranks%2 == 0
 				job.Root = ranks - 1
 				errs, o := inWorld(t, ranks, allcast.Options{}, job)
@@ -193,7 +197,7 @@ func TestSizes(t *testing.T) {
 		{"8589934592G", "8589934592G", 2, "error"},
 		{"8589934591G", "8589934591G", 2, "[9223372035781033984]"},
 	} {
-		cmd := sizeFlags{Factor: c.factor}
+		cmd := sizeFlags{Factor: &c.factor}
 		var err error
 		for _, f := range []struct {
 			text string
