@@ -75,35 +75,42 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A wrong byte in either half is found.
-func TestPairFindsWrong(t *testing.T) {
-	job := testJob(Pair)
-	errs := joined(t, 2, func(comm *allcast.Comm) error {
-		b, err := New(t.Context(), comm)
-		if err != nil {
-			return err
-		}
-		c, err := b.newTrial(t.Context(), job, "ring+ring", 100)
-		if err != nil {
-			return err
-		}
-		if err := b.once(t.Context(), c, &tally{}, nil); err != nil {
-			return err
-		}
-		for i, p := range c.parts {
-			p.recv[7] ^= 1
-			if wrong := c.wrong(1); wrong != 1 {
-				t.Errorf("%d bytes of half %d wrong, want 1", wrong, i)
+// A wrong byte of every block is found, also in either half of a pair.
+func TestFindsWrong(t *testing.T) {
+	for _, op := range Operations {
+		job := testJob(op.Name)
+		job.Buffers = 2
+		errs := joined(t, 2, func(comm *allcast.Comm) error {
+			b, err := New(t.Context(), comm)
+			if err != nil {
+				return err
 			}
-			p.recv[7] ^= 1
+			c, err := b.newTrial(t.Context(), job, "auto", 100)
+			if err != nil {
+				return err
+			}
+			if err := b.once(t.Context(), c, &tally{}, nil); err != nil {
+				return err
+			}
+			for _, p := range c.parts {
+				at := int64(0)
+				for _, block := range p.out {
+					p.output[at+7] ^= 1
+					if wrong := c.wrong(1); wrong != 1 {
+						t.Errorf("%s: %d bytes of block %v wrong, want 1", op.Name, wrong, block)
+					}
+					p.output[at+7] ^= 1
+					at += block.n
+				}
+			}
+			if len(c.parts) == 2 && c.parts[0].comm == c.parts[1].comm {
+				t.Error("both halves on one communicator")
+			}
+			return nil
+		})
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
 		}
-		if c.parts[0].comm == c.parts[1].comm {
-			t.Error("both halves on one communicator")
-		}
-		return nil
-	})
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/allcast/allcast/cmd/allcast/internal/bench"
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/cmd/allcast/internal/clitest"
+	"github.com/allcast/allcast/internal/reduce"
 	"github.com/allcast/allcast/internal/units"
 )
 
@@ -67,16 +68,17 @@ func testJob(op string) *job {
 
 // Every operation and algorithm gives the right data, at sizes around those of chunks and elements.
 func TestVerifies(t *testing.T) {
-	for _, ranks := range []int{1, 2, 3, 5} {
+	for _, c := range []struct{ ranks, subsets int }{{1, 1}, {2, 1}, {3, 1}, {5, 1}, {4, 2}} {
+		ranks, members := c.ranks, c.ranks/c.subsets
 		for _, op := range bench.Operations {
-			if op.Ranks > 0 && op.Ranks != ranks {
+			if op.Ranks > 0 && op.Ranks != members {
 				continue
 			}
-			t.Run(fmt.Sprintf("%s/%d", op.Name, ranks), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%d/%d", op.Name, ranks, c.subsets), func(t *testing.T) {
 				job := testJob(op.Name)
-				job.Buffers = 3
+				job.Buffers, job.Subsets = 3, c.subsets
 				job.InPlace = ranks%2 == 0
-				job.Root = ranks - 1
+				job.Root = members - 1
 				errs, o := inWorld(t, ranks, allcast.Options{}, job)
 				if err := errors.Join(errs...); err != nil {
 					t.Fatal(err)
@@ -122,27 +124,27 @@ func TestShapes(t *testing.T) {
 	}
 }
 
+// Every reduction has every type and operator that its elements allow.
 func TestReductions(t *testing.T) {
-	for _, c := range []struct {
-		dtype allcast.DataType
-		op    allcast.ReduceOp
-	}{
-		{allcast.Float32, allcast.Sum},
-		{allcast.BFloat16, allcast.Average},
-		{allcast.Float16, allcast.Product},
-		{allcast.Int64, allcast.Min},
-	} {
-		for _, op := range []string{"reduce-scatter", "allreduce"} {
-			job := testJob(op)
-			job.DType, job.Reduce = c.dtype, c.op
-			job.round()
-			errs, o := inWorld(t, 3, allcast.Options{}, job)
-			if err := errors.Join(errs...); err != nil {
-				t.Errorf("%s %v %v: %v\n%s", op, c.dtype, c.op, err, o.Stdout)
+	for dtype := allcast.Float32; dtype <= allcast.Bool; dtype++ {
+		for op := allcast.Sum; op <= allcast.PremultipliedSum; op++ {
+			if reduce.Into(nil, nil, reduce.Type(dtype), reduce.Op(op)) != nil {
+				continue // the type does not have this operator
 			}
-			for _, l := range o.Objects(t) {
-				if int(l["bytes"].(float64))%c.dtype.Size() != 0 {
-					t.Errorf("%v bytes are no whole elements", l["bytes"])
+			for _, name := range []string{"reduce", "reduce-scatter", "reduce-scatterv", "allreduce"} {
+				job := testJob(name)
+				job.DType, job.Reduce, job.Iters, job.both = dtype, op, 1, true
+				job.algos, job.sizes = job.algos[:1], []int64{1, 4101}
+				job.round()
+				errs, o := inWorld(t, 3, allcast.Options{}, job)
+				if err := errors.Join(errs...); err != nil {
+					t.Errorf("%s %v %v: %v\n%s", name, dtype, op, err, o.Stdout)
+				}
+				for _, l := range o.Objects(t) {
+					if int(l["bytes"].(float64))%dtype.Size() != 0 || l["wrong"] != 0. ||
+						l["in_place"].(map[string]any)["wrong"] != 0. {
+						t.Errorf("%v", l)
+					}
 				}
 			}
 		}

@@ -45,7 +45,7 @@ func signalled(ctx context.Context, err error) error {
 		// Another rank may have been interrupted first. Then the signal is on its way here too.
 		select {
 		case <-ctx.Done():
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(500 * time.Millisecond):
 		}
 	}
 	if status, ok := context.Cause(ctx).(cli.StatusError); ok { //nolint:errorlint // the cause is not wrapped
