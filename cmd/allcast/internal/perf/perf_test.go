@@ -17,10 +17,10 @@ import (
 	"github.com/allcast/allcast/internal/units"
 )
 
-// inWorld runs a job and returns the errors by rank and the output of rank 0.
-func inWorld(t *testing.T, ranks int, o allcast.Options, job *job) ([]error, clitest.Outcome) {
+// inWorld runs jobs and returns the errors by rank and the output of rank 0.
+func inWorld(t *testing.T, ranks int, o allcast.Options, jobs ...*job) ([]error, clitest.Outcome) {
 	t.Helper()
-	o.Subgroups, o.Chunk = job.Subgroups, job.Chunk
+	o.Subgroups, o.Chunk = jobs[0].Subgroups, jobs[0].Chunk
 	var out bytes.Buffer
 	errs := clitest.Join(t, ranks, o, func(comm *allcast.Comm) error {
 		e := &cli.Env{Stdout: io.Discard, Stderr: io.Discard, JSON: true}
@@ -32,11 +32,16 @@ func inWorld(t *testing.T, ranks int, o allcast.Options, job *job) ([]error, cli
 		if err != nil {
 			return err
 		}
-		wrong, err := measure(ctx, e, b, job)
-		if err == nil {
-			err = verdict(e, comm.Rank(), wrong)
+		for _, job := range jobs {
+			wrong, err := measure(ctx, e, b, job)
+			if err == nil {
+				err = verdict(e, comm.Rank(), wrong)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		return err
+		return nil
 	})
 	return errs, clitest.Outcome{Stdout: out.String()}
 }
@@ -126,6 +131,7 @@ func TestShapes(t *testing.T) {
 
 // Every reduction has every type and operator that its elements allow.
 func TestReductions(t *testing.T) {
+	var jobs []*job
 	for dtype := allcast.Float32; dtype <= allcast.Bool; dtype++ {
 		for op := allcast.Sum; op <= allcast.PremultipliedSum; op++ {
 			if reduce.Into(nil, nil, reduce.Type(dtype), reduce.Op(op)) != nil {
@@ -133,18 +139,26 @@ func TestReductions(t *testing.T) {
 			}
 			for _, name := range []string{"reduce", "reduce-scatter", "reduce-scatterv", "allreduce"} {
 				job := testJob(name)
-				job.DType, job.Reduce, job.Iters, job.both = dtype, op, 1, true
-				job.algos, job.sizes = job.algos[:1], []int64{1, 4101}
+				job.DType, job.Reduce, job.Iters, job.Warmup, job.both = dtype, op, 1, 0, true
+				job.sizes = []int64{4101}
 				job.round()
-				errs, o := inWorld(t, 3, allcast.Options{}, job)
-				if err := errors.Join(errs...); err != nil {
-					t.Errorf("%s %v %v: %v\n%s", name, dtype, op, err, o.Stdout)
-				}
-				for _, l := range o.Objects(t) {
-					if int(l["bytes"].(float64))%dtype.Size() != 0 || l["wrong"] != 0. ||
-						l["in_place"].(map[string]any)["wrong"] != 0. {
-						t.Errorf("%v", l)
-					}
+				jobs = append(jobs, job)
+			}
+		}
+	}
+	errs, o := inWorld(t, 3, allcast.Options{}, jobs...)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatalf("%v\n%s", err, o.Stdout)
+	}
+	lines := o.Objects(t)
+	for _, job := range jobs {
+		for _, n := range job.sizes {
+			for _, algo := range job.algos {
+				l := lines[0]
+				lines = lines[1:]
+				if l["op"] != job.Op || l["bytes"] != float64(n) || n%int64(job.DType.Size()) != 0 || l["wrong"] != 0. ||
+					l["in_place"].(map[string]any)["wrong"] != 0. {
+					t.Errorf("%v of %v by %s: %v", job.Reduce, job.DType, algo, l)
 				}
 			}
 		}
