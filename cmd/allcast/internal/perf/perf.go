@@ -1,4 +1,4 @@
-// Package perf is "allcast perf": it measures and verifies a collective on the real network.
+// Package perf is "allcast perf": it measures and verifies an operation on the real network.
 package perf
 
 import (
@@ -62,7 +62,7 @@ type fabricFlags struct {
 // FlagHelp implements cli.FlagHelp.
 func (Command) FlagHelp() map[string]string {
 	return map[string]string{
-		"operation": "One of those below, also by its name in nccl-tests (all_gather, all_gather_perf) or in OSU's " +
+		"operation": "One of those above, also by its name in nccl-tests (all_gather, all_gather_perf) or in OSU's " +
 			"benchmarks (osu_allgather).",
 		"ranks": "Number of local ranks to start (default 8; 2 for pingpong and stream), unless a launcher started this " +
 			"process as a rank.",
