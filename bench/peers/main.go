@@ -68,7 +68,8 @@ func parse() (*config, error) {
 	flag.StringVar(&cfg.topology, "topology", "star:8", "network")
 	ops := flag.String("ops", operationNames, "operations")
 	sizes := flag.String("sizes", "1K,4K,16K,64K,256K,1M,4M,16M", "bytes that one rank sends")
-	flag.TextVar(&cfg.maxGather, "allgather-max", units.Size(4<<20), "largest of these sizes for operations with several blocks per rank")
+	flag.TextVar(&cfg.maxGather, "allgather-max", units.Size(4<<20),
+		"largest of these sizes for operations with several blocks per rank")
 	flag.IntVar(&cfg.rounds, "rounds", 5, "number of rounds; each measures all contestants")
 	flag.StringVar(&cfg.docs, "docs", "docs/benchmarks.md", "page to write; empty: only print")
 	flag.IntVar(&cfg.tune, "tune", 2, "passes over the peers' algorithms, to find the best one per size")

@@ -89,7 +89,9 @@ func (r *results) tables() string {
 				return r.of(key{op, n, contestant}, func(s sample) float64 { return float64(r.received(op, n)) / s.time / 1e3 })
 			})
 		}
-		tuned := slices.DeleteFunc(contestants(op), func(c string) bool { return c != auto && !strings.HasSuffix(c, " best") })
+		tuned := slices.DeleteFunc(contestants(op), func(c string) bool {
+			return c != auto && !strings.HasSuffix(c, " best")
+		})
 		fmt.Fprintf(&b, "\n### Algorithms\n\n")
 		r.table(&b, op, tuned, func(n int64, contestant string) string { return r.chosen(op, n, contestant) })
 		fmt.Fprintf(&b, "\n### CPU seconds per rank and GB received\n\n")

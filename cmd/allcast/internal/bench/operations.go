@@ -227,7 +227,7 @@ var Operations = []*Operation{
 		},
 	},
 	{
-		Name: "allgather-coalesced", Aliases: []string{"allgather_coalesced", "all_gather_coalesced"}, Collective: "allgather",
+		Name: "allgather-coalesced", Aliases: []string{"allgather_coalesced"}, Collective: "allgather",
 		Size: "one of --buffers buffers that one rank sends", Flags: sized + several, bus: others,
 		plan: func(s shape) (l layout) {
 			l.in = s.equal(s.rank, s.buffers)

@@ -114,7 +114,8 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 		Subject: Subject{
 			Op: c.Op, Algo: t.info.Algorithm, Requested: c.requested,
 			Fabric: b.Comm.Fabric(), Datapath: path.Name, Hook: path.Hook,
-			Ranks: p, Subsets: c.subsets(), Bytes: c.n, Buffers: max(1, c.Buffers), Iters: c.rounds, Warmup: c.Warmup, Timed: c.Timed(),
+			Ranks: p, Subsets: c.subsets(), Bytes: c.n, Buffers: max(1, c.Buffers),
+			Iters: c.rounds, Warmup: c.Warmup, Timed: c.Timed(),
 		},
 		Outcome: Outcome{Time: summarize(largest[3:]), Wrong: sums[0]}, Schema: schema,
 		Chains: t.info.Chains, Subgroups: t.info.Subgroups, Chunk: t.info.Chunk,

@@ -90,8 +90,8 @@ func (c *trial) start() (g allcast.Group) {
 
 func (c *trial) finish(ctx context.Context) error {
 	for _, p := range c.parts {
-		if p.Operation.finish != nil {
-			if err := p.Operation.finish(ctx, p); err != nil {
+		if p.finish != nil {
+			if err := p.finish(ctx, p); err != nil {
 				return err
 			}
 		}

@@ -33,8 +33,8 @@ func (reportCmd) Help() string {
 to each other. It needs no root.
 
 Example:
-  allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo mcast -b 64K -w 0 --json >mcast.json
-  allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo ring -b 64K -w 0 --json >ring.json
+  allcast lab run --topology fat-tree:8,2,2 --json -- allcast perf allgather --algo mcast -b 64K -w 0 --json >mcast.json
+  allcast lab run --topology fat-tree:8,2,2 --json -- allcast perf allgather --algo ring -b 64K -w 0 --json >ring.json
   allcast lab report mcast.json ring.json --html links.html`
 }
 

@@ -84,9 +84,16 @@ func (c *Command) checkFlags(op *bench.Operation, algos []string) error {
 		given bool
 	}
 	for _, f := range []flag{
-		{"-b", c.Min != nil}, {"-e", c.Max != nil}, {"-f", c.Factor != nil},
-		{"--root", c.Root != nil}, {"--dtype", c.DType != nil}, {"--reduce", c.Reduce != nil},
-		{"--inplace", c.InPlace}, {"--both", c.Both}, {"--buffers", c.Buffers != nil}, {"--overlap", c.Overlap},
+		{"-b", c.Min != nil},
+		{"-e", c.Max != nil},
+		{"-f", c.Factor != nil},
+		{"--root", c.Root != nil},
+		{"--dtype", c.DType != nil},
+		{"--reduce", c.Reduce != nil},
+		{"--inplace", c.InPlace},
+		{"--both", c.Both},
+		{"--buffers", c.Buffers != nil},
+		{"--overlap", c.Overlap},
 	} {
 		if f.given && !op.Takes(f.name) {
 			return cli.Usagef("%s has no effect on %s; valid for %s", f.name, op.Name,
@@ -94,7 +101,9 @@ func (c *Command) checkFlags(op *bench.Operation, algos []string) error {
 		}
 	}
 	for _, f := range []flag{
-		{"--chains", c.Chains != nil}, {"--chain-by", c.ChainBy != nil}, {"--subgroups", c.Subgroups != nil},
+		{"--chains", c.Chains != nil},
+		{"--chain-by", c.ChainBy != nil},
+		{"--subgroups", c.Subgroups != nil},
 		{"--chunk", c.Chunk != nil},
 	} {
 		if f.given && !multicasts(op, algos) {

@@ -58,7 +58,7 @@ func (o *output) header() error {
 		fmt.Sprintf("# %v; %d ranks, fabric %s, datapath %v; %s, %s.",
 			o.job, o.comm.Size(), o.comm.Fabric(), o.comm.Datapath(), o.job.Iterations(), verified),
 		fmt.Sprintf("# bytes: N, %s.", o.job.meaning),
-		fmt.Sprintf("# Times are of the slowest %s, after a barrier; algbw and busbw, in GB/s, are from the median.", slowest),
+		fmt.Sprintf("# Times are of the slowest %s, after a barrier; algbw and busbw, in GB/s, are of the median.", slowest),
 		"# sent, mcast: bytes that the busiest rank handed to the network per operation, our headers included.",
 		"# repaired and wrong bytes, dropped chunks: summed over ranks and iterations.",
 	}
