@@ -107,6 +107,18 @@ func TestVerifies(t *testing.T) {
 	}
 }
 
+// Blocks may be empty, also the last ones.
+func TestEmptyBlocks(t *testing.T) {
+	for _, op := range []string{"allgatherv", "gatherv", "scatterv", "reduce-scatterv", "alltoallv"} {
+		job := testJob(op)
+		job.sizes = []int64{1, 3}
+		errs, o := inWorld(t, 8, allcast.Options{}, job)
+		if err := errors.Join(errs...); err != nil {
+			t.Errorf("%s: %v\n%s", op, err, o.Stdout)
+		}
+	}
+}
+
 // Values of chains and subgroups above what the operation can use are clamped, in place and out of place.
 func TestShapes(t *testing.T) {
 	for _, inplace := range []bool{false, true} {
