@@ -23,20 +23,17 @@ type Command struct {
 	Warmup *int `short:"w" placeholder:"WARMUP"`
 	Check  int  `short:"c" default:"1" placeholder:"0|1" help:"Verify every iteration on all ranks (default 1)."`
 
-	Root      *int        `placeholder:"R" help:"Root of a rooted operation (default 0)."`
-	Subsets   int         `default:"1" placeholder:"K"`
-	Buffers   *int        `placeholder:"K"`
-	Chains    *int        `placeholder:"M"`
-	ChainBy   *string     `placeholder:"rank|rack"`
-	Subgroups *int        `placeholder:"S"`
-	Chunk     *units.Size `placeholder:"BYTES"`
-	InPlace   bool        `name:"inplace" help:"Send from the receive buffer, or receive into the send buffer."`
-	Both      bool        `help:"Measure out of place and in place, next to each other."`
-	DType     *string     `name:"dtype" placeholder:"T"`
-	Reduce    *string     `placeholder:"OP"`
-	OSU       bool        `name:"osu"`
-	Raw       *string     `placeholder:"FILE"`
-	Overlap   bool
+	Root    *int `placeholder:"R" help:"Root of a rooted operation (default 0)."`
+	Subsets int  `default:"1" placeholder:"K"`
+	Buffers *int `placeholder:"K"`
+	multicastFlags
+	InPlace bool    `name:"inplace" help:"Send from the receive buffer, or receive into the send buffer."`
+	Both    bool    `help:"Measure out of place and in place, next to each other."`
+	DType   *string `name:"dtype" placeholder:"T"`
+	Reduce  *string `placeholder:"OP"`
+	OSU     bool    `name:"osu"`
+	Raw     *string `placeholder:"FILE"`
+	Overlap bool
 
 	fabricFlags
 }
@@ -46,6 +43,14 @@ type sizeFlags struct {
 	Min    *units.Size `name:"min" short:"b" placeholder:"MIN"`
 	Max    *units.Size `name:"max" short:"e" placeholder:"MAX" help:"Largest size (default 1M)."`
 	Factor *int        `short:"f" placeholder:"FACTOR"`
+}
+
+// multicastFlags have an effect on multicast only.
+type multicastFlags struct {
+	Chains    *int        `placeholder:"M"`
+	ChainBy   *string     `placeholder:"rank|rack"`
+	Subgroups *int        `placeholder:"S"`
+	Chunk     *units.Size `placeholder:"BYTES"`
 }
 
 // fabricFlags choose the network, the datapath and the protection.
