@@ -23,7 +23,7 @@ func TestInterrupted(t *testing.T) {
 	} {
 		raw := filepath.Join(t.TempDir(), "raw.csv")
 		// The second size would take minutes.
-		cmd := clitest.Process(t, strings.Fields("perf allgather --ranks 3 --algo ring -b 64 -e 8M -f 131072 -n 3000 -w 0 "+
+		cmd := clitest.Process(t, strings.Fields("perf allgather --ranks 3 --algo ring -b 64 -e 32M -f 524288 -n 500 -w 0 "+
 			"-c 0 --raw "+raw+c.flag)...)
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
@@ -44,7 +44,7 @@ func TestInterrupted(t *testing.T) {
 		if got := stderr.String(); !strings.Contains(got, "[0] allcast: interrupted\n") {
 			t.Errorf("%v: %s", c.signal, got)
 		}
-		if n := len(rawLines(t, raw)); n != 3*3000 {
+		if n := len(rawLines(t, raw)); n != 3*500 {
 			t.Errorf("%v: %d raw times, want those of the first size", c.signal, n)
 		}
 		if files, err := os.ReadDir(filepath.Dir(raw)); err != nil || len(files) != 1 {
