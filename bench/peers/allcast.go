@@ -19,11 +19,12 @@ import (
 func measureAllcast(ctx context.Context, bed *testbed, op, algo string, n int64) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	iters, warmup := iterations(op, n, bed.ranks)
+	ranks := bed.ranksOf(op)
+	iters, warmup := iterations(op, n, ranks)
 	var stdout, stderr bytes.Buffer
 	ended, peak := make(chan struct{}), make(chan int64, 1)
 	err := launch.Run(ctx, launch.Config{
-		Ranks: bed.ranks,
+		Ranks: ranks,
 		Command: []string{
 			bed.allcast, "lab", "enter", bed.lab.Plan.Config.Name, "--", bed.allcast, "perf", op, "--algo", algo,
 			"-b", fmt.Sprint(n), "-n", fmt.Sprint(iters), "-w", fmt.Sprint(warmup), "--json",
@@ -32,7 +33,7 @@ func measureAllcast(ctx context.Context, bed *testbed, op, algo string, n int64)
 		Prefix: func(int, bool) string { return "" },
 		Started: func(rank, pid int) {
 			// One rank stands for all: sampling every rank would disturb the measurement.
-			if rank == bed.ranks-1 {
+			if rank == ranks-1 {
 				go func() { peak <- peakMemory(pid, ended) }()
 			}
 		},

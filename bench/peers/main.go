@@ -27,7 +27,7 @@ type config struct {
 	topology  string
 	ops       []string
 	sizes     []int64
-	maxGather units.Size // largest size for Allgather, whose result has that many bytes per rank
+	maxGather units.Size // largest size of operations with several blocks of that size per rank
 	rounds    int
 	docs      string
 	tune      int // passes over the peers' algorithms
@@ -66,9 +66,10 @@ func parse() (*config, error) {
 	cfg := &config{}
 	flag.StringVar(&cfg.name, "name", "peers", "name of the lab")
 	flag.StringVar(&cfg.topology, "topology", "star:8", "network")
-	ops := flag.String("ops", "broadcast,allgather", "operations")
+	ops := flag.String("ops", operationNames, "operations")
 	sizes := flag.String("sizes", "1K,4K,16K,64K,256K,1M,4M,16M", "bytes that one rank sends")
-	flag.TextVar(&cfg.maxGather, "allgather-max", units.Size(4<<20), "largest of these sizes for Allgather")
+	flag.TextVar(&cfg.maxGather, "allgather-max", units.Size(4<<20),
+		"largest of these sizes for operations with several blocks per rank")
 	flag.IntVar(&cfg.rounds, "rounds", 5, "number of rounds; each measures all contestants")
 	flag.StringVar(&cfg.docs, "docs", "docs/benchmarks.md", "page to write; empty: only print")
 	flag.IntVar(&cfg.tune, "tune", 2, "passes over the peers' algorithms, to find the best one per size")
@@ -83,14 +84,17 @@ func parse() (*config, error) {
 	}
 	cfg.ops = strings.Split(*ops, ",")
 	for _, op := range cfg.ops {
-		if op != "broadcast" && op != "allgather" {
-			return nil, fmt.Errorf("-ops: unknown operation %q; valid: broadcast, allgather", op)
+		if _, ok := operations[op]; !ok {
+			return nil, fmt.Errorf("-ops: unknown operation %q; valid: %s", op, operationNames)
 		}
 	}
 	for _, s := range strings.Split(*sizes, ",") {
 		n, err := units.ParseSize(s)
 		if err != nil {
 			return nil, fmt.Errorf("-sizes: %w", err)
+		}
+		if n < 4 || n%4 != 0 {
+			return nil, fmt.Errorf("-sizes: %v: want multiples of 4, because reductions add elements of 4 bytes", n)
 		}
 		cfg.sizes = append(cfg.sizes, int64(n))
 	}
@@ -101,6 +105,6 @@ func parse() (*config, error) {
 // sizesOf returns the sizes of an operation, in ascending order.
 func (cfg *config) sizesOf(op string) []int64 {
 	return slices.DeleteFunc(slices.Clone(cfg.sizes), func(n int64) bool {
-		return op == "allgather" && n > int64(cfg.maxGather)
+		return operations[op].buffers(8) > 2 && n > int64(cfg.maxGather)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"log"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -56,9 +57,7 @@ func (r *results) missing(err error) {
 // iterations returns many iterations for small operations, and few for large ones, which would
 // otherwise take minutes.
 func iterations(op string, n int64, ranks int) (iters, warmup int) {
-	if op == "allgather" {
-		n *= int64(ranks)
-	}
+	n *= operations[op].received(int64(ranks))
 	iters = int(min(50, max(5, (16<<20)/max(1, n))))
 	return iters, max(3, iters/10)
 }
@@ -128,13 +127,15 @@ func (r *results) tune(ctx context.Context, bed *testbed, m *peer, op string) {
 // round measures all contestants once, one after the other.
 func (r *results) round(ctx context.Context, bed *testbed, available []*peer, op string) error {
 	sizes := r.cfg.sizesOf(op)
-	if err := r.blast(ctx, bed, op, sizes); err != nil {
-		return err
+	if operations[op].multicast {
+		if err := r.blast(ctx, bed, op, sizes); err != nil {
+			return err
+		}
+		r.progress(op, bareMulticast)
 	}
-	r.progress(op, bareMulticast)
 	for _, n := range sizes {
-		for algo, contestant := range map[string]string{"auto": auto, "mcast": mcast} {
-			got, err := measureAllcast(ctx, bed, op, algo, n)
+		for _, contestant := range allcastAs(op) {
+			got, err := measureAllcast(ctx, bed, op, strings.TrimPrefix(contestant, "Allcast "), n)
 			if err != nil {
 				if ctx.Err() != nil {
 					return err
@@ -165,7 +166,9 @@ func (r *results) round(ctx context.Context, bed *testbed, available []*peer, op
 				return err
 			}
 		}
-		r.progress(op, m.name+" best")
+		if len(m.algorithms[op]) > 0 {
+			r.progress(op, m.name+" best")
+		}
 	}
 	return ctx.Err()
 }
@@ -232,8 +235,9 @@ func (r *results) blast(ctx context.Context, bed *testbed, op string, sizes []in
 
 // received returns the bytes that a rank receives in an operation.
 func (r *results) received(op string, n int64) int64 {
-	if op == "allgather" {
-		return n * int64(r.ranks-1)
+	p := int64(r.ranks)
+	if k := operations[op].ranks; k > 0 {
+		p = int64(k)
 	}
-	return n
+	return n * operations[op].received(p)
 }

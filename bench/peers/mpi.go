@@ -20,7 +20,8 @@ type peer struct {
 	programs []string // compiler, launcher
 	compile  []string // compiler flags
 	launch   func(bed *testbed, op, algorithm string) (args, env []string)
-	// algorithms lists, by operation, the algorithms that can be forced with 8 ranks.
+	// algorithms lists, by operation, the algorithms that can be forced with 8 ranks. Other operations
+	// run with the default only.
 	algorithms map[string][]string
 	program    string // path of the built benchmark
 }
@@ -33,14 +34,14 @@ var peers = []*peer{
 		programs: []string{"mpicc.openmpi", "mpirun.openmpi"},
 		launch: func(bed *testbed, op, algorithm string) (args, env []string) {
 			args = []string{
-				"--allow-run-as-root", "--leave-session-attached", "--host", bed.hosts(),
+				"--allow-run-as-root", "--leave-session-attached", "--host", bed.hosts(op),
 				"--mca", "plm_rsh_agent", bed.agent, "--mca", "plm_rsh_no_tree_spawn", "1",
 				"--mca", "oob_tcp_if_include", "eth0", "--mca", "btl_tcp_if_include", "eth0",
 				"--mca", "btl", "tcp,self", "--mca", "pml", "ob1",
 				"--mca", "mpi_yield_when_idle", "1", "--bind-to", "none",
 			}
 			if algorithm != "" {
-				name := "coll_tuned_" + map[string]string{"broadcast": "bcast", "allgather": "allgather"}[op] + "_algorithm"
+				name := "coll_tuned_" + operations[op].openMPI + "_algorithm"
 				args = append(args, "--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", name, algorithm)
 			}
 			return args, nil
@@ -57,12 +58,11 @@ var peers = []*peer{
 		launch: func(bed *testbed, op, algorithm string) (args, env []string) {
 			args = []string{
 				"-launcher", "ssh", "-launcher-exec", bed.agent, "-iface", "eth0",
-				"-hosts", bed.hosts(), "-n", fmt.Sprint(bed.ranks), "-ppn", "1",
+				"-hosts", bed.hosts(op), "-n", fmt.Sprint(bed.ranksOf(op)), "-ppn", "1",
 			}
 			env = []string{"UCX_TLS=tcp,self", "UCX_NET_DEVICES=eth0"}
 			if algorithm != "" {
-				name := map[string]string{"broadcast": "BCAST", "allgather": "ALLGATHER"}[op]
-				env = append(env, "MPIR_CVAR_"+name+"_INTRA_ALGORITHM="+algorithm)
+				env = append(env, "MPIR_CVAR_"+operations[op].mpich+"_INTRA_ALGORITHM="+algorithm)
 			}
 			return args, env
 		},
@@ -110,11 +110,12 @@ func (m *peer) measure(
 ) (map[int64]sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	ranks := bed.ranksOf(op)
 	args, env := m.launch(bed, op, algorithm)
 	args = append([]string{"host0", "exec", m.programs[1]}, args...)
 	args = append(args, m.program, op)
 	for _, n := range sizes {
-		iters, warmup := iterations(op, n, bed.ranks)
+		iters, warmup := iterations(op, n, ranks)
 		args = append(args, fmt.Sprintf("%d:%d:%d", n, max(3, iters/share), max(1, warmup/share)))
 	}
 	cmd := command(ctx, bed.agent, args...)
@@ -135,9 +136,9 @@ func (m *peer) measure(
 		if json.Unmarshal([]byte(line), &r) != nil {
 			continue // output of the launcher
 		}
-		if r.Wrong != 0 || r.Ranks != bed.ranks {
+		if r.Wrong != 0 || r.Ranks != ranks {
 			return nil, fmt.Errorf("%s %s: %d wrong bytes among %d ranks; want 0 among %d",
-				m.name, op, r.Wrong, r.Ranks, bed.ranks)
+				m.name, op, r.Wrong, r.Ranks, ranks)
 		}
 		results[r.Bytes] = sample{time: r.Time, cpu: r.CPU, peak: r.Peak << 10}
 	}

@@ -26,6 +26,8 @@ func spread(values []float64) string {
 	k := len(values)
 	median, digits := (values[k/2]+values[(k-1)/2])/2, 2
 	switch {
+	case median < 0.1:
+		digits = 3
 	case median >= 100:
 		digits = 0
 	case median >= 10:
@@ -56,14 +58,6 @@ func (r *results) ratio(op string, n int64, ours, other string) string {
 	return spread(values)
 }
 
-func contestants() []string {
-	list := []string{bareMulticast, auto, mcast}
-	for _, m := range peers {
-		list = append(list, m.name+" default", m.name+" best")
-	}
-	return list
-}
-
 // write writes the page: the tables, and what a reader needs to repeat the measurement.
 func (r *results) write(ctx context.Context) error {
 	if r.cfg.docs == "" {
@@ -80,24 +74,41 @@ func (r *results) tables() string {
 	var b strings.Builder
 	for _, op := range r.cfg.ops {
 		fmt.Fprintf(&b, "\n## %s: time, in ms\n\n", strings.ToUpper(op[:1])+op[1:])
-		r.table(&b, op, contestants(), func(n int64, contestant string) string {
+		r.table(&b, op, contestants(op), func(n int64, contestant string) string {
 			return r.of(key{op, n, contestant}, func(s sample) float64 { return s.time / 1e3 })
 		})
-		for _, ours := range []string{auto, mcast} {
+		isAllcast := func(c string) bool { return c == auto || c == mcast }
+		for _, ours := range allcastAs(op) {
 			fmt.Fprintf(&b, "\n### %s: how many times faster than\n\n", ours)
-			others := slices.DeleteFunc(contestants(), func(c string) bool { return c == auto || c == mcast })
+			others := slices.DeleteFunc(contestants(op), isAllcast)
 			r.table(&b, op, others, func(n int64, contestant string) string { return r.ratio(op, n, ours, contestant) })
 		}
-		fmt.Fprintf(&b, "\n### Algorithms\n\n")
-		r.table(&b, op, []string{auto, "Open MPI best", "MPICH best"}, func(n int64, contestant string) string {
-			return r.chosen(op, n, contestant)
+		if operations[op].ranks > 0 {
+			fmt.Fprintf(&b, "\n### Bandwidth, in GB/s\n\n")
+			r.table(&b, op, contestants(op), func(n int64, contestant string) string {
+				return r.of(key{op, n, contestant}, func(s sample) float64 { return float64(r.received(op, n)) / s.time / 1e3 })
+			})
+		}
+		tuned := slices.DeleteFunc(contestants(op), func(c string) bool {
+			return c != auto && !strings.HasSuffix(c, " best")
 		})
+		fmt.Fprintf(&b, "\n### Algorithms\n\n")
+		r.table(&b, op, tuned, func(n int64, contestant string) string { return r.chosen(op, n, contestant) })
 		fmt.Fprintf(&b, "\n### CPU seconds per rank and GB received\n\n")
-		r.table(&b, op, []string{auto, mcast, "Open MPI default", "Open MPI best"}, func(n int64, contestant string) string {
+		costs := slices.DeleteFunc(contestants(op), func(c string) bool {
+			return !isAllcast(c) && !strings.HasPrefix(c, "Open MPI")
+		})
+		r.table(&b, op, costs, func(n int64, contestant string) string {
 			return r.of(key{op, n, contestant}, func(s sample) float64 { return s.cpu * 1e3 / float64(r.received(op, n)) })
 		})
-		fmt.Fprintf(&b, "\n### Memory per rank without the operation's buffers, in MiB; repaired share of Allcast mcast\n\n")
-		r.table(&b, op, []string{auto, "Open MPI default", "repaired"}, func(n int64, contestant string) string {
+		fmt.Fprintf(&b, "\n### Memory per rank without the operation's buffers, in MiB")
+		memory := []string{auto, "Open MPI default"}
+		if operations[op].multicast {
+			fmt.Fprintf(&b, "; repaired share of Allcast mcast")
+			memory = append(memory, "repaired")
+		}
+		b.WriteString("\n\n")
+		r.table(&b, op, memory, func(n int64, contestant string) string {
 			if contestant == "repaired" {
 				return r.of(key{op, n, mcast}, func(s sample) float64 { return 100 * s.repaired }) + " %"
 			}
@@ -126,10 +137,7 @@ func (r *results) table(b *strings.Builder, op string, columns []string, cell fu
 
 // buffers returns the size of the application's buffers on one rank.
 func (r *results) buffers(op string, n int64) int64 {
-	if op == "allgather" {
-		return n * int64(r.ranks+1)
-	}
-	return n
+	return n * operations[op].buffers(int64(r.ranks))
 }
 
 func (r *results) chosen(op string, n int64, contestant string) string {

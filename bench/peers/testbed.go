@@ -104,8 +104,9 @@ func (bed *testbed) writeAgent() error {
 	return os.WriteFile(bed.agent, []byte(script), 0o755)
 }
 
-func (bed *testbed) hosts() string {
-	names := make([]string, bed.ranks)
+// hosts lists the hosts that run an operation.
+func (bed *testbed) hosts(op string) string {
+	names := make([]string, bed.ranksOf(op))
 	for h := range names {
 		names[h] = fmt.Sprintf("host%d", h)
 	}

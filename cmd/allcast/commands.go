@@ -18,7 +18,7 @@ type commands struct {
 
 	Demo    demo.Command    `cmd:"" help:"See it work: Broadcast and Allgather over multicast, verified."`
 	Run     run.Command     `cmd:"" help:"Start local ranks of any program."`
-	Perf    perf.Command    `cmd:"" help:"Measure and verify a collective on the real network."`
+	Perf    perf.Command    `cmd:"" help:"Measure and verify an operation on the real network."`
 	Doctor  doctor.Command  `cmd:"" help:"Check what this machine and network can do, and how to fix what is missing."`
 	Inspect inspect.Command `cmd:"" help:"Show what running or hanging ranks are doing, and which ranks they wait for."`
 	Sim     sim.Command     `cmd:"" help:"Run a collective on a simulated network, in virtual time."`

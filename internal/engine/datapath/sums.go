@@ -69,6 +69,9 @@ func (s *sums) source(off, n int64, input bool) []byte {
 
 // memory is where the sum of a range is made, up to the end of the area that the range begins in.
 func (s *sums) memory(off, n int64) []byte {
+	if n == 0 {
+		return nil // an empty block may lie behind the last area
+	}
 	if at := off - s.at; at >= 0 && at < int64(len(s.result)) {
 		return s.result[at:min(at+n, int64(len(s.result)))]
 	}

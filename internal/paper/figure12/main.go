@@ -116,7 +116,7 @@ func run(spec, size string, iters int, dir string) error {
 // measure runs one algorithm in a lab of its own.
 func measure(allcast, file, spec, op, algo, size string, iters int) (m measured, c lab.Counters, err error) {
 	cmd := exec.Command(allcast, "lab", "run", "--topology", spec, "--json", "--",
-		"allcast", "perf", op, "--algo", algo, "-b", size, "-n", fmt.Sprint(iters), "--json")
+		"allcast", "perf", op, "--algo", algo, "-b", size, "-n", fmt.Sprint(iters), "-w", "0", "--json")
 	cmd.Stderr = os.Stderr
 	cmd.Env = append(os.Environ(), "ALLCAST_TIMEOUT=120s")
 	out, err := cmd.Output()

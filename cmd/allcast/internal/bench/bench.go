@@ -12,6 +12,7 @@ import (
 type Bench struct {
 	Raw      io.Writer // destination of the times of all ranks; nil except on rank 0
 	Comm     *allcast.Comm
+	first    *allcast.Comm // communicator for the operation; nil until needed
 	second   *allcast.Comm // communicator for the second half of a pair; nil until needed
 	calls    uint64        // number of calls so far, the same on all ranks
 	barrier  float64       // bytes that this rank sends per barrier
@@ -106,23 +107,24 @@ func (b *Bench) once(ctx context.Context, c *trial, t *tally, meanwhile func()) 
 	}
 	user, sys := cpuTimes()
 	begin := time.Now()
-	reqs, err := c.start()
-	if err != nil {
-		return err
-	}
+	group := c.start()
+	requests := group.Requests()
 	if meanwhile != nil {
 		meanwhile()
 	}
-	if err := reqs.wait(ctx); err != nil {
+	if err := group.Wait(ctx); err != nil {
 		return err
 	}
-	took := time.Since(begin)
+	if err := c.finish(ctx); err != nil {
+		return err
+	}
+	took := time.Since(begin) / time.Duration(max(1, c.operation().trips))
 	user2, sys2 := cpuTimes()
 	t.user += user2 - user
 	t.sys += sys2 - sys
 	t.starts = append(t.starts, begin.UnixNano())
 	t.times = append(t.times, took.Nanoseconds())
-	t.info = reqs.info()
+	t.info = c.info(requests)
 	if c.Check {
 		// Verifying before all ranks are done would slow down the others on a shared machine.
 		if err := b.Comm.Barrier(ctx); err != nil {

@@ -8,12 +8,18 @@ import (
 	"github.com/allcast/allcast/internal/reduce"
 )
 
-// elements describes a reduction: element type, operator and number of ranks.
+// elements describes a reduction: element type, operator and ranks.
 type elements struct {
 	t     allcast.DataType
 	op    allcast.ReduceOp
 	ranks int
+	base  int // world rank of rank 0
 }
+
+// factor is the factor of a rank in a PremultipliedSum. Small whole numbers keep products exact.
+func factor(rank int) float64 { return float64(1 + rank%maxFactor) }
+
+const maxFactor = 3
 
 // fill writes a rank's elements, starting with element number first. Integers have any value and wrap around. Floats
 // are whole numbers so small that their sum is exact in any order: a missing contribution then shows even in bf16.
@@ -62,7 +68,13 @@ func (e elements) float(seed, i uint64) float64 {
 
 // largest is the magnitude up to which floats can be summed exactly. Below 1, no exact sum is possible with this
 // number of ranks.
-func (e elements) largest() float64 { return math.Floor(1 / e.unit() / float64(e.ranks)) }
+func (e elements) largest() float64 {
+	largest := 1 / e.unit() / float64(e.ranks)
+	if e.op == allcast.PremultipliedSum {
+		largest /= maxFactor
+	}
+	return math.Floor(largest)
+}
 
 // floats reads elements of a float type.
 func (e elements) floats(dst []float64, src []byte) {

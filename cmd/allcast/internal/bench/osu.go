@@ -15,12 +15,15 @@ const (
 	osuSmallIters = 1000
 )
 
-// defaultIters is the number of measured iterations per size without OSU's method. There is no warm-up then.
-const defaultIters = 20
+// The iterations per size without OSU's method, and those before them.
+const (
+	defaultIters  = 20
+	defaultWarmup = 5
+)
 
 // Schedule sets the number of iterations. Explicit numbers override those of the method.
 func (j *Job) Schedule(iters, warmup *int) {
-	j.Iters, j.Warmup = defaultIters, 0
+	j.Iters, j.Warmup = defaultIters, defaultWarmup
 	if j.OSU {
 		j.Iters, j.Warmup = 0, osuWarmup
 	}
@@ -46,7 +49,7 @@ func (j *Job) rounds(n int64) int {
 // Timed names the ranks whose times count: all, or the leaves. OSU's method leaves out the root of a Broadcast, which
 // may complete before any leaf has data.
 func (j *Job) Timed() string {
-	if j.OSU && j.Op == "broadcast" {
+	if j.OSU && j.operation().Collective == "broadcast" {
 		return "leaves"
 	}
 	return "all"

@@ -14,7 +14,7 @@ func TestSchedule(t *testing.T) {
 		n, w                 *int
 		small, large, warmup int
 	}{
-		{false, nil, nil, 20, 20, 0},
+		{false, nil, nil, 20, 20, 5},
 		{true, nil, nil, 1000, 100, 100},
 		{true, &seven, nil, 7, 7, 100},
 		{true, nil, &seven, 1000, 100, 7},
@@ -47,6 +47,9 @@ func TestLeavesOnly(t *testing.T) {
 			made := &tally{times: []int64{int64(comm.Rank()) * 1000}}
 			if comm.Rank() == root {
 				made.times[0] = 9000
+			}
+			if _, err := b.comm(t.Context(), &job, 0); err != nil {
+				return err
 			}
 			r, err := b.gather(t.Context(), &trial{Job: &job, rounds: 1}, made)
 			if err != nil {

@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 )
 
-// patternSeed is the seed of a rank's contribution to one call. It differs between calls, so that data left over from
-// an earlier call is wrong.
-func patternSeed(call uint64, rank int) uint64 {
+// patternSeed is the seed of a block of a rank's contribution to one call. It differs between calls, so that data left
+// over from an earlier call is wrong.
+func patternSeed(call uint64, rank, block int) uint64 {
 	// Mixed twice: otherwise rank 1 would contribute in one call what rank 0 contributes in the next.
-	return patternWord(patternWord(0, call), uint64(rank))
+	return patternWord(patternWord(0, call), uint64(rank)|uint64(block)<<32)
 }
 
 // patternWord returns word i of a contribution.

@@ -15,7 +15,7 @@ func (e elements) wrong(got []byte, call, first uint64) (wrong int64) {
 	for len(got) > 0 {
 		n := min(batch, len(got)/size)
 		part := func(rank int) []byte {
-			e.fill(raw[:n*size], patternSeed(call, rank), first)
+			e.fill(raw[:n*size], patternSeed(call, e.base+rank, 0), first)
 			return raw[:n*size]
 		}
 		if e.unit() > 0 {
@@ -97,6 +97,9 @@ func (e elements) wrongFloats(got []byte, part func(rank int) []byte) (wrong int
 	for r := range e.ranks {
 		e.floats(v, part(r))
 		for i, x := range v {
+			if e.op == allcast.PremultipliedSum {
+				x *= factor(r)
+			}
 			if r == 0 {
 				want[i], size[i] = x, math.Abs(x)
 				continue

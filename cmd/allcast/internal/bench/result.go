@@ -12,13 +12,11 @@ import (
 // Result is one line of output.
 type Result struct {
 	Subject
-	Time      Times   `json:"time_us"`
-	AlgBW     float64 `json:"algbw_gbps"`
-	BusBW     float64 `json:"busbw_gbps"`
-	Wrong     int64   `json:"wrong"`
-	Chains    int     `json:"chains"`
-	Subgroups int     `json:"subgroups"`
-	Chunk     int     `json:"chunk"`
+	Outcome
+	InPlace   *Outcome `json:"in_place"` // second measurement, in place; null without --both
+	Chains    int      `json:"chains"`
+	Subgroups int      `json:"subgroups"`
+	Chunk     int      `json:"chunk"`
 	Traffic
 	UserCPU        float64  `json:"user_cpu_us"`
 	SysCPU         float64  `json:"sys_cpu_us"`
@@ -26,6 +24,22 @@ type Result struct {
 	Secure         bool     `json:"secure"`
 	Integrity      bool     `json:"integrity"`
 	FallbackReason string   `json:"fallback_reason"`
+	Schema         int      `json:"schema"` // version of the format
+
+	// The bandwidths under their old names, for one release.
+	OldAlgBW float64 `json:"algbw_gbps"`
+	OldBusBW float64 `json:"busbw_gbps"`
+}
+
+// schema is the version of the format of a Result.
+const schema = 1
+
+// Outcome is what a measurement found.
+type Outcome struct {
+	Time  Times   `json:"time_us"`
+	AlgBW float64 `json:"algbw_GBps"` // from the median time
+	BusBW float64 `json:"busbw_GBps"`
+	Wrong int64   `json:"wrong"`
 }
 
 // Subject says what was measured: an operation, an algorithm and a size.
@@ -37,7 +51,9 @@ type Subject struct {
 	Datapath  string `json:"datapath"`
 	Hook      string `json:"hook"`
 	Ranks     int    `json:"ranks"`
+	Subsets   int    `json:"subsets"` // number of disjoint sets of ranks that ran the operation at once
 	Bytes     int64  `json:"bytes"`
+	Buffers   int    `json:"buffers"`
 	Iters     int    `json:"iters"`
 	Warmup    int    `json:"warmup"`
 	Timed     string `json:"timed"` // ranks whose times count: all or leaves
@@ -74,10 +90,10 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 	}
 	mcast := float64(delta(func(s allcast.Stats) uint64 { return s.McastBytes })) / iters
 	times := t.times
-	if c.Timed() == "leaves" && b.Comm.Rank() == c.Root {
+	if c.Timed() == "leaves" && b.first.Rank() == c.Root {
 		times = make([]int64, len(times)) // the largest time counts, so zeros leave the root out
 	}
-	largest := append([]int64{int64(math.Round(max(0, sent))), int64(math.Round(mcast))}, times...)
+	largest := append([]int64{int64(math.Round(max(0, sent))), int64(math.Round(mcast)), c.volume()}, times...)
 	sums := []int64{
 		t.wrong, t.user, t.sys, total(t.times), t.compute, t.both,
 		delta(func(s allcast.Stats) uint64 { return s.DroppedChunks }),
@@ -92,30 +108,34 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 	if err := allcast.AllreduceSlice(ctx, b.Comm, nil, sums, allcast.Sum); err != nil {
 		return nil, err
 	}
-	p := b.Comm.Size()
+	p, members := b.Comm.Size(), b.Comm.Size()/c.subsets()
 	path := b.Comm.Datapath()
 	r := &Result{
 		Subject: Subject{
 			Op: c.Op, Algo: t.info.Algorithm, Requested: c.requested,
 			Fabric: b.Comm.Fabric(), Datapath: path.Name, Hook: path.Hook,
-			Ranks: p, Bytes: c.n, Iters: c.rounds, Warmup: c.Warmup, Timed: c.Timed(),
+			Ranks: p, Subsets: c.subsets(), Bytes: c.n, Buffers: max(1, c.Buffers),
+			Iters: c.rounds, Warmup: c.Warmup, Timed: c.Timed(),
 		},
-		Time: summarize(largest[2:]), Wrong: sums[0],
+		Outcome: Outcome{Time: summarize(largest[3:]), Wrong: sums[0]}, Schema: schema,
 		Chains: t.info.Chains, Subgroups: t.info.Subgroups, Chunk: t.info.Chunk,
 		Traffic: Traffic{
-			ChunksTotal: t.info.Chunks * uint64(p-1) * uint64(c.rounds),
+			ChunksTotal: t.info.Chunks * uint64(members-1) * uint64(c.subsets()*c.rounds),
 			Dropped:     sums[6], Duplicates: sums[7], Copied: sums[8], Corrupt: sums[10],
 			SentBytes: largest[0], McastBytes: largest[1], RepairedBytes: sums[9],
 		},
 		Secure: b.Comm.Secure(), Integrity: b.Comm.Integrity(),
 		UserCPU: micros(float64(sums[1]) / iters / float64(p)), SysCPU: micros(float64(sums[2]) / iters / float64(p)),
 	}
-	bytes, factor := c.volume(p)
-	if r.Time.Avg > 0 {
-		r.AlgBW = bytes / (r.Time.Avg * 1e3)
-		r.BusBW = r.AlgBW * factor
+	if r.Time.P50 > 0 {
+		r.AlgBW = float64(largest[2]) / (r.Time.P50 * 1e3)
+		r.BusBW = r.AlgBW
+		if bus := c.operation().bus; bus != nil {
+			r.BusBW *= bus(float64(members))
+		}
+		r.OldAlgBW, r.OldBusBW = r.AlgBW, r.BusBW
 	}
-	if works, why := b.Comm.Multicast(); !works && p > 1 && c.auto() {
+	if works, why := b.Comm.Multicast(); !works && members > 1 && c.auto() {
 		r.FallbackReason = why
 	} else if path.Reason != "" {
 		r.FallbackReason = path.Reason

@@ -17,21 +17,15 @@ type trial struct {
 	parts     []*call
 }
 
-// newTrial allocates the buffers. Each half of a pair has its own communicator, because two calls on the same one may
-// have to wait for each other.
+// newTrial allocates the buffers.
 func (b *Bench) newTrial(ctx context.Context, job *Job, algo string, n int64) (*trial, error) {
 	c := &trial{Job: job, requested: algo, n: n, rounds: job.rounds(n)}
-	ops, algos := halves(job.Op, algo)
+	ops := job.operation().halves()
+	algos := algorithmsOf(algo, len(ops))
 	for i, op := range ops {
-		comm := b.Comm
-		if i > 0 {
-			if b.second == nil {
-				var err error
-				if b.second, err = b.Comm.Dup(ctx); err != nil {
-					return nil, err
-				}
-			}
-			comm = b.second
+		comm, err := b.comm(ctx, job, i)
+		if err != nil {
+			return nil, err
 		}
 		part, err := newCall(job, comm, op, algos[i], n)
 		c.parts = append(c.parts, part)
@@ -41,6 +35,28 @@ func (b *Bench) newTrial(ctx context.Context, job *Job, algo string, n int64) (*
 		}
 	}
 	return c, nil
+}
+
+// comm returns the communicator for one half of a job. Each half has its own, because two calls on the same one may
+// have to wait for each other. All jobs of a Bench have the same number of subsets.
+func (b *Bench) comm(ctx context.Context, job *Job, half int) (_ *allcast.Comm, err error) {
+	if b.first == nil {
+		b.first = b.Comm
+		if k := job.subsets(); k > 1 {
+			members := make([]int, b.Comm.Size()/k)
+			for i := range members {
+				members[i] = b.Comm.Rank()/len(members)*len(members) + i
+			}
+			b.first, err = b.Comm.Subset(ctx, members, "perf")
+		}
+	}
+	if half == 0 || err != nil {
+		return b.first, err
+	}
+	if b.second == nil {
+		b.second, err = b.first.Dup(ctx)
+	}
+	return b.second, err
 }
 
 // free releases the buffers once no operation uses them. After a failure they stay allocated until the process ends.
@@ -64,35 +80,34 @@ func (c *trial) wrong(number uint64) (wrong int64) {
 	return wrong
 }
 
-func (c *trial) start() (requests, error) {
-	rs := make(requests, 0, 2)
+// start starts the operation. finish has to follow once all requests are complete.
+func (c *trial) start() (g allcast.Group) {
 	for _, p := range c.parts {
-		r, err := p.start()
-		if err != nil {
-			return nil, err
-		}
-		rs = append(rs, r)
+		p.start(p, &g)
 	}
-	return rs, nil
+	return g
 }
 
-// requests are concurrent operations.
-type requests []*allcast.Request
-
-func (rs requests) wait(ctx context.Context) error {
-	for _, r := range rs {
-		if err := r.Wait(ctx); err != nil {
-			return err
+func (c *trial) finish(ctx context.Context) error {
+	for _, p := range c.parts {
+		if p.finish != nil {
+			if err := p.finish(ctx, p); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
 // info joins the names of the algorithms. The numbers are those of the half that multicasts; the other half has none.
-func (rs requests) info() (all allcast.Info) {
-	names := make([]string, len(rs))
-	for i, r := range rs {
-		info := r.Info()
+func (c *trial) info(rs []*allcast.Request) (all allcast.Info) {
+	names := make([]string, len(c.parts))
+	for i, p := range c.parts {
+		if p.Collective == "" {
+			names[i] = "p2p" // messages have no choice of algorithms
+			continue
+		}
+		info := rs[i].Info()
 		names[i] = info.Algorithm
 		all.Chains, all.Subgroups = max(all.Chains, info.Chains), max(all.Subgroups, info.Subgroups)
 		all.Chunk, all.Chunks = max(all.Chunk, info.Chunk), all.Chunks+info.Chunks
@@ -101,23 +116,16 @@ func (rs requests) info() (all allcast.Info) {
 	return all
 }
 
-// volume returns the bytes that nccl-tests divide by the time, and the factor between those and the bytes on the
-// link of the busiest rank. Both halves of a pair count.
-func (c *trial) volume(ranks int) (bytes, factor float64) {
-	p, n := float64(ranks), float64(c.n)
-	switch c.Op {
-	case "allgather", "reduce-scatter":
-		return n * p, (p - 1) / p
-	case Pair:
-		return 2 * n * p, (p - 1) / p
-	case "allreduce":
-		return n, 2 * (p - 1) / p
+// volume returns the bytes that nccl-tests divide by the time: the largest buffer of this rank. Both halves of a pair
+// count. The largest volume of all ranks is that of the operation.
+func (c *trial) volume() (bytes int64) {
+	for _, p := range c.parts {
+		bytes += max(size(p.in), size(p.out))
 	}
-	return n, 1
+	return bytes
 }
 
 // auto reports whether the library chooses an algorithm.
 func (c *trial) auto() bool {
-	_, algos := halves(c.Op, c.requested)
-	return slices.Contains(algos, "auto")
+	return slices.Contains(algorithmsOf(c.requested, len(c.parts)), "auto") && c.parts[0].Collective != ""
 }

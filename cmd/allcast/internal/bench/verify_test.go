@@ -12,7 +12,7 @@ import (
 func TestPatternFindsWrongBytes(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 8, 9, 63, 64, 100, 8191, 8192, 8201} {
 		b := make([]byte, n)
-		seed := patternSeed(3, 1)
+		seed := patternSeed(3, 1, 0)
 		fillPattern(b, seed, 0)
 		if w := wrongPattern(b, seed); w != 0 {
 			t.Errorf("%d bytes: %d wrong before any was changed", n, w)
@@ -25,8 +25,8 @@ func TestPatternFindsWrongBytes(t *testing.T) {
 		}
 	}
 	b := make([]byte, 4096)
-	fillPattern(b, patternSeed(1, 0), 0)
-	for _, seed := range []uint64{patternSeed(2, 0), patternSeed(1, 1)} {
+	fillPattern(b, patternSeed(1, 0, 0), 0)
+	for _, seed := range []uint64{patternSeed(2, 0, 0), patternSeed(1, 1, 0), patternSeed(1, 0, 1)} {
 		if w := wrongPattern(b, seed); w < 4000 {
 			t.Errorf("only %d of 4096 bytes tell one contribution from another", w)
 		}
@@ -37,7 +37,7 @@ func TestPatternFindsWrongBytes(t *testing.T) {
 func TestReferenceAgrees(t *testing.T) {
 	const n, first = 1100, 77 // more than one batch
 	for dtype := allcast.Float32; dtype <= allcast.Bool; dtype++ {
-		for op := allcast.Sum; op <= allcast.Xor; op++ {
+		for op := allcast.Sum; op <= allcast.PremultipliedSum; op++ {
 			if reduce.Into(nil, nil, reduce.Type(dtype), reduce.Op(op)) != nil {
 				continue // the type does not have this operator
 			}
@@ -46,7 +46,7 @@ func TestReferenceAgrees(t *testing.T) {
 					continue // the types with the fewest digits are the hardest
 				}
 				t.Run(fmt.Sprintf("%v/%v/%d", dtype, op, ranks), func(t *testing.T) {
-					e := elements{dtype, op, ranks}
+					e := elements{dtype, op, ranks, 0}
 					for _, step := range []int{1, ranks - 1} {
 						got := contributions(t, e, n, first, step)
 						if w := e.wrong(got, 9, first); w != 0 {
@@ -74,7 +74,13 @@ func contributions(t *testing.T, e elements, n int, first uint64, step int) []by
 	t.Helper()
 	acc, b := make([]byte, n*e.t.Size()), make([]byte, n*e.t.Size())
 	for i := range e.ranks {
-		e.fill(b, patternSeed(9, i*max(1, step)%e.ranks), first)
+		rank := i * max(1, step) % e.ranks
+		e.fill(b, patternSeed(9, rank, 0), first)
+		if e.op == allcast.PremultipliedSum {
+			if err := reduce.Scale(b, b, reduce.Type(e.t), factor(rank)); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if i == 0 {
 			copy(acc, b)
 			continue

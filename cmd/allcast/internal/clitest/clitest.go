@@ -6,11 +6,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -229,4 +231,36 @@ func (l Lines) Until(t *testing.T, text string) {
 		}
 	}
 	t.Fatalf("it ended without %q: %v", text, l.s.Err())
+}
+
+// Rest returns all further lines.
+func (l Lines) Rest() string {
+	var all strings.Builder
+	for l.s.Scan() {
+		all.WriteString(l.s.Text() + "\n")
+	}
+	return all.String()
+}
+
+// Children lists the child processes of a process, on Linux.
+func Children(t *testing.T, pid int) (pids []int) {
+	t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range lists {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		for _, f := range strings.Fields(string(text)) {
+			n, err := strconv.Atoi(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, n)
+		}
+	}
+	return pids
 }

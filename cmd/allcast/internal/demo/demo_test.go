@@ -54,7 +54,7 @@ func TestTable(t *testing.T) {
 func testRow(algo string, sent int64, us float64) row {
 	return row{&bench.Result{
 		Subject: bench.Subject{Op: "allgather", Algo: algo, Ranks: 8}, Traffic: bench.Traffic{SentBytes: sent},
-		Time: bench.Times{P50: us},
+		Outcome: bench.Outcome{Time: bench.Times{P50: us}},
 	}, true}
 }
 

@@ -52,7 +52,7 @@ func TestDatapath(t *testing.T) {
 			} {
 				args := fmt.Sprintf("--topology star:%d --groups 2", c.hosts)
 				env := []string{"ALLCAST_FAULT=drop=2%,dup=2%,reorder=10%,seed=3"}
-				results := sweep(t, env, args, "perf "+c.args+" --json --algo mcast -n 2 --datapath bpf --hook "+hook)
+				results := sweep(t, env, args, "perf "+c.args+" --json --algo mcast -n 2 -w 0 --datapath bpf --hook "+hook)
 				if len(results) != c.sizes {
 					t.Errorf("%s: %d results, want %d", c.args, len(results), c.sizes)
 				}
@@ -79,7 +79,7 @@ func TestDatapath(t *testing.T) {
 func TestDatapathDirect(t *testing.T) {
 	for _, hook := range []string{"sockfilter", "tcx", "xdp"} {
 		l := sweep(t, nil, "--topology star:3",
-			"perf allgather --json --algo mcast -b 256K -n 3 --datapath bpf --hook "+hook)[0]
+			"perf allgather --json --algo mcast -b 256K -n 3 -w 0 --datapath bpf --hook "+hook)[0]
 		if l["wrong"] != 0.0 || l["hook"] != hook || l["copied_chunks"] != 0.0 && l["repaired_bytes"] == 0.0 {
 			t.Errorf("%v", l)
 		}

@@ -35,7 +35,7 @@ over all spines and multicast along static trees, and every port counts. It need
 outside its own namespaces. Labs with different names (--name) are independent.
 
 Examples:
-  allcast lab run --topology fat-tree:16,4,2 -- allcast perf allgather --algo mcast -b 64K
+  allcast lab run --topology fat-tree:16,4,2 -- allcast perf allgather --algo mcast -b 64K -w 0
   allcast lab run --topology star:8 --rate 200mbit --loss 1% -- allcast perf broadcast -b 8M
   allcast lab up --topology fat-tree:8,2,2
   allcast lab exec host3 -- ping -c 1 10.0.0.1

@@ -33,8 +33,8 @@ func (reportCmd) Help() string {
 to each other. It needs no root.
 
 Example:
-  allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo mcast -b 64K --json >mcast.json
-  allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo ring -b 64K --json >ring.json
+  allcast lab run --topology fat-tree:8,2,2 --json -- allcast perf allgather --algo mcast -b 64K -w 0 --json >mcast.json
+  allcast lab run --topology fat-tree:8,2,2 --json -- allcast perf allgather --algo ring -b 64K -w 0 --json >ring.json
   allcast lab report mcast.json ring.json --html links.html`
 }
 
@@ -97,13 +97,14 @@ func runPage(text []byte) (*report.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	payload := p.Bytes * int64(p.Iters)
+	runs := p.Iters + p.Warmup // the ports count both
+	payload := p.Bytes * int64(runs)
 	if p.Op == "allgather" {
 		payload *= int64(p.Ranks)
 	}
 	return &report.Page{
 		Title: fmt.Sprintf("%s of %d KiB, %d times, on %s",
-			strings.ToUpper(p.Op[:1])+p.Op[1:], p.Bytes>>10, p.Iters, c.Topology),
+			strings.ToUpper(p.Op[:1])+p.Op[1:], p.Bytes>>10, runs, c.Topology),
 		Notes:   "Counted at the ports of the lab's switches; includes multicast, repair, control and joining.",
 		Command: "allcast lab report",
 		Op:      p.Op,

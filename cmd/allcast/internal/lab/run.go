@@ -24,7 +24,7 @@ The headers of a super-packet count once. With --loss, --loss-all or --duplicate
 super-packets, so that single datagrams are lost.
 
 Example:
-  allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo mcast -b 64K -n 10`
+  allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo mcast -b 64K -n 10 -w 0`
 }
 
 func (c *runCmd) Run(e *cli.Env) error {

@@ -4,30 +4,47 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/cmd/allcast/internal/bench"
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 )
 
-var operations = []string{"broadcast", "allgather", "reduce-scatter", "allreduce", "barrier", bench.Pair}
+// findOperation finds an operation by its name or an alias.
+func findOperation(name string) (*bench.Operation, error) {
+	if op := bench.Find(name); op != nil {
+		return op, nil
+	}
+	return nil, cli.Usagef("unknown operation %q; valid: %s, and the names of nccl-tests and OSU's benchmarks", name,
+		operationNames(func(*bench.Operation) bool { return true }))
+}
+
+// operationNames lists some operations.
+func operationNames(include func(*bench.Operation) bool) string {
+	var names []string
+	for _, op := range bench.Operations {
+		if include(op) {
+			names = append(names, op.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
 
 // checkAlgos splits a list of algorithms.
-func checkAlgos(op, list string) ([]string, error) {
-	algos, ops := strings.Split(list, ","), strings.Split(op, "+")
+func checkAlgos(op *bench.Operation, list string) ([]string, error) {
+	algos, known := strings.Split(list, ","), op.Algorithms()
 	for _, name := range algos {
 		parts := []string{name}
 		switch {
 		case name == "auto": // for both halves of a pair
 			continue
-		case op == bench.Pair:
-			if parts = strings.Split(name, "+"); len(parts) != len(ops) {
+		case len(known) == 2:
+			if parts = strings.Split(name, "+"); len(parts) != len(known) {
 				return nil, cli.Usagef("--algo: %q is not a pair; valid for %s: auto, or an algorithm of allgather (%s, auto), "+
-					"+, and one of reduce-scatter (%s, auto), as in mcast+ring", name, bench.Pair,
-					strings.Join(allcast.Algorithms(ops[0]), ", "), strings.Join(allcast.Algorithms(ops[1]), ", "))
+					"+, and one of reduce-scatter (%s, auto), as in mcast+ring", name, op.Name,
+					strings.Join(known[0], ", "), strings.Join(known[1], ", "))
 			}
 		}
-		for i, op := range ops {
-			if err := checkAlgo(op, parts[i]); err != nil {
+		for i, half := range strings.Split(op.Name, "+") {
+			if err := checkAlgo(half, known[i], parts[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -35,8 +52,7 @@ func checkAlgos(op, list string) ([]string, error) {
 	return algos, nil
 }
 
-func checkAlgo(op, name string) error {
-	known := allcast.Algorithms(op)
+func checkAlgo(op string, known []string, name string) error {
 	if name == "auto" || slices.Contains(known, name) {
 		return nil
 	}
@@ -44,5 +60,57 @@ func checkAlgo(op, name string) error {
 	if name == "inc" {
 		why = "no network has in-network reduction yet, except the simulator's: algorithm"
 	}
-	return cli.Usagef("--algo: %s %q; valid for %s: %s, auto", why, name, op, strings.Join(known, ", "))
+	return cli.Usagef("--algo: %s %q; valid for %s: %s", why, name, op, strings.Join(append(known, "auto"), ", "))
+}
+
+// multicasts reports whether an algorithm of the list may multicast.
+func multicasts(op *bench.Operation, algos []string) bool {
+	return slices.ContainsFunc(algos, func(algo string) bool {
+		for i, known := range op.Algorithms() {
+			names := strings.Split(algo, "+")
+			name := names[min(i, len(names)-1)] // auto stands for both halves of a pair
+			if slices.Contains(known, "mcast") && (name == "mcast" || name == "auto") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// checkFlags refuses flags that have no effect.
+func (c *Command) checkFlags(op *bench.Operation, algos []string) error {
+	type flag struct {
+		name  string
+		given bool
+	}
+	for _, f := range []flag{
+		{"-b", c.Min != nil},
+		{"-e", c.Max != nil},
+		{"-f", c.Factor != nil},
+		{"--root", c.Root != nil},
+		{"--dtype", c.DType != nil},
+		{"--reduce", c.Reduce != nil},
+		{"--inplace", c.InPlace},
+		{"--both", c.Both},
+		{"--buffers", c.Buffers != nil},
+		{"--overlap", c.Overlap},
+	} {
+		if f.given && !op.Takes(f.name) {
+			return cli.Usagef("%s has no effect on %s; valid for %s", f.name, op.Name,
+				operationNames(func(o *bench.Operation) bool { return o.Takes(f.name) }))
+		}
+	}
+	for _, f := range []flag{
+		{"--chains", c.Chains != nil},
+		{"--chain-by", c.ChainBy != nil},
+		{"--subgroups", c.Subgroups != nil},
+		{"--chunk", c.Chunk != nil},
+	} {
+		if f.given && !multicasts(op, algos) {
+			return cli.Usagef("%s has no effect on %s by %s; valid for the algorithms mcast and auto of %s", f.name, op.Name,
+				strings.Join(algos, ", "),
+				operationNames(func(o *bench.Operation) bool { return multicasts(o, []string{"auto"}) }))
+		}
+	}
+	return nil
 }

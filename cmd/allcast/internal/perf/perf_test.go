@@ -13,13 +13,14 @@ import (
 	"github.com/allcast/allcast/cmd/allcast/internal/bench"
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/cmd/allcast/internal/clitest"
+	"github.com/allcast/allcast/internal/reduce"
 	"github.com/allcast/allcast/internal/units"
 )
 
-// inWorld runs a job and returns the errors by rank and the output of rank 0.
-func inWorld(t *testing.T, ranks int, o allcast.Options, job *job) ([]error, clitest.Outcome) {
+// inWorld runs jobs and returns the errors by rank and the output of rank 0.
+func inWorld(t *testing.T, ranks int, o allcast.Options, jobs ...*job) ([]error, clitest.Outcome) {
 	t.Helper()
-	o.Subgroups, o.Chunk = job.Subgroups, job.Chunk
+	o.Subgroups, o.Chunk = jobs[0].Subgroups, jobs[0].Chunk
 	var out bytes.Buffer
 	errs := clitest.Join(t, ranks, o, func(comm *allcast.Comm) error {
 		e := &cli.Env{Stdout: io.Discard, Stderr: io.Discard, JSON: true}
@@ -31,24 +32,29 @@ func inWorld(t *testing.T, ranks int, o allcast.Options, job *job) ([]error, cli
 		if err != nil {
 			return err
 		}
-		wrong, err := measure(ctx, e, b, job)
-		if err == nil {
-			err = verdict(e, comm.Rank(), wrong)
+		for _, job := range jobs {
+			wrong, err := measure(ctx, e, b, job)
+			if err == nil {
+				err = verdict(e, comm.Rank(), wrong)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		return err
+		return nil
 	})
 	return errs, clitest.Outcome{Stdout: out.String()}
 }
 
 // algorithms lists the algorithms of an operation, except auto.
 func algorithms(op string) []string {
-	first, second, pair := strings.Cut(op, "+")
-	if !pair {
-		return allcast.Algorithms(op)
+	lists := bench.Find(op).Algorithms()
+	if len(lists) == 1 {
+		return lists[0]
 	}
 	var list []string
-	for _, a := range allcast.Algorithms(first) {
-		for _, b := range allcast.Algorithms(second) {
+	for _, a := range lists[0] {
+		for _, b := range lists[1] {
 			list = append(list, a+"+"+b)
 		}
 	}
@@ -67,12 +73,20 @@ func testJob(op string) *job {
 
 // Every operation and algorithm gives the right data, at sizes around those of chunks and elements.
 func TestVerifies(t *testing.T) {
-	for _, ranks := range []int{1, 2, 3, 5} {
-		for _, op := range operations {
-			t.Run(fmt.Sprintf("%s/%d", op, ranks), func(t *testing.T) {
-				job := testJob(op)
+	for _, c := range []struct{ ranks, subsets int }{{1, 1}, {2, 1}, {3, 1}, {5, 1}, {4, 2}} {
+		ranks, members := c.ranks, c.ranks/c.subsets
+		for _, op := range bench.Operations {
+			if op.Ranks > 0 && op.Ranks != members {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%d/%d", op.Name, ranks, c.subsets), func(t *testing.T) {
+				job := testJob(op.Name)
+				job.Buffers, job.Subsets, job.Iters = 3, c.subsets, 1
+				if c.subsets > 1 {
+					job.sizes = []int64{4097}
+				}
 				job.InPlace = ranks%2 == 0
-				job.Root = ranks - 1
+				job.Root = members - 1
 				errs, o := inWorld(t, ranks, allcast.Options{}, job)
 				if err := errors.Join(errs...); err != nil {
 					t.Fatal(err)
@@ -92,6 +106,18 @@ func TestVerifies(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// Blocks may be empty, also the last ones.
+func TestEmptyBlocks(t *testing.T) {
+	for _, op := range []string{"allgatherv", "gatherv", "scatterv", "reduce-scatterv", "alltoallv"} {
+		job := testJob(op)
+		job.sizes = []int64{1, 3}
+		errs, o := inWorld(t, 8, allcast.Options{}, job)
+		if err := errors.Join(errs...); err != nil {
+			t.Errorf("%s: %v\n%s", op, err, o.Stdout)
 		}
 	}
 }
@@ -118,27 +144,39 @@ func TestShapes(t *testing.T) {
 	}
 }
 
+// Every reduction has every type and operator that its elements allow.
 func TestReductions(t *testing.T) {
-	for _, c := range []struct {
-		dtype allcast.DataType
-		op    allcast.ReduceOp
-	}{
-		{allcast.Float32, allcast.Sum},
-		{allcast.BFloat16, allcast.Average},
-		{allcast.Float16, allcast.Product},
-		{allcast.Int64, allcast.Min},
-	} {
-		for _, op := range []string{"reduce-scatter", "allreduce"} {
-			job := testJob(op)
-			job.DType, job.Reduce = c.dtype, c.op
-			job.round()
-			errs, o := inWorld(t, 3, allcast.Options{}, job)
-			if err := errors.Join(errs...); err != nil {
-				t.Errorf("%s %v %v: %v\n%s", op, c.dtype, c.op, err, o.Stdout)
+	var jobs []*job
+	for dtype := allcast.Float32; dtype <= allcast.Bool; dtype++ {
+		for op := allcast.Sum; op <= allcast.PremultipliedSum; op++ {
+			if reduce.Into(nil, nil, reduce.Type(dtype), reduce.Op(op)) != nil {
+				continue // the type does not have this operator
 			}
-			for _, l := range o.Objects(t) {
-				if int(l["bytes"].(float64))%c.dtype.Size() != 0 {
-					t.Errorf("%v bytes are no whole elements", l["bytes"])
+			for _, name := range []string{"reduce", "reduce-scatter", "reduce-scatterv", "allreduce"} {
+				job := testJob(name)
+				job.DType, job.Reduce, job.Iters, job.Warmup, job.both = dtype, op, 1, 0, true
+				job.sizes = []int64{4101}
+				if dtype > allcast.BFloat16 && dtype != allcast.Int64 {
+					job.algos = job.algos[:1] // all algorithms run with some types
+				}
+				job.round()
+				jobs = append(jobs, job)
+			}
+		}
+	}
+	errs, o := inWorld(t, 3, allcast.Options{}, jobs...)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatalf("%v\n%s", err, o.Stdout)
+	}
+	lines := o.Objects(t)
+	for _, job := range jobs {
+		for _, n := range job.sizes {
+			for _, algo := range job.algos {
+				l := lines[0]
+				lines = lines[1:]
+				if l["op"] != job.Op || l["bytes"] != float64(n) || n%int64(job.DType.Size()) != 0 || l["wrong"] != 0. ||
+					l["in_place"].(map[string]any)["wrong"] != 0. {
+					t.Errorf("%v of %v by %s: %v", job.Reduce, job.DType, algo, l)
 				}
 			}
 		}
@@ -193,7 +231,7 @@ func TestSizes(t *testing.T) {
 		{"8589934592G", "8589934592G", 2, "error"},
 		{"8589934591G", "8589934591G", 2, "[9223372035781033984]"},
 	} {
-		cmd := sizeFlags{Factor: c.factor}
+		cmd := sizeFlags{Factor: &c.factor}
 		var err error
 		for _, f := range []struct {
 			text string

@@ -1,7 +1,9 @@
 package perf
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -27,7 +29,8 @@ func runRank(e *cli.Env, rank int, job *job) error {
 	if job.Overlap && runtime.GOMAXPROCS(0) == 1 {
 		runtime.GOMAXPROCS(2) // one thread computes, another one must serve the network
 	}
-	ctx := context.Background()
+	ctx, stop := untilSignal()
+	defer stop()
 	var wrong int64
 	err := bench.Run(ctx, allcast.Options{
 		Subgroups: job.Subgroups, Chunk: job.Chunk, NoCalibration: !job.chooses(),
@@ -40,6 +43,12 @@ func runRank(e *cli.Env, rank int, job *job) error {
 		wrong, err = measure(ctx, e, b, job)
 		return err
 	})
+	if status := signalled(ctx, err); status != nil {
+		if rank == 0 {
+			e.Message("interrupted")
+		}
+		return cmp.Or(raw.Commit(), status)
+	}
 	if err == nil {
 		err = raw.Commit()
 	}
@@ -56,23 +65,45 @@ func (j *job) chooses() bool {
 
 // measure runs all sizes and algorithms of a job and returns the number of wrong bytes.
 func measure(ctx context.Context, e *cli.Env, b *bench.Bench, job *job) (wrong int64, err error) {
-	out := &output{Env: e, job: job, comm: b.Comm}
+	out := &output{Env: e, job: job, comm: b.Comm, bus: map[string][]float64{}}
 	if err := out.header(); err != nil {
 		return 0, err
 	}
 	for _, n := range job.sizes {
 		for _, algo := range job.algos {
-			r, err := b.Measure(ctx, &job.Job, algo, n)
+			r, err := measureOne(ctx, b, job, algo, n)
 			if err != nil {
+				if ctx.Err() != nil || errors.Is(err, allcast.ErrAborted) { // interrupted, here or on another rank
+					_ = out.averages() // the error to report is the first one
+				}
 				return wrong, &bench.CaseError{Case: fmt.Sprintf("%s of %d bytes by %s", job.Op, n, algo), Err: err}
 			}
 			wrong += r.Wrong
+			if r.InPlace != nil {
+				wrong += r.InPlace.Wrong
+			}
 			if err := out.result(r); err != nil {
 				return wrong, err
 			}
 		}
 	}
-	return wrong, nil
+	return wrong, out.averages()
+}
+
+// measureOne measures one algorithm at one size and, with --both, also in place.
+func measureOne(ctx context.Context, b *bench.Bench, job *job, algo string, n int64) (*bench.Result, error) {
+	r, err := b.Measure(ctx, &job.Job, algo, n)
+	if err != nil || !job.both {
+		return r, err
+	}
+	inPlace := job.Job
+	inPlace.InPlace = true
+	second, err := b.Measure(ctx, &inPlace, algo, n)
+	if err != nil {
+		return nil, err
+	}
+	r.InPlace = &second.Outcome
+	return r, nil
 }
 
 // verdict ends a job that has not failed.

@@ -1,13 +1,11 @@
 package perf
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/allcast/allcast/cmd/allcast/internal/bench"
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/internal/units"
 )
@@ -28,16 +26,17 @@ func (c *sizeFlags) sizes() ([]int64, error) {
 	if first > last {
 		return nil, cli.Usagef("-b %v is more than -e %v", units.Size(first), units.Size(last))
 	}
+	factor := int64(value(c.Factor, 4))
 	var list []int64
 	for n := first; n <= last; {
 		list = append(list, n)
 		switch {
 		case n == 0:
 			n = 1
-		case n > math.MaxInt64/int64(c.Factor):
+		case n > math.MaxInt64/factor:
 			return list, nil
 		default:
-			n *= int64(c.Factor)
+			n *= factor
 		}
 	}
 	return list, nil
@@ -60,11 +59,7 @@ func (j *job) fits(ranks int) error {
 	if !ok {
 		return nil
 	}
-	p, n := float64(ranks), float64(slices.Max(j.sizes))
-	// In units of N, with the library's copy in a reduction.
-	buffers := map[string]float64{"broadcast": 1, "reduce-scatter": 2*p + 1, bench.Pair: 3*p + 2, "allreduce": 2}
-	each := n * cmp.Or(buffers[j.Op], p+1)
-	if need := p * each; need > float64(have) {
+	if need := j.Memory(ranks, slices.Max(j.sizes)); need > float64(have) {
 		return cli.Usagef("%d ranks with %v need %.1f GiB of memory, but %.1f GiB are free: "+
 			"want fewer ranks (--ranks) or smaller sizes (-b, -e)",
 			ranks, units.Size(slices.Max(j.sizes)), need/(1<<30), float64(have)/(1<<30))

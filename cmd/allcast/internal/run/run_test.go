@@ -68,7 +68,7 @@ func TestKilledRank(t *testing.T) {
 	cmd.Stderr = &stderr
 	lines := clitest.StartLines(t, cmd)
 	lines.Until(t, "# allgather")
-	ranks := childrenOf(t, cmd.Process.Pid)
+	ranks := clitest.Children(t, cmd.Process.Pid)
 	if len(ranks) != 4 {
 		t.Fatalf("%d ranks", len(ranks))
 	}
@@ -99,27 +99,4 @@ func TestKilledRank(t *testing.T) {
 			t.Errorf("process %d is still there", pid)
 		}
 	}
-}
-
-// childrenOf lists a process's children.
-func childrenOf(t *testing.T, pid int) (pids []int) {
-	t.Helper()
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range lists {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue // a thread that has ended
-		}
-		for _, f := range strings.Fields(string(text)) {
-			n, err := strconv.Atoi(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pids = append(pids, n)
-		}
-	}
-	return pids
 }
