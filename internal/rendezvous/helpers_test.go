@@ -20,6 +20,10 @@ type world struct {
 	t    *testing.T
 	addr string
 	root Config // of rank 0
+
+	store   settings.Store // nil if the ranks meet at addr
+	shape   tree
+	attempt int
 }
 
 // watched are the tests that look for leaks at their end. None is parallel.
@@ -48,8 +52,12 @@ func newWorld(t *testing.T, size int) *world {
 func (w *world) config(rank, size int) Config {
 	// The timeout never expires. Tests that need a timeout set a shorter one.
 	return Config{
-		Job:      settings.Job{Rank: rank, Size: size, Addr: w.addr, Version: "v1"},
+		Job: settings.Job{
+			Rank: rank, Size: size, Addr: w.addr, Version: "v1", Store: w.store, Attempt: w.attempt,
+		},
 		Liveness: settings.Liveness{JoinTimeout: time.Minute},
+		Local:    loopback,
+		tree:     w.shape,
 		grace:    20 * time.Second,
 	}
 }

@@ -37,7 +37,7 @@ func FuzzDecode(f *testing.F) {
 	} {
 		f.Add(b)
 	}
-	lims := []limits{fromRank, fromRoot(size), helloLimits}
+	lims := []limits{fromChild, fromParent(size), helloLimits}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, lim := range lims {
 			fr, err := readFrame(bytes.NewReader(b), lim)
@@ -87,7 +87,7 @@ func reencode(f frame, size int) []byte {
 
 func TestReadFrameLimits(t *testing.T) {
 	long := blobFrame(1, make([]byte, MaxBlob+1))
-	if _, err := readFrame(bytes.NewReader(long), fromRank); !errors.Is(err, ErrProtocol) {
+	if _, err := readFrame(bytes.NewReader(long), fromChild); !errors.Is(err, ErrProtocol) {
 		t.Error("too long a blob:", err)
 	}
 	cut := bytes.NewReader(long[:len(long)-MaxBlob])
@@ -116,11 +116,11 @@ func TestAuth(t *testing.T) {
 			x, y := net.Pipe()
 			got := make(chan error, 1)
 			go func() {
-				_, err := authRoot(x, c.root, false)
+				_, err := authParent(x, c.root, false, incarnation{})
 				got <- err
 				_ = x.Close()
 			}()
-			_, rank := authRank(y, c.rank, false)
+			_, rank := authChild(y, c.rank, false, 0, incarnation{})
 			_ = y.Close()
 			root := <-got
 			if c.good && (root != nil || rank != nil) {
@@ -139,10 +139,10 @@ func TestAuthReflection(t *testing.T) {
 	x, y := net.Pipe()
 	got := make(chan error, 1)
 	go func() {
-		_, err := authRoot(x, key, false)
+		_, err := authParent(x, key, false, incarnation{})
 		got <- err
 	}()
-	p := newPreamble(key, false)
+	p := newPreamble(key, false, incarnation{})
 	if _, err := y.Write(p[:]); err != nil {
 		t.Fatal(err)
 	}

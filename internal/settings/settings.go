@@ -10,6 +10,7 @@
 package settings
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -35,9 +36,17 @@ type Settings struct {
 type Job struct {
 	Rank, Size           int
 	LocalRank, LocalSize int    // among the ranks of this machine; -1 if unknown
-	Addr                 string // host:port of rank 0's rendezvous
+	Addr                 string // host:port of rank 0's rendezvous; "" if there is a Store
+	Store                Store  // place where the ranks find each other; nil to meet at Addr
+	Attempt              int    // part of the keys in the store
 	Launcher             string // source of rank and size, such as "Slurm"; "" if the caller set them
 	Version              string // of software and protocol; the same on all ranks
+}
+
+// A Store holds values that all ranks see. See allcast.Store.
+type Store interface {
+	Set(ctx context.Context, key string, value []byte) error
+	Get(ctx context.Context, key string) ([]byte, error)
 }
 
 // Network selects and configures the network.
