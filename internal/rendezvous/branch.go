@@ -81,6 +81,9 @@ func (b *branch) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byt
 	case <-b.dead:
 		return nil, b.up.whyDead()
 	default:
+		if ctx.Err() != nil {
+			return nil, b.giveUp(ctx, seq)
+		}
 	}
 	if b.up.send(ctx, blobFrame(seq, blob)) != nil && ctx.Err() == nil {
 		closeWrite(b.up.conn) // frames that arrived before the connection broke may say why

@@ -103,6 +103,9 @@ func (g *gathering) arrive(ctx context.Context, a arrival) *verdict {
 		return nil
 	}
 	rank := a.hello.rank
+	if g.cfg.seen != nil {
+		defer g.cfg.seen(rank)
+	}
 	if rank == g.cfg.Rank || g.cfg.tree.parent(rank) != g.cfg.Rank {
 		_ = a.conn.Close() // only a rank with another tree does that
 		return nil
@@ -158,7 +161,7 @@ func (g *gathering) tell(child *peer, rank int, f frame) {
 
 // relay writes a frame to the parent, if there is one. After an error, the reader says more.
 func (g *gathering) relay(f []byte) {
-	if g.up == nil || g.up.differs { // a rank that seals says nothing in the clear
+	if g.up == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)

@@ -63,7 +63,7 @@ type Config struct {
 	tree    tree             // 0 for storeTree or star
 	grace   time.Duration    // 0 for farewellTime
 	expired <-chan time.Time // replaces the timer of a rank that waits for others
-	seen    func(rank int)   // called by rank 0 for every process that came
+	seen    func(rank int)   // called by rank 0 for every process that came, and by others for their children
 }
 
 // Join brings all ranks together. It returns when all of them have come. If they do not, every rank that

@@ -103,6 +103,9 @@ func (r *root) handle(ev event) *verdict {
 		return nil
 	case ev.frame.typ == frameRefused:
 		r.gate.count(ErrKey, printable(string(ev.frame.payload)))
+		if r.cfg.seen != nil {
+			r.cfg.seen(-1)
+		}
 		return nil
 	case ev.frame.typ != frameArrival:
 		return r.depart(ev)

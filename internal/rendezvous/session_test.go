@@ -9,17 +9,19 @@ import (
 	"testing"
 )
 
-// crash ends a rank's connections as its kernel would.
+// crash ends a rank's connections as its kernel would, without a last word.
 func crash(j joined) {
-	h, ok := j.node.(*hub)
-	if b, isBranch := j.node.(*branch); isBranch {
-		_ = b.up.conn.Close()
-		h, ok = b.hub, true
+	h, isRoot := j.node.(*hub)
+	if !isRoot {
+		b := j.node.(*branch)
+		h = b.hub
+		defer func() { _ = b.up.conn.Close() }()
+		b.up.writing.Lock()
+		defer b.up.writing.Unlock()
+		b.up.cut = errors.New("crashed")
 	}
-	if ok {
-		for _, p := range h.children() {
-			_ = p.conn.Close()
-		}
+	for _, p := range h.children() {
+		_ = p.conn.Close()
 	}
 }
 
