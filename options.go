@@ -1,6 +1,7 @@
 package allcast
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,6 +28,14 @@ type Options struct {
 	// Rank, Size and Addr (host:port of rank 0) describe the job. They are ignored if Size is 0.
 	Rank, Size int
 	Addr       string
+
+	// Store lets the ranks find each other without an address of rank 0. Addr must then be empty, and MASTER_ADDR
+	// is ignored. All ranks must use the same store. See Store.
+	Store Store
+
+	// Attempt tells jobs apart that use the same store, one after the other or at once: a restart of the same job
+	// should have the next number. It must be the same on all ranks. Without a Store it has no effect.
+	Attempt int
 
 	// Key authenticates the ranks to each other. It has at least 16 bytes and must be the same on all ranks.
 	Key []byte
@@ -141,6 +150,26 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// A Store is a key-value store that all ranks of a job can reach, such as etcd or the store that PyTorch passes to
+// a backend. Packages store and storehttp have examples that work. Its methods may be called concurrently.
+//
+// Each rank sets one small value, its address, and gets the value of one other rank, so a store handles two calls per
+// rank. Join is the only function that uses the store, and only of the process that calls Join. Keys
+// begin with "allcast/", followed by Options.Attempt. If several jobs share a store at the same time, give each a
+// prefix of its own (store.Prefix).
+//
+// The store may hold values of processes that have ended, of this attempt or earlier ones. Join detects such values
+// and reads again until the value changes. The store need not be trusted if the job has a key: ranks prove to each
+// other that they have it.
+type Store interface {
+	// Set makes value the value of the key.
+	Set(ctx context.Context, key string, value []byte) error
+
+	// Get returns the latest value of the key. If there is none, Get waits for one until ctx ends. Join retries a
+	// few times after an error.
+	Get(ctx context.Context, key string) ([]byte, error)
+}
+
 // ErrOptions marks invalid options or environment variables.
 var ErrOptions = errors.New("bad options")
 
@@ -149,7 +178,8 @@ func optionError(err error) error { return fmt.Errorf("allcast: %w: %w", ErrOpti
 // resolve completes the options from the environment and checks them.
 func (o *Options) resolve(env settings.Env) (settings.Settings, error) {
 	s, err := settings.Resolve(settings.Settings{
-		Job: settings.Job{Rank: o.Rank, Size: o.Size, Addr: o.Addr, Version: Version},
+		Job:     settings.Job{Rank: o.Rank, Size: o.Size, Addr: o.Addr, Version: Version},
+		Meeting: settings.Meeting{Store: o.Store, Attempt: o.Attempt},
 		Network: settings.Network{
 			Interface: o.Interface, Fabric: o.Fabric, Device: o.Device, Rack: o.Rack,
 			Subgroups: o.Subgroups, Groups: o.Groups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP,

@@ -52,9 +52,8 @@ func newWorld(t *testing.T, size int) *world {
 func (w *world) config(rank, size int) Config {
 	// The timeout never expires. Tests that need a timeout set a shorter one.
 	return Config{
-		Job: settings.Job{
-			Rank: rank, Size: size, Addr: w.addr, Version: "v1", Store: w.store, Attempt: w.attempt,
-		},
+		Job:      settings.Job{Rank: rank, Size: size, Addr: w.addr, Version: "v1"},
+		Meeting:  settings.Meeting{Store: w.store, Attempt: w.attempt},
 		Liveness: settings.Liveness{JoinTimeout: time.Minute},
 		Local:    loopback,
 		tree:     w.shape,

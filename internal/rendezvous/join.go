@@ -49,6 +49,7 @@ const (
 // Config describes a rank that joins. Its settings are those of settings.Resolve.
 type Config struct {
 	settings.Job
+	settings.Meeting
 	settings.Protection
 	settings.Liveness
 	Program string // name of the program, at most 255 bytes; ranks that name one must name the same

@@ -124,16 +124,21 @@ func TestTreeConflicts(t *testing.T) {
 	}
 }
 
-// joinLast joins rank 8 after rank 0 has seen another rank n times, so that the job is not complete before.
-func joinLast(w *world, rank, n int, cfgs []Config) []joined {
-	seen := make(chan struct{})
-	cfgs[0].seen = func(r int) {
+// nth calls f when rank 0 sees a rank for the n-th time.
+func nth(rank, n int, f func()) func(int) {
+	return func(r int) {
 		if r == rank {
 			if n--; n == 0 {
-				close(seen)
+				f()
 			}
 		}
 	}
+}
+
+// joinLast joins rank 8 after rank 0 has seen another rank n times, so that the job is not complete before.
+func joinLast(w *world, rank, n int, cfgs []Config) []joined {
+	seen := make(chan struct{})
+	cfgs[0].seen = nth(rank, n, func() { close(seen) })
 	last := make(chan []joined, 1)
 	go func() {
 		<-seen
@@ -310,7 +315,18 @@ func TestTreeRestart(t *testing.T) {
 			}
 			cl := &crashListener{Listener: l}
 			cfgs := w.configs()
-			// Rank 4 comes after the crash, so that the job is not complete before.
+			// Rank 4 comes when rank 0 has seen both processes, so that the job is not complete before.
+			back := make(chan struct{})
+			known := make(chan struct{})
+			once, twice := nth(victim, 1, func() { close(known) }), nth(victim, 2, func() { close(back) })
+			if victim == 0 {
+				close(known)
+				close(back)
+			}
+			cfgs[0].seen = func(rank int) {
+				once(rank)
+				twice(rank)
+			}
 			cfgs = slices.DeleteFunc(cfgs, hasRank(4))
 			i := slices.IndexFunc(cfgs, hasRank(victim))
 			first := cfgs[i]
@@ -325,9 +341,12 @@ func TestTreeRestart(t *testing.T) {
 			}
 			crashed := make(chan struct{})
 			first.seen = counter(came, func() {
-				cl.crash()
-				kill()
-				close(crashed)
+				go func() {
+					<-known
+					cl.crash()
+					kill()
+					close(crashed)
+				}()
 			})
 			var wg sync.WaitGroup
 			wg.Go(func() { _, _ = Join(ctx, first) })
@@ -337,7 +356,12 @@ func TestTreeRestart(t *testing.T) {
 			go func() { results <- w.join(cfgs...) }()
 			<-crashed
 			wg.Wait()
-			js := append(w.join(late, w.config(4, testSize)), <-results...)
+			last := make(chan []joined, 1)
+			go func() {
+				<-back
+				last <- w.join(w.config(4, testSize))
+			}()
+			js := slices.Concat(w.join(late), <-last, <-results)
 			for _, j := range js {
 				if j.err != nil {
 					t.Error(j.err)
@@ -375,20 +399,29 @@ func TestTreeCancel(t *testing.T) {
 				s.onSet = at("set", storeKey(0, victim))
 				s.onGet = at("get", storeKey(0, testTree.parent(victim)))
 				cfgs := w.configs()
-				cfgs[0].seen = func(rank int) {
-					if rank == victim && phase == "connected" {
-						once.Do(cancel)
+				back := make(chan struct{})
+				if phase == "connected" {
+					once, twice := nth(victim, 1, cancel), nth(victim, 2, func() { close(back) })
+					cfgs[0].seen = func(rank int) {
+						once(rank)
+						twice(rank)
 					}
+				} else {
+					cfgs[0].seen = nth(victim, 1, func() { close(back) })
 				}
-				again := cfgs[victim]
-				missing := cfgs[6] // comes last, so that the job is not complete before
+				again, missing := cfgs[victim], cfgs[6]
 				others := slices.DeleteFunc(cfgs, func(c Config) bool { return c.Rank == victim || c.Rank == 6 })
 				results := make(chan []joined, 1)
 				go func() { results <- w.join(others...) }()
 				if _, err := Join(ctx, again); !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
-				for i, j := range append(w.join(again, missing), <-results...) {
+				last := make(chan []joined, 1)
+				go func() { // rank 0 does not believe that the job is complete before it has seen the second process
+					<-back
+					last <- w.join(missing)
+				}()
+				for i, j := range slices.Concat(w.join(again), <-last, <-results) {
 					if j.err != nil {
 						t.Errorf("process %d: %v", i, j.err)
 					}

@@ -24,6 +24,7 @@ import (
 // allcast.Options.
 type Settings struct {
 	Job
+	Meeting
 	Network
 	Protection
 	Transfer
@@ -37,10 +38,14 @@ type Job struct {
 	Rank, Size           int
 	LocalRank, LocalSize int    // among the ranks of this machine; -1 if unknown
 	Addr                 string // host:port of rank 0's rendezvous; "" if there is a Store
-	Store                Store  // place where the ranks find each other; nil to meet at Addr
-	Attempt              int    // part of the keys in the store
 	Launcher             string // source of rank and size, such as "Slurm"; "" if the caller set them
 	Version              string // of software and protocol; the same on all ranks
+}
+
+// Meeting says where ranks find each other if they have no address of rank 0.
+type Meeting struct {
+	Store   Store // nil to meet at Addr
+	Attempt int   // part of the keys in the store
 }
 
 // A Store holds values that all ranks see. See allcast.Store.
