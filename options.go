@@ -1,7 +1,6 @@
 package allcast
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/settings"
+	"github.com/allcast/allcast/store"
 )
 
 // Version is the version of the software and the protocol. All ranks of a job must run the same version.
@@ -30,8 +30,9 @@ type Options struct {
 	Addr       string
 
 	// Store lets the ranks find each other without an address of rank 0. Addr must then be empty, and MASTER_ADDR
-	// is ignored. All ranks must use the same store. See Store.
-	Store Store
+	// is ignored. All ranks must use the same store. Package store has stores on a shared directory and on HTTP;
+	// etcd, or the store that PyTorch passes to a backend, needs only two methods.
+	Store store.Store
 
 	// Attempt tells jobs apart that use the same store, one after the other or at once: a restart of the same job
 	// should have the next number. It must be the same on all ranks. Without a Store it has no effect.
@@ -148,26 +149,6 @@ type Options struct {
 	// other ranks in messages are world ranks too. By default warnings go to standard error, and ALLCAST_DEBUG
 	// adds more.
 	Logger *slog.Logger
-}
-
-// A Store is a key-value store that all ranks of a job can reach, such as etcd or the store that PyTorch passes to
-// a backend. Packages store and storehttp have examples that work. Its methods may be called concurrently.
-//
-// Each rank sets one small value, its address, and gets the value of one other rank, so a store handles two calls per
-// rank. Join is the only function that uses the store, and only of the process that calls Join. Keys
-// begin with "allcast/", followed by Options.Attempt. If several jobs share a store at the same time, give each a
-// prefix of its own (store.Prefix).
-//
-// The store may hold values of processes that have ended, of this attempt or earlier ones. Join detects such values
-// and reads again until the value changes. The store need not be trusted if the job has a key: ranks prove to each
-// other that they have it.
-type Store interface {
-	// Set makes value the value of the key.
-	Set(ctx context.Context, key string, value []byte) error
-
-	// Get returns the latest value of the key. If there is none, Get waits for one until ctx ends. Join retries a
-	// few times after an error.
-	Get(ctx context.Context, key string) ([]byte, error)
 }
 
 // ErrOptions marks invalid options or environment variables.

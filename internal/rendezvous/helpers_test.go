@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/allcast/allcast/internal/settings"
+	"github.com/allcast/allcast/store"
 )
 
 // world is a job whose ranks are goroutines.
@@ -21,7 +22,7 @@ type world struct {
 	addr string
 	root Config // of rank 0
 
-	store   settings.Store // nil if the ranks meet at addr
+	store   store.Store // nil if the ranks meet at addr
 	shape   tree
 	attempt int
 }

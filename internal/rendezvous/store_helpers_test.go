@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/allcast/allcast/internal/settings"
+	"github.com/allcast/allcast/store"
 )
 
 // memStore is a store in memory. The hooks may fail or delay a call.
@@ -84,7 +84,7 @@ func (s *memStore) calls() (sets, gets int) {
 }
 
 // newStoreWorld makes a job whose ranks meet through a store, in a tree with the given fan-out.
-func newStoreWorld(t *testing.T, size int, shape tree, s settings.Store) *world {
+func newStoreWorld(t *testing.T, size int, shape tree, s store.Store) *world {
 	t.Helper()
 	if !watched[t] {
 		watched[t] = true

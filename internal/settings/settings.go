@@ -10,7 +10,6 @@
 package settings
 
 import (
-	"context"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric/fault"
 	"github.com/allcast/allcast/internal/observe"
+	"github.com/allcast/allcast/store"
 )
 
 // Settings is the complete description. The fields that have an option carry its name; see
@@ -44,14 +44,8 @@ type Job struct {
 
 // Meeting says where ranks find each other if they have no address of rank 0.
 type Meeting struct {
-	Store   Store // nil to meet at Addr
-	Attempt int   // part of the keys in the store
-}
-
-// A Store holds values that all ranks see. See allcast.Store.
-type Store interface {
-	Set(ctx context.Context, key string, value []byte) error
-	Get(ctx context.Context, key string) ([]byte, error)
+	Store   store.Store // nil to meet at Addr
+	Attempt int         // part of the keys in the store
 }
 
 // Network selects and configures the network.
