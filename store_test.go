@@ -109,10 +109,10 @@ func TestStoreInterface(t *testing.T) {
 }
 
 // failingStore fails always.
-type failingStore struct{ error }
+type failingStore struct{ err error }
 
-func (f failingStore) Set(context.Context, string, []byte) error   { return f.error }
-func (f failingStore) Get(context.Context, string) ([]byte, error) { return nil, f.error }
+func (f failingStore) Set(context.Context, string, []byte) error   { return f.err }
+func (f failingStore) Get(context.Context, string) ([]byte, error) { return nil, f.err }
 
 func TestStoreErrors(t *testing.T) {
 	broken := errors.New("permission denied")

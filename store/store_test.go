@@ -54,7 +54,10 @@ func stores(t *testing.T, f func(t *testing.T, a, b store.Store)) {
 
 func TestValues(t *testing.T) {
 	stores(t, func(t *testing.T, a, b store.Store) {
-		for _, key := range []string{"allcast/0/rank/1", "..", "../../x", "a b%2F+", "Ä\x00\n", "x.value", strings.Repeat("k", 80)} {
+		t.Helper()
+		for _, key := range []string{
+			"allcast/0/rank/1", "..", "../../x", "a b%2F+", "Ä\x00\n", "x.value", strings.Repeat("k", 80),
+		} {
 			for _, value := range [][]byte{{}, []byte("one"), {0, 255}, bytes.Repeat([]byte("v"), store.MaxValue)} {
 				if err := a.Set(t.Context(), key, value); err != nil {
 					t.Fatalf("%q: %v", key, err)
@@ -71,6 +74,7 @@ func TestValues(t *testing.T) {
 // Get waits for a value that comes later, on all clients at once.
 func TestWait(t *testing.T) {
 	stores(t, func(t *testing.T, a, b store.Store) {
+		t.Helper()
 		var wg sync.WaitGroup
 		for i := range 20 {
 			wg.Go(func() {
@@ -92,6 +96,7 @@ func TestWait(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	stores(t, func(t *testing.T, a, _ store.Store) {
+		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan error, 1)
 		go func() {
@@ -108,6 +113,7 @@ func TestCancel(t *testing.T) {
 // A reader sees one whole value or another, never a mixture.
 func TestAtomic(t *testing.T) {
 	stores(t, func(t *testing.T, a, b store.Store) {
+		t.Helper()
 		value := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 10_000) }
 		if err := a.Set(t.Context(), "k", value(0)); err != nil {
 			t.Fatal(err)

@@ -16,10 +16,11 @@ import (
 //	child -> parent   proof
 //
 // A preamble holds the magic, flags and a nonce. The flags say whether the sender has a key and whether it
-// seals the rest. If the ranks meet through a store, the parent's nonce begins with its incarnation. A proof is an HMAC over both preambles. Its label differs by direction, so an attacker cannot
-// reflect a proof to its sender. Without a key, proofs are zero. If both sides want to seal, all bytes after the
-// proofs are sealed (sealed.go). If only one side does, the parent sends the verdict in the clear, and nothing
-// else.
+// seals the rest. If the ranks meet through a store, the parent's nonce begins with its incarnation.
+//
+// A proof is an HMAC over both preambles. Its label differs by direction, so an attacker cannot reflect a proof to
+// its sender. Without a key, proofs are zero. If both sides want to seal, all bytes after the proofs are sealed
+// (sealed.go). If only one side does, the parent sends the verdict in the clear, and nothing else.
 const (
 	nonceSize    = 32
 	proofSize    = sha256.Size

@@ -13,8 +13,8 @@ import (
 )
 
 // open listens for the children. If the ranks meet at rank 0, it listens on the addresses of the host by which the
-// other ranks look for rank 0. Where these are not addresses of this machine, as behind a Kubernetes service, or where only other machines can resolve the
-// name, it listens on all addresses.
+// other ranks look for rank 0. Where these are not addresses of this machine, as behind a Kubernetes service, or
+// where only other machines can resolve the name, it listens on all addresses.
 //
 // The note is a hint for the error if ranks are missing.
 func open(ctx context.Context, cfg Config) (listeners []net.Listener, note string, err error) {

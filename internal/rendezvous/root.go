@@ -158,8 +158,8 @@ func (r *root) check(a arrival) *verdict {
 			h.rank, from, with[a.secure], with[r.cfg.Secure])
 	case h.size != r.cfg.Size:
 		return conflict(ErrSize, both, "rank %d at %v says %d ranks, rank 0 says %d", h.rank, from, h.size, r.cfg.Size)
-	case h.rank == 0:
-		return conflict(ErrDuplicate, []int{0}, "%v says it is rank 0, which %v is", from, a.conn.LocalAddr()) // never relayed
+	case h.rank == 0: // no rank relays that, so there is a connection
+		return conflict(ErrDuplicate, []int{0}, "%v says it is rank 0, which %v is", from, a.conn.LocalAddr())
 	case r.hub.peers[h.rank] != nil:
 		return conflict(ErrDuplicate, []int{h.rank}, "%v and %v both say they are rank %d",
 			r.hub.peers[h.rank].addr, from, h.rank)

@@ -19,9 +19,19 @@ func TestTree(t *testing.T) {
 		parent    int
 		within    bool
 	}{
-		{star, 5, 0, 0, true}, {star, 5, 4, 0, false}, {star, 5, 5, 0, true},
-		{2, 1, 0, 0, true}, {2, 2, 1, 0, false}, {2, 6, 2, 2, true}, {2, 14, 2, 6, true}, {2, 14, 5, 6, false},
-		{8, 8, 0, 0, true}, {8, 9, 1, 1, true}, {8, 64, 7, 7, true}, {8, 65, 8, 8, true}, {8, 73, 1, 9, true},
+		{star, 5, 0, 0, true},
+		{star, 5, 4, 0, false},
+		{star, 5, 5, 0, true},
+		{2, 1, 0, 0, true},
+		{2, 2, 1, 0, false},
+		{2, 6, 2, 2, true},
+		{2, 14, 2, 6, true},
+		{2, 14, 5, 6, false},
+		{8, 8, 0, 0, true},
+		{8, 9, 1, 1, true},
+		{8, 64, 7, 7, true},
+		{8, 65, 8, 8, true},
+		{8, 73, 1, 9, true},
 	} {
 		if p := c.shape.parent(c.rank); p != c.parent {
 			t.Errorf("fan-out %d: parent of %d is %d, want %d", c.shape, c.rank, p, c.parent)

@@ -14,8 +14,8 @@ import (
 
 // In the tree of these tests, rank 1 has the children 3 and 4, rank 2 has 5 and 6, and rank 3 has 7 and 8.
 const (
-	testTree tree = 2
-	testSize      = 9
+	testTree = tree(2)
+	testSize = 9
 )
 
 func newTreeWorld(t *testing.T) *world {
@@ -242,7 +242,7 @@ func TestTreeLate(t *testing.T) {
 			h := js[0].node.(*hub)
 			var wg sync.WaitGroup
 			start := func(rank int) {
-				var c context.Context = t.Context()
+				c := t.Context()
 				if rank == impatient {
 					c = ctx
 				}

@@ -101,19 +101,16 @@ func (j *joining) findHosts(ctx context.Context) error {
 // hostID identifies this machine and its network namespace. It differs between containers that cannot reach each
 // other by loopback.
 func hostID() string {
-	h := sha256.New()
+	// What a system does not have is empty on all ranks of a machine.
 	name, _ := os.Hostname()
-	fmt.Fprintln(h, name)
-	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
-		h.Write(boot)
-	}
-	if ns, err := os.Readlink("/proc/self/ns/net"); err == nil {
-		fmt.Fprintln(h, ns)
-	}
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	namespace, _ := os.Readlink("/proc/self/ns/net")
+	id := fmt.Sprintln(name, string(boot), namespace)
 	all, _ := net.Interfaces()
 	for _, ifi := range all {
 		addrs, _ := ifi.Addrs()
-		fmt.Fprintln(h, ifi.Name, ifi.HardwareAddr, addrs)
+		id += fmt.Sprintln(ifi.Name, ifi.HardwareAddr, addrs)
 	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:8])
 }
