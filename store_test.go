@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/allcast/allcast"
@@ -115,11 +116,13 @@ func (f failingStore) Set(context.Context, string, []byte) error   { return f.er
 func (f failingStore) Get(context.Context, string) ([]byte, error) { return nil, f.err }
 
 func TestStoreErrors(t *testing.T) {
-	broken := errors.New("permission denied")
-	_, err := allcast.Join(t.Context(), allcast.Options{Size: 2, Store: failingStore{broken}})
-	if !errors.Is(err, broken) || !strings.Contains(fmt.Sprint(err), "allcast/0/rank/0") {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("permission denied")
+		_, err := allcast.Join(t.Context(), allcast.Options{Size: 2, Store: failingStore{broken}})
+		if !errors.Is(err, broken) || !strings.Contains(fmt.Sprint(err), "allcast/0/rank/0") {
+			t.Error(err)
+		}
+	})
 	for _, o := range []allcast.Options{
 		{Size: 2, Store: store.NewServer(""), Addr: "127.0.0.1:20000"},
 		{Size: 2, Store: store.NewServer(""), Attempt: -1},

@@ -152,8 +152,11 @@ func (g *gathering) handle(ev event) *verdict {
 	return nil
 }
 
-// tell passes a frame on, now and to every parent that comes later.
+// tell passes a frame on, now and to every parent that comes later. Ranks that send too many lose some.
 func (g *gathering) tell(child *peer, rank int, f frame) {
+	if len(g.known) >= 2*g.cfg.Size+maxPending {
+		return
+	}
 	n := notice{child, rank, relayFrame(rank, f)}
 	g.known = append(g.known, n)
 	g.relay(n.frame)

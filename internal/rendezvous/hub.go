@@ -44,9 +44,13 @@ type hub struct {
 }
 
 func newHub(cfg Config) *hub {
+	queue := cfg.Size // one event per rank
+	if cfg.Rank != 0 {
+		queue = min(queue, 64) // these are relayed at once
+	}
 	return &hub{
 		size: cfg.Size, tree: cfg.tree, grace: cfg.grace, peers: make([]*peer, cfg.Size),
-		events: make(chan event, cfg.Size), done: make(chan struct{}),
+		events: make(chan event, queue), done: make(chan struct{}),
 	}
 }
 

@@ -20,8 +20,7 @@ type leaf struct {
 	end  *verdict      // reason why the connection ended; nil if this rank left
 	told bool          // end comes from the parent
 
-	writing sync.Mutex // held by send
-	cut     error      // error that cut off a frame, after which nothing can follow
+	out *wholeWriter // writes to conn
 
 	ending sync.Once
 	done   chan struct{} // closed when this rank leaves
@@ -29,7 +28,7 @@ type leaf struct {
 
 func newLeaf(cfg *Config, conn net.Conn, differs bool) *leaf {
 	l := &leaf{
-		parent: cfg.tree.parent(cfg.Rank), size: cfg.Size, conn: conn, differs: differs,
+		parent: cfg.tree.parent(cfg.Rank), size: cfg.Size, conn: conn, differs: differs, out: &wholeWriter{Conn: conn},
 		frames: make(chan frame), dead: make(chan struct{}), done: make(chan struct{}),
 	}
 	go l.read()
@@ -76,15 +75,25 @@ func (l *leaf) lost(cause error, format string, args ...any) *verdict {
 	return &verdict{kind: ErrLost, ranks: []int{l.parent}, text: text, cause: cause, size: l.size}
 }
 
-// send writes a whole frame, unless an earlier one was cut off.
-func (l *leaf) send(ctx context.Context, f []byte) error {
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	if l.cut == nil {
-		l.cut = writeUntil(ctx, l.conn, f)
-	}
-	return l.cut
+// wholeWriter writes frames of several goroutines. When one is cut off, nothing can follow.
+type wholeWriter struct {
+	net.Conn
+	mu  sync.Mutex
+	cut error
 }
+
+func (w *wholeWriter) Write(b []byte) (n int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut == nil {
+		n, w.cut = w.Conn.Write(b)
+	}
+	return n, w.cut
+}
+
+// send writes a whole frame, unless an earlier one was cut off. The end of ctx also ends the write for which it
+// may have to wait.
+func (l *leaf) send(ctx context.Context, f []byte) error { return writeUntil(ctx, l.out, f) }
 
 // whyDead is the error of a connection that ended; dead must be closed.
 func (l *leaf) whyDead() error {
@@ -119,7 +128,7 @@ func (l *leaf) sentence(ctx context.Context, grace time.Duration) *verdict {
 func (l *leaf) leave(last []byte) {
 	l.ending.Do(func() {
 		close(l.done)
-		_ = l.conn.SetWriteDeadline(time.Now().Add(time.Second)) // also of a frame that holds writing
+		_ = l.conn.SetWriteDeadline(time.Now().Add(time.Second)) // also of a frame that is being written
 		if last != nil {
 			_ = l.send(context.Background(), last)
 		}

@@ -16,9 +16,9 @@ func crash(j joined) {
 		b := j.node.(*branch)
 		h = b.hub
 		defer func() { _ = b.up.conn.Close() }()
-		b.up.writing.Lock()
-		defer b.up.writing.Unlock()
-		b.up.cut = errors.New("crashed")
+		b.up.out.mu.Lock()
+		defer b.up.out.mu.Unlock()
+		b.up.out.cut = errors.New("crashed")
 	}
 	for _, p := range h.children() {
 		_ = p.conn.Close()

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// maxStoreErrors limits consecutive errors of a store. Fewer count as transient; more are a reason to fail,
-// because the user should not wait for the join timeout to read that a password is wrong.
-const maxStoreErrors = 8
+// maxStoreErrors limits consecutive errors of a store, to about three seconds. Fewer count as transient. More are a
+// reason to fail, because the user should not wait for the join timeout to read that a password is wrong.
+const maxStoreErrors = 12
 
 // entry is a rank's value in the store.
 type entry struct {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -278,25 +279,29 @@ func TestFaultyStore(t *testing.T) {
 		}
 	})
 	fail := func(context.Context, string) error { return broken }
-	for _, c := range []struct {
-		name string
-		s    *memStore
-		want string
-	}{
-		{"set", &memStore{onSet: fail}, `cannot set "allcast/3/rank/1"`},
-		{"get", &memStore{onGet: fail}, `cannot get "allcast/3/rank/0"`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	t.Run("set", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := newMemStore()
-			s.onSet, s.onGet = c.s.onSet, c.s.onGet
-			w := newStoreWorld(t, 2, 2, s)
-			w.attempt = 3
+			s.onSet = fail
+			w := &world{t: t, store: s, shape: 2, attempt: 3}
 			_, err := Join(t.Context(), w.config(1, 2))
-			if !errors.Is(err, broken) || !strings.Contains(err.Error(), c.want) {
+			if !errors.Is(err, broken) || !strings.Contains(err.Error(), `cannot set "allcast/3/rank/1"`) {
 				t.Error(err)
 			}
 		})
-	}
+	})
+	t.Run("get", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { // a whole Join would wait for the network, which stops the clock
+			s := newMemStore()
+			s.onGet = fail
+			w := &world{t: t, store: s, shape: 2, attempt: 3}
+			cfg := w.config(1, 2)
+			if f := <-seek(t.Context(), &cfg, 0).found; !errors.Is(f.err, broken) ||
+				!strings.Contains(f.err.Error(), `cannot get "allcast/3/rank/0"`) {
+				t.Error(f.err)
+			}
+		})
+	})
 }
 
 // A slow store does not outlast the join timeout.
