@@ -38,7 +38,10 @@ func seek(ctx context.Context, cfg *Config, wait time.Duration) *seeker {
 	s := &seeker{
 		cfg: cfg, parent: cfg.tree.parent(cfg.Rank), cancel: cancel, found: make(chan finding, 1), limit: time.Second,
 	}
-	go func() { s.found <- s.run(ctx, wait) }()
+	go func() {
+		defer cancel()
+		s.found <- s.run(ctx, wait)
+	}()
 	return s
 }
 

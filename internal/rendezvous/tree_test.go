@@ -232,6 +232,29 @@ func TestTreeLoss(t *testing.T) {
 	}
 }
 
+// A rank that gave its blob, and has relayed others, can die too.
+func TestTreeDiesAfterItsBlob(t *testing.T) {
+	for _, victim := range []int{1, 3, 8} {
+		t.Run(fmt.Sprint("rank ", victim), func(t *testing.T) {
+			js := newTreeWorld(t).all()
+			if err := js[victim].node.(*branch).up.send(t.Context(), blobFrame(1, nil)); err != nil {
+				t.Fatal(err)
+			}
+			others := slices.Clone(js)
+			for _, rank := range []int{victim, 4} { // rank 4 does not call, so that there is an exchange to die in
+				others = slices.DeleteFunc(others, func(j joined) bool { return j.Session == js[rank].Session })
+			}
+			waitEvents(js[0].node.(*hub), 1) // its blob
+			crash(js[victim])
+			for i, err := range exchange(t.Context(), others) {
+				if !blames(err, ErrLost, victim) {
+					t.Errorf("survivor %d: %v", i, err)
+				}
+			}
+		})
+	}
+}
+
 // If the deadline of a rank passes while rank 4 is late, all ranks blame rank 4, also those below the impatient one.
 func TestTreeLate(t *testing.T) {
 	for _, impatient := range []int{0, 1, 3, 8} {
