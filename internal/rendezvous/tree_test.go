@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -297,7 +298,7 @@ func TestTreeLate(t *testing.T) {
 
 func waitEvents(h *hub, n int) {
 	for len(h.events) < n {
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 }
 
