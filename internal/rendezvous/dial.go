@@ -106,7 +106,7 @@ func (s *seeker) lookup(ctx context.Context) (entry, error) {
 		s.failed = 0
 		return decodeEntry(value)
 	case ctx.Err() != nil:
-		return entry{}, fmt.Errorf("its entry %q is not in the store: %w", key, err)
+		return entry{}, fmt.Errorf("its entry %q is not in the store", key)
 	}
 	s.failed++
 	return entry{}, fmt.Errorf("cannot get %q from the store: %w", key, err)
