@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/settings"
+	"github.com/allcast/allcast/store"
 )
 
 // Version is the version of the software and the protocol. All ranks of a job must run the same version.
@@ -27,6 +28,15 @@ type Options struct {
 	// Rank, Size and Addr (host:port of rank 0) describe the job. They are ignored if Size is 0.
 	Rank, Size int
 	Addr       string
+
+	// Store lets the ranks find each other without an address of rank 0. Addr must then be empty, and MASTER_ADDR
+	// is ignored. All ranks must use the same store. Package store has stores on a shared directory and on HTTP;
+	// etcd, or the store that PyTorch passes to a backend, needs only two methods.
+	Store store.Store
+
+	// Attempt tells jobs apart that use the same store, one after the other or at once: a restart of the same job
+	// should have the next number. It must be the same on all ranks. Without a Store it has no effect.
+	Attempt int
 
 	// Key authenticates the ranks to each other. It has at least 16 bytes and must be the same on all ranks.
 	Key []byte
@@ -157,7 +167,8 @@ func optionError(err error) error { return fmt.Errorf("allcast: %w: %w", ErrOpti
 // resolve completes the options from the environment and checks them.
 func (o *Options) resolve(env settings.Env) (settings.Settings, error) {
 	s, err := settings.Resolve(settings.Settings{
-		Job: settings.Job{Rank: o.Rank, Size: o.Size, Addr: o.Addr, Version: Version},
+		Job:     settings.Job{Rank: o.Rank, Size: o.Size, Addr: o.Addr, Version: Version},
+		Meeting: settings.Meeting{Store: o.Store, Attempt: o.Attempt},
 		Network: settings.Network{
 			Interface: o.Interface, Fabric: o.Fabric, Device: o.Device, Rack: o.Rack,
 			Subgroups: o.Subgroups, Groups: o.Groups, CommGroups: o.CommGroups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP,

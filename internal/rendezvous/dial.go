@@ -15,60 +15,119 @@ const (
 	longWait  = 500 * time.Millisecond
 )
 
-// joinRank tries to reach rank 0 until it does, and then waits for the verdict.
-func joinRank(ctx context.Context, cfg Config) (*Session, error) {
-	start := time.Now()
-	seek, cancel := context.WithTimeout(ctx, cfg.JoinTimeout)
-	defer cancel()
+// seeker looks for this rank's parent until it finds it.
+type seeker struct {
+	cfg    *Config
+	parent int
+	cancel context.CancelFunc
+	found  chan finding // gets one finding
 
-	var last error // most informative error of an attempt so far
-	for wait := firstWait; ; wait = min(2*wait, longWait) {
-		l, err := dialRoot(seek, cfg)
+	limit  time.Duration // of the next attempt to connect to an entry of the store
+	failed int           // consecutive errors of the store
+}
+
+// finding is a connection to the parent, or the reason why there is none.
+type finding struct {
+	leaf *leaf
+	err  error
+}
+
+// seek starts a seeker. It waits before the first attempt.
+func seek(ctx context.Context, cfg *Config, wait time.Duration) *seeker {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &seeker{
+		cfg: cfg, parent: cfg.tree.parent(cfg.Rank), cancel: cancel, found: make(chan finding, 1), limit: time.Second,
+	}
+	go func() {
+		defer cancel()
+		s.found <- s.run(ctx, wait)
+	}()
+	return s
+}
+
+// stop ends the search. It returns the finding, unless the caller has read it.
+func (s *seeker) stop() finding {
+	s.cancel()
+	return <-s.found
+}
+
+// run ends with a connection, an error that will not go away, or, when ctx ends, with the most informative error
+// so far.
+func (s *seeker) run(ctx context.Context, wait time.Duration) finding {
+	var last error
+	for {
+		select {
+		case <-time.After(wait/2 + rand.N(wait+1)): // jitter keeps ranks that started together from dialing in step
+		case <-ctx.Done():
+			return finding{err: last}
+		}
+		wait = min(max(2*wait, firstWait), longWait)
+		l, err := s.attempt(ctx)
 		switch {
 		case err == nil:
-			s, again, err := l.await(ctx, cfg)
-			if err == nil || !again {
-				return s, err
-			}
+			return finding{leaf: l}
+		case errors.Is(err, ErrKey), s.failed >= maxStoreErrors:
+			return finding{err: err}
+		case last == nil || ctx.Err() == nil:
 			last = err
-		case errors.Is(err, ErrKey):
-			return nil, fmt.Errorf("rendezvous: rank %d at rank 0's address %s: %w", cfg.Rank, cfg.Addr, err)
-		case last == nil || seek.Err() == nil:
-			last = err
-		}
-		select {
-		case <-time.After(wait/2 + rand.N(wait)): // jitter keeps ranks that started together from dialing in step
-		case <-seek.Done():
-			since := start.Format("15:04:05")
-			if ctx.Err() != nil {
-				return nil, fmt.Errorf("rendezvous: rank %d, trying to reach rank 0 at %s since %s: %w (last: %w)",
-					cfg.Rank, cfg.Addr, since, context.Cause(ctx), last)
-			}
-			e := lostRoot(last, "rank %d could not reach rank 0 at %s, tried since %s for %v: %v",
-				cfg.Rank, cfg.Addr, since, forPeople(cfg.JoinTimeout), last)
-			e.causes = append(e.causes, ErrTimeout)
-			return nil, e
 		}
 	}
 }
 
-// dialRoot connects to rank 0 and says hello.
-func dialRoot(ctx context.Context, cfg Config) (*leaf, error) {
+// attempt connects to the parent and says hello.
+func (s *seeker) attempt(ctx context.Context) (*leaf, error) {
+	addr, id := s.cfg.Addr, incarnation{}
+	if s.cfg.Store != nil {
+		e, err := s.lookup(ctx)
+		if err != nil {
+			return nil, err
+		}
+		addr, id = e.addr.String(), e.id
+		// The entry may be of a dead process, and the next attempt reads a newer one. A process that is only
+		// slow gets more time then.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("no answer from %s in %v", addr, s.limit))
+		defer cancel()
+		s.limit = min(2*s.limit, handshakeTime)
+	}
+	l, err := s.dial(ctx, addr, id)
+	if err != nil && s.cfg.Store != nil {
+		return nil, fmt.Errorf("at %s, the address in the store: %w", addr, err)
+	}
+	return l, err
+}
+
+// lookup reads the parent's entry; it waits until there is one.
+func (s *seeker) lookup(ctx context.Context) (entry, error) {
+	key := storeKey(s.cfg.Attempt, s.parent)
+	value, err := s.cfg.Store.Get(ctx, key)
+	switch {
+	case err == nil:
+		s.failed = 0
+		return decodeEntry(value)
+	case ctx.Err() != nil:
+		return entry{}, fmt.Errorf("its entry %q is not in the store", key)
+	}
+	s.failed++
+	return entry{}, fmt.Errorf("cannot get %q from the store: %w", key, err)
+}
+
+func (s *seeker) dial(ctx context.Context, addr string, id incarnation) (*leaf, error) {
 	d := net.Dialer{Timeout: dialTime, KeepAliveConfig: keepAlive}
-	conn, err := d.DialContext(ctx, "tcp", cfg.Addr)
+	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	sealed, differs, err := greetRoot(ctx, cfg, conn)
+	sealed, differs, err := s.greet(ctx, conn, id)
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	return newLeaf(cfg, sealed, differs), nil
+	return newLeaf(s.cfg, sealed, differs), nil
 }
 
-// greetRoot returns the connection, sealed if both sides want that, and whether only one side does.
-func greetRoot(ctx context.Context, cfg Config, conn net.Conn) (net.Conn, bool, error) {
+// greet returns the connection, sealed if both sides want that, and whether only one side does.
+func (s *seeker) greet(ctx context.Context, conn net.Conn, id incarnation) (net.Conn, bool, error) {
 	// TCP connects a socket to itself when it dials its own port.
 	if conn.LocalAddr().String() == conn.RemoteAddr().String() {
 		return nil, false, errors.New("no process listens there yet")
@@ -76,57 +135,26 @@ func greetRoot(ctx context.Context, cfg Config, conn net.Conn) (net.Conn, bool, 
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return nil, false, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	fired := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = conn.SetDeadline(time.Unix(1, 0))
+		close(fired)
+	})
 	defer stop()
-	l, err := authRank(conn, cfg.Key, cfg.Secure)
+	l, err := authChild(conn, s.cfg.Key, s.cfg.Secure, s.parent, id)
 	if err != nil {
 		if errors.Is(err, errStranger) {
-			err = fmt.Errorf("the process at %v is not rank 0 of a job", conn.RemoteAddr())
+			err = fmt.Errorf("the process at %v is not rank %d of a job", conn.RemoteAddr(), s.parent)
 		}
 		return nil, false, err
 	}
 	sealed := l.wrap(conn)
-	h := hello{rank: cfg.Rank, size: cfg.Size, version: cfg.Version, program: cfg.Program}
+	h := hello{rank: s.cfg.Rank, size: s.cfg.Size, version: s.cfg.Version, program: s.cfg.Program}
 	if _, err := sealed.Write(h.frame()); err != nil {
 		return nil, false, err
 	}
 	if !stop() {
-		return nil, false, context.Cause(ctx) // the callback sets a deadline in the past
+		<-fired // the parent has the hello, so the connection counts
 	}
-	return sealed, l.secure != cfg.Secure, conn.SetDeadline(time.Time{})
-}
-
-// await waits for rank 0's verdict. again means that the connection ended without one.
-func (l *leaf) await(ctx context.Context, cfg Config) (s *Session, again bool, err error) {
-	select {
-	case f := <-l.frames:
-		// A rank that seals accepts no seed in the clear.
-		if f.typ != frameWelcome || len(f.payload) != seedSize || l.differs {
-			l.close()
-			return nil, false, lostRoot(ErrProtocol, "rank 0 at %s: %v: no welcome", cfg.Addr, ErrProtocol)
-		}
-		return newSession(l, [seedSize]byte(f.payload)), false, nil
-	case <-l.dead:
-		return nil, !l.told, l.err
-	case <-ctx.Done():
-		l.leave(leaveFrame(reasonOf(ctx)))
-		return nil, false, fmt.Errorf("rendezvous: rank %d, waiting for all ranks at rank 0's address %s: %w",
-			cfg.Rank, cfg.Addr, context.Cause(ctx))
-	case <-cfg.expired:
-	}
-	// Rank 0 knows which ranks are missing, and now tells all.
-	_ = l.conn.SetWriteDeadline(time.Now().Add(cfg.grace))
-	_, _ = l.conn.Write(leaveFrame(leftDeadline))
-	select {
-	case <-l.dead:
-		if l.told {
-			return nil, false, l.err
-		}
-	case <-l.frames: // all ranks came at this moment, but rank 0 knows that this one leaves
-	case <-ctx.Done():
-	case <-time.After(cfg.grace):
-	}
-	l.leave(nil)
-	return nil, false, fmt.Errorf("rendezvous: rank %d reached rank 0 at %s, but not all ranks came in %v: %w",
-		cfg.Rank, cfg.Addr, forPeople(cfg.JoinTimeout), ErrTimeout)
+	return sealed, l.secure != s.cfg.Secure, conn.SetDeadline(time.Time{})
 }

@@ -37,15 +37,6 @@ func (e *Error) Error() string { return "rendezvous: " + e.text }
 // Unwrap returns the kinds and, on the rank that saw it, the cause.
 func (e *Error) Unwrap() []error { return e.causes }
 
-// lostRoot is the error of a rank that lost rank 0 without a verdict.
-func lostRoot(cause error, format string, args ...any) *Error {
-	e := &Error{Ranks: []int{0}, text: fmt.Sprintf(format, args...), causes: []error{ErrLost}}
-	if cause != nil {
-		e.causes = append(e.causes, cause)
-	}
-	return e
-}
-
 // rankList formats ascending ranks for a message: 3, 5-9.
 func rankList(ranks []int) string {
 	const maxRuns = 16

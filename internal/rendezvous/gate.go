@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -14,17 +15,23 @@ import (
 // therefore cannot keep ranks out, and an evicted rank dials again.
 const maxPending = 256
 
-// arrival is a connection of a rank that has proved the job's key and said hello.
+// maxRefused limits the processes with a wrong key of which a rank tells rank 0.
+const maxRefused = 8
+
+// arrival is a rank that has proved the job's key and said hello.
 type arrival struct {
-	conn   net.Conn
-	hello  hello
-	secure bool // the rank wants to seal
+	conn    net.Conn // nil if another rank relays
+	addr    string
+	hello   hello
+	secure  bool // the rank wants to seal
+	refused bool // a process whose key is wrong; only addr is set
 }
 
-// gate accepts and authenticates connections on rank 0.
+// gate accepts and authenticates connections.
 type gate struct {
 	listeners []net.Listener
 	note      string // hint for the error if ranks are missing
+	id        incarnation
 	cfg       *Config
 	arrivals  chan arrival
 	done      chan struct{}
@@ -35,7 +42,7 @@ type gate struct {
 	closed    bool
 	strangers int
 	wrongKeys int
-	lastWrong net.Addr
+	lastWrong string
 }
 
 func newGate(ctx context.Context, cfg *Config) (*gate, error) {
@@ -43,6 +50,15 @@ func newGate(ctx context.Context, cfg *Config) (*gate, error) {
 	var err error
 	if g.listeners, g.note, err = open(ctx, *cfg); err != nil {
 		return nil, err
+	}
+	if cfg.Store != nil {
+		addr := g.listeners[0].Addr().(*net.TCPAddr).AddrPort()
+		e := newEntry(netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()))
+		g.id = e.id
+		if err := publish(ctx, cfg, e); err != nil {
+			closeAll(g.listeners)
+			return nil, err
+		}
 	}
 	for _, l := range g.listeners {
 		g.wg.Go(func() { g.accept(l) })
@@ -115,9 +131,11 @@ func (g *gate) receive(conn net.Conn) {
 		return
 	}
 	if err != nil {
-		g.count(err, conn.RemoteAddr())
 		_ = conn.Close()
-		return
+		if !g.count(err, conn.RemoteAddr().String()) || g.cfg.Rank == 0 {
+			return
+		}
+		a = arrival{addr: conn.RemoteAddr().String(), refused: true}
 	}
 	select {
 	case g.arrivals <- a:
@@ -130,7 +148,7 @@ func (g *gate) greet(conn net.Conn) (arrival, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return arrival{}, err
 	}
-	l, err := authRoot(conn, g.cfg.Key, g.cfg.Secure)
+	l, err := authParent(conn, g.cfg.Key, g.cfg.Secure, g.id)
 	if err != nil {
 		return arrival{}, err
 	}
@@ -143,19 +161,21 @@ func (g *gate) greet(conn net.Conn) (arrival, error) {
 	if err != nil {
 		return arrival{}, err
 	}
-	return arrival{conn, h, l.secure}, conn.SetDeadline(time.Time{})
+	a := arrival{conn: conn, addr: conn.RemoteAddr().String(), hello: h, secure: l.secure}
+	return a, conn.SetDeadline(time.Time{})
 }
 
-// count notes a connection that did not become an arrival.
-func (g *gate) count(err error, from net.Addr) {
+// count notes a connection that did not become an arrival. It reports whether rank 0 should know.
+func (g *gate) count(err error, from string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if errors.Is(err, ErrKey) {
-		g.wrongKeys++
-		g.lastWrong = from
-	} else {
+	if !errors.Is(err, ErrKey) {
 		g.strangers++
+		return false
 	}
+	g.wrongKeys++
+	g.lastWrong = from
+	return g.wrongKeys <= maxRefused
 }
 
 // report describes all that may explain missing ranks.
@@ -175,7 +195,11 @@ func (g *gate) report() (text string, keys bool) {
 	return text, g.wrongKeys > 0
 }
 
+// close is idempotent. A nil gate has nothing to close.
 func (g *gate) close() {
+	if g == nil || g.closed {
+		return
+	}
 	close(g.done)
 	closeAll(g.listeners)
 	g.mu.Lock()

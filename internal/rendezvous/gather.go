@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// exchange collects the blobs, concatenates them once and sends the result to all ranks.
+// exchange is rank 0's. It collects the blobs, concatenates them once and sends the result to all ranks.
 func (h *hub) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, error) {
 	blobs := make([][]byte, h.size)
 	given := make([]bool, h.size)
@@ -22,19 +22,21 @@ func (h *hub) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, 
 			v := h.gaveUp(0, reasonOf(ctx), given, seq)
 			v.cause = err
 			return nil, h.fail(v)
-		case h.peers[ev.peer.rank] != ev.peer:
+		case !h.current(ev) || h.peer(ev.rank) == nil:
 			continue // an event of a process that left before all ranks came
+		case ev.frame.typ == frameArrival || ev.frame.typ == frameRefused:
+			continue // too late for the job
 		}
 		b, v := h.take(ev, seq, given)
 		if v != nil {
 			return nil, h.fail(v)
 		}
-		blobs[ev.peer.rank], given[ev.peer.rank] = b, true
+		blobs[ev.rank], given[ev.rank] = b, true
 		have++
 	}
 	f := allFrame(seq, blobs)
 	if v := h.deliver(ctx, f, fmt.Sprintf("exchange %d: ", seq)); v != nil {
-		if ctx.Err() != nil { // the peers are not to blame
+		if ctx.Err() != nil { // the children are not to blame
 			v = h.gaveUp(0, reasonOf(ctx), given, seq)
 		}
 		v.cause = context.Cause(ctx)
@@ -66,24 +68,26 @@ func (h *hub) next(ctx context.Context) (event, error) {
 
 // take returns the blob of an event, or a verdict if the event has none.
 func (h *hub) take(ev event, seq uint32, given []bool) ([]byte, *verdict) {
-	p, err := ev.peer, ev.err
+	when, err := fmt.Sprintf("exchange %d: ", seq), ev.err
 	var blob []byte
 	switch {
 	case err != nil:
+	case ev.frame.typ == frameLost:
+		return nil, lost(h.peers[ev.rank], when, printable(string(ev.frame.payload)))
 	case ev.frame.typ == frameLeave:
 		var why reason
 		if why, err = decodeLeave(ev.frame.payload); err == nil {
-			return nil, h.gaveUp(p.rank, why, given, seq)
+			return nil, h.gaveUp(ev.rank, why, given, seq)
 		}
 	default:
 		var n uint32
 		n, blob, err = decodeBlob(ev.frame.payload)
-		if err == nil && (n != seq || given[p.rank]) {
+		if err == nil && (n != seq || given[ev.rank]) {
 			err = fmt.Errorf("%w: exchange %d of this rank meets exchange %d", ErrProtocol, seq, n)
 		}
 	}
 	if err != nil {
-		return nil, lost(p, fmt.Sprintf("exchange %d: ", seq), err)
+		return nil, lost(h.peers[ev.rank], when, whyLost(err))
 	}
 	return blob, nil
 }
@@ -106,22 +110,22 @@ func (h *hub) gaveUp(rank int, why reason, given []bool, seq uint32) *verdict {
 	return v
 }
 
-// deliver writes f to all peers concurrently, so that a slow peer delays only itself. The text of the verdict
-// begins with when.
+// deliver writes f to all children concurrently, so that a slow child delays only itself and the ranks below it.
+// The text of the verdict begins with when.
 func (h *hub) deliver(ctx context.Context, f []byte, when string) *verdict {
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
 		first *verdict
 	)
-	for _, p := range h.peers[1:] {
+	for _, p := range h.children() {
 		wg.Go(func() {
 			if err := writeUntil(ctx, p.conn, f); err != nil {
 				p.broken.Store(true)
 				mu.Lock()
 				defer mu.Unlock()
 				if first == nil {
-					first = lost(p, when, err)
+					first = lost(p, when, whyLost(err))
 				}
 			}
 		})

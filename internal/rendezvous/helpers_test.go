@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/allcast/allcast/internal/settings"
+	"github.com/allcast/allcast/store"
 )
 
 // world is a job whose ranks are goroutines.
@@ -20,6 +21,10 @@ type world struct {
 	t    *testing.T
 	addr string
 	root Config // of rank 0
+
+	store   store.Store // nil if the ranks meet at addr
+	shape   tree
+	attempt int
 }
 
 // watched are the tests that look for leaks at their end. None is parallel.
@@ -49,7 +54,10 @@ func (w *world) config(rank, size int) Config {
 	// The timeout never expires. Tests that need a timeout set a shorter one.
 	return Config{
 		Job:      settings.Job{Rank: rank, Size: size, Addr: w.addr, Version: "v1"},
+		Meeting:  settings.Meeting{Store: w.store, Attempt: w.attempt},
 		Liveness: settings.Liveness{JoinTimeout: time.Minute},
+		Local:    loopback,
+		tree:     w.shape,
 		grace:    20 * time.Second,
 	}
 }

@@ -1,29 +1,40 @@
-// Package rendezvous brings all ranks of a job together at rank 0's address.
+// Package rendezvous brings all ranks of a job together, at rank 0's address or through a store.
 //
 // [Join] connects every rank to rank 0, which checks that all of them mean the same job, and draws a seed
 // for all. On the resulting [Session], [Session.Exchange] gathers one small blob of every rank on all
 // ranks: addresses, path MTUs, socket buffers.
 //
-// The connections form a star. That is enough for some thousands of ranks and a few exchanges at the start
-// of a job. Traffic that needs speed uses a fabric.
+// The connections form a tree whose top is rank 0. If the ranks know rank 0's address, the tree is a star. That is
+// enough for some thousands of ranks and a few exchanges at the start of a job. If they have a store, each rank
+// listens, sets its address in the store, and gets the address of its parent in a tree with a small fan-out. The
+// store then handles two messages per rank, and no rank sends more than fan-out times all blobs. Traffic that needs
+// speed uses a fabric.
+//
+// An address in the store can be that of a dead process: an earlier run, or a rank that was restarted. Each entry
+// therefore names an incarnation, which the process at the address has to confirm. If it does not, the rank reads
+// the entry again until a living process has replaced it.
 //
 // On the wire a connection begins with three messages of fixed size, by which both sides prove that they
 // have the job's key (auth.go). Frames follow (wire.go):
 //
-//	rank k -> 0   hello                         the rank, and its view of the job
-//	0 -> rank k   welcome | verdict             the seed, or why there is no job
-//	rank k -> 0   blob                          once per exchange
-//	0 -> rank k   all | verdict                 the blobs of all ranks, or which rank failed
-//	either way    leave                         an end that is not a crash
+//	child -> parent   hello                     the rank, and its view of the job
+//	parent -> child   welcome | verdict         the seed, or why there is no job
+//	child -> parent   blob                      once per exchange
+//	parent -> child   all | verdict             the blobs of all ranks, or which rank failed
+//	either way        leave                     an end that is not a crash
+//	child -> parent   relay                     a frame of a rank below the child, or its arrival or loss
 //
-// A verdict reaches every rank that came, with the same text. Both sides drain the connection before they
-// close it, because a reset must not overtake the verdict.
+// Relayed frames go up to rank 0, which alone decides. All frames that go down are for all ranks, and each rank
+// passes them on to its children. A verdict reaches every rank that came. Its text is the same on all of them,
+// except below a rank that fails. Both sides drain the connection before they close it, because a reset must not
+// overtake the verdict.
 package rendezvous
 
 import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/allcast/allcast/internal/settings"
@@ -38,16 +49,22 @@ const (
 // Config describes a rank that joins. Its settings are those of settings.Resolve.
 type Config struct {
 	settings.Job
+	settings.Meeting
 	settings.Protection
 	settings.Liveness
 	Program string // name of the program, at most 255 bytes; ranks that name one must name the same
 
-	// Listener is the socket of rank 0, if it is open already; Addr must lead to it. Join closes it.
+	// Local is the address at which this rank listens if there is a Store.
+	Local netip.Addr
+
+	// Listener is the socket of rank 0, if it is open already; Addr must lead to it. With a Store it is the socket
+	// of this rank. Join closes it.
 	Listener net.Listener
 
+	tree    tree             // 0 for storeTree or star
 	grace   time.Duration    // 0 for farewellTime
 	expired <-chan time.Time // replaces the timer of a rank that waits for others
-	seen    func(rank int)   // called by rank 0 for every process that came
+	seen    func(rank int)   // called by rank 0 for every process that came, and by others for their children
 }
 
 // Join brings all ranks together. It returns when all of them have come. If they do not, every rank that
@@ -56,8 +73,14 @@ func Join(ctx context.Context, cfg Config) (*Session, error) {
 	if cfg.grace == 0 {
 		cfg.grace = farewellTime
 	}
+	switch {
+	case cfg.Store == nil:
+		cfg.tree = star
+	case cfg.tree == 0:
+		cfg.tree = storeTree
+	}
 	err := context.Cause(ctx)
-	if cfg.Listener != nil && (err != nil || cfg.Rank != 0 || cfg.Size == 1) {
+	if cfg.Listener != nil && (err != nil || cfg.Rank != 0 && cfg.Store == nil || cfg.Size == 1) {
 		_ = cfg.Listener.Close()
 	}
 	if cfg.expired == nil {
@@ -69,11 +92,13 @@ func Join(ctx context.Context, cfg Config) (*Session, error) {
 	case err != nil:
 		return nil, err
 	case cfg.Size == 1:
-		return newSession(newHub(cfg), newSeed()), nil
+		h := newHub(cfg)
+		cfg.Local = h.localAddr()
+		return newSession(h, newSeed(), cfg), nil
 	case cfg.Rank == 0:
 		return joinRoot(ctx, cfg)
 	}
-	return joinRank(ctx, cfg)
+	return joinBranch(ctx, cfg)
 }
 
 // keepAlive detects the loss of a peer's machine within about 15 s. The loss of a process shows at once,

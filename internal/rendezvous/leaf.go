@@ -4,30 +4,31 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 )
 
-// leaf is the part of the star on ranks other than 0. A goroutine reads all the time, so that the rank notes
-// a verdict when it arrives, not at its next call.
+// leaf is a rank's connection to its parent. A goroutine reads all the time, so that the rank notes a verdict
+// when it arrives, not at its next call.
 type leaf struct {
-	rank, size int
-	conn       net.Conn
-	differs    bool       // only one side seals, so that only a verdict can follow
-	frames     chan frame // welcome, all
+	parent, size int
+	conn         net.Conn
+	differs      bool       // only one side seals, so that only a verdict can follow
+	frames       chan frame // welcome, all
 
-	dead chan struct{} // closed by the reader, after it set err
-	err  error         // reason why the connection ended
-	told bool          // err comes from rank 0
+	dead chan struct{} // closed by the reader, after it set end and told
+	end  *verdict      // reason why the connection ended; nil if this rank left
+	told bool          // end comes from the parent
+
+	out *wholeWriter // writes to conn
 
 	ending sync.Once
 	done   chan struct{} // closed when this rank leaves
 }
 
-func newLeaf(cfg Config, conn net.Conn, differs bool) *leaf {
+func newLeaf(cfg *Config, conn net.Conn, differs bool) *leaf {
 	l := &leaf{
-		rank: cfg.Rank, size: cfg.Size, conn: conn, differs: differs,
+		parent: cfg.tree.parent(cfg.Rank), size: cfg.Size, conn: conn, differs: differs, out: &wholeWriter{Conn: conn},
 		frames: make(chan frame), dead: make(chan struct{}), done: make(chan struct{}),
 	}
 	go l.read()
@@ -36,23 +37,23 @@ func newLeaf(cfg Config, conn net.Conn, differs bool) *leaf {
 
 func (l *leaf) read() {
 	defer close(l.dead)
-	defer func() { _ = l.conn.Close() }() // rank 0 waits for it
-	lim, root := fromRoot(l.size), l.conn.RemoteAddr()
+	defer func() { _ = l.conn.Close() }() // the parent waits for it
+	lim := fromParent(l.size)
 	for {
 		f, err := readFrame(l.conn, lim)
 		if err != nil {
-			l.err = lostRoot(err, "rank 0 at %v is gone: %v", root, err)
+			l.end = l.lost(err, " is gone: %v", err)
 			return
 		}
 		switch f.typ {
 		case frameVerdict:
 			var v verdict
 			v, err = decodeVerdict(f.payload)
-			l.err = v.err()
+			l.end = &v
 		case frameLeave:
 			var why reason
 			why, err = decodeLeave(f.payload)
-			l.err = lostRoot(nil, "rank 0 at %v %v", root, why)
+			l.end = l.lost(nil, " %v", why)
 		default:
 			select {
 			case l.frames <- f:
@@ -62,67 +63,37 @@ func (l *leaf) read() {
 			}
 		}
 		if l.told = err == nil; !l.told {
-			l.err = lostRoot(err, "rank 0 at %v: %v", root, err)
+			l.end = l.lost(err, ": %v", err)
 		}
 		return
 	}
 }
 
-func (l *leaf) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, error) {
-	select {
-	case <-l.dead:
-		return nil, l.whyDead()
-	default:
-	}
-	if err := l.write(ctx, blobFrame(seq, blob)); err != nil {
-		return nil, err
-	}
-	select {
-	case f := <-l.frames:
-		n, all, err := decodeAll(f.payload, l.size)
-		if err == nil && (n != seq || f.typ != frameAll) {
-			err = fmt.Errorf("%w: exchange %d of rank 0 meets exchange %d", ErrProtocol, n, seq)
-		}
-		if err != nil {
-			l.close()
-			return nil, lostRoot(err, "exchange %d: rank 0 at %v: %v", seq, l.conn.RemoteAddr(), err)
-		}
-		return all, nil
-	case <-l.dead:
-		return nil, l.whyDead()
-	case <-ctx.Done():
-		select {
-		case <-l.dead: // it says more than the end of ctx
-			return nil, l.whyDead()
-		default:
-		}
-		why := reasonOf(ctx)
-		l.leave(leaveFrame(why))
-		return nil, fmt.Errorf("rendezvous: exchange %d: rank %d %v for rank 0 at %v: %w",
-			seq, l.rank, why, l.conn.RemoteAddr(), context.Cause(ctx))
-	}
+// lost is the verdict of a rank that lost its parent. Its text begins with the parent.
+func (l *leaf) lost(cause error, format string, args ...any) *verdict {
+	text := fmt.Sprintf("rank %d at %v", l.parent, l.conn.RemoteAddr()) + fmt.Sprintf(format, args...)
+	return &verdict{kind: ErrLost, ranks: []int{l.parent}, text: text, cause: cause, size: l.size}
 }
 
-// write sends a whole frame, or else ends the connection.
-func (l *leaf) write(ctx context.Context, f []byte) error {
-	err := writeUntil(ctx, l.conn, f)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		l.leave(nil)
-		return fmt.Errorf("rendezvous: rank %d at rank 0: %w", l.rank, context.Cause(ctx))
-	}
-	// Frames that arrived before the connection broke may say why.
-	closeWrite(l.conn)
-	select {
-	case <-l.dead:
-		return l.whyDead()
-	case <-ctx.Done():
-		l.leave(nil)
-		return context.Cause(ctx)
-	}
+// wholeWriter writes frames of several goroutines. When one is cut off, nothing can follow.
+type wholeWriter struct {
+	net.Conn
+	mu  sync.Mutex
+	cut error
 }
+
+func (w *wholeWriter) Write(b []byte) (n int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut == nil {
+		n, w.cut = w.Conn.Write(b)
+	}
+	return n, w.cut
+}
+
+// send writes a whole frame, unless an earlier one was cut off. The end of ctx also ends the write for which it
+// may have to wait.
+func (l *leaf) send(ctx context.Context, f []byte) error { return writeUntil(ctx, l.out, f) }
 
 // whyDead is the error of a connection that ended; dead must be closed.
 func (l *leaf) whyDead() error {
@@ -130,23 +101,38 @@ func (l *leaf) whyDead() error {
 	case <-l.done:
 		return fmt.Errorf("rendezvous: %w", ErrClosed)
 	default:
-		return l.err
+		return l.end.err()
 	}
 }
 
-// leave ends the connection after a last frame; nil if the stream ends within a frame.
+// sentence tells the parent that this rank leaves because others are late, and waits for the verdict. It is nil if
+// none comes before ctx or the grace period ends.
+func (l *leaf) sentence(ctx context.Context, grace time.Duration) *verdict {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	if l.send(ctx, leaveFrame(leftDeadline)) != nil {
+		return nil
+	}
+	select {
+	case <-l.dead:
+		if l.told {
+			return l.end
+		}
+	case <-l.frames: // the other ranks came at this moment, but rank 0 knows that this one leaves
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// leave ends the connection after a last frame; nil for none.
 func (l *leaf) leave(last []byte) {
 	l.ending.Do(func() {
 		close(l.done)
-		_ = l.conn.SetWriteDeadline(time.Now().Add(time.Second))
+		_ = l.conn.SetWriteDeadline(time.Now().Add(time.Second)) // also of a frame that is being written
 		if last != nil {
-			_, _ = l.conn.Write(last)
+			_ = l.send(context.Background(), last)
 		}
 		_ = l.conn.Close()
 		<-l.dead
 	})
 }
-
-func (l *leaf) close() { l.leave(leaveFrame(leftClosed)) }
-
-func (l *leaf) localAddr() netip.Addr { return addrOf(l.conn.LocalAddr()) }

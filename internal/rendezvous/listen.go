@@ -12,14 +12,18 @@ import (
 	"time"
 )
 
-// open listens on the addresses of the host by which the other ranks look for rank 0. Where these are not
-// addresses of this machine, as behind a Kubernetes service, or where only other machines can resolve the
-// name, it listens on all addresses.
+// open listens for the children. If the ranks meet at rank 0, it listens on the addresses of the host by which the
+// other ranks look for rank 0. Where these are not addresses of this machine, as behind a Kubernetes service, or
+// where only other machines can resolve the name, it listens on all addresses.
 //
 // The note is a hint for the error if ranks are missing.
 func open(ctx context.Context, cfg Config) (listeners []net.Listener, note string, err error) {
 	if cfg.Listener != nil {
 		return []net.Listener{cfg.Listener}, "", nil
+	}
+	if cfg.Store != nil {
+		l, err := listen(ctx, cfg, netip.AddrPortFrom(cfg.Local, 0).String())
+		return []net.Listener{l}, "", err
 	}
 	host, port, err := net.SplitHostPort(cfg.Addr)
 	if err != nil {
@@ -93,7 +97,7 @@ func listen(ctx context.Context, cfg Config, addr string) (net.Listener, error) 
 			return l, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
-			return nil, fmt.Errorf("rendezvous: rank 0 cannot listen on %s: %w", addr, err)
+			return nil, fmt.Errorf("rendezvous: rank %d cannot listen on %s: %w", cfg.Rank, addr, err)
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):

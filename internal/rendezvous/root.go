@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -12,7 +13,7 @@ type root struct {
 	cfg   Config
 	hub   *hub
 	gate  *gate
-	came  map[int]bool // other ranks that are connected
+	came  map[int]bool // other ranks that are connected, or that rank 0 has refused
 	start time.Time
 	left  map[int]string // ranks that came and left, with a description
 }
@@ -40,7 +41,7 @@ func joinRoot(ctx context.Context, cfg Config) (*Session, error) {
 	if v := r.hub.deliver(ctx, welcomeFrame(seed), ""); v != nil {
 		return nil, r.hub.fail(v)
 	}
-	return newSession(r.hub, seed), nil
+	return newSession(r.hub, seed, cfg), nil
 }
 
 // gather waits for all ranks; it returns nil once all are connected.
@@ -48,18 +49,15 @@ func (r *root) gather(ctx context.Context) *verdict {
 	for len(r.came) < r.cfg.Size-1 {
 		select {
 		case a := <-r.gate.arrivals:
-			v := r.settle(ctx, a.hello.rank)
+			v := settle(ctx, r.hub, a.hello.rank, r.handle)
 			if v == nil {
-				v = r.check(a)
+				v = r.arrive(a)
 			}
 			if v != nil {
-				r.refuse(a)
 				return v
 			}
-			r.hub.peers[a.hello.rank] = r.hub.add(a)
-			r.saw(a)
 		case ev := <-r.hub.events:
-			if v := r.depart(ev); v != nil {
+			if v := r.handle(ev); v != nil {
 				return v
 			}
 		case <-r.cfg.expired:
@@ -77,18 +75,18 @@ func (r *root) gather(ctx context.Context) *verdict {
 	return nil
 }
 
-// settle waits briefly for the end of a process whose rank has just arrived again. Rank 0 may notice the end
+// settle waits briefly for the end of a process whose rank has just arrived again. Its parent may notice the end
 // of a process later than the arrival of its successor.
-func (r *root) settle(ctx context.Context, rank int) *verdict {
-	if rank >= r.cfg.Size || r.hub.peers[rank] == nil {
+func settle(ctx context.Context, h *hub, rank int, handle func(event) *verdict) *verdict {
+	if h.peer(rank) == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	for r.hub.peers[rank] != nil {
+	for h.peer(rank) != nil {
 		select {
-		case ev := <-r.hub.events:
-			if v := r.depart(ev); v != nil {
+		case ev := <-h.events:
+			if v := handle(ev); v != nil {
 				return v
 			}
 		case <-ctx.Done():
@@ -96,6 +94,40 @@ func (r *root) settle(ctx context.Context, rank int) *verdict {
 		}
 	}
 	return nil
+}
+
+// handle processes an event before all ranks came.
+func (r *root) handle(ev event) *verdict {
+	switch {
+	case !r.hub.current(ev):
+		return nil
+	case ev.frame.typ == frameRefused:
+		r.gate.count(ErrKey, printable(string(ev.frame.payload)))
+		if r.cfg.seen != nil {
+			r.cfg.seen(-1)
+		}
+		return nil
+	case ev.frame.typ != frameArrival:
+		return r.depart(ev)
+	}
+	a, err := decodeArrival(ev.frame.payload)
+	if err != nil || a.hello.rank != ev.rank {
+		ev.rank, ev.err = ev.child.rank, ErrProtocol
+		return r.depart(ev)
+	}
+	return r.arrive(a)
+}
+
+// arrive admits a rank, or returns the reason why it cannot be in the job.
+func (r *root) arrive(a arrival) *verdict {
+	v := r.check(a)
+	if v != nil {
+		r.hub.refuse(a)
+	} else {
+		r.hub.peers[a.hello.rank] = r.hub.add(a)
+	}
+	r.saw(a)
+	return v
 }
 
 func (r *root) saw(a arrival) {
@@ -108,7 +140,7 @@ func (r *root) saw(a arrival) {
 }
 
 func (r *root) check(a arrival) *verdict {
-	h, from := a.hello, a.conn.RemoteAddr()
+	h, from := a.hello, a.addr
 	conflict := func(kind error, ranks []int, format string, args ...any) *verdict {
 		return &verdict{kind: kind, ranks: ranks, text: kind.Error() + ": " + fmt.Sprintf(format, args...)}
 	}
@@ -126,32 +158,22 @@ func (r *root) check(a arrival) *verdict {
 			h.rank, from, with[a.secure], with[r.cfg.Secure])
 	case h.size != r.cfg.Size:
 		return conflict(ErrSize, both, "rank %d at %v says %d ranks, rank 0 says %d", h.rank, from, h.size, r.cfg.Size)
-	case h.rank == 0:
+	case h.rank == 0: // no rank relays that, so there is a connection
 		return conflict(ErrDuplicate, []int{0}, "%v says it is rank 0, which %v is", from, a.conn.LocalAddr())
 	case r.hub.peers[h.rank] != nil:
 		return conflict(ErrDuplicate, []int{h.rank}, "%v and %v both say they are rank %d",
-			r.hub.peers[h.rank].conn.RemoteAddr(), from, h.rank)
+			r.hub.peers[h.rank].addr, from, h.rank)
 	}
 	return nil
 }
 
 var with = map[bool]string{true: "with", false: "without"}
 
-// refuse keeps a connection for the verdict, up to a limit.
-func (r *root) refuse(a arrival) {
-	r.saw(a)
-	if len(r.hub.extra) >= r.cfg.Size+maxPending {
-		_ = a.conn.Close()
-		return
-	}
-	r.hub.extra = append(r.hub.extra, r.hub.add(a))
-}
-
 // depart removes a rank that left before all ranks came; it may be started again. A rank whose time for
 // waiting ended ends Join on all ranks.
 func (r *root) depart(ev event) *verdict {
-	p := ev.peer
-	if r.hub.peers[p.rank] != p {
+	p := r.hub.peer(ev.rank)
+	if p == nil {
 		return nil
 	}
 	why := "without saying why"
@@ -163,25 +185,33 @@ func (r *root) depart(ev event) *verdict {
 			why = "as it " + reason.String()
 		}
 	}
-	r.left[p.rank] = fmt.Sprintf("rank %d came from %v and left %s", p.rank, p.conn.RemoteAddr(), why)
-	r.hub.peers[p.rank] = nil
-	delete(r.came, p.rank)
-	_ = p.conn.Close() // its reader ends, unless it has already
+	r.left[p.rank] = fmt.Sprintf("rank %d came from %v and left %s", p.rank, p.addr, why)
+	r.hub.drop(ev)
+	maps.DeleteFunc(r.came, func(rank int, _ bool) bool { return r.hub.peers[rank] == nil })
 	return nil
 }
 
-// missing is the verdict that ranks did not come; event says what made rank 0 stop waiting.
+// missing is the verdict that ranks did not come; event says what made rank 0 stop waiting. Ranks below a missing
+// rank cannot come without it, so they are not to blame.
 func (r *root) missing(event string) *verdict {
 	v := &verdict{kind: ErrTimeout}
 	gone := ""
+	var below []int
 	for rank, p := range r.hub.peers {
 		if rank == 0 || p != nil {
+			continue
+		}
+		if parent := r.cfg.tree.parent(rank); parent != 0 && r.hub.peers[parent] == nil {
+			below = append(below, rank)
 			continue
 		}
 		v.ranks = append(v.ranks, rank)
 		if s := r.left[rank]; s != "" && len(gone) < maxText/4 {
 			gone += "; " + s
 		}
+	}
+	if below != nil {
+		gone += "; the following cannot come without them: " + rankList(below)
 	}
 	var more string
 	more, v.keys = r.gate.report()
@@ -197,8 +227,15 @@ func (r *root) linger(ctx context.Context) {
 	for len(r.came) < r.cfg.Size-1 {
 		select {
 		case a := <-r.gate.arrivals:
-			r.refuse(a)
-		case <-r.hub.events:
+			r.hub.refuse(a)
+			r.saw(a)
+		case ev := <-r.hub.events:
+			if ev.frame.typ != frameArrival {
+				continue
+			}
+			if a, err := decodeArrival(ev.frame.payload); err == nil {
+				r.saw(a)
+			}
 		case <-r.cfg.expired:
 			return
 		case <-ctx.Done():

@@ -16,17 +16,17 @@ type link struct {
 
 // newLink derives the keys of a connection if both sides seal. The nonces in the preambles make the keys
 // unique to the connection.
-func newLink(key []byte, rank, root *preamble, weAreRoot bool) link {
-	l := link{secure: rank.seals()}
-	if !weAreRoot {
-		l.secure = root.seals()
+func newLink(key []byte, child, parent *preamble, weAreParent bool) link {
+	l := link{secure: child.seals()}
+	if !weAreParent {
+		l.secure = parent.seals()
 	}
-	if !rank.seals() || !root.seals() || key == nil {
+	if !child.seals() || !parent.seals() || key == nil {
 		return l
 	}
-	m := seal.NewMaster(key, slices.Concat(rank[:], root[:]))
+	m := seal.NewMaster(key, slices.Concat(child[:], parent[:]))
 	l.out, l.in = m.Direction("rendezvous, rank k to 0"), m.Direction("rendezvous, 0 to rank k")
-	if weAreRoot {
+	if weAreParent {
 		l.in, l.out = l.out, l.in
 	}
 	return l

@@ -144,7 +144,8 @@ func TestNoSeedInTheClear(t *testing.T) {
 		conn, err := w.root.Listener.Accept()
 		if err == nil {
 			defer func() { _ = conn.Close() }()
-			if _, err = authRoot(conn, testKey(1), false); err == nil { // a peer that has the key but ignores the mismatch
+			// A peer that has the key but ignores the mismatch.
+			if _, err = authParent(conn, testKey(1), false, incarnation{}); err == nil {
 				_, err = readFrame(conn, helloLimits)
 			}
 			if err == nil {

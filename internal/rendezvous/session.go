@@ -13,7 +13,7 @@ import (
 // A Session connects this rank with all ranks that joined.
 type Session struct {
 	seed  [seedSize]byte
-	star  star
+	node  node
 	local netip.Addr
 
 	mu  sync.Mutex // held by Exchange
@@ -23,8 +23,8 @@ type Session struct {
 	closed atomic.Bool
 }
 
-// star is a rank's part of the connections: a hub or a leaf.
-type star interface {
+// node is a rank's part of the connections: a hub or a branch.
+type node interface {
 	exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, error)
 	localAddr() netip.Addr
 	close() // makes exchange return ErrClosed; idempotent
@@ -35,15 +35,20 @@ func newSeed() (seed [seedSize]byte) {
 	return seed
 }
 
-func newSession(st star, seed [seedSize]byte) *Session {
-	return &Session{seed: seed, star: st, local: st.localAddr()}
+func newSession(n node, seed [seedSize]byte, cfg Config) *Session {
+	local := cfg.Local
+	if cfg.Store == nil {
+		local = n.localAddr()
+	}
+	return &Session{seed: seed, node: n, local: local}
 }
 
 // Seed returns random bytes that rank 0 has drawn in Join, the same on all ranks.
 func (s *Session) Seed() [32]byte { return s.seed }
 
 // LocalAddr returns this rank's address on its connection to rank 0. On rank 0 it is an address that other
-// ranks use, not of loopback if possible. For a single rank it is loopback.
+// ranks use, not of loopback if possible. For a single rank it is loopback. If the ranks met through a store, it is
+// Config.Local.
 func (s *Session) LocalAddr() netip.Addr { return s.local }
 
 // Exchange gives every rank the blobs of all ranks, in rank order. All ranks call it equally often. A blob
@@ -64,7 +69,7 @@ func (s *Session) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 		return nil, s.err
 	}
 	s.seq++
-	all, err := s.star.exchange(ctx, s.seq, blob)
+	all, err := s.node.exchange(ctx, s.seq, blob)
 	s.err = err
 	return all, err
 }
@@ -73,7 +78,7 @@ func (s *Session) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 // and more than once.
 func (s *Session) Close() error {
 	s.closed.Store(true)
-	s.star.close()
+	s.node.close()
 	return nil
 }
 

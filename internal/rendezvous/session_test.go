@@ -9,8 +9,21 @@ import (
 	"testing"
 )
 
-// crash ends a rank's connection as its kernel would.
-func crash(j joined) { _ = j.star.(*leaf).conn.Close() }
+// crash ends a rank's connections as its kernel would, without a last word.
+func crash(j joined) {
+	h, isRoot := j.node.(*hub)
+	if !isRoot {
+		b := j.node.(*branch)
+		h = b.hub
+		defer func() { _ = b.up.conn.Close() }()
+		b.up.out.mu.Lock()
+		defer b.up.out.mu.Unlock()
+		b.up.out.cut = errors.New("crashed")
+	}
+	for _, p := range h.children() {
+		_ = p.conn.Close()
+	}
+}
 
 func TestRankDiesInExchange(t *testing.T) {
 	w := newWorld(t, 8)
@@ -34,8 +47,7 @@ func TestRankDiesInExchange(t *testing.T) {
 func TestRankDiesAfterItsBlob(t *testing.T) {
 	w := newWorld(t, 4)
 	js := w.all()
-	l := js[2].star.(*leaf)
-	if err := l.write(t.Context(), blobFrame(1, nil)); err != nil {
+	if err := js[2].node.(*branch).up.send(t.Context(), blobFrame(1, nil)); err != nil {
 		t.Fatal(err)
 	}
 	crash(js[2])
@@ -50,9 +62,7 @@ func TestRankDiesAfterItsBlob(t *testing.T) {
 func TestRootDies(t *testing.T) {
 	w := newWorld(t, 3)
 	js := w.all()
-	for _, p := range js[0].star.(*hub).peers[1:] {
-		_ = p.conn.Close()
-	}
+	crash(js[0])
 	for i, err := range exchange(t.Context(), js[1:]) {
 		if !blames(err, ErrLost, 0) {
 			t.Errorf("rank %d: %v", i+1, err)
@@ -120,7 +130,7 @@ func (e ending) Err() error {
 func TestLateRank(t *testing.T) {
 	for _, impatient := range []int{0, 1} {
 		js := newWorld(t, 4).all()
-		h := js[0].star.(*hub)
+		h := js[0].node.(*hub)
 		ctx := ending{t.Context(), make(chan struct{})}
 		type result struct {
 			rank int

@@ -27,7 +27,7 @@ func TestStrangers(t *testing.T) {
 				t.Fatal(err)
 			}
 			conns = append(conns, conn)
-			p := newPreamble(key, false)
+			p := newPreamble(key, false, incarnation{})
 			junk := [][]byte{
 				nil,
 				[]byte("GET / HTTP/1.1\r\nHost: allcast.example.org\r\nAccept: */*\r\n\r\n"),
@@ -91,7 +91,7 @@ func TestKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = conn.Close() }()
-			if _, err := authRank(conn, c.rank, false); !errors.Is(err, ErrKey) {
+			if _, err := authChild(conn, c.rank, false, 0, incarnation{}); !errors.Is(err, ErrKey) {
 				t.Error("rank:", err)
 			}
 			if _, err := io.Copy(io.Discard, conn); err != nil {

@@ -11,14 +11,15 @@ import (
 	"github.com/allcast/allcast/internal/settings"
 )
 
-// verdict is the reason why there is no job. Rank 0 finds it and tells all ranks.
+// verdict is the reason why there is no job. Rank 0 finds it and tells all ranks. A rank that loses its parent
+// finds one for the ranks below it.
 type verdict struct {
 	kind  error // one of kinds
 	keys  bool  // rank 0 has refused connections for their key
 	size  int
 	ranks []int
 	text  string
-	cause error // known only on rank 0
+	cause error // known only on the rank that found the verdict
 }
 
 // kinds lists the kinds of verdicts. On the wire, a kind is its position, from 1.
@@ -77,12 +78,16 @@ func decodeVerdict(p []byte) (verdict, error) {
 	if len(p) > maxText {
 		return verdict{}, bad
 	}
-	// Terminals must not see control characters of a peer.
-	v.text = strings.Map(func(r rune) rune {
+	v.text = printable(string(p))
+	return v, nil
+}
+
+// printable replaces the control characters of a peer, which terminals must not see.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
-	}, string(p))
-	return v, nil
+	}, text)
 }

@@ -24,6 +24,11 @@ const (
 	frameBlob  // sequence number, bytes
 	frameAll   // sequence number, lengths, bytes
 	frameLeave // reason
+
+	frameRelay   // rank, a frame of the following types, frameLeave or frameBlob
+	frameArrival // a rank's address and hello
+	frameRefused // address of a process whose key is wrong
+	frameLost    // reason why the connection to a rank ended
 )
 
 // A frame is its type, three zero bytes, the length of the payload, and the payload. All numbers are little
@@ -43,12 +48,14 @@ type frame struct {
 	payload []byte
 }
 
+func (f frame) bytes() []byte { return append(newFrame(f.typ, len(f.payload)), f.payload...) }
+
 // limits maps types of frames to their maximal length; readFrame refuses other types.
 type limits map[frameType]int
 
-var fromRank = limits{frameBlob: 4 + MaxBlob, frameLeave: 1}
+var fromChild = limits{frameBlob: 4 + MaxBlob, frameLeave: 1, frameRelay: 4 + frameHeader + 4 + MaxBlob}
 
-func fromRoot(size int) limits {
+func fromParent(size int) limits {
 	return limits{
 		frameWelcome: seedSize,
 		frameVerdict: verdictHeader + 4*size + maxText,

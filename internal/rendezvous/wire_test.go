@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"testing"
 )
 
@@ -33,11 +34,13 @@ func FuzzDecode(f *testing.F) {
 	v := verdict{kind: ErrTimeout, keys: true, size: size, ranks: []int{1, 2}, text: "two ranks"}
 	for _, b := range [][]byte{
 		hello{1, size, "v1", "p"}.frame(), welcomeFrame([seedSize]byte{1}), v.frame(), leaveFrame(leftDeadline),
+		relayFrame(2, frame{frameLeave, []byte{1}}), relayFrame(2, textFrame(frameLost, "gone")),
+		relayFrame(2, arrival{addr: "127.0.0.1:9", hello: hello{2, size, "v1", "p"}, secure: true}.frame()),
 		blobFrame(7, []byte("blob")), allFrame(7, [][]byte{{1}, nil, {2, 3}}), []byte("GET / HTTP/1.1\r\n\r\n"),
 	} {
 		f.Add(b)
 	}
-	lims := []limits{fromRank, fromRoot(size), helloLimits}
+	lims := []limits{fromChild, fromParent(size), helloLimits}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, lim := range lims {
 			fr, err := readFrame(bytes.NewReader(b), lim)
@@ -73,6 +76,16 @@ func reencode(f frame, size int) []byte {
 		if r, err := decodeLeave(f.payload); err == nil {
 			return leaveFrame(r)
 		}
+	case frameRelay:
+		rank, f, err := decodeRelay(f.payload)
+		if a, bad := decodeArrival(f.payload); err == nil && f.typ == frameArrival && bad == nil {
+			if len(a.addr) == int(f.payload[1]) && bytes.HasPrefix(f.payload[2:], []byte(a.addr)) {
+				f = a.frame()
+			}
+		}
+		if err == nil {
+			return relayFrame(rank, f)
+		}
 	case frameBlob:
 		if seq, blob, err := decodeBlob(f.payload); err == nil {
 			return blobFrame(seq, blob)
@@ -85,9 +98,36 @@ func reencode(f frame, size int) []byte {
 	return nil
 }
 
+// FuzzEntry gives bytes of a store to the decoder. An entry that it accepts survives encoding.
+func FuzzEntry(f *testing.F) {
+	good, err := newEntry(netip.MustParseAddrPort("[::1]:20000")).encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, b := range []string{string(good), "", "{}", `{"addr":"x:1","incarnation":"00"}`, `{"addr":"1.2.3.4:0"}`} {
+		f.Add([]byte(b))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := decodeEntry(b)
+		if err != nil {
+			if !errors.Is(err, ErrProtocol) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := e.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same, err := decodeEntry(again); err != nil || same != e {
+			t.Fatalf("%+v, %+v, %v", e, same, err)
+		}
+	})
+}
+
 func TestReadFrameLimits(t *testing.T) {
 	long := blobFrame(1, make([]byte, MaxBlob+1))
-	if _, err := readFrame(bytes.NewReader(long), fromRank); !errors.Is(err, ErrProtocol) {
+	if _, err := readFrame(bytes.NewReader(long), fromChild); !errors.Is(err, ErrProtocol) {
 		t.Error("too long a blob:", err)
 	}
 	cut := bytes.NewReader(long[:len(long)-MaxBlob])
@@ -116,11 +156,11 @@ func TestAuth(t *testing.T) {
 			x, y := net.Pipe()
 			got := make(chan error, 1)
 			go func() {
-				_, err := authRoot(x, c.root, false)
+				_, err := authParent(x, c.root, false, incarnation{})
 				got <- err
 				_ = x.Close()
 			}()
-			_, rank := authRank(y, c.rank, false)
+			_, rank := authChild(y, c.rank, false, 0, incarnation{})
 			_ = y.Close()
 			root := <-got
 			if c.good && (root != nil || rank != nil) {
@@ -139,10 +179,10 @@ func TestAuthReflection(t *testing.T) {
 	x, y := net.Pipe()
 	got := make(chan error, 1)
 	go func() {
-		_, err := authRoot(x, key, false)
+		_, err := authParent(x, key, false, incarnation{})
 		got <- err
 	}()
-	p := newPreamble(key, false)
+	p := newPreamble(key, false, incarnation{})
 	if _, err := y.Write(p[:]); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,10 @@ const (
 //
 // Under torchrun the port is MASTER_PORT + 1, because torchrun's agent, or the training program's own
 // store, listens on MASTER_PORT.
-func FromLauncher(env Env) (j Job, found bool, err error) {
+func FromLauncher(env Env) (j Job, found bool, err error) { return fromLauncher(env, true) }
+
+// fromLauncher is FromLauncher, with or without the address.
+func fromLauncher(env Env, address bool) (j Job, found bool, err error) {
 	v := reader{env: env}
 	for _, l := range launchers {
 		if !l.present(&v) {
@@ -61,8 +64,10 @@ func FromLauncher(env Env) (j Job, found bool, err error) {
 			return Job{}, true, fmt.Errorf("the local rank %d is not below the number of local ranks %d (%s)",
 				j.LocalRank, j.LocalSize, j.Launcher)
 		}
-		if j.Addr, err = rootAddress(&v, j); err != nil {
-			return Job{}, true, err
+		if address {
+			if j.Addr, err = rootAddress(&v, j); err != nil {
+				return Job{}, true, err
+			}
 		}
 		return j, true, nil
 	}

@@ -32,13 +32,16 @@ func Resolve(s Settings, env Env) (Settings, error) {
 // identify finds the process's rank and the job's key.
 func (s *Settings) identify(env Env) (err error) {
 	if s.Size == 0 {
-		job, found, err := FromLauncher(env)
+		if s.Store != nil && s.Addr != "" {
+			return errStoreAndAddr
+		}
+		job, found, err := fromLauncher(env, s.Store == nil)
 		switch {
 		case err != nil:
 			return err
 		case !found:
 			return errors.New("no rank variables in the environment: start the program with torchrun, mpirun, srun " +
-				"or \"allcast run -n RANKS -- PROGRAM\", or set Options.Rank, Size and Addr")
+				"or \"allcast run -n RANKS -- PROGRAM\", or set Options.Rank, Size, and Addr or Store")
 		}
 		job.Version, s.Job = s.Version, job
 	} else {
@@ -111,6 +114,9 @@ func upTo(option string, value, limit int) error {
 	return nil
 }
 
+var errStoreAndAddr = errors.New("Options.Store and Options.Addr are both set, but ranks meet in one place: " +
+	"drop Addr to meet through the store, or Store to meet at rank 0")
+
 func (s *Settings) checkJob() error {
 	switch {
 	case s.Size < 1 || s.Size > MaxSize:
@@ -119,10 +125,14 @@ func (s *Settings) checkJob() error {
 		return fmt.Errorf("Options.Rank %d of %d: want 0 to %d", s.Rank, s.Size, s.Size-1)
 	case len(s.Version) > maxVersion:
 		return fmt.Errorf("a version of %d bytes: want at most %d", len(s.Version), maxVersion)
-	case s.Size == 1:
+	case s.Store != nil && s.Addr != "":
+		return errStoreAndAddr
+	case s.Attempt < 0:
+		return fmt.Errorf("Options.Attempt %d: want 0 or more", s.Attempt)
+	case s.Size == 1, s.Store != nil:
 		return nil
 	case s.Addr == "":
-		return errors.New("no address of rank 0: set Options.Addr, or MASTER_ADDR and MASTER_PORT")
+		return errors.New("no address of rank 0: set Options.Addr or Store, or MASTER_ADDR and MASTER_PORT")
 	}
 	_, port, err := net.SplitHostPort(s.Addr)
 	if err != nil {

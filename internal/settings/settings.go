@@ -17,12 +17,14 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric/fault"
 	"github.com/allcast/allcast/internal/observe"
+	"github.com/allcast/allcast/store"
 )
 
 // Settings is the complete description. The fields that have an option carry its name; see
 // allcast.Options.
 type Settings struct {
 	Job
+	Meeting
 	Network
 	Protection
 	Transfer
@@ -35,9 +37,15 @@ type Settings struct {
 type Job struct {
 	Rank, Size           int
 	LocalRank, LocalSize int    // among the ranks of this machine; -1 if unknown
-	Addr                 string // host:port of rank 0's rendezvous
+	Addr                 string // host:port of rank 0's rendezvous; "" if there is a Store
 	Launcher             string // source of rank and size, such as "Slurm"; "" if the caller set them
 	Version              string // of software and protocol; the same on all ranks
+}
+
+// Meeting says where ranks find each other if they have no address of rank 0.
+type Meeting struct {
+	Store   store.Store // nil to meet at Addr
+	Attempt int         // part of the keys in the store
 }
 
 // Network selects and configures the network.

@@ -18,6 +18,7 @@ import (
 	"github.com/allcast/allcast/internal/fabric/fault"
 	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/wire"
+	"github.com/allcast/allcast/store"
 )
 
 // one is a job of one rank.
@@ -210,6 +211,9 @@ func TestBadOptions(t *testing.T) {
 		{func(s *Settings) { s.Job = at("nowhere") }, "host:port"},
 		{func(s *Settings) { s.Job = at("127.0.0.1:0") }, "port from 1"},
 		{func(s *Settings) { s.Job = at("127.0.0.1:http") }, "port from 1"},
+		{func(s *Settings) { s.Job, s.Store = at("127.0.0.1:20000"), noStore{} }, "drop Addr"},
+		{func(s *Settings) { s.Job, s.Store, s.Attempt = two, noStore{}, -1 }, "Options.Attempt -1"},
+		{func(s *Settings) { s.Job, s.Store = Job{Addr: "127.0.0.1:20000"}, noStore{} }, "drop Addr"},
 		{func(s *Settings) { s.Key = []byte{} }, "Options.Key"},
 		{func(s *Settings) { s.Key = []byte("short") }, "Options.Key has 5 bytes"},
 		{func(s *Settings) { s.Secure = true }, "ALLCAST_KEY"},
@@ -237,6 +241,24 @@ func TestBadOptions(t *testing.T) {
 	} {
 		if _, err := Resolve(one(c.change), lookupIn("")); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %q", err, c.want)
+		}
+	}
+}
+
+type noStore struct{ store.Store }
+
+// With a store, no address is needed, from the options or from a launcher.
+func TestStore(t *testing.T) {
+	const slurm = "SLURM_PROCID=1 SLURM_NTASKS=4 SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_LOCALID=0"
+	for env, job := range map[string]Job{
+		"":                    {Rank: 1, Size: 4},
+		"RANK=1 WORLD_SIZE=4": {}, // MASTER_ADDR is missing
+		"RANK=1 WORLD_SIZE=4 MASTER_ADDR=not:a:host": {},
+		slurm: {},
+	} {
+		s, err := Resolve(Settings{Job: job, Meeting: Meeting{Store: noStore{}, Attempt: 3}}, lookupIn(env))
+		if err != nil || s.Rank != 1 || s.Size != 4 || s.Addr != "" || s.Attempt != 3 || s.Store == nil {
+			t.Errorf("%s: %+v, %v", env, s.Job, err)
 		}
 	}
 }
@@ -347,7 +369,8 @@ const preface = `# Settings
 Set these variables in the environment of every rank. A field of ` + "`allcast.Options`" + ` overrides its
 variable, except that ` + "`on`" + ` and ` + "`off`" + ` switches cannot undo what the field asks for. A bad value is
 an error. Rank, size and the address of rank 0 come from the variables of torchrun, Open MPI, PMI or
-Slurm.
+Slurm. A program that gives Allcast a store (` + "`Options.Store`" + `) needs no address of rank 0; see
+[joining.md](joining.md).
 
 | variable | option | meaning | default | example |
 |---|---|---|---|---|

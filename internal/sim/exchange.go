@@ -139,6 +139,10 @@ func (c *collective) layout(rank int, p *p2p.Plan) *blocks {
 		for ; scratch > 0; scratch -= counts[0] {
 			counts = append(counts, counts[0])
 		}
+	} else if p != nil && c.reduces { // whole sums
+		for ; scratch > 0; scratch -= p.Bytes {
+			counts = append(counts, p.Bytes)
+		}
 	} else if p != nil {
 		for _, a := range p.After {
 			counts = append(counts, a.Len)

@@ -238,7 +238,10 @@ func (h *host) put(last *packet) {
 // placePut places the pieces of a send, or adds them to the buffer's content.
 func (h *host) placePut(r *region, recv *p2p.Recv, pieces []*packet) {
 	mode := put
+	base := recv.Off
 	switch {
+	case recv.Apart:
+		mode, base = addApart, recv.Base
 	case recv.First:
 		mode = addToInput
 	case recv.Reduce:
@@ -248,7 +251,8 @@ func (h *host) placePut(r *region, recv *p2p.Recv, pieces []*packet) {
 	for _, k := range pieces {
 		if k.bytes > 0 {
 			r.countReceived(k)
-			r.mem.place(r.base+recv.Off+k.off-first, k.data, mode)
+			at := r.base + k.off - first
+			r.mem.place(at+recv.Off, at+base, k.data, mode)
 		}
 	}
 	h.w.pools.releaseAll(pieces)

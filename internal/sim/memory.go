@@ -131,16 +131,17 @@ func (m *memory) load(k *packet) {
 }
 
 // placeMode says how to place a payload: replace the content, add to it, or store its sum with the
-// input, which is the first sum.
+// input, which is the first sum, or with another sum.
 type placeMode uint8
 
 const (
 	put placeMode = iota
 	add
 	addToInput
+	addApart
 )
 
-func (m *memory) place(off int64, data []byte, mode placeMode) {
+func (m *memory) place(off, base int64, data []byte, mode placeMode) {
 	at := m.layout.pos(off)
 	dst := m.recv[at : at+int64(len(data))]
 	switch mode {
@@ -150,6 +151,12 @@ func (m *memory) place(off int64, data []byte, mode placeMode) {
 		addBytes(dst, dst, data)
 	case addToInput:
 		addBytes(dst, m.send[at:], data)
+	case addApart:
+		if from := m.layout.pos(base); from < int64(len(m.send)) {
+			addBytes(dst, m.send[from:], data)
+		} else {
+			addBytes(dst, m.recv[from:], data)
+		}
 	}
 }
 

@@ -12,7 +12,6 @@ const noInterface = "no usable network interface"
 // place finds the interface and this rank's address on it: the interface that the settings name, or else
 // the one over which the rank has reached rank 0.
 func (j *joining) place() error {
-	towards := j.session.LocalAddr().Unmap()
 	all, err := net.Interfaces()
 	if err != nil {
 		return fmt.Errorf("%s: %w", noInterface, err)
@@ -26,7 +25,7 @@ func (j *joining) place() error {
 			(!exclude && j.Interface != "" && ifi.Name != j.Interface) {
 			continue
 		}
-		addr, here := pick(ifi, towards)
+		addr, here := pick(ifi, j.towards)
 		if here {
 			j.ifi, j.local = ifi, addr
 			return nil
@@ -45,7 +44,7 @@ func (j *joining) place() error {
 			"or has no address of the right kind: want one of %s", noInterface, j.Interface, strings.Join(names, ", "))
 	}
 	return fmt.Errorf("%s: none has the address %v, over which this rank has reached rank 0: "+
-		"set ALLCAST_IFNAME to one of %s", noInterface, towards, strings.Join(names, ", "))
+		"set ALLCAST_IFNAME to one of %s", noInterface, j.towards, strings.Join(names, ", "))
 }
 
 // pick returns an address of the interface with the IP version of want; here is true if it is want itself.

@@ -1,7 +1,7 @@
 // Package world brings the ranks of a job together. The ranks meet, agree on what their network can do,
 // test whether multicast arrives, and start their engines.
 //
-// Ranks meet at the address of rank 0 (package rendezvous), agree on the largest chunk that all
+// Ranks meet at the address of rank 0 or through a store (package rendezvous), agree on the largest chunk that all
 // interfaces carry, open the multicast groups, and test with datagrams of full size whether each rank
 // hears every other. If not, the job runs without multicast and says why. Leaving is a barrier on a
 // communicator of its own, so a rank that leaves early can be told apart from one that made a different
@@ -60,8 +60,13 @@ func (w *World) Close() error {
 // Join meets the other ranks and starts the engine. s is a result of settings.Resolve. The context may carry
 // hooks of package joinhook.
 func Join(ctx context.Context, s settings.Settings) (*World, error) {
-	cfg := rendezvous.Config{Job: s.Job, Protection: s.Protection, Liveness: s.Liveness}
-	if s.Rank == 0 {
+	cfg := rendezvous.Config{Job: s.Job, Meeting: s.Meeting, Protection: s.Protection, Liveness: s.Liveness}
+	if s.Store != nil {
+		var err error
+		if cfg.Local, err = listenAddr(&s); err != nil {
+			return nil, err
+		}
+	} else if s.Rank == 0 {
 		cfg.Listener = joinhook.From(ctx).Listener
 	}
 	// The rendezvous has the timeout as well, and its error names the missing ranks. A context that ends
@@ -86,6 +91,7 @@ type joining struct {
 	settings.Settings
 	session    *rendezvous.Session
 	ifi        *net.Interface
+	towards    netip.Addr // this rank's address on the way to the others
 	local      netip.Addr
 	secret     []byte
 	ln         *net.TCPListener
@@ -145,6 +151,9 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 			j.Logger.Debug("no epoll poller; using the runtime's", "err", err)
 		}
 		long = ip.MaxLong - j.tag() - j.sum()
+	}
+	if err := j.findHosts(ctx); err != nil {
+		return nil, err
 	}
 	cards, err := exchange(ctx, j.session, j.open())
 	if err != nil {
