@@ -238,10 +238,7 @@ func (h *host) put(last *packet) {
 // placePut places the pieces of a send, or adds them to the buffer's content.
 func (h *host) placePut(r *region, recv *p2p.Recv, pieces []*packet) {
 	mode := put
-	base := recv.Off
 	switch {
-	case recv.Apart:
-		mode, base = addApart, recv.Base
 	case recv.First:
 		mode = addToInput
 	case recv.Reduce:
@@ -252,7 +249,11 @@ func (h *host) placePut(r *region, recv *p2p.Recv, pieces []*packet) {
 		if k.bytes > 0 {
 			r.countReceived(k)
 			at := r.base + k.off - first
-			r.mem.place(at+recv.Off, at+base, k.data, mode)
+			if recv.Apart {
+				r.mem.placeApart(at+recv.Off, at+recv.Base, k.data)
+			} else {
+				r.mem.place(at+recv.Off, k.data, mode)
+			}
 		}
 	}
 	h.w.pools.releaseAll(pieces)

@@ -131,17 +131,16 @@ func (m *memory) load(k *packet) {
 }
 
 // placeMode says how to place a payload: replace the content, add to it, or store its sum with the
-// input, which is the first sum, or with another sum.
+// input, which is the first sum.
 type placeMode uint8
 
 const (
 	put placeMode = iota
 	add
 	addToInput
-	addApart
 )
 
-func (m *memory) place(off, base int64, data []byte, mode placeMode) {
+func (m *memory) place(off int64, data []byte, mode placeMode) {
 	at := m.layout.pos(off)
 	dst := m.recv[at : at+int64(len(data))]
 	switch mode {
@@ -151,13 +150,17 @@ func (m *memory) place(off, base int64, data []byte, mode placeMode) {
 		addBytes(dst, dst, data)
 	case addToInput:
 		addBytes(dst, m.send[at:], data)
-	case addApart:
-		if from := m.layout.pos(base); from < int64(len(m.send)) {
-			addBytes(dst, m.send[from:], data)
-		} else {
-			addBytes(dst, m.recv[from:], data)
-		}
 	}
+}
+
+// placeApart stores the sum of a payload and of the range at base, which is input or another sum.
+func (m *memory) placeApart(off, base int64, data []byte) {
+	at, from := m.layout.pos(off), m.layout.pos(base)
+	other := m.recv
+	if from < int64(len(m.send)) {
+		other = m.send
+	}
+	addBytes(m.recv[at:at+int64(len(data))], other[from:], data)
 }
 
 // addBytes adds two operands of len(b) bytes.
