@@ -72,7 +72,9 @@ var Layers = []Layer{
 	},
 	{
 		Name: "base", About: "packages that know nothing about collectives",
-		Packages: []string{"internal/pcap", "internal/reduce", "internal/seal", "internal/testenv", "internal/units", "store"},
+		Packages: []string{
+			"internal/pcap", "internal/reduce", "internal/seal", "internal/testenv", "internal/units", "store",
+		},
 	},
 	{
 		Name: "topology", About: "graphs, routes and multicast trees",

@@ -113,8 +113,9 @@ func gatherHalf(ctx context.Context, c *allcast.Comm, n int) error {
 		}
 	}
 	if c.Rank() == 0 {
-		_, err := fmt.Fprintf(os.Stdout, "%d bytes per rank in %v, %d chunks repaired, %d received by %v\n", n, best, c.Stats().RepairedChunks,
-			c.Stats().ReceivedChunks, c.Datapath())
+		s := c.Stats()
+		_, err := fmt.Fprintf(os.Stdout, "%d bytes per rank in %v, %d chunks repaired, %d received by %v\n",
+			n, best, s.RepairedChunks, s.ReceivedChunks, c.Datapath())
 		return err
 	}
 	return nil

@@ -20,11 +20,11 @@
 // of the call, and Reduce with chain x(root) + (x(root+1) + ( ... + x(root-1))). Reduce with ring sums
 // blocks as above, and the root collects them.
 //
-// recursive-doubling: pairs at distance 1 first, then 2, and so on; ranks beyond the largest power of two are
-// added to their partners before that. Both ranks of a pair add the same two sums, and the operators are
-// commutative. The other algorithms sum each block in one place. An Allreduce therefore gives the same bits
-// on all ranks. Ranks sum in the plan's order, whatever arrives first: a piece that arrives before its turn is held. Floats
-// therefore give the same bits in every run.
+// recursive-doubling: pairs at distance 1 first, then 2, and so on; ranks beyond the largest power of
+// two are added to their partners before that. Both ranks of a pair add the same two sums, and the
+// operators are commutative. The other algorithms sum each block in one place. An Allreduce therefore
+// gives the same bits on all ranks. Ranks sum in the plan's order, whatever arrives first: a piece that
+// arrives before its turn is held. Floats therefore give the same bits in every run.
 //
 // # Reductions
 //
