@@ -100,7 +100,9 @@ func TestEnvironmentIsFresh(t *testing.T) {
 
 // Run returns the first failure, and ends the other ranks and their child processes.
 func TestFailureEndsTheRest(t *testing.T) {
-	r := script(3, `[ $RANK = 1 ] && { read x <fifo; exit 7; }; sleep 1000 & echo $!; echo >fifo; wait`)
+	// Rank 1 waits for both others. Its descriptor stays open, so that neither writes to a closed pipe.
+	r := script(3, `[ $RANK = 1 ] && { exec 3<>fifo; read x <&3; read y <&3; exit 7; }; `+
+		`sleep 1000 & echo $!; echo >fifo; wait`)
 	r.Dir = t.TempDir()
 	if err := syscall.Mkfifo(r.Dir+"/fifo", 0o600); err != nil {
 		t.Fatal(err)
