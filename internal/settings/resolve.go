@@ -43,7 +43,8 @@ func (s *Settings) identify(env Env) (err error) {
 			return errors.New("no rank variables in the environment: start the program with torchrun, mpirun, srun " +
 				"or \"allcast run -n RANKS -- PROGRAM\", or set Options.Rank, Size, and Addr or Store")
 		}
-		job.Version, s.Job = s.Version, job
+		job.Version = s.Version
+		s.Job = job
 	} else {
 		s.LocalRank, s.LocalSize = -1, -1
 	}

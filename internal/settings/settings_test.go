@@ -67,6 +67,17 @@ func TestLoggerHasRank(t *testing.T) {
 	}
 }
 
+// The version is the program's, also if the rank is the launcher's. Ranks compare it when they join.
+func TestVersionWithLauncher(t *testing.T) {
+	s, err := Resolve(Settings{Job: Job{Version: "1.2.3"}}, lookupIn("RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=5"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Version != "1.2.3" || s.Rank != 1 || s.Size != 2 {
+		t.Errorf("got %+v", s.Job)
+	}
+}
+
 const digits = "00112233445566778899aabbccddeeff"
 
 // Options override the environment, and the environment overrides defaults.
