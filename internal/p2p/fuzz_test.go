@@ -94,7 +94,7 @@ func newAccount(t *testing.T, c call) *account {
 }
 
 func (a *account) message(from int, wrong bool) {
-	m := wire.Msg{Kind: wire.MsgReady, Digest: a.plan.Digest}
+	m := wire.Msg{Kind: wire.MsgReady, Digest: a.plan.DigestWith(from)}
 	if wrong {
 		m.Digest++
 	} else if !a.done {
