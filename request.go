@@ -29,6 +29,13 @@ func (r *Request) Wait(ctx context.Context) error {
 	return r.Err()
 }
 
+// Cancel gives up the operation, unless it has ended, and returns at once. A Send or a Recv without a match is
+// withdrawn, and its error matches ErrWithdrawn. If the data has already left or is about to arrive, it ends as if
+// nothing had happened. Any other operation aborts the communicator, like a blocking call whose context ends.
+//
+// The operation ends soon, but Allcast owns its buffers until Done is closed.
+func (r *Request) Cancel() { r.req.Cancel() }
+
 // Info describes how an operation runs.
 type Info struct {
 	Algorithm         string // "direct" for Send and Recv

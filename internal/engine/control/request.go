@@ -66,11 +66,10 @@ func (r *Request) end() {
 func (r *Request) Info() Info { return r.info }
 
 // Cancel gives up a call that is not complete: it aborts its communicator on all ranks. A Send or a Recv
-// without a match is withdrawn instead. Cancel returns when the call has ended, so that nothing touches
-// its buffers any more.
+// without a match is withdrawn instead. The call then ends soon.
 func (r *Request) Cancel() {
 	c, k := r.c, r.call
-	c.do(func() {
+	c.submit(func() {
 		if c.calls[k.id] != k || k.whole {
 			return
 		}
@@ -79,5 +78,4 @@ func (r *Request) Cancel() {
 		}
 		c.act()
 	})
-	<-r.Done()
 }
