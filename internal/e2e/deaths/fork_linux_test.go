@@ -74,7 +74,8 @@ func forkChild(table []inherit.Entry) (pid uintptr, errno syscall.Errno) {
 		uintptr(unsafe.Pointer(&oldSignals)), maskSize, 0, 0)
 	pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno != 0 || pid != 0 {
-		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(&oldSignals)), 0, maskSize, 0, 0)
+		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(&oldSignals)),
+			0, maskSize, 0, 0)
 		return pid, errno
 	}
 	for i := range table {
