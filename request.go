@@ -16,6 +16,11 @@ type Request struct {
 // Done returns a channel that is closed when the operation has ended. Until then Allcast owns its buffers.
 func (r *Request) Done() <-chan struct{} { return r.req.Done() }
 
+// OnDone calls f when the operation has ended, or at once if it has ended already. It costs less than a goroutine that
+// waits for Done. f must return soon and must not call this package except for the methods of ended requests,
+// because the job makes no progress meanwhile.
+func (r *Request) OnDone(f func()) { r.req.OnDone(f) }
+
 // Err returns the error of the operation, and nil while the operation is running.
 func (r *Request) Err() error { return exportError(r.req.Err(), r.comm.members) }
 

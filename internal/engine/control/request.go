@@ -18,6 +18,7 @@ type Request struct {
 
 	mu   sync.Mutex
 	done chan struct{} // nil: nobody has asked for it; a waiting goroutine needs none as a rule
+	then []func()      // what OnDone has added
 }
 
 // Info says how a call is carried out.
@@ -41,6 +42,20 @@ func (r *Request) Done() <-chan struct{} {
 	return r.done
 }
 
+// OnDone calls f when the call has ended, at once if it has. f runs on the goroutine that runs the node, which
+// makes no progress until f returns.
+func (r *Request) OnDone(f func()) {
+	r.mu.Lock()
+	over := r.over.Load()
+	if !over {
+		r.then = append(r.then, f)
+	}
+	r.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
 // Over reports whether the call has ended: Done without a channel.
 func (r *Request) Over() bool { return r.over.Load() }
 
@@ -55,10 +70,15 @@ func (r *Request) Err() error {
 // end ends the request. err is set.
 func (r *Request) end() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.over.Store(true)
 	if r.done != nil {
 		close(r.done)
+	}
+	then := r.then
+	r.then = nil
+	r.mu.Unlock()
+	for _, f := range then {
+		f()
 	}
 }
 
