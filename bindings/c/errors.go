@@ -33,6 +33,7 @@ var codes = []struct {
 	{errStore, C.ALLCAST_ERR_STORE},
 	{allcast.ErrOptions, C.ALLCAST_ERR_OPTIONS},
 	{allcast.ErrMissing, C.ALLCAST_ERR_MISSING},
+	{allcast.ErrWithdrawn, C.ALLCAST_ERR_WITHDRAWN},
 	{context.DeadlineExceeded, C.ALLCAST_ERR_DEADLINE},
 	{allcast.ErrDeadline, C.ALLCAST_ERR_DEADLINE},
 	{allcast.ErrRankLost, C.ALLCAST_ERR_RANK_LOST},
@@ -69,10 +70,13 @@ func report(f *C.struct_failure, err error) C.int {
 	f.code, f.rank, f.world_rank = codeOf(err), -1, -1
 	var rank *allcast.RankError
 	var shrink *allcast.ShrinkError
+	var withdrawn *allcast.WithdrawnError
 	switch {
 	case errors.As(err, &rank):
 		f.rank, f.world_rank = C.int32_t(rank.Rank), C.int32_t(rank.WorldRank)
 		copyText(f.phase[:], rank.Phase)
+	case errors.As(err, &withdrawn):
+		f.rank, f.world_rank = C.int32_t(withdrawn.Rank), C.int32_t(withdrawn.WorldRank)
 	case errors.As(err, &shrink) && len(shrink.Ranks) > 0:
 		f.rank, f.world_rank = C.int32_t(shrink.Ranks[0]), C.int32_t(shrink.WorldRanks[0])
 	}

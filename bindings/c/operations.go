@@ -75,10 +75,10 @@ func (o *operation) begin(c *comm, opts []allcast.CallOption) (*allcast.Request,
 		return o.start(func() (*allcast.Request, error) { return c.StartAllgatherCoalesced(sends, recvs, opts...) })
 	case C.kind_send:
 		buf := o.need("buf", o.c.send, o.c.bytes)
-		return o.start(func() (*allcast.Request, error) { return c.StartSend(buf, root, int(o.c.tag)) })
+		return o.start(func() (*allcast.Request, error) { return c.StartSend(buf, root, int(o.c.tag), opts...) })
 	case C.kind_recv:
 		buf := o.need("buf", o.c.recv, o.c.bytes)
-		return o.start(func() (*allcast.Request, error) { return c.StartRecv(buf, root, int(o.c.tag)) })
+		return o.start(func() (*allcast.Request, error) { return c.StartRecv(buf, root, int(o.c.tag), opts...) })
 	}
 	return nil, invalid("unknown operation %d", o.c.kind)
 }
@@ -196,6 +196,9 @@ func callOptions(c *C.allcast_call) (opts []allcast.CallOption) {
 	if c.algorithm != nil {
 		opts = append(opts, allcast.WithAlgorithm(C.GoString(c.algorithm)))
 	}
+	if c.timeout_ms != 0 {
+		opts = append(opts, allcast.WithTimeout(milliseconds(c.timeout_ms)))
+	}
 	if c.factor != 1 {
 		opts = append(opts, allcast.WithFactor(float64(c.factor)))
 	}
@@ -251,18 +254,14 @@ func goStart(f *C.struct_failure, k *C.struct_operation, handle *C.allcast_reque
 			return report(f, err)
 		}
 	}
-	c, err := commOf(k.comm)
-	var r *allcast.Request
-	if err == nil {
-		r, err = startOperation(k)
-	}
+	r, err := startOperation(k)
 	if err != nil {
 		if q != nil {
 			q.forget()
 		}
 		return report(f, err)
 	}
-	h := requests.add(request{r, c.Comm})
+	h := requests.add(r)
 	*handle = C.allcast_request(h)
 	if q != nil {
 		user := k.call.user

@@ -12,20 +12,14 @@ import (
 	"github.com/allcast/allcast"
 )
 
-// request is an operation with a handle.
-type request struct {
-	*allcast.Request
-	comm *allcast.Comm
-}
-
-var requests = newTable[request](requestKind)
+var requests = newTable[*allcast.Request](requestKind)
 
 // requestOf returns the request of a handle.
-func requestOf(handle C.allcast_request) (request, error) {
+func requestOf(handle C.allcast_request) (*allcast.Request, error) {
 	if r, ok := requests.get(uint64(handle)); ok {
 		return r, nil
 	}
-	return request{}, invalid("%#x is no handle of a request, or was released", uint64(handle))
+	return nil, invalid("%#x is no handle of a request, or was released", uint64(handle))
 }
 
 // describe stores the message of a receive.
@@ -46,12 +40,12 @@ func goWait(f *C.struct_failure, handle C.allcast_request, timeout C.int64_t, me
 	ctx, cancel := contextFor(timeout)
 	defer cancel()
 	err = r.Wait(ctx)
-	if err != nil && errors.Is(err, ctx.Err()) && !isDone(r.Request) {
+	if err != nil && errors.Is(err, ctx.Err()) && !isDone(r) {
 		return report(f, errTimeout)
 	}
 	requests.remove(uint64(handle))
 	if err == nil {
-		describe(r.Request, message)
+		describe(r, message)
 	}
 	return report(f, err)
 }
@@ -70,7 +64,7 @@ func isDone(r *allcast.Request) bool {
 func goCancel(f *C.struct_failure, handle C.allcast_request) C.int {
 	r, err := requestOf(handle)
 	if err == nil {
-		err = r.comm.Abort()
+		r.Cancel()
 	}
 	return report(f, err)
 }

@@ -16,9 +16,9 @@ type Request struct {
 	from  int   // Recv: sender of the message
 	bytes int64 // Recv: size of the message
 
-	mu   sync.Mutex
-	done chan struct{} // nil: nobody has asked for it; a waiting goroutine needs none as a rule
-	then []func()      // what OnDone has added
+	mu    sync.Mutex
+	done  chan struct{} // nil: nobody has asked for it; a waiting goroutine needs none as a rule
+	hooks []func()      // called when it ends
 }
 
 // Info says how a call is carried out.
@@ -42,20 +42,6 @@ func (r *Request) Done() <-chan struct{} {
 	return r.done
 }
 
-// OnDone calls f when the call has ended, at once if it has. f runs on the goroutine that runs the node, which
-// makes no progress until f returns.
-func (r *Request) OnDone(f func()) {
-	r.mu.Lock()
-	over := r.over.Load()
-	if !over {
-		r.then = append(r.then, f)
-	}
-	r.mu.Unlock()
-	if over {
-		f()
-	}
-}
-
 // Over reports whether the call has ended: Done without a channel.
 func (r *Request) Over() bool { return r.over.Load() }
 
@@ -67,6 +53,19 @@ func (r *Request) Err() error {
 	return r.err
 }
 
+// OnDone calls f once when the call has ended, or at once if it has. f runs on the loop, which it must not block.
+func (r *Request) OnDone(f func()) {
+	r.mu.Lock()
+	over := r.over.Load()
+	if !over {
+		r.hooks = append(r.hooks, f)
+	}
+	r.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
 // end ends the request. err is set.
 func (r *Request) end() {
 	r.mu.Lock()
@@ -74,10 +73,10 @@ func (r *Request) end() {
 	if r.done != nil {
 		close(r.done)
 	}
-	then := r.then
-	r.then = nil
+	hooks := r.hooks
+	r.hooks = nil
 	r.mu.Unlock()
-	for _, f := range then {
+	for _, f := range hooks {
 		f()
 	}
 }
@@ -86,11 +85,10 @@ func (r *Request) end() {
 func (r *Request) Info() Info { return r.info }
 
 // Cancel gives up a call that is not complete: it aborts its communicator on all ranks. A Send or a Recv
-// without a match is withdrawn instead. Cancel returns when the call has ended, so that nothing touches
-// its buffers any more.
+// without a match is withdrawn instead. The call then ends soon.
 func (r *Request) Cancel() {
 	c, k := r.c, r.call
-	c.do(func() {
+	c.submit(func() {
 		if c.calls[k.id] != k || k.whole {
 			return
 		}
@@ -99,5 +97,4 @@ func (r *Request) Cancel() {
 		}
 		c.act()
 	})
-	<-r.Done()
 }
