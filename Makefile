@@ -64,6 +64,10 @@ test: ## Run all tests with the race detector (needs gcc), then SUITES_PLAIN wit
 	$(GO) test -race -timeout 20m $(TESTFLAGS) ./...
 	$(GO) test -timeout 20m $(TESTFLAGS) $(SUITES_PLAIN)
 
+.PHONY: test-c
+test-c: ## Test the C library with C programs under AddressSanitizer (needs gcc; `make test` runs these tests too)
+	$(GO) test -count 1 -timeout 20m $(TESTFLAGS) ./bindings/c/...
+
 .PHONY: test-offload
 test-offload: ## Run SUITES_DATAPATH with the kernel's datapath (needs root)
 	@for h in sockfilter tcx; do \

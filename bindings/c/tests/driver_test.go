@@ -64,7 +64,7 @@ var compiled sync.Map // name to func() error
 
 // program compiles a program unless that was done before, and returns its path. Tests of signals use the library
 // without sanitizers, which install handlers themselves.
-func program(t *testing.T, name string, sanitize bool) string {
+func program(t testing.TB, name string, sanitize bool) string {
 	t.Helper()
 	dir, extra := filepath.Dir(plain("x")), []string{}
 	if sanitize {
@@ -93,7 +93,7 @@ type job struct {
 }
 
 // start runs a program until all ranks have ended. Every rank that does not die must have passed.
-func (j job) start(t *testing.T, name string) string {
+func (j job) start(t testing.TB, name string) string {
 	t.Helper()
 	var out, messages bytes.Buffer
 	cfg := launch.Config{

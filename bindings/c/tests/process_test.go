@@ -44,8 +44,12 @@ func TestDefaultSignals(t *testing.T) {
 		arg  string
 		ends syscall.Signal
 	}{
-		{"2", syscall.SIGINT}, {"15", syscall.SIGTERM}, {"1", syscall.SIGHUP}, {"6", syscall.SIGABRT},
-		{"fault", syscall.SIGSEGV}, {"pipe", syscall.SIGPIPE},
+		{"2", syscall.SIGINT},
+		{"15", syscall.SIGTERM},
+		{"1", syscall.SIGHUP},
+		{"6", syscall.SIGABRT},
+		{"fault", syscall.SIGSEGV},
+		{"pipe", syscall.SIGPIPE},
 	} {
 		t.Run(c.arg, func(t *testing.T) {
 			job{ranks: 1, args: []string{c.arg}, plain: true, dies: c.ends, died: 0}.start(t, "defaults")
