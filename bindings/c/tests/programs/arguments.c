@@ -49,6 +49,23 @@ static void options(void) {
 	SAYS("allcast run");
 }
 
+/* A rank that does not come. */
+static void missing_rank(void) {
+	allcast_options o;
+	allcast_comm comm;
+	char addr[64];
+	CHECK(getenv("MASTER_PORT") != NULL);
+	snprintf(addr, sizeof(addr), "127.0.0.1:%s", getenv("MASTER_PORT"));
+	OK(allcast_options_new(&o));
+	OK(allcast_options_set(o, "rank", "0", 1));
+	OK(allcast_options_set(o, "size", "2", 1));
+	OK(allcast_options_set(o, "addr", addr, strlen(addr)));
+	OK(allcast_options_set(o, "join-timeout", "200ms", 5));
+	EXPECT(ALLCAST_ERR_JOIN, allcast_join(o, NULL, &comm));
+	SAYS("missing: 1");
+	OK(allcast_options_free(o));
+}
+
 /* An option overrides a variable, also with off, and a variable that the program sets after loading counts. */
 static void environment(void) {
 	allcast_options o;
@@ -213,6 +230,7 @@ int main(void) {
 	unsetenv("RANK"); /* of the driver */
 	unsetenv("WORLD_SIZE");
 	options();
+	missing_rank();
 	environment();
 	allcast_comm comm = join_alone();
 	buffers(comm);
