@@ -50,6 +50,7 @@ func TestDefaultSignals(t *testing.T) {
 		{"6", syscall.SIGABRT},
 		{"fault", syscall.SIGSEGV},
 		{"pipe", syscall.SIGPIPE},
+		{"log", 0},
 	} {
 		t.Run(c.arg, func(t *testing.T) {
 			job{ranks: 1, args: []string{c.arg}, plain: true, dies: c.ends, died: 0}.start(t, "defaults")
