@@ -80,9 +80,9 @@ __attribute__((constructor)) static void after_go(void) {
 	pthread_atfork(NULL, NULL, after_fork);
 }
 
-/* A thread that calls the library runs on the stack of a goroutine meanwhile, which is small, and has an alternate stack
- * from the Go runtime. The runtime changes handlers in this way when it is loaded. The program may have installed others
- * since. */
+/* A thread inside the library runs on the small stack of a goroutine, and the Go runtime gives it an alternate stack
+ * for signals. The runtime itself changes the handlers that exist when it is loaded. The program may have installed
+ * others since. */
 void use_alternate_stacks(void) {
 	for (int sig = 1; sig < NSIG; sig++) {
 		struct sigaction a;
