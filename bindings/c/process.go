@@ -9,8 +9,13 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/internal/inherit"
 	"github.com/allcast/allcast/internal/settings"
 )
 
@@ -23,7 +28,17 @@ var processors = runtime.GOMAXPROCS(0)
 
 func init() {
 	copyText(C.library_version[:], allcast.Version)
+	inherit.Enable(unsafe.Slice((*inherit.Entry)(unsafe.Pointer(&C.sockets[0])), len(C.sockets)))
+	settings.Stderr = standardError{}
 	limitThreads(settings.Process)
+}
+
+// standardError writes to standard error. Unlike os.Stderr, it ignores errors: see settings.Stderr.
+type standardError struct{}
+
+func (standardError) Write(b []byte) (int, error) {
+	_, _ = unix.Write(unix.Stderr, b)
+	return len(b), nil
 }
 
 //export goAwaitInit
@@ -60,5 +75,18 @@ func goSetParallelism(f *C.struct_failure, threads C.int) C.int {
 	return C.ALLCAST_OK
 }
 
+// exitLimit is how long a process that exits waits for other ranks, which may exit too. It then says goodbye.
+const exitLimit = 500 * time.Millisecond
+
+// goExit leaves all jobs that the program has not left.
+//
 //export goExit
-func goExit() {}
+func goExit() {
+	var leaving sync.WaitGroup
+	for _, c := range comms.all() {
+		if c.Comm == c.world {
+			leaving.Go(func() { _ = c.CloseWithin(exitLimit) }) // nobody is left to hear of an error
+		}
+	}
+	leaving.Wait()
+}

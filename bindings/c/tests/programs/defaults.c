@@ -1,0 +1,30 @@
+/* Signals of a program without handlers. The argument is the number of a signal, "pipe", "fault" or "log". */
+#include <signal.h>
+#include <unistd.h>
+
+#include "test.h"
+
+int main(int argc, char **argv) {
+	CHECK(argc == 2);
+	if (strcmp(argv[1], "log") == 0) {
+		/* A log message to a broken pipe is lost, and the program continues. */
+		int ends[2];
+		signal(SIGPIPE, SIG_IGN);
+		CHECK(pipe(ends) == 0 && close(ends[0]) == 0 && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
+		setenv("ALLCAST_DEBUG", "debug", 1);
+		OK(allcast_close(join_alone()));
+		return passed();
+	}
+	allcast_comm comm = join_alone();
+	OK(allcast_barrier(comm, NULL));
+	if (strcmp(argv[1], "pipe") == 0) {
+		int ends[2];
+		CHECK(pipe(ends) == 0 && close(ends[0]) == 0);
+		CHECK(write(ends[1], "x", 1) == 1); /* does not return */
+	} else if (strcmp(argv[1], "fault") == 0) {
+		*(volatile char *)8 = 1;
+	} else {
+		raise(atoi(argv[1]));
+	}
+	return passed();
+}
