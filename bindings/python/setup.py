@@ -28,8 +28,8 @@ def version() -> str:
         source = (REPOSITORY / "options.go").read_text()
     except OSError as err:
         raise ExecError(
-            f"{REPOSITORY} is not a checkout of Allcast: the package is built from the Go sources, so run "
-            "pip install ./bindings/python in a whole checkout, or install a wheel"
+            f"{REPOSITORY} is not a checkout of Allcast: the package is built from the Go sources, "
+            "so run pip install ./bindings/python in a whole checkout, or install a wheel"
         ) from err
     match = re.search(r'^const Version = "(.*)"$', source, re.MULTILINE)
     if match is None:
@@ -50,8 +50,8 @@ def run(*command: str, **environment: str) -> str:
         ).stdout
     except FileNotFoundError as err:
         raise ExecError(
-            f"{command[0]} is not installed: building allcast needs Go (https://go.dev/dl) and gcc; "
-            "without them, install a wheel of allcast"
+            f"{command[0]} is not installed: building allcast needs Go (https://go.dev/dl) and "
+            "gcc; without them, install a wheel of allcast"
         ) from err
     except subprocess.CalledProcessError as err:
         raise ExecError(f"{' '.join(command)} failed with status {err.returncode}") from err
@@ -78,7 +78,7 @@ def build_go(target: pathlib.Path) -> None:
 
 
 def platform(library: pathlib.Path) -> str:
-    """Returns the platform of a wheel: the oldest version of glibc that has what the library uses."""
+    """Returns the platform of a wheel, with the oldest glibc that has all symbols it uses."""
     goarch = run(os.environ.get("GO", "go"), "env", "GOARCH").strip()
     machine = MACHINES.get(goarch, goarch)
     symbols = run("readelf", "--version-info", "--wide", str(library), LC_ALL="C")
@@ -128,8 +128,8 @@ class Sdist(sdist):
     def run(self) -> None:
         """Fails, because a source distribution would lack the Go sources."""
         raise ExecError(
-            "allcast has no source distribution, because it is built from the Go sources of the whole "
-            "checkout: build a wheel with make wheel, or run pip install ./bindings/python"
+            "allcast has no source distribution, because it is built from the Go sources of the "
+            "whole checkout: build a wheel with make wheel, or run pip install ./bindings/python"
         )
 
 
