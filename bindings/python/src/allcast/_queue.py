@@ -74,13 +74,9 @@ class Queue:
         if max < 1:
             raise InvalidError(f"max is {max}: want 1 or more")
         self._check_open()
-        if timeout is None:
-            end = None
-            self._lock.acquire()
-        else:
-            end = time.monotonic() + timeout
-            if not self._lock.acquire(timeout=timeout if timeout > 0 else 0):
-                return []
+        end = None if timeout is None else time.monotonic() + timeout
+        if not _requests.acquire(self._lock, end):
+            return []
         try:
             if not self._count.value:
                 self._size = max if max < self._BATCH else self._BATCH
