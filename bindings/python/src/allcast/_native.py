@@ -182,11 +182,6 @@ def load() -> ctypes.CDLL:
     return _library or _load()
 
 
-def loaded() -> ctypes.CDLL | None:
-    """Returns the library if it is loaded and works in this process. Finalisers use it."""
-    return None if _forked else _library
-
-
 def _load() -> ctypes.CDLL:
     global _library
     with _lock:
