@@ -57,7 +57,7 @@ lib: ## Build the C library, its header and its pkg-config file into LIB (bin/li
 	@rm -f $(LIB)/liballcast.h # cgo writes it, for use with Go
 	@ln -sf liballcast.so $(LIB)/liballcast.so.$(ABI)
 	@cp bindings/c/include/allcast.h $(LIB)/
-	@sed "s/@VERSION@/$$(sed -n 's/^const Version = "\(.*\)"/\1/p' options.go)/" bindings/c/allcast.pc >$(LIB)/allcast.pc
+	@sed "s/@VERSION@/$$(sed -n 's/^const Version = "\(.*\)"/\1/p' options.go)/" bindings/c/allcast.pc.in >$(LIB)/allcast.pc
 
 .PHONY: test
 test: ## Run all tests with the race detector (needs gcc), then SUITES_PLAIN without it

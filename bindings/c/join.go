@@ -31,6 +31,7 @@ func goJoin(f *C.struct_failure, handle C.allcast_options, s *C.allcast_store, c
 	if err != nil {
 		return report(f, err)
 	}
+	C.use_alternate_stacks()
 	c, err := join(o, s)
 	if err != nil {
 		return report(f, err)

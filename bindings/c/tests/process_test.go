@@ -50,6 +50,7 @@ func TestDefaultSignals(t *testing.T) {
 		{"6", syscall.SIGABRT},
 		{"fault", syscall.SIGSEGV},
 		{"pipe", syscall.SIGPIPE},
+		{"fork", 0},
 		{"log", 0},
 	} {
 		t.Run(c.arg, func(t *testing.T) {

@@ -39,6 +39,12 @@ static void options(void) {
 	EXPECT(ALLCAST_ERR_OPTIONS, allcast_join(o, NULL, &comm)); /* rank 3 of 2 */
 	SAYS("3");
 	OK(allcast_options_free(o));
+	allcast_options one;
+	OK(allcast_options_new(&one));
+	OK(allcast_options_set(one, "size", "2", 1));
+	EXPECT(ALLCAST_ERR_OPTIONS, allcast_join(one, NULL, &comm)); /* a size without a rank */
+	SAYS("rank");
+	OK(allcast_options_free(one));
 	EXPECT(ALLCAST_ERR_INVALID, allcast_options_free(o));
 	EXPECT(ALLCAST_ERR_INVALID, allcast_options_set(o, "rank", "0", 1));
 	EXPECT(ALLCAST_ERR_INVALID, allcast_join(o, NULL, &comm));

@@ -1,5 +1,6 @@
 /* Prints the time of calls in ns: of a function that does nothing in Go, and of barriers and allgathers of one byte, in
- * each form. The time is that of the fastest batch, because other processes may be running. Also prints the number of threads with 8 operations in flight. The argument is the number of calls. */
+ * each form. The time is that of the fastest batch, because other processes may be running. Also prints the number of
+ * threads with 8 operations in flight. The argument is the number of calls. */
 #include <dirent.h>
 #include <time.h>
 
