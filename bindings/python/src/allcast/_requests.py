@@ -152,11 +152,9 @@ class Request:
             self.cancel()
             self._wait(None)
 
-    def end(self, handle: int) -> None:
+    def end(self) -> None:
         """Lets go of the buffers, after the queue has returned the request."""
-        # The thread that started the operation may not have got the handle yet.
-        if handle:
-            self._handle.value = handle
+        live.pop(self._token, None)
         self._buffers = None
         self._queue = None
 
