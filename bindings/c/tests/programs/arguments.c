@@ -211,6 +211,7 @@ static void handles(allcast_comm comm) {
 static void *other_thread(void *unused) {
 	(void)unused;
 	CHECK(strcmp(allcast_error_message(), "") == 0 && allcast_error_rank() == -1);
+	CHECK(allcast_error_code() == ALLCAST_OK);
 	CHECK(strcmp(allcast_error_phase(), "") == 0 && allcast_error_world_rank() == -1);
 	EXPECT(ALLCAST_ERR_INVALID, allcast_wait(1, 0, NULL));
 	SAYS("request");
@@ -223,8 +224,9 @@ static void messages(allcast_comm comm) {
 	SAYS("communicator");
 	CHECK(pthread_create(&t, NULL, other_thread, NULL) == 0 && pthread_join(t, NULL) == 0);
 	SAYS("communicator");
+	CHECK(allcast_error_code() == ALLCAST_ERR_INVALID);
 	OK(allcast_barrier(comm, NULL));
-	CHECK(strcmp(allcast_error_message(), "") == 0);
+	CHECK(strcmp(allcast_error_message(), "") == 0 && allcast_error_code() == ALLCAST_OK);
 	CHECK(strcmp(allcast_error_name(ALLCAST_ERR_RANK_LOST), "rank lost") == 0);
 	for (int code = ALLCAST_OK; code <= ALLCAST_ERR_OTHER; code++) {
 		CHECK(strlen(allcast_error_name(code)) > 0 && strstr(allcast_error_name(code), "unknown") == NULL);
