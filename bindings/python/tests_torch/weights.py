@@ -1,7 +1,7 @@
 """Loads weights in many ways. torchrun starts it: ``torchrun ... weights.py BACKEND DIRECTORY``.
 
-A case is a function below. Every rank runs all cases in the same order, and writes the traceback of
-each case that failed to DIRECTORY.
+A case is a function below. Every rank runs all cases in the same order, and writes their names and
+the error of each to DIRECTORY. The first error ends the rank, and torchrun then ends the others.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Block(nn.Module):
         self.up = nn.Linear(width, 3 * width + 1, device=device)
         self.down = nn.Linear(3 * width + 1, width, device=device)
         self.norm = nn.LayerNorm(width, device=device)
-        self.half = nn.Parameter(torch.zeros(width, 2, 3, dtype=torch.bfloat16, device=device))
+        self.wide = nn.Parameter(torch.zeros(width, 2, 3, dtype=torch.bfloat16, device=device))
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64, device=device))
         self.register_buffer("mask", torch.zeros(width, dtype=torch.bool, device=device))
         self.register_buffer("nothing", torch.zeros(0, 5, device=device))
@@ -76,7 +76,7 @@ def contents(model: nn.Module, seed: int = 1) -> Dict[str, torch.Tensor]:
 def write(file: Path, tensors: Dict[str, torch.Tensor], reader: int = 0) -> Path:
     """Writes a checkpoint on the rank that reads it."""
     if dist.get_rank() == reader:
-        save_file({name: t.contiguous() for name, t in tensors.items()}, file)
+        save_file({name: t.clone().contiguous() for name, t in tensors.items()}, file)
     return file
 
 
@@ -214,7 +214,7 @@ def placements(at: Path) -> None:
         "uneven": (line, [Shard(0)]),
         "both": (square, [Shard(0), Shard(1)]),
         "twice": (square, [Shard(1), Shard(1)]),
-        "half": (square, [Replicate(), Shard(2)]),
+        "inner": (square, [Replicate(), Shard(2)]),
         "copies": (line, [Replicate()]),
     }
     tensors = {name: distribute_tensor(data, *where) for name, where in shards.items()}
@@ -253,7 +253,12 @@ def conversion(at: Path) -> None:
     data = torch.randn(64, 33, generator=torch.Generator().manual_seed(1))
     path = write(
         at / "model",
-        {"a": data, "b": data.to(torch.bfloat16), "c": data.to(torch.float8_e5m2), "d": data},
+        {
+            "a": data,
+            "b": data.to(torch.bfloat16),
+            "c": data.to(torch.float8_e5m2),
+            "d": data,
+        },
     )
     model = Holder(
         a=torch.zeros(64, 33, dtype=torch.bfloat16),
@@ -302,7 +307,7 @@ def meta_device(at: Path) -> None:
     model = make_model(device="meta")
     want = contents(make_model(), 9)
     path = write(at / "model", want)
-    with raises(0, "'0.up.weight'", "to_empty"):
+    with raises(0, "'0.wide'", "to_empty"):
         load_state_dict(path, model)
     load_state_dict(path, model.to_empty(device="cpu"), window=WINDOW)
     check(model, want)
@@ -476,18 +481,19 @@ def main() -> None:
     dist.init_process_group(backend)
     torch.set_num_threads(1)
     rank = dist.get_rank()
-    failures: Dict[str, str] = {}
+    results: Dict[str, str] = {}
     for name in chosen:
         at = directory / name
         at.mkdir(exist_ok=True)
         dist.barrier()
-        print(f"rank {rank}: {name}", flush=True)
         try:
             CASES[name](at)
+            results[name] = ""
         except Exception:
-            failures[name] = traceback.format_exc()
-        (directory / f"failures-{rank}").write_text(json.dumps(failures))
-        dist.barrier()
+            results[name] = traceback.format_exc()
+        (directory / f"rank-{rank}").write_text(json.dumps(results))
+        if results[name]:
+            sys.exit(f"{name} failed on rank {rank}:\n{results[name]}")
     dist.destroy_process_group()
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from .backend import register
 from .groups import worlds
+from .weights import WeightsError, load_state_dict
 
-__all__ = ["load_state_dict", "register", "stats"]
+__all__ = ["WeightsError", "load_state_dict", "register", "stats"]
 
 register()
 
@@ -38,12 +39,3 @@ def stats() -> dict[str, Any]:
         if groups:
             result["counters"][groups[0].name] = world.comm.stats()
     return result
-
-
-def __getattr__(name: str) -> Any:
-    # safetensors is needed for weights only.
-    if name == "load_state_dict":
-        from .weights import load_state_dict
-
-        return load_state_dict
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Iterable, NamedTuple, Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from torch import nn
 
-from allcast.torch.safetensors import Entry
-from allcast.torch.targets import Target, targets_of
+from .safetensors import Entry
+from .targets import Target, targets_of
 
 # Number of names or problems that an error lists.
 _LISTED = 5

@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import os
 import stat
-from typing import Any, NamedTuple, Optional, Sequence, Union
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional, Union
 
 # Bytes per element. Types with less than a byte per element are not supported.
 ITEM_SIZES = {

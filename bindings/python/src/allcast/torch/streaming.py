@@ -5,14 +5,19 @@ from __future__ import annotations
 import collections
 import contextlib
 import ctypes
-from typing import Deque, Mapping, NamedTuple, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Callable, NamedTuple, Optional
 
 import torch
 
 import allcast
-from allcast.torch.safetensors import Checkpoint, Entry, FormatError
-from allcast.torch.targets import DTYPES, Target
-from allcast.torch.windows import Window
+
+from .safetensors import Checkpoint, Entry, FormatError
+from .targets import DTYPES, Target
+from .windows import Window
+
+Counter = Callable[[str, str, int], None]
+"""Counts an operation that has ended: its name, its algorithm and its bytes."""
 
 # Number of Broadcasts under way at once. While one moves its data, the reader fills the next one,
 # and the copies of the previous one run.
@@ -38,28 +43,34 @@ class Stream:
     """The transfer of all windows of a checkpoint."""
 
     def __init__(
-        self, comm: allcast.Comm, reader: int, timeout: Optional[float], window: int
+        self,
+        comm: allcast.Comm,
+        reader: int,
+        timeout: Optional[float],
+        count: Optional[Counter],
     ) -> None:
         self._comm = comm
         self._reader = reader
         self._timeout = timeout
-        self._window = window
-        self._transfers: Deque[_Transfer] = collections.deque()
+        self._count = count
+        self._transfers: collections.deque[_Transfer] = collections.deque()
         self._buffers: list[_Buffer] = []
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
 
     def run(
         self,
         windows: Sequence[Window],
+        size: int,
         entries: Sequence[Entry],
         targets: Mapping[int, Target],
         checkpoint: Optional[Checkpoint],
     ) -> None:
-        """Transfers the windows. The reader passes the checkpoint.
+        """Transfers windows of at most size bytes. The reader passes the checkpoint.
 
         If it fails, it aborts the communicator, so that it fails on all ranks. It returns once
         nothing writes to the tensors any more.
         """
+        self._size = size
         self._entries = entries
         self._targets = targets
         self._checkpoint = checkpoint
@@ -126,6 +137,9 @@ class Stream:
         transfer = self._transfers[0]
         transfer.request.wait()
         self._transfers.popleft()
+        if self._count is not None:
+            algorithm = transfer.request.algorithm
+            self._count("load_state_dict", algorithm, transfer.window.nbytes)
         buffer = transfer.buffer
         for piece in transfer.window.pieces:
             target = self._targets.get(piece.entry)
@@ -151,7 +165,7 @@ class Stream:
             return buffer
         # Copies from pinned memory do not block this thread.
         pinned = bool(self._streams)
-        return _Buffer(torch.empty(self._window, dtype=torch.uint8, pin_memory=pinned), [])
+        return _Buffer(torch.empty(self._size, dtype=torch.uint8, pin_memory=pinned), [])
 
 
 def _settle(buffer: _Buffer) -> None:

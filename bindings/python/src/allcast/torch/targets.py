@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
-from allcast.torch.safetensors import Entry
-from allcast.torch.windows import Piece
+from .safetensors import Entry
+from .windows import Piece
 
 # Types of tensors in a checkpoint, where this version of torch has them.
 _DTYPE_NAMES = {

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
+from datetime import timedelta
 from typing import Optional, Union
 
-import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.module import _IncompatibleKeys
 
 import allcast
-from allcast.torch import groups
-from allcast.torch.matching import Matching, match
-from allcast.torch.safetensors import Checkpoint, Entry, Paths
-from allcast.torch.streaming import Stream
-from allcast.torch.windows import plan
+
+from . import groups
+from .matching import Matching, match
+from .safetensors import Checkpoint, Entry, Paths
+from .streaming import Counter, Stream
+from .windows import plan
 
 _WINDOW = 16 << 20
 _MIN_WINDOW = 4096
@@ -77,23 +79,60 @@ def load_state_dict(
         The missing and the unexpected names, as torch.nn.Module.load_state_dict does.
     """
     with contextlib.ExitStack() as stack:
-        comm = stack.enter_context(groups.communicator(group))
-        if timeout is None:
-            timeout = groups.timeout(group)
-        ranks = list(range(comm.size))
+        count: Optional[Counter] = None
+        if isinstance(group, allcast.Comm):
+            comm = group
+        else:
+            members = stack.enter_context(_join(group))
+            comm, count = members.comm, members.count
+            timeout = members.timeout if timeout is None else timeout
+        ranks = range(comm.size)
         control = stack.enter_context(comm.subset(ranks, tag="weights", timeout=timeout))
         data = stack.enter_context(comm.subset(ranks, tag="weights data", timeout=timeout))
-        return _Loader(control, data, reader, timeout).load(path, model, strict, window)
+        stream = Stream(data, reader, timeout, count)
+        return _Loader(control, stream, reader, timeout).load(path, model, strict, window)
+
+
+@contextlib.contextmanager
+def _join(process_group: Optional[dist.ProcessGroup]) -> Iterator[groups.Group]:
+    """Provides the communicator of a process group. Members of other backends join a job for it."""
+    process_group = process_group or dist.group.WORLD
+    if process_group is None:
+        raise ValueError("pass a group, or call torch.distributed.init_process_group before")
+    for device in process_group._device_types:
+        backend = process_group._get_backend(device)
+        existing = getattr(backend, "_group", None)
+        if isinstance(existing, groups.Group):
+            yield existing
+            return
+    joined = groups.create(
+        dist.PrefixStore("allcast/weights", process_group.get_group_store()),
+        process_group.rank(),
+        process_group.size(),
+        _timeout_of(process_group),
+        f"weights of {process_group.group_name}",
+        dist.get_process_group_ranks(process_group),
+    )
+    try:
+        yield joined
+    finally:
+        joined.close()
+
+
+def _timeout_of(process_group: dist.ProcessGroup) -> timedelta:
+    device = process_group._device_types[0]
+    limit: timedelta = process_group._get_backend(device).options._timeout
+    return limit
 
 
 class _Loader:
     """One call of load_state_dict."""
 
     def __init__(
-        self, control: allcast.Comm, data: allcast.Comm, reader: int, timeout: Optional[float]
+        self, control: allcast.Comm, stream: Stream, reader: int, timeout: Optional[float]
     ) -> None:
         self._control = control
-        self._data = data
+        self._stream = stream
         self._reader = reader
         self._timeout = timeout
 
@@ -118,8 +157,7 @@ class _Loader:
 
         windows = plan(entries, self._wanted(matching, entries), window, int(window * _SMALL))
         try:
-            stream = Stream(self._data, self._reader, self._timeout, window)
-            stream.run(windows, entries, matching.targets, checkpoint)
+            self._stream.run(windows, window, entries, matching.targets, checkpoint)
         except Exception as e:
             error = e
         self._agree(error, "; the models now hold a mixture of old and new values")

@@ -6,9 +6,10 @@ All ranks compute the same windows from the same list of tensors, whatever they 
 from __future__ import annotations
 
 import math
-from typing import Iterator, NamedTuple, Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from allcast.torch.safetensors import ITEM_SIZES, Entry
+from .safetensors import ITEM_SIZES, Entry
 
 # Pieces in a window start at a multiple of this, so that every element type can be read in place.
 ALIGNMENT = 16
