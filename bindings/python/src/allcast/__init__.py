@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from . import _native
 from ._buffers import Buffer, Memory
-from ._comm import Comm, join
+from ._comm import Comm
+from ._join import join
 from ._memory import Allocation
 from ._native import ANY_SOURCE
 from ._queue import Completion, Queue

@@ -43,11 +43,11 @@ class Background(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def serve(self, function: Callable[[], object]) -> object:
-        """Lets the thread that called `result` run a function, and returns the function's result."""
+        """Runs a function on the thread that called `result`, and returns its result."""
         call = _Call(function)
         with self._lock:
             if self._given_up:
-                raise Abandoned
+                raise AbandonedError
             self._calls.put(call)
         return call.result()
 
@@ -81,7 +81,7 @@ class Background(Generic[T]):
             self._abandoned(self._value)  # type: ignore[arg-type]
 
 
-class Abandoned(Exception):
+class AbandonedError(Exception):
     """The thread that should serve a call has given up."""
 
 
@@ -103,7 +103,7 @@ class _Call:
             self._over.set()
 
     def abandon(self) -> None:
-        self._failure = Abandoned()
+        self._failure = AbandonedError()
         self._over.set()
 
     def result(self) -> object:

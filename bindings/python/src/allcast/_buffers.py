@@ -90,8 +90,8 @@ def memory(buffer: Buffer, name: str, writable: bool) -> Memory:
     if hasattr(buffer, "__dlpack__"):
         return _from_dlpack(buffer, name, writable)
     raise InvalidError(
-        f"{name}: an object of type {type(buffer).__name__} has neither the buffer protocol nor DLPack: "
-        "pass bytes, a numpy array, a CPU tensor or allcast.Memory"
+        f"{name}: an object of type {type(buffer).__name__} has neither the buffer protocol nor "
+        "DLPack: pass bytes, a numpy array, a CPU tensor or allcast.Memory"
     )
 
 
@@ -236,8 +236,8 @@ def _from_dlpack(buffer: Buffer, name: str, writable: bool) -> Memory:
     device = int(buffer.__dlpack_device__()[0])
     if device not in (_DL_CPU, _DL_CUDA_HOST):
         raise InvalidError(
-            f"{name}: the buffer is in memory of a device (DLPack device type {device}), and allcast needs "
-            "host memory: copy it to the host, or use allcast.torch for CUDA tensors"
+            f"{name}: the buffer is in memory of a device (DLPack device type {device}), and allcast "
+            "needs host memory: copy it to the host, or use allcast.torch for CUDA tensors"
         )
     try:
         capsule = _capsule(buffer)
@@ -299,7 +299,7 @@ def same_kind(one: Memory, other: Memory) -> None:
 
 
 def element_type(dtype: DataType | str | None, *buffers: Memory | None) -> DataType:
-    """Returns the element type of a reduction: that of its buffers, or dtype for buffers without a type."""
+    """Returns the element type of a reduction: that of its buffers, or dtype if they have none."""
     found = None if dtype is None else parse_type(dtype)
     for buffer in buffers:
         if buffer is None or not buffer.kind:
@@ -308,7 +308,8 @@ def element_type(dtype: DataType | str | None, *buffers: Memory | None) -> DataT
             raise InvalidError(f"a reduction cannot combine elements of type {buffer.kind}")
         if found is not None and found is not buffer.dtype:
             raise InvalidError(
-                f"buffers of different element types: {found.name.lower()} and {buffer.dtype.name.lower()}"
+                f"buffers of different element types: {found.name.lower()} and "
+                f"{buffer.dtype.name.lower()}"
             )
         found = buffer.dtype
     if found is None:

@@ -69,10 +69,7 @@ def allocate(comm: Comm, nbytes: int) -> Allocation:
     _native.check(lib, lib.allcast_alloc(comm._handle, nbytes, address))
     # Only ctypes arrays have the buffer protocol in all versions of Python.
     kind = type("Allocation", (Allocation, ctypes.c_ubyte * nbytes), {})
-    if address.value:
-        allocation = kind.from_address(address.value)  # type: ignore[attr-defined]
-    else:
-        allocation = kind()
+    allocation = kind.from_address(address.value)  # type: ignore[attr-defined]
     allocation._comm = comm
-    allocation._freed = not address.value
+    allocation._freed = False
     return allocation  # type: ignore[no-any-return]

@@ -168,7 +168,10 @@ _at_exit: list[Callable[[], None]] = []
 
 
 def load() -> ctypes.CDLL:
-    """Returns the library. It is loaded on first use, so that a child forked before can still load it."""
+    """Returns the library.
+
+    It is loaded on first use, so that a child that was forked before can still load it.
+    """
     if _forked:
         raise forked_error()
     return _library or _load()
@@ -232,7 +235,7 @@ def _exit() -> None:
 
 
 def at_exit(function: Callable[[], None]) -> None:
-    """Lets a function run at exit of a process that loaded the library, except in a forked child."""
+    """Runs a function at exit of a process that has loaded the library, but not in its children."""
     _at_exit.append(function)
 
 

@@ -55,7 +55,10 @@ class Queue:
         self.close()
 
     def fileno(self) -> int:
-        """Returns a descriptor that is readable while there are completions. Do not read from it."""
+        """Returns a descriptor that is readable while there are completions.
+
+        Do not read from it.
+        """
         self._check_open()
         fd = ctypes.c_int()
         _native.check(self._lib, self._lib.allcast_queue_fd(self._handle, fd))

@@ -126,13 +126,13 @@ class Request:
                 _native.check(self._lib, code)
 
     def give_up(self) -> None:
-        """Cancels the operation, unless it has ended, and waits until nothing touches its buffers."""
+        """Cancels the operation, unless it has ended, and waits until its buffers are free."""
         if self._code < 0 and not _native.forked():
             self.cancel()
             self._wait(None)
 
     def end(self, handle: int) -> None:
-        """Lets go of the buffers, after the queue has returned the request. `wait` then returns at once."""
+        """Lets go of the buffers, after the queue has returned the request."""
         # The thread that started the operation may not have got the handle yet.
         self._handle.value = handle
         self._buffers = None
@@ -163,7 +163,10 @@ class Request:
             self._lock.release()
 
     def _poll(self, wait_ms: int) -> bool:
-        """Waits for at most wait_ms, and reports whether the operation has ended. Called with the lock held."""
+        """Waits for at most wait_ms, and reports whether the operation has ended.
+
+        The caller holds the lock.
+        """
         lib = self._lib
         if self._algorithm is None:
             self._algorithm = _native.text(lib.allcast_algorithm(self._handle))
@@ -201,7 +204,10 @@ def _timeout(timeout: float | None) -> WaitTimeoutError:
 
 
 def wait_sliced(poll: Callable[[int], bool], end: float | None) -> bool:
-    """Polls until the time end, in slices on the main thread, and reports whether poll has succeeded."""
+    """Polls until the time end, in slices on the main thread.
+
+    It reports whether poll has succeeded.
+    """
     sliced = threading.current_thread() is threading.main_thread()
     while True:
         left = -1 if end is None else _native.milliseconds(end - time.monotonic(), -1)

@@ -16,7 +16,10 @@ class Store(Protocol):
         """Stores a value."""
 
     def get(self, key: str, wait: float) -> bytes | None:
-        """Looks a key up, and waits for it for at most `wait` seconds. Returns None if it has no value yet."""
+        """Looks a key up, and waits for it for at most `wait` seconds.
+
+        It returns None if the key has no value yet.
+        """
 
 
 _malloc = ctypes.CDLL(None).malloc
@@ -29,7 +32,7 @@ _FAILED = 2
 
 
 class Callbacks:
-    """Callbacks of a store. They pass calls on with serve and remember the exception of the store."""
+    """Callbacks of a store, which remember its exception."""
 
     def __init__(self, store: Store, serve: Callable[[Callable[[], object]], object]) -> None:
         self._store = store

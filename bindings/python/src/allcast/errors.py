@@ -9,7 +9,7 @@ class Error(Exception):
     code: int = 19
     """Error code of the C library."""
     rank: int
-    """Rank at fault, as numbered in the communicator of the call, or -1 if no single rank is at fault."""
+    """Rank at fault in the communicator of the call, or -1 if no single rank is at fault."""
     world_rank: int
     """Rank of the job's first communicator for `rank`, or -1."""
     phase: str

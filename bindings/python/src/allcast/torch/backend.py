@@ -799,8 +799,15 @@ class ProcessGroup(_Lifecycle, dist.ProcessGroup):  # type: ignore[misc]
     """A process group that uses Allcast for all devices."""
 
     def __init__(self, group: Group, store: dist.Store) -> None:
-        dist.ProcessGroup.__init__(self, store, group.rank, group.size)
+        dist.ProcessGroup.__init__(self, group.rank, group.size)
         self._group = group
+        if Backend is not None:
+            # Parts of torch ask the group for its backend instead of the group itself.
+            kind = dist.ProcessGroup.BackendType.CUSTOM
+            backend = Backend(group)
+            self._set_default_backend(kind)
+            for device in DEVICES:
+                self._register_backend(torch.device(device), kind, backend)
         self._store = store
         self._name = group.name
         self._desc = "undefined"
