@@ -1,17 +1,18 @@
 """Loads weights that one rank reads from disk into the models of all ranks.
 
-The ranks use two communicators of their own. On the first they exchange the list of tensors and
-agree on whether each rank can load them, before any data moves. The data moves over the second. A
-rank that fails meanwhile aborts the second communicator, and every rank learns why over the first.
+The ranks use a communicator of their own. They exchange the list of tensors and agree on whether
+each rank can load them, before any data moves. A rank that fails while data moves aborts the
+communicator. All ranks then shrink it, and tell each other on the new communicator what happened.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import struct
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Optional, Union
+from typing import NoReturn, Optional, Union
 
 import torch.distributed as dist
 from torch import nn
@@ -31,8 +32,9 @@ _MIN_WINDOW = 4096
 # A piece of at least this part of a window is a Broadcast of its own.
 _SMALL = 1 / 16
 
-# Size of the record in which a rank reports how it fared: a byte for the state, then a text.
+# The record in which a rank reports how it fared: its number, a state and a text.
 _RECORD = 1024
+_START = "<IB"
 _OK, _FAILED, _STOPPED = range(3)
 
 
@@ -86,11 +88,9 @@ def load_state_dict(
             members = stack.enter_context(_join(group))
             comm, count = members.comm, members.count
             timeout = members.timeout if timeout is None else timeout
-        ranks = range(comm.size)
-        control = stack.enter_context(comm.subset(ranks, tag="weights", timeout=timeout))
-        data = stack.enter_context(comm.subset(ranks, tag="weights data", timeout=timeout))
-        stream = Stream(data, reader, timeout, count)
-        return _Loader(control, stream, reader, timeout).load(path, model, strict, window)
+        own = comm.subset(range(comm.size), tag="weights", timeout=timeout)
+        loader = _Loader(stack.enter_context(own), reader, timeout, count)
+        return loader.load(path, model, strict, window)
 
 
 @contextlib.contextmanager
@@ -129,39 +129,92 @@ class _Loader:
     """One call of load_state_dict."""
 
     def __init__(
-        self, control: allcast.Comm, stream: Stream, reader: int, timeout: Optional[float]
+        self,
+        comm: allcast.Comm,
+        reader: int,
+        timeout: Optional[float],
+        count: Optional[Counter],
     ) -> None:
-        self._control = control
-        self._stream = stream
+        self._comm = comm
         self._reader = reader
         self._timeout = timeout
+        self._count = count
 
     def load(
         self, path: Optional[Paths], model: nn.Module, strict: bool, window: int
     ) -> _IncompatibleKeys:
+        try:
+            matching = self._transfer(path, model, strict, window)
+        except WeightsError:
+            raise  # all ranks have agreed on it
+        except Exception as error:
+            self._explain(error)
+        return _IncompatibleKeys(matching.missing, matching.unexpected)
+
+    def _transfer(
+        self, path: Optional[Paths], model: nn.Module, strict: bool, window: int
+    ) -> Matching:
         checkpoint: Optional[Checkpoint] = None
-        if self._control.rank == self._reader:
+        if self._comm.rank == self._reader:
             checkpoint = self._announce(path, window)
             entries = checkpoint.entries
         else:
             entries, window = self._hear()
+        matching = self._match(entries, model, strict)
+        windows = plan(entries, self._wanted(matching, entries), window, int(window * _SMALL))
+        stream = Stream(self._comm, self._reader, self._timeout, self._count)
+        stream.run(windows, window, entries, matching.targets, checkpoint)
+        self._comm.barrier(timeout=self._timeout)
+        return matching
 
+    def _match(self, entries: list[Entry], model: nn.Module, strict: bool) -> Matching:
+        """Compares the checkpoint with the model, and agrees with all ranks that it fits."""
         matching: Optional[Matching] = None
-        error: Optional[Exception] = None
+        failure: Optional[Exception] = None
         try:
             matching = match(entries, model, strict)
-        except Exception as e:
-            error = e
-        self._agree(error, "")
-        assert matching is not None  # otherwise _agree has raised
+        except Exception as error:
+            failure = error
+        for rank, state, text in self._exchange(self._comm, failure):
+            if state != _OK:
+                raise WeightsError(rank, text) from failure
+        assert matching is not None  # otherwise this rank has reported a failure
+        return matching
 
-        windows = plan(entries, self._wanted(matching, entries), window, int(window * _SMALL))
-        try:
-            self._stream.run(windows, window, entries, matching.targets, checkpoint)
-        except Exception as e:
-            error = e
-        self._agree(error, "; the models now hold a mixture of old and new values")
-        return _IncompatibleKeys(matching.missing, matching.unexpected)
+    def _explain(self, error: Exception) -> NoReturn:
+        """Finds out which rank made the transfer fail, and raises the same error on all ranks.
+
+        It stops ranks that have not failed. Some of them may not have begun to receive data yet.
+        """
+        self._comm.abort()
+        with contextlib.ExitStack() as stack:
+            try:
+                survivors = stack.enter_context(self._comm.shrink(self._timeout))
+                reports = self._exchange(survivors, error)
+            except allcast.Error:
+                # The network itself has failed. This rank can report its own error only.
+                reports = [(self._comm.rank, _state_of(error), _describe(error))]
+        for rank, state, text in reports:
+            if state == _FAILED:
+                mixture = "; the models now hold a mixture of old and new values"
+                raise WeightsError(rank, text + mixture) from error
+        raise error
+
+    def _exchange(
+        self, comm: allcast.Comm, error: Optional[Exception]
+    ) -> list[tuple[int, int, str]]:
+        """Tells all ranks how this one fared. Returns rank, state and text of each."""
+        text = _describe(error).encode("utf-8", "backslashreplace") if error else b""
+        start = struct.pack(_START, self._comm.rank, _state_of(error))
+        record = (start + text)[:_RECORD].ljust(_RECORD, b"\0")
+        records = bytearray(_RECORD * comm.size)
+        comm.allgather(record, records, timeout=self._timeout)
+        reports = []
+        for at in range(0, len(records), _RECORD):
+            rank, state = struct.unpack_from(_START, records, at)
+            told = records[at + len(start) : at + _RECORD].rstrip(b"\0")
+            reports.append((rank, state, told.decode("utf-8", "ignore")))
+        return reports
 
     def _announce(self, path: Optional[Paths], window: int) -> Checkpoint:
         """Reads the headers of the checkpoint and sends them to all ranks."""
@@ -171,26 +224,26 @@ class _Loader:
             if path is None:
                 raise ValueError("path is None on the rank that reads")
             checkpoint = Checkpoint(path)
-            tensors = [(e.name, e.dtype, e.shape, e.nbytes) for e in checkpoint.entries]
-            self._send({"window": window, "tensors": tensors})
-        except (OSError, TypeError, ValueError) as e:
-            self._send({"error": _describe(e)})
-            raise WeightsError(self._reader, _describe(e)) from e
+        except Exception as error:
+            self._send({"error": _describe(error)})
+            raise WeightsError(self._reader, _describe(error)) from error
+        tensors = [(e.name, e.dtype, e.shape, e.nbytes) for e in checkpoint.entries]
+        self._send({"window": window, "tensors": tensors})
         return checkpoint
 
     def _send(self, message: object) -> None:
         text = json.dumps(message).encode("ascii")
-        self._control.broadcast(
+        self._comm.broadcast(
             bytearray(len(text).to_bytes(8, "little")), self._reader, timeout=self._timeout
         )
-        self._control.broadcast(bytearray(text), self._reader, timeout=self._timeout)
+        self._comm.broadcast(bytearray(text), self._reader, timeout=self._timeout)
 
     def _hear(self) -> tuple[list[Entry], int]:
         """Receives the list of tensors and the size of windows from the reader."""
         length = bytearray(8)
-        self._control.broadcast(length, self._reader, timeout=self._timeout)
+        self._comm.broadcast(length, self._reader, timeout=self._timeout)
         text = bytearray(int.from_bytes(length, "little"))
-        self._control.broadcast(text, self._reader, timeout=self._timeout)
+        self._comm.broadcast(text, self._reader, timeout=self._timeout)
         message = json.loads(text)
         if "error" in message:
             raise WeightsError(self._reader, message["error"])
@@ -204,33 +257,17 @@ class _Loader:
         """Returns which tensors at least one rank needs: one byte per tensor."""
         wanted = bytearray(int(i in matching.targets) for i in range(len(entries)))
         if wanted:
-            self._control.allreduce(
+            self._comm.allreduce(
                 None, wanted, "max", dtype=allcast.DataType.UINT8, timeout=self._timeout
             )
         return wanted
 
-    def _agree(self, error: Optional[Exception], consequence: str) -> None:
-        """Exchanges the errors of all ranks, and raises the same error on all of them."""
-        state = _OK
-        if error is not None:
-            # An error of the network is rarely the cause: another rank has stopped.
-            state = _STOPPED if isinstance(error, allcast.Error) else _FAILED
-        text = _describe(error).encode("utf-8", "backslashreplace") if error else b""
-        record = bytes([state]) + text[: _RECORD - 1].ljust(_RECORD - 1, b"\0")
-        records = bytearray(_RECORD * self._control.size)
-        try:
-            self._control.allgather(record, records, timeout=self._timeout)
-        except allcast.Error as e:
-            raise e from error
-        for wanted in (_FAILED, _STOPPED):
-            for rank in range(self._control.size):
-                reported = records[rank * _RECORD : (rank + 1) * _RECORD]
-                if reported[0] != wanted:
-                    continue
-                if wanted == _STOPPED and error is not None:
-                    raise error
-                text = reported[1:].rstrip(b"\0").decode("utf-8", "ignore")
-                raise WeightsError(rank, text + consequence) from error
+
+def _state_of(error: Optional[Exception]) -> int:
+    if error is None:
+        return _OK
+    # Errors of the network are consequences: another rank has stopped.
+    return _STOPPED if isinstance(error, allcast.Error) else _FAILED
 
 
 def _describe(error: Exception) -> str:
