@@ -36,11 +36,9 @@ def _deadline(rank: int, size: int) -> None:
     assert time.monotonic() - start < 60
     with pytest.raises(dist.DistBackendError):
         dist.all_reduce(torch.ones(10), group=group)
-    # The default group still works, except for rank 1.
+    # The default group still works.
     if rank == 0:
         dist.send(torch.zeros(1), 1)
-    if rank == 2:
-        pass
 
 
 def test_a_timeout_ends_an_operation() -> None:
@@ -107,15 +105,14 @@ def _monitored(rank: int, size: int) -> None:
     world = dist.group.WORLD
     world.monitored_barrier(timedelta(seconds=60))
     if rank == 1:
-        dist.recv(torch.zeros(1), 0)
-        world.monitored_barrier(timedelta(seconds=60))
-        return
-    with pytest.raises(dist.DistBackendError, match="[Rr]ank 1 failed to pass|rank 0 did not"):
+        dist.recv(torch.zeros(1), 0)  # the others have given up
+    with pytest.raises(dist.DistBackendError) as failed:
         world.monitored_barrier(timedelta(seconds=1))
-    dist.barrier(dist.new_group([0, 2])) if False else None
+    want = ["Rank 1 failed to pass", "rank 0 did not answer", "rank 1 failed to pass"][rank]
+    assert want in str(failed.value)
     if rank == 0:
         dist.send(torch.zeros(1), 1)
-    # A late message of rank 1 does not count for this barrier.
+    # The late message of rank 1 does not count for this barrier.
     world.monitored_barrier(timedelta(seconds=60))
 
 
