@@ -6,7 +6,7 @@ import json
 import os
 import random
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import pytest
 import torch
@@ -23,14 +23,14 @@ def encode(header: Any, data: bytes = b"") -> bytes:
     return len(text).to_bytes(8, "little") + text + data
 
 
-def tensor(shape: List[int], start: int, stop: int, dtype: str = "U8") -> Dict[str, Any]:
+def tensor(shape: list[int], start: int, stop: int, dtype: str = "U8") -> dict[str, Any]:
     return {"dtype": dtype, "shape": shape, "data_offsets": [start, stop]}
 
 
 ONE = tensor([4], 0, 4)
 
 # What a file contains, and a part of the error.
-HOSTILE: Dict[str, Tuple[bytes, str]] = {
+HOSTILE: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "too few"),
     "short length": (b"\1\0\0\0\0\0\0", "too few"),
     "length beyond the end": (b"\x10" + bytes(7) + b"{}", "truncated"),
@@ -146,21 +146,22 @@ def test_files_of_the_package_safetensors(tmp_path: Path) -> None:
         for entry in checkpoint.entries:
             want = tensors[entry.name]
             got = read(checkpoint, entry)
-            assert got.dtype == want.dtype and got.shape == want.shape
+            assert got.dtype == want.dtype
+            assert got.shape == want.shape
             assert torch.equal(
                 got.reshape(-1).view(torch.uint8), want.reshape(-1).view(torch.uint8)
             )
         checkpoint.close()
 
 
-def shards(directory: Path) -> Dict[str, torch.Tensor]:
+def shards(directory: Path) -> dict[str, torch.Tensor]:
     tensors = {f"t{i}": torch.full((i + 1,), float(i)) for i in range(6)}
     weight_map = {}
     for number in range(3):
         file = f"model-{number}.safetensors"
         part = {name: t for name, t in tensors.items() if int(name[1:]) % 3 == number}
         save_file(part, directory / file)
-        weight_map.update({name: file for name in part})
+        weight_map.update(dict.fromkeys(part, file))
     index = {"metadata": {"total_size": 84}, "weight_map": weight_map}
     (directory / safetensors.INDEX).write_text(json.dumps(index))
     return tensors
@@ -178,7 +179,7 @@ def test_directory_with_index(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "weight_map, want",
+    ("weight_map", "want"),
     [
         ({"t0": "../secret"}, "next to the index"),
         ({"t0": "/etc/passwd"}, "next to the index"),
@@ -257,6 +258,10 @@ def test_file_changed_while_reading(tmp_path: Path, opened: bool) -> None:
     if opened:
         checkpoint.read(0, entry.offset, memoryview(buffer))
     rewrite(file, file.read_bytes())
-    with pytest.raises(FormatError, match="changed while it was read"):
+
+    def read_all() -> None:
         checkpoint.read(0, entry.offset, memoryview(buffer))
         checkpoint.close()
+
+    with pytest.raises(FormatError, match="changed while it was read"):
+        read_all()

@@ -7,10 +7,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List
 
 import pytest
-
 import weights
 
 HERE = Path(__file__).parent
@@ -20,7 +18,7 @@ RANKS = 4
 @pytest.fixture(scope="module", params=["allcast", "gloo"])
 def results(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> List[Dict[str, str]]:
+) -> list[dict[str, str]]:
     """The error of each case that was run, "" for none, per rank."""
     at = tmp_path_factory.mktemp(request.param)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -39,6 +37,6 @@ def results(
 
 
 @pytest.mark.parametrize("case", list(weights.CASES))
-def test_case(results: List[Dict[str, str]], case: str) -> None:
+def test_case(results: list[dict[str, str]], case: str) -> None:
     for rank, errors in enumerate(results):
         assert errors.get(case, "the job ended before this case") == "", f"rank {rank}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from typing import Any, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ from allcast.torch.targets import (
 from allcast.torch.windows import ALIGNMENT, plan
 
 
-def make_entries(chance: random.Random, count: int) -> List[Entry]:
+def make_entries(chance: random.Random, count: int) -> list[Entry]:
     entries, offset = [], 100
     for number in range(count):
         dtype = chance.choice(list(ITEM_SIZES))
@@ -44,19 +45,21 @@ def test_every_byte_once(seed: int) -> None:
     small = chance.choice((1, limit // 8, limit))
     covered = [bytearray(entry.nbytes) for entry in entries]
     for window in plan(entries, wanted, limit, small):
-        assert window.pieces and 0 < window.nbytes <= limit
+        assert window.pieces
+        assert 0 < window.nbytes <= limit
         end = 0
         for piece in window.pieces:
-            assert piece.at % ALIGNMENT == 0 and piece.at >= end
+            assert piece.at % ALIGNMENT == 0
+            assert piece.at >= end
             end = piece.at + piece.nbytes
             entry = entries[piece.entry]
             # The position of the piece follows from its indices.
             item = ITEM_SIZES[entry.dtype]
             position = 0
-            for dim, i in enumerate((*piece.index, piece.start)[: len(entry.shape)]):
+            for dim, i in enumerate((*piece.prefix, piece.start)[: len(entry.shape)]):
                 position += i * math.prod(entry.shape[dim + 1 :]) * item
             assert piece.offset == position
-            rows = math.prod(entry.shape[len(piece.index) + 1 :]) * item
+            rows = math.prod(entry.shape[len(piece.prefix) + 1 :]) * item
             assert piece.nbytes == (piece.stop - piece.start) * rows
             for i in range(piece.offset, piece.offset + piece.nbytes):
                 covered[piece.entry][i] += 1
@@ -72,7 +75,7 @@ def test_small_tensors_share_windows() -> None:
     assert len(windows) == 7
 
 
-def divide(shape: Sequence[int], mesh: Sequence[int], order: Sequence[Tuple[int, int]]) -> Any:
+def divide(shape: Sequence[int], mesh: Sequence[int], order: Sequence[tuple[int, int]]) -> Any:
     """Divides a tensor of indices in an explicit order of (mesh dimension, tensor dimension).
 
     Returns a function from coordinates to the shard there.
@@ -90,7 +93,7 @@ def divide(shape: Sequence[int], mesh: Sequence[int], order: Sequence[Tuple[int,
     return shard
 
 
-def split_factor(mesh: Sequence[int], order: Sequence[Tuple[int, int]], at: int) -> int:
+def split_factor(mesh: Sequence[int], order: Sequence[tuple[int, int]], at: int) -> int:
     """Returns in how many parts later mesh dimensions have divided a tensor before this step."""
     mesh_dim, dim = order[at]
     return math.prod(mesh[m] for m, d in order[:at] if d == dim and m > mesh_dim)
@@ -106,7 +109,7 @@ def test_shards_of_random_meshes(seed: int) -> None:
     order = [(d, chance.randrange(len(shape))) for d in sharded]
     if chance.random() < 0.5:
         order.reverse()  # as fully_shard does after tensor parallelism
-    placements: List[Any] = [Replicate()] * len(mesh)
+    placements: list[Any] = [Replicate()] * len(mesh)
     for at, (mesh_dim, dim) in enumerate(order):
         factor = split_factor(mesh, order, at)
         placements[mesh_dim] = _StridedShard(dim, split_factor=factor) if factor > 1 else Shard(dim)
@@ -141,7 +144,7 @@ def test_shards_of_random_meshes(seed: int) -> None:
 
 
 def test_placements_without_a_shard() -> None:
-    with pytest.raises(UnsupportedError, match="Partial|P"):
+    with pytest.raises(UnsupportedError, match="its placement"):
         local_box([4], [2], [0], [Partial()])
     with pytest.raises(UnsupportedError, match="not supported"):
         local_box([4], [2, 2], [0, 0], [_StridedShard(0, split_factor=2), Replicate()])
@@ -161,7 +164,8 @@ def test_direct_memory() -> None:
     piece = piece_of([4, 6], 4)
     tensor = torch.zeros(4, 6)
     memory = target_of(tensor).direct(piece, torch.float32)
-    assert memory is not None and memory.data_ptr() == tensor.data_ptr()
+    assert memory is not None
+    assert memory.data_ptr() == tensor.data_ptr()
     assert target_of(tensor.to(torch.bfloat16)).direct(piece, torch.float32) is None
     assert target_of(torch.zeros(6, 4).t()).direct(piece, torch.float32) is None
     assert target_of(torch.zeros(4, 8)[:, :6]).direct(piece, torch.float32) is None
@@ -198,5 +202,7 @@ def test_unsupported_tensors() -> None:
         "extra": "text",
     }
     targets, problems = targets_of(state)
-    assert not targets and len(problems) == 2
-    assert "to_empty" in problems[0] and "'meta'" in problems[0]
+    assert not targets
+    assert len(problems) == 2
+    assert "to_empty" in problems[0]
+    assert "'meta'" in problems[0]

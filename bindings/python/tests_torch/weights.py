@@ -11,10 +11,12 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable
 from unittest import mock
 
+import pytest
 import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
@@ -28,12 +30,11 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-import allcast.torch
 from allcast.torch import WeightsError, load_state_dict
 from allcast.torch.safetensors import INDEX, Checkpoint
 from allcast.torch.targets import Target
 
-CASES: Dict[str, Callable[[Path], None]] = {}
+CASES: dict[str, Callable[[Path], None]] = {}
 
 # Windows far smaller than the models, so that each load takes many of them.
 WINDOW = 64 << 10
@@ -47,7 +48,7 @@ def case(function: Callable[[Path], None]) -> Callable[[Path], None]:
 class Block(nn.Module):
     """A layer with tensors of many shapes and types, larger and smaller than a window."""
 
-    def __init__(self, width: int, device: Optional[str] = None) -> None:
+    def __init__(self, width: int, device: str | None = None) -> None:
         super().__init__()
         self.up = nn.Linear(width, 3 * width + 1, device=device)
         self.down = nn.Linear(3 * width + 1, width, device=device)
@@ -59,11 +60,11 @@ class Block(nn.Module):
         self.register_buffer("scale", torch.zeros(7, device=device).to(torch.float8_e4m3fn))
 
 
-def make_model(width: int = 150, layers: int = 3, device: Optional[str] = None) -> nn.Module:
+def make_model(width: int = 150, layers: int = 3, device: str | None = None) -> nn.Module:
     return nn.Sequential(*(Block(width, device) for _ in range(layers)))
 
 
-def contents(model: nn.Module, seed: int = 1) -> Dict[str, torch.Tensor]:
+def contents(model: nn.Module, seed: int = 1) -> dict[str, torch.Tensor]:
     """Returns random values for all tensors of a model, the same on all ranks."""
     chance = torch.Generator().manual_seed(seed)
     values = {}
@@ -73,7 +74,7 @@ def contents(model: nn.Module, seed: int = 1) -> Dict[str, torch.Tensor]:
     return values
 
 
-def write(file: Path, tensors: Dict[str, torch.Tensor], reader: int = 0) -> Path:
+def write(file: Path, tensors: dict[str, torch.Tensor], reader: int = 0) -> Path:
     """Writes a checkpoint on the rank that reads it."""
     if dist.get_rank() == reader:
         save_file({name: t.clone().contiguous() for name, t in tensors.items()}, file)
@@ -89,7 +90,7 @@ def raw(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
-def check(model: nn.Module, want: Dict[str, torch.Tensor]) -> None:
+def check(model: nn.Module, want: dict[str, torch.Tensor]) -> None:
     for name, tensor in model.state_dict().items():
         got = whole(tensor)
         assert got.dtype == want[name].dtype, f"{name} has type {got.dtype}"
@@ -99,14 +100,12 @@ def check(model: nn.Module, want: Dict[str, torch.Tensor]) -> None:
 @contextlib.contextmanager
 def raises(rank: int, *texts: str) -> Iterator[None]:
     """Expects a WeightsError on all ranks that names a rank and contains texts."""
-    try:
+    with pytest.raises(WeightsError) as raised:
         yield
-    except WeightsError as error:
-        assert error.rank == rank, f"the error names rank {error.rank}, not {rank}: {error}"
-        for text in (f"rank {rank} ", *texts):
-            assert text in str(error), f"no {text!r} in {error}"
-    else:
-        raise AssertionError("no WeightsError")
+    message = str(raised.value)
+    assert raised.value.rank == rank, message
+    for text in (f"rank {rank} ", *texts):
+        assert text in message
     dist.barrier()
 
 
@@ -119,7 +118,8 @@ def complete_model(at: Path) -> None:
         for tensor in model.state_dict().values():
             tensor.zero_()
         result = load_state_dict(path, model, window=window)
-        assert result.missing_keys == [] and result.unexpected_keys == []
+        assert result.missing_keys == []
+        assert result.unexpected_keys == []
         check(model, want)
 
 
@@ -298,7 +298,8 @@ def different_models(at: Path) -> None:
     rank = dist.get_rank()
     stage = nn.ModuleDict({str(rank): Block(150)})
     result = load_state_dict(path, stage, strict=False, window=WINDOW)
-    assert not result.missing_keys and len(result.unexpected_keys) == len(want) * 3 // 4 + 1
+    assert not result.missing_keys
+    assert len(result.unexpected_keys) == len(want) * 3 // 4 + 1
     check(stage, {name: t for name, t in want.items() if name.startswith(f"{rank}.")})
 
 
@@ -333,12 +334,8 @@ def versions(at: Path) -> None:
     loss = (model(torch.ones(300, requires_grad=True)) ** 2).sum()
     path = write(at / "model", contents(model))
     load_state_dict(path, model)
-    try:
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
-    except RuntimeError as error:
-        assert "modified by an inplace operation" in str(error)
-    else:
-        raise AssertionError("backward used parameters that were replaced")
 
 
 def unchanged(path: Any, model: nn.Module, rank: int, *texts: str, **options: Any) -> None:
@@ -481,7 +478,7 @@ def main() -> None:
     dist.init_process_group(backend)
     torch.set_num_threads(1)
     rank = dist.get_rank()
-    results: Dict[str, str] = {}
+    results: dict[str, str] = {}
     for name in chosen:
         at = directory / name
         at.mkdir(exist_ok=True)

@@ -46,8 +46,7 @@ def match(entries: Sequence[Entry], model: nn.Module, strict: bool) -> Matching:
     missing = [
         name
         for name in state
-        if name not in positions
-        and not (name in targets and targets[name].identity() in last)
+        if name not in positions and not (name in targets and targets[name].identity() in last)
     ]
     unexpected = [name for name in positions if name not in state]
     if strict and missing:

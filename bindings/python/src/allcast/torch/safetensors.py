@@ -14,7 +14,7 @@ import json
 import os
 import stat
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Union
 
 # Bytes per element. Types with less than a byte per element are not supported.
 ITEM_SIZES = {
@@ -257,7 +257,7 @@ def _check_metadata(metadata: Any, file: str) -> None:
         raise FormatError(f'{file}: "__metadata__" must map names to texts')
 
 
-def _integers(value: Any) -> Optional[list[int]]:
+def _integers(value: Any) -> list[int] | None:
     """Returns a list of sizes, or None if value is something else, such as [true] or [1.0]."""
     if not isinstance(value, list):
         return None

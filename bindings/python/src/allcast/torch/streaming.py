@@ -6,7 +6,7 @@ import collections
 import contextlib
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple
 
 import torch
 
@@ -36,7 +36,7 @@ class _Transfer(NamedTuple):
 
     request: allcast.Request
     window: Window
-    buffer: Optional[_Buffer]
+    buffer: _Buffer | None
 
 
 class Stream:
@@ -46,8 +46,8 @@ class Stream:
         self,
         comm: allcast.Comm,
         reader: int,
-        timeout: Optional[float],
-        count: Optional[Counter],
+        timeout: float | None,
+        count: Counter | None,
     ) -> None:
         self._comm = comm
         self._reader = reader
@@ -63,7 +63,7 @@ class Stream:
         size: int,
         entries: Sequence[Entry],
         targets: Mapping[int, Target],
-        checkpoint: Optional[Checkpoint],
+        checkpoint: Checkpoint | None,
     ) -> None:
         """Transfers windows of at most size bytes. The reader passes the checkpoint.
 
@@ -77,7 +77,7 @@ class Stream:
         devices = {t.device for t in targets.values() if t.device.type == "cuda"}
         # The copies must not overtake kernels that initialise the parameters.
         for device in devices:
-            self._streams[device] = torch.cuda.Stream(device)
+            self._streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             self._streams[device].wait_stream(torch.cuda.current_stream(device))
         try:
             for window in windows:
@@ -122,7 +122,7 @@ class Stream:
         )
         self._transfers.append(_Transfer(request, window, buffer))
 
-    def _destination(self, window: Window) -> Optional[torch.Tensor]:
+    def _destination(self, window: Window) -> torch.Tensor | None:
         """Returns the memory of a tensor that is the only destination of a window, or None."""
         if len(window.pieces) > 1:
             return None

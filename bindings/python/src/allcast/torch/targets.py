@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -94,7 +94,7 @@ class Target:
             tuple(self.box),
         )
 
-    def check(self, entry: Entry) -> Optional[str]:
+    def check(self, entry: Entry) -> str | None:
         """Returns what is wrong with loading a tensor of a checkpoint into this one."""
         if entry.shape != self.shape:
             return f"has shape {list(entry.shape)} in the file and {list(self.shape)} in the model"
@@ -106,13 +106,13 @@ class Target:
             return f"has type {source} in the file and {self.dtype} in the model"
         return None
 
-    def _slices(self, piece: Piece) -> Optional[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+    def _slices(self, piece: Piece) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
         """Returns which elements of a piece this rank holds: in the piece, and in the tensor.
 
         The result is None if the rank holds none of them.
         """
         source, mine = [], []
-        ranges = [Span(i, i + 1) for i in piece.index] + [Span(piece.start, piece.stop)]
+        ranges = [Span(i, i + 1) for i in piece.prefix] + [Span(piece.start, piece.stop)]
         for dim, held in enumerate(self.box):
             span = ranges[dim] if dim < len(ranges) else Span(0, self.shape[dim])
             start, stop = max(span.start, held.start), min(span.stop, held.stop)
@@ -122,7 +122,7 @@ class Target:
             mine.append(slice(start - held.start, stop - held.start))
         return tuple(source), tuple(mine)
 
-    def direct(self, piece: Piece, dtype: torch.dtype) -> Optional[torch.Tensor]:
+    def direct(self, piece: Piece, dtype: torch.dtype) -> torch.Tensor | None:
         """Returns memory of this tensor that has the same bytes as a piece, or None.
 
         The network or a file can then write the piece to its destination.
@@ -143,12 +143,9 @@ class Target:
         slices = self._slices(piece)
         if slices is None:
             return
-        inner = self.shape[len(piece.index) + 1 :]
-        shape = [1] * len(piece.index) + [piece.stop - piece.start, *inner]
-        if dtype == torch.bool:
-            source = data != 0
-        else:
-            source = data.view(dtype)
+        inner = self.shape[len(piece.prefix) + 1 :]
+        shape = [1] * len(piece.prefix) + [piece.stop - piece.start, *inner]
+        source = data != 0 if dtype == torch.bool else data.view(dtype)
         source = source.view(shape if self.shape else ())
         self.local[slices[1]].copy_(source[slices[0]], non_blocking=not wait)
 
@@ -219,7 +216,7 @@ def local_box(
 
     for number, placement in enumerate(placements):
         if isinstance(placement, _StridedShard) and placement.split_factor > 1:
-            waiting.setdefault(placement.dim, []).append((number, placement.split_factor))
+            waiting.setdefault(placement.dim, []).append((number, int(placement.split_factor)))
         elif isinstance(placement, (Shard, _StridedShard)):
             divide(placement.dim, number)
         elif not isinstance(placement, Replicate):

@@ -12,10 +12,11 @@ import json
 import struct
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import NoReturn, Optional, Union
+from typing import NoReturn
 
 import torch.distributed as dist
 from torch import nn
+from torch._C import _distributed_c10d as c10d
 from torch.nn.modules.module import _IncompatibleKeys
 
 import allcast
@@ -47,14 +48,14 @@ class WeightsError(RuntimeError):
 
 
 def load_state_dict(
-    path: Optional[Paths],
+    path: Paths | None,
     model: nn.Module,
     *,
-    group: Union[dist.ProcessGroup, allcast.Comm, None] = None,
+    group: dist.ProcessGroup | allcast.Comm | None = None,
     reader: int = 0,
     strict: bool = True,
     window: int = _WINDOW,
-    timeout: Optional[float] = None,
+    timeout: float | None = None,
 ) -> _IncompatibleKeys:
     """Loads a safetensors checkpoint from the disk of one rank into the models of all ranks.
 
@@ -81,7 +82,7 @@ def load_state_dict(
         The missing and the unexpected names, as torch.nn.Module.load_state_dict does.
     """
     with contextlib.ExitStack() as stack:
-        count: Optional[Counter] = None
+        count: Counter | None = None
         if isinstance(group, allcast.Comm):
             comm = group
         else:
@@ -94,7 +95,7 @@ def load_state_dict(
 
 
 @contextlib.contextmanager
-def _join(process_group: Optional[dist.ProcessGroup]) -> Iterator[groups.Group]:
+def _join(process_group: dist.ProcessGroup | None) -> Iterator[groups.Group]:
     """Provides the communicator of a process group. Members of other backends join a job for it."""
     process_group = process_group or dist.group.WORLD
     if process_group is None:
@@ -106,7 +107,7 @@ def _join(process_group: Optional[dist.ProcessGroup]) -> Iterator[groups.Group]:
             yield existing
             return
     joined = groups.create(
-        dist.PrefixStore("allcast/weights", process_group.get_group_store()),
+        c10d.PrefixStore("allcast/weights", process_group.get_group_store()),
         process_group.rank(),
         process_group.size(),
         _timeout_of(process_group),
@@ -132,8 +133,8 @@ class _Loader:
         self,
         comm: allcast.Comm,
         reader: int,
-        timeout: Optional[float],
-        count: Optional[Counter],
+        timeout: float | None,
+        count: Counter | None,
     ) -> None:
         self._comm = comm
         self._reader = reader
@@ -141,7 +142,7 @@ class _Loader:
         self._count = count
 
     def load(
-        self, path: Optional[Paths], model: nn.Module, strict: bool, window: int
+        self, path: Paths | None, model: nn.Module, strict: bool, window: int
     ) -> _IncompatibleKeys:
         try:
             matching = self._transfer(path, model, strict, window)
@@ -152,9 +153,9 @@ class _Loader:
         return _IncompatibleKeys(matching.missing, matching.unexpected)
 
     def _transfer(
-        self, path: Optional[Paths], model: nn.Module, strict: bool, window: int
+        self, path: Paths | None, model: nn.Module, strict: bool, window: int
     ) -> Matching:
-        checkpoint: Optional[Checkpoint] = None
+        checkpoint: Checkpoint | None = None
         if self._comm.rank == self._reader:
             checkpoint = self._announce(path, window)
             entries = checkpoint.entries
@@ -169,8 +170,8 @@ class _Loader:
 
     def _match(self, entries: list[Entry], model: nn.Module, strict: bool) -> Matching:
         """Compares the checkpoint with the model, and agrees with all ranks that it fits."""
-        matching: Optional[Matching] = None
-        failure: Optional[Exception] = None
+        matching: Matching | None = None
+        failure: Exception | None = None
         try:
             matching = match(entries, model, strict)
         except Exception as error:
@@ -200,9 +201,7 @@ class _Loader:
                 raise WeightsError(rank, text + mixture) from error
         raise error
 
-    def _exchange(
-        self, comm: allcast.Comm, error: Optional[Exception]
-    ) -> list[tuple[int, int, str]]:
+    def _exchange(self, comm: allcast.Comm, error: Exception | None) -> list[tuple[int, int, str]]:
         """Tells all ranks how this one fared. Returns rank, state and text of each."""
         text = _describe(error).encode("utf-8", "backslashreplace") if error else b""
         start = struct.pack(_START, self._comm.rank, _state_of(error))
@@ -216,7 +215,7 @@ class _Loader:
             reports.append((rank, state, told.decode("utf-8", "ignore")))
         return reports
 
-    def _announce(self, path: Optional[Paths], window: int) -> Checkpoint:
+    def _announce(self, path: Paths | None, window: int) -> Checkpoint:
         """Reads the headers of the checkpoint and sends them to all ranks."""
         try:
             if not isinstance(window, int) or window < _MIN_WINDOW:
@@ -263,7 +262,7 @@ class _Loader:
         return wanted
 
 
-def _state_of(error: Optional[Exception]) -> int:
+def _state_of(error: Exception | None) -> int:
     if error is None:
         return _OK
     # Errors of the network are consequences: another rank has stopped.

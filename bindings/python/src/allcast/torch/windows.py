@@ -23,7 +23,7 @@ class Piece(NamedTuple):
     """
 
     entry: int  # index of the tensor
-    index: tuple[int, ...]  # indices in the dimensions before the range
+    prefix: tuple[int, ...]  # indices in the dimensions before the range
     start: int  # range in the dimension after them; 0 and 1 for a tensor without dimensions
     stop: int
     offset: int  # position in the data of the tensor, in bytes
@@ -39,24 +39,24 @@ class Window(NamedTuple):
 
 
 def cut(
-    shape: Sequence[int], item: int, limit: int, index: tuple[int, ...] = (), offset: int = 0
+    shape: Sequence[int], item: int, limit: int, prefix: tuple[int, ...] = (), offset: int = 0
 ) -> Iterator[tuple[tuple[int, ...], int, int, int, int]]:
     """Cuts a tensor into pieces of at most limit bytes.
 
-    Yields index, start, stop, offset and nbytes of each piece, in the order of the data.
+    Yields prefix, start, stop, offset and nbytes of each piece, in the order of the data.
     """
     rows, row = (shape[0], math.prod(shape[1:]) * item) if shape else (1, item)
     if rows * row == 0:
         return
     if row > limit:
         for i in range(rows):
-            yield from cut(shape[1:], item, limit, (*index, i), offset + i * row)
+            yield from cut(shape[1:], item, limit, (*prefix, i), offset + i * row)
         return
     count = -(-rows // (limit // row))
     step = -(-rows // count)  # pieces of about the same size instead of a short one at the end
     for start in range(0, rows, step):
         stop = min(start + step, rows)
-        yield index, start, stop, offset + start * row, (stop - start) * row
+        yield prefix, start, stop, offset + start * row, (stop - start) * row
 
 
 def plan(entries: Sequence[Entry], wanted: Sequence[int], limit: int, small: int) -> list[Window]:
@@ -72,16 +72,16 @@ def plan(entries: Sequence[Entry], wanted: Sequence[int], limit: int, small: int
         if not wanted[number]:
             continue
         item = ITEM_SIZES[entry.dtype]
-        for index, start, stop, offset, nbytes in cut(entry.shape, item, limit):
+        for prefix, start, stop, offset, nbytes in cut(entry.shape, item, limit):
             if nbytes >= small:
-                piece = Piece(number, index, start, stop, offset, nbytes, 0)
+                piece = Piece(number, prefix, start, stop, offset, nbytes, 0)
                 windows.append(Window([piece], nbytes))
                 continue
             at = -(-end // ALIGNMENT) * ALIGNMENT
             if at + nbytes > limit:
                 windows.append(Window(shared, end))
                 shared, at = [], 0
-            shared.append(Piece(number, index, start, stop, offset, nbytes, at))
+            shared.append(Piece(number, prefix, start, stop, offset, nbytes, at))
             end = at + nbytes
     if shared:
         windows.append(Window(shared, end))
