@@ -26,16 +26,32 @@ from allcast.torch.safetensors import Checkpoint
 MIB = 1 << 20
 
 
+HIDDEN, KEYS, INNER, WORDS = 2048, 512, 8192, 12288
+
+
+def linear(inputs: int, outputs: int) -> nn.Linear:
+    return nn.Linear(inputs, outputs, bias=False, dtype=torch.bfloat16)
+
+
 class Layer(nn.Module):
-    """32 MiB of weights in four matrices, and small vectors, like a layer of a transformer."""
+    """A layer of a transformer with the shapes of Llama 3.2 1B: 116 MiB in seven matrices."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.attention = nn.Linear(1024, 2048, dtype=torch.bfloat16)
-        self.up = nn.Linear(1024, 6144, dtype=torch.bfloat16)
-        self.down = nn.Linear(6144, 1024, dtype=torch.bfloat16)
-        self.output = nn.Linear(2048, 1024, dtype=torch.bfloat16)
-        self.norm = nn.LayerNorm(1024, dtype=torch.bfloat16)
+        self.q, self.o = linear(HIDDEN, HIDDEN), linear(HIDDEN, HIDDEN)
+        self.k, self.v = linear(HIDDEN, KEYS), linear(HIDDEN, KEYS)
+        self.gate, self.up = linear(HIDDEN, INNER), linear(HIDDEN, INNER)
+        self.down = linear(INNER, HIDDEN)
+        self.norms = nn.Parameter(torch.ones(2, HIDDEN, dtype=torch.bfloat16))
+
+
+class Model(nn.Module):
+    """Layers, and an embedding of 48 MiB. Four layers make 512 MiB."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(WORDS, HIDDEN, dtype=torch.bfloat16)
+        self.layers = nn.ModuleList(Layer() for _ in range(layers))
 
 
 def memory(field: str) -> int:
@@ -78,18 +94,21 @@ def timed(comm: allcast.Comm, function: Callable[[], object]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--layers", type=int, default=16, help="layers of 32 MiB")
+    parser.add_argument("--layers", type=int, default=4, help="layers of 116 MiB")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--window", type=int, default=16, help="MiB per Broadcast of a load")
+    parser.add_argument("--window", type=int, default=32, help="MiB per Broadcast of a load")
     parser.add_argument("--directory", default=tempfile.gettempdir())
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)
     comm = allcast.join()
-    torch.manual_seed(1)
-    model = nn.ModuleList(Layer() for _ in range(arguments.layers))
+    with torch.device("meta"):
+        model = Model(arguments.layers)
+    model.to_empty(device="cpu")
     path = Path(arguments.directory) / f"allcast-weights-{os.environ['MASTER_PORT']}"
     if comm.rank == 0:
+        for tensor in model.state_dict().values():
+            tensor.view(torch.uint8).random_()
         save_file(model.state_dict(), path)
     for tensor in model.state_dict().values():
         tensor.zero_()

@@ -27,11 +27,11 @@ from .safetensors import Checkpoint, Entry, Paths
 from .streaming import Counter, Stream
 from .windows import plan
 
-_WINDOW = 16 << 20
+_WINDOW = 32 << 20
 _MIN_WINDOW = 4096
 
 # A piece of at least this part of a window is a Broadcast of its own.
-_SMALL = 1 / 16
+_SMALL = 1 / 32
 
 # The record in which a rank reports how it fared: its number, a state and a text.
 _RECORD = 1024
