@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import weights
+from ranks import run
+from torch import nn
+
+import allcast
+from allcast.torch import load_state_dict
+from allcast.torch.groups import worlds
+from allcast.torch.safetensors import Checkpoint
+from allcast.torch.targets import Target
 
 HERE = Path(__file__).parent
 RANKS = 4
@@ -40,3 +49,35 @@ def results(
 def test_case(results: list[dict[str, str]], case: str) -> None:
     for rank, errors in enumerate(results):
         assert errors.get(case, "the job ended before this case") == "", f"rank {rank}"
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _load_until_a_rank_dies(rank: int, size: int, at: Path, victim: int) -> None:
+    model = weights.make_model()
+    path = weights.write(at / "model", weights.contents(model))
+    method = (Checkpoint, "read") if victim == 0 else (Target, "copy")
+    with weights.failing(*method, victim, _die), pytest.raises(allcast.RankLostError) as lost:
+        load_state_dict(path, model, window=4096)
+    assert lost.value.rank == victim
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_survivors_name_a_killed_rank(tmp_path: Path, victim: int) -> None:
+    run(_load_until_a_rank_dies, tmp_path, victim, killed=(victim,))
+
+
+def _load_with_communicator(rank: int, size: int, at: Path) -> None:
+    comm = worlds()[0].comm
+    model = nn.Linear(100, 100)
+    want = weights.contents(model)
+    path = weights.write(at / "model", want, reader=1)
+    load_state_dict(path, model, group=comm, reader=1)
+    weights.check(model, want)
+    comm.barrier()  # the communicator of the caller is intact
+
+
+def test_communicator(tmp_path: Path) -> None:
+    run(_load_with_communicator, tmp_path)
