@@ -96,7 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--layers", type=int, default=4, help="layers of 116 MiB")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--window", type=int, default=32, help="MiB per Broadcast of a load")
+    parser.add_argument("--window", type=int, default=64, help="MiB per Broadcast of a load")
     parser.add_argument("--directory", default=tempfile.gettempdir())
     arguments = parser.parse_args()
 

@@ -19,9 +19,9 @@ from .windows import Window
 Counter = Callable[[str, str, int], None]
 """Counts an operation that has ended: its name, its algorithm and its bytes."""
 
-# Number of Broadcasts under way at once. While one moves its data, the reader fills the next one,
-# and the copies of the previous one run.
-_DEPTH = 3
+# Number of Broadcasts under way at once. While one moves its data, the reader fills the next one
+# or the others copy the previous one. More of them only compete for the processors.
+_DEPTH = 2
 
 
 class _Buffer(NamedTuple):

@@ -27,11 +27,11 @@ from .safetensors import Checkpoint, Entry, Paths
 from .streaming import Counter, Stream
 from .windows import plan
 
-_WINDOW = 32 << 20
+_WINDOW = 64 << 20
 _MIN_WINDOW = 4096
 
 # A piece of at least this part of a window is a Broadcast of its own.
-_SMALL = 1 / 32
+_SMALL = 1 / 64
 
 # The record in which a rank reports how it fared: its number, a state and a text.
 _RECORD = 1024
@@ -75,7 +75,7 @@ def load_state_dict(
         group: A process group of any backend (default: the default group) or a communicator.
         reader: The rank of the group that reads.
         strict: Whether missing and unexpected names are errors on this rank.
-        window: Bytes per Broadcast. Each rank needs memory for three windows. The reader's counts.
+        window: Bytes per Broadcast. Each rank needs memory for two windows. The reader's counts.
         timeout: Limit of each step in seconds (default: that of the process group).
 
     Returns:
