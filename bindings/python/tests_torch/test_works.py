@@ -101,6 +101,25 @@ def test_dropped_works_end() -> None:
     run(_dropped)
 
 
+def _destroyed(rank: int, size: int) -> None:
+    """Operations that run when the program destroys the group."""
+    tensors = [torch.full((LARGE,), float(rank)) for _ in range(4)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    future = works[-1].get_future()
+    sparse = torch.eye(3).to_sparse()
+    dist.all_reduce(sparse, async_op=True)
+    dist.destroy_process_group()
+    for work, tensor in zip(works, tensors):
+        assert work.wait()
+        assert torch.equal(tensor, torch.full_like(tensor, sum(range(size))))
+    assert future.wait()[0] is tensors[-1]
+    assert torch.equal(sparse.to_dense(), size * torch.eye(3))
+
+
+def test_destroying_a_group_completes_operations() -> None:
+    run(_destroyed)
+
+
 def _layouts(rank: int, size: int) -> None:
     base = torch.arange(24.0).view(4, 6) + 100 * rank
     total = sum(torch.arange(24.0).view(4, 6) + 100 * r for r in range(size))

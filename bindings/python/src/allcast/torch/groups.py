@@ -69,9 +69,13 @@ class World:
         with self._lock:
             return list(self._groups)
 
+    def forked(self) -> bool:
+        """Whether this process was forked from the one that joined."""
+        return os.getpid() != self._pid
+
     def close(self) -> None:
         """Leaves the job. It does nothing in a forked child, whose parent still uses the job."""
-        if os.getpid() != self._pid:
+        if self.forked():
             return
         with self._lock:
             if self._closed:
@@ -157,6 +161,8 @@ class Group:
         if self._root:
             self.world.close()
             return
+        if self.world.forked():
+            return
         self.world.remove(self)
         self.order.close()
         if not self.comm.closed:
@@ -212,7 +218,7 @@ class Group:
         if device is not None and device.type != "cpu":
             from . import staging
 
-            return staging.launch(self, *calls)
+            return self._collect(staging.launch(self, *calls))
         finish: list[Callable[[], None]] = []
         buffers = [bind(self.world.scratch, call, finish) for call in calls]
         work = Work(
@@ -250,6 +256,10 @@ class Group:
                 start(not first.sync)
         except allcast.Error as error:
             raise self.backend_error(first.operation, error) from error
+        return self._collect(work)
+
+    def _collect(self, work: Work) -> Work:
+        """Adds a Work to the batch of this thread, if there is one."""
         batch = getattr(self._batch, "works", None)
         if batch is not None:
             batch.append(work)

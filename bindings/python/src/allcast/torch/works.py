@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 NO_TIMEOUT = timedelta(0)
 
+# Limit for operations and callbacks to end while a job closes.
+_CLOSE_SECONDS = 5.0
+
 Start = Callable[
     [Optional[allcast.Memory], Optional[allcast.Memory], "dict[str, Any]"], allcast.Request
 ]
@@ -352,6 +355,8 @@ class Completions:
         self._numbers = itertools.count(1)
         self._leader = threading.Lock()
         self._state = threading.Lock()
+        self._draining = False
+        self._empty = threading.Event()  # set while draining, when no Work is left
         self._spare = 0  # threads that wait to lead
         self._threads: set[threading.Thread] = set()
         self._closed = False
@@ -419,10 +424,15 @@ class Completions:
             work.settle()
             if work.take_future():
                 futures.append(work)
+        if self._draining and not self._works:
+            self._empty.set()
         return futures
 
     def close(self) -> None:
-        """Ends the threads. All operations have ended."""
+        """Ends the threads after all Works. The communicators are closed, so no Work runs long."""
+        self._draining = True
+        if self._works:
+            self._empty.wait(_CLOSE_SECONDS)
         with self._state:
             self._closed = True
             threads = list(self._threads)
@@ -430,7 +440,7 @@ class Completions:
         for thread in threads:
             # A thread that runs a callback ends afterwards. The callback may have called this.
             if thread is not threading.current_thread():
-                thread.join(timeout=1)
+                thread.join(_CLOSE_SECONDS)
 
 
 class Order:
@@ -481,10 +491,10 @@ class Order:
                 self._busy -= 1
 
     def close(self) -> None:
-        """Ends the staging thread after all queued functions."""
+        """Lets the staging thread run the queued functions, and ends it. It waits for a while."""
         with self._lock:
             self._closed = True
             self._ready.notify()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            thread.join(_CLOSE_SECONDS)
