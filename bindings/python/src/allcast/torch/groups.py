@@ -51,6 +51,7 @@ class World:
         self.comm = comm
         self.completions = Completions()
         self.scratch = Scratch()
+        self.futures = False  # whether the program has asked for the future of a Work
         self._groups: list[Group] = []
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -186,7 +187,7 @@ class Group:
         return raised
 
     def count(self, operation: str, algorithm: str, nbytes: int) -> None:
-        """Counts an operation that has ended."""
+        """Counts an operation that has started."""
         entry = self._counts.get((operation, algorithm))
         if entry is None:
             entry = self._counts.setdefault((operation, algorithm), [0, 0])
@@ -194,7 +195,7 @@ class Group:
         entry[1] += nbytes
 
     def counts(self) -> dict[str, dict[str, dict[str, int]]]:
-        """Returns count and bytes of all operations that have ended, by name and algorithm."""
+        """Returns count and bytes of all operations, by name and algorithm."""
         result: dict[str, dict[str, dict[str, int]]] = {}
         for (operation, algorithm), (count, nbytes) in list(self._counts.items()):
             result.setdefault(operation, {})[algorithm] = {"count": count, "bytes": nbytes}
@@ -221,11 +222,12 @@ class Group:
             return self._collect(staging.launch(self, *calls))
         finish: list[Callable[[], None]] = []
         buffers = [bind(self.world.scratch, call, finish) for call in calls]
+        nbytes = first.nbytes if len(calls) == 1 else sum(call.nbytes for call in calls)
         work = Work(
             self,
             first.operation,
             first.results,
-            sum(call.nbytes for call in calls),
+            nbytes,
             first.timeout,
             (lambda: _run(finish)) if finish else None,
         )
@@ -235,13 +237,15 @@ class Group:
             if queued:
                 options = self.options(work, len(calls), first.timeout)
             try:
-                work.begin([
+                requests = [
                     call.start(send, recv, options) for call, (send, recv) in zip(calls, buffers)
-                ])
+                ]
             except BaseException:
                 if queued:
                     self.world.completions.forget(options["user"])
                 raise
+            work.begin(requests)
+            self.count(first.operation, requests[0].algorithm, nbytes)
 
         def later() -> None:
             try:
@@ -249,11 +253,13 @@ class Group:
             except Exception as error:
                 work.fail(error)
 
+        queued = not first.sync and (bool(finish) or self.world.futures)
         try:
             if first.ordered:
-                self.order.run(lambda: start(not first.sync), later)
+                if not self.order.run(lambda: start(queued), later):
+                    work.defer()
             else:
-                start(not first.sync)
+                start(queued)
         except allcast.Error as error:
             raise self.backend_error(first.operation, error) from error
         return self._collect(work)
