@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import itertools
 import threading
 import time
@@ -59,6 +58,8 @@ class Request:
     user: int
     """Number that the caller passed to the start of the operation."""
 
+    _drop = _garbage.drop
+
     def __init__(self, lib: ctypes.CDLL, queue: Queue | None, user: int) -> None:
         self._lib = lib
         self._handle = ctypes.c_uint64()
@@ -74,7 +75,15 @@ class Request:
 
     def __del__(self) -> None:
         if self._code < 0 and self._handle.value:
-            _garbage.dropped.append(functools.partial(_release, self._token, self._handle.value))
+            self._drop((self._release, self._token, self._handle.value))
+
+    @staticmethod
+    def _release(lib: ctypes.CDLL, token: int, handle: int) -> bool:
+        """Releases a request that was dropped, if its operation has ended."""
+        if lib.allcast_wait(handle, 0, None) == _native.ERR_TIMEOUT:
+            return False
+        live.pop(token, None)
+        return True
 
     @property
     def handle(self) -> int:
@@ -143,11 +152,9 @@ class Request:
             self.cancel()
             self._wait(None)
 
-    def end(self, handle: int) -> None:
+    def end(self) -> None:
         """Lets go of the buffers, after the queue has returned the request."""
-        # The thread that started the operation may not have got the handle yet.
-        if handle:
-            self._handle.value = handle
+        live.pop(self._token, None)
         self._buffers = None
         self._queue = None
 
@@ -166,13 +173,9 @@ class Request:
     def _wait(self, timeout: float | None) -> None:
         if _native.forked():
             raise _native.forked_error()
-        if timeout is None:
-            end = None
-            self._lock.acquire()
-        else:
-            end = time.monotonic() + timeout
-            if not self._lock.acquire(timeout=max(timeout, 0)):
-                raise _timeout(timeout)
+        end = None if timeout is None else time.monotonic() + timeout
+        if not acquire(self._lock, end):
+            raise _timeout(timeout)
         try:
             if self._code < 0 and not wait_sliced(self._poll, end):
                 raise _timeout(timeout)
@@ -222,6 +225,14 @@ def _timeout(timeout: float | None) -> WaitTimeoutError:
     return WaitTimeoutError(f"the operation has not ended after {timeout} s; it continues")
 
 
+def acquire(lock: threading.Lock, end: float | None) -> bool:
+    """Acquires a lock until the time end, and reports whether it could."""
+    if lock.acquire(blocking=False):
+        return True
+    # A signal right before the wait, or on another thread, does not end it.
+    return wait_sliced(lambda ms: lock.acquire(timeout=-1 if ms < 0 else ms / 1000), end)
+
+
 def wait_sliced(poll: Callable[[int], bool], end: float | None) -> bool:
     """Polls until the time end, in slices on the main thread.
 
@@ -237,14 +248,6 @@ def wait_sliced(poll: Callable[[int], bool], end: float | None) -> bool:
             return True
         if wait == left:
             return False
-
-
-def _release(token: int, handle: int, lib: ctypes.CDLL) -> bool:
-    """Releases a request that was dropped, if its operation has ended."""
-    if lib.allcast_wait(handle, 0, None) == _native.ERR_TIMEOUT:
-        return False
-    live.pop(token, None)
-    return True
 
 
 def start(
