@@ -98,6 +98,18 @@ def test_groups_of_threads() -> None:
     run(_threads)
 
 
+def _local(rank: int, size: int) -> None:
+    """Only the members of a group call new_group, several groups at once."""
+    for ranks in ([0, 1], [2, 3], [1, 2], [0, 3]):
+        if rank in ranks:
+            group = dist.new_group(ranks, use_local_synchronization=True)
+            assert total(group, rank) == sum(ranks)
+
+
+def test_only_members_make_a_group() -> None:
+    run(_local)
+
+
 def _mesh(rank: int, size: int) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor

@@ -199,11 +199,12 @@ def _futures(rank: int, size: int) -> None:
         assert work.get_future().then(more).wait() == size**4
         assert work.wait()
 
-    # Callbacks that wait for each other need a thread each.
+    # Callbacks that wait for each other need a thread each. A callback that is attached after the
+    # end runs in this thread, so the messages are sent later.
     events = [threading.Event() for _ in range(4)]
     futures = []
     for i in range(4):
-        work = dist.all_reduce(torch.ones(4), async_op=True)
+        work = dist.irecv(torch.zeros(1), (rank - 1) % size, tag=i)
 
         def wait_for_next(done: torch.futures.Future[Any], i: int = i) -> int:
             if i + 1 < 4:
@@ -212,6 +213,9 @@ def _futures(rank: int, size: int) -> None:
             return i
 
         futures.append(work.get_future().then(wait_for_next))
+    dist.barrier()
+    for i in range(4):
+        dist.send(torch.ones(1), (rank + 1) % size, tag=i)
     assert [future.wait() for future in futures] == [0, 1, 2, 3]
 
     # A future after the end is complete.
