@@ -111,7 +111,7 @@ test-python: lint-python python-package ## Check and test the Python package as 
 .PHONY: torch
 torch: ## Install PyTorch for tests outside the repository, unless it is there (several GB)
 	@$(TORCH)/bin/python -c 'import torch, numpy, safetensors, pytest, expecttest, hypothesis' 2>/dev/null || \
-		{ python3 -m venv $(TORCH) && $(TORCH)/bin/pip install --quiet $(TORCH_PACKAGES); }
+		{ $(PYTHON) -m venv $(TORCH) && $(TORCH)/bin/pip install --quiet $(TORCH_PACKAGES); }
 
 .PHONY: test-torch
 test-torch: lib torch ## Test the PyTorch backend: its own tests, and some of PyTorch's

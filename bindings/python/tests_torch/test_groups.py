@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from ranks import init, run
 
 import allcast.torch
 from allcast.torch import backend as allcast_backend
-from ranks import init, run
 
 
 def total(group: Any, value: float) -> float:
@@ -41,7 +41,8 @@ def _subgroups(rank: int, size: int) -> None:
                 dist.send(torch.tensor([42]), last, group=group)
             if rank == last:
                 got = torch.zeros(1, dtype=torch.int64)
-                assert dist.recv(got, group=group) == first and got.item() == 42
+                assert dist.recv(got, group=group) == first
+                assert got.item() == 42
     assert total(None, rank) == sum(range(size))
 
 
@@ -95,6 +96,18 @@ def _threads(rank: int, size: int) -> None:
 
 def test_groups_of_threads() -> None:
     run(_threads)
+
+
+def _local(rank: int, size: int) -> None:
+    """Only the members of a group call new_group, several groups at once."""
+    for ranks in ([0, 1], [2, 3], [1, 2], [0, 3]):
+        if rank in ranks:
+            group = dist.new_group(ranks, use_local_synchronization=True)
+            assert total(group, rank) == sum(ranks)
+
+
+def test_only_members_make_a_group() -> None:
+    run(_local)
 
 
 def _mesh(rank: int, size: int) -> None:
@@ -216,7 +229,7 @@ def _mixed(rank: int, size: int, method: str) -> None:
 
 
 def _refused(rank: int, size: int, method: str) -> None:
-    with pytest.raises(RuntimeError, match="cpu:allcast,cuda:gloo.*torch 2.14"):
+    with pytest.raises(RuntimeError, match=r"cpu:allcast,cuda:gloo.*torch 2\.14"):
         init(rank, size, method, backend="cpu:allcast,cuda:gloo")
 
 
@@ -238,8 +251,10 @@ def test_one_backend_for_several_devices() -> None:
 def _names(rank: int, size: int) -> None:
     world = dist.group.WORLD
     assert dist.get_backend() == "allcast"
-    assert world.rank() == rank and world.size() == size
-    assert world.name() == "allcast" and world.group_name
+    assert world.rank() == rank
+    assert world.size() == size
+    assert world.name() == "allcast"
+    assert world.group_name
     assert torch.device("cpu") in world._device_types
     assert world._get_sequence_number_for_group() == 0
     dist.barrier()

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from ranks import run
 
 import allcast.torch
-from ranks import run
 
 LARGE = 300_000
 
@@ -23,7 +23,9 @@ def _async(rank: int, size: int) -> None:
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     for work, tensor in zip(works, tensors):
         assert work.wait()
-        assert work.is_completed() and work.is_success() and work.exception() is None
+        assert work.is_completed()
+        assert work.is_success()
+        assert work.exception() is None
         assert work.result()[0] is tensor
         assert torch.equal(tensor, torch.full_like(tensor, sum(range(size))))
         assert work.wait()  # again
@@ -78,27 +80,47 @@ def _dropped(rank: int, size: int) -> None:
     matrix, other = (torch.full((40, 50), float(rank)) for _ in range(2))
     dist.all_reduce(matrix.t(), async_op=True)
     dist.all_reduce(other[:, ::2], async_op=True)
-    while _ended() != {"allreduce": 22, "allgather": 20}:
-        time.sleep(0.001)
     for i, tensor in enumerate(results):
-        assert torch.equal(tensor, torch.full_like(tensor, sum(range(size)) + size * i))
+        _poll(tensor, torch.full_like(tensor, sum(range(size)) + size * i))
     want = torch.full((40, 50), float(sum(range(size))))
-    assert torch.equal(matrix, want)
+    _poll(matrix, want)
     want[:, 1::2] = rank
-    assert torch.equal(other, want)
-
-
-def _ended() -> dict[str, int]:
-    """Number of operations of the first group that have ended, by name."""
+    _poll(other, want)
     operations = allcast.torch.stats()["groups"]["0"]["operations"]
-    return {
+    counts = {
         name: sum(entry["count"] for entry in algorithms.values())
         for name, algorithms in operations.items()
     }
+    assert counts == {"allreduce": 22, "allgather": 20}
+
+
+def _poll(tensor: torch.Tensor, want: torch.Tensor) -> None:
+    """Waits until an operation has stored its result. The test fails at its limit."""
+    while not torch.equal(tensor, want):
+        time.sleep(0.001)
 
 
 def test_dropped_works_end() -> None:
     run(_dropped)
+
+
+def _destroyed(rank: int, size: int) -> None:
+    """Operations that run when the program destroys the group."""
+    tensors = [torch.full((LARGE,), float(rank)) for _ in range(4)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    future = works[-1].get_future()
+    sparse = torch.eye(3).to_sparse()
+    dist.all_reduce(sparse, async_op=True)
+    dist.destroy_process_group()
+    for work, tensor in zip(works, tensors):
+        assert work.wait()
+        assert torch.equal(tensor, torch.full_like(tensor, sum(range(size))))
+    assert future.wait()[0] is tensors[-1]
+    assert torch.equal(sparse.to_dense(), size * torch.eye(3))
+
+
+def test_destroying_a_group_completes_operations() -> None:
+    run(_destroyed)
 
 
 def _layouts(rank: int, size: int) -> None:
@@ -177,11 +199,12 @@ def _futures(rank: int, size: int) -> None:
         assert work.get_future().then(more).wait() == size**4
         assert work.wait()
 
-    # Callbacks that wait for each other need a thread each.
+    # Callbacks that wait for each other need a thread each. A callback that is attached after the
+    # end runs in this thread, so the messages are sent later.
     events = [threading.Event() for _ in range(4)]
     futures = []
     for i in range(4):
-        work = dist.all_reduce(torch.ones(4), async_op=True)
+        work = dist.irecv(torch.zeros(1), (rank - 1) % size, tag=i)
 
         def wait_for_next(done: torch.futures.Future[Any], i: int = i) -> int:
             if i + 1 < 4:
@@ -190,6 +213,9 @@ def _futures(rank: int, size: int) -> None:
             return i
 
         futures.append(work.get_future().then(wait_for_next))
+    dist.barrier()
+    for i in range(4):
+        dist.send(torch.ones(1), (rank + 1) % size, tag=i)
     assert [future.wait() for future in futures] == [0, 1, 2, 3]
 
     # A future after the end is complete.
@@ -245,7 +271,8 @@ def _messages(rank: int, size: int) -> None:
         sparse = dist.all_reduce(torch.eye(3).to_sparse(), async_op=True)
         dist.send(torch.tensor([5]), 1, tag=3)
         got = torch.zeros(1, dtype=torch.int64)
-        assert dist.recv(got) == 1 and got.item() == 6
+        assert dist.recv(got) == 1
+        assert got.item() == 6
         work.wait()
         sparse.wait()
     else:

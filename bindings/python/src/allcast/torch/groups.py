@@ -6,17 +6,18 @@ import atexit
 import os
 import threading
 import time
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
 
 import allcast
 
 from .buffers import Scratch, bind
 from .works import Batch, Call, Completions, Order, Work
-
 
 # Errors of operations that reach their deadline. A message without a match is withdrawn then.
 _TIMEOUTS = (allcast.DeadlineError, allcast.WithdrawnError)
@@ -28,13 +29,13 @@ class _Store:
     # Interval between looks for a key. A wait inside the store would log a warning when it ends.
     _LOOK = 0.01
 
-    def __init__(self, store: dist.Store) -> None:
+    def __init__(self, store: c10d.Store) -> None:
         self._store = store
 
     def set(self, key: str, value: bytes) -> None:
-        self._store.set(key, value)
+        self._store.set(key, value)  # type: ignore[arg-type]  # it takes bytes, too
 
-    def get(self, key: str, wait: float) -> Optional[bytes]:
+    def get(self, key: str, wait: float) -> bytes | None:
         end = time.monotonic() + wait
         while not self._store.check([key]):
             left = end - time.monotonic()
@@ -51,6 +52,7 @@ class World:
         self.comm = comm
         self.completions = Completions()
         self.scratch = Scratch()
+        self.futures = False  # whether the program has asked for the future of a Work
         self._groups: list[Group] = []
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -69,9 +71,13 @@ class World:
         with self._lock:
             return list(self._groups)
 
+    def forked(self) -> bool:
+        """Whether this process was forked from the one that joined."""
+        return os.getpid() != self._pid
+
     def close(self) -> None:
         """Leaves the job. It does nothing in a forked child, whose parent still uses the job."""
-        if os.getpid() != self._pid:
+        if self.forked():
             return
         with self._lock:
             if self._closed:
@@ -90,7 +96,7 @@ class _Worlds:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._all: list[World] = []
-        self._default: Optional[World] = None  # that of torch's default group
+        self._default: World | None = None  # that of torch's default group
         self._registered = False
 
     def add(self, world: World, default: bool) -> None:
@@ -111,7 +117,7 @@ class _Worlds:
             if self._default is world:
                 self._default = None
 
-    def default(self) -> Optional[World]:
+    def default(self) -> World | None:
         with self._lock:
             return self._default
 
@@ -157,6 +163,8 @@ class Group:
         if self._root:
             self.world.close()
             return
+        if self.world.forked():
+            return
         self.world.remove(self)
         self.order.close()
         if not self.comm.closed:
@@ -167,7 +175,7 @@ class Group:
         return _subset(self.world, self.comm, ranks, name, timeout)
 
     def backend_error(
-        self, operation: str, error: BaseException, timeout: Optional[float] = None
+        self, operation: str, error: BaseException, timeout: float | None = None
     ) -> BaseException:
         """Returns the exception for an operation that failed. It names this rank and the group."""
         outcome = "failed"
@@ -180,7 +188,7 @@ class Group:
         return raised
 
     def count(self, operation: str, algorithm: str, nbytes: int) -> None:
-        """Counts an operation that has ended."""
+        """Counts an operation that has started."""
         entry = self._counts.get((operation, algorithm))
         if entry is None:
             entry = self._counts.setdefault((operation, algorithm), [0, 0])
@@ -188,7 +196,7 @@ class Group:
         entry[1] += nbytes
 
     def counts(self) -> dict[str, dict[str, dict[str, int]]]:
-        """Returns count and bytes of all operations that have ended, by name and algorithm."""
+        """Returns count and bytes of all operations, by name and algorithm."""
         result: dict[str, dict[str, dict[str, int]]] = {}
         for (operation, algorithm), (count, nbytes) in list(self._counts.items()):
             result.setdefault(operation, {})[algorithm] = {"count": count, "bytes": nbytes}
@@ -212,14 +220,15 @@ class Group:
         if device is not None and device.type != "cpu":
             from . import staging
 
-            return staging.launch(self, *calls)
+            return self._collect(staging.launch(self, *calls))
         finish: list[Callable[[], None]] = []
         buffers = [bind(self.world.scratch, call, finish) for call in calls]
+        nbytes = first.nbytes if len(calls) == 1 else sum(call.nbytes for call in calls)
         work = Work(
             self,
             first.operation,
             first.results,
-            sum(call.nbytes for call in calls),
+            nbytes,
             first.timeout,
             (lambda: _run(finish)) if finish else None,
         )
@@ -229,13 +238,15 @@ class Group:
             if queued:
                 options = self.options(work, len(calls), first.timeout)
             try:
-                work.begin([
+                requests = [
                     call.start(send, recv, options) for call, (send, recv) in zip(calls, buffers)
-                ])
+                ]
             except BaseException:
                 if queued:
                     self.world.completions.forget(options["user"])
                 raise
+            work.begin(requests)
+            self.count(first.operation, requests[0].algorithm, nbytes)
 
         def later() -> None:
             try:
@@ -243,13 +254,19 @@ class Group:
             except Exception as error:
                 work.fail(error)
 
+        queued = not first.sync and (bool(finish) or self.world.futures)
         try:
             if first.ordered:
-                self.order.run(lambda: start(not first.sync), later)
+                if not self.order.run(lambda: start(queued), later):
+                    work.defer()
             else:
-                start(not first.sync)
+                start(queued)
         except allcast.Error as error:
             raise self.backend_error(first.operation, error) from error
+        return self._collect(work)
+
+    def _collect(self, work: Work) -> Work:
+        """Adds a Work to the batch of this thread, if there is one."""
         batch = getattr(self._batch, "works", None)
         if batch is not None:
             batch.append(work)
@@ -259,7 +276,7 @@ class Group:
         """Collects the Works that this thread launches from now on."""
         self._batch.works = []
 
-    def end_batch(self) -> Optional[Batch]:
+    def end_batch(self) -> Batch | None:
         """Returns the Works since start_batch as one, None if there are none."""
         works: list[Work] = self._batch.works
         self._batch.works = None
@@ -273,7 +290,7 @@ def _run(functions: list[Callable[[], None]]) -> None:
 
 
 def create(
-    store: dist.Store, rank: int, size: int, timeout: timedelta, name: str, ranks: Sequence[int]
+    store: c10d.Store, rank: int, size: int, timeout: timedelta, name: str, ranks: Sequence[int]
 ) -> Group:
     """Makes the group of a new process group.
 

@@ -26,17 +26,23 @@ Staging code drives a Work like this:
   ended, even if no thread waits.
 - `work.begin(requests)` hands over the requests. `work.fail(error)` ends a Work without requests.
 
-A Work keeps its tensors alive until the operation ends. The completion thread refers to the Work
-until then, so a program may drop it.
+An operation keeps its tensors alive until it ends, even if the program drops the Work: its requests
+refer to them.
+
+A completion thread costs two switches between threads per operation. A Work therefore uses it only
+if something has to happen without a thread that waits: if results have to be copied, or if the
+program uses futures.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections import deque
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import torch
 import torch.distributed as dist
@@ -47,6 +53,9 @@ if TYPE_CHECKING:
     from .groups import Group
 
 NO_TIMEOUT = timedelta(0)
+
+# Limit for operations and callbacks to end while a job closes.
+_CLOSE_SECONDS = 5.0
 
 Start = Callable[
     [Optional[allcast.Memory], Optional[allcast.Memory], "dict[str, Any]"], allcast.Request
@@ -115,7 +124,7 @@ class Call:
         return max(sum(t.nbytes for t in self.send), sum(t.nbytes for t in self.recv))
 
     @property
-    def device(self) -> Optional[torch.device]:
+    def device(self) -> torch.device | None:
         """Device of the tensors, None if there are none."""
         for tensors in (self.send, self.recv):
             if tensors:
@@ -133,7 +142,7 @@ class Work(dist.Work):
         results: Sequence[torch.Tensor],
         nbytes: int,
         timeout: float,
-        finish: Optional[Callable[[], None]] = None,
+        finish: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()
         self._group = group
@@ -143,13 +152,13 @@ class Work(dist.Work):
         self._timeout = timeout
         self._finish = finish
         self._lock = threading.Lock()
-        self._requests: Optional[Sequence[allcast.Request]] = None  # None: not started yet
+        self._requests: Sequence[allcast.Request] | None = None  # None: not started yet
         self._queued = False  # whether the completion thread ends the Work
         self._done = False
-        self._error: Optional[BaseException] = None
+        self._error: BaseException | None = None
         self._source = -1
-        self._over: Optional[threading.Event] = None
-        self._future: Optional[torch.futures.Future[Any]] = None
+        self._over: threading.Event | None = None
+        self._future: torch.futures.Future[Any] | None = None
         self._published = False
 
     def begin(self, requests: Sequence[allcast.Request]) -> None:
@@ -168,17 +177,16 @@ class Work(dist.Work):
         """Ends a Work whose operation could not start, or failed without requests."""
         self._end_without_requests(error)
 
-    def _end_without_requests(self, error: Optional[BaseException]) -> None:
-        self._end(error, ())
+    def _end_without_requests(self, error: BaseException | None) -> None:
+        self._end(error)
         if self.take_future():
             # Callbacks may block, and must not do so in the thread that starts operations.
             threading.Thread(target=self.publish, name="allcast-callbacks", daemon=True).start()
 
     def settle(self) -> None:
         """Ends the Work after all its requests have ended. Only the first call has an effect."""
-        requests = self._requests or ()
-        error: Optional[BaseException] = None
-        for request in requests:
+        error: BaseException | None = None
+        for request in self._requests or ():
             try:
                 message = request.wait()
                 if message is not None:
@@ -190,9 +198,9 @@ class Work(dist.Work):
                         )
             except allcast.Error as failed:
                 error = error or failed
-        self._end(error, requests)
+        self._end(error)
 
-    def _end(self, error: Optional[BaseException], requests: Sequence[allcast.Request]) -> None:
+    def _end(self, error: BaseException | None) -> None:
         with self._lock:
             if self._done:
                 return
@@ -204,8 +212,6 @@ class Work(dist.Work):
             self._finish = None
             if error is not None:
                 self._error = self._group.backend_error(self._operation, error, self._timeout)
-            if requests:
-                self._group.count(self._operation, requests[0].algorithm, self._nbytes)
             self._done = True
             over = self._over
         if over is not None:
@@ -227,7 +233,7 @@ class Work(dist.Work):
         else:
             self._future.set_exception(self._error)
 
-    def _await(self, limit: Optional[float]) -> None:
+    def _await(self, limit: float | None) -> None:
         """Waits until the operation has ended."""
         with self._lock:
             # Without a future, the waiting thread polls the network itself and ends the Work. With
@@ -264,15 +270,15 @@ class Work(dist.Work):
         return True
 
     def is_completed(self) -> bool:
-        if not self._done and self._requests is not None and self._future is None:
-            if all(request.done() for request in self._requests):
-                self.settle()
+        requests = None if self._done or self._future is not None else self._requests
+        if requests is not None and all(request.done() for request in requests):
+            self.settle()
         return self._done
 
     def is_success(self) -> bool:
         return self._done and self._error is None
 
-    def exception(self) -> Optional[BaseException]:
+    def exception(self) -> BaseException | None:
         return self._error
 
     def synchronize(self) -> None:
@@ -288,18 +294,30 @@ class Work(dist.Work):
         return self._source
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """A future with the results. It is complete if c10d waits for the operation anyway."""
-        if not self._queued and not self._done:
-            self._await(None)
+        """A future with the results."""
         with self._lock:
             if self._future is not None:
                 return self._future
             self._future = self.new_future()
-            if not self._done:
+            if self._done:
+                self._published = True
+            elif self._queued:
                 return self._future
-            self._published = True
-        self.publish()
+        if self._published:
+            self.publish()
+        else:
+            self._group.world.futures = True
+            threading.Thread(target=self._watch, name="allcast-callbacks", daemon=True).start()
         return self._future
+
+    def _watch(self) -> None:
+        """Ends a Work that the completion thread does not know."""
+        for request in self._requests or ():
+            with contextlib.suppress(allcast.Error):  # settle reports it
+                request.wait()
+        self.settle()
+        if self.take_future():
+            self.publish()
 
     def new_future(self) -> torch.futures.Future[Any]:
         return torch.futures.Future()
@@ -323,7 +341,7 @@ class Batch(dist.Work):
     def is_success(self) -> bool:
         return all(work.is_success() for work in self._works)
 
-    def exception(self) -> Optional[BaseException]:
+    def exception(self) -> BaseException | None:
         return next((e for e in (work.exception() for work in self._works) if e), None)
 
     def synchronize(self) -> None:
@@ -352,6 +370,8 @@ class Completions:
         self._numbers = itertools.count(1)
         self._leader = threading.Lock()
         self._state = threading.Lock()
+        self._draining = False
+        self._empty = threading.Event()  # set while draining, when no Work is left
         self._spare = 0  # threads that wait to lead
         self._threads: set[threading.Thread] = set()
         self._closed = False
@@ -398,7 +418,7 @@ class Completions:
                     return
                 self._spare += 1
 
-    def _next(self) -> Optional[list[Work]]:
+    def _next(self) -> list[Work] | None:
         """Ends the Works of the next operations that have ended. Returns those with a future."""
         try:
             # One at a time, because each may have callbacks that block.
@@ -419,10 +439,15 @@ class Completions:
             work.settle()
             if work.take_future():
                 futures.append(work)
+        if self._draining and not self._works:
+            self._empty.set()
         return futures
 
     def close(self) -> None:
-        """Ends the threads. All operations have ended."""
+        """Ends the threads after all Works. The communicators are closed, so no Work runs long."""
+        self._draining = True
+        if self._works:
+            self._empty.wait(_CLOSE_SECONDS)
         with self._state:
             self._closed = True
             threads = list(self._threads)
@@ -430,7 +455,7 @@ class Completions:
         for thread in threads:
             # A thread that runs a callback ends afterwards. The callback may have called this.
             if thread is not threading.current_thread():
-                thread.join(timeout=1)
+                thread.join(_CLOSE_SECONDS)
 
 
 class Order:
@@ -442,16 +467,20 @@ class Order:
         self._ready = threading.Condition(self._lock)
         self._queue: deque[Callable[[], None]] = deque()
         self._busy = 0  # functions that are queued or run in the staging thread
-        self._thread: Optional[threading.Thread] = None
+        self._thread: threading.Thread | None = None
         self._closed = False
 
-    def run(self, start: Callable[[], None], later: Callable[[], None]) -> None:
-        """Calls start in this thread if no staged operation is under way; else queues later."""
+    def run(self, start: Callable[[], None], later: Callable[[], None]) -> bool:
+        """Calls start in this thread if no staged operation is under way; else queues later.
+
+        It reports whether it has called start.
+        """
         with self._lock:
             if self._busy == 0:
                 start()
-            else:
-                self._append(later)
+                return True
+            self._append(later)
+            return False
 
     def stage(self, function: Callable[[], None]) -> None:
         """Queues a function for the staging thread."""
@@ -481,10 +510,10 @@ class Order:
                 self._busy -= 1
 
     def close(self) -> None:
-        """Ends the staging thread after all queued functions."""
+        """Lets the staging thread run the queued functions, and ends it. It waits for a while."""
         with self._lock:
             self._closed = True
             self._ready.notify()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            thread.join(_CLOSE_SECONDS)
