@@ -18,7 +18,7 @@ starts an operation on the network:
 
 Staging code drives a Work like this:
 
-- `Work(group, operation, results, finish)` makes it. `finish` runs once after the last request has
+- `Work(group, operation, results, nbytes, finish)` makes it. `finish` runs once after the last request has
   succeeded, on the thread that notices first. It copies results to their destination and returns
   soon.
 - `group.options(work, n, timeout)` returns the keyword arguments for `n` calls of
@@ -64,12 +64,16 @@ class Call:
     `start(send, recv, options)` takes the buffers as contiguous host memory, or None, and returns a
     Request. It accepts shorter buffers than those of the call if `divisible`, so that staging can
     split the operation: each piece has an equal part of every rank's block.
+
+    `ordered` calls are collectives. Messages between two ranks are not. c10d waits at once for a
+    `sync` call, so no future or callback observes its end.
     """
 
     __slots__ = (
         "divisible",
         "in_place",
         "operation",
+        "ordered",
         "recv",
         "results",
         "send",
@@ -91,6 +95,7 @@ class Call:
         in_place: bool = False,
         writes: bool = True,
         divisible: bool = False,
+        ordered: bool = True,
     ) -> None:
         self.operation = operation
         self.send = send
@@ -102,6 +107,20 @@ class Call:
         self.in_place = in_place
         self.writes = writes
         self.divisible = divisible
+        self.ordered = ordered
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the larger buffer."""
+        return max(sum(t.nbytes for t in self.send), sum(t.nbytes for t in self.recv))
+
+    @property
+    def device(self) -> Optional[torch.device]:
+        """Device of the tensors, None if there are none."""
+        for tensors in (self.send, self.recv):
+            if tensors:
+                return tensors[0].device
+        return None
 
 
 class Work(dist.Work):
@@ -112,12 +131,14 @@ class Work(dist.Work):
         group: Group,
         operation: str,
         results: Sequence[torch.Tensor],
+        nbytes: int,
         finish: Optional[Callable[[], None]] = None,
     ) -> None:
         super().__init__()
         self._group = group
         self._operation = operation
         self._results = results
+        self._nbytes = nbytes
         self._finish = finish
         self._lock = threading.Lock()
         self._requests: Optional[Sequence[allcast.Request]] = None  # None: not started yet
@@ -133,11 +154,23 @@ class Work(dist.Work):
         """Hands over the requests of the operation. The Work ends when all of them have ended."""
         self._requests = requests
 
+    def defer(self) -> None:
+        """Announces that another thread will call complete or fail."""
+        self._queued = True
+
+    def complete(self) -> None:
+        """Ends a Work without requests."""
+        self._end_without_requests(None)
+
     def fail(self, error: BaseException) -> None:
-        """Ends a Work whose operation could not start."""
+        """Ends a Work whose operation could not start, or failed without requests."""
+        self._end_without_requests(error)
+
+    def _end_without_requests(self, error: Optional[BaseException]) -> None:
         self._end(error, ())
         if self.take_future():
-            self.publish()
+            # Callbacks may block, and must not do so in the thread that starts operations.
+            threading.Thread(target=self.publish, name="allcast-callbacks", daemon=True).start()
 
     def settle(self) -> None:
         """Ends the Work after all its requests have ended. Only the first call has an effect."""
@@ -148,6 +181,11 @@ class Work(dist.Work):
                 message = request.wait()
                 if message is not None:
                     self._source = message.source
+                    if message.bytes != self._nbytes:
+                        error = ValueError(
+                            f"a message of {message.bytes} bytes arrived from rank "
+                            f"{message.source} for a tensor of {self._nbytes} bytes"
+                        )
             except allcast.Error as failed:
                 error = error or failed
         self._end(error, requests)
@@ -164,8 +202,8 @@ class Work(dist.Work):
             self._finish = None
             if error is not None:
                 self._error = self._group.backend_error(self._operation, error)
-            for request in requests:
-                self._group.count(self._operation, request.algorithm)
+            if requests:
+                self._group.count(self._operation, requests[0].algorithm, self._nbytes)
             self._done = True
             over = self._over
         if over is not None:
@@ -265,6 +303,38 @@ class Work(dist.Work):
         return torch.futures.Future()
 
 
+class Batch(dist.Work):
+    """Several Works as one."""
+
+    def __init__(self, works: Sequence[Work]) -> None:
+        super().__init__()
+        self._works = works
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        return all(work.is_success() for work in self._works)
+
+    def exception(self) -> Optional[BaseException]:
+        return next((e for e in (work.exception() for work in self._works) if e), None)
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def result(self) -> list[torch.Tensor]:
+        return [tensor for work in self._works for tensor in work.result()]
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        collected = torch.futures.collect_all([work.get_future() for work in self._works])
+        return collected.then(lambda all: [t for future in all.value() for t in future.value()])
+
+
 class Completions:
     """The threads that end the Works of a job.
 
@@ -275,7 +345,8 @@ class Completions:
 
     def __init__(self) -> None:
         self.queue = allcast.Queue()
-        self._works: dict[int, list[Any]] = {}  # by user number: Work, its unfinished requests
+        # By user number: a Work, the number of its requests, and those that have ended.
+        self._works: dict[int, tuple[Work, int, list[allcast.Request]]] = {}
         self._numbers = itertools.count(1)
         self._leader = threading.Lock()
         self._state = threading.Lock()
@@ -288,11 +359,11 @@ class Completions:
         """Returns the user number for the requests of a Work."""
         number = next(self._numbers)
         work._queued = True
-        self._works[number] = [work, requests]
+        self._works[number] = (work, requests, [])
         return number
 
     def forget(self, number: int) -> None:
-        """Undoes expect for a Work whose operation did not start."""
+        """Gives a Work up whose requests could not all start."""
         self._works.pop(number, None)
 
     def _add_thread(self) -> None:
@@ -333,12 +404,15 @@ class Completions:
             return None
         futures = []
         for completion in completions:
-            entry = self._works[completion.user]
-            entry[1] -= 1
-            if entry[1] > 0:
+            entry = self._works.get(completion.user)
+            if entry is None:
+                continue  # its Work was given up
+            work, count, ended = entry
+            ended.append(completion.request)
+            if len(ended) < count:
                 continue
             del self._works[completion.user]
-            work = entry[0]
+            work.begin(ended)  # the thread that started the operation may not have done so yet
             work.settle()
             if work.take_future():
                 futures.append(work)
