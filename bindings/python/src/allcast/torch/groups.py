@@ -203,7 +203,7 @@ class Group:
         if device is not None and device.type != "cpu":
             from . import staging
 
-            return staging.launch(self, *calls)
+            return self._collect(staging.launch(self, *calls))
         finish: list[Callable[[], None]] = []
         buffers = [bind(self.world.scratch, call, finish) for call in calls]
         work = Work(
@@ -240,6 +240,10 @@ class Group:
                 start(not first.sync)
         except allcast.Error as error:
             raise self.backend_error(first.operation, error) from error
+        return self._collect(work)
+
+    def _collect(self, work: Work) -> Work:
+        """Adds a Work to the batch of this thread, if there is one."""
         batch = getattr(self._batch, "works", None)
         if batch is not None:
             batch.append(work)

@@ -566,12 +566,12 @@ class Shape:
 
 def shape_of(operation: str, size: int, rank: int) -> Shape:
     """Returns the shape of a divisible operation."""
-    if "gather" in operation:
+    if operation == "allgather":
         return Shape(1, size, rank)
-    if "scatter" in operation:
+    if operation == "gather":
+        return Shape(1, size)
+    if operation in ("scatter", "reduce_scatter"):
         return Shape(size, 1)
-    if "to" in operation:
-        return Shape(size, size)
     return Shape()
 
 
@@ -704,8 +704,10 @@ def _same(a: Region, b: Region) -> bool:
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the bytes of a contiguous tensor."""
-    return tensor.detach().reshape(-1).view(torch.uint8)
+    """Returns the memory of a contiguous tensor of any type."""
+    offset = tensor.storage_offset() * tensor.element_size()
+    flat = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return flat.set_(tensor.untyped_storage(), offset, (tensor.nbytes,), (1,))
 
 
 def _aligned(nbytes: int) -> int:
