@@ -886,11 +886,16 @@ def launch(group: Group, *calls: Call) -> Work:
             f"{first.operation}: the current stream is captured into a graph, which cannot contain "
             "operations of the network: call it outside of the graph"
         )
-    staging = _devices.staging(group, device.index)
+    with torch.cuda.device(device):
+        return launch_on(_devices.staging(group, device.index), group, calls)
+
+
+def launch_on(staging: Staging, group: Group, calls: Sequence[Call]) -> StagedWork:
+    """Starts operations on a device."""
+    first = calls[0]
     if staging.failure is not None and first.ordered:
         raise staging.failure
-    with torch.cuda.device(device):
-        work = StagedWork(group, staging, calls)
+    work = StagedWork(group, staging, calls)
     if first.ordered:
         group.order.stage(work.run)
     elif any(call.send for call in calls):
