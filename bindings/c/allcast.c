@@ -95,6 +95,11 @@ PUBLIC const char *allcast_error_message(void) {
 	return f == NULL ? "" : f->message;
 }
 
+PUBLIC int allcast_error_code(void) {
+	struct failure *f = last_failure();
+	return f == NULL ? ALLCAST_OK : f->code;
+}
+
 PUBLIC int allcast_error_rank(void) {
 	struct failure *f = last_failure();
 	return f == NULL ? -1 : f->rank;

@@ -64,6 +64,10 @@ enum allcast_error {
  * of the operation where they are known. The text is valid until the next call of the library on this thread. */
 const char *allcast_error_message(void);
 
+/* Returns the code that the last call on the calling thread returned. The functions named allcast_error do not
+ * count. */
+int allcast_error_code(void);
+
 /* Returns the rank at fault in the last error on the calling thread, as numbered in the communicator of the call,
  * or -1 if no single rank is at fault. */
 int allcast_error_rank(void);

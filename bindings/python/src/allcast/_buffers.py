@@ -236,8 +236,8 @@ def _from_dlpack(buffer: Buffer, name: str, writable: bool) -> Memory:
     device = int(buffer.__dlpack_device__()[0])
     if device not in (_DL_CPU, _DL_CUDA_HOST):
         raise InvalidError(
-            f"{name}: the buffer is in memory of a device (DLPack device type {device}), and allcast "
-            "needs host memory: copy it to the host, or use allcast.torch for CUDA tensors"
+            f"{name}: the buffer is in memory of a device (DLPack device type {device}), and "
+            "allcast needs host memory: copy it to the host, or use allcast.torch for CUDA tensors"
         )
     try:
         capsule = _capsule(buffer)

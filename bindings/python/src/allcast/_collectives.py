@@ -27,7 +27,7 @@ class Collectives(Operations):
 
     def broadcast(self, buf: Buffer, root: int = 0, **call: Unpack[CallArguments]) -> None:
         """Copies buf of rank root to buf of all other ranks. It is equally long on all ranks."""
-        self._finish(self.start_broadcast(buf, root, **call))
+        self.start_broadcast(buf, root, **call).finish()
 
     def start_broadcast(
         self, buf: Buffer, root: int = 0, **call: Unpack[StartCallArguments]
@@ -46,7 +46,7 @@ class Collectives(Operations):
 
         recv is `size` times as long as send. If send is None, this rank's block is in recv already.
         """
-        self._finish(self.start_allgather(send, recv, **call))
+        self.start_allgather(send, recv, **call).finish()
 
     def start_allgather(
         self, send: Buffer | None, recv: Buffer, **call: Unpack[StartCallArguments]
@@ -78,7 +78,7 @@ class Collectives(Operations):
 
         All ranks pass the same counts.
         """
-        self._finish(self.start_allgatherv(send, recv, counts, **call))
+        self.start_allgatherv(send, recv, counts, **call).finish()
 
     def start_allgatherv(
         self,
@@ -111,7 +111,7 @@ class Collectives(Operations):
 
         Other ranks ignore recv. The root may pass None for send if its block is in recv already.
         """
-        self._finish(self.start_gather(send, recv, root, **call))
+        self.start_gather(send, recv, root, **call).finish()
 
     def start_gather(
         self,
@@ -151,7 +151,7 @@ class Collectives(Operations):
 
         Only the root needs counts.
         """
-        self._finish(self.start_gatherv(send, recv, counts, root, **call))
+        self.start_gatherv(send, recv, counts, root, **call).finish()
 
     def start_gatherv(
         self,
@@ -193,7 +193,7 @@ class Collectives(Operations):
 
         Other ranks ignore send. The root may pass None for recv if its block is to stay in send.
         """
-        self._finish(self.start_scatter(send, recv, root, **call))
+        self.start_scatter(send, recv, root, **call).finish()
 
     def start_scatter(
         self,
@@ -233,7 +233,7 @@ class Collectives(Operations):
 
         Only the root needs counts.
         """
-        self._finish(self.start_scatterv(send, recv, counts, root, **call))
+        self.start_scatterv(send, recv, counts, root, **call).finish()
 
     def start_scatterv(
         self,
@@ -269,7 +269,7 @@ class Collectives(Operations):
 
         If send is None, the blocks to send are in recv.
         """
-        self._finish(self.start_alltoall(send, recv, **call))
+        self.start_alltoall(send, recv, **call).finish()
 
     def start_alltoall(
         self, send: Buffer | None, recv: Buffer, **call: Unpack[StartCallArguments]
@@ -301,7 +301,7 @@ class Collectives(Operations):
 
         If send is None, the blocks to send are in recv, and both counts are equal.
         """
-        self._finish(self.start_alltoallv(send, recv, send_counts, recv_counts, **call))
+        self.start_alltoallv(send, recv, send_counts, recv_counts, **call).finish()
 
     def start_alltoallv(
         self,
@@ -329,7 +329,7 @@ class Collectives(Operations):
 
     def barrier(self, **call: Unpack[CallArguments]) -> None:
         """Waits until all ranks have called it."""
-        self._finish(self.start_barrier(**call))
+        self.start_barrier(**call).finish()
 
     def start_barrier(self, **call: Unpack[StartCallArguments]) -> Request:
         """Starts a `barrier`."""
@@ -339,7 +339,7 @@ class Collectives(Operations):
         self, bufs: Sequence[Buffer], root: int = 0, **call: Unpack[CallArguments]
     ) -> None:
         """Broadcasts many small buffers as one operation."""
-        self._finish(self.start_broadcast_coalesced(bufs, root, **call))
+        self.start_broadcast_coalesced(bufs, root, **call).finish()
 
     def start_broadcast_coalesced(
         self, bufs: Sequence[Buffer], root: int = 0, **call: Unpack[StartCallArguments]
@@ -360,7 +360,7 @@ class Collectives(Operations):
 
         None of sends may be None.
         """
-        self._finish(self.start_allgather_coalesced(sends, recvs, **call))
+        self.start_allgather_coalesced(sends, recvs, **call).finish()
 
     def start_allgather_coalesced(
         self, sends: Sequence[Buffer], recvs: Sequence[Buffer], **call: Unpack[StartCallArguments]

@@ -175,7 +175,7 @@ class Comm(Collectives, Reductions, Messages):
 
 def close(lib: ctypes.CDLL, handle: int) -> None:
     if handle:
-        _native.check(lib, lib.allcastclose(handle))
+        _native.check(lib, lib.allcast_close(handle))
 
 
 def _ignore(_: None) -> None:
@@ -187,7 +187,7 @@ def _leave_all() -> None:
     while _open:
         comm = _open.pop()
         comm._closed = True
-        lib.allcastclose(comm._handle)
+        lib.allcast_close(comm._handle)
     _garbage.collect(lib, len(_garbage.dropped))
 
 

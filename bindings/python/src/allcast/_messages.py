@@ -25,7 +25,7 @@ class Messages(Operations):
 
         A timeout withdraws a message without a match, with WithdrawnError.
         """
-        self._finish(self.start_send(buf, to, tag, **call))
+        self.start_send(buf, to, tag, **call).finish()
 
     def start_send(
         self, buf: Buffer, to: int, tag: int = 0, **call: Unpack[StartMessageArguments]
@@ -48,9 +48,10 @@ class Messages(Operations):
     ) -> Message:
         """Receives a message from another rank, or from ANY_SOURCE.
 
-        The message may be shorter than buf. A timeout withdraws a receive without a match, with WithdrawnError.
+        The message may be shorter than buf. A timeout withdraws a receive without a match, with
+        WithdrawnError.
         """
-        message = self._finish(self.start_recv(buf, source, tag, **call))
+        message = self.start_recv(buf, source, tag, **call).finish()
         assert message is not None
         return message
 

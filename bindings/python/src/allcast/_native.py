@@ -110,6 +110,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "abi": (c_int,),
     "version": (c_char_p,),
     "error_message": (c_char_p,),
+    "error_code": (c_int,),
     "error_rank": (c_int,),
     "error_world_rank": (c_int,),
     "error_phase": (c_char_p,),

@@ -13,7 +13,7 @@ from .errors import InvalidError
 
 if TYPE_CHECKING:
     from ._queue import Queue
-    from ._requests import Message, Request
+    from ._requests import Request
 
 _CALL_SIZE = ctypes.sizeof(_native.Call)
 
@@ -103,14 +103,6 @@ class Operations:
             if chains or subgroups:
                 call.chains, call.subgroups = chains, subgroups
         return _requests.start(self._lib, function, arguments, buffers, call, queue, user, receives)
-
-    def _finish(self, request: Request) -> Message | None:
-        """Waits for a blocking call. An exception of a signal handler gives the call up."""
-        try:
-            return request.wait()
-        except BaseException:
-            request.give_up()
-            raise
 
     def _divide(self, buffer: Memory, name: str) -> int:
         """Returns the size of a block of a buffer with one block per rank."""

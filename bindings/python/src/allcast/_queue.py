@@ -42,6 +42,7 @@ class Queue:
         self._taken = (_native.Completion * self._BATCH)()
         self._count = ctypes.c_size_t()
         self._delivered = 0
+        self._size = self._BATCH
 
     def __enter__(self) -> Queue:
         return self
@@ -73,13 +74,17 @@ class Queue:
         if max < 1:
             raise InvalidError(f"max is {max}: want 1 or more")
         self._check_open()
-        end = None if timeout is None else time.monotonic() + timeout
-        if not self._lock.acquire(timeout=-1 if timeout is None else _positive(timeout)):
-            return []
+        if timeout is None:
+            end = None
+            self._lock.acquire()
+        else:
+            end = time.monotonic() + timeout
+            if not self._lock.acquire(timeout=timeout if timeout > 0 else 0):
+                return []
         try:
             if not self._count.value:
-                size = max if max < self._BATCH else self._BATCH
-                if not _requests.wait_sliced(lambda ms: self._take(ms, size), end):
+                self._size = max if max < self._BATCH else self._BATCH
+                if not _requests.wait_sliced(self._take, end):
                     return []
             return self._deliver(max)
         finally:
@@ -107,8 +112,10 @@ class Queue:
         if _garbage.dropped:
             _garbage.collect(self._lib)
 
-    def _take(self, wait_ms: int, size: int) -> bool:
-        code = self._lib.allcast_queue_next(self._handle, self._taken, size, wait_ms, self._count)
+    def _take(self, wait_ms: int) -> bool:
+        code = self._lib.allcast_queue_next(
+            self._handle, self._taken, self._size, wait_ms, self._count
+        )
         if code == _native.OK:
             return True
         if code == _native.ERR_TIMEOUT:
@@ -139,7 +146,3 @@ def _free(handle: int, lib: ctypes.CDLL) -> bool:
 
 def _closed() -> ClosedError:
     return ClosedError("the queue is closed")
-
-
-def _positive(seconds: float) -> float:
-    return seconds if seconds > 0 else 0

@@ -40,7 +40,7 @@ class Reductions(Operations):
 
         Other ranks ignore recv. The root may pass None for send if its input is in recv.
         """
-        self._finish(self.start_reduce(send, recv, op, root, dtype, factor, **call))
+        self.start_reduce(send, recv, op, root, dtype, factor, **call).finish()
 
     def start_reduce(
         self,
@@ -86,11 +86,11 @@ class Reductions(Operations):
         factor: float = 1.0,
         **call: Unpack[CallArguments],
     ) -> None:
-        """Combines send of all ranks by element, and stores block i of the result in recv of rank i.
+        """Combines send of all ranks by element, and stores block i in recv of rank i.
 
         send is `size` times as long as recv.
         """
-        self._finish(self.start_reduce_scatter(send, recv, op, dtype, factor, **call))
+        self.start_reduce_scatter(send, recv, op, dtype, factor, **call).finish()
 
     def start_reduce_scatter(
         self,
@@ -127,7 +127,7 @@ class Reductions(Operations):
 
         All ranks pass the same counts.
         """
-        self._finish(self.start_reduce_scatterv(send, recv, counts, op, dtype, factor, **call))
+        self.start_reduce_scatterv(send, recv, counts, op, dtype, factor, **call).finish()
 
     def start_reduce_scatterv(
         self,
@@ -166,7 +166,7 @@ class Reductions(Operations):
 
         If send is None, the input is in recv. All ranks get the same bits.
         """
-        self._finish(self.start_allreduce(send, recv, op, dtype, factor, **call))
+        self.start_allreduce(send, recv, op, dtype, factor, **call).finish()
 
     def start_allreduce(
         self,

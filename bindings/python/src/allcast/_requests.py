@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Python runs handlers of signals between calls of the library only. The main thread therefore waits
 # in slices, so that Ctrl-C takes effect within one of them.
 _SLICE_MS = 100
+_main_thread = threading.main_thread().ident
 
 # Buffers of operations that may not have ended, by token. Requests with a queue are here
 # themselves, because the queue returns them.
@@ -94,6 +95,7 @@ class Request:
         exception of a signal handler, such as KeyboardInterrupt, ends only the waiting.
         """
         if self._code < 0:
+            _ = self.algorithm  # while the library knows it
             self._wait(timeout)
         return self._result()
 
@@ -108,6 +110,7 @@ class Request:
         if not self._lock.acquire(blocking=False):
             return False
         try:
+            _ = self.algorithm  # while the library knows it
             return self._code >= 0 or self._poll(0)
         finally:
             self._lock.release()
@@ -125,6 +128,15 @@ class Request:
             if code != _native.ERR_INVALID:
                 _native.check(self._lib, code)
 
+    def finish(self) -> Message | None:
+        """Is `wait` for a blocking call. An exception of a signal handler gives the call up."""
+        try:
+            self._wait(None)
+        except BaseException:
+            self.give_up()
+            raise
+        return self._result()
+
     def give_up(self) -> None:
         """Cancels the operation, unless it has ended, and waits until its buffers are free."""
         if self._code < 0 and not _native.forked():
@@ -134,7 +146,8 @@ class Request:
     def end(self, handle: int) -> None:
         """Lets go of the buffers, after the queue has returned the request."""
         # The thread that started the operation may not have got the handle yet.
-        self._handle.value = handle
+        if handle:
+            self._handle.value = handle
         self._buffers = None
         self._queue = None
 
@@ -153,9 +166,13 @@ class Request:
     def _wait(self, timeout: float | None) -> None:
         if _native.forked():
             raise _native.forked_error()
-        end = None if timeout is None else time.monotonic() + timeout
-        if not self._lock.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
-            raise _timeout(timeout)
+        if timeout is None:
+            end = None
+            self._lock.acquire()
+        else:
+            end = time.monotonic() + timeout
+            if not self._lock.acquire(timeout=max(timeout, 0)):
+                raise _timeout(timeout)
         try:
             if self._code < 0 and not wait_sliced(self._poll, end):
                 raise _timeout(timeout)
@@ -168,21 +185,23 @@ class Request:
         The caller holds the lock.
         """
         lib = self._lib
-        if self._algorithm is None:
-            self._algorithm = _native.text(lib.allcast_algorithm(self._handle))
         try:
             code = lib.allcast_wait(self._handle, wait_ms, self._message)
+            if code == _native.ERR_TIMEOUT:
+                return False
+            self._settle(code, _native.last_error(lib, code) if code else None)
         except BaseException:
-            # A signal handler raised an exception after the library had returned. If the operation
-            # has ended, its handle is gone, and the thread's last error is its result.
-            self._settle_interrupted()
+            if self._code < 0:
+                self._settle_interrupted()
             raise
-        if code == _native.ERR_TIMEOUT:
-            return False
-        self._settle(code, _native.last_error(lib, code) if code else None)
         return True
 
     def _settle_interrupted(self) -> None:
+        """Finds out whether the operation has ended, after a signal handler raised an exception.
+
+        If it has, and the library had returned already, the handle is gone, and the last error of
+        the thread is the result.
+        """
         lib = self._lib
         code = lib.allcast_error_code()
         failure = _native.last_error(lib, code) if code else None
@@ -208,7 +227,7 @@ def wait_sliced(poll: Callable[[int], bool], end: float | None) -> bool:
 
     It reports whether poll has succeeded.
     """
-    sliced = threading.current_thread() is threading.main_thread()
+    sliced = threading.get_ident() == _main_thread
     while True:
         left = -1 if end is None else _native.milliseconds(end - time.monotonic(), -1)
         wait = left
