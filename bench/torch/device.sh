@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
+#
+# Verifies and measures the torch backend on a machine with a GPU, which all ranks share:
+#
+#     make lib && OUT=/tmp/gpu bench/torch/device.sh [check|bench|sweep|all]
+#
+# It needs python3 with torch. ALLCAST_LIBRARY names the library, bin/lib/liballcast.so by default. The files in OUT
+# are log.txt, and one JSON file per benchmark. check takes about 3 minutes, bench 4 and sweep 3.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+what=${1:-all}
+out=${OUT:-/tmp/allcast-gpu}
+python=${PYTHON:-python3}
+mkdir -p "$out"
+export PYTHONPATH=$PWD/bindings/python/src:$PWD/bindings/python/tests_torch PYTHONUNBUFFERED=1
+export ALLCAST_LIBRARY=${ALLCAST_LIBRARY:-$PWD/bin/lib/liballcast.so} OMP_NUM_THREADS=2
+port=29700
+failed=0
+
+# Runs a program on 4 ranks for at most the given number of seconds, with settings from the environment.
+ranks() {
+	local limit=$1
+	shift
+	port=$((port + 10))
+	echo "== $* (at $(date +%T))"
+	timeout -k 5 "$limit" "$python" -m torch.distributed.run --nproc_per_node 4 --master_port $port "$@" 2>&1 |
+		grep -v -e 'OMP_NUM_THREADS' -e '^W.*\*\*\*\*' -e '^W.*run.py:[0-9]*\] $'
+	local code=${PIPESTATUS[0]}
+	[ "$code" = 0 ] || { echo "failed with exit code $code: $*"; failed=1; }
+}
+
+check() {
+	ranks 120 bindings/python/tests_torch/device_operations.py --device cuda
+	ALLCAST_TORCH_STREAM_WAIT=host ranks 120 bindings/python/tests_torch/device_operations.py --device cuda
+	ALLCAST_TORCH_PIECE=1048576 ranks 120 bindings/python/tests_torch/device_operations.py --device cuda
+	ranks 90 bindings/python/tests_torch/device_failure.py --device cuda
+	ranks 180 bindings/python/tests_torch/device_fsdp2.py --device cuda
+}
+
+bench() {
+	ranks 150 bench/torch/fsdp2.py --device cuda --json "$out/cuda.json"
+	ranks 150 bench/torch/fsdp2.py --device cpu --json "$out/cpu.json"
+}
+
+# Compares the ways to wait, and sizes of pieces.
+sweep() {
+	ALLCAST_TORCH_STREAM_WAIT=host ranks 90 bench/torch/fsdp2.py --device cuda --mib 4 16 --pairs 5 --json "$out/host.json"
+	for piece in 2 4 32; do
+		ALLCAST_TORCH_PIECE=$((piece << 20)) ranks 60 bench/torch/fsdp2.py --device cuda --mib 16 --pairs 5 \
+			--json "$out/piece-$piece.json"
+	done
+}
+
+{
+	"$python" -c 'import torch, platform; print("torch", torch.__version__, "Python", platform.python_version(),
+		torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no CUDA device")'
+	nproc
+	case $what in
+	check | bench | sweep) $what ;;
+	all)
+		check
+		bench
+		;;
+	*)
+		echo "unknown part $what: want check, bench, sweep or all"
+		failed=1
+		;;
+	esac
+	[ $failed = 0 ] && echo "all passed" || echo "some failed"
+	exit $failed
+} 2>&1 | tee "$out/log.txt"
