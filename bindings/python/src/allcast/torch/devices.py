@@ -133,7 +133,11 @@ class _Driver:
             "cuGetErrorName": [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)],
         }
         for name, types in arguments.items():
-            function = getattr(self._cuda, name)
+            function = getattr(self._cuda, name, None)
+            if function is None:
+                raise RuntimeError(
+                    f"the CUDA driver has no function {name}: install the driver of CUDA 12 or newer"
+                )
             function.argtypes = types
             function.restype = ctypes.c_int
         device = ctypes.c_int()

@@ -29,6 +29,7 @@ operations that are called in the same order, so that even a device with a singl
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
@@ -242,14 +243,11 @@ class Flag:
     def __init__(self, memory: torch.Tensor) -> None:
         self.memory = memory
         self.base = 0
+        self._cell = ctypes.c_uint32.from_address(memory.data_ptr())
 
     def advance(self, value: int) -> None:
         """Lets streams pass that wait for base plus value."""
-        self.memory.fill_(_signed(self.base + value))
-
-
-def _signed(value: int) -> int:
-    return (value + 2**31) % 2**32 - 2**31
+        self._cell.value = (self.base + value) % 2**32
 
 
 class _Sequence:
@@ -546,7 +544,7 @@ class StagedCall:
             elif self._last is None:
                 self._enqueue_last()
             if not self._ordered or failed:
-                for tensor in self._plan.tensors:
+                for tensor in {id(tensor): tensor for tensor in self._plan.tensors}.values():
                     self._device.record_use(tensor, self._to_host)
                     self._device.record_use(tensor, self._to_device)
                 self._plan.tensors = []
