@@ -64,6 +64,17 @@ int store_get(const allcast_store *store, const char *key, int64_t wait_ms, void
 /* Registers the hook that leaves jobs when the process exits. */
 void leave_at_exit(void);
 
+/* A socket that a forked child closes, as package inherit of the Go code records it. */
+struct socket_entry {
+	uint64_t inode; /* 0: free */
+	uint64_t device;
+	int64_t fd;
+};
+
+#define MAX_SOCKETS (1 << 14)
+
+extern struct socket_entry sockets[MAX_SOCKETS];
+
 /* The version that allcast_version returns, also in a forked child. */
 extern char library_version[32];
 

@@ -14,7 +14,12 @@ import (
 
 // begin starts an operation. It returns buffers to Go's API as slices of C memory, without a copy.
 func (o *operation) begin(c *comm, opts []allcast.CallOption) (*allcast.Request, error) {
-	root, t, op := int(o.c.root), allcast.DataType(o.c._type), allcast.ReduceOp(o.c.op)
+	root := int(o.c.root)
+	t, op := allcast.DataType(o.c._type), allcast.ReduceOp(o.c.op)
+	if C.int32_t(t) != o.c._type || C.int32_t(op) != o.c.op {
+		return nil, invalid("element type %d, operator %d: want values of enum allcast_type and enum allcast_op",
+			o.c._type, o.c.op)
+	}
 	o.comm = c
 	switch o.c.kind {
 	case C.kind_broadcast:

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "_cgo_export.h"
@@ -24,10 +25,26 @@ static const int go_signals[] = {SIGBUS, SIGFPE, SIGSEGV, SIGPIPE, SIGURG};
 static struct sigaction before[GO_SIGNALS], installed[GO_SIGNALS];
 static sigset_t loader_mask;
 
+struct socket_entry sockets[MAX_SOCKETS];
+
+/* Closes connections of the parent. If the parent is killed, the other ranks would otherwise take it for alive as long
+ * as the child lives. A number that the program uses for another file by now has another inode. */
+static void close_sockets(void) {
+	for (size_t i = 0; i < MAX_SOCKETS; i++) {
+		struct socket_entry *e = &sockets[i];
+		struct stat s;
+		if (e->inode != 0 && fstat((int)e->fd, &s) == 0 && S_ISSOCK(s.st_mode) && s.st_ino == e->inode &&
+			s.st_dev == e->device) {
+			close((int)e->fd);
+		}
+	}
+}
+
 /* Runs in a forked child. Only the thread that called fork exists there, so the Go runtime does not work, and its
  * handlers of signals do not either. Handlers that the program has installed since stay. */
 static void after_fork(void) {
 	atomic_store_explicit(&forked, true, memory_order_relaxed);
+	close_sockets();
 	for (size_t i = 0; i < GO_SIGNALS; i++) {
 		struct sigaction now;
 		if (sigaction(go_signals[i], NULL, &now) == 0 && now.sa_sigaction == installed[i].sa_sigaction) {

@@ -9,8 +9,10 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"unsafe"
 
 	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/internal/inherit"
 	"github.com/allcast/allcast/internal/settings"
 )
 
@@ -23,6 +25,7 @@ var processors = runtime.GOMAXPROCS(0)
 
 func init() {
 	copyText(C.library_version[:], allcast.Version)
+	inherit.Enable(unsafe.Slice((*inherit.Entry)(unsafe.Pointer(&C.sockets[0])), len(C.sockets)))
 	limitThreads(settings.Process)
 }
 

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/allcast/allcast/internal/inherit"
 )
 
 // Path is the URL path of a server's State.
@@ -61,6 +63,7 @@ func NewServer(src Source, log *slog.Logger) *Server {
 func (s *Server) count(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
+		inherit.Conn(c)
 		if s.open.Add(1) > maxConns {
 			_ = c.Close()
 		}
@@ -71,6 +74,7 @@ func (s *Server) count(c net.Conn, state http.ConnState) {
 
 // Serve answers on a listener until Close, which closes it.
 func (s *Server) Serve(l net.Listener) {
+	inherit.Conn(l)
 	s.wg.Go(func() { _ = s.http.Serve(l) })
 }
 

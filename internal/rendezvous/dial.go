@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"time"
+
+	"github.com/allcast/allcast/internal/inherit"
 )
 
 const (
@@ -118,6 +120,7 @@ func (s *seeker) dial(ctx context.Context, addr string, id incarnation) (*leaf, 
 	if err != nil {
 		return nil, err
 	}
+	inherit.Conn(conn)
 	sealed, differs, err := s.greet(ctx, conn, id)
 	if err != nil {
 		_ = conn.Close()

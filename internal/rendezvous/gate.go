@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/allcast/allcast/internal/inherit"
 )
 
 // maxPending limits connections that have not said hello. Another one evicts the oldest. Silent connections
@@ -69,6 +71,7 @@ func newGate(ctx context.Context, cfg *Config) (*gate, error) {
 func (g *gate) accept(l net.Listener) {
 	for {
 		conn, err := l.Accept()
+		inherit.Conn(conn)
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return

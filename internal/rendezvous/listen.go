@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/allcast/allcast/internal/inherit"
 )
 
 // open listens for the children. If the ranks meet at rank 0, it listens on the addresses of the host by which the
@@ -94,6 +96,7 @@ func listen(ctx context.Context, cfg Config, addr string) (net.Listener, error) 
 	for {
 		l, err := lc.Listen(ctx, "tcp", addr)
 		if err == nil {
+			inherit.Conn(l)
 			return l, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {

@@ -12,6 +12,14 @@ import (
 	"github.com/allcast/allcast/internal/lab"
 )
 
+var roles = map[string]func() int{
+	"gather":  e2e.Gather,
+	"survive": survive,
+	"rejoin":  rejoin,
+	"enter":   enterLab,
+	"strike":  strikeRole,
+}
+
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "hold" { // the process that holds a lab
 		if err := lab.Hold(os.Args[2], os.Stdin, os.Stdout); err != nil {
@@ -19,11 +27,5 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(1)
 	}
-	os.Exit(e2e.Main(m, map[string]func() int{
-		"gather":  e2e.Gather,
-		"survive": survive,
-		"rejoin":  rejoin,
-		"enter":   enterLab,
-		"strike":  strikeRole,
-	}))
+	os.Exit(e2e.Main(m, roles))
 }

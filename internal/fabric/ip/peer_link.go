@@ -11,6 +11,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/session"
+	"github.com/allcast/allcast/internal/inherit"
 )
 
 // link dials the peer, hands the connection to write, and watches it. The peer sends nothing on it
@@ -95,6 +96,7 @@ func (p *peer) try(ctx context.Context) (*net.TCPConn, authLink, error) {
 	if err != nil {
 		return nil, authLink{}, err
 	}
+	inherit.Conn(nc)
 	c := nc.(*net.TCPConn)
 	t.tune(c)
 	// A deadline in the past ends the handshake when the context does.

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/inherit"
 )
 
 // rawSocket is a socket outside of Go's poller, which would wake up for each of its events. Calls on it
@@ -33,6 +35,7 @@ func newRawSocket(c controller) (*rawSocket, error) {
 	if err := cmp.Or(closed, err); err != nil {
 		return nil, err
 	}
+	inherit.FD(fd)
 	if err := unix.SetNonblock(fd, true); err != nil {
 		_ = unix.Close(fd) // the first error matters
 		return nil, err

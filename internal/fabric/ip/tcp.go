@@ -16,6 +16,7 @@ import (
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/session"
+	"github.com/allcast/allcast/internal/inherit"
 )
 
 // TCPConfig configures the reliable side.
@@ -96,6 +97,7 @@ func Listen(local netip.Addr) (*net.TCPListener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for peers: %w", err)
 	}
+	inherit.Conn(l)
 	return l.(*net.TCPListener), nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/allcast/allcast/internal/inherit"
 )
 
 // tcpPending holds the connections that have not authenticated yet. When there are too many, the
@@ -61,6 +63,9 @@ func (t *TCP) accept() {
 	const pause = 20 * time.Millisecond
 	for {
 		c, err := t.cfg.Listener.AcceptTCP()
+		if err == nil {
+			inherit.Conn(c)
+		}
 		switch {
 		case err == nil && t.pending.add(c):
 			t.wg.Go(func() { t.greet(c) })

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/inherit"
 )
 
 // udpSocket makes a socket, and closes it again if setup fails.
@@ -21,6 +23,7 @@ func udpSocket(v6 bool, setup func(fd int) error) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("multicast: socket: %w", err)
 	}
+	inherit.FD(fd)
 	if err := setup(fd); err != nil {
 		_ = unix.Close(fd) // the first error matters
 		return -1, err

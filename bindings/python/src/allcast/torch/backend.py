@@ -568,7 +568,7 @@ class Operations:
         """A barrier that names the ranks that did not reach it in time."""
         if isinstance(timeout, c10d.BarrierOptions):
             seconds = self._seconds(timeout)
-        elif timeout is None or timeout <= timedelta(0):
+        elif timeout is None or timeout < timedelta(0):
             seconds = self._group.timeout
         else:
             seconds = timeout.total_seconds()
@@ -586,7 +586,7 @@ class Operations:
         group, seconds = self._group, self._seconds(opts)
         group.sequence += 1
         tensor_in = tensor.coalesce()
-        work = Work(group, "allreduce", [tensor], tensor_in.values().nbytes)
+        work = Work(group, "allreduce", [tensor], tensor_in.values().nbytes, seconds)
 
         def run() -> None:
             try:
@@ -683,11 +683,14 @@ def _memory(tensor: Tensor) -> Memory:
 
 # Tag of the messages of monitored barriers. Programs use smaller tags.
 _BARRIER_TAG = 0x7FFFFFFF
-_PASSED, _FAILED = 1, 0
+_PASSED = -1
+
+# Time that rank 0 may take to tell the others which rank was late.
+_ANSWER_SECONDS = 1.0
 
 
 def _monitored_barrier(group: Group, seconds: float, wait_all_ranks: bool) -> None:
-    """Rank 0 hears from every rank, and then tells all of them.
+    """Rank 0 hears from every rank, and then tells all of them which rank was late, if any.
 
     Messages carry the number of the barrier, so that a rank that is late for one cannot pass the
     next.
@@ -697,53 +700,51 @@ def _monitored_barrier(group: Group, seconds: float, wait_all_ranks: bool) -> No
     end = time.monotonic() + seconds
     comm = group.comm
 
-    def receive(source: int) -> int:
+    def receive(source: int, slack: float = 0) -> int:
         """Receives the message of this barrier from a rank, and returns what it says."""
         message = bytearray(16)
         while True:
-            left = max(end - time.monotonic(), 0.001)
+            left = max(end + slack - time.monotonic(), 0.001)
             comm.recv(message, source, _BARRIER_TAG, timeout=left)
-            sent, state = struct.unpack("<qq", message)
+            sent, late = struct.unpack("<qq", message)
             if sent == number:
-                return int(state)
+                return int(late)
 
-    def send(peer: int, state: int) -> None:
-        comm.send(struct.pack("<qq", number, state), peer, _BARRIER_TAG, timeout=seconds)
+    def send(peer: int, late: int) -> None:
+        comm.send(struct.pack("<qq", number, late), peer, _BARRIER_TAG, timeout=seconds + 1)
 
-    text = f"monitoredBarrier in {seconds * 1000:.0f} ms"
+    def failed(text: str) -> BaseException:
+        return group.backend_error("monitored_barrier", RuntimeError(text))
+
     if group.rank != 0:
         try:
             send(0, _PASSED)
-            state = receive(0)
+            late = receive(0, _ANSWER_SECONDS)
         except allcast.Error as error:
-            raise group.backend_error(
-                "monitored_barrier", RuntimeError(f"rank 0 did not answer {text}: {error}")
-            ) from error
-        if state != _PASSED:
-            raise group.backend_error(
-                "monitored_barrier",
-                RuntimeError(f"rank 0 reports that another rank failed to pass {text}"),
-            )
+            raise failed(f"rank 0 did not answer in {seconds * 1000:.0f} ms: {error}") from error
+        if late != _PASSED:
+            raise failed(f"rank 0 reports that rank {late} failed to pass monitoredBarrier")
         return
-    late = []
+    missing: dict[int, str] = {}
     for rank in range(1, group.size):
         try:
             receive(rank)
-        except allcast.Error:
-            late.append(rank)
+        except allcast.Error as error:
+            missing[rank] = str(error)
             if not wait_all_ranks:
                 break
     for rank in range(1, group.size):
-        if rank not in late:
+        if rank not in missing:
             try:
-                send(rank, _FAILED if late else _PASSED)
-            except allcast.Error:
-                late.append(rank)
-    if late:
-        ranks = ", ".join(map(str, late))
-        label = "Rank" if len(late) == 1 else "Ranks"
-        raise group.backend_error(
-            "monitored_barrier", RuntimeError(f"{label} {ranks} failed to pass {text}")
+                send(rank, next(iter(missing), _PASSED))
+            except allcast.Error as error:
+                missing[rank] = str(error)
+    if missing:
+        ranks = ", ".join(map(str, missing))
+        label = "Rank" if len(missing) == 1 else "Ranks"
+        raise failed(
+            f"{label} {ranks} failed to pass monitoredBarrier in {seconds * 1000:.0f} ms: "
+            + next(iter(missing.values()))
         )
 
 

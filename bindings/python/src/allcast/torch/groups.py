@@ -18,6 +18,10 @@ from .buffers import Scratch, bind
 from .works import Batch, Call, Completions, Order, Work
 
 
+# Errors of operations that reach their deadline. A message without a match is withdrawn then.
+_TIMEOUTS = (allcast.DeadlineError, allcast.WithdrawnError)
+
+
 class _Store:
     """The store of c10d as allcast.join expects it."""
 
@@ -162,10 +166,15 @@ class Group:
         """Makes a group of some ranks of this one. Only these ranks call it."""
         return _subset(self.world, self.comm, ranks, name, timeout)
 
-    def backend_error(self, operation: str, error: BaseException) -> BaseException:
+    def backend_error(
+        self, operation: str, error: BaseException, timeout: Optional[float] = None
+    ) -> BaseException:
         """Returns the exception for an operation that failed. It names this rank and the group."""
+        outcome = "failed"
+        if timeout is not None and isinstance(error, _TIMEOUTS):
+            outcome = f"exceeded its timeout of {timeout:g} s"
         raised = dist.DistBackendError(
-            f"allcast: {operation} failed on rank {self.rank} of group {self.name!r}: {error}"
+            f"allcast: {operation} {outcome} on rank {self.rank} of group {self.name!r}: {error}"
         )
         raised.__cause__ = error
         return raised
@@ -211,6 +220,7 @@ class Group:
             first.operation,
             first.results,
             sum(call.nbytes for call in calls),
+            first.timeout,
             (lambda: _run(finish)) if finish else None,
         )
 

@@ -18,9 +18,9 @@ starts an operation on the network:
 
 Staging code drives a Work like this:
 
-- `Work(group, operation, results, nbytes, finish)` makes it. `finish` runs once after the last request has
-  succeeded, on the thread that notices first. It copies results to their destination and returns
-  soon.
+- `Work(group, operation, results, nbytes, timeout, finish)` makes it. `finish` runs once after the
+  last request has succeeded, on the thread that notices first. It copies results to their
+  destination and returns soon.
 - `group.options(work, n, timeout)` returns the keyword arguments for `n` calls of
   `comm.start_...`. With them, the completion thread ends the Work as soon as all `n` requests have
   ended, even if no thread waits.
@@ -132,6 +132,7 @@ class Work(dist.Work):
         operation: str,
         results: Sequence[torch.Tensor],
         nbytes: int,
+        timeout: float,
         finish: Optional[Callable[[], None]] = None,
     ) -> None:
         super().__init__()
@@ -139,6 +140,7 @@ class Work(dist.Work):
         self._operation = operation
         self._results = results
         self._nbytes = nbytes
+        self._timeout = timeout
         self._finish = finish
         self._lock = threading.Lock()
         self._requests: Optional[Sequence[allcast.Request]] = None  # None: not started yet
@@ -201,7 +203,7 @@ class Work(dist.Work):
                     error = failed
             self._finish = None
             if error is not None:
-                self._error = self._group.backend_error(self._operation, error)
+                self._error = self._group.backend_error(self._operation, error, self._timeout)
             if requests:
                 self._group.count(self._operation, requests[0].algorithm, self._nbytes)
             self._done = True
