@@ -46,6 +46,18 @@ demo: ## Show the main job: Broadcast and Allgather over multicast, verified
 build: ## Build the command into bin/
 	$(GO) build -o bin/ ./cmd/allcast
 
+# ALLCAST_ABI of bindings/c/include/allcast.h
+ABI         := 1
+LIB_LDFLAGS := -Wl,-soname,liballcast.so.$(ABI) -Wl,--version-script=$(CURDIR)/bindings/c/allcast.map
+
+.PHONY: lib
+lib: ## Build the C library, its header and its pkg-config file into bin/lib/ (needs gcc)
+	$(GO) build -buildmode=c-shared -o bin/lib/liballcast.so -ldflags '-extldflags "$(LIB_LDFLAGS)"' ./bindings/c
+	@rm -f bin/lib/liballcast.h # cgo writes it, for use with Go
+	@ln -sf liballcast.so bin/lib/liballcast.so.$(ABI)
+	@cp bindings/c/include/allcast.h bin/lib/
+	@sed "s/@VERSION@/$$(sed -n 's/^const Version = "\(.*\)"/\1/p' options.go)/" bindings/c/allcast.pc >bin/lib/allcast.pc
+
 .PHONY: test
 test: ## Run all tests with the race detector (needs gcc), then SUITES_PLAIN without it
 	$(GO) test -race -timeout 20m $(TESTFLAGS) ./...

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/reduce"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// A CallOption changes how one operation runs. All ranks must use the same options, except WithFactor.
+// A CallOption changes how one operation runs. All ranks must use the same options, except WithFactor and
+// WithTimeout.
 type CallOption func(*callOptions)
 
 // callOptions is the call that CallOptions modify before it starts.
@@ -44,19 +46,36 @@ func WithRadix(k int) CallOption { return func(c *callOptions) { c.Radix = k } }
 // use different factors, and other operators ignore them.
 func WithFactor(factor float64) CallOption { return func(c *callOptions) { c.Factor = factor } }
 
+// WithTimeout limits the time of the operation on this rank, from its start on. Time that the operation waits for
+// earlier ones counts. Options.Deadline applies too, and the shorter limit counts. Ranks may use different
+// timeouts, and 0 means none.
+//
+// When the time has passed, the operation fails with ErrDeadline. The error names the rank that it waits for, and
+// no rank if all ranks work on it. The communicator is then broken on all ranks, as after any other failure.
+// Send and Recv document what a timeout does to them.
+func WithTimeout(d time.Duration) CallOption { return func(c *callOptions) { c.Timeout = d } }
+
+// apply applies the options of a call.
+func (k *callOptions) apply(opts []CallOption) error {
+	k.Factor = 1
+	for _, o := range opts {
+		o(k)
+	}
+	if k.Chains < 0 || k.Subgroups < 0 || k.Chunk < 0 || k.Segment < 0 || k.Radix < 0 || k.Timeout < 0 {
+		return invalid("chains %d, subgroups %d, chunk %d, segment %d, radix %d, timeout %v: none may be negative",
+			k.Chains, k.Subgroups, k.Chunk, k.Segment, k.Radix, k.Timeout)
+	}
+	return nil
+}
+
 // start starts a call. The number of bytes affects the choice of the algorithm.
 func (c *Comm) start(call engine.Call, bytes int64, opts []CallOption) (*Request, error) {
 	if err := c.checkUsable(); err != nil {
 		return nil, err
 	}
 	k := callOptions{call}
-	k.Factor = 1
-	for _, o := range opts {
-		o(&k)
-	}
-	if k.Chains < 0 || k.Subgroups < 0 || k.Chunk < 0 || k.Segment < 0 || k.Radix < 0 {
-		return nil, invalid("chains %d, subgroups %d, chunk %d, segment %d, radix %d: none may be negative",
-			k.Chains, k.Subgroups, k.Chunk, k.Segment, k.Radix)
+	if err := k.apply(opts); err != nil {
+		return nil, err
 	}
 	algo, err := c.choose(k.Kind, k.Algo, bytes)
 	if err != nil {
@@ -124,6 +143,7 @@ func (c *Comm) wait(ctx context.Context, r *Request, err error) error {
 	r.req.Wait(ctx)
 	if !r.req.Over() {
 		r.req.Cancel()
+		<-r.req.Done()
 	}
 	err = r.Err()
 	var failed *RankError

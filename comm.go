@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/allcast/allcast/internal/engine"
+	"github.com/allcast/allcast/internal/joinhook"
 	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/wire"
@@ -41,7 +42,11 @@ func (j *job) log() *slog.Logger { return j.Settings.Logger }
 // Join connects this process to the other ranks of the job and returns the communicator of all ranks. All
 // ranks call it. It fails on all ranks if one is missing or has incompatible options.
 func Join(ctx context.Context, o Options) (*Comm, error) {
-	s, err := o.resolve(settings.Process)
+	env := settings.Process
+	if e := joinhook.From(ctx).Env; e != nil {
+		env = e
+	}
+	s, err := o.resolve(env)
 	if err != nil {
 		return nil, err
 	}

@@ -42,15 +42,16 @@
 // If the operation completes first, the call returns nil and aborts nothing. If the context has ended
 // before the call, the call starts nothing and takes no place in the order of calls.
 //
-// The context of [Request.Wait] ends only the waiting; the operation continues. [Comm.Send] and [Comm.Recv]
-// abort nothing while their message has no match. [Comm.Split], [Comm.Dup], [Comm.Subset] and [Comm.Shrink]
+// The context of [Request.Wait] ends only the waiting; the operation continues. [Request.Cancel] gives it up.
+// [Comm.Send] and [Comm.Recv] abort nothing while their message has no match. [Comm.Split], [Comm.Dup], [Comm.Subset] and [Comm.Shrink]
 // document their own rules.
 //
 // # Failure
 //
 // Every call ends, except a Recv of a message that no rank sends, and a Send of one that no rank receives. A
-// call fails if a rank dies, is silent for longer than Options.Timeout, or makes a different call. Each rank
-// that has not completed then gets a [*RankError] that names the failed rank.
+// call fails if a rank dies, is silent for longer than Options.Timeout, or makes a different call. A call with a
+// deadline (Options.Deadline, [WithTimeout]) also fails if a rank does not make it in time. Each rank that has not
+// completed then gets a [*RankError] that names the failed rank.
 //
 // Afterwards the communicator is broken. All surviving ranks call [Comm.Shrink], which makes a new
 // communicator of them:

@@ -18,7 +18,7 @@ var (
 	ErrRankLost = errors.New("a rank was lost")
 	// ErrAborted means that a rank called Abort, or that the context of one of its blocking calls ended.
 	ErrAborted = errors.New("aborted")
-	// ErrDeadline means that an operation exceeded Options.Deadline.
+	// ErrDeadline means that an operation exceeded Options.Deadline or the timeout of the call (WithTimeout).
 	ErrDeadline = errors.New("deadline passed")
 	// ErrMismatch means that ranks called different operations, or the same operation with a different
 	// root, size, type or algorithm.

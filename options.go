@@ -80,6 +80,7 @@ type Options struct {
 	JoinTimeout time.Duration
 
 	// Deadline limits the duration of every collective; 0 means no limit. A Send or a Recv may wait longer.
+	// WithTimeout limits single calls.
 	Deadline time.Duration
 
 	// Subgroups is the number of multicast groups to open (default 1). Operations may spread over as many

@@ -16,6 +16,11 @@ type Request struct {
 // Done returns a channel that is closed when the operation has ended. Until then Allcast owns its buffers.
 func (r *Request) Done() <-chan struct{} { return r.req.Done() }
 
+// OnDone calls f once when the operation has ended, or at once if it has. f runs on a goroutine that serves the
+// network: it must not block or wait for an operation, but it may start one. Programs with many requests need no
+// goroutine per request this way.
+func (r *Request) OnDone(f func()) { r.req.OnDone(f) }
+
 // Err returns the error of the operation, and nil while the operation is running.
 func (r *Request) Err() error { return exportError(r.req.Err(), r.comm.members) }
 
@@ -28,6 +33,13 @@ func (r *Request) Wait(ctx context.Context) error {
 	}
 	return r.Err()
 }
+
+// Cancel gives up the operation, unless it has ended, and returns at once. A Send or a Recv without a match is
+// withdrawn, and its error matches ErrWithdrawn. If the data has already left or is about to arrive, it ends as if
+// nothing had happened. Any other operation aborts the communicator, like a blocking call whose context ends.
+//
+// The operation ends soon, but Allcast owns its buffers until Done is closed.
+func (r *Request) Cancel() { r.req.Cancel() }
 
 // Info describes how an operation runs.
 type Info struct {

@@ -124,13 +124,15 @@ func ReduceSlice[T Reducible](
 }
 
 // SendSlice is Comm.Send for a slice.
-func SendSlice[T Element](ctx context.Context, c *Comm, s []T, to, tag int) error {
-	return c.Send(ctx, Bytes(s), to, tag)
+func SendSlice[T Element](ctx context.Context, c *Comm, s []T, to, tag int, opts ...CallOption) error {
+	return c.Send(ctx, Bytes(s), to, tag, opts...)
 }
 
 // RecvSlice is Comm.Recv for a slice. It returns the number of whole elements and the sender.
-func RecvSlice[T Element](ctx context.Context, c *Comm, s []T, from, tag int) (n, source int, err error) {
-	m, err := c.Recv(ctx, Bytes(s), from, tag)
+func RecvSlice[T Element](
+	ctx context.Context, c *Comm, s []T, from, tag int, opts ...CallOption,
+) (n, source int, err error) {
+	m, err := c.Recv(ctx, Bytes(s), from, tag, opts...)
 	var x T
 	return m.Bytes / int(unsafe.Sizeof(x)), m.Source, err
 }

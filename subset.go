@@ -197,10 +197,11 @@ func (s *subset) checkIntact() error {
 	r, err := s.parent.job.StartMessage(s.sub.id, engine.Message{Kind: wire.Recv, Peer: engine.AnyRank, Tag: s.tag})
 	if err == nil {
 		r.Cancel() // it fails with the communicator, or is withdrawn
+		<-r.Done()
 		err = r.Err()
 	}
 	err = exportError(err, s.parent.members)
-	if errors.Is(err, errWithdrawn) {
+	if errors.Is(err, ErrWithdrawn) {
 		return nil
 	}
 	if failed := (*RankError)(nil); errors.As(err, &failed) && failed.Rank >= 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/calltest"
 )
 
 // Requests that are nil have nothing to wait for, and an ended context ends only the waiting.
@@ -66,5 +67,60 @@ func TestWaitEdges(t *testing.T) {
 			return fmt.Errorf("message %+v, want %+v", m, want)
 		}
 		return g.Wait(ctx)
+	})
+}
+
+// OnDone calls each function once: when the operation ends, however it ends, or at once if it has ended. A function
+// may start the next operation.
+func TestOnDone(t *testing.T) {
+	allcasttest.Run(t, 2, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+		const calls = 20
+		done := make(chan error, 3*calls)
+		got := make([]byte, 1000*c.Size())
+		var start func(left int) error
+		start = func(left int) error {
+			r, err := c.StartAllgather(calltest.Pattern(uint64(left), c.Rank(), 1000), got)
+			if err != nil {
+				return err
+			}
+			r.OnDone(func() {
+				done <- calltest.Equal(r.Err(), got, calltest.Gathered(uint64(left), c.Size(), 1000))
+				if left > 1 {
+					if err := start(left - 1); err != nil {
+						done <- err
+					}
+				}
+			})
+			return nil
+		}
+		if err := start(calls); err != nil {
+			return err
+		}
+		for range calls {
+			if err := <-done; err != nil {
+				return err
+			}
+		}
+		r, err := c.StartRecv(nil, 1-c.Rank(), 0)
+		if err != nil {
+			return err
+		}
+		for range calls {
+			r.OnDone(func() { done <- r.Err() })
+		}
+		r.Cancel()
+		<-r.Done()
+		for range calls {
+			r.OnDone(func() { done <- r.Err() })
+		}
+		for range 2 * calls {
+			if err := <-done; !errors.Is(err, allcast.ErrWithdrawn) {
+				return err
+			}
+		}
+		if n := len(done); n > 0 {
+			return fmt.Errorf("%d calls too many", n)
+		}
+		return nil
 	})
 }

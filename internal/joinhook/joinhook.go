@@ -1,4 +1,4 @@
-// Package joinhook passes settings to allcast.Join that only tests need.
+// Package joinhook passes settings to allcast.Join that only tests and language bindings need.
 package joinhook
 
 import (
@@ -9,6 +9,9 @@ import (
 // Hooks are settings of a Join. All ranks that run in one process may share them.
 type Hooks struct {
 	Listener net.Listener // rendezvous socket of rank 0, instead of a new one at Options.Addr
+
+	// Env looks up variables of the environment, instead of os.LookupEnv.
+	Env func(name string) (value string, set bool)
 
 	// Watch is called whenever an operation of a rank enters a phase, passes its turn on, or sends a
 	// piece. The rank's control side makes no progress until Watch returns.

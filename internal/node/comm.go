@@ -25,7 +25,8 @@ type comm struct {
 	shared    bool // whether its datagrams reach ranks that are not members
 
 	nextSeq uint64
-	calls   []*call       // unfinished calls, oldest first
+	calls   calls
+	trace   *trace        // search for the rank that an overdue call waits for; nil: none
 	slots   []*round      // rounds by slot, until drained
 	live    []*round      // rounds that are not closed, oldest first
 	lastSeq []int64       // last user of each slot, or -1
@@ -67,8 +68,9 @@ type call struct {
 	running bool
 	startAt step.Time
 	spent   Spent
-	trace   *trace
 	failed  *Error // error to report once the operation is quiescent
+
+	deadline step.Time // step.Never if it has none
 }
 
 // Spent holds the time that a call spent in each phase, summed over its rounds.
@@ -188,9 +190,9 @@ func (c *comm) running() []*round {
 // within one cycle of the slots, counted from the oldest. The users of a slot therefore follow in
 // order. No rank can hold a slot for a later operation than another rank.
 func (n *Node) advance(c *comm) {
-	for i := 0; i < len(c.calls) && i < n.cfg.InFlight; i++ {
-		k := c.calls[i]
-		if k.next()-c.calls[0].next() >= c.layout.Slots() {
+	for i := 0; i < len(c.calls.all) && i < n.cfg.InFlight; i++ {
+		k := c.calls.all[i]
+		if k.next()-c.calls.oldest().next() >= c.layout.Slots() {
 			return
 		}
 		if !k.running && c.slots[c.layout.Slot(k.next())] == nil {
@@ -363,7 +365,10 @@ func (n *Node) completeRound(c *comm, st *round) {
 		n.nonMulticast--
 	}
 	k := st.call
-	k.running, k.trace = false, nil
+	k.running = false
+	if c.trace != nil && c.trace.call == k {
+		c.trace = nil
+	}
 	k.spent.add(st.op.Times())
 	n.out = append(n.out, Action{Kind: Release, Comm: c.id, Seq: st.seq})
 	if k.round++; k.round < k.rounds {
@@ -388,9 +393,7 @@ func (n *Node) endCall(c *comm, k *call, err *Error) {
 			c.mail.peer(m.peer).sends--
 		}
 	}
-	if i := slices.Index(*list, k); i >= 0 {
-		*list = slices.Delete(*list, i, i+1)
-	}
+	list.remove(k)
 	n.out = append(n.out, done)
 }
 
@@ -407,13 +410,10 @@ func (n *Node) closeRound(c *comm, st *round) {
 }
 
 // timer returns the time of this communicator's next timer.
-func (c *comm) timer(deadline step.Time) step.Time {
-	at := step.Never
+func (c *comm) timer() step.Time {
+	at := c.deadlineTimer()
 	for _, st := range c.live {
 		at = min(at, st.op.Timer())
-	}
-	if deadline > 0 && len(c.calls) > 0 {
-		at = min(at, c.calls[0].deadlineAt(deadline))
 	}
 	return at
 }

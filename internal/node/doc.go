@@ -37,7 +37,8 @@
 //
 // A call that passes its deadline asks the rank it waits for which rank that one waits for, and so on
 // (trace.go). The search ends at a rank that has not made the call or does not answer. If there is no
-// such rank, no rank failed and the deadline was too short; the error then names no rank.
+// such rank, no rank failed and the deadline was too short; the error then names no rank. Each call may have a
+// deadline of its own ([Node.SetDeadline]), and any unfinished call may pass it, not only the oldest.
 //
 // The survivors of a broken communicator can agree on their membership and get a new communicator
 // ([Node.Agree], package agree). They exchange the deaths they know in the process. Attempts are

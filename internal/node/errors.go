@@ -23,16 +23,17 @@ const (
 	Cancelled                   // the caller of an operation gave up
 	Withdrawn                   // only this call: its caller gave up before it had a match
 	Truncated                   // only this call: the message is longer than the buffer
+	Unmatched                   // only this call: it had no match at its deadline
 )
 
 var reasonNames = map[Reason]string{
 	Lost: "lost", Aborted: "aborted", Deadline: "deadline", Mismatch: "mismatched calls", Protocol: "protocol violation",
 	Left: "closed the communicator", Corrupt: "corrupt data", Cancelled: "cancelled",
-	Withdrawn: "withdrawn", Truncated: "message too long",
+	Withdrawn: "withdrawn", Truncated: "message too long", Unmatched: "deadline without a match",
 }
 
 // OneCall reports whether only one call has failed, and its communicator is intact.
-func (r Reason) OneCall() bool { return r == Withdrawn || r == Truncated }
+func (r Reason) OneCall() bool { return r == Withdrawn || r == Truncated || r == Unmatched }
 
 func (r Reason) String() string {
 	if s, ok := reasonNames[r]; ok {

@@ -108,7 +108,7 @@ func (n *Node) breakComm(c *comm, v verdict) {
 		return
 	}
 	c.broken = &v
-	for _, k := range slices.Concat(c.calls, c.mail.calls) {
+	for _, k := range slices.Concat(c.calls.all, c.mail.calls.all) {
 		n.failCall(c, k)
 	}
 	for _, st := range c.live {

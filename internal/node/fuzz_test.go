@@ -332,8 +332,8 @@ func (z *fuzzed) end() {
 		z.t.Fatalf("%d operations are counted that have ended", n)
 	}
 	for _, c := range z.n.order {
-		if b := &c.mail; len(b.calls) > 0 {
-			z.t.Fatalf("%d sends and receives have not ended", len(b.calls))
+		if b := &c.mail; len(b.calls.all) > 0 {
+			z.t.Fatalf("%d sends and receives have not ended", len(b.calls.all))
 		}
 		for r, p := range c.mail.peers {
 			if p.credit < 0 || p.kept < 0 || p.ahead < 0 || p.ahead > MailCredit || p.kept > MailCredit {

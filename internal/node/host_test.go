@@ -168,7 +168,7 @@ func (h *host) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "lost %v, timer at %d", h.lost, h.timerAt)
 	for _, co := range h.node.order {
-		for _, k := range slices.Concat(co.calls, co.mail.calls) {
+		for _, k := range slices.Concat(co.calls.all, co.mail.calls.all) {
 			fmt.Fprintf(&b, "\n  communicator %d call %d, round %d of %d, running %v, failed %v",
 				co.id, k.seq, k.round, len(k.plan), k.running, k.failed)
 		}

@@ -48,7 +48,7 @@ func (c *comm) view() CommView {
 	if c.broken != nil {
 		v.Broken, v.Culprit, v.Reason = true, c.broken.culprit, c.broken.reason
 	}
-	for _, k := range slices.Concat(c.calls, c.mail.calls) {
+	for _, k := range slices.Concat(c.calls.all, c.mail.calls.all) {
 		v.Open = append(v.Open, c.viewCall(k))
 	}
 	for _, st := range c.live {
@@ -63,7 +63,7 @@ func (c *comm) view() CommView {
 func (c *comm) viewCall(k *call) CallView {
 	v := CallView{
 		Req: k.req, Kind: k.kind, Seq: k.next(), Round: k.round, Rounds: k.rounds, Start: k.startAt,
-		WaitingOn: c.members[c.waitingOn()], Missing: "everything",
+		WaitingOn: c.members[c.waitingOn(c.calls.oldest())], Missing: "everything",
 	}
 	if m := k.mail; m != nil {
 		v.WaitingOn, v.Missing = c.members[c.rank], fmt.Sprintf("a message with tag %d", m.tag)

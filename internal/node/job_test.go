@@ -6,6 +6,7 @@ import (
 	"github.com/allcast/allcast/internal/clustertest"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
+	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -20,6 +21,7 @@ type job struct {
 	algo   string            // otherwise: of package p2p, or "inc"
 	spec   p2p.Spec
 	change func(rank int, s *p2p.Spec) // if set, makes the call of a rank wrong
+	limit  func(rank int) step.Time    // if set, timeout of the call on a world rank; 0 for none
 	shares map[int]*share              // by world rank, of the ranks that called
 }
 
@@ -126,6 +128,9 @@ func (h *host) start(j *job) {
 	if err := s.start(h); err != nil {
 		c.Failf("rank %d could not start: %v", h.ID, err)
 	}
+	if j.limit != nil && j.limit(h.ID) > 0 {
+		h.node.SetDeadline(j.comm, j.req, c.Now+j.limit(h.ID))
+	}
 	h.act()
 }
 
@@ -230,7 +235,7 @@ func (c *cluster) untouched() {
 		}
 	}
 	for _, h := range c.hosts {
-		busy := slices.ContainsFunc(h.node.order, func(co *comm) bool { return len(co.calls) > 0 })
+		busy := slices.ContainsFunc(h.node.order, func(co *comm) bool { return len(co.calls.all) > 0 })
 		if n := h.node.nonMulticast; n != 0 && !h.Dead && !busy {
 			c.Failf("rank %d counts %d operations under way, and has none", h.ID, n)
 		}

@@ -42,8 +42,8 @@ var ErrMail = errors.New("bad message")
 type mail struct {
 	peer        int // rank of the communicator; AnyRank before the match
 	tag         uint64
-	bytes       int64 // Send: size of the message; Recv: size of the buffer, then of the message
-	withdrawing bool  // Send: whether the caller has given up
+	bytes       int64  // Send: size of the message; Recv: size of the buffer, then of the message
+	withdrawing Reason // Send: Withdrawn or Unmatched while the offer is being taken back, otherwise 0
 	err         *Error
 }
 
@@ -55,9 +55,9 @@ func (m *mail) matches(from int, o *wire.Msg) bool {
 type mailbox struct {
 	last   uint64            // number of the last message from this rank
 	rounds map[uint64]*round // transfers by key
-	calls  []*call           // unfinished calls in order
-	posted []*call           // receives without a match, in order
-	offers []offer           // offers without a match, in order of arrival
+	calls  calls
+	posted []*call // receives without a match, in order
+	offers []offer // offers without a match, in order of arrival
 	peers  map[int]*mailPeer
 
 	probeAt step.Time // time to ask the ranks that receives wait for whether they have left
@@ -108,9 +108,9 @@ func (n *Node) StartSend(now step.Time, comm uint32, req uint64, to int, tag uin
 	}
 	p.sends++
 	b.last++
-	k := &call{req: req, kind: wire.Send, rounds: 1, startAt: now, mail: &mail{peer: to, tag: tag, bytes: bytes}}
+	k := newMailCall(now, req, wire.Send, mail{peer: to, tag: tag, bytes: bytes})
 	k.seq = wire.MailKey(c.rank, b.last)
-	b.calls = append(b.calls, k)
+	b.calls.add(k)
 	if c.broken != nil {
 		n.failCall(c, k)
 		return nil
@@ -132,8 +132,8 @@ func (n *Node) StartRecv(now step.Time, comm uint32, req uint64, from int, tag u
 		return err
 	}
 	b := &c.mail
-	k := &call{req: req, kind: wire.Recv, rounds: 1, startAt: now, mail: &mail{peer: from, tag: tag, bytes: room}}
-	b.calls = append(b.calls, k)
+	k := newMailCall(now, req, wire.Recv, mail{peer: from, tag: tag, bytes: room})
+	b.calls.add(k)
 	if c.broken != nil {
 		n.failCall(c, k)
 		return nil
@@ -151,6 +151,10 @@ func (n *Node) StartRecv(now step.Time, comm uint32, req uint64, from int, tag u
 	b.peer(o.from).offers--
 	n.match(c, k, o)
 	return nil
+}
+
+func newMailCall(now step.Time, req uint64, kind wire.CallKind, m mail) *call {
+	return &call{req: req, kind: kind, rounds: 1, startAt: now, deadline: step.Never, mail: &m}
 }
 
 // mailComm returns the communicator of a Send or a Recv of valid arguments.
@@ -216,17 +220,27 @@ func (n *Node) Withdraw(comm uint32, req uint64) bool {
 	if c == nil {
 		return true
 	}
-	b := &c.mail
-	i := slices.IndexFunc(b.calls, func(k *call) bool { return k.req == req })
-	if i < 0 || c.broken != nil {
-		return true
+	i := slices.IndexFunc(c.mail.calls.all, func(k *call) bool { return k.req == req })
+	return i < 0 || c.broken != nil || n.withdraw(c, c.mail.calls.all[i], Withdrawn)
+}
+
+// expireMail gives up a Send or a Recv that has passed its deadline.
+func (n *Node) expireMail(c *comm, k *call) {
+	if !n.withdraw(c, k, Unmatched) {
+		// The peer has done its part, and the data is on its way.
+		n.breakAndNotify(c, verdict{culprit: NoRank, reason: Deadline, seq: k.seq}, -1)
 	}
-	switch k := b.calls[i]; {
+}
+
+// withdraw is Withdraw with the reason of the call's error.
+func (n *Node) withdraw(c *comm, k *call, reason Reason) bool {
+	b := &c.mail
+	switch {
 	case k.kind == wire.Recv && k.running:
 		return c.find(k.seq).mail.Eager()
 	case k.kind == wire.Recv:
 		b.posted = slices.DeleteFunc(b.posted, func(p *call) bool { return p == k })
-		n.endCall(c, k, k.withdrawn(c))
+		n.endCall(c, k, k.withdrawn(c, reason))
 	default:
 		st := c.find(k.seq)
 		switch {
@@ -234,12 +248,12 @@ func (n *Node) Withdraw(comm uint32, req uint64) bool {
 			if st.mail.Eager() {
 				b.peer(k.mail.peer).credit += k.mail.bytes + MailCost
 			}
-			n.dropOffer(c, st)
+			n.dropOffer(c, st, reason)
 		case st.mail.Eager():
 		case st.mail.Asked():
 			return false
-		case !k.mail.withdrawing:
-			k.mail.withdrawing = true
+		case k.mail.withdrawing == 0:
+			k.mail.withdrawing = reason
 			n.send(c.members[k.mail.peer], &wire.Msg{Kind: wire.MsgWithdraw, Comm: c.id, Seq: k.seq})
 		}
 	}
@@ -247,21 +261,33 @@ func (n *Node) Withdraw(comm uint32, req uint64) bool {
 }
 
 // dropOffer ends a Send whose message no rank will ask for.
-func (n *Node) dropOffer(c *comm, st *round) {
+func (n *Node) dropOffer(c *comm, st *round, reason Reason) {
 	k := st.call
 	k.running, st.done = false, true
 	st.op.Fail()
 	n.out = append(n.out, Action{Kind: Release, Comm: c.id, Seq: st.seq})
-	n.endCall(c, k, k.withdrawn(c))
+	n.endCall(c, k, k.withdrawn(c, reason))
 	n.closeRound(c, st)
 	delete(c.mail.rounds, st.seq)
 }
 
-// withdrawn is the error of a Send or a Recv that was taken back.
-func (k *call) withdrawn(c *comm) *Error {
-	return &Error{
-		Comm: c.id, Seq: k.seq, Op: k.kind, Phase: step.Queued, Culprit: NoRank, Reason: Withdrawn, Missing: "a match",
+// withdrawn is the error of a Send or a Recv that was taken back. At a deadline, the peer that provided no
+// match is the culprit.
+func (k *call) withdrawn(c *comm, reason Reason) *Error {
+	e := &Error{Comm: c.id, Seq: k.seq, Op: k.kind, Phase: step.Queued, Culprit: NoRank, Reason: reason}
+	peer := "any rank"
+	if k.mail.peer != AnyRank {
+		peer = c.name(k.mail.peer)
+		if reason == Unmatched {
+			e.Culprit = c.members[k.mail.peer]
+		}
 	}
+	if k.kind == wire.Send {
+		e.Missing = fmt.Sprintf("a receive with tag %d on %s", k.mail.tag, peer)
+	} else {
+		e.Missing = fmt.Sprintf("a message with tag %d from %s", k.mail.tag, peer)
+	}
+	return e
 }
 
 // handleMail handles a message of a Send or a Recv from a rank of the communicator.
@@ -296,11 +322,13 @@ func (n *Node) handleMail(now step.Time, c *comm, from int, m *wire.Msg) {
 		switch {
 		case st == nil || st.call.kind != wire.Send || st.call.mail.peer != from || st.done || !st.opened:
 			n.stats.Stale++
-		case m.Kind == wire.MsgWithdrawn && st.call.mail.withdrawing:
-			n.dropOffer(c, st)
-		case m.Kind == wire.MsgAccept && st.call.mail.withdrawing:
+		case m.Kind == wire.MsgWithdrawn && st.call.mail.withdrawing != 0:
+			n.dropOffer(c, st, st.call.mail.withdrawing)
+		case m.Kind == wire.MsgAccept && st.call.mail.withdrawing == Withdrawn:
 			// The receiver counts on a message that the caller no longer wants to send.
 			n.breakAndNotify(c, verdict{culprit: n.cfg.Rank, reason: Cancelled, seq: m.Seq}, -1)
+		case m.Kind == wire.MsgAccept && st.call.mail.withdrawing == Unmatched:
+			n.breakAndNotify(c, verdict{culprit: NoRank, reason: Deadline, seq: m.Seq}, -1)
 		default:
 			n.execute(c, st, st.op.Step(now, step.Event{Kind: step.EvMsg, From: from, Msg: m}, n.steps[:0]))
 		}

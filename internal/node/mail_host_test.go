@@ -31,13 +31,14 @@ type parcel struct {
 	in     *p2p.Inbox
 	dropAt int64 // size of a message that does not fit and is dropped; otherwise 0
 
-	gaveUp bool // whether the caller has called Withdraw
-	forced bool // whether the caller had to break the communicator
-	ended  bool
-	err    *Error
-	from   int // Recv: rank of the sender
-	size   int64
-	taken  *parcel // Send: Recv that took the message
+	expires bool // whether the call is given up by its deadline instead of by its caller
+	gaveUp  bool // whether it was given up
+	forced  bool // whether the caller had to break the communicator
+	ended   bool
+	err     *Error
+	from    int // Recv: rank of the sender
+	size    int64
+	taken   *parcel // Send: Recv that took the message
 }
 
 func (x *parcel) String() string {
@@ -118,7 +119,14 @@ func (h *host) withdraw(x *parcel) {
 	if x.ended {
 		return
 	}
-	if x.gaveUp = true; h.node.Withdraw(x.comm, x.req) {
+	x.gaveUp = true
+	if x.expires {
+		h.node.SetDeadline(x.comm, x.req, h.c.Now)
+		h.node.Timer(h.c.Now)
+		h.c.hurt = h.c.hurt || h.node.comms[x.comm].broken != nil
+		return
+	}
+	if h.node.Withdraw(x.comm, x.req) {
 		return
 	}
 	x.forced = true
@@ -260,8 +268,8 @@ func (h *host) mailDone(x *parcel, a *Action) {
 	case e.Reason == Truncated:
 		x.key = e.Seq
 		c.receives(x)
-	case e.Reason == Withdrawn:
-		if !x.gaveUp {
+	case e.Reason == Withdrawn || e.Reason == Unmatched:
+		if !x.gaveUp || x.expires != (e.Reason == Unmatched) {
 			c.Failf("rank %d: %v is withdrawn, but its caller waits", h.ID, x)
 		}
 	default:
@@ -373,9 +381,9 @@ func (c *cluster) mailboxEmpty(id uint32) {
 			continue
 		}
 		b := &co.mail
-		if len(b.calls)+len(b.posted)+len(b.offers)+len(b.rounds) > 0 {
+		if len(b.calls.all)+len(b.posted)+len(b.offers)+len(b.rounds) > 0 {
 			c.Failf("rank %d: %d calls, %d posted, %d offers, %d rounds",
-				h.ID, len(b.calls), len(b.posted), len(b.offers), len(b.rounds))
+				h.ID, len(b.calls.all), len(b.posted), len(b.offers), len(b.rounds))
 		}
 		for r, p := range b.peers {
 			if p.sends != 0 || p.offers != 0 || p.kept != 0 || p.ahead != 0 || len(p.overtaking) != 0 {

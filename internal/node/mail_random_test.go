@@ -190,7 +190,7 @@ func TestMailPeerLost(t *testing.T) {
 			c.mailFailed(Lost, dead, x)
 		}
 		for _, h := range c.hosts {
-			if n := len(h.node.comms[0].mail.calls); n > 0 && !h.Dead {
+			if n := len(h.node.comms[0].mail.calls.all); n > 0 && !h.Dead {
 				c.Failf("rank %d: %d calls are left", h.ID, n)
 			}
 		}

@@ -245,7 +245,7 @@ func TestMailBadCalls(t *testing.T) {
 			t.Errorf("%s: error %v, want %v", what, x.err, x.want)
 		}
 	}
-	if len(n.Actions()) > 0 || len(n.comms[0].mail.calls) > 0 {
+	if len(n.Actions()) > 0 || len(n.comms[0].mail.calls.all) > 0 {
 		t.Error("a refused call had an effect")
 	}
 	if !n.Withdraw(9, 1) || !n.Withdraw(0, 77) {

@@ -10,7 +10,13 @@ import (
 
 // A Send, a Recv and the callers' Withdraw in every interleaving. Either the message arrives, or it does
 // not and each call whose caller gave up is withdrawn, or the communicator breaks because a caller gave up.
-func TestMailWithdrawEveryInterleaving(t *testing.T) {
+func TestMailWithdrawEveryInterleaving(t *testing.T) { everyWithdrawal(t, false) }
+
+// The same if the calls pass their deadlines.
+func TestMailDeadlineEveryInterleaving(t *testing.T) { everyWithdrawal(t, true) }
+
+func everyWithdrawal(t *testing.T, expires bool) {
+	t.Helper()
 	for _, x := range []struct {
 		bytes, room      int
 		sender, receiver bool // which of the callers give up
@@ -33,6 +39,7 @@ func TestMailWithdrawEveryInterleaving(t *testing.T) {
 			from, to := c.hosts[0], c.hosts[1]
 			s, r := from.parcel(0, wire.Send, 1, 5, x.bytes), to.parcel(0, wire.Recv, 0, 5, x.room)
 			for _, p := range []*parcel{s, r} {
+				p.expires = expires
 				p.h.posts.Push(func() {
 					p.h.post(p)
 					if p == s && x.sender || p == r && x.receiver {
@@ -56,12 +63,15 @@ func (c *cluster) outcome(s, r *parcel, sender, receiver bool) int {
 	if c.hosts[0].node.comms[0].broken != nil {
 		for _, h := range c.hosts { // both may break it at the same time
 			v := h.node.comms[0].broken
-			if v == nil || v.reason != Cancelled || v.culprit == 0 && !sender || v.culprit == 1 && !receiver {
+			byCaller := v != nil && v.reason == Cancelled && (v.culprit == 0 && sender || v.culprit == 1 && receiver)
+			byDeadline := v != nil && v.reason == Deadline && v.culprit == NoRank
+			if s.expires && !byDeadline || !s.expires && !byCaller {
 				c.Failf("rank %d: %+v", h.ID, v)
 			}
 		}
+		verdict := c.hosts[0].node.comms[0].broken
 		for _, p := range []*parcel{s, r} {
-			if !p.ended || p.err != nil && p.err.Reason != Cancelled && p.err.Reason != Withdrawn {
+			if !p.ended || p.err != nil && p.err.Reason != verdict.reason && !p.err.Reason.OneCall() {
 				c.Failf("the communicator is broken: %v", p)
 			}
 		}
@@ -86,7 +96,7 @@ func (c *cluster) outcome(s, r *parcel, sender, receiver bool) int {
 	c.run()
 	for _, p := range []*parcel{s, r} {
 		// An eager message that was not withdrawn in time waits for another receive.
-		if !p.ended || p.err != nil && p.err.Reason != Withdrawn {
+		if !p.ended || p.err != nil && p.err.Reason != Withdrawn && p.err.Reason != Unmatched {
 			c.Failf("%v", p)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 type Config struct {
 	Rank, Size int       // position in the world
 	Timeout    step.Time // silence after which a rank is lost; 0 disables liveness checks and heartbeats
-	Deadline   step.Time // time limit of a call from Start on, including its time in the queue; 0 for none
+	Deadline   step.Time // time limit of a collective from Start on, including its time in the queue; 0 for none
 	Flow       mcast.Flow
 	Groups     Groups       // FlowCredit: where the datagrams of communicators arrive
 	Room       uint64       // FlowCredit: datagrams that the receive queues of the process hold
@@ -222,9 +222,12 @@ func (n *Node) startAs(now step.Time, comm uint32, rank, size int, k *call) erro
 }
 
 func (n *Node) start(now step.Time, c *comm, k *call) {
-	k.seq, k.startAt = c.nextSeq, now
+	k.seq, k.startAt, k.deadline = c.nextSeq, now, step.Never
+	if n.cfg.Deadline > 0 {
+		k.deadline = now + n.cfg.Deadline
+	}
 	c.nextSeq += uint64(k.rounds)
-	c.calls = append(c.calls, k)
+	c.calls.add(k)
 	if c.broken != nil {
 		n.failCall(c, k)
 		return
@@ -412,7 +415,7 @@ func (n *Node) NextTimer() step.Time {
 		if c.broken != nil {
 			continue
 		}
-		at = min(at, c.timer(n.cfg.Deadline), c.mailTimer(n.cfg.Timeout))
+		at = min(at, c.timer(), c.mailTimer(n.cfg.Timeout))
 	}
 	return at
 }

@@ -48,7 +48,7 @@ func (n *Node) sweep() {
 // idle reports whether no work of a communicator remains, neither here nor on ranks that need this
 // one.
 func (c *comm) idle() bool {
-	if len(c.calls) > 0 || len(c.mail.calls) > 0 {
+	if len(c.calls.all) > 0 || len(c.mail.calls.all) > 0 {
 		return false
 	}
 	for _, a := range c.agreements {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
@@ -17,6 +18,7 @@ const (
 
 // trace is the search for the rank that an overdue call waits for.
 type trace struct {
+	call     *call
 	target   int // rank of the communicator that was asked
 	hops     int
 	ticks    int // checks for an answer since then
@@ -28,46 +30,131 @@ type trace struct {
 // the end is not enough: if this process was stopped meanwhile, the answer may still be unread.
 const probeChecks = 4
 
-func (k *call) deadlineAt(deadline step.Time) step.Time {
-	if k.trace != nil {
-		return k.trace.tickAt + k.trace.interval
-	}
-	return k.startAt + deadline
-}
-
-// checkDeadline starts a search when the oldest call is overdue, and ends a search without an answer.
-// It ignores later calls, which may be waiting for the oldest.
-func (n *Node) checkDeadline(now step.Time, c *comm) {
-	if n.cfg.Deadline <= 0 || len(c.calls) == 0 || c.broken != nil {
+// SetDeadline limits the time of a call that has started, in addition to Config.Deadline. Ranks may have
+// different deadlines for the same call. A collective that passes its deadline breaks its communicator, and
+// so does a Send or a Recv that has a match. Without a match, only the Send or the Recv ends (Unmatched).
+func (n *Node) SetDeadline(comm uint32, req uint64, at step.Time) {
+	c := n.comms[comm]
+	if c == nil {
 		return
 	}
-	k := c.calls[0]
-	switch {
-	case now < k.deadlineAt(n.cfg.Deadline):
-	case k.trace != nil:
-		k.trace.tickAt = now
-		if k.trace.ticks++; k.trace.ticks >= probeChecks {
-			// All ranks wait for the target, and it does not answer.
-			n.breakAndNotify(c, verdict{culprit: c.members[k.trace.target], reason: Deadline, seq: k.next()}, -1)
+	for _, list := range []*calls{&c.calls, &c.mail.calls} {
+		// The call is most likely the last one.
+		for _, k := range slices.Backward(list.all) {
+			if k.req == req {
+				k.deadline = min(k.deadline, at)
+				list.earliest = min(list.earliest, at)
+				return
+			}
 		}
-	default:
-		// Timeout decides about silence, however short the deadline is.
-		k.trace = &trace{interval: max(cmp.Or(n.cfg.Timeout, n.cfg.Deadline)/probeChecks, 1)}
-		n.probe(now, c, k, c.waitingOn())
 	}
 }
 
-// waitingOn returns the rank that the oldest call waits for, or this rank if it waits for no other.
-func (c *comm) waitingOn() int {
-	if len(c.calls) > 0 && c.calls[0].running {
-		return c.find(c.calls[0].next()).op.WaitingOn()
+// calls are unfinished calls of a communicator.
+type calls struct {
+	all      []*call   // oldest first
+	earliest step.Time // lower bound of their deadlines: calls that have ended may have had an earlier one
+}
+
+func (l *calls) add(k *call) {
+	if len(l.all) == 0 {
+		l.earliest = step.Never
+	}
+	l.earliest = min(l.earliest, k.deadline)
+	l.all = append(l.all, k)
+}
+
+func (l *calls) remove(k *call) {
+	if i := slices.Index(l.all, k); i >= 0 {
+		l.all = slices.Delete(l.all, i, i+1)
+	}
+}
+
+// oldest returns the oldest call, or nil.
+func (l *calls) oldest() *call {
+	if len(l.all) == 0 {
+		return nil
+	}
+	return l.all[0]
+}
+
+// deadlineAt returns a time before which no call is overdue.
+func (l *calls) deadlineAt() step.Time {
+	if len(l.all) == 0 {
+		return step.Never
+	}
+	return l.earliest
+}
+
+// overdue returns the oldest call that has passed its deadline, or nil.
+func (l *calls) overdue(now step.Time) (first *call) {
+	if now < l.deadlineAt() {
+		return nil
+	}
+	l.earliest = step.Never
+	for _, k := range l.all {
+		if first == nil && k.deadline <= now {
+			first = k
+		}
+		l.earliest = min(l.earliest, k.deadline)
+	}
+	return first
+}
+
+// deadlineTimer returns the time of the next checkDeadline.
+func (c *comm) deadlineTimer() step.Time {
+	at := c.calls.deadlineAt()
+	if t := c.trace; t != nil {
+		at = t.tickAt + t.interval
+	}
+	return min(at, c.mail.calls.deadlineAt())
+}
+
+// checkDeadline starts a search when a collective is overdue, and ends a search without an answer. It gives
+// up overdue messages.
+func (n *Node) checkDeadline(now step.Time, c *comm) {
+	if c.broken != nil {
+		return
+	}
+	for k := c.mail.calls.overdue(now); k != nil && c.broken == nil; k = c.mail.calls.overdue(now) {
+		k.deadline = step.Never // the call ends soon
+		n.expireMail(c, k)
+	}
+	if t := c.trace; t != nil && c.broken == nil {
+		if now < t.tickAt+t.interval {
+			return
+		}
+		t.tickAt = now
+		if t.ticks++; t.ticks >= probeChecks {
+			// All ranks wait for the target, and it does not answer.
+			n.breakAndNotify(c, verdict{culprit: c.members[t.target], reason: Deadline, seq: t.call.next()}, -1)
+		}
+		return
+	}
+	k := c.calls.overdue(now)
+	if k == nil || c.broken != nil {
+		return
+	}
+	// Timeout decides about silence, however short the deadline is.
+	interval := max(cmp.Or(n.cfg.Timeout, k.deadline-k.startAt)/probeChecks, 1)
+	if !k.running {
+		k = c.calls.oldest() // the overdue call waits for it
+	}
+	c.trace = &trace{call: k, interval: interval}
+	n.probe(now, c, k, c.waitingOn(k))
+}
+
+// waitingOn returns the rank that a call waits for, or this rank if it waits for no other.
+func (c *comm) waitingOn(k *call) int {
+	if k != nil && k.running {
+		return c.find(k.next()).op.WaitingOn()
 	}
 	return c.rank
 }
 
 // probe continues the search at target.
 func (n *Node) probe(now step.Time, c *comm, k *call, target int) {
-	t := k.trace
+	t := c.trace
 	if t.hops++; target == c.rank || t.hops > 2*len(c.members) {
 		// This rank itself holds up the call, or the state changed during the search.
 		n.breakAndNotify(c, verdict{culprit: NoRank, reason: Deadline, seq: k.next()}, -1)
@@ -94,8 +181,11 @@ func (n *Node) answerProbe(c *comm, from int, m *wire.Msg) {
 		a.State, a.Rank = waiting, uint32(st.op.WaitingOn())
 	case m.Seq >= c.nextSeq:
 		a.State = notCalled
+		if w := c.waitingOn(c.calls.oldest()); w != c.rank {
+			a.State, a.Rank = waiting, uint32(w) // the caller may be blocked in an earlier call
+		}
 	case int64(m.Seq) > c.lastSeq[c.layout.Slot(m.Seq)]: // called, but not its turn yet
-		a.State, a.Rank = waiting, uint32(c.waitingOn())
+		a.State, a.Rank = waiting, uint32(c.waitingOn(c.calls.oldest()))
 	}
 	if a.State == waiting && int(a.Rank) == c.rank {
 		a.State = busy
@@ -105,13 +195,11 @@ func (n *Node) answerProbe(c *comm, from int, m *wire.Msg) {
 
 // handleWaitState continues the search after an answer.
 func (n *Node) handleWaitState(now step.Time, c *comm, from int, m *wire.Msg) {
-	if c.broken != nil || len(c.calls) == 0 {
+	t := c.trace
+	if c.broken != nil || t == nil || t.call.next() != m.Seq || c.members[t.target] != from {
 		return
 	}
-	k := c.calls[0]
-	if k.trace == nil || k.next() != m.Seq || c.members[k.trace.target] != from {
-		return
-	}
+	k := t.call
 	switch {
 	case m.State == waiting && int(m.Rank) < len(c.members):
 		n.probe(now, c, k, int(m.Rank))

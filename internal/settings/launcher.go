@@ -113,6 +113,19 @@ func localRank(env Env) (int, error) {
 	return 0, nil
 }
 
+// LocalSize is the number of ranks on this machine, by any launcher's variables; 0 where none tells it.
+func LocalSize(env Env) int {
+	for _, l := range launchers {
+		if n, err := strconv.Atoi(env.Get(l.localSize)); err == nil && n > 0 {
+			return n
+		}
+	}
+	if j, found, err := fromLauncher(env, false); err == nil && found && j.LocalSize > 0 {
+		return j.LocalSize
+	}
+	return 0
+}
+
 // reader reads variables and keeps the first error.
 type reader struct {
 	env Env

@@ -6,8 +6,9 @@
  * as allcast_start_broadcast.
  *
  * Functions return ALLCAST_OK or an error code. allcast_error_message then describes the error of the last call
- * on the calling thread. All functions may be called from any thread. In a child process after fork, every
- * function that returns a code returns ALLCAST_ERR_FORKED: start ranks with exec, or join after fork.
+ * on the calling thread. All functions may be called from any thread. In a child process that was forked after the
+ * library was loaded, every function that returns a code returns ALLCAST_ERR_FORKED: start ranks with exec, or load
+ * the library after fork.
  *
  * Allcast owns the buffers of an operation from the call until the operation ends. They may be freed or changed
  * afterwards, whether it has succeeded or failed.
@@ -155,7 +156,8 @@ int allcast_subset(allcast_comm comm, const int *ranks, size_t n, const char *ta
 /* Makes a communicator of the living ranks. All of them call it after a failure. */
 int allcast_shrink(allcast_comm comm, int64_t timeout_ms, allcast_comm *sub);
 
-/* Allocates zeroed memory that the network can use without a copy or a registration. */
+/* Allocates zeroed memory that the network can use without a copy or a registration. It stays valid until
+ * allcast_free, even after allcast_close. allcast_free accepts a comm that was closed, and memory that is NULL. */
 int allcast_alloc(allcast_comm comm, size_t bytes, void **memory);
 int allcast_free(allcast_comm comm, void *memory);
 
@@ -197,7 +199,7 @@ typedef struct allcast_call {
 	const char *algorithm;  /* NULL: chosen by size and number of ranks */
 	int64_t timeout_ms;     /* deadline of the operation in milliseconds, 0: none but the option "deadline" */
 	double factor;          /* factor of this rank for ALLCAST_PREMULTIPLIED_SUM */
-	allcast_queue queue;    /* queue that gets the request when the operation ends, 0: none */
+	allcast_queue queue;    /* queue that gets the request when the operation ends, 0: none; not in blocking calls */
 	uint64_t user;          /* passed through to allcast_completion.user */
 	int32_t chains;         /* number of ranks that multicast at once, 0: default */
 	int32_t subgroups;      /* number of multicast groups to spread over, 0: default */
@@ -248,7 +250,7 @@ int allcast_send(allcast_comm comm, const void *buf, size_t bytes, int to, int t
 int allcast_recv(allcast_comm comm, void *buf, size_t bytes, int from, int tag, const allcast_call *call,
 	allcast_message *message);
 
-/* Forms that start an operation and return at once. *request must be released with allcast_wait, allcast_test or
+/* Forms that start an operation and return at once. *request must be released with allcast_wait or
  * allcast_release. */
 int allcast_start_broadcast(allcast_comm comm, void *buf, size_t bytes, int root, const allcast_call *call,
 	allcast_request *request);
@@ -287,7 +289,8 @@ int allcast_start_recv(allcast_comm comm, void *buf, size_t bytes, int from, int
 	allcast_request *request);
 
 /* Waits for an operation, for at most timeout_ms if it is not negative, and returns its error. It releases the
- * request, unless it returns ALLCAST_ERR_TIMEOUT: the operation then continues. message may be NULL. */
+ * request, unless it returns ALLCAST_ERR_TIMEOUT: the operation then continues. A timeout of 0 tests whether the
+ * operation has ended. message may be NULL. */
 int allcast_wait(allcast_request request, int64_t timeout_ms, allcast_message *message);
 
 /* Gives an operation up. A send or a receive without a match is withdrawn; anything else aborts the communicator.
@@ -311,7 +314,7 @@ int allcast_queue_new(allcast_queue *queue);
 int allcast_queue_fd(allcast_queue queue, int *fd);
 
 typedef struct allcast_completion {
-	allcast_request request; /* to be released by allcast_wait, which returns at once */
+	allcast_request request; /* to be released by allcast_wait, which returns at once; 0 if it was released before */
 	uint64_t user;           /* allcast_call.user */
 	int32_t error;           /* error code of the operation */
 	int32_t reserved;
@@ -327,8 +330,9 @@ int allcast_queue_free(allcast_queue queue);
 
 /* ---- Process ---- */
 
-/* Limits the number of threads that run Go code at once. The default is the number of processors divided by the
- * number of ranks of the host, as the launcher tells it, and at most 4. */
+/* Limits the number of threads that run Go code at once; call it before allcast_join. The default is GOMAXPROCS of
+ * the environment, or else the number of processors divided by the number of ranks of the host, as the launcher
+ * tells it, and at most 4. */
 int allcast_set_parallelism(int threads);
 
 #ifdef __cplusplus

@@ -34,8 +34,11 @@ func (c *Control) begin(now step.Time, k *call) {
 	default:
 		err = c.node.StartPlan(now, k.info.Comm, req, k.bufs.Plan)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		c.end(req, err)
+	case k.deadline != step.Never:
+		c.node.SetDeadline(k.info.Comm, req, k.deadline)
 	}
 }
 
@@ -196,7 +199,7 @@ func (c *Control) done(a *node.Action) {
 // breaks reports whether an error concerns more than the Send or the Recv that it ends.
 func breaks(err error) bool {
 	var e *node.Error
-	return !errors.As(err, &e) || e.Reason != node.Withdrawn && e.Reason != node.Truncated
+	return !errors.As(err, &e) || !e.Reason.OneCall()
 }
 
 // startRound lets the datapath move the data of a round.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/allcast/allcast/internal/engine/datapath"
@@ -12,6 +13,7 @@ import (
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/reduce"
+	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -25,7 +27,7 @@ var (
 )
 
 // A Call is a collective that this rank takes part in. Everything but the content and the addresses of
-// the buffers is the same on all ranks.
+// the buffers, Factor and Timeout is the same on all ranks.
 type Call struct {
 	Kind   wire.CallKind
 	Algo   string
@@ -46,6 +48,8 @@ type Call struct {
 	Radix                    int
 	Segment                  int64
 
+	Timeout time.Duration // limit of the call's time on this rank, from Start on; 0: none but Config.Deadline
+
 	Finish func() error // called when the data is in place, before the request ends; nil: nothing
 	Uses   [][]byte     // memory of the caller that Finish uses
 }
@@ -60,6 +64,8 @@ type call struct {
 	whole  bool              // the node's request is complete
 	mail   *Message          // nil: a collective
 	finish func() error      // what is left to do when the data is in place; nil: nothing
+
+	deadline step.Time // step.Never: none but Config.Deadline
 }
 
 // Start begins a call. Calls on a communicator begin in the same order on all ranks. After an error
@@ -79,6 +85,7 @@ func (c *Control) Start(comm uint32, spec Call) (*Request, error) {
 		bufs: datapath.Buffers{
 			Group: &g.Group, Send: spec.Send, Recv: spec.Recv, Reduces: spec.Kind.Reduces(), Type: spec.Type, Op: spec.Op,
 		},
+		deadline: c.deadlineIn(spec.Timeout),
 	}
 	c.data.Memory.Use(&k.bufs, spec.Uses...) // before anybody touches them
 	if err := c.prepare(k, &spec, g); err != nil {
@@ -86,6 +93,14 @@ func (c *Control) Start(comm uint32, spec Call) (*Request, error) {
 		return nil, err
 	}
 	return c.enqueue(k)
+}
+
+// deadlineIn returns the deadline of a call that starts now. A timeout of 0 is none.
+func (c *Control) deadlineIn(timeout time.Duration) step.Time {
+	if timeout <= 0 || step.Time(timeout) > step.Never-c.now() {
+		return step.Never
+	}
+	return c.now() + step.Time(timeout)
 }
 
 // enqueue hands a prepared call to the loop.

@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/allcast/allcast/internal/engine/datapath"
 	"github.com/allcast/allcast/internal/engine/observer"
@@ -22,6 +23,8 @@ type Message struct {
 	Peer int           // rank of the communicator, or AnyRank
 	Tag  uint64
 	Buf  []byte
+
+	Timeout time.Duration // limit of its time, from StartMessage on; 0: none
 }
 
 // StartMessage begins a Send or a Recv. It takes no place in the order of calls. After an error nothing
@@ -40,7 +43,7 @@ func (c *Control) StartMessage(comm uint32, m Message) (*Request, error) {
 	k := &call{
 		info: observer.Call{Comm: comm, Kind: m.Kind, Algo: mailAlgo, Bytes: int64(len(m.Buf))},
 		bufs: datapath.Buffers{Group: &g.Group, Recv: m.Buf},
-		mail: &m,
+		mail: &m, deadline: c.deadlineIn(m.Timeout),
 	}
 	m.Buf = nil // the caller may keep the request
 	k.req.info.Algo = mailAlgo

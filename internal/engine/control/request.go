@@ -16,8 +16,9 @@ type Request struct {
 	from  int   // Recv: sender of the message
 	bytes int64 // Recv: size of the message
 
-	mu   sync.Mutex
-	done chan struct{} // nil: nobody has asked for it; a waiting goroutine needs none as a rule
+	mu    sync.Mutex
+	done  chan struct{} // nil: nobody has asked for it; a waiting goroutine needs none as a rule
+	hooks []func()      // called when it ends
 }
 
 // Info says how a call is carried out.
@@ -52,13 +53,31 @@ func (r *Request) Err() error {
 	return r.err
 }
 
+// OnDone calls f once when the call has ended, or at once if it has. f runs on the loop, which it must not block.
+func (r *Request) OnDone(f func()) {
+	r.mu.Lock()
+	over := r.over.Load()
+	if !over {
+		r.hooks = append(r.hooks, f)
+	}
+	r.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
 // end ends the request. err is set.
 func (r *Request) end() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.over.Store(true)
 	if r.done != nil {
 		close(r.done)
+	}
+	hooks := r.hooks
+	r.hooks = nil
+	r.mu.Unlock()
+	for _, f := range hooks {
+		f()
 	}
 }
 
@@ -66,11 +85,10 @@ func (r *Request) end() {
 func (r *Request) Info() Info { return r.info }
 
 // Cancel gives up a call that is not complete: it aborts its communicator on all ranks. A Send or a Recv
-// without a match is withdrawn instead. Cancel returns when the call has ended, so that nothing touches
-// its buffers any more.
+// without a match is withdrawn instead. The call then ends soon.
 func (r *Request) Cancel() {
 	c, k := r.c, r.call
-	c.do(func() {
+	c.submit(func() {
 		if c.calls[k.id] != k || k.whole {
 			return
 		}
@@ -79,5 +97,4 @@ func (r *Request) Cancel() {
 		}
 		c.act()
 	})
-	<-r.Done()
 }

@@ -245,7 +245,7 @@ func (o *Observer) traceFailure(k *Call, ne *node.Error, err error, departing bo
 	case departing:
 		level = slog.LevelDebug
 	case ne == nil:
-	case ne.Reason == node.Withdrawn || ne.Reason == node.Truncated:
+	case ne.Reason.OneCall():
 		level = slog.LevelDebug // it concerns this call only
 	default:
 		key := failure{ne.Reason, ne.Culprit, ne.Comm}
@@ -314,6 +314,7 @@ var outcomes = map[node.Reason]string{
 	node.Lost: "lost", node.Aborted: "aborted", node.Deadline: "deadline", node.Mismatch: "mismatch",
 	node.Protocol: "protocol", node.Corrupt: "corrupt", node.Cancelled: "cancelled", node.Left: "closed",
 	node.Withdrawn: "cancelled", // its context has ended, too
+	node.Unmatched: "deadline",
 }
 
 // ask computes something on the goroutine that runs the node. It reports false if the engine has stopped or

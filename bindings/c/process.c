@@ -1,0 +1,83 @@
+#include "process.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "_cgo_export.h"
+#include "internal.h"
+
+char library_version[32];
+
+static atomic_bool forked;
+
+bool is_forked(void) { return atomic_load_explicit(&forked, memory_order_relaxed); }
+
+/* Signals for which the Go runtime installs a handler when a library is loaded. */
+static const int go_signals[] = {SIGBUS, SIGFPE, SIGSEGV, SIGPIPE, SIGURG};
+
+#define GO_SIGNALS (sizeof(go_signals) / sizeof(go_signals[0]))
+
+static struct sigaction before[GO_SIGNALS], installed[GO_SIGNALS];
+static sigset_t loader_mask;
+
+/* Runs in a forked child. Only the thread that called fork exists there, so the Go runtime does not work, and its
+ * handlers of signals do not either. Handlers that the program has installed since stay. */
+static void after_fork(void) {
+	atomic_store_explicit(&forked, true, memory_order_relaxed);
+	for (size_t i = 0; i < GO_SIGNALS; i++) {
+		struct sigaction now;
+		if (sigaction(go_signals[i], NULL, &now) == 0 && now.sa_sigaction == installed[i].sa_sigaction) {
+			sigaction(go_signals[i], &before[i], NULL);
+		}
+	}
+}
+
+/* Runs before the Go runtime starts, because constructors with a priority come first. The thread of the runtime
+ * inherits the mask, and the runtime gives it to all its threads. Signals for the program are thus delivered to the
+ * program's own threads: a handler without SA_ONSTACK would overflow the small stack of a goroutine. */
+__attribute__((constructor(101))) static void before_go(void) {
+	for (size_t i = 0; i < GO_SIGNALS; i++) {
+		sigaction(go_signals[i], NULL, &before[i]);
+	}
+	sigset_t mask;
+	sigfillset(&mask);
+	for (size_t i = 0; i < GO_SIGNALS; i++) {
+		sigdelset(&mask, go_signals[i]);
+	}
+	sigdelset(&mask, SIGILL);
+	sigdelset(&mask, SIGTRAP);
+	sigdelset(&mask, SIGABRT);
+	sigdelset(&mask, SIGPROF); /* profilers time all threads */
+	pthread_sigmask(SIG_SETMASK, &mask, &loader_mask);
+}
+
+/* Runs after the Go runtime has started its thread and installed its handlers. */
+__attribute__((constructor)) static void after_go(void) {
+	pthread_sigmask(SIG_SETMASK, &loader_mask, NULL);
+	for (size_t i = 0; i < GO_SIGNALS; i++) {
+		sigaction(go_signals[i], NULL, &installed[i]);
+	}
+	pthread_atfork(NULL, NULL, after_fork);
+}
+
+static pid_t owner;
+
+static void at_exit(void) {
+	if (!is_forked() && getpid() == owner) { /* a child of vfork or clone runs no handlers of fork */
+		goExit();
+	}
+}
+
+static void register_exit(void) {
+	owner = getpid();
+	atexit(at_exit);
+}
+
+void leave_at_exit(void) {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, register_exit);
+}

@@ -1,0 +1,194 @@
+"""Communicators."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Callable
+
+from . import _garbage, _memory, _native
+from ._background import Background
+from ._collectives import Collectives
+from ._messages import Messages
+from ._reductions import Reductions
+from .errors import ClosedError, InvalidError
+
+_CALL_SIZE = ctypes.sizeof(_native.Call)
+
+# Communicators of join that are open. They leave their jobs at exit.
+_open: set[Comm] = set()
+
+
+class Comm(Collectives, Reductions, Messages):
+    """A group of ranks that communicate.
+
+    All ranks start the collectives on it in the same order. Its methods may be called from any
+    thread.
+
+    Counts have one entry per rank. They are in elements of the buffer that they divide, or in bytes
+    if that is a `Memory` or has no element type.
+    """
+
+    def __init__(self, lib: ctypes.CDLL, handle: int, parent: Comm | None) -> None:
+        """Use `join`, or `split`, `subset` or `shrink` of another communicator, instead."""
+        self._lib = lib
+        self._handle = handle
+        self._closed = False
+        self._world: Comm = self if parent is None else parent._world
+        number = ctypes.c_int()
+        _native.check(lib, lib.allcast_rank(handle, number))
+        self.rank = number.value
+        _native.check(lib, lib.allcast_size(handle, number))
+        self.size = number.value
+        if parent is None:
+            _open.add(self)
+
+    def __enter__(self) -> Comm:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.closed else ""
+        return f"<allcast.Comm rank {self.rank} of {self.size}{state}>"
+
+    # ---- Communicator ----
+
+    @property
+    def closed(self) -> bool:
+        """Whether this communicator, or the one of `join`, was closed on this rank."""
+        return self._closed or self._world._closed
+
+    def world_rank(self, rank: int) -> int:
+        """Converts a rank of this communicator to a rank of the communicator of `join`."""
+        number = ctypes.c_int()
+        self._check(self._ready().allcast_world_rank(self._handle, rank, number))
+        return number.value
+
+    def describe(self) -> dict[str, Any]:
+        """Describes the communicator: rank, size, fabric, multicast, datapath and so on."""
+        return self._json(self._ready().allcast_describe)
+
+    def stats(self) -> dict[str, Any]:
+        """Returns the counters of this process since it joined."""
+        return self._json(self._ready().allcast_stats)
+
+    def abort(self) -> None:
+        """Ends all operations on the communicator on all its ranks."""
+        self._check(self._ready().allcast_abort(self._handle))
+
+    def close(self) -> None:
+        """Ends the use of the communicator on this rank.
+
+        Closing the communicator of `join` leaves the job: it waits for the other ranks, for the
+        option `timeout` at most, and closes all others.
+        """
+        if self.closed:
+            return
+        lib = self._ready()
+        self._closed = True
+        _open.discard(self)
+        if self._world is self:
+            Background(lambda: close(lib, self._handle), _ignore).result()
+        else:
+            close(lib, self._handle)
+
+    def split(self, color: int, key: int = 0, timeout: float | None = None) -> Comm | None:
+        """Makes one communicator per color, ordered by key. All ranks call it.
+
+        Ranks with color -1 get None.
+        """
+        lib, limit = self._ready(), _native.milliseconds(timeout, -1)
+        return self._derive(lambda out: lib.allcast_split(self._handle, color, key, limit, out))
+
+    def subset(self, ranks: Iterable[int], tag: str = "", timeout: float | None = None) -> Comm:
+        """Makes a communicator of the given ranks, in this order.
+
+        Only these ranks call it, with the same tag.
+        """
+        lib, limit = self._ready(), _native.milliseconds(timeout, -1)
+        members = list(ranks)
+        array = (ctypes.c_int * len(members))(*members)
+        comm = self._derive(
+            lambda out: lib.allcast_subset(
+                self._handle, array, len(members), tag.encode(), limit, out
+            )
+        )
+        assert comm is not None
+        return comm
+
+    def shrink(self, timeout: float | None = None) -> Comm:
+        """Makes a communicator of the living ranks. All of them call it after a failure."""
+        lib, limit = self._ready(), _native.milliseconds(timeout, -1)
+        comm = self._derive(lambda out: lib.allcast_shrink(self._handle, limit, out))
+        assert comm is not None
+        return comm
+
+    def alloc(self, nbytes: int) -> _memory.Allocation:
+        """Allocates zeroed memory that the network can use without a copy or a registration."""
+        if nbytes < 0:
+            raise InvalidError(f"alloc of {nbytes} bytes")
+        self._ready()
+        return _memory.allocate(self, nbytes)
+
+    def _ready(self) -> ctypes.CDLL:
+        if _native.forked():
+            raise _native.forked_error()
+        if self.closed:
+            raise ClosedError("the communicator is closed")
+        if _garbage.dropped:
+            _garbage.collect(self._lib)
+        return self._lib
+
+    def _check(self, code: int) -> None:
+        if code:
+            raise _native.last_error(self._lib, code)
+
+    def _json(self, function: Callable[..., int]) -> dict[str, Any]:
+        text = ctypes.c_void_p()
+        self._check(function(self._handle, text))
+        try:
+            found: dict[str, Any] = json.loads(ctypes.string_at(text.value or 0))
+            return found
+        finally:
+            self._lib.allcast_text_free(text)
+
+    def _derive(self, function: Callable[[ctypes.c_uint64], int]) -> Comm | None:
+        lib = self._lib
+
+        def run() -> int:
+            out = ctypes.c_uint64()
+            _native.check(lib, function(out))
+            return out.value
+
+        handle = Background(run, lambda handle: close(lib, handle)).result()
+        return Comm(lib, handle, self) if handle else None
+
+
+def close(lib: ctypes.CDLL, handle: int) -> None:
+    if handle:
+        _native.check(lib, lib.allcastclose(handle))
+
+
+def _ignore(_: None) -> None:
+    """Is the fate of a call without a result that was abandoned."""
+
+
+def _leave_all() -> None:
+    lib = _native.load()
+    while _open:
+        comm = _open.pop()
+        comm._closed = True
+        lib.allcastclose(comm._handle)
+    _garbage.collect(lib, len(_garbage.dropped))
+
+
+_native.at_exit(_leave_all)

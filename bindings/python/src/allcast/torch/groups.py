@@ -1,0 +1,305 @@
+"""Groups of ranks: joining over the store of torch, communicators, and launching operations."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from datetime import timedelta
+from typing import Any, Callable, Optional, Sequence
+
+import torch
+import torch.distributed as dist
+
+import allcast
+
+from .buffers import Scratch, bind
+from .works import Batch, Call, Completions, Order, Work
+
+
+class _Store:
+    """The store of c10d as allcast.join expects it."""
+
+    # Interval between looks for a key. A wait inside the store would log a warning when it ends.
+    _LOOK = 0.01
+
+    def __init__(self, store: dist.Store) -> None:
+        self._store = store
+
+    def set(self, key: str, value: bytes) -> None:
+        self._store.set(key, value)
+
+    def get(self, key: str, wait: float) -> Optional[bytes]:
+        end = time.monotonic() + wait
+        while not self._store.check([key]):
+            left = end - time.monotonic()
+            if left <= 0:
+                return None
+            time.sleep(min(left, self._LOOK))
+        return bytes(self._store.get(key))
+
+
+class World:
+    """A job of Allcast: its first communicator, and what all groups made from it share."""
+
+    def __init__(self, comm: allcast.Comm) -> None:
+        self.comm = comm
+        self.completions = Completions()
+        self.scratch = Scratch()
+        self._groups: list[Group] = []
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._closed = False
+
+    def add(self, group: Group) -> None:
+        with self._lock:
+            self._groups.append(group)
+
+    def remove(self, group: Group) -> None:
+        with self._lock:
+            if group in self._groups:
+                self._groups.remove(group)
+
+    def groups(self) -> list[Group]:
+        with self._lock:
+            return list(self._groups)
+
+    def close(self) -> None:
+        """Leaves the job. It does nothing in a forked child, whose parent still uses the job."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        _worlds.remove(self)
+        for group in self.groups():
+            group.order.close()
+        self.comm.close()
+        self.completions.close()
+
+
+class _Worlds:
+    """The jobs of this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: list[World] = []
+        self._default: Optional[World] = None  # that of torch's default group
+        self._registered = False
+
+    def add(self, world: World, default: bool) -> None:
+        with self._lock:
+            self._all.append(world)
+            if default:
+                self._default = world
+            if not self._registered:
+                # Functions run in reverse order at exit, so this one precedes that of the library,
+                # which was loaded earlier.
+                self._registered = True
+                atexit.register(self._close)
+
+    def remove(self, world: World) -> None:
+        with self._lock:
+            if world in self._all:
+                self._all.remove(world)
+            if self._default is world:
+                self._default = None
+
+    def default(self) -> Optional[World]:
+        with self._lock:
+            return self._default
+
+    def all(self) -> list[World]:
+        with self._lock:
+            return list(self._all)
+
+    def _close(self) -> None:
+        for world in reversed(self.all()):
+            world.close()
+
+
+_worlds = _Worlds()
+
+
+def worlds() -> list[World]:
+    """Returns the jobs that this process takes part in."""
+    return _worlds.all()
+
+
+class Group:
+    """A communicator for one process group of torch."""
+
+    def __init__(
+        self, world: World, comm: allcast.Comm, name: str, timeout: timedelta, root: bool
+    ) -> None:
+        self.world = world
+        self.comm = comm
+        self.name = name
+        self.rank: int = comm.rank
+        self.size: int = comm.size
+        self.timeout = timeout.total_seconds()
+        self.order = Order(name)
+        self.sequence = 0  # number of collectives
+        self.barriers = 0  # number of monitored barriers
+        self._batch = threading.local()  # Works of this thread since start_batch
+        self._root = root
+        self._counts: dict[tuple[str, str], list[int]] = {}
+        world.add(self)
+
+    def close(self) -> None:
+        """Ends the use of the group on this rank. Closing a job's first group leaves the job."""
+        if self._root:
+            self.world.close()
+            return
+        self.world.remove(self)
+        self.order.close()
+        if not self.comm.closed:
+            self.comm.close()
+
+    def subgroup(self, ranks: Sequence[int], name: str, timeout: timedelta) -> Group:
+        """Makes a group of some ranks of this one. Only these ranks call it."""
+        return _subset(self.world, self.comm, ranks, name, timeout)
+
+    def backend_error(self, operation: str, error: BaseException) -> BaseException:
+        """Returns the exception for an operation that failed. It names this rank and the group."""
+        raised = dist.DistBackendError(
+            f"allcast: {operation} failed on rank {self.rank} of group {self.name!r}: {error}"
+        )
+        raised.__cause__ = error
+        return raised
+
+    def count(self, operation: str, algorithm: str, nbytes: int) -> None:
+        """Counts an operation that has ended."""
+        entry = self._counts.get((operation, algorithm))
+        if entry is None:
+            entry = self._counts.setdefault((operation, algorithm), [0, 0])
+        entry[0] += 1
+        entry[1] += nbytes
+
+    def counts(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Returns count and bytes of all operations that have ended, by name and algorithm."""
+        result: dict[str, dict[str, dict[str, int]]] = {}
+        for (operation, algorithm), (count, nbytes) in list(self._counts.items()):
+            result.setdefault(operation, {})[algorithm] = {"count": count, "bytes": nbytes}
+        return result
+
+    def options(self, work: Work, requests: int, timeout: float) -> dict[str, Any]:
+        """Returns arguments for the calls that start the requests of a Work."""
+        completions = self.world.completions
+        return {
+            "timeout": timeout,
+            "queue": completions.queue,
+            "user": completions.expect(work, requests),
+        }
+
+    def launch(self, *calls: Call) -> Work:
+        """Starts operations in the order of the group, as one Work."""
+        first = calls[0]
+        if first.ordered:
+            self.sequence += 1
+        device = first.device
+        if device is not None and device.type != "cpu":
+            from . import staging
+
+            return staging.launch(self, *calls)
+        finish: list[Callable[[], None]] = []
+        buffers = [bind(self.world.scratch, call, finish) for call in calls]
+        work = Work(
+            self,
+            first.operation,
+            first.results,
+            sum(call.nbytes for call in calls),
+            (lambda: _run(finish)) if finish else None,
+        )
+
+        def start(queued: bool) -> None:
+            options: dict[str, Any] = {"timeout": first.timeout}
+            if queued:
+                options = self.options(work, len(calls), first.timeout)
+            try:
+                work.begin([
+                    call.start(send, recv, options) for call, (send, recv) in zip(calls, buffers)
+                ])
+            except BaseException:
+                if queued:
+                    self.world.completions.forget(options["user"])
+                raise
+
+        def later() -> None:
+            try:
+                start(True)
+            except Exception as error:
+                work.fail(error)
+
+        try:
+            if first.ordered:
+                self.order.run(lambda: start(not first.sync), later)
+            else:
+                start(not first.sync)
+        except allcast.Error as error:
+            raise self.backend_error(first.operation, error) from error
+        batch = getattr(self._batch, "works", None)
+        if batch is not None:
+            batch.append(work)
+        return work
+
+    def start_batch(self) -> None:
+        """Collects the Works that this thread launches from now on."""
+        self._batch.works = []
+
+    def end_batch(self) -> Optional[Batch]:
+        """Returns the Works since start_batch as one, None if there are none."""
+        works: list[Work] = self._batch.works
+        self._batch.works = None
+        return Batch(works) if works else None
+
+
+def _run(functions: list[Callable[[], None]]) -> None:
+    with torch.no_grad():
+        for function in functions:
+            function()
+
+
+def create(
+    store: dist.Store, rank: int, size: int, timeout: timedelta, name: str, ranks: Sequence[int]
+) -> Group:
+    """Makes the group of a new process group.
+
+    ranks are global ranks. They are empty for the default group.
+    """
+    world = _worlds.default()
+    if ranks and world is not None:
+        return _subset(world, world.comm, ranks, name, timeout)
+    # A program may destroy its groups and make them again with the same store. Each rank counts its
+    # joins there, so that ranks do not find addresses of an earlier job.
+    attempt = store.add(f"allcast/joins/{rank}", 1) - 1
+    try:
+        comm = allcast.join(
+            rank=rank,
+            size=size,
+            store=_Store(store),
+            attempt=attempt,
+            join_timeout=timeout.total_seconds(),
+        )
+    except allcast.Error as error:
+        raise dist.DistBackendError(
+            f"allcast: rank {rank} of {size} cannot join group {name!r}: {error}"
+        ) from error
+    world = World(comm)
+    _worlds.add(world, default=not ranks)
+    return Group(world, comm, name, timeout, root=True)
+
+
+def _subset(
+    world: World, parent: allcast.Comm, ranks: Sequence[int], name: str, timeout: timedelta
+) -> Group:
+    try:
+        comm = parent.subset(list(ranks), tag=name, timeout=timeout.total_seconds())
+    except allcast.Error as error:
+        raise dist.DistBackendError(
+            f"allcast: rank {parent.rank} cannot make group {name!r} of ranks {list(ranks)}: "
+            f"{error}"
+        ) from error
+    return Group(world, comm, name, timeout, root=False)

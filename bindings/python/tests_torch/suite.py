@@ -1,0 +1,270 @@
+"""Runs torch's own tests of torch.distributed with Allcast, and compares with gloo.
+
+The tests ship with torch, as torch.testing._internal.distributed.distributed_test. They run on the
+CPU, with one process per rank. Three runs are compared:
+
+    gloo       all tests, with gloo
+    allcast    all tests, with Allcast. Tests that torch reserves for named backends skip.
+    reserved   the tests that torch reserves for gloo, with Allcast all the same
+
+The tests that count are those that pass with gloo and are not reserved. At least 95 % of them must
+pass with Allcast, and a skip is not a pass. The reserved ones are reported for information.
+
+    suite.py                     run all and compare
+    suite.py --quick             run a selection that covers every operation, with Allcast only
+    suite.py --tests test_send   run some tests with all three
+
+Ranks are forked from a process that has imported torch, because importing it takes seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, Iterator, Optional, TextIO
+
+RUNS = ("gloo", "allcast", "reserved")
+SHARE = 0.95
+
+# Tests that cover every operation and the parts of torch that use them most.
+QUICK = """
+    test_all_gather test_all_gather_coalesced_simple test_all_gather_into_cat_tensor
+    test_all_gather_into_stack_tensor test_all_gather_object_default_pg test_all_reduce_coalesced_sum
+    test_all_reduce_complex_unsupported_ops test_all_reduce_max test_all_reduce_product
+    test_all_reduce_sum test_all_reduce_sum_async test_all_reduce_sum_complex test_all_to_all
+    test_all_to_all_complex test_all_to_all_single_equal_split test_all_to_all_single_unequal_split
+    test_average_parameters test_backend_full_group test_barrier test_broadcast
+    test_broadcast_object_list test_DistributedDataParallelCPU test_ddp_sync_module_states
+    test_gather test_gather_object test_get_rank test_isend test_isend_autograd_profiler test_irecv
+    test_reduce_group_sum test_reduce_scatter_tensor test_reduce_sum test_scatter
+    test_scatter_object_list test_send_recv test_send_recv_any_source test_send_recv_with_tag
+    test_undefined_grad_parity_unused_parameters
+""".split()
+
+
+# ---- Worker: runs tests one after the other and prints a line of JSON for each ----
+
+
+def worker(run: str, index: int, count: int, names: list[str]) -> None:
+    """Runs every count-th test."""
+    os.environ["BACKEND"] = "gloo" if run == "reserved" else run
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ["TEMP_DIR"] = tempfile.mkdtemp(prefix="allcast-suite-")
+    os.makedirs(os.path.join(os.environ["TEMP_DIR"], "barrier"))
+    sys.argv = sys.argv[:1]  # torch's test helpers parse it
+
+    import unittest
+
+    import torch
+    from torch.testing._internal import common_distributed
+
+    if run != "gloo":
+        # torch lists the backends that implement a feature here.
+        for feature in common_distributed.DistTestCases.backend_feature.values():
+            feature.add("allcast")
+        import allcast.torch  # noqa: F401
+
+    from torch.testing._internal.distributed import distributed_test
+
+    if run == "reserved":
+        distributed_test.BACKEND = "allcast"
+
+    class Case(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
+        def setUp(self) -> None:
+            super().setUp()
+            self._start_processes(torch.multiprocessing.get_context("fork").Process)
+
+    tests = sorted(name for name in dir(Case) if name.startswith("test_"))
+    wanted = re.compile("|".join(f"(?:{name})" for name in names) if names else "")
+    tests = [name for name in tests if wanted.fullmatch(name) or not names]
+    for name in tests[index::count]:
+        start = time.monotonic()
+        result = unittest.TestResult()
+        method = getattr(Case, name)
+        if getattr(method, "__unittest_skip__", False):
+            status, reason = "skip", method.__unittest_skip_why__
+        else:
+            Case(name).run(result)
+            status, reason = outcome(result)
+        entry = {
+            "run": run,
+            "test": name,
+            "status": status,
+            "reason": reason,
+            "seconds": round(time.monotonic() - start, 2),
+        }
+        print("RESULT " + json.dumps(entry), flush=True)
+
+
+def outcome(result: Any) -> tuple[str, str]:
+    failed = result.errors + result.failures
+    if failed:
+        return "fail", failed[0][1]
+    if result.unexpectedSuccesses:
+        return "fail", "unexpected success"
+    if result.skipped:
+        return "skip", result.skipped[0][1]
+    return "pass", ""
+
+
+# ---- Driver ----
+
+
+class Results:
+    def __init__(self) -> None:
+        self.runs: dict[str, dict[str, dict[str, Any]]] = {run: {} for run in RUNS}
+
+    def add(self, entry: dict[str, Any]) -> None:
+        self.runs[entry["run"]][entry["test"]] = entry
+
+    def status(self, run: str, test: str) -> str:
+        return str(self.runs[run].get(test, {}).get("status", "missing"))
+
+    def passed(self, run: str) -> list[str]:
+        return sorted(t for t, e in self.runs[run].items() if e["status"] == "pass")
+
+
+def start_workers(run: str, count: int, names: list[str], ranks: int, limit: int) -> list[Any]:
+    env = dict(
+        os.environ,
+        WORLD_SIZE=str(ranks),
+        DISTRIBUTED_TESTS_DEFAULT_TIMEOUT=str(limit),
+        OMP_NUM_THREADS="1",
+        PYTHONFAULTHANDLER="1",
+    )
+    started = []
+    for index in range(count):
+        log = tempfile.NamedTemporaryFile("w+", prefix=f"allcast-suite-{run}-", suffix=".log")
+        process = subprocess.Popen(
+            [sys.executable, __file__, "--worker", run, str(index), str(count), *names],
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        started.append((process, log))
+    return started
+
+
+def lines(processes: list[Any]) -> Iterator[dict[str, Any]]:
+    """Yields the results of all workers as they come."""
+    import selectors
+
+    selector = selectors.DefaultSelector()
+    for process, _ in processes:
+        selector.register(process.stdout, selectors.EVENT_READ)
+    while selector.get_map():
+        for key, _ in selector.select():
+            stream = key.fileobj
+            assert hasattr(stream, "readline")
+            line = stream.readline()
+            if not line:
+                selector.unregister(stream)
+            elif line.startswith("RESULT "):
+                yield json.loads(line[len("RESULT ") :])
+
+
+def execute(
+    run: str, names: list[str], args: argparse.Namespace, results: Results, out: TextIO
+) -> None:
+    processes = start_workers(run, args.jobs, names, args.ranks, args.limit)
+    for entry in lines(processes):
+        results.add(entry)
+        out.write(json.dumps(entry) + "\n")
+        out.flush()
+        if entry["status"] != "skip":
+            print(f"{run:9}{entry['status']:8}{entry['seconds']:6.1f} s  {entry['test']}")
+    for process, log in processes:
+        if process.wait() != 0:
+            log.seek(0)
+            sys.exit(f"a worker of run {run} ended with {process.returncode}:\n{log.read()[-4000:]}")
+        log.close()
+
+
+def last_line(reason: str) -> str:
+    """The line of a traceback that says what went wrong."""
+    found = [line for line in reason.strip().splitlines() if line.strip()]
+    errors = [line for line in found if re.match(r"\S*(Error|Exception|Failure)\b", line)]
+    return (errors or found or [""])[-1].strip()[:300]
+
+
+def report(results: Results, out: Optional[str]) -> bool:
+    gloo = results.passed("gloo")
+    reserved = [
+        test
+        for test in gloo
+        if results.status("allcast", test) == "skip" and is_reserved(results, test)
+    ]
+    counted = [test for test in gloo if test not in reserved]
+    passed = [test for test in counted if results.status("allcast", test) == "pass"]
+    text = [
+        f"{len(results.runs['gloo'])} tests: {len(gloo)} pass with gloo on the CPU, "
+        f"of which {len(reserved)} are reserved for named backends",
+        f"allcast passes {len(passed)} of the {len(counted)} others: "
+        f"{100 * len(passed) / max(len(counted), 1):.1f} %",
+    ]
+    for test in counted:
+        if test not in passed:
+            entry = results.runs["allcast"].get(test, {"status": "missing", "reason": ""})
+            text.append(f"  {entry['status']:5} {test}: {last_line(entry['reason'])}")
+    also = [test for test in reserved if results.status("reserved", test) == "pass"]
+    text.append(f"allcast passes {len(also)} of the {len(reserved)} reserved ones")
+    for test in reserved:
+        if test not in also:
+            entry = results.runs["reserved"].get(test, {"status": "missing", "reason": ""})
+            text.append(f"  {entry['status']:5} {test}: {last_line(entry['reason'])}")
+    print("\n".join(text))
+    if out:
+        with open(out, "w") as file:
+            file.write("\n".join(text) + "\n")
+    return bool(counted) and len(passed) >= SHARE * len(counted)
+
+
+def is_reserved(results: Results, test: str) -> bool:
+    """Whether a test skips because of the name of the backend, before it starts a process."""
+    return results.runs["allcast"][test]["seconds"] < 0.05
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--worker"]:
+        worker(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:])
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a selection, with Allcast only")
+    parser.add_argument("--tests", nargs="*", default=[], help="regular expressions of names")
+    parser.add_argument("--runs", nargs="*", choices=RUNS, default=list(RUNS))
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--jobs", type=int, default=2, help="tests that run at the same time")
+    parser.add_argument("--limit", type=int, default=120, help="seconds per test")
+    parser.add_argument("--report", help="file for the summary")
+    parser.add_argument("--log", default=os.devnull, help="file for results as lines of JSON")
+    args = parser.parse_args()
+
+    results = Results()
+    with open(args.log, "w") as log:
+        if args.quick:
+            execute("allcast", QUICK, args, results, log)
+            failed = [t for t in QUICK if results.status("allcast", t) != "pass"]
+            for test in failed:
+                entry = results.runs["allcast"].get(test, {"reason": "there is no such test"})
+                print(f"{test}: {results.status('allcast', test)}\n{entry['reason']}")
+            print(f"{len(QUICK) - len(failed)} of {len(QUICK)} tests of torch pass")
+            return 1 if failed else 0
+        for run in args.runs:
+            names = args.tests
+            if run == "reserved" and results.runs["gloo"]:
+                names = [t for t in results.passed("gloo") if results.status("allcast", t) == "skip"]
+                if not names:
+                    continue
+            execute(run, names, args, results, log)
+    return 0 if report(results, args.report) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
