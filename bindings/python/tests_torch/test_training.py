@@ -14,12 +14,16 @@ import torch
 HERE = Path(__file__).parent
 CASES = ["ddp", "fsdp2", "hsdp", "checkpoint", "tensors"]
 
+# Without a rule, the size from which multicast is used depends on what the ranks measure when they join.
+THRESHOLD = 16 << 10
+TUNING = "allgather:16K-inf:mcast"
+
 
 def run(backend: str, out: Path) -> Dict[str, Any]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "4"]
     done = subprocess.run(
         command + [str(HERE / "training.py"), backend, str(out), *CASES],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "ALLCAST_TUNING": TUNING},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -63,3 +67,17 @@ def test_runs_are_identical(results: Dict[str, Dict[str, Any]], case: str) -> No
         assert len(first) == len(second)
         for i, (a, b) in enumerate(zip(first, second)):
             assert torch.equal(a, b), f"tensor {i} of {case} differs between two runs"
+
+
+def test_stats_show_multicast(results: Dict[str, Dict[str, Any]]) -> None:
+    before, after = (results["allcast"][f"{case} stats"]["groups"]["0"]["operations"] for case in ("ddp", "fsdp2"))
+    ran: Dict[str, Dict[str, int]] = after["allgather"]
+    for algorithm, counters in ran.items():
+        known = before.get("allgather", {}).get(algorithm, {"count": 0, "bytes": 0})
+        count = counters["count"] - known["count"]
+        size = (counters["bytes"] - known["bytes"]) / max(count, 1)
+        if algorithm == "mcast":
+            # Every step gathers the weights of four large layers for the forward pass, and some of them again.
+            assert count >= 4 * 20 and size >= THRESHOLD
+        else:
+            assert size < THRESHOLD, f"{count} large all-gathers ran as {algorithm}"
