@@ -4,20 +4,21 @@
     torchrun --nproc_per_node 4 bench/torch/fsdp2.py --device cpu
     torchrun --nproc_per_node 4 bench/torch/fsdp2.py --device cuda
 
-Each layer is one matrix of 1, 4 or 16 MiB, and each step trains a batch of 1, so that collectives dominate. Both
-backends run in the same processes, in turns: a pair is some steps with one backend and then with the other one. The
-backend that goes first alternates. All ranks may share one GPU.
+Each layer is one matrix of 1, 4 or 16 MiB, and each step trains a batch of 1, so that collectives
+dominate. Both backends run in the same processes, in turns: a pair is some steps with one backend
+and then with the other one. The backend that goes first alternates. All ranks may share one GPU.
 
-The time inside collectives is measured in the same way for both backends, by a wrapper around the functions of
-torch.distributed that FSDP2 calls. A collective begins when its input exists and it has been called. It ends when
-the program can use its output. For CPU tensors, that is from the call until it returns. CUDA calls may return before
-either, so the wrapper records one event on the current stream before the call and one behind it: the first occurs
-when the input exists, the second when kernels that use the output may run. A host that blocks inside the call delays
-the second event, so that blocking counts too.
+The time inside collectives is measured in the same way for both backends, by a wrapper around the
+functions of torch.distributed that FSDP2 calls. A collective begins when its input exists and it
+has been called. It ends when the program can use its output. For CPU tensors, that is from the call
+until it returns. CUDA calls may return before either, so the wrapper records one event on the
+current stream before the call and one behind it: the first occurs when the input exists, the second
+when kernels that use the output may run. A host that blocks inside the call delays the second
+event, so that blocking counts too.
 
-"inside" is the time per step during which at least one collective is in progress. No moment counts twice, even if
-collectives of several streams overlap. "sum" adds up all collectives. For a backend that blocks the host the two are
-equal. Values are means over the ranks.
+"inside" is the time per step during which at least one collective is in progress. No moment counts
+twice, even if collectives of several streams overlap. "sum" adds up all collectives. For a backend
+that blocks the host the two are equal. Values are means over the ranks.
 """
 
 from __future__ import annotations
@@ -40,7 +41,12 @@ from torch.distributed.fsdp import fully_shard
 
 import allcast.torch
 
-WRAPPED = ["all_gather_into_tensor", "reduce_scatter_tensor", "all_gather_single", "reduce_scatter_single"]
+WRAPPED = [
+    "all_gather_into_tensor",
+    "reduce_scatter_tensor",
+    "all_gather_single",
+    "reduce_scatter_single",
+]
 
 
 class Clock:
@@ -70,7 +76,9 @@ class Clock:
             try:
                 work = function(*arguments, **options)
                 if work is not None:
-                    raise RuntimeError("FSDP2 called an asynchronous collective, which is not measured")
+                    raise RuntimeError(
+                        "FSDP2 called an asynchronous collective, which is not measured"
+                    )
             finally:
                 self._depth -= 1
             self._spans.append((begin, self._now()))
@@ -111,7 +119,9 @@ def union(spans: list[tuple[float, float]]) -> float:
 class Trainer:
     """A model that FSDP2 shards over a group."""
 
-    def __init__(self, mib: int, layers: int, device: torch.device, group: dist.ProcessGroup) -> None:
+    def __init__(
+        self, mib: int, layers: int, device: torch.device, group: dist.ProcessGroup
+    ) -> None:
         torch.manual_seed(1)
         width = int((mib * (1 << 20) // 4) ** 0.5)
         self._width, self._device = width, device
@@ -131,12 +141,18 @@ class Trainer:
         self._optimizer.zero_grad()
 
     def parameters(self) -> torch.Tensor:
-        return torch.cat([p.to_local().detach().double().flatten() for p in self.model.parameters()])
+        return torch.cat(
+            [p.to_local().detach().double().flatten() for p in self.model.parameters()]
+        )
 
 
-def measure(arguments: argparse.Namespace, mib: int, clock: Clock, groups: dict[str, Any]) -> dict[str, Any]:
+def measure(
+    arguments: argparse.Namespace, mib: int, clock: Clock, groups: dict[str, Any]
+) -> dict[str, Any]:
     device = torch.device("cuda", 0) if arguments.device == "cuda" else torch.device("cpu")
-    trainers = {name: Trainer(mib, arguments.layers, device, group) for name, group in groups.items()}
+    trainers = {
+        name: Trainer(mib, arguments.layers, device, group) for name, group in groups.items()
+    }
     for trainer in trainers.values():
         for _ in range(arguments.warmup):
             trainer.step()
@@ -179,12 +195,14 @@ def summarize(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(summaries: list[dict[str, Any]]) -> Iterator[str]:
-    yield "| layer | time per step | gloo ms, min / median / max | allcast ms, min / median / max | gloo / allcast |"
+    yield "| layer | per step | gloo ms | allcast ms | gloo / allcast |"
     yield "|---|---|---|---|---|"
     for summary in summaries:
         for key in ("inside", "sum", "step"):
             cells = [
-                " / ".join(f"{1000 * summary[name][key][of]:.1f}" for of in ("min", "median", "max"))
+                " / ".join(
+                    f"{1000 * summary[name][key][of]:.1f}" for of in ("min", "median", "max")
+                )
                 for name in ("gloo", "allcast")
             ]
             ratio = summary[f"{key} speedup"]
@@ -193,7 +211,9 @@ def table(summaries: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measures the time inside collectives during FSDP2 steps.")
+    parser = argparse.ArgumentParser(
+        description="Measures the time inside collectives during FSDP2 steps."
+    )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--mib", type=int, nargs="+", default=[1, 4, 16], help="sizes of a layer")
     parser.add_argument("--layers", type=int, default=6)
@@ -214,14 +234,13 @@ def main() -> None:
         "allcast": dist.new_group(backend="allcast"),
     }
     clock = Clock(torch.device(arguments.device))
-    summaries = [
-        summarize(measure(arguments, mib, clock, groups)) for mib in arguments.mib
-    ]
+    summaries = [summarize(measure(arguments, mib, clock, groups)) for mib in arguments.mib]
     if dist.get_rank() == 0:
         text = "\n".join(table(summaries))
         print(
-            f"FSDP2, {dist.get_world_size()} ranks, {arguments.device} tensors, {arguments.layers} layers, batch 1, "
-            f"{arguments.pairs} pairs of {arguments.steps} steps, torch {torch.__version__}\n{text}"
+            f"FSDP2, {dist.get_world_size()} ranks, {arguments.device} tensors, "
+            f"{arguments.layers} layers, batch 1, {arguments.pairs} pairs of {arguments.steps} "
+            f"steps, torch {torch.__version__}; min / median / max of the pairs\n{text}"
         )
         operations = [group["operations"] for group in allcast.torch.stats()["groups"].values()]
         print(f"operations of Allcast: {json.dumps(operations)}")

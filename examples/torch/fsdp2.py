@@ -40,8 +40,8 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     torch.manual_seed(rank)  # each rank trains on its own data
+    data = torch.randn(8, WIDTH, device=device)
     for step in range(STEPS):
-        data = torch.randn(8, WIDTH, device=device)
         loss = (model(data) - data).square().mean()
         loss.backward()
         optimizer.step()
@@ -54,7 +54,7 @@ def main() -> None:
     if rank == 0:
         for name, group in allcast.torch.stats()["groups"].items():
             for algorithm, done in group["operations"].get("allgather", {}).items():
-                print(f"group {name}: {done['count']} all-gathers with {algorithm}, {done['bytes']} bytes")
+                print(f"group {name}: {done['count']} all-gathers with {algorithm}")
     dist.destroy_process_group()
 
 

@@ -3,8 +3,8 @@
 
     torchrun --nproc_per_node 4 examples/torch/fsdp2_beside_nccl.py
 
-It needs one GPU per rank, because ranks cannot share a GPU with NCCL. Without them, gloo on CPU takes the place of
-NCCL, which shows the same calls.
+It needs one GPU per rank, because ranks cannot share a GPU with NCCL. Without them, gloo on CPU
+takes the place of NCCL, which shows the same calls.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
         device = torch.device("cpu")
         dist.init_process_group("gloo")
         if dist.get_rank() == 0:
-            print(f"NCCL needs a GPU for each of the {ranks} ranks, and there are {gpus}: using gloo on CPU")
+            print(f"NCCL needs one GPU per rank, and {ranks} ranks have {gpus}: using gloo on CPU")
     rank = dist.get_rank()
 
     torch.manual_seed(0)
@@ -48,8 +48,8 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     torch.manual_seed(rank)
+    data = torch.randn(8, WIDTH, device=device)
     for step in range(STEPS):
-        data = torch.randn(8, WIDTH, device=device)
         loss = (model(data) - data).square().mean()
         loss.backward()  # the default backend reduces gradients
         optimizer.step()
@@ -60,7 +60,7 @@ def main() -> None:
     if rank == 0:
         for name, group in allcast.torch.stats()["groups"].items():
             for algorithm, done in group["operations"].get("allgather", {}).items():
-                print(f"group {name}: {done['count']} all-gathers with {algorithm}, {done['bytes']} bytes")
+                print(f"group {name}: {done['count']} all-gathers with {algorithm}")
     dist.destroy_process_group()
 
 

@@ -1,7 +1,8 @@
 # Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
-"""A rank that dies releases the streams of the others, and their next call names it. Run it under torchrun:
+"""A rank that dies releases the streams of the others, and their next call names it. Run it under
+torchrun:
 
-    torchrun --nproc_per_node 4 device_failure.py --device cuda
+torchrun --nproc_per_node 4 device_failure.py --device cuda
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-
-import allcast.torch
 from device_operations import Checks
 
 LIMIT = 60.0  # seconds until a stream must be free

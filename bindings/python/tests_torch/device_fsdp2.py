@@ -6,7 +6,8 @@
 The ranks may share one GPU. Each variant trains the same model for 20 steps:
 
   - gloo
-  - gloo with all-gathers by Allcast (use_multicast): bits equal to gloo's, because all-gathers only move bytes
+  - gloo with all-gathers by Allcast (use_multicast): bits equal to gloo's, because all-gathers only
+    move bytes
   - Allcast: relative error below 1e-5, because sums are added in another order
   - Allcast again: bits equal to the previous run
 """
@@ -79,8 +80,9 @@ def main() -> None:
         if not torch.cuda.is_available():
             sys.exit("no CUDA device")
         torch.cuda.set_device(0)
-    torch.use_deterministic_algorithms(False)
-    device = torch.device(arguments.device, 0) if arguments.device == "cuda" else torch.device("cpu")
+    device = (
+        torch.device(arguments.device, 0) if arguments.device == "cuda" else torch.device("cpu")
+    )
     dist.init_process_group("gloo", timeout=timedelta(seconds=120))
     gloo, ours = dist.new_group(backend="gloo"), dist.new_group(backend="allcast")
     for dtype in (None, torch.bfloat16):
@@ -108,8 +110,9 @@ def main() -> None:
             )
         if dist.get_rank() == 0:
             print(
-                f"FSDP2 on {dist.get_world_size()} ranks, {arguments.device} tensors, {dtype or torch.float32}, "
-                f"{STEPS} steps: loss {losses[0]:.6f} to {losses[-1]:.6f}, relative error of Allcast {error:.1e}"
+                f"FSDP2 on {dist.get_world_size()} ranks, {arguments.device} tensors, "
+                f"{dtype or torch.float32}, {STEPS} steps: loss {losses[0]:.6f} to "
+                f"{losses[-1]:.6f}, relative error of Allcast {error:.1e}"
                 + ("" if exact else "; not compared bit by bit, because two runs of gloo differ")
             )
     operations = [group["operations"] for group in allcast.torch.stats()["groups"].values()]

@@ -3,8 +3,9 @@
 
     torchrun --nproc_per_node 4 device_operations.py --device cuda
 
-The ranks may share one GPU. With --device fake, the tensors are CPU tensors that take the path of device tensors,
-on the device of fake_device.py. This runs the code between torch and the network without a GPU.
+The ranks may share one GPU. With --device fake, the tensors are CPU tensors that take the path of
+device tensors, on the device of fake_device.py. This runs the code between torch and the network
+without a GPU.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-import allcast.torch
 from allcast.torch import staging
 from allcast.torch.groups import Group
 
@@ -48,9 +48,7 @@ class Checks:
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.full((count,), 99, dtype=dtype, device=self.device)
 
-    def equal(
-        self, name: str, got: torch.Tensor | list[torch.Tensor], want: torch.Tensor
-    ) -> None:
+    def equal(self, name: str, got: torch.Tensor | list[torch.Tensor], want: torch.Tensor) -> None:
         self.synchronize()
         self.count += 1
         if isinstance(got, list):
@@ -58,8 +56,8 @@ class Checks:
         if not torch.equal(got.cpu(), want.cpu()):
             wrong = (got.cpu() != want.cpu()).flatten().nonzero()
             raise AssertionError(
-                f"{name} on rank {self.rank}: {len(wrong)} of {got.numel()} elements are wrong, the first one is "
-                f"{int(wrong[0])}"
+                f"{name} on rank {self.rank}: {len(wrong)} of {got.numel()} elements are wrong, "
+                f"the first one is {int(wrong[0])}"
             )
 
     def inputs(self, count: int, dtype: torch.dtype, salt: int = 0) -> list[torch.Tensor]:
@@ -171,6 +169,12 @@ class Checks:
             work.wait()
         for i in range(4):
             self.equal(f"message {i} of {count} in order", outputs[i], parts[left] + i)
+        # Whoever sends next is not known, so that the receiver has to wait for it.
+        output = self.empty(count, torch.float32)
+        send = dist.isend(parts[rank], right)
+        assert dist.recv(output) == left
+        send.wait()
+        self.equal(f"recv from any rank of {count}", output, parts[left])
         output = self.empty(count, torch.float32)
         operations = [
             dist.P2POp(dist.isend, parts[rank], right),
@@ -196,7 +200,8 @@ class Checks:
         work = dist.all_reduce(other, async_op=True)
         work.wait()
         self.synchronize()
-        assert work.is_completed() and work.is_success()
+        assert work.is_completed()
+        assert work.is_success()
         self.equal("all_reduce after a dropped one", other, total)
         self.equal("all_reduce whose Work was dropped", tensor, total)
         if self.kind == "cuda":
@@ -261,7 +266,10 @@ class Checks:
         others = dist.new_group(list(range(self.size)))
         parts = self.inputs(1_000_000, torch.float32)
         first, second = parts[self.rank].clone(), parts[self.rank] * 2
-        works = [dist.all_reduce(first, async_op=True), dist.all_reduce(second, group=others, async_op=True)]
+        works = [
+            dist.all_reduce(first, async_op=True),
+            dist.all_reduce(second, group=others, async_op=True),
+        ]
         for work in works:
             work.wait()
         self.equal("all_reduce of the first group", first, sum(parts))
@@ -274,7 +282,7 @@ def _current_staging() -> staging.Staging:
 
 
 def _use_fake_device(rank: int) -> Callable[[], None]:
-    """Makes CPU tensors take the path of device tensors. Returns the function that waits for the device."""
+    """Makes CPU tensors take the path of device tensors, and returns the wait for the device."""
     from fake_device import FakeDevice
 
     device = FakeDevice(rank)
@@ -320,8 +328,9 @@ def main() -> None:
     if checks.rank == 0:
         mode = os.environ.get("ALLCAST_TORCH_STREAM_WAIT", "auto")
         print(
-            f"{checks.count} checks on {checks.size} ranks passed in {time.monotonic() - began:.1f} s: "
-            f"device {arguments.device}, stream wait {mode}, torch {torch.__version__}"
+            f"{checks.count} checks on {checks.size} ranks passed in "
+            f"{time.monotonic() - began:.1f} s: device {arguments.device}, stream wait {mode}, "
+            f"torch {torch.__version__}"
         )
     dist.destroy_process_group()
 

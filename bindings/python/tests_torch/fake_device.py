@@ -1,9 +1,9 @@
 # Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
 """A device for tests of staging, and a network between ranks of one process.
 
-The device keeps the commands of each stream in order, and nothing else: it picks the next stream at random. Its
-memory is host memory. With one queue, it runs the commands of all streams in the order in which they were
-enqueued, like a device whose streams share one hardware queue.
+The device keeps the commands of each stream in order, and nothing else: it picks the next stream at
+random. Its memory is host memory. With one queue, it runs the commands of all streams in the order
+in which they were enqueued, like a device whose streams share one hardware queue.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import contextlib
 import random
 import threading
 from collections import deque
-from typing import Any, Callable, ContextManager, Iterator
+from collections.abc import Iterator
+from typing import Any, Callable
 
 import torch
 
@@ -87,7 +88,7 @@ class FakeDevice:
             self._streams.append(stream)
         return stream
 
-    def using(self, stream: Stream) -> ContextManager[Any]:
+    def using(self, stream: Stream) -> contextlib.AbstractContextManager[Any]:
         @contextlib.contextmanager
         def use() -> Iterator[None]:
             previous = self.current_stream()
@@ -172,10 +173,12 @@ class FakeDevice:
 
 
 def _rows(region: Region) -> torch.Tensor:
-    assert region.tensor.dtype == torch.uint8 and region.tensor.dim() == 1
+    assert region.tensor.dtype == torch.uint8
+    assert region.tensor.dim() == 1
     pitch = region.pitch if region.rows > 1 else region.width
     end = region.offset + (region.rows - 1) * pitch + region.width
-    assert 0 <= region.offset and end <= region.tensor.numel(), f"{region} is out of bounds"
+    assert region.offset >= 0
+    assert end <= region.tensor.numel(), f"{region} is out of bounds"
     return region.tensor.as_strided(
         (region.rows, region.width), (pitch, 1), region.tensor.storage_offset() + region.offset
     )
@@ -185,9 +188,11 @@ Buffers = list[tuple["torch.Tensor | None", "torch.Tensor | None"]]
 
 
 class FakeNetwork:
-    """Runs operations between ranks of this process. The n-th operation of each rank meets the others' n-th.
+    """Runs operations between ranks of this process. The n-th operation of each rank meets the
+    others' n-th.
 
-    An operation that fails aborts the communicator, as in Allcast: the operations that run end with its error.
+    An operation that fails aborts the communicator, as in Allcast: the operations that run end with
+    its error.
     """
 
     def __init__(self, ranks: int, seed: int = 0) -> None:

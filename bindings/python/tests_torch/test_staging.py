@@ -1,16 +1,18 @@
 # Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
-"""Staging of device tensors, on a device that runs everything as late and in as odd an order as streams allow."""
+"""Staging of device tensors, on a device that runs commands in any order that streams allow."""
 
 from __future__ import annotations
 
 import gc
 import threading
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 import pytest
 import torch
+from fake_device import Buffers, FakeDevice, FakeNetwork
 
 from allcast.torch.staging import (
     Flags,
@@ -24,11 +26,12 @@ from allcast.torch.staging import (
     cut,
 )
 
-from fake_device import Buffers, FakeDevice, FakeNetwork
-
 RANKS = 3
-SMALL = Settings(piece=3 << 18, depth=2, pool=64 << 20)  # several pieces for a few hundred KiB per rank
+SMALL = Settings(
+    piece=3 << 18, depth=2, pool=64 << 20
+)  # several pieces for a few hundred KiB per rank
 MODES = ["streams", "one queue", "host"]
+WHOLE = Shape()
 
 
 @dataclass
@@ -58,7 +61,7 @@ class World:
         rank: int,
         call: Call,
         apply: Callable[[Buffers], None],
-        shape: Shape = Shape(),
+        shape: Shape = WHOLE,
         run: bool = True,
         message: bool = False,
     ) -> StagedCall:
@@ -168,7 +171,11 @@ def test_allgather(world: World, nbytes: int, in_place: bool) -> None:
     blocks = want.view(RANKS, nbytes)
     calls, inputs = [], []
     for rank, device in enumerate(world.devices):
-        target = outputs[rank].view(RANKS, nbytes)[rank] if in_place else torch.zeros(nbytes, dtype=torch.uint8)
+        target = (
+            outputs[rank].view(RANKS, nbytes)[rank]
+            if in_place
+            else torch.zeros(nbytes, dtype=torch.uint8)
+        )
         inputs.append(target)
         device.compute(lambda target=target, rank=rank: target.copy_(blocks[rank]))
         send = [] if in_place else [target]
@@ -219,7 +226,10 @@ def test_reduce_scatter(world: World, nbytes: int) -> None:
     want = sum(t.view(torch.int32).clone() for t in inputs).view(RANKS, -1)
     calls = [
         world.call(
-            rank, Call("reduce_scatter", [inputs[rank]], [outputs[rank]]), reduce_scatter, Shape(RANKS, 1)
+            rank,
+            Call("reduce_scatter", [inputs[rank]], [outputs[rank]]),
+            reduce_scatter,
+            Shape(RANKS, 1),
         )
         for rank in range(RANKS)
     ]
@@ -278,7 +288,8 @@ def test_strided_tensors(world: World) -> None:
 
 def test_buffers_of_different_lengths_are_not_cut(world: World) -> None:
     def gather_to_first(buffers: Buffers) -> None:
-        assert buffers[0][1] is not None and buffers[1][1] is None
+        assert buffers[0][1] is not None
+        assert buffers[1][1] is None
         buffers[0][1].copy_(torch.cat([send for send, _ in buffers]))
 
     inputs = [data(rank, 400_000) for rank in range(RANKS)]
@@ -296,7 +307,7 @@ def test_buffers_of_different_lengths_are_not_cut(world: World) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(8))
 def test_many_collectives_in_order(mode: str, seed: int) -> None:
-    """Each operation changes the result of the previous one on the device, without a synchronisation."""
+    """Each operation uses the result of the previous one, without a synchronisation."""
     world = make_world(mode, seed)
     tensors = [data(rank, 600_000).view(torch.int32) for rank in range(RANKS)]
     want = [t.clone() for t in tensors]
@@ -346,7 +357,8 @@ def test_neither_call_nor_wait_blocks_the_host(mode: str) -> None:
         gate.set()
         device.poke()
     world.finish()
-    assert len(seen) == RANKS and all(torch.equal(s, want) for s in seen)
+    assert len(seen) == RANKS
+    assert all(torch.equal(s, want) for s in seen)
     assert all(call.done() for call in calls)
     for device in world.devices:
         device.close()
@@ -447,7 +459,8 @@ def test_failure_releases_streams(mode: str, when: str) -> None:
             call.wait_host(60)
         with pytest.raises(ValueError, match="rank 2 is lost"):
             call.wait_stream()
-        assert call.done() and isinstance(call.failure, ValueError)
+        assert call.done()
+        assert isinstance(call.failure, ValueError)
     # The memory and the counters serve the next operation.
     world.network.restart()
     tensors = [data(rank, 3 << 20) for rank in range(RANKS)]
@@ -485,7 +498,8 @@ def test_memory_is_not_released_while_the_network_uses_it() -> None:
     passed = device.record(device.current_stream())
     pieces[0](ValueError("lost"))
     thread.join(60)
-    assert not call.concluded() and not device.query(passed)
+    assert not call.concluded()
+    assert not device.query(passed)
     pieces[1](ValueError("lost too"))
     assert call.concluded()
     device.synchronize(passed)
@@ -536,7 +550,9 @@ def test_deadline_covers_all_pieces(world: World) -> None:
     call.run()
     call.wait_host(60)
     assert len(seen) == len(plan.pieces) > 2
-    assert 0 < min(seen) and max(seen) <= 30 and seen == sorted(seen, reverse=True)
+    assert min(seen) > 0
+    assert max(seen) <= 30
+    assert seen == sorted(seen, reverse=True)
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -566,7 +582,7 @@ def test_tensors_live_as_long_as_needed(waits: bool) -> None:
 
 
 def test_messages_overtake_collectives() -> None:
-    """A collective that waits for its input does not hold up a send, nor one that the network holds a receive."""
+    """A collective that waits for its input does not hold up a message."""
     device = FakeDevice()
     staging = Staging(device, SMALL)
     gate = threading.Event()
@@ -632,12 +648,14 @@ def test_pool_reuses_memory() -> None:
     device = FakeDevice()
     pool = Pool(device, 1 << 20)
     first, event = pool.take(100_000)
-    assert first.numel() == 131072 and event is None
+    assert first.numel() == 131072
+    assert event is None
     stream = device.new_stream()
     pool.put(first, device.record(stream))
     device.drain()
     again, event = pool.take(131_072)
-    assert again is first and event is None
+    assert again is first
+    assert event is None
     device.close()
 
 
@@ -650,13 +668,16 @@ def test_pool_is_bounded() -> None:
     taken = [pool.take(1 << 18)[0] for _ in range(4)]
     assert pool.owned == 1 << 20
     pool.put(taken[0], busy)
-    # Below the limit, memory whose event has not occurred is left alone. At the limit, it is the next.
+    # Below the limit, memory whose event has not occurred is left alone. At the limit, it is the
+    # next.
     memory, event = pool.take(1 << 18)
-    assert memory is taken[0] and event is busy
+    assert memory is taken[0]
+    assert event is busy
     # Whoever must not wait for other operations gets memory beyond the limit for the time being.
     pool.put(memory, busy)
     extra, event = pool.take(1 << 18, idle_only=True)
-    assert event is None and pool.owned == 5 << 18
+    assert event is None
+    assert pool.owned == 5 << 18
     gate.set()
     device.poke()
     device.drain()
@@ -682,12 +703,14 @@ def test_counters_only_grow() -> None:
         device.synchronize(passed[value - 1])
     flag.base += 4
     flags.put(flag)
-    assert flags.take() is flag and int(flag.memory.item()) == -(2**31) + 2
+    assert flags.take() is flag
+    assert int(flag.memory.item()) == -(2**31) + 2
     device.close()
 
 
 @pytest.mark.parametrize(
-    "name, value", [("ALLCAST_TORCH_PIECE", "100"), ("ALLCAST_TORCH_PIECES", "0"), ("ALLCAST_TORCH_PIECE", "x")]
+    ("name", "value"),
+    [("ALLCAST_TORCH_PIECE", "100"), ("ALLCAST_TORCH_PIECES", "0"), ("ALLCAST_TORCH_PIECE", "x")],
 )
 def test_settings_name_the_variable(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)

@@ -1,16 +1,17 @@
 # Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
 """The device layer of staging: streams, events, copies and flags.
 
-Staging sees a GPU only through the class Device. Tests replace it by a device that reorders everything
-that streams allow, so that staging is tested without a GPU.
+Staging sees a GPU only through the class Device. Tests replace it by a device that reorders
+everything that streams allow, so that staging is tested without a GPU.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ContextManager, Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -48,7 +49,7 @@ class Device(Protocol):
     def new_stream(self) -> Any:
         """Returns a stream for copies."""
 
-    def using(self, stream: Any) -> ContextManager[Any]:
+    def using(self, stream: Any) -> AbstractContextManager[Any]:
         """Makes a stream current on the calling thread."""
 
     def record(self, stream: Any) -> Any:
@@ -58,7 +59,10 @@ class Device(Protocol):
         """Makes a stream wait for an event."""
 
     def wait_flag(self, stream: Any, flag: torch.Tensor, value: int) -> None:
-        """Makes a stream wait until an int32 in pinned memory reaches a value. Values may wrap around."""
+        """Makes a stream wait until a number of 32 bits in pinned memory reaches a value.
+
+        Values may wrap around.
+        """
 
     def copy(self, stream: Any, to: Region, source: Region) -> None:
         """Enqueues a copy. Both regions have the same width and number of rows."""
@@ -76,7 +80,7 @@ class Device(Protocol):
         """Allocates pinned host memory as a flat uint8 tensor."""
 
     def record_use(self, tensor: torch.Tensor, stream: Any) -> None:
-        """Keeps the memory of a tensor that is dropped now until the stream has done its work so far."""
+        """Keeps the memory of a tensor, even if dropped, until the stream has done its work."""
 
 
 _MEMORY_UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: the driver knows from the address where memory is
@@ -110,9 +114,9 @@ class _Copy2D(ctypes.Structure):
 class _Driver:
     """The few functions of libcuda that torch does not offer, on one device.
 
-    torch has no strided asynchronous copy between host and device, and no way to make a stream wait for
-    memory. Each call pushes the device's primary context, which torch uses too, because a thread that has
-    used no CUDA function before has none.
+    torch has no strided asynchronous copy between host and device, and no way to make a stream wait
+    for memory. Each call pushes the device's primary context, which torch uses too, because a
+    thread that has used no CUDA function before has none.
     """
 
     def __init__(self, index: int) -> None:
@@ -136,7 +140,7 @@ class _Driver:
             function = getattr(self._cuda, name, None)
             if function is None:
                 raise RuntimeError(
-                    f"the CUDA driver has no function {name}: install the driver of CUDA 12 or newer"
+                    f"the CUDA driver has no function {name}: install a driver of CUDA 12 or newer"
                 )
             function.argtypes = types
             function.restype = ctypes.c_int
@@ -201,7 +205,7 @@ class CudaDevice:
         mode = os.environ.get("ALLCAST_TORCH_STREAM_WAIT", "auto")
         if mode not in ("auto", "value", "host"):
             raise ValueError(
-                f"ALLCAST_TORCH_STREAM_WAIT is {mode!r}: set it to auto, value or host, on all ranks"
+                f"ALLCAST_TORCH_STREAM_WAIT is {mode!r}: set it to auto, value or host"
             )
         if mode == "host":
             return False
@@ -224,14 +228,15 @@ class CudaDevice:
         return torch.cuda.current_stream(self._index)
 
     def new_stream(self) -> torch.cuda.Stream:
-        return torch.cuda.Stream(self._index)
+        return torch.cuda.Stream(self._index)  # type: ignore[no-untyped-call]
 
-    def using(self, stream: torch.cuda.Stream) -> ContextManager[Any]:
+    def using(self, stream: torch.cuda.Stream) -> AbstractContextManager[Any]:
         return torch.cuda.stream(stream)
 
     def record(self, stream: torch.cuda.Stream) -> torch.cuda.Event:
-        # A host thread that waits for the event sleeps instead of spinning: the wait may include compute.
-        event = torch.cuda.Event(blocking=True)
+        # A host thread that waits for the event sleeps instead of spinning: the wait may include
+        # compute.
+        event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         event.record(stream)
         return event
 
@@ -258,9 +263,7 @@ class CudaDevice:
                 target + row * to_pitch, origin + row * source_pitch, to.width, stream.cuda_stream
             )
 
-    def assign(
-        self, stream: torch.cuda.Stream, to: torch.Tensor, source: torch.Tensor
-    ) -> None:
+    def assign(self, stream: torch.cuda.Stream, to: torch.Tensor, source: torch.Tensor) -> None:
         with torch.cuda.stream(stream), torch.no_grad():
             to.copy_(source)
 
@@ -268,7 +271,7 @@ class CudaDevice:
         event.synchronize()
 
     def query(self, event: torch.cuda.Event) -> bool:
-        return event.query()
+        return bool(event.query())  # type: ignore[no-untyped-call]
 
     def pinned(self, nbytes: int) -> torch.Tensor:
         return torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)

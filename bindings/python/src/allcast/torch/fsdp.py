@@ -6,8 +6,8 @@
     fully_shard(model)
     allcast.torch.fsdp.use_multicast(model)
 
-FSDP2 then gathers parameters with Allcast. Everything else, such as reduce-scatter, stays with the backend of
-the default group.
+FSDP2 then gathers parameters with Allcast. Everything else, such as reduce-scatter, stays with the
+backend of the default group.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -32,8 +32,8 @@ try:
     from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather
 except ImportError as error:
     raise ImportError(
-        f"allcast.torch.fsdp needs the class AllGather of FSDP2, which torch {torch.__version__} does not have: "
-        "use torch 2.9 to 2.15"
+        f"allcast.torch.fsdp needs the class AllGather of FSDP2, which torch {torch.__version__} "
+        "does not have: use torch 2.9 to 2.15"
     ) from error
 
 __all__ = ["MulticastAllGather", "use_multicast"]
@@ -41,23 +41,25 @@ __all__ = ["MulticastAllGather", "use_multicast"]
 _KEPT_BYTES = 256 << 20  # registered memory that a process keeps for reuse
 
 
-def use_multicast(model: nn.Module, group: Optional[dist.ProcessGroup] = None) -> None:
+def use_multicast(model: nn.Module, group: dist.ProcessGroup | None = None) -> None:
     """Makes every FSDP module of a model gather its parameters with Allcast.
 
-    All ranks call it, after fully_shard and before the first forward. It makes one group of Allcast for each
-    group of ranks that shards parameters. Instead, `group` can be a group of the backend "allcast" with the
-    same ranks in the same order.
+    All ranks call it, after fully_shard and before the first forward. It makes one group of Allcast
+    for each group of ranks that shards parameters. Instead, `group` can be a group of the backend
+    "allcast" with the same ranks in the same order.
 
     On CUDA tensors, the all-gather blocks neither the host nor other streams.
     """
     if not hasattr(FSDPModule, "set_custom_all_gather"):
         raise RuntimeError(
-            f"use_multicast needs FSDPModule.set_custom_all_gather, which torch {torch.__version__} does not "
-            "have: use torch 2.9 or newer"
+            "use_multicast needs FSDPModule.set_custom_all_gather, which torch "
+            f"{torch.__version__} does not have: use torch 2.9 or newer"
         )
     modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
     if not modules:
-        raise ValueError("use_multicast found no FSDP module: call fully_shard before use_multicast")
+        raise ValueError(
+            "use_multicast found no FSDP module: call fully_shard before use_multicast"
+        )
     gather = MulticastAllGather()
     for module in modules:
         for shards in _shard_groups(module):
@@ -67,13 +69,14 @@ def use_multicast(model: nn.Module, group: Optional[dist.ProcessGroup] = None) -
 
 
 def _shard_groups(module: FSDPModule) -> Iterator[dist.ProcessGroup]:
-    """Yields the groups in which a module gathers: those of its parameters before and after forward."""
+    """Yields the groups in which a module gathers, before and after forward."""
     params = module._get_fsdp_state()._fsdp_param_group
     if params is None:
         return  # all parameters belong to other FSDP modules
     for mesh_info in (params.mesh_info, params.post_forward_mesh_info):
-        if mesh_info is not None:
-            yield mesh_info.shard_process_group
+        shards = getattr(mesh_info, "shard_process_group", None)
+        if shards is not None:
+            yield shards
 
 
 class MulticastAllGather(AllGather):
@@ -81,9 +84,9 @@ class MulticastAllGather(AllGather):
 
     def __init__(self) -> None:
         self._groups: dict[tuple[int, ...], dist.ProcessGroup] = {}
-        self._memory: Optional[_Registered] = None
+        self._memory: _Registered | None = None
 
-    def add(self, shards: dist.ProcessGroup, group: Optional[dist.ProcessGroup] = None) -> None:
+    def add(self, shards: dist.ProcessGroup, group: dist.ProcessGroup | None = None) -> None:
         """Prepares all-gathers of the ranks of a group. All of its ranks call it."""
         ranks = tuple(dist.get_process_group_ranks(shards))
         if ranks in self._groups:
@@ -92,22 +95,20 @@ class MulticastAllGather(AllGather):
             given = tuple(dist.get_process_group_ranks(group))
             if given != ranks:
                 raise ValueError(
-                    f"use_multicast got a group of ranks {list(given)}, but ranks {list(ranks)} share "
-                    "parameters: pass a group of these ranks, or none"
+                    f"use_multicast got a group of ranks {list(given)}, but ranks {list(ranks)} "
+                    "share parameters: pass a group of these ranks, or none"
                 )
             if not isinstance(group, backend.ProcessGroup):
                 raise ValueError(
-                    'use_multicast got a group of another backend: make it with new_group(backend="allcast"), '
-                    "or pass none"
+                    "use_multicast got a group of another backend: make it with "
+                    'new_group(backend="allcast"), or pass none'
                 )
             made = group
         elif isinstance(shards, backend.ProcessGroup):
             made = shards
         else:
             # Only the members make the group: other ranks shard other copies of the parameters.
-            made = dist.new_group(
-                list(ranks), backend=backend.NAME, use_local_synchronization=True
-            )
+            made = dist.new_group(list(ranks), backend=backend.NAME, use_local_synchronization=True)
         self._groups[ranks] = made
         if self._memory is None:
             self._memory = _Registered(made._group.comm)
@@ -129,17 +130,18 @@ class MulticastAllGather(AllGather):
         input_tensor: torch.Tensor,
         group: dist.ProcessGroup,
         async_op: bool = False,
-    ) -> Optional[dist.Work]:
+    ) -> dist.Work | None:
         ranks = tuple(dist.get_process_group_ranks(group))
         multicast = self._groups.get(ranks)
         if multicast is None:
             raise RuntimeError(
-                f"ranks {list(ranks)} had no FSDP module when use_multicast was called: call it after the last "
-                "fully_shard"
+                f"ranks {list(ranks)} had no FSDP module when use_multicast was called: call it "
+                "after the last fully_shard"
             )
-        return dist.all_gather_into_tensor(
+        work: dist.Work | None = dist.all_gather_into_tensor(
             output_tensor, input_tensor, group=multicast, async_op=async_op
         )
+        return work
 
 
 class _Registered:

@@ -1,44 +1,47 @@
 # Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
 """Operations on device tensors, staged through pinned host memory.
 
-An operation is a list of pieces. Each piece copies bytes to the host, runs one operation of Allcast on host
-memory, and copies bytes back. The copy of piece i+1 to the host, the network of piece i and the copy of piece
-i-1 to the device overlap.
+An operation is a list of pieces. Each piece copies bytes to the host, runs one operation of Allcast
+on host memory, and copies bytes back. The copy of piece i+1 to the host, the network of piece i and
+the copy of piece i-1 to the device overlap.
 
-The call enqueues the first copies behind the current stream and returns. The thread that starts the group's
-collectives waits for the copies of a piece, starts its operation, and goes on with the next piece. The thread
-that handles completions enqueues the copies to the device.
+The call enqueues the first copies behind the current stream and returns. The thread that starts the
+group's collectives waits for the copies of a piece, starts its operation, and goes on with the next
+piece. The thread that handles completions enqueues the copies to the device.
 
-Work.wait on device tensors must not block the host, so it has to make the current stream wait for something
-that the host does later. The choices are:
+Work.wait on device tensors must not block the host, so it has to make the current stream wait for
+something that the host does later. The choices are:
 
-  - a kernel that spins, as in Work.block_current_stream: occupies the device, which starves the other
-    processes that share it;
-  - a host function in the stream: one driver thread runs the host functions of all streams, so that a blocked
-    one delays those of everyone else;
+  - a kernel that spins, as in Work.block_current_stream: occupies the device, which starves the
+    other processes that share it;
+  - a host function in the stream: one driver thread runs the host functions of all streams, so that
+    a blocked one delays those of everyone else;
   - a stream that waits for a value in memory (cuStreamWaitValue32): costs nothing while it waits;
-  - an event that the completion thread records: the host must block in wait until it is recorded, because an
-    event cannot be waited for before it is recorded.
+  - an event that the completion thread records: the host must block in wait until it is recorded,
+    because an event cannot be waited for before it is recorded.
 
-Staging uses the third, and the fourth on devices that have no third. Streams may share a hardware queue, where
-a copy that is enqueued behind a waiting stream cannot start. Therefore wait first enqueues all copies of the
-operation that are missing, each copy to the device behind its own wait, in an order in which every command
-depends on earlier ones only. After that, the host only sets the value. This holds for all ranks and all
-operations that are called in the same order, so that even a device with a single queue makes progress.
+Staging uses the third, and the fourth on devices that have no third. Streams may share a hardware
+queue, where a copy that is enqueued behind a waiting stream cannot start. Therefore wait first
+enqueues all copies of the operation that are missing, each copy to the device behind its own wait,
+in an order in which every command depends on earlier ones only. After that, the host only sets the
+value. This holds for all ranks and all operations that are called in the same order, so that even a
+device with a single queue makes progress.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional, cast
 
 import torch
 
@@ -71,11 +74,11 @@ _FLAG_SLOTS = 256
 
 Done = Callable[[Optional[BaseException]], None]
 
-# Starts an operation of Allcast on host memory, and returns at once. The arguments are the send buffer and the
-# receive buffer, as flat tensors of bytes or None, a function, and the number of seconds within which the
-# operation must end. Whatever ends the operation calls the function exactly once, from any thread, unless
-# starting raises.
-Start = Callable[[Optional[torch.Tensor], Optional[torch.Tensor], Done, Optional[float]], None]
+# Starts an operation of Allcast on host memory, and returns at once. The arguments are the send
+# buffer and the receive buffer, as flat tensors of bytes or None, a function, and the number of
+# seconds within which the operation must end. Whatever ends the operation calls the function
+# exactly once, from any thread, unless starting raises.
+Start = Callable[[Optional[torch.Tensor], Optional[torch.Tensor], Done, float], None]
 
 
 @dataclass(frozen=True)
@@ -140,8 +143,10 @@ class Plan:
 
     pieces: list[Piece] = field(default_factory=list)
     tensors: list[torch.Tensor] = field(default_factory=list)  # tensors that the copies use
-    local: list[tuple[Region, Region]] = field(default_factory=list)  # copies on the device: to, source
-    results: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)  # to, contiguous copy
+    # Copies on the device, each as target and source.
+    local: list[tuple[Region, Region]] = field(default_factory=list)
+    # Strided tensors and the contiguous ones that take their place in the copies.
+    results: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
     @property
     def nbytes(self) -> int:
@@ -152,8 +157,8 @@ class Plan:
 class Pool:
     """Pinned host memory for reuse, per size class.
 
-    Memory comes back with an event. It may be handed out before the event occurs, since its next user lets its
-    copies wait for the event.
+    Memory comes back with an event. It may be handed out before the event occurs, since its next
+    user lets its copies wait for the event.
     """
 
     def __init__(self, device: Device, limit: int) -> None:
@@ -213,8 +218,8 @@ def _size_class(nbytes: int) -> int:
 class Flags:
     """Counters in pinned memory that streams wait for.
 
-    A counter only grows, so that the next user of a slot continues where the previous one stopped, and no
-    stream ever sees a value go back.
+    A counter only grows, so that the next user of a slot continues where the previous one stopped,
+    and no stream ever sees a value go back.
     """
 
     def __init__(self, device: Device, slots: int = _FLAG_SLOTS) -> None:
@@ -291,22 +296,22 @@ class Staging:
         self.settings = settings
         self.pool = pool or Pool(device, settings.pool)
         self.flags = flags or Flags(device)
-        self.failure: BaseException | None = None  # error of a collective, after which no other can work
+        self.failure: BaseException | None = None  # of a collective: no later one can work
         self.sends = _Sequence("allcast-sends")
         self._streams = (device.new_stream(), device.new_stream())
 
     def call(
         self,
         plan: Plan,
-        timeout: float | None,
+        timeout: float,
         message: bool = False,
         ended: Callable[[], None] | None = None,
     ) -> StagedCall:
         """Enqueues the first copies of an operation behind the current stream, and returns at once.
 
-        The group then has to call run of the result, in its order of collectives, or fail. A message, unlike
-        a collective, gets streams of its own, so that its copies queue behind no other operation. When the
-        network has done its part, any thread calls ended.
+        The group then has to call run of the result, in its order of collectives, or fail. A
+        message, unlike a collective, gets streams of its own, so that its copies queue behind no
+        other operation. When the network has done its part, any thread calls ended.
         """
         streams, depth = self._streams, self.settings.depth
         if message:
@@ -318,15 +323,15 @@ class Staging:
 class StagedCall:
     """One operation on device tensors.
 
-    Its lock protects all fields. Whoever enqueues a copy holds it, so that copies of an operation are enqueued
-    in one order, whether a completion or wait_stream enqueues them.
+    Its lock protects all fields. Whoever enqueues a copy holds it, so that copies of an operation
+    are enqueued in one order, whether a completion or wait_stream enqueues them.
     """
 
     def __init__(
         self,
         staging: Staging,
         plan: Plan,
-        timeout: float | None,
+        timeout: float,
         streams: tuple[Any, Any],
         depth: int,
         idle_only: bool,
@@ -371,10 +376,10 @@ class StagedCall:
 
     def run(self) -> None:
         """Starts the pieces in order, each one once its bytes are on the host, and then returns."""
-        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        deadline = time.monotonic() + self._timeout
         for i, piece in enumerate(self._plan.pieces):
             with self._lock:
-                self._lock.wait_for(lambda i=i: len(self._copied_in) > i or self._error is not None)
+                self._lock.wait_for(functools.partial(self._can_continue, i))
                 if self._error is not None:
                     return
                 copied = self._copied_in[i]
@@ -388,7 +393,7 @@ class StagedCall:
                 if self._error is not None:
                     return
                 self._running += 1
-            left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
+            left = max(deadline - time.monotonic(), 0.001)
             memory = self._slots[i % self._depth]
             send = None if piece.send is None else memory[piece.send]
             recv = None if piece.recv is None else memory[piece.recv]
@@ -407,10 +412,11 @@ class StagedCall:
         self._conclude()
 
     def wait_stream(self) -> None:
-        """Makes the current stream wait for the operation. Raises the error of an operation that has failed.
+        """Makes the current stream wait for the operation. Raises the error of an operation that
+        has failed.
 
-        It does not block the host on devices whose streams can wait for memory. A failure after the call
-        releases the stream, which then works with incomplete data.
+        It does not block the host on devices whose streams can wait for memory. A failure after the
+        call releases the stream, which then works with incomplete data.
         """
         with self._lock:
             self._ordered = True
@@ -422,18 +428,27 @@ class StagedCall:
             if self._error is not None:
                 raise self._error
             self._device.wait_event(self._device.current_stream(), self._last)
-            # From here on, whoever reuses the memory of the tensors is ordered behind the current stream.
+            # From here on, whoever reuses the memory of the tensors is ordered behind the current
+            # stream.
             self._plan.tensors = []
 
     def wait_host(self, timeout: float | None = None) -> bool:
-        """Blocks the host until the operation has ended, or for the given seconds, and raises its error."""
+        """Blocks the host until the operation has ended, and raises its error.
+
+        It returns False if the given number of seconds passes first.
+        """
+        if not self.wait_concluded(timeout):
+            return False
+        self._device.synchronize(self._last)
+        return True
+
+    def wait_concluded(self, timeout: float | None = None) -> bool:
+        """Does the same, except that it does not wait for copies."""
         with self._lock:
             if not self._lock.wait_for(lambda: self._concluded, timeout):
                 return False
             if self._error is not None:
                 raise self._error
-            last = self._last
-        self._device.synchronize(last)
         return True
 
     def done(self) -> bool:
@@ -453,9 +468,12 @@ class StagedCall:
         with self._lock:
             return self._concluded
 
-    def behind(self) -> ContextManager[Any]:
-        """Makes a stream current that is behind the last copy, after the operation has concluded."""
+    def behind(self) -> AbstractContextManager[Any]:
+        """Makes a stream current that is behind the last copy of a concluded operation."""
         return self._device.using(self._to_device)
+
+    def _can_continue(self, i: int) -> bool:
+        return len(self._copied_in) > i or self._error is not None
 
     # The following methods enqueue. The caller holds the lock.
 
@@ -559,7 +577,9 @@ class Shape:
 
     send: int = 1  # blocks of the send buffer
     recv: int = 1  # blocks of the receive buffer
-    own: int | None = None  # for an allgather: block of the receive buffer that this rank contributes
+    own: int | None = (
+        None  # for an allgather: block of the receive buffer that this rank contributes
+    )
 
 
 def shape_of(operation: str, size: int, rank: int) -> Shape:
@@ -592,7 +612,9 @@ class _Blocks:
         self.present = bool(tensors)
         self.nbytes = sum(tensor.numel() for tensor in self._tensors)
         if self.nbytes % count:
-            raise ValueError(f"a buffer of {self.nbytes} bytes does not consist of {count} equal blocks")
+            raise ValueError(
+                f"a buffer of {self.nbytes} bytes does not consist of {count} equal blocks"
+            )
         self.size = self.nbytes // count  # of a block
 
     def regions(self, first: int, last: int, offset: int, width: int) -> list[Region]:
@@ -638,8 +660,8 @@ def add_call(plan: Plan, settings: Settings, shape: Shape, call: Call, start: St
         return
     if send.present and recv.present and send.size != recv.size:
         raise ValueError(
-            f"{call.operation}: the blocks of the input have {send.size} bytes and those of the output "
-            f"{recv.size}: pass tensors of matching sizes"
+            f"{call.operation}: the blocks of the input have {send.size} bytes and those of the "
+            f"output {recv.size}: pass tensors of matching sizes"
         )
     block = recv.size if recv.present else send.size
     if shape.own is not None and send.present:
@@ -745,11 +767,12 @@ class _PieceWork:
 
 
 class StagedWork(Work):
-    """An operation on device tensors. wait makes the current stream wait, and does not block the host."""
+    """An operation on device tensors. wait blocks the current stream instead of the host."""
 
     def __init__(self, group: Group, staging: Staging, calls: Sequence[Call]) -> None:
         first = calls[0]
-        super().__init__(group, first.operation, first.results, sum(call.nbytes for call in calls))
+        nbytes = sum(call.nbytes for call in calls)
+        super().__init__(group, first.operation, first.results, nbytes, first.timeout)
         self._staging = staging
         self._collective = first.ordered
         self._device = first.device
@@ -765,10 +788,10 @@ class StagedWork(Work):
             send: torch.Tensor | None,
             recv: torch.Tensor | None,
             done: Done,
-            timeout: float | None,
+            timeout: float,
         ) -> None:
             piece = _PieceWork(self, call.nbytes, done)
-            options = self._group.options(piece, 1, timeout)
+            options = self._group.options(cast(Work, piece), 1, timeout)
             try:
                 call.start(_memory(send), _memory(recv), options)
             except BaseException:
@@ -784,8 +807,8 @@ class StagedWork(Work):
             self._source = message.source
             if message.bytes != nbytes:
                 raise ValueError(
-                    f"a message of {message.bytes} bytes arrived from rank {message.source} for a tensor "
-                    f"of {nbytes} bytes"
+                    f"a message of {message.bytes} bytes arrived from rank {message.source} for a "
+                    f"tensor of {nbytes} bytes"
                 )
 
     def run(self) -> None:
@@ -822,6 +845,13 @@ class StagedWork(Work):
     def exception(self) -> BaseException | None:
         return self._error
 
+    def source_rank(self) -> int:
+        """Returns the sender of a received message. It blocks until the message has arrived."""
+        self.call.wait_concluded()
+        return self._source
+
+    _source_rank = source_rank
+
     def take_future(self) -> bool:
         return self.call.concluded() and super().take_future()
 
@@ -833,7 +863,8 @@ class StagedWork(Work):
         """Returns a future that is complete when the network has done its part."""
         with self._lock:
             if self._future is None:
-                self._future = torch.futures.Future(devices=[self._device])
+                devices = [] if self._device is None else [self._device]
+                self._future = torch.futures.Future(devices=[*devices])
         if self.take_future():
             self.publish()
         return self._future
