@@ -48,20 +48,25 @@ build: ## Build the command into bin/
 
 # ALLCAST_ABI of bindings/c/include/allcast.h
 ABI         := 1
+LIB         ?= bin/lib
 LIB_LDFLAGS := -Wl,-soname,liballcast.so.$(ABI) -Wl,--version-script=$(CURDIR)/bindings/c/allcast.map
 
 .PHONY: lib
-lib: ## Build the C library, its header and its pkg-config file into bin/lib/ (needs gcc)
-	$(GO) build -buildmode=c-shared -o bin/lib/liballcast.so -ldflags '-extldflags "$(LIB_LDFLAGS)"' ./bindings/c
-	@rm -f bin/lib/liballcast.h # cgo writes it, for use with Go
-	@ln -sf liballcast.so bin/lib/liballcast.so.$(ABI)
-	@cp bindings/c/include/allcast.h bin/lib/
-	@sed "s/@VERSION@/$$(sed -n 's/^const Version = "\(.*\)"/\1/p' options.go)/" bindings/c/allcast.pc >bin/lib/allcast.pc
+lib: ## Build the C library, its header and its pkg-config file into LIB (bin/lib; needs gcc)
+	$(GO) build -buildmode=c-shared -o $(LIB)/liballcast.so -ldflags '-extldflags "$(LIB_LDFLAGS)"' ./bindings/c
+	@rm -f $(LIB)/liballcast.h # cgo writes it, for use with Go
+	@ln -sf liballcast.so $(LIB)/liballcast.so.$(ABI)
+	@cp bindings/c/include/allcast.h $(LIB)/
+	@sed "s/@VERSION@/$$(sed -n 's/^const Version = "\(.*\)"/\1/p' options.go)/" bindings/c/allcast.pc >$(LIB)/allcast.pc
 
 .PHONY: test
 test: ## Run all tests with the race detector (needs gcc), then SUITES_PLAIN without it
 	$(GO) test -race -timeout 20m $(TESTFLAGS) ./...
 	$(GO) test -timeout 20m $(TESTFLAGS) $(SUITES_PLAIN)
+
+.PHONY: test-c
+test-c: ## Test the C library with C programs under AddressSanitizer (needs gcc; `make test` runs these tests too)
+	$(GO) test -count 1 -timeout 20m $(TESTFLAGS) ./bindings/c/...
 
 .PHONY: test-offload
 test-offload: ## Run SUITES_DATAPATH with the kernel's datapath (needs root)

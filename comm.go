@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/joinhook"
@@ -180,15 +181,53 @@ func (c *Comm) Close() error {
 		return nil
 	}
 	if c.id != engine.World {
-		err := c.job.RemoveComm(c.id)
-		if errors.Is(err, engine.ErrClosed) {
-			return nil // leaving the job has closed this communicator
-		}
-		return exportError(err, c.members)
+		return c.remove()
 	}
-	c.job.Leave(c.job.Settings.Timeout, barrierAlgo)
-	err := c.job.Close()
-	c.job.server.Close()
-	c.job.log().Info("left the job")
+	return c.job.leave(c.job.Settings.Timeout)
+}
+
+// leaveGrace is the time that CloseWithin gives goodbyes after its limit. They take longer if another process hangs.
+const leaveGrace = 250 * time.Millisecond
+
+// CloseWithin is Close with another limit than Options.Timeout, for programs that are about to exit. If the limit
+// passes, this rank says goodbye to ranks that have not closed the communicator. Data that it has sent still
+// arrives, but it repairs no losses any more. Operations of other ranks that need this rank fail at once, with an
+// error that names it and matches ErrClosed or ErrRankLost.
+//
+// CloseWithin returns soon after the limit in any case. Leaving then continues in the background.
+func (c *Comm) CloseWithin(limit time.Duration) error {
+	if c == nil || c.closed.Swap(true) {
+		return nil
+	}
+	if c.id != engine.World {
+		return c.remove()
+	}
+	left := make(chan error, 1)
+	go func() { left <- c.job.leave(limit) }()
+	late := time.NewTimer(limit + leaveGrace)
+	defer late.Stop()
+	select {
+	case err := <-left:
+		return err
+	case <-late.C:
+		return fmt.Errorf("allcast: leaving the job takes longer than %v", limit+leaveGrace)
+	}
+}
+
+// remove ends the use of a communicator other than the one of Join.
+func (c *Comm) remove() error {
+	err := c.job.RemoveComm(c.id)
+	if errors.Is(err, engine.ErrClosed) {
+		return nil // leaving the job has closed this communicator
+	}
+	return exportError(err, c.members)
+}
+
+// leave leaves the job. It waits for other ranks until the limit.
+func (j *job) leave(limit time.Duration) error {
+	j.Leave(limit, barrierAlgo)
+	err := j.Close()
+	j.server.Close()
+	j.log().Info("left the job")
 	return err
 }

@@ -60,15 +60,14 @@ __attribute__((constructor(101))) static void before_go(void) {
 	for (size_t i = 0; i < GO_SIGNALS; i++) {
 		sigaction(go_signals[i], NULL, &before[i]);
 	}
+	/* Faults, the preemption of Go, and profilers, which time all threads. SIGPIPE is blocked, so that a program that
+	 * resets it does not die when a thread of the runtime writes to a connection that another rank has closed. */
+	static const int unblocked[] = {SIGBUS, SIGFPE, SIGSEGV, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGURG, SIGPROF};
 	sigset_t mask;
 	sigfillset(&mask);
-	for (size_t i = 0; i < GO_SIGNALS; i++) {
-		sigdelset(&mask, go_signals[i]);
+	for (size_t i = 0; i < sizeof(unblocked) / sizeof(unblocked[0]); i++) {
+		sigdelset(&mask, unblocked[i]);
 	}
-	sigdelset(&mask, SIGILL);
-	sigdelset(&mask, SIGTRAP);
-	sigdelset(&mask, SIGABRT);
-	sigdelset(&mask, SIGPROF); /* profilers time all threads */
 	pthread_sigmask(SIG_SETMASK, &mask, &loader_mask);
 }
 

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/allcast/allcast"
@@ -63,5 +64,18 @@ func goSetParallelism(f *C.struct_failure, threads C.int) C.int {
 	return C.ALLCAST_OK
 }
 
+// exitLimit is how long a process that exits waits for other ranks, which may exit too. It then says goodbye.
+const exitLimit = 500 * time.Millisecond
+
+// goExit leaves all jobs that the program has not left.
+//
 //export goExit
-func goExit() {}
+func goExit() {
+	var leaving sync.WaitGroup
+	for _, c := range comms.all() {
+		if c.Comm == c.world {
+			leaving.Go(func() { _ = c.CloseWithin(exitLimit) }) // nobody is left to hear of an error
+		}
+	}
+	leaving.Wait()
+}

@@ -150,6 +150,9 @@ func (n *Node) Cancel(comm uint32) error { return n.abort(comm, Cancelled) }
 // Abort breaks a communicator on all ranks at the user's request.
 func (n *Node) Abort(comm uint32) error { return n.abort(comm, Aborted) }
 
+// Leave breaks a communicator on all ranks because this process leaves the job.
+func (n *Node) Leave(comm uint32) error { return n.abort(comm, Left) }
+
 func (n *Node) abort(comm uint32, reason Reason) error {
 	c := n.comms[comm]
 	if c == nil {

@@ -36,7 +36,10 @@ func run(m *testing.M) int {
 	if build, err = os.MkdirTemp("", "allcast-c-"); err == nil {
 		defer func() { _ = os.RemoveAll(build) }()
 		testenv.NoCalibration()
-		err = command("go", "build", "-asan", "-buildmode=c-shared", "-o", filepath.Join(build, "liballcast.so"), "..")
+		err = command("make", "-s", "-C", "../../..", "lib", "LIB="+plain(""))
+		if err == nil {
+			err = command("go", "build", "-asan", "-buildmode=c-shared", "-o", filepath.Join(build, "liballcast.so"), "..")
+		}
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
@@ -44,6 +47,9 @@ func run(m *testing.M) int {
 	}
 	return m.Run()
 }
+
+// plain returns the path of a file of the library that users get, without sanitizers.
+func plain(file string) string { return filepath.Join(build, "plain", file) }
 
 // command runs a command. Its error contains the output.
 func command(name string, args ...string) error {
@@ -56,14 +62,19 @@ func command(name string, args ...string) error {
 // compiled remembers the programs that were compiled.
 var compiled sync.Map // name to func() error
 
-// program compiles a program unless that was done before, and returns its path.
-func program(t *testing.T, name string) string {
+// program compiles a program unless that was done before, and returns its path. Tests of signals use the library
+// without sanitizers, which install handlers themselves.
+func program(t testing.TB, name string, sanitize bool) string {
 	t.Helper()
-	path := filepath.Join(build, name)
-	once, _ := compiled.LoadOrStore(name, sync.OnceValue(func() error {
-		return command("gcc", "-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-omit-frame-pointer",
-			"-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I../include", "-o", path,
-			filepath.Join("programs", name+".c"), "-L"+build, "-lallcast", "-Wl,-rpath,"+build, "-pthread")
+	dir, extra := filepath.Dir(plain("x")), []string{}
+	if sanitize {
+		dir, extra = build, []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
+	}
+	path := filepath.Join(dir, name)
+	once, _ := compiled.LoadOrStore(path, sync.OnceValue(func() error {
+		return command("gcc", append(extra, "-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror",
+			"-fno-omit-frame-pointer", "-I../include", "-o", path, filepath.Join("programs", name+".c"),
+			"-L"+dir, "-lallcast", "-Wl,--as-needed,-rpath,"+dir, "-pthread", "-ldl")...)
 	}))
 	if err := once.(func() error)(); err != nil {
 		t.Fatal(err)
@@ -76,16 +87,17 @@ type job struct {
 	ranks int
 	args  []string
 	env   []string
+	plain bool           // without sanitizers
 	dies  syscall.Signal // signal that ends one of the ranks; 0: none
 	died  int            // that rank
 }
 
 // start runs a program until all ranks have ended. Every rank that does not die must have passed.
-func (j job) start(t *testing.T, name string) string {
+func (j job) start(t testing.TB, name string) string {
 	t.Helper()
 	var out, messages bytes.Buffer
 	cfg := launch.Config{
-		Ranks: j.ranks, Command: append([]string{program(t, name)}, j.args...), Stdout: &out, Stderr: &messages,
+		Ranks: j.ranks, Command: append([]string{program(t, name, !j.plain)}, j.args...), Stdout: &out, Stderr: &messages,
 		Env: append(append(os.Environ(), "UBSAN_OPTIONS=print_stacktrace=1"), j.env...), Notice: timeout,
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)

@@ -25,3 +25,5 @@ func TestFailures(t *testing.T) {
 		job{ranks: 3, args: []string{"killed"}, dies: syscall.SIGKILL, died: 1}.start(t, "failure")
 	})
 }
+
+func TestCycles(t *testing.T) { job{ranks: 2}.start(t, "cycles") }

@@ -189,7 +189,7 @@ func (c *Control) done(a *node.Action) {
 	if breaks(a.Err) {
 		c.forgetEarly(a.Comm)
 	}
-	if !c.is(running) && a.Err.Reason == node.Aborted && a.Err.Culprit == c.cfg.Rank {
+	if !c.is(running) && a.Err.Reason == node.Left && a.Err.Culprit == c.cfg.Rank {
 		c.end(a.Req, ErrClosed) // Close ends calls this way
 		return
 	}

@@ -62,7 +62,7 @@ func (c *Control) close() {
 			return
 		}
 		for _, id := range comms {
-			_ = c.node.Abort(id) // it exists
+			_ = c.node.Leave(id) // it exists
 		}
 		c.act()
 		c.whenIdle = func() { close(idle) }

@@ -401,7 +401,8 @@ class Completions:
     def _next(self) -> Optional[list[Work]]:
         """Ends the Works of the next operations that have ended. Returns those with a future."""
         try:
-            completions = self.queue.next()
+            # One at a time, because each may have callbacks that block.
+            completions = self.queue.next(max=1)
         except allcast.ClosedError:
             return None
         futures = []

@@ -1,0 +1,49 @@
+package allcast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/allcast/allcast"
+	"github.com/allcast/allcast/allcasttest"
+	"github.com/allcast/allcast/internal/calltest"
+)
+
+// A rank leaves while others need it. They learn that at once, and not after the timeout, which is longer than the
+// test.
+func TestCloseWithin(t *testing.T) {
+	const size, leaver = 3, 1
+	allcasttest.Run(t, size, allcast.Options{Timeout: time.Hour}, func(ctx context.Context, c *allcast.Comm) error {
+		if err := calltest.Allgather(ctx, c, 1, 50_000, "mcast"); err != nil {
+			return err
+		}
+		if c.Rank() == leaver {
+			return errors.Join(c.CloseWithin(20*time.Millisecond), c.CloseWithin(0), c.Close())
+		}
+		err := c.Barrier(ctx)
+		var failed *allcast.RankError
+		left := errors.Is(err, allcast.ErrClosed) || errors.Is(err, allcast.ErrRankLost)
+		if !left || !errors.As(err, &failed) || failed.Rank != leaver {
+			return fmt.Errorf("got %w, want an error that names rank %d", err, leaver)
+		}
+		return nil
+	})
+}
+
+// CloseWithin waits for ranks that still work, and its limit is no failure.
+func TestCloseWithinWaits(t *testing.T) {
+	t.Setenv("ALLCAST_FAULT", "drop=20%,seed=3")
+	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
+		sub, err := c.Dup(ctx)
+		if err != nil {
+			return err
+		}
+		return errors.Join(
+			calltest.Allgather(ctx, sub, 1, 500_000, "mcast"), sub.CloseWithin(0), // which does not wait for others
+			calltest.Allgather(ctx, c, 2, 500_000, "mcast"), c.CloseWithin(time.Hour),
+		)
+	})
+}
