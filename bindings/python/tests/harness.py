@@ -124,9 +124,16 @@ class Process:
         here = str(pathlib.Path(__file__).parent)
         env["PYTHONPATH"] = os.pathsep.join([here, *sys.path])
         env["PYTHONUNBUFFERED"] = "1"
-        prelude = "import os, signal, sys, threading, time\nimport allcast, harness\n"
+        prelude = "import contextlib, os, signal, sys, threading, time\nimport allcast, harness\n"
         self._popen = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-c", prelude + textwrap.dedent(script), *arguments],
+            [
+                sys.executable,
+                "-X",
+                "faulthandler",
+                "-c",
+                prelude + textwrap.dedent(script),
+                *arguments,
+            ],
             env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

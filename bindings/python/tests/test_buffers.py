@@ -7,8 +7,9 @@ import ctypes
 import weakref
 from typing import Any
 
-import allcast
 import pytest
+
+import allcast
 from allcast._buffers import element_type, memory
 from allcast._types import parse_op, parse_type
 
@@ -23,7 +24,7 @@ def test_bytes() -> None:
 
 
 def test_written_bytes_are_refused() -> None:
-    with pytest.raises(allcast.InvalidError, match="recv: the operation writes .* read-only"):
+    with pytest.raises(allcast.InvalidError, match=r"recv: the operation writes .* read-only"):
         memory(b"constant", "recv", True)
     with pytest.raises(ValueError, match="read-only"):
         memory(memoryview(bytearray(4)).toreadonly(), "recv", True)
@@ -52,7 +53,7 @@ def test_released_memoryview() -> None:
 
 
 def test_noncontiguous_buffers_are_refused() -> None:
-    with pytest.raises(allcast.InvalidError, match="not contiguous.*pass a contiguous copy"):
+    with pytest.raises(allcast.InvalidError, match=r"not contiguous.*pass a contiguous copy"):
         memory(memoryview(bytearray(10))[::2], "recv", True)
 
 
@@ -99,7 +100,10 @@ def test_memory() -> None:
 
 
 def test_mixed_types_are_refused() -> None:
-    floats, ints = memory(array.array("f", [1]), "", False), memory(array.array("i", [1]), "", False)
+    floats, ints = (
+        memory(array.array("f", [1]), "", False),
+        memory(array.array("i", [1]), "", False),
+    )
     with pytest.raises(allcast.InvalidError, match="different element types: float32 and int32"):
         element_type(None, floats, ints)
     with pytest.raises(allcast.InvalidError, match="different element types: int32 and float32"):
@@ -114,9 +118,9 @@ def test_foreign_objects_are_refused() -> None:
 def test_names() -> None:
     assert parse_type("bf16") is allcast.DataType.BFLOAT16
     assert parse_op("avg") is allcast.Op.AVERAGE
-    with pytest.raises(allcast.InvalidError, match="complex64.*want one of float32"):
+    with pytest.raises(allcast.InvalidError, match=r"complex64.*want one of float32"):
         parse_type("complex64")
-    with pytest.raises(allcast.InvalidError, match="median.*want one of sum"):
+    with pytest.raises(allcast.InvalidError, match=r"median.*want one of sum"):
         parse_op("median")
 
 

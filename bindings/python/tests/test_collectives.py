@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable
 
-import allcast
 import pytest
 from harness import Job
+
+import allcast
 
 SIZES = [0, 1, 1000, 100_000]
 
@@ -30,6 +32,7 @@ def require(job: Job, algorithm: str) -> None:
         pytest.skip(f"multicast does not work: {state['reason']}")
 
 
+@functools.cache
 def block(rank: int, size: int) -> bytes:
     """Returns the bytes of a rank."""
     return bytes((rank * 71 + i * 13 + i // 251) % 256 for i in range(size))

@@ -7,9 +7,10 @@ import operator
 from functools import reduce
 from typing import Any, Callable
 
-import allcast
 import pytest
 from harness import Job
+
+import allcast
 
 SIZE = 1000
 

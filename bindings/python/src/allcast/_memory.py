@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from typing import TYPE_CHECKING
 
 from . import _garbage, _native
@@ -20,6 +19,8 @@ class Allocation:
     `numpy.frombuffer(allocation)`, refer to it.
     """
 
+    _drop = _garbage.drop
+    _address: int
     _comm: Comm
     _freed: bool
 
@@ -34,7 +35,7 @@ class Allocation:
         """Address of the first byte."""
         if self._freed:
             raise ClosedError("the memory was freed")
-        return ctypes.addressof(self)  # type: ignore[arg-type]
+        return self._address
 
     @property
     def nbytes(self) -> int:
@@ -54,12 +55,11 @@ class Allocation:
 
     def __del__(self) -> None:
         if not getattr(self, "_freed", True):
-            address = ctypes.addressof(self)  # type: ignore[arg-type]
-            _garbage.dropped.append(functools.partial(_free, self._comm._handle, address))
+            self._drop((self._free, self._comm._handle, self._address))
 
-
-def _free(comm: int, address: int, lib: ctypes.CDLL) -> bool:
-    return bool(lib.allcast_free(comm, address) != _native.ERR_IN_USE)
+    @staticmethod
+    def _free(lib: ctypes.CDLL, comm: int, address: int) -> bool:
+        return bool(lib.allcast_free(comm, address) != _native.ERR_IN_USE)
 
 
 def allocate(comm: Comm, nbytes: int) -> Allocation:
@@ -70,6 +70,7 @@ def allocate(comm: Comm, nbytes: int) -> Allocation:
     # Only ctypes arrays have the buffer protocol in all versions of Python.
     kind = type("Allocation", (Allocation, ctypes.c_ubyte * nbytes), {})
     allocation = kind.from_address(address.value)  # type: ignore[attr-defined]
+    allocation._address = address.value
     allocation._comm = comm
     allocation._freed = False
     return allocation  # type: ignore[no-any-return]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import threading
 import time
 from types import TracebackType
@@ -30,6 +29,7 @@ class Queue:
     """
 
     _BATCH = 64
+    _drop = _garbage.drop
 
     def __init__(self) -> None:
         self._lib = _native.load()
@@ -102,7 +102,11 @@ class Queue:
     def __del__(self) -> None:
         # A request with this queue refers to it, so that no operation can add to it any more.
         if not getattr(self, "_closed", True):
-            _garbage.dropped.append(functools.partial(_free, self._handle.value))
+            self._drop((self._free, self._handle.value, 0))
+
+    @staticmethod
+    def _free(lib: ctypes.CDLL, handle: int, _: int) -> bool:
+        return bool(lib.allcast_queue_free(handle) != _native.ERR_IN_USE)
 
     def _check_open(self) -> None:
         if _native.forked():
@@ -138,10 +142,6 @@ class Queue:
         assert isinstance(request, _requests.Request)
         request.end(taken.request)
         return Completion(request, request.user, taken.error)
-
-
-def _free(handle: int, lib: ctypes.CDLL) -> bool:
-    return bool(lib.allcast_queue_free(handle) != _native.ERR_IN_USE)
 
 
 def _closed() -> ClosedError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import itertools
 import threading
 import time
@@ -59,6 +58,8 @@ class Request:
     user: int
     """Number that the caller passed to the start of the operation."""
 
+    _drop = _garbage.drop
+
     def __init__(self, lib: ctypes.CDLL, queue: Queue | None, user: int) -> None:
         self._lib = lib
         self._handle = ctypes.c_uint64()
@@ -74,7 +75,15 @@ class Request:
 
     def __del__(self) -> None:
         if self._code < 0 and self._handle.value:
-            _garbage.dropped.append(functools.partial(_release, self._token, self._handle.value))
+            self._drop((self._release, self._token, self._handle.value))
+
+    @staticmethod
+    def _release(lib: ctypes.CDLL, token: int, handle: int) -> bool:
+        """Releases a request that was dropped, if its operation has ended."""
+        if lib.allcast_wait(handle, 0, None) == _native.ERR_TIMEOUT:
+            return False
+        live.pop(token, None)
+        return True
 
     @property
     def handle(self) -> int:
@@ -237,14 +246,6 @@ def wait_sliced(poll: Callable[[int], bool], end: float | None) -> bool:
             return True
         if wait == left:
             return False
-
-
-def _release(token: int, handle: int, lib: ctypes.CDLL) -> bool:
-    """Releases a request that was dropped, if its operation has ended."""
-    if lib.allcast_wait(handle, 0, None) == _native.ERR_TIMEOUT:
-        return False
-    live.pop(token, None)
-    return True
 
 
 def start(
