@@ -14,7 +14,7 @@ out=${OUT:-/tmp/allcast-gpu}
 python=${PYTHON:-python3}
 mkdir -p "$out"
 export PYTHONPATH=$PWD/bindings/python/src:$PWD/bindings/python/tests_torch PYTHONUNBUFFERED=1
-export ALLCAST_LIBRARY=${ALLCAST_LIBRARY:-$PWD/bin/lib/liballcast.so} OMP_NUM_THREADS=2
+export ALLCAST_LIBRARY=${ALLCAST_LIBRARY:-$PWD/bin/lib/liballcast.so}
 port=29700
 failed=0
 
@@ -24,8 +24,8 @@ ranks() {
 	shift
 	port=$((port + 10))
 	echo "== $* (at $(date +%T))"
-	timeout -k 5 "$limit" "$python" -m torch.distributed.run --nproc_per_node 4 --master_port $port "$@" 2>&1 |
-		grep -v -e 'OMP_NUM_THREADS' -e '^W.*\*\*\*\*' -e '^W.*run.py:[0-9]*\] $'
+	OMP_NUM_THREADS=2 timeout -k 5 "$limit" "$python" -m torch.distributed.run --nproc_per_node 4 --master_port $port "$@" 2>&1 |
+		grep -v -e OMP_NUM_THREADS -e '^W1' -e '^E1' -e '^  ' -e '^\[rank[1-9]\]:   '
 	local code=${PIPESTATUS[0]}
 	[ "$code" = 0 ] || { echo "failed with exit code $code: $*"; failed=1; }
 }

@@ -219,7 +219,7 @@ class Checks:
 
     def stream_order(self) -> None:
         """The call and wait return before the input exists, and the result still is right."""
-        long = 400_000_000  # cycles, a fraction of a second
+        long = 1_000_000_000  # cycles, about half a second
         blocks_host = not _current_staging().device.stream_waits
         for count in (1000, 6_000_000):
             for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
