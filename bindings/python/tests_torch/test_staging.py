@@ -335,6 +335,58 @@ def test_many_collectives_in_order(mode: str, seed: int) -> None:
         device.close()
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_waits_in_another_order_than_calls(mode: str, groups: int) -> None:
+    """Rank 0 waits for the last operation first, and the other ranks for the first one."""
+    world = make_world(mode)
+    networks = [world.network, FakeNetwork(RANKS)][:groups]
+    stagings = [world.stagings]
+    for _ in networks[1:]:
+        stagings.append([staging.of_another_group() for staging in world.stagings])
+    count = 4
+    tensors = [[data(rank + i, 3 << 20) for i in range(count)] for rank in range(RANKS)]
+    want = [
+        sum(tensors[rank][i].view(torch.int32).clone() for rank in range(RANKS))
+        for i in range(count)
+    ]
+    calls: list[list[StagedCall]] = [[] for _ in range(RANKS)]
+    threads = []
+    for rank in range(RANKS):
+        queues: list[list[StagedCall]] = [[] for _ in networks]
+        for i, tensor in enumerate(tensors[rank]):
+            group = i % groups
+
+            def start(
+                send: Any, recv: Any, done: Any, _: Any, rank: int = rank, group: int = group
+            ) -> None:
+                networks[group].start(rank, add_up, send, recv, done)
+
+            plan = Plan()
+            call = Call("allreduce", [], [tensor], in_place=True)
+            add_call(plan, SMALL, WHOLE, call, start)
+            calls[rank].append(stagings[group][rank].call(plan, 60.0))
+            queues[group].append(calls[rank][-1])
+        for queue in queues:
+            run = [call.run for call in queue]
+            threads.append(threading.Thread(target=lambda run=run: [f() for f in run], daemon=True))
+    for rank in range(RANKS):
+        order = reversed(calls[rank]) if rank == 0 else calls[rank]
+        waits = [call.wait_stream for call in order]
+        threads.append(threading.Thread(target=lambda run=waits: [f() for f in run], daemon=True))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "the operations block each other"
+    world.finish()
+    for rank in range(RANKS):
+        for i in range(count):
+            assert torch.equal(tensors[rank][i].view(torch.int32), want[i])
+    for device in world.devices:
+        device.close()
+
+
 @pytest.mark.parametrize("mode", ["streams", "one queue"])
 def test_neither_call_nor_wait_blocks_the_host(mode: str) -> None:
     world = make_world(mode)

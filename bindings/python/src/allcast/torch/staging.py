@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Copy",
     "Flags",
+    "Outstanding",
     "Piece",
     "Plan",
     "Pool",
@@ -282,6 +283,38 @@ class _Sequence:
             function()
 
 
+class Outstanding:
+    """The collectives of a device whose copies are not all enqueued yet, in the order of the calls.
+
+    A stream that waits for a collective may hold up copies that are enqueued later. If these belong
+    to an earlier collective, and other ranks wait for that one first, all would wait forever.
+    Before a stream waits, the copies of all earlier collectives are therefore enqueued.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls: dict[StagedCall, None] = {}
+
+    def add(self, call: StagedCall) -> None:
+        with self._lock:
+            self._calls[call] = None
+
+    def remove(self, call: StagedCall) -> None:
+        with self._lock:
+            self._calls.pop(call, None)
+
+    def enqueue_through(self, call: StagedCall) -> None:
+        """Enqueues the copies of all earlier collectives, and those of the call itself."""
+        with self._lock:
+            for earlier in list(self._calls):
+                if earlier is call:
+                    break
+                earlier.enqueue_rest()
+                del self._calls[earlier]
+            self._calls.pop(call, None)
+            call.enqueue_rest()
+
+
 class Staging:
     """Stages the operations of one group on one device."""
 
@@ -291,14 +324,20 @@ class Staging:
         settings: Settings,
         pool: Pool | None = None,
         flags: Flags | None = None,
+        outstanding: Outstanding | None = None,
     ) -> None:
         self.device = device
         self.settings = settings
         self.pool = pool or Pool(device, settings.pool)
         self.flags = flags or Flags(device)
+        self.outstanding = outstanding or Outstanding()
         self.failure: BaseException | None = None  # of a collective: no later one can work
         self.sends = _Sequence("allcast-sends")
         self._streams = (device.new_stream(), device.new_stream())
+
+    def of_another_group(self) -> Staging:
+        """Returns staging for another group on the same device."""
+        return Staging(self.device, self.settings, self.pool, self.flags, self.outstanding)
 
     def call(
         self,
@@ -317,7 +356,10 @@ class Staging:
         if message:
             # Neither does a message wait for memory that another operation uses.
             streams, depth = (self.device.new_stream(), self.device.new_stream()), len(plan.pieces)
-        return StagedCall(self, plan, timeout, streams, depth, message, ended)
+        call = StagedCall(self, plan, timeout, streams, depth, message, ended)
+        if not message:
+            self.outstanding.add(call)
+        return call
 
 
 class StagedCall:
@@ -412,25 +454,38 @@ class StagedCall:
         self._conclude()
 
     def wait_stream(self) -> None:
-        """Makes the current stream wait for the operation. Raises the error of an operation that
-        has failed.
+        """Makes the current stream wait for the operation, or raises the error if it has failed.
 
         It does not block the host on devices whose streams can wait for memory. A failure after the
         call releases the stream, which then works with incomplete data.
         """
         with self._lock:
             self._ordered = True
-            if self._last is None and self._error is None:
-                if self._device.stream_waits:
-                    self._enqueue_rest()
-                else:
-                    self._lock.wait_for(lambda: self._concluded)
+        if self._device.stream_waits:
+            self._staging.outstanding.enqueue_through(self)
+        with self._lock:
+            if not self._device.stream_waits:
+                self._lock.wait_for(lambda: self._concluded)
             if self._error is not None:
                 raise self._error
             self._device.wait_event(self._device.current_stream(), self._last)
             # From here on, whoever reuses the memory of the tensors is ordered behind the current
             # stream.
             self._plan.tensors = []
+
+    def enqueue_rest(self) -> None:
+        """Enqueues all copies that are missing, each one behind a wait for its piece."""
+        with self._lock:
+            if self._last is not None or self._error is not None:
+                return
+            flag = self._staging.flags.take()
+            flag.advance(self._ended)
+            self._flag = flag
+            while len(self._copied_out) < len(self._plan.pieces):
+                value = flag.base + len(self._copied_out) + 1
+                self._device.wait_flag(self._to_device, flag.memory, value)
+                self._enqueue_out()
+            self._enqueue_last()
 
     def wait_host(self, timeout: float | None = None) -> bool:
         """Blocks the host until the operation has ended, and raises its error.
@@ -507,16 +562,6 @@ class StagedCall:
         # The event keeps the next owner away from memory that the network still uses.
         self._staging.pool.put(self._memory, self._last)
 
-    def _enqueue_rest(self) -> None:
-        flag = self._staging.flags.take()
-        flag.advance(self._ended)
-        self._flag = flag
-        while len(self._copied_out) < len(self._plan.pieces):
-            value = flag.base + len(self._copied_out) + 1
-            self._device.wait_flag(self._to_device, flag.memory, value)
-            self._enqueue_out()
-        self._enqueue_last()
-
     # The following methods handle the end of pieces.
 
     def _done(self, i: int) -> Done:
@@ -567,6 +612,7 @@ class StagedCall:
                     self._device.record_use(tensor, self._to_device)
                 self._plan.tensors = []
             self._lock.notify_all()
+        self._staging.outstanding.remove(self)
         if self._ended_callback is not None:
             self._ended_callback()
 
@@ -879,7 +925,7 @@ class _Devices:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._shared: dict[int, tuple[CudaDevice, Settings, Pool, Flags]] = {}
+        self._shared: dict[int, Staging] = {}
         self._groups: weakref.WeakKeyDictionary[Group, dict[int, Staging]] = (
             weakref.WeakKeyDictionary()
         )
@@ -889,14 +935,8 @@ class _Devices:
             of_group = self._groups.setdefault(group, {})
             if index not in of_group:
                 if index not in self._shared:
-                    device, settings = CudaDevice(index), Settings.from_environment()
-                    self._shared[index] = (
-                        device,
-                        settings,
-                        Pool(device, settings.pool),
-                        Flags(device),
-                    )
-                of_group[index] = Staging(*self._shared[index])
+                    self._shared[index] = Staging(CudaDevice(index), Settings.from_environment())
+                of_group[index] = self._shared[index].of_another_group()
             return of_group[index]
 
 
