@@ -32,6 +32,12 @@ VERBS         := ./internal/fabric/verbs ./internal/world ./cmd/allcast/...
 TOOLS ?= $(HOME)/.cache/allcast-ci
 LINT  := $(TOOLS)/golangci-lint-$(LINT_VERSION)/golangci-lint
 
+# PyTorch for tests, in a virtual environment of its own. TORCH_VERSION=2.9.1 tests another release.
+TORCH_VERSION  ?= 2.15.0
+TORCH          := $(TOOLS)/torch-$(TORCH_VERSION)
+TORCH_PACKAGES := torch==$(TORCH_VERSION) numpy safetensors pytest expecttest hypothesis
+TORCH_RUN       = PYTHONPATH=$(CURDIR)/bindings/python/src ALLCAST_LIBRARY=$(CURDIR)/bin/lib/liballcast.so $(TORCH)/bin/python
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -67,6 +73,21 @@ test: ## Run all tests with the race detector (needs gcc), then SUITES_PLAIN wit
 .PHONY: test-c
 test-c: ## Test the C library with C programs under AddressSanitizer (needs gcc; `make test` runs these tests too)
 	$(GO) test -count 1 -timeout 20m $(TESTFLAGS) ./bindings/c/...
+
+.PHONY: torch
+torch: ## Install PyTorch for tests outside the repository, unless it is there (several GB)
+	@$(TORCH)/bin/python -c 'import torch, numpy, safetensors, pytest, expecttest, hypothesis' 2>/dev/null || \
+		{ python3 -m venv $(TORCH) && $(TORCH)/bin/pip install --quiet $(TORCH_PACKAGES); }
+
+.PHONY: test-torch
+test-torch: lib torch ## Test the PyTorch backend: its own tests, and some of PyTorch's
+	$(TORCH_RUN) -m pytest -q bindings/python/tests_torch
+	$(TORCH_RUN) bindings/python/tests_torch/suite.py --quick
+
+.PHONY: test-torch-all
+test-torch-all: lib torch ## Test the PyTorch backend with all of PyTorch's distributed tests, and compare with gloo
+	$(TORCH_RUN) -m pytest -q bindings/python/tests_torch
+	$(TORCH_RUN) bindings/python/tests_torch/suite.py
 
 .PHONY: test-offload
 test-offload: ## Run SUITES_DATAPATH with the kernel's datapath (needs root)

@@ -142,7 +142,8 @@ def test_workers_of_a_data_loader_do_not_disturb() -> None:
 
 
 def _forked_child(rank: int, size: int) -> None:
-    dist.barrier()
+    group = dist.new_group()
+    dist.barrier(group)
     child = os.fork()
     if child == 0:
         # Finalisers do nothing here, and calls fail clearly.

@@ -78,27 +78,47 @@ def _dropped(rank: int, size: int) -> None:
     matrix, other = (torch.full((40, 50), float(rank)) for _ in range(2))
     dist.all_reduce(matrix.t(), async_op=True)
     dist.all_reduce(other[:, ::2], async_op=True)
-    while _ended() != {"allreduce": 22, "allgather": 20}:
-        time.sleep(0.001)
     for i, tensor in enumerate(results):
-        assert torch.equal(tensor, torch.full_like(tensor, sum(range(size)) + size * i))
+        _poll(tensor, torch.full_like(tensor, sum(range(size)) + size * i))
     want = torch.full((40, 50), float(sum(range(size))))
-    assert torch.equal(matrix, want)
+    _poll(matrix, want)
     want[:, 1::2] = rank
-    assert torch.equal(other, want)
-
-
-def _ended() -> dict[str, int]:
-    """Number of operations of the first group that have ended, by name."""
+    _poll(other, want)
     operations = allcast.torch.stats()["groups"]["0"]["operations"]
-    return {
+    counts = {
         name: sum(entry["count"] for entry in algorithms.values())
         for name, algorithms in operations.items()
     }
+    assert counts == {"allreduce": 22, "allgather": 20}
+
+
+def _poll(tensor: torch.Tensor, want: torch.Tensor) -> None:
+    """Waits until an operation has stored its result. The test fails at its limit."""
+    while not torch.equal(tensor, want):
+        time.sleep(0.001)
 
 
 def test_dropped_works_end() -> None:
     run(_dropped)
+
+
+def _destroyed(rank: int, size: int) -> None:
+    """Operations that run when the program destroys the group."""
+    tensors = [torch.full((LARGE,), float(rank)) for _ in range(4)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    future = works[-1].get_future()
+    sparse = torch.eye(3).to_sparse()
+    dist.all_reduce(sparse, async_op=True)
+    dist.destroy_process_group()
+    for work, tensor in zip(works, tensors):
+        assert work.wait()
+        assert torch.equal(tensor, torch.full_like(tensor, sum(range(size))))
+    assert future.wait()[0] is tensors[-1]
+    assert torch.equal(sparse.to_dense(), size * torch.eye(3))
+
+
+def test_destroying_a_group_completes_operations() -> None:
+    run(_destroyed)
 
 
 def _layouts(rank: int, size: int) -> None:

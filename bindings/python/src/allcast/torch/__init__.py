@@ -22,8 +22,8 @@ def stats() -> dict[str, Any]:
     """Returns what the process groups of this process have done so far.
 
     `groups` has rank, size and operations of each group, by name. The operations map a name, such
-    as "allgather", and an algorithm, such as "mcast", to the count of operations that have ended
-    and to their bytes: the size of the larger buffer of each. `counters` has the counters of
+    as "allgather", and an algorithm, such as "mcast", to the count of operations and to their
+    bytes: the size of the larger buffer of each. `counters` has the counters of
     `allcast.Comm.stats` for each job, by the name of its first group.
     """
     result: dict[str, Any] = {"groups": {}, "counters": {}}

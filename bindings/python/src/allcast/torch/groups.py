@@ -51,6 +51,7 @@ class World:
         self.comm = comm
         self.completions = Completions()
         self.scratch = Scratch()
+        self.futures = False  # whether the program has asked for the future of a Work
         self._groups: list[Group] = []
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -69,9 +70,13 @@ class World:
         with self._lock:
             return list(self._groups)
 
+    def forked(self) -> bool:
+        """Whether this process was forked from the one that joined."""
+        return os.getpid() != self._pid
+
     def close(self) -> None:
         """Leaves the job. It does nothing in a forked child, whose parent still uses the job."""
-        if os.getpid() != self._pid:
+        if self.forked():
             return
         with self._lock:
             if self._closed:
@@ -157,6 +162,8 @@ class Group:
         if self._root:
             self.world.close()
             return
+        if self.world.forked():
+            return
         self.world.remove(self)
         self.order.close()
         if not self.comm.closed:
@@ -180,7 +187,7 @@ class Group:
         return raised
 
     def count(self, operation: str, algorithm: str, nbytes: int) -> None:
-        """Counts an operation that has ended."""
+        """Counts an operation that has started."""
         entry = self._counts.get((operation, algorithm))
         if entry is None:
             entry = self._counts.setdefault((operation, algorithm), [0, 0])
@@ -188,7 +195,7 @@ class Group:
         entry[1] += nbytes
 
     def counts(self) -> dict[str, dict[str, dict[str, int]]]:
-        """Returns count and bytes of all operations that have ended, by name and algorithm."""
+        """Returns count and bytes of all operations, by name and algorithm."""
         result: dict[str, dict[str, dict[str, int]]] = {}
         for (operation, algorithm), (count, nbytes) in list(self._counts.items()):
             result.setdefault(operation, {})[algorithm] = {"count": count, "bytes": nbytes}
@@ -215,11 +222,12 @@ class Group:
             return self._collect(staging.launch(self, *calls))
         finish: list[Callable[[], None]] = []
         buffers = [bind(self.world.scratch, call, finish) for call in calls]
+        nbytes = first.nbytes if len(calls) == 1 else sum(call.nbytes for call in calls)
         work = Work(
             self,
             first.operation,
             first.results,
-            sum(call.nbytes for call in calls),
+            nbytes,
             first.timeout,
             (lambda: _run(finish)) if finish else None,
         )
@@ -229,13 +237,15 @@ class Group:
             if queued:
                 options = self.options(work, len(calls), first.timeout)
             try:
-                work.begin([
+                requests = [
                     call.start(send, recv, options) for call, (send, recv) in zip(calls, buffers)
-                ])
+                ]
             except BaseException:
                 if queued:
                     self.world.completions.forget(options["user"])
                 raise
+            work.begin(requests)
+            self.count(first.operation, requests[0].algorithm, nbytes)
 
         def later() -> None:
             try:
@@ -243,11 +253,13 @@ class Group:
             except Exception as error:
                 work.fail(error)
 
+        queued = not first.sync and (bool(finish) or self.world.futures)
         try:
             if first.ordered:
-                self.order.run(lambda: start(not first.sync), later)
+                if not self.order.run(lambda: start(queued), later):
+                    work.defer()
             else:
-                start(not first.sync)
+                start(queued)
         except allcast.Error as error:
             raise self.backend_error(first.operation, error) from error
         return self._collect(work)

@@ -26,8 +26,12 @@ Staging code drives a Work like this:
   ended, even if no thread waits.
 - `work.begin(requests)` hands over the requests. `work.fail(error)` ends a Work without requests.
 
-A Work keeps its tensors alive until the operation ends. The completion thread refers to the Work
-until then, so a program may drop it.
+An operation keeps its tensors alive until it ends, even if the program drops the Work: its requests
+refer to them.
+
+A completion thread costs two switches between threads per operation. A Work therefore uses it only
+if something has to happen without a thread that waits: if results have to be copied, or if the
+program uses futures.
 """
 
 from __future__ import annotations
@@ -47,6 +51,9 @@ if TYPE_CHECKING:
     from .groups import Group
 
 NO_TIMEOUT = timedelta(0)
+
+# Limit for operations and callbacks to end while a job closes.
+_CLOSE_SECONDS = 5.0
 
 Start = Callable[
     [Optional[allcast.Memory], Optional[allcast.Memory], "dict[str, Any]"], allcast.Request
@@ -169,16 +176,15 @@ class Work(dist.Work):
         self._end_without_requests(error)
 
     def _end_without_requests(self, error: Optional[BaseException]) -> None:
-        self._end(error, ())
+        self._end(error)
         if self.take_future():
             # Callbacks may block, and must not do so in the thread that starts operations.
             threading.Thread(target=self.publish, name="allcast-callbacks", daemon=True).start()
 
     def settle(self) -> None:
         """Ends the Work after all its requests have ended. Only the first call has an effect."""
-        requests = self._requests or ()
         error: Optional[BaseException] = None
-        for request in requests:
+        for request in self._requests or ():
             try:
                 message = request.wait()
                 if message is not None:
@@ -190,9 +196,9 @@ class Work(dist.Work):
                         )
             except allcast.Error as failed:
                 error = error or failed
-        self._end(error, requests)
+        self._end(error)
 
-    def _end(self, error: Optional[BaseException], requests: Sequence[allcast.Request]) -> None:
+    def _end(self, error: Optional[BaseException]) -> None:
         with self._lock:
             if self._done:
                 return
@@ -204,8 +210,6 @@ class Work(dist.Work):
             self._finish = None
             if error is not None:
                 self._error = self._group.backend_error(self._operation, error, self._timeout)
-            if requests:
-                self._group.count(self._operation, requests[0].algorithm, self._nbytes)
             self._done = True
             over = self._over
         if over is not None:
@@ -288,18 +292,32 @@ class Work(dist.Work):
         return self._source
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """A future with the results. It is complete if c10d waits for the operation anyway."""
-        if not self._queued and not self._done:
-            self._await(None)
+        """A future with the results."""
         with self._lock:
             if self._future is not None:
                 return self._future
             self._future = self.new_future()
-            if not self._done:
+            if self._done:
+                self._published = True
+            elif self._queued:
                 return self._future
-            self._published = True
-        self.publish()
+        if self._published:
+            self.publish()
+        else:
+            self._group.world.futures = True
+            threading.Thread(target=self._watch, name="allcast-callbacks", daemon=True).start()
         return self._future
+
+    def _watch(self) -> None:
+        """Ends a Work that the completion thread does not know."""
+        for request in self._requests or ():
+            try:
+                request.wait()
+            except allcast.Error:
+                pass  # settle reports it
+        self.settle()
+        if self.take_future():
+            self.publish()
 
     def new_future(self) -> torch.futures.Future[Any]:
         return torch.futures.Future()
@@ -352,6 +370,8 @@ class Completions:
         self._numbers = itertools.count(1)
         self._leader = threading.Lock()
         self._state = threading.Lock()
+        self._draining = False
+        self._empty = threading.Event()  # set while draining, when no Work is left
         self._spare = 0  # threads that wait to lead
         self._threads: set[threading.Thread] = set()
         self._closed = False
@@ -419,10 +439,15 @@ class Completions:
             work.settle()
             if work.take_future():
                 futures.append(work)
+        if self._draining and not self._works:
+            self._empty.set()
         return futures
 
     def close(self) -> None:
-        """Ends the threads. All operations have ended."""
+        """Ends the threads after all Works. The communicators are closed, so no Work runs long."""
+        self._draining = True
+        if self._works:
+            self._empty.wait(_CLOSE_SECONDS)
         with self._state:
             self._closed = True
             threads = list(self._threads)
@@ -430,7 +455,7 @@ class Completions:
         for thread in threads:
             # A thread that runs a callback ends afterwards. The callback may have called this.
             if thread is not threading.current_thread():
-                thread.join(timeout=1)
+                thread.join(_CLOSE_SECONDS)
 
 
 class Order:
@@ -445,13 +470,17 @@ class Order:
         self._thread: Optional[threading.Thread] = None
         self._closed = False
 
-    def run(self, start: Callable[[], None], later: Callable[[], None]) -> None:
-        """Calls start in this thread if no staged operation is under way; else queues later."""
+    def run(self, start: Callable[[], None], later: Callable[[], None]) -> bool:
+        """Calls start in this thread if no staged operation is under way; else queues later.
+
+        It reports whether it has called start.
+        """
         with self._lock:
             if self._busy == 0:
                 start()
-            else:
-                self._append(later)
+                return True
+            self._append(later)
+            return False
 
     def stage(self, function: Callable[[], None]) -> None:
         """Queues a function for the staging thread."""
@@ -481,10 +510,10 @@ class Order:
                 self._busy -= 1
 
     def close(self) -> None:
-        """Ends the staging thread after all queued functions."""
+        """Lets the staging thread run the queued functions, and ends it. It waits for a while."""
         with self._lock:
             self._closed = True
             self._ready.notify()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            thread.join(_CLOSE_SECONDS)
