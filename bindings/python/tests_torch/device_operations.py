@@ -285,7 +285,7 @@ def _use_fake_device(rank: int) -> Callable[[], None]:
     """Makes CPU tensors take the path of device tensors, and returns the wait for the device."""
     from fake_device import FakeDevice
 
-    device = FakeDevice(rank)
+    device = FakeDevice(rank, os.environ.get("ALLCAST_TORCH_STREAM_WAIT") != "host")
     settings = staging.Settings(depth=2)
     stagings: dict[Group, staging.Staging] = {}
 

@@ -34,8 +34,15 @@ class Stream:
 class FakeDevice:
     """Implements allcast.torch.devices.Device."""
 
-    def __init__(self, seed: int = 0, stream_waits: bool = True, one_queue: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        stream_waits: bool = True,
+        one_queue: bool = False,
+        limit: int | None = None,
+    ) -> None:
         self.stream_waits = stream_waits
+        self._limit = limit  # of commands; enqueueing blocks at the limit
         self.copies = 0
         self.used: list[tuple[torch.Tensor, Stream]] = []
         self.pinned_bytes = 0
@@ -151,8 +158,14 @@ class FakeDevice:
         self, stream: Stream, runnable: Callable[[], bool], run: Callable[[], None]
     ) -> None:
         with self._change:
+            if self._limit is not None:
+                free = self._change.wait_for(lambda: self._pending() < (self._limit or 0), 60)
+                assert free, "the device has accepted no command for 60 s"
             (self._shared if self._one_queue else stream).commands.append((runnable, run))
             self._change.notify_all()
+
+    def _pending(self) -> int:
+        return len(self._shared.commands) + sum(len(s.commands) for s in self._streams)
 
     def _serve(self) -> None:
         while True:

@@ -33,8 +33,10 @@ def run(program: str, device: str, ranks: int, **environment: str) -> str:
     return done.stdout
 
 
-def test_operations_of_a_fake_device() -> None:
-    assert "checks on 3 ranks passed" in run("device_operations.py", "fake", 3)
+@pytest.mark.parametrize("wait", ["value", "host"])
+def test_operations_of_a_fake_device(wait: str) -> None:
+    text = run("device_operations.py", "fake", 3, ALLCAST_TORCH_STREAM_WAIT=wait)
+    assert "checks on 3 ranks passed" in text
 
 
 def test_lost_rank_with_a_fake_device() -> None:
@@ -46,7 +48,7 @@ def test_fsdp2_next_to_gloo() -> None:
 
 
 @on_gpu
-@pytest.mark.parametrize("wait", ["auto", "host"])
+@pytest.mark.parametrize("wait", ["auto", "host", "value"])
 def test_operations_of_a_gpu(wait: str) -> None:
     text = run("device_operations.py", "cuda", 4, ALLCAST_TORCH_STREAM_WAIT=wait)
     assert "checks on 4 ranks passed" in text

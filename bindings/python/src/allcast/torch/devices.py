@@ -8,7 +8,10 @@ everything that streams allow, so that staging is tested without a GPU.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
+import struct
+import tempfile
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -41,7 +44,9 @@ class Region:
 class Device(Protocol):
     """One device. No method blocks the host, except synchronize."""
 
-    stream_waits: bool  # whether wait_flag works on this device
+    @property
+    def stream_waits(self) -> bool:
+        """Whether streams should use wait_flag. It may change at any time."""
 
     def current_stream(self) -> Any:
         """Returns the stream that the calling thread uses."""
@@ -193,16 +198,53 @@ class _Driver:
         self._call("cuStreamWaitValue32_v2", stream, address, value & 0xFFFFFFFF, _WAIT_GEQ)
 
 
+class _Users:
+    """Finds out whether several processes of this host use a device.
+
+    Each process locks one byte of a file. The system releases the lock when the process ends.
+    """
+
+    def __init__(self, device: str) -> None:
+        name = "".join(c for c in device if c.isalnum() or c == "-")
+        path = os.path.join(tempfile.gettempdir(), f"allcast-gpu-{os.getuid()}-{name}")
+        self._file: int | None = None
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, os.getpid())
+        except OSError:
+            pass  # without the file, the device counts as not shared
+
+    def others(self) -> bool:
+        """Returns whether another process uses the device."""
+        if self._file is None:
+            return False
+        # struct flock with 64-bit offsets: type, whence, start, length (0: all), process
+        query = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        try:
+            answer = fcntl.fcntl(self._file, fcntl.F_GETLK, query)
+        except OSError:
+            return False
+        return int(struct.unpack("hhqqi4x", answer)[0]) != fcntl.F_UNLCK
+
+
 class CudaDevice:
     """A CUDA device."""
 
     def __init__(self, index: int) -> None:
         self._index = index
         self._driver = _Driver(index)
-        self.stream_waits = self._probe_stream_waits()
+        self._mode = os.environ.get("ALLCAST_TORCH_STREAM_WAIT", "auto")
+        self._can_wait = self._probe_stream_waits()
+        self._users = _Users(str(torch.cuda.get_device_properties(index).uuid))
+
+    @property
+    def stream_waits(self) -> bool:
+        if self._mode == "auto":
+            return self._can_wait and not self._users.others()
+        return self._can_wait
 
     def _probe_stream_waits(self) -> bool:
-        mode = os.environ.get("ALLCAST_TORCH_STREAM_WAIT", "auto")
+        mode = self._mode
         if mode not in ("auto", "value", "host"):
             raise ValueError(
                 f"ALLCAST_TORCH_STREAM_WAIT is {mode!r}: set it to auto, value or host"

@@ -20,7 +20,10 @@ something that the host does later. The choices are:
   - an event that the completion thread records: the host must block in wait until it is recorded,
     because an event cannot be waited for before it is recorded.
 
-Staging uses the third, and the fourth on devices that have no third. Streams may share a hardware
+Staging uses the third. On a device that has no third, or that several processes share, it uses the
+fourth: processes take turns on such a device, and one whose streams wait still gets its turns.
+
+Streams may share a hardware
 queue, where a copy that is enqueued behind a waiting stream cannot start. Therefore wait first
 enqueues all copies of the operation that are missing, each copy to the device behind its own wait,
 in an order in which every command depends on earlier ones only. After that, the host only sets the
@@ -70,6 +73,7 @@ __all__ = [
 
 _ALIGNMENT = 256  # of parts of a buffer: a multiple of all element sizes and of cache lines
 _SMALLEST_WIDTH = 64 << 10  # bytes per rank below which cutting costs more than it hides
+_MOST_PIECES = 32  # a device blocks the host that enqueues about 1000 commands behind a wait
 _SMALLEST_CLASS = 64 << 10
 _FLAG_SLOTS = 256
 
@@ -365,8 +369,11 @@ class Staging:
 class StagedCall:
     """One operation on device tensors.
 
-    Its lock protects all fields. Whoever enqueues a copy holds it, so that copies of an operation
-    are enqueued in one order, whether a completion or wait_stream enqueues them.
+    A thread that enqueues copies holds _enqueuing, so that copies of an operation are enqueued in
+    one order, whether a completion or wait_stream enqueues them. Enqueueing blocks while the device
+    has too many commands. The end of a piece must let the device go on nevertheless, so that it
+    takes only _lock, which protects the other fields. A thread may take _lock while it holds
+    _enqueuing, but not the other way round.
     """
 
     def __init__(
@@ -386,6 +393,7 @@ class StagedCall:
         self._timeout = timeout
         self._depth = min(len(plan.pieces), depth)
         self._to_host, self._to_device = streams
+        self._enqueuing = threading.Lock()
         self._lock = threading.Condition()
         # Event per piece whose copies to the host are enqueued. None: its memory is ready.
         self._copied_in: list[Any] = []
@@ -395,6 +403,7 @@ class StagedCall:
         self._running = 0  # number of pieces that the network works on
         self._flag: Flag | None = None  # counts ended pieces, once a stream waits for them
         self._ordered = False  # a thread orders its stream behind the operation
+        self._concluding = False
         self._concluded = False
         self._error: BaseException | None = None
         self._last: Any = None  # event after all copies
@@ -407,19 +416,24 @@ class StagedCall:
             self._device.wait_event(stream, called)
             if free is not None:
                 self._device.wait_event(stream, free)
-        with self._lock:
-            for to, source in plan.local:
-                self._device.copy(self._to_device, to, source)
-            for piece in plan.pieces[: self._depth]:
-                if free is None and not piece.copies_in:
-                    self._copied_in.append(None)
-                else:
-                    self._enqueue_in()
+        for to, source in plan.local:
+            self._device.copy(self._to_device, to, source)
+        for piece in plan.pieces[: self._depth]:
+            if free is None and not piece.copies_in:
+                self._copied_in.append(None)
+            else:
+                self._enqueue_in()
 
-    def run(self) -> None:
-        """Starts the pieces in order, each one once its bytes are on the host, and then returns."""
+    def run(self, before: Callable[[int], None] | None = None) -> None:
+        """Starts the pieces in order, each one once its bytes are on the host, and then returns.
+
+        Before it waits for the memory of a piece, it calls a function with the number of pieces
+        that have to end first.
+        """
         deadline = time.monotonic() + self._timeout
         for i, piece in enumerate(self._plan.pieces):
+            if before is not None:
+                before(i + 1 - self._depth)
             with self._lock:
                 self._lock.wait_for(functools.partial(self._can_continue, i))
                 if self._error is not None:
@@ -475,15 +489,16 @@ class StagedCall:
 
     def enqueue_rest(self) -> None:
         """Enqueues all copies that are missing, each one behind a wait for its piece."""
-        with self._lock:
-            if self._last is not None or self._error is not None:
-                return
-            flag = self._staging.flags.take()
-            flag.advance(self._ended)
-            self._flag = flag
+        with self._enqueuing:
+            with self._lock:
+                if self._last is not None or self._error is not None:
+                    return
+                # From here on, the end of a piece only sets the flag.
+                self._flag = self._staging.flags.take()
+                self._flag.advance(self._ended)
             while len(self._copied_out) < len(self._plan.pieces):
-                value = flag.base + len(self._copied_out) + 1
-                self._device.wait_flag(self._to_device, flag.memory, value)
+                value = self._flag.base + len(self._copied_out) + 1
+                self._device.wait_flag(self._to_device, self._flag.memory, value)
                 self._enqueue_out()
             self._enqueue_last()
 
@@ -530,7 +545,7 @@ class StagedCall:
     def _can_continue(self, i: int) -> bool:
         return len(self._copied_in) > i or self._error is not None
 
-    # The following methods enqueue. The caller holds the lock.
+    # The following methods enqueue. The caller holds _enqueuing.
 
     def _enqueue_in(self) -> None:
         i = len(self._copied_in)
@@ -539,8 +554,10 @@ class StagedCall:
         memory = self._slots[i % self._depth]
         for copy in self._plan.pieces[i].copies_in:
             self._device.copy(self._to_host, copy.host_region(memory), copy.device)
-        self._copied_in.append(self._device.record(self._to_host))
-        self._lock.notify_all()
+        copied = self._device.record(self._to_host)
+        with self._lock:
+            self._copied_in.append(copied)
+            self._lock.notify_all()
 
     def _enqueue_out(self) -> None:
         i = len(self._copied_out)
@@ -558,9 +575,11 @@ class StagedCall:
         # The copies to the host may be the only ones.
         if self._copied_in[-1] is not None:
             self._device.wait_event(self._to_device, self._copied_in[-1])
-        self._last = self._device.record(self._to_device)
+        last = self._device.record(self._to_device)
+        with self._lock:
+            self._last = last
         # The event keeps the next owner away from memory that the network still uses.
-        self._staging.pool.put(self._memory, self._last)
+        self._staging.pool.put(self._memory, last)
 
     # The following methods handle the end of pieces.
 
@@ -572,46 +591,60 @@ class StagedCall:
             self._running -= 1
             if error is None and self._error is None:
                 self._arrived.add(i)
-                try:
-                    self._advance()
-                except BaseException as failure:
-                    error = failure
-            if error is not None and self._error is None:
-                self._error = error
-                self._lock.notify_all()
-        self._conclude()
+                while self._ended in self._arrived:
+                    self._arrived.remove(self._ended)
+                    self._ended += 1
+                if self._flag is not None:
+                    self._flag.advance(self._ended)
+        if error is None:
+            try:
+                self._enqueue_ended()
+            except BaseException as failure:
+                error = failure
+        if error is not None:
+            self.fail(error)
+        else:
+            self._conclude()
 
-    def _advance(self) -> None:
-        while self._ended in self._arrived:
-            self._arrived.remove(self._ended)
-            self._ended += 1
-            if self._flag is None:
+    def _enqueue_ended(self) -> None:
+        """Enqueues the copies of pieces that have ended, unless they are enqueued already."""
+        with self._enqueuing:
+            with self._lock:
+                ended = self._ended
+                if self._flag is not None or self._error is not None:
+                    return
+            while len(self._copied_out) < ended:
                 self._enqueue_out()
-        if self._flag is not None:
-            self._flag.advance(self._ended)
-        elif self._ended == len(self._plan.pieces):
-            self._enqueue_last()
+            if ended == len(self._plan.pieces) and self._last is None:
+                self._enqueue_last()
 
     def _conclude(self) -> None:
         """Ends the operation once the network uses none of its memory any more."""
+        count = len(self._plan.pieces)
         with self._lock:
-            complete = self._error is None and self._ended == len(self._plan.pieces)
+            complete = self._error is None and self._ended == count
             failed = self._error is not None and self._running == 0
-            if self._concluded or not (complete or failed):
+            if self._concluding or not (complete or failed):
                 return
-            self._concluded = True
+            self._concluding = True
             if self._flag is not None:
-                self._flag.advance(len(self._plan.pieces))
-                self._flag.base += len(self._plan.pieces)
-                self._staging.flags.put(self._flag)
-            elif self._last is None:
+                self._flag.advance(count)  # which releases streams after a failure
+        # Another thread may be enqueueing the rest.
+        with self._enqueuing:
+            if self._last is None:
                 self._enqueue_last()
-            if not self._ordered or failed:
-                for tensor in {id(tensor): tensor for tensor in self._plan.tensors}.values():
-                    self._device.record_use(tensor, self._to_host)
-                    self._device.record_use(tensor, self._to_device)
-                self._plan.tensors = []
-            self._lock.notify_all()
+            with self._lock:
+                if self._flag is not None:
+                    self._flag.advance(count)
+                    self._flag.base += count
+                    self._staging.flags.put(self._flag)
+                if not self._ordered or failed:
+                    for tensor in {id(tensor): tensor for tensor in self._plan.tensors}.values():
+                        self._device.record_use(tensor, self._to_host)
+                        self._device.record_use(tensor, self._to_device)
+                    self._plan.tensors = []
+                self._concluded = True
+                self._lock.notify_all()
         self._staging.outstanding.remove(self)
         if self._ended_callback is not None:
             self._ended_callback()
@@ -623,9 +656,7 @@ class Shape:
 
     send: int = 1  # blocks of the send buffer
     recv: int = 1  # blocks of the receive buffer
-    own: int | None = (
-        None  # for an allgather: block of the receive buffer that this rank contributes
-    )
+    own: int | None = None  # block of the receive buffer that this rank gives to an allgather
 
 
 def shape_of(operation: str, size: int, rank: int) -> Shape:
@@ -644,7 +675,7 @@ def cut(block: int, blocks: int, piece: int) -> list[tuple[int, int]]:
 
     Only sizes decide, because they are the same on all ranks.
     """
-    target = max(piece // blocks, _SMALLEST_WIDTH)
+    target = max(piece // blocks, _SMALLEST_WIDTH, block // _MOST_PIECES)
     count = max((block + target // 2) // target, 1)
     width = max(_aligned(-(-block // count)), 1)
     return [(at, min(width, block - at)) for at in range(0, block, width)] or [(0, 0)]
@@ -823,6 +854,8 @@ class StagedWork(Work):
         self._collective = first.ordered
         self._device = first.device
         self._algorithm: str | None = None
+        self._direct: deque[_PieceWork] | None = None  # pieces that this thread waits for
+        self._ended_pieces = 0
         plan = Plan()
         for call in calls:
             shape = shape_of(call.operation, group.size, group.rank)
@@ -836,6 +869,11 @@ class StagedWork(Work):
             done: Done,
             timeout: float,
         ) -> None:
+            if self._direct is not None:
+                request = call.start(_memory(send), _memory(recv), {"timeout": timeout})
+                self._direct.append(_PieceWork(self, call.nbytes, done))
+                self._direct[-1].begin([request])
+                return
             piece = _PieceWork(self, call.nbytes, done)
             options = self._group.options(cast(Work, piece), 1, timeout)
             try:
@@ -862,6 +900,25 @@ class StagedWork(Work):
         self.call.run()
         if self.take_future():
             self.publish()
+
+    def start_directly(self) -> None:
+        """Starts the operation, whose end this thread waits for itself.
+
+        This saves several changes of threads. The thread then has to call finish_directly.
+        """
+        self._direct = deque()
+        self.call.run(self._end_pieces)
+
+    def finish_directly(self) -> None:
+        """Waits for an operation that start_directly has started."""
+        assert self._direct is not None
+        self._end_pieces(self._ended_pieces + len(self._direct))
+
+    def _end_pieces(self, count: int) -> None:
+        """Waits until so many pieces have ended."""
+        while self._direct and self._ended_pieces < count:
+            self._ended_pieces += 1
+            self._direct.popleft().settle()
 
     def _concluded(self) -> None:
         if self._algorithm is not None:
@@ -965,7 +1022,11 @@ def launch_on(staging: Staging, group: Group, calls: Sequence[Call]) -> StagedWo
     if staging.failure is not None and first.ordered:
         raise staging.failure
     work = StagedWork(group, staging, calls)
-    if first.ordered:
+    if first.ordered and first.sync and not staging.device.stream_waits:
+        # wait follows at once and blocks the host anyway.
+        if group.order.run(work.start_directly, work.run):
+            work.finish_directly()
+    elif first.ordered:
         group.order.stage(work.run)
     elif any(call.send for call in calls):
         staging.sends.add(work.run)
