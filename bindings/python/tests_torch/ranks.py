@@ -7,9 +7,10 @@ import os
 import pathlib
 import tempfile
 import traceback
+from collections.abc import Iterator
 from datetime import timedelta
 from multiprocessing.connection import Connection
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
@@ -21,7 +22,7 @@ import allcast.torch  # noqa: F401  registers the backend
 LIMIT = 120.0
 
 
-class Dead(Exception):
+class DeadError(Exception):
     """A rank ended without a result."""
 
 
@@ -45,7 +46,7 @@ def _main(
     rank: int,
     size: int,
     method: str,
-    backend: Optional[str],
+    backend: str | None,
     timeout: float,
     arguments: tuple[Any, ...],
     pipe: Connection,
@@ -70,7 +71,7 @@ def run(
     function: Callable[..., Any],
     *arguments: Any,
     size: int = 4,
-    backend: Optional[str] = "allcast",
+    backend: str | None = "allcast",
     timeout: float = LIMIT,
     killed: tuple[int, ...] = (),
 ) -> list[Any]:
@@ -93,12 +94,12 @@ def run(
             theirs.close()
             started.append((process, mine))
         results, failures = [], []
-        for rank, (process, pipe) in enumerate(started):
+        for rank, (_, pipe) in enumerate(started):
             try:
                 if not pipe.poll(LIMIT):
-                    raise Dead(f"no result after {LIMIT:g} s")
+                    raise DeadError(f"no result after {LIMIT:g} s")
                 passed, value = pipe.recv()
-            except (EOFError, Dead) as error:
+            except (EOFError, DeadError) as error:
                 passed, value = rank in killed, str(error) or "the process ended"
                 value = None if passed else value
             results.append(value)

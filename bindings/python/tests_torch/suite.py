@@ -27,7 +27,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, Iterator, Optional, TextIO
+from collections.abc import Iterator
+from typing import Any, TextIO
 
 RUNS = ("gloo", "allcast", "reserved")
 SHARE = 0.95
@@ -62,7 +63,13 @@ def worker(run: str, index: int, count: int, names: list[str]) -> None:
     from torch.testing._internal.distributed import distributed_test
 
     if run == "reserved":
-        distributed_test.BACKEND = "allcast"
+        # The tests compare the name of the backend, so it stays gloo for them.
+        init_process_group = torch.distributed.init_process_group
+
+        def init(*args: Any, backend: str | None = None, **options: Any) -> None:
+            init_process_group(*args, backend="allcast", **options)
+
+        torch.distributed.init_process_group = init
 
     class Case(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
         def setUp(self) -> None:
@@ -129,7 +136,7 @@ def start_workers(run: str, count: int, names: list[str], ranks: int, limit: int
     )
     started = []
     for index in range(count):
-        log = tempfile.NamedTemporaryFile("w+", prefix=f"allcast-suite-{run}-", suffix=".log")
+        log = tempfile.TemporaryFile("w+")  # noqa: SIM115  execute closes it
         process = subprocess.Popen(
             [sys.executable, __file__, "--worker", run, str(index), str(count), *names],
             env=env,
@@ -184,7 +191,7 @@ def last_line(reason: str) -> str:
     return (errors or found or [""])[-1].strip()[:300]
 
 
-def report(results: Results, out: Optional[str]) -> bool:
+def report(results: Results, out: str | None) -> bool:
     gloo = results.passed("gloo")
     reserved = [
         test

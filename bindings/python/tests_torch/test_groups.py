@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from ranks import init, run
 
 import allcast.torch
 from allcast.torch import backend as allcast_backend
-from ranks import init, run
 
 
 def total(group: Any, value: float) -> float:
@@ -41,7 +41,8 @@ def _subgroups(rank: int, size: int) -> None:
                 dist.send(torch.tensor([42]), last, group=group)
             if rank == last:
                 got = torch.zeros(1, dtype=torch.int64)
-                assert dist.recv(got, group=group) == first and got.item() == 42
+                assert dist.recv(got, group=group) == first
+                assert got.item() == 42
     assert total(None, rank) == sum(range(size))
 
 
@@ -216,7 +217,7 @@ def _mixed(rank: int, size: int, method: str) -> None:
 
 
 def _refused(rank: int, size: int, method: str) -> None:
-    with pytest.raises(RuntimeError, match="cpu:allcast,cuda:gloo.*torch 2.14"):
+    with pytest.raises(RuntimeError, match=r"cpu:allcast,cuda:gloo.*torch 2\.14"):
         init(rank, size, method, backend="cpu:allcast,cuda:gloo")
 
 
@@ -238,8 +239,10 @@ def test_one_backend_for_several_devices() -> None:
 def _names(rank: int, size: int) -> None:
     world = dist.group.WORLD
     assert dist.get_backend() == "allcast"
-    assert world.rank() == rank and world.size() == size
-    assert world.name() == "allcast" and world.group_name
+    assert world.rank() == rank
+    assert world.size() == size
+    assert world.name() == "allcast"
+    assert world.group_name
     assert torch.device("cpu") in world._device_types
     assert world._get_sequence_number_for_group() == 0
     dist.barrier()

@@ -8,9 +8,8 @@ from typing import Any, Callable
 import pytest
 import torch
 import torch.distributed as dist
-from torch._C import _distributed_c10d as c10d
-
 from ranks import run
+from torch._C import _distributed_c10d as c10d
 
 Tensor = torch.Tensor
 
@@ -64,7 +63,7 @@ def raw(tensor: Tensor) -> bytes:
 
 
 def check(got: Tensor, want: Tensor, what: str) -> None:
-    assert got.dtype == want.dtype and got.shape == want.shape, what
+    assert (got.dtype, got.shape) == (want.dtype, want.shape), what
     assert raw(got) == raw(want), what
 
 
@@ -324,9 +323,9 @@ def test_sparse_tensors_are_added() -> None:
 def _refused(rank: int, size: int) -> None:
     with pytest.raises(TypeError, match="float8_e4m3fn"):
         dist.group.WORLD.allreduce([torch.zeros(4).to(torch.float8_e4m3fn)]).wait()
+    options = c10d.AllreduceOptions()
+    options.reduceOp = ReduceOp.MAX
     with pytest.raises(TypeError, match="complex64"):
-        options = c10d.AllreduceOptions()
-        options.reduceOp = ReduceOp.MAX
         dist.group.WORLD.allreduce([torch.zeros(4, dtype=torch.complex64)], options)
     with pytest.raises(dist.DistBackendError, match="allreduce failed on rank"):
         dist.all_reduce(torch.zeros(4), ReduceOp.BAND)

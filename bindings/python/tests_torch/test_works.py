@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from ranks import run
 
 import allcast.torch
-from ranks import run
 
 LARGE = 300_000
 
@@ -23,7 +23,9 @@ def _async(rank: int, size: int) -> None:
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     for work, tensor in zip(works, tensors):
         assert work.wait()
-        assert work.is_completed() and work.is_success() and work.exception() is None
+        assert work.is_completed()
+        assert work.is_success()
+        assert work.exception() is None
         assert work.result()[0] is tensor
         assert torch.equal(tensor, torch.full_like(tensor, sum(range(size))))
         assert work.wait()  # again
@@ -265,7 +267,8 @@ def _messages(rank: int, size: int) -> None:
         sparse = dist.all_reduce(torch.eye(3).to_sparse(), async_op=True)
         dist.send(torch.tensor([5]), 1, tag=3)
         got = torch.zeros(1, dtype=torch.int64)
-        assert dist.recv(got) == 1 and got.item() == 6
+        assert dist.recv(got) == 1
+        assert got.item() == 6
         work.wait()
         sparse.wait()
     else:

@@ -13,11 +13,14 @@ from __future__ import annotations
 import struct
 import sys
 import time
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Optional, Sequence, Union
+from types import FrameType
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import distributed_c10d
 
@@ -31,7 +34,6 @@ from .works import Batch, Call, Work
 NAME = "allcast"
 DEVICES = ["cpu", "cuda"]
 
-Tensor = torch.Tensor
 
 # Element types of reductions. A complex number is a pair of floats.
 _TYPES: dict[torch.dtype, DataType] = {
@@ -53,7 +55,7 @@ _TYPES: dict[torch.dtype, DataType] = {
     torch.complex128: DataType.FLOAT64,
 }
 
-_RedOpType = c10d.ReduceOp.RedOpType
+_RedOpType: Any = c10d.ReduceOp.RedOpType
 
 _OPS: dict[Any, Op] = {
     _RedOpType.SUM: Op.SUM,
@@ -110,11 +112,11 @@ class _Reduction:
             self.arguments["factor"] = float(reduce_op.__getstate__()[1])
 
 
-def _as_list(tensors: Union[Tensor, Sequence[Tensor]]) -> Sequence[Tensor]:
+def _as_list(tensors: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
     return [tensors] if isinstance(tensors, Tensor) else tensors
 
 
-def _one(tensors: Union[Tensor, Sequence[Tensor]], operation: str) -> Tensor:
+def _one(tensors: Tensor | Sequence[Tensor], operation: str) -> Tensor:
     if isinstance(tensors, Tensor):
         return tensors
     if len(tensors) != 1:
@@ -161,7 +163,7 @@ class Operations:
         _check_dense(tensor)
         comm = self._group.comm
 
-        def start(send: Optional[Memory], recv: Optional[Memory], options: dict[str, Any]) -> Any:
+        def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
             return comm.start_broadcast(recv, root, **options)
 
         is_root = root == self._group.rank
@@ -192,7 +194,7 @@ class Operations:
         reduction = _Reduction(opts.reduceOp, tensor).arguments
         comm = self._group.comm
 
-        def start(send: Optional[Memory], recv: Optional[Memory], options: dict[str, Any]) -> Any:
+        def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
             return comm.start_allreduce(None, recv, **reduction, **options)
 
         return Call(
@@ -225,7 +227,7 @@ class Operations:
         comm, root = self._group.comm, opts.rootRank
         is_root = root == self._group.rank
 
-        def start(send: Optional[Memory], recv: Optional[Memory], options: dict[str, Any]) -> Any:
+        def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
             # The root reduces in place, and the other ranks keep their input.
             return comm.start_reduce(send, recv, root=root, **reduction, **options)
 
@@ -252,7 +254,7 @@ class Operations:
         _check_dense(tensor, *outputs)
         comm, rank, size = self._group.comm, self._group.rank, self._group.size
         own = tensor.nbytes
-        counts: Optional[list[int]] = None
+        counts: list[int] | None = None
         if len(outputs) == 1:
             if outputs[0].nbytes != own * size:
                 raise ValueError(
@@ -269,7 +271,7 @@ class Operations:
             if all(count == own for count in counts):
                 counts = None
 
-        def start(send: Optional[Memory], recv: Optional[Memory], options: dict[str, Any]) -> Any:
+        def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
             if counts is not None:
                 return comm.start_allgatherv(send, recv, counts, **options)
             return comm.start_allgather(send, recv, **options)
@@ -320,7 +322,7 @@ class Operations:
         _check_dense(tensor, *outputs)
         comm, root = self._group.comm, opts.rootRank
 
-        def start(send: Optional[Memory], recv: Optional[Memory], options: dict[str, Any]) -> Any:
+        def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
             return comm.start_gather(send, recv, root, **options)
 
         total = sum(output.nbytes for output in outputs)
@@ -343,7 +345,7 @@ class Operations:
         )
 
     def gather(
-        self, output_lists: Any, inputs: Any, opts: Any = None, root: Optional[int] = None
+        self, output_lists: Any, inputs: Any, opts: Any = None, root: int | None = None
     ) -> Work:
         if isinstance(inputs, Tensor):
             output_lists = [output_lists] if output_lists else []
@@ -363,7 +365,7 @@ class Operations:
     # ---- Scatter ----
 
     def scatter(
-        self, outputs: Any, input_lists: Any, opts: Any = None, root: Optional[int] = None
+        self, outputs: Any, input_lists: Any, opts: Any = None, root: int | None = None
     ) -> Work:
         if isinstance(outputs, Tensor):
             input_lists = [input_lists] if input_lists else []
@@ -382,7 +384,7 @@ class Operations:
                 )
         comm, scatter_root = self._group.comm, opts.rootRank
 
-        def start(send: Optional[Memory], recv: Optional[Memory], options: dict[str, Any]) -> Any:
+        def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
             return comm.start_scatter(send, recv, scatter_root, **options)
 
         return self._group.launch(
@@ -411,7 +413,7 @@ class Operations:
         reduction = _Reduction(opts.reduceOp, output).arguments
         comm, rank, size = self._group.comm, self._group.rank, self._group.size
         own = output.nbytes
-        counts: Optional[list[int]] = None
+        counts: list[int] | None = None
         if len(inputs) == 1:
             if inputs[0].nbytes != own * size:
                 raise ValueError(
@@ -428,7 +430,7 @@ class Operations:
             if all(count == own for count in counts):
                 counts = None
 
-        def start(send: Optional[Memory], recv: Optional[Memory], options: dict[str, Any]) -> Any:
+        def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
             if counts is not None:
                 return comm.start_reduce_scatterv(send, recv, counts, **reduction, **options)
             return comm.start_reduce_scatter(send, recv, **reduction, **options)
@@ -456,9 +458,7 @@ class Operations:
         opts = self._reduce_options(opts, c10d.ReduceScatterOptions)
         return self._group.launch(self._reduce_scatter(output, (tensor,), [output], opts))
 
-    def reduce_scatter_single_coalesced(
-        self, outputs: Any, inputs: Any, opts: Any = None
-    ) -> Work:
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         opts = self._reduce_options(opts, c10d.ReduceScatterOptions)
         calls = [self._reduce_scatter(o, (i,), [o], opts) for o, i in zip(outputs, inputs)]
         return self._many(calls, outputs)
@@ -476,7 +476,7 @@ class Operations:
         _check_dense(*outputs, *inputs)
         comm = self._group.comm
 
-        def start(send: Optional[Memory], recv: Optional[Memory], options: dict[str, Any]) -> Any:
+        def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
             # Ranks cannot know whether the counts of others are equal, so that all use alltoallv.
             return comm.start_alltoallv(send, recv, send_counts, recv_counts, **options)
 
@@ -529,7 +529,7 @@ class Operations:
         _check_dense(tensor)
         comm = self._group.comm
 
-        def start(send: Optional[Memory], recv: Optional[Memory], options: dict[str, Any]) -> Any:
+        def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
             return comm.start_send(send, peer, tag, **options)
 
         return self._group.launch(
@@ -541,7 +541,7 @@ class Operations:
         _check_dense(tensor)
         comm = self._group.comm
 
-        def start(send: Optional[Memory], recv: Optional[Memory], options: dict[str, Any]) -> Any:
+        def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
             return comm.start_recv(recv, peer, tag, **options)
 
         return self._group.launch(
@@ -557,7 +557,7 @@ class Operations:
         opts = opts or c10d.BarrierOptions()
         comm = self._group.comm
 
-        def start(send: Optional[Memory], recv: Optional[Memory], options: dict[str, Any]) -> Any:
+        def start(send: Memory | None, recv: Memory | None, options: dict[str, Any]) -> Any:
             return comm.start_barrier(**options)
 
         return self._group.launch(
@@ -627,7 +627,7 @@ class Operations:
         return opts
 
     @staticmethod
-    def _root_options(opts: Any, root: Optional[int], kind: Any) -> Any:
+    def _root_options(opts: Any, root: int | None, kind: Any) -> Any:
         """Options of an operation with a root, for callers that pass a rank."""
         if isinstance(opts, int):
             root, opts = opts, None
@@ -762,7 +762,7 @@ class _Lifecycle(Operations):
 
     _set_default_timeout = set_timeout
 
-    def getBackendName(self) -> str:
+    def getBackendName(self) -> str:  # noqa: N802
         return NAME
 
     def _get_backend_name(self) -> str:
@@ -799,7 +799,7 @@ class _Lifecycle(Operations):
 class ProcessGroup(_Lifecycle, dist.ProcessGroup):  # type: ignore[misc]
     """A process group that uses Allcast for all devices."""
 
-    def __init__(self, group: Group, store: dist.Store) -> None:
+    def __init__(self, group: Group, store: c10d.Store) -> None:
         dist.ProcessGroup.__init__(self, group.rank, group.size)
         self._group = group
         if Backend is not None:
@@ -813,7 +813,7 @@ class ProcessGroup(_Lifecycle, dist.ProcessGroup):  # type: ignore[misc]
         self._name = group.name
         self._desc = "undefined"
 
-    def _get_backend(self, device: Any) -> ProcessGroup:
+    def _get_backend(self, device: Any) -> Any:
         return self
 
     @property
@@ -823,16 +823,16 @@ class ProcessGroup(_Lifecycle, dist.ProcessGroup):  # type: ignore[misc]
     def name(self) -> str:
         return NAME
 
-    def getGroupName(self) -> str:
+    def getGroupName(self) -> str:  # noqa: N802
         return self._name
 
-    def setGroupName(self, name: str) -> None:
+    def setGroupName(self, name: str) -> None:  # noqa: N802
         self._name = name
 
-    def getGroupDesc(self) -> str:
+    def getGroupDesc(self) -> str:  # noqa: N802
         return self._desc
 
-    def setGroupDesc(self, desc: str) -> None:
+    def setGroupDesc(self, desc: str) -> None:  # noqa: N802
         self._desc = desc
 
     _set_group_name = setGroupName
@@ -840,7 +840,7 @@ class ProcessGroup(_Lifecycle, dist.ProcessGroup):  # type: ignore[misc]
     group_name = property(getGroupName)
     group_desc = property(getGroupDesc)
 
-    def get_group_store(self) -> dist.Store:
+    def get_group_store(self) -> c10d.Store:
         return self._store
 
     def _has_hooks(self) -> bool:
@@ -849,19 +849,19 @@ class ProcessGroup(_Lifecycle, dist.ProcessGroup):  # type: ignore[misc]
     def split_group(
         self,
         ranks: Sequence[int],
-        timeout: Optional[timedelta] = None,
+        timeout: timedelta | None = None,
         opts: Any = None,
-        group_name: Optional[str] = None,
-        group_desc: Optional[str] = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
         device_types: Any = None,
-    ) -> Optional[ProcessGroup]:
+    ) -> ProcessGroup | None:
         """Makes a group of some ranks of this group. Other ranks get None."""
         if self._group.rank not in ranks:
             return None
         name = group_name or f"{self._name}:split:{','.join(map(str, ranks))}"
         limit = timeout or timedelta(seconds=self._group.timeout)
         made = ProcessGroup(
-            self._group.subgroup(ranks, name, limit), dist.PrefixStore(f"{name}/", self._store)
+            self._group.subgroup(ranks, name, limit), c10d.PrefixStore(f"{name}/", self._store)
         )
         made.setGroupDesc(group_desc or f"{self._desc}:split")
         return made
@@ -869,16 +869,16 @@ class ProcessGroup(_Lifecycle, dist.ProcessGroup):  # type: ignore[misc]
     def _start_coalescing(self, device: Any) -> None:
         self._group.start_batch()
 
-    def _end_coalescing(self, device: Any) -> Optional[Batch]:
+    def _end_coalescing(self, device: Any) -> Any:
         return self._group.end_batch()
 
 
-def _make_backend_class() -> Optional[type]:
+def _make_backend_class() -> type | None:
     """Returns the class for groups with several backends, None if this torch does not have it."""
     if not hasattr(c10d.Backend, "all_gather_single"):
         return None  # torch before 2.14
 
-    class Backend(_Lifecycle, c10d.Backend):  # type: ignore[misc]
+    class Backend(_Lifecycle, c10d.Backend):
         """The part of a process group that serves some devices."""
 
         def __init__(self, group: Group) -> None:
@@ -888,7 +888,7 @@ def _make_backend_class() -> Optional[type]:
         def name(self) -> str:
             return NAME
 
-        def split(self, store: dist.Store, ranks: Sequence[int], opts: Any) -> Optional[Backend]:
+        def split(self, store: c10d.Store, ranks: Sequence[int], opts: Any) -> Backend | None:
             if self._group.rank not in ranks:
                 return None
             name = opts.group_name or f"{self._group.name}:split:{','.join(map(str, ranks))}"
@@ -897,7 +897,7 @@ def _make_backend_class() -> Optional[type]:
         def start_coalescing(self) -> None:
             self._group.start_batch()
 
-        def end_coalescing(self) -> Optional[Batch]:
+        def end_coalescing(self) -> Batch | None:
             return self._group.end_batch()
 
     return Backend
@@ -912,7 +912,7 @@ def _device_backends() -> dict[str, str]:
     torch does not pass them to a backend, so this looks at the variables of its function that calls
     the backend.
     """
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code is distributed_c10d._new_process_group_helper.__code__:
             config = frame.f_locals["backend_config"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Callable, Optional, Sequence
+from collections.abc import Sequence
+from typing import Callable
 
 import torch
 
@@ -84,7 +85,7 @@ def _bind(
     read: bool,
     write: bool,
     finish: list[Callable[[], None]],
-) -> Optional[allcast.Memory]:
+) -> allcast.Memory | None:
     """Returns the memory of a buffer. It appends functions to run when the operation has ended."""
     if not tensors:
         return None
@@ -98,7 +99,7 @@ def _bind(
         if _adjacent(tensors):
             return allcast.Memory(tensors[0].data_ptr(), total, None, tensors)
     memory = scratch.take(total)
-    parts = memory[:total].split([tensor.nbytes for tensor in tensors])
+    parts = torch.split(memory[:total], [tensor.nbytes for tensor in tensors])
     if read:
         with torch.no_grad():
             for tensor, part in zip(tensors, parts):
@@ -116,7 +117,7 @@ def _bind(
 
 def bind(
     scratch: Scratch, call: Call, finish: list[Callable[[], None]]
-) -> tuple[Optional[allcast.Memory], Optional[allcast.Memory]]:
+) -> tuple[allcast.Memory | None, allcast.Memory | None]:
     """Returns the send buffer and the receive buffer of a call on CPU tensors."""
     send = _bind(scratch, call.send, True, False, finish)
     return send, _bind(scratch, call.recv, call.in_place, call.writes, finish)

@@ -6,17 +6,18 @@ import atexit
 import os
 import threading
 import time
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
 
 import allcast
 
 from .buffers import Scratch, bind
 from .works import Batch, Call, Completions, Order, Work
-
 
 # Errors of operations that reach their deadline. A message without a match is withdrawn then.
 _TIMEOUTS = (allcast.DeadlineError, allcast.WithdrawnError)
@@ -28,13 +29,13 @@ class _Store:
     # Interval between looks for a key. A wait inside the store would log a warning when it ends.
     _LOOK = 0.01
 
-    def __init__(self, store: dist.Store) -> None:
+    def __init__(self, store: c10d.Store) -> None:
         self._store = store
 
     def set(self, key: str, value: bytes) -> None:
-        self._store.set(key, value)
+        self._store.set(key, value)  # type: ignore[arg-type]  # it takes bytes, too
 
-    def get(self, key: str, wait: float) -> Optional[bytes]:
+    def get(self, key: str, wait: float) -> bytes | None:
         end = time.monotonic() + wait
         while not self._store.check([key]):
             left = end - time.monotonic()
@@ -95,7 +96,7 @@ class _Worlds:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._all: list[World] = []
-        self._default: Optional[World] = None  # that of torch's default group
+        self._default: World | None = None  # that of torch's default group
         self._registered = False
 
     def add(self, world: World, default: bool) -> None:
@@ -116,7 +117,7 @@ class _Worlds:
             if self._default is world:
                 self._default = None
 
-    def default(self) -> Optional[World]:
+    def default(self) -> World | None:
         with self._lock:
             return self._default
 
@@ -174,7 +175,7 @@ class Group:
         return _subset(self.world, self.comm, ranks, name, timeout)
 
     def backend_error(
-        self, operation: str, error: BaseException, timeout: Optional[float] = None
+        self, operation: str, error: BaseException, timeout: float | None = None
     ) -> BaseException:
         """Returns the exception for an operation that failed. It names this rank and the group."""
         outcome = "failed"
@@ -275,7 +276,7 @@ class Group:
         """Collects the Works that this thread launches from now on."""
         self._batch.works = []
 
-    def end_batch(self) -> Optional[Batch]:
+    def end_batch(self) -> Batch | None:
         """Returns the Works since start_batch as one, None if there are none."""
         works: list[Work] = self._batch.works
         self._batch.works = None
@@ -289,7 +290,7 @@ def _run(functions: list[Callable[[], None]]) -> None:
 
 
 def create(
-    store: dist.Store, rank: int, size: int, timeout: timedelta, name: str, ranks: Sequence[int]
+    store: c10d.Store, rank: int, size: int, timeout: timedelta, name: str, ranks: Sequence[int]
 ) -> Group:
     """Makes the group of a new process group.
 

@@ -36,11 +36,13 @@ program uses futures.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections import deque
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import torch
 import torch.distributed as dist
@@ -122,7 +124,7 @@ class Call:
         return max(sum(t.nbytes for t in self.send), sum(t.nbytes for t in self.recv))
 
     @property
-    def device(self) -> Optional[torch.device]:
+    def device(self) -> torch.device | None:
         """Device of the tensors, None if there are none."""
         for tensors in (self.send, self.recv):
             if tensors:
@@ -140,7 +142,7 @@ class Work(dist.Work):
         results: Sequence[torch.Tensor],
         nbytes: int,
         timeout: float,
-        finish: Optional[Callable[[], None]] = None,
+        finish: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()
         self._group = group
@@ -150,13 +152,13 @@ class Work(dist.Work):
         self._timeout = timeout
         self._finish = finish
         self._lock = threading.Lock()
-        self._requests: Optional[Sequence[allcast.Request]] = None  # None: not started yet
+        self._requests: Sequence[allcast.Request] | None = None  # None: not started yet
         self._queued = False  # whether the completion thread ends the Work
         self._done = False
-        self._error: Optional[BaseException] = None
+        self._error: BaseException | None = None
         self._source = -1
-        self._over: Optional[threading.Event] = None
-        self._future: Optional[torch.futures.Future[Any]] = None
+        self._over: threading.Event | None = None
+        self._future: torch.futures.Future[Any] | None = None
         self._published = False
 
     def begin(self, requests: Sequence[allcast.Request]) -> None:
@@ -175,7 +177,7 @@ class Work(dist.Work):
         """Ends a Work whose operation could not start, or failed without requests."""
         self._end_without_requests(error)
 
-    def _end_without_requests(self, error: Optional[BaseException]) -> None:
+    def _end_without_requests(self, error: BaseException | None) -> None:
         self._end(error)
         if self.take_future():
             # Callbacks may block, and must not do so in the thread that starts operations.
@@ -183,7 +185,7 @@ class Work(dist.Work):
 
     def settle(self) -> None:
         """Ends the Work after all its requests have ended. Only the first call has an effect."""
-        error: Optional[BaseException] = None
+        error: BaseException | None = None
         for request in self._requests or ():
             try:
                 message = request.wait()
@@ -198,7 +200,7 @@ class Work(dist.Work):
                 error = error or failed
         self._end(error)
 
-    def _end(self, error: Optional[BaseException]) -> None:
+    def _end(self, error: BaseException | None) -> None:
         with self._lock:
             if self._done:
                 return
@@ -231,7 +233,7 @@ class Work(dist.Work):
         else:
             self._future.set_exception(self._error)
 
-    def _await(self, limit: Optional[float]) -> None:
+    def _await(self, limit: float | None) -> None:
         """Waits until the operation has ended."""
         with self._lock:
             # Without a future, the waiting thread polls the network itself and ends the Work. With
@@ -268,15 +270,15 @@ class Work(dist.Work):
         return True
 
     def is_completed(self) -> bool:
-        if not self._done and self._requests is not None and self._future is None:
-            if all(request.done() for request in self._requests):
-                self.settle()
+        requests = None if self._done or self._future is not None else self._requests
+        if requests is not None and all(request.done() for request in requests):
+            self.settle()
         return self._done
 
     def is_success(self) -> bool:
         return self._done and self._error is None
 
-    def exception(self) -> Optional[BaseException]:
+    def exception(self) -> BaseException | None:
         return self._error
 
     def synchronize(self) -> None:
@@ -311,10 +313,8 @@ class Work(dist.Work):
     def _watch(self) -> None:
         """Ends a Work that the completion thread does not know."""
         for request in self._requests or ():
-            try:
+            with contextlib.suppress(allcast.Error):  # settle reports it
                 request.wait()
-            except allcast.Error:
-                pass  # settle reports it
         self.settle()
         if self.take_future():
             self.publish()
@@ -341,7 +341,7 @@ class Batch(dist.Work):
     def is_success(self) -> bool:
         return all(work.is_success() for work in self._works)
 
-    def exception(self) -> Optional[BaseException]:
+    def exception(self) -> BaseException | None:
         return next((e for e in (work.exception() for work in self._works) if e), None)
 
     def synchronize(self) -> None:
@@ -418,7 +418,7 @@ class Completions:
                     return
                 self._spare += 1
 
-    def _next(self) -> Optional[list[Work]]:
+    def _next(self) -> list[Work] | None:
         """Ends the Works of the next operations that have ended. Returns those with a future."""
         try:
             # One at a time, because each may have callbacks that block.
@@ -467,7 +467,7 @@ class Order:
         self._ready = threading.Condition(self._lock)
         self._queue: deque[Callable[[], None]] = deque()
         self._busy = 0  # functions that are queued or run in the staging thread
-        self._thread: Optional[threading.Thread] = None
+        self._thread: threading.Thread | None = None
         self._closed = False
 
     def run(self, start: Callable[[], None], later: Callable[[], None]) -> bool:
