@@ -573,8 +573,9 @@ def test_memory_is_not_released_while_the_network_uses_it() -> None:
     assert not call.concluded()
     assert not device.query(passed)
     pieces[1](ValueError("lost too"))
-    assert call.concluded()
     device.synchronize(passed)
+    with pytest.raises(ValueError, match="lost"):
+        call.wait_concluded(60)
     assert str(call.failure) == "lost"
     device.close()
 

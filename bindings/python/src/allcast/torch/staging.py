@@ -261,11 +261,13 @@ class Flag:
 
 
 class _Sequence:
-    """Runs functions one after the other, in a thread that lives while there are any."""
+    """Runs functions one after the other, in a thread that ends when there are none for a while."""
+
+    _IDLE_SECONDS = 2.0
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._queue: deque[Callable[[], None]] = deque()
         self._running = False
 
@@ -273,6 +275,7 @@ class _Sequence:
         with self._lock:
             self._queue.append(function)
             if self._running:
+                self._lock.notify()
                 return
             self._running = True
         threading.Thread(target=self._serve, name=self._name, daemon=True).start()
@@ -280,11 +283,12 @@ class _Sequence:
     def _serve(self) -> None:
         while True:
             with self._lock:
-                if not self._queue:
+                if not self._lock.wait_for(lambda: bool(self._queue), self._IDLE_SECONDS):
                     self._running = False
                     return
                 function = self._queue.popleft()
             function()
+            del function  # it refers to tensors
 
 
 class Outstanding:
@@ -329,19 +333,25 @@ class Staging:
         pool: Pool | None = None,
         flags: Flags | None = None,
         outstanding: Outstanding | None = None,
+        copies: _Sequence | None = None,
     ) -> None:
         self.device = device
         self.settings = settings
         self.pool = pool or Pool(device, settings.pool)
         self.flags = flags or Flags(device)
         self.outstanding = outstanding or Outstanding()
+        # Enqueueing may block until a stream goes on that waits for the network. The thread that
+        # handles completions must not do it then, because it is the one that lets streams go on.
+        self.copies = copies or _Sequence("allcast-copies")
         self.failure: BaseException | None = None  # of a collective: no later one can work
         self.sends = _Sequence("allcast-sends")
         self._streams = (device.new_stream(), device.new_stream())
 
     def of_another_group(self) -> Staging:
         """Returns staging for another group on the same device."""
-        return Staging(self.device, self.settings, self.pool, self.flags, self.outstanding)
+        return Staging(
+            self.device, self.settings, self.pool, self.flags, self.outstanding, self.copies
+        )
 
     def call(
         self,
@@ -462,10 +472,19 @@ class StagedCall:
     def fail(self, error: BaseException) -> None:
         """Ends the operation with an error. No further piece starts."""
         with self._lock:
-            if not self._concluded and self._error is None:
-                self._error = error
-                self._lock.notify_all()
-        self._conclude()
+            self._set_error(error)
+        self._continue()
+
+    def _set_error(self, error: BaseException) -> None:
+        if not self._concluding and self._error is None:
+            self._error = error
+            self._lock.notify_all()
+        self._release_streams()
+
+    def _release_streams(self) -> None:
+        """Lets streams go on after a failure, once the network does not use the memory any more."""
+        if self._error is not None and self._running == 0 and self._flag is not None:
+            self._flag.advance(len(self._plan.pieces))
 
     def wait_stream(self) -> None:
         """Makes the current stream wait for the operation, or raises the error if it has failed.
@@ -475,10 +494,11 @@ class StagedCall:
         """
         with self._lock:
             self._ordered = True
-        if self._device.stream_waits:
+        blocks = not self._device.stream_waits
+        if not blocks:
             self._staging.outstanding.enqueue_through(self)
         with self._lock:
-            if not self._device.stream_waits:
+            if blocks:
                 self._lock.wait_for(lambda: self._concluded)
             if self._error is not None:
                 raise self._error
@@ -589,22 +609,32 @@ class StagedCall:
     def _piece_ended(self, i: int, error: BaseException | None) -> None:
         with self._lock:
             self._running -= 1
-            if error is None and self._error is None:
+            if error is not None:
+                self._set_error(error)
+            elif self._error is not None:
+                self._release_streams()
+            else:
                 self._arrived.add(i)
                 while self._ended in self._arrived:
                     self._arrived.remove(self._ended)
                     self._ended += 1
                 if self._flag is not None:
                     self._flag.advance(self._ended)
-        if error is None:
-            try:
-                self._enqueue_ended()
-            except BaseException as failure:
-                error = failure
-        if error is not None:
-            self.fail(error)
+        self._continue()
+
+    def _continue(self) -> None:
+        if self._device.stream_waits:
+            self._staging.copies.add(self._enqueue_and_conclude)
         else:
-            self._conclude()
+            self._enqueue_and_conclude()
+
+    def _enqueue_and_conclude(self) -> None:
+        try:
+            self._enqueue_ended()
+        except BaseException as error:
+            with self._lock:
+                self._set_error(error)
+        self._conclude()
 
     def _enqueue_ended(self) -> None:
         """Enqueues the copies of pieces that have ended, unless they are enqueued already."""
@@ -627,8 +657,6 @@ class StagedCall:
             if self._concluding or not (complete or failed):
                 return
             self._concluding = True
-            if self._flag is not None:
-                self._flag.advance(count)  # which releases streams after a failure
         # Another thread may be enqueueing the rest.
         with self._enqueuing:
             if self._last is None:
@@ -837,10 +865,7 @@ class _PieceWork:
         self._done(error)
 
     def take_future(self) -> bool:
-        return self._work.take_future()
-
-    def publish(self) -> None:
-        self._work.publish()
+        return False  # the Work publishes its result itself
 
 
 class StagedWork(Work):
@@ -898,8 +923,6 @@ class StagedWork(Work):
     def run(self) -> None:
         """Starts the operation. The staging thread of the group calls it."""
         self.call.run()
-        if self.take_future():
-            self.publish()
 
     def start_directly(self) -> None:
         """Starts the operation, whose end this thread waits for itself.
@@ -928,6 +951,9 @@ class StagedWork(Work):
             self._error = self._group.backend_error(self._operation, failure)
             if self._collective:
                 self._staging.failure = self._error
+        if self.take_future():
+            # Callbacks may block, and must not do so in the thread that enqueues copies.
+            threading.Thread(target=self.publish, name="allcast-callbacks", daemon=True).start()
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         try:
@@ -966,7 +992,8 @@ class StagedWork(Work):
         """Returns a future that is complete when the network has done its part."""
         with self._lock:
             if self._future is None:
-                devices = [] if self._device is None else [self._device]
+                device = self._device
+                devices = [device] if device is not None and device.type == "cuda" else []
                 self._future = torch.futures.Future(devices=[*devices])
         if self.take_future():
             self.publish()
