@@ -63,7 +63,7 @@ lib: ## Build the C library, its header and its pkg-config file into LIB (bin/li
 	@rm -f $(LIB)/liballcast.h # cgo writes it, for use with Go
 	@ln -sf liballcast.so $(LIB)/liballcast.so.$(ABI)
 	@cp bindings/c/include/allcast.h $(LIB)/
-	@sed "s/@VERSION@/$$(sed -n 's/^const Version = "\(.*\)"/\1/p' options.go)/" bindings/c/allcast.pc >$(LIB)/allcast.pc
+	@sed "s/@VERSION@/$$(sed -n 's/^const Version = "\(.*\)"/\1/p' options.go)/" bindings/c/allcast.pc.in >$(LIB)/allcast.pc
 
 .PHONY: test
 test: ## Run all tests with the race detector (needs gcc), then SUITES_PLAIN without it
@@ -74,10 +74,44 @@ test: ## Run all tests with the race detector (needs gcc), then SUITES_PLAIN wit
 test-c: ## Test the C library with C programs under AddressSanitizer (needs gcc; `make test` runs these tests too)
 	$(GO) test -count 1 -timeout 20m $(TESTFLAGS) ./bindings/c/...
 
+# The tools of the Python package, with pinned versions from PyPI.
+PYTHON       ?= python3
+PYTHON_NEEDS := bindings/python/requirements-dev.txt
+PYTHON_TOOLS  = $(TOOLS)/python-$(firstword $(shell cksum $(PYTHON_NEEDS)))
+PYTHON_DIR   := $(CURDIR)/bin/python
+
+.PHONY: python-tools
+python-tools: ## Install the tools of test-python (needs PyPI once)
+	@if [ ! -e $(PYTHON_TOOLS)/complete ]; then \
+		$(PYTHON) -m venv --clear $(PYTHON_TOOLS) && \
+		$(PYTHON_TOOLS)/bin/python -m pip install --quiet -r $(PYTHON_NEEDS) && touch $(PYTHON_TOOLS)/complete; \
+	fi
+
+.PHONY: wheel
+wheel: python-tools ## Build the Python wheel into bin/wheel/ (needs gcc)
+	@rm -rf bin/wheel
+	GO="$(GO)" $(PYTHON_TOOLS)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation -w bin/wheel ./bindings/python
+	@ls bin/wheel
+
+.PHONY: python-package
+python-package: wheel # The wheel in bin/python, for tests.
+	@rm -rf $(PYTHON_DIR)
+	@$(PYTHON_TOOLS)/bin/python -m pip install --quiet --no-deps --no-index --target $(PYTHON_DIR) bin/wheel/*.whl
+
+.PHONY: lint-python
+lint-python: python-tools ## Check format, style and types of the Python package
+	cd bindings/python && $(PYTHON_TOOLS)/bin/ruff format --diff . ../../examples/python
+	cd bindings/python && $(PYTHON_TOOLS)/bin/ruff check . ../../examples/python
+	cd bindings/python && $(PYTHON_TOOLS)/bin/mypy
+
+.PHONY: test-python
+test-python: lint-python python-package ## Check and test the Python package as the wheel installs it (needs PyPI once)
+	cd bindings/python && PYTHONPATH=$(PYTHON_DIR) $(PYTHON_TOOLS)/bin/python -m pytest $(TESTFLAGS)
+
 .PHONY: torch
 torch: ## Install PyTorch for tests outside the repository, unless it is there (several GB)
 	@$(TORCH)/bin/python -c 'import torch, numpy, safetensors, pytest, expecttest, hypothesis' 2>/dev/null || \
-		{ python3 -m venv $(TORCH) && $(TORCH)/bin/pip install --quiet $(TORCH_PACKAGES); }
+		{ $(PYTHON) -m venv $(TORCH) && $(TORCH)/bin/pip install --quiet $(TORCH_PACKAGES); }
 
 .PHONY: test-torch
 test-torch: lib torch ## Test the PyTorch backend: its own tests, and some of PyTorch's

@@ -43,8 +43,8 @@
 // before the call, the call starts nothing and takes no place in the order of calls.
 //
 // The context of [Request.Wait] ends only the waiting; the operation continues. [Request.Cancel] gives it up.
-// [Comm.Send] and [Comm.Recv] abort nothing while their message has no match. [Comm.Split], [Comm.Dup], [Comm.Subset] and [Comm.Shrink]
-// document their own rules.
+// [Comm.Send] and [Comm.Recv] abort nothing while their message has no match. [Comm.Split], [Comm.Dup],
+// [Comm.Subset] and [Comm.Shrink] document their own rules.
 //
 // # Failure
 //

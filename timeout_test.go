@@ -73,9 +73,9 @@ func TestTimeoutOfMessages(t *testing.T) {
 			return nil
 		}
 		_, recv := c.Recv(ctx, make([]byte, 10), other, 1, short)
-		_, any := c.Recv(ctx, make([]byte, 10), allcast.AnySource, 1, short)
+		_, open := c.Recv(ctx, make([]byte, 10), allcast.AnySource, 1, short)
 		err := errors.Join(
-			unmatched(recv, other), unmatched(any, -1),
+			unmatched(recv, other), unmatched(open, -1),
 			unmatched(c.Send(ctx, make([]byte, 1<<20), other, 2, short), other),
 			c.Barrier(ctx),
 		)

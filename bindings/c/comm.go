@@ -102,7 +102,7 @@ func goDescribe(f *C.struct_failure, handle C.allcast_comm, text **C.char) C.int
 			Rank: c.Rank(), Size: c.Size(), Fabric: c.Fabric(), Secure: c.Secure(), Integrity: c.Integrity(),
 		}
 		d.Multicast.Works, d.Multicast.Reason = c.Multicast()
-		path := c.Comm.Datapath()
+		path := c.Datapath()
 		d.Datapath.Name, d.Datapath.Hook, d.Datapath.Reason = path.Name, path.Hook, path.Reason
 		return outputJSON(text, d)
 	})
@@ -170,7 +170,7 @@ func goClose(f *C.struct_failure, handle C.allcast_comm) C.int {
 		if _, mine := comms.remove(uint64(handle)); !mine {
 			return fmt.Errorf("allcast: %w", allcast.ErrClosed) // another thread closes it
 		}
-		err := c.Comm.Close()
+		err := c.Close()
 		if c.Comm == c.world {
 			comms.removeIf(func(other *comm) bool { return other.world == c.world })
 		}
@@ -178,10 +178,20 @@ func goClose(f *C.struct_failure, handle C.allcast_comm) C.int {
 	})
 }
 
+// ended is the context of a call that may not wait.
+var ended = func() context.Context {
+	ctx, cancel := context.WithDeadline(context.Background(), time.Time{})
+	cancel()
+	return ctx
+}()
+
 // contextFor returns the context of a call that may last for timeout milliseconds, or forever if that is negative.
 func contextFor(timeout C.int64_t) (context.Context, context.CancelFunc) {
-	if timeout < 0 {
+	switch {
+	case timeout < 0:
 		return context.Background(), func() {}
+	case timeout == 0:
+		return ended, func() {}
 	}
 	return context.WithTimeout(context.Background(), milliseconds(timeout))
 }
@@ -195,7 +205,7 @@ func milliseconds(n C.int64_t) time.Duration {
 // makeComm makes a communicator from another one.
 func makeComm(
 	f *C.struct_failure, handle C.allcast_comm, timeout C.int64_t, sub *C.allcast_comm,
-	make func(context.Context, *comm) (*allcast.Comm, error),
+	from func(context.Context, *comm) (*allcast.Comm, error),
 ) C.int {
 	return onComm(f, handle, func(c *comm) error {
 		if err := checkOut("sub", sub); err != nil {
@@ -203,7 +213,7 @@ func makeComm(
 		}
 		ctx, cancel := contextFor(timeout)
 		defer cancel()
-		made, err := make(ctx, c)
+		made, err := from(ctx, c)
 		if err != nil {
 			return err
 		}

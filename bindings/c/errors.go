@@ -81,7 +81,7 @@ func report(f *C.struct_failure, err error) C.int {
 		f.rank, f.world_rank = C.int32_t(shrink.Ranks[0]), C.int32_t(shrink.WorldRanks[0])
 	}
 	copyText(f.message[:], err.Error())
-	return C.int(f.code)
+	return f.code
 }
 
 // copyText copies text into an array of C, which ends with a zero. A text that is too long ends with dots.

@@ -61,6 +61,9 @@ struct operation {
 int store_set(const allcast_store *store, const char *key, const void *value, size_t length);
 int store_get(const allcast_store *store, const char *key, int64_t wait_ms, void **value, size_t *length);
 
+/* Lets all handlers of signals run on the alternate stack of the thread. */
+void use_alternate_stacks(void);
+
 /* Registers the hook that leaves jobs when the process exits. */
 void leave_at_exit(void);
 

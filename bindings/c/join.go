@@ -31,6 +31,7 @@ func goJoin(f *C.struct_failure, handle C.allcast_options, s *C.allcast_store, c
 	if err != nil {
 		return report(f, err)
 	}
+	C.use_alternate_stacks()
 	c, err := join(o, s)
 	if err != nil {
 		return report(f, err)
@@ -71,15 +72,13 @@ func join(o *options, s *C.allcast_store) (*allcast.Comm, error) {
 	case served != nil && served.failed != nil:
 		return nil, fmt.Errorf("%w (%w)", served.failed, err)
 	}
-	return nil, fmt.Errorf("%w%w", quiet{errJoin}, err)
+	return nil, joinError{err}
 }
 
-// quiet is an error that only errors.Is sees.
-type quiet struct{ error }
+// joinError is an error of Join. It gets the code of errJoin if no other code matches.
+type joinError struct{ error }
 
-func (quiet) Error() string { return "" }
-
-func (q quiet) Unwrap() error { return q.error }
+func (e joinError) Unwrap() []error { return []error{e.error, errJoin} }
 
 // environment returns the variables of this process. Go's own copy is as old as the library's start, and the program
 // may have changed them since.

@@ -169,9 +169,9 @@ func (o *options) apply(name, value string) error {
 func (o *options) resolve(env map[string]string) (allcast.Options, func(string) (string, bool), error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if (o.set["rank"] || o.set["addr"]) && !o.set["size"] {
-		return allcast.Options{}, nil, fmt.Errorf("allcast: %w: option rank or addr without size: set rank, size, and "+
-			"addr or a store, or none of them to use the environment", allcast.ErrOptions)
+	if (o.set["rank"] || o.set["addr"]) && !o.set["size"] || o.opt.Size > 1 && !o.set["rank"] {
+		return allcast.Options{}, nil, fmt.Errorf("allcast: %w: of the options rank, size and addr, some are missing: set "+
+			"rank, size, and addr or a store, or none of them to use the environment", allcast.ErrOptions)
 	}
 	hidden, level := maps.Clone(o.hidden), o.level
 	return o.opt, func(name string) (string, bool) {

@@ -80,6 +80,20 @@ __attribute__((constructor)) static void after_go(void) {
 	pthread_atfork(NULL, NULL, after_fork);
 }
 
+/* A thread inside the library runs on the small stack of a goroutine, and the Go runtime gives it an alternate stack
+ * for signals. The runtime itself changes the handlers that exist when it is loaded. The program may have installed
+ * others since. */
+void use_alternate_stacks(void) {
+	for (int sig = 1; sig < NSIG; sig++) {
+		struct sigaction a;
+		if (sigaction(sig, NULL, &a) == 0 && a.sa_handler != SIG_DFL && a.sa_handler != SIG_IGN &&
+			(a.sa_flags & SA_ONSTACK) == 0) {
+			a.sa_flags |= SA_ONSTACK;
+			sigaction(sig, &a, NULL);
+		}
+	}
+}
+
 static pid_t owner;
 
 static void at_exit(void) {

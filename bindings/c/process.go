@@ -12,6 +12,8 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/internal/inherit"
 	"github.com/allcast/allcast/internal/settings"
@@ -27,7 +29,16 @@ var processors = runtime.GOMAXPROCS(0)
 func init() {
 	copyText(C.library_version[:], allcast.Version)
 	inherit.Enable(unsafe.Slice((*inherit.Entry)(unsafe.Pointer(&C.sockets[0])), len(C.sockets)))
+	settings.Stderr = standardError{}
 	limitThreads(settings.Process)
+}
+
+// standardError writes to standard error. Unlike os.Stderr, it ignores errors: see settings.Stderr.
+type standardError struct{}
+
+func (standardError) Write(b []byte) (int, error) {
+	_, _ = unix.Write(unix.Stderr, b)
+	return len(b), nil
 }
 
 //export goAwaitInit

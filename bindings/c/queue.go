@@ -105,7 +105,7 @@ func (q *queue) take(to []C.allcast_completion) int {
 			c.request = 0
 		}
 		to[i] = C.allcast_completion{
-			request: C.allcast_request(c.request), user: C.uint64_t(c.user), error: C.int32_t(c.code),
+			request: C.allcast_request(c.request), user: C.uint64_t(c.user), error: c.code,
 		}
 	}
 	q.list = q.list[:copy(q.list, q.list[n:])]

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/allcast/allcast"
@@ -40,24 +41,14 @@ func goWait(f *C.struct_failure, handle C.allcast_request, timeout C.int64_t, me
 	ctx, cancel := contextFor(timeout)
 	defer cancel()
 	err = r.Wait(ctx)
-	if err != nil && errors.Is(err, ctx.Err()) && !isDone(r) {
-		return report(f, errTimeout)
+	if err != nil && errors.Is(err, ctx.Err()) { // errors of operations that were started match no context
+		return report(f, fmt.Errorf("allcast: %w", errTimeout))
 	}
 	requests.remove(uint64(handle))
 	if err == nil {
 		describe(r, message)
 	}
 	return report(f, err)
-}
-
-// isDone reports whether an operation has ended.
-func isDone(r *allcast.Request) bool {
-	select {
-	case <-r.Done():
-		return true
-	default:
-		return false
-	}
 }
 
 //export goCancel

@@ -73,7 +73,8 @@ var Layers = []Layer{
 	{
 		Name: "base", About: "packages that know nothing about collectives",
 		Packages: []string{
-			"internal/inherit", "internal/pcap", "internal/reduce", "internal/seal", "internal/testenv", "internal/units", "store",
+			"internal/inherit", "internal/pcap", "internal/reduce", "internal/seal", "internal/testenv", "internal/units",
+			"store",
 		},
 	},
 	{

@@ -26,6 +26,8 @@ type Capabilities struct {
 	Overhead int // bytes that the network adds to a payload on the wire, Header included
 	Header   int // bytes of an encoded Header: HeaderSize, and SumSize more if it carries Sum
 
+	Local bool // all datagrams come from this machine
+
 	Groups    CommGroups // nil: all communicators share the job's groups
 	Poller    Poller     // polls the receivers after Receiver.Attach; nil: each needs a goroutine in Receive
 	Placer    Placer     // nil: every datagram goes to the Sink

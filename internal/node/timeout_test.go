@@ -155,22 +155,23 @@ func TestTimeoutWithoutAMatch(t *testing.T) {
 		c := planWorld(t, 3, seed, testConfig())
 		from, to := c.hosts[2], c.hosts[0]
 		n := EagerMail + 1
-		s, r, any := from.send(0, 0, 1, n), to.recv(0, 2, 2, n), to.recv(0, AnyRank, 3, n)
-		for _, x := range []*parcel{s, r, any} {
+		s, r, open := from.send(0, 0, 1, n), to.recv(0, 2, 2, n), to.recv(0, AnyRank, 3, n)
+		for _, x := range []*parcel{s, r, open} {
 			x.expires, x.gaveUp = true, true
 			x.h.node.SetDeadline(0, x.req, c.Now+5*ms)
 			x.h.act()
 		}
 		c.RunFor(4 * ms)
-		if s.ended || r.ended || any.ended {
-			t.Fatalf("too early: %v; %v; %v", s, r, any)
+		if s.ended || r.ended || open.ended {
+			t.Fatalf("too early: %v; %v; %v", s, r, open)
 		}
 		c.RunFor(2 * ms)
 		c.mailFailed(Unmatched, 0, s)
 		c.mailFailed(Unmatched, 2, r)
-		c.mailFailed(Unmatched, NoRank, any)
+		c.mailFailed(Unmatched, NoRank, open)
 		for x, want := range map[*parcel]string{
-			s: "a receive with tag 1 on rank 0", r: "a message with tag 2 from rank 2", any: "a message with tag 3 from any rank",
+			s: "a receive with tag 1 on rank 0", r: "a message with tag 2 from rank 2",
+			open: "a message with tag 3 from any rank",
 		} {
 			if x.err.Missing != want || x.err.Phase != step.Queued {
 				t.Errorf("%v; want %q", x.err, want)

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"io"
 	"log/slog"
 	"os"
 )
@@ -12,9 +13,13 @@ var levels = map[string]slog.Level{
 	"warn": slog.LevelWarn, "info": slog.LevelInfo, "debug": slog.LevelDebug, "trace": LevelTrace,
 }
 
-// newLogger logs to standard error.
+// Stderr gets log messages by default. A write to os.Stderr ends the process if standard error is a broken pipe, which
+// the C library must not do to its host.
+var Stderr io.Writer = os.Stderr
+
+// newLogger logs to Stderr.
 func newLogger(level slog.Level, version string) *slog.Logger {
-	h := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: nameTrace})
+	h := slog.NewTextHandler(Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: nameTrace})
 	return slog.New(h).With("allcast", version)
 }
 

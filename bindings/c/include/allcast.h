@@ -124,7 +124,10 @@ typedef struct allcast_store {
 } allcast_store;
 
 /* Connects this process to the other ranks of the job. options may be 0 and store may be NULL. All ranks call it.
- * It fails on all ranks if one is missing or has incompatible options. */
+ * It fails on all ranks if one is missing or has incompatible options.
+ *
+ * It sets the flag SA_ONSTACK of all signal handlers. A handler that the program installs later must have the flag,
+ * because threads that are inside the library have a small stack. */
 int allcast_join(allcast_options options, const allcast_store *store, allcast_comm *comm);
 
 /* ---- Communicators ---- */
@@ -156,7 +159,8 @@ int allcast_close(allcast_comm comm);
 /* Makes one communicator per color. All ranks call it. Ranks with color -1 get handle 0. */
 int allcast_split(allcast_comm comm, int color, int key, int64_t timeout_ms, allcast_comm *sub);
 /* Makes a communicator of the given ranks of comm, in this order. Only these ranks call it, with the same tag. */
-int allcast_subset(allcast_comm comm, const int *ranks, size_t n, const char *tag, int64_t timeout_ms, allcast_comm *sub);
+int allcast_subset(allcast_comm comm, const int *ranks, size_t n, const char *tag, int64_t timeout_ms,
+	allcast_comm *sub);
 /* Makes a communicator of the living ranks. All of them call it after a failure. */
 int allcast_shrink(allcast_comm comm, int64_t timeout_ms, allcast_comm *sub);
 

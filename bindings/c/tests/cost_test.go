@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/allcast/allcast"
 )
 
 // BenchmarkC reports the time of calls of a C program in a job of one rank, where most of it is overhead, and of two
-// ranks. BenchmarkGo makes the same calls through the Go package.
+// ranks. BenchmarkGo makes the same calls through the Go package. Both report the fastest batch of 100 calls.
 func BenchmarkC(b *testing.B) {
 	for _, ranks := range []int{1, 2} {
 		b.Run(fmt.Sprint("ranks=", ranks), func(b *testing.B) {
@@ -48,11 +49,19 @@ func BenchmarkGo(b *testing.B) {
 		{"start-allgather", func() error { return wait(c.StartAllgather(mine, all)) }},
 	} {
 		b.Run(call.name, func(b *testing.B) {
+			const batch = 100
+			best := time.Hour
 			for b.Loop() {
-				if err := call.run(); err != nil {
-					b.Fatal(err)
+				begin := time.Now()
+				for range batch {
+					if err := call.run(); err != nil {
+						b.Fatal(err)
+					}
 				}
+				best = min(best, time.Since(begin))
 			}
+			b.ReportMetric(float64(best)/batch, call.name+"-ns/op")
+			b.ReportMetric(0, "ns/op")
 		})
 	}
 }

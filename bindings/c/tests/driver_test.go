@@ -109,7 +109,8 @@ func (j job) start(t testing.TB, name string) string {
 		t.Errorf("the job ended with: %v", err)
 	}
 	for rank := range j.ranks {
-		if !(j.dies != 0 && rank == j.died) && !strings.Contains(out.String(), fmt.Sprintf("rank %d passed\n", rank)) {
+		died := j.dies != 0 && rank == j.died
+		if !died && !strings.Contains(out.String(), fmt.Sprintf("rank %d passed\n", rank)) {
 			t.Errorf("rank %d has not passed", rank)
 		}
 	}

@@ -18,7 +18,9 @@ func TestStore(t *testing.T) { job{ranks: 4, args: []string{t.TempDir()}}.start(
 func TestThreads(t *testing.T) { job{ranks: 3}.start(t, "threads") }
 
 func TestFailures(t *testing.T) {
-	for _, name := range []string{"mismatch", "aborted", "deadline", "withdrawn", "cancelled", "closed"} {
+	for _, name := range []string{
+		"mismatch", "aborted", "deadline", "withdrawn", "cancelled", "closed", "absent", "no multicast",
+	} {
 		t.Run(name, func(t *testing.T) { job{ranks: 3, args: []string{name}}.start(t, "failure") })
 	}
 	t.Run("killed", func(t *testing.T) {

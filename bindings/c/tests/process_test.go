@@ -50,6 +50,8 @@ func TestDefaultSignals(t *testing.T) {
 		{"6", syscall.SIGABRT},
 		{"fault", syscall.SIGSEGV},
 		{"pipe", syscall.SIGPIPE},
+		{"fork", 0},
+		{"log", 0},
 	} {
 		t.Run(c.arg, func(t *testing.T) {
 			job{ranks: 1, args: []string{c.arg}, plain: true, dies: c.ends, died: 0}.start(t, "defaults")

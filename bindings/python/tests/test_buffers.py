@@ -203,3 +203,18 @@ def test_dlpack_keeps_the_array() -> None:
     assert gone() is not None
     del found
     assert gone() is None
+
+
+def test_torch() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    for dtype in ("float32", "float64", "float16", "bfloat16", "int8", "int64", "uint8", "bool"):
+        data = torch.ones((3, 4), dtype=getattr(torch, dtype))
+        found = memory(data, "recv", True)
+        assert (found.address, found.nbytes) == (data.data_ptr(), 12 * data.element_size())
+        assert found.dtype is parse_type(dtype) is parse_type(data.dtype)
+        assert found.unit == data.element_size()
+    assert memory(torch.empty(0), "recv", True).nbytes == 0
+    with pytest.raises(allcast.InvalidError, match=r"not contiguous.*tensor\.contiguous"):
+        memory(torch.ones(3, 4).T, "recv", True)
+    with pytest.raises(allcast.InvalidError, match=r"recv: .*gradient"):
+        memory(torch.ones(3, requires_grad=True), "recv", True)

@@ -236,8 +236,8 @@ if child == 0:
     calls = [
         comms[0].barrier, comms[0].start_barrier, comms[0].describe, comms[0].abort, comms[0].close,
         lambda: comms[0].alloc(1), lambda: comms[0].split(0), request.wait, request.done,
-        request.cancel, lambda: queue.next(0), queue.close, queue.fileno, memory.free, allcast.Queue,
-        allcast.join, lambda: allcast.set_parallelism(1), lambda: allcast.version,
+        request.cancel, lambda: queue.next(0), queue.close, queue.fileno, memory.free,
+        allcast.Queue, allcast.join, lambda: allcast.set_parallelism(1), lambda: allcast.version,
     ]
     for i, call in enumerate(calls):
         try:
@@ -284,7 +284,7 @@ def test_exit_leaves_the_job() -> None:
 requests = [comm.start_recv(bytearray(1), 1 - comm.rank, tag=5) for comm in comms]
 
 def wait():
-    with contextlib.suppress(allcast.ClosedError):
+    with contextlib.suppress(allcast.Error):
         requests[1].wait()
 
 threading.Thread(target=wait, daemon=True).start()

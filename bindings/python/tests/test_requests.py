@@ -33,9 +33,10 @@ def test_wait_ends_with_timeout(job: Job) -> None:
             request.wait(PATIENCE)
             assert request.done()
             request.wait()  # again
+            request.wait(float("inf"))
         else:
             assert started.wait(PATIENCE)
-            comm.barrier()
+            comm.barrier(timeout=float("inf"))
 
     job.run(run)
 

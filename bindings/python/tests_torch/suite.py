@@ -33,6 +33,9 @@ from typing import Any, TextIO
 RUNS = ("gloo", "allcast", "reserved")
 SHARE = 0.95
 
+# Reason of tests that skip because there are too few ranks.
+NEEDS_RANKS = "Skipped due to small world size"
+
 # Tests that --quick leaves out, because others are similar.
 QUICK = r"(?!.*(full_group|profiler)).*"
 QUICK_MINIMUM = 40  # tests that must pass, so that skips cannot go unnoticed
@@ -83,7 +86,8 @@ def worker(run: str, index: int, count: int, names: list[str]) -> None:
         start = time.monotonic()
         result = unittest.TestResult()
         method = getattr(Case, name)
-        if getattr(method, "__unittest_skip__", False):
+        reserved = getattr(method, "__unittest_skip__", False)
+        if reserved:
             status, reason = "skip", method.__unittest_skip_why__
         else:
             Case(name).run(result)
@@ -92,6 +96,7 @@ def worker(run: str, index: int, count: int, names: list[str]) -> None:
             "run": run,
             "test": name,
             "status": status,
+            "reserved": reserved,
             "reason": reason,
             "seconds": round(time.monotonic() - start, 2),
         }
@@ -169,7 +174,23 @@ def lines(processes: list[Any]) -> Iterator[dict[str, Any]]:
 def execute(
     run: str, names: list[str], args: argparse.Namespace, results: Results, out: TextIO
 ) -> None:
-    processes = start_workers(run, args.jobs, names, args.ranks, args.limit)
+    """Runs tests with the first number of ranks, and those that need more ranks with the next."""
+    for ranks in args.ranks:
+        execute_with(ranks, run, names, args, results, out)
+        names = [t for t, e in results.runs[run].items() if NEEDS_RANKS in e["reason"]]
+        if not names:
+            return
+
+
+def execute_with(
+    ranks: int,
+    run: str,
+    names: list[str],
+    args: argparse.Namespace,
+    results: Results,
+    out: TextIO,
+) -> None:
+    processes = start_workers(run, args.jobs, names, ranks, args.limit)
     for entry in lines(processes):
         results.add(entry)
         out.write(json.dumps(entry) + "\n")
@@ -193,11 +214,7 @@ def last_line(reason: str) -> str:
 
 def report(results: Results, out: str | None) -> bool:
     gloo = results.passed("gloo")
-    reserved = [
-        test
-        for test in gloo
-        if results.status("allcast", test) == "skip" and is_reserved(results, test)
-    ]
+    reserved = [test for test in gloo if results.runs["allcast"].get(test, {}).get("reserved")]
     counted = [test for test in gloo if test not in reserved]
     passed = [test for test in counted if results.status("allcast", test) == "pass"]
     text = [
@@ -223,11 +240,6 @@ def report(results: Results, out: str | None) -> bool:
     return bool(counted) and len(passed) >= SHARE * len(counted)
 
 
-def is_reserved(results: Results, test: str) -> bool:
-    """Whether a test skips because of the name of the backend, before it starts a process."""
-    return results.runs["allcast"][test]["seconds"] < 0.05
-
-
 def main() -> int:
     if sys.argv[1:2] == ["--worker"]:
         worker(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:])
@@ -236,7 +248,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a selection, with Allcast only")
     parser.add_argument("--tests", nargs="*", default=[], help="regular expressions of names")
     parser.add_argument("--runs", nargs="*", choices=RUNS, default=list(RUNS))
-    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[4, 8])
     parser.add_argument("--jobs", type=int, default=2, help="tests that run at the same time")
     parser.add_argument("--limit", type=int, default=120, help="seconds per test")
     parser.add_argument("--report", help="file for the summary")
@@ -246,6 +258,7 @@ def main() -> int:
     results = Results()
     with open(args.log, "w") as log:
         if args.quick:
+            args.ranks = args.ranks[:1]
             execute("allcast", [QUICK], args, results, log)
             passed = results.passed("allcast")
             failed = [t for t, e in results.runs["allcast"].items() if e["status"] == "fail"]
@@ -256,7 +269,7 @@ def main() -> int:
         for run in args.runs:
             names = args.tests
             if run == "reserved" and results.runs["gloo"]:
-                skipped = [t for t, e in results.runs["allcast"].items() if e["status"] == "skip"]
+                skipped = [t for t, e in results.runs["allcast"].items() if e["reserved"]]
                 names = [t for t in results.passed("gloo") if t in skipped]
                 if not names:
                     continue

@@ -70,25 +70,26 @@ var (
 //go:nosplit
 func forkChild(table []inherit.Entry) (pid uintptr, errno syscall.Errno) {
 	const setMask, maskSize = 2, 8 // SIG_SETMASK
-	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(&allSignals)),
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(&allSignals)),
 		uintptr(unsafe.Pointer(&oldSignals)), maskSize, 0, 0)
 	pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno != 0 || pid != 0 {
-		syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(&oldSignals)), 0, maskSize, 0, 0)
+		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(&oldSignals)),
+			0, maskSize, 0, 0)
 		return pid, errno
 	}
 	for i := range table {
 		e := &table[i]
 		_, _, errno := syscall.RawSyscall(syscall.SYS_FSTAT, uintptr(e.FD), uintptr(unsafe.Pointer(&childStat)), 0)
 		if errno == 0 && e.Inode != 0 && childStat.Ino == e.Inode && childStat.Dev == e.Device {
-			syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(e.FD), 0, 0)
+			_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(e.FD), 0, 0)
 		}
 	}
-	syscall.RawSyscall(syscall.SYS_CLOSE, 1, 0, 0)
-	syscall.RawSyscall(syscall.SYS_CLOSE, 2, 0, 0)
-	syscall.RawSyscall(syscall.SYS_READ, 0, uintptr(unsafe.Pointer(&childInput)), 1)
+	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, 1, 0, 0)
+	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, 2, 0, 0)
+	_, _, _ = syscall.RawSyscall(syscall.SYS_READ, 0, uintptr(unsafe.Pointer(&childInput)), 1)
 	for {
-		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
 	}
 }
 

@@ -29,5 +29,5 @@
 //
 // A call ends for its caller when nothing touches its buffers any more. A complete call has all its data
 // in place. For a failed call, control waits until the datapath reports Quiesced for each of its rounds
-// (package datapath says why that is enough). Request.Cancel waits for the same.
+// (package datapath says why that is enough).
 package control

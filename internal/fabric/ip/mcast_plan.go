@@ -45,7 +45,7 @@ func (p *mcastPlan) batch() int {
 // capabilities are those that the plan decides, for a receive buffer and the charge of a chunk to it.
 func (p *mcastPlan) capabilities(batch, buffer, charge int) fabric.Capabilities {
 	return fabric.Capabilities{
-		Chunk: p.Chunk, Batch: batch, Room: mcastRoom(buffer, charge), Header: p.head,
+		Chunk: p.Chunk, Batch: batch, Room: mcastRoom(buffer, charge), Header: p.head, Local: p.loopback(),
 		// Loopback counts as if it were Ethernet, so that numbers can be compared.
 		Overhead: (ethernet+mcastIPHeader(p.v6)+udpHeader)*p.packets() + p.head,
 	}

@@ -39,6 +39,12 @@ static void options(void) {
 	EXPECT(ALLCAST_ERR_OPTIONS, allcast_join(o, NULL, &comm)); /* rank 3 of 2 */
 	SAYS("3");
 	OK(allcast_options_free(o));
+	allcast_options one;
+	OK(allcast_options_new(&one));
+	OK(allcast_options_set(one, "size", "2", 1));
+	EXPECT(ALLCAST_ERR_OPTIONS, allcast_join(one, NULL, &comm)); /* a size without a rank */
+	SAYS("rank");
+	OK(allcast_options_free(one));
 	EXPECT(ALLCAST_ERR_INVALID, allcast_options_free(o));
 	EXPECT(ALLCAST_ERR_INVALID, allcast_options_set(o, "rank", "0", 1));
 	EXPECT(ALLCAST_ERR_INVALID, allcast_join(o, NULL, &comm));
@@ -47,6 +53,23 @@ static void options(void) {
 	EXPECT(ALLCAST_ERR_INVALID, allcast_join(0, &empty, &comm));
 	EXPECT(ALLCAST_ERR_OPTIONS, allcast_join(0, NULL, &comm)); /* nothing in the environment */
 	SAYS("allcast run");
+}
+
+/* A rank that does not come. */
+static void missing_rank(void) {
+	allcast_options o;
+	allcast_comm comm;
+	char addr[64];
+	CHECK(getenv("MASTER_PORT") != NULL);
+	snprintf(addr, sizeof(addr), "127.0.0.1:%s", getenv("MASTER_PORT"));
+	OK(allcast_options_new(&o));
+	OK(allcast_options_set(o, "rank", "0", 1));
+	OK(allcast_options_set(o, "size", "2", 1));
+	OK(allcast_options_set(o, "addr", addr, strlen(addr)));
+	OK(allcast_options_set(o, "join-timeout", "200ms", 5));
+	EXPECT(ALLCAST_ERR_JOIN, allcast_join(o, NULL, &comm));
+	SAYS("missing: 1");
+	OK(allcast_options_free(o));
 }
 
 /* An option overrides a variable, also with off, and a variable that the program sets after loading counts. */
@@ -213,6 +236,7 @@ int main(void) {
 	unsetenv("RANK"); /* of the driver */
 	unsetenv("WORLD_SIZE");
 	options();
+	missing_rank();
 	environment();
 	allcast_comm comm = join_alone();
 	buffers(comm);

@@ -130,12 +130,49 @@ static void closed(void) {
 	EXPECT(ALLCAST_ERR_CLOSED, allcast_close(comm));
 }
 
+/* Making a communicator without a rank fails within the timeout. */
+static void absent(void) {
+	allcast_comm sub = 7;
+	char token;
+	if (rank == 2) {
+		OK(allcast_recv(comm, &token, 1, 0, 1, NULL, NULL)); /* the others have given up */
+		EXPECT(ALLCAST_ERR_ABORTED, allcast_recv(comm, &token, 1, 0, 1, NULL, NULL));
+	} else {
+		EXPECT(ALLCAST_ERR_MISSING, allcast_shrink(comm, 200, &sub));
+		CHECK(allcast_error_rank() == 2 && sub == 7);
+		SAYS("rank 2");
+		if (rank == 0) {
+			OK(allcast_send(comm, "x", 1, 2, 1, NULL));
+		}
+		int code = allcast_split(comm, 0, 0, 200, &sub);
+		CHECK((code == ALLCAST_ERR_DEADLINE || code == ALLCAST_ERR_ABORTED) && sub == 7); /* here, or there before */
+	}
+	OK(allcast_close(comm));
+}
+
+/* A call that asks for multicast in a job that has none starts nothing. */
+static void no_multicast(void) {
+	allcast_options o;
+	OK(allcast_close(comm));
+	OK(allcast_options_new(&o));
+	OK(allcast_options_set(o, "no-multicast", "on", 2));
+	OK(allcast_join(o, NULL, &comm));
+	OK(allcast_options_free(o));
+	allcast_call c = ALLCAST_CALL_INIT;
+	c.algorithm = "mcast";
+	EXPECT(ALLCAST_ERR_NO_MULTICAST, allcast_broadcast(comm, small, sizeof(small), 0, &c));
+	SAYS("allcast doctor");
+	OK(allcast_broadcast(comm, small, sizeof(small), 0, NULL));
+	OK(allcast_close(comm));
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } cases[] = {
 	{"killed", killed}, {"mismatch", mismatch}, {"aborted", aborted}, {"deadline", deadline},
-	{"withdrawn", withdrawn}, {"cancelled", cancelled}, {"closed", closed},
+	{"withdrawn", withdrawn}, {"cancelled", cancelled}, {"closed", closed}, {"absent", absent},
+	{"no multicast", no_multicast},
 };
 
 int main(int argc, char **argv) {

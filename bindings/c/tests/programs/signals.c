@@ -27,7 +27,7 @@
 
 static __typeof__(allcast_join) *join;
 static __typeof__(allcast_rank) *rank_of;
-static __typeof__(allcast_barrier) *barrier;
+static __typeof__(allcast_allreduce) *allreduce;
 static __typeof__(allcast_close) *close_comm;
 static __typeof__(allcast_set_parallelism) *set_parallelism;
 
@@ -39,10 +39,10 @@ static void load(const char *path) {
 	}
 	join = dlsym(library, "allcast_join");
 	rank_of = dlsym(library, "allcast_rank");
-	barrier = dlsym(library, "allcast_barrier");
+	allreduce = dlsym(library, "allcast_allreduce");
 	close_comm = dlsym(library, "allcast_close");
 	set_parallelism = dlsym(library, "allcast_set_parallelism");
-	CHECK(join != NULL && rank_of != NULL && barrier != NULL && close_comm != NULL && set_parallelism != NULL);
+	CHECK(join != NULL && rank_of != NULL && allreduce != NULL && close_comm != NULL && set_parallelism != NULL);
 	CHECK(set_parallelism(2) == ALLCAST_OK); /* the Go runtime has started */
 }
 
@@ -59,6 +59,10 @@ static volatile sig_atomic_t on_alternate;
 
 static void handle(int sig, siginfo_t *info, void *context) {
 	(void)context;
+	volatile char room[12 << 10]; /* more than the stack of a goroutine has left */
+	for (size_t i = 0; i < sizeof(room); i++) {
+		room[i] = (char)sig;
+	}
 	counts[sig] = counts[sig] + 1;
 	pid_t self = (pid_t)syscall(SYS_gettid);
 	if (self != own_threads[0] && self != own_threads[1]) {
@@ -90,11 +94,12 @@ static void install(void) {
 
 /* ---- Checks ---- */
 
-/* Sends a signal to the process many times, and waits for the handler each time. */
-static void storm(int sig) {
-	for (int i = 0; i < 300; i++) {
+/* Sends a signal many times, in turn to the process and to the thread that makes collectives, and waits for the handler
+ * each time. */
+static void storm(int sig, pthread_t thread) {
+	for (int i = 0; i < 600; i++) {
 		int before = counts[sig];
-		CHECK(kill(getpid(), sig) == 0);
+		CHECK((i % 2 == 0 ? kill(getpid(), sig) : pthread_kill(thread, sig)) == 0);
 		while (counts[sig] == before) {
 			usleep(10);
 		}
@@ -165,8 +170,10 @@ static void *collectives(void *unused) {
 	(void)unused;
 	own_threads[1] = (pid_t)syscall(SYS_gettid);
 	pthread_barrier_wait(&started);
-	for (int i = 0; i < 2000; i++) {
-		CHECK(barrier(comm, NULL) == ALLCAST_OK);
+	int going = 1;
+	while (going > 0) { /* until all ranks stop */
+		int mine = !stop;
+		CHECK(allreduce(comm, &mine, &going, sizeof(mine), ALLCAST_INT32, ALLCAST_SUM, NULL) == ALLCAST_OK);
 	}
 	return NULL;
 }
@@ -197,12 +204,13 @@ int main(int argc, char **argv) {
 	pthread_t t;
 	CHECK(pthread_barrier_init(&started, NULL, 2) == 0 && pthread_create(&t, NULL, collectives, NULL) == 0);
 	pthread_barrier_wait(&started);
-	storm(SIGUSR1);
-	storm(SIGINT);
+	storm(SIGUSR1, t);
+	storm(SIGINT, t);
 	child_ends();
 	fault();
 	broken_pipe();
 	masks();
+	stop = true;
 	CHECK(pthread_join(t, NULL) == 0);
 	CHECK(strangers == 0);
 	CHECK(close_comm(comm) == ALLCAST_OK);

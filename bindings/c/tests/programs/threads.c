@@ -1,4 +1,5 @@
 /* Threads that use the library at the same time: each has a communicator of its own, and all share one for messages. */
+#include <dirent.h>
 #include <pthread.h>
 
 #include "test.h"
@@ -65,6 +66,26 @@ static void *visit(void *unused) {
 	return NULL;
 }
 
+/* Of all threads that close a communicator, one does. */
+static void *close_world(void *closed) {
+	int code = allcast_close(world);
+	CHECK(code == ALLCAST_OK || code == ALLCAST_ERR_CLOSED);
+	__atomic_add_fetch((int *)closed, code == ALLCAST_OK, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+/* The threads of the library do not add up with those of the program. */
+static void count_threads(void) {
+	int n = -2; /* . and .. */
+	DIR *d = opendir("/proc/self/task");
+	CHECK(d != NULL);
+	while (readdir(d) != NULL) {
+		n++;
+	}
+	closedir(d);
+	CHECK(n <= 20);
+}
+
 int main(void) {
 	world = join_job();
 	pthread_t all[threads];
@@ -81,6 +102,14 @@ int main(void) {
 	for (int i = 0; i < threads; i++) {
 		CHECK(pthread_join(all[i], NULL) == 0);
 	}
-	OK(allcast_close(world));
+	count_threads();
+	int closed = 0;
+	for (int i = 0; i < threads; i++) {
+		CHECK(pthread_create(&all[i], NULL, close_world, &closed) == 0);
+	}
+	for (int i = 0; i < threads; i++) {
+		CHECK(pthread_join(all[i], NULL) == 0);
+	}
+	CHECK(closed == 1);
 	return passed();
 }

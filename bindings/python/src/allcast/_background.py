@@ -8,6 +8,8 @@ from typing import Callable, Generic, TypeVar
 
 T = TypeVar("T")
 
+_SLICE = 0.1
+
 
 class Background(Generic[T]):
     """A function that runs on a thread of its own.
@@ -30,11 +32,7 @@ class Background(Generic[T]):
         """Runs the function and returns its result."""
         threading.Thread(target=self._run, name="allcast", daemon=True).start()
         try:
-            while True:
-                call = self._calls.get()
-                if call is None:
-                    break
-                call.run()
+            self._serve_all()
         except BaseException:
             self._give_up()
             raise
@@ -50,6 +48,19 @@ class Background(Generic[T]):
                 raise AbandonedError
             self._calls.put(call)
         return call.result()
+
+    def _serve_all(self) -> None:
+        """Runs calls until the function has ended."""
+        while True:
+            # A signal right before the wait, or on another thread, does not end it, and Python runs
+            # handlers afterwards only. The wait is therefore short.
+            try:
+                call = self._calls.get(timeout=_SLICE)
+            except queue.Empty:
+                continue
+            if call is None:
+                return
+            call.run()
 
     def _run(self) -> None:
         try:

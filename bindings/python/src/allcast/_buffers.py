@@ -71,8 +71,6 @@ Buffer = Any
 
 def memory(buffer: Buffer, name: str, writable: bool) -> Memory:
     """Returns the memory of a buffer. name is that of the argument, for errors."""
-    if type(buffer) is Memory:
-        return buffer
     if isinstance(buffer, Memory):
         return buffer
     try:

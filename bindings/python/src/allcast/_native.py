@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import math
 import os
 import pathlib
 import threading
@@ -33,6 +34,9 @@ ERR_TIMEOUT = 14
 ERR_STORE = 16
 
 ANY_SOURCE = -1
+
+# Longest time to wait, for callers that pass infinity: 30,000 years.
+_MAX_SECONDS = 1e12
 
 
 class Call(Structure):
@@ -178,11 +182,6 @@ def load() -> ctypes.CDLL:
     return _library or _load()
 
 
-def loaded() -> ctypes.CDLL | None:
-    """Returns the library if it is loaded and works in this process. Finalisers use it."""
-    return None if _forked else _library
-
-
 def _load() -> ctypes.CDLL:
     global _library
     with _lock:
@@ -281,4 +280,4 @@ def milliseconds(seconds: float | None, default: int) -> int:
     """Converts a duration and rounds it up, so that a short time to wait does not become none."""
     if seconds is None:
         return default
-    return max(0, -int(-seconds * 1000 // 1))
+    return max(0, math.ceil(min(seconds, _MAX_SECONDS) * 1000))

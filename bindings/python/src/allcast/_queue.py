@@ -41,7 +41,7 @@ class Queue:
         self._lock = threading.Lock()
         self._taken = (_native.Completion * self._BATCH)()
         self._count = ctypes.c_size_t()
-        self._delivered = 0
+        self._ready: list[Completion] = []
         self._size = self._BATCH
 
     def __enter__(self) -> Queue:
@@ -74,15 +74,11 @@ class Queue:
         if max < 1:
             raise InvalidError(f"max is {max}: want 1 or more")
         self._check_open()
-        if timeout is None:
-            end = None
-            self._lock.acquire()
-        else:
-            end = time.monotonic() + timeout
-            if not self._lock.acquire(timeout=timeout if timeout > 0 else 0):
-                return []
+        end = None if timeout is None else time.monotonic() + timeout
+        if not _requests.acquire(self._lock, end):
+            return []
         try:
-            if not self._count.value:
+            if not self._ready and not self._count.value:
                 self._size = max if max < self._BATCH else self._BATCH
                 if not _requests.wait_sliced(self._take, end):
                     return []
@@ -129,18 +125,24 @@ class Queue:
         raise _native.last_error(self._lib, code)
 
     def _deliver(self, size: int) -> list[Completion]:
-        first = self._delivered
-        last = min(self._count.value, first + size)
-        completions = [self._completion(self._taken[i]) for i in range(first, last)]
-        if last == self._count.value:
-            self._count.value = last = 0
-        self._delivered = last
-        return completions
+        # An exception of a signal handler may interrupt this anywhere: until _ready is complete,
+        # nothing else changes.
+        count = self._count.value
+        if count:
+            self._ready = [self._completion(self._taken[i]) for i in range(count)]
+            self._count.value = 0
+        delivered, self._ready = self._ready[:size], self._ready[size:]
+        for completion in delivered:
+            completion.request.end()
+        return delivered
 
     def _completion(self, taken: _native.Completion) -> Completion:
-        request = _requests.live.pop(taken.user)
+        request = _requests.live[taken.user]
         assert isinstance(request, _requests.Request)
-        request.end(taken.request)
+        # The thread that started the operation may not have got the handle yet. The library returns
+        # no handle if the request was waited for.
+        if taken.request:
+            request._handle.value = taken.request
         return Completion(request, request.user, taken.error)
 
 

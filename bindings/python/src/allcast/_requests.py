@@ -152,11 +152,9 @@ class Request:
             self.cancel()
             self._wait(None)
 
-    def end(self, handle: int) -> None:
+    def end(self) -> None:
         """Lets go of the buffers, after the queue has returned the request."""
-        # The thread that started the operation may not have got the handle yet.
-        if handle:
-            self._handle.value = handle
+        live.pop(self._token, None)
         self._buffers = None
         self._queue = None
 
@@ -175,13 +173,9 @@ class Request:
     def _wait(self, timeout: float | None) -> None:
         if _native.forked():
             raise _native.forked_error()
-        if timeout is None:
-            end = None
-            self._lock.acquire()
-        else:
-            end = time.monotonic() + timeout
-            if not self._lock.acquire(timeout=max(timeout, 0)):
-                raise _timeout(timeout)
+        end = None if timeout is None else time.monotonic() + timeout
+        if not acquire(self._lock, end):
+            raise _timeout(timeout)
         try:
             if self._code < 0 and not wait_sliced(self._poll, end):
                 raise _timeout(timeout)
@@ -229,6 +223,14 @@ class Request:
 
 def _timeout(timeout: float | None) -> WaitTimeoutError:
     return WaitTimeoutError(f"the operation has not ended after {timeout} s; it continues")
+
+
+def acquire(lock: threading.Lock, end: float | None) -> bool:
+    """Acquires a lock until the time end, and reports whether it could."""
+    if lock.acquire(blocking=False):
+        return True
+    # A signal right before the wait, or on another thread, does not end it.
+    return wait_sliced(lambda ms: lock.acquire(timeout=-1 if ms < 0 else ms / 1000), end)
 
 
 def wait_sliced(poll: Callable[[int], bool], end: float | None) -> bool:
