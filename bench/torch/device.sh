@@ -1,6 +1,4 @@
 #!/usr/bin/env bash
-# Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
-#
 # Verifies and measures the torch backend on a machine with a GPU, which all ranks share:
 #
 #     make lib && OUT=/tmp/gpu bench/torch/device.sh [check|bench|sweep|all]

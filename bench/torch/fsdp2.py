@@ -1,4 +1,3 @@
-# Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
 """Measures the time inside collectives during FSDP2 steps, with gloo and with Allcast.
 
     torchrun --nproc_per_node 4 bench/torch/fsdp2.py --device cpu

@@ -1,4 +1,3 @@
-# Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
 """Trains a small model with FSDP2 over Allcast, on CPU or on GPUs:
 
     torchrun --nproc_per_node 4 examples/torch/fsdp2.py

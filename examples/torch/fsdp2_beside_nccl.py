@@ -1,4 +1,3 @@
-# Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
 """Trains with FSDP2 over NCCL, while Allcast gathers the parameters over multicast:
 
     torchrun --nproc_per_node 4 examples/torch/fsdp2_beside_nccl.py

@@ -1,4 +1,3 @@
-# Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
 """A rank that dies releases the streams of the others, and their next call names it. Run it under
 torchrun:
 

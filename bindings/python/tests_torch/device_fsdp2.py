@@ -1,4 +1,3 @@
-# Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
 """FSDP2 with Allcast gives the results of gloo. Run it under torchrun:
 
     torchrun --nproc_per_node 4 device_fsdp2.py --device cuda

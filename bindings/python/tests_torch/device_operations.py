@@ -1,4 +1,3 @@
-# Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
 """Every c10d operation on device tensors, verified byte by byte. Run it under torchrun:
 
     torchrun --nproc_per_node 4 device_operations.py --device cuda

@@ -1,4 +1,3 @@
-# Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
 """A device for tests of staging, and a network between ranks of one process.
 
 The device keeps the commands of each stream in order, and nothing else: it picks the next stream at

@@ -1,4 +1,3 @@
-# Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
 """Staging of device tensors, on a device that runs commands in any order that streams allow."""
 
 from __future__ import annotations

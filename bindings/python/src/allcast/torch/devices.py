@@ -1,4 +1,3 @@
-# Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
 """The device layer of staging: streams, events, copies and flags.
 
 Staging sees a GPU only through the class Device. Tests replace it by a device that reorders

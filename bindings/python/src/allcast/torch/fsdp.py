@@ -1,4 +1,3 @@
-# Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
 """FSDP2 with all-gathers over multicast, next to another backend.
 
     torch.distributed.init_process_group("nccl")

@@ -1,4 +1,3 @@
-# Copyright the Allcast authors. SPDX-License-Identifier: Apache-2.0
 """Operations on device tensors, staged through pinned host memory.
 
 An operation is a list of pieces. Each piece copies bytes to the host, runs one operation of Allcast
