@@ -1,0 +1,1061 @@
+"""Operations on device tensors, staged through pinned host memory.
+
+An operation is a list of pieces. Each piece copies bytes to the host, runs one operation of Allcast
+on host memory, and copies bytes back. The copy of piece i+1 to the host, the network of piece i and
+the copy of piece i-1 to the device overlap.
+
+The call enqueues the first copies behind the current stream and returns. The thread that starts the
+group's collectives waits for the copies of a piece, starts its operation, and goes on with the next
+piece. The thread that handles completions enqueues the copies to the device.
+
+Work.wait on device tensors must not block the host, so it has to make the current stream wait for
+something that the host does later. The choices are:
+
+  - a kernel that spins, as in Work.block_current_stream: occupies the device, which starves the
+    other processes that share it;
+  - a host function in the stream: one driver thread runs the host functions of all streams, so that
+    a blocked one delays those of everyone else;
+  - a stream that waits for a value in memory (cuStreamWaitValue32): costs nothing while it waits;
+  - an event that the completion thread records: the host must block in wait until it is recorded,
+    because an event cannot be waited for before it is recorded.
+
+Staging uses the third. On a device that has no third, or that several processes share, it uses the
+fourth: processes take turns on such a device, and one whose streams wait still gets its turns.
+
+Streams may share a hardware
+queue, where a copy that is enqueued behind a waiting stream cannot start. Therefore wait first
+enqueues all copies of the operation that are missing, each copy to the device behind its own wait,
+in an order in which every command depends on earlier ones only. After that, the host only sets the
+value. This holds for all ranks and all operations that are called in the same order, so that even a
+device with a single queue makes progress.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Callable, Optional, cast
+
+import torch
+
+import allcast
+
+from .devices import CudaDevice, Device, Region
+from .works import NO_TIMEOUT, Call, Work
+
+if TYPE_CHECKING:
+    from .groups import Group
+
+__all__ = [
+    "Copy",
+    "Flags",
+    "Outstanding",
+    "Piece",
+    "Plan",
+    "Pool",
+    "Settings",
+    "StagedCall",
+    "Staging",
+    "add_call",
+    "cut",
+    "launch",
+]
+
+_ALIGNMENT = 256  # of parts of a buffer: a multiple of all element sizes and of cache lines
+_SMALLEST_WIDTH = 64 << 10  # bytes per rank below which cutting costs more than it hides
+_MOST_PIECES = 32  # a device blocks the host that enqueues about 1000 commands behind a wait
+_SMALLEST_CLASS = 64 << 10
+_FLAG_SLOTS = 256
+
+Done = Callable[[Optional[BaseException]], None]
+
+# Starts an operation of Allcast on host memory, and returns at once. The arguments are the send
+# buffer and the receive buffer, as flat tensors of bytes or None, a function, and the number of
+# seconds within which the operation must end. Whatever ends the operation calls the function
+# exactly once, from any thread, unless starting raises.
+Start = Callable[[Optional[torch.Tensor], Optional[torch.Tensor], Done, float], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes that decide how operations are cut. They must be the same on all ranks."""
+
+    piece: int = 8 << 20  # bytes of a piece, over all ranks
+    depth: int = 3  # pieces of an operation that own memory at a time
+    pool: int = 256 << 20  # bytes of pinned memory that the process keeps
+
+    @staticmethod
+    def from_environment() -> Settings:
+        return Settings(
+            piece=_environment_size("ALLCAST_TORCH_PIECE", Settings.piece, _ALIGNMENT),
+            depth=_environment_size("ALLCAST_TORCH_PIECES", Settings.depth, 1),
+            pool=_environment_size("ALLCAST_TORCH_PINNED", Settings.pool, 0),
+        )
+
+
+def _environment_size(name: str, default: int, unit: int) -> int:
+    text = os.environ.get(name, "")
+    if not text:
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < unit or (unit and value % unit):
+        raise ValueError(f"{name} is {text!r}: set it to a positive multiple of {max(unit, 1)}")
+    return value
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy between a tensor on the device and the host memory of a piece."""
+
+    device: Region
+    host: int  # offset in the memory of the piece; rows lie next to each other there
+
+    def host_region(self, memory: torch.Tensor) -> Region:
+        return Region(memory, self.host, self.device.width, self.device.rows, self.device.width)
+
+
+@dataclass
+class Piece:
+    """One part of an operation, which runs as an operation of Allcast of its own."""
+
+    start: Start
+    send: slice | None  # the send buffer in the memory of the piece
+    recv: slice | None
+    copies_in: list[Copy]
+    copies_out: list[Copy]
+
+    @property
+    def nbytes(self) -> int:
+        return max(part.stop for part in (self.send, self.recv, slice(0)) if part is not None)
+
+
+@dataclass
+class Plan:
+    """An operation that is cut into pieces."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    tensors: list[torch.Tensor] = field(default_factory=list)  # tensors that the copies use
+    # Copies on the device, each as target and source.
+    local: list[tuple[Region, Region]] = field(default_factory=list)
+    # Strided tensors and the contiguous ones that take their place in the copies.
+    results: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+
+    @property
+    def nbytes(self) -> int:
+        """Host memory per piece."""
+        return max(piece.nbytes for piece in self.pieces)
+
+
+class Pool:
+    """Pinned host memory for reuse, per size class.
+
+    Memory comes back with an event. It may be handed out before the event occurs, since its next
+    user lets its copies wait for the event.
+    """
+
+    def __init__(self, device: Device, limit: int) -> None:
+        self._device = device
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._idle: dict[int, list[tuple[torch.Tensor, Any]]] = {}
+        self._owned = 0  # bytes, handed out or idle
+
+    def take(self, nbytes: int, idle_only: bool = False) -> tuple[torch.Tensor, Any]:
+        """Returns memory, and the event that its first use must wait for or None.
+
+        With idle_only there is no such event.
+        """
+        size = _size_class(nbytes)
+        with self._lock:
+            idle = self._idle.get(size, [])
+            for i, (memory, event) in enumerate(idle):
+                if event is None or self._device.query(event):
+                    del idle[i]
+                    return memory, None
+            if idle and not idle_only and self._owned + size > self._limit:
+                return idle.pop(0)
+            self._owned += size
+        # Never blocks: beyond the limit, memory is dropped as soon as it comes back.
+        return self._device.pinned(size), None
+
+    def put(self, memory: torch.Tensor, event: Any) -> None:
+        """Takes memory back. The event occurs after the last copy from or to it."""
+        size = memory.numel()
+        with self._lock:
+            self._idle.setdefault(size, []).append((memory, event))
+            self._trim()
+
+    def _trim(self) -> None:
+        for size in sorted(self._idle, reverse=True):
+            idle = self._idle[size]
+            for entry in list(idle):
+                if self._owned <= self._limit:
+                    return
+                # A copy may still use memory whose event has not occurred.
+                if entry[1] is None or self._device.query(entry[1]):
+                    idle.remove(entry)
+                    self._owned -= size
+
+    @property
+    def owned(self) -> int:
+        """Bytes that the pool has allocated and not dropped."""
+        with self._lock:
+            return self._owned
+
+
+def _size_class(nbytes: int) -> int:
+    return max(_SMALLEST_CLASS, 1 << max(nbytes - 1, 0).bit_length())
+
+
+class Flags:
+    """Counters in pinned memory that streams wait for.
+
+    A counter only grows, so that the next user of a slot continues where the previous one stopped,
+    and no stream ever sees a value go back.
+    """
+
+    def __init__(self, device: Device, slots: int = _FLAG_SLOTS) -> None:
+        self._device = device
+        self._lock = threading.Lock()
+        self._slots = slots
+        self._free: list[Flag] = []
+
+    def take(self) -> Flag:
+        with self._lock:
+            if not self._free:
+                memory = self._device.pinned(4 * self._slots).view(torch.int32)
+                memory.zero_()
+                self._free = [Flag(memory[i : i + 1]) for i in range(self._slots)]
+            return self._free.pop()
+
+    def put(self, flag: Flag) -> None:
+        """Takes a counter back that no stream will wait for beyond its present value."""
+        with self._lock:
+            self._free.append(flag)
+
+
+class Flag:
+    """One counter. Its first use starts at base."""
+
+    def __init__(self, memory: torch.Tensor) -> None:
+        self.memory = memory
+        self.base = 0
+        self._cell = ctypes.c_uint32.from_address(memory.data_ptr())
+
+    def advance(self, value: int) -> None:
+        """Lets streams pass that wait for base plus value."""
+        self._cell.value = (self.base + value) % 2**32
+
+
+class _Sequence:
+    """Runs functions one after the other, in a thread that ends when there are none for a while."""
+
+    _IDLE_SECONDS = 2.0
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Condition()
+        self._queue: deque[Callable[[], None]] = deque()
+        self._running = False
+
+    def add(self, function: Callable[[], None]) -> None:
+        with self._lock:
+            self._queue.append(function)
+            if self._running:
+                self._lock.notify()
+                return
+            self._running = True
+        threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            with self._lock:
+                if not self._lock.wait_for(lambda: bool(self._queue), self._IDLE_SECONDS):
+                    self._running = False
+                    return
+                function = self._queue.popleft()
+            function()
+            del function  # it refers to tensors
+
+
+class Outstanding:
+    """The collectives of a device whose copies are not all enqueued yet, in the order of the calls.
+
+    A stream that waits for a collective may hold up copies that are enqueued later. If these belong
+    to an earlier collective, and other ranks wait for that one first, all would wait forever.
+    Before a stream waits, the copies of all earlier collectives are therefore enqueued.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls: dict[StagedCall, None] = {}
+
+    def add(self, call: StagedCall) -> None:
+        with self._lock:
+            self._calls[call] = None
+
+    def remove(self, call: StagedCall) -> None:
+        with self._lock:
+            self._calls.pop(call, None)
+
+    def enqueue_through(self, call: StagedCall) -> None:
+        """Enqueues the copies of all earlier collectives, and those of the call itself."""
+        with self._lock:
+            for earlier in list(self._calls):
+                if earlier is call:
+                    break
+                earlier.enqueue_rest()
+                del self._calls[earlier]
+            self._calls.pop(call, None)
+            call.enqueue_rest()
+
+
+class Staging:
+    """Stages the operations of one group on one device."""
+
+    def __init__(
+        self,
+        device: Device,
+        settings: Settings,
+        pool: Pool | None = None,
+        flags: Flags | None = None,
+        outstanding: Outstanding | None = None,
+        copies: _Sequence | None = None,
+    ) -> None:
+        self.device = device
+        self.settings = settings
+        self.pool = pool or Pool(device, settings.pool)
+        self.flags = flags or Flags(device)
+        self.outstanding = outstanding or Outstanding()
+        # Enqueueing may block until a stream goes on that waits for the network. The thread that
+        # handles completions must not do it then, because it is the one that lets streams go on.
+        self.copies = copies or _Sequence("allcast-copies")
+        self.failure: BaseException | None = None  # of a collective: no later one can work
+        self.sends = _Sequence("allcast-sends")
+        self._streams = (device.new_stream(), device.new_stream())
+
+    def of_another_group(self) -> Staging:
+        """Returns staging for another group on the same device."""
+        return Staging(
+            self.device, self.settings, self.pool, self.flags, self.outstanding, self.copies
+        )
+
+    def call(
+        self,
+        plan: Plan,
+        timeout: float,
+        message: bool = False,
+        ended: Callable[[], None] | None = None,
+    ) -> StagedCall:
+        """Enqueues the first copies of an operation behind the current stream, and returns at once.
+
+        The group then has to call run of the result, in its order of collectives, or fail. A
+        message, unlike a collective, gets streams of its own, so that its copies queue behind no
+        other operation. When the network has done its part, any thread calls ended.
+        """
+        streams, depth = self._streams, self.settings.depth
+        if message:
+            # Neither does a message wait for memory that another operation uses.
+            streams, depth = (self.device.new_stream(), self.device.new_stream()), len(plan.pieces)
+        call = StagedCall(self, plan, timeout, streams, depth, message, ended)
+        if not message:
+            self.outstanding.add(call)
+        return call
+
+
+class StagedCall:
+    """One operation on device tensors.
+
+    A thread that enqueues copies holds _enqueuing, so that copies of an operation are enqueued in
+    one order, whether a completion or wait_stream enqueues them. Enqueueing blocks while the device
+    has too many commands. The end of a piece must let the device go on nevertheless, so that it
+    takes only _lock, which protects the other fields. A thread may take _lock while it holds
+    _enqueuing, but not the other way round.
+    """
+
+    def __init__(
+        self,
+        staging: Staging,
+        plan: Plan,
+        timeout: float,
+        streams: tuple[Any, Any],
+        depth: int,
+        idle_only: bool,
+        ended: Callable[[], None] | None,
+    ) -> None:
+        self._staging = staging
+        self._ended_callback = ended
+        self._device = staging.device
+        self._plan = plan
+        self._timeout = timeout
+        self._depth = min(len(plan.pieces), depth)
+        self._to_host, self._to_device = streams
+        self._enqueuing = threading.Lock()
+        self._lock = threading.Condition()
+        # Event per piece whose copies to the host are enqueued. None: its memory is ready.
+        self._copied_in: list[Any] = []
+        self._copied_out: list[Any] = []  # event per piece whose copies to the device are enqueued
+        self._arrived: set[int] = set()  # pieces that ended before an earlier one
+        self._ended = 0  # number of pieces that have ended, in order
+        self._running = 0  # number of pieces that the network works on
+        self._flag: Flag | None = None  # counts ended pieces, once a stream waits for them
+        self._ordered = False  # a thread orders its stream behind the operation
+        self._concluding = False
+        self._concluded = False
+        self._error: BaseException | None = None
+        self._last: Any = None  # event after all copies
+
+        stride = _aligned(max(plan.nbytes, 1))
+        self._memory, free = staging.pool.take(stride * self._depth, idle_only)
+        self._slots = [self._memory[i * stride :][: plan.nbytes] for i in range(self._depth)]
+        called = self._device.record(self._device.current_stream())
+        for stream in streams:
+            self._device.wait_event(stream, called)
+            if free is not None:
+                self._device.wait_event(stream, free)
+        for to, source in plan.local:
+            self._device.copy(self._to_device, to, source)
+        for piece in plan.pieces[: self._depth]:
+            if free is None and not piece.copies_in:
+                self._copied_in.append(None)
+            else:
+                self._enqueue_in()
+
+    def run(self, before: Callable[[int], None] | None = None) -> None:
+        """Starts the pieces in order, each one once its bytes are on the host, and then returns.
+
+        Before it waits for the memory of a piece, it calls a function with the number of pieces
+        that have to end first.
+        """
+        deadline = time.monotonic() + self._timeout
+        for i, piece in enumerate(self._plan.pieces):
+            if before is not None:
+                before(i + 1 - self._depth)
+            with self._lock:
+                self._lock.wait_for(functools.partial(self._can_continue, i))
+                if self._error is not None:
+                    return
+                copied = self._copied_in[i]
+            try:
+                if copied is not None:
+                    self._device.synchronize(copied)
+            except BaseException as error:
+                self.fail(error)
+                return
+            with self._lock:
+                if self._error is not None:
+                    return
+                self._running += 1
+            left = max(deadline - time.monotonic(), 0.001)
+            memory = self._slots[i % self._depth]
+            send = None if piece.send is None else memory[piece.send]
+            recv = None if piece.recv is None else memory[piece.recv]
+            try:
+                piece.start(send, recv, self._done(i), left)
+            except BaseException as error:
+                self._piece_ended(i, error)
+                return
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the operation with an error. No further piece starts."""
+        with self._lock:
+            self._set_error(error)
+        self._continue()
+
+    def _set_error(self, error: BaseException) -> None:
+        if not self._concluding and self._error is None:
+            self._error = error
+            self._lock.notify_all()
+        self._release_streams()
+
+    def _release_streams(self) -> None:
+        """Lets streams go on after a failure, once the network does not use the memory any more."""
+        if self._error is not None and self._running == 0 and self._flag is not None:
+            self._flag.advance(len(self._plan.pieces))
+
+    def wait_stream(self) -> None:
+        """Makes the current stream wait for the operation, or raises the error if it has failed.
+
+        It does not block the host on devices whose streams can wait for memory. A failure after the
+        call releases the stream, which then works with incomplete data.
+        """
+        with self._lock:
+            self._ordered = True
+        blocks = not self._device.stream_waits
+        if not blocks:
+            self._staging.outstanding.enqueue_through(self)
+        with self._lock:
+            if blocks:
+                self._lock.wait_for(lambda: self._concluded)
+            if self._error is not None:
+                raise self._error
+            self._device.wait_event(self._device.current_stream(), self._last)
+            # From here on, whoever reuses the memory of the tensors is ordered behind the current
+            # stream.
+            self._plan.tensors = []
+
+    def enqueue_rest(self) -> None:
+        """Enqueues all copies that are missing, each one behind a wait for its piece."""
+        with self._enqueuing:
+            with self._lock:
+                if self._last is not None or self._error is not None:
+                    return
+                # From here on, the end of a piece only sets the flag.
+                self._flag = self._staging.flags.take()
+                self._flag.advance(self._ended)
+            while len(self._copied_out) < len(self._plan.pieces):
+                value = self._flag.base + len(self._copied_out) + 1
+                self._device.wait_flag(self._to_device, self._flag.memory, value)
+                self._enqueue_out()
+            self._enqueue_last()
+
+    def wait_host(self, timeout: float | None = None) -> bool:
+        """Blocks the host until the operation has ended, and raises its error.
+
+        It returns False if the given number of seconds passes first.
+        """
+        if not self.wait_concluded(timeout):
+            return False
+        self._device.synchronize(self._last)
+        return True
+
+    def wait_concluded(self, timeout: float | None = None) -> bool:
+        """Does the same, except that it does not wait for copies."""
+        with self._lock:
+            if not self._lock.wait_for(lambda: self._concluded, timeout):
+                return False
+            if self._error is not None:
+                raise self._error
+        return True
+
+    def done(self) -> bool:
+        """Returns whether the operation has ended, copies included."""
+        with self._lock:
+            if not self._concluded:
+                return False
+            return self._error is not None or self._device.query(self._last)
+
+    @property
+    def failure(self) -> BaseException | None:
+        with self._lock:
+            return self._error
+
+    def concluded(self) -> bool:
+        """Returns whether the network has done its part, and all copies are enqueued."""
+        with self._lock:
+            return self._concluded
+
+    def behind(self) -> AbstractContextManager[Any]:
+        """Makes a stream current that is behind the last copy of a concluded operation."""
+        return self._device.using(self._to_device)
+
+    def _can_continue(self, i: int) -> bool:
+        return len(self._copied_in) > i or self._error is not None
+
+    # The following methods enqueue. The caller holds _enqueuing.
+
+    def _enqueue_in(self) -> None:
+        i = len(self._copied_in)
+        if i >= self._depth:
+            self._device.wait_event(self._to_host, self._copied_out[i - self._depth])
+        memory = self._slots[i % self._depth]
+        for copy in self._plan.pieces[i].copies_in:
+            self._device.copy(self._to_host, copy.host_region(memory), copy.device)
+        copied = self._device.record(self._to_host)
+        with self._lock:
+            self._copied_in.append(copied)
+            self._lock.notify_all()
+
+    def _enqueue_out(self) -> None:
+        i = len(self._copied_out)
+        memory = self._slots[i % self._depth]
+        for copy in self._plan.pieces[i].copies_out:
+            self._device.copy(self._to_device, copy.device, copy.host_region(memory))
+        self._copied_out.append(self._device.record(self._to_device))
+        if len(self._copied_in) < len(self._plan.pieces):
+            self._enqueue_in()
+
+    def _enqueue_last(self) -> None:
+        if self._error is None:
+            for to, source in self._plan.results:
+                self._device.assign(self._to_device, to, source)
+        # The copies to the host may be the only ones.
+        if self._copied_in[-1] is not None:
+            self._device.wait_event(self._to_device, self._copied_in[-1])
+        last = self._device.record(self._to_device)
+        with self._lock:
+            self._last = last
+        # The event keeps the next owner away from memory that the network still uses.
+        self._staging.pool.put(self._memory, last)
+
+    # The following methods handle the end of pieces.
+
+    def _done(self, i: int) -> Done:
+        return lambda error: self._piece_ended(i, error)
+
+    def _piece_ended(self, i: int, error: BaseException | None) -> None:
+        with self._lock:
+            self._running -= 1
+            if error is not None:
+                self._set_error(error)
+            elif self._error is not None:
+                self._release_streams()
+            else:
+                self._arrived.add(i)
+                while self._ended in self._arrived:
+                    self._arrived.remove(self._ended)
+                    self._ended += 1
+                if self._flag is not None:
+                    self._flag.advance(self._ended)
+        self._continue()
+
+    def _continue(self) -> None:
+        if self._device.stream_waits:
+            self._staging.copies.add(self._enqueue_and_conclude)
+        else:
+            self._enqueue_and_conclude()
+
+    def _enqueue_and_conclude(self) -> None:
+        try:
+            self._enqueue_ended()
+        except BaseException as error:
+            with self._lock:
+                self._set_error(error)
+        self._conclude()
+
+    def _enqueue_ended(self) -> None:
+        """Enqueues the copies of pieces that have ended, unless they are enqueued already."""
+        with self._enqueuing:
+            with self._lock:
+                ended = self._ended
+                if self._flag is not None or self._error is not None:
+                    return
+            while len(self._copied_out) < ended:
+                self._enqueue_out()
+            if ended == len(self._plan.pieces) and self._last is None:
+                self._enqueue_last()
+
+    def _conclude(self) -> None:
+        """Ends the operation once the network uses none of its memory any more."""
+        count = len(self._plan.pieces)
+        with self._lock:
+            complete = self._error is None and self._ended == count
+            failed = self._error is not None and self._running == 0
+            if self._concluding or not (complete or failed):
+                return
+            self._concluding = True
+        # Another thread may be enqueueing the rest.
+        with self._enqueuing:
+            if self._last is None:
+                self._enqueue_last()
+            with self._lock:
+                if self._flag is not None:
+                    self._flag.advance(count)
+                    self._flag.base += count
+                    self._staging.flags.put(self._flag)
+                if not self._ordered or failed:
+                    for tensor in {id(tensor): tensor for tensor in self._plan.tensors}.values():
+                        self._device.record_use(tensor, self._to_host)
+                        self._device.record_use(tensor, self._to_device)
+                    self._plan.tensors = []
+                self._concluded = True
+                self._lock.notify_all()
+        self._staging.outstanding.remove(self)
+        if self._ended_callback is not None:
+            self._ended_callback()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the buffers of an operation consist of blocks of equal size."""
+
+    send: int = 1  # blocks of the send buffer
+    recv: int = 1  # blocks of the receive buffer
+    own: int | None = None  # block of the receive buffer that this rank gives to an allgather
+
+
+def shape_of(operation: str, size: int, rank: int) -> Shape:
+    """Returns the shape of a divisible operation."""
+    if operation == "allgather":
+        return Shape(1, size, rank)
+    if operation == "gather":
+        return Shape(1, size)
+    if operation in ("scatter", "reduce_scatter"):
+        return Shape(size, 1)
+    return Shape()
+
+
+def cut(block: int, blocks: int, piece: int) -> list[tuple[int, int]]:
+    """Cuts a block into ranges (offset, width). A piece consists of the same range of all blocks.
+
+    Only sizes decide, because they are the same on all ranks.
+    """
+    target = max(piece // blocks, _SMALLEST_WIDTH, block // _MOST_PIECES)
+    count = max((block + target // 2) // target, 1)
+    width = max(_aligned(-(-block // count)), 1)
+    return [(at, min(width, block - at)) for at in range(0, block, width)] or [(0, 0)]
+
+
+class _Blocks:
+    """A buffer on the device: tensors one after the other, seen as blocks of equal size."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor], count: int) -> None:
+        self._tensors = [_flat(tensor) for tensor in tensors]
+        self.present = bool(tensors)
+        self.nbytes = sum(tensor.numel() for tensor in self._tensors)
+        if self.nbytes % count:
+            raise ValueError(
+                f"a buffer of {self.nbytes} bytes does not consist of {count} equal blocks"
+            )
+        self.size = self.nbytes // count  # of a block
+
+    def regions(self, first: int, last: int, offset: int, width: int) -> list[Region]:
+        """Returns where a range of the blocks from first to last lies, block by block."""
+        if width == 0 or first == last:
+            return []
+        if len(self._tensors) == 1:
+            at = first * self.size + offset
+            return [Region(self._tensors[0], at, width, last - first, self.size)]
+        regions = []
+        for block in range(first, last):
+            at, end = block * self.size + offset, block * self.size + offset + width
+            base = 0
+            for tensor in self._tensors:
+                low, high = max(at, base), min(end, base + tensor.numel())
+                if low < high:
+                    regions.append(Region(tensor, low - base, high - low))
+                base += tensor.numel()
+        return regions
+
+    def copies(self, first: int, last: int, offset: int, width: int, host: int) -> list[Copy]:
+        """Returns the copies between that range and host memory, where the parts lie in a row."""
+        copies = []
+        for region in self.regions(first, last, offset, width):
+            copies.append(Copy(region, host))
+            host += region.nbytes
+        return copies
+
+
+def add_call(plan: Plan, settings: Settings, shape: Shape, call: Call, start: Start) -> None:
+    """Cuts an operation on device tensors into pieces, and adds them to a plan."""
+    if not call.divisible:
+        shape = Shape()
+    sources = [_contiguous(tensor) for tensor in call.send]
+    targets = [_contiguous(tensor) for tensor in call.recv]
+    if call.writes:
+        pairs = zip(call.recv, targets)
+        plan.results += [(to, copy) for to, copy in pairs if copy.data_ptr() != to.data_ptr()]
+    plan.tensors += [*call.send, *call.recv, *sources, *targets]
+    send, recv = _Blocks(sources, shape.send), _Blocks(targets, shape.recv)
+    if not call.divisible:
+        plan.pieces.append(_piece(shape, call, start, send, (0, send.size), recv, (0, recv.size)))
+        return
+    if send.present and recv.present and send.size != recv.size:
+        raise ValueError(
+            f"{call.operation}: the blocks of the input have {send.size} bytes and those of the "
+            f"output {recv.size}: pass tensors of matching sizes"
+        )
+    block = recv.size if recv.present else send.size
+    if shape.own is not None and send.present:
+        # The own block reaches the output without the host.
+        own = recv.regions(shape.own, shape.own + 1, 0, block)
+        plan.local += [pair for pair in zip(own, send.regions(0, 1, 0, block)) if not _same(*pair)]
+    for part in cut(block, max(shape.send, shape.recv), settings.piece):
+        plan.pieces.append(_piece(shape, call, start, send, part, recv, part))
+
+
+def _piece(
+    shape: Shape,
+    call: Call,
+    start: Start,
+    send: _Blocks,
+    send_range: tuple[int, int],
+    recv: _Blocks,
+    recv_range: tuple[int, int],
+) -> Piece:
+    if shape.own is not None:
+        return _gather_piece(shape.recv, shape.own, start, send, recv, *recv_range)
+    send_bytes = shape.send * send_range[1] if send.present else 0
+    at = _aligned(send_bytes)
+    piece = Piece(start, None, None, [], [])
+    if send.present:
+        piece.send = slice(0, send_bytes)
+        piece.copies_in += send.copies(0, shape.send, *send_range, 0)
+    if recv.present:
+        piece.recv = slice(at, at + shape.recv * recv_range[1])
+        copies = recv.copies(0, shape.recv, *recv_range, at)
+        if call.in_place or not call.writes:
+            piece.copies_in += copies
+        if call.writes:
+            piece.copies_out += copies
+    return piece
+
+
+def _gather_piece(
+    ranks: int, own: int, start: Start, send: _Blocks, recv: _Blocks, offset: int, width: int
+) -> Piece:
+    """Returns a piece of an allgather, which works in place on the host to save a copy there."""
+    piece = Piece(start, None, slice(0, ranks * width), [], [])
+    if send.present:
+        piece.copies_in += send.copies(0, 1, offset, width, own * width)
+    else:
+        piece.copies_in += recv.copies(own, own + 1, offset, width, own * width)
+    piece.copies_out += recv.copies(0, own, offset, width, 0)
+    piece.copies_out += recv.copies(own + 1, ranks, offset, width, (own + 1) * width)
+    return piece
+
+
+def _contiguous(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor whose memory holds the elements in order."""
+    with torch.no_grad():
+        return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def _same(a: Region, b: Region) -> bool:
+    return a.tensor.data_ptr() + a.offset == b.tensor.data_ptr() + b.offset
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the memory of a contiguous tensor of any type."""
+    offset = tensor.storage_offset() * tensor.element_size()
+    flat = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return flat.set_(tensor.untyped_storage(), offset, (tensor.nbytes,), (1,))
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+
+
+# The seam with the backend. works.py describes it.
+
+
+class _PieceWork:
+    """Gets the end of one request from the completion thread."""
+
+    def __init__(self, work: StagedWork, nbytes: int, done: Done) -> None:
+        self._work = work
+        self._nbytes = nbytes
+        self._done = done
+        self._queued = True
+        self._requests: Sequence[allcast.Request] = ()
+
+    def begin(self, requests: Sequence[allcast.Request]) -> None:
+        self._requests = requests
+
+    def settle(self) -> None:
+        error: BaseException | None = None
+        try:
+            for request in self._requests:
+                self._work.note(request.algorithm, request.wait(), self._nbytes)
+        except Exception as failed:
+            error = failed
+        self._done(error)
+
+    def take_future(self) -> bool:
+        return False  # the Work publishes its result itself
+
+
+class StagedWork(Work):
+    """An operation on device tensors. wait blocks the current stream instead of the host."""
+
+    def __init__(self, group: Group, staging: Staging, calls: Sequence[Call]) -> None:
+        first = calls[0]
+        nbytes = sum(call.nbytes for call in calls)
+        super().__init__(group, first.operation, first.results, nbytes, first.timeout)
+        self._staging = staging
+        self._collective = first.ordered
+        self._device = first.device
+        self._algorithm: str | None = None
+        self._direct: deque[_PieceWork] | None = None  # pieces that this thread waits for
+        self._ended_pieces = 0
+        plan = Plan()
+        for call in calls:
+            shape = shape_of(call.operation, group.size, group.rank)
+            add_call(plan, staging.settings, shape, call, self._starter(call))
+        self.call = staging.call(plan, first.timeout, not first.ordered, self._concluded)
+
+    def _starter(self, call: Call) -> Start:
+        def start(
+            send: torch.Tensor | None,
+            recv: torch.Tensor | None,
+            done: Done,
+            timeout: float,
+        ) -> None:
+            if self._direct is not None:
+                request = call.start(_memory(send), _memory(recv), {"timeout": timeout})
+                self._direct.append(_PieceWork(self, call.nbytes, done))
+                self._direct[-1].begin([request])
+                return
+            piece = _PieceWork(self, call.nbytes, done)
+            options = self._group.options(cast(Work, piece), 1, timeout)
+            try:
+                call.start(_memory(send), _memory(recv), options)
+            except BaseException:
+                self._group.world.completions.forget(options["user"])
+                raise
+
+        return start
+
+    def note(self, algorithm: str, message: allcast.Message | None, nbytes: int) -> None:
+        """Takes the result of a request."""
+        self._algorithm = self._algorithm or algorithm
+        if message is not None:
+            self._source = message.source
+            if message.bytes != nbytes:
+                raise ValueError(
+                    f"a message of {message.bytes} bytes arrived from rank {message.source} for a "
+                    f"tensor of {nbytes} bytes"
+                )
+
+    def run(self) -> None:
+        """Starts the operation. The staging thread of the group calls it."""
+        self.call.run()
+
+    def start_directly(self) -> None:
+        """Starts the operation, whose end this thread waits for itself.
+
+        This saves several changes of threads. The thread then has to call finish_directly.
+        """
+        self._direct = deque()
+        self.call.run(self._end_pieces)
+
+    def finish_directly(self) -> None:
+        """Waits for an operation that start_directly has started."""
+        assert self._direct is not None
+        self._end_pieces(self._ended_pieces + len(self._direct))
+
+    def _end_pieces(self, count: int) -> None:
+        """Waits until so many pieces have ended."""
+        while self._direct and self._ended_pieces < count:
+            self._ended_pieces += 1
+            self._direct.popleft().settle()
+
+    def _concluded(self) -> None:
+        if self._algorithm is not None:
+            self._group.count(self._operation, self._algorithm, self._nbytes)
+        failure = self.call.failure
+        if failure is not None:
+            self._error = self._group.backend_error(self._operation, failure)
+            if self._collective:
+                self._staging.failure = self._error
+        if self.take_future():
+            # Callbacks may block, and must not do so in the thread that enqueues copies.
+            threading.Thread(target=self.publish, name="allcast-callbacks", daemon=True).start()
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        try:
+            self.call.wait_stream()
+        except BaseException as error:
+            raise self._group.backend_error(self._operation, error) from error
+        return True
+
+    def block_current_stream(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return self.call.done()
+
+    def is_success(self) -> bool:
+        return self.call.done() and self.call.failure is None
+
+    def exception(self) -> BaseException | None:
+        return self._error
+
+    def source_rank(self) -> int:
+        """Returns the sender of a received message. It blocks until the message has arrived."""
+        self.call.wait_concluded()
+        return self._source
+
+    _source_rank = source_rank
+
+    def take_future(self) -> bool:
+        return self.call.concluded() and super().take_future()
+
+    def publish(self) -> None:
+        with self.call.behind():
+            super().publish()
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """Returns a future that is complete when the network has done its part."""
+        with self._lock:
+            if self._future is None:
+                device = self._device
+                devices = [device] if device is not None and device.type == "cuda" else []
+                self._future = torch.futures.Future(devices=[*devices])
+        if self.take_future():
+            self.publish()
+        return self._future
+
+
+def _memory(part: torch.Tensor | None) -> allcast.Memory | None:
+    return None if part is None else allcast.Memory(part.data_ptr(), part.numel(), None, part)
+
+
+class _Devices:
+    """What the groups of this process share, by device."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shared: dict[int, Staging] = {}
+        self._groups: weakref.WeakKeyDictionary[Group, dict[int, Staging]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def staging(self, group: Group, index: int) -> Staging:
+        with self._lock:
+            of_group = self._groups.setdefault(group, {})
+            if index not in of_group:
+                if index not in self._shared:
+                    self._shared[index] = Staging(CudaDevice(index), Settings.from_environment())
+                of_group[index] = self._shared[index].of_another_group()
+            return of_group[index]
+
+
+_devices = _Devices()
+
+
+def launch(group: Group, *calls: Call) -> Work:
+    """Starts operations on device tensors in the order of the group, as one Work."""
+    first = calls[0]
+    device = first.device
+    assert device is not None
+    if device.type != "cuda":
+        raise ValueError(f"{first.operation}: tensors on {device}: use tensors on cpu or cuda")
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            f"{first.operation}: the current stream is captured into a graph, which cannot contain "
+            "operations of the network: call it outside of the graph"
+        )
+    with torch.cuda.device(device):
+        return launch_on(_devices.staging(group, device.index), group, calls)
+
+
+def launch_on(staging: Staging, group: Group, calls: Sequence[Call]) -> StagedWork:
+    """Starts operations on a device."""
+    first = calls[0]
+    if staging.failure is not None and first.ordered:
+        raise staging.failure
+    work = StagedWork(group, staging, calls)
+    if first.ordered and first.sync and not staging.device.stream_waits:
+        # wait follows at once and blocks the host anyway.
+        if group.order.run(work.start_directly, work.run):
+            work.finish_directly()
+    elif first.ordered:
+        group.order.stage(work.run)
+    elif any(call.send for call in calls):
+        staging.sends.add(work.run)
+    else:
+        work.run()  # does not block, because a receive copies nothing to the host
+    return work
