@@ -20,7 +20,14 @@ TUNING = "allgather:16K-inf:mcast"
 
 
 def run(backend: str, out: Path) -> Dict[str, Any]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "4"]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        "4",
+    ]
     done = subprocess.run(
         command + [str(HERE / "training.py"), backend, str(out), *CASES],
         env={**os.environ, "OMP_NUM_THREADS": "1", "ALLCAST_TUNING": TUNING},
@@ -70,7 +77,10 @@ def test_runs_are_identical(results: Dict[str, Dict[str, Any]], case: str) -> No
 
 
 def test_stats_show_multicast(results: Dict[str, Dict[str, Any]]) -> None:
-    before, after = (results["allcast"][f"{case} stats"]["groups"]["0"]["operations"] for case in ("ddp", "fsdp2"))
+    before, after = (
+        results["allcast"][f"{case} stats"]["groups"]["0"]["operations"]
+        for case in ("ddp", "fsdp2")
+    )
     ran: Dict[str, Dict[str, int]] = after["allgather"]
     for algorithm, counters in ran.items():
         known = before.get("allgather", {}).get(algorithm, {"count": 0, "bytes": 0})

@@ -92,7 +92,9 @@ def fsdp2() -> Result:
 
 def hsdp() -> Result:
     """Two replicas of two shards each."""
-    mesh = init_device_mesh("cpu", (2, dist.get_world_size() // 2), mesh_dim_names=("replicate", "shard"))
+    mesh = init_device_mesh(
+        "cpu", (2, dist.get_world_size() // 2), mesh_dim_names=("replicate", "shard")
+    )
     model = shard(mesh)
     losses = train(model, dist.get_rank())
     return {"exact": [], "sums": [full(p) for p in model.parameters()] + all_losses(losses)}
@@ -129,7 +131,9 @@ def tensors() -> Result:
                 d = distribute_tensor(whole, mesh, [Shard(dim)])
                 for t in (d.full_tensor(), d.redistribute(mesh, [Replicate()]).to_local()):
                     if not torch.equal(t, whole):
-                        raise AssertionError(f"a tensor of {shape}, {dtype}, sharded by dimension {dim}, changed")
+                        raise AssertionError(
+                            f"a tensor of {shape}, {dtype}, sharded by dimension {dim}, changed"
+                        )
                     exact.append(t.clone())
                 for other in range(len(shape)):
                     exact.append(d.redistribute(mesh, [Shard(other)]).full_tensor())
