@@ -79,6 +79,7 @@ PYTHON       ?= python3
 PYTHON_NEEDS := bindings/python/requirements-dev.txt
 PYTHON_TOOLS  = $(TOOLS)/python-$(firstword $(shell cksum $(PYTHON_NEEDS)))
 PYTHON_DIR   := $(CURDIR)/bin/python
+PYTHON_CODE  := . ../../examples/python ../../examples/torch ../../bench/torch
 
 .PHONY: python-tools
 python-tools: ## Install the tools of test-python (needs PyPI once)
@@ -100,8 +101,8 @@ python-package: wheel # The wheel in bin/python, for tests.
 
 .PHONY: lint-python
 lint-python: python-tools ## Check format, style and types of the Python package
-	cd bindings/python && $(PYTHON_TOOLS)/bin/ruff format --diff . ../../examples/python
-	cd bindings/python && $(PYTHON_TOOLS)/bin/ruff check . ../../examples/python
+	cd bindings/python && $(PYTHON_TOOLS)/bin/ruff format --config pyproject.toml --diff $(PYTHON_CODE)
+	cd bindings/python && $(PYTHON_TOOLS)/bin/ruff check --config pyproject.toml $(PYTHON_CODE)
 	cd bindings/python && $(PYTHON_TOOLS)/bin/mypy
 
 .PHONY: test-python

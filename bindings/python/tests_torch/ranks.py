@@ -74,6 +74,7 @@ def run(
     backend: str | None = "allcast",
     timeout: float = LIMIT,
     killed: tuple[int, ...] = (),
+    limit: float = LIMIT,
 ) -> list[Any]:
     """Runs function(rank, size, *arguments) on all ranks and returns the results.
 
@@ -96,8 +97,8 @@ def run(
         results, failures = [], []
         for rank, (_, pipe) in enumerate(started):
             try:
-                if not pipe.poll(LIMIT):
-                    raise DeadError(f"no result after {LIMIT:g} s")
+                if not pipe.poll(limit):
+                    raise DeadError(f"no result after {limit:g} s")
                 passed, value = pipe.recv()
             except (EOFError, DeadError) as error:
                 passed, value = rank in killed, str(error) or "the process ended"
@@ -106,7 +107,7 @@ def run(
             if not passed:
                 failures.append(f"rank {rank}: {value}")
         for process, _ in started:
-            process.join(1 if failures else LIMIT)
+            process.join(1 if failures else limit)
             if process.exitcode is None:
                 process.kill()
                 process.join()

@@ -1,15 +1,16 @@
 """Trains small models with one backend and saves what every rank ends with.
 
-torchrun starts it: ``torchrun --nproc_per_node 4 training.py BACKEND FILE [CASE...]``. Rank 0 writes FILE, a dict
-from the name of a case to its tensors. A case is a function below; it returns tensors under two names. "exact" holds
-tensors that depend on copies only, and "sums" tensors that depend on the order of additions.
+torchrun starts it: ``torchrun --nproc_per_node 4 training.py BACKEND FILE [CASE...]``. Rank 0
+writes FILE, a dict from the name of a case to its tensors. A case is a function below; it returns
+tensors under two names. "exact" holds tensors that depend on copies only, and "sums" tensors that
+depend on the order of additions.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from typing import Callable, Dict, List
+from typing import Callable
 
 import torch
 import torch.distributed as dist
@@ -20,7 +21,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-Result = Dict[str, List[Tensor]]
+Result = dict[str, list[Tensor]]
 
 STEPS = 20
 WIDTH = 192  # a layer has 144 KiB, so its shards are above the size from which multicast is used
@@ -28,13 +29,13 @@ WIDTH = 192  # a layer has 144 KiB, so its shards are above the size from which 
 
 def make_model() -> nn.Sequential:
     torch.manual_seed(1)
-    layers: List[nn.Module] = []
+    layers: list[nn.Module] = []
     for _ in range(4):
         layers += [nn.Linear(WIDTH, WIDTH), nn.GELU()]
     return nn.Sequential(*layers, nn.Linear(WIDTH, 7))
 
 
-def train(model: nn.Module, rank: int, steps: int = STEPS) -> List[Tensor]:
+def train(model: nn.Module, rank: int, steps: int = STEPS) -> list[Tensor]:
     """Trains with other data on every rank and returns the losses of this rank."""
     data = torch.Generator().manual_seed(100 + rank)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -65,7 +66,7 @@ def shard(mesh: DeviceMesh) -> nn.Sequential:
     return model
 
 
-def all_losses(losses: List[Tensor]) -> List[Tensor]:
+def all_losses(losses: list[Tensor]) -> list[Tensor]:
     mine = torch.stack(losses)
     everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, mine)
@@ -140,7 +141,7 @@ def tensors() -> Result:
     return {"exact": exact, "sums": []}
 
 
-CASES: Dict[str, Callable[[], Result]] = {
+CASES: dict[str, Callable[[], Result]] = {
     case.__name__: case for case in (ddp, fsdp2, hsdp, checkpoint, tensors)
 }
 
@@ -152,7 +153,7 @@ def main() -> None:
     if backend == "allcast":
         import allcast.torch
     dist.init_process_group(backend)
-    results: Dict[str, object] = {}
+    results: dict[str, object] = {}
     for name in names:
         results[name] = CASES[name]()
         if backend == "allcast":
