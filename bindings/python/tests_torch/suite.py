@@ -1,7 +1,8 @@
 """Runs torch's own tests of torch.distributed with Allcast, and compares with gloo.
 
 The tests ship with torch, as torch.testing._internal.distributed.distributed_test. They run on the
-CPU, with one process per rank. Three runs are compared:
+CPU, with one process per rank: four ranks, or eight for tests that need more. Three runs are
+compared:
 
     gloo       all tests, with gloo
     allcast    all tests, with Allcast. Tests that torch reserves for named backends skip.

@@ -5,7 +5,8 @@ and those of newer releases, such as `all_gather_single`. `Operations` has both.
 
 `ProcessGroup` serves groups whose only backend is Allcast. Calls from Python then reach it without
 torch's dispatcher, and programs get its Works. `Backend` serves groups that use other backends for
-other devices. Python can subclass torch's Backend since torch 2.14.
+other devices. Python can subclass torch's Backend since torch 2.14. torch wraps the Works of such
+a group: only wait and get_future reach them, and is_completed of the wrapper stays false.
 """
 
 from __future__ import annotations
