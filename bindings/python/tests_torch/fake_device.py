@@ -142,6 +142,9 @@ class FakeDevice:
             done = self._change.wait_for(lambda: event.occurred, 60)
         assert done, "an event has not occurred after 60 s"
 
+    def synchronize_stream(self, stream: Stream) -> None:
+        self.synchronize(self.record(stream))
+
     def query(self, event: Event) -> bool:
         return event.occurred
 

@@ -41,7 +41,7 @@ class Region:
 
 
 class Device(Protocol):
-    """One device. No method blocks the host, except synchronize."""
+    """One device. No method blocks the host, except the two that synchronize."""
 
     @property
     def stream_waits(self) -> bool:
@@ -76,6 +76,9 @@ class Device(Protocol):
 
     def synchronize(self, event: Any) -> None:
         """Blocks the host until an event occurs."""
+
+    def synchronize_stream(self, stream: Any) -> None:
+        """Blocks the host until a stream has done everything enqueued so far."""
 
     def query(self, event: Any) -> bool:
         """Returns whether an event has occurred."""
@@ -310,6 +313,9 @@ class CudaDevice:
 
     def synchronize(self, event: torch.cuda.Event) -> None:
         event.synchronize()
+
+    def synchronize_stream(self, stream: torch.cuda.Stream) -> None:
+        stream.synchronize()
 
     def query(self, event: torch.cuda.Event) -> bool:
         return bool(event.query())  # type: ignore[no-untyped-call]

@@ -543,9 +543,12 @@ class StagedCall:
     def done(self) -> bool:
         """Returns whether the operation has ended, copies included."""
         with self._lock:
-            if not self._concluded:
+            if self._error is not None:
+                return self._concluded
+            # The last piece lets streams go on before the operation is concluded.
+            if self._last is None or self._ended < len(self._plan.pieces):
                 return False
-            return self._error is not None or self._device.query(self._last)
+            return self._device.query(self._last)
 
     @property
     def failure(self) -> BaseException | None:
@@ -1003,6 +1006,11 @@ def _memory(part: torch.Tensor | None) -> allcast.Memory | None:
     return None if part is None else allcast.Memory(part.data_ptr(), part.numel(), None, part)
 
 
+def host_memory(memory: torch.Tensor, part: slice | None) -> allcast.Memory | None:
+    """Returns a part of host memory as a buffer of an operation."""
+    return None if part is None else _memory(memory[part])
+
+
 class _Devices:
     """What the groups of this process share, by device."""
 
@@ -1042,14 +1050,21 @@ def launch(group: Group, *calls: Call) -> Work:
         return launch_on(_devices.staging(group, device.index), group, calls)
 
 
-def launch_on(staging: Staging, group: Group, calls: Sequence[Call]) -> StagedWork:
+def launch_on(staging: Staging, group: Group, calls: Sequence[Call]) -> Work:
     """Starts operations on a device."""
     first = calls[0]
     if staging.failure is not None and first.ordered:
         raise staging.failure
+    # wait follows at once, and blocks the host on such a device.
+    direct = first.ordered and first.sync and not staging.device.stream_waits
+    if direct and len(calls) == 1:
+        from . import inline
+
+        plan = inline.plan(staging, group, first)
+        if len(plan.pieces) == 1:  # on all ranks, because only sizes decide
+            return inline.run(staging, group, first, plan)
     work = StagedWork(group, staging, calls)
-    if first.ordered and first.sync and not staging.device.stream_waits:
-        # wait follows at once and blocks the host anyway.
+    if direct:
         if group.order.run(work.start_directly, work.run):
             work.finish_directly()
     elif first.ordered:
