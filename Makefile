@@ -19,10 +19,11 @@ MICRO         := ./internal/mcast ./internal/wire ./internal/p2p ./internal/node
 SOCKETS       := ^Benchmark(Send|Receive|SendReceive|TCP.*)$$
 
 # A suite is a package. The tests of SUITES_DATAPATH work on any datapath. internal/e2e/secure is not
-# among them, because the kernel can neither decrypt nor verify checksums. The tests of SUITES_PLAIN are
-# longer, or measure something, without the race detector.
-SUITES_DATAPATH := . ./internal/e2e/offload ./internal/e2e/observe
-SUITES_PLAIN    := $(SUITES_DATAPATH) ./internal/e2e/secure ./internal/engine/... ./internal/sim \
+# among them, because the kernel can neither decrypt nor verify checksums. Neither is internal/e2e/offload,
+# because its tests choose the datapath themselves. The tests of SUITES_PLAIN are longer, or measure
+# something, without the race detector.
+SUITES_DATAPATH := . ./internal/e2e/observe
+SUITES_PLAIN    := $(SUITES_DATAPATH) ./internal/e2e/offload ./internal/e2e/secure ./internal/engine/... ./internal/sim \
                    ./internal/model/dpa ./internal/paper
 
 # Packages with code for the build tag verbs.

@@ -2,6 +2,7 @@ package calltest
 
 import (
 	"net"
+	"os"
 	"testing"
 
 	"github.com/allcast/allcast"
@@ -34,14 +35,21 @@ func ClearDatapath(t *testing.T) {
 	t.Setenv("ALLCAST_HOOK", "")
 }
 
-// Datapaths runs a test on every datapath that works on this machine.
+// Datapaths runs a test on every datapath that works on this machine, or only on the one that the environment
+// names.
 func Datapaths(t *testing.T, f func(t *testing.T, o allcast.Options)) {
 	t.Helper()
-	t.Run("host", func(t *testing.T) {
-		ClearDatapath(t)
-		f(t, allcast.Options{Datapath: "host"})
-	})
+	datapath, hook := os.Getenv("ALLCAST_DATAPATH"), os.Getenv("ALLCAST_HOOK")
+	if datapath == "" || datapath == "host" {
+		t.Run("host", func(t *testing.T) {
+			ClearDatapath(t)
+			f(t, allcast.Options{Datapath: "host"})
+		})
+	}
 	for _, h := range Hooks {
+		if datapath == "host" || hook != "" && h != hook {
+			continue
+		}
 		t.Run(h, func(t *testing.T) {
 			NeedBPF(t, h)
 			f(t, allcast.Options{Datapath: "bpf", Hook: h})

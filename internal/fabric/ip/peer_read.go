@@ -46,6 +46,12 @@ type peerBuffer struct {
 	mem [session.MaxPart]byte
 }
 
+func newPeerBuffer() *peerBuffer {
+	b := &peerBuffer{}
+	b.Free = b.release
+	return b
+}
+
 func newPeerIn(p *peer, c peerConn, l authLink) *peerIn {
 	in := &peerIn{p: p, link: l, stop: make(chan struct{}), parts: make(chan struct{}, peerBuffers)}
 	in.use(c)
@@ -170,7 +176,7 @@ func (in *peerIn) buffer() error {
 			return fmt.Errorf("read: %w", net.ErrClosed)
 		}
 	}
-	in.b = in.p.t.buffers.Get().(*peerBuffer)
+	in.b = in.p.t.buffers.get()
 	in.b.in, in.b.B = in, in.b.mem[:in.f.N]
 	return nil
 }
@@ -182,6 +188,6 @@ func (b *peerBuffer) release(*fabric.Buffer) {
 		panic("fabric/ip: a buffer was released twice")
 	}
 	b.B, b.in = nil, nil
-	in.p.t.buffers.Put(b)
+	in.p.t.buffers.put(b)
 	<-in.parts
 }

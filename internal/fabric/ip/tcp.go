@@ -68,7 +68,7 @@ type TCP struct {
 	closing sync.Once
 
 	pending tcpPending
-	buffers sync.Pool // *peerBuffer
+	buffers peerPool
 
 	regMu sync.RWMutex // read-locked while a registered buffer is read
 	reg   map[fabric.OpKey][]byte
@@ -133,11 +133,6 @@ func NewTCP(cfg TCPConfig, h fabric.Handler) (*TCP, error) {
 		log:   cfg.Logger,
 		peers: make([]*peer, cfg.Size),
 		reg:   make(map[fabric.OpKey][]byte),
-	}
-	t.buffers.New = func() any {
-		b := &peerBuffer{}
-		b.Free = b.release
-		return b
 	}
 	t.pending.limit = 2*cfg.Size + 64
 	t.ctx, t.cancel = context.WithCancel(context.Background())

@@ -122,7 +122,7 @@ func (r *tcpRec) Lost(peer int, err error) {
 // wait blocks until ok is true. It calls ok with r locked.
 func (r *tcpRec) wait(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	limit := time.After(30 * time.Second)
+	limit := time.After(tcpPatience)
 	for {
 		r.mu.Lock()
 		is, changed := ok(), r.changed
@@ -172,6 +172,10 @@ var (
 	tcpV6     = netip.MustParseAddr("::1")
 	tcpSecret = []byte("the key of a job, thirty-two byt")
 )
+
+// tcpPatience is the time without progress after which a test fails, or a rank loses a peer unless the test
+// says otherwise. It is generous, since the race detector on a busy machine slows ranks down.
+const tcpPatience = 2 * time.Minute
 
 // tcpProtected is the protection of all connections.
 var tcpProtected = protectNothing
@@ -226,7 +230,7 @@ func openTCPWorld(t *testing.T, local netip.Addr, handlers []fabric.Handler, cha
 	for i := range ls {
 		cfg := TCPConfig{
 			Rank: i, Size: n, Listener: ls[i], Addrs: w.addrs, Secret: tcpSecret, Local: local,
-			Secure: tcpProtected == protectSeal, Integrity: tcpProtected == protectSums,
+			Secure: tcpProtected == protectSeal, Integrity: tcpProtected == protectSums, Timeout: tcpPatience,
 		}
 		blocks := change != nil && change(&cfg)
 		// Ranks with and without a poller meet in all tests. A handler that keeps its buffers would
@@ -316,7 +320,7 @@ func tcpStacks() string {
 // until waits until ok is true.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(50 * time.Microsecond) {
+	for end := time.Now().Add(tcpPatience); !ok(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(end) {
 			t.Fatal("never: ", what)
 		}
