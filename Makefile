@@ -117,12 +117,12 @@ torch: ## Install PyTorch for tests outside the repository, unless it is there (
 
 .PHONY: test-torch
 test-torch: lib torch ## Test the PyTorch backend: its own tests, and some of PyTorch's
-	$(TORCH_RUN) -m pytest -q bindings/python/tests_torch
+	$(TORCH_RUN) -m pytest -q -rs bindings/python/tests_torch
 	$(TORCH_RUN) bindings/python/tests_torch/suite.py --quick
 
 .PHONY: test-torch-all
 test-torch-all: lib torch ## Test the PyTorch backend with all of PyTorch's distributed tests, and compare with gloo
-	$(TORCH_RUN) -m pytest -q bindings/python/tests_torch
+	$(TORCH_RUN) -m pytest -q -rs bindings/python/tests_torch
 	$(TORCH_RUN) bindings/python/tests_torch/suite.py
 
 .PHONY: test-offload
