@@ -404,3 +404,44 @@ def test_no_leaks() -> None:
     # The Go runtime keeps some threads for later.
     assert after <= tasks + 20
     assert len(allcast._requests.live) <= 2
+
+
+def test_ctrl_c_after_a_fork_on_another_thread() -> None:
+    """The thread that forks is the main thread of the child."""
+    text = """
+    def wait():
+        comm = allcast.join(rank=0, size=1)
+        request = comm.start_recv(bytearray(1))
+        waits = threading.Event()
+        poll = allcast.Request._poll
+
+        def announce(request, wait_ms):
+            waits.set()
+            return poll(request, wait_ms)
+
+        def interrupt():
+            assert waits.wait(harness.PATIENCE)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        allcast.Request._poll = announce
+        threading.Thread(target=interrupt).start()
+        try:
+            request.wait()
+        except KeyboardInterrupt:
+            os._exit(0)
+
+    def fork():
+        pid = os.fork()
+        if pid == 0:
+            try:
+                wait()
+            finally:
+                os._exit(1)
+        print(os.waitpid(pid, 0)[1])
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+    """
+    with Process(text) as process:
+        assert process.end() == "0\n"
