@@ -91,7 +91,7 @@ def test_attempts() -> None:
 
 
 def test_no_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Since Python 3.12, no thread starts in functions of atexit, where programs leave jobs."""
+    """Python 3.12 starts no thread in functions of atexit, where programs leave jobs."""
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:

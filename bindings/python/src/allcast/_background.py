@@ -36,7 +36,7 @@ class Background(Generic[T]):
         """Runs the function and returns its result."""
         try:
             threading.Thread(target=self._run, name="allcast", daemon=True).start()
-        except RuntimeError:  # since Python 3.12, no thread starts while the interpreter exits
+        except RuntimeError:  # Python 3.12 starts no thread while the interpreter exits
             self._alone = True
             return self._function()
         try:

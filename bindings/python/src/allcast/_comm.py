@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, Callable
 
@@ -179,7 +180,7 @@ def close(lib: ctypes.CDLL, handle: int) -> None:
         _native.check(lib, lib.allcast_close(handle))
 
 
-def _ignore(_: None) -> None:
+def _ignore(_: object) -> None:
     """Is the fate of a call without a result that was abandoned."""
 
 
@@ -188,7 +189,7 @@ def _leave_all() -> None:
     while _open:
         comm = _open.pop()
         comm._closed = True
-        lib.allcast_close(comm._handle)
+        Background(partial(lib.allcast_close, comm._handle), _ignore).result()
     _garbage.collect(lib, len(_garbage.dropped))
 
 
