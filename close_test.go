@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,4 +47,25 @@ func TestCloseWithinWaits(t *testing.T) {
 			calltest.Allgather(ctx, c, 2, 500_000, "mcast"), c.CloseWithin(time.Hour),
 		)
 	})
+}
+
+// No operation ends after Close: programs may free what their hooks use.
+func TestCloseEndsRequests(t *testing.T) {
+	for range 20 {
+		allcasttest.Run(t, 2, allcast.Options{}, func(_ context.Context, c *allcast.Comm) error {
+			r, err := c.StartRecv(make([]byte, 1), 1-c.Rank(), 1)
+			if err != nil {
+				return err
+			}
+			var done atomic.Bool
+			r.OnDone(func() { done.Store(true) })
+			if err := errors.Join(c.Abort(), c.Close()); err != nil {
+				return err
+			}
+			if !done.Load() {
+				return errors.New("the operation has not ended after Close")
+			}
+			return nil
+		})
+	}
 }

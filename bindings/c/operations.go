@@ -266,11 +266,16 @@ func goStart(f *C.struct_failure, k *C.struct_operation, handle *C.allcast_reque
 		}
 		return report(f, err)
 	}
-	h := requests.add(r)
-	*handle = C.allcast_request(h)
-	if q != nil {
-		user := k.call.user
-		r.OnDone(func() { q.push(completion{h, uint64(user), codeOf(r.Err())}) })
+	if q == nil {
+		*handle = C.allcast_request(requests.add(request{Request: r}))
+		return C.ALLCAST_OK
 	}
+	queued := make(chan struct{})
+	h, user := requests.add(request{r, queued}), uint64(k.call.user)
+	*handle = C.allcast_request(h)
+	r.OnDone(func() {
+		q.push(completion{h, user, codeOf(r.Err())})
+		close(queued)
+	})
 	return C.ALLCAST_OK
 }

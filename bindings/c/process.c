@@ -80,16 +80,32 @@ __attribute__((constructor)) static void after_go(void) {
 	pthread_atfork(NULL, NULL, after_fork);
 }
 
+/* Sets the flag SA_ONSTACK, and reports whether a handler lacked it. */
+static bool add_stack(struct sigaction *a) {
+	if (a->sa_handler == SIG_DFL || a->sa_handler == SIG_IGN || (a->sa_flags & SA_ONSTACK) != 0) {
+		return false;
+	}
+	a->sa_flags |= SA_ONSTACK;
+	return true;
+}
+
 /* A thread inside the library runs on the small stack of a goroutine, and the Go runtime gives it an alternate stack
  * for signals. The runtime itself changes the handlers that exist when it is loaded. The program may have installed
  * others since. */
 void use_alternate_stacks(void) {
 	for (int sig = 1; sig < NSIG; sig++) {
-		struct sigaction a;
-		if (sigaction(sig, NULL, &a) == 0 && a.sa_handler != SIG_DFL && a.sa_handler != SIG_IGN &&
-			(a.sa_flags & SA_ONSTACK) == 0) {
-			a.sa_flags |= SA_ONSTACK;
-			sigaction(sig, &a, NULL);
+		struct sigaction expected, wanted, replaced;
+		if (sigaction(sig, NULL, &expected) != 0) {
+			continue;
+		}
+		wanted = expected;
+		bool missing = add_stack(&wanted);
+		while (missing && sigaction(sig, &wanted, &replaced) == 0) {
+			/* A handler that another thread has installed meanwhile must stay. */
+			missing = replaced.sa_sigaction != expected.sa_sigaction || replaced.sa_flags != expected.sa_flags;
+			expected = wanted;
+			wanted = replaced;
+			add_stack(&wanted);
 		}
 	}
 }

@@ -13,14 +13,20 @@ import (
 	"github.com/allcast/allcast"
 )
 
-var requests = newTable[*allcast.Request](requestKind)
+// request is a request with a handle.
+type request struct {
+	*allcast.Request
+	queued chan struct{} // closed when its completion is in the queue; nil: it has no queue
+}
+
+var requests = newTable[request](requestKind)
 
 // requestOf returns the request of a handle.
-func requestOf(handle C.allcast_request) (*allcast.Request, error) {
+func requestOf(handle C.allcast_request) (request, error) {
 	if r, ok := requests.get(uint64(handle)); ok {
 		return r, nil
 	}
-	return nil, invalid("%#x is no handle of a request, or was released", uint64(handle))
+	return request{}, invalid("%#x is no handle of a request, or was released", uint64(handle))
 }
 
 // describe stores the message of a receive.
@@ -44,9 +50,12 @@ func goWait(f *C.struct_failure, handle C.allcast_request, timeout C.int64_t, me
 	if err != nil && errors.Is(err, ctx.Err()) { // errors of operations that were started match no context
 		return report(f, fmt.Errorf("allcast: %w", errTimeout))
 	}
+	if r.queued != nil {
+		<-r.queued // the program may now free the queue
+	}
 	requests.remove(uint64(handle))
 	if err == nil {
-		describe(r, message)
+		describe(r.Request, message)
 	}
 	return report(f, err)
 }

@@ -215,8 +215,9 @@ typedef struct allcast_call {
 
 #define ALLCAST_CALL_INIT {sizeof(allcast_call), NULL, 0, 1.0, 0, 0, 0, 0}
 
-/* Blocking operations. Sizes are in bytes. Counts are arrays with one number of bytes per rank. allgather, alltoall
- * and allreduce work in place if send is NULL. docs of the Go package describe each operation in detail. */
+/* Blocking operations. Sizes are in bytes. Counts are arrays with one number of bytes per rank. allgather, allgatherv,
+ * alltoall and allreduce work in place if send is NULL. The documentation of the Go package describes each
+ * operation in detail. */
 int allcast_broadcast(allcast_comm comm, void *buf, size_t bytes, int root, const allcast_call *call);
 int allcast_allgather(allcast_comm comm, const void *send, void *recv, size_t bytes, const allcast_call *call);
 int allcast_allgatherv(allcast_comm comm, const void *send, void *recv, const size_t *counts, const allcast_call *call);
@@ -332,8 +333,9 @@ typedef struct allcast_completion {
  * for at most timeout_ms, forever if that is negative; ALLCAST_ERR_TIMEOUT means that none came. */
 int allcast_queue_next(allcast_queue queue, allcast_completion *list, size_t max, int64_t timeout_ms, size_t *n);
 
-/* Frees a queue. It fails with ALLCAST_ERR_IN_USE while operations may still add to it. A thread that waits in
- * allcast_queue_next returns ALLCAST_ERR_CLOSED. */
+/* Frees a queue. It fails with ALLCAST_ERR_IN_USE while operations may still add to it: until allcast_wait or
+ * allcast_queue_next has returned them, or their job was closed. A thread that waits in allcast_queue_next returns
+ * ALLCAST_ERR_CLOSED. */
 int allcast_queue_free(allcast_queue queue);
 
 /* ---- Process ---- */

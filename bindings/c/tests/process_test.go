@@ -38,6 +38,9 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// Joining changes the flags of handlers, and must not undo what another thread does to them.
+func TestHandlers(t *testing.T) { job{ranks: 1, plain: true}.start(t, "handlers") }
+
 // Without handlers, signals have their default effect.
 func TestDefaultSignals(t *testing.T) {
 	for _, c := range []struct {

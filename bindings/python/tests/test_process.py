@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import signal
+import sys
 import threading
 import time
 from typing import Any
@@ -404,3 +405,72 @@ def test_no_leaks() -> None:
     # The Go runtime keeps some threads for later.
     assert after <= tasks + 20
     assert len(allcast._requests.live) <= 2
+
+
+def test_ctrl_c_after_a_fork_on_another_thread() -> None:
+    """The thread that forks is the main thread of the child."""
+    text = """
+    def wait():
+        comm = allcast.join(rank=0, size=1)
+        request = comm.start_recv(bytearray(1))
+        waits = threading.Event()
+        poll = allcast.Request._poll
+
+        def announce(request, wait_ms):
+            waits.set()
+            return poll(request, wait_ms)
+
+        def interrupt():
+            assert waits.wait(harness.PATIENCE)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        allcast.Request._poll = announce
+        threading.Thread(target=interrupt).start()
+        try:
+            request.wait()
+        except KeyboardInterrupt:
+            os._exit(0)
+
+    def fork():
+        pid = os.fork()
+        if pid == 0:
+            try:
+                wait()
+            finally:
+                os._exit(1)
+        print(os.waitpid(pid, 0)[1])
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+    """
+    with Process(text) as process:
+        assert process.end() == "0\n"
+
+
+@pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="Python 3.12 starts no thread at exit")
+def test_ctrl_c_at_exit() -> None:
+    """Leaving a job waits for the other rank, which does not leave."""
+    text = """
+    from allcast import _comm
+
+    store = harness.MemoryStore()
+    comms = harness.on_threads(2, lambda r: harness.join(r, 2, store, timeout=3600.0, log="off"))
+    _comm._open.discard(comms[1])
+    started = threading.Event()
+    serve_all = allcast._background.Background._serve_all
+
+    def announce(background):
+        started.set()
+        return serve_all(background)
+
+    def interrupt():
+        assert started.wait(harness.PATIENCE)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    allcast._background.Background._serve_all = announce
+    threading.Thread(target=interrupt, daemon=True).start()
+    """
+    with Process(text) as process:
+        process.end()
+        assert "KeyboardInterrupt" in process.errors

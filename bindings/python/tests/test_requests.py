@@ -13,7 +13,7 @@ import pytest
 from harness import PATIENCE, Job, on_threads
 
 import allcast
-from allcast import _garbage, _requests
+from allcast import _garbage, _native, _requests
 
 
 def test_wait_ends_with_timeout(job: Job) -> None:
@@ -46,6 +46,11 @@ def test_threads_wait_for_the_same_request(job: Job) -> None:
         requests = [comm.start_barrier() for comm in job.comms]
         on_threads(9, lambda i: requests[i % 3].wait(PATIENCE))  # noqa: B023
         assert all(request.done() for request in requests)
+
+
+def test_infinite_time() -> None:
+    """A thread that waits for the lock of a request passes the time to Python."""
+    assert threading.Lock().acquire(timeout=_native.milliseconds(float("inf"), -1) / 1000)
 
 
 def test_dropped_requests(job: Job) -> None:
@@ -277,3 +282,24 @@ def test_many_threads(job: Job) -> None:
 
         on_threads(users + 3, work)
         assert sorted(taken) == sorted(list(range(total)) * users)
+
+
+def test_interrupted_delivery(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler raises an exception while a queue hands its completions over."""
+    with allcast.Queue() as queue:
+        for comm in job.comms:
+            comm.start_barrier(queue=queue, user=comm.rank)
+        taken: list[int] = []
+        end = _requests.Request.end
+
+        def interrupted(request: allcast.Request) -> None:
+            end(request)
+            monkeypatch.setattr(_requests.Request, "end", end)
+            raise KeyboardInterrupt
+
+        while len(taken) < len(job.comms):
+            monkeypatch.setattr(_requests.Request, "end", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                queue.next(PATIENCE)
+            taken += [completion.user for completion in queue.next(0)]
+        assert sorted(taken) == [0, 1, 2]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from typing import Any
 
 import pytest
-from harness import MemoryStore, join, on_threads
+from harness import PATIENCE, MemoryStore, join, on_threads
 
 import allcast
+from allcast import _background
 
 
 class BrokenStore(MemoryStore):
@@ -86,3 +88,47 @@ def test_attempts() -> None:
             return sum(recv)
 
     assert on_threads(4, run) == [1, 1, 5, 5]
+
+
+def test_no_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.12 starts no thread in functions of atexit, where programs leave jobs."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "allcast":
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    store = MemoryStore()
+
+    def run(rank: int) -> None:
+        with join(rank, 2, store) as comm:
+            comm.barrier()
+
+    on_threads(2, run)
+
+
+def test_interrupted_call_of_the_store() -> None:
+    """A signal handler may raise an exception right after this thread has taken a call."""
+    taken = threading.Event()
+    over = threading.Event()
+
+    class Calls(queue.SimpleQueue):  # type: ignore[type-arg]
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            super().get(block, timeout)
+            taken.set()
+            raise KeyboardInterrupt
+
+    def function() -> None:
+        try:
+            background.serve(lambda: None)
+        finally:
+            over.set()
+
+    background: _background.Background[None] = _background.Background(function, lambda _: None)
+    background._calls = Calls()
+    with pytest.raises(KeyboardInterrupt):
+        background.result()
+    assert taken.is_set()
+    assert over.wait(PATIENCE), "the thread waits for a call that nobody runs"

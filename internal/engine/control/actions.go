@@ -73,13 +73,13 @@ func (c *Control) end(req uint64, err error) {
 	if err != nil && breaks(err) && !closing {
 		// The caller may exit because of the error, and other ranks that only notice the exit would
 		// blame this rank. The verdict leaves first.
-		go func() {
+		c.reports.Go(func() {
 			c.rel.Flush(flushLimit)
 			if wait != nil {
 				wait()
 			}
 			c.report(k)
-		}()
+		})
 	} else {
 		c.report(k)
 	}

@@ -67,6 +67,7 @@ type Control struct {
 	state     atomic.Int32
 	over      chan struct{} // closed when the loop has stopped
 	closeOnce sync.Once
+	reports   sync.WaitGroup // failed calls that other ranks hear of before the caller does
 	clock     clock
 	spin      time.Duration // how long a waiting goroutine polls before it sleeps; its own
 

@@ -43,7 +43,7 @@ func (c *Control) Leave(limit time.Duration, barrier string) {
 }
 
 // Close ends the engine. Calls that have not ended fail with ErrClosed, once nothing touches their
-// buffers any more. A second Close does nothing but wait for the first.
+// buffers any more. All requests have ended when Close returns. A second Close does nothing but wait for the first.
 func (c *Control) Close() error {
 	c.closeOnce.Do(c.close)
 	return nil
@@ -70,6 +70,7 @@ func (c *Control) close() {
 	})
 	c.data.Interrupt()
 	<-idle
+	c.reports.Wait() // so that no request ends after Close
 	c.data.Close()
 	c.do(func() {
 		c.state.Store(int32(stopped))

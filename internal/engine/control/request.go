@@ -53,7 +53,8 @@ func (r *Request) Err() error {
 	return r.err
 }
 
-// OnDone calls f once when the call has ended, or at once if it has. f runs on the loop, which it must not block.
+// OnDone calls f once when the call has ended, or at once if it has. f usually runs on the loop, which it must not
+// block. After a failure, Close waits for f.
 func (r *Request) OnDone(f func()) {
 	r.mu.Lock()
 	over := r.over.Load()

@@ -121,6 +121,25 @@ static void failures(allcast_comm comm) {
 	OK(allcast_queue_free(queue));
 }
 
+/* A queue may be freed as soon as its requests were waited for, also if they failed. */
+static void free_after_wait(allcast_comm comm) {
+	for (int i = 0; i < 50; i++) {
+		allcast_comm sub;
+		allcast_queue queue;
+		allcast_request request;
+		char b[8];
+		OK(allcast_split(comm, 0, 0, -1, &sub));
+		OK(allcast_queue_new(&queue));
+		allcast_call c = ALLCAST_CALL_INIT;
+		c.queue = queue;
+		OK(allcast_start_recv(sub, b, sizeof(b), rank == 0 ? 1 : 0, 1, &c, &request));
+		OK(allcast_abort(sub));
+		EXPECT(ALLCAST_ERR_ABORTED, allcast_wait(request, -1, NULL));
+		OK(allcast_queue_free(queue));
+		OK(allcast_close(sub));
+	}
+}
+
 static allcast_queue shared;
 
 static void *taker(void *count) {
@@ -166,6 +185,7 @@ int main(void) {
 	event_loop(comm);
 	levels(comm);
 	failures(comm);
+	free_after_wait(comm);
 	waiting_threads(comm);
 	OK(allcast_close(comm));
 	return passed();

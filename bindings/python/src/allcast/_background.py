@@ -23,6 +23,10 @@ class Background(Generic[T]):
         self._abandoned = abandoned
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        # Calls without a result. One is missing in _calls if a signal handler raises an exception
+        # right after it was taken.
+        self._waiting: set[_Call] = set()
+        self._alone = False
         self._given_up = False
         self._over = False
         self._value: T | None = None
@@ -30,7 +34,11 @@ class Background(Generic[T]):
 
     def result(self) -> T:
         """Runs the function and returns its result."""
-        threading.Thread(target=self._run, name="allcast", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name="allcast", daemon=True).start()
+        except RuntimeError:  # Python 3.12 starts no thread while the interpreter exits
+            self._alone = True
+            return self._function()
         try:
             self._serve_all()
         except BaseException:
@@ -42,12 +50,19 @@ class Background(Generic[T]):
 
     def serve(self, function: Callable[[], object]) -> object:
         """Runs a function on the thread that called `result`, and returns its result."""
+        if self._alone:
+            return function()
         call = _Call(function)
         with self._lock:
             if self._given_up:
                 raise AbandonedError
+            self._waiting.add(call)
             self._calls.put(call)
-        return call.result()
+        try:
+            return call.result()
+        finally:
+            with self._lock:
+                self._waiting.discard(call)
 
     def _serve_all(self) -> None:
         """Runs calls until the function has ended."""
@@ -79,13 +94,11 @@ class Background(Generic[T]):
         with self._lock:
             self._given_up = True
             over = self._over
+            waiting = list(self._waiting)
         if over:
             self._discard()
-            return
-        while not self._calls.empty():
-            call = self._calls.get()
-            if call is not None:
-                call.abandon()
+        for call in waiting:
+            call.abandon()
 
     def _discard(self) -> None:
         if self._failure is None:
@@ -114,6 +127,8 @@ class _Call:
             self._over.set()
 
     def abandon(self) -> None:
+        if self._over.is_set():
+            return
         self._failure = AbandonedError()
         self._over.set()
 

@@ -13,6 +13,7 @@ from ._operations import (
     address,
     addresses,
     check_equal,
+    number,
     sizes,
 )
 from ._requests import Request
@@ -36,7 +37,7 @@ class Collectives(Operations):
         block = memory(buf, "buf", self.rank != root)
         return self._start(
             self._lib.allcast_start_broadcast,
-            (self._handle, block.address, block.nbytes, root),
+            (self._handle, block.address, block.nbytes, number(root, "root")),
             block,
             **call,
         )
@@ -134,7 +135,7 @@ class Collectives(Operations):
                 self._check_blocks(source, "send", target, "recv")
         return self._start(
             self._lib.allcast_start_gather,
-            (self._handle, address(source), address(target), block, root),
+            (self._handle, address(source), address(target), block, number(root, "root")),
             (source, target),
             **call,
         )
@@ -177,7 +178,7 @@ class Collectives(Operations):
                 same_kind(source, target)
         return self._start(
             self._lib.allcast_start_gatherv,
-            (self._handle, address(source), block, address(target), sizes, root),
+            (self._handle, address(source), block, address(target), sizes, number(root, "root")),
             (source, target),
             **call,
         )
@@ -216,7 +217,7 @@ class Collectives(Operations):
                 self._check_blocks(target, "recv", source, "send")
         return self._start(
             self._lib.allcast_start_scatter,
-            (self._handle, address(source), address(target), block, root),
+            (self._handle, address(source), address(target), block, number(root, "root")),
             (source, target),
             **call,
         )
@@ -259,7 +260,7 @@ class Collectives(Operations):
                 same_kind(source, target)
         return self._start(
             self._lib.allcast_start_scatterv,
-            (self._handle, address(source), sizes, address(target), block, root),
+            (self._handle, address(source), sizes, address(target), block, number(root, "root")),
             (source, target),
             **call,
         )
@@ -348,7 +349,7 @@ class Collectives(Operations):
         blocks = [memory(buf, "bufs", self.rank != root) for buf in bufs]
         return self._start(
             self._lib.allcast_start_broadcast_coalesced,
-            (self._handle, addresses(blocks), sizes(blocks), len(blocks), root),
+            (self._handle, addresses(blocks), sizes(blocks), len(blocks), number(root, "root")),
             blocks,
             **call,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, Callable
 
@@ -12,10 +13,9 @@ from . import _garbage, _memory, _native
 from ._background import Background
 from ._collectives import Collectives
 from ._messages import Messages
+from ._operations import number
 from ._reductions import Reductions
 from .errors import ClosedError, InvalidError
-
-_CALL_SIZE = ctypes.sizeof(_native.Call)
 
 # Communicators of join that are open. They leave their jobs at exit.
 _open: set[Comm] = set()
@@ -37,11 +37,11 @@ class Comm(Collectives, Reductions, Messages):
         self._handle = handle
         self._closed = False
         self._world: Comm = self if parent is None else parent._world
-        number = ctypes.c_int()
-        _native.check(lib, lib.allcast_rank(handle, number))
-        self.rank = number.value
-        _native.check(lib, lib.allcast_size(handle, number))
-        self.size = number.value
+        found = ctypes.c_int()
+        _native.check(lib, lib.allcast_rank(handle, found))
+        self.rank = found.value
+        _native.check(lib, lib.allcast_size(handle, found))
+        self.size = found.value
         if parent is None:
             _open.add(self)
 
@@ -69,9 +69,9 @@ class Comm(Collectives, Reductions, Messages):
 
     def world_rank(self, rank: int) -> int:
         """Converts a rank of this communicator to a rank of the communicator of `join`."""
-        number = ctypes.c_int()
-        self._check(self._ready().allcast_world_rank(self._handle, rank, number))
-        return number.value
+        found = ctypes.c_int()
+        self._check(self._ready().allcast_world_rank(self._handle, number(rank, "rank"), found))
+        return found.value
 
     def describe(self) -> dict[str, Any]:
         """Describes the communicator: rank, size, fabric, multicast, datapath and so on."""
@@ -107,6 +107,8 @@ class Comm(Collectives, Reductions, Messages):
         Ranks with color -1 get None.
         """
         lib, limit = self._ready(), _native.milliseconds(timeout, -1)
+        number(color, "color")
+        number(key, "key")
         return self._derive(lambda out: lib.allcast_split(self._handle, color, key, limit, out))
 
     def subset(self, ranks: Iterable[int], tag: str = "", timeout: float | None = None) -> Comm:
@@ -115,7 +117,7 @@ class Comm(Collectives, Reductions, Messages):
         Only these ranks call it, with the same tag.
         """
         lib, limit = self._ready(), _native.milliseconds(timeout, -1)
-        members = list(ranks)
+        members = [number(rank, "rank") for rank in ranks]
         array = (ctypes.c_int * len(members))(*members)
         comm = self._derive(
             lambda out: lib.allcast_subset(
@@ -178,7 +180,7 @@ def close(lib: ctypes.CDLL, handle: int) -> None:
         _native.check(lib, lib.allcast_close(handle))
 
 
-def _ignore(_: None) -> None:
+def _ignore(_: object) -> None:
     """Is the fate of a call without a result that was abandoned."""
 
 
@@ -187,7 +189,7 @@ def _leave_all() -> None:
     while _open:
         comm = _open.pop()
         comm._closed = True
-        lib.allcast_close(comm._handle)
+        Background(partial(lib.allcast_close, comm._handle), _ignore).result()
     _garbage.collect(lib, len(_garbage.dropped))
 
 

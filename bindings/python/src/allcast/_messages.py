@@ -10,6 +10,7 @@ from ._operations import (
     MessageArguments,
     Operations,
     StartMessageArguments,
+    number,
 )
 from ._requests import Message, Request
 
@@ -34,7 +35,7 @@ class Messages(Operations):
         block = memory(buf, "buf", False)
         return self._start(
             self._lib.allcast_start_send,
-            (self._handle, block.address, block.nbytes, to, tag),
+            (self._handle, block.address, block.nbytes, number(to, "to"), number(tag, "tag")),
             block,
             **call,
         )
@@ -66,7 +67,13 @@ class Messages(Operations):
         block = memory(buf, "buf", True)
         return self._start(
             self._lib.allcast_start_recv,
-            (self._handle, block.address, block.nbytes, source, tag),
+            (
+                self._handle,
+                block.address,
+                block.nbytes,
+                number(source, "source"),
+                number(tag, "tag"),
+            ),
             block,
             receives=True,
             **call,

@@ -35,8 +35,8 @@ ERR_STORE = 16
 
 ANY_SOURCE = -1
 
-# Longest time to wait, for callers that pass infinity: 30,000 years.
-_MAX_SECONDS = 1e12
+# Longest time to wait, for callers that pass infinity: 30 years. Locks of Python accept 292 years.
+_MAX_SECONDS = 1e9
 
 
 class Call(Structure):

@@ -101,7 +101,8 @@ class Operations:
             if algorithm is not None:
                 call.algorithm = algorithm.encode()
             if chains or subgroups:
-                call.chains, call.subgroups = chains, subgroups
+                call.chains = number(chains, "chains")
+                call.subgroups = number(subgroups, "subgroups")
         return _requests.start(self._lib, function, arguments, buffers, call, queue, user, receives)
 
     def _divide(self, buffer: Memory, name: str) -> int:
@@ -156,6 +157,13 @@ class Operations:
                 f"{buffer_name} has {buffer.nbytes}"
             )
         return (ctypes.c_size_t * self.size)(*sizes)
+
+
+def number(value: int, name: str) -> int:
+    """Returns a number for an int of C. ctypes would drop its upper bits without an error."""
+    if not -(1 << 31) <= value < 1 << 31:
+        raise InvalidError(f"{name} is {value}, which does not fit into 32 bits")
+    return value
 
 
 def address(buffer: Memory | None) -> int | None:

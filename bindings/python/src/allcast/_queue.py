@@ -125,15 +125,16 @@ class Queue:
         raise _native.last_error(self._lib, code)
 
     def _deliver(self, size: int) -> list[Completion]:
-        # An exception of a signal handler may interrupt this anywhere: until _ready is complete,
-        # nothing else changes.
+        # An exception of a signal handler may interrupt this anywhere. The next call then repeats
+        # it, so that completions leave _count and _ready last.
         count = self._count.value
         if count:
             self._ready = [self._completion(self._taken[i]) for i in range(count)]
             self._count.value = 0
-        delivered, self._ready = self._ready[:size], self._ready[size:]
+        delivered = self._ready[:size]
         for completion in delivered:
             completion.request.end()
+        del self._ready[:size]
         return delivered
 
     def _completion(self, taken: _native.Completion) -> Completion:

@@ -13,6 +13,7 @@ from ._operations import (
     StartCallArguments,
     address,
     check_equal,
+    number,
     wrong_block,
 )
 from ._requests import Request
@@ -70,7 +71,7 @@ class Reductions(Operations):
                 block.nbytes,
                 kind,
                 parse_op(op),
-                root,
+                number(root, "root"),
             ),
             (source, target),
             factor=factor,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 # Python runs handlers of signals between calls of the library only. The main thread therefore waits
 # in slices, so that Ctrl-C takes effect within one of them.
 _SLICE_MS = 100
-_main_thread = threading.main_thread().ident
 
 # Buffers of operations that may not have ended, by token. Requests with a queue are here
 # themselves, because the queue returns them.
@@ -238,7 +237,7 @@ def wait_sliced(poll: Callable[[int], bool], end: float | None) -> bool:
 
     It reports whether poll has succeeded.
     """
-    sliced = threading.get_ident() == _main_thread
+    sliced = threading.get_ident() == threading.main_thread().ident
     while True:
         left = -1 if end is None else _native.milliseconds(end - time.monotonic(), -1)
         wait = left
