@@ -116,8 +116,8 @@ torch: ## Install PyTorch for tests outside the repository, unless it is there (
 		{ $(PYTHON) -m venv $(TORCH) && $(TORCH)/bin/pip install --quiet $(TORCH_PACKAGES); }
 
 .PHONY: test-torch
-test-torch: lib torch ## Test the PyTorch backend: its own tests, and some of PyTorch's
-	$(TORCH_RUN) -m pytest -q -rs bindings/python/tests_torch
+test-torch: lib torch ## Test the PyTorch backend: its own tests except the longest, and some of PyTorch's
+	$(TORCH_RUN) -m pytest -q -rs -m 'not long' bindings/python/tests_torch
 	$(TORCH_RUN) bindings/python/tests_torch/suite.py --quick
 
 .PHONY: test-torch-all

@@ -43,6 +43,7 @@ def test_lost_rank_with_a_fake_device() -> None:
     assert run("device_failure.py", "fake", 3).count("stream released") == 2
 
 
+@pytest.mark.long
 def test_fsdp2_next_to_gloo() -> None:
     assert "torch.bfloat16" in run("device_fsdp2.py", "cpu", 4)
 

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 RANKS = 4
 
 
-@pytest.fixture(scope="module", params=["allcast", "gloo"])
+@pytest.fixture(scope="module", params=["allcast", pytest.param("gloo", marks=pytest.mark.long)])
 def results(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> list[dict[str, str]]:
