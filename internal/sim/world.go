@@ -14,7 +14,7 @@ import (
 
 // world is a running simulation.
 type world struct {
-	eventHeap
+	eventQueue
 	parameters
 	progress
 	accounting
@@ -93,7 +93,8 @@ func newWorld(cfg Config) (*world, error) {
 	}
 	g := cfg.Topology
 	w := &world{
-		cfg: cfg, parameters: cfg.parameters(), g: g, layout: layout, rng: rand.New(rand.NewPCG(cfg.Seed, 0xa11ca57)),
+		eventQueue: newEventQueue(), cfg: cfg, parameters: cfg.parameters(), g: g, layout: layout,
+		rng:   rand.New(rand.NewPCG(cfg.Seed, 0xa11ca57)),
 		calls: map[uint64]*collective{}, inc: newIncTree(g), links: make([]link, len(g.Links)),
 	}
 	for i, l := range g.Links {
@@ -197,15 +198,12 @@ func (w *world) loop(limit int64) {
 	for _, h := range w.hosts {
 		h.rearm() // hosts that make no call send heartbeats as well
 	}
-	for len(w.ev) > 0 {
-		if w.pending == 0 && (w.lingering == 0 || w.failures > 0) {
+	for w.pending > 0 || (w.lingering > 0 && w.failures == 0) {
+		e, at, ok := w.pop()
+		if !ok || at > limit {
 			return
 		}
-		e := w.pop()
-		if e.at > limit {
-			return
-		}
-		w.now = e.at
+		w.now = at
 		w.events++
 		switch e.kind {
 		case evArrive:
