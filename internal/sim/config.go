@@ -73,7 +73,8 @@ type Receiver struct {
 	// and RecvQueue.
 	Datapath string
 
-	pace int64 // ps per received chunk, from the datapath
+	pace  int64 // ps per received chunk, from the datapath
+	eager bool  // whether receive workers never postpone datagrams; for tests
 }
 
 // Faults describes everything that goes wrong.

@@ -51,6 +51,7 @@ type parameters struct {
 	retransmit  int64
 	lifetime    int64  // age above which arriving datagrams are dropped
 	straggle    int64  // maximum delay of a straggling datagram
+	postpones   bool   // whether receive workers may take datagrams late: see backlog
 	room        uint64 // number of datagrams that a receive queue holds
 	reportAfter uint32 // number of chunks at which a report is due
 }
@@ -150,6 +151,7 @@ func (cfg *Config) parameters() parameters {
 	if cfg.Straggle > 0 {
 		p.straggle = straggleAlphas * p.alpha
 	}
+	p.postpones = !cfg.eager && p.recvCost == 0 && p.gather == 0 && p.late == 0
 	p.retransmit = 4*p.path + 20*p.slotTime // a reliable sender notices a loss after a few round trips
 	return p
 }
@@ -195,6 +197,7 @@ func (w *world) callAt(at int64, host int, c *collective) {
 
 // loop runs until every call has ended and no operation lingers, or until limit.
 func (w *world) loop(limit int64) {
+	defer w.catchUp()
 	for _, h := range w.hosts {
 		h.rearm() // hosts that make no call send heartbeats as well
 	}
@@ -281,6 +284,7 @@ func (w *world) crash(c Crash) {
 	if h.dead {
 		return
 	}
+	h.catchUp()
 	h.dead = true
 	for _, c := range w.calls {
 		if r := c.rankOf(h.id); r >= 0 && !c.ranks[r].ended {
@@ -293,6 +297,7 @@ func (w *world) crash(c Crash) {
 	}
 	for _, p := range mcast.AppendPeers(nil, c.Rank, w.g.Hosts) {
 		if peer := w.hosts[p]; !peer.dead {
+			peer.catchUp()
 			peer.node.PeerLost(ns(w.now), c.Rank)
 			peer.act()
 		}
