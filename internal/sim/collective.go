@@ -36,6 +36,7 @@ type outcomes struct {
 	failed   bool
 	sent     []int64 // payload that each rank sent across its NIC
 	received []int64 // payload that each rank received across its NIC
+	arrived  int64   // number of packets with payload that all ranks received
 }
 
 // outcome is the end of a collective on one rank.

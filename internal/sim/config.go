@@ -39,6 +39,8 @@ type Config struct {
 	Deadline time.Duration // time after which the operation is aborted; 0 for never
 	Seed     uint64
 	Pcap     io.Writer // capture of every packet that leaves a host, if set
+	// Progress, if set, is called now and then while the collective runs.
+	Progress func(Progress)
 
 	reason string // reason why auto chose Algo
 }

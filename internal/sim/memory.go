@@ -34,7 +34,10 @@ type region struct {
 // countSent and countReceived count payload at the boundary of the host.
 func (r *region) countSent(k *packet) { r.mem.c.sent[r.mem.rank] += int64(k.bytes) }
 
-func (r *region) countReceived(k *packet) { r.mem.c.received[r.mem.rank] += int64(k.bytes) }
+func (r *region) countReceived(k *packet) {
+	r.mem.c.received[r.mem.rank] += int64(k.bytes)
+	r.mem.c.arrived++
+}
 
 // newMemory creates the buffers of a rank. The send buffer of a reduction is as large as all blocks, and
 // the receive buffer has room for all sums, with garbage until they arrive. Memory that the rank has to

@@ -207,7 +207,9 @@ func (w *world) loop(limit int64) {
 			return
 		}
 		w.now = at
-		w.events++
+		if w.events++; w.events%progressEvents == 0 && w.cfg.Progress != nil {
+			w.cfg.Progress(w.progressOf())
+		}
 		switch e.kind {
 		case evArrive:
 			w.arrive(&w.links[e.id], e.pkt)
