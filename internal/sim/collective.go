@@ -20,6 +20,7 @@ type collective struct {
 	members  []int
 	root     int
 	packed   bool // whether packets hold parts of several blocks
+	tags     bool // whether memory holds tags even if there is room for bytes
 	seed     uint64
 	plan     []*mcast.Geometry // multicast only
 	plans    []*p2p.Plan       // point to point only: by rank, nil once the rank has started
@@ -71,7 +72,7 @@ func (c *collective) allocate(inPlace bool) {
 	for _, p := range c.plans {
 		size += p.Scratch
 	}
-	c.move = size <= moveLimit
+	c.move = size <= moveLimit && !c.tags
 	for rank := range c.members {
 		var p *p2p.Plan
 		if c.plans != nil {

@@ -43,6 +43,7 @@ type Config struct {
 	Progress func(Progress)
 
 	reason string // reason why auto chose Algo
+	tags   bool   // whether no payload is moved even if there is room; for tests
 }
 
 // Schedule says how an operation is cut into parts.
