@@ -77,7 +77,7 @@ func TestProgressIsForTerminals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if cli.IsTerminal(f) {
 		t.Error("a file is no terminal")
 	}
