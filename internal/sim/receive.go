@@ -186,7 +186,12 @@ func (h *host) flush() {
 
 // report sends a worker's report to the control thread.
 func (h *host) report(in *mcast.Intake) {
-	if r := in.Flush(); r != nil {
+	r := in.Flush()
+	switch {
+	case r == nil:
+	case h.w.late == 0:
+		h.handleReport(r)
+	default:
 		h.reports = append(h.reports, r)
 		h.notify(evReport)
 	}
@@ -216,6 +221,10 @@ func (h *host) handleNotified(kind eventKind) {
 	}
 	r := h.reports[0]
 	h.reports = h.reports[1:]
+	h.handleReport(r)
+}
+
+func (h *host) handleReport(r *mcast.Report) {
 	h.node.Received(ns(h.w.now), r, false)
 	h.w.pools.recycle(r)
 	h.act()

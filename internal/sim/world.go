@@ -151,7 +151,8 @@ func (cfg *Config) parameters() parameters {
 	if cfg.Straggle > 0 {
 		p.straggle = straggleAlphas * p.alpha
 	}
-	p.postpones = !cfg.eager && p.recvCost == 0 && p.gather == 0 && p.late == 0
+	// Credit flows while chunks arrive, so there is no lull.
+	p.postpones = !cfg.eager && cfg.Flow == "none" && p.recvCost == 0 && p.gather == 0 && p.late == 0
 	p.retransmit = 4*p.path + 20*p.slotTime // a reliable sender notices a loss after a few round trips
 	return p
 }
