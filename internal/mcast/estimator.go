@@ -55,13 +55,18 @@ func (e *Estimator) Alpha() step.Time {
 
 // Slack returns N/B + alpha.
 func (e *Estimator) Slack(bytes int64) step.Time {
-	return step.Time(min(float64(bytes)/e.rate, float64(maxSlack))) + e.Alpha()
+	return transferTime(bytes, e.rate) + e.Alpha()
 }
 
 // Transit returns how long datagrams of this total size may still be in transit after this rank has
 // learned that they were sent.
 func (e *Estimator) Transit(bytes int64) step.Time {
-	return step.Time(min(float64(bytes)/e.rate, float64(maxSlack))) + e.dev + e.extra + e.limits.MinAlpha/4
+	return transferTime(bytes, e.rate) + e.dev + e.extra + e.limits.MinAlpha/4
+}
+
+// transferTime returns how long bytes take at a rate, and at most maxSlack.
+func transferTime(bytes int64, rate float64) step.Time {
+	return step.Time(min(float64(bytes)/rate, float64(maxSlack)))
 }
 
 // maxSlack bounds the cutoff when a rank has learned a very low rate.

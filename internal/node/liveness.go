@@ -9,10 +9,10 @@ import (
 // right one. A living process that has made no call still sends heartbeats and is not silent.
 type liveness struct {
 	rank, size int
-	dead       []bool
-	deaths     []int // lost ranks, in the order in which this rank learned of them
-	left       int   // rank that this rank watches; -1 if no other rank lives
-	right      int   // rank that watches this rank
+	dead       map[int]bool // lost ranks; a list of all ranks would not scale to many simulated nodes
+	deaths     []int        // lost ranks, in the order in which this rank learned of them
+	left       int          // rank that this rank watches; -1 if no other rank lives
+	right      int          // rank that watches this rank
 	heardAt    step.Time
 	beatAt     step.Time // time of the last heartbeat sent
 	stepAt     step.Time // time of the last check
@@ -22,7 +22,7 @@ type liveness struct {
 
 func newLiveness(now step.Time, cfg *Config) liveness {
 	l := liveness{
-		rank: cfg.Rank, size: cfg.Size, dead: make([]bool, cfg.Size),
+		rank: cfg.Rank, size: cfg.Size, dead: map[int]bool{},
 		stepAt: now, interval: max(1, cfg.Timeout/4),
 	}
 	l.left, l.right = -1, -1

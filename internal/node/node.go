@@ -172,13 +172,21 @@ func (n *Node) AddComm(id uint32, members []int) error {
 	c.early = earlyMsgs{bySeq: map[uint64][]earlyMsg{}, byPeer: map[int]int{}}
 	n.comms[id] = c
 	n.order = append(n.order, c)
-	for _, w := range members {
-		if n.live.dead[w] {
-			n.breakComm(c, verdict{culprit: w, reason: Lost})
-			break
-		}
+	if w, lost := n.firstLost(c); lost {
+		n.breakComm(c, verdict{culprit: w, reason: Lost})
 	}
 	return nil
+}
+
+// firstLost returns the lost member with the lowest rank in the communicator, as a world rank.
+func (n *Node) firstLost(c *comm) (world int, lost bool) {
+	first := len(c.members)
+	for _, w := range n.live.deaths {
+		if r, member := c.rankOf(w); member && r < first {
+			first, world, lost = r, w, true
+		}
+	}
+	return world, lost
 }
 
 // Start starts a multicast call with the result of mcast.Plan. Done returns req.

@@ -40,6 +40,24 @@ func (n *Node) Received(now step.Time, r *mcast.Report, offloaded bool) {
 	}
 }
 
+// Lull returns the lull of the only operation in flight. There is none with several operations. During a
+// lull the driver may report chunks late: see mcast.Lull.
+func (n *Node) Lull() mcast.Lull {
+	var only *round
+	for _, c := range n.order {
+		for _, st := range c.live {
+			if only != nil {
+				return mcast.Lull{}
+			}
+			only = st
+		}
+	}
+	if only == nil || only.mc == nil {
+		return mcast.Lull{}
+	}
+	return only.mc.Lull()
+}
+
 // Foreign adds the number of pieces that the Inbox of a point-to-point operation rejected. The driver
 // calls it once the operation has completed or failed.
 func (n *Node) Foreign(pieces uint64) { n.stats.Foreign += pieces }

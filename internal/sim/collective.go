@@ -20,6 +20,7 @@ type collective struct {
 	members  []int
 	root     int
 	packed   bool // whether packets hold parts of several blocks
+	tags     bool // whether memory holds tags even if there is room for bytes
 	seed     uint64
 	plan     []*mcast.Geometry // multicast only
 	plans    []*p2p.Plan       // point to point only: by rank, nil once the rank has started
@@ -36,6 +37,7 @@ type outcomes struct {
 	failed   bool
 	sent     []int64 // payload that each rank sent across its NIC
 	received []int64 // payload that each rank received across its NIC
+	arrived  int64   // number of packets with payload that all ranks received
 }
 
 // outcome is the end of a collective on one rank.
@@ -70,7 +72,7 @@ func (c *collective) allocate(inPlace bool) {
 	for _, p := range c.plans {
 		size += p.Scratch
 	}
-	c.move = size <= moveLimit
+	c.move = size <= moveLimit && !c.tags
 	for rank := range c.members {
 		var p *p2p.Plan
 		if c.plans != nil {

@@ -39,8 +39,11 @@ type Config struct {
 	Deadline time.Duration // time after which the operation is aborted; 0 for never
 	Seed     uint64
 	Pcap     io.Writer // capture of every packet that leaves a host, if set
+	// Progress, if set, is called now and then while the collective runs.
+	Progress func(Progress)
 
 	reason string // reason why auto chose Algo
+	tags   bool   // whether no payload is moved even if there is room; for tests
 }
 
 // Schedule says how an operation is cut into parts.
@@ -73,7 +76,8 @@ type Receiver struct {
 	// and RecvQueue.
 	Datapath string
 
-	pace int64 // ps per received chunk, from the datapath
+	pace  int64 // ps per received chunk, from the datapath
+	eager bool  // whether receive workers never postpone datagrams; for tests
 }
 
 // Faults describes everything that goes wrong.

@@ -106,6 +106,7 @@ func (h *host) arrived(k *packet) {
 
 // start makes a call.
 func (h *host) start(c *collective) {
+	h.catchUp()
 	var err error
 	switch {
 	case c.plan != nil:
@@ -137,6 +138,7 @@ func (h *host) region(key opKey) *region {
 // reliable handles a packet of the reliable path, in order. The NIC serves and completes reads, so a
 // stopped processor does not delay them.
 func (h *host) reliable(k *packet) {
+	h.catchUp()
 	switch k.kind {
 	case pktRead:
 		h.serve(k)
@@ -156,6 +158,7 @@ func (h *host) reliable(k *packet) {
 
 // onProcessor handles an event of the control thread, now or when the processor runs again.
 func (h *host) onProcessor(e event) {
+	h.catchUp()
 	if h.stopped() {
 		h.control = append(h.control, e)
 		return
@@ -266,6 +269,7 @@ func (h *host) act() {
 		return // the running call of act sees the new actions
 	}
 	h.acting = true
+	h.backlog.known = false
 	for acts := h.node.Actions(); len(acts) > 0; acts = h.node.Actions() {
 		for i := range acts {
 			h.execute(&acts[i])
@@ -287,6 +291,7 @@ func (h *host) timer() {
 	if h.dead || h.w.now != h.timerAt {
 		return // an earlier timer has replaced it
 	}
+	h.catchUp()
 	h.timerAt = never
 	if h.stopped() {
 		h.timerDue = true
@@ -306,6 +311,7 @@ func (h *host) runTimer() {
 
 // stop stops the processor for a time. Arriving packets wait, and the NIC continues.
 func (h *host) stop(d int64) {
+	h.catchUp()
 	h.stalled = max(h.stalled, h.w.now+d)
 	h.wakeBy(h.stalled)
 }
@@ -325,6 +331,7 @@ func (h *host) wake() {
 	if w.now >= h.wakeAt {
 		h.wakeAt = never
 	}
+	h.catchUp()
 	if h.dead {
 		return
 	}

@@ -94,7 +94,7 @@ func sortStarts(w *world) {
 		st.at = max(st.at, last[key]+1)
 		last[key] = st.at
 	}
-	w.ev = w.ev[:0]
+	w.eventQueue = newEventQueue()
 	for i, st := range w.starts {
 		w.push(st.at, evStart, int32(i), nil)
 	}

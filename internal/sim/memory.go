@@ -16,6 +16,7 @@ type memory struct {
 	rank          int     // rank in the communicator
 	layout        *blocks // layout of recv
 	send, recv    []byte  // an exchange has recv only
+	marks         *marks  // replaces recv for a multicast of tags
 	before, after []p2p.Copy
 }
 
@@ -34,13 +35,26 @@ type region struct {
 // countSent and countReceived count payload at the boundary of the host.
 func (r *region) countSent(k *packet) { r.mem.c.sent[r.mem.rank] += int64(k.bytes) }
 
-func (r *region) countReceived(k *packet) { r.mem.c.received[r.mem.rank] += int64(k.bytes) }
+func (r *region) countReceived(k *packet) {
+	r.mem.c.received[r.mem.rank] += int64(k.bytes)
+	r.mem.c.arrived++
+}
 
 // newMemory creates the buffers of a rank. The send buffer of a reduction is as large as all blocks, and
 // the receive buffer has room for all sums, with garbage until they arrive. Memory that the rank has to
 // write is garbage before that.
 func newMemory(c *collective, rank int, p *p2p.Plan) *memory {
 	m := &memory{c: c, rank: rank, layout: c.layout(rank, p)}
+	if c.plan != nil && !c.move {
+		m.marks = newMarks(c.want())
+		own := c.block(c.want(), rank)
+		if c.inPlace {
+			m.marks.write(c.start(rank), own)
+		} else {
+			m.send = bytes.Clone(own)
+		}
+		return m
+	}
 	m.recv = make([]byte, m.layout.memory())
 	if p != nil {
 		m.before, m.after = p.Before, p.After
@@ -87,7 +101,10 @@ func (m *memory) copyOwn() {
 		if m.c.byNetwork() || len(m.c.members) == 1 {
 			copy(m.recv, m.send)
 		}
-	case !m.c.inPlace:
+	case m.c.inPlace:
+	case m.marks != nil:
+		m.marks.write(m.c.start(m.rank), m.send)
+	default:
 		copy(m.c.block(m.recv, m.rank), m.send)
 	}
 }
@@ -126,6 +143,9 @@ func (m *memory) load(k *packet) {
 	case k.kind == pktChunk && !m.c.inPlace:
 		own := m.c.start(m.rank)
 		buf, at, end = m.send, at-own, end-own
+	case m.marks != nil:
+		k.data = m.marks.appendTo(k.data, at, end)
+		return
 	}
 	k.data = append(k.data, buf[at:end]...)
 }
@@ -142,6 +162,10 @@ const (
 
 func (m *memory) place(off int64, data []byte, mode placeMode) {
 	at := m.layout.pos(off)
+	if m.marks != nil {
+		m.marks.write(at, data)
+		return
+	}
 	dst := m.recv[at : at+int64(len(data))]
 	switch mode {
 	case put:
@@ -184,6 +208,8 @@ func (m *memory) verify() bool {
 			right = right && bytes.Equal(b, want)
 		})
 		return right
+	case m.marks != nil:
+		return m.marks.complete()
 	case c.toRoot && m.rank != c.root:
 		return true
 	case c.scatters:
@@ -197,6 +223,9 @@ const poisonByte = 0xa5
 func (m *memory) poison() {
 	fillPoison(m.send)
 	fillPoison(m.recv)
+	if m.marks != nil {
+		m.marks.free()
+	}
 }
 
 func fillPoison(b []byte) {
@@ -211,14 +240,20 @@ func fillPoison(b []byte) {
 // intact reports whether nothing has been written since poison.
 func (m *memory) intact() bool {
 	return bytes.Count(m.send, []byte{poisonByte}) == len(m.send) &&
-		bytes.Count(m.recv, []byte{poisonByte}) == len(m.recv)
+		bytes.Count(m.recv, []byte{poisonByte}) == len(m.recv) && (m.marks == nil || !m.marks.written)
 }
 
 // digest computes the digest of the data that a round received.
 func (m *memory) digest(g *mcast.Geometry) uint64 {
 	var sum uint32
+	var tags []byte
 	g.Spans(func(off, n int64) {
-		sum = crc32.Update(sum, crc32.IEEETable, m.span(off, n))
+		if m.marks == nil {
+			sum = crc32.Update(sum, crc32.IEEETable, m.span(off, n))
+			return
+		}
+		tags = m.marks.appendTo(tags[:0], m.layout.pos(off), m.layout.pos(off+n))
+		sum = crc32.Update(sum, crc32.IEEETable, tags)
 	})
 	return uint64(sum)
 }

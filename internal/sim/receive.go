@@ -18,6 +18,7 @@ type receiver struct {
 	reports    []*mcast.Report // reports in transit to the control thread, oldest first
 	claims     []*read         // claims in transit to a receive worker, oldest first
 	slots      [superPacket]mcast.Slot
+	backlog    backlog
 }
 
 // receiveQueue holds the datagrams that wait for a receive worker.
@@ -68,8 +69,10 @@ func (h *host) datagram(k *packet) {
 func (h *host) receive(k *packet) {
 	w := h.w
 	if w.recvCost == 0 && w.gather == 0 && !h.stopped() && h.queue.len() == 0 {
-		h.chunk(k)
-		h.flush()
+		if !h.postpone(k) {
+			h.chunk(k)
+			h.flush()
+		}
 		return
 	}
 	if w.cfg.RecvQueue > 0 && h.queue.bytes+k.size > w.cfg.RecvQueue {
@@ -120,8 +123,9 @@ func (h *host) token(k *packet) uint64 {
 
 func token(comm, slot uint32) uint64 { return uint64(comm)<<32 | uint64(slot) }
 
-// chunk lets the receive worker judge one datagram, and places its payload accordingly.
-func (h *host) chunk(k *packet) {
+// chunk lets the receive worker judge one datagram, and places its payload accordingly. It reports whether
+// the datagram placed a chunk, and whether that chunk is at the edge of a block.
+func (h *host) chunk(k *packet) (placed, edge bool) {
 	in := h.worker(k.sub)
 	p, psn, off, v := in.Judge(h.token(k), k.comm, k.imm, k.bytes)
 	if v == mcast.Placed {
@@ -132,10 +136,12 @@ func (h *host) chunk(k *packet) {
 			h.w.violate("rank %d placed a chunk after its buffers were free", h.id)
 		}
 		in.Place(p, wire.Range{PSN: psn, N: 1})
+		placed, edge = true, p.Edge(psn)
 	} else {
 		in.Ignore(p, v, 1)
 	}
 	h.w.pools.release(k)
+	return placed, edge
 }
 
 // scatter handles several datagrams that arrive as one. The network writes their payloads to the
@@ -180,7 +186,12 @@ func (h *host) flush() {
 
 // report sends a worker's report to the control thread.
 func (h *host) report(in *mcast.Intake) {
-	if r := in.Flush(); r != nil {
+	r := in.Flush()
+	switch {
+	case r == nil:
+	case h.w.late == 0:
+		h.handleReport(r)
+	default:
 		h.reports = append(h.reports, r)
 		h.notify(evReport)
 	}
@@ -210,6 +221,10 @@ func (h *host) handleNotified(kind eventKind) {
 	}
 	r := h.reports[0]
 	h.reports = h.reports[1:]
+	h.handleReport(r)
+}
+
+func (h *host) handleReport(r *mcast.Report) {
 	h.node.Received(ns(h.w.now), r, false)
 	h.w.pools.recycle(r)
 	h.act()
@@ -226,6 +241,7 @@ type drain struct {
 // awaitQueue handles a closed operation whose datagrams have left the network. Some may still be in
 // the receive queue.
 func (h *host) awaitQueue(d drain) {
+	h.catchUp()
 	d.upto = h.queue.taken + uint64(h.queue.len())
 	h.queue.drains = append(h.queue.drains, d)
 	h.reportDrained()

@@ -82,6 +82,7 @@ func (w *world) collective(req uint64, p part, members []int) (*collective, erro
 	n := len(members)
 	c := newCollective(req, 0, members, p.shape, w.cfg.Seed)
 	c.exchange = newExchange(p.shape.Kind, n, p.shape.Root, w.cfg.Bytes, c.seed)
+	c.tags = w.cfg.tags
 	var err error
 	switch {
 	case p.algo == "mcast":

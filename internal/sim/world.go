@@ -14,7 +14,7 @@ import (
 
 // world is a running simulation.
 type world struct {
-	eventHeap
+	eventQueue
 	parameters
 	progress
 	accounting
@@ -51,6 +51,7 @@ type parameters struct {
 	retransmit  int64
 	lifetime    int64  // age above which arriving datagrams are dropped
 	straggle    int64  // maximum delay of a straggling datagram
+	postpones   bool   // whether receive workers may take datagrams late: see backlog
 	room        uint64 // number of datagrams that a receive queue holds
 	reportAfter uint32 // number of chunks at which a report is due
 }
@@ -93,7 +94,8 @@ func newWorld(cfg Config) (*world, error) {
 	}
 	g := cfg.Topology
 	w := &world{
-		cfg: cfg, parameters: cfg.parameters(), g: g, layout: layout, rng: rand.New(rand.NewPCG(cfg.Seed, 0xa11ca57)),
+		eventQueue: newEventQueue(), cfg: cfg, parameters: cfg.parameters(), g: g, layout: layout,
+		rng:   rand.New(rand.NewPCG(cfg.Seed, 0xa11ca57)),
 		calls: map[uint64]*collective{}, inc: newIncTree(g), links: make([]link, len(g.Links)),
 	}
 	for i, l := range g.Links {
@@ -149,6 +151,8 @@ func (cfg *Config) parameters() parameters {
 	if cfg.Straggle > 0 {
 		p.straggle = straggleAlphas * p.alpha
 	}
+	// Credit flows while chunks arrive, so there is no lull.
+	p.postpones = !cfg.eager && cfg.Flow == "none" && p.recvCost == 0 && p.gather == 0 && p.late == 0
 	p.retransmit = 4*p.path + 20*p.slotTime // a reliable sender notices a loss after a few round trips
 	return p
 }
@@ -194,19 +198,19 @@ func (w *world) callAt(at int64, host int, c *collective) {
 
 // loop runs until every call has ended and no operation lingers, or until limit.
 func (w *world) loop(limit int64) {
+	defer w.catchUp()
 	for _, h := range w.hosts {
 		h.rearm() // hosts that make no call send heartbeats as well
 	}
-	for len(w.ev) > 0 {
-		if w.pending == 0 && (w.lingering == 0 || w.failures > 0) {
+	for w.pending > 0 || (w.lingering > 0 && w.failures == 0) {
+		e, at, ok := w.pop()
+		if !ok || at > limit {
 			return
 		}
-		e := w.pop()
-		if e.at > limit {
-			return
+		w.now = at
+		if w.events++; w.events%progressEvents == 0 && w.cfg.Progress != nil {
+			w.cfg.Progress(w.progressOf())
 		}
-		w.now = e.at
-		w.events++
 		switch e.kind {
 		case evArrive:
 			w.arrive(&w.links[e.id], e.pkt)
@@ -283,6 +287,7 @@ func (w *world) crash(c Crash) {
 	if h.dead {
 		return
 	}
+	h.catchUp()
 	h.dead = true
 	for _, c := range w.calls {
 		if r := c.rankOf(h.id); r >= 0 && !c.ranks[r].ended {
@@ -295,6 +300,7 @@ func (w *world) crash(c Crash) {
 	}
 	for _, p := range mcast.AppendPeers(nil, c.Rank, w.g.Hosts) {
 		if peer := w.hosts[p]; !peer.dead {
+			peer.catchUp()
 			peer.node.PeerLost(ns(w.now), c.Rank)
 			peer.act()
 		}

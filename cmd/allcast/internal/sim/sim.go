@@ -3,6 +3,7 @@ package sim
 
 import (
 	"errors"
+	"io"
 
 	"github.com/alecthomas/kong"
 
@@ -30,7 +31,8 @@ type Command struct {
 
 	FSDP fsdpCmd `cmd:"" name:"fsdp" help:"A training step of a fully sharded model."`
 
-	simulate func(sim.Config) (*sim.Result, error) // replaces sim.Run in tests
+	simulate   func(sim.Config) (*sim.Result, error) // replaces sim.Run in tests
+	isTerminal func(io.Writer) bool                  // replaces cli.IsTerminal in tests
 }
 
 // Help implements kong.HelpProvider.
@@ -70,7 +72,9 @@ func (c *Command) run(e *cli.Env, k *kong.Context, f *flags, m *multicastFlags, 
 	var results []*sim.Result
 	for _, algo := range f.algos {
 		cfg.Algo = algo
+		bar := c.showProgress(e, &cfg)
 		r, err := c.runOne(cfg)
+		bar.clear()
 		if cerr := capture.Failed(); cerr != nil {
 			return cerr // an error of the simulator only repeats it
 		}
