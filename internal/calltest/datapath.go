@@ -2,11 +2,11 @@ package calltest
 
 import (
 	"net"
-	"os"
 	"testing"
 
 	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/internal/offload/bpf"
+	"github.com/allcast/allcast/internal/settings"
 )
 
 // Hooks are the attachment points of the kernel's program that work on the loopback interface.
@@ -39,7 +39,7 @@ func ClearDatapath(t *testing.T) {
 // names.
 func Datapaths(t *testing.T, f func(t *testing.T, o allcast.Options)) {
 	t.Helper()
-	datapath, hook := os.Getenv("ALLCAST_DATAPATH"), os.Getenv("ALLCAST_HOOK")
+	datapath, hook := settings.Process.Get("ALLCAST_DATAPATH"), settings.Process.Get("ALLCAST_HOOK")
 	if datapath == "" || datapath == "host" {
 		t.Run("host", func(t *testing.T) {
 			ClearDatapath(t)
