@@ -123,6 +123,21 @@ def test_destroying_a_group_completes_operations() -> None:
     run(_destroyed)
 
 
+def _called_after_destroy(rank: int, size: int) -> None:
+    group = dist.group.WORLD
+    sparse = torch.eye(3).to_sparse()
+    group.allreduce([sparse]).wait()
+    dist.destroy_process_group()
+    # The staging thread runs the first, and the calling thread the second.
+    for tensor in (sparse, torch.ones(3)):
+        with pytest.raises(dist.DistBackendError, match="closed"):
+            group.allreduce([tensor]).wait()
+
+
+def test_operations_of_a_destroyed_group_fail() -> None:
+    run(_called_after_destroy, size=2)
+
+
 def _layouts(rank: int, size: int) -> None:
     base = torch.arange(24.0).view(4, 6) + 100 * rank
     total = sum(torch.arange(24.0).view(4, 6) + 100 * r for r in range(size))

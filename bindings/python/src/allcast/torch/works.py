@@ -501,6 +501,7 @@ class Order:
             with self._lock:
                 while not self._queue:
                     if self._closed:
+                        self._thread = None  # a later call gets a thread, and then its error
                         return
                     self._ready.wait()
                 function = self._queue.popleft()
