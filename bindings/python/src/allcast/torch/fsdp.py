@@ -151,7 +151,8 @@ class _Registered:
 
     def __init__(self, comm: allcast.Comm) -> None:
         self._comm = comm
-        self._lock = threading.Lock()
+        # Garbage collection gives memory back in any thread, also in one that holds the lock.
+        self._lock = threading.RLock()
         self._free: dict[int, list[Any]] = {}  # allocations, by size
         self._kept = 0
 
