@@ -608,6 +608,31 @@ def test_error_of_the_device(world: World) -> None:
         call.wait_host(60)
 
 
+@pytest.mark.parametrize("when", ["before the network", "during the network"])
+def test_device_that_breaks(world: World, when: str) -> None:
+    """After an error of CUDA, every call to the device fails. No thread may end or wait forever."""
+    device, staging = world.devices[0], world.stagings[0]
+    world.network = FakeNetwork(1)
+    world.network.held = set()
+    tensor = data(1, 4096)
+    call = world.call(0, Call("allreduce", [], [tensor], in_place=True), add_up, run=False)
+    if when == "before the network":
+        device.broken = RuntimeError("the device is broken")
+        call.run()
+    else:
+        call.run()
+        device.broken = RuntimeError("the device is broken")
+        world.network.release()
+    with pytest.raises(RuntimeError, match="the device is broken"):
+        call.wait_concluded(60)
+    with pytest.raises(RuntimeError, match="the device is broken"):
+        call.wait_stream()
+    assert call.done()
+    alive = threading.Event()
+    staging.copies.add(alive.set)
+    assert alive.wait(60)
+
+
 def test_deadline_covers_all_pieces(world: World) -> None:
     seen: list[float] = []
     tensor = data(1, 3 << 20)

@@ -662,8 +662,14 @@ class StagedCall:
             self._concluding = True
         # Another thread may be enqueueing the rest.
         with self._enqueuing:
-            if self._last is None:
-                self._enqueue_last()
+            try:
+                if self._last is None:
+                    self._enqueue_last()
+            except BaseException as error:
+                # The device is broken. Its copies may still use the memory, which thus stays here.
+                failed = True
+                with self._lock:
+                    self._error = self._error or error
             with self._lock:
                 if self._flag is not None:
                     self._flag.advance(count)
