@@ -210,6 +210,27 @@ class Checks:
         if self.kind == "cuda":  # a stream of the fake device does not order what torch computes
             self.equal("future of all_reduce", doubled, total * 2)
 
+    def timeouts(self) -> None:
+        """A wait with a timeout ends, and the operation continues."""
+        parts = self.inputs(1000, torch.float32)
+        tensor, message = parts[self.rank].clone(), self.empty(1, torch.float32)
+        if self.rank == 0:
+            work = dist.all_reduce(tensor, async_op=True)
+            try:
+                work.wait(timedelta(milliseconds=10))
+            except dist.DistBackendError as error:
+                assert "has not ended after 0.01 s" in str(error)
+            else:
+                raise AssertionError("wait returned before the other ranks called")
+            for rank in range(1, self.size):
+                dist.send(message, rank)
+        else:
+            dist.recv(message, 0)
+            self.synchronize()
+            work = dist.all_reduce(tensor, async_op=True)
+        assert work.wait(timedelta(seconds=60))
+        self.equal("all_reduce after a wait that timed out", tensor, sum(parts))
+
     def objects(self) -> None:
         got: list[Any] = [None] * self.size
         dist.all_gather_object(got, {"rank": self.rank})
@@ -319,6 +340,7 @@ def main() -> None:
     for count in (17, 3_000_000):
         checks.messages(count)
     checks.asynchronous()
+    checks.timeouts()
     checks.groups()
     if arguments.device == "cuda":
         checks.objects()

@@ -50,7 +50,7 @@ import torch
 import allcast
 
 from .devices import CudaDevice, Device, Region
-from .works import NO_TIMEOUT, Call, Work
+from .works import NO_TIMEOUT, Call, Work, not_ended
 
 if TYPE_CHECKING:
     from .groups import Group
@@ -882,7 +882,7 @@ class _PieceWork:
 
 
 class StagedWork(Work):
-    """An operation on device tensors. wait blocks the current stream instead of the host."""
+    """An operation on device tensors. wait blocks the current stream, where it can."""
 
     def __init__(self, group: Group, staging: Staging, calls: Sequence[Call]) -> None:
         first = calls[0]
@@ -969,7 +969,16 @@ class StagedWork(Work):
             threading.Thread(target=self.publish, name="allcast-callbacks", daemon=True).start()
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Makes the current stream wait for the result.
+
+        With a timeout, it also blocks the host until the network has done its part. If the timeout
+        passes first, the operation continues.
+        """
         try:
+            if timeout > NO_TIMEOUT:
+                limit = timeout.total_seconds()
+                if not self.call.wait_concluded(limit):
+                    raise allcast.WaitTimeoutError(not_ended(limit))
             self.call.wait_stream()
         except BaseException as error:
             raise self._group.backend_error(self._operation, error) from error
