@@ -22,12 +22,11 @@ something that the host does later. The choices are:
 Staging uses the third. On a device that has no third, or that several processes share, it uses the
 fourth: processes take turns on such a device, and one whose streams wait still gets its turns.
 
-Streams may share a hardware
-queue, where a copy that is enqueued behind a waiting stream cannot start. Therefore wait first
-enqueues all copies of the operation that are missing, each copy to the device behind its own wait,
-in an order in which every command depends on earlier ones only. After that, the host only sets the
-value. This holds for all ranks and all operations that are called in the same order, so that even a
-device with a single queue makes progress.
+Streams may share a hardware queue, where a copy that is enqueued behind a waiting stream cannot
+start. Therefore wait first enqueues all copies of the operation that are missing, each copy to the
+device behind its own wait, in an order in which every command depends on earlier ones only. After
+that, the host only sets the value. This holds for all ranks and all operations that are called in
+the same order, so that even a device with a single queue makes progress.
 """
 
 from __future__ import annotations
