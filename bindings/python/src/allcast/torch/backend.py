@@ -675,7 +675,10 @@ def _sum_sparse(group: Group, tensor: Tensor, seconds: float) -> Tensor:
             _memory(part), _memory(whole), [row * count for count in counts], timeout=seconds
         )
         gathered.append(whole)
-    return torch.sparse_coo_tensor(gathered[0].t(), gathered[1], tensor.shape).coalesce()
+    total = torch.sparse_coo_tensor(
+        gathered[0].t(), gathered[1], tensor.shape, check_invariants=False
+    )
+    return total.coalesce()
 
 
 def _memory(tensor: Tensor) -> Memory:
