@@ -757,6 +757,20 @@ def test_pool_reuses_memory() -> None:
     device.close()
 
 
+def test_pool_forgets_memory_that_it_did_not_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = FakeDevice()
+    pool = Pool(device, 1 << 20)
+
+    def fail(nbytes: int) -> torch.Tensor:
+        raise MemoryError(f"{nbytes} bytes")
+
+    monkeypatch.setattr(device, "pinned", fail)
+    with pytest.raises(MemoryError):
+        pool.take(1 << 16)
+    assert pool.owned == 0
+    device.close()
+
+
 def test_pool_is_bounded() -> None:
     device = FakeDevice()
     pool = Pool(device, 1 << 20)

@@ -188,7 +188,12 @@ class Pool:
                 return idle.pop(0)
             self._owned += size
         # Never blocks: beyond the limit, memory is dropped as soon as it comes back.
-        return self._device.pinned(size), None
+        try:
+            return self._device.pinned(size), None
+        except BaseException:
+            with self._lock:
+                self._owned -= size
+            raise
 
     def put(self, memory: torch.Tensor, event: Any) -> None:
         """Takes memory back. The event occurs after the last copy from or to it."""
