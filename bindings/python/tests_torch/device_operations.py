@@ -231,6 +231,19 @@ class Checks:
         assert work.wait(timedelta(seconds=60))
         self.equal("all_reduce after a wait that timed out", tensor, sum(parts))
 
+    def refused(self) -> None:
+        """A call with wrong arguments, whose end the host waits for, fails. Later ones work."""
+        parts = self.inputs(1000, torch.float32)
+        tensor = parts[self.rank].clone()
+        text = "no error"
+        try:
+            dist.all_reduce(tensor, op=dist.ReduceOp.BAND)
+        except dist.DistBackendError as error:
+            text = str(error)
+        assert "invalid argument" in text, text
+        dist.all_reduce(tensor)
+        self.equal("all_reduce after one that was refused", tensor, sum(parts))
+
     def objects(self) -> None:
         got: list[Any] = [None] * self.size
         dist.all_gather_object(got, {"rank": self.rank})
@@ -341,6 +354,8 @@ def main() -> None:
         checks.messages(count)
     checks.asynchronous()
     checks.timeouts()
+    if os.environ.get("ALLCAST_TORCH_STREAM_WAIT") == "host":
+        checks.refused()
     checks.groups()
     if arguments.device == "cuda":
         checks.objects()
