@@ -210,6 +210,40 @@ class Checks:
         if self.kind == "cuda":  # a stream of the fake device does not order what torch computes
             self.equal("future of all_reduce", doubled, total * 2)
 
+    def timeouts(self) -> None:
+        """A wait with a timeout ends, and the operation continues."""
+        parts = self.inputs(1000, torch.float32)
+        tensor, message = parts[self.rank].clone(), self.empty(1, torch.float32)
+        if self.rank == 0:
+            work = dist.all_reduce(tensor, async_op=True)
+            text = "wait returned"
+            try:
+                work.wait(timedelta(milliseconds=10))
+            except dist.DistBackendError as error:
+                text = str(error)
+            assert "has not ended after 0.01 s" in text, text
+            for rank in range(1, self.size):
+                dist.send(message, rank)
+        else:
+            dist.recv(message, 0)
+            self.synchronize()
+            work = dist.all_reduce(tensor, async_op=True)
+        assert work.wait(timedelta(seconds=60))
+        self.equal("all_reduce after a wait that timed out", tensor, sum(parts))
+
+    def refused(self) -> None:
+        """A call with wrong arguments, whose end the host waits for, fails. Later ones work."""
+        parts = self.inputs(1000, torch.float32)
+        tensor = parts[self.rank].clone()
+        text = "no error"
+        try:
+            dist.all_reduce(tensor, op=dist.ReduceOp.BAND)
+        except dist.DistBackendError as error:
+            text = str(error)
+        assert "invalid argument" in text, text
+        dist.all_reduce(tensor)
+        self.equal("all_reduce after one that was refused", tensor, sum(parts))
+
     def objects(self) -> None:
         got: list[Any] = [None] * self.size
         dist.all_gather_object(got, {"rank": self.rank})
@@ -319,6 +353,9 @@ def main() -> None:
     for count in (17, 3_000_000):
         checks.messages(count)
     checks.asynchronous()
+    checks.timeouts()
+    if os.environ.get("ALLCAST_TORCH_STREAM_WAIT") == "host":
+        checks.refused()
     checks.groups()
     if arguments.device == "cuda":
         checks.objects()

@@ -45,7 +45,8 @@ class FakeDevice:
         self.copies = 0
         self.used: list[tuple[torch.Tensor, Stream]] = []
         self.pinned_bytes = 0
-        self.failure: BaseException | None = None
+        self.failure: BaseException | None = None  # of copies
+        self.broken: BaseException | None = None  # of everything, as after an error of CUDA
         self._random = random.Random(seed)
         self._one_queue = one_queue
         self._shared = Stream("shared")
@@ -138,6 +139,7 @@ class FakeDevice:
         self._enqueue(stream, lambda: True, lambda: to.copy_(source))
 
     def synchronize(self, event: Event) -> None:
+        self._check()
         with self._change:
             done = self._change.wait_for(lambda: event.occurred, 60)
         assert done, "an event has not occurred after 60 s"
@@ -146,6 +148,7 @@ class FakeDevice:
         self.synchronize(self.record(stream))
 
     def query(self, event: Event) -> bool:
+        self._check()
         return event.occurred
 
     def pinned(self, nbytes: int) -> torch.Tensor:
@@ -156,9 +159,14 @@ class FakeDevice:
     def record_use(self, tensor: torch.Tensor, stream: Stream) -> None:
         self.used.append((tensor, stream))
 
+    def _check(self) -> None:
+        if self.broken is not None:
+            raise self.broken
+
     def _enqueue(
         self, stream: Stream, runnable: Callable[[], bool], run: Callable[[], None]
     ) -> None:
+        self._check()
         with self._change:
             if self._limit is not None:
                 free = self._change.wait_for(lambda: self._pending() < (self._limit or 0), 60)

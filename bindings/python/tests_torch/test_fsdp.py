@@ -140,6 +140,13 @@ def _asynchronous(rank: int, size: int) -> None:
     assert fourth.data_ptr() == address
     empty = gather.allocate((0,), dtype=torch.float32, device=torch.device("cpu"))
     assert empty.numel() == 0
+    # Garbage collection may free a tensor in a thread that is about to take memory.
+    assert gather._memory is not None
+    address = fourth.data_ptr()
+    with gather._memory._lock:
+        del fourth
+    fifth = gather.allocate((size * 1000,), dtype=torch.float32, device=torch.device("cpu"))
+    assert fifth.data_ptr() == address
 
 
 def test_memory_is_reused() -> None:

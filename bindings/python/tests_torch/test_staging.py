@@ -608,6 +608,31 @@ def test_error_of_the_device(world: World) -> None:
         call.wait_host(60)
 
 
+@pytest.mark.parametrize("when", ["before the network", "during the network"])
+def test_device_that_breaks(world: World, when: str) -> None:
+    """After an error of CUDA, every call to the device fails. No thread may end or wait forever."""
+    device, staging = world.devices[0], world.stagings[0]
+    world.network = FakeNetwork(1)
+    world.network.held = set()
+    tensor = data(1, 4096)
+    call = world.call(0, Call("allreduce", [], [tensor], in_place=True), add_up, run=False)
+    if when == "before the network":
+        device.broken = RuntimeError("the device is broken")
+        call.run()
+    else:
+        call.run()
+        device.broken = RuntimeError("the device is broken")
+        world.network.release()
+    with pytest.raises(RuntimeError, match="the device is broken"):
+        call.wait_concluded(60)
+    with pytest.raises(RuntimeError, match="the device is broken"):
+        call.wait_stream()
+    assert call.done()
+    alive = threading.Event()
+    staging.copies.add(alive.set)
+    assert alive.wait(60)
+
+
 def test_deadline_covers_all_pieces(world: World) -> None:
     seen: list[float] = []
     tensor = data(1, 3 << 20)
@@ -729,6 +754,20 @@ def test_pool_reuses_memory() -> None:
     again, event = pool.take(131_072)
     assert again is first
     assert event is None
+    device.close()
+
+
+def test_pool_forgets_memory_that_it_did_not_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = FakeDevice()
+    pool = Pool(device, 1 << 20)
+
+    def fail(nbytes: int) -> torch.Tensor:
+        raise MemoryError(f"{nbytes} bytes")
+
+    monkeypatch.setattr(device, "pinned", fail)
+    with pytest.raises(MemoryError):
+        pool.take(1 << 16)
+    assert pool.owned == 0
     device.close()
 
 

@@ -123,6 +123,51 @@ def test_destroying_a_group_completes_operations() -> None:
     run(_destroyed)
 
 
+def _time_limits_of_sparse(rank: int, size: int) -> None:
+    group = dist.group.WORLD
+    comm, limits = group._group.comm, []
+
+    class Recorded:
+        """The communicator, which notes the time limits of its calls."""
+
+        def __getattr__(self, name: str) -> Any:
+            def call(*arguments: Any, timeout: float) -> None:
+                limits.append(timeout)
+                getattr(comm, name)(*arguments, timeout=timeout)
+
+            return call
+
+    group._group.comm = Recorded()
+    options = dist.AllreduceOptions()
+    options.timeout = timedelta(seconds=60)
+    tensor = torch.eye(3).to_sparse()
+    group.allreduce([tensor], options).wait()
+    group._group.comm = comm
+    assert torch.equal(tensor.to_dense(), size * torch.eye(3))
+    assert len(limits) == 3
+    assert 60 >= limits[0] > limits[1] > limits[2] > 0
+
+
+def test_one_time_limit_for_all_steps_of_a_sparse_sum() -> None:
+    run(_time_limits_of_sparse, size=2)
+
+
+def _called_after_destroy(rank: int, size: int) -> None:
+    group = dist.group.WORLD
+    sparse = torch.eye(3).to_sparse()
+    group.allreduce([sparse]).wait()
+    group.allreduce([torch.ones(3)]).get_future().wait()
+    dist.destroy_process_group()
+    # The staging thread starts the first, the calling thread the others. The last one is strided.
+    for tensor in (sparse, torch.ones(3), torch.ones(3, 3).t()[1:]):
+        with pytest.raises(dist.DistBackendError, match="closed"):
+            group.allreduce([tensor]).wait()
+
+
+def test_operations_of_a_destroyed_group_fail() -> None:
+    run(_called_after_destroy, size=2)
+
+
 def _layouts(rank: int, size: int) -> None:
     base = torch.arange(24.0).view(4, 6) + 100 * rank
     total = sum(torch.arange(24.0).view(4, 6) + 100 * r for r in range(size))

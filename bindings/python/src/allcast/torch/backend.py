@@ -663,19 +663,26 @@ def _split_bytes(name: str, tensor: Tensor, splits: Sequence[int], size: int) ->
 def _sum_sparse(group: Group, tensor: Tensor, seconds: float) -> Tensor:
     """Exchanges coalesced sparse tensors of one shape and returns their sum."""
     indices, values = tensor.indices().contiguous(), tensor.values().contiguous()
-    comm = group.comm
+    comm, end = group.comm, time.monotonic() + seconds
+
+    def left() -> float:
+        return max(end - time.monotonic(), 0.001)
+
     sizes = torch.empty(group.size, dtype=torch.int64)
-    comm.allgather(_memory(torch.tensor([indices.size(1)])), _memory(sizes), timeout=seconds)
+    comm.allgather(_memory(torch.tensor([indices.size(1)])), _memory(sizes), timeout=left())
     counts = sizes.tolist()
     gathered = []
     for part in (indices.t().contiguous(), values):
         row = part[:1].nbytes if part.size(0) else part.new_empty((1, *part.shape[1:])).nbytes
         whole = part.new_empty((sum(counts), *part.shape[1:]))
         comm.allgatherv(
-            _memory(part), _memory(whole), [row * count for count in counts], timeout=seconds
+            _memory(part), _memory(whole), [row * count for count in counts], timeout=left()
         )
         gathered.append(whole)
-    return torch.sparse_coo_tensor(gathered[0].t(), gathered[1], tensor.shape).coalesce()
+    total = torch.sparse_coo_tensor(
+        gathered[0].t(), gathered[1], tensor.shape, check_invariants=False
+    )
+    return total.coalesce()
 
 
 def _memory(tensor: Tensor) -> Memory:

@@ -47,7 +47,8 @@ def use_multicast(model: nn.Module, group: dist.ProcessGroup | None = None) -> N
     for each group of ranks that shards parameters. Instead, `group` can be a group of the backend
     "allcast" with the same ranks in the same order.
 
-    On CUDA tensors, the all-gather blocks neither the host nor other streams.
+    On CUDA tensors, the all-gather blocks no other stream. It blocks the host only on a GPU that
+    several processes share.
     """
     if not hasattr(FSDPModule, "set_custom_all_gather"):
         raise RuntimeError(
@@ -151,7 +152,8 @@ class _Registered:
 
     def __init__(self, comm: allcast.Comm) -> None:
         self._comm = comm
-        self._lock = threading.Lock()
+        # Garbage collection gives memory back in any thread, also in one that holds the lock.
+        self._lock = threading.RLock()
         self._free: dict[int, list[Any]] = {}  # allocations, by size
         self._kept = 0
 

@@ -204,6 +204,8 @@ class Group:
 
     def options(self, work: Work, requests: int, timeout: float) -> dict[str, Any]:
         """Returns arguments for the calls that start the requests of a Work."""
+        if self.comm.closed:  # and the queue with it
+            raise allcast.ClosedError("the communicator is closed")
         completions = self.world.completions
         return {
             "timeout": timeout,

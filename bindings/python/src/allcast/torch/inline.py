@@ -50,8 +50,10 @@ def run(staging: Staging, group: Group, call: Call, plan: Plan) -> Work:
     except allcast.Error as error:
         # The operation has ended, so nothing uses the memory.
         staging.pool.put(memory, None)
-        staging.failure = group.backend_error(call.operation, error, call.timeout)
-        raise staging.failure from error
+        raised = group.backend_error(call.operation, error, call.timeout)
+        if not isinstance(error, allcast.InvalidError):  # which is refused before it begins
+            staging.failure = raised
+        raise raised from error
     for copy in piece.copies_out:
         device.copy(stream, copy.device, copy.host_region(memory))
     for to, source in plan.results:

@@ -22,12 +22,11 @@ something that the host does later. The choices are:
 Staging uses the third. On a device that has no third, or that several processes share, it uses the
 fourth: processes take turns on such a device, and one whose streams wait still gets its turns.
 
-Streams may share a hardware
-queue, where a copy that is enqueued behind a waiting stream cannot start. Therefore wait first
-enqueues all copies of the operation that are missing, each copy to the device behind its own wait,
-in an order in which every command depends on earlier ones only. After that, the host only sets the
-value. This holds for all ranks and all operations that are called in the same order, so that even a
-device with a single queue makes progress.
+Streams may share a hardware queue, where a copy that is enqueued behind a waiting stream cannot
+start. Therefore wait first enqueues all copies of the operation that are missing, each copy to the
+device behind its own wait, in an order in which every command depends on earlier ones only. After
+that, the host only sets the value. This holds for all ranks and all operations that are called in
+the same order, so that even a device with a single queue makes progress.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ import torch
 import allcast
 
 from .devices import CudaDevice, Device, Region
-from .works import NO_TIMEOUT, Call, Work
+from .works import NO_TIMEOUT, Call, Work, not_ended
 
 if TYPE_CHECKING:
     from .groups import Group
@@ -189,7 +188,12 @@ class Pool:
                 return idle.pop(0)
             self._owned += size
         # Never blocks: beyond the limit, memory is dropped as soon as it comes back.
-        return self._device.pinned(size), None
+        try:
+            return self._device.pinned(size), None
+        except BaseException:
+            with self._lock:
+                self._owned -= size
+            raise
 
     def put(self, memory: torch.Tensor, event: Any) -> None:
         """Takes memory back. The event occurs after the last copy from or to it."""
@@ -662,8 +666,14 @@ class StagedCall:
             self._concluding = True
         # Another thread may be enqueueing the rest.
         with self._enqueuing:
-            if self._last is None:
-                self._enqueue_last()
+            try:
+                if self._last is None:
+                    self._enqueue_last()
+            except BaseException as error:
+                # The device is broken. Its copies may still use the memory, which thus stays here.
+                failed = True
+                with self._lock:
+                    self._error = self._error or error
             with self._lock:
                 if self._flag is not None:
                     self._flag.advance(count)
@@ -876,7 +886,7 @@ class _PieceWork:
 
 
 class StagedWork(Work):
-    """An operation on device tensors. wait blocks the current stream instead of the host."""
+    """An operation on device tensors. wait blocks the current stream, where it can."""
 
     def __init__(self, group: Group, staging: Staging, calls: Sequence[Call]) -> None:
         first = calls[0]
@@ -963,7 +973,16 @@ class StagedWork(Work):
             threading.Thread(target=self.publish, name="allcast-callbacks", daemon=True).start()
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Makes the current stream wait for the result.
+
+        With a timeout, it also blocks the host until the network has done its part. If the timeout
+        passes first, the operation continues.
+        """
         try:
+            if timeout > NO_TIMEOUT:
+                limit = timeout.total_seconds()
+                if not self.call.wait_concluded(limit):
+                    raise allcast.WaitTimeoutError(not_ended(limit))
             self.call.wait_stream()
         except BaseException as error:
             raise self._group.backend_error(self._operation, error) from error

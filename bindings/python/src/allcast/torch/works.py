@@ -62,6 +62,11 @@ Start = Callable[
 ]
 
 
+def not_ended(seconds: float | None) -> str:
+    """Says that an operation runs longer than a thread waits for it."""
+    return f"it has not ended after {seconds:g} s, and continues"
+
+
 class Call:
     """One operation of c10d: its buffers and how to start it on the network.
 
@@ -255,7 +260,7 @@ class Work(dist.Work):
                         pass  # settle reports it
                 self.settle()
             elif over is not None and not over.wait(limit):
-                raise allcast.WaitTimeoutError(f"it has not ended after {limit:g} s, and continues")
+                raise allcast.WaitTimeoutError(not_ended(limit))
         except allcast.WaitTimeoutError as passed:
             raise self._group.backend_error(self._operation, passed) from None
 
@@ -501,6 +506,7 @@ class Order:
             with self._lock:
                 while not self._queue:
                     if self._closed:
+                        self._thread = None  # a later call gets a thread, and then its error
                         return
                     self._ready.wait()
                 function = self._queue.popleft()
