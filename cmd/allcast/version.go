@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/allcast/allcast"
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 )
 
@@ -14,7 +15,7 @@ func (versionCmd) Help() string { return "Example:\n  allcast version --json" }
 
 // build describes the binary.
 type build struct {
-	Version  string `json:"version"`            // module version; "(devel)" when built from a checkout
+	Version  string `json:"version"`            // version that all ranks of a job must have
 	Revision string `json:"revision,omitempty"` // revision of the checkout, if the build recorded it
 	Modified bool   `json:"modified,omitempty"` // uncommitted changes in the checkout
 	Go       string `json:"go"`
@@ -35,12 +36,9 @@ func (versionCmd) Run(e *cli.Env) error {
 }
 
 func readBuild(info *debug.BuildInfo, ok bool) build {
-	b := build{Version: "(devel)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	b := build{Version: allcast.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if !ok {
 		return b
-	}
-	if info.Main.Version != "" {
-		b.Version = info.Main.Version
 	}
 	for _, s := range info.Settings {
 		switch s.Key {
