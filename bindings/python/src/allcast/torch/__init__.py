@@ -8,6 +8,7 @@ Importing the module registers the backend "allcast" for CPU and CUDA tensors.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from .backend import register
@@ -17,6 +18,13 @@ from .weights import WeightsError, load_state_dict
 __all__ = ["WeightsError", "load_state_dict", "register", "stats"]
 
 register()
+
+
+def __getattr__(name: str) -> Any:
+    # fsdp needs parts of torch that not every release has.
+    if name == "fsdp":
+        return importlib.import_module(".fsdp", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def stats() -> dict[str, Any]:
