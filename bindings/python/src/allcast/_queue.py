@@ -92,8 +92,12 @@ class Queue:
         A thread that waits in `next` then gets ClosedError.
         """
         if not self._closed:
-            _native.check(self._lib, self._lib.allcast_queue_free(self._handle))
+            # Threads in next must know why the queue is gone as soon as it is.
             self._closed = True
+            code = self._lib.allcast_queue_free(self._handle)
+            if code != _native.OK:
+                self._closed = False
+                raise _native.last_error(self._lib, code)
 
     def __del__(self) -> None:
         # A request with this queue refers to it, so that no operation can add to it any more.
