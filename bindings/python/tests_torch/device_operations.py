@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from allcast.torch import staging
+from allcast.torch import pieces, staging
 from allcast.torch.groups import Group
 
 SIZES = [0, 1, 17, 100_003, 6_000_000]  # elements; the last one takes several pieces
@@ -320,7 +320,7 @@ def _use_fake_device(rank: int) -> Callable[[], None]:
     from fake_device import FakeDevice
 
     device = FakeDevice(rank, os.environ.get("ALLCAST_TORCH_STREAM_WAIT") != "host")
-    settings = staging.Settings(depth=2)
+    settings = pieces.Settings(depth=2)
     stagings: dict[Group, staging.Staging] = {}
 
     def launch(group: Group, *calls: Any) -> Any:

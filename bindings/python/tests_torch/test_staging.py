@@ -13,17 +13,9 @@ import pytest
 import torch
 from fake_device import Buffers, FakeDevice, FakeNetwork
 
-from allcast.torch.staging import (
-    Flags,
-    Plan,
-    Pool,
-    Settings,
-    Shape,
-    StagedCall,
-    Staging,
-    add_call,
-    cut,
-)
+from allcast.torch.pieces import Plan, Settings, Shape, add_call, cut
+from allcast.torch.pinned import Flags, Pool
+from allcast.torch.staging import StagedCall, Staging
 
 RANKS = 3
 SMALL = Settings(

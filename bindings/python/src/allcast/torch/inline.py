@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import allcast
 
-from .staging import Done, Plan, Staging, add_call, host_memory, shape_of
+from .pieces import Done, Plan, add_call, shape_of
+from .staging import Staging, host_memory
 from .works import Call, Work
 
 if TYPE_CHECKING:
