@@ -80,10 +80,11 @@ func (e *RankError) withCause(cause error) *RankError {
 	return &c
 }
 
-// forMembers converts an error of a communicator that a call tried to create into an error of the
-// communicator of that call.
-func (e *RankError) forMembers(members []int) *RankError {
+// ofCall converts an error of a communicator that a call tried to create into an error of that call. members are
+// those of the communicator of the call, which is intact.
+func (e *RankError) ofCall(op string, members []int) *RankError {
 	c := *e
+	c.Op = op
 	c.Rank, c.Missing = slices.Index(members, e.WorldRank), "in the new communicator: "+e.Missing
 	if e.WorldRank >= 0 {
 		c.culprit = rankName(e.WorldRank, members)

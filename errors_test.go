@@ -33,3 +33,20 @@ func TestRefusedMessage(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The error of a Subset whose new communicator fails is one of the Subset: callers can tell that the parent is
+// intact, and get ranks of the parent.
+func TestErrorOfNewCommunicator(t *testing.T) {
+	err := allcast.ExportError(&node.Error{
+		Op: wire.Allgather, Phase: step.Queued, Culprit: 5, Reason: node.Aborted, Missing: "everything",
+	}, []int{4, 5})
+	var failed *allcast.RankError
+	if !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	got := allcast.OfCall(failed, "subset", []int{3, 4, 5})
+	if got.Op != "subset" || got.Rank != 2 || got.WorldRank != 5 || !errors.Is(got, allcast.ErrAborted) ||
+		!strings.Contains(got.Error(), "rank 2 (world rank 5)") {
+		t.Errorf("%+v: %v", got, got)
+	}
+}

@@ -12,3 +12,6 @@ func (c *Comm) Comms() int { return c.job.Comms() }
 
 // ExportError converts an error of the engine for callers.
 var ExportError = exportError
+
+// OfCall converts an error of a communicator that a call tried to create.
+var OfCall = (*RankError).ofCall

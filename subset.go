@@ -115,9 +115,7 @@ func (c *Comm) Subset(ctx context.Context, members []int, tag string) (*Comm, er
 	if err == nil && c.job.HasGroups() {
 		err = sub.testGroups(ctx, sub)
 		if failed, ok := errors.AsType[*RankError](err); ok {
-			failed = failed.forMembers(c.members)
-			failed.Op = "subset" // the parent is intact, unlike after a failed operation on it
-			err = failed
+			err = failed.ofCall("subset", c.members)
 		}
 	}
 	if err != nil {
