@@ -214,6 +214,11 @@ figure12: ## Measure Figure 12 of the paper in the lab (needs root and some minu
 bench-peers: ## Compare with Open MPI, MPICH and bare multicast in the lab (needs root and some minutes)
 	$(GO) run ./bench/peers
 
+SCALEFLAGS ?=
+.PHONY: bench-scale
+bench-scale: ## Measure how Allcast scales, row by row (needs root; SCALEFLAGS='-list', a row's name, '-markdown docs/benchmarks.md')
+	$(GO) run ./bench/scale $(SCALEFLAGS)
+
 CHAOSFLAGS ?= -time 10m
 .PHONY: chaos
 chaos: ## Inject random faults in the lab and check every call (needs root; CHAOSFLAGS='-mode faults|loss|cancel -time 10m -seed S')

@@ -1,132 +1,170 @@
 package allcast
 
 import (
+	"cmp"
 	"context"
-	"encoding/binary"
-	"math"
 	"time"
 
-	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// The fastest algorithm for a small operation depends on the cost of a message, a wake-up and a
-// multicast on this machine, which no model knows. Join therefore runs each candidate a few times at two
-// sizes. For larger operations the network dominates, and multicast wins by design. With many ranks
-// the benchmark would take too long, and the cost model decides.
+// Which algorithm is the fastest depends on the cost of a message, a wake-up, a multicast and a byte on this machine
+// and network, which no model knows. Join therefore runs each candidate a few times, at sizes that grow until the
+// time budget is spent. All ranks see the same times, and so make the same decisions.
+//
+// Other collectives are not measured. The algorithm of a reduction determines the order in which floats are added, and
+// a job must get the same bits in every run. An Alltoall would open connections between all ranks.
 const (
-	maxReps        = 5         // limit of the repetitions of a trial
-	maxRankReps    = 64        // limit of repetitions times ranks
-	smallTrial     = 1 << 10   // bytes per rank
-	largeTrial     = 64 << 10  // bytes per rank
-	largeBroadcast = 256 << 10 // bytes above which a Broadcast always uses multicast
-	largeAllgather = 512 << 10 // bytes of all ranks above which an Allgather always uses multicast
+	maxReps       = 4     // repetitions of a size
+	maxRepetition = 150e6 // ns that one repetition at a size may take
+	maxCalibrated = 64    // ranks above which the benchmark would take too long, and the cost model decides
 )
 
-// trial is one measurement: an algorithm at a size.
-type trial struct {
-	kind  wire.CallKind
-	algo  string
-	bytes int64
+// benchmarks lists what Join measures, in this order.
+var benchmarks = []struct {
+	kind   wire.CallKind
+	budget time.Duration // for the repetitions at all sizes
+	totals []int64       // sizes: bytes of all ranks
+}{
+	{wire.Broadcast, 30 * time.Millisecond, []int64{512, eagerLimit, 128 << 10, 256 << 10, maxTotal}},
+	{wire.Allgather, 60 * time.Millisecond, []int64{2 << 10, eagerLimit, 128 << 10, 256 << 10, maxTotal}},
 }
 
-// trials lists the measurements for a world of the given size. The two trials of an algorithm are
-// adjacent, with the smaller size first.
-func trials(size int) (list []trial) {
-	block := max(4<<10, min(largeTrial, int64(largeAllgather/size)))
-	for _, t := range []trial{
-		{wire.Broadcast, engine.Multicast, largeTrial},
-		{wire.Broadcast, "binomial", largeTrial},
-		{wire.Allgather, engine.Multicast, block},
-		{wire.Allgather, "recursive-doubling", block},
-		{wire.Allgather, "ring", block},
-	} {
-		list = append(list, trial{t.kind, t.algo, smallTrial}, t)
-	}
-	return list
-}
+const (
+	eagerLimit = 64 << 10 // bytes of all ranks up to which a multicast may do without a barrier
+	maxTotal   = 1 << 20
+)
 
-// calibration holds the results of the trials. It is the same on all ranks.
-type calibration struct {
-	trials []trial
-	took   []float64 // ns
-}
-
-// best returns the algorithm with the shortest expected time, or "" without a measurement.
-func (c *calibration) best(kind wire.CallKind, bytes int64) (algo string) {
-	shortest := math.Inf(1)
-	for i := 0; c != nil && i < len(c.trials); i += 2 {
-		if c.trials[i].kind != kind {
-			continue
-		}
-		if t := c.expectedTime(i, bytes); t < shortest {
-			shortest, algo = t, c.trials[i].algo
-		}
-	}
-	return algo
-}
-
-// expectedTime returns the expected time of the algorithm of trials i and i+1. It interpolates linearly,
-// and is constant below the smaller size.
-func (c *calibration) expectedTime(i int, bytes int64) float64 {
-	lo, hi := c.trials[i].bytes, c.trials[i+1].bytes
-	slope := max(0, c.took[i+1]-c.took[i]) / float64(hi-lo)
-	return c.took[i] + slope*float64(max(0, bytes-lo))
-}
-
-// calibrate runs the trials on all ranks of the world, if there are several algorithms to choose from.
+// calibrate runs the benchmarks on all ranks of the world, if there are several choices.
 func (c *Comm) calibrate(ctx context.Context) error {
-	reps := min(maxReps, maxRankReps/c.Size())
-	if c.Size() == 1 || reps == 0 || c.job.NoMulticast != "" {
+	if c.Size() == 1 || c.Size() > maxCalibrated || c.job.NoMulticast != "" {
 		return nil
 	}
-	list := trials(c.Size())
-	took := make([]byte, 8*len(list)*reps)
-	for i, t := range list {
-		buf := make([]byte, t.bytes)
-		if t.kind == wire.Allgather {
-			buf = make([]byte, t.bytes*int64(c.Size()))
+	began := time.Now()
+	m := &calibration{size: c.Size(), series: map[wire.CallKind]*series{}}
+	t := &trial{comm: c, buf: touched(maxTotal)}
+	for _, b := range benchmarks {
+		t.kind = b.kind
+		s, err := t.measureSeries(ctx, float64(b.budget), b.totals)
+		if err != nil {
+			return err
 		}
-		for rep := range reps {
-			if err := c.Barrier(ctx); err != nil {
-				return err
-			}
-			start := time.Now()
-			var err error
-			if t.kind == wire.Broadcast {
-				err = c.Broadcast(ctx, buf, rep%c.Size(), WithAlgorithm(t.algo))
-			} else {
-				err = c.Allgather(ctx, nil, buf, WithAlgorithm(t.algo))
-			}
-			if err != nil {
-				return err
-			}
-			binary.LittleEndian.PutUint64(took[8*(i*reps+rep):], uint64(time.Since(start)))
-		}
+		m.series[b.kind] = s
 	}
-	all := make([]byte, len(took)*c.Size())
-	if err := c.Allgather(ctx, took, all, WithAlgorithm("ring")); err != nil {
-		return err
+	c.job.measured = m
+	log := c.job.log()
+	for kind, s := range m.series {
+		log.Debug("benchmark", "op", kind, "times", s)
 	}
-	c.job.measured = newCalibration(list, all, c.Size(), reps)
+	log.Info("benchmark of algorithms done", "took", time.Since(began))
 	return nil
 }
 
-// newCalibration combines the times of all ranks. The slowest rank determines the time of a repetition,
-// and the fastest repetition the time of a trial.
-func newCalibration(list []trial, all []byte, size, reps int) *calibration {
-	m := &calibration{trials: list, took: make([]float64, len(list))}
-	n := len(all) / size
-	for i := range list {
-		m.took[i] = math.Inf(1)
-		for rep := range reps {
-			worst := 0.0
-			for r := range size {
-				at := r*n + 8*(i*reps+rep)
-				worst = max(worst, float64(binary.LittleEndian.Uint64(all[at:])))
+// trial is a call with its buffers.
+type trial struct {
+	comm  *Comm
+	kind  wire.CallKind
+	bytes int64 // as the algorithm is chosen by
+	buf   []byte
+}
+
+// resize sets the size of the call to about total bytes of all ranks.
+func (t *trial) resize(total int64) {
+	t.bytes = total
+	if t.kind != wire.Broadcast {
+		t.bytes = total / int64(t.comm.Size())
+		total = t.bytes * int64(t.comm.Size())
+	}
+	t.buf = t.buf[:total]
+}
+
+// measureSeries measures calls of one kind.
+func (t *trial) measureSeries(ctx context.Context, budget float64, totals []int64) (*series, error) {
+	s := newSeries(t.kind, t.comm.Size())
+	left := budget
+	for level, total := range totals {
+		t.resize(total)
+		list, cost := s.promising(t.bytes, maxRepetition)
+		if cost > maxRepetition && level > 1 { // the time of one size does not tell how it grows
+			break
+		}
+		if total == eagerLimit {
+			s.step = t.bytes
+		}
+		if level == 0 {
+			if err := t.warmUp(ctx, s, list); err != nil {
+				return nil, err
 			}
-			m.took[i] = min(m.took[i], worst)
+		}
+		spent, err := t.measure(ctx, s, list, left/float64(len(totals)-level))
+		if err != nil {
+			return nil, err
+		}
+		left -= spent
+	}
+	return s, nil
+}
+
+// warmUp runs some choices before the first measurement, which opens connections. The barrier makes a rank that sends
+// and returns wait for the ranks that receive.
+func (t *trial) warmUp(ctx context.Context, s *series, list []int) error {
+	for _, i := range list {
+		if err := cmp.Or(t.run(ctx, s.choices[i]), t.comm.Barrier(ctx)); err != nil {
+			return err
 		}
 	}
-	return m
+	return nil
+}
+
+// measure measures some choices of a series, and returns the time that it took, in ns. A repetition runs all of them,
+// so that a disturbance does not affect one of them alone. It begins only if it fits the budget, except the first two:
+// the first one at a size takes longer.
+func (t *trial) measure(ctx context.Context, s *series, list []int, budget float64) (spent float64, err error) {
+	times := make([][]float64, len(list))
+	began := time.Now()
+	for rep := range maxReps {
+		took := make([]int64, len(list)+1) // the last is the time since began
+		for k, i := range list {
+			if err := t.comm.Barrier(ctx); err != nil {
+				return 0, err
+			}
+			start := time.Now()
+			if err := t.run(ctx, s.choices[i]); err != nil {
+				return 0, err
+			}
+			took[k] = time.Since(start).Nanoseconds()
+		}
+		took[len(list)] = time.Since(began).Nanoseconds()
+		// The slowest rank counts. All ranks then know the same times.
+		if err := AllreduceSlice(ctx, t.comm, nil, took, Max, WithAlgorithm(barrierAlgo)); err != nil {
+			return 0, err
+		}
+		for k := range list {
+			times[k] = append(times[k], float64(took[k]))
+		}
+		spent = float64(took[len(list)])
+		if cost := spent / float64(rep+1); spent+cost > budget && (rep > 0 || cost > budget) {
+			break
+		}
+	}
+	s.add(t.bytes, list, times)
+	return spent, nil
+}
+
+// run makes the call.
+func (t *trial) run(ctx context.Context, how choice) error {
+	opts := []CallOption{WithAlgorithm(how.algo), WithChains(how.chains)}
+	if t.kind == wire.Broadcast {
+		return t.comm.Broadcast(ctx, t.buf, 0, opts...)
+	}
+	return t.comm.Allgather(ctx, nil, t.buf, opts...)
+}
+
+// touched returns memory that the kernel has provided: the first access would disturb a measurement.
+func touched(n int) []byte {
+	b := make([]byte, n)
+	for i := 0; i < n; i += 1 << 10 {
+		b[i] = 1
+	}
+	return b
 }

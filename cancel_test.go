@@ -91,7 +91,7 @@ func TestCancel(t *testing.T) {
 				if c.Rank() == absent {
 					return shrinkAndUse(ctx, world, c)
 				}
-				buf := make([]byte, 40_000)
+				buf := make([]byte, 400_000)   // an eager call would complete without the absent rank
 				other, err := c.StartBarrier() // cancelled together with the next call
 				if err != nil {
 					return err

@@ -22,8 +22,8 @@ type callOptions struct{ engine.Call }
 // WithAlgorithm selects the algorithm: one of Algorithms, or "auto".
 func WithAlgorithm(name string) CallOption { return func(c *callOptions) { c.Algo = name } }
 
-// WithChains lets n ranks multicast at once (default 1). Values above the number of sending ranks are
-// clamped.
+// WithChains lets n ranks multicast at once. The default is 1, 2 or all ranks, whichever the benchmark of Join found
+// to be the fastest. Values above the number of sending ranks are clamped.
 func WithChains(n int) CallOption { return func(c *callOptions) { c.Chains = n } }
 
 // WithChainsByRack forms one chain per rack (Options.Rack), so that a rank passes its turn to a rank
@@ -77,12 +77,15 @@ func (c *Comm) start(call engine.Call, bytes int64, opts []CallOption) (*Request
 	if err := k.apply(opts); err != nil {
 		return nil, err
 	}
-	algo, err := c.choose(k.Kind, k.Algo, bytes)
+	how, err := c.choose(k.Kind, k.Algo, bytes)
 	if err != nil {
 		return nil, err
 	}
-	c.logChoice(&k.Call, algo, bytes)
-	k.Algo = algo
+	if k.Chains > 0 || k.Racks {
+		how.chains = k.Chains
+	}
+	c.logChoice(&k.Call, how, bytes)
+	k.Algo, k.Chains = how.algo, how.chains
 	if k.Racks {
 		k.Groups = c.ranksByRack()
 	}
@@ -169,7 +172,8 @@ func (c *Comm) StartBroadcast(buf []byte, root int, opts ...CallOption) (*Reques
 	return c.start(engine.Call{Kind: wire.Broadcast, Root: root, Recv: buf}, int64(len(buf)), opts)
 }
 
-// Broadcast copies buf of rank root to buf of all other ranks. It has the same length on all ranks.
+// Broadcast copies buf of rank root to buf of all other ranks. It has the same length on all ranks. When the
+// root of a small Broadcast returns, other ranks may not have made the call yet.
 func (c *Comm) Broadcast(ctx context.Context, buf []byte, root int, opts ...CallOption) error {
 	return c.block(ctx, "broadcast", func() (*Request, error) { return c.StartBroadcast(buf, root, opts...) })
 }

@@ -75,20 +75,27 @@ func TestAbort(t *testing.T) {
 	})
 }
 
+// large is the size of a multicast that is not eager.
+const large = 100_000
+
 func TestMismatch(t *testing.T) {
-	for _, algo := range []string{"mcast", "binomial"} {
+	for _, x := range []struct {
+		algo  string
+		n     int
+		eager bool // whether a rank may get the data of the root before the mismatch is found
+	}{{"mcast", 1000, true}, {"mcast", large, false}, {"binomial", 1000, true}} {
 		allcasttest.Run(t, 4, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
-			n := 1000
+			n := x.n
 			if c.Rank() == 1 {
 				n++
 			}
-			err := c.Broadcast(ctx, make([]byte, n), 0, allcast.WithAlgorithm(algo))
-			// A rank that got the data of the root early learns of the mismatch in its next call.
-			if algo != "mcast" && err == nil {
+			err := c.Broadcast(ctx, make([]byte, n), 0, allcast.WithAlgorithm(x.algo))
+			// Such a rank learns of the mismatch in its next call.
+			if x.eager && err == nil {
 				err = c.Barrier(ctx)
 			}
 			if !errors.Is(err, allcast.ErrMismatch) {
-				return fmt.Errorf("%s of different sizes: %w", algo, err)
+				return fmt.Errorf("%s of about %d bytes: %w", x.algo, x.n, err)
 			}
 			return nil
 		})
@@ -100,7 +107,7 @@ func TestRankLeavesEarly(t *testing.T) {
 		if c.Rank() == 3 {
 			return nil // closes the communicator while the others wait for this rank
 		}
-		err := c.Broadcast(ctx, make([]byte, 1000), 0, allcast.WithAlgorithm("mcast"))
+		err := c.Broadcast(ctx, make([]byte, large), 0, allcast.WithAlgorithm("mcast"))
 		var re *allcast.RankError
 		if !errors.As(err, &re) || re.Rank != 3 {
 			return fmt.Errorf("broadcast without rank 3: %w", err)

@@ -78,17 +78,21 @@ func (j *job) observe(metrics net.Listener) {
 	}
 }
 
-// logChoice logs the algorithm of a call and the reason for it.
-func (c *Comm) logChoice(k *engine.Call, algo string, bytes int64) {
+// logChoice logs how a call runs and the reason for it.
+func (c *Comm) logChoice(k *engine.Call, how choice, bytes int64) {
 	if !c.job.log().Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
 	by := "the cost model"
+	if c.job.measured.of(k.Kind, c.Size()) != nil {
+		by = "the benchmark of Join"
+	}
 	switch {
 	case k.Algo != "" && k.Algo != settings.AlgorithmAuto:
 		by = "the call"
 	case c.job.Settings.Rules.For(k.Kind, bytes) != nil:
 		by = "the tuning"
 	}
-	c.job.log().Debug("algorithm chosen", "op", k.Kind, "bytes", bytes, "ranks", c.Size(), "algo", algo, "by", by)
+	c.job.log().Debug("algorithm chosen", "op", k.Kind, "bytes", bytes, "ranks", c.Size(), "algo", how.algo,
+		"chains", how.chains, "by", by)
 }

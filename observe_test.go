@@ -80,13 +80,13 @@ func TestLogLevels(t *testing.T) {
 		var log sharedLog
 		o := allcast.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: c.level}))}
 		allcasttest.Run(t, 2, o, func(ctx context.Context, c *allcast.Comm) error {
-			if err := c.Broadcast(ctx, make([]byte, 1000), 0, allcast.WithAlgorithm("mcast")); err != nil {
+			if err := c.Broadcast(ctx, make([]byte, large), 0, allcast.WithAlgorithm("mcast")); err != nil {
 				return err
 			}
 			if err := c.Barrier(ctx); err != nil {
 				return err
 			}
-			err := c.Broadcast(ctx, make([]byte, 1000+c.Rank()), 0, allcast.WithAlgorithm("mcast"))
+			err := c.Broadcast(ctx, make([]byte, large+c.Rank()), 0, allcast.WithAlgorithm("mcast"))
 			if !errors.Is(err, allcast.ErrMismatch) {
 				return fmt.Errorf("different calls: %w", err)
 			}
@@ -185,7 +185,7 @@ func TestRecorderFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("ALLCAST_RECORDER", dir)
 	allcasttest.Run(t, 3, allcast.Options{}, func(ctx context.Context, c *allcast.Comm) error {
-		first := c.Broadcast(ctx, make([]byte, 1000+c.Rank()/2), 0, allcast.WithAlgorithm("mcast"))
+		first := c.Broadcast(ctx, make([]byte, large+c.Rank()/2), 0, allcast.WithAlgorithm("mcast"))
 		second := c.Barrier(ctx)
 		if !errors.Is(first, allcast.ErrMismatch) || !errors.Is(second, allcast.ErrMismatch) {
 			return fmt.Errorf("different calls: %w, %w", first, second)

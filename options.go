@@ -12,7 +12,7 @@ import (
 )
 
 // Version is the version of the software and the protocol. All ranks of a job must run the same version.
-const Version = "0.7.0"
+const Version = "0.8.0"
 
 // Options configure [Join]. The zero value takes all settings from the environment. Fields set here override
 // the environment.
@@ -115,7 +115,7 @@ type Options struct {
 
 	// Datapath selects the code that places received chunks: this process with "host" (the default), or an
 	// eBPF program in the kernel with "bpf". The eBPF program uses no time of the process but requires
-	// CAP_BPF and CAP_PERFMON. "auto" selects "bpf" where it works. Hook is the attachment point of the
+	// CAP_BPF and CAP_PERFMON. "auto" selects "bpf" where it works and is not slower. Hook is the attachment point of the
 	// program: "sockfilter" (the default), "tcx" or "xdp"; the last two also require CAP_NET_ADMIN. Both may
 	// differ between ranks. See Comm.Alloc.
 	Datapath, Hook string
@@ -146,9 +146,9 @@ type Options struct {
 	//	allgather:0-4K:bruck;allgather:mcast,ring
 	Tuning string
 
-	// NoCalibration skips the algorithm benchmark that Join runs for small operations, which takes tens of
-	// milliseconds. "auto" then uses a cost model. If one rank skips the benchmark, all ranks do.
-	// ALLCAST_CALIBRATE=off also skips it.
+	// NoCalibration skips the benchmark of Broadcast and Allgather that Join runs, which takes a tenth of a second, and
+	// longer on links below 1 Gbit/s. "auto" then uses a cost model, and multicasts have one chain. If one rank skips
+	// the benchmark, all ranks do. ALLCAST_CALIBRATE=off also skips it.
 	NoCalibration bool
 
 	// Pin lists the processors that workers are bound to; none by default.

@@ -15,6 +15,8 @@ type Stats struct {
 	CorruptChunks   uint64            // ignored: changed or forged datagrams, with Options.Integrity or Secure
 	DroppedChunks   uint64            // chunks dropped by a full receive queue or ALLCAST_FAULT
 	RejectedConns   uint64            // connections that did not prove to come from a rank
+	JoinSent        uint64            // bytes sent to meet the other ranks in Join, not part of SentBytes
+	JoinReceived    uint64            // bytes received to meet the other ranks in Join
 	Peers           map[int]PeerStats // traffic by world rank, see Comm.WorldRank
 }
 
@@ -30,7 +32,8 @@ func (c *Comm) Stats() Stats {
 		SentBytes: e.SentBytes(), McastBytes: e.McastBytes, ReceivedChunks: e.Placed, CopiedChunks: e.Copied,
 		RepairedBytes: e.RepairedBytes, RepairedChunks: e.Repaired, DirectReads: e.DirectReads, LateChunks: e.Late,
 		DuplicateChunks: e.Duplicates, ForeignChunks: e.Foreign + e.Stale, DroppedChunks: e.Dropped,
-		CorruptChunks: e.Corrupt, RejectedConns: e.RejectedConns, Peers: map[int]PeerStats{},
+		CorruptChunks: e.Corrupt, RejectedConns: e.RejectedConns, JoinSent: c.job.Meeting.Sent,
+		JoinReceived: c.job.Meeting.Received, Peers: map[int]PeerStats{},
 	}
 	for r, p := range e.Peers {
 		s.Peers[r] = PeerStats{SentBytes: p.Sent, ReceivedBytes: p.Received}

@@ -29,6 +29,8 @@ type config struct {
 	sizes     []int64
 	maxGather units.Size // largest size of operations with several blocks of that size per rank
 	rounds    int
+	only      []string // contestants; empty: all
+	json      bool
 	docs      string
 	tune      int // passes over the peers' algorithms
 }
@@ -71,6 +73,8 @@ func parse() (*config, error) {
 	flag.TextVar(&cfg.maxGather, "allgather-max", units.Size(4<<20),
 		"largest of these sizes for operations with several blocks per rank")
 	flag.IntVar(&cfg.rounds, "rounds", 5, "number of rounds; each measures all contestants")
+	only := flag.String("only", "", "contestants, such as allcast-auto,open-mpi-default,bare-multicast (default all)")
+	flag.BoolVar(&cfg.json, "json", false, "print one JSON object per result instead of tables, and write no page")
 	flag.StringVar(&cfg.docs, "docs", "docs/benchmarks.md", "page to write; empty: only print")
 	flag.IntVar(&cfg.tune, "tune", 2, "passes over the peers' algorithms, to find the best one per size")
 	flag.Parse()
@@ -83,18 +87,33 @@ func parse() (*config, error) {
 		return nil, fmt.Errorf("-tune %d: want 0 or more", cfg.tune)
 	}
 	cfg.ops = strings.Split(*ops, ",")
+	reduces := false
 	for _, op := range cfg.ops {
-		if _, ok := operations[op]; !ok {
+		o, ok := operations[op]
+		if !ok {
 			return nil, fmt.Errorf("-ops: unknown operation %q; valid: %s", op, operationNames)
 		}
+		reduces = reduces || o.reduces
+	}
+	if *only != "" {
+		for _, name := range strings.Split(*only, ",") {
+			i := slices.IndexFunc(contestants("broadcast"), func(c string) bool { return flagName(c) == name })
+			if i < 0 {
+				return nil, fmt.Errorf("-only: unknown contestant %q", name)
+			}
+			cfg.only = append(cfg.only, contestants("broadcast")[i])
+		}
+	}
+	if cfg.json {
+		cfg.docs = ""
 	}
 	for _, s := range strings.Split(*sizes, ",") {
 		n, err := units.ParseSize(s)
 		if err != nil {
 			return nil, fmt.Errorf("-sizes: %w", err)
 		}
-		if n < 4 || n%4 != 0 {
-			return nil, fmt.Errorf("-sizes: %v: want multiples of 4, because reductions add elements of 4 bytes", n)
+		if n < 1 || reduces && n%4 != 0 {
+			return nil, fmt.Errorf("-sizes: %v: want 1 or more, and multiples of 4 for reductions of floats", n)
 		}
 		cfg.sizes = append(cfg.sizes, int64(n))
 	}
@@ -107,4 +126,9 @@ func (cfg *config) sizesOf(op string) []int64 {
 	return slices.DeleteFunc(slices.Clone(cfg.sizes), func(n int64) bool {
 		return operations[op].buffers(8) > 2 && n > int64(cfg.maxGather)
 	})
+}
+
+// flagName returns the name of a contestant on the command line.
+func flagName(contestant string) string {
+	return strings.ReplaceAll(strings.ToLower(contestant), " ", "-")
 }

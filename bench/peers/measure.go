@@ -74,6 +74,9 @@ func run(ctx context.Context, cfg *config) (err error) {
 	}
 	var available []*peer
 	for _, m := range peers {
+		if !cfg.selects(m.name+" default") && !cfg.selects(m.name+" best") {
+			continue
+		}
 		if err := m.build(ctx, bed); err != nil {
 			r.missing(fmt.Errorf("%s is not compared: %w", m.name, err))
 			continue
@@ -82,7 +85,9 @@ func run(ctx context.Context, cfg *config) (err error) {
 	}
 	for _, op := range cfg.ops {
 		for _, m := range available {
-			r.tune(ctx, bed, m, op)
+			if cfg.selects(m.name + " best") {
+				r.tune(ctx, bed, m, op)
+			}
 		}
 	}
 	// Write the page after each round, so that an interrupted run leaves the results so far.
@@ -96,6 +101,9 @@ func run(ctx context.Context, cfg *config) (err error) {
 		if err := r.write(ctx); err != nil {
 			return err
 		}
+	}
+	if cfg.json {
+		return r.printJSON(os.Stdout)
 	}
 	_, err = os.Stdout.WriteString(r.tables())
 	return err
@@ -127,7 +135,7 @@ func (r *results) tune(ctx context.Context, bed *testbed, m *peer, op string) {
 // round measures all contestants once, one after the other.
 func (r *results) round(ctx context.Context, bed *testbed, available []*peer, op string) error {
 	sizes := r.cfg.sizesOf(op)
-	if operations[op].multicast {
+	if operations[op].multicast && r.cfg.selects(bareMulticast) {
 		if err := r.blast(ctx, bed, op, sizes); err != nil {
 			return err
 		}
@@ -135,6 +143,9 @@ func (r *results) round(ctx context.Context, bed *testbed, available []*peer, op
 	}
 	for _, n := range sizes {
 		for _, contestant := range allcastAs(op) {
+			if !r.cfg.selects(contestant) {
+				continue
+			}
 			got, err := measureAllcast(ctx, bed, op, strings.TrimPrefix(contestant, "Allcast "), n)
 			if err != nil {
 				if ctx.Err() != nil {
@@ -148,10 +159,12 @@ func (r *results) round(ctx context.Context, bed *testbed, available []*peer, op
 	}
 	r.progress(op, "Allcast")
 	for _, m := range available {
-		if err := r.peer(ctx, bed, m, op, "", m.name+" default", sizes); err != nil {
-			return err
+		if r.cfg.selects(m.name + " default") {
+			if err := r.peer(ctx, bed, m, op, "", m.name+" default", sizes); err != nil {
+				return err
+			}
+			r.progress(op, m.name+" default")
 		}
-		r.progress(op, m.name+" default")
 		for _, a := range m.algorithms[op] {
 			var sized []int64
 			for _, n := range sizes {
@@ -166,7 +179,7 @@ func (r *results) round(ctx context.Context, bed *testbed, available []*peer, op
 				return err
 			}
 		}
-		if len(m.algorithms[op]) > 0 {
+		if len(m.algorithms[op]) > 0 && r.cfg.selects(m.name+" best") {
 			r.progress(op, m.name+" best")
 		}
 	}

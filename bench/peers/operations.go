@@ -2,6 +2,8 @@
 
 package main
 
+import "slices"
+
 // operation describes what the contestants run.
 type operation struct {
 	ranks int // number of ranks; 0 for all hosts
@@ -10,6 +12,7 @@ type operation struct {
 	buffers  func(p int64) int64
 	// multicast says that Allcast has an algorithm with multicast, and that bare multicast is a limit.
 	multicast bool
+	reduces   bool // whether it adds elements of type float
 	// Names for the peers' options that select an algorithm; empty if only the default is compared.
 	openMPI, mpich string
 }
@@ -26,15 +29,18 @@ const messages = 64
 var operations = map[string]operation{
 	"broadcast":      {received: one, buffers: one, multicast: true, openMPI: "bcast", mpich: "BCAST"},
 	"allgather":      {received: others, buffers: oneMore, multicast: true, openMPI: "allgather", mpich: "ALLGATHER"},
+	"gather":         {received: others, buffers: oneMore}, // of the root
+	"scatter":        {received: one, buffers: oneMore},
 	"alltoall":       {received: others, buffers: func(p int64) int64 { return 2 * p }},
-	"allreduce":      {received: two, buffers: two}, // both halves, each with (P-1)/P of the vector
-	"reduce-scatter": {received: others, buffers: oneMore},
+	"reduce":         {received: one, buffers: two, reduces: true},
+	"allreduce":      {received: two, buffers: two, reduces: true}, // both halves, each with (P-1)/P of the vector
+	"reduce-scatter": {received: others, buffers: oneMore, reduces: true},
 	"pingpong":       {ranks: 2, received: one, buffers: two},
 	"stream":         {ranks: 2, received: window, buffers: window},
 }
 
 // operationNames lists the operations in the order of the page.
-const operationNames = "broadcast,allgather,alltoall,allreduce,reduce-scatter,pingpong,stream"
+const operationNames = "broadcast,allgather,gather,scatter,alltoall,reduce,allreduce,reduce-scatter,pingpong,stream"
 
 // ranksOf returns the number of ranks that run an operation.
 func (bed *testbed) ranksOf(op string) int {
@@ -44,7 +50,17 @@ func (bed *testbed) ranksOf(op string) int {
 	return bed.ranks
 }
 
-// contestants lists the contestants of an operation.
+// contestants lists the contestants of an operation that the command line selects.
+func (cfg *config) contestants(op string) []string {
+	return slices.DeleteFunc(contestants(op), func(c string) bool { return !cfg.selects(c) })
+}
+
+// selects reports whether a contestant is measured.
+func (cfg *config) selects(contestant string) bool {
+	return len(cfg.only) == 0 || slices.Contains(cfg.only, contestant)
+}
+
+// contestants lists all contestants of an operation.
 func contestants(op string) (list []string) {
 	if operations[op].multicast {
 		list = append(list, bareMulticast)

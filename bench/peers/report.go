@@ -5,7 +5,9 @@ package main
 import (
 	"context"
 	_ "embed" // for the page's first part
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -67,35 +69,77 @@ func (r *results) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(r.cfg.docs, []byte(preface+r.tables()), 0o644)
+	return os.WriteFile(r.cfg.docs, []byte(preface+r.tables()+scaleSection(r.cfg.docs)), 0o644)
+}
+
+// scaleSection returns the end of the page, which bench/scale writes.
+func scaleSection(page string) string {
+	old, err := os.ReadFile(page)
+	if err != nil {
+		return "" // a new page
+	}
+	if _, section, found := strings.Cut(string(old), scaleHeading); found {
+		return scaleHeading + section
+	}
+	return ""
+}
+
+// scaleHeading starts the part of the page that this program keeps.
+const scaleHeading = "\n## Scale\n"
+
+// printJSON prints all samples, one object per line. It fails if one is missing.
+func (r *results) printJSON(out io.Writer) error {
+	e := json.NewEncoder(out)
+	for _, op := range r.cfg.ops {
+		for _, n := range r.cfg.sizesOf(op) {
+			for _, contestant := range r.cfg.contestants(op) {
+				for _, s := range r.samples[key{op, n, contestant}] {
+					err := e.Encode(map[string]any{
+						"op": op, "bytes": n, "contestant": flagName(contestant), "round": s.round, "ranks": r.ranks,
+						"time_us": s.time, "cpu_us": s.cpu, "algorithm": s.algorithm,
+					})
+					if err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	if len(r.gaps) > 0 {
+		return fmt.Errorf("%d measurements failed: %s", len(r.gaps), strings.Join(r.gaps, "; "))
+	}
+	return nil
 }
 
 func (r *results) tables() string {
 	var b strings.Builder
 	for _, op := range r.cfg.ops {
 		fmt.Fprintf(&b, "\n## %s: time, in ms\n\n", strings.ToUpper(op[:1])+op[1:])
-		r.table(&b, op, contestants(op), func(n int64, contestant string) string {
+		r.table(&b, op, r.cfg.contestants(op), func(n int64, contestant string) string {
 			return r.of(key{op, n, contestant}, func(s sample) float64 { return s.time / 1e3 })
 		})
 		isAllcast := func(c string) bool { return c == auto || c == mcast }
 		for _, ours := range allcastAs(op) {
+			if !r.cfg.selects(ours) {
+				continue
+			}
 			fmt.Fprintf(&b, "\n### %s: how many times faster than\n\n", ours)
-			others := slices.DeleteFunc(contestants(op), isAllcast)
+			others := slices.DeleteFunc(r.cfg.contestants(op), isAllcast)
 			r.table(&b, op, others, func(n int64, contestant string) string { return r.ratio(op, n, ours, contestant) })
 		}
 		if operations[op].ranks > 0 {
 			fmt.Fprintf(&b, "\n### Bandwidth, in GB/s\n\n")
-			r.table(&b, op, contestants(op), func(n int64, contestant string) string {
+			r.table(&b, op, r.cfg.contestants(op), func(n int64, contestant string) string {
 				return r.of(key{op, n, contestant}, func(s sample) float64 { return float64(r.received(op, n)) / s.time / 1e3 })
 			})
 		}
-		tuned := slices.DeleteFunc(contestants(op), func(c string) bool {
+		tuned := slices.DeleteFunc(r.cfg.contestants(op), func(c string) bool {
 			return c != auto && !strings.HasSuffix(c, " best")
 		})
 		fmt.Fprintf(&b, "\n### Algorithms\n\n")
 		r.table(&b, op, tuned, func(n int64, contestant string) string { return r.chosen(op, n, contestant) })
 		fmt.Fprintf(&b, "\n### CPU seconds per rank and GB received\n\n")
-		costs := slices.DeleteFunc(contestants(op), func(c string) bool {
+		costs := slices.DeleteFunc(r.cfg.contestants(op), func(c string) bool {
 			return !isAllcast(c) && !strings.HasPrefix(c, "Open MPI")
 		})
 		r.table(&b, op, costs, func(n int64, contestant string) string {

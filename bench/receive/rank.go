@@ -29,7 +29,9 @@ const (
 
 // spec describes one run. The environment carries it to the ranks.
 type spec struct {
-	Name     string
+	ID       string // on the command line
+	Name     string // in the table
+	TCP      bool   // a stream without Allcast
 	Plain    bool
 	Datapath string
 	Hook     string
@@ -69,6 +71,9 @@ func rank(text string) error {
 	}
 	if os.Getenv(boundVariable) == "" {
 		return bind(cores[me])
+	}
+	if s.TCP {
+		return stream(&s, me)
 	}
 	o := allcast.Options{PlainSockets: s.Plain, Datapath: s.Datapath, Hook: s.Hook, Chunk: s.Chunk, NoCalibration: true}
 	if me == 1 {

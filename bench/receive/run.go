@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/exec"
@@ -25,21 +26,36 @@ import (
 // longChunk nearly fills 7 packets of the lab's MTU.
 const longChunk = 62_000
 
-func specs(c config) []spec {
+func specs(c config) ([]spec, error) {
 	all := []spec{
-		{Name: "host, plain sockets", Plain: true, Datapath: "host"},
-		{Name: "host, GRO and scatter", Datapath: "host"},
-		{Name: "bpf, sockfilter", Datapath: "bpf", Hook: "sockfilter"},
-		{Name: "bpf, tcx", Datapath: "bpf", Hook: "tcx"},
-		{Name: "bpf, xdp", Datapath: "bpf", Hook: "xdp"},
-		{Name: "host, chunks of 7 packets", Datapath: "host", Chunk: longChunk},
-		{Name: "bpf, sockfilter, chunks of 7 packets", Datapath: "bpf", Hook: "sockfilter", Chunk: longChunk},
-		{Name: "bpf, tcx, chunks of 7 packets", Datapath: "bpf", Hook: "tcx", Chunk: longChunk},
+		{ID: "plain", Name: "host, plain sockets", Plain: true, Datapath: "host"},
+		{ID: "host", Name: "host, GRO and scatter", Datapath: "host"},
+		{ID: "bpf-sockfilter", Name: "bpf, sockfilter", Datapath: "bpf", Hook: "sockfilter"},
+		{ID: "bpf-tcx", Name: "bpf, tcx", Datapath: "bpf", Hook: "tcx"},
+		{ID: "bpf-xdp", Name: "bpf, xdp", Datapath: "bpf", Hook: "xdp"},
+		{ID: "host-long", Name: "host, chunks of 7 packets", Datapath: "host", Chunk: longChunk},
+		{
+			ID: "bpf-sockfilter-long", Name: "bpf, sockfilter, chunks of 7 packets",
+			Datapath: "bpf", Hook: "sockfilter", Chunk: longChunk,
+		},
+		{ID: "bpf-tcx-long", Name: "bpf, tcx, chunks of 7 packets", Datapath: "bpf", Hook: "tcx", Chunk: longChunk},
+		{ID: "tcp", Name: "one TCP stream", TCP: true},
 	}
 	for i := range all {
 		all[i].Bytes, all[i].Iters = c.bytes, c.iters
 	}
-	return all
+	if c.only == "" {
+		return all, nil
+	}
+	var some []spec
+	for id := range strings.SplitSeq(c.only, ",") {
+		i := slices.IndexFunc(all, func(s spec) bool { return s.ID == id })
+		if i < 0 {
+			return nil, fmt.Errorf("-only: unknown configuration %q", id)
+		}
+		some = append(some, all[i])
+	}
+	return some, nil
 }
 
 // run measures all configurations once per round, so that a change of the machine's load affects all of them.
@@ -58,7 +74,10 @@ func run(ctx context.Context, c config) error {
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build cmd/allcast (run this command in the repository's root): %w", err)
 	}
-	all := specs(c)
+	all, err := specs(c)
+	if err != nil {
+		return err
+	}
 	got := make([][]result, len(all))
 	for round := range c.rounds {
 		for i := range all {
@@ -69,6 +88,9 @@ func run(ctx context.Context, c config) error {
 			got[i] = append(got[i], *r)
 			log.Printf("round %d of %d, %s: %.2f GB/s", round+1, c.rounds, all[i].Name, c.rate(r))
 		}
+	}
+	if c.json {
+		return printJSON(os.Stdout, c, all, got)
 	}
 	cores, err := oneCore(c, all, got)
 	if err != nil {
@@ -107,7 +129,11 @@ func one(ctx context.Context, allcast string, s *spec) (*result, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, allcast, "lab", "run", "--topology", "star:2", "--threads", "--json", "--", self)
+	args := []string{"lab", "run", "--topology", "star:2", "--json"}
+	if !s.TCP {
+		args = append(args, "--threads") // would split the super-packets of TCP
+	}
+	cmd := exec.CommandContext(ctx, allcast, append(args, "--", self)...)
 	cmd.Env = append(os.Environ(), specVariable+"="+string(text))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // an interrupted command removes its lab
 	cmd.WaitDelay = 20 * time.Second
@@ -118,6 +144,24 @@ func one(ctx context.Context, allcast string, s *spec) (*result, error) {
 	}
 	var r result
 	return &r, json.NewDecoder(&out).Decode(&r)
+}
+
+// printJSON prints the rate and the losses of each run.
+func printJSON(out io.Writer, c config, all []spec, got [][]result) error {
+	e := json.NewEncoder(out)
+	for round := range c.rounds {
+		for i := range all {
+			r := &got[i][round]
+			err := e.Encode(map[string]any{
+				"configuration": all[i].ID, "round": round, "GBps": c.rate(r),
+				"repaired_pct": 100 * float64(r[repaired]) / float64(r.allChunks()),
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // median returns the median of f over all rounds.
@@ -139,6 +183,12 @@ func configurations(c config, all []spec, got [][]result) string {
 	var b strings.Builder
 	for i := range all {
 		rs := got[i]
+		if all[i].TCP { // has no chunks
+			fmt.Fprintf(&b, "| %s | %.2f | %.2fx | - | - | - | - | - | - | %.1f %% | %.1f %% |\n",
+				all[i].Name, median(rs, c.rate), median(rs, c.rate)/median(got[base], c.rate),
+				100*median(rs, userTime)/median(got[base], userTime), 100*median(rs, cpuTime)/median(got[base], cpuTime))
+			continue
+		}
 		perChunk := func(measurement int) float64 {
 			return median(rs, func(r *result) float64 { return float64(r[measurement]) / 1e3 / float64(max(1, r[chunks])) })
 		}

@@ -8,30 +8,35 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// Multicast is the unreliable side: one multicast group per subgroup.
+// Multicast is the unreliable side: one multicast group per subgroup. The network tells apart some
+// streams of each subgroup, on IP by their ports. Each stream has a receive queue of its own. Of S
+// subgroups, stream q*S+s belongs to subgroup s.
 type Multicast interface {
 	// Capabilities never change after the network is open.
 	Capabilities() Capabilities
 	Subgroups() int
-	Sender(sub int) Sender     // for one goroutine at a time
-	Receiver(sub int) Receiver // for one goroutine at a time
-	Close() error              // makes all Receive calls return ErrClosed
+	Streams() int                 // of all subgroups: a multiple of Subgroups, the same on all ranks
+	Sender(stream int) Sender     // for one goroutine at a time
+	Receiver(stream int) Receiver // for one goroutine at a time
+	Close() error                 // makes all Receive calls return ErrClosed
 }
 
 // Capabilities are what the unreliable side can do on this machine.
 type Capabilities struct {
 	Chunk    int // largest payload of one datagram, without Header
 	Batch    int // largest number of datagrams per Send: a super-packet; at least 1
-	Room     int // datagrams of Chunk bytes that a receive queue holds, by what the kernel charges
+	Room     int // datagrams of Chunk bytes that each receive queue holds, by what the kernel charges
 	Overhead int // bytes that the network adds to a payload on the wire, Header included
 	Header   int // bytes of an encoded Header: HeaderSize, and SumSize more if it carries Sum
 
 	Local bool // all datagrams come from this machine
+	Eager bool // small operations may be eager: datagrams carry tokens, and any memory can be registered at once
 
-	Groups    CommGroups // nil: all communicators share the job's groups
-	Poller    Poller     // polls the receivers after Receiver.Attach; nil: each needs a goroutine in Receive
-	Placer    Placer     // nil: every datagram goes to the Sink
-	Allocator Allocator  // of memory that the Placer writes to directly; nil: there is none
+	Groups    CommGroups             // nil: all communicators share the job's groups
+	Poller    Poller                 // polls receivers after Receiver.Attach; nil: each needs a goroutine in Receive
+	NewPoller func() (Poller, error) // makes another one, for receivers of another worker; nil: it cannot
+	Placer    Placer                 // nil: every datagram goes to the Sink
+	Allocator Allocator              // of memory that the Placer writes to directly; nil: there is none
 }
 
 // CommGroups gives communicators multicast groups of their own, so that a rank does not receive the
@@ -71,7 +76,7 @@ func (b *Batch) Check(limit, chunk int) error {
 	return nil
 }
 
-// A Sender multicasts datagrams to one subgroup. One goroutine at a time uses it.
+// A Sender multicasts datagrams to one stream. One goroutine at a time uses it.
 type Sender interface {
 	// Send hands datagrams of a batch (at most Capabilities.Batch) to the network, from the first on,
 	// and returns how many the network took. It never blocks: if the network has no room for all of
@@ -119,15 +124,15 @@ func SendAll(s Sender, b *Batch, limit time.Duration) error {
 
 var emptyBatch Batch
 
-// A Receiver takes datagrams from the queue of one subgroup.
+// A Receiver takes datagrams from the queue of one stream.
 type Receiver interface {
 	// Receive blocks until datagrams are there, hands all of them to the sink, calls Sink.Idle, and
 	// returns. It also returns, after Sink.Idle, if Wake was called since the last Receive returned.
 	// It does not allocate.
 	Receive(s Sink) error
-	// Attach makes Capabilities.Poller hand datagrams to the sink, in place of Receive. It reports
+	// Attach makes a poller of Capabilities hand datagrams to the sink, in place of Receive. It reports
 	// whether it did. The poller calls failed for each error of the network, without Idle.
-	Attach(s Sink, failed func(error)) bool
+	Attach(p Poller, s Sink, failed func(error)) bool
 	// Wake makes a blocked Receive return, or else the next one. Any goroutine may call it.
 	Wake()
 	// Pending reports whether datagrams wait in the queue. It may be false before the first Receive,
@@ -144,7 +149,7 @@ type ReceiverStats struct {
 	Calls     uint64 // system calls that returned datagrams
 }
 
-// A Sink takes a Receiver's datagrams. The receive worker of a subgroup is one.
+// A Sink takes a Receiver's datagrams. The receive worker of a stream is one.
 type Sink interface {
 	// Expect fills slots with the memory where the payloads of the next datagrams most likely belong,
 	// in order, and returns how many. The Receiver may write to the slots until it calls Arrived or

@@ -33,9 +33,9 @@ type Area interface {
 	Release()
 }
 
-// A PlacementSpec says where the chunks of one subgroup of an operation belong.
+// A PlacementSpec says where the chunks of one stream of an operation belong.
 type PlacementSpec struct {
-	Sub    int
+	Stream int
 	Token  uint64
 	Comm   uint32
 	Imm    uint32 // bits of the immediate that identify the operation
@@ -46,7 +46,7 @@ type PlacementSpec struct {
 	Blocks []Block
 }
 
-// A Block is the chunks that one rank sends to a subgroup. They are consecutive, begin at Off in the
+// A Block is the chunks that one rank sends to a stream. They are consecutive, begin at Off in the
 // receive buffer, and only the last one, of Tail bytes, may be shorter than the others.
 type Block struct {
 	Off  int64

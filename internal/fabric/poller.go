@@ -12,10 +12,13 @@ type Poller interface {
 	// the time of wait; a negative wait has no limit. It reports whether a socket was ready. Only the
 	// leader calls it.
 	Poll(wait time.Duration) bool
+	// Gather lets datagrams gather for d: it blocks as Poll does, but datagrams do not end it. Only the
+	// leader calls it.
+	Gather(d time.Duration)
 	// Yield ends the leadership.
 	Yield()
-	// Rest asks the background to let datagrams gather for d before it polls again. Functions that
-	// Poll calls may call it.
+	// Rest asks the background to let datagrams gather for d before it polls again, or for less if
+	// another call since the last poll asks for less. Functions that Poll calls may call it.
 	Rest(d time.Duration)
 	// Kick makes a blocked Poll return. Any goroutine may call it.
 	Kick()

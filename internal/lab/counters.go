@@ -15,6 +15,10 @@ type Counters struct {
 	Lost           uint64     `json:"lost_packets"`     // dropped by the configured loss
 	Dropped        uint64     `json:"dropped_packets"`  // dropped by full queues
 	Ports          []Counting `json:"ports"`
+
+	// Sums of another command in the same lab; 0 without one.
+	BaselineLinkBytes      uint64 `json:"baseline_link_bytes,omitempty"`
+	BaselineMcastLinkBytes uint64 `json:"baseline_mcast_link_bytes,omitempty"`
 }
 
 // Counting is the counters of one switch port.

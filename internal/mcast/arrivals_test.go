@@ -9,29 +9,35 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// sentChunks counts the chunks that each sender of a multicast has really sent, per subgroup. Senders
+// sentChunks counts the chunks that each sender of a multicast has really sent, per stream. Senders
 // follow the chains: a sender starts at the earliest when its predecessor is the only unfinished sender
 // before it.
 type sentChunks struct {
 	g    *Geometry
-	sent [][]uint32 // sender index, subgroup
+	sent [][]uint32 // sender index, stream
 }
 
 func newSentChunks(g *Geometry) *sentChunks {
 	w := &sentChunks{g: g}
 	for range g.senders {
-		w.sent = append(w.sent, make([]uint32, g.subs))
+		w.sent = append(w.sent, make([]uint32, g.Streams()))
 	}
 	return w
 }
 
 func (w *sentChunks) finished(i int) bool {
-	for sub := range w.g.subs {
-		if w.sent[i][sub] < w.g.base[sub][i+1]-w.g.base[sub][i] {
+	for stream := range w.g.Streams() {
+		if w.left(i, stream) > 0 {
 			return false
 		}
 	}
 	return true
+}
+
+// left returns how many chunks of a sender are still to be sent in a stream.
+func (w *sentChunks) left(i, stream int) uint32 {
+	_, n := w.g.Block(stream, w.g.senders[i])
+	return n - w.sent[i][stream]
 }
 
 func (w *sentChunks) maySend(i int) bool {
@@ -56,7 +62,7 @@ func (r *tracked) accept(psn uint32, length int) (off int64, v Verdict) {
 	off, v = r.judge(psn, length)
 	if v == Placed {
 		r.Finish(psn, 1)
-		r.recordPlaced(r.g.sender(r.Sub, psn), wire.Range{PSN: psn, N: 1})
+		r.recordPlaced(r.g.find(r.Stream, psn), wire.Range{PSN: psn, N: 1})
 	}
 	return off, v
 }
@@ -65,7 +71,7 @@ func TestArrivals(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := mustPlan(t, drawShape(t, 8, 8), mustLayout(t, 0))[0]
 		rank := rapid.IntRange(0, g.Size()-1).Draw(t, "rank")
-		sub := rapid.IntRange(0, g.Subgroups()-1).Draw(t, "subgroup")
+		sub := rapid.IntRange(0, g.Streams()-1).Draw(t, "stream")
 		r, w, placed := track(g, sub, rank, rapid.Bool().Draw(t, "credit")), newSentChunks(g), map[uint32]bool{}
 		own, ownN := g.Block(sub, rank)
 		mine := func(psn uint32) bool { return psn >= own && psn < own+ownN }
@@ -75,15 +81,18 @@ func TestArrivals(t *testing.T) {
 				if len(g.senders) == 0 {
 					t.Skip("nobody sends")
 				}
-				i, s := rapid.IntRange(0, len(g.senders)-1).Draw(t, "sender"), rapid.IntRange(0, g.subs-1).Draw(t, "in")
-				if left := g.base[s][i+1] - g.base[s][i] - w.sent[i][s]; left > 0 && w.maySend(i) {
+				i, s := rapid.IntRange(0, len(g.senders)-1).Draw(t, "sender"), rapid.IntRange(0, g.Streams()-1).Draw(t, "in")
+				if left := w.left(i, s); left > 0 && w.maySend(i) {
 					w.sent[i][s] += rapid.Uint32Range(1, left).Draw(t, "chunks")
 				}
 			},
 			"deliver": func(t *rapid.T) {
 				// Any chunk that was ever sent, at any time, any number of times.
 				psn := rapid.Uint32Range(0, max(1, g.PSNs(sub))-1).Draw(t, "PSN")
-				if psn >= g.PSNs(sub) || psn-g.base[sub][g.sender(sub, psn)] >= w.sent[g.sender(sub, psn)][sub] {
+				if psn >= g.PSNs(sub) {
+					t.Skip("no chunks")
+				}
+				if j := g.find(sub, psn); psn-g.base[sub][j] >= w.sent[g.sender(sub, j)][sub] {
 					t.Skip("not sent yet")
 				}
 				want, _, length := g.Locate(sub, psn)
@@ -122,25 +131,26 @@ func TestArrivals(t *testing.T) {
 
 // checkArrivals compares what is known of a subgroup with the truth.
 func checkArrivals(t *rapid.T, r *tracked, w *sentChunks, placed map[uint32]bool, ownN uint32) {
-	if want := r.g.PSNs(r.Sub) - ownN - uint32(len(placed)); r.missing != want {
+	if want := r.g.PSNs(r.Stream) - ownN - uint32(len(placed)); r.missing != want {
 		t.Fatalf("%d missing, want %d", r.missing, want)
 	}
 	if r.received != uint64(len(placed)) {
 		t.Fatalf("%d received, want %d", r.received, len(placed))
 	}
 	var sent, seen uint64
-	for i := range w.sent {
-		if r.sent[i] > w.sent[i][r.Sub] {
-			t.Fatalf("sender %d is thought to have sent %d, it has sent %d", i, r.sent[i], w.sent[i][r.Sub])
+	for j := range r.sent {
+		i := r.g.sender(r.Stream, j)
+		if r.sent[j] > w.sent[i][r.Stream] {
+			t.Fatalf("sender %d is thought to have sent %d, it has sent %d", i, r.sent[j], w.sent[i][r.Stream])
 		}
 		if r.seen == nil {
 			continue
 		}
-		if seen += uint64(r.seen[i]); r.seen[i] > r.sent[i] {
-			t.Fatalf("%d of sender %d's chunks have passed, %d are known as sent", r.seen[i], i, r.sent[i])
+		if seen += uint64(r.seen[j]); r.seen[j] > r.sent[j] {
+			t.Fatalf("%d of sender %d's chunks have passed, %d are known as sent", r.seen[j], i, r.sent[j])
 		}
-		if i != r.ownIndex {
-			sent += uint64(w.sent[i][r.Sub])
+		if j != r.self {
+			sent += uint64(w.sent[i][r.Stream])
 		}
 	}
 	if r.consumed != seen || r.consumed > sent {

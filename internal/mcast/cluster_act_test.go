@@ -42,28 +42,28 @@ func (m *member) act(a *step.Action) {
 	case step.ActMulticast:
 		m.checkTurn()
 		for i := range a.N {
-			if c.state[a.Sub][a.PSN+i] != unsent {
-				w.Failf("rank %d multicasts PSN %d of subgroup %d twice", m.rank, a.PSN+i, a.Sub)
+			if c.state[a.Stream][a.PSN+i] != unsent {
+				w.Failf("rank %d multicasts PSN %d of subgroup %d twice", m.rank, a.PSN+i, a.Stream)
 			}
-			c.state[a.Sub][a.PSN+i] = handed
+			c.state[a.Stream][a.PSN+i] = handed
 			m.checkCredit()
 			m.handed++
-			m.nic.Push(datagram{sub: a.Sub, psn: a.PSN + i, last: i == a.N-1})
+			m.nic.Push(datagram{sub: a.Stream, psn: a.PSN + i, last: i == a.N-1})
 		}
 		if m.handed-m.told > 3*m.op.cfg.Batch {
 			w.Failf("rank %d has %d chunks in flight", m.rank, m.handed-m.told)
 		}
 	case step.ActRead:
-		m.each(a.Sub, a.Ranges, func(psn uint32, f *chunkFlags) {
-			if theirs := c.ranks[a.To].chunks[a.Sub][psn]; *f&(placed|reading|wanted) != 0 || theirs&placed == 0 {
-				w.Failf("rank %d reads PSN %d of subgroup %d: flags %b here, %b at rank %d", m.rank, psn, a.Sub, *f, theirs, a.To)
+		m.each(a.Stream, a.Ranges, func(psn uint32, f *chunkFlags) {
+			if theirs := c.ranks[a.To].chunks[a.Stream][psn]; *f&(placed|reading|wanted) != 0 || theirs&placed == 0 {
+				w.Failf("rank %d reads PSN %d of stream %d: flags %b here, %b at rank %d", m.rank, psn, a.Stream, *f, theirs, a.To)
 			}
 			*f |= wanted
 		})
 		if n := m.claims.Len() + m.fetch.Len() + 1; n > MaxReads {
 			w.Failf("rank %d has %d reads in progress", m.rank, n)
 		}
-		m.claims.Push(readRequest{a.Sub, a.Ranges})
+		m.claims.Push(readRequest{a.Stream, a.Ranges})
 	case step.ActComplete:
 		m.checkComplete()
 		m.complete = true
@@ -261,7 +261,7 @@ func (m *member) read(r readRequest) {
 			}
 		}
 	})
-	m.step(step.Event{Kind: step.EvRead, Sub: r.sub, Ranges: r.ranges})
+	m.step(step.Event{Kind: step.EvRead, Stream: r.sub, Ranges: r.ranges})
 }
 
 // each calls f with the flags of some chunks.

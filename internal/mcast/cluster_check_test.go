@@ -9,12 +9,12 @@ import (
 
 // checkMsg checks that a message tells the truth.
 func (m *member) checkMsg(msg *wire.Msg) {
-	c, w, sub := m.c, m.c.w, int(msg.Sub)
+	c, w, sub := m.c, m.c.w, int(msg.Stream)
 	switch msg.Kind {
 	case wire.MsgFetch:
 		m.each(sub, msg.Ranges, func(psn uint32, f *chunkFlags) {
 			if *f&(placed|asked) != 0 || c.state[sub][psn] != left { // a chunk is offered once
-				w.Failf("rank %d asks for PSN %d of subgroup %d: flags %b, state %d", m.rank, psn, sub, *f, c.state[sub][psn])
+				w.Failf("rank %d asks for PSN %d of stream %d: flags %b, state %d", m.rank, psn, sub, *f, c.state[sub][psn])
 			}
 			*f |= asked
 		})
@@ -41,9 +41,10 @@ func (m *member) checkMsg(msg *wire.Msg) {
 		}
 	case wire.MsgMark:
 		for sub, n := range msg.Counts {
-			first, _ := c.g.Block(sub, int(msg.Rank))
+			stream := c.g.stream(int(c.g.index[msg.Rank]), sub)
+			first, _ := c.g.Block(stream, int(msg.Rank))
 			for i := range n {
-				if c.state[sub][first+i] != left {
+				if c.state[stream][first+i] != left {
 					w.Failf("rank %d marks %d chunks of rank %d in subgroup %d; chunk %d has not left", m.rank, n, msg.Rank, sub, i)
 				}
 			}
@@ -127,7 +128,7 @@ func (m *member) reads() (n int) {
 // sameBytes compares the chunks of this round, which may be one of several, with the result.
 func (m *member) sameBytes() {
 	g, got, want := m.c.g, m.c.recv[m.rank], m.c.Want()
-	for sub := range g.Subgroups() {
+	for sub := range g.Streams() {
 		for psn := range g.PSNs(sub) {
 			off, length := g.Span(sub, psn, 1)
 			if !bytes.Equal(got[off:off+length], want[off:off+length]) {
@@ -155,7 +156,7 @@ func (m *member) Check() {
 		a := &o.arrived[sub]
 		for psn := range a.Len() {
 			f := m.chunks[sub][psn]
-			if has(&o.fetch.subs[sub].asked, psn) && f&reported != 0 {
+			if has(&o.fetch.streams[sub].asked, psn) && f&reported != 0 {
 				w.Failf("rank %d still asks for PSN %d of subgroup %d, and was told that it is here", m.rank, psn, sub)
 			}
 			if a.InPlace(psn) != (f&placed != 0) || a.Free(psn) != (f&(placed|reading) == 0) {

@@ -51,7 +51,7 @@ func TestMarkPassesWhileOthersReceive(t *testing.T) {
 	now := step.Time(1)
 	for range 100 {
 		now += o.cfg.Est.Alpha() / 2
-		pool.taken.Add(1) // of another collective
+		pool.taken.New().Add(1) // of another collective
 		pool.Took(now)
 		if o.Timer() <= now {
 			o.Step(now, step.Event{Kind: step.EvTimer}, nil)

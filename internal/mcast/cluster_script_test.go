@@ -68,7 +68,7 @@ func TestEachSingleLoss(t *testing.T) {
 	s := allgather(4, 50, 16, 2, 2)
 	g := oneRound(t, s)
 	for _, flow := range []Flow{FlowNone, FlowCredit} {
-		for sub := range g.Subgroups() {
+		for sub := range g.Streams() {
 			for psn := range g.PSNs(sub) {
 				for to := range g.Size() {
 					if g.Owner(sub, psn) == to {

@@ -163,7 +163,7 @@ func (c *cluster) open(g *Geometry, net network, cfg Config) *cluster {
 	round := *c
 	c = &round
 	c.g, c.ranks, c.state, c.peers, c.reads = g, nil, nil, nil, nil
-	for sub := range g.Subgroups() {
+	for sub := range g.Streams() {
 		c.state = append(c.state, make([]chunkState, g.PSNs(sub)))
 		c.reads = append(c.reads, make([]uint32, g.PSNs(sub)))
 	}
@@ -172,7 +172,7 @@ func (c *cluster) open(g *Geometry, net network, cfg Config) *cluster {
 		cfg.Geometry, cfg.Rank, cfg.Est, cfg.Pool = g, r, h.est, h.pool
 		m := &member{c: c, rank: r, op: New(cfg)}
 		m.at = c.w.Add(r, m)
-		for sub := range g.Subgroups() {
+		for sub := range g.Streams() {
 			chunks := make([]chunkFlags, g.PSNs(sub))
 			psn, n := g.Block(sub, r)
 			for i := range n {

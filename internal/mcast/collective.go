@@ -15,13 +15,14 @@ type Config struct {
 	Seq      uint64 // position in the communicator's order of calls
 	Est      *Estimator
 	Flow     Flow
-	Pool     *Pool  // FlowCredit: room for operations whose datagrams the process receives
-	Charge   Charge // FlowCredit: room that a chunk takes; 0 for one place
-	Offload  *Pool  // FlowCredit: room for operations whose datagrams the kernel receives
-	Batch    uint32 // chunks handed to the fabric at a time: the paper's doorbell batch
-	Overhead int    // bytes that the fabric adds to a chunk on the wire
-	Digest   bool   // whether neighbours compare digests of the received data; the same on all ranks
-	Others   *int   // number of operations of other kinds in flight in this process; may be nil
+	Pool     *Pool   // FlowCredit: room for operations whose datagrams the process receives
+	Charge   Charge  // FlowCredit: room that a chunk takes; 0 for one place
+	Offload  *Pool   // FlowCredit: room for operations whose datagrams the kernel receives
+	Batch    uint32  // chunks handed to the fabric at a time: the paper's doorbell batch
+	Super    uint32  // chunks that the fabric sends at the cost of one, as a super-packet; 0 for 1
+	Overhead int     // bytes that the fabric adds to a chunk on the wire
+	Digest   bool    // whether neighbours compare digests of the received data; the same on all ranks
+	Others   *Others // operations of other kinds in this process; may be nil
 }
 
 // A Collective is one collective on one rank. See the package comment.
@@ -39,7 +40,7 @@ type Collective struct {
 	blocks  []blockEnd // by chain; nil if the rate of the link is unknown
 	tree    sentTree
 	count   tally
-	arrived []arrivals // by subgroup
+	arrived []arrivals // by stream
 	cr      grants
 	cut     cutoff
 	fetch   recovery
@@ -63,25 +64,24 @@ func New(cfg Config) *Collective {
 		cfg: cfg, g: g, rank: cfg.Rank,
 		left: (cfg.Rank + n - 1) % n, right: (cfg.Rank + 1) % n,
 		snd: newSender(g, cfg.Rank), tree: newSentTree(cfg.Rank, n, only),
-		arrived: make([]arrivals, g.subs), fetch: recovery{subs: make([]fetcher, g.subs)},
+		arrived: make([]arrivals, g.Streams()), fetch: recovery{streams: make([]fetcher, g.Streams())},
 	}
 	if cfg.Est.limits.LinkRate > 0 {
 		o.blocks = make([]blockEnd, g.Chains())
 	}
-	for s := range o.arrived {
-		p := newPlacement(g, s, cfg.Rank, cfg.Comm, cfg.Seq)
-		o.arrived[s] = newArrivals(&o.count, g, p, cfg.Rank, cfg.Flow == FlowCredit)
-		o.fetch.subs[s] = newFetcher(p)
+	for t := range o.arrived {
+		p := newPlacement(g, t, cfg.Rank, cfg.Comm, cfg.Seq)
+		o.arrived[t] = newArrivals(&o.count, g, p, cfg.Rank, cfg.Flow == FlowCredit)
+		o.fetch.streams[t] = newFetcher(p)
 	}
 	return o
 }
 
-// Placements returns the placement of each subgroup. The driver may replace their Maps before
-// EvStart.
+// Placements returns the placement of each stream. The driver may replace their Maps before EvStart.
 func (o *Collective) Placements() []*Placement {
 	all := make([]*Placement, len(o.arrived))
-	for s := range all {
-		all[s] = o.arrived[s].Placement
+	for t := range all {
+		all[t] = o.arrived[t].Placement
 	}
 	return all
 }
@@ -106,7 +106,7 @@ func (o *Collective) Step(now step.Time, ev step.Event, out []step.Action) []ste
 	case step.EvSent:
 		return o.settle(now, o.handleSent(now, ev.N, out))
 	case step.EvRead:
-		return o.handleReadDone(now, ev.Sub, ev.Ranges, out)
+		return o.handleReadDone(now, ev.Stream, ev.Ranges, out)
 	case step.EvTimer:
 		return o.handleTimer(now, out)
 	case step.EvDigest:
@@ -116,13 +116,13 @@ func (o *Collective) Step(now step.Time, ev step.Event, out []step.Action) []ste
 	return out
 }
 
-// Placed handles chunks of a subgroup that a receive worker has placed from datagrams. The driver
+// Placed handles chunks of a stream that a receive worker has placed from datagrams. The driver
 // reports each chunk once. Most reports cause no action.
-func (o *Collective) Placed(now step.Time, sub int, q wire.Range, out []step.Action) []step.Action {
+func (o *Collective) Placed(now step.Time, stream int, q wire.Range, out []step.Action) []step.Action {
 	if o.phase < step.Barrier || o.phase >= step.Closed {
 		return out
 	}
-	a, f := &o.arrived[sub], &o.fetch.subs[sub]
+	a, f := &o.arrived[stream], &o.fetch.streams[stream]
 	if o.cr.on {
 		o.cfg.Pool.Took(now)
 	}
@@ -133,21 +133,22 @@ func (o *Collective) Placed(now step.Time, sub int, q wire.Range, out []step.Act
 		}
 	}
 	for at, end := q.PSN, q.PSN+q.N; at < end; {
-		i := o.g.sender(sub, at)
-		stop := min(end, o.g.base[sub][i+1])
-		a.recordPlaced(i, wire.Range{PSN: at, N: stop - at})
+		j := o.g.find(stream, at)
+		stop := min(end, o.g.base[stream][j+1])
+		a.recordPlaced(j, wire.Range{PSN: at, N: stop - at})
 		if o.blocks != nil {
-			o.observeHandover(now, sub, i, wire.Range{PSN: at, N: stop - at})
+			o.observeHandover(now, stream, j, wire.Range{PSN: at, N: stop - at})
 		}
 		at = stop
 	}
 	o.recordProgress(now)
 	if f.wanted.Count() > 0 {
-		out = o.offerPlaced(sub, []wire.Range{q}, out)
+		out = o.offerPlaced(stream, []wire.Range{q}, out)
 	}
 	if o.cr.joined {
 		out = o.updateGrant(now, out)
 	}
+	out = o.pumpHeld(now, out)
 	if o.count.missing == 0 {
 		out = o.settle(now, out)
 	}
@@ -197,11 +198,11 @@ func (o *Collective) handleMessage(now step.Time, from int, m *wire.Msg, out []s
 			out = o.recordAllSent(now, out)
 		}
 	case wire.MsgFetch:
-		if sub := int(m.Sub); from == o.right && o.phase < step.Lingering && sub < o.g.subs {
-			out = o.sendRanges(out, o.right, wire.MsgAvail, sub, o.fetch.subs[sub].serve(m.Ranges))
+		if t := int(m.Stream); from == o.right && o.phase < step.Lingering && t < o.g.Streams() {
+			out = o.sendRanges(out, o.right, wire.MsgAvail, t, o.fetch.streams[t].serve(m.Ranges))
 		}
 	case wire.MsgAvail:
-		if from == o.left && o.phase < step.Lingering && int(m.Sub) < o.g.subs {
+		if from == o.left && o.phase < step.Lingering && int(m.Stream) < o.g.Streams() {
 			out = o.handleOffers(now, m, out)
 		}
 	case wire.MsgFinal, wire.MsgFinalSum:
@@ -299,6 +300,9 @@ func (o *Collective) Timer() step.Time {
 	}
 	at := min(o.cutoffAt(), o.markAt(), o.consumeAt())
 	if s := &o.snd; s.active && s.handed < s.total && !s.blocked && s.handed-s.done < 2*o.cfg.Batch {
+		if s.share.held {
+			return min(at, max(s.nextAt, o.shareAt()))
+		}
 		at = min(at, s.nextAt)
 	}
 	return at

@@ -354,8 +354,10 @@ func (o *Collective) handleMark(now step.Time, from int, m *wire.Msg, out []step
 		return out
 	}
 	i := int(o.g.index[m.Rank])
-	for sub := range o.arrived {
-		o.arrived[sub].recordSent(i, min(m.Counts[sub], o.g.base[sub][i+1]-o.g.base[sub][i]))
+	j := int(o.g.place[i])
+	for sub, n := range m.Counts {
+		t := o.g.stream(i, sub)
+		o.arrived[t].recordSent(j, min(n, o.g.blockSize(t, j)))
 	}
 	o.recordChain(now, i, m.Flag)
 	return out
@@ -370,8 +372,8 @@ func (o *Collective) recordChain(now step.Time, i int, finished bool) {
 		last++
 	}
 	for _, m := range c.members[c.of[i]][:max(last, 0)] {
-		for sub := range o.arrived {
-			o.arrived[sub].recordFinished(m)
+		for sub := range o.g.subs {
+			o.arrived[o.g.stream(m, sub)].recordFinished(int(o.g.place[m]))
 		}
 	}
 	o.recordAnnounced(now)

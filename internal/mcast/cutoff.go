@@ -66,8 +66,8 @@ func (o *Collective) recordNews() {
 func (o *Collective) handleCutoff(now step.Time, out []step.Action) []step.Action {
 	o.cut.since = now
 	o.cut.idle++
-	for sub := range o.arrived {
-		out = o.sendRanges(out, o.left, wire.MsgFetch, sub, o.fetch.subs[sub].request(o.arrived[sub].sent))
+	for t := range o.arrived {
+		out = o.sendRanges(out, o.left, wire.MsgFetch, t, o.fetch.streams[t].request(o.arrived[t].sent))
 	}
 	if o.phase == step.Multicast && o.fetch.asked() > 0 {
 		o.phase, o.times.Fetch, o.fetch.askedAt = step.Fetch, now, now

@@ -8,8 +8,9 @@
 //
 //   - RNR barrier: all ranks are ready to receive before any rank sends (barrier.go).
 //   - Multicast: the active rank of each chain sends its block, then its successor does (chain.go,
-//     sender.go). A receive worker places each chunk by its PSN and records it (intake.go,
-//     placement.go). The Collective infers from these records which chunks were sent (arrivals.go).
+//     sender.go). Beside point-to-point operations, arrivals clock the senders (share.go). A receive
+//     worker places each chunk by its PSN and records it (intake.go, placement.go). The Collective
+//     infers from these records which chunks were sent (arrivals.go).
 //   - Fetch: the rank reads chunks that are still missing at the cutoff (cutoff.go) from its left
 //     neighbour on the ring (fetch.go).
 //   - Final handshake: a rank that has every chunk tells its left neighbour. It may return once its
@@ -17,9 +18,11 @@
 //   - Lingering: the rank keeps no buffers but still relays messages that other ranks need
 //     (tree.go). Then it closes.
 //
+// A small collective runs as an [Eager] instead: multicast, and fetch after a loss (eager.go).
+//
 // # One record of chunks
 //
-// A [Placement] is the only record of which chunks of a subgroup are free, claimed or in place.
+// A [Placement] is the only record of which chunks of a stream are free, claimed or in place.
 // Package place defines which party may change it. The receive worker, reads of the slow path and
 // the kernel program write it. The Collective reads it and keeps no copy. It stores only what the
 // record lacks: the chunks known to have been sent, and the chunks requested from or offered by
@@ -54,7 +57,7 @@
 // A repair costs about one cutoff and one read. The simulator checks a bound: with up to
 // 30 % loss no operation takes longer than twice its time without loss, plus six first cutoffs, plus
 // twice the time that the repaired bytes take at line rate (a fifth more where the receive queue has
-// less than one place per chain and subgroup).
+// less than one place per stream).
 //
 // # Rejected alternatives
 //
@@ -106,4 +109,43 @@
 //
 // Hence a chunk that names slot s while Y is open on r was sent for Y. A failed Collective never
 // frees its slot: its communicator is broken and accepts no further calls.
+//
+// # Why an eager collective needs no barrier
+//
+// An [Eager] multicasts before the other ranks have said that they are ready. Its sender does not wait for
+// an answer. The communicator's [Window] bounds what that may cost a receiver:
+//
+//   - Room: each eager call has at most [EagerChunks] chunks. A rank sends call e only if it knows that all
+//     ranks have finished call e-WindowCalls. Let m be the smallest number of finished calls of any rank.
+//     No rank sends call m+WindowCalls or a later one. At most WindowCalls calls are therefore on their way to
+//     any rank, in its receive queue, or among the early datagrams that its [Intake] keeps. Each queue reserves
+//     that much room (EagerRoom), and ordinary collectives get the rest. A rank with several communicators may
+//     receive more at once. Its queue then drops datagrams, which are fetched.
+//   - Early datagrams: a receiver that has not made the call recognises the token of the next call with that
+//     slot. Only holders of the job's key know this token. The Intake keeps the datagram until the call is
+//     made. Calls that have begun never take early datagrams.
+//   - Stale datagrams: a token belongs to one call. A fabric without tokens cannot have eager collectives,
+//     because nothing would keep a late datagram out of the next call with the same slot.
+//   - Buffers: the sender multicasts from a copy, and other ranks read lost chunks from that copy only. Its
+//     own buffer is therefore free at once. The buffer of a receiver is free when every chunk is in place, as
+//     above: nobody reads from it. The copy lives until all ranks have finished the call, because then no rank
+//     misses a chunk of it.
+//   - Progress: assume that all ranks make their calls. The oldest unfinished eager call e has e < m+WindowCalls
+//     on all ranks that know m. The control tree distributes m whenever it passes a multiple of the quantum. A
+//     sender whose window stays closed for longer asks for it. Hence every window opens.
+//   - Loss: at the cutoff a rank asks the owner of each missing chunk, once. The owner answers when it has sent
+//     the chunk, and the rank then reads it reliably. Without loss, no such message exists, unless a sender
+//     makes its call later than others' cutoffs.
+//   - Leaving: a rank that closes its communicator asks all ranks to report, and stays until all have
+//     finished its calls. The broken communicator needs no copies: all unfinished calls fail.
+//
+// Different calls are found without a barrier. Datagrams carry a tag, the lower bits of the digest, in the
+// upper bits of their PSNs. A receiver with another digest rejects them. It asks the supposed owner at its
+// cutoff, and the request carries the digest. A rank that took part in another protocol gets that request, or
+// sends a greeting for a call that this rank has finished. Two ranks that both only send do not exchange such
+// messages. They find out within a quantum of calls, or when they leave: each report of finished calls carries
+// a digest of all calls up to its number.
+//
+// The price is a copy of at most [EagerBytes] on the sending side, and a chunk may be read from its owner once
+// per rank that lost it.
 package mcast

@@ -1,6 +1,9 @@
 package mcast
 
 import (
+	"sync"
+
+	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -15,7 +18,7 @@ func (o *Collective) Chunk(
 	p := o.arrived[sub].Placement
 	off, v := p.judge(psn, length)
 	if o.cfg.Pool != nil {
-		o.cfg.Pool.taken.Add(1)
+		countTaken(o.cfg.Pool.taken)
 	}
 	switch v {
 	case Placed:
@@ -27,10 +30,22 @@ func (o *Collective) Chunk(
 	return 0, v, out
 }
 
+// takenCounts holds the count of the only worker of a driver without queues.
+var takenCounts sync.Map
+
+func countTaken(t *place.Taken) {
+	c, known := takenCounts.Load(t)
+	if !known {
+		c = t.New()
+		takenCounts.Store(t, c)
+	}
+	c.(*place.Count).Add(1)
+}
+
 // claim claims the chunks of a read.
 func (o *Collective) claim(a *step.Action) (won []wire.Range) {
 	var in Intake
-	won, _ = in.Claim(o.arrived[a.Sub].Placement, a.Ranges, nil)
+	won, _ = in.Claim(o.arrived[a.Stream].Placement, a.Ranges, nil)
 	return won
 }
 
@@ -39,5 +54,5 @@ func (o *Collective) readDone(now step.Time, sub int, won []wire.Range) []step.A
 	for _, q := range won {
 		o.arrived[sub].Finish(q.PSN, q.N)
 	}
-	return o.Step(now, step.Event{Kind: step.EvRead, Sub: sub, Ranges: won}, nil)
+	return o.Step(now, step.Event{Kind: step.EvRead, Stream: sub, Ranges: won}, nil)
 }

@@ -64,6 +64,9 @@ func (e *Estimator) Transit(bytes int64) step.Time {
 	return transferTime(bytes, e.rate) + e.dev + e.extra + e.limits.MinAlpha/4
 }
 
+// roundTripBytes returns how many bytes arrive while a message travels and its answer returns.
+func (e *Estimator) roundTripBytes() float64 { return e.rate * float64(2*e.message) }
+
 // transferTime returns how long bytes take at a rate, and at most maxSlack.
 func transferTime(bytes int64, rate float64) step.Time {
 	return step.Time(min(float64(bytes)/rate, float64(maxSlack)))

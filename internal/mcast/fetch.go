@@ -21,21 +21,21 @@ const (
 // arrived. The neighbour offers each chunk as soon as it has it. The rank records the offers and reads
 // the chunks in long requests. Only a few requests are in flight, however many chunks were lost.
 type recovery struct {
-	subs    []fetcher
+	streams []fetcher
 	askedAt step.Time // time of the first request, until the neighbour answers it
 	reads   int       // reads in progress
-	sub     int       // subgroup of the next read
+	next    int       // stream of the next read
 }
 
 // asked returns how many missing chunks this rank has requested.
 func (r *recovery) asked() (n uint32) {
-	for i := range r.subs {
-		n += r.subs[i].asked.Count()
+	for i := range r.streams {
+		n += r.streams[i].asked.Count()
 	}
 	return n
 }
 
-// fetcher is the slow path of one subgroup. Its bitmaps take no memory before the first loss.
+// fetcher is the slow path of one stream. Its bitmaps take no memory before the first loss.
 type fetcher struct {
 	*Placement
 	asked   Bitmap // missing chunks requested from the left neighbour
@@ -55,8 +55,8 @@ func newFetcher(p *Placement) fetcher {
 // request returns the chunks to request: they were sent, and are neither in place nor requested. It
 // leaves out claimed chunks: they are being written and will soon be in place.
 func (f *fetcher) request(sent []uint32) (ranges []wire.Range) {
-	for i, n := range sent {
-		for free := range runs(wire.Range{PSN: f.g.base[f.Sub][i], N: n}, f.NextFree, f.NextTaken) {
+	for j, n := range sent {
+		for free := range runs(wire.Range{PSN: f.g.base[f.Stream][j], N: n}, f.NextFree, f.NextTaken) {
 			for q := range runs(free, f.asked.NextClear, f.asked.NextSet) {
 				f.asked.SetRange(q.PSN, q.N)
 				ranges = append(ranges, q)
@@ -121,7 +121,7 @@ func (f *fetcher) recordOffers(ranges []wire.Range) {
 	}
 }
 
-// contains reports whether the subgroup has all chunks of a range, which a peer has sent.
+// contains reports whether the stream has all chunks of a range, which a peer has sent.
 func (f *fetcher) contains(q wire.Range) bool { return q.PSN < f.Len() && q.N <= f.Len()-q.PSN }
 
 // nextRead takes as many offered chunks as one read covers. Each range has one owner and is therefore
@@ -134,7 +134,7 @@ func (f *fetcher) nextRead() (ranges []wire.Range) {
 			f.next = 0
 			continue
 		}
-		end := min(f.unread.NextClear(at, f.Len()), f.g.base[f.Sub][f.g.sender(f.Sub, at)+1], at+left)
+		end := min(f.unread.NextClear(at, f.Len()), f.g.base[f.Stream][f.g.find(f.Stream, at)+1], at+left)
 		// Chunks before from have arrived meanwhile. The kernel program may be writing some of the
 		// others and may give up; the worker that claims them for the read waits for that.
 		from := f.NextMissing(at, end)
@@ -149,16 +149,16 @@ func (f *fetcher) nextRead() (ranges []wire.Range) {
 }
 
 // offerPlaced offers chunks that are now in place and that the right neighbour has requested.
-func (o *Collective) offerPlaced(sub int, placed []wire.Range, out []step.Action) []step.Action {
-	return o.sendRanges(out, o.right, wire.MsgAvail, sub, o.fetch.subs[sub].takeWanted(placed))
+func (o *Collective) offerPlaced(stream int, placed []wire.Range, out []step.Action) []step.Action {
+	return o.sendRanges(out, o.right, wire.MsgAvail, stream, o.fetch.streams[stream].takeWanted(placed))
 }
 
 // sendRanges sends a list of chunks in as many messages as it needs.
 func (o *Collective) sendRanges(
-	out []step.Action, to int, kind wire.MsgKind, sub int, ranges []wire.Range,
+	out []step.Action, to int, kind wire.MsgKind, stream int, ranges []wire.Range,
 ) []step.Action {
 	for part := range slices.Chunk(ranges, wire.MaxRanges) {
-		out = o.send(out, to, wire.Msg{Kind: kind, Sub: uint16(sub), Ranges: part})
+		out = o.send(out, to, wire.Msg{Kind: kind, Stream: uint16(stream), Ranges: part})
 	}
 	return out
 }
@@ -169,41 +169,41 @@ func (o *Collective) handleOffers(now step.Time, m *wire.Msg, out []step.Action)
 		o.cfg.Est.RoundTrip(now - o.fetch.askedAt) // the neighbour sent the first answer at once
 		o.fetch.askedAt = 0
 	}
-	o.fetch.subs[m.Sub].recordOffers(m.Ranges)
+	o.fetch.streams[m.Stream].recordOffers(m.Ranges)
 	return o.pumpReads(out)
 }
 
 // pumpReads starts as many reads of offered chunks as may be in flight.
 func (o *Collective) pumpReads(out []step.Action) []step.Action {
 	r := &o.fetch
-	for range r.subs {
+	for range r.streams {
 		for r.reads < MaxReads {
-			ranges := r.subs[r.sub].nextRead()
+			ranges := r.streams[r.next].nextRead()
 			if ranges == nil {
 				break
 			}
 			r.reads++
-			out = append(out, step.Action{Kind: step.ActRead, To: o.left, Sub: r.sub, Ranges: ranges})
+			out = append(out, step.Action{Kind: step.ActRead, To: o.left, Stream: r.next, Ranges: ranges})
 		}
 		if r.reads == MaxReads {
 			return out
 		}
-		r.sub = (r.sub + 1) % len(r.subs)
+		r.next = (r.next + 1) % len(r.streams)
 	}
 	return out
 }
 
 // handleReadDone handles the end of a read, which has placed the chunks in ranges.
-func (o *Collective) handleReadDone(now step.Time, sub int, ranges []wire.Range, out []step.Action) []step.Action {
+func (o *Collective) handleReadDone(now step.Time, stream int, ranges []wire.Range, out []step.Action) []step.Action {
 	o.fetch.reads--
 	for _, q := range ranges {
-		o.fetch.subs[sub].asked.ClearRange(q.PSN, q.N)
+		o.fetch.streams[stream].asked.ClearRange(q.PSN, q.N)
 	}
 	if n := wire.Chunks(ranges); n > 0 {
 		o.count.missing -= n
 		o.stats.Repaired += uint64(n)
 		o.recordProgress(now)
-		out = o.offerPlaced(sub, ranges, out)
+		out = o.offerPlaced(stream, ranges, out)
 	}
 	return o.settle(now, o.pumpReads(out))
 }

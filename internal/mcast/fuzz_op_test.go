@@ -29,7 +29,7 @@ func newVictim(t *testing.T, g *Geometry, rank int, cfg Config) *victim {
 	t.Helper()
 	cfg.Geometry, cfg.Rank, cfg.Comm, cfg.Seq = g, rank, 3, 9
 	v := &victim{t: t, o: New(cfg), now: 1}
-	for sub := range g.Subgroups() {
+	for sub := range g.Streams() {
 		placed := make([]bool, g.PSNs(sub))
 		psn, n := g.Block(sub, rank)
 		for i := range n {
@@ -57,13 +57,13 @@ func (v *victim) do(acts []step.Action) {
 				v.t.Fatalf("it multicasts in phase %v", v.o.phase)
 			}
 			v.handed += a.N
-			v.mark(v.out[a.Sub], a.Sub, wire.Range{PSN: a.PSN, N: a.N}, "multicasts")
+			v.mark(v.out[a.Stream], a.Stream, wire.Range{PSN: a.PSN, N: a.N}, "multicasts")
 		case step.ActRead:
 			for _, q := range a.Ranges {
-				if v.complete || slices.Contains(v.placed[a.Sub][q.PSN:q.PSN+q.N], true) {
+				if v.complete || slices.Contains(v.placed[a.Stream][q.PSN:q.PSN+q.N], true) {
 					v.t.Fatalf("it reads what it has: %+v", *a)
 				}
-				v.mark(v.reading[a.Sub], a.Sub, q, "reads")
+				v.mark(v.reading[a.Stream], a.Stream, q, "reads")
 			}
 			a.Ranges = v.o.claim(a)
 			if v.reads = append(v.reads, *a); len(v.reads) > MaxReads {
@@ -113,16 +113,16 @@ func (v *victim) readEnds(i int) {
 	v.reads = append(v.reads[:i], v.reads[i+1:]...)
 	for _, q := range a.Ranges {
 		for psn := q.PSN; psn < q.PSN+q.N; psn++ {
-			v.placed[a.Sub][psn], v.reading[a.Sub][psn] = true, false
+			v.placed[a.Stream][psn], v.reading[a.Stream][psn] = true, false
 		}
 	}
-	v.do(v.o.readDone(v.now, a.Sub, a.Ranges))
+	v.do(v.o.readDone(v.now, a.Stream, a.Ranges))
 }
 
 // msg is a message that a peer might send, with values that are nearly right.
 func (t *tape) msg(g *Geometry) wire.Msg {
 	m := wire.Msg{Kind: wire.MsgKind(1 + t.below(int(wire.MsgReady))), Comm: 3, Seq: 9, Digest: g.Digest()}
-	m.Round, m.Grant, m.Sub = uint8(t.below(8)), uint64(t.u8()), uint16(t.below(g.Subgroups()+1))
+	m.Round, m.Grant, m.Stream = uint8(t.below(8)), uint64(t.u8()), uint16(t.below(g.Streams()+1))
 	switch t.below(16) {
 	case 0:
 		m.Digest++
@@ -169,9 +169,9 @@ func (v *victim) event(in *tape) {
 			v.step(step.Event{Kind: step.EvMsg, From: from, Msg: &m})
 		}
 	case 5:
-		v.chunk(in.below(g.Subgroups()+1), in.u32(), int(in.u8()))
+		v.chunk(in.below(g.Streams()+1), in.u32(), int(in.u8()))
 	case 6:
-		sub := in.below(g.Subgroups())
+		sub := in.below(g.Streams())
 		if psn := uint32(in.u16()); psn < g.PSNs(sub) {
 			_, _, length := g.Locate(sub, psn)
 			v.chunk(sub, psn, length)

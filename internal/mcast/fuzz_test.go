@@ -61,7 +61,7 @@ func FuzzArrivals(f *testing.F) {
 			t.Skip("no such shape")
 		}
 		g := plan[in.below(len(plan))]
-		sub, rank := in.below(g.Subgroups()), in.below(g.Size())
+		sub, rank := in.below(g.Streams()), in.below(g.Size())
 		r := track(g, sub, rank, true)
 		own, n := g.Block(sub, rank)
 		placed := map[uint32]bool{}

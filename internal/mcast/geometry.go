@@ -26,7 +26,9 @@ type Shape struct {
 	Chunk     int
 	Chains    int     // M, clamped to the number of ranks that send
 	Subgroups int     // S, clamped to the chunks of the largest block
+	Streams   int     // T, streams per subgroup that the fabric tells apart, clamped to M; 0 for 1
 	Groups    [][]int // chains as lists of ranks; if set, Chains is ignored
+	Eager     uint32  // chunks up to which the collective may be eager (EagerChunks); 0 if none may be
 }
 
 // A Geometry defines how one round of a Shape is cut into chunks. It also defines which ranks send them
@@ -34,7 +36,12 @@ type Shape struct {
 // Layout, and is the same on all ranks.
 //
 // The receive buffer holds the ranks' blocks in rank order. Subgroup s carries the contiguous chunks
-// [n*s/S, n*(s+1)/S) of each block of n chunks. Its PSNs number these chunks, rank by rank.
+// [n*s/S, n*(s+1)/S) of each block of n chunks.
+//
+// A subgroup is divided into T streams, so that chunks of different chains do not mix in one receive
+// queue. Stream q*S+s carries subgroup s of the chains k with k mod T = q. Its PSNs number these chunks,
+// chain by chain and rank by rank: without loss, the chunks of a stream with one chain arrive in the
+// order of their PSNs.
 type Geometry struct {
 	shape   Shape
 	size    int
@@ -46,14 +53,28 @@ type Geometry struct {
 	chunks  []uint32
 	senders []int      // ranks that contribute to this round, in rank order
 	index   []int32    // rank -> index in senders, or -1
-	base    [][]uint32 // base[s][i]: first PSN of senders[i] in subgroup s; base[s][len] ends it
+	split   int        // T after clamping
+	order   [][]int32  // order[t]: indices of the senders of stream t, in the order of their PSNs
+	place   []int32    // index in senders -> position in its order
+	base    [][]uint32 // base[t][j]: first PSN of sender order[t][j] in stream t; base[t][len] ends it
+	start   [][]int64  // start[t][j]: offset in the block of order[t][j] that PSN 0 would have
 	chains  chains
 	bytes   int64
 	total   uint64 // number of chunks
 	uniform bool   // whether all senders have the same number of chunks
 	digest  uint64
 	call    wire.Call
+
+	eager bool   // whether the collective may be eager (Eager)
+	tag   uint32 // part of the digest that the datagrams of an eager collective carry in their PSNs
 }
+
+// MaxStreams limits the receive queues of a process, unless there are more subgroups.
+const MaxStreams = 16
+
+// StreamsPerSubgroup returns how many streams of each subgroup a fabric should tell apart: at most one per
+// rank, since there are no more chains.
+func StreamsPerSubgroup(subgroups, ranks int) int { return max(1, min(MaxStreams/subgroups, ranks)) }
 
 // Plan divides a Shape into rounds that each fit the Layout's PSNs.
 func Plan(s Shape, l wire.Layout) ([]*Geometry, error) {
@@ -72,6 +93,10 @@ func Plan(s Shape, l wire.Layout) ([]*Geometry, error) {
 		}
 	}
 	s.Subgroups = int(max(1, min(int64(s.Subgroups), maxChunks)))
+	eager := s.mayBeEager(l)
+	if eager {
+		s.Subgroups, s.Streams = 1, 1
+	}
 	if senders > l.Capacity() {
 		return nil, fmt.Errorf("%w: %d ranks send, but the immediate numbers only %d chunks; use more PSN bits",
 			ErrShape, senders, l.Capacity())
@@ -90,6 +115,9 @@ func Plan(s Shape, l wire.Layout) ([]*Geometry, error) {
 	for k := range rounds {
 		plan = append(plan, newGeometry(s, displs, k*perRound*int64(s.Chunk), perRound*int64(s.Chunk)))
 	}
+	if eager {
+		plan[0].eager, plan[0].tag = true, eagerTag(plan[0].digest, l)
+	}
 	return plan, nil
 }
 
@@ -105,6 +133,8 @@ func (s *Shape) check() error {
 		return fmt.Errorf("%w: %d chains: must be at least 1", ErrShape, s.Chains)
 	case s.Subgroups < 1 || s.Subgroups > wire.MaxSubgroups:
 		return fmt.Errorf("%w: %d subgroups: must be 1 to %d", ErrShape, s.Subgroups, wire.MaxSubgroups)
+	case s.Streams < 0 || s.Streams > wire.MaxStreams:
+		return fmt.Errorf("%w: %d streams per subgroup: must be 1 to %d", ErrShape, s.Streams, wire.MaxStreams)
 	case s.Kind == wire.Broadcast && (s.Root < 0 || s.Root >= len(s.Counts)):
 		return fmt.Errorf("%w: root %d: must be 0 to %d", ErrShape, s.Root, len(s.Counts)-1)
 	}
@@ -163,22 +193,38 @@ func newGeometry(s Shape, displs []int64, skip, limit int64) *Geometry {
 		g.bytes += n
 		g.total += uint64(g.chunks[len(g.chunks)-1])
 	}
-	g.base = make([][]uint32, g.subs)
-	for sub := range g.base {
-		b := make([]uint32, len(g.senders)+1)
-		for i, n := range g.chunks {
-			lo, hi := part(n, sub, g.subs)
-			b[i+1] = b[i] + hi - lo
-		}
-		g.base[sub] = b
-	}
 	g.chains = newChains(g)
+	g.divide()
 	g.digest = g.hash()
 	g.call = wire.Call{Kind: s.Kind, Algo: wire.Mcast, Root: uint32(s.Root)}
 	for _, n := range s.Counts {
 		g.call.Bytes += uint64(n)
 	}
 	return g
+}
+
+// divide divides the chunks into streams.
+func (g *Geometry) divide() {
+	g.split = max(1, min(g.shape.Streams, g.Chains()))
+	g.place = make([]int32, len(g.senders))
+	for q := range g.split {
+		var order []int32
+		for k := q; k < g.Chains(); k += g.split {
+			for _, i := range g.chains.members[k] {
+				g.place[i] = int32(len(order))
+				order = append(order, int32(i))
+			}
+		}
+		for sub := range g.subs {
+			base, start := make([]uint32, len(order)+1), make([]int64, len(order))
+			for j, i := range order {
+				lo, hi := part(g.chunks[i], sub, g.subs)
+				base[j+1] = base[j] + hi - lo
+				start[j] = (int64(lo) - int64(base[j])) * g.chunk
+			}
+			g.order, g.base, g.start = append(g.order, order), append(g.base, base), append(g.start, start)
+		}
+	}
 }
 
 // part returns the range of a block of n chunks that subgroup sub of subs carries.
@@ -201,6 +247,7 @@ func (g *Geometry) hash() uint64 {
 	put(g.bytes) // bytes of this round, which depend on the layout
 	put(g.chunk)
 	put(int64(g.subs))
+	put(int64(len(g.base)))
 	put(g.skip)
 	put(int64(len(g.chains.members)))
 	for _, n := range g.shape.Counts {
@@ -221,6 +268,20 @@ func (g *Geometry) Size() int { return g.size }
 // Subgroups returns S after clamping.
 func (g *Geometry) Subgroups() int { return g.subs }
 
+// Streams returns S*T, the number of streams of all subgroups.
+func (g *Geometry) Streams() int { return len(g.base) }
+
+// Subgroup returns the subgroup of a stream.
+func (g *Geometry) Subgroup(stream int) int { return stream % g.subs }
+
+// stream returns the stream that carries the chunks of senders[i] in subgroup sub.
+func (g *Geometry) stream(i, sub int) int { return int(g.chains.of[i])%g.split*g.subs + sub }
+
+// carries reports whether a stream carries chunks of senders[i].
+func (g *Geometry) carries(stream, i int) bool {
+	return int(g.chains.of[i])%g.split == stream/g.subs
+}
+
 // Chains returns M after clamping.
 func (g *Geometry) Chains() int { return len(g.chains.members) }
 
@@ -239,55 +300,70 @@ func (g *Geometry) Call() wire.Call { return g.call }
 // Digest identifies the call that this round belongs to.
 func (g *Geometry) Digest() uint64 { return g.digest }
 
-// PSNs returns the number of chunks that subgroup sub carries.
-func (g *Geometry) PSNs(sub int) uint32 { return g.base[sub][len(g.senders)] }
-
-// Block returns the range of PSNs of rank's chunks in subgroup sub.
-func (g *Geometry) Block(sub, rank int) (psn, n uint32) {
-	i := g.index[rank]
-	if i < 0 {
-		return 0, 0
-	}
-	b := g.base[sub]
-	return b[i], b[i+1] - b[i]
+// PSNs returns the number of chunks that a stream carries.
+func (g *Geometry) PSNs(stream int) uint32 {
+	b := g.base[stream]
+	return b[len(b)-1]
 }
 
-// sender returns the index in senders of the rank that sends psn.
-func (g *Geometry) sender(sub int, psn uint32) int {
-	if len(g.senders) == 1 {
+// Block returns the range of PSNs of rank's chunks in a stream. It is empty if another stream carries
+// rank's chain.
+func (g *Geometry) Block(stream, rank int) (psn, n uint32) {
+	i := g.index[rank]
+	if i < 0 || !g.carries(stream, int(i)) {
+		return 0, 0
+	}
+	j := g.place[i]
+	return g.base[stream][j], g.blockSize(stream, int(j))
+}
+
+// blockSize returns the number of chunks of the j-th sender of a stream.
+func (g *Geometry) blockSize(stream, j int) uint32 {
+	b := g.base[stream]
+	return b[j+1] - b[j]
+}
+
+// find returns the position of the rank that sends psn among the senders of a stream.
+func (g *Geometry) find(stream int, psn uint32) int {
+	b := g.base[stream]
+	if len(b) == 2 {
 		return 0
 	}
-	b := g.base[sub]
 	if g.uniform {
 		return int(psn / b[1])
 	}
-	return sort.Search(len(g.senders), func(i int) bool { return b[i+1] > psn })
+	return sort.Search(len(b)-1, func(j int) bool { return b[j+1] > psn })
 }
+
+// sender returns the index in senders of the j-th sender of a stream.
+func (g *Geometry) sender(stream, j int) int { return int(g.order[stream][j]) }
 
 // Owner returns the rank that sends psn.
-func (g *Geometry) Owner(sub int, psn uint32) int { return g.senders[g.sender(sub, psn)] }
-
-// Locate returns the position of chunk psn of subgroup sub: its offset in the receive buffer, its
-// offset in its owner's block, and its length.
-func (g *Geometry) Locate(sub int, psn uint32) (off, inBlock int64, length int) {
-	return g.locate(sub, psn, g.sender(sub, psn))
+func (g *Geometry) Owner(stream int, psn uint32) int {
+	return g.senders[g.sender(stream, g.find(stream, psn))]
 }
 
-func (g *Geometry) locate(sub int, psn uint32, i int) (off, inBlock int64, length int) {
-	lo, _ := part(g.chunks[i], sub, g.subs)
-	at := int64(lo+psn-g.base[sub][i]) * g.chunk
+// Locate returns the position of chunk psn of a stream: its offset in the receive buffer, its offset in
+// its owner's block, and its length.
+func (g *Geometry) Locate(stream int, psn uint32) (off, inBlock int64, length int) {
+	return g.locate(stream, psn, g.find(stream, psn))
+}
+
+func (g *Geometry) locate(stream int, psn uint32, j int) (off, inBlock int64, length int) {
+	i := g.sender(stream, j)
+	at := g.start[stream][j] + int64(psn)*g.chunk
 	return g.displs[i] + at, g.skip + at, int(min(g.chunk, g.counts[i]-at))
 }
 
-// Blocks calls f for each rank's block of subgroup sub, in PSN order. It passes the offset of the
-// block in the receive buffer, its PSNs, and the length of its last chunk.
-func (g *Geometry) Blocks(sub int, f func(off int64, psn, n uint32, tail int)) {
-	b := g.base[sub]
-	for i := range g.senders {
-		if n := b[i+1] - b[i]; n > 0 {
-			off, _, _ := g.locate(sub, b[i], i)
-			_, _, tail := g.locate(sub, b[i+1]-1, i)
-			f(off, b[i], n, tail)
+// Blocks calls f for each rank's block of a stream, in PSN order. It passes the offset of the block in
+// the receive buffer, its PSNs, and the length of its last chunk.
+func (g *Geometry) Blocks(stream int, f func(off int64, psn, n uint32, tail int)) {
+	b := g.base[stream]
+	for j := range len(b) - 1 {
+		if n := b[j+1] - b[j]; n > 0 {
+			off, _, _ := g.locate(stream, b[j], j)
+			_, _, tail := g.locate(stream, b[j+1]-1, j)
+			f(off, b[j], n, tail)
 		}
 	}
 }
@@ -297,10 +373,10 @@ func (g *Geometry) Chunk() int { return int(g.chunk) }
 
 // Span returns the piece of the receive buffer that chunks [psn, psn+n) of one owner fill. Only the
 // last chunk of a block may be short.
-func (g *Geometry) Span(sub int, psn, n uint32) (off, length int64) {
-	i := g.sender(sub, psn)
-	off, _, _ = g.locate(sub, psn, i)
-	last, _, tail := g.locate(sub, psn+n-1, i)
+func (g *Geometry) Span(stream int, psn, n uint32) (off, length int64) {
+	j := g.find(stream, psn)
+	off, _, _ = g.locate(stream, psn, j)
+	last, _, tail := g.locate(stream, psn+n-1, j)
 	return off, last + int64(tail) - off
 }
 

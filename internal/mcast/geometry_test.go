@@ -24,29 +24,30 @@ func checkCover(t clustertest.TB, s Shape, plan []*Geometry, l wire.Layout) {
 	for round, g := range plan {
 		var bytes int64
 		var chunks uint64
-		for sub := range g.Subgroups() {
+		for sub := range g.Streams() {
 			if int64(g.PSNs(sub)) > l.Capacity() {
-				t.Fatalf("round %d, subgroup %d: %d PSNs, the layout has %d", round, sub, g.PSNs(sub), l.Capacity())
+				t.Fatalf("round %d, stream %d: %d PSNs, the layout has %d", round, sub, g.PSNs(sub), l.Capacity())
 			}
 			chunks += uint64(g.PSNs(sub))
 			next := uint32(0)
-			for rank := range g.Size() {
+			for _, i := range g.order[sub] {
+				rank := g.senders[i]
 				psn, n := g.Block(sub, rank)
 				if n == 0 {
 					continue
 				}
 				if psn != next {
-					t.Fatalf("round %d, subgroup %d: rank %d begins at PSN %d, want %d", round, sub, rank, psn, next)
+					t.Fatalf("round %d, stream %d: rank %d begins at PSN %d, want %d", round, sub, rank, psn, next)
 				}
 				next = psn + n
 				for ; psn < next; psn++ {
 					off, inBlock, length := g.Locate(sub, psn)
 					if owner := g.Owner(sub, psn); owner != rank || off != displs[rank]+inBlock {
-						t.Fatalf("round %d, subgroup %d, PSN %d: rank %d's, at %d, %d in its block; want rank %d",
+						t.Fatalf("round %d, stream %d, PSN %d: rank %d's, at %d, %d in its block; want rank %d",
 							round, sub, psn, owner, off, inBlock, rank)
 					}
 					if inBlock%int64(s.Chunk) != 0 || int64(length) != min(int64(s.Chunk), s.Counts[rank]-inBlock) || length < 1 {
-						t.Fatalf("round %d, subgroup %d, PSN %d: %d bytes at %d of a block of %d",
+						t.Fatalf("round %d, stream %d, PSN %d: %d bytes at %d of a block of %d",
 							round, sub, psn, length, inBlock, s.Counts[rank])
 					}
 					for i := range int64(length) {
@@ -57,7 +58,7 @@ func checkCover(t clustertest.TB, s Shape, plan []*Geometry, l wire.Layout) {
 				checkSpans(t, g, sub, rank)
 			}
 			if next != g.PSNs(sub) {
-				t.Fatalf("round %d, subgroup %d: blocks end at PSN %d of %d", round, sub, next, g.PSNs(sub))
+				t.Fatalf("round %d, stream %d: blocks end at PSN %d of %d", round, sub, next, g.PSNs(sub))
 			}
 		}
 		if bytes != g.Bytes() || chunks != g.Chunks() {
@@ -85,12 +86,12 @@ func checkSpans(t clustertest.TB, g *Geometry, sub, rank int) {
 			for j := range k {
 				at, _, chunk := g.Locate(sub, first+i+j)
 				if at != off+want {
-					t.Fatalf("subgroup %d: chunk %d of rank %d is at %d, want %d", sub, i+j, rank, at, off+want)
+					t.Fatalf("stream %d: chunk %d of rank %d is at %d, want %d", sub, i+j, rank, at, off+want)
 				}
 				want += int64(chunk)
 			}
 			if length != want {
-				t.Fatalf("subgroup %d: chunks %d-%d of rank %d span %d bytes, want %d", sub, i, i+k-1, rank, length, want)
+				t.Fatalf("stream %d: chunks %d-%d of rank %d span %d bytes, want %d", sub, i, i+k-1, rank, length, want)
 			}
 		}
 	}
@@ -111,6 +112,9 @@ func TestSubgroupsAreContiguous(t *testing.T) {
 			for rank := range g.Size() {
 				end, least, most := int64(-1), uint32(math.MaxUint32), uint32(0)
 				for sub := range g.Subgroups() {
+					if i := g.index[rank]; i >= 0 {
+						sub = g.stream(int(i), sub)
+					}
 					psn, n := g.Block(sub, rank)
 					least, most = min(least, n), max(most, n)
 					if n == 0 {
@@ -118,7 +122,7 @@ func TestSubgroupsAreContiguous(t *testing.T) {
 					}
 					off, length := g.Span(sub, psn, n)
 					if end >= 0 && off != end {
-						t.Fatalf("rank %d: subgroup %d begins at %d, the one before it ends at %d", rank, sub, off, end)
+						t.Fatalf("rank %d: stream %d begins at %d, the one before it ends at %d", rank, sub, off, end)
 					}
 					end = off + length
 				}
@@ -193,14 +197,14 @@ func TestPlanHuge(t *testing.T) {
 			}
 			for round, g := range plan {
 				var chunks uint64
-				for sub := range g.Subgroups() {
+				for sub := range g.Streams() {
 					chunks += uint64(g.PSNs(sub))
 					if int64(g.PSNs(sub)) > l.Capacity() {
-						t.Errorf("round %d, subgroup %d: %d PSNs", round, sub, g.PSNs(sub))
+						t.Errorf("round %d, stream %d: %d PSNs", round, sub, g.PSNs(sub))
 					}
 				}
 				if chunks != g.Chunks() {
-					t.Errorf("round %d: %d chunks, the subgroups carry %d", round, g.Chunks(), chunks)
+					t.Errorf("round %d: %d chunks, the streams carry %d", round, g.Chunks(), chunks)
 				}
 				// A Collective counts missing chunks in 32 bits.
 				if g.Chunks() > math.MaxUint32 {

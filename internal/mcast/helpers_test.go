@@ -62,6 +62,7 @@ func drawShape(t *rapid.T, maxP, maxChunks int) Shape {
 		Chunk:     rapid.SampledFrom([]int{1, 2, 3, 7, 8, 64}).Draw(t, "chunk"),
 		Chains:    rapid.IntRange(1, p).Draw(t, "M"),
 		Subgroups: rapid.IntRange(1, 8).Draw(t, "S"),
+		Streams:   rapid.IntRange(0, p).Draw(t, "T"),
 	}
 	size := rapid.Custom(func(t *rapid.T) int64 {
 		c := int64(s.Chunk)

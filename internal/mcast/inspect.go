@@ -33,10 +33,10 @@ func (o *Collective) WaitingOn() int {
 		if o.fetch.asked() > 0 {
 			return o.left
 		}
-		for sub := range o.arrived {
-			a := &o.arrived[sub]
+		for t := range o.arrived {
+			a := &o.arrived[t]
 			if psn := a.NextMissing(0, a.Len()); psn < a.Len() {
-				return o.g.Owner(sub, psn)
+				return o.g.Owner(t, psn)
 			}
 		}
 	case step.Handshake:
@@ -62,24 +62,26 @@ func (o *Collective) sendWaitsOn() int {
 }
 
 // Missing describes the missing chunks by owner, for error messages.
-func (o *Collective) Missing(name step.Namer) string {
+func (o *Collective) Missing(name step.Namer) string { return missingChunks(o.g, o.Placements(), name) }
+
+// missingChunks describes the chunks that are not in place.
+func missingChunks(g *Geometry, placements []*Placement, name step.Namer) string {
 	const maxRanges = 8
 	var b strings.Builder
 	ranges := 0
-	for sub := range o.arrived {
-		a := &o.arrived[sub]
-		for i, rank := range o.g.senders {
+	for t, p := range placements {
+		for _, rank := range g.senders {
 			var block wire.Range
-			block.PSN, block.N = o.g.Block(sub, rank)
-			for q := range runs(block, a.NextMissing, a.NextInPlace) {
+			block.PSN, block.N = g.Block(t, rank)
+			for q := range runs(block, p.NextMissing, p.NextInPlace) {
 				if ranges++; ranges > maxRanges {
 					continue
 				}
 				if ranges > 1 {
 					b.WriteString(", ")
 				}
-				_, inBlock, _ := o.g.locate(sub, q.PSN, i)
-				first := inBlock / o.g.chunk
+				_, inBlock, _ := g.Locate(t, q.PSN)
+				first := inBlock / g.chunk
 				fmt.Fprintf(&b, "%s chunks %d-%d", name.Name(rank), first, first+int64(q.N)-1)
 			}
 		}

@@ -1,11 +1,13 @@
 package mcast
 
 import (
+	"slices"
+
 	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// An Intake is the receive worker of one subgroup, without its I/O. For each datagram of any
+// An Intake is the receive worker of one stream, without its I/O. For each datagram of any
 // operation of the process, it decides where the payload belongs. It reports which chunks are in
 // place. Its driver moves the bytes. One goroutine at a time uses it.
 //
@@ -17,8 +19,10 @@ type Intake struct {
 	layout wire.Layout
 	limit  uint32         // number of chunks at which a report is due
 	fresh  func() *Report // constructor of empty reports
-	taken  *place.Taken
+	taken  *place.Count
 	open   map[uint64]*Placement // placements by token
+	opened []*Placement          // placements in the order of Open
+	early  early
 
 	last    *Placement // placement of the last chunk placed
 	next    uint32     // PSN after that chunk
@@ -55,22 +59,26 @@ type Slot struct {
 	Len int
 }
 
-// NewIntake returns the Intake of a subgroup. A report is due after limit chunks, so that credit flows
-// while data keeps arriving. fresh returns empty reports. All Intakes of a process share taken.
+// NewIntake returns the Intake of a stream. A report is due after limit chunks, so that credit flows
+// while data keeps arriving. fresh returns empty reports. All Intakes of a process have a count in taken.
 func NewIntake(l wire.Layout, limit uint32, taken *place.Taken, fresh func() *Report) *Intake {
-	return &Intake{layout: l, limit: max(1, limit), taken: taken, fresh: fresh, open: map[uint64]*Placement{}}
+	return &Intake{layout: l, limit: max(1, limit), taken: taken.New(), fresh: fresh, open: map[uint64]*Placement{}}
 }
 
 // Open accepts datagrams that carry a token.
 func (in *Intake) Open(token uint64, p *Placement) {
 	p.token, p.slot = token, in.layout.Slot(p.Seq)
 	in.open[token] = p
+	in.opened = append(in.opened, p)
 }
 
 // Close stops accepting datagrams for p. The Intake places nothing for p after that.
 func (in *Intake) Close(p *Placement) {
 	if in.open[p.token] == p {
 		delete(in.open, p.token)
+	}
+	if i := slices.Index(in.opened, p); i >= 0 {
+		in.opened = slices.Delete(in.opened, i, i+1)
 	}
 	if in.last == p {
 		in.last = nil
@@ -98,13 +106,13 @@ func (in *Intake) Last() *Placement { return in.last }
 // Expect fills slots with the most likely positions of the next datagrams, in order. It returns their
 // placement and their number.
 func (in *Intake) Expect(slots []Slot) (p *Placement, n int) {
-	in.guess, in.guessed = in.last, in.next
-	p = in.last
+	p, next := in.likely()
+	in.guess, in.guessed = p, next
 	if p == nil || p.IsShared() {
 		return nil, 0
 	}
 	for n < len(slots) {
-		psn := in.next + uint32(n)
+		psn := next + uint32(n)
 		if psn >= p.Len() || !p.Free(psn) {
 			break
 		}
@@ -117,6 +125,23 @@ func (in *Intake) Expect(slots []Slot) (p *Placement, n int) {
 	return p, n
 }
 
+// likely returns the chunk that most likely arrives next: the one after the last chunk placed, without
+// those in place, such as this rank's own. After the last chunk of an operation, it is the first one of
+// the oldest operation that misses any.
+func (in *Intake) likely() (p *Placement, psn uint32) {
+	if p = in.last; p != nil {
+		if psn = p.NextFree(in.next, p.Len()); psn < p.Len() {
+			return p, psn
+		}
+	}
+	for _, p := range in.opened {
+		if psn = p.NextFree(0, p.Len()); psn < p.Len() {
+			return p, psn
+		}
+	}
+	return nil, 0
+}
+
 // Guess returns the placement of the last Expect, or nil.
 func (in *Intake) Guess() *Placement { return in.guess }
 
@@ -124,7 +149,7 @@ func (in *Intake) Guess() *Placement { return in.guess }
 func (in *Intake) Fits(i int, token uint64, imm uint32) bool {
 	p := in.guess
 	psn := in.guessed + uint32(i)
-	return p != nil && token == p.token && imm == in.layout.Imm(p.Seq, psn) && p.Free(psn)
+	return p != nil && token == p.token && imm == in.layout.Imm(p.Seq, p.tag|psn) && p.Free(psn)
 }
 
 // Arrived records that the first n slots of the last Expect hold the chunks that belong there.
@@ -152,6 +177,7 @@ func (in *Intake) Judge(token uint64, comm, imm uint32, length int) (
 	case slot != p.slot || comm != p.Comm:
 		return p, psn, 0, Foreign
 	}
+	psn ^= p.tag // a different tag leaves a PSN beyond the last
 	off, v = p.judge(psn, length)
 	return p, psn, off, v
 }

@@ -95,7 +95,7 @@ func TestOnlyNeighboursCount(t *testing.T) {
 			wire.Msg{Kind: wire.MsgActivate}, wire.Msg{Kind: wire.MsgChainSent}, wire.Msg{Kind: wire.MsgFinal},
 			wire.Msg{Kind: wire.MsgFetch, Ranges: []wire.Range{all}}, wire.Msg{Kind: wire.MsgAvail, Ranges: []wire.Range{all}},
 		)
-		if len(acts) > 0 || o.snd.active || o.final.received || o.fetch.subs[0].wanted.Count() > 0 {
+		if len(acts) > 0 || o.snd.active || o.final.received || o.fetch.streams[0].wanted.Count() > 0 {
 			t.Errorf("rank %d is listened to: %+v", from, acts)
 		}
 	}
@@ -125,11 +125,11 @@ func TestNonsenseIsIgnored(t *testing.T) {
 		hear(o, 2, wire.Msg{Kind: wire.MsgBarrier, Round: 2, Grant: 1, Digest: o.g.Digest()})
 		all := []wire.Range{{PSN: 0, N: 32}, {PSN: 31, N: 2}, {PSN: 32, N: 1}, {PSN: 1 << 31, N: 1 << 31}, {PSN: 5, N: 0}}
 		acts := hear(o, 1,
-			wire.Msg{Kind: wire.MsgFetch, Sub: 1, Ranges: all}, wire.Msg{Kind: wire.MsgFetch, Ranges: all[1:]},
+			wire.Msg{Kind: wire.MsgFetch, Stream: 1, Ranges: all}, wire.Msg{Kind: wire.MsgFetch, Ranges: all[1:]},
 			wire.Msg{Kind: wire.MsgGrant, Grant: 1 << 60}, wire.Msg{Kind: wire.MsgBarrier, Round: 200, Digest: o.g.Digest()},
 			wire.Msg{Kind: wire.MsgReady}, wire.Msg{Kind: wire.MsgHeartbeat}, wire.Msg{Kind: 0}, wire.Msg{Kind: 255},
 		)
-		acts = append(acts, hear(o, 3, wire.Msg{Kind: wire.MsgAvail, Sub: 1, Ranges: all}, wire.Msg{
+		acts = append(acts, hear(o, 3, wire.Msg{Kind: wire.MsgAvail, Stream: 1, Ranges: all}, wire.Msg{
 			Kind: wire.MsgAvail, Ranges: all,
 		}, wire.Msg{Kind: wire.MsgGrantUp, Grant: 1 << 60})...)
 		acts = append(acts, o.Step(1, step.Event{Kind: 99}, nil)...)

@@ -18,11 +18,11 @@ type Lull struct {
 
 // Lull returns the current lull. It ends with the next event that is not the arrival of a chunk.
 func (o *Collective) Lull() Lull {
-	if o.phase != step.Multicast || o.count.missing == 0 || o.cr.on || o.tree.allSent {
+	if o.phase != step.Multicast || o.count.missing == 0 || o.cr.on || o.tree.allSent || o.snd.share.held {
 		return Lull{}
 	}
-	for i := range o.fetch.subs {
-		if f := &o.fetch.subs[i]; f.asked.Count() > 0 || f.wanted.Count() > 0 {
+	for i := range o.fetch.streams {
+		if f := &o.fetch.streams[i]; f.asked.Count() > 0 || f.wanted.Count() > 0 {
 			return Lull{}
 		}
 	}
@@ -38,8 +38,8 @@ func (l *Lull) Cutoff(now step.Time, n uint32) step.Time {
 	return now + transferTime(int64(l.missing-n)*l.chunk, l.rate) + l.alpha
 }
 
-// Edge reports whether a chunk is the first or the last one of a block in its subgroup.
+// Edge reports whether a chunk is the first or the last one of a block in its stream.
 func (p *Placement) Edge(psn uint32) bool {
-	b, i := p.g.base[p.Sub], p.g.sender(p.Sub, psn)
-	return psn == b[i] || psn+1 == b[i+1]
+	b, j := p.g.base[p.Stream], p.g.find(p.Stream, psn)
+	return psn == b[j] || psn+1 == b[j+1]
 }

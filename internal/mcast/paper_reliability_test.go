@@ -125,7 +125,7 @@ func TestPaperSectionIV(t *testing.T) {
 	t.Run("each subgroup has a bitmap of its own", func(t *testing.T) {
 		o := paperOp(t, allgather(4, 80, 8, 1, 3), 0)
 		for sub := range o.arrived {
-			if o.arrived[sub].Len() != o.g.PSNs(sub) || o.arrived[sub].Sub != sub {
+			if o.arrived[sub].Len() != o.g.PSNs(sub) || o.arrived[sub].Stream != sub {
 				t.Errorf("subgroup %d: %d bits for %d PSNs", sub, o.arrived[sub].Len(), o.g.PSNs(sub))
 			}
 		}

@@ -32,7 +32,7 @@ func TestPaperSectionIIIA(t *testing.T) {
 		next := uint32(0)
 		for _, a := range sends {
 			for i := range a.N {
-				if _, at, _ := g.Locate(a.Sub, a.PSN+i); a.PSN+i != next || at != 8*int64(next) {
+				if _, at, _ := g.Locate(a.Stream, a.PSN+i); a.PSN+i != next || at != 8*int64(next) {
 					t.Errorf("PSN %d is at %d of the send buffer, want PSN %d", a.PSN+i, at, next)
 				}
 				next++
@@ -47,9 +47,9 @@ func TestPaperSectionIIIA(t *testing.T) {
 		// and a batch is one contiguous piece.
 		g, sends := sendAll(t, broadcast(2, 0, 1000, 8, 3))
 		for _, a := range sends {
-			_, first, _ := g.Locate(a.Sub, a.PSN)
-			_, last, length := g.Locate(a.Sub, a.PSN+a.N-1)
-			if _, span := g.Span(a.Sub, a.PSN, a.N); span != last+int64(length)-first {
+			_, first, _ := g.Locate(a.Stream, a.PSN)
+			_, last, length := g.Locate(a.Stream, a.PSN+a.N-1)
+			if _, span := g.Span(a.Stream, a.PSN, a.N); span != last+int64(length)-first {
 				t.Errorf("%v is not contiguous", a)
 			}
 		}
@@ -143,7 +143,7 @@ func TestPaperSectionIIID(t *testing.T) {
 		if got := place.Words(a.Len()) * int(unsafe.Sizeof(place.Word{})); got != 4*(1<<30/4096/8) {
 			t.Errorf("%d bytes of bitmap", got)
 		}
-		f := &o.fetch.subs[0]
+		f := &o.fetch.streams[0]
 		for _, b := range []Bitmap{f.asked, f.offered, f.unread, f.requested, f.wanted} {
 			if len(a.sent) != 1 || b.words != nil {
 				t.Errorf("other state is there before anything was lost: %+v", a)

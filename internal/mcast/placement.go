@@ -17,26 +17,27 @@ const (
 	Stale                    // no open operation has its token
 )
 
-// A Placement records where the chunks of one subgroup of one operation belong, and which of them are
+// A Placement records where the chunks of one stream of one operation belong, and which of them are
 // in place. The Collective, the receive worker and reads share it. Package place defines which of
 // them may change it.
 type Placement struct {
 	*place.Map
-	Comm uint32
-	Seq  uint64
-	Sub  int
-	Data any // private to the driver
+	Comm   uint32
+	Seq    uint64
+	Stream int
+	Data   any // private to the driver
 
 	g     *Geometry
 	own   wire.Range
 	token uint64 // token of its datagrams, set by the Intake
 	slot  uint32 // slot of its datagrams, set by the Intake
+	tag   uint32 // upper bits of the PSNs of its datagrams; 0 unless the operation is eager
 }
 
-// newPlacement returns the placement of one subgroup of a rank. The rank's own chunks are in place.
-func newPlacement(g *Geometry, sub, rank int, comm uint32, seq uint64) *Placement {
-	p := &Placement{Map: place.New(g.PSNs(sub)), Comm: comm, Seq: seq, Sub: sub, g: g}
-	p.own.PSN, p.own.N = g.Block(sub, rank)
+// newPlacement returns the placement of one stream of a rank. The rank's own chunks are in place.
+func newPlacement(g *Geometry, stream, rank int, comm uint32, seq uint64) *Placement {
+	p := &Placement{Map: place.New(g.PSNs(stream)), Comm: comm, Seq: seq, Stream: stream, g: g}
+	p.own.PSN, p.own.N = g.Block(stream, rank)
 	p.Finish(p.own.PSN, p.own.N)
 	return p
 }
@@ -44,12 +45,12 @@ func newPlacement(g *Geometry, sub, rank int, comm uint32, seq uint64) *Placemen
 // Own returns the rank's own chunks, which it does not receive.
 func (p *Placement) Own() wire.Range { return p.own }
 
-// Receives reports whether the rank receives any chunk of the subgroup.
+// Receives reports whether the rank receives any chunk of the stream.
 func (p *Placement) Receives() bool { return p.own.N < p.Len() }
 
 // Locate returns the offset of a chunk in the receive buffer and its length.
 func (p *Placement) Locate(psn uint32) (off int64, length int) {
-	off, _, length = p.g.Locate(p.Sub, psn)
+	off, _, length = p.g.Locate(p.Stream, psn)
 	return off, length
 }
 

@@ -27,10 +27,10 @@ func checkRange(t clustertest.TB, o *Collective, a *step.Action) {
 		}
 		checkRanges(t, o, a)
 	case step.ActMulticast:
-		first, n := g.Block(a.Sub, o.rank)
+		first, n := g.Block(a.Stream, o.rank)
 		if a.N == 0 || a.N > o.cfg.Batch || a.PSN < first || a.PSN+a.N > first+n {
 			t.Fatalf("rank %d multicasts PSN %d-%d of subgroup %d, its own begin at %d and are %d",
-				o.rank, a.PSN, a.PSN+a.N-1, a.Sub, first, n)
+				o.rank, a.PSN, a.PSN+a.N-1, a.Stream, first, n)
 		}
 	case step.ActRead:
 		if a.To != o.left {
@@ -40,7 +40,7 @@ func checkRange(t clustertest.TB, o *Collective, a *step.Action) {
 			t.Fatalf("rank %d reads %d ranges at once", o.rank, len(a.Ranges))
 		}
 		for _, q := range a.Ranges {
-			checkOneOwner(t, o, a.Sub, q)
+			checkOneOwner(t, o, a.Stream, q)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func checkRanges(t clustertest.TB, o *Collective, a *step.Action) {
 	if len(a.Msg.Ranges) == 0 {
 		t.Fatalf("rank %d: kind %d says nothing", o.rank, a.Msg.Kind)
 	}
-	sub := int(a.Msg.Sub)
+	sub := int(a.Msg.Stream)
 	for _, q := range a.Msg.Ranges {
 		if q.N == 0 || uint64(q.PSN)+uint64(q.N) > uint64(o.g.PSNs(sub)) {
 			t.Fatalf("rank %d: kind %d with PSN %d-%d of %d", o.rank, a.Msg.Kind, q.PSN, q.PSN+q.N-1, o.g.PSNs(sub))

@@ -22,6 +22,7 @@ type sender struct {
 	chainSent  bool      // whether the successor knows that this rank has finished
 	nextAt     step.Time // earliest time of the next batch (pacing)
 	blocked    bool      // whether the sender is out of credit
+	share      share
 }
 
 func newSender(g *Geometry, rank int) sender {
@@ -51,10 +52,10 @@ func (o *Collective) lead() uint32 {
 
 // observeHandover looks for the end of one block and the start of the successor's block in chunks
 // that have arrived from one sender.
-func (o *Collective) observeHandover(now step.Time, sub, sender int, q wire.Range) {
-	c := &o.g.chains
+func (o *Collective) observeHandover(now step.Time, stream, j int, q wire.Range) {
+	c, sub, sender := &o.g.chains, o.g.Subgroup(stream), o.g.sender(stream, j)
 	k := c.of[sender]
-	if sub == 0 && q.PSN == o.g.base[sub][sender] {
+	if sub == 0 && q.PSN == o.g.base[stream][j] {
 		switch p := c.pos[sender]; {
 		case p == 0:
 		case o.blocks[k].ended == p: // the previous block has ended
@@ -63,7 +64,7 @@ func (o *Collective) observeHandover(now step.Time, sub, sender int, q wire.Rang
 			o.cfg.Est.Overlap(step.Time(o.chunkTime()))
 		}
 	}
-	if sub == o.g.subs-1 && q.PSN+q.N == o.g.base[sub][sender+1] {
+	if sub == o.g.subs-1 && q.PSN+q.N == o.g.base[stream][j+1] {
 		o.blocks[k] = blockEnd{c.pos[sender] + 1, now}
 	}
 }
@@ -80,7 +81,7 @@ type blockEnd struct {
 // need the rest of the bandwidth (Appendix B, equation 2).
 func (o *Collective) chunkTime() float64 {
 	m := max(1, o.g.Chains())
-	if m == o.g.size && m > 1 && (o.cfg.Others == nil || *o.cfg.Others == 0) {
+	if m == o.g.size && m > 1 && (o.cfg.Others == nil || o.cfg.Others.InFlight() == 0) {
 		m--
 	}
 	return float64(o.wireSize(1)) * float64(m) / o.cfg.Est.limits.LinkRate
@@ -95,7 +96,7 @@ func (o *Collective) pump(now step.Time, out []step.Action) []step.Action {
 // catch up, because otherwise late timers would reduce its rate.
 func (o *Collective) pumpSince(since, now step.Time, out []step.Action) []step.Action {
 	s := &o.snd
-	s.blocked = false
+	s.blocked, s.share.held = false, false
 	lead := o.lead()
 	for o.phase >= step.Multicast && s.active && s.handed < s.total &&
 		s.handed-s.done < 2*o.cfg.Batch && now >= s.nextAt {
@@ -104,7 +105,10 @@ func (o *Collective) pumpSince(since, now step.Time, out []step.Action) []step.A
 			s.blocked = true
 			break
 		}
-		out = append(out, step.Action{Kind: step.ActMulticast, Sub: s.sub, PSN: psn, N: n})
+		if n = o.clampToShare(now, n); n == 0 {
+			break
+		}
+		out = append(out, step.Action{Kind: step.ActMulticast, Stream: o.ownStream(s.sub), PSN: psn, N: n})
 		s.cursor[s.sub] += n
 		s.handed += n
 		s.sub = (s.sub + 1) % o.g.subs
@@ -116,14 +120,18 @@ func (o *Collective) pumpSince(since, now step.Time, out []step.Action) []step.A
 	return out
 }
 
+// ownStream returns the stream of this rank's chunks in a subgroup.
+func (o *Collective) ownStream(sub int) int { return o.g.stream(int(o.g.index[o.rank]), sub) }
+
 // batch returns the next chunks of the next subgroup that has any left.
 func (o *Collective) batch(lead uint32) (psn, n uint32) {
 	s := &o.snd
 	for {
-		base, size := o.g.Block(s.sub, o.rank)
+		base, size := o.g.Block(o.ownStream(s.sub), o.rank)
 		if left := size - s.cursor[s.sub]; left > 0 {
-			// Bursts of many roots would collide, so each root sends smaller batches.
-			n = min(max(1, o.cfg.Batch/uint32(o.g.Chains())), left)
+			// Bursts of many roots would collide, so each root sends smaller batches. A part of a
+			// super-packet would cost all ranks as much as a whole one.
+			n = min(max(1, o.cfg.Super, o.cfg.Batch/uint32(o.g.Chains())), left)
 			// End a batch where the successor is due: the completion of the batch triggers the activation.
 			if rest := s.total - s.handed; rest > lead && rest-n < lead {
 				n = rest - lead

@@ -62,7 +62,7 @@ func TestSubgroupsTakeTurns(t *testing.T) {
 	_, sends := sendAll(t, broadcast(2, 0, 96, 1, 3))
 	var subs []int
 	for _, a := range sends {
-		subs = append(subs, a.Sub)
+		subs = append(subs, a.Stream)
 	}
 	if want := []int{0, 1, 2, 0, 1, 2}; !slices.Equal(subs, want) {
 		t.Errorf("subgroups %v, want %v", subs, want)

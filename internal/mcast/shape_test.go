@@ -23,6 +23,8 @@ func TestBadShapes(t *testing.T) {
 		"no chains":                func(s *Shape) { s.Chains = 0 },
 		"negative chains":          func(s *Shape) { s.Chains = -3 },
 		"no subgroups":             func(s *Shape) { s.Subgroups = 0 },
+		"negative streams":         func(s *Shape) { s.Streams = -1 },
+		"too many streams":         func(s *Shape) { s.Streams = wire.MaxStreams + 1 },
 		"too many subgroups":       func(s *Shape) { s.Subgroups = wire.MaxSubgroups + 1 },
 		"negative size":            func(s *Shape) { s.Counts[2] = -1 },
 		"sum overflows":            func(s *Shape) { s.Counts[0], s.Counts[3] = math.MaxInt64/2, math.MaxInt64/2+1 },
@@ -69,6 +71,7 @@ func TestClamping(t *testing.T) {
 		s.Groups = nil
 		s.Chains = rapid.IntRange(1, 40).Draw(t, "M")
 		s.Subgroups = rapid.IntRange(1, wire.MaxSubgroups).Draw(t, "S")
+		s.Streams = rapid.IntRange(0, 40).Draw(t, "T")
 		l := mustLayout(t, 5)
 		var largest int64
 		for _, n := range s.Counts {
@@ -77,7 +80,7 @@ func TestClamping(t *testing.T) {
 		for round, g := range mustPlan(t, s, l) {
 			senders := 0
 			for r := range s.Counts {
-				for sub := range g.Subgroups() {
+				for sub := range g.Streams() {
 					if _, n := g.Block(sub, r); n > 0 {
 						senders++
 						break
@@ -86,6 +89,9 @@ func TestClamping(t *testing.T) {
 			}
 			if want := min(s.Chains, senders); g.Chains() != want {
 				t.Fatalf("round %d: %d chains for %d senders, want %d", round, g.Chains(), senders, want)
+			}
+			if want := g.Subgroups() * max(1, min(s.Streams, g.Chains())); g.Streams() != want {
+				t.Fatalf("round %d: %d streams, want %d", round, g.Streams(), want)
 			}
 			if want := max(1, min(int64(s.Subgroups), largest)); int64(g.Subgroups()) != want {
 				t.Fatalf("round %d: %d subgroups, want %d", round, g.Subgroups(), want)
@@ -115,6 +121,7 @@ func TestDigestsDiffer(t *testing.T) {
 		"chunk":             func(s *Shape) { s.Chunk = 7 },
 		"chains":            func(s *Shape) { s.Chains = 1 },
 		"subgroups":         func(s *Shape) { s.Subgroups = 3 },
+		"streams":           func(s *Shape) { s.Streams = 2 },
 		"chains placed":     func(s *Shape) { s.Groups = [][]int{{1, 0}, {2, 3}} },
 		"broadcast":         func(s *Shape) { *s = broadcast(4, 0, 100, 8, 2) },
 		"another root":      func(s *Shape) { *s = broadcast(4, 1, 100, 8, 2) },

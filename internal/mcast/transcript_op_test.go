@@ -46,13 +46,13 @@ func (s *opScript) run(d clustertest.Command) string {
 	case "read":
 		sub := d.Int("sub", 0)
 		if s.won == nil {
-			s.won = s.o.claim(&step.Action{Sub: sub, Ranges: d.Ranges("psn")})
+			s.won = s.o.claim(&step.Action{Stream: sub, Ranges: d.Ranges("psn")})
 		}
 		won := s.won
 		s.won = nil
 		return s.show(s.o.readDone(s.now, sub, won))
 	case "claim":
-		s.won = s.o.claim(&step.Action{Sub: d.Int("sub", 0), Ranges: d.Ranges("psn")})
+		s.won = s.o.claim(&step.Action{Stream: d.Int("sub", 0), Ranges: d.Ranges("psn")})
 		var out []string
 		for _, q := range s.won {
 			out = append(out, "claimed "+psns(q.PSN, q.N))
@@ -99,7 +99,7 @@ func (s *opScript) message(d clustertest.Command) *wire.Msg {
 		d.Fatalf(d.T, "no such message")
 	}
 	m.Round, m.Grant = uint8(d.Int("round", 0)), uint64(d.Int("upto", 0))
-	m.Sub, m.Rank, m.Flag = uint16(d.Int("sub", 0)), uint32(d.Int("rank", 0)), d.HasArg("before")
+	m.Stream, m.Rank, m.Flag = uint16(d.Int("sub", 0)), uint32(d.Int("rank", 0)), d.HasArg("before")
 	m.Ranges = d.Ranges("ranges")
 	if arg, ok := d.Arg("counts"); ok {
 		m.Counts = make([]uint32, len(arg.Vals))
@@ -120,7 +120,7 @@ func (s *opScript) chunks(d clustertest.Command) string {
 	for _, q := range d.Ranges("psn") {
 		for psn := q.PSN; psn < q.PSN+q.N; psn++ {
 			length := 0
-			if sub < s.o.g.Subgroups() && psn < s.o.g.PSNs(sub) {
+			if sub < s.o.g.Streams() && psn < s.o.g.PSNs(sub) {
 				_, _, length = s.o.g.Locate(sub, psn)
 			}
 			off, v, acts := s.o.Chunk(s.now, sub, psn, d.Int("len", length), nil)
@@ -145,7 +145,7 @@ func (s *opScript) describe() string {
 	if pred, succ := g.neighbours(o.rank); pred >= 0 || succ >= 0 {
 		fmt.Fprintf(&b, "; in its chain after %s, before %s", orNobody(pred), orNobody(succ))
 	}
-	for sub := range g.Subgroups() {
+	for sub := range g.Streams() {
 		own := "sends nothing"
 		if psn, n := g.Block(sub, o.rank); n > 0 {
 			own = "sends " + psns(psn, n)

@@ -49,7 +49,7 @@ func psns(psn, n uint32) string {
 
 // inSub names a subgroup where there are several.
 func inSub(g *Geometry, sub int) string {
-	if g.Subgroups() == 1 {
+	if g.Streams() == 1 {
 		return ""
 	}
 	return fmt.Sprintf(" of subgroup %d", sub)
@@ -74,7 +74,7 @@ func showMsg(g *Geometry, flow Flow, m *wire.Msg) string {
 		for _, q := range m.Ranges {
 			all = append(all, psns(q.PSN, q.N))
 		}
-		s += " " + strings.Join(all, ", ") + inSub(g, int(m.Sub))
+		s += " " + strings.Join(all, ", ") + inSub(g, int(m.Stream))
 	case wire.MsgGrantUp, wire.MsgGrant:
 		s += fmt.Sprintf(" %d", m.Grant)
 	case wire.MsgMark:
@@ -91,14 +91,14 @@ func showAction(g *Geometry, flow Flow, a *step.Action) string {
 	case step.ActSend:
 		return fmt.Sprintf("to %d: %s", a.To, showMsg(g, flow, &a.Msg))
 	case step.ActMulticast:
-		return "multicast " + psns(a.PSN, a.N) + inSub(g, a.Sub)
+		return "multicast " + psns(a.PSN, a.N) + inSub(g, a.Stream)
 	case step.ActRead:
 		var parts []string
 		for _, q := range a.Ranges {
-			off, length := g.Span(a.Sub, q.PSN, q.N)
+			off, length := g.Span(a.Stream, q.PSN, q.N)
 			parts = append(parts, fmt.Sprintf("%s: %d bytes at %d", psns(q.PSN, q.N), length, off))
 		}
-		return fmt.Sprintf("read%s from %d: %s", inSub(g, a.Sub), a.To, strings.Join(parts, ", "))
+		return fmt.Sprintf("read%s from %d: %s", inSub(g, a.Stream), a.To, strings.Join(parts, ", "))
 	case step.ActComplete:
 		return "complete"
 	case step.ActClosed:

@@ -19,6 +19,8 @@ type Net struct {
 	Multicast bool    // whether the network replicates datagrams
 	Inc       bool    // whether the network reduces data
 	Eager     int64   // largest buffer, in bytes, for which point-to-point calls send without a greeting
+	Message   float64 // time that a rank spends on one more small message, nanoseconds; 0: a quarter of Latency
+	Whole     bool    // whether pipelined algorithms keep to their default segments; otherwise any are candidates
 }
 
 // Estimate is the expected cost of an algorithm.
@@ -176,8 +178,15 @@ func (c *costs) multicast(blocks float64, chains int, sent float64) Estimate {
 	}
 }
 
-// segments are the segment sizes worth trying with pipelined algorithms.
-func (c *costs) segments(n float64) []float64 {
+// defaultSegment is the segment size of chain and binary, as in package p2p. Other algorithms send whole blocks unless
+// the caller sets a segment.
+const defaultSegment = 64 << 10
+
+// segments are the segment sizes worth trying with a pipelined algorithm.
+func (c *costs) segments(n, byDefault float64) []float64 {
+	if c.Whole {
+		return []float64{min(n, byDefault)}
+	}
 	s := []float64{n}
 	for k := float64(c.Chunk); k < n; k *= 4 {
 		s = append(s, k)
@@ -205,7 +214,7 @@ func (c *costs) broadcast() []Estimate {
 		hop := (c.first(n, c.Hops) + c.first(n, 2)) / 2
 		all = append(all, Estimate{Algo: t.algo, NS: c.greet(n) + depth*hop + max(sends, depth)*c.ser(n), Sent: sends * n})
 	}
-	for _, s := range c.segments(n) {
+	for _, s := range c.segments(n, defaultSegment) {
 		depth := math.Floor(math.Log2(p))
 		all = append(all,
 			Estimate{
@@ -248,7 +257,7 @@ func (c *costs) allgather() []Estimate {
 func (c *costs) rings(algo string, start, steps float64) []Estimate {
 	n := float64(c.n)
 	var all []Estimate
-	for _, s := range c.segments(n) {
+	for _, s := range c.segments(n, n) {
 		step := max(c.ser(n), c.first(s, 2)+c.ser(s))
 		ns := start + steps*step + c.first(s, c.Hops)
 		all = append(all, Estimate{Algo: algo, Segment: int64(s), NS: ns, Sent: steps * n})

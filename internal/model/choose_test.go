@@ -118,3 +118,34 @@ func injected(t *testing.T, kind p2p.Kind, e model.Estimate, p int, n int64) (mo
 	}
 	return most
 }
+
+// Whole estimates only the segments that algorithms have by default.
+func TestChooseWhole(t *testing.T) {
+	const n = 1 << 20
+	net := testNet()
+	net.Whole = true
+	for op := range chooseKinds {
+		c, err := model.Choose(op, 8, n, net)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range c.All {
+			piped := e.Algo == "chain" || e.Algo == "binary"
+			whole := e.Segment == 0 || e.Segment == n || e.Segment == n/8 // the last: blocks of an Allreduce
+			if piped && e.Segment != 64<<10 || !piped && !whole {
+				t.Errorf("%s/%s has a segment of %d bytes", op, e.Algo, e.Segment)
+			}
+		}
+	}
+}
+
+// Expensive messages favour algorithms with fewer of them.
+func TestChooseMessage(t *testing.T) {
+	net := testNet()
+	for message, want := range map[float64]string{1: "pairwise", 40e3: "bruck"} {
+		net.Message = message
+		if c, err := model.Choose("alltoall", 8, 64, net); err != nil || c.Algo != want {
+			t.Errorf("messages of %v ns: %s, %v; want %s", message, c.Algo, err, want)
+		}
+	}
+}

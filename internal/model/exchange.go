@@ -27,7 +27,12 @@ func (c *costs) gather(scatters bool) []Estimate {
 }
 
 // message is the time that a rank spends on one more small message.
-func (c *costs) message() float64 { return c.Latency / 4 }
+func (c *costs) message() float64 {
+	if c.Message > 0 {
+		return c.Message
+	}
+	return c.Latency / 4
+}
 
 func (c *costs) reduce() []Estimate {
 	n, p, block := float64(c.n), float64(c.p), float64(c.block())
@@ -40,14 +45,15 @@ func (c *costs) reduce() []Estimate {
 	// root receives one message per round, and ranks below it fewer. On average, the last piece waits
 	// for half of another one.
 	depth, rounds := math.Floor(math.Log2(p)), c.rounds()
-	for _, s := range c.segments(n) {
+	for _, s := range c.segments(n, n) {
 		hop := (c.first(s, c.Hops) + c.first(s, 2)) / 2
 		tree := max(c.first(s, c.Hops)+rounds*c.ser(n)+c.ser(s)/2, depth*(hop+c.ser(s))+max(depth-1, 0)*c.ser(n-s))
-		all = append(all,
-			Estimate{Algo: "binomial", Segment: int64(s), Sent: sent, NS: c.greet(n) + tree},
-			Estimate{
-				Algo: "chain", Segment: int64(s), Sent: sent, NS: c.greet(n) + (p-1)*(c.first(s, 2)+c.ser(s)) + c.ser(n-s),
-			})
+		all = append(all, Estimate{Algo: "binomial", Segment: int64(s), Sent: sent, NS: c.greet(n) + tree})
+	}
+	for _, s := range c.segments(n, defaultSegment) {
+		all = append(all, Estimate{
+			Algo: "chain", Segment: int64(s), Sent: sent, NS: c.greet(n) + (p-1)*(c.first(s, 2)+c.ser(s)) + c.ser(n-s),
+		})
 	}
 	return all
 }

@@ -169,7 +169,7 @@ func TestAgreeClosed(t *testing.T) {
 	c := newCluster(t, 4, testConfig())
 	c.comm(5, 0, 1, 2, 3)
 	for _, r := range []int{0, 2} {
-		if err := c.hosts[r].node.RemoveComm(5); err != nil {
+		if err := c.hosts[r].node.RemoveComm(c.Now, 5); err != nil {
 			t.Fatal(err)
 		}
 		c.hosts[r].act()

@@ -32,6 +32,8 @@ type comm struct {
 	lastSeq []int64       // last user of each slot, or -1
 	recent  [8]recentCall // descriptions of the last calls
 	eager   eagerState
+	window  *mcast.Window // of eager multicasts; nil before the first
+	passed  uint64        // window.All() that live rounds know
 	early   earlyMsgs
 	mail    mailbox
 	broken  *verdict
@@ -42,7 +44,7 @@ type comm struct {
 	nextAgree  uint64
 }
 
-// operation runs one round: a mcast.Collective, a p2p.Executor or a p2p.IncOp.
+// operation runs one round: a mcast.Collective, a mcast.Eager, a p2p.Executor or a p2p.IncOp.
 type operation interface {
 	Step(now step.Time, ev step.Event, out []step.Action) []step.Action
 	Timer() step.Time
@@ -60,6 +62,8 @@ type call struct {
 	kind    wire.CallKind
 	rounds  int
 	plan    []*mcast.Geometry
+	eager   bool   // multicast without barrier
+	number  uint64 // among the eager multicasts of the communicator
 	p2p     *p2p.Plan
 	inc     *p2p.Reduction
 	mail    *mail  // Send and Recv
@@ -93,7 +97,8 @@ func (s *Spent) add(t step.Times) {
 // round is one round in flight.
 type round struct {
 	op     operation
-	mc     *mcast.Collective // op if it is multicast, otherwise nil
+	mc     *mcast.Collective // op if it is multicast and not eager, otherwise nil
+	eg     *mcast.Eager      // op if it is an eager multicast, otherwise nil
 	pp     *p2p.Executor     // op if it is point to point, otherwise nil
 	inc    *p2p.IncOp        // op if the network reduces, otherwise nil
 	mail   *p2p.Mail         // op of a Send or a Recv, otherwise nil
@@ -107,14 +112,29 @@ type round struct {
 	reported step.Phase // last phase reported to Config.Turned
 }
 
+func (st *round) multicasts() bool { return st.mc != nil || st.eg != nil }
+
+// pending returns how many bytes of other ranks a point-to-point round waits for.
+func (st *round) pending() (bytes, next int64) {
+	if st.pp == nil {
+		return 0, 0
+	}
+	return st.pp.Pending()
+}
+
 // recentCall describes a call for error messages.
 type recentCall struct {
 	seq  uint64
 	info wire.Call
 }
 
-// calledAt describes this rank's call with number seq, if it was recent.
+// calledAt describes this rank's call with number seq, if it is queued, in flight or recent.
 func (c *comm) calledAt(seq uint64) wire.Call {
+	for _, k := range c.calls.all {
+		if k.seq <= seq && seq < k.seq+uint64(k.rounds) {
+			return k.info()
+		}
+	}
 	if r := &c.recent[seq%uint64(len(c.recent))]; r.seq == seq {
 		return r.info
 	}
@@ -218,19 +238,27 @@ func (n *Node) startRound(c *comm, k *call) {
 	case k.inc != nil:
 		st.inc = p2p.NewIncOp(k.inc).Numbered(c.id, seq)
 		st.op = st.inc
+	case k.eager:
+		open.Geometry, open.Eager = k.plan[0], true
+		st.eg = mcast.NewEager(mcast.EagerConfig{
+			Geometry: open.Geometry, Rank: c.rank, Comm: c.id, Seq: seq, Number: k.number, Window: c.window,
+			Est: c.est, Pool: n.pool, Overhead: n.cfg.Overhead,
+		})
+		st.op = st.eg
+		open.Placements = []*mcast.Placement{st.eg.Placement()}
 	default:
 		open.Geometry = k.plan[k.round]
 		charge, offload := n.room(c)
 		st.mc = mcast.New(mcast.Config{
 			Geometry: open.Geometry, Rank: c.rank, Comm: c.id, Seq: seq, Est: c.est,
-			Flow: n.cfg.Flow, Pool: n.pool, Offload: offload, Charge: charge, Batch: n.cfg.Batch,
-			Overhead: n.cfg.Overhead, Others: &n.nonMulticast, Digest: n.cfg.Digest,
+			Flow: n.cfg.Flow, Pool: n.pool, Offload: offload, Charge: charge, Batch: n.cfg.Batch, Super: n.cfg.Super,
+			Overhead: n.cfg.Overhead, Others: &n.others, Digest: n.cfg.Digest,
 		})
 		st.op = st.mc
 		open.Placements = st.mc.Placements()
 	}
-	if st.mc == nil {
-		n.nonMulticast++
+	if !st.multicasts() {
+		n.others.Start(st.pending())
 	}
 	slot := c.layout.Slot(seq)
 	c.slots[slot] = st
@@ -243,7 +271,7 @@ func (n *Node) startRound(c *comm, k *call) {
 }
 
 // Opened answers Open: the buffers of a round can be written and read. Offloaded means that the kernel,
-// not the process, receives for all its subgroups.
+// not the process, receives for all its streams.
 func (n *Node) Opened(now step.Time, comm uint32, seq uint64, offloaded bool) {
 	c := n.comms[comm]
 	if c == nil {
@@ -259,6 +287,7 @@ func (n *Node) Opened(now step.Time, comm uint32, seq uint64, offloaded bool) {
 	for i := range early {
 		n.deliver(now, c, early[i].from, &early[i].msg)
 	}
+	n.moveWindow(now, c)
 }
 
 // deliver passes a message to its round, or keeps it for a future round.
@@ -279,7 +308,8 @@ func (n *Node) deliver(now step.Time, c *comm, from int, m *wire.Msg) {
 		return
 	}
 	// A peer's calls in flight have numbers near those of this rank's calls.
-	greets := (m.Kind == wire.MsgBarrier || m.Kind == wire.MsgReady) && m.Seq < c.nextSeq+seqWindow
+	greets := m.Kind == wire.MsgBarrier || m.Kind == wire.MsgReady || m.Kind == wire.MsgEagerFetch
+	greets = greets && m.Seq < c.nextSeq+seqWindow
 	if st == nil && greets && c.completedEagerly(m) {
 		return
 	}
@@ -304,10 +334,15 @@ func (st *round) greetingMismatch(m *wire.Msg) bool {
 	if st.op.Phase() == step.Failed {
 		return false
 	}
-	if st.mc != nil {
-		return m.Kind == wire.MsgReady
+	switch m.Kind {
+	case wire.MsgBarrier:
+		return st.mc == nil
+	case wire.MsgReady:
+		return st.multicasts()
+	case wire.MsgEagerFetch:
+		return st.eg == nil
 	}
-	return m.Kind == wire.MsgBarrier
+	return false
 }
 
 // execute turns the actions of a round into actions of the node.
@@ -318,17 +353,18 @@ func (n *Node) execute(c *comm, st *round, acts []step.Action) {
 		a := &acts[i]
 		switch a.Kind {
 		case step.ActSend:
-			if st.mail == nil {
+			if st.mail == nil && a.Msg.Kind < wire.MsgFinishedUp { // the window's messages name no call
 				c.eager.recordInformed(a.To, st.seq)
 			}
 			n.send(c.members[a.To], &a.Msg)
 		case step.ActMulticast:
 			n.out = append(n.out, Action{
-				Kind: Multicast, Comm: c.id, Seq: st.seq, Sub: a.Sub, PSN: a.PSN, N: a.N, Geometry: st.mc.Geometry(),
+				Kind: Multicast, Comm: c.id, Seq: st.seq, Stream: a.Stream, PSN: a.PSN, N: a.N,
+				Eager: st.eg != nil,
 			})
 		case step.ActRead:
 			n.out = append(n.out, Action{
-				Kind: Read, To: c.members[a.To], Comm: c.id, Seq: st.seq, Sub: a.Sub, Ranges: a.Ranges,
+				Kind: Read, To: c.members[a.To], Comm: c.id, Seq: st.seq, Stream: a.Stream, Ranges: a.Ranges,
 			})
 		case step.ActReduce:
 			n.out = append(n.out, Action{Kind: Reduce, Comm: c.id, Seq: st.seq, Off: a.Off, Len: a.Len})
@@ -347,7 +383,7 @@ func (n *Node) execute(c *comm, st *round, acts []step.Action) {
 			n.breakCorrupt(c, a.To, st.seq)
 			return
 		case step.ActMismatch:
-			n.breakMismatched(c, a.To, st.seq, a.Msg.Call, st.call.infoFor(a.To))
+			n.breakMismatched(c, a.To, a.Msg.Seq, a.Msg.Call, st.call.infoFor(a.To))
 			return
 		}
 	}
@@ -361,8 +397,9 @@ func (n *Node) send(to int, m *wire.Msg) {
 
 func (n *Node) completeRound(c *comm, st *round) {
 	st.done = true
-	if st.mc == nil && st.mail == nil {
-		n.nonMulticast--
+	if !st.multicasts() && st.mail == nil {
+		left, _ := st.pending()
+		n.others.End(left)
 	}
 	k := st.call
 	k.running = false

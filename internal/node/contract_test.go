@@ -66,7 +66,7 @@ func (h *host) do(a *Action) {
 		if members := c.comms[a.Comm]; members[(slices.Index(members, h.ID)+len(members)-1)%len(members)] != a.To {
 			c.Failf("rank %d reads from %d, which is not its left neighbour", h.ID, a.To)
 		}
-		h.claims.Push(readRequest{key, a.To, a.Sub, a.Ranges})
+		h.claims.Push(readRequest{key, a.To, a.Stream, a.Ranges})
 	case Put, Reduce:
 		h.roundOf(a, isOpen)
 		h.puts.Push(*a)
@@ -180,12 +180,12 @@ func (h *host) multicast(a *Action) {
 	c := h.c
 	r := h.roundOf(a, isOpen)
 	for psn := a.PSN; psn < a.PSN+a.N; psn++ {
-		key := [2]uint32{uint32(a.Sub), psn}
-		if r.left[key] || c.comms[a.Comm][r.geo.Owner(a.Sub, psn)] != h.ID {
+		key := [2]uint32{uint32(a.Stream), psn}
+		if r.left[key] || c.comms[a.Comm][r.geo.Owner(a.Stream, psn)] != h.ID {
 			c.Failf("rank %d multicasts chunk %v twice, or it is not its own", h.ID, key)
 		}
 		r.left[key] = true
-		h.nic.Push(datagram{opKey: opKey{a.Comm, a.Seq}, sub: a.Sub, psn: psn, imm: c.cfg.Layout.Imm(a.Seq, psn)})
+		h.nic.Push(datagram{opKey: opKey{a.Comm, a.Seq}, sub: a.Stream, psn: psn, imm: c.cfg.Layout.Imm(a.Seq, psn)})
 	}
 }
 

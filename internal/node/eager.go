@@ -76,6 +76,10 @@ func (n *Node) rememberEager(c *comm, k *call, slot uint32) {
 // completed eagerly.
 func (c *comm) completedEagerly(m *wire.Msg) bool {
 	slot := c.layout.Slot(m.Seq)
+	if m.Kind == wire.MsgEagerFetch {
+		_, same := c.window.Recall(m.Seq, m.Digest)
+		return same && int64(m.Seq) <= c.lastSeq[slot] // the peer has got the chunks meanwhile
+	}
 	if c.eager.digests == nil || m.Kind != wire.MsgReady {
 		return false
 	}

@@ -132,8 +132,9 @@ func (n *Node) failCall(c *comm, k *call) {
 		return
 	}
 	st := c.find(k.next())
-	if st.mc == nil && st.mail == nil {
-		n.nonMulticast--
+	if !st.multicasts() && st.mail == nil {
+		left, _ := st.pending()
+		n.others.End(left)
 	}
 	err.Phase, err.Missing = st.op.Phase(), st.op.Missing(c.name)
 	if more := k.rounds - k.round - 1; more > 0 {
@@ -164,11 +165,11 @@ func (n *Node) abort(comm uint32, reason Reason) error {
 
 // Disown closes a communicator that could not be created on all ranks because its parent broke.
 // Members that already use it learn the parent's verdict.
-func (n *Node) Disown(comm, parent uint32) error {
+func (n *Node) Disown(now step.Time, comm, parent uint32) error {
 	if err := n.Inherit(comm, parent); err != nil {
 		return err
 	}
-	return n.RemoveComm(comm)
+	return n.RemoveComm(now, comm)
 }
 
 // Inherit breaks a communicator with the verdict of another, if that one is broken. Its members then

@@ -273,12 +273,12 @@ func (z *fuzzed) carryOut() {
 			z.n.Sent(z.now, a.Comm, a.Seq, 1)
 		case Read:
 			if isOpen {
-				p := open.Placements[a.Sub]
-				won, _ := z.workers.sub(a.Sub).Claim(p, a.Ranges, nil)
+				p := open.Placements[a.Stream]
+				won, _ := z.workers.sub(a.Stream).Claim(p, a.Ranges, nil)
 				for _, q := range won {
 					p.Finish(q.PSN, q.N)
 				}
-				z.n.ReadDone(z.now, a.Comm, a.Seq, a.Sub, won)
+				z.n.ReadDone(z.now, a.Comm, a.Seq, a.Stream, won)
 			}
 		case Quiesce:
 			z.n.Quiesced(a.Comm, a.Seq)
@@ -328,7 +328,7 @@ func (z *fuzzed) end() {
 	if n := z.n.pool.Lent(); n != 0 {
 		z.t.Fatalf("%d places did not come back", n)
 	}
-	if n := z.n.nonMulticast; n != 0 {
+	if n := z.n.others.InFlight(); n != 0 {
 		z.t.Fatalf("%d operations are counted that have ended", n)
 	}
 	for _, c := range z.n.order {

@@ -85,6 +85,21 @@ func (n *Node) NextSeq(comm uint32) uint64 {
 	return 0
 }
 
+// NextRound returns the number of the first operation of a communicator that has not started. Datagrams of an
+// eager operation from that number on are early.
+func (n *Node) NextRound(comm uint32) uint64 {
+	c := n.comms[comm]
+	if c == nil {
+		return 0
+	}
+	for _, k := range c.calls.all {
+		if !k.running {
+			return k.next()
+		}
+	}
+	return c.nextSeq
+}
+
 // Deaths returns the lost world ranks in the order in which this rank learned of them.
 func (n *Node) Deaths() []int { return append([]int(nil), n.live.deaths...) }
 

@@ -34,13 +34,13 @@ func token(comm, slot uint32) uint64 { return uint64(comm)<<32 | uint64(slot) }
 // open lets datagrams of a round be placed.
 func (w *intakes) open(all []*mcast.Placement) {
 	for _, p := range all {
-		w.sub(p.Sub).Open(token(p.Comm, w.layout.Slot(p.Seq)), p)
+		w.sub(p.Stream).Open(token(p.Comm, w.layout.Slot(p.Seq)), p)
 	}
 }
 
 func (w *intakes) close(all []*mcast.Placement) {
 	for _, p := range all {
-		w.sub(p.Sub).Close(p)
+		w.sub(p.Stream).Close(p)
 	}
 }
 

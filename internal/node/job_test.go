@@ -236,7 +236,7 @@ func (c *cluster) untouched() {
 	}
 	for _, h := range c.hosts {
 		busy := slices.ContainsFunc(h.node.order, func(co *comm) bool { return len(co.calls.all) > 0 })
-		if n := h.node.nonMulticast; n != 0 && !h.Dead && !busy {
+		if n := h.node.others.InFlight(); n != 0 && !h.Dead && !busy {
 			c.Failf("rank %d counts %d operations under way, and has none", h.ID, n)
 		}
 	}

@@ -23,6 +23,7 @@ type Config struct {
 	Taken      *place.Taken // counter shared by the receive workers; nil if there are none
 	ByKernel   *place.Taken // counter of datagrams that the kernel placed; nil if it places none
 	Batch      uint32
+	Super      uint32
 	Overhead   int
 	Limits     mcast.Limits
 	Layout     wire.Layout
@@ -30,6 +31,10 @@ type Config struct {
 	// Eager is the maximum size in bytes of eager point-to-point calls; the same on all ranks. The
 	// driver keeps the data for which Early returns true.
 	Eager int64
+
+	// EagerChunks is the number of chunks up to which multicast calls are eager (mcast.EagerChunks); the same
+	// on all ranks, and 0 for none. The driver keeps early datagrams (mcast.Intake.Keep).
+	EagerChunks uint32
 
 	// Digest makes ranks compare the data that multicast brought them: see the action Digest.
 	Digest bool
@@ -45,13 +50,13 @@ type ActionKind uint8
 const (
 	// Send sends Msg to To.
 	Send ActionKind = iota
-	// Open starts a round of Req: Comm, Seq, Req; Geometry and Placements for multicast, Inbox for
+	// Open starts a round of Req: Comm, Seq, Req; Geometry, Placements and Eager for multicast, Inbox for
 	// point to point, Len for a message. The driver makes its buffers writable and readable, then calls
-	// Opened.
+	// Opened. For an eager round, it keeps a copy of this rank's block until Closed: peers read from it.
 	Open
-	// Multicast sends chunks: Comm, Seq, Sub, PSN, N.
+	// Multicast sends chunks: Comm, Seq, Stream, PSN, N. An eager round sends from the copy of its block.
 	Multicast
-	// Read reads chunks from To: Comm, Seq, Sub, Ranges. The driver claims the chunks
+	// Read reads chunks from To: Comm, Seq, Stream, Ranges. The driver claims the chunks
 	// (mcast.Intake), reads those that it won, then calls ReadDone.
 	Read
 	// Reduce sends a range of the buffer up the reduction tree, chunk by chunk: Comm, Seq, Off, Len.
@@ -89,7 +94,7 @@ type Action struct {
 	To       int
 	Comm     uint32
 	Seq      uint64
-	Sub      int
+	Stream   int
 	PSN, N   uint32
 	Off, Len int64
 	Ranges   []wire.Range
@@ -100,8 +105,9 @@ type Action struct {
 	Geometry *mcast.Geometry
 	Agreed   *Agreed
 
-	Placements []*mcast.Placement // by subgroup
+	Placements []*mcast.Placement // by stream
 	Inbox      *p2p.Inbox
+	Eager      bool        // multicast: the round has no barrier and no handshake
 	Input      bool        // reduction: take the range from the input
 	Parts      []wire.Span // if not nil, the piece consists of these ranges
 }
@@ -114,13 +120,13 @@ type Stats struct {
 
 // A Node is one process. Its methods must not be called concurrently.
 type Node struct {
-	cfg          Config
-	comms        map[uint32]*comm
-	order        []*comm // in order of creation: behaviour must not depend on map order
-	pool         *mcast.Pool
-	offloadPool  *mcast.Pool // room of operations that the kernel receives
-	nonMulticast int         // running operations that are not multicast
-	live         liveness
+	cfg         Config
+	comms       map[uint32]*comm
+	order       []*comm // in order of creation: behaviour must not depend on map order
+	pool        *mcast.Pool
+	offloadPool *mcast.Pool  // room of operations that the kernel receives
+	others      mcast.Others // running operations that are not multicast
+	live        liveness
 
 	removing     int // number of communicators to forget
 	lastRemoved  [64]removedComm
@@ -142,7 +148,8 @@ func New(now step.Time, cfg Config) *Node {
 	cfg.InFlight = int(min(uint64(cfg.InFlight), max(1, cfg.Layout.Slots()/2)))
 	n := &Node{
 		cfg: cfg, comms: map[uint32]*comm{}, connected: map[int]struct{}{},
-		pool: mcast.NewPool(cfg.Room, cfg.Taken), offloadPool: mcast.NewPool(cfg.Offload, cfg.ByKernel),
+		pool:        mcast.NewPool(cfg.Room-min(cfg.Room, mcast.EagerRoom(cfg.EagerChunks)), cfg.Taken),
+		offloadPool: mcast.NewPool(cfg.Offload, cfg.ByKernel),
 	}
 	n.live = newLiveness(now, &cfg)
 	return n
@@ -198,7 +205,8 @@ func (n *Node) Start(now step.Time, comm uint32, req uint64, plan []*mcast.Geome
 	if plan[0].Size() != len(c.members) {
 		return fmt.Errorf("%w: %d, but the communicator has %d", ErrSize, plan[0].Size(), len(c.members))
 	}
-	n.start(now, c, &call{req: req, kind: plan[0].Kind(), plan: plan, rounds: len(plan)})
+	k := &call{req: req, kind: plan[0].Kind(), plan: plan, rounds: len(plan), eager: n.isEagerMulticast(c, plan)}
+	n.start(now, c, k)
 	return nil
 }
 
@@ -240,7 +248,14 @@ func (n *Node) start(now step.Time, c *comm, k *call) {
 		n.failCall(c, k)
 		return
 	}
-	n.advance(c)
+	if k.eager {
+		k.number = c.eagerWindow().Begin(k.plan[0], k.seq)
+	}
+	n.checkAsked(c)
+	n.freeSlots(now, c)
+	if c.broken == nil {
+		n.advance(c)
+	}
 }
 
 // Actions returns the pending actions and clears them. The slice is valid until the next call of
@@ -286,7 +301,12 @@ func (n *Node) Pieces(now step.Time, from int, comm uint32, seq uint64, prefix, 
 		n.execute(c, st, st.mail.Received(now, prefix, left, n.steps[:0]))
 	case st.pp != nil:
 		n.recordReached(now, c, r, seq)
-		n.execute(c, st, st.pp.Received(now, prefix, left, n.steps[:0]))
+		before, _ := st.pending()
+		steps := st.pp.Received(now, prefix, left, n.steps[:0])
+		if bytes, next := st.pending(); bytes != before {
+			n.others.Receive(now, before-bytes, bytes, next)
+		}
+		n.execute(c, st, steps)
 	}
 }
 
@@ -315,7 +335,7 @@ func (n *Node) Sent(now step.Time, comm uint32, seq uint64, chunks uint32) {
 
 // ReadDone reports the end of a read, and the chunks that it has placed: those that its claim won.
 func (n *Node) ReadDone(now step.Time, comm uint32, seq uint64, sub int, placed []wire.Range) {
-	n.step(now, comm, seq, step.Event{Kind: step.EvRead, Sub: sub, Ranges: placed})
+	n.step(now, comm, seq, step.Event{Kind: step.EvRead, Stream: sub, Ranges: placed})
 }
 
 // Digested reports the digest that a Digest action asked for.
@@ -349,6 +369,7 @@ func (n *Node) step(now step.Time, comm uint32, seq uint64, ev step.Event) {
 	}
 	if st := c.find(seq); st != nil {
 		n.execute(c, st, st.op.Step(now, ev, n.steps[:0]))
+		n.moveWindow(now, c)
 	}
 }
 
@@ -388,6 +409,8 @@ func (n *Node) Message(now step.Time, from int, m *wire.Msg) {
 		n.answerProbe(c, from, m)
 	case wire.MsgWaitState:
 		n.handleWaitState(now, c, from, m)
+	case wire.MsgFinishedUp, wire.MsgFinished, wire.MsgFinishedAsk:
+		n.handleWindow(now, c, r, m)
 	case wire.MsgOffer, wire.MsgAccept, wire.MsgDiscard, wire.MsgWithdraw, wire.MsgWithdrawn, wire.MsgCredit:
 		n.handleMail(now, c, r, m)
 	default:
@@ -408,6 +431,7 @@ func (n *Node) Timer(now step.Time) {
 				n.execute(c, st, st.op.Step(now, step.Event{Kind: step.EvTimer}, n.steps[:0]))
 			}
 		}
+		n.moveWindow(now, c)
 		n.checkDeadline(now, c)
 		n.probeSenders(now, c)
 	}

@@ -111,6 +111,7 @@ func drawShape(t *rapid.T, p int) mcast.Shape {
 	s := mcast.Shape{
 		Kind: wire.Allgather, Counts: make([]int64, p), Chunk: rapid.IntRange(1, 9).Draw(t, "chunk"),
 		Chains: rapid.IntRange(1, p).Draw(t, "M"), Subgroups: rapid.IntRange(1, 3).Draw(t, "S"),
+		Streams: rapid.IntRange(0, p).Draw(t, "T"),
 	}
 	size := rapid.Int64Range(0, 60)
 	if rapid.Bool().Draw(t, "broadcast") {

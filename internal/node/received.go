@@ -17,12 +17,19 @@ func (n *Node) Received(now step.Time, r *mcast.Report, offloaded bool) {
 			continue
 		}
 		st := c.find(run.Seq)
-		if st == nil || st.mc == nil {
+		if st == nil || !st.multicasts() {
 			n.stats.Stale += uint64(run.N)
 			continue
 		}
-		if steps := st.mc.Placed(now, run.Sub, run.Range, n.steps[:0]); len(steps) > 0 {
+		var steps []step.Action
+		if st.eg != nil {
+			steps = st.eg.Placed(now, run.Range, n.steps[:0])
+		} else {
+			steps = st.mc.Placed(now, run.Stream, run.Range, n.steps[:0])
+		}
+		if len(steps) > 0 {
 			n.execute(c, st, steps)
+			n.moveWindow(now, c)
 		}
 	}
 	pool := n.pool
@@ -67,8 +74,11 @@ func (n *Node) Foreign(pieces uint64) { n.stats.Foreign += pieces }
 func (n *Node) Queued(now step.Time) {
 	for _, c := range n.order {
 		for _, st := range c.live {
-			if st.mc != nil {
+			switch {
+			case st.mc != nil:
 				st.mc.Queued(now)
+			case st.eg != nil:
+				st.eg.Queued(now)
 			}
 		}
 	}

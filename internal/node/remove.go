@@ -3,19 +3,24 @@ package node
 import (
 	"fmt"
 
+	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
 )
 
 // RemoveComm closes a communicator on this process: no call can start on it any more. Calls in flight
 // continue, and so does the work that other ranks need to complete theirs. After that the node
 // forgets the communicator, emits Removed, and ignores messages for it.
-func (n *Node) RemoveComm(comm uint32) error {
+func (n *Node) RemoveComm(now step.Time, comm uint32) error {
 	c := n.comms[comm]
 	if c == nil || c.removed {
 		return fmt.Errorf("%w: %d", ErrComm, comm)
 	}
 	c.removed = true
 	n.removing++
+	if c.window != nil && c.broken == nil {
+		// Other ranks may still read what this rank sent eagerly.
+		n.executeWindow(now, c, c.window.AwaitAll(n.steps[:0]))
+	}
 	return nil
 }
 
@@ -84,6 +89,9 @@ func (n *Node) refuse(c *comm) {
 	for _, o := range c.mail.offers {
 		started[o.from] = started[o.from] || !o.msg.Flag // the sender of an eager message does not wait
 	}
+	if r := c.window.Unmade(c.nextSeq); r >= 0 {
+		started[r] = true
+	}
 	for r, w := range c.members { // in rank order, which is deterministic
 		if started[r] {
 			n.sendClosed(w, c.id, nil)
@@ -124,7 +132,7 @@ func (n *Node) handleUnknownComm(from int, m *wire.Msg) {
 	switch m.Kind {
 	case wire.MsgAgree:
 		n.sendAgreeGone(from, m)
-	case wire.MsgBarrier, wire.MsgReady, wire.MsgOffer, wire.MsgProbeWait:
+	case wire.MsgBarrier, wire.MsgReady, wire.MsgEagerFetch, wire.MsgFinishedAsk, wire.MsgOffer, wire.MsgProbeWait:
 		_, isMail := wire.MailSender(m.Seq)
 		if m.Flag || m.Kind == wire.MsgProbeWait && !isMail {
 			return // an eager message needs no answer, and the greeting before a probe has got one

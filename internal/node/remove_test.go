@@ -13,7 +13,7 @@ import (
 func (c *cluster) remove(comm uint32, ranks ...int) {
 	c.T.Helper()
 	for _, r := range ranks {
-		if err := c.hosts[r].node.RemoveComm(comm); err != nil {
+		if err := c.hosts[r].node.RemoveComm(c.Now, comm); err != nil {
 			c.Failf("rank %d: %v", r, err)
 		}
 		c.hosts[r].act()
@@ -61,7 +61,7 @@ func TestRemovedIsUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{n.RemoveComm(7), n.Start(c.Now, 7, 1, plan), n.Agree(c.Now, 7, 2, 9), n.Abort(7)} {
+	for _, err := range []error{n.RemoveComm(c.Now, 7), n.Start(c.Now, 7, 1, plan), n.Agree(c.Now, 7, 2, 9), n.Abort(7)} {
 		if !errors.Is(err, ErrComm) {
 			t.Errorf("got %v, want ErrComm", err)
 		}
@@ -188,7 +188,7 @@ func TestDisown(t *testing.T) {
 		c.Until("the news", func() bool { return c.learned(2) })
 		h := c.hosts[1]
 		disown := func() {
-			if err := h.node.Disown(3, 0); err != nil {
+			if err := h.node.Disown(c.Now, 3, 0); err != nil {
 				t.Fatal(err)
 			}
 			h.act()
@@ -210,6 +210,7 @@ func TestDisown(t *testing.T) {
 // the latter. A deadline without a culprit names no rank.
 func TestInherit(t *testing.T) {
 	pair := &wire.CallPair{Ranks: [2]uint32{1, 2}}
+	disown := func(n *Node, comm, parent uint32) error { return n.Disown(0, comm, parent) }
 	for name, x := range map[string]struct{ from, want verdict }{
 		"lost":             {verdict{2, Lost, 7, nil}, verdict{2, Lost, 0, nil}},
 		"deadline":         {verdict{2, Deadline, 7, nil}, verdict{2, Deadline, 0, nil}},
@@ -218,7 +219,7 @@ func TestInherit(t *testing.T) {
 		"mismatched calls": {verdict{2, Mismatch, 7, pair}, verdict{2, Aborted, 0, nil}},
 		"different bytes":  {verdict{NoRank, Corrupt, 7, pair}, verdict{1, Aborted, 0, nil}},
 	} {
-		for _, how := range []func(*Node, uint32, uint32) error{(*Node).Disown, (*Node).Inherit} {
+		for _, how := range []func(*Node, uint32, uint32) error{disown, (*Node).Inherit} {
 			c := newCluster(t, 4, testConfig())
 			c.comm(0, 0, 1, 2, 3)
 			c.comm(3, 0, 1, 3)

@@ -124,5 +124,7 @@ var messageNames = map[wire.MsgKind]string{
 	wire.MsgReady: "ready", wire.MsgHeartbeat: "heartbeat", wire.MsgDead: "dead", wire.MsgAbort: "abort",
 	wire.MsgProbeWait: "why", wire.MsgWaitState: "because", wire.MsgAgree: "agree",
 	wire.MsgOffer: "offer", wire.MsgAccept: "accept", wire.MsgDiscard: "discard",
+	wire.MsgEagerFetch: "eager-fetch", wire.MsgEagerSent: "eager-sent", wire.MsgFinishedUp: "finished-up",
+	wire.MsgFinished: "finished", wire.MsgFinishedAsk: "finished-ask",
 	wire.MsgWithdraw: "withdraw", wire.MsgWithdrawn: "withdrawn", wire.MsgCredit: "credit",
 }

@@ -47,6 +47,7 @@ type Executor struct {
 	timer     step.Time // eager: time to greet the remaining peers
 	prefix    int       // number of leading receives that are complete
 	left      int       // number of incomplete receives
+	pending   int64     // bytes of all receives but the first prefix
 	next      int       // index of the next send
 	inFlight  int       // sends handed over but not done
 
@@ -63,6 +64,9 @@ type peer struct {
 // NewExecutor returns an Executor that waits for EvStart.
 func NewExecutor(cfg Config) *Executor {
 	o := &Executor{cfg: cfg, plan: cfg.Plan, left: len(cfg.Plan.Recvs), timer: step.Never}
+	for i := range o.plan.Recvs {
+		o.pending += o.plan.Recvs[i].Len
+	}
 	o.peers = o.somePeers[:]
 	if n := len(o.plan.peers); n > len(o.peers) {
 		o.peers = make([]peer, n)
@@ -169,8 +173,20 @@ func (o *Executor) Received(now step.Time, prefix, left int, out []step.Action) 
 	if o.phase != step.Transfer {
 		return out
 	}
-	o.prefix, o.left = max(o.prefix, prefix), min(o.left, left)
+	for ; o.prefix < min(prefix, len(o.plan.Recvs)); o.prefix++ {
+		o.pending -= o.plan.Recvs[o.prefix].Len
+	}
+	o.left = min(o.left, left)
 	return o.settle(now, o.pump(out))
+}
+
+// Pending returns how many bytes this rank waits for, and how many of them are the next piece. Pieces
+// count in order.
+func (o *Executor) Pending() (bytes, next int64) {
+	if o.prefix < len(o.plan.Recvs) {
+		next = o.plan.Recvs[o.prefix].Len
+	}
+	return o.pending, next
 }
 
 // pump hands over the sends whose conditions hold, in order.

@@ -1,5 +1,5 @@
-// Package place records which chunks of one subgroup of one operation are in the receive buffer.
-// A rank has exactly one such record per subgroup and operation, a [Map]. Receive workers, reads of
+// Package place records which chunks of one stream of one operation are in the receive buffer.
+// A rank has exactly one such record per stream and operation, a [Map]. Receive workers, reads of
 // the slow path, the protocol and the kernel program (where the kernel receives) share it.
 //
 // # States
@@ -35,7 +35,7 @@ type Word struct {
 // WordBits is the number of chunks per Word.
 const WordBits = 32
 
-// A Map is the state of the chunks of one subgroup. Only the receive worker changes it, with one
+// A Map is the state of the chunks of one stream. Only the receive worker changes it, with one
 // exception: the claimant of a chunk may call Finish from any goroutine. Any goroutine may read it.
 type Map struct {
 	words []Word
@@ -47,8 +47,12 @@ type Map struct {
 	from int // number of leading words whose chunks were all seen
 }
 
-// New returns a map of n free chunks.
-func New(n uint32) *Map { return &Map{words: make([]Word, Words(n)), n: n} }
+// New returns a map of n free chunks. Its words fill whole cache lines, so that workers that place
+// chunks of different streams do not write to the same line. Go aligns memory of such sizes to lines.
+func New(n uint32) *Map {
+	lines := (Words(n) + lineWords - 1) / lineWords
+	return &Map{words: make([]Word, lines*lineWords), n: n}
+}
 
 // Shared returns a map of n chunks over words that the kernel program also changes. Chunks that are
 // already claimed or in place count as seen.
@@ -196,10 +200,34 @@ func eachRun(psn, word uint32, f func(i, n uint32)) {
 
 // Taken counts the datagrams that the receive workers of a process have taken from their queues. It
 // is ahead of their reports.
-type Taken struct{ n atomic.Uint64 }
+type Taken struct{ counts []*Count }
+
+// A Count is one worker's part of Taken. No other worker writes to its cache line.
+type Count struct {
+	_ [cacheLine]byte
+	n atomic.Uint64
+	_ [cacheLine - 8]byte
+}
+
+// New adds a Count. The caller adds all of them before other goroutines use t.
+func (t *Taken) New() *Count {
+	c := &Count{}
+	t.counts = append(t.counts, c)
+	return c
+}
 
 // Add counts n more datagrams.
-func (t *Taken) Add(n uint64) { t.n.Add(n) }
+func (c *Count) Add(n uint64) { c.n.Add(n) }
 
 // Count returns the number of datagrams taken.
-func (t *Taken) Count() uint64 { return t.n.Load() }
+func (t *Taken) Count() (n uint64) {
+	for _, c := range t.counts {
+		n += c.n.Load()
+	}
+	return n
+}
+
+const (
+	cacheLine = 64
+	lineWords = cacheLine / 16 // Words per cache line
+)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/allcast/allcast/internal/inherit"
@@ -26,6 +27,9 @@ type seeker struct {
 
 	limit  time.Duration // of the next attempt to connect to an entry of the store
 	failed int           // consecutive errors of the store
+
+	// offer returns what follows the hello; nil for nothing. Its argument is this rank's address on the connection.
+	offer func(local netip.Addr) []byte
 }
 
 // finding is a connection to the parent, or the reason why there is none.
@@ -35,10 +39,11 @@ type finding struct {
 }
 
 // seek starts a seeker. It waits before the first attempt.
-func seek(ctx context.Context, cfg *Config, wait time.Duration) *seeker {
+func seek(ctx context.Context, cfg *Config, wait time.Duration, offer func(netip.Addr) []byte) *seeker {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &seeker{
 		cfg: cfg, parent: cfg.tree.parent(cfg.Rank), cancel: cancel, found: make(chan finding, 1), limit: time.Second,
+		offer: offer,
 	}
 	go func() {
 		defer cancel()
@@ -121,12 +126,13 @@ func (s *seeker) dial(ctx context.Context, addr string, id incarnation) (*leaf, 
 		return nil, err
 	}
 	inherit.Conn(conn)
+	conn = s.cfg.meter.wrap(conn)
 	sealed, differs, err := s.greet(ctx, conn, id)
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	return newLeaf(s.cfg, sealed, differs), nil
+	return newLeaf(s.cfg, s.parent, sealed, differs), nil
 }
 
 // greet returns the connection, sealed if both sides want that, and whether only one side does.
@@ -153,7 +159,11 @@ func (s *seeker) greet(ctx context.Context, conn net.Conn, id incarnation) (net.
 	}
 	sealed := l.wrap(conn)
 	h := hello{rank: s.cfg.Rank, size: s.cfg.Size, version: s.cfg.Version, program: s.cfg.Program}
-	if _, err := sealed.Write(h.frame()); err != nil {
+	first := h.frame()
+	if s.offer != nil {
+		first = append(first, s.offer(addrOf(conn.LocalAddr()))...)
+	}
+	if _, err := sealed.Write(first); err != nil {
 		return nil, false, err
 	}
 	if !stop() {

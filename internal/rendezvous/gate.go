@@ -25,8 +25,9 @@ type arrival struct {
 	conn    net.Conn // nil if another rank relays
 	addr    string
 	hello   hello
-	secure  bool // the rank wants to seal
-	refused bool // a process whose key is wrong; only addr is set
+	secure  bool  // the rank wants to seal
+	offer   entry // where the rank listens to pass results on; zero if it does not
+	refused bool  // a process whose key is wrong; only addr is set
 }
 
 // gate accepts and authenticates connections.
@@ -62,16 +63,24 @@ func newGate(ctx context.Context, cfg *Config) (*gate, error) {
 			return nil, err
 		}
 	}
+	g.open()
+	return g, nil
+}
+
+// open starts to accept.
+func (g *gate) open() {
 	for _, l := range g.listeners {
 		g.wg.Go(func() { g.accept(l) })
 	}
-	return g, nil
 }
 
 func (g *gate) accept(l net.Listener) {
 	for {
 		conn, err := l.Accept()
-		inherit.Conn(conn)
+		if err == nil {
+			inherit.Conn(conn)
+			conn = g.cfg.meter.wrap(conn)
+		}
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
@@ -165,7 +174,17 @@ func (g *gate) greet(conn net.Conn) (arrival, error) {
 		return arrival{}, err
 	}
 	a := arrival{conn: conn, addr: conn.RemoteAddr().String(), hello: h, secure: l.secure}
+	if g.offers(&h) {
+		if a.offer, err = readOffer(conn); err != nil {
+			return arrival{}, err
+		}
+	}
 	return a, conn.SetDeadline(time.Time{})
+}
+
+// offers reports whether an offer follows the hello. A process of another version or job may send none.
+func (g *gate) offers(h *hello) bool {
+	return g.cfg.Rank == 0 && h.version == g.cfg.Version && h.size == g.cfg.Size && g.cfg.passesOn(h.rank)
 }
 
 // count notes a connection that did not become an arrival. It reports whether rank 0 should know.
@@ -212,4 +231,12 @@ func (g *gate) close() {
 	}
 	g.mu.Unlock()
 	g.wg.Wait()
+}
+
+func readOffer(conn net.Conn) (entry, error) {
+	f, err := readFrame(conn, limits{frameOffer: maxEntry})
+	if err != nil {
+		return entry{}, err
+	}
+	return parseEntry(f.payload)
 }

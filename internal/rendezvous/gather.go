@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// exchange is rank 0's. It collects the blobs, concatenates them once and sends the result to all ranks.
-func (h *hub) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, error) {
+// exchange is rank 0's. It collects the blobs, folds them and sends the result to all ranks.
+func (h *hub) exchange(ctx context.Context, seq uint32, blob []byte, fold func([][]byte) []byte) ([]byte, error) {
 	blobs := make([][]byte, h.size)
 	given := make([]bool, h.size)
 	blobs[0], given[0] = blob, true
@@ -26,6 +26,9 @@ func (h *hub) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, 
 			continue // an event of a process that left before all ranks came
 		case ev.frame.typ == frameArrival || ev.frame.typ == frameRefused:
 			continue // too late for the job
+		case ev.frame.typ == frameDirect:
+			ev.child.fed = false
+			continue
 		}
 		b, v := h.take(ev, seq, given)
 		if v != nil {
@@ -34,16 +37,15 @@ func (h *hub) exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, 
 		blobs[ev.rank], given[ev.rank] = b, true
 		have++
 	}
-	f := allFrame(seq, blobs)
-	if v := h.deliver(ctx, f, fmt.Sprintf("exchange %d: ", seq)); v != nil {
+	result := fold(blobs)
+	if v := h.deliver(ctx, resultFrame(seq, result), fmt.Sprintf("exchange %d: ", seq)); v != nil {
 		if ctx.Err() != nil { // the children are not to blame
 			v = h.gaveUp(0, reasonOf(ctx), given, seq)
 		}
 		v.cause = context.Cause(ctx)
 		return nil, h.fail(v)
 	}
-	_, all, err := decodeAll(slices.Clone(f[frameHeader:]), h.size) // the caller may write into it
-	return all, err
+	return result, nil
 }
 
 // next returns the next event, until ctx ends or the session closes. Events that have arrived come first, so
@@ -96,31 +98,47 @@ func (h *hub) take(ev event, seq uint32, given []bool) ([]byte, *verdict) {
 // leave.
 func (h *hub) gaveUp(rank int, why reason, given []bool, seq uint32) *verdict {
 	v := &verdict{kind: ErrLost, ranks: []int{rank}, text: fmt.Sprintf("exchange %d: rank %d %v", seq, rank, why)}
-	var late []int
+	// A rank that gets results from a late rank may still wait for the last one, so it is not to blame.
+	var late, below []int
 	for r, ok := range given {
-		if !ok {
+		switch p := h.peers[r]; {
+		case ok:
+		case seq > 1 && p != nil && p.fed && !given[h.results.parent(r)]:
+			below = append(below, r)
+		default:
 			late = append(late, r)
 		}
 	}
-	if why != leftDeadline || !given[rank] || late == nil {
+	if why != leftDeadline || late == nil || !given[rank] && !slices.Contains(below, rank) {
 		return v
 	}
 	v.kind, v.ranks = ErrTimeout, late
-	v.text += fmt.Sprintf(": %d of %d ranks came; missing: %s", h.size-len(v.ranks), h.size, rankList(v.ranks))
+	v.text += fmt.Sprintf(": %d of %d ranks came; missing: %s",
+		h.size-len(late)-len(below), h.size, rankList(late))
+	if below != nil {
+		v.text += "; the following get results through them: " + rankList(below)
+	}
 	return v
 }
 
-// deliver writes f to all children concurrently, so that a slow child delays only itself and the ranks below it.
-// The text of the verdict begins with when.
+// deliver writes f to all children, except to those that get it from other ranks. The text of the verdict begins
+// with when.
 func (h *hub) deliver(ctx context.Context, f []byte, when string) *verdict {
+	to := slices.DeleteFunc(h.children(), func(p *peer) bool { return p.fed })
+	return h.write(ctx, to, when, func(*peer) []byte { return f })
+}
+
+// write writes a frame to each of some children concurrently, so that a slow child delays only itself and the ranks
+// below it.
+func (h *hub) write(ctx context.Context, to []*peer, when string, frame func(*peer) []byte) *verdict {
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
 		first *verdict
 	)
-	for _, p := range h.children() {
+	for _, p := range to {
 		wg.Go(func() {
-			if err := writeUntil(ctx, p.conn, f); err != nil {
+			if err := writeUntil(ctx, p.conn, frame(p)); err != nil {
 				p.broken.Store(true)
 				mu.Lock()
 				defer mu.Unlock()

@@ -14,7 +14,8 @@ import (
 type gathering struct {
 	cfg    Config
 	hub    *hub
-	gate   *gate // nil in a star
+	gate   *gate   // nil in a star
+	spread *spread // nil if this rank passes no results on to ranks that rank 0 sees itself
 	seeker *seeker
 	up     *leaf         // nil while the rank looks for its parent
 	wait   time.Duration // before the next search
@@ -39,15 +40,28 @@ func joinBranch(ctx context.Context, cfg Config) (*Session, error) {
 		}
 	}
 	defer g.gate.close()
-	g.seeker = seek(ctx, &g.cfg, 0)
-	return g.gather(ctx)
+	g.seeker = g.seek(ctx)
+	s, err := g.gather(ctx)
+	if err != nil {
+		g.spread.close()
+	}
+	return s, err
+}
+
+// seek starts to look for the parent.
+func (g *gathering) seek(ctx context.Context) *seeker {
+	if g.cfg.passesOn(g.cfg.Rank) {
+		return seek(ctx, &g.cfg, g.wait, g.offer)
+	}
+	return seek(ctx, &g.cfg, g.wait, nil)
 }
 
 // gather waits until rank 0 welcomes all ranks, or says why not.
 func (g *gathering) gather(ctx context.Context) (*Session, error) {
 	var arrivals chan arrival
+	var events chan event
 	if g.gate != nil {
-		arrivals = g.gate.arrivals
+		arrivals, events = g.gate.arrivals, g.hub.events
 	}
 	for {
 		var v *verdict
@@ -62,7 +76,7 @@ func (g *gathering) gather(ctx context.Context) (*Session, error) {
 		select {
 		case a := <-arrivals:
 			v = g.arrive(ctx, a)
-		case ev := <-g.hub.events:
+		case ev := <-events:
 			v = g.handle(ev)
 		case f := <-found:
 			g.seeker, g.last = nil, f.err
@@ -74,7 +88,7 @@ func (g *gathering) gather(ctx context.Context) (*Session, error) {
 					g.cfg.Rank, g.parent(), g.where(), f.err)
 			}
 		case f := <-frames:
-			return g.welcome(f)
+			return g.welcome(ctx, f)
 		case <-dead:
 			if g.up.told {
 				v = g.up.end
@@ -184,7 +198,7 @@ func (g *gathering) connect(l *leaf) {
 func (g *gathering) seekAgain(ctx context.Context) {
 	g.up.leave(nil)
 	g.wait = min(max(2*g.wait, firstWait), longWait)
-	g.up, g.seeker = nil, seek(ctx, &g.cfg, g.wait)
+	g.up, g.seeker = nil, g.seek(ctx)
 }
 
 // stopSeeking ends the search, if there is one. If the search does not find the parent at that moment, stopSeeking
@@ -204,19 +218,25 @@ func (g *gathering) stopSeeking() error {
 }
 
 // welcome makes the session, if the frame is a welcome.
-func (g *gathering) welcome(f frame) (*Session, error) {
-	b := &branch{rank: g.cfg.Rank, up: g.up, hub: g.hub}
+func (g *gathering) welcome(ctx context.Context, f frame) (*Session, error) {
+	b := &branch{rank: g.cfg.Rank, relays: g.gate != nil, up: g.up, from: g.up, hub: g.hub, spread: g.spread}
+	seed, from, err := decodeWelcome(f.payload)
 	// A rank that seals accepts no seed in the clear.
-	if f.typ != frameWelcome || len(f.payload) != seedSize || g.up.differs {
+	if f.typ != frameWelcome || err != nil || g.up.differs {
 		v := g.up.lost(ErrProtocol, ": %v: no welcome", ErrProtocol)
 		b.end(v, leftClosed)
 		return nil, v.err()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
-	defer cancel()
-	_ = g.hub.deliver(ctx, f.bytes(), "") // a child that misses it has lost its connection, which its reader reports
+	if g.gate != nil {
+		limited, cancel := context.WithTimeout(context.Background(), handshakeTime)
+		defer cancel()
+		_ = g.hub.deliver(limited, f.bytes(), "") // a child that misses it has lost its connection, which its reader reports
+	}
+	if from.addr.IsValid() {
+		b.from = g.feed(ctx, from)
+	}
 	b.start()
-	return newSession(b, [seedSize]byte(f.payload), g.cfg), nil
+	return newSession(b, seed, g.cfg), nil
 }
 
 // cancelled leaves because ctx ended. The children look for a successor, unless the time for waiting is over.

@@ -17,6 +17,8 @@ type peer struct {
 	rank   int
 	addr   string      // seen by its parent
 	conn   net.Conn    // nil if other ranks relay
+	offer  entry       // of its arrival
+	fed    bool        // another rank passes results on to it
 	broken atomic.Bool // a frame was cut off, so that no verdict can follow
 }
 
@@ -31,12 +33,15 @@ type event struct {
 // hub connects a rank with its children. One goroutine per child reads all the time, so that the rank notices a
 // death at once. On rank 0, Join and Exchange consume the events. Other ranks relay them.
 type hub struct {
-	size   int
-	tree   tree
-	grace  time.Duration
-	peers  []*peer // by rank; nil for ranks that are not connected
-	extra  []*peer // processes that cannot be in the job, but get the verdict
-	events chan event
+	size    int
+	tree    tree
+	results tree
+	grace   time.Duration
+	peers   []*peer // by rank; nil for ranks that are not connected
+	extra   []*peer // processes that cannot be in the job, but get the verdict
+	events  chan event
+
+	adopting sync.Mutex // protects peers and done of a hub that adopts
 
 	ending  sync.Once
 	done    chan struct{} // closed when events have no more consumer
@@ -49,13 +54,13 @@ func newHub(cfg Config) *hub {
 		queue = min(queue, 64) // these are relayed at once
 	}
 	return &hub{
-		size: cfg.Size, tree: cfg.tree, grace: cfg.grace, peers: make([]*peer, cfg.Size),
+		size: cfg.Size, tree: cfg.tree, results: cfg.results, grace: cfg.grace, peers: make([]*peer, cfg.Size),
 		events: make(chan event, queue), done: make(chan struct{}),
 	}
 }
 
 func (h *hub) add(a arrival) *peer {
-	p := &peer{rank: a.hello.rank, addr: a.addr, conn: a.conn}
+	p := &peer{rank: a.hello.rank, addr: a.addr, conn: a.conn, offer: a.offer}
 	if p.conn != nil {
 		h.readers.Go(func() { h.read(p) })
 	}
@@ -71,6 +76,27 @@ func (h *hub) refuse(a arrival) {
 	default:
 		h.extra = append(h.extra, h.add(a))
 	}
+}
+
+// adopt confirms a child and adds it while other goroutines use children. It fails if this rank leaves. A child with
+// the same number has died: a rank dials once.
+func (h *hub) adopt(a arrival) bool {
+	h.adopting.Lock()
+	defer h.adopting.Unlock()
+	select {
+	case <-h.done:
+		return false
+	default:
+	}
+	// The socket buffer is empty, so the write does not block.
+	if _, err := a.conn.Write(newFrame(frameTaken, 0)); err != nil {
+		return false
+	}
+	if old := h.peers[a.hello.rank]; old != nil {
+		_ = old.conn.Close()
+	}
+	h.peers[a.hello.rank] = h.add(a)
+	return true
 }
 
 // peer returns a connected rank, or nil.
@@ -100,6 +126,8 @@ func (h *hub) drop(ev event) {
 
 // children returns the ranks that are connected to this one.
 func (h *hub) children() []*peer {
+	h.adopting.Lock()
+	defer h.adopting.Unlock()
 	return slices.DeleteFunc(slices.Clone(h.peers), func(p *peer) bool { return p == nil || p.conn == nil })
 }
 
@@ -132,7 +160,9 @@ func (h *hub) read(p *peer) {
 // closed its side, or when the grace period ends.
 func (h *hub) farewell(last []byte) {
 	h.ending.Do(func() {
+		h.adopting.Lock()
 		close(h.done)
+		h.adopting.Unlock()
 		deadline := time.Now().Add(h.grace)
 		var writers sync.WaitGroup
 		all := slices.Concat(h.extra, h.children())

@@ -1,14 +1,15 @@
 // Package rendezvous brings all ranks of a job together, at rank 0's address or through a store.
 //
 // [Join] connects every rank to rank 0, which checks that all of them mean the same job, and draws a seed
-// for all. On the resulting [Session], [Session.Exchange] gathers one small blob of every rank on all
-// ranks: addresses, path MTUs, socket buffers.
+// for all. On the resulting [Session], [Session.Fold] gathers one small blob of every rank on rank 0, which makes
+// one result of them for all: addresses, path MTUs, socket buffers. [Session.Exchange] gathers them on all ranks.
 //
-// The connections form a tree whose top is rank 0. If the ranks know rank 0's address, the tree is a star. That is
-// enough for some thousands of ranks and a few exchanges at the start of a job. If they have a store, each rank
-// listens, sets its address in the store, and gets the address of its parent in a tree with a small fan-out. The
-// store then handles two messages per rank, and no rank sends more than fan-out times all blobs. Traffic that needs
-// speed uses a fabric.
+// The connections form a tree whose top is rank 0. If the ranks know rank 0's address, the tree is a star, so that
+// rank 0 sees each rank come and go. The results of exchanges are long, and rank 0 does not send them to all ranks:
+// they go down a second tree, with a small fan-out, and connections of their own (spread.go). If the ranks have a
+// store, each rank listens, sets its address in the store, and gets the address of its parent in a tree with a small
+// fan-out, which is used for everything. The store then handles two messages per rank. Either way no rank sends more
+// than fan-out times all blobs. Traffic that needs speed uses a fabric.
 //
 // An address in the store can be that of a dead process: an earlier run, or a rank that was restarted. Each entry
 // therefore names an incarnation, which the process at the address has to confirm. If it does not, the rank reads
@@ -20,9 +21,16 @@
 //	child -> parent   hello                     the rank, and its view of the job
 //	parent -> child   welcome | verdict         the seed, or why there is no job
 //	child -> parent   blob                      once per exchange
-//	parent -> child   all | verdict             the blobs of all ranks, or which rank failed
+//	parent -> child   result | verdict          the blobs of all ranks or what rank 0 made of them, or which rank failed
 //	either way        leave                     an end that is not a crash
 //	child -> parent   relay                     a frame of a rank below the child, or its arrival or loss
+//
+// In a star, ranks that pass results on, and those that get them from such a rank, use four more:
+//
+//	rank -> rank 0    offer                     after the hello: where the rank listens
+//	rank 0 -> rank    welcome                   the seed, and the offer of the rank's parent in the tree of results
+//	parent -> child   taken                     the answer to a hello: results will follow
+//	rank -> rank 0    direct                    the rank cannot reach that parent, so rank 0 sends it the results
 //
 // Relayed frames go up to rank 0, which alone decides. All frames that go down are for all ranks, and each rank
 // passes them on to its children. A verdict reaches every rank that came. Its text is the same on all of them,
@@ -61,23 +69,27 @@ type Config struct {
 	// of this rank. Join closes it.
 	Listener net.Listener
 
-	tree    tree             // 0 for storeTree or star
+	meter   *meter           // set by Join
+	tree    tree             // of the connections; Join replaces 0 by byEight, or without a store by star
+	results tree             // by which results of exchanges reach all ranks; set by Join
 	grace   time.Duration    // 0 for farewellTime
 	expired <-chan time.Time // replaces the timer of a rank that waits for others
+	offered func(*entry)     // may change the offer of this rank
 	seen    func(rank int)   // called by rank 0 for every process that came, and by others for their children
 }
 
 // Join brings all ranks together. It returns when all of them have come. If they do not, every rank that
 // came gets the same error. A world of one rank uses no network.
 func Join(ctx context.Context, cfg Config) (*Session, error) {
+	cfg.meter = new(meter)
 	if cfg.grace == 0 {
 		cfg.grace = farewellTime
 	}
-	switch {
-	case cfg.Store == nil:
+	if cfg.tree == 0 {
+		cfg.tree = byEight
+	}
+	if cfg.results = cfg.tree; cfg.Store == nil {
 		cfg.tree = star
-	case cfg.tree == 0:
-		cfg.tree = storeTree
 	}
 	err := context.Cause(ctx)
 	if cfg.Listener != nil && (err != nil || cfg.Rank != 0 && cfg.Store == nil || cfg.Size == 1) {

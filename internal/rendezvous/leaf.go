@@ -19,6 +19,7 @@ type leaf struct {
 	dead chan struct{} // closed by the reader, after it set end and told
 	end  *verdict      // reason why the connection ended; nil if this rank left
 	told bool          // end comes from the parent
+	over bool          // end says that the parent closed its session
 
 	out *wholeWriter // writes to conn
 
@@ -26,9 +27,9 @@ type leaf struct {
 	done   chan struct{} // closed when this rank leaves
 }
 
-func newLeaf(cfg *Config, conn net.Conn, differs bool) *leaf {
+func newLeaf(cfg *Config, parent int, conn net.Conn, differs bool) *leaf {
 	l := &leaf{
-		parent: cfg.tree.parent(cfg.Rank), size: cfg.Size, conn: conn, differs: differs, out: &wholeWriter{Conn: conn},
+		parent: parent, size: cfg.Size, conn: conn, differs: differs, out: &wholeWriter{Conn: conn},
 		frames: make(chan frame), dead: make(chan struct{}), done: make(chan struct{}),
 	}
 	go l.read()
@@ -53,7 +54,7 @@ func (l *leaf) read() {
 		case frameLeave:
 			var why reason
 			why, err = decodeLeave(f.payload)
-			l.end = l.lost(nil, " %v", why)
+			l.end, l.over = l.lost(nil, " %v", why), why == leftClosed
 		default:
 			select {
 			case l.frames <- f:
@@ -94,16 +95,6 @@ func (w *wholeWriter) Write(b []byte) (n int, err error) {
 // send writes a whole frame, unless an earlier one was cut off. The end of ctx also ends the write for which it
 // may have to wait.
 func (l *leaf) send(ctx context.Context, f []byte) error { return writeUntil(ctx, l.out, f) }
-
-// whyDead is the error of a connection that ended; dead must be closed.
-func (l *leaf) whyDead() error {
-	select {
-	case <-l.done:
-		return fmt.Errorf("rendezvous: %w", ErrClosed)
-	default:
-		return l.end.err()
-	}
-}
 
 // sentence tells the parent that this rank leaves because others are late, and waits for the verdict. It is nil if
 // none comes before ctx or the grace period ends.

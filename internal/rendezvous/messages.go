@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 )
 
 const seedSize = 32
@@ -49,8 +50,50 @@ func decodeHello(p []byte) (hello, error) {
 	return h, nil
 }
 
-func welcomeFrame(seed [seedSize]byte) []byte {
-	return append(newFrame(frameWelcome, seedSize), seed[:]...)
+// welcomeFrame carries the seed and, if the rank gets results from a rank other than 0, that rank's entry.
+func welcomeFrame(seed [seedSize]byte, from entry) []byte {
+	e := from.binary()
+	return append(append(newFrame(frameWelcome, seedSize+len(e)), seed[:]...), e...)
+}
+
+func decodeWelcome(p []byte) (seed [seedSize]byte, from entry, err error) {
+	if len(p) < seedSize {
+		return seed, from, fmt.Errorf("%w: welcome", ErrProtocol)
+	}
+	from, err = parseEntry(p[seedSize:])
+	return [seedSize]byte(p), from, err
+}
+
+// maxEntry is the longest entry in a frame.
+const maxEntry = len(incarnation{}) + maxString
+
+// binary encodes an entry for a frame; the zero entry is empty.
+func (e entry) binary() []byte {
+	if !e.addr.IsValid() {
+		return nil
+	}
+	addr, _ := e.addr.MarshalBinary() // cannot fail
+	return append(e.id[:], addr...)
+}
+
+func parseEntry(p []byte) (e entry, err error) {
+	if len(p) == 0 {
+		return e, nil
+	}
+	n := len(e.id)
+	if len(p) > n {
+		err = e.addr.UnmarshalBinary(p[n:])
+	}
+	if err != nil || !e.addr.IsValid() || e.addr.Port() == 0 {
+		return entry{}, fmt.Errorf("%w: address of a rank", ErrProtocol)
+	}
+	e.id = incarnation(p)
+	return e, nil
+}
+
+func offerFrame(e entry) []byte {
+	b := e.binary()
+	return append(newFrame(frameOffer, len(b)), b...)
 }
 
 // reason is why a rank leaves.
@@ -92,40 +135,49 @@ func decodeBlob(p []byte) (seq uint32, blob []byte, err error) {
 	return binary.LittleEndian.Uint32(p), p[4:], nil
 }
 
-func allFrame(seq uint32, blobs [][]byte) []byte {
-	n := 4
-	for _, blob := range blobs {
-		n += 4 + len(blob)
-	}
-	b := newFrame(frameAll, n)
+func resultFrame(seq uint32, result []byte) []byte {
+	b := newFrame(frameResult, 4+len(result))
 	b = binary.LittleEndian.AppendUint32(b, seq)
+	return append(b, result...)
+}
+
+func decodeResult(p []byte) (seq uint32, result []byte, err error) {
+	if len(p) < 4 {
+		return 0, nil, fmt.Errorf("%w: result of %d bytes", ErrProtocol, len(p))
+	}
+	return binary.LittleEndian.Uint32(p), p[4:], nil
+}
+
+// joinBlobs encodes the blobs of all ranks: their lengths, then their bytes.
+func joinBlobs(blobs [][]byte) []byte {
+	n := 4 * len(blobs)
+	for _, blob := range blobs {
+		n += len(blob)
+	}
+	b := make([]byte, 0, n)
 	for _, blob := range blobs {
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(blob)))
 	}
-	for _, blob := range blobs {
-		b = append(b, blob...)
-	}
-	return b
+	return append(b, slices.Concat(blobs...)...)
 }
 
-func decodeAll(p []byte, size int) (seq uint32, blobs [][]byte, err error) {
+func splitBlobs(p []byte, size int) (blobs [][]byte, err error) {
 	bad := fmt.Errorf("%w: blobs of all ranks", ErrProtocol)
-	if len(p) < 4+4*size {
-		return 0, nil, bad
+	if len(p) < 4*size {
+		return nil, bad
 	}
-	seq = binary.LittleEndian.Uint32(p)
-	lens, data := p[4:4+4*size], p[4+4*size:]
+	lens, data := p[:4*size], p[4*size:]
 	blobs = make([][]byte, size)
 	for i := range blobs {
 		n := int64(binary.LittleEndian.Uint32(lens[4*i:]))
 		if n > MaxBlob || n > int64(len(data)) {
-			return 0, nil, bad
+			return nil, bad
 		}
 		// Capped, so that appending to one blob cannot write into the next.
 		blobs[i], data = data[:n:n], data[n:]
 	}
 	if len(data) != 0 {
-		return 0, nil, bad
+		return nil, bad
 	}
-	return seq, blobs, nil
+	return blobs, nil
 }

@@ -35,13 +35,25 @@ func joinRoot(ctx context.Context, cfg Config) (*Session, error) {
 		return nil, r.hub.fail(v)
 	}
 	seed := newSeed()
-	// A few bytes fit an empty socket buffer, so the writes do not block.
-	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
-	defer cancel()
-	if v := r.hub.deliver(ctx, welcomeFrame(seed), ""); v != nil {
+	if v := r.welcome(seed); v != nil {
 		return nil, r.hub.fail(v)
 	}
 	return newSession(r.hub, seed, cfg), nil
+}
+
+// welcome tells all ranks that all have come, and from which rank they get the results of exchanges.
+func (r *root) welcome(seed [seedSize]byte) *verdict {
+	// A few bytes fit an empty socket buffer, so the writes do not block.
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
+	defer cancel()
+	return r.hub.write(ctx, r.hub.children(), "", func(p *peer) []byte {
+		from := entry{}
+		if parent := r.cfg.results.parent(p.rank); parent != 0 && r.cfg.Store == nil {
+			from = r.hub.peers[parent].offer
+		}
+		p.fed = from.addr.IsValid()
+		return welcomeFrame(seed, from)
+	})
 }
 
 // gather waits for all ranks; it returns nil once all are connected.

@@ -149,7 +149,7 @@ func TestNoSeedInTheClear(t *testing.T) {
 				_, err = readFrame(conn, helloLimits)
 			}
 			if err == nil {
-				_, err = conn.Write(welcomeFrame(newSeed()))
+				_, err = conn.Write(welcomeFrame(newSeed(), entry{}))
 			}
 			_, _ = io.Copy(io.Discard, conn)
 		}

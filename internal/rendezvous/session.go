@@ -14,7 +14,9 @@ import (
 type Session struct {
 	seed  [seedSize]byte
 	node  node
+	size  int
 	local netip.Addr
+	meter *meter
 
 	mu  sync.Mutex // held by Exchange
 	seq uint32
@@ -25,7 +27,7 @@ type Session struct {
 
 // node is a rank's part of the connections: a hub or a branch.
 type node interface {
-	exchange(ctx context.Context, seq uint32, blob []byte) ([][]byte, error)
+	exchange(ctx context.Context, seq uint32, blob []byte, fold func([][]byte) []byte) ([]byte, error)
 	localAddr() netip.Addr
 	close() // makes exchange return ErrClosed; idempotent
 }
@@ -40,7 +42,7 @@ func newSession(n node, seed [seedSize]byte, cfg Config) *Session {
 	if cfg.Store == nil {
 		local = n.localAddr()
 	}
-	return &Session{seed: seed, node: n, local: local}
+	return &Session{seed: seed, node: n, size: cfg.Size, local: local, meter: cfg.meter}
 }
 
 // Seed returns random bytes that rank 0 has drawn in Join, the same on all ranks.
@@ -51,12 +53,29 @@ func (s *Session) Seed() [32]byte { return s.seed }
 // Config.Local.
 func (s *Session) LocalAddr() netip.Addr { return s.local }
 
+// Traffic returns the bytes that this rank has sent and received so far.
+func (s *Session) Traffic() Traffic { return s.meter.read() }
+
 // Exchange gives every rank the blobs of all ranks, in rank order. All ranks call it equally often. A blob
 // has at most MaxBlob bytes. The caller owns the result.
 //
 // An error, including the end of ctx, breaks the session, and later calls return it again. An *Error names a
 // rank that failed, or the ranks that were late when the context of another rank ended.
 func (s *Session) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
+	p, err := s.Fold(ctx, blob, joinBlobs)
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := splitBlobs(p, s.size)
+	if err != nil {
+		_ = s.Close()
+	}
+	return blobs, err
+}
+
+// Fold is an Exchange in which rank 0 makes one result out of the blobs of all ranks, in rank order, and all ranks
+// get that result. It has at most 4+MaxBlob bytes per rank. Only rank 0 calls fold, which must not keep the blobs.
+func (s *Session) Fold(ctx context.Context, blob []byte, fold func(blobs [][]byte) []byte) ([]byte, error) {
 	if len(blob) > MaxBlob {
 		return nil, fmt.Errorf("rendezvous: blob of %d bytes, at most %d are allowed", len(blob), MaxBlob)
 	}
@@ -69,9 +88,9 @@ func (s *Session) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 		return nil, s.err
 	}
 	s.seq++
-	all, err := s.node.exchange(ctx, s.seq, blob)
+	result, err := s.node.exchange(ctx, s.seq, blob, fold)
 	s.err = err
-	return all, err
+	return result, err
 }
 
 // Close leaves the session. The other ranks notice at their next Exchange. Close may be called at any time

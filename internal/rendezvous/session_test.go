@@ -15,7 +15,10 @@ func crash(j joined) {
 	if !isRoot {
 		b := j.node.(*branch)
 		h = b.hub
-		defer func() { _ = b.up.conn.Close() }()
+		defer func() {
+			_ = b.up.conn.Close()
+			_ = b.from.conn.Close()
+		}()
 		b.up.out.mu.Lock()
 		defer b.up.out.mu.Unlock()
 		b.up.out.cut = errors.New("crashed")

@@ -98,4 +98,4 @@ func newStoreWorld(t *testing.T, size int, shape tree, s store.Store) *world {
 var loopback = netip.MustParseAddr("127.0.0.1")
 
 // shapes are trees of several levels for few ranks, and the real one.
-var shapes = []tree{1, 2, 3, storeTree}
+var shapes = []tree{1, 2, 3, byEight}

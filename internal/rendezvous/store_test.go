@@ -82,58 +82,28 @@ func TestStoreJoin(t *testing.T) {
 	}
 }
 
-// countingListener counts the bytes that a rank sends to its children.
-type countingListener struct {
-	net.Listener
-	sent *atomic.Int64
-}
-
-func (l countingListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return countingConn{conn.(*net.TCPConn), l.sent}, nil
-}
-
-type countingConn struct {
-	*net.TCPConn
-	sent *atomic.Int64
-}
-
-func (c countingConn) Write(b []byte) (int, error) {
-	n, err := c.TCPConn.Write(b)
-	c.sent.Add(int64(n))
-	return n, err
-}
-
-// Rank 0 sends every blob once per child, whatever the number of ranks.
+// Rank 0 sends every blob once per child, whatever the number of ranks, and a little to each rank.
 func TestBytesAreLinear(t *testing.T) {
-	const blob = 1000
+	const blob, perRank = 1000, 250
 	for _, size := range []int{9, 33, 129} {
-		w := newStoreWorld(t, size, storeTree, newMemStore())
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var sent atomic.Int64
-		w.root.Listener = countingListener{l, &sent}
-		js := w.all()
-		var wg sync.WaitGroup
-		for _, j := range js {
-			wg.Go(func() {
-				if _, err := j.Exchange(t.Context(), make([]byte, blob)); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		for _, j := range js {
-			wg.Go(func() { _ = j.Close() })
-		}
-		wg.Wait()
-		if got, limit := sent.Load(), int64(storeTree)*int64(size*(blob+8)+400); got > limit {
-			t.Errorf("%d ranks: rank 0 sent %d bytes, want at most %d", size, got, limit)
+		for _, w := range []*world{newStoreWorld(t, size, byEight, newMemStore()), newWorld(t, size)} {
+			js := w.all()
+			var wg sync.WaitGroup
+			for _, j := range js {
+				wg.Go(func() {
+					if _, err := j.Exchange(t.Context(), make([]byte, blob)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if got, limit := js[0].Traffic().Sent, uint64(byEight)*uint64(size*(blob+4))+uint64(perRank*size); got > limit {
+				t.Errorf("%d ranks, store: %v: rank 0 sent %d bytes, want at most %d", size, w.store != nil, got, limit)
+			}
+			for _, j := range js {
+				wg.Go(func() { _ = j.Close() })
+			}
+			wg.Wait()
 		}
 	}
 }
@@ -296,7 +266,7 @@ func TestFaultyStore(t *testing.T) {
 			s.onGet = fail
 			w := &world{t: t, store: s, shape: 2, attempt: 3}
 			cfg := w.config(1, 2)
-			if f := <-seek(t.Context(), &cfg, 0).found; !errors.Is(f.err, broken) ||
+			if f := <-seek(t.Context(), &cfg, 0, nil).found; !errors.Is(f.err, broken) ||
 				!strings.Contains(f.err.Error(), `cannot get "allcast/3/rank/0"`) {
 				t.Error(f.err)
 			}

@@ -10,12 +10,15 @@ type tree int
 const (
 	// star makes rank 0 the parent of all.
 	star tree = math.MaxInt
-	// storeTree keeps the bytes that a rank sends linear in the size of the job. Eight children cost one
+	// byEight keeps the bytes that a rank sends linear in the size of the job. Eight children cost one
 	// more level than 64 would at some hundred ranks, and an eighth of the sending time.
-	storeTree tree = 8
+	byEight tree = 8
 )
 
 func (t tree) parent(rank int) int { return (rank - 1) / int(t) }
+
+// hasChildren reports whether a rank has children in a job of at least two ranks.
+func (t tree) hasChildren(rank, size int) bool { return rank <= (size-2)/int(t) }
 
 // within reports whether rank is top, or reaches rank 0 through top.
 func (t tree) within(rank, top int) bool {

@@ -24,6 +24,17 @@ func newTreeWorld(t *testing.T) *world {
 	return newStoreWorld(t, testSize, testTree, newMemStore())
 }
 
+// newSpreadWorld makes a job whose ranks meet at rank 0's address. Results go down the tree of the other tests.
+func newSpreadWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, testSize)
+	w.shape, w.root.tree = testTree, testTree
+	return w
+}
+
+// trees are the jobs in which ranks get results from ranks other than 0.
+var trees = map[string]func(*testing.T) *world{"store": newTreeWorld, "star": newSpreadWorld}
+
 // counter calls done when it has been called for n ranks.
 func counter(n int, done func()) func(int) {
 	var mu sync.Mutex
@@ -207,24 +218,51 @@ var ends = []end{
 
 // Whichever rank leaves a session, and however, all others get an error that names it.
 func TestTreeLoss(t *testing.T) {
-	for _, e := range ends {
-		for victim := range testSize {
-			t.Run(fmt.Sprintf("%s of rank %d", e.name, victim), func(t *testing.T) {
-				w := newTreeWorld(t)
-				js := w.all()
-				for i, err := range exchange(t.Context(), js) {
-					if err != nil {
-						t.Fatalf("rank %d: %v", i, err)
+	for kind, newJob := range trees {
+		for _, e := range ends {
+			for victim := range testSize {
+				t.Run(fmt.Sprintf("%s, %s of rank %d", kind, e.name, victim), func(t *testing.T) {
+					w := newJob(t)
+					js := w.all()
+					for i, err := range exchange(t.Context(), js) {
+						if err != nil {
+							t.Fatalf("rank %d: %v", i, err)
+						}
 					}
+					e.do(t.Context(), js[victim])
+					errs := exchange(t.Context(), slices.Delete(slices.Clone(js), victim, victim+1))
+					want := e.want
+					if strings.Contains(want, "%d") {
+						want = fmt.Sprintf(want, victim)
+					}
+					for i, err := range errs {
+						if !blames(err, ErrLost, victim) || !strings.Contains(err.Error(), want) {
+							t.Errorf("survivor %d: %v", i, err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// A rank that gave its blob, and has relayed others, can die too.
+func TestTreeDiesAfterItsBlob(t *testing.T) {
+	for kind, newJob := range trees {
+		for _, victim := range []int{1, 3, 8} {
+			t.Run(fmt.Sprint(kind, ", rank ", victim), func(t *testing.T) {
+				js := newJob(t).all()
+				if err := js[victim].node.(*branch).up.send(t.Context(), blobFrame(1, nil)); err != nil {
+					t.Fatal(err)
 				}
-				e.do(t.Context(), js[victim])
-				errs := exchange(t.Context(), slices.Delete(slices.Clone(js), victim, victim+1))
-				want := e.want
-				if strings.Contains(want, "%d") {
-					want = fmt.Sprintf(want, victim)
+				others := slices.Clone(js)
+				for _, rank := range []int{victim, 4} { // rank 4 does not call, so that there is an exchange to die in
+					others = slices.DeleteFunc(others, func(j joined) bool { return j.Session == js[rank].Session })
 				}
-				for i, err := range errs {
-					if !blames(err, ErrLost, victim) || !strings.Contains(err.Error(), want) {
+				waitEvents(js[0].node.(*hub), 1) // its blob
+				crash(js[victim])
+				for i, err := range exchange(t.Context(), others) {
+					if !blames(err, ErrLost, victim) {
 						t.Errorf("survivor %d: %v", i, err)
 					}
 				}
@@ -233,66 +271,45 @@ func TestTreeLoss(t *testing.T) {
 	}
 }
 
-// A rank that gave its blob, and has relayed others, can die too.
-func TestTreeDiesAfterItsBlob(t *testing.T) {
-	for _, victim := range []int{1, 3, 8} {
-		t.Run(fmt.Sprint("rank ", victim), func(t *testing.T) {
-			js := newTreeWorld(t).all()
-			if err := js[victim].node.(*branch).up.send(t.Context(), blobFrame(1, nil)); err != nil {
-				t.Fatal(err)
-			}
-			others := slices.Clone(js)
-			for _, rank := range []int{victim, 4} { // rank 4 does not call, so that there is an exchange to die in
-				others = slices.DeleteFunc(others, func(j joined) bool { return j.Session == js[rank].Session })
-			}
-			waitEvents(js[0].node.(*hub), 1) // its blob
-			crash(js[victim])
-			for i, err := range exchange(t.Context(), others) {
-				if !blames(err, ErrLost, victim) {
-					t.Errorf("survivor %d: %v", i, err)
-				}
-			}
-		})
-	}
-}
-
 // If the deadline of a rank passes while rank 4 is late, all ranks blame rank 4, also those below the impatient one.
 func TestTreeLate(t *testing.T) {
-	for _, impatient := range []int{0, 1, 3, 8} {
-		t.Run(fmt.Sprint("rank ", impatient), func(t *testing.T) {
-			w := newTreeWorld(t)
-			js := w.all()
-			ctx := ending{t.Context(), make(chan struct{})}
-			h := js[0].node.(*hub)
-			var wg sync.WaitGroup
-			start := func(rank int) {
-				c := t.Context()
-				if rank == impatient {
-					c = ctx
-				}
-				wg.Go(func() {
-					_, err := js[rank].Exchange(c, nil)
-					switch {
-					case rank == impatient && !errors.Is(err, context.DeadlineExceeded):
-						t.Errorf("impatient rank %d: %v", rank, err)
-					case rank != impatient && !blames(err, ErrTimeout, 4), rank == 0 && !blames(err, ErrTimeout, 4):
-						t.Errorf("rank %d: %v", rank, err)
+	for kind, newJob := range trees {
+		for _, impatient := range []int{0, 1, 3, 8} {
+			t.Run(fmt.Sprint(kind, ", rank ", impatient), func(t *testing.T) {
+				w := newJob(t)
+				js := w.all()
+				ctx := ending{t.Context(), make(chan struct{})}
+				h := js[0].node.(*hub)
+				var wg sync.WaitGroup
+				start := func(rank int) {
+					c := t.Context()
+					if rank == impatient {
+						c = ctx
 					}
-				})
-			}
-			for rank := 1; rank < testSize; rank++ {
-				if rank != 4 {
-					start(rank)
+					wg.Go(func() {
+						_, err := js[rank].Exchange(c, nil)
+						switch {
+						case rank == impatient && !errors.Is(err, context.DeadlineExceeded):
+							t.Errorf("impatient rank %d: %v", rank, err)
+						case rank != impatient && !blames(err, ErrTimeout, 4), rank == 0 && !blames(err, ErrTimeout, 4):
+							t.Errorf("rank %d: %v", rank, err)
+						}
+					})
 				}
-			}
-			waitEvents(h, testSize-2)
-			close(ctx.done)
-			if impatient != 0 {
-				waitEvents(h, testSize-1) // its leave
-			}
-			start(0)
-			wg.Wait()
-		})
+				for rank := 1; rank < testSize; rank++ {
+					if rank != 4 {
+						start(rank)
+					}
+				}
+				waitEvents(h, testSize-2)
+				close(ctx.done)
+				if impatient != 0 {
+					waitEvents(h, testSize-1) // its leave
+				}
+				start(0)
+				wg.Wait()
+			})
+		}
 	}
 }
 

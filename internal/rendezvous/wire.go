@@ -21,14 +21,18 @@ const (
 	frameHello   frameType = 1 + iota
 	frameWelcome           // seed
 	frameVerdict
-	frameBlob  // sequence number, bytes
-	frameAll   // sequence number, lengths, bytes
-	frameLeave // reason
+	frameBlob   // sequence number, bytes
+	frameResult // sequence number, bytes for all ranks
+	frameLeave  // reason
 
 	frameRelay   // rank, a frame of the following types, frameLeave or frameBlob
 	frameArrival // a rank's address and hello
 	frameRefused // address of a process whose key is wrong
 	frameLost    // reason why the connection to a rank ended
+
+	frameOffer  // entry of a rank that passes results on
+	frameTaken  // the sender passes results on to the receiver
+	frameDirect // the sender wants results from rank 0
 )
 
 // A frame is its type, three zero bytes, the length of the payload, and the payload. All numbers are little
@@ -53,13 +57,17 @@ func (f frame) bytes() []byte { return append(newFrame(f.typ, len(f.payload)), f
 // limits maps types of frames to their maximal length; readFrame refuses other types.
 type limits map[frameType]int
 
-var fromChild = limits{frameBlob: 4 + MaxBlob, frameLeave: 1, frameRelay: 4 + frameHeader + 4 + MaxBlob}
+var fromChild = limits{
+	frameBlob: 4 + MaxBlob, frameLeave: 1, frameRelay: 4 + frameHeader + 4 + MaxBlob,
+	frameOffer: maxEntry, frameDirect: 0,
+}
 
 func fromParent(size int) limits {
 	return limits{
-		frameWelcome: seedSize,
+		frameWelcome: seedSize + maxEntry,
+		frameTaken:   0,
 		frameVerdict: verdictHeader + 4*size + maxText,
-		frameAll:     4 + size*(4+MaxBlob),
+		frameResult:  4 + size*(4+MaxBlob),
 		frameLeave:   1,
 	}
 }

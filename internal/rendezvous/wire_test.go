@@ -31,12 +31,14 @@ func TestRankList(t *testing.T) {
 // FuzzDecode gives bytes to every decoder. Bytes that a decoder accepts must equal its encoder's output.
 func FuzzDecode(f *testing.F) {
 	const size = 3
+	someEntry := newEntry(netip.MustParseAddrPort("[fe80::1%eth0]:20000"))
 	v := verdict{kind: ErrTimeout, keys: true, size: size, ranks: []int{1, 2}, text: "two ranks"}
 	for _, b := range [][]byte{
-		hello{1, size, "v1", "p"}.frame(), welcomeFrame([seedSize]byte{1}), v.frame(), leaveFrame(leftDeadline),
+		hello{1, size, "v1", "p"}.frame(), welcomeFrame([seedSize]byte{1}, entry{}),
+		welcomeFrame([seedSize]byte{2}, someEntry), offerFrame(someEntry), v.frame(), leaveFrame(leftDeadline),
 		relayFrame(2, frame{frameLeave, []byte{1}}), relayFrame(2, textFrame(frameLost, "gone")),
 		relayFrame(2, arrival{addr: "127.0.0.1:9", hello: hello{2, size, "v1", "p"}, secure: true}.frame()),
-		blobFrame(7, []byte("blob")), allFrame(7, [][]byte{{1}, nil, {2, 3}}), []byte("GET / HTTP/1.1\r\n\r\n"),
+		blobFrame(7, []byte("blob")), resultFrame(7, joinBlobs([][]byte{{1}, nil, {2, 3}})), []byte("GET / HTTP/1.1\r\n\r\n"),
 	} {
 		f.Add(b)
 	}
@@ -90,9 +92,18 @@ func reencode(f frame, size int) []byte {
 		if seq, blob, err := decodeBlob(f.payload); err == nil {
 			return blobFrame(seq, blob)
 		}
-	case frameAll:
-		if seq, blobs, err := decodeAll(f.payload, size); err == nil {
-			return allFrame(seq, blobs)
+	case frameResult:
+		seq, result, err := decodeResult(f.payload)
+		if blobs, bad := splitBlobs(result, size); err == nil && bad == nil {
+			return resultFrame(seq, joinBlobs(blobs))
+		}
+	case frameWelcome:
+		if seed, from, err := decodeWelcome(f.payload); err == nil {
+			return welcomeFrame(seed, from)
+		}
+	case frameOffer:
+		if e, err := parseEntry(f.payload); err == nil {
+			return offerFrame(e)
 		}
 	}
 	return nil

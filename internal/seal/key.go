@@ -56,13 +56,13 @@ func (m *Master) Datagrams(name string, members []int, seq uint64) *Datagrams {
 
 // A Nonce distinguishes the datagrams of an operation; see the package comment.
 type Nonce struct {
-	Sender, Sub, Imm uint32 // world rank; subgroup; immediate
+	Sender, Stream, Imm uint32 // world rank; stream; immediate
 }
 
 func (n Nonce) put(b *[nonceSize]byte) []byte {
 	le := binary.LittleEndian
 	le.PutUint32(b[:], n.Sender)
-	le.PutUint32(b[4:], n.Sub)
+	le.PutUint32(b[4:], n.Stream)
 	le.PutUint32(b[8:], n.Imm)
 	return b[:]
 }

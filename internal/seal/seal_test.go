@@ -26,7 +26,7 @@ func TestDatagramsOpen(t *testing.T) {
 	header := []byte("sixteen bytes ..")
 	for _, n := range []int{0, 1, 100, 8940} {
 		text := bytes.Repeat([]byte{byte(n)}, n)
-		at := Nonce{Sender: 3, Sub: 1, Imm: 9}
+		at := Nonce{Sender: 3, Stream: 1, Imm: 9}
 		sealed := d.Seal(&s, nil, at, text, header)
 		if len(sealed) != n+TagSize {
 			t.Fatalf("%d bytes became %d", n, len(sealed))
@@ -45,7 +45,7 @@ func TestDatagramsOpen(t *testing.T) {
 			header []byte
 		}{
 			{"another sender", Nonce{2, 1, 9}, sealed, header},
-			{"another subgroup", Nonce{3, 0, 9}, sealed, header},
+			{"another stream", Nonce{3, 0, 9}, sealed, header},
 			{"another PSN", Nonce{3, 1, 8}, sealed, header},
 			{"another header", at, sealed, []byte("sixteen bytes .!")},
 			{"a changed bit", at, flip(sealed, len(sealed)/2), header},

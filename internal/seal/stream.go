@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math"
 )
@@ -26,11 +25,6 @@ const (
 
 // ErrRecord marks a record that differs from the one that was sent.
 var ErrRecord = errors.New("damaged record")
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// Sum continues a CRC32C over b.
-func Sum(before uint32, b []byte) uint32 { return crc32.Update(before, castagnoli, b) }
 
 // A Direction protects one direction of a connection. Each end of the connection has its own, which must
 // not be used concurrently.

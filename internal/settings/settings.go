@@ -126,7 +126,7 @@ var Hooks = []string{"sockfilter", "tcx", "xdp"}
 // Limits and defaults.
 const (
 	MaxSize      = 1 << 15 // ranks of a job; the rendezvous frames all their blobs with a 32-bit length
-	MaxSubgroups = 64      // each takes a socket and a worker per process
+	MaxSubgroups = 64      // each takes sockets of every process
 	maxRack      = 256     // bytes of a rack's name, which all ranks exchange
 	maxVersion   = 255     // bytes
 	minKey       = 16      // bytes

@@ -112,7 +112,7 @@ var Variables = []Variable{
 	{
 		Name: "ALLCAST_DATAPATH", Option: "Datapath", Example: "auto", Default: "`host`",
 		Meaning: "code that puts received data in place: `host`, the process; `bpf`, the kernel (eBPF), which needs " +
-			"CAP_BPF and CAP_PERFMON; `auto`, the kernel if it can",
+			"CAP_BPF and CAP_PERFMON; `auto`, the kernel if it can and no other rank of the job has this address",
 		read: option(func(s *Settings) *string { return &s.Datapath }, anyText),
 	},
 	{

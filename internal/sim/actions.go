@@ -19,7 +19,7 @@ func (h *host) execute(a *node.Action) {
 	case node.Multicast:
 		h.multicast(a)
 	case node.Read:
-		h.read(&read{to: a.To, key: opKey{a.Comm, a.Seq}, sub: a.Sub, ranges: a.Ranges})
+		h.read(&read{to: a.To, key: opKey{a.Comm, a.Seq}, stream: a.Stream, ranges: a.Ranges})
 	case node.Reduce:
 		h.reduce(a)
 	case node.Put:
@@ -36,6 +36,11 @@ func (h *host) execute(a *node.Action) {
 		h.done(a)
 	case node.Closed:
 		w.lingering--
+		delete(h.kept, opKey{a.Comm, a.Seq})
+		if w.cfg.Tokens {
+			h.node.Drained(ns(w.now), a.Comm, a.Seq)
+			break
+		}
 		w.drains = append(w.drains, drain{host: h.id, key: opKey{a.Comm, a.Seq}})
 		w.push(w.now+w.lifetime+32*w.slotTime+w.straggle, evDrain, int32(len(w.drains)-1), nil)
 	case node.Digest:
@@ -61,13 +66,19 @@ func (h *host) openRound(a *node.Action) {
 	h.regions[key] = r
 	h.lastReg = nil
 	for _, p := range a.Placements {
-		h.worker(p.Sub).Open(token(a.Comm, w.layout.Slot(a.Seq)), p)
+		h.worker(p.Stream).Open(w.token(a.Comm, a.Seq, a.Eager), p)
+	}
+	if a.Eager && a.Placements[0].Own().N > 0 {
+		h.kept[key] = &region{mem: m.copy(), geo: a.Geometry, placements: a.Placements, open: true}
 	}
 	w.lingering++
 	if c.byNetwork() {
 		w.inc.reductions[key] = c
 	}
 	h.node.Opened(ns(w.now), a.Comm, a.Seq, false)
+	if a.Eager {
+		h.recall(key)
+	}
 	early := h.early[key]
 	delete(h.early, key)
 	for _, last := range early {
@@ -81,7 +92,7 @@ func (h *host) revoke(a *node.Action) {
 	r := h.regions[key]
 	r.open = false
 	for _, p := range r.placements {
-		h.worker(p.Sub).Close(p)
+		h.worker(p.Stream).Close(p)
 	}
 	for _, held := range r.held {
 		h.w.pools.releaseAll(held)
@@ -104,13 +115,18 @@ func (h *host) inject(k *packet) {
 
 func (h *host) multicast(a *node.Action) {
 	w, key := h.w, opKey{a.Comm, a.Seq}
-	r := h.regions[key]
+	r, tag := h.regions[key], uint32(0)
+	if a.Eager {
+		r = h.kept[key]
+		tag = r.geo.Tag()
+	}
 	for i := range a.N {
 		k := w.pools.packet(pktChunk, classBulk, key, h.id, -1)
 		k.n, k.last = a.N, i == a.N-1
-		k.tree = w.trees[a.Sub%len(w.trees)]
-		k.imm = w.layout.Imm(a.Seq, a.PSN+i)
-		w.locate(k, r, a.Sub, a.PSN+i, udHeader)
+		k.tree = w.trees[r.geo.Subgroup(a.Stream)%len(w.trees)]
+		k.imm = w.layout.Imm(a.Seq, tag|(a.PSN+i))
+		k.token = w.token(a.Comm, a.Seq, a.Eager)
+		w.locate(k, r, a.Stream, a.PSN+i, udHeader)
 		h.inject(k)
 	}
 }
@@ -212,9 +228,9 @@ func (h *host) ended(c *collective, o outcome) {
 }
 
 // locate makes a packet carry a chunk of a multicast round. Accounting covers a single call only.
-func (w *world) locate(k *packet, r *region, sub int, psn uint32, header int64) {
-	k.sub, k.psn, k.from = sub, psn, r
-	k.off, _, k.bytes = r.geo.Locate(sub, psn)
+func (w *world) locate(k *packet, r *region, stream int, psn uint32, header int64) {
+	k.stream, k.psn, k.from = stream, psn, r
+	k.off, _, k.bytes = r.geo.Locate(stream, psn)
 	k.size = int64(k.bytes) + header
 	if w.ownerReads != nil {
 		k.cell = r.mem.c.cell(k.off)

@@ -128,6 +128,7 @@ func (cfg *Config) shape(op operation) mcast.Shape {
 	s := mcast.Shape{
 		Kind: op.kind, Root: cfg.Root, Counts: op.blockSizes(cfg), Chunk: cfg.Chunk,
 		Chains: cfg.Chains, Subgroups: cfg.Subgroups,
+		Streams: mcast.StreamsPerSubgroup(max(1, cfg.Subgroups), cfg.Topology.Hosts),
 	}
 	if cfg.ChainBy == "rack" {
 		s.Groups = cfg.Topology.ByRack(allHosts(cfg.Topology.Hosts))

@@ -63,6 +63,9 @@ type Network struct {
 	Latency time.Duration // latency of one link, including its switch
 	Queue   int64         // bytes that a switch port queues before it drops; 0 means lossless, with back-pressure
 	Flow    string        // "none" or "credit"
+	// Tokens says that datagrams carry a token of their operation, as on IP. Stale datagrams then need no time
+	// to drain, and small multicasts are eager (mcast.Eager).
+	Tokens bool
 }
 
 // Receiver describes the receiving side of a host.

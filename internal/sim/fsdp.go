@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math/bits"
 	"time"
 )
@@ -123,7 +124,8 @@ func (cfg *FSDPConfig) completeStep() (parts []part, err error) {
 	}
 	p := int64(cfg.Topology.Hosts)
 	cfg.Op, cfg.Bytes = bothAtOnce, (cfg.LayerBytes+p-1)/p
-	cfg.Subgroups = max(1, cfg.Subgroups)
+	// One tree per spine: a single one would occupy the buffers of its spine while the others idle.
+	cfg.Subgroups = cmp.Or(cfg.Subgroups, min(cfg.Topology.Trees(), maxTrees))
 	if cfg.Chunk == 0 {
 		cfg.Chunk = coarseChunk(cfg.LayerBytes, p)
 	}
@@ -158,6 +160,9 @@ const (
 	maxLayerBytes = 1 << 40
 	maxStep       = time.Hour
 )
+
+// maxTrees is the number of multicast trees that a step uses at most.
+const maxTrees = 16
 
 // chunkBudget is the wanted product of chunks per layer and ranks, which determines the cost of a run.
 // minChunks is the minimum number of chunks per shard: fewer would not fill pipelines through switches.

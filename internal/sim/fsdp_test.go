@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allcast/allcast/internal/testenv"
 	"github.com/allcast/allcast/internal/topology"
 	"github.com/allcast/allcast/internal/units"
 )
@@ -234,5 +235,55 @@ func TestFSDPBadConfigs(t *testing.T) {
 		if r, err := RunFSDP(cfg); !errors.Is(err, ErrConfig) {
 			t.Errorf("%s: %v, %+v", name, err, r)
 		}
+	}
+}
+
+// A multicast Allgather needs as much of the receivers' links as a ring does, so beside a ring it must
+// not take longer than two rings do. Datagrams have larger headers, and store-and-forward costs a little.
+func TestMulticastBesideARing(t *testing.T) {
+	for _, c := range []struct {
+		topo      string
+		layer     int64
+		layers    int
+		prefetch  int
+		chunk     int
+		computeUS int // forward time of a layer
+	}{
+		{topo: "star:8", layer: 16 << 20, layers: 4, prefetch: 1, chunk: 8 << 10, computeUS: 0},
+		{topo: "star:8", layer: 16 << 20, layers: 4, prefetch: 1, chunk: 4 << 10, computeUS: 800},
+		{topo: "fat-tree:16,4,2", layer: 32 << 20, layers: 4, prefetch: 1, chunk: 16 << 10, computeUS: 0},
+		{topo: "fat-tree:16,4,2", layer: 32 << 20, layers: 4, prefetch: 3, chunk: 8 << 10, computeUS: 1500},
+		{topo: "fat-tree:64,8,4", layer: 128 << 20, layers: 2, prefetch: 1, chunk: 32 << 10, computeUS: 0},
+	} {
+		if testenv.Race && c.topo != "star:8" {
+			continue
+		}
+		times := map[string]*FSDPResult{}
+		for _, algo := range []string{"ring+ring", "mcast+ring"} {
+			cfg := fsdpBase(t, c.topo, algo)
+			cfg.Layers, cfg.LayerBytes, cfg.Prefetch, cfg.Chunk = c.layers, c.layer, c.prefetch, c.chunk
+			cfg.Compute = time.Duration(c.computeUS) * time.Microsecond
+			times[algo] = runStep(t, cfg)
+		}
+		rings, pair := times["ring+ring"], times["mcast+ring"]
+		t.Logf("%+v: step %.4f, backward %.4f", c, pair.StepUS/rings.StepUS, pair.BackwardUS/rings.BackwardUS)
+		if pair.StepUS > 1.01*rings.StepUS {
+			t.Errorf("%s, chunks of %d: a step takes %.0f us, with two rings %.0f", c.topo, c.chunk, pair.StepUS, rings.StepUS)
+		}
+	}
+}
+
+// Lost chunks shrink the window of a multicast beside a ring only until a later chunk shows that they
+// were sent.
+func TestMulticastBesideARingWithLoss(t *testing.T) {
+	cfg := fsdpBase(t, "star:8", "mcast+ring")
+	cfg.LayerBytes, cfg.Chunk, cfg.Compute = 4<<20, 4<<10, 0
+	clean := runStep(t, cfg)
+	cfg.Loss = 0.01
+	lossy := runStep(t, cfg)
+	t.Logf("%.0f us, without loss %.0f", lossy.StepUS, clean.StepUS)
+	if lossy.RepairedChunks == 0 || lossy.StepUS > 1.25*clean.StepUS {
+		t.Errorf("with 1 %% loss a step takes %.0f us and repairs %d chunks, without %.0f us",
+			lossy.StepUS, lossy.RepairedChunks, clean.StepUS)
 	}
 }

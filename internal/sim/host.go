@@ -29,9 +29,10 @@ type host struct {
 	puts    map[putKey][]*packet // packets of peers' sends that have not arrived completely
 	early   map[opKey][]*packet  // last packets of sends for operations that this host has not started
 	regions map[opKey]*region
-	last    opKey   // key of the last region lookup
-	lastReg *region // result of the last region lookup
-	acting  bool    // whether act is running
+	kept    map[opKey]*region // copies of the blocks that eager operations sent
+	last    opKey             // key of the last region lookup
+	lastReg *region           // result of the last region lookup
+	acting  bool              // whether act is running
 	sent    int64
 }
 
@@ -59,7 +60,8 @@ func ps(t step.Time) int64 {
 
 func newHost(w *world, id int, cfg node.Config) *host {
 	h := &host{
-		processor: processor{timerAt: never, wakeAt: never}, w: w, id: id, regions: map[opKey]*region{},
+		processor: processor{timerAt: never, wakeAt: never}, w: w, id: id,
+		regions: map[opKey]*region{}, kept: map[opKey]*region{},
 		puts: map[putKey][]*packet{}, early: map[opKey][]*packet{}, inOrder: map[int]int64{},
 	}
 	cfg.Rank, cfg.Taken = id, &h.takenCount

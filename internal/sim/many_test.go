@@ -103,7 +103,7 @@ func sortStarts(w *world) {
 func randomShape(r *rand.Rand, p int, cfg *Config) mcast.Shape {
 	s := mcast.Shape{
 		Kind: wire.Allgather, Counts: make([]int64, p), Chunk: cfg.Chunk,
-		Chains: 1 + r.IntN(p), Subgroups: 1 + r.IntN(4),
+		Chains: 1 + r.IntN(p), Subgroups: 1 + r.IntN(4), Streams: r.IntN(p + 1),
 	}
 	if r.IntN(2) == 0 {
 		s.Kind, s.Root = wire.Broadcast, r.IntN(p)

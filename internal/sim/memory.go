@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"hash/crc32"
+	"slices"
 
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
@@ -25,7 +26,7 @@ type memory struct {
 type region struct {
 	mem        *memory
 	geo        *mcast.Geometry
-	placements []*mcast.Placement // multicast: by subgroup
+	placements []*mcast.Placement // multicast: by stream
 	inbox      *p2p.Inbox         // point to point
 	held       map[int][]*packet  // by receive: pieces that arrived before their turn
 	base       int64              // offset of the round in the buffer
@@ -80,6 +81,16 @@ func newMemory(c *collective, rank int, p *p2p.Plan) *memory {
 	}
 	c.fill(own, rank)
 	return m
+}
+
+// copy returns the buffers with their current content.
+func (m *memory) copy() *memory {
+	n := *m
+	n.send, n.recv = bytes.Clone(m.send), bytes.Clone(m.recv)
+	if m.marks != nil {
+		n.marks = &marks{want: m.marks.want, right: slices.Clone(m.marks.right)}
+	}
+	return &n
 }
 
 // forEach calls f for every block of an exchange in the buffer, with its number.

@@ -57,9 +57,10 @@ type packet struct {
 	data         []byte // message, or payload as in memory
 	born         int64  // time when it left its host
 	tree         *topology.Tree
-	sub          int
+	stream       int
 	psn          uint32
 	imm          uint32
+	token        uint64 // of its operation
 	n            uint32 // number of chunks of its batch or read
 	all          int64  // size of its send in bytes
 	read         *read  // read of a request or a response

@@ -13,7 +13,7 @@ const superPacket = 8
 type receiver struct {
 	queue      receiveQueue
 	workUntil  int64           // time until which the receive worker is busy
-	workers    []*mcast.Intake // by subgroup
+	workers    []*mcast.Intake // by stream
 	takenCount place.Taken     // datagrams taken, shared by the workers
 	reports    []*mcast.Report // reports in transit to the control thread, oldest first
 	claims     []*read         // claims in transit to a receive worker, oldest first
@@ -91,7 +91,7 @@ func (h *host) receive(k *packet) {
 func (h *host) take() int {
 	batch := []*packet{h.queue.pop()}
 	for h.w.gather > 0 && h.queue.len() > 0 && len(batch) < superPacket {
-		if k := h.queue.q[h.queue.head].pkt; k.src != batch[0].src || k.sub != batch[0].sub {
+		if k := h.queue.q[h.queue.head].pkt; k.src != batch[0].src || k.stream != batch[0].stream {
 			break
 		}
 		batch = append(batch, h.queue.pop())
@@ -105,50 +105,78 @@ func (h *host) take() int {
 	return len(batch)
 }
 
-// worker returns the receive worker of a subgroup.
-func (h *host) worker(sub int) *mcast.Intake {
-	for len(h.workers) <= sub {
+// worker returns the receive worker of a stream.
+func (h *host) worker(stream int) *mcast.Intake {
+	for len(h.workers) <= stream {
 		h.workers = append(h.workers, mcast.NewIntake(h.w.layout, h.w.reportAfter, &h.takenCount, h.w.pools.report))
 	}
-	return h.workers[sub]
+	return h.workers[stream]
 }
 
-// token identifies the operation of a datagram by its communicator and slot. The engine's tokens are
-// unique, so that it never accepts a stale datagram. Here only the draining of slots keeps a stale
-// datagram out of the next operation.
-func (h *host) token(k *packet) uint64 {
-	slot, _ := h.w.layout.Split(k.imm)
-	return token(k.comm, slot)
+// token identifies an operation in its datagrams. The engine's tokens are unique, so that it never accepts
+// a stale datagram. Without them, only the draining of slots keeps a stale datagram out of the next
+// operation with the same slot.
+func (w *world) token(comm uint32, seq uint64, eager bool) uint64 {
+	if !w.cfg.Tokens {
+		seq = uint64(w.layout.Slot(seq))
+	}
+	t := uint64(comm)<<33 | seq<<1
+	if eager {
+		t |= 1
+	}
+	return t
 }
-
-func token(comm, slot uint32) uint64 { return uint64(comm)<<32 | uint64(slot) }
 
 // chunk lets the receive worker judge one datagram, and places its payload accordingly. It reports whether
 // the datagram placed a chunk, and whether that chunk is at the edge of a block.
 func (h *host) chunk(k *packet) (placed, edge bool) {
-	in := h.worker(k.sub)
-	p, psn, off, v := in.Judge(h.token(k), k.comm, k.imm, k.bytes)
-	if v == mcast.Placed {
-		if r := h.region(opKey{k.comm, p.Seq}); r != nil && r.open {
-			r.countReceived(k)
-			r.mem.place(off, k.data, put)
-		} else {
-			h.w.violate("rank %d placed a chunk after its buffers were free", h.id)
-		}
-		in.Place(p, wire.Range{PSN: psn, N: 1})
-		placed, edge = true, p.Edge(psn)
-	} else {
-		in.Ignore(p, v, 1)
+	in := h.worker(k.stream)
+	defer h.w.pools.release(k)
+	if h.keep(in, k) {
+		return false, false
 	}
-	h.w.pools.release(k)
-	return placed, edge
+	p, psn, off, v := in.Judge(k.token, k.comm, k.imm, k.bytes)
+	if v != mcast.Placed {
+		in.Ignore(p, v, 1)
+		return false, false
+	}
+	if r := h.region(opKey{k.comm, p.Seq}); r != nil && r.open {
+		r.countReceived(k)
+		r.mem.place(off, k.data, put)
+	} else {
+		h.w.violate("rank %d placed a chunk after its buffers were free", h.id)
+	}
+	in.Place(p, wire.Range{PSN: psn, N: 1})
+	return true, p.Edge(psn)
+}
+
+// keep keeps a datagram of an eager operation that this host has not started.
+func (h *host) keep(in *mcast.Intake, k *packet) bool {
+	if h.w.eagerChunks == 0 || in.Knows(k.token) {
+		return false
+	}
+	slot, _ := h.w.layout.Split(k.imm)
+	seq := h.w.layout.SeqFrom(h.node.NextRound(k.comm), slot)
+	return k.token == h.w.token(k.comm, seq, true) && in.Keep(k.token, k.comm, k.imm, uint32(k.bytes), k.data)
+}
+
+// recall handles the datagrams that were kept for an eager operation.
+func (h *host) recall(key opKey) {
+	token := h.w.token(key.comm, key.seq, true)
+	in := h.worker(0)
+	in.Recall(token, func(imm, size uint32, payload []byte) {
+		k := h.w.pools.packet(pktChunk, classBulk, key, h.id, -1)
+		k.token, k.imm, k.bytes, k.data = token, imm, int(size), append(k.data, payload...)
+		h.chunk(k)
+	})
+	h.report(in)
 }
 
 // scatter handles several datagrams that arrive as one. The network writes their payloads to the
 // expected slots of the next chunks before the worker knows which chunks they are. A wrong guess
 // leaves garbage there.
 func (h *host) scatter(batch []*packet) {
-	in := h.worker(batch[0].sub)
+	in := h.worker(batch[0].stream)
 	p, n := in.Expect(h.slots[:len(batch)])
 	filled := 0
 	for filled < n && batch[filled].bytes == h.slots[filled].Len {
@@ -162,7 +190,7 @@ func (h *host) scatter(batch []*packet) {
 	taken := 0
 	for taken < filled {
 		k := batch[taken]
-		if !in.Fits(taken, h.token(k), k.imm) {
+		if !in.Fits(taken, k.token, k.imm) {
 			break
 		}
 		h.region(opKey{p.Comm, p.Seq}).countReceived(k)

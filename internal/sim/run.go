@@ -86,6 +86,7 @@ func (w *world) collective(req uint64, p part, members []int) (*collective, erro
 	var err error
 	switch {
 	case p.algo == "mcast":
+		p.shape.Eager = w.eagerChunks
 		c.plan, err = mcast.Plan(p.shape, w.layout)
 	case p.algo == "inc":
 		if !slices.Equal(members, allHosts(w.g.Hosts)) {

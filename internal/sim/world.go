@@ -54,6 +54,7 @@ type parameters struct {
 	postpones   bool   // whether receive workers may take datagrams late: see backlog
 	room        uint64 // number of datagrams that a receive queue holds
 	reportAfter uint32 // number of chunks at which a report is due
+	eagerChunks uint32 // number of chunks up to which multicasts are eager; 0 for none
 }
 
 // progress says what a run waits for, and what went wrong.
@@ -62,6 +63,7 @@ type progress struct {
 	pending   int // unfinished calls of living ranks
 	lingering int // rounds that are not closed
 	failures  int
+	left      bool // whether all hosts have closed their communicators
 	wrong     int
 	violation string // first broken rule
 }
@@ -147,6 +149,9 @@ func (cfg *Config) parameters() parameters {
 		p.room = max(1, uint64(cfg.RecvQueue)/uint64(datagram))
 	}
 	p.reportAfter = uint32(max(1, min(p.room/8, 64)))
+	if cfg.Tokens && !cfg.Digest { // digests travel in the final handshake
+		p.eagerChunks = mcast.EagerChunks(p.room)
+	}
 	p.alpha = 2*p.path + 32*p.slotTime
 	if cfg.Straggle > 0 {
 		p.straggle = straggleAlphas * p.alpha
@@ -167,7 +172,7 @@ func (w *world) nodeConfig(flow mcast.Flow) node.Config {
 		Size: w.g.Hosts, Timeout: step.Time(w.cfg.Timeout.Nanoseconds()),
 		Deadline: step.Time(w.cfg.Deadline.Nanoseconds()),
 		Flow:     flow, Room: w.room, Batch: 16, Overhead: udHeader, Layout: w.layout,
-		Eager: node.EagerLimit, Digest: w.cfg.Digest,
+		Eager: node.EagerLimit, Digest: w.cfg.Digest, EagerChunks: w.eagerChunks,
 		Limits: mcast.Limits{LinkRate: w.cfg.Rate / 8e9, Alpha: alpha, MinAlpha: alpha / 4, MaxAlpha: 1000 * alpha},
 	}
 }
@@ -203,6 +208,9 @@ func (w *world) loop(limit int64) {
 		h.rearm() // hosts that make no call send heartbeats as well
 	}
 	for w.pending > 0 || (w.lingering > 0 && w.failures == 0) {
+		if w.pending == 0 {
+			w.closeComms()
+		}
 		e, at, ok := w.pop()
 		if !ok || at > limit {
 			return
@@ -251,6 +259,27 @@ func (w *world) loop(limit int64) {
 		case evStep:
 			w.step.handleEvent(int(e.id))
 		}
+	}
+}
+
+// closeComms closes all communicators on all hosts, once. Eager operations linger until all ranks have finished
+// them, which nobody would find out otherwise.
+func (w *world) closeComms() {
+	if w.left || w.eagerChunks == 0 {
+		return
+	}
+	w.left = true
+	for _, h := range w.hosts {
+		if h.dead {
+			continue
+		}
+		h.catchUp()
+		for _, c := range h.node.Inspect() {
+			if err := h.node.RemoveComm(ns(w.now), c.ID); err != nil {
+				w.violate("rank %d could not leave: %v", h.id, err)
+			}
+		}
+		h.act()
 	}
 }
 
@@ -323,7 +352,7 @@ func (w *world) capture(k *packet) {
 	w.packets++
 	switch k.kind {
 	case pktChunk:
-		w.pcap.Datagram(at, k.src, k.sub, k.imm, w.packets, data, length)
+		w.pcap.Datagram(at, k.src, k.from.geo.Subgroup(k.stream), k.imm, w.packets, data, length)
 	case pktMessage, pktPut, pktSum:
 		w.pcap.Message(at, k.src, k.dst, w.packets, data, length)
 	case pktRead:

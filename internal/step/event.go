@@ -10,7 +10,7 @@ const (
 	EvStart  EventKind = iota // Offloaded: receives are posted; enter the barrier
 	EvMsg                     // From, Msg: a reliable message arrived
 	EvSent                    // N: that many multicast chunks left the send buffer, in order
-	EvRead                    // Sub, Ranges: a read ended and put these chunks in place
+	EvRead                    // Stream, Ranges: a read ended and put these chunks in place
 	EvTimer                   // the requested time has come
 	EvDigest                  // Digest: answers ActDigest
 )
@@ -21,7 +21,7 @@ type Event struct {
 	Kind      EventKind
 	From      int
 	Msg       *wire.Msg
-	Sub       int
+	Stream    int
 	N         uint32
 	Ranges    []wire.Range
 	Digest    uint64
@@ -34,8 +34,8 @@ type ActionKind uint8
 // Kinds of actions, with the fields that each kind uses.
 const (
 	ActSend      ActionKind = iota // To, Msg: send on the reliable path
-	ActMulticast                   // Sub, PSN, N: multicast these chunks of our block, in order
-	ActRead                        // To, Sub, Ranges (one owner each): claim these chunks, read them, answer with EvRead
+	ActMulticast                   // Stream, PSN, N: multicast these chunks of our block, in order
+	ActRead                        // To, Stream, Ranges (one owner each): claim and read these chunks, answer with EvRead
 	ActComplete                    // return the buffers to the user
 	ActClosed                      // forget the collective: it asks for nothing more
 	ActMismatch                    // To, Msg: rank To made another call, Msg.Call
@@ -50,7 +50,7 @@ const (
 type Action struct {
 	Kind   ActionKind
 	To     int
-	Sub    int
+	Stream int
 	PSN, N uint32
 	Off    int64
 	Len    int64

@@ -16,7 +16,9 @@ const (
 	msgHeader = 13
 	// MaxSubgroups limits the subgroups of an operation.
 	MaxSubgroups = 1024
-	// MaxRanges limits the ranges in one MsgFetch or MsgAvail.
+	// MaxStreams limits the streams per subgroup: messages number the streams of all subgroups in 16 bits.
+	MaxStreams = 1 << 16 / MaxSubgroups
+	// MaxRanges limits the ranges in one message.
 	MaxRanges = 512
 	// MaxMsg is the size of the longest message.
 	MaxMsg = msgHeader + 4 + 8*max(MaxRanges, MaxSubgroups)
@@ -37,14 +39,18 @@ func AppendMsg(b []byte, m *Msg) []byte {
 	case MsgReady:
 		b = appendCall(le.AppendUint64(b, m.Digest), m.Call)
 	case MsgFetch, MsgAvail:
-		b = le.AppendUint16(b, m.Sub)
-		b = le.AppendUint16(b, uint16(len(m.Ranges)))
-		for _, r := range m.Ranges {
-			b = le.AppendUint32(b, r.PSN)
-			b = le.AppendUint32(b, r.N)
-		}
-	case MsgGrantUp, MsgGrant:
+		b = appendRanges(le.AppendUint16(b, m.Stream), m.Ranges)
+	case MsgEagerFetch:
+		b = appendCall(le.AppendUint64(b, m.Digest), m.Call)
+		b = appendRanges(b, m.Ranges)
+	case MsgEagerSent:
+		b = appendRanges(append(b, b2u(m.Flag)), m.Ranges)
+	case MsgGrantUp, MsgGrant, MsgFinished:
 		b = le.AppendUint64(b, m.Grant)
+	case MsgFinishedUp:
+		b = le.AppendUint64(le.AppendUint64(b, m.Grant), m.Digest)
+	case MsgFinishedAsk:
+		b = appendCall(le.AppendUint64(le.AppendUint64(b, m.Grant), m.Digest), m.Call)
 	case MsgMark:
 		b = append(le.AppendUint32(b, m.Rank), b2u(m.Flag))
 		b = le.AppendUint16(b, uint16(len(m.Counts)))
@@ -76,6 +82,15 @@ func AppendMsg(b []byte, m *Msg) []byte {
 	return b
 }
 
+func appendRanges(b []byte, ranges []Range) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(ranges)))
+	for _, r := range ranges {
+		b = binary.LittleEndian.AppendUint32(b, r.PSN)
+		b = binary.LittleEndian.AppendUint32(b, r.N)
+	}
+	return b
+}
+
 func appendCall(b []byte, c Call) []byte {
 	b = append(b, byte(c.Kind), byte(c.Algo))
 	b = binary.LittleEndian.AppendUint16(b, c.Type)
@@ -100,13 +115,17 @@ func ParseMsg(b []byte) (Msg, error) {
 	case MsgReady:
 		m.Digest, m.Call = d.u64(), d.call()
 	case MsgFetch, MsgAvail:
-		m.Sub = d.u16()
-		m.Ranges = list[Range](&d, 8, MaxRanges)
-		for i := range m.Ranges {
-			m.Ranges[i] = Range{PSN: d.u32(), N: d.u32()}
-		}
-	case MsgGrantUp, MsgGrant:
+		m.Stream, m.Ranges = d.u16(), d.ranges()
+	case MsgEagerFetch:
+		m.Digest, m.Call, m.Ranges = d.u64(), d.call(), d.ranges()
+	case MsgEagerSent:
+		m.Flag, m.Ranges = d.flag(), d.ranges()
+	case MsgGrantUp, MsgGrant, MsgFinished:
 		m.Grant = d.u64()
+	case MsgFinishedUp:
+		m.Grant, m.Digest = d.u64(), d.u64()
+	case MsgFinishedAsk:
+		m.Grant, m.Digest, m.Call = d.u64(), d.u64(), d.call()
 	case MsgMark:
 		m.Rank, m.Flag, m.Counts = d.u32(), d.flag(), list[uint32](&d, 4, MaxSubgroups)
 		for i := range m.Counts {
@@ -171,6 +190,14 @@ func (d *decoder) u64() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
 
 func (d *decoder) call() Call {
 	return Call{Kind: CallKind(d.u8()), Algo: Algorithm(d.u8()), Type: d.u16(), Root: d.u32(), Bytes: d.u64()}
+}
+
+func (d *decoder) ranges() []Range {
+	ranges := list[Range](d, 8, MaxRanges)
+	for i := range ranges {
+		ranges[i] = Range{PSN: d.u32(), N: d.u32()}
+	}
+	return ranges
 }
 
 // flag takes a bool and rejects values other than 0 and 1.

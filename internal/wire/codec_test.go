@@ -11,7 +11,8 @@ import (
 
 var msgKinds = []MsgKind{
 	MsgBarrier, MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFetch, MsgAvail, MsgFinal, MsgGrantUp,
-	MsgGrant, MsgMark, MsgReady, MsgFinalSum,
+	MsgGrant, MsgMark, MsgReady, MsgFinalSum, MsgEagerFetch, MsgEagerSent,
+	MsgFinishedUp, MsgFinished, MsgFinishedAsk,
 	MsgHeartbeat, MsgDead, MsgAbort, MsgProbeWait, MsgWaitState, MsgAgree,
 	MsgOffer, MsgAccept, MsgDiscard, MsgWithdraw, MsgWithdrawn, MsgCredit,
 }
@@ -28,12 +29,17 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 		m.Digest = u64.Draw(t, "digest")
 		m.Call = drawCall(t)
 	case MsgFetch, MsgAvail:
-		m.Sub = rapid.Uint16().Draw(t, "subgroup")
-		for range rapid.SampledFrom([]int{0, 1, 2, 7, MaxRanges}).Draw(t, "ranges") {
-			m.Ranges = append(m.Ranges, Range{u32.Draw(t, "PSN"), u32.Draw(t, "N")})
-		}
-	case MsgGrantUp, MsgGrant:
+		m.Stream, m.Ranges = rapid.Uint16().Draw(t, "stream"), drawRanges(t)
+	case MsgEagerFetch:
+		m.Digest, m.Call, m.Ranges = u64.Draw(t, "digest"), drawCall(t), drawRanges(t)
+	case MsgEagerSent:
+		m.Flag, m.Ranges = rapid.Bool().Draw(t, "flag"), drawRanges(t)
+	case MsgGrantUp, MsgGrant, MsgFinished:
 		m.Grant = u64.Draw(t, "grant")
+	case MsgFinishedUp:
+		m.Grant, m.Digest = u64.Draw(t, "grant"), u64.Draw(t, "digest")
+	case MsgFinishedAsk:
+		m.Grant, m.Digest, m.Call = u64.Draw(t, "grant"), u64.Draw(t, "digest"), drawCall(t)
 	case MsgMark:
 		m.Rank, m.Flag = u32.Draw(t, "rank"), rapid.Bool().Draw(t, "flag")
 		for range rapid.SampledFrom([]int{0, 1, 2, 7, MaxSubgroups}).Draw(t, "counts") {
@@ -62,6 +68,14 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 		m.Bytes = u64.Draw(t, "bytes")
 	}
 	return m
+}
+
+func drawRanges(t *rapid.T) (ranges []Range) {
+	u32 := rapid.Uint32()
+	for range rapid.SampledFrom([]int{0, 1, 2, 7, MaxRanges}).Draw(t, "ranges") {
+		ranges = append(ranges, Range{u32.Draw(t, "PSN"), u32.Draw(t, "N")})
+	}
+	return ranges
 }
 
 func drawCall(t *rapid.T) Call {
@@ -125,7 +139,7 @@ func TestMsgRoundTrip(t *testing.T) {
 // The numbers of the kinds are part of the wire format and must not change.
 func TestMsgKindsAreFixed(t *testing.T) {
 	numbers := []MsgKind{
-		1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 32, 33, 34, 35, 36, 37, 64, 65, 66, 67, 68, 69,
+		1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 48, 49, 50, 32, 33, 34, 35, 36, 37, 64, 65, 66, 67, 68, 69,
 	}
 	for i, want := range numbers {
 		if msgKinds[i] != want {
@@ -178,7 +192,7 @@ func TestParsedMsgDoesNotAlias(t *testing.T) {
 
 func FuzzParseMsg(f *testing.F) {
 	for _, kind := range msgKinds {
-		m := Msg{Kind: kind, Comm: 7, Seq: 1 << 40, Round: 3, Grant: 99, Digest: 0xdeadbeef, Rank: 5, Flag: true, Sub: 2}
+		m := Msg{Kind: kind, Comm: 7, Seq: 1 << 40, Round: 3, Grant: 99, Digest: 0xdeadbeef, Rank: 5, Flag: true, Stream: 2}
 		m.Tag, m.Bytes = 1<<63|5, 1<<33
 		m.Call = Call{Kind: Allgather, Algo: 1, Bytes: 1 << 30}
 		m.Pair = &CallPair{Ranks: [2]uint32{1, 2}, Calls: [2]Call{m.Call, {Kind: Broadcast, Root: 3}}}

@@ -41,6 +41,12 @@ func (l Layout) Capacity() int64 { return 1 << l.bits }
 // Slot returns the slot of the seq-th operation of a communicator.
 func (l Layout) Slot(seq uint64) uint32 { return uint32(seq % l.Slots()) }
 
+// SeqFrom returns the first operation from floor on that uses a slot.
+func (l Layout) SeqFrom(floor uint64, slot uint32) uint64 {
+	n := l.Slots()
+	return floor + (uint64(slot)+n-floor%n)%n
+}
+
 // Imm returns the immediate of chunk psn of operation seq.
 func (l Layout) Imm(seq uint64, psn uint32) uint32 { return l.Slot(seq)<<l.bits | psn }
 

@@ -6,19 +6,21 @@ type MsgKind uint8
 // Messages of one operation, with the fields that each kind uses. The numbers are part of the wire
 // format.
 const (
-	MsgBarrier   MsgKind = 1 + iota // Round, Grant, Digest, Call: one round of the barrier
-	MsgActivate                     // the receiver may send: the sender is about to finish, its predecessors have
-	MsgChainSent                    // the receiver may send: the sender and its predecessors have finished
-	MsgSentUp                       // all ranks in the sender's subtree of the control tree have finished
-	MsgAllSent                      // all ranks have finished
-	MsgFetch                        // Sub, Ranges: chunks that the sender misses
-	MsgAvail                        // Sub, Ranges: requested chunks that the receiver can read now
-	MsgFinal                        // the sender has everything and reads nothing more from the receiver
-	MsgGrantUp                      // Grant: the smallest in the sender's subtree
-	MsgGrant                        // Grant: the smallest of all ranks
-	MsgMark                         // Rank, Flag, Counts: chunks that a stalled sender has sent, per subgroup
-	MsgReady                        // Digest, Call: the receiver may send data (package p2p)
-	MsgFinalSum                     // Digest: MsgFinal with a digest of what the sender has
+	MsgBarrier    MsgKind = 1 + iota // Round, Grant, Digest, Call: one round of the barrier
+	MsgActivate                      // the receiver may send: the sender is about to finish, its predecessors have
+	MsgChainSent                     // the receiver may send: the sender and its predecessors have finished
+	MsgSentUp                        // all ranks in the sender's subtree of the control tree have finished
+	MsgAllSent                       // all ranks have finished
+	MsgFetch                         // Stream, Ranges: chunks that the sender misses
+	MsgAvail                         // Stream, Ranges: requested chunks that the receiver can read now
+	MsgFinal                         // the sender has everything and reads nothing more from the receiver
+	MsgGrantUp                       // Grant: the smallest in the sender's subtree
+	MsgGrant                         // Grant: the smallest of all ranks
+	MsgMark                          // Rank, Flag, Counts: chunks that a stalled sender has sent, per subgroup
+	MsgReady                         // Digest, Call: the receiver may send data (package p2p)
+	MsgFinalSum                      // Digest: MsgFinal with a digest of what the sender has
+	MsgEagerFetch                    // Digest, Call, Ranges: chunks of the receiver's block that the sender misses
+	MsgEagerSent                     // Flag, Ranges: the sender has sent these chunks; with Flag, just now
 )
 
 // Messages between processes (package node).
@@ -29,6 +31,13 @@ const (
 	MsgProbeWait         // asks what the receiver waits for in this operation
 	MsgWaitState         // State, Rank: answers MsgProbeWait
 	MsgAgree             // Agree: survivors agree on the members of a new communicator (package agree)
+)
+
+// Messages about the eager calls of a communicator (package mcast). Grant counts these calls.
+const (
+	MsgFinishedUp  MsgKind = 48 + iota // Grant, Digest: all ranks in the sender's subtree have finished that many
+	MsgFinished                        // Grant: all ranks have finished that many
+	MsgFinishedAsk                     // Grant, Digest, Call: report when you have; the last one is this call
 )
 
 // Messages of Send and Recv (package node). Seq is the message's MailKey.
@@ -57,7 +66,7 @@ func MailSender(seq uint64) (sender int, isMail bool) {
 	return int(seq &^ mailBit >> mailShift), seq&mailBit != 0
 }
 
-// A Range is N consecutive chunks of one subgroup.
+// A Range is N consecutive chunks of one stream.
 type Range struct{ PSN, N uint32 }
 
 // A Span is a range of a rank's memory in bytes.
@@ -80,7 +89,7 @@ type Msg struct {
 	Grant  uint64
 	Digest uint64
 	Call   Call
-	Sub    uint16
+	Stream uint16
 	Ranges []Range
 	Rank   uint32
 	Flag   bool

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"net/netip"
@@ -14,8 +15,7 @@ import (
 	"github.com/allcast/allcast/internal/settings"
 )
 
-// card is a rank's description of itself for the others. Every rank gets all cards, so their JSON names
-// are short.
+// card is a rank's description of itself for the others. Rank 0 gets all cards, so their JSON names are short.
 type card struct {
 	Addr      string  `json:"a,omitempty"` // of its listener
 	Fabric    string  `json:"f,omitempty"`
@@ -25,14 +25,16 @@ type card struct {
 	Error     string  `json:"e,omitempty"` // reason why the rank cannot go on
 	NoMcast   string  `json:"m,omitempty"` // reason why the rank has no multicast
 	Room      int     `json:"o,omitempty"` // fabric.Capabilities.Room
+	Streams   int     `json:"t,omitempty"` // streams of a subgroup that it can tell apart
 	Asked     int     `json:"k,omitempty"` // settings.Chunk
 	Groups    uint64  `json:"g,omitempty"` // hash of settings.Groups and settings.CommGroups
+	Machine   uint64  `json:"h,omitempty"` // machineID
 	Rack      string  `json:"r,omitempty"`
 	Rate      float64 `json:"b,omitempty"`
 	Calibrate bool    `json:"q,omitempty"`
 	Integrity bool    `json:"i,omitempty"`
 
-	Verbs json.RawMessage `json:"d,omitempty"` // of its queue pairs
+	Verbs json.RawMessage `json:"d,omitempty"` // its address there
 }
 
 // open opens the sockets or the device and describes them. If it fails, the card tells the other ranks
@@ -40,7 +42,7 @@ type card struct {
 func (j *joining) open() card {
 	mine := card{
 		Fabric: j.Fabric, Subgroups: j.Subgroups, Asked: j.Chunk, Groups: groupsHash(j.Groups, j.CommGroups),
-		Rack: j.Rack, Rate: j.Rate, Integrity: j.Integrity, Calibrate: !j.NoCalibration,
+		Machine: machineID(), Rack: j.Rack, Rate: j.Rate, Integrity: j.Integrity, Calibrate: !j.NoCalibration,
 	}
 	if j.NoMulticast {
 		mine.NoMcast = "it was turned off"
@@ -69,6 +71,7 @@ func (j *joining) open() card {
 		mine.Addr, mine.V6 = j.ln.Addr().String(), j.local.Is6() && !j.local.Is4In6()
 		mine.Chunk = max(0, ip.MaxPayload(j.ifi.MTU, mine.V6)-j.tag()-j.sum())
 	}
+	mine.Streams = j.streams()
 	return mine
 }
 
@@ -86,16 +89,44 @@ func (j *joining) dedicate() error {
 	return nil
 }
 
-// exchange gives this rank's card to all ranks and returns the cards of all.
-func exchange[T any](ctx context.Context, s *rendezvous.Session, mine T) ([]T, error) {
+// fold gives rank 0 the card of each rank, and all ranks the result that rank 0 makes of them, or its error. Results
+// are short, so that joining costs each rank little per other rank.
+func fold[T, R any](ctx context.Context, s *rendezvous.Session, mine T, f func(cards []T) (R, error)) (R, error) {
+	type answer struct {
+		Result R      `json:"r"`
+		Error  string `json:"e,omitempty"`
+	}
+	var got answer
 	blob, err := json.Marshal(mine)
 	if err != nil {
-		return nil, err
+		return got.Result, err
 	}
-	blobs, err := s.Exchange(ctx, blob)
-	if err != nil {
-		return nil, err
+	text, err := s.Fold(ctx, blob, func(blobs [][]byte) []byte {
+		var a answer
+		cards, err := decodeCards[T](blobs)
+		if err == nil {
+			a.Result, err = f(cards)
+		}
+		if err != nil {
+			a.Error = err.Error()
+		}
+		text, err := json.Marshal(a)
+		if err != nil {
+			panic(err) // a struct of numbers and texts always encodes
+		}
+		return text
+	})
+	if err == nil {
+		if err = json.Unmarshal(text, &got); err != nil {
+			err = fmt.Errorf("rank 0 sent a result that does not decode: %w", err)
+		} else if got.Error != "" {
+			err = errors.New(got.Error)
+		}
 	}
+	return got.Result, err
+}
+
+func decodeCards[T any](blobs [][]byte) ([]T, error) {
 	all := make([]T, len(blobs))
 	for r, b := range blobs {
 		if err := json.Unmarshal(b, &all[r]); err != nil {
@@ -105,29 +136,51 @@ func exchange[T any](ctx context.Context, s *rendezvous.Session, mine T) ([]T, e
 	return all, nil
 }
 
-// agree finds parameters that suit all ranks; it has the same result on all of them. A chunk size that
-// the settings ask for may be as large as long and take several packets, each with packet bytes of it.
-func agree(cards []card, long int) (addrs []string, chunk, packet int, noMcast string, err error) {
-	chunk = cards[0].Chunk
+// terms are the result of all cards, which suits all ranks.
+type terms struct {
+	Chunk     int               `json:"c"`
+	Packet    int               `json:"p"`           // bytes of a chunk in one packet
+	Streams   int               `json:"t"`           // of a subgroup
+	NoMcast   string            `json:"m,omitempty"` // reason why there is no multicast
+	Calibrate bool              `json:"q,omitempty"` // all ranks want the benchmark
+	Addrs     addresses         `json:"a"`           // by rank; empty on the verbs fabric
+	Racks     words             `json:"r"`           // by rank
+	Sharing   words             `json:"h"`           // by rank: number of ranks on its machine
+	Verbs     []json.RawMessage `json:"d,omitempty"` // by rank; empty on the IP fabric
+}
+
+// agree finds the terms. A chunk size that the settings ask for may be as large as long and take several packets.
+func agree(cards []card, long int) (terms, error) {
+	t := terms{Chunk: cards[0].Chunk, Streams: cards[0].Streams, Calibrate: true}
+	var addrs, racks []string
 	for r, c := range cards {
 		if err := c.conflict(r, &cards[0]); err != nil {
-			return nil, 0, 0, "", err
+			return terms{}, err
 		}
-		if noMcast == "" {
-			noMcast = c.NoMcast
+		if t.NoMcast == "" {
+			t.NoMcast = c.NoMcast
 		}
-		chunk = min(chunk, c.Chunk)
-		addrs = append(addrs, c.Addr)
+		t.Chunk, t.Streams = min(t.Chunk, c.Chunk), min(t.Streams, c.Streams)
+		t.Calibrate = t.Calibrate && c.Calibrate
+		addrs, racks = append(addrs, c.Addr), append(racks, c.Rack)
+		if c.Verbs != nil {
+			t.Verbs = append(t.Verbs, c.Verbs)
+		}
 	}
-	packet = chunk
-	long = max(long, chunk)
-	if a := cards[0].Asked; a > long && len(cards) > 1 && noMcast == "" {
-		return nil, 0, 0, "", fmt.Errorf("a chunk of %d bytes (Options.Chunk) does not fit the network: "+
-			"want at most %d, of which one packet takes %d", a, long, packet)
+	var err error
+	if t.Addrs, err = packAddresses(addrs); err != nil {
+		return terms{}, err
+	}
+	t.Racks, t.Sharing = packWords(racks), packWords(sharing(cards))
+	t.Packet, t.Streams = t.Chunk, max(1, t.Streams)
+	long = max(long, t.Chunk)
+	if a := cards[0].Asked; a > long && len(cards) > 1 && t.NoMcast == "" {
+		return terms{}, fmt.Errorf("a chunk of %d bytes (Options.Chunk) does not fit the network: "+
+			"want at most %d, of which one packet takes %d", a, long, t.Packet)
 	} else if a > 0 {
-		chunk = a
+		t.Chunk = a
 	}
-	return addrs, chunk, packet, noMcast, nil
+	return t, nil
 }
 
 // conflict returns an error if rank r, whose card this is, cannot work with rank 0.

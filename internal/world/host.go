@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/allcast/allcast/internal/settings"
@@ -85,17 +86,13 @@ func (j *joining) findHosts(ctx context.Context) error {
 	if j.Interface == "" {
 		mine = hostID()
 	}
-	hosts, err := exchange(ctx, j.session, mine)
-	if err != nil {
-		return err
+	one, err := fold(ctx, j.session, mine, func(hosts []string) (bool, error) {
+		return hosts[0] != "" && !slices.ContainsFunc(hosts, func(h string) bool { return h != hosts[0] }), nil
+	})
+	if one {
+		j.towards = loopback
 	}
-	for _, h := range hosts {
-		if h == "" || h != hosts[0] {
-			return nil
-		}
-	}
-	j.towards = loopback
-	return nil
+	return err
 }
 
 // hostID identifies this machine and its network namespace. It differs between containers that cannot reach each

@@ -89,19 +89,33 @@ func (j *joining) tooLong(chunk, packet int) string {
 	return fmt.Sprintf(xdpTooLong, chunk, packet)
 }
 
-// share tells the offload whether other ranks on this machine receive the same packets.
+// severalRanks is the reason why auto does not let the kernel receive for several ranks of a machine.
+const severalRanks = "several ranks of this machine receive: their processes do so in parallel, " +
+	"and the kernel would do it on the processor that takes the packets"
+
+// share drops an offload that would be slower than this process, if the settings permit. Otherwise it tells the
+// offload whether other ranks on this machine receive the same packets.
 func (j *joining) share(addrs []string) {
-	if j.off == nil {
-		return
+	switch {
+	case j.off == nil || !sharesAddress(addrs, j.Rank, j.local):
+	case j.Datapath == settings.Auto:
+		j.Logger.Info(hostReceives, "why", severalRanks)
+		j.dropOffload(severalRanks)
+	default:
+		j.off.Share()
 	}
-	here := j.local.Unmap().WithZone("")
+}
+
+// sharesAddress reports whether another rank has the address of this rank. A rank whose address does not parse may.
+func sharesAddress(addrs []string, rank int, local netip.Addr) bool {
+	here := local.Unmap().WithZone("")
 	for r, a := range addrs {
 		at, err := netip.ParseAddrPort(a)
-		if r != j.Rank && (err != nil || at.Addr().Unmap().WithZone("") == here) {
-			j.off.Share()
-			return
+		if r != rank && (err != nil || at.Addr().Unmap().WithZone("") == here) {
+			return true
 		}
 	}
+	return false
 }
 
 func (j *joining) dropOffload(why string) {

@@ -33,7 +33,7 @@ func openVerbs(j *joining) (verbsPort, error) {
 	if err != nil {
 		return nil, err
 	}
-	rc, err := verbs.NewRC(d, j.Rank, j.Size)
+	rc, err := verbs.NewRC(d, j.Rank, j.Size, j.Timeout)
 	if err != nil {
 		d.Close()
 		return nil, err
@@ -57,27 +57,26 @@ func (v *devicePort) describe(sums bool) (int, json.RawMessage) {
 	return v.dev.MaxChunk(sums), b
 }
 
-func (v *devicePort) connect(ctx context.Context, session *rendezvous.Session, cards []card) error {
+func (v *devicePort) introduce(ctx context.Context, session *rendezvous.Session, cards []json.RawMessage) error {
 	all := make([]*verbs.Card, len(cards))
 	for r, c := range cards {
-		if err := json.Unmarshal(c.Verbs, &all[r]); err != nil {
+		if err := json.Unmarshal(c, &all[r]); err != nil {
 			return fmt.Errorf("rank %d sent a card that does not decode: %w", r, err)
 		}
 	}
 	var mine card
-	if err := v.rc.Connect(all); err != nil {
+	if err := v.rc.Introduce(all); err != nil {
 		mine.Error = err.Error()
 	}
-	cards, err := exchange(ctx, session, mine)
-	if err != nil {
-		return err
-	}
-	for r, c := range cards {
-		if c.Error != "" {
-			return fmt.Errorf("rank %d cannot take part: %s", r, c.Error)
+	_, err := fold(ctx, session, mine, func(all []card) (struct{}, error) {
+		for r, c := range all {
+			if c.Error != "" {
+				return struct{}{}, fmt.Errorf("rank %d cannot take part: %s", r, c.Error)
+			}
 		}
-	}
-	return nil
+		return struct{}{}, nil
+	})
+	return err
 }
 
 func (v *devicePort) multicast(j *joining, groups []netip.AddrPort, chunk int) (fabric.Multicast, error) {

@@ -14,9 +14,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"strconv"
 
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/engine/observer"
@@ -37,13 +39,14 @@ type World struct {
 	Features    ip.Features
 	Interface   string // interface or device in use
 	Local       netip.Addr
-	Racks       []string // by rank
-	Loopback    bool     // all traffic stays on this machine
-	Calibrate   bool     // no rank has settings.NoCalibration
-	Job         string   // name of the job, the same on all ranks
-	Datapath    string   // in use: settings.Host or settings.BPF
-	Hook        string   // of settings.BPF
-	NoBPF       string   // reason for settings.Host where the settings ask for the kernel
+	Racks       []string           // by rank
+	Loopback    bool               // all traffic stays on this machine
+	Calibrate   bool               // no rank has settings.NoCalibration
+	Job         string             // name of the job, the same on all ranks
+	Datapath    string             // in use: settings.Host or settings.BPF
+	Hook        string             // of settings.BPF
+	Meeting     rendezvous.Traffic // of meeting the other ranks
+	NoBPF       string             // reason for settings.Host where the settings ask for the kernel
 
 	restoreNIC func() // idempotent; nil if the interface was not changed
 }
@@ -106,11 +109,11 @@ type joining struct {
 	restoreNIC func()             // undoes the effect of ReceiveCores
 }
 
-// verbsPort is a port of a verbs device, with its queue pairs. Only builds with verbs have one.
+// verbsPort is a port of a verbs device. Only builds with verbs have one.
 type verbsPort interface {
-	describe(sums bool) (maxChunk int, queuePairs json.RawMessage)
-	// connect connects all queue pairs. When it returns, every rank is ready for every other.
-	connect(ctx context.Context, session *rendezvous.Session, cards []card) error
+	describe(sums bool) (maxChunk int, card json.RawMessage)
+	// introduce gives the cards of all ranks to each. When it returns, every rank is ready to connect to any other.
+	introduce(ctx context.Context, session *rendezvous.Session, cards []json.RawMessage) error
 	multicast(j *joining, groups []netip.AddrPort, chunk int) (fabric.Multicast, error)
 	// reliable hands the queue pairs over to the engine, which closes them.
 	reliable(h fabric.Handler, log *slog.Logger) fabric.Reliable
@@ -155,14 +158,15 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	if err := j.findHosts(ctx); err != nil {
 		return nil, err
 	}
-	cards, err := exchange(ctx, j.session, j.open())
+	t, err := fold(ctx, j.session, j.open(), func(cards []card) (terms, error) { return agree(cards, long) })
 	if err != nil {
 		return nil, err
 	}
-	addrs, chunk, packet, why, err := agree(cards, long)
+	addrs, err := t.Addrs.unpack(j.Size)
 	if err != nil {
 		return nil, err
 	}
+	chunk, packet, why := t.Chunk, t.Packet, t.NoMcast
 	if why := j.tooLong(chunk, packet); why != "" && j.Datapath == settings.Auto {
 		j.Logger.Info(hostReceives, "why", why)
 		j.dropOffload(why)
@@ -171,7 +175,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	j.secret = mac(j.Key, "allcast job "+string(seed[:]))
 	j.share(addrs)
 	if j.verbs != nil {
-		if err := j.verbs.connect(ctx, j.session, cards); err != nil {
+		if err := j.verbs.introduce(ctx, j.session, t.Verbs); err != nil {
 			return nil, err
 		}
 	}
@@ -180,10 +184,7 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 	case j.Size == 1:
 		why = "there is only one rank"
 	default:
-		if why, err = j.openMulticast(ctx, chunk, packet); err == nil && why == "" {
-			why, err = j.probe(ctx)
-		}
-		if err != nil {
+		if why, err = j.connectMulticast(ctx, chunk, packet, t.Streams); err != nil {
 			return nil, err
 		}
 	}
@@ -191,23 +192,32 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		j.closeMulticast()
 		j.dropOffload(noMulticast)
 	}
-	return j.start(ctx, cards, addrs, why)
+	return j.start(ctx, t, addrs, why)
 }
 
 // start starts the engine on the sockets and devices that are open.
-func (j *joining) start(ctx context.Context, cards []card, addrs []string, noMcast string) (*World, error) {
+func (j *joining) start(ctx context.Context, t terms, addrs []string, noMcast string) (*World, error) {
+	racks, err := t.Racks.unpack(j.Size)
+	if err != nil {
+		return nil, err
+	}
+	sharing, err := t.Sharing.unpack(j.Size)
+	if err != nil {
+		return nil, err
+	}
+	ranks, err := strconv.Atoi(sharing[j.Rank])
+	if err != nil {
+		return nil, fmt.Errorf("the number of ranks on this machine: %w", err)
+	}
 	w := &World{
 		Settings: j.Settings, NoMulticast: noMcast, Interface: j.where, Local: j.local,
-		Loopback: j.local.IsLoopback() && j.verbs == nil, Calibrate: true,
-		Datapath: settings.Host, NoBPF: j.noBPF, restoreNIC: j.restoreNIC,
-	}
-	for _, c := range cards {
-		w.Racks = append(w.Racks, c.Rack)
-		w.Calibrate = w.Calibrate && c.Calibrate
+		Loopback: j.local.IsLoopback() && j.verbs == nil, Calibrate: t.Calibrate, Racks: racks,
+		Datapath: settings.Host, NoBPF: j.noBPF, restoreNIC: j.restoreNIC, Meeting: j.session.Traffic(),
 	}
 	ec := engine.Config{
-		Config:     observer.Config{Job: j.Job, Logger: j.Logger},
+		Config:     observer.Config{Job: j.Job, Logger: j.Logger, JoinSent: w.Meeting.Sent, JoinReceived: w.Meeting.Received},
 		Protection: j.Protection, Transfer: j.Transfer, Liveness: j.Liveness, Secret: j.secret,
+		Cores: cores(ranks),
 	}
 	if watch := joinhook.From(ctx).Watch; watch != nil {
 		ec.Watch = func(comm uint32, seq uint64, phase string) { watch(j.Rank, comm, seq, phase) }
@@ -229,7 +239,6 @@ func (j *joining) start(ctx context.Context, cards []card, addrs []string, noMca
 			ec.Multicast = fault.Wrap(j.mc, j.Fault, j.Rank)
 		}
 	}
-	var err error
 	if w.Engine, err = engine.New(ec); err != nil {
 		return nil, err
 	}

@@ -156,7 +156,10 @@ struct operation {
 static void broadcast_layout(struct job *j) { j->in = j->rank == 0 ? j->n : 0; j->out = j->n; }
 static void allgather_layout(struct job *j) { j->in = j->n; j->out = j->n * (size_t)j->size; }
 static void alltoall_layout(struct job *j) { j->in = j->out = j->n * (size_t)j->size; }
-static void scatter_layout(struct job *j) { j->in = j->n * (size_t)j->size; j->out = j->n; }
+static void reduce_scatter_layout(struct job *j) { j->in = j->n * (size_t)j->size; j->out = j->n; }
+static void gather_layout(struct job *j) { j->in = j->n; j->out = j->rank == 0 ? j->n * (size_t)j->size : 0; }
+static void scatter_layout(struct job *j) { j->in = j->rank == 0 ? j->n * (size_t)j->size : 0; j->out = j->n; }
+static void reduce_layout(struct job *j) { j->in = j->n; j->out = j->rank == 0 ? j->n : 0; }
 static void equal_layout(struct job *j) { j->in = j->out = j->n; }
 
 static void stream_layout(struct job *j)
@@ -175,6 +178,16 @@ static void allgather(struct job *j)
 	MPI_Allgather(j->send, (int)j->n, MPI_BYTE, j->recv, (int)j->n, MPI_BYTE, MPI_COMM_WORLD);
 }
 
+static void gather(struct job *j)
+{
+	MPI_Gather(j->send, (int)j->n, MPI_BYTE, j->recv, (int)j->n, MPI_BYTE, 0, MPI_COMM_WORLD);
+}
+
+static void scatter(struct job *j)
+{
+	MPI_Scatter(j->send, (int)j->n, MPI_BYTE, j->recv, (int)j->n, MPI_BYTE, 0, MPI_COMM_WORLD);
+}
+
 static void alltoall(struct job *j)
 {
 	MPI_Alltoall(j->send, (int)j->n, MPI_BYTE, j->recv, (int)j->n, MPI_BYTE, MPI_COMM_WORLD);
@@ -183,6 +196,11 @@ static void alltoall(struct job *j)
 static void allreduce(struct job *j)
 {
 	MPI_Allreduce(j->send, j->recv, (int)(j->n / sizeof(float)), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void reduce(struct job *j)
+{
+	MPI_Reduce(j->send, j->recv, (int)(j->n / sizeof(float)), MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
 }
 
 static void reduce_scatter(struct job *j)
@@ -218,9 +236,12 @@ static void stream(struct job *j)
 static const struct operation operations[] = {
 	{"broadcast", broadcast_layout, broadcast, 0, 0},
 	{"allgather", allgather_layout, allgather, 0, 0},
+	{"gather", gather_layout, gather, 0, 0},
+	{"scatter", scatter_layout, scatter, 0, 0},
 	{"alltoall", alltoall_layout, alltoall, 0, 0},
+	{"reduce", reduce_layout, reduce, 1, 0},
 	{"allreduce", equal_layout, allreduce, 1, 0},
-	{"reduce-scatter", scatter_layout, reduce_scatter, 1, 0},
+	{"reduce-scatter", reduce_scatter_layout, reduce_scatter, 1, 0},
 	{"pingpong", equal_layout, pingpong, 0, 2},
 	{"stream", stream_layout, stream, 0, 0},
 };
@@ -229,8 +250,10 @@ static const struct operation operations[] = {
  * blocks. */
 static uint64_t source(const struct job *j, uint64_t call, int k)
 {
-	if (j->op->run == allgather)
+	if (j->op->run == allgather || j->op->run == gather)
 		return seed_of(call, k, 0);
+	if (j->op->run == scatter)
+		return seed_of(call, 0, j->rank);
 	if (j->op->run == alltoall)
 		return seed_of(call, k, j->rank);
 	if (j->op->run == pingpong)
@@ -255,7 +278,7 @@ static int64_t verify(const struct job *j, uint64_t call)
 	size_t first = j->op->run == reduce_scatter ? (size_t)j->rank * j->n / sizeof(float) : 0;
 
 	if (j->op->reduces)
-		return count_wrong_sums((const float *)j->recv, j->n / sizeof(float), first, call, j->size);
+		return count_wrong_sums((const float *)j->recv, j->out / sizeof(float), first, call, j->size);
 	for (size_t k = 0; k * j->n < j->out; k++)
 		wrong += count_wrong(j->recv + k * j->n, j->n, source(j, call, (int)k));
 	return wrong;

@@ -142,9 +142,9 @@ func (c *Control) carryOut(a, next *node.Action) {
 	case node.Open:
 		c.startRound(key, a)
 	case node.Multicast:
-		c.data.Operation(key).Multicast(a.Sub, a.PSN, a.N)
+		c.data.Operation(key).Multicast(a.Stream, a.PSN, a.N)
 	case node.Read:
-		c.data.Operation(key).Read(a.To, a.Sub, a.Ranges)
+		c.data.Operation(key).Read(a.To, a.Stream, a.Ranges)
 	case node.Put:
 		c.data.Operation(key).Put(a.To, a.PSN, &p2p.Send{Off: a.Off, Len: a.Len, Input: a.Input, Parts: a.Parts})
 	case node.Release:
@@ -159,6 +159,7 @@ func (c *Control) carryOut(a, next *node.Action) {
 		c.done(a)
 	case node.Closed:
 		// Datagrams of the operation may still come, but no other operation has their token.
+		c.data.Forget(key)
 		c.node.Drained(c.now(), a.Comm, a.Seq)
 	case node.Drop:
 		c.obs.TraceDrop(a.To, c.leaving != nil || !c.is(running))
@@ -211,7 +212,9 @@ func (c *Control) startRound(key fabric.OpKey, a *node.Action) {
 	bufs := &k.bufs
 	op := c.data.StartRound(datapath.Round{
 		Key: key, Buffers: bufs, Geometry: a.Geometry, Placements: a.Placements, Inbox: a.Inbox,
+		Eager: a.Eager,
 	})
+	bufs.Group.Began(c.node.NextRound(key.Comm))
 	if j := c.comms.joining[key.Comm]; j != nil && a.Geometry != nil && len(bufs.Group.Members) > 1 {
 		j.held = append(j.held, op)
 		return

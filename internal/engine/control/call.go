@@ -173,7 +173,8 @@ func (c *Control) prepare(k *call, spec *Call, g *group) error {
 		}
 	}
 	receives := spec.Kind != wire.Broadcast || spec.Root != rank
-	c.data.Prepare(&k.bufs, k.rounds != nil && size > 1 && receives)
+	// The kernel does not place the chunks of small operations: they are eager as a rule.
+	c.data.Prepare(&k.bufs, k.rounds != nil && size > 1 && receives && !k.rounds[0].Eager())
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/allcast/allcast/internal/engine/datapath"
+	"github.com/allcast/allcast/internal/fabric/probe"
 )
 
 // Communicators of all ranks, which always exist. Lifecycle is for joining and leaving. A rank that
@@ -19,9 +20,10 @@ const (
 type comms struct {
 	mu      sync.Mutex // also orders Start and Close
 	groups  map[uint32]*group
-	outside map[uint32]bool     // communicators whose multicast groups this rank could not join
-	ranOut  bool                // there was such a communicator
-	joining map[uint32]*joining // communicators whose multicast groups are being joined; owned by the loop
+	outside map[uint32]bool         // communicators whose multicast groups this rank could not join
+	ranOut  bool                    // there was such a communicator
+	probes  map[uint32]*probe.Probe // tests of multicast groups that have not begun to send
+	joining map[uint32]*joining     // communicators whose multicast groups are being joined; owned by the loop
 }
 
 // group is a communicator as callers see it.
@@ -37,7 +39,10 @@ type joining struct {
 }
 
 func newComms() comms {
-	return comms{groups: map[uint32]*group{}, outside: map[uint32]bool{}, joining: map[uint32]*joining{}}
+	return comms{
+		groups: map[uint32]*group{}, outside: map[uint32]bool{}, probes: map[uint32]*probe.Probe{},
+		joining: map[uint32]*joining{},
+	}
 }
 
 // group returns a communicator; nil: it does not exist.
@@ -45,6 +50,15 @@ func (s *comms) group(id uint32) *group {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.groups[id]
+}
+
+// takeProbe removes and returns the test of a communicator's groups; nil: there is none.
+func (s *comms) takeProbe(id uint32) *probe.Probe {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.probes[id]
+	delete(s.probes, id)
+	return p
 }
 
 func (s *comms) count() int {
@@ -58,7 +72,11 @@ func (s *comms) count() int {
 // All members add it before one of them uses it.
 func (c *Control) AddComm(id uint32, name string, members []int) error {
 	c.joinGroups(id, name)
-	return c.try(func() error { return c.addComm(id, name, members) })
+	err := c.try(func() error { return c.addComm(id, name, members) })
+	if err == nil && c.HasGroups() {
+		c.listen(id)
+	}
+	return err
 }
 
 func (c *Control) addComm(id uint32, name string, members []int) error {
@@ -73,7 +91,11 @@ func (c *Control) addComm(id uint32, name string, members []int) error {
 func (c *Control) register(id uint32, name string, members []int) {
 	c.comms.mu.Lock()
 	defer c.comms.mu.Unlock()
-	c.comms.groups[id] = &group{Group: datapath.NewGroup(name, c.cfg.Rank, members)}
+	g := &group{Group: datapath.NewGroup(name, c.cfg.Rank, members)}
+	if c.eagerChunks() > 0 {
+		c.data.AddGroup(id, &g.Group)
+	}
+	c.comms.groups[id] = g
 }
 
 // Abort breaks a communicator on all ranks.
@@ -83,13 +105,13 @@ func (c *Control) Abort(comm uint32) error {
 
 // Disown ends the use of a communicator that could not be made on all ranks, because its parent broke.
 func (c *Control) Disown(comm, parent uint32) error {
-	return c.try(func() error { return c.node.Disown(comm, parent) })
+	return c.try(func() error { return c.node.Disown(c.now(), comm, parent) })
 }
 
 // RemoveComm ends the use of a communicator on this process. Calls under way go on. Its memory is free
 // when they have ended and no other rank needs this one any more.
 func (c *Control) RemoveComm(id uint32) error {
-	return c.try(func() error { return c.node.RemoveComm(id) })
+	return c.try(func() error { return c.node.RemoveComm(c.now(), id) })
 }
 
 // try runs a function of the node on the loop.
@@ -112,7 +134,10 @@ func (c *Control) removed(id uint32) {
 	}
 	c.forgetEarly(id)
 	c.comms.mu.Lock()
-	defer c.comms.mu.Unlock()
 	delete(c.comms.outside, id)
 	delete(c.comms.groups, id)
+	c.comms.mu.Unlock()
+	if p := c.comms.takeProbe(id); p != nil { // listen opens none any more
+		c.data.Probes.Close(p)
+	}
 }

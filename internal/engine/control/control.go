@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,6 +30,7 @@ type Config struct {
 	MinRoom   int              // smallest Capabilities.Room of all ranks; 0: all have the same
 	Reliable  func(fabric.Handler) (fabric.Reliable, error)
 	Secret    []byte // of the job, for tokens and keys
+	Cores     int    // processors that workers may keep busy; 0: as many as Go uses
 }
 
 // ErrClosed is the error of calls after Close.
@@ -107,7 +109,7 @@ func New(cfg Config) (*Control, *observer.Observer, error) {
 	c.obs = observer.New(cfg.Config, ErrClosed, c.now)
 	c.data = datapath.New(datapath.Config{
 		Size: cfg.Size, Multicast: cfg.Multicast, Layout: layout, Secret: cfg.Secret, Protection: cfg.Protection,
-		Pin: cfg.Pin, Logger: cfg.Logger, Clock: c.now,
+		Cores: cfg.Cores, Pin: cfg.Pin, Logger: cfg.Logger, Clock: c.now,
 	}, (*upcalls)(c))
 	c.node = node.New(0, c.nodeConfig())
 	c.obs.Attach(c.node, (*view)(c))
@@ -151,8 +153,20 @@ func (c *Control) nodeConfig() node.Config {
 	if caps.Placer != nil {
 		nc.Offload, nc.ByKernel = uint64(caps.Placer.Room()), &c.data.Credit.ByKernel
 	}
-	nc.Batch, nc.Overhead = uint32(2*max(1, caps.Batch)), caps.Overhead
+	nc.EagerChunks = c.eagerChunks()
+	nc.Super, nc.Overhead = uint32(max(1, caps.Batch)), caps.Overhead
+	nc.Batch = 2 * nc.Super
 	return nc
+}
+
+// eagerChunks is the number of chunks up to which multicasts are eager; the same on all ranks. With
+// Integrity, ranks compare what they received in the final handshake, which eager multicasts do without.
+func (c *Control) eagerChunks() uint32 {
+	caps := c.data.Caps()
+	if !caps.Eager || c.cfg.Integrity {
+		return 0
+	}
+	return mcast.EagerChunks(uint64(cmp.Or(c.cfg.MinRoom, caps.Room)))
 }
 
 // connect opens the reliable side and starts the datapath. Peers may reach this rank before it can

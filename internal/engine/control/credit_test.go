@@ -38,6 +38,7 @@ func (n *placedNet) Capabilities() fabric.Capabilities {
 }
 
 func (n *placedNet) Subgroups() int           { return 2 }
+func (n *placedNet) Streams() int             { return 2 }
 func (n *placedNet) Sender(int) fabric.Sender { return &nowhere{} }
 func (n *placedNet) Close() error             { close(n.closed); return nil }
 
@@ -71,7 +72,7 @@ func (r *placedReceiver) Receive(s fabric.Sink) error {
 	}
 }
 
-func (r *placedReceiver) Attach(s fabric.Sink, _ func(error)) bool {
+func (r *placedReceiver) Attach(_ fabric.Poller, s fabric.Sink, _ func(error)) bool {
 	if r.sub == r.net.unpolled {
 		return false
 	}
@@ -92,6 +93,7 @@ type placedPoller struct{ *placedNet }
 
 func (p placedPoller) Lead() bool              { return false }
 func (p placedPoller) Poll(time.Duration) bool { return false }
+func (p placedPoller) Gather(time.Duration)    {}
 func (p placedPoller) Yield()                  {}
 func (p placedPoller) Rest(time.Duration)      {}
 func (p placedPoller) Kick()                   {}
@@ -125,7 +127,7 @@ func (limitedArea) Stage() []byte { return nil }
 func (limitedArea) Release()      {}
 
 func (a limitedArea) Open(s *fabric.PlacementSpec) fabric.OpenPlacement {
-	if s.Sub == a.refused {
+	if s.Stream == a.refused {
 		return nil
 	}
 	return unplaced{make([]place.Word, place.Words(s.PSNs))}

@@ -16,12 +16,14 @@
 //
 // A goroutine blocked in Wait polls the network itself (wait.go), unless another one does. The awaited
 // event therefore does not have to wake another thread first. With more ranks than processors, that
-// would be most of the cost of a small message. The goroutine reads the connections and the socket of
-// the first subgroup, polls for a moment, and only then sleeps. It also checks the clock, because Go's
-// runtime may notice a timer 20 ms late while the goroutine sleeps in the kernel. While no goroutine
-// waits for an operation, one in the background polls. The sockets are in an epoll instance of their own,
-// because Go's poller would wake a thread for each of them. That epoll is itself in Go's poller, armed
-// only while no goroutine polls it.
+// would be most of the cost of a small message. The goroutine reads the connections and the sockets of
+// the first receive worker (package datapath), polls for a moment, and only then sleeps. While much of an
+// operation is missing, datagrams gather meanwhile and do not wake it (Datapath.Linger), but messages do.
+// Where Go runs one goroutine at a time, it sleeps in Go's poller, because a system call that blocks would
+// wake Go's monitor thread. It also checks the clock, because Go's runtime may notice a timer 20 ms late
+// while the goroutine sleeps in the kernel. While no goroutine waits for an operation, one in the
+// background polls. The sockets are in an epoll instance of their own, because Go's poller would wake a
+// thread for each of them. That epoll is itself in Go's poller, armed only while no goroutine polls it.
 //
 // A communicator keeps the plans of its last calls, because programs repeat their calls (plans.go).
 //

@@ -84,6 +84,7 @@ func (c *Control) recall(op *datapath.Operation) {
 
 // forgetEarly drops the pieces for a communicator that broke.
 func (c *Control) forgetEarly(comm uint32) {
+	c.data.ForgetEarly(comm)
 	for key := range c.early.pieces {
 		if key.Comm == comm {
 			c.early.take(key)

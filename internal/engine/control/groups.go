@@ -39,6 +39,7 @@ func (c *Control) joinLater(id uint32, name string) {
 	c.comms.joining[id] = &joining{done: make(chan struct{})}
 	go func() {
 		c.joinGroups(id, name)
+		c.listen(id)
 		c.submit(func() { c.joined(id) })
 	}()
 }
@@ -77,6 +78,33 @@ type GroupProbe struct {
 	Stop    func() // ends the test
 }
 
+// listen begins to listen for the other members of a communicator, before any of them can know that all have joined
+// the groups. Their first datagrams are therefore not lost.
+func (c *Control) listen(comm uint32) {
+	g := c.comms.group(comm)
+	if g == nil || c.cfg.Multicast == nil || len(g.Members) < 2 {
+		return
+	}
+	p := c.openProbe(comm, g)
+	c.comms.mu.Lock()
+	known := c.comms.groups[comm] == g
+	if known {
+		c.comms.probes[comm] = p
+	}
+	c.comms.mu.Unlock()
+	if !known { // the communicator was closed meanwhile
+		c.data.Probes.Close(p)
+	}
+}
+
+func (c *Control) openProbe(comm uint32, g *group) *probe.Probe {
+	mc := c.cfg.Multicast
+	subs := mc.Subgroups() // the ports of the other streams were tested on the job's groups
+	p := probe.New(c.data.Probes.Token(comm), comm, g.Rank, len(g.Members), subs, subs, mc.Capabilities().Chunk)
+	c.data.Probes.Open(p)
+	return p
+}
+
 // ProbeGroups listens for the other members of a communicator on its own groups, until all were heard
 // or for a bounded time. All members have joined the groups before one of them calls it. This rank
 // keeps sending until Stop, because others may not have heard it yet.
@@ -85,9 +113,12 @@ func (c *Control) ProbeGroups(ctx context.Context, comm uint32) *GroupProbe {
 	if g == nil || mc == nil {
 		return &GroupProbe{Stop: func() {}}
 	}
-	size := len(g.Members)
-	p := probe.New(c.data.Probes.Token(comm), comm, g.Rank, size, mc.Subgroups(), mc.Capabilities().Chunk)
+	p := c.comms.takeProbe(comm)
+	if p == nil {
+		p = c.openProbe(comm, g)
+	}
 	stop := c.data.Probes.Start(p)
+	size := len(g.Members)
 	limit := probe.Limit(size)
 	if d := c.cfg.Deadline; d > 0 {
 		limit = min(limit, d/2) // ranks that heard all others wait for the rest in a call

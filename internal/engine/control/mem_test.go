@@ -20,6 +20,7 @@ type memNet struct {
 	ranks             []*memRank
 	secure, integrity bool
 	chunk             int
+	eager             bool                        // small operations are eager
 	configure         func(rank int, cfg *Config) // before the rank's engine starts; nil: nothing to do
 }
 
@@ -106,19 +107,27 @@ func (n *memNet) engines(t *testing.T) []*engine {
 }
 
 func (m *memRank) Capabilities() fabric.Capabilities {
-	return fabric.Capabilities{
+	caps := fabric.Capabilities{
 		Chunk: m.net.chunk, Batch: 4, Room: 256, Overhead: 16, Header: wire.HeaderSize + wire.SumSize,
 	}
+	if m.net.eager {
+		caps.Eager, caps.Room = true, 2048
+	}
+	return caps
 }
 
-func (m *memRank) Subgroups() int                       { return 1 }
-func (m *memRank) Sender(int) fabric.Sender             { return m }
-func (m *memRank) Receiver(int) fabric.Receiver         { return m }
-func (m *memRank) Attach(fabric.Sink, func(error)) bool { return false }
-func (m *memRank) Wake()                                { m.poke(m.wake) }
-func (m *memRank) Pending() bool                        { return m.pending.Load() || len(m.queue) > 0 }
-func (m *memRank) Stats() fabric.ReceiverStats          { return fabric.ReceiverStats{} }
-func (m *memRank) Close() error                         { m.once.Do(func() { close(m.closed) }); return nil }
+func (m *memRank) Subgroups() int { return 1 }
+func (m *memRank) Attach(fabric.Poller, fabric.Sink, func(error)) bool {
+	return false
+}
+
+func (m *memRank) Streams() int                 { return 1 }
+func (m *memRank) Sender(int) fabric.Sender     { return m }
+func (m *memRank) Receiver(int) fabric.Receiver { return m }
+func (m *memRank) Wake()                        { m.poke(m.wake) }
+func (m *memRank) Pending() bool                { return m.pending.Load() || len(m.queue) > 0 }
+func (m *memRank) Stats() fabric.ReceiverStats  { return fabric.ReceiverStats{} }
+func (m *memRank) Close() error                 { m.once.Do(func() { close(m.closed) }); return nil }
 
 func (m *memRank) poke(c chan struct{}) {
 	select {

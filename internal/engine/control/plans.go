@@ -58,7 +58,8 @@ func (c *Control) planMulticast(m *plan, size int) error {
 		s.Counts[k.Root] = m.bytes
 	}
 	if mc != nil {
-		s.Subgroups = min(s.Subgroups, mc.Subgroups())
+		s.Subgroups, s.Streams = min(s.Subgroups, mc.Subgroups()), mc.Streams()/mc.Subgroups()
+		s.Eager = c.eagerChunks()
 		if limit := c.data.Caps().Chunk; s.Chunk <= 0 || s.Chunk > limit {
 			s.Chunk = limit
 		}

@@ -9,7 +9,8 @@ import (
 )
 
 // A waiting goroutine polls for a moment before it sleeps, since waking takes longer than most answers. It
-// adapts that moment: twice as long after a success, half as long after a failure.
+// adapts that moment: twice as long after a success or a sleep that polling would have avoided, half as long
+// after a longer sleep.
 const (
 	minSpin = 20 * time.Microsecond
 	maxSpin = time.Millisecond
@@ -66,12 +67,29 @@ func (c *Control) lead(ctx context.Context, r *Request) {
 			c.data.Polling.Relax()
 			continue
 		}
-		c.spin = max(c.spin/2, minSpin)
 		c.data.Polling.SetLeader(datapath.LeaderSleeps)
+		slept := time.Now()
 		if !ended() {
-			p.Poll(c.untilTick())
+			c.sleep()
 		}
 		c.data.Polling.SetLeader(datapath.LeaderPolls)
-		since = time.Now()
+		if since = time.Now(); since.Sub(slept) < maxSpin {
+			c.spin = min(2*c.spin, maxSpin) // a longer poll would have succeeded
+		} else {
+			c.spin = max(c.spin/2, minSpin)
+		}
+	}
+}
+
+// sleep blocks until the next event. It lets datagrams gather while much of an operation is missing.
+func (c *Control) sleep() {
+	due, pause := c.untilTick(), c.data.Linger()
+	switch {
+	case pause == 0:
+		c.poller.Poll(due)
+	case due < 0:
+		c.poller.Gather(pause)
+	default:
+		c.poller.Gather(min(pause, due))
 	}
 }

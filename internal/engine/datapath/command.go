@@ -7,7 +7,8 @@ const (
 	commandClose                        // landing
 	commandClaim                        // read; answered with claimed
 	commandQuiesce                      // landing or op; answered with quiet
-	commandMulticast                    // op, sub, psn, n, total; answered with Sent
+	commandMulticast                    // op, stream, to, psn, n, total; answered with Sent
+	commandForget                       // comm: early datagrams of the communicator are not needed
 	commandStop                         // the worker ends
 )
 
@@ -17,7 +18,9 @@ type command struct {
 	op      *Operation
 	landing *landing
 	read    *read
-	sub     int
+	comm    uint32
+	stream  int    // of the operation
+	to      int    // stream of the network that carries it
 	psn, n  uint32 // chunks that are left to send
 	total   uint32 // chunks that were to be sent
 }

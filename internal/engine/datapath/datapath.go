@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/step"
@@ -23,6 +24,7 @@ type Config struct {
 	Layout    wire.Layout
 	Secret    []byte // of the job, for tokens and keys
 	settings.Protection
+	Cores  int   // processors that workers may keep busy; 0: as many as Go uses
 	Pin    []int // processors that workers are bound to; nil: none
 	Logger *slog.Logger
 	Clock  func() step.Time // of the node
@@ -41,8 +43,13 @@ type Datapath struct {
 	rel     fabric.Reliable
 	protect protection
 	ops     map[fabric.OpKey]*Operation // from StartRound to Release or Quiesced, owned by control's goroutine
-	recvs   []*receiver
-	send    *sender // nil: the network has no multicast
+	copies  map[fabric.OpKey]*Operation // eager operations from Release to Forget, owned by control's goroutine
+	early   registry[uint32, *earlyGroup]
+	recvs   []*receiver     // by stream of the network
+	sends   []*sender       // send workers; empty: the network has no multicast
+	pollers []fabric.Poller // of further receive workers; the first one has Poller
+
+	subgroups int // of the network
 
 	reads     registry[uint64, *read]            // that peers have not answered yet
 	lastRead  uint64                             // id, owned by control's goroutine
@@ -60,10 +67,11 @@ type Datapath struct {
 type Credit struct {
 	Taken      place.Taken // by receive workers
 	ByKernel   place.Taken // by the kernel
-	flushAfter uint32      // chunks per report, limited so that credit flows while data keeps coming
+	byKernel   *place.Count
+	flushAfter uint32 // chunks per report, limited so that credit flows while data keeps coming
 }
 
-// workers are the goroutines of the receive workers and the send worker.
+// workers are the goroutines of the receive workers and the send workers.
 type workers struct {
 	sync.WaitGroup
 	pinned atomic.Int32 // workers bound to a processor
@@ -72,15 +80,18 @@ type workers struct {
 // New returns a Datapath that reports to sink. It moves nothing before Start.
 func New(cfg Config, sink Sink) *Datapath {
 	d := &Datapath{
-		cfg: cfg, sink: sink, ops: map[fabric.OpKey]*Operation{}, heard: make([]atomic.Int64, cfg.Size),
+		cfg: cfg, sink: sink, ops: map[fabric.OpKey]*Operation{},
+		copies: map[fabric.OpKey]*Operation{}, early: newRegistry[uint32, *earlyGroup](),
+		heard:  make([]atomic.Int64, cfg.Size),
 		Probes: newProbes(cfg.Secret), reads: newRegistry[uint64, *read](),
 		transfers: newRegistry[fabric.OpKey, *Operation](),
 	}
 	d.Polling.Alone = runtime.GOMAXPROCS(0) == 1
 	d.scratch.alloc = d.Memory.allocPlain
+	d.Credit.byKernel = d.Credit.ByKernel.New()
 	d.protect.tokens = newTokens(cfg.Secret)
 	if mc := cfg.Multicast; mc != nil {
-		d.caps = mc.Capabilities()
+		d.caps, d.subgroups = mc.Capabilities(), mc.Subgroups()
 		d.protect.init(cfg, &d.caps)
 		d.Credit.flushAfter = uint32(max(1, min(d.caps.Room/8, 4*d.caps.Batch)))
 	}
@@ -95,16 +106,59 @@ func (d *Datapath) Start(rel fabric.Reliable) {
 	if mc == nil {
 		return
 	}
-	d.send = newSender(d, mc)
-	d.Polling.send, d.Probes.send = d.send, d.send.probe
-	d.workers.Add(1 + mc.Subgroups())
-	go d.send.run()
-	for sub := range mc.Subgroups() {
-		d.recvs = append(d.recvs, newReceiver(d, sub, mc.Receiver(sub)))
+	cores := d.cfg.Cores
+	if limit := runtime.GOMAXPROCS(0); cores <= 0 || cores > limit {
+		cores = limit
+	}
+	for i := range min(cores, mc.Subgroups()) {
+		d.sends = append(d.sends, newSender(d, mc, i))
+	}
+	d.Polling.send, d.Probes.send = d.sends[0], d.probe
+	d.addPollers(min(cores, mc.Streams()) - 1)
+	d.workers.Add(len(d.sends) + mc.Streams())
+	for _, s := range d.sends {
+		go s.run()
+	}
+	for stream := range mc.Streams() {
+		d.recvs = append(d.recvs, newReceiver(d, stream, mc.Receiver(stream)))
 	}
 	for _, r := range d.recvs {
 		r.start()
 	}
+}
+
+// addPollers makes n pollers for further receive workers, or fewer if that fails.
+func (d *Datapath) addPollers(n int) {
+	if d.caps.Poller == nil || d.caps.NewPoller == nil || d.caps.Placer != nil {
+		return
+	}
+	for range n {
+		p, err := d.caps.NewPoller()
+		if err != nil {
+			d.cfg.Logger.Warn("fewer receive workers than processors", "workers", 1+len(d.pollers), "err", err)
+			return
+		}
+		d.pollers = append(d.pollers, p)
+	}
+}
+
+// poller is the poller that serves a stream of the network; nil: the stream has a goroutine of its own.
+func (d *Datapath) poller(stream int) fabric.Poller {
+	if i := stream % (1 + len(d.pollers)); i > 0 {
+		return d.pollers[i-1]
+	}
+	return d.caps.Poller
+}
+
+// sender is the send worker of a stream of the network.
+func (d *Datapath) sender(stream int) *sender {
+	return d.sends[stream%d.subgroups%len(d.sends)]
+}
+
+// stream is the stream of the network that carries a stream of an operation. The operation may use
+// fewer subgroups than the network has.
+func (d *Datapath) stream(g *mcast.Geometry, stream int) int {
+	return stream/g.Subgroups()*d.subgroups + g.Subgroup(stream)
 }
 
 // Watch makes the poller look for chunks that the kernel has placed.
@@ -126,13 +180,16 @@ func (d *Datapath) Interrupt() {
 func (d *Datapath) Close() {
 	d.scratch.close()
 	_ = d.rel.Close()
-	if d.send != nil {
-		close(d.send.stop)
+	for _, s := range d.sends {
+		close(s.stop)
 	}
 	for _, r := range d.recvs {
 		r.command(command{kind: commandStop}, r.poller != nil)
 	}
 	d.workers.Wait()
+	for _, p := range d.pollers {
+		_ = p.Close()
+	}
 	if p := d.Poller(); p != nil {
 		_ = p.Close()
 	}
@@ -194,8 +251,9 @@ type Counters struct {
 // Counters returns the counters. Any goroutine may call it.
 func (d *Datapath) Counters() (c Counters) {
 	c.RepairedBytes, c.Refused = d.repaired.Load(), d.refused.Load()
-	if d.send != nil {
-		c.McastBytes, c.McastChunks = d.send.bytes.Load(), d.send.sent.Load()
+	for _, s := range d.sends {
+		c.McastBytes += s.bytes.Load()
+		c.McastChunks += s.sent.Load()
 	}
 	for _, r := range d.recvs {
 		c.Placed += r.placed.Load()

@@ -55,9 +55,9 @@ type Event struct {
 	read         *read
 }
 
-// Fetched says which chunks of a subgroup ReadDone has placed, and how many bytes they are.
-func (ev *Event) Fetched() (sub int, chunks []wire.Range, bytes int64) {
-	return ev.read.landing.place.Sub, ev.read.won, ev.read.size
+// Fetched says which chunks of a stream ReadDone has placed, and how many bytes they are.
+func (ev *Event) Fetched() (stream int, chunks []wire.Range, bytes int64) {
+	return ev.read.landing.place.Stream, ev.read.won, ev.read.size
 }
 
 // Accept does the datapath's share of an event, on control's goroutine. It may turn the event into the
@@ -74,6 +74,8 @@ func (d *Datapath) Accept(ev *Event) bool {
 		}
 		return true
 	case Sent:
+		ev.Op.sending--
+		ev.Op.freeCopy()
 		return ev.Op.state == opOpen
 	case claimed:
 		return d.claimed(ev)

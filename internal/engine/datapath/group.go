@@ -8,6 +8,7 @@ type Group struct {
 	Rank    int    // of this process
 	Members []int
 	ranks   map[int]int // by world rank; nil: both numberings are the same
+	early   *earlyGroup // nil: not registered
 }
 
 // NewGroup returns the group of the members, in the order of their ranks; self is a world rank.

@@ -14,6 +14,16 @@ type linger struct {
 	many   uint64 // datagrams per look above which the pause shrinks
 }
 
+// Linger is how long a leader that is about to sleep lets datagrams gather; 0: each may matter.
+func (d *Datapath) Linger() (pause time.Duration) {
+	for _, w := range d.recvs {
+		if w.shares() { // the leader runs it, and no other goroutine
+			pause = max(pause, w.pause())
+		}
+	}
+	return pause
+}
+
 const (
 	minLinger = 50 * time.Microsecond
 	maxLinger = 4 * time.Millisecond

@@ -80,8 +80,11 @@ type Operation struct {
 	bufs      *Buffers
 	token     uint64
 	geo       *mcast.Geometry        // nil: point to point
+	eager     bool                   // it has no barrier and no handshake
+	tag       uint32                 // upper bits of the PSNs of its datagrams
+	copied    []byte                 // copy of this rank's block, at its place; nil unless it is eager and sends
 	seal      *sealing               // nil: its datagrams are not sealed
-	landings  []*landing             // by subgroup, nil where nothing is received; empty: it does not multicast
+	landings  []*landing             // by stream, nil where nothing is received; empty: it does not multicast
 	pieces    *pieces                // nil: it multicasts
 	mem       atomic.Pointer[[]byte] // the receive buffer; nil when it is the user's again
 	cancelled atomic.Bool
@@ -89,10 +92,12 @@ type Operation struct {
 
 	// Owned by control's goroutine.
 	state       opState
-	offloaded   bool // the kernel receives for all its subgroups
+	offloaded   bool // the kernel receives for all its streams
 	registering bool // the network does not know its buffer yet
 	users       int  // puts, direct reads, registrations and digests under way
 	waiting     int  // answers that Quiesce waits for
+	sending     int  // multicasts under way
+	unwanted    bool // no rank needs copied any more
 }
 
 // A Round describes an Operation.
@@ -100,8 +105,9 @@ type Round struct {
 	Key        fabric.OpKey
 	Buffers    *Buffers
 	Geometry   *mcast.Geometry    // multicast
-	Placements []*mcast.Placement // by subgroup
-	Inbox      *p2p.Inbox         // point to point
+	Placements []*mcast.Placement // by stream
+	Eager      bool
+	Inbox      *p2p.Inbox // point to point
 }
 
 // StartRound lets the buffers of a round be written and read. The node may begin the round when the
@@ -118,21 +124,31 @@ func (d *Datapath) StartRound(r Round) *Operation {
 	if len(r.Buffers.Group.Members) == 1 {
 		return op
 	}
-	op.token = d.protect.tokens.of(r.Buffers.Group.Name, r.Key.Seq)
+	if r.Eager {
+		op.eager, op.tag, op.token = true, r.Geometry.Tag(), d.protect.tokens.eager(r.Buffers.Group.Name, r.Key.Seq)
+		d.copyBlock(op, r.Placements[0].Own())
+	} else {
+		op.token = d.protect.tokens.of(r.Buffers.Group.Name, r.Key.Seq)
+	}
 	op.seal = d.protect.sealing(r)
 	op.landings = make([]*landing, len(r.Placements))
-	op.offloaded = d.caps.Placer != nil
-	for sub, p := range r.Placements {
+	op.offloaded = d.caps.Placer != nil && !r.Eager
+	for stream, p := range r.Placements {
 		// A worker that receives nothing for the round, such as a root's, must not be told of it: no
 		// datagram would ever make the worker look at its commands.
 		if !p.Receives() {
 			continue
 		}
-		l := &landing{op: op, place: p, left: p.Len() - p.Own().N}
+		w := d.recvs[d.stream(op.geo, stream)]
+		l := &landing{op: op, place: p, recv: w, left: p.Len() - p.Own().N}
 		p.Data = l
-		op.offloaded = d.offload(l) && op.offloaded
-		op.landings[sub] = l
-		d.recvs[sub].command(command{kind: commandOpen, landing: l}, false)
+		op.offloaded = !r.Eager && d.offload(l) && op.offloaded
+		op.landings[stream] = l
+		w.landings++
+		w.open(l)
+	}
+	if r.Eager {
+		return op
 	}
 	if op.registering = !d.rel.Register(op.Key, *r.Buffers.mem); op.registering {
 		op.users++
@@ -143,14 +159,18 @@ func (d *Datapath) StartRound(r Round) *Operation {
 // Operation returns an operation that has not ended.
 func (d *Datapath) Operation(key fabric.OpKey) *Operation { return d.ops[key] }
 
-// Ready reports whether the round may begin, and whether the kernel receives for all its subgroups.
+// Ready reports whether the round may begin, and whether the kernel receives for all its streams.
 func (op *Operation) Ready() (ready, offloaded bool) {
 	return op.state == opOpen && !op.registering, op.offloaded
 }
 
 // Multicast sends n of this rank's chunks from psn on. Sent reports the end.
-func (op *Operation) Multicast(sub int, psn, n uint32) {
-	op.d.send.command(command{kind: commandMulticast, op: op, sub: sub, psn: psn, n: n, total: n})
+func (op *Operation) Multicast(stream int, psn, n uint32) {
+	op.sending++
+	to := op.d.stream(op.geo, stream)
+	op.d.sender(to).command(command{
+		kind: commandMulticast, op: op, stream: stream, to: to, psn: psn, n: n, total: n,
+	}, op.eager)
 }
 
 // Put sends the nth range to a peer. Sent reports the end.
@@ -167,9 +187,13 @@ func (op *Operation) Release() {
 		op.pieces.finish(op.bufs.Plan.After)
 	}
 	delete(op.d.ops, op.Key)
+	if op.copied != nil {
+		op.d.copies[op.Key] = op
+	}
 	for _, l := range op.landings {
 		if l != nil {
-			op.d.recvs[l.place.Sub].command(command{kind: commandClose, landing: l}, false)
+			l.recv.landings--
+			l.recv.command(command{kind: commandClose, landing: l}, false)
 		}
 	}
 	if op.pieces != nil {
@@ -191,7 +215,9 @@ func (op *Operation) Unexpected() uint64 {
 func (op *Operation) withdraw() {
 	op.mem.Store(nil)
 	if op.landings != nil {
-		op.d.rel.Unregister(op.Key)
+		if !op.eager {
+			op.d.rel.Unregister(op.Key)
+		}
 		op.d.forgetReads(op)
 	}
 	if op.pieces != nil {
@@ -205,18 +231,22 @@ func (op *Operation) Quiesce() (done bool) {
 	d := op.d
 	op.cancelled.Store(true)
 	op.withdraw()
+	op.dropCopy()
 	op.state = opQuiescing
 	op.waiting = op.users
 	if op.pins.close() {
 		op.waiting++
 	}
 	if op.landings != nil {
-		op.waiting++
-		d.send.command(command{kind: commandQuiesce, op: op})
+		op.waiting += len(d.sends)
+		for i, s := range d.sends { // each answers for a stream of its own
+			s.command(command{kind: commandQuiesce, op: op, to: i}, false)
+		}
 		for _, l := range op.landings {
 			if l != nil {
 				op.waiting++
-				d.recvs[l.place.Sub].command(command{kind: commandQuiesce, landing: l}, true)
+				l.recv.landings--
+				l.recv.command(command{kind: commandQuiesce, landing: l}, true)
 			}
 		}
 	}
@@ -246,8 +276,8 @@ func (op *Operation) settled() bool {
 }
 
 // Read fetches chunks from a peer: it asks the receive worker to claim them. ReadDone reports the end.
-func (op *Operation) Read(peer, sub int, ranges []wire.Range) {
+func (op *Operation) Read(peer, stream int, ranges []wire.Range) {
 	op.d.lastRead++
-	r := &read{id: op.d.lastRead, op: op, landing: op.landings[sub], peer: peer, ranges: ranges}
-	op.d.recvs[sub].command(command{kind: commandClaim, read: r}, true)
+	r := &read{id: op.d.lastRead, op: op, landing: op.landings[stream], peer: peer, ranges: ranges}
+	r.landing.recv.command(command{kind: commandClaim, read: r}, true)
 }

@@ -34,7 +34,10 @@ func (n *heldNet) Wake() {}
 func (n *heldNet) multicast(d *Datapath) {
 	tx := &scripted{room: -1, completed: 1 << 20}
 	d.recvs = []*receiver{newReceiver(d, 0, n)}
-	d.send = &sender{d: d, tx: []fabric.Sender{tx}, posted: make([]uint64, 1), max: 1, cmds: queue.New[command]()}
+	d.subgroups = 1
+	d.sends = []*sender{
+		{d: d, main: true, tx: []fabric.Sender{tx}, posted: make([]uint64, 1), max: 1, cmds: queue.New[command]()},
+	}
 }
 
 // opTest is an operation of rank 1 of 2 whose network and workers the test plays.
@@ -84,7 +87,7 @@ func newOpTest(t *testing.T, multicast, registers bool, root int, n int64) *opTe
 // work lets the workers obey, and hands all events back. It returns the kinds of those that control sees.
 func (x *opTest) work() (kinds []EventKind) {
 	x.d.recvs[0].drain()
-	x.d.send.work()
+	x.d.sends[0].work()
 	for _, ev := range x.sink.take() {
 		if x.d.Accept(&ev) {
 			kinds = append(kinds, ev.Kind)
@@ -176,7 +179,7 @@ func TestQuiesceWaitsForWorkers(t *testing.T) {
 	if x.op.Quiesce() || x.op.waiting != 2 {
 		t.Fatalf("it waits for %d answers, want 2", x.op.waiting)
 	}
-	x.d.send.work()
+	x.d.sends[0].work()
 	for _, ev := range x.sink.take() {
 		if x.d.Accept(&ev) {
 			t.Errorf("event %d before the receive worker has answered", ev.Kind)

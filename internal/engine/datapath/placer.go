@@ -40,16 +40,16 @@ func (a *sharedArea) leave() {
 // with a goroutine of its own, which would run at the same time as look.
 func (d *Datapath) offload(l *landing) bool {
 	op, p := l.op, l.place
-	if op.bufs.area == nil || d.recvs[p.Sub].poller == nil {
+	if op.bufs.area == nil || l.recv.poller == nil {
 		return false
 	}
 	g, own := op.geo, p.Own()
 	_, mask := d.cfg.Layout.Split(^uint32(0))
 	f := &fabric.PlacementSpec{
-		Sub: p.Sub, Token: op.token, Comm: op.Key.Comm, Imm: d.cfg.Layout.Imm(op.Key.Seq, 0), Mask: mask,
+		Stream: l.recv.stream, Token: op.token, Comm: op.Key.Comm, Imm: d.cfg.Layout.Imm(op.Key.Seq, 0), Mask: mask,
 		Chunk: g.Chunk(), PSNs: p.Len(), Own: fabric.Run{PSN: own.PSN, N: own.N},
 	}
-	g.Blocks(p.Sub, func(off int64, psn, n uint32, tail int) {
+	g.Blocks(p.Stream, func(off int64, psn, n uint32, tail int) {
 		f.Blocks = append(f.Blocks, fabric.Block{Off: off, Run: fabric.Run{PSN: psn, N: n}, Tail: tail})
 	})
 	area := op.bufs.area
@@ -140,7 +140,7 @@ func (w *receiver) learn(l *landing) {
 	w.in.Ignore(l.place, mcast.Duplicate, duplicates)
 	w.in.Ignore(l.place, mcast.Late, late)
 	w.in.Ignore(l.place, mcast.Foreign, foreign)
-	w.d.Credit.ByKernel.Add(counted - l.seen.Swap(counted))
+	w.d.Credit.byKernel.Add(counted - l.seen.Swap(counted))
 	w.flush(true)
 }
 
@@ -159,9 +159,9 @@ func (w *receiver) unstage(l *landing, mem, stage []byte, q wire.Range) {
 		if stop = p.NextTaken(at, end); stop == at {
 			continue
 		}
-		l.op.geo.Blocks(p.Sub, func(_ int64, psn, n uint32, _ int) {
+		l.op.geo.Blocks(p.Stream, func(_ int64, psn, n uint32, _ int) {
 			if first, last := max(psn, at), min(psn+n, stop); first < last {
-				off, length := l.op.geo.Span(p.Sub, first, last-first)
+				off, length := l.op.geo.Span(p.Stream, first, last-first)
 				copy(mem[off:off+length], stage[off:off+length])
 			}
 		})

@@ -55,7 +55,7 @@ func (d *Datapath) claimed(ev *Event) bool {
 		return d.readDone(ev)
 	}
 	for _, q := range r.won {
-		off, n := op.geo.Span(r.landing.place.Sub, q.PSN, q.N)
+		off, n := op.geo.Span(r.landing.place.Stream, q.PSN, q.N)
 		r.spans = append(r.spans, fabric.Span{Off: off, Len: n})
 		r.size += n
 	}

@@ -14,10 +14,11 @@ import (
 	"github.com/allcast/allcast/internal/wire"
 )
 
-// landing is where the chunks of one subgroup of an operation go. It is Placement.Data.
+// landing is where the chunks of one stream of an operation go. It is Placement.Data.
 type landing struct {
 	op    *Operation
 	place *mcast.Placement
+	recv  *receiver
 	left  uint32 // chunks that the worker has not reported
 
 	kernel fabric.OpenPlacement // nil: only the worker places chunks
@@ -43,30 +44,40 @@ const (
 	workerStopped             // its placements are closed
 )
 
-// A receiver is the receive worker of one subgroup: a mcast.Intake and its I/O, and a fabric.Sink.
+// A receiver is the receive worker of one stream: a mcast.Intake and its I/O, and a fabric.Sink. What it
+// writes for each datagram is on cache lines of its own.
 type receiver struct {
-	d      *Datapath
-	sub    int
-	rx     fabric.Receiver
-	poller fabric.Poller // runs the worker; nil: a goroutine of its own does
-	cmds   *queue.Queue[command]
-	in     *mcast.Intake
-	slots  []mcast.Slot // of the last Expect
-	opener opener
-	linger linger
-	state  atomic.Uint32 // workerState
-	logged sync.Once     // guards the log message of the first failure
+	_        [cacheLine]byte
+	d        *Datapath
+	stream   int
+	rx       fabric.Receiver
+	poller   fabric.Poller // runs the worker; nil: a goroutine of its own does
+	pin      sync.Once     // binds the poller's goroutine to a processor
+	landings int           // landings that are open; owned by control's goroutine
+	cmds     *queue.Queue[command]
+	in       *mcast.Intake
+	slots    []mcast.Slot // of the last Expect
+	opener   opener
+	early    earlyTokens
+	kept     atomic.Int32 // calls for which early datagrams are kept
+	linger   linger
+	state    atomic.Uint32 // workerState
+	logged   sync.Once     // guards the log message of the first failure
 
 	placed  atomic.Uint64 // chunks
 	copied  atomic.Uint64 // chunks that were not received in place
 	corrupt atomic.Uint64 // datagrams changed on the way, or forged
+	_       [cacheLine]byte
 }
 
-func newReceiver(d *Datapath, sub int, rx fabric.Receiver) *receiver {
+const cacheLine = 64
+
+func newReceiver(d *Datapath, stream int, rx fabric.Receiver) *receiver {
 	return &receiver{
-		d: d, sub: sub, rx: rx, cmds: queue.New[command](), linger: newLinger(d.caps.Batch, d.caps.Room),
+		d: d, stream: stream, rx: rx, cmds: queue.New[command](), linger: newLinger(d.caps.Batch, d.caps.Room),
 		in:    mcast.NewIntake(d.cfg.Layout, d.Credit.flushAfter, &d.Credit.Taken, newReport),
 		slots: make([]mcast.Slot, max(1, d.caps.Batch)),
+		early: earlyTokens{tokens: newTokens(d.cfg.Secret)},
 	}
 }
 
@@ -83,18 +94,20 @@ func FreeReport(r *mcast.Report) {
 	reports.Put(r)
 }
 
-// start begins the work. The poller runs the workers that need no goroutine of their own: the worker of
-// the first subgroup, and all workers if no two goroutines would run at once or the kernel places.
+// start begins the work, on a poller that may run the worker before Attach returns, or else on a
+// goroutine of its own.
 func (w *receiver) start() {
-	if c := &w.d.caps; c.Poller != nil && (w.sub == 0 || c.Placer != nil || w.d.Polling.Alone) {
-		w.poller = c.Poller // which may run the worker before Attach returns
-		if w.rx.Attach(w, w.failed) {
+	if w.poller = w.d.poller(w.stream); w.poller != nil {
+		if w.rx.Attach(w.poller, w, w.failed) {
 			return
 		}
 		w.poller = nil
 	}
 	go w.run()
 }
+
+// shares reports whether a goroutine that waits for a call may run the worker.
+func (w *receiver) shares() bool { return w.poller != nil && w.poller == w.d.caps.Poller }
 
 func (w *receiver) is(s workerState) bool { return w.state.Load() == uint32(s) }
 
@@ -120,7 +133,7 @@ func (w *receiver) fail(err error) {
 	w.flush(false)
 	if !errors.Is(err, fabric.ErrClosed) {
 		w.logged.Do(func() {
-			w.d.cfg.Logger.Error("receiving multicast failed; lost chunks will be fetched", "subgroup", w.sub, "err", err)
+			w.d.cfg.Logger.Error("receiving multicast failed; lost chunks will be fetched", "stream", w.stream, "err", err)
 		})
 	}
 }
@@ -148,11 +161,10 @@ func (w *receiver) run() {
 	}
 }
 
-// pause is how long to let datagrams gather before the worker looks again. Senders on the same machine share its
-// processors: datagrams gather while they run, and a pause would only delay the credit that they wait for.
+// pause is how long to let datagrams gather before the worker looks again.
 func (w *receiver) pause() time.Duration {
 	p := w.in.Last()
-	if p == nil || w.d.caps.Local {
+	if p == nil {
 		return 0
 	}
 	return w.linger.next(w.placed.Load(), p.Data.(*landing).left)
@@ -190,6 +202,10 @@ func (w *receiver) obey(c *command) {
 	switch c.kind {
 	case commandOpen:
 		w.in.Open(c.landing.op.token, c.landing.place)
+		w.recall(c.landing.op)
+	case commandForget:
+		w.in.Forget(c.comm)
+		w.kept.Store(int32(w.in.Kept()))
 	case commandClose:
 		w.forget(c.landing)
 	case commandClaim:
@@ -239,6 +255,9 @@ func (w *receiver) Expect(slots [][]byte) int {
 	if w.d.protect.master != nil {
 		return 0 // sealed chunks are decrypted from where they were received
 	}
+	if !w.cmds.Empty() {
+		w.drain() // the next datagram may be the first one of an operation
+	}
 	p, n := w.in.Expect(w.slots[:min(len(slots), len(w.slots))])
 	if n == 0 {
 		return 0
@@ -268,17 +287,20 @@ func (w *receiver) Arrived(h []wire.Header) int {
 // Chunk implements fabric.Sink.
 func (w *receiver) Chunk(h wire.Header, payload []byte) {
 	w.become(workerBusy)
-	if w.d.protect.sums && h.Sum != h.Checksum(payload) {
+	if w.d.protect.sums && h.Sum != checksum(&h, payload) {
 		w.corrupt.Add(1)
 		return
 	}
 	if !w.in.Knows(h.Token) {
-		if w.d.Probes.take(w.sub, h, payload) {
+		if w.d.Probes.take(w.stream, h, payload) {
 			return
 		}
 		// The operation may have been opened since: the command came before this rank said in the
 		// barrier that it is ready.
 		w.drain()
+		if w.keep(h, payload) {
+			return
+		}
 	}
 	length := len(payload)
 	if w.d.protect.master != nil {
@@ -312,8 +334,10 @@ func (w *receiver) Chunk(h wire.Header, payload []byte) {
 	w.report()
 }
 
-// pending reports whether the worker has datagrams to handle. Any goroutine may call it.
-func (w *receiver) pending() bool { return !w.is(workerDeaf) && (w.is(workerBusy) || w.rx.Pending()) }
+// pending reports whether the worker has datagrams of operations to handle. Control's goroutine calls it.
+func (w *receiver) pending() bool {
+	return w.landings > 0 && !w.is(workerDeaf) && (w.is(workerBusy) || w.rx.Pending())
+}
 
 // report hands over what there is to report, if that is enough.
 func (w *receiver) report() {
@@ -326,11 +350,17 @@ func (w *receiver) report() {
 func (w *receiver) Idle() {
 	w.flush(false)
 	w.become(workerIdle)
-	if w.poller != nil {
-		w.drain()
-		if w.d.Polling.Leader() == NoLeader {
-			w.poller.Rest(w.pause()) // lets datagrams gather while nobody waits for a call
+	if w.poller == nil {
+		return
+	}
+	w.drain()
+	if !w.shares() {
+		if w.stream <= len(w.d.pollers) { // the first stream of its worker
+			w.pin.Do(w.d.pin)
 		}
+		w.poller.Rest(w.pause())
+	} else if w.d.Polling.Leader() == NoLeader {
+		w.poller.Rest(w.pause()) // lets datagrams gather while nobody waits for a call
 	}
 }
 

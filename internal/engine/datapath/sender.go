@@ -20,11 +20,13 @@ const (
 	sendSlice = 20 * time.Millisecond
 )
 
-// A sender multicasts what control asks for. It has a worker goroutine, because the network may have no
-// room. A goroutine that polls the network sends as well: waking the worker costs more than most sends.
+// A sender multicasts to some subgroups what control asks for. It has a worker goroutine, because the
+// network may have no room. A goroutine that polls the network also does the work of the first sender:
+// waking the worker costs more than most sends. Other senders exist where processors are free for them.
 type sender struct {
 	d    *Datapath
-	tx   []fabric.Sender // by subgroup
+	main bool            // a goroutine that polls the network also sends
+	tx   []fabric.Sender // by stream of the network; it uses those of its subgroups
 	max  int             // datagrams per batch
 	cmds *queue.Queue[command]
 	stop chan struct{}
@@ -32,7 +34,7 @@ type sender struct {
 	turn    sync.Mutex           // held by the goroutine that sends; guards the fields below
 	todo    *queue.Item[command] // commands taken off the queue and not carried out, oldest first
 	waited  time.Duration
-	posted  []uint64 // by subgroup: datagrams that the network took
+	posted  []uint64 // by stream of the network: datagrams that it took
 	unacked []sendAck
 	batch   fabric.Batch
 	sealer  sealer
@@ -47,14 +49,14 @@ type sendAck struct {
 	kind EventKind
 	op   *Operation
 	n    uint32
-	sub  int
-	upto uint64 // completed datagrams of the subgroup after which the network no longer reads the memory
+	to   int    // stream of the network
+	upto uint64 // completed datagrams of the stream after which the network no longer reads the memory
 }
 
-func newSender(d *Datapath, mc fabric.Multicast) *sender {
-	s := &sender{d: d, cmds: queue.New[command](), stop: make(chan struct{}), max: max(1, d.caps.Batch)}
-	for sub := range mc.Subgroups() {
-		s.tx = append(s.tx, mc.Sender(sub))
+func newSender(d *Datapath, mc fabric.Multicast, i int) *sender {
+	s := &sender{d: d, main: i == 0, cmds: queue.New[command](), stop: make(chan struct{}), max: max(1, d.caps.Batch)}
+	for stream := range mc.Streams() {
+		s.tx = append(s.tx, mc.Sender(stream))
 	}
 	s.posted = make([]uint64, len(s.tx))
 	s.batch.Headers = make([]wire.Header, 0, s.max)
@@ -62,12 +64,13 @@ func newSender(d *Datapath, mc fabric.Multicast) *sender {
 	return s
 }
 
-// command queues a command. It does not wake the worker while a leader polls.
-func (s *sender) command(c command) {
+// command queues a command. It does not wake the worker while a leader polls and sends. With now set, it
+// carries the command out itself if that is possible without blocking.
+func (s *sender) command(c command, now bool) {
 	t := s.cmds.Item()
 	t.Value = c
 	s.cmds.Add(t)
-	if s.d.Polling.Leader() != LeaderPolls {
+	if (!now || !s.serve()) && (!s.main || s.d.Polling.Leader() != LeaderPolls) {
 		s.cmds.Rouse()
 	}
 }
@@ -142,7 +145,7 @@ func (s *sender) work() (done bool) {
 			panic("datapath: unknown command for the send worker")
 		}
 		s.waited = 0
-		s.unacked = append(s.unacked, sendAck{kind, c.op, c.total, c.sub, s.posted[c.sub]})
+		s.unacked = append(s.unacked, sendAck{kind, c.op, c.total, c.to, s.posted[c.to]})
 		s.todo = s.cmds.Free(s.todo)
 	}
 }
@@ -150,7 +153,7 @@ func (s *sender) work() (done bool) {
 // acknowledge answers commands whose memory the network no longer needs, in order.
 func (s *sender) acknowledge() {
 	n := 0
-	for n < len(s.unacked) && s.tx[s.unacked[n].sub].Completed() >= s.unacked[n].upto {
+	for n < len(s.unacked) && s.tx[s.unacked[n].to].Completed() >= s.unacked[n].upto {
 		a := &s.unacked[n]
 		s.d.sink.Report(Event{Kind: a.kind, Op: a.op, N: a.n})
 		n++
@@ -160,15 +163,15 @@ func (s *sender) acknowledge() {
 
 // await waits for the network, for a moment. The caller holds turn.
 func (s *sender) await() {
-	sub := 0
+	to := 0
 	switch {
 	case s.todo != nil:
-		sub = s.todo.Value.sub
+		to = s.todo.Value.to
 	case len(s.unacked) > 0:
-		sub = s.unacked[0].sub
+		to = s.unacked[0].to
 	}
 	start := time.Now()
-	s.tx[sub].Await(sendSlice)
+	s.tx[to].Await(sendSlice)
 	if s.todo != nil {
 		s.waited += time.Since(start)
 	}
@@ -180,17 +183,20 @@ func (s *sender) await() {
 func (s *sender) multicast(c *command) bool {
 	op := c.op
 	p := op.mem.Load()
+	if op.eager {
+		p = &op.copied
+	}
 	defer func() { clear(s.batch.Payloads) }()
 	for c.n > 0 && p != nil && !op.cancelled.Load() {
 		s.fill(c, *p)
-		n, err := s.tx[c.sub].Send(&s.batch)
+		n, err := s.tx[c.to].Send(&s.batch)
 		bytes := n * s.d.protect.head
 		for _, b := range s.batch.Payloads[:n] {
 			bytes += len(b)
 		}
 		s.bytes.Add(uint64(bytes))
 		s.sent.Add(uint64(n))
-		s.posted[c.sub] += uint64(n)
+		s.posted[c.to] += uint64(n)
 		busy := errors.Is(err, fabric.ErrBusy)
 		retry := busy && s.waited < sendPatience
 		if err != nil && !retry {
@@ -216,9 +222,9 @@ func (s *sender) fill(c *command, mem []byte) {
 	s.sealer.out = s.sealer.out[:0]
 	for i := uint32(0); i < c.n && len(b.Headers) < s.max; i++ {
 		psn := c.psn + i
-		off, _, length := op.geo.Locate(c.sub, psn)
-		h := wire.Header{Token: op.token, Comm: op.Key.Comm, Imm: s.d.cfg.Layout.Imm(op.Key.Seq, psn)}
-		payload := s.protect(op, c.sub, psn, &h, mem[off:off+int64(length)])
+		off, _, length := op.geo.Locate(c.stream, psn)
+		h := wire.Header{Token: op.token, Comm: op.Key.Comm, Imm: s.d.cfg.Layout.Imm(op.Key.Seq, op.tag|psn)}
+		payload := s.protect(op, c.stream, psn, &h, mem[off:off+int64(length)])
 		b.Headers = append(b.Headers, h)
 		b.Payloads = append(b.Payloads, payload)
 		if len(payload) != len(b.Payloads[0]) {

@@ -40,10 +40,12 @@ func sendBench(t *testing.T) (s *sender, tx *scripted, multicast func(*Operation
 	t.Helper()
 	d, _ := bare(t)
 	tx = &scripted{room: -1}
-	s = &sender{d: d, tx: []fabric.Sender{tx}, posted: make([]uint64, 1), max: benchBatch, cmds: queue.New[command]()}
+	s = &sender{
+		d: d, main: true, tx: []fabric.Sender{tx}, posted: make([]uint64, 1), max: benchBatch, cmds: queue.New[command](),
+	}
 	return s, tx, func(op *Operation) (woken bool) {
 		s.cmds.Sleep()
-		s.command(command{kind: commandMulticast, op: op, n: benchBatch, total: benchBatch})
+		s.command(command{kind: commandMulticast, op: op, n: benchBatch, total: benchBatch}, false)
 		return s.woken()
 	}
 }
@@ -112,7 +114,7 @@ func TestSendAcknowledges(t *testing.T) {
 	s, tx, multicast := sendBench(t)
 	op := sendOp(t)
 	multicast(op)
-	s.command(command{kind: commandQuiesce, op: op})
+	s.command(command{kind: commandQuiesce, op: op}, false)
 	tx.completed = benchBatch - 1
 	if s.work() || len(s.replies()) > 0 {
 		t.Fatal("answered while the network reads the memory")
@@ -132,7 +134,7 @@ func TestSendCancelled(t *testing.T) {
 	op := sendOp(t)
 	tx.room = 0
 	multicast(op)
-	s.command(command{kind: commandQuiesce, op: op})
+	s.command(command{kind: commandQuiesce, op: op}, false)
 	if s.work() {
 		t.Fatal("it sent to a network without room")
 	}

@@ -34,8 +34,11 @@ const (
 // Config describes a process to its observer.
 type Config struct {
 	settings.Job
-	Logger *slog.Logger        // nil: none
-	Who    observe.State       // identity of this process, for people who inspect it
+	Logger *slog.Logger  // nil: none
+	Who    observe.State // identity of this process, for people who inspect it
+
+	JoinSent, JoinReceived uint64 // bytes of meeting the other ranks
+
 	Failed func(*observe.Dump) // called once per failure, may block; nil: nobody is told
 
 	// Watch, for tests, is called for phases, activations and puts, while the node does nothing else;

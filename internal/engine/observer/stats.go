@@ -67,6 +67,8 @@ func (o *Observer) Metrics() observe.Metrics {
 	add("copied_chunks_total", s.Copied, "Chunks that were not received where they belong.")
 	add("dropped_chunks_total", s.Dropped, "Datagrams dropped by our full receive queue, or by an injected fault.")
 	add("repaired_bytes_total", s.RepairedBytes, "Bytes fetched because multicast did not deliver them.")
+	add("join_sent_bytes_total", o.cfg.JoinSent, "Bytes sent to meet the other ranks.")
+	add("join_received_bytes_total", o.cfg.JoinReceived, "Bytes received to meet the other ranks.")
 	add("rejected_connections_total", s.RejectedConns, "Connections that did not prove to be of a rank.")
 	if !ok {
 		return m // only the node knows the rest

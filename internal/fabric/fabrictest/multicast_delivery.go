@@ -21,11 +21,14 @@ func testMulticastCapabilities(t *testing.T, n Network) {
 		if m.Subgroups() != 2 {
 			t.Errorf("%d subgroups, want 2", m.Subgroups())
 		}
+		if m.Streams() < 2 || m.Streams()%2 != 0 {
+			t.Errorf("%d streams of 2 subgroups", m.Streams())
+		}
 	}
 }
 
 // Chunks arrive at all other ranks with their headers, whatever the receiver expects, and not at the
-// sender or on another subgroup.
+// sender or on another stream.
 func testDelivery(t *testing.T, n Network) {
 	t.Helper()
 	const chunks = 20
@@ -37,23 +40,23 @@ func testDelivery(t *testing.T, n Network) {
 	for name, guess := range map[string][]uint32{
 		"right": psns(chunks), "none": nil, "few": psns(3), "swapped": swapped, "wrong": psns(2 * chunks)[chunks:],
 	} {
-		for sub := range all[0].Subgroups() {
-			send(t, all[0].Sender(sub), uint32(sub), data, c.Chunk, c.Batch, psns(chunks))
+		for stream := range all[0].Streams() {
+			send(t, all[0].Sender(stream), uint32(stream), data, c.Chunk, c.Batch, psns(chunks))
 			for r, m := range all[1:] {
 				s := newSink(c.Chunk, 2*chunks)
 				s.guess = slices.Clone(guess)
-				receive(t, m.Receiver(sub), s, func() bool { return s.got == chunks })
+				receive(t, m.Receiver(stream), s, func() bool { return s.got == chunks })
 				if !bytes.Equal(s.buf[:len(data)], data) {
-					t.Errorf("%s, subgroup %d: rank %d got other bytes", name, sub, r+1)
+					t.Errorf("%s, stream %d: rank %d got other bytes", name, stream, r+1)
 				}
 				for psn := range uint32(chunks) {
 					end := min(int(psn+1)*c.Chunk, len(data))
-					want := wire.Header{Token: token, Comm: uint32(sub), Imm: psn}
+					want := wire.Header{Token: token, Comm: uint32(stream), Imm: psn}
 					if c.Header >= wire.HeaderSize+wire.SumSize {
 						want.Sum = want.Checksum(data[int(psn)*c.Chunk : end])
 					}
 					if s.heads[psn] != want || s.count[psn] != 1 {
-						t.Errorf("%s, subgroup %d: chunk %d came %d times, with %+v", name, sub, psn, s.count[psn], s.heads[psn])
+						t.Errorf("%s, stream %d: chunk %d came %d times, with %+v", name, stream, psn, s.count[psn], s.heads[psn])
 					}
 				}
 				if s.idle == 0 {

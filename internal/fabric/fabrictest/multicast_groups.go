@@ -75,9 +75,9 @@ func testSeveralGroups(t *testing.T, n Network) {
 	check := func(shared uint32) {
 		t.Helper()
 		const job = 1
-		for sub := range all[0].Subgroups() {
+		for stream := range all[0].Streams() {
 			for id, ranks := range members {
-				send(t, all[ranks[1]].Sender(sub), id, fill(c.Chunk, byte(id)), c.Chunk, 1, []uint32{0})
+				send(t, all[ranks[1]].Sender(stream), id, fill(c.Chunk, byte(id)), c.Chunk, 1, []uint32{0})
 			}
 			for r, m := range all {
 				want := map[uint32]bool{}
@@ -86,12 +86,12 @@ func testSeveralGroups(t *testing.T, n Network) {
 						want[id] = true
 					}
 				}
-				send(t, all[(r+1)%len(all)].Sender(sub), job+uint32(r), fill(c.Chunk, 1), c.Chunk, 1, []uint32{0})
+				send(t, all[(r+1)%len(all)].Sender(stream), job+uint32(r), fill(c.Chunk, 1), c.Chunk, 1, []uint32{0})
 				s := &commSink{sink: newSink(c.Chunk, 1), comms: map[uint32]int{}}
-				receiveComms(t, m.Receiver(sub), s, job+uint32(r))
+				receiveComms(t, m.Receiver(stream), s, job+uint32(r))
 				for id := range members {
 					if got := s.comms[id] == 1; got != want[id] || s.comms[id] > 1 {
-						t.Errorf("subgroup %d: rank %d got %d datagrams of communicator %d", sub, r, s.comms[id], id)
+						t.Errorf("stream %d: rank %d got %d datagrams of communicator %d", stream, r, s.comms[id], id)
 					}
 				}
 			}

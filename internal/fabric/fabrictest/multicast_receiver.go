@@ -120,7 +120,7 @@ func testPoller(t *testing.T, n Network) {
 	rx := all[1].Receiver(0)
 	s := newSink(c.Chunk, 8)
 	if c.Poller == nil {
-		if rx.Attach(s, nil) {
+		if rx.Attach(nil, s, nil) {
 			t.Error("a receiver was attached without a poller")
 		}
 		return
@@ -128,7 +128,7 @@ func testPoller(t *testing.T, n Network) {
 	for !c.Poller.Lead() { // the background leads for a moment
 		runtime.Gosched()
 	}
-	if !rx.Attach(s, func(err error) { t.Error(err) }) {
+	if !rx.Attach(c.Poller, s, func(err error) { t.Error(err) }) {
 		t.Fatal("the receiver was not attached")
 	}
 	data := fill(8*c.Chunk, 1)
@@ -159,9 +159,9 @@ func testMulticastClose(t *testing.T, n Network) {
 	t.Helper()
 	m := n.Multicast(t, 1)[0]
 	var wg sync.WaitGroup
-	for sub := range m.Subgroups() {
+	for stream := range m.Streams() {
 		wg.Go(func() {
-			rx := m.Receiver(sub)
+			rx := m.Receiver(stream)
 			for range 2 {
 				if err := rx.Receive(newSink(1, 1)); !errors.Is(err, fabric.ErrClosed) {
 					t.Errorf("Receive: %v", err)

@@ -16,10 +16,10 @@ func Wrap(m fabric.Multicast, s Spec, rank int) fabric.Multicast {
 		return m
 	}
 	f := &multicast{Multicast: m}
-	for sub := range m.Subgroups() {
+	for stream := range m.Streams() {
 		f.recv = append(f.recv, &receiver{
-			Receiver: m.Receiver(sub), spec: s,
-			rng: rand.New(rand.NewPCG(s.Seed, uint64(rank)<<16|uint64(sub))),
+			Receiver: m.Receiver(stream), spec: s,
+			rng: rand.New(rand.NewPCG(s.Seed, uint64(rank)<<16|uint64(stream))),
 		})
 	}
 	return f
@@ -30,7 +30,7 @@ type multicast struct {
 	recv []*receiver
 }
 
-func (m *multicast) Receiver(sub int) fabric.Receiver { return m.recv[sub] }
+func (m *multicast) Receiver(stream int) fabric.Receiver { return m.recv[stream] }
 
 const (
 	maxDisplacement = 16               // datagrams that may overtake a held one
@@ -82,9 +82,9 @@ func (r *receiver) Receive(s fabric.Sink) error {
 	return r.Receiver.Receive(r)
 }
 
-func (r *receiver) Attach(s fabric.Sink, failed func(error)) bool {
+func (r *receiver) Attach(p fabric.Poller, s fabric.Sink, failed func(error)) bool {
 	r.sink = s
-	return r.Receiver.Attach(r, failed)
+	return r.Receiver.Attach(p, r, failed)
 }
 
 // draw draws the fate of a datagram. The faults of a Spec are in the order of the fates.

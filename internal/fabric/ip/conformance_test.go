@@ -19,6 +19,7 @@ func TestMulticastConformance(t *testing.T) {
 			Multicast: func(t *testing.T, ranks int) (all []fabric.Multicast) {
 				t.Helper()
 				cfg := mcastLoopback(t, 2, v.v6)
+				cfg.Groups, cfg.Subgroups = AddStreams(cfg.Groups, 2), 2
 				groups = cfg.Groups
 				for i := range ranks {
 					if p, err := NewPoller(); i%2 == 1 && !v.portable && err == nil {

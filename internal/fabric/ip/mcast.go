@@ -16,7 +16,8 @@ import (
 type McastConfig struct {
 	Interface *net.Interface   // required: nothing may leave by another interface
 	Local     netip.Addr       // this rank's address on it; selects IPv4 or IPv6
-	Groups    []netip.AddrPort // one per subgroup
+	Groups    []netip.AddrPort // one per stream (AddStreams); streams of a subgroup differ by port only
+	Subgroups int              // 0: each stream is a subgroup
 	Chunk     int              // payload of a datagram, the same on all ranks; 0: MaxPayload of the interface's MTU
 	// Payload of one packet, the same on all ranks. A larger Chunk, of at most MaxLong, is sent as a
 	// super-packet with one header, and is lost if the super-packet does not arrive whole. 0: Chunk
@@ -28,7 +29,7 @@ type McastConfig struct {
 	PlainSockets  bool // no super-packets, neither sent (GSO) nor received (GRO)
 	Sums          bool // headers carry a checksum (wire.Header.Sum)
 
-	// CommGroup is the address of a communicator's group in a subgroup, which has the port of the
+	// CommGroup is the address of a communicator's group in a subgroup, which has the ports of the
 	// subgroup. It differs from all other groups of the job. nil: all communicators share Groups.
 	CommGroup func(id uint32, sub int) netip.Addr
 
@@ -42,9 +43,10 @@ type McastConfig struct {
 	Filter func(fd int, group, own netip.AddrPort) (dropped *atomic.Uint64, err error)
 }
 
-// Multicast is the unreliable side on UDP. Each subgroup has one socket that sends and one that
-// receives, also for communicators with groups of their own.
+// Multicast is the unreliable side on UDP. Each stream has one socket that sends and one that receives,
+// also for communicators with groups of their own. Streams share no memory that they write.
 type Multicast struct {
+	subgroups int
 	caps      fabric.Capabilities
 	senders   []mcastSender
 	receivers []mcastReceiver
@@ -97,14 +99,17 @@ func (m *Multicast) Capabilities() fabric.Capabilities { return m.caps }
 // fits one packet.
 func (m *Multicast) Cut() int { return m.cut }
 
-// Subgroups is the number of groups.
-func (m *Multicast) Subgroups() int { return len(m.senders) }
+// Subgroups is the number of group addresses.
+func (m *Multicast) Subgroups() int { return m.subgroups }
 
-// Sender sends to a subgroup.
-func (m *Multicast) Sender(sub int) fabric.Sender { return m.senders[sub] }
+// Streams is the number of groups.
+func (m *Multicast) Streams() int { return len(m.senders) }
 
-// Receiver receives the datagrams of other ranks from a subgroup.
-func (m *Multicast) Receiver(sub int) fabric.Receiver { return m.receivers[sub] }
+// Sender sends to a stream.
+func (m *Multicast) Sender(stream int) fabric.Sender { return m.senders[stream] }
+
+// Receiver receives the datagrams of other ranks from a stream.
+func (m *Multicast) Receiver(stream int) fabric.Receiver { return m.receivers[stream] }
 
 // Features says which accelerations are on, and why others are off.
 func (m *Multicast) Features() Features { return m.features() }

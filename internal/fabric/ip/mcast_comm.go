@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 )
 
-// mcastComms gives communicators groups of their own, on the sockets of the subgroups. A receive socket
+// mcastComms gives communicators groups of their own, on the sockets of the streams. A receive socket
 // joins one more group per communicator, and a send socket addresses the communicator's datagrams to that
-// group. Ports do not differ between the groups of a subgroup.
+// group. Ports do not differ between the groups of a stream.
 type mcastComms struct {
 	m      *Multicast
 	group  func(id uint32, sub int) netip.Addr
@@ -18,7 +18,7 @@ type mcastComms struct {
 
 	mu     sync.Mutex
 	closed bool
-	joined map[uint32][]netip.Addr // by communicator: its groups, one per subgroup
+	joined map[uint32][]netip.Addr // by communicator: its groups, one per stream
 }
 
 // AddComm implements fabric.CommGroups.
@@ -34,8 +34,8 @@ func (c *mcastComms) AddComm(id uint32, _ string) error {
 		return fmt.Errorf("multicast: communicator %d has groups already", id)
 	}
 	var groups []netip.Addr
-	for sub, r := range c.m.receivers {
-		g := c.group(id, sub)
+	for stream, r := range c.m.receivers {
+		g := c.group(id, stream%c.m.subgroups)
 		if err := r.join(g); err != nil {
 			c.leave(groups)
 			return err
@@ -43,8 +43,8 @@ func (c *mcastComms) AddComm(id uint32, _ string) error {
 		groups = append(groups, g)
 	}
 	c.joined[id] = groups
-	for sub, s := range c.m.senders {
-		s.route(id, groups[sub])
+	for stream, s := range c.m.senders {
+		s.route(id, groups[stream])
 	}
 	return nil
 }
@@ -63,10 +63,10 @@ func (c *mcastComms) RemoveComm(id uint32) {
 	delete(c.joined, id)
 }
 
-// leave leaves the groups of the first subgroups.
+// leave leaves the groups of the first streams.
 func (c *mcastComms) leave(groups []netip.Addr) {
-	for sub, g := range groups {
-		c.m.receivers[sub].leave(g)
+	for stream, g := range groups {
+		c.m.receivers[stream].leave(g)
 	}
 }
 

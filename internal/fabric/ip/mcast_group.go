@@ -3,6 +3,7 @@ package ip
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 )
 
 // Ports of groups are above the registered ports in wide use, and below Linux's ephemeral range (32768
@@ -26,6 +27,29 @@ func GroupsFor(seed uint64, n int, v6 bool) []netip.AddrPort {
 		groups[i] = netip.AddrPortFrom(mcastGroup(h, uint32(i), v6), port)
 	}
 	return groups
+}
+
+// AddStreams returns the groups of per streams of each subgroup, given the groups of the subgroups. The
+// streams of a subgroup share its address and differ by port. Ports follow those of the subgroups. They
+// leave out Linux's ephemeral range, and all differ.
+func AddStreams(groups []netip.AddrPort, per int) []netip.AddrPort {
+	all := slices.Clone(groups)
+	used := map[uint16]bool{}
+	port := uint16(0)
+	for _, g := range groups {
+		used[g.Port()] = true
+		port = max(port, g.Port())
+	}
+	for len(all) < len(groups)*per {
+		if port++; port == mcastFirstPort+mcastPorts || port == 0 {
+			port = mcastFirstPort
+		}
+		if !used[port] {
+			used[port] = true
+			all = append(all, netip.AddrPortFrom(all[len(all)%len(groups)].Addr(), port))
+		}
+	}
+	return all
 }
 
 // CommGroup derives the group of a communicator in subgroup sub of n, from the seed of GroupsFor. It

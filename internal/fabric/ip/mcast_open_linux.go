@@ -6,6 +6,8 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/fabric"
 )
 
 // openMulticast opens the sockets with the features that passed the self-test.
@@ -18,7 +20,7 @@ func openMulticast(p *mcastPlan) (*Multicast, error) {
 		return nil, fmt.Errorf("multicast: chunks of several packets need super-packets, sent and "+
 			"received: %s; use chunks of at most %d bytes", cmp.Or(t.gso, t.gro), p.cut-p.head)
 	}
-	m := &Multicast{cut: p.cut}
+	m := &Multicast{cut: p.cut, subgroups: p.Subgroups}
 	f := Features{
 		Sockets: mcastLinux,
 		GSO:     t.gso == "", GSOReason: t.gso,
@@ -42,6 +44,7 @@ func openMulticast(p *mcastPlan) (*Multicast, error) {
 	m.giveGroups(p)
 	if p.Poller != nil {
 		m.caps.Poller = p.Poller
+		m.caps.NewPoller = func() (fabric.Poller, error) { return NewPoller() }
 	}
 	m.features = func() Features {
 		now := f

@@ -45,7 +45,7 @@ func (p *mcastPlan) batch() int {
 // capabilities are those that the plan decides, for a receive buffer and the charge of a chunk to it.
 func (p *mcastPlan) capabilities(batch, buffer, charge int) fabric.Capabilities {
 	return fabric.Capabilities{
-		Chunk: p.Chunk, Batch: batch, Room: mcastRoom(buffer, charge), Header: p.head, Local: p.loopback(),
+		Chunk: p.Chunk, Batch: batch, Room: mcastRoom(buffer, charge), Header: p.head, Local: p.loopback(), Eager: true,
 		// Loopback counts as if it were Ethernet, so that numbers can be compared.
 		Overhead: (ethernet+mcastIPHeader(p.v6)+udpHeader)*p.packets() + p.head,
 	}
@@ -70,6 +70,9 @@ func newMcastPlan(cfg McastConfig) (*mcastPlan, error) {
 	}
 	if cfg.Interface == nil {
 		return nil, errors.New("multicast: no interface chosen; name one, so that nothing leaves by the default route")
+	}
+	if p.Subgroups == 0 {
+		p.Subgroups = len(p.Groups)
 	}
 	p.Local = cfg.Local.Unmap()
 	p.v6 = p.Local.Is6()
@@ -132,9 +135,15 @@ func (p *mcastPlan) checkGroups() error {
 	if len(p.Groups) == 0 {
 		return errors.New("multicast: no groups; there must be one per subgroup")
 	}
+	if p.Subgroups < 1 || len(p.Groups)%p.Subgroups != 0 {
+		return fmt.Errorf("multicast: %d groups for %d subgroups: each needs the same number of streams",
+			len(p.Groups), p.Subgroups)
+	}
 	seen := make(map[netip.AddrPort]bool)
-	for _, g := range p.Groups {
-		switch {
+	for t, g := range p.Groups {
+		switch first := p.Groups[t%p.Subgroups]; {
+		case g.Addr() != first.Addr():
+			return fmt.Errorf("multicast: a subgroup with the groups %v and %v: its streams share an address", first, g)
 		case !g.Addr().IsMulticast():
 			return fmt.Errorf("multicast: %v is not a multicast group; take one of 239.0.0.0/8 or ff00::/8", g)
 		case g.Addr().Is6() != p.v6:
@@ -142,7 +151,7 @@ func (p *mcastPlan) checkGroups() error {
 		case g.Port() == 0:
 			return fmt.Errorf("multicast: group %v has no port", g)
 		case seen[g]:
-			return fmt.Errorf("multicast: two subgroups have group %v; each needs its own", g)
+			return fmt.Errorf("multicast: two streams have group %v; each needs its own", g)
 		}
 		seen[g] = true
 	}

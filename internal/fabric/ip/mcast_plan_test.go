@@ -37,6 +37,30 @@ func TestMaxPayload(t *testing.T) {
 	}
 }
 
+// Streams have the address of their subgroup, and a port that no other stream has. Linux gives any
+// socket ports of its ephemeral range.
+func TestAddStreams(t *testing.T) {
+	for _, first := range []uint16{1, 20000, 32765, 40000, 65533} {
+		groups := GroupsFor(uint64(first), 3, false)
+		for i := range groups {
+			groups[i] = netip.AddrPortFrom(groups[i].Addr(), first+uint16(i))
+		}
+		all, ports := AddStreams(groups, 5), map[uint16]bool{}
+		for i, g := range all {
+			if g.Addr() != groups[i%3].Addr() || i < 3 && g != groups[i] {
+				t.Errorf("from port %d: stream %d has the group %v", first, i, g)
+			}
+			if first < 32768 && g.Port() >= 32768 || g.Port() == 0 || ports[g.Port()] {
+				t.Errorf("from port %d: stream %d has the port %d", first, i, g.Port())
+			}
+			ports[g.Port()] = true
+		}
+		if len(all) != 15 {
+			t.Errorf("from port %d: %d streams, want 15", first, len(all))
+		}
+	}
+}
+
 func TestGroupsFor(t *testing.T) {
 	org, site := netip.MustParsePrefix("239.192.0.0/14"), netip.MustParsePrefix("ff15::/16")
 	all := make(map[netip.AddrPort]bool)
@@ -83,7 +107,17 @@ func TestMulticastErrors(t *testing.T) {
 		},
 		{"version", func(c *McastConfig) { c.Groups[1] = netip.MustParseAddrPort("[ff15::1]:20000") }, "same IP version"},
 		{"port", func(c *McastConfig) { c.Groups[1] = netip.AddrPortFrom(c.Groups[1].Addr(), 0) }, "no port"},
-		{"twice", func(c *McastConfig) { c.Groups[1] = c.Groups[0] }, "two subgroups have group"},
+		{
+			"streams", func(c *McastConfig) { c.Groups, c.Subgroups = AddStreams(c.Groups, 2)[:3], 2 },
+			"each needs the same number of streams",
+		},
+		{
+			"addresses", func(c *McastConfig) {
+				c.Groups, c.Subgroups = AddStreams(c.Groups, 2), 2
+				c.Groups[2] = netip.AddrPortFrom(c.Groups[1].Addr(), c.Groups[2].Port())
+			}, "its streams share an address",
+		},
+		{"twice", func(c *McastConfig) { c.Groups[1] = c.Groups[0] }, "two streams have group"},
 		{"chunk", func(c *McastConfig) { c.Chunk = MaxChunk + 1 }, "agree on a smaller chunk"},
 		{"MTU", func(c *McastConfig) { c.Interface.MTU, c.Chunk = 1500, 4096 }, "at most 1456"},
 		{"tiny MTU", func(c *McastConfig) { c.Interface.MTU = 40 }, "too small"},

@@ -32,10 +32,11 @@ type Poller struct {
 	inner, outer int
 	file         *os.File // outer, in Go's poller
 	bell         int      // eventfd in inner
+	park         *pollPark
 
 	lead    sync.Mutex
 	hand    pollHandover
-	rest    time.Duration               // requested pause of the background; owned by the leader
+	rest    time.Duration               // requested pause of the background, negative for none; owned by the leader
 	back    atomic.Bool                 // the background leads, for a short time
 	wanted  atomic.Int32                // number of goroutines that wait for it
 	events  [pollEvents]unix.EpollEvent // owned by the leader
@@ -58,10 +59,11 @@ type pollHandover struct {
 	late   atomic.Bool // the timer fired while there was a leader, and has to be set again
 }
 
-// pollSources are the sockets of a poller. Poller.mu guards byFD and woken.
+// pollSources are the sockets of a poller. Poller.mu guards byFD, woken and bulk.
 type pollSources struct {
 	byFD  []*pollSource
 	woken []*pollSource
+	bulk  []*pollSource // sockets whose datagrams may gather
 	spare []*pollSource // memory for woken; owned by the leader
 	some  atomic.Bool   // whether woken has elements
 }
@@ -80,8 +82,11 @@ type pollSource struct {
 }
 
 // NewPoller starts a poller.
-func NewPoller() (p *Poller, err error) {
-	p = &Poller{inner: -1, outer: -1, bell: -1, ended: make(chan struct{})}
+func NewPoller() (*Poller, error) { return newPoller(runtime.GOMAXPROCS(0) == 1) }
+
+// newPoller starts a poller. With alone set, Go runs one goroutine at a time.
+func newPoller(alone bool) (p *Poller, err error) {
+	p = &Poller{inner: -1, outer: -1, bell: -1, rest: noRest, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			p.closeAll()
@@ -109,6 +114,9 @@ func NewPoller() (p *Poller, err error) {
 	if err = p.file.SetReadDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("epoll: Go's poller does not take it: %w", err)
 	}
+	if alone {
+		p.park, _ = newPollPark(p.inner) // without it, a leader sleeps in the kernel
+	}
 	p.blocked.Store(true)
 	p.hand.armed = true
 	p.hand.timer = time.AfterFunc(time.Hour, p.tick)
@@ -116,12 +124,22 @@ func NewPoller() (p *Poller, err error) {
 	return p, nil
 }
 
+// pollIn are the events of a socket that the leader serves.
+const pollIn = unix.EPOLLIN | unix.EPOLLRDHUP
+
 func pollAdd(epoll, fd int, events uint32) error {
 	err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 	if err != nil {
 		return fmt.Errorf("epoll: %w", err)
 	}
 	return nil
+}
+
+// pollModify changes the events of a descriptor that is in the epoll. It does not tell the scheduler.
+func pollModify(epoll, fd int, events uint32) {
+	event := unix.EpollEvent{Events: events, Fd: int32(fd)}
+	_, _, _ = unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), unix.EPOLL_CTL_MOD, uintptr(fd),
+		uintptr(unsafe.Pointer(&event)), 0, 0)
 }
 
 // background serves the sockets while there is no leader.
@@ -147,7 +165,7 @@ func (p *Poller) background(raw syscall.RawConn) {
 			}
 		}
 		rest := p.rest
-		p.rest = 0
+		p.rest = noRest
 		p.release()
 		p.back.Store(false)
 		p.unlock()
@@ -160,7 +178,13 @@ func (p *Poller) background(raw syscall.RawConn) {
 }
 
 // Rest implements fabric.Poller.
-func (p *Poller) Rest(d time.Duration) { p.rest = d }
+func (p *Poller) Rest(d time.Duration) {
+	if p.rest == noRest || d < p.rest {
+		p.rest = d
+	}
+}
+
+const noRest = -1
 
 // arm makes events wake the background, at once if some are there. The leader calls it.
 func (p *Poller) arm(on bool) {
@@ -172,8 +196,7 @@ func (p *Poller) arm(on bool) {
 	if on {
 		events = unix.EPOLLIN
 	}
-	_ = unix.EpollCtl(p.outer, unix.EPOLL_CTL_MOD, p.inner,
-		&unix.EpollEvent{Events: events}) // inner is in outer: cannot fail
+	pollModify(p.outer, p.inner, events)
 }
 
 // pollTick is how long after the last leader the background takes over.
@@ -209,7 +232,7 @@ func (p *Poller) Lead() bool {
 		return false
 	}
 	p.blocked.Store(false)
-	p.rest = 0
+	p.rest = noRest
 	p.hand.leads++
 	if p.hand.armed {
 		p.arm(false)
@@ -277,13 +300,44 @@ func (p *Poller) Poll(wait time.Duration) bool {
 	n := p.look()
 	served := p.serveWoken()
 	if n == 0 && !served && wait != 0 {
-		p.blocked.Store(true)
-		if !p.sources.some.Load() && !p.kicked.Swap(false) { // else a wake or a kick did not see that the leader blocks
-			n = p.sleep(wait)
-		}
-		p.blocked.Store(false)
+		n = p.block(wait)
 		served = p.serveWoken()
 	}
+	return p.serve(n) || served
+}
+
+// Gather implements fabric.Poller.
+func (p *Poller) Gather(d time.Duration) {
+	p.watchBulk(0)
+	n := p.block(d)
+	p.watchBulk(pollIn)
+	p.serveWoken()
+	p.serve(n)
+}
+
+// watchBulk sets the events of the bulk sockets that end a sleep.
+func (p *Poller) watchBulk(events uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.sources.bulk {
+		if p.sources.byFD[s.fd] == s { // else another socket has its number
+			pollModify(p.inner, s.fd, events)
+		}
+	}
+}
+
+// block sleeps until an event, a wake or a kick, and returns the number of events.
+func (p *Poller) block(wait time.Duration) (n int) {
+	p.blocked.Store(true)
+	if !p.sources.some.Load() && !p.kicked.Swap(false) { // else a wake or a kick did not see that the leader blocks
+		n = p.sleep(wait)
+	}
+	p.blocked.Store(false)
+	return n
+}
+
+// serve serves the sockets of the first n events, and reports whether there were any.
+func (p *Poller) serve(n int) (served bool) {
 	for i := range n {
 		fd := int(p.events[i].Fd)
 		if fd == p.bell {
@@ -292,7 +346,10 @@ func (p *Poller) Poll(wait time.Duration) bool {
 			continue
 		}
 		p.mu.Lock()
-		s := p.sources.byFD[fd]
+		var s *pollSource
+		if fd < len(p.sources.byFD) { // else it is the timer of park
+			s = p.sources.byFD[fd]
+		}
 		p.mu.Unlock()
 		if s != nil && !s.gone {
 			s.ready(s)
@@ -309,7 +366,12 @@ func (p *Poller) look() int {
 	return max(0, int(n)) // -1 after an error
 }
 
+// sleep blocks until an event or for the time of wait, and returns the number of events.
 func (p *Poller) sleep(wait time.Duration) int {
+	if p.park != nil {
+		p.park.sleep(wait)
+		return p.look()
+	}
 	var limit *unix.Timespec
 	if wait > 0 {
 		t := unix.NsecToTimespec(wait.Nanoseconds())
@@ -335,13 +397,20 @@ func (p *Poller) sleep(wait time.Duration) int {
 func (p *Poller) add(fd int, ready func(*pollSource)) (*pollSource, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := pollAdd(p.inner, fd, unix.EPOLLIN|unix.EPOLLRDHUP); err != nil {
+	if err := pollAdd(p.inner, fd, pollIn); err != nil {
 		return nil, err
 	}
 	list := &p.sources.byFD
 	*list = append(*list, make([]*pollSource, max(0, fd+1-len(*list)))...)
 	(*list)[fd] = &pollSource{fd: fd, ready: ready}
 	return (*list)[fd], nil
+}
+
+// gather marks a source as a socket whose datagrams may gather.
+func (p *Poller) gather(s *pollSource) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sources.bulk = append(p.sources.bulk, s)
 }
 
 // Watch implements fabric.FDPoller.
@@ -420,6 +489,9 @@ func (p *Poller) closeAll() {
 	if p.file != nil {
 		_ = p.file.Close()
 		p.outer = -1
+	}
+	if p.park != nil {
+		p.park.close()
 	}
 	for _, fd := range []int{p.inner, p.outer, p.bell} {
 		if fd >= 0 {

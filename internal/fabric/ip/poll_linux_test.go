@@ -58,7 +58,12 @@ func (c *pollPipe) send(t *testing.T) {
 
 func newTestPoller(t *testing.T) *Poller {
 	t.Helper()
-	p, err := NewPoller()
+	return newTestPollerFor(t, false)
+}
+
+func newTestPollerFor(t *testing.T, alone bool) *Poller {
+	t.Helper()
+	p, err := newPoller(alone)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +71,19 @@ func newTestPoller(t *testing.T) *Poller {
 	return p
 }
 
+// sleepers runs a test for leaders that sleep in a system call, and for those that sleep in Go's poller.
+func sleepers(t *testing.T, test func(*testing.T, *Poller)) {
+	t.Helper()
+	for name, alone := range map[string]bool{"call": false, "park": true} {
+		t.Run(name, func(t *testing.T) { test(t, newTestPollerFor(t, alone)) })
+	}
+}
+
 // No event is lost, whether the background serves, a leader, or both alternately.
-func TestPollHandOver(t *testing.T) {
-	p := newTestPoller(t)
+func TestPollHandOver(t *testing.T) { sleepers(t, testPollHandOver) }
+
+func testPollHandOver(t *testing.T, p *Poller) {
+	t.Helper()
 	pipes := []*pollPipe{newPollPipe(t, p), newPollPipe(t, p), newPollPipe(t, p)}
 	const each = 3000
 	var wg sync.WaitGroup
@@ -108,8 +123,10 @@ func TestPollHandOver(t *testing.T) {
 }
 
 // A Kick and a wake end a blocked Poll, even if they come just before it.
-func TestPollKick(t *testing.T) {
-	p := newTestPoller(t)
+func TestPollKick(t *testing.T) { sleepers(t, testPollKick) }
+
+func testPollKick(t *testing.T, p *Poller) {
+	t.Helper()
 	c := newPollPipe(t, p)
 	if !p.Lead() {
 		t.Fatal("Lead failed although there is no leader")
@@ -129,6 +146,67 @@ func TestPollKick(t *testing.T) {
 		p.Poll(0)
 	}
 	p.Yield()
+}
+
+// Poll ends after its time, also after an earlier sleep that ended before its time.
+func TestPollTime(t *testing.T) {
+	sleepers(t, func(t *testing.T, p *Poller) {
+		t.Helper()
+		if !p.Lead() {
+			t.Fatal("Lead failed although there is no leader")
+		}
+		defer p.Yield()
+		for _, wait := range []time.Duration{50 * time.Microsecond, 2 * time.Millisecond, 200 * time.Microsecond} {
+			for start := time.Now(); time.Since(start) < wait; {
+				p.Poll(wait)
+			}
+			p.Kick()
+			p.Poll(time.Hour)
+		}
+	})
+}
+
+// A socket that is ready before the leader sleeps ends the sleep, even if Go's poller has seen it before.
+func TestPollReadyBefore(t *testing.T) {
+	p := newTestPollerFor(t, true)
+	c := newPollPipe(t, p)
+	if !p.Lead() {
+		t.Fatal("Lead failed although there is no leader")
+	}
+	defer p.Yield()
+	for range 50 {
+		c.send(t)
+		time.Sleep(time.Millisecond) // Go's poller sees the byte
+		p.park.sleep(-1)
+		p.Poll(0)
+	}
+}
+
+// Datagrams do not end Gather, but are served after it. Other sockets end it.
+func TestPollGather(t *testing.T) {
+	sleepers(t, func(t *testing.T, p *Poller) {
+		t.Helper()
+		bulk, other := newPollPipe(t, p), newPollPipe(t, p)
+		p.gather(bulk.src)
+		if !p.Lead() {
+			t.Fatal("Lead failed although there is no leader")
+		}
+		defer p.Yield()
+		for i := range int64(100) {
+			bulk.send(t)
+			p.Gather(100 * time.Microsecond)
+			if got := bulk.got.Load(); got != i {
+				t.Fatalf("Gather %d served the datagrams", i)
+			}
+			for bulk.got.Load() == i {
+				p.Poll(time.Hour)
+			}
+			other.send(t)
+			for other.got.Load() == i {
+				p.Gather(time.Hour)
+			}
+		}
+	})
 }
 
 // There is at most one leader.

@@ -89,12 +89,13 @@ func (s *rawSocket) Write(b []byte) (n int, err error) {
 	return max(0, n), cmp.Or(closed, err)
 }
 
-// send sends a message if there is room, and else returns EAGAIN.
+// send sends a message if there is room, and else returns EAGAIN. It does not tell the scheduler: see
+// rawRecv and pollPark.
 func (s *rawSocket) send(msg *unix.Msghdr) error {
 	errno := unix.EINTR
 	for errno == unix.EINTR {
 		if err := s.Control(func(fd uintptr) {
-			_, _, errno = unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(msg)), unix.MSG_DONTWAIT)
+			_, _, errno = unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(msg)), unix.MSG_DONTWAIT)
 		}); err != nil {
 			return err
 		}

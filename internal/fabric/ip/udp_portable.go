@@ -18,7 +18,7 @@ import (
 // call, and one copy on each side.
 func openPortable(p *mcastPlan) (*Multicast, error) {
 	ports := make(map[uint16]bool)
-	m := &Multicast{}
+	m := &Multicast{subgroups: p.Subgroups}
 	if p.cut > 0 {
 		return nil, fmt.Errorf("multicast: chunks of several packets need Linux and its super-packets; "+
 			"use chunks of at most %d bytes", p.cut-p.head)
@@ -27,7 +27,7 @@ func openPortable(p *mcastPlan) (*Multicast, error) {
 	for _, g := range p.Groups {
 		// The standard library binds to the wildcard address, so only ports distinguish groups.
 		if ports[g.Port()] {
-			return nil, fmt.Errorf("multicast: two subgroups have port %d; here each needs its own", g.Port())
+			return nil, fmt.Errorf("multicast: two streams have port %d; here each needs its own", g.Port())
 		}
 		ports[g.Port()] = true
 		s, err := newPortableSender(p, g)
@@ -232,7 +232,7 @@ func (r *udpPortableReceiver) leave(group netip.Addr) {
 }
 
 // Attach does nothing: portable sockets have no poller.
-func (r *udpPortableReceiver) Attach(fabric.Sink, func(error)) bool { return false }
+func (r *udpPortableReceiver) Attach(fabric.Poller, fabric.Sink, func(error)) bool { return false }
 
 func (r *udpPortableReceiver) Receive(s fabric.Sink) error {
 	for i := 0; i < udpPortableBurst && (i == 0 || r.ready()); i++ {

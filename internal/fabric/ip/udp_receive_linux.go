@@ -105,7 +105,7 @@ type udpReceiver struct {
 	socket controller   // of file, or made by Attach
 	call   func() error // receives into in, and blocks while wait is set; made once
 	closed atomic.Bool
-	poller *Poller                    // nil: there is none
+	poller *Poller                    // set by Attach before source
 	source atomic.Pointer[pollSource] // set by Attach
 
 	sink fabric.Sink
@@ -119,7 +119,7 @@ type udpReceiver struct {
 func newUDPReceiver(p *mcastPlan, group netip.AddrPort, fd int) (*udpReceiver, error) {
 	batch := p.batch()
 	r := &udpReceiver{
-		plan: p, group: group, poller: p.Poller, cut: p.cut,
+		plan: p, group: group, cut: p.cut,
 		in: udpInput{scatter: newMcastScatter(p.head, batch), iov: make([]unix.Iovec, 2*batch+1)},
 		// A file and not a net.Conn, whose errors allocate.
 		file: os.NewFile(uintptr(fd), "multicast receiver"),
@@ -191,8 +191,9 @@ func (r *udpReceiver) deliver() {
 	}
 }
 
-func (r *udpReceiver) Attach(s fabric.Sink, failed func(error)) bool {
-	if r.poller == nil {
+func (r *udpReceiver) Attach(by fabric.Poller, s fabric.Sink, failed func(error)) bool {
+	poller, known := by.(*Poller)
+	if !known || poller == nil {
 		return false
 	}
 	sock, err := newRawSocket(r.socket)
@@ -200,7 +201,7 @@ func (r *udpReceiver) Attach(s fabric.Sink, failed func(error)) bool {
 		return false
 	}
 	socket, call, try := r.socket, r.call, r.in.receive
-	r.socket, r.sink, r.wait = sock, s, false
+	r.socket, r.sink, r.wait, r.poller = sock, s, false, poller
 	r.call = func() error {
 		r.in.scatter.expect(s) // not under the socket's lock: the sink may use the socket
 		err := sock.Control(try)
@@ -209,7 +210,7 @@ func (r *udpReceiver) Attach(s fabric.Sink, failed func(error)) bool {
 		}
 		return err
 	}
-	src, err := r.poller.add(sock.fd, func(*pollSource) {
+	src, err := poller.add(sock.fd, func(*pollSource) {
 		if err := r.drain(); err != nil {
 			failed(err)
 		}
@@ -219,6 +220,7 @@ func (r *udpReceiver) Attach(s fabric.Sink, failed func(error)) bool {
 		_ = sock.free()
 		return false
 	}
+	r.poller.gather(src)
 	r.source.Store(src)
 	_ = r.file.Close() // the socket has two descriptors
 	return true

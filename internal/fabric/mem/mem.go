@@ -11,6 +11,7 @@ import (
 // Config of a network.
 type Config struct {
 	Subgroups int  // 0: 1
+	Streams   int  // per subgroup; 0: 1
 	Chunk     int  // 0: 1000 bytes
 	Batch     int  // 0: 8 datagrams
 	Room      int  // datagrams of a receive queue, more are dropped; 0: 1024

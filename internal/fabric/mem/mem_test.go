@@ -11,7 +11,7 @@ import (
 func TestConformance(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"plain":      {Subgroups: 2},
-		"all":        {Subgroups: 2, Groups: true, Direct: true, BusyEvery: 3},
+		"all":        {Subgroups: 2, Streams: 3, Groups: true, Direct: true, BusyEvery: 3},
 		"one by one": {Subgroups: 2, Batch: 1, BusyEvery: 2},
 	} {
 		t.Run(name, func(t *testing.T) {

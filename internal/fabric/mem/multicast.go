@@ -11,8 +11,8 @@ import (
 
 // card is the unreliable side of one rank.
 type card struct {
-	net  *Net
-	subs []*subgroup
+	net     *Net
+	streams []*stream
 
 	mu     sync.Mutex
 	comms  map[uint32]string // names of communicators whose groups this rank has joined
@@ -21,10 +21,10 @@ type card struct {
 
 func newCard(n *Net) *card {
 	c := &card{net: n, comms: map[uint32]string{}}
-	for i := range n.cfg.Subgroups {
-		s := &subgroup{card: c, sub: i, slots: make([][]byte, n.cfg.Batch)}
+	for i := range n.cfg.Subgroups * max(1, n.cfg.Streams) {
+		s := &stream{card: c, index: i, slots: make([][]byte, n.cfg.Batch)}
 		s.cond.L = &s.mu
-		c.subs = append(c.subs, s)
+		c.streams = append(c.streams, s)
 	}
 	return c
 }
@@ -33,7 +33,9 @@ func newCard(n *Net) *card {
 func (c *card) Capabilities() fabric.Capabilities {
 	const header = wire.HeaderSize + wire.SumSize
 	cfg := &c.net.cfg
-	caps := fabric.Capabilities{Chunk: cfg.Chunk, Batch: cfg.Batch, Room: cfg.Room, Overhead: header, Header: header}
+	caps := fabric.Capabilities{
+		Chunk: cfg.Chunk, Batch: cfg.Batch, Room: cfg.Room, Overhead: header, Header: header, Eager: true,
+	}
 	if cfg.Groups {
 		caps.Groups = c
 	}
@@ -41,13 +43,16 @@ func (c *card) Capabilities() fabric.Capabilities {
 }
 
 // Subgroups implements fabric.Multicast.
-func (c *card) Subgroups() int { return len(c.subs) }
+func (c *card) Subgroups() int { return c.net.cfg.Subgroups }
+
+// Streams implements fabric.Multicast.
+func (c *card) Streams() int { return len(c.streams) }
 
 // Sender implements fabric.Multicast.
-func (c *card) Sender(sub int) fabric.Sender { return (*sender)(c.subs[sub]) }
+func (c *card) Sender(stream int) fabric.Sender { return (*sender)(c.streams[stream]) }
 
 // Receiver implements fabric.Multicast.
-func (c *card) Receiver(sub int) fabric.Receiver { return c.subs[sub] }
+func (c *card) Receiver(stream int) fabric.Receiver { return c.streams[stream] }
 
 // AddComm implements fabric.CommGroups.
 func (c *card) AddComm(id uint32, name string) error {
@@ -76,7 +81,7 @@ func (c *card) Close() error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	for _, s := range c.subs {
+	for _, s := range c.streams {
 		s.mu.Lock()
 		s.closed = true
 		s.cond.Broadcast()
@@ -90,10 +95,10 @@ type datagram struct {
 	payload []byte
 }
 
-// subgroup is the queue of one subgroup. It is fabric.Receiver.
-type subgroup struct {
+// stream is the queue of one stream. It is fabric.Receiver.
+type stream struct {
 	card  *card
-	sub   int
+	index int
 	slots [][]byte
 	heads []wire.Header
 	sends uint64 // calls of Send
@@ -108,7 +113,7 @@ type subgroup struct {
 }
 
 // sender is fabric.Sender.
-type sender subgroup
+type sender stream
 
 // Send implements fabric.Sender.
 func (s *sender) Send(b *fabric.Batch) (int, error) {
@@ -133,7 +138,7 @@ func (s *sender) Send(b *fabric.Batch) (int, error) {
 		}
 		for i := range n {
 			if g := c.group(b.Headers[i].Comm); g == "" || g == to.group(b.Headers[i].Comm) {
-				to.subs[s.sub].add(datagram{b.Headers[i], bytes.Clone(b.Payloads[i])})
+				to.streams[s.index].add(datagram{b.Headers[i], bytes.Clone(b.Payloads[i])})
 			}
 		}
 	}
@@ -147,7 +152,7 @@ func (s *sender) Completed() uint64 { return s.sent }
 // Await implements fabric.Sender. There is always room.
 func (s *sender) Await(time.Duration) {}
 
-func (s *subgroup) add(d datagram) {
+func (s *stream) add(d datagram) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) == s.card.net.cfg.Room {
@@ -159,8 +164,8 @@ func (s *subgroup) add(d datagram) {
 }
 
 // Inject delivers a datagram of any content to a rank.
-func (n *Net) Inject(rank, sub int, b []byte) {
-	s := n.cards[rank].subs[sub]
+func (n *Net) Inject(rank, stream int, b []byte) {
+	s := n.cards[rank].streams[stream]
 	if len(b) >= wire.HeaderSize+wire.SumSize {
 		s.add(datagram{wire.ParseSum(b), bytes.Clone(b[wire.HeaderSize+wire.SumSize:])})
 		return
@@ -171,7 +176,7 @@ func (n *Net) Inject(rank, sub int, b []byte) {
 }
 
 // Receive implements fabric.Receiver.
-func (s *subgroup) Receive(to fabric.Sink) error {
+func (s *stream) Receive(to fabric.Sink) error {
 	s.mu.Lock()
 	for len(s.queue) == 0 && !s.woken && !s.closed {
 		s.cond.Wait()
@@ -195,7 +200,7 @@ func (s *subgroup) Receive(to fabric.Sink) error {
 }
 
 // scatter fills the slots that the sink expects, and returns how many datagrams it has handed over.
-func (s *subgroup) scatter(to fabric.Sink, list []datagram) int {
+func (s *stream) scatter(to fabric.Sink, list []datagram) int {
 	n, filled := to.Expect(s.slots[:min(len(s.slots), len(list))]), 0
 	s.heads = s.heads[:0]
 	for filled < n && len(list[filled].payload) == len(s.slots[filled]) {
@@ -215,10 +220,10 @@ func (s *subgroup) scatter(to fabric.Sink, list []datagram) int {
 }
 
 // Attach implements fabric.Receiver. There is no poller.
-func (s *subgroup) Attach(fabric.Sink, func(error)) bool { return false }
+func (s *stream) Attach(fabric.Poller, fabric.Sink, func(error)) bool { return false }
 
 // Wake implements fabric.Receiver.
-func (s *subgroup) Wake() {
+func (s *stream) Wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.woken = true
@@ -226,14 +231,14 @@ func (s *subgroup) Wake() {
 }
 
 // Pending implements fabric.Receiver.
-func (s *subgroup) Pending() bool {
+func (s *stream) Pending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queue) > 0
 }
 
 // Stats implements fabric.Receiver.
-func (s *subgroup) Stats() fabric.ReceiverStats {
+func (s *stream) Stats() fabric.ReceiverStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats

@@ -5,6 +5,7 @@ package verbs_test
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/fabric/fabrictest"
@@ -42,14 +43,14 @@ func TestConformance(t *testing.T) {
 		var all []*verbs.RC
 		var cards []*verbs.Card
 		for i := range handlers {
-			rc, err := verbs.NewRC(open(t), i, len(handlers))
+			rc, err := verbs.NewRC(open(t), i, len(handlers), time.Minute)
 			must(t, err)
 			t.Cleanup(func() { must(t, rc.Close()) })
 			all, cards = append(all, rc), append(cards, rc.Card())
 		}
 		w := &fabrictest.World{Kill: func(rank int) { all[rank].Die() }}
 		for _, rc := range all {
-			must(t, rc.Connect(cards))
+			must(t, rc.Introduce(cards))
 		}
 		for i, rc := range all {
 			rc.Start(handlers[i], nil)

@@ -23,9 +23,9 @@
 //
 // # The slow path
 //
-// Every peer has an RC queue pair, connected in the rendezvous: ring neighbours, barrier partners, and
-// the partners of point-to-point algorithms and of later communicators. Cards carry the numbers of the
-// queue pairs, which ranks could not exchange later. Frames (package session) are sent into slots that
+// Two ranks have an RC queue pair once one of them has sent something to the other: ring neighbours, barrier
+// partners, and the partners of point-to-point algorithms. They introduce themselves by datagrams to a UD queue pair
+// whose number is in the card (lobby.go, link.go). Frames (package session) are sent into slots that
 // the peer has posted. Each frame says how many slots its sender has posted so far, and the receiver of
 // the frame sends no more than that. "Receiver not ready" therefore does not occur, and its timers do
 // not matter.

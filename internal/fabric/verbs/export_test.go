@@ -192,3 +192,22 @@ func (m *Multicast) Counters(sub int) Counters {
 		Received: rx.datagrams.Load(), Echoes: rx.echoes.Load(), Calls: rx.calls.Load(), QPs: 1 + len(s.comms),
 	}
 }
+
+// Links counts the peers for which there is a queue pair.
+func (r *RC) Links() (n int) {
+	for p := range r.others {
+		p.mu.Lock()
+		if p.qp != nil {
+			n++
+		}
+		p.mu.Unlock()
+	}
+	return n
+}
+
+// LoseIntroductions makes the rank lose its next introductions.
+func (r *RC) LoseIntroductions(n int) {
+	r.lobby.mu.Lock()
+	defer r.lobby.mu.Unlock()
+	r.lobby.lose = n
+}

@@ -26,7 +26,7 @@ func (p *peer) drop(bound time.Duration) {
 
 // leave sends a goodbye behind what is queued, and gives the peer bound to take it. p.mu is held.
 func (p *peer) leave(bound time.Duration) {
-	if p.used && !p.life.HeardGoodbye() {
+	if (p.used || len(p.out.queue) > 0) && !p.life.HeardGoodbye() {
 		p.out.queue = append(p.out.queue, &item{f: session.Frame{Kind: session.Goodbye}})
 	}
 	p.timer = time.AfterFunc(bound, func() {
@@ -87,9 +87,14 @@ func (p *peer) destroy() {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
-	p.r.dev.events.disown(unsafe.Pointer(p.qp))
-	C.ibv_destroy_qp(p.qp)
-	p.qp = nil
+	if p.link.timer != nil {
+		p.link.timer.Stop()
+	}
+	if p.qp != nil {
+		p.r.dev.events.disown(unsafe.Pointer(p.qp))
+		C.ibv_destroy_qp(p.qp)
+		p.qp = nil
+	}
 	flying, queue := p.requests.flying, p.out.queue
 	p.requests.flying, p.requests.chain, p.out.queue = nil, nil, nil
 	for _, fl := range flying {

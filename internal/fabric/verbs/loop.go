@@ -79,6 +79,10 @@ func (r *RC) take(n int) {
 	touched := make([]*peer, 0, Batch)
 	for i := range n {
 		d := &r.cq.done[i]
+		if uint64(d.id)&idLobby != 0 {
+			r.lobby.completed(d)
+			continue
+		}
 		p := r.peers[uint64(d.id)>>32&idRank]
 		if uint64(d.id)&idRecv == 0 {
 			p.completed(d)
@@ -120,6 +124,9 @@ func (p *peer) received(d *completion) {
 	f, payload, err := session.ParseSlot(m)
 	p.mu.Lock()
 	p.used, p.heard = true, true
+	if p.link.stage == halfway {
+		p.linkUp()
+	}
 	p.in.repost = append(p.in.repost, i)
 	if err == nil {
 		p.out.credit.Received(f.Grant)

@@ -133,6 +133,9 @@ func (m *Multicast) Capabilities() fabric.Capabilities { return m.caps }
 // Subgroups is the number of groups.
 func (m *Multicast) Subgroups() int { return len(m.cfg.Groups) }
 
+// Streams is the same: a subgroup has one stream, because each queue pair takes memory of the card.
+func (m *Multicast) Streams() int { return m.Subgroups() }
+
 // Sender sends to a subgroup.
 func (m *Multicast) Sender(sub int) fabric.Sender { return m.subs[sub] }
 

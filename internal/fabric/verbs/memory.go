@@ -170,13 +170,18 @@ func (m *memory) unpin(r *region) {
 	}
 }
 
-// alloc allocates memory outside of Go's heap that stays registered.
+// alloc allocates memory for users outside of Go's heap that stays registered.
 func (m *memory) alloc(n int, remote bool) ([]byte, *region, error) {
+	return m.allocBy(m.pin, n, remote)
+}
+
+// allocBy is alloc with a function that registers the memory.
+func (m *memory) allocBy(pin func([]byte, bool) (*region, error), n int, remote bool) ([]byte, *region, error) {
 	b, err := unix.Mmap(-1, 0, max(n, 1), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, nil, fmt.Errorf("allocate %d bytes: %w", n, err)
 	}
-	r, err := m.pin(b, remote)
+	r, err := pin(b, remote)
 	if err != nil {
 		_ = unix.Munmap(b)
 		return nil, nil, err

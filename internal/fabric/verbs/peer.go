@@ -18,8 +18,8 @@ import (
 
 const _ = uint(session.SlotPayload - wire.MaxMsg) // every message of the protocol fits
 
-// peer is another rank. Files: peer.go sends frames, put.go pieces, and read.go reads its memory; loop.go
-// receives; leave.go ends the connection.
+// peer is another rank. Files: link.go makes the connection, peer.go sends frames, put.go pieces, and read.go
+// reads its memory; loop.go receives; leave.go ends the connection.
 type peer struct {
 	r           *RC
 	rank        int
@@ -30,6 +30,7 @@ type peer struct {
 
 	mu       sync.Mutex
 	life     session.Peer
+	link     link
 	used     bool // there was traffic
 	heard    bool // something arrived since the last probe
 	timer    *time.Timer
@@ -115,15 +116,9 @@ func (q *requests) completed(seq uint32) []flight {
 	return done
 }
 
-func newPeer(r *RC, rank int, mem []byte) *peer {
-	tag := uint64(rank) << 32
+func newPeer(r *RC, rank int) *peer {
 	p := &peer{r: r, rank: rank}
-	p.out.mem, p.out.free = mem[r.recvSlots*session.SlotSize:], numbers(r.sendSlots)
-	p.requests.tag = tag
-	p.in.mem = mem[:r.recvSlots*session.SlotSize]
-	p.in.ring = ring{
-		base: cu64(address(p.in.mem)), tag: cu64(idRecv | tag), stride: session.SlotSize, key: cu32(r.reg.lkey),
-	}
+	p.requests.tag = uint64(rank) << 32
 	p.reads.remotes = map[fabric.OpKey]*remote{}
 	return p
 }
@@ -179,7 +174,7 @@ func (p *peer) control(f session.Frame) {
 
 // room reports whether a frame can be posted while keep slots stay free for credit.
 func (p *peer) room(keep int) bool {
-	return len(p.out.free) > 0 && !p.requests.full() && p.out.credit.Room(keep)
+	return p.link.stage == linked && len(p.out.free) > 0 && !p.requests.full() && p.out.credit.Room(keep)
 }
 
 // encode makes a frame the next request. The device gathers the payload of a put from the user's memory;
@@ -191,7 +186,7 @@ func (p *peer) encode(f *session.Frame, payload []byte, of *put) {
 	slot := o.mem[int(i)*session.SlotSize:][:session.SlotSize]
 	f.N, f.Grant = len(payload), o.credit.Send()
 	f.PutSlot(slot)
-	q := request{op: opSend, addr0: cu64(address(slot)), len0: session.SlotHeader, key0: cu32(p.r.reg.lkey)}
+	q := request{op: opSend, addr0: cu64(address(slot)), len0: session.SlotHeader, key0: cu32(p.link.reg.lkey)}
 	if of != nil && len(payload) > 0 {
 		q.addr1, q.len1, q.key1 = cu64(address(payload)), cu32(len(payload)), cu32(of.user.lkey)
 	} else {
@@ -211,6 +206,9 @@ func (p *peer) pump() {
 		if len(p.requests.chain) == 0 || !p.ringDoorbell() {
 			break
 		}
+	}
+	if len(p.out.queue) > 0 {
+		p.call()
 	}
 	p.settle()
 }

@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +39,8 @@ func asRank(mode string) error {
 		n, err = large(c)
 	case "idle":
 		err = idle(c)
+	case "links":
+		n, err = links(c)
 	case "split":
 		n, err = split(c)
 	case "deaf":
@@ -56,6 +60,7 @@ func asRank(mode string) error {
 	b, err := json.Marshal(&verdict{
 		Rank: c.Rank(), Calls: n, Fabric: c.Fabric(), Received: s.ReceivedChunks, Repaired: s.RepairedChunks,
 		RepairedBytes: s.RepairedBytes, Reads: s.DirectReads, Foreign: s.ForeignChunks,
+		Peers: slices.Sorted(maps.Keys(s.Peers)),
 	})
 	if err != nil {
 		return err
@@ -71,6 +76,7 @@ type verdict struct {
 	Received, Repaired     uint64
 	Reads                  uint64
 	RepairedBytes, Foreign uint64
+	Peers                  []int // to which there is a connection
 }
 
 // chunk is the payload of a datagram without the header.
@@ -131,6 +137,24 @@ func large(c *allcast.Comm) (calls int, err error) {
 		}
 	}
 	return calls, c.Free(b)
+}
+
+// links gathers by a ring and by multicast.
+func links(c *allcast.Comm) (calls int, err error) {
+	for _, algo := range []string{"ring", "mcast"} {
+		calls++
+		got := make([]byte, 5000*c.Size())
+		mine := content(5000, calls, c.Rank())
+		if err := c.Allgather(context.Background(), mine, got, allcast.WithAlgorithm(algo)); err != nil {
+			return calls, err
+		}
+		for r := range c.Size() {
+			if !bytes.Equal(got[5000*r:][:5000], content(5000, calls, r)) {
+				return calls, fmt.Errorf("wrong data of rank %d", r)
+			}
+		}
+	}
+	return calls, nil
 }
 
 // idle does nothing for a while, and fails if the process takes processor time.

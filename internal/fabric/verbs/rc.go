@@ -13,10 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/allcast/allcast/internal/fabric"
-	"github.com/allcast/allcast/internal/fabric/session"
 )
 
 const (
@@ -44,7 +42,7 @@ const (
 	goodbyeBound = 2 * time.Second // limit of Close
 )
 
-// RC is the reliable side over one RC queue pair per peer.
+// RC is the reliable side over one RC queue pair per peer that this rank talks to.
 //
 // One goroutine takes completions and calls the handler. A sender posts its frames itself if there
 // is room. Otherwise that goroutine posts them later.
@@ -56,9 +54,11 @@ type RC struct {
 	recvSlots int
 	psn       uint32
 	cq        *completionQueue
-	reg       *region // all slots
-	beacon    *region // memory that peers read to probe this rank, and memory for the results of its own probes
-	peers     []*peer // by rank; nil: this rank
+	lobby     lobby
+	cards     []*Card       // by rank
+	timeout   time.Duration // after which a peer that does not answer a call is lost
+	beacon    *region       // memory that peers read to probe this rank, and memory for the results of its own probes
+	peers     []*peer       // by rank; nil: this rank
 	h         fabric.Handler
 	log       *slog.Logger
 
@@ -69,6 +69,11 @@ type RC struct {
 	closed  atomic.Bool
 	quit    chan struct{} // ends watch
 
+	room struct {
+		sync.Mutex
+		peers, limit int // queue pairs of peers, and those that the completion queue has room for
+	}
+
 	counters struct{ doorbells, reads, checks atomic.Uint64 }
 }
 
@@ -77,11 +82,11 @@ func (r *RC) Reliable() fabric.Reliable {
 	return fabric.Reliable{Messages: r, Memory: r, Lifecycle: r, Direct: r, Allocator: r}
 }
 
-// NewRC makes queue pairs for all peers, and posts their receives.
-func NewRC(d *Device, rank, size int) (*RC, error) {
+// NewRC makes the reliable side of a rank, which peers can call. A peer that does not answer for timeout is lost.
+func NewRC(d *Device, rank, size int, timeout time.Duration) (*RC, error) {
 	r := &RC{
-		dev: d, rank: rank, psn: rand.Uint32N(1 << 24),
-		// Many peers get few slots each: 46 MB in total for 188 ranks, less than 1 MB for 2.
+		dev: d, rank: rank, psn: rand.Uint32N(1 << 24), timeout: timeout,
+		// In large jobs, peers get few slots each: 46 MB in total if a rank talks to 188, less than 1 MB for 2.
 		recvSlots: min(max(2048/size, 8), 32), sendSlots: min(max(1024/size, 4), 16),
 		peers: make([]*peer, size), quit: make(chan struct{}), flush: sync.NewCond(&sync.Mutex{}),
 		registry: registry{mem: &d.mem, regs: map[fabric.OpKey]*registration{}, asked: map[fabric.OpKey][]*peer{}},
@@ -94,40 +99,49 @@ func NewRC(d *Device, rank, size int) (*RC, error) {
 	return r, nil
 }
 
+// firstPeers is the number of peers that the completion queue has room for at first.
+const firstPeers = 16
+
 func (r *RC) open() (err error) {
 	d := r.dev
-	others := max(1, len(r.peers)-1)
-	each := r.sendSlots + r.recvSlots
-	entries := others * (each + maxReads + 1)
-	if entries > int(d.attr.max_cqe) || others > int(d.attr.max_qp) {
-		return fmt.Errorf("verbs: %v: %d ranks need %d queue pairs and a completion queue of %d: it has at most %d and %d",
-			d, len(r.peers), others, entries, d.attr.max_qp, d.attr.max_cqe)
-	}
-	if r.cq, err = newCompletionQueue(d, entries); err != nil {
-		return err
-	}
-	var mem []byte
-	if mem, r.reg, err = d.mem.alloc(others*each*session.SlotSize, false); err != nil {
+	r.room.limit = min(firstPeers, max(1, len(r.peers)-1))
+	if r.cq, err = newCompletionQueue(d, r.entries(r.room.limit)); err != nil {
 		return err
 	}
 	if _, r.beacon, err = d.mem.alloc(2*beaconSize, true); err != nil {
 		return err
 	}
 	for rank := range r.peers {
-		if rank == r.rank {
-			continue
-		}
-		p := newPeer(r, rank, mem[:each*session.SlotSize])
-		mem = mem[each*session.SlotSize:]
-		r.peers[rank] = p
-		if rc := C.ac_rc_qp(d.pd, r.cq.cq, C.int(r.sendSlots+maxReads+1), C.int(r.recvSlots), C.int(d.port), &p.qp); rc != 0 {
-			return d.failed("create an RC queue pair", int(rc))
-		}
-		p.qpn = uint32(p.qp.qp_num)
-		if rc := postRecv(p.qp, nil, &p.in.ring, numbers(r.recvSlots)); rc != 0 {
-			return p.fail("post receives", rc)
+		if rank != r.rank {
+			r.peers[rank] = newPeer(r, rank)
 		}
 	}
+	return r.lobby.open(r)
+}
+
+// entries is the size of a completion queue for some peers and the lobby.
+func (r *RC) entries(peers int) int {
+	return peers*(r.sendSlots+r.recvSlots+maxReads+1) + lobbyRecvs + lobbySends
+}
+
+// reserve makes room in the completion queue for one more peer.
+func (r *RC) reserve() error {
+	r.room.Lock()
+	defer r.room.Unlock()
+	if r.room.peers < r.room.limit {
+		r.room.peers++
+		return nil
+	}
+	limit := min(2*r.room.limit, len(r.peers)-1)
+	if n := r.entries(limit); n > int(r.dev.attr.max_cqe) {
+		return fmt.Errorf("verbs: %v: %d peers need a completion queue of %d: it has at most %d", r.dev, limit, n,
+			r.dev.attr.max_cqe)
+	}
+	if rc := C.ibv_resize_cq(r.cq.cq, C.int(r.entries(limit))); rc != 0 {
+		return r.dev.failed("enlarge the completion queue", -int(rc))
+	}
+	r.room.limit = limit
+	r.room.peers++
 	return nil
 }
 
@@ -137,9 +151,8 @@ func (r *RC) Start(h fabric.Handler, log *slog.Logger) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	r.h, r.log, r.notify = h, log, h.Registered
-	for p := range r.others {
+	for range r.others {
 		r.gone.Add(1)
-		r.dev.events.own(unsafe.Pointer(p.qp), p.failed)
 	}
 	r.cq.own(r.fail)
 	r.running.Go(r.loop)
@@ -247,9 +260,15 @@ func (r *RC) free() {
 			p.qp = nil
 		}
 	}
+	r.lobby.destroy(r.mem)
 	r.cq.destroy()
 	r.forgetAll()
-	r.mem.unregister(r.reg)
+	for p := range r.others {
+		if p.link.ah != nil {
+			C.ibv_destroy_ah(p.link.ah)
+		}
+		r.mem.unregister(p.link.reg)
+	}
 	r.mem.unregister(r.beacon)
 	r.dev.release()
 }

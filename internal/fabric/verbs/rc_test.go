@@ -121,28 +121,35 @@ func (e *end) register(t *testing.T, op fabric.OpKey, buf []byte) {
 	}
 }
 
-// pair connects two ranks.
+// pair starts two ranks.
 func pair(t *testing.T) (a, b *end) {
 	t.Helper()
-	ends := make([]*end, 2)
-	cards := make([]*verbs.Card, 2)
+	ends := ranks(t, 2)
+	return ends[0], ends[1]
+}
+
+// ranks starts some ranks.
+func ranks(t *testing.T, n int) []*end {
+	t.Helper()
+	ends := make([]*end, n)
+	cards := make([]*verbs.Card, n)
 	for i := range ends {
 		log := &output{}
 		d, err := verbs.Open("rxe0", 0, slog.New(slog.NewTextHandler(log, nil)))
 		must(t, err)
 		t.Cleanup(d.Close)
-		rc, err := verbs.NewRC(d, i, 2)
+		rc, err := verbs.NewRC(d, i, n, time.Minute)
 		must(t, err)
 		t.Cleanup(func() { must(t, rc.Close()) })
 		ends[i], cards[i] = &end{rc, newEvents(), d, log}, rc.Card()
 	}
 	for _, e := range ends {
-		must(t, e.Connect(cards))
+		must(t, e.Introduce(cards))
 	}
 	for _, e := range ends {
 		e.Start(e.ev, nil)
 	}
-	return ends[0], ends[1]
+	return ends
 }
 
 // Messages and pieces, small and large, arrive in both directions, although they exceed the credit by

@@ -15,7 +15,7 @@ func TestCancelRevokedRead(t *testing.T) {
 	op := fabric.OpKey{Seq: 1}
 	rem := &remote{known: true, active: 1, revoked: true}
 	d := &directRead{id: fabric.ReadID{Op: op}, rem: rem, spans: []fabric.Span{{Len: 1}}, buf: make([]byte, 1)}
-	p := &peer{r: &RC{}}
+	p := &peer{link: link{stage: linked}, r: &RC{}}
 	p.reads = reads{remotes: map[fabric.OpKey]*remote{op: rem}, ready: []*directRead{d}, max: 1}
 	p.cancelReads(op)
 	if !d.done || d.ok || len(p.reads.remotes) != 0 {

@@ -71,7 +71,7 @@ func numbers(n int) []uint32 {
 }
 
 // Attach implements fabric.Receiver. There is no poller for completion queues.
-func (r *receiver) Attach(fabric.Sink, func(error)) bool { return false }
+func (r *receiver) Attach(fabric.Poller, fabric.Sink, func(error)) bool { return false }
 
 // Receive implements fabric.Receiver. A batch costs one call into C: it posts the last batch's slots
 // again and takes the next completions.

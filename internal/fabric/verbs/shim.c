@@ -122,18 +122,29 @@ int ac_rc_qp(struct ibv_pd *pd, struct ibv_cq *cq, int depth_send, int depth_rec
 	return 0;
 }
 
+// RoCE always has a global header; on InfiniBand the LID is enough within a subnet.
+static struct ibv_ah_attr path(const struct ac_peer *p, int port, int link, int sgid_index) {
+	struct ibv_ah_attr a = {.dlid = p->lid, .port_num = port};
+	if (link == IBV_LINK_LAYER_ETHERNET) {
+		a.is_global = 1;
+		memcpy(a.grh.dgid.raw, p->gid, 16);
+		a.grh.sgid_index = sgid_index;
+		a.grh.hop_limit = 64;
+	}
+	return a;
+}
+
+struct ibv_ah *ac_peer_ah(struct ibv_pd *pd, const struct ac_peer *p, int port, int link, int sgid_index) {
+	struct ibv_ah_attr a = path(p, port, link, sgid_index);
+	return ibv_create_ah(pd, &a);
+}
+
 int ac_rc_connect(struct ibv_qp *qp, const struct ac_peer *p, int port, int link, int sgid_index, uint32_t psn, int rd_atom, int dest_rd_atom, int timeout, int retries) {
 	struct ibv_qp_attr rtr = {
 		.qp_state = IBV_QPS_RTR, .path_mtu = p->mtu, .dest_qp_num = p->qp, .rq_psn = p->psn,
 		.max_dest_rd_atomic = dest_rd_atom, .min_rnr_timer = 12, // 0.64 ms
-		.ah_attr = {.dlid = p->lid, .port_num = port},
+		.ah_attr = path(p, port, link, sgid_index),
 	};
-	if (link == IBV_LINK_LAYER_ETHERNET) { // RoCE always has a global header; on InfiniBand the LID does within a subnet
-		rtr.ah_attr.is_global = 1;
-		memcpy(rtr.ah_attr.grh.dgid.raw, p->gid, 16);
-		rtr.ah_attr.grh.sgid_index = sgid_index;
-		rtr.ah_attr.grh.hop_limit = 64;
-	}
 	int rc = ibv_modify_qp(qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 	if (rc)
 		return -rc;

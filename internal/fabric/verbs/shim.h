@@ -46,7 +46,7 @@ struct ac_mcast { // where a multicast group is
 	uint32_t mlid, qkey, qpn, sl;
 };
 
-struct ac_peer { // where an RC queue pair is
+struct ac_peer { // where a queue pair of a peer is
 	uint8_t gid[16];
 	uint32_t lid, qp, psn, mtu;
 };
@@ -59,6 +59,7 @@ struct ibv_srq *ac_srq(struct ibv_pd *, int depth);
 int ac_ud_qp(struct ibv_pd *, struct ibv_cq *send, struct ibv_cq *recv, struct ibv_srq *, int depth_send, int port, uint32_t qkey, int *echo, struct ibv_qp **out);
 int ac_rc_qp(struct ibv_pd *, struct ibv_cq *, int depth_send, int depth_recv, int port, struct ibv_qp **out);
 int ac_rc_connect(struct ibv_qp *, const struct ac_peer *, int port, int link, int sgid_index, uint32_t psn, int rd_atom, int dest_rd_atom, int timeout, int retries);
+struct ibv_ah *ac_peer_ah(struct ibv_pd *, const struct ac_peer *, int port, int link, int sgid_index);
 int ac_ud_reset(struct ibv_qp *, int port, uint32_t qkey);
 int ac_qp_state(struct ibv_qp *, int state);
 struct ibv_ah *ac_mcast_ah(struct ibv_pd *, const struct ac_mcast *, int port, int link, int sgid_index, int hops, int tclass);

@@ -130,11 +130,11 @@ func (d *differ) openPlacement(pl *mcast.Placement) *follower {
 	}
 	own := pl.Own()
 	l := &fabric.PlacementSpec{
-		Sub: pl.Sub, Token: d.token, Comm: testComm, Imm: d.layout.Imm(d.seq, 0), Mask: testMask,
+		Stream: pl.Stream, Token: d.token, Comm: testComm, Imm: d.layout.Imm(d.seq, 0), Mask: testMask,
 		Chunk: d.geo.Chunk(), PSNs: pl.Len(),
 		Own: fabric.Run{PSN: own.PSN, N: own.N},
 	}
-	d.geo.Blocks(pl.Sub, func(off int64, psn, n uint32, tail int) {
+	d.geo.Blocks(pl.Stream, func(off int64, psn, n uint32, tail int) {
 		l.Blocks = append(l.Blocks, fabric.Block{Off: off, Run: fabric.Run{PSN: psn, N: n}, Tail: tail})
 	})
 	p := d.area.Open(l)

@@ -198,7 +198,7 @@ func uniform(sub, chunk, blocks, length int) *fabric.PlacementSpec {
 
 // specOf returns the spec of a placement with one block per length, back to back.
 func specOf(sub, chunk int, lengths ...int) *fabric.PlacementSpec {
-	l := &fabric.PlacementSpec{Sub: sub, Token: newToken(), Comm: testComm, Imm: testSlot, Mask: testMask, Chunk: chunk}
+	l := &fabric.PlacementSpec{Stream: sub, Token: newToken(), Comm: testComm, Imm: testSlot, Mask: testMask, Chunk: chunk}
 	off := int64(0)
 	for _, n := range lengths {
 		if k := uint32((n + chunk - 1) / chunk); k > 0 {

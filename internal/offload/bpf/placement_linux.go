@@ -29,7 +29,7 @@ func (ar *area) Open(s *fabric.PlacementSpec) fabric.OpenPlacement {
 	n := uint32(place.Words(s.PSNs))
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed || s.Sub >= len(o.groups) {
+	if o.closed || s.Stream >= len(o.groups) {
 		return nil
 	}
 	l := o.freePlacement(s.Token)
@@ -61,7 +61,7 @@ func (ar *area) Open(s *fabric.PlacementSpec) fabric.OpenPlacement {
 			per = 0
 		}
 	}
-	g := &o.groups[s.Sub]
+	g := &o.groups[s.Stream]
 	l.base, l.port, l.comm, l.imm, l.mask = ar.off, uint32(g.group.Port()), s.Comm, s.Imm, s.Mask
 	l.psns, l.gen, l.words, l.blocks, l.nblocks = s.PSNs, o.gen, first, table, uint32(len(s.Blocks))
 	l.per, l.chunk, l.region = per, uint32(s.Chunk), ar.r.id

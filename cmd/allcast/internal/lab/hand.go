@@ -102,6 +102,10 @@ func printCounters(e *cli.Env, c *lab.Counters) error {
 	t := &cli.Table{}
 	t.Note("%s, %d hosts, %d switches: %d bytes on all link directions, %d of them contents of multicast datagrams",
 		c.Topology, c.Hosts, c.Switches, c.LinkBytes, c.McastLinkBytes)
+	if c.BaselineLinkBytes > 0 {
+		t.Note("the baseline: %d bytes on all link directions, %d of them contents of multicast datagrams",
+			c.BaselineLinkBytes, c.BaselineMcastLinkBytes)
+	}
 	if c.Lost > 0 || c.Dropped > 0 {
 		t.Note("%d packets lost at hosts on request, %d dropped by full queues", c.Lost, c.Dropped)
 	}

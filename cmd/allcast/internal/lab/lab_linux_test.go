@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,7 +89,7 @@ func runPerf(t *testing.T, args, command string) (perf map[string]any, c lab.Cou
 func TestTraffic(t *testing.T) {
 	const spec, bytes, iters = "fat-tree:16,4,2", 65536, 10
 	perf, mcast := runPerf(t, "--topology "+spec,
-		"perf allgather --json --algo mcast -b 64K -e 64K -n 10 -w 0")
+		"perf allgather --json --algo mcast --chains 1 -b 64K -e 64K -n 10 -w 0")
 	if perf["algo"] != "mcast" || perf["wrong"] != 0.0 {
 		t.Fatalf("%v", perf)
 	}
@@ -129,6 +130,37 @@ func TestTraffic(t *testing.T) {
 	}
 	if r := float64(ring.LinkBytes-ring.McastLinkBytes) / (float64(mcast.LinkBytes) - probes); r < 1.5 || r > 2.1 {
 		t.Errorf("the ring puts %.2f times as many bytes on the links, want 1.5 to 2.1", r)
+	}
+}
+
+// Without joining and the barriers of perf, a Broadcast of 64 KiB puts little more on the links than its payload.
+func TestBaseline(t *testing.T) {
+	const spec, bytes, iters = "fat-tree:16,4,2", 65536, 40
+	cmd := prepare(t, "run", "--topology "+spec+" --json",
+		strings.Fields("allcast perf broadcast --json --algo mcast -b 64K -n 40 -w 0 -c 0")...)
+	cmd.Args = slices.Insert(cmd.Args, slices.Index(cmd.Args, "--"),
+		"--baseline", "allcast perf barrier --algo recursive-doubling -n 20 -w 0")
+	o := clitest.Finish(t, cmd)
+	leftNothing(t)
+	lines := strings.Split(strings.TrimSpace(o.Stdout), "\n")
+	var c lab.Counters
+	if o.Status != cli.StatusOK || len(lines) != 2 {
+		t.Fatalf("status %d\n%s\n%s", o.Status, o.Stdout, o.Stderr)
+	}
+	if err := json.Unmarshal([]byte(lines[1]), &c); err != nil {
+		t.Fatal(err)
+	}
+	g, err := topology.Parse(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	minimal := float64(g.Tree(0).Links(0)) * bytes * iters
+	r := (float64(c.LinkBytes) - float64(c.BaselineLinkBytes)) / minimal
+	t.Logf("%.4f times the minimal tree's payload", r)
+	// The ranks of the baseline may have probed multicast more often than those of the command.
+	if c.BaselineLinkBytes == 0 || c.BaselineLinkBytes >= c.LinkBytes || r < 0.95 || r > 1.25 {
+		t.Errorf("%d bytes on all links, %d of the baseline: %.4f times the minimal tree's payload, want 0.95 to 1.25",
+			c.LinkBytes, c.BaselineLinkBytes, r)
 	}
 }
 

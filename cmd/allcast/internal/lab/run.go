@@ -1,7 +1,11 @@
 package lab
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
@@ -10,7 +14,8 @@ import (
 
 type runCmd struct {
 	networkFlags
-	Command []string `arg:"" optional:"" passthrough:"" placeholder:"COMMAND" help:"The command; allcast is this program."`
+	Baseline string   `placeholder:"COMMAND" help:"Also run this command, first, and print its bytes as a baseline."`
+	Command  []string `arg:"" optional:"" passthrough:"" placeholder:"COMMAND" help:"Command; allcast is this program."`
 }
 
 func (runCmd) Help() string {
@@ -20,11 +25,18 @@ MASTER_ADDR, MASTER_PORT, a fresh ALLCAST_KEY, ALLCAST_IFNAME, ALLCAST_GROUPS an
 GOMAXPROCS for their share of the processors. Stdout of rank 0 and stderr of all ranks are passed on; if a
 rank fails, all output is kept in files.
 
+The counters include how ranks join, and the barriers of perf. --baseline runs another command first, in the same
+network. The difference of link_bytes and baseline_link_bytes is what only COMMAND did. A perf with -n N -c 0
+makes one barrier per iteration, as many as a perf barrier with -n N/2 and a fixed --algo.
+
 The headers of a super-packet count once. With --loss, --loss-all or --duplicate the leaves split
 super-packets, so that single datagrams are lost.
 
-Example:
-  allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo mcast -b 64K -n 10 -w 0`
+Examples:
+  allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo mcast -b 64K -n 10 -w 0
+  allcast lab run --topology fat-tree:188,12,6 --json \
+      --baseline "allcast perf barrier --algo recursive-doubling -n 20 -w 0" -- \
+      allcast perf broadcast --algo mcast -b 64K -n 40 -w 0 -c 0`
 }
 
 func (c *runCmd) Run(e *cli.Env) error {
@@ -40,16 +52,17 @@ func (c *runCmd) Run(e *cli.Env) error {
 		return cli.Usagef("allcast lab run needs a command, as in: allcast lab run --topology %s -- PROGRAM ARGUMENTS",
 			c.Topology)
 	}
-	if command[0] == "allcast" {
-		// All ranks must have the same version as the lab.
-		command = append([]string{self[0]}, command[1:]...)
+	job := lab.Job{
+		Command: sameVersion(command, self), Self: self, Stdout: e.Stdout, Stderr: e.Stderr, Log: e.Message,
 	}
-	job := lab.Job{Command: command, Self: self, Stdout: e.Stdout, Stderr: e.Stderr, Log: e.Message}
 	if _, err := lab.NewPlan(c.config()); err != nil {
 		return asUsage(err)
 	}
 	if err := job.Check(); err != nil {
 		return asUsage(err)
+	}
+	if c.Baseline != "" && len(strings.Fields(c.Baseline)) == 0 {
+		return cli.Usagef("--baseline needs a command, as in: --baseline \"allcast perf barrier --algo recursive-doubling\"")
 	}
 	ctx, stop := signalContext()
 	defer stop()
@@ -59,7 +72,7 @@ func (c *runCmd) Run(e *cli.Env) error {
 		return asUsage(err)
 	}
 	e.Message("%s is up after %.1f s", l.Plan.Graph.Name, time.Since(start).Seconds())
-	counters, err := l.Run(ctx, job)
+	counters, err := c.run(ctx, l, job)
 	if down := l.Down(); down != nil {
 		e.Message("taking the lab down: %v", down)
 		err = errors.Join(err, cli.StatusError(cli.StatusFailed))
@@ -74,4 +87,30 @@ func (c *runCmd) Run(e *cli.Env) error {
 		}
 	}
 	return asUsage(cli.RankFailure(err))
+}
+
+// run runs the baseline, if there is one, and the command.
+func (c *runCmd) run(ctx context.Context, l *lab.Lab, job lab.Job) (*lab.Counters, error) {
+	var baseline *lab.Counters
+	if c.Baseline != "" {
+		other := job
+		other.Command, other.Stdout = sameVersion(strings.Fields(c.Baseline), job.Self), io.Discard
+		var err error
+		if baseline, err = l.Run(ctx, other); err != nil {
+			return nil, fmt.Errorf("the baseline: %w", err)
+		}
+	}
+	counters, err := l.Run(ctx, job)
+	if counters != nil && baseline != nil {
+		counters.BaselineLinkBytes, counters.BaselineMcastLinkBytes = baseline.LinkBytes, baseline.McastLinkBytes
+	}
+	return counters, err
+}
+
+// sameVersion makes allcast this program: all ranks must have the same version as the lab.
+func sameVersion(command, self []string) []string {
+	if command[0] != "allcast" {
+		return command
+	}
+	return append([]string{self[0]}, command[1:]...)
 }

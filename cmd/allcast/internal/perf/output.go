@@ -40,6 +40,7 @@ var columns = []struct {
 	{"in_algbw", 8, func(j *job) bool { return j.both }},
 	{"in_busbw", 8, func(j *job) bool { return j.both }},
 	{"in_wrong", 8, func(j *job) bool { return j.both }},
+	{"chains", 6, func(j *job) bool { return multicasts(bench.Find(j.Op), j.algos) }},
 }
 
 func (o *output) header() error {
@@ -61,6 +62,9 @@ func (o *output) header() error {
 		fmt.Sprintf("# Times are of the slowest %s, after a barrier; algbw and busbw, in GB/s, are of the median.", slowest),
 		"# sent, mcast: bytes that the busiest rank handed to the network per operation, our headers included.",
 		"# repaired and wrong bytes, dropped chunks: summed over ranks and iterations.",
+	}
+	if multicasts(bench.Find(o.job.Op), o.job.algos) {
+		text = append(text, "# chains: ranks that multicast at once; 0 without multicast.")
 	}
 	if o.job.both {
 		text = append(text, "# in_: measured in place; the other columns are out of place.")
@@ -91,7 +95,7 @@ func (o *output) result(r *bench.Result) error {
 	}
 	return o.Print(o.line(r.Bytes, algo, r.Time.Avg, r.Time.P50, r.Time.P99, r.AlgBW, r.BusBW,
 		r.SentBytes, r.McastBytes, r.RepairedBytes, r.Dropped, r.Wrong, value(r.Overlap, 0),
-		place.Time.P50, place.AlgBW, place.BusBW, place.Wrong))
+		place.Time.P50, place.AlgBW, place.BusBW, place.Wrong, r.Chains))
 }
 
 // averages ends the table with the average bus bandwidth of each algorithm.

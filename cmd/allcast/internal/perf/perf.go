@@ -79,8 +79,8 @@ func (Command) FlagHelp() map[string]string {
 		"factor":  "Factor from one size to the next (default 4). The size after 0 is 1.",
 		"warmup": "Iterations before them, not timed (default 5). Use 0 to divide the counters of a network by the " +
 			"iterations.",
-		"chains": "Ranks that multicast at a time (default 1; all ranks next to a Reduce-Scatter). Values above what the " +
-			"operation can use are clamped.",
+		"chains": "Ranks that multicast at a time (default: what was fastest when the ranks joined; all ranks next to a " +
+			"Reduce-Scatter). Values above what the operation can use are clamped.",
 		"chain-by": "rank: as many chains of neighbouring ranks as --chains says; rack: one chain per rack, by " +
 			"ALLCAST_RACK (default rank).",
 		"subgroups": "Multicast groups (default 1). Values above what the operation can use are clamped.",

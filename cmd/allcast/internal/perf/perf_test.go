@@ -126,19 +126,19 @@ func TestEmptyBlocks(t *testing.T) {
 func TestShapes(t *testing.T) {
 	for _, inplace := range []bool{false, true} {
 		job := testJob("allgather")
-		job.algos, job.sizes, job.Chains, job.Subgroups, job.Chunk, job.InPlace = []string{"mcast"}, []int64{5000}, 9, 3,
+		job.algos, job.sizes, job.Chains, job.Subgroups, job.Chunk, job.InPlace = []string{"mcast"}, []int64{50_000}, 9, 3,
 			1000, inplace
 		errs, o := inWorld(t, 3, allcast.Options{}, job)
 		if err := errors.Join(errs...); err != nil {
 			t.Fatal(err)
 		}
 		l := o.Objects(t)[0]
-		// 5 chunks of each of 3 ranks, to 2 others, in 2 iterations.
-		if l["chains"] != 3. || l["subgroups"] != 3. || l["chunk"] != 1000. || l["chunks_total"] != 60. || l["wrong"] != 0. {
+		// 50 chunks of each of 3 ranks, to 2 others, in 2 iterations.
+		if l["chains"] != 3. || l["subgroups"] != 3. || l["chunk"] != 1000. || l["chunks_total"] != 600. || l["wrong"] != 0. {
 			t.Errorf("%v", l)
 		}
 		// Each rank multicasts its block once, with one header per chunk.
-		if l["mcast_bytes"] != 5000.+5*16 || l["sent_bytes"].(float64) < 5080 || l["sent_bytes"].(float64) > 7000 {
+		if l["mcast_bytes"] != 50_000.+50*16 || l["sent_bytes"].(float64) < 50_800 || l["sent_bytes"].(float64) > 53_000 {
 			t.Errorf("%v bytes by multicast, %v in all", l["mcast_bytes"], l["sent_bytes"])
 		}
 	}

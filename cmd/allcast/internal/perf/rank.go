@@ -33,7 +33,7 @@ func runRank(e *cli.Env, rank int, job *job) error {
 	defer stop()
 	var wrong int64
 	err := bench.Run(ctx, allcast.Options{
-		Subgroups: job.Subgroups, Chunk: job.Chunk, NoCalibration: !job.chooses(),
+		Subgroups: job.Subgroups, Chunk: job.Chunk, NoCalibration: !job.calibrates(),
 		Secure: job.Secure, Integrity: job.Integrity,
 		Fabric: job.Fabric, Device: job.Device, Datapath: job.Datapath, Hook: job.Hook,
 	}, func(b *bench.Bench) (err error) {
@@ -58,9 +58,11 @@ func runRank(e *cli.Env, rank int, job *job) error {
 	return verdict(e, rank, wrong)
 }
 
-// chooses reports whether the library chooses an algorithm.
-func (j *job) chooses() bool {
-	return slices.ContainsFunc(j.algos, func(a string) bool { return strings.Contains(a, "auto") })
+// calibrates reports whether the library chooses an algorithm, or the number of chains of an Allgather.
+func (j *job) calibrates() bool {
+	return slices.ContainsFunc(j.algos, func(a string) bool {
+		return strings.Contains(a, "auto") || a == "mcast" && j.Op == "allgather" && j.Chains == 0 && !j.ByRack
+	})
 }
 
 // measure runs all sizes and algorithms of a job and returns the number of wrong bytes.

@@ -54,6 +54,7 @@ func (m *multicastFlags) apply(cfg *sim.Config, chunk units.Size) error {
 	cfg.InPlace, cfg.Subgroups, cfg.ChainBy, cfg.PSNBits, cfg.Radix = m.InPlace, m.Subgroups, m.ChainBy, m.PSNBits, m.Radix
 	cfg.Segment = int64(m.Segment)
 	cfg.Queue, cfg.Flow, cfg.RecvQueue, cfg.RecvCost = int64(m.Queue), m.Flow, int64(m.RecvQueue), m.RecvCost
+	cfg.Tokens = m.Tokens
 	cfg.Loss, cfg.Reorder, cfg.Duplicate = float64(m.Loss), float64(m.Reorder), float64(m.Duplicate)
 	if m.Datapath != idealDatapath {
 		cfg.Datapath = m.Datapath

@@ -46,6 +46,7 @@ type multicastFlags struct {
 	RecvCost  time.Duration `default:"0s" placeholder:"D" help:"Host time per received chunk (default 0s)."`
 	Datapath  string        `default:"ideal" placeholder:"SPEC"`
 	Flow      string        `default:"none" enum:"none,credit" placeholder:"none|credit"`
+	Tokens    bool
 
 	Loss      units.Probability `default:"0" placeholder:"P"`
 	Reorder   units.Probability `default:"0" placeholder:"P" help:"A datagram is displaced by up to 16 places."`
@@ -74,6 +75,8 @@ var flagTexts = map[string]string{
 	"datapath": "Receiver of chunks: ideal (default), or the NIC's accelerator as in dpa:ud,threads=16 (ud or uc; " +
 		"threads=1..256, queue=ENTRIES, port=CYCLES), at the rate of allcast model dpa and with a bounded receive queue.",
 	"flow": "Flow control: none, or credit, which does not overrun a slow receiver (default none).",
+	"tokens": "Datagrams carry a token of their operation, as on IP. Small operations are then eager: they need " +
+		"no barrier.",
 	"chains": "Broadcast chains, that is, roots that send at a time (default 1; in allgather+reduce-scatter all " +
 		"ranks, at a paced rate). Values above what the operation can use are clamped.",
 	"chain-by": "How ranks are assigned to chains (default rank).",

@@ -58,6 +58,7 @@ gathered, while the next layers are gathered. Backward, from the last layer on: 
 again (except the last layer's), the layer is computed, and its gradients are reduced and scattered while
 other layers are gathered and computed. The optimizer is left out. Allgathers and reduce-scatters have one
 communicator each, which runs one operation at a time, in order. Both run at once, over the same links.
+Multicast uses one tree per spine, up to 16.
 
 A step moves hundreds of gigabytes, so this is a scale model: packets are coarse, 256K on 64 ranks, and so are
 the buffers of the switches, four packets or more. Times are bytes over rates. The packet size hardly changes

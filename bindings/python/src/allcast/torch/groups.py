@@ -6,6 +6,8 @@ import atexit
 import os
 import threading
 import time
+import weakref
+from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Callable
@@ -17,7 +19,7 @@ from torch._C import _distributed_c10d as c10d
 import allcast
 
 from .buffers import Scratch, bind
-from .works import Batch, Call, Completions, Order, Work
+from .works import CLOSE_SECONDS, Batch, Call, Completions, Order, Work
 
 # Errors of operations that reach their deadline. A message without a match is withdrawn then.
 _TIMEOUTS = (allcast.DeadlineError, allcast.WithdrawnError)
@@ -84,8 +86,12 @@ class World:
                 return
             self._closed = True
         _worlds.remove(self)
-        for group in self.groups():
+        groups = self.groups()
+        for group in groups:
             group.order.close()
+        end = time.monotonic() + CLOSE_SECONDS
+        for group in groups:
+            group.drain(end)
         self.comm.close()
         self.completions.close()
 
@@ -155,8 +161,16 @@ class Group:
         self.barriers = 0  # number of monitored barriers
         self._batch = threading.local()  # Works of this thread since start_batch
         self._root = root
+        self._recent: deque[weakref.ref[Work]] = deque(maxlen=64)  # the last collectives
         self._counts: dict[tuple[str, str], list[int]] = {}
         world.add(self)
+
+    def drain(self, end: float) -> None:
+        """Waits until the last collectives have ended, or until a time. Leaving stops them."""
+        for ref in list(self._recent):
+            work = ref()
+            while work is not None and not work.is_completed() and time.monotonic() < end:
+                time.sleep(0.001)
 
     def close(self) -> None:
         """Ends the use of the group on this rank. Closing a job's first group leaves the job."""
@@ -234,6 +248,8 @@ class Group:
             first.timeout,
             (lambda: _run(finish)) if finish else None,
         )
+        if first.ordered and not first.sync:
+            self._recent.append(weakref.ref(work))
 
         def start(queued: bool) -> None:
             options: dict[str, Any] = {"timeout": first.timeout}

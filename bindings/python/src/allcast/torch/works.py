@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 NO_TIMEOUT = timedelta(0)
 
 # Limit for operations and callbacks to end while a job closes.
-_CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 5.0
 
 Start = Callable[
     [Optional[allcast.Memory], Optional[allcast.Memory], "dict[str, Any]"], allcast.Request
@@ -452,7 +452,7 @@ class Completions:
         """Ends the threads after all Works. The communicators are closed, so no Work runs long."""
         self._draining = True
         if self._works:
-            self._empty.wait(_CLOSE_SECONDS)
+            self._empty.wait(CLOSE_SECONDS)
         with self._state:
             self._closed = True
             threads = list(self._threads)
@@ -460,7 +460,7 @@ class Completions:
         for thread in threads:
             # A thread that runs a callback ends afterwards. The callback may have called this.
             if thread is not threading.current_thread():
-                thread.join(_CLOSE_SECONDS)
+                thread.join(CLOSE_SECONDS)
 
 
 class Order:
@@ -522,4 +522,4 @@ class Order:
             self._ready.notify()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(_CLOSE_SECONDS)
+            thread.join(CLOSE_SECONDS)
