@@ -113,10 +113,7 @@ func (c *Comm) Subset(ctx context.Context, members []int, tag string) (*Comm, er
 		err = s.follow(ctx)
 	}
 	if err == nil && c.job.HasGroups() {
-		err = sub.testGroups(ctx, sub)
-		if failed, ok := errors.AsType[*RankError](err); ok {
-			err = failed.ofCall("subset", c.members)
-		}
+		err = s.ofSubset(ctx, sub.testGroups(ctx, sub))
 	}
 	if err != nil {
 		s.quit()
@@ -158,7 +155,7 @@ func (s *subset) lead(ctx context.Context) error {
 		return err
 	}
 	if err := s.checkIntact(); err != nil {
-		return err
+		return s.ofSubset(ctx, err)
 	}
 	return s.send(subsetMsg{kind: subsetGo})
 }
@@ -206,6 +203,17 @@ func (s *subset) checkIntact() error {
 	}
 	if failed := (*RankError)(nil); errors.As(err, &failed) && failed.Rank >= 0 {
 		s.quitter = failed.Rank
+	}
+	return err
+}
+
+// ofSubset converts an error of a call on the new communicator into an error of the Subset.
+func (s *subset) ofSubset(ctx context.Context, err error) error {
+	if failed, ok := errors.AsType[*RankError](err); ok {
+		return failed.ofCall("subset", s.parent.members)
+	}
+	if err != nil && ctx.Err() != nil { // the call has not started
+		return s.rankError().withCause(ctx.Err())
 	}
 	return err
 }

@@ -115,7 +115,8 @@ func TestSubsetQuitterClosesParent(t *testing.T) {
 	}
 }
 
-// Ranks give up at random moments. Each Subset ends, and a communicator that only some ranks got is aborted.
+// Ranks give up at random moments. Each Subset ends, its errors say that Subset failed, and a communicator that
+// only some ranks got is aborted.
 func TestSubsetsGivenUpAtRandom(t *testing.T) {
 	const ranks, rounds = 3, 60
 	seed := rand.Uint64()
@@ -132,8 +133,9 @@ func TestSubsetsGivenUpAtRandom(t *testing.T) {
 			cancel()
 			switch {
 			case err != nil:
-				if !errors.Is(err, context.Canceled) && !errors.Is(err, allcast.ErrAborted) {
-					return fmt.Errorf("round %d: %w", i, err)
+				failed, ok := errors.AsType[*allcast.RankError](err)
+				if !ok || failed.Op != "subset" || !errors.Is(err, allcast.ErrAborted) {
+					return fmt.Errorf("round %d: %w, want a subset that was given up", i, err)
 				}
 			case sub.Rank() == 0:
 				for to := 1; to < ranks; to++ {
