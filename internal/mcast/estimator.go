@@ -53,6 +53,9 @@ func (e *Estimator) Alpha() step.Time {
 	return min(alpha+e.extra, e.limits.MaxAlpha)
 }
 
+// Measured reports whether the Estimator has measured a message. Otherwise Alpha is a guess.
+func (e *Estimator) Measured() bool { return e.message > 0 }
+
 // Slack returns N/B + alpha.
 func (e *Estimator) Slack(bytes int64) step.Time {
 	return transferTime(bytes, e.rate) + e.Alpha()

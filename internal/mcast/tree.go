@@ -2,10 +2,10 @@ package mcast
 
 import "slices"
 
-// parent and appendChildren define the static control tree of a communicator: a binomial tree over
-// the barrier's core, with the folded ranks below their partners. Its edges connect barrier partners,
-// so the tree needs no connections of its own.
-func parent(rank, size int) int {
+// TreeParent returns the parent of a rank in the static control tree of a communicator, or -1 at the top. The
+// tree is a binomial tree over the barrier's core, with the folded ranks below their partners. Its edges
+// connect barrier partners, so the tree needs no connections of its own.
+func TreeParent(rank, size int) int {
 	if rank == 0 {
 		return -1
 	}
@@ -15,7 +15,8 @@ func parent(rank, size int) int {
 	return rank & (rank - 1)
 }
 
-func appendChildren(to []int, rank, size int) []int {
+// AppendTreeChildren appends the children of a rank in the control tree.
+func AppendTreeChildren(to []int, rank, size int) []int {
 	c := core(size)
 	if rank >= c {
 		return to
@@ -64,11 +65,11 @@ func newSentTree(rank, size, only int) sentTree {
 	silent := func(top int) bool { // whether no rank of the subtree below top sends
 		r := only
 		for r > top {
-			r = parent(r, size)
+			r = TreeParent(r, size)
 		}
 		return only >= 0 && r != top
 	}
-	t := sentTree{parent: parent(rank, size), children: appendChildren(nil, rank, size), silent: silent(rank)}
+	t := sentTree{parent: TreeParent(rank, size), children: AppendTreeChildren(nil, rank, size), silent: silent(rank)}
 	for _, c := range t.children {
 		t.heard = append(t.heard, silent(c))
 	}

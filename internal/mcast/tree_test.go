@@ -20,9 +20,9 @@ func TestControlTreeSpansAllRanks(t *testing.T) {
 			if x.depth > bits.Len(uint(size)) {
 				t.Fatalf("P=%d: rank %d is %d below the top", size, x.rank, x.depth)
 			}
-			for _, c := range appendChildren(nil, x.rank, size) {
-				if parent(c, size) != x.rank {
-					t.Fatalf("P=%d: rank %d has child %d, whose parent is %d", size, x.rank, c, parent(c, size))
+			for _, c := range AppendTreeChildren(nil, x.rank, size) {
+				if TreeParent(c, size) != x.rank {
+					t.Fatalf("P=%d: rank %d has child %d, whose parent is %d", size, x.rank, c, TreeParent(c, size))
 				}
 				todo = append(todo, at{c, x.depth + 1})
 			}
@@ -32,8 +32,8 @@ func TestControlTreeSpansAllRanks(t *testing.T) {
 				t.Fatalf("P=%d: rank %d is reached %d times", size, rank, n)
 			}
 		}
-		if parent(0, size) != -1 {
-			t.Fatalf("P=%d: the top has parent %d", size, parent(0, size))
+		if TreeParent(0, size) != -1 {
+			t.Fatalf("P=%d: the top has parent %d", size, TreeParent(0, size))
 		}
 	}
 }
@@ -44,10 +44,10 @@ func TestControlTreeEdgesAreBarrierPartners(t *testing.T) {
 			b := newBarrier(rank, size, 0)
 			found := false
 			for round := 0; round <= b.last; round++ {
-				found = found || b.peer(round) == parent(rank, size)
+				found = found || b.peer(round) == TreeParent(rank, size)
 			}
 			if !found {
-				t.Fatalf("P=%d: rank %d never meets its parent %d in the barrier", size, rank, parent(rank, size))
+				t.Fatalf("P=%d: rank %d never meets its parent %d in the barrier", size, rank, TreeParent(rank, size))
 			}
 		}
 	}
@@ -71,10 +71,10 @@ func TestPeers(t *testing.T) {
 				}
 			}
 			want := []int{(rank + 1) % size, (rank + size - 1) % size}
-			if up := parent(rank, size); up >= 0 {
+			if up := TreeParent(rank, size); up >= 0 {
 				want = append(want, up)
 			}
-			for _, p := range appendChildren(want, rank, size) {
+			for _, p := range AppendTreeChildren(want, rank, size) {
 				if p != rank && !slices.Contains(list, p) {
 					t.Fatalf("P=%d: rank %d does not list %d", size, rank, p)
 				}
@@ -105,8 +105,8 @@ func TestSentTreeOfOneSender(t *testing.T) {
 				trees[rank] = newSentTree(rank, size, only)
 			}
 			above := map[int]int{only: -1} // ranks between the sender and the top, and the child that each waits for
-			for r := only; parent(r, size) >= 0; r = parent(r, size) {
-				above[parent(r, size)] = r
+			for r := only; TreeParent(r, size) >= 0; r = TreeParent(r, size) {
+				above[TreeParent(r, size)] = r
 			}
 			for rank := range trees {
 				tree := &trees[rank]

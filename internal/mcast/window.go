@@ -54,7 +54,7 @@ type eagerCall struct {
 
 // NewWindow returns the window of a communicator.
 func NewWindow(comm uint32, rank, size int) *Window {
-	w := &Window{comm: comm, parent: parent(rank, size), children: appendChildren(nil, rank, size)}
+	w := &Window{comm: comm, parent: TreeParent(rank, size), children: AppendTreeChildren(nil, rank, size)}
 	w.heard = make([]report, len(w.children))
 	return w
 }

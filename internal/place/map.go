@@ -1,6 +1,7 @@
-// Package place records which chunks of one stream of one operation are in the receive buffer.
-// A rank has exactly one such record per stream and operation, a [Map]. Receive workers, reads of
-// the slow path, the protocol and the kernel program (where the kernel receives) share it.
+// Package place records which chunks of one stream of one operation are in the receive buffer. The
+// sums of a rank's block count as a stream of a reduction by aggregators. A rank has exactly one such
+// record per stream and operation, a [Map]. Receive workers, reads of the slow path, the protocol and
+// the kernel program (where the kernel receives) share it.
 //
 // # States
 //

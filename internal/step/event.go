@@ -7,12 +7,13 @@ type EventKind uint8
 
 // Kinds of events, with the fields that each kind uses.
 const (
-	EvStart  EventKind = iota // Offloaded: receives are posted; enter the barrier
-	EvMsg                     // From, Msg: a reliable message arrived
-	EvSent                    // N: that many multicast chunks left the send buffer, in order
-	EvRead                    // Stream, Ranges: a read ended and put these chunks in place
-	EvTimer                   // the requested time has come
-	EvDigest                  // Digest: answers ActDigest
+	EvStart   EventKind = iota // Offloaded: receives are posted; enter the barrier
+	EvMsg                      // From, Msg: a reliable message arrived
+	EvSent                     // N: that many multicast chunks left the send buffer, in order
+	EvRead                     // Stream, Ranges: a read ended and put these chunks in place
+	EvTimer                    // the requested time has come
+	EvDigest                   // Digest: answers ActDigest
+	EvFetched                  // Ranges: answers ActFetch
 )
 
 // An Event tells a collective on one rank what happened. Chunks that arrive by datagram do not come
@@ -39,10 +40,11 @@ const (
 	ActComplete                    // return the buffers to the user
 	ActClosed                      // forget the collective: it asks for nothing more
 	ActMismatch                    // To, Msg: rank To made another call, Msg.Call
-	ActReduce                      // Off, Len: send this range up the reduction tree, chunk by chunk
+	ActReduce                      // PSN, N, Try: send our contributions of these places (inc.Layout), answer with EvSent
 	ActDigest                      // digest what this round received (mcast.Geometry.Spans), answer with EvDigest
 	ActCorrupt                     // To: rank To also has everything, but its bytes differ from ours
 	ActPut                         // To, PSN, Off, Len, Input, Parts: send this range reliably, as the PSN-th to To
+	ActFetch                       // PSN, N: make these chunks of our block from all ranks' inputs, answer with EvFetched
 )
 
 // An Action is one thing that the driver must do. The driver carries out all actions of a step
@@ -52,6 +54,7 @@ type Action struct {
 	To     int
 	Stream int
 	PSN, N uint32
+	Try    uint8 // of a request for contributions; 0 if they were not sent before
 	Off    int64
 	Len    int64
 	Ranges []wire.Range

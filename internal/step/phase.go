@@ -12,7 +12,7 @@ const (
 	Multicast
 	Fetch
 	Handshake
-	Transfer  // the only phase of a point-to-point plan (package p2p)
+	Transfer  // the only phase of a point-to-point plan (package p2p); aggregators make sums (package inc)
 	Lingering // has returned its buffers and only relays for other ranks
 	Closed
 	Failed // final

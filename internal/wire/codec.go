@@ -37,7 +37,7 @@ func AppendMsg(b []byte, m *Msg) []byte {
 		b = le.AppendUint64(append(b, m.Round), m.Grant)
 		b = appendCall(le.AppendUint64(b, m.Digest), m.Call)
 	case MsgReady:
-		b = appendCall(le.AppendUint64(b, m.Digest), m.Call)
+		b = le.AppendUint64(appendCall(le.AppendUint64(b, m.Digest), m.Call), m.Grant)
 	case MsgFetch, MsgAvail:
 		b = appendRanges(le.AppendUint16(b, m.Stream), m.Ranges)
 	case MsgEagerFetch:
@@ -45,7 +45,7 @@ func AppendMsg(b []byte, m *Msg) []byte {
 		b = appendRanges(b, m.Ranges)
 	case MsgEagerSent:
 		b = appendRanges(append(b, b2u(m.Flag)), m.Ranges)
-	case MsgGrantUp, MsgGrant, MsgFinished:
+	case MsgGrantUp, MsgGrant, MsgFinished, MsgIncGo:
 		b = le.AppendUint64(b, m.Grant)
 	case MsgFinishedUp:
 		b = le.AppendUint64(le.AppendUint64(b, m.Grant), m.Digest)
@@ -59,7 +59,9 @@ func AppendMsg(b []byte, m *Msg) []byte {
 		}
 	case MsgFinalSum:
 		b = le.AppendUint64(b, m.Digest)
-	case MsgDead:
+	case MsgIncAsk:
+		b = appendRanges(append(le.AppendUint32(b, m.Rank), m.Round), m.Ranges)
+	case MsgDead, MsgIncDown:
 		b = le.AppendUint32(b, m.Rank)
 	case MsgAbort:
 		b = append(le.AppendUint32(b, m.Rank), m.Phase, m.Reason, b2u(m.Pair != nil))
@@ -113,14 +115,14 @@ func ParseMsg(b []byte) (Msg, error) {
 	case MsgBarrier:
 		m.Round, m.Grant, m.Digest, m.Call = d.u8(), d.u64(), d.u64(), d.call()
 	case MsgReady:
-		m.Digest, m.Call = d.u64(), d.call()
+		m.Digest, m.Call, m.Grant = d.u64(), d.call(), d.u64()
 	case MsgFetch, MsgAvail:
 		m.Stream, m.Ranges = d.u16(), d.ranges()
 	case MsgEagerFetch:
 		m.Digest, m.Call, m.Ranges = d.u64(), d.call(), d.ranges()
 	case MsgEagerSent:
 		m.Flag, m.Ranges = d.flag(), d.ranges()
-	case MsgGrantUp, MsgGrant, MsgFinished:
+	case MsgGrantUp, MsgGrant, MsgFinished, MsgIncGo:
 		m.Grant = d.u64()
 	case MsgFinishedUp:
 		m.Grant, m.Digest = d.u64(), d.u64()
@@ -133,7 +135,9 @@ func ParseMsg(b []byte) (Msg, error) {
 		}
 	case MsgFinalSum:
 		m.Digest = d.u64()
-	case MsgDead:
+	case MsgIncAsk:
+		m.Rank, m.Round, m.Ranges = d.u32(), d.u8(), d.ranges()
+	case MsgDead, MsgIncDown:
 		m.Rank = d.u32()
 	case MsgAbort:
 		m.Rank, m.Phase, m.Reason = d.u32(), d.u8(), d.u8()

@@ -11,7 +11,7 @@ import (
 
 var msgKinds = []MsgKind{
 	MsgBarrier, MsgActivate, MsgChainSent, MsgSentUp, MsgAllSent, MsgFetch, MsgAvail, MsgFinal, MsgGrantUp,
-	MsgGrant, MsgMark, MsgReady, MsgFinalSum, MsgEagerFetch, MsgEagerSent,
+	MsgGrant, MsgMark, MsgReady, MsgFinalSum, MsgEagerFetch, MsgEagerSent, MsgIncGo, MsgIncAsk, MsgIncDown,
 	MsgFinishedUp, MsgFinished, MsgFinishedAsk,
 	MsgHeartbeat, MsgDead, MsgAbort, MsgProbeWait, MsgWaitState, MsgAgree,
 	MsgOffer, MsgAccept, MsgDiscard, MsgWithdraw, MsgWithdrawn, MsgCredit,
@@ -23,9 +23,10 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 	m := Msg{Kind: kind, Comm: u32.Draw(t, "comm"), Seq: u64.Draw(t, "seq")}
 	switch kind {
 	case MsgBarrier:
-		m.Round, m.Grant = u8.Draw(t, "round"), u64.Draw(t, "grant")
+		m.Round = u8.Draw(t, "round")
 		fallthrough
 	case MsgReady:
+		m.Grant = u64.Draw(t, "grant")
 		m.Digest = u64.Draw(t, "digest")
 		m.Call = drawCall(t)
 	case MsgFetch, MsgAvail:
@@ -34,7 +35,7 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 		m.Digest, m.Call, m.Ranges = u64.Draw(t, "digest"), drawCall(t), drawRanges(t)
 	case MsgEagerSent:
 		m.Flag, m.Ranges = rapid.Bool().Draw(t, "flag"), drawRanges(t)
-	case MsgGrantUp, MsgGrant, MsgFinished:
+	case MsgGrantUp, MsgGrant, MsgFinished, MsgIncGo:
 		m.Grant = u64.Draw(t, "grant")
 	case MsgFinishedUp:
 		m.Grant, m.Digest = u64.Draw(t, "grant"), u64.Draw(t, "digest")
@@ -47,7 +48,9 @@ func drawMsg(t *rapid.T, kind MsgKind) Msg {
 		}
 	case MsgFinalSum:
 		m.Digest = u64.Draw(t, "digest")
-	case MsgDead:
+	case MsgIncAsk:
+		m.Rank, m.Round, m.Ranges = u32.Draw(t, "rank"), u8.Draw(t, "try"), drawRanges(t)
+	case MsgDead, MsgIncDown:
 		m.Rank = u32.Draw(t, "rank")
 	case MsgAbort:
 		m.Rank, m.Phase, m.Reason = u32.Draw(t, "rank"), u8.Draw(t, "phase"), u8.Draw(t, "reason")
@@ -139,7 +142,8 @@ func TestMsgRoundTrip(t *testing.T) {
 // The numbers of the kinds are part of the wire format and must not change.
 func TestMsgKindsAreFixed(t *testing.T) {
 	numbers := []MsgKind{
-		1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 48, 49, 50, 32, 33, 34, 35, 36, 37, 64, 65, 66, 67, 68, 69,
+		1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18,
+		48, 49, 50, 32, 33, 34, 35, 36, 37, 64, 65, 66, 67, 68, 69,
 	}
 	for i, want := range numbers {
 		if msgKinds[i] != want {

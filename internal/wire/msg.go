@@ -17,10 +17,13 @@ const (
 	MsgGrantUp                       // Grant: the smallest in the sender's subtree
 	MsgGrant                         // Grant: the smallest of all ranks
 	MsgMark                          // Rank, Flag, Counts: chunks that a stalled sender has sent, per subgroup
-	MsgReady                         // Digest, Call: the receiver may send data (package p2p)
+	MsgReady                         // Digest, Call, Grant: the receiver may send (p2p), or the subtree is ready (inc)
 	MsgFinalSum                      // Digest: MsgFinal with a digest of what the sender has
 	MsgEagerFetch                    // Digest, Call, Ranges: chunks of the receiver's block that the sender misses
 	MsgEagerSent                     // Flag, Ranges: the sender has sent these chunks; with Flag, just now
+	MsgIncGo                         // Grant: all ranks are ready; the window of the aggregators, or 0 without them
+	MsgIncAsk                        // Rank, Round, Ranges: rank Rank misses the sums of these of its chunks, try Round
+	MsgIncDown                       // Rank: rank Rank found that the aggregators do not work
 )
 
 // Messages between processes (package node).
