@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/allcast/allcast/internal/clustertest"
+	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/step"
@@ -26,13 +27,13 @@ type cluster struct {
 	cfg     Config
 	random  bool
 	hosts   []*host
-	network *clustertest.Rank // adds up the chunks of reductions
+	tree    *inc.Tree
+	sums    []*aggregator // of the tree
 	comms   map[uint32][]int
 	jobs    []*job // by request
 	ends    []end  // in the order in which calls ended, over all ranks
 	hurt    bool   // a process died or a communicator broke: reads and pieces may be refused
 	fate    func(to int, d *datagram) clustertest.Fate
-	sums    map[opKey]map[int64]*networkSum
 	mail    []*parcel // in the order in which they were made
 	parcels uint64    // number of them
 }
@@ -50,7 +51,8 @@ func testConfig() Config {
 	}
 	return Config{
 		Timeout: 10 * ms, Batch: 4, Layout: layout, InFlight: 4, Room: 64,
-		Limits: mcast.Limits{Alpha: 200 * us, MinAlpha: 50 * us, MaxAlpha: 50 * ms},
+		Limits:   mcast.Limits{Alpha: 200 * us, MinAlpha: 50 * us, MaxAlpha: 50 * ms},
+		Patience: inc.Limits{Tries: 3, Silent: 20 * ms},
 	}
 }
 
@@ -79,24 +81,18 @@ func psnBits(cfg Config, bits int) Config {
 
 func newCluster(t clustertest.TB, size int, cfg Config) *cluster {
 	c := &cluster{
-		Cluster: clustertest.New(t, 0), cfg: cfg, comms: map[uint32][]int{}, sums: map[opKey]map[int64]*networkSum{},
+		Cluster: clustertest.New(t, 0), cfg: cfg, comms: map[uint32][]int{},
 	}
 	c.Now, c.MaxSpins = step.Second, 2
 	c.Order, c.Delay = clustertest.Oldest, func() step.Time { return tick }
-	c.network = c.Add(-1, idleMachine{})
 	for i := range size {
 		cfg.Rank, cfg.Size = i, size
 		cfg.Taken = &place.Taken{}
 		c.hosts = append(c.hosts, newHost(c, New(c.Now, cfg)))
 	}
+	c.addAggregators(size)
 	return c
 }
-
-// idleMachine is a place where events happen that is no rank.
-type idleMachine struct{ clustertest.Untimed }
-
-func (idleMachine) Done() bool     { return true }
-func (idleMachine) String() string { return "network" }
 
 // randomly makes the next event random. None waits for much longer than the others.
 func (c *cluster) randomly(seed uint64, faults clustertest.Faults) {
@@ -105,6 +101,10 @@ func (c *cluster) randomly(seed uint64, faults clustertest.Faults) {
 	faults.Reorder = 1
 	for _, h := range c.hosts {
 		h.grams.Faults = faults
+		h.results.Faults = faults
+	}
+	for _, a := range c.sums {
+		a.arrivals.Faults = faults
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/step"
@@ -40,11 +41,18 @@ type comm struct {
 	removed bool // whether the user has closed it
 	scratch []*round
 
+	reductions uint32  // number of the next reduction by aggregators
+	reduced    uint32  // number of those that have completed on this rank
+	pace       float64 // time per byte of the last reduction, in 1/256 ns; 0 before the first
+	answers    inc.Answers
+	retryAt    step.Time // if not 0, aggregators did not answer, and no reduction uses them before this time
+	failures   int       // number of reductions in a row for which aggregators failed
+
 	agreements []*agreement // agreements that have not ended, or that the user has not called yet
 	nextAgree  uint64
 }
 
-// operation runs one round: a mcast.Collective, a mcast.Eager, a p2p.Executor or a p2p.IncOp.
+// operation runs one round: a mcast.Collective, a mcast.Eager, a p2p.Executor or an inc.Op.
 type operation interface {
 	Step(now step.Time, ev step.Event, out []step.Action) []step.Action
 	Timer() step.Time
@@ -61,20 +69,23 @@ type call struct {
 	req     uint64
 	kind    wire.CallKind
 	rounds  int
-	plan    []*mcast.Geometry
-	eager   bool   // multicast without barrier
-	number  uint64 // among the eager multicasts of the communicator
+	plan    []*mcast.Geometry // rounds of multicast
+	eager   bool              // multicast without barrier
+	number  uint64            // among the eager multicasts of the communicator
 	p2p     *p2p.Plan
-	inc     *p2p.Reduction
-	mail    *mail  // Send and Recv
-	seq     uint64 // number of its first round
-	round   int    // index of the current or next round
+	inc     *inc.Reduction // first round of a reduction by aggregators; plan follows
+	mail    *mail          // Send and Recv
+	seq     uint64         // number of its first round
+	round   int            // index of the current or next round
 	running bool
 	startAt step.Time
 	spent   Spent
 	failed  *Error // error to report once the operation is quiescent
 
 	deadline step.Time // step.Never if it has none
+
+	reduction uint32 // among the reductions of the communicator
+	fallback  string // reason why aggregators did not make all sums
 }
 
 // Spent holds the time that a call spent in each phase, summed over its rounds.
@@ -100,7 +111,7 @@ type round struct {
 	mc     *mcast.Collective // op if it is multicast and not eager, otherwise nil
 	eg     *mcast.Eager      // op if it is an eager multicast, otherwise nil
 	pp     *p2p.Executor     // op if it is point to point, otherwise nil
-	inc    *p2p.IncOp        // op if the network reduces, otherwise nil
+	inc    *inc.Op           // op if aggregators reduce, otherwise nil
 	mail   *p2p.Mail         // op of a Send or a Recv, otherwise nil
 	seq    uint64
 	call   *call
@@ -110,6 +121,8 @@ type round struct {
 	closed bool // whether the driver has been told to close it
 
 	reported step.Phase // last phase reported to Config.Turned
+
+	reducing
 }
 
 func (st *round) multicasts() bool { return st.mc != nil || st.eg != nil }
@@ -215,7 +228,7 @@ func (n *Node) advance(c *comm) {
 		if k.next()-c.calls.oldest().next() >= c.layout.Slots() {
 			return
 		}
-		if !k.running && c.slots[c.layout.Slot(k.next())] == nil {
+		if !k.running && c.slots[c.layout.Slot(k.next())] == nil && !c.waitsForTurn(k) {
 			n.startRound(c, k)
 		}
 	}
@@ -235,9 +248,8 @@ func (n *Node) startRound(c *comm, k *call) {
 		st.pp = p2p.NewExecutor(cfg)
 		st.op = st.pp
 		open.Inbox = p2p.NewInbox(k.p2p)
-	case k.inc != nil:
-		st.inc = p2p.NewIncOp(k.inc).Numbered(c.id, seq)
-		st.op = st.inc
+	case k.reduces():
+		n.startReducing(c, st, &open)
 	case k.eager:
 		open.Geometry, open.Eager = k.plan[0], true
 		st.eg = mcast.NewEager(mcast.EagerConfig{
@@ -247,7 +259,7 @@ func (n *Node) startRound(c *comm, k *call) {
 		st.op = st.eg
 		open.Placements = []*mcast.Placement{st.eg.Placement()}
 	default:
-		open.Geometry = k.plan[k.round]
+		open.Geometry = k.geometry()
 		charge, offload := n.room(c)
 		st.mc = mcast.New(mcast.Config{
 			Geometry: open.Geometry, Rank: c.rank, Comm: c.id, Seq: seq, Est: c.est,
@@ -367,7 +379,11 @@ func (n *Node) execute(c *comm, st *round, acts []step.Action) {
 				Kind: Read, To: c.members[a.To], Comm: c.id, Seq: st.seq, Stream: a.Stream, Ranges: a.Ranges,
 			})
 		case step.ActReduce:
-			n.out = append(n.out, Action{Kind: Reduce, Comm: c.id, Seq: st.seq, Off: a.Off, Len: a.Len})
+			n.out = append(n.out, Action{
+				Kind: Contribute, Comm: c.id, Seq: st.seq, Number: st.call.reduction, PSN: a.PSN, N: a.N, Try: a.Try,
+			})
+		case step.ActFetch:
+			n.fetch(c, st, a)
 		case step.ActPut:
 			n.out = append(n.out, Action{
 				Kind: Put, To: c.members[a.To], Comm: c.id, Seq: st.seq,
@@ -402,6 +418,9 @@ func (n *Node) completeRound(c *comm, st *round) {
 		n.others.End(left)
 	}
 	k := st.call
+	if st.inc != nil {
+		n.completeReduction(c, st)
+	}
 	k.running = false
 	if c.trace != nil && c.trace.call == k {
 		c.trace = nil
@@ -422,7 +441,7 @@ func (n *Node) completeRound(c *comm, st *round) {
 
 // endCall removes a call from the list and reports its end.
 func (n *Node) endCall(c *comm, k *call, err *Error) {
-	done := Action{Kind: Done, Req: k.req, Comm: c.id, Seq: k.seq, Err: err, Spent: k.spent}
+	done := Action{Kind: Done, Req: k.req, Comm: c.id, Seq: k.seq, Err: err, Spent: k.spent, Fallback: k.fallback}
 	list := &c.calls
 	if m := k.mail; m != nil {
 		list, done.To, done.Len = &c.mail.calls, m.peer, m.bytes

@@ -24,6 +24,7 @@ type hostRound struct {
 	share   *share
 	geo     *mcast.Geometry // of a multicast round
 	in      *p2p.Inbox      // of a point-to-point round
+	red     *Action         // Open of a reduction
 	state   roundState
 	took    step.Time // until released: when it was opened; after that: how long it was open
 	opened  bool
@@ -67,9 +68,12 @@ func (h *host) do(a *Action) {
 			c.Failf("rank %d reads from %d, which is not its left neighbour", h.ID, a.To)
 		}
 		h.claims.Push(readRequest{key, a.To, a.Stream, a.Ranges})
-	case Put, Reduce:
+	case Put, Contribute:
 		h.roundOf(a, isOpen)
 		h.puts.Push(*a)
+	case Fetch:
+		h.roundOf(a, isOpen)
+		h.fetches.Push(*a)
 	case Release:
 		r := h.endRound(a, released)
 		r.took = c.Now - r.took
@@ -148,7 +152,7 @@ func (h *host) open(a *Action) {
 	if at >= h.node.cfg.InFlight {
 		c.Failf("rank %d opens a round of request %d, which is number %d of those that have not ended", h.ID, a.Req, at)
 	}
-	if a.Seq != s.seq+uint64(n) || n >= s.job.rounds() || s.job.geos != nil && a.Geometry != s.job.geos[n] {
+	if a.Seq != s.seq+uint64(n) || n >= s.job.rounds() || a.Geometry != s.job.geometry(n) {
 		c.Failf("rank %d opens operation %d for round %d of call %d", h.ID, a.Seq, n, s.seq)
 	}
 	if n > 0 && s.rounds[n-1].state != released {
@@ -165,6 +169,9 @@ func (h *host) open(a *Action) {
 	s.rounds = append(s.rounds, r)
 	h.waiting[a.Comm]++
 	h.workers.open(a.Placements)
+	if a.Reduction != nil {
+		h.openReduction(r, a)
+	}
 	if r.geo != nil {
 		h.opens.Push(key)
 		return
@@ -200,7 +207,7 @@ func (h *host) done(a *Action) {
 			c.Failf("rank %d: call %d ends, but its round %d is in state %d", h.ID, s.seq, i, r.state)
 		}
 	}
-	s.ended, s.err = true, a.Err
+	s.ended, s.err, s.fallback = true, a.Err, a.Fallback
 	c.ends = append(c.ends, end{h.ID, a.Req})
 	if a.Err == nil {
 		if n := len(s.rounds); n != s.job.rounds() {
@@ -223,7 +230,7 @@ func (s *share) checkSpent(c *cluster, rank int, p *Spent) {
 	for _, r := range s.rounds {
 		rounds += r.took
 	}
-	if s.job.geos == nil {
+	if s.job.geos == nil && s.job.algo != "inc" {
 		return
 	}
 	if min(p.Barrier, p.Multicast, p.Fetch, p.Handshake) < 0 || p.Barrier+p.Multicast+p.Fetch+p.Handshake != rounds {
@@ -234,8 +241,8 @@ func (s *share) checkSpent(c *cluster, rank int, p *Spent) {
 func (s *share) checkError(c *cluster, rank int) {
 	e, phases := s.err, []step.Phase{step.Queued}
 	if n := len(s.rounds); n > 0 && s.rounds[n-1].state == quiet && s.rounds[n-1].opened {
-		if phases = []step.Phase{step.Transfer}; s.job.geos != nil {
-			phases = []step.Phase{step.Barrier, step.Multicast, step.Fetch, step.Handshake}
+		if phases = []step.Phase{step.Transfer}; s.job.geos != nil || s.job.algo == "inc" {
+			phases = []step.Phase{step.Barrier, step.Multicast, step.Transfer, step.Fetch, step.Handshake}
 		}
 	}
 	if e.Comm != s.job.comm || e.Seq != s.seq || e.Op != s.job.kind || !slices.Contains(phases, e.Phase) ||

@@ -11,6 +11,17 @@
 // in flight on a rank are always the oldest that have not completed there. The globally oldest call
 // is therefore in flight on every rank, and there is no circular wait.
 //
+// # Reductions by aggregators
+//
+// A Reduce-Scatter by aggregators is one round (package inc). An Allreduce adds rounds of a multicast Allgather. The
+// reductions of a communicator have numbers of their own, and run one after the other: an aggregator has slots for one
+// of them. Other calls may overtake those that wait.
+//
+// The driver reports whether this rank can use its aggregators ([Node.SetAggregation]). A reduction needs the
+// aggregators of all ranks. Without them, owners fetch all contributions, and so they do after a failure in the middle
+// of a reduction. If a rank is connected to its aggregator but sums do not arrive, the rank does not use the aggregator
+// for inc.RetryAfter, and then tries again.
+//
 // # Failure
 //
 // Every call ends. A process watches its left neighbour on the ring of all living processes. It

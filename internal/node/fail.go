@@ -135,6 +135,7 @@ func (n *Node) failCall(c *comm, k *call) {
 	if !st.multicasts() && st.mail == nil {
 		left, _ := st.pending()
 		n.others.End(left)
+		n.endReducing(st)
 	}
 	err.Phase, err.Missing = st.op.Phase(), st.op.Missing(c.name)
 	if more := k.rounds - k.round - 1; more > 0 {

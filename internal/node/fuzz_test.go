@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/clustertest"
+	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/step"
@@ -90,7 +91,7 @@ type fuzzed struct {
 	started uint64
 	asked   uint64 // agreements
 	ended   map[uint64]int
-	todo    []Action // Open, Multicast, Read, Put, Reduce, Quiesce, Closed
+	todo    []Action // Open, Multicast, Read, Put, Contribute, Fetch, Quiesce, Closed
 	workers intakes
 	open    map[opKey]Action
 }
@@ -177,7 +178,7 @@ func (z *fuzzed) step(what byte, in []byte) []byte {
 		return in[n:]
 	case 10:
 		n := copy(arg[:4], in)
-		z.n.Result(z.now, uint32(arg[0]%3), uint64(arg[1]), int64(int8(arg[2])), int64(int8(arg[3])))
+		z.sum(opKey{uint32(arg[0] % 3), uint64(arg[1])}, arg[2], arg[3])
 		return in[n:]
 	default:
 		z.carryOut()
@@ -195,15 +196,15 @@ func fuzzRing(t clustertest.TB, rank int) *p2p.Plan {
 }
 
 // startOther begins a call that does not multicast: a plan, or a reduction.
-func (z *fuzzed) startOther(inc bool) {
+func (z *fuzzed) startOther(reduction bool) {
 	comm := uint32(z.started % 2)
 	rank := z.n.comms[comm].rank
 	err := z.n.StartPlan(z.now, comm, z.started, fuzzRing(z.t, rank))
-	if inc {
+	if reduction {
 		z.started++
-		err = errors.Join(err, z.n.StartReduction(z.now, comm, z.started, &p2p.Reduction{
-			Kind: p2p.ReduceScatter, Rank: rank, Size: 4, Counts: []int64{8, 8, 8, 8}, Chunk: 4,
-		}))
+		err = errors.Join(err, z.n.StartReduction(z.now, comm, z.started, &inc.Reduction{
+			Kind: p2p.ReduceScatter, Rank: rank, Size: 4, Counts: []int64{16, 16, 16, 16}, Chunk: 8,
+		}, nil))
 	}
 	if err != nil {
 		z.t.Fatal(err)
@@ -251,7 +252,7 @@ func (z *fuzzed) act() {
 			case Quiesce:
 				z.forget(opKey{a.Comm, a.Seq})
 				z.todo = append(z.todo, a)
-			case Multicast, Read, Put, Reduce, Closed:
+			case Multicast, Read, Put, Contribute, Fetch, Closed:
 				z.todo = append(z.todo, a)
 			}
 		}
@@ -267,9 +268,14 @@ func (z *fuzzed) carryOut() {
 		switch a.Kind {
 		case Open:
 			z.n.Opened(z.now, a.Comm, a.Seq, a.Seq%2 == 1)
-		case Multicast:
+		case Multicast, Contribute:
 			z.n.Sent(z.now, a.Comm, a.Seq, a.N)
-		case Put, Reduce:
+		case Fetch:
+			if isOpen {
+				open.Record.Claim(a.PSN, a.N, func(i, n uint32) { open.Record.Finish(i, n) })
+				z.n.Fetched(z.now, a.Comm, a.Seq, a.PSN, a.N)
+			}
+		case Put:
 			z.n.Sent(z.now, a.Comm, a.Seq, 1)
 		case Read:
 			if isOpen {
@@ -292,6 +298,19 @@ func (z *fuzzed) carryOut() {
 func (z *fuzzed) forget(key opKey) {
 	z.workers.close(z.open[key].Placements)
 	delete(z.open, key)
+}
+
+// sum is a sum that has arrived from an aggregator, or a change of the aggregators.
+func (z *fuzzed) sum(key opKey, chunk, state byte) {
+	if open, isOpen := z.open[key]; isOpen && open.Record != nil && uint32(chunk) < open.Record.Len() {
+		if open.Record.Take(uint32(chunk)) {
+			open.Record.Finish(uint32(chunk), 1)
+		}
+	}
+	z.n.Summed(z.now, key.comm, key.seq)
+	if state%4 == 0 {
+		z.n.SetAggregation(z.now, inc.Aggregation{Window: uint32(state / 4 % 3)})
+	}
 }
 
 // piece is a put of a peer that has arrived.

@@ -58,8 +58,9 @@ type queues struct {
 	quiet   *clustertest.Queue[opKey] // failed operations that the fabric has released
 	drains  *clustertest.Queue[opKey] // closed operations whose datagrams are gone
 	recalls *clustertest.Queue[piece] // early pieces whose call was made
-	results *clustertest.Queue[result]
-	ups     *clustertest.Queue[contribution] // at the network
+	results *clustertest.Queue[sumGram]
+	fetches *clustertest.Queue[Action] // chunks to make without aggregators
+	served  *clustertest.Queue[fetched]
 }
 
 type datagram struct {
@@ -112,7 +113,8 @@ func newHost(c *cluster, n *Node) *host {
 		}),
 		recalls: queueOf(h, "recall", h.ID, h.piece),
 		results: queueOf(h, "result", -1, h.result),
-		ups:     clustertest.NewQueue(c.Cluster, "up", c.network, h.ID, c.addUp),
+		fetches: queueOf(h, "fetch", h.ID, h.fetch),
+		served:  queueOf(h, "fetched", h.ID, h.fetched),
 	}
 	h.mailHost = newMailHost(h)
 	h.drains.Ready = func() bool {
@@ -275,8 +277,12 @@ func (h *host) leave(d datagram) {
 		}
 		return
 	}
-	_, at, n := r.geo.Locate(d.sub, d.psn)
-	d.payload = slices.Clone(r.share.send[at : at+int64(n)])
+	off, at, n := r.geo.Locate(d.sub, d.psn)
+	if r.share.job.algo == "inc" {
+		d.payload = slices.Clone(r.share.recv[off : off+int64(n)]) // the Allgather of an Allreduce
+	} else {
+		d.payload = slices.Clone(r.share.send[at : at+int64(n)])
+	}
 	h.sent.Push(d.opKey)
 	for _, m := range c.comms[d.comm] {
 		to := c.hosts[m]

@@ -17,7 +17,7 @@ type job struct {
 	req    uint64
 	comm   uint32
 	kind   wire.CallKind
-	geos   []*mcast.Geometry // rounds, if it is multicast
+	geos   []*mcast.Geometry // rounds of multicast; with algorithm inc, those after the reduction
 	algo   string            // otherwise: of package p2p, or "inc"
 	spec   p2p.Spec
 	change func(rank int, s *p2p.Spec) // if set, makes the call of a rank wrong
@@ -35,6 +35,7 @@ type share struct {
 	rounds     []*hostRound
 	ended      bool
 	err        *Error
+	fallback   string
 }
 
 // allgather is the Shape of p equal blocks.
@@ -80,6 +81,9 @@ func (c *cluster) plan(comm uint32, kind p2p.Kind, algo string, block int64) *jo
 		}
 	}
 	j := &job{comm: comm, kind: kind, algo: algo, spec: spec}
+	if algo == "inc" && kind == p2p.Allreduce {
+		j.geos = c.gatherRounds(spec.Counts)
+	}
 	j.Reference = &clustertest.Reference{Kind: kind, Size: size, Root: spec.Root, Counts: spec.Counts}
 	j.spec.Bytes = j.Total()
 	return c.add(j)
@@ -93,7 +97,23 @@ func (c *cluster) add(j *job) *job {
 }
 
 // rounds is the number of operations that the call takes.
-func (j *job) rounds() int { return max(1, len(j.geos)) }
+func (j *job) rounds() int {
+	if j.algo == "inc" {
+		return 1 + len(j.geos)
+	}
+	return max(1, len(j.geos))
+}
+
+// geometry is the geometry of a round, or nil.
+func (j *job) geometry(round int) *mcast.Geometry {
+	switch {
+	case j.algo == "inc" && round > 0:
+		return j.geos[round-1]
+	case j.algo == "inc" || j.geos == nil:
+		return nil
+	}
+	return j.geos[round]
+}
 
 // on makes the call on some ranks now.
 func (j *job) on(ranks ...int) *job {
@@ -137,6 +157,9 @@ func (h *host) start(j *job) {
 func (s *share) start(h *host) (err error) {
 	j, now, spec := s.job, h.c.Now, s.job.spec
 	spec.Rank = s.rank
+	if j.algo == "inc" {
+		return h.startReduction(s)
+	}
 	if j.geos != nil {
 		lo, hi := j.Block(s.rank)
 		s.send = j.Input(s.rank)[lo:hi]
@@ -144,11 +167,6 @@ func (s *share) start(h *host) (err error) {
 		return h.node.Start(now, j.comm, j.req, j.geos)
 	}
 	s.recv = j.Input(s.rank)
-	if j.algo == "inc" {
-		return h.node.StartReduction(now, j.comm, j.req, &p2p.Reduction{
-			Kind: spec.Kind, Rank: s.rank, Size: spec.Size, Counts: spec.Counts, Chunk: incChunk,
-		})
-	}
 	spec.Counts, spec.Receives = j.Known(s.rank)
 	if j.change != nil {
 		spec.Counts = slices.Clone(spec.Counts)

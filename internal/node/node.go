@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 
+	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/place"
@@ -26,6 +27,8 @@ type Config struct {
 	Super      uint32
 	Overhead   int
 	Limits     mcast.Limits
+	Patience   inc.Limits // of reductions by aggregators; fields that are 0 get a default
+	Retry      step.Time  // time for which a communicator does not use aggregators that failed; 0 for inc.RetryAfter
 	Layout     wire.Layout
 	InFlight   int // limit of concurrent calls per communicator
 	// Eager is the maximum size in bytes of eager point-to-point calls; the same on all ranks. The
@@ -51,17 +54,24 @@ const (
 	// Send sends Msg to To.
 	Send ActionKind = iota
 	// Open starts a round of Req: Comm, Seq, Req; Geometry, Placements and Eager for multicast, Inbox for
-	// point to point, Len for a message. The driver makes its buffers writable and readable, then calls
-	// Opened. For an eager round, it keeps a copy of this rank's block until Closed: peers read from it.
+	// point to point, Len for a message; Reduction, Number, Layout and Record for a reduction by aggregators.
+	// The driver makes its buffers writable and readable, then calls Opened. For an eager round, it keeps a
+	// copy of this rank's block until Closed: peers read from it.
 	Open
 	// Multicast sends chunks: Comm, Seq, Stream, PSN, N. An eager round sends from the copy of its block.
 	Multicast
 	// Read reads chunks from To: Comm, Seq, Stream, Ranges. The driver claims the chunks
 	// (mcast.Intake), reads those that it won, then calls ReadDone.
 	Read
-	// Reduce sends a range of the buffer up the reduction tree, chunk by chunk: Comm, Seq, Off, Len.
-	// The driver then calls Sent with 1.
-	Reduce
+	// Contribute sends this rank's contributions to its aggregator: Comm, Seq, Number, PSN, N, Try. It
+	// sends places PSN to PSN+N-1 of the Layout, without those of this rank's own block. The driver then
+	// calls Sent with N.
+	Contribute
+	// Fetch makes sums without aggregators: Comm, Seq, PSN, N. Of this rank's own chunks PSN to PSN+N-1, the
+	// driver claims the free ones in the Record. For these it reads the contributions of all other ranks,
+	// adds them as the aggregators would have done (inc.Tree.Combine), adds its own, and finishes them in
+	// the Record. It then calls Fetched.
+	Fetch
 	// Put sends a range of the buffer to To as its PSN-th: Comm, Seq, PSN, Off, Len, Input, Parts. The
 	// driver then calls Sent with 1.
 	Put
@@ -71,7 +81,8 @@ const (
 	// It need not call Opened any more if it has not done so.
 	Quiesce
 	// Done reports the end of a call: Req, Err, Spent. For a Recv, To is the sender's rank in the
-	// communicator, and Len the size of the message.
+	// communicator, and Len the size of the message. For a reduction, Fallback is the reason why the
+	// aggregators did not make all sums, or empty.
 	Done
 	// Closed reports that no rank needs the operation any more: Comm, Seq. The driver calls Drained
 	// when none of its datagrams can arrive. A quiesced operation never closes: its communicator is
@@ -110,6 +121,13 @@ type Action struct {
 	Eager      bool        // multicast: the round has no barrier and no handshake
 	Input      bool        // reduction: take the range from the input
 	Parts      []wire.Span // if not nil, the piece consists of these ranges
+
+	Reduction *inc.Reduction
+	Layout    *inc.Layout
+	Record    *place.Map // chunks of this rank's block
+	Number    uint32     // of the reduction in its communicator
+	Try       uint8      // of the contributions
+	Fallback  string
 }
 
 // Stats holds the counters of a Node.
@@ -126,6 +144,7 @@ type Node struct {
 	pool        *mcast.Pool
 	offloadPool *mcast.Pool  // room of operations that the kernel receives
 	others      mcast.Others // running operations that are not multicast
+	aggregators inc.Aggregation
 	live        liveness
 
 	removing     int // number of communicators to forget
@@ -156,7 +175,8 @@ func New(now step.Time, cfg Config) *Node {
 }
 
 // AddComm adds a communicator of the given world ranks; its rank i is members[i]. All members add it
-// before any of them starts a call on it.
+// before any of them starts a call on it. An id is never used again in the job: late messages, and the slots of
+// aggregators, would mix up two communicators.
 func (n *Node) AddComm(id uint32, members []int) error {
 	c := &comm{id: id, members: members, layout: n.cfg.Layout}
 	if err := c.index(n.cfg.Size); err != nil {
@@ -215,14 +235,6 @@ func (n *Node) StartPlan(now step.Time, comm uint32, req uint64, p *p2p.Plan) er
 	return n.startAs(now, comm, p.Rank, p.Size, &call{req: req, kind: p.Kind, p2p: p, rounds: 1})
 }
 
-// StartReduction starts a call that the network reduces. Done returns req.
-func (n *Node) StartReduction(now step.Time, comm uint32, req uint64, r *p2p.Reduction) error {
-	if err := r.Check(); err != nil {
-		return err
-	}
-	return n.startAs(now, comm, r.Rank, r.Size, &call{req: req, kind: r.Kind, inc: r, rounds: 1})
-}
-
 // startAs starts a call that was prepared for one rank of a communicator of this size.
 func (n *Node) startAs(now step.Time, comm uint32, rank, size int, k *call) error {
 	c := n.comms[comm]
@@ -247,6 +259,10 @@ func (n *Node) start(now step.Time, c *comm, k *call) {
 	if c.broken != nil {
 		n.failCall(c, k)
 		return
+	}
+	if k.inc != nil {
+		k.reduction = c.reductions
+		c.reductions++
 	}
 	if k.eager {
 		k.number = c.eagerWindow().Begin(k.plan[0], k.seq)
@@ -310,25 +326,7 @@ func (n *Node) Pieces(now step.Time, from int, comm uint32, seq uint64, prefix, 
 	}
 }
 
-// Result handles a piece that the network has reduced for this rank. If ok, the piece belongs at its
-// offset: a Reduce-Scatter adds it to the buffer, and an Allreduce replaces the buffer's content.
-func (n *Node) Result(now step.Time, comm uint32, seq uint64, off, length int64) (ok bool) {
-	c := n.comms[comm]
-	if c == nil {
-		n.stats.Stale++
-		return false
-	}
-	st := c.find(seq)
-	if st == nil || st.inc == nil {
-		n.stats.Stale++
-		return false
-	}
-	ok, steps := st.inc.Result(now, off, length, n.steps[:0])
-	n.execute(c, st, steps)
-	return ok
-}
-
-// Sent reports that chunks of an operation have left its send buffer.
+// Sent reports that chunks of an operation have left its send buffer. It answers Multicast, Put and Contribute.
 func (n *Node) Sent(now step.Time, comm uint32, seq uint64, chunks uint32) {
 	n.step(now, comm, seq, step.Event{Kind: step.EvSent, N: chunks})
 }
@@ -422,6 +420,7 @@ func (n *Node) Message(now step.Time, from int, m *wire.Msg) {
 func (n *Node) Timer(now step.Time) {
 	n.checkLiveness(now)
 	for _, c := range n.order {
+		c.checkRetry(now)
 		n.agreeTimer(now, c)
 		if c.broken != nil {
 			continue
@@ -447,7 +446,7 @@ func (n *Node) NextTimer() step.Time {
 		if c.broken != nil {
 			continue
 		}
-		at = min(at, c.timer(), c.mailTimer(n.cfg.Timeout))
+		at = min(at, c.timer(), c.mailTimer(n.cfg.Timeout), c.retryTimer())
 	}
 	return at
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/allcast/allcast/internal/mcast"
+	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -121,6 +122,36 @@ func TestCallOnARemovedCommunicator(t *testing.T) {
 		h.node.Message(c.Now, 0, &wire.Msg{Kind: wire.MsgFinal, Comm: 7, Seq: 1})
 		if h.act() || h.node.Stats().Stale != stale+2 {
 			t.Errorf("late messages: %d were stale", h.node.Stats().Stale-stale)
+		}
+	}
+}
+
+// The same for plans and reductions, wherever the rank is that has closed the communicator.
+func TestPlanOnARemovedCommunicator(t *testing.T) {
+	const p = 5
+	for what, call := range map[string]func(c *cluster) *job{
+		"point to point": func(c *cluster) *job { return c.plan(7, p2p.Allreduce, "ring", 10) },
+		"reduce-scatter": func(c *cluster) *job { return c.reduceScatter(7, 10) },
+		"allreduce":      func(c *cluster) *job { return c.plan(7, p2p.Allreduce, "inc", 10) },
+	} {
+		for closer := range p {
+			for _, before := range []bool{false, true} { // the call, or the closing
+				c := world(t, p, testConfig())
+				c.comm(7, upTo(p)...)
+				j := call(c)
+				if before {
+					j.on(without(p, closer)...)
+					c.RunFor(ms)
+				}
+				c.remove(7, closer)
+				if !before {
+					j.on(without(p, closer)...)
+				}
+				c.finish()
+				if n := j.failures(Left, closer); n != p-1 {
+					t.Errorf("%s, closed by rank %d: only %d of %d ranks learn of it", what, closer, n, p-1)
+				}
+			}
 		}
 	}
 }

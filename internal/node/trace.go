@@ -138,10 +138,23 @@ func (n *Node) checkDeadline(now step.Time, c *comm) {
 	// Timeout decides about silence, however short the deadline is.
 	interval := max(cmp.Or(n.cfg.Timeout, k.deadline-k.startAt)/probeChecks, 1)
 	if !k.running {
-		k = c.calls.oldest() // the overdue call waits for it
+		k = c.blocker(k)
 	}
 	c.trace = &trace{call: k, interval: interval}
 	n.probe(now, c, k, c.waitingOn(k))
+}
+
+// blocker returns the call that a queued call waits for: a reduction waits for the reductions before it, and other
+// calls for the oldest call.
+func (c *comm) blocker(k *call) *call {
+	if c.waitsForTurn(k) {
+		for _, x := range c.calls.all {
+			if x.reduces() && x.running {
+				return x
+			}
+		}
+	}
+	return c.calls.oldest()
 }
 
 // waitingOn returns the rank that a call waits for, or this rank if it waits for no other.

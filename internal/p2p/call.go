@@ -8,12 +8,3 @@ func (p *Plan) Call() wire.Call {
 		Kind: p.Kind, Algo: wire.AlgorithmOf(p.Algo), Type: uint16(p.Type), Root: uint32(p.Root), Bytes: uint64(p.Bytes),
 	}
 }
-
-// Call describes the call for error messages.
-func (r *Reduction) Call() wire.Call {
-	var sum uint64
-	for _, n := range r.blocks() {
-		sum += uint64(n)
-	}
-	return wire.Call{Kind: r.Kind, Algo: wire.AlgorithmOf("inc"), Type: uint16(r.Type), Bytes: sum}
-}

@@ -34,11 +34,6 @@
 // sum of a range, and which sums only pass through (ownership.go). A first sum is the received piece
 // plus the input. Sums for the caller are made in the receive buffer, all others in scratch memory.
 //
-// A [Reduction] is carried out by the network: ranks send chunks up a tree in one common order, the
-// same piece of every block in turn, and switches add them up in a window of few buffers. The window
-// begins at the first chunk that was not passed on, so a rank that runs ahead cannot take buffers
-// that other ranks need. Each reduction has its own window, and chunks beyond it wait at the sender.
-//
 // # Small calls
 //
 // Calls of at most 256 KiB are eager: data leaves with the greeting in one write, and a receiver that
