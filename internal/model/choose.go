@@ -258,9 +258,10 @@ func (c *costs) rings(algo string, start, steps float64) []Estimate {
 	n := float64(c.n)
 	var all []Estimate
 	for _, s := range c.segments(n, n) {
-		step := max(c.ser(n), c.first(s, 2)+c.ser(s))
-		ns := start + steps*step + c.first(s, c.Hops)
-		all = append(all, Estimate{Algo: algo, Segment: int64(s), NS: ns, Sent: steps * n})
+		// Either the link is busy all the time, or a rank waits for each piece.
+		busy := steps*c.ser(n) + c.first(s, c.Hops)
+		waits := steps*(c.first(s, 2)+c.ser(s)) + c.ser(n) - c.ser(s) + c.first(s, c.Hops) - c.first(s, 2)
+		all = append(all, Estimate{Algo: algo, Segment: int64(s), NS: start + max(busy, waits), Sent: steps * n})
 	}
 	return all
 }
@@ -269,16 +270,25 @@ func (c *costs) reduceScatter() []Estimate {
 	n, p := float64(c.n), float64(c.p)
 	all := c.rings("ring", c.greet(n*p), p-1)
 	half := Estimate{Algo: "recursive-halving", Sent: (p - 1) * n}
-	half.NS = c.greet(n*p) + c.rounds()*c.first(n, c.Hops) + (p-1)*c.ser(n)
+	hop := (c.first(n, c.Hops) + c.first(n, 2)) / 2 // half of the rounds stay near
+	half.NS = c.greet(n*p) + c.rounds()*hop + (p-1)*c.ser(n)
 	if !c.powerOfTwo() {
 		half.NS += 2*c.first(n, c.Hops) + c.ser(n) + c.ser(n*p)
 		half.Sent = p * n // a folded rank hands over all its blocks
 	}
 	all = append(all, half, c.pat())
 	if c.Inc {
-		all = append(all, Estimate{Algo: "inc", NS: c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n})
+		all = append(all, c.aggregated())
 	}
 	return all
+}
+
+// aggregated is the cost of a Reduce-Scatter by aggregators. All ranks report that they are ready, and later that
+// they have their sums, to the top of the control tree, which tells all ranks. Half of the tree's levels are near.
+func (c *costs) aggregated() Estimate {
+	n, p := float64(c.n), float64(c.p)
+	tree := math.Floor(math.Log2(p)) * (c.near() + c.far()) / 2
+	return Estimate{Algo: "inc", NS: 4*tree + c.first(n, c.Hops) + (p-1)*c.ser(n), Sent: (p - 1) * n}
 }
 
 func (c *costs) allreduce() []Estimate {
@@ -299,7 +309,11 @@ func (c *costs) allreduce() []Estimate {
 	}
 	all = append(all, half, whole)
 	if c.Inc {
-		all = append(all, Estimate{Algo: "inc", NS: c.first(n, c.Hops) + c.ser(n), Sent: n})
+		mean := costs{Net: c.Net, p: c.p, n: (c.n + int64(c.p) - 1) / int64(c.p)} // blocks share one window
+		both, gather := mean.aggregated(), mean.multicast(p-1, c.p, n/p)
+		both.NS += gather.NS
+		both.Sent += gather.Sent
+		all = append(all, both)
 	}
 	return all
 }

@@ -6,6 +6,7 @@ import (
 )
 
 // execute carries out one action of a node.
+
 func (h *host) execute(a *node.Action) {
 	w := h.w
 	switch a.Kind {
@@ -20,8 +21,10 @@ func (h *host) execute(a *node.Action) {
 		h.multicast(a)
 	case node.Read:
 		h.read(&read{to: a.To, key: opKey{a.Comm, a.Seq}, stream: a.Stream, ranges: a.Ranges})
-	case node.Reduce:
-		h.reduce(a)
+	case node.Contribute:
+		h.contribute(a)
+	case node.Fetch:
+		h.fetch(a)
 	case node.Put:
 		h.sendRange(a)
 	case node.Release:
@@ -60,6 +63,7 @@ func (h *host) openRound(a *node.Action) {
 		m.copyOwn()
 	}
 	r := &region{mem: m, geo: a.Geometry, placements: a.Placements, inbox: a.Inbox, open: true}
+	r.reduction = reduction{layout: a.Layout, record: a.Record, number: a.Number}
 	if c.kind == wire.Send && !c.sends(rank) {
 		r.base = c.exchange.size(rank, rank^1) // behind the message that the rank sends
 	}
@@ -72,9 +76,6 @@ func (h *host) openRound(a *node.Action) {
 		h.kept[key] = &region{mem: m.copy(), geo: a.Geometry, placements: a.Placements, open: true}
 	}
 	w.lingering++
-	if c.byNetwork() {
-		w.inc.reductions[key] = c
-	}
 	h.node.Opened(ns(w.now), a.Comm, a.Seq, false)
 	if a.Eager {
 		h.recall(key)
@@ -202,7 +203,7 @@ func (h *host) done(a *node.Action) {
 		h.start(c)
 		return
 	}
-	h.ended(c, outcome{err: a.Err, spent: a.Spent})
+	h.ended(c, outcome{err: a.Err, spent: a.Spent, fallback: a.Fallback})
 }
 
 // ended records the end of a call on this rank and takes its buffers away.

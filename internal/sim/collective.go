@@ -2,9 +2,11 @@ package sim
 
 import (
 	"encoding/binary"
+	"math"
 	"math/rand/v2"
 	"slices"
 
+	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/p2p"
@@ -21,10 +23,12 @@ type collective struct {
 	root     int
 	packed   bool // whether packets hold parts of several blocks
 	tags     bool // whether memory holds tags even if there is room for bytes
+	floats   bool // whether elements are 32-bit floating-point numbers, not bytes
+	tree     *inc.Tree
 	seed     uint64
 	plan     []*mcast.Geometry // multicast only
 	plans    []*p2p.Plan       // point to point only: by rank, nil once the rank has started
-	order    *chunkOrder       // in-network reduction only
+	then     []*mcast.Geometry // reduction by aggregators only: rounds of the Allgather of an Allreduce
 	exchange *exchange         // nil if all ranks have the same blocks
 	mem      []*memory
 	expect   []byte // result of a correct run, computed on demand
@@ -47,6 +51,8 @@ type outcome struct {
 	at    int64
 	err   *node.Error
 	spent node.Spent
+
+	fallback string // reason why aggregators did not make all sums
 }
 
 // newCollective returns a call without buffers.
@@ -82,7 +88,7 @@ func (c *collective) allocate(inPlace bool) {
 	}
 }
 
-// byNetwork reports whether switches compute the reduction.
+// byNetwork reports whether aggregators compute the reduction.
 func (c *collective) byNetwork() bool { return c.plan == nil && c.plans == nil && c.exchange == nil }
 
 func (c *collective) rankOf(host int) int {
@@ -92,9 +98,30 @@ func (c *collective) rankOf(host int) int {
 	return slices.Index(c.members, host)
 }
 
+// elementType returns the type of the elements of a reduction.
+func (c *collective) elementType() uint8 {
+	if c.floats {
+		return typeFloat32
+	}
+	return typeByte
+}
+
+// sum adds two operands of len(b) bytes.
+func (c *collective) sum(sum, a, b []byte) {
+	if c.floats {
+		addFloats(sum, a, b)
+		return
+	}
+	addBytes(sum, a, b)
+}
+
 // fill writes random bytes: the contribution of a rank, or a block of an exchange.
 func (c *collective) fill(b []byte, stream int) {
 	r := rand.NewPCG(c.seed, uint64(stream))
+	if c.floats {
+		c.fillFloats(b, rand.New(r))
+		return
+	}
 	for len(b) >= 8 {
 		binary.LittleEndian.PutUint64(b, r.Uint64())
 		b = b[8:]
@@ -121,5 +148,33 @@ func (c *collective) want() []byte {
 			c.expect[i] += x
 		}
 	}
+	if c.floats {
+		c.expectFloats()
+	}
 	return c.expect
+}
+
+// fillFloats writes random numbers of very different sizes, so that their sum depends on the order of addition.
+func (c *collective) fillFloats(b []byte, r *rand.Rand) {
+	for ; len(b) >= 4; b = b[4:] {
+		x := float32(math.Ldexp(r.Float64()-0.5, r.IntN(20)))
+		binary.LittleEndian.PutUint32(b, math.Float32bits(x))
+	}
+}
+
+// expectFloats computes the sum of floats in the order of the tree of aggregators. Each rank adds its own last.
+func (c *collective) expectFloats() {
+	in := make([][]byte, len(c.members))
+	for rank := range in {
+		in[rank] = make([]byte, c.memory())
+		c.fill(in[rank], rank)
+	}
+	for owner := range in {
+		at := func(rank int) []byte { return c.block(in[rank], owner) }
+		sum := c.block(c.expect, owner)
+		c.tree.Combine(sum, c.members[owner], make([]byte, c.tree.Depth()*len(sum)), func(world int) []byte {
+			return at(c.rankOf(world))
+		}, func(dst, src []byte) { addFloats(dst, dst, src) })
+		addFloats(sum, sum, at(owner))
+	}
 }

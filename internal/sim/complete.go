@@ -93,6 +93,11 @@ func (cfg *Config) check() error {
 			return badConfig("crash of rank %d: ranks are 0 to %d, times 0 or more", c.Rank, p-1)
 		}
 	}
+	for _, f := range cfg.Aggregators {
+		if n := cfg.Topology.TreeSwitches(); f.Node < 0 || f.Node >= n || min(f.At, f.For) < 0 {
+			return badConfig("fault of aggregator %d: aggregators are 0 to %d, times 0 or more", f.Node, n-1)
+		}
+	}
 	return nil
 }
 

@@ -44,6 +44,9 @@ type Config struct {
 
 	reason string // reason why auto chose Algo
 	tags   bool   // whether no payload is moved even if there is room; for tests
+	floats bool   // whether elements are floats; for tests of reductions by aggregators
+
+	dataSeed uint64 // seed of the data; 0 means Seed
 }
 
 // Schedule says how an operation is cut into parts.
@@ -85,7 +88,7 @@ type Receiver struct {
 
 // Faults describes everything that goes wrong.
 type Faults struct {
-	Loss      float64 // probability that a multicast datagram is dropped at one receiver
+	Loss      float64 // probability that a datagram is dropped at one receiver, which may be an aggregator
 	LossAll   float64 // like Loss; in addition, reliable packets are delayed as by retransmissions
 	Reorder   float64 // probability that a datagram is displaced by up to 16 places
 	Duplicate float64 // probability that a datagram arrives twice
@@ -94,8 +97,19 @@ type Faults struct {
 	Straggle float64
 	Stalls   []units.Stall // the NIC of a stopped host still queues arriving packets
 	Crashes  []Crash
-	Detour   time.Duration // mean length of operating-system noise, which takes detourShare of the time
-	Noise    time.Duration // mean delay before a host reacts to a reliable message or a received send
+	// Aggregators are faults of the aggregators. Runs without such a reduction ignore them.
+	Aggregators []AggregatorFault
+	Detour      time.Duration // mean length of operating-system noise, which takes detourShare of the time
+	Noise       time.Duration // mean delay before a host reacts to a reliable message or a received send
+}
+
+// An AggregatorFault stops an aggregator, for good or for a while. After a crash, it has forgotten everything.
+type AggregatorFault struct {
+	Node  int // number of its switch in the reduction tree: leaves first, the top last
+	At    time.Duration
+	For   time.Duration // 0: for good
+	Crash bool
+	Reset bool // whether its connections are reset, so that all ranks notice; otherwise only its silence tells them
 }
 
 // A Crash stops a host for good. If Reset is set, its peers' connections are reset, as when only the

@@ -1,7 +1,7 @@
 // Package sim runs many nodes over a simulated network in virtual time.
 //
-// The nodes are the production protocol code (internal/node, internal/mcast, internal/p2p). So is the
-// code that decides where received data goes: hosts drive mcast.Intake, p2p.Inbox and the record of
+// The nodes are the production protocol code (internal/node, internal/mcast, internal/p2p, internal/inc). So is the
+// code that decides where received data goes: hosts drive mcast.Intake, p2p.Inbox and the records of
 // chunks as the engine does, in batches, with late reports and with claims before reads. Only the
 // network, the clock and the hosts' memory are simulated. A run is single-threaded, and one seed
 // determines everything random in it. The same Config therefore gives the same Result, bit for bit,
@@ -14,6 +14,13 @@
 // the last copy has left, and a full buffer stops the link before it. On trees that route up and then
 // down this cannot deadlock, with multicast either: a packet at one level waits only for the next level.
 // Operations that share a NIC take turns.
+//
+// # The aggregators
+//
+// For reductions by aggregators, every switch of one tree has an aggregator, an inc.Session. Contributions and sums are
+// unicast datagrams: from a host to its leaf, from switch to switch up the tree, and from the top to the owner by the
+// ordinary route. Faults of datagrams strike at every aggregator and at every host. An aggregator takes no time to add.
+// It can crash, with or without the ranks' notice, return without its slots, or stop for a while.
 //
 // # The hosts
 //

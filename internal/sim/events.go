@@ -4,20 +4,23 @@ package sim
 type eventKind uint8
 
 const (
-	evArrive  eventKind = iota // pkt arrives over link id
-	evLink                     // link id becomes free
-	evSent                     // the batch that ends with pkt has left host id
-	evDeliver                  // pkt reaches host id after an extra delay
-	evTimer                    // the timer of host id's node expires
-	evWake                     // host id's processor becomes free
-	evStart                    // the host of starts[id] makes its call
-	evStall                    // the host of Stalls[id] stops for a while
-	evDetour                   // host id's processor is interrupted for a moment
-	evCrash                    // the host of Crashes[id] stops for good
-	evDrain                    // the datagrams of drains[id] have left the network
-	evStep                     // a training step continues
-	evReport                   // the oldest report of host id's receive workers reaches its control thread
-	evClaim                    // host id's receive worker claims chunks for its oldest read
+	evArrive     eventKind = iota // pkt arrives over link id
+	evLink                        // link id becomes free
+	evSent                        // the batch that ends with pkt has left host id
+	evDeliver                     // pkt reaches host id after an extra delay
+	evTimer                       // the timer of host id's node expires
+	evWake                        // host id's processor becomes free
+	evStart                       // the host of starts[id] makes its call
+	evStall                       // the host of Stalls[id] stops for a while
+	evDetour                      // host id's processor is interrupted for a moment
+	evCrash                       // the host of Crashes[id] stops for good
+	evDrain                       // the datagrams of drains[id] have left the network
+	evStep                        // a training step continues
+	evReport                      // the oldest report of host id's receive workers reaches its control thread
+	evClaim                       // host id's receive worker claims chunks for its oldest read
+	evSum                         // pkt reaches aggregator id after an extra delay
+	evSummed                      // the control thread of host id learns of the sum pkt
+	evAggregator                  // something happens to the aggregator of aggregatorFaults[id]
 )
 
 // event is a scheduled event. The queue holds its time.

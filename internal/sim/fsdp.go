@@ -119,7 +119,7 @@ func (cfg *FSDPConfig) completeStep() (parts []part, err error) {
 		return nil, badConfig("layers of %d bytes: must be 1 to %d", cfg.LayerBytes, int64(maxLayerBytes))
 	case cfg.Compute < 0 || cfg.Prefetch < 0:
 		return nil, badConfig("compute time and prefetch depth must be 0 or more")
-	case len(cfg.Stalls)+len(cfg.Crashes) > 0 || cfg.Pcap != nil:
+	case len(cfg.Stalls)+len(cfg.Crashes)+len(cfg.Aggregators) > 0 || cfg.Pcap != nil:
 		return nil, badConfig("a training step takes no stalls, no crashes and no capture")
 	}
 	p := int64(cfg.Topology.Hosts)

@@ -43,14 +43,6 @@ func (s *trainingStep) drop(c *collective) {
 	}
 	delete(w.calls, c.req)
 	*c = collective{outcomes: c.outcomes}
-	for key, other := range w.inc.reductions {
-		if other == c {
-			delete(w.inc.reductions, key)
-			for _, n := range w.inc.nodes {
-				delete(n, key)
-			}
-		}
-	}
 }
 
 // result collects the measurements of the step.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,7 +127,11 @@ func TestFSDPComputeBound(t *testing.T) {
 		cfg.Layers, cfg.Compute = 4, time.Millisecond
 		r := runStep(t, cfg)
 		wire := float64(cfg.LayerBytes) * 8e6 / cfg.Rate
-		if r.ExposedAllgatherUS > 1.2*wire || r.ExposedReduceScatterUS > 1.2*wire {
+		scatter := 1.2 * wire
+		if strings.HasSuffix(algo, "+inc") {
+			scatter += 4 * 3 * 2 * 0.5 // four passes over the three levels of the control tree, with two links each
+		}
+		if r.ExposedAllgatherUS > 1.2*wire || r.ExposedReduceScatterUS > scatter {
 			t.Errorf("%s: exposed %.1f and %.1f us, one collective takes %.1f at line rate",
 				algo, r.ExposedAllgatherUS, r.ExposedReduceScatterUS, wire)
 		}

@@ -78,7 +78,7 @@ func (h *host) arrived(k *packet) {
 		h.w.pools.release(k)
 		return
 	}
-	if k.kind == pktChunk {
+	if k.isDatagram() {
 		h.datagram(k)
 		return
 	}
@@ -120,9 +120,7 @@ func (h *host) start(c *collective) {
 	case c.exchange != nil:
 		err = h.startMail(c)
 	default:
-		err = h.node.StartReduction(ns(h.w.now), c.comm, c.req, &p2p.Reduction{
-			Kind: c.kind, Rank: c.rankOf(h.id), Size: len(c.members), Counts: c.counts, Chunk: int(c.chunk),
-		})
+		err = h.startReduction(c)
 	}
 	if err != nil {
 		h.w.violate("rank %d could not start: %v", h.id, err)
@@ -176,6 +174,8 @@ func (h *host) handle(e event) {
 		h.act()
 	case evReport, evClaim:
 		h.handleNotified(e.kind)
+	case evSummed:
+		h.summed(e.pkt)
 	default:
 		h.message(e.pkt)
 	}
@@ -185,9 +185,6 @@ func (h *host) message(k *packet) {
 	switch k.kind {
 	case pktPut:
 		h.put(k)
-		return
-	case pktResult:
-		h.result(k)
 		return
 	}
 	m, err := wire.ParseMsg(k.data)

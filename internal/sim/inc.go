@@ -1,271 +1,241 @@
 package sim
 
 import (
-	"slices"
-	"sort"
+	"fmt"
+	"strings"
+	"time"
 
-	"github.com/allcast/allcast/internal/node"
+	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/topology"
 )
 
-// aggregators is the number of chunks that a switch sums at a time.
-const aggregators = 64
-
-// incTree is the reduction tree: the ports of a multicast tree with a direction. It uses a different
-// top than multicast if there is one.
+// incTree is the tree of aggregators: the switches of a multicast tree, each with an aggregator. It uses a
+// different top than multicast if there is one.
 type incTree struct {
-	tree       *topology.Tree
-	up         []topology.LinkID       // by node: link towards the top; NoLink at the top
-	children   []int                   // by switch: number of ports that lead down
-	lone       [][]int                 // by host: switches above it whose port towards it leads to no other host
-	nodes      []map[opKey]*aggregator // by switch
-	reductions map[opKey]*collective   // open rounds
+	*inc.Tree
+	nodes   []aggregator // as in Tree.Nodes
+	at      []int        // by switch: index of its aggregator
+	window  uint32
+	digest  uint64
+	payload int // size of a chunk in memory
 }
 
-// chunkOrder is the order in which ranks send the chunks of a reduction up.
-type chunkOrder struct {
-	turn   []int // by chunk: its turn
-	inTurn []int // by turn: its chunk
-}
-
-// aggregator is the part of a switch that sums one reduction. All ranks send in the same order, each
-// without its own block. The aggregator therefore accepts only chunks of a window, which starts at the
-// first chunk that it has not passed on. Chunks beyond the window wait at their host or in the switch
-// below, not in a buffer of the link.
-//
-// A rank that runs ahead can therefore not take the buffers that slower ranks need: the first chunk of
-// the window is accepted from every rank. Nor can it take buffers of other reductions, because each
-// reduction has its own window. Any number of reductions progress at once, in whatever order ranks
-// started them.
+// aggregator is one of the tree's aggregators.
 type aggregator struct {
-	base   int              // turn of the first chunk that has not been passed on
-	sums   map[int]*sum     // by chunk
-	passed map[int]bool     // by turn: chunks beyond base that have been passed on
-	wait   map[int][]parked // by turn: packets beyond the window
-	ready  map[int]bool     // at the top, by owner: whether it has sent its first chunk
-	early  map[int][]int    // at the top, by owner: chunks summed before that
+	session *inc.Session
+	at      topology.NodeID
+	up      topology.LinkID // link to the parent; NoLink at the top
+	dead    bool
+	stopped bool
+	queue   []*packet // contributions that arrived while it was stopped
 }
 
-// parked is a packet that waits until the switch at the other end of a link accepts it.
-type parked struct {
-	l *link
-	k *packet
-	h *hop
-}
-
-// sum is a chunk under summation.
-type sum struct {
-	pkt  *packet
-	have int
-}
-
-func newIncTree(g *topology.Graph) *incTree {
-	t := &incTree{
-		tree: g.Tree(g.Trees() - 1), up: make([]topology.LinkID, g.Nodes()), children: make([]int, g.Nodes()),
-		lone: make([][]int, g.Hosts), nodes: make([]map[opKey]*aggregator, g.Nodes()),
-		reductions: map[opKey]*collective{},
+// useAggregators creates the tree of aggregators for reductions like c.
+func (w *world) useAggregators(c *collective) (err error) {
+	payload := tagSize
+	if c.move {
+		payload = int(c.chunk)
 	}
-	hosts := make([]int, g.Nodes())
-	var walk func(n topology.NodeID, up topology.LinkID)
-	walk = func(n topology.NodeID, up topology.LinkID) {
-		t.up[n] = up
-		if g.IsHost(n) {
-			hosts[n] = 1
-			return
+	if w.inc == nil || w.inc.payload < payload {
+		if w.inc, err = newIncTree(w.g, payload); err != nil {
+			return err
 		}
-		for _, p := range t.tree.Ports[n] {
-			if p != up {
-				child := g.Links[p].To
-				walk(child, g.Reverse(p))
-				hosts[n] += hosts[child]
-				t.children[n]++
+		for _, h := range w.hosts {
+			h.node.SetAggregation(ns(w.now), w.inc.aggregation())
+		}
+	}
+	c.tree = w.inc.Tree
+	return nil
+}
+
+// newIncTree places an aggregator at every switch of the tree. Their order in Tree.Nodes is by level, leaves
+// first.
+func newIncTree(g *topology.Graph, payload int) (*incTree, error) {
+	t := &incTree{at: make([]int, g.Nodes()), window: incWindow(g.Hosts), payload: payload}
+	ports := g.Tree(g.Trees() - 1)
+	name := func(n topology.NodeID) string { return fmt.Sprintf("%s:1", g.NodeName(n)) }
+	var text []string
+	for n := topology.NodeID(g.Hosts); int(n) < g.Nodes(); n++ {
+		a := aggregator{at: n, up: topology.NoLink}
+		var ranks []string
+		for _, p := range ports.Ports[n] {
+			switch peer := g.Links[p].To; {
+			case g.IsHost(peer):
+				ranks = append(ranks, fmt.Sprint(peer))
+			case g.Level(peer) > g.Level(n):
+				a.up = p
 			}
 		}
-	}
-	walk(t.tree.Top, topology.NoLink)
-	for h := range g.Hosts {
-		for n := topology.NodeID(h); hosts[n] == 1 && t.up[n] != topology.NoLink; {
-			n = g.Links[t.up[n]].To
-			t.lone[h] = append(t.lone[h], int(n))
+		if len(ports.Ports[n]) == 0 && n != ports.Top {
+			continue // not in the tree
 		}
+		if g.Hosts == 1 {
+			ranks = []string{"0"} // the tree has no links
+		}
+		spec := name(n)
+		if len(ranks) > 0 {
+			spec += "=" + strings.Join(ranks, ",")
+		}
+		if a.up != topology.NoLink {
+			spec += ">" + name(g.Links[a.up].To)
+		}
+		t.at[n] = len(t.nodes)
+		t.nodes, text = append(t.nodes, a), append(text, spec)
 	}
+	var err error
+	if t.Tree, err = inc.ParseTree(strings.Join(text, ";"), g.Hosts); err != nil {
+		return nil, fmt.Errorf("reduction tree of %s: %w", g.Name, err)
+	}
+	t.digest = t.Digest()
 	for i := range t.nodes {
-		t.nodes[i] = map[opKey]*aggregator{}
+		t.nodes[i].session = t.newSession(i)
 	}
-	return t
+	return t, nil
 }
 
-// expects returns the number of contributions to a chunk of owner's block that a switch receives. The
-// owner contributes only to the first chunk.
-func (t *incTree) expects(n topology.NodeID, owner int, first bool) int {
-	if owner >= 0 && !first && slices.Contains(t.lone[owner], int(n)) {
-		return t.children[n] - 1
-	}
-	return t.children[n]
-}
+// incWindow returns the window of a communicator. An owner grants once per round over all blocks, and a grant
+// travels up and down the control tree while ranks send.
+func incWindow(hosts int) uint32 { return uint32(max(256, 4*hosts)) }
 
-// reduce sends a range up the tree. An empty range reports that this host is ready to receive the
-// block that starts there.
-func (h *host) reduce(a *node.Action) {
-	h.packetize(a, pktSum, func(k *packet, c *collective) {
-		k.all = c.chunkEnd(k.off) - k.off // length of the chunk, also if this host's contribution is empty
-		h.w.sendUp(&h.w.links[h.w.g.HostUp(h.id)], k, nil)
+// incComms is the number of communicators that have slots at an aggregator.
+const incComms = 64
+
+func (t *incTree) newSession(node int) *inc.Session {
+	return inc.NewSession(inc.SessionConfig{
+		Tree: t.Tree, Node: node, Window: t.window, Chunk: t.payload, Token: incToken, Add: addElements, Comms: incComms,
 	})
 }
 
-// sendUp puts a chunk on a link towards the top once the switch at the other end accepts it.
-func (w *world) sendUp(l *link, k *packet, h *hop) {
-	c, a := w.inc.reductions[k.opKey], w.aggregator(l.to, k.opKey)
-	if turn := c.order.turn[c.cell(k.off)]; turn >= a.base+aggregators {
-		a.wait[turn] = append(a.wait[turn], parked{l, k, h})
+// Types of elements, in the headers of contributions.
+const (
+	typeByte uint8 = iota
+	typeFloat32
+)
+
+// addElements adds src to dst.
+func addElements(dst, src []byte, typ, _ uint8) error {
+	if typ == typeFloat32 {
+		addFloats(dst, dst, src)
+	} else {
+		addBytes(dst, dst, src)
+	}
+	return nil
+}
+
+// incAlign is the size of the largest element. Chunks of a reduction consist of whole elements.
+const incAlign = 8
+
+// incToken returns the token of an operation.
+func incToken(comm, number uint32) uint64 { return uint64(comm)<<32 | uint64(number) + 1 }
+
+// aggregation returns what ranks know about the aggregators.
+func (t *incTree) aggregation() inc.Aggregation {
+	for i := range t.nodes {
+		if t.nodes[i].dead {
+			return inc.Aggregation{Why: fmt.Sprintf("no connection to aggregator %d (%s)", i, t.Nodes[i].Addr)}
+		}
+	}
+	return inc.Aggregation{Window: t.window}
+}
+
+// aggregate handles a contribution that arrives at a switch: it may be lost, duplicated or delayed there.
+func (w *world) aggregate(n topology.NodeID, k *packet) {
+	id := int32(w.inc.at[n])
+	w.disturb(k, evSum, id, func() { w.contribute(id, k) })
+}
+
+// contribute hands a contribution to an aggregator, and sends what the aggregator answers with.
+func (w *world) contribute(id int32, k *packet) {
+	a := &w.inc.nodes[id]
+	switch {
+	case a.dead:
+		w.dropped++
+		w.pools.release(k)
+		return
+	case a.stopped:
+		a.queue = append(a.queue, k)
 		return
 	}
-	w.enqueue(l, k, h)
-}
-
-func (w *world) aggregator(n topology.NodeID, key opKey) *aggregator {
-	a := w.inc.nodes[n][key]
-	if a == nil {
-		a = &aggregator{
-			sums: map[int]*sum{}, passed: map[int]bool{}, wait: map[int][]parked{},
-			ready: map[int]bool{}, early: map[int][]int{},
+	if f, ok := a.session.Contribute(&k.head, k.data); ok {
+		p := w.pools.packet(pktSum, classBulk, k.opKey, k.src, -1)
+		p.head, p.bytes, p.size, p.born = f.Header, k.bytes, k.size, w.now
+		p.data = append(p.data, f.Payload...)
+		out := a.up
+		if f.ToOwner {
+			p.kind, p.dst = pktResult, int(f.Owner)
+			out = w.g.Next(a.at, p.dst, p.src)
 		}
-		w.inc.nodes[n][key] = a
-		w.advance(n, a, w.inc.reductions[key])
+		w.enqueue(&w.links[out], p, nil)
 	}
-	return a
-}
-
-// aggregate handles a chunk that arrives at a switch on its way up.
-func (w *world) aggregate(n topology.NodeID, k *packet, h *hop) {
-	w.add(n, w.aggregator(n, k.opKey), w.inc.reductions[k.opKey], k)
-	w.leave(k, h)
 	w.pools.release(k)
 }
 
-// advance moves the window past chunks that never reach this switch: those whose owner is the only
-// rank below it.
-func (w *world) advance(n topology.NodeID, a *aggregator, c *collective) {
-	for a.base < len(c.order.inTurn) {
-		if owner, first := c.ownerOf(c.order.inTurn[a.base]); w.inc.expects(n, owner, first) > 0 {
-			return
+// aggregatorSilence is the time after which the ranks notice that an aggregator no longer sends heartbeats.
+const aggregatorSilence = 10 * time.Second
+
+// What happens to an aggregator. An event of Faults.Aggregators[i] has number i*aggregatorEvents and one of these.
+const (
+	aggregatorFails = iota
+	aggregatorMissed
+	aggregatorReturns
+	aggregatorEvents
+)
+
+// scheduleAggregators schedules the faults of aggregators.
+func (w *world) scheduleAggregators() {
+	for i, f := range w.cfg.Aggregators {
+		at := func(t time.Duration, what int) {
+			w.push(t.Nanoseconds()*1000, evAggregator, int32(i*aggregatorEvents+what), nil)
 		}
-		a.base++
-	}
-}
-
-// newChunkOrder takes the same chunk of every block in turn.
-func newChunkOrder(b *blocks) *chunkOrder {
-	n := b.chunks()
-	o := &chunkOrder{turn: make([]int, n), inTurn: make([]int, 0, n)}
-	for at := 0; len(o.inTurn) < n; at++ {
-		for i := range b.counts {
-			if cell := b.cells[i] + at; cell < b.cells[i+1] {
-				o.turn[cell] = len(o.inTurn)
-				o.inTurn = append(o.inTurn, cell)
-			}
+		at(f.At, aggregatorFails)
+		switch {
+		case f.For > 0:
+			at(f.At+f.For, aggregatorReturns)
+		case !f.Reset:
+			at(f.At+aggregatorSilence, aggregatorMissed)
 		}
 	}
-	return o
 }
 
-// ownerOf returns the owner of a chunk, or -1 if all ranks receive it, and whether it is the first of
-// its block.
-func (c *collective) ownerOf(cell int) (owner int, first bool) {
-	if !c.scatters {
-		return -1, false
-	}
-	owner = sort.Search(len(c.counts), func(i int) bool { return c.cells[i+1] > cell })
-	return owner, cell == c.cells[owner]
-}
-
-// add adds a contribution and passes the sum on when it is complete.
-func (w *world) add(n topology.NodeID, a *aggregator, c *collective, k *packet) {
-	cell := c.cell(k.off)
-	s := a.sums[cell]
-	if s == nil {
-		p := w.pools.packet(pktSum, classBulk, k.opKey, k.src, -1)
-		p.off, p.all, p.bytes = k.off, k.all, int(k.all)
-		p.size = k.all + putHeader
-		p.data = append(p.data, make([]byte, c.pos(k.off+k.all)-c.pos(k.off))...)
-		s = &sum{pkt: p}
-		a.sums[cell] = s
-	}
-	addBytes(s.pkt.data, s.pkt.data, k.data)
-	s.have++
-	if owner, first := c.ownerOf(cell); s.have == w.inc.expects(n, owner, first) {
-		w.passSum(n, a, cell, owner, first)
-	}
-}
-
-// passSum sends a complete sum up. The top sends it to the owner once the owner is ready. The sum's
-// buffer becomes free when it leaves.
-func (w *world) passSum(n topology.NodeID, a *aggregator, cell, owner int, first bool) {
-	p := a.sums[cell].pkt
-	if up := w.inc.up[n]; up != topology.NoLink {
-		w.sendUp(&w.links[up], p, w.pools.sumHop(n, cell, 1))
+// handleAggregator handles evAggregator.
+func (w *world) handleAggregator(event int) {
+	if w.inc == nil {
 		return
 	}
-	if owner >= 0 && !first && !a.ready[owner] {
-		a.early[owner] = append(a.early[owner], cell)
-		return
-	}
-	p.kind = pktResult
-	if owner >= 0 {
-		p.dst = owner
-		w.enqueue(&w.links[w.g.Next(n, owner, p.src)], p, w.pools.sumHop(n, cell, 1))
-		a.ready[owner] = true
-		early := a.early[owner]
-		delete(a.early, owner)
-		for _, e := range early {
-			w.passSum(n, a, e, owner, false)
+	f := w.cfg.Aggregators[event/aggregatorEvents]
+	a := &w.inc.nodes[f.Node]
+	queue := a.queue
+	switch event % aggregatorEvents {
+	case aggregatorFails:
+		a.dead, a.stopped = a.dead || f.Crash, true
+		if f.Crash {
+			w.pools.releaseAll(queue)
+			a.queue = nil
 		}
-		return
-	}
-	p.tree = w.inc.tree
-	out := p.tree.Ports[n]
-	h := w.pools.sumHop(n, cell, len(out))
-	p.refs += len(out) - 1
-	for _, l := range out {
-		w.enqueue(&w.links[l], p, h)
+		if f.Reset {
+			w.tellAggregation()
+		}
+	case aggregatorMissed:
+		w.tellAggregation()
+	case aggregatorReturns:
+		if a.dead {
+			a.session = w.inc.newSession(f.Node) // it has lost its slots
+		}
+		a.dead, a.stopped, a.queue = false, false, nil
+		for _, k := range queue {
+			w.contribute(int32(f.Node), k)
+		}
+		w.tellAggregation()
 	}
 }
 
-// freeSum frees the buffer of a sum that has left, and admits waiting chunks.
-func (w *world) freeSum(n topology.NodeID, key opKey, cell int) {
-	a, c := w.inc.nodes[n][key], w.inc.reductions[key]
-	delete(a.sums, cell)
-	a.passed[c.order.turn[cell]] = true
-	oldBase := a.base
-	for a.passed[a.base] {
-		delete(a.passed, a.base)
-		a.base++
-		w.advance(n, a, c)
-	}
-	for in := oldBase + aggregators; in < a.base+aggregators; in++ {
-		waiting := a.wait[in]
-		delete(a.wait, in)
-		for _, x := range waiting {
-			w.enqueue(x.l, x.k, x.h)
+// tellAggregation tells all ranks the state of the aggregators.
+func (w *world) tellAggregation() {
+	for _, h := range w.hosts {
+		if !h.dead {
+			h.catchUp()
+			h.node.SetAggregation(ns(w.now), w.inc.aggregation())
+			h.act()
 		}
 	}
-}
-
-// result handles a sum that arrived at its host.
-func (h *host) result(k *packet) {
-	ok := h.node.Result(ns(h.w.now), k.comm, k.seq, k.off, int64(k.bytes))
-	r := h.region(k.opKey)
-	switch {
-	case ok && r != nil && r.open:
-		r.countReceived(k)
-		mode := put
-		if r.mem.c.scatters {
-			mode = add
-		}
-		r.mem.place(k.off, k.data, mode)
-	case ok:
-		h.w.violate("rank %d got a sum after its buffers were free", h.id)
-	}
-	h.w.pools.release(k)
-	h.act()
 }

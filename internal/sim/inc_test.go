@@ -51,9 +51,8 @@ func reductions(
 	return judge(w, calls)
 }
 
-// Some ranks make their calls on two communicators in different orders, or much earlier than others.
-// They fill the switches with chunks that other ranks do not send yet. Chunks that wait for their turn
-// must not block the chunks of the other reduction.
+// Some ranks make their calls on two communicators in different orders, or much earlier than others. No
+// reduction waits for one of another communicator.
 func TestReductionsAtOnce(t *testing.T) {
 	t.Parallel()
 	const (
@@ -83,8 +82,7 @@ func TestReductionsAtOnce(t *testing.T) {
 	}
 }
 
-// A sum that lacks only its owner's contribution must not reach an owner that has not made the call:
-// nothing there could receive it.
+// A rank makes its call much later than all others.
 func TestReductionForALateRank(t *testing.T) {
 	t.Parallel()
 	for _, topo := range []string{"star:2", "star:4", "fat-tree:4,4,2", "fat-tree:6,3,2", "fat-tree3:16,4"} {
@@ -104,7 +102,7 @@ func TestReductionForALateRank(t *testing.T) {
 	}
 }
 
-// The tree sums the contributions of all hosts, so a communicator of some hosts is refused.
+// Aggregators add the contributions of all hosts, so a communicator of some hosts is refused.
 func TestReductionOfSome(t *testing.T) {
 	cfg, _, err := base(t, "allgather", "star:4", 0).complete()
 	if err != nil {
@@ -114,7 +112,7 @@ func TestReductionOfSome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, members := range [][]int{{0, 1, 2}, {1, 0, 2, 3}} {
+	for _, members := range [][]int{{0, 1, 2}, {1}} {
 		shape := equal(len(members), 10, 4)
 		shape.Kind = wire.ReduceScatter
 		if _, err := w.collective(1, part{algo: "inc", shape: shape}, members); !errors.Is(err, ErrConfig) {

@@ -100,11 +100,13 @@ type link struct {
 
 // enqueue adds a packet to a link's queue and starts sending if possible.
 func (w *world) enqueue(l *link, k *packet, h *hop) {
-	if w.cfg.Queue > 0 && l.host < 0 && k.kind == pktChunk && l.waiting[k.trafficClass]+k.size > w.cfg.Queue {
+	if w.cfg.Queue > 0 && l.host < 0 && k.isDatagram() && l.waiting[k.trafficClass]+k.size > w.cfg.Queue {
 		// A full queue drops datagrams. Reliable packets wait instead, because retransmissions would
 		// bring them here a little later.
 		w.dropped++
-		w.recordArrival(max(w.now, l.until) + int64(float64(l.waiting[k.trafficClass]+k.size)*l.psByte) + l.latency)
+		if k.kind == pktChunk {
+			w.recordArrival(max(w.now, l.until) + int64(float64(l.waiting[k.trafficClass]+k.size)*l.psByte) + l.latency)
+		}
 		w.leave(k, h)
 		w.pools.release(k)
 		return
@@ -219,10 +221,7 @@ func (w *world) leave(k *packet, h *hop) {
 	}
 	left := *h
 	w.pools.hops.put(h)
-	switch {
-	case left.in == topology.NoLink:
-		w.freeSum(left.at, k.opKey, left.cell)
-	case w.cfg.Queue == 0:
+	if w.cfg.Queue == 0 {
 		in := &w.links[left.in]
 		in.held[k.trafficClass] -= k.size
 		w.send(in)
@@ -236,7 +235,8 @@ func (w *world) arrive(l *link, k *packet) {
 		return
 	}
 	if k.kind == pktSum {
-		w.aggregate(l.to, k, w.pools.hop(l.id, 1))
+		w.leave(k, w.pools.hop(l.id, 1))
+		w.aggregate(l.to, k)
 		return
 	}
 	if k.tree == nil {

@@ -2,7 +2,9 @@ package sim
 
 import (
 	"bytes"
+	"encoding/binary"
 	"hash/crc32"
+	"math"
 	"slices"
 
 	"github.com/allcast/allcast/internal/mcast"
@@ -31,6 +33,7 @@ type region struct {
 	held       map[int][]*packet  // by receive: pieces that arrived before their turn
 	base       int64              // offset of the round in the buffer
 	open       bool
+	reduction
 }
 
 // countSent and countReceived count payload at the boundary of the host.
@@ -102,14 +105,13 @@ func (m *memory) forEach(f func(b []byte, stream int, received bool)) {
 	})
 }
 
-// copyOwn puts the rank's own block in place. The input of a reduction stays where it is, unless the
-// network computes the reduction.
+// copyOwn puts the rank's own block in place. The input of a reduction stays where it is.
 func (m *memory) copyOwn() {
 	switch {
 	case m.c.exchange != nil:
 		m.carryOut(m.before)
 	case m.c.reduces:
-		if m.c.byNetwork() || len(m.c.members) == 1 {
+		if len(m.c.members) == 1 {
 			copy(m.recv, m.send)
 		}
 	case m.c.inPlace:
@@ -151,7 +153,7 @@ func (m *memory) load(k *packet) {
 	switch {
 	case k.input:
 		buf = m.send
-	case k.kind == pktChunk && !m.c.inPlace:
+	case k.kind == pktChunk && !m.c.inPlace && !m.c.reduces:
 		own := m.c.start(m.rank)
 		buf, at, end = m.send, at-own, end-own
 	case m.marks != nil:
@@ -182,9 +184,9 @@ func (m *memory) place(off int64, data []byte, mode placeMode) {
 	case put:
 		copy(dst, data)
 	case add:
-		addBytes(dst, dst, data)
+		m.c.sum(dst, dst, data)
 	case addToInput:
-		addBytes(dst, m.send[at:], data)
+		m.c.sum(dst, m.send[at:], data)
 	}
 }
 
@@ -195,13 +197,22 @@ func (m *memory) placeApart(off, base int64, data []byte) {
 	if from < int64(len(m.send)) {
 		other = m.send
 	}
-	addBytes(m.recv[at:at+int64(len(data))], other[from:], data)
+	m.c.sum(m.recv[at:at+int64(len(data))], other[from:], data)
 }
 
 // addBytes adds two operands of len(b) bytes.
 func addBytes(sum, a, b []byte) {
 	for i, x := range b {
 		sum[i] = a[i] + x
+	}
+}
+
+// addFloats adds two operands of len(b)/4 numbers.
+func addFloats(sum, a, b []byte) {
+	le := binary.LittleEndian
+	for i := 0; i+4 <= len(b); i += 4 {
+		x := math.Float32frombits(le.Uint32(a[i:])) + math.Float32frombits(le.Uint32(b[i:]))
+		le.PutUint32(sum[i:], math.Float32bits(x))
 	}
 }
 

@@ -52,6 +52,11 @@ func checkAlgorithm(cfg Config) string {
 	if err != nil {
 		return err.Error()
 	}
+	return judgeAlgorithm(&cfg, r)
+}
+
+// judgeAlgorithm describes what is wrong with the result of a run, or returns "".
+func judgeAlgorithm(cfg *Config, r *Result) string {
 	crashed := map[int]bool{}
 	for _, c := range cfg.Crashes {
 		crashed[c.Rank] = true

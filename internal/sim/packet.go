@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/topology"
 	"github.com/allcast/allcast/internal/wire"
@@ -8,13 +9,14 @@ import (
 
 // Header sizes in bytes, as on InfiniBand. UD multicast: LRH 8, GRH 40, BTH 12, DETH 8, immediate 4,
 // ICRC 4, VCRC 2. RC: LRH 8, BTH 12, ICRC 4, VCRC 2; a read request adds RETH 16, and a read response
-// AETH 4.
+// AETH 4. UD unicast has no GRH and no immediate.
 const (
 	udHeader       = 78
 	rcHeader       = 26
 	readHeader     = rcHeader + 16
 	responseHeader = rcHeader + 4
 	putHeader      = rcHeader + 24 // communicator, operation, index of the send, length
+	sumHeader      = 34 + inc.HeaderSize
 )
 
 type packetKind uint8
@@ -25,8 +27,8 @@ const (
 	pktRead                       // a request to read n chunks
 	pktResponse                   // one chunk of the answer
 	pktPut                        // a piece of a point-to-point send
-	pktSum                        // a chunk on its way up the reduction tree
-	pktResult                     // a sum on its way down
+	pktSum                        // a contribution to an aggregator, a datagram
+	pktResult                     // a sum for its owner, a datagram
 )
 
 // Traffic classes of a link. Control has priority and never waits behind bulk.
@@ -65,6 +67,12 @@ type packet struct {
 	all          int64  // size of its send in bytes
 	read         *read  // read of a request or a response
 	cell         int    // chunk of the collective for accounting, or -1
+	head         inc.Header
+}
+
+// isDatagram reports whether the network may drop, duplicate and reorder the packet.
+func (k *packet) isDatagram() bool {
+	return k.kind == pktChunk || k.kind == pktSum || k.kind == pktResult
 }
 
 // source is the buffer from which the NIC reads a payload when it starts to send.
@@ -78,10 +86,8 @@ type source struct {
 // hop is a packet inside a switch. It occupies the input buffer of the link that it arrived over until
 // the last copy starts to leave.
 type hop struct {
-	in   topology.LinkID // NoLink for a sum, which occupies an aggregator
+	in   topology.LinkID
 	left int
-	at   topology.NodeID
-	cell int // chunk of the sum
 }
 
 // pool is a free list, so that the simulator does not allocate for every packet.
@@ -127,12 +133,6 @@ func (p *pools) releaseAll(packets []*packet) {
 func (p *pools) hop(in topology.LinkID, left int) *hop {
 	h := p.hops.get()
 	*h = hop{in: in, left: left}
-	return h
-}
-
-func (p *pools) sumHop(at topology.NodeID, cell, left int) *hop {
-	h := p.hop(topology.NoLink, left)
-	h.at, h.cell = at, cell
 	return h
 }
 

@@ -239,5 +239,9 @@ func commandLine(c Config) string {
 	for _, x := range c.Crashes {
 		opt(true, "--crash %d@%v", x.Rank, x.At)
 	}
+	for _, f := range c.Aggregators {
+		opt(f.Crash, "--crash agg%d@%v", f.Node, f.At)
+		opt(!f.Crash && f.For > 0, "--stall agg%d@%v+%v", f.Node, f.At, f.For)
+	}
 	return b.String()
 }

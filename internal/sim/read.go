@@ -8,6 +8,7 @@ type read struct {
 	to     int
 	stream int
 	ranges []wire.Range // requested chunks; after the claim, chunks that the read must place
+	fetch  *fetch       // if not nil, the read is for contributions
 }
 
 // read asks the receive worker to claim chunks, and then reads those that it won.
@@ -49,6 +50,10 @@ func (h *host) serve(q *packet) {
 	if r == nil || !r.open {
 		return // refused: the reader's own failure is on its way
 	}
+	if q.read.fetch != nil {
+		h.serveFetch(q, r)
+		return
+	}
 	left := wire.Chunks(q.read.ranges)
 	for _, c := range q.read.ranges {
 		for psn := c.PSN; psn < c.PSN+c.N; psn++ {
@@ -73,6 +78,8 @@ func (h *host) serve(q *packet) {
 func (h *host) readData(k *packet) {
 	r := h.regions[k.opKey]
 	switch {
+	case r != nil && r.open && k.read.fetch != nil:
+		h.fetchData(k, r)
 	case r != nil && r.open:
 		if p := r.placements[k.stream]; p.Free(k.psn) || p.InPlace(k.psn) {
 			h.w.violate("rank %d reads a chunk that it has not claimed", h.id)

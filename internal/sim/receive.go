@@ -19,6 +19,9 @@ type receiver struct {
 	claims     []*read         // claims in transit to a receive worker, oldest first
 	slots      [superPacket]mcast.Slot
 	backlog    backlog
+
+	staleSums    uint64 // sums for operations that are not open
+	repeatedSums uint64 // sums for chunks that are in place
 }
 
 // receiveQueue holds the datagrams that wait for a receive worker.
@@ -41,10 +44,17 @@ func (q *receiveQueue) pop() *packet {
 	return k
 }
 
-// datagram decides whether a multicast datagram is lost, duplicated or delayed at this receiver.
+// datagram handles a datagram from the wire: it may be lost, duplicated or delayed at this receiver.
 func (h *host) datagram(k *packet) {
-	w := h.w
-	w.recordArrival(w.now) // counts lost datagrams as well
+	if k.kind == pktChunk {
+		h.w.recordArrival(h.w.now) // counts lost datagrams as well
+	}
+	h.w.disturb(k, evDeliver, int32(h.id), func() { h.receive(k) })
+}
+
+// disturb decides whether a datagram is lost, duplicated or delayed at a receiver. An event of this kind delivers it
+// later, and arrive delivers it now.
+func (w *world) disturb(k *packet, later eventKind, receiver int32, arrive func()) {
 	if p := w.loss; w.now-k.born > w.lifetime || (p > 0 && w.rng.Float64() < p) {
 		w.dropped++
 		w.pools.release(k)
@@ -52,24 +62,27 @@ func (h *host) datagram(k *packet) {
 	}
 	if w.cfg.Duplicate > 0 && w.rng.Float64() < w.cfg.Duplicate {
 		k.refs++
-		w.push(w.now+w.displacement(), evDeliver, int32(h.id), k)
+		w.push(w.now+w.displacement(), later, receiver, k)
 	}
 	if w.cfg.Straggle > 0 && w.rng.Float64() < w.cfg.Straggle {
-		w.push(w.now+w.rng.Int64N(w.straggle), evDeliver, int32(h.id), k)
+		w.push(w.now+w.rng.Int64N(w.straggle), later, receiver, k)
 		return
 	}
 	if w.cfg.Reorder > 0 && w.rng.Float64() < w.cfg.Reorder {
-		w.push(w.now+w.displacement(), evDeliver, int32(h.id), k)
+		w.push(w.now+w.displacement(), later, receiver, k)
 		return
 	}
-	h.receive(k)
+	arrive()
 }
 
 // receive queues a datagram for the receive worker.
 func (h *host) receive(k *packet) {
 	w := h.w
 	if w.recvCost == 0 && w.gather == 0 && !h.stopped() && h.queue.len() == 0 {
-		if !h.postpone(k) {
+		switch {
+		case k.kind == pktResult:
+			h.result(k)
+		case !h.postpone(k):
 			h.chunk(k)
 			h.flush()
 		}
@@ -90,8 +103,13 @@ func (h *host) receive(k *packet) {
 // take takes the next datagrams from the queue and returns their number.
 func (h *host) take() int {
 	batch := []*packet{h.queue.pop()}
+	if batch[0].kind == pktResult {
+		h.result(batch[0])
+		h.flush()
+		return 1
+	}
 	for h.w.gather > 0 && h.queue.len() > 0 && len(batch) < superPacket {
-		if k := h.queue.q[h.queue.head].pkt; k.src != batch[0].src || k.stream != batch[0].stream {
+		if k := h.queue.q[h.queue.head].pkt; k.kind != pktChunk || k.src != batch[0].src || k.stream != batch[0].stream {
 			break
 		}
 		batch = append(batch, h.queue.pop())

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -15,7 +16,7 @@ type Phases struct {
 	Multicast float64 `json:"multicast_us"`
 	Fetch     float64 `json:"fetch_us"`
 	Handshake float64 `json:"handshake_us"`
-	Transfer  float64 `json:"transfer_us,omitempty"` // the only phase of point-to-point algorithms
+	Transfer  float64 `json:"transfer_us,omitempty"` // of point-to-point algorithms, and of sums by aggregators
 }
 
 // A RankError describes the failure of the operation on one rank.
@@ -70,10 +71,12 @@ type Result struct {
 	Parts []Part `json:"parts,omitempty"` // one per collective, if there are several
 	Verdict
 
-	Events int64       `json:"events"`
-	WallMS float64     `json:"wall_ms"`
-	Phases Phases      `json:"phases"`
-	Errors []RankError `json:"errors"`
+	Events int64   `json:"events"`
+	WallMS float64 `json:"wall_ms"`
+	Phases Phases  `json:"phases"`
+	// Fallback says why aggregators did not make all sums, on the first rank where they did not.
+	Fallback string      `json:"fallback,omitempty"`
+	Errors   []RankError `json:"errors"`
 }
 
 // Times holds the times of the whole run.
@@ -124,7 +127,7 @@ func (w *world) result(calls []*collective) *Result {
 	}
 	for _, h := range w.hosts {
 		s := h.node.Stats()
-		r.DuplicateChunks += int64(s.Duplicates)
+		r.DuplicateChunks += int64(s.Duplicates + h.repeatedSums)
 		r.RepairedChunks += int64(s.Repaired)
 		r.LateChunks += int64(s.Late)
 	}
@@ -193,7 +196,7 @@ func (c *collective) toReceive() int64 {
 	case c.byNetwork() && c.scatters:
 		return chunks // each rank receives its own block
 	case c.byNetwork():
-		return chunks * p
+		return chunks * p // its own block, and those of the others
 	case c.kind == wire.Allreduce:
 		return 2 * chunks * (p - 1) // once to add, once as the result
 	}
@@ -214,8 +217,11 @@ func (c *collective) part() Part {
 // wireSize returns the size of consecutive blocks on a link, including headers.
 func (c *collective) wireSize(first, end int) int64 {
 	header := int64(putHeader)
-	if c.plan != nil {
+	switch {
+	case c.plan != nil:
 		header = udHeader
+	case c.byNetwork():
+		header = sumHeader
 	}
 	n := c.displs[end] - c.displs[first]
 	if c.packed {
@@ -244,7 +250,10 @@ func busiestPort(calls []*collective) (port int64) {
 				if c.kind == wire.Send {
 					own += others // one after the other
 				}
-			case c.kind == wire.Allreduce && !c.byNetwork():
+			case c.kind == wire.Allreduce && c.byNetwork():
+				own += others // reduced, or gathered
+				others = own
+			case c.kind == wire.Allreduce:
 				own = 2 * (own + others) * int64(p-1) / int64(p)
 				others = own
 			case c.reduces:
@@ -297,11 +306,12 @@ func (w *world) outcomes(r *Result, c *collective) {
 		if !o.ended {
 			continue
 		}
+		r.Fallback = cmp.Or(r.Fallback, o.fallback)
 		if !c.mem[i].intact() {
 			w.violate("a buffer was written after it was free")
 		}
 		if t := microseconds(o.at); t > r.TimeUS {
-			r.TimeUS, r.Phases = t, phases(o.spent, c.plan != nil)
+			r.TimeUS, r.Phases = t, c.phases(o.spent)
 		}
 	}
 }
@@ -313,12 +323,15 @@ func rankError(rank int, e *node.Error) RankError {
 	}
 }
 
-func phases(s node.Spent, multicast bool) Phases {
+func (c *collective) phases(s node.Spent) Phases {
 	us := func(t step.Time) float64 { return float64(t) / 1e3 }
-	if !multicast {
-		return Phases{Transfer: us(s.Multicast)}
+	p := Phases{Barrier: us(s.Barrier), Multicast: us(s.Multicast), Fetch: us(s.Fetch), Handshake: us(s.Handshake)}
+	switch {
+	case c.plan != nil:
+	case c.byNetwork():
+		p.Transfer, p.Multicast = p.Multicast, 0
+	default:
+		p = Phases{Transfer: us(s.Multicast)}
 	}
-	return Phases{
-		Barrier: us(s.Barrier), Multicast: us(s.Multicast), Fetch: us(s.Fetch), Handshake: us(s.Handshake),
-	}
+	return p
 }

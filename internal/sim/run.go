@@ -1,8 +1,9 @@
 package sim
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/allcast/allcast/internal/mcast"
@@ -80,19 +81,24 @@ type part struct {
 // collective prepares a call.
 func (w *world) collective(req uint64, p part, members []int) (*collective, error) {
 	n := len(members)
-	c := newCollective(req, 0, members, p.shape, w.cfg.Seed)
+	if p.algo == "inc" {
+		p.shape.Chunk = (p.shape.Chunk + incAlign - 1) / incAlign * incAlign
+	}
+	c := newCollective(req, 0, members, p.shape, cmp.Or(w.cfg.dataSeed, w.cfg.Seed))
 	c.exchange = newExchange(p.shape.Kind, n, p.shape.Root, w.cfg.Bytes, c.seed)
-	c.tags = w.cfg.tags
+	c.tags, c.floats = w.cfg.tags, w.cfg.floats
 	var err error
 	switch {
 	case p.algo == "mcast":
 		p.shape.Eager = w.eagerChunks
 		c.plan, err = mcast.Plan(p.shape, w.layout)
 	case p.algo == "inc":
-		if !slices.Equal(members, allHosts(w.g.Hosts)) {
-			err = badConfig("the network reduces for all hosts in order, not for %d of %d", n, w.g.Hosts)
+		if n != w.g.Hosts {
+			err = badConfig("aggregators reduce for all hosts, not for %d of %d", n, w.g.Hosts)
 		}
-		c.order = newChunkOrder(&c.blocks)
+		if c.kind == wire.Allreduce {
+			err = errors.Join(err, w.splitAllreduce(c, p.shape))
+		}
 	case c.kind != wire.Send:
 		c.packed = p.algo == "pat"
 		c.plans = make([]*p2p.Plan, n)
@@ -113,7 +119,25 @@ func (w *world) collective(req uint64, p part, members []int) (*collective, erro
 		return nil, err
 	}
 	c.allocate(w.cfg.InPlace)
-	return c, nil
+	if p.algo == "inc" {
+		err = w.useAggregators(c)
+	}
+	return c, err
+}
+
+// splitAllreduce cuts the buffer of an Allreduce by aggregators into blocks of whole chunks, and plans the Allgather
+// of their sums.
+func (w *world) splitAllreduce(c *collective, s mcast.Shape) (err error) {
+	n := int64(len(c.members))
+	total, chunks := c.total(), int64(c.chunks())
+	s.Counts = make([]int64, n)
+	for i := range n {
+		s.Counts[i] = min((i+1)*chunks/n*c.chunk, total) - i*chunks/n*c.chunk
+	}
+	s.Kind, s.Root, s.Chains = wire.Allgather, 0, int(n)
+	c.blocks = newBlocks(s.Counts, c.chunk, false)
+	c.then, err = mcast.Plan(s, w.layout)
+	return err
 }
 
 // schedule schedules the configured faults.
@@ -129,6 +153,7 @@ func (w *world) schedule() {
 	for i, c := range w.cfg.Crashes {
 		w.push(c.At.Nanoseconds()*1000, evCrash, int32(i), nil)
 	}
+	w.scheduleAggregators()
 }
 
 // limit returns the virtual time at which an unfinished run is abandoned. It is far beyond every timeout

@@ -27,7 +27,7 @@ type world struct {
 	links   []link
 	trees   []*topology.Tree
 	hosts   []*host
-	inc     *incTree
+	inc     *incTree // nil without reductions by aggregators
 	calls   map[uint64]*collective
 	starts  []start
 	drains  []drain
@@ -98,7 +98,7 @@ func newWorld(cfg Config) (*world, error) {
 	w := &world{
 		eventQueue: newEventQueue(), cfg: cfg, parameters: cfg.parameters(), g: g, layout: layout,
 		rng:   rand.New(rand.NewPCG(cfg.Seed, 0xa11ca57)),
-		calls: map[uint64]*collective{}, inc: newIncTree(g), links: make([]link, len(g.Links)),
+		calls: map[uint64]*collective{}, links: make([]link, len(g.Links)),
 	}
 	for i, l := range g.Links {
 		w.links[i] = link{
@@ -232,13 +232,17 @@ func (w *world) loop(limit int64) {
 				w.pools.release(e.pkt)
 			case e.kind == evSent:
 				h.onProcessor(e)
-			case e.pkt.kind == pktChunk:
+			case e.pkt.isDatagram():
 				h.receive(e.pkt)
 			default:
 				h.reliable(e.pkt)
 			}
-		case evReport, evClaim:
+		case evReport, evClaim, evSummed:
 			w.hosts[e.id].onProcessor(e)
+		case evSum:
+			w.contribute(e.id, e.pkt)
+		case evAggregator:
+			w.handleAggregator(int(e.id))
 		case evTimer:
 			w.hosts[e.id].timer()
 		case evWake:

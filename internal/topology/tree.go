@@ -31,6 +31,18 @@ func (g *Graph) Trees() int {
 	}
 }
 
+// TreeSwitches returns the number of switches in each tree.
+func (g *Graph) TreeSwitches() int {
+	switch {
+	case g.Racks() == 1:
+		return 1
+	case g.pods == 1:
+		return g.Racks() + 1
+	default:
+		return g.Racks() + g.pods + 1
+	}
+}
+
 // Tree builds the multicast tree of subgroup sub, which spans all hosts. Trees of different
 // subgroups first use different spines, so that they share no link between switches. In each pod
 // that is the spine with the same index, because only those share cores. Further trees use

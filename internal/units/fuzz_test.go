@@ -57,7 +57,7 @@ func FuzzProbability(f *testing.F) {
 }
 
 func FuzzStall(f *testing.F) {
-	for _, s := range []string{"", "3@1ms+10ms", "0@0+1ns", "3@1.000000001s+2540400h10m10.000000001s"} {
+	for _, s := range []string{"", "3@1ms+10ms", "0@0+1ns", "3@1.000000001s+2540400h10m10.000000001s", "agg1@0+1s"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -66,7 +66,7 @@ func FuzzStall(f *testing.F) {
 }
 
 func FuzzCrash(f *testing.F) {
-	for _, s := range []string{"", "5@100us", "0@0", "5@-1us"} {
+	for _, s := range []string{"", "5@100us", "0@0", "5@-1us", "agg0@1ms"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

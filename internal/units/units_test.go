@@ -136,10 +136,12 @@ func TestStall(t *testing.T) {
 	testParse(t, parseText[units.Stall], []accepted[units.Stall]{
 		{"3@1ms+10ms", units.Stall{Rank: 3, At: time.Millisecond, For: 10 * time.Millisecond}, "3@1ms+10ms"},
 		{"0@0+1ns", units.Stall{For: 1}, "0@0s+1ns"},
+		{"agg2@0+1ns", units.Stall{Rank: 2, Aggregator: true, For: 1}, "agg2@0s+1ns"},
 		{"12@1.5s+1m", units.Stall{Rank: 12, At: 1500 * time.Millisecond, For: time.Minute}, "12@1.5s+1m0s"},
 	}, []string{
 		"", "3", "3@1ms", "3@+10ms", "@1ms+10ms", "x@1ms+10ms", "-3@1ms+10ms", "+3@1ms+10ms", "3@-1ms+10ms",
 		"3@1ms+-10ms", "3@1ms++10ms", "3@1ms+0s", "3@1+1", "3@1ms+10ms+1ms", "3@1ms@2ms+1ms",
+		"agg@1ms+10ms", "agg-1@1ms+10ms",
 		"4294967296@1ms+1ms", "3@9999999999h+1ms", "3@1ms+9999999999h",
 	}, "3@1ms+10ms")
 }
@@ -148,7 +150,19 @@ func TestCrash(t *testing.T) {
 	testParse(t, parseText[units.Crash], []accepted[units.Crash]{
 		{"5@100us", units.Crash{Rank: 5, At: 100 * time.Microsecond}, "5@100µs"},
 		{"0@0", units.Crash{}, "0@0s"},
+		{"agg0@100us", units.Crash{Aggregator: true, At: 100 * time.Microsecond}, "agg0@100µs"},
 	}, []string{
 		"", "5", "5@", "@100us", "5@100", "5@-1us", "5@+1us", "-5@1us", "+5@1us", "5.0@1us", "5@1us+1us", "2147483648@0",
+		"agg@0", "agg", "agg 1@0", "aggagg1@0", "Agg1@0", "agg+1@0",
 	}, "5@100us")
+}
+
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"job 1, größer": "job 1, größer", "a\x1b[2Jb\r\n": "a?[2Jb??", "a\u202eb": "a?b", "\x80": "\ufffd", "": "",
+	} {
+		if got := units.Printable(in); got != want {
+			t.Errorf("%q becomes %q, want %q", in, got, want)
+		}
+	}
 }

@@ -24,7 +24,7 @@ import (
 // passes are the tests of internal/sim whose worlds are made from seeds, and their numbers of seeds. The
 // quick tests come first.
 var passes = []pass{
-	{`^Test(Random|RandomAlgorithms|ManyAtOnce|Mixed|BacklogChangesNothing)$`, 2000},
+	{`^Test(Random|RandomAlgorithms|RandomReductions|ManyAtOnce|Mixed|BacklogChangesNothing)$`, 2000},
 	{`^TestRecoveryIsBounded$`, 60},
 }
 

@@ -29,20 +29,36 @@ func (f *flags) config(op string, m *multicastFlags, cfg sim.Config) (sim.Config
 		return sim.Config{}, cli.Usagef("--counts: %d sizes for %d ranks; want one for each", len(cfg.Counts), g.Hosts)
 	}
 	// The first failed check counts.
-	if err := cmp.Or(f.checkAlgos(op), f.checkChunk(), f.checkTimes(g.Hosts), f.checkDrawing(g)); err != nil {
+	if err := cmp.Or(f.checkAlgos(op), f.checkChunk(), f.checkTimes(g), f.checkDrawing(g)); err != nil {
 		return sim.Config{}, err
 	}
 	cfg.Op, cfg.Topology, cfg.Timeout, cfg.Deadline, cfg.Seed = op, g, f.Timeout, f.Deadline, f.Seed
 	cfg.Chunk = int(f.Chunk)
 	cfg.Network = sim.Network{Rate: float64(f.Rate), Latency: f.Latency}
-	cfg.Faults = sim.Faults{LossAll: float64(f.LossAll), Stalls: f.Stall, Detour: f.Detour, Noise: f.Noise}
-	for _, c := range f.Crash {
-		cfg.Crashes = append(cfg.Crashes, sim.Crash{Rank: c.Rank, At: c.At})
-	}
+	cfg.Faults = sim.Faults{LossAll: float64(f.LossAll), Detour: f.Detour, Noise: f.Noise}
+	f.applyFaults(&cfg)
 	if m == nil {
 		return cfg, nil
 	}
 	return cfg, m.apply(&cfg, f.Chunk)
+}
+
+// applyFaults adds the stalls and crashes of ranks and aggregators to the configuration.
+func (f *flags) applyFaults(cfg *sim.Config) {
+	for _, s := range f.Stall {
+		if s.Aggregator {
+			cfg.Aggregators = append(cfg.Aggregators, sim.AggregatorFault{Node: s.Rank, At: s.At, For: s.For})
+		} else {
+			cfg.Stalls = append(cfg.Stalls, s)
+		}
+	}
+	for _, c := range f.Crash {
+		if c.Aggregator {
+			cfg.Aggregators = append(cfg.Aggregators, sim.AggregatorFault{Node: c.Rank, At: c.At, Crash: true})
+		} else {
+			cfg.Crashes = append(cfg.Crashes, sim.Crash{Rank: c.Rank, At: c.At})
+		}
+	}
 }
 
 // apply checks the flags of multicast and adds them to the configuration.
@@ -125,7 +141,7 @@ func (m *multicastFlags) checkNumbers() error {
 const maxDuration = time.Hour
 
 // checkTimes checks durations, and the ranks and times of faults.
-func (f *flags) checkTimes(hosts int) error {
+func (f *flags) checkTimes(g *topology.Graph) error {
 	type named struct {
 		flag  string
 		value time.Duration
@@ -138,13 +154,13 @@ func (f *flags) checkTimes(hosts int) error {
 		{"deadline", f.Deadline},
 	}
 	for _, s := range f.Stall {
-		if err := checkRank("stall", s.Rank, hosts); err != nil {
+		if err := checkVictim("stall", s.Rank, s.Aggregator, g); err != nil {
 			return err
 		}
 		all = append(all, named{"stall", s.At}, named{"stall", s.For})
 	}
 	for _, c := range f.Crash {
-		if err := checkRank("crash", c.Rank, hosts); err != nil {
+		if err := checkVictim("crash", c.Rank, c.Aggregator, g); err != nil {
 			return err
 		}
 		all = append(all, named{"crash", c.At})
@@ -182,6 +198,17 @@ func (m *multicastFlags) checkQueues(chunk units.Size) error {
 func checkRank(flag string, rank, hosts int) error {
 	if rank < 0 || rank >= hosts {
 		return cli.Usagef("--%s: no rank %d on this network; want 0 to %d", flag, rank, hosts-1)
+	}
+	return nil
+}
+
+// checkVictim checks the rank or the aggregator of a fault.
+func checkVictim(flag string, number int, aggregator bool, g *topology.Graph) error {
+	if !aggregator {
+		return checkRank(flag, number, g.Hosts)
+	}
+	if n := g.TreeSwitches(); number >= n {
+		return cli.Usagef("--%s: no aggregator %d on this network; want agg0 to agg%d", flag, number, n-1)
 	}
 	return nil
 }

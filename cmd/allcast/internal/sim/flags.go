@@ -20,7 +20,7 @@ type flags struct {
 
 	LossAll units.Probability `default:"0" placeholder:"P"`
 	Stall   []units.Stall     `sep:"none" placeholder:"RANK@TIME+D"`
-	Crash   []units.Crash     `sep:"none" placeholder:"RANK@TIME" help:"Stop a rank for good at TIME; may be repeated."`
+	Crash   []units.Crash     `sep:"none" placeholder:"RANK@TIME"`
 	Detour  time.Duration     `default:"0s" placeholder:"D"`
 	Noise   time.Duration     `default:"0s" placeholder:"D"`
 
@@ -85,10 +85,12 @@ var flagTexts = map[string]string{
 	"segment": "Point-to-point algorithms send in pieces of this size (default: whole blocks; 64K for chain and " +
 		"binary).",
 	"psn-bits": "Bits of the immediate that number chunks, 4 to 31 (default 24).",
-	"loss":     "A multicast datagram is dropped at one receiver, independently.",
-	"loss-all": "Every packet is lost with this probability: a multicast datagram at one receiver, a reliable packet " +
-		"until it is retransmitted.",
-	"stall":  "Stop a rank's processor at TIME for D; may be repeated.",
+	"loss":     "A datagram is dropped at one receiver, independently: a host, or an aggregator in a switch.",
+	"loss-all": "Every packet is lost with this probability: a datagram at one receiver, a reliable packet until it " +
+		"is retransmitted.",
+	"stall": "Stop a rank's processor at TIME for D; may be repeated. aggN instead of RANK stops aggregator N of inc " +
+		"(leaves first, the top last).",
+	"crash":  "Stop a rank for good at TIME; may be repeated. aggN instead of RANK stops aggregator N of inc.",
 	"detour": "Operating-system noise: hosts stop for this long on average, 1% of the time (default 0s).",
 	"noise":  "Mean delay before a host reacts to a reliable message (default 0s).",
 }

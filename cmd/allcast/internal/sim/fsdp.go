@@ -17,7 +17,7 @@ import (
 
 type fsdpCmd struct {
 	Topology string        `required:"" placeholder:"SPEC"`
-	Algo     string        `default:"ring+ring,mcast+inc" placeholder:"LIST"`
+	Algo     string        `default:"ring+ring,mcast+ring,mcast+inc" placeholder:"LIST"`
 	Rate     units.Rate    `default:"100gbit" placeholder:"RATE"`
 	Latency  time.Duration `default:"500ns" placeholder:"D" help:"Latency of a link, its switch included (default 500ns)."`
 
@@ -37,7 +37,8 @@ func (fsdpCmd) FlagHelp() map[string]string {
 		"topology": "Network: star:8, fat-tree:HOSTS,LEAVES,SPINES (fat-tree:188,12,6 is the paper's testbed) or " +
 			"fat-tree3:HOSTS,RADIX.",
 		"algo": "Pairs of allgather and reduce-scatter to compare, separated by commas: mcast+inc, ring+ring, " +
-			"mcast+ring, ring+inc (default ring+ring,mcast+inc). Speed-ups are over the first.",
+			"mcast+ring, ring+inc (default ring+ring,mcast+ring,mcast+inc). Speed-ups are over the first. inc needs " +
+			"aggregators in the network.",
 		"rate": "Rate of a host's link (default 100gbit); links between switches run at the multiple that makes the tree " +
 			"non-blocking.",
 		"layer-bytes": "Parameters of one layer, all shards together (default 437500000: 7e9 parameters of 2 bytes in 32 " +

@@ -50,8 +50,8 @@ func TestFSDPTable(t *testing.T) {
 	if o.Status != cli.StatusOK || o.Stderr != "" {
 		t.Fatalf("status %d, stderr %q", o.Status, o.Stderr)
 	}
-	if !regexp.MustCompile(`(?m)^algo +ring\+ring +mcast\+inc`).MatchString(o.Stdout) ||
-		!regexp.MustCompile(`(?m)^verified +yes +yes`).MatchString(o.Stdout) {
+	if !regexp.MustCompile(`(?m)^algo +ring\+ring +mcast\+ring +mcast\+inc`).MatchString(o.Stdout) ||
+		!regexp.MustCompile(`(?m)^verified +yes +yes +yes`).MatchString(o.Stdout) {
 		t.Errorf("table:\n%s", o.Stdout)
 	}
 }
@@ -71,13 +71,15 @@ func TestFSDPPage(t *testing.T) {
 	if m := regexp.MustCompile(`(?i)https?:|//|src=|href|url\(|@import|<script|<link|<iframe`).FindString(page); m != "" {
 		t.Errorf("the page has %q", m)
 	}
-	for _, want := range []string{"<!DOCTYPE html>", "prefers-color-scheme: dark", "ring+ring", "mcast+inc", "</html>"} {
+	for _, want := range []string{
+		"<!DOCTYPE html>", "prefers-color-scheme: dark", "ring+ring", "mcast+ring", "mcast+inc", "</html>",
+	} {
 		if !strings.Contains(strings.ReplaceAll(page, "&#43;", "+"), want) {
 			t.Errorf("the page has no %q", want)
 		}
 	}
-	if n := strings.Count(page, "<title>") - 1; n != 2*14 {
-		t.Errorf("%d spans in the picture, want 28", n)
+	if n := strings.Count(page, "<title>") - 1; n != 3*14 {
+		t.Errorf("%d spans in the picture, want 42", n)
 	}
 	if strings.Contains(page, "NaN") || strings.Contains(page, "ZgotmplZ") {
 		t.Error("the page has a value that could not be written")

@@ -32,6 +32,7 @@ var operations = map[string]operation{
 	}},
 	"reduce-scatter": {"what one rank receives", []string{
 		"--topology fat-tree:64,8,4 --bytes 64K --algo ring,recursive-halving",
+		"--topology fat-tree:16,4,2 --bytes 1M --algo inc --loss 1% --crash agg0@100us",
 	}},
 	"allreduce": {"the whole vector", []string{"--topology star:16 --bytes 1M --algo ring,recursive-halving"}},
 	"barrier":   {"nothing", []string{"--topology fat-tree3:1024,32"}},
@@ -53,7 +54,7 @@ func (o operation) help(op string) cli.HelpTexts {
 	algos := slices.Clone(sim.Algorithms[op])
 	algos[0] += " (default)"
 	if i := slices.Index(algos, "inc"); i > 0 {
-		algos[i] += " (in the network)"
+		algos[i] += " (by aggregators in the switches)"
 	}
 	texts := cli.HelpTexts{
 		Detail: "Examples:",

@@ -26,6 +26,9 @@ func resultTable(results []*sim.Result) *cli.Table {
 		if r.Auto != "" {
 			t.Note("auto chose %s.", r.Auto)
 		}
+		if r.Fallback != "" {
+			t.Note("%s fetched sums point to point: %s.", r.Algo, r.Fallback)
+		}
 	}
 	fieldRows(t, resultFields(r.Op), results)
 	return t
@@ -62,7 +65,7 @@ func resultFields(op string) []field[*sim.Result] {
 		{"  multicast_us", func(r *sim.Result) any { return r.Phases.Multicast }, ""},
 		{"  fetch_us", func(r *sim.Result) any { return r.Phases.Fetch }, ""},
 		{"  handshake_us", func(r *sim.Result) any { return r.Phases.Handshake }, ""},
-		{"  transfer_us", func(r *sim.Result) any { return r.Phases.Transfer }, "of a point-to-point algorithm"},
+		{"  transfer_us", func(r *sim.Result) any { return r.Phases.Transfer }, "of point-to-point algorithms and of inc"},
 		{"recovery_us", func(r *sim.Result) any { return r.RecoveryUS }, "after the last datagram arrived or was lost"},
 		{"cutoff_us", func(r *sim.Result) any { return r.CutoffUS }, "the longest first cutoff of a rank"},
 		{"link_bytes", func(r *sim.Result) any { return r.LinkBytes }, "everything, on all link directions"},

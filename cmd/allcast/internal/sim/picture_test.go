@@ -45,7 +45,7 @@ func TestPicture(t *testing.T) {
 		{"allgather --topology fat-tree3:12,4 --algo mcast,ring --loss 1%", []string{"mcast", "ring"}},
 		{"allgather --topology star:3 --counts 1M,0,4K", []string{"mcast"}},
 		{"reduce-scatter --topology fat-tree:16,4,2 --algo ring,inc", []string{"ring", "inc"}},
-		{"allreduce --topology star:8 --bytes 100001 --algo ring,auto", []string{"ring", "inc"}},
+		{"allreduce --topology star:8 --bytes 1M --algo ring,inc", []string{"ring", "inc"}},
 		{"barrier --topology star:4", []string{"dissemination"}},
 		{"broadcast --topology star:1", []string{"mcast"}},
 	} {

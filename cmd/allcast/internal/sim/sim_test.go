@@ -44,6 +44,9 @@ func TestConfig(t *testing.T) {
 			Stalls:  []units.Stall{{Rank: 1, At: time.Millisecond, For: 10 * time.Millisecond}, {Rank: 2, At: 0, For: 1}},
 			Crashes: []sim.Crash{{Rank: 0, At: 100 * time.Microsecond}, {Rank: 1, At: time.Second}},
 			Noise:   3 * time.Microsecond,
+			Aggregators: []sim.AggregatorFault{
+				{Node: 0, At: time.Millisecond, For: time.Second}, {Node: 0, At: 2 * time.Millisecond, Crash: true},
+			},
 		},
 		Timeout: time.Second, Deadline: time.Minute, Seed: 18446744073709551615,
 	}
@@ -62,7 +65,7 @@ func TestConfig(t *testing.T) {
 			"--chunk 1K --psn-bits 20 --radix 8 --segment 32K --rate 2.5gbit --latency 2us " +
 			"--queue 64K --recv-queue 4M --recv-cost 100ns --flow credit " +
 			"--loss 1% --loss-all 0.1% --reorder 0.05 --duplicate 100% --stall 1@1ms+10ms --stall 2@0+1ns " +
-			"--crash 0@100us --crash 1@1s " +
+			"--crash 0@100us --crash 1@1s --stall agg0@1ms+1s --crash agg0@2ms " +
 			"--noise 3us --timeout 1s --deadline 1m --seed 18446744073709551615", all},
 	} {
 		o := execute(fine, strings.Fields(c.args)...)
