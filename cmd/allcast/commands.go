@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/allcast/allcast/cmd/allcast/internal/aggregator"
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/cmd/allcast/internal/demo"
 	"github.com/allcast/allcast/cmd/allcast/internal/doctor"
@@ -24,7 +25,10 @@ type commands struct {
 	Sim     sim.Command     `cmd:"" help:"Run a collective on a simulated network, in virtual time."`
 	Model   model.Command   `cmd:"" help:"Evaluate the paper's models."`
 	Lab     lab.Command     `cmd:"" help:"Build a real network on one machine, with counters at every port (Linux, root)."`
-	Version versionCmd      `cmd:"" help:"Print the version."`
+
+	Aggregator aggregator.Command `cmd:"" help:"Add up the contributions to reductions next to a switch."`
+
+	Version versionCmd `cmd:"" help:"Print the version."`
 }
 
 func (commands) Help() string {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allcast/allcast/internal/aggregate"
 	"github.com/allcast/allcast/internal/fabric"
 )
 
@@ -71,10 +72,14 @@ type Metrics struct {
 	Numbers      []Metric
 	Peers        map[int]fabric.PeerStats // traffic over reliable connections
 	Tallies      Tallies
+	Aggregator   *aggregate.State // nil for a rank; otherwise only this and the version are set
 }
 
 // Write writes the metrics in Prometheus's text format, version 0.0.4.
 func (m *Metrics) Write(w io.Writer) error {
+	if m.Aggregator != nil {
+		return writeAggregator(w, m.Aggregator, m.Version)
+	}
 	var b bytes.Buffer
 	rank := strconv.Itoa(m.Rank)
 	head(&b, "info", "gauge", "Who this is. All ranks are world ranks.")
@@ -156,7 +161,12 @@ func head(b *bytes.Buffer, name, kind, help string) {
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func line(b *bytes.Buffer, name string, value float64, labels ...string) {
-	b.WriteString("allcast_" + name + "{")
+	b.WriteString("allcast_" + name)
+	if len(labels) == 0 {
+		b.WriteString(" " + strconv.FormatFloat(value, 'g', -1, 64) + "\n")
+		return
+	}
+	b.WriteByte('{')
 	for i := 0; i < len(labels); i += 2 {
 		if i > 0 {
 			b.WriteByte(',')

@@ -127,4 +127,5 @@ var messageNames = map[wire.MsgKind]string{
 	wire.MsgEagerFetch: "eager-fetch", wire.MsgEagerSent: "eager-sent", wire.MsgFinishedUp: "finished-up",
 	wire.MsgFinished: "finished", wire.MsgFinishedAsk: "finished-ask",
 	wire.MsgWithdraw: "withdraw", wire.MsgWithdrawn: "withdrawn", wire.MsgCredit: "credit",
+	wire.MsgIncGo: "inc-go", wire.MsgIncAsk: "inc-ask", wire.MsgIncDown: "inc-down",
 }

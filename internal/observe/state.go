@@ -1,6 +1,10 @@
 package observe
 
-import "time"
+import (
+	"time"
+
+	"github.com/allcast/allcast/internal/aggregate"
+)
 
 // A State is the state of a process. Ranks are world ranks unless a field says otherwise;
 // durations are in seconds.
@@ -22,6 +26,8 @@ type State struct {
 	Peers     []Peer    `json:"peers,omitempty"` // ranks that it has heard from or lost
 	Events    []Record  `json:"events,omitempty"`
 	Recorded  uint64    `json:"events_total,omitempty"`
+	// Aggregator is set if the process is an aggregator. It has no rank, and its job is AggregatorJob.
+	Aggregator *aggregate.State `json:"aggregator,omitempty"`
 }
 
 // A Comm is a communicator.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/allcast/allcast/internal/units"
 )
 
 // exchange is rank 0's. It collects the blobs, folds them and sends the result to all ranks.
@@ -75,7 +77,7 @@ func (h *hub) take(ev event, seq uint32, given []bool) ([]byte, *verdict) {
 	switch {
 	case err != nil:
 	case ev.frame.typ == frameLost:
-		return nil, lost(h.peers[ev.rank], when, printable(string(ev.frame.payload)))
+		return nil, lost(h.peers[ev.rank], when, units.Printable(string(ev.frame.payload)))
 	case ev.frame.typ == frameLeave:
 		var why reason
 		if why, err = decodeLeave(ev.frame.payload); err == nil {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/allcast/allcast/internal/units"
 )
 
 // relayLimits are the frames about or of a rank that the ranks above it pass on to rank 0.
@@ -57,7 +59,7 @@ func decodeArrival(p []byte) (a arrival, err error) {
 		return arrival{}, fmt.Errorf("%w: arrival", ErrProtocol)
 	}
 	n := 2 + int(p[1])
-	a.secure, a.addr = p[0] == 1, printable(string(p[2:n]))
+	a.secure, a.addr = p[0] == 1, units.Printable(string(p[2:n]))
 	a.hello, err = decodeHello(p[n:])
 	return a, err
 }

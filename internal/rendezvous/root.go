@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/allcast/allcast/internal/units"
 )
 
 // root is the state of Join on rank 0.
@@ -114,7 +116,7 @@ func (r *root) handle(ev event) *verdict {
 	case !r.hub.current(ev):
 		return nil
 	case ev.frame.typ == frameRefused:
-		r.gate.count(ErrKey, printable(string(ev.frame.payload)))
+		r.gate.count(ErrKey, units.Printable(string(ev.frame.payload)))
 		if r.cfg.seen != nil {
 			r.cfg.seen(-1)
 		}

@@ -3,7 +3,6 @@ package rendezvous
 import (
 	"net"
 	"slices"
-	"sync"
 
 	"github.com/allcast/allcast/internal/seal"
 )
@@ -37,38 +36,5 @@ func (l link) wrap(c net.Conn) net.Conn {
 	if l.out == nil {
 		return c
 	}
-	return &sealedConn{Conn: c, in: seal.NewReader(l.in, c), out: l.out}
-}
-
-// sealedConn encrypts and authenticates a connection.
-type sealedConn struct {
-	net.Conn
-	in *seal.Reader
-
-	mu     sync.Mutex
-	out    *seal.Direction
-	buf    []byte
-	broken error // error that cut off a record, after which nothing can follow
-}
-
-func (c *sealedConn) Read(b []byte) (int, error) { return c.in.Read(b) }
-
-func (c *sealedConn) Write(b []byte) (n int, err error) {
-	const maxPart = 256 << 10 // bounds the memory
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for n < len(b) && c.broken == nil {
-		part := b[n:min(len(b), n+maxPart)]
-		c.buf = c.out.Append(c.buf[:0], part)
-		if _, c.broken = c.Conn.Write(c.buf); c.broken == nil {
-			n += len(part)
-		}
-	}
-	return n, c.broken
-}
-
-// CloseWrite ends the direction to the peer.
-func (c *sealedConn) CloseWrite() error {
-	closeWrite(c.Conn)
-	return nil
+	return seal.NewConn(c, l.in, l.out)
 }

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
-	"unicode"
 
 	"github.com/allcast/allcast/internal/settings"
+	"github.com/allcast/allcast/internal/units"
 )
 
 // verdict is the reason why there is no job. Rank 0 finds it and tells all ranks. A rank that loses its parent
@@ -78,16 +77,6 @@ func decodeVerdict(p []byte) (verdict, error) {
 	if len(p) > maxText {
 		return verdict{}, bad
 	}
-	v.text = printable(string(p))
+	v.text = units.Printable(string(p))
 	return v, nil
-}
-
-// printable replaces the control characters of a peer, which terminals must not see.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, text)
 }

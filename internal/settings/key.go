@@ -20,13 +20,28 @@ func Key(env Env) ([]byte, error) {
 	case inEnv:
 		return parseKey(KeyVar, text)
 	case inFile:
-		text, err := readKey(path)
-		if err != nil {
-			return nil, fmt.Errorf("ALLCAST_KEY_FILE: %w", err)
-		}
-		return parseKey("the file of ALLCAST_KEY_FILE", text)
+		return KeyFile(KeyFileVar, path)
 	}
 	return nil, nil
+}
+
+// SiteKey reads the key of the operator's aggregators from the file that ALLCAST_SITE_KEY_FILE names. It is nil if that
+// is not set.
+func SiteKey(env Env) ([]byte, error) {
+	path := env.Get(SiteKeyFileVar)
+	if path == "" {
+		return nil, nil
+	}
+	return KeyFile(SiteKeyFileVar, path)
+}
+
+// KeyFile reads a key from a file. No error contains any part of it, and all begin with the name of the setting.
+func KeyFile(setting, path string) ([]byte, error) {
+	text, err := readKey(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", setting, err)
+	}
+	return parseKey("the file of "+setting, text)
 }
 
 func readKey(path string) (string, error) {

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/allcast/allcast/internal/inc"
 )
 
 // Resolve completes s from the environment and with defaults, and checks the result. Fields that are
@@ -18,6 +20,9 @@ func Resolve(s Settings, env Env) (Settings, error) {
 	err := s.identify(env)
 	if err == nil {
 		err = s.readVariables(env)
+	}
+	if err == nil && s.SiteKey == nil && s.Aggregators != "" {
+		s.SiteKey, err = SiteKey(env)
 	}
 	if err == nil {
 		s.setDefaults()
@@ -49,9 +54,11 @@ func (s *Settings) identify(env Env) (err error) {
 		s.LocalRank, s.LocalSize = -1, -1
 	}
 	if s.Key == nil {
-		s.Key, err = Key(env)
+		if s.Key, err = Key(env); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 func (s *Settings) readVariables(env Env) (err error) {
@@ -94,7 +101,7 @@ func (s *Settings) setDefaults() {
 // check returns the first setting that is invalid, by itself or beside the others.
 func (s *Settings) check() error {
 	return cmp.Or(
-		s.checkJob(), s.checkProtection(), s.checkNetwork(),
+		s.checkJob(), s.checkProtection(), s.checkNetwork(), s.checkAggregation(),
 		notNegative("Options.Chunk", s.Chunk), upTo("Options.TTL", s.TTL, 255), upTo("Options.DSCP", s.DSCP, 63),
 		notNegative("Options.ReceiveBuffer", s.ReceiveBuffer), s.checkTransfer(), notNegative("Options.Timeout", s.Timeout),
 		notNegative("Options.JoinTimeout", s.JoinTimeout), notNegative("Options.Deadline", s.Deadline),
@@ -174,6 +181,26 @@ func (s *Settings) checkNetwork() error {
 			"give one per subgroup", s.Subgroups, len(s.Groups))
 	}
 	return s.checkCommGroups()
+}
+
+// checkAggregation parses the tree of aggregators.
+func (s *Settings) checkAggregation() (err error) {
+	const where = "aggregators (Options.Aggregators, ALLCAST_AGGREGATORS)"
+	switch {
+	case s.Aggregators == "":
+		return nil
+	case s.Fabric == Verbs:
+		return errors.New(where + " do not work on the fabric verbs: use the fabric ip")
+	case s.SiteKey == nil:
+		return errors.New(where + " need the site key that they were started with: set ALLCAST_SITE_KEY_FILE to a file " +
+			"that holds it, or Options.SiteKey")
+	case len(s.SiteKey) < minKey:
+		return fmt.Errorf("Options.SiteKey has %d bytes: want at least %d", len(s.SiteKey), minKey)
+	}
+	if s.Tree, err = inc.ParseTree(s.Aggregators, s.Size); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	return nil
 }
 
 func (s *Settings) checkCommGroups() error {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric/fault"
+	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/store"
 )
@@ -28,6 +29,7 @@ type Settings struct {
 	Network
 	Protection
 	Transfer
+	Aggregation
 	Liveness
 	Observation
 	Choice
@@ -70,6 +72,13 @@ type Protection struct {
 	Key       []byte // nil for an unauthenticated job
 	Secure    bool   // encrypt all traffic; needs a key
 	Integrity bool   // detect data that changes on the network or in memory
+}
+
+// Aggregation names the aggregators that reduce data inside the network.
+type Aggregation struct {
+	Aggregators string    // as a user writes it; Tree is its meaning
+	Tree        *inc.Tree // nil for none
+	SiteKey     []byte    // opens sessions at the aggregators
 }
 
 // Transfer says how fast, by which code and on which processors data moves.

@@ -173,6 +173,9 @@ func TestBadVariables(t *testing.T) {
 		{"ALLCAST_SECURE", "yes", "on or off"},
 		{"ALLCAST_SECURE", "on", "ALLCAST_KEY"},
 		{"ALLCAST_INTEGRITY", "1", "on or off"},
+		{"ALLCAST_AGGREGATORS", "10.0.0.1:7900=0-1", "ALLCAST_SITE_KEY_FILE"},
+		{"ALLCAST_SITE_KEY_FILE", file, "at least 32"},
+		{"ALLCAST_SITE_KEY_FILE", file + ".missing", "no such file"},
 		{"ALLCAST_DATAPATH", "kernel", "host, bpf or auto"},
 		{"ALLCAST_RECEIVE_CORES", "2-3", "such as 2,3"},
 		{"ALLCAST_RECEIVE_CORES", "-1", "from 0"},
@@ -187,7 +190,14 @@ func TestBadVariables(t *testing.T) {
 		{"ALLCAST_RECORDER", file, "not a directory"},
 		{"ALLCAST_FAULT", "drop=2", "drop"},
 	} {
-		_, err := Resolve(Settings{}, lookupIn(base+c.name+"="+c.value))
+		text := base + c.name + "=" + c.value
+		if c.name == SiteKeyFileVar { // read for aggregators only
+			if _, err := Resolve(Settings{}, lookupIn(text)); err != nil {
+				t.Errorf("a site key without aggregators: %v", err)
+			}
+			text += " " + AggregatorsVar + "=10.0.0.1:7900=0-1"
+		}
+		_, err := Resolve(Settings{}, lookupIn(text))
 		if err == nil || !strings.Contains(err.Error(), c.name) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s=%s: %v: want an error that names it and says %q", c.name, c.value, err, c.want)
 		}
@@ -406,8 +416,38 @@ func TestExamples(t *testing.T) {
 		if v.Name == "ALLCAST_FABRIC" && !HasVerbs || v.Name == "ALLCAST_DATAPATH" {
 			continue
 		}
+		if v.Name == AggregatorsVar {
+			s.Size, s.Addr, s.SiteKey = 8, "127.0.0.1:1", make([]byte, minKey)
+		}
 		if _, err := Resolve(s, lookupIn(v.Name+"="+v.Example)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Aggregators are parsed for the size of the job.
+func TestAggregators(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "site.key")
+	if err := os.WriteFile(file, []byte(strings.Repeat("0f", minKey)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	resolve := func(tree string) (Settings, error) {
+		s := one(func(s *Settings) { s.Size, s.Addr = 4, "127.0.0.1:1" })
+		return Resolve(s, lookupIn(SiteKeyFileVar+"="+file+" "+AggregatorsVar+"="+tree))
+	}
+	s, err := resolve("10.0.0.1:1=0-1;10.0.0.2:1=2-3>10.0.0.1:1")
+	if err != nil || s.Tree == nil || len(s.Tree.Nodes) != 2 || len(s.SiteKey) != minKey {
+		t.Errorf("%+v, %v", s.Aggregation, err)
+	}
+	for tree, want := range map[string]string{
+		"10.0.0.1:1=0-2": "3", "10.0.0.1:1=0-4": "4", "10.0.0.1=0-3": "10.0.0.1", "10.0.0.1:1=0-3>10.0.0.9:1": "10.0.0.9",
+	} {
+		_, err := resolve(tree)
+		if err == nil || !strings.Contains(err.Error(), AggregatorsVar) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v: want an error that names %s and %s", tree, err, AggregatorsVar, want)
+		}
+	}
+	if s, err := resolve(""); err != nil || s.Tree != nil { // a key alone does nothing
+		t.Errorf("%+v, %v", s.Aggregation, err)
 	}
 }

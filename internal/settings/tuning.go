@@ -15,6 +15,7 @@ import (
 const (
 	AlgorithmAuto = "auto"  // picks another one
 	algorithmCast = "mcast" // package mcast; engine.Multicast
+	algorithmInc  = "inc"   // package inc; engine.Inc
 )
 
 // Rules choose algorithms by operation and size. The first rule that matches a call applies.
@@ -53,6 +54,9 @@ var algorithms = func() map[wire.CallKind][]string {
 		all[k] = p2p.Algorithms(k)
 		if k == wire.Broadcast || k == wire.Allgather {
 			all[k] = append([]string{algorithmCast}, all[k]...)
+		}
+		if k == wire.ReduceScatter || k == wire.Allreduce {
+			all[k] = append([]string{algorithmInc}, all[k]...)
 		}
 	}
 	return all

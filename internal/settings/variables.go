@@ -25,7 +25,7 @@ type Variable struct {
 	Example string
 
 	// read stores a value, unless an option has set the field already. The errors say what is expected.
-	// nil for variables that Key reads.
+	// nil for variables that Key and SiteKey read.
 	read func(s *Settings, value string, env Env) error
 }
 
@@ -33,6 +33,9 @@ type Variable struct {
 const (
 	KeyVar     = "ALLCAST_KEY"
 	KeyFileVar = "ALLCAST_KEY_FILE"
+
+	AggregatorsVar = "ALLCAST_AGGREGATORS"
+	SiteKeyFileVar = "ALLCAST_SITE_KEY_FILE"
 )
 
 // Variables lists all variables with the prefix ALLCAST_. The order matters where one depends on
@@ -108,6 +111,17 @@ var Variables = []Variable{
 		Meaning: "`on`: detect data that changes by accident, by checksums of all traffic and of every " +
 			"multicast result. The same on all ranks",
 		read: onOff(func(s *Settings, on bool) { s.Integrity = s.Integrity || on }),
+	},
+	{
+		Name: AggregatorsVar, Option: "Aggregators", Default: "none",
+		Example: "10.0.1.1:7900=0-3>10.0.0.1:7900;10.0.2.1:7900=4-7>10.0.0.1:7900;10.0.0.1:7900",
+		Meaning: "aggregators (`allcast aggregator`) that reduce data inside the network, each as " +
+			"`HOST:PORT[=RANKS][>PARENT]`, separated by semicolons; the same on all ranks",
+		read: option(func(s *Settings) *string { return &s.Aggregators }, anyText),
+	},
+	{
+		Name: SiteKeyFileVar, Option: "SiteKey", Example: "/etc/allcast-site.key", Default: "none",
+		Meaning: "file that holds the site key, 32 or more hex digits, with which the aggregators were started",
 	},
 	{
 		Name: "ALLCAST_DATAPATH", Option: "Datapath", Example: "auto", Default: "`host`",

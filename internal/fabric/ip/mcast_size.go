@@ -58,11 +58,11 @@ func mcastParse(b []byte) wire.Header {
 	return wire.ParseHeader(b)
 }
 
-// mcastFrameCharge estimates what a kernel charges a socket for a datagram of this size from a network
+// FrameCharge estimates what a kernel charges a socket for a datagram of this size from a network
 // card. Drivers put a frame into a buffer of a power of two. The buffer also holds the headroom and the
 // descriptor of the fragments (NET_SKB_PAD and skb_shared_info, together below 400 bytes), and struct
 // sk_buff is charged in addition. Most drivers charge 2304 bytes for an MTU of 1500.
-func mcastFrameCharge(frame int) int {
+func FrameCharge(frame int) int {
 	size := 512
 	for size < frame+ethernet+400 {
 		size *= 2
@@ -71,11 +71,12 @@ func mcastFrameCharge(frame int) int {
 }
 
 // mcastRoom is the number of datagrams that fit a receive buffer, by their charge.
+func mcastRoom(buffer, charge int) int { return max(1, UsableBuffer(buffer)/max(1, charge)) }
+
+// UsableBuffer is the part of a receive buffer that datagrams may fill.
 //
 // A quarter of the buffer is not usable. While the queue is not empty, the kernel releases the charge of
 // datagrams that were read in portions of up to a quarter of the buffer (udp_rmem_release). Chunks that
 // were read, and for which other ranks have credit, are thus still charged. A sixteenth is a reserve for
 // foreign datagrams and duplicates.
-func mcastRoom(buffer, charge int) int {
-	return max(1, (buffer-buffer/4-buffer/16)/max(1, charge))
-}
+func UsableBuffer(buffer int) int { return buffer - buffer/4 - buffer/16 }

@@ -26,7 +26,7 @@ type udpTest struct {
 func (t udpTest) charge(p *mcastPlan) int {
 	c := max(t.single, t.batch)
 	if !p.loopback() {
-		c = max(c, mcastFrameCharge(p.Chunk+p.head+udpHeader+mcastIPHeader(p.v6)))
+		c = max(c, FrameCharge(p.Chunk+p.head+udpHeader+mcastIPHeader(p.v6)))
 	}
 	return c
 }
@@ -137,7 +137,7 @@ func (t *udpProbe) exchange(n int, whole bool) (int, error) {
 		got += k
 	}
 	if charge <= 0 {
-		charge = mcastFrameCharge(size) * n // kernels before 4.12 do not report it
+		charge = FrameCharge(size) * n // kernels before 4.12 do not report it
 	}
 	if !whole {
 		n = 1 // the queue may have held any number of them

@@ -44,7 +44,7 @@ func openPortable(p *mcastPlan) (*Multicast, error) {
 		m.receivers = append(m.receivers, r)
 		buffer = r.buffer
 	}
-	m.caps = p.capabilities(1, buffer, mcastFrameCharge(p.Chunk+p.head+udpHeader+mcastIPHeader(p.v6)))
+	m.caps = p.capabilities(1, buffer, FrameCharge(p.Chunk+p.head+udpHeader+mcastIPHeader(p.v6)))
 	m.giveGroups(p)
 	const none = "plain sockets"
 	f := Features{

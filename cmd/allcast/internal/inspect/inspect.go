@@ -37,7 +37,7 @@ func (Command) FlagHelp() map[string]string {
 func (Command) Help() string {
 	return `Shows what running ranks are doing: their operations, what each one waits for, when it last heard from the
 other ranks, and its last events. Without arguments it lists this user's ranks on this machine, and names for
-each job the rank that the others wait for.
+each job the rank that the others wait for. It also shows aggregators and their jobs.
 
 A process that does not answer, or its machine, has stopped; the output then shows what the other ranks know
 about it. Inspecting changes nothing and delays no operation.
@@ -167,6 +167,9 @@ func show(e *cli.Env, requested, all []observe.View) error {
 func silent(requested []observe.View) error {
 	for i := range requested {
 		if v := &requested[i]; !v.Answers() {
+			if v.Job == observe.AggregatorJob {
+				return fmt.Errorf("process %d, an aggregator, does not answer: %s", v.Pid, whySilent(v))
+			}
 			return fmt.Errorf("process %d, rank %d, does not answer: %s", v.Pid, v.Rank, whySilent(v))
 		}
 	}

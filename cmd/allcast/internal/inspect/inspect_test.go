@@ -17,6 +17,7 @@ import (
 
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
 	"github.com/allcast/allcast/cmd/allcast/internal/clitest"
+	"github.com/allcast/allcast/internal/aggregate"
 	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/testenv"
 )
@@ -178,5 +179,18 @@ func TestWords(t *testing.T) {
 	v.State.Answers = false
 	if text := describe(v); !strings.Contains(text, "control side is stuck") || silent([]observe.View{*v}) == nil {
 		t.Error(text)
+	}
+}
+
+// Texts of other machines reach the terminal without control characters.
+func TestSafe(t *testing.T) {
+	bad := "a\x1b[2Jb"
+	s := &aggregate.State{Addr: bad, Parent: bad, Jobs: []aggregate.JobState{{Job: bad, Why: bad}}}
+	got := safe(s)
+	if want := "a?[2Jb"; got.Addr != want || got.Parent != want || got.Jobs[0].Job != want || got.Jobs[0].Why != want {
+		t.Errorf("%+v", got)
+	}
+	if s.Jobs[0].Job != bad {
+		t.Error("the state itself has changed")
 	}
 }

@@ -20,6 +20,10 @@ type silentProcess struct {
 // printDiagnoses prints one line per job.
 func printDiagnoses(e *cli.Env, views []observe.View) error {
 	for len(views) > 0 {
+		if views[0].Job == observe.AggregatorJob {
+			views = views[1:]
+			continue
+		}
 		n := 1
 		for n < len(views) && views[n].Job == views[0].Job {
 			n++
@@ -34,8 +38,9 @@ func printDiagnoses(e *cli.Env, views []observe.View) error {
 }
 
 func printList(e *cli.Env, views []observe.View) error {
-	if len(views) == 0 {
-		return nil
+	aggregators, views := separate(views)
+	if err := printAggregators(e, aggregators); err != nil || len(views) == 0 {
+		return err
 	}
 	t := &cli.Table{Left: true}
 	t.Row("job", "rank", "pid", "program", "comm", "op", "algo", "phase", "seq", "for", "waits for")
@@ -87,6 +92,10 @@ func printFull(e *cli.Env, views []observe.View) error {
 func describe(v *observe.View) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(&b, format+"\n", args...) }
+	if v.Job == observe.AggregatorJob {
+		describeAggregator(say, v)
+		return b.String()
+	}
 	if v.State == nil {
 		say("rank %d, process %d, job %s: does not answer: %s\n", v.Rank, v.Pid, v.Job, whySilent(v))
 		return b.String()

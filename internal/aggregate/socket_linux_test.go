@@ -1,0 +1,151 @@
+package aggregate
+
+import (
+	"net"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allcast/allcast/internal/inc"
+)
+
+// A train that the kernel does not cut is sent as single datagrams. The next train may be cut.
+func TestRefusedTrain(t *testing.T) {
+	warned := 0
+	s, err := openSocket(netip.AddrPortFrom(home, 0), socketOptions{buffer: 1 << 20, warn: func(error) { warned++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if !s.gso.Load() {
+		t.Skip("this kernel has no super-packets")
+	}
+	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: home.AsSlice()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	const n = 200 // more than the kernel cuts
+	sent, err := s.send(newOutbox(time.Second), c.LocalAddr().(*net.UDPAddr).AddrPort(), make([]byte, n), 1)
+	if sent != n || err != nil || !s.gso.Load() || warned != 0 {
+		t.Errorf("%d sent, %v; super-packets: %t; %d warnings", sent, err, s.gso.Load(), warned)
+	}
+}
+
+// Only a device that cannot cut trains at all turns them off for all destinations, with one warning.
+func TestTrainErrors(t *testing.T) {
+	for _, c := range []struct {
+		errno unix.Errno
+		sent  int
+		off   bool
+	}{
+		{unix.EINVAL, 6, false},
+		{unix.EMSGSIZE, 6, false},
+		{unix.EIO, 6, true},
+		{unix.EOPNOTSUPP, 6, true},
+		{unix.EPERM, 0, false},
+		{unix.ENOBUFS, 0, false},
+	} {
+		warned := 0
+		s, err := openSocket(netip.AddrPortFrom(home, 0), socketOptions{buffer: 1 << 20, warn: func(error) { warned++ }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.gso.Store(true)
+		o := newOutbox(0)
+		o.write = func(uintptr) {
+			o.errno = 0
+			if o.msg.Control != nil {
+				o.errno = c.errno
+			}
+		}
+		sent := 0
+		for range 2 {
+			n, _ := s.send(o, netip.AddrPortFrom(home, 9), make([]byte, 30), 10)
+			sent += n
+		}
+		if sent != c.sent || s.gso.Load() == c.off || (warned == 1) != c.off {
+			t.Errorf("%v: %d sent; super-packets: %t; %d warnings", c.errno, sent, s.gso.Load(), warned)
+		}
+		s.close()
+	}
+}
+
+// failingConn fails to read for a while.
+type failingConn struct {
+	syscall.RawConn
+	failures int
+}
+
+func (c *failingConn) Read(f func(uintptr) bool) error {
+	if c.failures--; c.failures >= 0 {
+		return unix.ENOMEM
+	}
+	return c.RawConn.Read(f)
+}
+
+// A rank receives again after an error that does not last.
+func TestReceiveAgain(t *testing.T) {
+	s := listen(t, Config{})
+	p, _ := openPort(t, portConfig(oneLevel(t, s, 2), 0))
+	p.sock.raw = &failingConn{p.sock.raw, 3}
+	got := make(chan uint32, 1)
+	ended := make(chan error)
+	go func() { ended <- p.Receive(func(h *inc.Header, _ []byte) { got <- h.Place }, func() {}) }()
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(p.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	var b [inc.HeaderSize + 4]byte
+	(&inc.Header{Kind: inc.Result, Session: 7, Place: 3}).Put(b[:])
+	if _, err := c.Write(b[:]); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case place := <-got:
+		if place != 3 {
+			t.Errorf("place %d", place)
+		}
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	_ = p.Close()
+	if err := <-ended; err != ErrClosed {
+		t.Error(err)
+	}
+}
+
+// All sends of a batch share one patience.
+func TestPatiencePerBatch(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fds[0]); _ = unix.Close(fds[1]) }()
+	for err == nil {
+		err = unix.Sendto(fds[0], make([]byte, 100), unix.MSG_DONTWAIT, nil)
+	}
+	o := newOutbox(time.Millisecond)
+	o.msg.Name = nil // the sockets are connected
+	b := make([]byte, 100)
+	o.iov.Base = &b[0]
+	o.iov.SetLen(len(b))
+	o.write(uintptr(fds[0]))
+	end := o.end
+	if o.errno != unix.EAGAIN || end.IsZero() || time.Now().Before(end) {
+		t.Fatalf("%v, %v", o.errno, end)
+	}
+	o.write(uintptr(fds[0]))
+	if o.errno != unix.EAGAIN || o.end != end {
+		t.Errorf("%v; the batch ended at %v, and now at %v", o.errno, end, o.end)
+	}
+	o.begin()
+	o.write(uintptr(fds[0]))
+	if o.errno != unix.EAGAIN || !o.end.After(end) {
+		t.Errorf("%v; the next batch ended at %v, not after %v", o.errno, o.end, end)
+	}
+}
