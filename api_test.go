@@ -65,7 +65,8 @@ func TestErrorTexts(t *testing.T) {
 			`broadcast has no algorithm "foo": ` +
 				"want mcast, binary, binomial, chain, knomial, scatter-allgather or auto": c.Broadcast(
 				ctx, b, 0, allcast.WithAlgorithm("foo")),
-			`allreduce has no algorithm "mcast": want recursive-doubling, recursive-halving, ring or auto`: c.Allreduce(
+			`allreduce has no algorithm "mcast": ` +
+				"want inc, recursive-doubling, recursive-halving, ring or auto": c.Allreduce(
 				ctx, b, b, allcast.Float32, allcast.Sum, allcast.WithAlgorithm("mcast")),
 			"unknown element type: it is not set": c.Allreduce(ctx, b, b, 0, allcast.Sum),
 			"unknown operator: it is not set":     c.Allreduce(ctx, b, b, allcast.Float32, 0),

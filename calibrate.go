@@ -1,7 +1,6 @@
 package allcast
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -12,8 +11,9 @@ import (
 // and network, which no model knows. Join therefore runs each candidate a few times, at sizes that grow until the
 // time budget is spent. All ranks see the same times, and so make the same decisions.
 //
-// Other collectives are not measured. The algorithm of a reduction determines the order in which floats are added, and
-// a job must get the same bits in every run. An Alltoall would open connections between all ranks.
+// Reductions are measured only where the job has aggregators. Their algorithm determines the order in which floats are
+// added, and without aggregators a job gets the same bits in every run. Alltoall is not measured: it would open
+// connections between all ranks.
 const (
 	maxReps       = 4     // repetitions of a size
 	maxRepetition = 150e6 // ns that one repetition at a size may take
@@ -28,6 +28,8 @@ var benchmarks = []struct {
 }{
 	{wire.Broadcast, 30 * time.Millisecond, []int64{512, eagerLimit, 128 << 10, 256 << 10, maxTotal}},
 	{wire.Allgather, 60 * time.Millisecond, []int64{2 << 10, eagerLimit, 128 << 10, 256 << 10, maxTotal}},
+	{wire.ReduceScatter, 40 * time.Millisecond, []int64{2 << 10, 64 << 10, 256 << 10, maxTotal}},
+	{wire.Allreduce, 40 * time.Millisecond, []int64{2 << 10, 64 << 10, 256 << 10, maxTotal}},
 }
 
 const (
@@ -37,13 +39,21 @@ const (
 
 // calibrate runs the benchmarks on all ranks of the world, if there are several choices.
 func (c *Comm) calibrate(ctx context.Context) error {
-	if c.Size() == 1 || c.Size() > maxCalibrated || c.job.NoMulticast != "" {
+	multicast := c.job.NoMulticast == ""
+	if c.Size() == 1 || c.Size() > maxCalibrated || !multicast && !c.aggregates(wire.ReduceScatter) {
 		return nil
 	}
 	began := time.Now()
 	m := &calibration{size: c.Size(), series: map[wire.CallKind]*series{}}
 	t := &trial{comm: c, buf: touched(maxTotal)}
 	for _, b := range benchmarks {
+		several := multicast
+		if b.kind.Reduces() {
+			several = c.aggregates(b.kind)
+		}
+		if !several {
+			continue
+		}
 		t.kind = b.kind
 		s, err := t.measureSeries(ctx, float64(b.budget), b.totals)
 		if err != nil {
@@ -71,8 +81,8 @@ type trial struct {
 // resize sets the size of the call to about total bytes of all ranks.
 func (t *trial) resize(total int64) {
 	t.bytes = total
-	if t.kind != wire.Broadcast {
-		t.bytes = total / int64(t.comm.Size())
+	if t.kind.Blocks() {
+		t.bytes = total / int64(t.comm.Size()) &^ 7 // whole elements
 		total = t.bytes * int64(t.comm.Size())
 	}
 	t.buf = t.buf[:total]
@@ -109,7 +119,10 @@ func (t *trial) measureSeries(ctx context.Context, budget float64, totals []int6
 // and returns wait for the ranks that receive.
 func (t *trial) warmUp(ctx context.Context, s *series, list []int) error {
 	for _, i := range list {
-		if err := cmp.Or(t.run(ctx, s.choices[i]), t.comm.Barrier(ctx)); err != nil {
+		if _, err := t.run(ctx, s.choices[i]); err != nil {
+			return err
+		}
+		if err := t.comm.Barrier(ctx); err != nil {
 			return err
 		}
 	}
@@ -118,46 +131,73 @@ func (t *trial) warmUp(ctx context.Context, s *series, list []int) error {
 
 // measure measures some choices of a series, and returns the time that it took, in ns. A repetition runs all of them,
 // so that a disturbance does not affect one of them alone. It begins only if it fits the budget, except the first two:
-// the first one at a size takes longer.
+// the first one at a size takes longer. A choice that does not do what its name says is removed from the series.
 func (t *trial) measure(ctx context.Context, s *series, list []int, budget float64) (spent float64, err error) {
 	times := make([][]float64, len(list))
+	fellBack := make([]int64, len(list)) // not 0: aggregators did not make the sums
 	began := time.Now()
 	for rep := range maxReps {
-		took := make([]int64, len(list)+1) // the last is the time since began
+		took := make([]int64, len(list)+1, 2*len(list)+1) // the last is the time since began
 		for k, i := range list {
 			if err := t.comm.Barrier(ctx); err != nil {
 				return 0, err
 			}
 			start := time.Now()
-			if err := t.run(ctx, s.choices[i]); err != nil {
+			info, err := t.run(ctx, s.choices[i])
+			if err != nil {
 				return 0, err
 			}
 			took[k] = time.Since(start).Nanoseconds()
+			if info.Fallback != "" {
+				fellBack[k] = 1
+			}
 		}
 		took[len(list)] = time.Since(began).Nanoseconds()
-		// The slowest rank counts. All ranks then know the same times.
+		took = append(took, fellBack...)
+		// The slowest rank counts, and a rank that fell back. All ranks then know the same.
 		if err := AllreduceSlice(ctx, t.comm, nil, took, Max, WithAlgorithm(barrierAlgo)); err != nil {
 			return 0, err
 		}
 		for k := range list {
 			times[k] = append(times[k], float64(took[k]))
 		}
+		copy(fellBack, took[len(list)+1:])
 		spent = float64(took[len(list)])
 		if cost := spent / float64(rep+1); spent+cost > budget && (rep > 0 || cost > budget) {
 			break
 		}
 	}
 	s.add(t.bytes, list, times)
+	var fallen []choice
+	for k, i := range list {
+		if fellBack[k] != 0 {
+			fallen = append(fallen, s.choices[i])
+		}
+	}
+	s.remove(fallen)
 	return spent, nil
 }
 
-// run makes the call.
-func (t *trial) run(ctx context.Context, how choice) error {
-	opts := []CallOption{WithAlgorithm(how.algo), WithChains(how.chains)}
-	if t.kind == wire.Broadcast {
-		return t.comm.Broadcast(ctx, t.buf, 0, opts...)
+// run makes the call and says how it ran.
+func (t *trial) run(ctx context.Context, how choice) (Info, error) {
+	r, err := t.start(how)
+	if err := t.comm.wait(ctx, r, err); err != nil {
+		return Info{}, err
 	}
-	return t.comm.Allgather(ctx, nil, t.buf, opts...)
+	return r.Info(), nil
+}
+
+func (t *trial) start(how choice) (*Request, error) {
+	opts := []CallOption{WithAlgorithm(how.algo), WithChains(how.chains)}
+	switch c := t.comm; t.kind {
+	case wire.Broadcast:
+		return c.StartBroadcast(t.buf, 0, opts...)
+	case wire.ReduceScatter: // of integers, because small floats take some processors long
+		return c.StartReduceScatter(t.buf, t.buf[int64(c.Rank())*t.bytes:][:t.bytes], Int32, Sum, opts...)
+	case wire.Allreduce:
+		return c.StartAllreduce(nil, t.buf, Int32, Sum, opts...)
+	}
+	return t.comm.StartAllgather(nil, t.buf, opts...)
 }
 
 // touched returns memory that the kernel has provided: the first access would disturb a measurement.

@@ -125,3 +125,16 @@ func TestCalibrationOfSmallCommunicators(t *testing.T) {
 		t.Error("measurements that do not exist, or that do not apply")
 	}
 }
+
+// A choice that fell back is gone, with its times.
+func TestRemoveChoice(t *testing.T) {
+	s := newSeries(wire.ReduceScatter, 8)
+	s.add(10, []int{0, 1}, [][]float64{{900}, {100}})
+	s.remove([]choice{{algo: "inc"}})
+	if got := s.best(10); got.algo != "auto" || len(s.choices) != 1 || len(s.points) != 1 {
+		t.Errorf("chose %v of %v", got, s)
+	}
+	if list, _ := s.promising(100, 1e9); len(list) != 1 {
+		t.Errorf("%d choices are left", len(list))
+	}
+}

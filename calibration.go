@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/allcast/allcast/internal/engine"
+	"github.com/allcast/allcast/internal/settings"
 	"github.com/allcast/allcast/internal/wire"
 )
 
@@ -42,6 +43,8 @@ func candidates(kind wire.CallKind, size int) (list []choice) {
 			list = append(list, choice{engine.Multicast, 2})
 		}
 		list = append(list, choice{engine.Multicast, size})
+	case wire.ReduceScatter, wire.Allreduce:
+		list = []choice{{algo: settings.AlgorithmAuto}, {algo: engine.Inc}} // auto: without aggregators, by the cost model
 	}
 	if size > maxThorough {
 		list = list[:2]
@@ -216,6 +219,15 @@ func (s *series) add(bytes int64, list []int, times [][]float64) {
 			sum += ns
 		}
 		s.points[i] = append(s.points[i], point{bytes, sum / float64(len(half))})
+	}
+}
+
+// remove takes choices out of the series, with their times.
+func (s *series) remove(list []choice) {
+	for _, c := range list {
+		if i := slices.Index(s.choices, c); i >= 0 {
+			s.choices, s.points = slices.Delete(s.choices, i, i+1), slices.Delete(s.points, i, i+1)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package allcast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/engine"
+	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/joinhook"
 	"github.com/allcast/allcast/internal/observe"
 	"github.com/allcast/allcast/internal/settings"
@@ -91,6 +93,10 @@ func (j *job) logWarnings() {
 		j.log().Warn("multicast does not work here: point-to-point algorithms run instead and send the same bytes "+
 			"several times over the network; run \"allcast doctor\" for advice", "reason", j.NoMulticast)
 	}
+	if a := j.Aggregation; a.Off == "" && a.Unusable != "" {
+		j.log().Warn("aggregators cannot be used: reductions by inc run point to point, with the same result, until they "+
+			"work", "reason", a.Unusable, "retry", time.Duration(inc.RetryAfter))
+	}
 	if j.Settings.Key == nil && !j.Loopback {
 		j.log().Warn("ALLCAST_KEY is not set: any process that can reach this job can join it")
 	}
@@ -123,6 +129,13 @@ func (c *Comm) WorldRank(rank int) int {
 // Multicast reports whether multicast works on the network, and the reason if it does not.
 func (c *Comm) Multicast() (works bool, reason string) {
 	return c.job.NoMulticast == "", c.job.NoMulticast
+}
+
+// Aggregation reports whether the job has aggregators (Options.Aggregators) that worked when the ranks joined, and the
+// reason if not.
+func (c *Comm) Aggregation() (works bool, reason string) {
+	a := c.job.Aggregation
+	return a.Usable(), cmp.Or(a.Off, a.Unusable)
 }
 
 // Datapath describes the code that places received data on this rank.

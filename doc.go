@@ -1,6 +1,7 @@
 // Package allcast provides collective communication over network multicast. In Broadcast and Allgather
-// every byte crosses every network link once. Other collectives use point-to-point messages. [Comm.Send] and
-// [Comm.Recv] exchange messages between two ranks.
+// every byte crosses every network link once. Aggregators next to the switches can make the sums of Reduce-Scatter
+// and Allreduce ([Options.Aggregators]). Other collectives use point-to-point messages. [Comm.Send] and [Comm.Recv]
+// exchange messages between two ranks.
 //
 // torchrun, mpirun, srun or "allcast run" starts one process per rank. Each process joins the job and
 // calls the same collectives in the same order:

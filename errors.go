@@ -34,6 +34,8 @@ var (
 	ErrInvalid = errors.New("invalid argument")
 	// ErrNoMulticast means that a call requires multicast, which does not work.
 	ErrNoMulticast = errors.New("multicast does not work here")
+	// ErrNoAggregation means that a call requires aggregators (Options.Aggregators), which it cannot use.
+	ErrNoAggregation = errors.New("no aggregators to use")
 	// ErrInUse means that an unfinished operation of this process uses the memory to be freed.
 	ErrInUse = errors.New("an unfinished operation uses the memory")
 	// ErrNotAlloced means that the memory to be freed is not from Alloc, or was freed before.
@@ -104,6 +106,17 @@ func (e *NoMulticastError) Error() string {
 // Unwrap returns ErrNoMulticast.
 func (e *NoMulticastError) Unwrap() error { return ErrNoMulticast }
 
+// A NoAggregationError is the error of a call that requires aggregators, which it cannot use. It matches
+// ErrNoAggregation.
+type NoAggregationError struct{ Reason string }
+
+func (e *NoAggregationError) Error() string {
+	return fmt.Sprintf("allcast: algorithm inc has no aggregators to use: %s; algorithm auto works without them", e.Reason)
+}
+
+// Unwrap returns ErrNoAggregation.
+func (e *NoAggregationError) Unwrap() error { return ErrNoAggregation }
+
 var reasonErrors = map[node.Reason]error{
 	node.Lost: ErrRankLost, node.Aborted: ErrAborted, node.Deadline: ErrDeadline, node.Mismatch: ErrMismatch,
 	node.Protocol: ErrProtocol, node.Left: ErrClosed, node.Corrupt: ErrCorrupt, node.Cancelled: ErrAborted,
@@ -130,6 +143,8 @@ func exportError(err error, members []int) error {
 		return invalid("%s", strings.TrimPrefix(err.Error(), node.ErrMail.Error()+": "))
 	case errors.Is(err, engine.ErrNoMulticast):
 		return fmt.Errorf("allcast: %w", ErrNoMulticast)
+	case errors.Is(err, engine.ErrNoAggregation):
+		return fmt.Errorf("allcast: %w", ErrNoAggregation)
 	}
 	return fmt.Errorf("allcast: %w", err)
 }

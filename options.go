@@ -12,15 +12,16 @@ import (
 )
 
 // Version is the version of the software and the protocol. All ranks of a job must run the same version.
-const Version = "0.8.0"
+const Version = "0.9.0"
 
 // Options configure [Join]. The zero value takes all settings from the environment. Fields set here override
 // the environment.
 //
 // Rank, size and address come from the variables of torchrun, Open MPI, PMI or Slurm. The rest comes
 // from ALLCAST_KEY, ALLCAST_KEY_FILE, ALLCAST_IFNAME, ALLCAST_FABRIC, ALLCAST_DEVICE, ALLCAST_GROUPS,
-// ALLCAST_COMM_GROUPS, ALLCAST_RACK, ALLCAST_RATE, ALLCAST_SECURE, ALLCAST_INTEGRITY, ALLCAST_DATAPATH,
-// ALLCAST_HOOK, ALLCAST_RECEIVE_CORES, ALLCAST_TIMEOUT, ALLCAST_TUNING, ALLCAST_CALIBRATE and ALLCAST_DEBUG.
+// ALLCAST_COMM_GROUPS, ALLCAST_RACK, ALLCAST_RATE, ALLCAST_SECURE, ALLCAST_INTEGRITY, ALLCAST_AGGREGATORS,
+// ALLCAST_SITE_KEY_FILE, ALLCAST_DATAPATH, ALLCAST_HOOK, ALLCAST_RECEIVE_CORES, ALLCAST_TIMEOUT, ALLCAST_TUNING,
+// ALLCAST_CALIBRATE and ALLCAST_DEBUG.
 // ALLCAST_METRICS, ALLCAST_INSPECT and ALLCAST_RECORDER control how users can observe the process.
 // ALLCAST_FAULT injects faults for tests. The files docs/settings.md and docs/operations.md of the source
 // describe all of them.
@@ -51,6 +52,20 @@ type Options struct {
 	// detect changes in memory (ErrCorrupt). Integrity must be the same on all ranks. ALLCAST_INTEGRITY=on
 	// also enables it.
 	Integrity bool
+
+	// Aggregators lists the aggregators ("allcast aggregator") that reduce data inside the network, for the algorithm
+	// "inc" of ReduceScatter and Allreduce on the IP fabric. The aggregators form a tree. They are separated by
+	// semicolons, and each has the form
+	//
+	//	HOST:PORT[=RANKS][>PARENT]
+	//
+	// RANKS are the ranks that it serves, such as 0-3,8; every rank has one aggregator. PARENT is the HOST:PORT of its
+	// parent, and the one at the top has none. Aggregators must be the same on all ranks. Secure and Integrity disable
+	// them, because an aggregator must see and change the values.
+	Aggregators string
+
+	// SiteKey is the key with which the operator started the aggregators. It has at least 16 bytes.
+	SiteKey []byte
 
 	// Interface names the network interface to use; "^name" excludes one. The default is the interface over
 	// which this rank reaches rank 0.
@@ -101,7 +116,8 @@ type Options struct {
 	// Chunk is the payload of a datagram in bytes; 0 means the largest that fits a packet. Larger chunks, up
 	// to 65453 bytes, travel as a super-packet of several packets with one header, which costs less per
 	// byte. If the network does not deliver super-packets whole, for example without GRO, Join reports that
-	// multicast does not work.
+	// multicast does not work. The datagrams of Aggregators are as long, rounded down to a multiple of 8 bytes, but
+	// never longer than a packet.
 	Chunk int
 
 	// TTL and DSCP of multicast datagrams. TTL 0 means 1 on loopback and 16 elsewhere.
@@ -110,7 +126,8 @@ type Options struct {
 	// ReceiveBuffer is the requested size of the socket buffer in bytes (default 8 MiB).
 	ReceiveBuffer int
 
-	// PlainSockets disables segmentation offload (UDP_SEGMENT, UDP_GRO).
+	// PlainSockets disables segmentation offload (UDP_SEGMENT, UDP_GRO) for multicast. The socket for Aggregators always
+	// uses it where the system has it.
 	PlainSockets bool
 
 	// Datapath selects the code that places received chunks: this process with "host" (the default), or an
@@ -146,9 +163,12 @@ type Options struct {
 	//	allgather:0-4K:bruck;allgather:mcast,ring
 	Tuning string
 
-	// NoCalibration skips the benchmark of Broadcast and Allgather that Join runs, which takes a tenth of a second, and
-	// longer on links below 1 Gbit/s. "auto" then uses a cost model, and multicasts have one chain. If one rank skips
-	// the benchmark, all ranks do. ALLCAST_CALIBRATE=off also skips it.
+	// NoCalibration skips the benchmark that Join runs, which takes a tenth of a second, and longer on links below
+	// 1 Gbit/s. It measures Broadcast and Allgather, and with Aggregators that work also ReduceScatter and Allreduce.
+	// Without it, "auto" uses a cost model, multicasts have one chain (with Aggregators, an Allgather has one per rank),
+	// and "auto" never uses Aggregators. With it, "auto" uses them where they were faster. Sums of floats may then
+	// differ between runs in their last bits; WithAlgorithm and Tuning prevent that. If one rank skips the benchmark,
+	// all ranks do. ALLCAST_CALIBRATE=off also skips it.
 	NoCalibration bool
 
 	// Pin lists the processors that workers are bound to; none by default.
@@ -175,7 +195,8 @@ func (o *Options) resolve(env settings.Env) (settings.Settings, error) {
 			Subgroups: o.Subgroups, Groups: o.Groups, CommGroups: o.CommGroups, Chunk: o.Chunk, TTL: o.TTL, DSCP: o.DSCP,
 			ReceiveBuffer: o.ReceiveBuffer, PlainSockets: o.PlainSockets, NoMulticast: o.NoMulticast,
 		},
-		Protection: settings.Protection{Key: o.Key, Secure: o.Secure, Integrity: o.Integrity},
+		Protection:  settings.Protection{Key: o.Key, Secure: o.Secure, Integrity: o.Integrity},
+		Aggregation: settings.Aggregation{Aggregators: o.Aggregators, SiteKey: o.SiteKey},
 		Transfer: settings.Transfer{
 			Rate: o.Rate, Datapath: o.Datapath, Hook: o.Hook, ReceiveCores: o.ReceiveCores, Pin: o.Pin,
 		},

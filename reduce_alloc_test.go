@@ -95,7 +95,7 @@ func TestReduceScatterAllocatesLittle(t *testing.T) {
 	// A garbage collection empties the pools, which would add allocations at a random time.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	const size, input, limit = 8, 16 << 20, 64 << 10
-	for _, algo := range allcast.Algorithms("reduce-scatter") {
+	for _, algo := range calltest.Algorithms("reduce-scatter") {
 		r := reducing{size: size, block: input / size, algo: algo, warm: 4, calls: 10}
 		first, perCall := r.run(t, func() {}, func() {})
 		t.Logf("%s: a rank allocates %d bytes in the first call, and %d per call after that", algo, first, perCall)
@@ -116,7 +116,7 @@ func BenchmarkReduceScatter16M(b *testing.B) {
 		name  string
 		block int
 	}{{"input", 16 << 20 / size}, {"result", 16 << 20}} {
-		for _, algo := range allcast.Algorithms("reduce-scatter") {
+		for _, algo := range calltest.Algorithms("reduce-scatter") {
 			b.Run(c.name+"/"+algo, func(b *testing.B) {
 				b.SetBytes(int64(c.block) * size)
 				b.ReportAllocs()

@@ -45,12 +45,21 @@ func (r *Request) Cancel() { r.req.Cancel() }
 type Info struct {
 	Algorithm         string // "direct" for Send and Recv
 	Chains, Subgroups int    // mcast: numbers in use, after clamping
-	Chunk             int    // mcast: payload of a datagram in bytes
-	Chunks            uint64 // mcast: number of chunks of all ranks
+	Chunk             int    // mcast, inc: payload of a datagram in bytes
+	Chunks            uint64 // mcast, inc: number of chunks of all ranks
+
+	// Fallback is the reason why an operation by "inc" that has ended did not rely on aggregators: this rank or another
+	// one gave them up for the operation, or this rank fetched an eighth of its sums or more. The ranks then added the
+	// contributions themselves, with the same result. It is empty if the aggregators worked. A rank that fetched fewer
+	// sums, because their datagrams were lost several times, does not report them here, but in Stats.IncFetchedBytes.
+	Fallback string
 }
 
 // Info describes how the operation runs.
 func (r *Request) Info() Info {
 	i := r.req.Info()
-	return Info{Algorithm: i.Algo, Chains: i.Chains, Subgroups: i.Subgroups, Chunk: i.Chunk, Chunks: i.Chunks}
+	return Info{
+		Algorithm: i.Algo, Chains: i.Chains, Subgroups: i.Subgroups, Chunk: i.Chunk, Chunks: i.Chunks,
+		Fallback: r.req.Fallback(),
+	}
 }

@@ -14,6 +14,12 @@ type Stats struct {
 	ForeignChunks   uint64            // ignored: foreign and old datagrams, and pieces without an operation
 	CorruptChunks   uint64            // ignored: changed or forged datagrams, with Options.Integrity or Secure
 	DroppedChunks   uint64            // chunks dropped by a full receive queue or ALLCAST_FAULT
+	IncBytes        uint64            // part of SentBytes that was sent to aggregators
+	IncUnsent       uint64            // contributions that did not leave: no aggregator, or no room in the socket
+	IncDropped      uint64            // sums dropped by a full receive queue
+	IncSums         uint64            // chunks that aggregators have summed for this rank
+	IncFetchedBytes uint64            // inputs fetched from other ranks because aggregators did not add them
+	IncFallbacks    uint64            // operations by "inc" with an Info.Fallback
 	RejectedConns   uint64            // connections that did not prove to come from a rank
 	JoinSent        uint64            // bytes sent to meet the other ranks in Join, not part of SentBytes
 	JoinReceived    uint64            // bytes received to meet the other ranks in Join
@@ -32,6 +38,8 @@ func (c *Comm) Stats() Stats {
 		SentBytes: e.SentBytes(), McastBytes: e.McastBytes, ReceivedChunks: e.Placed, CopiedChunks: e.Copied,
 		RepairedBytes: e.RepairedBytes, RepairedChunks: e.Repaired, DirectReads: e.DirectReads, LateChunks: e.Late,
 		DuplicateChunks: e.Duplicates, ForeignChunks: e.Foreign + e.Stale, DroppedChunks: e.Dropped,
+		IncBytes: e.IncBytes, IncUnsent: e.Unsent, IncDropped: e.SumsDropped, IncSums: e.Sums,
+		IncFetchedBytes: e.FetchedInBytes, IncFallbacks: e.Fallbacks,
 		CorruptChunks: e.Corrupt, RejectedConns: e.RejectedConns, JoinSent: c.job.Meeting.Sent,
 		JoinReceived: c.job.Meeting.Received, Peers: map[int]PeerStats{},
 	}

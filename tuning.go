@@ -1,6 +1,9 @@
 package allcast
 
 import (
+	"cmp"
+	"fmt"
+
 	"github.com/allcast/allcast/internal/engine"
 	"github.com/allcast/allcast/internal/model"
 	"github.com/allcast/allcast/internal/node"
@@ -31,23 +34,53 @@ func (c *Comm) choose(k wire.CallKind, algo string, bytes int64) (choice, error)
 	if err := settings.CheckAlgorithm(k, algo); err != nil {
 		return choice{}, invalid("%v", err)
 	}
-	if algo == engine.Multicast && c.job.NoMulticast != "" && c.Size() > 1 {
-		return choice{}, &NoMulticastError{Reason: c.job.NoMulticast}
+	if err := c.missing(k, algo); err != nil {
+		return choice{}, err
 	}
 	return c.withChains(k, algo, bytes), nil
 }
 
-// firstUsable returns the first algorithm of a tuning rule that works on this network.
-func (c *Comm) firstUsable(k wire.CallKind, algorithms []string, bytes int64) (choice, error) {
-	for _, a := range algorithms {
+// missing returns an error if the network lacks what an algorithm requires. Aggregators that do not work at the moment
+// are not missing, because calls then run point to point.
+func (c *Comm) missing(k wire.CallKind, algo string) error {
+	if c.Size() == 1 {
+		return nil
+	}
+	if algo == engine.Inc {
 		switch {
-		case a == settings.AlgorithmAuto:
-			return c.chooseAuto(k, bytes)
-		case a != engine.Multicast || c.job.NoMulticast == "" || c.Size() == 1:
-			return c.withChains(k, a, bytes), nil
+		case c.job.Aggregation.Off != "":
+			return &NoAggregationError{Reason: c.job.Aggregation.Off}
+		case c.Size() != c.job.Settings.Size:
+			return &NoAggregationError{Reason: fmt.Sprintf("they serve communicators of all %d ranks of the job, and this one "+
+				"has %d", c.job.Settings.Size, c.Size())}
 		}
 	}
-	return choice{}, &NoMulticastError{Reason: c.job.NoMulticast}
+	if c.job.NoMulticast != "" && (algo == engine.Multicast || algo == engine.Inc && k == wire.Allreduce) {
+		return &NoMulticastError{Reason: c.job.NoMulticast}
+	}
+	return nil
+}
+
+// aggregates reports whether auto may use aggregators on this communicator. All ranks agree.
+func (c *Comm) aggregates(k wire.CallKind) bool {
+	return c.job.Aggregation.Usable() && c.Size() > 1 && c.missing(k, engine.Inc) == nil
+}
+
+// firstUsable returns the first algorithm of a tuning rule that works on this network.
+func (c *Comm) firstUsable(k wire.CallKind, algorithms []string, bytes int64) (choice, error) {
+	var first error
+	for i, a := range algorithms {
+		if a == settings.AlgorithmAuto {
+			return c.chooseAuto(k, bytes)
+		}
+		err := c.missing(k, a)
+		// Aggregators that did not work when the ranks joined are a last resort.
+		if err == nil && (a != engine.Inc || c.aggregates(k) || i == len(algorithms)-1) {
+			return c.withChains(k, a, bytes), nil
+		}
+		first = cmp.Or(first, err)
+	}
+	return choice{}, first
 }
 
 // withChains completes a choice by the best number of chains.
@@ -55,7 +88,16 @@ func (c *Comm) withChains(k wire.CallKind, algo string, bytes int64) choice {
 	if algo != engine.Multicast {
 		return choice{algo: algo}
 	}
-	return choice{algo, c.job.measured.chains(k, c.Size(), bytes)}
+	return c.balanced(k, choice{algo, c.job.measured.chains(k, c.Size(), bytes)})
+}
+
+// balanced makes all ranks send at once in an Allgather, where the job has aggregators: a reduction by aggregators
+// needs the links of all ranks evenly, and would wait for the rank whose turn it is.
+func (c *Comm) balanced(k wire.CallKind, how choice) choice {
+	if k == wire.Allgather && how.algo == engine.Multicast && c.job.Aggregation.Usable() {
+		how.chains = c.Size()
+	}
+	return how
 }
 
 // barrierAlgo needs no connections besides those of multicast.
@@ -68,7 +110,10 @@ func (c *Comm) chooseAuto(k wire.CallKind, bytes int64) (choice, error) {
 		return choice{algo: barrierAlgo}, nil
 	}
 	if s := c.job.measured.of(k, c.Size()); s != nil {
-		return s.best(bytes), nil
+		best := s.best(bytes)
+		if best.algo != settings.AlgorithmAuto && (best.algo != engine.Inc || c.missing(k, engine.Inc) == nil) {
+			return c.balanced(k, best), nil
+		}
 	}
 	chunk := int64(c.job.Caps().Chunk)
 	if chunk == 0 {

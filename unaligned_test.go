@@ -120,7 +120,7 @@ func reduceUnaligned(
 		return errors.Join(
 			calltest.Equal(err, recv, want), calltest.Equal(nil, send, in), sendIntact(), recvIntact())
 	}
-	for _, algo := range allcast.Algorithms("allreduce") {
+	for _, algo := range calltest.Algorithms("allreduce") {
 		err := check(func(send, recv []byte) error {
 			return c.Allreduce(ctx, send, recv, t, op, opts(algo)...)
 		}, len(in), want)
@@ -133,7 +133,7 @@ func reduceUnaligned(
 			return fmt.Errorf("allreduce in place by %s: %w", algo, err)
 		}
 	}
-	for _, algo := range allcast.Algorithms("reduce-scatter") {
+	for _, algo := range calltest.Algorithms("reduce-scatter") {
 		err := check(func(send, recv []byte) error {
 			return c.ReduceScatter(ctx, send, recv, t, op, opts(algo)...)
 		}, block, want[c.Rank()*block:][:block])

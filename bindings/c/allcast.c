@@ -45,6 +45,7 @@ static const char *const error_names[] = {
 	[ALLCAST_ERR_FORKED] = "forked process",
 	[ALLCAST_ERR_JOIN] = "join failed",
 	[ALLCAST_ERR_OTHER] = "other error",
+	[ALLCAST_ERR_NO_AGGREGATION] = "no aggregators",
 };
 
 static int fail(struct failure *f, int code, const char *message) {

@@ -45,6 +45,7 @@ var codes = []struct {
 	{allcast.ErrInvalid, C.ALLCAST_ERR_INVALID},
 	{allcast.ErrNotAlloced, C.ALLCAST_ERR_INVALID},
 	{allcast.ErrNoMulticast, C.ALLCAST_ERR_NO_MULTICAST},
+	{allcast.ErrNoAggregation, C.ALLCAST_ERR_NO_AGGREGATION},
 	{allcast.ErrInUse, C.ALLCAST_ERR_IN_USE},
 	{allcast.ErrTruncated, C.ALLCAST_ERR_TRUNCATED},
 	{errJoin, C.ALLCAST_ERR_JOIN},

@@ -47,6 +47,8 @@ var setters = map[string]setter{
 	"key":            func(o *options, value string) error { o.opt.Key = []byte(value); return nil },
 	"secure":         flag("ALLCAST_SECURE", func(o *allcast.Options, on bool) { o.Secure = on }),
 	"integrity":      flag("ALLCAST_INTEGRITY", func(o *allcast.Options, on bool) { o.Integrity = on }),
+	"aggregators":    text(func(o *allcast.Options) *string { return &o.Aggregators }),
+	"site-key":       func(o *options, value string) error { o.opt.SiteKey = []byte(value); return nil },
 	"interface":      text(func(o *allcast.Options) *string { return &o.Interface }),
 	"fabric":         text(func(o *allcast.Options) *string { return &o.Fabric }),
 	"device":         text(func(o *allcast.Options) *string { return &o.Device }),

@@ -60,7 +60,7 @@ var Layers = []Layer{
 	},
 	{
 		Name: "fabrics", About: "real networks, and receiving in the kernel",
-		Packages: []string{"internal/fabric/...", "internal/offload/..."},
+		Packages: []string{"internal/aggregate", "internal/fabric/...", "internal/offload/..."},
 	},
 	{
 		Name: "sans-IO", About: "state machines without goroutines, sockets, clocks or randomness",

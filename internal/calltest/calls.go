@@ -82,7 +82,7 @@ var Collectives = map[string]func(
 	"subset":         subset,
 }
 
-// Algorithms lists the algorithms of a function of Collectives.
+// Algorithms lists the algorithms of a function of Collectives that need no aggregators.
 func Algorithms(op string) []string {
 	switch op {
 	case "sendrecv":
@@ -92,7 +92,7 @@ func Algorithms(op string) []string {
 	case "subset":
 		return []string{"ring"}
 	}
-	return allcast.Algorithms(op)
+	return slices.DeleteFunc(allcast.Algorithms(op), func(algo string) bool { return algo == "inc" })
 }
 
 func broadcast(ctx context.Context, c *allcast.Comm, mk Maker, seed uint64, n int, algo string) error {

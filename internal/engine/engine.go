@@ -11,6 +11,10 @@ import (
 type (
 	// Config describes what an Engine runs on.
 	Config = control.Config
+	// Reduction describes the aggregators of the job.
+	Reduction = control.Reduction
+	// PortTraffic counts the datagrams between a rank and its aggregators.
+	PortTraffic = datapath.PortTraffic
 	// A Call is a collective that this rank takes part in.
 	Call = control.Call
 	// A Message is a Send or a Recv of this rank.
@@ -19,9 +23,11 @@ type (
 	Request = control.Request
 )
 
-// The algorithm of package mcast, the source of any message, the communicators of all ranks, and the first free id.
+// The algorithms of packages mcast and inc, the source of any message, the communicators of all ranks, and the first
+// free id.
 const (
 	Multicast = control.Multicast
+	Inc       = control.Inc
 	AnyRank   = control.AnyRank
 	World     = control.World
 	Lifecycle = control.Lifecycle
@@ -33,8 +39,10 @@ var (
 	ErrCall        = control.ErrCall
 	ErrClosed      = control.ErrClosed
 	ErrNoMulticast = control.ErrNoMulticast
-	ErrInUse       = datapath.ErrInUse
-	ErrNotAlloced  = datapath.ErrNotAlloced
+
+	ErrNoAggregation = control.ErrNoAggregation
+	ErrInUse         = datapath.ErrInUse
+	ErrNotAlloced    = datapath.ErrNotAlloced
 )
 
 // An Engine is one process's part of a job. Control starts and ends calls, and Observer shows them.

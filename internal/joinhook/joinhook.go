@@ -4,6 +4,7 @@ package joinhook
 import (
 	"context"
 	"net"
+	"time"
 )
 
 // Hooks are settings of a Join. All ranks that run in one process may share them.
@@ -16,6 +17,9 @@ type Hooks struct {
 	// Watch is called whenever an operation of a rank enters a phase, passes its turn on, or sends a
 	// piece. The rank's control side makes no progress until Watch returns.
 	Watch func(rank int, comm uint32, seq uint64, phase string)
+
+	// AggregatorRetry is the interval at which ranks try again to use aggregators that did not work; 0 for the default.
+	AggregatorRetry time.Duration
 }
 
 type key struct{}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/allcast/allcast/internal/aggregate"
 	"github.com/allcast/allcast/internal/fabric/ip"
 	"github.com/allcast/allcast/internal/offload/napi"
 	"github.com/allcast/allcast/internal/rendezvous"
@@ -33,6 +34,8 @@ type card struct {
 	Rate      float64 `json:"b,omitempty"`
 	Calibrate bool    `json:"q,omitempty"`
 	Integrity bool    `json:"i,omitempty"`
+	Tree      uint64  `json:"n,omitempty"` // treeHash
+	Inc       int     `json:"p,omitempty"` // largest payload for aggregators
 
 	Verbs json.RawMessage `json:"d,omitempty"` // its address there
 }
@@ -43,6 +46,7 @@ func (j *joining) open() card {
 	mine := card{
 		Fabric: j.Fabric, Subgroups: j.Subgroups, Asked: j.Chunk, Groups: groupsHash(j.Groups, j.CommGroups),
 		Machine: machineID(), Rack: j.Rack, Rate: j.Rate, Integrity: j.Integrity, Calibrate: !j.NoCalibration,
+		Tree: treeHash(j.Tree),
 	}
 	if j.NoMulticast {
 		mine.NoMcast = "it was turned off"
@@ -70,6 +74,10 @@ func (j *joining) open() card {
 	default:
 		mine.Addr, mine.V6 = j.ln.Addr().String(), j.local.Is6() && !j.local.Is4In6()
 		mine.Chunk = max(0, ip.MaxPayload(j.ifi.MTU, mine.V6)-j.tag()-j.sum())
+		mine.Inc = aggregate.MaxPayload(j.ifi.MTU, mine.V6)
+		if j.Chunk > 0 {
+			mine.Inc = min(mine.Inc, max(wholeElement, j.Chunk/wholeElement*wholeElement))
+		}
 	}
 	mine.Streams = j.streams()
 	return mine
@@ -143,6 +151,7 @@ type terms struct {
 	Streams   int               `json:"t"`           // of a subgroup
 	NoMcast   string            `json:"m,omitempty"` // reason why there is no multicast
 	Calibrate bool              `json:"q,omitempty"` // all ranks want the benchmark
+	Inc       int               `json:"n,omitempty"` // payload for aggregators
 	Addrs     addresses         `json:"a"`           // by rank; empty on the verbs fabric
 	Racks     words             `json:"r"`           // by rank
 	Sharing   words             `json:"h"`           // by rank: number of ranks on its machine
@@ -151,7 +160,7 @@ type terms struct {
 
 // agree finds the terms. A chunk size that the settings ask for may be as large as long and take several packets.
 func agree(cards []card, long int) (terms, error) {
-	t := terms{Chunk: cards[0].Chunk, Streams: cards[0].Streams, Calibrate: true}
+	t := terms{Chunk: cards[0].Chunk, Streams: cards[0].Streams, Calibrate: true, Inc: cards[0].Inc}
 	var addrs, racks []string
 	for r, c := range cards {
 		if err := c.conflict(r, &cards[0]); err != nil {
@@ -161,7 +170,7 @@ func agree(cards []card, long int) (terms, error) {
 			t.NoMcast = c.NoMcast
 		}
 		t.Chunk, t.Streams = min(t.Chunk, c.Chunk), min(t.Streams, c.Streams)
-		t.Calibrate = t.Calibrate && c.Calibrate
+		t.Calibrate, t.Inc = t.Calibrate && c.Calibrate, min(t.Inc, c.Inc)
 		addrs, racks = append(addrs, c.Addr), append(racks, c.Rack)
 		if c.Verbs != nil {
 			t.Verbs = append(t.Verbs, c.Verbs)
@@ -203,6 +212,9 @@ func (c *card) conflict(r int, root *card) error {
 	case c.Integrity != root.Integrity:
 		return fmt.Errorf("rank %d runs %s integrity checks, rank 0 %s: "+
 			"use the same Options.Integrity or ALLCAST_INTEGRITY on all ranks", r, with[c.Integrity], with[root.Integrity])
+	case c.Tree != root.Tree:
+		return fmt.Errorf("rank %d has other aggregators than rank 0: "+
+			"use the same Options.Aggregators or ALLCAST_AGGREGATORS on all ranks", r)
 	case c.Groups != root.Groups:
 		return fmt.Errorf("rank %d has other multicast groups than rank 0: "+
 			"use the same Options.Groups and CommGroups (ALLCAST_GROUPS, ALLCAST_COMM_GROUPS) on all ranks", r)

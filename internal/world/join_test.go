@@ -41,11 +41,12 @@ func listen(t *testing.T) net.Listener {
 
 // Every rank that came learns which ranks did not, also when its own time for joining ends.
 func TestMissingRank(t *testing.T) {
+	t.Parallel() // it takes as long as the timeout, in which a busy machine must start all other ranks
 	l := listen(t)
 	var wg sync.WaitGroup
 	for r := range 4 {
 		wg.Go(func() {
-			err := join(t.Context(), t, l, r, 5, func(s *settings.Settings) { s.JoinTimeout = 300 * time.Millisecond })
+			err := join(t.Context(), t, l, r, 5, func(s *settings.Settings) { s.JoinTimeout = 4 * time.Second })
 			var missing *rendezvous.Error
 			if !errors.Is(err, rendezvous.ErrTimeout) || !errors.As(err, &missing) || !slices.Equal(missing.Ranks, []int{4}) {
 				t.Errorf("rank %d: got %v, want that rank 4 is missing", r, err)

@@ -47,6 +47,7 @@ type World struct {
 	Hook        string             // of settings.BPF
 	Meeting     rendezvous.Traffic // of meeting the other ranks
 	NoBPF       string             // reason for settings.Host where the settings ask for the kernel
+	Aggregation Aggregation
 
 	restoreNIC func() // idempotent; nil if the interface was not changed
 }
@@ -107,6 +108,8 @@ type joining struct {
 	off        *bpf.Offload       // nil if this process receives
 	noBPF      string             // reason why off is nil although the settings ask for the kernel
 	restoreNIC func()             // undoes the effect of ReceiveCores
+
+	aggregation aggregation
 }
 
 // verbsPort is a port of a verbs device. Only builds with verbs have one.
@@ -126,6 +129,7 @@ func (j *joining) undo() {
 		_ = j.ln.Close()
 	}
 	j.closeMulticast()
+	j.aggregation.undo()
 	j.dropOffload("")
 	if j.restoreNIC != nil {
 		j.restoreNIC()
@@ -192,6 +196,9 @@ func (j *joining) join(ctx context.Context) (*World, error) {
 		j.closeMulticast()
 		j.dropOffload(noMulticast)
 	}
+	if err := j.connectAggregators(ctx, t.Inc); err != nil {
+		return nil, err
+	}
 	return j.start(ctx, t, addrs, why)
 }
 
@@ -213,11 +220,12 @@ func (j *joining) start(ctx context.Context, t terms, addrs []string, noMcast st
 		Settings: j.Settings, NoMulticast: noMcast, Interface: j.where, Local: j.local,
 		Loopback: j.local.IsLoopback() && j.verbs == nil, Calibrate: t.Calibrate, Racks: racks,
 		Datapath: settings.Host, NoBPF: j.noBPF, restoreNIC: j.restoreNIC, Meeting: j.session.Traffic(),
+		Aggregation: j.aggregation.Aggregation,
 	}
 	ec := engine.Config{
 		Config:     observer.Config{Job: j.Job, Logger: j.Logger, JoinSent: w.Meeting.Sent, JoinReceived: w.Meeting.Received},
 		Protection: j.Protection, Transfer: j.Transfer, Liveness: j.Liveness, Secret: j.secret,
-		Cores: cores(ranks),
+		Cores: cores(ranks), Reduction: j.reduction(),
 	}
 	if watch := joinhook.From(ctx).Watch; watch != nil {
 		ec.Watch = func(comm uint32, seq uint64, phase string) { watch(j.Rank, comm, seq, phase) }
@@ -242,6 +250,7 @@ func (j *joining) start(ctx context.Context, t terms, addrs []string, noMcast st
 	if w.Engine, err = engine.New(ec); err != nil {
 		return nil, err
 	}
+	j.aggregation.relay.attach(w.SetAggregation)
 	return w, nil
 }
 

@@ -57,7 +57,8 @@ enum allcast_error {
 	ALLCAST_ERR_STORE = 16,        /* a callback of the store failed */
 	ALLCAST_ERR_FORKED = 17,       /* the process was forked after the library was loaded */
 	ALLCAST_ERR_JOIN = 18,         /* joining failed for another reason, such as a missing rank */
-	ALLCAST_ERR_OTHER = 19
+	ALLCAST_ERR_OTHER = 19,
+	ALLCAST_ERR_NO_AGGREGATION = 20 /* the call requires aggregators, which it cannot use */
 };
 
 /* Returns the message of the last error on the calling thread, "" after success. It names the rank and the phase
@@ -93,12 +94,13 @@ typedef uint64_t allcast_queue;
 /* Makes options that take all settings from the environment, like the launchers torchrun, mpirun and srun set it. */
 int allcast_options_new(allcast_options *options);
 
-/* Sets an option, which overrides the environment. All values are text except "key". Options:
+/* Sets an option, which overrides the environment. All values are text except "key" and "site-key". Options:
  *
  *   rank, size, addr          the job: this rank, number of ranks, host:port of rank 0
  *   attempt                   number of this start of the job, the same on all ranks, for jobs with a store
  *   key                       key of the job, at least 16 bytes, as raw bytes
  *   secure, integrity         on or off
+ *   aggregators, site-key     aggregators that reduce data inside the network, and their key, as raw bytes
  *   interface, fabric, device, rack, rate
  *   timeout, join-timeout, deadline      durations, such as 10s or 1500ms
  *   subgroups, groups, comm-groups, chunk, ttl, dscp, receive-buffer, plain-sockets, no-multicast

@@ -29,6 +29,8 @@ func (c *Control) begin(now step.Time, k *call) {
 		err = ErrClosed
 	case k.mail != nil:
 		err = c.beginMail(now, req, k)
+	case k.reduction != nil:
+		err = c.node.StartReduction(now, k.info.Comm, req, k.reduction, k.rounds)
 	case k.rounds != nil:
 		err = c.node.Start(now, k.info.Comm, req, k.rounds)
 	default:
@@ -172,17 +174,21 @@ func (c *Control) carryOut(a, next *node.Action) {
 		if sum, done := c.data.Operation(key).Digest(); done {
 			c.node.Digested(c.now(), key.Comm, key.Seq, sum)
 		}
-	case node.Reduce:
-		panic("control: in-network reduction on a fabric that has none")
+	case node.Contribute:
+		c.data.Operation(key).Contribute(a.PSN, a.N, a.Try)
+	case node.Fetch:
+		c.data.Operation(key).Fetch(a.PSN, a.N)
 	default:
 		panic(fmt.Sprintf("control: unknown action %d", a.Kind))
 	}
 }
 
 func (c *Control) done(a *node.Action) {
-	if k := c.calls[a.Req]; k.mail != nil {
+	k := c.calls[a.Req]
+	if k.mail != nil {
 		k.req.from, k.req.bytes = a.To, a.Len
 	}
+	c.reduced(k, a.Fallback, a.Err != nil)
 	if a.Err == nil {
 		c.complete(a.Req)
 		return
@@ -212,7 +218,7 @@ func (c *Control) startRound(key fabric.OpKey, a *node.Action) {
 	bufs := &k.bufs
 	op := c.data.StartRound(datapath.Round{
 		Key: key, Buffers: bufs, Geometry: a.Geometry, Placements: a.Placements, Inbox: a.Inbox,
-		Eager: a.Eager,
+		Eager: a.Eager, Reduction: a.Reduction, Layout: a.Layout, Record: a.Record, Number: a.Number,
 	})
 	bufs.Group.Began(c.node.NextRound(key.Comm))
 	if j := c.comms.joining[key.Comm]; j != nil && a.Geometry != nil && len(bufs.Group.Members) > 1 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/allcast/allcast/internal/engine/datapath"
 	"github.com/allcast/allcast/internal/engine/observer"
+	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/reduce"
@@ -59,13 +60,15 @@ type call struct {
 	req    Request
 	info   observer.Call
 	bufs   datapath.Buffers
-	rounds []*mcast.Geometry // nil: point to point
+	rounds []*mcast.Geometry // nil: it does not multicast
 	id     uint64            // of the node's request
 	whole  bool              // the node's request is complete
 	mail   *Message          // nil: a collective
 	finish func() error      // what is left to do when the data is in place; nil: nothing
 
 	deadline step.Time // step.Never: none but Config.Deadline
+
+	reduction *inc.Reduction // by aggregators, before rounds; nil: none
 }
 
 // Start begins a call. Calls on a communicator begin in the same order on all ranks. After an error
@@ -128,9 +131,12 @@ func (c *Control) prepare(k *call, spec *Call, g *group) error {
 	if m == nil {
 		m = newPlan(spec)
 		var err error
-		if spec.Algo == Multicast {
-			err = c.planMulticast(m, size)
-		} else {
+		switch spec.Algo {
+		case Multicast:
+			err = c.planMulticast(m, size, c.eagerChunks())
+		case Inc:
+			err = c.planInc(m, g)
+		default:
 			err = m.planP2P(rank, size)
 		}
 		if err != nil {
@@ -138,7 +144,7 @@ func (c *Control) prepare(k *call, spec *Call, g *group) error {
 		}
 		g.plans.keep(m)
 	}
-	k.rounds, k.bufs.Plan, k.req.info = m.rounds, m.p2p, m.info
+	k.rounds, k.bufs.Plan, k.req.info, k.reduction = m.rounds, m.p2p, m.info, m.reduction
 	if spec.Kind.Reduces() && spec.Op == reduce.PremulSum {
 		if err := c.scale(k, spec); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/allcast/allcast/internal/engine/observer"
 	"github.com/allcast/allcast/internal/engine/queue"
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/node"
 	"github.com/allcast/allcast/internal/settings"
@@ -30,7 +31,19 @@ type Config struct {
 	MinRoom   int              // smallest Capabilities.Room of all ranks; 0: all have the same
 	Reliable  func(fabric.Handler) (fabric.Reliable, error)
 	Secret    []byte // of the job, for tokens and keys
-	Cores     int    // processors that workers may keep busy; 0: as many as Go uses
+	Reduction Reduction
+	Cores     int // processors that workers may keep busy; 0: as many as Go uses
+}
+
+// Reduction describes the aggregators of the job.
+type Reduction struct {
+	Aggregators datapath.Aggregators        // nil: there are none
+	Traffic     func() datapath.PortTraffic // counters of Aggregators; any goroutine may call it
+	Tree        *inc.Tree
+	Chunk       int             // bytes of a chunk; the same on all ranks
+	State       inc.Aggregation // of this rank's aggregators; SetAggregation changes it
+	Warned      bool            // the log says already that they cannot be used
+	Retry       time.Duration   // time for which no call uses aggregators that did not answer; 0: inc.RetryAfter
 }
 
 // ErrClosed is the error of calls after Close.
@@ -86,6 +99,8 @@ type loop struct {
 	queuedAt   step.Time // since when datagrams wait and none was placed; 0: none wait
 	whenIdle   func()
 	leaving    chan struct{} // closed when another rank has left; nil: this process stays
+
+	noAggregation bool // the log says that reductions go point to point
 }
 
 // New starts a Control.
@@ -109,9 +124,13 @@ func New(cfg Config) (*Control, *observer.Observer, error) {
 	c.obs = observer.New(cfg.Config, ErrClosed, c.now)
 	c.data = datapath.New(datapath.Config{
 		Size: cfg.Size, Multicast: cfg.Multicast, Layout: layout, Secret: cfg.Secret, Protection: cfg.Protection,
-		Cores: cfg.Cores, Pin: cfg.Pin, Logger: cfg.Logger, Clock: c.now,
+		Aggregators: cfg.Reduction.Aggregators, PortTraffic: cfg.Reduction.Traffic, Tree: cfg.Reduction.Tree,
+		Cores: cfg.Cores, Pin: cfg.Pin,
+		Logger: cfg.Logger, Clock: c.now,
 	}, (*upcalls)(c))
 	c.node = node.New(0, c.nodeConfig())
+	c.node.SetAggregation(0, cfg.Reduction.State)
+	c.noAggregation = cfg.Reduction.Warned
 	c.obs.Attach(c.node, (*view)(c))
 	// The first communicators exist before any peer can reach this rank: a message for an unknown
 	// communicator is lost.
@@ -141,6 +160,7 @@ func (c *Control) nodeConfig() node.Config {
 		Rank: cfg.Rank, Size: cfg.Size, Timeout: step.Time(cfg.Timeout), Deadline: step.Time(cfg.Deadline),
 		Layout: c.layout, Eager: node.EagerLimit, Digest: cfg.Integrity, Turned: c.obs.TracePhase,
 		Limits: mcast.Limits{LinkRate: cfg.Rate / 8e9, Alpha: firstAlpha, MinAlpha: minAlpha, MaxAlpha: step.Second},
+		Batch:  contributions, Patience: patience, Retry: step.Time(cfg.Reduction.Retry),
 	}
 	if cfg.Multicast == nil {
 		return nc

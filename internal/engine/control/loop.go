@@ -114,6 +114,11 @@ func (c *Control) reported(now step.Time, ev *datapath.Event) {
 		if bytes > 0 {
 			c.obs.TraceRepair(op.Key.Comm, op.Key.Seq, ev.Peer, bytes)
 		}
+	case datapath.Summed:
+		c.node.Summed(now, op.Key.Comm, op.Key.Seq)
+	case datapath.Fetched:
+		psn, n := ev.Made()
+		c.node.Fetched(now, op.Key.Comm, op.Key.Seq, psn, n)
 	case datapath.Digested:
 		c.node.Digested(now, op.Key.Comm, op.Key.Seq, ev.Sum)
 	case datapath.Quiesced:

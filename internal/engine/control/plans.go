@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
 	"github.com/allcast/allcast/internal/wire"
@@ -28,6 +29,8 @@ type plan struct {
 	rounds []*mcast.Geometry
 	p2p    *p2p.Plan
 	info   Info
+
+	reduction *inc.Reduction // by aggregators, before rounds; nil: none
 }
 
 // newPlan begins the plan of a call.
@@ -39,8 +42,8 @@ func newPlan(k *Call) *plan {
 	return m
 }
 
-// planMulticast completes the plan of a multicast call of size ranks.
-func (c *Control) planMulticast(m *plan, size int) error {
+// planMulticast completes the plan of a multicast call of size ranks, which may be eager up to a number of chunks.
+func (c *Control) planMulticast(m *plan, size int, eager uint32) error {
 	k := &m.call
 	if k.Kind != wire.Broadcast && k.Kind != wire.Allgather {
 		return fmt.Errorf("%w: %v has no algorithm %q: valid are %v", ErrCall, k.Kind, k.Algo, p2p.Algorithms(k.Kind))
@@ -59,7 +62,7 @@ func (c *Control) planMulticast(m *plan, size int) error {
 	}
 	if mc != nil {
 		s.Subgroups, s.Streams = min(s.Subgroups, mc.Subgroups()), mc.Streams()/mc.Subgroups()
-		s.Eager = c.eagerChunks()
+		s.Eager = eager
 		if limit := c.data.Caps().Chunk; s.Chunk <= 0 || s.Chunk > limit {
 			s.Chunk = limit
 		}

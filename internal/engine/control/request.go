@@ -13,6 +13,8 @@ type Request struct {
 	err  error       // how it ended, once over is set
 	over atomic.Bool // it has ended
 
+	fallback string // reason why aggregators did not make all sums; ""
+
 	from  int   // Recv: sender of the message
 	bytes int64 // Recv: size of the message
 
@@ -84,6 +86,14 @@ func (r *Request) end() {
 
 // Info says how the call is carried out.
 func (r *Request) Info() Info { return r.info }
+
+// Fallback is the reason why a reduction that has ended did not rely on aggregators (see node.Action); "" if it did.
+func (r *Request) Fallback() string {
+	if !r.over.Load() {
+		return ""
+	}
+	return r.fallback
+}
 
 // Cancel gives up a call that is not complete: it aborts its communicator on all ranks. A Send or a Recv
 // without a match is withdrawn instead. The call then ends soon.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/settings"
@@ -24,6 +25,11 @@ type Config struct {
 	Layout    wire.Layout
 	Secret    []byte // of the job, for tokens and keys
 	settings.Protection
+
+	Aggregators Aggregators        // nil: the job has none
+	PortTraffic func() PortTraffic // counters of Aggregators; any goroutine may call it; nil: not known
+	Tree        *inc.Tree          // of the aggregators
+
 	Cores  int   // processors that workers may keep busy; 0: as many as Go uses
 	Pin    []int // processors that workers are bound to; nil: none
 	Logger *slog.Logger
@@ -55,6 +61,7 @@ type Datapath struct {
 	lastRead  uint64                             // id, owned by control's goroutine
 	transfers registry[fabric.OpKey, *Operation] // open point-to-point operations
 	scratch   scratch                            // memory of sums that pass through
+	inc       *aggregation                       // nil: the job has no aggregators
 	heard     []atomic.Int64                     // by rank: when data last came from it; 0: never
 
 	workers workers
@@ -102,6 +109,7 @@ func New(cfg Config, sink Sink) *Datapath {
 // Start starts the workers. Control does not run before Start returns.
 func (d *Datapath) Start(rel fabric.Reliable) {
 	d.rel, d.Memory.plain = rel, rel.Allocator
+	d.startAggregation()
 	mc := d.cfg.Multicast
 	if mc == nil {
 		return
@@ -179,6 +187,7 @@ func (d *Datapath) Interrupt() {
 // Close ends the workers and closes the network. All operations have ended, and Interrupt was called.
 func (d *Datapath) Close() {
 	d.scratch.close()
+	d.inc.close()
 	_ = d.rel.Close()
 	for _, s := range d.sends {
 		close(s.stop)
@@ -245,7 +254,22 @@ type Counters struct {
 	Malformed     uint64 // foreign datagrams without a header
 	RepairedBytes uint64 // fetched
 	Refused       uint64 // multicasts that the network refused to send
+	IncCounters
 	fabric.ReliableStats
+}
+
+// IncCounters count the traffic with aggregators.
+type IncCounters struct {
+	Contributions  uint64 // datagrams sent to the aggregator
+	IncBytes       uint64 // of these, headers included
+	Unsent         uint64 // contributions that the network did not take
+	SumsDropped    uint64 // sums that a full receive queue dropped
+	Sums           uint64 // chunks received from aggregators
+	SumsTwice      uint64 // sums that came again
+	SumsLate       uint64 // sums that came after the inputs had been fetched
+	SumsStale      uint64 // sums without an open operation, and forged ones
+	SumsForeign    uint64 // sums that their operation does not expect
+	FetchedInBytes uint64 // inputs fetched from other ranks because aggregators did not add them
 }
 
 // Counters returns the counters. Any goroutine may call it.
@@ -266,6 +290,7 @@ func (d *Datapath) Counters() (c Counters) {
 	if d.caps.Placer != nil {
 		c.Dropped += d.caps.Placer.Lost()
 	}
+	c.IncCounters = d.inc.counters()
 	c.ReliableStats = d.rel.Stats()
 	return c
 }

@@ -35,6 +35,11 @@
 // also does the work of the first sender, but never blocks: if the network has no room, the send worker
 // sends the rest.
 //
+// With aggregators (aggregation.go), one more goroutine sends contributions straight from the users' buffers, and
+// another one receives sums, adds this rank's contribution, and records the chunk. A goroutine that polls the
+// network also receives sums; a lock of the port makes sure that one of them does at a time. Sums that aggregators
+// do not deliver are made from the inputs of all ranks, by the goroutine that reads the last input (fetch.go).
+//
 // No worker takes a lock per datagram. All communicators and operations share the workers, datagram by
 // datagram.
 //
@@ -44,8 +49,9 @@
 // claimed for it: the read goes from control to the worker, which claims the chunks, back to control,
 // which asks the peer for those that were won, and to the reader of the connection. When an operation is
 // complete, all its chunks are in place and nobody writes to them again. No worker has to be told
-// before the buffer is the user's. A stage that the kernel fills stays with the operation until the
-// worker has closed its placements.
+// before the buffer is the user's. In a reduction by aggregators, the goroutine that receives a sum or asks for
+// inputs takes or claims the chunk in the record before anybody writes it. A stage that the kernel fills stays with
+// the operation until the worker has closed its placements.
 //
 // A failed operation is reported as Quiesced only once nothing can touch its buffers. The send workers
 // and the receive workers have answered, puts and reads by the fabric have ended, a registration or a

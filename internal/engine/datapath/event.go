@@ -28,6 +28,8 @@ const (
 	Digested                            // Op, Sum
 	Quiesced                            // Op: nothing touches the buffers of a failed operation any more
 	PeerLost                            // Peer, Err: the peer has left, or violated the protocol
+	Summed                              // Op: sums of aggregators are in place
+	Fetched                             // Op, Made: an Operation.Fetch has ended
 
 	// Events that only Accept sees.
 	putDone        // Peer, Piece
@@ -53,7 +55,11 @@ type Event struct {
 	off          int64
 	Buf          *fabric.Buffer
 	read         *read
+	fetch        *fetch
 }
+
+// Made says which chunks Fetched has made, as in Operation.Fetch.
+func (ev *Event) Made() (psn, n uint32) { return ev.fetch.psn, ev.fetch.n }
 
 // Fetched says which chunks of a stream ReadDone has placed, and how many bytes they are.
 func (ev *Event) Fetched() (stream int, chunks []wire.Range, bytes int64) {
@@ -77,9 +83,15 @@ func (d *Datapath) Accept(ev *Event) bool {
 		ev.Op.sending--
 		ev.Op.freeCopy()
 		return ev.Op.state == opOpen
+	case Summed, Fetched:
+		return ev.Op.state == opOpen
 	case claimed:
 		return d.claimed(ev)
 	case readPlaced:
+		if ev.read.part != nil {
+			d.partDone(ev.read)
+			return false
+		}
 		return d.readDone(ev)
 	case putDone, directReadDone, registered:
 		if ev.Op = d.ops[ev.Piece.Op]; ev.Op == nil {

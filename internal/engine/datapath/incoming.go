@@ -28,6 +28,7 @@ func (d *Datapath) ReadData(from int, id fabric.ReadID, off int64, b *fabric.Buf
 	last, err := r.answered(off, b.B)
 	if last {
 		d.reads.remove(r.id)
+		last = r.part == nil || r.part.arrived()
 	}
 	r.op.unpin()
 	if err != nil {

@@ -4,8 +4,10 @@ import (
 	"sync/atomic"
 
 	"github.com/allcast/allcast/internal/fabric"
+	"github.com/allcast/allcast/internal/inc"
 	"github.com/allcast/allcast/internal/mcast"
 	"github.com/allcast/allcast/internal/p2p"
+	"github.com/allcast/allcast/internal/place"
 	"github.com/allcast/allcast/internal/reduce"
 	"github.com/allcast/allcast/internal/wire"
 )
@@ -87,6 +89,7 @@ type Operation struct {
 	landings  []*landing             // by stream, nil where nothing is received; empty: it does not multicast
 	pieces    *pieces                // nil: it multicasts
 	mem       atomic.Pointer[[]byte] // the receive buffer; nil when it is the user's again
+	reducing  *reducing              // nil: aggregators do not reduce its data
 	cancelled atomic.Bool
 	pins      pins // goroutines that place data of connections
 
@@ -108,6 +111,11 @@ type Round struct {
 	Placements []*mcast.Placement // by stream
 	Eager      bool
 	Inbox      *p2p.Inbox // point to point
+
+	Reduction *inc.Reduction // by aggregators
+	Layout    *inc.Layout
+	Record    *place.Map // chunks of this rank's block
+	Number    uint32     // of the reduction in its communicator
 }
 
 // StartRound lets the buffers of a round be written and read. The node may begin the round when the
@@ -115,6 +123,11 @@ type Round struct {
 func (d *Datapath) StartRound(r Round) *Operation {
 	op := &Operation{Key: r.Key, d: d, bufs: r.Buffers, geo: r.Geometry}
 	d.ops[r.Key] = op
+	if r.Reduction != nil {
+		d.inc.open(op, &r)
+		op.register(op.reducing.input)
+		return op
+	}
 	if r.Geometry == nil {
 		op.pieces = newPieces(r.Buffers, r.Inbox, &d.scratch)
 		d.transfers.add(op.Key, op)
@@ -150,10 +163,15 @@ func (d *Datapath) StartRound(r Round) *Operation {
 	if r.Eager {
 		return op
 	}
-	if op.registering = !d.rel.Register(op.Key, *r.Buffers.mem); op.registering {
+	op.register(*r.Buffers.mem)
+	return op
+}
+
+// register lets peers read a buffer of the operation.
+func (op *Operation) register(mem []byte) {
+	if op.registering = !op.d.rel.Register(op.Key, mem); op.registering {
 		op.users++
 	}
-	return op
 }
 
 // Operation returns an operation that has not ended.
@@ -187,6 +205,7 @@ func (op *Operation) Release() {
 		op.pieces.finish(op.bufs.Plan.After)
 	}
 	delete(op.d.ops, op.Key)
+	op.dropParts()
 	if op.copied != nil {
 		op.d.copies[op.Key] = op
 	}
@@ -220,6 +239,11 @@ func (op *Operation) withdraw() {
 		}
 		op.d.forgetReads(op)
 	}
+	if op.reducing != nil {
+		op.d.inc.forget(op)
+		op.d.rel.Unregister(op.Key)
+		op.d.forgetReads(op)
+	}
 	if op.pieces != nil {
 		op.d.transfers.remove(op.Key)
 	}
@@ -250,6 +274,10 @@ func (op *Operation) Quiesce() (done bool) {
 			}
 		}
 	}
+	if op.reducing != nil {
+		op.waiting++
+		d.inc.command(command{kind: commandQuiesce, op: op})
+	}
 	if op.users > 0 {
 		d.rel.Cancel(op.Key)
 	}
@@ -269,6 +297,7 @@ func (op *Operation) settled() bool {
 	}
 	op.state = opQuiet
 	delete(op.d.ops, op.Key)
+	op.dropParts()
 	if op.pieces != nil {
 		op.pieces.release()
 	}

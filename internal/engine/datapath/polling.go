@@ -25,6 +25,7 @@ type Polling struct {
 	Alone bool // Go runs one goroutine at a time
 
 	send   *sender       // nil: the network has no multicast
+	inc    *aggregation  // nil: the job has no aggregators
 	leader atomic.Uint32 // Leader
 	bulk   atomic.Bool   // the kernel still has many chunks to place, so that nothing happens soon
 }
@@ -40,8 +41,12 @@ func (p *Polling) SetLeader(l Leader) {
 	}
 }
 
-// Serve multicasts without blocking what is to be sent, and reports whether it did something.
-func (p *Polling) Serve() bool { return p.send.serve() }
+// Serve multicasts without blocking what is to be sent, and takes sums of aggregators. It reports whether it did
+// something.
+func (p *Polling) Serve() bool {
+	sent := p.send.serve()
+	return p.inc.serve() || sent
+}
 
 // Bulk reports whether the kernel still has many chunks to place, so that polling is not worth it.
 func (p *Polling) Bulk() bool { return p.bulk.Load() }

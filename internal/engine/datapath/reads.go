@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"fmt"
 	"maps"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -13,7 +12,8 @@ import (
 type read struct {
 	id      uint64
 	op      *Operation
-	landing *landing
+	landing *landing // nil for a part
+	part    *part    // inputs of a reduction; nil: chunks of a multicast
 	peer    int
 	ranges  []wire.Range  // chunks to claim
 	won     []wire.Range  // claimed chunks
@@ -72,9 +72,11 @@ func (d *Datapath) claimed(ev *Event) bool {
 
 // answered places a part of an answer, and reports whether it was the last.
 func (r *read) answered(off int64, b []byte) (last bool, err error) {
+	if r.part != nil {
+		return r.part.answered(r, off, b)
+	}
 	if off != r.got || int64(len(b)) > r.size-off {
-		return false, fmt.Errorf("protocol violation: bytes %d to %d of an answer of %d, after byte %d",
-			off, off+int64(len(b)), r.size, r.got)
+		return false, r.violation(off, b)
 	}
 	mem := *r.op.bufs.mem
 	for len(b) > 0 {

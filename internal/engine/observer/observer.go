@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/allcast/allcast/internal/engine/datapath"
@@ -94,6 +95,8 @@ type Observer struct {
 	known    map[failure]func() // logged failures; the function waits until one is written down
 	debug    bool
 	trace    bool
+
+	fallbacks atomic.Uint64 // reductions of which aggregators did not make all sums
 }
 
 // failure tells failures apart. All calls of a communicator fail for the same reason, and a lost rank
@@ -170,6 +173,8 @@ func (o *Observer) TraceAction(a *node.Action) {
 		if o.cfg.Watch != nil {
 			o.cfg.Watch(a.Comm, a.Seq, "put")
 		}
+	case node.Fetch:
+		o.note(observe.Event{Kind: observe.Repair, Comm: a.Comm, Seq: a.Seq, Peer: observe.NoPeer, N: int64(a.N)})
 	case node.Read:
 		chunks := int64(wire.Chunks(a.Ranges))
 		o.note(observe.Event{Kind: observe.Repair, Comm: a.Comm, Seq: a.Seq, Peer: int32(a.To), N: chunks})
@@ -180,6 +185,9 @@ func (o *Observer) TraceAction(a *node.Action) {
 func (o *Observer) TraceRepair(comm uint32, seq uint64, peer int, bytes int64) {
 	o.note(observe.Event{Kind: observe.Repaired, Comm: comm, Seq: seq, Peer: int32(peer), N: bytes})
 }
+
+// TraceFallback counts a reduction that did not rely on aggregators.
+func (o *Observer) TraceFallback() { o.fallbacks.Add(1) }
 
 // TraceDrop records that the node gives a rank up. With departing set, that is no news for people.
 func (o *Observer) TraceDrop(peer int, departing bool) {

@@ -12,11 +12,12 @@ import (
 type Stats struct {
 	node.Stats
 	datapath.Counters
+	Fallbacks uint64 // reductions that gave aggregators up, or fetched an eighth of their sums or more
 }
 
 // SentBytes counts everything that was handed to the network, headers included.
 func (s *Stats) SentBytes() uint64 {
-	n := s.McastBytes
+	n := s.McastBytes + s.IncBytes
 	for _, p := range s.Peers {
 		n += p.Sent
 	}
@@ -34,8 +35,10 @@ func (o *Observer) Stats() Stats {
 
 // stats adds the counters of the datapath.
 func (o *Observer) stats(n node.Stats) Stats {
-	s := Stats{n, o.view.Counters()}
-	s.Foreign += s.Malformed
+	s := Stats{n, o.view.Counters(), o.fallbacks.Load()}
+	s.Foreign += s.Malformed + s.SumsStale + s.SumsForeign
+	s.Duplicates += s.SumsTwice
+	s.Late += s.SumsLate
 	return s
 }
 
@@ -67,6 +70,12 @@ func (o *Observer) Metrics() observe.Metrics {
 	add("copied_chunks_total", s.Copied, "Chunks that were not received where they belong.")
 	add("dropped_chunks_total", s.Dropped, "Datagrams dropped by our full receive queue, or by an injected fault.")
 	add("repaired_bytes_total", s.RepairedBytes, "Bytes fetched because multicast did not deliver them.")
+	add("inc_sent_bytes_total", s.IncBytes, "Bytes sent to aggregators.")
+	add("inc_unsent_total", s.Unsent, "Contributions that did not leave: no aggregator, or no room in the socket.")
+	add("inc_dropped_sums_total", s.SumsDropped, "Sums dropped by our full receive queue.")
+	add("inc_sums_total", s.Sums, "Chunks that aggregators have summed for this rank.")
+	add("inc_fetched_bytes_total", s.FetchedInBytes, "Inputs fetched because aggregators did not add them.")
+	add("inc_fallbacks_total", s.Fallbacks, "Reductions by inc that did not rely on aggregators.")
 	add("join_sent_bytes_total", o.cfg.JoinSent, "Bytes sent to meet the other ranks.")
 	add("join_received_bytes_total", o.cfg.JoinReceived, "Bytes received to meet the other ranks.")
 	add("rejected_connections_total", s.RejectedConns, "Connections that did not prove to be of a rank.")

@@ -26,6 +26,7 @@ static void options(void) {
 		{"rank", "3"}, {"addr", "127.0.0.1:1"}, {"attempt", "2"}, {"key", "0123456789abcdef"}, {"secure", "off"},
 		{"integrity", "on"}, {"interface", "lo"}, {"fabric", "ip"}, {"device", "mlx5_0"}, {"rack", "r1"}, {"rate", "25gbit"},
 		{"timeout", "1500ms"}, {"join-timeout", "3s"}, {"deadline", "1m"}, {"subgroups", "1"},
+		{"aggregators", "10.0.0.1:7900=0"}, {"site-key", "sixteen bytes..."},
 		{"groups", "239.1.2.3:5000"}, {"comm-groups", "239.196.0.0/16"}, {"chunk", "1000"}, {"ttl", "1"}, {"dscp", "1"},
 		{"receive-buffer", "65536"}, {"plain-sockets", "on"}, {"no-multicast", "on"}, {"datapath", "host"}, {"hook", ""},
 		{"receive-cores", "0,1"}, {"pin", "0"}, {"tuning", "allgather:ring"}, {"calibrate", "off"}, {"log", "off"},
@@ -228,7 +229,7 @@ static void messages(allcast_comm comm) {
 	OK(allcast_barrier(comm, NULL));
 	CHECK(strcmp(allcast_error_message(), "") == 0 && allcast_error_code() == ALLCAST_OK);
 	CHECK(strcmp(allcast_error_name(ALLCAST_ERR_RANK_LOST), "rank lost") == 0);
-	for (int code = ALLCAST_OK; code <= ALLCAST_ERR_OTHER; code++) {
+	for (int code = ALLCAST_OK; code <= ALLCAST_ERR_NO_AGGREGATION; code++) {
 		CHECK(strlen(allcast_error_name(code)) > 0 && strstr(allcast_error_name(code), "unknown") == NULL);
 	}
 	CHECK(strstr(allcast_error_name(-1), "unknown") != NULL && strstr(allcast_error_name(1000), "unknown") != NULL);

@@ -22,6 +22,8 @@ def join(
     key: bytes | None = None,
     secure: bool | None = None,
     integrity: bool | None = None,
+    aggregators: str | None = None,
+    site_key: bytes | None = None,
     interface: str | None = None,
     fabric: str | None = None,
     device: str | None = None,

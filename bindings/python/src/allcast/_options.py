@@ -40,9 +40,9 @@ class Options:
 
 
 def _encode(name: str, value: Any) -> bytes:
-    if name == "key":
+    if name in ("key", "site_key"):
         if not isinstance(value, (bytes, bytearray, memoryview)):
-            raise OptionsError(f"key is of type {type(value).__name__}: want at least 16 bytes")
+            raise OptionsError(f"{name} is of type {type(value).__name__}: want at least 16 bytes")
         return bytes(value)
     if isinstance(value, bool):
         return b"on" if value else b"off"

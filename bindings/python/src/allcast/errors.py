@@ -132,6 +132,12 @@ class JoinError(Error):
     code = 18
 
 
+class NoAggregationError(Error):
+    """The call requires aggregators, which it cannot use."""
+
+    code = 20
+
+
 _CLASSES: dict[int, type[Error]] = {
     cls.code: cls
     for cls in (
@@ -153,6 +159,7 @@ _CLASSES: dict[int, type[Error]] = {
         StoreError,
         ForkedError,
         JoinError,
+        NoAggregationError,
     )
 }
 
