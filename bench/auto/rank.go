@@ -43,11 +43,12 @@ type measurement struct {
 	Times     [][]int64     // by choice and round: ns of the slowest rank; fewer rounds if the choice is slow
 }
 
-// choices lists auto and all fixed choices for an operation.
-func choices(operation string, ranks int) []choice {
+// choices lists auto and all fixed choices for an operation. Those by aggregators need some.
+func choices(operation string, ranks int, aggregators bool) []choice {
 	all := []choice{{Algo: "auto"}}
 	for _, algo := range allcast.Algorithms(operation) {
 		switch {
+		case algo == "inc" && !aggregators:
 		case algo != "mcast":
 			all = append(all, choice{Algo: algo})
 		case operation == "broadcast":
@@ -85,10 +86,12 @@ func measureAll(ctx context.Context, c *allcast.Comm, s *spec, joining time.Dura
 	if err := slowest(ctx, c, joined); err != nil {
 		return err
 	}
+	aggregators, _ := c.Aggregation() // the same on all ranks
 	var all []measurement
 	for _, op := range s.Operations {
 		for _, n := range s.Sizes {
-			m := measurement{Operation: op, Bytes: n, Join: time.Duration(joined[0]), Choices: choices(op, c.Size())}
+			m := measurement{Operation: op, Bytes: n, Join: time.Duration(joined[0])}
+			m.Choices = choices(op, c.Size(), aggregators)
 			if err := m.measure(ctx, c, s.Rounds); err != nil {
 				return err
 			}

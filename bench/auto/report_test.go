@@ -38,3 +38,19 @@ func TestSplitNetworks(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// Jobs without aggregators do not try inc, which would be an error.
+func TestChoices(t *testing.T) {
+	inc := choice{Algo: "inc"}
+	for _, op := range []string{"reduce-scatter", "allreduce"} {
+		if without := choices(op, 4, false); slices.Contains(without, inc) || without[0].Algo != "auto" || len(without) < 2 {
+			t.Errorf("%s without aggregators: %v", op, without)
+		}
+		if with := choices(op, 4, true); !slices.Contains(with, inc) {
+			t.Errorf("%s with aggregators: %v", op, with)
+		}
+	}
+	if all := choices("allgather", 4, true); slices.Contains(all, inc) || !slices.Contains(all, choice{"mcast", 4}) {
+		t.Errorf("allgather: %v", all)
+	}
+}

@@ -121,7 +121,7 @@ func (p *programs) run(ctx context.Context, c *measurement) (values, error) {
 	if read == nil {
 		read = readPerf
 	}
-	v, err := read(c.name, output{stdout: out.Bytes(), took: time.Since(began), peak: peakMemory(cmd.ProcessState)})
+	v, err := read(c.name, output{out.Bytes(), time.Since(began), peakMemory(cmd.ProcessState)})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.line, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,21 +41,37 @@ func (v values) put(name string, x float64) error {
 // line is a line of "allcast perf --json", or the counters of "allcast lab run --json".
 type line struct {
 	Op        string `json:"op"`
+	Algo      string `json:"algo"`
 	Requested string `json:"requested"`
+	Reason    string `json:"fallback_reason"`
 	Bytes     int64  `json:"bytes"`
 	Time      struct {
 		P50 float64 `json:"p50"`
 	} `json:"time_us"`
-	User      float64 `json:"user_cpu_us"`
-	Sys       float64 `json:"sys_cpu_us"`
-	Chunks    float64 `json:"chunks_total"`
-	Copied    float64 `json:"copied_chunks"`
-	Wrong     int64   `json:"wrong"`
-	LinkBytes float64 `json:"link_bytes"`
+	User      float64  `json:"user_cpu_us"`
+	Sys       float64  `json:"sys_cpu_us"`
+	Chunks    float64  `json:"chunks_total"`
+	Copied    float64  `json:"copied_chunks"`
+	Idle      *float64 `json:"idle_cpu_pct"`
+	IncSums   float64  `json:"inc_sums"`
+	Wrong     int64    `json:"wrong"`
+	LinkBytes float64  `json:"link_bytes"`
 }
 
 // isResult tells results from counters and from the averages at the end.
 func (l *line) isResult() bool { return l.Op != "" && l.Time.P50 > 0 }
+
+// check returns an error if the result is wrong, or that of another algorithm than the requested one. Each half of a
+// pair may be auto.
+func (l *line) check() error {
+	if l.Wrong != 0 {
+		return fmt.Errorf("verification found %d wrong bytes", l.Wrong)
+	}
+	if !strings.Contains(l.Requested, "auto") && l.Algo != l.Requested {
+		return fmt.Errorf("%s ran instead of %s", l.Algo, l.Requested)
+	}
+	return nil
+}
 
 // readPerf reads results of perf. {algo} is the requested algorithm. A value is the time; with a suffix, it is
 // the processor time per rank (cpu), the share of copied chunks in percent (copied), or, if there is one result
@@ -71,10 +88,10 @@ func readPerf(name string, out output) (values, error) {
 		switch {
 		case l.LinkBytes > 0:
 			total = l.LinkBytes
-		case !l.isResult():
-		case l.Wrong != 0:
-			return nil, fmt.Errorf("verification found %d wrong bytes", l.Wrong)
-		default:
+		case l.isResult():
+			if err := l.check(); err != nil {
+				return nil, err
+			}
 			full := fill(name, "{algo}", l.Requested, "{size}", units.Size(l.Bytes).String())
 			if err := v.put(full, l.Time.P50); err != nil {
 				return nil, err
@@ -92,6 +109,76 @@ func readPerf(name string, out output) (values, error) {
 		v[name+" link bytes"] = total
 	}
 	return v, nil
+}
+
+// readAggregated reads results of perf as readPerf does. It refuses results of calls that fell back, and of calls by
+// aggregators that made no sums. With the suffix idle, a value is the share of the processors' time that nothing used
+// during the measurement, in percent.
+func readAggregated(name string, out output) (values, error) {
+	v, err := readPerf(name, out)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := decode[line](out.stdout)
+	if err != nil {
+		return nil, err
+	}
+	for i := range lines {
+		l := &lines[i]
+		switch {
+		case !l.isResult():
+			continue
+		case l.Reason != "":
+			return nil, fmt.Errorf("%s fell back: %s", l.Requested, l.Reason)
+		case strings.Contains(l.Algo, "inc") && l.IncSums == 0:
+			return nil, fmt.Errorf("aggregators made no sums for %s", l.Requested)
+		case l.Idle == nil:
+			return nil, errors.New("the idle time of the processors is not known")
+		}
+		full := fill(name, "{algo}", l.Requested, "{size}", units.Size(l.Bytes).String())
+		if err := v.put(full+" idle", *l.Idle); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+// readPorts reads one result of perf and the counters of the lab. The values are the bytes per operation on the
+// busiest link of a host, with the suffixes up and down, and on the least busy one, with least up and least down.
+func readPorts(name string, out output) (values, error) {
+	lines, err := decode[struct {
+		line
+		Iters  float64 `json:"iters"`
+		Warmup float64 `json:"warmup"`
+		Ports  []struct {
+			Port string  `json:"port"`
+			Rx   float64 `json:"rx"`
+			Tx   float64 `json:"tx"`
+		} `json:"ports"`
+	}](out.stdout)
+	if err != nil {
+		return nil, err
+	}
+	if len(lines) != 2 || !lines[0].isResult() || len(lines[1].Ports) == 0 {
+		return nil, errors.New("the output is not one result of perf and the counters of the lab")
+	}
+	r := &lines[0]
+	if r.Wrong != 0 || r.Algo != r.Requested || r.Reason != "" {
+		return nil, fmt.Errorf("%d wrong bytes by %s instead of %s: %s", r.Wrong, r.Algo, r.Requested, r.Reason)
+	}
+	var up, down []float64
+	for _, p := range lines[1].Ports {
+		if strings.HasPrefix(p.Port, "host") {
+			up, down = append(up, p.Rx/(r.Iters+r.Warmup)), append(down, p.Tx/(r.Iters+r.Warmup))
+		}
+	}
+	if len(up) == 0 {
+		return nil, errors.New("the lab counted no port of a host")
+	}
+	return values{
+		name: r.Time.P50, name + " up": slices.Max(up), name + " down": slices.Max(down),
+		name + " least up": slices.Min(up), name + " least down": slices.Min(down),
+	}, nil
 }
 
 // readPeers reads the times of bench/peers.

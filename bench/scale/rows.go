@@ -22,6 +22,7 @@ var rows = []*row{
 	receiver(),
 	auto(),
 	bothDirections(),
+	inNetwork(),
 	controlBytes(),
 	joining(),
 	simulator(),
@@ -159,6 +160,51 @@ func bothDirections() *row {
 		},
 		figures: []figure{over("mcast+ring / ring+ring, time", "mcast+ring", "ring+ring").most(1)},
 	}
+}
+
+// inNetwork compares two rings with a multicast Allgather next to a Reduce-Scatter by aggregators. In theory, the rings
+// take 2 - 2/P times as long.
+func inNetwork() *row {
+	const block = 1 << 20
+	r := &row{
+		name: "inc",
+		about: "Allgather next to a Reduce-Scatter, 1 MiB, at 200 Mbit/s, with aggregators in the switches: two rings over " +
+			"multicast and in-network reduction; bytes per Reduce-Scatter on the links of hosts",
+		unit:  "us or bytes",
+		needs: []need{root},
+		given: values{"N": block},
+	}
+	for _, c := range []struct {
+		network string
+		hosts   float64
+		wanted  float64
+	}{{"star:8", 8, 1.6}, {"fat-tree:16,4,2", 16, 1.7}} {
+		for _, loss := range []struct {
+			name, flag string
+			wanted     float64
+		}{{"", "", c.wanted}, {", loss 1%", " --loss 1%", 1.3}} {
+			at := c.network + loss.name + ", "
+			m := inLab(at+"{algo}", c.network+" --rate 200mbit --inc"+loss.flag,
+				"allgather+reduce-scatter --algo mcast+inc,ring+ring -b 1M -n 5 -w 2")
+			m.read = readAggregated
+			r.runs = append(r.runs, m)
+			r.figures = append(r.figures,
+				over(at+"ring+ring / mcast+inc, time", at+"ring+ring", at+"mcast+inc").least(loss.wanted),
+				figure{name: at + "idle processors, mcast+inc", of: at + "mcast+inc idle", unit: "%"},
+				figure{name: at + "idle processors, ring+ring", of: at + "ring+ring idle", unit: "%"})
+		}
+		at := c.network + ", reduce-scatter"
+		m := inLab(at, c.network+" --rate 200mbit --inc", "reduce-scatter --algo inc -b 1M -n 10 -w 0")
+		m.read = readPorts
+		r.runs = append(r.runs, m)
+		up := over(at+", bytes up / (P-1)N, busiest host", at+" up", "N").most(1.05)
+		least := over(at+", bytes up / (P-1)N, least busy host", at+" least up", "N").least(1)
+		up.scale, least.scale = c.hosts-1, c.hosts-1
+		r.figures = append(r.figures, up, least,
+			over(at+", bytes down / N, busiest host", at+" down", "N").most(1.05),
+			over(at+", bytes down / N, least busy host", at+" least down", "N").least(1))
+	}
+	return r
 }
 
 func small() *row {

@@ -96,9 +96,9 @@ func TestSpread(t *testing.T) {
 }
 
 func TestReadPerf(t *testing.T) {
-	const line = `{"op":"allgather","requested":"ring","ranks":4,"bytes":4096,"time_us":{"p50":5},"user_cpu_us":3,` +
-		`"sys_cpu_us":1,"chunks_total":200,"copied_chunks":3,"wrong":0}`
-	other := strings.Replace(line, "ring", "mcast", 1)
+	const line = `{"op":"allgather","algo":"ring","requested":"ring","ranks":4,"bytes":4096,"time_us":{"p50":5},` +
+		`"user_cpu_us":3,"sys_cpu_us":1,"chunks_total":200,"copied_chunks":3,"wrong":0}`
+	other := strings.ReplaceAll(line, "ring", "mcast")
 	v, err := readPerf("P 4, {algo} {size}", output{stdout: []byte(line + "\n" + other + "\n" + `{"average":{}}`)})
 	if err != nil || v["P 4, ring 4K"] != 5 || v["P 4, mcast 4K cpu"] != 4 || v["P 4, mcast 4K copied"] != 1.5 {
 		t.Errorf("got %v, %v", v, err)
@@ -109,9 +109,48 @@ func TestReadPerf(t *testing.T) {
 	}
 	for what, text := range map[string]string{
 		"nothing": "", "averages only": `{"average":{}}`, "no JSON": "allcast: up", "same name": line + "\n" + line,
-		"wrong bytes": strings.Replace(line, `"wrong":0`, `"wrong":1`, 1),
+		"wrong bytes":       strings.Replace(line, `"wrong":0`, `"wrong":1`, 1),
+		"another algorithm": strings.Replace(line, `"algo":"ring"`, `"algo":"bruck"`, 1),
 	} {
 		if v, err := readPerf("{algo}", output{stdout: []byte(text)}); err == nil {
+			t.Errorf("%s became %v", what, v)
+		}
+	}
+}
+
+func TestReadInNetwork(t *testing.T) {
+	const result = `{"op":"reduce-scatter","algo":"inc","requested":"inc","bytes":1024,"iters":8,"warmup":2,` +
+		`"time_us":{"p50":5},"wrong":0,"fallback_reason":"","idle_cpu_pct":12.5,"inc_sums":4}`
+	const counters = `{"topology":"star:2","link_bytes":7,"ports":[{"switch":"leaf0","port":"host0","rx":100,"tx":50},` +
+		`{"switch":"leaf0","port":"host1","rx":90,"tx":60},{"switch":"leaf0","port":"spine0","rx":900,"tx":600}]}`
+	v, err := readPorts("r", output{stdout: []byte(result + "\n" + counters)})
+	if err != nil || v["r up"] != 10 || v["r down"] != 6 || v["r"] != 5 ||
+		v["r least up"] != 9 || v["r least down"] != 5 {
+		t.Errorf("ports: %v, %v", v, err)
+	}
+	for what, text := range map[string]string{
+		"no counters": result, "no result": counters, "no JSON": "up",
+		"no host":           result + strings.ReplaceAll(counters, "host", "spine"),
+		"another algorithm": strings.Replace(result, `"algo":"inc"`, `"algo":"ring"`, 1) + counters,
+		"a fallback":        strings.Replace(result, `reason":"`, `reason":"lost`, 1) + counters,
+		"wrong bytes":       strings.Replace(result, `"wrong":0`, `"wrong":1`, 1) + counters,
+	} {
+		if v, err := readPorts("r", output{stdout: []byte(text)}); err == nil {
+			t.Errorf("%s became %v", what, v)
+		}
+	}
+	v, err = readAggregated("x, {algo}", output{stdout: []byte(result)})
+	if err != nil || v["x, inc"] != 5 || v["x, inc idle"] != 12.5 {
+		t.Errorf("idle: %v, %v", v, err)
+	}
+	for what, text := range map[string]string{
+		"no output":  "",
+		"a fallback": strings.Replace(result, `reason":"`, `reason":"lost`, 1),
+		"no sums":    strings.Replace(result, `"inc_sums":4`, `"inc_sums":0`, 1),
+		"no idle":    strings.Replace(result, `12.5`, `null`, 1),
+		"another":    strings.Replace(result, `"algo":"inc"`, `"algo":"ring"`, 1),
+	} {
+		if v, err := readAggregated("{algo}", output{stdout: []byte(text)}); err == nil {
 			t.Errorf("%s became %v", what, v)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -20,7 +19,7 @@ const builders = 4
 // builder builds the network of a plan.
 type builder struct {
 	plan *Plan
-	loss *ebpf.Program // nil without losses
+	loss lossFilters
 	ns   []netns.NsHandle
 	nl   []*netlink.Handle
 	// Indexes of each node's interfaces, by port.
@@ -41,7 +40,7 @@ func build(ctx context.Context, p *Plan) error {
 	b := newBuilder(p)
 	defer b.close()
 	var err error
-	if b.loss, err = newLossFilter(p.Config); err != nil {
+	if b.loss, err = newLossFilters(p.Config); err != nil {
 		return err
 	}
 	// Each step needs the previous one on both ends of a cable.
@@ -54,7 +53,7 @@ func build(ctx context.Context, p *Plan) error {
 }
 
 func (b *builder) close() {
-	_ = b.loss.Close() // the interfaces keep it
+	b.loss.close()
 	for n := range b.ns {
 		if b.nl[n] != nil {
 			b.nl[n].Close()

@@ -22,10 +22,11 @@ type Config struct {
 	MTU       int               // MTU of all links
 	Queue     units.Size        // queue length of a port with a rate
 	Groups    int               // number of multicast groups, each with its own tree
-	Loss      units.Probability // loss of multicast datagrams, independent at each receiver
+	Loss      units.Probability // loss of multicast and aggregation datagrams, independent at each receiver
 	LossAll   units.Probability // loss of any packets, independent at each receiver
-	Duplicate units.Probability // duplication of multicast datagrams
+	Duplicate units.Probability // duplication of the same datagrams
 	Threads   bool              `json:",omitempty"` // whether hosts can use threaded NAPI
+	Inc       bool              `json:",omitempty"` // whether aggregators run in switches
 }
 
 // Defaults of a Config's fields.

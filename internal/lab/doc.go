@@ -12,8 +12,11 @@
 // process, the holder, keeps these sockets open. It also holds the lock that allows only one
 // lab per name.
 //
-// Cables keep super-packets whole. Rates are tbf with a burst above one super-packet. A small eBPF
-// program at the ingress of hosts loses and duplicates packets; the leaf then cuts super-packets up, so
-// that single datagrams are lost. Ranks learn the groups that have trees from ALLCAST_GROUPS and
-// ALLCAST_COMM_GROUPS, and joining any other group is an error.
+// With Config.Inc, the holder also runs an aggregator inside each switch of one tree. The kernel kills them when
+// the holder ends. Programs in the lab learn the tree from ALLCAST_AGGREGATORS.
+//
+// Cables keep super-packets whole. Rates are tbf with a burst above one super-packet. A small eBPF program
+// at the ingress of hosts, and of switches with aggregators, loses and duplicates packets; the port at the
+// other end then cuts super-packets up, so that single datagrams are lost. Ranks learn the groups that have
+// trees from ALLCAST_GROUPS and ALLCAST_COMM_GROUPS, and joining any other group is an error.
 package lab

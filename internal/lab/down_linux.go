@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is the time that another process may take to remove a lab.
+// patience is the time that another process may take to end, or to remove a lab.
 const patience = 30 * time.Second
 
 // Down removes a lab, whichever process built it: a lab that is up, a lab that runs a job, or
@@ -41,11 +41,11 @@ func takeOver(name string) (*os.File, error) {
 		case err != nil: // the lab is being built or removed
 		case s.Owner.alive():
 			// The owner removes the lab itself.
-			if err := s.Owner.end(unix.SIGTERM, patience); err != nil {
+			if err := s.Owner.end(unix.SIGTERM); err != nil {
 				return nil, err
 			}
 		default:
-			if err := s.Holder.end(unix.SIGKILL, patience); err != nil {
+			if err := s.Holder.end(unix.SIGKILL); err != nil {
 				return nil, err
 			}
 		}
@@ -61,7 +61,7 @@ func wipe(name string) (found bool, err error) {
 	} else {
 		found = true
 	}
-	errs := []error{s.Holder.end(unix.SIGKILL, patience)}
+	errs := []error{s.Holder.end(unix.SIGKILL)}
 	names, err := listNamespaces(Config{Name: name}.prefix())
 	errs = append(errs, err, killProcesses(names))
 	for _, n := range names {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// hostEnv is the environment of programs inside the lab: a base with other values of some variables.
+// hostEnv is the environment of programs inside the lab: a base with other values of some variables. Aggregators
+// outside the lab cannot be reached from it.
 func (p *Plan) hostEnv(base []string, vars ...string) []string {
 	names := make([]string, len(p.Groups))
 	for i, g := range p.Groups {
@@ -14,8 +15,14 @@ func (p *Plan) hostEnv(base []string, vars ...string) []string {
 	}
 	vars = append(vars, "ALLCAST_IFNAME="+hostPort, "ALLCAST_GROUPS="+strings.Join(names, ","),
 		"ALLCAST_COMM_GROUPS="+commNet.String())
+	if len(p.Aggregators) > 0 {
+		vars = append(vars, "ALLCAST_AGGREGATORS="+p.aggregatorTree(), "ALLCAST_SITE_KEY_FILE="+keyPath(p.Config.Name))
+	}
 	env := slices.DeleteFunc(slices.Clone(base), func(old string) bool {
 		name, _, _ := strings.Cut(old, "=")
+		if name == "ALLCAST_AGGREGATORS" || name == "ALLCAST_SITE_KEY_FILE" {
+			return true
+		}
 		return slices.ContainsFunc(vars, func(v string) bool { return strings.HasPrefix(v, name+"=") })
 	})
 	return append(env, vars...)

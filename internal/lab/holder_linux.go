@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,11 +19,15 @@ import (
 // holder is the process of Hold, as its parent sees it.
 type holder struct {
 	process
-	cmd   *exec.Cmd
-	leash io.WriteCloser // the holder ends if this closes before stay
+	cmd         *exec.Cmd
+	leash       io.WriteCloser // the holder ends if this closes before stay
+	aggregators []process      // started by the holder
 }
 
-const stayWord = "stay\n"
+const (
+	stayWord = "stay\n"
+	lockFD   = 3 // of the holder: the lock, which it keeps until it ends
+)
 
 // startHolder starts the holder, which inherits the lock, and waits until the routes exist.
 func startHolder(ctx context.Context, name string, self []string, lock *os.File) (*holder, error) {
@@ -32,7 +37,7 @@ func startHolder(ctx context.Context, name string, self []string, lock *os.File)
 	h := &holder{cmd: exec.Command(self[0], append(self[1:len(self):len(self)], "hold", name)...)}
 	var stderr bytes.Buffer
 	h.cmd.Stderr = &stderr
-	h.cmd.ExtraFiles = []*os.File{lock}
+	h.cmd.ExtraFiles = []*os.File{lock} // lockFD
 	// Outside the terminal's process group: this process handles Ctrl-C.
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var err error
@@ -48,8 +53,8 @@ func startHolder(ctx context.Context, name string, self []string, lock *os.File)
 	}
 	cancel := context.AfterFunc(ctx, func() { _ = h.cmd.Process.Kill() })
 	defer cancel()
-	ready, _ := io.ReadAll(out)
-	if string(ready) != "ready\n" {
+	text, _ := io.ReadAll(out)
+	if err := json.Unmarshal(text, &h.aggregators); err != nil {
 		h.stop()
 		return nil, errors.Join(ctx.Err(), fmt.Errorf("the holder of multicast routes: %s", bytes.TrimSpace(stderr.Bytes())))
 	}
@@ -77,13 +82,14 @@ func (h *holder) stop() {
 	_ = h.cmd.Wait()         // by our signal
 }
 
-// Hold is the holder process. It programs the multicast routes of all switches, reports that on
-// ready, and keeps running, because the routes vanish with its sockets. It ends when it is
-// killed, or when leash ends without the message "stay".
+// Hold is the holder process. It programs the multicast routes of all switches, starts the aggregators,
+// reports their processes on ready, and keeps running, because the routes vanish with its sockets. It ends
+// when it is killed, or when leash ends without the message "stay". The aggregators end with it.
 func Hold(name string, leash io.Reader, ready io.WriteCloser) error {
 	// The holder has its own session, but a signal to all processes would still reach it.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	_, plan, err := readPlan(name)
+	syscall.CloseOnExec(lockFD) // the aggregators must not keep the lock
+	s, plan, err := readPlan(name)
 	if err != nil {
 		return err
 	}
@@ -110,10 +116,11 @@ func Hold(name string, leash io.Reader, ready io.WriteCloser) error {
 	for i, node := range plan.switches() {
 		go w.watch(node, sockets[i])
 	}
-	if _, err := io.WriteString(ready, "ready\n"); err != nil {
+	aggregators, err := plan.startAggregators(context.Background(), s.Aggregator)
+	if err != nil {
 		return err
 	}
-	if err := ready.Close(); err != nil {
+	if err := errors.Join(json.NewEncoder(ready).Encode(aggregators), ready.Close()); err != nil {
 		return err
 	}
 	waitForParent(leash)

@@ -52,9 +52,14 @@ func (l *Lab) up(ctx context.Context, opt Options) error {
 	if err != nil {
 		return err
 	}
-	l.state = state{Config: l.Plan.Config, Owner: self}
+	l.state = state{Config: l.Plan.Config, Owner: self, Aggregator: opt.Aggregator}
 	if err := l.state.write(); err != nil {
 		return err
+	}
+	if len(l.Plan.Aggregators) > 0 {
+		if err := writeSiteKey(name); err != nil {
+			return err
+		}
 	}
 	if err := build(ctx, l.Plan); err != nil {
 		return err
@@ -62,7 +67,7 @@ func (l *Lab) up(ctx context.Context, opt Options) error {
 	if l.holder, err = startHolder(ctx, name, opt.Self, l.lock); err != nil {
 		return err
 	}
-	l.state.Holder = l.holder.process
+	l.state.Holder, l.state.Aggregators = l.holder.process, l.holder.aggregators
 	if opt.Stay {
 		l.state.Owner = process{}
 	}

@@ -26,6 +26,12 @@ func TestMain(m *testing.M) {
 		exit(lab.Enter(args[1], args[3:]))
 	case len(args) == 2 && args[0] == "rank":
 		exit(rank(args[1]))
+	case len(args) > 1 && args[0] == "aggregator":
+		exit(relay(args[1:]))
+	case len(args) == 2 && args[0] == "bounce":
+		exit(bounce(args[1]))
+	case len(args) == 1 && args[0] == "stream":
+		exit(stream())
 	case len(args) == 4 && args[0] == "halves":
 		exit(half(args[1], args[2], args[3]))
 	}
@@ -192,7 +198,9 @@ func up(t testing.TB, cfg lab.Config) (*lab.Lab, []string) {
 		t.Fatal(err)
 	}
 	cfg.Name = labName(t)
-	l, err := lab.Up(t.Context(), cfg, lab.Options{Self: []string{exe}, Log: t.Logf})
+	l, err := lab.Up(t.Context(), cfg, lab.Options{
+		Self: []string{exe}, Aggregator: []string{exe, "aggregator"}, Log: t.Logf,
+	})
 	if errors.Is(err, lab.ErrUnable) {
 		t.Skip(err)
 	}
@@ -232,7 +240,8 @@ func holders(name string) (pids []string) {
 	for _, path := range lines {
 		text, _ := os.ReadFile(path)
 		args := strings.Split(string(text), "\x00")
-		if slices.Contains(args, name) && (slices.Contains(args, "hold") || slices.Contains(args, "enter")) {
+		if slices.Contains(args, name) && (slices.Contains(args, "hold") || slices.Contains(args, "enter")) ||
+			slices.Contains(args, "/run/allcast-lab-"+name+".key") {
 			pids = append(pids, path)
 		}
 	}

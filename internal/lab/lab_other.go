@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"syscall"
 )
 
 // errOther is the error of all functions on systems other than Linux. Up still validates the configuration.
@@ -31,3 +32,8 @@ func (*Lab) Run(context.Context, Job) (*Counters, error) { return nil, errOther 
 func (*Lab) Counters() (*Counters, error)                { return nil, errOther }
 func (*Lab) Exec(string, []string) error                 { return errOther }
 func (*Lab) SetLink(string, string, bool) error          { return errOther }
+func (*Lab) AggregatorPID(string) (int, error)           { return 0, errOther }
+func (*Lab) SignalAggregator(string, syscall.Signal) error {
+	return errOther
+}
+func (*Lab) RestartAggregator(context.Context, string) error { return errOther }

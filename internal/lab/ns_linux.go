@@ -79,22 +79,30 @@ func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
-		home, err := netns.Get()
-		if err != nil {
+		err := visit(f)
+		if !errors.Is(err, errLost) {
 			runtime.UnlockOSThread()
-			done <- fmt.Errorf("our own namespace: %w", err)
-			return
-		}
-		defer func() { _ = home.Close() }()
-		err = f()
-		if back := netns.Set(home); back == nil {
-			runtime.UnlockOSThread()
-		} else {
-			err = errors.Join(err, fmt.Errorf("back to our own namespace: %w", back))
 		}
 		done <- err
 	}()
 	return <-done
+}
+
+// errLost reports that a thread is still in another namespace.
+var errLost = errors.New("back to our own namespace")
+
+// visit runs f on this thread, which must be locked, and then returns the thread to its old namespace.
+func visit(f func() error) error {
+	home, err := netns.Get()
+	if err != nil {
+		return fmt.Errorf("our own namespace: %w", err)
+	}
+	defer func() { _ = home.Close() }()
+	err = f()
+	if back := netns.Set(home); back != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %w", errLost, back))
+	}
+	return err
 }
 
 // listNamespaces returns the names of a lab's existing namespaces.

@@ -9,6 +9,8 @@ import (
 type Options struct {
 	// Self is the command that runs this program's "hold" and "enter".
 	Self []string
+	// Aggregator is the command that runs this program's "aggregator"; needed with Config.Inc.
+	Aggregator []string
 	// Stay leaves the lab up when this process ends.
 	Stay bool
 	// Log receives messages for the user; may be nil.

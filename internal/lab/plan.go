@@ -17,6 +17,8 @@ type Plan struct {
 	Nodes  []*Node // by topology.NodeID
 	Groups []netip.AddrPort
 
+	Aggregators []Aggregator // in the order of their switches; nil without in-network reduction
+
 	below [][]topology.NodeID // by node: the leaves below it; a leaf lists itself
 }
 
@@ -62,6 +64,7 @@ func NewPlan(cfg Config) (*Plan, error) {
 		p.connect(c)
 	}
 	p.findBelow()
+	p.findAggregators()
 	return p, nil
 }
 

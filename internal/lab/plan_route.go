@@ -2,6 +2,7 @@ package lab
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/allcast/allcast/internal/topology"
 )
@@ -39,6 +40,11 @@ func (p *Plan) Routes(n *Node, cut func(cable int) bool) (routes []Route) {
 	if len(all) > 0 {
 		routes = append(routes, Route{Ports: all})
 	}
+	add := func(dst netip.Prefix, at topology.NodeID) {
+		if ports := p.portsTo(n, at, cut); len(ports) == 0 || !slices.Equal(ports, all) { // unlike the default route
+			routes = append(routes, Route{Dst: dst, Ports: ports})
+		}
+	}
 	for _, s := range p.switches() {
 		leaf := s.ID
 		if len(p.below[leaf]) != 1 || p.below[leaf][0] != leaf {
@@ -49,18 +55,24 @@ func (p *Plan) Routes(n *Node, cut func(cable int) bool) (routes []Route) {
 			routes = append(routes, Route{Dst: p.leafNet(leaf)})
 			continue
 		}
-		below := func(peer topology.NodeID) bool { return p.reaches(peer, leaf, false, cut) }
-		if ports := p.towards(n, false, cut, below); len(ports) > 0 {
-			routes = append(routes, Route{Dst: p.leafNet(leaf), Ports: ports})
-			continue
-		}
-		// Only to a switch above with a path down: a packet does not go up again from there.
-		ports := p.towards(n, true, cut, func(peer topology.NodeID) bool { return p.reaches(peer, leaf, true, cut) })
-		if len(ports) == 0 || len(ports) < len(all) { // otherwise the default route is the same
-			routes = append(routes, Route{Dst: p.leafNet(leaf), Ports: ports})
+		add(p.leafNet(leaf), leaf)
+	}
+	for _, a := range p.Aggregators {
+		if a.Switch != n { // otherwise the address is its own
+			add(netip.PrefixFrom(a.Addr.Addr(), 32), a.Switch.ID)
 		}
 	}
 	return routes
+}
+
+// portsTo lists the ports over which packets reach another switch: down if possible.
+func (p *Plan) portsTo(n *Node, dst topology.NodeID, cut func(int) bool) []int {
+	below := func(peer topology.NodeID) bool { return p.reaches(peer, dst, false, cut) }
+	if ports := p.towards(n, false, cut, below); len(ports) > 0 {
+		return ports
+	}
+	// Only to a switch above with a path down: a packet does not go up again from there.
+	return p.towards(n, true, cut, func(peer topology.NodeID) bool { return p.reaches(peer, dst, true, cut) })
 }
 
 // towards lists the ports that lead up, or down, to a suitable node.
@@ -73,17 +85,17 @@ func (p *Plan) towards(n *Node, up bool, cut func(int) bool, ok func(topology.No
 	return ports
 }
 
-// reaches reports whether a packet at node at can reach a leaf. up means that the packet has only
+// reaches reports whether a packet at node at can reach a switch. up means that the packet has only
 // gone up so far and may continue up.
-func (p *Plan) reaches(at, leaf topology.NodeID, up bool, cut func(int) bool) bool {
-	if at == leaf {
+func (p *Plan) reaches(at, dst topology.NodeID, up bool, cut func(int) bool) bool {
+	if at == dst {
 		return true
 	}
 	if p.Graph.IsHost(at) {
 		return false
 	}
 	for _, port := range p.Nodes[at].Ports {
-		if (!port.Up || up) && !cut(cable(port.Out)) && p.reaches(port.Peer, leaf, port.Up, cut) {
+		if (!port.Up || up) && !cut(cable(port.Out)) && p.reaches(port.Peer, dst, port.Up, cut) {
 			return true
 		}
 	}

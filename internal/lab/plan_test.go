@@ -257,3 +257,33 @@ func TestPlanErrors(t *testing.T) {
 		}
 	}
 }
+
+// The tree of aggregators mirrors the network.
+func TestPlanAggregators(t *testing.T) {
+	for spec, want := range map[string]string{
+		"star:1":         "192.168.0.1:7900=0",
+		"star:8":         "192.168.0.1:7900=0-7",
+		"fat-tree:4,1,2": "192.168.0.1:7900=0-3",
+		"fat-tree:4,2,2": "192.168.0.1:7900=0-1>192.168.0.4:7900;192.168.0.2:7900=2-3>192.168.0.4:7900;192.168.0.4:7900",
+		// The fourth leaf has no hosts.
+		"fat-tree:5,4,1": "192.168.0.1:7900=0-1>192.168.0.5:7900;192.168.0.2:7900=2-3>192.168.0.5:7900;" +
+			"192.168.0.3:7900=4>192.168.0.5:7900;192.168.0.5:7900",
+		"fat-tree3:6,4": "192.168.0.1:7900=0-1>192.168.0.5:7900;192.168.0.2:7900=2-3>192.168.0.5:7900;" +
+			"192.168.0.3:7900=4-5>192.168.0.7:7900;" +
+			"192.168.0.5:7900>192.168.0.11:7900;192.168.0.7:7900>192.168.0.11:7900;192.168.0.11:7900",
+	} {
+		p, err := NewPlan(Config{Topology: spec, Inc: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.aggregatorTree(); got != want {
+			t.Errorf("%s: %s, want %s", spec, got, want)
+		}
+		if p, err := NewPlan(Config{Topology: spec}); err != nil || p.Aggregators != nil {
+			t.Errorf("%s without Inc: %v, %v", spec, p.Aggregators, err)
+		}
+	}
+	if got := rankRanges([]int{0, 1, 2, 5, 7, 8}); got != "0-2,5,7-8" {
+		t.Errorf("ranges: %s", got)
+	}
+}

@@ -20,7 +20,8 @@ func findProcess(pid int) (process, error) {
 		return process{}, err
 	}
 	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(f) < 20 || f[0] == "Z" { // a zombie has ended
+	// A zombie has ended, unless other threads of it still hold its files. The 20th field is their number.
+	if len(f) < 20 || f[0] == "Z" && (f[17] == "0" || f[17] == "1") {
 		return process{}, os.ErrNotExist
 	}
 	start, err := strconv.ParseUint(f[19], 10, 64)
@@ -33,7 +34,7 @@ func (p process) alive() bool {
 }
 
 // end sends a signal and waits until the process has ended.
-func (p process) end(sig unix.Signal, patience time.Duration) error {
+func (p process) end(sig unix.Signal) error {
 	for limit := time.Now().Add(patience); p.alive(); time.Sleep(10 * time.Millisecond) {
 		if sig != 0 {
 			if err := unix.Kill(p.PID, sig); err != nil && !errors.Is(err, unix.ESRCH) {

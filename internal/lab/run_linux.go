@@ -29,6 +29,7 @@ func (l *Lab) Run(ctx context.Context, job Job) (*Counters, error) {
 	if err != nil {
 		return nil, errors.Join(err, logs.remove())
 	}
+	tails := l.tails()
 	err = launch.Run(ctx, launch.Config{
 		Ranks:   l.Plan.Graph.Hosts,
 		Command: slices.Concat(job.Self, []string{"enter", l.Plan.Config.Name, "--"}, job.Command),
@@ -37,6 +38,11 @@ func (l *Lab) Run(ctx context.Context, job Job) (*Counters, error) {
 		Failed: func(e *launch.RankError) { job.Log("%v: ending the other ranks", e) },
 	})
 	logs.close()
+	for _, t := range tails {
+		if err := t.pass(job.Stderr, logs.dir); err != nil {
+			job.Log("the log of the aggregator in %s: %v", t.name, err)
+		}
+	}
 	after, countErr := l.Counters()
 	if err == nil {
 		err = errors.Join(countErr, l.holderMessages())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // state is the contents of a lab's state file. It is written before the lab is built, so that any
@@ -15,6 +16,9 @@ type state struct {
 	Owner  process // process that builds the lab
 	Holder process // process that holds the multicast routes
 	Logs   string  // directory of a running job's logs; removed if the job is killed
+
+	Aggregator  []string  `json:",omitempty"` // command of an aggregator
+	Aggregators []process `json:",omitempty"` // in the order of the plan's
 }
 
 // process identifies a process uniquely: the kernel reuses numbers, but not with the same start
@@ -28,6 +32,12 @@ type process struct {
 func statePath(name string) string { return "/run/allcast-lab-" + name + ".json" }
 func lockPath(name string) string  { return "/run/allcast-lab-" + name + ".lock" }
 func logPath(name string) string   { return "/run/allcast-lab-" + name + ".log" }
+func keyPath(name string) string   { return "/run/allcast-lab-" + name + ".key" } // site key of aggregators
+
+// logPath returns the log of an aggregator.
+func (p *Plan) logPath(a Aggregator) string {
+	return "/run/allcast-lab-" + p.Config.Name + "." + a.Switch.Name + ".log"
+}
 
 // ErrNone reports that there is no lab of that name.
 var ErrNone = errors.New("no lab is up")
@@ -72,7 +82,11 @@ func (s *state) write() error {
 
 func removeFiles(name string) error {
 	var errs []error
-	for _, path := range []string{statePath(name), statePath(name) + ".new", logPath(name)} {
+	paths, err := filepath.Glob("/run/allcast-lab-" + name + ".*.log") // of aggregators
+	if err != nil {
+		return err
+	}
+	for _, path := range append(paths, statePath(name), statePath(name)+".new", logPath(name), keyPath(name)) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

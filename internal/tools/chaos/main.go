@@ -1,8 +1,9 @@
 //go:build linux
 
 // Command chaos runs random operations while ranks are killed, stopped or cut off at random, while the
-// network loses many datagrams, or while contexts end. It checks that every call ends in time, either
-// with the right bytes or with an error that names a rank that really failed. See docs/chaos.md.
+// network loses many datagrams, while contexts end, or while aggregators are killed, stopped and
+// restarted. It checks that every call ends in time, either with the right bytes or with an error that
+// names a rank that really failed. See docs/chaos.md.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/allcast/allcast/internal/e2e/aggregator"
 	"github.com/allcast/allcast/internal/lab"
 )
 
@@ -42,6 +44,8 @@ func main() {
 			log.Fatal(lab.Hold(os.Args[2], os.Stdin, os.Stdout))
 		case "enter":
 			log.Fatal(lab.Enter(os.Args[2], []string{"/proc/self/exe", "rank"}))
+		case "aggregator":
+			log.Fatal(aggregator.Run(os.Args[2:]))
 		case "rank":
 			os.Exit(rankMain())
 		}
@@ -60,7 +64,7 @@ func main() {
 
 func parse() (*config, error) {
 	cfg := &config{mode: modeFaults}
-	flag.Var(&cfg.mode, "mode", "kind of trouble: faults, loss or cancel")
+	flag.Var(&cfg.mode, "mode", "kind of trouble: faults, loss, cancel or aggregators")
 	flag.DurationVar(&cfg.time, "time", 10*time.Minute, "duration of the run")
 	flag.Uint64Var(&cfg.seed, "seed", 0, "seed of operations and faults; 0: from the clock")
 	flag.IntVar(&cfg.hosts, "hosts", 0, "number of ranks; 0: 8, or 4 in mode loss")
@@ -78,6 +82,8 @@ func parse() (*config, error) {
 		return nil, fmt.Errorf("unknown argument %q", flag.Arg(0))
 	case cfg.hosts < minRanks+1 || cfg.hosts > 32:
 		return nil, fmt.Errorf("-hosts %d: want %d to 32", cfg.hosts, minRanks+1)
+	case cfg.local && cfg.mode == modeAggregators:
+		return nil, errors.New("-mode aggregators needs a lab: leave out -local")
 	case cfg.timeout < time.Second || cfg.size < 1:
 		return nil, errors.New("want -timeout 1s or more, and -size 1 or more")
 	}

@@ -16,6 +16,8 @@ const (
 	modeFaults mode = "faults" // ranks are killed, stopped and cut off
 	modeLoss   mode = "loss"   // large operations with small chunks lose up to 30 % of their datagrams
 	modeCancel mode = "cancel" // contexts of blocking calls end
+
+	modeAggregators mode = "aggregators" // aggregators are killed, stopped and restarted
 )
 
 // modes are the valid modes with their default numbers of ranks and maximum bytes per call. In mode loss,
@@ -24,6 +26,8 @@ var modes = map[mode]struct{ hosts, size int }{
 	modeFaults: {8, 4 << 20},
 	modeLoss:   {4, 512 << 20},
 	modeCancel: {8, 4 << 20},
+
+	modeAggregators: {6, 4 << 20},
 }
 
 // Set reads a mode from the command line.

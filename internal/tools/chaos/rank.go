@@ -248,6 +248,7 @@ func (r *rank) closePool() {
 // tally returns the counters and the resources of this rank.
 func (r *rank) tally() tally {
 	t := r.count
-	t.Repaired, t.usage = r.world.Stats().RepairedChunks, resources()
+	st := r.world.Stats()
+	t.Repaired, t.Sums, t.usage = st.RepairedChunks, st.IncSums, resources()
 	return t
 }

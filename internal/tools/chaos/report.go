@@ -48,6 +48,7 @@ type tally struct {
 	Calls     uint64 `json:"calls,omitempty"` // calls that succeeded
 	Bytes     uint64 `json:"bytes,omitempty"`
 	Repaired  uint64 `json:"repaired,omitempty"`
+	Sums      uint64 `json:"sums,omitempty"` // chunks that aggregators summed
 	Comms     uint64 `json:"comms,omitempty"`
 	Cancelled uint64 `json:"cancelled,omitempty"` // calls whose context ended first
 	InTime    uint64 `json:"in_time,omitempty"`   // calls that completed before their context ended
@@ -67,6 +68,7 @@ func (t *tally) add(o *tally) {
 	t.Calls += o.Calls
 	t.Bytes += o.Bytes
 	t.Repaired += o.Repaired
+	t.Sums += o.Sums
 	t.Comms += o.Comms
 	t.Cancelled += o.Cancelled
 	t.InTime += o.InTime

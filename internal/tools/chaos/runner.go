@@ -39,6 +39,7 @@ type runner struct {
 	closing  bool
 	epochs   map[int][]int // members by epoch, as the first unharmed rank reported them
 	aborts   aborts
+	harmed   map[string]bool // switches whose aggregator has a fault
 	violated error
 }
 
@@ -84,6 +85,9 @@ func run(ctx context.Context, cfg *config) (err error) {
 	}
 	if ctx.Err() != nil {
 		return errors.Join(errors.New("interrupted"), p.close(cfg.keep))
+	}
+	if err == nil && cfg.mode == modeAggregators && r.sum.total.Sums == 0 {
+		err = errors.New("aggregators made no sum: all reductions ran point to point")
 	}
 	keep := cfg.keep || err != nil
 	err = errors.Join(err, p.close(keep))
@@ -137,6 +141,7 @@ func (r *runner) limit() time.Duration {
 // runGeneration runs a job until too few ranks are left or its time is over.
 func (r *runner) runGeneration(ctx context.Context) error {
 	r.history, r.ranks, r.closing, r.epochs, r.aborts = nil, nil, false, map[int][]int{}, aborts{}
+	r.harmed = map[string]bool{}
 	r.events = make(chan event, 1024)
 	r.sum.generations++
 	defer r.killAll()
@@ -157,7 +162,11 @@ func (r *runner) runGeneration(ctx context.Context) error {
 		case e := <-r.events:
 			r.handle(e)
 		case <-next.C:
-			r.injectFault()
+			if r.cfg.mode == modeAggregators {
+				r.harmAggregator()
+			} else {
+				r.injectFault()
+			}
 			next.Reset(r.pause())
 		case <-end.C:
 			r.finish(deadline)
@@ -166,7 +175,7 @@ func (r *runner) runGeneration(ctx context.Context) error {
 		}
 		if !joined && r.all(func(p *process) bool { return p.joined }) {
 			joined = true
-			if r.cfg.mode == modeFaults {
+			if r.cfg.mode == modeFaults || r.cfg.mode == modeAggregators {
 				next.Reset(r.pause())
 			}
 			deadline.Reset(time.Hour)
@@ -174,7 +183,7 @@ func (r *runner) runGeneration(ctx context.Context) error {
 		if !r.closing && r.count((*process).unharmed) < minRanks {
 			r.finish(deadline)
 		}
-		ended := r.closing && r.all(func(p *process) bool { return p.exited && !p.busy })
+		ended := r.closing && r.all(func(p *process) bool { return p.exited && !p.busy }) && len(r.harmed) == 0
 		if ended && r.cfg.mode == modeCancel {
 			if err := r.aborts.judge(); err != nil {
 				r.violation("%w", err)
@@ -217,10 +226,11 @@ func (r *runner) launchJob() error {
 	if r.rnd.IntN(3) == 0 {
 		settings = append(settings, "ALLCAST_DATAPATH=auto")
 	}
-	if r.rnd.IntN(4) == 0 {
+	// An aggregator must see plain values.
+	if r.rnd.IntN(4) == 0 && r.cfg.mode != modeAggregators {
 		settings = append(settings, "ALLCAST_SECURE=on")
 	}
-	if r.rnd.IntN(4) == 0 {
+	if r.rnd.IntN(4) == 0 && r.cfg.mode != modeAggregators {
 		settings = append(settings, "ALLCAST_INTEGRITY=on")
 	}
 	settings = append(settings, fmt.Sprint("ALLCAST_TIMEOUT=", r.cfg.timeout),

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 )
 
 // script determines the steps of all ranks. All ranks compute the same steps from the same numbers, so
@@ -84,6 +85,17 @@ var allSteps = odds{
 	{"close", 8},
 }
 
+// reduceSteps are the steps of mode aggregators: reductions next to Allgathers. All communicators have all ranks.
+var reduceSteps = odds{
+	{"reduce-scatter", 8},
+	{"reduce-scatterv", 4},
+	{"allreduce", 8},
+	{"allgather", 4},
+	{"barrier", 1},
+	{"dup", 1},
+	{"close", 1},
+}
+
 // multicastSteps are the steps that can lose datagrams.
 var multicastSteps = odds{{"broadcast", 4}, {"allgather", 4}, {"allgatherv", 1}, {"burst", 1}}
 
@@ -115,12 +127,19 @@ func (s script) at(call uint64) step {
 		st.do, st.algo, st.size, st.chunk = multicastSteps.draw(r), "mcast", drawLarge(r, s.maxBytes), 512<<r.IntN(4)
 		return st
 	}
-	if st.do = allSteps.draw(r); st.do == "dup" {
+	steps := allSteps
+	if s.mode == modeAggregators {
+		steps = reduceSteps
+	}
+	if st.do = steps.draw(r); st.do == "dup" {
 		st.do, st.colors = "split", 1
 	}
 	st.size = drawSize(r, s.maxBytes)
 	if list := algorithms[st.do]; list != nil {
 		st.algo = list[r.IntN(len(list))]
+	}
+	if s.mode == modeAggregators && strings.Contains(st.do, "reduce") {
+		st.algo = "inc"
 	}
 	return st
 }

@@ -38,9 +38,12 @@ func newSite(ctx context.Context, cfg *config) (*site, error) {
 	if cfg.local {
 		return p, nil
 	}
-	p.lab, err = lab.Up(ctx, lab.Config{Name: cfg.name, Topology: fmt.Sprintf("star:%d", cfg.hosts)},
-		lab.Options{Self: []string{p.self}})
-	if errors.Is(err, lab.ErrUnable) {
+	network := lab.Config{Name: cfg.name, Topology: fmt.Sprintf("star:%d", cfg.hosts)}
+	if cfg.mode == modeAggregators {
+		network.Topology, network.Inc, network.Loss = fmt.Sprintf("fat-tree:%d,3,2", cfg.hosts), true, 0.005
+	}
+	p.lab, err = lab.Up(ctx, network, lab.Options{Self: []string{p.self}, Aggregator: []string{p.self, "aggregator"}})
+	if errors.Is(err, lab.ErrUnable) && cfg.mode != modeAggregators {
 		log.Printf("%v: on loopback instead", err)
 		p.lab, err = nil, nil
 	}

@@ -46,6 +46,9 @@ func (s *summary) print(w io.Writer, took time.Duration) {
 			"%d Subsets failed with another member's\n",
 			s.total.Cancelled, s.total.InTime, s.total.Unstarted, s.total.Withdrawn, s.noSubsets)
 	}
+	if s.total.Sums > 0 {
+		_, _ = fmt.Fprintf(w, "aggregators made %d sums\n", s.total.Sums)
+	}
 	for _, kind := range slices.Sorted(maps.Keys(s.faults)) {
 		_, _ = fmt.Fprintf(w, "%-14s %4d", kind, s.faults[kind])
 		if n := s.verdicts[kind]; n > 0 {

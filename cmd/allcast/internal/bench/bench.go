@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"time"
@@ -38,6 +39,7 @@ type tally struct {
 	starts    []int64 // per iteration: ns since 1970 by the local clock
 	times     []int64 // per iteration: ns
 	user, sys int64   // ns
+	idle      float64 // share of the machine's processor time that nothing used, in percent; negative: not known
 	wrong     int64
 	before    allcast.Stats
 	after     allcast.Stats
@@ -81,11 +83,13 @@ func (b *Bench) run(ctx context.Context, c *trial) (*tally, error) {
 		return nil, err
 	}
 	t.before = b.Comm.Stats()
+	processors := readProcessors()
 	for range c.rounds {
 		if err := b.once(ctx, c, t, nil); err != nil {
 			return nil, err
 		}
 	}
+	t.idle = processors.idleUntil(readProcessors())
 	t.after = b.Comm.Stats()
 	if c.Overlap {
 		if err := b.measureOverlap(ctx, c, t); err != nil {
@@ -124,7 +128,9 @@ func (b *Bench) once(ctx context.Context, c *trial, t *tally, meanwhile func()) 
 	t.sys += sys2 - sys
 	t.starts = append(t.starts, begin.UnixNano())
 	t.times = append(t.times, took.Nanoseconds())
-	t.info = c.info(requests)
+	info := c.info(requests)
+	info.Fallback = cmp.Or(t.info.Fallback, info.Fallback) // the first one of all iterations
+	t.info = info
 	if c.Check {
 		// Verifying before all ranks are done would slow down the others on a shared machine.
 		if err := b.Comm.Barrier(ctx); err != nil {

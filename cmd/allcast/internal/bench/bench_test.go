@@ -127,7 +127,7 @@ func TestFields(t *testing.T) {
 		algbw_gbps busbw_gbps wrong in_place schema subsets buffers
 		chains subgroups chunk
 		chunks_total dropped_chunks duplicate_chunks copied_chunks sent_bytes mcast_bytes repaired_bytes
-		user_cpu_us sys_cpu_us overlap_pct fallback_reason`) {
+		user_cpu_us sys_cpu_us idle_cpu_pct inc_sums inc_fetched_bytes overlap_pct fallback_reason`) {
 		if _, ok := got[f]; !ok {
 			t.Errorf("no field %q", f)
 		}

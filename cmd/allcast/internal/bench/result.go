@@ -20,7 +20,8 @@ type Result struct {
 	Traffic
 	UserCPU        float64  `json:"user_cpu_us"`
 	SysCPU         float64  `json:"sys_cpu_us"`
-	Overlap        *float64 `json:"overlap_pct"` // null if not measured
+	IdleCPU        *float64 `json:"idle_cpu_pct"` // of the machines of all ranks; null if not known
+	Overlap        *float64 `json:"overlap_pct"`  // null if not measured
 	Secure         bool     `json:"secure"`
 	Integrity      bool     `json:"integrity"`
 	FallbackReason string   `json:"fallback_reason"`
@@ -69,6 +70,8 @@ type Traffic struct {
 	SentBytes     int64  `json:"sent_bytes"`  // per operation, of the busiest rank
 	McastBytes    int64  `json:"mcast_bytes"` // per operation, of the busiest rank
 	RepairedBytes int64  `json:"repaired_bytes"`
+	IncSums       int64  `json:"inc_sums"`          // chunks that aggregators summed
+	IncFetched    int64  `json:"inc_fetched_bytes"` // inputs of sums that ranks made themselves
 }
 
 // Times summarizes the iterations, in us.
@@ -101,6 +104,10 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 		delta(func(s allcast.Stats) uint64 { return s.CopiedChunks }),
 		delta(func(s allcast.Stats) uint64 { return s.RepairedBytes }),
 		delta(func(s allcast.Stats) uint64 { return s.CorruptChunks }),
+		delta(func(s allcast.Stats) uint64 { return s.IncSums }),
+		delta(func(s allcast.Stats) uint64 { return s.IncFetchedBytes }),
+		int64(math.Round(1e3 * max(0, t.idle))),
+		count(t.idle < 0),
 	}
 	if err := allcast.AllreduceSlice(ctx, b.Comm, nil, largest, allcast.Max); err != nil {
 		return nil, err
@@ -123,9 +130,14 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 			ChunksTotal: t.info.Chunks * uint64(members-1) * uint64(c.subsets()*c.rounds),
 			Dropped:     sums[6], Duplicates: sums[7], Copied: sums[8], Corrupt: sums[10],
 			SentBytes: largest[0], McastBytes: largest[1], RepairedBytes: sums[9],
+			IncSums: sums[11], IncFetched: sums[12],
 		},
 		Secure: b.Comm.Secure(), Integrity: b.Comm.Integrity(),
 		UserCPU: micros(float64(sums[1]) / iters / float64(p)), SysCPU: micros(float64(sums[2]) / iters / float64(p)),
+	}
+	if sums[14] == 0 {
+		idle := math.Round(float64(sums[13])/float64(p)/100) / 10
+		r.IdleCPU = &idle
 	}
 	if r.Time.P50 > 0 {
 		r.AlgBW = float64(largest[2]) / (r.Time.P50 * 1e3)
@@ -135,7 +147,9 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 		}
 		r.OldAlgBW, r.OldBusBW = r.AlgBW, r.BusBW
 	}
-	if works, why := b.Comm.Multicast(); !works && members > 1 && c.auto() {
+	if works, why := b.Comm.Multicast(); t.info.Fallback != "" {
+		r.FallbackReason = t.info.Fallback
+	} else if !works && members > 1 && c.auto() {
 		r.FallbackReason = why
 	} else if path.Reason != "" {
 		r.FallbackReason = path.Reason
@@ -145,6 +159,13 @@ func (b *Bench) gather(ctx context.Context, c *trial, t *tally) (*Result, error)
 		r.Overlap = &o
 	}
 	return r, nil
+}
+
+func count(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // summarize sorts and summarizes the times of iterations, in ns.

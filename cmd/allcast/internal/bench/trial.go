@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -110,7 +111,10 @@ func (c *trial) info(rs []*allcast.Request) (all allcast.Info) {
 		info := rs[i].Info()
 		names[i] = info.Algorithm
 		all.Chains, all.Subgroups = max(all.Chains, info.Chains), max(all.Subgroups, info.Subgroups)
-		all.Chunk, all.Chunks = max(all.Chunk, info.Chunk), all.Chunks+info.Chunks
+		if info.Algorithm != "inc" { // its chunks do not go to all ranks
+			all.Chunk, all.Chunks = max(all.Chunk, info.Chunk), all.Chunks+info.Chunks
+		}
+		all.Fallback = cmp.Or(all.Fallback, info.Fallback)
 	}
 	all.Algorithm = strings.Join(names, "+")
 	return all

@@ -16,7 +16,8 @@ type execCmd struct {
 
 func (execCmd) Help() string {
 	return `Runs COMMAND inside a host or switch of a lab that is up, with ALLCAST_IFNAME, ALLCAST_GROUPS and
-ALLCAST_COMM_GROUPS set. "ip netns exec acl-host3" does the same without the variables.
+ALLCAST_COMM_GROUPS set, and with --inc also ALLCAST_AGGREGATORS and ALLCAST_SITE_KEY_FILE. "ip netns exec
+acl-host3" does the same without the variables.
 
 Example:
   allcast lab exec leaf0 -- ip -s mroute show`

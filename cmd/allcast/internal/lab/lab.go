@@ -37,6 +37,7 @@ outside its own namespaces. Labs with different names (--name) are independent.
 Examples:
   allcast lab run --topology fat-tree:16,4,2 -- allcast perf allgather --algo mcast -b 64K -w 0
   allcast lab run --topology star:8 --rate 200mbit --loss 1% -- allcast perf broadcast -b 8M
+  allcast lab run --topology star:8 --rate 200mbit --inc -- allcast perf reduce-scatter --algo inc -b 1M
   allcast lab up --topology fat-tree:8,2,2
   allcast lab exec host3 -- ping -c 1 10.0.0.1
   allcast lab down`
@@ -58,8 +59,9 @@ type networkFlags struct {
 	Groups    int               `default:"4" placeholder:"N"`
 	Loss      units.Probability `default:"0" placeholder:"P"`
 	LossAll   units.Probability `default:"0" placeholder:"P" help:"As --loss, for all packets."`
-	Duplicate units.Probability `default:"0" placeholder:"P" help:"A multicast datagram arrives twice."`
+	Duplicate units.Probability `default:"0" placeholder:"P" help:"A datagram that --loss could drop arrives twice."`
 	Threads   bool
+	Inc       bool
 }
 
 // FlagHelp implements cli.FlagHelp.
@@ -71,8 +73,11 @@ func (networkFlags) FlagHelp() map[string]string {
 		"queue": "Queue of a port with a rate, which drops when it is full (default 8M).",
 		"groups": "Multicast groups, each with a tree through its own spine (default 4). It limits the number of " +
 			"subgroups.",
-		"loss": "A multicast datagram is dropped at one receiver, independently. Packets that the kernel handles before " +
-			"its network stack (--hook tcx or xdp of perf) are not dropped: use ALLCAST_FAULT there.",
+		"loss": "A multicast datagram is dropped at one receiver, independently; with --inc, so is a datagram to or from " +
+			"an aggregator. Packets that the kernel handles before its network stack (--hook tcx or xdp of perf) are not " +
+			"dropped: use ALLCAST_FAULT there.",
+		"inc": "Start an aggregator in each leaf, and in the spines above that connect the leaves, for the algorithm inc. " +
+			"Programs in the lab find them by ALLCAST_AGGREGATORS and ALLCAST_SITE_KEY_FILE.",
 		"threads": "Prepare for hosts that receive in kernel threads (ALLCAST_RECEIVE_CORES): leaf ports then split the " +
 			"super-packets of TCP, because veth would not.",
 	}
@@ -81,8 +86,13 @@ func (networkFlags) FlagHelp() map[string]string {
 func (f *networkFlags) config() lab.Config {
 	return lab.Config{
 		Name: f.Name, Topology: f.Topology, Rate: f.Rate, UpRate: f.UpRate, MTU: f.MTU, Queue: f.Queue, Groups: f.Groups,
-		Loss: f.Loss, LossAll: f.LossAll, Duplicate: f.Duplicate, Threads: f.Threads,
+		Loss: f.Loss, LossAll: f.LossAll, Duplicate: f.Duplicate, Threads: f.Threads, Inc: f.Inc,
 	}
+}
+
+// options are those of a lab that this program starts.
+func options(e *cli.Env, self []string) lab.Options {
+	return lab.Options{Self: self, Aggregator: []string{self[0], "aggregator"}, Log: e.Message}
 }
 
 // self is the command line with which the lab starts this program again.

@@ -25,12 +25,17 @@ MASTER_ADDR, MASTER_PORT, a fresh ALLCAST_KEY, ALLCAST_IFNAME, ALLCAST_GROUPS an
 GOMAXPROCS for their share of the processors. Stdout of rank 0 and stderr of all ranks are passed on; if a
 rank fails, all output is kept in files.
 
+With --inc, aggregators run in the switches of a tree: all leaves with hosts, and one spine above them. Of
+several spines, it is not the one of the first multicast tree. Ranks also get ALLCAST_AGGREGATORS and
+ALLCAST_SITE_KEY_FILE. Warnings of the aggregators follow the output of the ranks, with the name of the switch
+before each line.
+
 The counters include how ranks join, and the barriers of perf. --baseline runs another command first, in the same
 network. The difference of link_bytes and baseline_link_bytes is what only COMMAND did. A perf with -n N -c 0
 makes one barrier per iteration, as many as a perf barrier with -n N/2 and a fixed --algo.
 
-The headers of a super-packet count once. With --loss, --loss-all or --duplicate the leaves split
-super-packets, so that single datagrams are lost.
+The headers of a super-packet count once. With --loss or --duplicate the leaves split super-packets of UDP,
+so that single datagrams are lost; with --inc, all ports do. With --loss-all, they split those of TCP as well.
 
 Examples:
   allcast lab run --topology fat-tree:16,4,2 --json -- allcast perf allgather --algo mcast -b 64K -n 10 -w 0
@@ -67,7 +72,7 @@ func (c *runCmd) Run(e *cli.Env) error {
 	ctx, stop := signalContext()
 	defer stop()
 	start := time.Now()
-	l, err := lab.Up(ctx, c.config(), lab.Options{Self: self, Log: e.Message})
+	l, err := lab.Up(ctx, c.config(), options(e, self))
 	if err != nil {
 		return asUsage(err)
 	}

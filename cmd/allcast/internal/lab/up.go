@@ -13,7 +13,8 @@ type upCmd struct{ networkFlags }
 
 func (upCmd) Help() string {
 	return `Builds the network and leaves it up until "allcast lab down". A process stays in the background, because the
-kernel drops multicast routes when the process that added them ends.
+kernel drops multicast routes when the process that added them ends. With --inc, the aggregators stay as well;
+their output is in /run/allcast-lab-NAME.SWITCH.log.
 
 Example:
   allcast lab up --topology fat-tree:8,2,2 --rate 200mbit`
@@ -27,7 +28,9 @@ func (c *upCmd) Run(e *cli.Env) error {
 	ctx, stop := signalContext()
 	defer stop()
 	start := time.Now()
-	l, err := lab.Up(ctx, c.config(), lab.Options{Self: self, Stay: true, Log: e.Message})
+	opt := options(e, self)
+	opt.Stay = true
+	l, err := lab.Up(ctx, c.config(), opt)
 	if err != nil {
 		return asUsage(err)
 	}

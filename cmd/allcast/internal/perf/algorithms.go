@@ -6,6 +6,7 @@ import (
 
 	"github.com/allcast/allcast/cmd/allcast/internal/bench"
 	"github.com/allcast/allcast/cmd/allcast/internal/cli"
+	"github.com/allcast/allcast/internal/settings"
 )
 
 // findOperation finds an operation by its name or an alias.
@@ -56,20 +57,47 @@ func checkAlgo(op string, known []string, name string) error {
 	if name == "auto" || slices.Contains(known, name) {
 		return nil
 	}
-	why := "unknown algorithm"
-	if name == "inc" {
-		why = "no network has in-network reduction yet, except the simulator's: algorithm"
-	}
-	return cli.Usagef("--algo: %s %q; valid for %s: %s", why, name, op, strings.Join(append(known, "auto"), ", "))
+	return cli.Usagef("--algo: unknown algorithm %q; valid for %s: %s", name, op,
+		strings.Join(append(known, "auto"), ", "))
 }
 
-// multicasts reports whether an algorithm of the list may multicast.
+// uses reports whether an algorithm of the list, or one half of a pair, is the given one.
+func uses(algos []string, name string) bool {
+	return slices.ContainsFunc(algos, func(algo string) bool { return slices.Contains(strings.Split(algo, "+"), name) })
+}
+
+// checkAggregation refuses algorithm inc where it can never work, as the library would.
+func (c *fabricFlags) checkAggregation(algos []string) error {
+	if !uses(algos, "inc") {
+		return nil
+	}
+	env := settings.Process
+	switch {
+	case c.Secure || env.Get("ALLCAST_SECURE") == "on":
+		return cli.Usagef("--algo inc: aggregators must see the values, which encryption (--secure, ALLCAST_SECURE) hides; " +
+			"choose one of the two")
+	case c.Integrity || env.Get("ALLCAST_INTEGRITY") == "on":
+		return cli.Usagef("--algo inc: integrity checks (--integrity, ALLCAST_INTEGRITY) cannot cover sums that " +
+			"aggregators make; choose one of the two")
+	case c.Fabric == settings.Verbs:
+		return cli.Usagef("--algo inc: aggregators work on --fabric ip only")
+	case env.Get(settings.AggregatorsVar) == "":
+		return cli.Usagef("--algo inc: no aggregators are configured; set %s (and %s), or use \"allcast lab run --inc\"",
+			settings.AggregatorsVar, settings.SiteKeyFileVar)
+	}
+	return nil
+}
+
+// multicasts reports whether an algorithm of the list may multicast. An Allreduce by aggregators multicasts its result.
 func multicasts(op *bench.Operation, algos []string) bool {
 	return slices.ContainsFunc(algos, func(algo string) bool {
 		for i, known := range op.Algorithms() {
 			names := strings.Split(algo, "+")
 			name := names[min(i, len(names)-1)] // auto stands for both halves of a pair
-			if slices.Contains(known, "mcast") && (name == "mcast" || name == "auto") {
+			switch {
+			case slices.Contains(known, "mcast") && (name == "mcast" || name == "auto"):
+				return true
+			case op.Name == "allreduce" && name == "inc":
 				return true
 			}
 		}
@@ -107,8 +135,8 @@ func (c *Command) checkFlags(op *bench.Operation, algos []string) error {
 		{"--chunk", c.Chunk != nil},
 	} {
 		if f.given && !multicasts(op, algos) {
-			return cli.Usagef("%s has no effect on %s by %s; valid for the algorithms mcast and auto of %s", f.name, op.Name,
-				strings.Join(algos, ", "),
+			return cli.Usagef("%s has no effect on %s by %s; valid for inc of allreduce, and for the algorithms mcast and "+
+				"auto of %s", f.name, op.Name, strings.Join(algos, ", "),
 				operationNames(func(o *bench.Operation) bool { return multicasts(o, []string{"auto"}) }))
 		}
 	}

@@ -43,6 +43,9 @@ func (c *Command) job(op *bench.Operation, ranks int) (*job, error) {
 	if err = cmp.Or(c.checkFabric(), c.checkNumbers(), c.checkFlags(op, algos), c.checkRanks(op, ranks)); err != nil {
 		return nil, err
 	}
+	if err = c.checkAggregation(algos); err != nil {
+		return nil, err
+	}
 	j := &job{
 		Job: bench.Job{
 			Op: op.Name, OSU: c.OSU, Check: c.Check == 1, Root: value(c.Root, 0),

@@ -164,7 +164,10 @@ also with --osu; the iterations of -w and --overlap are not. The file appears wh
 sent_bytes and mcast_bytes are what the busiest rank handed to the network per operation, including our headers.
 chunks_total (datagrams that multicast had to deliver), dropped_chunks, duplicate_chunks, copied_chunks,
 corrupt_chunks (found by --integrity or --secure), repaired_bytes and wrong (bytes) are sums over ranks and
-iterations. CPU times are per operation, averaged over ranks.
+iterations. So are inc_sums (chunks that aggregators summed) and inc_fetched_bytes (inputs of chunks that they
+did not). CPU times are per operation, averaged over ranks. idle_cpu_pct is the share of the processors' time that
+nothing used on the machines of the ranks, while the measured iterations ran and were verified. It is null where the
+system does not tell (Linux does), or where the measurement takes less than a tick, about 10 ms.
 
 Contributions differ in every iteration, so that data left over from an earlier one is wrong. Reductions are
 compared with the exact result; sums of floats use whole numbers that need no rounding, and premul-sum the
