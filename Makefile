@@ -167,7 +167,7 @@ mutants: ## Check that the simulator's tests catch each of a list of mistakes in
 	$(GO) run ./internal/tools/mutants -run '$(MUTANTS)'
 
 .PHONY: spin
-spin: ## Check the model of the protocol in formal/ (needs spin and gcc)
+spin: ## Check the models of the protocols in formal/ (needs spin and gcc)
 	bash formal/check
 
 .PHONY: bench
@@ -221,7 +221,7 @@ bench-scale: ## Measure how Allcast scales, row by row (needs root; SCALEFLAGS='
 
 CHAOSFLAGS ?= -time 10m
 .PHONY: chaos
-chaos: ## Inject random faults in the lab and check every call (needs root; CHAOSFLAGS='-mode faults|loss|cancel -time 10m -seed S')
+chaos: ## Inject random faults in the lab and check every call (needs root; CHAOSFLAGS='-mode faults|loss|cancel|aggregators -time 10m -seed S')
 	$(GO) run ./internal/tools/chaos $(CHAOSFLAGS)
 
 .PHONY: clean
