@@ -135,8 +135,8 @@ func (c *Command) checkFlags(op *bench.Operation, algos []string) error {
 		{"--chunk", c.Chunk != nil},
 	} {
 		if f.given && !multicasts(op, algos) {
-			return cli.Usagef("%s has no effect on %s by %s; valid for inc of allreduce, and for the algorithms mcast and "+
-				"auto of %s", f.name, op.Name, strings.Join(algos, ", "),
+			return cli.Usagef("%s has no effect on %s by %s; valid for the algorithms mcast and auto of %s, and for inc "+
+				"of allreduce", f.name, op.Name, strings.Join(algos, ", "),
 				operationNames(func(o *bench.Operation) bool { return multicasts(o, []string{"auto"}) }))
 		}
 	}
