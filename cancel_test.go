@@ -213,7 +213,7 @@ func (r *rounds) more(nth int) bool {
 // cancelRounds is the minimum number of calls that TestCancelEverywhere cancels on each datapath.
 func cancelRounds() int {
 	if testenv.Race {
-		return 1000
+		return 400
 	}
 	return 200 // most calls run with the race detector, which finds more per call
 }
