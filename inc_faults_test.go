@@ -31,7 +31,7 @@ func TestIncFaults(t *testing.T) {
 			tree := s.tree(size)
 			allcasttest.Run(t, size, s.options(), func(ctx context.Context, c *allcast.Comm) error {
 				for _, typ := range []reduce.Type{reduce.F32, reduce.BF16, reduce.F16} {
-					if err := incCalls(ctx, c, tree, typ, reduce.Sum, 200_000); err != nil {
+					if err := incCalls(ctx, c, tree, typ, reduce.Sum, 60_000); err != nil {
 						return fmt.Errorf("%v: %w", typ, err)
 					}
 				}

@@ -263,7 +263,7 @@ func TestIncSizes(t *testing.T) {
 			s := newSite(t, groups...)
 			tree := s.tree(size)
 			allcasttest.Run(t, size, s.options(), func(ctx context.Context, c *allcast.Comm) error {
-				sizes := []int{0, 1, size, 10_000, 300_000}
+				sizes := []int{0, 1, size, 10_000, 100_000}
 				if size == 1 {
 					sizes = sizes[1:] // a buffer of one block has no bytes to be in place in
 				}
