@@ -317,8 +317,9 @@ func TestIncUnusable(t *testing.T) {
 func TestIncRefused(t *testing.T) {
 	s := newSite(t, "0-1")
 	secure, integrity := s.options(), s.options()
-	secure.Secure, secure.Key = true, []byte("the key of this job")
-	integrity.Integrity = true
+	// The kernel can neither decrypt nor check sums.
+	secure.Secure, secure.Key, secure.Datapath = true, []byte("the key of this job"), "host"
+	integrity.Integrity, integrity.Datapath = true, "host"
 	for want, o := range map[string]allcast.Options{
 		"Options.Secure": secure, "Options.Integrity": integrity, "ALLCAST_AGGREGATORS": {},
 	} {
