@@ -37,7 +37,7 @@ type Config struct {
 
 // Reduction describes the aggregators of the job.
 type Reduction struct {
-	Aggregators datapath.Aggregators        // nil: there are none
+	Aggregators fabric.Aggregators          // nil: there are none
 	Traffic     func() datapath.PortTraffic // counters of Aggregators; any goroutine may call it
 	Tree        *inc.Tree
 	Chunk       int             // bytes of a chunk; the same on all ranks

@@ -26,7 +26,7 @@ type Config struct {
 	Secret    []byte // of the job, for tokens and keys
 	settings.Protection
 
-	Aggregators Aggregators        // nil: the job has none
+	Aggregators fabric.Aggregators // nil: the job has none
 	PortTraffic func() PortTraffic // counters of Aggregators; any goroutine may call it; nil: not known
 	Tree        *inc.Tree          // of the aggregators
 

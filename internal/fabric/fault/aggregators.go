@@ -5,21 +5,13 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/allcast/allcast/internal/fabric"
 	"github.com/allcast/allcast/internal/inc"
 )
 
-// Aggregators are a rank's way to its aggregators (package datapath).
-type Aggregators interface {
-	Token(comm, number uint32) uint64
-	Send(headers []inc.Header, payloads [][]byte) error
-	Receive(f func(h *inc.Header, payload []byte), idle func()) error
-	Poll() bool
-	Close() error
-}
-
 // WrapAggregators returns a with the faults of a Spec in both directions: in the contributions that the rank sends and
 // in the sums that it receives. Nothing is damaged, because datagrams of aggregators have no checksums.
-func WrapAggregators(a Aggregators, s Spec, rank int) Aggregators {
+func WrapAggregators(a fabric.Aggregators, s Spec, rank int) fabric.Aggregators {
 	if s.Drop+s.Dup+s.Reorder == 0 {
 		return a
 	}
@@ -30,7 +22,7 @@ func WrapAggregators(a Aggregators, s Spec, rank int) Aggregators {
 }
 
 type aggregators struct {
-	Aggregators
+	fabric.Aggregators
 	mu  sync.Mutex // guards out
 	out faulty
 	in  faulty // used by the receiving goroutine
