@@ -12,6 +12,7 @@
  *   -DRESTARTS=1  number of times that an aggregator may lose its slots
  *   -DDOWNS=1     number of times that a rank may find its aggregators dead
  *   -DTRIES=1     requests for a chunk before its owner fetches it
+ *   -DOFFERS=1    number of these tries in which ranks only offer their contributions
  *   -DEARLY=1     number of times that an owner may ask for a chunk that would still arrive
  *   -DSWIFT       requests take no time, for models that would be too large otherwise
  *
@@ -29,6 +30,11 @@
  *   -DNO_HANDSHAKE  a rank ends an operation when it has its own sums
  *   -DLOOSE         a sum is placed although its owner fetches that chunk
  *   -DNO_FETCH      an owner only asks
+ *   -DOFFER_COUNTS  an aggregator takes an offer for the contribution
+ *   -DOFFER_KEPT    an aggregator with one child repeats a sum that it has not kept
+ *   -DNO_SLOT       an aggregator without a slot for the chunk ignores offers
+ *   -DWANT_FIRST    a rank sends a wanted contribution as in its first try
+ *   -DWANT_LATE     a rank sends a wanted contribution although its operation has ended
  */
 #ifndef N
 #define N 3
@@ -60,6 +66,9 @@
 #endif
 #ifndef TRIES
 #define TRIES 1
+#endif
+#ifndef OFFERS
+#define OFFERS 0
 #endif
 
 #define BIT(i) (1 << (i))
@@ -106,6 +115,16 @@ byte try[2 * SLOTS];  /* latest try that the slot has seen */
 byte sent[2 * SLOTS]; /* latest try of a sum that was sent, + 1; 0: none */
 
 int flight[N + 2]; /* datagrams on their way, by sender */
+
+#if OFFERS > 0
+byte payload[2 * SLOTS]; /* children of which the slot has the data */
+int offer[N];   /* offers on their way, by rank */
+int want[N];    /* wants on their way, by rank */
+int offered[N]; /* offers of a rank that it was not asked for, by chunk and latest try */
+#define OFFERING(r) (offer[r] | want[r])
+#else
+#define OFFERING(r) 0
+#endif
 
 byte losses = LOSSES;
 byte dups = DUPS;
@@ -157,6 +176,14 @@ inline send(s, c, t) {
 	fi
 }
 
+/* signal: the network takes an offer or a want, or loses it. */
+inline signal(datagrams, c, t) {
+	if
+	:: datagrams = datagrams | DATAGRAM(c, t)
+	:: losses > 0 && !HAVE(c) -> losses--; hurt = hurt | BIT(c)
+	fi
+}
+
 /* place: a sum is in its owner's buffer. */
 inline place(c) {
 	MUST(doubled, !HAVE(c));
@@ -165,9 +192,15 @@ inline place(c) {
 	tried[c] = 0
 }
 
+#if OFFERS > 0
+#define PAYLOAD(k) payload[k]
+#else
+#define PAYLOAD(k) got[k]
+#endif
+
 /* forward sends the sum of slot k. */
 inline forward(n) {
-	MUST(mixed, got[k] == EXPECTS(n, x));
+	MUST(mixed, got[k] == EXPECTS(n, x) && PAYLOAD(k) == got[k]);
 	MUST(again, try[k] >= sent[k]);
 	sent[k] = try[k] + 1;
 	send(n, x, try[k])
@@ -216,6 +249,9 @@ inline contribute(n, s, t) {
 			MUST(taken, slot[k] == 0 || HAVE(slot[k] - 1));
 			slot[k] = x + 1;
 			got[k] = 0;
+#if OFFERS > 0
+			payload[k] = 0;
+#endif
 			try[k] = t;
 			sent[k] = 0
 		fi;
@@ -223,6 +259,9 @@ inline contribute(n, s, t) {
 		:: NEW(s) ->
 			MUST(mixed, slot[k] == x + 1 && (got[k] & BIT(s)) == 0);
 			got[k] = got[k] | BIT(s);
+#if OFFERS > 0
+			payload[k] = payload[k] | BIT(s);
+#endif
 			if
 			:: got[k] == EXPECTS(n, x) -> forward(n)
 			:: else
@@ -237,6 +276,99 @@ inline contribute(n, s, t) {
 	k = 0;
 	later = false
 }
+
+#if OFFERS > 0
+/* An aggregator does not keep the sum of one contribution: it has no data to send again. */
+#define SINGLE(n, x) ((EXPECTS(n, x) & (EXPECTS(n, x) - 1)) == 0)
+#ifdef OFFER_KEPT
+#define KEPT(n) true
+#else
+#define KEPT(n) !SINGLE(n, x)
+#endif
+#ifdef NO_SLOT
+#define IGNORED(k) (STALE(k) || slot[k] != x + 1)
+#else
+#define IGNORED(k) STALE(k)
+#endif
+#define MISSED(s) (!SAME(k) || (got[k] & BIT(s)) == 0)
+
+/* consider: an offer for chunk x arrives at aggregator n from rank s (Session.offered). */
+inline consider(n, s, t) {
+	k = (n - LEAF) * SLOTS + PLACE(x) % SLOTS;
+	if
+	:: IGNORED(k)
+	:: else ->
+		if
+#ifdef OFFER_COUNTS
+		:: MISSED(s) && SAME(k) ->
+			got[k] = got[k] | BIT(s);
+			if
+			:: got[k] == EXPECTS(n, x) -> forward(n)
+			:: else
+			fi
+		:: MISSED(s) && !SAME(k) -> signal(want[s], x, t)
+#else
+		:: MISSED(s) -> signal(want[s], x, t)
+#endif
+		:: !MISSED(s) && t <= try[k]
+		:: !MISSED(s) && t > try[k] && got[k] != EXPECTS(n, x) -> try[k] = t
+		:: !MISSED(s) && t > try[k] && got[k] == EXPECTS(n, x) && !REPEATS(n, true)
+		:: !MISSED(s) && t > try[k] && got[k] == EXPECTS(n, x) && REPEATS(n, true) ->
+			if
+			:: KEPT(n) ->
+				MUST(mixed, !SINGLE(n, x));
+				try[k] = t;
+				forward(n)
+			:: else -> signal(want[s], x, t)
+			fi
+		fi
+	fi;
+	k = 0
+}
+
+/* deliver_offer: any offer of rank s arrives. */
+inline deliver_offer(s) {
+	pick(offer[s]);
+	x = b / T;
+	if
+	:: dups > 0 -> dups--
+	:: offer[s] = offer[s] & ~BIT(b)
+	fi;
+	consider(PARENT(s), s, b % T);
+	b = 0;
+	x = 0
+}
+
+#ifdef WANT_FIRST
+#define AS(t) 0
+#else
+#define AS(t) (t)
+#endif
+#ifdef WANT_LATE
+#define RUNNING(r) true
+#else
+#define RUNNING(r) (op[r] == OP(x))
+#endif
+
+/* deliver_want: any want arrives at rank r. It sends the contribution if it has offered it in that try (Op.Wanted). */
+inline deliver_want(r) {
+	pick(want[r]);
+	x = b / T;
+	if
+	:: dups > 0 -> dups--
+	:: want[r] = want[r] & ~BIT(b)
+	fi;
+	if
+	:: RUNNING(r) && !HEARD(r) && (offered[r] & BIT(b)) != 0 ->
+		MUST(freed, op[r] == OP(x));
+		offered[r] = offered[r] & ~BIT(b);
+		send(r, x, AS(b % T))
+	:: else
+	fi;
+	b = 0;
+	x = 0
+}
+#endif
 
 /* result: the top aggregator's sum of chunk x arrives at its owner. */
 inline result() {
@@ -278,18 +410,42 @@ inline restart(n) {
 		:: else
 		fi;
 		slot[k] = 0; got[k] = 0; try[k] = 0; sent[k] = 0;
+#if OFFERS > 0
+		payload[k] = 0;
+#endif
 		k++
 	:: else -> break
 	od;
 	k = 0
 }
 
-/* answer: a rank sends a requested contribution again. It will send later places anyway. */
+/* answer: a rank offers a requested contribution, or sends it again. It will send later places anyway. */
 inline answer(r, c, t) {
 	if
-	:: op[r] == OP(c) && !HEARD(r) && PLACE(c) < next[r] -> send(r, c, t)
+	:: op[r] == OP(c) && !HEARD(r) && PLACE(c) < next[r] ->
+#if OFFERS > 0
+		offered[r] = offered[r] & ~ALL_TRIES(c);
+		if
+		:: t <= OFFERS ->
+			offered[r] = offered[r] | DATAGRAM(c, t);
+			signal(offer[r], c, t)
+		:: else -> send(r, c, t)
+		fi
+#else
+		send(r, c, t)
+#endif
 	:: else
 	fi
+}
+
+/* first_asked sets b to the first try of a chunk that a rank was asked for: the requests of an owner keep their order. */
+inline first_asked(mask) {
+	pick(mask);
+	b = (b / T) * T;
+	do
+	:: (mask & BIT(b)) == 0 -> b++
+	:: else -> break
+	od
 }
 
 /* ask: the owner of chunk c requests it from all other ranks. */
@@ -334,6 +490,20 @@ inline ask(c) {
 #define AHEAD(r, o) (op[r] > (o))
 #define TELLS(r, o) (HEARD(r) && op[r] == (o))
 
+#if OFFERS > 0
+#define OFFER_STEPS(r) \
+	:: atomic { offer[r] != 0 -> deliver_offer(r) } \
+	:: atomic { want[r] != 0 -> deliver_want(r) }
+#ifdef WANT_LATE
+#define FORGET_OFFERS(r)
+#else
+#define FORGET_OFFERS(r) offered[r] = 0;
+#endif
+#else
+#define OFFER_STEPS(r)
+#define FORGET_OFFERS(r)
+#endif
+
 /* Steps of one rank. */
 #define RANK(r) \
 	/* It sends a place, and skips its own, after the barrier: all ranks have made the call. */ \
@@ -344,8 +514,9 @@ inline ask(c) {
 		next[r] = next[r] + 1 + ((next[r] + 1) % N == r); \
 		x = 0 \
 	} \
-	:: atomic { asked[r] != 0 -> pick(asked[r]); asked[r] = asked[r] & ~BIT(b); answer(r, b / T, b % T); b = 0 } \
+	:: atomic { asked[r] != 0 -> first_asked(asked[r]); asked[r] = asked[r] & ~BIT(b); answer(r, b / T, b % T); b = 0 } \
 	:: atomic { flight[r] != 0 -> deliver(r) } \
+	OFFER_STEPS(r) \
 	/* Its connection to an aggregator ends, or another rank says so. */ \
 	:: atomic { op[r] < OPS && !HEARD(r) && downs > 0 && heard == 0 -> downs--; heard = heard | BIT(r) } \
 	:: atomic { op[r] < OPS && !HEARD(r) && COUNT(TELLS, op[r]) > 0 -> heard = heard | BIT(r) } \
@@ -355,6 +526,7 @@ inline ask(c) {
 		op[r]++; \
 		next[r] = (r == 0); \
 		asked[r] = 0; \
+		FORGET_OFFERS(r) \
 		heard = heard & ~BIT(r) \
 	}
 
@@ -365,7 +537,7 @@ inline ask(c) {
 
 /* Nothing of a place is on its way any more, and nothing will be sent before a request. */
 #define UNSENT(r, p) ((r) != OF(p) && (op[r] < op[OF(p)] || next[r] <= (p)))
-#define ON_ITS_WAY(r, p) (((asked[r] | flight[r]) & ALL_TRIES(C(p))) != 0)
+#define ON_ITS_WAY(r, p) (((asked[r] | flight[r] | OFFERING(r)) & ALL_TRIES(C(p))) != 0)
 #define QUIET(p) (COUNT(UNSENT, p) + COUNT(ON_ITS_WAY, p) == 0 && ((flight[LEAF] | flight[TOP]) & ALL_TRIES(C(p))) == 0)
 #ifdef NO_FETCH
 #define FETCHES false

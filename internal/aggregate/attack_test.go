@@ -214,6 +214,8 @@ func TestPortIgnoresStrangers(t *testing.T) {
 		func(h *inc.Header) { h.Kind = inc.Contribution },
 		func(h *inc.Header) { h.Session = 8 },
 		func(h *inc.Header) { h.Owner = 1 },
+		func(h *inc.Header) { h.Kind = inc.Offer },
+		func(h *inc.Header) { h.Kind, h.Child = inc.Want, 1 }, // of another rank
 	} {
 		h := good
 		change(&h)
@@ -226,7 +228,7 @@ func TestPortIgnoresStrangers(t *testing.T) {
 	if _, err := c.Write([]byte("short")); err != nil {
 		t.Fatal(err)
 	}
-	if !testenv.Soon(func() bool { return w.ports[0].Stats().Foreign == 4 }) {
+	if !testenv.Soon(func() bool { return w.ports[0].Stats().Foreign == 6 }) {
 		t.Errorf("%+v", w.ports[0].Stats())
 	}
 	w.reduceScatter(t, 1, 1, window, 10_000)

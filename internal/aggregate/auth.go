@@ -27,7 +27,7 @@ import (
 // per direction from the site key and both preambles.
 const (
 	magic        = "ACAGGR"
-	version      = 1
+	version      = 2 // 2: offers and wants (inc.Kind)
 	nonceSize    = 32
 	preambleSize = len(magic) + 2 + nonceSize
 	proofSize    = sha256.Size

@@ -257,8 +257,8 @@ func (w *world) contribute(
 				continue
 			}
 			hs = append(hs, inc.Header{
-				Try: try, Type: uint8(reduce.F32), Reduce: uint8(reduce.Sum), Token: p.Token(comm, number), Comm: comm,
-				Number: number, Place: place, Owner: uint16(owner),
+				Kind: inc.Contribution, Try: try, Type: uint8(reduce.F32), Reduce: uint8(reduce.Sum),
+				Token: p.Token(comm, number), Comm: comm, Number: number, Place: place, Owner: uint16(owner),
 			})
 			payloads = append(payloads, inputs[r][off:off+length])
 		}

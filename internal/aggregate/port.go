@@ -230,9 +230,9 @@ func (p *Port) Token(comm, number uint32) uint64 {
 	return p.tokens.of(comm, number)
 }
 
-// Send sends contributions. The Port sets Kind, Session and Child. It copies the payloads, and is safe for concurrent
-// use. Like the network, Send may lose datagrams: it waits for room only for a moment, and drops everything while
-// there is no aggregator. The only error is ErrClosed.
+// Send sends contributions or offers. The Port sets Session and Child. It copies the payloads, and is safe for
+// concurrent use. Like the network, Send may lose datagrams: it waits for room only for a moment, and drops everything
+// while there is no aggregator. The only error is ErrClosed.
 func (p *Port) Send(hs []inc.Header, payloads [][]byte) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
@@ -251,7 +251,7 @@ func (p *Port) Send(hs []inc.Header, payloads [][]byte) error {
 			p.segment = size
 		}
 		h := hs[i]
-		h.Kind, h.Session, h.Child = inc.Contribution, p.cfg.Session, uint16(p.child)
+		h.Session, h.Child = p.cfg.Session, uint16(p.child)
 		n := len(p.train)
 		p.train = p.train[:n+inc.HeaderSize]
 		h.Put(p.train[n:])
@@ -290,8 +290,9 @@ func (p *Port) flush(to netip.AddrPort) {
 	p.train = p.train[:0]
 }
 
-// Receive calls f for every sum of this session until Close, and then returns ErrClosed. The caller checks the
-// token. f may change the payload, but not keep it. After the datagrams of one system call, Receive calls idle.
+// Receive calls f for every sum and every Want of this session until Close, and then returns ErrClosed. The caller
+// checks the token. f may change the payload, but not keep it. After the datagrams of one system call, Receive calls
+// idle.
 func (p *Port) Receive(f func(h *inc.Header, payload []byte), idle func()) error {
 	p.in.Lock()
 	p.in.inbox, p.in.idle = newInbox(), idle
@@ -302,7 +303,9 @@ func (p *Port) Receive(f func(h *inc.Header, payload []byte), idle func()) error
 			return
 		}
 		h = inc.ParseHeader(d)
-		if h.Kind != inc.Result || h.Session != p.cfg.Session || int(h.Owner) != p.cfg.Rank {
+		mine := h.Kind == inc.Result && int(h.Owner) == p.cfg.Rank ||
+			h.Kind == inc.Want && int(h.Child) == p.child && len(d) == inc.HeaderSize
+		if !mine || h.Session != p.cfg.Session {
 			p.counters.foreign.Add(1)
 			return
 		}

@@ -16,7 +16,7 @@ type jobData struct {
 	session *inc.Session
 	owners  []netip.AddrPort // data addresses of attached ranks, by world rank
 	parent  netip.AddrPort   // not valid: not attached
-	unsent  uint64           // sums without a known address
+	unsent  uint64           // sums and wants without a known address
 }
 
 func (d *jobData) setOwners(ranks []member) {
@@ -45,7 +45,7 @@ func (d *jobData) setParent(a netip.AddrPort) {
 // dataCounters count the datagrams of all jobs.
 type dataCounters struct {
 	messages, datagrams, bytes     atomic.Uint64
-	malformed, unknown             atomic.Uint64 // not a contribution; of no session here
+	malformed, unknown             atomic.Uint64 // neither a contribution nor an offer; of no session here
 	trains, sums, sumBytes, unsent atomic.Uint64
 	receiveErrors                  atomic.Uint64
 }
@@ -127,7 +127,7 @@ func newWorker(s *Server, sock *socket) *worker {
 
 // contribute handles one datagram.
 func (w *worker) contribute(d []byte) {
-	if len(d) <= inc.HeaderSize || inc.Kind(d[0]) != inc.Contribution {
+	if len(d) < inc.HeaderSize || inc.Kind(d[0]) != inc.Contribution && inc.Kind(d[0]) != inc.Offer {
 		w.bad++
 		return
 	}
@@ -152,18 +152,27 @@ func (w *worker) contribute(d []byte) {
 	if !ok {
 		return
 	}
-	to := j.data.parent
-	if f.ToOwner {
-		to = netip.AddrPort{}
-		if int(f.Owner) < len(j.data.owners) {
-			to = j.data.owners[f.Owner]
-		}
-	}
+	to := j.destination(&f)
 	if !to.IsValid() {
 		j.data.unsent++
 		return
 	}
 	w.add(j, to, &f)
+}
+
+// destination returns where a datagram goes; the zero value if that is unknown. The caller holds the lock of the data.
+func (j *job) destination(f *inc.Forward) netip.AddrPort {
+	rank := int(f.Owner)
+	switch f.Kind {
+	case inc.Contribution:
+		return j.data.parent
+	case inc.Want:
+		rank = j.tree.Nodes[j.node].Children[f.Child].Rank // an aggregator offers nothing
+	}
+	if rank < 0 || rank >= len(j.data.owners) {
+		return netip.AddrPort{}
+	}
+	return j.data.owners[rank]
 }
 
 // release gives the lock of a job back.
@@ -174,7 +183,7 @@ func (w *worker) release() {
 	}
 }
 
-// add stages a sum, for which there is room.
+// add stages a sum or a Want, for which there is room.
 func (w *worker) add(j *job, to netip.AddrPort, f *inc.Forward) {
 	at := len(w.stage)
 	w.stage = w.stage[:at+inc.HeaderSize]
@@ -193,7 +202,7 @@ func (w *worker) send() {
 		if !first.to.IsValid() {
 			continue
 		}
-		to, segment, n := first.to, first.end-first.start, 0
+		to, segment, n, sums := first.to, first.end-first.start, 0, 0
 		w.train = w.train[:0]
 		for k := i; k < len(w.sums); k++ {
 			d := &w.sums[k]
@@ -206,19 +215,22 @@ func (w *worker) send() {
 			}
 			w.train = append(w.train, w.stage[d.start:d.end]...)
 			d.to = netip.AddrPort{}
+			if size > inc.HeaderSize {
+				sums++ // in front of a Want, which is shorter
+			}
 			if n++; size < segment {
 				break // only the last one may be shorter
 			}
 		}
-		w.transmit(first.job, to, segment, n)
+		w.transmit(first.job, to, segment, n, sums)
 	}
 	clear(w.sums) // they would keep the memory of jobs that have ended
 	w.stage, w.sums = w.stage[:0], w.sums[:0]
 }
 
-// transmit sends the train. Its sums may belong to several jobs, if an aggregator is the parent of all of them; the
-// first one counts.
-func (w *worker) transmit(j *job, to netip.AddrPort, segment, n int) {
+// transmit sends the train of n datagrams, of which the first are sums. They may belong to several jobs, if an
+// aggregator is the parent of all of them; the first one counts.
+func (w *worker) transmit(j *job, to netip.AddrPort, segment, n, sums int) {
 	c := &w.s.data
 	sent, err := w.sock.send(w.outbox, to, w.train, segment)
 	if err != nil {
@@ -230,7 +242,7 @@ func (w *worker) transmit(j *job, to netip.AddrPort, segment, n int) {
 	}
 	if sent > 0 {
 		c.trains.Add(1)
-		c.sums.Add(uint64(sent))
+		c.sums.Add(uint64(min(sent, sums)))
 		c.sumBytes.Add(uint64(min(len(w.train), sent*segment)))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"syscall"
 	"time"
 	"unsafe"
@@ -54,7 +55,7 @@ func (s *socket) drops() (n uint64) {
 	_ = s.raw.Control(func(fd uintptr) { // fails only when closed
 		var info [unix.SK_MEMINFO_DROPS + 1]uint32
 		size := uint32(unsafe.Sizeof(info))
-		if _, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
+		if _, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
 			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0); errno == 0 {
 			n = uint64(info[unix.SK_MEMINFO_DROPS])
 		}
@@ -109,14 +110,15 @@ func newInbox() *inbox {
 		h.SetIovlen(1)
 		h.Control = (*byte)(unsafe.Pointer(&in.control[i]))
 	}
-	// Go's poller calls read again when the socket is readable if read returns false.
+	// Go's poller calls read again when the socket is readable if read returns false. The call does not block, so the
+	// scheduler need not know: it would wake Go's monitor thread, which costs more than the call.
 	in.read = func(fd uintptr) bool {
 		for i := range in.headers {
 			in.headers[i].SetControllen(int(unsafe.Sizeof(in.control[i])))
 		}
 		for {
 			var n uintptr
-			n, _, in.errno = unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&in.headers[0])), inboxMessages,
+			n, _, in.errno = unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&in.headers[0])), inboxMessages,
 				unix.MSG_DONTWAIT, 0, 0)
 			in.n = int(n)
 			if in.errno != unix.EINTR {
@@ -164,45 +166,40 @@ func (in *inbox) message(i int) (b []byte, segment int) {
 
 // An outbox is the memory of one system call that sends. It is allocated once.
 type outbox struct {
-	msg     unix.Msghdr
-	iov     unix.Iovec
-	control gsoControl
-	name    unix.RawSockaddrInet6 // with room for both versions
-	end     time.Time             // of the batch's patience; zero while nothing had to wait
-	errno   syscall.Errno
-	write   func(fd uintptr)
+	msg      unix.Msghdr
+	iov      unix.Iovec
+	control  gsoControl
+	name     unix.RawSockaddrInet6 // with room for both versions
+	patience time.Duration
+	end      time.Time // of the batch's patience; zero while nothing had to wait
+	limited  bool      // whether the socket has a deadline
+	errno    syscall.Errno
+	attempt  func(fd uintptr)
+	write    func(fd uintptr) bool // attempt, for Go's poller
 }
 
 // newOutbox returns an outbox whose sends wait for room, but not longer than patience per batch.
 func newOutbox(patience time.Duration) *outbox {
-	o := &outbox{}
+	o := &outbox{patience: patience}
 	o.msg.Iov = &o.iov
 	o.msg.SetIovlen(1)
 	o.msg.Name = (*byte)(unsafe.Pointer(&o.name))
-	o.write = func(fd uintptr) {
+	o.attempt = func(fd uintptr) {
 		for {
-			_, _, o.errno = unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&o.msg)), unix.MSG_DONTWAIT)
-			switch o.errno {
-			case unix.EINTR:
-				continue
-			case unix.EAGAIN, unix.ENOBUFS:
-			default:
+			_, _, o.errno = unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&o.msg)), unix.MSG_DONTWAIT)
+			if o.errno != unix.EINTR {
 				return
 			}
-			now := time.Now()
-			if o.end.IsZero() {
-				o.end = now.Add(patience)
-			}
-			left := o.end.Sub(now)
-			if left <= 0 {
-				return
-			}
-			if o.errno == unix.ENOBUFS {
+		}
+	}
+	o.write = func(fd uintptr) bool {
+		for {
+			o.attempt(fd)
+			if left := time.Until(o.end); o.errno == unix.ENOBUFS && left > 0 {
 				time.Sleep(min(left, 50*time.Microsecond)) // the kernel does not report when a device has room
 				continue
 			}
-			fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-			_, _ = unix.Poll(fds[:], int(left.Milliseconds())+1) // the next send shows the result
+			return o.errno != unix.EAGAIN
 		}
 	}
 	return o
@@ -269,14 +266,36 @@ func (s *socket) transmit(o *outbox, b []byte, segment int) error {
 		o.msg.Control = (*byte)(unsafe.Pointer(&o.control))
 		o.msg.SetControllen(int(unsafe.Sizeof(o.control)))
 	}
-	if err := s.raw.Control(o.write); err != nil {
-		return ended(err)
+	if o.limited && o.end.IsZero() {
+		_ = s.conn.SetWriteDeadline(time.Time{}) // fails only if closed, as the send will
+		o.limited = false
 	}
-	switch o.errno {
-	case 0:
-		return nil
-	case unix.EAGAIN, unix.ENOBUFS:
+	err := s.raw.Control(o.attempt)
+	if err == nil && noRoom(o.errno) {
+		err = s.awaitRoom(o)
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded), err == nil && noRoom(o.errno):
 		return errNoRoom
+	case err != nil:
+		return ended(err)
+	case o.errno != 0:
+		return o.errno
 	}
-	return o.errno
+	return nil
+}
+
+func noRoom(errno syscall.Errno) bool { return errno == unix.EAGAIN || errno == unix.ENOBUFS }
+
+// awaitRoom sends again once there is room. It waits in Go's poller: a thread that waits in a system call would wake
+// Go's monitor thread each time.
+func (s *socket) awaitRoom(o *outbox) error {
+	if o.end.IsZero() {
+		o.end = time.Now().Add(o.patience)
+		o.limited = true
+		if err := s.conn.SetWriteDeadline(o.end); err != nil {
+			return err
+		}
+	}
+	return s.raw.Write(o.write)
 }

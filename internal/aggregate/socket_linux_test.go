@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"syscall"
@@ -56,7 +57,7 @@ func TestTrainErrors(t *testing.T) {
 		}
 		s.gso.Store(true)
 		o := newOutbox(0)
-		o.write = func(uintptr) {
+		o.attempt = func(uintptr) {
 			o.errno = 0
 			if o.msg.Control != nil {
 				o.errno = c.errno
@@ -119,33 +120,39 @@ func TestReceiveAgain(t *testing.T) {
 	}
 }
 
-// All sends of a batch share one patience.
+// All sends of a batch share one patience, and the next batch has its own.
 func TestPatiencePerBatch(t *testing.T) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	s, err := openSocket(netip.AddrPortFrom(home, 0), socketOptions{buffer: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unix.Close(fds[0]); _ = unix.Close(fds[1]) }()
-	for err == nil {
-		err = unix.Sendto(fds[0], make([]byte, 100), unix.MSG_DONTWAIT, nil)
-	}
-	o := newOutbox(time.Millisecond)
-	o.msg.Name = nil // the sockets are connected
-	b := make([]byte, 100)
-	o.iov.Base = &b[0]
-	o.iov.SetLen(len(b))
-	o.write(uintptr(fds[0]))
-	end := o.end
-	if o.errno != unix.EAGAIN || end.IsZero() || time.Now().Before(end) {
-		t.Fatalf("%v, %v", o.errno, end)
-	}
-	o.write(uintptr(fds[0]))
-	if o.errno != unix.EAGAIN || o.end != end {
-		t.Errorf("%v; the batch ended at %v, and now at %v", o.errno, end, o.end)
-	}
-	o.begin()
-	o.write(uintptr(fds[0]))
-	if o.errno != unix.EAGAIN || !o.end.After(end) {
-		t.Errorf("%v; the next batch ended at %v, not after %v", o.errno, o.end, end)
+	defer s.close()
+	for _, full := range []syscall.Errno{unix.EAGAIN, unix.ENOBUFS} {
+		o := newOutbox(time.Millisecond)
+		o.attempt = func(uintptr) { o.errno = full }
+		send := func() error {
+			err := s.transmit(o, []byte("x"), 0)
+			if errors.Is(err, errNoRoom) && time.Now().Before(o.end) {
+				t.Errorf("%v: gave up before %v", full, o.end)
+			}
+			return err
+		}
+		err := send()
+		end := o.end
+		if !errors.Is(err, errNoRoom) || end.IsZero() {
+			t.Fatalf("%v: %v, %v", full, err, end)
+		}
+		if err := send(); !errors.Is(err, errNoRoom) || o.end != end {
+			t.Errorf("%v: %v; the batch ended at %v, and now at %v", full, err, end, o.end)
+		}
+		o.begin()
+		if err := send(); !errors.Is(err, errNoRoom) || !o.end.After(end) {
+			t.Errorf("%v: %v; the next batch ended at %v, not after %v", full, err, o.end, end)
+		}
+		o.begin()
+		o.attempt = func(uintptr) { o.errno = 0 }
+		if err := send(); err != nil {
+			t.Errorf("%v: with room: %v", full, err)
+		}
 	}
 }

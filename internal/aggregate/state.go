@@ -43,9 +43,9 @@ type Data struct {
 	Dropped   uint64 `json:"dropped"`         // messages that a full receive queue dropped
 	Reads     uint64 `json:"reads"`           // messages; each has one datagram or more
 	Sums      uint64 `json:"sums"`
-	SumBytes  uint64 `json:"sum_bytes"`
-	Writes    uint64 `json:"writes"` // messages with sums
-	Unsent    uint64 `json:"unsent"` // sums without an address, or that the network refused
+	SumBytes  uint64 `json:"sum_bytes"` // of sums and wants
+	Writes    uint64 `json:"writes"`    // messages with sums and wants
+	Unsent    uint64 `json:"unsent"`    // sums and wants without an address, or that the network refused
 	Errors    uint64 `json:"receive_errors"`
 }
 
@@ -73,6 +73,8 @@ type JobStats struct {
 	Stale         uint64 `json:"stale"`
 	Forged        uint64 `json:"forged"`
 	Malformed     uint64 `json:"malformed"`
+	Offers        uint64 `json:"offers"` // contributions that ranks offered to send again
+	Wanted        uint64 `json:"wanted"` // offers that were accepted, because the contribution was missing
 	Sums          uint64 `json:"sums"`
 	Repeated      uint64 `json:"repeated"`
 	Evicted       uint64 `json:"evicted_communicators"` // those that lost their slots to another one

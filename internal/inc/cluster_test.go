@@ -37,6 +37,7 @@ type world struct {
 	similar bool                 // whether floats have similar sizes, so that every rounding shows; otherwise any bits
 
 	asks, fetches int        // requests sent by their owners, and chunks fetched
+	offers        int        // contributions that were offered again
 	fallbacks     int        // ranks that fell back
 	results       [][][]byte // by operation and rank
 	events        int
@@ -100,6 +101,7 @@ type gram struct {
 
 type link struct {
 	from, to int
+	kind     Kind
 	number   uint32
 	place    uint32
 	try      uint8

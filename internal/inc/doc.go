@@ -28,6 +28,10 @@
 // again when the first contribution of a later try arrives, once per try. One try therefore heals a loss at any
 // hop, and costs each link one datagram. It also rebuilds the slots of an aggregator that was restarted.
 //
+// Most contributions to a missing sum have arrived. In the first tries, ranks therefore offer theirs in a datagram
+// without payload, and an aggregator asks for those that it misses. Apart from that, an offer is the contribution: what
+// it leads to is a contribution that comes later, or is lost. Later tries send contributions at once.
+//
 // Ranks send in order, so a sum proves that all ranks have sent the places before it. The owner asks for
 // those that are missing after a short grace. Nothing proves that later places were sent: a rank may be slow.
 // After a pause, the owner asks for a few of them, and for more only if that helps.

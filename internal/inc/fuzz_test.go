@@ -51,7 +51,7 @@ func FuzzOp(f *testing.F) {
 			return v
 		}
 		for len(b) > 0 {
-			switch kind := next() % 12; kind {
+			switch kind := next() % 13; kind {
 			case 0:
 				check(o.Step(now, step.Event{Kind: step.EvStart}, nil))
 			case 1, 2, 3:
@@ -90,6 +90,8 @@ func FuzzOp(f *testing.F) {
 				now += step.Time(next()) * step.Millisecond
 			case 11:
 				check(o.Lost(now, nil))
+			case 12:
+				check(o.Wanted(now, uint32(next()), next()%4, nil))
 			}
 		}
 	})

@@ -24,6 +24,8 @@ type Kind uint8
 const (
 	Contribution Kind = 1 + iota // from a child to its aggregator
 	Result                       // from the top aggregator to the owner
+	Offer                        // from a rank to its aggregator: it can send its contribution again; without payload
+	Want                         // from an aggregator to a rank: it misses the contribution; without payload
 )
 
 // HeaderSize is the size of an encoded Header.

@@ -132,6 +132,10 @@ func (m *member) contribute(a *step.Action) {
 		at += w.gap
 		h := contribution(9, x.number, p, owner, child, a.Try)
 		h.Type, h.Reduce = uint8(x.typ), uint8(x.op)
+		if a.Offer {
+			h.Kind, n = Offer, 0
+			w.offers++
+		}
 		w.datagram(at, &gram{m.rank, -1 - node, *h, x.inputs[m.rank][off : off+n]})
 	}
 	m.linkFree = at
@@ -145,8 +149,8 @@ func (m *member) contribute(a *step.Action) {
 
 // datagram sends a datagram over one hop.
 func (w *world) datagram(at step.Time, g *gram) {
-	key := link{g.from, g.to, g.Number, g.Place, g.Try}
-	if w.links[key]++; w.links[key] > 1 && w.faults.crash == nil {
+	key := link{g.from, g.to, g.Kind, g.Number, g.Place, g.Try}
+	if w.links[key]++; w.links[key] > 1 && w.faults.crash == nil && g.Kind != Want { // offers may arrive twice
 		w.fatalf("%d sends place %d to %d twice in try %d", g.from, g.Place, g.to, g.Try)
 	}
 	if w.faults.drop != nil && w.faults.drop(g) || w.rand.Float64() < w.faults.loss {
@@ -188,8 +192,11 @@ func (a *aggregator) handle(w *world, g *gram) {
 		return
 	}
 	to := -1 - w.tree.Nodes[a.node].Parent
-	if f.ToOwner {
+	switch f.Kind {
+	case Result:
 		to = int(f.Owner)
+	case Want:
+		to = w.tree.Nodes[a.node].Children[f.Child].Rank
 	}
 	w.datagram(w.now+w.gap, &gram{-1 - a.node, to, f.Header, bytes.Clone(f.Payload)})
 }
@@ -216,9 +223,20 @@ func (a *aggregator) checkSlot(w *world, h *Header) {
 	}
 }
 
+// wanted answers an aggregator that misses a contribution.
+func (m *member) wanted(g *gram) {
+	if m.cur >= 0 && m.cur < len(m.w.ops) && m.w.ops[m.cur].number == g.Number && m.op.Phase() < step.Closed {
+		m.act(m.op.Wanted(m.w.now, g.Place, g.Try, nil))
+	}
+}
+
 // result places a sum that arrives at its owner.
 func (m *member) result(g *gram) {
 	w := m.w
+	if g.Kind == Want {
+		m.wanted(g)
+		return
+	}
 	if g.Kind != Result || int(g.Owner) != m.rank {
 		w.fatalf("rank %d gets %+v", m.rank, g.Header)
 	}

@@ -209,6 +209,7 @@ func (o *Op) receive(now step.Time, from int, m *wire.Msg, out []step.Action) []
 		out = o.acceptGrant(now, uint32(min(m.Grant, uint64(o.total))), out)
 	case m.Kind == wire.MsgIncAsk:
 		out = o.flood(*m, from, out)
+		o.repair.heard = true
 		o.answer(m)
 	case m.Kind == wire.MsgIncDown:
 		out = o.fallBack(now, int(m.Rank), from, out)

@@ -24,18 +24,21 @@ type repair struct {
 	asked uint32 // all chunks below were placed, claimed or asked for
 	limit uint32 // no rank sends a chunk at or above: it is beyond this rank's grant
 
-	sumAt     step.Time // time of the last sum; of the end of the barrier before the first sum
-	sums      uint32    // number of sums, without those that were asked for
-	pace      step.Time // time per place, in 1/256 ns; 0 before the first measurement
-	paceAt    step.Time // start of the current measurement
-	pacePlace uint32
+	sumAt  step.Time // time of the last sum; of the end of the barrier before the first sum
+	sums   uint32    // number of sums, without those that were asked for
+	pace   step.Time // time per place, in 1/256 ns; 0 before the first measurement
+	paceAt step.Time // start of the current measurement
 
+	pacePlace, paceCredit uint32 // place of the last sum, and credit at that time
+
+	endAt  step.Time // time of the sum of the last chunk; 0 before it
 	mark   uint32    // chunks below were proved sent at markAt less the grace
 	markAt step.Time // time at which to ask for them
 	asks   []ask     // requests without an answer, in the order of chunks
 	dueAt  step.Time // time at which the first answer is late
 	Answers
 	answered bool   // whether this Op has learned from an answer
+	heard    bool   // whether another owner has asked for a chunk
 	probe    uint32 // number of chunks to ask for if nothing proves that they were sent
 
 	queue     []wire.Range // chunks to fetch
@@ -107,21 +110,27 @@ func (o *Op) recordSums(now step.Time) {
 		r.probe = minProbe // sums arrive without requests
 	}
 	if r.top > before {
-		o.measurePace(now, o.layout.Place(o.red.Rank, r.top-1))
+		o.measurePace(now, o.layout.Place(o.red.Rank, r.top-1), r.top > r.asked)
+	}
+	if before < o.chunks && r.top == o.chunks {
+		r.endAt = now
+		o.schedule()
 	}
 }
 
-// measurePace learns how long a place takes. A pause counts as at most twice the average.
-func (o *Op) measurePace(now step.Time, place uint32) {
+// measurePace learns how long a place takes. A pause counts as at most twice the average. Two kinds of places say
+// nothing, because they include the waits for a repair, which depend on the pace: those that this rank has asked for,
+// and those that ranks could not send yet when the last sum arrived.
+func (o *Op) measurePace(now step.Time, place uint32, unasked bool) {
 	r := &o.repair
-	if r.paceAt > 0 && place > r.pacePlace {
+	if unasked && r.paceAt > 0 && place > r.pacePlace && place < r.paceCredit {
 		sample := (now - r.paceAt) * 256 / step.Time(place-r.pacePlace)
 		if r.pace == 0 {
 			r.pace = sample
 		}
 		r.pace += (min(sample, 2*r.pace) - r.pace) / 4
 	}
-	r.paceAt, r.pacePlace = now, place
+	r.paceAt, r.pacePlace, r.paceCredit = now, place, o.credit.all
 }
 
 // Pace returns how long a place takes, in 1/256 ns. Later operations may expect the same.
@@ -178,7 +187,8 @@ func (o *Op) recordAnswers(now step.Time) (n uint32) {
 }
 
 // proveLost notes that the answers to earlier requests are lost. Ranks answer in the order of requests, and requests
-// of the same time in the order of chunks.
+// of the same time in the order of chunks. An answer for which an aggregator first wants contributions may only be
+// late. Another offer costs less than the wait.
 func (o *Op) proveLost(now step.Time, answered ask) {
 	for i := range o.repair.asks {
 		a := &o.repair.asks[i]
@@ -211,35 +221,44 @@ func (o *Op) patience(try uint8) step.Time {
 	r := &o.repair
 	limit := o.cfg.Limits.Silent / 8
 	base := max(step.Microsecond, min(o.cfg.Alpha(), limit))
-	if try > 0 && r.answer > 0 {
+	ahead := times(o.Pace(), o.credit.all-min(o.credit.all, r.pacePlace), limit) // since the last sum
+	switch {
+	case try == 0 && r.sums > 0: // answers wait behind other places, the next sum does not
+		base = 2 * (base + ahead)
+	case try > 0 && r.answer > 0:
 		base = max(base/2, r.answer+4*r.dev) << r.backoff
-	} else {
-		ahead := o.credit.all - min(o.credit.all, r.pacePlace) // since the last sum
-		base = max(2*base, r.answer+4*r.dev) + times(o.Pace(), ahead, limit)
+	default:
+		base = max(2*base, r.answer+4*r.dev) + ahead
 	}
 	return max(1, min(min(base, limit)<<min(max(try, 1)-1, 16), limit))
 }
 
 // doubt returns how long to wait for a chunk if nothing proves that it was sent. A rank on a busy machine may not have
-// its turn for a while, and then every owner would ask every rank. If sums have arrived, all ranks have begun, and it
-// is shorter on fast networks. Each try doubles it.
+// its turn for a while, and then every owner would ask every rank. It is shorter on fast networks if all ranks have
+// begun: sums have arrived, or another owner asks, which has them or has waited as long. Each try doubles it.
 func (o *Op) doubt(try uint8) step.Time {
 	base := o.cfg.Limits.Silent / 128
-	if o.repair.sums > 0 {
+	if o.repair.sums > 0 || o.repair.heard {
 		base = min(base, 8*min(o.cfg.Alpha(), base))
 	}
 	return max(1, min(base<<min(max(try, 1)-1, 16), o.cfg.Limits.Silent/8))
 }
 
-// due returns the time at which the answer to a request is late.
+// due returns the time at which the answer to a request is late. After the last sum, answers no longer wait behind
+// places that are sent for the first time.
 func (o *Op) due(a ask) step.Time {
 	if a.lost > 0 {
 		return min(a.lost, a.at+o.patience(a.try))
 	}
-	if a.nth >= o.repair.top {
-		return a.at + max(o.patience(a.try), o.doubt(a.try))
+	idle := o.patience(0) << min(max(a.try, 1)-1, 16) // if nothing else is sent
+	due := a.at + o.patience(a.try)
+	switch end := o.repair.endAt; {
+	case a.nth >= o.repair.top:
+		return max(min(due, a.at+idle), a.at+o.doubt(a.try))
+	case end > 0:
+		return min(due, max(a.at, end)+idle)
 	}
-	return a.at + o.patience(a.try)
+	return due
 }
 
 // grace returns how long datagrams may overtake each other. It is long enough to ask for many chunks at once. Once

@@ -385,6 +385,46 @@ func TestOpAnswers(t *testing.T) {
 	}
 }
 
+// The first tries only offer contributions. What the aggregator wants is sent, once per try.
+func TestOpOffers(t *testing.T) {
+	s, _ := begun(t, 1, 2, 100, 64)
+	s.sent()
+	retries := func(what string, acts []step.Action, want ...step.Action) {
+		t.Helper()
+		for i := range want {
+			want[i].Kind = step.ActReduce
+		}
+		if got := only(acts, step.ActReduce); !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s: sends %+v, want %+v", what, got, want)
+		}
+		s.sent()
+	}
+	ask := func(try uint8, nth, n uint32) []step.Action {
+		return s.hear(0, wire.Msg{Kind: wire.MsgIncAsk, Rank: 0, Round: try, Ranges: []wire.Range{{PSN: nth, N: n}}})
+	}
+	wanted := func(place uint32, try uint8) []step.Action { return s.checked(s.Wanted(s.now, place, try, nil)) }
+	retries("before any request", wanted(6, 1))
+	retries("first try", ask(1, 3, 1), step.Action{PSN: 6, N: 1, Try: 1, Offer: true})
+	retries("another try", wanted(6, 2))
+	retries("another place", wanted(8, 1))
+	retries("not sent yet", wanted(64, 1))
+	retries("wanted", wanted(6, 1), step.Action{PSN: 6, N: 1, Try: 1})
+	retries("wanted twice", wanted(6, 1))
+	retries("second try", ask(2, 3, 1), step.Action{PSN: 6, N: 1, Try: 2, Offer: true})
+	retries("third try", ask(3, 3, 1), step.Action{PSN: 6, N: 1, Try: 3})
+	retries("wanted too late", wanted(6, 3))
+
+	// A contribution that the aggregator wants is not offered again instead.
+	retries("first try of another", ask(1, 5, 1), step.Action{PSN: 10, N: 1, Try: 1, Offer: true})
+	s.send.inFlight = 8
+	wanted(10, 1)
+	ask(2, 5, 1)
+	retries("sent at last", s.do(step.Event{Kind: step.EvSent, N: 8}), step.Action{PSN: 10, N: 1, Try: 2})
+
+	s.hear(0, wire.Msg{Kind: wire.MsgIncDown})
+	retries("after the fallback", wanted(10, 2))
+}
+
 // Requests that were not answered before the window moved on are dropped.
 func TestOpDropsOldRequests(t *testing.T) {
 	s, _ := begun(t, 1, 2, 100, 16)

@@ -21,7 +21,17 @@ type retry struct {
 	place   uint32
 	try     uint8 // highest that was asked for; 0 if none was
 	pending bool
+	offer   bool // whether it is only offered in this try
 }
+
+// offerTries is the number of tries in which ranks only offer a contribution: most of them have not been lost. Later
+// tries do not depend on another answer.
+const offerTries = 2
+
+// WantedWindow returns the window that a job of this many ranks asks for. Aggregators lower it to what their memory and
+// sockets can take. If half of all sums lack a contribution, an owner needs many chunks in the window: only a later
+// sum proves that earlier places were sent.
+func WantedWindow(ranks int) uint32 { return uint32(max(2048, 4*ranks)) }
 
 // credit is the flow control: no rank sends a place that an aggregator may not have a slot for.
 type credit struct {
@@ -96,15 +106,16 @@ func (o *Op) acceptGrant(now step.Time, grant uint32, out []step.Action) []step.
 func (o *Op) pump(out []step.Action) []step.Action {
 	s := &o.send
 	for o.aggregated && !o.allHave && s.inFlight <= o.cfg.Batch {
-		first, n, try := o.takeRetries()
-		if n == 0 {
-			first, n = o.takeNext()
+		a := o.takeRetries()
+		if a.N == 0 {
+			a.PSN, a.N = o.takeNext()
 		}
-		if n == 0 {
+		if a.N == 0 {
 			break
 		}
-		s.inFlight += n
-		out = append(out, step.Action{Kind: step.ActReduce, PSN: first, N: n, Try: try})
+		s.inFlight += a.N
+		a.Kind = step.ActReduce
+		out = append(out, a)
 	}
 	return out
 }
@@ -140,21 +151,49 @@ func (o *Op) answer(m *wire.Msg) {
 		end := min(uint64(q.PSN)+uint64(q.N), uint64(hi))
 		for nth := max(q.PSN, lo); uint64(nth) < end; nth++ {
 			place := o.layout.Place(owner, nth)
-			r := &s.again[place%uint32(len(s.again))]
-			if r.place != place {
-				s.drop(r)
-				*r = retry{place: place}
-			}
+			r := s.retry(place)
 			if r.try >= m.Round {
 				continue // a correct owner does not repeat a request
 			}
-			if r.try = m.Round; !r.pending {
-				r.pending = true
-				s.pending++
-			}
-			s.from = min(s.from, place)
+			r.try, r.offer = m.Round, m.Round <= offerTries && (r.offer || !r.pending)
+			s.resend(r)
 		}
 	}
+}
+
+// retry returns what was asked of a place.
+func (s *sender) retry(place uint32) *retry {
+	r := &s.again[place%uint32(len(s.again))]
+	if r.place != place {
+		s.drop(r)
+		*r = retry{place: place}
+	}
+	return r
+}
+
+// resend plans to send a place again.
+func (s *sender) resend(r *retry) {
+	if !r.pending {
+		r.pending = true
+		s.pending++
+	}
+	s.from = min(s.from, r.place)
+}
+
+// Wanted reports that this rank's aggregator misses a contribution which it was offered in a try.
+func (o *Op) Wanted(now step.Time, place uint32, try uint8, out []step.Action) []step.Action {
+	if !o.running() {
+		return out
+	}
+	o.watchSilence(now)
+	s := &o.send
+	if o.aggregated && !o.allHave && s.again != nil && place >= o.first() && place < s.next {
+		if r := s.retry(place); r.try == try && r.offer { // otherwise it was sent since
+			r.offer = false
+			s.resend(r)
+		}
+	}
+	return o.settle(now, out)
 }
 
 // drop forgets a request that was not answered.
@@ -165,31 +204,32 @@ func (s *sender) drop(r *retry) {
 	}
 }
 
-// takeRetries returns consecutive places to send again.
-func (o *Op) takeRetries() (first, n uint32, try uint8) {
+// takeRetries returns consecutive places to send or offer again.
+func (o *Op) takeRetries() (a step.Action) {
 	s := &o.send
 	if s.pending == 0 {
 		s.from = o.total
-		return 0, 0, 0
+		return a
 	}
-	for s.from = max(s.from, o.first()); s.from < s.next && n < o.cfg.Batch; s.from++ {
+	for s.from = max(s.from, o.first()); s.from < s.next && a.N < o.cfg.Batch; s.from++ {
 		r := &s.again[s.from%uint32(len(s.again))]
-		wanted := r.pending && r.place == s.from
+		due := r.pending && r.place == s.from
 		switch {
-		case !wanted && n == 0:
-		case !wanted || n > 0 && r.try != try:
-			return first, n, try
+		case !due && a.N == 0:
+		case !due || a.N > 0 && (r.try != a.Try || r.offer != a.Offer):
+			return a
 		default:
-			if n == 0 {
-				first, try = s.from, r.try
+			if a.N == 0 {
+				a.PSN, a.Try, a.Offer = s.from, r.try, r.offer
 			}
 			s.drop(r)
-			n++
+			a.N++
 		}
 	}
-	if n == 0 { // the others are below the window
-		s.pending = 0
-		clear(s.again)
+	if a.N == 0 { // the others are below the window
+		for i := range s.again {
+			s.drop(&s.again[i])
+		}
 	}
-	return first, n, try
+	return a
 }

@@ -76,14 +76,14 @@ func NewSession(cfg SessionConfig) *Session {
 	return s
 }
 
-// A Forward is a datagram that an aggregator sends: a contribution to its parent, or a result to the owner.
+// A Forward is a datagram that an aggregator sends: a contribution to its parent, a result to the owner, or a Want to
+// the child of the header.
 type Forward struct {
 	Header
 	Payload []byte // valid until the next call of Contribute, and only as long as that call's payload
-	ToOwner bool   // otherwise to the parent
 }
 
-// Contribute handles a contribution. It returns a datagram to send if ok.
+// Contribute handles a contribution or an offer. It returns a datagram to send if ok.
 func (s *Session) Contribute(h *Header, payload []byte) (f Forward, ok bool) {
 	c := s.find(h.Comm)
 	if !s.authentic(c, h) {
@@ -99,6 +99,9 @@ func (s *Session) Contribute(h *Header, payload []byte) (f Forward, ok bool) {
 	}
 	i := h.Place % s.cfg.Window
 	x := &c.slots[i]
+	if h.Kind == Offer {
+		return s.offered(c, i, h)
+	}
 	switch {
 	case !x.used || x.number != h.Number || x.place < h.Place:
 		s.open(c, i, h, len(payload))
@@ -110,6 +113,30 @@ func (s *Session) Contribute(h *Header, payload []byte) (f Forward, ok bool) {
 		return f, false
 	}
 	return s.add(c, i, h, payload)
+}
+
+// offered handles an offer, which stands for a contribution that comes again. If the aggregator has it, it is a
+// duplicate. Otherwise the rank is asked to send it.
+func (s *Session) offered(c *channel, i uint32, h *Header) (f Forward, ok bool) {
+	s.stats.Offers++
+	switch x := &c.slots[i]; {
+	case x.used && x.number == h.Number && x.place > h.Place:
+		s.stats.Stale++
+		return f, false
+	case !x.used || x.number != h.Number || x.place != h.Place, c.set(s, i)[h.Child/64]>>(h.Child%64)&1 == 0:
+	case x.owner != h.Owner || x.typ != h.Type || x.reduce != h.Reduce:
+		s.stats.Malformed++
+		return f, false
+	case !x.complete || h.Try <= x.sent:
+		x.try = max(x.try, h.Try)
+		return f, false
+	case s.expected(h.Owner) > 1:
+		return s.add(c, i, h, nil)
+	}
+	s.stats.Wanted++
+	f = Forward{Header: *h}
+	f.Kind = Want
+	return f, true
 }
 
 // find returns the channel of a communicator, or nil.
@@ -130,8 +157,9 @@ func (s *Session) authentic(c *channel, h *Header) bool {
 
 // valid reports whether the datagram fits the tree.
 func (s *Session) valid(h *Header, payload []byte) bool {
-	return h.Kind == Contribution && int(h.Child) < s.children && int(h.Owner) < len(s.absent) &&
-		s.absent[h.Owner] != int32(h.Child) && len(payload) > 0 && len(payload) <= s.cfg.Chunk
+	return (h.Kind == Contribution && len(payload) > 0 || h.Kind == Offer && len(payload) == 0) &&
+		int(h.Child) < s.children && int(h.Owner) < len(s.absent) && s.absent[h.Owner] != int32(h.Child) &&
+		len(payload) <= s.cfg.Chunk
 }
 
 // renew returns the channel of an authentic datagram, or nil if its operation has ended or there is no room for its
@@ -324,7 +352,7 @@ func (s *Session) drain(c *channel, i uint32) {
 
 // forward returns the datagram that carries a sum.
 func (s *Session) forward(x *slot, h *Header, payload []byte) Forward {
-	f := Forward{Header: *h, Payload: payload, ToOwner: s.top}
+	f := Forward{Header: *h, Payload: payload}
 	f.Kind, f.Child, f.Try = Contribution, s.position, x.sent
 	if s.top {
 		f.Kind = Result
@@ -359,6 +387,7 @@ func (s *Session) release(b *buffer) {
 // SessionStats counts what a Session received and sent.
 type SessionStats struct {
 	Contributions, Duplicates, Stale, Forged, Malformed uint64
+	Offers, Wanted                                      uint64 // offered again, and not there
 	Sums, Repeated                                      uint64 // sent for the first time, and again
 	Evicted                                             uint64 // communicators that lost their slots to another one
 	Crowded                                             uint64 // contributions of a communicator too many

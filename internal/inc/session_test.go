@@ -66,12 +66,12 @@ func TestSessionForwards(t *testing.T) {
 	a := testSession(tree, 1, 4, 8, 1)
 	feed(t, a, contribution(1, 5, 9, 0, 1, 0), u32s(10, 20), nil)
 	f := feed(t, a, contribution(1, 5, 9, 0, 0, 0), u32s(1, 2), u32s(11, 22))
-	if f.Kind != Contribution || f.Child != 1 || f.ToOwner || f.Try != 0 {
+	if f.Kind != Contribution || f.Child != 1 || f.Try != 0 {
 		t.Fatalf("to the parent: %+v", f)
 	}
 	top := testSession(tree, 0, 4, 8, 1)
 	f = feed(t, top, &f.Header, f.Payload, u32s(11, 22))
-	if f.Kind != Result || !f.ToOwner || f.Owner != 0 {
+	if f.Kind != Result || f.Owner != 0 {
 		t.Fatalf("to the owner: %+v", f)
 	}
 	wantStats(t, a, SessionStats{Contributions: 2, Sums: 1})
@@ -114,6 +114,73 @@ func TestSessionForwardsHighestTry(t *testing.T) {
 	}
 	feed(t, s, contribution(1, 1, 0, 3, 0, 2), u32s(1), nil)
 	feed(t, s, contribution(1, 1, 0, 3, 0, 3), u32s(1), u32s(7))
+}
+
+// offer returns the header of an offer.
+func offer(place uint32, owner, child int, try uint8) *Header {
+	h := contribution(1, 1, place, owner, child, try)
+	h.Kind = Offer
+	return h
+}
+
+// wantWant gives a Session an offer and checks whether it wants the contribution.
+func wantWant(t *testing.T, s *Session, h *Header, want bool) {
+	t.Helper()
+	f, ok := s.Contribute(h, nil)
+	w := *h
+	w.Kind = Want
+	if ok != want || ok && (f.Header != w || f.Payload != nil) {
+		t.Fatalf("%+v: sends %v %+v, want %v", *h, ok, f, want)
+	}
+}
+
+// An aggregator wants what it misses. An offer of what it has is a duplicate: the first of a try repeats the sum.
+func TestSessionOffers(t *testing.T) {
+	s := testSession(mustTree(t, "t:1=0-3", 4), 0, 4, 8, 1)
+	wantWant(t, s, offer(0, 3, 0, 1), true) // it has no slot, and opens none
+	feed(t, s, contribution(1, 1, 0, 3, 0, 1), u32s(1), nil)
+	wantWant(t, s, offer(0, 3, 0, 2), false)
+	wantWant(t, s, offer(0, 3, 1, 2), true)
+	feed(t, s, contribution(1, 1, 0, 3, 1, 2), u32s(2), nil)
+	if f := feed(t, s, contribution(1, 1, 0, 3, 2, 0), u32s(4), u32s(7)); f.Try != 2 {
+		t.Fatalf("sent as try %d", f.Try)
+	}
+	wantWant(t, s, offer(0, 3, 1, 2), false)
+	feed(t, s, offer(0, 3, 1, 3), nil, u32s(7))
+	wantWant(t, s, offer(0, 3, 0, 3), false)
+	feed(t, s, contribution(1, 1, 4, 3, 0, 0), u32s(1), nil) // takes the slot
+	wantWant(t, s, offer(0, 3, 0, 4), false)
+	wantWant(t, s, offer(8, 3, 0, 4), true)
+	wantStats(t, s, SessionStats{
+		Contributions: 4, Duplicates: 1, Stale: 1, Offers: 8, Wanted: 3, Sums: 1, Repeated: 1,
+	})
+	for name, change := range map[string]func(*Header){
+		"token": func(h *Header) { h.Token++ },
+		"child": func(h *Header) { h.Child = 9 },
+		"owner": func(h *Header) { h.Owner = 2 },
+		"type":  func(h *Header) { h.Type++ },
+	} {
+		h := offer(4, 3, 0, 5)
+		if change(h); h.Owner == 2 {
+			h.Child = 2
+		}
+		if f, ok := s.Contribute(h, nil); ok {
+			t.Errorf("%s: sends %+v", name, f)
+		}
+	}
+	if f, ok := s.Contribute(offer(4, 3, 1, 5), u32s(1)); ok || s.stats.Malformed != 4 || s.stats.Forged != 1 {
+		t.Errorf("an offer with a payload: sends %v %+v, counted %+v", ok, f, s.stats)
+	}
+}
+
+// An aggregator that keeps no sums, because it has only one child, asks for the contribution instead.
+func TestSessionOffersOfSingleChild(t *testing.T) {
+	s := testSession(mustTree(t, "t:1;a:1=0>t:1;b:1=1-2>t:1", 3), 1, 4, 8, 1)
+	feed(t, s, contribution(1, 1, 3, 1, 0, 0), u32s(5), u32s(5))
+	wantWant(t, s, offer(3, 1, 0, 0), false)
+	wantWant(t, s, offer(3, 1, 0, 1), true)
+	feed(t, s, contribution(1, 1, 3, 1, 0, 1), u32s(5), u32s(5))
+	wantWant(t, s, offer(3, 1, 0, 1), false)
 }
 
 // With one expected child, the aggregator forwards each try once, without a buffer.
@@ -372,9 +439,9 @@ func runTree(t *rapid.T, tree *Tree, owner int, typ, op uint8, inputs [][]byte) 
 		f, ok := sessions[d.node].Contribute(&d.Header, d.payload)
 		switch {
 		case !ok:
-		case f.ToOwner && (d.node != tree.Top || f.Kind != Result || sum != nil):
+		case f.Kind == Result && (d.node != tree.Top || sum != nil):
 			t.Fatalf("node %d sends %+v to the owner", d.node, f)
-		case f.ToOwner:
+		case f.Kind == Result:
 			sum = bytes.Clone(f.Payload)
 		default:
 			queue = append(queue, datagram{tree.Nodes[d.node].Parent, f.Header, bytes.Clone(f.Payload)})

@@ -11,9 +11,13 @@ import (
 // rank that is core lower. The core ranks run recursive doubling. Then the partners release the
 // folded ranks.
 //
-//	round 0          folded rank -> partner
+//	round 0          folded rank -> partner, which greets it
 //	round 1..k       core ranks r and r xor 2^(round-1), both ways
 //	round k+1        partner -> folded rank
+//
+// A rank that waits for a message has sent one to the same rank in that round, or in round 0. A rank that made another
+// call, or has closed the communicator, therefore always has a message to answer. The folded rank does not wait for its
+// greeting.
 //
 // The barrier is also an all-reduce. It computes the minimum of the initial credit. It also detects
 // different calls: each rank compares the digests it receives with its own, and the partners form a
@@ -60,9 +64,7 @@ func (b *barrier) peer(round int) int {
 func (b *barrier) folded() bool { return b.rank >= b.core }
 
 // sends reports whether this rank sends in a round that it takes part in.
-func (b *barrier) sends(round int) bool {
-	return round != 0 && round != b.last || b.folded() == (round == 0)
-}
+func (b *barrier) sends(round int) bool { return round != b.last || !b.folded() }
 
 // waits reports whether this rank waits for a message in a round that it takes part in.
 func (b *barrier) waits(round int) bool {
@@ -80,12 +82,12 @@ func (b *barrier) done() bool { return b.round > b.last }
 
 // accepts reports whether this rank expects a message of this round from rank from.
 func (b *barrier) accepts(from, round int) bool {
-	return round <= b.last && b.peer(round) == from && b.waits(round)
+	return round <= b.last && b.peer(round) == from && (b.waits(round) || round == 0)
 }
 
 // receive records a message, possibly of a later round than the current one.
 func (b *barrier) receive(now step.Time, round int, grant uint64) {
-	if round == b.round && b.sent {
+	if round == b.round && b.sent && round != 0 { // the message of round 0 is no answer: its sender may just be late
 		b.waited += now - b.sentAt
 		b.exchanges++
 	}

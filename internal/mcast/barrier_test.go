@@ -112,7 +112,7 @@ func TestBarrierRounds(t *testing.T) {
 		if rounds > limit || rounds < log {
 			t.Errorf("P=%d: %d rounds, want %d to %d", size, rounds, log, limit)
 		}
-		if want := (1<<log)*log + 2*(size-1<<log); c.sent != want {
+		if want := (1<<log)*log + 3*(size-1<<log); c.sent != want { // a folded rank is greeted, enters, and is released
 			t.Errorf("P=%d: %d messages, want %d", size, c.sent, want)
 		}
 	}
@@ -139,6 +139,28 @@ func TestBarrierAcceptsOnlyPartners(t *testing.T) {
 				if partners > 1 || partners == 1 && round > b.last {
 					t.Fatalf("P=%d: rank %d has %d partners in round %d", size, rank, partners, round)
 				}
+			}
+		}
+	}
+}
+
+// A rank that waits for a message has sent one to the rank that it waits for, which may have to answer that it will not
+// come.
+func TestBarrierGreetsBeforeItWaits(t *testing.T) {
+	for size := 2; size <= 34; size++ {
+		for rank := range size {
+			b, greeted := newBarrier(rank, size, 0), map[int]bool{}
+			for !b.done() {
+				for to, _, ok := b.next(0); ok; to, _, ok = b.next(0) {
+					greeted[to] = true
+				}
+				if b.done() {
+					break
+				}
+				if peer := b.peer(b.round); !greeted[peer] {
+					t.Fatalf("P=%d: rank %d waits in round %d for rank %d, to which it has sent nothing", size, rank, b.round, peer)
+				}
+				b.receive(0, b.round, 0)
 			}
 		}
 	}

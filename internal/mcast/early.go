@@ -14,7 +14,7 @@ type earlyCall struct {
 	comm  uint32
 	seen  [1 << eagerPSNs / 64]uint64 // chunks that are kept
 	grams []earlyGram
-	bytes []byte // payloads one after the other; never grows beyond its capacity
+	bytes []byte // payloads one after the other, at most earlyBytes
 }
 
 type earlyGram struct {
@@ -46,7 +46,7 @@ func (in *Intake) Keep(token uint64, comm, imm, sum uint32, payload []byte) bool
 		if n := len(e.spare); n > 0 {
 			k, e.spare = e.spare[n-1], e.spare[:n-1]
 		} else {
-			k = &earlyCall{bytes: make([]byte, 0, earlyBytes)}
+			k = &earlyCall{}
 		}
 		k.comm = comm
 		e.calls[token] = k
@@ -55,7 +55,7 @@ func (in *Intake) Keep(token uint64, comm, imm, sum uint32, payload []byte) bool
 	_, psn := in.layout.Split(imm)
 	psn &= 1<<eagerPSNs - 1
 	word, bit := &k.seen[psn/64], uint64(1)<<(psn%64)
-	if *word&bit != 0 || len(payload) > cap(k.bytes)-len(k.bytes) {
+	if *word&bit != 0 || len(payload) > earlyBytes-len(k.bytes) {
 		return false
 	}
 	*word |= bit

@@ -381,6 +381,7 @@ func (n *Node) execute(c *comm, st *round, acts []step.Action) {
 		case step.ActReduce:
 			n.out = append(n.out, Action{
 				Kind: Contribute, Comm: c.id, Seq: st.seq, Number: st.call.reduction, PSN: a.PSN, N: a.N, Try: a.Try,
+				Offer: a.Offer,
 			})
 		case step.ActFetch:
 			n.fetch(c, st, a)

@@ -60,6 +60,10 @@
 // until no call is in flight and no other rank needs this one to complete a call. It then ignores messages for it,
 // with one exception: a rank that starts a call which this rank will never make gets an answer.
 //
+// This answer ends a call only if each operation greets the ranks that it waits for. The plans of package p2p
+// do, and so do the barriers of mcast and inc. A rank that breaks a communicator also tells the ranks that have
+// greeted it for calls which it has not made: they may have no other neighbour left.
+//
 // Before the node reports a failed call, it asks the driver to quiesce the call. The driver stops
 // sending from the call's buffers, receiving and reading into them, and letting other ranks read from
 // them. It waits for transfers that cannot be revoked, such as an RDMA READ. A refused read fails the

@@ -16,7 +16,7 @@ func (n *Node) breakAndNotify(c *comm, v verdict, from int) {
 		return
 	}
 	peers := n.connectedPeers()
-	for _, r := range mcast.AppendPeers(nil, c.rank, len(c.members)) {
+	for _, r := range mcast.AppendPeers(c.earlyCallers(), c.rank, len(c.members)) {
 		peers = append(peers, c.members[r])
 	}
 	slices.Sort(peers)

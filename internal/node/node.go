@@ -24,6 +24,7 @@ type Config struct {
 	Taken      *place.Taken // counter shared by the receive workers; nil if there are none
 	ByKernel   *place.Taken // counter of datagrams that the kernel placed; nil if it places none
 	Batch      uint32
+	Places     uint32 // places of one Contribute; 0 means Batch
 	Super      uint32
 	Overhead   int
 	Limits     mcast.Limits
@@ -63,7 +64,7 @@ const (
 	// Read reads chunks from To: Comm, Seq, Stream, Ranges. The driver claims the chunks
 	// (mcast.Intake), reads those that it won, then calls ReadDone.
 	Read
-	// Contribute sends this rank's contributions to its aggregator: Comm, Seq, Number, PSN, N, Try. It
+	// Contribute sends this rank's contributions to its aggregator: Comm, Seq, Number, PSN, N, Try, Offer. It
 	// sends places PSN to PSN+N-1 of the Layout, without those of this rank's own block. The driver then
 	// calls Sent with N.
 	Contribute
@@ -127,6 +128,7 @@ type Action struct {
 	Record    *place.Map // chunks of this rank's block
 	Number    uint32     // of the reduction in its communicator
 	Try       uint8      // of the contributions
+	Offer     bool       // whether to offer the contributions only
 	Fallback  string
 }
 

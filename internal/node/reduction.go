@@ -73,7 +73,8 @@ func (n *Node) startReducing(c *comm, st *round, open *Action) {
 	st.window, st.why = n.usable(c)
 	st.inc = inc.New(inc.Config{
 		Reduction: k.inc, Comm: c.id, Seq: st.seq, Window: st.window, Alpha: n.estimator(c).Alpha,
-		Limits: n.cfg.Patience, Pace: c.expectedPace(k.inc.Chunk), Answers: c.answers, Batch: n.cfg.Batch,
+		Limits: n.cfg.Patience, Pace: c.expectedPace(k.inc.Chunk), Answers: c.answers,
+		Batch: cmp.Or(n.cfg.Places, n.cfg.Batch),
 	})
 	st.op = st.inc
 	open.Reduction, open.Number, open.Layout, open.Record = k.inc, k.reduction, st.inc.Layout(), st.inc.Record()
@@ -128,6 +129,15 @@ func (n *Node) Summed(now step.Time, comm uint32, seq uint64) {
 	if c := n.comms[comm]; c != nil {
 		if st := c.find(seq); st != nil && st.inc != nil {
 			n.execute(c, st, st.inc.Summed(now, n.steps[:0]))
+		}
+	}
+}
+
+// Wanted reports that the aggregator misses a contribution which it was offered.
+func (n *Node) Wanted(now step.Time, comm uint32, seq uint64, place uint32, try uint8) {
+	if c := n.comms[comm]; c != nil && c.broken == nil {
+		if st := c.find(seq); st != nil && st.inc != nil && !st.done {
+			n.execute(c, st, st.inc.Wanted(now, place, try, n.steps[:0]))
 		}
 	}
 }

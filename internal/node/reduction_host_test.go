@@ -27,7 +27,7 @@ type aggregator struct {
 func (a *aggregator) Done() bool     { return true }
 func (a *aggregator) String() string { return fmt.Sprintf("aggregator: %+v", a.session.Stats()) }
 
-// sumGram is a datagram to an aggregator, or from the top to an owner.
+// sumGram is a datagram to or from an aggregator.
 type sumGram struct {
 	opKey
 	inc.Header
@@ -99,8 +99,12 @@ func (c *cluster) aggregate(i int, g sumGram) {
 		return
 	}
 	out := sumGram{g.opKey, f.Header, slices.Clone(f.Payload)}
-	if f.ToOwner {
+	switch f.Kind {
+	case inc.Result:
 		c.hosts[f.Owner].results.Push(out)
+		return
+	case inc.Want:
+		c.hosts[c.tree.Nodes[i].Children[f.Child].Rank].results.Push(out)
 		return
 	}
 	c.sums[c.tree.Nodes[i].Parent].arrivals.Push(out)
@@ -159,19 +163,27 @@ func (h *host) contribute(r *hostRound, a *Action) {
 		if owner == r.share.rank {
 			continue
 		}
+		kind := inc.Contribution
+		if a.Offer {
+			kind, n = inc.Offer, 0
+		}
 		c.sums[node].arrivals.Push(sumGram{opKey{a.Comm, a.Seq}, inc.Header{
-			Kind: inc.Contribution, Try: a.Try, Comm: a.Comm, Number: a.Number, Token: incToken(a.Comm, a.Number),
+			Kind: kind, Try: a.Try, Comm: a.Comm, Number: a.Number, Token: incToken(a.Comm, a.Number),
 			Place: place, Owner: uint16(c.comms[a.Comm][owner]), Child: uint16(child),
 		}, slices.Clone(r.share.send[off : off+n])})
 	}
 	h.node.Sent(c.Now, a.Comm, a.Seq, a.N)
 }
 
-// result is a sum that arrives at this rank.
+// result is a sum that arrives at this rank, or the aggregator's answer to an offer.
 func (h *host) result(g sumGram) {
 	r := h.openRound(g.opKey)
-	if r == nil {
+	switch {
+	case r == nil:
 		return // it is late
+	case g.Kind == inc.Want:
+		h.node.Wanted(h.c.Now, g.comm, g.seq, g.Place, g.Try)
+		return
 	}
 	owner, nth, off, n := r.red.Layout.At(g.Place)
 	if owner != r.share.rank || n != int64(len(g.payload)) {

@@ -2,6 +2,8 @@ package node
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/allcast/allcast/internal/step"
 	"github.com/allcast/allcast/internal/wire"
@@ -80,6 +82,17 @@ func (n *Node) refuse(c *comm) {
 	if c.broken != nil {
 		return
 	}
+	for _, r := range c.earlyCallers() {
+		n.sendClosed(c.members[r], c.id, nil)
+	}
+	for _, a := range c.agreements {
+		n.refuseAgreement(c, a)
+	}
+}
+
+// earlyCallers returns the ranks that are known to have started a call which this rank has not made. They may wait for
+// this rank, and it may never have sent them anything.
+func (c *comm) earlyCallers() []int {
 	started := make(map[int]bool)
 	for _, early := range c.early.bySeq {
 		for _, m := range early {
@@ -87,19 +100,14 @@ func (n *Node) refuse(c *comm) {
 		}
 	}
 	for _, o := range c.mail.offers {
-		started[o.from] = started[o.from] || !o.msg.Flag // the sender of an eager message does not wait
+		if !o.msg.Flag { // the sender of an eager message does not wait
+			started[o.from] = true
+		}
 	}
 	if r := c.window.Unmade(c.nextSeq); r >= 0 {
 		started[r] = true
 	}
-	for r, w := range c.members { // in rank order, which is deterministic
-		if started[r] {
-			n.sendClosed(w, c.id, nil)
-		}
-	}
-	for _, a := range c.agreements {
-		n.refuseAgreement(c, a)
-	}
+	return slices.Sorted(maps.Keys(started)) // in a deterministic order
 }
 
 // refuseAgreement tells the participants of an agreement that this rank does not take part.

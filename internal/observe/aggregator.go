@@ -40,9 +40,11 @@ func writeAggregator(w io.Writer, a *aggregate.State, version string) error {
 		tagged{"malformed", a.Data.Malformed}, tagged{"unknown_session", a.Data.Unknown},
 		tagged{"forged", a.Data.Forged}, tagged{"invalid", a.Data.Invalid}, tagged{"queue_full", a.Data.Dropped})
 	number("aggregator_sums_total", "counter", "Sums sent.", float64(a.Data.Sums))
-	number("aggregator_sent_bytes_total", "counter", "Bytes of the sums sent.", float64(a.Data.SumBytes))
+	number("aggregator_sent_bytes_total", "counter", "Bytes of the sums and answers to offers sent.",
+		float64(a.Data.SumBytes))
 	number("aggregator_writes_total", "counter", "Messages sent; one may hold many sums.", float64(a.Data.Writes))
-	number("aggregator_unsent_sums_total", "counter", "Sums without an address, or that the network refused.",
+	number("aggregator_unsent_sums_total", "counter",
+		"Sums and answers to offers without an address, or that the network refused.",
 		float64(a.Data.Unsent))
 	writeAggregatorJobs(&b, a.Jobs)
 	_, err := w.Write(b.Bytes())
@@ -91,6 +93,10 @@ func writeAggregatorJobs(b *bytes.Buffer, jobs []aggregate.JobState) {
 		func(j job) uint64 { return j.Stats.Stale })
 	each("crowded_total", "counter", "Contributions ignored because too many communicators of the job reduce at a time.",
 		func(j job) uint64 { return j.Stats.Crowded })
+	each("offers_total", "counter", "Contributions that ranks offered to send again.",
+		func(j job) uint64 { return j.Stats.Offers })
+	each("wanted_total", "counter", "Offers accepted because the contribution was missing.",
+		func(j job) uint64 { return j.Stats.Wanted })
 	each("sums_total", "counter", "Sums completed.", func(j job) uint64 { return j.Stats.Sums })
 	each("repeated_sums_total", "counter", "Sums sent again.", func(j job) uint64 { return j.Stats.Repeated })
 	each("evicted_communicators_total", "counter", "Communicators that lost their slots to another one.",

@@ -3,12 +3,15 @@ package observe
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/allcast/allcast/internal/aggregate"
 	"github.com/allcast/allcast/internal/fabric"
 )
 
@@ -83,5 +86,28 @@ func TestMetricsCannotBeWritten(t *testing.T) {
 	m := testMetrics()
 	if err := m.Write(w); !errors.Is(err, io.ErrClosedPipe) {
 		t.Error(err)
+	}
+}
+
+// Every counter of a job is published, except those that are summed over all jobs.
+func TestAggregatorJobCounters(t *testing.T) {
+	var stats aggregate.JobStats
+	v := reflect.ValueOf(&stats).Elem()
+	for i := range v.NumField() {
+		v.Field(i).SetUint(uint64(1000 + i))
+	}
+	var b bytes.Buffer
+	state := aggregate.State{Jobs: []aggregate.JobState{{Job: "x", Stats: stats}}}
+	if err := writeAggregator(&b, &state, "1"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		if name == "Forged" || name == "Malformed" {
+			continue
+		}
+		if n := strings.Count(b.String(), fmt.Sprintf(`{job="x",session="0"} %d`, 1000+i)); n != 1 {
+			t.Errorf("%s is published %d times", name, n)
+		}
 	}
 }

@@ -40,7 +40,7 @@ const (
 	ActComplete                    // return the buffers to the user
 	ActClosed                      // forget the collective: it asks for nothing more
 	ActMismatch                    // To, Msg: rank To made another call, Msg.Call
-	ActReduce                      // PSN, N, Try: send our contributions of these places (inc.Layout), answer with EvSent
+	ActReduce                      // PSN, N, Try, Offer: send our contributions of these places, answer with EvSent
 	ActDigest                      // digest what this round received (mcast.Geometry.Spans), answer with EvDigest
 	ActCorrupt                     // To: rank To also has everything, but its bytes differ from ours
 	ActPut                         // To, PSN, Off, Len, Input, Parts: send this range reliably, as the PSN-th to To
@@ -55,6 +55,7 @@ type Action struct {
 	Stream int
 	PSN, N uint32
 	Try    uint8 // of a request for contributions; 0 if they were not sent before
+	Offer  bool  // whether to offer the contributions only
 	Off    int64
 	Len    int64
 	Ranges []wire.Range

@@ -175,7 +175,7 @@ func (c *Control) carryOut(a, next *node.Action) {
 			c.node.Digested(c.now(), key.Comm, key.Seq, sum)
 		}
 	case node.Contribute:
-		c.data.Operation(key).Contribute(a.PSN, a.N, a.Try)
+		c.data.Operation(key).Contribute(a.PSN, a.N, a.Try, a.Offer)
 	case node.Fetch:
 		c.data.Operation(key).Fetch(a.PSN, a.N)
 	default:

@@ -43,7 +43,7 @@ type Call struct {
 	Op     reduce.Op
 	Factor float64 // reduce.PremulSum: factor of this rank's input
 
-	Chains, Subgroups, Chunk int     // mcast; 0: the default
+	Chains, Subgroups, Chunk int     // mcast; 0: the default, which is all for Subgroups
 	Racks                    bool    // mcast: one chain per rack, for callers that know racks
 	Groups                   [][]int // mcast: the chains, if set
 	Radix                    int

@@ -160,7 +160,7 @@ func (c *Control) nodeConfig() node.Config {
 		Rank: cfg.Rank, Size: cfg.Size, Timeout: step.Time(cfg.Timeout), Deadline: step.Time(cfg.Deadline),
 		Layout: c.layout, Eager: node.EagerLimit, Digest: cfg.Integrity, Turned: c.obs.TracePhase,
 		Limits: mcast.Limits{LinkRate: cfg.Rate / 8e9, Alpha: firstAlpha, MinAlpha: minAlpha, MaxAlpha: step.Second},
-		Batch:  contributions, Patience: patience, Retry: step.Time(cfg.Reduction.Retry),
+		Places: contributions, Patience: patience, Retry: step.Time(cfg.Reduction.Retry),
 	}
 	if cfg.Multicast == nil {
 		return nc

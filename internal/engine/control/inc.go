@@ -21,8 +21,8 @@ const Inc = "inc"
 // ErrNoAggregation is the error of calls that need aggregators on a communicator without them.
 var ErrNoAggregation = errors.New("there are no aggregators")
 
-// contributions is the number of places that the node asks the datapath to send at a time, if the network has no
-// multicast, which has a number of its own.
+// contributions is the number of places that the node asks the datapath to send at a time. It asks for the next ones
+// while these are sent, so they must take longer than this process may wait for a processor.
 const contributions = 64
 
 // patience bounds how long a rank waits for sums. Each try takes twice as long as the one before, so that all of them

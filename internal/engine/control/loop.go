@@ -116,6 +116,8 @@ func (c *Control) reported(now step.Time, ev *datapath.Event) {
 		}
 	case datapath.Summed:
 		c.node.Summed(now, op.Key.Comm, op.Key.Seq)
+	case datapath.Wanted:
+		c.node.Wanted(now, op.Key.Comm, op.Key.Seq, ev.N, ev.Try)
 	case datapath.Fetched:
 		psn, n := ev.Made()
 		c.node.Fetched(now, op.Key.Comm, op.Key.Seq, psn, n)

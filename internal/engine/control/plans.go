@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -61,7 +62,7 @@ func (c *Control) planMulticast(m *plan, size int, eager uint32) error {
 		s.Counts[k.Root] = m.bytes
 	}
 	if mc != nil {
-		s.Subgroups, s.Streams = min(s.Subgroups, mc.Subgroups()), mc.Streams()/mc.Subgroups()
+		s.Subgroups, s.Streams = min(cmp.Or(k.Subgroups, mc.Subgroups()), mc.Subgroups()), mc.Streams()/mc.Subgroups()
 		s.Eager = eager
 		if limit := c.data.Caps().Chunk; s.Chunk <= 0 || s.Chunk > limit {
 			s.Chunk = limit

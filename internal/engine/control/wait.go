@@ -63,7 +63,7 @@ func (c *Control) lead(ctx context.Context, r *Request) {
 		if c.data.Polling.Bulk() {
 			return // for long: Go's poller waits at a lower cost, and wakes the background goroutine
 		}
-		if time.Since(since) < c.spin {
+		if !c.data.Much() && time.Since(since) < c.spin {
 			c.data.Polling.Relax()
 			continue
 		}
@@ -73,11 +73,16 @@ func (c *Control) lead(ctx context.Context, r *Request) {
 			c.sleep()
 		}
 		c.data.Polling.SetLeader(datapath.LeaderPolls)
-		if since = time.Now(); since.Sub(slept) < maxSpin {
+		if since = time.Now(); ctx.Err() != nil {
+			break // nothing came: see below
+		} else if since.Sub(slept) < maxSpin {
 			c.spin = min(2*c.spin, maxSpin) // a longer poll would have succeeded
 		} else {
 			c.spin = max(c.spin/2, minSpin)
 		}
+	}
+	if !r.over.Load() {
+		c.spin = max(c.spin/2, minSpin) // callers that wait in short turns must not poll all the time
 	}
 }
 

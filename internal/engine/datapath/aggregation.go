@@ -123,10 +123,11 @@ func (a *aggregation) change(f func(map[uint64]*Operation)) {
 	a.ops.Store(&ops)
 }
 
-// Contribute sends this rank's contributions to n places from the given one on. Sent reports the end.
-func (op *Operation) Contribute(from, n uint32, try uint8) {
+// Contribute sends this rank's contributions to n places from the given one on, or only offers them. Sent reports the
+// end.
+func (op *Operation) Contribute(from, n uint32, try uint8, offer bool) {
 	op.sending++
-	op.d.inc.command(command{kind: commandContribute, op: op, psn: from, n: n, total: n, try: try})
+	op.d.inc.command(command{kind: commandContribute, op: op, psn: from, n: n, total: n, try: try, offer: offer})
 }
 
 func (a *aggregation) command(c command) {
@@ -165,14 +166,20 @@ func (a *aggregation) run() {
 }
 
 // contribute sends the contributions of a command, less this rank's own block. A payload that is shorter than the first
-// one ends its batch.
+// one ends its batch. An offer has no payload.
 func (a *aggregation) contribute(c *command) {
 	op, in := c.op, c.op.reducing
-	g := op.bufs.Group
+	g, kind := op.bufs.Group, inc.Contribution
+	if c.offer {
+		kind = inc.Offer
+	}
 	for c.n > 0 && !op.cancelled.Load() {
 		a.headers, a.payloads = a.headers[:0], a.payloads[:0]
 		for c.n > 0 && len(a.headers) < maxContributions {
 			owner, _, off, length := in.layout.At(c.psn)
+			if c.offer {
+				length = 0
+			}
 			if len(a.payloads) > 0 && owner != g.Rank && int(length) > len(a.payloads[0]) {
 				break
 			}
@@ -181,7 +188,7 @@ func (a *aggregation) contribute(c *command) {
 				continue
 			}
 			a.headers = append(a.headers, inc.Header{
-				Kind: inc.Contribution, Try: c.try, Type: uint8(op.bufs.Type), Reduce: uint8(op.bufs.Op), Token: in.token,
+				Kind: kind, Try: c.try, Type: uint8(op.bufs.Type), Reduce: uint8(op.bufs.Op), Token: in.token,
 				Comm: op.Key.Comm, Number: in.number, Place: c.psn - 1, Owner: uint16(g.Members[owner]),
 			})
 			a.payloads = append(a.payloads, in.input[off:off+length])
@@ -206,6 +213,14 @@ func (a *aggregation) take(h *inc.Header, payload []byte) {
 		return
 	}
 	in := op.reducing
+	if h.Kind == inc.Want {
+		if h.Comm != op.Key.Comm || h.Number != in.number {
+			a.count.foreign.Add(1)
+			return
+		}
+		a.d.sink.Report(Event{Kind: Wanted, Op: op, N: h.Place, Try: h.Try}) // the operation checks the place
+		return
+	}
 	nth, off, ok := a.expects(op, h, len(payload))
 	switch {
 	case !ok:

@@ -8,7 +8,7 @@ const (
 	commandClaim                         // read; answered with claimed
 	commandQuiesce                       // landing or op; answered with quiet
 	commandMulticast                     // op, stream, to, psn, n, total; answered with Sent
-	commandContribute                    // op, psn, n, total, try; answered with Sent
+	commandContribute                    // op, psn, n, total, try, offer; answered with Sent
 	commandForget                        // comm: early datagrams of the communicator are not needed
 	commandStop                          // the worker ends
 )
@@ -25,4 +25,5 @@ type command struct {
 	psn, n  uint32 // chunks that are left to send
 	total   uint32 // chunks that were to be sent
 	try     uint8  // of contributions
+	offer   bool   // whether contributions are only offered
 }

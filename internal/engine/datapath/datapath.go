@@ -52,6 +52,7 @@ type Datapath struct {
 	copies  map[fabric.OpKey]*Operation // eager operations from Release to Forget, owned by control's goroutine
 	early   registry[uint32, *earlyGroup]
 	recvs   []*receiver     // by stream of the network
+	linger  linger          // of the leader, for all workers that it runs
 	sends   []*sender       // send workers; empty: the network has no multicast
 	pollers []fabric.Poller // of further receive workers; the first one has Poller
 
@@ -127,6 +128,7 @@ func (d *Datapath) Start(rel fabric.Reliable) {
 	for _, s := range d.sends {
 		go s.run()
 	}
+	d.linger = newLinger(d.caps.Batch, d.caps.Room)
 	for stream := range mc.Streams() {
 		d.recvs = append(d.recvs, newReceiver(d, stream, mc.Receiver(stream)))
 	}

@@ -29,6 +29,7 @@ const (
 	Quiesced                            // Op: nothing touches the buffers of a failed operation any more
 	PeerLost                            // Peer, Err: the peer has left, or violated the protocol
 	Summed                              // Op: sums of aggregators are in place
+	Wanted                              // Op, N, Try: an aggregator misses a contribution to place N
 	Fetched                             // Op, Made: an Operation.Fetch has ended
 
 	// Events that only Accept sees.
@@ -45,6 +46,7 @@ type Event struct {
 	Kind         EventKind
 	Kernel       bool // the kernel received the datagrams
 	N            uint32
+	Try          uint8
 	Prefix, Left uint32 // receives that are complete from the first on, and receives that are not
 	Peer         int
 	Op           *Operation
@@ -83,7 +85,7 @@ func (d *Datapath) Accept(ev *Event) bool {
 		ev.Op.sending--
 		ev.Op.freeCopy()
 		return ev.Op.state == opOpen
-	case Summed, Fetched:
+	case Summed, Wanted, Fetched:
 		return ev.Op.state == opOpen
 	case claimed:
 		return d.claimed(ev)

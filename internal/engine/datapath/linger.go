@@ -15,13 +15,27 @@ type linger struct {
 }
 
 // Linger is how long a leader that is about to sleep lets datagrams gather; 0: each may matter.
-func (d *Datapath) Linger() (pause time.Duration) {
+func (d *Datapath) Linger() time.Duration {
+	placed, missing := d.shared()
+	return d.linger.next(placed, missing)
+}
+
+// Much reports whether so many chunks are missing that the leader need not watch for each.
+func (d *Datapath) Much() bool {
+	_, missing := d.shared()
+	return missing > 0 && d.linger.much(missing)
+}
+
+// shared counts the chunks that the leader's workers have placed, and those that they still miss. The leader runs
+// these workers, and no other goroutine does.
+func (d *Datapath) shared() (placed uint64, missing uint32) {
 	for _, w := range d.recvs {
-		if w.shares() { // the leader runs it, and no other goroutine
-			pause = max(pause, w.pause())
+		if w.shares() {
+			placed += w.placed.Load()
+			missing += w.missing()
 		}
 	}
-	return pause
+	return placed, missing
 }
 
 const (
@@ -40,7 +54,7 @@ func (l *linger) next(placed uint64, missing uint32) time.Duration {
 	got := placed - l.before
 	l.before = placed
 	switch {
-	case uint64(missing) < 2*l.many || got == 0:
+	case !l.much(missing) || got == 0:
 		return 0 // near the end, or nothing comes: do not delay the next chunk
 	case got < l.few:
 		l.pause = min(max(minLinger, 2*l.pause), maxLinger)
@@ -49,3 +63,6 @@ func (l *linger) next(placed uint64, missing uint32) time.Duration {
 	}
 	return l.pause
 }
+
+// much reports whether so many chunks are missing that a worker may pause.
+func (l *linger) much(missing uint32) bool { return uint64(missing) >= 2*l.many }

@@ -10,7 +10,7 @@ import (
 func TestLinger(t *testing.T) {
 	d, sink := bare(t)
 	w := newReceiver(d, 0, nil)
-	w.linger = newLinger(8, 1000)
+	d.linger = newLinger(8, 1000)
 	d.recvs = []*receiver{w}
 	const chunks = 4096
 	l := benchLanding(t, chunks)

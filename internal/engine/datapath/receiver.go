@@ -163,11 +163,16 @@ func (w *receiver) run() {
 
 // pause is how long to let datagrams gather before the worker looks again.
 func (w *receiver) pause() time.Duration {
+	return w.linger.next(w.placed.Load(), w.missing())
+}
+
+// missing is the number of chunks that the worker's last operation misses.
+func (w *receiver) missing() uint32 {
 	p := w.in.Last()
 	if p == nil {
 		return 0
 	}
-	return w.linger.next(w.placed.Load(), p.Data.(*landing).left)
+	return p.Data.(*landing).left
 }
 
 // wait waits for commands, without the network.

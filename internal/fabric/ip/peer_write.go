@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/allcast/allcast/internal/fabric"
@@ -80,6 +81,7 @@ func (w *peerWriter) step() bool {
 	p.mu.Unlock()
 	w.notify()
 	if !more && !bye {
+		w.releaseScratch()
 		return false
 	}
 	if more {
@@ -181,7 +183,7 @@ func (w *peerWriter) data(it *peerItem) bool {
 func (w *peerWriter) answer(it *peerItem) (ended, full bool) {
 	r := &it.read
 	if w.scratch == nil {
-		w.scratch = make([]byte, 0, session.MaxPart)
+		w.scratch = scratches.Get().(*[session.MaxPart]byte)[:0]
 	}
 	n := int(min(it.size-w.off, session.MaxPart))
 	at := len(w.scratch)
@@ -198,6 +200,17 @@ func (w *peerWriter) answer(it *peerItem) (ended, full bool) {
 		ended = w.off == it.size
 	}
 	return ended, false
+}
+
+// scratches are shared by all connections, because few of them answer reads at the same time.
+var scratches = sync.Pool{New: func() any { return new([session.MaxPart]byte) }}
+
+// releaseScratch gives the memory of answers back once everything is written.
+func (w *peerWriter) releaseScratch() {
+	if w.scratch != nil {
+		scratches.Put((*[session.MaxPart]byte)(w.scratch[:session.MaxPart]))
+		w.scratch = nil
+	}
 }
 
 // flush writes the batch. Every write must make progress within the timeout. A write that touches

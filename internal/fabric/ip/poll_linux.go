@@ -27,9 +27,11 @@ const pollEvents = 64
 // There are two nested epolls: inner holds the sockets, outer holds inner, and Go's poller watches
 // outer. A leader disarms inner in outer, so that the background does not wake up for sockets that
 // the leader serves. A leader usually leads again soon, so inner stays disarmed for a moment, until a
-// timer finds no leader.
+// timer finds no leader. The sockets whose datagrams may gather have an epoll of their own inside inner,
+// bulk, so that one system call decides whether they end a sleep.
 type Poller struct {
 	inner, outer int
+	bulk         int
 	file         *os.File // outer, in Go's poller
 	bell         int      // eventfd in inner
 	park         *pollPark
@@ -59,11 +61,10 @@ type pollHandover struct {
 	late   atomic.Bool // the timer fired while there was a leader, and has to be set again
 }
 
-// pollSources are the sockets of a poller. Poller.mu guards byFD, woken and bulk.
+// pollSources are the sockets of a poller. Poller.mu guards byFD and woken.
 type pollSources struct {
 	byFD  []*pollSource
 	woken []*pollSource
-	bulk  []*pollSource // sockets whose datagrams may gather
 	spare []*pollSource // memory for woken; owned by the leader
 	some  atomic.Bool   // whether woken has elements
 }
@@ -76,6 +77,7 @@ var (
 // pollSource is a socket that the leader serves by calling ready.
 type pollSource struct {
 	fd    int
+	bulk  bool // whether it is in bulk, not in inner
 	ready func(*pollSource)
 	woken bool // it is an element of pollSources.woken
 	gone  bool
@@ -86,21 +88,23 @@ func NewPoller() (*Poller, error) { return newPoller(runtime.GOMAXPROCS(0) == 1)
 
 // newPoller starts a poller. With alone set, Go runs one goroutine at a time.
 func newPoller(alone bool) (p *Poller, err error) {
-	p = &Poller{inner: -1, outer: -1, bell: -1, rest: noRest, ended: make(chan struct{})}
+	p = &Poller{inner: -1, outer: -1, bulk: -1, bell: -1, rest: noRest, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			p.closeAll()
 		}
 	}()
-	var errs [3]error
+	var errs [4]error
 	p.inner, errs[0] = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	p.outer, errs[1] = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	p.bell, errs[2] = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	p.bulk, errs[2] = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	p.bell, errs[3] = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err = cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	if err = cmp.Or(
 		pollAdd(p.inner, p.bell, unix.EPOLLIN|unix.EPOLLET),
+		pollAdd(p.inner, p.bulk, unix.EPOLLIN),
 		pollAdd(p.outer, p.inner, unix.EPOLLIN),
 		unix.SetNonblock(p.outer, true), // Go's poller takes no other descriptors
 	); err != nil {
@@ -149,7 +153,7 @@ func (p *Poller) background(raw syscall.RawConn) {
 	wait := func(outer uintptr) bool { // blocks until an edge, unless events are there whose edge may have passed
 		was := first
 		first = false
-		return !was || mcastReadable(outer)
+		return !was || readable(outer)
 	}
 	for !p.closed.Load() {
 		first = true
@@ -291,8 +295,13 @@ func (p *Poller) ring() {
 	defer p.mu.Unlock()
 	if p.bell >= 0 {
 		one := [8]byte{1}
-		_, _ = unix.Write(p.bell, one[:]) // fails only if it rings already
+		pollBell(unix.SYS_WRITE, p.bell, &one) // fails only if it rings already
 	}
+}
+
+// pollBell reads or writes an eventfd, which does not block. It does not tell the scheduler, as look.
+func pollBell(call uintptr, bell int, b *[8]byte) {
+	_, _, _ = unix.RawSyscall(call, uintptr(bell), uintptr(unsafe.Pointer(b)), uintptr(len(b)))
 }
 
 // Poll implements fabric.Poller.
@@ -308,22 +317,11 @@ func (p *Poller) Poll(wait time.Duration) bool {
 
 // Gather implements fabric.Poller.
 func (p *Poller) Gather(d time.Duration) {
-	p.watchBulk(0)
+	pollModify(p.inner, p.bulk, 0)
 	n := p.block(d)
-	p.watchBulk(pollIn)
+	pollModify(p.inner, p.bulk, unix.EPOLLIN)
 	p.serveWoken()
 	p.serve(n)
-}
-
-// watchBulk sets the events of the bulk sockets that end a sleep.
-func (p *Poller) watchBulk(events uint32) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, s := range p.sources.bulk {
-		if p.sources.byFD[s.fd] == s { // else another socket has its number
-			pollModify(p.inner, s.fd, events)
-		}
-	}
 }
 
 // block sleeps until an event, a wake or a kick, and returns the number of events.
@@ -338,11 +336,16 @@ func (p *Poller) block(wait time.Duration) (n int) {
 
 // serve serves the sockets of the first n events, and reports whether there were any.
 func (p *Poller) serve(n int) (served bool) {
+	datagrams := false
 	for i := range n {
 		fd := int(p.events[i].Fd)
-		if fd == p.bell {
+		switch fd {
+		case p.bell:
 			var b [8]byte
-			_, _ = unix.Read(p.bell, b[:])
+			pollBell(unix.SYS_READ, p.bell, &b)
+			continue
+		case p.bulk:
+			datagrams = true
 			continue
 		}
 		p.mu.Lock()
@@ -356,13 +359,16 @@ func (p *Poller) serve(n int) (served bool) {
 			served = true
 		}
 	}
-	return served
+	return datagrams && p.serve(p.lookInto(p.bulk)) || served
 }
 
-// look polls without blocking. It does not tell the scheduler, which would only add cost.
-func (p *Poller) look() int {
-	n, _, _ := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.inner), uintptr(unsafe.Pointer(&p.events)),
-		pollEvents, 0, 0, 0)
+// look polls without blocking.
+func (p *Poller) look() int { return p.lookInto(p.inner) }
+
+// lookInto polls an epoll. It does not tell the scheduler, which would only add cost.
+func (p *Poller) lookInto(epoll int) int {
+	n, _, _ := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(&p.events)), pollEvents,
+		0, 0, 0)
 	return max(0, int(n)) // -1 after an error
 }
 
@@ -394,23 +400,33 @@ func (p *Poller) sleep(wait time.Duration) int {
 	return max(0, ready)
 }
 
+// add adds a socket that ends a sleep, and addBulk one whose datagrams may gather.
 func (p *Poller) add(fd int, ready func(*pollSource)) (*pollSource, error) {
+	return p.addSource(&pollSource{fd: fd, ready: ready})
+}
+
+func (p *Poller) addBulk(fd int, ready func(*pollSource)) (*pollSource, error) {
+	return p.addSource(&pollSource{fd: fd, bulk: true, ready: ready})
+}
+
+func (p *Poller) addSource(s *pollSource) (*pollSource, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := pollAdd(p.inner, fd, pollIn); err != nil {
+	if err := pollAdd(p.epollOf(s), s.fd, pollIn); err != nil {
 		return nil, err
 	}
 	list := &p.sources.byFD
-	*list = append(*list, make([]*pollSource, max(0, fd+1-len(*list)))...)
-	(*list)[fd] = &pollSource{fd: fd, ready: ready}
-	return (*list)[fd], nil
+	*list = append(*list, make([]*pollSource, max(0, s.fd+1-len(*list)))...)
+	(*list)[s.fd] = s
+	return s, nil
 }
 
-// gather marks a source as a socket whose datagrams may gather.
-func (p *Poller) gather(s *pollSource) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sources.bulk = append(p.sources.bulk, s)
+// epollOf returns the epoll of a source, or -1 after Close. The caller holds mu.
+func (p *Poller) epollOf(s *pollSource) int {
+	if s.bulk {
+		return p.bulk
+	}
+	return p.inner
 }
 
 // Watch implements fabric.FDPoller.
@@ -429,7 +445,7 @@ func (p *Poller) remove(s *pollSource) {
 	if !s.gone {
 		s.gone = true
 		p.sources.byFD[s.fd] = nil
-		_ = unix.EpollCtl(p.inner, unix.EPOLL_CTL_DEL, s.fd, nil) // it is in inner
+		_ = unix.EpollCtl(p.epollOf(s), unix.EPOLL_CTL_DEL, s.fd, nil) // it is there
 	}
 }
 
@@ -493,10 +509,10 @@ func (p *Poller) closeAll() {
 	if p.park != nil {
 		p.park.close()
 	}
-	for _, fd := range []int{p.inner, p.outer, p.bell} {
+	for _, fd := range []int{p.inner, p.outer, p.bulk, p.bell} {
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}
 	}
-	p.inner, p.outer, p.bell = -1, -1, -1
+	p.inner, p.outer, p.bulk, p.bell = -1, -1, -1, -1
 }

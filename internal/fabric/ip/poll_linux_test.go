@@ -20,13 +20,18 @@ type pollPipe struct {
 
 func newPollPipe(t *testing.T, p *Poller) *pollPipe {
 	t.Helper()
+	return addPollPipe(t, p.add)
+}
+
+func addPollPipe(t *testing.T, add func(int, func(*pollSource)) (*pollSource, error)) *pollPipe {
+	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &pollPipe{write: fds[1]}
 	s := &rawSocket{fd: fds[0]}
-	c.src, err = p.add(fds[0], func(*pollSource) {
+	c.src, err = add(fds[0], func(*pollSource) {
 		var b [16]byte
 		for s.dry = false; ; {
 			n, err := s.Read(b[:])
@@ -187,8 +192,7 @@ func TestPollReadyBefore(t *testing.T) {
 func TestPollGather(t *testing.T) {
 	sleepers(t, func(t *testing.T, p *Poller) {
 		t.Helper()
-		bulk, other := newPollPipe(t, p), newPollPipe(t, p)
-		p.gather(bulk.src)
+		bulk, other := addPollPipe(t, p.addBulk), newPollPipe(t, p)
 		if !p.Lead() {
 			t.Fatal("Lead failed although there is no leader")
 		}

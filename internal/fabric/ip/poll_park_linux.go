@@ -69,14 +69,8 @@ func (p *pollPark) sleep(wait time.Duration) {
 	_ = p.raw.Read(p.wait) // fails only when closed
 }
 
-// ready reports whether inner has an event. It does not tell the scheduler, which would wake the monitor.
-func (p *pollPark) ready() bool {
-	fds := [1]unix.PollFd{{Fd: int32(p.inner), Events: unix.POLLIN}}
-	var now unix.Timespec
-	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), uintptr(len(fds)),
-		uintptr(unsafe.Pointer(&now)), 0, 0, 0)
-	return errno == 0 && n > 0
-}
+// ready reports whether inner has an event.
+func (p *pollPark) ready() bool { return readable(uintptr(p.inner)) }
 
 func (p *pollPark) close() {
 	_ = p.file.Close()

@@ -36,15 +36,10 @@ func mcastReady(conn *net.UDPConn) func() bool {
 		return func() bool { return false }
 	}
 	ready := false
-	ask := func(fd uintptr) { ready = mcastReadable(fd) }
+	ask := func(fd uintptr) { ready = readable(fd) }
 	return func() bool {
 		ready = false
 		_ = raw.Control(ask) // fails only when closed
 		return ready
 	}
-}
-
-func mcastReadable(fd uintptr) bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-	return err == nil && n > 0
 }

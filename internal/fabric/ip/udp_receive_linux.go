@@ -210,7 +210,7 @@ func (r *udpReceiver) Attach(by fabric.Poller, s fabric.Sink, failed func(error)
 		}
 		return err
 	}
-	src, err := poller.add(sock.fd, func(*pollSource) {
+	src, err := poller.addBulk(sock.fd, func(*pollSource) {
 		if err := r.drain(); err != nil {
 			failed(err)
 		}
@@ -220,7 +220,6 @@ func (r *udpReceiver) Attach(by fabric.Poller, s fabric.Sink, failed func(error)
 		_ = sock.free()
 		return false
 	}
-	r.poller.gather(src)
 	r.source.Store(src)
 	_ = r.file.Close() // the socket has two descriptors
 	return true
@@ -235,7 +234,7 @@ func (r *udpReceiver) Wake() {
 }
 
 func (r *udpReceiver) Pending() (yes bool) {
-	_ = r.socket.Control(func(fd uintptr) { yes = mcastReadable(fd) }) // fails only when closed
+	_ = r.socket.Control(func(fd uintptr) { yes = readable(fd) }) // fails only when closed
 	return yes
 }
 

@@ -175,7 +175,7 @@ func udpSetBuffer(fd, want int) (got int, forced bool, err error) {
 func udpMemInfo(fd int) (queued, drops uint32, err error) {
 	var info [unix.SK_MEMINFO_DROPS + 1]uint32
 	size := uint32(unsafe.Sizeof(info))
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
 		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 	if errno != 0 {
 		return 0, 0, fmt.Errorf("multicast: read SO_MEMINFO: %w", errno)
